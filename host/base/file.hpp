@@ -1,0 +1,58 @@
+// Files: reading whole small ones, and writing so that nothing is ever half there.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "host/base/result.hpp"
+
+namespace galley {
+
+/// An open file descriptor, closed with its owner. Every operation retries EINTR and short transfers, and reports the path and errno's text.
+class File {
+ public:
+  static Result<File> open_read(const std::filesystem::path& path);
+  /// Creates or truncates.
+  static Result<File> create(const std::filesystem::path& path);
+  /// Creates if absent; writes go to the end.
+  static Result<File> open_append(const std::filesystem::path& path);
+
+  File(File&& other) noexcept;
+  File& operator=(File&& other) noexcept;
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File();
+
+  Result<uint64_t> size() const;
+  /// Reads exactly bytes.size() bytes at `offset`; a file that ends before is an error that says so. [thread-safe]
+  Status read_at(std::span<std::byte> bytes, uint64_t offset) const;
+  Status write(std::span<const std::byte> bytes);
+  Status write(std::string_view text);
+  Status write_at(std::span<const std::byte> bytes, uint64_t offset);
+  Status truncate(uint64_t size);
+  Status sync();
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  File(int fd, std::filesystem::path path) : fd_(fd), path_(std::move(path)) {}
+  int fd_ = -1;
+  std::filesystem::path path_;
+};
+
+/// The whole file as text; more than `limit` bytes is an error (this is for configurations, manifests and recipes).
+Result<std::string> read_text(const std::filesystem::path& path, uint64_t limit = 64u << 20);
+
+/// Writes aside (path + ".tmp"), syncs, renames into place and syncs the directory: afterwards the file is the old one or the new one, whatever happens.
+Status write_atomic(const std::filesystem::path& path, std::string_view text);
+
+/// fsync of a directory, so that a rename or a creation in it survives.
+Status sync_directory(const std::filesystem::path& path);
+
+/// rename(2) of a file or directory whose contents are already synced, then fsync of the directory that holds it.
+Status rename_synced(const std::filesystem::path& from, const std::filesystem::path& to);
+
+}  // namespace galley

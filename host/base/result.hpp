@@ -1,0 +1,95 @@
+// Errors are values. A function that can fail returns Result<T> (or Status, when there is nothing to return); TRY passes a
+// failure on. A message names the place, the value and what to do next; `assert` is kept for Galley's own mistakes.
+#pragma once
+
+#include <cassert>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace galley {
+
+/// What the process answers with, and so what kind of failure an error is. The values are part of the command line's contract.
+enum class Exit : int {
+  Done = 0,
+  Failed = 1,         ///< the run failed: I/O, a full disk, a loss that is not finite
+  Recipe = 2,         ///< the recipe, a file it names or the command line is wrong
+  DoesNotFit = 3,     ///< the plan needs more memory than there is
+  Plugin = 4,         ///< a plugin is at fault
+  Interrupted = 130,  ///< stopped by a signal, after saving
+};
+
+/// One failure: one line of cause with place and value, and a hint (may be empty) that says what to do.
+struct Error {
+  Exit exit = Exit::Failed;
+  std::string cause;
+  std::string hint = {};
+};
+
+inline Error recipe_error(std::string cause, std::string hint = {}) {
+  return {Exit::Recipe, std::move(cause), std::move(hint)};
+}
+inline Error run_error(std::string cause, std::string hint = {}) {
+  return {Exit::Failed, std::move(cause), std::move(hint)};
+}
+inline Error plugin_error(std::string cause, std::string hint = {}) {
+  return {Exit::Plugin, std::move(cause), std::move(hint)};
+}
+
+/// Either a T or an Error.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
+
+  bool ok() const { return state_.index() == 0; }
+  explicit operator bool() const { return ok(); }
+  T& value() & { assert(ok()); return std::get<0>(state_); }
+  const T& value() const& { assert(ok()); return std::get<0>(state_); }
+  T&& value() && { assert(ok()); return std::get<0>(std::move(state_)); }
+  const Error& error() const& { assert(!ok()); return std::get<1>(state_); }
+  Error&& error() && { assert(!ok()); return std::get<1>(std::move(state_)); }
+  T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
+  T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
+
+ private:
+  std::variant<T, Error> state_;
+};
+
+/// Success, or an Error.
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(Error error) : error_(std::move(error)) {}
+
+  bool ok() const { return !error_; }
+  explicit operator bool() const { return ok(); }
+  const Error& error() const& { assert(error_); return *error_; }
+  Error&& error() && { assert(error_); return *std::move(error_); }
+
+ private:
+  std::optional<Error> error_;
+};
+
+inline Status ok() { return {}; }
+
+/// Evaluates to the value of a Result, or returns its error from the enclosing function.
+#define TRY(...)                                                       \
+  __extension__({                                                      \
+    auto galley_result_ = (__VA_ARGS__);                               \
+    if (!galley_result_.ok()) return std::move(galley_result_).error(); \
+    std::move(galley_result_).value();                                 \
+  })
+
+/// The same for a Status, which has no value.
+#define TRY_STATUS(...)                                                   \
+  do {                                                                    \
+    ::galley::Status galley_status_ = (__VA_ARGS__);                      \
+    if (!galley_status_.ok()) return std::move(galley_status_).error();   \
+  } while (false)
+
+}  // namespace galley
