@@ -1,0 +1,41 @@
+/* galley.format/1: how a tensor of numbers is stored as components (bf16; int8 with row scales; NF4 with nested absmax). Storage is not compute: a node
+ * whose kernel does not take the format reads what the unpack op makes of it. */
+#ifndef GALLEY_FORMAT_H
+#define GALLEY_FORMAT_H
+
+#include "galley/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One component: its name is the tensor's plus `suffix`. */
+typedef struct galley_component {
+  uint32_t size;
+  uint32_t revision;
+  const char* suffix;         /* "", ".absmax" */
+  uint32_t rank;
+  uint32_t dtype;
+  int64_t extents[8];
+} galley_component;
+
+#define GALLEY_MAX_COMPONENTS 8u
+
+typedef struct galley_format {
+  uint32_t size;
+  uint32_t revision;
+  const char* name;
+  const char* pack_op;        /* inputs: the F32 tensor; outputs: the components in order */
+  const char* unpack_op;      /* inputs: the components; output: the F32 tensor */
+  uint32_t exact;             /* 1: unpack(pack(x)) is x rounded once, and packing that again changes nothing */
+  uint32_t trainable;         /* 1: an update may unpack, step and pack; 0: only frozen tensors */
+  /* Fills `out` (room for GALLEY_MAX_COMPONENTS) for a tensor of this shape. [thread-safe] [plan-time] */
+  galley_status (*components)(const int64_t* shape, uint32_t rank, galley_component* out, uint32_t* n, galley_error*);
+} galley_format;
+
+/* End of the draft of 1.0. */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,19 @@
+/* Everything a plugin needs. */
+#ifndef GALLEY_GALLEY_H
+#define GALLEY_GALLEY_H
+
+#include "galley/abi.h"
+#include "galley/claim.h"
+#include "galley/device.h"
+#include "galley/entry.h"
+#include "galley/format.h"
+#include "galley/graph.h"
+#include "galley/kernel.h"
+#include "galley/op.h"
+#include "galley/philox.h"
+#include "galley/rewrite.h"
+#include "galley/saved.h"
+#include "galley/tensor.h"
+#include "galley/update.h"
+
+#endif

@@ -1,0 +1,57 @@
+/* galley.saved/1: a strategy that decides, for every tensor saved for backward: keep it, recompute it, or offload it. */
+#ifndef GALLEY_SAVED_H
+#define GALLEY_SAVED_H
+
+#include "galley/abi.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GALLEY_SAVED "galley.saved/1"
+
+#define GALLEY_KEEP 0u
+#define GALLEY_RECOMPUTE 1u
+#define GALLEY_OFFLOAD 2u
+
+#define GALLEY_SAVED_BLOCK_INPUT 1u     /* the hidden state that enters a block */
+#define GALLEY_SAVED_RECOMPUTABLE 2u    /* its producers can run again */
+
+/* One saved tensor, in the order in which forward makes them. */
+typedef struct galley_saved_item {
+  uint32_t size;
+  uint32_t revision;
+  const char* name;
+  int64_t bytes;
+  int64_t block;              /* of its producer; -1: none */
+  double flops;               /* of its producer alone */
+  double recompute_seconds;   /* of its producer alone, on the target: the larger of FLOPs over peak and bytes over bandwidth */
+  double offload_seconds;     /* out and back */
+  uint32_t flags;
+  uint32_t reserved;
+} galley_saved_item;
+
+typedef struct galley_saved_set {
+  uint32_t size;
+  uint32_t revision;
+  const galley_saved_item* const* items;
+  uint64_t n_items;
+  int64_t blocks;             /* of the model */
+  void* context;
+  /* The peak of the first memory class, in bytes, that the real planner reaches with these n_items choices. [main-thread] */
+  galley_status (*peak)(void* context, const uint32_t* choices, int64_t* out, galley_error*);
+} galley_saved_set;
+
+typedef struct galley_saved {
+  uint32_t size;
+  uint32_t revision;
+  /* Pure: fills n_items choices, which come in as GALLEY_KEEP. [main-thread] [plan-time] */
+  galley_status (*decide)(void* instance, const galley_saved_set*, uint32_t* choices, galley_error*);
+} galley_saved;
+
+/* End of the draft of 1.0. */
+
+#ifdef __cplusplus
+}
+#endif
+#endif
