@@ -12,13 +12,18 @@
 
 namespace galley {
 
+/// "cannot <verb> '<path>': <text of errno>", exit code Failed; a full disk gets a hint.
+Error file_error(std::string_view verb, const std::filesystem::path& path, int error_number);
+
 /// An open file descriptor, closed with its owner. Every operation retries EINTR and short transfers, and reports the path and errno's text.
+/// Nothing is buffered here: give write() large pieces. One thread at a time, except where said.
 class File {
  public:
+  /// A directory is an error already here.
   static Result<File> open_read(const std::filesystem::path& path);
   /// Creates or truncates.
   static Result<File> create(const std::filesystem::path& path);
-  /// Creates if absent; writes go to the end.
+  /// Creates if absent; writes go to the end (write_at too: that is how Linux treats O_APPEND).
   static Result<File> open_append(const std::filesystem::path& path);
 
   File(File&& other) noexcept;
@@ -30,6 +35,8 @@ class File {
   Result<uint64_t> size() const;
   /// Reads exactly bytes.size() bytes at `offset`; a file that ends before is an error that says so. [thread-safe]
   Status read_at(std::span<std::byte> bytes, uint64_t offset) const;
+  /// Reads up to bytes.size() bytes at `offset` and says how many; fewer only where the file ends. [thread-safe]
+  Result<size_t> read_some(std::span<std::byte> bytes, uint64_t offset) const;
   Status write(std::span<const std::byte> bytes);
   Status write(std::string_view text);
   Status write_at(std::span<const std::byte> bytes, uint64_t offset);
@@ -43,7 +50,8 @@ class File {
   std::filesystem::path path_;
 };
 
-/// The whole file as text; more than `limit` bytes is an error (this is for configurations, manifests and recipes).
+/// The whole file as text; more than `limit` bytes is an error (this is for configurations, manifests and recipes). Reads to the end
+/// whatever size the file claims, so that /proc and /sys can be read as well.
 Result<std::string> read_text(const std::filesystem::path& path, uint64_t limit = 64u << 20);
 
 /// Writes aside (path + ".tmp"), syncs, renames into place and syncs the directory: afterwards the file is the old one or the new one, whatever happens.

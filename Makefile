@@ -1,0 +1,69 @@
+# The front door: from a machine with git and make to a trained model. CMake does the building; this says what a person can type.
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+.PHONY: help quickstart test build format lint
+
+# A fresh machine has no locale but this one.
+export LC_ALL := C.UTF-8
+
+JOBS ?= $(shell nproc)
+GALLEY := build/release/galley
+
+# What `make quickstart` types.
+RUN := runs/quickstart-$(shell date +%Y%m%d-%H%M%S)
+TRAIN = $(GALLEY) train scripts/quickstart.lua --set text=. --out $(RUN)
+SAMPLE = $(GALLEY) sample $(RUN) --prompt "A recipe is"
+
+SOURCES = $(shell find host sdk models plugins tests -name '*.[ch]' -o -name '*.[ch]pp' -o -name '*.cu')
+
+help:
+	@echo 'make quickstart   install what is missing, build, train a small model on this folder and let it speak'
+	@echo 'make build        install what is missing and build $(GALLEY)'
+	@echo 'make test         build, and run every test'
+	@echo 'make format       lay out the sources as .clang-format says'
+	@echo 'make lint         clang-tidy and cppcheck; FILES="host/base/file.cpp …" for some files only'
+	@echo
+	@echo 'JOBS=N limits how much is compiled at once. Other builds (dev, asan, cuda): cmake --preset NAME'
+
+# Silent when all is well: only warnings, errors and the compiler's own words come through.
+define configure
+cmake --preset release --log-level=WARNING $(1) >/dev/null
+endef
+define compile
+cmake --build --preset release --parallel $(JOBS) --target $(1) -- --quiet
+endef
+
+build:
+	@.ci/setup
+	@$(call configure)
+	@echo 'galley: building in build/release'
+	@$(call compile,program)
+
+quickstart: build
+	@mkdir -p $(dir $(RUN))
+	$(TRAIN)
+	@echo 'galley: the run lies in $(RUN)'
+	$(SAMPLE)
+
+test:
+	@.ci/setup tests
+	@$(call configure,-DGALLEY_TESTS=ON)
+	@echo 'galley: building in build/release'
+	@$(call compile,all)
+	@ctest --preset release
+
+format:
+	@command -v clang-format >/dev/null || { echo 'make format: clang-format is missing; apt-get install clang-format'; exit 1; }
+	@clang-format -i $(SOURCES)
+
+# The list of sources comes from the build, because the headers that a plugin sees depend on it.
+lint: FILES ?= $(filter %.c %.cpp,$(SOURCES))
+lint:
+	@for tool in clang-tidy cppcheck; do \
+	  command -v $$tool >/dev/null || { echo "make lint: $$tool is missing; apt-get install clang-tidy cppcheck"; exit 1; }; done
+	@.ci/setup tests
+	@$(call configure)
+	@printf '%s\n' $(FILES) | xargs -P $(JOBS) -n 1 clang-tidy --quiet -p build/release 2> >(grep -v 'warnings generated\|^Suppressed\|^Use -' >&2)
+	@cppcheck --quiet --enable=warning,performance,portability --inline-suppr --suppress=missingIncludeSystem \
+	  --suppress=unknownMacro --error-exitcode=1 -j $(JOBS) -I. -Isdk/include -Imodels $(FILES)

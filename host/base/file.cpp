@@ -1,0 +1,180 @@
+#include "host/base/file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+namespace galley {
+namespace {
+
+// One transfer of Linux moves at most 0x7ffff000 bytes; a round number below it keeps pieces aligned.
+constexpr size_t kTransfer = size_t{1} << 30;
+
+template <class Call>
+auto retried(Call call) {
+  decltype(call()) result;
+  do result = call();
+  while (result < 0 && errno == EINTR);
+  return result;
+}
+
+std::filesystem::path directory_of(const std::filesystem::path& path) {
+  const std::filesystem::path parent = path.parent_path();
+  return parent.empty() ? std::filesystem::path(".") : parent;
+}
+
+Result<int> open_descriptor(const char* verb, const std::filesystem::path& path, int flags) {
+  const int fd = retried([&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0666); });
+  if (fd < 0) return file_error(verb, path, errno);
+  return fd;
+}
+
+}  // namespace
+
+Error file_error(std::string_view verb, const std::filesystem::path& path, int error_number) {
+  std::string cause = "cannot " + std::string(verb) + " '" + path.string() + "': " + std::generic_category().message(error_number);
+  const bool full = error_number == ENOSPC || error_number == EDQUOT;
+  return run_error(std::move(cause), full ? "free some space there, or write to another disk" : "");
+}
+
+Result<File> File::open_read(const std::filesystem::path& path) {
+  File file(TRY(open_descriptor("open", path, O_RDONLY)), path);
+  struct stat status;
+  if (::fstat(file.fd_, &status) != 0) return file_error("open", path, errno);
+  if (S_ISDIR(status.st_mode)) return file_error("open", path, EISDIR);
+  return file;
+}
+
+Result<File> File::create(const std::filesystem::path& path) {
+  return File(TRY(open_descriptor("create", path, O_RDWR | O_CREAT | O_TRUNC)), path);
+}
+
+Result<File> File::open_append(const std::filesystem::path& path) {
+  return File(TRY(open_descriptor("open", path, O_WRONLY | O_CREAT | O_APPEND)), path);
+}
+
+File::File(File&& other) noexcept : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
+
+File& File::operator=(File&& other) noexcept {
+  if (this != &other) {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = std::exchange(other.fd_, -1);
+    path_ = std::move(other.path_);
+  }
+  return *this;
+}
+
+File::~File() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Result<uint64_t> File::size() const {
+  struct stat status;
+  if (::fstat(fd_, &status) != 0) return file_error("inspect", path_, errno);
+  return static_cast<uint64_t>(status.st_size);
+}
+
+Result<size_t> File::read_some(std::span<std::byte> bytes, uint64_t offset) const {
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const size_t wanted = std::min(bytes.size() - done, kTransfer);
+    const ssize_t got = retried([&] { return ::pread(fd_, bytes.data() + done, wanted, static_cast<off_t>(offset + done)); });
+    if (got < 0) return file_error("read", path_, errno);
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  return done;
+}
+
+Status File::read_at(std::span<std::byte> bytes, uint64_t offset) const {
+  const size_t done = TRY(read_some(bytes, offset));
+  if (done == bytes.size()) return ok();
+  return run_error("cannot read '" + path_.string() + "': the file ends at byte " + std::to_string(offset + done) + ", " +
+                   std::to_string(bytes.size() - done) + " bytes before the end of what was to be read");
+}
+
+Status File::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t put = retried([&] { return ::write(fd_, bytes.data(), std::min(bytes.size(), kTransfer)); });
+    if (put < 0) return file_error("write", path_, errno);
+    bytes = bytes.subspan(static_cast<size_t>(put));
+  }
+  return ok();
+}
+
+Status File::write(std::string_view text) { return write(std::as_bytes(std::span(text.data(), text.size()))); }
+
+Status File::write_at(std::span<const std::byte> bytes, uint64_t offset) {
+  while (!bytes.empty()) {
+    const size_t wanted = std::min(bytes.size(), kTransfer);
+    const ssize_t put = retried([&] { return ::pwrite(fd_, bytes.data(), wanted, static_cast<off_t>(offset)); });
+    if (put < 0) return file_error("write", path_, errno);
+    bytes = bytes.subspan(static_cast<size_t>(put));
+    offset += static_cast<uint64_t>(put);
+  }
+  return ok();
+}
+
+Status File::truncate(uint64_t size) {
+  if (retried([&] { return ::ftruncate(fd_, static_cast<off_t>(size)); }) != 0) return file_error("truncate", path_, errno);
+  return ok();
+}
+
+Status File::sync() {
+  if (retried([&] { return ::fsync(fd_); }) != 0) return file_error("sync", path_, errno);
+  return ok();
+}
+
+Result<std::string> read_text(const std::filesystem::path& path, uint64_t limit) {
+  const File file = TRY(File::open_read(path));
+  const uint64_t size = TRY(file.size());
+  std::string text;
+  size_t done = 0;
+  do {  // one byte more than the claimed size, so that a file that is what it says needs one round
+    text.resize(std::max<uint64_t>(2 * done, std::min(size, limit) + 1));
+    done += TRY(file.read_some(std::as_writable_bytes(std::span(text)).subspan(done), done));
+    if (done > limit) {
+      return run_error("cannot read '" + path.string() + "': it has more than the " + std::to_string(limit) +
+                       " bytes that such a file may have");
+    }
+  } while (done == text.size());
+  text.resize(done);
+  return text;
+}
+
+Status write_atomic(const std::filesystem::path& path, std::string_view text) {
+  std::filesystem::path aside = path;
+  aside += ".tmp";
+  Status written = [&]() -> Status {
+    File file = TRY(File::create(aside));
+    TRY_STATUS(file.write(text));
+    return file.sync();
+  }();
+  if (written.ok()) written = rename_synced(aside, path);
+  if (!written.ok()) ::unlink(aside.c_str());
+  return written;
+}
+
+Status sync_directory(const std::filesystem::path& path) {
+  const int fd = TRY(open_descriptor("open", path, O_RDONLY | O_DIRECTORY));
+  const int failed = retried([&] { return ::fsync(fd); }) != 0 ? errno : 0;
+  ::close(fd);
+  if (failed != 0) return file_error("sync", path, failed);
+  return ok();
+}
+
+Status rename_synced(const std::filesystem::path& from, const std::filesystem::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) {
+    return file_error("rename '" + from.string() + "' to", to, errno);
+  }
+  TRY_STATUS(sync_directory(directory_of(to)));
+  // A move out of another directory is complete only when the old name is gone for good.
+  if (directory_of(from) != directory_of(to)) TRY_STATUS(sync_directory(directory_of(from)));
+  return ok();
+}
+
+}  // namespace galley

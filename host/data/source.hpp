@@ -1,0 +1,58 @@
+// Sources of training data: data.text, data.batch, data.random. A window is a function of the seed and the window's number alone, so the
+// whole state of the data in a run is the number of the next window.
+//
+// Before planning, describe_data() looks at headers and file sizes only and says what the data needs; open_data() then reads it into
+// memory that the plan has set aside. What is wrong is an error with the recipe's line, exit code Recipe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "host/base/result.hpp"
+#include "host/data/window.hpp"
+#include "host/recipe/recipe.hpp"
+
+namespace galley {
+
+/// What is known of the data before anything is read.
+struct DataInfo {
+  BatchLayout layout;          ///< B and S of every micro-batch
+  int64_t vocabulary = 0;      ///< every id is below this; 0: not known, or whatever the model has
+  int64_t window_rows = 0;     ///< rows that a window must have room for (data.batch); 0: any
+  uint64_t bytes = 0;          ///< memory that open_data() is to be given; owner "data" of the plan. The window buffers are not in it
+  bool validation = false;     ///< there are validation batches
+  std::string summary;         ///< "12 documents, 48213 bytes; 5% of them held out": for the report
+};
+
+/// Immutable once open. Every function is [thread-safe].
+class Source {
+ public:
+  virtual ~Source() = default;
+
+  /// Writes all micro-batches of window `window` (>= 0) and sets the buffer's window, micro_batches and valid_tokens. Allocates nothing
+  /// unless it fails. `buffer` has the source's layout and room for Accumulation::at(window) micro-batches.
+  virtual Status fill(int64_t window, WindowBuffer& buffer) const = 0;
+
+  /// Validation is a fixed sequence of micro-batches, 0 … validation_batches() − 1; the last is padded. 0: there is none.
+  virtual int64_t validation_batches() const { return 0; }
+  /// Writes validation batch `batch` as the one micro-batch of the buffer. Allocates nothing.
+  virtual Status fill_validation(int64_t batch, WindowBuffer& buffer) const;
+
+  /// A hash of everything that was read: a run that is resumed on other data can refuse.
+  virtual uint64_t fingerprint() const { return 0; }
+};
+
+/// Cheap: stats files, reads a header and the first 8 KiB of texts (files with a NUL are not texts). The same files give the same answer.
+Result<DataInfo> describe_data(const DataSpec& spec, const Recipe& recipe);
+
+/// What can be checked before anything is read, once the model and the strategies are known: ids fit the vocabulary, a window has room for the rows.
+Status check_data(const DataInfo& info, const DataSpec& spec, int64_t vocabulary, const Accumulation& micro_batches);
+
+/// Reads the data into `memory`: DataInfo::bytes of it, aligned to BatchLayout::kAlignment, which stays the caller's and outlives the
+/// source. Files that changed since describe_data() so that they no longer fit are an error.
+Result<std::unique_ptr<Source>> open_data(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const Accumulation& micro_batches,
+                                          std::span<std::byte> memory);
+
+}  // namespace galley

@@ -1,0 +1,120 @@
+# How a plugin is built, Galley's own and a stranger's alike: the same options in the same order, so that the same source computes the
+# same bytes wherever it is built.
+#
+#   galley_add_plugin(MANIFEST plugin.toml
+#                     SOURCES plugin.cpp...            the library <id>.so: strategies, ops, formats, devices
+#                     [KERNELS_CPU cpu.cpp...]         built once for each CPU level: <id>-cpu-v3.so and <id>-cpu-v4.so
+#                     [KERNELS_CUDA cuda.cu...]        <id>-cuda.so, when the project has the language CUDA
+#                     [NAME id]                        must be the manifest's; it is here to be read
+#                     [INCLUDES dir...]                besides the SDK's
+#                     [LIBRARIES lib...]               for <id>.so
+#                     [KERNEL_LIBRARIES lib...]        for the CPU kernels
+#                     [OUTPUT_DIRECTORY dir])          default: ${CMAKE_BINARY_DIR}/plugins
+#
+# The folder OUTPUT_DIRECTORY/<id> then holds the libraries and a copy of the manifest, and is what Galley loads. Each library exports
+# `galley_entry_v1` and nothing else, and must resolve everything else by itself. Targets: plugin-<id>, which stands for all of them,
+# plugin-<id>-main, plugin-<id>-cpu-v3, plugin-<id>-cpu-v4, plugin-<id>-cuda.
+#
+# CPU kernels see GALLEY_CPU_LEVEL: 3 or 4 (x86-64-v3, x86-64-v4); 0 in <id>-cpu-base.so, the only one on other processors.
+include_guard(GLOBAL)
+
+set(GALLEY_PLUGIN_MAP ${CMAKE_CURRENT_LIST_DIR}/galley-plugin.map CACHE INTERNAL "What a plugin exports")
+
+# The id that a manifest declares.
+function(galley_manifest_id out manifest)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${manifest})
+  file(STRINGS ${manifest} line REGEX "^id[ \t]*=" LIMIT_COUNT 1)
+  if(NOT line MATCHES "^id[ \t]*=[ \t]*\"([a-z0-9][a-z0-9._-]*)\"")
+    message(FATAL_ERROR "${manifest}: no line of the form id = \"name\" (lower case, digits, '.', '-', '_')")
+  endif()
+  set(${out} ${CMAKE_MATCH_1} PARENT_SCOPE)
+endfunction()
+
+function(galley_add_plugin)
+  cmake_parse_arguments(PARSE_ARGV 0 ARG "" "NAME;MANIFEST;OUTPUT_DIRECTORY"
+                        "SOURCES;KERNELS_CPU;KERNELS_CUDA;INCLUDES;LIBRARIES;KERNEL_LIBRARIES")
+  if(ARG_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "galley_add_plugin: unknown argument ${ARG_UNPARSED_ARGUMENTS}")
+  endif()
+  if(NOT ARG_MANIFEST)
+    message(FATAL_ERROR "galley_add_plugin: MANIFEST is missing")
+  endif()
+  get_filename_component(manifest ${ARG_MANIFEST} ABSOLUTE)
+  galley_manifest_id(id ${manifest})
+  if(ARG_NAME AND NOT ARG_NAME STREQUAL id)
+    message(FATAL_ERROR "galley_add_plugin: NAME is ${ARG_NAME}, but ${manifest} says id = \"${id}\"")
+  endif()
+  if(NOT ARG_SOURCES)
+    message(FATAL_ERROR "${manifest}: the plugin has no SOURCES; its library must export galley_entry_v1")
+  endif()
+  if(NOT ARG_OUTPUT_DIRECTORY)
+    set(ARG_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/plugins)
+  endif()
+  set(folder ${ARG_OUTPUT_DIRECTORY}/${id})
+  configure_file(${manifest} ${folder}/plugin.toml COPYONLY)
+
+  add_custom_target(plugin-${id} ALL)
+  galley_add_plugin_library_(plugin-${id}-main ${folder} ${id} "${ARG_SOURCES}" "${ARG_INCLUDES}" "${ARG_LIBRARIES}")
+  add_dependencies(plugin-${id} plugin-${id}-main)
+  set(libraries ${id}.so)
+
+  if(ARG_KERNELS_CPU)
+    set(levels base)
+    if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
+      set(levels v3 v4)
+    endif()
+    foreach(level IN LISTS levels)
+      set(target plugin-${id}-cpu-${level})
+      galley_add_plugin_library_(${target} ${folder} ${id}-cpu-${level} "${ARG_KERNELS_CPU}" "${ARG_INCLUDES}"
+                                 "${ARG_KERNEL_LIBRARIES}")
+      if(level STREQUAL "v3")
+        target_compile_options(${target} PRIVATE -march=x86-64-v3 -mtune=generic)
+        target_compile_definitions(${target} PRIVATE GALLEY_CPU_LEVEL=3)
+      elseif(level STREQUAL "v4")
+        # Left alone, compilers halve the vectors for fear of lower clocks, which processors with this level have outgrown.
+        target_compile_options(${target} PRIVATE -march=x86-64-v4 -mtune=generic -mprefer-vector-width=512)
+        target_compile_definitions(${target} PRIVATE GALLEY_CPU_LEVEL=4)
+      else()
+        target_compile_definitions(${target} PRIVATE GALLEY_CPU_LEVEL=0)
+      endif()
+      add_dependencies(plugin-${id} ${target})
+      list(APPEND libraries ${id}-cpu-${level}.so)
+    endforeach()
+  endif()
+
+  if(ARG_KERNELS_CUDA AND CMAKE_CUDA_COMPILER)
+    galley_add_plugin_library_(plugin-${id}-cuda ${folder} ${id}-cuda "${ARG_KERNELS_CUDA}" "${ARG_INCLUDES}" "")
+    # The runtime is inside each library, so that two plugins may have been built with two versions of CUDA.
+    set_target_properties(plugin-${id}-cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static)
+    add_dependencies(plugin-${id} plugin-${id}-cuda)
+    list(APPEND libraries ${id}-cuda.so)
+  endif()
+
+  # What an earlier build left (a level or a device that the plugin no longer has) would otherwise still be loaded.
+  file(GLOB built RELATIVE ${folder} ${folder}/*.so)
+  list(REMOVE_ITEM built ${libraries} "")
+  foreach(old IN LISTS built)
+    file(REMOVE ${folder}/${old})
+  endforeach()
+endfunction()
+
+function(galley_add_plugin_library_ target folder name sources includes libraries)
+  add_library(${target} MODULE ${sources})
+  set_target_properties(${target} PROPERTIES
+    PREFIX "" SUFFIX ".so" OUTPUT_NAME ${name} LIBRARY_OUTPUT_DIRECTORY ${folder} POSITION_INDEPENDENT_CODE ON
+    C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
+    CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON
+    C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+    LINK_DEPENDS ${GALLEY_PLUGIN_MAP})
+  target_include_directories(${target} PRIVATE ${includes})
+  target_link_libraries(${target} PRIVATE galley::sdk ${libraries})
+  # Stated here whatever the build type says: arithmetic must not differ between a debug and a release build either. No contraction
+  # into FMA; errno and trapping are the two things that keep loops from being vectorised without any effect on values.
+  target_compile_options(${target} PRIVATE
+    "$<$<COMPILE_LANGUAGE:C,CXX>:-O3;-ffp-contract=off;-fno-math-errno;-fno-trapping-math>")
+  target_link_options(${target} PRIVATE "LINKER:--version-script=${GALLEY_PLUGIN_MAP}")
+  # A plugin takes nothing from the program by name. Sanitizers do, so they are let through.
+  if(NOT "${CMAKE_C_FLAGS} ${CMAKE_CXX_FLAGS}" MATCHES "-fsanitize")
+    target_link_options(${target} PRIVATE LINKER:--no-undefined)
+  endif()
+endfunction()

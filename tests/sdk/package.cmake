@@ -1,0 +1,51 @@
+# The installed SDK is enough to build a plugin, and that plugin exports one symbol and computes without fused multiply-adds, whatever
+# build type the stranger chose.
+# Usage: cmake -D BUILD=… -D SOURCE=… -D CC=gcc -D CXX=g++ -D READELF=readelf -P package.cmake, in a scratch folder
+cmake_minimum_required(VERSION 3.25)
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE text ERROR_VARIABLE text)
+  if(code)
+    string(REPLACE ";" " " command "${ARGN}")
+    message(FATAL_ERROR "${command}\n${text}")
+  endif()
+  set(output "${text}" PARENT_SCOPE)
+endfunction()
+
+set(here ${CMAKE_CURRENT_BINARY_DIR})
+file(REMOVE_RECURSE ${here}/prefix ${here}/Release ${here}/Debug)
+run(${CMAKE_COMMAND} --install ${BUILD} --component sdk --prefix ${here}/prefix)
+# No generator is named: a stranger's make must do. Sanitizers of the surrounding build are the program's affair.
+foreach(type Release Debug)
+  run(${CMAKE_COMMAND} -E env --unset=CFLAGS --unset=CMAKE_GENERATOR ${CMAKE_COMMAND} -S ${SOURCE} -B ${here}/${type}
+      -D CMAKE_PREFIX_PATH=${here}/prefix -D CMAKE_BUILD_TYPE=${type} -D CMAKE_C_COMPILER=${CC})
+  run(${CMAKE_COMMAND} --build ${here}/${type})
+endforeach()
+
+set(folder ${here}/Release/plugins/stranger)
+if(NOT EXISTS ${folder}/plugin.toml)
+  message(FATAL_ERROR "${folder}/plugin.toml is missing")
+endif()
+file(GLOB libraries ${folder}/*.so)
+if(NOT "${folder}/stranger.so" IN_LIST libraries)
+  message(FATAL_ERROR "stranger.so is missing in ${folder}")
+endif()
+foreach(library IN LISTS libraries)
+  run(${READELF} --dyn-syms --wide ${library})
+  string(REGEX MATCHALL "(GLOBAL|UNIQUE) +DEFAULT +[0-9]+ [^\n]*" exported "${output}")
+  list(LENGTH exported count)
+  if(NOT count EQUAL 1 OR NOT exported MATCHES "galley_entry_v1")
+    message(FATAL_ERROR "${library} must export galley_entry_v1 alone, and exports: ${exported}")
+  endif()
+endforeach()
+
+# The instructions of a kernel are the same in both build types; debug information, which differs, is not code.
+foreach(library IN LISTS libraries)
+  get_filename_component(name ${library} NAME)
+  foreach(type Release Debug)
+    run(${READELF} --hex-dump=.text ${here}/${type}/plugins/stranger/${name})
+    set(code_${type} "${output}")
+  endforeach()
+  if(NOT code_Release STREQUAL code_Debug)
+    message(FATAL_ERROR "${name} differs between a Release and a Debug build")
+  endif()
+endforeach()
