@@ -1,5 +1,6 @@
 # The front door: from a machine with git and make to a trained model. CMake does the building; this says what a person can type.
 SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 .PHONY: help quickstart test build format lint
@@ -31,7 +32,7 @@ define configure
 cmake --preset release --log-level=WARNING $(1) >/dev/null
 endef
 define compile
-cmake --build --preset release --parallel $(JOBS) --target $(1) -- --quiet
+cmake --build --preset release --parallel $(JOBS) --target $(1) -- --quiet | sed '/^ninja: no work to do\.$$/d'
 endef
 
 build:
@@ -66,4 +67,4 @@ lint:
 	@$(call configure)
 	@printf '%s\n' $(FILES) | xargs -P $(JOBS) -n 1 clang-tidy --quiet -p build/release 2> >(grep -v 'warnings generated\|^Suppressed\|^Use -' >&2)
 	@cppcheck --quiet --enable=warning,performance,portability --inline-suppr --suppress=missingIncludeSystem \
-	  --suppress=unknownMacro --error-exitcode=1 -j $(JOBS) -I. -Isdk/include -Imodels $(FILES)
+	  --suppress=unknownMacro --library=googletest --error-exitcode=1 -j $(JOBS) -I. -Isdk/include -Imodels $(FILES)

@@ -25,7 +25,7 @@ inline uint64_t bits64(const galley_philox_block& block, int half) {
 class Permutation {
  public:
   Permutation(uint64_t size, uint64_t key) : size_(size), key_(key) {
-    const int bits = size > 1 ? std::bit_width(size - 1) : 1;
+    const int bits = size > 1 ? static_cast<int>(std::bit_width(size - 1)) : 1;
     half_bits_ = (bits + 1) / 2;
   }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "host/base/result.hpp"
-#include "host/recipe/value.hpp"
+#include "host/base/value.hpp"
 
 namespace galley {
 

@@ -20,9 +20,14 @@ include_guard(GLOBAL)
 
 set(GALLEY_PLUGIN_MAP ${CMAKE_CURRENT_LIST_DIR}/galley-plugin.map CACHE INTERNAL "What a plugin exports")
 
+# CMake 3.25 does not know that nvcc speaks C++20.
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+endif()
+
 # The id that a manifest declares.
 function(galley_manifest_id out manifest)
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${manifest})
   file(STRINGS ${manifest} line REGEX "^id[ \t]*=" LIMIT_COUNT 1)
   if(NOT line MATCHES "^id[ \t]*=[ \t]*\"([a-z0-9][a-z0-9._-]*)\"")
     message(FATAL_ERROR "${manifest}: no line of the form id = \"name\" (lower case, digits, '.', '-', '_')")
@@ -85,7 +90,7 @@ function(galley_add_plugin)
   if(ARG_KERNELS_CUDA AND CMAKE_CUDA_COMPILER)
     galley_add_plugin_library_(plugin-${id}-cuda ${folder} ${id}-cuda "${ARG_KERNELS_CUDA}" "${ARG_INCLUDES}" "")
     # The runtime is inside each library, so that two plugins may have been built with two versions of CUDA.
-    set_target_properties(plugin-${id}-cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static)
+    set_target_properties(plugin-${id}-cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON)
     add_dependencies(plugin-${id} plugin-${id}-cuda)
     list(APPEND libraries ${id}-cuda.so)
   endif()
@@ -103,7 +108,6 @@ function(galley_add_plugin_library_ target folder name sources includes librarie
   set_target_properties(${target} PROPERTIES
     PREFIX "" SUFFIX ".so" OUTPUT_NAME ${name} LIBRARY_OUTPUT_DIRECTORY ${folder} POSITION_INDEPENDENT_CODE ON
     C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
-    CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON
     C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
     LINK_DEPENDS ${GALLEY_PLUGIN_MAP})
   target_include_directories(${target} PRIVATE ${includes})

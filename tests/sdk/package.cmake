@@ -1,6 +1,7 @@
-# The installed SDK is enough to build a plugin, and that plugin exports one symbol and computes without fused multiply-adds, whatever
-# build type the stranger chose.
-# Usage: cmake -D BUILD=… -D SOURCE=… -D CC=gcc -D CXX=g++ -D READELF=readelf -P package.cmake, in a scratch folder
+# The installed SDK is enough to build a plugin, which exports one symbol and has the same instructions as when it is built in Galley's
+# tree, whatever build type the stranger chose.
+# Usage: cmake -D BUILD=… -D SOURCE=… -D CC=gcc -D READELF=readelf -D SAMPLE=folder-or-empty -P package.cmake, in a scratch folder.
+# SAMPLE is the same plugin from the tree; empty when that one has sanitizers in it.
 cmake_minimum_required(VERSION 3.25)
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE text ERROR_VARIABLE text)
@@ -14,7 +15,7 @@ endfunction()
 set(here ${CMAKE_CURRENT_BINARY_DIR})
 file(REMOVE_RECURSE ${here}/prefix ${here}/Release ${here}/Debug)
 run(${CMAKE_COMMAND} --install ${BUILD} --component sdk --prefix ${here}/prefix)
-# No generator is named: a stranger's make must do. Sanitizers of the surrounding build are the program's affair.
+# No generator is named: a stranger's make must do.
 foreach(type Release Debug)
   run(${CMAKE_COMMAND} -E env --unset=CFLAGS --unset=CMAKE_GENERATOR ${CMAKE_COMMAND} -S ${SOURCE} -B ${here}/${type}
       -D CMAKE_PREFIX_PATH=${here}/prefix -D CMAKE_BUILD_TYPE=${type} -D CMAKE_C_COMPILER=${CC})
@@ -38,14 +39,17 @@ foreach(library IN LISTS libraries)
   endif()
 endforeach()
 
-# The instructions of a kernel are the same in both build types; debug information, which differs, is not code.
+# Debug information, which differs, is not code.
+set(others ${here}/Debug/plugins/stranger ${SAMPLE})
 foreach(library IN LISTS libraries)
   get_filename_component(name ${library} NAME)
-  foreach(type Release Debug)
-    run(${READELF} --hex-dump=.text ${here}/${type}/plugins/stranger/${name})
-    set(code_${type} "${output}")
+  run(${READELF} --hex-dump=.text ${library})
+  string(REPLACE "${library}" "" code "${output}")
+  foreach(other IN LISTS others)
+    run(${READELF} --hex-dump=.text ${other}/${name})
+    string(REPLACE "${other}/${name}" "" other_code "${output}")
+    if(NOT code STREQUAL other_code)
+      message(FATAL_ERROR "the code of ${library} differs from that of ${other}/${name}")
+    endif()
   endforeach()
-  if(NOT code_Release STREQUAL code_Debug)
-    message(FATAL_ERROR "${name} differs between a Release and a Debug build")
-  endif()
 endforeach()

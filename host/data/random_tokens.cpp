@@ -1,0 +1,63 @@
+#include "host/data/random_tokens.hpp"
+
+#include <utility>
+
+#include "host/base/random.hpp"
+#include "host/data/spec.hpp"
+
+namespace galley {
+namespace {
+
+class RandomSource final : public Source {
+ public:
+  RandomSource(Accumulation micro_batches, uint64_t seed, int64_t vocabulary)
+      : micro_batches_(std::move(micro_batches)), seed_(seed), vocabulary_(static_cast<uint64_t>(vocabulary)) {}
+
+  Status fill(int64_t window, WindowBuffer& buffer) const override {
+    buffer.window = window;
+    buffer.micro_batches = micro_batches_.at(window);
+    const int64_t random[2] = {static_cast<int64_t>(seed_), window};
+    const uint64_t key = galley_random_key(random, galley_name_hash("data.random"));
+    for (int64_t r = 0; r < buffer.rows(); ++r) draw_row(key, r, buffer.row(r));
+    buffer.valid_tokens = buffer.rows() * buffer.layout.length;
+    return ok();
+  }
+
+ private:
+  // Token s is half s % 2 of block s / 2.
+  void draw_row(uint64_t key, int64_t r, const BatchRow& row) const {
+    const size_t length = row.input_ids.size();
+    for (size_t s = 0; s <= length; s += 2) {
+      const galley_philox_block block = galley_random_block(key, r, 0, static_cast<int64_t>(s / 2));
+      for (size_t half = 0; half < 2 && s + half <= length; ++half) {
+        const auto token = static_cast<int32_t>(below(bits64(block, static_cast<int>(half)), vocabulary_));
+        if (s + half < length) row.input_ids[s + half] = token;
+        if (s + half > 0) row.labels[s + half - 1] = token;
+      }
+    }
+    for (size_t s = 0; s < length; ++s) {
+      row.position_ids[s] = static_cast<int32_t>(s);
+      row.first_key[s] = 0;
+    }
+  }
+
+  Accumulation micro_batches_;
+  uint64_t seed_, vocabulary_;
+};
+
+}  // namespace
+
+Result<DataInfo> describe_random(const DataSpec& spec, const Recipe& recipe) {
+  TRY_STATUS(check_options(spec, {}));
+  DataInfo info;
+  info.layout = TRY(recipe_layout(spec, recipe));
+  info.summary = "uniform random tokens";
+  return info;
+}
+
+Result<std::unique_ptr<Source>> open_random(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const Accumulation& micro_batches) {
+  TRY(describe_random(spec, recipe));
+  return std::unique_ptr<Source>(std::make_unique<RandomSource>(micro_batches, recipe.seed, vocabulary));
+}
+
+}  // namespace galley

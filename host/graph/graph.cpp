@@ -1,0 +1,263 @@
+#include "host/graph/graph.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "galley/op.h"
+#include "host/base/nearest.hpp"
+
+namespace galley {
+namespace {
+
+struct ScalarShape {
+  uint32_t which;
+  const char* name;
+  uint32_t dtype;
+  int64_t count;
+};
+constexpr ScalarShape scalar_shapes[] = {
+    {GALLEY_SCALAR_ATTEMPTED_STEP, "attempted_step", GALLEY_I64, 1}, {GALLEY_SCALAR_APPLIED_STEP, "applied_step", GALLEY_I64, 1},
+    {GALLEY_SCALAR_APPLY, "apply", GALLEY_I32, 1},                   {GALLEY_SCALAR_LOSS_SCALE, "loss_scale", GALLEY_F32, 1},
+    {GALLEY_SCALAR_WINDOW_TOKENS, "window_tokens", GALLEY_F32, 1},   {GALLEY_SCALAR_LOSS_SEED, "loss_seed", GALLEY_F32, 1},
+    {GALLEY_SCALAR_GRADIENT_NORM, "gradient_norm", GALLEY_F32, 1},   {GALLEY_SCALAR_GRADIENT_FACTOR, "gradient_factor", GALLEY_F32, 1},
+    {GALLEY_SCALAR_FOUND_INF, "found_inf", GALLEY_I32, 1},           {GALLEY_SCALAR_RANDOM, "random", GALLEY_I64, 4},
+    {GALLEY_SCALAR_LOSS, "loss", GALLEY_F64, 1},
+};
+
+// Each scalar on a cache line of its own: kernels on different threads write some of them.
+constexpr int64_t slot_stride = 64;
+
+}  // namespace
+
+Graph::Graph(OpLookup ops, std::function<std::vector<std::string>()> op_names, int64_t rows, int64_t length)
+    : ops_(std::move(ops)), op_names_(std::move(op_names)), rows_(rows), length_(length) {
+  GraphTensor all;
+  all.name = "step scalars";
+  all.dtype = GALLEY_U8;
+  all.shape = {0};
+  all.kind = GALLEY_KIND_SCALAR;
+  scalars = *make(std::move(all));
+  // The host writes all of them at each step's begin, whether or not a node reads them.
+  for (const ScalarShape& s : scalar_shapes) (void)*scalar(s.which);
+}
+
+Result<galley_tensor> Graph::make(GraphTensor tensor) {
+  if (tensor.name.empty()) return plugin_error("a tensor without a name");
+  for (int64_t extent : tensor.shape)
+    if (extent < 0) return plugin_error("tensor '" + tensor.name + "': negative extent " + std::to_string(extent));
+  if (tensor.kind != GALLEY_KIND_TRANSIENT && by_name_.contains(tensor.name))
+    return plugin_error("two tensors of the name '" + tensor.name + "'");
+  tensor.id = tensors_.size() + 1;
+  tensor.use = use;
+  by_name_.try_emplace(tensor.name, tensor.id);
+  tensors_.push_back(std::move(tensor));
+  return tensors_.back().id;
+}
+
+galley_tensor Graph::find(std::string_view name) const {
+  const auto it = by_name_.find(name);
+  return it == by_name_.end() ? 0 : it->second;
+}
+
+Result<galley_tensor> Graph::slot(ScalarSlot s, const std::string& name) {
+  s.offset = scalar_bytes;
+  scalar_bytes += slot_stride;
+  GraphTensor t;
+  t.name = name;
+  t.dtype = s.dtype;
+  t.shape = {s.bytes / galley_dtype_bytes(s.dtype)};
+  t.kind = GALLEY_KIND_SCALAR;
+  t.slice_of = scalars;
+  t.slice_offset = s.offset;
+  slots.push_back(std::move(s));
+  tensor(scalars).shape = {scalar_bytes};
+  return make(std::move(t));
+}
+
+Result<galley_tensor> Graph::scalar(uint32_t which) {
+  for (const ScalarShape& s : scalar_shapes) {
+    if (s.which != which) continue;
+    const std::string name = std::string("scalar.") + s.name;
+    if (const galley_tensor found = find(name)) return found;
+    ScalarSlot slot_;
+    slot_.which = which;
+    slot_.dtype = s.dtype;
+    slot_.bytes = s.count * galley_dtype_bytes(s.dtype);
+    return slot(std::move(slot_), name);
+  }
+  return plugin_error("no step scalar " + std::to_string(which));
+}
+
+Result<galley_tensor> Graph::option(const std::string& name) {
+  if (use == no_use || !option_slot) return plugin_error("option '" + name + "' asked for outside of a strategy's call");
+  const std::string full = "option." + std::to_string(use) + "." + name;
+  if (const galley_tensor found = find(full)) return found;
+  ScalarSlot s = TRY(option_slot(use, name));
+  s.dtype = GALLEY_F32;
+  s.bytes = 4;
+  s.use = static_cast<size_t>(use);
+  return slot(std::move(s), full);
+}
+
+const galley_op* Graph::op_with(uint64_t flag) const {
+  for (const std::string& name : op_names_()) {
+    const galley_op* op = ops_(name);
+    if (op->flags & flag) return op;
+  }
+  return nullptr;
+}
+
+Result<galley_node> Graph::append(std::string_view op_name, std::string name, std::vector<galley_tensor> inputs, AttrList attrs,
+                                  std::vector<galley_tensor>* outputs, uint32_t accumulate) {
+  const galley_op* op = ops_(op_name);
+  if (!op) {
+    const auto names = op_names_();
+    return recipe_error("no plugin provides the op '" + std::string(op_name) + "'", did_you_mean(op_name, names));
+  }
+  for (const galley_tensor t : inputs)
+    if (t && !has(t)) return plugin_error(std::string(op_name) + ": an input that is no tensor of this graph");
+  for (const galley_tensor t : *outputs)
+    if (t && !has(t)) return plugin_error(std::string(op_name) + ": an output that is no tensor of this graph");
+  const bool variadic = op->n_inputs && op->inputs[op->n_inputs - 1]->flags & GALLEY_OPERAND_VARIADIC;
+  if (inputs.size() > op->n_inputs && !variadic)
+    return plugin_error(std::string(op_name) + " takes " + std::to_string(op->n_inputs) + " inputs, got " + std::to_string(inputs.size()));
+  for (size_t i = 0; i < op->n_inputs; ++i) {
+    const bool optional = op->inputs[i]->flags & (GALLEY_OPERAND_OPTIONAL | GALLEY_OPERAND_VARIADIC);
+    if (!optional && (i >= inputs.size() || !inputs[i]))
+      return plugin_error(std::string(op_name) + ": input '" + op->inputs[i]->name + "' is missing");
+  }
+  ++made_;
+  if (name.empty()) name = prefix + std::string(op_name) + "." + std::to_string(made_);
+  outputs->resize(std::max<size_t>(outputs->size(), op->n_outputs), 0);
+
+  bool infer = false;
+  for (size_t i = 0; i < op->n_outputs; ++i) infer = infer || !(*outputs)[i];
+  if (infer) {
+    if (!op->infer) return plugin_error(std::string(op_name) + " has no shape rule");
+    NodeDescription description(*this, op, name, inputs, attrs);
+    std::vector<galley_shape> shapes(op->n_outputs);
+    for (galley_shape& s : shapes) s = {sizeof(galley_shape), 1, 0, 0, {}};
+    galley_error error = GALLEY_ERROR_INIT;
+    if (op->infer(description.view(), shapes.data(), &error) != GALLEY_OK) return recipe_error(error.text);
+    for (size_t i = 0; i < op->n_outputs; ++i) {
+      if ((*outputs)[i] || !shapes[i].dtype) continue;
+      GraphTensor t;
+      t.name = i == 0 ? name : name + "." + op->outputs[i]->name;
+      t.dtype = shapes[i].dtype;
+      t.shape.assign(shapes[i].extents, shapes[i].extents + shapes[i].rank);
+      (*outputs)[i] = TRY(make(std::move(t)));
+    }
+  }
+
+  GraphNode node;
+  node.id = nodes_.size() + 1;
+  node.op = op;
+  node.name = std::move(name);
+  node.inputs = std::move(inputs);
+  node.outputs = *outputs;
+  node.attrs = std::move(attrs);
+  node.attr_view = node.attrs.view();
+  node.accumulate = accumulate;
+  node.use = use;
+  node.section = current;
+  node.origin = origin;
+  node.block = block;
+  if (block < 0 && use != no_use && current == Section::Forward) {   // a rewrite's node belongs where its first input comes from
+    for (const galley_tensor t : node.inputs) {
+      if (!t || !tensor(t).producer) continue;
+      node.block = this->node(tensor(t).producer).block;
+      break;
+    }
+  }
+  for (const galley_tensor t : node.outputs)
+    if (t && !tensor(t).producer) tensor(t).producer = node.id;
+  section(current).push_back(node.id);
+  nodes_.push_back(std::move(node));
+  return nodes_.back().id;
+}
+
+Status Graph::replace(galley_tensor from, galley_tensor to) {
+  if (!has(from) || !has(to)) return plugin_error("replace: no such tensor");
+  if (tensor(from).shape != tensor(to).shape || tensor(from).dtype != tensor(to).dtype)
+    return plugin_error("replace: '" + tensor(to).name + "' has not the shape and dtype of '" + tensor(from).name + "'");
+  std::set<galley_node> makers;   // of `to`
+  std::vector<galley_tensor> pending = {to};
+  while (!pending.empty()) {
+    const galley_node producer = tensor(pending.back()).producer;
+    pending.pop_back();
+    if (!producer || !makers.insert(producer).second) continue;
+    for (const galley_tensor t : node(producer).inputs)
+      if (t) pending.push_back(t);
+  }
+  for (const galley_node n : section(current)) {
+    if (makers.contains(n)) continue;
+    for (galley_tensor& t : node(n).inputs)
+      if (t == from) t = to;
+  }
+  if (logits == from) logits = to;
+  if (hidden == from) hidden = to;
+  if (tensor(from).flags & GALLEY_TENSOR_BLOCK_INPUT) {
+    tensor(from).flags &= ~static_cast<uint64_t>(GALLEY_TENSOR_BLOCK_INPUT);
+    tensor(to).flags |= GALLEY_TENSOR_BLOCK_INPUT;
+  }
+  return ok();
+}
+
+void Graph::sort(Section s) {
+  std::vector<galley_node>& nodes = section(s);
+  std::vector<galley_node> sorted;
+  std::set<galley_node> done;
+  // Depth first from each node in turn, so that what was appended late stands right before its first reader. Explicit stack: graphs are deep.
+  for (const galley_node root : nodes) {
+    std::vector<std::pair<galley_node, size_t>> stack = {{root, 0}};
+    while (!stack.empty()) {
+      auto& [n, next] = stack.back();
+      if (done.contains(n)) { stack.pop_back(); continue; }
+      const GraphNode& nd = node(n);
+      bool descended = false;
+      while (next < nd.inputs.size()) {
+        const galley_tensor t = nd.inputs[next++];
+        const galley_node producer = t ? tensor(t).producer : 0;
+        if (producer && node(producer).section == s && !done.contains(producer) && producer != n) {
+          stack.emplace_back(producer, 0);
+          descended = true;
+          break;
+        }
+      }
+      if (descended) continue;
+      done.insert(n);
+      sorted.push_back(n);
+      stack.pop_back();
+    }
+  }
+  nodes = std::move(sorted);
+}
+
+const galley_operand_rule* input_rule(const galley_op* op, size_t i) {
+  if (i < op->n_inputs) return op->inputs[i];
+  if (op->n_inputs && op->inputs[op->n_inputs - 1]->flags & GALLEY_OPERAND_VARIADIC) return op->inputs[op->n_inputs - 1];
+  return nullptr;
+}
+
+const galley_operand_rule* output_rule(const galley_op* op, size_t i) { return i < op->n_outputs ? op->outputs[i] : nullptr; }
+
+NodeDescription::NodeDescription(const Graph& graph, const galley_op* op, const std::string& name, const std::vector<galley_tensor>& inputs,
+                                 const AttrList& attrs, const std::vector<galley_tensor>& outputs, uint32_t accumulate)
+    : attrs_(attrs.view()) {
+  const auto describe = [&](galley_tensor t, uint32_t access) -> const galley_operand* {
+    if (!t) return nullptr;
+    const GraphTensor& g = graph.tensor(t);
+    operands_.push_back({sizeof(galley_operand), 1, g.name.c_str(), nullptr, g.shape.data(), static_cast<uint32_t>(g.shape.size()), g.dtype, access, 0});
+    return &operands_.back();
+  };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const galley_operand_rule* rule = input_rule(op, i);
+    inputs_.push_back(describe(inputs[i], rule && rule->flags & GALLEY_OPERAND_INOUT ? GALLEY_READ_WRITE : GALLEY_READ));
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) outputs_.push_back(describe(outputs[i], accumulate >> i & 1 ? GALLEY_ACCUMULATE : GALLEY_WRITE));
+  view_ = {sizeof(galley_node_view), 1, op->name, name.c_str(), inputs_.data(), outputs_.data(), attrs_.data(),
+           static_cast<uint32_t>(inputs_.size()), static_cast<uint32_t>(outputs_.size()), static_cast<uint32_t>(attrs_.size()),
+           GALLEY_NODE_TRAINING, 0, graph.length()};
+}
+
+}  // namespace galley

@@ -1,0 +1,169 @@
+// The graph of a run: tensors and nodes, in sections. Families, rewrites, gradient rules and updates all build it with the same verbs.
+//
+// Nodes of a section stand in execution order. A transient is written by one node, except gradients, which several nodes add to in order; parameters and
+// states are updated in place by update nodes (operands with GALLEY_OPERAND_INOUT). Shapes are static.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "galley/galley.h"
+#include "host/base/result.hpp"
+#include "host/plan/program.hpp"
+
+namespace galley {
+
+/// Who makes a tensor or node: index into the recipe's strategies, or the model itself (and the host).
+inline constexpr int no_use = -1;
+
+struct GraphTensor {
+  galley_tensor id = 0;
+  std::string name;
+  uint32_t dtype = GALLEY_F32;
+  Shape shape;
+  uint32_t kind = GALLEY_KIND_TRANSIENT;
+  uint64_t flags = 0;
+  galley_node producer = 0;         ///< the first node that writes it
+  int use = no_use;
+  galley_tensor parameter = 0;      ///< of a gradient or a state: whose
+  // Where its first bytes come from.
+  std::string initializer;          ///< an op; "": zeros
+  AttrList attrs;
+  std::string source, source_name;  ///< a safetensors file or model folder, and the names to try in it, separated by '|'
+  // Where it is saved.
+  std::string file, file_name;
+  // A range of another tensor (step scalars): bytes from its begin.
+  galley_tensor slice_of = 0;
+  int64_t slice_offset = 0;
+  // Decided by claims.
+  std::string storage;              ///< a format's name; "": plain
+  std::string placement;            ///< a memory class; "": where kernels compute
+  int update_use = no_use;          ///< the strategy that updates it
+
+  int64_t count() const { return elements(shape); }
+  int64_t bytes() const { return count() * galley_dtype_bytes(dtype); }
+  bool parameter_kind() const { return kind == GALLEY_KIND_PARAMETER; }
+  bool trainable() const { return flags & GALLEY_TENSOR_TRAINABLE; }
+};
+
+enum class Section : uint8_t { Forward, Backward, Update, Export };
+
+struct GraphNode {
+  galley_node id = 0;
+  const galley_op* op = nullptr;
+  std::string name;
+  std::vector<galley_tensor> inputs;    ///< 0: an optional input that is absent
+  std::vector<galley_tensor> outputs;   ///< 0: likewise
+  AttrList attrs;
+  std::vector<const galley_attr*> attr_view;   ///< of `attrs`, for plugins; attributes never change once a node is made
+  uint32_t accumulate = 0;              ///< bit i: output i is added to
+  int64_t block = -1;
+  int use = no_use;
+  Section section = Section::Forward;
+  galley_node origin = 0;               ///< of a backward node: the forward node it is the gradient of
+};
+
+/// Finds an op by name; nullptr when no plugin provides it.
+using OpLookup = std::function<const galley_op*(std::string_view)>;
+
+struct ExportedValue {
+  galley_tensor parameter = 0;
+  galley_tensor value = 0;
+};
+
+class Graph {
+ public:
+  /// rows × length: the shape of a micro-batch. `ops` lives as long as the graph.
+  Graph(OpLookup ops, std::function<std::vector<std::string>()> op_names, int64_t rows, int64_t length);
+
+  Result<galley_tensor> make(GraphTensor tensor);
+  /// Output shapes come from the op's rule; `outputs` as in galley_node_desc. Appended to the current section.
+  Result<galley_node> append(std::string_view op, std::string name, std::vector<galley_tensor> inputs, AttrList attrs,
+                             std::vector<galley_tensor>* outputs, uint32_t accumulate);
+  Status replace(galley_tensor from, galley_tensor to);
+  galley_tensor find(std::string_view name) const;
+  Result<galley_tensor> scalar(uint32_t which);
+  /// The scalar of an option of the strategy in charge.
+  Result<galley_tensor> option(const std::string& name);
+
+  bool has(galley_tensor t) const { return t >= 1 && t <= tensors_.size(); }
+  bool has_node(galley_node n) const { return n >= 1 && n <= nodes_.size(); }
+  GraphTensor& tensor(galley_tensor t) { return tensors_[t - 1]; }
+  const GraphTensor& tensor(galley_tensor t) const { return tensors_[t - 1]; }
+  GraphNode& node(galley_node n) { return nodes_[n - 1]; }
+  const GraphNode& node(galley_node n) const { return nodes_[n - 1]; }
+  size_t tensor_count() const { return tensors_.size(); }
+  const std::vector<galley_node>& section(Section s) const { return sections_[static_cast<size_t>(s)]; }
+  std::vector<galley_node>& section(Section s) { return sections_[static_cast<size_t>(s)]; }
+  const galley_op* op(std::string_view name) const { return ops_(name); }
+  /// The first op that carries one of the role flags (GALLEY_OP_ADD, …), found among `op_names`.
+  const galley_op* op_with(uint64_t flag) const;
+
+  /// Puts a section's nodes into an order in which producers come first, as close to the present order as that allows.
+  void sort(Section s);
+
+  int64_t rows() const { return rows_; }
+  int64_t length() const { return length_; }
+
+  // Who is building, and what: set by the passes around each call into a plugin.
+  Section current = Section::Forward;
+  int use = no_use;
+  int64_t block = -1;
+  galley_node origin = 0;
+  std::string prefix;                                 ///< put before names that the graph makes itself
+  /// Makes the scalar of an option: set by the pass that knows the strategies.
+  std::function<Result<ScalarSlot>(int use, const std::string& option)> option_slot;
+
+  galley_tensor scalars = 0;                          ///< the block
+  std::vector<ScalarSlot> slots;
+  int64_t scalar_bytes = 0;
+  std::vector<Document> documents;
+  std::vector<ExportedValue> exported;
+  bool export_model = true;
+  galley_tensor logits = 0;                           ///< marked by the family
+  galley_tensor hidden = 0;                           ///< the last hidden state: where the head begins
+  std::vector<std::string> ignored_files;             ///< patterns of tensors in the model's files that are not read
+
+  static const galley_graph_verbs* verbs();
+  galley_graph* handle() { return reinterpret_cast<galley_graph*>(this); }
+
+ private:
+  Result<galley_tensor> slot(ScalarSlot slot, const std::string& name);
+  OpLookup ops_;
+  std::function<std::vector<std::string>()> op_names_;
+  std::deque<GraphTensor> tensors_;   // deques: pointers handed to plugins stay good
+  std::deque<GraphNode> nodes_;
+  std::map<std::string, galley_tensor, std::less<>> by_name_;
+  std::array<std::vector<galley_node>, 4> sections_;
+  int64_t rows_ = 0;
+  int64_t length_ = 0;
+  size_t made_ = 0;
+};
+
+/// A node with its operands' descriptions, as ops see it. Owns what the view points to; the graph must not change meanwhile.
+class NodeDescription {
+ public:
+  NodeDescription(const Graph& graph, const galley_op* op, const std::string& name, const std::vector<galley_tensor>& inputs, const AttrList& attrs,
+                  const std::vector<galley_tensor>& outputs = {}, uint32_t accumulate = 0);
+  NodeDescription(const NodeDescription&) = delete;
+  NodeDescription& operator=(const NodeDescription&) = delete;
+  const galley_node_view* view() const { return &view_; }
+
+ private:
+  std::deque<galley_operand> operands_;
+  std::vector<const galley_operand*> inputs_, outputs_;
+  std::vector<const galley_attr*> attrs_;
+  galley_node_view view_ = {};
+};
+
+/// The rule of input `i`: the last one repeats when it is variadic; nullptr beyond.
+const galley_operand_rule* input_rule(const galley_op* op, size_t i);
+const galley_operand_rule* output_rule(const galley_op* op, size_t i);
+
+}  // namespace galley

@@ -1,0 +1,86 @@
+// require "a.b": a file of Lua below one of the sandbox's roots, run once.
+#include <algorithm>
+
+#include "host/lua/sandbox.hpp"
+
+namespace galley {
+namespace {
+
+/// Key of the registry: real path → what the module returned, or false while it runs.
+const char kModules = 0;
+
+bool is_module_name(const std::string& name) {
+  bool after_letter = false;
+  for (const char c : name) {
+    const bool separator = c == '.' || c == '/';
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+    if (!letter && !(separator && after_letter)) return false;
+    after_letter = letter;
+  }
+  return after_letter && name.size() <= 200;
+}
+
+bool is_below(const std::filesystem::path& path, const std::filesystem::path& folder) {
+  return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
+}
+
+}  // namespace
+
+Result<LuaSource> Sandbox::find_module(const std::string& module) const {
+  if (!is_module_name(module)) {
+    return recipe_error("require: '" + module.substr(0, 200) + "' is not the name of a module", "such as \"common\" or \"lib.common\", for common.lua and lib/common.lua");
+  }
+  std::string relative = module;
+  std::replace(relative.begin(), relative.end(), '.', '/');
+  relative += ".lua";
+  std::string looked;
+  for (const std::filesystem::path& root : roots_) {
+    const std::filesystem::path path = root / relative;
+    looked += (looked.empty() ? "" : ", ") + path.string();
+    std::error_code code;
+    const std::filesystem::path real = std::filesystem::canonical(path, code);
+    if (code) continue;
+    for (const std::filesystem::path& allowed : roots_) {
+      const std::filesystem::path folder = std::filesystem::canonical(allowed, code);
+      if (!code && is_below(real, folder)) return read_source(real, path.string());
+    }
+    return recipe_error("require: " + path.string() + " is a link to outside of the folders for modules");
+  }
+  return recipe_error("require: there is no module '" + module + "'", "looked for " + looked);
+}
+
+void Sandbox::require(lua_State* L, const std::string& module) {
+  Result<LuaSource> source = find_module(module);
+  if (!source) raise(L, source.error());
+  const std::string key = source->path.string();
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &kModules) == LUA_TNIL) {
+    lua_pop(L, 1);
+    lua_newtable(L);
+    lua_pushvalue(L, -1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &kModules);
+  }
+  lua_pushlstring(L, key.data(), key.size());
+  const int type = lua_rawget(L, -2);
+  if (type == LUA_TBOOLEAN && !lua_toboolean(L, -1)) raise(L, recipe_error("require: module '" + module + "' requires itself"));
+  if (type == LUA_TNIL) {
+    lua_pop(L, 1);
+    lua_pushlstring(L, key.data(), key.size());
+    lua_pushvalue(L, -1);
+    lua_pushboolean(L, 0);
+    lua_rawset(L, -4);
+    sources_.push_back(*source);
+    load(L, source->text, source->name);
+    lua_pushlstring(L, module.data(), module.size());
+    lua_call(L, 1, 1);
+    if (lua_isnil(L, -1) || (lua_isboolean(L, -1) && !lua_toboolean(L, -1))) {
+      lua_pop(L, 1);
+      lua_pushboolean(L, 1);
+    }
+    lua_pushvalue(L, -1);
+    lua_insert(L, -3);
+    lua_rawset(L, -4);  // modules[key] = what it returned
+  }
+  lua_remove(L, -2);
+}
+
+}  // namespace galley

@@ -1,0 +1,122 @@
+// Lua 5.4 with walls. Recipes and model families are text from strangers: they may compute, and that is all. What a script sees is a
+// function of its files and of what the host hands it: no clock, no random numbers, no addresses, no file but through `require`, and
+// tables are walked in the order of their keys (library_base.cpp, library_string.cpp and library_table.cpp say what there is).
+//
+// Limits. Time is watched at every call, every few instructions and every larger allocation. The C functions of Lua's own library that
+// can run long in one call (patterns, rep, sort, concat, move, …) are replaced by ones that look at the clock; all others are linear in
+// their arguments, and LuaLimits::block bounds those. Once a limit has been passed it stays passed: every further call raises again, so
+// that no pcall, message handler or loop in the script survives it. Without __gc, __close, weak tables and coroutines nothing runs where
+// hooks do not reach, and no garbage collection costs more than its heap's size.
+//
+// Lua is the build that raises by C++ exceptions, so destructors run in functions that call Lua's API. Handlers in such functions must
+// catch std::exception and never `...`, which would swallow an error of Lua's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <lua.hpp>
+
+#include "host/base/result.hpp"
+
+namespace galley {
+
+struct LuaLimits {
+  double seconds = 1.5;         ///< processor time of the thread inside Lua, all calls together
+  size_t bytes = 64u << 20;     ///< of everything that Lua holds, garbage not yet collected included
+  size_t block = 512u << 10;    ///< of one string, one table's array or hash part, or the stack
+  size_t source = 128u << 10;   ///< of one file or one text given to load(): the parser cannot be stopped halfway
+};
+
+/// A file that ran: `name` is how messages call it.
+struct LuaSource {
+  std::string name;
+  std::filesystem::path path;   ///< with its symbolic links resolved
+  std::string text;
+};
+
+/// One Lua state. Owns everything in it; closed with its owner. Used by one thread at a time; states are independent of each other.
+class Sandbox {
+ public:
+  /// `roots` are the folders below which `require "a.b"` looks for a/b.lua, in this order. A file is taken only if its real path lies
+  /// below the real path of one of them. A root that does not exist holds nothing.
+  static Result<std::unique_ptr<Sandbox>> create(const LuaLimits& limits, std::vector<std::filesystem::path> roots);
+  ~Sandbox();
+  Sandbox(const Sandbox&) = delete;
+  Sandbox& operator=(const Sandbox&) = delete;
+
+  /// The sandbox that a state belongs to. Never null for a state made by create().
+  static Sandbox& of(lua_State* L) { return **static_cast<Sandbox**>(lua_getextraspace(L)); }
+  lua_State* state() const { return L_; }
+  const LuaLimits& limits() const { return limits_; }
+
+  // --- For the host, outside of Lua. On success `results` values are on the stack; on failure the stack is as it was before the
+  // function and its arguments. A script's error has exit code Recipe and the cause "<file>:<line>: …".
+
+  /// Reads a text file and runs it. `name` is how messages call it (the path as the user typed it).
+  Status run_file(const std::filesystem::path& path, const std::string& name, int results = 0);
+  Status run_text(std::string_view text, const std::string& name, int results = 0);
+  /// Calls the function that lies below its `arguments` on the stack.
+  Status call(int arguments, int results);
+  /// Calls a C function with `context` as its one argument (light userdata): the way to use those parts of Lua's API that can raise.
+  Status protect(lua_CFunction body, void* context, int results = 0);
+
+  /// Every file that ran so far, in order; required ones come after the file that required them.
+  const std::vector<LuaSource>& sources() const { return sources_; }
+  /// Processor time and bytes used so far; peak_bytes() never exceeds the limit by more than a reserve for messages.
+  double seconds() const;
+  size_t peak_bytes() const { return peak_; }
+  bool exceeded() const { return exceeded_ != Limit::None; }
+
+  // --- For C functions that Lua calls; these raise.
+
+  /// Raises when a limit has been passed. A binding calls it in every loop whose length a script decides.
+  void check(lua_State* L);
+  /// Compiles a text and pushes the function, or raises.
+  void load(lua_State* L, std::string_view text, const std::string& name);
+  /// Pushes what the module returned; runs it when it has not run yet.
+  void require(lua_State* L, const std::string& module);
+
+ private:
+  enum class Limit { None, Time, Bytes, Block };
+  class Clock;
+
+  Sandbox(const LuaLimits& limits, std::vector<std::filesystem::path> roots) : limits_(limits), roots_(std::move(roots)) {}
+  static void* allocate(void* self, void* block, size_t old_size, size_t new_size);
+  static void hook(lua_State* L, lua_Debug* event);
+  static int report(lua_State* L);
+  bool out_of_time();
+  void exceed(Limit limit, size_t asked = 0);
+  Error limit_error() const;
+  Error take_error(int status);
+  Result<LuaSource> read_source(const std::filesystem::path& path, const std::string& name) const;
+  Result<LuaSource> find_module(const std::string& module) const;
+
+  LuaLimits limits_;
+  std::vector<std::filesystem::path> roots_;
+  std::vector<LuaSource> sources_;
+  lua_State* L_ = nullptr;
+  size_t bytes_ = 0, peak_ = 0;
+  int depth_ = 0;                 ///< of call() within call(); the clock runs while it is > 0
+  double spent_ = 0;              ///< processor time of finished calls
+  double started_ = 0;            ///< processor time at the beginning of the outermost call
+  double look_again_ = 0;         ///< before this instant (monotonic) the time cannot be up
+  Limit exceeded_ = Limit::None;
+  size_t asked_ = 0;              ///< the block that was refused
+  bool deep_ = false;             ///< the calls were nested deeply then
+  char place_[LUA_IDSIZE + 16] = "";  ///< "file:line" where the limit was passed
+};
+
+/// Raises the error in Lua: its cause behind the place of the Lua code that called, and its hint.
+[[noreturn]] void raise(lua_State* L, const Error& error);
+/// Raises `message` as it is; it carries its own place.
+[[noreturn]] void raise_text(lua_State* L, const std::string& message);
+/// The innermost line of Lua that is being executed: "file" as given to run_file(), not shortened. Returns 0 when there is none.
+int current_line(lua_State* L, std::string* file);
+
+}  // namespace galley

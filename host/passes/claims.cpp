@@ -1,0 +1,177 @@
+// Rewrites and claims: what strategies say about the graph before it is differentiated.
+#include <cstdio>
+
+#include "galley/claim.h"
+#include "galley/format.h"
+#include "galley/rewrite.h"
+#include "host/base/nearest.hpp"
+#include "host/passes/compile.hpp"
+
+namespace galley {
+
+Status call_strategy(Graph& graph, std::span<const Strategy> strategies, size_t use, const char* doing, const std::function<galley_status(galley_error*)>& call) {
+  const int before = graph.use;
+  graph.use = static_cast<int>(use);
+  galley_error error = GALLEY_ERROR_INIT;
+  galley_status status = GALLEY_OK;
+  std::string thrown;
+  try {
+    status = call(&error);
+  } catch (const std::exception& exception) {
+    thrown = exception.what();
+  } catch (...) {
+    thrown = "something that is no std::exception";
+  }
+  graph.use = before;
+  const std::string who = strategies[use].label + ": " + doing;
+  if (!thrown.empty()) return plugin_error(who + ": the plugin threw: " + thrown, "an exception must not cross the C ABI; report it to the plugin's author");
+  if (status == GALLEY_OK) return ok();
+  const std::string text = error.text[0] ? error.text : "status " + std::to_string(status) + " without a word";
+  if (status == GALLEY_INVALID || status == GALLEY_UNSUPPORTED) return recipe_error(strategies[use].label + ": " + text);
+  return plugin_error(who + ": " + text);
+}
+
+Status rewrite(Graph& graph, std::span<const Strategy> strategies, uint32_t segment) {
+  for (size_t i = 0; i < strategies.size(); ++i) {
+    const Strategy& s = strategies[i];
+    if (!s.rewrite) continue;
+    graph.current = segment == GALLEY_SEGMENT_EXPORT ? Section::Export : Section::Forward;
+    TRY_STATUS(call_strategy(graph, strategies, i, "rewriting the graph", [&](galley_error* error) {
+      return s.rewrite->rewrite(s.instance, Graph::verbs(), graph.handle(), segment, error);
+    }));
+    if (segment == GALLEY_SEGMENT_MODEL) graph.sort(Section::Forward);
+  }
+  return ok();
+}
+
+namespace {
+
+constexpr const char* facet_names[] = {"", "trainable", "storage", "compute", "gradient", "update", "placement", "shard"};
+
+std::string value_text(const Claimed& c, const Strategy& s, bool by_claimant) {
+  if (by_claimant) return s.name;
+  return c.text.empty() ? std::to_string(c.number) : c.text;
+}
+
+galley_subject subject_of(const Graph& graph, std::span<const Strategy> strategies, galley_tensor t, uint32_t kind, uint32_t facet) {
+  const GraphTensor& x = graph.tensor(t);
+  galley_subject s = {};
+  s.size = sizeof s;
+  s.revision = 1;
+  s.kind = kind;
+  s.facet = facet;
+  s.name = x.name.c_str();
+  s.owner = x.use == no_use ? "" : strategies[static_cast<size_t>(x.use)].name.c_str();
+  s.tensor = t;
+  s.parameter = kind == GALLEY_SUBJECT_PARAMETER ? t : x.parameter;
+  s.trainable = s.parameter && graph.tensor(s.parameter).trainable();
+  return s;
+}
+
+/// STORAGE and PLACEMENT of one tensor.
+Status claim_bytes(Graph& graph, std::span<const Strategy> strategies, const Provided& provided, const Target& target, galley_tensor t, uint32_t kind) {
+  if (kind != GALLEY_SUBJECT_GRADIENT) {
+    const Claimed storage = TRY(claim(graph, strategies, subject_of(graph, strategies, t, kind, GALLEY_FACET_STORAGE)));
+    if (storage.claimed && !storage.text.empty()) {
+      const galley_format* format = provided.format(storage.text);
+      const std::string who = strategies[static_cast<size_t>(storage.use)].label;
+      if (!format) return recipe_error(who + ": no plugin provides the format '" + storage.text + "' claimed for '" + graph.tensor(t).name + "'");
+      if (kind == GALLEY_SUBJECT_PARAMETER && graph.tensor(t).trainable() && !format->trainable)
+        return recipe_error(who + ": '" + graph.tensor(t).name + "' is to be trained, but the format '" + storage.text + "' cannot be written by an update",
+                            "freeze it, or train an adapter beside it");
+      graph.tensor(t).storage = storage.text;
+    }
+  }
+  const Claimed placement = TRY(claim(graph, strategies, subject_of(graph, strategies, t, kind, GALLEY_FACET_PLACEMENT)));
+  if (placement.claimed && placement.text != target.memories[0].name) {
+    std::vector<std::string> names;
+    bool known = false;
+    for (const MemoryClass& m : target.memories) { names.push_back(m.name); known = known || m.name == placement.text; }
+    if (!known)
+      return recipe_error(strategies[static_cast<size_t>(placement.use)].label + ": device '" + target.device + "' has no memory class '" + placement.text + "', claimed for '" +
+                              graph.tensor(t).name + "'", did_you_mean(placement.text, names));
+    graph.tensor(t).placement = placement.text;
+  }
+  return ok();
+}
+
+}  // namespace
+
+Result<Claimed> claim(Graph& graph, std::span<const Strategy> strategies, galley_subject subject, bool by_claimant) {
+  Claimed best;
+  uint32_t strength = GALLEY_ABSTAIN;
+  for (size_t i = 0; i < strategies.size(); ++i) {
+    const Strategy& s = strategies[i];
+    if (!s.claim) continue;
+    galley_claim_value value = {sizeof(galley_claim_value), 1, GALLEY_ABSTAIN, 0, 0, nullptr};
+    TRY_STATUS(call_strategy(graph, strategies, i, "claiming", [&](galley_error* error) {
+      return s.claim->claim(s.instance, Graph::verbs(), graph.handle(), &subject, &value, error);
+    }));
+    if (value.strength == GALLEY_ABSTAIN || value.strength < strength) continue;
+    const Claimed said = {true, static_cast<int>(i), value.number, value.text ? value.text : ""};
+    const bool equal = best.claimed && !by_claimant && said.number == best.number && said.text == best.text;
+    if (value.strength > strength) {
+      best = said;
+      strength = value.strength;
+    } else if (!equal) {
+      const Strategy& other = strategies[static_cast<size_t>(best.use)];
+      return recipe_error("two strategies decide '" + std::string(facet_names[subject.facet]) + "' of '" + subject.name + "': " + other.label + " says " +
+                              value_text(best, other, by_claimant) + ", " + s.label + " says " + value_text(said, s, by_claimant),
+                          "one owner a property: take one of the two out, or narrow it to other tensors");
+    }
+  }
+  return best;
+}
+
+Result<Decisions> claim_parameters(Graph& graph, std::span<const Strategy> strategies, const Provided& provided, const Target& target, Purpose purpose) {
+  Decisions out;
+  std::vector<galley_tensor> parameters;
+  for (galley_tensor t = 1; t <= graph.tensor_count(); ++t)
+    if (graph.tensor(t).parameter_kind()) parameters.push_back(t);
+
+  for (const galley_tensor t : parameters) {
+    const Claimed c = TRY(claim(graph, strategies, subject_of(graph, strategies, t, GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_TRAINABLE)));
+    if (c.claimed && !c.number) continue;
+    graph.tensor(t).flags |= GALLEY_TENSOR_TRAINABLE;
+    out.trainable.push_back(t);
+  }
+  const bool trains = purpose == Purpose::Train || purpose == Purpose::Gradients;
+  if (trains && out.trainable.empty()) return recipe_error("nothing is left to train: every parameter is frozen", "narrow what is frozen, or add an adapter");
+
+  for (const galley_tensor t : parameters) TRY_STATUS(claim_bytes(graph, strategies, provided, target, t, GALLEY_SUBJECT_PARAMETER));
+
+  galley_subject run = {};
+  run.size = sizeof run;
+  run.revision = 1;
+  run.kind = GALLEY_SUBJECT_RUN;
+  run.facet = GALLEY_FACET_GRADIENT;
+  run.name = "the run";
+  run.owner = "";
+  const Claimed window = TRY(claim(graph, strategies, run));
+  if (window.claimed) {
+    if (window.number < 1) return recipe_error(strategies[static_cast<size_t>(window.use)].label + ": a window of " + std::to_string(window.number) + " micro-batches");
+    out.micro_batches = window.number;
+  }
+
+  if (purpose == Purpose::Train) {
+    for (const galley_tensor t : out.trainable) {
+      const Claimed c = TRY(claim(graph, strategies, subject_of(graph, strategies, t, GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_UPDATE), true));
+      if (!c.claimed) return recipe_error("'" + graph.tensor(t).name + "' is to be trained, but no strategy updates it", "add an optimizer to the recipe, or freeze it");
+      if (!strategies[static_cast<size_t>(c.use)].update)
+        return plugin_error(strategies[static_cast<size_t>(c.use)].label + " claims the update of '" + graph.tensor(t).name + "' but has no galley.update/1");
+      graph.tensor(t).update_use = c.use;
+    }
+  }
+  return out;
+}
+
+Status claim_made(Graph& graph, std::span<const Strategy> strategies, const Provided& provided, const Target& target, galley_tensor from) {
+  for (galley_tensor t = from; t <= graph.tensor_count(); ++t) {
+    const uint32_t kind = graph.tensor(t).kind;
+    if (kind == GALLEY_KIND_STATE) TRY_STATUS(claim_bytes(graph, strategies, provided, target, t, GALLEY_SUBJECT_STATE));
+    if (kind == GALLEY_KIND_GRADIENT) TRY_STATUS(claim_bytes(graph, strategies, provided, target, t, GALLEY_SUBJECT_GRADIENT));
+  }
+  return ok();
+}
+
+}  // namespace galley

@@ -1,0 +1,96 @@
+#include "host/plan/program.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace galley {
+
+int64_t elements(const Shape& shape) {
+  int64_t count = 1;
+  for (const int64_t extent : shape) count *= extent;
+  return count;
+}
+
+void AttrList::put(std::shared_ptr<Item> item) {
+  item->attr.size = static_cast<uint32_t>(sizeof(galley_attr));
+  item->attr.revision = 1;
+  item->attr.name = item->name.c_str();
+  switch (item->attr.type) {
+    case GALLEY_ATTR_I64:
+      item->attr.data = item->integers.data();
+      item->attr.count = static_cast<uint32_t>(item->integers.size());
+      break;
+    case GALLEY_ATTR_F64:
+      item->attr.data = item->numbers.data();
+      item->attr.count = static_cast<uint32_t>(item->numbers.size());
+      break;
+    default:
+      item->attr.data = item->text.c_str();
+      item->attr.count = static_cast<uint32_t>(item->text.size());
+  }
+  // A second value of one name replaces the first where it stands: clones that share the old item keep it.
+  const auto same = std::find_if(items_.begin(), items_.end(), [&](const auto& old) { return old->name == item->name; });
+  if (same != items_.end())
+    *same = std::move(item);
+  else
+    items_.push_back(std::move(item));
+}
+
+void AttrList::set(const std::string& name, int64_t value) {
+  auto item = std::make_shared<Item>();
+  item->name = name;
+  item->integers = {value};
+  item->attr.type = GALLEY_ATTR_I64;
+  put(std::move(item));
+}
+
+void AttrList::set(const std::string& name, double value) {
+  auto item = std::make_shared<Item>();
+  item->name = name;
+  item->numbers = {value};
+  item->attr.type = GALLEY_ATTR_F64;
+  put(std::move(item));
+}
+
+void AttrList::set(const std::string& name, const std::string& value) {
+  auto item = std::make_shared<Item>();
+  item->name = name;
+  item->text = value;
+  item->attr.type = GALLEY_ATTR_STRING;
+  put(std::move(item));
+}
+
+void AttrList::set(const galley_attr& attr) {
+  auto item = std::make_shared<Item>();
+  item->name = attr.name;
+  item->attr.type = attr.type;
+  switch (attr.type) {
+    case GALLEY_ATTR_I64: {
+      const auto* values = static_cast<const int64_t*>(attr.data);
+      item->integers.assign(values, values + attr.count);
+      break;
+    }
+    case GALLEY_ATTR_F64: {
+      const auto* values = static_cast<const double*>(attr.data);
+      item->numbers.assign(values, values + attr.count);
+      break;
+    }
+    default: item->text.assign(static_cast<const char*>(attr.data), attr.count);
+  }
+  put(std::move(item));
+}
+
+const galley_attr* AttrList::find(const std::string& name) const {
+  for (const auto& item : items_)
+    if (item->name == name) return &item->attr;
+  return nullptr;
+}
+
+std::vector<const galley_attr*> AttrList::view() const {
+  std::vector<const galley_attr*> attrs;
+  attrs.reserve(items_.size());
+  for (const auto& item : items_) attrs.push_back(&item->attr);
+  return attrs;
+}
+
+}  // namespace galley

@@ -1,0 +1,367 @@
+#include "host/plugins/manifest.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <set>
+
+#define TOML_EXCEPTIONS 0
+#define TOML_ENABLE_FORMATTERS 0
+#include <toml++/toml.h>
+
+#include "galley/abi.h"
+#include "host/base/file.hpp"
+#include "host/base/nearest.hpp"
+
+namespace galley {
+namespace {
+
+const std::vector<std::string>& facet_names() {
+  static const std::vector<std::string> names = {"trainable", "storage", "compute", "gradient", "update", "placement", "shard", "saved"};
+  return names;
+}
+
+bool is_name(std::string_view text, std::string_view others) {
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
+  return !text.empty() && letter(text.front()) && std::all_of(text.begin(), text.end(), [&](char c) {
+    return letter(c) || others.find(c) != std::string_view::npos;
+  });
+}
+
+Value to_value(const toml::node& node) {
+  if (const auto b = node.value_exact<bool>()) return Value(*b);
+  if (const auto i = node.value_exact<int64_t>()) return Value(*i);
+  if (const auto d = node.value_exact<double>()) return Value(*d);
+  if (const auto s = node.value_exact<std::string>()) return Value(*s);
+  if (const auto* array = node.as_array()) {
+    List list;
+    for (const toml::node& element : *array) list.push_back(to_value(element));
+    return Value(std::move(list));
+  }
+  return Value(Table());
+}
+
+// The first thing that is wrong wins; everything after it reads as if it were absent.
+class Reader {
+ public:
+  Reader(std::filesystem::path file) : file_(std::move(file)) {}
+
+  Result<Manifest> read(const toml::table& root);
+
+ private:
+  void fail(const toml::node& where, std::string text) { fail(static_cast<int>(where.source().begin.line), std::move(text)); }
+  void fail(int line, std::string text) {
+    if (!error_) error_ = plugin_error(Place{file_.string(), line}.text() + ": " + std::move(text));
+  }
+  static int line_of(const toml::node& node) { return static_cast<int>(node.source().begin.line); }
+
+  void only(const toml::table& table, const std::string& where, std::initializer_list<const char*> keys) {
+    const std::vector<std::string> known(keys.begin(), keys.end());
+    for (const auto& [key, value] : table) {
+      const std::string name(key.str());
+      if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+      const std::string hint = did_you_mean(name, known);
+      fail(static_cast<int>(key.source().begin.line), "unknown key '" + name + "' in " + where + (hint.empty() ? "" : "; " + hint));
+    }
+  }
+
+  std::string string(const toml::table& table, const char* key, const std::string& where, bool required = false) {
+    const toml::node* node = table.get(key);
+    if (!node) {
+      if (required) fail(table, where + " has no '" + key + "'");
+      return {};
+    }
+    const auto text = node->value_exact<std::string>();
+    if (!text || text->empty()) fail(*node, "'" + std::string(key) + "' must be a string that is not empty");
+    return text.value_or("");
+  }
+
+  template <class T>
+  std::optional<T> exact(const toml::table& table, const char* key, const char* kind) {
+    const toml::node* node = table.get(key);
+    if (!node) return std::nullopt;
+    const auto value = node->value_exact<T>();
+    if (!value) fail(*node, "'" + std::string(key) + "' must be " + kind);
+    return value;
+  }
+
+  std::vector<std::string> strings(const toml::table& table, const char* key) {
+    std::vector<std::string> out;
+    const toml::node* node = table.get(key);
+    if (!node) return out;
+    const auto* array = node->as_array();
+    if (!array) {
+      fail(*node, "'" + std::string(key) + "' must be a list of strings");
+      return out;
+    }
+    for (const toml::node& element : *array) {
+      const auto text = element.value_exact<std::string>();
+      if (!text || text->empty()) fail(element, "'" + std::string(key) + "' must be a list of strings");
+      else out.push_back(*text);
+    }
+    return out;
+  }
+
+  // Each table of [[key]].
+  void each(const toml::table& table, const char* key, const std::function<void(const toml::table&)>& body) {
+    const toml::node* node = table.get(key);
+    if (!node) return;
+    const auto* array = node->as_array();
+    if (!array) return fail(*node, "'" + std::string(key) + "' must be a list of tables: [[" + key + "]]");
+    for (const toml::node& element : *array) {
+      if (const auto* entry = element.as_table()) body(*entry);
+      else fail(element, "'" + std::string(key) + "' must be a list of tables: [[" + key + "]]");
+    }
+  }
+
+  std::string file_name(const toml::table& table, const char* key, const std::string& where, bool required) {
+    const std::string name = string(table, key, where, required);
+    if (name.find('/') != std::string::npos || name == "." || name == "..")
+      fail(*table.get(key), "'" + std::string(key) + "' must be the name of a file in the plugin's folder, not '" + name + "'");
+    return name;
+  }
+
+  void read_abi(const toml::table& root, Manifest* out);
+  StrategySpec read_strategy(const toml::table& table);
+  OptionSpec read_option(const toml::table& table, const std::string& strategy);
+  void read_range(const toml::table& table, OptionSpec* out);
+  std::vector<FacetRule> read_facets(const toml::table& table, const char* key, const StrategySpec& strategy);
+
+  std::filesystem::path file_;
+  std::optional<Error> error_;
+};
+
+void Reader::read_abi(const toml::table& root, Manifest* out) {
+  const std::string abi = string(root, "abi", "the manifest", true);
+  if (abi.empty()) return;
+  const char* const end = abi.data() + abi.size();
+  const auto major = std::from_chars(abi.data(), end, out->abi_major);
+  if (major.ec == std::errc() && major.ptr != end && *major.ptr == '.') {
+    const auto minor = std::from_chars(major.ptr + 1, end, out->abi_minor);
+    if (minor.ec == std::errc() && minor.ptr == end) return;
+  }
+  fail(*root.get("abi"), "'abi' must be a version like \"1.0\", not '" + abi + "'");
+}
+
+Result<Manifest> Reader::read(const toml::table& root) {
+  Manifest out;
+  out.file = file_;
+  out.id = string(root, "id", "the manifest", true);
+  if (!error_ && !is_name(out.id, "._-")) fail(*root.get("id"), "'id' must be lower-case letters, digits, '.', '_' and '-', not '" + out.id + "'");
+  read_abi(root, &out);
+  if (error_) return *error_;
+  const std::string other = abi_problem(out.abi_major, out.abi_minor);
+  if (other.empty()) only(root, "the manifest", {"id", "version", "summary", "state_version", "abi", "library", "kernels", "provides", "strategy"});
+  out.version = string(root, "version", "the manifest", true);
+  out.summary = string(root, "summary", "the manifest");
+  out.state_version = exact<int64_t>(root, "state_version", "a whole number").value_or(1);
+
+  out.library = out.id + ".so";
+  if (const toml::node* node = root.get("library")) {
+    if (const auto* table = node->as_table()) {
+      only(*table, "[library]", {"plugin"});
+      out.library = file_name(*table, "plugin", "[library]", true);
+    } else {
+      fail(*node, "'library' must be a table: [library]");
+    }
+  }
+  each(root, "kernels", [&](const toml::table& table) {
+    only(table, "[[kernels]]", {"device", "isa", "library"});
+    out.kernel_libraries.push_back({string(table, "device", "[[kernels]]", true), string(table, "isa", "[[kernels]]"),
+                                    file_name(table, "library", "[[kernels]]", true)});
+  });
+  if (const toml::node* node = root.get("provides")) {
+    if (const auto* table = node->as_table()) {
+      only(*table, "[provides]", {"ops", "kernels", "formats", "devices"});
+      out.ops = strings(*table, "ops");
+      out.kernels = strings(*table, "kernels");
+      out.formats = strings(*table, "formats");
+      out.devices = strings(*table, "devices");
+    } else {
+      fail(*node, "'provides' must be a table: [provides]");
+    }
+  }
+  each(root, "strategy", [&](const toml::table& table) {
+    StrategySpec strategy = read_strategy(table);
+    if (out.strategy(strategy.name)) fail(table, "two strategies are called '" + strategy.name + "'");
+    out.strategies.push_back(std::move(strategy));
+  });
+  if (!error_) return out;
+  // What a later version of the format means is not known here: its number is the trouble, not its keys.
+  if (!other.empty()) return plugin_error(Place{file_.string(), line_of(*root.get("abi"))}.text() + ": the plugin " + other);
+  return *error_;
+}
+
+StrategySpec Reader::read_strategy(const toml::table& table) {
+  StrategySpec out;
+  out.line = line_of(table);
+  out.name = string(table, "name", "[[strategy]]", true);
+  if (error_) return out;
+  if (!is_name(out.name, "._-")) fail(*table.get("name"), "'name' must be lower-case letters, digits, '.', '_' and '-', not '" + out.name + "'");
+  const std::string where = "strategy '" + out.name + "'";
+  only(table, where, {"name", "summary", "source", "exactness", "option", "provides", "needs"});
+  out.summary = string(table, "summary", where, true);
+  out.source = string(table, "source", where);
+  const std::string exactness = string(table, "exactness", where, true);
+  if (exactness == "bits") out.exactness = Exactness::Bits;
+  else if (exactness == "rounding") out.exactness = Exactness::Rounding;
+  else if (exactness == "approximate") out.exactness = Exactness::Approximate;
+  else if (!error_) fail(*table.get("exactness"), "'exactness' must be 'bits', 'rounding' or 'approximate', not '" + exactness + "'");
+  each(table, "option", [&](const toml::table& entry) {
+    OptionSpec option = read_option(entry, out.name);
+    if (out.option(option.name)) fail(entry, "two options of " + out.name + " are called '" + option.name + "'");
+    out.options.push_back(std::move(option));
+  });
+  out.provides = read_facets(table, "provides", out);
+  out.needs = read_facets(table, "needs", out);
+  return out;
+}
+
+void Reader::read_range(const toml::table& table, OptionSpec* out) {
+  if (const toml::node* node = table.get("range")) {
+    const auto text = node->value_exact<std::string>();
+    if (table.get("min") || table.get("max")) fail(*node, "'range' stands beside neither 'min' nor 'max'");
+    if (!text) return fail(*node, "'range' must be a string like \"[0, 1)\"");
+    const Result<Range> range = Range::parse(*text);
+    if (!range) return fail(*node, "'range': " + range.error().cause);
+    out->range = *range;
+  }
+  for (const char* key : {"min", "max"}) {
+    const toml::node* node = table.get(key);
+    double bound = 0;
+    if (!node) continue;
+    if (!to_value(*node).number(&bound)) return fail(*node, "'" + std::string(key) + "' must be a number");
+    (*key == 'm' && key[1] == 'i' ? out->range.low : out->range.high) = bound;
+  }
+}
+
+OptionSpec Reader::read_option(const toml::table& table, const std::string& strategy) {
+  OptionSpec out;
+  out.line = line_of(table);
+  out.name = string(table, "name", "[[strategy.option]]", true);
+  if (error_) return out;
+  const std::string where = "option '" + out.name + "' of " + strategy;
+  if (!is_name(out.name, "_")) fail(*table.get("name"), "the name of " + where + " must be lower-case letters, digits and '_'");
+  only(table, where, {"name", "type", "default", "range", "min", "max", "choices", "length", "schedule", "required", "description", "aliases"});
+  out.description = string(table, "description", where, true);
+  const std::string type = string(table, "type", where, true);
+  if (error_) return out;
+
+  const auto& types = option_type_names();
+  const auto found = std::find(types.begin(), types.end(), type);
+  if (found == types.end()) {
+    const std::string hint = did_you_mean(type, types);
+    fail(*table.get("type"), "unknown type '" + type + "' of " + where + (hint.empty() ? "" : "; " + hint));
+    return out;
+  }
+  out.type = static_cast<OptionType>(found - types.begin());
+  const bool numeric = out.type == OptionType::Integer || out.type == OptionType::Number, list = out.type == OptionType::Numbers;
+  const auto meant_for = [&](const char* key, bool here) {
+    if (table.get(key) && !here) fail(*table.get(key), "'" + std::string(key) + "' means nothing for " + where + ", which is of type " + type);
+  };
+  meant_for("range", numeric || list);
+  meant_for("min", numeric || list);
+  meant_for("max", numeric || list);
+  meant_for("schedule", numeric);
+  meant_for("choices", out.type == OptionType::Choice);
+  meant_for("length", list || out.type == OptionType::Strings);
+
+  read_range(table, &out);
+  out.choices = strings(table, "choices");
+  out.aliases = strings(table, "aliases");
+  out.length = exact<int64_t>(table, "length", "a whole number").value_or(0);
+  out.schedule = exact<bool>(table, "schedule", "true or false").value_or(false);
+  out.required = exact<bool>(table, "required", "true or false").value_or(false);
+  if (out.type == OptionType::Choice && out.choices.empty()) fail(table, where + " has no 'choices'");
+  if (const toml::node* node = table.get("default")) {
+    if (out.required) fail(*node, where + " is required and so has no default");
+    const Result<Value> value = out.accept(to_value(*node));
+    if (!value) fail(*node, "the default of " + where + " " + value.error().cause);
+    else out.fallback = *value;
+  }
+  return out;
+}
+
+std::vector<FacetRule> Reader::read_facets(const toml::table& table, const char* key, const StrategySpec& strategy) {
+  std::vector<FacetRule> out;
+  each(table, key, [&](const toml::table& entry) {
+    FacetRule rule;
+    const std::string where = std::string("'") + key + "' of " + strategy.name;
+    only(entry, where, {"facet", "value", "when"});
+    rule.facet = string(entry, "facet", where, true);
+    const auto& facets = facet_names();
+    if (!error_ && std::find(facets.begin(), facets.end(), rule.facet) == facets.end()) {
+      const std::string hint = did_you_mean(rule.facet, facets);
+      fail(*entry.get("facet"), "unknown facet '" + rule.facet + "' in " + where + (hint.empty() ? "" : "; " + hint));
+    }
+    const toml::node* value = entry.get("value");
+    if (!value) fail(entry, where + " has no 'value'");
+    else rule.value = to_value(*value);
+    if (rule.value.as<List>() || rule.value.as<Table>() || rule.value.as<double>())
+      fail(*value, "the value of a facet is a string, a whole number or a boolean");
+    if (const toml::node* when = entry.get("when")) {
+      const auto* conditions = when->as_table();
+      if (!conditions) return fail(*when, "'when' must be a table: { option = value }");
+      for (const auto& [name, wanted] : *conditions) {
+        const OptionSpec* option = strategy.option(name.str());
+        if (!option) {
+          fail(wanted, "'when' names '" + std::string(name.str()) + "', which is no option of " + strategy.name);
+          continue;
+        }
+        const Value given = to_value(wanted);
+        List& any = rule.when[option->name];
+        for (const Value& element : given.as<List>() ? *given.as<List>() : List{given}) {
+          const Result<Value> accepted = option->accept(element);
+          if (accepted) any.push_back(*accepted);
+          else fail(wanted, "'when': '" + option->name + "' " + accepted.error().cause);
+        }
+      }
+    }
+    out.push_back(std::move(rule));
+  });
+  return out;
+}
+
+}  // namespace
+
+bool FacetRule::holds(const Table& options) const {
+  return std::all_of(when.begin(), when.end(), [&](const auto& condition) {
+    const auto found = options.find(condition.first);
+    return found != options.end() && std::find(condition.second.begin(), condition.second.end(), found->second) != condition.second.end();
+  });
+}
+
+const OptionSpec* StrategySpec::option(std::string_view option_name) const {
+  const auto found = std::find_if(options.begin(), options.end(), [&](const OptionSpec& o) { return o.name == option_name; });
+  return found == options.end() ? nullptr : &*found;
+}
+
+const StrategySpec* Manifest::strategy(std::string_view name) const {
+  const auto found = std::find_if(strategies.begin(), strategies.end(), [&](const StrategySpec& s) { return s.name == name; });
+  return found == strategies.end() ? nullptr : &*found;
+}
+
+std::string abi_problem(uint32_t major, uint32_t minor) {
+  if (major == GALLEY_ABI_MAJOR && minor <= GALLEY_ABI_MINOR) return {};
+  return "needs ABI " + std::to_string(major) + "." + std::to_string(minor) + ", this Galley has " + std::to_string(GALLEY_ABI_MAJOR) + "." +
+         std::to_string(GALLEY_ABI_MINOR);
+}
+
+Result<Manifest> parse_manifest(std::string_view text, const std::filesystem::path& file) {
+  const toml::parse_result parsed = toml::parse(text, file.string());
+  if (!parsed) {
+    const auto& error = parsed.error();
+    return plugin_error(Place{file.string(), static_cast<int>(error.source().begin.line)}.text() + ": " + std::string(error.description()));
+  }
+  return Reader(file).read(parsed.table());
+}
+
+Result<Manifest> read_manifest(const std::filesystem::path& file) {
+  Result<std::string> text = read_text(file, 1u << 20);
+  if (!text) return plugin_error(text.error().cause);
+  return parse_manifest(*text, std::filesystem::absolute(file).lexically_normal());
+}
+
+}  // namespace galley

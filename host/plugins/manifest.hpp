@@ -1,0 +1,106 @@
+// plugin.toml: what a plugin is and what it provides, read and checked before its library is loaded.
+//
+//   id = "adamw"                      # of the plugin; its folder and library are called so
+//   version = "1.0.0"
+//   state_version = 1                 # of the states it keeps: a run resumes only with the same; default 1
+//   abi = "1.0"                       # the oldest minor version it runs with, of this major version
+//   summary = "…"                     # optional
+//
+//   [library]
+//   plugin = "adamw.so"               # the default is <id>.so
+//
+//   [[kernels]]                       # libraries that hold kernels only, opened for the device that runs
+//   device = "cpu"
+//   isa = "x86-64-v4"                 # without: for every machine; the best that fits is taken
+//   library = "adamw-cpu-v4.so"
+//
+//   [provides]                        # optional: so that it is loaded when someone asks for one of these. A plugin without strategies
+//   ops = ["adamw_step"]              # is always loaded and need not say it
+//   kernels = ["linear"]              # kernels for ops of others
+//   formats = []
+//   devices = []
+//
+//   [[strategy]]
+//   name = "adamw"
+//   summary = "Adam with decoupled weight decay"
+//   source = "Loshchilov, Hutter 2019, arXiv:1711.05101"
+//   exactness = "rounding"            # beside the definition: "bits", "rounding" or "approximate"
+//   provides = [{ facet = "gradient", value = "window", when = { steps = [2, 3] } }]   # `when` is optional: any of these values
+//   needs = [{ facet = "gradient", value = "window" }]
+//
+//   [[strategy.option]]
+//   name = "lr"
+//   type = "number"                   # integer, number, boolean, string, strings, numbers, path, choice
+//   default = 1e-3                    # or required = true, or neither
+//   range = "(0, inf)"                # or min = …, max = …; of choice: choices = ["a", "b"]; of numbers: length = 2
+//   schedule = true                   # may follow the step
+//   aliases = ["learning_rate"]       # only for "did you mean 'lr'?"
+//   description = "Learning rate."
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "host/base/result.hpp"
+#include "host/plugins/option_spec.hpp"
+
+namespace galley {
+
+enum class Exactness { Bits, Rounding, Approximate };
+
+/// A facet that a strategy decides or relies on, while its options have one of the values in `when`.
+struct FacetRule {
+  std::string facet;
+  Value value;                            ///< a string, an integer or a boolean
+  std::map<std::string, List> when;       ///< option → any of these; empty: always
+
+  /// `options`: every option with its value, defaults included. An option without a value fulfils nothing.
+  bool holds(const Table& options) const;
+};
+
+struct StrategySpec {
+  std::string name;
+  std::string summary;
+  std::string source;                     ///< the paper, or the implementation that defines it
+  Exactness exactness = Exactness::Bits;
+  std::vector<OptionSpec> options;
+  std::vector<FacetRule> provides, needs;
+  int line = 0;
+
+  const OptionSpec* option(std::string_view option_name) const;
+};
+
+struct KernelLibrary {
+  std::string device;
+  std::string isa;                        ///< empty: every machine
+  std::string library;                    ///< a file name
+};
+
+struct Manifest {
+  std::filesystem::path file;             ///< plugin.toml, absolute
+  std::string id;
+  std::string version;
+  std::string summary;
+  int64_t state_version = 1;
+  uint32_t abi_major = 0, abi_minor = 0;
+  std::string library;                    ///< a file name
+  std::vector<KernelLibrary> kernel_libraries;
+  std::vector<std::string> ops, kernels, formats, devices;  ///< [provides]
+  std::vector<StrategySpec> strategies;
+
+  std::filesystem::path folder() const { return file.parent_path(); }
+  const StrategySpec* strategy(std::string_view name) const;
+};
+
+/// Errors are one line with file and line, exit code Plugin. Unknown keys are errors too, unless the manifest is for a later minor version. A manifest for another ABI
+/// than this Galley's is read as well as it goes: loading its library is what fails.
+Result<Manifest> read_manifest(const std::filesystem::path& file);
+/// The same from memory; `file` is for messages.
+Result<Manifest> parse_manifest(std::string_view text, const std::filesystem::path& file);
+
+/// What keeps the manifest's plugin from running with this Galley: "needs ABI 1.3, this Galley has 1.0", or "".
+std::string abi_problem(uint32_t major, uint32_t minor);
+
+}  // namespace galley

@@ -1,0 +1,161 @@
+#include "host/plugins/option_spec.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+namespace galley {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::string number_text(double x) {
+  if (std::isinf(x)) return x < 0 ? "-inf" : "inf";
+  char buffer[32];
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, x);
+  return {buffer, end.ptr};
+}
+
+std::string_view trim(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+std::optional<double> parse_bound(std::string_view text) {
+  text = trim(text);
+  double value = 0;
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (end.ec != std::errc() || end.ptr != text.data() + text.size() || std::isnan(value)) return std::nullopt;
+  return value;
+}
+
+std::string list_text(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) text += (i == 0 ? "'" : i + 1 == names.size() ? " or '" : ", '") + names[i] + "'";
+  return text;
+}
+
+std::optional<int64_t> whole(const Value& value) {
+  if (const auto* i = value.as<int64_t>()) return *i;
+  const auto* d = value.as<double>();
+  if (d && std::floor(*d) == *d && std::abs(*d) < 9007199254740992.0) return static_cast<int64_t>(*d);
+  return std::nullopt;
+}
+
+}  // namespace
+
+const std::vector<std::string>& option_type_names() {
+  static const std::vector<std::string> names = {"integer", "number", "boolean", "string", "strings", "numbers", "path", "choice"};
+  return names;
+}
+
+const char* option_type_name(OptionType type) { return option_type_names()[static_cast<size_t>(type)].c_str(); }
+
+Result<Range> Range::parse(std::string_view text) {
+  const Error wrong = plugin_error("'" + std::string(text) + "' is not an interval like \"[0, 1)\" or \"(0, inf)\"");
+  const std::string_view all = trim(text);
+  const size_t comma = all.find(',');
+  if (all.size() < 5 || comma == std::string_view::npos) return wrong;
+  if ((all.front() != '[' && all.front() != '(') || (all.back() != ']' && all.back() != ')')) return wrong;
+  const auto low = parse_bound(all.substr(1, comma - 1)), high = parse_bound(all.substr(comma + 1, all.size() - comma - 2));
+  if (!low || !high || *low > *high) return wrong;
+  return Range{*low, *high, all.front() == '(', all.back() == ')'};
+}
+
+std::string Range::text() const {
+  return (low_open || low == -kInfinity ? "(" : "[") + number_text(low) + ", " + number_text(high) + (high_open || high == kInfinity ? ")" : "]");
+}
+
+std::string value_text(const Value& value) {
+  if (const auto* b = value.as<bool>()) return *b ? "true" : "false";
+  if (const auto* i = value.as<int64_t>()) return std::to_string(*i);
+  if (const auto* d = value.as<double>()) return number_text(*d);
+  if (const auto* s = value.as<std::string>()) return "'" + *s + "'";
+  if (const auto* s = value.as<Schedule>()) return s->text;
+  if (const auto* list = value.as<List>()) {
+    std::string text = "{";
+    for (size_t i = 0; i < list->size(); ++i) text += (i ? ", " : " ") + value_text((*list)[i]);
+    return text + (list->empty() ? "}" : " }");
+  }
+  return value.is_nil() ? "nil" : "a table";
+}
+
+std::string OptionSpec::expects() const {
+  const std::string within = range.everything() ? "" : " in " + range.text();
+  const std::string many = length ? std::to_string(length) + " " : "";
+  switch (type) {
+    case OptionType::Integer: return "a whole number" + within + (schedule ? ", or a schedule" : "");
+    case OptionType::Number: return "a number" + within + (schedule ? ", or a schedule" : "");
+    case OptionType::Boolean: return "true or false";
+    case OptionType::String: return "a string";
+    case OptionType::Strings: return "a string or a list of strings";
+    case OptionType::Numbers: return "a list of " + many + "numbers" + within;
+    case OptionType::Path: return "a path";
+    case OptionType::Choice: return list_text(choices);
+  }
+  return {};
+}
+
+Result<Value> OptionSpec::accept(const Value& value) const {
+  const auto wrong = [&](const Value& what) { return recipe_error("must be " + expects() + ", not " + value_text(what)); };
+  const auto in_range = [&](double x) { return !std::isnan(x) && range.contains(x); };
+
+  if (const auto* s = value.as<Schedule>()) {
+    if (type != OptionType::Integer && type != OptionType::Number) return wrong(value);
+    if (!schedule) return recipe_error("cannot follow a schedule; it must be " + expects());
+    for (size_t i = 0; i < s->table.size(); ++i) {
+      const bool fits = in_range(s->table[i]) && (type == OptionType::Number || whole(Value(s->table[i])));
+      if (!fits) return recipe_error("must be " + expects() + "; at step " + std::to_string(i + 1) + " " + s->text + " is " + number_text(s->table[i]));
+    }
+    return value;
+  }
+  switch (type) {
+    case OptionType::Integer: {
+      const auto i = whole(value);
+      if (!i || !in_range(static_cast<double>(*i))) return wrong(value);
+      return Value(*i);
+    }
+    case OptionType::Number: {
+      double x = 0;
+      if (!value.number(&x) || !in_range(x)) return wrong(value);
+      return Value(x);
+    }
+    case OptionType::Boolean:
+      if (!value.as<bool>()) return wrong(value);
+      return value;
+    case OptionType::String:
+    case OptionType::Path:
+      if (!value.as<std::string>() || (type == OptionType::Path && value.as<std::string>()->empty())) return wrong(value);
+      return value;
+    case OptionType::Choice: {
+      const auto* s = value.as<std::string>();
+      if (!s || std::find(choices.begin(), choices.end(), *s) == choices.end()) return wrong(value);
+      return value;
+    }
+    case OptionType::Strings:
+    case OptionType::Numbers: break;
+  }
+
+  const List single = {value};
+  const List* list = value.as<List>();
+  const auto* table = value.as<Table>();
+  const List none;
+  if (!list) list = table && table->empty() ? &none : &single;  // `{}` may arrive as either
+  if (length && static_cast<int64_t>(list->size()) != length) return wrong(value);
+  List out;
+  for (const Value& element : *list) {
+    double x = 0;
+    if (type == OptionType::Strings) {
+      if (!element.as<std::string>()) return wrong(value);
+      out.push_back(element);
+    } else {
+      if (!element.number(&x) || !in_range(x)) return wrong(value);
+      out.push_back(Value(x));
+    }
+  }
+  return Value(std::move(out));
+}
+
+}  // namespace galley

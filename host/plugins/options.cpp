@@ -1,0 +1,146 @@
+#include "host/plugins/options.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <system_error>
+#include <vector>
+
+#include "host/base/nearest.hpp"
+
+namespace galley {
+namespace {
+
+Error unknown_option(const StrategySpec& spec, const std::string& name, const std::string& place) {
+  std::vector<std::string> names;
+  std::string hint, all;
+  for (const OptionSpec& option : spec.options) {
+    names.push_back(option.name);
+    all += (all.empty() ? "" : ", ") + option.name;
+    if (std::find(option.aliases.begin(), option.aliases.end(), name) != option.aliases.end()) hint = "did you mean '" + option.name + "'?";
+  }
+  if (hint.empty()) hint = did_you_mean(name, names);
+  return recipe_error(place + ": unknown option '" + name + "' of " + spec.name + (hint.empty() ? "" : "; " + hint),
+                      all.empty() ? spec.name + " has no options" : "options of " + spec.name + ": " + all);
+}
+
+// What the C getters see: the value of a list at an index, or a single value at index 0.
+const Value* element(const Value* value, uint64_t index) {
+  if (!value) return nullptr;
+  const List* list = value->as<List>();
+  if (!list) return index == 0 ? value : nullptr;
+  return index < list->size() ? &(*list)[index] : nullptr;
+}
+
+const Value* find_in(const void* handle, const char* name) { return name ? static_cast<const Options*>(handle)->find(name) : nullptr; }
+
+galley_status as_number(const Value* value, double* out) {
+  if (!value) return GALLEY_INVALID;
+  if (const auto* schedule = value->as<Schedule>()) {
+    *out = schedule->at(1);
+    return GALLEY_OK;
+  }
+  return value->number(out) ? GALLEY_OK : GALLEY_INVALID;
+}
+
+galley_status as_string(const Value* value, const char** out) {
+  const auto* text = value ? value->as<std::string>() : nullptr;
+  if (!text) return GALLEY_INVALID;
+  *out = text->c_str();
+  return GALLEY_OK;
+}
+
+galley_status get_integer(const void* handle, const char* name, int64_t* out) {
+  const Value* value = find_in(handle, name);
+  if (!value) return GALLEY_INVALID;
+  if (const auto* i = value->as<int64_t>()) {
+    *out = *i;
+    return GALLEY_OK;
+  }
+  const auto* schedule = value->as<Schedule>();
+  if (!schedule || std::floor(schedule->at(1)) != schedule->at(1)) return GALLEY_INVALID;
+  *out = static_cast<int64_t>(schedule->at(1));
+  return GALLEY_OK;
+}
+
+galley_status get_number(const void* handle, const char* name, double* out) { return as_number(find_in(handle, name), out); }
+
+galley_status get_boolean(const void* handle, const char* name, int32_t* out) {
+  const Value* value = find_in(handle, name);
+  const bool* b = value ? value->as<bool>() : nullptr;
+  if (!b) return GALLEY_INVALID;
+  *out = *b ? 1 : 0;
+  return GALLEY_OK;
+}
+
+galley_status get_string(const void* handle, const char* name, const char** out) { return as_string(find_in(handle, name), out); }
+
+galley_status get_count(const void* handle, const char* name, uint64_t* out) {
+  const Value* value = find_in(handle, name);
+  if (!value) return GALLEY_INVALID;
+  const List* list = value->as<List>();
+  *out = list ? list->size() : 1;
+  return GALLEY_OK;
+}
+
+galley_status get_string_at(const void* handle, const char* name, uint64_t index, const char** out) {
+  return as_string(element(find_in(handle, name), index), out);
+}
+
+galley_status get_number_at(const void* handle, const char* name, uint64_t index, double* out) {
+  return as_number(element(find_in(handle, name), index), out);
+}
+
+}  // namespace
+
+Options::Options(Table values)
+    : values_(std::move(values)),
+      table_{sizeof(galley_options), 1, this, get_integer, get_number, get_boolean, get_string, get_count, get_string_at, get_number_at} {}
+
+Result<std::unique_ptr<const Options>> Options::create(const StrategySpec& spec, const Use& use) {
+  const std::string place = use.place.text();
+  for (const auto& [name, value] : use.options)
+    if (!spec.option(name)) return unknown_option(spec, name, place);
+
+  Table values;
+  for (const OptionSpec& option : spec.options) {
+    const auto given = use.options.find(option.name);
+    if (given == use.options.end() || given->second.is_nil()) {
+      if (option.required)
+        return recipe_error(place + ": " + spec.name + " needs '" + option.name + "', " + option.expects(), option.description);
+      if (!option.fallback.is_nil()) values[option.name] = option.fallback;
+      continue;
+    }
+    Result<Value> value = option.accept(given->second);
+    if (!value) return recipe_error(place + ": '" + option.name + "' of " + spec.name + " " + value.error().cause, option.description);
+    if (option.type == OptionType::Path) {
+      std::error_code ignored;
+      const std::filesystem::path path = std::filesystem::absolute(*value->as<std::string>(), ignored).lexically_normal();
+      if (!std::filesystem::exists(path, ignored))
+        return recipe_error(place + ": '" + option.name + "' of " + spec.name + ": there is no '" + path.string() + "'");
+      *value = Value(path.string());
+    }
+    values[option.name] = *std::move(value);
+  }
+  return std::unique_ptr<const Options>(new Options(std::move(values)));
+}
+
+const Value* Options::find(std::string_view name) const {
+  const auto found = values_.find(std::string(name));
+  return found == values_.end() ? nullptr : &found->second;
+}
+
+const Schedule* Options::schedule(std::string_view name) const {
+  const Value* value = find(name);
+  return value ? value->as<Schedule>() : nullptr;
+}
+
+std::optional<double> Options::number(std::string_view name, int64_t step) const {
+  const Value* value = find(name);
+  double out = 0;
+  if (!value) return std::nullopt;
+  if (const auto* s = value->as<Schedule>()) return s->at(step);
+  if (!value->number(&out)) return std::nullopt;
+  return out;
+}
+
+}  // namespace galley

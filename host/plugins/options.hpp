@@ -1,0 +1,44 @@
+// The options of one `use`, held against the manifest before anything of the plugin is loaded.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "galley/entry.h"
+#include "host/base/result.hpp"
+#include "host/plugins/manifest.hpp"
+#include "host/recipe/recipe.hpp"
+
+namespace galley {
+
+/// Immutable once made. Stays where it is, because the plugin keeps pointers into it.
+class Options {
+ public:
+  /// Unknown names, wrong types, values out of range, schedules where none may be, required options that are missing and paths that do not exist are errors with
+  /// the recipe's line, exit code Recipe. Relative paths start from the current directory.
+  static Result<std::unique_ptr<const Options>> create(const StrategySpec& spec, const Use& use);
+
+  Options(const Options&) = delete;
+  Options& operator=(const Options&) = delete;
+
+  /// For `create`; lives as long as this.
+  const galley_options* table() const { return &table_; }
+  /// Every option that has a value, defaults included, in the form of OptionSpec::accept; paths absolute.
+  const Table& values() const { return values_; }
+  /// Null when it was not given and has no default.
+  const Value* find(std::string_view name) const;
+  /// Null when the option does not follow a schedule.
+  const Schedule* schedule(std::string_view name) const;
+  /// The number at a step (from 1), whether scheduled or not; none for an option that is no number or has no value.
+  std::optional<double> number(std::string_view name, int64_t step) const;
+
+ private:
+  explicit Options(Table values);
+  Table values_;
+  galley_options table_ = {};
+};
+
+}  // namespace galley

@@ -1,0 +1,97 @@
+// This machine as a target: what a plan needs to know of a processor. Header-only: every device that computes on the processor describes it alike.
+//
+// A plan must come out the same each time it is made on one machine, so nothing here is measured: the clock is the nominal one and the bandwidths are constants.
+// They only weigh arithmetic against memory where the host chooses between recomputing and keeping.
+#pragma once
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include "galley/kernel.h"
+
+namespace galley::cpu {
+
+inline constexpr int64_t kWorkspaceBudget = int64_t{256} << 20;
+inline constexpr double kBandwidth = 2e10;      ///< bytes a second: two channels of DDR4, less what refresh and turnaround take
+inline constexpr double kLinkBandwidth = 1e10;  ///< between memory classes both are crossed, once reading and once writing
+inline constexpr double kUsualClock = 2.5e9;    ///< hertz, where the machine does not say
+
+/// The level of the instruction set that kernels are built for: "x86-64-v4", "x86-64-v3", "x86-64"; "generic" on other processors.
+inline const char* isa() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("x86-64-v4")) return "x86-64-v4";
+  if (__builtin_cpu_supports("x86-64-v3")) return "x86-64-v3";
+  return "x86-64";
+#else
+  return "generic";
+#endif
+}
+
+/// F32 operations a core does in one cycle: two units of fused multiply-add (v3, v4), or one multiplier and one adder.
+inline double flops_per_cycle(const std::string& level) {
+  if (level == "x86-64-v4") return 2 * 2 * 16;
+  if (level == "x86-64-v3") return 2 * 2 * 8;
+  return 2 * 4;
+}
+
+/// The processor's nominal clock in hertz.
+inline double nominal_clock() {
+#if defined(__x86_64__)
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid(0x16, &eax, &ebx, &ecx, &edx) && (eax & 0xffffu) != 0) return 1e6 * (eax & 0xffffu);
+#endif
+  double kilohertz = 0;
+  if (std::ifstream("/sys/devices/system/cpu/cpu0/cpufreq/base_frequency") >> kilohertz && kilohertz > 0) return 1e3 * kilohertz;
+  // "cpu MHz" is the clock of this moment and would change the plan; the name of some processors ends in the nominal one.
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (!line.starts_with("model name")) continue;
+    const size_t at = line.find("@ "), end = line.find("GHz");
+    const double gigahertz = at != std::string::npos && end != std::string::npos ? std::strtod(line.c_str() + at + 2, nullptr) : 0;
+    if (gigahertz > 0) return 1e9 * gigahertz;
+    break;
+  }
+  return kUsualClock;
+}
+
+/// Compute threads: the first number of OMP_NUM_THREADS, else the processors that this process may use.
+inline int64_t threads() {
+  if (const char* asked = std::getenv("OMP_NUM_THREADS")) {
+    char* end = nullptr;
+    const long n = std::strtol(asked, &end, 10);
+    if (end != asked && (*end == '\0' || *end == ',') && n >= 1 && n <= 4096) return n;
+  }
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  int64_t n = ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+  // A container's share of time; more threads than that would only wait for each other.
+  std::string quota;
+  double period = 0;
+  if (std::ifstream("/sys/fs/cgroup/cpu.max") >> quota >> period && quota != "max" && period > 0) {
+    const double share = std::strtod(quota.c_str(), nullptr) / period;
+    if (share > 0) n = std::min(n, std::max<int64_t>(1, static_cast<int64_t>(share + 0.5)));
+  }
+  return std::max<int64_t>(1, n);
+}
+
+/// Fills a target for kernels of device "cpu". Strings are literals.
+inline void describe(galley_target* out) {
+  out->device = "cpu";
+  out->isa = isa();
+  out->threads = threads();
+  out->workspace_budget = kWorkspaceBudget;
+  out->peak_flops = static_cast<double>(out->threads) * flops_per_cycle(out->isa) * nominal_clock();
+  out->bandwidth = kBandwidth;
+  out->link_bandwidth = kLinkBandwidth;
+}
+
+}  // namespace galley::cpu

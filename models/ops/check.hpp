@@ -1,0 +1,55 @@
+// What shape rules share: checks whose messages name the node, the op, the operands and their shapes.
+#pragma once
+
+#include <string>
+
+#include "galley/cpp/plugin.hpp"
+
+namespace galley::models {
+
+using sdk::shape_text;
+
+[[noreturn]] inline void wrong(const sdk::Node& node, const std::string& what) {
+  sdk::invalid(std::string(node.name()) + ": " + node.view()->op + ": " + what);
+}
+
+/// Inputs `i` and `k` have one shape; the names are those of the op's rules.
+inline void same_shape(const sdk::Node& node, uint32_t i, const char* name, uint32_t k, const char* other) {
+  const galley_operand &a = node.in(i), &b = node.in(k);
+  bool same = a.rank == b.rank;
+  for (uint32_t axis = 0; same && axis < a.rank; ++axis) same = a.shape[axis] == b.shape[axis];
+  if (!same) wrong(node, std::string(name) + " is " + shape_text(a) + ", but " + other + " is " + shape_text(b));
+}
+
+/// Input `i` has one value for each row of input `k`.
+inline void one_a_row(const sdk::Node& node, uint32_t i, const char* name, uint32_t k, const char* other) {
+  const galley_operand &a = node.in(i), &b = node.in(k);
+  if (sdk::count(a) != sdk::rows(b))
+    wrong(node, std::string(name) + " is " + shape_text(a) + "; it needs one value for each of the " + std::to_string(sdk::rows(b)) + " rows of " +
+                    other + " " + shape_text(b));
+}
+
+/// Input `i` is a vector of `n` elements, if it is there at all.
+inline void vector_of(const sdk::Node& node, uint32_t i, const char* name, int64_t n) {
+  if (node.has(i) && (node.in(i).rank != 1 || node.in(i).shape[0] != n))
+    wrong(node, std::string(name) + " is " + shape_text(node.in(i)) + "; it has to be (" + std::to_string(n) + ")");
+}
+
+inline void single(const sdk::Node& node, uint32_t i, const char* name) {
+  if (sdk::count(node.in(i)) != 1) wrong(node, std::string(name) + " is " + shape_text(node.in(i)) + "; it has to be one element");
+}
+
+inline void has_rows(const sdk::Node& node, uint32_t i, const char* name) {
+  if (node.in(i).rank == 0) wrong(node, std::string(name) + " has no rows: it is one number");
+}
+
+inline void integers(const sdk::Node& node, uint32_t i, const char* name) {
+  if (node.in(i).dtype != GALLEY_I32) wrong(node, std::string(name) + " has to be I32");
+}
+
+/// A value for each row of `t`: its shape without the last extent.
+inline void like_rows(sdk::Shapes& shapes, uint32_t output, uint32_t dtype, const galley_operand& t) {
+  shapes.set(output, dtype, t.shape, t.rank ? t.rank - 1 : 0);
+}
+
+}  // namespace galley::models

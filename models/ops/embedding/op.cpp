@@ -1,0 +1,96 @@
+// Rows of a table by id, and the gradient that adds rows of dy back into the table.
+#include "ops/check.hpp"
+
+namespace {
+
+using namespace galley::sdk;
+using namespace galley::models;
+
+void embedding_shape(const Node& n, Shapes& out) {
+  integers(n, 0, "ids");
+  const galley_operand &ids = n.in(0), &table = n.in(1);
+  if (table.rank != 2) wrong(n, "table is " + shape_text(table) + "; it has to be (V, C)");
+  if (ids.rank + 1 > GALLEY_MAX_RANK) wrong(n, "ids has rank " + std::to_string(ids.rank) + "; at most 7 fit");
+  int64_t shape[GALLEY_MAX_RANK];
+  for (uint32_t k = 0; k < ids.rank; ++k) shape[k] = ids.shape[k];
+  shape[ids.rank] = table.shape[1];
+  out.set(0, table.dtype, shape, ids.rank + 1);
+}
+
+void embedding_reference(const Node& n) {
+  const int32_t* ids = n.read<int32_t>(0);
+  const double* table = n.read<double>(1);
+  double* y = n.write<double>(0);
+  const int64_t C = columns(n.in(1));
+  for (int64_t r = 0; r < count(n.in(0)); ++r)
+    for (int64_t c = 0; c < C; ++c) y[r * C + c] = table[ids[r] * C + c];
+}
+
+void embedding_gradient(Backward& b) {
+  if (!b.needs(1)) return;
+  const galley_tensor table = b.node.inputs[1];
+  b.d_inputs[1] = b.graph.node("embedding_grad", nullptr, {b.d_outputs[0], b.node.inputs[0]}, Attrs().i("rows", b.graph.info(table).shape[0]),
+                               {b.d_inputs[1]}, b.adds(1))[0];
+}
+
+// Only the rows that are looked up are read.
+void embedding_cost(const Node& n, galley_cost& cost) {
+  const double row = static_cast<double>(columns(n.in(1)) * galley_dtype_bytes(n.in(1).dtype));
+  cost.bytes = static_cast<double>(count(n.in(0))) * (2 * row + 4);
+}
+
+Op embedding("embedding", "y = table[ids]; ids (…) I32, table (V, C), y (…, C)");
+const bool embedding_added =
+    add(embedding.input("ids", GALLEY_ROLE_ROWS, GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT)
+            .input("table", GALLEY_ROLE_WHOLE)
+            .output("y", GALLEY_ROLE_ROWS)
+            .infer<embedding_shape>()
+            .gradient<embedding_gradient>()
+            .cost<embedding_cost>()
+            .reference<embedding_reference>()
+            .test("small", {{GALLEY_I32, {2, 3}, 0, 4}, {GALLEY_F32, {5, 4}}})
+            .test("odd", {{GALLEY_I32, {37}, 0, 10}, {GALLEY_F32, {11, 67}}})
+            .test("repeats", {{GALLEY_I32, {3, 50}, 0, 2}, {GALLEY_F32, {3, 130}}})
+            .test("wide", {{GALLEY_I32, {2, 9}, 0, 299}, {GALLEY_F32, {300, 513}}}));
+
+// ---- The table's gradient -------------------------------------------------------------------------------------------------------
+
+void embedding_grad_shape(const Node& n, Shapes& out) {
+  integers(n, 1, "ids");
+  has_rows(n, 0, "dy");
+  one_a_row(n, 1, "ids", 0, "dy");
+  const int64_t V = n.i("rows", 0);
+  if (V <= 0) wrong(n, "the attribute 'rows' says how many rows the table has; it is missing");
+  out.set(0, GALLEY_F32, {V, columns(n.in(0))});
+}
+
+void embedding_grad_reference(const Node& n) {
+  const double* dy = n.read<double>(0);
+  const int32_t* ids = n.read<int32_t>(1);
+  double* dtable = n.write<double>(0);
+  const int64_t C = columns(n.in(0));
+  for (int64_t i = 0; i < count(n.out(0)); ++i) dtable[i] = 0;
+  for (int64_t r = 0; r < count(n.in(1)); ++r)
+    for (int64_t c = 0; c < C; ++c) dtable[ids[r] * C + c] += dy[r * C + c];
+}
+
+void embedding_grad_cost(const Node& n, galley_cost& cost) {
+  const double row = static_cast<double>(columns(n.in(0))) * 4, R = static_cast<double>(count(n.in(1)));
+  cost.bytes = R * (3 * row + 4);
+  if (!n.has_out(0) || !n.accumulates(0)) cost.bytes += static_cast<double>(n.i("rows", 0)) * row;
+}
+
+Op embedding_grad("embedding_grad", "dtable[ids[r]] += dy[r] in the order of r; dy (…, C), ids (…) I32, dtable (rows, C)");
+const bool embedding_grad_added =
+    add(embedding_grad.input("dy", GALLEY_ROLE_ROWS)
+            .input("ids", GALLEY_ROLE_ROWS, GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT)
+            .output("dtable", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES)
+            .infer<embedding_grad_shape>()
+            .cost<embedding_grad_cost>()
+            .reference<embedding_grad_reference>()
+            .test("small", {{GALLEY_F32, {2, 3, 4}}, {GALLEY_I32, {2, 3}, 0, 4}}, Attrs().i("rows", 5))
+            .test("odd", {{GALLEY_F32, {37, 67}}, {GALLEY_I32, {37}, 0, 10}}, Attrs().i("rows", 11))
+            .test("repeats", {{GALLEY_F32, {3, 50, 130}}, {GALLEY_I32, {3, 50}, 0, 2}}, Attrs().i("rows", 4))
+            .test("wide", {{GALLEY_F32, {2, 9, 513}}, {GALLEY_I32, {2, 9}, 0, 299}}, Attrs().i("rows", 300)));
+
+}  // namespace

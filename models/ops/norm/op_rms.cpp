@@ -1,0 +1,137 @@
+// RMSNorm: Zhang, Sennrich: "Root Mean Square Layer Normalization", 2019, arXiv:1910.07467.
+//
+//   rstd = 1 / √(Σ x² / G + eps),  y = x·rstd·w
+//
+// over groups of G elements: a whole row, or a part of it (Qwen3 normalises each head). Backward, with x̂ = x·rstd and g = dy·w:
+// dx = rstd·(g − x̂·mean(g·x̂)), dw = Σ dy·x̂ over rows and groups.
+#include <cmath>
+
+#include "ops/check.hpp"
+
+namespace {
+
+using namespace galley::sdk;
+using namespace galley::models;
+
+// The attribute, or the weight's length, or a whole row of x; it has to divide the row.
+int64_t group_of(const Node& n, uint32_t x, uint32_t w) {
+  has_rows(n, x, "x");
+  const int64_t N = columns(n.in(x)), G = n.i("group", n.has(w) ? count(n.in(w)) : N);
+  if (G <= 0 || N % G) wrong(n, "groups of " + std::to_string(G) + " do not divide the rows of x " + shape_text(n.in(x)));
+  vector_of(n, w, "w", G);
+  return G;
+}
+
+void rstd_fits(const Node& n, uint32_t i, int64_t groups) {
+  if (count(n.in(i)) != groups)
+    wrong(n, "rstd is " + shape_text(n.in(i)) + "; it needs one value for each of the " + std::to_string(groups) + " groups of x " + shape_text(n.in(1)));
+}
+
+void forward_shape(const Node& n, Shapes& out) {
+  const int64_t G = group_of(n, 0, 1);
+  out.like(0, n.in(0));
+  out.like(1, n.in(0), columns(n.in(0)) / G);
+}
+
+void forward_reference(const Node& n) {
+  const double *x = n.read<double>(0), *w = n.read<double>(1);
+  double *y = n.write<double>(0), *rstd = n.write<double>(1);
+  const int64_t G = group_of(n, 0, 1), R = count(n.in(0)) / G;
+  const double eps = n.f("eps", 1e-6);
+  for (int64_t r = 0; r < R; ++r) {
+    double squares = 0;
+    for (int64_t c = 0; c < G; ++c) squares += x[r * G + c] * x[r * G + c];
+    rstd[r] = 1 / std::sqrt(squares / static_cast<double>(G) + eps);
+    for (int64_t c = 0; c < G; ++c) y[r * G + c] = x[r * G + c] * rstd[r] * (w ? w[c] : 1);
+  }
+}
+
+void gradient(Backward& b) {
+  const galley_tensor x = b.node.inputs[0], w = b.node.inputs[1], rstd = b.node.outputs[1], dy = b.d_outputs[0];
+  const galley_tensor_info x_info = b.graph.info(x), rstd_info = b.graph.info(rstd);
+  const int64_t G = x_info.shape[x_info.rank - 1] / rstd_info.shape[rstd_info.rank - 1];
+  if (b.needs(0)) b.d_inputs[0] = b.graph.node("rms_norm_dx", nullptr, {dy, x, w, rstd}, Attrs().i("group", G), {b.d_inputs[0]}, b.adds(0))[0];
+  if (b.needs(1)) b.d_inputs[1] = b.graph.node("rms_norm_dw", nullptr, {dy, x, rstd}, Attrs().i("group", G), {b.d_inputs[1]}, b.adds(1))[0];
+}
+
+Op rms_norm("rms_norm", "y = x / sqrt(mean(x²) + eps) * w over groups of G elements of the last extent; x (…, N), w (G), y (…, N), rstd (…, N / G)");
+const bool rms_norm_added = add(rms_norm.input("x", GALLEY_ROLE_ROWS)
+                                    .input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL)
+                                    .output("y", GALLEY_ROLE_ROWS, 0, 0)
+                                    .output("rstd", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
+                                    .infer<forward_shape>()
+                                    .gradient<gradient>()
+                                    .reference<forward_reference>()
+                                    .test("small", {{GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {8}}})
+                                    .test("odd", {{GALLEY_F32, {37, 67}, -3, 5}, {GALLEY_F32, {67}}}, Attrs().f("eps", 1e-3))
+                                    .test("heads", {{GALLEY_F32, {2, 7, 48}}, {GALLEY_F32, {16}}}, Attrs().i("group", 16))
+                                    .test("odd_heads", {{GALLEY_F32, {11, 35}}, {GALLEY_F32, {5}}})
+                                    .test("no_weight", {{GALLEY_F32, {5, 34}}, {0, {}}}, Attrs().i("group", 17))
+                                    .test("wide", {{GALLEY_F32, {3, 1031}, 9, 11}, {GALLEY_F32, {1031}}}));
+
+// ---- Backward -------------------------------------------------------------------------------------------------------------------
+
+void dx_shape(const Node& n, Shapes& out) {
+  same_shape(n, 0, "dy", 1, "x");
+  rstd_fits(n, 3, count(n.in(1)) / group_of(n, 1, 2));
+  out.like(0, n.in(1));
+}
+
+void dx_reference(const Node& n) {
+  const double *dy = n.read<double>(0), *x = n.read<double>(1), *w = n.read<double>(2), *rstd = n.read<double>(3);
+  double* dx = n.write<double>(0);
+  const int64_t G = group_of(n, 1, 2), R = count(n.in(1)) / G;
+  for (int64_t r = 0; r < R; ++r) {
+    const auto g = [&](int64_t c) { return dy[r * G + c] * (w ? w[c] : 1); };
+    double dot = 0;
+    for (int64_t c = 0; c < G; ++c) dot += g(c) * x[r * G + c] * rstd[r];
+    for (int64_t c = 0; c < G; ++c) dx[r * G + c] = rstd[r] * (g(c) - x[r * G + c] * rstd[r] * dot / static_cast<double>(G));
+  }
+}
+
+Op rms_norm_dx("rms_norm_dx", "dx of rms_norm; dy (…, N), x (…, N), w (G), rstd (…, N / G), dx (…, N)");
+const bool dx_added =
+    add(rms_norm_dx.input("dy", GALLEY_ROLE_ROWS)
+            .input("x", GALLEY_ROLE_ROWS)
+            .input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL)
+            .input("rstd", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
+            .output("dx", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES, 0)
+            .infer<dx_shape>()
+            .reference<dx_reference>()
+            .test("small", {{GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {8}}, {GALLEY_F32, {2, 3, 1}, 0.5, 2}})
+            .test("heads", {{GALLEY_F32, {2, 7, 48}}, {GALLEY_F32, {2, 7, 48}}, {GALLEY_F32, {16}}, {GALLEY_F32, {2, 7, 3}, 0.5, 2}})
+            .test("no_weight", {{GALLEY_F32, {11, 34}}, {GALLEY_F32, {11, 34}}, {0, {}}, {GALLEY_F32, {11, 2}, 0.5, 2}}, Attrs().i("group", 17))
+            .test("wide", {{GALLEY_F32, {3, 1031}}, {GALLEY_F32, {3, 1031}}, {GALLEY_F32, {1031}}, {GALLEY_F32, {3, 1}, 0.5, 2}}));
+
+void dw_shape(const Node& n, Shapes& out) {
+  same_shape(n, 0, "dy", 1, "x");
+  const int64_t G = n.i("group", columns(n.in(1)));
+  if (G <= 0 || columns(n.in(1)) % G) wrong(n, "groups of " + std::to_string(G) + " do not divide the rows of x " + shape_text(n.in(1)));
+  rstd_fits(n, 2, count(n.in(1)) / G);
+  out.set(0, GALLEY_F32, {G});
+}
+
+void dw_reference(const Node& n) {
+  const double *dy = n.read<double>(0), *x = n.read<double>(1), *rstd = n.read<double>(2);
+  double* dw = n.write<double>(0);
+  const int64_t G = count(n.out(0)), R = count(n.in(0)) / G;
+  for (int64_t c = 0; c < G; ++c) {
+    double sum = 0;
+    for (int64_t r = 0; r < R; ++r) sum += dy[r * G + c] * x[r * G + c] * rstd[r];
+    dw[c] = sum;
+  }
+}
+
+Op rms_norm_dw("rms_norm_dw", "dw of rms_norm; dy (…, N), x (…, N), rstd (…, N / G), dw (G), G = group");
+const bool dw_added = add(rms_norm_dw.input("dy", GALLEY_ROLE_ROWS)
+                              .input("x", GALLEY_ROLE_ROWS)
+                              .input("rstd", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
+                              .output("dw", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES)
+                              .infer<dw_shape>()
+                              .reference<dw_reference>()
+                              .test("small", {{GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {2, 3, 1}, 0.5, 2}})
+                              .test("heads", {{GALLEY_F32, {2, 107, 48}}, {GALLEY_F32, {2, 107, 48}}, {GALLEY_F32, {2, 107, 3}, 0.5, 2}}, Attrs().i("group", 16))
+                              .test("odd_heads", {{GALLEY_F32, {11, 35}}, {GALLEY_F32, {11, 35}}, {GALLEY_F32, {11, 7}, 0.5, 2}}, Attrs().i("group", 5))
+                              .test("wide", {{GALLEY_F32, {131, 1031}}, {GALLEY_F32, {131, 1031}}, {GALLEY_F32, {131, 1}, 0.5, 2}}));
+
+}  // namespace
