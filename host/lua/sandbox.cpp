@@ -35,15 +35,21 @@ std::string in_bytes(size_t bytes) {
   return std::to_string(bytes) + " bytes";
 }
 
-/// Whether a message already begins with "file:line: ".
-bool has_place(std::string_view message) {
-  for (size_t colon = message.find(':'); colon != message.npos; colon = message.find(':', colon + 1)) {
-    size_t end = colon + 1;
-    while (end < message.size() && message[end] >= '0' && message[end] <= '9') ++end;
-    if (end > colon + 1 && message.substr(end, 2) == ": ") return colon > 0;
-    if (message[colon] == '\n') return false;
+/// The innermost frame that executes a line of a file; of a text given to load() when there is no file near. Allocates nothing.
+int find_line(lua_State* L, lua_Debug* frame) {
+  lua_Debug other;
+  int line = 0;
+  for (int level = 0; level < 256 && lua_getstack(L, level, &other); ++level) {
+    lua_getinfo(L, "Sl", &other);
+    if (other.currentline <= 0) continue;
+    const bool file = *other.source == '@';
+    if (line == 0 || file) {
+      *frame = other;
+      line = other.currentline;
+    }
+    if (file) break;
   }
-  return false;
+  return line;
 }
 
 std::string type_with_article(lua_State* L, int index) {
@@ -112,12 +118,7 @@ void Sandbox::exceed(Limit limit, size_t asked) {
   asked_ = asked;
   if (!L_) return;
   lua_Debug frame;
-  for (int level = 0; level < 256 && lua_getstack(L_, level, &frame); ++level) {
-    lua_getinfo(L_, "Sl", &frame);
-    if (frame.currentline <= 0) continue;
-    std::snprintf(place_, sizeof place_, "%s:%d", frame.short_src, frame.currentline);
-    break;
-  }
+  if (const int line = find_line(L_, &frame)) std::snprintf(place_, sizeof place_, "%s:%d", frame.short_src, line);
   deep_ = lua_getstack(L_, kDeep, &frame) == 1;
 }
 
@@ -162,21 +163,13 @@ void* Sandbox::allocate(void* self, void* block, size_t old_size, size_t new_siz
   return moved;
 }
 
-/// The message handler of call(): gives every error a text, and every text a place.
+/// The message handler of call(): an error that is no text becomes one.
 int Sandbox::report(lua_State* L) {
-  if (of(L).exceeded()) return 1;
-  std::string message;
-  if (lua_type(L, 1) == LUA_TSTRING) {
-    size_t size = 0;
-    const char* text = lua_tolstring(L, 1, &size);
-    message.assign(text, size);
-    if (has_place(message)) return 1;
-  } else {
-    message = "error() was called with " + type_with_article(L, 1) + " and not a text";
-  }
+  if (of(L).exceeded() || lua_type(L, 1) == LUA_TSTRING) return 1;
   std::string file;
   const int line = current_line(L, &file);
-  if (line > 0) message = file + ":" + std::to_string(line) + ": " + message;
+  const std::string place = line > 0 ? file + ":" + std::to_string(line) + ": " : std::string();
+  const std::string message = place + "error() was called with " + type_with_article(L, 1) + " and not a text";
   lua_pushlstring(L, message.data(), message.size());
   return 1;
 }
@@ -262,6 +255,16 @@ Result<LuaSource> Sandbox::read_source(const std::filesystem::path& path, const 
   return LuaSource{name, real, std::move(text).value()};
 }
 
+bool has_place(std::string_view message) {
+  for (size_t colon = message.find(':'); colon != message.npos; colon = message.find(':', colon + 1)) {
+    size_t end = colon + 1;
+    while (end < message.size() && message[end] >= '0' && message[end] <= '9') ++end;
+    if (end > colon + 1 && message.substr(end, 2) == ": ") return colon > 0;
+    if (message[colon] == '\n') return false;
+  }
+  return false;
+}
+
 void raise_text(lua_State* L, const std::string& message) {
   lua_pushlstring(L, message.data(), message.size());
   lua_error(L);
@@ -278,14 +281,9 @@ void raise(lua_State* L, const Error& error) {
 
 int current_line(lua_State* L, std::string* file) {
   lua_Debug frame;
-  for (int level = 0; lua_getstack(L, level, &frame); ++level) {
-    lua_getinfo(L, "Sl", &frame);
-    if (frame.currentline <= 0) continue;
-    const bool named = *frame.source == '@' || *frame.source == '=';
-    *file = named ? frame.source + 1 : frame.short_src;
-    return frame.currentline;
-  }
-  return 0;
+  const int line = find_line(L, &frame);
+  if (line > 0) *file = *frame.source == '@' || *frame.source == '=' ? frame.source + 1 : frame.short_src;
+  return line;
 }
 
 }  // namespace galley

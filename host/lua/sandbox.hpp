@@ -27,7 +27,7 @@
 namespace galley {
 
 struct LuaLimits {
-  double seconds = 1.5;         ///< processor time of the thread inside Lua, all calls together
+  double seconds = 1;           ///< processor time of the thread inside Lua, all calls together
   size_t bytes = 64u << 20;     ///< of everything that Lua holds, garbage not yet collected included
   size_t block = 512u << 10;    ///< of one string, one table's array or hash part, or the stack
   size_t source = 128u << 10;   ///< of one file or one text given to load(): the parser cannot be stopped halfway
@@ -56,7 +56,7 @@ class Sandbox {
   const LuaLimits& limits() const { return limits_; }
 
   // --- For the host, outside of Lua. On success `results` values are on the stack; on failure the stack is as it was before the
-  // function and its arguments. A script's error has exit code Recipe and the cause "<file>:<line>: …".
+  // function and its arguments. A script's error has exit code Recipe and the cause "<file>:<line>: …"; further lines of it are the hint.
 
   /// Reads a text file and runs it. `name` is how messages call it (the path as the user typed it).
   Status run_file(const std::filesystem::path& path, const std::string& name, int results = 0);
@@ -116,7 +116,9 @@ class Sandbox {
 [[noreturn]] void raise(lua_State* L, const Error& error);
 /// Raises `message` as it is; it carries its own place.
 [[noreturn]] void raise_text(lua_State* L, const std::string& message);
-/// The innermost line of Lua that is being executed: "file" as given to run_file(), not shortened. Returns 0 when there is none.
+/// The innermost line of a file that is being executed, and the file as it was named to run_file(), not shortened. 0 when there is none.
 int current_line(lua_State* L, std::string* file);
+/// Whether a message begins with "file:line: ". An error that a script raises with level 0 does not.
+bool has_place(std::string_view message);
 
 }  // namespace galley

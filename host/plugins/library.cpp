@@ -98,13 +98,11 @@ Status check_contents(const std::filesystem::path& file, const galley_entry& e) 
   return check_tables(file, "device", e.devices, e.n_devices, check);
 }
 
-// Boost's own message repeats the path and the word "load": what the dynamic linker said is the cause.
+// Boost says "… failed (dlerror system message: PATH: CAUSE): Bad file descriptor": the cause is what helps.
 std::string loader_text(const std::filesystem::path& file, std::string text) {
   const std::string before = "(dlerror system message: ";
-  if (const size_t begin = text.find(before); begin != std::string::npos) {
-    const size_t end = text.rfind(')', text.rfind("):") == std::string::npos ? std::string::npos : text.rfind("):"));
-    text = text.substr(begin + before.size(), end == std::string::npos ? end : end - begin - before.size());
-  }
+  const size_t begin = text.find(before), end = text.rfind("): ");
+  if (begin != std::string::npos && end != std::string::npos) text = text.substr(begin + before.size(), end - begin - before.size());
   const std::string prefix = file.string() + ": ";
   return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
 }

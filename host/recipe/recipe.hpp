@@ -1,4 +1,5 @@
-// A recipe as data: what the Lua file returned, checked for form. Strategies' options are checked later against their manifests.
+// A recipe as data: what the Lua file returned, checked for form. Strategies' options are checked later against their manifests, those of
+// data by the data layer.
 #pragma once
 
 #include <filesystem>
@@ -17,12 +18,19 @@ struct Use {
   std::string name;
   Table options;
   Place place;
+  std::map<std::string, int> lines;   ///< of options that do not stand in the first line
+
+  /// Where an option was written, as far as that can be told.
+  Place place_of(const std::string& option) const {
+    const auto line = lines.find(option);
+    return line == lines.end() ? place : Place{place.file, line->second};
+  }
 };
 
-/// model { path = …, init = "file" | "random" } or model { family = …, config = { … } } (always random).
+/// model { path = …, init = "file" | "random", family = … } or model { family = …, config = { … } } (always random).
 struct ModelSpec {
   std::filesystem::path path;   ///< empty when a family and a configuration are given; resolved, absolute
-  std::string family;           ///< empty: config.json's model_type decides
+  std::string family;           ///< beside a path: for a config.json without model_type; may be empty then
   Table config;                 ///< the configuration given in the recipe
   bool random = false;          ///< initialize instead of loading
   Place place;
@@ -31,7 +39,7 @@ struct ModelSpec {
 /// data.KIND { options }
 struct DataSpec {
   std::string kind;             ///< "text", "batch", "random"
-  Table options;                ///< option "files" / "path" already resolved to absolute paths (strings)
+  Table options;                ///< "files", "path" and a "tokenizer" that is a file already resolved to absolute paths (strings)
   Place place;
 };
 
@@ -51,15 +59,24 @@ struct Recipe {
   bool save_final = true;                    ///< false: nothing is saved at the end
   int64_t head_rows = 0;                     ///< rows of one chunk of the head and loss; 0: chosen by the host
   std::vector<Use> uses;
+  std::map<std::string, std::string> modules;   ///< the files it required, by their real path: a run can tell when they change
 };
 
 struct RecipeOptions {
-  std::map<std::string, std::string> sets;
-  double seconds = 10;                       ///< Lua's time, all of it
-  size_t bytes = 512u << 20;                 ///< Lua's memory
+  std::map<std::string, std::string> sets;   ///< --set name=value
+  std::string text;                          ///< the recipe as it was when a run began; "": read the file
+  std::filesystem::path library;             ///< Galley's own modules for `require`; "": none
+  std::filesystem::path directory;           ///< what paths in `sets` are relative to; "": the current directory
+  double seconds = 1;                        ///< Lua's processor time, all of it
+  size_t bytes = 64u << 20;                  ///< Lua's memory
 };
 
-/// Runs the recipe in the sandbox and closes Lua. Errors carry file:line and exit code Recipe.
+/// Runs the recipe in the sandbox and closes Lua. Relative paths in it are relative to its folder, even if `text` is given and the file is
+/// gone. Errors have exit code Recipe and a cause that begins with "<path as given>:<line>: ", or with the path alone where no line is known.
+/// [main-thread]
 Result<Recipe> read_recipe(const std::filesystem::path& path, const RecipeOptions& options);
+
+/// What data there is: "batch", "random", "text".
+const std::vector<std::string>& data_kinds();
 
 }  // namespace galley

@@ -108,6 +108,11 @@ class Builder {
   std::string at(int64_t l, const char* what) const { return "layers." + std::to_string(l) + "." + what + (again ? ".again" : ""); }
   std::string weight_at(int64_t l, const char* what) const { return "layers." + std::to_string(l) + "." + what + ".weight"; }
   int64_t tokens() const { return s.batch * s.length; }
+  /// Recompute::Mixed does each of the three in turn.
+  bool recomputes(int64_t l, Recompute how) const {
+    return s.recompute == how || (s.recompute == Recompute::Mixed && static_cast<Recompute>(l * 7 % 3) == how);
+  }
+  bool offloads_saved() const { return s.offload == Offload::Saved && s.recompute == Recompute::Nothing; }
   bool trains(const std::string& w) const { return s.training != Training::Lora || w.find("lora") != std::string::npos; }
 
   const Spec& s;
@@ -351,7 +356,7 @@ TensorId Builder::layer(int64_t l, TensorId x, Forward* f) {
   linear(at(l, "down"), f->h, down, weight_at(l, "down"));
   const TensorId y = wide("y", s.width);
   op(at(l, "add2"), {in(f->x2), in(down)}, {out(y)});
-  if (training && s.offload == Offload::Saved && s.recompute == Recompute::Nothing) {
+  if (training && offloads_saved()) {
     for (const TensorId saved : {f->n1, f->h}) {
       const ProgramTensor t = p.tensors[static_cast<size_t>(saved)];
       const TensorId away = tensor(t.name + ".away", Shape(t.shape), t.dtype, Owner::Saved, Life::Segment, kSpill);
@@ -368,7 +373,7 @@ TensorId Builder::layer(int64_t l, TensorId x, Forward* f) {
 
 void Builder::backward(int64_t l, Forward f, TensorId* dx) {
   const int64_t n = tokens();
-  if (s.recompute == Recompute::Blocks) {
+  if (recomputes(l, Recompute::Blocks)) {
     again = true;
     Forward fresh;
     layer(l, f.x, &fresh);
@@ -376,7 +381,7 @@ void Builder::backward(int64_t l, Forward f, TensorId* dx) {
     while (!code->empty() && code->back().name != at(l, "act")) code->pop_back();
     f = fresh;
     again = false;
-  } else if (s.recompute == Recompute::Cheap) {
+  } else if (recomputes(l, Recompute::Cheap)) {
     const TensorId n1 = active(at(l, "n1.again"), {n, s.width}), n2 = active(at(l, "n2.again"), {n, s.width}), h = active(at(l, "h.again"), {n, s.hidden});
     op(at(l, "norm1.again"), {in(f.x), in(weights.at(weight_at(l, "norm1")))}, {out(n1)});
     op(at(l, "norm2.again"), {in(f.x2), in(weights.at(weight_at(l, "norm2")))}, {out(n2)});
@@ -386,7 +391,7 @@ void Builder::backward(int64_t l, Forward f, TensorId* dx) {
     f.n1 = n1;
     f.n2 = n2;
     f.h = h;
-  } else if (s.offload == Offload::Saved) {
+  } else if (offloads_saved()) {
     for (TensorId* saved : {&f.h, &f.n1}) {
       const auto& [away, event] = spilled.at(*saved);
       const ProgramTensor t = p.tensors[static_cast<size_t>(*saved)];
@@ -419,7 +424,7 @@ void Builder::backward(int64_t l, Forward f, TensorId* dx) {
     op(at(l, "rope_q.d"), {inout(dq), in(p.inputs[1].second)}, {});
     op(at(l, "rope_k.d"), {inout(dk), in(p.inputs[1].second)}, {});
   }
-  if (s.offload == Offload::Saved && s.recompute == Recompute::Nothing) wait(spilled.at(f.n1).second);
+  if (offloads_saved()) wait(spilled.at(f.n1).second);
   d_linear(at(l, "q"), dq, dn1, false, f.n1, weight_at(l, "q"));
   d_linear(at(l, "k"), dk, dn1, true, f.n1, weight_at(l, "k"));
   d_linear(at(l, "v"), dv, dn1, true, f.n1, weight_at(l, "v"));
@@ -581,7 +586,7 @@ Spec random_spec(uint64_t seed) {
   s.quantized = s.training == Training::Lora && chance(2);
   s.activation = s.quantized || chance(2) ? GALLEY_BF16 : GALLEY_F32;
   s.mixed = s.activation == GALLEY_BF16;
-  s.recompute = static_cast<Recompute>(random() % 3);
+  s.recompute = static_cast<Recompute>(random() % 4);
   s.offload = static_cast<Offload>(random() % 3);
   s.optimizer = static_cast<Optimizer>(random() % 4);
   s.evaluates = !chance(3);

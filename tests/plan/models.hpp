@@ -11,7 +11,7 @@
 namespace galley::models {
 
 enum class Training : uint8_t { Full, Lora, InBackward };
-enum class Recompute : uint8_t { Nothing, Cheap, Blocks };   ///< Cheap: norms and activations; Blocks: all but a block's input
+enum class Recompute : uint8_t { Nothing, Cheap, Blocks, Mixed };   ///< Cheap: norms and activations; Blocks: all but a block's input
 enum class Offload : uint8_t { Nothing, Saved, States };
 enum class Optimizer : uint8_t { Adam, Momentum, Muon, Factored };
 

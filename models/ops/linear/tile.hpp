@@ -2,7 +2,7 @@
 // of vectors. Nothing of A needs to be packed or transposed for that: a tile of C stays in registers while k runs, and each number of A is spread over a
 // vector. Blocked attention is five such products, the general matrix product is one after packing.
 //
-// Bits. Every element of C is one chain of fused multiply-adds in the order of k, whatever tile it falls into.
+// Bits. Every element is one chain of fused multiply-adds from 0 in the order of k, whatever tile it falls into; then what C held is added to it.
 //
 // Measured on one thread of a Zen 4 core (512-bit vectors), 64 × 64 × 64 in cache: .92 of the FMA peak, .88 with A strided by 3 KiB.
 #pragma once
@@ -30,6 +30,7 @@ struct Number {
   explicit Number(float x) : v(_mm512_set1_ps(x)) {}
 };
 inline Lanes fma(const Number& a, const Lanes& b, const Lanes& c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+inline Lanes add(const Lanes& a, const Lanes& b) { return {_mm512_add_ps(a.v, b.v)}; }
 inline constexpr int most_groups = 4, most_rows = 6;  // 24 sums, 4 of B, 1 of A: 29 of 32 registers
 #elif defined(__AVX2__) && defined(__FMA__)
 struct Lanes {
@@ -46,6 +47,7 @@ struct Number {
   explicit Number(float x) : v(_mm256_set1_ps(x)) {}
 };
 inline Lanes fma(const Number& a, const Lanes& b, const Lanes& c) { return {_mm256_fmadd_ps(a.v, b.low, c.low), _mm256_fmadd_ps(a.v, b.high, c.high)}; }
+inline Lanes add(const Lanes& a, const Lanes& b) { return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)}; }
 inline constexpr int most_groups = 1, most_rows = 6;  // 12 sums, 2 of B, 1 of A: 15 of 16 registers
 #else
 struct Lanes {
@@ -69,6 +71,11 @@ inline Lanes fma(const Number& a, const Lanes& b, const Lanes& c) {
   for (int64_t i = 0; i < width; ++i) out.v[i] = a.v * b.v[i] + c.v[i];
   return out;
 }
+inline Lanes add(const Lanes& a, const Lanes& b) {
+  Lanes out;
+  for (int64_t i = 0; i < width; ++i) out.v[i] = a.v[i] + b.v[i];
+  return out;
+}
 inline constexpr int most_groups = 1, most_rows = 4;
 #endif
 
@@ -85,7 +92,7 @@ template <int R, int G>
 inline void corner(int64_t depth, Strided a, const float* b, int64_t ldb, float* c, int64_t ldc, Onto onto) {
   Lanes sum[R][G];
   for (int r = 0; r < R; ++r)
-    for (int g = 0; g < G; ++g) sum[r][g] = onto == Onto::Add ? Lanes::load(c + r * ldc + g * width) : Lanes::zero();
+    for (int g = 0; g < G; ++g) sum[r][g] = Lanes::zero();
   for (int64_t k = 0; k < depth; ++k, b += ldb, a.data += a.step) {
     Lanes row[G];
     for (int g = 0; g < G; ++g) row[g] = Lanes::load(b + g * width);
@@ -95,7 +102,11 @@ inline void corner(int64_t depth, Strided a, const float* b, int64_t ldb, float*
     }
   }
   for (int r = 0; r < R; ++r)
-    for (int g = 0; g < G; ++g) sum[r][g].store(c + r * ldc + g * width);
+    for (int g = 0; g < G; ++g) {
+      float* to = c + r * ldc + g * width;
+      if (onto == Onto::Add) sum[r][g] = add(Lanes::load(to), sum[r][g]);
+      sum[r][g].store(to);
+    }
 }
 
 template <int G>

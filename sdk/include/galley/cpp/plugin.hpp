@@ -66,6 +66,12 @@ class Attrs {
     const std::string& kept = texts_.emplace_back(value);
     return add(name, GALLEY_ATTR_STRING, static_cast<uint32_t>(kept.size()), kept.c_str());
   }
+  /// Several integers: a shape.
+  Attrs& list(const char* name, std::vector<int64_t> values) & {
+    const std::vector<int64_t>& kept = lists_.emplace_back(std::move(values));
+    return add(name, GALLEY_ATTR_I64, static_cast<uint32_t>(kept.size()), kept.data());
+  }
+  Attrs&& list(const char* name, std::vector<int64_t> values) && { return std::move(list(name, std::move(values))); }
   Attrs&& i(const char* name, int64_t value) && { return std::move(i(name, value)); }
   Attrs&& f(const char* name, double value) && { return std::move(f(name, value)); }
   Attrs&& s(const char* name, const std::string& value) && { return std::move(s(name, value)); }
@@ -85,6 +91,7 @@ class Attrs {
     pointers_.push_back(&attrs_.back());
     return *this;
   }
+  std::deque<std::vector<int64_t>> lists_;
   std::deque<int64_t> integers_;
   std::deque<double> numbers_;
   std::deque<std::string> texts_;
@@ -386,8 +393,13 @@ struct KernelOf {
   static galley_status query(const galley_node_view* const* nodes, uint32_t n, const galley_target* target, galley_kernel_plan* out, galley_error* error) noexcept {
     return guard(error, [&] {
       if (n != 1) unsupported("one node at a time");
-      if (Supports && !Supports(Node(nodes[0]))) unsupported("dtypes or shapes");
-      if (Workspace) out->workspace_bytes = Workspace(Node(nodes[0]), *target);
+      // The variables are for GCC 12, which warns that a function's address is never null.
+      constexpr auto supports = Supports;
+      constexpr auto workspace = Workspace;
+      if constexpr (supports != nullptr) {
+        if (!supports(Node(nodes[0]))) unsupported("dtypes or shapes");
+      }
+      if constexpr (workspace != nullptr) out->workspace_bytes = workspace(Node(nodes[0]), *target);
     });
   }
   static galley_status prepare(const galley_node_view* const* nodes, uint32_t, const galley_target*, void* workspace, void** state, galley_error* error) noexcept {

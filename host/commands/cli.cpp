@@ -1,0 +1,121 @@
+#include "host/commands/cli.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "host/base/nearest.hpp"
+
+namespace galley {
+namespace {
+
+std::string pad(std::string text, size_t width) {
+  if (text.size() < width) text.append(width - text.size(), ' ');
+  return text + "  ";
+}
+
+std::string usage(const CommandSpec& c) { return "galley " + c.name + (c.positional.empty() ? "" : " " + c.positional); }
+
+}  // namespace
+
+std::string Arguments::get(const std::string& flag, const std::string& otherwise) const {
+  const auto it = flags.find(flag);
+  return it == flags.end() || it->second.empty() ? otherwise : it->second.back();
+}
+
+Result<Arguments> parse_arguments(const CommandSpec& command, const std::vector<std::string>& words) {
+  Arguments out;
+  const std::string hint = "galley " + command.name + " --help";
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (!words[i].starts_with("--")) {
+      out.positional.push_back(words[i]);
+      continue;
+    }
+    const size_t equals = words[i].find('=');
+    const std::string name = words[i].substr(0, equals);
+    const auto flag = std::find_if(command.flags.begin(), command.flags.end(), [&](const FlagSpec& f) { return f.name == name; });
+    if (flag == command.flags.end()) {
+      std::vector<std::string> known;
+      for (const FlagSpec& f : command.flags) known.push_back(f.name);
+      const std::string guess = did_you_mean(name, known);
+      return recipe_error("galley " + command.name + ": unknown option '" + name + "'", guess.empty() ? hint : guess);
+    }
+    if (flag->value.empty()) {
+      if (equals != std::string::npos) return recipe_error("galley " + command.name + ": " + name + " takes no value", hint);
+      out.flags[name];
+      continue;
+    }
+    if (equals == std::string::npos && i + 1 >= words.size()) return recipe_error("galley " + command.name + ": " + name + " wants a value: " + name + " " + flag->value, hint);
+    const std::string value = equals == std::string::npos ? words[++i] : words[i].substr(equals + 1);
+    auto& values = out.flags[name];
+    if (!flag->repeats && !values.empty()) return recipe_error("galley " + command.name + ": " + name + " is given twice", hint);
+    values.push_back(value);
+  }
+  const bool wants = !command.positional.empty(), optional = command.positional.starts_with("[");
+  if (wants && !optional && out.positional.empty()) return recipe_error("galley " + command.name + ": " + command.positional + " is missing", "usage: " + usage(command));
+  const size_t most = wants ? 1 : 0;
+  if (out.positional.size() > most) return recipe_error("galley " + command.name + ": one thing too many: '" + out.positional[most] + "'", "usage: " + usage(command));
+  for (const FlagSpec& f : command.flags)
+    if (f.required && !out.has(f.name)) return recipe_error("galley " + command.name + ": " + f.name + " " + f.value + " is missing", f.help);
+  return out;
+}
+
+std::string command_help(const CommandSpec& command) {
+  std::string out = "usage: " + usage(command);
+  for (const FlagSpec& f : command.flags) {
+    const std::string text = f.name + (f.value.empty() ? "" : " " + f.value);
+    out += f.required ? " " + text : " [" + text + "]" + (f.repeats ? "…" : "");
+  }
+  out += "\n\n" + command.summary + "\n";
+  if (!command.details.empty()) out += "\n" + command.details;
+  if (!command.flags.empty()) out += "\nOptions:\n";
+  for (const FlagSpec& f : command.flags) out += "  " + pad(f.name + (f.value.empty() ? "" : " " + f.value), 22) + f.help + "\n";
+  return out;
+}
+
+std::string program_help(const std::vector<CommandSpec>& commands) {
+  std::string out = "Galley " GALLEY_VERSION ": trains language models in little memory.\n\nusage: galley COMMAND …\n\n";
+  for (const CommandSpec& c : commands) out += "  " + pad("galley " + c.name + (c.positional.empty() ? "" : " " + c.positional), 24) + c.summary + "\n";
+  out += "\n  galley COMMAND --help     what a command takes, with examples\n\n"
+         "A first run, from a recipe to a trained model:\n"
+         "  galley plan scripts/quickstart.lua --set text=.\n"
+         "  galley train scripts/quickstart.lua --set text=. --out runs/first\n"
+         "  galley sample runs/first --prompt \"A plan is\"\n\n"
+         "Exit codes: 0 done, 1 the run failed, 2 the recipe or the command line is wrong, 3 it does not fit, 4 a plugin is at fault, 130 interrupted and saved.\n";
+  return out;
+}
+
+int run_program(const std::vector<std::string>& words) {
+  const std::vector<CommandSpec> commands = all_commands();
+  const auto fail = [](const Error& error) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "galley: %s\n", error.cause.c_str());
+    if (!error.hint.empty()) std::fprintf(stderr, "  %s\n", error.hint.c_str());
+    return static_cast<int>(error.exit);
+  };
+  if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
+    std::fputs(program_help(commands).c_str(), stdout);
+    return words.empty() ? static_cast<int>(Exit::Recipe) : 0;
+  }
+  if (words[0] == "--version") {
+    std::puts("galley " GALLEY_VERSION);
+    return 0;
+  }
+  const auto command = std::find_if(commands.begin(), commands.end(), [&](const CommandSpec& c) { return c.name == words[0]; });
+  if (command == commands.end()) {
+    std::vector<std::string> names;
+    for (const CommandSpec& c : commands) names.push_back(c.name);
+    const std::string guess = did_you_mean(words[0], names);
+    return fail(recipe_error("no command '" + words[0] + "'", guess.empty() ? "galley --help lists them" : guess));
+  }
+  const std::vector<std::string> rest(words.begin() + 1, words.end());
+  if (std::any_of(rest.begin(), rest.end(), [](const std::string& w) { return w == "--help" || w == "-h"; })) {
+    std::fputs(command_help(*command).c_str(), stdout);
+    return 0;
+  }
+  const auto arguments = parse_arguments(*command, rest);
+  if (!arguments) return fail(arguments.error());
+  const Status status = command->run(*arguments);
+  return status ? 0 : fail(status.error());
+}
+
+}  // namespace galley

@@ -1,0 +1,346 @@
+#include "host/commands/run.hpp"
+
+#include <csignal>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <set>
+
+#include "host/base/json.hpp"
+#include "host/data/loader.hpp"
+#include "host/exec/proof.hpp"
+#include "host/exec/state.hpp"
+#include "host/report/plan_report.hpp"
+#include "host/report/progress.hpp"
+#include "host/report/tensorboard.hpp"
+
+namespace galley {
+namespace {
+
+volatile std::sig_atomic_t stop_signal = 0;
+
+void on_signal(int signal) { stop_signal = signal; }
+
+/// Asks for the end of the run from now on, and gives the signals back to whom they belonged.
+class StopSignals {
+ public:
+  StopSignals() {
+    stop_signal = 0;
+    struct sigaction action = {};
+    action.sa_handler = on_signal;
+    sigaction(SIGINT, &action, &interrupt_);
+    sigaction(SIGTERM, &action, &terminate_);
+  }
+  ~StopSignals() {
+    sigaction(SIGINT, &interrupt_, nullptr);
+    sigaction(SIGTERM, &terminate_, nullptr);
+  }
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+  bool asked() const { return stop_signal != 0; }
+
+ private:
+  struct sigaction interrupt_ = {}, terminate_ = {};
+};
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+BatchLayout layout_of(const Program& program) { return {program.rows, program.length}; }
+
+std::span<std::byte> bytes_of(const Executor& executor, TensorId tensor) {
+  if (tensor == no_tensor) return {};
+  const auto size = static_cast<size_t>(executor.program().tensors[static_cast<size_t>(tensor)].bytes);
+  return {executor.address(tensor), size};
+}
+
+/// Puts a micro-batch of a window where the program reads it.
+Status feed(Executor& executor, const WindowBuffer& window, int64_t micro_batch) {
+  const Program& program = executor.program();
+  std::array<const void*, kBatchTensorCount> sources = {};
+  size_t n = 0;
+  for (const auto& [name, tensor] : program.inputs) {
+    for (size_t t = 0; t < kBatchTensorCount; ++t)
+      if (name == kBatchTensors[t]) sources[n] = window.tensor(micro_batch, t).data();
+    if (!sources[n]) return plugin_error("the model reads an input '" + name + "' that no data source makes");
+    ++n;
+  }
+  return executor.copy_inputs({sources.data(), n});
+}
+
+Result<double> evaluate(Executor& executor, const Source& source, WindowBuffer buffer) {
+  int64_t tokens = 0;
+  TRY_STATUS(executor.begin_step({1, 1, 1, 1}));
+  for (int64_t b = 0; b < source.validation_batches(); ++b) {
+    TRY_STATUS(source.fill_validation(b, buffer));
+    TRY_STATUS(executor.begin_micro(0));
+    TRY_STATUS(feed(executor, buffer, 0));
+    TRY_STATUS(executor.run(SegmentKind::Eval));
+    TRY_STATUS(executor.synchronize());
+    tokens += buffer.valid_tokens;
+  }
+  const double loss = TRY(executor.scalar(GALLEY_SCALAR_LOSS));
+  return tokens ? loss / static_cast<double>(tokens) : 0.0;
+}
+
+StateInfo state_info(const Study& study, const Source& source) {
+  StateInfo info;
+  info.device = study.target.device;
+  info.isa = study.target.isa;
+  info.data = source.fingerprint();
+  std::set<const Plugin*> plugins;
+  for (const auto& s : study.loaded) plugins.insert(&s->plugin());
+  for (const Plugin* p : plugins) info.plugins.push_back({p->manifest.id, p->manifest.version, p->manifest.state_version});
+  std::sort(info.plugins.begin(), info.plugins.end(), [](const PluginStamp& a, const PluginStamp& b) { return a.id < b.id; });
+  std::string text = study.recipe.text;
+  for (const auto& [name, value] : study.recipe.sets) text += "\n" + name + "=" + value;
+  char hash[20];
+  std::snprintf(hash, sizeof hash, "%016llx", static_cast<unsigned long long>(galley_name_hash(text.c_str())));
+  info.recipe = hash;
+  return info;
+}
+
+/// The learning rate that metrics show: of the first strategy that has one.
+const ScalarSlot* lr_slot(const Program& program) {
+  for (const ScalarSlot& s : program.slots)
+    if (s.option.ends_with(".lr")) return &s;
+  return nullptr;
+}
+
+/// What a recipe's `save` asks for.
+struct SavePlan {
+  const Recipe& recipe;
+  bool scheduled(int64_t step) const { return (recipe.save_every > 0 && step % recipe.save_every == 0) || (step == recipe.steps && recipe.save_final); }
+};
+
+int64_t step_of(const std::filesystem::path& state) { return std::atoll(state.filename().string().c_str() + 5); }
+
+/// States that a signal asked for, out of turn: they go when the next one in turn is there, so that an interrupted run leaves what a whole one does.
+Status drop_unscheduled(const std::filesystem::path& states, const SavePlan& plan, int64_t newest) {
+  std::error_code error;
+  std::vector<std::filesystem::path> doomed;
+  for (const auto& entry : std::filesystem::directory_iterator(states, error))
+    if (entry.path().filename().string().starts_with("step-") && !plan.scheduled(step_of(entry.path())) && step_of(entry.path()) != newest) doomed.push_back(entry.path());
+  for (const auto& path : doomed) {
+    std::filesystem::remove(path / "state.toml", error);
+    TRY_STATUS(sync_directory(path));
+    std::filesystem::remove_all(path, error);
+  }
+  if (error) return run_error("cannot remove old states in " + states.string() + ": " + error.message());
+  return clean_states(states, plan.recipe.save_keep);
+}
+
+bool exported(const Program& program, const std::filesystem::path& directory) {
+  std::error_code error;
+  for (const Instruction& i : program.segment(SegmentKind::Export).code)
+    if (i.action == Action::Write && !std::filesystem::exists(directory / i.file, error)) return false;
+  for (const Document& d : program.documents)
+    if (!std::filesystem::exists(directory / d.file, error)) return false;
+  return true;
+}
+
+Error not_finite(const Program& program, Executor& executor, int64_t step, double loss, double norm) {
+  std::string which;
+  for (const Trained& t : program.trained) {
+    double sum = 0;
+    if (!executor.machine().get(t.sum_squares.tensor, t.sum_squares.offset, std::as_writable_bytes(std::span(&sum, 1)))) break;
+    if (std::isfinite(sum)) continue;
+    which = "; first gradient that is not finite: " + t.name;
+    break;
+  }
+  return run_error("step " + std::to_string(step) + ": loss " + std::to_string(loss) + ", gradient norm " + std::to_string(norm) + which,
+                   "a smaller learning rate or clipping may help; the states saved before are good");
+}
+
+}  // namespace
+
+Result<RunRecord> record_of(const Study& study, const StudyOptions& options) {
+  RunRecord out;
+  out.version = GALLEY_VERSION;
+  out.recipe = study.recipe.path;
+  out.recipe_text = study.recipe.text;
+  out.sets = study.recipe.sets;
+  out.working_directory = std::filesystem::current_path();
+  for (const auto& p : options.plugin_path) out.plugin_path.push_back(std::filesystem::absolute(p).string());
+  out.device = options.device;
+  out.seed = study.recipe.seed;
+  out.steps = study.recipe.steps;
+  out.target = target_toml(study.target);
+  for (const auto& p : study.plugins->all()) {
+    if (!p->entry) continue;
+    out.plugins.push_back({p->manifest.id, p->manifest.version, p->manifest.state_version, TRY(hash_files(p->open_files()))});
+  }
+  for (const auto& s : study.loaded) out.strategies.push_back({s->name(), to_json(Value(s->options().values()))});
+  return out;
+}
+
+Result<Session> open_session(const Study& study, Poison poison) {
+  TRY_STATUS(check_files(study.program, study.graph->ignored_files));
+  Session out;
+  ExecutorOptions options;
+  options.seed = study.recipe.seed;
+  options.poison = poison;
+  out.executor = TRY(Executor::create(study.program, study.plan, study.target, *study.device.table, options));
+  // A source that keeps data in memory gets its place in the plan; one that keeps none needs no memory.
+  if (!study.data.bytes || study.program.corpus != no_tensor)
+    out.source = TRY(open_data(study.recipe.data, study.recipe, study.program.vocabulary, Accumulation(study.program.micro_batches), bytes_of(*out.executor, study.program.corpus)));
+  TRY_STATUS(out.executor->load());
+  TRY_STATUS(out.executor->synchronize());
+  return out;
+}
+
+Result<double> validation_loss(const Study& study, Session& session) {
+  if (!session.source || session.source->validation_batches() == 0)
+    return recipe_error(study.recipe.data.place.text() + ": there is no validation data", "hold some out: data.text { …, validation = 0.05 }");
+  const WindowBuffer buffer = {layout_of(study.program), bytes_of(*session.executor, study.program.window), -1, 0, 0};
+  return evaluate(*session.executor, *session.source, buffer);
+}
+
+Status train(const Study& study, const std::filesystem::path& directory, Poison poison) {
+  const Recipe& recipe = study.recipe;
+  const Program& program = study.program;
+  const std::filesystem::path states = directory / "state";
+  const SavePlan saves = {recipe};
+  StopSignals signals;
+
+  const auto latest = TRY(find_latest(states));
+  const int64_t done = latest ? step_of(*latest) : 0;
+  if (done >= recipe.steps && (!recipe.save_final || exported(program, directory))) {
+    std::printf("nothing left to do: all %lld steps are done\n", static_cast<long long>(recipe.steps));
+    return ok();
+  }
+
+  Session session = TRY(open_session(study, poison));
+  Executor& executor = *session.executor;
+  StateInfo info = state_info(study, *session.source);
+  if (latest) {
+    TRY_STATUS(check_state(TRY(read_state(*latest)), info, *latest));
+    const StateInfo saved = TRY(read_state(*latest));
+    TRY_STATUS(load_state(*latest, program, executor.machine()));
+    info.attempted = saved.attempted;
+    info.applied = saved.applied;
+    info.next_window = saved.next_window;
+  }
+  TRY_STATUS(clean_states(states, recipe.save_keep + 1));
+
+  std::vector<int64_t> allocated;
+  for (size_t c = 0; c < study.plan.classes.size(); ++c) allocated.push_back(executor.allocated(c));
+  for (size_t c = 0; c < allocated.size(); ++c)
+    if (allocated[c] != study.plan.classes[c].planned)
+      return run_error("memory '" + study.target.memories[c].name + "': planned " + std::to_string(study.plan.classes[c].planned) + " bytes, allocated " + std::to_string(allocated[c]));
+  const bool saving = recipe.save_every > 0 || recipe.save_final;
+  TRY_STATUS(write_atomic(directory / "memory.json", plan_json(program, study.plan, study.target, disk_use(program, saving, recipe.save_keep), allocated)));
+
+  MetricsFile metrics = TRY(MetricsFile::open(directory / "metrics.jsonl", info.attempted));
+  EventsFile events = TRY(EventsFile::create(directory));
+  Progress progress(recipe.steps, program.flops_per_token * static_cast<double>(program.rows * program.length * program.micro_batches), study.target.peak_flops);
+  Proof proof(program, executor.machine());
+  TRY_STATUS(proof.loaded());
+  const ScalarSlot* lr = lr_slot(program);
+  auto loader = TRY(Loader::start(*session.source, layout_of(program), program.micro_batches, info.next_window, recipe.steps, bytes_of(executor, program.window)));
+
+  double last = now();
+  for (int64_t step = info.attempted + 1; step <= recipe.steps; ++step) {
+    const WindowBuffer* window = TRY(loader->next());
+    TRY_STATUS(executor.begin_step({step, info.applied + 1, window->valid_tokens, 1.0}));
+    for (int64_t m = 0; m < program.micro_batches; ++m) {
+      TRY_STATUS(executor.begin_micro(m));
+      TRY_STATUS(feed(executor, *window, m));
+      TRY_STATUS(executor.run_micro(m));
+    }
+    const double rate = lr ? lr->schedule.at(info.applied + 1) : 0;
+    TRY_STATUS(proof.before_update(info.applied + 1, window->valid_tokens, rate));
+    TRY_STATUS(executor.run_update());
+    TRY_STATUS(executor.synchronize());
+    const double loss_sum = TRY(executor.scalar(GALLEY_SCALAR_LOSS)), norm = TRY(executor.scalar(GALLEY_SCALAR_GRADIENT_NORM));
+    const int64_t tokens = window->valid_tokens;
+    const double loss = tokens ? loss_sum / static_cast<double>(tokens) : 0;
+    if (!std::isfinite(loss) || !std::isfinite(norm)) return not_finite(program, executor, step, loss, norm);
+    TRY_STATUS(proof.after_update());
+    info.attempted = step;
+    info.next_window = step;
+    ++info.applied;
+
+    const double t = now();
+    const StepMetrics m = {step, loss, norm, rate, tokens, t - last};
+    last = t;
+    TRY_STATUS(metrics.step(m));
+    TRY_STATUS(events.scalar("train/loss", step, static_cast<float>(loss)));
+    TRY_STATUS(events.scalar("train/grad_norm", step, static_cast<float>(norm)));
+    TRY_STATUS(events.scalar("train/lr", step, static_cast<float>(rate)));
+    progress.step(m);
+
+    if (recipe.validate_every > 0 && step % recipe.validate_every == 0 && session.source->validation_batches() > 0) {
+      // The window at hand has been used up: its buffer serves for validation.
+      const WindowBuffer buffer = {layout_of(program), window->memory, -1, 0, 0};
+      const double validation = TRY(evaluate(executor, *session.source, buffer));
+      TRY_STATUS(metrics.validation(step, validation));
+      TRY_STATUS(events.scalar("validation/loss", step, static_cast<float>(validation)));
+      progress.validation(step, validation);
+    }
+    const bool stopping = signals.asked() && step < recipe.steps;
+    if (saves.scheduled(step) || stopping) {
+      if (step == recipe.steps) TRY_STATUS(proof.finished());
+      TRY_STATUS(metrics.sync());
+      TRY_STATUS(save_state(states, recipe.save_keep + 1, info, program, executor.machine()));
+      if (saves.scheduled(step)) TRY_STATUS(drop_unscheduled(states, saves, step));
+    }
+    if (stopping) {
+      progress.finish();
+      return Error{Exit::Interrupted, "interrupted after step " + std::to_string(step) + ", which is saved", "go on with: galley resume " + directory.string()};
+    }
+  }
+  progress.finish();
+  TRY_STATUS(metrics.sync());
+  if (recipe.save_final) TRY_STATUS(executor.export_model(directory));
+  return ok();
+}
+
+Status write_gradients(const Study& study, const std::filesystem::path& file) {
+  const Program& program = study.program;
+  if (program.logits != no_tensor && program.micro_batches > 1)
+    return recipe_error("--logits are those of one micro-batch, and this recipe's window has " + std::to_string(program.micro_batches), "leave --logits out, or make the window one micro-batch");
+  Session session = TRY(open_session(study, Poison::No));
+  Executor& executor = *session.executor;
+  WindowBuffer window = {layout_of(program), bytes_of(executor, program.window), -1, 0, 0};
+  TRY_STATUS(session.source->fill(0, window));
+  TRY_STATUS(executor.begin_step({1, 1, window.valid_tokens, 1.0}));
+  for (int64_t m = 0; m < program.micro_batches; ++m) {
+    TRY_STATUS(executor.begin_micro(m));
+    TRY_STATUS(feed(executor, window, m));
+    TRY_STATUS(executor.run_micro(m));
+  }
+  TRY_STATUS(executor.synchronize());
+  const double sum = TRY(executor.scalar(GALLEY_SCALAR_LOSS));
+  const double loss = window.valid_tokens ? sum / static_cast<double>(window.valid_tokens) : 0;
+
+  std::map<std::string, TensorId> tensors;
+  for (const Trained& t : program.trained) tensors["grad." + t.name] = t.gradient;
+  if (program.logits != no_tensor) tensors["logits"] = program.logits;
+  std::vector<safetensors::Item> items = {{"loss", safetensors::Dtype::F64, {1}}};
+  for (const auto& [name, id] : tensors) {
+    Shape shape = program.tensors[static_cast<size_t>(id)].shape;
+    if (name == "logits") shape = {program.rows, program.length, program.vocabulary};
+    items.push_back({name, safetensors::Dtype::F32, shape});
+  }
+  const std::filesystem::path aside = file.string() + ".tmp";
+  const auto write = [&]() -> Status {
+    auto writer = TRY(safetensors::Writer::create(aside, std::move(items)));
+    const std::vector<safetensors::Item> order(writer.items().begin(), writer.items().end());
+    for (const safetensors::Item& item : order) {
+      if (item.name == "loss") {
+        TRY_STATUS(writer.write(item.name, std::as_bytes(std::span(&loss, 1))));
+        continue;
+      }
+      TRY_STATUS(executor.machine().show(tensors.at(item.name), [&](std::span<const std::byte> piece) { return writer.write(item.name, piece); }));
+    }
+    TRY_STATUS(writer.finish());
+    return rename_synced(aside, file);
+  };
+  Status status = write();
+  std::error_code error;
+  if (!status) std::filesystem::remove(aside, error);
+  return status;
+}
+
+}  // namespace galley

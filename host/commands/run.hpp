@@ -1,0 +1,35 @@
+// Doing what a study has planned: training, evaluating, one window's gradients, sampling.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "host/commands/study.hpp"
+#include "host/exec/executor.hpp"
+#include "host/report/run_directory.hpp"
+
+namespace galley {
+
+/// A machine with the program loaded and the data open. Owns the executor; the study outlives it.
+struct Session {
+  std::unique_ptr<Executor> executor;
+  std::unique_ptr<Source> source;
+};
+
+/// Checks files, opens the device, loads weights and data.
+Result<Session> open_session(const Study& study, Poison poison);
+
+/// Trains from where the directory's newest state is, or from the begin, to the recipe's last step, and saves. SIGINT and SIGTERM finish the step, save, and end with
+/// exit code Interrupted and how to go on. [main-thread]
+Status train(const Study& study, const std::filesystem::path& directory, Poison poison);
+
+/// Mean loss over the validation rows, as they are.
+Result<double> validation_loss(const Study& study, Session& session);
+
+/// loss, grad.*, and logits when the study kept them, into a safetensors file (written aside, renamed).
+Status write_gradients(const Study& study, const std::filesystem::path& file);
+
+/// The record of a new run.
+Result<RunRecord> record_of(const Study& study, const StudyOptions& options);
+
+}  // namespace galley

@@ -1,0 +1,175 @@
+#include "host/commands/study.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "host/plugins/host_table.hpp"
+#include "host/report/plan_report.hpp"
+
+namespace galley {
+namespace {
+
+/// A strategy's needs must be met by what the recipe's others provide.
+Status check_needs(const std::vector<std::unique_ptr<const LoadedStrategy>>& loaded) {
+  for (const auto& s : loaded) {
+    for (const FacetRule& need : s->spec().needs) {
+      if (!need.holds(s->options().values())) continue;
+      bool met = false;
+      for (const auto& other : loaded)
+        for (const FacetRule& has : other->spec().provides)
+          met = met || (has.facet == need.facet && static_cast<const Value::variant&>(has.value) == static_cast<const Value::variant&>(need.value) && has.holds(other->options().values()));
+      if (met) continue;
+      const auto* text = need.value.as<std::string>();
+      return recipe_error(s->place().text() + ": " + s->name() + " needs a strategy that provides " + need.facet + " = " + (text ? *text : "…"), "`galley plugins` says which ones do");
+    }
+  }
+  return ok();
+}
+
+Strategy strategy_of(const LoadedStrategy& s) {
+  Strategy out;
+  out.name = s.name();
+  out.label = s.name() + " (" + s.place().text() + ")";
+  out.instance = s.instance();
+  out.rewrite = s.rewrite();
+  out.claim = s.claim();
+  out.update = s.update();
+  out.saved = s.saved();
+  const LoadedStrategy* loaded = &s;
+  out.schedule = [loaded](const std::string& option) -> Result<Schedule> {
+    if (const Schedule* schedule = loaded->options().schedule(option)) return *schedule;
+    const auto number = loaded->options().number(option, 1);
+    if (!number) return plugin_error(loaded->place().text() + ": " + loaded->name() + " asks for its option '" + option + "' as a number, and it has none");
+    Schedule constant;
+    char text[32];
+    std::snprintf(text, sizeof text, "%.9g", *number);
+    constant.text = text;
+    constant.table = {*number};
+    return constant;
+  };
+  return out;
+}
+
+Provided provided_by(Plugins& plugins, const Target& target) {
+  Provided out;
+  out.op = [&plugins](std::string_view name) { return plugins.op(name).table; };
+  out.op_names = [&plugins] {
+    std::vector<std::string> names;
+    for (const auto& op : plugins.ops()) names.emplace_back(op.table->name);
+    return names;
+  };
+  out.kernels = [&plugins, isa = target.isa](std::string_view op, std::string_view device) {
+    std::vector<const galley_kernel*> kernels;
+    for (const auto& k : plugins.kernels(op, device, isa)) kernels.push_back(k.table);
+    return kernels;
+  };
+  out.format = [&plugins](std::string_view name) { return plugins.format(name).table; };
+  return out;
+}
+
+Status check_fit(const Study& s, const StudyOptions& options) {
+  int64_t limit = options.memory_limit > 0 ? options.memory_limit : s.target.memory_limit;
+  std::string whose = "--memory";
+  if (limit == 0 && options.runs) {
+    limit = machine_memory();
+    whose = "this machine";
+  }
+  const int64_t planned = s.peak_memory();
+  if (limit == 0 || planned <= limit) return ok();
+  std::string owners;
+  for (size_t o = 0; o < owner_names.size(); ++o)
+    if (const int64_t bytes = s.plan.classes[0].owners[o]; bytes > 0) owners += (owners.empty() ? "" : ", ") + std::string(owner_names[o]) + " " + bytes_text(bytes);
+  return Error{Exit::DoesNotFit, "the plan needs " + bytes_text(planned) + ", " + whose + " has " + bytes_text(limit) + " (at the peak: " + owners + ")",
+               "smaller batch or length, fewer trainable tensors, recomputation or a smaller optimizer; `galley plan` shows who needs what"};
+}
+
+}  // namespace
+
+int64_t Study::peak_memory() const {
+  int64_t sum = 0;
+  for (const ClassPlan& c : plan.classes) sum += c.planned;
+  return sum;
+}
+
+int64_t machine_memory() { return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE); }
+
+Installation find_installation() {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path base = program.parent_path();   // an installed bin/galley is a link into lib/galley
+  return {base / "plugins", {base / "models" / "families", base / "models" / "lib"}};
+}
+
+Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, const StudyOptions& options) {
+  const Installation here = find_installation();
+  auto out = std::make_unique<Study>();
+  Study& s = *out;
+
+  RecipeOptions recipe_options;
+  recipe_options.sets = options.sets;
+  recipe_options.text = options.recipe_text;
+  recipe_options.library = here.families.library;
+  s.recipe = TRY(read_recipe(recipe_path, recipe_options));
+  s.model = TRY(read_model_config(s.recipe, here.families));
+  s.data = TRY(describe_data(s.recipe.data, s.recipe));
+
+  const std::filesystem::path built_in[] = {here.plugins};
+  s.plugins = Plugins::scan(plugin_search_path(built_in, options.plugin_path));
+  for (const Use& use : s.recipe.uses) s.loaded.push_back(TRY(LoadedStrategy::create(*s.plugins, use)));
+  TRY_STATUS(check_needs(s.loaded));
+  for (const auto& l : s.loaded) s.strategies.push_back(strategy_of(*l));
+
+  s.device = s.plugins->device(options.device);
+  if (!s.device) return s.plugins->missing("device", options.device);
+  s.target = TRY(describe_target(*s.device.table));
+  if (!options.target.empty()) s.target = TRY(read_target(options.target, s.target));
+  if (!options.target_text.empty()) s.target = TRY(parse_target(options.target_text, "run.toml", s.target));
+  set_compute_threads(static_cast<int>(s.target.threads));
+
+  Plugins& plugins = *s.plugins;
+  const int64_t rows = options.single_row ? 1 : s.data.layout.rows, length = s.data.layout.length;
+  const Provided provided = provided_by(plugins, s.target);
+  s.graph = std::make_unique<Graph>(provided.op, provided.op_names, rows, length);
+  TRY_STATUS(build_family(s.model, here.families, *s.graph));
+
+  CompileOptions compile_options;
+  compile_options.purpose = options.purpose;
+  compile_options.keep_logits = options.keep_logits;
+  compile_options.evaluates = s.recipe.validate_every > 0 && s.data.validation;
+  compile_options.exports = s.recipe.save_final;
+  compile_options.head_rows = s.recipe.head_rows;
+  compile_options.seed = s.recipe.seed;
+  compile_options.corpus_bytes = options.purpose == Purpose::Sample ? 0 : static_cast<int64_t>(s.data.bytes);
+  const BatchLayout layout = {rows, length};
+  compile_options.window_bytes = [layout](int64_t micro_batches) { return 2 * static_cast<int64_t>(window_bytes(layout, micro_batches)); };
+  compile_options.peak = [&s](const Program& program) { return plan_peak(program, s.target); };
+  s.program = TRY(compile(*s.graph, s.strategies, provided, s.target, compile_options));
+
+  TRY_STATUS(check_data(s.data, s.recipe.data, s.program.vocabulary, Accumulation(s.program.micro_batches)));
+  s.plan = make_plan(s.program, s.target);
+  TRY_STATUS(check_fit(s, options));
+  s.program.documents.push_back({"model/config.json", TRY(saved_config(s.model, here.families))});
+  return out;
+}
+
+Result<int64_t> parse_bytes(const std::string& text) {
+  size_t end = 0;
+  double number = 0;
+  try {
+    number = std::stod(text, &end);
+  } catch (const std::exception&) {
+    return recipe_error("'" + text + "' is no amount of memory", "write 24GiB, 512MiB or a number of bytes");
+  }
+  std::string unit = text.substr(end);
+  unit.erase(0, unit.find_first_not_of(' ') == std::string::npos ? unit.size() : unit.find_first_not_of(' '));
+  static const std::map<std::string, double> units = {{"", 1},      {"B", 1},          {"KB", 1e3},       {"MB", 1e6},          {"GB", 1e9},        {"TB", 1e12},
+                                                      {"KiB", 1024}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1099511627776.0}, {"K", 1024}, {"M", 1 << 20}, {"G", 1 << 30}};
+  const auto it = units.find(unit);
+  if (it == units.end() || !std::isfinite(number) || number <= 0 || number * it->second > 9e18) return recipe_error("'" + text + "' is no amount of memory", "write 24GiB, 512MiB or a number of bytes");
+  return static_cast<int64_t>(number * it->second);
+}
+
+}  // namespace galley

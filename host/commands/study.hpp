@@ -1,0 +1,67 @@
+// Everything that happens before a device is opened: recipe, model, data, strategies, program, plan. `galley plan` is this and a table.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "host/data/source.hpp"
+#include "host/passes/compile.hpp"
+#include "host/plan/plan.hpp"
+#include "host/plugins/loader.hpp"
+#include "host/plugins/strategy.hpp"
+#include "host/recipe/family.hpp"
+#include "host/recipe/recipe.hpp"
+
+namespace galley {
+
+/// Where Galley's own files lie: beside the program, or where `cmake --install` put them.
+struct Installation {
+  std::filesystem::path plugins;   ///< built-in plugins, one folder each
+  FamilyFolders families;
+};
+Installation find_installation();
+
+struct StudyOptions {
+  std::map<std::string, std::string> sets;              ///< --set name=value
+  std::vector<std::filesystem::path> plugin_path;       ///< --plugin-path
+  std::string device = "cpu";                           ///< --device
+  std::filesystem::path target;                         ///< --target; empty: this machine
+  std::string target_text;                              ///< a run's own target, for resume; "" : not given
+  int64_t memory_limit = 0;                             ///< --memory, bytes; 0: what the machine has where the plan is to be run
+  bool runs = true;                                     ///< the plan will be run here: it must fit this machine
+  Purpose purpose = Purpose::Train;
+  bool keep_logits = false;
+  bool single_row = false;                              ///< Sample: B = 1
+  std::string recipe_text;                              ///< the recipe as it was when the run began, for resume; "": read the file
+};
+
+/// Owns all of it. Nothing in it moves once made.
+struct Study {
+  std::unique_ptr<Plugins> plugins;
+  Recipe recipe;
+  ModelConfig model;
+  DataInfo data;
+  std::vector<std::unique_ptr<const LoadedStrategy>> loaded;
+  std::vector<Strategy> strategies;
+  Registered<galley_device> device;
+  Target target;
+  std::unique_ptr<Graph> graph;
+  Program program;
+  Plan plan;
+  int64_t peak_memory() const;   ///< planned bytes of all classes
+};
+
+/// [main-thread] Pure but for reading files; opens no weights and no device.
+Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe, const StudyOptions& options);
+
+/// "24GiB", "512MB", "1.5e9": bytes.
+Result<int64_t> parse_bytes(const std::string& text);
+
+/// Bytes of memory that this machine has.
+int64_t machine_memory();
+
+}  // namespace galley

@@ -1,0 +1,147 @@
+#include "host/exec/executor.hpp"
+
+#include <exception>
+#include <string>
+
+namespace galley {
+
+Executor::Executor(const Program& program, const Plan& plan, std::unique_ptr<Machine> machine, const ExecutorOptions& options)
+    : program_(program), plan_(plan), machine_(std::move(machine)), views_(program, *machine_), scalars_(program, *machine_, options.seed) {
+  if (options.poison == Poison::Yes) poisoner_ = std::make_unique<Poisoner>(program, plan, *machine_);
+}
+
+Result<std::unique_ptr<Executor>> Executor::create(const Program& program, const Plan& plan, const Target& target, const galley_device& device,
+                                                   const ExecutorOptions& options) {
+  std::unique_ptr<Executor> executor(new Executor(program, plan, TRY(Machine::open(program, plan, target, device, options.poison)), options));
+  TRY_STATUS(executor->prepare(target));
+  return executor;
+}
+
+Executor::~Executor() {
+  (void)machine_->synchronize();
+  for (auto& steps : steps_) {
+    for (Step& step : steps) {
+      if (step.later && step.later != step.first) step.kernel->release(step.later);
+      if (step.first) step.kernel->release(step.first);
+    }
+  }
+}
+
+Result<void*> Executor::prepare(const Instruction& code, const galley_node_view* view, const galley_target& target) {
+  galley_error error = GALLEY_ERROR_INIT;
+  std::string text;
+  void* state = nullptr;
+  void* const workspace = code.workspace != no_tensor ? machine_->kernel_address(code.workspace) : nullptr;
+  try {
+    if (code.kernel->prepare(&view, 1, &target, workspace, &state, &error) == GALLEY_OK) return state;
+    error.text[sizeof error.text - 1] = '\0';
+    text = error.text;
+  } catch (const std::exception& exception) {
+    text = exception.what();
+  } catch (...) {
+    text = "an exception of unknown type";
+  }
+  return plugin_error("kernel '" + std::string(code.kernel->name) + "' cannot be prepared for '" + code.name + "': " + text);
+}
+
+Status Executor::prepare(const Target& target) {
+  const galley_target view = target.view();
+  for (size_t s = 0; s < steps_.size(); ++s) {
+    const Segment& segment = program_.segments[s];
+    steps_[s].resize(segment.code.size());
+    for (size_t i = 0; i < segment.code.size(); ++i) {
+      const Instruction& code = segment.code[i];
+      Step& step = steps_[s][i];
+      step.action = code.action;
+      step.queue = code.queue;
+      step.event = code.event;
+      if (code.action == Action::Kernel) {
+        if (!code.kernel) return plugin_error("'" + code.name + "' has no kernel");
+        step.kernel = code.kernel;
+        const NodeViews::Pair pair = views_.of(static_cast<SegmentKind>(s), i);
+        step.first = TRY(prepare(code, pair.first, view));
+        step.later = pair.later == pair.first ? step.first : TRY(prepare(code, pair.later, view));
+      } else if (code.action == Action::Copy) {
+        const Operand &from = code.inputs[0], &to = code.outputs[0];
+        if (from.bytes() != to.bytes()) return plugin_error("'" + code.name + "' copies " + std::to_string(from.bytes()) + " bytes to " + std::to_string(to.bytes()));
+        step.from = machine_->kernel_address(from.tensor, from.offset);
+        step.to = machine_->kernel_address(to.tensor, to.offset);
+        step.bytes = from.bytes();
+      }
+    }
+  }
+  return ok();
+}
+
+Error Executor::located(Error error, SegmentKind kind, size_t index) const {
+  if (error.exit != Exit::Plugin) return error;
+  const Instruction& code = program_.segment(kind).code[index];
+  std::string place = std::string(segment_names[static_cast<size_t>(kind)]) + ", instruction " + std::to_string(index);
+  if (!code.name.empty()) place += ", '" + code.name + "'";
+  if (code.kernel) place += ", kernel '" + std::string(code.kernel->name) + "'";
+  error.cause = place + ": " + error.cause;
+  return error;
+}
+
+Status Executor::run_step(const Step& step, const Instruction& code, bool later, WeightFiles& files, Exporter* exporter) {
+  switch (step.action) {
+    case Action::Kernel: return machine_->launch(step.queue, *step.kernel, later ? step.later : step.first);
+    case Action::Copy:
+      TRY_STATUS(machine_->copy(step.queue, step.to, step.from, step.bytes));
+      return step.event != 0 ? machine_->record(step.queue, step.event) : ok();
+    case Action::Record: return machine_->record(step.queue, step.event);
+    case Action::Wait: return machine_->wait(step.queue, step.event);
+    case Action::Read: return files.read(code);
+    case Action::Write: return exporter ? exporter->write(code) : plugin_error("files are written in the segment 'export' only");
+  }
+  return ok();
+}
+
+Status Executor::run_segment(SegmentKind kind, bool later, Exporter* exporter) {
+  const std::vector<Step>& steps = steps_[static_cast<size_t>(kind)];
+  const std::vector<Instruction>& code = program_.segment(kind).code;
+  WeightFiles files(program_, *machine_);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    // What the host does itself needs no poison: it goes by the host's addresses.
+    const bool on_device = steps[i].action == Action::Kernel || steps[i].action == Action::Copy;
+    Status status;
+    if (poisoner_ && on_device) status = poisoner_->before(code[i], later);
+    if (status.ok()) status = run_step(steps[i], code[i], later, files, exporter);
+    if (status.ok() && poisoner_) {
+      status = machine_->synchronize();
+      if (status.ok()) status = poisoner_->after(kind, i);
+    }
+    if (!status.ok()) return located(std::move(status).error(), kind, i);
+  }
+  return ok();
+}
+
+Status Executor::load() {
+  TRY_STATUS(run_segment(SegmentKind::Load, false, nullptr));
+  return synchronize();
+}
+
+Status Executor::copy_inputs(std::span<const void* const> sources) {
+  if (sources.size() != program_.inputs.size())
+    return run_error("the program takes " + std::to_string(program_.inputs.size()) + " inputs, " + std::to_string(sources.size()) + " were given");
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const TensorId tensor = program_.inputs[i].second;
+    const auto bytes = static_cast<size_t>(program_.tensors[static_cast<size_t>(tensor)].bytes);
+    TRY_STATUS(machine_->put(tensor, 0, {static_cast<const std::byte*>(sources[i]), bytes}));
+  }
+  return ok();
+}
+
+Status Executor::run_micro(int64_t index) { return run_segment(SegmentKind::Micro, index > 0, nullptr); }
+Status Executor::run(SegmentKind kind) { return run_segment(kind, false, nullptr); }
+
+Status Executor::export_model(const std::filesystem::path& run_directory) {
+  Exporter exporter = TRY(Exporter::create(program_, *machine_, run_directory));
+  TRY_STATUS(run_segment(SegmentKind::Export, false, &exporter));
+  TRY_STATUS(synchronize());
+  return exporter.finish();
+}
+
+Status Executor::synchronize() { return machine_->synchronize(); }
+
+}  // namespace galley

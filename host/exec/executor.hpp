@@ -1,0 +1,105 @@
+// The executor: walks the segments of a program on a device, in memory that the plan laid out.
+//
+//   create ─▶ load ─▶ for each step { begin_step · for each micro-batch { begin_micro · copy_inputs · run_micro } · run_update · synchronize } ─▶ export_model
+//
+// Instructions mean what they say and nothing more: work on one queue is in order, and across queues only Record and Wait order it. A Copy with an event records it
+// behind itself; it does not wait for what other queues wrote before. Read and Write are done by the host and wait for everything before them.
+//
+// Running load, micro, update, eval or sample allocates nothing in the host, unless it fails or reads files. Every function is for one thread, the same one. After an error the run is over:
+// what tensors hold is not known, only destruction and reading are safe.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "host/base/result.hpp"
+#include "host/exec/export.hpp"
+#include "host/exec/machine.hpp"
+#include "host/exec/poison.hpp"
+#include "host/exec/scalars.hpp"
+#include "host/exec/views.hpp"
+#include "host/exec/weights.hpp"
+
+namespace galley {
+
+struct ExecutorOptions {
+  uint64_t seed = 1;             ///< of the run: keys all random numbers
+  Poison poison = Poison::No;    ///< see poison.hpp
+};
+
+class Executor {
+ public:
+  /// Opens the device, allocates one arena for each memory class and prepares every kernel: those of `micro` twice where the second micro-batch adds to what the
+  /// first one wrote. All arguments but `options` outlive the executor, neither changed nor moved. A kernel that cannot be prepared is exit code Plugin.
+  static Result<std::unique_ptr<Executor>> create(const Program& program, const Plan& plan, const Target& target, const galley_device& device,
+                                                  const ExecutorOptions& options = {});
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  /// Runs `load`: weights from their files, initializers, packing. check_files() has said before whether the files are right.
+  Status load();
+
+  Status begin_step(const StepBegin& begin) { return scalars_.begin_step(begin); }
+  Status begin_micro(int64_t index) { return scalars_.begin_micro(index); }
+  /// Copies a micro-batch into Program::inputs, one pointer for each in their order. Stream-ordered: the memory must not change before synchronize().
+  Status copy_inputs(std::span<const void* const> sources);
+  /// `index` 0 writes what later ones add to.
+  Status run_micro(int64_t index);
+  Status run_update() { return run(SegmentKind::Update); }
+  /// Any segment that is neither `micro` nor `export`: eval, sample.
+  Status run(SegmentKind kind);
+  /// Runs `export` and leaves its files and documents below `run_directory`.
+  Status export_model(const std::filesystem::path& run_directory);
+  /// Returns when all enqueued work is done; its errors come out here at the latest.
+  Status synchronize();
+
+  /// A step scalar (GALLEY_SCALAR_…) as it is now; synchronizes.
+  Result<double> scalar(uint32_t which) { return scalars_.read(which); }
+  bool has_scalar(uint32_t which) const { return scalars_.has(which); }
+
+  /// Where the host reads and writes the tensor directly, while nothing enqueued uses it; null when it cannot reach its class.
+  std::byte* address(TensorId tensor) const { return machine_->host_address(tensor); }
+  /// Bytes that were asked of the device for each memory class: the plan's.
+  int64_t allocated(size_t memory) const { return machine_->allocated(memory); }
+
+  Machine& machine() { return *machine_; }
+  const Program& program() const { return program_; }
+  const Plan& plan() const { return plan_; }
+
+ private:
+  /// An instruction, ready to run.
+  struct Step {
+    Action action = Action::Kernel;
+    uint32_t queue = 0;
+    uint32_t event = 0;
+    const galley_kernel* kernel = nullptr;
+    void* first = nullptr;            ///< prepared states
+    void* later = nullptr;
+    std::byte* to = nullptr;          ///< Copy
+    const std::byte* from = nullptr;
+    int64_t bytes = 0;
+  };
+
+  Executor(const Program& program, const Plan& plan, std::unique_ptr<Machine> machine, const ExecutorOptions& options);
+  Status prepare(const Target& target);
+  Result<void*> prepare(const Instruction& code, const galley_node_view* view, const galley_target& target);
+  Status run_segment(SegmentKind kind, bool later, Exporter* exporter);
+  Status run_step(const Step& step, const Instruction& code, bool later, WeightFiles& files, Exporter* exporter);
+  Error located(Error error, SegmentKind kind, size_t index) const;
+
+  const Program& program_;
+  const Plan& plan_;
+  std::unique_ptr<Machine> machine_;
+  NodeViews views_;
+  Scalars scalars_;
+  std::unique_ptr<Poisoner> poisoner_;
+  std::array<std::vector<Step>, 6> steps_;
+};
+
+}  // namespace galley

@@ -1,0 +1,58 @@
+// Writing the model: all Write instructions of a segment into their safetensors files, and the documents beside them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "host/base/result.hpp"
+#include "host/exec/machine.hpp"
+#include "host/plan/program.hpp"
+
+namespace galley {
+
+/// Files are written aside ("<file>.tmp") and renamed when all of them are complete and synced, so that each is the old one or the new one whatever happens. What a
+/// killed export left is overwritten by the next. Dropped before finish(), it removes what it had written.
+///
+/// Tensors may come in any order: where each lies is known from the instructions.
+class Exporter {
+ public:
+  /// Creates folders and files below `run_directory`, with their headers.
+  static Result<Exporter> create(const Program& program, Machine& machine, const std::filesystem::path& run_directory);
+  Exporter(Exporter&&) = default;
+  Exporter& operator=(Exporter&&) = delete;
+  ~Exporter();
+
+  /// Runs a Write instruction: synchronizes and writes the operand as it is.
+  Status write(const Instruction& code);
+  /// An error if a tensor is missing. Afterwards everything is there, under its name and on the disk.
+  Status finish();
+
+ private:
+  struct Slot {
+    uint64_t offset = 0;   ///< in the file
+    uint64_t bytes = 0;
+    bool written = false;
+  };
+  /// An open descriptor; positional writes, which a file of a model's size needs only here.
+  struct Output {
+    explicit Output(int descriptor) : fd(descriptor) {}
+    Output(Output&& other) noexcept;
+    Output& operator=(Output&&) = delete;
+    ~Output();
+    int fd;
+    std::filesystem::path path, aside;
+    std::map<std::string, Slot> slots;   ///< by entry
+  };
+  Exporter(const Program& program, Machine& machine, std::filesystem::path run_directory)
+      : program_(&program), machine_(&machine), run_directory_(std::move(run_directory)) {}
+  Status add(const std::string& file, const std::vector<const Instruction*>& writes);
+
+  const Program* program_;
+  Machine* machine_;
+  std::filesystem::path run_directory_;
+  std::map<std::string, Output> outputs_;   ///< by Instruction::file
+};
+
+}  // namespace galley

@@ -1,0 +1,189 @@
+#include "host/exec/machine.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <string>
+
+namespace galley {
+
+// Errors are built only once something failed: on the way there nothing is allocated.
+template <class Call>
+Status Machine::call(const char* doing, Call&& body) {
+  galley_error error = GALLEY_ERROR_INIT;
+  std::string thrown;
+  try {
+    if (body(&error) == GALLEY_OK) return ok();
+  } catch (const std::exception& exception) {
+    thrown = exception.what();
+  } catch (...) {
+    thrown = "an exception of unknown type";
+  }
+  error.text[sizeof error.text - 1] = '\0';
+  std::string text = thrown.empty() ? error.text : thrown;
+  if (text.empty()) text = "it failed without saying why";
+  return plugin_error("device '" + std::string(device_.kind) + "', " + doing + ": " + text);
+}
+
+Result<std::unique_ptr<Machine>> Machine::open(const Program& program, const Plan& plan, const Target& target, const galley_device& device,
+                                               Poison poison) {
+  std::unique_ptr<Machine> machine(new Machine(program, plan, device, poison));
+  const galley_target view = target.view();
+  void* handle = nullptr;
+  TRY_STATUS(machine->call("opening it", [&](galley_error* error) { return device.open(&view, &handle, error); }));
+  machine->handle_ = handle;
+  TRY_STATUS(machine->allocate(target));
+  return machine;
+}
+
+Status Machine::allocate(const Target& target) {
+  arenas_.resize(plan_.classes.size());
+  for (size_t i = 0; i < arenas_.size(); ++i) {
+    const int64_t bytes = plan_.classes[i].planned;
+    if (bytes == 0) continue;
+    const std::string name = i < target.memories.size() ? target.memories[i].name : std::to_string(i);
+    if (i >= device_.n_memories || !galley_same_text(device_.memories[i]->name, name.c_str()) ||
+        device_.memories[i]->alignment < target.memories[i].alignment) {
+      return recipe_error("the plan uses memory class '" + name + "' (number " + std::to_string(i) + "), which device '" + device_.kind + "' does not have",
+                          "plans for other machines can be made with 'galley plan --target', but only run there");
+    }
+    void* data = nullptr;
+    Status allocated = call(("allocating " + std::to_string(bytes) + " bytes of '" + name + "'").c_str(), [&](galley_error* error) {
+      return device_.allocate(handle_, static_cast<uint32_t>(i), bytes, &data, error);
+    });
+    if (!allocated.ok()) {
+      Error error = std::move(allocated).error();
+      return Error{Exit::DoesNotFit, std::move(error.cause), "'galley plan' shows who holds the bytes"};
+    }
+    arenas_[i].data = static_cast<std::byte*>(data);
+    arenas_[i].bytes = bytes;
+    arenas_[i].host_access = device_.memories[i]->host_access != 0;
+    if (reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(target.memories[i].alignment) != 0) {
+      return plugin_error("device '" + std::string(device_.kind) + "': the arena of '" + name + "' is not aligned to " +
+                          std::to_string(target.memories[i].alignment) + " bytes");
+    }
+    if (poison_ == Poison::Yes) {
+      arenas_[i].copy.assign(static_cast<size_t>(bytes), kJunk);
+      TRY_STATUS(write_arena(i, 0, arenas_[i].copy));
+    }
+  }
+  return ok();
+}
+
+Machine::~Machine() {
+  if (!handle_) return;
+  (void)synchronize();
+  for (size_t i = arenas_.size(); i-- > 0;)
+    if (arenas_[i].data) device_.release(handle_, static_cast<uint32_t>(i), arenas_[i].data, arenas_[i].bytes);
+  device_.close(handle_);
+}
+
+std::byte* Machine::kernel_address(TensorId tensor, int64_t offset) const {
+  return arena_of(tensor).data + plan_.placements[static_cast<size_t>(tensor)].offset + offset;
+}
+
+std::byte* Machine::host_address(TensorId tensor, int64_t offset) const {
+  const Arena& arena = arena_of(tensor);
+  const int64_t at = plan_.placements[static_cast<size_t>(tensor)].offset + offset;
+  if (poisoned()) return const_cast<std::byte*>(arena.copy.data()) + at;
+  return arena.host_access ? arena.data + at : nullptr;
+}
+
+Status Machine::launch(uint32_t queue, const galley_kernel& kernel, void* state) {
+  return call("running a kernel", [&](galley_error* error) { return device_.launch(handle_, queue, &kernel, state, error); });
+}
+Status Machine::copy(uint32_t queue, std::byte* to, const std::byte* from, int64_t bytes) {
+  return call("copying", [&](galley_error* error) { return device_.copy(handle_, queue, to, from, bytes, error); });
+}
+Status Machine::record(uint32_t queue, uint32_t event) {
+  return call("recording an event", [&](galley_error* error) { return device_.record(handle_, queue, event, error); });
+}
+Status Machine::wait(uint32_t queue, uint32_t event) {
+  return call("waiting for an event", [&](galley_error* error) { return device_.wait(handle_, queue, event, error); });
+}
+Status Machine::synchronize() {
+  return call("finishing its work", [&](galley_error* error) { return device_.synchronize(handle_, error); });
+}
+
+Status Machine::put(TensorId tensor, int64_t offset, std::span<const std::byte> bytes) {
+  if (bytes.empty()) return ok();
+  // In poison mode the host's side is where the bytes are, and nothing is ever pending.
+  if (poisoned()) {
+    std::memcpy(host_address(tensor, offset), bytes.data(), bytes.size());
+    return ok();
+  }
+  return copy(0, kernel_address(tensor, offset), bytes.data(), static_cast<int64_t>(bytes.size()));
+}
+
+Status Machine::get(TensorId tensor, int64_t offset, std::span<std::byte> bytes) {
+  TRY_STATUS(synchronize());
+  if (bytes.empty()) return ok();
+  if (const std::byte* from = host_address(tensor, offset)) {
+    std::memcpy(bytes.data(), from, bytes.size());
+    return ok();
+  }
+  TRY_STATUS(copy(0, bytes.data(), kernel_address(tensor, offset), static_cast<int64_t>(bytes.size())));
+  return synchronize();
+}
+
+Result<std::span<std::byte>> Machine::staging() const {
+  std::byte* at = program_.staging != no_tensor ? host_address(program_.staging) : nullptr;
+  const int64_t bytes = at ? program_.tensors[static_cast<size_t>(program_.staging)].bytes : 0;
+  if (bytes == 0) return plugin_error("the plan has no staging buffer that the host can reach");
+  return std::span(at, static_cast<size_t>(bytes));
+}
+
+Status Machine::show(TensorId tensor, const std::function<Status(std::span<const std::byte>)>& piece) {
+  return show(tensor, 0, program_.tensors[static_cast<size_t>(tensor)].bytes, piece);
+}
+
+Status Machine::show(TensorId tensor, int64_t offset, int64_t bytes, const std::function<Status(std::span<const std::byte>)>& piece) {
+  TRY_STATUS(synchronize());
+  if (const std::byte* at = host_address(tensor, offset)) return piece({at, static_cast<size_t>(bytes)});
+  const std::span<std::byte> buffer = TRY(staging());
+  for (int64_t done = 0; done < bytes;) {
+    const int64_t part = std::min(bytes - done, static_cast<int64_t>(buffer.size()));
+    const std::span<std::byte> here = buffer.first(static_cast<size_t>(part));
+    TRY_STATUS(get(tensor, offset + done, here));
+    TRY_STATUS(piece(here));
+    done += part;
+  }
+  return ok();
+}
+
+Status Machine::fill(TensorId tensor, int64_t offset, int64_t bytes, const std::function<Status(std::span<std::byte>)>& piece) {
+  TRY_STATUS(synchronize());
+  if (std::byte* at = host_address(tensor, offset)) return piece({at, static_cast<size_t>(bytes)});
+  const std::span<std::byte> buffer = TRY(staging());
+  for (int64_t done = 0; done < bytes;) {
+    const int64_t part = std::min(bytes - done, static_cast<int64_t>(buffer.size()));
+    const std::span<std::byte> here = buffer.first(static_cast<size_t>(part));
+    TRY_STATUS(piece(here));
+    TRY_STATUS(put(tensor, offset + done, here));
+    TRY_STATUS(synchronize());
+    done += part;
+  }
+  return ok();
+}
+
+Status Machine::read_arena(size_t memory, int64_t offset, std::span<std::byte> bytes) {
+  if (bytes.empty()) return ok();
+  if (arenas_[memory].host_access) {
+    std::memcpy(bytes.data(), arenas_[memory].data + offset, bytes.size());
+    return ok();
+  }
+  TRY_STATUS(copy(0, bytes.data(), arenas_[memory].data + offset, static_cast<int64_t>(bytes.size())));
+  return synchronize();
+}
+
+Status Machine::write_arena(size_t memory, int64_t offset, std::span<const std::byte> bytes) {
+  if (bytes.empty()) return ok();
+  if (arenas_[memory].host_access) {
+    std::memcpy(arenas_[memory].data + offset, bytes.data(), bytes.size());
+    return ok();
+  }
+  TRY_STATUS(copy(0, arenas_[memory].data + offset, bytes.data(), static_cast<int64_t>(bytes.size())));
+  return synchronize();
+}
+
+}  // namespace galley

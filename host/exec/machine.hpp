@@ -1,0 +1,96 @@
+// An open device, the arenas of its memory classes, and how the host reaches the bytes in them.
+//
+// A tensor has one address for kernels, in its class's arena, and one for the host. They are the same where the host may touch the class directly, and
+// differ in poison mode (executor.hpp), where the arena holds junk between instructions and the host's side is a copy of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "galley/device.h"
+#include "host/base/result.hpp"
+#include "host/plan/plan.hpp"
+#include "host/plan/program.hpp"
+#include "host/plan/target.hpp"
+
+namespace galley {
+
+enum class Poison : uint8_t { No, Yes };
+
+/// The byte that junk is made of: every floating dtype reads it as a NaN, and arithmetic on x86 hands that very NaN on.
+inline constexpr std::byte kJunk{0xff};
+
+/// Used by one thread, except that host addresses may be read and written by another (the loader) while nothing enqueued touches them.
+class Machine {
+ public:
+  /// Opens the device and allocates one arena for each class, of exactly Plan's bytes (none where those are 0). All arguments but `poison` outlive the machine.
+  /// A class that the device does not have is exit code Recipe, memory that it cannot give DoesNotFit, anything else Plugin.
+  static Result<std::unique_ptr<Machine>> open(const Program& program, const Plan& plan, const Target& target, const galley_device& device, Poison poison);
+  /// Waits for enqueued work, then gives everything back.
+  ~Machine();
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+
+  /// Bytes that were asked of the device for a class.
+  int64_t allocated(size_t memory) const { return arenas_[memory].bytes; }
+  size_t classes() const { return arenas_.size(); }
+  bool poisoned() const { return poison_ == Poison::Yes; }
+
+  /// Where kernels find byte `offset` of the tensor.
+  std::byte* kernel_address(TensorId tensor, int64_t offset = 0) const;
+  /// Where the host finds it; null when it cannot reach that class.
+  std::byte* host_address(TensorId tensor, int64_t offset = 0) const;
+
+  // Enqueue on the device; a status of its own or an exception becomes an error with exit code Plugin. Nothing is allocated unless it fails. [stream-ordered]
+  Status launch(uint32_t queue, const galley_kernel& kernel, void* state);
+  Status copy(uint32_t queue, std::byte* to, const std::byte* from, int64_t bytes);
+  Status record(uint32_t queue, uint32_t event);
+  Status wait(uint32_t queue, uint32_t event);
+  /// Returns when all queues are empty.
+  Status synchronize();
+
+  /// Copies host memory into a tensor, after what is on queue 0; it must stay as it is until synchronize().
+  Status put(TensorId tensor, int64_t offset, std::span<const std::byte> bytes);
+  /// Synchronizes and copies out.
+  Status get(TensorId tensor, int64_t offset, std::span<std::byte> bytes);
+
+  /// Synchronizes, then shows the whole tensor in order, in one piece where the host can reach it and else in pieces through the program's staging.
+  Status show(TensorId tensor, const std::function<Status(std::span<const std::byte>)>& piece);
+  Status show(TensorId tensor, int64_t offset, int64_t bytes, const std::function<Status(std::span<const std::byte>)>& piece);
+  /// The other way: `piece` fills what it is given.
+  Status fill(TensorId tensor, int64_t offset, int64_t bytes, const std::function<Status(std::span<std::byte>)>& piece);
+
+  // For the poisoner: bytes of an arena itself, whatever class it is. Synchronous.
+  Status read_arena(size_t memory, int64_t offset, std::span<std::byte> bytes);
+  Status write_arena(size_t memory, int64_t offset, std::span<const std::byte> bytes);
+  /// Poison mode: the host's side of a class.
+  std::span<std::byte> copy_of(size_t memory) { return arenas_[memory].copy; }
+
+ private:
+  struct Arena {
+    std::byte* data = nullptr;
+    int64_t bytes = 0;
+    bool host_access = false;
+    std::vector<std::byte> copy;   // poison mode only
+  };
+  Machine(const Program& program, const Plan& plan, const galley_device& device, Poison poison)
+      : program_(program), plan_(plan), device_(device), poison_(poison) {}
+  Status allocate(const Target& target);
+  const Arena& arena_of(TensorId tensor) const { return arenas_[program_.tensors[static_cast<size_t>(tensor)].memory]; }
+  Result<std::span<std::byte>> staging() const;
+  template <class Call>
+  Status call(const char* doing, Call&& body);
+
+  const Program& program_;
+  const Plan& plan_;
+  const galley_device& device_;
+  Poison poison_;
+  void* handle_ = nullptr;
+  std::vector<Arena> arenas_;
+};
+
+}  // namespace galley

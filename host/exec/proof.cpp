@@ -1,0 +1,179 @@
+#include "host/exec/proof.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "host/exec/checksum.hpp"
+#include "host/exec/convert.hpp"
+
+namespace galley {
+namespace {
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < std::min<size_t>(names.size(), 4); ++i) text += (i ? ", '" : "'") + names[i] + "'";
+  return names.size() > 4 ? text + ", …" : text;
+}
+
+std::string counted(const std::vector<std::string>& names, size_t of, const char* what) {
+  return std::to_string(names.size()) + " of " + std::to_string(of) + " " + what;
+}
+
+bool is_learning_rate(const ScalarSlot& slot) { return slot.which == 0 && (slot.option == "lr" || slot.option.ends_with(".lr")); }
+
+// Half of the last place of a number around 1; 0 for dtypes whose steps are not known here.
+double half_place(uint32_t dtype) {
+  switch (dtype) {
+    case GALLEY_F64: return 0x1p-54;
+    case GALLEY_F32: return 0x1p-25;
+    case GALLEY_F16: return 0x1p-12;
+    case GALLEY_BF16: return 0x1p-9;
+    default: return 0;
+  }
+}
+
+}  // namespace
+
+Proof::Proof(Executor& executor) : executor_(executor), program_(executor.program()) {
+  before_.resize(program_.trained.size());
+  pending_.assign(program_.trained.size(), true);
+  for (size_t i = 0; i < program_.trained.size(); ++i)
+    if (program_.trained[i].flags & GALLEY_TENSOR_ZERO_GRADIENT) pending_[i] = false;
+}
+
+Status Proof::after_load() {
+  frozen_.clear();
+  for (const TensorId tensor : program_.frozen) frozen_.push_back(TRY(checksum(executor_.machine(), tensor)));
+  return ok();
+}
+
+Status Proof::finish() {
+  std::vector<std::string> changed;
+  for (size_t i = 0; i < frozen_.size(); ++i) {
+    const TensorId tensor = program_.frozen[i];
+    const uint64_t now = TRY(checksum(executor_.machine(), tensor));
+    if (now != frozen_[i]) changed.push_back(program_.tensors[static_cast<size_t>(tensor)].name);
+  }
+  if (changed.empty()) return ok();
+  return run_error(counted(changed, frozen_.size(), "frozen tensors have changed since they were loaded: ") + listed(changed),
+                   "a kernel wrote where it must only read; nothing of this run should be used");
+}
+
+bool Proof::learns(int64_t applied) const {
+  return std::all_of(program_.slots.begin(), program_.slots.end(),
+                     [&](const ScalarSlot& slot) { return !is_learning_rate(slot) || slot.schedule.at(applied) > 0; });
+}
+
+bool Proof::learned_before(int64_t applied) const {
+  for (int64_t step = 1; step < applied; ++step)
+    if (learns(step)) return true;
+  return false;
+}
+
+double Proof::learning_rate(int64_t applied) const {
+  double most = 0;
+  for (const ScalarSlot& slot : program_.slots)
+    if (is_learning_rate(slot)) most = std::max(most, slot.schedule.at(applied));
+  return most;
+}
+
+Status Proof::before_step(const StepBegin& begin) {
+  compares_ = begin.applied >= 2 && begin.window_tokens > 0 && learns(begin.applied) && compared_ < kPatience &&
+              std::find(pending_.begin(), pending_.end(), true) != pending_.end();
+  if (!compares_) return ok();
+  for (size_t i = 0; i < pending_.size(); ++i)
+    if (pending_[i]) before_[i] = TRY(checksum(executor_.machine(), program_.trained[i].parameter));
+  return ok();
+}
+
+Status Proof::after_step(const StepBegin& begin) {
+  if (begin.applied < 2 || begin.window_tokens == 0) return ok();
+  if (executor_.has_scalar(GALLEY_SCALAR_APPLY)) {
+    const double apply = TRY(executor_.scalar(GALLEY_SCALAR_APPLY));
+    if (apply == 0) return ok();
+  }
+  TRY_STATUS(check_gradients(begin));
+  return compares_ ? check_movement(begin) : ok();
+}
+
+Result<double> Proof::sum_squares(const Trained& trained) {
+  double sum = 0;
+  TRY_STATUS(executor_.machine().get(trained.sum_squares.tensor, trained.sum_squares.offset, std::as_writable_bytes(std::span(&sum, 1))));
+  return sum;
+}
+
+Status Proof::check_gradients(const StepBegin& begin) {
+  std::vector<std::string> none, broken;
+  for (const Trained& trained : program_.trained) {
+    if (!trained.sum_squares.present()) continue;
+    const double sum = TRY(sum_squares(trained));
+    if (!std::isfinite(sum)) {
+      broken.push_back(trained.name);
+    } else if (sum == 0 && !(trained.flags & GALLEY_TENSOR_ZERO_GRADIENT)) {
+      if (!(trained.flags & GALLEY_TENSOR_LATE_GRADIENT) || learned_before(begin.applied)) none.push_back(trained.name);
+    }
+  }
+  const std::string step = " in step " + std::to_string(begin.attempted) + ": ";
+  if (!broken.empty()) {
+    return run_error(counted(broken, program_.trained.size(), "trainable tensors got a gradient that is not finite") + step + listed(broken),
+                     "a lower learning rate or clipping keeps the loss from diverging; in F16, scaling the loss does");
+  }
+  if (!none.empty()) {
+    return run_error(counted(none, program_.trained.size(), "trainable tensors got no gradient") + step + listed(none),
+                     "they would not train: see whether anything that reaches the loss reads them, or freeze them");
+  }
+  return ok();
+}
+
+// An update can be too small for the dtype: a norm's weight of 1 in BF16 does not feel a step of 1e-5. Neither the optimizer nor its size of step is known here; that no
+// common one makes it smaller than lr · min(1, rms of the gradient), within a factor of 16, tells when rounding is no excuse.
+Result<bool> Proof::rounding_holds(const Trained& trained, const StepBegin& begin) {
+  const uint32_t dtype = program_.tensors[static_cast<size_t>(trained.parameter)].dtype;
+  const double place = half_place(dtype);
+  if (place == 0 || !trained.sum_squares.present()) return true;
+  const double factor =
+      executor_.has_scalar(GALLEY_SCALAR_GRADIENT_FACTOR) ? TRY(executor_.scalar(GALLEY_SCALAR_GRADIENT_FACTOR)) : 1.0 / begin.loss_scale;
+  const double sum = TRY(sum_squares(trained));
+  const double rms = factor * std::sqrt(sum / static_cast<double>(std::max<int64_t>(1, trained.count)));
+  double largest = 0;
+  TRY_STATUS(executor_.machine().show(trained.parameter, [&](std::span<const std::byte> bytes) -> Status {
+    const int64_t width = galley_dtype_bytes(dtype);
+    for (int64_t i = 0; i < static_cast<int64_t>(bytes.size()) / width; ++i) {
+      double value = 0;
+      convert(&value, GALLEY_F64, bytes.data() + i * width, dtype, 1);
+      largest = std::max(largest, std::fabs(value));
+    }
+    return ok();
+  }));
+  return learning_rate(begin.applied) * std::min(1.0, rms) <= 16 * place * largest;
+}
+
+Status Proof::check_movement(const StepBegin& begin) {
+  std::vector<std::string> still;
+  for (size_t i = 0; i < pending_.size(); ++i) {
+    if (!pending_[i]) continue;
+    const Trained& trained = program_.trained[i];
+    const uint64_t now = TRY(checksum(executor_.machine(), trained.parameter));
+    pending_[i] = now == before_[i];
+    if (!pending_[i]) continue;
+    const bool held = TRY(rounding_holds(trained, begin));
+    if (!held) still.push_back(trained.name);
+  }
+  ++compared_;
+  compares_ = false;
+  if (still.empty()) return ok();
+  return run_error(counted(still, program_.trained.size(), "trainable tensors got a gradient and did not move in step ") +
+                       std::to_string(begin.attempted) + ": " + listed(still),
+                   "the strategy that updates them does not write them");
+}
+
+std::vector<std::string> Proof::unmoved() const {
+  std::vector<std::string> names;
+  if (compared_ > 0)
+    for (size_t i = 0; i < pending_.size(); ++i)
+      if (pending_[i]) names.push_back(program_.trained[i].name);
+  return names;
+}
+
+}  // namespace galley

@@ -1,0 +1,195 @@
+#include "host/exec/state.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <system_error>
+
+#include "host/base/file.hpp"
+#include "host/base/safetensors.hpp"
+#include "host/exec/checksum.hpp"
+#include "host/exec/convert.hpp"
+#include "host/exec/folder.hpp"
+#include "host/exec/state_text.hpp"
+
+namespace galley {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTensors = "state.safetensors";
+constexpr const char* kText = "state.toml";
+constexpr const char* kAside = ".tmp-";
+
+std::string folder_name(int64_t step) {
+  std::string digits = std::to_string(step);
+  if (digits.size() < 8) digits.insert(0, 8 - digits.size(), '0');
+  return "step-" + digits;
+}
+
+// −1: not the name of a state.
+int64_t step_of(const std::string& name) {
+  if (!name.starts_with("step-") || name.size() < 13 || name.size() > 22) return -1;
+  int64_t step = 0;
+  for (const char c : std::string_view(name).substr(5)) {
+    if (c < '0' || c > '9') return -1;
+    step = step * 10 + (c - '0');
+  }
+  return step;
+}
+
+bool is_file(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
+bool is_whole(const fs::path& state) { return is_file(state / kText) && is_file(state / kTensors); }
+
+Result<std::vector<std::string>> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) names.push_back(entry->path().filename().string());
+  if (error && error != std::errc::no_such_file_or_directory) return file_error("list", folder, error.value());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Whole states by step, the oldest first.
+Result<std::map<int64_t, fs::path>> whole_states(const fs::path& states) {
+  std::map<int64_t, fs::path> found;
+  for (const std::string& name : TRY(names_in(states)))
+    if (const int64_t step = step_of(name); step >= 0 && is_whole(states / name)) found[step] = states / name;
+  return found;
+}
+
+// A folder that is no state from the first call on.
+Status remove_folder(const fs::path& folder) {
+  if (::unlink((folder / kText).c_str()) == 0) TRY_STATUS(sync_directory(folder));
+  std::error_code error;
+  fs::remove_all(folder, error);
+  if (error) return file_error("remove", folder, error.value());
+  return sync_directory(folder.parent_path());
+}
+
+// Every bit of a tensor is kept; which of two dtypes of one size a file calls them does not matter.
+safetensors::Dtype state_dtype(uint32_t dtype) {
+  if (dtype == GALLEY_U16) return safetensors::Dtype::I16;
+  if (dtype == GALLEY_U32) return safetensors::Dtype::I32;
+  return stored_dtype(dtype).value_or(safetensors::Dtype::U8);
+}
+
+const ProgramTensor& tensor_of(const Program& program, TensorId id) { return program.tensors[static_cast<size_t>(id)]; }
+
+Status write_state(const fs::path& folder, const StateInfo& info, const Program& program, Machine& machine) {
+  std::vector<safetensors::Item> items;
+  std::map<std::string, TensorId> ids;
+  for (const auto& [name, id] : program.resume) {
+    items.push_back({name, state_dtype(tensor_of(program, id).dtype), tensor_of(program, id).shape});
+    ids[name] = id;
+  }
+  safetensors::Writer writer = TRY(safetensors::Writer::create(folder / kTensors, std::move(items)));
+  std::map<std::string, uint64_t> sums;
+  for (const safetensors::Item& item : writer.items()) {
+    Checksum sum;
+    TRY_STATUS(machine.show(ids.at(item.name), [&](std::span<const std::byte> bytes) {
+      sum.add(bytes);
+      return writer.write(item.name, bytes);
+    }));
+    sums[item.name] = sum.value();
+  }
+  TRY_STATUS(writer.finish());
+  File text = TRY(File::create(folder / kText));
+  TRY_STATUS(text.write(state_text(info, sums)));
+  TRY_STATUS(text.sync());
+  return sync_directory(folder);
+}
+
+Error damaged(const fs::path& state, const std::string& what) {
+  return run_error(state.string() + ": " + what, "this state is damaged; without its folder the run goes on from the state before it");
+}
+
+}  // namespace
+
+Status save_state(const fs::path& states, int64_t keep, const StateInfo& info, const Program& program, Machine& machine) {
+  TRY_STATUS(make_directories(states));
+  const std::string name = folder_name(info.attempted);
+  const fs::path folder = states / name, aside = states / (kAside + name);
+  std::error_code error;
+  if (!is_whole(folder)) {
+    for (const fs::path& old : {folder, aside})
+      if (fs::exists(fs::symlink_status(old, error))) TRY_STATUS(remove_folder(old));
+    Status written = ::mkdir(aside.c_str(), 0777) == 0 ? write_state(aside, info, program, machine) : file_error("create", aside, errno);
+    if (written.ok()) written = rename_synced(aside, folder);
+    if (!written.ok()) {
+      fs::remove_all(aside, error);
+      return written;
+    }
+  }
+  return clean_states(states, keep);
+}
+
+Result<std::optional<fs::path>> find_latest(const fs::path& states) {
+  const auto found = TRY(whole_states(states));
+  if (found.empty()) return std::optional<fs::path>();
+  return std::optional(found.rbegin()->second);
+}
+
+Status clean_states(const fs::path& states, int64_t keep) {
+  const auto whole = TRY(whole_states(states));
+  const int64_t surplus = static_cast<int64_t>(whole.size()) - std::max<int64_t>(1, keep);
+  int64_t removed = 0;
+  for (const auto& [step, folder] : whole)
+    if (removed++ < surplus) TRY_STATUS(remove_folder(folder));
+  for (const std::string& name : TRY(names_in(states))) {
+    const bool broken = step_of(name) >= 0 && !is_whole(states / name);
+    if (broken || name.starts_with(kAside)) TRY_STATUS(remove_folder(states / name));
+  }
+  return ok();
+}
+
+Result<StateInfo> read_state(const fs::path& state) {
+  const std::string text = TRY(read_text(state / kText));
+  return TRY(parse_state(text, state / kText)).info;
+}
+
+Status load_state(const fs::path& state, const Program& program, Machine& machine) {
+  const std::string lines = TRY(read_text(state / kText));
+  const StateText text = TRY(parse_state(lines, state / kText));
+  const fs::path file = state / kTensors;
+  Result<safetensors::Reader> opened = safetensors::Reader::open(file);
+  if (!opened.ok()) return damaged(state, opened.error().cause);
+  const safetensors::Reader& reader = *opened;
+  if (reader.entries().size() != program.resume.size()) {
+    return run_error(file.string() + ": has " + std::to_string(reader.entries().size()) + " tensors, the run keeps " + std::to_string(program.resume.size()),
+                     "the state belongs to another recipe or to another version of its plugins");
+  }
+  for (const auto& [name, id] : program.resume) {
+    const ProgramTensor& tensor = tensor_of(program, id);
+    const safetensors::Entry* entry = reader.find(name);
+    if (!entry) return run_error(file.string() + ": tensor '" + name + "' is missing", "the state belongs to another recipe or to another version of its plugins");
+    const safetensors::Dtype dtype = state_dtype(tensor.dtype);
+    if (entry->shape != tensor.shape || entry->dtype != dtype) {
+      return run_error(file.string() + ": tensor '" + name + "' is " + safetensors::describe(entry->dtype, entry->shape) + ", the run has " +
+                       safetensors::describe(dtype, tensor.shape));
+    }
+    Checksum sum;
+    uint64_t at = 0;
+    TRY_STATUS(machine.fill(id, 0, tensor.bytes, [&](std::span<std::byte> bytes) {
+      Status read = reader.read_bytes(*entry, at, bytes);
+      if (read.ok()) sum.add(bytes);
+      at += bytes.size();
+      return read;
+    }));
+    const auto saved = text.sums.find(name);
+    if (saved == text.sums.end()) return damaged(state, "state.toml has no checksum of '" + name + "'");
+    if (saved->second != sum.value())
+      return damaged(state, "tensor '" + name + "' has the checksum " + hexadecimal(sum.value()) + " and was saved with " + hexadecimal(saved->second));
+  }
+  return ok();
+}
+
+}  // namespace galley

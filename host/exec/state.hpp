@@ -1,0 +1,69 @@
+// Resume states: what a run needs to go on, bit for bit.
+//
+//   state/step-00000080/state.safetensors    every tensor of Program::resume under its stable name
+//   state/step-00000080/state.toml           where the run was, what made it, a checksum for each tensor; its last line is a checksum of the lines before
+//
+// A state is written aside in state/.tmp-step-…, synced, renamed and its folder synced; only then do older ones go, each by first losing its state.toml, without which a folder is
+// no state. So at any instant the newest folder with a state.toml is whole, and clean_states() can tell the rest. There are no times and no
+// machine in these files: the same run leaves the same bytes.
+//
+// One process at a time works on a folder of states.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "host/base/result.hpp"
+#include "host/exec/machine.hpp"
+#include "host/plan/program.hpp"
+
+namespace galley {
+
+/// A plugin whose code the run's states depend on.
+struct PluginStamp {
+  std::string id;
+  std::string version;
+  int64_t state_version = 1;
+  friend bool operator==(const PluginStamp&, const PluginStamp&) = default;
+};
+
+/// All of a state that is no tensor.
+struct StateInfo {
+  // Where the run was.
+  int64_t attempted = 0;          ///< steps done; the next one is attempted + 1
+  int64_t applied = 0;
+  int64_t next_window = 0;        ///< the data's cursor
+  double loss_scale = 1;          ///< that the next step begins with
+  // What made it. Threads are not here: they do not change a byte of any state.
+  std::string device;             ///< Target::device
+  std::string isa;                ///< kernels of another level round differently
+  uint64_t data = 0;              ///< Source::fingerprint
+  std::string recipe;             ///< a hash
+  std::vector<PluginStamp> plugins;
+  friend bool operator==(const StateInfo&, const StateInfo&) = default;
+};
+
+/// Saves the tensors as they are now (synchronizes) as step info.attempted, and then removes all but the newest `keep` (>= 1) states. A step that is saved already is left as it is: it
+/// holds the same bytes. On an error (a full disk) nothing is lost: what was written of this state is removed, the others stay.
+Status save_state(const std::filesystem::path& states, int64_t keep, const StateInfo& info, const Program& program, Machine& machine);
+
+/// The newest state in the folder; none when there is no folder or no state in it. Changes nothing.
+Result<std::optional<std::filesystem::path>> find_latest(const std::filesystem::path& states);
+
+/// Removes what a killed save left: half-written states, half-removed ones, and all but the newest `keep`.
+Status clean_states(const std::filesystem::path& states, int64_t keep);
+
+/// state.toml of one state. A newer format, a missing key or a wrong checksum is an error, exit code Failed.
+Result<StateInfo> read_state(const std::filesystem::path& state);
+
+/// Whether a run that is `now` (positions aside) can go on from `saved`: device, ISA, recipe, data, plugins and the versions of their states. The error (exit code Recipe) names the first that
+/// differs, with both values. Versions of plugins themselves may differ.
+Status check_state(const StateInfo& saved, const StateInfo& now, const std::filesystem::path& state);
+
+/// Reads the tensors into the machine, after `load` ran. Missing or unexpected tensors, other shapes and wrong checksums are errors that name them; the run cannot go on then.
+Status load_state(const std::filesystem::path& state, const Program& program, Machine& machine);
+
+}  // namespace galley

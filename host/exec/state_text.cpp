@@ -1,0 +1,158 @@
+#include "host/exec/state_text.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <set>
+
+#define TOML_EXCEPTIONS 0
+#define TOML_ENABLE_FORMATTERS 0
+#include <toml++/toml.h>
+
+#include "host/base/json.hpp"
+#include "host/exec/checksum.hpp"
+
+namespace galley {
+namespace {
+
+constexpr std::string_view kSumLine = "# checksum of the lines above: ";
+
+std::string number_text(double value) {
+  char digits[32];
+  const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;
+  std::string text(digits, end);
+  return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
+}
+
+std::optional<uint64_t> hexadecimal_value(std::string_view text) {
+  uint64_t value = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  if (text.size() != 16 || read.ec != std::errc() || read.ptr != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// Reads keys until one is wrong; then everything reads as empty.
+class Fields {
+ public:
+  Fields(const toml::table& table, std::string place) : table_(table), place_(std::move(place)) {}
+
+  template <class T>
+  T get(const char* key) {
+    const std::optional<T> value = table_[key].value<T>();
+    if (!value && !wrong_) wrong_ = key;
+    return value.value_or(T());
+  }
+  uint64_t bits(const char* key) {
+    const auto value = hexadecimal_value(get<std::string>(key));
+    if (!value && !wrong_) wrong_ = key;
+    return value.value_or(0);
+  }
+  Status status() const { return wrong_ ? Status(run_error(place_ + ": '" + wrong_ + "' is missing or of another type")) : ok(); }
+
+ private:
+  const toml::table& table_;
+  std::string place_;
+  const char* wrong_ = nullptr;
+};
+
+}  // namespace
+
+std::string state_text(const StateInfo& info, const std::map<std::string, uint64_t>& sums) {
+  std::string text = "# Where a run was after step " + std::to_string(info.attempted) + ": `galley resume` goes on from here.\n";
+  const auto line = [&](const char* key, const std::string& value) { text += std::string(key) + " = " + value + "\n"; };
+  line("format", std::to_string(kStateFormat));
+  line("attempted", std::to_string(info.attempted));
+  line("applied", std::to_string(info.applied));
+  line("next_window", std::to_string(info.next_window));
+  line("loss_scale", number_text(info.loss_scale));
+  line("device", json_quote(info.device));
+  line("isa", json_quote(info.isa));
+  line("data", json_quote(hexadecimal(info.data)));
+  line("recipe", json_quote(info.recipe));
+  std::vector<PluginStamp> plugins = info.plugins;
+  std::sort(plugins.begin(), plugins.end(), [](const PluginStamp& a, const PluginStamp& b) { return a.id < b.id; });
+  for (const PluginStamp& plugin : plugins) {
+    text += "\n[[plugin]]\n";
+    line("id", json_quote(plugin.id));
+    line("version", json_quote(plugin.version));
+    line("state_version", std::to_string(plugin.state_version));
+  }
+  text += "\n[checksums]\n";
+  for (const auto& [name, sum] : sums) line(json_quote(name).c_str(), json_quote(hexadecimal(sum)));
+  return text + std::string(kSumLine) + hexadecimal(checksum(text)) + "\n";
+}
+
+Result<StateText> parse_state(std::string_view text, const std::filesystem::path& file) {
+  const std::string place = file.string();
+  const char* const hint = "this state is damaged; without its folder the run goes on from the state before it";
+  const size_t last = text.rfind(kSumLine);
+  if (last == std::string_view::npos) return run_error(place + ": the line with its checksum is missing", hint);
+  const std::string_view body = text.substr(0, last);
+  const std::string sum = hexadecimal(checksum(body));
+  if (text.substr(last + kSumLine.size()) != sum + "\n") return run_error(place + ": the checksum is not " + sum + ", so the file has changed", hint);
+
+  const toml::parse_result parsed = toml::parse(body, place);
+  if (!parsed) return run_error(place + ": " + std::string(parsed.error().description()), hint);
+  const toml::table& root = parsed.table();
+  Fields fields(root, place);
+  const auto format = fields.get<int64_t>("format");
+  TRY_STATUS(fields.status());
+  if (format != kStateFormat) {
+    return run_error(place + ": the state has format " + std::to_string(format) + ", this Galley reads format " + std::to_string(kStateFormat),
+                     "resume it with the version that saved it");
+  }
+  StateText out;
+  out.info.attempted = fields.get<int64_t>("attempted");
+  out.info.applied = fields.get<int64_t>("applied");
+  out.info.next_window = fields.get<int64_t>("next_window");
+  out.info.loss_scale = fields.get<double>("loss_scale");
+  out.info.device = fields.get<std::string>("device");
+  out.info.isa = fields.get<std::string>("isa");
+  out.info.data = fields.bits("data");
+  out.info.recipe = fields.get<std::string>("recipe");
+  TRY_STATUS(fields.status());
+  if (const toml::array* plugins = root["plugin"].as_array()) {
+    for (const toml::node& node : *plugins) {
+      if (!node.is_table()) return run_error(place + ": 'plugin' is not a list of tables", hint);
+      Fields plugin(*node.as_table(), place + ": plugin");
+      out.info.plugins.push_back({plugin.get<std::string>("id"), plugin.get<std::string>("version"), plugin.get<int64_t>("state_version")});
+      TRY_STATUS(plugin.status());
+    }
+  }
+  if (const toml::table* sums = root["checksums"].as_table()) {
+    for (const auto& [name, value] : *sums) {
+      const auto bits = hexadecimal_value(value.value<std::string_view>().value_or(""));
+      if (!bits) return run_error(place + ": the checksum of '" + std::string(name.str()) + "' is not 16 hexadecimal digits", hint);
+      out.sums[std::string(name.str())] = *bits;
+    }
+  }
+  return out;
+}
+
+Status check_state(const StateInfo& saved, const StateInfo& now, const std::filesystem::path& state) {
+  const auto differ = [&](const std::string& what, const std::string& then, const std::string& today, const char* hint) -> Status {
+    return recipe_error(state.string() + ": cannot resume: " + what + " was " + then + " and is " + today + " now", hint);
+  };
+  if (saved.device != now.device) return differ("the device", "'" + saved.device + "'", "'" + now.device + "'", "resume on a machine of the same kind");
+  if (saved.isa != now.isa) {
+    return differ("the instruction set", "'" + saved.isa + "'", "'" + now.isa + "'",
+                  "kernels of another one round differently; resume on a machine with the same");
+  }
+  std::map<std::string, const PluginStamp*> plugins;
+  for (const PluginStamp& plugin : now.plugins) plugins[plugin.id] = &plugin;
+  for (const PluginStamp& plugin : saved.plugins) {
+    const auto at = plugins.find(plugin.id);
+    if (at == plugins.end()) return recipe_error(state.string() + ": cannot resume: plugin '" + plugin.id + "' " + plugin.version + " is not there any more");
+    if (at->second->state_version != plugin.state_version) {
+      return differ("the state version of plugin '" + plugin.id + "'", std::to_string(plugin.state_version) + " (version " + plugin.version + ")",
+                    std::to_string(at->second->state_version) + " (version " + at->second->version + ")", "its states mean something else now; use the version that saved them");
+    }
+    plugins.erase(at);
+  }
+  if (!plugins.empty()) return recipe_error(state.string() + ": cannot resume: plugin '" + plugins.begin()->first + "' had no part in this run before");
+  if (saved.recipe != now.recipe) return differ("the recipe", saved.recipe, now.recipe, "resume goes on with the recipe as it was");
+  if (saved.data != now.data) return differ("the data", hexadecimal(saved.data), hexadecimal(now.data), "a file that the recipe reads has changed since");
+  return ok();
+}
+
+}  // namespace galley

@@ -1,0 +1,82 @@
+#include "host/exec/views.hpp"
+
+#include <algorithm>
+
+namespace galley {
+namespace {
+
+bool differs_later(const Instruction& code) {
+  const auto differs = [](const Operand& operand) { return operand.present() && operand.access != operand.later; };
+  return std::any_of(code.inputs.begin(), code.inputs.end(), differs) || std::any_of(code.outputs.begin(), code.outputs.end(), differs);
+}
+
+// Only `micro` runs more than once in a window; the others have no later pass.
+size_t variants(SegmentKind kind, const Instruction& code) {
+  if (code.action != Action::Kernel) return 0;
+  return kind == SegmentKind::Micro && differs_later(code) ? 2 : 1;
+}
+
+}  // namespace
+
+NodeViews::NodeViews(const Program& program, const Machine& machine) {
+  size_t views = 0, operands = 0, attrs = 0;
+  for (size_t s = 0; s < program.segments.size(); ++s) {
+    for (const Instruction& code : program.segments[s].code) {
+      const size_t n = variants(static_cast<SegmentKind>(s), code);
+      views += n;
+      operands += n * (code.inputs.size() + code.outputs.size());
+      attrs += n * code.attrs.view().size();
+    }
+  }
+  views_.reserve(views);
+  operands_.reserve(operands);
+  operand_pointers_.reserve(operands);
+  attr_pointers_.reserve(attrs);
+  for (size_t s = 0; s < program.segments.size(); ++s) {
+    const Segment& segment = program.segments[s];
+    pairs_[s].resize(segment.code.size());
+    for (size_t i = 0; i < segment.code.size(); ++i) {
+      const Instruction& code = segment.code[i];
+      const size_t n = variants(static_cast<SegmentKind>(s), code);
+      if (n == 0) continue;
+      Pair& pair = pairs_[s][i];
+      pair.first = build(program, machine, code, false);
+      pair.later = n == 2 ? build(program, machine, code, true) : pair.first;
+    }
+  }
+}
+
+const galley_operand* NodeViews::build(const Program& program, const Machine& machine, const Operand& operand, bool later) {
+  if (!operand.present()) return nullptr;
+  operands_.push_back({sizeof(galley_operand), 1, program.tensors[static_cast<size_t>(operand.tensor)].name.c_str(),
+                       machine.kernel_address(operand.tensor, operand.offset), operand.shape.data(), static_cast<uint32_t>(operand.shape.size()),
+                       operand.dtype, later ? operand.later : operand.access, 0});
+  return &operands_.back();
+}
+
+const galley_node_view* NodeViews::build(const Program& program, const Machine& machine, const Instruction& code, bool later) {
+  const size_t inputs = operand_pointers_.size();
+  for (const Operand& operand : code.inputs) operand_pointers_.push_back(build(program, machine, operand, later));
+  const size_t outputs = operand_pointers_.size();
+  for (const Operand& operand : code.outputs) operand_pointers_.push_back(build(program, machine, operand, later));
+  const size_t attrs = attr_pointers_.size();
+  for (const galley_attr* attr : code.attrs.view()) attr_pointers_.push_back(attr);
+
+  galley_node_view& view = views_.emplace_back();
+  view.size = sizeof view;
+  view.revision = 1;
+  view.op = code.op ? code.op->name : code.kernel->op;
+  view.name = code.name.c_str();
+  view.inputs = operand_pointers_.data() + inputs;
+  view.outputs = operand_pointers_.data() + outputs;
+  view.attrs = attr_pointers_.data() + attrs;
+  view.n_inputs = static_cast<uint32_t>(code.inputs.size());
+  view.n_outputs = static_cast<uint32_t>(code.outputs.size());
+  view.n_attrs = static_cast<uint32_t>(attr_pointers_.size() - attrs);
+  view.flags = code.flags;
+  view.first_row = code.first_row;
+  view.length = program.length;
+  return &view;
+}
+
+}  // namespace galley

@@ -1,0 +1,180 @@
+#include "host/exec/weights.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <vector>
+
+#include "host/base/nearest.hpp"
+#include "host/exec/convert.hpp"
+
+namespace galley {
+namespace {
+
+using safetensors::Entry;
+using safetensors::Reader;
+
+const Entry* find_entry(const Reader& reader, std::string_view names) {
+  for (;;) {
+    const size_t bar = names.find('|');
+    if (const Entry* entry = reader.find(names.substr(0, bar))) return entry;
+    if (bar == std::string_view::npos) return nullptr;
+    names.remove_prefix(bar + 1);
+  }
+}
+
+std::string first_name(const std::string& names) { return names.substr(0, names.find('|')); }
+
+// '*' stands for any characters, also none.
+bool matches(std::string_view name, std::string_view pattern) {
+  const size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return name == pattern;
+  if (!name.starts_with(pattern.substr(0, star))) return false;
+  name.remove_prefix(star);
+  pattern.remove_prefix(star + 1);
+  for (size_t skip = 0; skip <= name.size(); ++skip)
+    if (matches(name.substr(skip), pattern)) return true;
+  return false;
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < std::min<size_t>(names.size(), 3); ++i) text += (i ? ", '" : "'") + names[i] + "'";
+  return names.size() > 3 ? text + ", …" : text;
+}
+
+std::string file_of(const Reader& reader, const Entry& entry) { return reader.files()[entry.file].path().string(); }
+
+std::string described(const Operand& operand) {
+  std::string text = std::string(dtype_name(operand.dtype)) + " (";
+  for (size_t i = 0; i < operand.shape.size(); ++i) text += (i ? ", " : "") + std::to_string(operand.shape[i]);
+  return text + ")";
+}
+
+Status check_entry(const Reader& reader, const Entry& entry, const Operand& wanted) {
+  const std::string place = file_of(reader, entry) + ": tensor '" + entry.name + "' is " + safetensors::describe(entry.dtype, entry.shape);
+  if (entry.shape != wanted.shape)
+    return recipe_error(place + ", the model has " + described(wanted), "the file belongs to another configuration");
+  if (!convertible(dtype_of(entry.dtype), wanted.dtype))
+    return recipe_error(place + ", which cannot be read as " + dtype_name(wanted.dtype));
+  return ok();
+}
+
+// Index into a tensor as "[3, 17]".
+std::string index_text(int64_t flat, const Shape& shape) {
+  std::string text;
+  for (size_t i = shape.size(); i-- > 0;) {
+    text = std::to_string(flat % shape[i]) + (text.empty() ? "" : ", ") + text;
+    flat /= shape[i];
+  }
+  return "[" + text + "]";
+}
+
+double number_at(const void* data, uint32_t dtype, int64_t index) {
+  double value = 0;
+  convert(&value, GALLEY_F64, static_cast<const std::byte*>(data) + index * galley_dtype_bytes(dtype), dtype, 1);
+  return value;
+}
+
+}  // namespace
+
+Status check_files(const Program& program, std::span<const std::string> ignored) {
+  std::map<std::string, std::vector<const Instruction*>> reads;
+  for (const Segment& segment : program.segments)
+    for (const Instruction& code : segment.code)
+      if (code.action == Action::Read) reads[code.file].push_back(&code);
+
+  for (const auto& [file, codes] : reads) {
+    const Reader reader = TRY(Reader::open(file));
+    std::set<std::string_view> read;
+    std::vector<std::string> missing, names;
+    for (const Instruction* code : codes) {
+      if (const Entry* entry = find_entry(reader, code->entry)) {
+        read.insert(entry->name);
+        TRY_STATUS(check_entry(reader, *entry, code->outputs[0]));
+      } else {
+        missing.push_back(first_name(code->entry));
+      }
+    }
+    std::vector<std::string> unexpected;
+    for (const Entry& entry : reader.entries()) {
+      names.push_back(entry.name);
+      if (read.contains(entry.name)) continue;
+      if (std::none_of(ignored.begin(), ignored.end(), [&](const std::string& pattern) { return matches(entry.name, pattern); }))
+        unexpected.push_back(entry.name);
+    }
+    if (!missing.empty()) {
+      std::string near = did_you_mean(missing[0], unexpected);
+      if (near.empty() && !unexpected.empty()) near = "the file has " + listed(unexpected) + ", which the model does not";
+      return recipe_error(file + ": " + std::to_string(missing.size()) + " of the model's " + std::to_string(codes.size()) +
+                              " tensors are missing: " + listed(missing), near);
+    }
+    if (!unexpected.empty()) {
+      return recipe_error(file + ": " + std::to_string(unexpected.size()) + " of " + std::to_string(names.size()) +
+                              " tensors are unknown to the model: " + listed(unexpected),
+                          "the configuration may be another model's; training without them would not train this model");
+    }
+  }
+  return ok();
+}
+
+Result<const Reader*> WeightFiles::open(const std::string& file) {
+  auto at = readers_.find(file);
+  if (at == readers_.end()) at = readers_.emplace(file, TRY(Reader::open(file))).first;
+  return &at->second;
+}
+
+Status WeightFiles::read(const Instruction& code) {
+  TRY_STATUS(machine_.synchronize());
+  const Reader& reader = *TRY(open(code.file));
+  const Entry* entry = find_entry(reader, code.entry);
+  if (!entry) return recipe_error(code.file + ": tensor '" + first_name(code.entry) + "' is missing");
+  const Operand& operand = code.outputs[0];
+  TRY_STATUS(check_entry(reader, *entry, operand));
+
+  const uint32_t from = dtype_of(entry->dtype), to = operand.dtype;
+  const int64_t from_bytes = galley_dtype_bytes(from), to_bytes = galley_dtype_bytes(to);
+  const int64_t count = elements(operand.shape);
+  std::byte* const direct = machine_.host_address(operand.tensor, operand.offset);
+
+  // Without access the converted numbers lie in the staging buffer too, behind those of the file.
+  Operand staging;
+  if (code.outputs.size() > 1 && code.outputs[1].present()) {
+    staging = code.outputs[1];
+  } else if (program_.staging != no_tensor) {
+    staging.tensor = program_.staging;
+    staging.dtype = GALLEY_U8;
+    staging.shape = {program_.tensors[static_cast<size_t>(program_.staging)].bytes};
+  }
+  std::byte* const buffer = staging.present() ? machine_.host_address(staging.tensor, staging.offset) : nullptr;
+  const int64_t room = buffer ? staging.bytes() : 0;
+  const bool straight = direct && from == to;
+  const int64_t per_element = from_bytes + (direct ? 0 : to_bytes);
+  const int64_t most = straight ? count : room / per_element;
+  if (most == 0 && count > 0)
+    return plugin_error("the plan's staging buffer of " + std::to_string(room) + " bytes is too small to read '" + entry->name + "'");
+
+  for (int64_t done = 0; done < count;) {
+    const int64_t part = std::min(most, count - done);
+    std::byte* const source = straight ? direct + done * to_bytes : buffer;
+    std::byte* const target = direct ? direct + done * to_bytes : buffer + most * from_bytes;
+    TRY_STATUS(reader.read_bytes(*entry, static_cast<uint64_t>(done * from_bytes), {source, static_cast<size_t>(part * from_bytes)}));
+    if (source != target) convert(target, to, source, from, part);
+    // What is finite in the file and not here does not fit; what is not finite there is not here either.
+    if (const int64_t bad = first_not_finite(target, to, part); bad >= 0) {
+      const std::string place = file_of(reader, *entry) + ": tensor '" + entry->name + "', element " + index_text(done + bad, operand.shape) + ": ";
+      const double value = number_at(source, from, bad);
+      if (first_not_finite(source, from, part) == bad)
+        return recipe_error(place + (value != value ? "NaN" : value > 0 ? "+infinity" : "-infinity"), "these weights are broken; training would only spread it");
+      return recipe_error(place + std::to_string(value) + " does not fit " + dtype_name(to), "store this tensor in a dtype with more range");
+    }
+    if (!direct) {
+      TRY_STATUS(machine_.put(operand.tensor, operand.offset + done * to_bytes, {target, static_cast<size_t>(part * to_bytes)}));
+      TRY_STATUS(machine_.synchronize());
+    }
+    done += part;
+  }
+  return ok();
+}
+
+}  // namespace galley

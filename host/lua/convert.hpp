@@ -1,0 +1,41 @@
+// Between Lua's values and plain data.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include <lua.hpp>
+
+#include "host/base/value.hpp"
+
+namespace galley {
+
+/// Reads values of Lua as data. A table with the keys 1 … n is a List, one with texts as keys a Table, the empty one a List; both kinds of
+/// keys in one table, holes, numbers that are not finite, and more than 32 levels are errors. Metamethods are not asked.
+/// What one converter reads is bounded in sum (65,536 values, 4 MiB of text), since tables may share their parts. Raises, for C functions that Lua calls; [main-thread].
+class Converter {
+ public:
+  /// Makes a Value of what is no data (functions, userdata), or raises.
+  using Foreign = std::function<Value(lua_State* L, int index, const std::string& name)>;
+
+  explicit Converter(lua_State* L, Foreign foreign = {}) : L_(L), foreign_(std::move(foreign)) {}
+  /// `name` is how messages call the value: "betas" gives "'betas[2]' is not a finite number".
+  Value read(int index, const std::string& name) { return read(index, name, 0); }
+
+ private:
+  Value read(int index, const std::string& name, int level);
+  Value read_table(int index, const std::string& name, int level);
+  std::string read_text(int index);
+
+  lua_State* L_;
+  Foreign foreign_;
+  size_t values_ = 0, bytes_ = 0;
+};
+
+/// One value by itself.
+Value to_value(lua_State* L, int index);
+
+/// Pushes the value, tables and lists as new tables. Raises when there is no memory, and for a schedule, which Lua has no form of.
+void push_value(lua_State* L, const Value& value);
+
+}  // namespace galley

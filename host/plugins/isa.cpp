@@ -1,0 +1,43 @@
+#include "host/plugins/isa.hpp"
+
+#include <charconv>
+
+namespace galley {
+namespace {
+
+// "x86-64-v4" is level 4 of "x86-64-v".
+struct Level {
+  std::string_view kind;
+  int number = 0;
+};
+
+Level level_of(std::string_view isa) {
+  size_t digits = isa.size();
+  while (digits > 0 && isa[digits - 1] >= '0' && isa[digits - 1] <= '9') --digits;
+  Level out{isa.substr(0, digits)};
+  std::from_chars(isa.data() + digits, isa.data() + isa.size(), out.number);
+  return out;
+}
+
+}  // namespace
+
+std::optional<int> isa_rank(std::string_view isa, std::string_view target) {
+  if (isa.empty()) return 0;
+  const Level a = level_of(isa), b = level_of(target);
+  if (a.kind != b.kind || a.number > b.number) return std::nullopt;
+  return a.number;
+}
+
+std::string cpu_isa() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("x86-64-v4")) return "x86-64-v4";
+  if (__builtin_cpu_supports("x86-64-v3")) return "x86-64-v3";
+  if (__builtin_cpu_supports("x86-64-v2")) return "x86-64-v2";
+  return "x86-64-v1";
+#else
+  return "";
+#endif
+}
+
+}  // namespace galley

@@ -1,0 +1,251 @@
+#include "host/plugins/loader.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "host/base/nearest.hpp"
+#include "host/plugins/isa.hpp"
+
+namespace galley {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool lists(const std::vector<std::string>& names, std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); }
+
+// "for every machine" is below each ISA of the device.
+struct Candidate {
+  int rank = -1;
+  const KernelLibrary* library = nullptr;
+};
+
+}  // namespace
+
+std::vector<fs::path> Plugin::open_files() const {
+  std::vector<fs::path> out;
+  if (entry) out.push_back(manifest.folder() / manifest.library);
+  for (const auto& [key, opened] : kernels)
+    if (opened.entry) out.push_back(opened.file);
+  return out;
+}
+
+std::vector<fs::path> plugin_search_path(std::span<const fs::path> built_in, std::span<const fs::path> extra) {
+  std::vector<fs::path> out(built_in.begin(), built_in.end());
+  if (const char* environment = std::getenv("GALLEY_PLUGIN_PATH")) {
+    std::string_view rest = environment;
+    while (!rest.empty()) {
+      const size_t colon = std::min(rest.find(':'), rest.size());
+      if (colon > 0) out.emplace_back(rest.substr(0, colon));
+      rest.remove_prefix(std::min(colon + 1, rest.size()));
+    }
+  }
+  out.insert(out.end(), extra.begin(), extra.end());
+  return out;
+}
+
+std::unique_ptr<Plugins> Plugins::scan(std::span<const fs::path> folders, Warn warn) {
+  std::unique_ptr<Plugins> out(new Plugins);
+  out->warn_ = std::move(warn);
+  for (const fs::path& folder : folders) out->add_folder(folder);
+  return out;
+}
+
+void Plugins::warn(const std::string& line) const {
+  if (warn_) warn_(line);
+  else spdlog::warn("{}", line);
+}
+
+void Plugins::add_folder(const fs::path& folder) {
+  std::error_code code;
+  if (fs::exists(folder / "plugin.toml", code)) return add_plugin(folder / "plugin.toml");
+  std::vector<fs::path> manifests;
+  fs::directory_iterator entries(folder, code);
+  if (code) return warn("cannot read the plugin folder '" + folder.string() + "': " + code.message());
+  for (const fs::directory_iterator end; entries != end && !code; entries.increment(code))
+    if (fs::exists(entries->path() / "plugin.toml", code)) manifests.push_back(entries->path() / "plugin.toml");
+  std::sort(manifests.begin(), manifests.end());  // the same order on every file system
+  for (const fs::path& manifest : manifests) add_plugin(manifest);
+}
+
+void Plugins::add_plugin(const fs::path& file) {
+  Result<Manifest> manifest = read_manifest(file);
+  if (!manifest) {
+    warn(manifest.error().cause);
+    unreadable_.push_back(manifest.error().cause);
+    return;
+  }
+  if (const Plugin* first = find(manifest->id)) {
+    if (first->manifest.file != manifest->file)
+      warn("plugin '" + manifest->id + "' in " + manifest->folder().string() + " is hidden by the one in " + first->manifest.folder().string());
+    return;
+  }
+  for (const StrategySpec& spec : manifest->strategies)
+    for (const auto& other : plugins_)
+      if (other->manifest.strategy(spec.name))
+        warn(manifest->file.string() + ": strategy '" + spec.name + "' is hidden by that of plugin '" + other->manifest.id + "'");
+  auto plugin = std::make_unique<Plugin>();
+  plugin->manifest = *std::move(manifest);
+  plugins_.push_back(std::move(plugin));
+}
+
+const Plugin* Plugins::find(std::string_view id) const {
+  const auto found = std::find_if(plugins_.begin(), plugins_.end(), [&](const auto& p) { return p->manifest.id == id; });
+  return found == plugins_.end() ? nullptr : found->get();
+}
+
+Result<StrategyRef> Plugins::strategy(std::string_view name, const Place& place) const {
+  std::vector<std::string> names;
+  for (const auto& plugin : plugins_) {
+    if (const StrategySpec* spec = plugin->manifest.strategy(name)) return StrategyRef{plugin.get(), spec};
+    for (const StrategySpec& spec : plugin->manifest.strategies) names.push_back(spec.name);
+  }
+  const std::string nearest_name = did_you_mean(name, names);
+  std::string hint = "`galley plugins` lists what is there";
+  if (!unreadable_.empty()) hint = std::to_string(unreadable_.size()) + " plugin(s) could not be read, the first: " + unreadable_.front();
+  return recipe_error(place.text() + ": unknown strategy '" + std::string(name) + "'" + (nearest_name.empty() ? "" : "; " + nearest_name), hint);
+}
+
+Result<const galley_strategy*> Plugins::load(const StrategyRef& strategy, const Place& place) {
+  if (Status status = load(*strategy.plugin); !status.ok()) {
+    Error error = status.error();
+    error.cause = place.text() + ": " + strategy.spec->name + " cannot be used: " + error.cause;
+    return error;
+  }
+  const galley_entry& entry = *strategy.plugin->entry;
+  for (uint32_t i = 0; i < entry.n_strategies; ++i)
+    if (strategy.spec->name == entry.strategies[i]->name) return entry.strategies[i];
+  return plugin_error(place.text() + ": " + strategy.spec->name + " cannot be used: its plugin '" + strategy.plugin->manifest.id +
+                      "' names it in plugin.toml, but the library does not have it");
+}
+
+Status Plugins::load(Plugin& plugin) {
+  if (plugin.entry) return ok();
+  if (plugin.problem) return *plugin.problem;
+  const Manifest& manifest = plugin.manifest;
+  const std::string abi = abi_problem(manifest.abi_major, manifest.abi_minor);
+  Result<const galley_entry*> entry = plugin_error(manifest.file.string() + ": plugin '" + manifest.id + "' " + abi);
+  if (abi.empty()) entry = open_library(manifest.folder() / manifest.library, manifest);
+  if (!entry) {
+    plugin.problem = entry.error();
+    return *plugin.problem;
+  }
+  plugin.entry = *entry;
+  register_tables(plugin);
+  return ok();
+}
+
+void Plugins::register_tables(Plugin& plugin) {
+  const galley_entry& entry = *plugin.entry;
+  const auto add = [&](auto& names, const char* noun, const char* name, auto* table) {
+    const auto [at, added] = names.try_emplace(name, table, &plugin);
+    if (!added)
+      warn(std::string(noun) + " '" + name + "' of plugin '" + plugin.manifest.id + "' is hidden by that of '" + at->second.plugin->manifest.id + "'");
+  };
+  for (uint32_t i = 0; i < entry.n_ops; ++i) add(ops_, "op", entry.ops[i]->name, entry.ops[i]);
+  for (uint32_t i = 0; i < entry.n_formats; ++i) add(formats_, "format", entry.formats[i]->name, entry.formats[i]);
+  for (uint32_t i = 0; i < entry.n_devices; ++i) add(devices_, "device", entry.devices[i]->kind, entry.devices[i]);
+}
+
+void Plugins::load_providers(std::vector<std::string> Manifest::* list, std::string_view name) {
+  for (const auto& plugin : plugins_) {
+    if (plugin->entry || plugin->problem) continue;
+    const Manifest& manifest = plugin->manifest;
+    if (!manifest.strategies.empty() && !lists(manifest.*list, name)) continue;
+    if (const Status status = load(*plugin); !status.ok()) warn(status.error().cause);
+  }
+}
+
+template <class Table>
+Registered<Table> Plugins::lookup(const Names<Table>& names, std::vector<std::string> Manifest::* list, std::string_view name) {
+  load_providers(list, name);
+  const auto found = names.find(name);
+  return found == names.end() ? Registered<Table>() : found->second;
+}
+
+template <class Table>
+std::vector<Registered<Table>> Plugins::listing(const Names<Table>& names, std::vector<std::string> Manifest::* list) {
+  load_providers(list, "");
+  for (const auto& plugin : plugins_)
+    for (const std::string& name : std::vector<std::string>((plugin->manifest).*list)) load_providers(list, name);
+  std::vector<Registered<Table>> out;
+  for (const auto& [name, registered] : names) out.push_back(registered);
+  return out;
+}
+
+Registered<galley_op> Plugins::op(std::string_view name) { return lookup(ops_, &Manifest::ops, name); }
+Registered<galley_format> Plugins::format(std::string_view name) { return lookup(formats_, &Manifest::formats, name); }
+Registered<galley_device> Plugins::device(std::string_view kind) { return lookup(devices_, &Manifest::devices, kind); }
+std::vector<std::string> Plugins::op_names() {
+  load_providers(&Manifest::ops, "");
+  std::vector<std::string> out;
+  for (const auto& [name, registered] : ops_) out.push_back(name);
+  return out;
+}
+
+std::vector<Registered<galley_op>> Plugins::ops() { return listing(ops_, &Manifest::ops); }
+std::vector<Registered<galley_format>> Plugins::formats() { return listing(formats_, &Manifest::formats); }
+std::vector<Registered<galley_device>> Plugins::devices() { return listing(devices_, &Manifest::devices); }
+
+void Plugins::open_kernels(Plugin& plugin, const std::string& device, const std::string& isa) {
+  const auto [at, first_time] = plugin.kernels.try_emplace({device, isa});
+  if (!first_time) return;
+  const std::string cpu = cpu_isa(), target = isa.empty() && device == "cpu" ? cpu : isa;
+  Candidate best, missing;
+  std::string too_high;
+  for (const KernelLibrary& library : plugin.manifest.kernel_libraries) {
+    if (library.device != device) continue;
+    const auto rank = isa_rank(library.isa, target);
+    if (!rank || (device == "cpu" && !isa_rank(library.isa, cpu))) {
+      too_high += (too_high.empty() ? "" : ", ") + library.isa;
+      continue;
+    }
+    std::error_code ignored;
+    // A manifest may name libraries that are built for other processors only.
+    Candidate& candidate = std::filesystem::exists(plugin.manifest.folder() / library.library, ignored) ? best : missing;
+    if (*rank > candidate.rank) candidate = {*rank, &library};
+  }
+  const KernelLibrary* chosen = best.library ? best.library : missing.library;
+  if (!chosen) {
+    if (!too_high.empty()) warn("plugin '" + plugin.manifest.id + "' has " + device + " kernels only for " + too_high + ", not for " + (target.empty() ? "this machine" : target));
+    return;
+  }
+  at->second.file = plugin.manifest.folder() / chosen->library;
+  Result<const galley_entry*> entry = open_library(at->second.file, plugin.manifest);
+  if (entry) at->second.entry = *entry;
+  else warn(entry.error().cause);
+}
+
+std::vector<Registered<galley_kernel>> Plugins::kernels(std::string_view op, std::string_view device, std::string_view isa) {
+  load_providers(&Manifest::kernels, op);
+  std::vector<Registered<galley_kernel>> out;
+  for (const auto& plugin : plugins_) {
+    if (!plugin->entry) continue;
+    open_kernels(*plugin, std::string(device), std::string(isa));
+    const galley_entry* const entries[] = {plugin->entry, plugin->kernels[{std::string(device), std::string(isa)}].entry};
+    for (const galley_entry* entry : entries) {
+      for (uint32_t i = 0; entry && i < entry->n_kernels; ++i)
+        if (op == entry->kernels[i]->op && device == entry->kernels[i]->device) out.push_back({entry->kernels[i], plugin.get()});
+    }
+  }
+  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return std::string_view(a.table->name) < b.table->name; });
+  return out;
+}
+
+Error Plugins::missing(const char* noun, std::string_view name) {
+  const std::string_view kind = noun;
+  const auto list = kind == "format" ? &Manifest::formats : kind == "device" ? &Manifest::devices : &Manifest::ops;
+  const std::string cause = "no plugin provides " + std::string(noun) + " '" + std::string(name) + "'";
+  for (const auto& plugin : plugins_)
+    if (plugin->problem && (plugin->manifest.strategies.empty() || lists(plugin->manifest.*list, name)))
+      return plugin_error(cause + ", because '" + plugin->manifest.id + "' could not be loaded", plugin->problem->cause);
+  std::vector<std::string> names;
+  if (kind == "format") for (const auto& [n, r] : formats_) names.push_back(n);
+  else if (kind == "device") for (const auto& [n, r] : devices_) names.push_back(n);
+  else for (const auto& [n, r] : ops_) names.push_back(n);
+  const std::string hint = did_you_mean(name, names);
+  return plugin_error(cause + (hint.empty() ? "" : "; " + hint), unreadable_.empty() ? "" : unreadable_.front());
+}
+
+}  // namespace galley

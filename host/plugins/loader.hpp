@@ -1,0 +1,125 @@
+// The plugins that are there: found by their manifests, loaded when something of them is wanted, and what they have registered by name.
+//
+// A plugin that cannot be read or loaded costs one line of warning, and an error (exit code Plugin) only where the run needs it.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "host/base/result.hpp"
+#include "host/plugins/call.hpp"
+#include "host/plugins/library.hpp"
+#include "host/plugins/manifest.hpp"
+
+namespace galley {
+
+/// A plugin on the search path. Pointers to it live as long as its Plugins.
+struct Plugin {
+  Manifest manifest;
+  const galley_entry* entry = nullptr;                  ///< null until it is loaded
+  std::optional<Error> problem;                         ///< why it cannot be loaded
+  /// Kernel libraries that were looked for, by device and ISA; the file is empty where none fits.
+  struct Kernels {
+    std::filesystem::path file;
+    const galley_entry* entry = nullptr;
+  };
+  std::map<std::pair<std::string, std::string>, Kernels> kernels;
+
+  /// For run.toml and hashes: its library, and the kernel libraries that are open.
+  std::vector<std::filesystem::path> open_files() const;
+};
+
+/// A strategy as the recipe names it, and the plugin whose manifest has it.
+struct StrategyRef {
+  Plugin* plugin = nullptr;
+  const StrategySpec* spec = nullptr;
+};
+
+/// Something registered under a name.
+template <class Table>
+struct Registered {
+  const Table* table = nullptr;
+  const Plugin* plugin = nullptr;
+  explicit operator bool() const { return table != nullptr; }
+  Caller caller() const { return {plugin->manifest.id}; }
+};
+
+/// The folders of plugins that come with the program, GALLEY_PLUGIN_PATH (separated by colons) and --plugin-path, in this order; the first one that has a plugin wins.
+std::vector<std::filesystem::path> plugin_search_path(std::span<const std::filesystem::path> built_in, std::span<const std::filesystem::path> extra);
+
+/// [main-thread], all of it.
+class Plugins {
+ public:
+  using Warn = std::function<void(const std::string& line)>;
+
+  /// Reads the manifests in `folders`: each holds a plugin.toml, or folders that do. Loads nothing. `warn` gets a line for a folder that is not there, a manifest
+  /// that is wrong and a plugin that another one hides; without it they go to the log.
+  static std::unique_ptr<Plugins> scan(std::span<const std::filesystem::path> folders, Warn warn = {});
+
+  Plugins(const Plugins&) = delete;
+  Plugins& operator=(const Plugins&) = delete;
+
+  /// In the order found.
+  std::span<const std::unique_ptr<Plugin>> all() const { return plugins_; }
+  const Plugin* find(std::string_view id) const;
+
+  /// From manifests alone. An unknown name is an error at `place` with the nearest one, exit code Recipe.
+  Result<StrategyRef> strategy(std::string_view name, const Place& place) const;
+  /// Loads its library. Errors name the place.
+  Result<const galley_strategy*> load(const StrategyRef& strategy, const Place& place);
+  /// Loads a plugin; once it has failed it fails again with the same error.
+  Status load(Plugin& plugin);
+
+  /// What is registered under a name, loading plugins that may have it. Null when there is none: `missing` then says why.
+  Registered<galley_op> op(std::string_view name);
+  Registered<galley_format> format(std::string_view name);
+  Registered<galley_device> device(std::string_view kind);
+  /// Every kernel of an op for a device, by name. Of a plugin's libraries for that device the one with the highest ISA that neither the target nor (on a CPU) this
+  /// machine falls short of. The order does not say which one is best.
+  std::vector<Registered<galley_kernel>> kernels(std::string_view op, std::string_view device, std::string_view isa);
+
+  /// The names of the ops of all plugins that are loaded, and of those that are always loaded.
+  std::vector<std::string> op_names();
+
+  /// Every op, format and device by name, after loading whatever may provide some: for listings and tests.
+  std::vector<Registered<galley_op>> ops();
+  std::vector<Registered<galley_format>> formats();
+  std::vector<Registered<galley_device>> devices();
+
+  /// The error for something that nobody registered: "no plugin provides op 'x'" with the nearest name, or the plugin that should have but is broken.
+  Error missing(const char* noun, std::string_view name);
+
+ private:
+  template <class Table>
+  using Names = std::map<std::string, Registered<Table>, std::less<>>;
+
+  Plugins() = default;
+  void add_folder(const std::filesystem::path& folder);
+  void add_plugin(const std::filesystem::path& manifest);
+  void warn(const std::string& line) const;
+  /// Loads plugins without strategies, and those whose list has `name`.
+  void load_providers(std::vector<std::string> Manifest::* list, std::string_view name);
+  void open_kernels(Plugin& plugin, const std::string& device, const std::string& isa);
+  void register_tables(Plugin& plugin);
+  template <class Table>
+  Registered<Table> lookup(const Names<Table>& names, std::vector<std::string> Manifest::* list, std::string_view name);
+  template <class Table>
+  std::vector<Registered<Table>> listing(const Names<Table>& names, std::vector<std::string> Manifest::* list);
+
+  Warn warn_;
+  std::vector<std::unique_ptr<Plugin>> plugins_;
+  std::vector<std::string> unreadable_;                  ///< manifests that could not be read, one line each
+  Names<galley_op> ops_;
+  Names<galley_format> formats_;
+  Names<galley_device> devices_;
+};
+
+}  // namespace galley

@@ -1,0 +1,53 @@
+#include "host/plugins/strategy.hpp"
+
+namespace galley {
+namespace {
+
+template <class Interface, class Complete>
+Status find_interface(const Caller& caller, const galley_strategy& table, const char* id, const Interface** out, Complete&& complete) {
+  const Interface* found = nullptr;
+  TRY_STATUS(call_plugin(caller, "interface", [&](galley_error*) {
+    found = static_cast<const Interface*>(table.interface(id));
+    return GALLEY_OK;
+  }));
+  if (found && (found->size < sizeof(Interface) || !complete(*found)))
+    return plugin_error("plugin '" + caller.plugin + "': the " + id + " of " + caller.strategy + " is not complete");
+  *out = found;
+  return ok();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<const LoadedStrategy>> LoadedStrategy::create(Plugins& plugins, const Use& use) {
+  const StrategyRef found = TRY(plugins.strategy(use.name, use.place));
+  std::unique_ptr<LoadedStrategy> out(new LoadedStrategy);
+  out->spec_ = found.spec;
+  out->plugin_ = found.plugin;
+  out->caller_ = {found.plugin->manifest.id, use.name, use.place};
+  out->options_ = TRY(Options::create(*found.spec, use));
+  out->table_ = TRY(plugins.load(found, use.place));
+
+  const galley_strategy& table = *out->table_;
+  const Caller& caller = out->caller_;
+  TRY_STATUS(find_interface(caller, table, GALLEY_REWRITE, &out->rewrite_, [](const auto& i) { return i.rewrite != nullptr; }));
+  TRY_STATUS(find_interface(caller, table, GALLEY_CLAIM, &out->claim_, [](const auto& i) { return i.claim != nullptr; }));
+  TRY_STATUS(find_interface(caller, table, GALLEY_UPDATE, &out->update_, [](const auto& i) {
+    return i.build != nullptr && i.stage >= GALLEY_STAGE_CHECK && i.stage <= GALLEY_STAGE_AFTER;
+  }));
+  TRY_STATUS(find_interface(caller, table, GALLEY_SAVED, &out->saved_, [](const auto& i) { return i.decide != nullptr; }));
+  TRY_STATUS(call_plugin(caller, "create", [&](galley_error* error) { return table.create(out->options_->table(), &out->instance_, error); }));
+  out->created_ = true;
+  return std::unique_ptr<const LoadedStrategy>(std::move(out));
+}
+
+LoadedStrategy::~LoadedStrategy() {
+  if (!created_) return;
+  // Nothing is left to be told about a failure here.
+  const Status ignored = call_plugin(caller_, "destroy", [&](galley_error*) {
+    table_->destroy(instance_);
+    return GALLEY_OK;
+  });
+  (void)ignored;
+}
+
+}  // namespace galley

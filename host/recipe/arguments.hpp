@@ -1,0 +1,41 @@
+// The arguments of a recipe: arg("name", default) in its text, --set name=value on the command line.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "host/base/result.hpp"
+#include "host/base/value.hpp"
+
+namespace galley {
+
+/// Remembers what a recipe asks for. Used by one thread at a time.
+class Arguments {
+ public:
+  explicit Arguments(std::map<std::string, std::string> sets) : sets_(std::move(sets)) {}
+
+  /// The argument's value, in the type of `otherwise`: boolean ("true", "false"), integer, number, or string; a string when `otherwise` is nil. An
+  /// argument that is neither given nor has a default is remembered, and stands as "" until finish() tells of it, so that one run finds
+  /// all of them.
+  Result<Value> ask(const std::string& name, const Value& otherwise, const Place& place);
+
+  bool missing() const { return !missing_.empty(); }
+  /// A name on the command line that nobody asked for, or arguments that are missing: an error that lists all arguments. `names` are
+  /// further arguments of the recipe that it may not have come to; `file` is the recipe as the user typed it.
+  Status finish(const std::string& file, const std::vector<std::string>& names) const;
+
+  /// Values that were given, for arguments that are strings: what may name files anywhere.
+  const std::vector<std::string>& given_texts() const { return given_texts_; }
+
+ private:
+  std::string usage(const std::vector<std::string>& names) const;
+
+  std::map<std::string, std::string> sets_;
+  std::vector<std::string> asked_;                 // names, in the order of the recipe
+  std::map<std::string, std::string> defaults_;    // of those that have one
+  std::vector<std::pair<std::string, Place>> missing_;
+  std::vector<std::string> given_texts_;
+};
+
+}  // namespace galley

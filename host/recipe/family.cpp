@@ -1,0 +1,390 @@
+#include "host/recipe/family.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "host/base/json.hpp"
+#include "host/base/nearest.hpp"
+#include "host/lua/convert.hpp"
+#include "host/lua/sandbox.hpp"
+
+namespace galley {
+namespace {
+
+/// What a build is about; the bindings find it behind their first upvalue.
+struct Building {
+  Graph* graph = nullptr;
+  const ModelConfig* model = nullptr;
+  std::set<std::string> read;     // keys of the configuration
+};
+
+Building& building(lua_State* L) { return *static_cast<Building*>(lua_touserdata(L, lua_upvalueindex(1))); }
+
+galley_tensor tensor_argument(lua_State* L, int index) {
+  if (!lua_isinteger(L, index)) luaL_error(L, "a tensor is wanted, got %s", luaL_typename(L, index));
+  const auto t = static_cast<galley_tensor>(lua_tointeger(L, index));
+  if (!building(L).graph->has(t)) luaL_error(L, "no tensor %d", static_cast<int>(t));
+  return t;
+}
+
+int push_tensor(lua_State* L, const Result<galley_tensor>& t) {
+  if (!t) raise(L, t.error());
+  lua_pushinteger(L, static_cast<lua_Integer>(*t));
+  return 1;
+}
+
+Shape shape_field(lua_State* L, int table) {
+  Shape shape;
+  lua_getfield(L, table, "shape");
+  luaL_checktype(L, -1, LUA_TTABLE);
+  for (lua_Integer i = 1;; ++i) {
+    lua_rawgeti(L, -1, i);
+    if (lua_isnil(L, -1)) { lua_pop(L, 1); break; }
+    if (!lua_isinteger(L, -1) || lua_tointeger(L, -1) < 1) luaL_error(L, "extent %d of a shape is no positive integer", static_cast<int>(i));
+    shape.push_back(lua_tointeger(L, -1));
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  return shape;
+}
+
+std::string string_field(lua_State* L, int table, const char* key) {
+  lua_getfield(L, table, key);
+  size_t n = 0;
+  const char* s = lua_isstring(L, -1) ? lua_tolstring(L, -1, &n) : nullptr;
+  std::string out = s ? std::string(s, n) : std::string();
+  lua_pop(L, 1);
+  return out;
+}
+
+bool flag_field(lua_State* L, int table, const char* key, bool otherwise) {
+  lua_getfield(L, table, key);
+  const bool out = lua_isnil(L, -1) ? otherwise : lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  return out;
+}
+
+/// Attributes from a table of numbers and strings, in the order of their keys.
+AttrList attributes(lua_State* L, int index) {
+  AttrList out;
+  if (lua_isnoneornil(L, index)) return out;
+  const Value value = to_value(L, index);
+  const Table* table = value.as<Table>();
+  if (!table) return out;   // an empty table
+  for (const auto& [key, v] : *table) {
+    if (const auto* i = v.as<int64_t>()) out.set(key, *i);
+    else if (const auto* d = v.as<double>()) out.set(key, *d);
+    else if (const auto* s = v.as<std::string>()) out.set(key, *s);
+    else luaL_error(L, "attribute '%s' is a %s", key.c_str(), v.type_name());
+  }
+  return out;
+}
+
+/// init = { "random_normal", std = 0.02 } into op and attributes.
+void initializer(lua_State* L, int table, GraphTensor* t) {
+  lua_getfield(L, table, "init");
+  const int init = lua_gettop(L);
+  if (lua_istable(L, init)) {
+    lua_rawgeti(L, init, 1);
+    if (lua_isstring(L, -1)) t->initializer = lua_tostring(L, -1);
+    lua_pop(L, 1);
+    lua_pushnil(L);
+    while (lua_next(L, init)) {
+      if (lua_type(L, -2) == LUA_TSTRING) {
+        const std::string key = lua_tostring(L, -2);
+        if (lua_isinteger(L, -1)) t->attrs.set(key, static_cast<int64_t>(lua_tointeger(L, -1)));
+        else if (lua_type(L, -1) == LUA_TNUMBER) t->attrs.set(key, static_cast<double>(lua_tonumber(L, -1)));
+        else if (lua_isstring(L, -1)) t->attrs.set(key, std::string(lua_tostring(L, -1)));
+      }
+      lua_pop(L, 1);
+    }
+  }
+  lua_pop(L, 1);
+  if (const std::string op = string_field(L, table, "op"); !op.empty()) t->initializer = op;
+}
+
+// g:parameter { name, shape, init, decay = true, embedding = false, aliases = {…} }
+int make_parameter(lua_State* L) {
+  luaL_checktype(L, 2, LUA_TTABLE);
+  const Building& b = building(L);
+  GraphTensor t;
+  t.name = string_field(L, 2, "name");
+  t.kind = GALLEY_KIND_PARAMETER;
+  t.shape = shape_field(L, 2);
+  if (!flag_field(L, 2, "decay", true)) t.flags |= GALLEY_TENSOR_NO_DECAY;
+  if (flag_field(L, 2, "embedding", false)) t.flags |= GALLEY_TENSOR_EMBEDDING;
+  if (flag_field(L, 2, "zero_gradient", false)) t.flags |= GALLEY_TENSOR_ZERO_GRADIENT;
+  if (b.model->random) {
+    initializer(L, 2, &t);
+  } else {
+    t.source = b.model->folder.string();
+    t.source_name = t.name;
+    lua_getfield(L, 2, "aliases");
+    if (lua_istable(L, -1)) {
+      for (lua_Integer i = 1; lua_rawgeti(L, -1, i) == LUA_TSTRING; ++i) {
+        t.source_name += std::string("|") + lua_tostring(L, -1);
+        lua_pop(L, 1);
+      }
+      lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+  }
+  return push_tensor(L, b.graph->make(std::move(t)));
+}
+
+// g:constant { name, shape, init, op }
+int make_constant(lua_State* L) {
+  luaL_checktype(L, 2, LUA_TTABLE);
+  GraphTensor t;
+  t.name = string_field(L, 2, "name");
+  t.kind = GALLEY_KIND_CONSTANT;
+  t.shape = shape_field(L, 2);
+  initializer(L, 2, &t);
+  return push_tensor(L, building(L).graph->make(std::move(t)));
+}
+
+// g:input(name): a (B, S) I32 tensor that the loader fills for each micro-batch
+int make_input(lua_State* L) {
+  const std::string name = luaL_checkstring(L, 2);
+  Graph& graph = *building(L).graph;
+  if (const galley_tensor found = graph.find(name)) return push_tensor(L, found);
+  GraphTensor t;
+  t.name = name;
+  t.kind = GALLEY_KIND_INPUT;
+  t.dtype = GALLEY_I32;
+  t.shape = {graph.rows(), graph.length()};
+  return push_tensor(L, graph.make(std::move(t)));
+}
+
+int get_scalar(lua_State* L) {
+  const std::string name = luaL_checkstring(L, 2);
+  Graph& graph = *building(L).graph;
+  const galley_tensor found = graph.find("scalar." + name);
+  if (!found) luaL_error(L, "no step scalar '%s'", name.c_str());
+  return push_tensor(L, found);
+}
+
+std::vector<galley_tensor> tensor_list(lua_State* L, int table) {
+  std::vector<galley_tensor> out;
+  luaL_checktype(L, table, LUA_TTABLE);
+  const auto n = static_cast<lua_Integer>(lua_rawlen(L, table));
+  for (lua_Integer i = 1; i <= n; ++i) {
+    lua_rawgeti(L, table, i);
+    out.push_back(lua_isinteger(L, -1) ? tensor_argument(L, -1) : 0);
+    lua_pop(L, 1);
+  }
+  return out;
+}
+
+// g:node(op, name, { inputs; false where absent }, { attributes }) → its outputs
+int make_node(lua_State* L) {
+  std::vector<galley_tensor> outputs;
+  auto node = building(L).graph->append(luaL_checkstring(L, 2), luaL_checkstring(L, 3), tensor_list(L, 4), attributes(L, 5), &outputs, 0);
+  if (!node) raise(L, node.error());
+  for (const galley_tensor t : outputs) lua_pushinteger(L, static_cast<lua_Integer>(t));
+  return static_cast<int>(outputs.size());
+}
+
+// g:loss(op, name, { inputs }): adds to the window's loss
+int make_loss(lua_State* L) {
+  Graph& graph = *building(L).graph;
+  std::vector<galley_tensor> outputs = {graph.find("scalar.loss")};
+  auto node = graph.append(luaL_checkstring(L, 2), luaL_checkstring(L, 3), tensor_list(L, 4), attributes(L, 5), &outputs, 1);
+  if (!node) raise(L, node.error());
+  return 0;
+}
+
+int set_block(lua_State* L) {
+  building(L).graph->block = luaL_checkinteger(L, 2);
+  return 0;
+}
+int mark_block_input(lua_State* L) {
+  building(L).graph->tensor(tensor_argument(L, 2)).flags |= GALLEY_TENSOR_BLOCK_INPUT;
+  return 0;
+}
+int mark_hidden(lua_State* L) {
+  building(L).graph->hidden = tensor_argument(L, 2);
+  return 0;
+}
+int mark_logits(lua_State* L) {
+  building(L).graph->logits = tensor_argument(L, 2);
+  return 0;
+}
+int ignore(lua_State* L) {
+  building(L).graph->ignored_files.emplace_back(luaL_checkstring(L, 2));
+  return 0;
+}
+
+// config.key: remembers what was read
+int config_index(lua_State* L) {
+  if (lua_type(L, 2) == LUA_TSTRING) building(L).read.insert(lua_tostring(L, 2));
+  lua_pushvalue(L, 2);
+  lua_rawget(L, lua_upvalueindex(2));
+  return 1;
+}
+
+/// Pushes the arguments of build(config, g).
+int push_arguments(lua_State* L) {
+  auto* b = static_cast<Building*>(lua_touserdata(L, 1));
+  lua_newtable(L);   // config: empty, so that every read comes to config_index
+  lua_newtable(L);
+  lua_pushlightuserdata(L, b);
+  push_value(L, Value(b->model->config));
+  lua_pushcclosure(L, config_index, 2);
+  lua_setfield(L, -2, "__index");
+  lua_setmetatable(L, -2);
+
+  static constexpr luaL_Reg verbs[] = {{"parameter", make_parameter}, {"constant", make_constant}, {"input", make_input},     {"scalar", get_scalar},
+                                       {"node", make_node},           {"loss", make_loss},         {"block", set_block},      {"mark_block_input", mark_block_input},
+                                       {"mark_hidden", mark_hidden},  {"mark_logits", mark_logits}, {"ignore", ignore},       {nullptr, nullptr}};
+  lua_newtable(L);
+  lua_pushlightuserdata(L, b);
+  luaL_setfuncs(L, verbs, 1);
+  lua_pushinteger(L, b->graph->rows());
+  lua_setfield(L, -2, "rows");
+  lua_pushinteger(L, b->graph->length());
+  lua_setfield(L, -2, "length");
+  return 2;
+}
+
+struct Family {
+  std::unique_ptr<Sandbox> lua;          // the family's table is on top of its stack
+  std::vector<std::string> model_types;
+};
+
+std::vector<std::string> strings(const Value& value) {
+  std::vector<std::string> out;
+  if (const auto* list = value.as<List>())
+    for (const Value& v : *list)
+      if (const auto* s = v.as<std::string>()) out.push_back(*s);
+  return out;
+}
+
+/// A field of the table on top of the stack as data; functions in it are not asked for.
+Result<Value> field(Sandbox& lua, const char* key) {
+  struct Ask { const char* key; Value value; } ask = {key, {}};
+  TRY_STATUS(lua.protect([](lua_State* L) -> int {
+    auto* a = static_cast<Ask*>(lua_touserdata(L, 1));
+    lua_getglobal(L, "galley_family_");
+    lua_getfield(L, -1, a->key);
+    a->value = to_value(L, -1);
+    return 0;
+  }, &ask));
+  return ask.value;
+}
+
+Result<Family> open_family(const std::filesystem::path& file, const FamilyFolders& folders) {
+  Family family;
+  family.lua = TRY(Sandbox::create(LuaLimits{}, {folders.library}));
+  TRY_STATUS(family.lua->run_file(file, file.filename().string(), 1));
+  if (!lua_istable(family.lua->state(), -1)) return recipe_error(file.filename().string() + ": a family returns a table { model_types, architecture, harmless, build }");
+  lua_setglobal(family.lua->state(), "galley_family_");
+  family.model_types = strings(TRY(field(*family.lua, "model_types")));
+  return family;
+}
+
+/// The family that knows a model_type; an error lists all of them.
+Result<Family> find_family(const std::string& model_type, const FamilyFolders& folders, const std::string& origin) {
+  std::vector<std::filesystem::path> files;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folders.families, error))
+    if (entry.path().extension() == ".lua") files.push_back(entry.path());
+  if (error) return run_error("cannot read the families in " + folders.families.string() + ": " + error.message());
+  std::sort(files.begin(), files.end());
+  std::vector<std::string> known;
+  for (const auto& file : files) {
+    Family family = TRY(open_family(file, folders));
+    for (const std::string& type : family.model_types)
+      if (type == model_type) return family;
+    known.insert(known.end(), family.model_types.begin(), family.model_types.end());
+  }
+  std::string list;
+  for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
+  const std::string guess = did_you_mean(model_type, known);
+  return recipe_error(origin + ": no family for model_type '" + model_type + "'", (guess.empty() ? "" : guess + " ") + "known: " + list);
+}
+
+}  // namespace
+
+Result<ModelConfig> read_model_config(const Recipe& recipe, const FamilyFolders& folders) {
+  ModelConfig out;
+  if (recipe.model.path.empty()) {
+    out.config = recipe.model.config;
+    out.origin = recipe.model.place.text();
+    out.model_type = recipe.model.family;
+    out.config["model_type"] = Value(out.model_type);
+    out.random = true;
+  } else {
+    const std::filesystem::path file = recipe.model.path / "config.json";
+    std::error_code error;
+    if (!std::filesystem::exists(file, error)) return recipe_error(recipe.model.place.text() + ": no config.json in " + recipe.model.path.string(), "a model is a Hugging Face folder: config.json and model.safetensors");
+    const Value value = TRY(read_json(file));
+    const Table* table = value.as<Table>();
+    if (!table) return recipe_error(file.string() + ": not a JSON object");
+    out.config = *table;
+    out.folder = recipe.model.path;
+    out.origin = file.string();
+    const auto it = table->find("model_type");
+    const auto* type = it == table->end() ? nullptr : it->second.as<std::string>();
+    if (!type && recipe.model.family.empty()) return recipe_error(file.string() + ": no 'model_type'");
+    out.model_type = type ? *type : recipe.model.family;
+    out.random = recipe.model.random;
+  }
+  (void)TRY(find_family(out.model_type, folders, out.origin));
+  return out;
+}
+
+Status build_family(const ModelConfig& model, const FamilyFolders& folders, Graph& graph) {
+  Family family = TRY(find_family(model.model_type, folders, model.origin));
+  Sandbox& lua = *family.lua;
+  Building b;
+  b.graph = &graph;
+  b.model = &model;
+  lua_State* L = lua.state();
+  TRY_STATUS(lua.protect([](lua_State* S) -> int {
+    lua_getglobal(S, "galley_family_");
+    lua_getfield(S, -1, "build");
+    if (!lua_isfunction(S, -1)) luaL_error(S, "a family has a function 'build'");
+    return 1;
+  }, nullptr, 1));
+  TRY_STATUS(lua.protect(push_arguments, &b, 2));
+  graph.current = Section::Forward;
+  Status built = lua.call(2, 0);
+  graph.block = -1;
+  lua_settop(L, 0);
+  if (!built) {
+    Error error = std::move(built).error();
+    error.cause = model.origin + ": " + error.cause;
+    return error;
+  }
+  std::vector<std::string> harmless = strings(TRY(field(lua, "harmless")));
+  lua_getglobal(L, "galley_family_");
+  lua_settop(L, 0);
+  // What all families may pass over stands in the shared library.
+  TRY_STATUS(lua.run_text("galley_family_ = require 'config'", "config keys"));
+  for (std::string& key : strings(TRY(field(lua, "harmless")))) harmless.push_back(std::move(key));
+  for (const auto& [key, value] : model.config) {
+    const bool off = value.is_nil() || (value.as<bool>() && !*value.as<bool>());
+    if (off || b.read.contains(key) || std::find(harmless.begin(), harmless.end(), key) != harmless.end()) continue;
+    const std::vector<std::string> known(b.read.begin(), b.read.end());
+    return recipe_error(model.origin + ": key '" + key + "' = " + to_json(value) + " is not supported by this family, and may change what the model computes", did_you_mean(key, known));
+  }
+  return ok();
+}
+
+Result<std::string> saved_config(const ModelConfig& model, const FamilyFolders& folders) {
+  Family family = TRY(find_family(model.model_type, folders, model.origin));
+  Table config = model.config;
+  config["model_type"] = Value(model.model_type);
+  config.erase("torch_dtype");
+  config["dtype"] = Value(std::string("float32"));
+  if (!config.contains("architectures")) {
+    Value architecture = TRY(field(*family.lua, "architecture"));
+    if (const auto* by_type = architecture.as<Table>())
+      if (const auto it = by_type->find(model.model_type); it != by_type->end()) architecture = Value(it->second);
+    config["architectures"] = Value(List{architecture});
+  }
+  return to_json(Value(std::move(config)), 2) + "\n";
+}
+
+}  // namespace galley

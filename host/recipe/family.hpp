@@ -1,0 +1,39 @@
+// A model family: a short Lua file that turns a Hugging Face configuration into a graph.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "host/base/value.hpp"
+#include "host/graph/graph.hpp"
+#include "host/recipe/recipe.hpp"
+
+namespace galley {
+
+/// Where Galley's own Lua lies: models/families/*.lua and models/lib/*.lua.
+struct FamilyFolders {
+  std::filesystem::path families;
+  std::filesystem::path library;
+};
+
+struct ModelConfig {
+  Table config;
+  std::filesystem::path folder;   ///< the model's, with its weights; empty when the recipe gives the configuration itself
+  std::string origin;             ///< "DIR/config.json" or "recipe.lua:3": for messages
+  std::string model_type;
+  bool random = false;            ///< initialize instead of loading
+};
+
+/// The configuration that a recipe names: reads config.json, opens no weights. A model_type that no family knows is an error that lists those there are.
+Result<ModelConfig> read_model_config(const Recipe& recipe, const FamilyFolders& folders);
+
+/// Runs the family on the configuration and closes Lua again: fills `graph` with the forward section. A key of the configuration that the family neither reads nor
+/// declares harmless is an error by name. [main-thread] [plan-time]
+Status build_family(const ModelConfig& model, const FamilyFolders& folders, Graph& graph);
+
+/// What saving writes as config.json: the configuration with model_type, architectures and a dtype of float32.
+Result<std::string> saved_config(const ModelConfig& model, const FamilyFolders& folders);
+
+}  // namespace galley

@@ -1,0 +1,290 @@
+#include "host/recipe/language.hpp"
+
+#include <cmath>
+
+#include "host/base/nearest.hpp"
+#include "host/recipe/recipe.hpp"
+
+namespace galley {
+namespace {
+
+/// Metatables of the userdata that stand for entries; each holds the entry's number.
+constexpr const char* kMetatables[] = {"use", "model", "data", "schedule", "function", "recipe"};
+
+const char* metatable_of(Entry::Kind kind) { return kMetatables[static_cast<size_t>(kind)]; }
+
+std::string text_at(lua_State* L, int index) {
+  size_t size = 0;
+  const char* text = lua_tolstring(L, index, &size);
+  return {text, size};
+}
+
+Place here(lua_State* L) {
+  Place place;
+  place.line = current_line(L, &place.file);
+  return place;
+}
+
+}  // namespace
+
+const char* Entry::kind_name() const {
+  static constexpr const char* names[] = {"a strategy", "a model", "data", "a schedule", "a function", "a recipe"};
+  return names[static_cast<size_t>(kind)];
+}
+
+/// The functions that Lua calls. Upvalue 1: the language.
+struct LanguageFunctions {
+  static Language& language(lua_State* L) { return *static_cast<Language*>(lua_touserdata(L, lua_upvalueindex(1))); }
+
+  static Entry& add(lua_State* L, Entry::Kind kind, std::string name) {
+    Entry& entry = language(L).add(kind, std::move(name));
+    entry.place = here(L);
+    return entry;
+  }
+
+  static int push(lua_State* L, const Entry& entry) {
+    const Value handle = language(L).handle(entry);
+    *static_cast<double*>(lua_newuserdatauv(L, sizeof(double), 0)) = handle.as<Schedule>()->table.front();
+    luaL_setmetatable(L, metatable_of(entry.kind));
+    return 1;
+  }
+
+  /// Functions and entries among a recipe's values.
+  static Value foreign(Language& language, lua_State* L, int index, const std::string& name) {
+    for (const char* metatable : kMetatables) {
+      const auto* number = static_cast<const double*>(luaL_testudata(L, index, metatable));
+      if (number) return Schedule{"", {*number}};
+    }
+    if (!lua_isfunction(L, index)) raise(L, recipe_error("'" + name + "' is a " + luaL_typename(L, index) + " and no plain data"));
+    Entry& entry = language.add(Entry::Kind::Function, name);
+    lua_pushvalue(L, index);
+    lua_Debug info;
+    lua_getinfo(L, ">S", &info);
+    if (info.linedefined > 0) entry.place = {info.source[0] == '@' ? info.source + 1 : info.short_src, info.linedefined};
+    lua_pushvalue(L, index);
+    entry.function = luaL_ref(L, LUA_REGISTRYINDEX);
+    return language.handle(entry);
+  }
+
+  /// The one table that `what` takes, as named options; names the empty table's lack of them too.
+  static Table options(lua_State* L, int index, const std::string& what) {
+    if (!lua_istable(L, index)) raise(L, recipe_error(what + " takes a table in braces, got " + luaL_typename(L, index), "write " + what + " { name = value, … }"));
+    if (lua_gettop(L) > index) raise(L, recipe_error(what + " takes one table, got more"));
+    Value value = language(L).converter_.read(index, "");
+    if (const auto* list = value.as<List>()) {
+      if (list->empty()) return {};
+      raise(L, recipe_error(what + " takes named options, got a list", "write " + what + " { name = value, … }"));
+    }
+    return std::move(std::get<Table>(value));
+  }
+
+  // use "name" { … }, or use "name" alone
+  static int use(lua_State* L) {
+    const bool name = lua_gettop(L) == 1 && lua_type(L, 1) == LUA_TSTRING && lua_rawlen(L, 1) > 0 && lua_rawlen(L, 1) <= 100;
+    if (!name) raise(L, recipe_error("use takes the name of a strategy", "write use \"adamw\" { lr = 1e-3 }"));
+    const Value text = language(L).converter_.read(1, "use");
+    return push(L, add(L, Entry::Kind::Use, *text.as<std::string>()));
+  }
+
+  // __call of what use gave
+  static int configure(lua_State* L) {
+    const auto number = static_cast<size_t>(*static_cast<const double*>(luaL_checkudata(L, 1, metatable_of(Entry::Kind::Use))));
+    const std::string name = language(L).entries_[number].name;
+    if (!language(L).entries_[number].options.empty()) raise(L, recipe_error("use \"" + name + "\" has its options already"));
+    Table table = options(L, 2, "use \"" + name + "\"");
+    Entry& entry = add(L, Entry::Kind::Use, name);
+    entry.options = std::move(table);
+    entry.place = language(L).entries_[number].place;
+    return push(L, entry);
+  }
+
+  static int model(lua_State* L) {
+    Table table = options(L, 1, "model");
+    Entry& entry = add(L, Entry::Kind::Model, "model");
+    entry.options = std::move(table);
+    return push(L, entry);
+  }
+
+  // data.KIND. Upvalue 2: the kind
+  static int data(lua_State* L) {
+    const std::string kind = text_at(L, lua_upvalueindex(2));
+    Table table = options(L, 1, "data." + kind);
+    Entry& entry = add(L, Entry::Kind::Data, kind);
+    entry.options = std::move(table);
+    return push(L, entry);
+  }
+
+  // __index of data
+  static int unknown_data(lua_State* L) {
+    const std::string kind = lua_type(L, 2) == LUA_TSTRING ? text_at(L, 2).substr(0, 60) : std::string(luaL_typename(L, 2));
+    std::string list;
+    for (const std::string& known : data_kinds()) list += (list.empty() ? "" : ", ") + ("data." + known);
+    const std::string near = did_you_mean(kind, data_kinds());
+    raise(L, recipe_error("there is no data." + kind + (near.empty() ? "" : "; " + near), "there are " + list));
+  }
+
+  // cosine and linear. Upvalue 2: the name
+  static int decay(lua_State* L) {
+    const std::string name = text_at(L, lua_upvalueindex(2));
+    Table table = options(L, 1, name);
+    Entry& entry = add(L, Entry::Kind::Schedule, name);
+    entry.options = std::move(table);
+    return push(L, entry);
+  }
+
+  static int constant(lua_State* L) {
+    if (lua_gettop(L) != 1 || lua_type(L, 1) == LUA_TTABLE) raise(L, recipe_error("constant takes a number", "write constant(1e-3)"));
+    Value value = language(L).converter_.read(1, "value");
+    Entry& entry = add(L, Entry::Kind::Schedule, "constant");
+    entry.options.emplace("value", std::move(value));
+    return push(L, entry);
+  }
+
+  // arg(name [, default])
+  static int arg(lua_State* L) {
+    const size_t size = lua_type(L, 1) == LUA_TSTRING ? lua_rawlen(L, 1) : 0;
+    if (size == 0 || size > 60 || text_at(L, 1).find_first_of("= \t\n") != std::string::npos) {
+      raise(L, recipe_error("arg takes the name of an argument, and perhaps a default", "write arg(\"batch\", 4)"));
+    }
+    if (lua_gettop(L) > 2) raise(L, recipe_error("arg takes a name and a default, got more"));
+    lua_settop(L, 2);
+    Language& made = language(L);
+    const Value name = made.converter_.read(1, "argument"), otherwise = made.converter_.read(2, "default");
+    const Result<Value> value = made.arguments_.ask(*name.as<std::string>(), otherwise, here(L));
+    if (!value) raise(L, value.error());
+    push_value(L, *value);
+    return 1;
+  }
+
+  static int recipe(lua_State* L) {
+    if (lua_gettop(L) != 1 || !lua_istable(L, 1)) raise(L, recipe_error("recipe takes a table in braces", "write return recipe { model = …, data = …, steps = … }"));
+    Language& made = language(L);
+    Table table;
+    std::map<int64_t, Value> items;
+    for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
+      if (lua_type(L, -2) == LUA_TSTRING) {
+        std::string name = text_at(L, -2);
+        Value value = made.converter_.read(-1, name);
+        table.emplace(std::move(name), std::move(value));
+      } else if (lua_isinteger(L, -2)) {
+        const int64_t position = lua_tointeger(L, -2);
+        items.emplace(position, made.converter_.read(-1, "entry " + std::to_string(position)));
+      } else {
+        raise(L, recipe_error(std::string("an entry of the recipe has a ") + luaL_typename(L, -2) + " as its name"));
+      }
+    }
+    Entry& entry = add(L, Entry::Kind::Recipe, "recipe");
+    entry.options = std::move(table);
+    entry.items = std::move(items);
+    return push(L, entry);
+  }
+
+  /// The functions under their names, the second upvalue being the name. The table is on top.
+  static void define(lua_State* L, Language* made, const char* name, lua_CFunction function) {
+    lua_pushlightuserdata(L, made);
+    lua_pushstring(L, name);
+    lua_pushcclosure(L, function, 2);
+    lua_setfield(L, -2, name);
+  }
+
+  static int open(lua_State* L) {
+    auto* made = static_cast<Language*>(lua_touserdata(L, 1));
+    for (const char* name : kMetatables) {
+      luaL_newmetatable(L, name);
+      lua_pushboolean(L, 0);
+      lua_setfield(L, -2, "__metatable");
+      if (name == metatable_of(Entry::Kind::Use)) define(L, made, "__call", configure);
+      lua_pop(L, 1);
+    }
+    lua_pushglobaltable(L);
+    const luaL_Reg functions[] = {{"use", use}, {"model", model}, {"arg", arg}, {"cosine", decay}, {"linear", decay}, {"constant", constant}, {"recipe", recipe}};
+    for (const luaL_Reg& function : functions) define(L, made, function.name, function.func);
+
+    lua_newtable(L);
+    for (const std::string& kind : data_kinds()) define(L, made, kind.c_str(), data);
+    lua_newtable(L);
+    define(L, made, "__index", unknown_data);
+    lua_setmetatable(L, -2);
+    lua_setfield(L, -2, "data");
+    return 0;
+  }
+};
+
+Language::Language(Sandbox& sandbox, Arguments& arguments)
+    : sandbox_(sandbox), arguments_(arguments),
+      converter_(sandbox.state(), [this](lua_State* L, int index, const std::string& name) { return LanguageFunctions::foreign(*this, L, index, name); }) {}
+
+Status Language::open() { return sandbox_.protect(LanguageFunctions::open, this); }
+
+Entry& Language::add(Entry::Kind kind, std::string name) {
+  Entry& entry = entries_.emplace_back();
+  entry.kind = kind;
+  entry.name = std::move(name);
+  return entry;
+}
+
+Value Language::handle(const Entry& entry) const {
+  // Almost always the last one.
+  size_t number = entries_.size() - 1;
+  while (&entries_[number] != &entry) --number;
+  return Schedule{"", {static_cast<double>(number)}};
+}
+
+const Entry* Language::find(const Value& value) const {
+  const auto* schedule = value.as<Schedule>();
+  return schedule && schedule->text.empty() ? &entries_[static_cast<size_t>(schedule->table.front())] : nullptr;
+}
+
+Result<const Entry*> Language::run(std::string_view text, const std::string& name) {
+  struct Context { Language& language; std::string_view text; const std::string& name; const Entry* recipe; };
+  Context context{*this, text, name, nullptr};
+  TRY_STATUS(sandbox_.protect(
+      [](lua_State* L) {
+        auto& c = *static_cast<Context*>(lua_touserdata(L, 1));
+        c.language.sandbox_.load(L, c.text, c.name);
+        lua_call(L, 0, 1);
+        const auto* number = static_cast<const double*>(luaL_testudata(L, -1, metatable_of(Entry::Kind::Recipe)));
+        if (number) c.recipe = &c.language.entries_[static_cast<size_t>(*number)];
+        return 0;
+      },
+      &context));
+  if (!context.recipe) return recipe_error(name + ": the file does not return a recipe", "its last statement is return recipe { model = …, data = …, steps = … }");
+  return context.recipe;
+}
+
+Result<Schedule> Language::tabulate(const Entry& function, int64_t steps, const std::string& option) {
+  struct Context { int function; int64_t step; std::vector<double> table; std::string cause; };
+  Context context{function.function, 0, std::vector<double>(static_cast<size_t>(steps)), {}};
+  Status status = sandbox_.protect(
+      [](lua_State* L) {
+        auto& c = *static_cast<Context*>(lua_touserdata(L, 1));
+        for (double& value : c.table) {
+          ++c.step;
+          lua_rawgeti(L, LUA_REGISTRYINDEX, c.function);
+          lua_pushinteger(L, c.step);
+          lua_pushinteger(L, static_cast<lua_Integer>(c.table.size()));
+          lua_call(L, 2, 1);
+          value = lua_tonumber(L, -1);
+          const bool number = lua_type(L, -1) == LUA_TNUMBER;
+          if (!number || !std::isfinite(value)) {
+            c.cause = number ? std::to_string(value) : lua_isnil(L, -1) ? "nil" : std::string("a ") + luaL_typename(L, -1);
+            return 0;
+          }
+          lua_pop(L, 1);
+        }
+        return 0;
+      },
+      &context);
+  const std::string place = function.place.line > 0 ? function.place.text() + ": " : std::string();
+  if (!status) {
+    Error error = std::move(status).error();
+    if (!has_place(error.cause)) error.cause = place + error.cause;
+    return error;
+  }
+  if (!context.cause.empty()) {
+    return recipe_error(place + "the schedule of '" + option + "' returned " + context.cause + " at step " + std::to_string(context.step) + "; it must be a finite number");
+  }
+  return Schedule{function.place.line > 0 ? "function at " + function.place.text() : "function", std::move(context.table)};
+}
+
+}  // namespace galley

@@ -1,0 +1,55 @@
+// The recipe's language on Lua's side: use, model, data, arg, cosine, linear, constant and recipe. They only take down what was said and
+// where; recipe.cpp judges it once Lua has come to its end.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <string>
+
+#include "host/base/result.hpp"
+#include "host/base/value.hpp"
+#include "host/lua/convert.hpp"
+#include "host/lua/sandbox.hpp"
+#include "host/recipe/arguments.hpp"
+
+namespace galley {
+
+/// One thing that a recipe made.
+struct Entry {
+  enum class Kind { Use, Model, Data, Schedule, Function, Recipe } kind = Kind::Use;
+  std::string name;                 ///< of a strategy, a kind of data, or "cosine", "linear", "constant"
+  Table options;
+  std::map<int64_t, Value> items;   ///< of a recipe: its positional entries
+  Place place;
+  int function = LUA_NOREF;         ///< of a Function: its key in Lua's registry
+  const char* kind_name() const;    ///< "a strategy", "a model", …
+};
+
+/// Defines the language in a sandbox and keeps what it makes. An entry among other values stands there as a Schedule without text, its number as the only
+/// entry of the table. Outlived by the sandbox and the arguments; used by one thread at a time.
+class Language {
+ public:
+  Language(Sandbox& sandbox, Arguments& arguments);
+  Language(const Language&) = delete;
+  Language& operator=(const Language&) = delete;
+
+  Status open();
+  /// Runs the text and gives the recipe that it returned.
+  Result<const Entry*> run(std::string_view text, const std::string& name);
+  /// The entry that the value stands for; null for plain data.
+  const Entry* find(const Value& value) const;
+  /// The values of a function of the step, at 1 … steps. `option` is how messages call it.
+  Result<Schedule> tabulate(const Entry& function, int64_t steps, const std::string& option);
+
+ private:
+  friend struct LanguageFunctions;
+  Entry& add(Entry::Kind kind, std::string name);
+  Value handle(const Entry& entry) const;
+
+  Sandbox& sandbox_;
+  Arguments& arguments_;
+  Converter converter_;          // one for all, since it bounds the sum of what a recipe says
+  std::deque<Entry> entries_;
+};
+
+}  // namespace galley

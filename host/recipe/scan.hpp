@@ -1,0 +1,34 @@
+// Looking at a recipe's text: Lua tells the line of a call, but not that of an entry in its braces.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace galley {
+
+/// A text of Lua as tokens. Refers to the text, which must outlive it. Immutable. [thread-safe]
+class SourceMap {
+ public:
+  explicit SourceMap(std::string_view text);
+
+  /// The line of every `key = …` that stands directly in the braces of a call `callee { … }` or `callee "…" { … }` that begins in `line`.
+  /// Entries written `["key"] = …` and tables made elsewhere are not found.
+  std::map<std::string, int> entries(int line, std::string_view callee) const;
+
+  /// The first argument of every call `callee("name"…)` or `callee "name"`, where it is a plain string; each once.
+  std::vector<std::string> names_asked(std::string_view callee) const;
+
+  struct Token {
+    enum class Kind { End, Name, String, Symbol } kind = Kind::End;   ///< a number is a Name
+    std::string_view text;   ///< of a string: what is between its quotes
+    int line = 0;
+    bool is(std::string_view symbol) const { return kind == Kind::Symbol && text == symbol; }
+  };
+
+ private:
+  std::vector<Token> tokens_;   // the last one is an End
+};
+
+}  // namespace galley

@@ -1,0 +1,55 @@
+#include "host/report/metrics.hpp"
+
+#include <cmath>
+#include <cstdio>
+
+#include "host/base/json.hpp"
+
+namespace galley {
+namespace {
+
+/// JSON has no NaN and no infinity: they become null, and the run says elsewhere what happened.
+const char* number(char (&text)[32], double value) {
+  if (!std::isfinite(value)) return "null";
+  std::snprintf(text, sizeof text, "%.17g", value);
+  return text;
+}
+
+}  // namespace
+
+Result<MetricsFile> MetricsFile::open(const std::filesystem::path& path, int64_t last_step) {
+  uint64_t keep = 0;
+  std::error_code error;
+  if (std::filesystem::exists(path, error) && last_step > 0) {
+    const std::string text = TRY(read_text(path, UINT64_C(1) << 34));
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t end = text.find('\n', begin);
+      if (end == std::string::npos) break;
+      const auto line = parse_json(std::string_view(text).substr(begin, end - begin), path.string());
+      const Table* row = line ? line->as<Table>() : nullptr;
+      const auto it = row ? row->find("step") : Table::const_iterator();
+      const int64_t* step = row && it != row->end() ? it->second.as<int64_t>() : nullptr;
+      if (!step || *step > last_step) break;
+      begin = end + 1;
+      keep = begin;
+    }
+  }
+  MetricsFile out(TRY(File::open_append(path)));
+  TRY_STATUS(out.file_.truncate(keep));
+  return out;
+}
+
+Status MetricsFile::step(const StepMetrics& m) {
+  char loss[32], norm[32], lr[32], line[256];
+  const int n = std::snprintf(line, sizeof line, "{\"step\": %lld, \"loss\": %s, \"grad_norm\": %s, \"lr\": %s, \"tokens\": %lld, \"seconds\": %.6f}\n", static_cast<long long>(m.step),
+                              number(loss, m.loss), number(norm, m.grad_norm), number(lr, m.lr), static_cast<long long>(m.tokens), m.seconds);
+  return file_.write(std::string_view(line, static_cast<size_t>(n)));
+}
+
+Status MetricsFile::validation(int64_t step, double loss) {
+  char value[32], line[128];
+  const int n = std::snprintf(line, sizeof line, "{\"step\": %lld, \"validation_loss\": %s}\n", static_cast<long long>(step), number(value, loss));
+  return file_.write(std::string_view(line, static_cast<size_t>(n)));
+}
+
+}  // namespace galley

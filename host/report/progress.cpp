@@ -1,0 +1,78 @@
+#include "host/report/progress.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+namespace galley {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+/// "1:02:03", "2:03", "4 s" into a caller's buffer: the step loop allocates nothing.
+const char* duration(char (&text)[24], double seconds) {
+  const auto s = static_cast<long long>(seconds + 0.5);
+  if (s >= 3600) std::snprintf(text, sizeof text, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+  else if (s >= 60) std::snprintf(text, sizeof text, "%lld:%02lld", s / 60, s % 60);
+  else std::snprintf(text, sizeof text, "%lld s", s);
+  return text;
+}
+
+constexpr double plain_interval = 5;   // seconds between lines where nobody watches
+
+}  // namespace
+
+Progress::Progress(int64_t steps, double flops_a_step, double peak_flops)
+    : steps_(steps), flops_a_step_(flops_a_step), peak_flops_(peak_flops), terminal_(isatty(STDOUT_FILENO)) {}
+
+void Progress::clear() {
+  if (drawn_) std::fputs("\r\x1b[K", stdout);
+  drawn_ = false;
+}
+
+void Progress::step(const StepMetrics& m) {
+  ++seen_;
+  // The first step of a process touches everything for the first time: it does not count in the estimate once there is another.
+  if (seen_ <= 2) smoothed_ = m.seconds;
+  else smoothed_ += 0.1 * (m.seconds - smoothed_);
+  const double rate = m.seconds > 0 ? static_cast<double>(m.tokens) / m.seconds : 0, share = m.seconds > 0 ? 100 * flops_a_step_ / m.seconds / peak_flops_ : 0;
+  char eta[24];
+  duration(eta, smoothed_ * static_cast<double>(steps_ - m.step));
+  if (terminal_) {
+    constexpr int width = 24;
+    const auto filled = static_cast<int>(m.step * width / std::max<int64_t>(steps_, 1));
+    std::printf("\r\x1b[K  [%.*s%.*s] %lld/%lld  loss %.4f  %.0f tok/s  %.0f %% of peak  ETA %s", filled, "========================", width - filled, "                        ",
+                static_cast<long long>(m.step), static_cast<long long>(steps_), m.loss, rate, share, eta);
+    std::fflush(stdout);
+    drawn_ = true;
+    return;
+  }
+  const double t = now();
+  if (m.step != 1 && m.step != steps_ && t - last_line_ < plain_interval) return;
+  last_line_ = t;
+  std::printf("step %lld/%lld  loss %.4f  grad_norm %.3g  lr %.3g  %.0f tok/s  %.0f %% of peak  ETA %s\n", static_cast<long long>(m.step), static_cast<long long>(steps_), m.loss, m.grad_norm, m.lr, rate, share,
+              eta);
+  std::fflush(stdout);
+}
+
+void Progress::validation(int64_t step, double loss) {
+  clear();
+  std::printf("step %lld/%lld  validation loss %.4f\n", static_cast<long long>(step), static_cast<long long>(steps_), loss);
+  std::fflush(stdout);
+}
+
+void Progress::note(const std::string& text) {
+  clear();
+  std::printf("%s\n", text.c_str());
+  std::fflush(stdout);
+}
+
+void Progress::finish() {
+  if (drawn_) std::fputs("\n", stdout);
+  drawn_ = false;
+  std::fflush(stdout);
+}
+
+}  // namespace galley

@@ -1,0 +1,133 @@
+#include "host/report/run_directory.hpp"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <sstream>
+#include <toml++/toml.h>
+
+#include "host/base/file.hpp"
+
+namespace galley {
+namespace {
+
+constexpr int64_t format_version = 1;
+
+std::string text_of(const toml::table& table) {
+  std::ostringstream out;
+  out << toml::toml_formatter(table, toml::toml_formatter::default_flags & ~toml::format_flags::allow_literal_strings) << "\n";
+  return out.str();
+}
+
+std::string text_of(const RunRecord& r) {
+  toml::table sets, out;
+  for (const auto& [name, value] : r.sets) sets.insert(name, value);
+  toml::array path, plugins, strategies;
+  for (const std::string& p : r.plugin_path) path.push_back(p);
+  for (const auto& p : r.plugins) plugins.push_back(toml::table{{"id", p.id}, {"version", p.version}, {"state_version", p.state_version}, {"hash", p.hash}});
+  for (const auto& s : r.strategies) strategies.push_back(toml::table{{"name", s.name}, {"options", s.options}});
+  out.insert("format", format_version);
+  out.insert("galley", r.version);
+  out.insert("seed", static_cast<int64_t>(r.seed));
+  out.insert("steps", r.steps);
+  out.insert("device", r.device);
+  out.insert("plugin_path", std::move(path));
+  out.insert("recipe", toml::table{{"path", r.recipe.string()}, {"working_directory", r.working_directory.string()}, {"sets", std::move(sets)}, {"text", r.recipe_text}});
+  out.insert("plugins", std::move(plugins));
+  out.insert("strategies", std::move(strategies));
+  out.insert("target", toml::parse(r.target));
+  return text_of(out);
+}
+
+Error occupied(const std::filesystem::path& directory) {
+  return recipe_error(directory.string() + " is not empty", "name a new directory with --out, or go on with the run in it: galley resume " + directory.string());
+}
+
+Result<std::string> text_field(const toml::table& table, const char* key, const std::filesystem::path& file) {
+  const auto value = table[key].value<std::string>();
+  if (!value) return run_error(file.string() + ": no '" + key + "'", "the file is not one that Galley wrote");
+  return *value;
+}
+
+}  // namespace
+
+Status create_run(const std::filesystem::path& given, const RunRecord& record) {
+  std::error_code error;
+  const std::filesystem::path directory = std::filesystem::absolute(given, error).lexically_normal();
+  const std::filesystem::path clean = directory.has_filename() ? directory : directory.parent_path();
+  if (std::filesystem::exists(clean, error)) {
+    if (!std::filesystem::is_directory(clean, error)) return recipe_error(clean.string() + " is not a directory");
+    if (!std::filesystem::is_empty(clean, error)) return occupied(clean);
+    if (error) return run_error("cannot look into " + clean.string() + ": " + error.message());
+  }
+  std::filesystem::create_directories(clean.parent_path(), error);
+  if (error) return run_error("cannot create " + clean.parent_path().string() + ": " + error.message());
+  const std::filesystem::path aside = clean.string() + ".run.toml.tmp";
+  const auto write = [&]() -> Status {
+    File file = TRY(File::create(aside));
+    TRY_STATUS(file.write(text_of(record)));
+    TRY_STATUS(file.sync());
+    std::filesystem::create_directory(clean, error);
+    if (error) return run_error("cannot create " + clean.string() + ": " + error.message());
+    std::filesystem::rename(aside, clean / "run.toml", error);
+    if (error) return run_error("cannot write " + (clean / "run.toml").string() + ": " + error.message());
+    TRY_STATUS(sync_directory(clean));
+    TRY_STATUS(sync_directory(clean.parent_path()));
+    return write_atomic(clean / "recipe.lua", record.recipe_text);
+  };
+  Status status = write();
+  if (!status) std::filesystem::remove(aside, error);
+  return status;
+}
+
+Result<RunRecord> open_run(const std::filesystem::path& directory) {
+  std::error_code error;
+  const std::filesystem::path file = directory / "run.toml";
+  if (!std::filesystem::is_directory(directory, error)) return recipe_error(directory.string() + ": no such run directory");
+  if (!std::filesystem::exists(file, error)) return recipe_error(directory.string() + " is not a run: it has no run.toml", "a run is made by galley train RECIPE --out " + directory.string());
+  RunRecord out;
+  try {
+    const toml::table t = toml::parse(TRY(read_text(file)), file.string());
+    const auto version = t["format"].value_or<int64_t>(0);
+    if (version != format_version) return run_error(file.string() + ": format " + std::to_string(version) + ", this Galley knows " + std::to_string(format_version));
+    const toml::table* recipe = t["recipe"].as_table();
+    const toml::table* target = t["target"].as_table();
+    if (!recipe || !target) return run_error(file.string() + ": no [recipe] or no [target]", "the file is not one that Galley wrote");
+    out.version = TRY(text_field(t, "galley", file));
+    out.device = TRY(text_field(t, "device", file));
+    out.recipe = TRY(text_field(*recipe, "path", file));
+    out.recipe_text = TRY(text_field(*recipe, "text", file));
+    out.working_directory = TRY(text_field(*recipe, "working_directory", file));
+    out.seed = static_cast<uint64_t>(t["seed"].value_or<int64_t>(0));
+    out.steps = t["steps"].value_or<int64_t>(0);
+    out.target = text_of(*target);
+    if (const toml::table* sets = (*recipe)["sets"].as_table())
+      for (const auto& [name, value] : *sets) out.sets[std::string(name.str())] = value.value_or<std::string>("");
+    if (const toml::array* path = t["plugin_path"].as_array())
+      for (const auto& p : *path) out.plugin_path.push_back(p.value_or<std::string>(""));
+    if (const toml::array* plugins = t["plugins"].as_array()) {
+      for (const auto& p : *plugins) {
+        const toml::table* x = p.as_table();
+        if (x) out.plugins.push_back({(*x)["id"].value_or<std::string>(""), (*x)["version"].value_or<std::string>(""), (*x)["state_version"].value_or<int64_t>(1), (*x)["hash"].value_or<std::string>("")});
+      }
+    }
+  } catch (const toml::parse_error& e) {
+    return run_error(file.string() + ":" + std::to_string(e.source().begin.line) + ": " + std::string(e.description()));
+  }
+  if (!std::filesystem::exists(directory / "recipe.lua", error)) TRY_STATUS(write_atomic(directory / "recipe.lua", out.recipe_text));
+  return out;
+}
+
+Result<std::string> hash_files(const std::vector<std::filesystem::path>& files) {
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  for (const auto& path : files) {
+    const std::string bytes = TRY(read_text(path, UINT64_C(1) << 32));
+    XXH3_64bits_update(&state, bytes.data(), bytes.size());
+  }
+  char text[20];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(XXH3_64bits_digest(&state)));
+  return std::string(text);
+}
+
+}  // namespace galley

@@ -1,0 +1,47 @@
+// The directory that a run leaves: who may create it, and run.toml, which says what the run is.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "host/base/result.hpp"
+
+namespace galley {
+
+/// run.toml. Holds all that `resume` needs, the recipe's text included, so that one rename makes a run.
+struct RunRecord {
+  std::string version;                         ///< Galley's
+  std::filesystem::path recipe;                ///< where it was, absolute: relative paths in it start there
+  std::string recipe_text;
+  std::map<std::string, std::string> sets;     ///< --set
+  std::filesystem::path working_directory;     ///< where relative --set paths start
+  std::vector<std::string> plugin_path;
+  std::string device;
+  uint64_t seed = 0;
+  int64_t steps = 0;
+  std::string target;                          ///< TOML
+  struct PluginUsed {
+    std::string id, version;
+    int64_t state_version = 1;
+    std::string hash;                          ///< XXH3 of its libraries, hexadecimal
+  };
+  std::vector<PluginUsed> plugins;
+  struct StrategyUsed {
+    std::string name, options;                 ///< options resolved, as JSON
+  };
+  std::vector<StrategyUsed> strategies;
+};
+
+/// Makes a run of an empty or absent directory: run.toml is written beside it, synced, and renamed in as the first file; then recipe.lua. Killed before, nothing or an empty
+/// directory is left; killed after, `resume` goes on. A directory that is not empty is refused.
+Status create_run(const std::filesystem::path& directory, const RunRecord& record);
+
+/// Reads run.toml, and puts recipe.lua back if it is missing.
+Result<RunRecord> open_run(const std::filesystem::path& directory);
+
+/// XXH3 of the files' bytes in order, hexadecimal.
+Result<std::string> hash_files(const std::vector<std::filesystem::path>& files);
+
+}  // namespace galley

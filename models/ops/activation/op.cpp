@@ -1,0 +1,108 @@
+// Element-wise activations and their gradients.
+//
+// GELU: Hendrycks, Gimpel: "Gaussian Error Linear Units", 2016, arXiv:1606.08415: x·Φ(x), as approximate = "none", or with
+// Φ(x) ≈ (1 + tanh(√(2/π)·(x + 0.044715·x³))) / 2, as approximate = "tanh" (GPT-2's).
+// SiLU (x·σ(x)) is from the same paper. ReLU: Nair, Hinton, ICML 2010.
+#include <cmath>
+
+#include "ops/check.hpp"
+
+namespace {
+
+using namespace galley::sdk;
+using namespace galley::models;
+
+void like_x(const Node& n, Shapes& out) {
+  out.like(0, n.in(0));
+}
+void like_dy(const Node& n, Shapes& out) {
+  same_shape(n, 0, "dy", 1, "x");
+  out.like(0, n.in(0));
+}
+
+// "tanh" or "none"; anything else is a mistake of the family that built the graph.
+bool by_tanh(const Node& n) {
+  const std::string text = n.s("approximate", "none");
+  if (text != "tanh" && text != "none") wrong(n, "approximate = '" + text + "'; it is 'tanh' or 'none'");
+  return text == "tanh";
+}
+void gelu_shape(const Node& n, Shapes& out) {
+  by_tanh(n);
+  like_x(n, out);
+}
+void gelu_grad_shape(const Node& n, Shapes& out) {
+  by_tanh(n);
+  like_dy(n, out);
+}
+
+constexpr double root_2_over_pi = 0.79788456080286535588, cubic = 0.044715;
+
+double gelu_tanh(double x) { return 0.5 * x * (1 + std::tanh(root_2_over_pi * (x + cubic * x * x * x))); }
+double gelu_tanh_slope(double x) {
+  const double t = std::tanh(root_2_over_pi * (x + cubic * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * root_2_over_pi * (1 + 3 * cubic * x * x);
+}
+double gelu_erf(double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }
+double gelu_erf_slope(double x) { return 0.5 * (1 + std::erf(x / std::sqrt(2.0))) + x * std::exp(-0.5 * x * x) * root_2_over_pi / 2; }
+double silu(double x) { return x / (1 + std::exp(-x)); }
+double silu_slope(double x) {
+  const double s = 1 / (1 + std::exp(-x));
+  return s + x * s * (1 - s);
+}
+double relu(double x) { return x > 0 ? x : 0; }
+double relu_slope(double x) { return x > 0 ? 1 : 0; }
+
+using Function = double (*)(double);
+template <Function f>
+void apply(const Node& n) {
+  for (int64_t i = 0; i < count(n.in(0)); ++i) n.write<double>(0)[i] = f(n.read<double>(0)[i]);
+}
+template <Function slope>
+void apply_slope(const Node& n) {
+  for (int64_t i = 0; i < count(n.in(0)); ++i) n.write<double>(0)[i] = n.read<double>(0)[i] * slope(n.read<double>(1)[i]);
+}
+void gelu_reference(const Node& n) { by_tanh(n) ? apply<gelu_tanh>(n) : apply<gelu_erf>(n); }
+void gelu_grad_reference(const Node& n) { by_tanh(n) ? apply_slope<gelu_tanh_slope>(n) : apply_slope<gelu_erf_slope>(n); }
+
+// The gradient of "gelu" is "gelu_grad" with the same attributes, and so on.
+void gradient(Backward& b) {
+  if (!b.needs(0)) return;
+  const std::string op = std::string(b.node.op) + "_grad";
+  b.d_inputs[0] = b.graph.node(op.c_str(), nullptr, {b.d_outputs[0], b.node.inputs[0]}, b.attrs(), {b.d_inputs[0]}, b.adds(0))[0];
+}
+
+Op& forward(Op& op) {
+  return op.input("x", GALLEY_ROLE_ROWS).output("y", GALLEY_ROLE_ROWS, 0, 0).gradient<gradient>();
+}
+Op& backward(Op& op) {
+  return op.input("dy", GALLEY_ROLE_ROWS).input("x", GALLEY_ROLE_ROWS).output("dx", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES, 0);
+}
+// Away from 0 on purpose: ReLU has no slope there.
+Op& forward_cases(Op& op) {
+  return op.test("right", {{GALLEY_F32, {2, 3, 5}, 0.01, 4}}).test("left", {{GALLEY_F32, {37, 67}, -6, -0.01}}).test("far", {{GALLEY_F32, {5, 4099}, 0.01, 90}});
+}
+Op& backward_cases(Op& op) {
+  return op.test("right", {{GALLEY_F32, {2, 3, 5}}, {GALLEY_F32, {2, 3, 5}, 0.01, 4}})
+      .test("left", {{GALLEY_F32, {37, 67}}, {GALLEY_F32, {37, 67}, -6, -0.01}})
+      .test("far", {{GALLEY_F32, {5, 4099}}, {GALLEY_F32, {5, 4099}, -90, 90}});
+}
+
+Op gelu("gelu", "y = x Φ(x); approximate: tanh or none");
+Op gelu_grad("gelu_grad", "dx = dy · d(x Φ(x))/dx");
+const bool gelu_added =
+    add(forward_cases(forward(gelu).infer<gelu_shape>().reference<gelu_reference>()).test("tanh", {{GALLEY_F32, {9, 131}, -6, 6}}, Attrs().s("approximate", "tanh"))) &&
+    add(backward_cases(backward(gelu_grad).infer<gelu_grad_shape>().reference<gelu_grad_reference>())
+            .test("tanh", {{GALLEY_F32, {9, 131}}, {GALLEY_F32, {9, 131}, -6, 6}}, Attrs().s("approximate", "tanh"))
+            .test("tanh_far", {{GALLEY_F32, {2, 131}}, {GALLEY_F32, {2, 131}, -300, 300}}, Attrs().s("approximate", "tanh")));
+
+Op silu_op("silu", "y = x / (1 + exp(-x))");
+Op silu_grad("silu_grad", "dx = dy · d(x / (1 + exp(-x)))/dx");
+const bool silu_added = add(forward_cases(forward(silu_op).infer<like_x>().reference<apply<silu>>())) &&
+                        add(backward_cases(backward(silu_grad).infer<like_dy>().reference<apply_slope<silu_slope>>()));
+
+Op relu_op("relu", "y = max(x, 0)");
+Op relu_grad("relu_grad", "dx = dy where x > 0, else 0");
+const bool relu_added = add(forward_cases(forward(relu_op).infer<like_x>().reference<apply<relu>>())) &&
+                        add(backward_cases(backward(relu_grad).infer<like_dy>().reference<apply_slope<relu_slope>>()));
+
+}  // namespace

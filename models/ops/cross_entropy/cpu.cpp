@@ -1,0 +1,70 @@
+// Cross-entropy: a row of logits (200 KB for GPT-2's 50,257 words) is read from memory once, for its largest value, and from the second-level cache for the sum
+// of exponentials. Losses of rows are kept in double in the workspace and added in order. Backward is one pass, in place.
+#include <cmath>
+
+#include "cpu/vector.hpp"
+
+namespace {
+
+using namespace galley::sdk;
+namespace cpu = galley::cpu;
+
+void check_labels(const Node& n, const int32_t* labels, int64_t R, int64_t V) {
+  for (int64_t r = 0; r < R; ++r)
+    if (labels[r] >= V)
+      invalid(std::string(n.name()) + ": label " + std::to_string(labels[r]) + " at row " + std::to_string(n.view()->first_row + r) + " is not one of the " +
+              std::to_string(V) + " classes");
+}
+
+void cross_entropy(const Node& n, void* workspace) {
+  const float* logits = n.read<float>(0);  // (R, V)
+  const int32_t* labels = n.read<int32_t>(1);
+  double *loss = n.write<double>(0), *of_row = static_cast<double*>(workspace);
+  float* lse = n.write<float>(1);
+  const int64_t R = rows(n.in(0)), V = columns(n.in(0));
+  check_labels(n, labels, R, V);
+  cpu::over_rows(R, V, [=](int64_t r) {
+    const float* x = logits + r * V;
+    const float largest = cpu::largest(x, V);
+    const float sum = cpu::sum(V, [=](int64_t v) { return cpu::exp(x[v] - largest); });
+    const double total = static_cast<double>(largest) + std::log(static_cast<double>(sum));
+    if (lse) lse[r] = static_cast<float>(total);
+    of_row[r] = labels[r] < 0 ? 0.0 : total - static_cast<double>(x[labels[r]]);
+  });
+  double total = 0;
+  for (int64_t r = 0; r < R; ++r) total += of_row[r];
+  *loss = n.accumulates(0) ? *loss + total : total;
+}
+
+int64_t workspace(const Node& n, const galley_target&) { return rows(n.in(0)) * static_cast<int64_t>(sizeof(double)); }
+
+void cross_entropy_grad(const Node& n, void*) {
+  const float *logits = n.read<float>(0), *lse = n.read<float>(2), *seed_at = n.read<float>(3);
+  const int32_t* labels = n.read<int32_t>(1);
+  float* d = n.write<float>(0);
+  const int64_t R = rows(n.in(0)), V = columns(n.in(0));
+  check_labels(n, labels, R, V);
+  const float seed = *seed_at;
+  cpu::by_access(n.accumulates(0), [&](auto add) {
+    cpu::over_rows(R, V, [=](int64_t r) {
+      const float* x = logits + r * V;
+      float* to = d + r * V;
+      if (labels[r] < 0) {
+        if (!decltype(add)::value)
+          for (int64_t v = 0; v < V; ++v) to[v] = 0.0f;
+        return;
+      }
+      const float total = lse[r];
+      GALLEY_INDEPENDENT
+      for (int64_t v = 0; v < V; ++v) cpu::put(add, to[v], cpu::exp(x[v] - total) * seed);
+      to[labels[r]] -= seed;
+    });
+  });
+}
+
+bool supports(const Node& n) { return n.in(0).dtype == GALLEY_F32 && n.out(0).dtype == GALLEY_F64 && (!n.has_out(1) || n.out(1).dtype == GALLEY_F32); }
+
+const bool added = add(kernel<cross_entropy, supports, workspace>("cross_entropy.cpu", "cross_entropy")) &&
+                   add(kernel<cross_entropy_grad, cpu::all_f32>("cross_entropy_grad.cpu", "cross_entropy_grad"));
+
+}  // namespace

@@ -1,0 +1,94 @@
+// Softmax and negative log likelihood of one label a row. The loss is the sum over the rows that count (label ≥ 0; −100 by custom marks the others); dividing by
+// the window's tokens is in the seed, so that gradients come out final.
+#include <cmath>
+
+#include "ops/check.hpp"
+
+namespace {
+
+using namespace galley::sdk;
+using namespace galley::models;
+
+void forward_shape(const Node& n, Shapes& out) {
+  has_rows(n, 0, "logits");
+  integers(n, 1, "labels");
+  one_a_row(n, 1, "labels", 0, "logits");
+  out.set(0, GALLEY_F64, {1});
+  like_rows(out, 1, GALLEY_F32, n.in(0));
+}
+
+double log_sum_exp(const double* x, int64_t V) {
+  double largest = x[0], sum = 0;
+  for (int64_t v = 1; v < V; ++v) largest = std::fmax(largest, x[v]);
+  for (int64_t v = 0; v < V; ++v) sum += std::exp(x[v] - largest);
+  return largest + std::log(sum);
+}
+
+void forward_reference(const Node& n) {
+  const double* logits = n.read<double>(0);
+  const int32_t* labels = n.read<int32_t>(1);
+  double *loss = n.write<double>(0), *lse = n.write<double>(1);
+  const int64_t R = rows(n.in(0)), V = columns(n.in(0));
+  *loss = 0;
+  for (int64_t r = 0; r < R; ++r) {
+    lse[r] = log_sum_exp(logits + r * V, V);
+    if (labels[r] >= 0) *loss += lse[r] - logits[r * V + labels[r]];
+  }
+}
+
+// Differentiation starts here: the seed stands for the gradient of the loss.
+void gradient(Backward& b) {
+  if (!b.needs(0)) return;
+  b.d_inputs[0] = b.graph.node("cross_entropy_grad", nullptr,
+                               {b.node.inputs[0], b.node.inputs[1], b.node.outputs[1], b.graph.scalar(GALLEY_SCALAR_LOSS_SEED)}, {}, {b.d_inputs[0]}, b.adds(0))[0];
+}
+
+constexpr uint32_t a_row = GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT;
+
+Op cross_entropy("cross_entropy", "loss = Σ over rows with label ≥ 0 of lse - logits[label]; logits (…, V), labels (…) I32, loss F64 (1), lse (…) = log Σ exp");
+const bool forward_added = add(cross_entropy.input("logits", GALLEY_ROLE_ROWS)
+                                   .input("labels", GALLEY_ROLE_ROWS, a_row)
+                                   .output("loss", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES)
+                                   .output("lse", GALLEY_ROLE_ROWS, a_row)
+                                   .flags(GALLEY_OP_LOSS)
+                                   .infer<forward_shape>()
+                                   .gradient<gradient>()
+                                   .reference<forward_reference>()
+                                   .test("small", {{GALLEY_F32, {2, 3, 5}, -3, 3}, {GALLEY_I32, {2, 3}, -2, 4}})
+                                   .test("odd", {{GALLEY_F32, {37, 67}, -10, 10}, {GALLEY_I32, {37}, -30, 66}})
+                                   .test("none_counted", {{GALLEY_F32, {4, 33}}, {GALLEY_I32, {4}, -100, -100}})
+                                   .test("far_from_zero", {{GALLEY_F32, {3, 33}, 500, 520}, {GALLEY_I32, {3}, 0, 32}})
+                                   .test("wide", {{GALLEY_F32, {3, 5003}, -10, 10}, {GALLEY_I32, {3}, 0, 5002}}));
+
+void backward_shape(const Node& n, Shapes& out) {
+  has_rows(n, 0, "logits");
+  integers(n, 1, "labels");
+  one_a_row(n, 1, "labels", 0, "logits");
+  one_a_row(n, 2, "lse", 0, "logits");
+  single(n, 3, "seed");
+  out.like(0, n.in(0));
+}
+
+void backward_reference(const Node& n) {
+  const double *logits = n.read<double>(0), *lse = n.read<double>(2), seed = *n.read<double>(3);
+  const int32_t* labels = n.read<int32_t>(1);
+  double* d = n.write<double>(0);
+  const int64_t R = rows(n.in(0)), V = columns(n.in(0));
+  for (int64_t r = 0; r < R; ++r)
+    for (int64_t v = 0; v < V; ++v) d[r * V + v] = labels[r] < 0 ? 0 : (std::exp(logits[r * V + v] - lse[r]) - (v == labels[r])) * seed;
+}
+
+Op cross_entropy_grad("cross_entropy_grad", "dlogits = (exp(logits - lse) - onehot(label)) · seed, 0 where label < 0");
+const bool backward_added =
+    add(cross_entropy_grad.input("logits", GALLEY_ROLE_ROWS)
+            .input("labels", GALLEY_ROLE_ROWS, a_row)
+            .input("lse", GALLEY_ROLE_ROWS, a_row)
+            .input("seed", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+            .output("dlogits", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES, 0)
+            .infer<backward_shape>()
+            .reference<backward_reference>()
+            .test("small", {{GALLEY_F32, {2, 3, 5}, -3, 3}, {GALLEY_I32, {2, 3}, -2, 4}, {GALLEY_F32, {2, 3}, 2, 5}, {GALLEY_F32, {1}}})
+            .test("odd", {{GALLEY_F32, {37, 67}, -10, 10}, {GALLEY_I32, {37}, -30, 66}, {GALLEY_F32, {37}, 10, 14}, {GALLEY_F32, {1}}})
+            .test("wide", {{GALLEY_F32, {3, 5003}, -10, 10}, {GALLEY_I32, {3}, 0, 5002}, {GALLEY_F32, {3}, 17, 20}, {GALLEY_F32, {1}}}));
+
+}  // namespace

@@ -1,0 +1,54 @@
+// Initializers run once, in double, and are rounded to F32 at the end.
+#include "cpu/vector.hpp"
+#include "ops/initializers/draws.hpp"
+
+namespace {
+
+using namespace galley::sdk;
+namespace cpu = galley::cpu;
+
+template <class T>
+void fill_with(const Node& n) {
+  T* y = n.write<T>(0);
+  const T value = static_cast<T>(n.f("value", 0));
+  cpu::over_elements(count(n.out(0)), [=](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) y[i] = value;
+  });
+}
+
+void fill(const Node& n, void*) {
+  switch (n.out(0).dtype) {
+    case GALLEY_F64: return fill_with<double>(n);
+    case GALLEY_F32: return fill_with<float>(n);
+    case GALLEY_I64: return fill_with<int64_t>(n);
+    case GALLEY_I32: return fill_with<int32_t>(n);
+    default: return fill_with<uint8_t>(n);
+  }
+}
+bool fill_supports(const Node& n) {
+  const uint32_t t = n.out(0).dtype;
+  return t == GALLEY_F64 || t == GALLEY_F32 || t == GALLEY_I64 || t == GALLEY_I32 || t == GALLEY_U8;
+}
+
+void random_normal(const Node& n, void*) {
+  const galley::models::Draws draws(n);
+  const double mean = n.f("mean", 0), deviation = n.f("std", 1);
+  float* y = n.write<float>(0);
+  cpu::over_elements(count(n.out(0)), [=](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) y[i] = static_cast<float>(mean + deviation * draws.normal(i));
+  });
+}
+
+void random_uniform(const Node& n, void*) {
+  const galley::models::Draws draws(n);
+  const double low = n.f("low", 0), high = n.f("high", 1);
+  float* y = n.write<float>(0);
+  cpu::over_elements(count(n.out(0)), [=](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) y[i] = static_cast<float>(low + (high - low) * draws.uniform(i));
+  });
+}
+
+const bool added = add(kernel<fill, fill_supports>("fill.cpu", "fill")) && add(kernel<random_normal, cpu::all_f32>("random_normal.cpu", "random_normal")) &&
+                   add(kernel<random_uniform, cpu::all_f32>("random_uniform.cpu", "random_uniform"));
+
+}  // namespace

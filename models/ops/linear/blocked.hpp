@@ -1,0 +1,59 @@
+// A general product of matrices in F32 after Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", ACM TOMS 34(3), 2008), for any
+// strides: C (m × n, dense) = or += A · B (+ bias). Blocks of B and, where its columns are contiguous, of A are copied into cache; tile.hpp does the rest.
+//
+// Bits. Each element of C is one chain of fused multiply-adds in the order of k, from what C held (or 0) plus its bias. Blocks and lanes cut the work but
+// not the chain: the result is the same for any number of threads, and for every CPU with fused multiply-add.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "ops/linear/tile.hpp"
+
+namespace galley::cpu {
+
+/// A(i, k) = a[i·a_row + k·a_step], B(k, j) = b[k·b_row + j·b_step]; one of each pair of strides is 1.
+struct Multiply {
+  int64_t m, n, k;
+  const float* a;
+  int64_t a_row, a_step;
+  const float* b;
+  int64_t b_row, b_step;
+  float* c;           ///< (m, n)
+  const float* bias;  ///< (n), or null
+  bool add;
+};
+
+/// How a product is cut: tasks of `rows` × `columns`, all of k in steps of `depth`. Lanes do runs of tasks, each with buffers of its own.
+struct Blocking {
+  int64_t rows, columns, depth, row_blocks, column_blocks, lanes;
+  int64_t tasks() const { return row_blocks * column_blocks; }
+  int64_t packed_a() const { return rows * depth; }
+  int64_t packed_b() const { return columns * depth; }
+  int64_t edge() const { return rows * tile::width; }
+  int64_t bytes() const { return lanes * (packed_a() + packed_b() + edge()) * static_cast<int64_t>(sizeof(float)) + 64; }
+};
+
+inline int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+inline Blocking block(int64_t m, int64_t n, int64_t k, int64_t threads) {
+  Blocking out = {};
+  out.depth = std::min<int64_t>(k, 256);
+  out.rows = std::min<int64_t>(m, 48);
+  out.row_blocks = (m + out.rows - 1) / out.rows;
+  // Wide blocks copy A seldom; narrow ones leave enough tasks for all threads.
+  for (out.columns = 256; out.columns > 64; out.columns /= 2)
+    if (out.row_blocks * ((n + out.columns - 1) / out.columns) >= 8 * threads) break;
+  out.columns = std::min(out.columns, round_up(n, tile::width));
+  out.column_blocks = (n + out.columns - 1) / out.columns;
+  out.lanes = std::min(threads, out.tasks());
+  return out;
+}
+
+/// to[j][i] = from[i][j] for i < rows, j < columns; rows' distances are given. Rows of `to` beyond are untouched.
+void transpose(const float* from, int64_t from_row, int64_t rows, int64_t columns, float* to, int64_t to_row);
+
+/// Lane `lane` of the product: all lanes together make it. `workspace` is that of all lanes (Blocking::bytes).
+void multiply(const Multiply& p, const Blocking& cut, int64_t lane, void* workspace);
+
+}  // namespace galley::cpu

@@ -1,0 +1,84 @@
+// Sums: squares of a tensor (the global norm, and the proof that a gradient arrived), the norm they make, and a bias's gradient.
+#include <cmath>
+
+#include "ops/check.hpp"
+
+namespace {
+
+using namespace galley::sdk;
+using namespace galley::models;
+
+void sum_squares_shape(const Node&, Shapes& out) { out.set(0, GALLEY_F64, {1}); }
+void sum_squares_reference(const Node& n) {
+  double sum = 0;
+  for (int64_t i = 0; i < count(n.in(0)); ++i) sum += n.read<double>(0)[i] * n.read<double>(0)[i];
+  *n.write<double>(0) = sum;
+}
+
+Op sum_squares("sum_squares", "y = Σ x², F64 (1)");
+const bool squares_added = add(sum_squares.input("x", GALLEY_ROLE_WHOLE)
+                                   .output("y", GALLEY_ROLE_WHOLE)
+                                   .flags(GALLEY_OP_SUM_SQUARES)
+                                   .infer<sum_squares_shape>()
+                                   .reference<sum_squares_reference>()
+                                   .test("small", {{GALLEY_F32, {2, 3, 5}}})
+                                   .test("number", {{GALLEY_F32, {}}})
+                                   .test("large", {{GALLEY_F32, {37, 6711}}})
+                                   .test("bf16", {{GALLEY_BF16, {37, 671}}})
+                                   // Squares that F32 has no room for.
+                                   .test("huge", {{GALLEY_F32, {3, 67}, -1e30, 1e30}})
+                                   .test("tiny", {{GALLEY_F32, {3, 67}, -1e-30, 1e-30}}));
+
+void norm_shape(const Node& n, Shapes& out) {
+  single(n, 0, "scale");
+  for (uint32_t i = 1; i < n.view()->n_inputs; ++i) {
+    single(n, i, "a sum of squares");
+    if (n.in(i).dtype != GALLEY_F64) wrong(n, "sums of squares have to be F64");
+  }
+  out.set(0, GALLEY_F32, {1});
+  out.set(1, GALLEY_I32, {1});
+}
+void norm_reference(const Node& n) {
+  double sum = 0;
+  for (uint32_t i = 1; i < n.view()->n_inputs; ++i) sum += *n.read<double>(i);
+  *n.write<double>(0) = std::sqrt(sum) / *n.read<double>(0);
+  *n.write<int32_t>(1) = !std::isfinite(sum);
+}
+
+Op norm_finish("norm_finish", "norm = √(Σ sums) / scale, found_inf = 1 where Σ sums is not finite; scale F32 (1), sums F64 (1), norm F32 (1), found_inf I32 (1)");
+const bool norm_added =
+    add(norm_finish.input("scale", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+            .input("sums", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_VARIADIC | GALLEY_OPERAND_NO_GRADIENT)
+            .output("norm", GALLEY_ROLE_WHOLE)
+            .output("found_inf", GALLEY_ROLE_WHOLE)
+            .flags(GALLEY_OP_NORM_FINISH)
+            .infer<norm_shape>()
+            .reference<norm_reference>()
+            .test("none", {{GALLEY_F32, {1}, 1, 2}})
+            .test("one", {{GALLEY_F32, {1}, 1, 2}, {GALLEY_F64, {1}, 0, 5}})
+            .test("several", {{GALLEY_F32, {1}, 1000, 70000}, {GALLEY_F64, {1}, 0, 5}, {GALLEY_F64, {1}, 0, 1e9}, {GALLEY_F64, {1}, 0, 0}}));
+
+void sum_rows_shape(const Node& n, Shapes& out) {
+  has_rows(n, 0, "dy");
+  out.set(0, GALLEY_F32, {columns(n.in(0))});
+}
+void sum_rows_reference(const Node& n) {
+  const int64_t R = rows(n.in(0)), N = columns(n.in(0));
+  for (int64_t c = 0; c < N; ++c) {
+    double sum = 0;
+    for (int64_t r = 0; r < R; ++r) sum += n.read<double>(0)[r * N + c];
+    n.write<double>(0)[c] = sum;
+  }
+}
+
+Op sum_rows("sum_rows", "y = Σ rows of dy; dy (…, N), y (N)");
+const bool rows_added = add(sum_rows.input("dy", GALLEY_ROLE_ROWS)
+                                .output("y", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES)
+                                .infer<sum_rows_shape>()
+                                .reference<sum_rows_reference>()
+                                .test("small", {{GALLEY_F32, {2, 3, 5}}})
+                                .test("tall", {{GALLEY_F32, {3, 711, 67}}})
+                                .test("wide", {{GALLEY_F32, {131, 1031}}})
+                                .test("one_row", {{GALLEY_F32, {33}}}));
+
+}  // namespace

@@ -1,0 +1,25 @@
+// Gradient accumulation: a window of several micro-batches between two updates. The host adds the gradients up and divides the loss by the valid tokens of the whole
+// window, so that micro-batches of unequal length weigh as they would in one large batch; all that is decided here is their number.
+#include "galley/cpp/strategy.hpp"
+
+namespace {
+
+using namespace galley::sdk;
+
+class Accumulate {
+ public:
+  explicit Accumulate(const Options& options) : steps_(options.integer("steps")) {}
+
+  void claim(Graph&, const galley_subject& subject, Claim& out) const {
+    if (subject.kind == GALLEY_SUBJECT_RUN && subject.facet == GALLEY_FACET_GRADIENT) out.strong(steps_);
+  }
+
+ private:
+  int64_t steps_;
+};
+
+const bool registered = add(strategy<Accumulate>("accumulate"));
+
+}  // namespace
+
+GALLEY_PLUGIN("accumulate", "1.0.0");

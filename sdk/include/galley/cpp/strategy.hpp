@@ -1,0 +1,163 @@
+// A strategy as a C++ class, and its options. Header-only; goes with plugin.hpp.
+#pragma once
+
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "galley/cpp/plugin.hpp"
+
+namespace galley::sdk {
+
+/// The recipe's options for one use. Getters without a second argument throw where the option has no value.
+class Options {
+ public:
+  explicit Options(const galley_options* table) : table_(table) {}
+
+  bool given(const char* name) const {
+    uint64_t n = 0;
+    return table_->count(table_->handle, name, &n) == GALLEY_OK;
+  }
+  int64_t integer(const char* name) const { return get<int64_t>(name, table_->integer); }
+  int64_t integer(const char* name, int64_t otherwise) const { return given(name) ? integer(name) : otherwise; }
+  /// Of a scheduled option its value at step 1: kernels take the scalar of Graph::option instead.
+  double number(const char* name) const { return get<double>(name, table_->number); }
+  double number(const char* name, double otherwise) const { return given(name) ? number(name) : otherwise; }
+  bool boolean(const char* name) const { return get<int32_t>(name, table_->boolean) != 0; }
+  bool boolean(const char* name, bool otherwise) const { return given(name) ? boolean(name) : otherwise; }
+  std::string string(const char* name) const { return get<const char*>(name, table_->string); }
+  std::string string(const char* name, const char* otherwise) const { return given(name) ? string(name) : otherwise; }
+  /// Empty when the option has no value.
+  std::vector<std::string> strings(const char* name) const {
+    std::vector<std::string> out;
+    each(name, [&](uint64_t i) {
+      const char* text = nullptr;
+      if (table_->string_at(table_->handle, name, i, &text) != GALLEY_OK) absent(name);
+      out.emplace_back(text);
+    });
+    return out;
+  }
+  std::vector<double> numbers(const char* name) const {
+    std::vector<double> out;
+    each(name, [&](uint64_t i) {
+      double x = 0;
+      if (table_->number_at(table_->handle, name, i, &x) != GALLEY_OK) absent(name);
+      out.push_back(x);
+    });
+    return out;
+  }
+
+ private:
+  [[noreturn]] static void absent(const char* name) { invalid(std::string("option '") + name + "' has no value of the type that the plugin asks for"); }
+  template <class T, class Getter>
+  T get(const char* name, Getter getter) const {
+    T out = {};
+    if (getter(table_->handle, name, &out) != GALLEY_OK) absent(name);
+    return out;
+  }
+  template <class Body>
+  void each(const char* name, const Body& body) const {
+    uint64_t n = 0;
+    if (table_->count(table_->handle, name, &n) != GALLEY_OK) return;
+    for (uint64_t i = 0; i < n; ++i) body(i);
+  }
+  const galley_options* table_;
+};
+
+/// What a claim answers. Texts must live as long as the strategy.
+class Claim {
+ public:
+  explicit Claim(galley_claim_value* out) : out_(out) {}
+  void weak(int64_t number, const char* text = nullptr) { set(GALLEY_WEAK, number, text); }
+  void strong(int64_t number, const char* text = nullptr) { set(GALLEY_STRONG, number, text); }
+
+ private:
+  void set(uint32_t strength, int64_t number, const char* text) {
+    out_->strength = strength;
+    out_->number = number;
+    out_->text = text;
+  }
+  galley_claim_value* out_;
+};
+
+/// A gradient as the update stage is given it, and the parameter it belongs to.
+struct Trained {
+  galley_tensor parameter;
+  galley_tensor gradient;
+};
+
+namespace detail {
+
+template <class T, class = void> struct Rewrites : std::false_type {};
+template <class T> struct Rewrites<T, std::void_t<decltype(std::declval<const T&>().rewrite(std::declval<Graph&>(), 0u))>> : std::true_type {};
+template <class T, class = void> struct Claims : std::false_type {};
+template <class T>
+struct Claims<T, std::void_t<decltype(std::declval<const T&>().claim(std::declval<Graph&>(), std::declval<const galley_subject&>(), std::declval<Claim&>()))>>
+    : std::true_type {};
+template <class T, class = void> struct Updates : std::false_type {};
+template <class T>
+struct Updates<T, std::void_t<decltype(std::declval<const T&>().build(std::declval<Graph&>(), std::declval<Trained>()))>> : std::true_type {};
+template <class T, class = void> struct Saves : std::false_type {};
+template <class T>
+struct Saves<T, std::void_t<decltype(std::declval<const T&>().decide(std::declval<const galley_saved_set&>(), std::declval<uint32_t*>()))>> : std::true_type {};
+
+template <class T>
+struct StrategyOf {
+  static galley_status create(const galley_options* options, void** instance, galley_error* error) noexcept {
+    return guard(error, [&] { *instance = new T(Options(options)); });
+  }
+  static void destroy(void* instance) noexcept { delete static_cast<T*>(instance); }
+  static const T& self(void* instance) { return *static_cast<const T*>(instance); }
+
+  static galley_status rewrite(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, uint32_t segment, galley_error* error) noexcept {
+    return guard(error, [&] { Graph g(verbs, graph); self(instance).rewrite(g, segment); });
+  }
+  static galley_status claim(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, const galley_subject* subject, galley_claim_value* out,
+                             galley_error* error) noexcept {
+    return guard(error, [&] { Graph g(verbs, graph); Claim answer(out); self(instance).claim(g, *subject, answer); });
+  }
+  static galley_status build(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, galley_tensor parameter, galley_tensor gradient,
+                             galley_error* error) noexcept {
+    return guard(error, [&] { Graph g(verbs, graph); self(instance).build(g, Trained{parameter, gradient}); });
+  }
+  static galley_status decide(void* instance, const galley_saved_set* set, uint32_t* choices, galley_error* error) noexcept {
+    return guard(error, [&] { self(instance).decide(*set, choices); });
+  }
+  static const void* interface(const char* id) noexcept {
+    if constexpr (Rewrites<T>::value) {
+      static const galley_rewrite table = {sizeof(galley_rewrite), 1, rewrite};
+      if (galley_same_text(id, GALLEY_REWRITE)) return &table;
+    }
+    if constexpr (Claims<T>::value) {
+      static const galley_claim table = {sizeof(galley_claim), 1, claim};
+      if (galley_same_text(id, GALLEY_CLAIM)) return &table;
+    }
+    if constexpr (Updates<T>::value) {
+      static const galley_update table = {sizeof(galley_update), 1, T::stage, 0, build};
+      if (galley_same_text(id, GALLEY_UPDATE)) return &table;
+    }
+    if constexpr (Saves<T>::value) {
+      static const galley_saved table = {sizeof(galley_saved), 1, decide};
+      if (galley_same_text(id, GALLEY_SAVED)) return &table;
+    }
+    return nullptr;
+  }
+};
+
+}  // namespace detail
+
+/// The table of a strategy `T`, which is constructed from Options and has whichever of these it needs, all const:
+///   void rewrite(Graph&, uint32_t segment);
+///   void claim(Graph&, const galley_subject&, Claim&);
+///   static constexpr uint32_t stage = GALLEY_STAGE_STEP;  void build(Graph&, Trained);
+///   void decide(const galley_saved_set&, uint32_t* choices);
+/// What they throw becomes a status and a text. At namespace scope: static const bool registered = add(strategy<AdamW>("adamw"));
+template <class T>
+const galley_strategy* strategy(const char* name) {
+  using S = detail::StrategyOf<T>;
+  static const galley_strategy table = {sizeof(galley_strategy), 1, name, S::create, S::destroy, S::interface};
+  return &table;
+}
+
+}  // namespace galley::sdk

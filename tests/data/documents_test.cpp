@@ -1,0 +1,99 @@
+#include "host/data/documents.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/data/support.hpp"
+
+namespace galley {
+namespace {
+
+class DocumentsTest : public testing::Test {
+ protected:
+  /// The identities of what is found, or the error behind the recipe's line.
+  std::string find(const std::vector<std::string>& names) {
+    std::vector<std::string> files;
+    for (const std::string& name : names) files.push_back((folder_ / name).string());
+    const Result<Documents> documents = find_documents(spec_of("text", {}), files);
+    if (!documents.ok()) {
+      EXPECT_EQ(documents.error().exit, Exit::Recipe);
+      std::string cause = documents.error().cause;
+      while (cause.find(folder_.path().string()) != std::string::npos) cause.replace(cause.find(folder_.path().string()), folder_.path().string().size(), "F");
+      return cause;
+    }
+    binary_ = documents->binary;
+    small_ = documents->small;
+    std::string found;
+    for (const Document& document : documents->files) {
+      EXPECT_EQ(document.size, std::filesystem::file_size(document.path));
+      found += (found.empty() ? "" : " ") + document.identity;
+    }
+    return found;
+  }
+  Folder folder_;
+  int64_t binary_ = -1, small_ = -1;
+};
+
+TEST_F(DocumentsTest, ADirectoryIsWalkedInOrder) {
+  folder_.put("d/b.txt", "bb");
+  folder_.put("d/a/z.txt", "zz");
+  folder_.put("d/a.txt", "aa");
+  folder_.put("d/.hidden/x.txt", "xx");
+  folder_.put("d/.git/HEAD", "ref");
+  folder_.put("d/build/out.txt", "oo");
+  folder_.put("d/cmake-out/CMakeCache.txt", "cache");
+  folder_.put("d/target/CACHEDIR.TAG", "Signature");
+  folder_.put("d/target/debug.txt", "xx");
+  folder_.put("d/__pycache__/m.pyc", "mm");
+  folder_.put("d/image.png", std::string("\x89PNG\0\0", 6));
+  folder_.put("d/empty.txt", "");
+  folder_.put("d/one.txt", "1");
+  std::filesystem::create_symlink(folder_ / "d/b.txt", folder_ / "d/link.txt");
+  std::filesystem::create_directory_symlink(folder_ / "d", folder_ / "d/loop");
+  ASSERT_EQ(::mkfifo((folder_ / "d/pipe").c_str(), 0600), 0);
+  EXPECT_EQ(find({"d"}), "a.txt a/z.txt b.txt");
+  EXPECT_EQ(binary_, 1);
+  EXPECT_EQ(small_, 2);
+  EXPECT_EQ(find({"d/"}), "a.txt a/z.txt b.txt");
+  EXPECT_EQ(find({"d/build"}), "out.txt");  // asked for by name
+}
+
+TEST_F(DocumentsTest, FilesKeepTheirOrderAndCountOnce) {
+  folder_.put("d/b.txt", "bb");
+  folder_.put("d/a.txt", "aa");
+  EXPECT_EQ(find({"d/b.txt", "d/a.txt"}), "b.txt a.txt");
+  EXPECT_EQ(find({"d/b.txt", "d", "d/b.txt"}), "b.txt a.txt");
+}
+
+TEST_F(DocumentsTest, PatternsMatchNames) {
+  for (const char* name : {"p/a1.txt", "p/a2.txt", "p/b.md", "p/q/a3.txt", "p/q/r/a4.txt", "p/.x/a5.txt", "p/build/a6.txt", "p/.a7.txt"}) folder_.put(name, "text");
+  EXPECT_EQ(find({"p/a*.txt"}), "a1.txt a2.txt");
+  EXPECT_EQ(find({"p/a[2-9].txt"}), "a2.txt");
+  EXPECT_EQ(find({"p/?.md"}), "b.md");
+  EXPECT_EQ(find({"p/*/a*.txt"}), "build/a6.txt q/a3.txt");
+  EXPECT_EQ(find({"p/**/a*.txt"}), "a1.txt a2.txt q/a3.txt q/r/a4.txt");
+  EXPECT_EQ(find({"p/q/**"}), "a3.txt r/a4.txt");
+  EXPECT_EQ(find({"p/*.rst"}), "recipe.lua:5: data.text: no file matches 'F/p/*.rst'");
+  EXPECT_EQ(find({"none/*.txt"}), "recipe.lua:5: data.text: no file matches 'F/none/*.txt'");
+  folder_.put("p/odd[1].txt", "text");
+  EXPECT_EQ(find({"p/odd[1].txt"}), "odd[1].txt");  // a name that is there is that name
+}
+
+TEST_F(DocumentsTest, WhatIsNamedMustBeAText) {
+  EXPECT_EQ(find({"none.txt"}), "recipe.lua:5: data.text: cannot open 'F/none.txt': No such file or directory");
+  folder_.put("x.bin", std::string("ab\0cd", 5));
+  EXPECT_EQ(find({"x.bin"}), "recipe.lua:5: data.text: 'F/x.bin' is not a text: it has a NUL in its first bytes");
+  EXPECT_EQ(find({"*.bin"}), "");
+  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  EXPECT_EQ(find({"pipe"}), "recipe.lua:5: data.text: 'F/pipe' is neither a file nor a directory");
+}
+
+TEST_F(DocumentsTest, WhatCannotBeReadIsNamed) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root reads everything";
+  std::filesystem::permissions(folder_.put("d/secret.txt", "text"), std::filesystem::perms::none);
+  EXPECT_EQ(find({"d"}), "recipe.lua:5: data.text: cannot open 'F/d/secret.txt': Permission denied");
+}
+
+}  // namespace
+}  // namespace galley

@@ -1,0 +1,52 @@
+#include "host/data/window.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/data/support.hpp"
+
+namespace galley {
+namespace {
+
+TEST(BatchLayout, TensorsAreAlignedAndApart) {
+  const BatchLayout layout{3, 5};
+  EXPECT_EQ(layout.tensor_bytes(), 60u);
+  EXPECT_EQ(layout.offset(0), 0u);
+  EXPECT_EQ(layout.offset(3), 192u);
+  EXPECT_EQ(layout.bytes(), 256u);
+  EXPECT_EQ(window_bytes(layout, 7), 7 * 256u);
+  EXPECT_EQ((BatchLayout{16, 1}.bytes()), 4 * 64u);
+}
+
+TEST(WindowBuffer, RowsTileTheMemory) {
+  OwnedWindow window({2, 3}, 2);
+  window.buffer.micro_batches = 2;
+  ASSERT_EQ(window.buffer.rows(), 4);
+  for (int64_t r = 0; r < 4; ++r) {
+    window.buffer.row(r).pad(0, 3);
+    window.buffer.row(r).labels[1] = static_cast<int32_t>(r);
+  }
+  EXPECT_EQ(window.buffer.count_valid(), 4);
+  const std::span<const int32_t> labels = window.buffer.tensor(1, 1);
+  EXPECT_EQ(std::vector<int32_t>(labels.begin(), labels.end()), (std::vector<int32_t>{-100, 2, -100, -100, 3, -100}));
+  EXPECT_EQ(copy_row(window.buffer, 3).first_key, (std::vector<int32_t>{0, 1, 2}));
+}
+
+TEST(Accumulation, CountsMicroBatchesBeforeAWindow) {
+  const Accumulation always = 4;
+  EXPECT_EQ(always.at(0), 4);
+  EXPECT_EQ(always.at(1000), 4);
+  EXPECT_EQ(always.before(0), 0);
+  EXPECT_EQ(always.before(1000), 4000);
+  const Accumulation growing(std::vector<int64_t>{1, 2, 5});
+  int64_t before = 0;
+  for (int64_t window = 0; window < 10; ++window) {
+    EXPECT_EQ(growing.before(window), before);
+    before += growing.at(window);
+  }
+  EXPECT_EQ(growing.at(9), 5);
+  EXPECT_EQ(growing.most(), 5);
+  EXPECT_EQ(growing.fewest(), 1);
+}
+
+}  // namespace
+}  // namespace galley

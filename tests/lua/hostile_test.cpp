@@ -1,0 +1,245 @@
+// Every way out of the limits that we know of, really tried. Each script is run with the default limits; it must come to its end, with an
+// error where it would otherwise go on for ever, within two seconds of processor time, closing the state included.
+#include <ctime>
+#include <utility>
+
+#include "tests/lua/helper.hpp"
+
+namespace galley {
+namespace {
+
+double processor_time() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+struct Attempt {
+  const char* name;
+  const char* script;
+  const char* cause;   // a part of the error that must be there; "": the script ends by itself
+};
+
+constexpr const char* kTime = "stopped after 1.5 s of processor time";
+constexpr const char* kMemory = "of memory";
+constexpr const char* kBlock = "a single string, table or stack asked for";
+
+// Before each script. spin() never ends; survive(f, …) is what somebody who wants to stay alive would do.
+const std::string kPrelude = R"(
+local function spin() while true do end end
+local function survive(f, ...) while true do pcall(f, ...) end end
+)";
+
+const Attempt kAttempts[] = {
+    // Loops
+    {"while", "while true do end", kTime},
+    {"goto", "::again:: goto again", kTime},
+    {"integer for", "for i = math.mininteger, math.maxinteger do end", kTime},
+    {"float for", "for i = 0.0, 1e300 do end", kTime},
+    {"repeat", "repeat until false", kTime},
+    {"iterator", "for _ in function() return 1 end do end", kTime},
+    {"C iterator", "for _ in rawlen, {1, 2} do end", kTime},
+    {"tail calls", "local function f() return f() end f()", kTime},
+
+    // Catching what ends them
+    {"pcall loop", "survive(spin)", kTime},
+    {"nested pcall", "local function f(n) if n == 0 then spin() end pcall(f, n - 1) return f(n - 1) end survive(f, 100)", kTime},
+    {"pcall of pcall", "while true do pcall(pcall, pcall, spin) end", kTime},
+    {"xpcall", "while true do xpcall(spin, function() end) end", kTime},
+    {"xpcall, loop in the handler", "xpcall(spin, spin)", kTime},
+    {"xpcall, loop in the handler of an error", "xpcall(error, spin)", kTime},
+    {"xpcall, error in the handler", "while true do xpcall(error, error) end", kTime},
+    {"handlers all the way down", "local function h() xpcall(error, spin) end while true do xpcall(spin, h) end", kTime},
+    {"handler that fails again", "local function h(e) return xpcall(error, h, e) end while true do xpcall(spin, h) end", kTime},
+    {"handler that pcalls", "while true do xpcall(spin, function() survive(spin) end) end", kTime},
+    {"error object with __tostring", "error(setmetatable({}, { __tostring = spin }))", "error() was called with a table"},
+    {"error object with __name", "error(setmetatable({}, { __name = ('x'):rep(1e5) }))", "error() was called with a table"},
+    {"require in pcall", "survive(require, 'nothing')", kTime},
+    {"load in pcall", "while true do pcall(load('while true do end')) end", kTime},
+
+    // What would run where hooks do not reach
+    {"__gc", "setmetatable({}, { __gc = spin }) for i = 1, 1e6 do local t = {} end", "a metatable cannot have __gc"},
+    {"__gc added later", "local m = {} setmetatable({}, m) m.__gc = spin for i = 1, 1e5 do local t = {} end return 'done'", ""},
+    {"__gc by rawset", "local m = {} for i = 1, 100 do setmetatable({}, m) end rawset(m, '__gc', spin) for i = 1, 1e5 do local t = {} end", ""},
+    {"__close", "local x <close> = setmetatable({}, { __close = spin })", "a metatable cannot have __close"},
+    {"__close added later", "local m = {} local t = setmetatable({}, m) m.__close = spin local x <close> = t", "non-closable"},
+    {"__mode", "setmetatable({}, { __mode = 'k' })", "a metatable cannot have __mode"},
+    {"coroutine", "coroutine.wrap(spin)()", "'coroutine' is not available here"},
+    {"coroutine in pcall", "while true do pcall(function() coroutine.wrap(spin)() end) end", kTime},
+    {"__index", "survive(function() return setmetatable({}, { __index = spin }).x end)", kTime},
+    {"__eq", "survive(function() local m = { __eq = spin } return setmetatable({}, m) == setmetatable({}, m) end)", kTime},
+    {"__concat", "survive(function() return setmetatable({}, { __concat = spin }) .. 'x' end)", kTime},
+    {"__call", "survive(setmetatable({}, { __call = spin }))", kTime},
+    {"__pairs", "survive(pairs, setmetatable({}, { __pairs = spin }))", kTime},
+    {"__index chain", "local a = {} for i = 1, 1900 do a = setmetatable({}, { __index = a }) end while true do local x = a.x end", kTime},
+    {"__index circle", "local a, b = {}, {} setmetatable(a, { __index = b }) setmetatable(b, { __index = a }) survive(function() return a.x end)", kTime},
+
+    // Long work in one call of C
+    {"pattern", "return ('a'):rep(1e5):find(('a*'):rep(50) .. 'b')", kTime},
+    {"pattern, lazy", "return ('a'):rep(1e5):match(('a-'):rep(50) .. 'b')", kTime},
+    {"pattern, optional", "return ('a'):rep(1e5):match(('a?'):rep(150) .. ('a'):rep(150) .. 'b')", kTime},
+    {"pattern, dots", "return ('a'):rep(1e5):find('.-.-.-.-b')", kTime},
+    {"pattern, balance", "return ('('):rep(1e5):find('.-%b()x')", kTime},
+    {"pattern, back reference", "return ('a'):rep(1e5):find('(.*)(.*)%1%2b')", kTime},
+    {"pattern, long set", "local s = ('a'):rep(2e5) return s:find('[' .. ('b'):rep(2e5) .. ']')", kTime},
+    {"pattern, long set in a frontier", "local s = ('a'):rep(2e5) return s:find('%f[' .. ('b'):rep(2e5) .. ']')", kTime},
+    {"pattern in pcall", "survive(string.find, ('a'):rep(1e5), ('a*'):rep(50) .. 'b')", kTime},
+    {"pattern too deep", "return ('a'):rep(1000):find(('(a)'):rep(31) .. ('a?'):rep(300))", "pattern too complex"},
+    {"gmatch", "for _ in ('a'):rep(1e5):gmatch(('a*'):rep(50) .. 'b') do end", kTime},
+    {"gsub", "return ('a'):rep(1e5):gsub(('a*'):rep(50) .. 'b', '')", kTime},
+    {"gsub callback", "return ('a'):rep(1e5):gsub('.', spin)", kTime},
+    {"gsub callback in pcall", "return ('a'):rep(1e5):gsub('.', function() pcall(spin) end)", kTime},
+    {"gsub table", "return ('a'):rep(1e5):gsub('.', setmetatable({}, { __index = spin }))", kTime},
+    {"gsub that grows", "local s = 'x' while true do s = s:gsub('x', 'xx') end", kBlock},
+    {"plain find", "local s = ('a'):rep(2e5) while true do s:find(('a'):rep(1e5) .. 'b', 1, true) end", kTime},
+    {"rep", "return ('x'):rep(1e10)", kBlock},
+    {"rep of nothing", "return ('').rep('', math.maxinteger, '')", ""},
+    {"rep with separator", "return ('').rep('', 1e15, 'x')", kBlock},
+    {"rep, overflow", "return ('xy'):rep(math.maxinteger)", "too large"},
+    {"rep in pcall", "survive(string.rep, 'x', 1e10)", kBlock},
+    {"format, wide", "return ('%99999999d'):format(1)", "invalid conversion"},
+    {"format, precise", "return ('%.99999999f'):format(1)", "invalid conversion"},
+    {"format, many", "local s = ('x'):rep(1e5) return (('%s'):rep(200)):format(table.unpack({ s, s, s, s, s, s, s, s, s, s, s }))", kBlock},
+    {"format in a loop", "while true do ('%99.99f'):format(1e308) end", kTime},
+    {"concat", "local t = {} for i = 1, 1e4 do t[i] = ('x'):rep(1e4) end return table.concat(t)", kMemory},
+    {"concat with a far end", "return table.concat({}, '', 1, math.maxinteger)", "element 1 of a list"},
+    {"concat under __index", "return table.concat(setmetatable({}, { __index = function() return '' end }), '', 1, 1 << 60)", "element 1 of a list"},
+    {"concat under __len", "return table.concat(setmetatable({}, { __len = function() return 1 << 60 end }))", ""},
+    {"insert under __len", "table.insert(setmetatable({}, { __len = function() return 1 << 53 end }), 1, 0)", ""},
+    {"insert into holes", "local t = {} for i = 61, 0, -1 do t[1 << i] = 1 end table.insert(t, 1, 1)", kTime},
+    {"remove from holes", "local t = {} for i = 61, 0, -1 do t[1 << i] = 1 end table.remove(t, 1)", kTime},
+    {"move of nothing", "table.move({}, 1, 1 << 60, 2)", kTime},
+    {"move of nothing in pcall", "survive(table.move, {}, 1, 1 << 60, 2)", kTime},
+    {"sort, no order", "local t = {} for i = 1, 3e4 do t[i] = i end while true do table.sort(t, function() return true end) end", kTime},
+    {"sort, comparator loops", "table.sort({ 1, 2, 3 }, spin)", kTime},
+    {"sort, comparator pcalls", "table.sort({ 1, 2, 3 }, function() pcall(spin) end)", kTime},
+    {"sort, C comparator", "local t = {} for i = 1, 3e4 do t[i] = i end while true do table.sort(t, rawequal) end", kTime},
+    {"sort of long strings", "local s, t = ('x'):rep(5e5), {} for i = 1, 3e4 do t[i] = s end table.sort(t)", kTime},
+    {"sort of holes", "local t = {} for i = 61, 0, -1 do t[1 << i] = 1 end table.sort(t)", "too many elements or holes"},
+    {"unpack", "return table.unpack({}, 1, 1e8)", "too many elements to unpack"},
+    {"unpack in a loop", "local t = {} while true do local n = select('#', table.unpack(t, 1, 9999)) end", kTime},
+    {"unpack to the end of numbers", "return table.unpack({}, math.mininteger, math.maxinteger)", "too many elements to unpack"},
+    {"next in a loop", "local t = {} for i = 1, 1e4 do t['k' .. i] = i end for k in next, t do end", kTime},
+    {"pairs in a loop", "local t = {} for i = 1, 1e4 do t['k' .. i] = i end while true do pairs(t) end", kTime},
+    {"pairs over long keys", "local t, s = {}, ('x'):rep(2e5) for i = 1, 200 do t[s .. i] = i end while true do pairs(t) end", kTime},
+
+    // Long work in one instruction
+    {"comparing", "local a, b = ('x'):rep(5e5) .. 'a', ('x'):rep(5e5) .. 'b' while true do local c = a < b end", kTime},
+    {"equality", "local a, b = ('x'):rep(5e5) .. 'a', ('x'):rep(5e5) .. 'b' while true do local c = a == b end", kTime},
+    {"strings as numbers", "local a = ('1'):rep(5e5) while true do local c = pcall(function() return a + 1, a + 1, a + 1, a + 1 end) end", kTime},
+    {"tonumber", "local a = (' '):rep(5e5) .. '1' while true do tonumber(a) end", kTime},
+    {"concatenating", "local a = ('x'):rep(2.5e5) while true do local b = a .. a end", kTime},
+    {"doubling", "local a = 'x' while true do a = a .. a end", kBlock},
+    {"varargs", "local function f(...) while true do local t = { ... } end end f(table.unpack({}, 1, 9999))", kTime},
+    {"rehash, colliding integers", R"(
+        local t = {}
+        for i = 1, (1 << 13) do t[i * ((1 << 14) - 1)] = 1 end
+        for i = (1 << 13) + 1, (1 << 14) - 1 do t[i * ((1 << 14) - 1)] = 1 end
+        while true do t[((1 << 14) - 1)] = nil; t[((1 << 14) - 1) << 20] = 1; t[((1 << 14) - 1) << 20] = nil; t[((1 << 14) - 1)] = 1 end)", kTime},
+    {"rehash, colliding floats", "local t = {} for i = 1, 1e9 do t[1 + i * 2.0^-50] = 1 end", kBlock},
+    {"rehash, many tables", R"(
+        local all = {}
+        for n = 1, 1e9 do
+          local t = {}
+          for i = 1, (1 << 13) + 1 do t[i * ((1 << 14) - 1)] = 1 end
+          all[n] = t
+        end)", kTime},
+    {"table of integers", "local t = {} for i = 1, 1e9 do t[i] = i end", kBlock},
+    {"table of strings", "local t = {} for i = 1, 1e9 do t['k' .. i] = i end", kBlock},
+    {"table in pcall", "local t = {} survive(function() for i = 1, 1e9 do t[i] = i end end)", kBlock},
+
+    // Memory
+    {"many tables", "local t = {} while true do t = { t } end", kMemory},
+    {"many tables in pcall", "local t = {} survive(function() while true do t = { t } end end)", kMemory},
+    {"many closures", "local f while true do local g = f f = function() return g end end", kMemory},
+    {"many strings", "local t = {} for i = 1, 1000 do t[i] = ('x'):rep(4e5) .. i end", kMemory},
+    {"many metatables", "while true do setmetatable({}, {}) end", kBlock},
+    {"a chain and garbage", "local t = {} for i = 1, 4e5 do t = { t } end while true do local s = ('x'):rep(1e5) end", kTime},
+    {"memory, then time", "local t = {} pcall(function() while true do t = { t } end end) while true do end", kMemory},
+
+    // Depth
+    {"recursion", "local function f() return 1 + f() end f()", "the calls are nested too deeply"},
+    {"recursion in pcall", "local function f() return 1 + f() end survive(f)", "the calls are nested too deeply"},
+    {"recursion through C", "local function f() return pcall(f) end while true do f() end", kTime},
+    {"recursion through gsub", "local function f() return (('a'):gsub('a', f)) end while true do pcall(f) end", kTime},
+    {"recursion through sort", "local function f() table.sort({ 1, 2 }, f) end while true do pcall(f) end", kTime},
+    {"recursion through __index", "local t = {} setmetatable(t, { __index = function(_, k) return t[k .. 'x'] end }) while true do pcall(function() return t.x end) end", kTime},
+    {"recursion in the handler", "local function h() local x = nil .. 1 end while true do xpcall(error, h) end", kTime},
+    {"nested brackets", "while true do load('return ' .. ('('):rep(6e4)) end", kTime},
+    {"nested tables", "while true do load('return ' .. ('{'):rep(6e4)) end", kTime},
+    {"nested functions", "while true do load(('function f() '):rep(8e3)) end", kTime},
+
+    // The parser
+    {"long elseif chain", "while true do load('if a then ' .. ('elseif a then '):rep(9e3) .. 'end') end", kTime},
+    {"many labels", "local t = {} for i = 1, 1.2e4 do t[i] = '::a' .. i .. '::' end t = table.concat(t, ' ') while true do load(t) end", kTime},
+    {"many gotos", "local t = {} for i = 1, 8e3 do t[i] = 'goto a' .. i end t = table.concat(t, ' ') while true do load(t) end", kTime},
+    {"many breaks", "local t = 'while a do ' .. ('if a then break end '):rep(6e3) .. 'end' while true do load(t) end", kTime},
+    {"long text", "return load((' '):rep(2e5))", "load: the text has"},
+    {"many constants", "local t = {} for i = 1, 1.2e4 do t[i] = 'x=' .. i .. '.5' end t = table.concat(t, ' ') while true do load(t) end", kTime},
+};
+
+class Hostile : public testing::TestWithParam<Attempt> {};
+
+TEST_P(Hostile, Ends) {
+  const Attempt& attempt = GetParam();
+  LuaLimits limits;
+  const double begin = processor_time();
+  std::string cause;
+  size_t peak = 0;
+  {
+    const auto box = sandbox(limits);
+    const Status status = box->run_text(kPrelude + attempt.script, "t.lua", 0);
+    if (!status) {
+      cause = status.error().cause;
+      EXPECT_EQ(status.error().exit, Exit::Recipe);
+    }
+    peak = box->peak_bytes();
+  }
+  const double seconds = processor_time() - begin;
+  RecordProperty("milliseconds", static_cast<int>(seconds * 1000));
+  EXPECT_LT(seconds, 2.0);
+  EXPECT_LE(peak, limits.bytes + (256u << 10));
+  if (*attempt.cause) {
+    EXPECT_NE(cause.find(attempt.cause), std::string::npos) << cause;
+    EXPECT_EQ(cause.rfind("t.lua:", 0), 0u) << cause;
+  } else {
+    EXPECT_EQ(cause, "");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sandbox, Hostile, testing::ValuesIn(kAttempts), [](const auto& tested) {
+  std::string name;
+  for (const char c : std::string(tested.param.name)) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return name;
+});
+
+TEST(Limits, StayPassed) {
+  const auto box = sandbox({.seconds = 0.05});
+  EXPECT_NE(run(*box, "while true do end").find("stopped after 0.05 s"), std::string::npos);
+  EXPECT_TRUE(box->exceeded());
+  EXPECT_NE(run(*box, "return 1").find("stopped after 0.05 s"), std::string::npos);
+}
+
+TEST(Limits, SumOverCalls) {
+  const auto box = sandbox({.seconds = 0.2});
+  int calls = 0;
+  while (run(*box, "for i = 1, 1e6 do end return 1") == "1" && calls < 10000) ++calls;
+  EXPECT_GT(calls, 1);
+  EXPECT_TRUE(box->exceeded());
+  EXPECT_LT(box->seconds(), 0.3);
+}
+
+TEST(Limits, NameTheInnermostLine) {
+  EXPECT_EQ(run(*sandbox({.seconds = 0.05}), "local function f()\n  while true do end\nend\npcall(f)").substr(0, 9), "error: t.");
+  EXPECT_NE(run(*sandbox({.seconds = 0.05}), "local function f()\n  while true do end\nend\npcall(f)").find("t.lua:2: stopped"), std::string::npos);
+  EXPECT_NE(run("local s = 'x'\n\ns = s:rep(1e9)").find("t.lua:3: a single string"), std::string::npos);
+}
+
+TEST(Limits, HoldForPathologicalBytes) {
+  const auto box = sandbox({.bytes = 2u << 20});
+  EXPECT_NE(run(*box, "local t = {} while true do t = { t } end").find("more than 2 MiB of memory"), std::string::npos);
+  EXPECT_LE(box->peak_bytes(), (2u << 20) + (256u << 10));
+}
+
+}  // namespace
+}  // namespace galley

@@ -1,0 +1,97 @@
+// What tests of ops and kernels share: a plugin's libraries opened as the host opens them, a host of their own whose threads can be counted, operands with guards around them,
+// and a node run by its reference or by a kernel.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "galley/galley.h"
+
+namespace galley::test {
+
+/// An operand's numbers. Integers are held as doubles too: those of tests are small.
+struct Tensor {
+  uint32_t dtype = 0;
+  std::vector<int64_t> shape;
+  std::vector<double> values;
+  int64_t count() const;
+  int64_t columns() const { return shape.empty() ? 1 : shape.back(); }
+};
+
+bool floating(uint32_t dtype);
+/// The nearest value that the dtype has.
+double rounded(double value, uint32_t dtype);
+
+/// Bytes at an address of 64, between guards of 64 bytes.
+class Memory {
+ public:
+  Memory(int64_t bytes, unsigned char fill);
+  std::byte* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+  bool intact() const;  ///< nothing was written before or behind it
+
+ private:
+  std::unique_ptr<std::byte[]> storage_;
+  std::byte* data_;
+  int64_t bytes_;
+};
+Memory pack(const Tensor& t, uint32_t dtype);
+std::vector<double> unpack(const void* data, uint32_t dtype, int64_t count);
+
+/// A node with its operands, absent ones empty.
+struct Problem {
+  const galley_op* op = nullptr;
+  std::string name;
+  std::vector<std::optional<Tensor>> inputs, outputs;
+  const galley_attr* const* attrs = nullptr;
+  uint32_t n_attrs = 0, flags = 0;
+  int64_t first_row = 0, length = 0;
+
+  /// One of the op's cases with inputs drawn from its ranges; outputs get their shapes from the op.
+  static Problem draw(const galley_op* op, const galley_op_case& c, std::mt19937_64& random);
+  /// Asks the op for the outputs' shapes.
+  void infer();
+};
+
+/// A node view over a problem, with what it points to.
+class View {
+ public:
+  /// `data`: an address for each operand that is there; `access` for each output; `dtypes`: all floating ones as F64 for references.
+  View(const Problem& problem, const std::vector<void*>& inputs, const std::vector<void*>& outputs, const std::vector<uint32_t>& access, bool as_f64);
+  View(const View&) = delete;
+  const galley_node_view* node() const { return &view_; }
+
+ private:
+  std::vector<galley_operand> operands_;
+  std::vector<const galley_operand*> inputs_, outputs_;
+  galley_node_view view_ = {};
+};
+
+/// Fills outputs' values (and updated inputs') by the op's reference.
+void run_reference(Problem& problem);
+
+/// The libraries of one plugin: its ops, and the kernels of each CPU level that this machine can run.
+struct Level {
+  std::string isa;
+  std::vector<const galley_kernel*> kernels;
+  void (*set_openmp_threads)(int) = nullptr;
+};
+struct Plugin {
+  std::vector<const galley_op*> ops;
+  std::vector<Level> levels;
+  const galley_op* op(const std::string& name) const;
+};
+/// Of the build folder: GALLEY_BINARY/plugins/models. Ends the program with a message where it is not there.
+const Plugin& models();
+
+/// Threads that `parallel` uses from now on; blocks are handed out in any order.
+void set_threads(int n);
+
+/// From the environment variable GALLEY_TEST_SEED, or fresh; printed once.
+uint64_t seed();
+
+}  // namespace galley::test
