@@ -15,8 +15,8 @@ namespace galley {
 /// "cannot <verb> '<path>': <text of errno>", exit code Failed; a full disk gets a hint.
 Error file_error(std::string_view verb, const std::filesystem::path& path, int error_number);
 
-/// An open file descriptor, closed with its owner. Every operation retries EINTR and short transfers, and reports the path and errno's text.
-/// Nothing is buffered here: give write() large pieces. One thread at a time, except where said.
+/// An open file descriptor, closed with its owner. Every operation retries EINTR and short transfers, and reports the path and errno's
+/// text. Nothing is buffered here: give write() large pieces. One thread at a time, except where said.
 class File {
  public:
   /// A directory is an error already here.
@@ -54,7 +54,8 @@ class File {
 /// whatever size the file claims, so that /proc and /sys can be read as well.
 Result<std::string> read_text(const std::filesystem::path& path, uint64_t limit = 64u << 20);
 
-/// Writes aside (path + ".tmp"), syncs, renames into place and syncs the directory: afterwards the file is the old one or the new one, whatever happens.
+/// Writes aside (path + ".tmp"), syncs, renames into place and syncs the directory: afterwards the file is the old one or the new one,
+/// whatever happens.
 Status write_atomic(const std::filesystem::path& path, std::string_view text);
 
 /// fsync of a directory, so that a rename or a creation in it survives.

@@ -153,7 +153,7 @@ std::string number_text(double number) {
 
 class Printer {
  public:
-  explicit Printer(int indent) : indent_(indent) {}
+  explicit Printer(int indent) : indent_(static_cast<size_t>(indent)) {}
 
   void print(const Value& value) {
     if (const auto* boolean = value.as<bool>()) text += *boolean ? "true" : "false";
@@ -199,11 +199,11 @@ class Printer {
     text += bracket;
   }
   void new_line() {
-    if (indent_ > 0) text.append(1, '\n').append(static_cast<size_t>(indent_ * depth_), ' ');
+    if (indent_ > 0) text.append(1, '\n').append(indent_ * depth_, ' ');
   }
 
-  int indent_;
-  int depth_ = 0;
+  size_t indent_;
+  size_t depth_ = 0;
 };
 
 }  // namespace

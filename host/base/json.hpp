@@ -13,8 +13,8 @@
 namespace galley {
 
 /// Objects become Tables, arrays Lists, null nil; a number without fraction and exponent that fits int64 an integer, every other a
-/// double. Refused with "<origin>:<line>:<column>: …", exit code Recipe (lines and columns from 1, columns in bytes): whatever JSON does not allow,
-/// a key that comes twice in one object, and more than 200 levels.
+/// double. Refused with "<origin>:<line>:<column>: …", exit code Recipe (lines and columns from 1, columns in bytes): whatever JSON
+/// does not allow, a key that comes twice in one object, and more than 200 levels.
 Result<Value> parse_json(std::string_view text, std::string_view origin);
 
 /// The file at `path`, of at most `limit` bytes. A file that cannot be read fails with exit code Failed.
@@ -23,8 +23,9 @@ Result<Value> read_json(const std::filesystem::path& path, uint64_t limit = 64u 
 /// The string with its quotes, `"` `\` and control characters escaped; every other byte as it is.
 std::string json_quote(std::string_view text);
 
-/// The value as JSON: keys in order, numbers in the fewest digits that come back the same, a schedule as the text it was written as; a number that is
-/// not finite, which JSON cannot say, as null. `indent` spaces a level, each element on a line of its own; 0: everything on one line.
+/// The value as JSON: keys in order, numbers in the fewest digits that come back the same, a schedule as the text it was written as; a
+/// number that is not finite, which JSON cannot say, as null. `indent` spaces a level, each element on a line of its own; 0: everything
+/// on one line.
 std::string to_json(const Value& value, int indent = 0);
 
 }  // namespace galley

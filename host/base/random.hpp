@@ -3,6 +3,7 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 
 #include "galley/philox.h"
@@ -16,7 +17,7 @@ inline uint64_t below(uint64_t bits, uint64_t bound) {
 }
 
 /// The first (half 0) or the second (half 1) pair of words of a block as 64 bits.
-inline uint64_t bits64(const galley_philox_block& block, int half) {
+inline uint64_t bits64(const galley_philox_block& block, size_t half) {
   return static_cast<uint64_t>(block.word[2 * half]) | static_cast<uint64_t>(block.word[2 * half + 1]) << 32;
 }
 

@@ -22,7 +22,8 @@ struct DtypeRow {
   uint64_t bytes;
 };
 // In the order of the enumeration.
-constexpr DtypeRow kDtypes[] = {{"BOOL", 1}, {"U8", 1}, {"I8", 1}, {"I16", 2}, {"I32", 4}, {"I64", 8}, {"F16", 2}, {"BF16", 2}, {"F32", 4}, {"F64", 8}};
+constexpr DtypeRow kDtypes[] = {{"BOOL", 1}, {"U8", 1},  {"I8", 1},   {"I16", 2}, {"I32", 4},
+                                {"I64", 8},  {"F16", 2}, {"BF16", 2}, {"F32", 4}, {"F64", 8}};
 
 std::string numbers(std::span<const int64_t> values) {
   std::string text;
@@ -57,7 +58,8 @@ Result<Entry> read_entry(const std::string& name, const Value& value, uint64_t d
 
   const Value& dtype = table->at("dtype");
   const auto* dtype_name = dtype.as<std::string>();
-  const auto* row = std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const DtypeRow& r) { return dtype_name && *dtype_name == r.name; });
+  const auto* row =
+      std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const DtypeRow& r) { return dtype_name && *dtype_name == r.name; });
   if (row == std::end(kDtypes)) {
     std::string known;
     for (const DtypeRow& r : kDtypes) known += (known.empty() ? "" : ", ") + std::string(r.name);
@@ -70,11 +72,13 @@ Result<Entry> read_entry(const std::string& name, const Value& value, uint64_t d
   }
   std::vector<int64_t> offsets;
   if (!read_sizes(table->at("data_offsets"), &offsets) || offsets.size() != 2 || offsets[0] > offsets[1]) {
-    return recipe_error("has the data_offsets " + to_json(table->at("data_offsets")) + ", which are not [begin, end] with 0 <= begin <= end");
+    return recipe_error("has the data_offsets " + to_json(table->at("data_offsets")) +
+                        ", which are not [begin, end] with 0 <= begin <= end");
   }
   if (static_cast<uint64_t>(offsets[1]) > data_bytes) {
-    return recipe_error("has the data_offsets [" + numbers(offsets) + "], beyond the " + std::to_string(data_bytes) + " bytes of data in the file",
-                        "the file is truncated, it seems: fetch it again");
+    return recipe_error(
+        "has the data_offsets [" + numbers(offsets) + "], beyond the " + std::to_string(data_bytes) + " bytes of data in the file",
+        "the file is truncated, it seems: fetch it again");
   }
   entry.offset = static_cast<uint64_t>(offsets[0]);
   entry.bytes = static_cast<uint64_t>(offsets[1] - offsets[0]);
@@ -99,14 +103,15 @@ Status check_cover(std::vector<const Entry*> entries, uint64_t data_bytes) {
                           " of the data, the other begins at " + std::to_string(entry->offset));
     }
     if (entry->offset > end) {
-      return recipe_error("bytes " + std::to_string(end) + " to " + std::to_string(entry->offset) +
-                          " of the data, before tensor '" + entry->name + "', belong to no tensor");
+      return recipe_error("bytes " + std::to_string(end) + " to " + std::to_string(entry->offset) + " of the data, before tensor '" +
+                          entry->name + "', belong to no tensor");
     }
     end = entry->offset + entry->bytes;
     before = entry;
   }
   if (end != data_bytes) {
-    return recipe_error("the last " + std::to_string(data_bytes - end) + " of " + std::to_string(data_bytes) + " bytes of data belong to no tensor");
+    return recipe_error("the last " + std::to_string(data_bytes - end) + " of " + std::to_string(data_bytes) +
+                        " bytes of data belong to no tensor");
   }
   return ok();
 }
@@ -152,7 +157,8 @@ Status Reader::add_file(const std::filesystem::path& path, std::vector<Entry>* e
   const std::string header_size = "the header's size is given as " + std::to_string(header_bytes) + " bytes, ";
   if (header_bytes < 2) return recipe_error(place + header_size + "too few for a header: not a safetensors file");
   if (header_bytes > kLargestHeader) {
-    return recipe_error(place + header_size + "more than the " + std::to_string(kLargestHeader) + " that are allowed: not a safetensors file");
+    return recipe_error(place + header_size + "more than the " + std::to_string(kLargestHeader) +
+                        " that are allowed: not a safetensors file");
   }
   if (header_bytes > size - sizeof header_bytes) {
     return recipe_error(place + header_size + "but only " + std::to_string(size - sizeof header_bytes) + " follow: the file is truncated");
@@ -196,18 +202,20 @@ Result<Reader> Reader::open_index(const std::filesystem::path& index) {
   Result<Value> parsed = read_json(index);
   if (!parsed.ok()) return as_recipe(std::move(parsed).error());
   const Value& json = *parsed;
+  const std::string place = index.string() + ": ";
   const auto* table = json.as<Table>();
   const auto map = table ? table->find("weight_map") : Table::const_iterator();
   const auto* weights = table && map != table->end() ? map->second.as<Table>() : nullptr;
-  if (weights == nullptr) return recipe_error(index.string() + ": has no table 'weight_map' of tensors and their files");
-  if (weights->empty()) return recipe_error(index.string() + ": 'weight_map' names no tensor");
+  if (weights == nullptr) return recipe_error(place + "has no table 'weight_map' of tensors and their files");
+  if (weights->empty()) return recipe_error(place + "'weight_map' names no tensor");
 
   std::set<std::string> shards;
   for (const auto& [name, value] : *weights) {
     const auto* shard = value.as<std::string>();
     // A shard lies beside its index; anything else could read files that the model has no business with.
     if (shard == nullptr || shard->empty() || *shard == "." || *shard == ".." || shard->find('/') != std::string::npos) {
-      return recipe_error(index.string() + ": tensor '" + name + "' is said to lie in " + to_json(value) + ", which is not the name of a file beside the index");
+      return recipe_error(place + "tensor '" + name + "' is said to lie in " + to_json(value) +
+                          ", which is not the name of a file beside the index");
     }
     shards.insert(*shard);
   }
@@ -222,7 +230,7 @@ Result<Reader> Reader::open_index(const std::filesystem::path& index) {
     std::string names = missing[0];
     for (size_t i = 1; i < std::min<size_t>(missing.size(), 3); ++i) names += ", " + missing[i];
     if (missing.size() > 3) names += ", …";
-    return recipe_error(index.string() + ": " + std::to_string(missing.size()) + " of " + std::to_string(shards.size()) + " shards are missing: " + names,
+    return recipe_error(place + std::to_string(missing.size()) + " of " + std::to_string(shards.size()) + " shards are missing: " + names,
                         "download the missing files into the same folder");
   }
   std::vector<Entry> found;
@@ -237,7 +245,7 @@ Result<Reader> Reader::open_index(const std::filesystem::path& index) {
   }
   for (const auto& [name, shard] : *weights) {
     if (seen.contains(name)) continue;
-    return recipe_error(index.string() + ": tensor '" + name + "' is said to lie in '" + *shard.as<std::string>() + "', which does not have it");
+    return recipe_error(place + "tensor '" + name + "' is said to lie in '" + *shard.as<std::string>() + "', which does not have it");
   }
   return reader;
 }
@@ -249,7 +257,8 @@ Result<Reader> Reader::open(const std::filesystem::path& path) {
     file = path / "model.safetensors";
     if (!std::filesystem::exists(file, error)) file = path / "model.safetensors.index.json";
     if (!std::filesystem::exists(file, error)) {
-      const bool pickled = std::filesystem::exists(path / "pytorch_model.bin", error) || std::filesystem::exists(path / "pytorch_model.bin.index.json", error);
+      const bool pickled = std::filesystem::exists(path / "pytorch_model.bin", error) ||
+                           std::filesystem::exists(path / "pytorch_model.bin.index.json", error);
       return recipe_error(path.string() + ": neither model.safetensors nor model.safetensors.index.json is there",
                           pickled ? "pytorch_model.bin is; save the model as safetensors once" : "");
     }
@@ -262,14 +271,15 @@ Result<Reader> Reader::open(const std::filesystem::path& path) {
 }
 
 const Entry* Reader::find(std::string_view name) const {
-  const auto at = std::lower_bound(entries_.begin(), entries_.end(), name, [](const Entry& entry, std::string_view n) { return entry.name < n; });
+  const auto at =
+      std::lower_bound(entries_.begin(), entries_.end(), name, [](const Entry& entry, std::string_view n) { return entry.name < n; });
   return at != entries_.end() && at->name == name ? &*at : nullptr;
 }
 
 Status Reader::read_bytes(const Entry& entry, uint64_t offset, std::span<std::byte> bytes) const {
   if (offset > entry.bytes || bytes.size() > entry.bytes - offset) {
-    return run_error(files_[entry.file].path().string() + ": " + std::to_string(bytes.size()) + " bytes from byte " + std::to_string(offset) +
-                     " on were asked of tensor '" + entry.name + "', which has " + std::to_string(entry.bytes));
+    return run_error(files_[entry.file].path().string() + ": " + std::to_string(bytes.size()) + " bytes from byte " +
+                     std::to_string(offset) + " on were asked of tensor '" + entry.name + "', which has " + std::to_string(entry.bytes));
   }
   return files_[entry.file].read_at(bytes, entry.offset + offset);
 }

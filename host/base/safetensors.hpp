@@ -1,5 +1,5 @@
-// safetensors: named tensors in a file. 8 bytes little-endian: the header's size; the header: JSON {name: {dtype, shape, data_offsets: [begin, end)}},
-// offsets counted from the header's end; then the data, row-major, without holes.
+// safetensors: named tensors in a file. 8 bytes little-endian: the header's size; the header: JSON {name: {dtype, shape, data_offsets:
+// [begin, end)}}, offsets counted from the header's end; then the data, row-major, without holes.
 //
 // Headers are read and checked at once, data only when asked for, with pread into the caller's memory: nothing is mapped and nothing
 // as large as a tensor is allocated. What is wrong with a file is an error with the file, the tensor and the values in it: exit code
@@ -47,8 +47,8 @@ std::string describe(Dtype dtype, std::span<const int64_t> shape);
 /// One file, or several that an index ties together. Immutable once open; every function is [thread-safe].
 class Reader {
  public:
-  /// `path` is a file, an index (*.index.json), or a folder with model.safetensors or model.safetensors.index.json (the single file goes first). Of a set
-  /// only the tensors that its index names are there. Holds its files open.
+  /// `path` is a file, an index (*.index.json), or a folder with model.safetensors or model.safetensors.index.json (the single file
+  /// goes first). Of a set only the tensors that its index names are there. Holds its files open.
   static Result<Reader> open(const std::filesystem::path& path);
 
   /// All tensors, by name.
@@ -95,7 +95,8 @@ class Writer {
 
   /// The order in which the data has to come.
   std::span<const Item> items() const { return items_; }
-  /// The next bytes of tensor `name`, in pieces of any size. Another tensor than the one whose turn it is, or more bytes than it has, is an error.
+  /// The next bytes of tensor `name`, in pieces of any size. Another tensor than the one whose turn it is, or more bytes than it has,
+  /// is an error.
   Status write(std::string_view name, std::span<const std::byte> bytes);
   /// fsync. An error if bytes are still missing.
   Status finish();
@@ -106,8 +107,8 @@ class Writer {
 
   File file_;
   std::vector<Item> items_;
-  size_t current_ = 0;      ///< the item whose turn it is
-  uint64_t written_ = 0;    ///< bytes of it so far
+  size_t current_ = 0;    ///< the item whose turn it is
+  uint64_t written_ = 0;  ///< bytes of it so far
 };
 
 }  // namespace galley::safetensors

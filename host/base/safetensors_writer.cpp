@@ -36,6 +36,7 @@ Result<Layout> lay_out(std::vector<Item>& items, const Writer::Metadata& metadat
     return std::pair(rank(a.dtype), std::string_view(a.name)) < std::pair(rank(b.dtype), std::string_view(b.name));
   });
   std::vector<std::string_view> names;
+  names.reserve(items.size());
   for (const Item& item : items) names.push_back(item.name);
   std::sort(names.begin(), names.end());
   if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end()) {
@@ -101,7 +102,8 @@ Status Writer::write(std::string_view name, std::span<const std::byte> bytes) {
   if (item.name != name) return run_error(place + "tensor '" + std::string(name) + "' comes where '" + item.name + "' belongs");
   const uint64_t missing = TRY(tensor_bytes(item.dtype, item.shape)) - written_;
   if (bytes.size() > missing) {
-    return run_error(place + std::to_string(bytes.size()) + " bytes of tensor '" + item.name + "' come where " + std::to_string(missing) + " are missing");
+    return run_error(place + std::to_string(bytes.size()) + " bytes of tensor '" + item.name + "' come where " + std::to_string(missing) +
+                     " are missing");
   }
   TRY_STATUS(file_.write(bytes));
   written_ += bytes.size();
@@ -110,7 +112,8 @@ Status Writer::write(std::string_view name, std::span<const std::byte> bytes) {
 
 Status Writer::finish() {
   if (current_ < items_.size()) {
-    return run_error("cannot finish '" + file_.path().string() + "': tensor '" + items_[current_].name + "' lacks data after byte " + std::to_string(written_));
+    return run_error("cannot finish '" + file_.path().string() + "': tensor '" + items_[current_].name + "' lacks data after byte " +
+                     std::to_string(written_));
   }
   return file_.sync();
 }

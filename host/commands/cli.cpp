@@ -17,13 +17,13 @@ std::string usage(const CommandSpec& c) { return "galley " + c.name + (c.positio
 
 }  // namespace
 
-std::string Arguments::get(const std::string& flag, const std::string& otherwise) const {
+std::string CommandLine::get(const std::string& flag, const std::string& otherwise) const {
   const auto it = flags.find(flag);
   return it == flags.end() || it->second.empty() ? otherwise : it->second.back();
 }
 
-Result<Arguments> parse_arguments(const CommandSpec& command, const std::vector<std::string>& words) {
-  Arguments out;
+Result<CommandLine> parse_command_line(const CommandSpec& command, const std::vector<std::string>& words) {
+  CommandLine out;
   const std::string hint = "galley " + command.name + " --help";
   for (size_t i = 0; i < words.size(); ++i) {
     if (!words[i].starts_with("--")) {
@@ -112,7 +112,7 @@ int run_program(const std::vector<std::string>& words) {
     std::fputs(command_help(*command).c_str(), stdout);
     return 0;
   }
-  const auto arguments = parse_arguments(*command, rest);
+  const auto arguments = parse_command_line(*command, rest);
   if (!arguments) return fail(arguments.error());
   const Status status = command->run(*arguments);
   return status ? 0 : fail(status.error());

@@ -19,7 +19,7 @@ struct FlagSpec {
 };
 
 /// A command line, taken apart.
-struct Arguments {
+struct CommandLine {
   std::vector<std::string> positional;
   std::map<std::string, std::vector<std::string>> flags;
   bool has(const std::string& flag) const { return flags.contains(flag); }
@@ -33,11 +33,11 @@ struct CommandSpec {
   std::string summary;      ///< one line
   std::string details;      ///< paragraphs and examples for --help
   std::vector<FlagSpec> flags;
-  std::function<Status(const Arguments&)> run;
+  std::function<Status(const CommandLine&)> run;
 };
 
 /// Unknown flags get the nearest known one; missing values and positionals are named. Exit code Recipe.
-Result<Arguments> parse_arguments(const CommandSpec& command, const std::vector<std::string>& words);
+Result<CommandLine> parse_command_line(const CommandSpec& command, const std::vector<std::string>& words);
 std::string command_help(const CommandSpec& command);
 std::string program_help(const std::vector<CommandSpec>& commands);
 

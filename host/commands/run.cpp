@@ -234,29 +234,30 @@ Status train(const Study& study, const std::filesystem::path& directory, Poison 
   MetricsFile metrics = TRY(MetricsFile::open(directory / "metrics.jsonl", info.attempted));
   EventsFile events = TRY(EventsFile::create(directory));
   Progress progress(recipe.steps, program.flops_per_token * static_cast<double>(program.rows * program.length * program.micro_batches), study.target.peak_flops);
-  Proof proof(program, executor.machine());
-  TRY_STATUS(proof.loaded());
+  Proof proof(executor);
+  TRY_STATUS(proof.after_load());
   const ScalarSlot* lr = lr_slot(program);
   auto loader = TRY(Loader::start(*session.source, layout_of(program), program.micro_batches, info.next_window, recipe.steps, bytes_of(executor, program.window)));
 
   double last = now();
   for (int64_t step = info.attempted + 1; step <= recipe.steps; ++step) {
     const WindowBuffer* window = TRY(loader->next());
-    TRY_STATUS(executor.begin_step({step, info.applied + 1, window->valid_tokens, 1.0}));
+    const StepBegin begin = {step, info.applied + 1, window->valid_tokens, 1.0};
+    TRY_STATUS(proof.before_step(begin));
+    TRY_STATUS(executor.begin_step(begin));
     for (int64_t m = 0; m < program.micro_batches; ++m) {
       TRY_STATUS(executor.begin_micro(m));
       TRY_STATUS(feed(executor, *window, m));
       TRY_STATUS(executor.run_micro(m));
     }
     const double rate = lr ? lr->schedule.at(info.applied + 1) : 0;
-    TRY_STATUS(proof.before_update(info.applied + 1, window->valid_tokens, rate));
     TRY_STATUS(executor.run_update());
     TRY_STATUS(executor.synchronize());
     const double loss_sum = TRY(executor.scalar(GALLEY_SCALAR_LOSS)), norm = TRY(executor.scalar(GALLEY_SCALAR_GRADIENT_NORM));
     const int64_t tokens = window->valid_tokens;
     const double loss = tokens ? loss_sum / static_cast<double>(tokens) : 0;
     if (!std::isfinite(loss) || !std::isfinite(norm)) return not_finite(program, executor, step, loss, norm);
-    TRY_STATUS(proof.after_update());
+    TRY_STATUS(proof.after_step(begin));
     info.attempted = step;
     info.next_window = step;
     ++info.applied;
@@ -280,7 +281,7 @@ Status train(const Study& study, const std::filesystem::path& directory, Poison 
     }
     const bool stopping = signals.asked() && step < recipe.steps;
     if (saves.scheduled(step) || stopping) {
-      if (step == recipe.steps) TRY_STATUS(proof.finished());
+      if (step == recipe.steps) TRY_STATUS(proof.finish());
       TRY_STATUS(metrics.sync());
       TRY_STATUS(save_state(states, recipe.save_keep + 1, info, program, executor.machine()));
       if (saves.scheduled(step)) TRY_STATUS(drop_unscheduled(states, saves, step));
@@ -291,6 +292,7 @@ Status train(const Study& study, const std::filesystem::path& directory, Poison 
     }
   }
   progress.finish();
+  for (const std::string& name : proof.unmoved()) progress.note("note: '" + name + "' never moved: its updates are smaller than its rounding");
   TRY_STATUS(metrics.sync());
   if (recipe.save_final) TRY_STATUS(executor.export_model(directory));
   return ok();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <set>
 
 #include "host/plugins/host_table.hpp"
 #include "host/report/plan_report.hpp"
@@ -86,6 +87,14 @@ Status check_fit(const Study& s, const StudyOptions& options) {
                "smaller batch or length, fewer trainable tensors, recomputation or a smaller optimizer; `galley plan` shows who needs what"};
 }
 
+/// Documents go with the tensors beside which they lie: config.json with the model, an adapter's configuration with the adapter.
+void keep_written_documents(Program& program) {
+  std::set<std::string> folders;
+  for (const Instruction& i : program.segment(SegmentKind::Export).code)
+    if (i.action == Action::Write) folders.insert(std::filesystem::path(i.file).parent_path().string());
+  std::erase_if(program.documents, [&](const Document& d) { return !folders.contains(std::filesystem::path(d.file).parent_path().string()); });
+}
+
 }  // namespace
 
 int64_t Study::peak_memory() const {
@@ -112,6 +121,7 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   recipe_options.sets = options.sets;
   recipe_options.text = options.recipe_text;
   recipe_options.library = here.families.library;
+  recipe_options.directory = options.directory;
   s.recipe = TRY(read_recipe(recipe_path, recipe_options));
   s.model = TRY(read_model_config(s.recipe, here.families));
   s.data = TRY(describe_data(s.recipe.data, s.recipe));
@@ -152,6 +162,7 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   s.plan = make_plan(s.program, s.target);
   TRY_STATUS(check_fit(s, options));
   s.program.documents.push_back({"model/config.json", TRY(saved_config(s.model, here.families))});
+  keep_written_documents(s.program);
   return out;
 }
 

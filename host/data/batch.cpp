@@ -38,18 +38,24 @@ Result<BatchFile> open_file(const DataSpec& spec) {
   if (!opened.ok()) return data_error(spec, opened.error().cause, opened.error().hint);
   BatchFile file{std::move(*opened), path};
 
-  const std::pair<const char*, const Entry**> roles[] = {{"input_ids", &file.input_ids}, {"labels", &file.labels}, {"position_ids", &file.position_ids},
-                                                         {"document_ids", &file.document_ids}, {"attention_mask", &file.attention_mask}};
+  const std::pair<const char*, const Entry**> roles[] = {{"input_ids", &file.input_ids},
+                                                         {"labels", &file.labels},
+                                                         {"position_ids", &file.position_ids},
+                                                         {"document_ids", &file.document_ids},
+                                                         {"attention_mask", &file.attention_mask}};
   std::vector<std::string> names;
   for (const auto& [name, entry] : roles) {
     names.emplace_back(name);
     *entry = file.reader.find(name);
   }
-  if (!file.input_ids || !file.labels) return data_error(spec, path + ": has no tensor '" + (file.input_ids ? "labels" : "input_ids") + "'");
+  if (!file.input_ids || !file.labels)
+    return data_error(spec, path + ": has no tensor '" + (file.input_ids ? "labels" : "input_ids") + "'");
   for (const Entry& entry : file.reader.entries()) {
     const std::string what = path + ": tensor '" + entry.name + "' ";
-    if (entry.name == "token_type_ids") return data_error(spec, what + "belongs to models with token types, which are not there yet", "take it out of the file");
-    if (std::find(names.begin(), names.end(), entry.name) == names.end()) return data_error(spec, what + "has no meaning in a batch", did_you_mean(entry.name, names));
+    if (entry.name == "token_type_ids")
+      return data_error(spec, what + "belongs to models with token types, which are not there yet", "take it out of the file");
+    if (std::find(names.begin(), names.end(), entry.name) == names.end())
+      return data_error(spec, what + "has no meaning in a batch", did_you_mean(entry.name, names));
     const std::string is = "is " + safetensors::describe(entry.dtype, entry.shape);
     if (entry.dtype != Dtype::I32 && entry.dtype != Dtype::I64) return data_error(spec, what + is + "; it must be I32 or I64");
     if (entry.shape.size() != 2) return data_error(spec, what + is + "; it must have two dimensions, rows and positions");
@@ -59,7 +65,9 @@ Result<BatchFile> open_file(const DataSpec& spec) {
   }
   file.rows = file.input_ids->shape[0];
   file.length = file.input_ids->shape[1];
-  if (file.rows == 0 || file.length == 0) return data_error(spec, path + ": input_ids is " + safetensors::describe(file.input_ids->dtype, file.input_ids->shape) + ": there is no token");
+  if (file.rows == 0 || file.length == 0)
+    return data_error(
+        spec, path + ": input_ids is " + safetensors::describe(file.input_ids->dtype, file.input_ids->shape) + ": there is no token");
   return file;
 }
 
@@ -68,7 +76,8 @@ Result<BatchLayout> layout_of(const DataSpec& spec, const Recipe& recipe, const 
   TRY_STATUS(check_layout(spec, layout));
   TRY_STATUS(check_layout(spec, {file.rows, layout.length}));
   if (layout.length < file.length) {
-    return data_error(spec, "the recipe's length is " + std::to_string(layout.length) + ", but the rows of " + file.path + " have " + std::to_string(file.length) + " positions");
+    return data_error(spec, "the recipe's length is " + std::to_string(layout.length) + ", but the rows of " + file.path + " have " +
+                                std::to_string(file.length) + " positions");
   }
   return layout;
 }
@@ -95,7 +104,8 @@ Status read_row(const BatchFile& file, const Entry* entry, int64_t row, std::vec
 
 class BatchSource final : public Source {
  public:
-  BatchSource(BatchLayout layout, Accumulation micro_batches, int64_t vocabulary) : layout_(layout), micro_batches_(std::move(micro_batches)), vocabulary_(vocabulary) {}
+  BatchSource(BatchLayout layout, Accumulation micro_batches, int64_t vocabulary)
+      : layout_(layout), micro_batches_(std::move(micro_batches)), vocabulary_(vocabulary) {}
 
   Status load(const DataSpec& spec, const BatchFile& file, std::span<std::byte> memory) {
     rows_ = {.layout = {file.rows, layout_.length}, .memory = memory, .window = 0, .micro_batches = 1};
@@ -157,10 +167,12 @@ class BatchSource final : public Source {
       }
       first = static_cast<size_t>(std::find(mask.begin(), mask.end(), 1) - mask.begin());
       last = length - static_cast<size_t>(std::find(mask.rbegin(), mask.rend(), 1) - mask.rbegin());
-      if (first == length) last = length;
-      const auto hole = std::find(mask.begin() + static_cast<std::ptrdiff_t>(first), mask.begin() + static_cast<std::ptrdiff_t>(last), 0);
-      if (first < last && hole != mask.begin() + static_cast<std::ptrdiff_t>(last)) {
-        return wrong("attention_mask", static_cast<size_t>(hole - mask.begin()), 0, "padding between tokens is not possible, only before and behind them");
+      if (first == length) last = length;  // no token at all
+      const auto end = mask.begin() + static_cast<std::ptrdiff_t>(last);
+      const auto hole = std::find(mask.begin() + static_cast<std::ptrdiff_t>(first), end, 0);
+      if (hole != end) {
+        return wrong("attention_mask", static_cast<size_t>(hole - mask.begin()), 0,
+                     "padding between tokens is not possible, only before and behind them");
       }
     }
 
@@ -178,14 +190,16 @@ class BatchSource final : public Source {
       const int64_t label = last_of_document ? kNoLabel : raw.labels[s + 1];
       if (label != kNoLabel && !is_id(label)) return wrong("labels", s + 1, label, "it must be -100, or an id: " + ids_of_model);
       if (!token) {
-        if (label != kNoLabel) return wrong("labels", s + 1, label, "it counts for position " + std::to_string(s) + ", which is padding; -100 belongs there");
+        if (label != kNoLabel)
+          return wrong("labels", s + 1, label, "it counts for position " + std::to_string(s) + ", which is padding; -100 belongs there");
         row.pad(s, s + 1);
         continue;
       }
       if (!is_id(raw.input_ids[s])) return wrong("input_ids", s, raw.input_ids[s], ids_of_model);
       const int64_t position = raw.position_ids.empty() ? static_cast<int64_t>(s) : raw.position_ids[s];
       if (position < 0 || position >= layout_.length) {
-        return wrong("position_ids", s, position, "positions of a row of " + std::to_string(layout_.length) + " are 0 to " + std::to_string(layout_.length - 1));
+        return wrong("position_ids", s, position,
+                     "positions of a row of " + std::to_string(layout_.length) + " are 0 to " + std::to_string(layout_.length - 1));
       }
       row.input_ids[s] = static_cast<int32_t>(raw.input_ids[s]);
       row.labels[s] = static_cast<int32_t>(label);
@@ -215,12 +229,13 @@ Result<DataInfo> describe_batch(const DataSpec& spec, const Recipe& recipe) {
   return info;
 }
 
-Result<std::unique_ptr<Source>> open_batch(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const Accumulation& micro_batches,
-                                           std::span<std::byte> memory) {
+Result<std::unique_ptr<Source>> open_batch(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
+                                           const Accumulation& micro_batches, std::span<std::byte> memory) {
   const BatchFile file = TRY(open_file(spec));
   const BatchLayout layout = TRY(layout_of(spec, recipe, file));
   if (const uint64_t needed = window_bytes({file.rows, layout.length}, 1); needed > memory.size()) {
-    return data_error(spec, file.path + " has grown since the run was planned: " + std::to_string(needed) + " bytes instead of " + std::to_string(memory.size()));
+    return data_error(spec, file.path + " has grown since the run was planned: " + std::to_string(needed) + " bytes instead of " +
+                                std::to_string(memory.size()));
   }
   auto source = std::make_unique<BatchSource>(layout, micro_batches, vocabulary);
   TRY_STATUS(source->load(spec, file, memory));

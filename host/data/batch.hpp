@@ -1,14 +1,17 @@
 // data.batch { path = "batch.safetensors" }: one fixed batch, the same in every window. The file's tensors are I32 or I64 (rows, S):
 //
 //   input_ids
-//   labels          as transformers takes them, NOT shifted: the label of position s is labels[s + 1], and none where that belongs to another document
+//   labels          as transformers takes them, NOT shifted: the label of position s is labels[s + 1], and none where that belongs to
+//                   another document
 //   position_ids    0 … S − 1 where it is absent, also with documents and padding, as in transformers
-//   document_ids    neighbours with equal numbers are a document; no attention across. A number that comes back later in the row is an error
-//   attention_mask  1, or 0 for padding before or behind the tokens of a row. Padding between tokens, and padding whose label counts, are errors: the one
-//                   cannot be said with first_key, and what transformers computes for the other depends on its attention kernel
+//   document_ids    neighbours with equal numbers are a document; no attention across. A number that comes back later in the row is an
+//                   error
+//   attention_mask  1, or 0 for padding before or behind the tokens of a row. Padding between tokens, and padding whose label counts,
+//                   are errors: the one cannot be said with first_key, and what transformers computes for the other depends on its
+//                   attention kernel
 //
-// Any other tensor (token_type_ids, too) is an error by name. A recipe without `batch` takes all rows as one micro-batch; with it, the rows fill
-// micro-batch after micro-batch of the window, and what is left of the window is padding. A recipe's `length` may be above S.
+// Any other tensor (token_type_ids, too) is an error by name. A recipe without `batch` takes all rows as one micro-batch; with it, the
+// rows fill micro-batch after micro-batch of the window, and what is left of the window is padding. A recipe's `length` may be above S.
 #pragma once
 
 #include <memory>
@@ -20,7 +23,7 @@ namespace galley {
 
 /// The parts of open_data() and describe_data() for this kind. describe_batch reads the file's header only.
 Result<DataInfo> describe_batch(const DataSpec& spec, const Recipe& recipe);
-Result<std::unique_ptr<Source>> open_batch(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const Accumulation& micro_batches,
-                                           std::span<std::byte> memory);
+Result<std::unique_ptr<Source>> open_batch(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
+                                           const Accumulation& micro_batches, std::span<std::byte> memory);
 
 }  // namespace galley

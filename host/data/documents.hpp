@@ -14,7 +14,7 @@ namespace galley {
 /// One text file.
 struct Document {
   std::filesystem::path path;
-  std::string identity;  ///< its path below the directory (or wildcard) that was given, its name where it was given itself: the same wherever the corpus lies
+  std::string identity;  ///< its path below the directory that was given, or its name: the same wherever the corpus lies
   uint64_t size = 0;     ///< bytes, at least 2: fewer hold no pair of a token and its successor
   bool named = false;    ///< given by its own name: were it binary, that would be an error and not a file to skip
 };
@@ -25,11 +25,11 @@ struct Documents {
   int64_t binary = 0;  ///< files with a NUL in their first 8 KiB, left out
 };
 
-/// Each of `files` is a file, a directory or a pattern (* ? [a-z] within a name, ** for any directories). A directory is walked, in the order of
-/// paths; left out are what is not a regular file (links too), directories whose name begins with a dot, and build output: build, node_modules,
-/// __pycache__, and every directory with a CMakeCache.txt or CACHEDIR.TAG. Patterns pass over the same directories where ** walks.
-/// A file that comes twice counts once. Errors: nothing there, a pattern that matches nothing, a file that cannot be read, a named file
-/// that is binary or no regular file.
+/// Each of `files` is a file, a directory or a pattern (* ? [a-z] within a name, ** for any directories). A directory is walked, in the
+/// order of paths; left out are what is not a regular file (links too), directories whose name begins with a dot, and build output:
+/// build, node_modules, __pycache__, and every directory with a CMakeCache.txt or CACHEDIR.TAG. Patterns pass over the same directories
+/// where ** walks. A file that comes twice counts once. Errors: nothing there, a pattern that matches nothing, a file that cannot be
+/// read, a named file that is binary or no regular file.
 Result<Documents> find_documents(const DataSpec& spec, const std::vector<std::string>& files);
 
 }  // namespace galley

@@ -6,8 +6,8 @@
 
 namespace galley {
 
-Result<std::unique_ptr<Loader>> Loader::start(const Source& source, const BatchLayout& layout, int64_t most_micro_batches, int64_t first, int64_t end,
-                                              std::span<std::byte> memory) {
+Result<std::unique_ptr<Loader>> Loader::start(const Source& source, const BatchLayout& layout, int64_t most_micro_batches, int64_t first,
+                                              int64_t end, std::span<std::byte> memory) {
   assert(memory.size() >= bytes(layout, most_micro_batches));
   assert(reinterpret_cast<uintptr_t>(memory.data()) % BatchLayout::kAlignment == 0);
   std::unique_ptr<Loader> loader(new Loader(source, first, end));
@@ -54,7 +54,8 @@ Result<const WindowBuffer*> Loader::next() {
   std::unique_lock lock(mutex_);
   in_hand_ = -1;
   changed_.notify_all();
-  if (next_ >= end_) return run_error("the loader was asked for window " + std::to_string(next_) + ", but the last is " + std::to_string(end_ - 1));
+  if (next_ >= end_)
+    return run_error("the loader was asked for window " + std::to_string(next_) + ", but the last is " + std::to_string(end_ - 1));
   changed_.wait(lock, [&] { return next_ < filled_ || !failure_.ok(); });
   if (next_ == filled_) return failure_.error();
   in_hand_ = next_++;

@@ -23,16 +23,18 @@ class Loader {
   static constexpr int kBuffers = 2;
 
   /// The memory that start() is to be given, for windows of at most `most_micro_batches`.
-  static uint64_t bytes(const BatchLayout& layout, int64_t most_micro_batches) { return kBuffers * window_bytes(layout, most_micro_batches); }
+  static uint64_t bytes(const BatchLayout& layout, int64_t most_micro_batches) {
+    return kBuffers * window_bytes(layout, most_micro_batches);
+  }
 
-  /// Begins with window `first`; the one before `end` is the last. `source` and `memory` (bytes(), aligned to BatchLayout::kAlignment) outlive the loader.
-  /// [main-thread]
-  static Result<std::unique_ptr<Loader>> start(const Source& source, const BatchLayout& layout, int64_t most_micro_batches, int64_t first, int64_t end,
-                                               std::span<std::byte> memory);
+  /// Begins with window `first`; the one before `end` is the last. `source` and `memory` (bytes(), aligned to BatchLayout::kAlignment)
+  /// outlive the loader. [main-thread]
+  static Result<std::unique_ptr<Loader>> start(const Source& source, const BatchLayout& layout, int64_t most_micro_batches, int64_t first,
+                                               int64_t end, std::span<std::byte> memory);
 
-  /// Waits for the next window and hands it out. It stays as it is until the next call of next(), which gives its buffer back: whoever still copies
-  /// from it has to be done by then. The source's error comes in place of the window that it was for, and again with every call after it.
-  /// Asking for more windows than there are is an error. One thread.
+  /// Waits for the next window and hands it out. It stays as it is until the next call of next(), which gives its buffer back: whoever
+  /// still copies from it has to be done by then. The source's error comes in place of the window that it was for, and again with every
+  /// call after it. Asking for more windows than there are is an error. One thread.
   Result<const WindowBuffer*> next();
 
   /// Stops after the window that is being filled, if any, and joins the thread.
@@ -48,14 +50,14 @@ class Loader {
   const Source& source_;
   std::array<WindowBuffer, kBuffers> buffers_;
 
-  std::mutex mutex_;                 // guards what follows
+  std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  int64_t next_;                     // the window that next() will hand out; the one before it is in the caller's hands
-  int64_t filled_;                   // windows below this one have been filled
-  int64_t in_hand_ = -1;             // the window in the caller's hands; −1: none
+  int64_t next_;          // the window that next() will hand out; the one before it is in the caller's hands
+  int64_t filled_;        // windows below this one have been filled
+  int64_t in_hand_ = -1;  // the window in the caller's hands; −1: none
   const int64_t end_;
   bool stop_ = false;
-  Status failure_;                   // of window filled_
+  Status failure_;  // of window filled_
   std::thread thread_;
 };
 

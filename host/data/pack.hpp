@@ -1,10 +1,10 @@
 // Packing documents into rows.
 //
-// A document of n tokens has n − 1 positions (a token whose successor is known); its last token is only ever a label. A document of more
-// than S positions is cut into pieces of S; the rests are put together, longest first, each into the row that it fills best (best-fit
-// decreasing), so that hardly a position is padding and no piece is cut twice. Filling rows in shuffled order instead would cut or pad almost
-// every full piece, and the last positions of a row would never see a full context. Since no document sees another, which ones share a row changes no
-// number of the model; epochs therefore shuffle whole rows.
+// A document of n tokens has n − 1 positions (a token whose successor is known); its last token is only ever a label. A document of
+// more than S positions is cut into pieces of S; the rests are put together, longest first, each into the row that it fills best
+// (best-fit decreasing), so that hardly a position is padding and no piece is cut twice. Filling rows in shuffled order instead would
+// cut or pad almost every full piece, and the last positions of a row would never see a full context. Since no document sees another,
+// which ones share a row changes no number of the model; epochs therefore shuffle whole rows.
 #pragma once
 
 #include <cstdint>

@@ -30,7 +30,7 @@ class RandomSource final : public Source {
     for (size_t s = 0; s <= length; s += 2) {
       const galley_philox_block block = galley_random_block(key, r, 0, static_cast<int64_t>(s / 2));
       for (size_t half = 0; half < 2 && s + half <= length; ++half) {
-        const auto token = static_cast<int32_t>(below(bits64(block, static_cast<int>(half)), vocabulary_));
+        const auto token = static_cast<int32_t>(below(bits64(block, half), vocabulary_));
         if (s + half < length) row.input_ids[s + half] = token;
         if (s + half > 0) row.labels[s + half - 1] = token;
       }
@@ -55,7 +55,8 @@ Result<DataInfo> describe_random(const DataSpec& spec, const Recipe& recipe) {
   return info;
 }
 
-Result<std::unique_ptr<Source>> open_random(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const Accumulation& micro_batches) {
+Result<std::unique_ptr<Source>> open_random(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
+                                            const Accumulation& micro_batches) {
   TRY(describe_random(spec, recipe));
   return std::unique_ptr<Source>(std::make_unique<RandomSource>(micro_batches, recipe.seed, vocabulary));
 }

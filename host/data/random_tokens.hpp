@@ -1,5 +1,5 @@
-// data.random {}: uniform tokens, a document a row, every position counts (the last one predicts a token that is drawn beyond the row). Token s of row r
-// of window w depends on (seed, w, r, s) alone: 8 rows at once and 8 times one row are the same data.
+// data.random {}: uniform tokens, a document a row, every position counts (the last one predicts a token that is drawn beyond the row).
+// Token s of row r of window w depends on (seed, w, r, s) alone: 8 rows at once and 8 times one row are the same data.
 #pragma once
 
 #include <memory>
@@ -10,6 +10,7 @@ namespace galley {
 
 /// The parts of open_data() and describe_data() for this kind.
 Result<DataInfo> describe_random(const DataSpec& spec, const Recipe& recipe);
-Result<std::unique_ptr<Source>> open_random(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const Accumulation& micro_batches);
+Result<std::unique_ptr<Source>> open_random(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
+                                            const Accumulation& micro_batches);
 
 }  // namespace galley

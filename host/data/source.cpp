@@ -14,7 +14,8 @@ namespace {
 
 Error unknown_kind(const DataSpec& spec) {
   const std::vector<std::string> kinds = {"text", "batch", "random"};
-  return recipe_error(spec.place.text() + ": there is no data." + spec.kind + "; there are data.text, data.batch and data.random", did_you_mean(spec.kind, kinds));
+  return recipe_error(spec.place.text() + ": there is no data." + spec.kind + "; there are data.text, data.batch and data.random",
+                      did_you_mean(spec.kind, kinds));
 }
 
 Error no_validation(const DataSpec& spec, const Recipe& recipe) {
@@ -50,13 +51,16 @@ Result<DataInfo> describe_data(const DataSpec& spec, const Recipe& recipe) {
 Status check_data(const DataInfo& info, const DataSpec& spec, int64_t vocabulary, const Accumulation& micro_batches) {
   assert(vocabulary > 0);
   if (info.vocabulary > vocabulary) {
-    return data_error(spec, "its tokens have ids up to " + std::to_string(info.vocabulary - 1) + ", but the model's vocabulary has " + std::to_string(vocabulary));
+    return data_error(spec, "its tokens have ids up to " + std::to_string(info.vocabulary - 1) + ", but the model's vocabulary has " +
+                                std::to_string(vocabulary));
   }
   const int64_t room = micro_batches.fewest() * info.layout.rows;
   if (room < info.window_rows) {
-    return data_error(spec, "the batch has " + std::to_string(info.window_rows) + " rows, but a window takes " + std::to_string(micro_batches.fewest()) +
-                                " micro-batches of " + std::to_string(info.layout.rows),
-                      "a window takes the whole batch: accumulate over " + std::to_string((info.window_rows + info.layout.rows - 1) / info.layout.rows) +
+    return data_error(spec,
+                      "the batch has " + std::to_string(info.window_rows) + " rows, but a window takes " +
+                          std::to_string(micro_batches.fewest()) + " micro-batches of " + std::to_string(info.layout.rows),
+                      "a window takes the whole batch: accumulate over " +
+                          std::to_string((info.window_rows + info.layout.rows - 1) / info.layout.rows) +
                           " micro-batches, or leave 'batch' out of the recipe");
   }
   return ok();

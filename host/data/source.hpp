@@ -18,12 +18,12 @@ namespace galley {
 
 /// What is known of the data before anything is read.
 struct DataInfo {
-  BatchLayout layout;          ///< B and S of every micro-batch
-  int64_t vocabulary = 0;      ///< every id is below this; 0: not known, or whatever the model has
-  int64_t window_rows = 0;     ///< rows that a window must have room for (data.batch); 0: any
-  uint64_t bytes = 0;          ///< memory that open_data() is to be given; owner "data" of the plan. The window buffers are not in it
-  bool validation = false;     ///< there are validation batches
-  std::string summary;         ///< "12 documents, 48213 bytes; 5% of them held out": for the report
+  BatchLayout layout;       ///< B and S of every micro-batch
+  int64_t vocabulary = 0;   ///< every id is below this; 0: not known, or whatever the model has
+  int64_t window_rows = 0;  ///< rows that a window must have room for (data.batch); 0: any
+  uint64_t bytes = 0;       ///< memory that open_data() is to be given; owner "data" of the plan. The window buffers are not in it
+  bool validation = false;  ///< there are validation batches
+  std::string summary;      ///< "12 documents, 48213 bytes; 5% of them held out": for the report
 };
 
 /// Immutable once open. Every function is [thread-safe].
@@ -47,7 +47,8 @@ class Source {
 /// Cheap: stats files, reads a header and the first 8 KiB of texts (files with a NUL are not texts). The same files give the same answer.
 Result<DataInfo> describe_data(const DataSpec& spec, const Recipe& recipe);
 
-/// What can be checked before anything is read, once the model and the strategies are known: ids fit the vocabulary, a window has room for the rows.
+/// What can be checked before anything is read, once the model and the strategies are known: ids fit the vocabulary, a window has room
+/// for the rows.
 Status check_data(const DataInfo& info, const DataSpec& spec, int64_t vocabulary, const Accumulation& micro_batches);
 
 /// Reads the data into `memory`: DataInfo::bytes of it, aligned to BatchLayout::kAlignment, which stays the caller's and outlives the

@@ -88,7 +88,8 @@ Status check_layout(const DataSpec& spec, const BatchLayout& layout) {
   if (layout.rows < 1) return data_error(spec, "a batch of " + std::to_string(layout.rows) + " rows; it needs at least 1");
   if (layout.length < 1) return data_error(spec, "a length of " + std::to_string(layout.length) + " positions; it needs at least 1");
   if (layout.length > INT32_MAX / layout.rows) {
-    return data_error(spec, "a batch of " + std::to_string(layout.rows) + " rows of " + std::to_string(layout.length) + " positions is more than 2^31 tokens");
+    return data_error(spec, "a batch of " + std::to_string(layout.rows) + " rows of " + std::to_string(layout.length) +
+                                " positions is more than 2^31 tokens");
   }
   return ok();
 }

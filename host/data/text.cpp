@@ -88,7 +88,8 @@ std::vector<bool> hold_out(const std::vector<Document>& documents, double valida
 
 class TextSource final : public Source {
  public:
-  TextSource(BatchLayout layout, Accumulation micro_batches, uint64_t seed) : layout_(layout), micro_batches_(std::move(micro_batches)), seed_(seed) {}
+  TextSource(BatchLayout layout, Accumulation micro_batches, uint64_t seed)
+      : layout_(layout), micro_batches_(std::move(micro_batches)), seed_(seed) {}
 
   Status load(const DataSpec& spec, const TextOptions& options, Documents documents, std::span<std::byte> memory);
 
@@ -155,19 +156,22 @@ Result<bool> read_document(const DataSpec& spec, const Document& document, std::
   if (!file.ok()) return data_error(spec, file.error().cause);
   const uint64_t size = TRY(file->size());
   if (size != document.size) {
-    return data_error(spec, "'" + document.path.string() + "' changed while it was being read: " + std::to_string(document.size) + " bytes, then " + std::to_string(size));
+    return data_error(spec, "'" + document.path.string() + "' changed while it was being read: " + std::to_string(document.size) +
+                                " bytes, then " + std::to_string(size));
   }
   TRY_STATUS(file->read_at(at, 0));
   const void* nul = std::memchr(at.data(), 0, at.size());
   if (nul == nullptr) return true;
   if (!document.named) return false;
-  return data_error(spec, "'" + document.path.string() + "' is not a text: byte " + std::to_string(static_cast<const std::byte*>(nul) - at.data()) + " is a NUL");
+  return data_error(spec, "'" + document.path.string() + "' is not a text: byte " +
+                              std::to_string(static_cast<const std::byte*>(nul) - at.data()) + " is a NUL");
 }
 
 Status TextSource::load(const DataSpec& spec, const TextOptions& options, Documents documents, std::span<std::byte> memory) {
   const Regions regions(documents, layout_);
   if (regions.bytes > memory.size()) {
-    return data_error(spec, "the files have grown since the run was planned: " + std::to_string(regions.bytes) + " bytes instead of " + std::to_string(memory.size()));
+    return data_error(spec, "the files have grown since the run was planned: " + std::to_string(regions.bytes) + " bytes instead of " +
+                                std::to_string(memory.size()));
   }
   std::vector<Document> kept;
   std::vector<Extent> extents;
@@ -231,7 +235,8 @@ Result<DataInfo> describe_text(const DataSpec& spec, const Recipe& recipe) {
   return info;
 }
 
-Result<std::unique_ptr<Source>> open_text(const DataSpec& spec, const Recipe& recipe, const Accumulation& micro_batches, std::span<std::byte> memory) {
+Result<std::unique_ptr<Source>> open_text(const DataSpec& spec, const Recipe& recipe, const Accumulation& micro_batches,
+                                          std::span<std::byte> memory) {
   const TextOptions options = TRY(read_options(spec, recipe));
   Documents documents = TRY(find_documents(spec, options.files));
   TRY_STATUS(check_documents(spec, documents));

@@ -2,13 +2,14 @@
 //
 // A micro-batch is B rows of S positions, as four I32 tensors (B, S), each aligned, one behind the other:
 //   input_ids     the tokens
-//   labels        ALREADY SHIFTED: the token that position s is to predict (the next one of its document), or −100: no prediction counts here
+//   labels        ALREADY SHIFTED: the token that position s is to predict (the next one of its document), or −100: none
 //   position_ids  counted from the start of the document (or of the piece of it that is in the row); always below S
 //   first_key     the index in the row of the first position that this one may attend to; it attends to [first_key, s]. What an
 //                 attention layer's sliding window takes off is the model's affair
 // Padding has label −100, input id 0, position 0 and its own index as first_key: it sees itself and nobody sees it.
 //
-// A window is the micro-batches between two updates. Windows are counted from 0 by attempted steps (step n of the metrics is window n − 1).
+// A window is the micro-batches between two updates. Windows are counted from 0 by attempted steps: step n of the metrics is window
+// n − 1.
 #pragma once
 
 #include <algorithm>
@@ -89,7 +90,9 @@ class Accumulation {
 };
 
 /// The memory that a window of at most `micro_batches` takes.
-inline uint64_t window_bytes(const BatchLayout& layout, int64_t micro_batches) { return layout.bytes() * static_cast<uint64_t>(micro_batches); }
+inline uint64_t window_bytes(const BatchLayout& layout, int64_t micro_batches) {
+  return layout.bytes() * static_cast<uint64_t>(micro_batches);
+}
 
 /// One window in memory that somebody else owns. A plain handle: copies share the memory.
 struct WindowBuffer {

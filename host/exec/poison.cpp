@@ -102,7 +102,7 @@ Status Poisoner::check_stray() {
       if (all_junk(scratch_)) continue;
       const int64_t where = at + static_cast<int64_t>(first_not_junk(scratch_));
       return plugin_error("it wrote outside its operands, at byte " + std::to_string(where) + " of memory class " + std::to_string(memory) +
-                          tensors_near(memory, where));
+                          behind(memory, where));
     }
   }
   return ok();
@@ -122,13 +122,13 @@ Status Poisoner::check_taint() {
   return ok();
 }
 
-std::string Poisoner::tensors_near(size_t memory, int64_t offset) const {
-  for (const Range& range : ranges_) {
-    const int64_t past = offset - range.offset - range.bytes;
-    if (range.memory != memory || past < 0 || past >= 4096) continue;
-    return ", " + std::to_string(past) + " past the end of '" + program_.tensors[static_cast<size_t>(range.tensor)].name + "'";
-  }
-  return "";
+std::string Poisoner::behind(size_t memory, int64_t offset) const {
+  const Range* nearest = nullptr;
+  const auto past = [&](const Range& range) { return offset - range.offset - range.bytes; };
+  for (const Range& range : ranges_)
+    if (range.memory == memory && past(range) >= 0 && (!nearest || past(range) < past(*nearest))) nearest = &range;
+  if (!nearest) return "";
+  return ", " + std::to_string(past(*nearest)) + " behind the end of '" + program_.tensors[static_cast<size_t>(nearest->tensor)].name + "'";
 }
 
 }  // namespace galley

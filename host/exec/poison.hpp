@@ -41,7 +41,7 @@ class Poisoner {
   Status check_reads();
   Status check_stray();
   Status check_taint();
-  std::string tensors_near(size_t memory, int64_t offset) const;
+  std::string behind(size_t memory, int64_t offset) const;
 
   const Program& program_;
   const Plan& plan_;

@@ -217,8 +217,12 @@ int string_format(lua_State* L) {
   }
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, 1);
-  lua_call(L, lua_gettop(L) - 1, 1);
-  return 1;
+  if (lua_pcall(L, lua_gettop(L) - 1, 1, 0) == LUA_OK) return 1;
+  Sandbox::of(L).check(L);
+  luaL_where(L, 1);  // its own errors would carry no place, since it was called from here
+  lua_insert(L, -2);
+  lua_concat(L, 2);
+  return lua_error(L);
 }
 
 }  // namespace

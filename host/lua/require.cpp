@@ -35,7 +35,7 @@ Result<LuaSource> Sandbox::find_module(const std::string& module) const {
   relative += ".lua";
   std::string looked;
   for (const std::filesystem::path& root : roots_) {
-    const std::filesystem::path path = root / relative;
+    const std::filesystem::path path = (root / relative).lexically_normal();
     looked += (looked.empty() ? "" : ", ") + path.string();
     std::error_code code;
     const std::filesystem::path real = std::filesystem::canonical(path, code);

@@ -20,8 +20,9 @@ struct Moment {
 };
 
 struct Placement {
-  int64_t offset = 0;   ///< bytes from the begin of its class's arena
-  /// First and last moment of use on the run's timeline (load, micro, update, eval, sample, export, each a range of instructions); -1, -1: never used.
+  int64_t offset = 0;   ///< bytes from the begin of its class's arena; 0 for a tensor that is never used or has no bytes
+  /// First and last moment of its life (lifetime.hpp) on the run's timeline (load, micro, update, eval, sample, export, each a range of instructions), both
+  /// included: from 0 to end - 1 for Life::Run, used or not; -1, -1 for another tensor that is never used.
   int32_t first = -1;
   int32_t last = -1;
 };
@@ -29,9 +30,9 @@ struct Placement {
 struct ClassPlan {
   int64_t planned = 0;        ///< bytes of the arena
   int64_t lower_bound = 0;    ///< largest sum of live bytes over all moments, each rounded up to the class's alignment
-  Moment peak_at;             ///< where that largest sum is
+  Moment peak_at;             ///< where that largest sum is first
   std::string peak_name;      ///< the instruction there
-  std::array<int64_t, owner_names.size()> owners = {};   ///< live bytes at that moment, by owner
+  std::array<int64_t, owner_names.size()> owners = {};   ///< live bytes at that moment, by owner, rounded up likewise: their sum is `lower_bound`
 };
 
 struct Plan {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "galley/device.h"
@@ -16,6 +17,7 @@ struct MemoryClass {
   int64_t alignment = 64;     ///< bytes, a power of two
   bool host_access = true;
   bool computes = true;
+  friend bool operator==(const MemoryClass&, const MemoryClass&) = default;
 };
 
 struct Target {
@@ -32,15 +34,19 @@ struct Target {
 
   /// For kernels' `query` and `prepare`; strings live as long as this target.
   galley_target view() const;
+  friend bool operator==(const Target&, const Target&) = default;
 };
 
-/// The target that `device` describes: this machine. [plan-time]
+/// The target that `device` describes: this machine. A device that cannot say, or says what makes no sense, is exit code Plugin. [plan-time]
 Result<Target> describe_target(const galley_device& device);
 
-/// Overrides from a TOML file (keys as the fields above, [[memory]] for classes); unknown keys and wrong types are errors with file and line.
+/// Overrides from a TOML file. Keys are the fields of Target; tables [[memory]] (name, alignment, host_access, computes) replace all classes of `base`. Unknown
+/// keys, wrong types and values out of range are errors with file and line, exit code Recipe.
 Result<Target> read_target(const std::filesystem::path& path, Target base);
+/// The same from text; `origin` stands for the file in messages.
+Result<Target> parse_target(std::string_view text, std::string_view origin, Target base);
 
-/// As TOML, for run.toml.
+/// As TOML, for run.toml: parse_target makes an equal target of it, whatever its base.
 std::string target_toml(const Target& target);
 
 }  // namespace galley

@@ -19,6 +19,9 @@ std::string text_at(lua_State* L, int index) {
   return {text, size};
 }
 
+/// What an entry looks like among values.
+Value stand_in(size_t number) { return Schedule{"", {static_cast<double>(number)}}; }
+
 Place here(lua_State* L) {
   Place place;
   place.line = current_line(L, &place.file);
@@ -43,8 +46,7 @@ struct LanguageFunctions {
   }
 
   static int push(lua_State* L, const Entry& entry) {
-    const Value handle = language(L).handle(entry);
-    *static_cast<double*>(lua_newuserdatauv(L, sizeof(double), 0)) = handle.as<Schedule>()->table.front();
+    *static_cast<size_t*>(lua_newuserdatauv(L, sizeof(size_t), 0)) = entry.number;
     luaL_setmetatable(L, metatable_of(entry.kind));
     return 1;
   }
@@ -52,8 +54,8 @@ struct LanguageFunctions {
   /// Functions and entries among a recipe's values.
   static Value foreign(Language& language, lua_State* L, int index, const std::string& name) {
     for (const char* metatable : kMetatables) {
-      const auto* number = static_cast<const double*>(luaL_testudata(L, index, metatable));
-      if (number) return Schedule{"", {*number}};
+      const auto* number = static_cast<const size_t*>(luaL_testudata(L, index, metatable));
+      if (number) return stand_in(*number);
     }
     if (!lua_isfunction(L, index)) raise(L, recipe_error("'" + name + "' is a " + luaL_typename(L, index) + " and no plain data"));
     Entry& entry = language.add(Entry::Kind::Function, name);
@@ -63,7 +65,7 @@ struct LanguageFunctions {
     if (info.linedefined > 0) entry.place = {info.source[0] == '@' ? info.source + 1 : info.short_src, info.linedefined};
     lua_pushvalue(L, index);
     entry.function = luaL_ref(L, LUA_REGISTRYINDEX);
-    return language.handle(entry);
+    return stand_in(entry.number);
   }
 
   /// The one table that `what` takes, as named options; names the empty table's lack of them too.
@@ -71,11 +73,9 @@ struct LanguageFunctions {
     if (!lua_istable(L, index)) raise(L, recipe_error(what + " takes a table in braces, got " + luaL_typename(L, index), "write " + what + " { name = value, … }"));
     if (lua_gettop(L) > index) raise(L, recipe_error(what + " takes one table, got more"));
     Value value = language(L).converter_.read(index, "");
-    if (const auto* list = value.as<List>()) {
-      if (list->empty()) return {};
-      raise(L, recipe_error(what + " takes named options, got a list", "write " + what + " { name = value, … }"));
-    }
-    return std::move(std::get<Table>(value));
+    if (auto* table = std::get_if<Table>(&value)) return std::move(*table);
+    if (value.as<List>()->empty()) return {};
+    raise(L, recipe_error(what + " takes named options, got a list", "write " + what + " { name = value, … }"));
   }
 
   // use "name" { … }, or use "name" alone
@@ -88,7 +88,7 @@ struct LanguageFunctions {
 
   // __call of what use gave
   static int configure(lua_State* L) {
-    const auto number = static_cast<size_t>(*static_cast<const double*>(luaL_checkudata(L, 1, metatable_of(Entry::Kind::Use))));
+    const size_t number = *static_cast<const size_t*>(luaL_checkudata(L, 1, metatable_of(Entry::Kind::Use)));
     const std::string name = language(L).entries_[number].name;
     if (!language(L).entries_[number].options.empty()) raise(L, recipe_error("use \"" + name + "\" has its options already"));
     Table table = options(L, 2, "use \"" + name + "\"");
@@ -218,16 +218,10 @@ Status Language::open() { return sandbox_.protect(LanguageFunctions::open, this)
 
 Entry& Language::add(Entry::Kind kind, std::string name) {
   Entry& entry = entries_.emplace_back();
+  entry.number = entries_.size() - 1;
   entry.kind = kind;
   entry.name = std::move(name);
   return entry;
-}
-
-Value Language::handle(const Entry& entry) const {
-  // Almost always the last one.
-  size_t number = entries_.size() - 1;
-  while (&entries_[number] != &entry) --number;
-  return Schedule{"", {static_cast<double>(number)}};
 }
 
 const Entry* Language::find(const Value& value) const {
@@ -243,8 +237,8 @@ Result<const Entry*> Language::run(std::string_view text, const std::string& nam
         auto& c = *static_cast<Context*>(lua_touserdata(L, 1));
         c.language.sandbox_.load(L, c.text, c.name);
         lua_call(L, 0, 1);
-        const auto* number = static_cast<const double*>(luaL_testudata(L, -1, metatable_of(Entry::Kind::Recipe)));
-        if (number) c.recipe = &c.language.entries_[static_cast<size_t>(*number)];
+        const auto* number = static_cast<const size_t*>(luaL_testudata(L, -1, metatable_of(Entry::Kind::Recipe)));
+        if (number) c.recipe = &c.language.entries_[*number];
         return 0;
       },
       &context));

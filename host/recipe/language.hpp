@@ -17,6 +17,7 @@ namespace galley {
 /// One thing that a recipe made.
 struct Entry {
   enum class Kind { Use, Model, Data, Schedule, Function, Recipe } kind = Kind::Use;
+  size_t number = 0;                ///< its place among all entries
   std::string name;                 ///< of a strategy, a kind of data, or "cosine", "linear", "constant"
   Table options;
   std::map<int64_t, Value> items;   ///< of a recipe: its positional entries
@@ -44,7 +45,6 @@ class Language {
  private:
   friend struct LanguageFunctions;
   Entry& add(Entry::Kind kind, std::string name);
-  Value handle(const Entry& entry) const;
 
   Sandbox& sandbox_;
   Arguments& arguments_;

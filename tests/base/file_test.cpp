@@ -45,7 +45,8 @@ TEST(File, AReadBeyondTheEndSaysWhereItEnds) {
   const Status status = file.read_at(bytes_of(text), 2);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().exit, Exit::Failed);
-  EXPECT_EQ(status.error().cause, "cannot read '" + (folder / "short").string() + "': the file ends at byte 5, 5 bytes before the end of what was to be read");
+  EXPECT_EQ(status.error().cause,
+            "cannot read '" + (folder / "short").string() + "': the file ends at byte 5, 5 bytes before the end of what was to be read");
   EXPECT_EQ(*file.read_some(bytes_of(text), 2), 3u);
   EXPECT_EQ(text.substr(0, 3), "345");
   EXPECT_EQ(*file.read_some(bytes_of(text), 100), 0u);
@@ -58,7 +59,8 @@ TEST(File, ErrorsHaveThePathAndTheCause) {
   EXPECT_EQ(missing.error().exit, Exit::Failed);
   EXPECT_EQ(missing.error().cause, "cannot open '" + (folder / "none").string() + "': No such file or directory");
   EXPECT_EQ(File::open_read(folder.path()).error().cause, "cannot open '" + folder.path().string() + "': Is a directory");
-  EXPECT_EQ(File::create(folder / "no/such").error().cause, "cannot create '" + (folder / "no/such").string() + "': No such file or directory");
+  EXPECT_EQ(File::create(folder / "no/such").error().cause,
+            "cannot create '" + (folder / "no/such").string() + "': No such file or directory");
 }
 
 TEST(File, AFullDiskIsNamed) {
@@ -127,7 +129,8 @@ TEST(RenameSynced, MovesFilesAndDirectories) {
   EXPECT_EQ(*read_text(folder / "to/from/a"), "1");
   const Status status = rename_synced(folder / "none", folder / "x");
   ASSERT_FALSE(status.ok());
-  EXPECT_EQ(status.error().cause, "cannot rename '" + (folder / "none").string() + "' to '" + (folder / "x").string() + "': No such file or directory");
+  EXPECT_EQ(status.error().cause,
+            "cannot rename '" + (folder / "none").string() + "' to '" + (folder / "x").string() + "': No such file or directory");
   EXPECT_FALSE(sync_directory(folder / "none").ok());
   EXPECT_FALSE(sync_directory(folder / "to/b").ok());
 }

@@ -18,7 +18,8 @@ std::string error_of(std::string_view text) {
 }
 
 TEST(Json, KindsBecomeValues) {
-  const Value value = *parse_json(R"({"a": [1, -2, 2.0, 1e3, true, null], "b": {"c": "é\u00e9\n"}, "big": 9223372036854775807, "huge": 9223372036854775808})", "x");
+  const Value value = *parse_json(
+      R"({"a": [1, -2, 2.0, 1e3, true, null], "b": {"c": "é\u00e9\n"}, "big": 9223372036854775807, "huge": 9223372036854775808})", "x");
   const Table& table = *value.as<Table>();
   const List& list = *table.at("a").as<List>();
   ASSERT_EQ(list.size(), 6u);
@@ -40,7 +41,8 @@ TEST(Json, ContainersNest) {
 }
 
 TEST(Json, ErrorsHaveFileLineAndColumn) {
-  EXPECT_EQ(error_of("{\n  \"a\": 1,\n  \"b\" 2\n}"), "config.json:3:7: syntax error while parsing object separator - unexpected number literal; expected ':'");
+  EXPECT_EQ(error_of("{\n  \"a\": 1,\n  \"b\" 2\n}"),
+            "config.json:3:7: syntax error while parsing object separator - unexpected number literal; expected ':'");
   EXPECT_EQ(error_of("[1, 2").substr(0, 17), "config.json:1:6: ");
   EXPECT_EQ(error_of("").substr(0, 17), "config.json:1:1: ");
   EXPECT_EQ(error_of("{} x").substr(0, 17), "config.json:1:4: ");
@@ -74,7 +76,8 @@ TEST(Json, ReadsFiles) {
   EXPECT_EQ(*read_json(folder.put("a.json", "[1]"))->as<List>()->at(0).as<int64_t>(), 1);
   const Result<Value> missing = read_json(folder / "b.json");
   EXPECT_EQ(missing.error().exit, Exit::Failed);
-  EXPECT_EQ(read_json(folder.put("c.json", "[1")).error().cause.substr(0, (folder / "c.json").string().size() + 5), (folder / "c.json").string() + ":1:3:");
+  EXPECT_EQ(read_json(folder.put("c.json", "[1")).error().cause.substr(0, (folder / "c.json").string().size() + 5),
+            (folder / "c.json").string() + ":1:3:");
 }
 
 }  // namespace

@@ -52,7 +52,8 @@ TEST_F(Broken, Sizes) {
 TEST_F(Broken, Json) {
   EXPECT_EQ(error_of(file("[1]", 0)), "the header does not begin with '{': not a safetensors file");
   EXPECT_EQ(error_of(file("{\"a\":}", 0)).substr(0, 30), "header:1:6: syntax error while");
-  EXPECT_EQ(error_of_header(tensor("a", "U8", "[1]", "[0,1]") + "," + tensor("a", "U8", "[1]", "[1,2]"), 2), "header:1:54: the key \"a\" is there twice");
+  EXPECT_EQ(error_of_header(tensor("a", "U8", "[1]", "[0,1]") + "," + tensor("a", "U8", "[1]", "[1,2]"), 2),
+            "header:1:54: the key \"a\" is there twice");
   EXPECT_EQ(error_of_header("\"__metadata__\":[]", 0), "__metadata__ is not a table of strings");
   EXPECT_EQ(error_of_header("\"__metadata__\":{\"step\":1}", 0), "__metadata__: 'step' is not a string");
 }
@@ -60,11 +61,14 @@ TEST_F(Broken, Json) {
 TEST_F(Broken, Entries) {
   EXPECT_EQ(error_of_header("\"a\":1", 0), "tensor 'a' is integer where {dtype, shape, data_offsets} belongs");
   EXPECT_EQ(error_of_header("\"a\":{\"dtype\":\"U8\",\"shape\":[]}", 0), "tensor 'a' has no 'data_offsets'");
-  EXPECT_EQ(error_of_header("\"a\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1],\"x\":1}", 1), "tensor 'a' has an unknown key 'x'");
+  EXPECT_EQ(error_of_header("\"a\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1],\"x\":1}", 1),
+            "tensor 'a' has an unknown key 'x'");
   EXPECT_EQ(error_of_header(tensor("a", "F4", "[1]", "[0,1]"), 1),
             "tensor 'a' has the unknown dtype \"F4\" (known: BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64)");
-  EXPECT_EQ(error_of_header(tensor("a", "U8", "[-1]", "[0,1]"), 1), "tensor 'a' has the shape [-1], which is not a list of integers from 0 on");
-  EXPECT_EQ(error_of_header(tensor("a", "U8", "[1.5]", "[0,1]"), 1), "tensor 'a' has the shape [1.5], which is not a list of integers from 0 on");
+  EXPECT_EQ(error_of_header(tensor("a", "U8", "[-1]", "[0,1]"), 1),
+            "tensor 'a' has the shape [-1], which is not a list of integers from 0 on");
+  EXPECT_EQ(error_of_header(tensor("a", "U8", "[1.5]", "[0,1]"), 1),
+            "tensor 'a' has the shape [1.5], which is not a list of integers from 0 on");
   EXPECT_EQ(error_of_header(tensor("a", "U8", "3", "[0,1]"), 1), "tensor 'a' has the shape 3, which is not a list of integers from 0 on");
   for (const char* offsets : {"[1,0]", "[0]", "[0,1,2]", "[-1,0]", "[0,99999999999999999999]", "{}"}) {
     EXPECT_NE(error_of_header(tensor("a", "U8", "[1]", offsets), 1).find("which are not [begin, end]"), std::string::npos) << offsets;
@@ -74,7 +78,8 @@ TEST_F(Broken, Entries) {
 TEST_F(Broken, SizesOfTensors) {
   EXPECT_EQ(error_of_header(tensor("a", "F32", "[2,3]", "[0,20]"), 20),
             "tensor 'a' is F32 (2, 3), which takes 24 bytes, but its data_offsets [0, 20] span 20");
-  EXPECT_EQ(error_of_header(tensor("a", "F32", "[2,3]", "[0,24]"), 20), "tensor 'a' has the data_offsets [0, 24], beyond the 20 bytes of data in the file");
+  EXPECT_EQ(error_of_header(tensor("a", "F32", "[2,3]", "[0,24]"), 20),
+            "tensor 'a' has the data_offsets [0, 24], beyond the 20 bytes of data in the file");
   // 2^32 · 2^32 · 1 is 0 in 64 bits, which is what [0, 0] spans; 2^61 floats are 2^63 bytes.
   EXPECT_EQ(error_of_header(tensor("a", "U8", "[4294967296,4294967296]", "[0,0]"), 0),
             "tensor 'a' is U8 (4294967296, 4294967296), more bytes than 63 bits count");
@@ -97,8 +102,8 @@ TEST_F(Broken, OverlapsAndHoles) {
 }
 
 TEST(Safetensors, EveryDtypeHasItsSize) {
-  const std::pair<Dtype, uint64_t> sizes[] = {{Dtype::Bool, 1}, {Dtype::U8, 1}, {Dtype::I8, 1}, {Dtype::I16, 2}, {Dtype::I32, 4},
-                                              {Dtype::I64, 8}, {Dtype::F16, 2}, {Dtype::BF16, 2}, {Dtype::F32, 4}, {Dtype::F64, 8}};
+  const std::pair<Dtype, uint64_t> sizes[] = {{Dtype::Bool, 1}, {Dtype::U8, 1},  {Dtype::I8, 1},   {Dtype::I16, 2}, {Dtype::I32, 4},
+                                              {Dtype::I64, 8},  {Dtype::F16, 2}, {Dtype::BF16, 2}, {Dtype::F32, 4}, {Dtype::F64, 8}};
   for (const auto& [dtype, size] : sizes) EXPECT_EQ(size_of(dtype), size) << name_of(dtype);
   EXPECT_STREQ(name_of(Dtype::BF16), "BF16");
   EXPECT_STREQ(name_of(Dtype::Bool), "BOOL");
@@ -107,8 +112,9 @@ TEST(Safetensors, EveryDtypeHasItsSize) {
 TEST(Safetensors, WritesTheBytesOfTheLibrary) {
   const Folder folder;
   // What safetensors 0.5.3 (Python) writes for {"b": int32 (2,), "a": int32 (2,), "h": bfloat16 ()} without metadata.
-  const std::string header = R"({"a":{"dtype":"I32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"I32","shape":[2],"data_offsets":[8,16]},)"
-                             R"("h":{"dtype":"BF16","shape":[],"data_offsets":[16,18]}})";
+  const std::string header =
+      R"({"a":{"dtype":"I32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"I32","shape":[2],"data_offsets":[8,16]},)"
+      R"("h":{"dtype":"BF16","shape":[],"data_offsets":[16,18]}})";
   const std::string padded = header + std::string((8 - header.size() % 8) % 8, ' ');
   Result<Writer> writer = Writer::create(folder / "w", {{"h", Dtype::BF16, {}}, {"b", Dtype::I32, {2}}, {"a", Dtype::I32, {2}}}, {});
   ASSERT_TRUE(writer.ok());
@@ -124,7 +130,8 @@ TEST(Safetensors, WritesTheBytesOfTheLibrary) {
 TEST(Safetensors, OrdersDtypesAsTheLibraryDoes) {
   const Folder folder;
   std::vector<Item> items;
-  for (const auto dtype : {Dtype::Bool, Dtype::U8, Dtype::I8, Dtype::I16, Dtype::I32, Dtype::I64, Dtype::F16, Dtype::BF16, Dtype::F32, Dtype::F64}) {
+  for (const auto dtype :
+       {Dtype::Bool, Dtype::U8, Dtype::I8, Dtype::I16, Dtype::I32, Dtype::I64, Dtype::F16, Dtype::BF16, Dtype::F32, Dtype::F64}) {
     items.push_back({"of " + std::string(name_of(dtype)), dtype, {1}});
   }
   const Writer writer = Writer::create(folder / "w", items).value();
@@ -135,8 +142,11 @@ TEST(Safetensors, OrdersDtypesAsTheLibraryDoes) {
 
 TEST(Safetensors, WhatIsWrittenReadsBack) {
   const Folder folder;
-  const std::vector<Item> items = {{"x.weight", Dtype::F32, {3, 4}}, {"empty", Dtype::F32, {0, 4}}, {"scalar", Dtype::F64, {}},
-                                   {"flags", Dtype::Bool, {5}}, {"\"quoted\" \\ é", Dtype::I16, {2}}};
+  const std::vector<Item> items = {{"x.weight", Dtype::F32, {3, 4}},
+                                   {"empty", Dtype::F32, {0, 4}},
+                                   {"scalar", Dtype::F64, {}},
+                                   {"flags", Dtype::Bool, {5}},
+                                   {"\"quoted\" \\ é", Dtype::I16, {2}}};
   Result<Writer> writer = Writer::create(folder / "w.safetensors", items);
   ASSERT_TRUE(writer.ok());
   std::vector<std::vector<std::byte>> data;
@@ -216,7 +226,8 @@ TEST(SafetensorsWriter, RefusesWhatIsOutOfTurn) {
   const std::string bytes(8, 'x');
   const auto piece = [&](size_t n) { return std::as_bytes(std::span(bytes)).first(n); };
   const std::string place = "cannot write '" + (folder / "w").string() + "': ";
-  EXPECT_EQ(Writer::create(folder / "w", {{"a", Dtype::U8, {1}}, {"a", Dtype::F32, {1}}}).error().cause, "tensor 'a' is to be written twice");
+  EXPECT_EQ(Writer::create(folder / "w", {{"a", Dtype::U8, {1}}, {"a", Dtype::F32, {1}}}).error().cause,
+            "tensor 'a' is to be written twice");
   EXPECT_EQ(Writer::create(folder / "w", {{"a", Dtype::U8, {-1}}}).error().cause, "tensor 'a' has the shape (-1), with a negative size");
   Writer writer = Writer::create(folder / "w", {{"b", Dtype::U8, {3}}, {"a", Dtype::U8, {4}}}).value();
   EXPECT_EQ(writer.write("b", piece(1)).error().cause, place + "tensor 'b' comes where 'a' belongs");
@@ -240,7 +251,8 @@ TEST(SafetensorsWriter, AFullDiskIsAnErrorOfTheRun) {
 class Shards : public testing::Test {
  protected:
   Shards() {
-    folder_.put("model-1.safetensors", file("{" + tensor("a", "U8", "[2]", "[0,2]") + "," + tensor("left.over", "U8", "[1]", "[2,3]") + "}", 3));
+    folder_.put("model-1.safetensors",
+                file("{" + tensor("a", "U8", "[2]", "[0,2]") + "," + tensor("left.over", "U8", "[1]", "[2,3]") + "}", 3));
     folder_.put("model-2.safetensors", file("{" + tensor("b", "F32", "[1]", "[0,4]") + "}", 4));
   }
   std::string error_of(const std::string& weight_map) {
@@ -267,8 +279,10 @@ TEST_F(Shards, AreOneSet) {
 }
 
 TEST_F(Shards, AreAllThere) {
-  EXPECT_EQ(error_of(R"({"a":"model-1.safetensors","b":"model-2.safetensors","c":"model-3.safetensors"})"), "1 of 3 shards are missing: model-3.safetensors");
-  EXPECT_EQ(error_of(R"({"a":"model-1.safetensors","b":"model-1.safetensors"})"), "tensor 'b' is said to lie in 'model-1.safetensors', which does not have it");
+  EXPECT_EQ(error_of(R"({"a":"model-1.safetensors","b":"model-2.safetensors","c":"model-3.safetensors"})"),
+            "1 of 3 shards are missing: model-3.safetensors");
+  EXPECT_EQ(error_of(R"({"a":"model-1.safetensors","b":"model-1.safetensors"})"),
+            "tensor 'b' is said to lie in 'model-1.safetensors', which does not have it");
   EXPECT_EQ(error_of(R"({"a":"../w"})"), "tensor 'a' is said to lie in \"../w\", which is not the name of a file beside the index");
   EXPECT_EQ(error_of(R"({"a":7})"), "tensor 'a' is said to lie in 7, which is not the name of a file beside the index");
   EXPECT_EQ(error_of("{}"), "'weight_map' names no tensor");
@@ -285,7 +299,8 @@ TEST_F(Shards, ASingleFileGoesFirst) {
 
 TEST(Safetensors, AFolderWithoutWeightsSaysSo) {
   const Folder folder;
-  EXPECT_EQ(Reader::open(folder.path()).error().cause, folder.path().string() + ": neither model.safetensors nor model.safetensors.index.json is there");
+  EXPECT_EQ(Reader::open(folder.path()).error().cause,
+            folder.path().string() + ": neither model.safetensors nor model.safetensors.index.json is there");
   folder.put("pytorch_model.bin", "x");
   EXPECT_NE(Reader::open(folder.path()).error().hint.find("pytorch_model.bin"), std::string::npos);
   EXPECT_EQ(Reader::open(folder / "none.safetensors").error().exit, Exit::Recipe);

@@ -9,9 +9,13 @@ namespace {
 
 std::atomic<int64_t> count = 0;
 
-void* counted(std::size_t bytes) {
+void* attempt(std::size_t bytes) noexcept {
   ++count;
-  if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
+  return std::malloc(bytes > 0 ? bytes : 1);
+}
+
+void* counted(std::size_t bytes) {
+  if (void* memory = attempt(bytes)) return memory;
   throw std::bad_alloc();
 }
 
@@ -19,6 +23,8 @@ void* counted(std::size_t bytes) {
 
 void* operator new(std::size_t bytes) { return counted(bytes); }
 void* operator new[](std::size_t bytes) { return counted(bytes); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return attempt(bytes); }
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return attempt(bytes); }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }

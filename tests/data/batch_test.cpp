@@ -57,8 +57,11 @@ TEST_F(BatchTest, LabelsAreShifted) {
 }
 
 TEST_F(BatchTest, DocumentsDoNotSeeOrPredictEachOther) {
-  const Opened batch = open(put(1, 6, {{"input_ids", {1, 2, 3, 4, 5, 6}}, {"labels", {1, 2, 3, 4, 5, 6}}, {"document_ids", {7, 7, 7, 3, 3, 9}},
-                                       {"position_ids", {0, 1, 2, 0, 1, 0}}}));
+  const Opened batch = open(put(1, 6,
+                                {{"input_ids", {1, 2, 3, 4, 5, 6}},
+                                 {"labels", {1, 2, 3, 4, 5, 6}},
+                                 {"document_ids", {7, 7, 7, 3, 3, 9}},
+                                 {"position_ids", {0, 1, 2, 0, 1, 0}}}));
   EXPECT_EQ(batch.window(0, 1)[0], (RowCopy{{1, 2, 3, 4, 5, 6}, {2, 3, -100, 5, -100, -100}, {0, 1, 2, 0, 1, 0}, {0, 0, 0, 3, 3, 5}}));
 }
 
@@ -68,9 +71,10 @@ TEST_F(BatchTest, PositionsRunOnWhereTheFileHasNone) {
 }
 
 TEST_F(BatchTest, PaddingOnEitherSide) {
-  const Opened batch = open(put(3, 5, {{"input_ids", {9, 9, 3, 4, 5, 1, 2, 3, 9, 9, 9, 9, 9, 9, 9}},
-                                       {"labels", {-100, -100, -100, 4, 5, 1, 2, 3, -100, -100, -100, -100, -100, -100, -100}},
-                                       {"attention_mask", {0, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0}}}));
+  const Opened batch = open(put(3, 5,
+                                {{"input_ids", {9, 9, 3, 4, 5, 1, 2, 3, 9, 9, 9, 9, 9, 9, 9}},
+                                 {"labels", {-100, -100, -100, 4, 5, 1, 2, 3, -100, -100, -100, -100, -100, -100, -100}},
+                                 {"attention_mask", {0, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0}}}));
   int64_t valid = 0;
   const std::vector<RowCopy> rows = batch.window(0, 1, &valid);
   EXPECT_EQ(rows[0], (RowCopy{{0, 0, 3, 4, 5}, {-100, -100, 4, 5, -100}, {0, 0, 2, 3, 4}, {0, 1, 2, 2, 2}}));
@@ -80,8 +84,11 @@ TEST_F(BatchTest, PaddingOnEitherSide) {
 }
 
 TEST_F(BatchTest, PaddingAndDocumentsTogether) {
-  const Opened batch = open(put(1, 6, {{"input_ids", {9, 1, 2, 3, 4, 9}}, {"labels", {-100, -100, 2, 3, 4, -100}},
-                                       {"document_ids", {0, 0, 0, 1, 1, 1}}, {"attention_mask", {0, 1, 1, 1, 1, 0}}}));
+  const Opened batch = open(put(1, 6,
+                                {{"input_ids", {9, 1, 2, 3, 4, 9}},
+                                 {"labels", {-100, -100, 2, 3, 4, -100}},
+                                 {"document_ids", {0, 0, 0, 1, 1, 1}},
+                                 {"attention_mask", {0, 1, 1, 1, 1, 0}}}));
   EXPECT_EQ(batch.window(0, 1)[0], (RowCopy{{0, 1, 2, 3, 4, 0}, {-100, 2, -100, 4, -100, -100}, {0, 1, 2, 3, 4, 0}, {0, 1, 1, 3, 3, 5}}));
 }
 
@@ -101,17 +108,21 @@ TEST_F(BatchTest, RowsFillMicroBatchesAndTheRestIsPadding) {
     for (size_t r = 8; r < rows.size(); ++r) EXPECT_EQ(rows[r], (RowCopy{{0, 0}, {-100, -100}, {0, 0}, {0, 1}}));
   }
   EXPECT_EQ(open_error(spec(), recipe_of(1, {}), 100, 4), "data.batch: the batch has 8 rows, but a window takes 4 micro-batches of 1");
-  EXPECT_EQ(open_error(spec(), recipe_of(1, {}), 100, Accumulation({8, 7, 9})), "data.batch: the batch has 8 rows, but a window takes 7 micro-batches of 1");
+  EXPECT_EQ(open_error(spec(), recipe_of(1, {}), 100, Accumulation({8, 7, 9})),
+            "data.batch: the batch has 8 rows, but a window takes 7 micro-batches of 1");
 }
 
 TEST_F(BatchTest, ALongerLengthIsPadded) {
   put(1, 2, {{"input_ids", {1, 2}}, {"labels", {1, 2}}});
   EXPECT_EQ(open(spec(), recipe_of({}, 4)).window(0, 1)[0], (RowCopy{{1, 2, 0, 0}, {2, -100, -100, -100}, {0, 1, 0, 0}, {0, 0, 2, 3}}));
-  EXPECT_EQ(open_error(spec(), recipe_of({}, 1), 100), "data.batch: the recipe's length is 1, but the rows of " + path().string() + " have 2 positions");
+  EXPECT_EQ(open_error(spec(), recipe_of({}, 1), 100),
+            "data.batch: the recipe's length is 1, but the rows of " + path().string() + " have 2 positions");
 }
 
 TEST_F(BatchTest, WideIntegersAreReadToo) {
-  safetensors::Writer writer = safetensors::Writer::create(path(), {{"input_ids", safetensors::Dtype::I64, {2, 2}}, {"labels", safetensors::Dtype::I32, {2, 2}}}).value();
+  safetensors::Writer writer =
+      safetensors::Writer::create(path(), {{"input_ids", safetensors::Dtype::I64, {2, 2}}, {"labels", safetensors::Dtype::I32, {2, 2}}})
+          .value();
   const std::vector<int64_t> ids = {1, 2, 3, 4};
   const Numbers labels = {1, 2, 3, 4};
   ASSERT_TRUE(writer.write("input_ids", std::as_bytes(std::span(ids))).ok());
@@ -137,9 +148,12 @@ TEST_F(BatchTest, ValuesThatCannotBe) {
   EXPECT_EQ(with("position_ids", {0, 1, 2, -1, 1, 2}), "row 1: position_ids[0] is -1; positions of a row of 3 are 0 to 2");
   EXPECT_EQ(with("document_ids", {0, 0, 0, 1, 2, 1}), "row 1: document_ids[2] is 1; that document ended earlier in the row");
   EXPECT_EQ(with("attention_mask", {1, 1, 2, 1, 1, 1}), "row 0: attention_mask[2] is 2; it must be 1, or 0 for padding");
-  EXPECT_EQ(with("attention_mask", {1, 0, 1, 1, 1, 1}), "row 0: attention_mask[1] is 0; padding between tokens is not possible, only before and behind them");
-  EXPECT_EQ(with("attention_mask", {0, 1, 1, 1, 1, 1}), "row 0: labels[1] is 2; it counts for position 0, which is padding; -100 belongs there");
-  EXPECT_EQ(with("attention_mask", {1, 1, 1, 1, 0, 0}), "row 1: labels[2] is 6; it counts for position 1, which is padding; -100 belongs there");
+  EXPECT_EQ(with("attention_mask", {1, 0, 1, 1, 1, 1}),
+            "row 0: attention_mask[1] is 0; padding between tokens is not possible, only before and behind them");
+  EXPECT_EQ(with("attention_mask", {0, 1, 1, 1, 1, 1}),
+            "row 0: labels[1] is 2; it counts for position 0, which is padding; -100 belongs there");
+  EXPECT_EQ(with("attention_mask", {1, 1, 1, 1, 0, 0}),
+            "row 1: labels[2] is 6; it counts for position 1, which is padding; -100 belongs there");
 }
 
 TEST_F(BatchTest, TensorsThatCannotBe) {
@@ -148,13 +162,16 @@ TEST_F(BatchTest, TensorsThatCannotBe) {
   EXPECT_EQ(error_of(put(1, 2, {{"labels", ids}})), "has no tensor 'input_ids'");
   EXPECT_EQ(error_of(put(1, 2, {{"input_ids", ids}, {"labels", ids}, {"token_type_ids", ids}})),
             "tensor 'token_type_ids' belongs to models with token types, which are not there yet");
-  EXPECT_EQ(error_of(put(1, 2, {{"input_ids", ids}, {"labels", ids}, {"position_id", ids}})), "tensor 'position_id' has no meaning in a batch");
+  EXPECT_EQ(error_of(put(1, 2, {{"input_ids", ids}, {"labels", ids}, {"position_id", ids}})),
+            "tensor 'position_id' has no meaning in a batch");
   EXPECT_EQ(error_of(put(0, 2, {{"input_ids", {}}, {"labels", {}}})), "input_ids is I32 (0, 2): there is no token");
 
   using safetensors::Dtype;
   const auto shapes = [&](Dtype dtype, std::vector<int64_t> input_ids, std::vector<int64_t> labels) {
-    safetensors::Writer writer = safetensors::Writer::create(path(), {{"input_ids", dtype, input_ids}, {"labels", Dtype::I32, labels}}).value();
-    for (const auto& item : writer.items()) EXPECT_TRUE(writer.write(item.name, std::vector<std::byte>(*safetensors::tensor_bytes(item.dtype, item.shape))).ok());
+    safetensors::Writer writer =
+        safetensors::Writer::create(path(), {{"input_ids", dtype, input_ids}, {"labels", Dtype::I32, labels}}).value();
+    for (const auto& item : writer.items())
+      EXPECT_TRUE(writer.write(item.name, std::vector<std::byte>(*safetensors::tensor_bytes(item.dtype, item.shape))).ok());
     EXPECT_TRUE(writer.finish().ok());
     return error_of(spec());
   };
@@ -189,8 +206,12 @@ TEST_F(BatchTest, ReferenceCasesHaveTheirValidTokens) {
     ++seen;
   }
   EXPECT_EQ(seen, 7);
-  EXPECT_NE(open_error(spec_of("batch", {{"path", (cases / "models/bert-mlm/batch.safetensors").string()}}), recipe_of({}, {})).find("'token_type_ids'"), std::string::npos);
-  EXPECT_NE(open_error(spec_of("batch", {{"path", (cases / "models/t5-relu-tied/batch.safetensors").string()}}), recipe_of({}, {})).find("'labels' is I32 (3, 17)"), std::string::npos);
+  EXPECT_NE(open_error(spec_of("batch", {{"path", (cases / "models/bert-mlm/batch.safetensors").string()}}), recipe_of({}, {}))
+                .find("'token_type_ids'"),
+            std::string::npos);
+  EXPECT_NE(open_error(spec_of("batch", {{"path", (cases / "models/t5-relu-tied/batch.safetensors").string()}}), recipe_of({}, {}))
+                .find("'labels' is I32 (3, 17)"),
+            std::string::npos);
 }
 
 }  // namespace

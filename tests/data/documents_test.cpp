@@ -19,7 +19,8 @@ class DocumentsTest : public testing::Test {
     if (!documents.ok()) {
       EXPECT_EQ(documents.error().exit, Exit::Recipe);
       std::string cause = documents.error().cause;
-      while (cause.find(folder_.path().string()) != std::string::npos) cause.replace(cause.find(folder_.path().string()), folder_.path().string().size(), "F");
+      while (cause.find(folder_.path().string()) != std::string::npos)
+        cause.replace(cause.find(folder_.path().string()), folder_.path().string().size(), "F");
       return cause;
     }
     binary_ = documents->binary;
@@ -67,7 +68,8 @@ TEST_F(DocumentsTest, FilesKeepTheirOrderAndCountOnce) {
 }
 
 TEST_F(DocumentsTest, PatternsMatchNames) {
-  for (const char* name : {"p/a1.txt", "p/a2.txt", "p/b.md", "p/q/a3.txt", "p/q/r/a4.txt", "p/.x/a5.txt", "p/build/a6.txt", "p/.a7.txt"}) folder_.put(name, "text");
+  for (const char* name : {"p/a1.txt", "p/a2.txt", "p/b.md", "p/q/a3.txt", "p/q/r/a4.txt", "p/.x/a5.txt", "p/build/a6.txt", "p/.a7.txt"})
+    folder_.put(name, "text");
   EXPECT_EQ(find({"p/a*.txt"}), "a1.txt a2.txt");
   EXPECT_EQ(find({"p/a[2-9].txt"}), "a2.txt");
   EXPECT_EQ(find({"p/?.md"}), "b.md");

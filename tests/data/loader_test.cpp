@@ -140,7 +140,8 @@ TEST(Loader, AllocatesNothingAfterItsStart) {
 
 TEST(Loader, GivesTheWindowsOfTheSource) {
   const Folder folder;
-  for (int i = 0; i < 9; ++i) folder.put("t/" + std::to_string(i), std::string(static_cast<size_t>(20 + 13 * i), static_cast<char>('a' + i)));
+  for (int i = 0; i < 9; ++i)
+    folder.put("t/" + std::to_string(i), std::string(static_cast<size_t>(20 + 13 * i), static_cast<char>('a' + i)));
   const Accumulation micro_batches({2, 1, 3});
   const Opened text = try_open(text_of({(folder / "t").string()}), recipe_of(2, 16), 256, micro_batches).value();
   const Memory memory(Loader::bytes(text.info.layout, 3));

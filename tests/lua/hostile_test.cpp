@@ -1,5 +1,5 @@
-// Every way out of the limits that we know of, really tried. Each script is run with the default limits; it must come to its end, with an
-// error where it would otherwise go on for ever, within two seconds of processor time, closing the state included.
+// Every way out of the limits that we know of, really tried. Each script must come to its end, with an error where it would otherwise go
+// on for ever, at most 0.75 s after its limit, closing the state included; with the default limits that is within two seconds.
 #include <ctime>
 #include <utility>
 
@@ -18,9 +18,10 @@ struct Attempt {
   const char* name;
   const char* script;
   const char* cause;   // a part of the error that must be there; "": the script ends by itself
+  enum { Short, Full } time = Short;   // Full: it needs the whole default time to get where it hurts
 };
 
-constexpr const char* kTime = "stopped after 1.5 s of processor time";
+constexpr const char* kTime = "s of processor time";
 constexpr const char* kMemory = "of memory";
 constexpr const char* kBlock = "a single string, table or stack asked for";
 
@@ -121,7 +122,7 @@ const Attempt kAttempts[] = {
     {"unpack to the end of numbers", "return table.unpack({}, math.mininteger, math.maxinteger)", "too many elements to unpack"},
     {"next in a loop", "local t = {} for i = 1, 1e4 do t['k' .. i] = i end for k in next, t do end", kTime},
     {"pairs in a loop", "local t = {} for i = 1, 1e4 do t['k' .. i] = i end while true do pairs(t) end", kTime},
-    {"pairs over long keys", "local t, s = {}, ('x'):rep(2e5) for i = 1, 200 do t[s .. i] = i end while true do pairs(t) end", kTime},
+    {"pairs over long keys", "local t, s = {}, ('x'):rep(2e5) for i = 1, 200 do t[s .. i] = i end while true do pairs(t) end", kTime, Attempt::Full},
 
     // Long work in one instruction
     {"comparing", "local a, b = ('x'):rep(5e5) .. 'a', ('x'):rep(5e5) .. 'b' while true do local c = a < b end", kTime},
@@ -135,7 +136,7 @@ const Attempt kAttempts[] = {
         local t = {}
         for i = 1, (1 << 13) do t[i * ((1 << 14) - 1)] = 1 end
         for i = (1 << 13) + 1, (1 << 14) - 1 do t[i * ((1 << 14) - 1)] = 1 end
-        while true do t[((1 << 14) - 1)] = nil; t[((1 << 14) - 1) << 20] = 1; t[((1 << 14) - 1) << 20] = nil; t[((1 << 14) - 1)] = 1 end)", kTime},
+        while true do t[((1 << 14) - 1)] = nil; t[((1 << 14) - 1) << 20] = 1; t[((1 << 14) - 1) << 20] = nil; t[((1 << 14) - 1)] = 1 end)", kTime, Attempt::Full},
     {"rehash, colliding floats", "local t = {} for i = 1, 1e9 do t[1 + i * 2.0^-50] = 1 end", kBlock},
     {"rehash, many tables", R"(
         local all = {}
@@ -143,7 +144,7 @@ const Attempt kAttempts[] = {
           local t = {}
           for i = 1, (1 << 13) + 1 do t[i * ((1 << 14) - 1)] = 1 end
           all[n] = t
-        end)", kTime},
+        end)", kTime, Attempt::Full},
     {"table of integers", "local t = {} for i = 1, 1e9 do t[i] = i end", kBlock},
     {"table of strings", "local t = {} for i = 1, 1e9 do t['k' .. i] = i end", kBlock},
     {"table in pcall", "local t = {} survive(function() for i = 1, 1e9 do t[i] = i end end)", kBlock},
@@ -154,7 +155,7 @@ const Attempt kAttempts[] = {
     {"many closures", "local f while true do local g = f f = function() return g end end", kMemory},
     {"many strings", "local t = {} for i = 1, 1000 do t[i] = ('x'):rep(4e5) .. i end", kMemory},
     {"many metatables", "while true do setmetatable({}, {}) end", kBlock},
-    {"a chain and garbage", "local t = {} for i = 1, 4e5 do t = { t } end while true do local s = ('x'):rep(1e5) end", kTime},
+    {"a chain and garbage", "local t = {} for i = 1, 4e5 do t = { t } end while true do local s = ('x'):rep(1e5) end", kTime, Attempt::Full},
     {"memory, then time", "local t = {} pcall(function() while true do t = { t } end end) while true do end", kMemory},
 
     // Depth
@@ -183,6 +184,8 @@ class Hostile : public testing::TestWithParam<Attempt> {};
 TEST_P(Hostile, Ends) {
   const Attempt& attempt = GetParam();
   LuaLimits limits;
+  // The time in which a loop runs does not change how it ends; what ends by itself gets all of it.
+  if (attempt.time == Attempt::Short && attempt.cause == kTime) limits.seconds = 0.1;
   const double begin = processor_time();
   std::string cause;
   size_t peak = 0;
@@ -197,6 +200,7 @@ TEST_P(Hostile, Ends) {
   }
   const double seconds = processor_time() - begin;
   RecordProperty("milliseconds", static_cast<int>(seconds * 1000));
+  EXPECT_LT(seconds, limits.seconds + 0.75);
   EXPECT_LT(seconds, 2.0);
   EXPECT_LE(peak, limits.bytes + (256u << 10));
   if (*attempt.cause) {

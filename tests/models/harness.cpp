@@ -101,6 +101,19 @@ const galley_op* Plugin::op(const std::string& name) const {
   return nullptr;
 }
 
+const galley_kernel* Level::kernel(const std::string& op) const {
+  for (const galley_kernel* k : kernels)
+    if (op == k->op) return k;
+  return nullptr;
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const galley_op* op : models().ops)
+    for (uint32_t k = 0; k < op->n_cases; ++k) all.push_back({op, op->cases[k]});
+  return all;
+}
+
 uint64_t seed() {
   static const uint64_t value = [] {
     const std::string text = test_seed_text();
@@ -297,6 +310,60 @@ void run_reference(Problem& p) {
   };
   for (size_t i = 0; i < p.inputs.size(); ++i) read(p.inputs[i], inputs[i]);
   for (size_t i = 0; i < p.outputs.size(); ++i) read(p.outputs[i], outputs[i]);
+}
+
+galley_status query(const galley_kernel* kernel, const std::string& isa, const Problem& p, const How& how, galley_kernel_plan* plan, galley_error* error) {
+  const View view(p, {}, {}, how.access, false);
+  const galley_node_view* node = view.node();
+  const galley_target target = {sizeof(galley_target), 1, "cpu", isa.c_str(), 2, 64 << 20, 1e11, 1e10, 1e10};
+  return kernel->query(&node, 1, &target, plan, error);
+}
+
+Execution execute(const galley_kernel* kernel, const std::string& isa, const Problem& p, const How& how) {
+  constexpr unsigned char poison = 0xFF;  // NaN in every floating dtype
+  Execution r;
+  std::vector<void*> inputs, outputs;
+  for (const auto& t : p.inputs) {
+    r.inputs.push_back(t ? pack(*t, t->dtype) : Memory(0, 0));
+    inputs.push_back(t ? r.inputs.back().data() : nullptr);
+  }
+  // Twice where nothing is added up or updated: a kernel that counts on what its workspace held would show.
+  bool again = true;
+  for (uint32_t i = 0; i < p.op->n_inputs; ++i) again = again && !(p.op->inputs[i]->flags & GALLEY_OPERAND_INOUT);
+  for (size_t i = 0; i < p.outputs.size(); ++i) {
+    const auto& t = p.outputs[i];
+    const bool adds = !how.access.empty() && how.access[i] == GALLEY_ACCUMULATE, elsewhere = !how.in_place.empty() && how.in_place[i] >= 0;
+    if (!t) r.outputs.emplace_back(0, 0);
+    else if (adds) r.outputs.push_back(pack({t->dtype, t->shape, how.initial[i]}, t->dtype));
+    else r.outputs.emplace_back(t->count() * galley_dtype_bytes(t->dtype), poison);
+    outputs.push_back(t ? r.outputs.back().data() : nullptr);
+    if (elsewhere) outputs.back() = inputs[static_cast<size_t>(how.in_place[i])];
+    again = again && !adds && !elsewhere;
+  }
+  galley_kernel_plan plan = {sizeof plan, 1, 0, 0};
+  galley_error error = GALLEY_ERROR_INIT;
+  void* state = nullptr;
+  r.status = query(kernel, isa, p, how, &plan, &error);
+  const View view(p, inputs, outputs, how.access, false);
+  const galley_node_view* node = view.node();
+  const galley_target target = {sizeof(galley_target), 1, "cpu", isa.c_str(), 2, 64 << 20, 1e11, 1e10, 1e10};
+  if (r.status == GALLEY_OK) {
+    r.workspace = Memory(plan.workspace_bytes, poison);
+    r.status = kernel->prepare(&node, 1, &target, r.workspace.data(), &state, &error);
+  }
+  if (r.status == GALLEY_OK) {
+    for (int k = 0; k < 1 + again && r.status == GALLEY_OK; ++k) r.status = kernel->enqueue(state, nullptr, &error);
+    kernel->release(state);
+  }
+  r.text = error.text;
+  return r;
+}
+
+bool Execution::intact() const {
+  bool all = workspace.intact();
+  for (const auto* list : {&inputs, &outputs})
+    for (const Memory& m : *list) all = all && m.intact();
+  return all;
 }
 
 }  // namespace galley::test

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <random>
 #include <string>
 #include <vector>
@@ -74,10 +75,28 @@ class View {
 /// Fills outputs' values (and updated inputs') by the op's reference.
 void run_reference(Problem& problem);
 
+/// One run of a kernel, with all that it could touch. Outputs that are written begin as NaN, as does the workspace.
+struct Execution {
+  std::vector<Memory> inputs, outputs;
+  Memory workspace{0, 0};
+  galley_status status = GALLEY_OK;
+  std::string text;        ///< of the error
+  bool intact() const;     ///< nothing was written outside of operands and workspace
+};
+struct How {
+  std::vector<uint32_t> access;               ///< of each output; all are written where it is empty
+  std::vector<std::vector<double>> initial;   ///< what outputs that accumulate hold before
+  std::vector<int> in_place;                  ///< the input whose memory each output is, −1 for its own; all their own where it is empty
+};
+Execution execute(const galley_kernel* kernel, const std::string& isa, const Problem& problem, const How& how = {});
+/// What a kernel says of a problem at plan time.
+galley_status query(const galley_kernel* kernel, const std::string& isa, const Problem& problem, const How& how, galley_kernel_plan* plan, galley_error* error);
+
 /// The libraries of one plugin: its ops, and the kernels of each CPU level that this machine can run.
 struct Level {
   std::string isa;
   std::vector<const galley_kernel*> kernels;
+  const galley_kernel* kernel(const std::string& op) const;   ///< the first one for an op
   void (*set_openmp_threads)(int) = nullptr;
 };
 struct Plugin {
@@ -87,6 +106,16 @@ struct Plugin {
 };
 /// Of the build folder: GALLEY_BINARY/plugins/models. Ends the program with a message where it is not there.
 const Plugin& models();
+
+/// An op with one of its cases; printed as "linear_odd".
+struct Case {
+  const galley_op* op;
+  const galley_op_case* example;
+  std::string name() const { return std::string(op->name) + "_" + example->node->name; }
+};
+inline void PrintTo(const Case& c, std::ostream* out) { *out << c.name(); }
+/// All cases of all ops of `models()`.
+std::vector<Case> cases();
 
 /// Threads that `parallel` uses from now on; blocks are handed out in any order.
 void set_threads(int n);

@@ -25,12 +25,14 @@ inline constexpr double kBandwidth = 2e10;      ///< bytes a second: two channel
 inline constexpr double kLinkBandwidth = 1e10;  ///< between memory classes both are crossed, once reading and once writing
 inline constexpr double kUsualClock = 2.5e9;    ///< hertz, where the machine does not say
 
-/// The level of the instruction set that kernels are built for: "x86-64-v4", "x86-64-v3", "x86-64"; "generic" on other processors.
+/// The level of the instruction set, as kernels' libraries are named for it: "x86-64-v1" to "x86-64-v4"; "generic" on other processors.
 inline const char* isa() {
 #if defined(__x86_64__)
+  __builtin_cpu_init();
   if (__builtin_cpu_supports("x86-64-v4")) return "x86-64-v4";
   if (__builtin_cpu_supports("x86-64-v3")) return "x86-64-v3";
-  return "x86-64";
+  if (__builtin_cpu_supports("x86-64-v2")) return "x86-64-v2";
+  return "x86-64-v1";
 #else
   return "generic";
 #endif

@@ -72,7 +72,11 @@ class Device {
     if (job.kind == Job::Kind::Copy) std::memcpy(job.to, job.from, static_cast<size_t>(job.bytes));
     if (job.kind == Job::Kind::Launch) {
       galley_error error = GALLEY_ERROR_INIT;
-      const galley_status status = job.kernel->enqueue(job.state, reinterpret_cast<galley_queue*>(&queues_[queue]), &error);
+      galley_status status = GALLEY_OK;
+      const galley_status thrown = sdk::guard(&error, [&] {
+        status = job.kernel->enqueue(job.state, reinterpret_cast<galley_queue*>(&queues_[queue]), &error);
+      });
+      if (thrown != GALLEY_OK) status = thrown;
       if (status != GALLEY_OK) {
         for (auto& jobs : queues_) jobs.clear();  // what came after it would compute on nothing
         throw sdk::Failure(status, std::string("kernel '") + job.kernel->name + "': " + error.text);

@@ -422,6 +422,36 @@ galley_kernel kernel(const char* name, const char* op, const char* device = "cpu
   return k;
 }
 
+/// A kernel with a state of its own: T::query(node, target, plan) checks and asks for workspace, T(node, target, workspace) builds it once the addresses are
+/// final, run() enqueues.
+template <class T>
+struct KernelWithState {
+  static galley_status query(const galley_node_view* const* nodes, uint32_t n, const galley_target* target, galley_kernel_plan* out, galley_error* error) noexcept {
+    return guard(error, [&] {
+      if (n != 1) unsupported("one node at a time");
+      T::query(Node(nodes[0]), *target, *out);
+    });
+  }
+  static galley_status prepare(const galley_node_view* const* nodes, uint32_t, const galley_target* target, void* workspace, void** state, galley_error* error) noexcept {
+    return guard(error, [&] { *state = new T(Node(nodes[0]), *target, workspace); });
+  }
+  static galley_status enqueue(void* state, galley_queue*, galley_error* error) noexcept {
+    return guard(error, [&] { static_cast<T*>(state)->run(); });
+  }
+  static void release(void* state) noexcept { delete static_cast<T*>(state); }
+};
+
+/// A table for such a kernel: kernel_of<OneDnn>("linear.onednn", "linear").
+template <class T>
+galley_kernel kernel_of(const char* name, const char* op, const char* device = "cpu") {
+  using K = KernelWithState<T>;
+  galley_kernel k = {};
+  k.size = sizeof k; k.revision = 1;
+  k.name = name; k.op = op; k.device = device;
+  k.query = K::query; k.prepare = K::prepare; k.enqueue = K::enqueue; k.release = K::release;
+  return k;
+}
+
 // ---- Registration and the entry -----------------------------------------------------------------------------------------
 
 struct Registry {

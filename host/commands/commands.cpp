@@ -1,0 +1,135 @@
+// What each command does: a table.
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "host/commands/cli.hpp"
+#include "host/commands/listing.hpp"
+#include "host/commands/run.hpp"
+#include "host/commands/sample.hpp"
+#include "host/plan/shadow.hpp"
+#include "host/report/plan_report.hpp"
+
+namespace galley {
+namespace {
+
+const FlagSpec set_flag = {"--set", "NAME=VALUE", "an argument of the recipe: arg(\"NAME\")", true, false};
+const FlagSpec plugin_path_flag = {"--plugin-path", "DIR", "a folder with a plugin, or with folders of plugins", true, false};
+const FlagSpec device_flag = {"--device", "KIND", "the device to run on (cpu)", false, false};
+const FlagSpec target_flag = {"--target", "FILE", "plan for the machine in this TOML file instead of this one", false, false};
+const FlagSpec memory_flag = {"--memory", "BYTES", "refuse a plan that needs more, e.g. 24GiB", false, false};
+const FlagSpec poison_flag = {"--poison", "", "debug: junk in all memory but the current instruction's operands (slow)", false, false};
+
+int terminal_columns() {
+  winsize size = {};
+  return isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+Result<StudyOptions> study_options(const CommandLine& a) {
+  StudyOptions out;
+  if (const auto it = a.flags.find("--set"); it != a.flags.end()) {
+    for (const std::string& set : it->second) {
+      const size_t equals = set.find('=');
+      if (equals == std::string::npos || equals == 0) return recipe_error("--set " + set + ": NAME=VALUE is wanted");
+      if (!out.sets.emplace(set.substr(0, equals), set.substr(equals + 1)).second) return recipe_error("--set " + set.substr(0, equals) + " is given twice");
+    }
+  }
+  if (const auto it = a.flags.find("--plugin-path"); it != a.flags.end()) out.plugin_path.assign(it->second.begin(), it->second.end());
+  out.device = a.get("--device", "cpu");
+  out.target = a.get("--target");
+  if (a.has("--memory")) out.memory_limit = TRY(parse_bytes(a.get("--memory")));
+  return out;
+}
+
+Poison poison_of(const CommandLine& a) { return a.has("--poison") ? Poison::Yes : Poison::No; }
+
+Status command_plan(const CommandLine& a) {
+  StudyOptions options = TRY(study_options(a));
+  options.runs = false;
+  const auto s = TRY(study(a.positional[0], options));
+  if (a.has("--check")) TRY_STATUS(check_plan(s->program, s->plan, s->target));
+  const DiskUse disk = disk_use(s->program, s->recipe.save_every > 0 || s->recipe.save_final, s->recipe.save_keep);
+  if (a.has("--json")) {
+    std::fputs(plan_json(s->program, s->plan, s->target, disk, {}).c_str(), stdout);
+    return ok();
+  }
+  std::printf("plan of %s: %s, for %s (%s, %lld threads)\n", a.positional[0].c_str(), s->model.model_type.c_str(), s->target.device.c_str(), s->target.isa.c_str(), static_cast<long long>(s->target.threads));
+  std::printf("  data            %s\n", s->data.summary.c_str());
+  std::fputs(plan_table(s->program, s->plan, s->target, disk, terminal_columns()).c_str(), stdout);
+  return ok();
+}
+
+Status command_train(const CommandLine& a) {
+  const StudyOptions options = TRY(study_options(a));
+  const auto s = TRY(study(a.positional[0], options));
+  TRY_STATUS(check_files(s->program, s->graph->ignored_files));
+  const std::filesystem::path out = a.get("--out");
+  TRY_STATUS(create_run(out, TRY(record_of(*s, options))));
+  std::printf("training %s: %s parameters, %s of them trained, %s planned\n", s->model.model_type.c_str(), count_text(static_cast<double>(s->program.parameters)).c_str(),
+              count_text(static_cast<double>(s->program.trainable)).c_str(), bytes_text(s->peak_memory()).c_str());
+  std::fflush(stdout);
+  TRY_STATUS(train(*s, out, poison_of(a)));
+  std::printf("done: %s\n", out.c_str());
+  return ok();
+}
+
+Status command_resume(const CommandLine& a) {
+  const std::filesystem::path directory = a.positional[0];
+  const auto s = TRY(study_run(directory, Purpose::Train));
+  TRY_STATUS(train(*s, directory, poison_of(a)));
+  std::printf("done: %s\n", directory.c_str());
+  return ok();
+}
+
+Status command_eval(const CommandLine& a) {
+  const std::filesystem::path what = a.positional[0];
+  StudyOptions options = TRY(study_options(a));
+  options.purpose = Purpose::Evaluate;
+  const bool run = std::filesystem::is_directory(what);
+  const auto s = TRY(run ? study_run(what, Purpose::Evaluate) : study(what, options));
+  Session session = TRY(open_session(*s, Poison::No));
+  if (run) TRY_STATUS(load_newest(*s, what, *session.executor));
+  const double loss = TRY(validation_loss(*s, session));
+  if (a.has("--json")) std::printf("{\"validation_loss\": %.17g}\n", loss);
+  else std::printf("validation loss %.4f nats a token, perplexity %.3f\n", loss, std::exp(loss));
+  return ok();
+}
+
+Status command_gradients(const CommandLine& a) {
+  StudyOptions options = TRY(study_options(a));
+  options.purpose = Purpose::Gradients;
+  options.keep_logits = a.has("--logits");
+  const auto s = TRY(study(a.positional[0], options));
+  return write_gradients(*s, a.get("--out"));
+}
+
+Status command_plugins(const CommandLine& a) {
+  const StudyOptions options = TRY(study_options(a));
+  return print_plugins(options.plugin_path, a.positional.empty() ? "" : a.positional[0]);
+}
+
+}  // namespace
+
+std::vector<CommandSpec> all_commands() {
+  return {
+      {"plan", "RECIPE", "say to the byte what a recipe will need, when and for whom",
+       "Opens no device and no weights. Examples:\n  galley plan scripts/quickstart.lua --set text=.\n  galley plan finetune.lua --set model=DIR --memory 24GiB   exit code 3 when it does not fit\n",
+       {set_flag, memory_flag, target_flag, device_flag, plugin_path_flag, {"--json", "", "for programs"}, {"--check", "", "prove the plan on the shadow device as well"}}, command_plan},
+      {"train", "RECIPE", "train, into a new run directory",
+       "Plans first, and refuses by name what cannot work. The directory gets metrics.jsonl, memory.json, run.toml, model/ or adapter/, and state/ to go on from.\n"
+       "Ctrl-C finishes the step, saves, and says how to go on.\n",
+       {{"--out", "DIR", "the run's directory: new, or empty", false, true}, set_flag, memory_flag, target_flag, device_flag, plugin_path_flag, poison_flag}, command_train},
+      {"resume", "DIR", "go on where a run stopped, bit for bit", "A run that was killed before its first save begins again.\n", {poison_flag}, command_resume},
+      {"eval", "RECIPE|DIR", "the loss on the validation data of a recipe or a run", "", {set_flag, device_flag, plugin_path_flag, {"--json", "", "for programs"}}, command_eval},
+      {"sample", "DIR", "let a run's model write on from a prompt", "Example:\n  galley sample runs/first --prompt \"A plan is\" --tokens 200 --temperature 0.8 --seed 7\n",
+       {{"--prompt", "TEXT", "what to begin with", false, true}, {"--tokens", "N", "how many to write (200)"}, {"--temperature", "T", "0 takes the likeliest each time (0.8)"},
+        {"--top-k", "K", "draw from the K likeliest only (40; 0: all)"}, {"--seed", "N", "of the draws (1)"}}, command_sample},
+      {"gradients", "RECIPE", "loss and every gradient of one window, as safetensors", "For comparing with other programs: loss (F64), grad.PARAMETER (F32, before clipping), and with --logits the logits.\n",
+       {{"--out", "FILE", "the file to write", false, true}, {"--logits", "", "the logits too"}, set_flag, target_flag, device_flag, plugin_path_flag}, command_gradients},
+      {"plugins", "[NAME]", "what strategies there are; their options", "", {plugin_path_flag}, command_plugins},
+  };
+}
+
+}  // namespace galley

@@ -1,0 +1,112 @@
+#include "host/plan/dump.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <tuple>
+
+namespace galley {
+namespace {
+
+const char* dtype_name(uint32_t dtype) {
+  static constexpr std::array<const char*, 12> names = {"?", "f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "u16", "u32"};
+  return names[dtype < names.size() ? dtype : 0];
+}
+
+const char* access_name(uint32_t access) {
+  switch (access) {
+    case GALLEY_READ: return "r";
+    case GALLEY_WRITE: return "w";
+    case GALLEY_READ_WRITE: return "rw";
+    case GALLEY_ACCUMULATE: return "a";
+    default: return "?";
+  }
+}
+
+std::string shape_text(const Shape& shape) {
+  std::string text;
+  for (const int64_t extent : shape) text += (text.empty() ? "" : ",") + std::to_string(extent);
+  return "(" + text + ")";
+}
+
+class Dump {
+ public:
+  Dump(const Program& program, const Plan& plan) : program_(program), plan_(plan) {}
+
+  std::string place(TensorId id, int64_t offset) const {
+    const ProgramTensor& tensor = program_.tensors[static_cast<size_t>(id)];
+    return tensor.name + "@" + std::to_string(tensor.memory) + "+" + std::to_string(plan_.placements[static_cast<size_t>(id)].offset + offset);
+  }
+  std::string operand(const Operand& o, bool micro) const {
+    if (!o.present()) return "-";
+    std::string access = access_name(o.access);
+    if (micro && program_.micro_batches > 1 && o.later != o.access) access += std::string("/") + access_name(o.later);
+    return access + " " + place(o.tensor, o.offset) + " " + dtype_name(o.dtype) + shape_text(o.shape);
+  }
+  std::string line(const Instruction& code, bool micro) const {
+    std::string text;
+    switch (code.action) {
+      case Action::Kernel: text = code.kernel ? code.kernel->name : code.op ? code.op->name : "kernel"; break;
+      case Action::Copy: text = "copy"; break;
+      case Action::Record: text = "record"; break;
+      case Action::Wait: text = "wait"; break;
+      case Action::Read: text = "read"; break;
+      case Action::Write: text = "write"; break;
+    }
+    if (code.queue != 0) text += " queue " + std::to_string(code.queue);
+    if (code.event != 0) text += " event " + std::to_string(code.event);
+    text += " '" + code.name + "'";
+    if (code.recomputed) text += " again";
+    if (code.first_row != 0) text += " row " + std::to_string(code.first_row);
+    if (!code.entry.empty()) text += " entry '" + code.entry + "'";
+    auto list = [&](const std::vector<Operand>& operands) {
+      std::string items;
+      for (const Operand& o : operands) items += (items.empty() ? "" : ", ") + operand(o, micro);
+      return items;
+    };
+    if (!code.inputs.empty()) text += ": " + list(code.inputs);
+    if (!code.outputs.empty()) text += " -> " + list(code.outputs);
+    if (code.workspace != no_tensor) text += " | " + place(code.workspace, 0) + " " + std::to_string(program_.tensors[static_cast<size_t>(code.workspace)].bytes) + " bytes";
+    return text;
+  }
+
+ private:
+  const Program& program_;
+  const Plan& plan_;
+};
+
+}  // namespace
+
+std::string describe(const Program& program, const Plan& plan, SegmentKind kind) {
+  const Dump dump(program, plan);
+  std::string text;
+  const auto& code = program.segment(kind).code;
+  for (size_t i = 0; i < code.size(); ++i)
+    text += std::string(segment_names[static_cast<size_t>(kind)]) + "[" + std::to_string(i) + "] " + dump.line(code[i], kind == SegmentKind::Micro) + "\n";
+  return text;
+}
+
+std::string describe_tensors(const Program& program, const Plan& plan) {
+  static constexpr std::array<const char*, 3> lives = {"run", "window", "segment"};
+  std::vector<size_t> order(program.tensors.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t x, size_t y) {
+    auto key = [&](size_t t) { return std::tuple(program.tensors[t].memory, plan.placements[t].offset, plan.placements[t].first); };
+    return key(x) < key(y);
+  });
+  std::string text;
+  for (const size_t t : order) {
+    const ProgramTensor& tensor = program.tensors[t];
+    const Placement& at = plan.placements[t];
+    text += std::to_string(tensor.memory) + " ";
+    if (at.first < 0)
+      text += "unused";
+    else
+      text += "[" + std::to_string(at.offset) + ", " + std::to_string(at.offset + tensor.bytes) + ") moments " + std::to_string(at.first) + " to " + std::to_string(at.last);
+    text += " " + tensor.name + " " + dtype_name(tensor.dtype) + shape_text(tensor.shape) + " " + owner_names[static_cast<size_t>(tensor.owner)] + " " + lives[static_cast<size_t>(tensor.life)];
+    text += (tensor.strategy.empty() ? "" : " " + tensor.strategy) + "\n";
+  }
+  return text;
+}
+
+}  // namespace galley

@@ -1,0 +1,303 @@
+#include "host/recipe/recipe.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "host/base/file.hpp"
+#include "host/lua/sandbox.hpp"
+#include "host/recipe/arguments.hpp"
+#include "host/recipe/fields.hpp"
+#include "host/recipe/language.hpp"
+#include "host/recipe/paths.hpp"
+#include "host/recipe/scan.hpp"
+#include "host/recipe/schedule.hpp"
+
+namespace galley {
+namespace {
+
+/// A schedule is a table with a number for each step; this many steps, and this many numbers in all schedules together.
+constexpr int64_t kMostSteps = 10'000'000, kMostNumbers = 20'000'000;
+constexpr size_t kMostUses = 256;
+constexpr int64_t kMostRows = INT32_MAX;
+
+/// Judges what the language took down. Lives as long as the sandbox is open.
+class Reader {
+ public:
+  Reader(Language& language, const PathRules& paths, const Sandbox& sandbox, const std::string& name, const std::string& text)
+      : language_(language), paths_(paths) {
+    maps_.emplace(name, SourceMap(text));
+    for (const LuaSource& source : sandbox.sources()) maps_.emplace(source.name, SourceMap(source.text));
+  }
+
+  Status read(const Entry& entry, Recipe* recipe);
+
+ private:
+  std::map<std::string, int> lines_of(const Place& place, const std::string& callee) const;
+  Fields fields_of(const Entry& entry, const std::string& owner) const;
+  Status plain(const Fields& fields, const Table& table) const;
+  Status plain(const Value& value, const Place& place, const std::string& name) const;
+  Result<const Entry*> entry_of(const Fields& fields, const char* name, Entry::Kind kind, const std::string& example) const;
+  Status read_model(const Entry& entry, ModelSpec* model) const;
+  Status read_data(const Entry& entry, DataSpec* data) const;
+  Status read_numbers(const Fields& fields, Recipe* recipe) const;
+  Status read_uses(const Entry& entry, Recipe* recipe);
+  Result<Use> read_use(const Entry& entry, int64_t steps);
+  Result<Schedule> schedule(const Entry& entry, int64_t steps, const std::string& option);
+  Status finish_options(Value* value, const Use& use, const std::string& option, const std::string& path, int64_t steps);
+  Status resolve(Value* value, const Place& place) const;
+
+  Language& language_;
+  const PathRules& paths_;
+  std::map<std::string, SourceMap> maps_;
+  int64_t numbers_ = 0;   // in the tables of all schedules
+};
+
+std::map<std::string, int> Reader::lines_of(const Place& place, const std::string& callee) const {
+  const auto map = maps_.find(place.file);
+  return map == maps_.end() ? std::map<std::string, int>() : map->second.entries(place.line, callee);
+}
+
+Fields Reader::fields_of(const Entry& entry, const std::string& owner) const {
+  return Fields(language_, entry.options, entry.place, lines_of(entry.place, entry.name), owner);
+}
+
+/// Neither functions nor schedules, strategies and the like.
+Status Reader::plain(const Value& value, const Place& place, const std::string& name) const {
+  if (language_.find(value)) {
+    return recipe_error(place.text() + ": '" + name + "' is " + shown(language_, value) + " and no plain data", "only options of strategies can follow the step");
+  }
+  if (const auto* list = value.as<List>()) {
+    for (size_t i = 0; i < list->size(); ++i) TRY_STATUS(plain((*list)[i], place, name + "[" + std::to_string(i + 1) + "]"));
+  }
+  if (const auto* table = value.as<Table>()) {
+    for (const auto& [key, element] : *table) TRY_STATUS(plain(element, place, name + "." + key));
+  }
+  return ok();
+}
+
+Status Reader::plain(const Fields& fields, const Table& table) const {
+  for (const auto& [name, value] : table) TRY_STATUS(plain(value, fields.place_of(name), name));
+  return ok();
+}
+
+Result<const Entry*> Reader::entry_of(const Fields& fields, const char* name, Entry::Kind kind, const std::string& example) const {
+  const Value* value = fields.find(name);
+  if (!value) return fields.missing(name, "write " + example);
+  const Entry* entry = language_.find(*value);
+  if (!entry || entry->kind != kind) return fields.wrong(name, example);
+  return entry;
+}
+
+/// Paths, in place: a text or a list of texts. What is neither is left to whoever checks the option's type.
+Status Reader::resolve(Value* value, const Place& place) const {
+  if (const auto* text = value->as<std::string>()) {
+    Result<std::filesystem::path> path = paths_.resolve(*text);
+    if (!path) return recipe_error(place.text() + ": " + path.error().cause, path.error().hint);
+    *value = Value(path->string());
+  } else if (value->as<List>()) {
+    for (Value& element : std::get<List>(*value)) {
+      if (element.as<std::string>()) TRY_STATUS(resolve(&element, place));
+    }
+  }
+  return ok();
+}
+
+Status Reader::read_model(const Entry& entry, ModelSpec* model) const {
+  const Fields fields = fields_of(entry, "model");
+  TRY_STATUS(fields.only({"path", "init", "family", "config"}));
+  TRY_STATUS(plain(fields, entry.options));
+  model->place = entry.place;
+  const auto path = TRY(fields.text("path"));
+  const auto init = TRY(fields.text("init"));
+  model->family = TRY(fields.text("family")).value_or("");
+  if (init && *init != "random" && *init != "file") return fields.wrong("init", "\"file\" or \"random\"");
+
+  const Value* config = fields.find("config");
+  if (path) {
+    if (config) return fields.error("config", "a model has either a path, with the configuration that lies there, or a family and a config");
+    Value resolved(*path);
+    TRY_STATUS(resolve(&resolved, fields.place_of("path")));
+    model->path = *resolved.as<std::string>();
+    model->random = init == "random";
+    return ok();
+  }
+  if (!config && model->family.empty()) return fields.missing("path", "write model { path = arg(\"model\") }, or model { family = \"gpt2\", config = { … } }");
+  if (model->family.empty()) return fields.missing("family", "a config needs the name of its family, such as family = \"gpt2\"");
+  if (!config) return fields.missing("config", "a family needs the numbers of its config.json: config = { … }");
+  if (init == "file") return fields.error("init", "there is no file to take weights from: the model is a family and a config");
+  const auto* list = config->as<List>();
+  if (config->as<Table>()) model->config = *config->as<Table>();
+  else if (!list || !list->empty()) return fields.wrong("config", "a table such as { n_layer = 2 }");
+  model->random = true;
+  return ok();
+}
+
+Status Reader::read_data(const Entry& entry, DataSpec* data) const {
+  const Fields fields = fields_of(entry, "data." + entry.name);
+  TRY_STATUS(plain(fields, entry.options));
+  data->kind = entry.name;
+  data->place = entry.place;
+  data->options = entry.options;
+  for (auto& [name, value] : data->options) {
+    const auto* text = value.as<std::string>();
+    const bool built_in = text && (*text == "model" || *text == "bytes");
+    if (name == "files" || name == "path" || (name == "tokenizer" && !built_in)) TRY_STATUS(resolve(&value, fields.place_of(name)));
+  }
+  return ok();
+}
+
+Status Reader::read_numbers(const Fields& fields, Recipe* recipe) const {
+  const auto steps = TRY(fields.integer("steps", 1, kMostSteps));
+  if (!steps) return fields.missing("steps", "say how many updates the run makes: steps = 1000");
+  recipe->steps = *steps;
+  recipe->batch = TRY(fields.integer("batch", 1, kMostRows));
+  recipe->length = TRY(fields.integer("length", 1, kMostRows));
+  recipe->seed = static_cast<uint64_t>(TRY(fields.integer("seed", 0)).value_or(1));
+  recipe->head_rows = TRY(fields.integer("head_rows", 0, kMostRows)).value_or(0);
+
+  if (const auto validate = TRY(fields.table("validate", "{ every = 50 }"))) {
+    TRY_STATUS(validate->only({"every"}));
+    recipe->validate_every = TRY(validate->integer("every", 0)).value_or(0);
+  }
+  if (const auto save = TRY(fields.table("save", "{ every = 100, keep = 2 }"))) {
+    TRY_STATUS(save->only({"every", "keep", "final"}));
+    recipe->save_every = TRY(save->integer("every", 0)).value_or(0);
+    recipe->save_keep = TRY(save->integer("keep", 1)).value_or(recipe->save_keep);
+    recipe->save_final = TRY(save->boolean("final")).value_or(true);
+  }
+  return ok();
+}
+
+Result<Schedule> Reader::schedule(const Entry& entry, int64_t steps, const std::string& option) {
+  if (entry.kind == Entry::Kind::Schedule && entry.name == "constant") {
+    const auto value = TRY(fields_of(entry, "constant").number("value"));
+    if (!value) return recipe_error(entry.place.text() + ": constant takes a number", "write constant(1e-3)");
+    return constant(*value);
+  }
+  numbers_ += steps;
+  if (numbers_ > kMostNumbers) return recipe_error(entry.place.text() + ": the schedules of the recipe have more than " + std::to_string(kMostNumbers) + " values together");
+  if (entry.kind == Entry::Kind::Function) return language_.tabulate(entry, steps, option);
+
+  const Fields fields = fields_of(entry, entry.name);
+  TRY_STATUS(fields.only({"peak", "warmup", "floor", "min"}));
+  Decay decay;
+  decay.shape = entry.name == "cosine" ? Decay::Shape::Cosine : Decay::Shape::Linear;
+  const auto peak = TRY(fields.number("peak"));
+  if (!peak) return fields.missing("peak", "write " + entry.name + " { peak = 1e-3, warmup = 100 }");
+  decay.peak = *peak;
+  decay.warmup = TRY(fields.integer("warmup", 0)).value_or(0);
+  const auto floor = TRY(fields.number("floor")), least = TRY(fields.number("min"));
+  if (floor && least) return fields.error("min", "'floor' and 'min' are two names of the same");
+  decay.floor = floor.value_or(least.value_or(0));
+  return tabulate(decay, steps);
+}
+
+/// Turns entries into schedules and resolves paths, in place. `option` is the option of the strategy that all this belongs to, `path` how
+/// messages call the value.
+Status Reader::finish_options(Value* value, const Use& use, const std::string& option, const std::string& path, int64_t steps) {
+  if (const Entry* entry = language_.find(*value)) {
+    if (entry->kind != Entry::Kind::Schedule && entry->kind != Entry::Kind::Function) {
+      return recipe_error(use.place_of(option).text() + ": '" + path + "' of " + use.name + " is " + entry->kind_name() + " and no value of an option");
+    }
+    *value = Value(TRY(schedule(*entry, steps, path)));
+  } else if (value->as<List>()) {
+    List& list = std::get<List>(*value);
+    for (size_t i = 0; i < list.size(); ++i) TRY_STATUS(finish_options(&list[i], use, option, path + "[" + std::to_string(i + 1) + "]", steps));
+  } else if (value->as<Table>()) {
+    for (auto& [key, element] : std::get<Table>(*value)) {
+      TRY_STATUS(finish_options(&element, use, option, path.empty() ? key : path + "." + key, steps));
+      if (key == "path" || key.ends_with("_path")) TRY_STATUS(resolve(&element, use.place_of(option)));
+    }
+  }
+  return ok();
+}
+
+Result<Use> Reader::read_use(const Entry& entry, int64_t steps) {
+  Use use{entry.name, entry.options, entry.place, lines_of(entry.place, "use")};
+  std::erase_if(use.lines, [&](const auto& line) { return line.second == entry.place.line || !entry.options.contains(line.first); });
+  for (auto& [name, value] : use.options) {
+    TRY_STATUS(finish_options(&value, use, name, name, steps));
+    if (name == "path" || name.ends_with("_path")) TRY_STATUS(resolve(&value, use.place_of(name)));
+  }
+  return use;
+}
+
+Status Reader::read_uses(const Entry& entry, Recipe* recipe) {
+  if (entry.items.size() > kMostUses) return recipe_error(entry.place.text() + ": the recipe has more than " + std::to_string(kMostUses) + " strategies");
+  for (const auto& [position, value] : entry.items) {
+    // `condition and use "name" { … }` is false, or leaves a hole, when the condition does not hold.
+    if (value.is_nil() || (value.as<bool>() && !*value.as<bool>())) continue;
+    const Entry* use = language_.find(value);
+    if (!use || use->kind != Entry::Kind::Use) {
+      const auto* text = value.as<std::string>();
+      return recipe_error(entry.place.text() + ": entry " + std::to_string(position) + " of the recipe must be a strategy, got " + shown(language_, value),
+                          "write use \"" + (text && text->size() <= 60 ? *text : std::string("name")) + "\" { … }");
+    }
+    recipe->uses.push_back(TRY(read_use(*use, recipe->steps)));
+  }
+  return ok();
+}
+
+Status Reader::read(const Entry& entry, Recipe* recipe) {
+  const Fields fields = fields_of(entry, "the recipe");
+  TRY_STATUS(fields.only({"model", "data", "batch", "length", "steps", "seed", "validate", "save", "head_rows"}));
+  TRY_STATUS(read_model(*TRY(entry_of(fields, "model", Entry::Kind::Model, "model { path = … }")), &recipe->model));
+  TRY_STATUS(read_data(*TRY(entry_of(fields, "data", Entry::Kind::Data, "data.text { files = { … } }")), &recipe->data));
+  TRY_STATUS(read_numbers(fields, recipe));
+  return read_uses(entry, recipe);
+}
+
+Result<std::string> recipe_text(const std::filesystem::path& path, const RecipeOptions& options, size_t limit) {
+  if (!options.text.empty()) return options.text;
+  std::error_code code;
+  const auto status = std::filesystem::status(path, code);
+  if (!std::filesystem::exists(status)) return recipe_error(path.string() + ": there is no such file", "the first argument is the path of a recipe");
+  if (!std::filesystem::is_regular_file(status)) return recipe_error(path.string() + ": this is not a file");
+  Result<std::string> text = read_text(path, limit);
+  if (!text) return recipe_error(text.error().cause, text.error().hint);
+  return text;
+}
+
+}  // namespace
+
+const std::vector<std::string>& data_kinds() {
+  static const std::vector<std::string> kinds = {"batch", "random", "text"};
+  return kinds;
+}
+
+Result<Recipe> read_recipe(const std::filesystem::path& path, const RecipeOptions& options) {
+  const std::string name = path.string();
+  LuaLimits limits;
+  limits.seconds = options.seconds;
+  limits.bytes = options.bytes;
+  Recipe recipe;
+  recipe.path = std::filesystem::absolute(path).lexically_normal();
+  recipe.text = TRY(recipe_text(path, options, limits.source));
+  recipe.sets = options.sets;
+
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  std::vector<std::filesystem::path> roots = {folder, folder / "lib"};
+  if (!options.library.empty()) roots.push_back(options.library);
+  const std::unique_ptr<Sandbox> sandbox = TRY(Sandbox::create(limits, std::move(roots)));
+  Arguments arguments(options.sets);
+  Language language(*sandbox, arguments);
+  TRY_STATUS(language.open());
+
+  Result<const Entry*> made = language.run(recipe.text, name);
+  // Missing arguments stand as "", which may well be what went wrong.
+  if (made.ok() || arguments.missing()) TRY_STATUS(arguments.finish(name, SourceMap(recipe.text).names_asked("arg")));
+  if (!made) {
+    Error error = std::move(made).error();
+    if (error.exit == Exit::Recipe && !has_place(error.cause) && !error.cause.starts_with(name)) error.cause = name + ": " + error.cause;
+    return error;
+  }
+
+  const std::filesystem::path directory = options.directory.empty() ? std::filesystem::current_path() : options.directory;
+  const PathRules paths(folder, directory, arguments.given_texts());
+  TRY_STATUS(Reader(language, paths, *sandbox, name, recipe.text).read(**made, &recipe));
+  for (const LuaSource& source : sandbox->sources()) recipe.modules.emplace(source.path.string(), source.text);
+  return recipe;
+}
+
+}  // namespace galley

@@ -1,0 +1,167 @@
+// Linear layers: y = x·Wᵀ + b, and their two backward products dx = dy·W and dW = dyᵀ·x; db is the op sum_rows.
+//
+// x (…, K), W (N, K) as PyTorch's Linear stores it, or (K, N) with the attribute `transposed` as GPT-2's Conv1D does, b (N), y (…, N). A frozen weight gets no
+// dW and a frozen prefix no dx: each is a node of its own.
+#include "ops/check.hpp"
+
+namespace {
+
+using namespace galley::sdk;
+using namespace galley::models;
+
+struct Extents {
+  int64_t n, k;  // of the weight: outputs and inputs
+};
+
+bool transposed(const Node& n) { return n.i("transposed", 0) != 0; }
+const char* layout(const Node& n) { return transposed(n) ? " (transposed: K × N)" : " (N × K)"; }
+
+Extents weight(const Node& n) {
+  const galley_operand& w = n.in(1);
+  if (w.rank != 2) wrong(n, "w is " + shape_text(w) + "; it has to be a matrix" + layout(n));
+  return transposed(n) ? Extents{w.shape[1], w.shape[0]} : Extents{w.shape[0], w.shape[1]};
+}
+
+// ---- y ----
+
+void shape(const Node& n, Shapes& out) {
+  has_rows(n, 0, "x");
+  const Extents w = weight(n);
+  if (columns(n.in(0)) != w.k)
+    wrong(n, "x " + shape_text(n.in(0)) + " has rows of " + std::to_string(columns(n.in(0))) + ", but w " + shape_text(n.in(1)) + layout(n) + " takes " +
+                 std::to_string(w.k));
+  vector_of(n, 2, "bias", w.n);
+  out.like(0, n.in(0), w.n);
+}
+
+void reference(const Node& n) {
+  const double *x = n.read<double>(0), *w = n.read<double>(1), *b = n.read<double>(2);
+  double* y = n.write<double>(0);
+  const auto [N, K] = weight(n);
+  const bool t = transposed(n);
+  for (int64_t r = 0; r < rows(n.in(0)); ++r)
+    for (int64_t j = 0; j < N; ++j) {
+      double sum = b ? b[j] : 0;
+      for (int64_t k = 0; k < K; ++k) sum += x[r * K + k] * (t ? w[k * N + j] : w[j * K + k]);
+      y[r * N + j] = sum;
+    }
+}
+
+void gradient(Backward& b) {
+  const galley_tensor x = b.node.inputs[0], w = b.node.inputs[1], dy = b.d_outputs[0];
+  const std::string name = b.node.name;
+  Attrs attrs;
+  if (const galley_attr* a = b.attr("transposed")) attrs.copy(*a);
+  if (b.needs(0)) b.d_inputs[0] = b.graph.node("linear_dx", (name + ".dx").c_str(), {dy, w}, attrs, {b.d_inputs[0]}, b.adds(0))[0];
+  if (b.needs(1)) b.d_inputs[1] = b.graph.node("linear_dw", (name + ".dw").c_str(), {dy, x}, attrs, {b.d_inputs[1]}, b.adds(1))[0];
+  if (b.needs(2)) b.d_inputs[2] = b.graph.node("sum_rows", (name + ".db").c_str(), {dy}, {}, {b.d_inputs[2]}, b.adds(2))[0];
+}
+
+void cost(const Node& n, galley_cost& out) {
+  const Extents w = weight(n);
+  out.flops = 2.0 * static_cast<double>(rows(n.in(0))) * static_cast<double>(w.n) * static_cast<double>(w.k);
+}
+
+// ---- dx: dy (…, N), W ----
+
+void dx_shape(const Node& n, Shapes& out) {
+  has_rows(n, 0, "dy");
+  const Extents w = weight(n);
+  if (columns(n.in(0)) != w.n)
+    wrong(n, "dy " + shape_text(n.in(0)) + " has rows of " + std::to_string(columns(n.in(0))) + ", but w " + shape_text(n.in(1)) + layout(n) + " makes " +
+                 std::to_string(w.n));
+  out.like(0, n.in(0), w.k);
+}
+
+void dx_reference(const Node& n) {
+  const double *dy = n.read<double>(0), *w = n.read<double>(1);
+  double* dx = n.write<double>(0);
+  const auto [N, K] = weight(n);
+  const bool t = transposed(n);
+  for (int64_t r = 0; r < rows(n.in(0)); ++r)
+    for (int64_t k = 0; k < K; ++k) {
+      double sum = 0;
+      for (int64_t j = 0; j < N; ++j) sum += dy[r * N + j] * (t ? w[k * N + j] : w[j * K + k]);
+      dx[r * K + k] = sum;
+    }
+}
+
+// ---- dW: dy (…, N), x (…, K) ----
+
+void dw_shape(const Node& n, Shapes& out) {
+  has_rows(n, 0, "dy");
+  has_rows(n, 1, "x");
+  if (rows(n.in(0)) != rows(n.in(1))) wrong(n, "dy is " + shape_text(n.in(0)) + ", but x is " + shape_text(n.in(1)) + "; their rows have to be as many");
+  const int64_t N = columns(n.in(0)), K = columns(n.in(1));
+  if (transposed(n)) out.set(0, GALLEY_F32, {K, N});
+  else out.set(0, GALLEY_F32, {N, K});
+}
+
+void dw_reference(const Node& n) {
+  const double *dy = n.read<double>(0), *x = n.read<double>(1);
+  double* dw = n.write<double>(0);
+  const int64_t N = columns(n.in(0)), K = columns(n.in(1));
+  for (int64_t j = 0; j < N; ++j)
+    for (int64_t k = 0; k < K; ++k) {
+      double sum = 0;
+      for (int64_t r = 0; r < rows(n.in(0)); ++r) sum += dy[r * N + j] * x[r * K + k];
+      dw[transposed(n) ? k * N + j : j * K + k] = sum;
+    }
+}
+
+void dw_cost(const Node& n, galley_cost& out) {
+  out.flops = 2.0 * static_cast<double>(rows(n.in(0))) * static_cast<double>(columns(n.in(0))) * static_cast<double>(columns(n.in(1)));
+}
+
+// ---- Tables ----
+
+constexpr uint32_t F = GALLEY_F32;
+
+// Shapes that no block divides, and more rows than a piece of dW takes.
+Op linear("linear", "y = x·Wᵀ + b; x (…, K), W (N, K) or transposed (K, N), b (N), y (…, N)");
+const bool linear_added = add(linear.input("x", GALLEY_ROLE_ROWS)
+                                  .input("w", GALLEY_ROLE_WHOLE)
+                                  .input("bias", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL)
+                                  .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES)
+                                  .flags(GALLEY_OP_LINEAR)
+                                  .infer<shape>()
+                                  .gradient<gradient>()
+                                  .cost<cost>()
+                                  .reference<reference>()
+                                  .test("small", {{F, {2, 3, 5}}, {F, {7, 5}}, {F, {7}}})
+                                  .test("small transposed", {{F, {2, 3, 5}}, {F, {5, 7}}, {F, {7}}}, Attrs().i("transposed", 1))
+                                  .test("one", {{F, {1, 1}}, {F, {1, 1}}, {0, {}}})
+                                  .test("vector", {{F, {33}}, {F, {17, 33}}, {0, {}}})
+                                  .test("odd", {{F, {129, 67}}, {F, {131, 67}}, {F, {131}}})
+                                  .test("odd transposed", {{F, {65, 1031}}, {F, {1031, 19}}, {0, {}}}, Attrs().i("transposed", 1))
+                                  .test("deep", {{F, {9, 2050}}, {F, {70, 2050}}, {F, {70}}})
+                                  .test("power of two", {{F, {20, 64}}, {F, {64, 512}}, {F, {512}}}, Attrs().i("transposed", 1)));
+
+Op linear_dx("linear_dx", "dx = dy·W; dy (…, N), W (N, K) or transposed (K, N), dx (…, K)");
+const bool dx_added = add(linear_dx.input("dy", GALLEY_ROLE_ROWS)
+                              .input("w", GALLEY_ROLE_WHOLE)
+                              .output("dx", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES)
+                              .infer<dx_shape>()
+                              .cost<cost>()
+                              .reference<dx_reference>()
+                              .test("small", {{F, {2, 3, 7}}, {F, {7, 5}}})
+                              .test("small transposed", {{F, {2, 3, 7}}, {F, {5, 7}}}, Attrs().i("transposed", 1))
+                              .test("one", {{F, {1, 1}}, {F, {1, 1}}})
+                              .test("odd", {{F, {70, 1029}}, {F, {1029, 67}}})
+                              .test("odd transposed", {{F, {129, 131}}, {F, {67, 131}}}, Attrs().i("transposed", 1)));
+
+Op linear_dw("linear_dw", "dW = dyᵀ·x; dy (…, N), x (…, K), dW (N, K) or transposed (K, N)");
+const bool dw_added = add(linear_dw.input("dy", GALLEY_ROLE_ROWS)
+                              .input("x", GALLEY_ROLE_ROWS)
+                              .output("dw", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES)
+                              .infer<dw_shape>()
+                              .cost<dw_cost>()
+                              .reference<dw_reference>()
+                              .test("small", {{F, {2, 3, 7}}, {F, {2, 3, 5}}})
+                              .test("small transposed", {{F, {2, 3, 7}}, {F, {2, 3, 5}}}, Attrs().i("transposed", 1))
+                              .test("one row", {{F, {1, 33}}, {F, {1, 17}}})
+                              .test("odd", {{F, {131, 67}}, {F, {131, 129}}})
+                              .test("pieces", {{F, {1031, 21}}, {F, {1031, 35}}}, Attrs().i("transposed", 1))
+                              .test("long and narrow", {{F, {2100, 16}}, {F, {2100, 40}}}));
+
+}  // namespace

@@ -1,0 +1,44 @@
+// The three products of a linear layer as products of matrices: y = x·Wᵀ (+ b), dx = dy·W, dW = dyᵀ·x. A weight is stored (N, K), or with the attribute
+// `transposed` (K, N); nothing is copied for either, only strides differ.
+#pragma once
+
+#include <string_view>
+
+#include "galley/cpp/plugin.hpp"
+#include "ops/linear/blocked.hpp"
+
+namespace galley::cpu {
+
+/// The product that a node of one of the three ops stands for; at plan time its addresses are null.
+inline Multiply product_of(const sdk::Node& node) {
+  const bool transposed = node.i("transposed", 0) != 0;
+  const auto* first = node.read<float>(0);
+  const auto* second = node.read<float>(1);
+  const int64_t rows = sdk::rows(node.in(0)), C = sdk::columns(node.in(0));
+  const std::string_view op = node.view()->op;
+  Multiply p = {};
+  p.c = node.write<float>(0);
+  p.add = node.accumulates(0);
+  if (op == "linear") {  // x (rows, K), W
+    p.m = rows; p.k = C; p.n = sdk::columns(node.out(0));
+    p.a = first; p.a_row = p.k; p.a_step = 1;
+    p.b = second; p.b_row = transposed ? p.n : 1; p.b_step = transposed ? 1 : p.k;
+    p.bias = node.read<float>(2);
+  } else if (op == "linear_dx") {  // dy (rows, N), W
+    p.m = rows; p.k = C; p.n = sdk::columns(node.out(0));
+    p.a = first; p.a_row = p.k; p.a_step = 1;
+    p.b = second; p.b_row = transposed ? 1 : p.n; p.b_step = transposed ? p.k : 1;
+  } else {  // dy (rows, N), x (rows, K); dW is (N, K), transposed (K, N)
+    const int64_t K = sdk::columns(node.in(1));
+    p.m = transposed ? K : C; p.k = rows; p.n = transposed ? C : K;
+    p.a = transposed ? second : first; p.a_row = 1; p.a_step = p.m;
+    p.b = transposed ? first : second; p.b_row = p.n; p.b_step = 1;
+  }
+  return p;
+}
+
+/// A column of one row, or a row of one column, is as contiguous one way as the other.
+inline bool a_transposed(const Multiply& p) { return p.a_step != 1; }
+inline bool b_transposed(const Multiply& p) { return p.b_step != 1; }
+
+}  // namespace galley::cpu

@@ -1,0 +1,107 @@
+#include "host/exec/export.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "host/base/file.hpp"
+#include "host/base/safetensors.hpp"
+#include "tests/exec/small.hpp"
+
+namespace galley {
+namespace {
+
+namespace fs = std::filesystem;
+using small::Builder;
+using small::Running;
+using Floats = std::vector<float>;
+
+// Two files; one tensor is made while exporting and its memory used again, so that neither order nor time is the file's.
+Builder model() {
+  Builder b;
+  const TensorId w = b.tensor("w", {2, 3}), half = b.tensor("half", {4}, Life::Run, 0, GALLEY_BF16), merged = b.tensor("merged", {2, 3}, Life::Segment);
+  const TensorId rest = b.tensor("rest", {5}, Life::Run, 1);
+  b.kernel(SegmentKind::Load, small::count_up, {}, {b.write(w)}, 1);
+  b.kernel(SegmentKind::Load, small::count_up, {}, {b.write(merged)}, 9);
+  b.copy(SegmentKind::Load, w, half, 0, 0).inputs[0].shape = {2};
+  Operand plain = b.write(rest);
+  plain.shape = {5};
+  b.kernel(SegmentKind::Load, small::count_up, {}, {plain}, 100);
+  b.write_file("model/model.safetensors", "z", rest);
+  b.kernel(SegmentKind::Export, small::add, {b.read(w), b.read(w)}, {b.write(merged)});
+  b.write_file("model/model.safetensors", "a", merged);
+  b.kernel(SegmentKind::Export, small::fill, {}, {b.write(merged)}, 0);
+  b.write_file("model/model.safetensors", "half", half);
+  b.write_file("adapter/adapter.safetensors", "w", w);
+  b.program.documents = {{"model/config.json", "{}\n"}};
+  return b;
+}
+
+Floats entry(const fs::path& file, const std::string& name) {
+  auto reader = safetensors::Reader::open(file);
+  EXPECT_TRUE(reader.ok());
+  const safetensors::Entry* found = reader->find(name);
+  if (!found) return {};
+  Floats out(found->bytes / 4);
+  EXPECT_TRUE(reader->read(*found, std::as_writable_bytes(std::span(out))).ok());
+  return out;
+}
+
+TEST(Export, WritesFilesAndDocuments) {
+  std::string first;
+  for (const bool lazy : {false, true}) {
+    const fs::path run = small::scratch();
+    Running r(model(), lazy, lazy ? Poison::Yes : Poison::No);
+    ASSERT_TRUE(r.executor->load().ok());
+    for (int again = 0; again < 2; ++again) {   // over what an earlier export left
+      std::ofstream(run / "model.safetensors.tmp") << "";
+      const Status status = r.executor->export_model(run);
+      ASSERT_TRUE(status.ok()) << status.error().cause;
+    }
+    EXPECT_EQ(entry(run / "model/model.safetensors", "a"), (Floats{2, 4, 6, 8, 10, 12}));
+    EXPECT_EQ(entry(run / "model/model.safetensors", "z"), (Floats{100, 101, 102, 103, 104}));
+    EXPECT_EQ(entry(run / "adapter/adapter.safetensors", "w"), (Floats{1, 2, 3, 4, 5, 6}));
+    EXPECT_EQ(*read_text(run / "model/config.json"), "{}\n");
+    EXPECT_EQ(std::distance(fs::directory_iterator(run / "model"), fs::directory_iterator()), 2);
+    const std::string bytes = *read_text(run / "model/model.safetensors");
+    if (first.empty()) first = bytes;
+    EXPECT_EQ(bytes, first);
+  }
+}
+
+TEST(Export, ADiskThatIsFullLeavesWhatWasThere) {
+  const fs::path run = small::scratch();
+  Running r(model());
+  ASSERT_TRUE(r.executor->load().ok());
+  ASSERT_TRUE(r.executor->export_model(run).ok());
+  const std::string before = *read_text(run / "model/model.safetensors");
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit, tight;
+  ::getrlimit(RLIMIT_FSIZE, &limit);
+  tight = limit;
+  tight.rlim_cur = before.size() - 8;
+  ::setrlimit(RLIMIT_FSIZE, &tight);
+  const Status status = r.executor->export_model(run);
+  ::setrlimit(RLIMIT_FSIZE, &limit);
+  std::signal(SIGXFSZ, handler);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().exit, Exit::Failed);
+  EXPECT_EQ(*read_text(run / "model/model.safetensors"), before);
+  EXPECT_FALSE(fs::exists(run / "model/model.safetensors.tmp"));
+  EXPECT_FALSE(fs::exists(run / "adapter/adapter.safetensors.tmp"));
+}
+
+TEST(Export, AWriteElsewhereIsAMistake) {
+  Builder b;
+  const TensorId x = b.tensor("x", {1});
+  b.write_file("f", "x", x);
+  b.program.segment(SegmentKind::Eval) = b.program.segment(SegmentKind::Export);
+  b.program.segment(SegmentKind::Export).code.clear();
+  Running r(b);
+  EXPECT_FALSE(r.executor->run(SegmentKind::Eval).ok());
+}
+
+}  // namespace
+}  // namespace galley

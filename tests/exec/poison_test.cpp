@@ -1,0 +1,110 @@
+// Poison mode: kernels that do what they must not are found, each by the rule that it breaks; ones that behave are not.
+#include <gtest/gtest.h>
+
+#include "tests/exec/small.hpp"
+
+namespace galley {
+namespace {
+
+using small::Builder;
+using small::Running;
+
+// y = kernel(x), with something that holds 7s right behind each of them.
+struct Case {
+  explicit Case(const galley_kernel& kernel) {
+    x = b.tensor("x", {16});
+    behind_x = b.tensor("behind_x", {16});
+    y = b.tensor("y", {16});
+    behind_y = b.tensor("behind_y", {16});
+    for (const TensorId t : {x, behind_x, y, behind_y}) b.kernel(SegmentKind::Load, small::fill, {}, {b.write(t)}, 7);
+    b.kernel(SegmentKind::Eval, kernel, {b.read(x)}, {b.write(y)});
+  }
+  Status run(Poison poison, bool lazy = false) {
+    Running r(b, lazy, poison);
+    EXPECT_TRUE(r.executor) << r.error.cause;
+    Status status = r.executor->load();
+    if (status.ok()) status = r.executor->run(SegmentKind::Eval);
+    if (status.ok()) status = r.executor->synchronize();
+    return status;
+  }
+  Builder b;
+  TensorId x, behind_x, y, behind_y;
+};
+
+std::string caught(const galley_kernel& kernel, bool lazy = false) {
+  EXPECT_TRUE(Case(kernel).run(Poison::No, lazy).ok()) << "nothing is to be seen without poison";
+  const Status status = Case(kernel).run(Poison::Yes, lazy);
+  if (status.ok()) return "not caught";
+  EXPECT_EQ(status.error().exit, Exit::Plugin);
+  EXPECT_TRUE(status.error().cause.starts_with("eval, instruction 0, '" + std::string(kernel.op) + ".1', kernel '" + kernel.name + "': ")) << status.error().cause;
+  return status.error().cause.substr(status.error().cause.find("': ") + 3);
+}
+
+TEST(Poison, AReadBeyondAnOperand) {
+  for (const bool lazy : {false, true}) {
+    const std::string text = caught(small::read_beyond, lazy);
+    EXPECT_NE(text.find("element 15 of 'y' holds the poison"), std::string::npos) << text;
+  }
+}
+
+TEST(Poison, AWriteBeyondAnOperand) {
+  const std::string text = caught(small::write_beyond);
+  EXPECT_NE(text.find("it wrote outside its operands, at byte 192 of memory class 0, 0 behind the end of 'y'"), std::string::npos) << text;
+}
+
+TEST(Poison, AWriteToAnInput) {
+  const std::string text = caught(small::write_input);
+  EXPECT_NE(text.find("it wrote to 'x', which it may only read"), std::string::npos) << text;
+}
+
+TEST(Poison, AnOutputThatIsNotWrittenWhole) {
+  const std::string text = caught(small::leave_out);
+  EXPECT_NE(text.find("element 15 of 'y' holds the poison"), std::string::npos) << text;
+}
+
+TEST(Poison, SomethingThatNobodyWrote) {
+  Builder b;
+  const TensorId x = b.tensor("x", {4}), y = b.tensor("y", {4});
+  b.kernel(SegmentKind::Eval, small::add, {b.read(x), b.read(x)}, {b.write(y)});
+  Running r(b, false, Poison::Yes);
+  EXPECT_FALSE(r.executor->run(SegmentKind::Eval).ok());
+}
+
+TEST(Poison, SomethingWhoseLifeIsOver) {
+  Builder b;
+  const TensorId x = b.tensor("x", {4}, Life::Segment), y = b.tensor("y", {4});
+  b.kernel(SegmentKind::Eval, small::fill, {}, {b.write(x)}, 1);
+  b.kernel(SegmentKind::Eval, small::fill, {}, {b.write(y)}, 1);
+  b.kernel(SegmentKind::Eval, small::add, {b.read(x), b.read(x)}, {b.write(y)});
+  Running fine(b, false, Poison::Yes);
+  EXPECT_TRUE(fine.executor->run(SegmentKind::Eval).ok());
+  Plan plan = b.plan();
+  plan.placements[static_cast<size_t>(x)].last = 1;   // a plan that gives the bytes away too early
+  const Target target = small::target();
+  auto early = Executor::create(b.program, plan, target, small::cpu(), {.poison = Poison::Yes});
+  EXPECT_FALSE((*early)->run(SegmentKind::Eval).ok());
+}
+
+TEST(Poison, AWorkspaceMayHoldAnything) {
+  static galley_kernel scribbling = small::multiply;
+  static void* given = nullptr;
+  scribbling.prepare = [](const galley_node_view* const* nodes, uint32_t n, const galley_target* target, void* workspace, void** state, galley_error* error) {
+    given = workspace;
+    return small::multiply.prepare(nodes, n, target, workspace, state, error);
+  };
+  scribbling.enqueue = [](void* state, galley_queue* queue, galley_error* error) {
+    for (int i = 0; i < 64; ++i) static_cast<char*>(given)[i] = static_cast<char>(i);
+    return small::multiply.enqueue(state, queue, error);
+  };
+  Builder b;
+  const TensorId x = b.tensor("x", {4}), y = b.tensor("y", {4}), work = b.tensor("work", {64}, Life::Segment, 0, GALLEY_U8);
+  b.kernel(SegmentKind::Load, small::fill, {}, {b.write(x)}, 3);
+  b.kernel(SegmentKind::Eval, scribbling, {b.read(x), b.read(x)}, {b.write(y)}).workspace = work;
+  Running r(b, false, Poison::Yes);
+  ASSERT_TRUE(r.executor->load().ok());
+  ASSERT_TRUE(r.executor->run(SegmentKind::Eval).ok());
+  EXPECT_EQ(r.values(y), std::vector<float>(4, 9));
+}
+
+}  // namespace
+}  // namespace galley

@@ -1,0 +1,286 @@
+#include "tests/exec/small.hpp"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+
+namespace galley::small {
+namespace {
+
+void log(uint32_t, const char*) {}
+void backwards(int64_t blocks, void (*fn)(void*, int64_t), void* context) {
+  while (blocks-- > 0) fn(context, blocks);
+}
+const void* no_service(const char*) { return nullptr; }
+
+const galley_device& open_device(const char* library) {
+  static const galley_host host = {sizeof(galley_host), 1, GALLEY_ABI_MAJOR, GALLEY_ABI_MINOR, log, backwards, no_service};
+  const char* build = std::getenv("GALLEY_BINARY");
+  const std::string path = std::string(build ? build : ".") + "/" + library;
+  void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const auto* entry = handle ? static_cast<const galley_entry*>(::dlsym(handle, GALLEY_ENTRY_SYMBOL)) : nullptr;
+  galley_error error = GALLEY_ERROR_INIT;
+  if (!entry || entry->open(&host, &error) != GALLEY_OK || entry->n_devices != 1) {
+    std::fprintf(stderr, "%s is no plugin with a device: %s\n(GALLEY_BINARY names the build folder)\n", path.c_str(), handle ? error.text : ::dlerror());
+    std::exit(1);
+  }
+  return *entry->devices[0];
+}
+
+using sdk::Node;
+
+// y[i] = f(i), or y[i] += f(i).
+template <class F>
+void produce(const Node& node, F&& f) {
+  auto* y = node.write<float>(0);
+  const int64_t n = sdk::count(node.out(0));
+  for (int64_t i = 0; i < n; ++i) y[i] = node.accumulates(0) ? y[i] + f(i) : f(i);
+}
+float value_of(const Node& node) { return static_cast<float>(node.f("value", 0)); }
+
+void run_fill(const Node& n, void*) { produce(n, [v = value_of(n)](int64_t) { return v; }); }
+void run_count_up(const Node& n, void*) { produce(n, [v = value_of(n)](int64_t i) { return v + static_cast<float>(i); }); }
+void run_add(const Node& n, void*) { produce(n, [a = n.read<float>(0), b = n.read<float>(1)](int64_t i) { return a[i] + b[i]; }); }
+void run_multiply(const Node& n, void*) {
+  produce(n, [a = n.read<float>(0), b = n.read<float>(1), one = sdk::count(n.in(1)) == 1](int64_t i) { return a[i] * b[one ? 0 : i]; });
+}
+void run_sum_squares(const Node& n, void*) {
+  const auto* x = n.read<float>(0);
+  double sum = 0;
+  for (int64_t i = 0; i < sdk::count(n.in(0)); ++i) sum += static_cast<double>(x[i]) * x[i];
+  *n.write<double>(0) = sum;
+}
+void run_descend(const Node& n, void*) {
+  auto* p = n.update<float>(0);
+  if (*n.read<int32_t>(4) == 0) return;
+  for (int64_t i = 0; i < sdk::count(n.in(0)); ++i) p[i] -= *n.read<float>(2) * *n.read<float>(3) * n.read<float>(1)[i];
+}
+void run_lose(const Node& n, void*) {
+  for (int64_t i = 0; i < sdk::count(n.in(1)); ++i) *n.update<double>(0) += static_cast<double>(n.read<float>(1)[i] * *n.read<float>(2));
+}
+void run_read_beyond(const Node& n, void*) { produce(n, [x = n.read<float>(0)](int64_t i) { return x[i + 1]; }); }
+void run_write_beyond(const Node& n, void*) {
+  produce(n, [x = n.read<float>(0)](int64_t i) { return x[i]; });
+  n.write<float>(0)[sdk::count(n.out(0))] = 1;
+}
+void run_write_input(const Node& n, void*) {
+  produce(n, [x = n.read<float>(0)](int64_t i) { return x[i]; });
+  *const_cast<float*>(n.read<float>(0)) = 0;
+}
+void run_leave_out(const Node& n, void*) {
+  for (int64_t i = 0; i + 1 < sdk::count(n.out(0)); ++i) n.write<float>(0)[i] = n.read<float>(0)[i];
+}
+void run_fails(const Node&, void*) { throw sdk::Failure(GALLEY_FAILED, "the cable is loose"); }
+
+galley_kernel throwing() {
+  galley_kernel k = sdk::kernel<run_fill>("throws.test", "throws");
+  k.enqueue = [](void*, galley_queue*, galley_error*) -> galley_status { throw std::runtime_error("past the table"); };
+  return k;
+}
+galley_kernel unpreparable() {
+  galley_kernel k = sdk::kernel<run_fill>("no_prepare.test", "no_prepare");
+  k.prepare = [](const galley_node_view* const*, uint32_t, const galley_target*, void*, void**, galley_error* error) -> galley_status {
+    return sdk::fill(error, GALLEY_FAILED, "no primitive for it");
+  };
+  return k;
+}
+
+}  // namespace
+
+const galley_kernel fill = sdk::kernel<run_fill>("fill.test", "fill");
+const galley_kernel count_up = sdk::kernel<run_count_up>("count_up.test", "count_up");
+const galley_kernel add = sdk::kernel<run_add>("add.test", "add");
+const galley_kernel multiply = sdk::kernel<run_multiply>("multiply.test", "multiply");
+const galley_kernel sum_squares = sdk::kernel<run_sum_squares>("sum_squares.test", "sum_squares");
+const galley_kernel descend = sdk::kernel<run_descend>("descend.test", "descend");
+const galley_kernel lose = sdk::kernel<run_lose>("lose.test", "lose");
+const galley_kernel read_beyond = sdk::kernel<run_read_beyond>("read_beyond.test", "read_beyond");
+const galley_kernel write_beyond = sdk::kernel<run_write_beyond>("write_beyond.test", "write_beyond");
+const galley_kernel write_input = sdk::kernel<run_write_input>("write_input.test", "write_input");
+const galley_kernel leave_out = sdk::kernel<run_leave_out>("leave_out.test", "leave_out");
+const galley_kernel fails = sdk::kernel<run_fails>("fails.test", "fails");
+const galley_kernel throws = throwing();
+const galley_kernel no_prepare = unpreparable();
+
+const galley_device& cpu() {
+  static const galley_device& found = open_device("plugins/cpu/cpu.so");
+  return found;
+}
+const galley_device& lazy() {
+  static const galley_device& found = open_device("tests/plugins/lazy-device/lazy-device.so");
+  return found;
+}
+const galley_device& device(bool is_lazy) { return is_lazy ? lazy() : cpu(); }
+
+Target target() {
+  Target out;
+  out.isa = "x86-64";
+  out.memories = {{.name = "host", .alignment = 64, .host_access = true, .computes = true},
+                  {.name = "spill", .alignment = 64, .host_access = true, .computes = false}};
+  out.queues = 2;
+  return out;
+}
+
+std::filesystem::path scratch() {
+  const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+  std::string name = std::string(test->test_suite_name()) + "." + test->name();
+  for (char& c : name)
+    if (c == '/') c = '-';
+  const std::filesystem::path folder = std::filesystem::absolute(name);
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  return folder;
+}
+
+TensorId Builder::tensor(const std::string& name, Shape shape, Life life, uint32_t memory, uint32_t dtype) {
+  ProgramTensor t;
+  t.name = name;
+  t.dtype = dtype;
+  t.bytes = elements(shape) * galley_dtype_bytes(dtype);
+  t.shape = std::move(shape);
+  t.memory = memory;
+  t.life = life;
+  program.tensors.push_back(std::move(t));
+  return static_cast<TensorId>(program.tensors.size()) - 1;
+}
+
+Operand Builder::operand(TensorId tensor, uint32_t access, uint32_t later) const {
+  const ProgramTensor& t = program.tensors[static_cast<size_t>(tensor)];
+  return {.tensor = tensor, .offset = 0, .shape = t.shape, .dtype = t.dtype, .access = access, .later = later};
+}
+
+Instruction& Builder::instruction(SegmentKind kind, Action action) {
+  Segment& segment = program.segment(kind);
+  segment.kind = kind;
+  Instruction& code = segment.code.emplace_back();
+  code.action = action;
+  return code;
+}
+
+Instruction& Builder::kernel(SegmentKind kind, const galley_kernel& kernel, std::vector<Operand> inputs, std::vector<Operand> outputs, double value) {
+  Instruction& code = instruction(kind, Action::Kernel);
+  code.kernel = &kernel;
+  code.name = std::string(kernel.op) + "." + std::to_string(program.segment(kind).code.size());
+  code.inputs = std::move(inputs);
+  code.outputs = std::move(outputs);
+  code.attrs.set("value", value);
+  return code;
+}
+
+Instruction& Builder::copy(SegmentKind kind, TensorId from, TensorId to, uint32_t queue, uint32_t event) {
+  Instruction& code = instruction(kind, Action::Copy);
+  code.name = "copy";
+  code.inputs = {read(from)};
+  code.outputs = {write(to)};
+  code.queue = queue;
+  code.event = event;
+  return code;
+}
+
+void Builder::record(SegmentKind kind, uint32_t queue, uint32_t event) {
+  Instruction& code = instruction(kind, Action::Record);
+  code.queue = queue;
+  code.event = event;
+}
+
+void Builder::wait(SegmentKind kind, uint32_t queue, uint32_t event) {
+  Instruction& code = instruction(kind, Action::Wait);
+  code.queue = queue;
+  code.event = event;
+}
+
+Instruction& Builder::read_file(const std::filesystem::path& file, const std::string& entry, TensorId to) {
+  Instruction& code = instruction(SegmentKind::Load, Action::Read);
+  code.name = entry;
+  code.file = file.string();
+  code.entry = entry;
+  code.outputs = {write(to)};
+  return code;
+}
+
+Instruction& Builder::write_file(const std::string& file, const std::string& entry, TensorId from) {
+  Instruction& code = instruction(SegmentKind::Export, Action::Write);
+  code.name = entry;
+  code.file = file;
+  code.entry = entry;
+  code.inputs = {read(from)};
+  return code;
+}
+
+void Builder::slot(ScalarSlot slot) {
+  if (program.scalars == no_tensor) program.scalars = tensor("scalars", {0}, Life::Run, 0, GALLEY_U8);
+  ProgramTensor& block = program.tensors[static_cast<size_t>(program.scalars)];
+  slot.offset = block.bytes;
+  block.bytes += (slot.bytes + 7) / 8 * 8;
+  block.shape = {block.bytes};
+  program.slots.push_back(std::move(slot));
+}
+
+void Builder::scalars(const std::vector<uint32_t>& which) {
+  for (const uint32_t w : which) {
+    const bool wide = w == GALLEY_SCALAR_ATTEMPTED_STEP || w == GALLEY_SCALAR_APPLIED_STEP || w == GALLEY_SCALAR_RANDOM;
+    const uint32_t dtype = w == GALLEY_SCALAR_LOSS ? GALLEY_F64 : wide ? GALLEY_I64
+                           : w == GALLEY_SCALAR_APPLY || w == GALLEY_SCALAR_FOUND_INF ? GALLEY_I32 : GALLEY_F32;
+    slot({.which = w, .bytes = galley_dtype_bytes(dtype) * (w == GALLEY_SCALAR_RANDOM ? 4 : 1), .dtype = dtype, .option = {}, .schedule = {}});
+  }
+}
+
+void Builder::option(const std::string& name, std::vector<double> values) {
+  slot({.bytes = 4, .dtype = GALLEY_F32, .option = name, .schedule = {.text = "", .table = std::move(values)}});
+}
+
+Operand Builder::of(const ScalarSlot& slot, uint32_t access) const {
+  const int64_t count = slot.bytes / galley_dtype_bytes(slot.dtype);
+  return {.tensor = program.scalars, .offset = slot.offset, .shape = count == 1 ? Shape{} : Shape{count}, .dtype = slot.dtype, .access = access, .later = access};
+}
+
+Operand Builder::scalar(uint32_t which, uint32_t access) const {
+  for (const ScalarSlot& slot : program.slots)
+    if (slot.which == which) return of(slot, access);
+  return {};
+}
+
+Operand Builder::option(const std::string& name) const {
+  for (const ScalarSlot& slot : program.slots)
+    if (slot.option == name) return of(slot, GALLEY_READ);
+  return {};
+}
+
+Plan Builder::plan() const {
+  Plan plan;
+  plan.classes.resize(2);
+  plan.placements.resize(program.tensors.size());
+  for (size_t t = 0; t < program.tensors.size(); ++t) {
+    int64_t& planned = plan.classes[program.tensors[t].memory].planned;
+    plan.placements[t].offset = planned;
+    planned += (program.tensors[t].bytes + 63) / 64 * 64;
+  }
+  for (size_t s = 0; s < program.segments.size(); ++s) {
+    plan.segment_begin[s] = plan.end;
+    for (const Instruction& code : program.segments[s].code) {
+      const auto use = [&](const std::vector<Operand>& operands) {
+        for (const Operand& operand : operands) {
+          if (!operand.present()) continue;
+          Placement& place = plan.placements[static_cast<size_t>(operand.tensor)];
+          place.first = place.first < 0 ? plan.end : place.first;
+          place.last = plan.end;
+        }
+      };
+      use(code.inputs);
+      use(code.outputs);
+      ++plan.end;
+    }
+  }
+  return plan;
+}
+
+Running::Running(Builder builder_, bool is_lazy, Poison poison) : builder(std::move(builder_)), plan(builder.plan()), machine(target()) {
+  auto made = Executor::create(builder.program, plan, machine, device(is_lazy), {.seed = 42, .poison = poison});
+  if (made.ok()) executor = std::move(*made);
+  else error = made.error();
+}
+
+}  // namespace galley::small

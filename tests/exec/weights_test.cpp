@@ -1,0 +1,197 @@
+#include "host/exec/weights.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+
+#include "tests/exec/small.hpp"
+
+namespace galley {
+namespace {
+
+namespace fs = std::filesystem;
+using small::Builder;
+using small::Running;
+using safetensors::Dtype;
+using Floats = std::vector<float>;
+
+struct Saved {
+  std::string name;
+  Dtype dtype;
+  std::vector<int64_t> shape;
+  std::vector<std::byte> bytes;
+};
+
+template <class T>
+Saved tensor(const std::string& name, Dtype dtype, std::vector<int64_t> shape, std::vector<T> values) {
+  Saved out{name, dtype, std::move(shape), std::vector<std::byte>(values.size() * sizeof(T))};
+  std::memcpy(out.bytes.data(), values.data(), out.bytes.size());
+  return out;
+}
+
+fs::path save(const std::vector<Saved>& tensors) {
+  const fs::path path = small::scratch() / "model.safetensors";
+  std::vector<safetensors::Item> items;
+  for (const Saved& t : tensors) items.push_back({t.name, t.dtype, t.shape});
+  auto writer = safetensors::Writer::create(path, items);
+  for (const safetensors::Item& item : writer->items())
+    for (const Saved& t : tensors)
+      EXPECT_TRUE(t.name != item.name || writer->write(t.name, t.bytes).ok());
+  EXPECT_TRUE(writer->finish().ok());
+  return path;
+}
+
+Floats numbers(size_t n) {
+  Floats out(n);
+  for (size_t i = 0; i < n; ++i) out[i] = 0.25f * static_cast<float>(i) - 3;
+  return out;
+}
+
+// A model of two tensors, (3, 2) and (2).
+struct Model {
+  explicit Model(const fs::path& file) {
+    w = b.tensor("w", {3, 2});
+    v = b.tensor("v", {2});
+    b.read_file(file, "layer.w", w);
+    b.read_file(file, "layer.v|layer.gamma", v);
+  }
+  Builder b;
+  TensorId w, v;
+};
+
+std::string refusal(const std::vector<Saved>& tensors, const std::vector<std::string>& ignored = {}) {
+  Model model(save(tensors));
+  const Status status = check_files(model.b.program, ignored);
+  if (status.ok()) return "";
+  EXPECT_EQ(status.error().exit, Exit::Recipe);
+  return fs::path(status.error().cause).filename().string() + (status.error().hint.empty() ? "" : " / " + status.error().hint);
+}
+
+const Saved w = tensor("layer.w", Dtype::F32, {3, 2}, numbers(6));
+const Saved v = tensor("layer.v", Dtype::F32, {2}, numbers(2));
+
+TEST(CheckFiles, TakesWhatFits) {
+  EXPECT_EQ(refusal({w, v}), "");
+  EXPECT_EQ(refusal({w, tensor("layer.gamma", Dtype::F16, {2}, std::vector<uint16_t>{0, 0})}), "") << "an alternative name, a dtype that converts";
+}
+
+TEST(CheckFiles, NamesWhatDoesNot) {
+  EXPECT_EQ(refusal({w, tensor("layer.b", Dtype::F32, {2}, numbers(2))}),
+            "model.safetensors: 1 of the model's 2 tensors are missing: 'layer.v' / did you mean 'layer.b'?");
+  EXPECT_EQ(refusal({w, v, tensor("head.w", Dtype::F32, {1}, numbers(1))}),
+            "model.safetensors: 1 of 3 tensors are unknown to the model: 'head.w' / the configuration may be another model's; training without them would not train this model");
+  EXPECT_EQ(refusal({tensor("layer.w", Dtype::F32, {2, 3}, numbers(6)), v}),
+            "model.safetensors: tensor 'layer.w' is F32 (2, 3), the model has F32 (3, 2) / the file belongs to another configuration");
+  EXPECT_EQ(refusal({w, tensor("layer.v", Dtype::I32, {2}, numbers(2))}), "model.safetensors: tensor 'layer.v' is I32 (2), which cannot be read as F32");
+}
+
+TEST(CheckFiles, IgnoresWhatTheCallerSays) {
+  const Saved extra = tensor("layer.0.rotary.inv_freq", Dtype::F32, {1}, numbers(1));
+  EXPECT_NE(refusal({w, v, extra}), "");
+  EXPECT_EQ(refusal({w, v, extra}, {"layer.*.inv_freq"}), "");
+  EXPECT_NE(refusal({w, v, extra}, {"layer.*.bias"}), "");
+  EXPECT_NE(refusal({w, v, extra}, {"rotary"}), "");
+}
+
+TEST(CheckFiles, AFileThatIsNotThere) {
+  Model model(small::scratch() / "nothing.safetensors");
+  const Status status = check_files(model.b.program, {});
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().exit, Exit::Recipe);
+}
+
+// A device whose memory the host cannot reach: the processor's, with that said of it.
+const galley_device& walled(bool is_lazy) {
+  static galley_memory_class memory = {sizeof(galley_memory_class), 1, "host", 64, 0, 1};
+  static galley_memory_class reachable = {sizeof(galley_memory_class), 1, "spill", 64, 1, 0};
+  static const galley_memory_class* memories[] = {&memory, &reachable};
+  static galley_device devices[2];
+  galley_device& out = devices[is_lazy];
+  out = small::device(is_lazy);
+  out.memories = memories;
+  return out;
+}
+
+struct Way {
+  bool wall;
+  bool lazy;
+  Poison poison;
+};
+class Reading : public testing::TestWithParam<Way> {};
+INSTANTIATE_TEST_SUITE_P(All, Reading, testing::Values(Way{false, false, Poison::No}, Way{false, true, Poison::Yes}, Way{true, false, Poison::No},
+                                                       Way{true, true, Poison::No}, Way{true, false, Poison::Yes}));
+
+TEST_P(Reading, ConvertsThroughStaging) {
+  const Floats f32 = numbers(100);
+  std::vector<double> f64(f32.begin(), f32.end());
+  std::vector<uint16_t> bf16;
+  for (const float x : f32) bf16.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16));
+  const std::vector<uint8_t> packed = {1, 2, 250};
+  const fs::path file = save({tensor("a", Dtype::F32, {10, 10}, f32), tensor("b", Dtype::F64, {100}, f64), tensor("c", Dtype::BF16, {100}, bf16),
+                              tensor("d", Dtype::U8, {3}, packed)});
+  Builder b;
+  const TensorId a = b.tensor("a", {10, 10}), wide = b.tensor("b", {100}), c = b.tensor("c", {100}), d = b.tensor("d", {3}, Life::Run, 0, GALLEY_U8);
+  const TensorId twice = b.tensor("twice", {100}), after = b.tensor("after", {100});
+  b.program.staging = b.tensor("staging", {64}, Life::Run, 1, GALLEY_U8);
+  b.read_file(file, "a", a);
+  b.read_file(file, "b", wide);
+  b.kernel(SegmentKind::Load, small::add, {b.read(wide), b.read(wide)}, {b.write(twice)});
+  b.read_file(file, "c", c).outputs.push_back(b.write(b.program.staging));
+  b.read_file(file, "c", wide);   // over what a kernel has just read
+  b.read_file(file, "d", d);
+  b.kernel(SegmentKind::Load, small::add, {b.read(c), b.read(c)}, {b.write(after)});
+  const Plan plan = b.plan();
+  const Target target = small::target();
+  const galley_device& device = GetParam().wall ? walled(GetParam().lazy) : small::device(GetParam().lazy);
+  auto executor = Executor::create(b.program, plan, target, device, {.poison = GetParam().poison});
+  ASSERT_TRUE(executor.ok()) << executor.error().cause;
+  const Status loaded = (*executor)->load();
+  ASSERT_TRUE(loaded.ok()) << loaded.error().cause;
+  Floats doubled, got(100);
+  for (const float x : f32) doubled.push_back(2 * x);
+  const auto get = [&](TensorId t) {
+    EXPECT_TRUE((*executor)->machine().get(t, 0, std::as_writable_bytes(std::span(got))).ok());
+    return got;
+  };
+  EXPECT_EQ(get(a), f32);
+  EXPECT_EQ(get(wide), f32);
+  EXPECT_EQ(get(twice), doubled);
+  EXPECT_EQ(get(after), doubled);
+  std::vector<uint8_t> bytes(3);
+  EXPECT_TRUE((*executor)->machine().get(d, 0, std::as_writable_bytes(std::span(bytes))).ok());
+  EXPECT_EQ(bytes, packed);
+  EXPECT_EQ((*executor)->address(a) == nullptr, GetParam().wall && GetParam().poison == Poison::No);
+}
+
+std::string load_error(const Saved& saved, uint32_t dtype) {
+  const fs::path file = save({saved});
+  Builder b;
+  const TensorId t = b.tensor("t", saved.shape, Life::Run, 0, dtype);
+  b.program.staging = b.tensor("staging", {64}, Life::Run, 0, GALLEY_U8);
+  b.read_file(file, saved.name, t);
+  Running r(b);
+  const Status status = r.executor->load();
+  if (status.ok()) return "";
+  EXPECT_EQ(status.error().exit, Exit::Recipe);
+  return status.error().cause.substr(status.error().cause.rfind("tensor '"));
+}
+
+TEST(ReadingWeights, FindsNumbersThatAreNone) {
+  Floats f = numbers(60);
+  f[47] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(load_error(tensor("t", Dtype::F32, {5, 12}, f), GALLEY_F32), "tensor 't', element [3, 11]: NaN");
+  EXPECT_EQ(load_error(tensor("t", Dtype::F32, {5, 12}, f), GALLEY_BF16), "tensor 't', element [3, 11]: NaN");
+  f[30] = -std::numeric_limits<float>::infinity();
+  EXPECT_EQ(load_error(tensor("t", Dtype::F32, {5, 12}, f), GALLEY_F32), "tensor 't', element [2, 6]: -infinity");
+}
+
+TEST(ReadingWeights, FindsNumbersThatDoNotFit) {
+  Floats f = numbers(60);
+  f[47] = 70000;
+  EXPECT_EQ(load_error(tensor("t", Dtype::F32, {60}, f), GALLEY_BF16), "");
+  EXPECT_EQ(load_error(tensor("t", Dtype::F32, {60}, f), GALLEY_F16), "tensor 't', element [47]: 70000.000000 does not fit F16");
+}
+
+}  // namespace
+}  // namespace galley

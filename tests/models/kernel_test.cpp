@@ -1,0 +1,236 @@
+// Every kernel against its op's reference, on fresh numbers: writing and adding, in place, in chunks of rows, with 1, 2 and 3 threads, at each level of the processor.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "tests/models/harness.hpp"
+
+namespace galley::test {
+namespace {
+
+std::vector<uint32_t> all_writing(const Problem& p) { return std::vector<uint32_t>(p.outputs.size(), GALLEY_WRITE); }
+
+double tolerance(uint32_t dtype) {
+  switch (dtype) {
+    case GALLEY_F64: return 1e-6;  // kernels may compute in F32
+    case GALLEY_F32: return 1e-5;
+    case GALLEY_BF16: return 4e-3;
+    case GALLEY_F16: return 5e-4;
+    default: return 0;
+  }
+}
+
+void expect_near(const std::vector<double>& got, const std::vector<double>& expected, uint32_t dtype, const std::string& what) {
+  ASSERT_EQ(got.size(), expected.size());
+  double squares = 0;
+  for (const double v : expected) squares += v * v;
+  const double size = expected.empty() ? 0 : std::sqrt(squares / static_cast<double>(expected.size())), t = tolerance(dtype);
+  int64_t wrong = 0;
+  size_t worst = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double error = std::fabs(got[i] - expected[i]);
+    if (error <= t * (std::fabs(expected[i]) + size) + (dtype == GALLEY_F16 ? 0x1p-25 : 0)) continue;
+    if (!wrong++ || error > std::fabs(got[worst] - expected[worst])) worst = i;
+  }
+  EXPECT_EQ(wrong, 0) << what << ": element " << worst << " is " << got[worst] << ", not " << expected[worst] << " (typical size " << size << ")";
+}
+
+bool same_bytes(const Memory& a, const Memory& b) { return a.bytes() == b.bytes() && !std::memcmp(a.data(), b.data(), static_cast<size_t>(a.bytes())); }
+
+std::vector<double> values(const Memory& m, const Tensor& t) { return unpack(m.data(), t.dtype, t.count()); }
+
+Execution run(const galley_kernel* kernel, const std::string& isa, const Problem& p, const How& how = {}) {
+  Execution r = execute(kernel, isa, p, how);
+  EXPECT_TRUE(r.intact()) << "wrote outside of an operand or of the workspace";
+  return r;
+}
+
+class Kernel : public testing::TestWithParam<Case> {
+ protected:
+  // For each kernel of the op at each level that takes the case. Fails when a level has none.
+  template <class Body>
+  void each(const Body& body) {
+    for (const Level& level : models().levels) {
+      int taken = 0;
+      std::string reasons;
+      for (const galley_kernel* kernel : level.kernels) {
+        if (GetParam().op->name != std::string(kernel->op)) continue;
+        SCOPED_TRACE(std::string(kernel->name) + " at " + level.isa + ", GALLEY_TEST_SEED=" + std::to_string(seed()));
+        galley_kernel_plan plan = {sizeof plan, 1, 0, 0};
+        galley_error error = GALLEY_ERROR_INIT;
+        const galley_status status = query(kernel, level.isa, problem, {}, &plan, &error);
+        if (status == GALLEY_UNSUPPORTED) {
+          reasons += std::string(" ") + kernel->name + ": " + error.text + ";";
+          continue;
+        }
+        ASSERT_EQ(status, GALLEY_OK) << error.text;
+        ++taken;
+        body(kernel, level.isa);
+        if (HasFatalFailure()) return;
+      }
+      EXPECT_GT(taken, 0) << "no kernel at " << level.isa << " takes this case;" << reasons;
+    }
+  }
+
+  void SetUp() override {
+    set_threads(2);
+    problem = Problem::draw(GetParam().op, *GetParam().example, random);
+    expected = problem;
+    run_reference(expected);
+    for (const auto& t : problem.outputs) {
+      auto& numbers = initial.emplace_back();
+      for (int64_t k = 0; t && k < t->count(); ++k) numbers.push_back(rounded(std::uniform_real_distribution(-1.0, 1.0)(random), t->dtype));
+    }
+  }
+
+  bool inout(size_t i) const { return problem.op->inputs[std::min<size_t>(i, problem.op->n_inputs - 1)]->flags & GALLEY_OPERAND_INOUT; }
+
+  std::mt19937_64 random{seed()};
+  Problem problem, expected;
+  std::vector<std::vector<double>> initial;
+};
+
+TEST_P(Kernel, EqualsReference) {
+  // Writing all; adding to all that can be added to; and adding to the first of them only.
+  std::vector<std::vector<uint32_t>> ways = {all_writing(problem)};
+  std::vector<uint32_t> adding = ways[0], first = ways[0];
+  int n_adding = 0;
+  for (size_t i = 0; i < problem.outputs.size(); ++i) {
+    if (!problem.outputs[i] || !(problem.op->outputs[i]->flags & GALLEY_OPERAND_ACCUMULATES) || !floating(problem.outputs[i]->dtype)) continue;
+    adding[i] = GALLEY_ACCUMULATE;
+    if (!n_adding++) first[i] = GALLEY_ACCUMULATE;
+  }
+  if (n_adding > 0) ways.push_back(adding);
+  if (n_adding > 1) ways.push_back(first);
+  each([&](const galley_kernel* kernel, const std::string& isa) {
+    for (const auto& access : ways) {
+      const Execution r = run(kernel, isa, problem, {access, initial, {}});
+      ASSERT_EQ(r.status, GALLEY_OK) << r.text;
+      for (size_t i = 0; i < problem.outputs.size(); ++i) {
+        if (!problem.outputs[i]) continue;
+        std::vector<double> wanted = expected.outputs[i]->values;
+        if (access[i] == GALLEY_ACCUMULATE)
+          for (size_t e = 0; e < wanted.size(); ++e) wanted[e] += initial[i][e];
+        expect_near(values(r.outputs[i], *problem.outputs[i]), wanted, problem.outputs[i]->dtype, access[i] == GALLEY_ACCUMULATE ? "added" : "written");
+      }
+      for (size_t i = 0; i < problem.inputs.size(); ++i) {
+        if (!problem.inputs[i]) continue;
+        if (inout(i)) expect_near(values(r.inputs[i], *problem.inputs[i]), expected.inputs[i]->values, problem.inputs[i]->dtype, "updated");
+        else EXPECT_TRUE(same_bytes(r.inputs[i], pack(*problem.inputs[i], problem.inputs[i]->dtype))) << "input " << i << " was changed";
+      }
+    }
+  });
+}
+
+TEST_P(Kernel, MakesTheSameBytesWithAnyNumberOfThreads) {
+  each([&](const galley_kernel* kernel, const std::string& isa) {
+    set_threads(1);
+    const Execution one = run(kernel, isa, problem);
+    for (const int n : {2, 3}) {
+      set_threads(n);
+      const Execution many = run(kernel, isa, problem);
+      for (size_t i = 0; i < one.outputs.size(); ++i) EXPECT_TRUE(same_bytes(one.outputs[i], many.outputs[i])) << "output " << i << " with " << n << " threads";
+      for (size_t i = 0; i < one.inputs.size(); ++i) EXPECT_TRUE(same_bytes(one.inputs[i], many.inputs[i])) << "input " << i << " with " << n << " threads";
+    }
+  });
+}
+
+TEST_P(Kernel, WorksInPlace) {
+  std::vector<std::vector<int>> ways;
+  std::vector<int> all(problem.outputs.size(), -1);
+  for (size_t i = 0; i < problem.outputs.size(); ++i) {
+    const int from = problem.op->outputs[i]->alias;
+    if (from < 0 || !problem.outputs[i] || !problem.inputs[static_cast<size_t>(from)]) continue;
+    const Tensor &in = *problem.inputs[static_cast<size_t>(from)], &out = *problem.outputs[i];
+    if (in.count() * galley_dtype_bytes(in.dtype) != out.count() * galley_dtype_bytes(out.dtype)) continue;
+    all[i] = from;
+    ways.emplace_back(problem.outputs.size(), -1);
+    ways.back()[i] = from;
+  }
+  if (ways.size() > 1) ways.push_back(all);
+  each([&](const galley_kernel* kernel, const std::string& isa) {
+    const Execution apart = run(kernel, isa, problem);
+    for (const auto& way : ways) {
+      const Execution together = run(kernel, isa, problem, {{}, {}, way});
+      ASSERT_EQ(together.status, GALLEY_OK) << together.text;
+      for (size_t i = 0; i < problem.outputs.size(); ++i) {
+        if (!problem.outputs[i]) continue;
+        const Memory& where = way[i] < 0 ? together.outputs[i] : together.inputs[static_cast<size_t>(way[i])];
+        EXPECT_TRUE(same_bytes(where, apart.outputs[i])) << "output " << i << " in the place of input " << way[i];
+      }
+    }
+  });
+}
+
+// The head and the loss run in chunks of rows: rows must come out with the same bytes, sums over rows nearly so.
+TEST_P(Kernel, WorksInChunksOfRows) {
+  const auto rule_of = [&](bool output, size_t i) { return output ? problem.op->outputs[i] : problem.op->inputs[std::min<size_t>(i, problem.op->n_inputs - 1)]; };
+  const auto row_shape = [&](const galley_operand_rule* rule, const Tensor& t, int64_t rows) {
+    return rule->flags & GALLEY_OPERAND_SAME_ROWS ? std::vector<int64_t>{rows} : std::vector<int64_t>{rows, t.columns()};
+  };
+  int64_t rows = 0;
+  bool chunkable = false;
+  for (size_t i = 0; i < problem.inputs.size(); ++i) {
+    const galley_operand_rule* rule = rule_of(false, i);
+    if (!problem.inputs[i] || rule->role != GALLEY_ROLE_ROWS) continue;
+    chunkable = true;
+    rows = rule->flags & GALLEY_OPERAND_SAME_ROWS ? problem.inputs[i]->count() : problem.inputs[i]->count() / problem.inputs[i]->columns();
+  }
+  for (size_t i = 0; i < problem.outputs.size(); ++i) {
+    const galley_operand_rule* rule = rule_of(true, i);
+    if (problem.outputs[i]) chunkable = chunkable && (rule->role == GALLEY_ROLE_ROWS || (rule->role == GALLEY_ROLE_REDUCED && rule->flags & GALLEY_OPERAND_ACCUMULATES));
+  }
+  if (!chunkable || rows < 2) return;
+  const std::vector<int64_t> cuts = {0, 1, 1 + (rows - 1) / 2, rows};
+  each([&](const galley_kernel* kernel, const std::string& isa) {
+    const Execution whole = run(kernel, isa, problem);
+    std::vector<std::vector<double>> sums(problem.outputs.size());
+    for (size_t cut = 0; cut + 1 < cuts.size(); ++cut) {
+      const int64_t first = cuts[cut], n = cuts[cut + 1] - first;
+      if (n == 0) continue;
+      Problem part = problem;
+      part.first_row = problem.first_row + first;
+      for (size_t i = 0; i < part.inputs.size(); ++i) {
+        if (!part.inputs[i] || rule_of(false, i)->role != GALLEY_ROLE_ROWS) continue;
+        Tensor& t = *part.inputs[i];
+        const int64_t width = t.count() / rows;
+        t.shape = row_shape(rule_of(false, i), t, n);
+        t.values = {t.values.begin() + first * width, t.values.begin() + (first + n) * width};
+      }
+      auto access = all_writing(problem);
+      for (size_t i = 0; i < part.outputs.size(); ++i) {
+        if (!part.outputs[i]) continue;
+        if (rule_of(true, i)->role == GALLEY_ROLE_ROWS) part.outputs[i]->shape = row_shape(rule_of(true, i), *part.outputs[i], n);
+        else if (first > 0) access[i] = GALLEY_ACCUMULATE;
+      }
+      const Execution r = run(kernel, isa, part, {access, sums, {}});
+      ASSERT_EQ(r.status, GALLEY_OK) << r.text;
+      for (size_t i = 0; i < part.outputs.size(); ++i) {
+        if (!part.outputs[i]) continue;
+        if (rule_of(true, i)->role == GALLEY_ROLE_ROWS)
+          EXPECT_EQ(std::memcmp(r.outputs[i].data(), whole.outputs[i].data() + whole.outputs[i].bytes() / rows * first, static_cast<size_t>(r.outputs[i].bytes())), 0) << "output " << i << ", rows from " << first;
+        else sums[i] = values(r.outputs[i], *part.outputs[i]);
+      }
+    }
+    for (size_t i = 0; i < problem.outputs.size(); ++i)
+      if (problem.outputs[i] && rule_of(true, i)->role == GALLEY_ROLE_REDUCED) expect_near(sums[i], values(whole.outputs[i], *problem.outputs[i]), problem.outputs[i]->dtype, "summed over chunks");
+  });
+}
+
+TEST_P(Kernel, AgreesBetweenLevels) {
+  std::vector<std::vector<std::vector<double>>> first;
+  each([&](const galley_kernel* kernel, const std::string& isa) {
+    const Execution r = run(kernel, isa, problem);
+    std::vector<std::vector<double>> got;
+    for (size_t i = 0; i < problem.outputs.size(); ++i) got.push_back(problem.outputs[i] ? values(r.outputs[i], *problem.outputs[i]) : std::vector<double>());
+    if (first.empty()) first.push_back(got);
+    for (size_t i = 0; i < got.size(); ++i)
+      if (problem.outputs[i]) expect_near(got[i], first[0][i], problem.outputs[i]->dtype, "against the first level");
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, Kernel, testing::ValuesIn(cases()), [](const auto& c) { return c.param.name(); });
+
+}  // namespace
+}  // namespace galley::test

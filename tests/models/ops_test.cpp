@@ -1,0 +1,118 @@
+// What holds of every op, and what ops say when they are used wrongly.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "tests/models/harness.hpp"
+
+namespace galley::test {
+namespace {
+
+TEST(Ops, HaveCasesReferencesAndKernels) {
+  std::set<std::string> names;
+  for (const galley_op* op : models().ops) {
+    EXPECT_TRUE(names.insert(op->name).second) << "two ops are called " << op->name;
+    EXPECT_GT(op->n_cases, 0u) << op->name << " has no case";
+    EXPECT_TRUE(op->infer) << op->name << " has no shape rule";
+    EXPECT_TRUE(op->reference) << op->name << " has no reference";
+    EXPECT_TRUE(op->summary && *op->summary) << op->name << " has no summary";
+    for (uint32_t i = 0; i < op->n_outputs; ++i) EXPECT_LT(op->outputs[i]->alias, static_cast<int32_t>(op->n_inputs)) << op->name;
+    for (const Level& level : models().levels) {
+      bool found = false;
+      for (const galley_kernel* kernel : level.kernels) found = found || kernel->op == std::string(op->name);
+      EXPECT_TRUE(found) << op->name << " has no kernel at " << level.isa;
+    }
+  }
+  for (const Level& level : models().levels)
+    for (const galley_kernel* kernel : level.kernels) EXPECT_TRUE(names.contains(kernel->op)) << kernel->name << " is for an op that there is not: " << kernel->op;
+}
+
+// The text with which a shape rule refuses the inputs.
+std::string refusal(const char* op, std::vector<std::optional<Tensor>> inputs, const std::vector<const galley_attr*>& attrs = {}) {
+  Problem p;
+  p.op = models().op(op);
+  p.name = "h.0.node";
+  p.inputs = std::move(inputs);
+  p.attrs = attrs.data();
+  p.n_attrs = static_cast<uint32_t>(attrs.size());
+  try {
+    p.infer();
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "";
+}
+
+std::optional<Tensor> f32(std::vector<int64_t> shape) { return Tensor{GALLEY_F32, std::move(shape), {}}; }
+std::optional<Tensor> i32(std::vector<int64_t> shape) { return Tensor{GALLEY_I32, std::move(shape), {}}; }
+
+struct Number {
+  Number(const char* name, int64_t value_) : value(value_), attr{sizeof(galley_attr), 1, name, &value, GALLEY_ATTR_I64, 1} {}
+  int64_t value;
+  galley_attr attr;
+};
+
+TEST(Ops, RefuseWrongShapesWithNodeAndShapes) {
+  EXPECT_EQ(refusal("layer_norm", {f32({2, 4}), f32({3}), {}}), "h.0.node: layer_norm: w is (3); it has to be (4)");
+  EXPECT_EQ(refusal("swiglu", {f32({2, 4}), f32({2, 3})}), "h.0.node: swiglu: gate is (2, 4), but up is (2, 3)");
+  EXPECT_EQ(refusal("embedding", {f32({2}), f32({3, 4})}), "h.0.node: embedding: ids has to be I32");
+  EXPECT_EQ(refusal("cross_entropy", {f32({2, 3, 9}), i32({2, 2})}), "h.0.node: cross_entropy: labels is (2, 2); it needs one value for each of the 6 rows of logits (2, 3, 9)");
+  const Number group("group", 3), heads("heads", 2), head_dim("head_dim", 4);
+  EXPECT_EQ(refusal("rms_norm", {f32({2, 8}), {}}, {&group.attr}), "h.0.node: rms_norm: groups of 3 do not divide the rows of x (2, 8)");
+  EXPECT_EQ(refusal("rope", {f32({2, 12}), i32({2}), f32({5, 4})}, {&heads.attr, &head_dim.attr}), "h.0.node: rope: rows of x (2, 12) are not heads · head_dim = 2 · 4");
+  EXPECT_EQ(refusal("fill", {}), "h.0.node: fill: there is no tensor to fill, and no attribute 'shape' that says how large one is");
+}
+
+// The text with which a kernel refuses what its operands hold.
+std::string failure(Problem p) {
+  set_threads(2);
+  p.name = "h.0.node";
+  p.infer();
+  const Level& level = models().levels.back();
+  const Execution r = execute(level.kernel(p.op->name), level.isa, p);
+  return r.status == GALLEY_INVALID ? r.text : "not refused";
+}
+
+TEST(Ops, RefuseNumbersThatPointNowhere) {
+  Problem p;
+  p.op = models().op("embedding");
+  p.inputs = {Tensor{GALLEY_I32, {3}, {0, 7, 1}}, Tensor{GALLEY_F32, {5, 2}, std::vector<double>(10, 1.0)}};
+  EXPECT_EQ(failure(p), "h.0.node: id 7 at row 1 is not in the table of 5 rows");
+  p.inputs[0]->values[1] = -1;
+  EXPECT_EQ(failure(p), "h.0.node: id -1 at row 1 is not in the table of 5 rows");
+  p.first_row = 40;
+  EXPECT_EQ(failure(p), "h.0.node: id -1 at row 41 is not in the table of 5 rows");
+
+  Problem loss;
+  loss.op = models().op("cross_entropy");
+  loss.inputs = {Tensor{GALLEY_F32, {2, 3}, std::vector<double>(6, 0.5)}, Tensor{GALLEY_I32, {2}, {-100, 3}}};
+  EXPECT_EQ(failure(loss), "h.0.node: label 3 at row 1 is not one of the 3 classes");
+}
+
+// cos and sin at position 100 of the frequencies that transformers' _compute_llama3_parameters gives for Llama 3.2's config.
+TEST(Ops, RopeTableStretchesAsLlama3Does) {
+  const double theta = 500000, factor = 32, low = 1, high = 4, original = 8192;
+  const std::string type = "llama3";
+  const Number positions("positions", 101), head_dim("head_dim", 64);
+  const auto number = [](const char* name, const double* value) { return galley_attr{sizeof(galley_attr), 1, name, value, GALLEY_ATTR_F64, 1}; };
+  const galley_attr t = number("theta", &theta), f = number("factor", &factor), l = number("low_freq_factor", &low), h = number("high_freq_factor", &high),
+                    o = number("original_max_position", &original), kind = {sizeof(galley_attr), 1, "type", type.c_str(), GALLEY_ATTR_STRING, static_cast<uint32_t>(type.size())};
+  const std::vector<const galley_attr*> attrs = {&positions.attr, &head_dim.attr, &t, &f, &l, &h, &o, &kind};
+  Problem p;
+  p.op = models().op("rope_table");
+  p.name = "table";
+  p.attrs = attrs.data();
+  p.n_attrs = static_cast<uint32_t>(attrs.size());
+  p.infer();
+  run_reference(p);
+  const auto angle = [&](size_t pair) { return std::atan2(p.outputs[0]->values[100 * 64 + 32 + pair], p.outputs[0]->values[100 * 64 + pair]); };
+  // Kept (a turn takes 9.5 positions), between (2 pairs of them), divided by 32 (a turn takes 30,000).
+  EXPECT_NEAR(angle(1), -2.75491460937, 1e-9);
+  EXPECT_NEAR(angle(15), 0.129054792821, 1e-9);
+  EXPECT_NEAR(angle(16), 0.0429556796559, 1e-9);
+  EXPECT_NEAR(angle(24), 0.00016619674678, 1e-9);
+}
+
+}  // namespace
+}  // namespace galley::test

@@ -1,0 +1,75 @@
+// Programs of a few instructions, written by hand.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "host/plan/program.hpp"
+#include "host/plan/target.hpp"
+
+namespace galley {
+
+/// A program under construction. Tensors are vectors of `count` F32.
+struct Little {
+  Program program;
+
+  TensorId tensor(const std::string& name, int64_t count, Life life = Life::Segment, uint32_t memory = 0, Owner owner = Owner::Activations) {
+    ProgramTensor t;
+    t.name = name;
+    t.shape = {count};
+    t.bytes = count * 4;
+    t.memory = memory;
+    t.life = life;
+    t.owner = owner;
+    program.tensors.push_back(std::move(t));
+    return static_cast<TensorId>(program.tensors.size() - 1);
+  }
+  Operand part(TensorId id, int64_t first, int64_t count, uint32_t access, uint32_t later = 0) const {
+    Operand o;
+    o.tensor = id;
+    o.offset = first * 4;
+    o.shape = {count};
+    o.access = access;
+    o.later = later ? later : access;
+    return o;
+  }
+  Operand all(TensorId id, uint32_t access, uint32_t later = 0) const { return part(id, 0, program.tensors[static_cast<size_t>(id)].shape[0], access, later); }
+  Operand r(TensorId id) const { return all(id, GALLEY_READ); }
+  Operand w(TensorId id) const { return all(id, GALLEY_WRITE); }
+  Operand rw(TensorId id) const { return all(id, GALLEY_READ_WRITE); }
+  Operand a(TensorId id) const { return all(id, GALLEY_ACCUMULATE); }
+  /// Written by the first micro-batch, added to by the others.
+  Operand wa(TensorId id) const { return all(id, GALLEY_WRITE, GALLEY_ACCUMULATE); }
+
+  Instruction& op(SegmentKind kind, const std::string& name, std::vector<Operand> inputs, std::vector<Operand> outputs) {
+    Instruction i;
+    i.name = name;
+    i.inputs = std::move(inputs);
+    i.outputs = std::move(outputs);
+    program.segment(kind).code.push_back(std::move(i));
+    return program.segment(kind).code.back();
+  }
+  void sync(SegmentKind kind, Action action, uint32_t queue, uint32_t event) {
+    Instruction& i = op(kind, action == Action::Wait ? "wait" : "record", {}, {});
+    i.action = action;
+    i.queue = queue;
+    i.event = event;
+  }
+  void copy(SegmentKind kind, const std::string& name, TensorId from, TensorId to, uint32_t queue, uint32_t event) {
+    Instruction& i = op(kind, name, {r(from)}, {w(to)});
+    i.action = Action::Copy;
+    i.queue = queue;
+    i.event = event;
+  }
+};
+
+/// "host" aligned to 64 bytes, which computes, and "spill" to 4,096; two queues.
+inline Target little_target() {
+  Target target;
+  target.queues = 2;
+  target.memories = {{"host", 64, true, true}, {"spill", 4096, true, false}};
+  return target;
+}
+
+}  // namespace galley

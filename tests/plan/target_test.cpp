@@ -1,0 +1,150 @@
+#include "host/plan/target.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "tests/plan/little.hpp"
+
+namespace galley {
+namespace {
+
+Target base() {
+  Target target = little_target();
+  target.isa = "x86-64-v3";
+  target.threads = 2;
+  return target;
+}
+
+std::string refusal(const std::string& text) {
+  const Result<Target> target = parse_target(text, "t.toml", base());
+  if (target.ok()) return "";
+  EXPECT_EQ(target.error().exit, Exit::Recipe);
+  return target.error().cause + (target.error().hint.empty() ? "" : " | " + target.error().hint);
+}
+
+TEST(Target, Overrides) {
+  const Result<Target> target = parse_target("threads = 8\npeak_flops = 2\nbandwidth = 1.5e11\nmemory_limit = 8_589_934_592\nisa = ''\n", "t.toml", base());
+  ASSERT_TRUE(target.ok()) << target.error().cause;
+  EXPECT_EQ(target->device, "cpu");
+  EXPECT_EQ(target->isa, "");
+  EXPECT_EQ(target->threads, 8);
+  EXPECT_EQ(target->peak_flops, 2);
+  EXPECT_EQ(target->bandwidth, 1.5e11);
+  EXPECT_EQ(target->memory_limit, int64_t{8} << 30);
+  EXPECT_EQ(target->memories, base().memories);
+  EXPECT_EQ(*parse_target("", "t.toml", base()), base());
+}
+
+TEST(Target, MemoryClassesAreReplaced) {
+  const Result<Target> target = parse_target("queues = 3\n[[memory]]\nname = 'device'\nalignment = 256\nhost_access = false\n[[memory]]\nname = 'pinned'\ncomputes = false\n", "t.toml", base());
+  ASSERT_TRUE(target.ok()) << target.error().cause;
+  EXPECT_EQ(target->queues, 3u);
+  EXPECT_EQ(target->memories, (std::vector<MemoryClass>{{"device", 256, false, true}, {"pinned", 64, true, false}}));
+}
+
+TEST(Target, Refusals) {
+  EXPECT_EQ(refusal("isa = 'a'\nthread = 2\n"), "t.toml:2: unknown key 'thread' | did you mean 'threads'?");
+  EXPECT_EQ(refusal("\nthreads = '2'\n"), "t.toml:2: 'threads' must be an integer");
+  EXPECT_EQ(refusal("threads = 2.0\n"), "t.toml:1: 'threads' must be an integer");
+  EXPECT_EQ(refusal("threads = 0\n"), "t.toml:1: 'threads' must be positive");
+  EXPECT_EQ(refusal("memory_limit = -1\n"), "t.toml:1: 'memory_limit' must not be negative");
+  EXPECT_EQ(refusal("bandwidth = -1.0\n"), "t.toml:1: 'bandwidth' must be positive");
+  EXPECT_EQ(refusal("bandwidth = nan\n"), "t.toml:1: 'bandwidth' must be positive");
+  EXPECT_EQ(refusal("bandwidth = true\n"), "t.toml:1: 'bandwidth' must be a number");
+  EXPECT_EQ(refusal("device = ''\n"), "t.toml:1: 'device' must not be empty");
+  EXPECT_EQ(refusal("isa = 5\n"), "t.toml:1: 'isa' must be a string");
+  EXPECT_EQ(refusal("queues = 100\n"), "t.toml:1: 'queues' must be at most 64");
+  EXPECT_EQ(refusal("queues = 100\nbandwith = 1\nthreads = 0\n"), "t.toml:1: 'queues' must be at most 64") << "the first in the file";
+  EXPECT_EQ(refusal("memory = 5\n"), "t.toml:1: 'memory' must be tables, [[memory]]");
+  EXPECT_EQ(refusal("[[memory]]\nalignment = 8\n"), "t.toml:1: [[memory]] has no 'name'");
+  EXPECT_EQ(refusal("[[memory]]\nname = 'a'\nalignment = 48\n"), "t.toml:3: 'alignment' must be a power of two, not 48");
+  EXPECT_EQ(refusal("[[memory]]\nname = 'a'\nhost = true\n"), "t.toml:3: unknown key 'host'");
+  EXPECT_EQ(refusal("[[memory]]\nname = 'a'\ncomputes = 1\n"), "t.toml:3: 'computes' must be true or false");
+  EXPECT_EQ(refusal("[[memory]]\nname = 'a'\ncomputes = false\n"), "t.toml:1: memory class 0, 'a', does not compute");
+  EXPECT_EQ(refusal("[[memory]]\nname = 'a'\n[[memory]]\nname = 'a'\n"), "t.toml:1: two memory classes are called 'a'");
+  EXPECT_EQ(refusal("threads = = 2\n").substr(0, 10), "t.toml:1: ");
+}
+
+TEST(Target, Files) {
+  const std::string path = testing::TempDir() + "galley_target_test.toml";
+  std::ofstream(path) << "threads = 3\n";
+  const Result<Target> target = read_target(path, base());
+  ASSERT_TRUE(target.ok());
+  EXPECT_EQ(target->threads, 3);
+  std::ofstream(path) << "threads = 3\nx = 1\n";
+  EXPECT_EQ(read_target(path, base()).error().cause, path + ":2: unknown key 'x'");
+  std::remove(path.c_str());
+  const Result<Target> missing = read_target(path, base());
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.error().exit, Exit::Recipe);
+  EXPECT_NE(missing.error().cause.find(path), std::string::npos);
+}
+
+TEST(Target, ComesBackFromItsText) {
+  Target target = base();
+  target.isa = "sm_90 \"quoted\"";
+  target.peak_flops = 1.0 / 3;
+  target.bandwidth = 1e11;
+  target.link_bandwidth = 7;
+  target.memory_limit = int64_t{1} << 40;
+  const std::string text = target_toml(target);
+  const Result<Target> back = parse_target(text, "run.toml", Target());
+  ASSERT_TRUE(back.ok()) << back.error().cause << "\n" << text;
+  EXPECT_EQ(*back, target);
+  EXPECT_EQ(target_toml(*back), text);
+}
+
+TEST(Target, View) {
+  const Target target = base();
+  const galley_target view = target.view();
+  EXPECT_EQ(view.size, sizeof(galley_target));
+  EXPECT_EQ(view.device, target.device.c_str());
+  EXPECT_STREQ(view.isa, "x86-64-v3");
+  EXPECT_EQ(view.threads, 2);
+  EXPECT_EQ(view.workspace_budget, target.workspace_budget);
+}
+
+galley_status describe_box(galley_target* out, galley_error*) {
+  out->isa = "box-1";
+  out->threads = 7;
+  out->peak_flops = 3e12;
+  return GALLEY_OK;
+}
+galley_status describe_nothing(galley_target*, galley_error* error) {
+  std::snprintf(error->text, sizeof(error->text), "the box is shut");
+  return GALLEY_FAILED;
+}
+
+TEST(Target, OfADevice) {
+  const galley_memory_class fast = {sizeof(galley_memory_class), 1, "fast", 128, 0, 1}, slow = {sizeof(galley_memory_class), 1, "slow", 64, 1, 0};
+  const galley_memory_class* memories[] = {&fast, &slow};
+  galley_device device = {};
+  device.size = sizeof(galley_device);
+  device.kind = "box";
+  device.memories = memories;
+  device.n_memories = 2;
+  device.n_queues = 2;
+  device.describe = describe_box;
+  const Result<Target> target = describe_target(device);
+  ASSERT_TRUE(target.ok()) << target.error().cause;
+  EXPECT_EQ(target->device, "box");
+  EXPECT_EQ(target->isa, "box-1");
+  EXPECT_EQ(target->threads, 7);
+  EXPECT_EQ(target->peak_flops, 3e12);
+  EXPECT_EQ(target->bandwidth, Target().bandwidth) << "left alone";
+  EXPECT_EQ(target->memories, (std::vector<MemoryClass>{{"fast", 128, false, true}, {"slow", 64, true, false}}));
+
+  device.describe = describe_nothing;
+  EXPECT_EQ(describe_target(device).error().cause, "device 'box' cannot describe this machine: the box is shut");
+  EXPECT_EQ(describe_target(device).error().exit, Exit::Plugin);
+  device.describe = describe_box;
+  device.n_queues = 0;
+  EXPECT_EQ(describe_target(device).error().cause, "device 'box' describes this machine with no queue");
+  device.n_memories = 0;
+  EXPECT_EQ(describe_target(device).error().cause, "device 'box' describes this machine with no memory class");
+}
+
+}  // namespace
+}  // namespace galley
