@@ -13,18 +13,19 @@
 namespace galley {
 namespace {
 
-/// A strategy's needs must be met by what the recipe's others provide.
+/// What a strategy relies on must not be decided otherwise by another one: the pair is refused by name, before anything else is looked at.
 Status check_needs(const std::vector<std::unique_ptr<const LoadedStrategy>>& loaded) {
   for (const auto& s : loaded) {
     for (const FacetRule& need : s->spec().needs) {
       if (!need.holds(s->options().values())) continue;
-      bool met = false;
-      for (const auto& other : loaded)
-        for (const FacetRule& has : other->spec().provides)
-          met = met || (has.facet == need.facet && static_cast<const Value::variant&>(has.value) == static_cast<const Value::variant&>(need.value) && has.holds(other->options().values()));
-      if (met) continue;
-      const auto* text = need.value.as<std::string>();
-      return recipe_error(s->place().text() + ": " + s->name() + " needs a strategy that provides " + need.facet + " = " + (text ? *text : "…"), "`galley plugins` says which ones do");
+      for (const auto& other : loaded) {
+        for (const FacetRule& has : other->spec().provides) {
+          const bool differs = has.facet == need.facet && static_cast<const Value::variant&>(has.value) != static_cast<const Value::variant&>(need.value);
+          if (!differs || !has.holds(other->options().values())) continue;
+          return recipe_error(s->place().text() + ": " + s->name() + " needs " + need.facet + " = " + value_text(need.value) + ", but " + other->name() + " (" + other->place().text() + ") makes it " +
+                                  value_text(has.value), "take one of the two out of the recipe");
+        }
+      }
     }
   }
   return ok();

@@ -10,9 +10,10 @@ Executor::Executor(const Program& program, const Plan& plan, std::unique_ptr<Mac
   if (options.poison == Poison::Yes) poisoner_ = std::make_unique<Poisoner>(program, plan, *machine_);
 }
 
-Result<std::unique_ptr<Executor>> Executor::create(const Program& program, const Plan& plan, const Target& target, const galley_device& device,
-                                                   const ExecutorOptions& options) {
-  std::unique_ptr<Executor> executor(new Executor(program, plan, TRY(Machine::open(program, plan, target, device, options.poison)), options));
+Result<std::unique_ptr<Executor>> Executor::create(const Program& program, const Plan& plan, const Target& target,
+                                                   const galley_device& device, const ExecutorOptions& options) {
+  std::unique_ptr<Executor> executor(
+      new Executor(program, plan, TRY(Machine::open(program, plan, target, device, options.poison)), options));
   TRY_STATUS(executor->prepare(target));
   return executor;
 }
@@ -63,7 +64,8 @@ Status Executor::prepare(const Target& target) {
         step.later = pair.later == pair.first ? step.first : TRY(prepare(code, pair.later, view));
       } else if (code.action == Action::Copy) {
         const Operand &from = code.inputs[0], &to = code.outputs[0];
-        if (from.bytes() != to.bytes()) return plugin_error("'" + code.name + "' copies " + std::to_string(from.bytes()) + " bytes to " + std::to_string(to.bytes()));
+        if (from.bytes() != to.bytes())
+          return plugin_error("'" + code.name + "' copies " + std::to_string(from.bytes()) + " bytes to " + std::to_string(to.bytes()));
         step.from = machine_->kernel_address(from.tensor, from.offset);
         step.to = machine_->kernel_address(to.tensor, to.offset);
         step.bytes = from.bytes();
@@ -123,7 +125,8 @@ Status Executor::load() {
 
 Status Executor::copy_inputs(std::span<const void* const> sources) {
   if (sources.size() != program_.inputs.size())
-    return run_error("the program takes " + std::to_string(program_.inputs.size()) + " inputs, " + std::to_string(sources.size()) + " were given");
+    return run_error("the program takes " + std::to_string(program_.inputs.size()) + " inputs, " + std::to_string(sources.size()) +
+                     " were given");
   for (size_t i = 0; i < sources.size(); ++i) {
     const TensorId tensor = program_.inputs[i].second;
     const auto bytes = static_cast<size_t>(program_.tensors[static_cast<size_t>(tensor)].bytes);

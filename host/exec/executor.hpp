@@ -28,16 +28,16 @@
 namespace galley {
 
 struct ExecutorOptions {
-  uint64_t seed = 1;             ///< of the run: keys all random numbers
-  Poison poison = Poison::No;    ///< see poison.hpp
+  uint64_t seed = 1;           ///< of the run: keys all random numbers
+  Poison poison = Poison::No;  ///< see poison.hpp
 };
 
 class Executor {
  public:
   /// Opens the device, allocates one arena for each memory class and prepares every kernel: those of `micro` twice where the second micro-batch adds to what the
   /// first one wrote. All arguments but `options` outlive the executor, neither changed nor moved. A kernel that cannot be prepared is exit code Plugin.
-  static Result<std::unique_ptr<Executor>> create(const Program& program, const Plan& plan, const Target& target, const galley_device& device,
-                                                  const ExecutorOptions& options = {});
+  static Result<std::unique_ptr<Executor>> create(const Program& program, const Plan& plan, const Target& target,
+                                                  const galley_device& device, const ExecutorOptions& options = {});
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -79,9 +79,9 @@ class Executor {
     uint32_t queue = 0;
     uint32_t event = 0;
     const galley_kernel* kernel = nullptr;
-    void* first = nullptr;            ///< prepared states
+    void* first = nullptr;  ///< prepared states
     void* later = nullptr;
-    std::byte* to = nullptr;          ///< Copy
+    std::byte* to = nullptr;  ///< Copy
     const std::byte* from = nullptr;
     int64_t bytes = 0;
   };

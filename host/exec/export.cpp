@@ -41,7 +41,9 @@ Status Exporter::add(const std::string& file, const std::vector<const Instructio
   for (const Instruction* code : writes) {
     const Operand& operand = code->inputs[0];
     const auto dtype = stored_dtype(operand.dtype);
-    if (!dtype) return plugin_error(file + ": tensor '" + code->entry + "' is " + dtype_name(operand.dtype) + ", which safetensors files cannot hold");
+    if (!dtype)
+      return plugin_error(file + ": tensor '" + code->entry + "' is " + dtype_name(operand.dtype) +
+                          ", which safetensors files cannot hold");
     items.push_back({code->entry, *dtype, operand.shape});
   }
   const std::filesystem::path path = run_directory_ / file;

@@ -31,7 +31,7 @@ class Exporter {
 
  private:
   struct Slot {
-    uint64_t offset = 0;   ///< in the file
+    uint64_t offset = 0;  ///< in the file
     uint64_t bytes = 0;
     bool written = false;
   };
@@ -43,7 +43,7 @@ class Exporter {
     ~Output();
     int fd;
     std::filesystem::path path, aside;
-    std::map<std::string, Slot> slots;   ///< by entry
+    std::map<std::string, Slot> slots;  ///< by entry
   };
   Exporter(const Program& program, Machine& machine, std::filesystem::path run_directory)
       : program_(&program), machine_(&machine), run_directory_(std::move(run_directory)) {}
@@ -52,7 +52,7 @@ class Exporter {
   const Program* program_;
   Machine* machine_;
   std::filesystem::path run_directory_;
-  std::map<std::string, Output> outputs_;   ///< by Instruction::file
+  std::map<std::string, Output> outputs_;  ///< by Instruction::file
 };
 
 }  // namespace galley

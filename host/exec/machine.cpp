@@ -44,13 +44,13 @@ Status Machine::allocate(const Target& target) {
     const std::string name = i < target.memories.size() ? target.memories[i].name : std::to_string(i);
     if (i >= device_.n_memories || !galley_same_text(device_.memories[i]->name, name.c_str()) ||
         device_.memories[i]->alignment < target.memories[i].alignment) {
-      return recipe_error("the plan uses memory class '" + name + "' (number " + std::to_string(i) + "), which device '" + device_.kind + "' does not have",
-                          "plans for other machines can be made with 'galley plan --target', but only run there");
+      return recipe_error(
+          "the plan uses memory class '" + name + "' (number " + std::to_string(i) + "), which device '" + device_.kind + "' does not have",
+          "plans for other machines can be made with 'galley plan --target', but only run there");
     }
     void* data = nullptr;
-    Status allocated = call(("allocating " + std::to_string(bytes) + " bytes of '" + name + "'").c_str(), [&](galley_error* error) {
-      return device_.allocate(handle_, static_cast<uint32_t>(i), bytes, &data, error);
-    });
+    Status allocated = call(("allocating " + std::to_string(bytes) + " bytes of '" + name + "'").c_str(),
+                            [&](galley_error* error) { return device_.allocate(handle_, static_cast<uint32_t>(i), bytes, &data, error); });
     if (!allocated.ok()) {
       Error error = std::move(allocated).error();
       return Error{Exit::DoesNotFit, std::move(error.cause), "'galley plan' shows who holds the bytes"};
@@ -164,6 +164,11 @@ Status Machine::fill(TensorId tensor, int64_t offset, int64_t bytes, const std::
     done += part;
   }
   return ok();
+}
+
+std::span<const std::byte> Machine::arena(size_t memory) const {
+  const Arena& arena = arenas_[memory];
+  return {arena.data, arena.host_access ? static_cast<size_t>(arena.bytes) : 0};
 }
 
 Status Machine::read_arena(size_t memory, int64_t offset, std::span<std::byte> bytes) {

@@ -29,7 +29,8 @@ class Machine {
  public:
   /// Opens the device and allocates one arena for each class, of exactly Plan's bytes (none where those are 0). All arguments but `poison` outlive the machine.
   /// A class that the device does not have is exit code Recipe, memory that it cannot give DoesNotFit, anything else Plugin.
-  static Result<std::unique_ptr<Machine>> open(const Program& program, const Plan& plan, const Target& target, const galley_device& device, Poison poison);
+  static Result<std::unique_ptr<Machine>> open(const Program& program, const Plan& plan, const Target& target, const galley_device& device,
+                                               Poison poison);
   /// Waits for enqueued work, then gives everything back.
   ~Machine();
   Machine(const Machine&) = delete;
@@ -67,6 +68,8 @@ class Machine {
   // For the poisoner: bytes of an arena itself, whatever class it is. Synchronous.
   Status read_arena(size_t memory, int64_t offset, std::span<std::byte> bytes);
   Status write_arena(size_t memory, int64_t offset, std::span<const std::byte> bytes);
+  /// The arena itself where the host can reach it, else empty.
+  std::span<const std::byte> arena(size_t memory) const;
   /// Poison mode: the host's side of a class.
   std::span<std::byte> copy_of(size_t memory) { return arenas_[memory].copy; }
 
@@ -75,7 +78,7 @@ class Machine {
     std::byte* data = nullptr;
     int64_t bytes = 0;
     bool host_access = false;
-    std::vector<std::byte> copy;   // poison mode only
+    std::vector<std::byte> copy;  // poison mode only
   };
   Machine(const Program& program, const Plan& plan, const galley_device& device, Poison poison)
       : program_(program), plan_(plan), device_(device), poison_(poison) {}

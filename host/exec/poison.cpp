@@ -43,8 +43,9 @@ void Poisoner::add(const Operand& operand, bool later, bool output) {
   if (!operand.present() || operand.bytes() == 0) return;
   const auto t = static_cast<size_t>(operand.tensor);
   const uint32_t access = later ? operand.later : operand.access;
-  ranges_.push_back({program_.tensors[t].memory, plan_.placements[t].offset + operand.offset, operand.bytes(), operand.tensor, operand.dtype,
-                     (access & GALLEY_READ) != 0 && (!output || access != GALLEY_READ), (access & GALLEY_WRITE) != 0 || output});
+  ranges_.push_back({program_.tensors[t].memory, plan_.placements[t].offset + operand.offset, operand.bytes(), operand.tensor,
+                     operand.dtype, (access & GALLEY_READ) != 0 && (!output || access != GALLEY_READ),
+                     (access & GALLEY_WRITE) != 0 || output});
 }
 
 Status Poisoner::before(const Instruction& code, bool later) {
@@ -53,7 +54,8 @@ Status Poisoner::before(const Instruction& code, bool later) {
   for (const Operand& operand : code.outputs) add(operand, later, true);
   if (code.workspace != no_tensor) {
     const auto t = static_cast<size_t>(code.workspace);
-    ranges_.push_back({program_.tensors[t].memory, plan_.placements[t].offset, program_.tensors[t].bytes, code.workspace, GALLEY_U8, false, false});
+    ranges_.push_back(
+        {program_.tensors[t].memory, plan_.placements[t].offset, program_.tensors[t].bytes, code.workspace, GALLEY_U8, false, false});
   }
   for (const Range& range : ranges_)
     if (range.reads) TRY_STATUS(machine_.write_arena(range.memory, range.offset, copy_of(range)));
@@ -97,10 +99,17 @@ Status Poisoner::check_stray() {
   constexpr int64_t piece = int64_t{1} << 20;
   for (size_t memory = 0; memory < machine_.classes(); ++memory) {
     for (int64_t at = 0; at < machine_.allocated(memory); at += piece) {
-      scratch_.resize(static_cast<size_t>(std::min(piece, machine_.allocated(memory) - at)));
-      TRY_STATUS(machine_.read_arena(memory, at, scratch_));
-      if (all_junk(scratch_)) continue;
-      const int64_t where = at + static_cast<int64_t>(first_not_junk(scratch_));
+      const auto part = static_cast<size_t>(std::min(piece, machine_.allocated(memory) - at));
+      std::span<const std::byte> bytes = machine_.arena(memory);
+      if (bytes.empty()) {
+        scratch_.resize(part);
+        TRY_STATUS(machine_.read_arena(memory, at, scratch_));
+        bytes = scratch_;
+      } else {
+        bytes = bytes.subspan(static_cast<size_t>(at), part);
+      }
+      if (all_junk(bytes)) continue;
+      const int64_t where = at + static_cast<int64_t>(first_not_junk(bytes));
       return plugin_error("it wrote outside its operands, at byte " + std::to_string(where) + " of memory class " + std::to_string(memory) +
                           behind(memory, where));
     }

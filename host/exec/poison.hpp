@@ -29,7 +29,7 @@ class Poisoner {
  private:
   struct Range {
     size_t memory = 0;
-    int64_t offset = 0;   ///< in the arena
+    int64_t offset = 0;  ///< in the arena
     int64_t bytes = 0;
     TensorId tensor = no_tensor;
     uint32_t dtype = 0;
@@ -46,8 +46,8 @@ class Poisoner {
   const Program& program_;
   const Plan& plan_;
   Machine& machine_;
-  std::vector<Range> ranges_;                                 ///< of the instruction in hand; a workspace neither reads nor writes
-  std::array<std::vector<std::vector<TensorId>>, 6> ends_;    ///< tensors whose last use an instruction is
+  std::vector<Range> ranges_;                               ///< of the instruction in hand; a workspace neither reads nor writes
+  std::array<std::vector<std::vector<TensorId>>, 6> ends_;  ///< tensors whose last use an instruction is
   std::vector<std::byte> scratch_;
 };
 

@@ -116,8 +116,9 @@ Status Proof::check_gradients(const StepBegin& begin) {
   }
   const std::string step = " in step " + std::to_string(begin.attempted) + ": ";
   if (!broken.empty()) {
-    return run_error(counted(broken, program_.trained.size(), "trainable tensors got a gradient that is not finite") + step + listed(broken),
-                     "a lower learning rate or clipping keeps the loss from diverging; in F16, scaling the loss does");
+    return run_error(
+        counted(broken, program_.trained.size(), "trainable tensors got a gradient that is not finite") + step + listed(broken),
+        "a lower learning rate or clipping keeps the loss from diverging; in F16, scaling the loss does");
   }
   if (!none.empty()) {
     return run_error(counted(none, program_.trained.size(), "trainable tensors got no gradient") + step + listed(none),

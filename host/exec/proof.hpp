@@ -13,7 +13,7 @@
 
 namespace galley {
 
-/// One thread. Steps allocate nothing unless they fail, but for the few in which parameters are compared.
+/// One thread. Steps allocate nothing unless they fail.
 class Proof {
  public:
   /// `executor` outlives it.
@@ -38,7 +38,7 @@ class Proof {
   /// Trainable tensors that never moved, rounding being the likely reason: for a warning.
   std::vector<std::string> unmoved() const;
 
-  static constexpr int64_t kPatience = 16;   ///< steps in which a tensor that rounding may hold is still compared
+  static constexpr int64_t kPatience = 16;  ///< steps in which a tensor that rounding may hold is still compared
 
  private:
   bool learns(int64_t applied) const;
@@ -51,11 +51,11 @@ class Proof {
 
   Executor& executor_;
   const Program& program_;
-  std::vector<uint64_t> frozen_;    ///< checksums, as Program::frozen
-  std::vector<uint64_t> before_;    ///< as Program::trained
-  std::vector<bool> pending_;       ///< has yet to be seen moving
-  bool compares_ = false;           ///< before_ is of the step in hand
-  int64_t compared_ = 0;            ///< steps that were compared
+  std::vector<uint64_t> frozen_;  ///< checksums, as Program::frozen
+  std::vector<uint64_t> before_;  ///< as Program::trained
+  std::vector<bool> pending_;     ///< has yet to be seen moving
+  bool compares_ = false;         ///< before_ is of the step in hand
+  int64_t compared_ = 0;          ///< steps that were compared
 };
 
 }  // namespace galley

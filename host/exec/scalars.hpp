@@ -12,10 +12,10 @@ namespace galley {
 
 /// What a step begins with.
 struct StepBegin {
-  int64_t attempted = 1;       ///< from 1; its window is attempted − 1
-  int64_t applied = 1;         ///< from 1: the number this step gets if it is applied; schedules follow it
-  int64_t window_tokens = 0;   ///< valid tokens of the whole window
-  double loss_scale = 1;       ///< > 0
+  int64_t attempted = 1;      ///< from 1; its window is attempted − 1
+  int64_t applied = 1;        ///< from 1: the number this step gets if it is applied; schedules follow it
+  int64_t window_tokens = 0;  ///< valid tokens of the whole window
+  double loss_scale = 1;      ///< > 0
 };
 
 /// Writes go through queue 0, so that they come between the work before and the work after them. Allocates only when made. One thread.
@@ -42,8 +42,8 @@ class Scalars {
   Machine& machine_;
   uint64_t seed_;
   int64_t window_ = 0;
-  std::vector<std::byte> image_;    ///< the block as it was last sent; queue 0 may still be reading it
-  std::vector<Random> rows_;        ///< likewise GALLEY_SCALAR_RANDOM, one a micro-batch
+  std::vector<std::byte> image_;  ///< the block as it was last sent; queue 0 may still be reading it
+  std::vector<Random> rows_;      ///< likewise GALLEY_SCALAR_RANDOM, one a micro-batch
 };
 
 }  // namespace galley

@@ -52,7 +52,8 @@ bool is_whole(const fs::path& state) { return is_file(state / kText) && is_file(
 Result<std::vector<std::string>> names_in(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) names.push_back(entry->path().filename().string());
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    names.push_back(entry->path().filename().string());
   if (error && error != std::errc::no_such_file_or_directory) return file_error("list", folder, error.value());
   std::sort(names.begin(), names.end());
   return names;
@@ -156,25 +157,28 @@ Result<StateInfo> read_state(const fs::path& state) {
   return TRY(parse_state(text, state / kText)).info;
 }
 
-Status load_state(const fs::path& state, const Program& program, Machine& machine) {
+Status load_state(const fs::path& state, const Program& program, Machine& machine, StatePart part) {
   const std::string lines = TRY(read_text(state / kText));
   const StateText text = TRY(parse_state(lines, state / kText));
   const fs::path file = state / kTensors;
   Result<safetensors::Reader> opened = safetensors::Reader::open(file);
   if (!opened.ok()) return damaged(state, opened.error().cause);
   const safetensors::Reader& reader = *opened;
-  if (reader.entries().size() != program.resume.size()) {
-    return run_error(file.string() + ": has " + std::to_string(reader.entries().size()) + " tensors, the run keeps " + std::to_string(program.resume.size()),
+  if (part == StatePart::All && reader.entries().size() != program.resume.size()) {
+    return run_error(file.string() + ": has " + std::to_string(reader.entries().size()) + " tensors, the run keeps " +
+                         std::to_string(program.resume.size()),
                      "the state belongs to another recipe or to another version of its plugins");
   }
   for (const auto& [name, id] : program.resume) {
     const ProgramTensor& tensor = tensor_of(program, id);
     const safetensors::Entry* entry = reader.find(name);
-    if (!entry) return run_error(file.string() + ": tensor '" + name + "' is missing", "the state belongs to another recipe or to another version of its plugins");
+    if (!entry)
+      return run_error(file.string() + ": tensor '" + name + "' is missing",
+                       "the state belongs to another recipe or to another version of its plugins");
     const safetensors::Dtype dtype = state_dtype(tensor.dtype);
     if (entry->shape != tensor.shape || entry->dtype != dtype) {
-      return run_error(file.string() + ": tensor '" + name + "' is " + safetensors::describe(entry->dtype, entry->shape) + ", the run has " +
-                       safetensors::describe(dtype, tensor.shape));
+      return run_error(file.string() + ": tensor '" + name + "' is " + safetensors::describe(entry->dtype, entry->shape) +
+                       ", the run has " + safetensors::describe(dtype, tensor.shape));
     }
     Checksum sum;
     uint64_t at = 0;
@@ -187,7 +191,8 @@ Status load_state(const fs::path& state, const Program& program, Machine& machin
     const auto saved = text.sums.find(name);
     if (saved == text.sums.end()) return damaged(state, "state.toml has no checksum of '" + name + "'");
     if (saved->second != sum.value())
-      return damaged(state, "tensor '" + name + "' has the checksum " + hexadecimal(sum.value()) + " and was saved with " + hexadecimal(saved->second));
+      return damaged(state, "tensor '" + name + "' has the checksum " + hexadecimal(sum.value()) + " and was saved with " +
+                                hexadecimal(saved->second));
   }
   return ok();
 }

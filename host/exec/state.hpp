@@ -33,15 +33,15 @@ struct PluginStamp {
 /// All of a state that is no tensor.
 struct StateInfo {
   // Where the run was.
-  int64_t attempted = 0;          ///< steps done; the next one is attempted + 1
+  int64_t attempted = 0;  ///< steps done; the next one is attempted + 1
   int64_t applied = 0;
-  int64_t next_window = 0;        ///< the data's cursor
-  double loss_scale = 1;          ///< that the next step begins with
+  int64_t next_window = 0;  ///< the data's cursor
+  double loss_scale = 1;    ///< that the next step begins with
   // What made it. Threads are not here: they do not change a byte of any state.
-  std::string device;             ///< Target::device
-  std::string isa;                ///< kernels of another level round differently
-  uint64_t data = 0;              ///< Source::fingerprint
-  std::string recipe;             ///< a hash
+  std::string device;  ///< Target::device
+  std::string isa;     ///< kernels of another level round differently
+  uint64_t data = 0;   ///< Source::fingerprint
+  std::string recipe;  ///< a hash
   std::vector<PluginStamp> plugins;
   friend bool operator==(const StateInfo&, const StateInfo&) = default;
 };
@@ -63,7 +63,10 @@ Result<StateInfo> read_state(const std::filesystem::path& state);
 /// differs, with both values. Versions of plugins themselves may differ.
 Status check_state(const StateInfo& saved, const StateInfo& now, const std::filesystem::path& state);
 
+/// Whether a program takes up all of a state (a run that goes on) or some of it (its weights, for evaluation and sampling).
+enum class StatePart : uint8_t { All, Some };
+
 /// Reads the tensors into the machine, after `load` ran. Missing or unexpected tensors, other shapes and wrong checksums are errors that name them; the run cannot go on then.
-Status load_state(const std::filesystem::path& state, const Program& program, Machine& machine);
+Status load_state(const std::filesystem::path& state, const Program& program, Machine& machine, StatePart part = StatePart::All);
 
 }  // namespace galley

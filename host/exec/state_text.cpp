@@ -5,8 +5,6 @@
 #include <optional>
 #include <set>
 
-#define TOML_EXCEPTIONS 0
-#define TOML_ENABLE_FORMATTERS 0
 #include <toml++/toml.h>
 
 #include "host/base/json.hpp"
@@ -89,7 +87,8 @@ Result<StateText> parse_state(std::string_view text, const std::filesystem::path
   if (last == std::string_view::npos) return run_error(place + ": the line with its checksum is missing", hint);
   const std::string_view body = text.substr(0, last);
   const std::string sum = hexadecimal(checksum(body));
-  if (text.substr(last + kSumLine.size()) != sum + "\n") return run_error(place + ": the checksum is not " + sum + ", so the file has changed", hint);
+  if (text.substr(last + kSumLine.size()) != sum + "\n")
+    return run_error(place + ": the checksum is not " + sum + ", so the file has changed", hint);
 
   const toml::parse_result parsed = toml::parse(body, place);
   if (!parsed) return run_error(place + ": " + std::string(parsed.error().description()), hint);
@@ -98,8 +97,9 @@ Result<StateText> parse_state(std::string_view text, const std::filesystem::path
   const auto format = fields.get<int64_t>("format");
   TRY_STATUS(fields.status());
   if (format != kStateFormat) {
-    return run_error(place + ": the state has format " + std::to_string(format) + ", this Galley reads format " + std::to_string(kStateFormat),
-                     "resume it with the version that saved it");
+    return run_error(
+        place + ": the state has format " + std::to_string(format) + ", this Galley reads format " + std::to_string(kStateFormat),
+        "resume it with the version that saved it");
   }
   StateText out;
   out.info.attempted = fields.get<int64_t>("attempted");
@@ -133,7 +133,8 @@ Status check_state(const StateInfo& saved, const StateInfo& now, const std::file
   const auto differ = [&](const std::string& what, const std::string& then, const std::string& today, const char* hint) -> Status {
     return recipe_error(state.string() + ": cannot resume: " + what + " was " + then + " and is " + today + " now", hint);
   };
-  if (saved.device != now.device) return differ("the device", "'" + saved.device + "'", "'" + now.device + "'", "resume on a machine of the same kind");
+  if (saved.device != now.device)
+    return differ("the device", "'" + saved.device + "'", "'" + now.device + "'", "resume on a machine of the same kind");
   if (saved.isa != now.isa) {
     return differ("the instruction set", "'" + saved.isa + "'", "'" + now.isa + "'",
                   "kernels of another one round differently; resume on a machine with the same");
@@ -142,16 +143,21 @@ Status check_state(const StateInfo& saved, const StateInfo& now, const std::file
   for (const PluginStamp& plugin : now.plugins) plugins[plugin.id] = &plugin;
   for (const PluginStamp& plugin : saved.plugins) {
     const auto at = plugins.find(plugin.id);
-    if (at == plugins.end()) return recipe_error(state.string() + ": cannot resume: plugin '" + plugin.id + "' " + plugin.version + " is not there any more");
+    if (at == plugins.end())
+      return recipe_error(state.string() + ": cannot resume: plugin '" + plugin.id + "' " + plugin.version + " is not there any more");
     if (at->second->state_version != plugin.state_version) {
-      return differ("the state version of plugin '" + plugin.id + "'", std::to_string(plugin.state_version) + " (version " + plugin.version + ")",
-                    std::to_string(at->second->state_version) + " (version " + at->second->version + ")", "its states mean something else now; use the version that saved them");
+      return differ("the state version of plugin '" + plugin.id + "'",
+                    std::to_string(plugin.state_version) + " (version " + plugin.version + ")",
+                    std::to_string(at->second->state_version) + " (version " + at->second->version + ")",
+                    "its states mean something else now; use the version that saved them");
     }
     plugins.erase(at);
   }
-  if (!plugins.empty()) return recipe_error(state.string() + ": cannot resume: plugin '" + plugins.begin()->first + "' had no part in this run before");
+  if (!plugins.empty())
+    return recipe_error(state.string() + ": cannot resume: plugin '" + plugins.begin()->first + "' had no part in this run before");
   if (saved.recipe != now.recipe) return differ("the recipe", saved.recipe, now.recipe, "resume goes on with the recipe as it was");
-  if (saved.data != now.data) return differ("the data", hexadecimal(saved.data), hexadecimal(now.data), "a file that the recipe reads has changed since");
+  if (saved.data != now.data)
+    return differ("the data", hexadecimal(saved.data), hexadecimal(now.data), "a file that the recipe reads has changed since");
   return ok();
 }
 

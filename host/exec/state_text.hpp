@@ -17,7 +17,7 @@ inline constexpr int64_t kStateFormat = 1;
 
 struct StateText {
   StateInfo info;
-  std::map<std::string, uint64_t> sums;   ///< checksum of each tensor, by its name in the file
+  std::map<std::string, uint64_t> sums;  ///< checksum of each tensor, by its name in the file
 };
 
 /// Plugins come out in the order of their ids. Ends in a line with the checksum of all before it.

@@ -49,8 +49,8 @@ NodeViews::NodeViews(const Program& program, const Machine& machine) {
 const galley_operand* NodeViews::build(const Program& program, const Machine& machine, const Operand& operand, bool later) {
   if (!operand.present()) return nullptr;
   operands_.push_back({sizeof(galley_operand), 1, program.tensors[static_cast<size_t>(operand.tensor)].name.c_str(),
-                       machine.kernel_address(operand.tensor, operand.offset), operand.shape.data(), static_cast<uint32_t>(operand.shape.size()),
-                       operand.dtype, later ? operand.later : operand.access, 0});
+                       machine.kernel_address(operand.tensor, operand.offset), operand.shape.data(),
+                       static_cast<uint32_t>(operand.shape.size()), operand.dtype, later ? operand.later : operand.access, 0});
   return &operands_.back();
 }
 

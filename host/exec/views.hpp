@@ -19,7 +19,7 @@ class NodeViews {
 
   struct Pair {
     const galley_node_view* first = nullptr;
-    const galley_node_view* later = nullptr;   ///< of the second and later micro-batches; the same as `first` where nothing differs
+    const galley_node_view* later = nullptr;  ///< of the second and later micro-batches; the same as `first` where nothing differs
   };
   /// Null for instructions that are no kernels.
   Pair of(SegmentKind kind, size_t index) const { return pairs_[static_cast<size_t>(kind)][index]; }

@@ -107,7 +107,8 @@ Status check_files(const Program& program, std::span<const std::string> ignored)
       std::string near = did_you_mean(missing[0], unexpected);
       if (near.empty() && !unexpected.empty()) near = "the file has " + listed(unexpected) + ", which the model does not";
       return recipe_error(file + ": " + std::to_string(missing.size()) + " of the model's " + std::to_string(codes.size()) +
-                              " tensors are missing: " + listed(missing), near);
+                              " tensors are missing: " + listed(missing),
+                          near);
     }
     if (!unexpected.empty()) {
       return recipe_error(file + ": " + std::to_string(unexpected.size()) + " of " + std::to_string(names.size()) +
@@ -162,11 +163,16 @@ Status WeightFiles::read(const Instruction& code) {
     if (source != target) convert(target, to, source, from, part);
     // What is finite in the file and not here does not fit; what is not finite there is not here either.
     if (const int64_t bad = first_not_finite(target, to, part); bad >= 0) {
-      const std::string place = file_of(reader, *entry) + ": tensor '" + entry->name + "', element " + index_text(done + bad, operand.shape) + ": ";
+      const std::string place =
+          file_of(reader, *entry) + ": tensor '" + entry->name + "', element " + index_text(done + bad, operand.shape) + ": ";
       const double value = number_at(source, from, bad);
       if (first_not_finite(source, from, part) == bad)
-        return recipe_error(place + (value != value ? "NaN" : value > 0 ? "+infinity" : "-infinity"), "these weights are broken; training would only spread it");
-      return recipe_error(place + std::to_string(value) + " does not fit " + dtype_name(to), "store this tensor in a dtype with more range");
+        return recipe_error(place + (value != value ? "NaN"
+                                     : value > 0    ? "+infinity"
+                                                    : "-infinity"),
+                            "these weights are broken; training would only spread it");
+      return recipe_error(place + std::to_string(value) + " does not fit " + dtype_name(to),
+                          "store this tensor in a dtype with more range");
     }
     if (!direct) {
       TRY_STATUS(machine_.put(operand.tensor, operand.offset + done * to_bytes, {target, static_cast<size_t>(part * to_bytes)}));

@@ -266,7 +266,7 @@ int undefined_global(lua_State* L) {
   std::vector<std::string> known;
   lua_settop(L, 1);
   for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
-    if (lua_type(L, -2) == LUA_TSTRING && known.size() < 1000) known.emplace_back(lua_tostring(L, -2));
+    if (lua_type(L, -2) == LUA_TSTRING && lua_rawlen(L, -2) < 100 && known.size() < 1000) known.emplace_back(lua_tostring(L, -2));
   }
   std::sort(known.begin(), known.end());
   const std::string near = name.size() < 100 ? did_you_mean(name, known) : std::string();

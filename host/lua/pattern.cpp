@@ -22,6 +22,7 @@ bool in_class(int c, int letter) {
     case 'u': yes = std::isupper(c) != 0; break;
     case 'w': yes = std::isalnum(c) != 0; break;
     case 'x': yes = std::isxdigit(c) != 0; break;
+    case 'z': yes = c == 0; break;  // deprecated, and still there
     default: return letter == c;
   }
   return std::isupper(letter) ? !yes : yes;
@@ -229,7 +230,8 @@ const char* PatternMatcher::repeated(const char* s, char digit) {
     luaL_error(L_, "invalid capture index %%%d in pattern", index + 1);
   }
   const Capture& capture = capture_[static_cast<size_t>(index)];
-  const size_t size = capture.size == kPosition ? 0 : static_cast<size_t>(capture.size);
+  if (capture.size == kPosition) return nullptr;
+  const auto size = static_cast<size_t>(capture.size);
   ticker_.tick(1 + size / 32);
   if (static_cast<size_t>(subject_end_ - s) < size || std::memcmp(capture.begin, s, size) != 0) return nullptr;
   return s + size;

@@ -71,7 +71,13 @@ void Sandbox::require(lua_State* L, const std::string& module) {
     sources_.push_back(*source);
     load(L, source->text, source->name);
     lua_pushlstring(L, module.data(), module.size());
-    lua_call(L, 1, 1);
+    if (lua_pcall(L, 1, 1, 0) != LUA_OK) {
+      check(L);
+      lua_pushvalue(L, -2);
+      lua_pushnil(L);
+      lua_rawset(L, -5);  // whoever catches the error may try again
+      lua_error(L);
+    }
     if (lua_isnil(L, -1) || (lua_isboolean(L, -1) && !lua_toboolean(L, -1))) {
       lua_pop(L, 1);
       lua_pushboolean(L, 1);

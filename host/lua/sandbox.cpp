@@ -35,7 +35,7 @@ std::string in_bytes(size_t bytes) {
   return std::to_string(bytes) + " bytes";
 }
 
-/// The innermost frame that executes a line of a file; of a text given to load() when there is no file near. Allocates nothing.
+/// The innermost frame that executes a line of a file; of a text given to load() when there is no file near. Asks Lua for no memory.
 int find_line(lua_State* L, lua_Debug* frame) {
   lua_Debug other;
   int line = 0;
@@ -50,6 +50,10 @@ int find_line(lua_State* L, lua_Debug* frame) {
     if (file) break;
   }
   return line;
+}
+
+std::string file_of(const lua_Debug& frame) {
+  return *frame.source == '@' || *frame.source == '=' ? frame.source + 1 : frame.short_src;
 }
 
 std::string type_with_article(lua_State* L, int index) {
@@ -118,12 +122,12 @@ void Sandbox::exceed(Limit limit, size_t asked) {
   asked_ = asked;
   if (!L_) return;
   lua_Debug frame;
-  if (const int line = find_line(L_, &frame)) std::snprintf(place_, sizeof place_, "%s:%d", frame.short_src, line);
+  if (const int line = find_line(L_, &frame)) place_ = file_of(frame) + ":" + std::to_string(line);
   deep_ = lua_getstack(L_, kDeep, &frame) == 1;
 }
 
 Error Sandbox::limit_error() const {
-  const std::string place = *place_ ? std::string(place_) + ": " : std::string();
+  const std::string place = place_.empty() ? "" : place_ + ": ";
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%g", limits_.seconds);
   switch (exceeded_) {
@@ -282,7 +286,7 @@ void raise(lua_State* L, const Error& error) {
 int current_line(lua_State* L, std::string* file) {
   lua_Debug frame;
   const int line = find_line(L, &frame);
-  if (line > 0) *file = *frame.source == '@' || *frame.source == '=' ? frame.source + 1 : frame.short_src;
+  if (line > 0) *file = file_of(frame);
   return line;
 }
 

@@ -109,7 +109,7 @@ class Sandbox {
   Limit exceeded_ = Limit::None;
   size_t asked_ = 0;              ///< the block that was refused
   bool deep_ = false;             ///< the calls were nested deeply then
-  char place_[LUA_IDSIZE + 16] = "";  ///< "file:line" where the limit was passed
+  std::string place_;             ///< "file:line" where the limit was passed
 };
 
 /// Raises the error in Lua: its cause behind the place of the Lua code that called, and its hint.

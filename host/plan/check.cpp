@@ -9,18 +9,23 @@ namespace galley {
 
 std::string place_text(const Program& program, SegmentKind kind, size_t index) {
   const auto& code = program.segment(kind).code;
-  return std::string(segment_names[static_cast<size_t>(kind)]) + "[" + std::to_string(index) + "] '" + (index < code.size() ? code[index].name : "") + "'";
+  return std::string(segment_names[static_cast<size_t>(kind)]) + "[" + std::to_string(index) + "] '" +
+         (index < code.size() ? code[index].name : "") + "'";
 }
 
 std::string range_text(const Program& program, TensorId tensor, int64_t begin, int64_t end) {
   return "'" + program.tensors[static_cast<size_t>(tensor)].name + "' bytes [" + std::to_string(begin) + ", " + std::to_string(end) + ")";
 }
 
-Error plan_error(std::string cause) { return run_error("plan: " + std::move(cause), "this is a mistake of Galley, not of the recipe: please report it with the recipe"); }
+Error plan_error(std::string cause) {
+  return run_error("plan: " + std::move(cause), "this is a mistake of Galley, not of the recipe: please report it with the recipe");
+}
 
 namespace {
 
-bool is_access(uint32_t access) { return access == GALLEY_READ || access == GALLEY_WRITE || access == GALLEY_READ_WRITE || access == GALLEY_ACCUMULATE; }
+bool is_access(uint32_t access) {
+  return access == GALLEY_READ || access == GALLEY_WRITE || access == GALLEY_READ_WRITE || access == GALLEY_ACCUMULATE;
+}
 
 /// Writes in the first micro-batch or in a later one.
 bool writes(const Operand& operand) { return ((operand.access | operand.later) & GALLEY_WRITE) != 0; }
@@ -51,21 +56,29 @@ class ProgramCheck {
 
   Status check_tensors() const {
     for (const ProgramTensor& t : program_.tensors) {
-      if (t.memory >= target_.memories.size()) return plan_error("tensor '" + t.name + "' is in memory class " + std::to_string(t.memory) + " of " + std::to_string(target_.memories.size()));
+      if (t.memory >= target_.memories.size())
+        return plan_error("tensor '" + t.name + "' is in memory class " + std::to_string(t.memory) + " of " +
+                          std::to_string(target_.memories.size()));
       if (t.bytes < 0) return plan_error("tensor '" + t.name + "' has " + std::to_string(t.bytes) + " bytes");
     }
     if (program_.micro_batches < 1) return plan_error("a window of " + std::to_string(program_.micro_batches) + " micro-batches");
-    std::vector<std::pair<const char*, TensorId>> by_host = {{"scalars", program_.scalars}, {"window", program_.window}, {"corpus", program_.corpus}, {"staging", program_.staging}, {"sample position", program_.sample_position}};
+    std::vector<std::pair<const char*, TensorId>> by_host = {{"scalars", program_.scalars},
+                                                             {"window", program_.window},
+                                                             {"corpus", program_.corpus},
+                                                             {"staging", program_.staging},
+                                                             {"sample position", program_.sample_position}};
     for (const auto& [name, id] : program_.inputs) by_host.emplace_back(name.c_str(), id);
     for (const auto& [what, id] : by_host) {
       if (id == no_tensor) continue;
       if (!exists(id)) return plan_error(std::string(what) + " is tensor " + std::to_string(id) + ", which does not exist");
-      if (tensor(id).life != Life::Run) return plan_error("'" + tensor(id).name + "' is written by the host (" + what + ") and must live for the whole run");
+      if (tensor(id).life != Life::Run)
+        return plan_error("'" + tensor(id).name + "' is written by the host (" + what + ") and must live for the whole run");
     }
     for (const TensorId id : {program_.logits, program_.sample_logits})
       if (id != no_tensor && !exists(id)) return plan_error("the logits are tensor " + std::to_string(id) + ", which does not exist");
     for (const Trained& trained : program_.trained)
-      if (trained.sum_squares.present() && !exists(trained.sum_squares.tensor)) return plan_error("the sum of squares of '" + trained.name + "' is in no tensor");
+      if (trained.sum_squares.present() && !exists(trained.sum_squares.tensor))
+        return plan_error("the sum of squares of '" + trained.name + "' is in no tensor");
     return ok();
   }
 
@@ -77,8 +90,11 @@ class ProgramCheck {
     for (const int64_t extent : operand.shape)
       if (extent < 0) return plan_error(at + ": '" + t.name + "' has an extent of " + std::to_string(extent));
     if (operand.offset < 0 || operand.offset % size != 0 || operand.offset + operand.bytes() > t.bytes)
-      return plan_error(at + " uses " + range_text(program_, operand.tensor, operand.offset, operand.offset + operand.bytes()) + ", which has " + std::to_string(t.bytes) + " in elements of " + std::to_string(size));
-    if (!is_access(operand.access) || !is_access(operand.later)) return plan_error(at + ": access " + std::to_string(operand.access) + ", later " + std::to_string(operand.later) + " of '" + t.name + "'");
+      return plan_error(at + " uses " + range_text(program_, operand.tensor, operand.offset, operand.offset + operand.bytes()) +
+                        ", which has " + std::to_string(t.bytes) + " in elements of " + std::to_string(size));
+    if (!is_access(operand.access) || !is_access(operand.later))
+      return plan_error(at + ": access " + std::to_string(operand.access) + ", later " + std::to_string(operand.later) + " of '" + t.name +
+                        "'");
     return ok();
   }
 
@@ -101,7 +117,8 @@ class ProgramCheck {
         if (a.tensor != b.tensor || (!writes(a) && !writes(b))) continue;
         if (a.offset >= b.offset + b.bytes() || b.offset >= a.offset + a.bytes()) continue;
         if (i < n && j >= n && takes_over(code, j - n, i)) continue;
-        return plan_error(at + " has operands that overlap: " + range_text(program_, a.tensor, a.offset, a.offset + a.bytes()) + " and [" + std::to_string(b.offset) + ", " + std::to_string(b.offset + b.bytes()) + ")");
+        return plan_error(at + " has operands that overlap: " + range_text(program_, a.tensor, a.offset, a.offset + a.bytes()) + " and [" +
+                          std::to_string(b.offset) + ", " + std::to_string(b.offset + b.bytes()) + ")");
       }
     }
     return ok();
@@ -110,13 +127,18 @@ class ProgramCheck {
   Status check_instruction(SegmentKind kind, size_t index) {
     const Instruction& code = program_.segment(kind).code[index];
     const std::string at = place_text(program_, kind, index);
-    if (code.queue >= std::max(target_.queues, 1u)) return plan_error(at + " runs on queue " + std::to_string(code.queue) + " of " + std::to_string(target_.queues));
-    if (code.action == Action::Record || code.action == Action::Wait) return code.event != 0 ? ok() : Status(plan_error(at + " has no event"));
+    if (code.queue >= std::max(target_.queues, 1u))
+      return plan_error(at + " runs on queue " + std::to_string(code.queue) + " of " + std::to_string(target_.queues));
+    if (code.action == Action::Record || code.action == Action::Wait)
+      return code.event != 0 ? ok() : Status(plan_error(at + " has no event"));
     if (code.action == Action::Copy) {
-      if (code.inputs.size() != 1 || code.outputs.size() != 1 || !code.inputs[0].present() || !code.outputs[0].present()) return plan_error(at + ": a copy has one source and one destination");
+      if (code.inputs.size() != 1 || code.outputs.size() != 1 || !code.inputs[0].present() || !code.outputs[0].present())
+        return plan_error(at + ": a copy has one source and one destination");
       if (code.inputs[0].bytes() != code.outputs[0].bytes())
-        return plan_error(at + " copies " + std::to_string(code.inputs[0].bytes()) + " bytes to " + std::to_string(code.outputs[0].bytes()));
-      if (code.queue != 0 && code.event == 0) return plan_error(at + " copies on queue " + std::to_string(code.queue) + " without an event to wait for");
+        return plan_error(at + " copies " + std::to_string(code.inputs[0].bytes()) + " bytes to " +
+                          std::to_string(code.outputs[0].bytes()));
+      if (code.queue != 0 && code.event == 0)
+        return plan_error(at + " copies on queue " + std::to_string(code.queue) + " without an event to wait for");
     } else if (code.queue != 0 && code.action != Action::Kernel) {
       return plan_error(at + ": files are read and written by the host, not on queue " + std::to_string(code.queue));
     }
@@ -126,11 +148,13 @@ class ProgramCheck {
         if (!operand.present()) continue;
         TRY_STATUS(check_operand(at, operand));
         if (code.action == Action::Kernel && !target_.memories[tensor(operand.tensor).memory].computes)
-          return plan_error(at + " computes with '" + tensor(operand.tensor).name + "' in memory class '" + target_.memories[tensor(operand.tensor).memory].name + "', which does not compute");
+          return plan_error(at + " computes with '" + tensor(operand.tensor).name + "' in memory class '" +
+                            target_.memories[tensor(operand.tensor).memory].name + "', which does not compute");
         segments_[static_cast<size_t>(operand.tensor)] |= bit;
       }
     if (code.workspace != no_tensor) {
-      if (!exists(code.workspace)) return plan_error(at + " has the workspace " + std::to_string(code.workspace) + ", which does not exist");
+      if (!exists(code.workspace))
+        return plan_error(at + " has the workspace " + std::to_string(code.workspace) + ", which does not exist");
       segments_[static_cast<size_t>(code.workspace)] |= bit;
     }
     return check_overlaps(at, code);
@@ -146,14 +170,15 @@ class ProgramCheck {
       std::string names;
       for (size_t s = 0; s < segment_names.size(); ++s)
         if (used >> s & 1u) names += (names.empty() ? "" : ", ") + std::string(segment_names[s]);
-      return plan_error("tensor '" + program_.tensors[t].name + "' of " + (life == Life::Segment ? "one segment" : "a window") + " is used in " + names);
+      return plan_error("tensor '" + program_.tensors[t].name + "' of " + (life == Life::Segment ? "one segment" : "a window") +
+                        " is used in " + names);
     }
     return ok();
   }
 
   const Program& program_;
   const Target& target_;
-  std::vector<uint32_t> segments_;   ///< bit s: used in segment s
+  std::vector<uint32_t> segments_;  ///< bit s: used in segment s
 };
 
 std::vector<bool> used_in(const Program& program, SegmentKind kind) {
@@ -169,7 +194,7 @@ std::vector<bool> used_in(const Program& program, SegmentKind kind) {
 Status check_disjoint(const Program& program, const Plan& plan, uint32_t memory) {
   struct Event {
     int32_t moment;
-    bool begins;   // ends of the moment before come first
+    bool begins;  // ends of the moment before come first
     TensorId tensor;
     auto operator<=>(const Event&) const = default;
   };
@@ -184,10 +209,11 @@ Status check_disjoint(const Program& program, const Plan& plan, uint32_t memory)
   auto begin_of = [&](TensorId t) { return plan.placements[static_cast<size_t>(t)].offset; };
   auto end_of = [&](TensorId t) { return begin_of(t) + program.tensors[static_cast<size_t>(t)].bytes; };
   auto collide = [&](TensorId x, TensorId y, int32_t moment) {
-    return plan_error("'" + program.tensors[static_cast<size_t>(x)].name + "' at [" + std::to_string(begin_of(x)) + ", " + std::to_string(end_of(x)) + ") and '" +
-                      program.tensors[static_cast<size_t>(y)].name + "' at [" + std::to_string(begin_of(y)) + ", " + std::to_string(end_of(y)) + ") share bytes at moment " + std::to_string(moment));
+    return plan_error("'" + program.tensors[static_cast<size_t>(x)].name + "' at [" + std::to_string(begin_of(x)) + ", " +
+                      std::to_string(end_of(x)) + ") and '" + program.tensors[static_cast<size_t>(y)].name + "' at [" +
+                      std::to_string(begin_of(y)) + ", " + std::to_string(end_of(y)) + ") share bytes at moment " + std::to_string(moment));
   };
-  std::map<int64_t, TensorId> living;   // by offset
+  std::map<int64_t, TensorId> living;  // by offset
   for (const Event& event : events) {
     if (!event.begins) {
       living.erase(begin_of(event.tensor));
@@ -195,7 +221,8 @@ Status check_disjoint(const Program& program, const Plan& plan, uint32_t memory)
     }
     const auto next = living.lower_bound(begin_of(event.tensor));
     if (next != living.end() && next->first < end_of(event.tensor)) return collide(next->second, event.tensor, event.moment);
-    if (next != living.begin() && end_of(std::prev(next)->second) > begin_of(event.tensor)) return collide(std::prev(next)->second, event.tensor, event.moment);
+    if (next != living.begin() && end_of(std::prev(next)->second) > begin_of(event.tensor))
+      return collide(std::prev(next)->second, event.tensor, event.moment);
     living.emplace(begin_of(event.tensor), event.tensor);
   }
   return ok();
@@ -207,16 +234,17 @@ Status check_program(const Program& program, const Target& target) { return Prog
 
 Status check_layout(const Program& program, const Plan& plan, const Target& target) {
   if (plan.classes.size() != target.memories.size() || plan.placements.size() != program.tensors.size())
-    return plan_error(std::to_string(plan.classes.size()) + " classes and " + std::to_string(plan.placements.size()) + " placements for " + std::to_string(target.memories.size()) + " classes and " +
-                      std::to_string(program.tensors.size()) + " tensors");
+    return plan_error(std::to_string(plan.classes.size()) + " classes and " + std::to_string(plan.placements.size()) + " placements for " +
+                      std::to_string(target.memories.size()) + " classes and " + std::to_string(program.tensors.size()) + " tensors");
   int32_t end = 0, micro_end = 0;
   for (size_t s = 0; s < program.segments.size(); ++s) {
-    if (plan.segment_begin[s] != end) return plan_error(std::string(segment_names[s]) + " begins at moment " + std::to_string(plan.segment_begin[s]) + " and not " + std::to_string(end));
+    if (plan.segment_begin[s] != end)
+      return plan_error(std::string(segment_names[s]) + " begins at moment " + std::to_string(plan.segment_begin[s]) + " and not " +
+                        std::to_string(end));
     end += static_cast<int32_t>(program.segments[s].code.size());
     if (static_cast<SegmentKind>(s) == SegmentKind::Micro) micro_end = end;
   }
   if (plan.end != end) return plan_error("the timeline has " + std::to_string(plan.end) + " moments and not " + std::to_string(end));
-
 
   const std::vector<bool> in_micro = used_in(program, SegmentKind::Micro);
   const int32_t micro_begin = plan.segment_begin[static_cast<size_t>(SegmentKind::Micro)];
@@ -224,19 +252,24 @@ Status check_layout(const Program& program, const Plan& plan, const Target& targ
     const ProgramTensor& tensor = program.tensors[t];
     const Placement& at = plan.placements[t];
     const std::string life = "'" + tensor.name + "' lives from " + std::to_string(at.first) + " to " + std::to_string(at.last);
-    if (tensor.life == Life::Run && (at.first > 0 || at.first < 0 || at.last < end - 1)) return plan_error(life + " and not for the whole run");
-    if (at.first < 0) continue;   // never used, or so the plan says: running the program finds out
+    if (tensor.life == Life::Run && (at.first > 0 || at.first < 0 || at.last < end - 1))
+      return plan_error(life + " and not for the whole run");
+    if (at.first < 0) continue;  // never used, or so the plan says: running the program finds out
     if (at.last < at.first || at.last >= std::max(end, 1)) return plan_error(life + " of " + std::to_string(end) + " moments");
     if (tensor.life == Life::Window && in_micro[t] && (at.last < micro_end - 1 || (program.micro_batches > 1 && at.first > micro_begin)))
-      return plan_error(life + ": a window's tensor must outlive micro, [" + std::to_string(micro_begin) + ", " + std::to_string(micro_end) + ")");
+      return plan_error(life + ": a window's tensor must outlive micro, [" + std::to_string(micro_begin) + ", " +
+                        std::to_string(micro_end) + ")");
     const int64_t alignment = target.memories[tensor.memory].alignment, planned = plan.classes[tensor.memory].planned;
-    if (at.offset % alignment != 0) return plan_error("'" + tensor.name + "' is at " + std::to_string(at.offset) + ", off the alignment of " + std::to_string(alignment));
+    if (at.offset % alignment != 0)
+      return plan_error("'" + tensor.name + "' is at " + std::to_string(at.offset) + ", off the alignment of " + std::to_string(alignment));
     if (at.offset < 0 || at.offset + tensor.bytes > planned)
-      return plan_error("'" + tensor.name + "' is at [" + std::to_string(at.offset) + ", " + std::to_string(at.offset + tensor.bytes) + ") of an arena of " + std::to_string(planned) + " bytes");
+      return plan_error("'" + tensor.name + "' is at [" + std::to_string(at.offset) + ", " + std::to_string(at.offset + tensor.bytes) +
+                        ") of an arena of " + std::to_string(planned) + " bytes");
   }
   for (uint32_t memory = 0; memory < target.memories.size(); ++memory) {
     if (plan.classes[memory].planned < plan.classes[memory].lower_bound)
-      return plan_error(std::to_string(plan.classes[memory].planned) + " bytes of class '" + target.memories[memory].name + "' are fewer than the lower bound " + std::to_string(plan.classes[memory].lower_bound));
+      return plan_error(std::to_string(plan.classes[memory].planned) + " bytes of class '" + target.memories[memory].name +
+                        "' are fewer than the lower bound " + std::to_string(plan.classes[memory].lower_bound));
     TRY_STATUS(check_disjoint(program, plan, memory));
   }
   return ok();

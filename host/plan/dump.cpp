@@ -35,7 +35,8 @@ class Dump {
 
   std::string place(TensorId id, int64_t offset) const {
     const ProgramTensor& tensor = program_.tensors[static_cast<size_t>(id)];
-    return tensor.name + "@" + std::to_string(tensor.memory) + "+" + std::to_string(plan_.placements[static_cast<size_t>(id)].offset + offset);
+    return tensor.name + "@" + std::to_string(tensor.memory) + "+" +
+           std::to_string(plan_.placements[static_cast<size_t>(id)].offset + offset);
   }
   std::string operand(const Operand& o, bool micro) const {
     if (!o.present()) return "-";
@@ -66,7 +67,9 @@ class Dump {
     };
     if (!code.inputs.empty()) text += ": " + list(code.inputs);
     if (!code.outputs.empty()) text += " -> " + list(code.outputs);
-    if (code.workspace != no_tensor) text += " | " + place(code.workspace, 0) + " " + std::to_string(program_.tensors[static_cast<size_t>(code.workspace)].bytes) + " bytes";
+    if (code.workspace != no_tensor)
+      text +=
+          " | " + place(code.workspace, 0) + " " + std::to_string(program_.tensors[static_cast<size_t>(code.workspace)].bytes) + " bytes";
     return text;
   }
 
@@ -82,7 +85,8 @@ std::string describe(const Program& program, const Plan& plan, SegmentKind kind)
   std::string text;
   const auto& code = program.segment(kind).code;
   for (size_t i = 0; i < code.size(); ++i)
-    text += std::string(segment_names[static_cast<size_t>(kind)]) + "[" + std::to_string(i) + "] " + dump.line(code[i], kind == SegmentKind::Micro) + "\n";
+    text += std::string(segment_names[static_cast<size_t>(kind)]) + "[" + std::to_string(i) + "] " +
+            dump.line(code[i], kind == SegmentKind::Micro) + "\n";
   return text;
 }
 
@@ -99,11 +103,12 @@ std::string describe_tensors(const Program& program, const Plan& plan) {
     const ProgramTensor& tensor = program.tensors[t];
     const Placement& at = plan.placements[t];
     text += std::to_string(tensor.memory) + " ";
-    if (at.first < 0)
-      text += "unused";
+    if (at.first < 0) text += "unused";
     else
-      text += "[" + std::to_string(at.offset) + ", " + std::to_string(at.offset + tensor.bytes) + ") moments " + std::to_string(at.first) + " to " + std::to_string(at.last);
-    text += " " + tensor.name + " " + dtype_name(tensor.dtype) + shape_text(tensor.shape) + " " + owner_names[static_cast<size_t>(tensor.owner)] + " " + lives[static_cast<size_t>(tensor.life)];
+      text += "[" + std::to_string(at.offset) + ", " + std::to_string(at.offset + tensor.bytes) + ") moments " + std::to_string(at.first) +
+              " to " + std::to_string(at.last);
+    text += " " + tensor.name + " " + dtype_name(tensor.dtype) + shape_text(tensor.shape) + " " +
+            owner_names[static_cast<size_t>(tensor.owner)] + " " + lives[static_cast<size_t>(tensor.life)];
     text += (tensor.strategy.empty() ? "" : " " + tensor.strategy) + "\n";
   }
   return text;

@@ -24,7 +24,7 @@ class Uses {
   bool in(size_t tensor, size_t segment) const { return (segments[tensor] >> segment & 1u) != 0; }
 
   std::vector<Lifetime> lifetimes;
-  std::vector<uint32_t> segments;   ///< bit s: used in segment s
+  std::vector<uint32_t> segments;  ///< bit s: used in segment s
 };
 
 /// What one queue knows to be over: for each queue the moment of its last finished instruction, -1 for none.
@@ -85,10 +85,8 @@ void find_uses(const Segment& segment, size_t kind, int32_t begin, Uses& uses) {
         break;
       case Action::Record: break;
       default:
-        if (queue == 0)
-          visit_tensors(code, [&](TensorId t) { uses.touch(t, kind, now, now); });
-        else
-          flights.push_back({queue, now, std::max(mine[0] + 1, begin), &code});
+        if (queue == 0) visit_tensors(code, [&](TensorId t) { uses.touch(t, kind, now, now); });
+        else flights.push_back({queue, now, std::max(mine[0] + 1, begin), &code});
     }
     mine[queue] = now;
     if (code.action == Action::Record || has_event) events[code.event] = mine;

@@ -1,6 +1,7 @@
-// How: blocks are placed one by one, each into a gap that is free for its whole life. Which order is good depends on the program, so several are tried; most
-// transformers reach the lower bound in the first or second. Where none does, the blocks that stuck out above it are moved forward in the order and everything is
-// placed again ("squeaky wheel" optimization: Joslin and Clements, 1999), a fixed number of times.
+// How: blocks are placed one by one, each into a gap that is free for its whole life. Which order is good depends on the program, so
+// several are tried; most transformers reach the lower bound in the first or second. Where none does, the blocks that stuck out above it
+// are moved forward in the order and everything is placed again ("squeaky wheel" optimization: Joslin and Clements, 1999), a fixed number
+// of times.
 #include "host/plan/offsets.hpp"
 
 #include <algorithm>
@@ -14,7 +15,7 @@ namespace galley {
 namespace {
 
 struct Range {
-  int64_t begin, end;   ///< bytes, end excluded
+  int64_t begin, end;  ///< bytes, end excluded
 };
 
 /// Disjoint ranges in order; those that touch are one.
@@ -25,7 +26,8 @@ class RangeSet {
   size_t size() const { return ranges_.size(); }
   const Range& operator[](size_t i) const { return ranges_[i]; }
   void insert(Range range) {
-    const auto first = std::lower_bound(ranges_.begin(), ranges_.end(), range.begin, [](const Range& r, int64_t value) { return r.end < value; });
+    const auto first =
+        std::lower_bound(ranges_.begin(), ranges_.end(), range.begin, [](const Range& r, int64_t value) { return r.end < value; });
     auto last = first;
     for (; last != ranges_.end() && last->begin <= range.end; ++last) {
       range.begin = std::min(range.begin, last->begin);
@@ -43,11 +45,16 @@ class RangeSet {
   std::vector<Range> ranges_;
 };
 
-/// Which bytes are taken when: a segment tree over moments. A stretch of time is split into O(log) nodes; each node keeps the bytes taken during all of its
-/// time by blocks that were split into it, and those taken at any moment of it. Stacks of neighbours melt into few ranges, which is what makes a trial fast.
+/// Which bytes are taken when: a segment tree over moments. A stretch of time is split into O(log) nodes; each node keeps the bytes taken
+/// during all of its time by blocks that were split into it, and those taken at any moment of it. Stacks of neighbours melt into few
+/// ranges, which is what makes a trial fast.
 class Occupancy {
  public:
-  explicit Occupancy(int32_t moments) : leaves_(std::bit_ceil(static_cast<size_t>(std::max(moments, 1)))), through_(2 * leaves_), ever_(2 * leaves_), seen_(2 * leaves_, 0) {}
+  explicit Occupancy(int32_t moments)
+      : leaves_(std::bit_ceil(static_cast<size_t>(std::max(moments, 1)))),
+        through_(2 * leaves_),
+        ever_(2 * leaves_),
+        seen_(2 * leaves_, 0) {}
 
   void clear() {
     for (RangeSet& set : through_) set.clear();
@@ -107,7 +114,7 @@ class Occupancy {
  private:
   struct List {
     const RangeSet* set;
-    size_t next;   ///< its first range that does not end before the offset looked at
+    size_t next;  ///< its first range that does not end before the offset looked at
   };
 
   /// The lowest offset not below `from` where `bytes` are free. Offsets only grow between two calls of select, so no list is walked twice.
@@ -149,12 +156,12 @@ class Packer {
   void improve(By by, int64_t step, int rounds);
   bool done() const { return result_.peak == result_.lower_bound; }
 
-  std::vector<Block> blocks_;        ///< those with bytes; moments counted where a block begins, because only there something can collide
-  std::vector<size_t> index_;        ///< of each in the caller's list
-  std::vector<int64_t> pressure_;    ///< largest sum of live bytes during a block's life
+  std::vector<Block> blocks_;      ///< those with bytes; moments counted where a block begins, because only there something can collide
+  std::vector<size_t> index_;      ///< of each in the caller's list
+  std::vector<int64_t> pressure_;  ///< largest sum of live bytes during a block's life
   std::vector<bool> at_peak_;
   Occupancy occupancy_{0};
-  std::vector<int64_t> trial_;       ///< offsets of the placement under way
+  std::vector<int64_t> trial_;  ///< offsets of the placement under way
   Packing result_;
   size_t count_;
 };
@@ -191,8 +198,8 @@ Packer::Packer(std::span<const Block> blocks) : count_(blocks.size()) {
     tallest.push_back(std::move(full));
   }
   for (const Block& block : blocks_) {
-    const auto length = static_cast<size_t>(block.last - block.first + 1);
-    const auto level = static_cast<size_t>(std::bit_width(length) - 1);
+    const auto length = static_cast<size_t>(block.last) - static_cast<size_t>(block.first) + 1;
+    const auto level = static_cast<size_t>(std::bit_width(length | 1) - 1);
     const size_t begin = static_cast<size_t>(block.first), second = begin + length - (size_t{1} << level);
     pressure_.push_back(std::max(tallest[level][begin], tallest[level][second]));
     at_peak_.push_back(block.first <= peak_at && peak_at <= block.last);
@@ -222,11 +229,13 @@ Packer::Order Packer::order(By by) const {
   }
   Order order(blocks_.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int32_t x, int32_t y) { return keys[static_cast<size_t>(x)] < keys[static_cast<size_t>(y)]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int32_t x, int32_t y) { return keys[static_cast<size_t>(x)] < keys[static_cast<size_t>(y)]; });
   return order;
 }
 
-/// Places all blocks in this order and keeps the result when it is the best so far. Without `to_the_end` it stops where it cannot become that.
+/// Places all blocks in this order and keeps the result when it is the best so far. Without `to_the_end` it stops where it cannot become
+/// that.
 bool Packer::place(const Order& order, Fit fit, bool to_the_end) {
   ++result_.trials;
   const bool has_one = !result_.offsets.empty();
@@ -253,7 +262,9 @@ void Packer::improve(By by, int64_t step, int rounds) {
   std::vector<int64_t> rank(order.size());
   for (size_t i = 0; i < order.size(); ++i) rank[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
   for (int round = 0; round < rounds && !done(); ++round) {
-    if (round > 0) std::stable_sort(order.begin(), order.end(), [&](int32_t x, int32_t y) { return rank[static_cast<size_t>(x)] < rank[static_cast<size_t>(y)]; });
+    if (round > 0)
+      std::stable_sort(order.begin(), order.end(),
+                       [&](int32_t x, int32_t y) { return rank[static_cast<size_t>(x)] < rank[static_cast<size_t>(y)]; });
     place(order, Fit::First, true);
     for (size_t i = 0; i < rank.size(); ++i)
       if (trial_[i] + blocks_[i].bytes > result_.lower_bound) rank[i] -= step;
@@ -278,7 +289,8 @@ Packing Packer::run() {
   // More rounds for small programs, where one costs little: the work of all of them is about the same.
   const auto n = static_cast<int64_t>(blocks_.size());
   const auto rounds = static_cast<int>(std::clamp<int64_t>(60'000 / std::max<int64_t>(n, 1), 12, 100));
-  static constexpr std::array<std::pair<By, int64_t>, 5> starts = {{{By::PressureFirst, 50}, {By::PeakLast, 10}, {By::PeakLength, 10}, {By::PeakFirst, 50}, {By::PressureLength, 50}}};
+  static constexpr std::array<std::pair<By, int64_t>, 5> starts = {
+      {{By::PressureFirst, 50}, {By::PeakLast, 10}, {By::PeakLength, 10}, {By::PeakFirst, 50}, {By::PressureLength, 50}}};
   for (const auto& [by, part] : starts)
     if (!done()) improve(by, std::max<int64_t>(n / part, 1), rounds);
 

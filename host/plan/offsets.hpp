@@ -15,13 +15,14 @@ struct Block {
 };
 
 struct Packing {
-  std::vector<int64_t> offsets;   ///< one a block; sums of blocks' sizes, so aligned when all sizes are
-  int64_t peak = 0;               ///< bytes
-  int64_t lower_bound = 0;        ///< largest sum of live bytes over all moments
-  int trials = 0;                 ///< packings tried before one reached the lower bound or the trials were used up
+  std::vector<int64_t> offsets;  ///< one a block; sums of blocks' sizes, so aligned when all sizes are
+  int64_t peak = 0;              ///< bytes
+  int64_t lower_bound = 0;       ///< largest sum of live bytes over all moments
+  int trials = 0;                ///< packings tried before one reached the lower bound or the trials were used up
 };
 
-/// Ties go to the block that comes first; the same blocks give the same offsets on any machine. Blocks of no bytes lie at 0. [plan-time] Pure.
+/// Ties go to the block that comes first; the same blocks give the same offsets on any machine. Blocks of no bytes lie at 0. [plan-time]
+/// Pure.
 Packing pack(std::span<const Block> blocks);
 
 }  // namespace galley

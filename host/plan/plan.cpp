@@ -18,7 +18,8 @@ Moment moment_at(const Timeline& timeline, int32_t position) {
 }
 
 /// The tensors of one class. Those of the whole run lie at the bottom in a row, so that they cost no search and no gap.
-void place_class(const Program& program, const Target& target, const std::vector<Lifetime>& lives, uint32_t memory, ClassPlan& plan, std::vector<Placement>& placements) {
+void place_class(const Program& program, const Target& target, const std::vector<Lifetime>& lives, uint32_t memory, ClassPlan& plan,
+                 std::vector<Placement>& placements) {
   const int64_t alignment = target.memories[memory].alignment;
   int64_t bottom = 0;
   std::vector<size_t> others;
@@ -43,12 +44,14 @@ void place_class(const Program& program, const Target& target, const std::vector
 }
 
 /// Where the largest sum of live bytes is first, and whose they are.
-void describe_peak(const Program& program, const Target& target, const Timeline& timeline, const std::vector<Lifetime>& lives, uint32_t memory, ClassPlan& plan) {
+void describe_peak(const Program& program, const Target& target, const Timeline& timeline, const std::vector<Lifetime>& lives,
+                   uint32_t memory, ClassPlan& plan) {
   const int64_t alignment = target.memories[memory].alignment;
   std::vector<int64_t> live(static_cast<size_t>(timeline.end) + 2, 0);
   auto visit = [&](auto&& each) {
     for (size_t t = 0; t < program.tensors.size(); ++t)
-      if (program.tensors[t].memory == memory && lives[t].used()) each(program.tensors[t], lives[t], round_up(program.tensors[t].bytes, alignment));
+      if (program.tensors[t].memory == memory && lives[t].used())
+        each(program.tensors[t], lives[t], round_up(program.tensors[t].bytes, alignment));
   };
   visit([&](const ProgramTensor&, const Lifetime& life, int64_t bytes) {
     live[static_cast<size_t>(life.first)] += bytes;

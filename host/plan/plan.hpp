@@ -21,8 +21,8 @@ struct Moment {
 
 struct Placement {
   int64_t offset = 0;   ///< bytes from the begin of its class's arena; 0 for a tensor that is never used or has no bytes
-  /// First and last moment of its life (lifetime.hpp) on the run's timeline (load, micro, update, eval, sample, export, each a range of instructions), both
-  /// included: from 0 to end - 1 for Life::Run, used or not; -1, -1 for another tensor that is never used.
+  /// First and last moment of its life (lifetime.hpp) on the run's timeline (load, micro, update, eval, sample, export, each a range of
+  /// instructions), both included: from 0 to end - 1 for Life::Run, used or not; -1, -1 for another tensor that is never used.
   int32_t first = -1;
   int32_t last = -1;
 };
@@ -42,8 +42,8 @@ struct Plan {
   int32_t end = 0;
 };
 
-/// Lifetimes from the program alone, then offsets: a fixed number of orders and fits, the best kept, ties by tensor id. [plan-time] Pure; the same input gives the
-/// same bytes on any machine. Peak ≤ 1.02 × lower bound on all but adversarial programs.
+/// Lifetimes from the program alone, then offsets: a fixed number of orders and fits, the best kept, ties by tensor id. [plan-time] Pure;
+/// the same input gives the same bytes on any machine. Peak ≤ 1.02 × lower bound on all but adversarial programs.
 Plan make_plan(const Program& program, const Target& target);
 
 /// The peak of class 0 only, for `decide`: same code.

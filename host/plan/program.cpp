@@ -24,16 +24,12 @@ void AttrList::put(std::shared_ptr<Item> item) {
       item->attr.data = item->numbers.data();
       item->attr.count = static_cast<uint32_t>(item->numbers.size());
       break;
-    default:
-      item->attr.data = item->text.c_str();
-      item->attr.count = static_cast<uint32_t>(item->text.size());
+    default: item->attr.data = item->text.c_str(); item->attr.count = static_cast<uint32_t>(item->text.size());
   }
   // A second value of one name replaces the first where it stands: clones that share the old item keep it.
   const auto same = std::find_if(items_.begin(), items_.end(), [&](const auto& old) { return old->name == item->name; });
-  if (same != items_.end())
-    *same = std::move(item);
-  else
-    items_.push_back(std::move(item));
+  if (same != items_.end()) *same = std::move(item);
+  else items_.push_back(std::move(item));
 }
 
 void AttrList::set(const std::string& name, int64_t value) {

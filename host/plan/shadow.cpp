@@ -10,13 +10,19 @@ namespace galley {
 namespace {
 
 constexpr int64_t kSteps = 3, kMicroBatches = 3;
-constexpr uint32_t kHost = UINT32_MAX;   ///< the host writes before it hands out work: all queues know
+constexpr uint32_t kHost = UINT32_MAX;  ///< the host writes before it hands out work: all queues know
 
 class Replay {
  public:
   Replay(const Program& program, const Plan& plan, const Target& target)
-      : program_(program), plan_(plan), aside_(std::max(target.queues, 1u)), known_(aside_ + 1, std::vector<int64_t>(aside_ + 1, 0)), ideal_(program.tensors.size()),
-        arenas_(target.memories.size()), readers_(program.tensors.size()), floats_(program.tensors.size(), false) {
+      : program_(program),
+        plan_(plan),
+        aside_(std::max(target.queues, 1u)),
+        known_(aside_ + 1, std::vector<int64_t>(aside_ + 1, 0)),
+        ideal_(program.tensors.size()),
+        arenas_(target.memories.size()),
+        readers_(program.tensors.size()),
+        floats_(program.tensors.size(), false) {
     for (const Segment& segment : program.segments)
       for (const Instruction& code : segment.code)
         if (queue_of(code) != 0)
@@ -47,7 +53,7 @@ class Replay {
     uint32_t queue;
     TensorId tensor;
     SegmentKind segment;
-    int32_t index;   ///< of the instruction; -1: the host
+    int32_t index;  ///< of the instruction; -1: the host
   };
   /// Bytes of a tensor that a queue has read since the segment began.
   struct Reader {
@@ -58,13 +64,13 @@ class Replay {
   struct Flight {
     int64_t clock;
     uint32_t queue;
-    int32_t from;   ///< moment
+    int32_t from;  ///< moment
     const Instruction* code;
     int32_t index;
   };
   struct Execution {
     SegmentKind kind;
-    int64_t begin, end;   ///< of the clock
+    int64_t begin, end;  ///< of the clock
   };
 
   const ProgramTensor& tensor(TensorId id) const { return program_.tensors[static_cast<size_t>(id)]; }
@@ -81,8 +87,12 @@ class Replay {
   }
 
   /// A Copy with an event on queue 0 is work aside, which queue 0 knows only when it has waited.
-  uint32_t queue_of(const Instruction& code) const { return code.queue == 0 && code.action == Action::Copy && code.event != 0 ? aside_ : code.queue; }
-  bool knows(uint32_t queue, uint32_t other, int64_t clock) const { return other == kHost || queue == kHost || queue == other || known_[queue][other] >= clock; }
+  uint32_t queue_of(const Instruction& code) const {
+    return code.queue == 0 && code.action == Action::Copy && code.event != 0 ? aside_ : code.queue;
+  }
+  bool knows(uint32_t queue, uint32_t other, int64_t clock) const {
+    return other == kHost || queue == kHost || queue == other || known_[queue][other] >= clock;
+  }
   void learn(uint32_t queue, const std::vector<int64_t>& what) {
     for (size_t i = 0; i < what.size(); ++i) known_[queue][i] = std::max(known_[queue][i], what[i]);
   }
@@ -112,8 +122,8 @@ class Replay {
   Status lives(TensorId id, int32_t first, int32_t last) const {
     const Placement& at = placement(id);
     if (at.first >= 0 && at.first <= first && last <= at.last) return ok();
-    return plan_error(here() + " needs '" + tensor(id).name + "' from moment " + std::to_string(first) + " to " + std::to_string(last) + ", but it lives from " + std::to_string(at.first) + " to " +
-                      std::to_string(at.last));
+    return plan_error(here() + " needs '" + tensor(id).name + "' from moment " + std::to_string(first) + " to " + std::to_string(last) +
+                      ", but it lives from " + std::to_string(at.first) + " to " + std::to_string(at.last));
   }
 
   /// All moments that ran from `clock` to now.
@@ -143,8 +153,8 @@ class Replay {
         return plan_error(here() + " reads " + range_text(program_, id, piece.begin, piece.end) + ", which nothing has written" +
                           (write ? std::string(" in this ") + (tensor(id).life == Life::Window ? "window" : "segment") : ""));
       if (!knows(queue, write->queue, write->clock))
-        return plan_error(here() + " on queue " + std::to_string(queue) + " reads " + range_text(program_, id, piece.begin, piece.end) + " without having waited for " + writer_text(*write) + " on queue " +
-                          std::to_string(write->queue));
+        return plan_error(here() + " on queue " + std::to_string(queue) + " reads " + range_text(program_, id, piece.begin, piece.end) +
+                          " without having waited for " + writer_text(*write) + " on queue " + std::to_string(write->queue));
       oldest = std::min(oldest, write->clock);
     }
     for (size_t e = 0, f = 0; e < expected_.size() && f < found_.size();) {
@@ -155,7 +165,8 @@ class Replay {
           const Write& write = writes_[static_cast<size_t>(found_[f].stamp - 1)];
           other = "what " + writer_text(write) + " wrote to '" + tensor(write.tensor).name + "'";
         }
-        return plan_error(here() + " reads " + range_text(program_, id, from, to) + " written by " + writer_text(writes_[static_cast<size_t>(expected_[e].stamp - 1)]) + ", but finds " + other + " at [" +
+        return plan_error(here() + " reads " + range_text(program_, id, from, to) + " written by " +
+                          writer_text(writes_[static_cast<size_t>(expected_[e].stamp - 1)]) + ", but finds " + other + " at [" +
                           std::to_string(offset + from) + ", " + std::to_string(offset + to) + ") of the arena");
       }
       if (expected_[e].end == to) ++e;
@@ -175,12 +186,16 @@ class Replay {
         if (!piece.stamp) continue;
         const Write& before = writes_[static_cast<size_t>(piece.stamp - 1)];
         if (!knows(queue, before.queue, before.clock))
-          return plan_error(here() + " on queue " + std::to_string(queue) + " writes " + range_text(program_, id, piece.begin, piece.end) + " without having waited for " + writer_text(before) + ", which writes it too");
+          return plan_error(here() + " on queue " + std::to_string(queue) + " writes " + range_text(program_, id, piece.begin, piece.end) +
+                            " without having waited for " + writer_text(before) + ", which writes it too");
       }
       for (const Reader& reader : readers_[static_cast<size_t>(id)])
         if (reader.begin < end && begin < reader.end && !knows(queue, reader.queue, reader.clock))
-          return plan_error(here() + " on queue " + std::to_string(queue) + " writes " + range_text(program_, id, std::max(begin, reader.begin), std::min(end, reader.end)) + " without having waited for " +
-                            place_text(program_, kind_, static_cast<size_t>(reader.clock - segment_begin_)) + ", which reads it on queue " + std::to_string(reader.queue));
+          return plan_error(here() + " on queue " + std::to_string(queue) + " writes " +
+                            range_text(program_, id, std::max(begin, reader.begin), std::min(end, reader.end)) +
+                            " without having waited for " +
+                            place_text(program_, kind_, static_cast<size_t>(reader.clock - segment_begin_)) + ", which reads it on queue " +
+                            std::to_string(reader.queue));
     }
     stamp(id, begin, end, queue, index_);
     return ok();
@@ -205,7 +220,8 @@ class Replay {
     const int64_t begin = operand.offset, end = begin + operand.bytes();
     if (access & GALLEY_READ) {
       TRY_STATUS(read(operand.tensor, begin, end, queue, now));
-      if (floats_[static_cast<size_t>(operand.tensor)]) readers_[static_cast<size_t>(operand.tensor)].push_back({begin, end, clock_, queue});
+      if (floats_[static_cast<size_t>(operand.tensor)])
+        readers_[static_cast<size_t>(operand.tensor)].push_back({begin, end, clock_, queue});
     }
     return ok();
   }
@@ -220,7 +236,8 @@ class Replay {
     // What runs elsewhere may begin as soon as its queue is free to.
     int32_t from = now;
     if (queue != 0 && queue != aside_) {
-      if (known_[queue][0] < segment_begin_) return plan_error(here() + " runs on queue " + std::to_string(queue) + ", which has not waited for queue 0 in this segment");
+      if (known_[queue][0] < segment_begin_)
+        return plan_error(here() + " runs on queue " + std::to_string(queue) + ", which has not waited for queue 0 in this segment");
       from = begin_of(kind_) + static_cast<int32_t>(known_[queue][0] + 1 - segment_begin_);
     }
     auto access = [&](const Operand& operand) { return later ? operand.later : operand.access; };
@@ -228,7 +245,8 @@ class Replay {
       for (const Operand& operand : *operands) TRY_STATUS(touch(operand, access(operand), queue, from, now));
     for (const auto* operands : {&code.inputs, &code.outputs})
       for (const Operand& operand : *operands)
-        if (operand.present() && (access(operand) & GALLEY_WRITE)) TRY_STATUS(write(operand.tensor, operand.offset, operand.offset + operand.bytes(), queue));
+        if (operand.present() && (access(operand) & GALLEY_WRITE))
+          TRY_STATUS(write(operand.tensor, operand.offset, operand.offset + operand.bytes(), queue));
     if (code.workspace != no_tensor) {
       TRY_STATUS(lives(code.workspace, from, now));
       TRY_STATUS(write(code.workspace, 0, tensor(code.workspace).bytes, queue));
@@ -275,7 +293,9 @@ class Replay {
       const uint32_t queue = queue_of(instruction);
       if (instruction.action == Action::Wait) {
         const auto event = events_.find(instruction.event);
-        if (event == events_.end()) return plan_error(here() + " waits for event " + std::to_string(instruction.event) + ", which nothing in this segment has recorded before");
+        if (event == events_.end())
+          return plan_error(here() + " waits for event " + std::to_string(instruction.event) +
+                            ", which nothing in this segment has recorded before");
         learn(queue, event->second);
         known_[queue][queue] = clock_;
         if (queue == 0) TRY_STATUS(land());
@@ -283,11 +303,13 @@ class Replay {
       }
       if (instruction.action != Action::Record) TRY_STATUS(execute(instruction, later));
       known_[queue][queue] = clock_;
-      if (instruction.action == Action::Record || (instruction.action == Action::Copy && instruction.event != 0)) events_[instruction.event] = known_[queue];
+      if (instruction.action == Action::Record || (instruction.action == Action::Copy && instruction.event != 0))
+        events_[instruction.event] = known_[queue];
     }
     if (!flights_.empty()) {
       index_ = flights_.front().index;
-      return plan_error(here() + " on queue " + std::to_string(flights_.front().code->queue) + " is still under way when the segment ends: queue 0 has not waited for it");
+      return plan_error(here() + " on queue " + std::to_string(flights_.front().code->queue) +
+                        " is still under way when the segment ends: queue 0 has not waited for it");
     }
     if (kind == SegmentKind::Micro && program_.logits != no_tensor) TRY_STATUS(read_by_host(program_.logits));
     if (kind == SegmentKind::Sample && program_.sample_logits != no_tensor) TRY_STATUS(read_by_host(program_.sample_logits));
@@ -296,18 +318,18 @@ class Replay {
 
   const Program& program_;
   const Plan& plan_;
-  const uint32_t aside_;                        ///< the number of the queue of copies aside
-  std::vector<std::vector<int64_t>> known_;     ///< known_[q][p]: queue q knows all of queue p up to this clock to be over
+  const uint32_t aside_;                     ///< the number of the queue of copies aside
+  std::vector<std::vector<int64_t>> known_;  ///< known_[q][p]: queue q knows all of queue p up to this clock to be over
   std::unordered_map<uint32_t, std::vector<int64_t>> events_;
-  std::vector<Stamps> ideal_;                   ///< one a tensor
-  std::vector<Stamps> arenas_;                  ///< one a memory class
-  std::vector<Write> writes_;                   ///< stamp i is writes_[i - 1]
-  std::vector<std::vector<Reader>> readers_;    ///< of the tensors that float
-  std::vector<bool> floats_;                    ///< something off queue 0 uses this tensor
+  std::vector<Stamps> ideal_;                 ///< one a tensor
+  std::vector<Stamps> arenas_;                ///< one a memory class
+  std::vector<Write> writes_;                 ///< stamp i is writes_[i - 1]
+  std::vector<std::vector<Reader>> readers_;  ///< of the tensors that float
+  std::vector<bool> floats_;                  ///< something off queue 0 uses this tensor
   std::vector<Flight> flights_;
   std::vector<Execution> executions_;
   std::vector<Stamped> expected_, found_;
-  int64_t clock_ = 0;                           ///< one tick an instruction
+  int64_t clock_ = 0;  ///< one tick an instruction
   int64_t window_begin_ = 1, segment_begin_ = 1;
   SegmentKind kind_ = SegmentKind::Load;
   int32_t index_ = -1;

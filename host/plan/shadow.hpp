@@ -1,25 +1,29 @@
-// The shadow device: runs every segment of a program without data on two memories at once, one where every tensor has a place of its own and one where
-// tensors lie where the plan says. Every write stamps its bytes; every read must find the same stamps in both.
+// The shadow device: runs every segment of a program without data on two memories at once, one where every tensor has a place of its own
+// and one where tensors lie where the plan says. Every write stamps its bytes; every read must find the same stamps in both.
 #pragma once
 
 #include "host/plan/plan.hpp"
 
 namespace galley {
 
-/// Runs load, three steps (with eval between them, as many micro-batches as the program says, at most three), sample and export. The expected content comes from the
-/// program's order alone; the plan gives offsets and lifetimes, and both are checked: a read or write outside the lifetime, beyond the arena, off alignment; an
-/// operand whose bytes are not those its producer wrote; operands of one instruction that overlap; a copy whose source or destination is
-/// touched before it is waited for; something read that was never written. The error names segment, instruction and both tensors. [plan-time]
+/// Runs load, three steps (with eval between them, as many micro-batches as the program says, at most three), sample and export. The
+/// expected content comes from the program's order alone; the plan gives offsets and lifetimes, and both are checked: a read or write
+/// outside the lifetime, beyond the arena, off alignment; an operand whose bytes are not those its producer wrote; operands of one
+/// instruction that overlap; a copy whose source or destination is touched before it is waited for; something read that was never written.
+/// The error names segment, instruction and both tensors. [plan-time]
 ///
 /// check_program and check_layout (check.hpp), then run_shadow.
 Status check_plan(const Program& program, const Plan& plan, const Target& target);
 
-/// The run alone, for programs and plans that have passed check_program and have a placement for every tensor. What it takes for granted of a device:
-///   - Work on a queue runs in order. Between queues only Record and Wait order anything: whatever else runs elsewhere may run early or late. A Copy with
-///     an event is such work even on queue 0, so that a device may put it off until it is waited for.
-///   - A queue waits for queue 0 before its first work in a segment, and queue 0 waits for all others' before the segment ends: segments do not run into each other.
-///   - Before load, micro, eval, sample and export the host writes the step scalars; before micro, eval and sample the inputs; before load and export the staging buffer;
-///     before a step the window. After micro it reads the logits, after sample the sample's, after a step the sums of squares.
+/// The run alone, for programs and plans that have passed check_program and have a placement for every tensor. What it takes for granted of
+/// a device:
+///   - Work on a queue runs in order. Between queues only Record and Wait order anything: whatever else runs elsewhere may run early or
+///     late. A Copy with an event is such work even on queue 0, so that a device may put it off until it is waited for.
+///   - A queue waits for queue 0 before its first work in a segment, and queue 0 waits for all others' before the segment ends: segments do
+///     not run into each other.
+///   - Before load, micro, eval, sample and export the host writes the step scalars; before micro, eval and sample the inputs; before load
+///     and export the staging buffer; before a step the window. After micro it reads the logits, after sample the sample's, after a step
+///     the sums of squares.
 ///   - What a segment's tensors held when it ended is lost; likewise a window's tensors.
 /// [plan-time]
 Status run_shadow(const Program& program, const Plan& plan, const Target& target);

@@ -58,7 +58,7 @@ class Stamps {
   struct Range {
     int64_t end, stamp;
   };
-  std::map<int64_t, Range> ranges_;   ///< by begin; disjoint
+  std::map<int64_t, Range> ranges_;  ///< by begin; disjoint
 };
 
 }  // namespace galley

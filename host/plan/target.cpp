@@ -6,8 +6,6 @@
 #include <optional>
 #include <utility>
 
-#define TOML_EXCEPTIONS 0
-#define TOML_ENABLE_FORMATTERS 0
 #include <toml++/toml.h>
 
 #include "host/base/file.hpp"
@@ -27,7 +25,8 @@ std::string problem(const Target& target) {
   for (size_t i = 0; i < target.memories.size(); ++i) {
     const MemoryClass& memory = target.memories[i];
     if (memory.name.empty()) return "memory class " + std::to_string(i) + " has no name";
-    if (!is_power_of_two(memory.alignment)) return "memory class '" + memory.name + "': alignment " + std::to_string(memory.alignment) + " is not a power of two";
+    if (!is_power_of_two(memory.alignment))
+      return "memory class '" + memory.name + "': alignment " + std::to_string(memory.alignment) + " is not a power of two";
     for (size_t j = 0; j < i; ++j)
       if (target.memories[j].name == memory.name) return "two memory classes are called '" + memory.name + "'";
   }
@@ -39,10 +38,15 @@ class Reader {
  public:
   Reader(const toml::table& table, std::string_view origin) : table_(table), origin_(origin) {}
 
-  void take(const char* key, std::string& out) { take<std::string>(key, "a string", out, [](const std::string& text) { return text.empty() ? "must not be empty" : ""; }); }
-  void take(const char* key, bool& out) { take<bool>(key, "true or false", out, [](bool) { return ""; }); }
+  void take(const char* key, std::string& out) {
+    take<std::string>(key, "a string", out, [](const std::string& text) { return text.empty() ? "must not be empty" : ""; });
+  }
+  void take(const char* key, bool& out) {
+    take<bool>(key, "true or false", out, [](bool) { return ""; });
+  }
   void take(const char* key, int64_t& out, int64_t least) {
-    take<int64_t>(key, "an integer", out, [&](int64_t n) { return n < least ? least == 0 ? "must not be negative" : "must be positive" : ""; });
+    take<int64_t>(key, "an integer", out,
+                  [&](int64_t n) { return n < least ? least == 0 ? "must not be negative" : "must be positive" : ""; });
   }
   void take(const char* key, double& out) {
     names_.emplace_back(key);
@@ -58,13 +62,16 @@ class Reader {
     names_.emplace_back(key);
     return table_.get(key);
   }
-  void fail(const toml::node& where, std::string what, std::string hint = {}) { fail(where.source().begin.line, std::move(what), std::move(hint)); }
+  void fail(const toml::node& where, std::string what, std::string hint = {}) {
+    fail(where.source().begin.line, std::move(what), std::move(hint));
+  }
 
   /// After all takes: an error of one of them, or a key that none has taken.
   Status finish() {
     for (const auto& [key, node] : table_) {
       const std::string name(key.str());
-      if (std::find(names_.begin(), names_.end(), name) == names_.end()) fail(key.source().begin.line, "unknown key '" + name + "'", did_you_mean(name, names_));
+      if (std::find(names_.begin(), names_.end(), name) == names_.end())
+        fail(key.source().begin.line, "unknown key '" + name + "'", did_you_mean(name, names_));
     }
     if (error_) return *std::move(error_);
     return ok();
@@ -82,7 +89,7 @@ class Reader {
     out = *value;
   }
   void fail(uint32_t line, std::string what, std::string hint) {
-    if (error_ && line_ <= line) return;   // the first in the file
+    if (error_ && line_ <= line) return;  // the first in the file
     line_ = line;
     error_ = recipe_error(origin_ + ":" + std::to_string(line) + ": " + std::move(what), std::move(hint));
   }
@@ -119,7 +126,7 @@ galley_target Target::view() const {
 Result<Target> describe_target(const galley_device& device) {
   const std::string name = device.kind ? device.kind : "";
   Target target;
-  galley_target described = target.view();   // what the device leaves alone stays as it is
+  galley_target described = target.view();  // what the device leaves alone stays as it is
   galley_error error = GALLEY_ERROR_INIT;
   if (device.describe(&described, &error) != GALLEY_OK) {
     error.text[sizeof(error.text) - 1] = 0;
@@ -141,7 +148,8 @@ Result<Target> describe_target(const galley_device& device) {
   if (wrong.empty() && target.threads < 1) wrong = std::to_string(target.threads) + " threads";
   if (wrong.empty() && target.queues < 1) wrong = "no queue";
   if (wrong.empty() && target.workspace_budget < 0) wrong = "a workspace budget of " + std::to_string(target.workspace_budget) + " bytes";
-  if (wrong.empty() && !(target.peak_flops > 0 && target.bandwidth > 0 && target.link_bandwidth > 0)) wrong = "a speed that is not positive";
+  if (wrong.empty() && !(target.peak_flops > 0 && target.bandwidth > 0 && target.link_bandwidth > 0))
+    wrong = "a speed that is not positive";
   if (!wrong.empty()) return plugin_error("device '" + name + "' describes this machine with " + wrong);
   return target;
 }
@@ -149,11 +157,12 @@ Result<Target> describe_target(const galley_device& device) {
 Result<Target> parse_target(std::string_view text, std::string_view origin, Target base) {
   const toml::parse_result parsed = toml::parse(text, origin);
   if (!parsed)
-    return recipe_error(std::string(origin) + ":" + std::to_string(parsed.error().source().begin.line) + ": " + std::string(parsed.error().description()));
+    return recipe_error(std::string(origin) + ":" + std::to_string(parsed.error().source().begin.line) + ": " +
+                        std::string(parsed.error().description()));
   const toml::table& root = parsed.table();
   Reader reader(root, origin);
   reader.take("device", base.device);
-  if (const auto* isa = reader.leave("isa")) {   // may be empty
+  if (const auto* isa = reader.leave("isa")) {  // may be empty
     if (isa->is_string()) base.isa = **isa->as_string();
     else reader.fail(*isa, "'isa' must be a string");
   }
@@ -169,7 +178,8 @@ Result<Target> parse_target(std::string_view text, std::string_view origin, Targ
   base.queues = static_cast<uint32_t>(queues);
   const toml::node* memories = reader.leave("memory");
   const toml::array* list = memories ? memories->as_array() : nullptr;
-  if (memories && (!list || list->empty() || !list->is_homogeneous(toml::node_type::table))) reader.fail(*memories, "'memory' must be tables, [[memory]]");
+  if (memories && (!list || list->empty() || !list->is_homogeneous(toml::node_type::table)))
+    reader.fail(*memories, "'memory' must be tables, [[memory]]");
   TRY_STATUS(reader.finish());
   if (!list) return base;
 
@@ -179,14 +189,17 @@ Result<Target> parse_target(std::string_view text, std::string_view origin, Targ
     MemoryClass memory;
     table.take("name", memory.name);
     table.take("alignment", memory.alignment, 1);
-    if (!is_power_of_two(memory.alignment)) table.fail(*entry.as_table()->get("alignment"), "'alignment' must be a power of two, not " + std::to_string(memory.alignment));
+    if (!is_power_of_two(memory.alignment))
+      table.fail(*entry.as_table()->get("alignment"), "'alignment' must be a power of two, not " + std::to_string(memory.alignment));
     table.take("host_access", memory.host_access);
     table.take("computes", memory.computes);
     TRY_STATUS(table.finish());
-    if (memory.name.empty()) return recipe_error(std::string(origin) + ":" + std::to_string(entry.source().begin.line) + ": [[memory]] has no 'name'");
+    if (memory.name.empty())
+      return recipe_error(std::string(origin) + ":" + std::to_string(entry.source().begin.line) + ": [[memory]] has no 'name'");
     base.memories.push_back(std::move(memory));
   }
-  if (const std::string wrong = problem(base); !wrong.empty()) return recipe_error(std::string(origin) + ":" + std::to_string(list->source().begin.line) + ": " + wrong);
+  if (const std::string wrong = problem(base); !wrong.empty())
+    return recipe_error(std::string(origin) + ":" + std::to_string(list->source().begin.line) + ": " + wrong);
   return base;
 }
 
@@ -200,7 +213,7 @@ std::string target_toml(const Target& target) {
   std::string out;
   auto line = [&](const char* key, const std::string& value) { out += std::string(key) + " = " + value + "\n"; };
   auto flag = [](bool value) { return value ? "true" : "false"; };
-  line("device", json_quote(target.device));   // TOML's basic strings escape as JSON's do
+  line("device", json_quote(target.device));  // TOML's basic strings escape as JSON's do
   line("isa", json_quote(target.isa));
   line("threads", std::to_string(target.threads));
   line("workspace_budget", std::to_string(target.workspace_budget));

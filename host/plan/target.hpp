@@ -37,11 +37,12 @@ struct Target {
   friend bool operator==(const Target&, const Target&) = default;
 };
 
-/// The target that `device` describes: this machine. A device that cannot say, or says what makes no sense, is exit code Plugin. [plan-time]
+/// The target that `device` describes: this machine. A device that cannot say, or says what makes no sense, is exit code Plugin.
+/// [plan-time]
 Result<Target> describe_target(const galley_device& device);
 
-/// Overrides from a TOML file. Keys are the fields of Target; tables [[memory]] (name, alignment, host_access, computes) replace all classes of `base`. Unknown
-/// keys, wrong types and values out of range are errors with file and line, exit code Recipe.
+/// Overrides from a TOML file. Keys are the fields of Target; tables [[memory]] (name, alignment, host_access, computes) replace all
+/// classes of `base`. Unknown keys, wrong types and values out of range are errors with file and line, exit code Recipe.
 Result<Target> read_target(const std::filesystem::path& path, Target base);
 /// The same from text; `origin` stands for the file in messages.
 Result<Target> parse_target(std::string_view text, std::string_view origin, Target base);

@@ -7,8 +7,6 @@
 #include <optional>
 #include <set>
 
-#define TOML_EXCEPTIONS 0
-#define TOML_ENABLE_FORMATTERS 0
 #include <toml++/toml.h>
 
 #include "galley/abi.h"

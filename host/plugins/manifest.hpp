@@ -26,7 +26,7 @@
 //   source = "Loshchilov, Hutter 2019, arXiv:1711.05101"
 //   exactness = "rounding"            # beside the definition: "bits", "rounding" or "approximate"
 //   provides = [{ facet = "gradient", value = "window", when = { steps = [2, 3] } }]   # `when` is optional: any of these values
-//   needs = [{ facet = "gradient", value = "window" }]
+//   needs = [{ facet = "storage", value = "nf4" }]      # what another strategy of the recipe has to provide
 //
 //   [[strategy.option]]
 //   name = "lr"

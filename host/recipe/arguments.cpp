@@ -10,6 +10,8 @@
 namespace galley {
 namespace {
 
+constexpr size_t kMostArguments = 1000;
+
 template <class T>
 bool parse(const std::string& text, T* number) {
   const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
@@ -43,7 +45,10 @@ Result<Value> convert(const std::string& text, const Value& like) {
 Result<Value> Arguments::ask(const std::string& name, const Value& otherwise, const Place& place) {
   const bool plain = otherwise.is_nil() || otherwise.as<bool>() || otherwise.as<int64_t>() || otherwise.as<double>() || otherwise.as<std::string>();
   if (!plain) return recipe_error("the default of argument '" + name + "' is a " + otherwise.type_name(), "defaults are texts, numbers, true or false");
-  if (std::find(asked_.begin(), asked_.end(), name) == asked_.end()) asked_.push_back(name);
+  if (std::find(asked_.begin(), asked_.end(), name) == asked_.end()) {
+    if (asked_.size() == kMostArguments) return recipe_error("a recipe has at most " + std::to_string(kMostArguments) + " arguments");
+    asked_.push_back(name);
+  }
   if (!otherwise.is_nil()) defaults_[name] = otherwise.as<std::string>() ? *otherwise.as<std::string>() : to_json(otherwise);
 
   const auto given = sets_.find(name);
@@ -58,7 +63,9 @@ Result<Value> Arguments::ask(const std::string& name, const Value& otherwise, co
     return recipe_error("argument '" + name + "' must be " + value.error().cause + ", got " + json_quote(given->second),
                         "its default is " + defaults_[name] + ", which decides the type");
   }
-  if (value->as<std::string>()) given_texts_.push_back(given->second);
+  if (value->as<std::string>() && std::find(given_texts_.begin(), given_texts_.end(), given->second) == given_texts_.end()) {
+    given_texts_.push_back(given->second);
+  }
   return value;
 }
 

@@ -10,7 +10,8 @@
 namespace galley {
 namespace {
 
-const Table kEmpty;
+const Table kNothing;
+const EntryLines kNoLines;
 
 /// A hint for a number that came as a text, most often from arg() without a default.
 std::string hint_for(const Value* value) {
@@ -94,9 +95,9 @@ Result<std::optional<Fields>> Fields::table(const std::string& name, const std::
   const Value* value = find(name);
   if (!value) return std::optional<Fields>();
   const Place place = place_of(name);
-  if (const auto* list = value->as<List>(); list && list->empty()) return std::optional<Fields>(Fields(language_, kEmpty, place, {}, name, name + "."));
+  if (const auto* list = value->as<List>(); list && list->empty()) return std::optional<Fields>(Fields(language_, kNothing, place, kNoLines, name, name + "."));
   if (!value->as<Table>()) return wrong(name, "a table such as " + example);
-  return std::optional<Fields>(Fields(language_, *value->as<Table>(), place, {}, name, name + "."));
+  return std::optional<Fields>(Fields(language_, *value->as<Table>(), place, kNoLines, name, name + "."));
 }
 
 Error Fields::error(const std::string& name, const std::string& cause, std::string hint) const {

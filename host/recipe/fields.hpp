@@ -15,12 +15,15 @@ namespace galley {
 /// How a message shows a value: "ten" in quotes, 0.5, a list, a schedule.
 std::string shown(const Language& language, const Value& value);
 
-/// Refers to the table and the language, which outlive it. Absent entries and nil are nullopt.
+/// Names and the lines they were written in.
+using EntryLines = std::map<std::string, int>;
+
+/// Refers to the table, the lines and the language, which outlive it. Absent entries and nil are nullopt.
 class Fields {
  public:
   /// `owner` is what unknown names are said to be of ("recipe", "save"); `prefix` goes before names in messages ("save.").
-  Fields(const Language& language, const Table& table, Place place, std::map<std::string, int> lines, std::string owner, std::string prefix = {})
-      : language_(language), table_(table), place_(std::move(place)), lines_(std::move(lines)), owner_(std::move(owner)), prefix_(std::move(prefix)) {}
+  Fields(const Language& language, const Table& table, Place place, const EntryLines& lines, std::string owner, std::string prefix = {})
+      : language_(language), table_(table), place_(std::move(place)), lines_(lines), owner_(std::move(owner)), prefix_(std::move(prefix)) {}
 
   /// An error for the first entry, by line, that is not one of `known`.
   Status only(std::initializer_list<const char*> known) const;
@@ -44,7 +47,7 @@ class Fields {
   const Language& language_;
   const Table& table_;
   Place place_;
-  std::map<std::string, int> lines_;
+  const EntryLines& lines_;
   std::string owner_, prefix_;
 };
 

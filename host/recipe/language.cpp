@@ -246,7 +246,7 @@ Result<const Entry*> Language::run(std::string_view text, const std::string& nam
   return context.recipe;
 }
 
-Result<Schedule> Language::tabulate(const Entry& function, int64_t steps, const std::string& option) {
+Result<Schedule> Language::tabulate(const Entry& function, int64_t steps, const std::string& option, const Place& given) {
   struct Context { int function; int64_t step; std::vector<double> table; std::string cause; };
   Context context{function.function, 0, std::vector<double>(static_cast<size_t>(steps)), {}};
   Status status = sandbox_.protect(
@@ -261,7 +261,7 @@ Result<Schedule> Language::tabulate(const Entry& function, int64_t steps, const 
           value = lua_tonumber(L, -1);
           const bool number = lua_type(L, -1) == LUA_TNUMBER;
           if (!number || !std::isfinite(value)) {
-            c.cause = number ? std::to_string(value) : lua_isnil(L, -1) ? "nil" : std::string("a ") + luaL_typename(L, -1);
+            c.cause = std::isnan(value) ? "nan" : number ? (value > 0 ? "inf" : "-inf") : lua_isnil(L, -1) ? "nil" : std::string("a ") + luaL_typename(L, -1);
             return 0;
           }
           lua_pop(L, 1);
@@ -269,7 +269,7 @@ Result<Schedule> Language::tabulate(const Entry& function, int64_t steps, const 
         return 0;
       },
       &context);
-  const std::string place = function.place.line > 0 ? function.place.text() + ": " : std::string();
+  const std::string place = (function.place.line > 0 ? function.place : given).text() + ": ";
   if (!status) {
     Error error = std::move(status).error();
     if (!has_place(error.cause)) error.cause = place + error.cause;

@@ -39,8 +39,8 @@ class Language {
   Result<const Entry*> run(std::string_view text, const std::string& name);
   /// The entry that the value stands for; null for plain data.
   const Entry* find(const Value& value) const;
-  /// The values of a function of the step, at 1 … steps. `option` is how messages call it.
-  Result<Schedule> tabulate(const Entry& function, int64_t steps, const std::string& option);
+  /// The values of a function of the step, at 1 … steps. `option` is how messages call it, `place` where it was given.
+  Result<Schedule> tabulate(const Entry& function, int64_t steps, const std::string& option, const Place& place);
 
  private:
   friend struct LanguageFunctions;

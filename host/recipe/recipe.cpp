@@ -19,6 +19,8 @@ namespace {
 /// A schedule is a table with a number for each step; this many steps, and this many numbers in all schedules together.
 constexpr int64_t kMostSteps = 10'000'000, kMostNumbers = 20'000'000;
 constexpr size_t kMostUses = 256;
+/// Of all paths together: resolving one takes a system call for each part of it.
+constexpr size_t kMostPathBytes = 512u << 10;
 constexpr int64_t kMostRows = INT32_MAX;
 
 /// Judges what the language took down. Lives as long as the sandbox is open.
@@ -33,32 +35,36 @@ class Reader {
   Status read(const Entry& entry, Recipe* recipe);
 
  private:
-  std::map<std::string, int> lines_of(const Place& place, const std::string& callee) const;
-  Fields fields_of(const Entry& entry, const std::string& owner) const;
+  const EntryLines& lines_of(const Place& place, const std::string& callee);
+  Fields fields_of(const Entry& entry, const std::string& owner);
   Status plain(const Fields& fields, const Table& table) const;
   Status plain(const Value& value, const Place& place, const std::string& name) const;
   Result<const Entry*> entry_of(const Fields& fields, const char* name, Entry::Kind kind, const std::string& example) const;
-  Status read_model(const Entry& entry, ModelSpec* model) const;
-  Status read_data(const Entry& entry, DataSpec* data) const;
+  Status read_model(const Entry& entry, ModelSpec* model);
+  Status read_data(const Entry& entry, DataSpec* data);
   Status read_numbers(const Fields& fields, Recipe* recipe) const;
   Status read_uses(const Entry& entry, Recipe* recipe);
   Result<Use> read_use(const Entry& entry, int64_t steps);
-  Result<Schedule> schedule(const Entry& entry, int64_t steps, const std::string& option);
+  Result<Schedule> schedule(const Entry& entry, int64_t steps, const std::string& option, const Place& place);
   Status finish_options(Value* value, const Use& use, const std::string& option, const std::string& path, int64_t steps);
-  Status resolve(Value* value, const Place& place) const;
+  Status resolve(Value* value, const Place& place);
 
   Language& language_;
   const PathRules& paths_;
   std::map<std::string, SourceMap> maps_;
-  int64_t numbers_ = 0;   // in the tables of all schedules
+  std::map<std::pair<std::string, std::string>, EntryLines> lines_;   // by place and callee
+  int64_t numbers_ = 0;      // in the tables of all schedules
+  size_t path_bytes_ = 0;
 };
 
-std::map<std::string, int> Reader::lines_of(const Place& place, const std::string& callee) const {
+const EntryLines& Reader::lines_of(const Place& place, const std::string& callee) {
+  const auto [lines, added] = lines_.try_emplace({place.text(), callee});
   const auto map = maps_.find(place.file);
-  return map == maps_.end() ? std::map<std::string, int>() : map->second.entries(place.line, callee);
+  if (added && map != maps_.end()) lines->second = map->second.entries(place.line, callee);
+  return lines->second;
 }
 
-Fields Reader::fields_of(const Entry& entry, const std::string& owner) const {
+Fields Reader::fields_of(const Entry& entry, const std::string& owner) {
   return Fields(language_, entry.options, entry.place, lines_of(entry.place, entry.name), owner);
 }
 
@@ -90,8 +96,10 @@ Result<const Entry*> Reader::entry_of(const Fields& fields, const char* name, En
 }
 
 /// Paths, in place: a text or a list of texts. What is neither is left to whoever checks the option's type.
-Status Reader::resolve(Value* value, const Place& place) const {
+Status Reader::resolve(Value* value, const Place& place) {
   if (const auto* text = value->as<std::string>()) {
+    path_bytes_ += text->size();
+    if (path_bytes_ > kMostPathBytes) return recipe_error(place.text() + ": the recipe names too many files", "name their folder, or a pattern");
     Result<std::filesystem::path> path = paths_.resolve(*text);
     if (!path) return recipe_error(place.text() + ": " + path.error().cause, path.error().hint);
     *value = Value(path->string());
@@ -103,7 +111,7 @@ Status Reader::resolve(Value* value, const Place& place) const {
   return ok();
 }
 
-Status Reader::read_model(const Entry& entry, ModelSpec* model) const {
+Status Reader::read_model(const Entry& entry, ModelSpec* model) {
   const Fields fields = fields_of(entry, "model");
   TRY_STATUS(fields.only({"path", "init", "family", "config"}));
   TRY_STATUS(plain(fields, entry.options));
@@ -133,7 +141,7 @@ Status Reader::read_model(const Entry& entry, ModelSpec* model) const {
   return ok();
 }
 
-Status Reader::read_data(const Entry& entry, DataSpec* data) const {
+Status Reader::read_data(const Entry& entry, DataSpec* data) {
   const Fields fields = fields_of(entry, "data." + entry.name);
   TRY_STATUS(plain(fields, entry.options));
   data->kind = entry.name;
@@ -169,7 +177,7 @@ Status Reader::read_numbers(const Fields& fields, Recipe* recipe) const {
   return ok();
 }
 
-Result<Schedule> Reader::schedule(const Entry& entry, int64_t steps, const std::string& option) {
+Result<Schedule> Reader::schedule(const Entry& entry, int64_t steps, const std::string& option, const Place& place) {
   if (entry.kind == Entry::Kind::Schedule && entry.name == "constant") {
     const auto value = TRY(fields_of(entry, "constant").number("value"));
     if (!value) return recipe_error(entry.place.text() + ": constant takes a number", "write constant(1e-3)");
@@ -177,7 +185,7 @@ Result<Schedule> Reader::schedule(const Entry& entry, int64_t steps, const std::
   }
   numbers_ += steps;
   if (numbers_ > kMostNumbers) return recipe_error(entry.place.text() + ": the schedules of the recipe have more than " + std::to_string(kMostNumbers) + " values together");
-  if (entry.kind == Entry::Kind::Function) return language_.tabulate(entry, steps, option);
+  if (entry.kind == Entry::Kind::Function) return language_.tabulate(entry, steps, option, place);
 
   const Fields fields = fields_of(entry, entry.name);
   TRY_STATUS(fields.only({"peak", "warmup", "floor", "min"}));
@@ -200,7 +208,7 @@ Status Reader::finish_options(Value* value, const Use& use, const std::string& o
     if (entry->kind != Entry::Kind::Schedule && entry->kind != Entry::Kind::Function) {
       return recipe_error(use.place_of(option).text() + ": '" + path + "' of " + use.name + " is " + entry->kind_name() + " and no value of an option");
     }
-    *value = Value(TRY(schedule(*entry, steps, path)));
+    *value = Value(TRY(schedule(*entry, steps, path, use.place_of(option))));
   } else if (value->as<List>()) {
     List& list = std::get<List>(*value);
     for (size_t i = 0; i < list.size(); ++i) TRY_STATUS(finish_options(&list[i], use, option, path + "[" + std::to_string(i + 1) + "]", steps));
@@ -214,8 +222,12 @@ Status Reader::finish_options(Value* value, const Use& use, const std::string& o
 }
 
 Result<Use> Reader::read_use(const Entry& entry, int64_t steps) {
-  Use use{entry.name, entry.options, entry.place, lines_of(entry.place, "use")};
-  std::erase_if(use.lines, [&](const auto& line) { return line.second == entry.place.line || !entry.options.contains(line.first); });
+  Use use{entry.name, entry.options, entry.place, {}};
+  const EntryLines& lines = lines_of(entry.place, "use");
+  for (const auto& [name, value] : use.options) {
+    const auto line = lines.find(name);
+    if (line != lines.end() && line->second != entry.place.line) use.lines.insert(*line);
+  }
   for (auto& [name, value] : use.options) {
     TRY_STATUS(finish_options(&value, use, name, name, steps));
     if (name == "path" || name.ends_with("_path")) TRY_STATUS(resolve(&value, use.place_of(name)));

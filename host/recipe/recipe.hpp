@@ -63,10 +63,10 @@ struct Recipe {
 };
 
 struct RecipeOptions {
-  std::map<std::string, std::string> sets;   ///< --set name=value
-  std::string text;                          ///< the recipe as it was when a run began; "": read the file
-  std::filesystem::path library;             ///< Galley's own modules for `require`; "": none
-  std::filesystem::path directory;           ///< what paths in `sets` are relative to; "": the current directory
+  std::map<std::string, std::string> sets = {};  ///< --set name=value
+  std::string text = {};                     ///< the recipe as it was when a run began; "": read the file
+  std::filesystem::path library = {};        ///< Galley's own modules for `require`; "": none
+  std::filesystem::path directory = {};      ///< what paths in `sets` are relative to; "": the current directory
   double seconds = 1;                        ///< Lua's processor time, all of it
   size_t bytes = 64u << 20;                  ///< Lua's memory
 };

@@ -19,7 +19,7 @@ std::string text_of(const toml::table& table) {
   return out.str();
 }
 
-std::string text_of(const RunRecord& r) {
+Result<std::string> text_of(const RunRecord& r) {
   toml::table sets, out;
   for (const auto& [name, value] : r.sets) sets.insert(name, value);
   toml::array path, plugins, strategies;
@@ -35,7 +35,9 @@ std::string text_of(const RunRecord& r) {
   out.insert("recipe", toml::table{{"path", r.recipe.string()}, {"working_directory", r.working_directory.string()}, {"sets", std::move(sets)}, {"text", r.recipe_text}});
   out.insert("plugins", std::move(plugins));
   out.insert("strategies", std::move(strategies));
-  out.insert("target", toml::parse(r.target));
+  toml::parse_result target = toml::parse(r.target);
+  if (!target) return run_error("the target is no TOML: " + std::string(target.error().description()));
+  out.insert("target", std::move(target).table());
   return text_of(out);
 }
 
@@ -63,9 +65,10 @@ Status create_run(const std::filesystem::path& given, const RunRecord& record) {
   std::filesystem::create_directories(clean.parent_path(), error);
   if (error) return run_error("cannot create " + clean.parent_path().string() + ": " + error.message());
   const std::filesystem::path aside = clean.string() + ".run.toml.tmp";
+  const std::string text = TRY(text_of(record));
   const auto write = [&]() -> Status {
     File file = TRY(File::create(aside));
-    TRY_STATUS(file.write(text_of(record)));
+    TRY_STATUS(file.write(text));
     TRY_STATUS(file.sync());
     std::filesystem::create_directory(clean, error);
     if (error) return run_error("cannot create " + clean.string() + ": " + error.message());
@@ -86,33 +89,32 @@ Result<RunRecord> open_run(const std::filesystem::path& directory) {
   if (!std::filesystem::is_directory(directory, error)) return recipe_error(directory.string() + ": no such run directory");
   if (!std::filesystem::exists(file, error)) return recipe_error(directory.string() + " is not a run: it has no run.toml", "a run is made by galley train RECIPE --out " + directory.string());
   RunRecord out;
-  try {
-    const toml::table t = toml::parse(TRY(read_text(file)), file.string());
-    const auto version = t["format"].value_or<int64_t>(0);
-    if (version != format_version) return run_error(file.string() + ": format " + std::to_string(version) + ", this Galley knows " + std::to_string(format_version));
-    const toml::table* recipe = t["recipe"].as_table();
-    const toml::table* target = t["target"].as_table();
-    if (!recipe || !target) return run_error(file.string() + ": no [recipe] or no [target]", "the file is not one that Galley wrote");
-    out.version = TRY(text_field(t, "galley", file));
-    out.device = TRY(text_field(t, "device", file));
-    out.recipe = TRY(text_field(*recipe, "path", file));
-    out.recipe_text = TRY(text_field(*recipe, "text", file));
-    out.working_directory = TRY(text_field(*recipe, "working_directory", file));
-    out.seed = static_cast<uint64_t>(t["seed"].value_or<int64_t>(0));
-    out.steps = t["steps"].value_or<int64_t>(0);
-    out.target = text_of(*target);
-    if (const toml::table* sets = (*recipe)["sets"].as_table())
-      for (const auto& [name, value] : *sets) out.sets[std::string(name.str())] = value.value_or<std::string>("");
-    if (const toml::array* path = t["plugin_path"].as_array())
-      for (const auto& p : *path) out.plugin_path.push_back(p.value_or<std::string>(""));
-    if (const toml::array* plugins = t["plugins"].as_array()) {
-      for (const auto& p : *plugins) {
-        const toml::table* x = p.as_table();
-        if (x) out.plugins.push_back({(*x)["id"].value_or<std::string>(""), (*x)["version"].value_or<std::string>(""), (*x)["state_version"].value_or<int64_t>(1), (*x)["hash"].value_or<std::string>("")});
-      }
+  const std::string text = TRY(read_text(file));
+  const toml::parse_result parsed = toml::parse(text, file.string());
+  if (!parsed) return run_error(file.string() + ":" + std::to_string(parsed.error().source().begin.line) + ": " + std::string(parsed.error().description()));
+  const toml::table& t = parsed.table();
+  const auto version = t["format"].value_or<int64_t>(0);
+  if (version != format_version) return run_error(file.string() + ": format " + std::to_string(version) + ", this Galley knows " + std::to_string(format_version));
+  const toml::table* recipe = t["recipe"].as_table();
+  const toml::table* target = t["target"].as_table();
+  if (!recipe || !target) return run_error(file.string() + ": no [recipe] or no [target]", "the file is not one that Galley wrote");
+  out.version = TRY(text_field(t, "galley", file));
+  out.device = TRY(text_field(t, "device", file));
+  out.recipe = TRY(text_field(*recipe, "path", file));
+  out.recipe_text = TRY(text_field(*recipe, "text", file));
+  out.working_directory = TRY(text_field(*recipe, "working_directory", file));
+  out.seed = static_cast<uint64_t>(t["seed"].value_or<int64_t>(0));
+  out.steps = t["steps"].value_or<int64_t>(0);
+  out.target = text_of(*target);
+  if (const toml::table* sets = (*recipe)["sets"].as_table())
+    for (const auto& [name, value] : *sets) out.sets[std::string(name.str())] = value.value_or<std::string>("");
+  if (const toml::array* path = t["plugin_path"].as_array())
+    for (const auto& p : *path) out.plugin_path.push_back(p.value_or<std::string>(""));
+  if (const toml::array* plugins = t["plugins"].as_array()) {
+    for (const auto& p : *plugins) {
+      const toml::table* x = p.as_table();
+      if (x) out.plugins.push_back({(*x)["id"].value_or<std::string>(""), (*x)["version"].value_or<std::string>(""), (*x)["state_version"].value_or<int64_t>(1), (*x)["hash"].value_or<std::string>("")});
     }
-  } catch (const toml::parse_error& e) {
-    return run_error(file.string() + ":" + std::to_string(e.source().begin.line) + ": " + std::string(e.description()));
   }
   if (!std::filesystem::exists(directory / "recipe.lua", error)) TRY_STATUS(write_atomic(directory / "recipe.lua", out.recipe_text));
   return out;

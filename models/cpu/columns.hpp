@@ -31,10 +31,11 @@ inline int64_t column_sums_workspace(int64_t rows, int64_t columns, int64_t outp
   return blocks > 1 ? blocks * columns * outputs * static_cast<int64_t>(sizeof(float)) : 0;
 }
 
-/// out[k][c] = Σ_r of what row(r, c, n, into) adds to into[k][0 … n) for columns c … c + n, or adds to out where accumulates[k]. An output may be null:
-/// then row must leave into[k] alone.
+/// out[k][c] = Σ_r of what row(r, c, n, into) adds to into[k][0 … n) for columns c … c + n, or adds to out where accumulates[k]. An output
+/// may be null: then row must leave into[k] alone.
 template <int outputs, class Row>
-inline void column_sums(int64_t rows, int64_t columns, float* const (&out)[outputs], const bool (&accumulates)[outputs], void* workspace, const Row& row) {
+inline void column_sums(int64_t rows, int64_t columns, float* const (&out)[outputs], const bool (&accumulates)[outputs], void* workspace,
+                        const Row& row) {
   const ColumnPieces pieces = column_pieces(rows, columns);
   float* const partial = static_cast<float*>(workspace);  // (row_blocks, outputs, columns)
   const auto finish = [&](int k, int64_t first, int64_t n, const float* sums) {

@@ -1,4 +1,5 @@
-// BF16 and F16 as bits. Conversions round to the nearest value, ties to even, keep NaN a NaN, and are written so that loops over them vectorise.
+// BF16 and F16 as bits. Conversions round to the nearest value, ties to even, keep NaN a NaN, and are written so that loops over them
+// vectorise.
 #pragma once
 
 #include <bit>

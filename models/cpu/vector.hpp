@@ -1,10 +1,13 @@
-// What CPU kernels compute with: elementary functions that compilers vectorise in plain loops, sums in a fixed order, and work divided by shape alone.
+// What CPU kernels compute with: elementary functions that compilers vectorise in plain loops, sums in a fixed order, and work divided by
+// shape alone.
 //
-// Bits. A loop's vector body and its tail run the same operations in the same order: multiply-adds are written out as `fma` (nothing is contracted behind our
-// back), there is no rounding-mode or library call, and sums have 32 lanes whatever the width of the machine's vectors. So a result depends neither on the
-// number of threads nor on where a row begins, and libraries compiled for FMA machines of different width agree bit for bit.
+// Bits. A loop's vector body and its tail run the same operations in the same order: multiply-adds are written out as `fma` (nothing is
+// contracted behind our back), there is no rounding-mode or library call, and sums have 32 lanes whatever the width of the machine's
+// vectors. So a result depends neither on the number of threads nor on where a row begins, and libraries compiled for FMA machines of
+// different width agree bit for bit.
 //
-// Accuracy, in units of the last place of F32 (measured by tests/models/vector_test.cpp against double): exp 1, log 1, tanh 2, sigmoid 2, erf 2.
+// Accuracy, in units of the last place of F32 (measured by tests/models/vector_test.cpp against double): exp 1, log 1, tanh 2, sigmoid 2,
+// erf 2.
 #pragma once
 
 #include <bit>
@@ -56,9 +59,7 @@ inline float exp_minus_one(float r) {
 }
 
 /// x · 2ⁿ where both are normal numbers.
-inline float scale(float x, int32_t exponent) {
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(x) + static_cast<uint32_t>(exponent));
-}
+inline float scale(float x, int32_t exponent) { return std::bit_cast<float>(std::bit_cast<uint32_t>(x) + static_cast<uint32_t>(exponent)); }
 
 }  // namespace detail
 
@@ -209,7 +210,9 @@ inline void in_blocks(int64_t n, int64_t size, const Body& body) {
 
 /// body(first, last) over the elements [0, n).
 template <class Body>
-inline void over_elements(int64_t n, const Body& body) { in_blocks(n, block_elements, body); }
+inline void over_elements(int64_t n, const Body& body) {
+  in_blocks(n, block_elements, body);
+}
 
 /// body(row) for rows of `columns` elements, as many rows a block as make up a block of elements.
 template <class Body>
@@ -220,8 +223,8 @@ inline void over_rows(int64_t rows, int64_t columns, const Body& body) {
   });
 }
 
-/// Before a loop whose iterations touch different elements: the operands may be the same buffer (an output that takes over an input), which the compiler
-/// would otherwise meet with a scalar copy of the loop.
+/// Before a loop whose iterations touch different elements: the operands may be the same buffer (an output that takes over an input),
+/// which the compiler would otherwise meet with a scalar copy of the loop.
 #define GALLEY_INDEPENDENT _Pragma("GCC ivdep")
 
 /// y = value, or y += value: how a kernel writes an output that accumulates.
@@ -253,7 +256,9 @@ inline void map(const sdk::Node& node, const Value& value) {
 
 /// The operands that are there and hold numbers hold them as F32.
 inline bool all_f32(const sdk::Node& node) {
-  const auto fits = [](const galley_operand* t) { return !t || t->dtype == GALLEY_F32 || t->dtype == GALLEY_I32 || t->dtype == GALLEY_I64; };
+  const auto fits = [](const galley_operand* t) {
+    return !t || t->dtype == GALLEY_F32 || t->dtype == GALLEY_I32 || t->dtype == GALLEY_I64;
+  };
   for (uint32_t i = 0; i < node.view()->n_inputs; ++i)
     if (!fits(node.view()->inputs[i])) return false;
   for (uint32_t i = 0; i < node.view()->n_outputs; ++i)

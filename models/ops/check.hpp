@@ -25,8 +25,8 @@ inline void same_shape(const sdk::Node& node, uint32_t i, const char* name, uint
 inline void one_a_row(const sdk::Node& node, uint32_t i, const char* name, uint32_t k, const char* other) {
   const galley_operand &a = node.in(i), &b = node.in(k);
   if (sdk::count(a) != sdk::rows(b))
-    wrong(node, std::string(name) + " is " + shape_text(a) + "; it needs one value for each of the " + std::to_string(sdk::rows(b)) + " rows of " +
-                    other + " " + shape_text(b));
+    wrong(node, std::string(name) + " is " + shape_text(a) + "; it needs one value for each of the " + std::to_string(sdk::rows(b)) +
+                    " rows of " + other + " " + shape_text(b));
 }
 
 /// Input `i` is a vector of `n` elements, if it is there at all.

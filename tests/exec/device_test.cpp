@@ -92,7 +92,9 @@ TEST(CpuDevice, RefusesATargetOfAnotherDevice) {
 class LazyOrder : public testing::Test {
  protected:
   LazyOrder() : open(small::lazy()) {}
-  void copy(uint32_t queue, int& to, const int& from) { EXPECT_EQ(open.device.copy(open.handle, queue, &to, &from, sizeof to, &open.error), GALLEY_OK); }
+  void copy(uint32_t queue, int& to, const int& from) {
+    EXPECT_EQ(open.device.copy(open.handle, queue, &to, &from, sizeof to, &open.error), GALLEY_OK);
+  }
   void record(uint32_t queue, uint32_t event) { EXPECT_EQ(open.device.record(open.handle, queue, event, &open.error), GALLEY_OK); }
   void wait(uint32_t queue, uint32_t event) { EXPECT_EQ(open.device.wait(open.handle, queue, event, &open.error), GALLEY_OK); }
   void synchronize() { EXPECT_EQ(open.device.synchronize(open.handle, &open.error), GALLEY_OK) << open.error.text; }

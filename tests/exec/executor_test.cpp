@@ -11,10 +11,10 @@ using small::Builder;
 using small::Running;
 using Floats = std::vector<float>;
 
-#define ASSERT_OK(...)                                            \
-  do {                                                            \
-    const auto result_ = (__VA_ARGS__);                           \
-    ASSERT_TRUE(result_.ok()) << result_.error().cause;           \
+#define ASSERT_OK(...)                                  \
+  do {                                                  \
+    const auto result_ = (__VA_ARGS__);                 \
+    ASSERT_TRUE(result_.ok()) << result_.error().cause; \
   } while (false)
 
 // Every program here gives the same bytes on each device, poisoned or not.
@@ -26,8 +26,11 @@ class Executors : public testing::TestWithParam<How> {
  protected:
   Running run(Builder b) { return Running(std::move(b), GetParam().lazy, GetParam().poison); }
 };
-INSTANTIATE_TEST_SUITE_P(All, Executors, testing::Values(How{false, Poison::No}, How{true, Poison::No}, How{false, Poison::Yes}, How{true, Poison::Yes}),
-                         [](const auto& how) { return std::string(how.param.lazy ? "Lazy" : "Cpu") + (how.param.poison == Poison::Yes ? "Poisoned" : ""); });
+INSTANTIATE_TEST_SUITE_P(All, Executors,
+                         testing::Values(How{false, Poison::No}, How{true, Poison::No}, How{false, Poison::Yes}, How{true, Poison::Yes}),
+                         [](const auto& how) {
+                           return std::string(how.param.lazy ? "Lazy" : "Cpu") + (how.param.poison == Poison::Yes ? "Poisoned" : "");
+                         });
 
 TEST_P(Executors, RunsASegmentInOrder) {
   Builder b;
@@ -51,7 +54,7 @@ TEST_P(Executors, TheFirstMicroBatchWritesAndTheLaterOnesAdd) {
   b.kernel(SegmentKind::Micro, small::multiply, {b.read(h), b.read(x)}, {b.gather(g)});
   Running r = run(b);
   ASSERT_TRUE(r.executor) << r.error.cause;
-  for (int window = 0; window < 2; ++window) {   // the second one begins anew
+  for (int window = 0; window < 2; ++window) {  // the second one begins anew
     std::vector<Floats> batches;
     for (int m = 0; m < 3; ++m) batches.push_back({1.0f, static_cast<float>(m), static_cast<float>(window)});
     for (int m = 0; m < 3; ++m) {
@@ -66,7 +69,8 @@ TEST_P(Executors, TheFirstMicroBatchWritesAndTheLaterOnesAdd) {
 // Weights rest in "spill", come in by the copying queue, are stepped and go back: what offload does.
 TEST_P(Executors, CopiesBetweenClasses) {
   Builder b;
-  const TensorId rest = b.tensor("rest", {64}, Life::Run, 1), slot = b.tensor("slot", {64}), d = b.tensor("d", {64}), sum = b.tensor("sum", {64});
+  const TensorId rest = b.tensor("rest", {64}, Life::Run, 1), slot = b.tensor("slot", {64}), d = b.tensor("d", {64}),
+                 sum = b.tensor("sum", {64});
   b.kernel(SegmentKind::Load, small::count_up, {}, {b.write(slot)}, 1);
   b.kernel(SegmentKind::Load, small::fill, {}, {b.write(d)}, 2);
   b.record(SegmentKind::Load, 0, 1);
@@ -100,8 +104,9 @@ TEST_P(Executors, ScalarsOfAStep) {
   Builder b;
   b.program.rows = 4;
   b.program.micro_batches = 2;
-  b.scalars({GALLEY_SCALAR_ATTEMPTED_STEP, GALLEY_SCALAR_APPLIED_STEP, GALLEY_SCALAR_APPLY, GALLEY_SCALAR_LOSS_SCALE, GALLEY_SCALAR_WINDOW_TOKENS,
-             GALLEY_SCALAR_LOSS_SEED, GALLEY_SCALAR_GRADIENT_NORM, GALLEY_SCALAR_GRADIENT_FACTOR, GALLEY_SCALAR_FOUND_INF, GALLEY_SCALAR_RANDOM, GALLEY_SCALAR_LOSS});
+  b.scalars({GALLEY_SCALAR_ATTEMPTED_STEP, GALLEY_SCALAR_APPLIED_STEP, GALLEY_SCALAR_APPLY, GALLEY_SCALAR_LOSS_SCALE,
+             GALLEY_SCALAR_WINDOW_TOKENS, GALLEY_SCALAR_LOSS_SEED, GALLEY_SCALAR_GRADIENT_NORM, GALLEY_SCALAR_GRADIENT_FACTOR,
+             GALLEY_SCALAR_FOUND_INF, GALLEY_SCALAR_RANDOM, GALLEY_SCALAR_LOSS});
   b.option("sgd.lr", {0.5, 0.25, 0.125});
   const TensorId x = b.tensor("x", {2}), lr = b.tensor("lr", {});
   const uint32_t rw = GALLEY_READ_WRITE;
@@ -111,7 +116,7 @@ TEST_P(Executors, ScalarsOfAStep) {
   Running r = run(b);
   ASSERT_TRUE(r.executor) << r.error.cause;
   ASSERT_OK(r.executor->load());
-  for (int64_t step = 5; step < 7; ++step) {   // the loss begins at 0 each time
+  for (int64_t step = 5; step < 7; ++step) {  // the loss begins at 0 each time
     ASSERT_OK(r.executor->begin_step({.attempted = step, .applied = 2, .window_tokens = 8, .loss_scale = 4}));
     for (int64_t m = 0; m < 2; ++m) {
       ASSERT_OK(r.executor->begin_micro(m));
@@ -130,9 +135,9 @@ TEST_P(Executors, ScalarsOfAStep) {
   int64_t random[4];
   const ScalarSlot& slot = r.builder.program.slots[9];
   ASSERT_OK(r.executor->machine().get(r.builder.program.scalars, slot.offset, std::as_writable_bytes(std::span(random))));
-  EXPECT_EQ(random[0], 42);   // seed
-  EXPECT_EQ(random[1], 5);    // window
-  EXPECT_EQ(random[2], 4);    // first row of micro-batch 1
+  EXPECT_EQ(random[0], 42);  // seed
+  EXPECT_EQ(random[1], 5);   // window
+  EXPECT_EQ(random[2], 4);   // first row of micro-batch 1
   ASSERT_OK(r.executor->begin_step({.attempted = 7, .applied = 9, .window_tokens = 0}));
   EXPECT_EQ(*r.executor->scalar(GALLEY_SCALAR_LOSS_SEED), 0);
   EXPECT_FALSE(r.executor->scalar(99).ok());
@@ -176,7 +181,8 @@ TEST_P(Executors, AFailingKernelIsNamed) {
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().exit, Exit::Plugin);
     EXPECT_NE(status.error().cause.find(kernel->name), std::string::npos) << status.error().cause;
-    EXPECT_NE(status.error().cause.find(kernel == &small::fails ? "the cable is loose" : "past the table"), std::string::npos) << status.error().cause;
+    EXPECT_NE(status.error().cause.find(kernel == &small::fails ? "the cable is loose" : "past the table"), std::string::npos)
+        << status.error().cause;
     EXPECT_TRUE(GetParam().lazy || status.error().cause.starts_with("micro, instruction 1, '")) << status.error().cause;
   }
 }
@@ -216,7 +222,8 @@ TEST(Executor, AClassTheDeviceDoesNotHaveIsNamed) {
 TEST(Executor, VariantsThatAreEqualShareTheirState) {
   static int prepared = 0;
   static galley_kernel counting = small::multiply;
-  counting.prepare = [](const galley_node_view* const* nodes, uint32_t n, const galley_target* target, void* workspace, void** state, galley_error* error) {
+  counting.prepare = [](const galley_node_view* const* nodes, uint32_t n, const galley_target* target, void* workspace, void** state,
+                        galley_error* error) {
     ++prepared;
     return small::multiply.prepare(nodes, n, target, workspace, state, error);
   };

@@ -21,7 +21,8 @@ using Floats = std::vector<float>;
 // Two files; one tensor is made while exporting and its memory used again, so that neither order nor time is the file's.
 Builder model() {
   Builder b;
-  const TensorId w = b.tensor("w", {2, 3}), half = b.tensor("half", {4}, Life::Run, 0, GALLEY_BF16), merged = b.tensor("merged", {2, 3}, Life::Segment);
+  const TensorId w = b.tensor("w", {2, 3}), half = b.tensor("half", {4}, Life::Run, 0, GALLEY_BF16),
+                 merged = b.tensor("merged", {2, 3}, Life::Segment);
   const TensorId rest = b.tensor("rest", {5}, Life::Run, 1);
   b.kernel(SegmentKind::Load, small::count_up, {}, {b.write(w)}, 1);
   b.kernel(SegmentKind::Load, small::count_up, {}, {b.write(merged)}, 9);
@@ -55,7 +56,7 @@ TEST(Export, WritesFilesAndDocuments) {
     const fs::path run = small::scratch();
     Running r(model(), lazy, lazy ? Poison::Yes : Poison::No);
     ASSERT_TRUE(r.executor->load().ok());
-    for (int again = 0; again < 2; ++again) {   // over what an earlier export left
+    for (int again = 0; again < 2; ++again) {  // over what an earlier export left
       std::ofstream(run / "model.safetensors.tmp") << "";
       const Status status = r.executor->export_model(run);
       ASSERT_TRUE(status.ok()) << status.error().cause;

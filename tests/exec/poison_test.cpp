@@ -36,7 +36,8 @@ std::string caught(const galley_kernel& kernel, bool lazy = false) {
   const Status status = Case(kernel).run(Poison::Yes, lazy);
   if (status.ok()) return "not caught";
   EXPECT_EQ(status.error().exit, Exit::Plugin);
-  EXPECT_TRUE(status.error().cause.starts_with("eval, instruction 0, '" + std::string(kernel.op) + ".1', kernel '" + kernel.name + "': ")) << status.error().cause;
+  EXPECT_TRUE(status.error().cause.starts_with("eval, instruction 0, '" + std::string(kernel.op) + ".1', kernel '" + kernel.name + "': "))
+      << status.error().cause;
   return status.error().cause.substr(status.error().cause.find("': ") + 3);
 }
 
@@ -79,7 +80,7 @@ TEST(Poison, SomethingWhoseLifeIsOver) {
   Running fine(b, false, Poison::Yes);
   EXPECT_TRUE(fine.executor->run(SegmentKind::Eval).ok());
   Plan plan = b.plan();
-  plan.placements[static_cast<size_t>(x)].last = 1;   // a plan that gives the bytes away too early
+  plan.placements[static_cast<size_t>(x)].last = 1;  // a plan that gives the bytes away too early
   const Target target = small::target();
   auto early = Executor::create(b.program, plan, target, small::cpu(), {.poison = Poison::Yes});
   EXPECT_FALSE((*early)->run(SegmentKind::Eval).ok());
@@ -88,7 +89,8 @@ TEST(Poison, SomethingWhoseLifeIsOver) {
 TEST(Poison, AWorkspaceMayHoldAnything) {
   static galley_kernel scribbling = small::multiply;
   static void* given = nullptr;
-  scribbling.prepare = [](const galley_node_view* const* nodes, uint32_t n, const galley_target* target, void* workspace, void** state, galley_error* error) {
+  scribbling.prepare = [](const galley_node_view* const* nodes, uint32_t n, const galley_target* target, void* workspace, void** state,
+                          galley_error* error) {
     given = workspace;
     return small::multiply.prepare(nodes, n, target, workspace, state, error);
   };

@@ -24,7 +24,8 @@ const galley_device& open_device(const char* library) {
   const auto* entry = handle ? static_cast<const galley_entry*>(::dlsym(handle, GALLEY_ENTRY_SYMBOL)) : nullptr;
   galley_error error = GALLEY_ERROR_INIT;
   if (!entry || entry->open(&host, &error) != GALLEY_OK || entry->n_devices != 1) {
-    std::fprintf(stderr, "%s is no plugin with a device: %s\n(GALLEY_BINARY names the build folder)\n", path.c_str(), handle ? error.text : ::dlerror());
+    std::fprintf(stderr, "%s is no plugin with a device: %s\n(GALLEY_BINARY names the build folder)\n", path.c_str(),
+                 handle ? error.text : ::dlerror());
     std::exit(1);
   }
   return *entry->devices[0];
@@ -41,9 +42,15 @@ void produce(const Node& node, F&& f) {
 }
 float value_of(const Node& node) { return static_cast<float>(node.f("value", 0)); }
 
-void run_fill(const Node& n, void*) { produce(n, [v = value_of(n)](int64_t) { return v; }); }
-void run_count_up(const Node& n, void*) { produce(n, [v = value_of(n)](int64_t i) { return v + static_cast<float>(i); }); }
-void run_add(const Node& n, void*) { produce(n, [a = n.read<float>(0), b = n.read<float>(1)](int64_t i) { return a[i] + b[i]; }); }
+void run_fill(const Node& n, void*) {
+  produce(n, [v = value_of(n)](int64_t) { return v; });
+}
+void run_count_up(const Node& n, void*) {
+  produce(n, [v = value_of(n)](int64_t i) { return v + static_cast<float>(i); });
+}
+void run_add(const Node& n, void*) {
+  produce(n, [a = n.read<float>(0), b = n.read<float>(1)](int64_t i) { return a[i] + b[i]; });
+}
 void run_multiply(const Node& n, void*) {
   produce(n, [a = n.read<float>(0), b = n.read<float>(1), one = sdk::count(n.in(1)) == 1](int64_t i) { return a[i] * b[one ? 0 : i]; });
 }
@@ -61,7 +68,9 @@ void run_descend(const Node& n, void*) {
 void run_lose(const Node& n, void*) {
   for (int64_t i = 0; i < sdk::count(n.in(1)); ++i) *n.update<double>(0) += static_cast<double>(n.read<float>(1)[i] * *n.read<float>(2));
 }
-void run_read_beyond(const Node& n, void*) { produce(n, [x = n.read<float>(0)](int64_t i) { return x[i + 1]; }); }
+void run_read_beyond(const Node& n, void*) {
+  produce(n, [x = n.read<float>(0)](int64_t i) { return x[i + 1]; });
+}
 void run_write_beyond(const Node& n, void*) {
   produce(n, [x = n.read<float>(0)](int64_t i) { return x[i]; });
   n.write<float>(0)[sdk::count(n.out(0))] = 1;
@@ -160,7 +169,8 @@ Instruction& Builder::instruction(SegmentKind kind, Action action) {
   return code;
 }
 
-Instruction& Builder::kernel(SegmentKind kind, const galley_kernel& kernel, std::vector<Operand> inputs, std::vector<Operand> outputs, double value) {
+Instruction& Builder::kernel(SegmentKind kind, const galley_kernel& kernel, std::vector<Operand> inputs, std::vector<Operand> outputs,
+                             double value) {
   Instruction& code = instruction(kind, Action::Kernel);
   code.kernel = &kernel;
   code.name = std::string(kernel.op) + "." + std::to_string(program.segment(kind).code.size());
@@ -222,9 +232,15 @@ void Builder::slot(ScalarSlot slot) {
 void Builder::scalars(const std::vector<uint32_t>& which) {
   for (const uint32_t w : which) {
     const bool wide = w == GALLEY_SCALAR_ATTEMPTED_STEP || w == GALLEY_SCALAR_APPLIED_STEP || w == GALLEY_SCALAR_RANDOM;
-    const uint32_t dtype = w == GALLEY_SCALAR_LOSS ? GALLEY_F64 : wide ? GALLEY_I64
-                           : w == GALLEY_SCALAR_APPLY || w == GALLEY_SCALAR_FOUND_INF ? GALLEY_I32 : GALLEY_F32;
-    slot({.which = w, .bytes = galley_dtype_bytes(dtype) * (w == GALLEY_SCALAR_RANDOM ? 4 : 1), .dtype = dtype, .option = {}, .schedule = {}});
+    const uint32_t dtype = w == GALLEY_SCALAR_LOSS                                    ? GALLEY_F64
+                           : wide                                                     ? GALLEY_I64
+                           : w == GALLEY_SCALAR_APPLY || w == GALLEY_SCALAR_FOUND_INF ? GALLEY_I32
+                                                                                      : GALLEY_F32;
+    slot({.which = w,
+          .bytes = galley_dtype_bytes(dtype) * (w == GALLEY_SCALAR_RANDOM ? 4 : 1),
+          .dtype = dtype,
+          .option = {},
+          .schedule = {}});
   }
 }
 
@@ -234,7 +250,12 @@ void Builder::option(const std::string& name, std::vector<double> values) {
 
 Operand Builder::of(const ScalarSlot& slot, uint32_t access) const {
   const int64_t count = slot.bytes / galley_dtype_bytes(slot.dtype);
-  return {.tensor = program.scalars, .offset = slot.offset, .shape = count == 1 ? Shape{} : Shape{count}, .dtype = slot.dtype, .access = access, .later = access};
+  return {.tensor = program.scalars,
+          .offset = slot.offset,
+          .shape = count == 1 ? Shape{} : Shape{count},
+          .dtype = slot.dtype,
+          .access = access,
+          .later = access};
 }
 
 Operand Builder::scalar(uint32_t which, uint32_t access) const {

@@ -24,20 +24,20 @@ Target target();
 std::filesystem::path scratch();
 
 // Kernels. All operands are F32 unless said otherwise.
-extern const galley_kernel fill;         ///< y = attribute "value"; accumulates
-extern const galley_kernel count_up;     ///< y[i] = attribute "value" + i; accumulates
-extern const galley_kernel add;          ///< y = a + b; accumulates
-extern const galley_kernel multiply;     ///< y = a · b, b of one element or as many; accumulates
-extern const galley_kernel sum_squares;  ///< s (F64, one element) = Σ x²
-extern const galley_kernel descend;      ///< p (updated) −= lr · factor · g, unless apply (I32) is 0: p, g, lr, factor, apply
-extern const galley_kernel lose;         ///< loss (F64, updated) += Σ x · seed: loss, x, seed
-extern const galley_kernel read_beyond;  ///< y[i] = x[i + 1], which for the last i is no operand
-extern const galley_kernel write_beyond; ///< y[i] = x[i], and one more
-extern const galley_kernel write_input;  ///< y = x, and x[0] = 0
-extern const galley_kernel leave_out;    ///< y = x but for the last element
-extern const galley_kernel fails;        ///< GALLEY_FAILED, "the cable is loose"
-extern const galley_kernel throws;       ///< std::runtime_error, past its own table
-extern const galley_kernel no_prepare;   ///< cannot be prepared
+extern const galley_kernel fill;          ///< y = attribute "value"; accumulates
+extern const galley_kernel count_up;      ///< y[i] = attribute "value" + i; accumulates
+extern const galley_kernel add;           ///< y = a + b; accumulates
+extern const galley_kernel multiply;      ///< y = a · b, b of one element or as many; accumulates
+extern const galley_kernel sum_squares;   ///< s (F64, one element) = Σ x²
+extern const galley_kernel descend;       ///< p (updated) −= lr · factor · g, unless apply (I32) is 0: p, g, lr, factor, apply
+extern const galley_kernel lose;          ///< loss (F64, updated) += Σ x · seed: loss, x, seed
+extern const galley_kernel read_beyond;   ///< y[i] = x[i + 1], which for the last i is no operand
+extern const galley_kernel write_beyond;  ///< y[i] = x[i], and one more
+extern const galley_kernel write_input;   ///< y = x, and x[0] = 0
+extern const galley_kernel leave_out;     ///< y = x but for the last element
+extern const galley_kernel fails;         ///< GALLEY_FAILED, "the cable is loose"
+extern const galley_kernel throws;        ///< std::runtime_error, past its own table
+extern const galley_kernel no_prepare;    ///< cannot be prepared
 
 /// Grows a program; the plan gives every tensor a place of its own.
 class Builder {
@@ -53,7 +53,8 @@ class Builder {
   /// Written by the first micro-batch, added to by the later ones.
   Operand gather(TensorId tensor) const { return operand(tensor, GALLEY_WRITE, GALLEY_ACCUMULATE); }
 
-  Instruction& kernel(SegmentKind kind, const galley_kernel& kernel, std::vector<Operand> inputs, std::vector<Operand> outputs, double value = 0);
+  Instruction& kernel(SegmentKind kind, const galley_kernel& kernel, std::vector<Operand> inputs, std::vector<Operand> outputs,
+                      double value = 0);
   Instruction& copy(SegmentKind kind, TensorId from, TensorId to, uint32_t queue, uint32_t event);
   void record(SegmentKind kind, uint32_t queue, uint32_t event);
   void wait(SegmentKind kind, uint32_t queue, uint32_t event);
@@ -80,7 +81,7 @@ struct Running {
   Plan plan;
   Target machine;
   std::unique_ptr<Executor> executor;
-  Error error;   ///< why there is no executor
+  Error error;  ///< why there is no executor
 
   /// The tensor's elements; synchronizes.
   template <class T = float>

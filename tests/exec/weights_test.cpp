@@ -11,9 +11,9 @@ namespace galley {
 namespace {
 
 namespace fs = std::filesystem;
+using safetensors::Dtype;
 using small::Builder;
 using small::Running;
-using safetensors::Dtype;
 using Floats = std::vector<float>;
 
 struct Saved {
@@ -36,8 +36,7 @@ fs::path save(const std::vector<Saved>& tensors) {
   for (const Saved& t : tensors) items.push_back({t.name, t.dtype, t.shape});
   auto writer = safetensors::Writer::create(path, items);
   for (const safetensors::Item& item : writer->items())
-    for (const Saved& t : tensors)
-      EXPECT_TRUE(t.name != item.name || writer->write(t.name, t.bytes).ok());
+    for (const Saved& t : tensors) EXPECT_TRUE(t.name != item.name || writer->write(t.name, t.bytes).ok());
   EXPECT_TRUE(writer->finish().ok());
   return path;
 }
@@ -73,17 +72,20 @@ const Saved v = tensor("layer.v", Dtype::F32, {2}, numbers(2));
 
 TEST(CheckFiles, TakesWhatFits) {
   EXPECT_EQ(refusal({w, v}), "");
-  EXPECT_EQ(refusal({w, tensor("layer.gamma", Dtype::F16, {2}, std::vector<uint16_t>{0, 0})}), "") << "an alternative name, a dtype that converts";
+  EXPECT_EQ(refusal({w, tensor("layer.gamma", Dtype::F16, {2}, std::vector<uint16_t>{0, 0})}), "")
+      << "an alternative name, a dtype that converts";
 }
 
 TEST(CheckFiles, NamesWhatDoesNot) {
   EXPECT_EQ(refusal({w, tensor("layer.b", Dtype::F32, {2}, numbers(2))}),
             "model.safetensors: 1 of the model's 2 tensors are missing: 'layer.v' / did you mean 'layer.b'?");
   EXPECT_EQ(refusal({w, v, tensor("head.w", Dtype::F32, {1}, numbers(1))}),
-            "model.safetensors: 1 of 3 tensors are unknown to the model: 'head.w' / the configuration may be another model's; training without them would not train this model");
+            "model.safetensors: 1 of 3 tensors are unknown to the model: 'head.w' / the configuration may be another model's; training "
+            "without them would not train this model");
   EXPECT_EQ(refusal({tensor("layer.w", Dtype::F32, {2, 3}, numbers(6)), v}),
             "model.safetensors: tensor 'layer.w' is F32 (2, 3), the model has F32 (3, 2) / the file belongs to another configuration");
-  EXPECT_EQ(refusal({w, tensor("layer.v", Dtype::I32, {2}, numbers(2))}), "model.safetensors: tensor 'layer.v' is I32 (2), which cannot be read as F32");
+  EXPECT_EQ(refusal({w, tensor("layer.v", Dtype::I32, {2}, numbers(2))}),
+            "model.safetensors: tensor 'layer.v' is I32 (2), which cannot be read as F32");
 }
 
 TEST(CheckFiles, IgnoresWhatTheCallerSays) {
@@ -119,8 +121,9 @@ struct Way {
   Poison poison;
 };
 class Reading : public testing::TestWithParam<Way> {};
-INSTANTIATE_TEST_SUITE_P(All, Reading, testing::Values(Way{false, false, Poison::No}, Way{false, true, Poison::Yes}, Way{true, false, Poison::No},
-                                                       Way{true, true, Poison::No}, Way{true, false, Poison::Yes}));
+INSTANTIATE_TEST_SUITE_P(All, Reading,
+                         testing::Values(Way{false, false, Poison::No}, Way{false, true, Poison::Yes}, Way{true, false, Poison::No},
+                                         Way{true, true, Poison::No}, Way{true, false, Poison::Yes}));
 
 TEST_P(Reading, ConvertsThroughStaging) {
   const Floats f32 = numbers(100);
@@ -128,17 +131,18 @@ TEST_P(Reading, ConvertsThroughStaging) {
   std::vector<uint16_t> bf16;
   for (const float x : f32) bf16.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16));
   const std::vector<uint8_t> packed = {1, 2, 250};
-  const fs::path file = save({tensor("a", Dtype::F32, {10, 10}, f32), tensor("b", Dtype::F64, {100}, f64), tensor("c", Dtype::BF16, {100}, bf16),
-                              tensor("d", Dtype::U8, {3}, packed)});
+  const fs::path file = save({tensor("a", Dtype::F32, {10, 10}, f32), tensor("b", Dtype::F64, {100}, f64),
+                              tensor("c", Dtype::BF16, {100}, bf16), tensor("d", Dtype::U8, {3}, packed)});
   Builder b;
-  const TensorId a = b.tensor("a", {10, 10}), wide = b.tensor("b", {100}), c = b.tensor("c", {100}), d = b.tensor("d", {3}, Life::Run, 0, GALLEY_U8);
+  const TensorId a = b.tensor("a", {10, 10}), wide = b.tensor("b", {100}), c = b.tensor("c", {100}),
+                 d = b.tensor("d", {3}, Life::Run, 0, GALLEY_U8);
   const TensorId twice = b.tensor("twice", {100}), after = b.tensor("after", {100});
   b.program.staging = b.tensor("staging", {64}, Life::Run, 1, GALLEY_U8);
   b.read_file(file, "a", a);
   b.read_file(file, "b", wide);
   b.kernel(SegmentKind::Load, small::add, {b.read(wide), b.read(wide)}, {b.write(twice)});
   b.read_file(file, "c", c).outputs.push_back(b.write(b.program.staging));
-  b.read_file(file, "c", wide);   // over what a kernel has just read
+  b.read_file(file, "c", wide);  // over what a kernel has just read
   b.read_file(file, "d", d);
   b.kernel(SegmentKind::Load, small::add, {b.read(c), b.read(c)}, {b.write(after)});
   const Plan plan = b.plan();

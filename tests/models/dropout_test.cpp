@@ -35,7 +35,8 @@ class Dropout : public testing::Test {
   const galley_attr* const attrs[1] = {&attr};
 };
 
-// Written down from a second implementation of Philox and of the key: seed 1234, window 5, node "h.0.drop", rows 3 and 4 of the window, 2 · 3 positions.
+// Written down from a second implementation of Philox and of the key: seed 1234, window 5, node "h.0.drop", rows 3 and 4 of the window, 2
+// · 3 positions.
 TEST_F(Dropout, DrawsAKnownMask) {
   const std::string expected =
       "#...######"

@@ -1,4 +1,5 @@
-// Every gradient rule against finite differences of its op's reference: for each choice of inputs that need a gradient, writing to a new tensor, to one that is given, and adding to one.
+// Every gradient rule against finite differences of its op's reference: for each choice of inputs that need a gradient, writing to a new
+// tensor, to one that is given, and adding to one.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,7 +17,9 @@ double dot(const std::vector<double>& a, const std::vector<double>& b) {
   return sum;
 }
 
-bool differentiable(const galley_operand_rule* rule, const std::optional<Tensor>& t) { return t && floating(t->dtype) && !(rule->flags & GALLEY_OPERAND_NO_GRADIENT); }
+bool differentiable(const galley_operand_rule* rule, const std::optional<Tensor>& t) {
+  return t && floating(t->dtype) && !(rule->flags & GALLEY_OPERAND_NO_GRADIENT);
+}
 
 const galley_operand_rule* input_rule(const galley_op* op, size_t i) { return op->inputs[std::min<size_t>(i, op->n_inputs - 1)]; }
 
@@ -31,9 +34,10 @@ struct Slope {
   double value;
 };
 
-// The derivative of Σ cotangent · output along a dense direction and along some single elements: five points, so that the error is of the fourth order. Outputs are
-// subtracted before they are summed: those that do not change then add no rounding.
-std::vector<Slope> measure(const Problem& problem, size_t input, const std::vector<std::vector<double>>& cotangents, std::mt19937_64& random) {
+// The derivative of Σ cotangent · output along a dense direction and along some single elements: five points, so that the error is of the
+// fourth order. Outputs are subtracted before they are summed: those that do not change then add no rounding.
+std::vector<Slope> measure(const Problem& problem, size_t input, const std::vector<std::vector<double>>& cotangents,
+                           std::mt19937_64& random) {
   constexpr double h = 1e-3;
   const size_t n = problem.inputs[input]->values.size();
   std::vector<std::vector<double>> directions = {draw(n, random)};
@@ -70,7 +74,8 @@ TEST_P(Gradient, EqualsFiniteDifferences) {
   const double loss_seed = 0.37;
   std::vector<std::vector<double>> cotangents(problem.outputs.size());
   for (size_t i = 0; i < problem.outputs.size(); ++i)
-    if (differentiable(op->outputs[i], problem.outputs[i])) cotangents[i] = loss ? std::vector<double>(1, loss_seed) : draw(problem.outputs[i]->values.size(), random);
+    if (differentiable(op->outputs[i], problem.outputs[i]))
+      cotangents[i] = loss ? std::vector<double>(1, loss_seed) : draw(problem.outputs[i]->values.size(), random);
 
   std::vector<size_t> inputs;
   std::vector<std::vector<Slope>> slopes(problem.inputs.size());
@@ -90,7 +95,8 @@ TEST_P(Gradient, EqualsFiniteDifferences) {
       tape.set_scalar(GALLEY_SCALAR_LOSS_SEED, {GALLEY_F32, {1}, {loss_seed}});
       std::vector<galley_tensor> d_outputs(problem.outputs.size(), 0), d_inputs(problem.inputs.size(), 0);
       for (size_t i = 0; i < problem.outputs.size(); ++i)
-        if (!loss && !cotangents[i].empty()) d_outputs[i] = tape.tensor({problem.outputs[i]->dtype, problem.outputs[i]->shape, cotangents[i]});
+        if (!loss && !cotangents[i].empty())
+          d_outputs[i] = tape.tensor({problem.outputs[i]->dtype, problem.outputs[i]->shape, cotangents[i]});
       std::vector<uint32_t> need(problem.inputs.size(), 0);
       std::vector<std::vector<double>> before(problem.inputs.size());
       uint32_t accumulate = 0;
@@ -103,11 +109,14 @@ TEST_P(Gradient, EqualsFiniteDifferences) {
           before[i] = draw(x.values.size(), random);
           accumulate |= 1u << i;
         }
-        if (given != Nothing) d_inputs[i] = tape.tensor({x.dtype, x.shape, given == ToAddTo ? before[i] : std::vector<double>(x.values.size(), NAN)});
+        if (given != Nothing)
+          d_inputs[i] = tape.tensor({x.dtype, x.shape, given == ToAddTo ? before[i] : std::vector<double>(x.values.size(), NAN)});
       }
       const std::vector<galley_tensor> offered = d_inputs;
       galley_error error = GALLEY_ERROR_INIT;
-      ASSERT_EQ(op->gradient(Tape::verbs(), tape.handle(), node, d_outputs.data(), need.data(), d_inputs.data(), accumulate, &error), GALLEY_OK) << error.text;
+      ASSERT_EQ(op->gradient(Tape::verbs(), tape.handle(), node, d_outputs.data(), need.data(), d_inputs.data(), accumulate, &error),
+                GALLEY_OK)
+          << error.text;
       ASSERT_NO_THROW(tape.evaluate());
 
       for (size_t i = 0; i < problem.inputs.size(); ++i) {
@@ -125,7 +134,8 @@ TEST_P(Gradient, EqualsFiniteDifferences) {
           for (size_t e = 0; e < got.size(); ++e) got[e] -= before[i][e];
         double size = 0;
         for (const Slope& s : slopes[i]) size = std::max(size, std::fabs(s.value));
-        for (const Slope& s : slopes[i]) EXPECT_NEAR(dot(got, s.direction), s.value, 1e-6 * (std::fabs(s.value) + size / std::sqrt(got.size()) + 1e-3)) << "input " << i;
+        for (const Slope& s : slopes[i])
+          EXPECT_NEAR(dot(got, s.direction), s.value, 1e-6 * (std::fabs(s.value) + size / std::sqrt(got.size()) + 1e-3)) << "input " << i;
       }
     }
   }

@@ -1,4 +1,5 @@
-// Conversions to and from BF16 and F16: every one of the 65,536 bit patterns, and the rounding of numbers between them, against arithmetic in double.
+// Conversions to and from BF16 and F16: every one of the 65,536 bit patterns, and the rounding of numbers between them, against arithmetic
+// in double.
 #include "models/cpu/half.hpp"
 
 #include <gtest/gtest.h>

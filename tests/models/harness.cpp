@@ -55,7 +55,8 @@ Plugin open_plugin(const std::string& folder, const std::string& id) {
   plugin.ops.assign(entry->ops, entry->ops + entry->n_ops);
   __builtin_cpu_init();
   const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-  const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                  __builtin_cpu_supports("avx512vl");
   for (const auto& [level, runs] : {std::pair("v3", v3), std::pair("v4", v4)}) {
     if (!runs) continue;
     entry = open_library(folder + "/" + id + "-cpu-" + level + ".so", &handle);
@@ -146,7 +147,9 @@ double rounded(double value, uint32_t dtype) {
 namespace {
 
 template <class T>
-void store(std::byte* to, T value) { std::memcpy(to, &value, sizeof value); }
+void store(std::byte* to, T value) {
+  std::memcpy(to, &value, sizeof value);
+}
 template <class T>
 T load(const std::byte* from) {
   T value;
@@ -165,7 +168,9 @@ uint16_t f16_bits(double value) {
 }
 double f16_value(uint16_t bits) {
   const int exponent = bits >> 10 & 31, mantissa = bits & 0x3FF;
-  double value = exponent == 31 ? (mantissa ? NAN : INFINITY) : exponent ? std::ldexp(1024 + mantissa, exponent - 25) : std::ldexp(mantissa, -24);
+  double value = exponent == 31 ? (mantissa ? NAN : INFINITY)
+                 : exponent     ? std::ldexp(1024 + mantissa, exponent - 25)
+                                : std::ldexp(mantissa, -24);
   return bits & 0x8000 ? -value : value;
 }
 
@@ -228,13 +233,15 @@ Memory pack(const Tensor& t, uint32_t dtype) {
 
 std::vector<double> unpack(const void* data, uint32_t dtype, int64_t count) {
   std::vector<double> values(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i) values[static_cast<size_t>(i)] = load_as(static_cast<const std::byte*>(data) + i * galley_dtype_bytes(dtype), dtype);
+  for (int64_t i = 0; i < count; ++i)
+    values[static_cast<size_t>(i)] = load_as(static_cast<const std::byte*>(data) + i * galley_dtype_bytes(dtype), dtype);
   return values;
 }
 
 // ---- Nodes ------------------------------------------------------------------------------------------------------------------------
 
-View::View(const Problem& p, const std::vector<void*>& inputs, const std::vector<void*>& outputs, const std::vector<uint32_t>& access, bool as_f64) {
+View::View(const Problem& p, const std::vector<void*>& inputs, const std::vector<void*>& outputs, const std::vector<uint32_t>& access,
+           bool as_f64) {
   operands_.reserve(p.inputs.size() + p.outputs.size());
   const auto describe = [&](const std::optional<Tensor>& t, void* data, uint32_t how, const char* name) -> const galley_operand* {
     if (!t) return nullptr;
@@ -244,12 +251,25 @@ View::View(const Problem& p, const std::vector<void*>& inputs, const std::vector
   };
   for (size_t i = 0; i < p.inputs.size(); ++i) {
     const galley_operand_rule* rule = p.op->inputs[std::min<size_t>(i, p.op->n_inputs - 1)];
-    inputs_.push_back(describe(p.inputs[i], inputs.empty() ? nullptr : inputs[i], rule->flags & GALLEY_OPERAND_INOUT ? GALLEY_READ_WRITE : GALLEY_READ, rule->name));
+    inputs_.push_back(describe(p.inputs[i], inputs.empty() ? nullptr : inputs[i],
+                               rule->flags & GALLEY_OPERAND_INOUT ? GALLEY_READ_WRITE : GALLEY_READ, rule->name));
   }
   for (size_t i = 0; i < p.outputs.size(); ++i)
-    outputs_.push_back(describe(p.outputs[i], outputs.empty() ? nullptr : outputs[i], access.empty() ? GALLEY_WRITE : access[i], p.op->outputs[i]->name));
-  view_ = {sizeof(galley_node_view), 1, p.op->name, p.name.c_str(), inputs_.data(), outputs_.data(), p.attrs, static_cast<uint32_t>(inputs_.size()),
-           static_cast<uint32_t>(outputs_.size()), p.n_attrs, p.flags, p.first_row, p.length};
+    outputs_.push_back(
+        describe(p.outputs[i], outputs.empty() ? nullptr : outputs[i], access.empty() ? GALLEY_WRITE : access[i], p.op->outputs[i]->name));
+  view_ = {sizeof(galley_node_view),
+           1,
+           p.op->name,
+           p.name.c_str(),
+           inputs_.data(),
+           outputs_.data(),
+           p.attrs,
+           static_cast<uint32_t>(inputs_.size()),
+           static_cast<uint32_t>(outputs_.size()),
+           p.n_attrs,
+           p.flags,
+           p.first_row,
+           p.length};
 }
 
 void Problem::infer() {
@@ -280,7 +300,9 @@ Problem Problem::draw(const galley_op* op, const galley_op_case& c, std::mt19937
     in = Tensor{o->dtype, {o->shape, o->shape + o->rank}, {}};
     for (int64_t k = 0; k < in->count(); ++k) {
       if (floating(o->dtype)) in->values.push_back(rounded(std::uniform_real_distribution(c.low[i], c.high[i])(random), o->dtype));
-      else in->values.push_back(static_cast<double>(std::uniform_int_distribution<int64_t>(static_cast<int64_t>(c.low[i]), static_cast<int64_t>(c.high[i]))(random)));
+      else
+        in->values.push_back(static_cast<double>(
+            std::uniform_int_distribution<int64_t>(static_cast<int64_t>(c.low[i]), static_cast<int64_t>(c.high[i]))(random)));
     }
   }
   p.infer();
@@ -312,7 +334,8 @@ void run_reference(Problem& p) {
   for (size_t i = 0; i < p.outputs.size(); ++i) read(p.outputs[i], outputs[i]);
 }
 
-galley_status query(const galley_kernel* kernel, const std::string& isa, const Problem& p, const How& how, galley_kernel_plan* plan, galley_error* error) {
+galley_status query(const galley_kernel* kernel, const std::string& isa, const Problem& p, const How& how, galley_kernel_plan* plan,
+                    galley_error* error) {
   const View view(p, {}, {}, how.access, false);
   const galley_node_view* node = view.node();
   const galley_target target = {sizeof(galley_target), 1, "cpu", isa.c_str(), 2, 64 << 20, 1e11, 1e10, 1e10};

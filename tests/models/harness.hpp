@@ -1,5 +1,5 @@
-// What tests of ops and kernels share: a plugin's libraries opened as the host opens them, a host of their own whose threads can be counted, operands with guards around them,
-// and a node run by its reference or by a kernel.
+// What tests of ops and kernels share: a plugin's libraries opened as the host opens them, a host of their own whose threads can be
+// counted, operands with guards around them, and a node run by its reference or by a kernel.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +62,8 @@ struct Problem {
 class View {
  public:
   /// `data`: an address for each operand that is there; `access` for each output; `dtypes`: all floating ones as F64 for references.
-  View(const Problem& problem, const std::vector<void*>& inputs, const std::vector<void*>& outputs, const std::vector<uint32_t>& access, bool as_f64);
+  View(const Problem& problem, const std::vector<void*>& inputs, const std::vector<void*>& outputs, const std::vector<uint32_t>& access,
+       bool as_f64);
   View(const View&) = delete;
   const galley_node_view* node() const { return &view_; }
 
@@ -80,23 +81,24 @@ struct Execution {
   std::vector<Memory> inputs, outputs;
   Memory workspace{0, 0};
   galley_status status = GALLEY_OK;
-  std::string text;        ///< of the error
-  bool intact() const;     ///< nothing was written outside of operands and workspace
+  std::string text;     ///< of the error
+  bool intact() const;  ///< nothing was written outside of operands and workspace
 };
 struct How {
-  std::vector<uint32_t> access;               ///< of each output; all are written where it is empty
-  std::vector<std::vector<double>> initial;   ///< what outputs that accumulate hold before
-  std::vector<int> in_place;                  ///< the input whose memory each output is, −1 for its own; all their own where it is empty
+  std::vector<uint32_t> access;              ///< of each output; all are written where it is empty
+  std::vector<std::vector<double>> initial;  ///< what outputs that accumulate hold before
+  std::vector<int> in_place;                 ///< the input whose memory each output is, −1 for its own; all their own where it is empty
 };
 Execution execute(const galley_kernel* kernel, const std::string& isa, const Problem& problem, const How& how = {});
 /// What a kernel says of a problem at plan time.
-galley_status query(const galley_kernel* kernel, const std::string& isa, const Problem& problem, const How& how, galley_kernel_plan* plan, galley_error* error);
+galley_status query(const galley_kernel* kernel, const std::string& isa, const Problem& problem, const How& how, galley_kernel_plan* plan,
+                    galley_error* error);
 
 /// The libraries of one plugin: its ops, and the kernels of each CPU level that this machine can run.
 struct Level {
   std::string isa;
   std::vector<const galley_kernel*> kernels;
-  const galley_kernel* kernel(const std::string& op) const;   ///< the first one for an op
+  const galley_kernel* kernel(const std::string& op) const;  ///< the first one for an op
   void (*set_openmp_threads)(int) = nullptr;
 };
 struct Plugin {

@@ -1,4 +1,5 @@
-// Every kernel against its op's reference, on fresh numbers: writing and adding, in place, in chunks of rows, with 1, 2 and 3 threads, at each level of the processor.
+// Every kernel against its op's reference, on fresh numbers: writing and adding, in place, in chunks of rows, with 1, 2 and 3 threads, at
+// each level of the processor.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,10 +34,13 @@ void expect_near(const std::vector<double>& got, const std::vector<double>& expe
     if (error <= t * (std::fabs(expected[i]) + size) + (dtype == GALLEY_F16 ? 0x1p-25 : 0)) continue;
     if (!wrong++ || error > std::fabs(got[worst] - expected[worst])) worst = i;
   }
-  EXPECT_EQ(wrong, 0) << what << ": element " << worst << " is " << got[worst] << ", not " << expected[worst] << " (typical size " << size << ")";
+  EXPECT_EQ(wrong, 0) << what << ": element " << worst << " is " << got[worst] << ", not " << expected[worst] << " (typical size " << size
+                      << ")";
 }
 
-bool same_bytes(const Memory& a, const Memory& b) { return a.bytes() == b.bytes() && !std::memcmp(a.data(), b.data(), static_cast<size_t>(a.bytes())); }
+bool same_bytes(const Memory& a, const Memory& b) {
+  return a.bytes() == b.bytes() && !std::memcmp(a.data(), b.data(), static_cast<size_t>(a.bytes()));
+}
 
 std::vector<double> values(const Memory& m, const Tensor& t) { return unpack(m.data(), t.dtype, t.count()); }
 
@@ -97,7 +101,8 @@ TEST_P(Kernel, EqualsReference) {
   std::vector<uint32_t> adding = ways[0], first = ways[0];
   int n_adding = 0;
   for (size_t i = 0; i < problem.outputs.size(); ++i) {
-    if (!problem.outputs[i] || !(problem.op->outputs[i]->flags & GALLEY_OPERAND_ACCUMULATES) || !floating(problem.outputs[i]->dtype)) continue;
+    if (!problem.outputs[i] || !(problem.op->outputs[i]->flags & GALLEY_OPERAND_ACCUMULATES) || !floating(problem.outputs[i]->dtype))
+      continue;
     adding[i] = GALLEY_ACCUMULATE;
     if (!n_adding++) first[i] = GALLEY_ACCUMULATE;
   }
@@ -112,7 +117,8 @@ TEST_P(Kernel, EqualsReference) {
         std::vector<double> wanted = expected.outputs[i]->values;
         if (access[i] == GALLEY_ACCUMULATE)
           for (size_t e = 0; e < wanted.size(); ++e) wanted[e] += initial[i][e];
-        expect_near(values(r.outputs[i], *problem.outputs[i]), wanted, problem.outputs[i]->dtype, access[i] == GALLEY_ACCUMULATE ? "added" : "written");
+        expect_near(values(r.outputs[i], *problem.outputs[i]), wanted, problem.outputs[i]->dtype,
+                    access[i] == GALLEY_ACCUMULATE ? "added" : "written");
       }
       for (size_t i = 0; i < problem.inputs.size(); ++i) {
         if (!problem.inputs[i]) continue;
@@ -130,8 +136,10 @@ TEST_P(Kernel, MakesTheSameBytesWithAnyNumberOfThreads) {
     for (const int n : {2, 3}) {
       set_threads(n);
       const Execution many = run(kernel, isa, problem);
-      for (size_t i = 0; i < one.outputs.size(); ++i) EXPECT_TRUE(same_bytes(one.outputs[i], many.outputs[i])) << "output " << i << " with " << n << " threads";
-      for (size_t i = 0; i < one.inputs.size(); ++i) EXPECT_TRUE(same_bytes(one.inputs[i], many.inputs[i])) << "input " << i << " with " << n << " threads";
+      for (size_t i = 0; i < one.outputs.size(); ++i)
+        EXPECT_TRUE(same_bytes(one.outputs[i], many.outputs[i])) << "output " << i << " with " << n << " threads";
+      for (size_t i = 0; i < one.inputs.size(); ++i)
+        EXPECT_TRUE(same_bytes(one.inputs[i], many.inputs[i])) << "input " << i << " with " << n << " threads";
     }
   });
 }
@@ -165,7 +173,9 @@ TEST_P(Kernel, WorksInPlace) {
 
 // The head and the loss run in chunks of rows: rows must come out with the same bytes, sums over rows nearly so.
 TEST_P(Kernel, WorksInChunksOfRows) {
-  const auto rule_of = [&](bool output, size_t i) { return output ? problem.op->outputs[i] : problem.op->inputs[std::min<size_t>(i, problem.op->n_inputs - 1)]; };
+  const auto rule_of = [&](bool output, size_t i) {
+    return output ? problem.op->outputs[i] : problem.op->inputs[std::min<size_t>(i, problem.op->n_inputs - 1)];
+  };
   const auto row_shape = [&](const galley_operand_rule* rule, const Tensor& t, int64_t rows) {
     return rule->flags & GALLEY_OPERAND_SAME_ROWS ? std::vector<int64_t>{rows} : std::vector<int64_t>{rows, t.columns()};
   };
@@ -179,7 +189,9 @@ TEST_P(Kernel, WorksInChunksOfRows) {
   }
   for (size_t i = 0; i < problem.outputs.size(); ++i) {
     const galley_operand_rule* rule = rule_of(true, i);
-    if (problem.outputs[i]) chunkable = chunkable && (rule->role == GALLEY_ROLE_ROWS || (rule->role == GALLEY_ROLE_REDUCED && rule->flags & GALLEY_OPERAND_ACCUMULATES));
+    if (problem.outputs[i])
+      chunkable =
+          chunkable && (rule->role == GALLEY_ROLE_ROWS || (rule->role == GALLEY_ROLE_REDUCED && rule->flags & GALLEY_OPERAND_ACCUMULATES));
   }
   if (!chunkable || rows < 2) return;
   const std::vector<int64_t> cuts = {0, 1, 1 + (rows - 1) / 2, rows};
@@ -209,12 +221,16 @@ TEST_P(Kernel, WorksInChunksOfRows) {
       for (size_t i = 0; i < part.outputs.size(); ++i) {
         if (!part.outputs[i]) continue;
         if (rule_of(true, i)->role == GALLEY_ROLE_ROWS)
-          EXPECT_EQ(std::memcmp(r.outputs[i].data(), whole.outputs[i].data() + whole.outputs[i].bytes() / rows * first, static_cast<size_t>(r.outputs[i].bytes())), 0) << "output " << i << ", rows from " << first;
+          EXPECT_EQ(std::memcmp(r.outputs[i].data(), whole.outputs[i].data() + whole.outputs[i].bytes() / rows * first,
+                                static_cast<size_t>(r.outputs[i].bytes())),
+                    0)
+              << "output " << i << ", rows from " << first;
         else sums[i] = values(r.outputs[i], *part.outputs[i]);
       }
     }
     for (size_t i = 0; i < problem.outputs.size(); ++i)
-      if (problem.outputs[i] && rule_of(true, i)->role == GALLEY_ROLE_REDUCED) expect_near(sums[i], values(whole.outputs[i], *problem.outputs[i]), problem.outputs[i]->dtype, "summed over chunks");
+      if (problem.outputs[i] && rule_of(true, i)->role == GALLEY_ROLE_REDUCED)
+        expect_near(sums[i], values(whole.outputs[i], *problem.outputs[i]), problem.outputs[i]->dtype, "summed over chunks");
   });
 }
 
@@ -223,7 +239,8 @@ TEST_P(Kernel, AgreesBetweenLevels) {
   each([&](const galley_kernel* kernel, const std::string& isa) {
     const Execution r = run(kernel, isa, problem);
     std::vector<std::vector<double>> got;
-    for (size_t i = 0; i < problem.outputs.size(); ++i) got.push_back(problem.outputs[i] ? values(r.outputs[i], *problem.outputs[i]) : std::vector<double>());
+    for (size_t i = 0; i < problem.outputs.size(); ++i)
+      got.push_back(problem.outputs[i] ? values(r.outputs[i], *problem.outputs[i]) : std::vector<double>());
     if (first.empty()) first.push_back(got);
     for (size_t i = 0; i < got.size(); ++i)
       if (problem.outputs[i]) expect_near(got[i], first[0][i], problem.outputs[i]->dtype, "against the first level");

@@ -25,7 +25,8 @@ TEST(Ops, HaveCasesReferencesAndKernels) {
     }
   }
   for (const Level& level : models().levels)
-    for (const galley_kernel* kernel : level.kernels) EXPECT_TRUE(names.contains(kernel->op)) << kernel->name << " is for an op that there is not: " << kernel->op;
+    for (const galley_kernel* kernel : level.kernels)
+      EXPECT_TRUE(names.contains(kernel->op)) << kernel->name << " is for an op that there is not: " << kernel->op;
 }
 
 // The text with which a shape rule refuses the inputs.
@@ -57,10 +58,12 @@ TEST(Ops, RefuseWrongShapesWithNodeAndShapes) {
   EXPECT_EQ(refusal("layer_norm", {f32({2, 4}), f32({3}), {}}), "h.0.node: layer_norm: w is (3); it has to be (4)");
   EXPECT_EQ(refusal("swiglu", {f32({2, 4}), f32({2, 3})}), "h.0.node: swiglu: gate is (2, 4), but up is (2, 3)");
   EXPECT_EQ(refusal("embedding", {f32({2}), f32({3, 4})}), "h.0.node: embedding: ids has to be I32");
-  EXPECT_EQ(refusal("cross_entropy", {f32({2, 3, 9}), i32({2, 2})}), "h.0.node: cross_entropy: labels is (2, 2); it needs one value for each of the 6 rows of logits (2, 3, 9)");
+  EXPECT_EQ(refusal("cross_entropy", {f32({2, 3, 9}), i32({2, 2})}),
+            "h.0.node: cross_entropy: labels is (2, 2); it needs one value for each of the 6 rows of logits (2, 3, 9)");
   const Number group("group", 3), heads("heads", 2), head_dim("head_dim", 4);
   EXPECT_EQ(refusal("rms_norm", {f32({2, 8}), {}}, {&group.attr}), "h.0.node: rms_norm: groups of 3 do not divide the rows of x (2, 8)");
-  EXPECT_EQ(refusal("rope", {f32({2, 12}), i32({2}), f32({5, 4})}, {&heads.attr, &head_dim.attr}), "h.0.node: rope: rows of x (2, 12) are not heads · head_dim = 2 · 4");
+  EXPECT_EQ(refusal("rope", {f32({2, 12}), i32({2}), f32({5, 4})}, {&heads.attr, &head_dim.attr}),
+            "h.0.node: rope: rows of x (2, 12) are not heads · head_dim = 2 · 4");
   EXPECT_EQ(refusal("fill", {}), "h.0.node: fill: there is no tensor to fill, and no attribute 'shape' that says how large one is");
 }
 
@@ -95,9 +98,12 @@ TEST(Ops, RopeTableStretchesAsLlama3Does) {
   const double theta = 500000, factor = 32, low = 1, high = 4, original = 8192;
   const std::string type = "llama3";
   const Number positions("positions", 101), head_dim("head_dim", 64);
-  const auto number = [](const char* name, const double* value) { return galley_attr{sizeof(galley_attr), 1, name, value, GALLEY_ATTR_F64, 1}; };
-  const galley_attr t = number("theta", &theta), f = number("factor", &factor), l = number("low_freq_factor", &low), h = number("high_freq_factor", &high),
-                    o = number("original_max_position", &original), kind = {sizeof(galley_attr), 1, "type", type.c_str(), GALLEY_ATTR_STRING, static_cast<uint32_t>(type.size())};
+  const auto number = [](const char* name, const double* value) {
+    return galley_attr{sizeof(galley_attr), 1, name, value, GALLEY_ATTR_F64, 1};
+  };
+  const galley_attr t = number("theta", &theta), f = number("factor", &factor), l = number("low_freq_factor", &low),
+                    h = number("high_freq_factor", &high), o = number("original_max_position", &original),
+                    kind = {sizeof(galley_attr), 1, "type", type.c_str(), GALLEY_ATTR_STRING, static_cast<uint32_t>(type.size())};
   const std::vector<const galley_attr*> attrs = {&positions.attr, &head_dim.attr, &t, &f, &l, &h, &o, &kind};
   Problem p;
   p.op = models().op("rope_table");
@@ -106,7 +112,9 @@ TEST(Ops, RopeTableStretchesAsLlama3Does) {
   p.n_attrs = static_cast<uint32_t>(attrs.size());
   p.infer();
   run_reference(p);
-  const auto angle = [&](size_t pair) { return std::atan2(p.outputs[0]->values[100 * 64 + 32 + pair], p.outputs[0]->values[100 * 64 + pair]); };
+  const auto angle = [&](size_t pair) {
+    return std::atan2(p.outputs[0]->values[100 * 64 + 32 + pair], p.outputs[0]->values[100 * 64 + pair]);
+  };
   // Kept (a turn takes 9.5 positions), between (2 pairs of them), divided by 32 (a turn takes 30,000).
   EXPECT_NEAR(angle(1), -2.75491460937, 1e-9);
   EXPECT_NEAR(angle(15), 0.129054792821, 1e-9);

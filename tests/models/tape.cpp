@@ -71,7 +71,8 @@ void Tape::evaluate() {
       if (!n.outputs[i]) continue;
       Tensor& to = value(n.outputs[i]);
       if (n.accumulate >> i & 1) {
-        if (!(n.op->outputs[i]->flags & GALLEY_OPERAND_ACCUMULATES)) throw std::runtime_error(n.name + ": " + n.op->name + " cannot add into its output " + std::to_string(i));
+        if (!(n.op->outputs[i]->flags & GALLEY_OPERAND_ACCUMULATES))
+          throw std::runtime_error(n.name + ": " + n.op->name + " cannot add into its output " + std::to_string(i));
         for (size_t e = 0; e < to.values.size(); ++e) to.values[e] += p.outputs[i]->values[e];
       } else {
         to.values = p.outputs[i]->values;
@@ -86,7 +87,16 @@ galley_status Tape::tensor_get(galley_graph* g, galley_tensor t, galley_tensor_i
   auto& tape = *reinterpret_cast<Tape*>(g);
   if (!t || t > tape.tensors_.size()) return fail(error, "no such tensor");
   const Entry& e = tape.tensors_[t - 1];
-  *out = {sizeof(galley_tensor_info), 1, e.name.c_str(), e.tensor.shape.data(), static_cast<uint32_t>(e.tensor.shape.size()), e.tensor.dtype, GALLEY_KIND_TRANSIENT, 0, 0, e.producer};
+  *out = {sizeof(galley_tensor_info),
+          1,
+          e.name.c_str(),
+          e.tensor.shape.data(),
+          static_cast<uint32_t>(e.tensor.shape.size()),
+          e.tensor.dtype,
+          GALLEY_KIND_TRANSIENT,
+          0,
+          0,
+          e.producer};
   return GALLEY_OK;
 }
 
@@ -94,8 +104,18 @@ galley_status Tape::node_get(galley_graph* g, galley_node id, galley_node_info* 
   auto& tape = *reinterpret_cast<Tape*>(g);
   if (!id || id > tape.nodes_.size()) return fail(error, "no such node");
   const Node& n = tape.nodes_[id - 1];
-  *out = {sizeof(galley_node_info), 1, n.op->name, n.name.c_str(), n.inputs.data(), n.outputs.data(), n.attrs.data(), static_cast<uint32_t>(n.inputs.size()),
-          static_cast<uint32_t>(n.outputs.size()), static_cast<uint32_t>(n.attrs.size()), 0, -1};
+  *out = {sizeof(galley_node_info),
+          1,
+          n.op->name,
+          n.name.c_str(),
+          n.inputs.data(),
+          n.outputs.data(),
+          n.attrs.data(),
+          static_cast<uint32_t>(n.inputs.size()),
+          static_cast<uint32_t>(n.outputs.size()),
+          static_cast<uint32_t>(n.attrs.size()),
+          0,
+          -1};
   return GALLEY_OK;
 }
 
@@ -152,8 +172,13 @@ const galley_graph_verbs* Tape::verbs() {
     v.node_get = node_get;
     v.node_make = node_make;
     v.scalar = scalar;
-    v.tensor_make = [](galley_graph*, const galley_tensor_desc*, galley_tensor*, galley_error* e) { return fail(e, "a gradient rule makes no tensors"); };
-    v.tensor_find = [](galley_graph*, const char*, galley_tensor* out, galley_error*) -> galley_status { *out = 0; return GALLEY_OK; };
+    v.tensor_make = [](galley_graph*, const galley_tensor_desc*, galley_tensor*, galley_error* e) {
+      return fail(e, "a gradient rule makes no tensors");
+    };
+    v.tensor_find = [](galley_graph*, const char*, galley_tensor* out, galley_error*) -> galley_status {
+      *out = 0;
+      return GALLEY_OK;
+    };
     v.node_next = [](galley_graph*, galley_node) -> galley_node { return 0; };
     v.tensor_next = [](galley_graph*, galley_tensor) -> galley_tensor { return 0; };
     v.replace = [](galley_graph*, galley_tensor, galley_tensor, galley_error* e) { return fail(e, "a gradient rule replaces nothing"); };

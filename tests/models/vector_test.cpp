@@ -1,5 +1,5 @@
-// The elementary functions of models/cpu/vector.hpp against the library's in double: error in units of the last place, special values, and bits
-// that do not depend on whether a loop was vectorised.
+// The elementary functions of models/cpu/vector.hpp against the library's in double: error in units of the last place, special values, and
+// bits that do not depend on whether a loop was vectorised.
 #include "models/cpu/vector.hpp"
 
 #include <gtest/gtest.h>
@@ -71,7 +71,8 @@ TEST(Vector, SpecialValuesComeThrough) {
   EXPECT_EQ(cpu::erf(-inf), -1.0f);
   EXPECT_EQ(cpu::sigmoid(-inf), 0.0f);
   EXPECT_EQ(cpu::sigmoid(inf), 1.0f);
-  for (float (*f)(float) : {cpu::exp, cpu::log, cpu::tanh, cpu::sigmoid, cpu::silu, cpu::erf}) EXPECT_TRUE(std::isnan(f(nan)) && std::isnan(f(noisy)));
+  for (float (*f)(float) : {cpu::exp, cpu::log, cpu::tanh, cpu::sigmoid, cpu::silu, cpu::erf})
+    EXPECT_TRUE(std::isnan(f(nan)) && std::isnan(f(noisy)));
 }
 
 TEST(Vector, SumsDoNotDependOnAlignmentOrLoopShape) {

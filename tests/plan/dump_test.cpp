@@ -10,7 +10,8 @@ namespace {
 TEST(Dump, OneLineAnInstruction) {
   Little l;
   l.program.micro_batches = 2;
-  const TensorId weight = l.tensor("weight", 100, Life::Run, 0, Owner::Weights), gradient = l.tensor("gradient", 100, Life::Window, 0, Owner::Gradients), x = l.tensor("x", 50),
+  const TensorId weight = l.tensor("weight", 100, Life::Run, 0, Owner::Weights),
+                 gradient = l.tensor("gradient", 100, Life::Window, 0, Owner::Gradients), x = l.tensor("x", 50),
                  away = l.tensor("away", 50, Life::Segment, 1), space = l.tensor("space", 8), idle = l.tensor("idle", 8);
   l.program.tensors[static_cast<size_t>(gradient)].strategy = "lora (recipe.lua:9)";
   Instruction& read = l.op(SegmentKind::Load, "read weight", {}, {l.w(weight)});

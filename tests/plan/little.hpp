@@ -14,7 +14,8 @@ namespace galley {
 struct Little {
   Program program;
 
-  TensorId tensor(const std::string& name, int64_t count, Life life = Life::Segment, uint32_t memory = 0, Owner owner = Owner::Activations) {
+  TensorId tensor(const std::string& name, int64_t count, Life life = Life::Segment, uint32_t memory = 0,
+                  Owner owner = Owner::Activations) {
     ProgramTensor t;
     t.name = name;
     t.shape = {count};
@@ -34,7 +35,9 @@ struct Little {
     o.later = later ? later : access;
     return o;
   }
-  Operand all(TensorId id, uint32_t access, uint32_t later = 0) const { return part(id, 0, program.tensors[static_cast<size_t>(id)].shape[0], access, later); }
+  Operand all(TensorId id, uint32_t access, uint32_t later = 0) const {
+    return part(id, 0, program.tensors[static_cast<size_t>(id)].shape[0], access, later);
+  }
   Operand r(TensorId id) const { return all(id, GALLEY_READ); }
   Operand w(TensorId id) const { return all(id, GALLEY_WRITE); }
   Operand rw(TensorId id) const { return all(id, GALLEY_READ_WRITE); }

@@ -13,7 +13,7 @@ namespace galley::models {
 
 inline constexpr uint32_t kSpill = 1;
 
-struct Forward {   ///< what one layer leaves for its backward
+struct Forward {  ///< what one layer leaves for its backward
   TensorId x, n1, r1, q, k, v, o, lse, x2, n2, r2, gate, up, h;
 };
 
@@ -89,9 +89,7 @@ class Builder {
     i.outputs = {out(to)};
     return events;
   }
-  void wait(uint32_t event) {
-    emit(Action::Wait, "wait").event = event;
-  }
+  void wait(uint32_t event) { emit(Action::Wait, "wait").event = event; }
 
   // --- pieces of a model ---
   TensorId weight(const std::string& name, Shape shape);
@@ -125,11 +123,11 @@ class Builder {
   std::map<std::string, TensorId> weights;
   std::map<std::string, std::vector<TensorId>> states;
   std::map<std::string, TensorId> gradients;
-  std::map<TensorId, std::pair<TensorId, uint32_t>> spilled;   ///< saved tensor: where it went, and the event that says so
+  std::map<TensorId, std::pair<TensorId, uint32_t>> spilled;  ///< saved tensor: where it went, and the event that says so
   uint32_t events = 0;
-  bool again = false;      ///< emitting clones of forward for backward
+  bool again = false;  ///< emitting clones of forward for backward
   bool training = false;
-  std::vector<std::string> order;   ///< of gradients as backward finishes them
+  std::vector<std::string> order;  ///< of gradients as backward finishes them
 };
 
 }  // namespace galley::models

@@ -145,7 +145,8 @@ void Builder::backward(int64_t l, Forward f, TensorId* dx) {
     f = fresh;
     again = false;
   } else if (recomputes(l, Recompute::Cheap)) {
-    const TensorId n1 = active(at(l, "n1.again"), {n, s.width}), n2 = active(at(l, "n2.again"), {n, s.width}), h = active(at(l, "h.again"), {n, s.hidden});
+    const TensorId n1 = active(at(l, "n1.again"), {n, s.width}), n2 = active(at(l, "n2.again"), {n, s.width}),
+                   h = active(at(l, "h.again"), {n, s.hidden});
     op(at(l, "norm1.again"), {in(f.x), in(weights.at(weight_at(l, "norm1")))}, {out(n1)});
     op(at(l, "norm2.again"), {in(f.x2), in(weights.at(weight_at(l, "norm2")))}, {out(n2)});
     std::vector<Operand> inputs = {in(f.gate)};
@@ -167,7 +168,8 @@ void Builder::backward(int64_t l, Forward f, TensorId* dx) {
     }
   }
   auto grad = [&](const char* name, int64_t width) { return active(at(l, name), {n, width}); };
-  const TensorId dh = grad("dh", s.hidden), dgate = grad("dgate", s.hidden), dup = s.gated ? grad("dup", s.hidden) : no_tensor, dn2 = grad("dn2", s.width);
+  const TensorId dh = grad("dh", s.hidden), dgate = grad("dgate", s.hidden), dup = s.gated ? grad("dup", s.hidden) : no_tensor,
+                 dn2 = grad("dn2", s.width);
   d_linear(at(l, "down"), *dx, dh, false, f.h, weight_at(l, "down"));
   std::vector<Operand> ins = {in(dh), in(f.gate)}, outs = {out(dgate)};
   if (s.gated) {
@@ -180,7 +182,8 @@ void Builder::backward(int64_t l, Forward f, TensorId* dx) {
   const TensorId dx2 = grad("dx2", s.width);
   op(at(l, "norm2.d"), {in(dn2), in(f.x2), in(f.r2), in(*dx)}, {out(dx2)});
   contribute(at(l, "norm2.dw"), {in(dn2), in(f.x2), in(f.r2)}, weight_at(l, "norm2"));
-  const TensorId d_o = grad("do", s.width), dq = grad("dq", s.width), dk = grad("dk", s.kv_width), dv = grad("dv", s.kv_width), dn1 = grad("dn1", s.width);
+  const TensorId d_o = grad("do", s.width), dq = grad("dq", s.width), dk = grad("dk", s.kv_width), dv = grad("dv", s.kv_width),
+                 dn1 = grad("dn1", s.width);
   d_linear(at(l, "o"), dx2, d_o, false, f.o, weight_at(l, "o"));
   op(at(l, "attention.d"), {in(d_o), in(f.q), in(f.k), in(f.v), in(f.o), in(f.lse)}, {out(dq), out(dk), out(dv)}, n * s.heads * 16);
   if (s.gated) {
@@ -205,14 +208,16 @@ void Builder::micro() {
   for (int64_t l = 0; l < s.layers; ++l) x = layer(l, x, &kept[static_cast<size_t>(l)]);
   training = false;
   const int64_t n = tokens();
-  const TensorId nf = active("final_norm", {n, s.width}, Owner::Saved), rf = tensor("final_rstd", {n}, GALLEY_F32, Owner::Saved, Life::Segment);
+  const TensorId nf = active("final_norm", {n, s.width}, Owner::Saved),
+                 rf = tensor("final_rstd", {n}, GALLEY_F32, Owner::Saved, Life::Segment);
   op("norm", {in(x), in(weights.at("norm.weight"))}, {out(nf), out(rf)});
   const std::string head = s.tied ? "embed.weight" : "head.weight";
   TensorId dnf = active("final_norm.d", {n, s.width});
   for (int64_t c = 0; c < s.chunks; ++c) {
     const int64_t begin = n * c / s.chunks, count = n * (c + 1) / s.chunks - begin;
     const std::string suffix = "." + std::to_string(c);
-    const TensorId logits = active("logits" + suffix, {count, s.vocabulary}), lse = tensor("loss.lse" + suffix, {count}, GALLEY_F32, Owner::Saved, Life::Segment);
+    const TensorId logits = active("logits" + suffix, {count, s.vocabulary}),
+                   lse = tensor("loss.lse" + suffix, {count}, GALLEY_F32, Owner::Saved, Life::Segment);
     TensorId matrix = used(head);
     op("head" + suffix, {rows(nf, begin, count, GALLEY_READ), in(matrix)}, {out(logits)}, count * 64);
     op("loss" + suffix, {in(logits), rows(p.inputs[2].second, begin, count, GALLEY_READ)}, {out(lse), scalar(2, GALLEY_ACCUMULATE)});

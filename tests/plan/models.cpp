@@ -247,9 +247,10 @@ Program build(const Spec& spec) { return Builder(spec).run(); }
 
 std::string text(const Spec& s) {
   auto n = [](auto v) { return std::to_string(static_cast<int64_t>(v)); };
-  return n(s.layers) + " layers, " + n(s.batch) + " x " + n(s.length) + ", width " + n(s.width) + "/" + n(s.kv_width) + "/" + n(s.hidden) + ", vocabulary " + n(s.vocabulary) +
-         ", chunks " + n(s.chunks) + ", micro-batches " + n(s.micro_batches) + ", training " + n(s.training) + ", recompute " + n(s.recompute) + ", offload " + n(s.offload) +
-         ", optimizer " + n(s.optimizer) + (s.gated ? ", gated" : "") + (s.tied ? ", tied" : "") + (s.quantized ? ", quantized" : "") + (s.mixed ? ", mixed" : "");
+  return n(s.layers) + " layers, " + n(s.batch) + " x " + n(s.length) + ", width " + n(s.width) + "/" + n(s.kv_width) + "/" + n(s.hidden) +
+         ", vocabulary " + n(s.vocabulary) + ", chunks " + n(s.chunks) + ", micro-batches " + n(s.micro_batches) + ", training " +
+         n(s.training) + ", recompute " + n(s.recompute) + ", offload " + n(s.offload) + ", optimizer " + n(s.optimizer) +
+         (s.gated ? ", gated" : "") + (s.tied ? ", tied" : "") + (s.quantized ? ", quantized" : "") + (s.mixed ? ", mixed" : "");
 }
 
 Target two_classes() {

@@ -1,5 +1,5 @@
-// Programs as the passes would make them of transformers, written down directly: what the planner and the shadow are tested on. Names, sizes and orders are those of
-// real models; nothing here has a kernel.
+// Programs as the passes would make them of transformers, written down directly: what the planner and the shadow are tested on. Names,
+// sizes and orders are those of real models; nothing here has a kernel.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 namespace galley::models {
 
 enum class Training : uint8_t { Full, Lora, InBackward };
-enum class Recompute : uint8_t { Nothing, Cheap, Blocks, Mixed };   ///< Cheap: norms and activations; Blocks: all but a block's input
+enum class Recompute : uint8_t { Nothing, Cheap, Blocks, Mixed };  ///< Cheap: norms and activations; Blocks: all but a block's input
 enum class Offload : uint8_t { Nothing, Saved, States };
 enum class Optimizer : uint8_t { Adam, Momentum, Muon, Factored };
 
 struct Spec {
   int64_t layers = 2, batch = 1, length = 64, width = 64, kv_width = 64, hidden = 172, heads = 4, vocabulary = 1000, rank = 8;
   int64_t chunks = 1, micro_batches = 1;
-  bool gated = true;         ///< Llama's MLP and norms; otherwise GPT-2's
-  bool tied = false;         ///< the head is the embedding's table
-  bool quantized = false;    ///< frozen weights in 4 bits, unpacked before every use
-  bool mixed = false;        ///< products in BF16 beside F32 weights: a cast of every weight before its use
+  bool gated = true;       ///< Llama's MLP and norms; otherwise GPT-2's
+  bool tied = false;       ///< the head is the embedding's table
+  bool quantized = false;  ///< frozen weights in 4 bits, unpacked before every use
+  bool mixed = false;      ///< products in BF16 beside F32 weights: a cast of every weight before its use
   bool evaluates = true, samples = true;
   uint32_t activation = GALLEY_F32;
   Training training = Training::Full;

@@ -1,9 +1,9 @@
 // The shadow's own test: plans that are wrong in one place must be rejected.
 //
-// Mutations: the life of a used tensor begins one moment later or ends one earlier; its offset is off by one element, by the alignment or by its own size, up or
-// down. A mutation is left out when it is harmless by a criterion that shares no code with the planner or the shadow: a moved tensor is still aligned and inside
-// the arena, and every other tensor of its class whose (unmutated) life meets its own lies elsewhere. Shortened lives are never harmless, because every first and last
-// moment is a use of the tensor or demanded by its Life.
+// Mutations: the life of a used tensor begins one moment later or ends one earlier; its offset is off by one element, by the alignment or
+// by its own size, up or down. A mutation is left out when it is harmless by a criterion that shares no code with the planner or the
+// shadow: a moved tensor is still aligned and inside the arena, and every other tensor of its class whose (unmutated) life meets its own
+// lies elsewhere. Shortened lives are never harmless, because every first and last moment is a use of the tensor or demanded by its Life.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -17,7 +17,8 @@ namespace {
 
 bool harmless_move(const Program& program, const Plan& plan, const Target& target, size_t moved, int64_t offset) {
   const ProgramTensor& tensor = program.tensors[moved];
-  if (offset % target.memories[tensor.memory].alignment != 0 || offset < 0 || offset + tensor.bytes > plan.classes[tensor.memory].planned) return false;
+  if (offset % target.memories[tensor.memory].alignment != 0 || offset < 0 || offset + tensor.bytes > plan.classes[tensor.memory].planned)
+    return false;
   for (size_t t = 0; t < program.tensors.size(); ++t) {
     if (t == moved || program.tensors[t].memory != tensor.memory || plan.placements[t].first < 0) continue;
     const Placement &a = plan.placements[t], &b = plan.placements[moved];
@@ -29,7 +30,8 @@ bool harmless_move(const Program& program, const Plan& plan, const Target& targe
 
 TEST(Mutations, AreRejected) {
   const Target target = models::two_classes();
-  constexpr const char* kinds[] = {"ends earlier", "begins later", "element up", "element down", "alignment up", "alignment down", "size up", "size down"};
+  constexpr const char* kinds[] = {"ends earlier", "begins later",   "element up", "element down",
+                                   "alignment up", "alignment down", "size up",    "size down"};
   int tried[8] = {}, rejected[8] = {}, seen_by_run[8] = {}, harmless = 0, programs = 0;
   for (uint64_t seed = 1000; programs < 60; ++seed) {
     models::Spec spec = models::random_spec(seed);

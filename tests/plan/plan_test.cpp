@@ -21,7 +21,9 @@ constexpr auto kLoad = SegmentKind::Load;
 constexpr auto kMicro = SegmentKind::Micro;
 constexpr auto kUpdate = SegmentKind::Update;
 
-double milliseconds_since(std::chrono::steady_clock::time_point begin) { return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count(); }
+double milliseconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+}
 
 std::pair<int, int> life(const Program& program, TensorId id) {
   const Lifetime l = find_lifetimes(program)[static_cast<size_t>(id)];
@@ -31,17 +33,21 @@ std::pair<int, int> life(const Program& program, TensorId id) {
 bool same(const Plan& a, const Plan& b) {
   auto equal = [](const Placement& x, const Placement& y) { return x.offset == y.offset && x.first == y.first && x.last == y.last; };
   auto alike = [](const ClassPlan& x, const ClassPlan& y) {
-    return x.planned == y.planned && x.lower_bound == y.lower_bound && x.peak_at == y.peak_at && x.peak_name == y.peak_name && x.owners == y.owners;
+    return x.planned == y.planned && x.lower_bound == y.lower_bound && x.peak_at == y.peak_at && x.peak_name == y.peak_name &&
+           x.owners == y.owners;
   };
-  return a.segment_begin == b.segment_begin && a.end == b.end && std::equal(a.placements.begin(), a.placements.end(), b.placements.begin(), b.placements.end(), equal) &&
+  return a.segment_begin == b.segment_begin && a.end == b.end &&
+         std::equal(a.placements.begin(), a.placements.end(), b.placements.begin(), b.placements.end(), equal) &&
          std::equal(a.classes.begin(), a.classes.end(), b.classes.begin(), b.classes.end(), alike);
 }
 
 /// load: 0; micro: 1 … 4; update: 5, 6; eval: 7.
 struct Steps : Little {
-  TensorId weight = tensor("weight", 100, Life::Run, 0, Owner::Weights), gradient = tensor("gradient", 100, Life::Window, 0, Owner::Gradients), kept = tensor("kept", 10, Life::Window),
-           x = tensor("x", 50), y = tensor("y", 50), space = tensor("space", 30, Life::Segment, 0, Owner::Workspace), unused = tensor("unused", 1000), never = tensor("never", 40, Life::Run, 0, Owner::Data),
-           none = tensor("none", 0), logits = tensor("logits", 20);
+  TensorId weight = tensor("weight", 100, Life::Run, 0, Owner::Weights),
+           gradient = tensor("gradient", 100, Life::Window, 0, Owner::Gradients), kept = tensor("kept", 10, Life::Window),
+           x = tensor("x", 50), y = tensor("y", 50), space = tensor("space", 30, Life::Segment, 0, Owner::Workspace),
+           unused = tensor("unused", 1000), never = tensor("never", 40, Life::Run, 0, Owner::Data), none = tensor("none", 0),
+           logits = tensor("logits", 20);
   explicit Steps(int64_t micro_batches = 1) {
     program.micro_batches = micro_batches;
     op(kLoad, "init", {}, {w(weight)});
@@ -187,8 +193,10 @@ TEST(Plan, SevenBillion) {
   EXPECT_TRUE(status.ok()) << status.error().cause;
   const ClassPlan& host = plan.classes[0];
   EXPECT_LE(static_cast<double>(host.planned), 1.02 * static_cast<double>(host.lower_bound));
-  std::printf("[   INFO   ] %zu tensors, %d moments, %.2f GiB, %.5f of the lower bound, peak at %s; planned in %.1f ms, checked in %.1f ms\n", program.tensors.size(), plan.end,
-              static_cast<double>(host.planned) / (1 << 30), static_cast<double>(host.planned) / static_cast<double>(host.lower_bound), host.peak_name.c_str(), planning, checking);
+  std::printf(
+      "[   INFO   ] %zu tensors, %d moments, %.2f GiB, %.5f of the lower bound, peak at %s; planned in %.1f ms, checked in %.1f ms\n",
+      program.tensors.size(), plan.end, static_cast<double>(host.planned) / (1 << 30),
+      static_cast<double>(host.planned) / static_cast<double>(host.lower_bound), host.peak_name.c_str(), planning, checking);
 }
 
 // Blocks without any structure, where no order is right and the trials are used up.
@@ -202,7 +210,8 @@ TEST(Pack, RandomBlocks) {
     for (Block& b : blocks) {
       b.bytes = static_cast<int64_t>(64 * (random() % 100));
       b.first = static_cast<int32_t>(random() % moments);
-      b.last = b.first + static_cast<int32_t>(random() % (random() % 4 ? 8 : moments));
+      const uint64_t longest = random() % 4 ? 8 : moments;
+      b.last = b.first + static_cast<int32_t>(random() % longest);
     }
     const Packing packing = pack(blocks);
     ASSERT_EQ(packing.offsets.size(), blocks.size());
@@ -211,7 +220,8 @@ TEST(Pack, RandomBlocks) {
       peak = std::max(peak, packing.offsets[i] + blocks[i].bytes);
       for (size_t j = 0; j < i; ++j) {
         if (blocks[i].last < blocks[j].first || blocks[j].last < blocks[i].first) continue;
-        EXPECT_TRUE(packing.offsets[i] + blocks[i].bytes <= packing.offsets[j] || packing.offsets[j] + blocks[j].bytes <= packing.offsets[i] || blocks[i].bytes == 0 || blocks[j].bytes == 0);
+        EXPECT_TRUE(packing.offsets[i] + blocks[i].bytes <= packing.offsets[j] ||
+                    packing.offsets[j] + blocks[j].bytes <= packing.offsets[i] || blocks[i].bytes == 0 || blocks[j].bytes == 0);
       }
     }
     int64_t bound = 0;

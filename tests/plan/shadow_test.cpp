@@ -25,7 +25,8 @@ std::string verdict(const Program& program) { return verdict(program, make_plan(
 
 /// A weight that is loaded, its gradient over a window, and the update.
 struct Step : Little {
-  TensorId weight = tensor("weight", 100, Life::Run), gradient = tensor("gradient", 100, Life::Window), x = tensor("x", 50), y = tensor("y", 50);
+  TensorId weight = tensor("weight", 100, Life::Run), gradient = tensor("gradient", 100, Life::Window), x = tensor("x", 50),
+           y = tensor("y", 50);
   explicit Step(int64_t micro_batches = 1) {
     program.micro_batches = micro_batches;
     op(kLoad, "init", {}, {w(weight)});
@@ -65,7 +66,7 @@ TEST(Shadow, AValueDoesNotOutliveItsSegment) {
   // In the second micro-batch the bytes of the first are still there, and must not be used.
   Step s(2);
   std::swap(s.micro(0), s.micro(1));
-  s.micro(0).inputs[0].access = GALLEY_WRITE;   // only later micro-batches read it
+  s.micro(0).inputs[0].access = GALLEY_WRITE;  // only later micro-batches read it
   EXPECT_SAYS(verdict(s.program), "micro[0] 'act' reads 'x' bytes [0, 200), which nothing has written in this segment");
 }
 
@@ -100,7 +101,7 @@ TEST(Shadow, OperandsThatOverlap) {
   Step s;
   s.micro(1).outputs = {s.part(s.x, 10, 20, GALLEY_WRITE)};
   EXPECT_SAYS(verdict(s.program), "micro[1] 'act' has operands that overlap: 'x' bytes [0, 200) and [40, 120)");
-  s.micro(1).outputs = {s.r(s.x)};   // reading twice is no harm
+  s.micro(1).outputs = {s.r(s.x)};  // reading twice is no harm
   s.micro(2).inputs = {s.r(s.x)};
   EXPECT_EQ(verdict(s.program), "");
 }
@@ -171,13 +172,15 @@ TEST(Shadow, CopiesThatAreWaitedFor) {
 TEST(Shadow, SourceChangedUnderACopy) {
   Offload o;
   o.move(5, 6);
-  EXPECT_SAYS(verdict(o.program), "micro[5] 'change' on queue 0 writes 'x' bytes [0, 200) without having waited for micro[3] 'out', which reads it on queue 1");
+  EXPECT_SAYS(verdict(o.program),
+              "micro[5] 'change' on queue 0 writes 'x' bytes [0, 200) without having waited for micro[3] 'out', which reads it on queue 1");
 }
 
 TEST(Shadow, DestinationReadUnderACopy) {
   Offload o;
   o.move(10, 11);
-  EXPECT_SAYS(verdict(o.program), "micro[10] 'use' on queue 0 reads 'back' bytes [0, 200) without having waited for micro[9] 'in' on queue 1");
+  EXPECT_SAYS(verdict(o.program),
+              "micro[10] 'use' on queue 0 reads 'back' bytes [0, 200) without having waited for micro[9] 'in' on queue 1");
 }
 
 TEST(Shadow, DestinationWrittenUnderACopy) {
@@ -185,13 +188,15 @@ TEST(Shadow, DestinationWrittenUnderACopy) {
   o.program.segment(kMicro).code[11].inputs.clear();
   o.program.segment(kMicro).code[11].outputs = {o.w(o.back)};
   o.move(10, 11);
-  EXPECT_SAYS(verdict(o.program), "micro[10] 'use' on queue 0 writes 'back' bytes [0, 200) without having waited for micro[9] 'in', which writes it too");
+  EXPECT_SAYS(verdict(o.program),
+              "micro[10] 'use' on queue 0 writes 'back' bytes [0, 200) without having waited for micro[9] 'in', which writes it too");
 }
 
 TEST(Shadow, CopyBeforeItsSourceIsThere) {
   Offload o;
-  o.move(0, 1);   // the event is recorded before x is made
-  EXPECT_SAYS(verdict(o.program), "micro[3] 'out' on queue 1 reads 'x' bytes [0, 200) without having waited for micro[1] 'make' on queue 0");
+  o.move(0, 1);  // the event is recorded before x is made
+  EXPECT_SAYS(verdict(o.program),
+              "micro[3] 'out' on queue 1 reads 'x' bytes [0, 200) without having waited for micro[1] 'make' on queue 0");
 }
 
 TEST(Shadow, CopyOnAQueueThatWaitedForNothing) {
@@ -224,7 +229,8 @@ TEST(Shadow, CopyOnQueue0CountsAsPutOff) {
 TEST(Shadow, PlanThatDoesNotFit) {
   const Step s(2);
   const Plan good = make_plan(s.program, little_target());
-  const auto gradient = static_cast<size_t>(s.gradient), weight = static_cast<size_t>(s.weight), x = static_cast<size_t>(s.x), y = static_cast<size_t>(s.y);
+  const auto gradient = static_cast<size_t>(s.gradient), weight = static_cast<size_t>(s.weight), x = static_cast<size_t>(s.x),
+             y = static_cast<size_t>(s.y);
   Plan plan = good;
   plan.placements[x].offset += 4;
   EXPECT_SAYS(verdict(s.program, plan), "'x' is at " + std::to_string(plan.placements[x].offset) + ", off the alignment of 64");
@@ -260,7 +266,9 @@ TEST(Shadow, TheRunFindsOverlapsWithoutTheSweep) {
   plan.placements[static_cast<size_t>(s.gradient)].offset = plan.placements[static_cast<size_t>(s.weight)].offset + 64;
   const Status status = run_shadow(s.program, plan, little_target());
   ASSERT_FALSE(status.ok());
-  EXPECT_SAYS(status.error().cause, "update[0] 'step' reads 'weight' bytes [64, 400) written by load[0] 'init', but finds what micro[2] 'backward' wrote to 'gradient'");
+  EXPECT_SAYS(
+      status.error().cause,
+      "update[0] 'step' reads 'weight' bytes [64, 400) written by load[0] 'init', but finds what micro[2] 'backward' wrote to 'gradient'");
 }
 
 TEST(Shadow, WhatTheHostReadsLivesToTheEnd) {
@@ -301,7 +309,8 @@ TEST(Shadow, DroppingAWaitThatOrdersIsNoticed) {
   const auto& code = good.segment(kUpdate).code;
   size_t dropped = 0;
   for (size_t i = 2; i + 1 < code.size(); ++i) {
-    // The last wait before a step, for the state that has come in; the wait of queue 1 for the step that a copy takes the result of. Others are covered by these.
+    // The last wait before a step, for the state that has come in; the wait of queue 1 for the step that a copy takes the result of. Others
+    // are covered by these.
     if (code[i].action != Action::Wait || (code[i].queue == 0 ? code[i + 1] : code[i - 2]).action != Action::Kernel) continue;
     Program program = good;
     program.segment(kUpdate).code.erase(program.segment(kUpdate).code.begin() + static_cast<std::ptrdiff_t>(i));

@@ -25,7 +25,8 @@ std::string refusal(const std::string& text) {
 }
 
 TEST(Target, Overrides) {
-  const Result<Target> target = parse_target("threads = 8\npeak_flops = 2\nbandwidth = 1.5e11\nmemory_limit = 8_589_934_592\nisa = ''\n", "t.toml", base());
+  const Result<Target> target =
+      parse_target("threads = 8\npeak_flops = 2\nbandwidth = 1.5e11\nmemory_limit = 8_589_934_592\nisa = ''\n", "t.toml", base());
   ASSERT_TRUE(target.ok()) << target.error().cause;
   EXPECT_EQ(target->device, "cpu");
   EXPECT_EQ(target->isa, "");
@@ -38,7 +39,9 @@ TEST(Target, Overrides) {
 }
 
 TEST(Target, MemoryClassesAreReplaced) {
-  const Result<Target> target = parse_target("queues = 3\n[[memory]]\nname = 'device'\nalignment = 256\nhost_access = false\n[[memory]]\nname = 'pinned'\ncomputes = false\n", "t.toml", base());
+  const Result<Target> target = parse_target(
+      "queues = 3\n[[memory]]\nname = 'device'\nalignment = 256\nhost_access = false\n[[memory]]\nname = 'pinned'\ncomputes = false\n",
+      "t.toml", base());
   ASSERT_TRUE(target.ok()) << target.error().cause;
   EXPECT_EQ(target->queues, 3u);
   EXPECT_EQ(target->memories, (std::vector<MemoryClass>{{"device", 256, false, true}, {"pinned", 64, true, false}}));
@@ -118,7 +121,8 @@ galley_status describe_nothing(galley_target*, galley_error* error) {
 }
 
 TEST(Target, OfADevice) {
-  const galley_memory_class fast = {sizeof(galley_memory_class), 1, "fast", 128, 0, 1}, slow = {sizeof(galley_memory_class), 1, "slow", 64, 1, 0};
+  const galley_memory_class fast = {sizeof(galley_memory_class), 1, "fast", 128, 0, 1},
+                            slow = {sizeof(galley_memory_class), 1, "slow", 64, 1, 0};
   const galley_memory_class* memories[] = {&fast, &slow};
   galley_device device = {};
   device.size = sizeof(galley_device);

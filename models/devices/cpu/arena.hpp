@@ -23,7 +23,8 @@ inline int64_t available_bytes() {
   int64_t available = 0;
   std::ifstream info("/proc/meminfo");
   for (std::string line; std::getline(info, line);)
-    if (line.starts_with("MemAvailable:") || line.starts_with("SwapFree:")) available += std::strtoll(line.c_str() + line.find(':') + 1, nullptr, 10) * 1024;
+    if (line.starts_with("MemAvailable:") || line.starts_with("SwapFree:"))
+      available += std::strtoll(line.c_str() + line.find(':') + 1, nullptr, 10) * 1024;
   if (available == 0) return std::numeric_limits<int64_t>::max();  // the system does not say
   int64_t limit = 0;
   if (std::ifstream("/sys/fs/cgroup/memory.max") >> limit && limit > 0) available = std::min(available, limit);

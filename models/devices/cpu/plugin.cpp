@@ -23,7 +23,8 @@ galley_status describe_machine(galley_target* out, galley_error* error) noexcept
 
 galley_status open(const galley_target* target, void** device, galley_error* error) noexcept {
   return sdk::guard(error, [&] {
-    if (!galley_same_text(target->device, "cpu")) sdk::invalid(std::string("this is the device 'cpu'; the target is for '") + target->device + "'");
+    if (!galley_same_text(target->device, "cpu"))
+      sdk::invalid(std::string("this is the device 'cpu'; the target is for '") + target->device + "'");
     *device = new Device();
   });
 }
@@ -32,7 +33,8 @@ void close(void* device) noexcept { delete static_cast<Device*>(device); }
 
 galley_status allocate(void*, uint32_t memory, int64_t bytes, void** out, galley_error* error) noexcept {
   return sdk::guard(error, [&] {
-    if (memory > 1 || bytes <= 0) sdk::invalid("memory class " + std::to_string(memory) + ", " + std::to_string(bytes) + " bytes: there is no such arena");
+    if (memory > 1 || bytes <= 0)
+      sdk::invalid("memory class " + std::to_string(memory) + ", " + std::to_string(bytes) + " bytes: there is no such arena");
     *out = allocate_arena(class_name(memory), bytes);
   });
 }
@@ -70,8 +72,22 @@ constexpr galley_memory_class kHost = {sizeof(galley_memory_class), 1, "host", 6
 constexpr galley_memory_class kSpill = {sizeof(galley_memory_class), 1, "spill", 64, 1, 0};
 constexpr const galley_memory_class* kMemories[] = {&kHost, &kSpill};
 
-constexpr galley_device kDevice = {sizeof(galley_device), 1,    "cpu",   kMemories, 2,    2,      describe_machine, open, close,
-                                   allocate,              release, launch, copy,      record, wait, synchronize};
+constexpr galley_device kDevice = {sizeof(galley_device),
+                                   1,
+                                   "cpu",
+                                   kMemories,
+                                   2,
+                                   2,
+                                   describe_machine,
+                                   open,
+                                   close,
+                                   allocate,
+                                   release,
+                                   launch,
+                                   copy,
+                                   record,
+                                   wait,
+                                   synchronize};
 const bool registered = sdk::add(&kDevice);
 
 }  // namespace

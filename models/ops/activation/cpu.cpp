@@ -36,9 +36,11 @@ void gelu_grad(const Node& n, void* workspace) {
   (n.s("approximate", "none") == "tanh" ? backward<gelu_tanh_slope> : backward<gelu_erf_slope>)(n, workspace);
 }
 
-const bool added = add(kernel<gelu, cpu::all_f32>("gelu.cpu", "gelu")) && add(kernel<gelu_grad, cpu::all_f32>("gelu_grad.cpu", "gelu_grad")) &&
+const bool added = add(kernel<gelu, cpu::all_f32>("gelu.cpu", "gelu")) &&
+                   add(kernel<gelu_grad, cpu::all_f32>("gelu_grad.cpu", "gelu_grad")) &&
                    add(kernel<forward<cpu::silu>, cpu::all_f32>("silu.cpu", "silu")) &&
                    add(kernel<backward<cpu::silu_slope>, cpu::all_f32>("silu_grad.cpu", "silu_grad")) &&
-                   add(kernel<forward<relu>, cpu::all_f32>("relu.cpu", "relu")) && add(kernel<backward<relu_slope>, cpu::all_f32>("relu_grad.cpu", "relu_grad"));
+                   add(kernel<forward<relu>, cpu::all_f32>("relu.cpu", "relu")) &&
+                   add(kernel<backward<relu_slope>, cpu::all_f32>("relu_grad.cpu", "relu_grad"));
 
 }  // namespace

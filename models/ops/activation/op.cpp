@@ -12,9 +12,7 @@ namespace {
 using namespace galley::sdk;
 using namespace galley::models;
 
-void like_x(const Node& n, Shapes& out) {
-  out.like(0, n.in(0));
-}
+void like_x(const Node& n, Shapes& out) { out.like(0, n.in(0)); }
 void like_dy(const Node& n, Shapes& out) {
   same_shape(n, 0, "dy", 1, "x");
   out.like(0, n.in(0));
@@ -71,15 +69,15 @@ void gradient(Backward& b) {
   b.d_inputs[0] = b.graph.node(op.c_str(), nullptr, {b.d_outputs[0], b.node.inputs[0]}, b.attrs(), {b.d_inputs[0]}, b.adds(0))[0];
 }
 
-Op& forward(Op& op) {
-  return op.input("x", GALLEY_ROLE_ROWS).output("y", GALLEY_ROLE_ROWS, 0, 0).gradient<gradient>();
-}
+Op& forward(Op& op) { return op.input("x", GALLEY_ROLE_ROWS).output("y", GALLEY_ROLE_ROWS, 0, 0).gradient<gradient>(); }
 Op& backward(Op& op) {
   return op.input("dy", GALLEY_ROLE_ROWS).input("x", GALLEY_ROLE_ROWS).output("dx", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES, 0);
 }
 // Away from 0 on purpose: ReLU has no slope there.
 Op& forward_cases(Op& op) {
-  return op.test("right", {{GALLEY_F32, {2, 3, 5}, 0.01, 4}}).test("left", {{GALLEY_F32, {37, 67}, -6, -0.01}}).test("far", {{GALLEY_F32, {5, 4099}, 0.01, 90}});
+  return op.test("right", {{GALLEY_F32, {2, 3, 5}, 0.01, 4}})
+      .test("left", {{GALLEY_F32, {37, 67}, -6, -0.01}})
+      .test("far", {{GALLEY_F32, {5, 4099}, 0.01, 90}});
 }
 Op& backward_cases(Op& op) {
   return op.test("right", {{GALLEY_F32, {2, 3, 5}}, {GALLEY_F32, {2, 3, 5}, 0.01, 4}})
@@ -90,7 +88,8 @@ Op& backward_cases(Op& op) {
 Op gelu("gelu", "y = x Φ(x); approximate: tanh or none");
 Op gelu_grad("gelu_grad", "dx = dy · d(x Φ(x))/dx");
 const bool gelu_added =
-    add(forward_cases(forward(gelu).infer<gelu_shape>().reference<gelu_reference>()).test("tanh", {{GALLEY_F32, {9, 131}, -6, 6}}, Attrs().s("approximate", "tanh"))) &&
+    add(forward_cases(forward(gelu).infer<gelu_shape>().reference<gelu_reference>())
+            .test("tanh", {{GALLEY_F32, {9, 131}, -6, 6}}, Attrs().s("approximate", "tanh"))) &&
     add(backward_cases(backward(gelu_grad).infer<gelu_grad_shape>().reference<gelu_grad_reference>())
             .test("tanh", {{GALLEY_F32, {9, 131}}, {GALLEY_F32, {9, 131}, -6, 6}}, Attrs().s("approximate", "tanh"))
             .test("tanh_far", {{GALLEY_F32, {2, 131}}, {GALLEY_F32, {2, 131}, -300, 300}}, Attrs().s("approximate", "tanh")));

@@ -66,10 +66,11 @@ struct Bounds {
   bool masks(const Queries& q, int64_t key, int64_t keys) const { return key < common || key + keys - 1 > q.first; }
   /// Scores of keys that a query does not see become `value`.
   void mask(const Queries& q, int64_t key, int64_t keys, float value, float* scores) const {
+    const int32_t *__restrict from = first, *__restrict to = last;
     for (int64_t j = 0; j < keys; ++j) {
       const int32_t at = static_cast<int32_t>(key + j);
-      float* row = scores + j * side;
-      for (int64_t c = 0; c < q.columns(); ++c) row[c] = at >= first[c] && at <= last[c] ? row[c] : value;
+      float* __restrict row = scores + j * side;
+      for (int64_t c = 0; c < q.columns(); ++c) row[c] = (at >= from[c]) & (at <= to[c]) ? row[c] : value;
     }
   }
 };
@@ -112,16 +113,20 @@ class Dropout {
     if (e.dropout > 0) key_ = galley_random_key(random, stream), first_row_ = random[2];
   }
   bool acts() const { return threshold_ > 0; }
-  void fill(const Queries& q, int64_t key, int64_t keys, float* factors) const {
+  void fill(const Queries& q, int64_t key, int64_t keys, float* __restrict factors) const {
+    const uint64_t random_key = key_;
+    const int64_t row = first_row_ + q.b, position = q.first;
+    const uint32_t threshold = threshold_;
+    const float factor = factor_;
     for (int64_t j = 0; j < keys; j += 4) {
       uint32_t words[4][side];
       const int64_t block = models::attention_draw(q.head, key + j);
       for (int64_t c = 0; c < side; ++c) {
-        const galley_philox_block drawn = galley_random_block(key_, first_row_ + q.b, q.first + c, block);
+        const galley_philox_block drawn = galley_random_block(random_key, row, position + c, block);
         for (int k = 0; k < 4; ++k) words[k][c] = drawn.word[k];
       }
       for (int64_t k = 0; k < 4; ++k)
-        for (int64_t c = 0; c < side; ++c) factors[(j + k) * side + c] = words[k][c] >> 8 >= threshold_ ? factor_ : 0.0f;
+        for (int64_t c = 0; c < side; ++c) factors[(j + k) * side + c] = words[k][c] >> 8 >= threshold ? factor : 0.0f;
     }
   }
 

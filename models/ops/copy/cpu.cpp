@@ -1,4 +1,5 @@
-// Copies and conversions, at the bandwidth of the operands. Sums (the output accumulates) are made in F32, in F64 when both sides are F64, and rounded once.
+// Copies and conversions, at the bandwidth of the operands. Sums (the output accumulates) are made in F32, in F64 when both sides are F64,
+// and rounded once.
 #include <cstring>
 
 #include "cpu/half.hpp"

@@ -1,5 +1,6 @@
-// Cross-entropy: a row of logits (200 KB for GPT-2's 50,257 words) is read from memory once, for its largest value, and from the second-level cache for the sum
-// of exponentials. Losses of rows are kept in double in the workspace and added in order. Backward is one pass, in place.
+// Cross-entropy: a row of logits (200 KB for GPT-2's 50,257 words) is read from memory once, for its largest value, and from the
+// second-level cache for the sum of exponentials. Losses of rows are kept in double in the workspace and added in order. Backward is one
+// pass, in place.
 #include <cmath>
 
 #include "cpu/vector.hpp"
@@ -12,8 +13,8 @@ namespace cpu = galley::cpu;
 void check_labels(const Node& n, const int32_t* labels, int64_t R, int64_t V) {
   for (int64_t r = 0; r < R; ++r)
     if (labels[r] >= V)
-      invalid(std::string(n.name()) + ": label " + std::to_string(labels[r]) + " at row " + std::to_string(n.view()->first_row + r) + " is not one of the " +
-              std::to_string(V) + " classes");
+      invalid(std::string(n.name()) + ": label " + std::to_string(labels[r]) + " at row " + std::to_string(n.view()->first_row + r) +
+              " is not one of the " + std::to_string(V) + " classes");
 }
 
 void cross_entropy(const Node& n, void* workspace) {
@@ -62,7 +63,9 @@ void cross_entropy_grad(const Node& n, void*) {
   });
 }
 
-bool supports(const Node& n) { return n.in(0).dtype == GALLEY_F32 && n.out(0).dtype == GALLEY_F64 && (!n.has_out(1) || n.out(1).dtype == GALLEY_F32); }
+bool supports(const Node& n) {
+  return n.in(0).dtype == GALLEY_F32 && n.out(0).dtype == GALLEY_F64 && (!n.has_out(1) || n.out(1).dtype == GALLEY_F32);
+}
 
 const bool added = add(kernel<cross_entropy, supports, workspace>("cross_entropy.cpu", "cross_entropy")) &&
                    add(kernel<cross_entropy_grad, cpu::all_f32>("cross_entropy_grad.cpu", "cross_entropy_grad"));

@@ -1,5 +1,5 @@
-// Softmax and negative log likelihood of one label a row. The loss is the sum over the rows that count (label ≥ 0; −100 by custom marks the others); dividing by
-// the window's tokens is in the seed, so that gradients come out final.
+// Softmax and negative log likelihood of one label a row. The loss is the sum over the rows that count (label ≥ 0; −100 by custom marks
+// the others); dividing by the window's tokens is in the seed, so that gradients come out final.
 #include <cmath>
 
 #include "ops/check.hpp"
@@ -40,12 +40,15 @@ void forward_reference(const Node& n) {
 void gradient(Backward& b) {
   if (!b.needs(0)) return;
   b.d_inputs[0] = b.graph.node("cross_entropy_grad", nullptr,
-                               {b.node.inputs[0], b.node.inputs[1], b.node.outputs[1], b.graph.scalar(GALLEY_SCALAR_LOSS_SEED)}, {}, {b.d_inputs[0]}, b.adds(0))[0];
+                               {b.node.inputs[0], b.node.inputs[1], b.node.outputs[1], b.graph.scalar(GALLEY_SCALAR_LOSS_SEED)}, {},
+                               {b.d_inputs[0]}, b.adds(0))[0];
 }
 
 constexpr uint32_t a_row = GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT;
 
-Op cross_entropy("cross_entropy", "loss = Σ over rows with label ≥ 0 of lse - logits[label]; logits (…, V), labels (…) I32, loss F64 (1), lse (…) = log Σ exp");
+Op cross_entropy(
+    "cross_entropy",
+    "loss = Σ over rows with label ≥ 0 of lse - logits[label]; logits (…, V), labels (…) I32, loss F64 (1), lse (…) = log Σ exp");
 const bool forward_added = add(cross_entropy.input("logits", GALLEY_ROLE_ROWS)
                                    .input("labels", GALLEY_ROLE_ROWS, a_row)
                                    .output("loss", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES)

@@ -1,7 +1,8 @@
 // Dropout: Srivastava, Hinton, Krizhevsky, Sutskever, Salakhutdinov, JMLR 15, 2014: y = x / (1 − p) where a draw keeps the element, else 0.
 //
-// The draw is keyed by (seed, window, row in the window, position, the node's stream) and counted by column (philox.h): recomputation and backward repeat the mask,
-// and neither the size of a micro-batch nor a chunk of rows changes it. Backward is the same node on dy, with the stream of the forward one.
+// The draw is keyed by (seed, window, row in the window, position, the node's stream) and counted by column (philox.h): recomputation and
+// backward repeat the mask, and neither the size of a micro-batch nor a chunk of rows changes it. Backward is the same node on dy, with
+// the stream of the forward one.
 #include <cmath>
 
 #include "ops/check.hpp"

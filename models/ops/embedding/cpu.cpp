@@ -1,5 +1,5 @@
-// embedding: a copy of C elements a row. embedding_grad: each piece of work owns 64 columns of the table and adds the rows of dy to them in order, so that no
-// two pieces write the same place and the sum does not depend on who runs first. Both move each byte of dy or y once.
+// embedding: a copy of C elements a row. embedding_grad: each piece of work owns 64 columns of the table and adds the rows of dy to them
+// in order, so that no two pieces write the same place and the sum does not depend on who runs first. Both move each byte of dy or y once.
 #include <cstring>
 
 #include "cpu/vector.hpp"
@@ -36,7 +36,8 @@ void embedding_grad(const Node& n, void*) {
   const int64_t R = count(n.in(1)), C = columns(n.in(0)), V = n.out(0).shape[0];
   check_ids(n, ids, R, V);
   if (!n.accumulates(0))
-    cpu::over_elements(V * C, [=](int64_t first, int64_t last) { std::memset(dtable + first, 0, static_cast<size_t>(last - first) * sizeof(float)); });
+    cpu::over_elements(
+        V * C, [=](int64_t first, int64_t last) { std::memset(dtable + first, 0, static_cast<size_t>(last - first) * sizeof(float)); });
   constexpr int64_t piece = 64;
   cpu::in_blocks(C, piece, [=](int64_t first, int64_t last) {
     for (int64_t r = 0; r < R; ++r) {

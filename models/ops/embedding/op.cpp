@@ -29,8 +29,8 @@ void embedding_reference(const Node& n) {
 void embedding_gradient(Backward& b) {
   if (!b.needs(1)) return;
   const galley_tensor table = b.node.inputs[1];
-  b.d_inputs[1] = b.graph.node("embedding_grad", nullptr, {b.d_outputs[0], b.node.inputs[0]}, Attrs().i("rows", b.graph.info(table).shape[0]),
-                               {b.d_inputs[1]}, b.adds(1))[0];
+  b.d_inputs[1] = b.graph.node("embedding_grad", nullptr, {b.d_outputs[0], b.node.inputs[0]},
+                               Attrs().i("rows", b.graph.info(table).shape[0]), {b.d_inputs[1]}, b.adds(1))[0];
 }
 
 // Only the rows that are looked up are read.
@@ -40,18 +40,17 @@ void embedding_cost(const Node& n, galley_cost& cost) {
 }
 
 Op embedding("embedding", "y = table[ids]; ids (…) I32, table (V, C), y (…, C)");
-const bool embedding_added =
-    add(embedding.input("ids", GALLEY_ROLE_ROWS, GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT)
-            .input("table", GALLEY_ROLE_WHOLE)
-            .output("y", GALLEY_ROLE_ROWS)
-            .infer<embedding_shape>()
-            .gradient<embedding_gradient>()
-            .cost<embedding_cost>()
-            .reference<embedding_reference>()
-            .test("small", {{GALLEY_I32, {2, 3}, 0, 4}, {GALLEY_F32, {5, 4}}})
-            .test("odd", {{GALLEY_I32, {37}, 0, 10}, {GALLEY_F32, {11, 67}}})
-            .test("repeats", {{GALLEY_I32, {3, 50}, 0, 2}, {GALLEY_F32, {3, 130}}})
-            .test("wide", {{GALLEY_I32, {2, 9}, 0, 299}, {GALLEY_F32, {300, 513}}}));
+const bool embedding_added = add(embedding.input("ids", GALLEY_ROLE_ROWS, GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT)
+                                     .input("table", GALLEY_ROLE_WHOLE)
+                                     .output("y", GALLEY_ROLE_ROWS)
+                                     .infer<embedding_shape>()
+                                     .gradient<embedding_gradient>()
+                                     .cost<embedding_cost>()
+                                     .reference<embedding_reference>()
+                                     .test("small", {{GALLEY_I32, {2, 3}, 0, 4}, {GALLEY_F32, {5, 4}}})
+                                     .test("odd", {{GALLEY_I32, {37}, 0, 10}, {GALLEY_F32, {11, 67}}})
+                                     .test("repeats", {{GALLEY_I32, {3, 50}, 0, 2}, {GALLEY_F32, {3, 130}}})
+                                     .test("wide", {{GALLEY_I32, {2, 9}, 0, 299}, {GALLEY_F32, {300, 513}}}));
 
 // ---- The table's gradient -------------------------------------------------------------------------------------------------------
 
@@ -81,16 +80,15 @@ void embedding_grad_cost(const Node& n, galley_cost& cost) {
 }
 
 Op embedding_grad("embedding_grad", "dtable[ids[r]] += dy[r] in the order of r; dy (…, C), ids (…) I32, dtable (rows, C)");
-const bool embedding_grad_added =
-    add(embedding_grad.input("dy", GALLEY_ROLE_ROWS)
-            .input("ids", GALLEY_ROLE_ROWS, GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT)
-            .output("dtable", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES)
-            .infer<embedding_grad_shape>()
-            .cost<embedding_grad_cost>()
-            .reference<embedding_grad_reference>()
-            .test("small", {{GALLEY_F32, {2, 3, 4}}, {GALLEY_I32, {2, 3}, 0, 4}}, Attrs().i("rows", 5))
-            .test("odd", {{GALLEY_F32, {37, 67}}, {GALLEY_I32, {37}, 0, 10}}, Attrs().i("rows", 11))
-            .test("repeats", {{GALLEY_F32, {3, 50, 130}}, {GALLEY_I32, {3, 50}, 0, 2}}, Attrs().i("rows", 4))
-            .test("wide", {{GALLEY_F32, {2, 9, 513}}, {GALLEY_I32, {2, 9}, 0, 299}}, Attrs().i("rows", 300)));
+const bool embedding_grad_added = add(embedding_grad.input("dy", GALLEY_ROLE_ROWS)
+                                          .input("ids", GALLEY_ROLE_ROWS, GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT)
+                                          .output("dtable", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES)
+                                          .infer<embedding_grad_shape>()
+                                          .cost<embedding_grad_cost>()
+                                          .reference<embedding_grad_reference>()
+                                          .test("small", {{GALLEY_F32, {2, 3, 4}}, {GALLEY_I32, {2, 3}, 0, 4}}, Attrs().i("rows", 5))
+                                          .test("odd", {{GALLEY_F32, {37, 67}}, {GALLEY_I32, {37}, 0, 10}}, Attrs().i("rows", 11))
+                                          .test("repeats", {{GALLEY_F32, {3, 50, 130}}, {GALLEY_I32, {3, 50}, 0, 2}}, Attrs().i("rows", 4))
+                                          .test("wide", {{GALLEY_F32, {2, 9, 513}}, {GALLEY_I32, {2, 9}, 0, 299}}, Attrs().i("rows", 300)));
 
 }  // namespace

@@ -48,7 +48,8 @@ void random_uniform(const Node& n, void*) {
   });
 }
 
-const bool added = add(kernel<fill, fill_supports>("fill.cpu", "fill")) && add(kernel<random_normal, cpu::all_f32>("random_normal.cpu", "random_normal")) &&
+const bool added = add(kernel<fill, fill_supports>("fill.cpu", "fill")) &&
+                   add(kernel<random_normal, cpu::all_f32>("random_normal.cpu", "random_normal")) &&
                    add(kernel<random_uniform, cpu::all_f32>("random_uniform.cpu", "random_uniform"));
 
 }  // namespace

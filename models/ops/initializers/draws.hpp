@@ -1,5 +1,5 @@
-// The random numbers of initializers: element i of a tensor comes from word i mod 4 of Philox block i / 4 (philox.h), keyed by the attributes "seed" and "stream" (by
-// default the node's name).
+// The random numbers of initializers: element i of a tensor comes from word i mod 4 of Philox block i / 4 (philox.h), keyed by the
+// attributes "seed" and "stream" (by default the node's name).
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,9 @@ class Draws {
   }
 
   /// In [0, 1), 24 bits.
-  double uniform(int64_t i) const { return static_cast<double>(galley_uniform(galley_philox(key_, static_cast<uint64_t>(i / 4), 0).word[i % 4])); }
+  double uniform(int64_t i) const {
+    return static_cast<double>(galley_uniform(galley_philox(key_, static_cast<uint64_t>(i / 4), 0).word[i % 4]));
+  }
 
   /// Mean 0, deviation 1: words 0 and 1 of a block make the cosine and the sine of one point, 2 and 3 those of another.
   double normal(int64_t i) const {

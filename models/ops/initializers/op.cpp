@@ -1,7 +1,8 @@
-// What tensors start from: one number, or random numbers that depend on the seed, the stream's name and the element's place alone: not on threads, and not on what other tensors
-// there are.
+// What tensors start from: one number, or random numbers that depend on the seed, the stream's name and the element's place alone: not on
+// threads, and not on what other tensors there are.
 //
-// An initializer has no inputs. Its output is the tensor that it fills; where there is none yet, the attribute "shape" says how large it is.
+// An initializer has no inputs. Its output is the tensor that it fills; where there is none yet, the attribute "shape" says how large it
+// is.
 //
 // Normal numbers: Box, Muller: "A note on the generation of random normal deviates", Annals of Mathematical Statistics 29, 1958.
 #include "ops/initializers/draws.hpp"
@@ -15,7 +16,8 @@ using namespace galley::models;
 
 void shape(const Node& n, Shapes& out) {
   const galley_attr* a = galley_attr_find(n.view(), "shape");
-  if (!a || a->type != GALLEY_ATTR_I64 || a->count > GALLEY_MAX_RANK) wrong(n, "there is no tensor to fill, and no attribute 'shape' that says how large one is");
+  if (!a || a->type != GALLEY_ATTR_I64 || a->count > GALLEY_MAX_RANK)
+    wrong(n, "there is no tensor to fill, and no attribute 'shape' that says how large one is");
   out.set(0, GALLEY_F32, static_cast<const int64_t*>(a->data), a->count);
 }
 
@@ -42,17 +44,19 @@ const bool fill_added = add(fill.output("y", GALLEY_ROLE_WHOLE)
                                 .test("number", {}, Attrs().list("shape", {}).i("value", 3)));
 
 Op random_normal("random_normal", "normal numbers of this mean and std, from seed and stream");
-const bool normal_added = add(random_normal.output("y", GALLEY_ROLE_WHOLE)
-                                  .infer<shape>()
-                                  .reference<normal_reference>()
-                                  .test("small", {}, Attrs().list("shape", {2, 3, 5}).i("seed", 7))
-                                  .test("large", {}, Attrs().list("shape", {37, 671}).f("mean", 1).f("std", 0.02).i("seed", 1).s("stream", "wte")));
+const bool normal_added =
+    add(random_normal.output("y", GALLEY_ROLE_WHOLE)
+            .infer<shape>()
+            .reference<normal_reference>()
+            .test("small", {}, Attrs().list("shape", {2, 3, 5}).i("seed", 7))
+            .test("large", {}, Attrs().list("shape", {37, 671}).f("mean", 1).f("std", 0.02).i("seed", 1).s("stream", "wte")));
 
 Op random_uniform("random_uniform", "numbers spread evenly over [low, high), from seed and stream");
-const bool uniform_added = add(random_uniform.output("y", GALLEY_ROLE_WHOLE)
-                                   .infer<shape>()
-                                   .reference<uniform_reference>()
-                                   .test("small", {}, Attrs().list("shape", {2, 3, 5}).i("seed", 7))
-                                   .test("large", {}, Attrs().list("shape", {37, 671}).f("low", -0.1).f("high", 0.1).i("seed", 1).s("stream", "wte")));
+const bool uniform_added =
+    add(random_uniform.output("y", GALLEY_ROLE_WHOLE)
+            .infer<shape>()
+            .reference<uniform_reference>()
+            .test("small", {}, Attrs().list("shape", {2, 3, 5}).i("seed", 7))
+            .test("large", {}, Attrs().list("shape", {37, 671}).f("low", -0.1).f("high", 0.1).i("seed", 1).s("stream", "wte")));
 
 }  // namespace

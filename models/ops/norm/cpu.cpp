@@ -1,5 +1,5 @@
-// LayerNorm and RMSNorm: one row, or group, at a time. A row is read from memory once and stays in the first-level cache for the passes that follow it, so
-// both directions run at the bandwidth of their operands.
+// LayerNorm and RMSNorm: one row, or group, at a time. A row is read from memory once and stays in the first-level cache for the passes
+// that follow it, so both directions run at the bandwidth of their operands.
 #include <cmath>
 
 #include "cpu/columns.hpp"
@@ -62,12 +62,13 @@ void layer_norm_dw(const Node& n, void* workspace) {
   const float *dy = n.read<float>(0), *x = n.read<float>(1), *mean = n.read<float>(2), *rstd = n.read<float>(3);
   const int64_t R = rows(n.in(0)), C = columns(n.in(0));
   if (!n.has_out(1)) {
-    cpu::column_sums<1>(R, C, {n.write<float>(0)}, {n.accumulates(0)}, workspace, [=](int64_t r, int64_t first, int64_t count, float* const* into) {
-      const float *d = dy + r * C + first, *from = x + r * C + first, m = mean[r], s = rstd[r];
-      float* dw = into[0];
-      GALLEY_INDEPENDENT
-      for (int64_t c = 0; c < count; ++c) dw[c] = cpu::fma(d[c], (from[c] - m) * s, dw[c]);
-    });
+    cpu::column_sums<1>(R, C, {n.write<float>(0)}, {n.accumulates(0)}, workspace,
+                        [=](int64_t r, int64_t first, int64_t count, float* const* into) {
+                          const float *d = dy + r * C + first, *from = x + r * C + first, m = mean[r], s = rstd[r];
+                          float* dw = into[0];
+                          GALLEY_INDEPENDENT
+                          for (int64_t c = 0; c < count; ++c) dw[c] = cpu::fma(d[c], (from[c] - m) * s, dw[c]);
+                        });
     return;
   }
   cpu::column_sums<2>(R, C, {n.write<float>(0), n.write<float>(1)}, {n.accumulates(0), n.accumulates(1)}, workspace,
@@ -133,12 +134,13 @@ void rms_norm_dx(const Node& n, void*) {
 void rms_norm_dw(const Node& n, void* workspace) {
   const float *dy = n.read<float>(0), *x = n.read<float>(1), *rstd = n.read<float>(2);
   const int64_t G = count(n.out(0)), R = count(n.in(0)) / G;
-  cpu::column_sums<1>(R, G, {n.write<float>(0)}, {n.accumulates(0)}, workspace, [=](int64_t r, int64_t first, int64_t count, float* const* into) {
-    const float *d = dy + r * G + first, *from = x + r * G + first, s = rstd[r];
-    float* dw = into[0];
-    GALLEY_INDEPENDENT
-    for (int64_t c = 0; c < count; ++c) dw[c] = cpu::fma(d[c], from[c] * s, dw[c]);
-  });
+  cpu::column_sums<1>(R, G, {n.write<float>(0)}, {n.accumulates(0)}, workspace,
+                      [=](int64_t r, int64_t first, int64_t count, float* const* into) {
+                        const float *d = dy + r * G + first, *from = x + r * G + first, s = rstd[r];
+                        float* dw = into[0];
+                        GALLEY_INDEPENDENT
+                        for (int64_t c = 0; c < count; ++c) dw[c] = cpu::fma(d[c], from[c] * s, dw[c]);
+                      });
 }
 
 int64_t rms_norm_dw_workspace(const Node& n, const galley_target&) {

@@ -44,8 +44,8 @@ void gradient(Backward& b) {
   if (b.needs(0)) b.d_inputs[0] = b.graph.node("layer_norm_dx", nullptr, {dy, x, w, mean, rstd}, {}, {b.d_inputs[0]}, b.adds(0))[0];
   if (b.needs(1)) {
     const bool bias = b.needs(2);
-    const auto d = b.graph.node("layer_norm_dw", nullptr, {dy, x, mean, rstd}, Attrs().i("bias", bias), {b.d_inputs[1], bias ? b.d_inputs[2] : 0},
-                                b.adds(1) | (bias ? b.adds(2, 1) : 0));
+    const auto d = b.graph.node("layer_norm_dw", nullptr, {dy, x, mean, rstd}, Attrs().i("bias", bias),
+                                {b.d_inputs[1], bias ? b.d_inputs[2] : 0}, b.adds(1) | (bias ? b.adds(2, 1) : 0));
     b.d_inputs[1] = d[0];
     if (bias) b.d_inputs[2] = d[1];
   } else if (b.needs(2)) {
@@ -55,21 +55,23 @@ void gradient(Backward& b) {
 
 constexpr uint32_t a_row = GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT;
 
-Op layer_norm("layer_norm", "y = (x - mean(x)) / sqrt(var(x) + eps) * w + b over the last extent; x (…, C), w (C), b (C), y (…, C), mean (…), rstd (…)");
-const bool layer_norm_added = add(layer_norm.input("x", GALLEY_ROLE_ROWS)
-                                      .input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL)
-                                      .input("b", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL)
-                                      .output("y", GALLEY_ROLE_ROWS, 0, 0)
-                                      .output("mean", GALLEY_ROLE_ROWS, a_row)
-                                      .output("rstd", GALLEY_ROLE_ROWS, a_row)
-                                      .infer<forward_shape>()
-                                      .gradient<gradient>()
-                                      .reference<forward_reference>()
-                                      .test("small", {{GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {8}}, {GALLEY_F32, {8}}})
-                                      .test("odd", {{GALLEY_F32, {37, 67}, -3, 5}, {GALLEY_F32, {67}}, {GALLEY_F32, {67}}}, Attrs().f("eps", 1e-3))
-                                      .test("no_bias", {{GALLEY_F32, {5, 33}}, {GALLEY_F32, {33}}, {0, {}}})
-                                      .test("no_weights", {{GALLEY_F32, {5, 33}}, {0, {}}, {0, {}}})
-                                      .test("wide", {{GALLEY_F32, {3, 1031}, 9, 11}, {GALLEY_F32, {1031}}, {GALLEY_F32, {1031}}}));
+Op layer_norm("layer_norm",
+              "y = (x - mean(x)) / sqrt(var(x) + eps) * w + b over the last extent; x (…, C), w (C), b (C), y (…, C), mean (…), rstd (…)");
+const bool layer_norm_added =
+    add(layer_norm.input("x", GALLEY_ROLE_ROWS)
+            .input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL)
+            .input("b", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL)
+            .output("y", GALLEY_ROLE_ROWS, 0, 0)
+            .output("mean", GALLEY_ROLE_ROWS, a_row)
+            .output("rstd", GALLEY_ROLE_ROWS, a_row)
+            .infer<forward_shape>()
+            .gradient<gradient>()
+            .reference<forward_reference>()
+            .test("small", {{GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {8}}, {GALLEY_F32, {8}}})
+            .test("odd", {{GALLEY_F32, {37, 67}, -3, 5}, {GALLEY_F32, {67}}, {GALLEY_F32, {67}}}, Attrs().f("eps", 1e-3))
+            .test("no_bias", {{GALLEY_F32, {5, 33}}, {GALLEY_F32, {33}}, {0, {}}})
+            .test("no_weights", {{GALLEY_F32, {5, 33}}, {0, {}}, {0, {}}})
+            .test("wide", {{GALLEY_F32, {3, 1031}, 9, 11}, {GALLEY_F32, {1031}}, {GALLEY_F32, {1031}}}));
 
 // ---- Backward -------------------------------------------------------------------------------------------------------------------
 
@@ -83,7 +85,8 @@ void dx_shape(const Node& n, Shapes& out) {
 }
 
 void dx_reference(const Node& n) {
-  const double *dy = n.read<double>(0), *x = n.read<double>(1), *w = n.read<double>(2), *mean = n.read<double>(3), *rstd = n.read<double>(4);
+  const double *dy = n.read<double>(0), *x = n.read<double>(1), *w = n.read<double>(2), *mean = n.read<double>(3),
+               *rstd = n.read<double>(4);
   double* dx = n.write<double>(0);
   const int64_t R = rows(n.in(0)), C = columns(n.in(0));
   for (int64_t r = 0; r < R; ++r) {
@@ -99,19 +102,21 @@ void dx_reference(const Node& n) {
 }
 
 Op layer_norm_dx("layer_norm_dx", "dx of layer_norm; dy (…, C), x (…, C), w (C), mean (…), rstd (…), dx (…, C)");
-const bool dx_added =
-    add(layer_norm_dx.input("dy", GALLEY_ROLE_ROWS)
-            .input("x", GALLEY_ROLE_ROWS)
-            .input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL)
-            .input("mean", GALLEY_ROLE_ROWS, a_row)
-            .input("rstd", GALLEY_ROLE_ROWS, a_row)
-            .output("dx", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES, 0)
-            .infer<dx_shape>()
-            .reference<dx_reference>()
-            .test("small", {{GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {8}}, {GALLEY_F32, {2, 3}}, {GALLEY_F32, {2, 3}, 0.5, 2}})
-            .test("odd", {{GALLEY_F32, {37, 67}}, {GALLEY_F32, {37, 67}}, {GALLEY_F32, {67}}, {GALLEY_F32, {37}}, {GALLEY_F32, {37}, 0.5, 2}})
-            .test("no_weights", {{GALLEY_F32, {5, 33}}, {GALLEY_F32, {5, 33}}, {0, {}}, {GALLEY_F32, {5}}, {GALLEY_F32, {5}, 0.5, 2}})
-            .test("wide", {{GALLEY_F32, {3, 1031}}, {GALLEY_F32, {3, 1031}}, {GALLEY_F32, {1031}}, {GALLEY_F32, {3}}, {GALLEY_F32, {3}, 0.5, 2}}));
+const bool dx_added = add(
+    layer_norm_dx.input("dy", GALLEY_ROLE_ROWS)
+        .input("x", GALLEY_ROLE_ROWS)
+        .input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL)
+        .input("mean", GALLEY_ROLE_ROWS, a_row)
+        .input("rstd", GALLEY_ROLE_ROWS, a_row)
+        .output("dx", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES, 0)
+        .infer<dx_shape>()
+        .reference<dx_reference>()
+        .test("small",
+              {{GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {8}}, {GALLEY_F32, {2, 3}}, {GALLEY_F32, {2, 3}, 0.5, 2}})
+        .test("odd", {{GALLEY_F32, {37, 67}}, {GALLEY_F32, {37, 67}}, {GALLEY_F32, {67}}, {GALLEY_F32, {37}}, {GALLEY_F32, {37}, 0.5, 2}})
+        .test("no_weights", {{GALLEY_F32, {5, 33}}, {GALLEY_F32, {5, 33}}, {0, {}}, {GALLEY_F32, {5}}, {GALLEY_F32, {5}, 0.5, 2}})
+        .test("wide",
+              {{GALLEY_F32, {3, 1031}}, {GALLEY_F32, {3, 1031}}, {GALLEY_F32, {1031}}, {GALLEY_F32, {3}}, {GALLEY_F32, {3}, 0.5, 2}}));
 
 void dw_shape(const Node& n, Shapes& out) {
   has_rows(n, 0, "dy");
@@ -149,7 +154,8 @@ const bool dw_added =
             .infer<dw_shape>()
             .reference<dw_reference>()
             .test("small", {{GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {2, 3}}, {GALLEY_F32, {2, 3}, 0.5, 2}})
-            .test("no_bias", {{GALLEY_F32, {37, 67}}, {GALLEY_F32, {37, 67}}, {GALLEY_F32, {37}}, {GALLEY_F32, {37}, 0.5, 2}}, Attrs().i("bias", 0))
+            .test("no_bias", {{GALLEY_F32, {37, 67}}, {GALLEY_F32, {37, 67}}, {GALLEY_F32, {37}}, {GALLEY_F32, {37}, 0.5, 2}},
+                  Attrs().i("bias", 0))
             .test("tall", {{GALLEY_F32, {2, 333, 40}}, {GALLEY_F32, {2, 333, 40}}, {GALLEY_F32, {2, 333}}, {GALLEY_F32, {2, 333}, 0.5, 2}})
             .test("wide", {{GALLEY_F32, {131, 1031}}, {GALLEY_F32, {131, 1031}}, {GALLEY_F32, {131}}, {GALLEY_F32, {131}, 0.5, 2}}));
 

@@ -24,7 +24,8 @@ int64_t group_of(const Node& n, uint32_t x, uint32_t w) {
 
 void rstd_fits(const Node& n, uint32_t i, int64_t groups) {
   if (count(n.in(i)) != groups)
-    wrong(n, "rstd is " + shape_text(n.in(i)) + "; it needs one value for each of the " + std::to_string(groups) + " groups of x " + shape_text(n.in(1)));
+    wrong(n, "rstd is " + shape_text(n.in(i)) + "; it needs one value for each of the " + std::to_string(groups) + " groups of x " +
+                 shape_text(n.in(1)));
 }
 
 void forward_shape(const Node& n, Shapes& out) {
@@ -50,11 +51,13 @@ void gradient(Backward& b) {
   const galley_tensor x = b.node.inputs[0], w = b.node.inputs[1], rstd = b.node.outputs[1], dy = b.d_outputs[0];
   const galley_tensor_info x_info = b.graph.info(x), rstd_info = b.graph.info(rstd);
   const int64_t G = x_info.shape[x_info.rank - 1] / rstd_info.shape[rstd_info.rank - 1];
-  if (b.needs(0)) b.d_inputs[0] = b.graph.node("rms_norm_dx", nullptr, {dy, x, w, rstd}, Attrs().i("group", G), {b.d_inputs[0]}, b.adds(0))[0];
+  if (b.needs(0))
+    b.d_inputs[0] = b.graph.node("rms_norm_dx", nullptr, {dy, x, w, rstd}, Attrs().i("group", G), {b.d_inputs[0]}, b.adds(0))[0];
   if (b.needs(1)) b.d_inputs[1] = b.graph.node("rms_norm_dw", nullptr, {dy, x, rstd}, Attrs().i("group", G), {b.d_inputs[1]}, b.adds(1))[0];
 }
 
-Op rms_norm("rms_norm", "y = x / sqrt(mean(x²) + eps) * w over groups of G elements of the last extent; x (…, N), w (G), y (…, N), rstd (…, N / G)");
+Op rms_norm("rms_norm",
+            "y = x / sqrt(mean(x²) + eps) * w over groups of G elements of the last extent; x (…, N), w (G), y (…, N), rstd (…, N / G)");
 const bool rms_norm_added = add(rms_norm.input("x", GALLEY_ROLE_ROWS)
                                     .input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL)
                                     .output("y", GALLEY_ROLE_ROWS, 0, 0)
@@ -90,18 +93,18 @@ void dx_reference(const Node& n) {
 }
 
 Op rms_norm_dx("rms_norm_dx", "dx of rms_norm; dy (…, N), x (…, N), w (G), rstd (…, N / G), dx (…, N)");
-const bool dx_added =
-    add(rms_norm_dx.input("dy", GALLEY_ROLE_ROWS)
-            .input("x", GALLEY_ROLE_ROWS)
-            .input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL)
-            .input("rstd", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
-            .output("dx", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES, 0)
-            .infer<dx_shape>()
-            .reference<dx_reference>()
-            .test("small", {{GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {8}}, {GALLEY_F32, {2, 3, 1}, 0.5, 2}})
-            .test("heads", {{GALLEY_F32, {2, 7, 48}}, {GALLEY_F32, {2, 7, 48}}, {GALLEY_F32, {16}}, {GALLEY_F32, {2, 7, 3}, 0.5, 2}})
-            .test("no_weight", {{GALLEY_F32, {11, 34}}, {GALLEY_F32, {11, 34}}, {0, {}}, {GALLEY_F32, {11, 2}, 0.5, 2}}, Attrs().i("group", 17))
-            .test("wide", {{GALLEY_F32, {3, 1031}}, {GALLEY_F32, {3, 1031}}, {GALLEY_F32, {1031}}, {GALLEY_F32, {3, 1}, 0.5, 2}}));
+const bool dx_added = add(
+    rms_norm_dx.input("dy", GALLEY_ROLE_ROWS)
+        .input("x", GALLEY_ROLE_ROWS)
+        .input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL)
+        .input("rstd", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
+        .output("dx", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES, 0)
+        .infer<dx_shape>()
+        .reference<dx_reference>()
+        .test("small", {{GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {8}}, {GALLEY_F32, {2, 3, 1}, 0.5, 2}})
+        .test("heads", {{GALLEY_F32, {2, 7, 48}}, {GALLEY_F32, {2, 7, 48}}, {GALLEY_F32, {16}}, {GALLEY_F32, {2, 7, 3}, 0.5, 2}})
+        .test("no_weight", {{GALLEY_F32, {11, 34}}, {GALLEY_F32, {11, 34}}, {0, {}}, {GALLEY_F32, {11, 2}, 0.5, 2}}, Attrs().i("group", 17))
+        .test("wide", {{GALLEY_F32, {3, 1031}}, {GALLEY_F32, {3, 1031}}, {GALLEY_F32, {1031}}, {GALLEY_F32, {3, 1}, 0.5, 2}}));
 
 void dw_shape(const Node& n, Shapes& out) {
   same_shape(n, 0, "dy", 1, "x");
@@ -123,15 +126,16 @@ void dw_reference(const Node& n) {
 }
 
 Op rms_norm_dw("rms_norm_dw", "dw of rms_norm; dy (…, N), x (…, N), rstd (…, N / G), dw (G), G = group");
-const bool dw_added = add(rms_norm_dw.input("dy", GALLEY_ROLE_ROWS)
-                              .input("x", GALLEY_ROLE_ROWS)
-                              .input("rstd", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
-                              .output("dw", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES)
-                              .infer<dw_shape>()
-                              .reference<dw_reference>()
-                              .test("small", {{GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {2, 3, 1}, 0.5, 2}})
-                              .test("heads", {{GALLEY_F32, {2, 107, 48}}, {GALLEY_F32, {2, 107, 48}}, {GALLEY_F32, {2, 107, 3}, 0.5, 2}}, Attrs().i("group", 16))
-                              .test("odd_heads", {{GALLEY_F32, {11, 35}}, {GALLEY_F32, {11, 35}}, {GALLEY_F32, {11, 7}, 0.5, 2}}, Attrs().i("group", 5))
-                              .test("wide", {{GALLEY_F32, {131, 1031}}, {GALLEY_F32, {131, 1031}}, {GALLEY_F32, {131, 1}, 0.5, 2}}));
+const bool dw_added = add(
+    rms_norm_dw.input("dy", GALLEY_ROLE_ROWS)
+        .input("x", GALLEY_ROLE_ROWS)
+        .input("rstd", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
+        .output("dw", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES)
+        .infer<dw_shape>()
+        .reference<dw_reference>()
+        .test("small", {{GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {2, 3, 1}, 0.5, 2}})
+        .test("heads", {{GALLEY_F32, {2, 107, 48}}, {GALLEY_F32, {2, 107, 48}}, {GALLEY_F32, {2, 107, 3}, 0.5, 2}}, Attrs().i("group", 16))
+        .test("odd_heads", {{GALLEY_F32, {11, 35}}, {GALLEY_F32, {11, 35}}, {GALLEY_F32, {11, 7}, 0.5, 2}}, Attrs().i("group", 5))
+        .test("wide", {{GALLEY_F32, {131, 1031}}, {GALLEY_F32, {131, 1031}}, {GALLEY_F32, {131, 1}, 0.5, 2}}));
 
 }  // namespace

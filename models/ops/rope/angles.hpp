@@ -1,5 +1,5 @@
-// The angles of rotary position embeddings: Su, Lu, Pan, Murtadha, Wen, Liu: "RoFormer", 2021, arXiv:2104.09864, and the ways to stretch them to longer
-// texts that models are published with, under the names that their config.json gives them.
+// The angles of rotary position embeddings: Su, Lu, Pan, Murtadha, Wen, Liu: "RoFormer", 2021, arXiv:2104.09864, and the ways to stretch
+// them to longer texts that models are published with, under the names that their config.json gives them.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,5 @@
-// RoPE: one pass over x and y; a row's cos and sin (D numbers) serve all its heads. Both halves of a pair are read before either is written: in place is legal.
+// RoPE: one pass over x and y; a row's cos and sin (D numbers) serve all its heads. Both halves of a pair are read before either is
+// written: in place is legal.
 #include "cpu/vector.hpp"
 #include "ops/rope/angles.hpp"
 
@@ -54,6 +55,7 @@ void rope_table(const Node& n, void*) {
   });
 }
 
-const bool added = add(kernel<rope, cpu::all_f32>("rope.cpu", "rope")) && add(kernel<rope_table, cpu::all_f32>("rope_table.cpu", "rope_table"));
+const bool added =
+    add(kernel<rope, cpu::all_f32>("rope.cpu", "rope")) && add(kernel<rope_table, cpu::all_f32>("rope_table.cpu", "rope_table"));
 
 }  // namespace

@@ -1,7 +1,9 @@
-// Rotary position embedding: Su et al.: "RoFormer", 2021, arXiv:2104.09864. Pairs are (x[i], x[i + D/2]), as transformers' rotate_half has them.
+// Rotary position embedding: Su et al.: "RoFormer", 2021, arXiv:2104.09864. Pairs are (x[i], x[i + D/2]), as transformers' rotate_half has
+// them.
 //
-// In a head at position p: y[i] = x[i]·cos − x[i + D/2]·sin,  y[i + D/2] = x[i + D/2]·cos + x[i]·sin, with cos and sin from row p of the table. A rotation is
-// undone by turning back, so its gradient is the same op with inverse = 1. Columns of a head beyond the table's D stay as they are.
+// In a head at position p: y[i] = x[i]·cos − x[i + D/2]·sin,  y[i + D/2] = x[i + D/2]·cos + x[i]·sin, with cos and sin from row p of the
+// table. A rotation is undone by turning back, so its gradient is the same op with inverse = 1. Columns of a head beyond the table's D
+// stay as they are.
 #include "ops/rope/angles.hpp"
 
 namespace {
@@ -18,7 +20,8 @@ void rope_shape(const Node& n, Shapes& out) {
   if (H <= 0 || D <= 0 || H * D != columns(x))
     wrong(n, "rows of x " + shape_text(x) + " are not heads · head_dim = " + std::to_string(H) + " · " + std::to_string(D));
   if (table.rank != 2 || columns(table) % 2 || columns(table) > D)
-    wrong(n, "table is " + shape_text(table) + "; it has to be (positions, an even number of columns up to head_dim = " + std::to_string(D) + ")");
+    wrong(n, "table is " + shape_text(table) +
+                 "; it has to be (positions, an even number of columns up to head_dim = " + std::to_string(D) + ")");
   out.like(0, x);
 }
 
@@ -51,19 +54,21 @@ void rope_gradient(Backward& b) {
                                Attrs().i("heads", H).i("head_dim", D).i("inverse", !inverse), {b.d_inputs[0]}, b.adds(0))[0];
 }
 
-Op rope("rope", "turns each head of x by its row's position; x (…, heads·head_dim), position_ids (…) I32, table (P, D): cos then sin, y like x");
-const bool rope_added =
-    add(rope.input("x", GALLEY_ROLE_ROWS)
-            .input("position_ids", GALLEY_ROLE_ROWS, GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT)
-            .input("table", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
-            .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES, 0)
-            .infer<rope_shape>()
-            .gradient<rope_gradient>()
-            .reference<rope_reference>()
-            .test("small", {{GALLEY_F32, {2, 3, 8}}, {GALLEY_I32, {2, 3}, 0, 4}, {GALLEY_F32, {5, 4}}}, Attrs().i("heads", 2).i("head_dim", 4))
-            .test("odd", {{GALLEY_F32, {37, 66}}, {GALLEY_I32, {37}, 0, 10}, {GALLEY_F32, {11, 22}}}, Attrs().i("heads", 3).i("head_dim", 22))
-            .test("inverse", {{GALLEY_F32, {2, 5, 192}}, {GALLEY_I32, {2, 5}, 0, 6}, {GALLEY_F32, {7, 64}}}, Attrs().i("heads", 3).i("head_dim", 64).i("inverse", 1))
-            .test("partial", {{GALLEY_F32, {9, 60}}, {GALLEY_I32, {9}, 0, 6}, {GALLEY_F32, {7, 6}}}, Attrs().i("heads", 4).i("head_dim", 15)));
+Op rope("rope",
+        "turns each head of x by its row's position; x (…, heads·head_dim), position_ids (…) I32, table (P, D): cos then sin, y like x");
+const bool rope_added = add(
+    rope.input("x", GALLEY_ROLE_ROWS)
+        .input("position_ids", GALLEY_ROLE_ROWS, GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT)
+        .input("table", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+        .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES, 0)
+        .infer<rope_shape>()
+        .gradient<rope_gradient>()
+        .reference<rope_reference>()
+        .test("small", {{GALLEY_F32, {2, 3, 8}}, {GALLEY_I32, {2, 3}, 0, 4}, {GALLEY_F32, {5, 4}}}, Attrs().i("heads", 2).i("head_dim", 4))
+        .test("odd", {{GALLEY_F32, {37, 66}}, {GALLEY_I32, {37}, 0, 10}, {GALLEY_F32, {11, 22}}}, Attrs().i("heads", 3).i("head_dim", 22))
+        .test("inverse", {{GALLEY_F32, {2, 5, 192}}, {GALLEY_I32, {2, 5}, 0, 6}, {GALLEY_F32, {7, 64}}},
+              Attrs().i("heads", 3).i("head_dim", 64).i("inverse", 1))
+        .test("partial", {{GALLEY_F32, {9, 60}}, {GALLEY_I32, {9}, 0, 6}, {GALLEY_F32, {7, 6}}}, Attrs().i("heads", 4).i("head_dim", 15)));
 
 // ---- The table ------------------------------------------------------------------------------------------------------------------
 
@@ -84,8 +89,9 @@ void table_reference(const Node& n) {
     }
 }
 
-Op rope_table("rope_table", "cos and sin of position · angle, (positions, head_dim); theta, type (default, linear, llama3), factor, low_freq_factor, "
-                            "high_freq_factor, original_max_position");
+Op rope_table("rope_table",
+              "cos and sin of position · angle, (positions, head_dim); theta, type (default, linear, llama3), factor, low_freq_factor, "
+              "high_freq_factor, original_max_position");
 const bool rope_table_added =
     add(rope_table.output("table", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
             .infer<table_shape>()
@@ -93,6 +99,14 @@ const bool rope_table_added =
             .test("default", {}, Attrs().i("positions", 300).i("head_dim", 64))
             .test("linear", {}, Attrs().i("positions", 77).i("head_dim", 6).s("type", "linear").f("factor", 4).f("theta", 500000))
             .test("llama3", {},
-                  Attrs().i("positions", 600).i("head_dim", 64).f("theta", 500000).s("type", "llama3").f("factor", 32).f("low_freq_factor", 1).f("high_freq_factor", 4).i("original_max_position", 8192)));
+                  Attrs()
+                      .i("positions", 600)
+                      .i("head_dim", 64)
+                      .f("theta", 500000)
+                      .s("type", "llama3")
+                      .f("factor", 32)
+                      .f("low_freq_factor", 1)
+                      .f("high_freq_factor", 4)
+                      .i("original_max_position", 8192)));
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Sums in a fixed order. sum_squares: blocks of 16,384 elements, each in 32 double lanes (a square of an F32 has neither overflow nor rounding there), the blocks
-// added in order; at the bandwidth of memory. sum_rows: column_sums.
+// Sums in a fixed order. sum_squares: blocks of 16,384 elements, each in 32 double lanes (a square of an F32 has neither overflow nor
+// rounding there), the blocks added in order; at the bandwidth of memory. sum_rows: column_sums.
 #include <cmath>
 
 #include "cpu/columns.hpp"
@@ -51,12 +51,13 @@ void norm_finish(const Node& n, void*) {
 void sum_rows(const Node& n, void* workspace) {
   const float* dy = n.read<float>(0);
   const int64_t R = rows(n.in(0)), N = columns(n.in(0));
-  cpu::column_sums<1>(R, N, {n.write<float>(0)}, {n.accumulates(0)}, workspace, [=](int64_t r, int64_t first, int64_t count, float* const* into) {
-    const float* from = dy + r * N + first;
-    float* to = into[0];
-    GALLEY_INDEPENDENT
-    for (int64_t c = 0; c < count; ++c) to[c] += from[c];
-  });
+  cpu::column_sums<1>(R, N, {n.write<float>(0)}, {n.accumulates(0)}, workspace,
+                      [=](int64_t r, int64_t first, int64_t count, float* const* into) {
+                        const float* from = dy + r * N + first;
+                        float* to = into[0];
+                        GALLEY_INDEPENDENT
+                        for (int64_t c = 0; c < count; ++c) to[c] += from[c];
+                      });
 }
 int64_t sum_rows_workspace(const Node& n, const galley_target&) { return cpu::column_sums_workspace(rows(n.in(0)), columns(n.in(0)), 1); }
 

@@ -45,18 +45,20 @@ void norm_reference(const Node& n) {
   *n.write<int32_t>(1) = !std::isfinite(sum);
 }
 
-Op norm_finish("norm_finish", "norm = √(Σ sums) / scale, found_inf = 1 where Σ sums is not finite; scale F32 (1), sums F64 (1), norm F32 (1), found_inf I32 (1)");
-const bool norm_added =
-    add(norm_finish.input("scale", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
-            .input("sums", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_VARIADIC | GALLEY_OPERAND_NO_GRADIENT)
-            .output("norm", GALLEY_ROLE_WHOLE)
-            .output("found_inf", GALLEY_ROLE_WHOLE)
-            .flags(GALLEY_OP_NORM_FINISH)
-            .infer<norm_shape>()
-            .reference<norm_reference>()
-            .test("none", {{GALLEY_F32, {1}, 1, 2}})
-            .test("one", {{GALLEY_F32, {1}, 1, 2}, {GALLEY_F64, {1}, 0, 5}})
-            .test("several", {{GALLEY_F32, {1}, 1000, 70000}, {GALLEY_F64, {1}, 0, 5}, {GALLEY_F64, {1}, 0, 1e9}, {GALLEY_F64, {1}, 0, 0}}));
+Op norm_finish(
+    "norm_finish",
+    "norm = √(Σ sums) / scale, found_inf = 1 where Σ sums is not finite; scale F32 (1), sums F64 (1), norm F32 (1), found_inf I32 (1)");
+const bool norm_added = add(
+    norm_finish.input("scale", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+        .input("sums", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_VARIADIC | GALLEY_OPERAND_NO_GRADIENT)
+        .output("norm", GALLEY_ROLE_WHOLE)
+        .output("found_inf", GALLEY_ROLE_WHOLE)
+        .flags(GALLEY_OP_NORM_FINISH)
+        .infer<norm_shape>()
+        .reference<norm_reference>()
+        .test("none", {{GALLEY_F32, {1}, 1, 2}})
+        .test("one", {{GALLEY_F32, {1}, 1, 2}, {GALLEY_F64, {1}, 0, 5}})
+        .test("several", {{GALLEY_F32, {1}, 1000, 70000}, {GALLEY_F64, {1}, 0, 5}, {GALLEY_F64, {1}, 0, 1e9}, {GALLEY_F64, {1}, 0, 0}}));
 
 void sum_rows_shape(const Node& n, Shapes& out) {
   has_rows(n, 0, "dy");

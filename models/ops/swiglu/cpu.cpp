@@ -1,4 +1,5 @@
-// SwiGLU: one pass over three operands forward, five backward. Each element is read before either gradient is written, so both may take over an input.
+// SwiGLU: one pass over three operands forward, five backward. Each element is read before either gradient is written, so both may take
+// over an input.
 #include "cpu/vector.hpp"
 
 namespace {
@@ -31,9 +32,11 @@ void swiglu_grad(const Node& n, void*) {
       }
     });
   };
-  cpu::by_access(dgate && n.accumulates(0), [&](auto add_gate) { cpu::by_access(dup && n.accumulates(1), [&](auto add_up) { run(add_gate, add_up); }); });
+  cpu::by_access(dgate && n.accumulates(0),
+                 [&](auto add_gate) { cpu::by_access(dup && n.accumulates(1), [&](auto add_up) { run(add_gate, add_up); }); });
 }
 
-const bool added = add(kernel<swiglu, cpu::all_f32>("swiglu.cpu", "swiglu")) && add(kernel<swiglu_grad, cpu::all_f32>("swiglu_grad.cpu", "swiglu_grad"));
+const bool added =
+    add(kernel<swiglu, cpu::all_f32>("swiglu.cpu", "swiglu")) && add(kernel<swiglu_grad, cpu::all_f32>("swiglu_grad.cpu", "swiglu_grad"));
 
 }  // namespace

@@ -1,4 +1,5 @@
-// SwiGLU: Shazeer: "GLU Variants Improve Transformer", 2020, arXiv:2002.05202: y = silu(gate)·up, between the two products in front of it and the one behind.
+// SwiGLU: Shazeer: "GLU Variants Improve Transformer", 2020, arXiv:2002.05202: y = silu(gate)·up, between the two products in front of it
+// and the one behind.
 #include <cmath>
 
 #include "ops/check.hpp"
@@ -21,8 +22,9 @@ void forward_reference(const Node& n) {
 void gradient(Backward& b) {
   const bool gate = b.needs(0), up = b.needs(1);
   if (!gate && !up) return;
-  const auto d = b.graph.node("swiglu_grad", nullptr, {b.d_outputs[0], b.node.inputs[0], b.node.inputs[1]}, Attrs().i("gate", gate).i("up", up),
-                              {gate ? b.d_inputs[0] : 0, up ? b.d_inputs[1] : 0}, (gate ? b.adds(0) : 0) | (up ? b.adds(1, 1) : 0));
+  const auto d =
+      b.graph.node("swiglu_grad", nullptr, {b.d_outputs[0], b.node.inputs[0], b.node.inputs[1]}, Attrs().i("gate", gate).i("up", up),
+                   {gate ? b.d_inputs[0] : 0, up ? b.d_inputs[1] : 0}, (gate ? b.adds(0) : 0) | (up ? b.adds(1, 1) : 0));
   if (gate) b.d_inputs[0] = d[0];
   if (up) b.d_inputs[1] = d[1];
 }

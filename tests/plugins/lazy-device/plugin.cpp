@@ -29,8 +29,8 @@ struct Job {
   void* to = nullptr;
   const void* from = nullptr;
   int64_t bytes = 0;
-  uint64_t serial = 0;   // Record: its own number. Wait: of the record it waits for; 0: none was made yet, as with CUDA's events
-  uint32_t source = 0;   // Wait: the queue of that record
+  uint64_t serial = 0;  // Record: its own number. Wait: of the record it waits for; 0: none was made yet, as with CUDA's events
+  uint32_t source = 0;  // Wait: the queue of that record
 };
 
 constexpr uint32_t kQueues = 2;
@@ -73,9 +73,8 @@ class Device {
     if (job.kind == Job::Kind::Launch) {
       galley_error error = GALLEY_ERROR_INIT;
       galley_status status = GALLEY_OK;
-      const galley_status thrown = sdk::guard(&error, [&] {
-        status = job.kernel->enqueue(job.state, reinterpret_cast<galley_queue*>(&queues_[queue]), &error);
-      });
+      const galley_status thrown =
+          sdk::guard(&error, [&] { status = job.kernel->enqueue(job.state, reinterpret_cast<galley_queue*>(&queues_[queue]), &error); });
       if (thrown != GALLEY_OK) status = thrown;
       if (status != GALLEY_OK) {
         for (auto& jobs : queues_) jobs.clear();  // what came after it would compute on nothing
@@ -85,8 +84,8 @@ class Device {
   }
 
   std::deque<Job> queues_[kQueues];
-  std::map<uint32_t, Last> last_;      // of each event
-  uint64_t done_[kQueues] = {};        // serial of the last record that ran, of each queue
+  std::map<uint32_t, Last> last_;  // of each event
+  uint64_t done_[kQueues] = {};    // serial of the last record that ran, of each queue
   uint64_t serial_ = 0;
   uint64_t synchronisations_ = 0;
 };
@@ -123,8 +122,22 @@ galley_status synchronize(void* device, galley_error* error) noexcept {
 constexpr galley_memory_class kHost = {sizeof(galley_memory_class), 1, "host", 64, 1, 1};
 constexpr galley_memory_class kSpill = {sizeof(galley_memory_class), 1, "spill", 64, 1, 0};
 constexpr const galley_memory_class* kMemories[] = {&kHost, &kSpill};
-constexpr galley_device kDevice = {sizeof(galley_device), 1,    "lazy",   kMemories, 2,    kQueues,   describe, open, close,
-                                   allocate,              release, launch, copy,      record, wait, synchronize};
+constexpr galley_device kDevice = {sizeof(galley_device),
+                                   1,
+                                   "lazy",
+                                   kMemories,
+                                   2,
+                                   kQueues,
+                                   describe,
+                                   open,
+                                   close,
+                                   allocate,
+                                   release,
+                                   launch,
+                                   copy,
+                                   record,
+                                   wait,
+                                   synchronize};
 const bool registered = sdk::add(&kDevice);
 
 }  // namespace

@@ -1,0 +1,165 @@
+#include "host/exec/proof.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/exec/small.hpp"
+
+namespace galley {
+namespace {
+
+using small::Builder;
+using small::Running;
+
+// Two trained tensors a and b, whose gradients the test sets, and a frozen one.
+struct Model {
+  explicit Model(std::vector<double> rates = {0.5}, double start = 1) {
+    build.scalars({GALLEY_SCALAR_APPLY, GALLEY_SCALAR_GRADIENT_FACTOR});
+    build.option("sgd.lr", std::move(rates));
+    frozen = build.tensor("frozen", {8}, Life::Run, 1);
+    const TensorId made = build.tensor("made", {8});
+    build.kernel(SegmentKind::Load, small::fill, {}, {build.write(made)}, 3);
+    build.copy(SegmentKind::Load, made, frozen, 0, 0);
+    for (const char* name : {"a", "b"}) {
+      const TensorId p = build.tensor(name, {4}), g = build.tensor(std::string(name) + ".grad", {4});
+      const TensorId s = build.tensor(std::string(name) + ".sum", {}, Life::Run, 0, GALLEY_F64);
+      build.kernel(SegmentKind::Load, small::fill, {}, {build.write(p)}, start);
+      build.kernel(SegmentKind::Update, small::sum_squares, {build.read(g)}, {build.write(s)});
+      build.kernel(SegmentKind::Update, small::descend,
+                   {build.update(p), build.read(g), build.option("sgd.lr"), build.scalar(GALLEY_SCALAR_GRADIENT_FACTOR),
+                    build.scalar(GALLEY_SCALAR_APPLY)},
+                   {});
+      Trained trained;
+      trained.name = name;
+      trained.parameter = p;
+      trained.gradient = g;
+      trained.sum_squares = build.read(s);
+      trained.count = 4;
+      build.program.trained.push_back(trained);
+    }
+    build.program.frozen = {frozen};
+  }
+  uint64_t& flags(size_t i) { return build.program.trained[i].flags; }
+  Builder build;
+  TensorId frozen;
+};
+
+struct Training {
+  explicit Training(const Model& model) : running(model.build), proof(*running.executor) {
+    EXPECT_TRUE(running.executor->load().ok());
+    EXPECT_TRUE(proof.after_load().ok());
+  }
+  /// A step with these gradients; what the proof says of it.
+  std::string step(float a, float b, int64_t tokens = 8, bool apply = true) {
+    const StepBegin begin = {.attempted = ++attempted, .applied = applied, .window_tokens = tokens};
+    EXPECT_TRUE(running.executor->begin_step(begin).ok());
+    set(0, a);
+    set(1, b);
+    if (!apply) {
+      const int32_t zero = 0;
+      const Operand at = running.builder.scalar(GALLEY_SCALAR_APPLY);
+      EXPECT_TRUE(running.executor->machine().put(at.tensor, at.offset, std::as_bytes(std::span(&zero, 1))).ok());
+    }
+    Status status = proof.before_step(begin);
+    if (status.ok()) status = running.executor->run_update();
+    if (status.ok()) status = proof.after_step(begin);
+    applied += apply;
+    EXPECT_TRUE(status.ok() || status.error().exit == Exit::Failed);
+    return status.ok() ? "" : status.error().cause;
+  }
+  void set(size_t i, float gradient) {
+    auto* g = reinterpret_cast<float*>(running.executor->address(running.builder.program.trained[i].gradient));
+    std::fill_n(g, 4, gradient);
+  }
+  Running running;
+  Proof proof;
+  int64_t attempted = 0, applied = 1;
+};
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+TEST(Proof, TrainingIsProved) {
+  Training run((Model()));
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(run.step(0.1f, -0.1f), "");
+  EXPECT_TRUE(run.proof.unmoved().empty());
+  EXPECT_TRUE(run.proof.finish().ok());
+}
+
+TEST(Proof, ATensorWithoutGradientIsNamed) {
+  Training run((Model()));
+  EXPECT_EQ(run.step(0.1f, 0), "") << "the first applied step is let off";
+  EXPECT_EQ(run.step(0.1f, 0), "1 of 2 trainable tensors got no gradient in step 2: 'b'");
+  Training both((Model()));
+  EXPECT_EQ(both.step(0, 0), "");
+  EXPECT_EQ(both.step(0, 0), "2 of 2 trainable tensors got no gradient in step 2: 'a', 'b'");
+}
+
+TEST(Proof, AGradientThatIsNotFiniteIsNamed) {
+  Training run((Model()));
+  EXPECT_EQ(run.step(1, 1), "");
+  EXPECT_EQ(run.step(kNaN, 1), "1 of 2 trainable tensors got a gradient that is not finite in step 2: 'a'");
+}
+
+TEST(Proof, StepsWithoutTokensOrSkippedOnesProveNothing) {
+  Training run((Model()));
+  EXPECT_EQ(run.step(1, 1), "");
+  EXPECT_EQ(run.step(0, 0, 0), "");
+  EXPECT_EQ(run.step(kNaN, 0, 8, false), "");
+  EXPECT_EQ(run.step(0, 1), "1 of 2 trainable tensors got no gradient in step 4: 'a'");
+}
+
+TEST(Proof, DeclaredZerosAreLegal) {
+  Model model;
+  model.flags(1) = GALLEY_TENSOR_ZERO_GRADIENT;
+  Training run(model);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(run.step(1, 0), "");
+}
+
+TEST(Proof, ALateGradientWaitsForTheFirstStepThatMoves) {
+  Model model({0, 0, 0.1});  // a warm-up from 0: before step 4 nothing has moved, so LoRA's A still stands beside zeros
+  model.flags(1) = GALLEY_TENSOR_LATE_GRADIENT;
+  Training run(model);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(run.step(1, 0), "") << i;
+  EXPECT_EQ(run.step(1, 0), "1 of 2 trainable tensors got no gradient in step 4: 'b'");
+}
+
+TEST(Proof, ATensorThatDoesNotMoveIsNamed) {
+  Model model;
+  model.build.program.segment(SegmentKind::Update).code.pop_back();  // b's update is lost
+  Training run(model);
+  EXPECT_EQ(run.step(0.1f, 0.1f), "");
+  EXPECT_EQ(run.step(0.1f, 0.1f), "1 of 2 trainable tensors got a gradient and did not move in step 2: 'b'");
+}
+
+TEST(Proof, ALearningRateOfZeroMovesNothingAndIsWaitedFor) {
+  Model model({0, 0, 0, 0.1});
+  Training run(model);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(run.step(1, 1), "");
+  EXPECT_TRUE(run.proof.unmoved().empty());
+  model.build.program.segment(SegmentKind::Update).code.pop_back();
+  Training lost(model);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(lost.step(1, 1), "");
+  EXPECT_NE(lost.step(1, 1), "");
+}
+
+TEST(Proof, RoundingIsAnExcuse) {
+  Training run(Model({1e-9}, 1.0));  // 1 − 1e-9 · 1 is 1 in F32
+  for (int i = 0; i < 30; ++i) EXPECT_EQ(run.step(1, 1), "");
+  EXPECT_EQ(run.proof.unmoved(), (std::vector<std::string>{"a", "b"}));
+}
+
+TEST(Proof, FrozenBytesStay) {
+  Model model;
+  Training run(model);
+  EXPECT_EQ(run.step(1, 1), "");
+  EXPECT_TRUE(run.proof.finish().ok());
+  reinterpret_cast<float*>(run.running.executor->address(model.frozen))[7] = -3;
+  const Status status = run.proof.finish();
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().cause, "1 of 1 frozen tensors have changed since they were loaded: 'frozen'");
+}
+
+}  // namespace
+}  // namespace galley

@@ -1,0 +1,227 @@
+// Times the kernels of matrix products and attention at the shapes of GPT-2 124M and SmolLM2-135M, as shares of the peak of fused multiply-adds that this machine
+// reaches meanwhile. Nothing is checked here: tests/models/kernel_test.cpp does that.
+//
+//   c++ -std=c++20 -O2 -fopenmp -I sdk/include tests/models/bench_kernels/bench.cpp -ldl -o bench
+//   ./bench build/release/plugins/models v4 [THREADS [FILTER]]
+//
+// With one thread the clock is the thread's own time, which other programs on the machine hardly disturb; with more it is the wall's. Best of several runs.
+#include <dlfcn.h>
+#include <immintrin.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include "galley/cpp/plugin.hpp"
+
+namespace {
+
+using galley::sdk::Attrs;
+
+int thread_count = 2;
+
+void log(uint32_t, const char* text) { std::puts(text); }
+void parallel(int64_t blocks, void (*fn)(void*, int64_t), void* context) {
+#pragma omp parallel for schedule(static)
+  for (int64_t block = 0; block < blocks; ++block) fn(context, block);
+}
+
+double seconds() {
+  if (thread_count > 1) return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+// 96 operations an iteration in 12 chains: enough to hide the latency of any processor's multiply-add.
+__attribute__((target("avx2,fma"), noinline)) double chains(int64_t n) {
+  __m256 x[12];
+  for (int i = 0; i < 12; ++i) x[i] = _mm256_set1_ps(static_cast<float>(i));
+  const __m256 a = _mm256_set1_ps(0.999f), b = _mm256_set1_ps(0.001f);
+  for (int64_t k = 0; k < n; ++k)
+#pragma GCC unroll 12
+    for (int i = 0; i < 12; ++i) x[i] = _mm256_fmadd_ps(x[i], a, b);
+  float sum = 0;
+  for (int i = 0; i < 12; ++i) sum += _mm256_cvtss_f32(x[i]);
+  return static_cast<double>(sum);
+}
+__attribute__((target("avx512f"), noinline)) double wide_chains(int64_t n) {
+  __m512 x[12];
+  for (int i = 0; i < 12; ++i) x[i] = _mm512_set1_ps(static_cast<float>(i));
+  const __m512 a = _mm512_set1_ps(0.999f), b = _mm512_set1_ps(0.001f);
+  for (int64_t k = 0; k < n; ++k)
+#pragma GCC unroll 12
+    for (int i = 0; i < 12; ++i) x[i] = _mm512_fmadd_ps(x[i], a, b);
+  float sum = 0;
+  for (int i = 0; i < 12; ++i) sum += _mm512_cvtss_f32(x[i]);
+  return static_cast<double>(sum);
+}
+double peak(bool wide) {
+  constexpr int64_t n = 1000000;
+  double best = 0, kept = 0;
+  for (int run = 0; run < 9; ++run) {
+    const double begin = seconds();
+#pragma omp parallel reduction(+ : kept)
+    kept += wide ? wide_chains(n) : chains(n);
+    best = std::max(best, (wide ? 32.0 : 16.0) * 12 * n * thread_count / (seconds() - begin));
+  }
+  if (kept == 0.5) std::puts("");
+  return best;
+}
+
+struct Shape {
+  uint32_t dtype;  // 0: absent
+  std::vector<int64_t> extents;
+};
+
+class Bench {
+ public:
+  Bench(const std::string& folder, const std::string& level, std::string filter) : filter_(std::move(filter)) {
+    ops_ = open(folder + "/models.so");
+    kernels_ = open(folder + "/models-cpu-" + level + ".so");
+    isa_ = "x86-64-" + level;
+    peak_ = peak(level == "v4");
+    std::printf("%d threads, peak %.0f GF\n", thread_count, peak_ * 1e-9);
+  }
+
+  void run(const std::string& label, const char* op_name, const std::vector<Shape>& inputs, Attrs attrs = {}, bool add = false) {
+    if ((label + op_name).find(filter_) == std::string::npos) return;
+    const galley_op* op = nullptr;
+    for (uint32_t i = 0; i < ops_->n_ops; ++i)
+      if (!std::strcmp(ops_->ops[i]->name, op_name)) op = ops_->ops[i];
+    if (!op) return;
+    Operands in(inputs, GALLEY_READ);
+    galley_node_view node = {sizeof node, 1, op_name, "node", in.pointers.data(), nullptr, attrs.data(), static_cast<uint32_t>(in.pointers.size()), 0,
+                             attrs.count(), GALLEY_NODE_TRAINING, 0, 0};
+    galley_error error = GALLEY_ERROR_INIT;
+    galley_shape shapes[8] = {};
+    check(op->infer(&node, shapes, &error), error);
+    std::vector<Shape> outputs;
+    for (uint32_t i = 0; i < op->n_outputs; ++i) outputs.push_back({shapes[i].dtype, {shapes[i].extents, shapes[i].extents + shapes[i].rank}});
+    Operands out(outputs, add ? GALLEY_ACCUMULATE : GALLEY_WRITE);
+    node.outputs = out.pointers.data();
+    node.n_outputs = static_cast<uint32_t>(out.pointers.size());
+    galley_cost cost = {sizeof cost, 1, 0, 0};
+    if (op->cost) check(op->cost(&node, &cost, &error), error);
+    for (uint32_t i = 0; i < kernels_->n_kernels; ++i)
+      if (!std::strcmp(kernels_->kernels[i]->op, op_name)) time(label, *kernels_->kernels[i], node, cost.flops, add);
+  }
+
+ private:
+  struct Operands {
+    Operands(const std::vector<Shape>& shapes, uint32_t access) : data(shapes.size()), operands(shapes.size()), pointers(shapes.size()) {
+      for (size_t i = 0; i < shapes.size(); ++i) {
+        if (!shapes[i].dtype) continue;
+        int64_t n = 1;
+        for (const int64_t extent : shapes[i].extents) n *= extent;
+        data[i].assign(static_cast<size_t>(n * galley_dtype_bytes(shapes[i].dtype) / 4), 0.0f);
+        uint32_t random = static_cast<uint32_t>(n);
+        if (shapes[i].dtype == GALLEY_F32)
+          for (float& x : data[i]) x = static_cast<float>((random = random * 1664525u + 1013904223u) >> 8) * 0x1p-23f - 1.0f;
+        operands[i] = {sizeof(galley_operand), 1, "", data[i].data(), shapes[i].extents.data(), static_cast<uint32_t>(shapes[i].extents.size()),
+                       shapes[i].dtype, access, 0};
+        pointers[i] = &operands[i];
+      }
+    }
+    std::vector<std::vector<float>> data;
+    std::vector<galley_operand> operands;
+    std::vector<const galley_operand*> pointers;
+  };
+
+  static const galley_entry* open(const std::string& file) {
+    static const galley_host host = {sizeof host, 1, GALLEY_ABI_MAJOR, GALLEY_ABI_MINOR, log, parallel, nullptr};
+    void* library = dlopen(file.c_str(), RTLD_NOW);
+    auto* entry = library ? static_cast<galley_entry*>(dlsym(library, GALLEY_ENTRY_SYMBOL)) : nullptr;
+    galley_error error = GALLEY_ERROR_INIT;
+    if (!entry || (entry->open && entry->open(&host, &error))) {
+      std::fprintf(stderr, "%s: %s\n", file.c_str(), entry ? error.text : dlerror());
+      std::exit(1);
+    }
+    return entry;
+  }
+  static void check(galley_status status, const galley_error& error) {
+    if (status == GALLEY_OK) return;
+    std::fprintf(stderr, "%s\n", error.text);
+    std::exit(1);
+  }
+
+  void time(const std::string& label, const galley_kernel& kernel, const galley_node_view& node, double flops, bool add) const {
+    const galley_node_view* view = &node;
+    const galley_target target = {sizeof target, 1, "cpu", isa_.c_str(), thread_count, 1 << 30, peak_, 1e10, 1e10};
+    galley_kernel_plan plan = {sizeof plan, 1, 0, 0};
+    galley_error error = GALLEY_ERROR_INIT;
+    if (kernel.query(&view, 1, &target, &plan, &error)) return;
+    void *workspace = std::aligned_alloc(4096, static_cast<size_t>(plan.workspace_bytes / 4096 + 1) * 4096), *state = nullptr;
+    check(kernel.prepare(&view, 1, &target, workspace, &state, &error), error);
+    double best = 1e9, spent = 0;
+    for (int run = 0; run < 100 && (run < 5 || spent < 0.6); ++run) {
+      const double begin = seconds();
+      check(kernel.enqueue(state, nullptr, &error), error);
+      const double took = seconds() - begin;
+      best = std::min(best, took);
+      spent += took;
+    }
+    kernel.release(state);
+    std::free(workspace);
+    std::printf("%-28s %-24s %s %9.3f ms %7.1f GF  %.2f of peak  workspace %.2f MiB\n", label.c_str(), kernel.name, add ? "+=" : "= ", best * 1e3,
+                flops / best * 1e-9, flops / best / peak_, static_cast<double>(plan.workspace_bytes) / (1 << 20));
+    std::fflush(stdout);
+  }
+
+  const galley_entry *ops_, *kernels_;
+  std::string isa_, filter_;
+  double peak_;
+};
+
+void linear(Bench& bench, int64_t rows, int64_t K, int64_t N, int64_t transposed) {
+  constexpr uint32_t F = GALLEY_F32;
+  const std::string label = std::to_string(rows) + " x " + std::to_string(K) + " -> " + std::to_string(N) + (transposed ? " T" : "");
+  const Shape x{F, {rows, K}}, w{F, transposed ? std::vector<int64_t>{K, N} : std::vector<int64_t>{N, K}}, b{F, {N}}, dy{F, {rows, N}};
+  const auto attrs = [=] { return Attrs().i("transposed", transposed); };
+  bench.run(label, "linear", {x, w, b}, attrs());
+  bench.run(label, "linear_dx", {dy, w}, attrs());
+  bench.run(label, "linear_dw", {dy, x}, attrs(), true);
+}
+
+void attention(Bench& bench, const char* label, int64_t B, int64_t S, int64_t heads, int64_t kv, int64_t D, bool packed, double dropout, int64_t window) {
+  constexpr uint32_t F = GALLEY_F32;
+  const Shape none{0, {}}, o{F, {B, S, heads * D}};
+  const std::vector<Shape> in = {{F, {B, S, (packed ? heads + 2 * kv : heads) * D}}, packed ? none : Shape{F, {B, S, kv * D}},
+                                 packed ? none : Shape{F, {B, S, kv * D}}, {GALLEY_I32, {B, S}}, {GALLEY_I64, {4}}};
+  const auto attrs = [=] { return Attrs().i("heads", heads).i("kv_heads", kv).i("head_dim", D).i("window", window).f("dropout", dropout); };
+  bench.run(label, "attention", in, attrs());
+  std::vector<Shape> back = in;
+  for (const Shape& s : {o, Shape{F, {B, heads, S}}, o}) back.push_back(s);
+  bench.run(label, "attention_grad", back, attrs());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3) {
+    std::fprintf(stderr, "usage: %s FOLDER_OF_THE_PLUGIN v3|v4 [THREADS [FILTER]]\n", argv[0]);
+    return 2;
+  }
+  if (argc > 3) thread_count = std::max(1, std::atoi(argv[3]));
+  omp_set_num_threads(thread_count);
+  Bench bench(argv[1], argv[2], argc > 4 ? argv[4] : "");
+  for (const int64_t rows : {256, 512}) {
+    for (const auto& [K, N] : {std::pair(768, 2304), {768, 768}, {768, 3072}, {3072, 768}}) linear(bench, rows, K, N, 1);
+    linear(bench, rows, 768, 50304, 0);
+    for (const auto& [K, N] : {std::pair(576, 576), {576, 192}, {576, 1536}, {1536, 576}, {576, 49152}}) linear(bench, rows, K, N, 0);
+  }
+  linear(bench, 2048, 576, 1536, 0);
+  attention(bench, "GPT-2 4 x 64", 4, 64, 12, 12, 64, true, 0, 0);
+  attention(bench, "GPT-2 1 x 512", 1, 512, 12, 12, 64, true, 0, 0);
+  attention(bench, "GPT-2 1 x 512, dropout", 1, 512, 12, 12, 64, true, 0.1, 0);
+  attention(bench, "SmolLM2 1 x 512", 1, 512, 9, 3, 64, false, 0, 0);
+  attention(bench, "SmolLM2 1 x 2048", 1, 2048, 9, 3, 64, false, 0, 0);
+  attention(bench, "SmolLM2 1 x 2048, window 256", 1, 2048, 9, 3, 64, false, 0, 256);
+  attention(bench, "16 + 8 heads of 128, 1 x 512", 1, 512, 16, 8, 128, false, 0, 0);
+}

@@ -1,0 +1,241 @@
+// Recipes that are right, and the message of every one that is not.
+#include "tests/recipe/helper.hpp"
+
+namespace galley {
+namespace {
+
+std::string cause(const std::string& text, const RecipeOptions& options = {}) { return RecipeFolder().cause(text, options); }
+std::string hint(const std::string& text, const RecipeOptions& options = {}) {
+  std::string hint;
+  RecipeFolder().cause(text, options, &hint);
+  return hint;
+}
+
+TEST(Recipe, Whole) {
+  const RecipeFolder folder;
+  folder.write("m/config.json", "{}");
+  folder.write("t.txt", "text");
+  const Recipe recipe = folder.recipe(R"(
+return recipe {
+  model  = model { path = "m", init = "random" },
+  data   = data.text { files = { "t.txt" }, tokenizer = "model", validation = 0.05 },
+  batch  = 1, length = 512, steps = 200, seed = 9, head_rows = 128,
+  validate = { every = 50 }, save = { every = 100, keep = 3, final = false },
+  use "quantize-nf4" { double = true },
+  use "lora"         { rank = 16, alpha = 32.0, targets = "all-linear" },
+  use "plain",
+  use "adamw"        {
+    lr = cosine { peak = 2e-4, warmup = 10 }, betas = { 0.9, 0.95 },
+    weight_decay = 0.1 },
+}
+)");
+  EXPECT_EQ(recipe.path, folder.path() / "r.lua");
+  EXPECT_EQ(recipe.text.substr(0, 15), "\nreturn recipe ");
+  EXPECT_EQ(recipe.model.path, folder.path() / "m");
+  EXPECT_TRUE(recipe.model.random);
+  EXPECT_EQ(folder.without(recipe.model.place.text()), "r.lua:3");
+  EXPECT_EQ(recipe.data.kind, "text");
+  EXPECT_EQ(folder.without(recipe.data.place.text()), "r.lua:4");
+  EXPECT_EQ(*recipe.data.options.at("files").as<List>()->at(0).as<std::string>(), (folder.path() / "t.txt").string());
+  EXPECT_EQ(*recipe.data.options.at("tokenizer").as<std::string>(), "model");
+  EXPECT_EQ(*recipe.data.options.at("validation").as<double>(), 0.05);
+  EXPECT_EQ(recipe.batch, 1);
+  EXPECT_EQ(recipe.length, 512);
+  EXPECT_EQ(recipe.steps, 200);
+  EXPECT_EQ(recipe.seed, 9u);
+  EXPECT_EQ(recipe.head_rows, 128);
+  EXPECT_EQ(recipe.validate_every, 50);
+  EXPECT_EQ(recipe.save_every, 100);
+  EXPECT_EQ(recipe.save_keep, 3);
+  EXPECT_FALSE(recipe.save_final);
+
+  ASSERT_EQ(recipe.uses.size(), 4u);
+  EXPECT_EQ(recipe.uses[0].name, "quantize-nf4");
+  EXPECT_EQ(*recipe.uses[0].options.at("double").as<bool>(), true);
+  EXPECT_EQ(folder.without(recipe.uses[1].place.text()), "r.lua:8");
+  EXPECT_EQ(*recipe.uses[1].options.at("rank").as<int64_t>(), 16);
+  EXPECT_EQ(*recipe.uses[1].options.at("alpha").as<double>(), 32.0);
+  EXPECT_TRUE(recipe.uses[2].options.empty());
+  EXPECT_EQ(recipe.uses[3].options.at("betas").as<List>()->size(), 2u);
+  EXPECT_EQ(folder.without(recipe.uses[3].place.text()), "r.lua:10");
+  EXPECT_EQ(folder.without(recipe.uses[3].place_of("weight_decay").text()), "r.lua:12");
+  EXPECT_EQ(folder.without(recipe.uses[3].place_of("eps").text()), "r.lua:10");
+  const auto* lr = recipe.uses[3].options.at("lr").as<Schedule>();
+  EXPECT_EQ(lr->text, "cosine{peak=" + std::string("2e-04") + ", warmup=10}");
+  EXPECT_EQ(lr->table.size(), 200u);
+}
+
+TEST(Recipe, Defaults) {
+  const Recipe recipe = RecipeFolder().recipe(uses(""));
+  EXPECT_FALSE(recipe.batch.has_value());
+  EXPECT_FALSE(recipe.length.has_value());
+  EXPECT_EQ(recipe.seed, 1u);
+  EXPECT_EQ(recipe.validate_every, 0);
+  EXPECT_EQ(recipe.save_every, 0);
+  EXPECT_EQ(recipe.save_keep, 2);
+  EXPECT_TRUE(recipe.save_final);
+  EXPECT_EQ(recipe.model.family, "gpt2");
+  EXPECT_TRUE(recipe.model.random);
+  EXPECT_TRUE(recipe.model.path.empty());
+  EXPECT_EQ(*recipe.model.config.at("n_layer").as<int64_t>(), 1);
+  EXPECT_EQ(RecipeFolder().recipe(with("steps = 1e3,")).steps, 1000);
+  EXPECT_TRUE(RecipeFolder().recipe(with("steps = 1, save = {},")).save_final);
+}
+
+TEST(Recipe, ConditionalStrategies) {
+  const std::string text = uses("false and use 'a' {}, use 'b' {}, nil, use 'c' {}, 1 > 2 and use 'd' or nil, use 'e' {}");
+  const Recipe recipe = RecipeFolder().recipe(text);
+  ASSERT_EQ(recipe.uses.size(), 3u);
+  EXPECT_EQ(recipe.uses[0].name + recipe.uses[1].name + recipe.uses[2].name, "bce");
+}
+
+TEST(Recipe, TextInPlaceOfTheFile) {
+  const RecipeFolder folder;
+  RecipeOptions options;
+  options.text = with("steps = 3,");
+  const Result<Recipe> recipe = read_recipe(folder.path() / "gone.lua", options);
+  ASSERT_TRUE(recipe.ok()) << recipe.error().cause;
+  EXPECT_EQ(recipe->steps, 3);
+  EXPECT_EQ(recipe->path, folder.path() / "gone.lua");
+  EXPECT_EQ(recipe->text, options.text);
+}
+
+TEST(Recipe, Modules) {
+  const RecipeFolder folder;
+  folder.write("parts.lua", "return { steps = 7, train = function(lr)\n  return use 'adamw' { lr = lr }\nend }");
+  folder.write("lib/more.lua", "return 5");
+  folder.write("galley/shared.lua", "return 3");
+  RecipeOptions options;
+  options.library = folder.path() / "galley";
+  const Recipe recipe = folder.recipe("local parts = require 'parts'\nlocal more = require('more') + require('shared')\n" + with("steps = parts.steps, batch = more,", "parts.train(0.5)"), options);
+  EXPECT_EQ(recipe.steps, 7);
+  EXPECT_EQ(recipe.batch, 8);
+  EXPECT_EQ(folder.without(recipe.uses.at(0).place.text()), "parts.lua:2");
+  ASSERT_EQ(recipe.modules.size(), 3u);
+  EXPECT_EQ(recipe.modules.at((folder.path() / "lib/more.lua").string()), "return 5");
+}
+
+TEST(Errors, OfTheFile) {
+  const RecipeFolder folder;
+  const Result<Recipe> absent = read_recipe(folder.path() / "no.lua", {});
+  EXPECT_EQ(folder.without(absent.error().cause), "no.lua: there is no such file");
+  EXPECT_EQ(absent.error().exit, Exit::Recipe);
+  EXPECT_NE(read_recipe(folder.path(), {}).error().cause.find("this is not a file"), std::string::npos);
+  EXPECT_EQ(cause("return {"), "r.lua:1: unexpected symbol near <eof>");
+  EXPECT_EQ(cause(""), "r.lua: the file does not return a recipe");
+  EXPECT_EQ(cause("return { steps = 1 }"), "r.lua: the file does not return a recipe");
+  EXPECT_EQ(cause("return use 'adamw' {}"), "r.lua: the file does not return a recipe");
+  EXPECT_EQ(cause("\nerror('my own')"), "r.lua:2: my own");
+  EXPECT_EQ(cause("\nerror('my own', 0)"), "r.lua: my own");
+  EXPECT_EQ(cause("\nlocal x = modle"), "r.lua:2: 'modle' is not defined; did you mean 'model'?");
+  EXPECT_EQ(cause("return reciep {}"), "r.lua:1: 'reciep' is not defined; did you mean 'recipe'?");
+  EXPECT_EQ(cause("while true do end", {.seconds = 0.05}), "r.lua:1: stopped after 0.05 s of processor time");
+  EXPECT_NE(cause("local t = {} while true do t = { t } end", {.bytes = 4u << 20}).find("r.lua:1: Lua asked for more than 4 MiB of memory"), std::string::npos);
+}
+
+TEST(Errors, OfNamedEntries) {
+  EXPECT_EQ(cause(with("steps = 1,\n  stepps = 5,")), "r.lua:5: unknown entry 'stepps' of the recipe; did you mean 'steps'?");
+  EXPECT_EQ(hint(with("steps = 1, optimiser = 5,")), "there are model, data, batch, length, steps, seed, validate, save, head_rows");
+  EXPECT_EQ(cause(with("steps = 1, learning_rate = 5,")), "r.lua:4: unknown entry 'learning_rate' of the recipe");
+  EXPECT_EQ(cause(with("steps = 1, save = { evry = 1 },")), "r.lua:4: unknown entry 'evry' of save; did you mean 'every'?");
+  EXPECT_EQ(cause(with("steps = 1, validate = { every = 1, keep = 1 },")), "r.lua:4: unknown entry 'keep' of validate");
+  EXPECT_EQ(cause(with("")), "r.lua:1: 'steps' is missing");
+  EXPECT_EQ(cause("return recipe {}"), "r.lua:1: 'model' is missing");
+  EXPECT_EQ(cause("return recipe { model = model { path = '.' } }"), "r.lua:1: 'data' is missing");
+  EXPECT_EQ(cause("return recipe"), "r.lua: the file does not return a recipe");
+  EXPECT_EQ(cause("return recipe 'x'"), "r.lua:1: recipe takes a table in braces");
+  EXPECT_EQ(cause("return recipe()"), "r.lua:1: recipe takes a table in braces");
+  EXPECT_EQ(cause("return recipe { [true] = 1 }"), "r.lua:1: an entry of the recipe has a boolean as its name");
+  EXPECT_EQ(cause("return recipe {\n model = 'gpt2' }"), "r.lua:2: 'model' must be model { path = … }, got \"gpt2\"");
+  EXPECT_EQ(cause("return recipe { model = data.random {} }"), "r.lua:1: 'model' must be model { path = … }, got data");
+  EXPECT_EQ(cause("return recipe {\n model = model { path = '.' },\n data = { files = {} } }"), "r.lua:3: 'data' must be data.text { files = { … } }, got a table");
+}
+
+TEST(Errors, OfTypesAndRanges) {
+  EXPECT_EQ(cause(with("batch = 1,\n  steps = 'ten',")), "r.lua:5: 'steps' must be an integer ≥ 1, got \"ten\"");
+  EXPECT_EQ(cause(with("steps = 0,")), "r.lua:4: 'steps' must be an integer ≥ 1, got 0");
+  EXPECT_EQ(cause(with("steps = -3,")), "r.lua:4: 'steps' must be an integer ≥ 1, got -3");
+  EXPECT_EQ(cause(with("steps = 2.5,")), "r.lua:4: 'steps' must be an integer ≥ 1, got 2.5");
+  EXPECT_EQ(cause(with("steps = true,")), "r.lua:4: 'steps' must be an integer ≥ 1, got true");
+  EXPECT_EQ(cause(with("steps = 1e9,")), "r.lua:4: 'steps' must be an integer ≤ 10000000, got 1e+09");
+  EXPECT_EQ(cause(with("steps = 1e300,")), "r.lua:4: 'steps' must be an integer ≥ 1, got 1e+300");
+  EXPECT_EQ(cause(with("steps = 0 / 0,")), "r.lua:1: 'steps' is not a finite number");
+  EXPECT_EQ(cause(with("steps = 1 / 0,")), "r.lua:1: 'steps' is not a finite number");
+  EXPECT_EQ(cause(with("steps = {},")), "r.lua:4: 'steps' must be an integer ≥ 1, got a list");
+  EXPECT_EQ(cause(with("steps = { x = 1 },")), "r.lua:4: 'steps' must be an integer ≥ 1, got a table");
+  EXPECT_EQ(cause(with("steps = use 'x',")), "r.lua:4: 'steps' must be an integer ≥ 1, got a strategy");
+  EXPECT_EQ(cause(with("steps = function() end,")), "r.lua:4: 'steps' must be an integer ≥ 1, got a function");
+  EXPECT_EQ(cause(with("steps = constant(1),")), "r.lua:4: 'steps' must be an integer ≥ 1, got a schedule");
+  EXPECT_EQ(cause(with("steps = 1, batch = 0,")), "r.lua:4: 'batch' must be an integer ≥ 1, got 0");
+  EXPECT_EQ(cause(with("steps = 1, batch = 3000000000,")), "r.lua:4: 'batch' must be an integer ≤ 2147483647, got 3000000000");
+  EXPECT_EQ(cause(with("steps = 1, length = 0,")), "r.lua:4: 'length' must be an integer ≥ 1, got 0");
+  EXPECT_EQ(cause(with("steps = 1, seed = -1,")), "r.lua:4: 'seed' must be an integer ≥ 0, got -1");
+  EXPECT_EQ(cause(with("steps = 1, head_rows = 'all',")), "r.lua:4: 'head_rows' must be an integer ≥ 0, got \"all\"");
+  EXPECT_EQ(cause(with("steps = 1, validate = 50,")), "r.lua:4: 'validate' must be a table such as { every = 50 }, got 50");
+  EXPECT_EQ(cause(with("steps = 1, validate = { every = -1 },")), "r.lua:4: 'validate.every' must be an integer ≥ 0, got -1");
+  EXPECT_EQ(cause(with("steps = 1, save = { 1, 2 },")), "r.lua:4: 'save' must be a table such as { every = 100, keep = 2 }, got a list");
+  EXPECT_EQ(cause(with("steps = 1, save = { keep = 0 },")), "r.lua:4: 'save.keep' must be an integer ≥ 1, got 0");
+  EXPECT_EQ(cause(with("steps = 1, save = { final = 'no' },")), "r.lua:4: 'save.final' must be true or false, got \"no\"");
+  EXPECT_EQ(cause(with("steps = 1, save = { final = 0 },")), "r.lua:4: 'save.final' must be true or false, got 0");
+  EXPECT_EQ(hint(with("steps = '10',")), "an argument is a text unless its default is a number: arg(\"name\", 10)");
+  EXPECT_EQ(cause(with("steps = ('x'):rep(100),")), "r.lua:4: 'steps' must be an integer ≥ 1, got \"" + std::string(57, 'x') + "...\"");
+}
+
+TEST(Errors, OfModels) {
+  const auto model = [](const std::string& options) { return cause("return recipe {\n model = model {\n" + options + "},\n data = data.random {}, steps = 1 }"); };
+  EXPECT_EQ(model(""), "r.lua:2: 'path' is missing");
+  EXPECT_EQ(model("pth = 'x'"), "r.lua:3: unknown entry 'pth' of model; did you mean 'path'?");
+  EXPECT_EQ(model("path = 5"), "r.lua:3: 'path' must be a text, got 5");
+  EXPECT_EQ(model("path = '.',\n init = 'zero'"), "r.lua:4: 'init' must be \"file\" or \"random\", got \"zero\"");
+  EXPECT_EQ(model("path = '.', config = {}"), "r.lua:3: a model has either a path, with the configuration that lies there, or a family and a config");
+  EXPECT_EQ(model("config = { x = 1 }"), "r.lua:2: 'family' is missing");
+  EXPECT_EQ(model("family = 'gpt2'"), "r.lua:2: 'config' is missing");
+  EXPECT_EQ(model("family = 'gpt2', config = 7"), "r.lua:3: 'config' must be a table such as { n_layer = 2 }, got 7");
+  EXPECT_EQ(model("family = 'gpt2', config = { 7 }"), "r.lua:3: 'config' must be a table such as { n_layer = 2 }, got a list");
+  EXPECT_EQ(model("family = 'gpt2', config = {}, init = 'file'"), "r.lua:3: there is no file to take weights from: the model is a family and a config");
+  EXPECT_EQ(model("family = 'gpt2', config = { rope = { x = function() end } }"), "r.lua:3: 'config.rope.x' is a function and no plain data");
+  EXPECT_EQ(model("family = 'gpt2', config = { n = constant(1) }"), "r.lua:3: 'config.n' is a schedule and no plain data");
+  EXPECT_EQ(cause("model 'x'"), "r.lua:1: model takes a table in braces, got string");
+  EXPECT_EQ(cause("model { 'x' }"), "r.lua:1: model takes named options, got a list");
+  EXPECT_EQ(cause("model({}, {})"), "r.lua:1: model takes one table, got more");
+  EXPECT_EQ(cause("model { 'x', path = 'y' }"), "r.lua:1: '' mixes a list with named entries such as 'path'");
+}
+
+TEST(Errors, OfData) {
+  EXPECT_EQ(cause("\nreturn data.txt {}"), "r.lua:2: there is no data.txt; did you mean 'text'?");
+  EXPECT_EQ(hint("return data.jsonl {}"), "there are data.batch, data.random, data.text");
+  EXPECT_EQ(cause("return data.jsonl {}"), "r.lua:1: there is no data.jsonl");
+  EXPECT_EQ(cause("return data.text 'x'"), "r.lua:1: data.text takes a table in braces, got string");
+  EXPECT_EQ(cause("return recipe { model = model { path = '.' },\n data = data.text {\n files = { function() end } }, steps = 1 }"),
+            "r.lua:3: 'files[1]' is a function and no plain data");
+}
+
+TEST(Errors, OfStrategies) {
+  EXPECT_EQ(cause(uses("'adamw'")), "r.lua:1: entry 1 of the recipe must be a strategy, got \"adamw\"");
+  EXPECT_EQ(hint(uses("'adamw'")), "write use \"adamw\" { … }");
+  EXPECT_EQ(cause(uses("use 'a' {}, { lr = 1 }")), "r.lua:1: entry 2 of the recipe must be a strategy, got a table");
+  EXPECT_EQ(cause(uses("true")), "r.lua:1: entry 1 of the recipe must be a strategy, got true");
+  EXPECT_EQ(cause(uses("data.random {}")), "r.lua:1: entry 1 of the recipe must be a strategy, got data");
+  EXPECT_EQ(cause(uses("use { lr = 1 }")), "r.lua:5: use takes the name of a strategy");
+  EXPECT_EQ(cause(uses("use ''")), "r.lua:5: use takes the name of a strategy");
+  EXPECT_EQ(cause(uses("use('adamw', { lr = 1 })")), "r.lua:5: use takes the name of a strategy");
+  EXPECT_EQ(cause(uses("use 'adamw' 'x'")), "r.lua:5: use \"adamw\" takes a table in braces, got string");
+  EXPECT_EQ(cause(uses("use 'adamw' { 1e-3 }")), "r.lua:5: use \"adamw\" takes named options, got a list");
+  EXPECT_EQ(cause(uses("use 'adamw' { lr = 1 } { lr = 2 }")), "r.lua:5: use \"adamw\" has its options already");
+  EXPECT_EQ(cause(uses("use 'adamw' { lr = 0 / 0 }")), "r.lua:5: 'lr' is not a finite number");
+  EXPECT_EQ(cause(uses("use 'adamw' {\n betas = { 1, x = 2 } }")), "r.lua:5: 'betas' mixes a list with named entries such as 'x'");
+  EXPECT_EQ(cause(uses("use 'adamw' {\n groups = { { inner = use 'x' } } }")), "r.lua:6: 'groups[1].inner' of adamw is a strategy and no value of an option");
+  EXPECT_EQ(cause(uses("table.unpack((function() local t = {} for i = 1, 300 do t[i] = use 'x' end return t end)())")), "r.lua:1: the recipe has more than 256 strategies");
+  EXPECT_EQ(cause("local x = (use 'x').lr"), "r.lua:1: attempt to index a use value");
+}
+
+TEST(Errors, CannotBeEscapedByLargeDescriptions) {
+  EXPECT_NE(cause("while true do use 'x' { y = ('x'):rep(1e5) } end").find("too much text for a description"), std::string::npos);
+  EXPECT_NE(cause("local t = {} for i = 1, 100 do t[i] = i end while true do use 'x' { t = t } end").find("too many values for a description"), std::string::npos);
+  EXPECT_NE(cause(uses("use 'x' { path = (function() local t = {} for i = 1, 20 do t[i] = ('a/../'):rep(8000) end return t end)() }")).find("the recipe names too many files"),
+            std::string::npos);
+  EXPECT_NE(cause("local i = 0 while true do i = i + 1 arg('a' .. i, 1) end").find("a recipe has at most 1000 arguments"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace galley

@@ -1,0 +1,111 @@
+// Schedules: the numbers of cosine, linear and constant, functions of the step, and what is wrong with them.
+#include <cmath>
+#include <numbers>
+
+#include "host/recipe/schedule.hpp"
+#include "tests/recipe/helper.hpp"
+
+namespace galley {
+namespace {
+
+Schedule lr(const std::string& value, int steps = 10) {
+  const Recipe recipe = RecipeFolder().recipe(with("steps = " + std::to_string(steps) + ",", "use 'adamw' { lr = " + value + " }"));
+  const auto* schedule = recipe.uses.at(0).options.at("lr").as<Schedule>();
+  EXPECT_NE(schedule, nullptr);
+  return schedule ? *schedule : Schedule{};
+}
+
+std::string cause(const std::string& value) { return RecipeFolder().cause(uses("use 'adamw' { lr = " + value + " }")); }
+
+TEST(Schedule, Cosine) {
+  const Schedule s = lr("cosine { peak = 2.0, warmup = 4, floor = 0.5 }", 12);
+  ASSERT_EQ(s.table.size(), 12u);
+  EXPECT_EQ(s.text, "cosine{peak=2.0, warmup=4, floor=0.5}");
+  for (int64_t step = 1; step <= 4; ++step) EXPECT_DOUBLE_EQ(s.at(step), 2.0 * static_cast<double>(step) / 4);
+  EXPECT_EQ(s.at(4), 2.0);
+  EXPECT_DOUBLE_EQ(s.at(6), 0.5 + 1.5 * (1 + std::cos(std::numbers::pi * 0.25)) / 2);
+  EXPECT_DOUBLE_EQ(s.at(8), 0.5 + 1.5 / 2);   // halfway
+  EXPECT_EQ(s.at(12), 0.5);
+  EXPECT_EQ(s.at(1000), 0.5);
+}
+
+TEST(Schedule, CosineWithoutWarmup) {
+  const Schedule s = lr("cosine { peak = 1e-3 }", 5);
+  EXPECT_EQ(s.at(1), 1e-3);
+  EXPECT_DOUBLE_EQ(s.at(3), 0.5e-3);
+  EXPECT_EQ(s.at(5), 0.0);
+  EXPECT_EQ(lr("cosine { peak = 1 }", 1).at(1), 1.0);
+  EXPECT_EQ(lr("cosine { peak = 1, warmup = 1 }", 5).table, lr("cosine { peak = 1, warmup = 0 }", 5).table);
+  EXPECT_EQ(lr("cosine { peak = 1, min = 0.5 }", 5).table, lr("cosine { peak = 1, floor = 0.5 }", 5).table);
+}
+
+TEST(Schedule, WarmupLongerThanTheRun) {
+  const Schedule s = lr("cosine { peak = 1, warmup = 20 }", 10);
+  EXPECT_DOUBLE_EQ(s.at(10), 0.5);
+  EXPECT_EQ(lr("linear { peak = 1, warmup = 10 }", 10).at(10), 1.0);
+}
+
+TEST(Schedule, Linear) {
+  const Schedule s = lr("linear { peak = 1.0, warmup = 2, min = 0.2 }", 10);
+  EXPECT_EQ(s.text, "linear{peak=1.0, warmup=2, floor=0.2}");
+  EXPECT_DOUBLE_EQ(s.at(1), 0.5);
+  EXPECT_EQ(s.at(2), 1.0);
+  EXPECT_DOUBLE_EQ(s.at(6), 0.6);
+  EXPECT_DOUBLE_EQ(s.at(10), 0.2);
+}
+
+TEST(Schedule, Constant) {
+  const Schedule s = lr("constant(0.25)");
+  EXPECT_EQ(s.text, "constant(0.25)");
+  EXPECT_EQ(s.table, std::vector<double>{0.25});
+  EXPECT_EQ(s.at(77), 0.25);
+}
+
+TEST(Schedule, Functions) {
+  const RecipeFolder folder;
+  const Recipe recipe = folder.recipe(with("steps = 4,", "use 'sgd' { lr = function(step, steps) return step / steps end, groups = { { wd = function(s) return s end } } }"));
+  const Use& sgd = recipe.uses.at(0);
+  EXPECT_EQ(sgd.options.at("lr").as<Schedule>()->table, (std::vector<double>{0.25, 0.5, 0.75, 1}));
+  EXPECT_EQ(folder.without(sgd.options.at("lr").as<Schedule>()->text), "function at r.lua:5");
+  const Value& wd = sgd.options.at("groups").as<List>()->at(0).as<Table>()->at("wd");
+  EXPECT_EQ(wd.as<Schedule>()->table, (std::vector<double>{1, 2, 3, 4}));
+  EXPECT_EQ(lr("math.sqrt", 4).table, (std::vector<double>{1, std::sqrt(2.0), std::sqrt(3.0), 2}));
+}
+
+TEST(Schedule, TenThousandStepsOfAFunctionAreQuick) {
+  EXPECT_EQ(lr("function(s) local x = 0 for i = 1, 10 do x = x + i end return x end", 10000).table.size(), 10000u);
+}
+
+TEST(Errors, OfSchedules) {
+  EXPECT_EQ(cause("cosine {}"), "r.lua:5: 'peak' is missing");
+  EXPECT_EQ(cause("cosine(1e-3)"), "r.lua:5: cosine takes a table in braces, got number");
+  EXPECT_EQ(cause("cosine { 1e-3 }"), "r.lua:5: cosine takes named options, got a list");
+  EXPECT_EQ(cause("cosine {\n  peak = 'x' }"), "r.lua:6: 'peak' must be a number, got \"x\"");
+  EXPECT_EQ(cause("cosine { peak = 1,\n  warmup = 0.1 }"), "r.lua:6: 'warmup' must be an integer ≥ 0, got 0.1");
+  EXPECT_EQ(cause("cosine { peak = 1, wramup = 1 }"), "r.lua:5: unknown entry 'wramup' of cosine; did you mean 'warmup'?");
+  EXPECT_EQ(cause("linear { peak = 1, floor = 0, min = 0 }"), "r.lua:5: 'floor' and 'min' are two names of the same");
+  EXPECT_EQ(cause("cosine { peak = 1 / 0 }"), "r.lua:5: 'peak' is not a finite number");
+  EXPECT_EQ(cause("cosine { peak = constant(1) }"), "r.lua:5: 'peak' must be a number, got a schedule");
+  EXPECT_EQ(cause("constant('x')"), "r.lua:5: 'value' must be a number, got \"x\"");
+  EXPECT_EQ(cause("constant()"), "r.lua:5: constant takes a number");
+  EXPECT_EQ(cause("constant { 1 }"), "r.lua:5: constant takes a number");
+}
+
+TEST(Errors, OfFunctions) {
+  EXPECT_EQ(cause("function(s) return s > 2 and 0 / 0 or 1 end"), "r.lua:5: the schedule of 'lr' returned nan at step 3; it must be a finite number");
+  EXPECT_EQ(cause("function(s) return 1 / (3 - s) end"), "r.lua:5: the schedule of 'lr' returned inf at step 3; it must be a finite number");
+  EXPECT_EQ(cause("function(s) if s < 5 then return 1 end end"), "r.lua:5: the schedule of 'lr' returned nil at step 5; it must be a finite number");
+  EXPECT_EQ(cause("function(s) return '1' end"), "r.lua:5: the schedule of 'lr' returned a string at step 1; it must be a finite number");
+  EXPECT_EQ(cause("function(s)\n return s + nothing end"), "r.lua:6: 'nothing' is not defined; did you mean 'string'?");
+  EXPECT_EQ(cause("function(s) error('my own') end"), "r.lua:5: my own");
+  EXPECT_EQ(cause("function(s) error('my own', 0) end"), "r.lua:5: my own");
+  EXPECT_EQ(cause("error"), "r.lua:5: error() was called with a number and not a text");
+  EXPECT_EQ(cause("tostring"), "r.lua:5: the schedule of 'lr' returned a string at step 1; it must be a finite number");
+  const RecipeFolder folder;
+  EXPECT_EQ(folder.cause(uses("use 'x' { y = function()\n while true do end end }"), {.seconds = 0.1}), "r.lua:6: stopped after 0.1 s of processor time");
+  EXPECT_EQ(folder.cause(with("steps = 1e7,", "use 'a' { x = linear { peak = 1 }, y = linear { peak = 1 }, z = linear { peak = 1 } }")),
+            "r.lua:5: the schedules of the recipe have more than 20000000 values together");
+}
+
+}  // namespace
+}  // namespace galley
