@@ -12,7 +12,7 @@
 namespace galley {
 
 /// One text file.
-struct Document {
+struct TextDocument {
   std::filesystem::path path;
   std::string identity;  ///< its path below the directory that was given, or its name: the same wherever the corpus lies
   uint64_t size = 0;     ///< bytes, at least 2: fewer hold no pair of a token and its successor
@@ -20,7 +20,7 @@ struct Document {
 };
 
 struct Documents {
-  std::vector<Document> files;
+  std::vector<TextDocument> files;
   int64_t small = 0;   ///< files of fewer than two bytes, left out
   int64_t binary = 0;  ///< files with a NUL in their first 8 KiB, left out
 };

@@ -46,7 +46,7 @@ struct Regions {
 
   Regions(const Documents& documents, const BatchLayout& layout) {
     uint64_t text = 0;
-    for (const Document& document : documents.files) {
+    for (const TextDocument& document : documents.files) {
       text += document.size;
       most_pieces += count_pieces(document.size, static_cast<uint64_t>(layout.length));
     }
@@ -72,7 +72,7 @@ uint64_t kept_of_lone(uint64_t size, double validation) {
 
 // true for the documents that are held out: the share with the smallest hashes of seed and name. A document that joins the corpus moves at
 // most one other across the line for each that it adds to the count.
-std::vector<bool> hold_out(const std::vector<Document>& documents, double validation, uint64_t seed) {
+std::vector<bool> hold_out(const std::vector<TextDocument>& documents, double validation, uint64_t seed) {
   std::vector<bool> held(documents.size(), false);
   if (validation <= 0 || documents.size() < 2) return held;
   std::vector<std::pair<uint64_t, size_t>> order;
@@ -151,7 +151,7 @@ class TextSource final : public Source {
 };
 
 // Reads one document to `at`. false: it is binary after all, and is to be left out.
-Result<bool> read_document(const DataSpec& spec, const Document& document, std::span<std::byte> at) {
+Result<bool> read_document(const DataSpec& spec, const TextDocument& document, std::span<std::byte> at) {
   Result<File> file = File::open_read(document.path);
   if (!file.ok()) return data_error(spec, file.error().cause);
   const uint64_t size = TRY(file->size());
@@ -173,10 +173,10 @@ Status TextSource::load(const DataSpec& spec, const TextOptions& options, Docume
     return data_error(spec, "the files have grown since the run was planned: " + std::to_string(regions.bytes) + " bytes instead of " +
                                 std::to_string(memory.size()));
   }
-  std::vector<Document> kept;
+  std::vector<TextDocument> kept;
   std::vector<Extent> extents;
   uint64_t end = 0;
-  for (Document& document : documents.files) {
+  for (TextDocument& document : documents.files) {
     const std::span<std::byte> at = memory.subspan(end, document.size);
     if (!TRY(read_document(spec, document, at))) {
       ++documents.binary;
@@ -217,7 +217,7 @@ Result<DataInfo> describe_text(const DataSpec& spec, const Recipe& recipe) {
   const Documents documents = TRY(find_documents(spec, options.files));
   TRY_STATUS(check_documents(spec, documents));
   uint64_t text = 0;
-  for (const Document& document : documents.files) text += document.size;
+  for (const TextDocument& document : documents.files) text += document.size;
 
   DataInfo info;
   info.layout = options.layout;

@@ -26,7 +26,7 @@ class DocumentsTest : public testing::Test {
     binary_ = documents->binary;
     small_ = documents->small;
     std::string found;
-    for (const Document& document : documents->files) {
+    for (const TextDocument& document : documents->files) {
       EXPECT_EQ(document.size, std::filesystem::file_size(document.path));
       found += (found.empty() ? "" : " ") + document.identity;
     }
