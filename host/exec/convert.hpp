@@ -22,8 +22,8 @@ std::optional<safetensors::Dtype> stored_dtype(uint32_t dtype);
 /// Whether a tensor of a file can be read into an operand: both floating, or both the same.
 bool convertible(uint32_t from, uint32_t to);
 
-/// `count` numbers from one dtype to another that it is convertible to, each rounded once, to nearest, ties to even. The ranges do not overlap;
-/// neither has to be aligned. [thread-safe]
+/// `count` numbers from one dtype to another that it is convertible to, each rounded once, to nearest, ties to even. The ranges do not
+/// overlap; neither has to be aligned. [thread-safe]
 void convert(void* to, uint32_t to_dtype, const void* from, uint32_t from_dtype, int64_t count);
 
 /// Index of the first NaN or infinity among `count` numbers, −1 when there is none or the dtype has none. [thread-safe]

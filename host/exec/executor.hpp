@@ -2,11 +2,12 @@
 //
 //   create ─▶ load ─▶ for each step { begin_step · for each micro-batch { begin_micro · copy_inputs · run_micro } · run_update · synchronize } ─▶ export_model
 //
-// Instructions mean what they say and nothing more: work on one queue is in order, and across queues only Record and Wait order it. A Copy with an event records it
-// behind itself; it does not wait for what other queues wrote before. Read and Write are done by the host and wait for everything before them.
+// Instructions mean what they say and nothing more: work on one queue is in order, and across queues only Record and Wait order it. A Copy
+// with an event records it behind itself; it does not wait for what other queues wrote before. Read and Write are done by the host and wait
+// for everything before them.
 //
-// Running load, micro, update, eval or sample allocates nothing in the host, unless it fails or reads files. Every function is for one thread, the same one. After an error the run is over:
-// what tensors hold is not known, only destruction and reading are safe.
+// Running load, micro, update, eval or sample allocates nothing in the host, unless it fails or reads files. Every function is for one
+// thread, the same one. After an error the run is over: what tensors hold is not known, only destruction and reading are safe.
 #pragma once
 
 #include <array>
@@ -34,8 +35,9 @@ struct ExecutorOptions {
 
 class Executor {
  public:
-  /// Opens the device, allocates one arena for each memory class and prepares every kernel: those of `micro` twice where the second micro-batch adds to what the
-  /// first one wrote. All arguments but `options` outlive the executor, neither changed nor moved. A kernel that cannot be prepared is exit code Plugin.
+  /// Opens the device, allocates one arena for each memory class and prepares every kernel: those of `micro` twice where the second
+  /// micro-batch adds to what the first one wrote. All arguments but `options` outlive the executor, neither changed nor moved. A kernel
+  /// that cannot be prepared is exit code Plugin.
   static Result<std::unique_ptr<Executor>> create(const Program& program, const Plan& plan, const Target& target,
                                                   const galley_device& device, const ExecutorOptions& options = {});
   ~Executor();
@@ -47,7 +49,8 @@ class Executor {
 
   Status begin_step(const StepBegin& begin) { return scalars_.begin_step(begin); }
   Status begin_micro(int64_t index) { return scalars_.begin_micro(index); }
-  /// Copies a micro-batch into Program::inputs, one pointer for each in their order. Stream-ordered: the memory must not change before synchronize().
+  /// Copies a micro-batch into Program::inputs, one pointer for each in their order. Stream-ordered: the memory must not change before
+  /// synchronize().
   Status copy_inputs(std::span<const void* const> sources);
   /// `index` 0 writes what later ones add to.
   Status run_micro(int64_t index);

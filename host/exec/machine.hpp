@@ -1,7 +1,7 @@
 // An open device, the arenas of its memory classes, and how the host reaches the bytes in them.
 //
-// A tensor has one address for kernels, in its class's arena, and one for the host. They are the same where the host may touch the class directly, and
-// differ in poison mode (executor.hpp), where the arena holds junk between instructions and the host's side is a copy of it.
+// A tensor has one address for kernels, in its class's arena, and one for the host. They are the same where the host may touch the class
+// directly, and differ in poison mode (executor.hpp), where the arena holds junk between instructions and the host's side is a copy of it.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,9 @@ inline constexpr std::byte kJunk{0xff};
 /// Used by one thread, except that host addresses may be read and written by another (the loader) while nothing enqueued touches them.
 class Machine {
  public:
-  /// Opens the device and allocates one arena for each class, of exactly Plan's bytes (none where those are 0). All arguments but `poison` outlive the machine.
-  /// A class that the device does not have is exit code Recipe, memory that it cannot give DoesNotFit, anything else Plugin.
+  /// Opens the device and allocates one arena for each class, of exactly Plan's bytes (none where those are 0). All arguments but `poison`
+  /// outlive the machine. A class that the device does not have is exit code Recipe, memory that it cannot give DoesNotFit, anything else
+  /// Plugin.
   static Result<std::unique_ptr<Machine>> open(const Program& program, const Plan& plan, const Target& target, const galley_device& device,
                                                Poison poison);
   /// Waits for enqueued work, then gives everything back.
@@ -46,7 +47,8 @@ class Machine {
   /// Where the host finds it; null when it cannot reach that class.
   std::byte* host_address(TensorId tensor, int64_t offset = 0) const;
 
-  // Enqueue on the device; a status of its own or an exception becomes an error with exit code Plugin. Nothing is allocated unless it fails. [stream-ordered]
+  // Enqueue on the device; a status of its own or an exception becomes an error with exit code Plugin. Nothing is allocated unless it
+  // fails. [stream-ordered]
   Status launch(uint32_t queue, const galley_kernel& kernel, void* state);
   Status copy(uint32_t queue, std::byte* to, const std::byte* from, int64_t bytes);
   Status record(uint32_t queue, uint32_t event);
@@ -59,7 +61,8 @@ class Machine {
   /// Synchronizes and copies out.
   Status get(TensorId tensor, int64_t offset, std::span<std::byte> bytes);
 
-  /// Synchronizes, then shows the whole tensor in order, in one piece where the host can reach it and else in pieces through the program's staging.
+  /// Synchronizes, then shows the whole tensor in order, in one piece where the host can reach it and else in pieces through the program's
+  /// staging.
   Status show(TensorId tensor, const std::function<Status(std::span<const std::byte>)>& piece);
   Status show(TensorId tensor, int64_t offset, int64_t bytes, const std::function<Status(std::span<const std::byte>)>& piece);
   /// The other way: `piece` fills what it is given.

@@ -1,12 +1,14 @@
 // Poison mode: every instruction runs on an arena that is junk but for its own operands.
 //
-// What the tensors hold lies in a copy of each arena (Machine::host_address). Before an instruction the operands that it reads are copied in; its outputs and its workspace
-// stay junk. Afterwards what it wrote is copied out, everything is made junk again, and the instruction is at fault when
+// What the tensors hold lies in a copy of each arena (Machine::host_address). Before an instruction the operands that it reads are copied
+// in; its outputs and its workspace stay junk. Afterwards what it wrote is copied out, everything is made junk again, and the instruction
+// is at fault when
 //   - a byte of the arena beyond its operands and workspace changed: it wrote outside;
 //   - an operand that it only reads changed;
-//   - a floating operand that it wrote holds the junk NaN itself: it read outside its operands, or what nobody had written, or left a part of the output out. (The
-//     junk NaN has all bits set. Arithmetic hands that pattern on, and makes another one for NaNs of its own.)
-// A tensor whose lifetime is over becomes junk in the copy as well. All of it costs a pass over the arena for each instruction: a mode for tests.
+//   - a floating operand that it wrote holds the junk NaN itself: it read outside its operands, or what nobody had written, or left a part
+//     of the output out. (The junk NaN has all bits set. Arithmetic hands that pattern on, and makes another one for NaNs of its own.)
+// A tensor whose lifetime is over becomes junk in the copy as well. All of it costs a pass over the arena for each instruction: a mode for
+// tests.
 #pragma once
 
 #include <array>

@@ -127,8 +127,9 @@ Status Proof::check_gradients(const StepBegin& begin) {
   return ok();
 }
 
-// An update can be too small for the dtype: a norm's weight of 1 in BF16 does not feel a step of 1e-5. Neither the optimizer nor its size of step is known here; that no
-// common one makes it smaller than lr · min(1, rms of the gradient), within a factor of 16, tells when rounding is no excuse.
+// An update can be too small for the dtype: a norm's weight of 1 in BF16 does not feel a step of 1e-5. Neither the optimizer nor its size
+// of step is known here; that no common one makes it smaller than lr · min(1, rms of the gradient), within a factor of 16, tells when
+// rounding is no excuse.
 Result<bool> Proof::rounding_holds(const Trained& trained, const StepBegin& begin) {
   const uint32_t dtype = program_.tensors[static_cast<size_t>(trained.parameter)].dtype;
   const double place = half_place(dtype);

@@ -1,5 +1,5 @@
-// Proof of training: that what is to be trained gets gradients and moves, and that what is frozen stays. An adapter that silently does not train is the
-// mistake that costs its users most; the run stops instead and says which tensors it is.
+// Proof of training: that what is to be trained gets gradients and moves, and that what is frozen stays. An adapter that silently does not
+// train is the mistake that costs its users most; the run stops instead and says which tensors it is.
 //
 //   after_load · for each step { before_step · … the step's segments … · after_step } · finish
 #pragma once
@@ -22,14 +22,14 @@ class Proof {
   /// Takes the checksums of frozen tensors: after `load`, and after a state was loaded.
   Status after_load();
 
-  /// Before the step's first micro-batch (updates may be part of it): takes the checksums of parameters that have yet to move, from the second applied step on and while no
-  /// learning rate is 0 (a schedule may begin there).
+  /// Before the step's first micro-batch (updates may be part of it): takes the checksums of parameters that have yet to move, from the
+  /// second applied step on and while no learning rate is 0 (a schedule may begin there).
   Status before_step(const StepBegin& begin);
 
-  /// After the step's last segment; synchronizes. From the second applied step on each trainable tensor must have a finite gradient that is not all zero (unless it may be:
-  /// GALLEY_TENSOR_ZERO_GRADIENT; GALLEY_TENSOR_LATE_GRADIENT while no step has moved anything yet), and must have moved. A tensor that did not
-  /// move is let off for kPatience steps where rounding can be the reason. Nothing is checked when the window had no valid token or the step was
-  /// not applied. Exit code Failed.
+  /// After the step's last segment; synchronizes. From the second applied step on each trainable tensor must have a finite gradient that is
+  /// not all zero (unless it may be: GALLEY_TENSOR_ZERO_GRADIENT; GALLEY_TENSOR_LATE_GRADIENT while no step has moved anything yet), and
+  /// must have moved. A tensor that did not move is let off for kPatience steps where rounding can be the reason. Nothing is checked when
+  /// the window had no valid token or the step was not applied. Exit code Failed.
   Status after_step(const StepBegin& begin);
 
   /// Frozen tensors must be as they were. At the end of the run, before anything is exported.

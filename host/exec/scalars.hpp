@@ -1,4 +1,5 @@
-// The block of step scalars: what the host tells kernels at a step's begin, and reads when it is over. See GALLEY_SCALAR_… for their meanings.
+// The block of step scalars: what the host tells kernels at a step's begin, and reads when it is over. See GALLEY_SCALAR_… for their
+// meanings.
 #pragma once
 
 #include <array>
@@ -24,7 +25,8 @@ class Scalars {
   /// Both outlive it. `seed` keys the random numbers of the run.
   Scalars(const Program& program, Machine& machine, uint64_t seed);
 
-  /// All scalars: loss, norm and found-inf 0, apply 1, loss seed = scale / tokens (0 without tokens), gradient factor 1 / scale, options by their schedules.
+  /// All scalars: loss, norm and found-inf 0, apply 1, loss seed = scale / tokens (0 without tokens), gradient factor 1 / scale, options by
+  /// their schedules.
   Status begin_step(const StepBegin& begin);
   /// The first row of micro-batch `index` in its window. Synchronizes only when one window has more micro-batches than the program says.
   Status begin_micro(int64_t index);

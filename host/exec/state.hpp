@@ -1,11 +1,12 @@
 // Resume states: what a run needs to go on, bit for bit.
 //
 //   state/step-00000080/state.safetensors    every tensor of Program::resume under its stable name
-//   state/step-00000080/state.toml           where the run was, what made it, a checksum for each tensor; its last line is a checksum of the lines before
+//   state/step-00000080/state.toml           where the run was, what made it, a checksum for each tensor and, in its last line, one for the
+//                                            lines before
 //
-// A state is written aside in state/.tmp-step-…, synced, renamed and its folder synced; only then do older ones go, each by first losing its state.toml, without which a folder is
-// no state. So at any instant the newest folder with a state.toml is whole, and clean_states() can tell the rest. There are no times and no
-// machine in these files: the same run leaves the same bytes.
+// A state is written aside in state/.tmp-step-…, synced, renamed and its folder synced; only then do older ones go, each by first losing
+// its state.toml, without which a folder is no state. So at any instant the newest folder with a state.toml is whole, and clean_states()
+// can tell the rest. There are no times and no paths in these files: the same run leaves the same bytes.
 //
 // One process at a time works on a folder of states.
 #pragma once
@@ -46,8 +47,9 @@ struct StateInfo {
   friend bool operator==(const StateInfo&, const StateInfo&) = default;
 };
 
-/// Saves the tensors as they are now (synchronizes) as step info.attempted, and then removes all but the newest `keep` (>= 1) states. A step that is saved already is left as it is: it
-/// holds the same bytes. On an error (a full disk) nothing is lost: what was written of this state is removed, the others stay.
+/// Saves the tensors as they are now (synchronizes) as step info.attempted, and then removes all but the newest `keep` (>= 1) states. A
+/// step that is saved already is left as it is: it holds the same bytes. On an error (a full disk) nothing is lost: what was written of
+/// this state is removed, the others stay.
 Status save_state(const std::filesystem::path& states, int64_t keep, const StateInfo& info, const Program& program, Machine& machine);
 
 /// The newest state in the folder; none when there is no folder or no state in it. Changes nothing.
@@ -59,14 +61,15 @@ Status clean_states(const std::filesystem::path& states, int64_t keep);
 /// state.toml of one state. A newer format, a missing key or a wrong checksum is an error, exit code Failed.
 Result<StateInfo> read_state(const std::filesystem::path& state);
 
-/// Whether a run that is `now` (positions aside) can go on from `saved`: device, ISA, recipe, data, plugins and the versions of their states. The error (exit code Recipe) names the first that
-/// differs, with both values. Versions of plugins themselves may differ.
+/// Whether a run that is `now` (positions aside) can go on from `saved`: device, ISA, recipe, data, plugins and the versions of their
+/// states. The error (exit code Recipe) names the first that differs, with both values. Versions of plugins themselves may differ.
 Status check_state(const StateInfo& saved, const StateInfo& now, const std::filesystem::path& state);
 
 /// Whether a program takes up all of a state (a run that goes on) or some of it (its weights, for evaluation and sampling).
 enum class StatePart : uint8_t { All, Some };
 
-/// Reads the tensors into the machine, after `load` ran. Missing or unexpected tensors, other shapes and wrong checksums are errors that name them; the run cannot go on then.
+/// Reads the tensors into the machine, after `load` ran. Missing or unexpected tensors, other shapes and wrong checksums are errors that
+/// name them; the run cannot go on then.
 Status load_state(const std::filesystem::path& state, const Program& program, Machine& machine, StatePart part = StatePart::All);
 
 }  // namespace galley

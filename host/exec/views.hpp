@@ -1,4 +1,5 @@
-// What kernels see of a program: operands with their final addresses and the nodes made of them, all in one block that lives as long as the run.
+// What kernels see of a program: operands with their final addresses and the nodes made of them, all in one block that lives as long as the
+// run.
 #pragma once
 
 #include <cstddef>

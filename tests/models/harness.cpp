@@ -108,6 +108,13 @@ const galley_kernel* Level::kernel(const std::string& op) const {
   return nullptr;
 }
 
+std::string Case::name() const {
+  std::string text = std::string(op->name) + "_" + example->node->name;
+  for (char& c : text)
+    if (!(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z')) c = '_';
+  return text;
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const galley_op* op : models().ops)

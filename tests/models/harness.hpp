@@ -109,11 +109,11 @@ struct Plugin {
 /// Of the build folder: GALLEY_BINARY/plugins/models. Ends the program with a message where it is not there.
 const Plugin& models();
 
-/// An op with one of its cases; printed as "linear_odd".
+/// An op with one of its cases; called "linear_one_row" where the case is "one row".
 struct Case {
   const galley_op* op;
   const galley_op_case* example;
-  std::string name() const { return std::string(op->name) + "_" + example->node->name; }
+  std::string name() const;
 };
 inline void PrintTo(const Case& c, std::ostream* out) { *out << c.name(); }
 /// All cases of all ops of `models()`.

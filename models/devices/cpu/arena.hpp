@@ -1,4 +1,5 @@
-// The arenas of the processor's memory classes: zeroed pages from the system, all of them touched before the first is used. Header-only, as machine.hpp is.
+// The arenas of the processor's memory classes: zeroed pages from the system, all of them touched before the first is used. Header-only, as
+// machine.hpp is.
 #pragma once
 
 #include <sys/mman.h>
@@ -31,7 +32,8 @@ inline int64_t available_bytes() {
   return available;
 }
 
-/// `bytes` (> 0) of zeros at a multiple of 2 MiB, every page touched. Throws sdk::Failure with the bytes in it. Given back by release_arena(same bytes).
+/// `bytes` (> 0) of zeros at a multiple of 2 MiB, every page touched. Throws sdk::Failure with the bytes in it. Given back by
+/// release_arena(same bytes).
 inline void* allocate_arena(const char* memory, int64_t bytes) {
   const auto fail = [&](const std::string& why) {
     throw sdk::Failure(GALLEY_FAILED, "cannot allocate " + std::to_string(bytes) + " bytes for memory class '" + memory + "': " + why);

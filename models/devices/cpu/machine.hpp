@@ -1,7 +1,8 @@
-// This machine as a target: what a plan needs to know of a processor. Header-only: every device that computes on the processor describes it alike.
+// This machine as a target: what a plan needs to know of a processor. Header-only: every device that computes on the processor describes it
+// alike.
 //
-// A plan must come out the same each time it is made on one machine, so nothing here is measured: the clock is the nominal one and the bandwidths are constants.
-// They only weigh arithmetic against memory where the host chooses between recomputing and keeping.
+// A plan must come out the same each time it is made on one machine, so nothing here is measured: the clock is the nominal one and the
+// bandwidths are constants. They only weigh arithmetic against memory where the host chooses between recomputing and keeping.
 #pragma once
 
 #include <sched.h>

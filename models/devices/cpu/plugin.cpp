@@ -1,8 +1,9 @@
 // The device "cpu": the processor and its memory.
 //
-// Memory class 0, "host", is where kernels compute. Class 1, "spill", is memory of the same machine in which none does: it stands for the slower second
-// class that other devices have, so that every plan with two classes runs everywhere. Both queues work at once: a launch returns when the kernel
-// is done, a copy when the bytes are there, so events need no bookkeeping and synchronize() has nothing to wait for.
+// Memory class 0, "host", is where kernels compute. Class 1, "spill", is memory of the same machine in which none does: it stands for the
+// slower second class that other devices have, so that every plan with two classes runs everywhere. Both queues work at once: a launch
+// returns when the kernel is done, a copy when the bytes are there, so events need no bookkeeping and synchronize() has nothing to wait
+// for.
 #include "arena.hpp"
 #include "machine.hpp"
 

@@ -232,7 +232,7 @@ bool registered() {
         .input("random", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL | GALLEY_OPERAND_NO_GRADIENT)
         .flags(GALLEY_OP_RANDOM);
   };
-  operands(attention).output("o", GALLEY_ROLE_WHOLE).output("lse", GALLEY_ROLE_WHOLE).infer<shape>().gradient<gradient>().cost<cost>().reference<reference>();
+  operands(attention).output("o", GALLEY_ROLE_WHOLE).output("lse", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT).infer<shape>().gradient<gradient>().cost<cost>().reference<reference>();
   operands(attention_grad)
       .input("o", GALLEY_ROLE_WHOLE)
       .input("lse", GALLEY_ROLE_WHOLE)

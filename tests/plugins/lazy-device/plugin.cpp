@@ -1,7 +1,9 @@
-// The device "lazy": the processor again (its target says "cpu", so that the processor's kernels run on it), but nothing runs when it is enqueued. All work
-// is done inside synchronize(), each queue in its own order and never before what it waits for; beyond that the order is chosen to hurt:
+// The device "lazy": the processor again (its target says "cpu", so that the processor's kernels run on it), but nothing runs when it is
+// enqueued. All work is done inside synchronize(), each queue in its own order and never before what it waits for; beyond that the order is
+// chosen to hurt:
 //
-//   odd synchronisations    queue 0 runs as far as it can; another queue moves only when queue 0 waits for it, and no further than it must. A result that
+//   odd synchronisations    queue 0 runs as far as it can; another queue moves only when queue 0 waits for it, and no further than it must.
+//   A result that
 //                           is used without waiting for its copy is not there.
 //   even synchronisations   the last queue first: copies run as early as the events allow. A source that was not waited for is not written
 //                           yet; memory that is reused too early is overwritten.

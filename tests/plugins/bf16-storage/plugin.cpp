@@ -1,0 +1,72 @@
+// The format "bf16": one component, the upper half of each F32, rounded to even.
+#include <cstring>
+
+#include "galley/cpp/glob.hpp"
+#include "galley/cpp/strategy.hpp"
+
+namespace {
+
+using namespace galley::sdk;
+
+double rounded(double value) {
+  const float x = static_cast<float>(value);
+  uint32_t bits = 0;
+  std::memcpy(&bits, &x, sizeof bits);
+  if ((bits & 0x7FFFFFFFu) <= 0x7F800000u) bits += 0x7FFFu + (bits >> 16 & 1u);
+  bits &= 0xFFFF0000u;
+  float out = 0;
+  std::memcpy(&out, &bits, sizeof out);
+  return out;
+}
+
+void pack_shape(const Node& node, Shapes& out) { out.set(0, GALLEY_BF16, node.in(0).shape, node.in(0).rank); }
+void pack_reference(const Node& node) {
+  for (int64_t i = 0; i < count(node.in(0)); ++i) node.write<double>(0)[i] = rounded(node.read<double>(0)[i]);
+}
+void unpack_shape(const Node& node, Shapes& out) { out.set(0, GALLEY_F32, node.in(0).shape, node.in(0).rank); }
+void unpack_reference(const Node& node) {
+  for (int64_t i = 0; i < count(node.in(0)); ++i) node.write<double>(0)[i] = node.read<double>(0)[i];
+}
+
+Op& pack() {
+  static Op op("bf16_pack", "y = x rounded to bfloat16, ties to even");
+  op.input("x", GALLEY_ROLE_ROWS).output("y", GALLEY_ROLE_ROWS).infer<pack_shape>().reference<pack_reference>();
+  op.test("odd", {{GALLEY_F32, {37, 671}}});
+  return op;
+}
+Op& unpack() {
+  static Op op("bf16_unpack", "y = x as F32");
+  op.input("x", GALLEY_ROLE_ROWS).output("y", GALLEY_ROLE_ROWS).infer<unpack_shape>().reference<unpack_reference>();
+  op.test("odd", {{GALLEY_BF16, {37, 671}}});
+  return op;
+}
+
+galley_status components(const int64_t* shape, uint32_t rank, galley_component* out, uint32_t* n, galley_error*) {
+  out[0] = {sizeof(galley_component), 1, "", rank, GALLEY_BF16, {}};
+  for (uint32_t i = 0; i < rank; ++i) out[0].extents[i] = shape[i];
+  *n = 1;
+  return GALLEY_OK;
+}
+const galley_format format = {sizeof(galley_format), 1, "bf16", "bf16_pack", "bf16_unpack", 1, 1, components};
+
+class Storage {
+ public:
+  explicit Storage(const Options& options) : parameters_(options.strings("parameters")), states_(options.strings("states")) {}
+
+  void claim(Graph&, const galley_subject& subject, Claim& out) const {
+    if (subject.facet != GALLEY_FACET_STORAGE) return;
+    const auto* patterns = subject.kind == GALLEY_SUBJECT_PARAMETER ? &parameters_ : subject.kind == GALLEY_SUBJECT_STATE ? &states_ : nullptr;
+    if (!patterns) return;
+    for (const std::string& pattern : *patterns)
+      if (glob_match(pattern, subject.name)) out.strong(0, "bf16");
+  }
+
+ private:
+  std::vector<std::string> parameters_, states_;
+};
+
+const bool registered = add(pack()) && add(unpack()) && add(&format) && add(strategy<Storage>("bf16-storage"));
+
+}  // namespace
+
+GALLEY_PLUGIN("bf16-storage", "1.0.0");

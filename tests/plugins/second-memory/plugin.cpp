@@ -1,0 +1,33 @@
+// Claims PLACEMENT by name.
+#include "galley/cpp/glob.hpp"
+#include "galley/cpp/strategy.hpp"
+
+namespace {
+
+using namespace galley::sdk;
+
+class SecondMemory {
+ public:
+  explicit SecondMemory(const Options& options)
+      : memory_(options.string("memory")), parameters_(options.strings("parameters")), gradients_(options.strings("gradients")), states_(options.strings("states")) {}
+
+  void claim(Graph&, const galley_subject& subject, Claim& out) const {
+    if (subject.facet != GALLEY_FACET_PLACEMENT) return;
+    for (const std::string& pattern : patterns(subject.kind))
+      if (glob_match(pattern, subject.name)) out.strong(0, memory_.c_str());
+  }
+
+ private:
+  const std::vector<std::string>& patterns(uint32_t kind) const {
+    static const std::vector<std::string> none;
+    return kind == GALLEY_SUBJECT_PARAMETER ? parameters_ : kind == GALLEY_SUBJECT_GRADIENT ? gradients_ : kind == GALLEY_SUBJECT_STATE ? states_ : none;
+  }
+  std::string memory_;
+  std::vector<std::string> parameters_, gradients_, states_;
+};
+
+const bool registered = add(strategy<SecondMemory>("second-memory"));
+
+}  // namespace
+
+GALLEY_PLUGIN("second-memory", "1.0.0");

@@ -1,0 +1,93 @@
+// No guard around anything here.
+#include <stdexcept>
+#include <string>
+
+#include "galley/cpp/plugin.hpp"
+
+namespace {
+
+using namespace galley::sdk;
+
+struct Instance {
+  std::string where;
+  bool number;
+};
+
+void maybe_throw(const Instance& instance, const char* here) {
+  if (instance.where != here) return;
+  if (instance.number) throw 42;
+  throw std::runtime_error(std::string("thrown in ") + here);
+}
+
+const Instance& self(void* instance) { return *static_cast<const Instance*>(instance); }
+
+galley_status create(const galley_options* options, void** out, galley_error*) {
+  const char *where = nullptr, *what = nullptr;
+  options->string(options->handle, "where", &where);
+  options->string(options->handle, "what", &what);
+  auto* instance = new Instance{where, galley_same_text(what, "number") != 0};
+  maybe_throw(*instance, "create");
+  *out = instance;
+  return GALLEY_OK;
+}
+
+galley_status rewrite(void* instance, const galley_graph_verbs*, galley_graph*, uint32_t, galley_error*) {
+  maybe_throw(self(instance), "rewrite");
+  return GALLEY_OK;
+}
+galley_status claim(void* instance, const galley_graph_verbs*, galley_graph*, const galley_subject*, galley_claim_value*, galley_error*) {
+  maybe_throw(self(instance), "claim");
+  return GALLEY_OK;
+}
+galley_status build(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, galley_tensor, galley_tensor, galley_error*) {
+  maybe_throw(self(instance), "build");
+  Graph g(verbs, graph);
+  const int64_t code = self(instance).where == "prepare" ? 1 : self(instance).where == "kernel" ? 2 : 0;
+  g.node("throws", nullptr, {g.scalar(GALLEY_SCALAR_GRADIENT_FACTOR)}, Attrs().i("when", code).i("number", self(instance).number), {});
+  return GALLEY_OK;
+}
+
+void destroy(void* instance) { delete static_cast<Instance*>(instance); }
+const void* interface(const char* id) {
+  static const galley_rewrite rewrites = {sizeof(galley_rewrite), 1, rewrite};
+  static const galley_claim claims = {sizeof(galley_claim), 1, claim};
+  static const galley_update updates = {sizeof(galley_update), 1, GALLEY_STAGE_CLIP, 0, build};
+  if (galley_same_text(id, GALLEY_REWRITE)) return &rewrites;
+  if (galley_same_text(id, GALLEY_CLAIM)) return &claims;
+  return galley_same_text(id, GALLEY_UPDATE) ? &updates : nullptr;
+}
+const galley_strategy strategy = {sizeof(galley_strategy), 1, "throws", create, destroy, interface};
+
+void infer_nothing(const Node&, Shapes&) {}
+void reference_nothing(const Node&) {}
+Op& op() {
+  static Op op("throws", "nothing, or an exception");
+  op.input("factor", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT).infer<infer_nothing>().reference<reference_nothing>();
+  return op;
+}
+
+[[noreturn]] void raise(const galley_node_view* node, const char* text) {
+  if (galley_attr_i64(node, "number", 0)) throw 42;
+  throw std::runtime_error(text);
+}
+galley_status query(const galley_node_view* const*, uint32_t n, const galley_target*, galley_kernel_plan*, galley_error*) {
+  return n == 1 ? GALLEY_OK : GALLEY_UNSUPPORTED;
+}
+galley_status prepare(const galley_node_view* const* nodes, uint32_t, const galley_target*, void*, void** state, galley_error*) {
+  if (galley_attr_i64(nodes[0], "when", 0) == 1) raise(nodes[0], "thrown in prepare");
+  *state = const_cast<galley_node_view*>(nodes[0]);
+  return GALLEY_OK;
+}
+galley_status enqueue(void* state, galley_queue*, galley_error*) {
+  const auto* node = static_cast<const galley_node_view*>(state);
+  if (galley_attr_i64(node, "when", 0) == 2) raise(node, "thrown in a kernel");
+  return GALLEY_OK;
+}
+void release(void*) {}
+const galley_kernel kernel_table = {sizeof(galley_kernel), 1, "throws.cpu", "throws", "cpu", query, prepare, enqueue, release};
+
+const bool registered = add(op()) && add(kernel_table) && add(&strategy);
+
+}  // namespace
+
+GALLEY_PLUGIN("throws", "1.0.0");
