@@ -116,6 +116,15 @@ Status check_cover(std::vector<const Entry*> entries, uint64_t data_bytes) {
   return ok();
 }
 
+// "<place>tensor '<name>' <cause>"
+Error tensor_error(const std::string& place, const std::string& name, const std::string& cause, std::string hint = {}) {
+  return recipe_error(place + "tensor '" + name + "' " + cause, std::move(hint));
+}
+
+Error metadata_error(const std::string& place, const std::string& key) {
+  return recipe_error(place + "__metadata__: '" + key + "' is not a string");
+}
+
 // Errors of the file system while opening are the recipe's too: it names the file.
 Error as_recipe(Error error) {
   error.exit = Exit::Recipe;
@@ -178,13 +187,13 @@ Status Reader::add_file(const std::filesystem::path& path, std::vector<Entry>* e
       const auto* table = value.as<Table>();
       if (table == nullptr) return recipe_error(place + "__metadata__ is not a table of strings");
       for (const auto& [key, entry] : *table) {
-        if (entry.as<std::string>() == nullptr) return recipe_error(place + "__metadata__: '" + key + "' is not a string");
+        if (entry.as<std::string>() == nullptr) return metadata_error(place, key);
         metadata[key] = *entry.as<std::string>();
       }
       continue;
     }
     Result<Entry> entry = read_entry(name, value, data_bytes);
-    if (!entry.ok()) return recipe_error(place + "tensor '" + name + "' " + entry.error().cause, entry.error().hint);
+    if (!entry.ok()) return tensor_error(place, name, entry.error().cause, entry.error().hint);
     entry->file = files_.size();
     entries->push_back(std::move(*entry));
   }
@@ -214,8 +223,7 @@ Result<Reader> Reader::open_index(const std::filesystem::path& index) {
     const auto* shard = value.as<std::string>();
     // A shard lies beside its index; anything else could read files that the model has no business with.
     if (shard == nullptr || shard->empty() || *shard == "." || *shard == ".." || shard->find('/') != std::string::npos) {
-      return recipe_error(place + "tensor '" + name + "' is said to lie in " + to_json(value) +
-                          ", which is not the name of a file beside the index");
+      return tensor_error(place, name, "is said to lie in " + to_json(value) + ", which is not the name of a file beside the index");
     }
     shards.insert(*shard);
   }
@@ -245,7 +253,7 @@ Result<Reader> Reader::open_index(const std::filesystem::path& index) {
   }
   for (const auto& [name, shard] : *weights) {
     if (seen.contains(name)) continue;
-    return recipe_error(place + "tensor '" + name + "' is said to lie in '" + *shard.as<std::string>() + "', which does not have it");
+    return tensor_error(place, name, "is said to lie in '" + *shard.as<std::string>() + "', which does not have it");
   }
   return reader;
 }

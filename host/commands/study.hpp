@@ -13,7 +13,7 @@
 #include "host/plan/plan.hpp"
 #include "host/plugins/loader.hpp"
 #include "host/plugins/strategy.hpp"
-#include "host/recipe/family.hpp"
+#include "host/graph/family.hpp"
 #include "host/recipe/recipe.hpp"
 
 namespace galley {

@@ -12,8 +12,9 @@ Executor::Executor(const Program& program, const Plan& plan, std::unique_ptr<Mac
 
 Result<std::unique_ptr<Executor>> Executor::create(const Program& program, const Plan& plan, const Target& target,
                                                    const galley_device& device, const ExecutorOptions& options) {
-  std::unique_ptr<Executor> executor(
-      new Executor(program, plan, TRY(Machine::open(program, plan, target, device, options.poison)), options));
+  // By itself: TRY returns from here, and what `new` had allocated by then would be lost.
+  std::unique_ptr<Machine> machine = TRY(Machine::open(program, plan, target, device, options.poison));
+  std::unique_ptr<Executor> executor(new Executor(program, plan, std::move(machine), options));
   TRY_STATUS(executor->prepare(target));
   return executor;
 }

@@ -65,11 +65,13 @@ Result<StateInfo> read_state(const std::filesystem::path& state);
 /// states. The error (exit code Recipe) names the first that differs, with both values. Versions of plugins themselves may differ.
 Status check_state(const StateInfo& saved, const StateInfo& now, const std::filesystem::path& state);
 
-/// Whether a program takes up all of a state (a run that goes on) or some of it (its weights, for evaluation and sampling).
-enum class StatePart : uint8_t { All, Some };
+enum class StatePart : uint8_t {
+  All,  ///< the program keeps exactly the state's tensors: a run goes on
+  Some  ///< it may keep fewer: one that only evaluates or samples has weights and no optimizer
+};
 
-/// Reads the tensors into the machine, after `load` ran. Missing or unexpected tensors, other shapes and wrong checksums are errors that
-/// name them; the run cannot go on then.
+/// Reads the program's tensors into the machine, after `load` ran. Missing or (All) unexpected tensors, other shapes and wrong checksums
+/// are errors that name them; the run cannot go on then.
 Status load_state(const std::filesystem::path& state, const Program& program, Machine& machine, StatePart part = StatePart::All);
 
 }  // namespace galley

@@ -125,7 +125,7 @@ class Graph {
   int64_t scalar_bytes = 0;
   std::vector<Document> documents;
   std::vector<ExportedValue> exported;
-  bool export_model = true;
+  uint32_t export_model = GALLEY_EXPORT_BOTH;
   galley_tensor logits = 0;                           ///< marked by the family
   galley_tensor hidden = 0;                           ///< the last hidden state: where the head begins
   std::vector<std::string> ignored_files;             ///< patterns of tensors in the model's files that are not read

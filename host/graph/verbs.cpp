@@ -118,13 +118,19 @@ galley_status export_as(galley_graph* g, galley_tensor parameter, galley_tensor 
   return GALLEY_OK;
 }
 
-galley_status export_model(galley_graph* g, uint32_t whole, galley_error*) {
-  graph_of(g).export_model = whole != 0;
+galley_status export_model(galley_graph* g, uint32_t what, galley_error* error) {
+  if (what > GALLEY_EXPORT_MODEL) return answer(error, plugin_error("export_model: no such choice " + std::to_string(what)));
+  graph_of(g).export_model = what;
+  return GALLEY_OK;
+}
+
+galley_status ignore(galley_graph* g, const char* pattern, galley_error*) {
+  graph_of(g).ignored_files.emplace_back(pattern);
   return GALLEY_OK;
 }
 
 constexpr galley_graph_verbs table = {sizeof(galley_graph_verbs), 1, tensor_make, tensor_get, tensor_find, node_make, node_get, node_next,
-                                      tensor_next, replace, scalar, option, document, export_as, export_model};
+                                      tensor_next, replace, scalar, option, document, export_as, export_model, ignore};
 
 }  // namespace
 

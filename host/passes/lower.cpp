@@ -369,8 +369,7 @@ Status Lowering::export_tensors() {
   for (galley_tensor id = 1; id <= graph_.tensor_count(); ++id) {
     const GraphTensor& t = graph_.tensor(id);
     if (!t.parameter_kind() || t.slice_of) continue;
-    if (t.file.empty() && !graph_.export_model) continue;
-    if (!t.file.empty() && graph_.export_model) continue;   // merged into the whole model
+    if (t.file.empty() ? graph_.export_model == GALLEY_EXPORT_OWN : graph_.export_model == GALLEY_EXPORT_MODEL) continue;
     Operand value;
     if (const auto it = values.find(id); it != values.end()) {
       std::vector<galley_node> order, pending = {graph_.tensor(it->second).producer};

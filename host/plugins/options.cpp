@@ -97,19 +97,19 @@ Options::Options(Table values)
       table_{sizeof(galley_options), 1, this, get_integer, get_number, get_boolean, get_string, get_count, get_string_at, get_number_at} {}
 
 Result<std::unique_ptr<const Options>> Options::create(const StrategySpec& spec, const Use& use) {
-  const std::string place = use.place.text();
   for (const auto& [name, value] : use.options)
-    if (!spec.option(name)) return unknown_option(spec, name, place);
+    if (!spec.option(name)) return unknown_option(spec, name, use.place_of(name).text());
 
   Table values;
   for (const OptionSpec& option : spec.options) {
     const auto given = use.options.find(option.name);
     if (given == use.options.end() || given->second.is_nil()) {
       if (option.required)
-        return recipe_error(place + ": " + spec.name + " needs '" + option.name + "', " + option.expects(), option.description);
+        return recipe_error(use.place.text() + ": " + spec.name + " needs '" + option.name + "', " + option.expects(), option.description);
       if (!option.fallback.is_nil()) values[option.name] = option.fallback;
       continue;
     }
+    const std::string place = use.place_of(option.name).text();
     Result<Value> value = option.accept(given->second);
     if (!value) return recipe_error(place + ": '" + option.name + "' of " + spec.name + " " + value.error().cause, option.description);
     if (option.type == OptionType::Path) {

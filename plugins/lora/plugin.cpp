@@ -234,6 +234,7 @@ class Lora {
       if (stored.shape != std::vector<int64_t>(w.shape, w.shape + w.rank))
         invalid("'" + adapter_.file() + "': '" + name + "' is " + shape_text(stored.shape.data(), static_cast<uint32_t>(stored.shape.size())) + ", but the model's is " +
                 shape_text(w.shape, w.rank) + "; the adapter belongs to a model with another vocabulary");
+      graph.ignore(name);
     }
   }
 
@@ -243,7 +244,7 @@ class Lora {
       const galley_tensor_info info = graph.info(t);
       trained = trained || (info.kind == GALLEY_KIND_PARAMETER && info.flags & GALLEY_TENSOR_TRAINABLE && std::string(info.name).rfind("base_model.", 0) != 0);
     }
-    graph.export_model(merge_ || trained);
+    graph.export_model(merge_ ? GALLEY_EXPORT_MODEL : trained ? GALLEY_EXPORT_BOTH : GALLEY_EXPORT_OWN);
     if (!merge_) return;
     for (const auto& [bias, taken] : biases_) graph.export_as(bias, taken);
     for (const Merge& m : merges_) {

@@ -119,6 +119,19 @@ TEST(State, ComesBackAsItWas) {
   }
 }
 
+TEST(State, AProgramThatKeepsLessReadsItsPart) {
+  const fs::path states = small::scratch() / "state", state = states / "step-00000006";
+  ASSERT_TRUE(play(states).ok());
+  Model model;
+  model.b.program.resume.pop_back();
+  Running r(model.b);
+  ASSERT_TRUE(r.executor->load().ok());
+  EXPECT_FALSE(load_state(state, r.builder.program, r.executor->machine()).ok());
+  EXPECT_TRUE(load_state(state, r.builder.program, r.executor->machine(), StatePart::Some).ok());
+  EXPECT_EQ(r.values(model.w)[10], 2 + 6 * 10.5f);
+  EXPECT_EQ(r.values(model.m), Floats(3, 0));
+}
+
 TEST(State, InAnEmptyPlaceThereIsNone) {
   const fs::path states = small::scratch() / "state";
   EXPECT_FALSE(find_latest(states)->has_value());

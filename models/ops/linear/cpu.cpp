@@ -41,13 +41,13 @@ int64_t pieces(const Multiply& p) { return a_transposed(p) ? (p.k + piece_rows -
 // At least what matmul asks for: for each thread a block of B where its columns are not contiguous (or lie a large power of two apart), one of A where
 // it is transposed, and sums where k has several blocks and C is added to.
 int64_t scratchpad_bound(const Multiply& p, int64_t threads) {
-  const int64_t k = (p.k + pieces(p) - 1) / pieces(p), depth = std::min<int64_t>(k, a_transposed(p) ? piece_rows : 1024);
+  const int64_t k = (p.k + pieces(p) - 1) / pieces(p), depth = std::min<int64_t>(k, k > 1024 ? 1024 : 512);
   const bool power = p.n > 256 && (p.n & (p.n - 1)) == 0;
   int64_t floats = 0;
   if (b_transposed(p) || power || p.n == 1 || p.k == 1) floats += 64 * round_up(depth, 16);
   if (a_transposed(p) || p.m == 1 || p.k == 1) floats += std::min<int64_t>(p.m, 256) * (round_up(depth, 16) + 16);
   if (k > depth) floats += std::min<int64_t>(p.m, 256) * 64;
-  return threads * (floats * static_cast<int64_t>(sizeof(float)) + 64) + 4096;
+  return threads * (floats * static_cast<int64_t>(sizeof(float)) + 512) + 4096;
 }
 
 dnnl::engine& engine() {

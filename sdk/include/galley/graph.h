@@ -111,6 +111,11 @@ typedef struct galley_node_info {
 #define GALLEY_SCALAR_RANDOM 10u          /* I64[4]: seed, window, first row of the micro-batch in the window, 0 */
 #define GALLEY_SCALAR_LOSS 11u            /* F64, sum of the window's losses, not yet divided by its tokens */
 
+/* What saving at the end writes. */
+#define GALLEY_EXPORT_OWN 0u     /* tensors with a file of their own (an adapter), not the model */
+#define GALLEY_EXPORT_BOTH 1u
+#define GALLEY_EXPORT_MODEL 2u   /* the model alone: everything else has been merged into it */
+
 typedef struct galley_graph_verbs {
   uint32_t size;
   uint32_t revision;
@@ -135,8 +140,10 @@ typedef struct galley_graph_verbs {
   galley_status (*document)(galley_graph*, const char* file, const char* text, galley_error*);
   /* While exporting: save `value` under the parameter's name instead of the parameter itself (merging). */
   galley_status (*export_as)(galley_graph*, galley_tensor parameter, galley_tensor value, galley_error*);
-  /* While exporting: whether the run saves the whole model (1) or only what is not the base model (0). */
-  galley_status (*export_model)(galley_graph*, uint32_t whole, galley_error*);
+  /* While exporting: one of GALLEY_EXPORT_…; without a word GALLEY_EXPORT_BOTH. */
+  galley_status (*export_model)(galley_graph*, uint32_t what, galley_error*);
+  /* Tensors of source files whose names match the pattern ('*': any characters) are passed over; others that nobody reads are an error. */
+  galley_status (*ignore)(galley_graph*, const char* pattern, galley_error*);
 } galley_graph_verbs;
 
 /* End of the draft of 1.0. */

@@ -235,8 +235,11 @@ class Graph {
   void export_as(galley_tensor parameter, galley_tensor value) {
     check([&](galley_error* e) { return verbs_->export_as(graph_, parameter, value, e); });
   }
-  void export_model(bool whole) {
-    check([&](galley_error* e) { return verbs_->export_model(graph_, whole ? 1u : 0u, e); });
+  void ignore(const std::string& pattern) {
+    check([&](galley_error* e) { return verbs_->ignore(graph_, pattern.c_str(), e); });
+  }
+  void export_model(uint32_t what) {
+    check([&](galley_error* e) { return verbs_->export_model(graph_, what, e); });
   }
 
  private:

@@ -1,4 +1,4 @@
-#include "host/recipe/family.hpp"
+#include "host/graph/family.hpp"
 
 #include <algorithm>
 #include <set>

@@ -1,0 +1,172 @@
+/* An optimizer as a Galley plugin, in C and nothing else: signSGD (Bernstein et al. 2018, arXiv:1802.04434), p = p - lr * sign(g).
+ *
+ * A strategy has no code that runs during training, except kernels. So there are three parts: an op (what a node does), a kernel (how the CPU
+ * does it), and a strategy (which says where such nodes go). Read them in this order; then plugin.toml. */
+#include <galley/galley.h>
+#include <stdio.h>
+
+static galley_status fail(galley_error* error, galley_status status, const char* text) {
+  error->code = status;
+  snprintf(error->text, sizeof error->text, "%s", text);
+  return status;
+}
+
+/* ---- 1. The op: its operands, its shape rule, and what it means ------------------------------------------------------------------- */
+
+enum { PARAMETER, GRADIENT, LR, APPLY, INPUTS };
+
+/* INOUT: updated in place. ROWS: the operands belong together row by row. Nothing of an update is differentiated. */
+static const galley_operand_rule rules[INPUTS] = {
+    {sizeof(galley_operand_rule), 1, "parameter", GALLEY_ROLE_ROWS, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT, -1, 0},
+    {sizeof(galley_operand_rule), 1, "gradient", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT, -1, 0},
+    {sizeof(galley_operand_rule), 1, "lr", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT, -1, 0},
+    {sizeof(galley_operand_rule), 1, "apply", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT, -1, 0},
+};
+static const galley_operand_rule* const inputs[INPUTS] = {&rules[PARAMETER], &rules[GRADIENT], &rules[LR], &rules[APPLY]};
+
+/* There are no outputs to give shapes to; what is left is to check the inputs. */
+static galley_status infer(const galley_node_view* node, galley_shape* outputs, galley_error* error) {
+  (void)outputs;
+  if (galley_operand_count(node->inputs[PARAMETER]) != galley_operand_count(node->inputs[GRADIENT]))
+    return fail(error, GALLEY_INVALID, "signsgd_c_step: parameter and gradient differ in size");
+  return GALLEY_OK;
+}
+
+/* The definition, in double precision: tests hold kernels against it. Floating operands arrive as double here. */
+static galley_status reference(const galley_node_view* node, galley_error* error) {
+  (void)error;
+  double* p = node->inputs[PARAMETER]->data;
+  const double* g = node->inputs[GRADIENT]->data;
+  const double lr = *(const double*)node->inputs[LR]->data;
+  if (!*(const int32_t*)node->inputs[APPLY]->data) return GALLEY_OK; /* a step that is skipped changes nothing */
+  for (int64_t i = 0; i < galley_operand_count(node->inputs[PARAMETER]); ++i) p[i] -= lr * ((g[i] > 0) - (g[i] < 0));
+  return GALLEY_OK;
+}
+
+static const galley_op op = {
+    .size = sizeof(galley_op),
+    .revision = 1,
+    .name = "signsgd_c_step",
+    .summary = "p = p - lr * sign(g)",
+    .inputs = inputs,
+    .n_inputs = INPUTS,
+    .grain = GALLEY_GRAIN_ELEMENT, /* any part of it can be done by itself */
+    .infer = infer,
+    .reference = reference,
+};
+
+/* ---- 2. The kernel: the same for F32 on the CPU ------------------------------------------------------------------------------------ */
+
+static const galley_host* host; /* set by `opened` below */
+
+enum { BLOCK = 16384 }; /* elements; fixed, so that the number of threads does not change what is computed together */
+
+static void step_block(void* context, int64_t block) {
+  const galley_node_view* node = context;
+  float* p = node->inputs[PARAMETER]->data;
+  const float* g = node->inputs[GRADIENT]->data;
+  const float lr = *(const float*)node->inputs[LR]->data;
+  const int64_t n = galley_operand_count(node->inputs[PARAMETER]), begin = block * BLOCK;
+  const int64_t end = begin + BLOCK < n ? begin + BLOCK : n;
+  for (int64_t i = begin; i < end; ++i) p[i] -= lr * (float)((g[i] > 0) - (g[i] < 0));
+}
+
+/* While a run is planned: can this kernel do it? GALLEY_UNSUPPORTED lets Galley look for another. */
+static galley_status query(const galley_node_view* const* nodes, uint32_t n, const galley_target* target, galley_kernel_plan* plan, galley_error* error) {
+  (void)target, (void)plan;
+  if (n != 1 || nodes[0]->inputs[PARAMETER]->dtype != GALLEY_F32 || nodes[0]->inputs[GRADIENT]->dtype != GALLEY_F32)
+    return fail(error, GALLEY_UNSUPPORTED, "one F32 parameter at a time");
+  return GALLEY_OK;
+}
+
+/* Once, when addresses are known. The view stays valid until `release`: it is all that is needed later. */
+static galley_status prepare(const galley_node_view* const* nodes, uint32_t n, const galley_target* target, void* workspace, void** state, galley_error* error) {
+  (void)n, (void)target, (void)workspace, (void)error;
+  *state = (void*)nodes[0];
+  return GALLEY_OK;
+}
+
+/* In each step. No allocation, no waiting. */
+static galley_status enqueue(void* state, galley_queue* queue, galley_error* error) {
+  (void)queue, (void)error;
+  const galley_node_view* node = state;
+  if (!*(const int32_t*)node->inputs[APPLY]->data) return GALLEY_OK;
+  host->parallel((galley_operand_count(node->inputs[PARAMETER]) + BLOCK - 1) / BLOCK, step_block, state);
+  return GALLEY_OK;
+}
+
+static void release(void* state) { (void)state; }
+
+static const galley_kernel kernel = {sizeof(galley_kernel), 1, "signsgd_c_step.cpu", "signsgd_c_step", "cpu", query, prepare, enqueue, release};
+
+/* ---- 3. The strategy: which parameters it updates, and with which nodes ------------------------------------------------------------- */
+
+/* Nothing to remember between the calls: the learning rate is a scalar on the device (see `build`). */
+static galley_status create(const galley_options* options, void** instance, galley_error* error) {
+  (void)options, (void)error;
+  *instance = NULL;
+  return GALLEY_OK;
+}
+static void destroy(void* instance) { (void)instance; }
+
+/* Asked about each property of each tensor: "who updates this parameter?" - "I do, unless somebody insists". */
+static galley_status claim(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, const galley_subject* subject, galley_claim_value* out,
+                           galley_error* error) {
+  (void)instance, (void)verbs, (void)graph, (void)error;
+  if (subject->facet == GALLEY_FACET_UPDATE && subject->trainable) {
+    out->strength = GALLEY_WEAK;
+    out->text = "signsgd-c";
+  }
+  return GALLEY_OK;
+}
+
+/* Called once for each parameter that it won. `option` makes a scalar that follows the recipe's schedule. */
+static galley_status build(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, galley_tensor parameter, galley_tensor gradient, galley_error* error) {
+  galley_tensor in[INPUTS] = {parameter, gradient, 0, 0};
+  const galley_node_desc node = {.size = sizeof node, .revision = 1, .op = "signsgd_c_step", .inputs = in, .n_inputs = INPUTS};
+  (void)instance;
+  galley_status status = verbs->option(graph, "lr", &in[LR], error);
+  if (status == GALLEY_OK) status = verbs->scalar(graph, GALLEY_SCALAR_APPLY, &in[APPLY], error);
+  if (status == GALLEY_OK) status = verbs->node_make(graph, &node, NULL, error);
+  return status;
+}
+
+static const galley_claim claims = {sizeof(galley_claim), 1, claim};
+static const galley_update updates = {sizeof(galley_update), 1, GALLEY_STAGE_STEP, 0, build};
+
+static const void* interface(const char* id) {
+  if (galley_same_text(id, GALLEY_CLAIM)) return &claims;
+  if (galley_same_text(id, GALLEY_UPDATE)) return &updates;
+  return NULL;
+}
+
+static const galley_strategy strategy = {sizeof(galley_strategy), 1, "signsgd-c", create, destroy, interface};
+
+/* ---- The one symbol that the library exports ------------------------------------------------------------------------------------------ */
+
+static galley_status opened(const galley_host* table, galley_error* error) {
+  (void)error;
+  host = table;
+  return GALLEY_OK;
+}
+
+static const galley_strategy* const strategies[] = {&strategy};
+static const galley_op* const ops[] = {&op};
+static const galley_kernel* const kernels[] = {&kernel};
+
+GALLEY_EXPORT extern const galley_entry galley_entry_v1;
+const galley_entry galley_entry_v1 = {
+    .size = sizeof(galley_entry),
+    .revision = 1,
+    .abi_major = GALLEY_ABI_MAJOR,
+    .abi_minor = GALLEY_ABI_MINOR,
+    .id = "signsgd-c",
+    .version = "1.0.0",
+    .open = opened,
+    .strategies = strategies,
+    .n_strategies = 1,
+    .ops = ops,
+    .n_ops = 1,
+    .kernels = kernels,
+    .n_kernels = 1,
+};
