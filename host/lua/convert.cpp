@@ -41,6 +41,7 @@ Value Converter::read(int index, const std::string& name, int level) {
 }
 
 Value Converter::read_table(int index, const std::string& name, int level) {
+  const std::string it = name.empty() ? "the table" : "'" + name + "'";
   if (level == kLevels) raise(L_, recipe_error("'" + name.substr(0, 100) + "…' has more than 32 levels, or contains itself"));
   luaL_checkstack(L_, 4, "too many levels");
   // Keys come in an order that changes from run to run; messages must not.
@@ -55,15 +56,15 @@ Value Converter::read_table(int index, const std::string& name, int level) {
       Value value = read(-1, name.empty() ? key : name + "." + key, level + 1);
       table.emplace(std::move(key), std::move(value));
     } else {
-      raise(L_, recipe_error("'" + name + "' has a " + luaL_typename(L_, -2) + " as a key"));
+      raise(L_, recipe_error(it + " has a " + luaL_typename(L_, -2) + " as a key"));
     }
   }
   if (list.empty() && !table.empty()) return Value(std::move(table));
-  if (!table.empty()) raise(L_, recipe_error("'" + name + "' mixes a list with named entries such as '" + table.begin()->first + "'"));
+  if (!table.empty()) raise(L_, recipe_error(it + " mixes a list with named entries such as '" + table.begin()->first + "'"));
   List values;
   for (auto& [key, value] : list) {
     if (key != static_cast<int64_t>(values.size()) + 1) {
-      raise(L_, recipe_error("'" + name + "' is a list with a hole: it has an element " + std::to_string(key) + " and no element " +
+      raise(L_, recipe_error(it + " is a list with a hole: it has an element " + std::to_string(key) + " and no element " +
                              std::to_string(values.size() + 1)));
     }
     values.push_back(std::move(value));

@@ -12,7 +12,8 @@ namespace galley {
 
 /// Reads values of Lua as data. A table with the keys 1 … n is a List, one with texts as keys a Table, the empty one a List; both kinds of
 /// keys in one table, holes, numbers that are not finite, and more than 32 levels are errors. Metamethods are not asked.
-/// What one converter reads is bounded in sum (65,536 values, 4 MiB of text), since tables may share their parts. Raises, for C functions that Lua calls; [main-thread].
+/// What one converter reads is bounded in sum (65,536 values, 4 MiB of text), since tables may share their parts. Raises: it is for C
+/// functions that Lua calls. Used by one thread at a time.
 class Converter {
  public:
   /// Makes a Value of what is no data (functions, userdata), or raises.

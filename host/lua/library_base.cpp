@@ -22,8 +22,8 @@ namespace galley {
 namespace {
 
 /// Keys of the registry.
-const char kCopies = 0;      // metatable as the script knows it → the copy that is in force
-const char kOriginals = 0;   // and back
+const char kCopies = 0;     // metatable as the script knows it → the copy that is in force
+const char kOriginals = 0;  // and back
 
 // --- Errors ---------------------------------------------------------------------------------------------------------------------
 
@@ -61,9 +61,10 @@ int base_xpcall(lua_State* L) {
 
 // --- Metatables -----------------------------------------------------------------------------------------------------------------
 
-constexpr std::array kMetamethods = {
-    "__index", "__newindex", "__call", "__tostring", "__name", "__metatable", "__pairs", "__len",  "__eq",  "__lt",   "__le", "__concat", "__unm",
-    "__add",   "__sub",      "__mul",  "__div",      "__mod",  "__pow",       "__idiv",  "__band", "__bor", "__bxor", "__shl", "__shr",    "__bnot"};
+constexpr std::array kMetamethods = {"__index", "__newindex", "__call", "__tostring", "__name",   "__metatable", "__pairs",
+                                     "__len",   "__eq",       "__lt",   "__le",       "__concat", "__unm",       "__add",
+                                     "__sub",   "__mul",      "__div",  "__mod",      "__pow",    "__idiv",      "__band",
+                                     "__bor",   "__bxor",     "__shl",  "__shr",      "__bnot"};
 
 /// Pushes the copy of the metatable at `index` that is in force, up to date.
 void push_copy(lua_State* L, int index) {
@@ -195,7 +196,7 @@ int base_pairs(lua_State* L) {
   lua_newtable(L);
   lua_Integer n = 0;
   Ticker ticker(L);
-  for (lua_pushnil(L); lua_next(L, 1); ) {
+  for (lua_pushnil(L); lua_next(L, 1);) {
     ticker.tick();
     lua_pop(L, 1);
     rank(L, -1);
@@ -260,8 +261,10 @@ int undefined_global(lua_State* L) {
   size_t size = 0;
   const char* text = lua_tolstring(L, 2, &size);
   const std::string name(text, size);
-  for (const char* missing : {"print", "warn", "io", "os", "debug", "package", "coroutine", "utf8", "collectgarbage", "dofile", "loadfile"}) {
-    if (name == missing) raise(L, recipe_error("'" + name + "' is not available here", "a script sees its own files and what it is given, nothing else"));
+  for (const char* missing :
+       {"print", "warn", "io", "os", "debug", "package", "coroutine", "utf8", "collectgarbage", "dofile", "loadfile"}) {
+    if (name == missing)
+      raise(L, recipe_error("'" + name + "' is not available here", "a script sees its own files and what it is given, nothing else"));
   }
   std::vector<std::string> known;
   lua_settop(L, 1);
@@ -275,7 +278,7 @@ int undefined_global(lua_State* L) {
 
 /// Removes every field of the table on top whose name is not in the list.
 void keep_only(lua_State* L, std::initializer_list<const char*> names) {
-  for (lua_pushnil(L); lua_next(L, -2); ) {
+  for (lua_pushnil(L); lua_next(L, -2);) {
     lua_pop(L, 1);
     const char* name = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
     if (std::any_of(names.begin(), names.end(), [&](const char* kept) { return std::strcmp(name, kept) == 0; })) continue;
@@ -307,14 +310,15 @@ void open_base(lua_State* L) {
   }
   luaL_requiref(L, "_G", luaopen_base, 0);
   keep_only(L, {"_G", "assert", "error", "ipairs", "rawequal", "rawget", "rawlen", "rawset", "select", "tonumber", "type"});
-  const luaL_Reg own[] = {{"pcall", base_pcall},       {"xpcall", base_xpcall}, {"setmetatable", base_setmetatable}, {"getmetatable", base_getmetatable},
-                          {"next", base_next},         {"pairs", base_pairs},   {"tostring", base_tostring},         {"load", base_load},
-                          {"require", base_require},   {nullptr, nullptr}};
+  const luaL_Reg own[] = {
+      {"pcall", base_pcall},     {"xpcall", base_xpcall}, {"setmetatable", base_setmetatable}, {"getmetatable", base_getmetatable},
+      {"next", base_next},       {"pairs", base_pairs},   {"tostring", base_tostring},         {"load", base_load},
+      {"require", base_require}, {nullptr, nullptr}};
   luaL_setfuncs(L, own, 0);
 
   luaL_requiref(L, "math", luaopen_math, 0);
-  keep_only(L, {"abs",  "acos", "asin", "atan", "ceil", "cos", "deg",     "exp",  "floor", "fmod", "huge",      "log",  "max", "maxinteger",
-                "min",  "mininteger",   "modf", "pi",   "rad", "sin",     "sqrt", "tan",   "tointeger",         "type", "ult"});
+  keep_only(L, {"abs",        "acos", "asin",       "atan", "ceil", "cos", "deg", "exp",  "floor", "fmod",      "huge", "log", "max",
+                "maxinteger", "min",  "mininteger", "modf", "pi",   "rad", "sin", "sqrt", "tan",   "tointeger", "type", "ult"});
   lua_setfield(L, -2, "math");
 
   lua_newtable(L);

@@ -141,7 +141,8 @@ int string_gsub(lua_State* L) {
   const std::string_view subject = text_argument(L, 1);
   std::string_view pattern = text_argument(L, 2);
   const int type = lua_type(L, 3);
-  luaL_argexpected(L, type == LUA_TNUMBER || type == LUA_TSTRING || type == LUA_TFUNCTION || type == LUA_TTABLE, 3, "string/function/table");
+  luaL_argexpected(L, type == LUA_TNUMBER || type == LUA_TSTRING || type == LUA_TFUNCTION || type == LUA_TTABLE, 3,
+                   "string/function/table");
   if (type == LUA_TNUMBER) lua_tostring(L, 3);  // in place, before the buffer is on the stack
   const lua_Integer most = luaL_optinteger(L, 4, static_cast<lua_Integer>(subject.size()) + 1);
   const bool anchored = pattern.starts_with('^');
@@ -234,8 +235,8 @@ void open_string(lua_State* L) {
     lua_getfield(L, -2, name);
     lua_setfield(L, -2, name);
   }
-  const luaL_Reg own[] = {{"find", string_find}, {"match", string_match}, {"gmatch", string_gmatch}, {"gsub", string_gsub},
-                          {"rep", string_rep},   {nullptr, nullptr}};
+  const luaL_Reg own[] = {{"find", string_find}, {"match", string_match}, {"gmatch", string_gmatch},
+                          {"gsub", string_gsub}, {"rep", string_rep},     {nullptr, nullptr}};
   luaL_setfuncs(L, own, 0);
   lua_getfield(L, -2, "format");
   lua_pushcclosure(L, string_format, 1);

@@ -87,7 +87,8 @@ int table_concat(lua_State* L) {
   for (lua_Integer i = first; i <= last; ++i) {
     ticker.tick();
     lua_rawgeti(L, 1, i);
-    if (!lua_isstring(L, -1)) return luaL_error(L, "element %I of a list to concatenate is a %s", static_cast<LUAI_UACINT>(i), luaL_typename(L, -1));
+    if (!lua_isstring(L, -1))
+      return luaL_error(L, "element %I of a list to concatenate is a %s", static_cast<LUAI_UACINT>(i), luaL_typename(L, -1));
     luaL_addvalue(&buffer);
     if (i == last) break;  // before ++i can overflow
     luaL_addlstring(&buffer, separator, size);

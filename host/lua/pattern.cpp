@@ -31,8 +31,12 @@ bool in_class(int c, int letter) {
 }  // namespace
 
 PatternMatcher::PatternMatcher(lua_State* L, std::string_view subject, std::string_view pattern)
-    : L_(L), subject_(subject.data()), subject_end_(subject.data() + subject.size()), pattern_(pattern.data()),
-      pattern_end_(pattern.data() + pattern.size()), ticker_(L) {}
+    : L_(L),
+      subject_(subject.data()),
+      subject_end_(subject.data() + subject.size()),
+      pattern_(pattern.data()),
+      pattern_end_(pattern.data() + pattern.size()),
+      ticker_(L) {}
 
 const char* PatternMatcher::match(const char* from) {
   level_ = 0;
@@ -58,12 +62,8 @@ const char* PatternMatcher::run(const char* s, const char* p) {
 /// One item of the pattern. Either sets *done, having matched all that follows too, or *next to the item behind it.
 const char* PatternMatcher::item(const char* s, const char* p, bool* done, const char** next) {
   switch (*p) {
-    case '(':
-      *done = true;
-      return p[1] == ')' ? open_capture(s, p + 2, kPosition) : open_capture(s, p + 1, kOpen);
-    case ')':
-      *done = true;
-      return close_capture(s, p + 1);
+    case '(': *done = true; return p[1] == ')' ? open_capture(s, p + 2, kPosition) : open_capture(s, p + 1, kOpen);
+    case ')': *done = true; return close_capture(s, p + 1);
     case '$':
       if (p + 1 != pattern_end_) break;
       *done = true;
@@ -84,15 +84,9 @@ const char* PatternMatcher::item(const char* s, const char* p, bool* done, const
   const char* class_end = end_of_class(p);
   const char suffix = class_end == pattern_end_ ? '\0' : *class_end;
   switch (suffix) {
-    case '*':
-      *done = true;
-      return longest(s, p, class_end);
-    case '+':
-      *done = true;
-      return single(s, p, class_end) ? longest(s + 1, p, class_end) : nullptr;
-    case '-':
-      *done = true;
-      return shortest(s, p, class_end);
+    case '*': *done = true; return longest(s, p, class_end);
+    case '+': *done = true; return single(s, p, class_end) ? longest(s + 1, p, class_end) : nullptr;
+    case '-': *done = true; return shortest(s, p, class_end);
     case '?':
       *next = class_end + 1;
       if (!single(s, p, class_end)) return s;
@@ -101,9 +95,7 @@ const char* PatternMatcher::item(const char* s, const char* p, bool* done, const
         return end;
       }
       return s;
-    default:
-      *next = class_end;
-      return single(s, p, class_end) ? s + 1 : nullptr;
+    default: *next = class_end; return single(s, p, class_end) ? s + 1 : nullptr;
   }
 }
 

@@ -34,7 +34,10 @@ class PatternMatcher {
  private:
   static constexpr std::ptrdiff_t kOpen = -1, kPosition = -2;
   static constexpr int kCaptures = 32, kDepth = 200;
-  struct Capture { const char* begin; std::ptrdiff_t size; };
+  struct Capture {
+    const char* begin;
+    std::ptrdiff_t size;
+  };
 
   const char* run(const char* s, const char* p);
   const char* item(const char* s, const char* p, bool* done, const char** next);

@@ -28,7 +28,8 @@ bool is_below(const std::filesystem::path& path, const std::filesystem::path& fo
 
 Result<LuaSource> Sandbox::find_module(const std::string& module) const {
   if (!is_module_name(module)) {
-    return recipe_error("require: '" + module.substr(0, 200) + "' is not the name of a module", "such as \"common\" or \"lib.common\", for common.lua and lib/common.lua");
+    return recipe_error("require: '" + module.substr(0, 200) + "' is not the name of a module",
+                        "such as \"common\" or \"lib.common\", for common.lua and lib/common.lua");
   }
   std::string relative = module;
   std::replace(relative.begin(), relative.end(), '.', '/');

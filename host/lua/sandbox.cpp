@@ -52,9 +52,7 @@ int find_line(lua_State* L, lua_Debug* frame) {
   return line;
 }
 
-std::string file_of(const lua_Debug& frame) {
-  return *frame.source == '@' || *frame.source == '=' ? frame.source + 1 : frame.short_src;
-}
+std::string file_of(const lua_Debug& frame) { return *frame.source == '@' || *frame.source == '=' ? frame.source + 1 : frame.short_src; }
 
 std::string type_with_article(lua_State* L, int index) {
   const char* name = luaL_typename(L, index);
@@ -136,9 +134,9 @@ Error Sandbox::limit_error() const {
                           "this part of Lua only describes what is to be done, in milliseconds; look for a loop that does not end");
     case Limit::Block:
       if (deep_) return recipe_error(place + "the calls are nested too deeply", "look for a function that calls itself without end");
-      return recipe_error(place + "a single string, table or stack asked for " + in_bytes(asked_) + "; the limit is " + in_bytes(limits_.block));
-    default:
-      return recipe_error(place + "Lua asked for more than " + in_bytes(limits_.bytes) + " of memory");
+      return recipe_error(place + "a single string, table or stack asked for " + in_bytes(asked_) + "; the limit is " +
+                          in_bytes(limits_.block));
+    default: return recipe_error(place + "Lua asked for more than " + in_bytes(limits_.bytes) + " of memory");
   }
 }
 
@@ -231,7 +229,11 @@ void Sandbox::load(lua_State* L, std::string_view text, const std::string& name)
 }
 
 Status Sandbox::run_text(std::string_view text, const std::string& name, int results) {
-  struct Context { std::string_view text; const std::string& name; int results; } context{text, name, results};
+  struct Context {
+    std::string_view text;
+    const std::string& name;
+    int results;
+  } context{text, name, results};
   return protect(
       [](lua_State* L) {
         const auto& c = *static_cast<Context*>(lua_touserdata(L, 1));

@@ -27,16 +27,16 @@
 namespace galley {
 
 struct LuaLimits {
-  double seconds = 1;           ///< processor time of the thread inside Lua, all calls together
-  size_t bytes = 64u << 20;     ///< of everything that Lua holds, garbage not yet collected included
-  size_t block = 512u << 10;    ///< of one string, one table's array or hash part, or the stack
-  size_t source = 128u << 10;   ///< of one file or one text given to load(): the parser cannot be stopped halfway
+  double seconds = 1;          ///< processor time of the thread inside Lua, all calls together
+  size_t bytes = 64u << 20;    ///< of everything that Lua holds, garbage not yet collected included
+  size_t block = 512u << 10;   ///< of one string, one table's array or hash part, or the stack
+  size_t source = 128u << 10;  ///< of one file or one text given to load(): the parser cannot be stopped halfway
 };
 
 /// A file that ran: `name` is how messages call it.
 struct LuaSource {
   std::string name;
-  std::filesystem::path path;   ///< with its symbolic links resolved
+  std::filesystem::path path;  ///< with its symbolic links resolved
   std::string text;
 };
 
@@ -102,14 +102,14 @@ class Sandbox {
   std::vector<LuaSource> sources_;
   lua_State* L_ = nullptr;
   size_t bytes_ = 0, peak_ = 0;
-  int depth_ = 0;                 ///< of call() within call(); the clock runs while it is > 0
-  double spent_ = 0;              ///< processor time of finished calls
-  double started_ = 0;            ///< processor time at the beginning of the outermost call
-  double look_again_ = 0;         ///< before this instant (monotonic) the time cannot be up
+  int depth_ = 0;          ///< of call() within call(); the clock runs while it is > 0
+  double spent_ = 0;       ///< processor time of finished calls
+  double started_ = 0;     ///< processor time at the beginning of the outermost call
+  double look_again_ = 0;  ///< before this instant (monotonic) the time cannot be up
   Limit exceeded_ = Limit::None;
-  size_t asked_ = 0;              ///< the block that was refused
-  bool deep_ = false;             ///< the calls were nested deeply then
-  std::string place_;             ///< "file:line" where the limit was passed
+  size_t asked_ = 0;   ///< the block that was refused
+  bool deep_ = false;  ///< the calls were nested deeply then
+  std::string place_;  ///< "file:line" where the limit was passed
 };
 
 /// Raises the error in Lua: its cause behind the place of the Lua code that called, and its hint.

@@ -43,8 +43,11 @@ Result<Value> convert(const std::string& text, const Value& like) {
 }  // namespace
 
 Result<Value> Arguments::ask(const std::string& name, const Value& otherwise, const Place& place) {
-  const bool plain = otherwise.is_nil() || otherwise.as<bool>() || otherwise.as<int64_t>() || otherwise.as<double>() || otherwise.as<std::string>();
-  if (!plain) return recipe_error("the default of argument '" + name + "' is a " + otherwise.type_name(), "defaults are texts, numbers, true or false");
+  const bool plain =
+      otherwise.is_nil() || otherwise.as<bool>() || otherwise.as<int64_t>() || otherwise.as<double>() || otherwise.as<std::string>();
+  if (!plain)
+    return recipe_error("the default of argument '" + name + "' is a " + otherwise.type_name(),
+                        "defaults are texts, numbers, true or false");
   if (std::find(asked_.begin(), asked_.end(), name) == asked_.end()) {
     if (asked_.size() == kMostArguments) return recipe_error("a recipe has at most " + std::to_string(kMostArguments) + " arguments");
     asked_.push_back(name);
@@ -97,7 +100,8 @@ Status Arguments::finish(const std::string& file, const std::vector<std::string>
   for (size_t i = 0; i < missing_.size(); ++i) {
     list += (i == 0 ? "'" : i + 1 == missing_.size() ? " and '" : ", '") + missing_[i].first + "'";
   }
-  return recipe_error(missing_.front().second.text() + (missing_.size() == 1 ? ": argument " + list + " is" : ": arguments " + list + " are") + " not given",
+  return recipe_error(missing_.front().second.text() +
+                          (missing_.size() == 1 ? ": argument " + list + " is" : ": arguments " + list + " are") + " not given",
                       usage(all));
 }
 

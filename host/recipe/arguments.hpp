@@ -15,9 +15,9 @@ class Arguments {
  public:
   explicit Arguments(std::map<std::string, std::string> sets) : sets_(std::move(sets)) {}
 
-  /// The argument's value, in the type of `otherwise`: boolean ("true", "false"), integer, number, or string; a string when `otherwise` is nil. An
-  /// argument that is neither given nor has a default is remembered, and stands as "" until finish() tells of it, so that one run finds
-  /// all of them.
+  /// The argument's value, in the type of `otherwise`: boolean ("true", "false"), integer, number, or string; a string when `otherwise` is
+  /// nil. An argument that is neither given nor has a default is remembered, and stands as "" until finish() tells of it, so that one run
+  /// finds all of them.
   Result<Value> ask(const std::string& name, const Value& otherwise, const Place& place);
 
   bool missing() const { return !missing_.empty(); }
@@ -32,8 +32,8 @@ class Arguments {
   std::string usage(const std::vector<std::string>& names) const;
 
   std::map<std::string, std::string> sets_;
-  std::vector<std::string> asked_;                 // names, in the order of the recipe
-  std::map<std::string, std::string> defaults_;    // of those that have one
+  std::vector<std::string> asked_;               // names, in the order of the recipe
+  std::map<std::string, std::string> defaults_;  // of those that have one
   std::vector<std::pair<std::string, Place>> missing_;
   std::vector<std::string> given_texts_;
 };

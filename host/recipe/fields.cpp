@@ -17,7 +17,8 @@ const EntryLines kNoLines;
 std::string hint_for(const Value* value) {
   const auto* text = value ? value->as<std::string>() : nullptr;
   double number = 0;
-  if (!text || text->empty() || std::from_chars(text->data(), text->data() + text->size(), number).ptr != text->data() + text->size()) return {};
+  if (!text || text->empty() || std::from_chars(text->data(), text->data() + text->size(), number).ptr != text->data() + text->size())
+    return {};
   return "an argument is a text unless its default is a number: arg(\"name\", " + *text + ")";
 }
 
@@ -63,7 +64,8 @@ Result<std::optional<int64_t>> Fields::integer(const std::string& name, int64_t 
   if (const auto* whole = value->as<int64_t>()) integer = *whole;
   // 1e3 is a float in Lua, and a whole number.
   const auto* number = value->as<double>();
-  if (number && *number >= -0x1p53 && *number <= 0x1p53 && *number == static_cast<double>(static_cast<int64_t>(*number))) integer = static_cast<int64_t>(*number);
+  if (number && *number >= -0x1p53 && *number <= 0x1p53 && *number == static_cast<double>(static_cast<int64_t>(*number)))
+    integer = static_cast<int64_t>(*number);
   if (integer && *integer >= least && *integer <= most) return integer;
   const bool small = integer && *integer > most;
   return wrong(name, "an integer " + (small ? "≤ " + std::to_string(most) : "≥ " + std::to_string(least)), hint_for(value));
@@ -95,7 +97,8 @@ Result<std::optional<Fields>> Fields::table(const std::string& name, const std::
   const Value* value = find(name);
   if (!value) return std::optional<Fields>();
   const Place place = place_of(name);
-  if (const auto* list = value->as<List>(); list && list->empty()) return std::optional<Fields>(Fields(language_, kNothing, place, kNoLines, name, name + "."));
+  if (const auto* list = value->as<List>(); list && list->empty())
+    return std::optional<Fields>(Fields(language_, kNothing, place, kNoLines, name, name + "."));
   if (!value->as<Table>()) return wrong(name, "a table such as " + example);
   return std::optional<Fields>(Fields(language_, *value->as<Table>(), place, kNoLines, name, name + "."));
 }
@@ -106,7 +109,8 @@ Error Fields::error(const std::string& name, const std::string& cause, std::stri
 
 Error Fields::wrong(const std::string& name, const std::string& wanted, std::string hint) const {
   const Value* value = find(name);
-  return error(name, "'" + prefix_ + name + "' must be " + wanted + ", got " + (value ? shown(language_, *value) : "nothing"), std::move(hint));
+  return error(name, "'" + prefix_ + name + "' must be " + wanted + ", got " + (value ? shown(language_, *value) : "nothing"),
+               std::move(hint));
 }
 
 Error Fields::missing(const std::string& name, std::string hint) const {

@@ -68,9 +68,10 @@ struct LanguageFunctions {
     return stand_in(entry.number);
   }
 
-  /// The one table that `what` takes, as named options; names the empty table's lack of them too.
+  /// The one table that `what` takes, as named options.
   static Table options(lua_State* L, int index, const std::string& what) {
-    if (!lua_istable(L, index)) raise(L, recipe_error(what + " takes a table in braces, got " + luaL_typename(L, index), "write " + what + " { name = value, … }"));
+    if (!lua_istable(L, index))
+      raise(L, recipe_error(what + " takes a table in braces, got " + luaL_typename(L, index), "write " + what + " { name = value, … }"));
     if (lua_gettop(L) > index) raise(L, recipe_error(what + " takes one table, got more"));
     Value value = language(L).converter_.read(index, "");
     if (auto* table = std::get_if<Table>(&value)) return std::move(*table);
@@ -157,7 +158,8 @@ struct LanguageFunctions {
   }
 
   static int recipe(lua_State* L) {
-    if (lua_gettop(L) != 1 || !lua_istable(L, 1)) raise(L, recipe_error("recipe takes a table in braces", "write return recipe { model = …, data = …, steps = … }"));
+    if (lua_gettop(L) != 1 || !lua_istable(L, 1))
+      raise(L, recipe_error("recipe takes a table in braces", "write return recipe { model = …, data = …, steps = … }"));
     Language& made = language(L);
     Table table;
     std::map<int64_t, Value> items;
@@ -197,7 +199,8 @@ struct LanguageFunctions {
       lua_pop(L, 1);
     }
     lua_pushglobaltable(L);
-    const luaL_Reg functions[] = {{"use", use}, {"model", model}, {"arg", arg}, {"cosine", decay}, {"linear", decay}, {"constant", constant}, {"recipe", recipe}};
+    const luaL_Reg functions[] = {{"use", use},      {"model", model},       {"arg", arg},      {"cosine", decay},
+                                  {"linear", decay}, {"constant", constant}, {"recipe", recipe}};
     for (const luaL_Reg& function : functions) define(L, made, function.name, function.func);
 
     lua_newtable(L);
@@ -211,8 +214,9 @@ struct LanguageFunctions {
 };
 
 Language::Language(Sandbox& sandbox, Arguments& arguments)
-    : sandbox_(sandbox), arguments_(arguments),
-      converter_(sandbox.state(), [this](lua_State* L, int index, const std::string& name) { return LanguageFunctions::foreign(*this, L, index, name); }) {}
+    : sandbox_(sandbox), arguments_(arguments), converter_(sandbox.state(), [this](lua_State* L, int index, const std::string& name) {
+        return LanguageFunctions::foreign(*this, L, index, name);
+      }) {}
 
 Status Language::open() { return sandbox_.protect(LanguageFunctions::open, this); }
 
@@ -230,7 +234,12 @@ const Entry* Language::find(const Value& value) const {
 }
 
 Result<const Entry*> Language::run(std::string_view text, const std::string& name) {
-  struct Context { Language& language; std::string_view text; const std::string& name; const Entry* recipe; };
+  struct Context {
+    Language& language;
+    std::string_view text;
+    const std::string& name;
+    const Entry* recipe;
+  };
   Context context{*this, text, name, nullptr};
   TRY_STATUS(sandbox_.protect(
       [](lua_State* L) {
@@ -242,12 +251,19 @@ Result<const Entry*> Language::run(std::string_view text, const std::string& nam
         return 0;
       },
       &context));
-  if (!context.recipe) return recipe_error(name + ": the file does not return a recipe", "its last statement is return recipe { model = …, data = …, steps = … }");
+  if (!context.recipe)
+    return recipe_error(name + ": the file does not return a recipe",
+                        "its last statement is return recipe { model = …, data = …, steps = … }");
   return context.recipe;
 }
 
 Result<Schedule> Language::tabulate(const Entry& function, int64_t steps, const std::string& option, const Place& given) {
-  struct Context { int function; int64_t step; std::vector<double> table; std::string cause; };
+  struct Context {
+    int function;
+    int64_t step;
+    std::vector<double> table;
+    std::string cause;
+  };
   Context context{function.function, 0, std::vector<double>(static_cast<size_t>(steps)), {}};
   Status status = sandbox_.protect(
       [](lua_State* L) {
@@ -261,7 +277,10 @@ Result<Schedule> Language::tabulate(const Entry& function, int64_t steps, const 
           value = lua_tonumber(L, -1);
           const bool number = lua_type(L, -1) == LUA_TNUMBER;
           if (!number || !std::isfinite(value)) {
-            c.cause = std::isnan(value) ? "nan" : number ? (value > 0 ? "inf" : "-inf") : lua_isnil(L, -1) ? "nil" : std::string("a ") + luaL_typename(L, -1);
+            c.cause = std::isnan(value)  ? "nan"
+                      : number           ? (value > 0 ? "inf" : "-inf")
+                      : lua_isnil(L, -1) ? "nil"
+                                         : std::string("a ") + luaL_typename(L, -1);
             return 0;
           }
           lua_pop(L, 1);
@@ -276,7 +295,8 @@ Result<Schedule> Language::tabulate(const Entry& function, int64_t steps, const 
     return error;
   }
   if (!context.cause.empty()) {
-    return recipe_error(place + "the schedule of '" + option + "' returned " + context.cause + " at step " + std::to_string(context.step) + "; it must be a finite number");
+    return recipe_error(place + "the schedule of '" + option + "' returned " + context.cause + " at step " + std::to_string(context.step) +
+                        "; it must be a finite number");
   }
   return Schedule{function.place.line > 0 ? "function at " + function.place.text() : "function", std::move(context.table)};
 }

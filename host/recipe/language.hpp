@@ -17,17 +17,17 @@ namespace galley {
 /// One thing that a recipe made.
 struct Entry {
   enum class Kind { Use, Model, Data, Schedule, Function, Recipe } kind = Kind::Use;
-  size_t number = 0;                ///< its place among all entries
-  std::string name;                 ///< of a strategy, a kind of data, or "cosine", "linear", "constant"
+  size_t number = 0;  ///< its place among all entries
+  std::string name;   ///< of a strategy, a kind of data, or "cosine", "linear", "constant"
   Table options;
-  std::map<int64_t, Value> items;   ///< of a recipe: its positional entries
+  std::map<int64_t, Value> items;  ///< of a recipe: its positional entries
   Place place;
-  int function = LUA_NOREF;         ///< of a Function: its key in Lua's registry
-  const char* kind_name() const;    ///< "a strategy", "a model", …
+  int function = LUA_NOREF;       ///< of a Function: its key in Lua's registry
+  const char* kind_name() const;  ///< "a strategy", "a model", …
 };
 
-/// Defines the language in a sandbox and keeps what it makes. An entry among other values stands there as a Schedule without text, its number as the only
-/// entry of the table. Outlived by the sandbox and the arguments; used by one thread at a time.
+/// Defines the language in a sandbox and keeps what it makes. An entry among other values stands there as a Schedule without text, its
+/// number as the only entry of the table. Outlived by the sandbox and the arguments; used by one thread at a time.
 class Language {
  public:
   Language(Sandbox& sandbox, Arguments& arguments);
@@ -48,7 +48,7 @@ class Language {
 
   Sandbox& sandbox_;
   Arguments& arguments_;
-  Converter converter_;          // one for all, since it bounds the sum of what a recipe says
+  Converter converter_;  // one for all, since it bounds the sum of what a recipe says
   std::deque<Entry> entries_;
 };
 

@@ -43,7 +43,8 @@ Result<fs::path> PathRules::resolve(const std::string& text) const {
   const fs::path root = TRY(real_path(folder_));
   fs::path real = TRY(real_path(folder_ / text));
   if (is_below(real, root)) return real;
-  return recipe_error("'" + text + "' leads out of the recipe's folder", "a recipe names files below its own folder; let it ask for others: arg(\"path\"), and --set path=…");
+  return recipe_error("'" + text + "' leads out of the recipe's folder",
+                      "a recipe names files below its own folder; let it ask for others: arg(\"path\"), and --set path=…");
 }
 
 }  // namespace galley

@@ -18,8 +18,8 @@ class PathRules {
   PathRules(const std::filesystem::path& folder, const std::filesystem::path& directory, std::vector<std::string> given);
 
   /// The path, absolute, symbolic links resolved as far as it exists. One that equals a given text or lies below it (text + "/…") is
-  /// relative to `directory` and must stay below that text's real path; any other is relative to the folder and must stay below its real path. The error has
-  /// no place.
+  /// relative to `directory` and must stay below that text's real path; any other is relative to the folder and must stay below its real
+  /// path. The error has no place.
   Result<std::filesystem::path> resolve(const std::string& text) const;
 
  private:

@@ -52,8 +52,8 @@ class Reader {
   Language& language_;
   const PathRules& paths_;
   std::map<std::string, SourceMap> maps_;
-  std::map<std::pair<std::string, std::string>, EntryLines> lines_;   // by place and callee
-  int64_t numbers_ = 0;      // in the tables of all schedules
+  std::map<std::pair<std::string, std::string>, EntryLines> lines_;  // by place and callee
+  int64_t numbers_ = 0;                                              // in the tables of all schedules
   size_t path_bytes_ = 0;
 };
 
@@ -71,7 +71,8 @@ Fields Reader::fields_of(const Entry& entry, const std::string& owner) {
 /// Neither functions nor schedules, strategies and the like.
 Status Reader::plain(const Value& value, const Place& place, const std::string& name) const {
   if (language_.find(value)) {
-    return recipe_error(place.text() + ": '" + name + "' is " + shown(language_, value) + " and no plain data", "only options of strategies can follow the step");
+    return recipe_error(place.text() + ": '" + name + "' is " + shown(language_, value) + " and no plain data",
+                        "only options of strategies can follow the step");
   }
   if (const auto* list = value.as<List>()) {
     for (size_t i = 0; i < list->size(); ++i) TRY_STATUS(plain((*list)[i], place, name + "[" + std::to_string(i + 1) + "]"));
@@ -99,7 +100,8 @@ Result<const Entry*> Reader::entry_of(const Fields& fields, const char* name, En
 Status Reader::resolve(Value* value, const Place& place) {
   if (const auto* text = value->as<std::string>()) {
     path_bytes_ += text->size();
-    if (path_bytes_ > kMostPathBytes) return recipe_error(place.text() + ": the recipe names too many files", "name their folder, or a pattern");
+    if (path_bytes_ > kMostPathBytes)
+      return recipe_error(place.text() + ": the recipe names too many files", "name their folder, or a pattern");
     Result<std::filesystem::path> path = paths_.resolve(*text);
     if (!path) return recipe_error(place.text() + ": " + path.error().cause, path.error().hint);
     *value = Value(path->string());
@@ -123,14 +125,16 @@ Status Reader::read_model(const Entry& entry, ModelSpec* model) {
 
   const Value* config = fields.find("config");
   if (path) {
-    if (config) return fields.error("config", "a model has either a path, with the configuration that lies there, or a family and a config");
+    if (config)
+      return fields.error("config", "a model has either a path, with the configuration that lies there, or a family and a config");
     Value resolved(*path);
     TRY_STATUS(resolve(&resolved, fields.place_of("path")));
     model->path = *resolved.as<std::string>();
     model->random = init == "random";
     return ok();
   }
-  if (!config && model->family.empty()) return fields.missing("path", "write model { path = arg(\"model\") }, or model { family = \"gpt2\", config = { … } }");
+  if (!config && model->family.empty())
+    return fields.missing("path", "write model { path = arg(\"model\") }, or model { family = \"gpt2\", config = { … } }");
   if (model->family.empty()) return fields.missing("family", "a config needs the name of its family, such as family = \"gpt2\"");
   if (!config) return fields.missing("config", "a family needs the numbers of its config.json: config = { … }");
   if (init == "file") return fields.error("init", "there is no file to take weights from: the model is a family and a config");
@@ -184,7 +188,9 @@ Result<Schedule> Reader::schedule(const Entry& entry, int64_t steps, const std::
     return constant(*value);
   }
   numbers_ += steps;
-  if (numbers_ > kMostNumbers) return recipe_error(entry.place.text() + ": the schedules of the recipe have more than " + std::to_string(kMostNumbers) + " values together");
+  if (numbers_ > kMostNumbers)
+    return recipe_error(entry.place.text() + ": the schedules of the recipe have more than " + std::to_string(kMostNumbers) +
+                        " values together");
   if (entry.kind == Entry::Kind::Function) return language_.tabulate(entry, steps, option, place);
 
   const Fields fields = fields_of(entry, entry.name);
@@ -206,12 +212,14 @@ Result<Schedule> Reader::schedule(const Entry& entry, int64_t steps, const std::
 Status Reader::finish_options(Value* value, const Use& use, const std::string& option, const std::string& path, int64_t steps) {
   if (const Entry* entry = language_.find(*value)) {
     if (entry->kind != Entry::Kind::Schedule && entry->kind != Entry::Kind::Function) {
-      return recipe_error(use.place_of(option).text() + ": '" + path + "' of " + use.name + " is " + entry->kind_name() + " and no value of an option");
+      return recipe_error(use.place_of(option).text() + ": '" + path + "' of " + use.name + " is " + entry->kind_name() +
+                          " and no value of an option");
     }
     *value = Value(TRY(schedule(*entry, steps, path, use.place_of(option))));
   } else if (value->as<List>()) {
     List& list = std::get<List>(*value);
-    for (size_t i = 0; i < list.size(); ++i) TRY_STATUS(finish_options(&list[i], use, option, path + "[" + std::to_string(i + 1) + "]", steps));
+    for (size_t i = 0; i < list.size(); ++i)
+      TRY_STATUS(finish_options(&list[i], use, option, path + "[" + std::to_string(i + 1) + "]", steps));
   } else if (value->as<Table>()) {
     for (auto& [key, element] : std::get<Table>(*value)) {
       TRY_STATUS(finish_options(&element, use, option, path.empty() ? key : path + "." + key, steps));
@@ -236,15 +244,17 @@ Result<Use> Reader::read_use(const Entry& entry, int64_t steps) {
 }
 
 Status Reader::read_uses(const Entry& entry, Recipe* recipe) {
-  if (entry.items.size() > kMostUses) return recipe_error(entry.place.text() + ": the recipe has more than " + std::to_string(kMostUses) + " strategies");
+  if (entry.items.size() > kMostUses)
+    return recipe_error(entry.place.text() + ": the recipe has more than " + std::to_string(kMostUses) + " strategies");
   for (const auto& [position, value] : entry.items) {
     // `condition and use "name" { … }` is false, or leaves a hole, when the condition does not hold.
     if (value.is_nil() || (value.as<bool>() && !*value.as<bool>())) continue;
     const Entry* use = language_.find(value);
     if (!use || use->kind != Entry::Kind::Use) {
       const auto* text = value.as<std::string>();
-      return recipe_error(entry.place.text() + ": entry " + std::to_string(position) + " of the recipe must be a strategy, got " + shown(language_, value),
-                          "write use \"" + (text && text->size() <= 60 ? *text : std::string("name")) + "\" { … }");
+      return recipe_error(
+          entry.place.text() + ": entry " + std::to_string(position) + " of the recipe must be a strategy, got " + shown(language_, value),
+          "write use \"" + (text && text->size() <= 60 ? *text : std::string("name")) + "\" { … }");
     }
     recipe->uses.push_back(TRY(read_use(*use, recipe->steps)));
   }
@@ -264,7 +274,8 @@ Result<std::string> recipe_text(const std::filesystem::path& path, const RecipeO
   if (!options.text.empty()) return options.text;
   std::error_code code;
   const auto status = std::filesystem::status(path, code);
-  if (!std::filesystem::exists(status)) return recipe_error(path.string() + ": there is no such file", "the first argument is the path of a recipe");
+  if (!std::filesystem::exists(status))
+    return recipe_error(path.string() + ": there is no such file", "the first argument is the path of a recipe");
   if (!std::filesystem::is_regular_file(status)) return recipe_error(path.string() + ": this is not a file");
   Result<std::string> text = read_text(path, limit);
   if (!text) return recipe_error(text.error().cause, text.error().hint);

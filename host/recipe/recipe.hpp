@@ -18,7 +18,7 @@ struct Use {
   std::string name;
   Table options;
   Place place;
-  std::map<std::string, int> lines;   ///< of options that do not stand in the first line
+  std::map<std::string, int> lines;  ///< of options that do not stand in the first line
 
   /// Where an option was written, as far as that can be told.
   Place place_of(const std::string& option) const {
@@ -29,46 +29,46 @@ struct Use {
 
 /// model { path = …, init = "file" | "random", family = … } or model { family = …, config = { … } } (always random).
 struct ModelSpec {
-  std::filesystem::path path;   ///< empty when a family and a configuration are given; resolved, absolute
-  std::string family;           ///< beside a path: for a config.json without model_type; may be empty then
-  Table config;                 ///< the configuration given in the recipe
-  bool random = false;          ///< initialize instead of loading
+  std::filesystem::path path;  ///< empty when a family and a configuration are given; resolved, absolute
+  std::string family;          ///< beside a path: for a config.json without model_type; may be empty then
+  Table config;                ///< the configuration given in the recipe
+  bool random = false;         ///< initialize instead of loading
   Place place;
 };
 
 /// data.KIND { options }
 struct DataSpec {
-  std::string kind;             ///< "text", "batch", "random"
-  Table options;                ///< "files", "path" and a "tokenizer" that is a file already resolved to absolute paths (strings)
+  std::string kind;  ///< "text", "batch", "random"
+  Table options;     ///< "files", "path" and a "tokenizer" that is a file already resolved to absolute paths (strings)
   Place place;
 };
 
 struct Recipe {
-  std::filesystem::path path;                ///< absolute
-  std::string text;                          ///< the file's bytes, copied into the run directory
-  std::map<std::string, std::string> sets;   ///< --set name=value as given, needed to read the recipe again on resume
+  std::filesystem::path path;               ///< absolute
+  std::string text;                         ///< the file's bytes, copied into the run directory
+  std::map<std::string, std::string> sets;  ///< --set name=value as given, needed to read the recipe again on resume
   ModelSpec model;
   DataSpec data;
-  std::optional<int64_t> batch;              ///< rows of a micro-batch; data.batch brings its own
-  std::optional<int64_t> length;             ///< positions of a row
+  std::optional<int64_t> batch;   ///< rows of a micro-batch; data.batch brings its own
+  std::optional<int64_t> length;  ///< positions of a row
   int64_t steps = 0;
   uint64_t seed = 1;
-  int64_t validate_every = 0;                ///< 0: never
-  int64_t save_every = 0;                    ///< 0: only at the end
-  int64_t save_keep = 2;                     ///< how many resume states stay
-  bool save_final = true;                    ///< false: nothing is saved at the end
-  int64_t head_rows = 0;                     ///< rows of one chunk of the head and loss; 0: chosen by the host
+  int64_t validate_every = 0;  ///< 0: never
+  int64_t save_every = 0;      ///< 0: only at the end
+  int64_t save_keep = 2;       ///< how many resume states stay
+  bool save_final = true;      ///< false: nothing is saved at the end
+  int64_t head_rows = 0;       ///< rows of one chunk of the head and loss; 0: chosen by the host
   std::vector<Use> uses;
-  std::map<std::string, std::string> modules;   ///< the files it required, by their real path: a run can tell when they change
+  std::map<std::string, std::string> modules;  ///< the files it required, by their real path: a run can tell when they change
 };
 
 struct RecipeOptions {
   std::map<std::string, std::string> sets = {};  ///< --set name=value
-  std::string text = {};                     ///< the recipe as it was when a run began; "": read the file
-  std::filesystem::path library = {};        ///< Galley's own modules for `require`; "": none
-  std::filesystem::path directory = {};      ///< what paths in `sets` are relative to; "": the current directory
-  double seconds = 1;                        ///< Lua's processor time, all of it
-  size_t bytes = 64u << 20;                  ///< Lua's memory
+  std::string text = {};                         ///< the recipe as it was when a run began; "": read the file
+  std::filesystem::path library = {};            ///< Galley's own modules for `require`; "": none
+  std::filesystem::path directory = {};          ///< what paths in `sets` are relative to; "": the current directory
+  double seconds = 1;                            ///< Lua's processor time, all of it
+  size_t bytes = 64u << 20;                      ///< Lua's memory
 };
 
 /// Runs the recipe in the sandbox and closes Lua. Relative paths in it are relative to its folder, even if `text` is given and the file is

@@ -21,14 +21,14 @@ class SourceMap {
   std::vector<std::string> names_asked(std::string_view callee) const;
 
   struct Token {
-    enum class Kind { End, Name, String, Symbol } kind = Kind::End;   ///< a number is a Name
-    std::string_view text;   ///< of a string: what is between its quotes
+    enum class Kind { End, Name, String, Symbol } kind = Kind::End;  ///< a number is a Name
+    std::string_view text;                                           ///< of a string: what is between its quotes
     int line = 0;
     bool is(std::string_view symbol) const { return kind == Kind::Symbol && text == symbol; }
   };
 
  private:
-  std::vector<Token> tokens_;   // the last one is an End
+  std::vector<Token> tokens_;  // the last one is an End
 };
 
 }  // namespace galley

@@ -1,11 +1,11 @@
 // What the tests of the sandbox share: running a text, and files to require.
 #pragma once
 
+#include <unistd.h>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
-#include <unistd.h>
 
 #include <gtest/gtest.h>
 

@@ -17,8 +17,8 @@ double processor_time() {
 struct Attempt {
   const char* name;
   const char* script;
-  const char* cause;   // a part of the error that must be there; "": the script ends by itself
-  enum { Short, Full } time = Short;   // Full: it needs the whole default time to get where it hurts
+  const char* cause;                  // a part of the error that must be there; "": the script ends by itself
+  enum { Short, Full } time = Short;  // Full: it needs the whole default time to get where it hurts
 };
 
 constexpr const char* kTime = "s of processor time";
@@ -31,6 +31,8 @@ local function spin() while true do end end
 local function survive(f, ...) while true do pcall(f, ...) end end
 )";
 
+// One attempt a line.
+// clang-format off
 const Attempt kAttempts[] = {
     // Loops
     {"while", "while true do end", kTime},
@@ -178,6 +180,7 @@ const Attempt kAttempts[] = {
     {"long text", "return load((' '):rep(2e5))", "load: the text has"},
     {"many constants", "local t = {} for i = 1, 1.2e4 do t[i] = 'x=' .. i .. '.5' end t = table.concat(t, ' ') while true do load(t) end", kTime},
 };
+// clang-format on
 
 class Hostile : public testing::TestWithParam<Attempt> {};
 
@@ -237,7 +240,8 @@ TEST(Limits, SumOverCalls) {
 
 TEST(Limits, NameTheInnermostLine) {
   EXPECT_EQ(run(*sandbox({.seconds = 0.05}), "local function f()\n  while true do end\nend\npcall(f)").substr(0, 9), "error: t.");
-  EXPECT_NE(run(*sandbox({.seconds = 0.05}), "local function f()\n  while true do end\nend\npcall(f)").find("t.lua:2: stopped"), std::string::npos);
+  EXPECT_NE(run(*sandbox({.seconds = 0.05}), "local function f()\n  while true do end\nend\npcall(f)").find("t.lua:2: stopped"),
+            std::string::npos);
   EXPECT_NE(run("local s = 'x'\n\ns = s:rep(1e9)").find("t.lua:3: a single string"), std::string::npos);
 }
 

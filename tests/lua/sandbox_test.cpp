@@ -14,11 +14,13 @@ std::string error_of(const std::string& text) {
 
 TEST(Globals, AreTheseAndNoOthers) {
   EXPECT_EQ(run("local t = {} for k in pairs(_G) do t[#t + 1] = k end return table.concat(t, ' ')"),
-            "_G assert error getmetatable ipairs load math next pairs pcall rawequal rawget rawlen rawset require select setmetatable string table "
+            "_G assert error getmetatable ipairs load math next pairs pcall rawequal rawget rawlen rawset require select setmetatable "
+            "string table "
             "tonumber tostring type xpcall");
   EXPECT_EQ(run("local t = {} for k in pairs(string) do t[#t + 1] = k end return table.concat(t, ' ')"),
             "byte char find format gmatch gsub len lower match rep reverse sub upper");
-  EXPECT_EQ(run("local t = {} for k in pairs(table) do t[#t + 1] = k end return table.concat(t, ' ')"), "concat insert move pack remove sort unpack");
+  EXPECT_EQ(run("local t = {} for k in pairs(table) do t[#t + 1] = k end return table.concat(t, ' ')"),
+            "concat insert move pack remove sort unpack");
   EXPECT_EQ(run("return tostring(math.random) .. tostring(math.randomseed)"), "nilnil");
 }
 
@@ -45,7 +47,8 @@ TEST(Errors, HaveAPlaceAndOneLine) {
   EXPECT_EQ(error_of("\nerror()"), "t.lua:2: error() was called with nil and not a text");
   EXPECT_EQ(error_of("\nerror({})"), "t.lua:2: error() was called with a table and not a text");
   EXPECT_EQ(error_of("error('whole', 0)"), "whole");
-  EXPECT_EQ(error_of("local f = string.format\nlocal s = f('%d', 'x')"), "t.lua:2: bad argument #2 to 'string.format' (number expected, got string)");
+  EXPECT_EQ(error_of("local f = string.format\nlocal s = f('%d', 'x')"),
+            "t.lua:2: bad argument #2 to 'string.format' (number expected, got string)");
   const auto box = sandbox();
   const Status status = box->run_text("error('one\\ntwo\\nthree')", "t.lua");
   EXPECT_EQ(status.error().cause, "t.lua:1: one");
@@ -64,7 +67,8 @@ TEST(Errors, StateStaysUsable) {
 TEST(Errors, AreCaughtAsInLua) {
   EXPECT_EQ(run("local ok, e = pcall(error, 'x', 0) return tostring(ok) .. e"), "falsex");
   EXPECT_EQ(run("return select('#', pcall(function(...) return ... end, 1, nil, 3))"), "4");
-  EXPECT_EQ(run("local ok, e = xpcall(function(a) error('x' .. a, 0) end, function(e) return e .. '!' end, 'y') return tostring(ok) .. e"), "falsexy!");
+  EXPECT_EQ(run("local ok, e = xpcall(function(a) error('x' .. a, 0) end, function(e) return e .. '!' end, 'y') return tostring(ok) .. e"),
+            "falsexy!");
   EXPECT_EQ(run("return select(3, xpcall(function(...) return ... end, error, 1, 2))"), "2");
   EXPECT_EQ(run("local ok, e = xpcall(error, error, 'deep') return tostring(ok)"), "false");
   EXPECT_EQ(run("return tostring(pcall(pcall))"), "false");
@@ -90,13 +94,17 @@ TEST(Purity, NoAddresses) {
 }
 
 TEST(Purity, TablesAreWalkedInOrder) {
-  const std::string walk = "local t = { z = 1, [2.5] = 1, b = 1, [true] = 1, a = 1, [1] = 1, [-3] = 1, aa = 1, [10] = 1, [false] = 1, B = 1, [''] = 1 } ";
-  EXPECT_EQ(run(walk + "local s = '' for k in pairs(t) do s = s .. tostring(k) .. ' ' end return s"), "-3 1 2.5 10  B a aa b z false true ");
+  const std::string walk =
+      "local t = { z = 1, [2.5] = 1, b = 1, [true] = 1, a = 1, [1] = 1, [-3] = 1, aa = 1, [10] = 1, [false] = 1, B = 1, [''] = 1 } ";
+  EXPECT_EQ(run(walk + "local s = '' for k in pairs(t) do s = s .. tostring(k) .. ' ' end return s"),
+            "-3 1 2.5 10  B a aa b z false true ");
   EXPECT_EQ(run(walk + "local s = '' for k in next, t do s = s .. tostring(k) .. ' ' end return s"), "-3 1 2.5 10  B a aa b z false true ");
   EXPECT_EQ(run("return tostring(next({})) .. tostring(next({ a = 1 }, 'a'))"), "nilnil");
   EXPECT_EQ(run("local t = { a = 1, b = 2, c = 3 } local s = '' for k, v in pairs(t) do t.b = nil s = s .. k .. v end return s"), "a1c3");
   EXPECT_EQ(error_of("for k in pairs({ [{}] = 1 }) do end"), "t.lua:1: a table with a table as key has no order and cannot be walked");
-  EXPECT_EQ(run("local s = '' for k, v in pairs(setmetatable({}, { __pairs = function() return next, { x = 1 } end })) do s = k .. v end return s"), "x1");
+  EXPECT_EQ(run("local s = '' for k, v in pairs(setmetatable({}, { __pairs = function() return next, { x = 1 } end })) do s = k .. v end "
+                "return s"),
+            "x1");
   EXPECT_EQ(run("local s = 0 for i, v in ipairs({ 3, 4, nil, 5 }) do s = s + i * v end return s"), "11");
 }
 
@@ -110,8 +118,11 @@ TEST(Metatables, WorkAsInLua) {
     function Point.new(x) return setmetatable({ x = x }, Point) end
     function Point:twice() return self.x * 2 end
     local p = Point.new(2) + Point.new(3)
-    return p:twice() + p(100) + (p == Point.new(5) and 1 or 0) + (getmetatable(p) == Point and 1000 or 0))"), "1511");
-  EXPECT_EQ(run("local m = {} local t = setmetatable({}, m) m.__index = function() return 1 end local before = t.x setmetatable(t, m) return tostring(before) .. t.x"), "nil1");
+    return p:twice() + p(100) + (p == Point.new(5) and 1 or 0) + (getmetatable(p) == Point and 1000 or 0))"),
+            "1511");
+  EXPECT_EQ(run("local m = {} local t = setmetatable({}, m) m.__index = function() return 1 end local before = t.x setmetatable(t, m) "
+                "return tostring(before) .. t.x"),
+            "nil1");
   EXPECT_EQ(run("local m = { __metatable = 'mine' } return getmetatable(setmetatable({}, m))"), "mine");
   EXPECT_EQ(error_of("setmetatable(setmetatable({}, { __metatable = 1 }), {})"), "t.lua:1: cannot change a protected metatable");
   EXPECT_EQ(run("return tostring(getmetatable(setmetatable(setmetatable({}, {}), nil)))"), "nil");
@@ -143,7 +154,8 @@ TEST(Require, Refuses) {
   const auto box = sandbox({}, {folder.path()});
   const auto cause = [&](const std::string& module) { return run(*box, "return require '" + module + "'"); };
   EXPECT_EQ(cause("absent"), "error: t.lua:1: require: there is no module 'absent'");
-  EXPECT_EQ(cause("link"), "error: t.lua:1: require: " + (folder.path() / "link.lua").string() + " is a link to outside of the folders for modules");
+  EXPECT_EQ(cause("link"),
+            "error: t.lua:1: require: " + (folder.path() / "link.lua").string() + " is a link to outside of the folders for modules");
   EXPECT_NE(cause("away.secret").find("is a link to outside"), std::string::npos);
   for (const char* name : {"..secret", "../secret", "/etc/passwd", "", "a..b", ".a", "a.", "a b", "a\\0b"}) {
     EXPECT_NE(cause(name).find("is not the name of a module"), std::string::npos) << name;
@@ -183,15 +195,19 @@ TEST(Host, CallsAndBinds) {
   ASSERT_TRUE(box->protect(
                      [](lua_State* S) {
                        lua_pushlightuserdata(S, lua_touserdata(S, 1));
-                       lua_pushcclosure(S, [](lua_State* T) {
-                         *static_cast<int*>(lua_touserdata(T, lua_upvalueindex(1))) += static_cast<int>(luaL_checkinteger(T, 1));
-                         if (luaL_checkinteger(T, 1) < 0) raise(T, recipe_error("below zero", "above it"));
-                         return 0;
-                       }, 1);
+                       lua_pushcclosure(
+                           S,
+                           [](lua_State* T) {
+                             *static_cast<int*>(lua_touserdata(T, lua_upvalueindex(1))) += static_cast<int>(luaL_checkinteger(T, 1));
+                             if (luaL_checkinteger(T, 1) < 0) raise(T, recipe_error("below zero", "above it"));
+                             return 0;
+                           },
+                           1);
                        lua_setglobal(S, "see");
                        return 0;
                      },
-                     &seen).ok());
+                     &seen)
+                  .ok());
   EXPECT_EQ(run(*box, "see(3) see(4)"), "nil");
   EXPECT_EQ(seen, 7);
   const Status status = box->run_text("\nsee(-1)", "t.lua");

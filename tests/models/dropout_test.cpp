@@ -57,7 +57,7 @@ TEST_F(Dropout, DrawsAKnownMask) {
 TEST_F(Dropout, DropsTheShareThatItIsTold) {
   for (const double p : {0.0, 0.1, 0.5, 0.9, 1.0}) {
     rate = p;
-    const int64_t n = 4 * 100 * 777;
+    constexpr int64_t n = int64_t{4} * 100 * 777;
     const std::vector<double> y = run(problem(4, 100, 777), models().levels.back());
     int64_t dropped = 0;
     double sum = 0;

@@ -59,7 +59,9 @@ Plugin open_plugin(const std::string& folder, const std::string& id) {
                   __builtin_cpu_supports("avx512vl");
   for (const auto& [level, runs] : {std::pair("v3", v3), std::pair("v4", v4)}) {
     if (!runs) continue;
-    entry = open_library(folder + "/" + id + "-cpu-" + level + ".so", &handle);
+    std::string file = folder;
+    file.append("/").append(id).append("-cpu-").append(level).append(".so");
+    entry = open_library(file, &handle);
     Level l;
     l.isa = std::string("x86-64-") + level;
     for (uint32_t k = 0; k < entry->n_kernels; ++k) l.kernels.push_back(entry->kernels[k]);

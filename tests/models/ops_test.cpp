@@ -113,9 +113,10 @@ TEST(Ops, RopeTableStretchesAsLlama3Does) {
   p.infer();
   run_reference(p);
   const auto angle = [&](size_t pair) {
-    return std::atan2(p.outputs[0]->values[100 * 64 + 32 + pair], p.outputs[0]->values[100 * 64 + pair]);
+    const double* row = p.outputs[0]->values.data() + size_t{100} * 64;
+    return std::atan2(row[32 + pair], row[pair]);
   };
-  // Kept (a turn takes 9.5 positions), between (2 pairs of them), divided by 32 (a turn takes 30,000).
+  // Kept (a turn takes 9 positions), between (2,948 and 4,443), divided by 32 (118,143).
   EXPECT_NEAR(angle(1), -2.75491460937, 1e-9);
   EXPECT_NEAR(angle(15), 0.129054792821, 1e-9);
   EXPECT_NEAR(angle(16), 0.0429556796559, 1e-9);

@@ -7,13 +7,16 @@ namespace {
 
 using Sets = std::map<std::string, std::string>;
 
-std::string cause(const std::string& text, const Sets& sets, std::string* hint = nullptr) { return RecipeFolder().cause(text, {.sets = sets}, hint); }
+std::string cause(const std::string& text, const Sets& sets, std::string* hint = nullptr) {
+  return RecipeFolder().cause(text, {.sets = sets}, hint);
+}
 
 TEST(Arguments, TakeTheTypeOfTheirDefault) {
   const std::string text = "local s, i, n, b, t = arg('s'), arg('i', 4), arg('n', 0.5), arg('b', false), arg('t', 'x')\n" +
                            uses("use 'x' { s = s, i = i, n = n, b = b, t = t }");
   const RecipeFolder folder;
-  const Table given = folder.recipe(text, {.sets = {{"s", "5"}, {"i", "-7"}, {"n", "1e-3"}, {"b", "true"}, {"t", "a=b"}}}).uses.at(0).options;
+  const Table given =
+      folder.recipe(text, {.sets = {{"s", "5"}, {"i", "-7"}, {"n", "1e-3"}, {"b", "true"}, {"t", "a=b"}}}).uses.at(0).options;
   EXPECT_EQ(*given.at("s").as<std::string>(), "5");
   EXPECT_EQ(*given.at("i").as<int64_t>(), -7);
   EXPECT_EQ(*given.at("n").as<double>(), 1e-3);
@@ -48,11 +51,15 @@ TEST(Arguments, OfTheWrongType) {
 }
 
 TEST(Arguments, Missing) {
-  const std::string text = "local lr = arg('lr', 1e-3)\nreturn recipe {\n model = model { path = arg('model') },\n data = data.text { files = { arg('text') } },\n"
-                           " steps = arg('steps'), batch = arg('batch', 4) }";
+  const std::string text =
+      "local lr = arg('lr', 1e-3)\nreturn recipe {\n model = model { path = arg('model') },\n data = data.text { files = { arg('text') } "
+      "},\n"
+      " steps = arg('steps'), batch = arg('batch', 4) }";
   std::string hint;
   EXPECT_EQ(cause(text, {}, &hint), "r.lua:3: arguments 'model', 'text' and 'steps' are not given");
-  EXPECT_EQ(hint, "the arguments of this recipe: lr = 0.001, model (needed), text (needed), steps (needed), batch = 4; set with --set name=value");
+  EXPECT_EQ(
+      hint,
+      "the arguments of this recipe: lr = 0.001, model (needed), text (needed), steps (needed), batch = 4; set with --set name=value");
   EXPECT_EQ(cause(text, {{"model", "x"}, {"text", "y"}}), "r.lua:5: argument 'steps' is not given");
   EXPECT_EQ(cause(text, {{"model", "x"}, {"text", "y"}, {"steps", "5"}}), "r.lua:5: 'steps' must be an integer ≥ 1, got \"5\"");
 }
@@ -70,7 +77,8 @@ TEST(Arguments, Unknown) {
   EXPECT_EQ(hint, "the arguments of this recipe: steps = 5; set with --set name=value");
   EXPECT_EQ(cause(with("steps = 5,"), {{"zzz", "3"}}, &hint), "r.lua: there is no argument 'zzz'");
   EXPECT_EQ(hint, "this recipe has no arguments");
-  EXPECT_EQ(cause("return recipe { model = model { path = arg('model') } }", {{"modle", "x"}}), "r.lua: there is no argument 'modle'; did you mean 'model'?");
+  EXPECT_EQ(cause("return recipe { model = model { path = arg('model') } }", {{"modle", "x"}}),
+            "r.lua: there is no argument 'modle'; did you mean 'model'?");
   // One that a condition passes over is an argument all the same.
   EXPECT_EQ(cause("if arg('more', false) then arg('n', 1) end\n" + with("steps = 5,"), {{"n", "3"}}), "");
 }

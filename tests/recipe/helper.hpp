@@ -1,10 +1,10 @@
 // What the tests of recipes share: a folder with a recipe in it, read and told about without the folder's name.
 #pragma once
 
+#include <unistd.h>
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -30,7 +30,9 @@ class RecipeFolder {
   }
   const std::filesystem::path& path() const { return path_; }
 
-  Result<Recipe> read(const std::string& text, const RecipeOptions& options = {}) const { return read_recipe(write("r.lua", text), options); }
+  Result<Recipe> read(const std::string& text, const RecipeOptions& options = {}) const {
+    return read_recipe(write("r.lua", text), options);
+  }
 
   /// The recipe, which is expected to be right.
   Recipe recipe(const std::string& text, const RecipeOptions& options = {}) const {
@@ -61,7 +63,8 @@ class RecipeFolder {
 
 /// A recipe that is right, with room for more named entries (line 4) and strategies (line 5).
 inline std::string with(const std::string& named, const std::string& uses = "") {
-  return "return recipe {\n  model = model { family = 'gpt2', config = { n_layer = 1 } },\n  data = data.random {},\n  " + named + "\n  " + uses + "\n}\n";
+  return "return recipe {\n  model = model { family = 'gpt2', config = { n_layer = 1 } },\n  data = data.random {},\n  " + named + "\n  " +
+         uses + "\n}\n";
 }
 inline std::string uses(const std::string& text) { return with("steps = 10,", text); }
 

@@ -11,7 +11,9 @@ namespace fs = std::filesystem;
 class Paths : public testing::Test {
  protected:
   Paths() {
-    for (const char* file : {"scripts/r.lua", "scripts/in/x", "home/model/config.json", "home/model/deep/x", "home/text.txt", "away/secret"}) folder.write(file, "");
+    for (const char* file :
+         {"scripts/r.lua", "scripts/in/x", "home/model/config.json", "home/model/deep/x", "home/text.txt", "away/secret"})
+      folder.write(file, "");
     fs::create_symlink(folder.path() / "away", folder.path() / "scripts/link");
     fs::create_symlink(folder.path() / "scripts/in", folder.path() / "scripts/inner");
     fs::create_symlink(folder.path() / "away/secret", folder.path() / "home/model/link");
@@ -37,7 +39,8 @@ TEST_F(Paths, BelowTheRecipesFolder) {
 }
 
 TEST_F(Paths, OutsideIsRefused) {
-  for (const char* text : {"..", "../away/secret", "in/../../away/secret", "/etc/passwd", "link/secret", "link", "new/../../away", "in/*/../../../away/x", "/"}) {
+  for (const char* text : {"..", "../away/secret", "in/../../away/secret", "/etc/passwd", "link/secret", "link", "new/../../away",
+                           "in/*/../../../away/x", "/"}) {
     EXPECT_EQ(resolve(text), "! '" + std::string(text) + "' leads out of the recipe's folder") << text;
   }
   EXPECT_EQ(resolve((folder.path() / "scripts-2").string()).substr(0, 1), "!");
@@ -75,7 +78,8 @@ TEST_F(Paths, InRecipes) {
     return recipe.ok() ? "" : folder.without(recipe.error().cause);
   };
   const std::string tail = ", data = data.random {}, steps = 1 }";
-  EXPECT_EQ(cause("return recipe {\n model = model {\n path = '../away' }" + tail), "scripts/r.lua:3: '../away' leads out of the recipe's folder");
+  EXPECT_EQ(cause("return recipe {\n model = model {\n path = '../away' }" + tail),
+            "scripts/r.lua:3: '../away' leads out of the recipe's folder");
   EXPECT_EQ(cause("return recipe { model = model { path = arg 'm' }" + tail, {{"m", "model"}}), "");
   EXPECT_EQ(cause("return recipe { model = model { path = arg 'm' .. '/../../away' }" + tail, {{"m", "model"}}),
             "scripts/r.lua:1: 'model/../../away' leads out of 'model', which --set gives");
@@ -83,7 +87,9 @@ TEST_F(Paths, InRecipes) {
   EXPECT_EQ(cause(uses("use 'lora' {\n cache_path = { 'in/x', '../x' } }")), "scripts/r.lua:6: '../x' leads out of the recipe's folder");
   EXPECT_EQ(cause(uses("use 'lora' { deep = { { path = '/x' } } }")), "scripts/r.lua:5: '/x' leads out of the recipe's folder");
   EXPECT_EQ(cause(uses("use 'lora' { path = 5, xpath = '/x', pathy = '/x' }")), "");
-  const auto data = [&](const std::string& options) { return cause("return recipe { model = model { path = 'in' },\n data = data." + options + ", steps = 1 }"); };
+  const auto data = [&](const std::string& options) {
+    return cause("return recipe { model = model { path = 'in' },\n data = data." + options + ", steps = 1 }");
+  };
   EXPECT_EQ(data("text { files = { 'in/x', '../y' } }"), "scripts/r.lua:2: '../y' leads out of the recipe's folder");
   EXPECT_EQ(data("text { files = '../y' }"), "scripts/r.lua:2: '../y' leads out of the recipe's folder");
   EXPECT_EQ(data("text { tokenizer = '../t.json' }"), "scripts/r.lua:2: '../t.json' leads out of the recipe's folder");
@@ -91,7 +97,8 @@ TEST_F(Paths, InRecipes) {
   EXPECT_EQ(data("text { files = { 'in/x' }, tokenizer = 'bytes' }"), "");
 
   // The default of an argument is the recipe's own word; only what is given is the person's.
-  EXPECT_EQ(cause(uses("use 'lora' { path = arg('p', '../away/secret') }")), "scripts/r.lua:5: '../away/secret' leads out of the recipe's folder");
+  EXPECT_EQ(cause(uses("use 'lora' { path = arg('p', '../away/secret') }")),
+            "scripts/r.lua:5: '../away/secret' leads out of the recipe's folder");
   EXPECT_EQ(cause(uses("use 'lora' { path = arg('p', 'in/x') }"), {{"p", "../away/secret"}}), "");
 }
 

@@ -107,7 +107,9 @@ TEST(Recipe, Modules) {
   folder.write("galley/shared.lua", "return 3");
   RecipeOptions options;
   options.library = folder.path() / "galley";
-  const Recipe recipe = folder.recipe("local parts = require 'parts'\nlocal more = require('more') + require('shared')\n" + with("steps = parts.steps, batch = more,", "parts.train(0.5)"), options);
+  const Recipe recipe = folder.recipe("local parts = require 'parts'\nlocal more = require('more') + require('shared')\n" +
+                                          with("steps = parts.steps, batch = more,", "parts.train(0.5)"),
+                                      options);
   EXPECT_EQ(recipe.steps, 7);
   EXPECT_EQ(recipe.batch, 8);
   EXPECT_EQ(folder.without(recipe.uses.at(0).place.text()), "parts.lua:2");
@@ -130,7 +132,8 @@ TEST(Errors, OfTheFile) {
   EXPECT_EQ(cause("\nlocal x = modle"), "r.lua:2: 'modle' is not defined; did you mean 'model'?");
   EXPECT_EQ(cause("return reciep {}"), "r.lua:1: 'reciep' is not defined; did you mean 'recipe'?");
   EXPECT_EQ(cause("while true do end", {.seconds = 0.05}), "r.lua:1: stopped after 0.05 s of processor time");
-  EXPECT_NE(cause("local t = {} while true do t = { t } end", {.bytes = 4u << 20}).find("r.lua:1: Lua asked for more than 4 MiB of memory"), std::string::npos);
+  EXPECT_NE(cause("local t = {} while true do t = { t } end", {.bytes = 4u << 20}).find("r.lua:1: Lua asked for more than 4 MiB of memory"),
+            std::string::npos);
 }
 
 TEST(Errors, OfNamedEntries) {
@@ -148,7 +151,8 @@ TEST(Errors, OfNamedEntries) {
   EXPECT_EQ(cause("return recipe { [true] = 1 }"), "r.lua:1: an entry of the recipe has a boolean as its name");
   EXPECT_EQ(cause("return recipe {\n model = 'gpt2' }"), "r.lua:2: 'model' must be model { path = … }, got \"gpt2\"");
   EXPECT_EQ(cause("return recipe { model = data.random {} }"), "r.lua:1: 'model' must be model { path = … }, got data");
-  EXPECT_EQ(cause("return recipe {\n model = model { path = '.' },\n data = { files = {} } }"), "r.lua:3: 'data' must be data.text { files = { … } }, got a table");
+  EXPECT_EQ(cause("return recipe {\n model = model { path = '.' },\n data = { files = {} } }"),
+            "r.lua:3: 'data' must be data.text { files = { … } }, got a table");
 }
 
 TEST(Errors, OfTypesAndRanges) {
@@ -182,23 +186,28 @@ TEST(Errors, OfTypesAndRanges) {
 }
 
 TEST(Errors, OfModels) {
-  const auto model = [](const std::string& options) { return cause("return recipe {\n model = model {\n" + options + "},\n data = data.random {}, steps = 1 }"); };
+  const auto model = [](const std::string& options) {
+    return cause("return recipe {\n model = model {\n" + options + "},\n data = data.random {}, steps = 1 }");
+  };
   EXPECT_EQ(model(""), "r.lua:2: 'path' is missing");
   EXPECT_EQ(model("pth = 'x'"), "r.lua:3: unknown entry 'pth' of model; did you mean 'path'?");
   EXPECT_EQ(model("path = 5"), "r.lua:3: 'path' must be a text, got 5");
   EXPECT_EQ(model("path = '.',\n init = 'zero'"), "r.lua:4: 'init' must be \"file\" or \"random\", got \"zero\"");
-  EXPECT_EQ(model("path = '.', config = {}"), "r.lua:3: a model has either a path, with the configuration that lies there, or a family and a config");
+  EXPECT_EQ(model("path = '.', config = {}"),
+            "r.lua:3: a model has either a path, with the configuration that lies there, or a family and a config");
   EXPECT_EQ(model("config = { x = 1 }"), "r.lua:2: 'family' is missing");
   EXPECT_EQ(model("family = 'gpt2'"), "r.lua:2: 'config' is missing");
   EXPECT_EQ(model("family = 'gpt2', config = 7"), "r.lua:3: 'config' must be a table such as { n_layer = 2 }, got 7");
   EXPECT_EQ(model("family = 'gpt2', config = { 7 }"), "r.lua:3: 'config' must be a table such as { n_layer = 2 }, got a list");
-  EXPECT_EQ(model("family = 'gpt2', config = {}, init = 'file'"), "r.lua:3: there is no file to take weights from: the model is a family and a config");
-  EXPECT_EQ(model("family = 'gpt2', config = { rope = { x = function() end } }"), "r.lua:3: 'config.rope.x' is a function and no plain data");
+  EXPECT_EQ(model("family = 'gpt2', config = {}, init = 'file'"),
+            "r.lua:3: there is no file to take weights from: the model is a family and a config");
+  EXPECT_EQ(model("family = 'gpt2', config = { rope = { x = function() end } }"),
+            "r.lua:3: 'config.rope.x' is a function and no plain data");
   EXPECT_EQ(model("family = 'gpt2', config = { n = constant(1) }"), "r.lua:3: 'config.n' is a schedule and no plain data");
   EXPECT_EQ(cause("model 'x'"), "r.lua:1: model takes a table in braces, got string");
   EXPECT_EQ(cause("model { 'x' }"), "r.lua:1: model takes named options, got a list");
   EXPECT_EQ(cause("model({}, {})"), "r.lua:1: model takes one table, got more");
-  EXPECT_EQ(cause("model { 'x', path = 'y' }"), "r.lua:1: '' mixes a list with named entries such as 'path'");
+  EXPECT_EQ(cause("model { 'x', path = 'y' }"), "r.lua:1: the table mixes a list with named entries such as 'path'");
 }
 
 TEST(Errors, OfData) {
@@ -224,17 +233,23 @@ TEST(Errors, OfStrategies) {
   EXPECT_EQ(cause(uses("use 'adamw' { lr = 1 } { lr = 2 }")), "r.lua:5: use \"adamw\" has its options already");
   EXPECT_EQ(cause(uses("use 'adamw' { lr = 0 / 0 }")), "r.lua:5: 'lr' is not a finite number");
   EXPECT_EQ(cause(uses("use 'adamw' {\n betas = { 1, x = 2 } }")), "r.lua:5: 'betas' mixes a list with named entries such as 'x'");
-  EXPECT_EQ(cause(uses("use 'adamw' {\n groups = { { inner = use 'x' } } }")), "r.lua:6: 'groups[1].inner' of adamw is a strategy and no value of an option");
-  EXPECT_EQ(cause(uses("table.unpack((function() local t = {} for i = 1, 300 do t[i] = use 'x' end return t end)())")), "r.lua:1: the recipe has more than 256 strategies");
+  EXPECT_EQ(cause(uses("use 'adamw' {\n groups = { { inner = use 'x' } } }")),
+            "r.lua:6: 'groups[1].inner' of adamw is a strategy and no value of an option");
+  EXPECT_EQ(cause(uses("table.unpack((function() local t = {} for i = 1, 300 do t[i] = use 'x' end return t end)())")),
+            "r.lua:1: the recipe has more than 256 strategies");
   EXPECT_EQ(cause("local x = (use 'x').lr"), "r.lua:1: attempt to index a use value");
 }
 
 TEST(Errors, CannotBeEscapedByLargeDescriptions) {
   EXPECT_NE(cause("while true do use 'x' { y = ('x'):rep(1e5) } end").find("too much text for a description"), std::string::npos);
-  EXPECT_NE(cause("local t = {} for i = 1, 100 do t[i] = i end while true do use 'x' { t = t } end").find("too many values for a description"), std::string::npos);
-  EXPECT_NE(cause(uses("use 'x' { path = (function() local t = {} for i = 1, 150 do t[i] = ('./'):rep(1900) end return t end)() }")).find("the recipe names too many files"),
+  EXPECT_NE(
+      cause("local t = {} for i = 1, 100 do t[i] = i end while true do use 'x' { t = t } end").find("too many values for a description"),
+      std::string::npos);
+  EXPECT_NE(cause(uses("use 'x' { path = (function() local t = {} for i = 1, 150 do t[i] = ('./'):rep(1900) end return t end)() }"))
+                .find("the recipe names too many files"),
             std::string::npos);
-  EXPECT_NE(cause("local i = 0 while true do i = i + 1 arg('a' .. i, 1) end").find("a recipe has at most 1000 arguments"), std::string::npos);
+  EXPECT_NE(cause("local i = 0 while true do i = i + 1 arg('a' .. i, 1) end").find("a recipe has at most 1000 arguments"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ TEST(Schedule, Cosine) {
   for (int64_t step = 1; step <= 4; ++step) EXPECT_DOUBLE_EQ(s.at(step), 2.0 * static_cast<double>(step) / 4);
   EXPECT_EQ(s.at(4), 2.0);
   EXPECT_DOUBLE_EQ(s.at(6), 0.5 + 1.5 * (1 + std::cos(std::numbers::pi * 0.25)) / 2);
-  EXPECT_DOUBLE_EQ(s.at(8), 0.5 + 1.5 / 2);   // halfway
+  EXPECT_DOUBLE_EQ(s.at(8), 0.5 + 1.5 / 2);  // halfway
   EXPECT_EQ(s.at(12), 0.5);
   EXPECT_EQ(s.at(1000), 0.5);
 }
@@ -63,7 +63,8 @@ TEST(Schedule, Constant) {
 
 TEST(Schedule, Functions) {
   const RecipeFolder folder;
-  const Recipe recipe = folder.recipe(with("steps = 4,", "use 'sgd' { lr = function(step, steps) return step / steps end, groups = { { wd = function(s) return s end } } }"));
+  const Recipe recipe = folder.recipe(with(
+      "steps = 4,", "use 'sgd' { lr = function(step, steps) return step / steps end, groups = { { wd = function(s) return s end } } }"));
   const Use& sgd = recipe.uses.at(0);
   EXPECT_EQ(sgd.options.at("lr").as<Schedule>()->table, (std::vector<double>{0.25, 0.5, 0.75, 1}));
   EXPECT_EQ(folder.without(sgd.options.at("lr").as<Schedule>()->text), "function at r.lua:5");
@@ -92,9 +93,12 @@ TEST(Errors, OfSchedules) {
 }
 
 TEST(Errors, OfFunctions) {
-  EXPECT_EQ(cause("function(s) return s > 2 and 0 / 0 or 1 end"), "r.lua:5: the schedule of 'lr' returned nan at step 3; it must be a finite number");
-  EXPECT_EQ(cause("function(s) return 1 / (3 - s) end"), "r.lua:5: the schedule of 'lr' returned inf at step 3; it must be a finite number");
-  EXPECT_EQ(cause("function(s) if s < 5 then return 1 end end"), "r.lua:5: the schedule of 'lr' returned nil at step 5; it must be a finite number");
+  EXPECT_EQ(cause("function(s) return s > 2 and 0 / 0 or 1 end"),
+            "r.lua:5: the schedule of 'lr' returned nan at step 3; it must be a finite number");
+  EXPECT_EQ(cause("function(s) return 1 / (3 - s) end"),
+            "r.lua:5: the schedule of 'lr' returned inf at step 3; it must be a finite number");
+  EXPECT_EQ(cause("function(s) if s < 5 then return 1 end end"),
+            "r.lua:5: the schedule of 'lr' returned nil at step 5; it must be a finite number");
   EXPECT_EQ(cause("function(s) return '1' end"), "r.lua:5: the schedule of 'lr' returned a string at step 1; it must be a finite number");
   EXPECT_EQ(cause("function(s)\n return s + nothing end"), "r.lua:6: 'nothing' is not defined; did you mean 'string'?");
   EXPECT_EQ(cause("function(s) error('my own') end"), "r.lua:5: my own");
@@ -102,7 +106,8 @@ TEST(Errors, OfFunctions) {
   EXPECT_EQ(cause("error"), "r.lua:5: error() was called with a number and not a text");
   EXPECT_EQ(cause("tostring"), "r.lua:5: the schedule of 'lr' returned a string at step 1; it must be a finite number");
   const RecipeFolder folder;
-  EXPECT_EQ(folder.cause(uses("use 'x' { y = function()\n while true do end end }"), {.seconds = 0.1}), "r.lua:6: stopped after 0.1 s of processor time");
+  EXPECT_EQ(folder.cause(uses("use 'x' { y = function()\n while true do end end }"), {.seconds = 0.1}),
+            "r.lua:6: stopped after 0.1 s of processor time");
   EXPECT_EQ(folder.cause(with("steps = 1e7,", "use 'a' { x = linear { peak = 1 }, y = linear { peak = 1 }, z = linear { peak = 1 } }")),
             "r.lua:5: the schedules of the recipe have more than 20000000 values together");
 }

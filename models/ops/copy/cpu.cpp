@@ -34,21 +34,17 @@ void convert(const Node& n) {
   });
 }
 
-// Calls body with a value of the C++ type; false for integers.
-template <class Body>
-bool by_dtype(uint32_t dtype, const Body& body) {
-  switch (dtype) {
-    case GALLEY_F64: body(double()); return true;
-    case GALLEY_F32: body(float()); return true;
-    case GALLEY_F16: body(cpu::F16()); return true;
-    case GALLEY_BF16: body(cpu::Bf16()); return true;
-    default: return false;
+template <class From>
+void convert_from(const Node& n) {
+  switch (n.out(0).dtype) {
+    case GALLEY_F64: return convert<From, double>(n);
+    case GALLEY_F32: return convert<From, float>(n);
+    case GALLEY_F16: return convert<From, cpu::F16>(n);
+    default: return convert<From, cpu::Bf16>(n);
   }
 }
 
-bool floating(uint32_t dtype) {
-  return by_dtype(dtype, [](auto) {});
-}
+bool floating(uint32_t dtype) { return dtype == GALLEY_F64 || dtype == GALLEY_F32 || dtype == GALLEY_F16 || dtype == GALLEY_BF16; }
 
 bool supports(const Node& n) {
   const galley_operand &x = n.in(0), &y = n.out(0);
@@ -64,7 +60,12 @@ void copy(const Node& n, void*) {
                    [=](int64_t first, int64_t last) { std::memmove(to + first, from + first, static_cast<size_t>(last - first)); });
     return;
   }
-  by_dtype(x.dtype, [&](auto from) { by_dtype(y.dtype, [&](auto to) { convert<decltype(from), decltype(to)>(n); }); });
+  switch (x.dtype) {
+    case GALLEY_F64: return convert_from<double>(n);
+    case GALLEY_F32: return convert_from<float>(n);
+    case GALLEY_F16: return convert_from<cpu::F16>(n);
+    default: return convert_from<cpu::Bf16>(n);
+  }
 }
 
 const bool added = add(kernel<copy, supports>("copy.cpu", "copy"));

@@ -18,9 +18,10 @@ void forward_shape(const Node& n, Shapes& out) {
 }
 
 double log_sum_exp(const double* x, int64_t V) {
-  double largest = x[0], sum = 0;
+  double largest = x[0];
   for (int64_t v = 1; v < V; ++v) largest = std::fmax(largest, x[v]);
-  for (int64_t v = 0; v < V; ++v) sum += std::exp(x[v] - largest);
+  double sum = std::exp(x[0] - largest);
+  for (int64_t v = 1; v < V; ++v) sum += std::exp(x[v] - largest);
   return largest + std::log(sum);
 }
 

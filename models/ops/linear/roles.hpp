@@ -37,8 +37,8 @@ inline Multiply product_of(const sdk::Node& node) {
   return p;
 }
 
-/// A column of one row, or a row of one column, is as contiguous one way as the other.
-inline bool a_transposed(const Multiply& p) { return p.a_step != 1; }
+/// A matrix of one row or one column is both.
+inline bool a_transposed(const Multiply& p) { return p.a_row == 1; }
 inline bool b_transposed(const Multiply& p) { return p.b_step != 1; }
 
 }  // namespace galley::cpu

@@ -1,0 +1,93 @@
+// What comes back from a plugin as an error of the host.
+#include "host/plugins/call.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstring>
+#include <stdexcept>
+#include <vector>
+
+#include "host/plugins/host_table.hpp"
+
+namespace galley {
+namespace {
+
+const Caller lora = {"lora", "lora", {"recipe.lua", 14}}, vendor = {"acme", "acme-lora", {"recipe.lua", 14}}, models = {"models"};
+
+Error error(const Caller& caller, galley_status status, const char* text, Phase phase = Phase::Plan) {
+  const Status answer = call_plugin(caller, "claim", [&](galley_error* e) {
+    std::snprintf(e->text, sizeof e->text, "%s", text);
+    return status;
+  }, phase);
+  EXPECT_FALSE(answer.ok());
+  return answer.ok() ? Error{} : answer.error();
+}
+
+TEST(Call, StatusBecomesAnError) {
+  EXPECT_EQ(error(lora, GALLEY_INVALID, "no such layer").cause, "recipe.lua:14: lora: no such layer");
+  EXPECT_EQ(error(lora, GALLEY_INVALID, "no such layer").exit, Exit::Recipe);
+  EXPECT_EQ(error(lora, GALLEY_UNSUPPORTED, "not here").exit, Exit::Recipe);
+  EXPECT_EQ(error(lora, GALLEY_FAILED, "disk").cause, "recipe.lua:14: plugin 'lora' failed in claim: disk");
+  EXPECT_EQ(error(lora, GALLEY_FAILED, "disk").exit, Exit::Plugin);
+  EXPECT_EQ(error(vendor, GALLEY_FAILED, "disk").cause, "recipe.lua:14: plugin 'acme' failed in claim of acme-lora: disk");
+  EXPECT_EQ(error(models, GALLEY_INVALID, "x is odd").cause, "claim (plugin 'models'): x is odd");
+  EXPECT_EQ(error(models, GALLEY_INVALID, "x is odd", Phase::Run).cause, "plugin 'models' failed in claim: x is odd");
+  EXPECT_EQ(error(models, GALLEY_INVALID, "x is odd", Phase::Run).exit, Exit::Plugin);
+}
+
+TEST(Call, TextsAreOneLineAndEnd) {
+  EXPECT_EQ(error(lora, GALLEY_INVALID, "two\nlines\n").cause, "recipe.lua:14: lora: two lines");
+  EXPECT_EQ(error(lora, 77, "").cause, "recipe.lua:14: plugin 'lora' failed in claim: status 77 without a reason");
+  const Status endless = call_plugin(lora, "claim", [](galley_error* e) {
+    std::memset(e->text, 'x', sizeof e->text);
+    return GALLEY_INVALID;
+  });
+  EXPECT_EQ(endless.error().cause, "recipe.lua:14: lora: " + std::string(sizeof(galley_error::text), 'x'));
+}
+
+TEST(Call, ExceptionsBecomeErrors) {
+  const Status known = call_plugin(lora, "create", [](galley_error*) -> galley_status { throw std::runtime_error("bang"); });
+  EXPECT_EQ(known.error().cause, "recipe.lua:14: plugin 'lora' let an exception escape in create: bang");
+  EXPECT_EQ(known.error().exit, Exit::Plugin);
+  const Status unknown = call_plugin(lora, "create", [](galley_error*) -> galley_status { throw 42; });
+  EXPECT_EQ(unknown.error().cause, "recipe.lua:14: plugin 'lora' let an exception escape in create: an exception of unknown type");
+  EXPECT_TRUE(call_plugin(lora, "create", [](galley_error*) { return GALLEY_OK; }).ok());
+}
+
+TEST(HostTable, ParallelDoesEachBlockOnce) {
+  const galley_host* host = host_table();
+  for (const int threads : {1, 2, 5}) {
+    set_compute_threads(threads);
+    EXPECT_EQ(compute_threads(), threads);
+    for (const int64_t blocks : {0, 1, 2, 1000}) {
+      std::vector<int> done(static_cast<size_t>(blocks) + 1);
+      host->parallel(blocks, [](void* context, int64_t block) { ++(*static_cast<std::vector<int>*>(context))[static_cast<size_t>(block)]; }, &done);
+      for (int64_t i = 0; i < blocks; ++i) ASSERT_EQ(done[static_cast<size_t>(i)], 1) << threads << " threads, block " << i << " of " << blocks;
+      EXPECT_EQ(done.back(), 0);
+    }
+  }
+  set_compute_threads(0);
+  EXPECT_EQ(compute_threads(), 1);
+}
+
+TEST(HostTable, ACallInsideACallRunsWhereItIs) {
+  set_compute_threads(2);
+  struct Sums {
+    int64_t outer[8] = {};
+  } sums;
+  host_table()->parallel(8, [](void* context, int64_t block) {
+    host_table()->parallel(100, [](void* slot, int64_t i) { *static_cast<int64_t*>(slot) += i; }, &static_cast<Sums*>(context)->outer[block]);
+  }, &sums);
+  for (const int64_t sum : sums.outer) EXPECT_EQ(sum, 4950);
+}
+
+TEST(HostTable, HasNoServicesYet) {
+  EXPECT_EQ(host_table()->service("com.acme.thing/1"), nullptr);
+  EXPECT_EQ(host_table()->abi_major, GALLEY_ABI_MAJOR);
+  host_table()->log(GALLEY_LOG_DEBUG, "a line with {} in it");
+  host_table()->log(GALLEY_LOG_DEBUG, nullptr);
+}
+
+}  // namespace
+}  // namespace galley
