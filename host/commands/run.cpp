@@ -205,6 +205,9 @@ Status train(const Study& study, const std::filesystem::path& directory, Poison 
 
   const auto latest = TRY(find_latest(states));
   const int64_t done = latest ? step_of(*latest) : 0;
+  // A process that was killed between a save and the removal of older states left both.
+  if (latest && saves.scheduled(done)) TRY_STATUS(drop_unscheduled(states, saves, done));
+  else TRY_STATUS(clean_states(states, recipe.save_keep + 1));
   if (done >= recipe.steps && (!recipe.save_final || exported(program, directory))) {
     std::printf("nothing left to do: all %lld steps are done\n", static_cast<long long>(recipe.steps));
     return ok();
@@ -214,14 +217,13 @@ Status train(const Study& study, const std::filesystem::path& directory, Poison 
   Executor& executor = *session.executor;
   StateInfo info = state_info(study, *session.source);
   if (latest) {
-    TRY_STATUS(check_state(TRY(read_state(*latest)), info, *latest));
     const StateInfo saved = TRY(read_state(*latest));
+    TRY_STATUS(check_state(saved, info, *latest));
     TRY_STATUS(load_state(*latest, program, executor.machine()));
     info.attempted = saved.attempted;
     info.applied = saved.applied;
     info.next_window = saved.next_window;
   }
-  TRY_STATUS(clean_states(states, recipe.save_keep + 1));
 
   std::vector<int64_t> allocated;
   for (size_t c = 0; c < study.plan.classes.size(); ++c) allocated.push_back(executor.allocated(c));

@@ -162,3 +162,83 @@ def galley(*arguments, timeout=20, cwd=None, before=None):
 
 def start(*arguments):
     return subprocess.Popen([GALLEY, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+# --- What is asked of every error ----------------------------------------------------------------------------------------------
+def check(ended, condition, what):
+    if not condition:
+        raise AssertionError("%s\n%s" % (what, ended))
+
+
+def check_error(ended, code, *parts, hint=None):
+    """The exit code, one line of cause with every part in it, at most one line of hint below it, and nothing else on stderr."""
+    check(ended, ended.code == code, "exit code %s was expected" % code)
+    check(ended, 1 <= len(ended.lines) <= 2, "one line of cause and at most one of hint were expected")
+    check(ended, ended.lines[0].startswith("galley: "), "the cause must begin with 'galley: '")
+    for part in parts:
+        check(ended, part in ended.lines[0], "the cause must name %r" % part)
+    if len(ended.lines) == 2:
+        check(ended, ended.lines[1].startswith("  ") and ended.lines[1].strip(), "the hint must be indented")
+    if hint is not None:
+        check(ended, len(ended.lines) == 2 and hint in ended.lines[1], "the hint must say %r" % hint)
+
+
+def refused(folder, code, *parts, hint=None, more=(), leaves=None, command="train", seconds=20):
+    """Runs the folder's recipe, which must be refused without a trace: the input as it was, no run directory, nothing beside them.
+    `leaves` are the files of a run directory that a failure is allowed to leave behind."""
+    before, beside = digest(folder.input), sorted(os.listdir(folder.root))
+    out = ["--out", folder.out] if command == "train" else []
+    ended = galley(command, folder.path("recipe.lua"), *out, *more, timeout=seconds)
+    check_error(ended, code, *parts, hint=hint)
+    check(ended, digest(folder.input) == before, "the input has changed")
+    if leaves is None:
+        check(ended, sorted(os.listdir(folder.root)) == beside, "something is left: %s" % os.listdir(folder.root))
+    else:
+        check(ended, set(os.listdir(folder.out)) <= set(leaves), "more is left than may be: %s" % os.listdir(folder.out))
+    return ended
+
+
+def trained(ended):
+    check(ended, ended.code == 0, "exit code 0 was expected")
+    check(ended, ended.err == "", "nothing was expected on stderr")
+
+
+def files_below(folder):
+    return sorted(os.path.relpath(os.path.join(at, name), folder) for at, _, names in os.walk(folder) for name in names)
+
+
+def check_no_halves(ended, folder):
+    """Whatever a failure leaves: every state in it is whole, and nothing lies around under a name for the meantime."""
+    for name in files_below(folder):
+        check(ended, not name.endswith((".tmp", ".partial", "~")), "a half-written file is left: " + name)
+    states = os.path.join(folder, "state")
+    for name in os.listdir(states) if os.path.isdir(states) else []:
+        found = sorted(os.listdir(os.path.join(states, name)))
+        check(ended, found == ["state.safetensors", "state.toml"], "state/%s has %s" % (name, found))
+
+
+# --- The list ------------------------------------------------------------------------------------------------------------------
+CASES = []
+
+
+def case(function):
+    CASES.append(function)
+    return function
+
+
+def run_all(names):
+    """Each case, or those that are named; 1 when one fails."""
+    bad = 0
+    begin = time.monotonic()
+    chosen = [c for c in CASES if not names or c.__name__ in names]
+    for function in chosen:
+        try:
+            function()
+        except Exception as problem:  # One broken case must not hide the next
+            bad += 1
+            detail = str(problem) if isinstance(problem, AssertionError) else traceback.format_exc()
+            print("FAILED %s: %s\n" % (function.__name__, detail))
+    print("%d of %d cases passed in %.1f s" % (len(chosen) - bad, len(chosen), time.monotonic() - begin))
+    if not bad:
+        shutil.rmtree(WORK, ignore_errors=True)
+    return 1 if bad or not chosen else 0

@@ -1,0 +1,601 @@
+#!/usr/bin/env python3
+# One case for every error that a person can meet at the command line: the exit code, one line of cause with place and value, at most
+# one line of hint, and an input that stays as it was.
+#
+#   GALLEY=… GALLEY_SOURCE=… GALLEY_BINARY=… tests/python/errors.py [CASE]…
+import resource
+
+from errors_kit import *
+
+ADAMW = '  use "adamw" { lr = 1e-3 },\n'
+TEXT = """return recipe {
+  model = model { family = "gpt2", config = { vocab_size = 256, n_positions = 16, n_embd = 16, n_layer = 1, n_head = 2, resid_pdrop = 0.1, embd_pdrop = 0.1, attn_pdrop = 0.1 } },
+  data  = data.text { files = { "text" }, tokenizer = "bytes" },
+  batch = 2, length = 8, steps = STEPS, seed = 3,
+  save = { every = 50, keep = 2 },
+  use "adamw" { lr = 1e-3 },
+}
+"""
+
+
+def with_recipe(name, old, new):
+    folder = Folder(name)
+    assert old in RECIPE
+    folder.recipe(RECIPE.replace(old, new))
+    return folder
+
+
+# --- Right before wrong --------------------------------------------------------------------------------------------------------
+@case
+def what_every_case_spoils_is_right():
+    folder = Folder("right")
+    before = digest(folder.input)
+    trained(galley("train", folder.path("recipe.lua"), "--out", folder.out))
+    assert digest(folder.input) == before
+    assert os.path.exists(os.path.join(folder.out, "model", "model.safetensors"))
+
+
+# --- Files of a model ----------------------------------------------------------------------------------------------------------
+@case
+def model_file_missing():
+    folder = Folder("model-file-missing")
+    os.remove(folder.path("model/model.safetensors"))
+    refused(folder, 2, folder.path("model"), "model.safetensors")
+
+
+@case
+def model_folder_missing():
+    folder = Folder("model-folder-missing")
+    shutil.rmtree(folder.path("model"))
+    refused(folder, 2, "recipe.lua:2", folder.path("model"), "config.json")
+
+
+@case
+def file_truncated():
+    folder = Folder("truncated")
+    whole = safetensors(weights())
+    file = folder.path("model/model.safetensors")
+    for size, parts in ((0, ["0 bytes"]), (5, ["5 bytes"]), (300, ["truncated", "292"]), (len(whole) - 100, ["transformer.ln_f.bias", "[16256, 16320]", "16220"])):
+        write(file, whole[:size])
+        refused(folder, 2, file, *parts)
+
+
+@case
+def file_with_bytes_too_many():
+    folder = Folder("too-long")
+    file = folder.write("model/model.safetensors", safetensors(weights()) + b"\0" * 8)
+    refused(folder, 2, file, "8 of 16328 bytes")
+
+
+@case
+def header_size_absurd():
+    folder = Folder("header")
+    whole = safetensors(weights())
+    for size in (0, 1, 1 << 60, (1 << 63) - 1, (1 << 64) - 1, len(whole), len(whole) - 7):
+        file = folder.write("model/model.safetensors", struct.pack("<Q", size) + whole[8:])
+        refused(folder, 2, file, " %d bytes" % size)
+
+
+@case
+def header_is_no_json():
+    folder = Folder("header-json")
+    file = folder.write("model/model.safetensors", struct.pack("<Q", 8) + b'{"a": 1,' + b"\0" * 64)
+    refused(folder, 2, file)
+
+
+@case
+def offsets_wrong():
+    def same(header):
+        header["transformer.ln_f.bias"]["data_offsets"] = header["transformer.ln_f.weight"]["data_offsets"]
+
+    def backward(header):
+        header["transformer.ln_f.bias"]["data_offsets"].reverse()
+
+    def negative(header):
+        header["transformer.ln_f.bias"]["data_offsets"] = [-64, 0]
+
+    def huge(header):
+        header["transformer.ln_f.bias"]["data_offsets"] = [(1 << 63) - 64, (1 << 63) - 1]
+
+    def span(header):
+        header["transformer.ln_f.bias"]["data_offsets"][1] -= 4
+
+    def product(header):
+        header["transformer.ln_f.bias"]["shape"] = [1 << 31, 1 << 31, 1 << 31]
+
+    folder = Folder("offsets")
+    for edit, part in ((same, "overlap"), (backward, "[16320,16256]"), (negative, "-64"), (huge, "9223372036854775744"), (span, "16316"), (product, "2147483648")):
+        refused(folder, 2, folder.model(edit=edit), "transformer.ln_f.bias", part)
+
+
+@case
+def dtype_wrong():
+    folder = Folder("dtype")
+    tensors = weights()
+    tensors["transformer.ln_f.bias"] = ("I32", (C,), bytes(4 * C))
+    refused(folder, 2, folder.model(tensors), "transformer.ln_f.bias", "I32")
+
+    def unknown(header):
+        header["transformer.ln_f.bias"]["dtype"] = "Q4"
+
+    refused(folder, 2, folder.model(edit=unknown), "transformer.ln_f.bias", '"Q4"')
+
+
+@case
+def shape_wrong():
+    folder = Folder("shape")
+    tensors = weights()
+    tensors["transformer.wpe.weight"] = ("F32", (P // 2, 2 * C), tensors["transformer.wpe.weight"][2])
+    refused(folder, 2, folder.model(tensors), "transformer.wpe.weight", "(8, 32)", "(16, 16)")
+
+
+@case
+def tensor_missing():
+    folder = Folder("tensor-missing")
+    tensors = weights()
+    del tensors["transformer.h.0.mlp.c_fc.bias"]
+    folder.model(tensors)
+    refused(folder, 2, folder.path("model"), "transformer.h.0.mlp.c_fc.bias")
+
+
+@case
+def tensor_unexpected():
+    folder = Folder("tensor-unexpected")
+    tensors = weights()
+    tensors["transformer.h.1.ln_1.weight"] = ("F32", (C,), bytes(4 * C))
+    folder.model(tensors)
+    refused(folder, 2, folder.path("model"), "transformer.h.1.ln_1.weight")
+
+
+@case
+def weights_not_finite():
+    for value, text in ((float("nan"), "NaN"), (float("inf"), "inf")):
+        folder = Folder("not-finite-" + text)
+        tensors = weights()
+        tensors["transformer.h.0.ln_2.bias"] = ("F32", (C,), struct.pack("<%df" % C, *([0.0] * 3 + [value] * (C - 3))))
+        refused(folder, 2, folder.model(tensors), "transformer.h.0.ln_2.bias", "[3]", text, leaves=["recipe.lua", "run.toml"])
+
+
+@case
+def configuration_is_no_json():
+    folder = Folder("config-json")
+    refused(folder, 2, folder.write("model/config.json", '{\n"model_type": "gpt2",\n"n_embd": ,\n}') + ":3:11")
+    refused(folder, 2, folder.write("model/config.json", ""))
+    refused(folder, 2, folder.write("model/config.json", "[" * 100000))
+    refused(folder, 2, folder.write("model/config.json", "[1, 2]"))
+
+
+@case
+def architecture_unknown():
+    folder = Folder("architecture")
+    refused(folder, 2, folder.config(model_type="rwkv9"), "'rwkv9'", hint="gpt2")
+
+
+@case
+def configuration_key_that_changes_the_mathematics():
+    folder = Folder("key")
+    refused(folder, 2, folder.config(attn_logit_softcapping=30.0), "'attn_logit_softcapping'", "30.0")
+    refused(folder, 2, folder.config(activation_function="swoosh"), "'activation_function'", "'swoosh'")
+    refused(folder, 2, folder.config(n_head=3), "n_embd = 16", "n_head = 3")
+    refused(folder, 2, folder.config(n_embd="wide"), "'n_embd'", "wide")
+
+
+# --- Data ----------------------------------------------------------------------------------------------------------------------
+@case
+def data_empty():
+    folder = Folder("data-empty")
+    file = folder.write("batch.safetensors", b"")
+    refused(folder, 2, "recipe.lua:3", file, "0 bytes")
+    folder.write("batch.safetensors", batch(ids=[], labels=[], rows=0))
+    refused(folder, 2, "recipe.lua:3", file, "(0, 8)")
+    os.remove(file)
+    refused(folder, 2, "recipe.lua:3", file)
+
+
+@case
+def text_empty():
+    folder = Folder("text-empty")
+    folder.recipe(TEXT.replace("STEPS", "3"))
+    refused(folder, 2, "recipe.lua:3", "text")
+    folder.write("text/a.txt", "")
+    refused(folder, 2, "recipe.lua:3", "no text", "1 are smaller")
+
+
+@case
+def id_beyond_the_vocabulary():
+    folder = Folder("vocabulary")
+    file = folder.write("batch.safetensors", batch(ids=[0] * 15 + [V]))
+    refused(folder, 2, "recipe.lua:3", file, "row 1", "[7]", " %d" % V, leaves=["recipe.lua", "run.toml"])
+
+
+@case
+def length_beyond_the_positions():
+    folder = Folder("positions")
+    folder.write("batch.safetensors", batch(length=17))
+    refused(folder, 2, "length = 17", "16 positions")
+    folder.write("text/a.txt", "a text " * 100)
+    folder.recipe(TEXT.replace("STEPS", "3").replace("length = 8", "length = 17"))
+    refused(folder, 2, "recipe.lua:", "length = 17", "16 positions")
+
+
+# --- The recipe ----------------------------------------------------------------------------------------------------------------
+@case
+def option_unknown():
+    refused(with_recipe("option", "lr = 1e-3", "lrr = 1e-3"), 2, "recipe.lua:5", "'lrr'", "adamw", "did you mean 'lr'?", hint="weight_decay")
+
+
+@case
+def strategy_unknown():
+    refused(with_recipe("strategy", '"adamw"', '"adamv"'), 2, "recipe.lua:5", "'adamv'", "did you mean 'adamw'?")
+
+
+@case
+def entry_unknown():
+    refused(with_recipe("entry", "steps = 3", "stepz = 3"), 2, "recipe.lua:4", "'stepz'", "did you mean 'steps'?", hint="seed")
+
+
+@case
+def set_unknown():
+    folder = with_recipe("set", "steps = 3", 'steps = arg("steps", 3)')
+    refused(folder, 2, "recipe.lua", "'stpes'", "did you mean 'steps'?", hint="steps = 3", more=["--set", "stpes=4"])
+    refused(folder, 2, "recipe.lua:4", "'steps'", '"x"', more=["--set", "steps=x"])
+    refused(folder, 2, "--set", "steps", more=["--set", "steps"])
+
+
+@case
+def argument_missing():
+    folder = Folder("argument")
+    folder.recipe(RECIPE.replace("steps = 3", 'steps = arg("steps", 3)').replace('"model" }', 'arg("model") }').replace('"batch.safetensors"', 'arg("batch")'))
+    ended = refused(folder, 2, "recipe.lua:2", "'model'", "'batch'")
+    for part in ("model (needed)", "batch (needed)", "steps = 3"):
+        check(ended, part in ended.lines[1], "the hint must list %r" % part)
+
+
+@case
+def global_undefined():
+    refused(with_recipe("global", "steps = 3", "steps = stpes"), 2, "recipe.lua:4", "'stpes'")
+
+
+@case
+def syntax_wrong():
+    refused(with_recipe("syntax", "return recipe {", "return recipe {{"), 2, "recipe.lua:7", "'}' expected")
+    refused(with_recipe("no-recipe", "return recipe", "local r = recipe"), 2, "recipe.lua")
+
+
+@case
+def option_of_another_type():
+    refused(with_recipe("type", "lr = 1e-3", 'lr = "fast"'), 2, "recipe.lua:5", "'lr'", "adamw", "number", "'fast'")
+    refused(with_recipe("type", "lr = 1e-3", "amsgrad = 1"), 2, "recipe.lua:5", "'amsgrad'", "1")
+    refused(with_recipe("type", "lr = 1e-3", "betas = 0.9"), 2, "recipe.lua:5", "'betas'", "0.9")
+    refused(with_recipe("type", "steps = 3", "steps = 2.5"), 2, "recipe.lua:4", "'steps'", "2.5")
+
+
+@case
+def option_out_of_range():
+    refused(with_recipe("range", "lr = 1e-3", "lr = -1"), 2, "recipe.lua:5", "'lr'", "[0, inf)", "-1")
+    refused(with_recipe("range", "lr = 1e-3", "betas = { 0.9, 1.5 }"), 2, "recipe.lua:5", "'betas'", "[0, 1)", "1.5")
+    refused(with_recipe("range", "lr = 1e-3", 'decay_on = "some"'), 2, "recipe.lua:5", "'decay_on'", "some")
+    refused(with_recipe("range", "steps = 3", "steps = 0"), 2, "recipe.lua:4", "'steps'", "0")
+    refused(with_recipe("range", ADAMW, '  use "clip" { norm = 0 },\n' + ADAMW), 2, "recipe.lua:5", "'norm'", "(0, inf)")
+    refused(with_recipe("range", ADAMW, '  use "clip" { },\n' + ADAMW), 2, "recipe.lua:5", "'norm'", "clip")
+
+
+@case
+def two_owners_of_one_facet():
+    refused(with_recipe("owners", ADAMW, ADAMW + '  use "sgd" { lr = 1e-3 },\n'), 2, "'update'", "adamw (", "recipe.lua:5)", "sgd (", "recipe.lua:6)")
+
+
+@case
+def nobody_updates():
+    refused(with_recipe("nobody", ADAMW, ""), 2, "'transformer.wte.weight'", hint="optimizer")
+
+
+# --- The command line ----------------------------------------------------------------------------------------------------------
+@case
+def command_line():
+    folder = Folder("command-line")
+    recipe = folder.path("recipe.lua")
+    for arguments, parts, hint in (
+        (["tran"], ["'tran'"], "did you mean 'train'?"),
+        (["frobnicate"], ["'frobnicate'"], "--help"),
+        (["train"], ["RECIPE"], None),
+        (["train", recipe], ["--out"], None),
+        (["train", recipe, "--out"], ["--out"], None),
+        (["train", recipe, "--out", folder.out, "--memry", "1"], ["'--memry'"], "did you mean '--memory'?"),
+        (["train", recipe, "--out", folder.out, "--memory", "lots"], ["'lots'"], "24GiB"),
+        (["train", recipe, "--out", folder.out, "--out", "b"], ["--out", "twice"], None),
+        (["train", recipe, recipe, "--out", folder.out], [recipe], None),
+        (["train", recipe, "--out", folder.out, "--poison=1"], ["--poison"], None),
+        (["train", recipe, "--out", folder.out, "--target", "none.toml"], ["none.toml"], None),
+        (["train", folder.path("none.lua"), "--out", folder.out], [folder.path("none.lua")], None),
+        (["train", folder.input, "--out", folder.out], [folder.input], None),
+        (["plan", recipe, "--out", folder.out], ["'--out'"], None),
+        (["resume", folder.out], [folder.out], None),
+        (["resume", folder.input], [folder.input, "run.toml"], None),
+        (["eval", recipe], ["recipe.lua:3", "validation"], "validation = "),
+        (["plugins", "adamv"], ["'adamv'"], None),
+    ):
+        before = digest(folder.root)
+        ended = galley(*arguments)
+        check_error(ended, 2, *parts, hint=hint)
+        check(ended, digest(folder.root) == before, "something has changed after %s" % arguments)
+
+
+@case
+def memory_too_small():
+    folder = Folder("memory")
+    ended = refused(folder, 3, "--memory", "64.00 KiB", more=["--memory", "64KiB"])
+    refused(folder, 3, "--memory", "64.00 KiB", more=["--memory", "64KiB"], command="plan")
+    check(ended, "MiB" in ended.lines[0] and "weights" in ended.lines[0], "the cause must say what is needed, and by whom")
+
+
+@case
+def output_directory():
+    folder = Folder("output")
+    recipe = folder.path("recipe.lua")
+    write(os.path.join(folder.out, "precious"), "kept")
+    before = digest(folder.root)
+    check_error(galley("train", recipe, "--out", folder.out), 2, folder.out, "not empty", hint="galley resume")
+    check_error(galley("train", recipe, "--out", recipe), 2, recipe, "not a directory")
+    below = os.path.join(recipe, "run")  # Nobody can write there, root neither
+    check_error(galley("train", recipe, "--out", below), 1, recipe)
+    if os.geteuid() != 0:
+        os.chmod(folder.input, 0o555)
+        check_error(galley("train", recipe, "--out", folder.path("run")), 1, folder.path("run"))
+        os.chmod(folder.input, 0o755)
+    assert digest(folder.root) == before
+
+
+# --- The disk ------------------------------------------------------------------------------------------------------------------
+SAVES = RECIPE.replace(ADAMW, "  save = { every = 1, keep = 2 },\n" + ADAMW)
+
+
+def undisturbed(folder):
+    out = os.path.join(folder.root, "undisturbed")
+    trained(galley("train", folder.path("recipe.lua"), "--out", out))
+    return digest(os.path.join(out, "model"))
+
+
+@case
+def file_too_large_for_its_limit():
+    def limited():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40000, 40000))
+
+    folder = Folder("file-limit")
+    folder.recipe(SAVES)
+    before = digest(folder.input)
+    ended = galley("train", folder.path("recipe.lua"), "--out", folder.out, before=limited)
+    check_error(ended, 1, os.path.join(folder.out, "state"), "File too large")
+    check_no_halves(ended, folder.out)
+    trained(galley("resume", folder.out))
+    assert digest(os.path.join(folder.out, "model")) == undisturbed(folder)
+    assert digest(folder.input) == before
+
+
+@case
+def disk_full():
+    folder = Folder("disk-full")
+    folder.recipe(SAVES)
+    os.makedirs(folder.out)
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100k", "galley-errors", folder.out], stderr=subprocess.DEVNULL).returncode
+    if mount != 0:
+        print("disk_full: no right to mount a small file system; file_too_large_for_its_limit stands for it")
+        return
+    try:
+        ended = galley("train", folder.path("recipe.lua"), "--out", folder.out)
+        check_error(ended, 1, os.path.join(folder.out, "state"), "No space left on device")
+        check_no_halves(ended, folder.out)
+        check(ended, os.listdir(os.path.join(folder.out, "state")) == ["step-00000001"], "the state that did fit must be there")
+        subprocess.run(["mount", "-o", "remount,size=1m", folder.out], check=True)
+        trained(galley("resume", folder.out))
+        assert digest(os.path.join(folder.out, "model")) == undisturbed(folder)
+    finally:
+        subprocess.run(["umount", folder.out], check=True)
+
+
+# --- Interrupts ----------------------------------------------------------------------------------------------------------------
+def metrics(out):
+    with open(os.path.join(out, "metrics.jsonl")) as file:
+        lines = [json.loads(line) for line in file]
+    for line in lines:
+        line.pop("seconds", None)
+    return lines
+
+
+def interrupted(which):
+    for steps in (100, 1000, 10000):  # Until the run is longer than it takes to stop it
+        folder = Folder("interrupt-%d" % which)
+        folder.write("text/a.txt", "".join("line %d of a text\n" % i for i in range(200)))
+        folder.recipe(TEXT.replace("STEPS", str(steps)))
+        before = digest(folder.input)
+        run = start("train", folder.path("recipe.lua"), "--out", folder.out)
+        begin = time.monotonic()
+        file = os.path.join(folder.out, "metrics.jsonl")
+        while run.poll() is None and not (os.path.exists(file) and os.path.getsize(file) > 0) and time.monotonic() - begin < 20:
+            time.sleep(0.0005)
+        run.send_signal(which)
+        out, err = run.communicate(timeout=20)
+        ended = Ended(run.returncode, out.decode(), err.decode(), time.monotonic() - begin)
+        if ended.code != 0:
+            break
+    check_error(ended, 130, "interrupted after step ", hint="galley resume " + folder.out)
+    step = int(ended.lines[0].split("interrupted after step ")[1].split(",")[0])
+    check(ended, 0 < step < steps, "a step in the middle was expected")
+    check(ended, "step-%08d" % step in os.listdir(os.path.join(folder.out, "state")), "the state of that step must be there")
+    check(ended, len(metrics(folder.out)) == step and not os.path.exists(os.path.join(folder.out, "model")), "one line a step and no model yet were expected")
+    trained(galley("resume", folder.out))
+    whole = os.path.join(folder.root, "whole")
+    trained(galley("train", folder.path("recipe.lua"), "--out", whole))
+    for part in ("model", "state"):
+        assert digest(os.path.join(folder.out, part)) == digest(os.path.join(whole, part)), part + "/ differs from that of a run that nobody disturbed"
+    assert metrics(folder.out) == metrics(whole)
+    assert digest(folder.input) == before
+
+
+@case
+def interrupt():
+    interrupted(signal.SIGINT)
+
+
+@case
+def terminate():
+    interrupted(signal.SIGTERM)
+
+
+# --- Plugins -------------------------------------------------------------------------------------------------------------------
+@case
+def plugin_throws():
+    made = ["recipe.lua", "run.toml"]
+    for where, leaves in (("create", None), ("rewrite", None), ("claim", None), ("build", None), ("prepare", made), ("kernel", made + ["memory.json", "metrics.jsonl"])):
+        for what in ("exception", "number"):
+            folder = with_recipe("throws-%s-%s" % (where, what), ADAMW, '  use "throws" { where = "%s", what = "%s" },\n' % (where, what) + ADAMW)
+            before = digest(folder.input)
+            ended = galley("train", folder.path("recipe.lua"), "--out", folder.out, "--plugin-path", os.path.join(TEST_PLUGINS, "throws"))
+            check_error(ended, 4, "throws", *(["recipe.lua:5"] if leaves is None else []), *(["thrown in "] if what == "exception" else []))
+            check(ended, digest(folder.input) == before, "the input has changed")
+            left = [name for name in files_below(folder.out) if not name.startswith("events.")]
+            check(ended, left == sorted(leaves or []), "left behind: %s" % left)
+    folder = with_recipe("throws-nowhere", ADAMW, '  use "throws" { where = "nowhere" },\n' + ADAMW)
+    trained(galley("train", folder.path("recipe.lua"), "--out", folder.out, "--plugin-path", os.path.join(TEST_PLUGINS, "throws")))
+
+
+@case
+def plugin_fails_in_a_step():
+    folder = Folder("fails-in-step")
+    folder.recipe(SAVES.replace("steps = 3", "steps = 5").replace(ADAMW, '  use "fails-in-step" { step = 4 },\n' + ADAMW))
+    before, states, path = digest(folder.input), os.path.join(folder.out, "state"), ["--plugin-path", os.path.join(TEST_PLUGINS, "fails-in-step")]
+    ended = galley("train", folder.path("recipe.lua"), "--out", folder.out, *path)
+    check_error(ended, 4, "fails_in_step", "told to fail in step 4")
+    check_no_halves(ended, folder.out)
+    check(ended, sorted(os.listdir(states)) == ["step-00000002", "step-00000003"], "the states before must be there")
+    check(ended, [m["step"] for m in metrics(folder.out)] == [1, 2, 3], "one line for each step that was done")
+    kept = digest(states)
+    again = galley("resume", folder.out)  # Goes on at step 4, and meets the same end
+    check_error(again, 4, "told to fail in step 4")
+    check(again, digest(states) == kept, "the states must stay as they were")
+    # They are those of a run that stops there by itself.
+    folder.recipe(SAVES.replace(ADAMW, '  use "fails-in-step" { step = 4 },\n' + ADAMW))
+    whole = os.path.join(folder.root, "whole")
+    trained(galley("train", folder.path("recipe.lua"), "--out", whole, *path))
+    same = "state/step-00000003/state.safetensors"
+    with open(os.path.join(folder.out, same), "rb") as a, open(os.path.join(whole, same), "rb") as b:
+        assert a.read() == b.read()
+    folder.recipe(SAVES.replace("steps = 3", "steps = 5").replace(ADAMW, '  use "fails-in-step" { step = 4 },\n' + ADAMW))
+    assert digest(folder.input) == before
+
+
+def manifest(id, abi="1.0", more='[provides]\nops = ["nothing"]\n'):
+    return 'id = "%s"\nversion = "1.0.0"\nabi = "%s"\n%s' % (id, abi, more)
+
+
+@case
+def plugins_that_nobody_needs():
+    with open(os.path.join(TEST_PLUGINS, "throws", "throws.so"), "rb") as file:
+        library = bytearray(file.read())
+    library[18:20] = struct.pack("<H", 243)  # ELF's e_machine: RISC-V
+    folder = Folder("plugins")
+    lr = '[[strategy]]\nname = "gone-strategy"\nsummary = "None"\nexactness = "bits"\n'
+    folder.write("plugins/broken/plugin.toml", "id = \"broken\n")
+    folder.write("plugins/missing/plugin.toml", manifest("missing"))
+    folder.write("plugins/too-new/plugin.toml", manifest("too-new", "99.0"))
+    folder.write("plugins/newer/plugin.toml", manifest("newer", "1.99"))
+    folder.write("plugins/junk/plugin.toml", manifest("junk"))
+    folder.write("plugins/junk/junk.so", b"no library at all\n" * 10)
+    folder.write("plugins/empty/plugin.toml", manifest("empty"))
+    folder.write("plugins/empty/empty.so", b"")
+    folder.write("plugins/cut/plugin.toml", manifest("cut"))
+    folder.write("plugins/cut/cut.so", bytes(library[:4096]))
+    folder.write("plugins/machine/plugin.toml", manifest("machine"))
+    folder.write("plugins/machine/machine.so", bytes(library))
+    folder.write("plugins/gone/plugin.toml", manifest("gone", more=lr))
+    before = digest(folder.input)
+    ended = galley("train", folder.path("recipe.lua"), "--out", folder.out, "--plugin-path", folder.path("plugins"), "--plugin-path", folder.path("nowhere"))
+    check(ended, ended.code == 0, "exit code 0 was expected")
+    warnings = [line for line in (ended.out + ended.err).splitlines() if "warning" in line]
+    for id, part in (("broken", "plugin.toml:1"), ("missing", "no such library"), ("too-new", "99.0"), ("newer", "1.99"), ("junk", "ELF"), ("empty", ""), ("cut", ""), ("machine", "riscv")):
+        found = [line for line in warnings if folder.path("plugins/%s/" % id) in line and part in line]
+        check(ended, len(found) == 1, "one warning with %r was expected about '%s'" % (part, id))
+    check(ended, len([line for line in warnings if folder.path("nowhere") in line]) == 1, "one warning was expected about the missing folder")
+    check(ended, digest(folder.input) == before, "the input has changed")
+    shutil.rmtree(folder.out)
+    folder.recipe(RECIPE.replace(ADAMW, '  use "gone-strategy" { },\n' + ADAMW))
+    path = ["--plugin-path", folder.path("plugins/gone")]
+    refused(folder, 4, "recipe.lua:5", "gone-strategy", folder.path("plugins/gone/gone.so"), more=path)
+
+
+# --- Ways out of the sandbox ---------------------------------------------------------------------------------------------------
+ESCAPES = (
+    ('os.execute("touch escaped")', "'os'"),
+    ('_G["os"].execute("touch escaped")', "'os'"),
+    ('io.open("escaped", "w")', "'io'"),
+    ('package.loadlib("libc.so.6", "system")', "'package'"),
+    ("debug.getregistry()", "'debug'"),
+    ('dofile("../outside/secret.lua")', "'dofile'"),
+    ('loadfile("../outside/secret.lua")', "'loadfile'"),
+    ("string.dump(function() end)", "'dump'"),
+    ('assert(load("\\27Lua\\x54\\0\\x19\\x93\\r\\n\\x1a\\n"))()', "binary chunk"),
+    ('assert(load("\\27Lua", "b", "b"))()', "binary"),
+    ('local s = string.rep("x", 1 << 40)', "1048576 MiB"),
+    ('pcall(string.rep, "x", 1 << 40) pcall(string.rep, "x", 1 << 40)', "1048576 MiB"),
+    ('local t = {} for i = 1, math.huge do t[i] = ("x"):rep(1 << 18) .. i end', "64 MiB of memory"),
+    ("while true do pcall(function() while true do end end) end", "processor time"),
+    ("while true do xpcall(error, function() while true do end end) end", "processor time"),
+    ("coroutine.wrap(function() while true do end end)()", "'coroutine'"),
+    ('local x = ("a"):rep(1e5):find(("a*"):rep(50) .. "b")', "processor time"),
+    ("local function f() return 1 + f() end f()", "too deeply"),
+    ("local function f() return 1 + f() end pcall(f) f()", "too deeply"),
+    ("setmetatable({}, { __gc = function() while true do end end })", "__gc"),
+    ('require "link"', "link.lua"),
+    ('require "linked/secret"', "secret.lua"),
+    ('require "../outside/secret"', "'../outside/secret'"),
+)
+
+
+@case
+def sandbox():
+    folder = Folder("sandbox")
+    write(os.path.join(folder.root, "outside", "secret.lua"), "return 'secret'")
+    os.symlink("../outside/secret.lua", folder.path("link.lua"))
+    os.symlink("../outside", folder.path("linked"))
+    for script, part in ESCAPES:
+        folder.recipe(script + "\n" + RECIPE)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        ended = refused(folder, 2, "recipe.lua:1:", part)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        # Of processor time: a machine that is busy otherwise is not the program's fault.
+        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        check(ended, used < 2, "%s took %.2f s of processor time" % (script, used))
+
+
+@case
+def paths_that_lead_out_of_the_folder():
+    folder = Folder("paths")
+    outside = write(os.path.join(folder.root, "outside", "batch.safetensors"), batch())
+    shutil.copytree(folder.path("model"), os.path.join(folder.root, "outside", "model"))
+    os.symlink("../outside/batch.safetensors", folder.path("link.safetensors"))
+    os.symlink("../outside", folder.path("linked"))
+    for name in ("link.safetensors", "linked/batch.safetensors", "../outside/batch.safetensors", "model/../../outside/batch.safetensors", outside):
+        folder.recipe(RECIPE.replace("batch.safetensors", name))
+        refused(folder, 2, "recipe.lua:3", "'%s'" % name, "leads out", hint="--set")
+    for name in ("linked/model", "../outside/model"):
+        folder.recipe(RECIPE.replace('"model"', '"%s"' % name))
+        refused(folder, 2, "recipe.lua:2", "'%s'" % name, "leads out")
+    # What the person at the command line names may lie anywhere.
+    folder.recipe(RECIPE.replace('"batch.safetensors"', 'arg("batch")'))
+    trained(galley("train", folder.path("recipe.lua"), "--out", folder.out, "--set", "batch=" + outside))
+
+
+@case
+def text_that_a_link_brings_in():
+    folder = Folder("text-link")
+    write(os.path.join(folder.root, "outside", "secret.txt"), "secret " * 200)
+    os.makedirs(folder.path("text"))
+    folder.recipe(TEXT.replace("STEPS", "3"))
+    os.symlink("../../outside/secret.txt", folder.path("text/link.txt"))
+    os.symlink("../../outside", folder.path("text/sub"))
+    refused(folder, 2, "recipe.lua:3")
+
+
+if __name__ == "__main__":
+    sys.exit(run_all(sys.argv[1:]))

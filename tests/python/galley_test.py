@@ -1,0 +1,173 @@
+"""What the tests in Python share: the program and what it leaves behind, safetensors, checks. The standard library only."""
+import array
+import json
+import math
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+
+program = os.environ['GALLEY']
+source = pathlib.Path(os.environ['GALLEY_SOURCE'])
+binary = pathlib.Path(os.environ['GALLEY_BINARY'])
+fixtures = source / 'tests' / 'fixtures'
+
+# ---- Checks ------------------------------------------------------------------------------------------------------------------------
+
+_checks = 0
+_failures = []
+
+
+def check(holds, text):
+    """Counts a check; what does not hold is printed, and the test goes on."""
+    global _checks
+    _checks += 1
+    if not holds:
+        _failures.append(text)
+        print(f'FAILED: {text}', flush=True)
+    return holds
+
+
+def finish():
+    """Ends the test. One without any check has failed."""
+    print(f'{_checks} checks, {len(_failures)} failed')
+    sys.exit(1 if _failures or not _checks else 0)
+
+
+# ---- The program -------------------------------------------------------------------------------------------------------------------
+
+
+def fresh_folder():
+    """Leaves the working directory empty of what an earlier run of this test wrote."""
+    shutil.rmtree('files', ignore_errors=True)
+    os.mkdir('files')
+    os.chdir('files')
+
+
+def run(*args, threads=1, code=0):
+    """Runs the program; another exit code than expected ends the test with what it said."""
+    environment = dict(os.environ, OMP_NUM_THREADS=str(threads))
+    words = [program, *map(str, args)]
+    r = subprocess.run(words, capture_output=True, text=True, errors='replace', timeout=300, env=environment)
+    if r.returncode != code:
+        sys.exit(f'FAILED: exit code {r.returncode}, not {code}: {" ".join(words[1:])}\n{r.stdout[-1000:]}{r.stderr[-2000:]}')
+    return r
+
+
+def lua(value):
+    """A Python value as it stands in a recipe."""
+    if isinstance(value, bool):
+        return 'true' if value else 'false'
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, (list, tuple)):
+        return '{ ' + ', '.join(map(lua, value)) + ' }'
+    if isinstance(value, dict):
+        return '{ ' + ', '.join(f'["{k}"] = {lua(v)}' for k, v in value.items()) + ' }'
+    return json.dumps(str(value))
+
+
+def use(name, **options):
+    return f'use "{name}" {lua(options)}'
+
+
+def recipe(path, model, data, *uses, **entries):
+    """Writes a recipe; `model` and `data` are Lua."""
+    lines = [f'model = {model}', f'data = {data}', *(f'{k} = {lua(v)}' for k, v in entries.items()), *uses]
+    pathlib.Path(path).write_text('return recipe {\n' + ''.join(f'  {x},\n' for x in lines) + '}\n')
+    return path
+
+
+def from_folder(path, **more):
+    return f'model {lua(dict(path=path, **more))}'
+
+
+def from_config(family, **config):
+    return f'model {{ family = "{family}", config = {lua(config)} }}'
+
+
+def batch_of(path):
+    return f'data.batch {{ path = {lua(path)} }}'
+
+
+class Run:
+    """What a run left behind."""
+
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+        self.lines = [json.loads(x) for x in (self.path / 'metrics.jsonl').read_text().splitlines()]
+        self.steps = [(x['loss'], x['grad_norm']) for x in self.lines if 'loss' in x]
+        self.memory = json.loads((self.path / 'memory.json').read_text())
+
+    def bytes(self, name='model/model.safetensors'):
+        return (self.path / name).read_bytes()
+
+    def check_memory(self, who):
+        for name, x in self.memory['classes'].items():
+            check(x['planned'] == x['allocated'], f'{who}: memory {name}: {x["planned"]} bytes planned, {x["allocated"]} allocated')
+
+
+def train(path, out, *flags, threads=1):
+    run('train', path, '--out', out, *flags, threads=threads)
+    return Run(out)
+
+
+def gradients(path, out, *flags, threads=1):
+    run('gradients', path, '--out', out, *flags, threads=threads)
+    return load(out)
+
+
+def plan(path, *flags):
+    return json.loads(run('plan', path, '--json', *flags).stdout)
+
+
+# ---- Numbers -----------------------------------------------------------------------------------------------------------------------
+
+
+def norm(x):
+    return math.sqrt(math.fsum(v * v for v in x)) if all(map(math.isfinite, x)) else math.inf
+
+
+def error(x, expected, floor=0.0):
+    """The L2 norm of the difference over the larger of the expected norm and `floor`; infinite for anything that is not finite."""
+    if len(x) != len(expected):
+        return math.inf
+    e = norm([a - b for a, b in zip(x, expected)]) / max(norm(expected), floor, 1e-300)
+    return e if math.isfinite(e) else math.inf
+
+
+_codes = {'F32': 'f', 'F64': 'd', 'I32': 'i', 'I64': 'q', 'U8': 'B', 'I8': 'b'}
+
+
+def _numbers(dtype, data):
+    if dtype == 'BF16':
+        return array.array('f', b''.join(b'\0\0' + data[i:i + 2] for i in range(0, len(data), 2)))
+    if dtype == 'F16':
+        return array.array('f', struct.unpack(f'<{len(data) // 2}e', data))
+    return array.array(_codes[dtype], data)
+
+
+def load(path):
+    """{name: (dtype, shape, numbers)} of a safetensors file."""
+    raw = pathlib.Path(path).read_bytes()
+    size, = struct.unpack('<Q', raw[:8])
+    tensors = {}
+    for name, x in json.loads(raw[8:8 + size]).items():
+        if name != '__metadata__':
+            begin, end = x['data_offsets']
+            tensors[name] = (x['dtype'], x['shape'], _numbers(x['dtype'], raw[8 + size + begin:8 + size + end]))
+    return tensors
+
+
+def save(path, tensors):
+    """Writes {name: (dtype, shape, numbers)}; not for F16 and BF16."""
+    header, data = {}, b''
+    for name, (dtype, shape, numbers) in tensors.items():
+        part = array.array(_codes[dtype], numbers).tobytes()
+        header[name] = {'dtype': dtype, 'shape': list(shape), 'data_offsets': [len(data), len(data) + len(part)]}
+        data += part
+    text = json.dumps(header).encode()
+    text += b' ' * (-len(text) % 8)
+    pathlib.Path(path).write_bytes(struct.pack('<Q', len(text)) + text + data)
