@@ -39,7 +39,11 @@ Result<StudyOptions> study_options(const CommandLine& a) {
   if (const auto it = a.flags.find("--plugin-path"); it != a.flags.end()) out.plugin_path.assign(it->second.begin(), it->second.end());
   out.device = a.get("--device", "cpu");
   out.target = a.get("--target");
-  if (a.has("--memory")) out.memory_limit = TRY(parse_bytes(a.get("--memory")));
+  if (a.has("--memory")) {
+    const auto bytes = parse_bytes(a.get("--memory"));
+    if (!bytes) return recipe_error("--memory: " + bytes.error().cause, bytes.error().hint);
+    out.memory_limit = *bytes;
+  }
   return out;
 }
 
@@ -62,20 +66,30 @@ Status command_plan(const CommandLine& a) {
 }
 
 Status command_train(const CommandLine& a) {
+  const StopSignals signals;
   const StudyOptions options = TRY(study_options(a));
   const auto s = TRY(study(a.positional[0], options));
   TRY_STATUS(check_files(s->program, s->graph->ignored_files));
   const std::filesystem::path out = a.get("--out");
-  TRY_STATUS(create_run(out, TRY(record_of(*s, options))));
+  if (StopSignals::asked()) return Error{Exit::Interrupted, "interrupted before the run began", ""};
+  const RunRecord record = TRY(record_of(*s, options));
+  TRY_STATUS(create_run(out, record));
   std::printf("training %s: %s parameters, %s of them trained, %s planned\n", s->model.model_type.c_str(), count_text(static_cast<double>(s->program.parameters)).c_str(),
               count_text(static_cast<double>(s->program.trainable)).c_str(), bytes_text(s->peak_memory()).c_str());
   std::fflush(stdout);
-  TRY_STATUS(train(*s, out, poison_of(a)));
+  Status trained = train(*s, out, poison_of(a));
+  if (!trained) {
+    // What is wrong with the recipe or a plugin will be put right and tried again, in the same place.
+    const Exit exit = trained.error().exit;
+    if (exit == Exit::Recipe || exit == Exit::Plugin || exit == Exit::DoesNotFit) discard_run(out);
+    return trained;
+  }
   std::printf("done: %s\n", out.c_str());
   return ok();
 }
 
 Status command_resume(const CommandLine& a) {
+  const StopSignals signals;
   const std::filesystem::path directory = a.positional[0];
   const auto s = TRY(study_run(directory, Purpose::Train));
   TRY_STATUS(train(*s, directory, poison_of(a)));

@@ -22,28 +22,6 @@ volatile std::sig_atomic_t stop_signal = 0;
 
 void on_signal(int signal) { stop_signal = signal; }
 
-/// Asks for the end of the run from now on, and gives the signals back to whom they belonged.
-class StopSignals {
- public:
-  StopSignals() {
-    stop_signal = 0;
-    struct sigaction action = {};
-    action.sa_handler = on_signal;
-    sigaction(SIGINT, &action, &interrupt_);
-    sigaction(SIGTERM, &action, &terminate_);
-  }
-  ~StopSignals() {
-    sigaction(SIGINT, &interrupt_, nullptr);
-    sigaction(SIGTERM, &terminate_, nullptr);
-  }
-  StopSignals(const StopSignals&) = delete;
-  StopSignals& operator=(const StopSignals&) = delete;
-  bool asked() const { return stop_signal != 0; }
-
- private:
-  struct sigaction interrupt_ = {}, terminate_ = {};
-};
-
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 BatchLayout layout_of(const Program& program) { return {program.rows, program.length}; }
@@ -154,6 +132,21 @@ Error not_finite(const Program& program, Executor& executor, int64_t step, doubl
 
 }  // namespace
 
+StopSignals::StopSignals() {
+  stop_signal = 0;
+  struct sigaction action = {};
+  action.sa_handler = on_signal;
+  sigaction(SIGINT, &action, &interrupt_);
+  sigaction(SIGTERM, &action, &terminate_);
+}
+
+StopSignals::~StopSignals() {
+  sigaction(SIGINT, &interrupt_, nullptr);
+  sigaction(SIGTERM, &terminate_, nullptr);
+}
+
+bool StopSignals::asked() { return stop_signal != 0; }
+
 Result<RunRecord> record_of(const Study& study, const StudyOptions& options) {
   RunRecord out;
   out.version = GALLEY_VERSION;
@@ -201,7 +194,6 @@ Status train(const Study& study, const std::filesystem::path& directory, Poison 
   const Program& program = study.program;
   const std::filesystem::path states = directory / "state";
   const SavePlan saves = {recipe};
-  StopSignals signals;
 
   const auto latest = TRY(find_latest(states));
   const int64_t done = latest ? step_of(*latest) : 0;
@@ -241,6 +233,7 @@ Status train(const Study& study, const std::filesystem::path& directory, Poison 
   const ScalarSlot* lr = lr_slot(program);
   auto loader = TRY(Loader::start(*session.source, layout_of(program), program.micro_batches, info.next_window, recipe.steps, bytes_of(executor, program.window)));
 
+  if (StopSignals::asked()) return Error{Exit::Interrupted, "interrupted before step " + std::to_string(info.attempted + 1), "go on with: galley resume " + directory.string()};
   double last = now();
   for (int64_t step = info.attempted + 1; step <= recipe.steps; ++step) {
     const WindowBuffer* window = TRY(loader->next());
@@ -281,7 +274,7 @@ Status train(const Study& study, const std::filesystem::path& directory, Poison 
       TRY_STATUS(events.scalar("validation/loss", step, static_cast<float>(validation)));
       progress.validation(step, validation);
     }
-    const bool stopping = signals.asked() && step < recipe.steps;
+    const bool stopping = StopSignals::asked() && step < recipe.steps;
     if (saves.scheduled(step) || stopping) {
       if (step == recipe.steps) TRY_STATUS(proof.finish());
       TRY_STATUS(metrics.sync());

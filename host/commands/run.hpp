@@ -1,6 +1,7 @@
 // Doing what a study has planned: training, evaluating, one window's gradients, sampling.
 #pragma once
 
+#include <csignal>
 #include <filesystem>
 #include <string>
 
@@ -14,6 +15,19 @@ namespace galley {
 struct Session {
   std::unique_ptr<Executor> executor;
   std::unique_ptr<Source> source;
+};
+
+/// While it lives, SIGINT and SIGTERM ask for the end of the run instead of ending the process. One at a time. [main-thread]
+class StopSignals {
+ public:
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+  static bool asked();
+
+ private:
+  struct sigaction interrupt_ = {}, terminate_ = {};
 };
 
 /// Checks files, opens the device, loads weights and data.

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <set>
 
+#include "host/base/nearest.hpp"
 #include "host/plugins/host_table.hpp"
 #include "host/report/plan_report.hpp"
 
@@ -128,13 +129,20 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   s.data = TRY(describe_data(s.recipe.data, s.recipe));
 
   const std::filesystem::path built_in[] = {here.plugins};
-  s.plugins = Plugins::scan(plugin_search_path(built_in, options.plugin_path));
+  s.plugins = Plugins::scan(plugin_search_path(built_in, options.plugin_path), [](const std::string& line) { std::fprintf(stderr, "galley: warning: %s\n", line.c_str()); });
   for (const Use& use : s.recipe.uses) s.loaded.push_back(TRY(LoadedStrategy::create(*s.plugins, use)));
   TRY_STATUS(check_needs(s.loaded));
   for (const auto& l : s.loaded) s.strategies.push_back(strategy_of(*l));
 
   s.device = s.plugins->device(options.device);
-  if (!s.device) return s.plugins->missing("device", options.device);
+  if (!s.device) {
+    std::vector<std::string> kinds;
+    for (const auto& d : s.plugins->devices()) kinds.emplace_back(d.table->kind);
+    std::string list;
+    for (const std::string& k : kinds) list += (list.empty() ? "" : ", ") + k;
+    const std::string guess = did_you_mean(options.device, kinds);
+    return recipe_error("--device " + options.device + ": no plugin provides it", guess.empty() ? "there is: " + list : guess);
+  }
   s.target = TRY(describe_target(*s.device.table));
   if (!options.target.empty()) s.target = TRY(read_target(options.target, s.target));
   if (!options.target_text.empty()) s.target = TRY(parse_target(options.target_text, "run.toml", s.target));

@@ -43,8 +43,15 @@ Graph::Graph(OpLookup ops, std::function<std::vector<std::string>()> op_names, i
 
 Result<galley_tensor> Graph::make(GraphTensor tensor) {
   if (tensor.name.empty()) return plugin_error("a tensor without a name");
-  for (int64_t extent : tensor.shape)
+  // Sizes come from configurations: anything that no memory could hold is refused before it can overflow.
+  constexpr int64_t largest = int64_t{1} << 48;
+  int64_t elements_so_far = 1;
+  for (const int64_t extent : tensor.shape) {
     if (extent < 0) return plugin_error("tensor '" + tensor.name + "': negative extent " + std::to_string(extent));
+    if (extent > 0 && elements_so_far > largest / extent)
+      return recipe_error("tensor '" + tensor.name + "' would have more than 2^48 elements: an extent of it is " + std::to_string(extent), "look at the sizes in the configuration");
+    elements_so_far *= extent;
+  }
   if (tensor.kind != GALLEY_KIND_TRANSIENT && by_name_.contains(tensor.name))
     return plugin_error("two tensors of the name '" + tensor.name + "'");
   tensor.id = tensors_.size() + 1;

@@ -90,6 +90,9 @@ Status claim_bytes(Graph& graph, std::span<const Strategy> strategies, const Pro
     if (!known)
       return recipe_error(strategies[static_cast<size_t>(placement.use)].label + ": device '" + target.device + "' has no memory class '" + placement.text + "', claimed for '" +
                               graph.tensor(t).name + "'", did_you_mean(placement.text, names));
+    if (kind == GALLEY_SUBJECT_GRADIENT)
+      return recipe_error(strategies[static_cast<size_t>(placement.use)].label + ": gradients stay where kernels compute; '" + graph.tensor(t).name + "' cannot lie in '" + placement.text + "'",
+                          "place the states or the parameters there");
     graph.tensor(t).placement = placement.text;
   }
   return ok();

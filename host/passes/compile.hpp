@@ -15,7 +15,7 @@ namespace galley {
 /// One entry of the recipe's list, created and ready to be asked. Interfaces it does not have are null.
 struct Strategy {
   std::string name;     ///< as `use` says it
-  std::string label;    ///< "lora (recipe.lua:9)": for messages and the plan
+  std::string label;    ///< "NAME (recipe.lua:9)": for messages and the plan
   void* instance = nullptr;
   const galley_rewrite* rewrite = nullptr;
   const galley_claim* claim = nullptr;

@@ -42,7 +42,7 @@ struct ProgramTensor {
   uint32_t memory = 0;       ///< index into Target::memories
   Owner owner = Owner::Activations;
   Life life = Life::Segment;
-  std::string strategy;      ///< "lora (recipe.lua:9)", or "" for the model's own
+  std::string strategy;      ///< "NAME (recipe.lua:9)", or "" for the model's own
 };
 
 /// A dense range of a tensor: all of it, or a chunk of its rows.
@@ -123,7 +123,7 @@ struct ScalarSlot {
   int64_t offset = 0;           ///< bytes in the block
   int64_t bytes = 0;
   uint32_t dtype = GALLEY_F32;
-  std::string option;           ///< "adamw.lr"
+  std::string option;           ///< "NAME.lr"
   size_t use = 0;               ///< index of the recipe's strategy, for an option
   Schedule schedule;            ///< an option's values by applied step (a constant has one entry)
 };

@@ -126,13 +126,16 @@ galley_target Target::view() const {
 Result<Target> describe_target(const galley_device& device) {
   const std::string name = device.kind ? device.kind : "";
   Target target;
+  target.device = name;
   galley_target described = target.view();  // what the device leaves alone stays as it is
   galley_error error = GALLEY_ERROR_INIT;
   if (device.describe(&described, &error) != GALLEY_OK) {
     error.text[sizeof(error.text) - 1] = 0;
     return plugin_error("device '" + name + "' cannot describe this machine: " + error.text);
   }
-  target.device = name;
+  // A device may run another one's kernels: then its target says which.
+  const std::string kernels = described.device ? described.device : name;
+  target.device = kernels;
   target.isa = described.isa ? described.isa : "";
   target.threads = described.threads;
   target.workspace_budget = described.workspace_budget;

@@ -22,7 +22,7 @@ struct Caller {
 /// Whose fault GALLEY_INVALID and GALLEY_UNSUPPORTED are. While a run is planned they speak of the recipe; later nothing is left to be refused.
 enum class Phase { Plan, Run };
 
-/// "recipe.lua:14: lora: <text>", exit code Recipe, where the plugin refuses what the recipe asks; "recipe.lua:14: plugin 'lora' failed in create: <text>", exit code Plugin, where it
+/// "recipe.lua:14: NAME: <text>", exit code Recipe, where the plugin refuses what the recipe asks; "recipe.lua:14: plugin 'ID' failed in create: <text>", exit code Plugin, where it
 /// is at fault.
 Error plugin_failure(const Caller& caller, std::string_view what, galley_status status, const galley_error& error, Phase phase = Phase::Plan);
 /// The same for an exception.

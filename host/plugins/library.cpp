@@ -6,6 +6,8 @@
 #include <boost/dll/shared_library.hpp>
 #include <cstring>
 #include <map>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "host/base/file.hpp"
@@ -127,7 +129,8 @@ Status check_library_file(const std::filesystem::path& file) {
 }
 
 Result<const galley_entry*> open_library(const std::filesystem::path& file, const Manifest& manifest) {
-  // Kept for the life of the process: threads and exit handlers of a library may run to the very end.
+  // Never destroyed: threads and exit handlers of a library may run to the very end of the process.
+  static auto& libraries = *new std::vector<std::unique_ptr<boost::dll::shared_library>>();
   static auto& opened = *new std::map<std::filesystem::path, const galley_entry*>();
 
   TRY_STATUS(check_library_file(file));
@@ -139,7 +142,7 @@ Result<const galley_entry*> open_library(const std::filesystem::path& file, cons
     return found->second;
   }
 
-  auto* library = new boost::dll::shared_library;
+  auto* library = libraries.emplace_back(std::make_unique<boost::dll::shared_library>()).get();
   // Initializers of the library run in here, and may throw.
   try {
     library->load(path, boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local);

@@ -1,27 +1,27 @@
 // plugin.toml: what a plugin is and what it provides, read and checked before its library is loaded.
 //
-//   id = "adamw"                      # of the plugin; its folder and library are called so
+//   id = "example"                      # of the plugin; its folder and library are called so
 //   version = "1.0.0"
 //   state_version = 1                 # of the states it keeps: a run resumes only with the same; default 1
 //   abi = "1.0"                       # the oldest minor version it runs with, of this major version
 //   summary = "…"                     # optional
 //
 //   [library]
-//   plugin = "adamw.so"               # the default is <id>.so
+//   plugin = "example.so"               # the default is <id>.so
 //
 //   [[kernels]]                       # libraries that hold kernels only, opened for the device that runs
 //   device = "cpu"
 //   isa = "x86-64-v4"                 # without: for every machine; the best that fits is taken
-//   library = "adamw-cpu-v4.so"
+//   library = "example-cpu-v4.so"
 //
 //   [provides]                        # optional: so that it is loaded when someone asks for one of these. A plugin without strategies
-//   ops = ["adamw_step"]              # is always loaded and need not say it
+//   ops = ["example_step"]              # is always loaded and need not say it
 //   kernels = ["linear"]              # kernels for ops of others
 //   formats = []
 //   devices = []
 //
 //   [[strategy]]
-//   name = "adamw"
+//   name = "example"
 //   summary = "Adam with decoupled weight decay"
 //   source = "Loshchilov, Hutter 2019, arXiv:1711.05101"
 //   exactness = "rounding"            # beside the definition: "bits", "rounding" or "approximate"

@@ -82,7 +82,7 @@ struct LanguageFunctions {
   // use "name" { … }, or use "name" alone
   static int use(lua_State* L) {
     const bool name = lua_gettop(L) == 1 && lua_type(L, 1) == LUA_TSTRING && lua_rawlen(L, 1) > 0 && lua_rawlen(L, 1) <= 100;
-    if (!name) raise(L, recipe_error("use takes the name of a strategy", "write use \"adamw\" { lr = 1e-3 }"));
+    if (!name) raise(L, recipe_error("use takes the name of a strategy", "write use \"NAME\" { … }"));
     const Value text = language(L).converter_.read(1, "use");
     return push(L, add(L, Entry::Kind::Use, *text.as<std::string>()));
   }

@@ -54,6 +54,7 @@ Result<std::string> text_field(const toml::table& table, const char* key, const 
 }  // namespace
 
 Status create_run(const std::filesystem::path& given, const RunRecord& record) {
+  if (given.empty()) return recipe_error("--out '' names no directory");
   std::error_code error;
   const std::filesystem::path directory = std::filesystem::absolute(given, error).lexically_normal();
   const std::filesystem::path clean = directory.has_filename() ? directory : directory.parent_path();
@@ -73,7 +74,12 @@ Status create_run(const std::filesystem::path& given, const RunRecord& record) {
     std::filesystem::create_directory(clean, error);
     if (error) return run_error("cannot create " + clean.string() + ": " + error.message());
     std::filesystem::rename(aside, clean / "run.toml", error);
-    if (error) return run_error("cannot write " + (clean / "run.toml").string() + ": " + error.message());
+    if (error == std::errc::cross_device_link) {   // the directory is a mount point
+      std::filesystem::remove(aside, error);
+      TRY_STATUS(write_atomic(clean / "run.toml", text));
+    } else if (error) {
+      return run_error("cannot write " + (clean / "run.toml").string() + ": " + error.message());
+    }
     TRY_STATUS(sync_directory(clean));
     TRY_STATUS(sync_directory(clean.parent_path()));
     return write_atomic(clean / "recipe.lua", record.recipe_text);
@@ -81,6 +87,19 @@ Status create_run(const std::filesystem::path& given, const RunRecord& record) {
   Status status = write();
   if (!status) std::filesystem::remove(aside, error);
   return status;
+}
+
+void discard_run(const std::filesystem::path& directory) {
+  std::error_code error;
+  const auto metrics = std::filesystem::file_size(directory / "metrics.jsonl", error);
+  if (!error && metrics > 0) return;
+  if (std::filesystem::exists(directory / "state", error) || std::filesystem::exists(directory / "model", error)) return;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool ours = name == "run.toml" || name == "recipe.lua" || name == "memory.json" || name == "metrics.jsonl" || name.starts_with("events.out.tfevents.");
+    if (ours) std::filesystem::remove(entry.path(), error);
+  }
+  std::filesystem::remove(directory, error);   // only if nothing else is in it
 }
 
 Result<RunRecord> open_run(const std::filesystem::path& directory) {

@@ -38,6 +38,9 @@ struct RunRecord {
 /// directory is left; killed after, `resume` goes on. A directory that is not empty is refused.
 Status create_run(const std::filesystem::path& directory, const RunRecord& record);
 
+/// Takes a run away again that has trained nothing: what create_run wrote, and what beginning to train adds. Does nothing once there is a step or a state.
+void discard_run(const std::filesystem::path& directory);
+
 /// Reads run.toml, and puts recipe.lua back if it is missing.
 Result<RunRecord> open_run(const std::filesystem::path& directory);
 

@@ -50,14 +50,25 @@ def run(*args, threads=1, code=0):
     """Runs the program; another exit code than expected ends the test with what it said."""
     environment = dict(os.environ, OMP_NUM_THREADS=str(threads))
     words = [program, *map(str, args)]
+    for name, path in _arguments.items():
+        if any(f'arg("{name}")' in pathlib.Path(x).read_text() for x in words[2:3] if x.endswith('.lua')):
+            words += ['--set', f'{name}={path}']
     r = subprocess.run(words, capture_output=True, text=True, errors='replace', timeout=300, env=environment)
     if r.returncode != code:
         sys.exit(f'FAILED: exit code {r.returncode}, not {code}: {" ".join(words[1:])}\n{r.stdout[-1000:]}{r.stderr[-2000:]}')
     return r
 
 
+_arguments = {}
+
+
 def lua(value):
-    """A Python value as it stands in a recipe."""
+    """A Python value as it stands in a recipe. A path becomes an argument, which run() sets: recipes name no file outside their folder."""
+    if isinstance(value, pathlib.Path):
+        path = value.resolve()
+        name = next((k for k, v in _arguments.items() if v == path), f'path{len(_arguments) + 1}')
+        _arguments[name] = path
+        return f'arg("{name}")'
     if isinstance(value, bool):
         return 'true' if value else 'false'
     if isinstance(value, (int, float)):
@@ -81,7 +92,7 @@ def recipe(path, model, data, *uses, **entries):
 
 
 def from_folder(path, **more):
-    return f'model {lua(dict(path=path, **more))}'
+    return f'model {lua(dict(path=pathlib.Path(path), **more))}'
 
 
 def from_config(family, **config):
@@ -89,7 +100,7 @@ def from_config(family, **config):
 
 
 def batch_of(path):
-    return f'data.batch {{ path = {lua(path)} }}'
+    return f'data.batch {{ path = {lua(pathlib.Path(path))} }}'
 
 
 class Run:

@@ -1,8 +1,9 @@
 // A general product of matrices in F32 after Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", ACM TOMS 34(3), 2008), for any
-// strides: C (m × n, dense) = or += A · B (+ bias). Blocks of B and, where its columns are contiguous, of A are copied into cache; tile.hpp does the rest.
+// strides: C (m × n, dense) = or += A · B (+ bias). Blocks of B and, where its columns are contiguous, of A are copied into cache, and asked for ahead of that while the block before is
+// multiplied; tile.hpp does the rest.
 //
-// Bits. Each element of C is one chain of fused multiply-adds in the order of k, from what C held (or 0) plus its bias. Blocks and lanes cut the work but
-// not the chain: the result is the same for any number of threads, and for every CPU with fused multiply-add.
+// Bits. Each element of C is a sum of chains of at most 512 fused multiply-adds in the order of k, on top of what C held and the bias. Where a chain ends
+// depends on k alone; tasks and lanes cut the work, not the chains: the result is the same for any number of threads, and for every CPU with fused multiply-add.
 #pragma once
 
 #include <algorithm>
@@ -36,17 +37,18 @@ struct Blocking {
 
 inline int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-inline Blocking block(int64_t m, int64_t n, int64_t k, int64_t threads) {
+inline Blocking block(const Multiply& p, int64_t threads) {
   Blocking out = {};
-  out.depth = std::min<int64_t>(k, 256);
-  out.rows = std::min<int64_t>(m, 48);
-  out.row_blocks = (m + out.rows - 1) / out.rows;
-  // Wide blocks copy A seldom; narrow ones leave enough tasks for all threads.
-  for (out.columns = 256; out.columns > 64; out.columns /= 2)
-    if (out.row_blocks * ((n + out.columns - 1) / out.columns) >= 8 * threads) break;
-  out.columns = std::min(out.columns, round_up(n, tile::width));
-  out.column_blocks = (n + out.columns - 1) / out.columns;
-  out.lanes = std::min(threads, out.tasks());
+  const int64_t steps = std::max<int64_t>(1, (p.k + 511) / 512);
+  out.depth = (p.k + steps - 1) / steps;
+  out.rows = std::min<int64_t>(p.m, p.a_step == 1 ? 96 : 48);
+  out.row_blocks = (p.m + out.rows - 1) / out.rows;
+  // Where A is copied too, wide blocks do that seldom; narrow ones leave enough tasks for all threads.
+  for (out.columns = p.a_step == 1 ? 128 : 256; out.columns > 64; out.columns /= 2)
+    if (out.row_blocks * ((p.n + out.columns - 1) / out.columns) >= 8 * threads) break;
+  out.columns = std::min(out.columns, round_up(p.n, tile::width));
+  out.column_blocks = (p.n + out.columns - 1) / out.columns;
+  out.lanes = std::min(std::max<int64_t>(threads, 1), out.tasks());
   return out;
 }
 

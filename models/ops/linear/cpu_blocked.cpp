@@ -23,7 +23,7 @@ class Blocked {
   }
 
  private:
-  static cpu::Blocking cut_for(const cpu::Multiply& p, const galley_target& target) { return cpu::block(p.m, p.n, p.k, std::max<int64_t>(target.threads, 1)); }
+  static cpu::Blocking cut_for(const cpu::Multiply& p, const galley_target& target) { return cpu::block(p, target.threads); }
   cpu::Multiply product_;
   cpu::Blocking cut_;
   void* workspace_;

@@ -48,22 +48,66 @@ void pack_b(const Multiply& p, int64_t k0, int64_t depth, int64_t j0, int64_t co
     for (int64_t k = 0; k < depth; ++k) std::fill(to + k * ld + columns, to + k * ld + whole, 0.0f);
 }
 
+// A region of memory that is copied next: its lines are asked for a few at a time, while the block before it is multiplied.
+class Ahead {
+ public:
+  Ahead() = default;
+  /// n rows of `columns` numbers.
+  Ahead(const float* from, int64_t row, int64_t columns, int64_t n, int64_t calls) : at_(from), row_(row), lines_(columns / 16 + 1), left_(n * lines_), share_(left_ / calls + 1) {}
+  void some() {
+    for (int64_t n = std::min(share_, left_); n > 0; --n, --left_) {
+      __builtin_prefetch(at_ + 16 * line_, 0, 2);
+      if (++line_ == lines_) line_ = 0, at_ += row_;
+    }
+  }
+
+ private:
+  const float* at_ = nullptr;
+  int64_t row_ = 0, lines_ = 0, left_ = 0, share_ = 0, line_ = 0;
+};
+
+// What a lane is at: columns j0 … j0 + columns − 1 and numbers k0 … k0 + depth − 1 of each sum.
+struct Panel {
+  int64_t j0, columns, k0, depth;
+};
+
+Panel panel_of(const Multiply& p, const Blocking& cut, int64_t j0, int64_t k0) {
+  return {j0, std::min(cut.columns, p.n - j0), k0, std::min(cut.depth, p.k - k0)};
+}
+
+// Corners that a block of `rows` takes.
+int64_t corners(const Panel& at, int64_t rows) {
+  constexpr int64_t across = tile::most_groups * tile::width;
+  return std::max<int64_t>(1, (rows + tile::most_rows - 1) / tile::most_rows * (at.columns / across));
+}
+
+Ahead ahead_of_b(const Multiply& p, const Panel& next, int64_t calls) {
+  const float* from = p.b + next.k0 * p.b_row + next.j0 * p.b_step;
+  return p.b_step == 1 ? Ahead(from, p.b_row, next.columns, next.depth, calls) : Ahead(from, p.b_step, next.depth, next.columns, calls);
+}
+
 // One block of C. `a` is where A's block lies.
-void task(const Multiply& p, int64_t i0, int64_t rows, int64_t j0, int64_t columns, int64_t depth, bool first, tile::Strided a, const Lane& lane, int64_t ld) {
-  float* c = p.c + i0 * p.n + j0;
-  const int64_t groups = columns / tile::width, rest = columns % tile::width;
+void task(const Multiply& p, int64_t i0, int64_t rows, const Panel& at, tile::Strided a, const Lane& lane, int64_t ld, Ahead& next_b, Ahead& next_a) {
+  float* c = p.c + i0 * p.n + at.j0;
+  const int64_t groups = at.columns / tile::width, rest = at.columns % tile::width;
+  const bool first = at.k0 == 0;
   if (first && p.bias)
     for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < columns; ++j) c[i * p.n + j] = (p.add ? c[i * p.n + j] : 0.0f) + p.bias[j0 + j];
+      for (int64_t j = 0; j < at.columns; ++j) c[i * p.n + j] = (p.add ? c[i * p.n + j] : 0.0f) + p.bias[at.j0 + j];
   const tile::Onto onto = first && !p.add && !p.bias ? tile::Onto::Write : tile::Onto::Add;
   // Strip by strip, so that a strip of B is read from near cache by all rows.
   for (int64_t g = 0; g < groups; g += tile::most_groups)
-    tile::product(rows, std::min<int64_t>(tile::most_groups, groups - g), depth, a, lane.b + g * tile::width, ld, c + g * tile::width, p.n, onto);
+    for (int64_t r = 0; r < rows; r += tile::most_rows) {
+      next_b.some();
+      next_a.some();
+      tile::product(std::min<int64_t>(tile::most_rows, rows - r), std::min<int64_t>(tile::most_groups, groups - g), at.depth,
+                    {a.data + r * a.row, a.row, a.step}, lane.b + g * tile::width, ld, c + r * p.n + g * tile::width, p.n, onto);
+    }
   if (rest) {  // the row ends within a vector: through a buffer
     c += groups * tile::width;
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < rest; ++j) lane.edge[i * tile::width + j] = c[i * p.n + j];
-    tile::product(rows, 1, depth, a, lane.b + groups * tile::width, ld, lane.edge, tile::width, onto);
+    tile::product(rows, 1, at.depth, a, lane.b + groups * tile::width, ld, lane.edge, tile::width, onto);
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < rest; ++j) c[i * p.n + j] = lane.edge[i * tile::width + j];
   }
@@ -87,24 +131,28 @@ void multiply(const Multiply& p, const Blocking& cut, int64_t index, void* works
   const int64_t per_lane = cut.packed_a() + cut.packed_b() + cut.edge();
   float* own = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(workspace) + 63) / 64 * 64) + index * per_lane;
   const Lane lane{own + cut.packed_b(), own, own + cut.packed_b() + cut.packed_a()};
-  const int64_t begin = cut.tasks() * index / cut.lanes, end = cut.tasks() * (index + 1) / cut.lanes;
-  for (int64_t t = begin; t < end;) {
-    const int64_t column = t / cut.row_blocks, j0 = column * cut.columns, columns = std::min(cut.columns, p.n - j0);
-    const int64_t first_row = t % cut.row_blocks, last_row = std::min(cut.row_blocks, first_row + end - t);
-    for (int64_t k0 = 0; k0 < std::max<int64_t>(p.k, 1); k0 += cut.depth) {
-      const int64_t depth = std::min(cut.depth, p.k - k0);
-      pack_b(p, k0, depth, j0, columns, cut.columns, lane.b);
+  const int64_t end = cut.tasks() * (index + 1) / cut.lanes;
+  for (int64_t t = cut.tasks() * index / cut.lanes; t < end;) {
+    const int64_t j0 = t / cut.row_blocks * cut.columns, first_row = t % cut.row_blocks, last_row = std::min(cut.row_blocks, first_row + end - t);
+    t += last_row - first_row;
+    for (int64_t k0 = 0; k0 == 0 || k0 < p.k; k0 += cut.depth) {
+      const Panel at = panel_of(p, cut, j0, k0);
+      pack_b(p, at.k0, at.depth, at.j0, at.columns, cut.columns, lane.b);
+      const int64_t calls = corners(at, std::min(p.m, last_row * cut.rows) - first_row * cut.rows);
+      Ahead next_b, next_a;
+      if (k0 + cut.depth < p.k) next_b = ahead_of_b(p, panel_of(p, cut, j0, k0 + cut.depth), calls);
+      else if (t < end) next_b = ahead_of_b(p, panel_of(p, cut, j0 + cut.columns, 0), calls);
       for (int64_t r = first_row; r < last_row; ++r) {
         const int64_t i0 = r * cut.rows, rows = std::min(cut.rows, p.m - i0);
         tile::Strided a{p.a + i0 * p.a_row + k0 * p.a_step, p.a_row, p.a_step};
         if (p.a_step != 1) {  // a column of A is one line a number: copied, its rows lie near each other
-          for (int64_t k = 0; k < depth; ++k) std::memcpy(lane.a + k * cut.rows, a.data + k * p.a_step, static_cast<size_t>(rows) * sizeof(float));
+          for (int64_t k = 0; k < at.depth; ++k) std::memcpy(lane.a + k * cut.rows, a.data + k * p.a_step, static_cast<size_t>(rows) * sizeof(float));
+          if (r + 1 < last_row) next_a = Ahead(a.data + cut.rows, p.a_step, std::min(cut.rows, p.m - i0 - cut.rows), at.depth, corners(at, rows));
           a = {lane.a, 1, cut.rows};
         }
-        task(p, i0, rows, j0, columns, depth, k0 == 0, a, lane, cut.columns);
+        task(p, i0, rows, at, a, lane, cut.columns, next_b, next_a);
       }
     }
-    t += last_row - first_row;
   }
 }
 

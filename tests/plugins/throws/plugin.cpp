@@ -1,4 +1,5 @@
 // No guard around anything here.
+#include <memory>
 #include <stdexcept>
 #include <string>
 
@@ -25,9 +26,9 @@ galley_status create(const galley_options* options, void** out, galley_error*) {
   const char *where = nullptr, *what = nullptr;
   options->string(options->handle, "where", &where);
   options->string(options->handle, "what", &what);
-  auto* instance = new Instance{where, galley_same_text(what, "number") != 0};
+  auto instance = std::make_unique<Instance>(Instance{where, galley_same_text(what, "number") != 0});
   maybe_throw(*instance, "create");
-  *out = instance;
+  *out = instance.release();
   return GALLEY_OK;
 }
 

@@ -78,7 +78,14 @@ class Attrs {
   /// A copy of an attribute of another node.
   Attrs& copy(const galley_attr& a) {
     if (a.type == GALLEY_ATTR_STRING) return s(a.name, static_cast<const char*>(a.data));
-    if (a.count != 1) return add(a.name, a.type, a.count, a.data);
+    if (a.count != 1 && a.type == GALLEY_ATTR_I64) {
+      const auto* first = static_cast<const int64_t*>(a.data);
+      return add(a.name, a.type, a.count, lists_.emplace_back(first, first + a.count).data());
+    }
+    if (a.count != 1) {
+      const auto* first = static_cast<const double*>(a.data);
+      return add(a.name, a.type, a.count, number_lists_.emplace_back(first, first + a.count).data());
+    }
     return a.type == GALLEY_ATTR_I64 ? i(a.name, *static_cast<const int64_t*>(a.data)) : f(a.name, *static_cast<const double*>(a.data));
   }
   const galley_attr* const* data() const { return pointers_.data(); }
@@ -92,6 +99,7 @@ class Attrs {
     return *this;
   }
   std::deque<std::vector<int64_t>> lists_;
+  std::deque<std::vector<double>> number_lists_;
   std::deque<int64_t> integers_;
   std::deque<double> numbers_;
   std::deque<std::string> texts_;
@@ -463,6 +471,7 @@ struct Registry {
   std::vector<const galley_kernel*> kernels;
   std::vector<const galley_format*> formats;
   std::vector<const galley_device*> devices;
+  std::deque<galley_kernel> kernel_tables;
 };
 inline Registry& registry() {
   static Registry r;
@@ -471,7 +480,7 @@ inline Registry& registry() {
 /// At namespace scope: static const bool registered = add(op);
 inline bool add(Op& op) { registry().ops.push_back(op.table()); return true; }
 inline bool add(const galley_op* op) { registry().ops.push_back(op); return true; }
-inline bool add(const galley_kernel& k) { registry().kernels.push_back(new galley_kernel(k)); return true; }
+inline bool add(const galley_kernel& k) { registry().kernels.push_back(&registry().kernel_tables.emplace_back(k)); return true; }
 inline bool add(const galley_format* f) { registry().formats.push_back(f); return true; }
 inline bool add(const galley_device* d) { registry().devices.push_back(d); return true; }
 inline bool add(const galley_strategy* s) { registry().strategies.push_back(s); return true; }

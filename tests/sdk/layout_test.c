@@ -1,0 +1,567 @@
+/* The layout of the C ABI on LP64, written down a second time: each size, offset, type and constant of sdk/include/galley/. Compiling this file, as
+ * C11 and as C++17, is the test. A line here changes only with a deliberate change of the ABI; once a version is fenced, lines are only added. */
+#include "galley/galley.h"
+
+#if UINTPTR_MAX != UINT64_MAX
+#error "the layout is fixed for 64-bit pointers only"
+#endif
+
+#ifdef __cplusplus
+#include <type_traits>
+constexpr bool same_text(const char* a, const char* b) { return *a == *b && (!*a || same_text(a + 1, b + 1)); }
+#define CHECK(condition, what) static_assert(condition, what)
+#define HAS_TYPE(T, field, type) std::is_same<decltype(T::field), type>::value
+#define TEXT(name, value) CHECK(same_text(name, value), #name)
+#else
+#define CHECK(condition, what) _Static_assert(condition, what)
+#define HAS_TYPE(T, field, type) _Generic(&((T*)0)->field, type*: 1, default: 0)
+#define TEXT(name, value) CHECK(sizeof(name) == sizeof(value), #name) /* C cannot compare the letters here; C++ does */
+#endif
+#define CONSTANT(name, value) CHECK((name) == (value) && sizeof(name) == sizeof(value), #name)
+#define SIZE(T, bytes) CHECK(sizeof(T) == (bytes), #T)
+#define FIELD(T, field, offset, bytes, type) \
+  CHECK(offsetof(T, field) == (offset) && sizeof(((T*)0)->field) == (bytes) && HAS_TYPE(T, field, type), #T "." #field)
+
+/* --- abi.h ------------------------------------------------------------------------------------------------- */
+CONSTANT(GALLEY_ABI_MAJOR, 1u);
+CONSTANT(GALLEY_ABI_MINOR, 0u);
+CONSTANT(GALLEY_OK, 0);
+CONSTANT(GALLEY_INVALID, 1);
+CONSTANT(GALLEY_UNSUPPORTED, 2);
+CONSTANT(GALLEY_FAILED, 3);
+CONSTANT(GALLEY_ATTR_I64, 1u);
+CONSTANT(GALLEY_ATTR_F64, 2u);
+CONSTANT(GALLEY_ATTR_STRING, 3u);
+SIZE(galley_status, 4);
+
+typedef char galley_error_text_array[512];
+SIZE(galley_error, 528);
+FIELD(galley_error, size, 0, 4, uint32_t);
+FIELD(galley_error, revision, 4, 4, uint32_t);
+FIELD(galley_error, code, 8, 4, int32_t);
+FIELD(galley_error, reserved, 12, 4, uint32_t);
+FIELD(galley_error, text, 16, 512, galley_error_text_array);
+
+SIZE(galley_attr, 32);
+FIELD(galley_attr, size, 0, 4, uint32_t);
+FIELD(galley_attr, revision, 4, 4, uint32_t);
+FIELD(galley_attr, name, 8, 8, const char*);
+FIELD(galley_attr, data, 16, 8, const void*);
+FIELD(galley_attr, type, 24, 4, uint32_t);
+FIELD(galley_attr, count, 28, 4, uint32_t);
+
+/* --- tensor.h ---------------------------------------------------------------------------------------------- */
+CONSTANT(GALLEY_F64, 1u);
+CONSTANT(GALLEY_F32, 2u);
+CONSTANT(GALLEY_F16, 3u);
+CONSTANT(GALLEY_BF16, 4u);
+CONSTANT(GALLEY_I64, 5u);
+CONSTANT(GALLEY_I32, 6u);
+CONSTANT(GALLEY_I16, 7u);
+CONSTANT(GALLEY_I8, 8u);
+CONSTANT(GALLEY_U8, 9u);
+CONSTANT(GALLEY_U16, 10u);
+CONSTANT(GALLEY_U32, 11u);
+CONSTANT(GALLEY_READ, 1u);
+CONSTANT(GALLEY_WRITE, 2u);
+CONSTANT(GALLEY_READ_WRITE, 3u);
+CONSTANT(GALLEY_ACCUMULATE, 7u);
+CONSTANT(GALLEY_MAX_RANK, 8u);
+CONSTANT(GALLEY_NODE_TRAINING, 1u);
+
+SIZE(galley_operand, 48);
+FIELD(galley_operand, size, 0, 4, uint32_t);
+FIELD(galley_operand, revision, 4, 4, uint32_t);
+FIELD(galley_operand, name, 8, 8, const char*);
+FIELD(galley_operand, data, 16, 8, void*);
+FIELD(galley_operand, shape, 24, 8, const int64_t*);
+FIELD(galley_operand, rank, 32, 4, uint32_t);
+FIELD(galley_operand, dtype, 36, 4, uint32_t);
+FIELD(galley_operand, access, 40, 4, uint32_t);
+FIELD(galley_operand, reserved, 44, 4, uint32_t);
+
+SIZE(galley_node_view, 80);
+FIELD(galley_node_view, size, 0, 4, uint32_t);
+FIELD(galley_node_view, revision, 4, 4, uint32_t);
+FIELD(galley_node_view, op, 8, 8, const char*);
+FIELD(galley_node_view, name, 16, 8, const char*);
+FIELD(galley_node_view, inputs, 24, 8, const galley_operand* const*);
+FIELD(galley_node_view, outputs, 32, 8, const galley_operand* const*);
+FIELD(galley_node_view, attrs, 40, 8, const galley_attr* const*);
+FIELD(galley_node_view, n_inputs, 48, 4, uint32_t);
+FIELD(galley_node_view, n_outputs, 52, 4, uint32_t);
+FIELD(galley_node_view, n_attrs, 56, 4, uint32_t);
+FIELD(galley_node_view, flags, 60, 4, uint32_t);
+FIELD(galley_node_view, first_row, 64, 8, int64_t);
+FIELD(galley_node_view, length, 72, 8, int64_t);
+
+/* --- graph.h ----------------------------------------------------------------------------------------------- */
+CONSTANT(GALLEY_KIND_PARAMETER, 1u);
+CONSTANT(GALLEY_KIND_STATE, 2u);
+CONSTANT(GALLEY_KIND_GRADIENT, 3u);
+CONSTANT(GALLEY_KIND_CONSTANT, 4u);
+CONSTANT(GALLEY_KIND_TRANSIENT, 5u);
+CONSTANT(GALLEY_KIND_INPUT, 6u);
+CONSTANT(GALLEY_KIND_SCALAR, 7u);
+CONSTANT(GALLEY_TENSOR_NO_DECAY, 1ull);
+CONSTANT(GALLEY_TENSOR_ZERO_GRADIENT, 2ull);
+CONSTANT(GALLEY_TENSOR_LATE_GRADIENT, 4ull);
+CONSTANT(GALLEY_TENSOR_BLOCK_INPUT, 8ull);
+CONSTANT(GALLEY_TENSOR_EMBEDDING, 16ull);
+CONSTANT(GALLEY_TENSOR_TRAINABLE, 32ull);
+CONSTANT(GALLEY_SCALAR_ATTEMPTED_STEP, 1u);
+CONSTANT(GALLEY_SCALAR_APPLIED_STEP, 2u);
+CONSTANT(GALLEY_SCALAR_APPLY, 3u);
+CONSTANT(GALLEY_SCALAR_LOSS_SCALE, 4u);
+CONSTANT(GALLEY_SCALAR_WINDOW_TOKENS, 5u);
+CONSTANT(GALLEY_SCALAR_LOSS_SEED, 6u);
+CONSTANT(GALLEY_SCALAR_GRADIENT_NORM, 7u);
+CONSTANT(GALLEY_SCALAR_GRADIENT_FACTOR, 8u);
+CONSTANT(GALLEY_SCALAR_FOUND_INF, 9u);
+CONSTANT(GALLEY_SCALAR_RANDOM, 10u);
+CONSTANT(GALLEY_SCALAR_LOSS, 11u);
+CONSTANT(GALLEY_EXPORT_OWN, 0u);
+CONSTANT(GALLEY_EXPORT_BOTH, 1u);
+CONSTANT(GALLEY_EXPORT_MODEL, 2u);
+SIZE(galley_tensor, 8);
+SIZE(galley_node, 8);
+
+SIZE(galley_tensor_desc, 96);
+FIELD(galley_tensor_desc, size, 0, 4, uint32_t);
+FIELD(galley_tensor_desc, revision, 4, 4, uint32_t);
+FIELD(galley_tensor_desc, name, 8, 8, const char*);
+FIELD(galley_tensor_desc, shape, 16, 8, const int64_t*);
+FIELD(galley_tensor_desc, rank, 24, 4, uint32_t);
+FIELD(galley_tensor_desc, dtype, 28, 4, uint32_t);
+FIELD(galley_tensor_desc, kind, 32, 4, uint32_t);
+FIELD(galley_tensor_desc, n_attrs, 36, 4, uint32_t);
+FIELD(galley_tensor_desc, flags, 40, 8, uint64_t);
+FIELD(galley_tensor_desc, initializer, 48, 8, const char*);
+FIELD(galley_tensor_desc, attrs, 56, 8, const galley_attr* const*);
+FIELD(galley_tensor_desc, source, 64, 8, const char*);
+FIELD(galley_tensor_desc, source_name, 72, 8, const char*);
+FIELD(galley_tensor_desc, file, 80, 8, const char*);
+FIELD(galley_tensor_desc, file_name, 88, 8, const char*);
+
+SIZE(galley_tensor_info, 56);
+FIELD(galley_tensor_info, size, 0, 4, uint32_t);
+FIELD(galley_tensor_info, revision, 4, 4, uint32_t);
+FIELD(galley_tensor_info, name, 8, 8, const char*);
+FIELD(galley_tensor_info, shape, 16, 8, const int64_t*);
+FIELD(galley_tensor_info, rank, 24, 4, uint32_t);
+FIELD(galley_tensor_info, dtype, 28, 4, uint32_t);
+FIELD(galley_tensor_info, kind, 32, 4, uint32_t);
+FIELD(galley_tensor_info, reserved, 36, 4, uint32_t);
+FIELD(galley_tensor_info, flags, 40, 8, uint64_t);
+FIELD(galley_tensor_info, producer, 48, 8, galley_node);
+
+SIZE(galley_node_desc, 56);
+FIELD(galley_node_desc, size, 0, 4, uint32_t);
+FIELD(galley_node_desc, revision, 4, 4, uint32_t);
+FIELD(galley_node_desc, op, 8, 8, const char*);
+FIELD(galley_node_desc, name, 16, 8, const char*);
+FIELD(galley_node_desc, inputs, 24, 8, const galley_tensor*);
+FIELD(galley_node_desc, attrs, 32, 8, const galley_attr* const*);
+FIELD(galley_node_desc, n_inputs, 40, 4, uint32_t);
+FIELD(galley_node_desc, n_attrs, 44, 4, uint32_t);
+FIELD(galley_node_desc, n_outputs, 48, 4, uint32_t);
+FIELD(galley_node_desc, accumulate, 52, 4, uint32_t);
+
+SIZE(galley_node_info, 72);
+FIELD(galley_node_info, size, 0, 4, uint32_t);
+FIELD(galley_node_info, revision, 4, 4, uint32_t);
+FIELD(galley_node_info, op, 8, 8, const char*);
+FIELD(galley_node_info, name, 16, 8, const char*);
+FIELD(galley_node_info, inputs, 24, 8, const galley_tensor*);
+FIELD(galley_node_info, outputs, 32, 8, const galley_tensor*);
+FIELD(galley_node_info, attrs, 40, 8, const galley_attr* const*);
+FIELD(galley_node_info, n_inputs, 48, 4, uint32_t);
+FIELD(galley_node_info, n_outputs, 52, 4, uint32_t);
+FIELD(galley_node_info, n_attrs, 56, 4, uint32_t);
+FIELD(galley_node_info, reserved, 60, 4, uint32_t);
+FIELD(galley_node_info, block, 64, 8, int64_t);
+
+typedef galley_status galley_graph_verbs_tensor_make_fn(galley_graph*, const galley_tensor_desc*, galley_tensor* out, galley_error*);
+typedef galley_status galley_graph_verbs_tensor_get_fn(galley_graph*, galley_tensor, galley_tensor_info* out, galley_error*);
+typedef galley_status galley_graph_verbs_tensor_find_fn(galley_graph*, const char* name, galley_tensor* out, galley_error*);
+typedef galley_status galley_graph_verbs_node_make_fn(galley_graph*, const galley_node_desc*, galley_tensor* outputs, galley_error*);
+typedef galley_status galley_graph_verbs_node_get_fn(galley_graph*, galley_node, galley_node_info* out, galley_error*);
+typedef galley_node galley_graph_verbs_node_next_fn(galley_graph*, galley_node);
+typedef galley_tensor galley_graph_verbs_tensor_next_fn(galley_graph*, galley_tensor);
+typedef galley_status galley_graph_verbs_replace_fn(galley_graph*, galley_tensor from, galley_tensor to, galley_error*);
+typedef galley_status galley_graph_verbs_scalar_fn(galley_graph*, uint32_t which, galley_tensor* out, galley_error*);
+typedef galley_status galley_graph_verbs_option_fn(galley_graph*, const char* name, galley_tensor* out, galley_error*);
+typedef galley_status galley_graph_verbs_document_fn(galley_graph*, const char* file, const char* text, galley_error*);
+typedef galley_status galley_graph_verbs_export_as_fn(galley_graph*, galley_tensor parameter, galley_tensor value, galley_error*);
+typedef galley_status galley_graph_verbs_export_model_fn(galley_graph*, uint32_t what, galley_error*);
+typedef galley_status galley_graph_verbs_ignore_fn(galley_graph*, const char* pattern, galley_error*);
+SIZE(galley_graph_verbs, 120);
+FIELD(galley_graph_verbs, size, 0, 4, uint32_t);
+FIELD(galley_graph_verbs, revision, 4, 4, uint32_t);
+FIELD(galley_graph_verbs, tensor_make, 8, 8, galley_graph_verbs_tensor_make_fn*);
+FIELD(galley_graph_verbs, tensor_get, 16, 8, galley_graph_verbs_tensor_get_fn*);
+FIELD(galley_graph_verbs, tensor_find, 24, 8, galley_graph_verbs_tensor_find_fn*);
+FIELD(galley_graph_verbs, node_make, 32, 8, galley_graph_verbs_node_make_fn*);
+FIELD(galley_graph_verbs, node_get, 40, 8, galley_graph_verbs_node_get_fn*);
+FIELD(galley_graph_verbs, node_next, 48, 8, galley_graph_verbs_node_next_fn*);
+FIELD(galley_graph_verbs, tensor_next, 56, 8, galley_graph_verbs_tensor_next_fn*);
+FIELD(galley_graph_verbs, replace, 64, 8, galley_graph_verbs_replace_fn*);
+FIELD(galley_graph_verbs, scalar, 72, 8, galley_graph_verbs_scalar_fn*);
+FIELD(galley_graph_verbs, option, 80, 8, galley_graph_verbs_option_fn*);
+FIELD(galley_graph_verbs, document, 88, 8, galley_graph_verbs_document_fn*);
+FIELD(galley_graph_verbs, export_as, 96, 8, galley_graph_verbs_export_as_fn*);
+FIELD(galley_graph_verbs, export_model, 104, 8, galley_graph_verbs_export_model_fn*);
+FIELD(galley_graph_verbs, ignore, 112, 8, galley_graph_verbs_ignore_fn*);
+
+/* --- rewrite.h --------------------------------------------------------------------------------------------- */
+TEXT(GALLEY_REWRITE, "galley.rewrite/1");
+CONSTANT(GALLEY_SEGMENT_MODEL, 1u);
+CONSTANT(GALLEY_SEGMENT_EXPORT, 2u);
+
+typedef galley_status galley_rewrite_rewrite_fn(void*, const galley_graph_verbs*, galley_graph*, uint32_t segment, galley_error*);
+SIZE(galley_rewrite, 16);
+FIELD(galley_rewrite, size, 0, 4, uint32_t);
+FIELD(galley_rewrite, revision, 4, 4, uint32_t);
+FIELD(galley_rewrite, rewrite, 8, 8, galley_rewrite_rewrite_fn*);
+
+/* --- claim.h ----------------------------------------------------------------------------------------------- */
+TEXT(GALLEY_CLAIM, "galley.claim/1");
+CONSTANT(GALLEY_FACET_TRAINABLE, 1u);
+CONSTANT(GALLEY_FACET_STORAGE, 2u);
+CONSTANT(GALLEY_FACET_COMPUTE, 3u);
+CONSTANT(GALLEY_FACET_GRADIENT, 4u);
+CONSTANT(GALLEY_FACET_UPDATE, 5u);
+CONSTANT(GALLEY_FACET_PLACEMENT, 6u);
+CONSTANT(GALLEY_FACET_SHARD, 7u);
+CONSTANT(GALLEY_SUBJECT_PARAMETER, 1u);
+CONSTANT(GALLEY_SUBJECT_MASTER, 2u);
+CONSTANT(GALLEY_SUBJECT_GRADIENT, 3u);
+CONSTANT(GALLEY_SUBJECT_STATE, 4u);
+CONSTANT(GALLEY_SUBJECT_NODE, 5u);
+CONSTANT(GALLEY_SUBJECT_RUN, 6u);
+CONSTANT(GALLEY_ABSTAIN, 0u);
+CONSTANT(GALLEY_WEAK, 1u);
+CONSTANT(GALLEY_STRONG, 2u);
+
+SIZE(galley_subject, 64);
+FIELD(galley_subject, size, 0, 4, uint32_t);
+FIELD(galley_subject, revision, 4, 4, uint32_t);
+FIELD(galley_subject, kind, 8, 4, uint32_t);
+FIELD(galley_subject, facet, 12, 4, uint32_t);
+FIELD(galley_subject, name, 16, 8, const char*);
+FIELD(galley_subject, owner, 24, 8, const char*);
+FIELD(galley_subject, tensor, 32, 8, galley_tensor);
+FIELD(galley_subject, parameter, 40, 8, galley_tensor);
+FIELD(galley_subject, node, 48, 8, galley_node);
+FIELD(galley_subject, trainable, 56, 8, uint64_t);
+
+SIZE(galley_claim_value, 32);
+FIELD(galley_claim_value, size, 0, 4, uint32_t);
+FIELD(galley_claim_value, revision, 4, 4, uint32_t);
+FIELD(galley_claim_value, strength, 8, 4, uint32_t);
+FIELD(galley_claim_value, reserved, 12, 4, uint32_t);
+FIELD(galley_claim_value, number, 16, 8, int64_t);
+FIELD(galley_claim_value, text, 24, 8, const char*);
+
+typedef galley_status galley_claim_claim_fn(void*, const galley_graph_verbs*, galley_graph*, const galley_subject*, galley_claim_value* out, galley_error*);
+SIZE(galley_claim, 16);
+FIELD(galley_claim, size, 0, 4, uint32_t);
+FIELD(galley_claim, revision, 4, 4, uint32_t);
+FIELD(galley_claim, claim, 8, 8, galley_claim_claim_fn*);
+
+/* --- update.h ---------------------------------------------------------------------------------------------- */
+TEXT(GALLEY_UPDATE, "galley.update/1");
+CONSTANT(GALLEY_STAGE_CHECK, 1u);
+CONSTANT(GALLEY_STAGE_CLIP, 2u);
+CONSTANT(GALLEY_STAGE_STEP, 3u);
+CONSTANT(GALLEY_STAGE_AFTER, 4u);
+
+typedef galley_status galley_update_build_fn(void*, const galley_graph_verbs*, galley_graph*, galley_tensor parameter, galley_tensor gradient, galley_error*);
+SIZE(galley_update, 24);
+FIELD(galley_update, size, 0, 4, uint32_t);
+FIELD(galley_update, revision, 4, 4, uint32_t);
+FIELD(galley_update, stage, 8, 4, uint32_t);
+FIELD(galley_update, reserved, 12, 4, uint32_t);
+FIELD(galley_update, build, 16, 8, galley_update_build_fn*);
+
+/* --- saved.h ----------------------------------------------------------------------------------------------- */
+TEXT(GALLEY_SAVED, "galley.saved/1");
+CONSTANT(GALLEY_KEEP, 0u);
+CONSTANT(GALLEY_RECOMPUTE, 1u);
+CONSTANT(GALLEY_OFFLOAD, 2u);
+CONSTANT(GALLEY_SAVED_BLOCK_INPUT, 1u);
+CONSTANT(GALLEY_SAVED_RECOMPUTABLE, 2u);
+
+SIZE(galley_saved_item, 64);
+FIELD(galley_saved_item, size, 0, 4, uint32_t);
+FIELD(galley_saved_item, revision, 4, 4, uint32_t);
+FIELD(galley_saved_item, name, 8, 8, const char*);
+FIELD(galley_saved_item, bytes, 16, 8, int64_t);
+FIELD(galley_saved_item, block, 24, 8, int64_t);
+FIELD(galley_saved_item, flops, 32, 8, double);
+FIELD(galley_saved_item, recompute_seconds, 40, 8, double);
+FIELD(galley_saved_item, offload_seconds, 48, 8, double);
+FIELD(galley_saved_item, flags, 56, 4, uint32_t);
+FIELD(galley_saved_item, reserved, 60, 4, uint32_t);
+
+typedef galley_status galley_saved_set_peak_fn(void* context, const uint32_t* choices, int64_t* out, galley_error*);
+SIZE(galley_saved_set, 48);
+FIELD(galley_saved_set, size, 0, 4, uint32_t);
+FIELD(galley_saved_set, revision, 4, 4, uint32_t);
+FIELD(galley_saved_set, items, 8, 8, const galley_saved_item* const*);
+FIELD(galley_saved_set, n_items, 16, 8, uint64_t);
+FIELD(galley_saved_set, blocks, 24, 8, int64_t);
+FIELD(galley_saved_set, context, 32, 8, void*);
+FIELD(galley_saved_set, peak, 40, 8, galley_saved_set_peak_fn*);
+
+typedef galley_status galley_saved_decide_fn(void*, const galley_saved_set*, uint32_t* choices, galley_error*);
+SIZE(galley_saved, 16);
+FIELD(galley_saved, size, 0, 4, uint32_t);
+FIELD(galley_saved, revision, 4, 4, uint32_t);
+FIELD(galley_saved, decide, 8, 8, galley_saved_decide_fn*);
+
+/* --- op.h -------------------------------------------------------------------------------------------------- */
+CONSTANT(GALLEY_ROLE_WHOLE, 0u);
+CONSTANT(GALLEY_ROLE_ROWS, 1u);
+CONSTANT(GALLEY_ROLE_REDUCED, 2u);
+CONSTANT(GALLEY_OPERAND_OPTIONAL, 1u);
+CONSTANT(GALLEY_OPERAND_INOUT, 2u);
+CONSTANT(GALLEY_OPERAND_ACCUMULATES, 4u);
+CONSTANT(GALLEY_OPERAND_VARIADIC, 8u);
+CONSTANT(GALLEY_OPERAND_NO_GRADIENT, 16u);
+CONSTANT(GALLEY_OPERAND_SAME_ROWS, 32u);
+CONSTANT(GALLEY_OP_RANDOM, 1ull);
+CONSTANT(GALLEY_OP_TRAINING_ONLY, 2ull);
+CONSTANT(GALLEY_OP_LOSS, 4ull);
+CONSTANT(GALLEY_OP_LINEAR, 8ull);
+CONSTANT(GALLEY_OP_ADD, 16ull);
+CONSTANT(GALLEY_OP_COPY, 32ull);
+CONSTANT(GALLEY_OP_SUM_SQUARES, 64ull);
+CONSTANT(GALLEY_OP_NORM_FINISH, 128ull);
+CONSTANT(GALLEY_GRAIN_NONE, 0u);
+CONSTANT(GALLEY_GRAIN_ELEMENT, 1u);
+CONSTANT(GALLEY_GRAIN_BLOCK, 2u);
+CONSTANT(GALLEY_GRAIN_ROW, 3u);
+CONSTANT(GALLEY_GRAIN_TENSOR, 4u);
+
+SIZE(galley_operand_rule, 32);
+FIELD(galley_operand_rule, size, 0, 4, uint32_t);
+FIELD(galley_operand_rule, revision, 4, 4, uint32_t);
+FIELD(galley_operand_rule, name, 8, 8, const char*);
+FIELD(galley_operand_rule, role, 16, 4, uint32_t);
+FIELD(galley_operand_rule, flags, 20, 4, uint32_t);
+FIELD(galley_operand_rule, alias, 24, 4, int32_t);
+FIELD(galley_operand_rule, reserved, 28, 4, uint32_t);
+
+typedef int64_t galley_shape_extents_array[8];
+SIZE(galley_shape, 80);
+FIELD(galley_shape, size, 0, 4, uint32_t);
+FIELD(galley_shape, revision, 4, 4, uint32_t);
+FIELD(galley_shape, rank, 8, 4, uint32_t);
+FIELD(galley_shape, dtype, 12, 4, uint32_t);
+FIELD(galley_shape, extents, 16, 64, galley_shape_extents_array);
+
+SIZE(galley_cost, 24);
+FIELD(galley_cost, size, 0, 4, uint32_t);
+FIELD(galley_cost, revision, 4, 4, uint32_t);
+FIELD(galley_cost, flops, 8, 8, double);
+FIELD(galley_cost, bytes, 16, 8, double);
+
+SIZE(galley_op_case, 32);
+FIELD(galley_op_case, size, 0, 4, uint32_t);
+FIELD(galley_op_case, revision, 4, 4, uint32_t);
+FIELD(galley_op_case, node, 8, 8, const galley_node_view*);
+FIELD(galley_op_case, low, 16, 8, const double*);
+FIELD(galley_op_case, high, 24, 8, const double*);
+
+typedef galley_status galley_op_infer_fn(const galley_node_view*, galley_shape* outputs, galley_error*);
+typedef galley_status galley_op_gradient_fn(const galley_graph_verbs*, galley_graph*, galley_node node, const galley_tensor* d_outputs,
+  const uint32_t* need, galley_tensor* d_inputs, uint32_t accumulate, galley_error*);
+typedef galley_status galley_op_cost_fn(const galley_node_view*, galley_cost*, galley_error*);
+typedef galley_status galley_op_reference_fn(const galley_node_view*, galley_error*);
+SIZE(galley_op, 112);
+FIELD(galley_op, size, 0, 4, uint32_t);
+FIELD(galley_op, revision, 4, 4, uint32_t);
+FIELD(galley_op, name, 8, 8, const char*);
+FIELD(galley_op, summary, 16, 8, const char*);
+FIELD(galley_op, inputs, 24, 8, const galley_operand_rule* const*);
+FIELD(galley_op, outputs, 32, 8, const galley_operand_rule* const*);
+FIELD(galley_op, cases, 40, 8, const galley_op_case* const*);
+FIELD(galley_op, n_inputs, 48, 4, uint32_t);
+FIELD(galley_op, n_outputs, 52, 4, uint32_t);
+FIELD(galley_op, n_cases, 56, 4, uint32_t);
+FIELD(galley_op, grain, 60, 4, uint32_t);
+FIELD(galley_op, grain_block, 64, 8, int64_t);
+FIELD(galley_op, flags, 72, 8, uint64_t);
+FIELD(galley_op, infer, 80, 8, galley_op_infer_fn*);
+FIELD(galley_op, gradient, 88, 8, galley_op_gradient_fn*);
+FIELD(galley_op, cost, 96, 8, galley_op_cost_fn*);
+FIELD(galley_op, reference, 104, 8, galley_op_reference_fn*);
+
+/* --- kernel.h ---------------------------------------------------------------------------------------------- */
+SIZE(galley_target, 64);
+FIELD(galley_target, size, 0, 4, uint32_t);
+FIELD(galley_target, revision, 4, 4, uint32_t);
+FIELD(galley_target, device, 8, 8, const char*);
+FIELD(galley_target, isa, 16, 8, const char*);
+FIELD(galley_target, threads, 24, 8, int64_t);
+FIELD(galley_target, workspace_budget, 32, 8, int64_t);
+FIELD(galley_target, peak_flops, 40, 8, double);
+FIELD(galley_target, bandwidth, 48, 8, double);
+FIELD(galley_target, link_bandwidth, 56, 8, double);
+
+SIZE(galley_kernel_plan, 24);
+FIELD(galley_kernel_plan, size, 0, 4, uint32_t);
+FIELD(galley_kernel_plan, revision, 4, 4, uint32_t);
+FIELD(galley_kernel_plan, workspace_bytes, 8, 8, int64_t);
+FIELD(galley_kernel_plan, priority, 16, 8, int64_t);
+
+typedef galley_status galley_kernel_query_fn(const galley_node_view* const* nodes, uint32_t n, const galley_target*, galley_kernel_plan* out, galley_error*);
+typedef galley_status galley_kernel_prepare_fn(const galley_node_view* const* nodes, uint32_t n, const galley_target*, void* workspace, void** state,
+  galley_error*);
+typedef galley_status galley_kernel_enqueue_fn(void* state, galley_queue*, galley_error*);
+typedef void galley_kernel_release_fn(void* state);
+SIZE(galley_kernel, 64);
+FIELD(galley_kernel, size, 0, 4, uint32_t);
+FIELD(galley_kernel, revision, 4, 4, uint32_t);
+FIELD(galley_kernel, name, 8, 8, const char*);
+FIELD(galley_kernel, op, 16, 8, const char*);
+FIELD(galley_kernel, device, 24, 8, const char*);
+FIELD(galley_kernel, query, 32, 8, galley_kernel_query_fn*);
+FIELD(galley_kernel, prepare, 40, 8, galley_kernel_prepare_fn*);
+FIELD(galley_kernel, enqueue, 48, 8, galley_kernel_enqueue_fn*);
+FIELD(galley_kernel, release, 56, 8, galley_kernel_release_fn*);
+
+/* --- format.h ---------------------------------------------------------------------------------------------- */
+CONSTANT(GALLEY_MAX_COMPONENTS, 8u);
+
+typedef int64_t galley_component_extents_array[8];
+SIZE(galley_component, 88);
+FIELD(galley_component, size, 0, 4, uint32_t);
+FIELD(galley_component, revision, 4, 4, uint32_t);
+FIELD(galley_component, suffix, 8, 8, const char*);
+FIELD(galley_component, rank, 16, 4, uint32_t);
+FIELD(galley_component, dtype, 20, 4, uint32_t);
+FIELD(galley_component, extents, 24, 64, galley_component_extents_array);
+
+typedef galley_status galley_format_components_fn(const int64_t* shape, uint32_t rank, galley_component* out, uint32_t* n, galley_error*);
+SIZE(galley_format, 48);
+FIELD(galley_format, size, 0, 4, uint32_t);
+FIELD(galley_format, revision, 4, 4, uint32_t);
+FIELD(galley_format, name, 8, 8, const char*);
+FIELD(galley_format, pack_op, 16, 8, const char*);
+FIELD(galley_format, unpack_op, 24, 8, const char*);
+FIELD(galley_format, exact, 32, 4, uint32_t);
+FIELD(galley_format, trainable, 36, 4, uint32_t);
+FIELD(galley_format, components, 40, 8, galley_format_components_fn*);
+
+/* --- device.h ---------------------------------------------------------------------------------------------- */
+SIZE(galley_memory_class, 32);
+FIELD(galley_memory_class, size, 0, 4, uint32_t);
+FIELD(galley_memory_class, revision, 4, 4, uint32_t);
+FIELD(galley_memory_class, name, 8, 8, const char*);
+FIELD(galley_memory_class, alignment, 16, 8, int64_t);
+FIELD(galley_memory_class, host_access, 24, 4, uint32_t);
+FIELD(galley_memory_class, computes, 28, 4, uint32_t);
+
+typedef galley_status galley_device_describe_fn(galley_target* out, galley_error*);
+typedef galley_status galley_device_open_fn(const galley_target*, void** device, galley_error*);
+typedef void galley_device_close_fn(void* device);
+typedef galley_status galley_device_allocate_fn(void* device, uint32_t memory, int64_t bytes, void** out, galley_error*);
+typedef void galley_device_release_fn(void* device, uint32_t memory, void* data, int64_t bytes);
+typedef galley_status galley_device_launch_fn(void* device, uint32_t queue, const galley_kernel* kernel, void* state, galley_error*);
+typedef galley_status galley_device_copy_fn(void* device, uint32_t queue, void* to, const void* from, int64_t bytes, galley_error*);
+typedef galley_status galley_device_record_fn(void* device, uint32_t queue, uint32_t event, galley_error*);
+typedef galley_status galley_device_wait_fn(void* device, uint32_t queue, uint32_t event, galley_error*);
+typedef galley_status galley_device_synchronize_fn(void* device, galley_error*);
+SIZE(galley_device, 112);
+FIELD(galley_device, size, 0, 4, uint32_t);
+FIELD(galley_device, revision, 4, 4, uint32_t);
+FIELD(galley_device, kind, 8, 8, const char*);
+FIELD(galley_device, memories, 16, 8, const galley_memory_class* const*);
+FIELD(galley_device, n_memories, 24, 4, uint32_t);
+FIELD(galley_device, n_queues, 28, 4, uint32_t);
+FIELD(galley_device, describe, 32, 8, galley_device_describe_fn*);
+FIELD(galley_device, open, 40, 8, galley_device_open_fn*);
+FIELD(galley_device, close, 48, 8, galley_device_close_fn*);
+FIELD(galley_device, allocate, 56, 8, galley_device_allocate_fn*);
+FIELD(galley_device, release, 64, 8, galley_device_release_fn*);
+FIELD(galley_device, launch, 72, 8, galley_device_launch_fn*);
+FIELD(galley_device, copy, 80, 8, galley_device_copy_fn*);
+FIELD(galley_device, record, 88, 8, galley_device_record_fn*);
+FIELD(galley_device, wait, 96, 8, galley_device_wait_fn*);
+FIELD(galley_device, synchronize, 104, 8, galley_device_synchronize_fn*);
+
+/* --- entry.h ----------------------------------------------------------------------------------------------- */
+CONSTANT(GALLEY_LOG_DEBUG, 0u);
+CONSTANT(GALLEY_LOG_INFO, 1u);
+CONSTANT(GALLEY_LOG_WARNING, 2u);
+TEXT(GALLEY_ENTRY_SYMBOL, "galley_entry_v1");
+
+typedef void galley_host_log_fn(uint32_t level, const char* text);
+typedef void galley_host_parallel_fn(int64_t blocks, void (*fn)(void* context, int64_t block), void* context);
+typedef const void* galley_host_service_fn(const char* id);
+SIZE(galley_host, 40);
+FIELD(galley_host, size, 0, 4, uint32_t);
+FIELD(galley_host, revision, 4, 4, uint32_t);
+FIELD(galley_host, abi_major, 8, 4, uint32_t);
+FIELD(galley_host, abi_minor, 12, 4, uint32_t);
+FIELD(galley_host, log, 16, 8, galley_host_log_fn*);
+FIELD(galley_host, parallel, 24, 8, galley_host_parallel_fn*);
+FIELD(galley_host, service, 32, 8, galley_host_service_fn*);
+
+typedef galley_status galley_options_integer_fn(const void* handle, const char* name, int64_t* out);
+typedef galley_status galley_options_number_fn(const void* handle, const char* name, double* out);
+typedef galley_status galley_options_boolean_fn(const void* handle, const char* name, int32_t* out);
+typedef galley_status galley_options_string_fn(const void* handle, const char* name, const char** out);
+typedef galley_status galley_options_count_fn(const void* handle, const char* name, uint64_t* out);
+typedef galley_status galley_options_string_at_fn(const void* handle, const char* name, uint64_t index, const char** out);
+typedef galley_status galley_options_number_at_fn(const void* handle, const char* name, uint64_t index, double* out);
+SIZE(galley_options, 72);
+FIELD(galley_options, size, 0, 4, uint32_t);
+FIELD(galley_options, revision, 4, 4, uint32_t);
+FIELD(galley_options, handle, 8, 8, const void*);
+FIELD(galley_options, integer, 16, 8, galley_options_integer_fn*);
+FIELD(galley_options, number, 24, 8, galley_options_number_fn*);
+FIELD(galley_options, boolean, 32, 8, galley_options_boolean_fn*);
+FIELD(galley_options, string, 40, 8, galley_options_string_fn*);
+FIELD(galley_options, count, 48, 8, galley_options_count_fn*);
+FIELD(galley_options, string_at, 56, 8, galley_options_string_at_fn*);
+FIELD(galley_options, number_at, 64, 8, galley_options_number_at_fn*);
+
+typedef galley_status galley_strategy_create_fn(const galley_options*, void** instance, galley_error*);
+typedef void galley_strategy_destroy_fn(void*);
+typedef const void* galley_strategy_interface_fn(const char* id);
+SIZE(galley_strategy, 40);
+FIELD(galley_strategy, size, 0, 4, uint32_t);
+FIELD(galley_strategy, revision, 4, 4, uint32_t);
+FIELD(galley_strategy, name, 8, 8, const char*);
+FIELD(galley_strategy, create, 16, 8, galley_strategy_create_fn*);
+FIELD(galley_strategy, destroy, 24, 8, galley_strategy_destroy_fn*);
+FIELD(galley_strategy, interface, 32, 8, galley_strategy_interface_fn*);
+
+typedef galley_status galley_entry_open_fn(const galley_host*, galley_error*);
+SIZE(galley_entry, 104);
+FIELD(galley_entry, size, 0, 4, uint32_t);
+FIELD(galley_entry, revision, 4, 4, uint32_t);
+FIELD(galley_entry, abi_major, 8, 4, uint32_t);
+FIELD(galley_entry, abi_minor, 12, 4, uint32_t);
+FIELD(galley_entry, id, 16, 8, const char*);
+FIELD(galley_entry, version, 24, 8, const char*);
+FIELD(galley_entry, open, 32, 8, galley_entry_open_fn*);
+FIELD(galley_entry, strategies, 40, 8, const galley_strategy* const*);
+FIELD(galley_entry, ops, 48, 8, const struct galley_op* const*);
+FIELD(galley_entry, kernels, 56, 8, const struct galley_kernel* const*);
+FIELD(galley_entry, formats, 64, 8, const struct galley_format* const*);
+FIELD(galley_entry, devices, 72, 8, const struct galley_device* const*);
+FIELD(galley_entry, n_strategies, 80, 4, uint32_t);
+FIELD(galley_entry, n_ops, 84, 4, uint32_t);
+FIELD(galley_entry, n_kernels, 88, 4, uint32_t);
+FIELD(galley_entry, n_formats, 92, 4, uint32_t);
+FIELD(galley_entry, n_devices, 96, 4, uint32_t);
+FIELD(galley_entry, reserved, 100, 4, uint32_t);
+
+/* --- philox.h ---------------------------------------------------------------------------------------------- */
+typedef uint32_t galley_philox_block_word_array[4];
+SIZE(galley_philox_block, 16);
+FIELD(galley_philox_block, word, 0, 16, galley_philox_block_word_array);

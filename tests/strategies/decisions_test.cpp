@@ -1,0 +1,167 @@
+// What strategies claim, append and decide: accumulate, freeze, the optimizers' nodes and states, recompute.
+#include "galley/saved.h"
+#include "tests/strategies/support.hpp"
+
+namespace galley::test {
+namespace {
+
+class Decisions : public GraphFixture {
+ protected:
+  std::string trainable(const LoadedStrategy& s, galley_tensor t) {
+    galley_claim_value value;
+    const std::string error = claim(s, t, GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_TRAINABLE, &value);
+    if (!error.empty()) return error;
+    if (value.strength == GALLEY_ABSTAIN) return "-";
+    return std::string(value.strength == GALLEY_STRONG ? "strong " : "weak ") + std::to_string(value.number);
+  }
+  double attr(const GraphNode& node, const char* name) const {
+    const galley_attr* a = node.attrs.find(name);
+    return !a ? -1 : a->type == GALLEY_ATTR_I64 ? static_cast<double>(*static_cast<const int64_t*>(a->data)) : *static_cast<const double*>(a->data);
+  }
+};
+
+TEST_F(Decisions, AccumulateSaysHowManyMicroBatches) {
+  const auto accumulate = strategy("accumulate", {{"steps", Value(int64_t{8})}});
+  galley_claim_value value;
+  EXPECT_EQ(claim(*accumulate, 0, GALLEY_SUBJECT_RUN, GALLEY_FACET_GRADIENT, &value), "");
+  EXPECT_EQ(value.strength, GALLEY_STRONG);
+  EXPECT_EQ(value.number, 8);
+  const galley_tensor w = parameter("w", {2});
+  EXPECT_EQ(claim(*accumulate, w, GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_TRAINABLE, &value), "");
+  EXPECT_EQ(value.strength, GALLEY_ABSTAIN);
+  EXPECT_EQ(refusal("accumulate", {{"steps", Value(int64_t{0})}}), "recipe.lua:3: 'steps' of accumulate must be a whole number in [1, 65536], not 0");
+}
+
+TEST_F(Decisions, FreezeByPattern) {
+  const galley_tensor embedding = parameter("model.embed_tokens.weight", {2}), q = parameter("model.layers.0.self_attn.q_proj.weight", {2}), norm = parameter("model.norm.weight", {2});
+  const auto some = strategy("freeze", {{"patterns", list({"*embed*", "model.layers.?.*"})}});
+  EXPECT_EQ(trainable(*some, embedding), "strong 0");
+  EXPECT_EQ(trainable(*some, q), "strong 0");
+  EXPECT_EQ(trainable(*some, norm), "-");
+  const auto all_but = strategy("freeze", {{"except", Value("*norm*")}});
+  EXPECT_EQ(trainable(*all_but, embedding), "strong 0");
+  EXPECT_EQ(trainable(*all_but, norm), "strong 1");
+  const auto both = strategy("freeze", {{"patterns", Value("model.*")}, {"except", Value("*q_proj*")}});
+  EXPECT_EQ(trainable(*both, q), "strong 1");
+  EXPECT_EQ(trainable(*both, norm), "strong 0");
+}
+
+TEST_F(Decisions, FreezeLeavesAdaptersAlone) {
+  parameter("w", {2});
+  graph.use = 0;
+  owner = "lora";
+  const galley_tensor a = parameter("base_model.model.w.lora_A.weight", {2});
+  graph.use = no_use;
+  EXPECT_EQ(trainable(*strategy("freeze", {{"except", Value("w")}}), a), "-");
+  EXPECT_EQ(trainable(*strategy("freeze", {{"patterns", Value("*lora_A*")}}), a), "strong 0");
+}
+
+TEST_F(Decisions, FreezeNamesWhatItDoesNotFind) {
+  const galley_tensor first = parameter("model.layers.0.mlp.up_proj.weight", {2});
+  const galley_tensor second = parameter("model.layers.1.mlp.up_proj.weight", {2});
+  parameter("model.norm.weight", {2});
+  const auto freeze = strategy("freeze", {{"patterns", list({"*.up_proj.*", "*.upproj.weight"})}});
+  EXPECT_EQ(trainable(*freeze, first),
+            "recipe.lua:3: freeze: no parameter is called '*.upproj.weight'; the nearest are 'model.layers.0.mlp.up_proj.weight' and 'model.norm.weight'");
+  EXPECT_EQ(trainable(*freeze, second), "strong 0");  // said once
+  EXPECT_EQ(refusal("freeze", {}), "recipe.lua:3: freeze: nothing is named: give 'patterns' to freeze, or 'except' to freeze all but those");
+}
+
+TEST_F(Decisions, OptimizersClaimWeaklyWhatIsTrained) {
+  const galley_tensor w = parameter("w", {2});
+  for (const char* name : {"adamw", "sgd"}) {
+    const auto s = strategy(name, {{"lr", Value(0.1)}});
+    galley_claim_value value;
+    EXPECT_EQ(claim(*s, w, GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_UPDATE, &value, true), "");
+    EXPECT_EQ(value.strength, GALLEY_WEAK);
+    EXPECT_STREQ(value.text, name);
+    EXPECT_EQ(claim(*s, w, GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_UPDATE, &value, false), "");
+    EXPECT_EQ(value.strength, GALLEY_ABSTAIN);
+  }
+}
+
+TEST_F(Decisions, AdamWKeepsTwoStates) {
+  const galley_tensor w = parameter("w", {4, 3}), g = parameter("grad.w", {4, 3}), bias = parameter("b", {3}, GALLEY_TENSOR_NO_DECAY), gb = parameter("grad.b", {3});
+  const auto adamw = strategy("adamw", {{"lr", Value(Schedule{"s", {0.5}})}, {"betas", list({0.8, 0.9})}, {"weight_decay", Value(0.1)}});
+  ASSERT_EQ(build(*adamw, w, g), "");
+  ASSERT_EQ(build(*adamw, bias, gb), "");
+  ASSERT_EQ(graph.section(Section::Update).size(), 2u);
+  const GraphNode& node = graph.node(graph.section(Section::Update)[0]);
+  EXPECT_STREQ(node.op->name, "adamw_step");
+  const galley_tensor m = graph.find("w.exp_avg"), v = graph.find("w.exp_avg_sq");
+  EXPECT_EQ(node.inputs, (std::vector<galley_tensor>{w, g, m, v, graph.find("option.0.lr"), *graph.scalar(GALLEY_SCALAR_APPLIED_STEP),
+                                                     *graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR), *graph.scalar(GALLEY_SCALAR_APPLY), 0}));
+  EXPECT_EQ(graph.tensor(m).kind, GALLEY_KIND_STATE);
+  EXPECT_EQ(graph.tensor(m).shape, (Shape{4, 3}));
+  EXPECT_EQ(graph.tensor(v).dtype, GALLEY_F32);
+  EXPECT_EQ(attr(node, "beta1"), 0.8);
+  EXPECT_EQ(attr(node, "weight_decay"), 0.1);
+  EXPECT_EQ(attr(graph.node(graph.section(Section::Update)[1]), "weight_decay"), 0);  // biases and norms are spared
+}
+
+TEST_F(Decisions, DecayOnAllSparesNothing) {
+  const galley_tensor b = parameter("b", {3}, GALLEY_TENSOR_NO_DECAY), g = parameter("grad.b", {3});
+  for (const char* name : {"adamw", "sgd"}) {
+    graph.section(Section::Update).clear();
+    const auto s = strategy(name, {{"lr", Value(0.1)}, {"weight_decay", Value(0.25)}, {"decay_on", Value("all")}});
+    ASSERT_EQ(build(*s, b, g), "");
+    EXPECT_EQ(attr(graph.node(graph.section(Section::Update)[0]), "weight_decay"), 0.25);
+  }
+}
+
+TEST_F(Decisions, StatesAreAsFewAsTheOptionsNeed) {
+  const galley_tensor w = parameter("w", {3}), g = parameter("grad.w", {3});
+  ASSERT_EQ(build(*strategy("sgd", {{"lr", Value(0.1)}}), w, g), "");
+  EXPECT_EQ(graph.find("w.momentum_buffer"), 0u);
+  ASSERT_EQ(build(*strategy("sgd", {{"lr", Value(0.1)}, {"momentum", Value(0.9)}}), w, g), "");
+  EXPECT_NE(graph.find("w.momentum_buffer"), 0u);
+  ASSERT_EQ(build(*strategy("adamw", {{"amsgrad", Value(true)}}), w, g), "");
+  EXPECT_NE(graph.find("w.max_exp_avg_sq"), 0u);
+}
+
+TEST_F(Decisions, ClipTouchesOneScalar) {
+  ASSERT_EQ(build(*strategy("clip", {{"norm", Value(2.0)}}), 0, 0), "");
+  const GraphNode& node = graph.node(graph.section(Section::Update)[0]);
+  EXPECT_EQ(node.inputs, (std::vector<galley_tensor>{*graph.scalar(GALLEY_SCALAR_GRADIENT_NORM), *graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR)}));
+  EXPECT_EQ(attr(node, "max_norm"), 2.0);
+}
+
+// ---- Recomputation ------------------------------------------------------------------------------------------------------------------
+
+/// A model of `blocks` blocks: an embedding, and in each block an input that enters it and two inner tensors; behind them a norm's input. One letter an item, 'k'
+/// kept, 'r' recomputed.
+std::string recomputed(Table options, int64_t blocks) {
+  const auto s = strategy("recompute", std::move(options));
+  std::vector<galley_saved_item> items;
+  const auto add = [&](int64_t block, uint32_t flags) { items.push_back({sizeof(galley_saved_item), 1, "", 8, block, 0, 0, 0, flags, 0}); };
+  add(-1, GALLEY_SAVED_RECOMPUTABLE | GALLEY_SAVED_BLOCK_INPUT);  // enters block 0
+  for (int64_t b = 0; b < blocks; ++b) {
+    add(b, GALLEY_SAVED_RECOMPUTABLE);
+    add(b, 0);                                                    // cannot be recomputed
+    add(b, GALLEY_SAVED_RECOMPUTABLE | GALLEY_SAVED_BLOCK_INPUT);  // enters the next block, the last one the final norm
+  }
+  add(-1, GALLEY_SAVED_RECOMPUTABLE);
+  std::vector<const galley_saved_item*> pointers;
+  for (const auto& item : items) pointers.push_back(&item);
+  galley_saved_set set = {sizeof(galley_saved_set), 1, pointers.data(), pointers.size(), blocks, nullptr, nullptr};
+  std::vector<uint32_t> choices(items.size(), GALLEY_KEEP);
+  const Status status = call_plugin(s->caller(), "decide", [&](galley_error* error) { return s->saved()->decide(s->instance(), &set, choices.data(), error); });
+  EXPECT_TRUE(status.ok());
+  std::string text;
+  for (const uint32_t choice : choices) text += choice == GALLEY_KEEP ? 'k' : choice == GALLEY_RECOMPUTE ? 'r' : '?';
+  return text;
+}
+
+TEST(Recompute, KeepsWhatEntersEveryNthBlock) {
+  EXPECT_EQ(recomputed({}, 3), "k" "rkk" "rkk" "rkk" "k");
+  EXPECT_EQ(recomputed({{"every", Value(int64_t{1})}}, 3), "k" "rkk" "rkk" "rkk" "k");
+  EXPECT_EQ(recomputed({{"every", Value(int64_t{2})}}, 4), "k" "rkr" "rkk" "rkr" "rkk" "k");
+  EXPECT_EQ(recomputed({{"every", Value(int64_t{9})}}, 3), "k" "rkr" "rkr" "rkk" "k");
+  EXPECT_EQ(recomputed({{"policy", Value("sqrt")}}, 4), recomputed({{"every", Value(int64_t{2})}}, 4));
+  EXPECT_EQ(recomputed({{"policy", Value("none")}}, 2), "k" "kkk" "kkk" "k");
+  EXPECT_EQ(refusal("recompute", {{"policy", Value("sqrt")}, {"every", Value(int64_t{2})}}),
+            "recipe.lua:3: recompute: 'every' goes with the policy 'every', not with 'sqrt'");
+}
+
+}  // namespace
+}  // namespace galley::test

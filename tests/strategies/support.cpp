@@ -1,0 +1,246 @@
+#include "tests/strategies/support.hpp"
+
+#include <cstdlib>
+#include <cstring>
+
+namespace galley::test {
+namespace {
+
+template <class T>
+void convert(const std::vector<double>& values, std::vector<std::byte>* out) {
+  out->resize(values.size() * sizeof(T));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const T x = static_cast<T>(values[i]);
+    std::memcpy(out->data() + i * sizeof(T), &x, sizeof(T));
+  }
+}
+template <class T>
+void convert_back(const std::vector<std::byte>& bytes, std::vector<double>* out) {
+  for (size_t i = 0; i < out->size(); ++i) {
+    T x = {};
+    std::memcpy(&x, bytes.data() + i * sizeof(T), sizeof(T));
+    (*out)[i] = static_cast<double>(x);
+  }
+}
+
+// bfloat16 travels as the upper half of a float.
+struct Bf16 {
+  uint16_t bits = 0;
+  Bf16() = default;
+  explicit Bf16(double value) {
+    const float x = static_cast<float>(value);
+    uint32_t all = 0;
+    std::memcpy(&all, &x, sizeof all);
+    bits = static_cast<uint16_t>(all >> 16);
+  }
+  explicit operator double() const {
+    const uint32_t all = static_cast<uint32_t>(bits) << 16;
+    float x = 0;
+    std::memcpy(&x, &all, sizeof x);
+    return x;
+  }
+};
+
+template <class Call>
+void with_type(uint32_t dtype, const Call& call) {
+  switch (dtype) {
+    case GALLEY_F64: return call(double());
+    case GALLEY_F32: return call(float());
+    case GALLEY_BF16: return call(Bf16());
+    case GALLEY_I64: return call(int64_t());
+    case GALLEY_I32: return call(int32_t());
+    default: FAIL() << "dtype " << dtype;
+  }
+}
+
+Use use_of(const std::string& name, Table options) { return {name, std::move(options), {"recipe.lua", 3}, {}}; }
+
+}  // namespace
+
+Plugins& plugins() {
+  static const std::unique_ptr<Plugins> all = [] {
+    const char* folder = std::getenv("GALLEY_BINARY");
+    const fs::path binary = folder ? folder : ".";
+    const fs::path folders[] = {binary / "plugins", binary / "tests" / "plugins"};
+    return Plugins::scan(folders, [](const std::string& line) { ADD_FAILURE() << line; });
+  }();
+  return *all;
+}
+
+std::unique_ptr<const LoadedStrategy> strategy(const std::string& name, Table options) {
+  auto made = LoadedStrategy::create(plugins(), use_of(name, std::move(options)));
+  EXPECT_TRUE(made.ok()) << made.error().cause;
+  return made.ok() ? std::move(made).value() : nullptr;
+}
+
+std::string refusal(const std::string& name, Table options) {
+  const auto made = LoadedStrategy::create(plugins(), use_of(name, std::move(options)));
+  return made.ok() ? "" : made.error().cause;
+}
+
+Value list(std::initializer_list<const char*> names) {
+  List out;
+  for (const char* name : names) out.push_back(Value(std::string(name)));
+  return Value(std::move(out));
+}
+Value list(std::initializer_list<double> numbers) {
+  List out;
+  for (const double x : numbers) out.push_back(Value(x));
+  return Value(std::move(out));
+}
+
+// ---- NodeRun --------------------------------------------------------------------------------------------------------------------
+
+/// The node as the op or a kernel sees it, with bytes behind it.
+struct NodeRun::View {
+  std::deque<std::vector<std::byte>> bytes;
+  std::deque<galley_operand> operands;
+  std::vector<const galley_operand*> inputs, outputs;
+  galley_node_view view = {};
+};
+
+NodeRun::NodeRun(const std::string& op, sdk::Attrs attrs) : op_(plugins().op(op).table), attrs_(std::move(attrs)) {
+  if (!op_) throw std::runtime_error("no plugin provides op " + op);
+}
+
+NodeRun& NodeRun::in(uint32_t dtype, std::vector<int64_t> shape, std::vector<double> values) {
+  inputs_.push_back({dtype, std::move(shape), std::move(values)});
+  return *this;
+}
+NodeRun& NodeRun::absent() {
+  inputs_.push_back({});
+  return *this;
+}
+
+std::string NodeRun::infer() {
+  View v;
+  for (const Tensor& t : inputs_) {
+    v.operands.push_back({sizeof(galley_operand), 1, "", nullptr, t.shape.data(), static_cast<uint32_t>(t.shape.size()), t.dtype, GALLEY_READ, 0});
+    v.inputs.push_back(t.dtype ? &v.operands.back() : nullptr);
+  }
+  v.view = {sizeof(galley_node_view), 1, op_->name, "node", v.inputs.data(), nullptr, attrs_.data(), static_cast<uint32_t>(v.inputs.size()), 0, attrs_.count(), 0, 0, 0};
+  std::vector<galley_shape> shapes(op_->n_outputs + 1);
+  galley_error error = GALLEY_ERROR_INIT;
+  if (op_->infer(&v.view, shapes.data(), &error) != GALLEY_OK) return error.text;
+  outputs_.clear();
+  for (uint32_t i = 0; i < op_->n_outputs; ++i) {
+    Tensor t{shapes[i].dtype, {shapes[i].extents, shapes[i].extents + shapes[i].rank}, {}};
+    int64_t n = 1;
+    for (const int64_t extent : t.shape) n *= extent;
+    t.values.resize(static_cast<size_t>(n));
+    outputs_.push_back(std::move(t));
+  }
+  return "";
+}
+
+void NodeRun::run(bool as_double, const galley_kernel* kernel) {
+  View v;
+  const auto dtype_of = [&](const Tensor& t) { return as_double && (t.dtype == GALLEY_F32 || t.dtype == GALLEY_BF16) ? GALLEY_F64 : t.dtype; };
+  const auto add = [&](const Tensor& t, uint32_t access) -> const galley_operand* {
+    if (!t.dtype) return nullptr;
+    std::vector<std::byte>& data = v.bytes.emplace_back();
+    with_type(dtype_of(t), [&](auto x) { convert<decltype(x)>(t.values, &data); });
+    v.operands.push_back({sizeof(galley_operand), 1, "", data.data(), t.shape.data(), static_cast<uint32_t>(t.shape.size()), dtype_of(t), access, 0});
+    return &v.operands.back();
+  };
+  for (size_t i = 0; i < inputs_.size(); ++i) v.inputs.push_back(add(inputs_[i], op_->inputs[i]->flags & GALLEY_OPERAND_INOUT ? GALLEY_READ_WRITE : GALLEY_READ));
+  for (const Tensor& t : outputs_) v.outputs.push_back(add(t, GALLEY_WRITE));
+  v.view = {sizeof(galley_node_view), 1, op_->name, "node", v.inputs.data(), v.outputs.data(), attrs_.data(), static_cast<uint32_t>(v.inputs.size()),
+            static_cast<uint32_t>(v.outputs.size()), attrs_.count(), GALLEY_NODE_TRAINING, 0, 0};
+
+  galley_error error = GALLEY_ERROR_INIT;
+  if (kernel) {
+    const galley_node_view* const nodes[] = {&v.view};
+    const galley_target target = {sizeof(galley_target), 1, "cpu", "", 1, 1 << 20, 1e11, 1e10, 1e10};
+    galley_kernel_plan plan = {sizeof(galley_kernel_plan), 1, 0, 0};
+    void* state = nullptr;
+    ASSERT_EQ(kernel->query(nodes, 1, &target, &plan, &error), GALLEY_OK) << error.text;
+    ASSERT_EQ(kernel->prepare(nodes, 1, &target, nullptr, &state, &error), GALLEY_OK) << error.text;
+    EXPECT_EQ(kernel->enqueue(state, nullptr, &error), GALLEY_OK) << error.text;
+    kernel->release(state);
+  } else {
+    ASSERT_EQ(op_->reference(&v.view, &error), GALLEY_OK) << error.text;
+  }
+  size_t at = 0;
+  for (std::vector<Tensor>* tensors : {&inputs_, &outputs_})
+    for (Tensor& t : *tensors)
+      if (t.dtype) with_type(dtype_of(t), [&](auto x) { convert_back<decltype(x)>(v.bytes[at++], &t.values); });
+}
+
+void NodeRun::reference() { run(true, nullptr); }
+
+void NodeRun::kernel(const std::string& isa) {
+  const auto found = plugins().kernels(op_->name, "cpu", isa);
+  ASSERT_EQ(found.size(), 1u) << op_->name << " for " << isa;
+  run(false, found[0].table);
+}
+
+// ---- GraphFixture -----------------------------------------------------------------------------------------------------------------
+
+GraphFixture::GraphFixture()
+    : graph([](std::string_view name) { return plugins().op(name).table; }, [] { return plugins().op_names(); }, 2, 8) {
+  graph.option_slot = [](int, const std::string& name) -> Result<ScalarSlot> {
+    ScalarSlot slot;
+    slot.option = name;
+    return slot;
+  };
+}
+
+galley_tensor GraphFixture::parameter(const std::string& name, Shape shape, uint64_t flags) {
+  GraphTensor t;
+  t.name = name;
+  t.shape = std::move(shape);
+  t.kind = GALLEY_KIND_PARAMETER;
+  t.flags = flags;
+  return graph.make(std::move(t)).value();
+}
+
+galley_tensor GraphFixture::node(const std::string& op, const std::string& name, std::vector<galley_tensor> inputs, AttrList attrs) {
+  std::vector<galley_tensor> outputs;
+  const auto made = graph.append(op, name, std::move(inputs), std::move(attrs), &outputs, 0);
+  EXPECT_TRUE(made.ok()) << made.error().cause;
+  return outputs.empty() ? 0 : outputs[0];
+}
+
+std::string GraphFixture::rewrite(const LoadedStrategy& s, uint32_t segment) {
+  graph.use = 0;
+  owner = s.name();
+  graph.current = segment == GALLEY_SEGMENT_EXPORT ? Section::Export : Section::Forward;
+  const Status status = call_plugin(s.caller(), "rewrite", [&](galley_error* error) {
+    return s.rewrite()->rewrite(s.instance(), Graph::verbs(), graph.handle(), segment, error);
+  });
+  graph.use = no_use;
+  if (status && segment == GALLEY_SEGMENT_MODEL) graph.sort(Section::Forward);
+  return status ? "" : status.error().cause;
+}
+
+std::string GraphFixture::build(const LoadedStrategy& s, galley_tensor parameter, galley_tensor gradient) {
+  graph.use = 0;
+  graph.current = Section::Update;
+  const Status status = call_plugin(s.caller(), "build", [&](galley_error* error) {
+    return s.update()->build(s.instance(), Graph::verbs(), graph.handle(), parameter, gradient, error);
+  });
+  graph.use = no_use;
+  return status ? "" : status.error().cause;
+}
+
+std::string GraphFixture::claim(const LoadedStrategy& s, galley_tensor t, uint32_t kind, uint32_t facet, galley_claim_value* out, bool trainable) {
+  const std::string name = t ? graph.tensor(t).name : "the run";
+  galley_subject subject = {};
+  subject.size = sizeof subject;
+  subject.revision = 1;
+  subject.kind = kind;
+  subject.facet = facet;
+  subject.name = name.c_str();
+  subject.owner = t && graph.tensor(t).use != no_use ? owner.c_str() : "";
+  subject.tensor = t;
+  subject.parameter = kind == GALLEY_SUBJECT_PARAMETER ? t : 0;
+  subject.trainable = trainable;
+  *out = {sizeof(galley_claim_value), 1, GALLEY_ABSTAIN, 0, 0, nullptr};
+  const Status status = call_plugin(s.caller(), "claim", [&](galley_error* error) {
+    return s.claim()->claim(s.instance(), Graph::verbs(), graph.handle(), &subject, out, error);
+  });
+  return status ? "" : status.error().cause;
+}
+
+}  // namespace galley::test
