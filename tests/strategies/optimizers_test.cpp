@@ -157,13 +157,15 @@ TEST_P(Kernels, AreTheSameForAnyThreadsAndVectors) {
     const auto one = computed(1, "");
     EXPECT_EQ(one, computed(2, "")) << "case " << c;
     EXPECT_EQ(one, computed(3, "")) << "case " << c;
-    if (cpu_isa() == "x86-64-v4") EXPECT_EQ(one, computed(2, "x86-64-v3")) << "case " << c;
+    if (cpu_isa() == "x86-64-v4") {
+      EXPECT_EQ(one, computed(2, "x86-64-v3")) << "case " << c;
+    }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, Kernels, testing::Values("sgd_step", "adamw_step", "clip_factor"), [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Ops, Kernels, testing::Values("sgd_step", "adamw_step", "clip_factor"), [](const auto& op) { return std::string(op.param); });
 
-TEST(Kernels, RefuseOperandsThatDoNotBelongTogether) {
+TEST(Ops, RefuseOperandsThatDoNotBelongTogether) {
   NodeRun node("adamw_step");
   node.in(GALLEY_F32, {2}, {0, 0}).in(GALLEY_F32, {3}, {0, 0, 0}).in(GALLEY_F32, {2}, {0, 0}).in(GALLEY_F32, {2}, {0, 0});
   EXPECT_EQ(node.infer(), "node: the parameter is (2), but input 1 is (3)");

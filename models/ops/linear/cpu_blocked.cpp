@@ -1,8 +1,7 @@
-// Linear layers by the blocked product of blocked.hpp, in F32, on any CPU: what runs where oneDNN's fast path does not (see cpu.cpp). The same bytes for any
-// number of threads, and with 256-bit and 512-bit vectors.
+// Linear layers by the blocked product of blocked.hpp, in F32, on any CPU: what runs where oneDNN's fast path does not (see cpu.cpp), and before it for the dx of
+// a head: sums over 16,384 or more rows of a weight. The same bytes for any number of threads, and with 256-bit and 512-bit vectors.
 //
-// Measured on Zen 4, one thread, shapes of GPT-2 124M and SmolLM2-135M at 256 rows, with 512-bit vectors: .84–.93 of the FMA peak, where oneDNN has .85–.98
-// (tests/models/bench_linear.cpp).
+// MEASURED
 #include "cpu/vector.hpp"
 #include "ops/linear/roles.hpp"
 
@@ -11,11 +10,16 @@ namespace {
 using namespace galley::sdk;
 namespace cpu = galley::cpu;
 
+// From here on oneDNN, which reads a strip of 64 columns of B from its first row to its last, waits for memory.
+constexpr int64_t long_sum = 16384;
+
 class Blocked {
  public:
   static void query(const Node& node, const galley_target& target, galley_kernel_plan& plan) {
     if (!cpu::all_f32(node)) unsupported("F32 only");
-    plan.workspace_bytes = cut_for(cpu::product_of(node), target).bytes();
+    const cpu::Multiply p = cpu::product_of(node);
+    plan.workspace_bytes = cut_for(p, target).bytes();
+    plan.priority = p.k >= long_sum && p.a_step == 1 && p.b_step == 1 ? 2 : 0;
   }
   Blocked(const Node& node, const galley_target& target, void* workspace) : product_(cpu::product_of(node)), cut_(cut_for(product_, target)), workspace_(workspace) {}
   void run() const {

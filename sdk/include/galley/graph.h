@@ -106,7 +106,7 @@ typedef struct galley_node_info {
 #define GALLEY_SCALAR_WINDOW_TOKENS 5u    /* F32, valid tokens of the window */
 #define GALLEY_SCALAR_LOSS_SEED 6u        /* F32, loss scale over valid tokens (0 without any) */
 #define GALLEY_SCALAR_GRADIENT_NORM 7u    /* F32, global L2 norm of the unscaled gradients, before clipping */
-#define GALLEY_SCALAR_GRADIENT_FACTOR 8u  /* F32, 1 at a step's begin; what an optimizer multiplies gradients by: unscaling and clipping */
+#define GALLEY_SCALAR_GRADIENT_FACTOR 8u  /* F32, 1 / loss scale at a step's begin; what an optimizer multiplies gradients by: unscaling and clipping */
 #define GALLEY_SCALAR_FOUND_INF 9u        /* I32, 1 when the norm is not finite */
 #define GALLEY_SCALAR_RANDOM 10u          /* I64[4]: seed, window, first row of the micro-batch in the window, 0 */
 #define GALLEY_SCALAR_LOSS 11u            /* F64, sum of the window's losses, not yet divided by its tokens */

@@ -120,11 +120,13 @@ class Bench {
         if (!shapes[i].dtype) continue;
         int64_t n = 1;
         for (const int64_t extent : shapes[i].extents) n *= extent;
-        data[i].assign(static_cast<size_t>(n * galley_dtype_bytes(shapes[i].dtype) / 4), 0.0f);
+        data[i].assign(static_cast<size_t>(n * galley_dtype_bytes(shapes[i].dtype) / 4 + 16), 0.0f);
         uint32_t random = static_cast<uint32_t>(n);
         if (shapes[i].dtype == GALLEY_F32)
           for (float& x : data[i]) x = static_cast<float>((random = random * 1664525u + 1013904223u) >> 8) * 0x1p-23f - 1.0f;
-        operands[i] = {sizeof(galley_operand), 1, "", data[i].data(), shapes[i].extents.data(), static_cast<uint32_t>(shapes[i].extents.size()),
+        // On a cache line, as in the arena: oneDNN is a quarter slower on some shapes that are not.
+        auto* begin = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(data[i].data()) + 63) / 64 * 64);
+        operands[i] = {sizeof(galley_operand), 1, "", begin, shapes[i].extents.data(), static_cast<uint32_t>(shapes[i].extents.size()),
                        shapes[i].dtype, access, 0};
         pointers[i] = &operands[i];
       }

@@ -1,0 +1,365 @@
+// LoRA on a small graph: which layers, which nodes, parameters with PEFT's names, adapters from files, merging.
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include "host/base/json.hpp"
+#include "host/base/safetensors.hpp"
+#include "tests/strategies/support.hpp"
+
+namespace galley::test {
+namespace {
+
+/// An embedding, two blocks of q_proj (with a bias) and v_proj, a head. `transposed`: weights as Conv1D has them.
+class Lora : public GraphFixture {
+ protected:
+  void make_model(bool tied = false, bool transposed = false) {
+    GraphTensor ids;
+    ids.name = "input_ids";
+    ids.dtype = GALLEY_I32;
+    ids.shape = {2, 8};
+    ids.kind = GALLEY_KIND_INPUT;
+    const galley_tensor table = parameter("model.embed_tokens.weight", {11, 4}, GALLEY_TENSOR_EMBEDDING);
+    galley_tensor x = node("embedding", "model.embed_tokens", {graph.make(std::move(ids)).value(), table});
+    for (graph.block = 0; graph.block < 2; ++graph.block) {
+      const std::string at = "model.layers." + std::to_string(graph.block) + ".self_attn.";
+      AttrList attrs;
+      if (transposed) attrs.set("transposed", int64_t{1});
+      const galley_tensor q = node("linear", at + "q_proj", {x, parameter(at + "q_proj.weight", {4, 4}), parameter(at + "q_proj.bias", {4}, GALLEY_TENSOR_NO_DECAY)}, attrs);
+      const galley_tensor v = node("linear", at + "v_proj", {x, parameter(at + "v_proj.weight", transposed ? Shape{4, 6} : Shape{6, 4})}, attrs);
+      sums.push_back(v);
+      x = node("add", at + "sum", {x, q});
+    }
+    graph.block = -1;
+    logits = node("linear", "lm_head", {x, tied ? table : parameter("lm_head.weight", {11, 4})});
+    sink = node("scale", "sink", {logits});
+  }
+  std::vector<std::string> names(uint32_t kind) const {
+    std::vector<std::string> out;
+    for (galley_tensor t = 1; t <= graph.tensor_count(); ++t)
+      if (graph.tensor(t).kind == kind && graph.tensor(t).name.starts_with("base_model.")) out.push_back(graph.tensor(t).name);
+    return out;
+  }
+  Value config() const {
+    EXPECT_EQ(graph.documents.size(), 1u);
+    return parse_json(graph.documents.at(0).text, "adapter_config.json").value();
+  }
+  static Value at(const Value& table, const char* key) { return table.as<Table>()->at(key); }
+
+  /// A folder as PEFT writes one.
+  fs::path adapter(const std::string& config_text, const std::vector<safetensors::Item>& items) {
+    const fs::path folder = fs::path(testing::TempDir()) / ("galley-adapter-" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+    fs::create_directories(folder);
+    std::ofstream(folder / "adapter_config.json") << config_text;
+    auto writer = safetensors::Writer::create(folder / "adapter_model.safetensors", items).value();
+    for (const auto& item : writer.items()) {
+      std::vector<std::byte> bytes(safetensors::tensor_bytes(item.dtype, item.shape).value());
+      EXPECT_TRUE(writer.write(item.name, bytes).ok());
+    }
+    EXPECT_TRUE(writer.finish().ok());
+    return folder;
+  }
+  static safetensors::Item item(const std::string& name, std::vector<int64_t> shape) { return {"base_model.model." + name, safetensors::Dtype::F32, std::move(shape)}; }
+  /// A and B for q_proj of both blocks.
+  static std::vector<safetensors::Item> q_items(int64_t rank = 2) {
+    std::vector<safetensors::Item> out;
+    for (const char* block : {"0", "1"}) {
+      const std::string module = std::string("model.layers.") + block + ".self_attn.q_proj.";
+      out.push_back(item(module + "lora_A.weight", {rank, 4}));
+      out.push_back(item(module + "lora_B.weight", {4, rank}));
+    }
+    return out;
+  }
+  /// A rewrite with the adapter in a folder: "" or what is wrong, without the folder's name.
+  std::string continued(const fs::path& folder) {
+    auto made = LoadedStrategy::create(plugins(), Use{"lora", {{"path", Value(folder.string())}}, {"recipe.lua", 3}, {}});
+    std::string text = made.ok() ? "" : made.error().cause;
+    if (made.ok()) {
+      lora = std::move(made).value();
+      text = rewrite(*lora);
+    }
+    for (size_t found = text.find(folder.string()); found != std::string::npos; found = text.find(folder.string())) text.replace(found, folder.string().size(), "…");
+    return text;
+  }
+
+  std::unique_ptr<const LoadedStrategy> lora;
+  std::vector<galley_tensor> sums;
+  galley_tensor logits = 0, sink = 0;
+};
+
+const char* const q_config = R"({"peft_type": "LORA", "r": 2, "lora_alpha": 8, "target_modules": ["q_proj"], "lora_dropout": 0.25, "bias": "none", "use_dora": false})";
+
+TEST_F(Lora, StandsBesideLinearNodes) {
+  make_model();
+  const auto s = strategy("lora", {{"rank", Value(int64_t{2})}, {"alpha", Value(8.0)}, {"targets", list({"q_proj"})}, {"dropout", Value(0.1)}});
+  ASSERT_EQ(rewrite(*s), "");
+  EXPECT_EQ(names(GALLEY_KIND_PARAMETER),
+            (std::vector<std::string>{"base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight",
+                                      "base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight", "base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight"}));
+  const std::string prefix = "base_model.model.model.layers.1.self_attn.q_proj";
+  const GraphTensor &a = graph.tensor(graph.find(prefix + ".lora_A.weight")), &b = graph.tensor(graph.find(prefix + ".lora_B.weight"));
+  EXPECT_EQ(a.shape, (Shape{2, 4}));
+  EXPECT_EQ(b.shape, (Shape{4, 2}));
+  EXPECT_EQ(a.initializer, "random_uniform");
+  EXPECT_EQ(*static_cast<const double*>(a.attrs.find("high")->data), 0.5);  // 1 / √4
+  EXPECT_EQ(b.initializer, "");
+  EXPECT_EQ(a.flags, GALLEY_TENSOR_LATE_GRADIENT);
+  EXPECT_EQ(b.flags, 0u);
+  EXPECT_EQ(a.file, "adapter/adapter_model.safetensors");
+  EXPECT_EQ(a.file_name, prefix + ".lora_A.weight");
+
+  // Reader ← add ← (q_proj, B ← A ← dropout ← x).
+  const GraphNode& sum = producer(graph.find("model.layers.1.self_attn.sum"));
+  const GraphNode& added = producer(sum.inputs[1]);
+  EXPECT_EQ(added.name, prefix + ".lora");
+  EXPECT_EQ(*static_cast<const double*>(added.attrs.find("alpha")->data), 4.0);
+  EXPECT_EQ(producer(added.inputs[0]).name, "model.layers.1.self_attn.q_proj");
+  const GraphNode &times_b = producer(added.inputs[1]), &times_a = producer(times_b.inputs[0]), &dropped = producer(times_a.inputs[0]);
+  EXPECT_EQ(times_b.inputs[1], b.id);
+  EXPECT_EQ(times_a.inputs[1], a.id);
+  EXPECT_STREQ(dropped.op->name, "dropout");
+  EXPECT_EQ(dropped.inputs[0], producer(added.inputs[0]).inputs[0]);
+  EXPECT_EQ(added.block, 1);
+
+  const Value saved = config();
+  EXPECT_EQ(at(saved, "r"), Value(int64_t{2}));
+  EXPECT_EQ(at(saved, "lora_alpha"), Value(int64_t{8}));
+  EXPECT_EQ(at(saved, "lora_dropout"), Value(0.1));
+  EXPECT_EQ(at(saved, "target_modules"), list({"q_proj"}));
+  EXPECT_EQ(at(saved, "task_type"), Value("CAUSAL_LM"));
+  EXPECT_EQ(at(saved, "fan_in_fan_out"), Value(false));
+}
+
+TEST_F(Lora, AllLinearSparesTheHead) {
+  make_model();
+  ASSERT_EQ(rewrite(*strategy("lora", {{"rank", Value(int64_t{1})}, {"rslora", Value(true)}})), "");
+  EXPECT_EQ(names(GALLEY_KIND_PARAMETER).size(), 8u);
+  EXPECT_EQ(at(config(), "target_modules"), list({"q_proj", "v_proj"}));
+}
+
+TEST_F(Lora, RankStabilizedScaling) {
+  make_model();
+  ASSERT_EQ(rewrite(*strategy("lora", {{"rank", Value(int64_t{4})}, {"alpha", Value(6.0)}, {"rslora", Value(true)}, {"targets", Value("layers.0.*.q_*")}})), "");
+  const GraphNode& added = producer(graph.find("base_model.model.model.layers.0.self_attn.q_proj.lora"));
+  EXPECT_EQ(*static_cast<const double*>(added.attrs.find("alpha")->data), 3.0);
+  // Only one of two q_proj: the configuration has to name it whole.
+  EXPECT_EQ(at(config(), "target_modules"), list({"model.layers.0.self_attn.q_proj"}));
+}
+
+TEST_F(Lora, OnATiedHead) {
+  make_model(true);
+  ASSERT_EQ(rewrite(*strategy("lora", {{"rank", Value(int64_t{2})}, {"targets", list({"lm_head", "v_proj"})}})), "");
+  EXPECT_NE(graph.find("base_model.model.lm_head.lora_A.weight"), 0u);
+  EXPECT_EQ(graph.tensor(graph.find("base_model.model.lm_head.lora_B.weight")).shape, (Shape{11, 2}));
+  EXPECT_EQ(producer(sink).inputs[0], graph.find("base_model.model.lm_head.lora"));
+}
+
+TEST_F(Lora, OnConv1D) {
+  make_model(false, true);
+  ASSERT_EQ(rewrite(*strategy("lora", {{"rank", Value(int64_t{2})}, {"targets", Value("v_proj")}})), "");
+  const std::string prefix = "base_model.model.model.layers.0.self_attn.v_proj.";
+  EXPECT_EQ(graph.tensor(graph.find(prefix + "lora_A.weight")).shape, (Shape{2, 4}));  // (rank, in), as PEFT has it
+  EXPECT_EQ(graph.tensor(graph.find(prefix + "lora_B.weight")).shape, (Shape{6, 2}));
+  EXPECT_EQ(at(config(), "fan_in_fan_out"), Value(true));
+}
+
+TEST_F(Lora, Claims) {
+  make_model();
+  const auto s = strategy("lora", {{"rank", Value(int64_t{2})}});
+  ASSERT_EQ(rewrite(*s), "");
+  galley_claim_value value;
+  EXPECT_EQ(claim(*s, graph.find("base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"), GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_TRAINABLE, &value), "");
+  EXPECT_EQ(value.strength, GALLEY_STRONG);
+  EXPECT_EQ(value.number, 1);
+  EXPECT_EQ(claim(*s, graph.find("lm_head.weight"), GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_TRAINABLE, &value), "");
+  EXPECT_EQ(value.strength, GALLEY_WEAK);
+  EXPECT_EQ(value.number, 0);
+}
+
+TEST_F(Lora, TargetsThatAreNotThere) {
+  make_model();
+  EXPECT_EQ(rewrite(*strategy("lora", {{"rank", Value(int64_t{2})}, {"targets", list({"q_proj", "k_proj"})}})),
+            "recipe.lua:3: lora: no linear layer is called 'k_proj'; the nearest are 'model.layers.0.self_attn.q_proj', 'model.layers.0.self_attn.v_proj' and 'lm_head'");
+  EXPECT_EQ(refusal("lora", {}), "recipe.lua:3: lora: give a 'rank' for a new adapter, or the 'path' of one to go on with");
+  EXPECT_EQ(refusal("lora", {{"r", Value(int64_t{2})}}), "recipe.lua:3: unknown option 'r' of lora; did you mean 'rank'?");
+}
+
+TEST_F(Lora, GoesOnWithAnAdapter) {
+  make_model();
+  ASSERT_EQ(continued(adapter(q_config, q_items())), "");
+  const std::string prefix = "base_model.model.model.layers.0.self_attn.q_proj.";
+  const GraphTensor& a = graph.tensor(graph.find(prefix + "lora_A.weight"));
+  EXPECT_TRUE(a.source.ends_with("/adapter_model.safetensors"));
+  EXPECT_EQ(a.source_name, prefix + "lora_A.weight");
+  EXPECT_EQ(a.flags, 0u);  // B is not zero: A has a gradient at once
+  EXPECT_EQ(*static_cast<const double*>(producer(graph.find(prefix + "lora")).attrs.find("alpha")->data), 4.0);
+  EXPECT_EQ(at(config(), "lora_dropout"), Value(0.25));
+  EXPECT_EQ(at(config(), "target_modules"), list({"q_proj"}));
+}
+
+TEST_F(Lora, AdaptersThatDoNotFit) {
+  make_model();
+  EXPECT_EQ(continued(adapter(q_config, q_items(3))),
+            "recipe.lua:3: lora: '…/adapter_model.safetensors': 'base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight' is (3, 4); this model takes (2, 4)");
+}
+
+TEST_F(Lora, AdaptersWithTooLittle) {
+  make_model();
+  auto items = q_items();
+  items.pop_back();
+  EXPECT_EQ(continued(adapter(q_config, items)),
+            "recipe.lua:3: lora: '…/adapter_model.safetensors' has no 'base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight'");
+}
+
+TEST_F(Lora, AdaptersWithTooMuch) {
+  make_model();
+  auto items = q_items();
+  items.push_back(item("model.embed_tokens.lora_embedding_A", {2, 11}));
+  EXPECT_EQ(continued(adapter(q_config, items)),
+            "recipe.lua:3: lora: '…/adapter_model.safetensors' has 'base_model.model.model.embed_tokens.lora_embedding_A', which lora does not use");
+}
+
+TEST_F(Lora, TheWeightOfAnAdaptedHead) {
+  make_model();
+  const char* const config_text = R"({"r": 2, "lora_alpha": 2, "target_modules": ["lm_head"]})";
+  std::vector<safetensors::Item> items = {item("lm_head.lora_A.weight", {2, 4}), item("lm_head.lora_B.weight", {11, 2}), item("lm_head.base_layer.weight", {11, 4})};
+  EXPECT_EQ(continued(adapter(config_text, items)), "");
+}
+
+TEST_F(Lora, TheWeightOfAResizedHead) {
+  make_model();
+  const char* const config_text = R"({"r": 2, "lora_alpha": 2, "target_modules": ["lm_head"]})";
+  std::vector<safetensors::Item> items = {item("lm_head.lora_A.weight", {2, 4}), item("lm_head.lora_B.weight", {11, 2}), item("lm_head.base_layer.weight", {12, 4})};
+  EXPECT_EQ(continued(adapter(config_text, items)),
+            "recipe.lua:3: lora: '…/adapter_model.safetensors': 'base_model.model.lm_head.base_layer.weight' is (12, 4), but the model's is (11, 4); the adapter belongs to a "
+            "model with another vocabulary");
+}
+
+TEST_F(Lora, RanksAndAlphasByPattern) {
+  make_model();
+  auto items = q_items();
+  items[0].shape = {1, 4};
+  items[1].shape = {4, 1};
+  ASSERT_EQ(continued(adapter(R"({"r": 2, "lora_alpha": 8, "target_modules": "model\\.layers\\.\\d+\\.self_attn\\.q_proj",
+                                  "rank_pattern": {"layers.0.self_attn.q_proj": 1}, "alpha_pattern": {"layers.0.*": 5}})", items)), "");
+  const auto alpha = [&](const char* block) {
+    return *static_cast<const double*>(producer(graph.find(std::string("base_model.model.model.layers.") + block + ".self_attn.q_proj.lora")).attrs.find("alpha")->data);
+  };
+  EXPECT_EQ(alpha("0"), 5.0);
+  EXPECT_EQ(alpha("1"), 4.0);
+}
+
+TEST_F(Lora, BiasesOfAnAdapter) {
+  make_model();
+  auto items = q_items();
+  for (const char* block : {"0", "1"}) items.push_back(item(std::string("model.layers.") + block + ".self_attn.q_proj.base_layer.bias", {4}));
+  ASSERT_EQ(continued(adapter(R"({"r": 2, "lora_alpha": 2, "target_modules": ["q_proj"], "bias": "lora_only"})", items)), "");
+  const galley_tensor own = graph.find("base_model.model.model.layers.1.self_attn.q_proj.base_layer.bias");
+  ASSERT_NE(own, 0u);
+  EXPECT_EQ(producer(graph.find("model.layers.1.self_attn.q_proj")).inputs[2], own);
+  EXPECT_EQ(graph.tensor(own).flags, GALLEY_TENSOR_NO_DECAY);
+}
+
+TEST_F(Lora, ConfigurationsThatMeanSomethingElse) {
+  make_model();
+  const auto said = [&](const std::string& more) {
+    return continued(adapter(R"({"r": 2, "lora_alpha": 2, "target_modules": ["q_proj"], )" + more + "}", q_items()));
+  };
+  const std::string begin = "recipe.lua:3: lora: …/adapter_config.json: ", changes = " changes what the adapter computes, and lora does not do that; it has to be null or false, not ";
+  EXPECT_EQ(said(R"("use_dora": true)"), begin + "'use_dora'" + changes + "true");
+  EXPECT_EQ(said(R"("modules_to_save": ["norm"])"), begin + "'modules_to_save'" + changes + "[\"norm\"]");
+  EXPECT_EQ(said(R"("a_novelty": 3)"), begin + "'a_novelty'" + changes + "3");
+  EXPECT_EQ(said(R"("peft_type": "IA3")"), begin + "'peft_type' has to be \"LORA\", not \"IA3\"");
+  EXPECT_EQ(said(R"("r": 0)"), begin + "'r' has to be a whole number from 1 on, not 0");
+  EXPECT_EQ(said(R"("bias": "some")"), begin + "'bias' has to be \"none\", \"lora_only\" or \"all\", not \"some\"");
+  EXPECT_EQ(said(R"("init_lora_weights": "pissa")"),
+            begin + "'init_lora_weights' changes the base weights, and lora does not do that; it has to be true, false, \"gaussian\" or \"orthogonal\", not \"pissa\"");
+  EXPECT_EQ(said(R"("target_modules": "(q_proj")"), "recipe.lua:3: lora: target_modules is no regular expression that is understood here: '(q_proj'");
+  EXPECT_EQ(said(R"("use_qalora": false, "qalora_group_size": 16, "loftq_config": {}, "revision": null)"), "");
+}
+
+TEST_F(Lora, FoldersThatHoldNoAdapter) {
+  make_model();
+  const fs::path folder = adapter(q_config, q_items());
+  fs::resize_file(folder / "adapter_model.safetensors", 20);
+  EXPECT_EQ(continued(folder), "recipe.lua:3: lora: '…/adapter_model.safetensors' is not a safetensors file");
+  std::ofstream(folder / "adapter_config.json") << "[]";
+  EXPECT_EQ(continued(folder), "recipe.lua:3: lora: …/adapter_config.json is not a JSON object");
+  fs::remove(folder / "adapter_config.json");
+  EXPECT_EQ(continued(folder), "recipe.lua:3: lora: cannot read '…/adapter_config.json': No such file or directory");
+  EXPECT_EQ(refusal("lora", {{"path", Value(folder.string())}, {"rank", Value(int64_t{2})}}),
+            "recipe.lua:3: lora: 'rank' cannot stand beside 'path': the adapter's own configuration decides it");
+}
+
+TEST_F(Lora, SavesTheAdapterAlone) {
+  make_model();
+  const auto s = strategy("lora", {{"rank", Value(int64_t{2})}});
+  ASSERT_EQ(rewrite(*s), "");
+  ASSERT_EQ(rewrite(*s, GALLEY_SEGMENT_EXPORT), "");
+  EXPECT_FALSE(graph.export_model);
+  EXPECT_TRUE(graph.exported.empty());
+  // Unless something of the model is trained beside it.
+  graph.tensor(graph.find("lm_head.weight")).flags |= GALLEY_TENSOR_TRAINABLE;
+  ASSERT_EQ(rewrite(*s, GALLEY_SEGMENT_EXPORT), "");
+  EXPECT_TRUE(graph.export_model);
+}
+
+class Merge : public Lora, public testing::WithParamInterface<bool> {};
+
+TEST_P(Merge, AddsTheProductToTheWeight) {
+  make_model(false, GetParam());
+  const auto s = strategy("lora", {{"rank", Value(int64_t{2})}, {"alpha", Value(6.0)}, {"merge", Value(true)}, {"targets", Value("v_proj")}});
+  ASSERT_EQ(rewrite(*s), "");
+  ASSERT_EQ(rewrite(*s, GALLEY_SEGMENT_EXPORT), "");
+  EXPECT_TRUE(graph.export_model);
+  ASSERT_EQ(graph.exported.size(), 2u);
+
+  // The nodes of the export, computed by their definitions.
+  std::map<galley_tensor, std::pair<std::vector<int64_t>, std::vector<double>>> values;
+  const auto value = [&](galley_tensor t) -> auto& {
+    auto& slot = values[t];
+    if (slot.second.empty()) {
+      slot.first = {graph.tensor(t).shape.begin(), graph.tensor(t).shape.end()};
+      for (int64_t i = 0; i < graph.tensor(t).count(); ++i) slot.second.push_back(0.1 * static_cast<double>((t * 7 + static_cast<uint64_t>(i) * 3) % 11) - 0.5);
+    }
+    return slot;
+  };
+  for (const galley_node n : graph.section(Section::Export)) {
+    const GraphNode& g = graph.node(n);
+    sdk::Attrs attrs;
+    for (const galley_attr* a : g.attr_view) attrs.copy(*a);
+    NodeRun run(g.op->name, std::move(attrs));
+    for (const galley_tensor t : g.inputs) {
+      if (t) run.in(GALLEY_F32, value(t).first, value(t).second);
+      else run.absent();
+    }
+    ASSERT_EQ(run.infer(), "");
+    run.reference();
+    values[g.outputs[0]] = {{graph.tensor(g.outputs[0]).shape.begin(), graph.tensor(g.outputs[0]).shape.end()}, run.output(0)};
+  }
+  const std::string prefix = "base_model.model.model.layers.0.self_attn.v_proj.";
+  const auto& a = value(graph.find(prefix + "lora_A.weight")).second;
+  const auto& b = value(graph.find(prefix + "lora_B.weight")).second;
+  const ExportedValue& exported = graph.exported[0];
+  EXPECT_EQ(exported.parameter, graph.find("model.layers.0.self_attn.v_proj.weight"));
+  const auto& w = value(exported.parameter).second;
+  const auto& merged = value(exported.value).second;
+  for (size_t out = 0; out < 6; ++out)
+    for (size_t in = 0; in < 4; ++in) {
+      const size_t at = GetParam() ? in * 6 + out : out * 4 + in;
+      EXPECT_NEAR(merged[at], w[at] + 3.0 * (b[out * 2] * a[in] + b[out * 2 + 1] * a[4 + in]), 1e-12);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, Merge, testing::Bool(), [](const auto& layout) { return std::string(layout.param ? "Conv1D" : "Linear"); });
+
+TEST_F(Lora, ATiedHeadIsNotMerged) {
+  make_model(true);
+  const auto s = strategy("lora", {{"rank", Value(int64_t{2})}, {"merge", Value(true)}, {"targets", Value("lm_head")}});
+  ASSERT_EQ(rewrite(*s), "");
+  EXPECT_EQ(rewrite(*s, GALLEY_SEGMENT_EXPORT),
+            "recipe.lua:3: lora: 'merge' would change the embedding too: lm_head shares its weight with it; leave out 'merge', or the target");
+}
+
+}  // namespace
+}  // namespace galley::test
