@@ -1,13 +1,13 @@
 // plugin.toml: what a plugin is and what it provides, read and checked before its library is loaded.
 //
-//   id = "example"                      # of the plugin; its folder and library are called so
+//   id = "example"                    # of the plugin; its folder and library are called so
 //   version = "1.0.0"
 //   state_version = 1                 # of the states it keeps: a run resumes only with the same; default 1
 //   abi = "1.0"                       # the oldest minor version it runs with, of this major version
 //   summary = "…"                     # optional
 //
 //   [library]
-//   plugin = "example.so"               # the default is <id>.so
+//   plugin = "example.so"             # the default is <id>.so
 //
 //   [[kernels]]                       # libraries that hold kernels only, opened for the device that runs
 //   device = "cpu"
@@ -15,7 +15,7 @@
 //   library = "example-cpu-v4.so"
 //
 //   [provides]                        # optional: so that it is loaded when someone asks for one of these. A plugin without strategies
-//   ops = ["example_step"]              # is always loaded and need not say it
+//   ops = ["example_step"]            # is always loaded and need not say it
 //   kernels = ["linear"]              # kernels for ops of others
 //   formats = []
 //   devices = []
@@ -26,7 +26,7 @@
 //   source = "Loshchilov, Hutter 2019, arXiv:1711.05101"
 //   exactness = "rounding"            # beside the definition: "bits", "rounding" or "approximate"
 //   provides = [{ facet = "gradient", value = "window", when = { steps = [2, 3] } }]   # `when` is optional: any of these values
-//   needs = [{ facet = "storage", value = "nf4" }]      # what another strategy of the recipe has to provide
+//   needs = [{ facet = "storage", value = "bf16" }]     # what another strategy of the recipe has to provide
 //
 //   [[strategy.option]]
 //   name = "lr"

@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "host/plugins/host_table.hpp"
@@ -69,6 +72,23 @@ TEST(HostTable, ParallelDoesEachBlockOnce) {
   }
   set_compute_threads(0);
   EXPECT_EQ(compute_threads(), 1);
+}
+
+TEST(HostTable, ParallelIsParallel) {
+  set_compute_threads(2);
+  // Each of two blocks waits for the other one to begin.
+  struct Meeting {
+    std::atomic<int> begun = 0;
+    std::atomic<int> met = 0;
+  } meeting;
+  host_table()->parallel(2, [](void* context, int64_t) {
+    auto& m = *static_cast<Meeting*>(context);
+    ++m.begun;
+    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (m.begun < 2 && std::chrono::steady_clock::now() < give_up) std::this_thread::yield();
+    if (m.begun == 2) ++m.met;
+  }, &meeting);
+  EXPECT_EQ(meeting.met, 2) << "the host was built without OpenMP: every kernel runs on one thread";
 }
 
 TEST(HostTable, ACallInsideACallRunsWhereItIs) {

@@ -296,12 +296,12 @@ TEST_F(Lora, SavesTheAdapterAlone) {
   const auto s = strategy("lora", {{"rank", Value(int64_t{2})}});
   ASSERT_EQ(rewrite(*s), "");
   ASSERT_EQ(rewrite(*s, GALLEY_SEGMENT_EXPORT), "");
-  EXPECT_FALSE(graph.export_model);
+  EXPECT_EQ(graph.export_model, GALLEY_EXPORT_OWN);
   EXPECT_TRUE(graph.exported.empty());
   // Unless something of the model is trained beside it.
   graph.tensor(graph.find("lm_head.weight")).flags |= GALLEY_TENSOR_TRAINABLE;
   ASSERT_EQ(rewrite(*s, GALLEY_SEGMENT_EXPORT), "");
-  EXPECT_TRUE(graph.export_model);
+  EXPECT_EQ(graph.export_model, GALLEY_EXPORT_BOTH);
 }
 
 class Merge : public Lora, public testing::WithParamInterface<bool> {};
@@ -311,7 +311,7 @@ TEST_P(Merge, AddsTheProductToTheWeight) {
   const auto s = strategy("lora", {{"rank", Value(int64_t{2})}, {"alpha", Value(6.0)}, {"merge", Value(true)}, {"targets", Value("v_proj")}});
   ASSERT_EQ(rewrite(*s), "");
   ASSERT_EQ(rewrite(*s, GALLEY_SEGMENT_EXPORT), "");
-  EXPECT_TRUE(graph.export_model);
+  EXPECT_EQ(graph.export_model, GALLEY_EXPORT_MODEL);
   ASSERT_EQ(graph.exported.size(), 2u);
 
   // The nodes of the export, computed by their definitions.

@@ -35,8 +35,6 @@ class Cut {
   float* at_;
 };
 
-inline float* aligned(void* workspace) { return reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(workspace) + 63) / 64 * 64); }
-
 /// Up to 64 queries of one head.
 struct Queries {
   int64_t b, head, first, n;  ///< sequence, query head, position of the first, how many
@@ -66,7 +64,7 @@ struct Bounds {
   bool masks(const Queries& q, int64_t key, int64_t keys) const { return key < common || key + keys - 1 > q.first; }
   /// Scores of keys that a query does not see become `value`.
   void mask(const Queries& q, int64_t key, int64_t keys, float value, float* scores) const {
-    const int32_t *__restrict from = first, *__restrict to = last;
+    const int32_t* __restrict from = first, * __restrict to = last;
     for (int64_t j = 0; j < keys; ++j) {
       const int32_t at = static_cast<int32_t>(key + j);
       float* __restrict row = scores + j * side;
@@ -83,16 +81,20 @@ inline void seen(const Queries& q, int64_t key, int64_t keys, const Body& body) 
 }
 
 /// out[j][c] = Σ_d rows[j][d] · columns[d][c], where a query of column c may see the key of row j.
-inline void scores(const Queries& q, int64_t key, int64_t keys, int64_t D, const float* rows, int64_t row, const float* columns, float* out) {
+inline void scores(const Queries& q, int64_t key, int64_t keys, int64_t D, const float* rows, int64_t row, const float* columns,
+                   float* out) {
   seen(q, key, keys, [&](int64_t j, int64_t n, int64_t g) {
-    tile::product(n, q.groups() - g, D, Strided{rows + j * row, row, 1}, columns + g * tile::width, side, out + j * side + g * tile::width, side, Onto::Write);
+    tile::product(n, q.groups() - g, D, Strided{rows + j * row, row, 1}, columns + g * tile::width, side, out + j * side + g * tile::width,
+                  side, Onto::Write);
   });
 }
 
 /// out[d][c] += Σ_j rows[j][d] · weights[j][c].
-inline void combine(const Queries& q, int64_t key, int64_t keys, int64_t D, const float* rows, int64_t row, const float* weights, float* out) {
+inline void combine(const Queries& q, int64_t key, int64_t keys, int64_t D, const float* rows, int64_t row, const float* weights,
+                    float* out) {
   seen(q, key, keys, [&](int64_t j, int64_t n, int64_t g) {
-    tile::product(D, q.groups() - g, n, Strided{rows + j * row, 1, row}, weights + j * side + g * tile::width, side, out + g * tile::width, side, Onto::Add);
+    tile::product(D, q.groups() - g, n, Strided{rows + j * row, 1, row}, weights + j * side + g * tile::width, side, out + g * tile::width,
+                  side, Onto::Add);
   });
 }
 

@@ -23,7 +23,8 @@ class Forward {
     plan.workspace_bytes = lanes(e, target) * floats(e) * static_cast<int64_t>(sizeof(float)) + 64;
   }
 
-  Forward(const Node& node, const galley_target& target, void* workspace) : node_(node), e_(attention_extents(node)), lanes_(lanes(e_, target)), workspace_(aligned(workspace)) {}
+  Forward(const Node& node, const galley_target& target, void* workspace)
+      : node_(node), e_(attention_extents(node)), lanes_(lanes(e_, target)), workspace_(on_a_line(workspace)) {}
 
   void run() const {
     const Dropout dropout(e_, node_.read<int64_t>(4), node_.stream());
@@ -90,7 +91,7 @@ class Forward {
 
   // Scores become e^(score − largest); what was summed under a smaller maximum shrinks.
   static void softmax(int64_t keys, int64_t columns, int64_t D, Lane& l) {
-    float *__restrict largest = l.largest, *__restrict before = l.before, *__restrict sum = l.sum;
+    float* __restrict largest = l.largest, * __restrict before = l.before, * __restrict sum = l.sum;
     std::memcpy(before, largest, side * sizeof(float));
     for (int64_t j = 0; j < keys; ++j) {
       const float* __restrict p = l.p + j * side;

@@ -31,7 +31,11 @@ class Gradient {
   }
 
   Gradient(const Node& node, const galley_target& target, void* workspace)
-      : node_(node), e_(attention_extents(node)), division_(e_, target), lanes_(aligned(workspace)), sums_(lanes_ + division_.lanes * floats(e_)) {}
+      : node_(node),
+        e_(attention_extents(node)),
+        division_(e_, target),
+        lanes_(on_a_line(workspace)),
+        sums_(lanes_ + division_.lanes * floats(e_)) {}
 
   void run() const {
     const Dropout dropout(e_, node_.read<int64_t>(4), node_.stream());
@@ -85,11 +89,11 @@ class Gradient {
       bounds.last = cut.take<int32_t>(side);
       factors = cut.take(e.dropout > 0 ? side * side : 0);
     }
-    float *q, *go, *dq;      // (D, 64): scale·q, do and dq in columns
+    float *q, *go, *dq;       // (D, 64): scale·q, do and dq in columns
     float *q_rows, *go_rows;  // (64, D): scale·q and do in rows
-    float *p, *ds;           // (keys, 64)
-    float *lse, *delta;      // (64)
-    float* factors;          // (keys, 64)
+    float *p, *ds;            // (keys, 64)
+    float *lse, *delta;       // (64)
+    float* factors;           // (keys, 64)
     Bounds bounds;
   };
   static int64_t stride(const AttentionExtents& e) { return round_up(e.D, tile::width); }
@@ -113,7 +117,8 @@ class Gradient {
   void load(const Queries& q, Lane& l) const {
     const AttentionOperands<const float> in = attention_inputs<float>(node_, e_);
     const int64_t D = e_.D, W = stride(e_), at = (q.b * e_.S + q.first) * e_.q_columns() + q.head * D;
-    const float *from = in.q + (q.b * e_.S + q.first) * e_.q_row() + q.head * D, *o = node_.read<float>(5) + at, *go = node_.read<float>(7) + at;
+    const float *from = in.q + (q.b * e_.S + q.first) * e_.q_row() + q.head * D, *o = node_.read<float>(5) + at,
+                *go = node_.read<float>(7) + at;
     const float scale = static_cast<float>(e_.scale), *lse = node_.read<float>(6) + (q.b * e_.heads + q.head) * e_.S + q.first;
     load_columns(q, D, from, e_.q_row(), scale, l.q);
     load_columns(q, D, go, e_.q_columns(), 1.0f, l.go);
@@ -164,9 +169,9 @@ class Gradient {
 
   // From scores and dO·Vᵀ to what dv is made of, P∘M, and dS without its scale.
   static void slopes(int64_t keys, int64_t columns, bool dropout, Lane& l) {
-    const float *__restrict lse = l.lse, *__restrict delta = l.delta;
+    const float* __restrict lse = l.lse, * __restrict delta = l.delta;
     for (int64_t j = 0; j < keys; ++j) {
-      float *__restrict p = l.p + j * side, *__restrict ds = l.ds + j * side;
+      float* __restrict p = l.p + j * side, * __restrict ds = l.ds + j * side;
       if (dropout) {
         const float* __restrict m = l.factors + j * side;
         for (int64_t c = 0; c < columns; ++c) {

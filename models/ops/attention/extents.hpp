@@ -47,13 +47,14 @@ inline AttentionExtents attention_extents(const sdk::Node& n) {
   e.heads = n.i("heads", 0);
   e.kv_heads = n.i("kv_heads", e.heads);
   if (e.heads < 1 || e.kv_heads < 1 || e.heads % e.kv_heads)
-    wrong(n, "heads = " + std::to_string(e.heads) + ", kv_heads = " + std::to_string(e.kv_heads) + "; heads has to be a multiple of kv_heads");
+    wrong(n,
+          "heads = " + std::to_string(e.heads) + ", kv_heads = " + std::to_string(e.kv_heads) + "; heads has to be a multiple of kv_heads");
   e.packed = !n.has(1) && !n.has(2);
   const int64_t slots = e.packed ? e.heads + 2 * e.kv_heads : e.heads;
   e.D = n.i("head_dim", sdk::columns(q) / slots);
   if (e.D < 1 || sdk::columns(q) != slots * e.D)
-    wrong(n, std::string(e.packed ? "q with k and v packed behind it" : "q") + " is " + shape_text(q) + "; " + std::to_string(slots) + " heads of " +
-                 std::to_string(e.D) + " take " + std::to_string(slots * e.D) + " columns");
+    wrong(n, std::string(e.packed ? "q with k and v packed behind it" : "q") + " is " + shape_text(q) + "; " + std::to_string(slots) +
+                 " heads of " + std::to_string(e.D) + " take " + std::to_string(slots * e.D) + " columns");
   e.scale = n.f("scale", 1 / std::sqrt(static_cast<double>(e.D)));
   e.window = n.i("window", 0);
   if (e.window < 0) wrong(n, "window = " + std::to_string(e.window) + "; it has to be 0 (none) or more");

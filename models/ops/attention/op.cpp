@@ -25,15 +25,16 @@ AttentionExtents check(const Node& n) {
     for (uint32_t i : {K, V}) {
       const galley_operand& t = n.in(i);
       if (t.rank != 3 || t.shape[0] != e.B || t.shape[1] != e.S || t.shape[2] != e.kv_columns())
-        wrong(n, std::string(i == K ? "k" : "v") + " is " + shape_text(t) + "; beside q " + shape_text(n.in(Q)) + " and with " + std::to_string(e.kv_heads) +
-                     " heads of " + std::to_string(e.D) + " it has to be (" + std::to_string(e.B) + ", " + std::to_string(e.S) + ", " +
-                     std::to_string(e.kv_columns()) + ")");
+        wrong(n, std::string(i == K ? "k" : "v") + " is " + shape_text(t) + "; beside q " + shape_text(n.in(Q)) + " and with " +
+                     std::to_string(e.kv_heads) + " heads of " + std::to_string(e.D) + " it has to be (" + std::to_string(e.B) + ", " +
+                     std::to_string(e.S) + ", " + std::to_string(e.kv_columns()) + ")");
     }
   integers(n, FirstKey, "first_key");
   const galley_operand& first = n.in(FirstKey);
   if (first.rank != 2 || first.shape[0] != e.B || first.shape[1] != e.S)
     wrong(n, "first_key is " + shape_text(first) + "; it has to be (" + std::to_string(e.B) + ", " + std::to_string(e.S) + ")");
-  if (n.has(Random) && (n.in(Random).dtype != GALLEY_I64 || count(n.in(Random)) != 4)) wrong(n, "random has to be I64 (4): seed, window, first row, 0");
+  if (n.has(Random) && (n.in(Random).dtype != GALLEY_I64 || count(n.in(Random)) != 4))
+    wrong(n, "random has to be I64 (4): seed, window, first row, 0");
   if (e.dropout > 0 && !n.has(Random)) wrong(n, "dropout = " + std::to_string(e.dropout) + ", but there is no input random to draw from");
   return e;
 }
@@ -50,7 +51,11 @@ struct Row {
 
 class Definition {
  public:
-  explicit Definition(const Node& n) : e(attention_extents(n)), in(attention_inputs<double>(n, e)), first_key_(n.read<int32_t>(FirstKey)), random_(n.read<int64_t>(Random)) {
+  explicit Definition(const Node& n)
+      : e(attention_extents(n)),
+        in(attention_inputs<double>(n, e)),
+        first_key_(n.read<int32_t>(FirstKey)),
+        random_(n.read<int64_t>(Random)) {
     if (e.dropout > 0) key_ = galley_random_key(random_, n.stream());
   }
   template <class Body>
@@ -124,9 +129,9 @@ void gradient(Backward& b) {
   // All three at once; what comes in is not added to, so what already holds something is left to the host to add.
   const auto target = [&](uint32_t i) { return b.needs(i) && !b.adds(i) ? b.d_inputs[i] : 0; };
   const std::string name = std::string(b.node.name) + ".grad";
-  const std::vector<galley_tensor> d =
-      b.graph.node("attention_grad", name.c_str(), {in[Q], in[K], in[V], in[FirstKey], in[Random], b.node.outputs[0], b.node.outputs[1], b.d_outputs[0]}, attrs,
-                   {target(Q), packed ? 0 : target(K), packed ? 0 : target(V)});
+  const std::vector<galley_tensor> d = b.graph.node(
+      "attention_grad", name.c_str(), {in[Q], in[K], in[V], in[FirstKey], in[Random], b.node.outputs[0], b.node.outputs[1], b.d_outputs[0]},
+      attrs, {target(Q), packed ? 0 : target(K), packed ? 0 : target(V)});
   for (uint32_t i : {Q, K, V})
     if (b.needs(i)) b.d_inputs[i] = d[i];
 }
@@ -192,11 +197,14 @@ std::vector<CaseInput> with_grad(std::vector<CaseInput> in, int64_t B, int64_t S
   return in;
 }
 
-Op attention("attention", "o = softmax(scale·q·kᵀ)·v, causal; q (B, S, heads·D), k, v (B, S, kv_heads·D) or packed in q, first_key (B, S), o (B, S, heads·D), lse (B, heads, S)");
+Op attention("attention",
+             "o = softmax(scale·q·kᵀ)·v, causal; q (B, S, heads·D), k, v (B, S, kv_heads·D) or packed in q, first_key (B, S), o (B, S, "
+             "heads·D), lse (B, heads, S)");
 Op attention_grad("attention_grad", "dq, dk, dv of attention from q, k, v, o, lse and do; shapes as there");
 
 void cases() {
-  const auto both = [](const char* name, int64_t B, int64_t S, int64_t n, int64_t kv, int64_t D, bool packed, double documents, const auto& more, double range = 1) {
+  const auto both = [](const char* name, int64_t B, int64_t S, int64_t n, int64_t kv, int64_t D, bool packed, double documents,
+                       const auto& more, double range = 1) {
     std::vector<CaseInput> in;
     if (packed) in = {{F, {B, S, (n + 2 * kv) * D}, -range, range}, none(), none()};
     else in = {{F, {B, S, n * D}, -range, range}, {F, {B, S, kv * D}, -range, range}, {F, {B, S, kv * D}}};
@@ -217,7 +225,8 @@ void cases() {
   both("groups", 1, 131, 9, 3, 24, false, 0, plain);
   both("blocks", 1, 200, 2, 2, 64, true, 0, plain);
   both("wide heads", 1, 70, 2, 1, 129, false, 0, plain);
-  both("steep", 1, 100, 1, 1, 16, false, 30, [](Attrs& a) { a.f("scale", 1.0); }, 2);
+  both(
+      "steep", 1, 100, 1, 1, 16, false, 30, [](Attrs& a) { a.f("scale", 1.0); }, 2);
   both("dropout", 2, 19, 3, 1, 8, false, 5, [](Attrs& a) { a.f("dropout", 0.25).s("stream", "model.attention"); });
   both("dropout over blocks", 3, 133, 2, 2, 20, true, 60, [](Attrs& a) { a.f("dropout", 0.1); });
 }
@@ -232,7 +241,13 @@ bool registered() {
         .input("random", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL | GALLEY_OPERAND_NO_GRADIENT)
         .flags(GALLEY_OP_RANDOM);
   };
-  operands(attention).output("o", GALLEY_ROLE_WHOLE).output("lse", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT).infer<shape>().gradient<gradient>().cost<cost>().reference<reference>();
+  operands(attention)
+      .output("o", GALLEY_ROLE_WHOLE)
+      .output("lse", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+      .infer<shape>()
+      .gradient<gradient>()
+      .cost<cost>()
+      .reference<reference>();
   operands(attention_grad)
       .input("o", GALLEY_ROLE_WHOLE)
       .input("lse", GALLEY_ROLE_WHOLE)

@@ -1,6 +1,6 @@
 // A general product of matrices in F32 after Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", ACM TOMS 34(3), 2008), for any
-// strides: C (m × n, dense) = or += A · B (+ bias). Blocks of B and, where its columns are contiguous, of A are copied into cache, and asked for ahead of that while the block before is
-// multiplied; tile.hpp does the rest.
+// strides: C (m × n, dense) = or += A · B (+ bias). Blocks of B and, where its columns are contiguous, of A are copied into cache, and asked for ahead of
+// that while the block before is multiplied; tile.hpp does the rest.
 //
 // Bits. Each element of C is a sum of chains of at most 512 fused multiply-adds in the order of k, on top of what C held and the bias. Where a chain ends
 // depends on k alone; tasks and lanes cut the work, not the chains: the result is the same for any number of threads, and for every CPU with fused multiply-add.
@@ -36,6 +36,11 @@ struct Blocking {
 };
 
 inline int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+/// The first float at or behind `p` that begins a cache line.
+inline float* on_a_line(void* p) {
+  return reinterpret_cast<float*>(static_cast<char*>(p) + (64 - reinterpret_cast<uintptr_t>(p) % 64) % 64);
+}
 
 inline Blocking block(const Multiply& p, int64_t threads) {
   Blocking out = {};

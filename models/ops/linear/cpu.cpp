@@ -1,8 +1,16 @@
 // Linear layers on oneDNN 2.6: y = x·Wᵀ + b, dx = dy·W, dW = dyᵀ·x, in F32, for both layouts of a weight. Processors with 512-bit vectors only: below, oneDNN
 // takes another path, which allocates by itself and splits sums by threads; cpu_blocked.cpp serves those.
 //
-// Which primitive. `matmul` for all three: it has a declared scratchpad and adds by a `sum` post-op. `inner_product` is 3 % faster for dW and up to 40 %
-// slower elsewhere, allocates by itself and cannot add. What was measured is in tests/models/bench_linear.cpp.
+// Which primitive. `matmul` for all three: it has a declared scratchpad and adds by a `sum` post-op. `inner_product` (a gemm inside) is up to 10 % faster for
+// dW and dx, up to 40 % slower elsewhere, allocates by itself and cannot add. With 2 threads of a Zen 4 at 256 rows, shares of the FMA peak (235 GF),
+// matmul | inner_product, dW added by the one and written by the other:
+//     K → N                y             dx            dW
+//     768 → 768          .95 | .86     .99 | .99     .96 | .99
+//     768 → 768, T       .99 | .98     .97 | .86     .95 | .99
+//     768 → 3072, T      .92 | .87     .93 | .60     .80 | .83
+//     576 → 1536         .97 | .89     .99 | .99     .97 | .99
+//     576 → 49152        .90 | .78     .87 | .97     .85 | .88
+// Against our own product: the table in cpu_blocked.cpp (tests/models/bench_kernels). A sum costs 1–8 %; operands off a cache line cost up to a quarter.
 //
 // Workspace. A plan is a function of the target, not of the machine that makes it, so the scratchpad is bounded by a formula from oneDNN's own choice of
 // blocks (brgemm_matmul_utils.cpp, v2.6.3) and compared with the real one in `prepare`.
@@ -128,8 +136,9 @@ class OneDnn {
     const memory::desc scratchpad = chosen.scratchpad_desc();
     const std::string name = chosen.impl_info_str();
     if (name.rfind("brg", 0) != 0 || static_cast<int64_t>(scratchpad.get_size()) > bound)
-      throw Failure(GALLEY_FAILED, std::string(node.name()) + ": oneDNN chose '" + name + "' with a scratchpad of " + std::to_string(scratchpad.get_size()) +
-                                       " bytes where the plan has " + std::to_string(bound) + "; is ONEDNN_MAX_CPU_ISA set?");
+      throw Failure(GALLEY_FAILED, std::string(node.name()) + ": oneDNN chose '" + name + "' with a scratchpad of " +
+                                       std::to_string(scratchpad.get_size()) + " bytes where the plan has " + std::to_string(bound) +
+                                       "; is ONEDNN_MAX_CPU_ISA set?");
     Call call;
     call.primitive = dnnl::matmul(chosen);
     call.count = 0;

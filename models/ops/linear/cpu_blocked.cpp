@@ -21,7 +21,8 @@ class Blocked {
     plan.workspace_bytes = cut_for(p, target).bytes();
     plan.priority = p.k >= long_sum && p.a_step == 1 && p.b_step == 1 ? 2 : 0;
   }
-  Blocked(const Node& node, const galley_target& target, void* workspace) : product_(cpu::product_of(node)), cut_(cut_for(product_, target)), workspace_(workspace) {}
+  Blocked(const Node& node, const galley_target& target, void* workspace)
+      : product_(cpu::product_of(node)), cut_(cut_for(product_, target)), workspace_(workspace) {}
   void run() const {
     parallel(cut_.lanes, [this](int64_t lane) { multiply(product_, cut_, lane, workspace_); });
   }

@@ -53,7 +53,8 @@ class Ahead {
  public:
   Ahead() = default;
   /// n rows of `columns` numbers.
-  Ahead(const float* from, int64_t row, int64_t columns, int64_t n, int64_t calls) : at_(from), row_(row), lines_(columns / 16 + 1), left_(n * lines_), share_(left_ / calls + 1) {}
+  Ahead(const float* from, int64_t row, int64_t columns, int64_t n, int64_t calls)
+      : at_(from), row_(row), lines_(columns / 16 + 1), left_(n * lines_), share_(left_ / calls + 1) {}
   void some() {
     for (int64_t n = std::min(share_, left_); n > 0; --n, --left_) {
       __builtin_prefetch(at_ + 16 * line_, 0, 2);
@@ -87,7 +88,8 @@ Ahead ahead_of_b(const Multiply& p, const Panel& next, int64_t calls) {
 }
 
 // One block of C. `a` is where A's block lies.
-void task(const Multiply& p, int64_t i0, int64_t rows, const Panel& at, tile::Strided a, const Lane& lane, int64_t ld, Ahead& next_b, Ahead& next_a) {
+void task(const Multiply& p, int64_t i0, int64_t rows, const Panel& at, tile::Strided a, const Lane& lane, int64_t ld, Ahead& next_b,
+          Ahead& next_a) {
   float* c = p.c + i0 * p.n + at.j0;
   const int64_t groups = at.columns / tile::width, rest = at.columns % tile::width;
   const bool first = at.k0 == 0;
@@ -129,11 +131,12 @@ void transpose(const float* from, int64_t from_row, int64_t rows, int64_t column
 
 void multiply(const Multiply& p, const Blocking& cut, int64_t index, void* workspace) {
   const int64_t per_lane = cut.packed_a() + cut.packed_b() + cut.edge();
-  float* own = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(workspace) + 63) / 64 * 64) + index * per_lane;
+  float* own = on_a_line(workspace) + index * per_lane;
   const Lane lane{own + cut.packed_b(), own, own + cut.packed_b() + cut.packed_a()};
   const int64_t end = cut.tasks() * (index + 1) / cut.lanes;
   for (int64_t t = cut.tasks() * index / cut.lanes; t < end;) {
-    const int64_t j0 = t / cut.row_blocks * cut.columns, first_row = t % cut.row_blocks, last_row = std::min(cut.row_blocks, first_row + end - t);
+    const int64_t j0 = t / cut.row_blocks * cut.columns, first_row = t % cut.row_blocks,
+                  last_row = std::min(cut.row_blocks, first_row + end - t);
     t += last_row - first_row;
     for (int64_t k0 = 0; k0 == 0 || k0 < p.k; k0 += cut.depth) {
       const Panel at = panel_of(p, cut, j0, k0);
@@ -146,8 +149,10 @@ void multiply(const Multiply& p, const Blocking& cut, int64_t index, void* works
         const int64_t i0 = r * cut.rows, rows = std::min(cut.rows, p.m - i0);
         tile::Strided a{p.a + i0 * p.a_row + k0 * p.a_step, p.a_row, p.a_step};
         if (p.a_step != 1) {  // a column of A is one line a number: copied, its rows lie near each other
-          for (int64_t k = 0; k < at.depth; ++k) std::memcpy(lane.a + k * cut.rows, a.data + k * p.a_step, static_cast<size_t>(rows) * sizeof(float));
-          if (r + 1 < last_row) next_a = Ahead(a.data + cut.rows, p.a_step, std::min(cut.rows, p.m - i0 - cut.rows), at.depth, corners(at, rows));
+          for (int64_t k = 0; k < at.depth; ++k)
+            std::memcpy(lane.a + k * cut.rows, a.data + k * p.a_step, static_cast<size_t>(rows) * sizeof(float));
+          if (r + 1 < last_row)
+            next_a = Ahead(a.data + cut.rows, p.a_step, std::min(cut.rows, p.m - i0 - cut.rows), at.depth, corners(at, rows));
           a = {lane.a, 1, cut.rows};
         }
         task(p, i0, rows, at, a, lane, cut.columns, next_b, next_a);

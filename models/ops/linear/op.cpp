@@ -28,8 +28,8 @@ void shape(const Node& n, Shapes& out) {
   has_rows(n, 0, "x");
   const Extents w = weight(n);
   if (columns(n.in(0)) != w.k)
-    wrong(n, "x " + shape_text(n.in(0)) + " has rows of " + std::to_string(columns(n.in(0))) + ", but w " + shape_text(n.in(1)) + layout(n) + " takes " +
-                 std::to_string(w.k));
+    wrong(n, "x " + shape_text(n.in(0)) + " has rows of " + std::to_string(columns(n.in(0))) + ", but w " + shape_text(n.in(1)) +
+                 layout(n) + " takes " + std::to_string(w.k));
   vector_of(n, 2, "bias", w.n);
   out.like(0, n.in(0), w.n);
 }
@@ -68,8 +68,8 @@ void dx_shape(const Node& n, Shapes& out) {
   has_rows(n, 0, "dy");
   const Extents w = weight(n);
   if (columns(n.in(0)) != w.n)
-    wrong(n, "dy " + shape_text(n.in(0)) + " has rows of " + std::to_string(columns(n.in(0))) + ", but w " + shape_text(n.in(1)) + layout(n) + " makes " +
-                 std::to_string(w.n));
+    wrong(n, "dy " + shape_text(n.in(0)) + " has rows of " + std::to_string(columns(n.in(0))) + ", but w " + shape_text(n.in(1)) +
+                 layout(n) + " makes " + std::to_string(w.n));
   out.like(0, n.in(0), w.k);
 }
 
@@ -91,7 +91,8 @@ void dx_reference(const Node& n) {
 void dw_shape(const Node& n, Shapes& out) {
   has_rows(n, 0, "dy");
   has_rows(n, 1, "x");
-  if (rows(n.in(0)) != rows(n.in(1))) wrong(n, "dy is " + shape_text(n.in(0)) + ", but x is " + shape_text(n.in(1)) + "; their rows have to be as many");
+  if (rows(n.in(0)) != rows(n.in(1)))
+    wrong(n, "dy is " + shape_text(n.in(0)) + ", but x is " + shape_text(n.in(1)) + "; their rows have to be as many");
   const int64_t N = columns(n.in(0)), K = columns(n.in(1));
   if (transposed(n)) out.set(0, GALLEY_F32, {K, N});
   else out.set(0, GALLEY_F32, {N, K});

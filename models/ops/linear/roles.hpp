@@ -20,19 +20,37 @@ inline Multiply product_of(const sdk::Node& node) {
   p.c = node.write<float>(0);
   p.add = node.accumulates(0);
   if (op == "linear") {  // x (rows, K), W
-    p.m = rows; p.k = C; p.n = sdk::columns(node.out(0));
-    p.a = first; p.a_row = p.k; p.a_step = 1;
-    p.b = second; p.b_row = transposed ? p.n : 1; p.b_step = transposed ? 1 : p.k;
+    p.m = rows;
+    p.k = C;
+    p.n = sdk::columns(node.out(0));
+    p.a = first;
+    p.a_row = p.k;
+    p.a_step = 1;
+    p.b = second;
+    p.b_row = transposed ? p.n : 1;
+    p.b_step = transposed ? 1 : p.k;
     p.bias = node.read<float>(2);
   } else if (op == "linear_dx") {  // dy (rows, N), W
-    p.m = rows; p.k = C; p.n = sdk::columns(node.out(0));
-    p.a = first; p.a_row = p.k; p.a_step = 1;
-    p.b = second; p.b_row = transposed ? 1 : p.n; p.b_step = transposed ? p.k : 1;
+    p.m = rows;
+    p.k = C;
+    p.n = sdk::columns(node.out(0));
+    p.a = first;
+    p.a_row = p.k;
+    p.a_step = 1;
+    p.b = second;
+    p.b_row = transposed ? 1 : p.n;
+    p.b_step = transposed ? p.k : 1;
   } else {  // dy (rows, N), x (rows, K); dW is (N, K), transposed (K, N)
     const int64_t K = sdk::columns(node.in(1));
-    p.m = transposed ? K : C; p.k = rows; p.n = transposed ? C : K;
-    p.a = transposed ? second : first; p.a_row = 1; p.a_step = p.m;
-    p.b = transposed ? first : second; p.b_row = p.n; p.b_step = 1;
+    p.m = transposed ? K : C;
+    p.k = rows;
+    p.n = transposed ? C : K;
+    p.a = transposed ? second : first;
+    p.a_row = 1;
+    p.a_step = p.m;
+    p.b = transposed ? first : second;
+    p.b_row = p.n;
+    p.b_step = 1;
   }
   return p;
 }

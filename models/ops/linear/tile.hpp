@@ -46,7 +46,9 @@ struct Number {
   __m256 v;
   explicit Number(float x) : v(_mm256_set1_ps(x)) {}
 };
-inline Lanes fma(const Number& a, const Lanes& b, const Lanes& c) { return {_mm256_fmadd_ps(a.v, b.low, c.low), _mm256_fmadd_ps(a.v, b.high, c.high)}; }
+inline Lanes fma(const Number& a, const Lanes& b, const Lanes& c) {
+  return {_mm256_fmadd_ps(a.v, b.low, c.low), _mm256_fmadd_ps(a.v, b.high, c.high)};
+}
 inline Lanes add(const Lanes& a, const Lanes& b) { return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)}; }
 inline constexpr int most_groups = 1, most_rows = 6;  // 12 sums, 2 of B, 1 of A: 15 of 16 registers
 #else
@@ -112,7 +114,8 @@ inline void corner(int64_t depth, Strided a, const float* b, int64_t ldb, float*
 template <int G>
 inline void strip(int64_t rows, int64_t depth, Strided a, const float* b, int64_t ldb, float* c, int64_t ldc, Onto onto) {
   int64_t r = 0;
-  for (; r + most_rows <= rows; r += most_rows) corner<most_rows, G>(depth, {a.data + r * a.row, a.row, a.step}, b, ldb, c + r * ldc, ldc, onto);
+  for (; r + most_rows <= rows; r += most_rows)
+    corner<most_rows, G>(depth, {a.data + r * a.row, a.row, a.step}, b, ldb, c + r * ldc, ldc, onto);
   const Strided rest{a.data + r * a.row, a.row, a.step};
   c += r * ldc;
   switch (rows - r) {

@@ -97,13 +97,25 @@ class Bench {
       if (!std::strcmp(ops_->ops[i]->name, op_name)) op = ops_->ops[i];
     if (!op) return;
     Operands in(inputs, GALLEY_READ);
-    galley_node_view node = {sizeof node, 1, op_name, "node", in.pointers.data(), nullptr, attrs.data(), static_cast<uint32_t>(in.pointers.size()), 0,
-                             attrs.count(), GALLEY_NODE_TRAINING, 0, 0};
+    galley_node_view node = {sizeof node,
+                             1,
+                             op_name,
+                             "node",
+                             in.pointers.data(),
+                             nullptr,
+                             attrs.data(),
+                             static_cast<uint32_t>(in.pointers.size()),
+                             0,
+                             attrs.count(),
+                             GALLEY_NODE_TRAINING,
+                             0,
+                             0};
     galley_error error = GALLEY_ERROR_INIT;
     galley_shape shapes[8] = {};
     check(op->infer(&node, shapes, &error), error);
     std::vector<Shape> outputs;
-    for (uint32_t i = 0; i < op->n_outputs; ++i) outputs.push_back({shapes[i].dtype, {shapes[i].extents, shapes[i].extents + shapes[i].rank}});
+    for (uint32_t i = 0; i < op->n_outputs; ++i)
+      outputs.push_back({shapes[i].dtype, {shapes[i].extents, shapes[i].extents + shapes[i].rank}});
     Operands out(outputs, add ? GALLEY_ACCUMULATE : GALLEY_WRITE);
     node.outputs = out.pointers.data();
     node.n_outputs = static_cast<uint32_t>(out.pointers.size());
@@ -125,9 +137,9 @@ class Bench {
         if (shapes[i].dtype == GALLEY_F32)
           for (float& x : data[i]) x = static_cast<float>((random = random * 1664525u + 1013904223u) >> 8) * 0x1p-23f - 1.0f;
         // On a cache line, as in the arena: oneDNN is a quarter slower on some shapes that are not.
-        auto* begin = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(data[i].data()) + 63) / 64 * 64);
-        operands[i] = {sizeof(galley_operand), 1, "", begin, shapes[i].extents.data(), static_cast<uint32_t>(shapes[i].extents.size()),
-                       shapes[i].dtype, access, 0};
+        float* begin = data[i].data() + (64 - reinterpret_cast<uintptr_t>(data[i].data()) % 64) % 64 / 4;
+        operands[i] = {sizeof(galley_operand), 1,      "", begin, shapes[i].extents.data(), static_cast<uint32_t>(shapes[i].extents.size()),
+                       shapes[i].dtype,        access, 0};
         pointers[i] = &operands[i];
       }
     }
@@ -171,8 +183,8 @@ class Bench {
     }
     kernel.release(state);
     std::free(workspace);
-    std::printf("%-28s %-24s %s %9.3f ms %7.1f GF  %.2f of peak  workspace %.2f MiB\n", label.c_str(), kernel.name, add ? "+=" : "= ", best * 1e3,
-                flops / best * 1e-9, flops / best / peak_, static_cast<double>(plan.workspace_bytes) / (1 << 20));
+    std::printf("%-28s %-24s %s %9.3f ms %7.1f GF  %.2f of peak  workspace %.2f MiB\n", label.c_str(), kernel.name, add ? "+=" : "= ",
+                best * 1e3, flops / best * 1e-9, flops / best / peak_, static_cast<double>(plan.workspace_bytes) / (1 << 20));
     std::fflush(stdout);
   }
 
@@ -191,11 +203,15 @@ void linear(Bench& bench, int64_t rows, int64_t K, int64_t N, int64_t transposed
   bench.run(label, "linear_dw", {dy, x}, attrs(), true);
 }
 
-void attention(Bench& bench, const char* label, int64_t B, int64_t S, int64_t heads, int64_t kv, int64_t D, bool packed, double dropout, int64_t window) {
+void attention(Bench& bench, const char* label, int64_t B, int64_t S, int64_t heads, int64_t kv, int64_t D, bool packed, double dropout,
+               int64_t window) {
   constexpr uint32_t F = GALLEY_F32;
   const Shape none{0, {}}, o{F, {B, S, heads * D}};
-  const std::vector<Shape> in = {{F, {B, S, (packed ? heads + 2 * kv : heads) * D}}, packed ? none : Shape{F, {B, S, kv * D}},
-                                 packed ? none : Shape{F, {B, S, kv * D}}, {GALLEY_I32, {B, S}}, {GALLEY_I64, {4}}};
+  const std::vector<Shape> in = {{F, {B, S, (packed ? heads + 2 * kv : heads) * D}},
+                                 packed ? none : Shape{F, {B, S, kv * D}},
+                                 packed ? none : Shape{F, {B, S, kv * D}},
+                                 {GALLEY_I32, {B, S}},
+                                 {GALLEY_I64, {4}}};
   const auto attrs = [=] { return Attrs().i("heads", heads).i("kv_heads", kv).i("head_dim", D).i("window", window).f("dropout", dropout); };
   bench.run(label, "attention", in, attrs());
   std::vector<Shape> back = in;
