@@ -231,10 +231,23 @@ Status train(const Study& study, const std::filesystem::path& directory, Poison 
   Proof proof(executor);
   TRY_STATUS(proof.after_load());
   const ScalarSlot* lr = lr_slot(program);
-  auto loader = TRY(Loader::start(*session.source, layout_of(program), program.micro_batches, info.next_window, recipe.steps, bytes_of(executor, program.window)));
 
   if (StopSignals::asked()) return Error{Exit::Interrupted, "interrupted before step " + std::to_string(info.attempted + 1), "go on with: galley resume " + directory.string()};
-  double last = now();
+  double last = 0, aside = 0;  // when the step before ended, and the seconds of validation and saving since
+  const auto validate = [&](int64_t step, std::span<std::byte> memory) -> Status {
+    const double begin = now();
+    const double validation = TRY(evaluate(executor, *session.source, {layout_of(program), memory, -1, 0, 0}));
+    TRY_STATUS(metrics.validation(step, validation));
+    TRY_STATUS(events.scalar("validation/loss", step, static_cast<float>(validation)));
+    progress.validation(step, validation);
+    aside += now() - begin;
+    return ok();
+  };
+  const bool validates = recipe.validate_every > 0 && session.source->validation_batches() > 0;
+  if (validates && recipe.validate_start && info.attempted == 0) TRY_STATUS(validate(0, bytes_of(executor, program.window)));
+  auto loader = TRY(Loader::start(*session.source, layout_of(program), program.micro_batches, info.next_window, recipe.steps, bytes_of(executor, program.window)));
+  last = now();
+  aside = 0;
   for (int64_t step = info.attempted + 1; step <= recipe.steps; ++step) {
     const WindowBuffer* window = TRY(loader->next());
     const StepBegin begin = {step, info.applied + 1, window->valid_tokens, 1.0};
@@ -264,22 +277,19 @@ Status train(const Study& study, const std::filesystem::path& directory, Poison 
     TRY_STATUS(events.scalar("train/loss", step, static_cast<float>(loss)));
     TRY_STATUS(events.scalar("train/grad_norm", step, static_cast<float>(norm)));
     TRY_STATUS(events.scalar("train/lr", step, static_cast<float>(rate)));
-    progress.step(m);
+    progress.step(m, aside);
+    aside = 0;
 
-    if (recipe.validate_every > 0 && step % recipe.validate_every == 0 && session.source->validation_batches() > 0) {
-      // The window at hand has been used up: its buffer serves for validation.
-      const WindowBuffer buffer = {layout_of(program), window->memory, -1, 0, 0};
-      const double validation = TRY(evaluate(executor, *session.source, buffer));
-      TRY_STATUS(metrics.validation(step, validation));
-      TRY_STATUS(events.scalar("validation/loss", step, static_cast<float>(validation)));
-      progress.validation(step, validation);
-    }
+    // The window at hand has been used up: its buffer serves for validation.
+    if (validates && step % recipe.validate_every == 0) TRY_STATUS(validate(step, window->memory));
     const bool stopping = StopSignals::asked() && step < recipe.steps;
     if (saves.scheduled(step) || stopping) {
+      const double begin_save = now();
       if (step == recipe.steps) TRY_STATUS(proof.finish());
       TRY_STATUS(metrics.sync());
       TRY_STATUS(save_state(states, recipe.save_keep + 1, info, program, executor.machine()));
       if (saves.scheduled(step)) TRY_STATUS(drop_unscheduled(states, saves, step));
+      aside += now() - begin_save;
     }
     if (stopping) {
       progress.finish();

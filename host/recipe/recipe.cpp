@@ -169,8 +169,9 @@ Status Reader::read_numbers(const Fields& fields, Recipe* recipe) const {
   recipe->head_rows = TRY(fields.integer("head_rows", 0, kMostRows)).value_or(0);
 
   if (const auto validate = TRY(fields.table("validate", "{ every = 50 }"))) {
-    TRY_STATUS(validate->only({"every"}));
+    TRY_STATUS(validate->only({"every", "start"}));
     recipe->validate_every = TRY(validate->integer("every", 0)).value_or(0);
+    recipe->validate_start = TRY(validate->boolean("start")).value_or(false);
   }
   if (const auto save = TRY(fields.table("save", "{ every = 100, keep = 2 }"))) {
     TRY_STATUS(save->only({"every", "keep", "final"}));

@@ -54,6 +54,7 @@ struct Recipe {
   int64_t steps = 0;
   uint64_t seed = 1;
   int64_t validate_every = 0;  ///< 0: never
+  bool validate_start = false; ///< before the first step too
   int64_t save_every = 0;      ///< 0: only at the end
   int64_t save_keep = 2;       ///< how many resume states stay
   bool save_final = true;      ///< false: nothing is saved at the end

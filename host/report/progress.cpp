@@ -32,16 +32,21 @@ void Progress::clear() {
   drawn_ = false;
 }
 
-void Progress::step(const StepMetrics& m) {
+void Progress::step(const StepMetrics& m, double aside) {
   ++seen_;
+  const double seconds = std::max(m.seconds - aside, 1e-9);
   // The first step of a process touches everything for the first time: it does not count in the estimate once there is another.
-  if (seen_ <= 2) smoothed_ = m.seconds;
-  else smoothed_ += 0.1 * (m.seconds - smoothed_);
-  const double rate = m.seconds > 0 ? static_cast<double>(m.tokens) / m.seconds : 0, share = m.seconds > 0 ? 100 * flops_a_step_ / m.seconds / peak_flops_ : 0;
+  if (seen_ <= 2) smoothed_ = seconds;
+  else smoothed_ += 0.1 * (seconds - smoothed_);
+  aside_ += aside;
+  ++line_.steps;
+  line_.tokens += static_cast<double>(m.tokens);
+  line_.seconds += seconds;
   char eta[24];
-  duration(eta, smoothed_ * static_cast<double>(steps_ - m.step));
+  duration(eta, (smoothed_ + aside_ / static_cast<double>(seen_)) * static_cast<double>(steps_ - m.step));
   if (terminal_) {
     constexpr int width = 24;
+    const double rate = static_cast<double>(m.tokens) / smoothed_, share = 100 * flops_a_step_ / smoothed_ / peak_flops_;
     const auto filled = static_cast<int>(m.step * width / std::max<int64_t>(steps_, 1));
     std::printf("\r\x1b[K  [%.*s%.*s] %lld/%lld  loss %.4f  %.0f tok/s  %.0f %% of peak  ETA %s", filled, "========================", width - filled, "                        ",
                 static_cast<long long>(m.step), static_cast<long long>(steps_), m.loss, rate, share, eta);
@@ -52,6 +57,8 @@ void Progress::step(const StepMetrics& m) {
   const double t = now();
   if (m.step != 1 && m.step != steps_ && t - last_line_ < plain_interval) return;
   last_line_ = t;
+  const double rate = line_.tokens / line_.seconds, share = 100 * flops_a_step_ * line_.steps / line_.seconds / peak_flops_;
+  line_ = {};
   std::printf("step %lld/%lld  loss %.4f  grad_norm %.3g  lr %.3g  %.0f tok/s  %.0f %% of peak  ETA %s\n", static_cast<long long>(m.step), static_cast<long long>(steps_), m.loss, m.grad_norm, m.lr, rate, share,
               eta);
   std::fflush(stdout);

@@ -11,9 +11,10 @@
 #                     [KERNEL_LIBRARIES lib...]        for the CPU kernels
 #                     [OUTPUT_DIRECTORY dir])          default: ${CMAKE_BINARY_DIR}/plugins
 #
-# The folder OUTPUT_DIRECTORY/<id> then holds the libraries and a copy of the manifest, and is what Galley loads. Each library exports
-# `galley_entry_v1` and nothing else, and must resolve everything else by itself. Targets: plugin-<id>, which stands for all of them,
-# plugin-<id>-main, plugin-<id>-cpu-v3, plugin-<id>-cpu-v4, plugin-<id>-cuda.
+# The folder OUTPUT_DIRECTORY/<id> then holds the libraries and a copy of the manifest, and is what Galley loads. The copy ends with a
+# [[kernels]] table for each library of kernels that was built; a manifest that has `kernels` of its own is copied as it is. Each library
+# exports `galley_entry_v1` and nothing else, and must resolve everything else by itself. Targets: plugin-<id>, which stands for all of
+# them, plugin-<id>-main, plugin-<id>-cpu-v3, plugin-<id>-cpu-v4, plugin-<id>-cuda.
 #
 # CPU kernels see GALLEY_CPU_LEVEL: 3 or 4 (x86-64-v3, x86-64-v4); 0 in <id>-cpu-base.so, the only one on other processors.
 include_guard(GLOBAL)
@@ -56,12 +57,11 @@ function(galley_add_plugin)
     set(ARG_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/plugins)
   endif()
   set(folder ${ARG_OUTPUT_DIRECTORY}/${id})
-  configure_file(${manifest} ${folder}/plugin.toml COPYONLY)
-
   add_custom_target(plugin-${id} ALL)
   galley_add_plugin_library_(plugin-${id}-main ${folder} ${id} "${ARG_SOURCES}" "${ARG_INCLUDES}" "${ARG_LIBRARIES}")
   add_dependencies(plugin-${id} plugin-${id}-main)
   set(libraries ${id}.so)
+  set(tables)  # what the manifest's copy says of the kernels
 
   if(ARG_KERNELS_CPU)
     set(levels base)
@@ -72,6 +72,11 @@ function(galley_add_plugin)
       set(target plugin-${id}-cpu-${level})
       galley_add_plugin_library_(${target} ${folder} ${id}-cpu-${level} "${ARG_KERNELS_CPU}" "${ARG_INCLUDES}"
                                  "${ARG_KERNEL_LIBRARIES}")
+      set(isa)
+      if(NOT level STREQUAL "base")
+        set(isa "isa = \"x86-64-${level}\"\n")
+      endif()
+      string(APPEND tables "\n[[kernels]]\ndevice = \"cpu\"\n${isa}library = \"${id}-cpu-${level}.so\"\n")
       if(level STREQUAL "v3")
         target_compile_options(${target} PRIVATE -march=x86-64-v3 -mtune=generic)
         target_compile_definitions(${target} PRIVATE GALLEY_CPU_LEVEL=3)
@@ -93,6 +98,20 @@ function(galley_add_plugin)
     set_target_properties(plugin-${id}-cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON)
     add_dependencies(plugin-${id} plugin-${id}-cuda)
     list(APPEND libraries ${id}-cuda.so)
+    string(APPEND tables "\n[[kernels]]\ndevice = \"cuda\"\nlibrary = \"${id}-cuda.so\"\n")
+  endif()
+
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${manifest})
+  file(READ ${manifest} text)
+  if(NOT text MATCHES "(^|\n)[ \t]*(\\[\\[[ \t]*kernels[ \t]*\\]\\]|kernels[ \t]*=[ \t\n]*\\[[ \t\n]*{)")
+    string(APPEND text "${tables}")
+  endif()
+  set(before)
+  if(EXISTS ${folder}/plugin.toml)
+    file(READ ${folder}/plugin.toml before)
+  endif()
+  if(NOT text STREQUAL before)
+    file(WRITE ${folder}/plugin.toml "${text}")
   endif()
 
   # What an earlier build left (a level or a device that the plugin no longer has) would otherwise still be loaded.

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""An op, a family, a strategy and a device are each one new folder or file, and no edit: they are put into a copy of this repository, where
+git has to see nothing else; then they are built, tested and trained together."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import galley_test
+from galley_test import binary, check, finish, fresh_folder, program, recipe, save, source, train, use
+
+fresh_folder()
+tree = pathlib.Path('tree').resolve()
+build = tree / 'build'
+
+softsign_op = r'''// y = x / (1 + |x|): Turian, Bergstra, Bengio 2009.
+#include <cmath>
+
+#include "ops/check.hpp"
+
+namespace {
+
+using namespace galley::sdk;
+using namespace galley::models;
+
+void like_x(const Node& n, Shapes& out) { out.like(0, n.in(0)); }
+void like_dy(const Node& n, Shapes& out) {
+  same_shape(n, 0, "dy", 1, "x");
+  out.like(0, n.in(0));
+}
+void reference(const Node& n) {
+  for (int64_t i = 0; i < count(n.in(0)); ++i) n.write<double>(0)[i] = n.read<double>(0)[i] / (1 + std::fabs(n.read<double>(0)[i]));
+}
+void reference_grad(const Node& n) {
+  for (int64_t i = 0; i < count(n.in(0)); ++i) n.write<double>(0)[i] = n.read<double>(0)[i] / std::pow(1 + std::fabs(n.read<double>(1)[i]), 2);
+}
+void gradient(Backward& b) {
+  if (b.needs(0)) b.d_inputs[0] = b.graph.node("softsign_grad", nullptr, {b.d_outputs[0], b.node.inputs[0]}, {}, {b.d_inputs[0]}, b.adds(0))[0];
+}
+
+Op softsign("softsign", "y = x / (1 + |x|)");
+Op softsign_grad("softsign_grad", "dx = dy / (1 + |x|)²");
+const bool added = add(softsign.input("x", GALLEY_ROLE_ROWS)
+                           .output("y", GALLEY_ROLE_ROWS, 0, 0)
+                           .infer<like_x>()
+                           .gradient<gradient>()
+                           .reference<reference>()
+                           .test("right", {{GALLEY_F32, {37, 67}, 0.01, 9}})) &&
+                   add(softsign_grad.input("dy", GALLEY_ROLE_ROWS)
+                           .input("x", GALLEY_ROLE_ROWS)
+                           .output("dx", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES, 0)
+                           .infer<like_dy>()
+                           .reference<reference_grad>()
+                           .test("left", {{GALLEY_F32, {37, 67}}, {GALLEY_F32, {37, 67}, -9, -0.01}}));
+
+}  // namespace
+'''
+
+softsign_cpu = r'''// softsign on the processor: one pass.
+#include <cmath>
+
+#include "cpu/vector.hpp"
+
+namespace {
+
+using namespace galley::sdk;
+namespace cpu = galley::cpu;
+
+void forward(const Node& n, void*) {
+  cpu::map(n, [x = n.read<float>(0)](int64_t i) { return x[i] / (1.0f + std::fabs(x[i])); });
+}
+void backward(const Node& n, void*) {
+  cpu::map(n, [dy = n.read<float>(0), x = n.read<float>(1)](int64_t i) {
+    const float r = 1.0f / (1.0f + std::fabs(x[i]));
+    return dy[i] * r * r;
+  });
+}
+
+const bool added = add(kernel<forward, cpu::all_f32>("softsign.cpu", "softsign")) &&
+                   add(kernel<backward, cpu::all_f32>("softsign_grad.cpu", "softsign_grad"));
+
+}  // namespace
+'''
+
+bigram = '''-- The next token from this one alone, through one hidden layer: Bengio, Ducharme, Vincent, Jauvin 2003, with a context of one.
+local lib = require "config"
+
+local function build(config, g)
+  local C, vocabulary = lib.integer(config, "hidden_size"), lib.integer(config, "vocab_size")
+  local function matrix(name, n, m) return g:parameter { name = name, shape = { n, m }, init = { "random_normal", std = 0.3 } } end
+  local x = g:node("embedding", "embed", { g:input("input_ids"), matrix("embed.weight", vocabulary, C) })
+  g:block(0)
+  g:mark_block_input(x)
+  x = g:node("softsign", "act", { g:node("linear", "hidden", { x, matrix("hidden.weight", C, C) }, { transposed = 0 }) })
+  g:block(-1)
+  g:mark_block_input(x)
+  g:mark_hidden(x)
+  local logits = g:node("linear", "head", { x, matrix("head.weight", vocabulary, C) }, { transposed = 0 })
+  g:mark_logits(logits)
+  g:loss("cross_entropy", "loss", { logits, g:input("labels") })
+end
+
+return { model_types = { "bigram" }, architecture = "BigramForCausalLM", harmless = {}, build = build }
+'''
+
+
+def command(*words, **environment):
+    r = subprocess.run(list(map(str, words)), capture_output=True, text=True, errors='replace', env=dict(os.environ, **environment))
+    if r.returncode:
+        sys.exit(f'FAILED: {" ".join(map(str, words))}: exit code {r.returncode}\n{r.stdout[-3000:]}{r.stderr[-3000:]}')
+    return r.stdout
+
+
+def git(*words):
+    return command('git', '-C', tree, '-c', 'user.name=test', '-c', 'user.email=test@localhost', '-c', 'core.excludesFile=', *words)
+
+
+def added(what, place):
+    """git sees one new folder or file, and no edit."""
+    status = git('status', '--porcelain').splitlines()
+    check(status == [f'?? {place}'], f'{what}: git status shows {status}')
+    git('add', '-A')
+    git('commit', '-q', '-m', what)
+
+
+def folder(place, files):
+    (tree / place).mkdir()
+    for name, text in files.items():
+        (tree / place / name).write_text(text)
+
+
+shutil.copytree(source, tree, ignore=lambda at, names: {'.git', 'build', 'runs', '__pycache__'} & set(names) if pathlib.Path(at) == source else [])
+git('init', '-q')
+git('add', '-A')
+git('commit', '-q', '-m', 'as it is')
+
+folder('models/ops/softsign', {'op.cpp': softsign_op, 'cpu.cpp': softsign_cpu})
+added('an op', 'models/ops/softsign/')
+(tree / 'models/families/bigram.lua').write_text(bigram)
+added('a family', 'models/families/bigram.lua')
+shutil.copytree(source / 'sdk/templates/cpp', tree / 'plugins/signsgd')
+added('a strategy', 'plugins/signsgd/')
+shutil.copytree(source / 'tests/plugins/lazy-device', tree / 'models/devices/lazy')
+added('a device', 'models/devices/lazy/')
+
+# The program is the one that is there: it finds plugins and families beside itself.
+generator = ('-G', 'Ninja') if shutil.which('ninja') else ()
+command('cmake', '-S', tree, '-B', build, *generator, '-DCMAKE_BUILD_TYPE=Release', '-DGALLEY_TESTS=OFF')
+command('cmake', '--build', build, '--parallel', os.cpu_count(), '--target', 'families', 'plugin-models', 'plugin-cpu', 'plugin-signsgd', 'plugin-lazy-device',
+        CCACHE_BASEDIR=str(tree))
+shutil.copy2(program, build / 'galley')
+galley_test.program = str(build / 'galley')
+
+tests = binary / 'tests' / 'bin' / 'models'
+if tests.exists():
+    said = command(tests, '--gtest_filter=*softsign*', GALLEY_BINARY=str(build))
+    check('[  PASSED  ]' in said and '[  PASSED  ] 0 ' not in said, f'no test found the new op:\n{said}')
+
+ids = [(7 * i + row) % 31 for row in range(4) for i in range(16)]
+save('cycle.safetensors', {'input_ids': ('I32', (4, 16), ids), 'labels': ('I32', (4, 16), ids)})
+path = recipe('bigram.lua', 'model { family = "bigram", config = { vocab_size = 31, hidden_size = 16 } }', 'data.batch { path = "cycle.safetensors" }',
+              use('signsgd', lr=1e-2, momentum=0.9), batch=4, length=16, steps=60)
+on = {device: train(path, device, '--device', device) for device in ('cpu', 'lazy')}
+first, last = on['cpu'].steps[0][0], on['cpu'].steps[-1][0]
+check(len(on['cpu'].steps) == 60 and first > 3 and last < 1, f'the loss went from {first} to {last}')
+check(on['lazy'].steps == on['cpu'].steps and on['lazy'].bytes() == on['cpu'].bytes(), 'the two devices give different bytes')
+finish()
