@@ -24,7 +24,9 @@ bool passed_over(const fs::path& directory) {
   const std::string name = directory.filename().string();
   if (name.starts_with('.') || name == "build" || name == "node_modules" || name == "__pycache__") return true;
   std::error_code ignored;
-  return fs::exists(directory / "CMakeCache.txt", ignored) || fs::exists(directory / "CACHEDIR.TAG", ignored);
+  for (const char* mark : {"CMakeCache.txt", "CACHEDIR.TAG", "run.toml"})
+    if (fs::exists(directory / mark, ignored)) return true;
+  return false;
 }
 
 class Finder {

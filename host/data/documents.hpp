@@ -26,8 +26,9 @@ struct Documents {
 };
 
 /// Each of `files` is a file, a directory or a pattern (* ? [a-z] within a name, ** for any directories). A directory is walked, in the
-/// order of paths; left out are what is not a regular file (links too), directories whose name begins with a dot, and build output:
-/// build, node_modules, __pycache__, and every directory with a CMakeCache.txt or CACHEDIR.TAG. Patterns pass over the same directories
+/// order of paths; left out are what is not a regular file (links too), directories whose name begins with a dot, build output (build,
+/// node_modules, __pycache__, and every directory with a CMakeCache.txt or CACHEDIR.TAG), and what Galley's own runs left (every directory
+/// with a run.toml), so that a run inside the corpus is no part of it. Patterns pass over the same directories
 /// where ** walks. A file that comes twice counts once. Errors: nothing there, a pattern that matches nothing, a file that cannot be
 /// read, a named file that is binary or no regular file.
 Result<Documents> find_documents(const DataSpec& spec, const std::vector<std::string>& files);

@@ -46,6 +46,8 @@ TEST_F(DocumentsTest, ADirectoryIsWalkedInOrder) {
   folder_.put("d/cmake-out/CMakeCache.txt", "cache");
   folder_.put("d/target/CACHEDIR.TAG", "Signature");
   folder_.put("d/target/debug.txt", "xx");
+  folder_.put("d/runs/first/run.toml", "version = 1");
+  folder_.put("d/runs/first/metrics.jsonl", "{}");
   folder_.put("d/__pycache__/m.pyc", "mm");
   folder_.put("d/image.png", std::string("\x89PNG\0\0", 6));
   folder_.put("d/empty.txt", "");
