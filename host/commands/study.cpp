@@ -164,7 +164,7 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   compile_options.corpus_bytes = options.purpose == Purpose::Sample ? 0 : static_cast<int64_t>(s.data.bytes);
   const BatchLayout layout = {rows, length};
   compile_options.window_bytes = [layout](int64_t micro_batches) { return 2 * static_cast<int64_t>(window_bytes(layout, micro_batches)); };
-  compile_options.peak = [&s](const Program& program) { return plan_peak(program, s.target); };
+  compile_options.peak = [&s](const Program& program, uint32_t memory) { return plan_peak(program, s.target, memory); };
   s.program = TRY(compile(*s.graph, s.strategies, provided, s.target, compile_options));
 
   TRY_STATUS(check_data(s.data, s.recipe.data, s.program.vocabulary, Accumulation(s.program.micro_batches)));

@@ -16,21 +16,30 @@ size_t variants(SegmentKind kind, const Instruction& code) {
   return kind == SegmentKind::Micro && differs_later(code) ? 2 : 1;
 }
 
+// Pointers to operands: those of the node, and once more those of components.
+size_t operands_of(const Instruction& code) {
+  size_t n = code.inputs.size() + code.outputs.size();
+  for (const Operand& operand : code.inputs)
+    if (operand.stored) n += operand.stored->count;
+  return n;
+}
+
 }  // namespace
 
 NodeViews::NodeViews(const Program& program, const Machine& machine) {
-  size_t views = 0, operands = 0, attrs = 0;
+  size_t views = 0, operands = 0, pointers = 0, attrs = 0;
   for (size_t s = 0; s < program.segments.size(); ++s) {
     for (const Instruction& code : program.segments[s].code) {
       const size_t n = variants(static_cast<SegmentKind>(s), code);
       views += n;
       operands += n * (code.inputs.size() + code.outputs.size());
+      pointers += operands_of(code) * n;
       attrs += n * code.attrs.view().size();
     }
   }
   views_.reserve(views);
   operands_.reserve(operands);
-  operand_pointers_.reserve(operands);
+  operand_pointers_.reserve(pointers);
   attr_pointers_.reserve(attrs);
   for (size_t s = 0; s < program.segments.size(); ++s) {
     const Segment& segment = program.segments[s];
@@ -47,16 +56,30 @@ NodeViews::NodeViews(const Program& program, const Machine& machine) {
 }
 
 const galley_operand* NodeViews::build(const Program& program, const Machine& machine, const Operand& operand, bool later) {
-  if (!operand.present()) return nullptr;
-  operands_.push_back({sizeof(galley_operand), 1, program.tensors[static_cast<size_t>(operand.tensor)].name.c_str(),
-                       machine.kernel_address(operand.tensor, operand.offset), operand.shape.data(),
-                       static_cast<uint32_t>(operand.shape.size()), operand.dtype, later ? operand.later : operand.access, 0});
+  const uint32_t access = later ? operand.later : operand.access;
+  if (operand.present()) {
+    const char* name = program.tensors[static_cast<size_t>(operand.tensor)].name.c_str();
+    operands_.push_back(operand_view(operand, name, machine.kernel_address(operand.tensor, operand.offset), access));
+  } else if (operand.stored) {
+    operands_.push_back(operand_view(operand, operand.stored->format.c_str(), nullptr, access));
+  } else {
+    return nullptr;
+  }
   return &operands_.back();
 }
 
 const galley_node_view* NodeViews::build(const Program& program, const Machine& machine, const Instruction& code, bool later) {
-  const size_t inputs = operand_pointers_.size();
+  const size_t inputs = operand_pointers_.size(), begin = operands_.size();
   for (const Operand& operand : code.inputs) operand_pointers_.push_back(build(program, machine, operand, later));
+  // Operands of components have all been built by now.
+  size_t built = begin;
+  for (const Operand& operand : code.inputs) {
+    if (!operand.present() && !operand.stored) continue;
+    galley_operand& view = operands_[built++];
+    if (!operand.stored) continue;
+    view.components = operand_pointers_.data() + operand_pointers_.size();
+    for (size_t c = 0; c < operand.stored->count; ++c) operand_pointers_.push_back(operand_pointers_[inputs + operand.stored->first + c]);
+  }
   const size_t outputs = operand_pointers_.size();
   for (const Operand& operand : code.outputs) operand_pointers_.push_back(build(program, machine, operand, later));
   const size_t attrs = attr_pointers_.size();
@@ -70,7 +93,7 @@ const galley_node_view* NodeViews::build(const Program& program, const Machine& 
   view.inputs = operand_pointers_.data() + inputs;
   view.outputs = operand_pointers_.data() + outputs;
   view.attrs = attr_pointers_.data() + attrs;
-  view.n_inputs = static_cast<uint32_t>(code.inputs.size());
+  view.n_inputs = static_cast<uint32_t>(code.inputs.size() - code.components);
   view.n_outputs = static_cast<uint32_t>(code.outputs.size());
   view.n_attrs = static_cast<uint32_t>(attr_pointers_.size() - attrs);
   view.flags = code.flags;

@@ -207,7 +207,10 @@ int mark_hidden(lua_State* L) {
   return 0;
 }
 int mark_logits(lua_State* L) {
-  building(L).graph->logits = tensor_argument(L, 2);
+  Graph& graph = *building(L).graph;
+  graph.logits = tensor_argument(L, 2);
+  const galley_node made = graph.tensor(graph.logits).producer;
+  if (made && graph.node(made).op->flags & GALLEY_OP_LINEAR) graph.tensor(graph.node(made).inputs[1]).flags |= GALLEY_TENSOR_HEAD;
   return 0;
 }
 int ignore(lua_State* L) {

@@ -143,9 +143,13 @@ Result<galley_node> Graph::append(std::string_view op_name, std::string name, st
     if (!op->infer) return plugin_error(std::string(op_name) + " has no shape rule");
     NodeDescription description(*this, op, name, inputs, attrs);
     std::vector<galley_shape> shapes(op->n_outputs);
-    for (galley_shape& s : shapes) s = {sizeof(galley_shape), 1, 0, 0, {}};
+    std::vector<galley_shape*> pointers;
+    for (galley_shape& s : shapes) {
+      s = {sizeof(galley_shape), 1, 0, 0, {}};
+      pointers.push_back(&s);
+    }
     galley_error error = GALLEY_ERROR_INIT;
-    if (op->infer(description.view(), shapes.data(), &error) != GALLEY_OK) return recipe_error(error.text);
+    if (op->infer(description.view(), pointers.data(), &error) != GALLEY_OK) return recipe_error(error.text);
     for (size_t i = 0; i < op->n_outputs; ++i) {
       if ((*outputs)[i] || !shapes[i].dtype) continue;
       GraphTensor t;
@@ -254,7 +258,7 @@ NodeDescription::NodeDescription(const Graph& graph, const galley_op* op, const 
   const auto describe = [&](galley_tensor t, uint32_t access) -> const galley_operand* {
     if (!t) return nullptr;
     const GraphTensor& g = graph.tensor(t);
-    operands_.push_back({sizeof(galley_operand), 1, g.name.c_str(), nullptr, g.shape.data(), static_cast<uint32_t>(g.shape.size()), g.dtype, access, 0});
+    operands_.push_back({sizeof(galley_operand), 1, g.name.c_str(), nullptr, g.shape.data(), static_cast<uint32_t>(g.shape.size()), g.dtype, access, 0, nullptr, nullptr, nullptr, 0, 0});
     return &operands_.back();
   };
   for (size_t i = 0; i < inputs.size(); ++i) {

@@ -34,6 +34,7 @@ struct GraphTensor {
   galley_tensor parameter = 0;      ///< of a gradient or a state: whose
   // Where its first bytes come from.
   std::string initializer;          ///< an op; "": zeros
+  std::vector<galley_tensor> initializer_inputs;
   AttrList attrs;
   std::string source, source_name;  ///< a safetensors file or model folder, and the names to try in it, separated by '|'
   // Where it is saved.
@@ -43,6 +44,7 @@ struct GraphTensor {
   int64_t slice_offset = 0;
   // Decided by claims.
   std::string storage;              ///< a format's name; "": plain
+  AttrList storage_attrs;           ///< its options
   std::string placement;            ///< a memory class; "": where kernels compute
   int update_use = no_use;          ///< the strategy that updates it
 

@@ -22,6 +22,8 @@ galley_status tensor_make(galley_graph* g, const galley_tensor_desc* desc, galle
   if (!desc || !desc->name) return answer(error, plugin_error("a tensor without a name"));
   if (desc->rank > GALLEY_MAX_RANK) return answer(error, plugin_error("tensor '" + std::string(desc->name) + "': rank " + std::to_string(desc->rank)));
   if (!galley_dtype_bytes(desc->dtype)) return answer(error, plugin_error("tensor '" + std::string(desc->name) + "': unknown dtype " + std::to_string(desc->dtype)));
+  if (const uint64_t unknown = desc->flags & GALLEY_MUST_UNDERSTAND_64 & ~GALLEY_TENSOR_KNOWN)
+    return answer(error, plugin_error("tensor '" + std::string(desc->name) + "': this version does not know its flags " + std::to_string(unknown)));
   GraphTensor t;
   t.name = desc->name;
   t.shape.assign(desc->shape, desc->shape + desc->rank);
@@ -29,6 +31,12 @@ galley_status tensor_make(galley_graph* g, const galley_tensor_desc* desc, galle
   t.kind = desc->kind;
   t.flags = desc->flags & ~static_cast<uint64_t>(GALLEY_TENSOR_TRAINABLE);
   t.initializer = text_or_empty(desc->initializer);
+  t.initializer_inputs.assign(desc->initializer_inputs, desc->initializer_inputs + desc->n_initializer_inputs);
+  for (const galley_tensor in : t.initializer_inputs) {
+    const uint32_t kind = graph_of(g).has(in) ? graph_of(g).tensor(in).kind : 0;
+    if (kind != GALLEY_KIND_PARAMETER && kind != GALLEY_KIND_CONSTANT && kind != GALLEY_KIND_STATE)
+      return answer(error, plugin_error("tensor '" + t.name + "': its initializer reads what is not there when the run begins: parameters, states and constants made before it are"));
+  }
   for (uint32_t i = 0; i < desc->n_attrs; ++i) t.attrs.set(*desc->attrs[i]);
   t.source = text_or_empty(desc->source);
   t.source_name = text_or_empty(desc->source_name);

@@ -68,6 +68,36 @@ galley_subject subject_of(const Graph& graph, std::span<const Strategy> strategi
   return s;
 }
 
+/// Asks about a facet of which this host does only what it does unasked: the value `text` and `number`. Any other is refused by name.
+Status claim_as_is(Graph& graph, std::span<const Strategy> strategies, const galley_subject& subject, const std::string& text, int64_t number, const char* hint) {
+  const Claimed c = TRY(claim(graph, strategies, subject));
+  if (!c.claimed || ((c.text.empty() || c.text == text) && c.number == number)) return ok();
+  const Strategy& s = strategies[static_cast<size_t>(c.use)];
+  const std::string value = c.text.empty() || c.text == text ? std::to_string(c.number) : "'" + c.text + "'";
+  return recipe_error(s.label + " wants '" + facet_names[subject.facet] + "' of '" + subject.name + "' to be " + value + ", which this version cannot do", hint);
+}
+
+Status claim_shard(Graph& graph, std::span<const Strategy> strategies, galley_tensor t, uint32_t kind) {
+  return claim_as_is(graph, strategies, subject_of(graph, strategies, t, kind, GALLEY_FACET_SHARD), "", 1, "a run is one process on one device: number 1, or no claim");
+}
+
+/// COMPUTE of the nodes of a section.
+Status claim_compute(Graph& graph, std::span<const Strategy> strategies, Section section) {
+  for (const galley_node n : std::vector<galley_node>(graph.section(section))) {
+    const GraphNode& node = graph.node(n);
+    galley_subject s = {};
+    s.size = sizeof s;
+    s.revision = 1;
+    s.kind = GALLEY_SUBJECT_NODE;
+    s.facet = GALLEY_FACET_COMPUTE;
+    s.name = node.name.c_str();
+    s.owner = node.use == no_use ? "" : strategies[static_cast<size_t>(node.use)].name.c_str();
+    s.node = n;
+    TRY_STATUS(claim_as_is(graph, strategies, s, "f32", 0, "kernels compute in f32"));
+  }
+  return ok();
+}
+
 /// STORAGE and PLACEMENT of one tensor.
 Status claim_bytes(Graph& graph, std::span<const Strategy> strategies, const Provided& provided, const Target& target, galley_tensor t, uint32_t kind) {
   if (kind != GALLEY_SUBJECT_GRADIENT) {
@@ -80,6 +110,7 @@ Status claim_bytes(Graph& graph, std::span<const Strategy> strategies, const Pro
         return recipe_error(who + ": '" + graph.tensor(t).name + "' is to be trained, but the format '" + storage.text + "' cannot be written by an update",
                             "freeze it, or train an adapter beside it");
       graph.tensor(t).storage = storage.text;
+      graph.tensor(t).storage_attrs = storage.attrs;
     }
   }
   const Claimed placement = TRY(claim(graph, strategies, subject_of(graph, strategies, t, kind, GALLEY_FACET_PLACEMENT)));
@@ -106,13 +137,16 @@ Result<Claimed> claim(Graph& graph, std::span<const Strategy> strategies, galley
   for (size_t i = 0; i < strategies.size(); ++i) {
     const Strategy& s = strategies[i];
     if (!s.claim) continue;
-    galley_claim_value value = {sizeof(galley_claim_value), 1, GALLEY_ABSTAIN, 0, 0, nullptr};
+    galley_claim_value value = {};
+    value.size = sizeof value;
+    value.revision = 1;
     TRY_STATUS(call_strategy(graph, strategies, i, "claiming", [&](galley_error* error) {
       return s.claim->claim(s.instance, Graph::verbs(), graph.handle(), &subject, &value, error);
     }));
     if (value.strength == GALLEY_ABSTAIN || value.strength < strength) continue;
-    const Claimed said = {true, static_cast<int>(i), value.number, value.text ? value.text : ""};
-    const bool equal = best.claimed && !by_claimant && said.number == best.number && said.text == best.text;
+    Claimed said = {true, static_cast<int>(i), value.number, value.text ? value.text : "", {}};
+    for (uint32_t a = 0; a < value.n_attrs; ++a) said.attrs.set(*value.attrs[a]);
+    const bool equal = best.claimed && !by_claimant && said.number == best.number && said.text == best.text && said.attrs.key() == best.attrs.key();
     if (value.strength > strength) {
       best = said;
       strength = value.strength;
@@ -141,7 +175,11 @@ Result<Decisions> claim_parameters(Graph& graph, std::span<const Strategy> strat
   const bool trains = purpose == Purpose::Train || purpose == Purpose::Gradients;
   if (trains && out.trainable.empty()) return recipe_error("nothing is left to train: every parameter is frozen", "narrow what is frozen, or add an adapter");
 
-  for (const galley_tensor t : parameters) TRY_STATUS(claim_bytes(graph, strategies, provided, target, t, GALLEY_SUBJECT_PARAMETER));
+  for (const galley_tensor t : parameters) {
+    TRY_STATUS(claim_bytes(graph, strategies, provided, target, t, GALLEY_SUBJECT_PARAMETER));
+    TRY_STATUS(claim_shard(graph, strategies, t, GALLEY_SUBJECT_PARAMETER));
+  }
+  TRY_STATUS(claim_compute(graph, strategies, Section::Forward));
 
   galley_subject run = {};
   run.size = sizeof run;
@@ -171,10 +209,15 @@ Result<Decisions> claim_parameters(Graph& graph, std::span<const Strategy> strat
 Status claim_made(Graph& graph, std::span<const Strategy> strategies, const Provided& provided, const Target& target, galley_tensor from) {
   for (galley_tensor t = from; t <= graph.tensor_count(); ++t) {
     const uint32_t kind = graph.tensor(t).kind;
-    if (kind == GALLEY_KIND_STATE) TRY_STATUS(claim_bytes(graph, strategies, provided, target, t, GALLEY_SUBJECT_STATE));
-    if (kind == GALLEY_KIND_GRADIENT) TRY_STATUS(claim_bytes(graph, strategies, provided, target, t, GALLEY_SUBJECT_GRADIENT));
+    if (kind != GALLEY_KIND_STATE && kind != GALLEY_KIND_GRADIENT) continue;
+    const uint32_t subject = kind == GALLEY_KIND_STATE ? GALLEY_SUBJECT_STATE : GALLEY_SUBJECT_GRADIENT;
+    if (kind == GALLEY_KIND_GRADIENT)
+      TRY_STATUS(claim_as_is(graph, strategies, subject_of(graph, strategies, t, subject, GALLEY_FACET_GRADIENT), "f32", GALLEY_GRADIENT_WINDOW,
+                             "gradients are f32 and live until the window's update"));
+    TRY_STATUS(claim_bytes(graph, strategies, provided, target, t, subject));
+    TRY_STATUS(claim_shard(graph, strategies, t, subject));
   }
-  return ok();
+  return claim_compute(graph, strategies, Section::Update);
 }
 
 }  // namespace galley

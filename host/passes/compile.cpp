@@ -116,10 +116,11 @@ Result<Program> compile(Graph& graph, std::span<const Strategy> strategies, cons
   };
   Sequence micro;
   if (backward) {
-    micro = TRY(schedule_micro(graph, strategies, target, options, [&](const Sequence& tried) -> Result<int64_t> {
+    micro = TRY(schedule_micro(graph, strategies, target, options, [&](const Sequence& tried, uint32_t memory) -> Result<int64_t> {
+      if (memory >= target.memories.size()) return plugin_error("device '" + target.device + "' has no memory class " + std::to_string(memory));
       Lowering lowering(graph, strategies, provided, target, options);
       TRY_STATUS(lower(tried, lowering));
-      return options.peak ? options.peak(lowering.program) : 0;
+      return options.peak ? options.peak(lowering.program, memory) : 0;
     }));
   }
   Lowering lowering(graph, strategies, provided, target, options);

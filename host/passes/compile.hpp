@@ -52,7 +52,7 @@ struct CompileOptions {
   int64_t corpus_bytes = 0;        ///< what the data source keeps in memory
   std::function<int64_t(int64_t micro_batches)> window_bytes;   ///< the loader's two buffers
   /// The peak that the real planner reaches, for strategies that decide what to keep.
-  std::function<int64_t(const Program&)> peak;
+  std::function<int64_t(const Program&, uint32_t memory)> peak;
 };
 
 /// Runs all passes. `graph` holds the forward graph of the family (and is changed). [main-thread] [plan-time]
@@ -71,6 +71,7 @@ struct Claimed {
   int use = no_use;      ///< who won
   int64_t number = 0;
   std::string text;
+  AttrList attrs;        ///< options of what `text` names
 };
 
 /// Asks every strategy about one subject. `by_claimant`: values of different strategies are unequal whatever they say (UPDATE).
@@ -81,10 +82,10 @@ struct Decisions {
   int64_t micro_batches = 1;
 };
 
-/// TRAINABLE, STORAGE, GRADIENT (of the run), UPDATE and PLACEMENT of parameters.
+/// TRAINABLE, STORAGE, PLACEMENT, SHARD and UPDATE of parameters, COMPUTE of the model's nodes, GRADIENT of the run.
 Result<Decisions> claim_parameters(Graph& graph, std::span<const Strategy> strategies, const Provided& provided, const Target& target, Purpose purpose);
 
-/// STORAGE and PLACEMENT of gradients, or of states, made since `from`.
+/// GRADIENT of gradients; STORAGE (states), PLACEMENT and SHARD of gradients and states made since `from`; COMPUTE of the update's nodes.
 Status claim_made(Graph& graph, std::span<const Strategy> strategies, const Provided& provided, const Target& target, galley_tensor from);
 
 /// Appends the backward section. Every trainable parameter gets one gradient buffer; a frozen weight gets none, a frozen prefix no input gradients.
@@ -116,9 +117,12 @@ struct Sequence {
   std::vector<galley_tensor> saved;   ///< kept from forward for backward
 };
 
+/// The peak of a memory class that the real planner reaches with a sequence.
+using PeakOf = std::function<Result<int64_t>(const Sequence&, uint32_t memory)>;
+
 /// Forward, then backward, with head and loss unrolled over chunks of rows and with what strategies chose to recompute.
 Result<Sequence> schedule_micro(Graph& graph, std::span<const Strategy> strategies, const Target& target, const CompileOptions& options,
-                                const std::function<Result<int64_t>(const Sequence&)>& peak);
+                                const PeakOf& peak);
 /// Forward without what only training does; `position` (Sample): the row whose logits are wanted.
 Result<Sequence> schedule_forward(Graph& graph, const CompileOptions& options, galley_tensor position, galley_tensor* logits);
 /// Nodes as they stand.

@@ -66,11 +66,17 @@ Status Lowering::begin(int64_t micro_batches) {
     }
     const galley_format* format = provided_.format(t.storage);
     galley_component parts[GALLEY_MAX_COMPONENTS];
-    for (auto& p : parts) p = {sizeof(galley_component), 1, "", 0, 0, {}};
+    galley_component* pointers[GALLEY_MAX_COMPONENTS];
+    for (size_t i = 0; i < GALLEY_MAX_COMPONENTS; ++i) {
+      parts[i] = {sizeof(galley_component), 1, "", 0, 0, {}};
+      pointers[i] = &parts[i];
+    }
     uint32_t n = 0;
     galley_error error = GALLEY_ERROR_INIT;
-    if (format->components(t.shape.data(), static_cast<uint32_t>(t.shape.size()), parts, &n, &error) != GALLEY_OK)
+    const auto attrs = t.storage_attrs.view();
+    if (format->components(t.shape.data(), static_cast<uint32_t>(t.shape.size()), attrs.data(), static_cast<uint32_t>(attrs.size()), pointers, &n, &error) != GALLEY_OK)
       return recipe_error("format '" + t.storage + "' cannot store '" + t.name + "': " + error.text);
+    if (n == 0 || n > GALLEY_MAX_COMPONENTS) return plugin_error("format '" + t.storage + "' makes " + std::to_string(n) + " components of '" + t.name + "'");
     for (uint32_t i = 0; i < n; ++i)
       components_[id].push_back(add({t.name + parts[i].suffix, parts[i].dtype, Shape(parts[i].extents, parts[i].extents + parts[i].rank), 0, memory, owner_of(t.kind), life, who(t.use)}));
   }
@@ -148,33 +154,48 @@ Status Lowering::copy(const Operand& from, const Operand& to) {
   return ok();
 }
 
-/// An operand in the computing class that holds the tensor's numbers in its own dtype. `staged`: its components there, for put_back.
-Result<Operand> Lowering::fetch(galley_tensor id, bool read, std::vector<Operand>* staged) {
-  const GraphTensor& t = graph_.tensor(id);
+/// A tensor's components in the computing class; copied there where they lie elsewhere and are to be read.
+Result<std::vector<Operand>> Lowering::stage(galley_tensor id, bool read) {
+  std::vector<Operand> parts;
   for (const TensorId c : components_.at(id)) {
     const ProgramTensor part = program.tensors[static_cast<size_t>(c)];
     Operand here = all_of(part, c);
     if (part.memory != 0) {
-      Operand local = temporary("staged " + part.name, part.dtype, part.shape, Owner::Workspace, t.use);
+      Operand local = temporary("staged " + part.name, part.dtype, part.shape, Owner::Workspace, graph_.tensor(id).use);
       if (read) TRY_STATUS(copy(here, local));
       here = local;
     }
-    staged->push_back(here);
+    parts.push_back(here);
   }
-  if (t.storage.empty()) return staged->front();
+  return parts;
+}
+
+/// An operand that holds the tensor's numbers in its own dtype.
+Result<Operand> Lowering::numbers_of(galley_tensor id, const std::vector<Operand>& parts, bool read) {
+  const GraphTensor& t = graph_.tensor(id);
+  if (t.storage.empty()) return parts.front();
   Operand numbers = temporary("unpacked " + t.name, t.dtype, t.shape, Owner::Workspace, t.use);
-  if (read) TRY_STATUS(emit_op(provided_.format(t.storage)->unpack_op, "unpack " + t.name, *staged, {numbers}, t.attrs));
+  if (read) TRY_STATUS(emit_op(provided_.format(t.storage)->unpack_op, "unpack " + t.name, parts, {numbers}, t.storage_attrs));
   return numbers;
 }
 
-/// The way back after an update or while loading.
-Status Lowering::put_back(galley_tensor id, const Operand& value, const std::vector<Operand>& staged) {
+Result<Operand> Lowering::read(galley_tensor id) {
+  const std::vector<Operand> parts = TRY(stage(id, true));
+  return numbers_of(id, parts, true);
+}
+
+Status Lowering::pack(galley_tensor id, const Operand& value, const std::vector<Operand>& parts) {
   const GraphTensor& t = graph_.tensor(id);
-  if (!t.storage.empty()) TRY_STATUS(emit_op(provided_.format(t.storage)->pack_op, "pack " + t.name, {value}, staged, t.attrs));
-  const auto& parts = components_.at(id);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const ProgramTensor part = program.tensors[static_cast<size_t>(parts[i])];
-    if (part.memory != 0) TRY_STATUS(copy(staged[i], all_of(part, parts[i])));
+  if (t.storage.empty()) return ok();
+  return emit_op(provided_.format(t.storage)->pack_op, "pack " + t.name, {value}, parts, t.storage_attrs);
+}
+
+/// The way back after an update or while loading.
+Status Lowering::put_back(galley_tensor id, const std::vector<Operand>& parts) {
+  const auto& components = components_.at(id);
+  for (size_t i = 0; i < components.size(); ++i) {
+    const ProgramTensor part = program.tensors[static_cast<size_t>(components[i])];
+    if (part.memory != 0) TRY_STATUS(copy(parts[i], all_of(part, components[i])));
   }
   return ok();
 }
@@ -195,20 +216,26 @@ Status Lowering::emit_op(const std::string& op_name, const std::string& name, st
   return ok();
 }
 
-Status Lowering::bind(Instruction& i) {
-  // The view is queried with the heavier of the two accesses: a kernel that cannot add is none for a gradient.
+/// The best kernel for an instruction, which `query` is shown with the heavier of each operand's two accesses: a kernel that cannot add is none
+/// for a gradient.
+const Lowering::Choice& Lowering::choose(const Instruction& i) {
   std::deque<galley_operand> operands;
   std::vector<const galley_operand*> inputs, outputs;
   std::string key = i.op->name;
+  bool formats = false;
   const auto describe = [&](const Operand& o) -> const galley_operand* {
-    if (!o.present()) { key += "|-"; return nullptr; }
+    if (!o.present() && !o.stored) { key += "|-"; return nullptr; }
     const uint32_t access = std::max(o.access, o.later);
-    operands.push_back({sizeof(galley_operand), 1, program.tensors[static_cast<size_t>(o.tensor)].name.c_str(), nullptr, o.shape.data(), static_cast<uint32_t>(o.shape.size()), o.dtype, access, 0});
+    operands.push_back(operand_view(o, o.present() ? program.tensors[static_cast<size_t>(o.tensor)].name.c_str() : o.stored->format.c_str(), nullptr, access));
     key += "|" + std::to_string(o.dtype) + "," + std::to_string(access);
     for (const int64_t extent : o.shape) key += "," + std::to_string(extent);
+    if (o.stored) key += "," + o.stored->format + o.stored->attrs.key();
+    formats = formats || o.stored;
     return &operands.back();
   };
   for (const Operand& o : i.inputs) inputs.push_back(describe(o));
+  for (size_t k = 0; k < inputs.size(); ++k)   // components come behind the inputs of the op, and are shown below their operand
+    if (i.inputs[k].stored) const_cast<galley_operand*>(inputs[k])->components = inputs.data() + i.inputs[k].stored->first;
   key += ">";
   for (const Operand& o : i.outputs) outputs.push_back(describe(o));
   const auto attrs = i.attrs.view();
@@ -217,41 +244,87 @@ Status Lowering::bind(Instruction& i) {
     const size_t bytes = a->type == GALLEY_ATTR_STRING ? a->count : a->count * 8;
     if (std::string_view(a->name) != "stream") key.append(static_cast<const char*>(a->data), bytes);
   }
-  auto found = bound_.find(key);
-  if (found == bound_.end()) {
-    galley_node_view view = {sizeof(galley_node_view), 1, i.op->name, i.name.c_str(), inputs.data(), outputs.data(), attrs.data(), static_cast<uint32_t>(inputs.size()),
-                             static_cast<uint32_t>(outputs.size()), static_cast<uint32_t>(attrs.size()), i.flags, i.first_row, program.length};
-    const galley_node_view* nodes[] = {&view};
-    const galley_target target = target_.view();
-    const galley_kernel* best = nullptr;
-    galley_kernel_plan plan = {};
-    std::string refusals;
-    for (const galley_kernel* k : provided_.kernels(i.op->name, target_.device)) {
-      galley_kernel_plan offer = {sizeof(galley_kernel_plan), 1, 0, 0};
-      galley_error error = GALLEY_ERROR_INIT;
-      const galley_status status = k->query(nodes, 1, &target, &offer, &error);
-      if (status != GALLEY_OK) { refusals += std::string("; ") + k->name + ": " + error.text; continue; }
-      if (offer.workspace_bytes > target_.workspace_budget) { refusals += std::string("; ") + k->name + ": needs " + std::to_string(offer.workspace_bytes) + " bytes of workspace"; continue; }
-      const bool better = !best || offer.priority > plan.priority || (offer.priority == plan.priority && std::string_view(k->name) < best->name);
-      if (better) { best = k; plan = offer; }
+  const auto [found, fresh] = bound_.try_emplace(key);
+  Choice& choice = found->second;
+  if (!fresh) return choice;
+  galley_node_view view = {sizeof(galley_node_view), 1, i.op->name, i.name.c_str(), inputs.data(), outputs.data(), attrs.data(),
+                           static_cast<uint32_t>(inputs.size() - i.components), static_cast<uint32_t>(outputs.size()), static_cast<uint32_t>(attrs.size()), i.flags,
+                           i.first_row, program.length};
+  const galley_node_view* nodes[] = {&view};
+  const galley_target target = target_.view();
+  galley_kernel_plan plan = {};
+  for (const galley_kernel* k : provided_.kernels(i.op->name, target_.device)) {
+    if (formats && !(GALLEY_HAS(k, galley_kernel, flags) && k->flags & GALLEY_KERNEL_FORMATS)) continue;
+    galley_kernel_plan offer = {sizeof(galley_kernel_plan), 1, 0, 0};
+    galley_error error = GALLEY_ERROR_INIT;
+    const galley_status status = k->query(nodes, 1, &target, &offer, &error);
+    if (status != GALLEY_OK) { choice.refusals += std::string("; ") + k->name + ": " + error.text; continue; }
+    if (offer.workspace_bytes > target_.workspace_budget) {
+      choice.refusals += std::string("; ") + k->name + ": needs " + std::to_string(offer.workspace_bytes) + " bytes of workspace";
+      continue;
     }
-    if (!best) {
-      std::string shapes;
-      for (const galley_operand* o : inputs) {
-        if (!o) continue;
-        shapes += shapes.empty() ? "" : ", ";
-        shapes += "(";
-        for (uint32_t d = 0; d < o->rank; ++d) shapes += (d ? ", " : "") + std::to_string(o->shape[d]);
-        shapes += ")";
-      }
-      return recipe_error("no kernel of device '" + target_.device + "' (" + target_.isa + ") does op '" + i.op->name + "' of node '" + i.name + "' on " + shapes + refusals,
-                          "see which kernels there are with `galley plugins`");
-    }
-    found = bound_.emplace(key, std::pair(best, plan.workspace_bytes)).first;
+    const galley_kernel* best = choice.kernel;
+    const bool better = !best || offer.priority > plan.priority || (offer.priority == plan.priority && std::string_view(k->name) < best->name);
+    if (better) { choice.kernel = k; plan = offer; }
   }
-  i.kernel = found->second.first;
-  if (found->second.second > 0) i.workspace = add({"workspace of " + i.name, GALLEY_U8, {found->second.second}, 0, 0, Owner::Workspace, Life::Segment, ""});
+  choice.workspace = plan.workspace_bytes;
+  return choice;
+}
+
+void Lowering::take(Instruction& i, const Choice& choice) {
+  i.kernel = choice.kernel;
+  if (choice.workspace > 0) i.workspace = add({"workspace of " + i.name, GALLEY_U8, {choice.workspace}, 0, 0, Owner::Workspace, Life::Segment, ""});
+}
+
+Status Lowering::bind(Instruction& i) {
+  const Choice& choice = choose(i);
+  if (!choice.kernel) {
+    std::string shapes;
+    for (const Operand& o : i.inputs) {
+      if (!o.present()) continue;
+      shapes += shapes.empty() ? "(" : ", (";
+      for (size_t d = 0; d < o.shape.size(); ++d) shapes += (d ? ", " : "") + std::to_string(o.shape[d]);
+      shapes += ")";
+    }
+    return recipe_error("no kernel of device '" + target_.device + "' (" + target_.isa + ") does op '" + i.op->name + "' of node '" + i.name + "' on " + shapes + choice.refusals,
+                        "see which kernels there are with `galley plugins`");
+  }
+  take(i, choice);
   return ok();
+}
+
+/// Binds a kernel that reads all of the node's formats as they are stored, if there is one. The components become further inputs.
+Result<bool> Lowering::as_stored(Instruction* instruction, const std::vector<Stored>& stored) {
+  Instruction i = *instruction;
+  bool formats = false;
+  for (const Stored& s : stored) {
+    const GraphTensor& t = graph_.tensor(s.tensor);
+    const uint32_t access = s.updated ? GALLEY_READ_WRITE : GALLEY_READ;
+    if (t.storage.empty()) {
+      i.inputs[s.input] = with_access(s.parts.front(), access);
+      continue;
+    }
+    formats = true;
+    auto as = std::make_shared<StoredAs>();
+    as->format = t.storage;
+    as->attrs = t.storage_attrs;
+    as->view = as->attrs.view();
+    as->first = i.inputs.size();
+    as->count = s.parts.size();
+    Operand& operand = i.inputs[s.input];
+    operand.shape = t.shape;
+    operand.dtype = t.dtype;
+    operand.access = operand.later = access;
+    operand.stored = std::move(as);
+    for (const Operand& part : s.parts) i.inputs.push_back(with_access(part, access));
+    i.components += s.parts.size();
+  }
+  if (!formats) return false;
+  const Choice& choice = choose(i);
+  if (!choice.kernel) return false;
+  take(i, choice);
+  *instruction = std::move(i);
+  return true;
 }
 
 Status Lowering::emit(const Item& item, size_t index, const std::map<galley_tensor, size_t>& last_use) {
@@ -263,22 +336,19 @@ Status Lowering::emit(const Item& item, size_t index, const std::map<galley_tens
   i.flags = item.training ? GALLEY_NODE_TRAINING : 0;
   i.first_row = item.first_row;
   i.recomputed = item.recomputed;
-  struct Back { galley_tensor tensor; Operand value; std::vector<Operand> staged; };
-  std::vector<Back> back;
+  std::vector<Stored> stored;
   for (size_t k = 0; k < item.inputs.size(); ++k) {
     const Ref& r = item.inputs[k];
     if (!r.tensor) { i.inputs.emplace_back(); continue; }
     const galley_operand_rule* rule = input_rule(node.op, k);
     const bool inout = rule && rule->flags & GALLEY_OPERAND_INOUT;
-    Operand o;
-    if (plain(r.tensor)) {
-      o = TRY(operand(r, rule));
-    } else {
-      std::vector<Operand> staged;
-      o = TRY(fetch(r.tensor, true, &staged));
-      if (inout) back.push_back({r.tensor, o, std::move(staged)});
+    if (!plain(r.tensor)) {
+      std::vector<Operand> parts = TRY(stage(r.tensor, true));
+      stored.push_back({k, r.tensor, inout, std::move(parts)});
+      i.inputs.emplace_back();
+      continue;
     }
-    i.inputs.push_back(with_access(std::move(o), inout ? GALLEY_READ_WRITE : GALLEY_READ));
+    i.inputs.push_back(with_access(TRY(operand(r, rule)), inout ? GALLEY_READ_WRITE : GALLEY_READ));
   }
   for (size_t k = 0; k < item.outputs.size(); ++k) {
     const Ref& r = item.outputs[k];
@@ -305,9 +375,16 @@ Status Lowering::emit(const Item& item, size_t index, const std::map<galley_tens
   const galley_cost cost = TRY(item_cost(graph_, item));
   i.flops = cost.flops;
   if (kind_ == SegmentKind::Micro && item.recomputed) program.recomputed_flops += cost.flops;
-  TRY_STATUS(bind(i));
-  code().code.push_back(std::move(i));
-  for (const Back& b : back) TRY_STATUS(put_back(b.tensor, b.value, b.staged));
+  if (!TRY(as_stored(&i, stored))) {
+    for (const Stored& s : stored) i.inputs[s.input] = with_access(TRY(numbers_of(s.tensor, s.parts, true)), s.updated ? GALLEY_READ_WRITE : GALLEY_READ);
+    TRY_STATUS(bind(i));
+  }
+  code().code.push_back(i);
+  for (const Stored& s : stored) {
+    if (!s.updated) continue;
+    if (!i.components) TRY_STATUS(pack(s.tensor, i.inputs[s.input], s.parts));
+    TRY_STATUS(put_back(s.tensor, s.parts));
+  }
   return ok();
 }
 
@@ -331,11 +408,12 @@ Status Lowering::sequence(SegmentKind kind, const Sequence& sequence) {
 Status Lowering::load() {
   kind_ = SegmentKind::Load;
   local_.clear();
+  // In the order of making: an initializer's inputs were made before its tensor.
   for (galley_tensor id = 1; id <= graph_.tensor_count(); ++id) {
     const GraphTensor& t = graph_.tensor(id);
     if (t.slice_of || (t.kind != GALLEY_KIND_PARAMETER && t.kind != GALLEY_KIND_STATE && t.kind != GALLEY_KIND_CONSTANT)) continue;
-    std::vector<Operand> staged;
-    const Operand value = TRY(fetch(id, false, &staged));
+    const std::vector<Operand> parts = TRY(stage(id, false));
+    const Operand value = TRY(numbers_of(id, parts, false));
     if (!t.source.empty()) {
       Instruction i;
       i.action = Action::Read;
@@ -351,11 +429,16 @@ Status Lowering::load() {
         op = "fill";
         attrs.set("value", 0.0);
       }
-      attrs.set("seed", static_cast<int64_t>(options_.seed));
-      attrs.set("stream", t.name);
-      TRY_STATUS(emit_op(op, "init " + t.name, {}, {value}, std::move(attrs)));
+      std::vector<Operand> inputs;
+      for (const galley_tensor in : t.initializer_inputs) inputs.push_back(TRY(read(in)));
+      if (inputs.empty()) {
+        attrs.set("seed", static_cast<int64_t>(options_.seed));
+        attrs.set("stream", t.name);
+      }
+      TRY_STATUS(emit_op(op, "init " + t.name, std::move(inputs), {value}, std::move(attrs)));
     }
-    TRY_STATUS(put_back(id, value, staged));
+    TRY_STATUS(pack(id, value, parts));
+    TRY_STATUS(put_back(id, parts));
   }
   return ok();
 }
@@ -393,8 +476,7 @@ Status Lowering::export_tensors() {
     } else if (plain(id)) {
       value = TRY(locate(id));
     } else {
-      std::vector<Operand> staged;
-      value = TRY(fetch(id, true, &staged));
+      value = TRY(read(id));
     }
     Instruction i;
     i.action = Action::Write;

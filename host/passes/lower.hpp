@@ -31,21 +31,36 @@ class Lowering {
 
  private:
   struct Slot { TensorId tensor; int64_t offset; };
-  struct Fetched {
-    Operand operand;                 ///< what the kernel sees
-    std::vector<Operand> staged;     ///< components in the computing class
+  /// A kernel and the workspace it asked for; no kernel: why none serves.
+  struct Choice {
+    const galley_kernel* kernel = nullptr;
+    int64_t workspace = 0;
+    std::string refusals;
+  };
+  /// An input of a node whose numbers do not simply lie where kernels compute.
+  struct Stored {
+    size_t input;
+    galley_tensor tensor;
+    bool updated;                    ///< in place
+    std::vector<Operand> parts;      ///< its components in the computing class
   };
   std::string who(int use) const { return use == no_use ? "" : strategies_[static_cast<size_t>(use)].label; }
   Result<uint32_t> memory_of(const GraphTensor& t) const;
   bool plain(galley_tensor t) const;
   Result<Slot> slot(galley_tensor t);
   Result<Operand> operand(const Ref& ref, const galley_operand_rule* rule);
-  Result<Operand> fetch(galley_tensor t, bool read, std::vector<Operand>* staged);
-  Status put_back(galley_tensor t, const Operand& value, const std::vector<Operand>& staged);
+  Result<std::vector<Operand>> stage(galley_tensor t, bool read);
+  Result<Operand> numbers_of(galley_tensor t, const std::vector<Operand>& parts, bool read);
+  Result<Operand> read(galley_tensor t);
+  Status pack(galley_tensor t, const Operand& value, const std::vector<Operand>& parts);
+  Status put_back(galley_tensor t, const std::vector<Operand>& parts);
+  Result<bool> as_stored(Instruction* instruction, const std::vector<Stored>& stored);
   Status copy(const Operand& from, const Operand& to);
   Status emit_op(const std::string& op, const std::string& name, std::vector<Operand> inputs, std::vector<Operand> outputs, AttrList attrs);
   Status emit(const Item& item, size_t index, const std::map<galley_tensor, size_t>& last_use);
+  const Choice& choose(const Instruction& instruction);
   Status bind(Instruction& instruction);
+  void take(Instruction& instruction, const Choice& choice);
   Operand temporary(const std::string& name, uint32_t dtype, const Shape& shape, Owner owner, int use);
   Segment& code() { return program.segment(kind_); }
 
@@ -59,7 +74,7 @@ class Lowering {
   std::map<galley_tensor, TensorId> local_;                     // transients of the segment at hand
   std::set<galley_tensor> saved_;
   std::set<galley_tensor> outlives_;
-  std::map<std::string, std::pair<const galley_kernel*, int64_t>> bound_;
+  std::map<std::string, Choice> bound_;
   uint32_t events_ = 0;
 };
 

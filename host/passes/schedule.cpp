@@ -1,5 +1,6 @@
 // Nodes become sequences: head and loss unrolled over chunks of rows, forward nodes cloned where backward recomputes them.
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <set>
 
@@ -190,10 +191,59 @@ std::vector<Item> recompute(Graph& graph, const std::vector<Item>& forward, cons
 
 struct SavedSet {
   std::vector<galley_tensor> tensors;
+  std::deque<std::vector<uint64_t>> parents;
   std::vector<galley_saved_item> items;
   std::vector<const galley_saved_item*> pointers;
   int64_t blocks = 0;
 };
+
+/// What forward leaves for head and backward, with the price of each: the nodes between it and the saved tensors that it is made from.
+Result<SavedSet> saved_set(const Graph& graph, const Target& target, std::span<const Item> forward, const std::set<galley_tensor>& read) {
+  SavedSet set;
+  std::map<galley_tensor, const Item*> producers;
+  std::map<galley_tensor, uint64_t> index;
+  for (const Item& item : forward) {
+    set.blocks = std::max(set.blocks, item.node->block + 1);
+    for (const Ref& r : item.outputs)
+      if (r.tensor) producers[r.tensor] = &item;
+    for (const Ref& r : item.outputs) {
+      if (!r.tensor || !read.contains(r.tensor) || graph.tensor(r.tensor).kind != GALLEY_KIND_TRANSIENT) continue;
+      const GraphTensor& t = graph.tensor(r.tensor);
+      galley_saved_item s = {};
+      s.size = sizeof s;
+      s.revision = 1;
+      s.name = t.name.c_str();
+      s.bytes = t.bytes();
+      s.block = item.node->block;
+      std::set<const Item*> between;
+      std::set<uint64_t> parents;
+      for (std::vector<const Item*> open = {&item}; !open.empty();) {
+        const Item* made = open.back();
+        open.pop_back();
+        if (!between.insert(made).second) continue;
+        for (const Ref& in : made->inputs) {
+          if (const auto saved = index.find(in.tensor); saved != index.end()) parents.insert(saved->second);
+          else if (const auto producer = producers.find(in.tensor); producer != producers.end()) open.push_back(producer->second);
+        }
+      }
+      for (const Item* made : between) {
+        const galley_cost cost = TRY(item_cost(graph, *made));
+        s.flops += cost.flops;
+        s.recompute_seconds += std::max(cost.flops / target.peak_flops, cost.bytes / target.bandwidth);
+      }
+      s.offload_seconds = 2 * static_cast<double>(s.bytes) / target.link_bandwidth;
+      s.flags = GALLEY_SAVED_RECOMPUTABLE | (t.flags & GALLEY_TENSOR_BLOCK_INPUT ? GALLEY_SAVED_BLOCK_INPUT : 0u);
+      set.parents.emplace_back(parents.begin(), parents.end());
+      s.parents = set.parents.back().data();
+      s.n_parents = static_cast<uint32_t>(set.parents.back().size());
+      index[r.tensor] = set.items.size();
+      set.tensors.push_back(r.tensor);
+      set.items.push_back(s);
+    }
+  }
+  for (const galley_saved_item& s : set.items) set.pointers.push_back(&s);
+  return set;
+}
 
 }  // namespace
 
@@ -235,7 +285,7 @@ Sequence schedule_plain(const Graph& graph, const std::vector<galley_node>& node
 }
 
 Result<Sequence> schedule_micro(Graph& graph, std::span<const Strategy> strategies, const Target& target, const CompileOptions& options,
-                                const std::function<Result<int64_t>(const Sequence&)>& peak) {
+                                const PeakOf& peak) {
   const auto& forward_nodes = graph.section(Section::Forward);
   const auto& backward_nodes = graph.section(Section::Backward);
   std::vector<galley_node> all = forward_nodes;
@@ -249,33 +299,11 @@ Result<Sequence> schedule_micro(Graph& graph, std::span<const Strategy> strategi
   for (const galley_node n : backward_nodes)
     if (!head.contains(n)) backward.push_back(whole(graph.node(n)));
 
-  // What forward leaves for head and backward.
-  SavedSet set;
   std::set<galley_tensor> read;
   for (const auto* items : {&middle, &backward})
     for (const Item& item : *items)
       for (const Ref& r : item.inputs) read.insert(r.tensor);
-  for (const Item& item : forward) {
-    set.blocks = std::max(set.blocks, item.node->block + 1);
-    for (const Ref& r : item.outputs) {
-      if (!r.tensor || !read.contains(r.tensor) || graph.tensor(r.tensor).kind != GALLEY_KIND_TRANSIENT) continue;
-      const galley_cost cost = TRY(item_cost(graph, item));
-      const GraphTensor& t = graph.tensor(r.tensor);
-      galley_saved_item s = {};
-      s.size = sizeof s;
-      s.revision = 1;
-      s.name = t.name.c_str();
-      s.bytes = t.bytes();
-      s.block = item.node->block;
-      s.flops = cost.flops;
-      s.recompute_seconds = std::max(cost.flops / target.peak_flops, cost.bytes / target.bandwidth);
-      s.offload_seconds = 2 * static_cast<double>(s.bytes) / target.link_bandwidth;
-      s.flags = GALLEY_SAVED_RECOMPUTABLE | (t.flags & GALLEY_TENSOR_BLOCK_INPUT ? GALLEY_SAVED_BLOCK_INPUT : 0u);
-      set.tensors.push_back(r.tensor);
-      set.items.push_back(s);
-    }
-  }
-  for (const galley_saved_item& s : set.items) set.pointers.push_back(&s);
+  const SavedSet set = TRY(saved_set(graph, target, forward, read));
 
   const auto sequence = [&](std::span<const uint32_t> choices) {
     Sequence out;
@@ -295,7 +323,7 @@ Result<Sequence> schedule_micro(Graph& graph, std::span<const Strategy> strategi
     decider = static_cast<int>(i);
     struct Context {
       const decltype(sequence)* make;
-      const std::function<Result<int64_t>(const Sequence&)>* peak;
+      const PeakOf* peak;
       size_t n;
     } context = {&sequence, &peak, choices.size()};
     galley_saved_set view = {};
@@ -305,9 +333,9 @@ Result<Sequence> schedule_micro(Graph& graph, std::span<const Strategy> strategi
     view.n_items = set.pointers.size();
     view.blocks = set.blocks;
     view.context = &context;
-    view.peak = [](void* data, const uint32_t* asked, int64_t* out, galley_error* error) -> galley_status {
+    view.peak = [](void* data, const uint32_t* asked, uint32_t memory, int64_t* out, galley_error* error) -> galley_status {
       const auto* c = static_cast<const Context*>(data);
-      const auto got = (*c->peak)((*c->make)({asked, c->n}));
+      const auto got = (*c->peak)((*c->make)({asked, c->n}), memory);
       if (!got) {
         if (error) std::snprintf(error->text, sizeof error->text, "%s", got.error().cause.c_str());
         return GALLEY_FAILED;

@@ -39,7 +39,7 @@ class Dump {
            std::to_string(plan_.placements[static_cast<size_t>(id)].offset + offset);
   }
   std::string operand(const Operand& o, bool micro) const {
-    if (!o.present()) return "-";
+    if (!o.present()) return o.stored ? "as " + o.stored->format : "-";
     std::string access = access_name(o.access);
     if (micro && program_.micro_batches > 1 && o.later != o.access) access += std::string("/") + access_name(o.later);
     return access + " " + place(o.tensor, o.offset) + " " + dtype_name(o.dtype) + shape_text(o.shape);

@@ -97,10 +97,10 @@ Plan make_plan(const Program& program, const Target& target) {
   return plan;
 }
 
-int64_t plan_peak(const Program& program, const Target& target) {
+int64_t plan_peak(const Program& program, const Target& target, uint32_t memory) {
   ClassPlan plan;
   std::vector<Placement> placements(program.tensors.size());
-  place_class(program, target, find_lifetimes(program), 0, plan, placements);
+  place_class(program, target, find_lifetimes(program), memory, plan, placements);
   return plan.planned;
 }
 

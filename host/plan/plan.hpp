@@ -46,7 +46,7 @@ struct Plan {
 /// the same input gives the same bytes on any machine. Peak ≤ 1.02 × lower bound on all but adversarial programs.
 Plan make_plan(const Program& program, const Target& target);
 
-/// The peak of class 0 only, for `decide`: same code.
-int64_t plan_peak(const Program& program, const Target& target);
+/// The peak of one memory class, for `decide`: same code.
+int64_t plan_peak(const Program& program, const Target& target, uint32_t memory);
 
 }  // namespace galley

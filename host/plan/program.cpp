@@ -76,6 +76,34 @@ void AttrList::set(const galley_attr& attr) {
   put(std::move(item));
 }
 
+std::string AttrList::key() const {
+  std::string out;
+  for (const auto& item : items_) {
+    out += ";" + item->name + "=" + std::to_string(item->attr.type) + ":";
+    out.append(static_cast<const char*>(item->attr.data), item->attr.type == GALLEY_ATTR_STRING ? item->attr.count : item->attr.count * sizeof(int64_t));
+  }
+  return out;
+}
+
+galley_operand operand_view(const Operand& operand, const char* name, void* data, uint32_t access) {
+  galley_operand out = {};
+  out.size = sizeof out;
+  out.revision = 1;
+  out.name = name;
+  out.data = data;
+  out.shape = operand.shape.data();
+  out.rank = static_cast<uint32_t>(operand.shape.size());
+  out.dtype = operand.dtype;
+  out.access = access;
+  if (operand.stored) {
+    out.format = operand.stored->format.c_str();
+    out.n_components = static_cast<uint32_t>(operand.stored->count);
+    out.attrs = operand.stored->view.data();
+    out.n_attrs = static_cast<uint32_t>(operand.stored->view.size());
+  }
+  return out;
+}
+
 const galley_attr* AttrList::find(const std::string& name) const {
   for (const auto& item : items_)
     if (item->name == name) return &item->attr;

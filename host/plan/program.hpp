@@ -45,18 +45,6 @@ struct ProgramTensor {
   std::string strategy;      ///< "NAME (recipe.lua:9)", or "" for the model's own
 };
 
-/// A dense range of a tensor: all of it, or a chunk of its rows.
-struct Operand {
-  TensorId tensor = no_tensor;   ///< no_tensor: an optional operand that is absent
-  int64_t offset = 0;            ///< bytes from the tensor's begin
-  Shape shape;
-  uint32_t dtype = GALLEY_F32;
-  uint32_t access = GALLEY_READ;
-  uint32_t later = GALLEY_READ;  ///< access in the second and later micro-batches
-  bool present() const { return tensor != no_tensor; }
-  int64_t bytes() const { return elements(shape) * galley_dtype_bytes(dtype); }
-};
-
 /// Named constants of an instruction, owning their values; `view` is what kernels see.
 class AttrList {
  public:
@@ -67,6 +55,8 @@ class AttrList {
   const galley_attr* find(const std::string& name) const;
   std::vector<const galley_attr*> view() const;   ///< valid while the list lives and is not changed
   bool empty() const { return items_.empty(); }
+  /// Names, types and values as one string: equal for equal lists.
+  std::string key() const;
 
  private:
   struct Item {
@@ -79,6 +69,31 @@ class AttrList {
   std::vector<std::shared_ptr<const Item>> items_;   // shared: clones of an instruction carry the same constants
   void put(std::shared_ptr<Item> item);
 };
+
+/// The format of an operand, and which of the instruction's inputs are its components, in the format's order.
+struct StoredAs {
+  std::string format;
+  AttrList attrs;                        ///< the format's options
+  std::vector<const galley_attr*> view;  ///< of them
+  size_t first = 0, count = 0;
+};
+
+/// A dense range of a tensor: all of it, or a chunk of its rows.
+struct Operand {
+  TensorId tensor = no_tensor;   ///< no_tensor: an optional operand that is absent
+  int64_t offset = 0;            ///< bytes from the tensor's begin
+  Shape shape;
+  uint32_t dtype = GALLEY_F32;
+  uint32_t access = GALLEY_READ;
+  uint32_t later = GALLEY_READ;  ///< access in the second and later micro-batches
+  /// Of an operand that its kernel reads as it is stored: shape and dtype are those of the numbers, the bytes are further inputs. Else null.
+  std::shared_ptr<const StoredAs> stored;
+  bool present() const { return tensor != no_tensor; }
+  int64_t bytes() const { return elements(shape) * galley_dtype_bytes(dtype); }
+};
+
+/// What a plugin is shown of an operand; its components, where it is stored in a format, are the caller's to add.
+galley_operand operand_view(const Operand& operand, const char* name, void* data, uint32_t access);
 
 enum class Action : uint8_t {
   Kernel,  ///< run `kernel` on the operands
@@ -95,6 +110,7 @@ struct Instruction {
   const galley_op* op = nullptr;  ///< Kernel only
   const galley_kernel* kernel = nullptr;
   std::vector<Operand> inputs;
+  size_t components = 0;          ///< so many of the last inputs are components of operands that are read as they are stored; no inputs of the op
   std::vector<Operand> outputs;   ///< an operand that is updated in place stands among the inputs with READ_WRITE
   AttrList attrs;
   TensorId workspace = no_tensor;

@@ -42,6 +42,17 @@ std::string machine_name(uint16_t machine) {
 
 Error at(const std::filesystem::path& file, const std::string& text) { return plugin_error(file.string() + ": " + text); }
 
+// Flags that must be understood and are not.
+uint64_t unknown_flags(const galley_op& op) {
+  uint64_t unknown = op.flags & GALLEY_MUST_UNDERSTAND_64 & ~GALLEY_OP_KNOWN;
+  for (const auto& [rules, n] : {std::pair(op.inputs, op.n_inputs), std::pair(op.outputs, op.n_outputs)})
+    for (uint32_t i = 0; i < n; ++i) unknown |= rules[i]->flags & GALLEY_MUST_UNDERSTAND_32 & ~GALLEY_OPERAND_KNOWN;
+  return unknown;
+}
+uint64_t unknown_flags(const galley_kernel& kernel) { return kernel.flags & GALLEY_MUST_UNDERSTAND_64 & ~GALLEY_KERNEL_KNOWN; }
+template <class Table>
+uint64_t unknown_flags(const Table&) { return 0; }
+
 // "3 ops, but no table of them", "op 2 …". `Table` is complete when it has all of 1.0's fields.
 template <class Table, class Check>
 Status check_tables(const std::filesystem::path& file, const char* noun, const Table* const* tables, uint32_t n, Check&& check) {
@@ -53,6 +64,7 @@ Status check_tables(const std::filesystem::path& file, const char* noun, const T
       return at(file, which + ": its table has " + std::to_string(tables[i]->size) + " bytes, ABI 1.0 has " + std::to_string(sizeof(Table)));
     const char* missing = check(*tables[i]);
     if (missing) return at(file, which + " has no " + missing);
+    if (const uint64_t unknown = unknown_flags(*tables[i])) return at(file, which + ": this version does not know its flags " + std::to_string(unknown));
   }
   return ok();
 }

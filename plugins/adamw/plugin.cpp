@@ -84,8 +84,8 @@ class AdamW {
     const galley_tensor_info p = graph.info(trained.parameter);
     const std::string name = p.name;
     const bool decays = decay_all_ || !(p.flags & GALLEY_TENSOR_NO_DECAY);
-    const galley_tensor mean = graph.state(name + ".exp_avg", p), square = graph.state(name + ".exp_avg_sq", p);
-    const galley_tensor largest = amsgrad_ ? graph.state(name + ".max_exp_avg_sq", p) : 0;
+    const galley_tensor mean = graph.state(name + ".exp_avg", p), square = graph.state(name + ".exp_avg_sq", p, GALLEY_TENSOR_NON_NEGATIVE);
+    const galley_tensor largest = amsgrad_ ? graph.state(name + ".max_exp_avg_sq", p, GALLEY_TENSOR_NON_NEGATIVE) : 0;
     graph.node("adamw_step", nullptr,
                {trained.parameter, trained.gradient, mean, square, graph.option("lr"), graph.scalar(GALLEY_SCALAR_APPLIED_STEP),
                 graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR), graph.scalar(GALLEY_SCALAR_APPLY), largest},

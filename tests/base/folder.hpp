@@ -41,12 +41,10 @@ class Folder {
   std::filesystem::path path_;
 };
 
-/// The folder of reference cases, or "" where it is not there: GALLEY_FIXTURES, or ../shared/fixtures beside the source.
+/// The folder of the reference cases that lie in this repository.
 inline std::filesystem::path reference_cases() {
-  const char* given = std::getenv("GALLEY_FIXTURES");
   const char* source = std::getenv("GALLEY_SOURCE");
-  const std::filesystem::path folder = given ? given : std::filesystem::path(source ? source : ".") / "../shared/fixtures";
-  return std::filesystem::is_directory(folder / "models") ? folder : std::filesystem::path();
+  return std::filesystem::path(source ? source : ".") / "tests" / "fixtures";
 }
 
 }  // namespace galley

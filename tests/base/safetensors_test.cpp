@@ -308,7 +308,6 @@ TEST(Safetensors, AFolderWithoutWeightsSaysSo) {
 
 TEST(Safetensors, ReferenceCasesComeBackByteForByte) {
   const std::filesystem::path cases = reference_cases();
-  if (cases.empty()) GTEST_SKIP() << "the reference cases are not there";
   const Folder folder;
   int files = 0;
   for (const auto& found : std::filesystem::recursive_directory_iterator(cases)) {

@@ -158,7 +158,7 @@ TensorId Builder::tensor(const std::string& name, Shape shape, Life life, uint32
 
 Operand Builder::operand(TensorId tensor, uint32_t access, uint32_t later) const {
   const ProgramTensor& t = program.tensors[static_cast<size_t>(tensor)];
-  return {.tensor = tensor, .offset = 0, .shape = t.shape, .dtype = t.dtype, .access = access, .later = later};
+  return {.tensor = tensor, .offset = 0, .shape = t.shape, .dtype = t.dtype, .access = access, .later = later, .stored = nullptr};
 }
 
 Instruction& Builder::instruction(SegmentKind kind, Action action) {
@@ -255,7 +255,8 @@ Operand Builder::of(const ScalarSlot& slot, uint32_t access) const {
           .shape = count == 1 ? Shape{} : Shape{count},
           .dtype = slot.dtype,
           .access = access,
-          .later = access};
+          .later = access,
+          .stored = nullptr};
 }
 
 Operand Builder::scalar(uint32_t which, uint32_t access) const {

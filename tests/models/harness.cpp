@@ -1,5 +1,7 @@
 #include "tests/models/harness.hpp"
 
+#include "galley/cpp/plugin.hpp"
+
 #include <dlfcn.h>
 
 #include <atomic>
@@ -255,7 +257,7 @@ View::View(const Problem& p, const std::vector<void*>& inputs, const std::vector
   const auto describe = [&](const std::optional<Tensor>& t, void* data, uint32_t how, const char* name) -> const galley_operand* {
     if (!t) return nullptr;
     const uint32_t dtype = as_f64 && floating(t->dtype) ? GALLEY_F64 : t->dtype;
-    operands_.push_back({sizeof(galley_operand), 1, name, data, t->shape.data(), static_cast<uint32_t>(t->shape.size()), dtype, how, 0});
+    operands_.push_back(galley::sdk::operand(data, t->shape.data(), static_cast<uint32_t>(t->shape.size()), dtype, how, name));
     return &operands_.back();
   };
   for (size_t i = 0; i < p.inputs.size(); ++i) {
@@ -285,8 +287,10 @@ void Problem::infer() {
   outputs.clear();
   const View view(*this, {}, {}, {}, false);
   std::vector<galley_shape> shapes(op->n_outputs, {sizeof(galley_shape), 1, 0, 0, {}});
+  std::vector<galley_shape*> pointers;
+  for (galley_shape& s : shapes) pointers.push_back(&s);
   galley_error error = GALLEY_ERROR_INIT;
-  if (op->infer(view.node(), shapes.data(), &error) != GALLEY_OK) throw std::runtime_error(error.text);
+  if (op->infer(view.node(), pointers.data(), &error) != GALLEY_OK) throw std::runtime_error(error.text);
   for (const galley_shape& s : shapes) {
     auto& out = outputs.emplace_back();
     if (s.dtype) out = Tensor{s.dtype, {s.extents, s.extents + s.rank}, {}};

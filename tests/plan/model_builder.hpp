@@ -42,7 +42,7 @@ class Builder {
   }
   Operand all(TensorId id, uint32_t access, uint32_t later = 0) const {
     const ProgramTensor& t = p.tensors[static_cast<size_t>(id)];
-    return {id, 0, t.shape, t.dtype, access, later ? later : access};
+    return {id, 0, t.shape, t.dtype, access, later ? later : access, nullptr};
   }
   Operand in(TensorId id) const { return all(id, GALLEY_READ); }
   Operand out(TensorId id) const { return all(id, GALLEY_WRITE); }
@@ -56,7 +56,7 @@ class Builder {
     return o;
   }
   Operand scalar(size_t slot, uint32_t access = GALLEY_READ) const {
-    return {p.scalars, p.slots[slot].offset, {}, p.slots[slot].dtype, access, access};
+    return {p.scalars, p.slots[slot].offset, {}, p.slots[slot].dtype, access, access, nullptr};
   }
 
   // --- instructions ---

@@ -3,6 +3,7 @@
 import os
 import json
 import math
+import shutil
 
 from galley_test import (batch_of, binary, check, error, finish, fixtures, fresh_folder, from_config, from_folder, gradients, load, norm, plan, recipe, run, save,
                          train, use)
@@ -202,7 +203,44 @@ def storage_and_placement():
         check(error([x], [y]) < 0.02, f'bf16-storage: loss {x}, {y} without')
 
 
-for test in (recompute, accumulate, freeze, clip_and_sgd, threads, lora, poison, storage_and_placement):
+def kernels_of_formats():
+    """Kernels that take a format are given what is stored, and give the bytes that unpacking beside them gives, in less memory."""
+    kernels = ['--plugin-path', binary / 'tests' / 'plugins' / 'bf16-kernels']
+    # The largest tensor's momentum decides the peak; what is unpacked beside it would add its size.
+    model = from_config('gpt2', vocab_size=4099, n_positions=32, n_embd=32, n_layer=2, n_head=4)
+    path = recipe('formats.lua', model, 'data.random {}', use('bf16-storage', parameters=['*.wpe.weight'], states=['*']), use('sgd', lr=1e-2, momentum=0.9),
+                  batch=2, length=4, steps=5, seed=4)
+    for flags in ([], ['--device', 'lazy', '--plugin-path', binary / 'tests' / 'plugins' / 'lazy-device'], ['--poison']):
+        runs = []
+        for name, more in (('unpacked', []), ('stored', kernels)):
+            run('plan', path, '--check', *plugins, *more)
+            shutil.rmtree(name, ignore_errors=True)
+            runs.append(train(path, name, *plugins, *more, *flags))
+            runs[-1].check_memory(name)
+        same(*runs, f'kernels of formats {flags}')
+    less, more = (r.memory['classes']['host']['planned'] for r in reversed(runs))
+    check(less < more - 400_000, f'kernels of formats: {less} bytes planned, {more} with unpacking')
+
+
+def means():
+    """A state that begins as its parameter, updated after the optimizer."""
+    found = ['--plugin-path', binary / 'tests' / 'plugins' / 'ema']
+    start = train(recipe('mean-start.lua', small_gpt2(), 'data.random {}', use('adamw', lr=1e-2), batch=2, length=8, steps=2), 'mean-start')
+    for decay in (0, 0.5, 1):
+        path = recipe('mean.lua', from_folder(start.path / 'model'), 'data.random {}', use('adamw', lr=1e-2), use('ema', decay=decay), use('accumulate', steps=2),
+                      batch=2, length=8, steps=1, save=dict(every=1))
+        shutil.rmtree('mean', ignore_errors=True)
+        r = train(path, 'mean', *found)
+        r.check_memory('ema')
+        before, after = load(start.path / 'model/model.safetensors'), load(r.path / 'model/model.safetensors')
+        state = load(next((r.path / 'state').rglob('*.safetensors')))
+        for name, (_, _, values) in after.items():
+            wanted = [decay * b + (1 - decay) * a for a, b in zip(values, before[name][2])]
+            got = state[f'{name}.ema'][2]
+            check(error(got, wanted) < 1e-7, f'ema: {name} with decay {decay} is off by {error(got, wanted)}')
+
+
+for test in (recompute, accumulate, freeze, clip_and_sgd, threads, lora, poison, storage_and_placement, kernels_of_formats, means):
     print(test.__name__, flush=True)
     test()
 finish()

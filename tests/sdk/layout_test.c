@@ -25,6 +25,8 @@ constexpr bool same_text(const char* a, const char* b) { return *a == *b && (!*a
 /* --- abi.h ------------------------------------------------------------------------------------------------- */
 CONSTANT(GALLEY_ABI_MAJOR, 1u);
 CONSTANT(GALLEY_ABI_MINOR, 0u);
+CONSTANT(GALLEY_MUST_UNDERSTAND_64, 0xFFFFFFFFull);
+CONSTANT(GALLEY_MUST_UNDERSTAND_32, 0xFFFFu);
 CONSTANT(GALLEY_OK, 0);
 CONSTANT(GALLEY_INVALID, 1);
 CONSTANT(GALLEY_UNSUPPORTED, 2);
@@ -69,7 +71,7 @@ CONSTANT(GALLEY_ACCUMULATE, 7u);
 CONSTANT(GALLEY_MAX_RANK, 8u);
 CONSTANT(GALLEY_NODE_TRAINING, 1u);
 
-SIZE(galley_operand, 48);
+SIZE(galley_operand, 80);
 FIELD(galley_operand, size, 0, 4, uint32_t);
 FIELD(galley_operand, revision, 4, 4, uint32_t);
 FIELD(galley_operand, name, 8, 8, const char*);
@@ -78,7 +80,12 @@ FIELD(galley_operand, shape, 24, 8, const int64_t*);
 FIELD(galley_operand, rank, 32, 4, uint32_t);
 FIELD(galley_operand, dtype, 36, 4, uint32_t);
 FIELD(galley_operand, access, 40, 4, uint32_t);
-FIELD(galley_operand, reserved, 44, 4, uint32_t);
+FIELD(galley_operand, n_components, 44, 4, uint32_t);
+FIELD(galley_operand, format, 48, 8, const char*);
+FIELD(galley_operand, components, 56, 8, const galley_operand* const*);
+FIELD(galley_operand, attrs, 64, 8, const galley_attr* const*);
+FIELD(galley_operand, n_attrs, 72, 4, uint32_t);
+FIELD(galley_operand, reserved, 76, 4, uint32_t);
 
 SIZE(galley_node_view, 80);
 FIELD(galley_node_view, size, 0, 4, uint32_t);
@@ -109,6 +116,9 @@ CONSTANT(GALLEY_TENSOR_LATE_GRADIENT, 4ull);
 CONSTANT(GALLEY_TENSOR_BLOCK_INPUT, 8ull);
 CONSTANT(GALLEY_TENSOR_EMBEDDING, 16ull);
 CONSTANT(GALLEY_TENSOR_TRAINABLE, 32ull);
+CONSTANT(GALLEY_TENSOR_NON_NEGATIVE, 64ull);
+CONSTANT(GALLEY_TENSOR_HEAD, 128ull);
+CONSTANT(GALLEY_TENSOR_KNOWN, 255ull);
 CONSTANT(GALLEY_SCALAR_ATTEMPTED_STEP, 1u);
 CONSTANT(GALLEY_SCALAR_APPLIED_STEP, 2u);
 CONSTANT(GALLEY_SCALAR_APPLY, 3u);
@@ -126,7 +136,7 @@ CONSTANT(GALLEY_EXPORT_MODEL, 2u);
 SIZE(galley_tensor, 8);
 SIZE(galley_node, 8);
 
-SIZE(galley_tensor_desc, 96);
+SIZE(galley_tensor_desc, 112);
 FIELD(galley_tensor_desc, size, 0, 4, uint32_t);
 FIELD(galley_tensor_desc, revision, 4, 4, uint32_t);
 FIELD(galley_tensor_desc, name, 8, 8, const char*);
@@ -142,6 +152,9 @@ FIELD(galley_tensor_desc, source, 64, 8, const char*);
 FIELD(galley_tensor_desc, source_name, 72, 8, const char*);
 FIELD(galley_tensor_desc, file, 80, 8, const char*);
 FIELD(galley_tensor_desc, file_name, 88, 8, const char*);
+FIELD(galley_tensor_desc, initializer_inputs, 96, 8, const galley_tensor*);
+FIELD(galley_tensor_desc, n_initializer_inputs, 104, 4, uint32_t);
+FIELD(galley_tensor_desc, reserved, 108, 4, uint32_t);
 
 SIZE(galley_tensor_info, 56);
 FIELD(galley_tensor_info, size, 0, 4, uint32_t);
@@ -255,13 +268,16 @@ FIELD(galley_subject, parameter, 40, 8, galley_tensor);
 FIELD(galley_subject, node, 48, 8, galley_node);
 FIELD(galley_subject, trainable, 56, 8, uint64_t);
 
-SIZE(galley_claim_value, 32);
+CONSTANT(GALLEY_GRADIENT_WINDOW, 0);
+CONSTANT(GALLEY_GRADIENT_IMMEDIATE, 1);
+SIZE(galley_claim_value, 40);
 FIELD(galley_claim_value, size, 0, 4, uint32_t);
 FIELD(galley_claim_value, revision, 4, 4, uint32_t);
 FIELD(galley_claim_value, strength, 8, 4, uint32_t);
-FIELD(galley_claim_value, reserved, 12, 4, uint32_t);
+FIELD(galley_claim_value, n_attrs, 12, 4, uint32_t);
 FIELD(galley_claim_value, number, 16, 8, int64_t);
 FIELD(galley_claim_value, text, 24, 8, const char*);
+FIELD(galley_claim_value, attrs, 32, 8, const galley_attr* const*);
 
 typedef galley_status galley_claim_claim_fn(void*, const galley_graph_verbs*, galley_graph*, const galley_subject*, galley_claim_value* out, galley_error*);
 SIZE(galley_claim, 16);
@@ -289,10 +305,12 @@ TEXT(GALLEY_SAVED, "galley.saved/1");
 CONSTANT(GALLEY_KEEP, 0u);
 CONSTANT(GALLEY_RECOMPUTE, 1u);
 CONSTANT(GALLEY_OFFLOAD, 2u);
+CONSTANT(GALLEY_OFFLOAD_TO(3), 770u);
 CONSTANT(GALLEY_SAVED_BLOCK_INPUT, 1u);
 CONSTANT(GALLEY_SAVED_RECOMPUTABLE, 2u);
+CONSTANT(GALLEY_SAVED_OFFLOADABLE, 4u);
 
-SIZE(galley_saved_item, 64);
+SIZE(galley_saved_item, 72);
 FIELD(galley_saved_item, size, 0, 4, uint32_t);
 FIELD(galley_saved_item, revision, 4, 4, uint32_t);
 FIELD(galley_saved_item, name, 8, 8, const char*);
@@ -302,9 +320,10 @@ FIELD(galley_saved_item, flops, 32, 8, double);
 FIELD(galley_saved_item, recompute_seconds, 40, 8, double);
 FIELD(galley_saved_item, offload_seconds, 48, 8, double);
 FIELD(galley_saved_item, flags, 56, 4, uint32_t);
-FIELD(galley_saved_item, reserved, 60, 4, uint32_t);
+FIELD(galley_saved_item, n_parents, 60, 4, uint32_t);
+FIELD(galley_saved_item, parents, 64, 8, const uint64_t*);
 
-typedef galley_status galley_saved_set_peak_fn(void* context, const uint32_t* choices, int64_t* out, galley_error*);
+typedef galley_status galley_saved_set_peak_fn(void* context, const uint32_t* choices, uint32_t memory, int64_t* out, galley_error*);
 SIZE(galley_saved_set, 48);
 FIELD(galley_saved_set, size, 0, 4, uint32_t);
 FIELD(galley_saved_set, revision, 4, 4, uint32_t);
@@ -330,6 +349,7 @@ CONSTANT(GALLEY_OPERAND_ACCUMULATES, 4u);
 CONSTANT(GALLEY_OPERAND_VARIADIC, 8u);
 CONSTANT(GALLEY_OPERAND_NO_GRADIENT, 16u);
 CONSTANT(GALLEY_OPERAND_SAME_ROWS, 32u);
+CONSTANT(GALLEY_OPERAND_KNOWN, 63u);
 CONSTANT(GALLEY_OP_RANDOM, 1ull);
 CONSTANT(GALLEY_OP_TRAINING_ONLY, 2ull);
 CONSTANT(GALLEY_OP_LOSS, 4ull);
@@ -338,6 +358,7 @@ CONSTANT(GALLEY_OP_ADD, 16ull);
 CONSTANT(GALLEY_OP_COPY, 32ull);
 CONSTANT(GALLEY_OP_SUM_SQUARES, 64ull);
 CONSTANT(GALLEY_OP_NORM_FINISH, 128ull);
+CONSTANT(GALLEY_OP_KNOWN, 255ull);
 CONSTANT(GALLEY_GRAIN_NONE, 0u);
 CONSTANT(GALLEY_GRAIN_ELEMENT, 1u);
 CONSTANT(GALLEY_GRAIN_BLOCK, 2u);
@@ -374,7 +395,7 @@ FIELD(galley_op_case, node, 8, 8, const galley_node_view*);
 FIELD(galley_op_case, low, 16, 8, const double*);
 FIELD(galley_op_case, high, 24, 8, const double*);
 
-typedef galley_status galley_op_infer_fn(const galley_node_view*, galley_shape* outputs, galley_error*);
+typedef galley_status galley_op_infer_fn(const galley_node_view*, galley_shape* const* outputs, galley_error*);
 typedef galley_status galley_op_gradient_fn(const galley_graph_verbs*, galley_graph*, galley_node node, const galley_tensor* d_outputs,
   const uint32_t* need, galley_tensor* d_inputs, uint32_t accumulate, galley_error*);
 typedef galley_status galley_op_cost_fn(const galley_node_view*, galley_cost*, galley_error*);
@@ -421,7 +442,9 @@ typedef galley_status galley_kernel_prepare_fn(const galley_node_view* const* no
   galley_error*);
 typedef galley_status galley_kernel_enqueue_fn(void* state, galley_queue*, galley_error*);
 typedef void galley_kernel_release_fn(void* state);
-SIZE(galley_kernel, 64);
+CONSTANT(GALLEY_KERNEL_FORMATS, 1ull);
+CONSTANT(GALLEY_KERNEL_KNOWN, 1ull);
+SIZE(galley_kernel, 72);
 FIELD(galley_kernel, size, 0, 4, uint32_t);
 FIELD(galley_kernel, revision, 4, 4, uint32_t);
 FIELD(galley_kernel, name, 8, 8, const char*);
@@ -431,6 +454,7 @@ FIELD(galley_kernel, query, 32, 8, galley_kernel_query_fn*);
 FIELD(galley_kernel, prepare, 40, 8, galley_kernel_prepare_fn*);
 FIELD(galley_kernel, enqueue, 48, 8, galley_kernel_enqueue_fn*);
 FIELD(galley_kernel, release, 56, 8, galley_kernel_release_fn*);
+FIELD(galley_kernel, flags, 64, 8, uint64_t);
 
 /* --- format.h ---------------------------------------------------------------------------------------------- */
 CONSTANT(GALLEY_MAX_COMPONENTS, 8u);
@@ -444,7 +468,8 @@ FIELD(galley_component, rank, 16, 4, uint32_t);
 FIELD(galley_component, dtype, 20, 4, uint32_t);
 FIELD(galley_component, extents, 24, 64, galley_component_extents_array);
 
-typedef galley_status galley_format_components_fn(const int64_t* shape, uint32_t rank, galley_component* out, uint32_t* n, galley_error*);
+typedef galley_status galley_format_components_fn(const int64_t* shape, uint32_t rank, const galley_attr* const* attrs, uint32_t n_attrs,
+                                                 galley_component* const* out, uint32_t* n, galley_error*);
 SIZE(galley_format, 48);
 FIELD(galley_format, size, 0, 4, uint32_t);
 FIELD(galley_format, revision, 4, 4, uint32_t);

@@ -133,7 +133,7 @@ TEST_F(Decisions, ClipTouchesOneScalar) {
 std::string recomputed(Table options, int64_t blocks) {
   const auto s = strategy("recompute", std::move(options));
   std::vector<galley_saved_item> items;
-  const auto add = [&](int64_t block, uint32_t flags) { items.push_back({sizeof(galley_saved_item), 1, "", 8, block, 0, 0, 0, flags, 0}); };
+  const auto add = [&](int64_t block, uint32_t flags) { items.push_back({sizeof(galley_saved_item), 1, "", 8, block, 0, 0, 0, flags, 0, nullptr}); };
   add(-1, GALLEY_SAVED_RECOMPUTABLE | GALLEY_SAVED_BLOCK_INPUT);  // enters block 0
   for (int64_t b = 0; b < blocks; ++b) {
     add(b, GALLEY_SAVED_RECOMPUTABLE);

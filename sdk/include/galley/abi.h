@@ -3,7 +3,9 @@
  * Rules, for all headers here:
  *   - Tables and descriptions begin with `size` and `revision`; a minor version only appends, in multiples of 8 bytes. A reader asks
  *     GALLEY_HAS before it touches a field that its own version did not begin with.
- *   - Arrays are arrays of pointers, so that what they point to may grow.
+ *   - Arrays are arrays of pointers, so that what they point to may grow; also those that a plugin fills: the host makes the elements.
+ *   - Of a field `flags` the lower half must be understood: a reader that meets a flag there which it does not know refuses the whole table.
+ *     The upper half are hints, which may be ignored.
  *   - No exception crosses; functions return galley_status and fill a caller-owned galley_error. Outputs stay untouched on error.
  *   - Strings are UTF-8, NUL-terminated, and belong to whoever made them.
  * Tags: [main-thread] called from the host's main thread only; [thread-safe]; [plan-time] no device is open yet, the function is pure;
@@ -25,6 +27,10 @@ extern "C" {
 
 /* The size of T up to and including `field` lies within what the maker of *p knew. */
 #define GALLEY_HAS(p, T, field) ((p)->size >= offsetof(T, field) + sizeof((p)->field))
+
+/* The flags of a field that must be understood. */
+#define GALLEY_MUST_UNDERSTAND_64 0xFFFFFFFFull
+#define GALLEY_MUST_UNDERSTAND_32 0xFFFFu
 
 #if defined(_WIN32)
 #define GALLEY_EXPORT __declspec(dllexport)

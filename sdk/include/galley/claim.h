@@ -13,11 +13,11 @@ extern "C" {
 
 #define GALLEY_CLAIM "galley.claim/1"
 
-/* Facets. The value is `text`, `number`, or both:
+/* Facets. The value is `text`, `number`, or both. What a host cannot do yet it refuses by name, and never passes over:
  *   TRAINABLE  parameter            number 0 or 1
- *   STORAGE    parameter, master, state  text: a format's name ("bf16"), number unused; default: the tensor's own dtype
+ *   STORAGE    parameter, master, state  text: a format's name ("bf16"), attrs: its options; default: the tensor's own dtype
  *   COMPUTE    node                 text: dtype of its products ("bf16")
- *   GRADIENT   gradient: text: dtype ("f32"); run: number: micro-batches in a window
+ *   GRADIENT   gradient: text: dtype ("f32"), number: GALLEY_GRADIENT_…; run: number: micro-batches in a window
  *   UPDATE     parameter            text: the name of the strategy that updates it (the claimant's own)
  *   PLACEMENT  parameter, master, gradient, state  text: a memory class of the device
  *   SHARD      parameter, gradient, state  number: parts */
@@ -28,6 +28,10 @@ extern "C" {
 #define GALLEY_FACET_UPDATE 5u
 #define GALLEY_FACET_PLACEMENT 6u
 #define GALLEY_FACET_SHARD 7u
+
+/* How long a gradient lives. */
+#define GALLEY_GRADIENT_WINDOW 0      /* until the window's end: its update comes after all micro-batches */
+#define GALLEY_GRADIENT_IMMEDIATE 1   /* until its last contribution: the host moves its update into backward, or refuses by name what crosses parameters */
 
 #define GALLEY_SUBJECT_PARAMETER 1u
 #define GALLEY_SUBJECT_MASTER 2u
@@ -58,9 +62,10 @@ typedef struct galley_claim_value {
   uint32_t size;
   uint32_t revision;
   uint32_t strength;
-  uint32_t reserved;
+  uint32_t n_attrs;
   int64_t number;
-  const char* text;           /* lives as long as the instance; NULL: none */
+  const char* text;                 /* lives as long as the instance; NULL: none */
+  const galley_attr* const* attrs;  /* options of what `text` names; likewise */
 } galley_claim_value;
 
 typedef struct galley_claim {

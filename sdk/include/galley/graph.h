@@ -30,9 +30,13 @@ typedef uint64_t galley_node;
 #define GALLEY_TENSOR_BLOCK_INPUT 8ull      /* the hidden state that enters a block: where recomputation may begin */
 #define GALLEY_TENSOR_EMBEDDING 16ull       /* a table of rows looked up by id */
 #define GALLEY_TENSOR_TRAINABLE 32ull       /* set by the host after the claims */
+#define GALLEY_TENSOR_NON_NEGATIVE 64ull    /* holds no negative numbers (a running mean of squares): a format may spend its codes accordingly */
+#define GALLEY_TENSOR_HEAD 128ull           /* the weight that makes the logits; a tied one is an EMBEDDING too */
 
-/* What a tensor is to be. `initializer` names an op without inputs and with one output ("fill", "random_normal", …) run in `load`, with
- * `attrs`; NULL: zeros. With `source` the bytes come from that safetensors file (or folder of shards) under `source_name`, and the initializer is not used.
+#define GALLEY_TENSOR_KNOWN 255ull          /* all of them */
+
+/* What a tensor is to be. `initializer` names an op with one output ("fill", "random_normal", "copy", …) run in `load`, with `attrs`, and on
+ * `initializer_inputs`: parameters and constants made before this tensor, with the values that they begin with; NULL: zeros. With `source` the bytes come from that safetensors file (or folder of shards) under `source_name`, and the initializer is not used.
  * `file` and `file_name`: where the tensor is saved, below the run directory ("adapter/adapter_model.safetensors"); NULL: the model's own file
  * and `name` for a parameter, the resume state for a state. */
 typedef struct galley_tensor_desc {
@@ -51,6 +55,9 @@ typedef struct galley_tensor_desc {
   const char* source_name;
   const char* file;
   const char* file_name;
+  const galley_tensor* initializer_inputs;
+  uint32_t n_initializer_inputs;
+  uint32_t reserved;
 } galley_tensor_desc;
 
 /* What a tensor is. Pointers live as long as the graph. */

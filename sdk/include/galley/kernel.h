@@ -30,6 +30,11 @@ typedef struct galley_kernel_plan {
   int64_t priority;            /* the highest of those that support a node is taken; ties go to the first by name */
 } galley_kernel_plan;
 
+/* Flags of a kernel. */
+#define GALLEY_KERNEL_FORMATS 1ull   /* reads galley_operand.format: it is offered operands whose storage is a format, as they are stored */
+
+#define GALLEY_KERNEL_KNOWN 1ull     /* all of them */
+
 typedef struct galley_queue galley_queue;   /* a device's own: a cudaStream_t, a list of jobs */
 
 typedef struct galley_kernel {
@@ -45,6 +50,7 @@ typedef struct galley_kernel {
   /* [stream-ordered] [capture-safe] no allocation. */
   galley_status (*enqueue)(void* state, galley_queue*, galley_error*);
   void (*release)(void* state);
+  uint64_t flags;
 } galley_kernel;
 
 /* End of the draft of 1.0. */

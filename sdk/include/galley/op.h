@@ -21,6 +21,8 @@ extern "C" {
 #define GALLEY_OPERAND_NO_GRADIENT 16u   /* ids, scalars: never differentiated */
 #define GALLEY_OPERAND_SAME_ROWS 32u     /* rows counted without the last extent dropped: one value a row (labels, loss weights) */
 
+#define GALLEY_OPERAND_KNOWN 63u         /* all of them */
+
 typedef struct galley_operand_rule {
   uint32_t size;
   uint32_t revision;
@@ -40,6 +42,8 @@ typedef struct galley_operand_rule {
 #define GALLEY_OP_COPY 32ull             /* output 0 = input 0, converted to the output's dtype */
 #define GALLEY_OP_SUM_SQUARES 64ull      /* output 0 (F64, one element) = sum of squares of input 0: proof of training and the global norm */
 #define GALLEY_OP_NORM_FINISH 128ull     /* reads SUM_SQUARES' results, writes gradient norm and found-inf */
+
+#define GALLEY_OP_KNOWN 255ull           /* all of them */
 
 /* Grain of an update op: what of it can be split off and run by itself. */
 #define GALLEY_GRAIN_NONE 0u
@@ -89,7 +93,7 @@ typedef struct galley_op {
   int64_t grain_block;
   uint64_t flags;
   /* Checks inputs and attributes, fills outputs (n_outputs of them; rank 0 and dtype 0: this optional output is not there). */
-  galley_status (*infer)(const galley_node_view*, galley_shape* outputs, galley_error*);
+  galley_status (*infer)(const galley_node_view*, galley_shape* const* outputs, galley_error*);
   /* Appends the backward nodes of `node`. d_outputs[i] is 0 where no gradient arrives. need[i] says whether input i needs one; d_inputs[i]
    * comes in as 0, or as a tensor to write or to add to (bit i of `accumulate`), and goes out as what holds it. A rule may ignore a tensor that came in and hand out
    * another: the host then adds. NULL: not differentiable. */

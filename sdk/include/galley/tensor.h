@@ -49,6 +49,13 @@ typedef struct galley_operand {
   uint32_t rank;
   uint32_t dtype;
   uint32_t access;
+  uint32_t n_components;
+  /* A tensor in a format (format.h): `shape` and `dtype` are those of the numbers, `data` is NULL, and the bytes are the components', in the
+   * format's order. Only kernels that say GALLEY_KERNEL_FORMATS are shown such an operand; the others get the numbers unpacked. */
+  const char* format;                            /* NULL: plain */
+  const struct galley_operand* const* components;
+  const galley_attr* const* attrs;               /* the format's options */
+  uint32_t n_attrs;
   uint32_t reserved;
 } galley_operand;
 

@@ -25,7 +25,7 @@ static const galley_operand_rule rules[INPUTS] = {
 static const galley_operand_rule* const inputs[INPUTS] = {&rules[PARAMETER], &rules[GRADIENT], &rules[LR], &rules[APPLY]};
 
 /* There are no outputs to give shapes to; what is left is to check the inputs. */
-static galley_status infer(const galley_node_view* node, galley_shape* outputs, galley_error* error) {
+static galley_status infer(const galley_node_view* node, galley_shape* const* outputs, galley_error* error) {
   (void)outputs;
   if (galley_operand_count(node->inputs[PARAMETER]) != galley_operand_count(node->inputs[GRADIENT]))
     return fail(error, GALLEY_INVALID, "signsgd_c_step: parameter and gradient differ in size");
@@ -97,7 +97,7 @@ static galley_status enqueue(void* state, galley_queue* queue, galley_error* err
 
 static void release(void* state) { (void)state; }
 
-static const galley_kernel kernel = {sizeof(galley_kernel), 1, "signsgd_c_step.cpu", "signsgd_c_step", "cpu", query, prepare, enqueue, release};
+static const galley_kernel kernel = {sizeof(galley_kernel), 1, "signsgd_c_step.cpu", "signsgd_c_step", "cpu", query, prepare, enqueue, release, 0};
 
 /* ---- 3. The strategy: which parameters it updates, and with which nodes ------------------------------------------------------------- */
 

@@ -112,7 +112,9 @@ class Bench {
                              0};
     galley_error error = GALLEY_ERROR_INIT;
     galley_shape shapes[8] = {};
-    check(op->infer(&node, shapes, &error), error);
+    galley_shape* pointers[8] = {};
+    for (size_t i = 0; i < 8; ++i) pointers[i] = &shapes[i];
+    check(op->infer(&node, pointers, &error), error);
     std::vector<Shape> outputs;
     for (uint32_t i = 0; i < op->n_outputs; ++i)
       outputs.push_back({shapes[i].dtype, {shapes[i].extents, shapes[i].extents + shapes[i].rank}});
@@ -138,8 +140,7 @@ class Bench {
           for (float& x : data[i]) x = static_cast<float>((random = random * 1664525u + 1013904223u) >> 8) * 0x1p-23f - 1.0f;
         // On a cache line, as in the arena: oneDNN is a quarter slower on some shapes that are not.
         float* begin = data[i].data() + (64 - reinterpret_cast<uintptr_t>(data[i].data()) % 64) % 64 / 4;
-        operands[i] = {sizeof(galley_operand), 1,      "", begin, shapes[i].extents.data(), static_cast<uint32_t>(shapes[i].extents.size()),
-                       shapes[i].dtype,        access, 0};
+        operands[i] = sdk::operand(begin, shapes[i].extents.data(), static_cast<uint32_t>(shapes[i].extents.size()), shapes[i].dtype, access);
         pointers[i] = &operands[i];
       }
     }

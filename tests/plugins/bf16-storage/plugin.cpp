@@ -41,11 +41,15 @@ Op& unpack() {
   return op;
 }
 
-galley_status components(const int64_t* shape, uint32_t rank, galley_component* out, uint32_t* n, galley_error*) {
-  out[0] = {sizeof(galley_component), 1, "", rank, GALLEY_BF16, {}};
-  for (uint32_t i = 0; i < rank; ++i) out[0].extents[i] = shape[i];
-  *n = 1;
-  return GALLEY_OK;
+galley_status components(const int64_t* shape, uint32_t rank, const galley_attr* const* attrs, uint32_t n_attrs, galley_component* const* out, uint32_t* n,
+                         galley_error* error) noexcept {
+  return guard(error, [&] {
+    if (n_attrs) invalid(std::string("bf16 has no option '") + attrs[0]->name + "'");
+    out[0]->rank = rank;
+    out[0]->dtype = GALLEY_BF16;
+    for (uint32_t i = 0; i < rank; ++i) out[0]->extents[i] = shape[i];
+    *n = 1;
+  });
 }
 const galley_format format = {sizeof(galley_format), 1, "bf16", "bf16_pack", "bf16_unpack", 1, 1, components};
 

@@ -85,7 +85,7 @@ galley_status enqueue(void* state, galley_queue*, galley_error*) {
   return GALLEY_OK;
 }
 void release(void*) {}
-const galley_kernel kernel_table = {sizeof(galley_kernel), 1, "throws.cpu", "throws", "cpu", query, prepare, enqueue, release};
+const galley_kernel kernel_table = {sizeof(galley_kernel), 1, "throws.cpu", "throws", "cpu", query, prepare, enqueue, release, 0};
 
 const bool registered = add(op()) && add(kernel_table) && add(&strategy);
 

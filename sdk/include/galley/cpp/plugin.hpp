@@ -143,6 +143,14 @@ inline int64_t rows(const galley_operand& t) { return galley_operand_rows(&t); }
 inline int64_t columns(const galley_operand& t) { return galley_operand_columns(&t); }
 inline int64_t count(const galley_operand& t) { return galley_operand_count(&t); }
 
+/// A plain operand.
+inline galley_operand operand(void* data, const int64_t* shape, uint32_t rank, uint32_t dtype, uint32_t access, const char* name = "") {
+  galley_operand t = {};
+  t.size = sizeof t; t.revision = 1;
+  t.name = name; t.data = data; t.shape = shape; t.rank = rank; t.dtype = dtype; t.access = access;
+  return t;
+}
+
 /// "(4, 64, 768)": for messages.
 inline std::string shape_text(const int64_t* shape, uint32_t rank) {
   std::string text = "(";
@@ -154,23 +162,23 @@ inline std::string shape_text(const galley_operand& t) { return shape_text(t.sha
 /// What a shape rule fills.
 class Shapes {
  public:
-  explicit Shapes(galley_shape* out) : out_(out) {}
+  explicit Shapes(galley_shape* const* out) : out_(out) {}
   void set(uint32_t output, uint32_t dtype, const int64_t* shape, uint32_t rank) {
-    out_[output].rank = rank;
-    out_[output].dtype = dtype;
-    for (uint32_t k = 0; k < rank; ++k) out_[output].extents[k] = shape[k];
+    out_[output]->rank = rank;
+    out_[output]->dtype = dtype;
+    for (uint32_t k = 0; k < rank; ++k) out_[output]->extents[k] = shape[k];
   }
   void set(uint32_t output, uint32_t dtype, std::initializer_list<int64_t> shape) { set(output, dtype, shape.begin(), static_cast<uint32_t>(shape.size())); }
   void like(uint32_t output, const galley_operand& t) { set(output, t.dtype, t.shape, t.rank); }
   /// Shape of `t` with another last extent.
   void like(uint32_t output, const galley_operand& t, int64_t last) {
     like(output, t);
-    out_[output].extents[t.rank - 1] = last;
+    out_[output]->extents[t.rank - 1] = last;
   }
   void absent(uint32_t output) { set(output, 0, nullptr, 0); }
 
  private:
-  galley_shape* out_;
+  galley_shape* const* out_;
 };
 
 /// The graph verbs as methods; each throws Failure with the host's text.
@@ -183,12 +191,12 @@ class Graph {
     check([&](galley_error* e) { return verbs_->tensor_make(graph_, &desc, &out, e); });
     return out;
   }
-  /// A state of the shape of `like`, F32 zeros, named `name`.
-  galley_tensor state(const std::string& name, const galley_tensor_info& like) {
+  /// A state of the shape of `like`, F32 zeros, named `name`; flags: GALLEY_TENSOR_….
+  galley_tensor state(const std::string& name, const galley_tensor_info& like, uint64_t flags = 0) {
     galley_tensor_desc d = {};
     d.size = sizeof d; d.revision = 1;
     d.name = name.c_str(); d.shape = like.shape; d.rank = like.rank;
-    d.dtype = GALLEY_F32; d.kind = GALLEY_KIND_STATE;
+    d.dtype = GALLEY_F32; d.kind = GALLEY_KIND_STATE; d.flags = flags;
     return make(d);
   }
   galley_tensor_info info(galley_tensor t) {
@@ -288,7 +296,7 @@ struct Backward {
 // ---- Ops: C functions made of C++ ones -------------------------------------------------------------------------------------
 
 template <void (*F)(const Node&, Shapes&)>
-galley_status infer(const galley_node_view* node, galley_shape* outputs, galley_error* error) noexcept {
+galley_status infer(const galley_node_view* node, galley_shape* const* outputs, galley_error* error) noexcept {
   return guard(error, [&] { Shapes shapes(outputs); F(Node(node), shapes); });
 }
 template <void (*F)(Backward&)>
@@ -342,7 +350,7 @@ class Op {
     c.attrs = std::move(attrs);
     c.inputs = std::move(inputs);
     for (const CaseInput& in : c.inputs) {
-      c.operands.push_back({sizeof(galley_operand), 1, "", nullptr, in.shape.data(), static_cast<uint32_t>(in.shape.size()), in.dtype, GALLEY_READ, 0});
+      c.operands.push_back(operand(nullptr, in.shape.data(), static_cast<uint32_t>(in.shape.size()), in.dtype, GALLEY_READ));
       c.low.push_back(in.low);
       c.high.push_back(in.high);
     }

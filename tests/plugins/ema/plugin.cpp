@@ -1,0 +1,64 @@
+// For tests: a strategy of the stage AFTER, with a state whose initializer reads another tensor. m = d · m + (1 − d) · p, at applied steps.
+#include "galley/cpp/strategy.hpp"
+
+namespace {
+
+using namespace galley::sdk;
+
+enum Input : uint32_t { Mean, Parameter, Apply };
+
+void infer(const Node& node, Shapes&) {
+  if (count(node.in(Mean)) != count(node.in(Parameter))) invalid("ema_step: mean and parameter differ in size");
+}
+void reference(const Node& node) {
+  if (!*node.read<int32_t>(Apply)) return;
+  const double decay = node.f("decay", 0);
+  for (int64_t i = 0; i < count(node.in(Mean)); ++i) {
+    double& m = node.update<double>(Mean)[i];
+    m = decay * m + (1 - decay) * node.read<double>(Parameter)[i];
+  }
+}
+
+Op& ema_step() {
+  static Op op("ema_step", "m = d m + (1 - d) p");
+  op.input("mean", GALLEY_ROLE_ROWS, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT)
+      .input("parameter", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
+      .input("apply", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+      .grain(GALLEY_GRAIN_ELEMENT)
+      .infer<infer>()
+      .reference<reference>()
+      .test("odd", {{GALLEY_F32, {37, 67}}, {GALLEY_F32, {37, 67}}, {GALLEY_I32, {1}, 1, 1}}, Attrs().f("decay", 0.9));
+  return op;
+}
+
+class Ema {
+ public:
+  static constexpr uint32_t stage = GALLEY_STAGE_AFTER;
+  explicit Ema(const Options& options) : decay_(options.number("decay")) {}
+
+  void build(Graph& graph, Trained trained) const {
+    const galley_tensor_info p = graph.info(trained.parameter);
+    const std::string name = std::string(p.name) + ".ema";
+    galley_tensor_desc d = {};
+    d.size = sizeof d;
+    d.revision = 1;
+    d.name = name.c_str();
+    d.shape = p.shape;
+    d.rank = p.rank;
+    d.dtype = GALLEY_F32;
+    d.kind = GALLEY_KIND_STATE;
+    d.initializer = "copy";
+    d.initializer_inputs = &trained.parameter;
+    d.n_initializer_inputs = 1;
+    graph.node("ema_step", nullptr, {graph.make(d), trained.parameter, graph.scalar(GALLEY_SCALAR_APPLY)}, Attrs().f("decay", decay_), {});
+  }
+
+ private:
+  double decay_;
+};
+
+const bool registered = add(ema_step()) && add(strategy<Ema>("ema"));
+
+}  // namespace
+
+GALLEY_PLUGIN("ema", "1.0.0");
