@@ -27,15 +27,9 @@ struct Error {
   std::string hint = {};
 };
 
-inline Error recipe_error(std::string cause, std::string hint = {}) {
-  return {Exit::Recipe, std::move(cause), std::move(hint)};
-}
-inline Error run_error(std::string cause, std::string hint = {}) {
-  return {Exit::Failed, std::move(cause), std::move(hint)};
-}
-inline Error plugin_error(std::string cause, std::string hint = {}) {
-  return {Exit::Plugin, std::move(cause), std::move(hint)};
-}
+inline Error recipe_error(std::string cause, std::string hint = {}) { return {Exit::Recipe, std::move(cause), std::move(hint)}; }
+inline Error run_error(std::string cause, std::string hint = {}) { return {Exit::Failed, std::move(cause), std::move(hint)}; }
+inline Error plugin_error(std::string cause, std::string hint = {}) { return {Exit::Plugin, std::move(cause), std::move(hint)}; }
 
 /// Either a T or an Error.
 template <class T>
@@ -46,11 +40,26 @@ class [[nodiscard]] Result {
 
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
-  T& value() & { assert(ok()); return std::get<0>(state_); }
-  const T& value() const& { assert(ok()); return std::get<0>(state_); }
-  T&& value() && { assert(ok()); return std::get<0>(std::move(state_)); }
-  const Error& error() const& { assert(!ok()); return std::get<1>(state_); }
-  Error&& error() && { assert(!ok()); return std::get<1>(std::move(state_)); }
+  T& value() & {
+    assert(ok());
+    return std::get<0>(state_);
+  }
+  const T& value() const& {
+    assert(ok());
+    return std::get<0>(state_);
+  }
+  T&& value() && {
+    assert(ok());
+    return std::get<0>(std::move(state_));
+  }
+  const Error& error() const& {
+    assert(!ok());
+    return std::get<1>(state_);
+  }
+  Error&& error() && {
+    assert(!ok());
+    return std::get<1>(std::move(state_));
+  }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
   T* operator->() { return &value(); }
@@ -68,8 +77,14 @@ class [[nodiscard]] Status {
 
   bool ok() const { return !error_; }
   explicit operator bool() const { return ok(); }
-  const Error& error() const& { assert(error_); return *error_; }
-  Error&& error() && { assert(error_); return *std::move(error_); }
+  const Error& error() const& {
+    assert(error_);
+    return *error_;
+  }
+  Error&& error() && {
+    assert(error_);
+    return *std::move(error_);
+  }
 
  private:
   std::optional<Error> error_;
@@ -78,18 +93,18 @@ class [[nodiscard]] Status {
 inline Status ok() { return {}; }
 
 /// Evaluates to the value of a Result, or returns its error from the enclosing function.
-#define TRY(...)                                                       \
-  __extension__({                                                      \
-    auto galley_result_ = (__VA_ARGS__);                               \
+#define TRY(...)                                                        \
+  __extension__({                                                       \
+    auto galley_result_ = (__VA_ARGS__);                                \
     if (!galley_result_.ok()) return std::move(galley_result_).error(); \
-    std::move(galley_result_).value();                                 \
+    std::move(galley_result_).value();                                  \
   })
 
 /// The same for a Status, which has no value.
-#define TRY_STATUS(...)                                                   \
-  do {                                                                    \
-    ::galley::Status galley_status_ = (__VA_ARGS__);                      \
-    if (!galley_status_.ok()) return std::move(galley_status_).error();   \
+#define TRY_STATUS(...)                                                 \
+  do {                                                                  \
+    ::galley::Status galley_status_ = (__VA_ARGS__);                    \
+    if (!galley_status_.ok()) return std::move(galley_status_).error(); \
   } while (false)
 
 }  // namespace galley

@@ -20,7 +20,10 @@ std::string pad(std::string text, size_t width) {
 std::string one_line(const std::string& text) {
   std::string out;
   for (const char c : text) {
-    if (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f) { out += c; continue; }
+    if (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f) {
+      out += c;
+      continue;
+    }
     char code[8];
     std::snprintf(code, sizeof code, c == '\n' ? "\\n" : "\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(c)));
     out += code;
@@ -59,18 +62,22 @@ Result<CommandLine> parse_command_line(const CommandSpec& command, const std::ve
       out.flags[name];
       continue;
     }
-    if (equals == std::string::npos && i + 1 >= words.size()) return recipe_error("galley " + command.name + ": " + name + " wants a value: " + name + " " + flag->value, hint);
+    if (equals == std::string::npos && i + 1 >= words.size())
+      return recipe_error("galley " + command.name + ": " + name + " wants a value: " + name + " " + flag->value, hint);
     const std::string value = equals == std::string::npos ? words[++i] : words[i].substr(equals + 1);
     auto& values = out.flags[name];
     if (!flag->repeats && !values.empty()) return recipe_error("galley " + command.name + ": " + name + " is given twice", hint);
     values.push_back(value);
   }
   const bool wants = !command.positional.empty(), optional = command.positional.starts_with("[");
-  if (wants && !optional && out.positional.empty()) return recipe_error("galley " + command.name + ": " + command.positional + " is missing", "usage: " + usage(command));
+  if (wants && !optional && out.positional.empty())
+    return recipe_error("galley " + command.name + ": " + command.positional + " is missing", "usage: " + usage(command));
   const size_t most = wants ? 1 : 0;
-  if (out.positional.size() > most) return recipe_error("galley " + command.name + ": one thing too many: '" + out.positional[most] + "'", "usage: " + usage(command));
+  if (out.positional.size() > most)
+    return recipe_error("galley " + command.name + ": one thing too many: '" + out.positional[most] + "'", "usage: " + usage(command));
   for (const FlagSpec& f : command.flags)
-    if (f.required && !out.has(f.name)) return recipe_error("galley " + command.name + ": " + f.name + " " + f.value + " is missing", f.help);
+    if (f.required && !out.has(f.name))
+      return recipe_error("galley " + command.name + ": " + f.name + " " + f.value + " is missing", f.help);
   return out;
 }
 
@@ -89,18 +96,21 @@ std::string command_help(const CommandSpec& command) {
 
 std::string program_help(const std::vector<CommandSpec>& commands) {
   std::string out = "Galley " GALLEY_VERSION ": trains language models in little memory.\n\nusage: galley COMMAND …\n\n";
-  for (const CommandSpec& c : commands) out += "  " + pad("galley " + c.name + (c.positional.empty() ? "" : " " + c.positional), 24) + c.summary + "\n";
-  out += "\n  galley COMMAND --help     what a command takes, with examples\n\n"
-         "A first run, from a recipe to a trained model:\n"
-         "  galley plan scripts/quickstart.lua --set text=.\n"
-         "  galley train scripts/quickstart.lua --set text=. --out runs/first\n"
-         "  galley sample runs/first --prompt \"A plan is\"\n\n"
-         "Exit codes: 0 done, 1 the run failed, 2 the recipe or the command line is wrong, 3 it does not fit, 4 a plugin is at fault, 130 interrupted and saved.\n";
+  for (const CommandSpec& c : commands)
+    out += "  " + pad("galley " + c.name + (c.positional.empty() ? "" : " " + c.positional), 24) + c.summary + "\n";
+  out +=
+      "\n  galley COMMAND --help     what a command takes, with examples\n\n"
+      "A first run, from a recipe to a trained model:\n"
+      "  galley plan scripts/quickstart.lua --set text=.\n"
+      "  galley train scripts/quickstart.lua --set text=. --out runs/first\n"
+      "  galley sample runs/first --prompt \"A plan is\"\n\n"
+      "Exit codes: 0 done, 1 the run failed, 2 the recipe or the command line is wrong, 3 it does not fit, 4 a plugin is at fault, 130 "
+      "interrupted and saved.\n";
   return out;
 }
 
 int run_program(const std::vector<std::string>& words) {
-  spdlog::set_default_logger(spdlog::stderr_logger_mt("galley"));   // stdout is for results
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("galley"));  // stdout is for results
   spdlog::set_pattern("galley: %l: %v");
   const std::vector<CommandSpec> commands = all_commands();
   const auto fail = [](const Error& error) {

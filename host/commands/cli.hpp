@@ -11,8 +11,8 @@
 namespace galley {
 
 struct FlagSpec {
-  std::string name;         ///< "--out"
-  std::string value;        ///< "DIR"; empty: a switch
+  std::string name;   ///< "--out"
+  std::string value;  ///< "DIR"; empty: a switch
   std::string help;
   bool repeats = false;
   bool required = false;
@@ -29,9 +29,9 @@ struct CommandLine {
 
 struct CommandSpec {
   std::string name;
-  std::string positional;   ///< "RECIPE", "[NAME]", "" for none
-  std::string summary;      ///< one line
-  std::string details;      ///< paragraphs and examples for --help
+  std::string positional;  ///< "RECIPE", "[NAME]", "" for none
+  std::string summary;     ///< one line
+  std::string details;     ///< paragraphs and examples for --help
   std::vector<FlagSpec> flags;
   std::function<Status(const CommandLine&)> run;
 };

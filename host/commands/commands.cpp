@@ -33,7 +33,8 @@ Result<StudyOptions> study_options(const CommandLine& a) {
     for (const std::string& set : it->second) {
       const size_t equals = set.find('=');
       if (equals == std::string::npos || equals == 0) return recipe_error("--set " + set + ": NAME=VALUE is wanted");
-      if (!out.sets.emplace(set.substr(0, equals), set.substr(equals + 1)).second) return recipe_error("--set " + set.substr(0, equals) + " is given twice");
+      if (!out.sets.emplace(set.substr(0, equals), set.substr(equals + 1)).second)
+        return recipe_error("--set " + set.substr(0, equals) + " is given twice");
     }
   }
   if (const auto it = a.flags.find("--plugin-path"); it != a.flags.end()) out.plugin_path.assign(it->second.begin(), it->second.end());
@@ -59,7 +60,8 @@ Status command_plan(const CommandLine& a) {
     std::fputs(plan_json(s->program, s->plan, s->target, disk, {}).c_str(), stdout);
     return ok();
   }
-  std::printf("plan of %s: %s, for %s (%s, %lld threads)\n", a.positional[0].c_str(), s->model.model_type.c_str(), s->target.device.c_str(), s->target.isa.c_str(), static_cast<long long>(s->target.threads));
+  std::printf("plan of %s: %s, for %s (%s, %lld threads)\n", a.positional[0].c_str(), s->model.model_type.c_str(), s->target.device.c_str(),
+              s->target.isa.c_str(), static_cast<long long>(s->target.threads));
   std::printf("  data            %s\n", s->data.summary.c_str());
   std::fputs(plan_table(s->program, s->plan, s->target, disk, terminal_columns()).c_str(), stdout);
   return ok();
@@ -74,8 +76,9 @@ Status command_train(const CommandLine& a) {
   if (StopSignals::asked()) return Error{Exit::Interrupted, "interrupted before the run began", ""};
   const RunRecord record = TRY(record_of(*s, options));
   TRY_STATUS(create_run(out, record));
-  std::printf("training %s: %s parameters, %s of them trained, %s planned\n", s->model.model_type.c_str(), count_text(static_cast<double>(s->program.parameters)).c_str(),
-              count_text(static_cast<double>(s->program.trainable)).c_str(), bytes_text(s->peak_memory()).c_str());
+  std::printf("training %s: %s parameters, %s of them trained, %s planned\n", s->model.model_type.c_str(),
+              count_text(static_cast<double>(s->program.parameters)).c_str(), count_text(static_cast<double>(s->program.trainable)).c_str(),
+              bytes_text(s->peak_memory()).c_str());
   std::fflush(stdout);
   Status trained = train(*s, out, poison_of(a));
   if (!trained) {
@@ -128,20 +131,66 @@ Status command_plugins(const CommandLine& a) {
 
 std::vector<CommandSpec> all_commands() {
   return {
-      {"plan", "RECIPE", "say to the byte what a recipe will need, when and for whom",
-       "Opens no device and no weights. Examples:\n  galley plan scripts/quickstart.lua --set text=.\n  galley plan finetune.lua --set model=DIR --memory 24GiB   exit code 3 when it does not fit\n",
-       {set_flag, memory_flag, target_flag, device_flag, plugin_path_flag, {"--json", "", "for programs"}, {"--check", "", "prove the plan on the shadow device as well"}}, command_plan},
-      {"train", "RECIPE", "train, into a new run directory",
-       "Plans first, and refuses by name what cannot work. The directory gets metrics.jsonl, memory.json, run.toml, model/ or adapter/, and state/ to go on from.\n"
+      {"plan",
+       "RECIPE",
+       "say to the byte what a recipe will need, when and for whom",
+       "Opens no device and no weights. Examples:\n  galley plan scripts/quickstart.lua --set text=.\n  galley plan finetune.lua --set "
+       "model=DIR --memory 24GiB   exit code 3 when it does not fit\n",
+       {set_flag,
+        memory_flag,
+        target_flag,
+        device_flag,
+        plugin_path_flag,
+        {"--json", "", "for programs"},
+        {"--check", "", "prove the plan on the shadow device as well"}},
+       command_plan},
+      {"train",
+       "RECIPE",
+       "train, into a new run directory",
+       "Plans first, and refuses by name what cannot work. The directory gets metrics.jsonl, memory.json, run.toml, model/ or adapter/, "
+       "and state/ to go on from.\n"
        "Ctrl-C finishes the step, saves, and says how to go on.\n",
-       {{"--out", "DIR", "the run's directory: new, or empty", false, true}, set_flag, memory_flag, target_flag, device_flag, plugin_path_flag, poison_flag}, command_train},
-      {"resume", "DIR", "go on where a run stopped, bit for bit", "A run that was killed before its first save begins again.\n", {poison_flag}, command_resume},
-      {"eval", "RECIPE|DIR", "the loss on the validation data of a recipe or a run", "", {set_flag, device_flag, plugin_path_flag, {"--json", "", "for programs"}}, command_eval},
-      {"sample", "DIR", "let a run's model write on from a prompt", "Example:\n  galley sample runs/first --prompt \"A plan is\" --tokens 200 --temperature 0.8 --seed 7\n",
-       {{"--prompt", "TEXT", "what to begin with", false, true}, {"--tokens", "N", "how many to write (200)"}, {"--temperature", "T", "0 takes the likeliest each time (0.8)"},
-        {"--top-k", "K", "draw from the K likeliest only (40; 0: all)"}, {"--seed", "N", "of the draws (1)"}}, command_sample},
-      {"gradients", "RECIPE", "loss and every gradient of one window, as safetensors", "For comparing with other programs: loss (F64), grad.PARAMETER (F32, before clipping), and with --logits the logits.\n",
-       {{"--out", "FILE", "the file to write", false, true}, {"--logits", "", "the logits too"}, set_flag, target_flag, device_flag, plugin_path_flag}, command_gradients},
+       {{"--out", "DIR", "the run's directory: new, or empty", false, true},
+        set_flag,
+        memory_flag,
+        target_flag,
+        device_flag,
+        plugin_path_flag,
+        poison_flag},
+       command_train},
+      {"resume",
+       "DIR",
+       "go on where a run stopped, bit for bit",
+       "A run that was killed before its first save begins again.\n",
+       {poison_flag},
+       command_resume},
+      {"eval",
+       "RECIPE|DIR",
+       "the loss on the validation data of a recipe or a run",
+       "",
+       {set_flag, device_flag, plugin_path_flag, {"--json", "", "for programs"}},
+       command_eval},
+      {"sample",
+       "DIR",
+       "let a run's model write on from a prompt",
+       "Example:\n  galley sample runs/first --prompt \"A plan is\" --tokens 200 --temperature 0.8 --seed 7\n",
+       {{"--prompt", "TEXT", "what to begin with", false, true},
+        {"--tokens", "N", "how many to write (200)"},
+        {"--temperature", "T", "0 takes the likeliest each time (0.8)"},
+        {"--top-k", "K", "draw from the K likeliest only (40; 0: all)"},
+        {"--seed", "N", "of the draws (1)"}},
+       command_sample},
+      {"gradients",
+       "RECIPE",
+       "loss and every gradient of one window, as safetensors",
+       "For comparing with other programs: loss (F64), grad.PARAMETER (F32, before clipping), and with --logits the logits.\n",
+       {{"--out", "FILE", "the file to write", false, true},
+        {"--logits", "", "the logits too"},
+        set_flag,
+        target_flag,
+        device_flag,
+        plugin_path_flag},
+       command_gradients},
       {"plugins", "[NAME]", "what strategies there are; their options", "", {plugin_path_flag}, command_plugins},
   };
 }

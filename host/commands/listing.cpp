@@ -22,14 +22,16 @@ const char* exactness_text(Exactness e) {
 void print_strategy(const Plugin& plugin, const StrategySpec& s) {
   std::printf("%s - %s\n", s.name.c_str(), s.summary.c_str());
   if (!s.source.empty()) std::printf("  source     %s\n", s.source.c_str());
-  std::printf("  result     %s\n  plugin     %s %s, %s\n", exactness_text(s.exactness), plugin.manifest.id.c_str(), plugin.manifest.version.c_str(), plugin.manifest.folder().c_str());
+  std::printf("  result     %s\n  plugin     %s %s, %s\n", exactness_text(s.exactness), plugin.manifest.id.c_str(),
+              plugin.manifest.version.c_str(), plugin.manifest.folder().c_str());
   if (s.options.empty()) return;
   std::printf("\n  use \"%s\" { … }\n", s.name.c_str());
   size_t width = 0;
   for (const OptionSpec& o : s.options) width = std::max(width, o.name.size());
   for (const OptionSpec& o : s.options) {
     const std::string fallback = o.required ? "must be given" : o.fallback.is_nil() ? "optional" : "default " + value_text(o.fallback);
-    std::printf("    %-*s  %s\n    %-*s  %s; %s\n", static_cast<int>(width), o.name.c_str(), o.description.c_str(), static_cast<int>(width), "", o.expects().c_str(), fallback.c_str());
+    std::printf("    %-*s  %s\n    %-*s  %s; %s\n", static_cast<int>(width), o.name.c_str(), o.description.c_str(), static_cast<int>(width),
+                "", o.expects().c_str(), fallback.c_str());
   }
   std::printf("\n");
 }
@@ -38,13 +40,16 @@ void print_strategy(const Plugin& plugin, const StrategySpec& s) {
 
 Status print_plugins(const std::vector<std::filesystem::path>& plugin_path, const std::string& name) {
   const std::filesystem::path built_in[] = {find_installation().plugins};
-  const auto plugins = Plugins::scan(plugin_search_path(built_in, plugin_path), [](const std::string& line) { std::fprintf(stderr, "galley: %s\n", line.c_str()); });
+  const auto plugins = Plugins::scan(plugin_search_path(built_in, plugin_path),
+                                     [](const std::string& line) { std::fprintf(stderr, "galley: %s\n", line.c_str()); });
   if (name.empty()) {
     std::printf("%-16s %-9s %s\n", "strategy", "plugin", "what it does");
     for (const auto& p : plugins->all())
-      for (const StrategySpec& s : p->manifest.strategies) std::printf("%-16s %-9s %s\n", s.name.c_str(), p->manifest.version.c_str(), s.summary.c_str());
+      for (const StrategySpec& s : p->manifest.strategies)
+        std::printf("%-16s %-9s %s\n", s.name.c_str(), p->manifest.version.c_str(), s.summary.c_str());
     std::printf("\n%-16s %-9s %s\n", "plugin", "version", "folder");
-    for (const auto& p : plugins->all()) std::printf("%-16s %-9s %s\n", p->manifest.id.c_str(), p->manifest.version.c_str(), p->manifest.folder().c_str());
+    for (const auto& p : plugins->all())
+      std::printf("%-16s %-9s %s\n", p->manifest.id.c_str(), p->manifest.version.c_str(), p->manifest.folder().c_str());
     std::printf("\ngalley plugins NAME says what a strategy takes.\n");
     return ok();
   }
@@ -59,7 +64,8 @@ Status print_plugins(const std::vector<std::filesystem::path>& plugin_path, cons
       found = true;
     }
     if (p->manifest.id == name && p->manifest.strategies.empty()) {
-      std::printf("%s %s - %s\n  folder     %s\n", p->manifest.id.c_str(), p->manifest.version.c_str(), p->manifest.summary.c_str(), p->manifest.folder().c_str());
+      std::printf("%s %s - %s\n  folder     %s\n", p->manifest.id.c_str(), p->manifest.version.c_str(), p->manifest.summary.c_str(),
+                  p->manifest.folder().c_str());
       found = true;
     }
   }

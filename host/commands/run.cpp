@@ -88,7 +88,9 @@ const ScalarSlot* lr_slot(const Program& program) {
 /// What a recipe's `save` asks for.
 struct SavePlan {
   const Recipe& recipe;
-  bool scheduled(int64_t step) const { return (recipe.save_every > 0 && step % recipe.save_every == 0) || (step == recipe.steps && recipe.save_final); }
+  bool scheduled(int64_t step) const {
+    return (recipe.save_every > 0 && step % recipe.save_every == 0) || (step == recipe.steps && recipe.save_final);
+  }
 };
 
 int64_t step_of(const std::filesystem::path& state) { return std::atoll(state.filename().string().c_str() + 5); }
@@ -98,7 +100,8 @@ Status drop_unscheduled(const std::filesystem::path& states, const SavePlan& pla
   std::error_code error;
   std::vector<std::filesystem::path> doomed;
   for (const auto& entry : std::filesystem::directory_iterator(states, error))
-    if (entry.path().filename().string().starts_with("step-") && !plan.scheduled(step_of(entry.path())) && step_of(entry.path()) != newest) doomed.push_back(entry.path());
+    if (entry.path().filename().string().starts_with("step-") && !plan.scheduled(step_of(entry.path())) && step_of(entry.path()) != newest)
+      doomed.push_back(entry.path());
   for (const auto& path : doomed) {
     std::filesystem::remove(path / "state.toml", error);
     TRY_STATUS(sync_directory(path));
@@ -176,7 +179,8 @@ Result<Session> open_session(const Study& study, Poison poison) {
   out.executor = TRY(Executor::create(study.program, study.plan, study.target, *study.device.table, options));
   // A source that keeps data in memory gets its place in the plan; one that keeps none needs no memory.
   if (!study.data.bytes || study.program.corpus != no_tensor)
-    out.source = TRY(open_data(study.recipe.data, study.recipe, study.program.vocabulary, Accumulation(study.program.micro_batches), bytes_of(*out.executor, study.program.corpus)));
+    out.source = TRY(open_data(study.recipe.data, study.recipe, study.program.vocabulary, Accumulation(study.program.micro_batches),
+                               bytes_of(*out.executor, study.program.corpus)));
   TRY_STATUS(out.executor->load());
   TRY_STATUS(out.executor->synchronize());
   return out;
@@ -184,7 +188,8 @@ Result<Session> open_session(const Study& study, Poison poison) {
 
 Result<double> validation_loss(const Study& study, Session& session) {
   if (!session.source || session.source->validation_batches() == 0)
-    return recipe_error(study.recipe.data.place.text() + ": there is no validation data", "hold some out: data.text { …, validation = 0.05 }");
+    return recipe_error(study.recipe.data.place.text() + ": there is no validation data",
+                        "hold some out: data.text { …, validation = 0.05 }");
   const WindowBuffer buffer = {layout_of(study.program), bytes_of(*session.executor, study.program.window), -1, 0, 0};
   return evaluate(*session.executor, *session.source, buffer);
 }
@@ -221,18 +226,23 @@ Status train(const Study& study, const std::filesystem::path& directory, Poison 
   for (size_t c = 0; c < study.plan.classes.size(); ++c) allocated.push_back(executor.allocated(c));
   for (size_t c = 0; c < allocated.size(); ++c)
     if (allocated[c] != study.plan.classes[c].planned)
-      return run_error("memory '" + study.target.memories[c].name + "': planned " + std::to_string(study.plan.classes[c].planned) + " bytes, allocated " + std::to_string(allocated[c]));
+      return run_error("memory '" + study.target.memories[c].name + "': planned " + std::to_string(study.plan.classes[c].planned) +
+                       " bytes, allocated " + std::to_string(allocated[c]));
   const bool saving = recipe.save_every > 0 || recipe.save_final;
-  TRY_STATUS(write_atomic(directory / "memory.json", plan_json(program, study.plan, study.target, disk_use(program, saving, recipe.save_keep), allocated)));
+  TRY_STATUS(write_atomic(directory / "memory.json",
+                          plan_json(program, study.plan, study.target, disk_use(program, saving, recipe.save_keep), allocated)));
 
   MetricsFile metrics = TRY(MetricsFile::open(directory / "metrics.jsonl", info.attempted));
   EventsFile events = TRY(EventsFile::create(directory));
-  Progress progress(recipe.steps, program.flops_per_token * static_cast<double>(program.rows * program.length * program.micro_batches), study.target.peak_flops);
+  Progress progress(recipe.steps, program.flops_per_token * static_cast<double>(program.rows * program.length * program.micro_batches),
+                    study.target.peak_flops);
   Proof proof(executor);
   TRY_STATUS(proof.after_load());
   const ScalarSlot* lr = lr_slot(program);
 
-  if (StopSignals::asked()) return Error{Exit::Interrupted, "interrupted before step " + std::to_string(info.attempted + 1), "go on with: galley resume " + directory.string()};
+  if (StopSignals::asked())
+    return Error{Exit::Interrupted, "interrupted before step " + std::to_string(info.attempted + 1),
+                 "go on with: galley resume " + directory.string()};
   double last = 0, aside = 0;  // when the step before ended, and the seconds of validation and saving since
   const auto validate = [&](int64_t step, std::span<std::byte> memory) -> Status {
     const double begin = now();
@@ -245,7 +255,8 @@ Status train(const Study& study, const std::filesystem::path& directory, Poison 
   };
   const bool validates = recipe.validate_every > 0 && session.source->validation_batches() > 0;
   if (validates && recipe.validate_start && info.attempted == 0) TRY_STATUS(validate(0, bytes_of(executor, program.window)));
-  auto loader = TRY(Loader::start(*session.source, layout_of(program), program.micro_batches, info.next_window, recipe.steps, bytes_of(executor, program.window)));
+  auto loader = TRY(Loader::start(*session.source, layout_of(program), program.micro_batches, info.next_window, recipe.steps,
+                                  bytes_of(executor, program.window)));
   last = now();
   aside = 0;
   for (int64_t step = info.attempted + 1; step <= recipe.steps; ++step) {
@@ -293,11 +304,13 @@ Status train(const Study& study, const std::filesystem::path& directory, Poison 
     }
     if (stopping) {
       progress.finish();
-      return Error{Exit::Interrupted, "interrupted after step " + std::to_string(step) + ", which is saved", "go on with: galley resume " + directory.string()};
+      return Error{Exit::Interrupted, "interrupted after step " + std::to_string(step) + ", which is saved",
+                   "go on with: galley resume " + directory.string()};
     }
   }
   progress.finish();
-  for (const std::string& name : proof.unmoved()) progress.note("note: '" + name + "' never moved: its updates are smaller than its rounding");
+  for (const std::string& name : proof.unmoved())
+    progress.note("note: '" + name + "' never moved: its updates are smaller than its rounding");
   TRY_STATUS(metrics.sync());
   if (recipe.save_final) TRY_STATUS(executor.export_model(directory));
   return ok();
@@ -306,7 +319,8 @@ Status train(const Study& study, const std::filesystem::path& directory, Poison 
 Status write_gradients(const Study& study, const std::filesystem::path& file) {
   const Program& program = study.program;
   if (program.logits != no_tensor && program.micro_batches > 1)
-    return recipe_error("--logits are those of one micro-batch, and this recipe's window has " + std::to_string(program.micro_batches), "leave --logits out, or make the window one micro-batch");
+    return recipe_error("--logits are those of one micro-batch, and this recipe's window has " + std::to_string(program.micro_batches),
+                        "leave --logits out, or make the window one micro-batch");
   Session session = TRY(open_session(study, Poison::No));
   Executor& executor = *session.executor;
   WindowBuffer window = {layout_of(program), bytes_of(executor, program.window), -1, 0, 0};
@@ -339,7 +353,8 @@ Status write_gradients(const Study& study, const std::filesystem::path& file) {
         TRY_STATUS(writer.write(item.name, std::as_bytes(std::span(&loss, 1))));
         continue;
       }
-      TRY_STATUS(executor.machine().show(tensors.at(item.name), [&](std::span<const std::byte> piece) { return writer.write(item.name, piece); }));
+      TRY_STATUS(
+          executor.machine().show(tensors.at(item.name), [&](std::span<const std::byte> piece) { return writer.write(item.name, piece); }));
     }
     TRY_STATUS(writer.finish());
     return rename_synced(aside, file);

@@ -15,7 +15,8 @@ Result<int64_t> integer(const CommandLine& a, const std::string& flag, int64_t o
   const std::string text = a.get(flag);
   char* end = nullptr;
   const long long value = std::strtoll(text.c_str(), &end, 10);
-  if (text.empty() || *end || value < least) return recipe_error("galley sample: " + flag + " '" + text + "' is no integer of at least " + std::to_string(least));
+  if (text.empty() || *end || value < least)
+    return recipe_error("galley sample: " + flag + " '" + text + "' is no integer of at least " + std::to_string(least));
   return static_cast<int64_t>(value);
 }
 
@@ -23,7 +24,11 @@ Result<int64_t> integer(const CommandLine& a, const std::string& flag, int64_t o
 int32_t draw(std::span<const float> logits, double temperature, int64_t top_k, uint32_t random) {
   std::vector<int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
-  const auto likelier = [&](int32_t a, int32_t b) { return logits[static_cast<size_t>(a)] != logits[static_cast<size_t>(b)] ? logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)] : a < b; };
+  const auto likelier = [&](int32_t a, int32_t b) {
+    return logits[static_cast<size_t>(a)] != logits[static_cast<size_t>(b)]
+               ? logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)]
+               : a < b;
+  };
   const size_t n = temperature == 0 ? 1 : top_k > 0 ? std::min<size_t>(static_cast<size_t>(top_k), order.size()) : order.size();
   std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(n), order.end(), likelier);
   if (n == 1) return order[0];
@@ -62,16 +67,20 @@ Status load_newest(const Study& study, const std::filesystem::path& directory, E
 
 Status command_sample(const CommandLine& a) {
   const std::filesystem::path directory = a.positional[0];
-  const int64_t count = TRY(integer(a, "--tokens", 200, 1)), top_k = TRY(integer(a, "--top-k", 40, 0)), seed = TRY(integer(a, "--seed", 1, 0));
+  const int64_t count = TRY(integer(a, "--tokens", 200, 1)), top_k = TRY(integer(a, "--top-k", 40, 0)),
+                seed = TRY(integer(a, "--seed", 1, 0));
   char* end = nullptr;
   const std::string heat = a.get("--temperature", "0.8");
   const double temperature = std::strtod(heat.c_str(), &end);
-  if (*end || !(temperature >= 0) || !std::isfinite(temperature)) return recipe_error("galley sample: --temperature '" + heat + "' is no number of at least 0");
+  if (*end || !(temperature >= 0) || !std::isfinite(temperature))
+    return recipe_error("galley sample: --temperature '" + heat + "' is no number of at least 0");
 
   const auto s = TRY(study_run(directory, Purpose::Sample));
   const auto tokenizer = s->recipe.data.options.find("tokenizer");
   const auto* kind = tokenizer == s->recipe.data.options.end() ? nullptr : tokenizer->second.as<std::string>();
-  if (!kind || *kind != "bytes") return recipe_error(directory.string() + ": this model was not trained on bytes, and there is no tokenizer for it", "data.text { tokenizer = \"bytes\" } makes one that can be sampled");
+  if (!kind || *kind != "bytes")
+    return recipe_error(directory.string() + ": this model was not trained on bytes, and there is no tokenizer for it",
+                        "data.text { tokenizer = \"bytes\" } makes one that can be sampled");
   Session session = TRY(open_session(*s, Poison::No));
   Executor& executor = *session.executor;
   TRY_STATUS(load_newest(*s, directory, executor));

@@ -21,10 +21,12 @@ Status check_needs(const std::vector<std::unique_ptr<const LoadedStrategy>>& loa
       if (!need.holds(s->options().values())) continue;
       for (const auto& other : loaded) {
         for (const FacetRule& has : other->spec().provides) {
-          const bool differs = has.facet == need.facet && static_cast<const Value::variant&>(has.value) != static_cast<const Value::variant&>(need.value);
+          const bool differs =
+              has.facet == need.facet && static_cast<const Value::variant&>(has.value) != static_cast<const Value::variant&>(need.value);
           if (!differs || !has.holds(other->options().values())) continue;
-          return recipe_error(s->place().text() + ": " + s->name() + " needs " + need.facet + " = " + value_text(need.value) + ", but " + other->name() + " (" + other->place().text() + ") makes it " +
-                                  value_text(has.value), "take one of the two out of the recipe");
+          return recipe_error(s->place().text() + ": " + s->name() + " needs " + need.facet + " = " + value_text(need.value) + ", but " +
+                                  other->name() + " (" + other->place().text() + ") makes it " + value_text(has.value),
+                              "take one of the two out of the recipe");
         }
       }
     }
@@ -45,7 +47,9 @@ Strategy strategy_of(const LoadedStrategy& s) {
   out.schedule = [loaded](const std::string& option) -> Result<Schedule> {
     if (const Schedule* schedule = loaded->options().schedule(option)) return *schedule;
     const auto number = loaded->options().number(option, 1);
-    if (!number) return plugin_error(loaded->place().text() + ": " + loaded->name() + " asks for its option '" + option + "' as a number, and it has none");
+    if (!number)
+      return plugin_error(loaded->place().text() + ": " + loaded->name() + " asks for its option '" + option +
+                          "' as a number, and it has none");
     Schedule constant;
     char text[32];
     std::snprintf(text, sizeof text, "%.9g", *number);
@@ -84,9 +88,12 @@ Status check_fit(const Study& s, const StudyOptions& options) {
   if (limit == 0 || planned <= limit) return ok();
   std::string owners;
   for (size_t o = 0; o < owner_names.size(); ++o)
-    if (const int64_t bytes = s.plan.classes[0].owners[o]; bytes > 0) owners += (owners.empty() ? "" : ", ") + std::string(owner_names[o]) + " " + bytes_text(bytes);
-  return Error{Exit::DoesNotFit, "the plan needs " + bytes_text(planned) + ", " + whose + " has " + bytes_text(limit) + " (at the peak: " + owners + ")",
-               "smaller batch or length, fewer trainable tensors, recomputation or a smaller optimizer; `galley plan` shows who needs what"};
+    if (const int64_t bytes = s.plan.classes[0].owners[o]; bytes > 0)
+      owners += (owners.empty() ? "" : ", ") + std::string(owner_names[o]) + " " + bytes_text(bytes);
+  return Error{
+      Exit::DoesNotFit,
+      "the plan needs " + bytes_text(planned) + ", " + whose + " has " + bytes_text(limit) + " (at the peak: " + owners + ")",
+      "smaller batch or length, fewer trainable tensors, recomputation or a smaller optimizer; `galley plan` shows who needs what"};
 }
 
 /// Documents go with the tensors beside which they lie: config.json with the model, an adapter's configuration with the adapter.
@@ -94,7 +101,8 @@ void keep_written_documents(Program& program) {
   std::set<std::string> folders;
   for (const Instruction& i : program.segment(SegmentKind::Export).code)
     if (i.action == Action::Write) folders.insert(std::filesystem::path(i.file).parent_path().string());
-  std::erase_if(program.documents, [&](const Document& d) { return !folders.contains(std::filesystem::path(d.file).parent_path().string()); });
+  std::erase_if(program.documents,
+                [&](const Document& d) { return !folders.contains(std::filesystem::path(d.file).parent_path().string()); });
 }
 
 }  // namespace
@@ -110,7 +118,7 @@ int64_t machine_memory() { return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) 
 Installation find_installation() {
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::filesystem::path base = program.parent_path();   // an installed bin/galley is a link into lib/galley
+  const std::filesystem::path base = program.parent_path();  // an installed bin/galley is a link into lib/galley
   return {base / "plugins", {base / "models" / "families", base / "models" / "lib"}};
 }
 
@@ -129,7 +137,8 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   s.data = TRY(describe_data(s.recipe.data, s.recipe));
 
   const std::filesystem::path built_in[] = {here.plugins};
-  s.plugins = Plugins::scan(plugin_search_path(built_in, options.plugin_path), [](const std::string& line) { std::fprintf(stderr, "galley: warning: %s\n", line.c_str()); });
+  s.plugins = Plugins::scan(plugin_search_path(built_in, options.plugin_path),
+                            [](const std::string& line) { std::fprintf(stderr, "galley: warning: %s\n", line.c_str()); });
   for (const Use& use : s.recipe.uses) s.loaded.push_back(TRY(LoadedStrategy::create(*s.plugins, use)));
   TRY_STATUS(check_needs(s.loaded));
   for (const auto& l : s.loaded) s.strategies.push_back(strategy_of(*l));
@@ -185,10 +194,13 @@ Result<int64_t> parse_bytes(const std::string& text) {
   }
   std::string unit = text.substr(end);
   unit.erase(0, unit.find_first_not_of(' ') == std::string::npos ? unit.size() : unit.find_first_not_of(' '));
-  static const std::map<std::string, double> units = {{"", 1},      {"B", 1},          {"KB", 1e3},       {"MB", 1e6},          {"GB", 1e9},        {"TB", 1e12},
-                                                      {"KiB", 1024}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1099511627776.0}, {"K", 1024}, {"M", 1 << 20}, {"G", 1 << 30}};
+  static const std::map<std::string, double> units = {
+      {"", 1},      {"B", 1},       {"KB", 1e3},      {"MB", 1e6},      {"GB", 1e9},
+      {"TB", 1e12}, {"KiB", 1024},  {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1099511627776.0},
+      {"K", 1024},  {"M", 1 << 20}, {"G", 1 << 30}};
   const auto it = units.find(unit);
-  if (it == units.end() || !std::isfinite(number) || number <= 0 || number * it->second > 9e18) return recipe_error("'" + text + "' is no amount of memory", "write 24GiB, 512MiB or a number of bytes");
+  if (it == units.end() || !std::isfinite(number) || number <= 0 || number * it->second > 9e18)
+    return recipe_error("'" + text + "' is no amount of memory", "write 24GiB, 512MiB or a number of bytes");
   return static_cast<int64_t>(number * it->second);
 }
 

@@ -9,35 +9,35 @@
 #include <vector>
 
 #include "host/data/source.hpp"
+#include "host/graph/family.hpp"
 #include "host/passes/compile.hpp"
 #include "host/plan/plan.hpp"
 #include "host/plugins/loader.hpp"
 #include "host/plugins/strategy.hpp"
-#include "host/graph/family.hpp"
 #include "host/recipe/recipe.hpp"
 
 namespace galley {
 
 /// Where Galley's own files lie: beside the program, or where `cmake --install` put them.
 struct Installation {
-  std::filesystem::path plugins;   ///< built-in plugins, one folder each
+  std::filesystem::path plugins;  ///< built-in plugins, one folder each
   FamilyFolders families;
 };
 Installation find_installation();
 
 struct StudyOptions {
-  std::map<std::string, std::string> sets;              ///< --set name=value
-  std::vector<std::filesystem::path> plugin_path;       ///< --plugin-path
-  std::string device = "cpu";                           ///< --device
-  std::filesystem::path target;                         ///< --target; empty: this machine
-  std::string target_text;                              ///< a run's own target, for resume; "" : not given
-  int64_t memory_limit = 0;                             ///< --memory, bytes; 0: what the machine has where the plan is to be run
-  bool runs = true;                                     ///< the plan will be run here: it must fit this machine
+  std::map<std::string, std::string> sets;         ///< --set name=value
+  std::vector<std::filesystem::path> plugin_path;  ///< --plugin-path
+  std::string device = "cpu";                      ///< --device
+  std::filesystem::path target;                    ///< --target; empty: this machine
+  std::string target_text;                         ///< a run's own target, for resume; "" : not given
+  int64_t memory_limit = 0;                        ///< --memory, bytes; 0: what the machine has where the plan is to be run
+  bool runs = true;                                ///< the plan will be run here: it must fit this machine
   Purpose purpose = Purpose::Train;
   bool keep_logits = false;
-  bool single_row = false;                              ///< Sample: B = 1
-  std::string recipe_text;                              ///< the recipe as it was when the run began, for resume; "": read the file
-  std::filesystem::path directory;                      ///< what relative paths in `sets` start from; "": the current directory
+  bool single_row = false;          ///< Sample: B = 1
+  std::string recipe_text;          ///< the recipe as it was when the run began, for resume; "": read the file
+  std::filesystem::path directory;  ///< what relative paths in `sets` start from; "": the current directory
 };
 
 /// Owns all of it. Nothing in it moves once made.
@@ -53,7 +53,7 @@ struct Study {
   std::unique_ptr<Graph> graph;
   Program program;
   Plan plan;
-  int64_t peak_memory() const;   ///< planned bytes of all classes
+  int64_t peak_memory() const;  ///< planned bytes of all classes
 };
 
 /// [main-thread] Pure but for reading files; opens no weights and no device.

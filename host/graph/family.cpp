@@ -15,7 +15,7 @@ namespace {
 struct Building {
   Graph* graph = nullptr;
   const ModelConfig* model = nullptr;
-  std::set<std::string> read;     // keys of the configuration
+  std::set<std::string> read;  // keys of the configuration
 };
 
 Building& building(lua_State* L) { return *static_cast<Building*>(lua_touserdata(L, lua_upvalueindex(1))); }
@@ -39,8 +39,12 @@ Shape shape_field(lua_State* L, int table) {
   luaL_checktype(L, -1, LUA_TTABLE);
   for (lua_Integer i = 1;; ++i) {
     lua_rawgeti(L, -1, i);
-    if (lua_isnil(L, -1)) { lua_pop(L, 1); break; }
-    if (!lua_isinteger(L, -1) || lua_tointeger(L, -1) < 1) luaL_error(L, "extent %d of a shape is no positive integer", static_cast<int>(i));
+    if (lua_isnil(L, -1)) {
+      lua_pop(L, 1);
+      break;
+    }
+    if (!lua_isinteger(L, -1) || lua_tointeger(L, -1) < 1)
+      luaL_error(L, "extent %d of a shape is no positive integer", static_cast<int>(i));
     shape.push_back(lua_tointeger(L, -1));
     lua_pop(L, 1);
   }
@@ -70,7 +74,7 @@ AttrList attributes(lua_State* L, int index) {
   if (lua_isnoneornil(L, index)) return out;
   const Value value = to_value(L, index);
   const Table* table = value.as<Table>();
-  if (!table) return out;   // an empty table
+  if (!table) return out;  // an empty table
   for (const auto& [key, v] : *table) {
     if (const auto* i = v.as<int64_t>()) out.set(key, *i);
     else if (const auto* d = v.as<double>()) out.set(key, *d);
@@ -229,7 +233,7 @@ int config_index(lua_State* L) {
 /// Pushes the arguments of build(config, g).
 int push_arguments(lua_State* L) {
   auto* b = static_cast<Building*>(lua_touserdata(L, 1));
-  lua_newtable(L);   // config: empty, so that every read comes to config_index
+  lua_newtable(L);  // config: empty, so that every read comes to config_index
   lua_newtable(L);
   lua_pushlightuserdata(L, b);
   push_value(L, Value(b->model->config));
@@ -237,9 +241,10 @@ int push_arguments(lua_State* L) {
   lua_setfield(L, -2, "__index");
   lua_setmetatable(L, -2);
 
-  static constexpr luaL_Reg verbs[] = {{"parameter", make_parameter}, {"constant", make_constant}, {"input", make_input},     {"scalar", get_scalar},
-                                       {"node", make_node},           {"loss", make_loss},         {"block", set_block},      {"mark_block_input", mark_block_input},
-                                       {"mark_hidden", mark_hidden},  {"mark_logits", mark_logits}, {"ignore", ignore},       {nullptr, nullptr}};
+  static constexpr luaL_Reg verbs[] = {
+      {"parameter", make_parameter}, {"constant", make_constant},  {"input", make_input}, {"scalar", get_scalar},
+      {"node", make_node},           {"loss", make_loss},          {"block", set_block},  {"mark_block_input", mark_block_input},
+      {"mark_hidden", mark_hidden},  {"mark_logits", mark_logits}, {"ignore", ignore},    {nullptr, nullptr}};
   lua_newtable(L);
   lua_pushlightuserdata(L, b);
   luaL_setfuncs(L, verbs, 1);
@@ -251,7 +256,7 @@ int push_arguments(lua_State* L) {
 }
 
 struct Family {
-  std::unique_ptr<Sandbox> lua;          // the family's table is on top of its stack
+  std::unique_ptr<Sandbox> lua;  // the family's table is on top of its stack
   std::vector<std::string> model_types;
 };
 
@@ -265,14 +270,19 @@ std::vector<std::string> strings(const Value& value) {
 
 /// A field of the table on top of the stack as data; functions in it are not asked for.
 Result<Value> field(Sandbox& lua, const char* key) {
-  struct Ask { const char* key; Value value; } ask = {key, {}};
-  TRY_STATUS(lua.protect([](lua_State* L) -> int {
-    auto* a = static_cast<Ask*>(lua_touserdata(L, 1));
-    lua_getglobal(L, "galley_family_");
-    lua_getfield(L, -1, a->key);
-    a->value = to_value(L, -1);
-    return 0;
-  }, &ask));
+  struct Ask {
+    const char* key;
+    Value value;
+  } ask = {key, {}};
+  TRY_STATUS(lua.protect(
+      [](lua_State* L) -> int {
+        auto* a = static_cast<Ask*>(lua_touserdata(L, 1));
+        lua_getglobal(L, "galley_family_");
+        lua_getfield(L, -1, a->key);
+        a->value = to_value(L, -1);
+        return 0;
+      },
+      &ask));
   return ask.value;
 }
 
@@ -280,7 +290,8 @@ Result<Family> open_family(const std::filesystem::path& file, const FamilyFolder
   Family family;
   family.lua = TRY(Sandbox::create(LuaLimits{}, {folders.library}));
   TRY_STATUS(family.lua->run_file(file, file.filename().string(), 1));
-  if (!lua_istable(family.lua->state(), -1)) return recipe_error(file.filename().string() + ": a family returns a table { model_types, architecture, harmless, build }");
+  if (!lua_istable(family.lua->state(), -1))
+    return recipe_error(file.filename().string() + ": a family returns a table { model_types, architecture, harmless, build }");
   lua_setglobal(family.lua->state(), "galley_family_");
   family.model_types = strings(TRY(field(*family.lua, "model_types")));
   return family;
@@ -320,7 +331,9 @@ Result<ModelConfig> read_model_config(const Recipe& recipe, const FamilyFolders&
   } else {
     const std::filesystem::path file = recipe.model.path / "config.json";
     std::error_code error;
-    if (!std::filesystem::exists(file, error)) return recipe_error(recipe.model.place.text() + ": no config.json in " + recipe.model.path.string(), "a model is a Hugging Face folder: config.json and model.safetensors");
+    if (!std::filesystem::exists(file, error))
+      return recipe_error(recipe.model.place.text() + ": no config.json in " + recipe.model.path.string(),
+                          "a model is a Hugging Face folder: config.json and model.safetensors");
     const Value value = TRY(read_json(file));
     const Table* table = value.as<Table>();
     if (!table) return recipe_error(file.string() + ": not a JSON object");
@@ -344,12 +357,14 @@ Status build_family(const ModelConfig& model, const FamilyFolders& folders, Grap
   b.graph = &graph;
   b.model = &model;
   lua_State* L = lua.state();
-  TRY_STATUS(lua.protect([](lua_State* S) -> int {
-    lua_getglobal(S, "galley_family_");
-    lua_getfield(S, -1, "build");
-    if (!lua_isfunction(S, -1)) luaL_error(S, "a family has a function 'build'");
-    return 1;
-  }, nullptr, 1));
+  TRY_STATUS(lua.protect(
+      [](lua_State* S) -> int {
+        lua_getglobal(S, "galley_family_");
+        lua_getfield(S, -1, "build");
+        if (!lua_isfunction(S, -1)) luaL_error(S, "a family has a function 'build'");
+        return 1;
+      },
+      nullptr, 1));
   TRY_STATUS(lua.protect(push_arguments, &b, 2));
   graph.current = Section::Forward;
   Status built = lua.call(2, 0);
@@ -370,7 +385,9 @@ Status build_family(const ModelConfig& model, const FamilyFolders& folders, Grap
     const bool off = value.is_nil() || (value.as<bool>() && !*value.as<bool>());
     if (off || b.read.contains(key) || std::find(harmless.begin(), harmless.end(), key) != harmless.end()) continue;
     const std::vector<std::string> known(b.read.begin(), b.read.end());
-    return recipe_error(model.origin + ": key '" + key + "' = " + to_json(value) + " is not supported by this family, and may change what the model computes", did_you_mean(key, known));
+    return recipe_error(model.origin + ": key '" + key + "' = " + to_json(value) +
+                            " is not supported by this family, and may change what the model computes",
+                        did_you_mean(key, known));
   }
   return ok();
 }

@@ -20,10 +20,10 @@ struct FamilyFolders {
 
 struct ModelConfig {
   Table config;
-  std::filesystem::path folder;   ///< the model's, with its weights; empty when the recipe gives the configuration itself
-  std::string origin;             ///< "DIR/config.json" or "recipe.lua:3": for messages
+  std::filesystem::path folder;  ///< the model's, with its weights; empty when the recipe gives the configuration itself
+  std::string origin;            ///< "DIR/config.json" or "recipe.lua:3": for messages
   std::string model_type;
-  bool random = false;            ///< initialize instead of loading
+  bool random = false;  ///< initialize instead of loading
 };
 
 /// The configuration that a recipe names: reads config.json, opens no weights. A model_type that no family knows is an error that lists those there are.

@@ -16,11 +16,16 @@ struct ScalarShape {
   int64_t count;
 };
 constexpr ScalarShape scalar_shapes[] = {
-    {GALLEY_SCALAR_ATTEMPTED_STEP, "attempted_step", GALLEY_I64, 1}, {GALLEY_SCALAR_APPLIED_STEP, "applied_step", GALLEY_I64, 1},
-    {GALLEY_SCALAR_APPLY, "apply", GALLEY_I32, 1},                   {GALLEY_SCALAR_LOSS_SCALE, "loss_scale", GALLEY_F32, 1},
-    {GALLEY_SCALAR_WINDOW_TOKENS, "window_tokens", GALLEY_F32, 1},   {GALLEY_SCALAR_LOSS_SEED, "loss_seed", GALLEY_F32, 1},
-    {GALLEY_SCALAR_GRADIENT_NORM, "gradient_norm", GALLEY_F32, 1},   {GALLEY_SCALAR_GRADIENT_FACTOR, "gradient_factor", GALLEY_F32, 1},
-    {GALLEY_SCALAR_FOUND_INF, "found_inf", GALLEY_I32, 1},           {GALLEY_SCALAR_RANDOM, "random", GALLEY_I64, 4},
+    {GALLEY_SCALAR_ATTEMPTED_STEP, "attempted_step", GALLEY_I64, 1},
+    {GALLEY_SCALAR_APPLIED_STEP, "applied_step", GALLEY_I64, 1},
+    {GALLEY_SCALAR_APPLY, "apply", GALLEY_I32, 1},
+    {GALLEY_SCALAR_LOSS_SCALE, "loss_scale", GALLEY_F32, 1},
+    {GALLEY_SCALAR_WINDOW_TOKENS, "window_tokens", GALLEY_F32, 1},
+    {GALLEY_SCALAR_LOSS_SEED, "loss_seed", GALLEY_F32, 1},
+    {GALLEY_SCALAR_GRADIENT_NORM, "gradient_norm", GALLEY_F32, 1},
+    {GALLEY_SCALAR_GRADIENT_FACTOR, "gradient_factor", GALLEY_F32, 1},
+    {GALLEY_SCALAR_FOUND_INF, "found_inf", GALLEY_I32, 1},
+    {GALLEY_SCALAR_RANDOM, "random", GALLEY_I64, 4},
     {GALLEY_SCALAR_LOSS, "loss", GALLEY_F64, 1},
 };
 
@@ -49,7 +54,8 @@ Result<galley_tensor> Graph::make(GraphTensor tensor) {
   for (const int64_t extent : tensor.shape) {
     if (extent < 0) return plugin_error("tensor '" + tensor.name + "': negative extent " + std::to_string(extent));
     if (extent > 0 && elements_so_far > largest / extent)
-      return recipe_error("tensor '" + tensor.name + "' would have more than 2^48 elements: an extent of it is " + std::to_string(extent), "look at the sizes in the configuration");
+      return recipe_error("tensor '" + tensor.name + "' would have more than 2^48 elements: an extent of it is " + std::to_string(extent),
+                          "look at the sizes in the configuration");
     elements_so_far *= extent;
   }
   if (tensor.kind != GALLEY_KIND_TRANSIENT && by_name_.contains(tensor.name))
@@ -173,7 +179,7 @@ Result<galley_node> Graph::append(std::string_view op_name, std::string name, st
   node.section = current;
   node.origin = origin;
   node.block = block;
-  if (block < 0 && use != no_use && current == Section::Forward) {   // a rewrite's node belongs where its first input comes from
+  if (block < 0 && use != no_use && current == Section::Forward) {  // a rewrite's node belongs where its first input comes from
     for (const galley_tensor t : node.inputs) {
       if (!t || !tensor(t).producer) continue;
       node.block = this->node(tensor(t).producer).block;
@@ -191,7 +197,7 @@ Status Graph::replace(galley_tensor from, galley_tensor to) {
   if (!has(from) || !has(to)) return plugin_error("replace: no such tensor");
   if (tensor(from).shape != tensor(to).shape || tensor(from).dtype != tensor(to).dtype)
     return plugin_error("replace: '" + tensor(to).name + "' has not the shape and dtype of '" + tensor(from).name + "'");
-  std::set<galley_node> makers;   // of `to`
+  std::set<galley_node> makers;  // of `to`
   std::vector<galley_tensor> pending = {to};
   while (!pending.empty()) {
     const galley_node producer = tensor(pending.back()).producer;
@@ -223,7 +229,10 @@ void Graph::sort(Section s) {
     std::vector<std::pair<galley_node, size_t>> stack = {{root, 0}};
     while (!stack.empty()) {
       auto& [n, next] = stack.back();
-      if (done.contains(n)) { stack.pop_back(); continue; }
+      if (done.contains(n)) {
+        stack.pop_back();
+        continue;
+      }
       const GraphNode& nd = node(n);
       bool descended = false;
       while (next < nd.inputs.size()) {
@@ -258,17 +267,29 @@ NodeDescription::NodeDescription(const Graph& graph, const galley_op* op, const 
   const auto describe = [&](galley_tensor t, uint32_t access) -> const galley_operand* {
     if (!t) return nullptr;
     const GraphTensor& g = graph.tensor(t);
-    operands_.push_back({sizeof(galley_operand), 1, g.name.c_str(), nullptr, g.shape.data(), static_cast<uint32_t>(g.shape.size()), g.dtype, access, 0, nullptr, nullptr, nullptr, 0, 0});
+    operands_.push_back({sizeof(galley_operand), 1, g.name.c_str(), nullptr, g.shape.data(), static_cast<uint32_t>(g.shape.size()), g.dtype,
+                         access, 0, nullptr, nullptr, nullptr, 0, 0});
     return &operands_.back();
   };
   for (size_t i = 0; i < inputs.size(); ++i) {
     const galley_operand_rule* rule = input_rule(op, i);
     inputs_.push_back(describe(inputs[i], rule && rule->flags & GALLEY_OPERAND_INOUT ? GALLEY_READ_WRITE : GALLEY_READ));
   }
-  for (size_t i = 0; i < outputs.size(); ++i) outputs_.push_back(describe(outputs[i], accumulate >> i & 1 ? GALLEY_ACCUMULATE : GALLEY_WRITE));
-  view_ = {sizeof(galley_node_view), 1, op->name, name.c_str(), inputs_.data(), outputs_.data(), attrs_.data(),
-           static_cast<uint32_t>(inputs_.size()), static_cast<uint32_t>(outputs_.size()), static_cast<uint32_t>(attrs_.size()),
-           GALLEY_NODE_TRAINING, 0, graph.length()};
+  for (size_t i = 0; i < outputs.size(); ++i)
+    outputs_.push_back(describe(outputs[i], accumulate >> i & 1 ? GALLEY_ACCUMULATE : GALLEY_WRITE));
+  view_ = {sizeof(galley_node_view),
+           1,
+           op->name,
+           name.c_str(),
+           inputs_.data(),
+           outputs_.data(),
+           attrs_.data(),
+           static_cast<uint32_t>(inputs_.size()),
+           static_cast<uint32_t>(outputs_.size()),
+           static_cast<uint32_t>(attrs_.size()),
+           GALLEY_NODE_TRAINING,
+           0,
+           graph.length()};
 }
 
 }  // namespace galley

@@ -29,11 +29,11 @@ struct GraphTensor {
   Shape shape;
   uint32_t kind = GALLEY_KIND_TRANSIENT;
   uint64_t flags = 0;
-  galley_node producer = 0;         ///< the first node that writes it
+  galley_node producer = 0;  ///< the first node that writes it
   int use = no_use;
-  galley_tensor parameter = 0;      ///< of a gradient or a state: whose
+  galley_tensor parameter = 0;  ///< of a gradient or a state: whose
   // Where its first bytes come from.
-  std::string initializer;          ///< an op; "": zeros
+  std::string initializer;  ///< an op; "": zeros
   std::vector<galley_tensor> initializer_inputs;
   AttrList attrs;
   std::string source, source_name;  ///< a safetensors file or model folder, and the names to try in it, separated by '|'
@@ -43,10 +43,10 @@ struct GraphTensor {
   galley_tensor slice_of = 0;
   int64_t slice_offset = 0;
   // Decided by claims.
-  std::string storage;              ///< a format's name; "": plain
-  AttrList storage_attrs;           ///< its options
-  std::string placement;            ///< a memory class; "": where kernels compute
-  int update_use = no_use;          ///< the strategy that updates it
+  std::string storage;      ///< a format's name; "": plain
+  AttrList storage_attrs;   ///< its options
+  std::string placement;    ///< a memory class; "": where kernels compute
+  int update_use = no_use;  ///< the strategy that updates it
 
   int64_t count() const { return elements(shape); }
   int64_t bytes() const { return count() * galley_dtype_bytes(dtype); }
@@ -60,15 +60,15 @@ struct GraphNode {
   galley_node id = 0;
   const galley_op* op = nullptr;
   std::string name;
-  std::vector<galley_tensor> inputs;    ///< 0: an optional input that is absent
-  std::vector<galley_tensor> outputs;   ///< 0: likewise
+  std::vector<galley_tensor> inputs;   ///< 0: an optional input that is absent
+  std::vector<galley_tensor> outputs;  ///< 0: likewise
   AttrList attrs;
-  std::vector<const galley_attr*> attr_view;   ///< of `attrs`, for plugins; attributes never change once a node is made
-  uint32_t accumulate = 0;              ///< bit i: output i is added to
+  std::vector<const galley_attr*> attr_view;  ///< of `attrs`, for plugins; attributes never change once a node is made
+  uint32_t accumulate = 0;                    ///< bit i: output i is added to
   int64_t block = -1;
   int use = no_use;
   Section section = Section::Forward;
-  galley_node origin = 0;               ///< of a backward node: the forward node it is the gradient of
+  galley_node origin = 0;  ///< of a backward node: the forward node it is the gradient of
 };
 
 /// Finds an op by name; nullptr when no plugin provides it.
@@ -118,19 +118,19 @@ class Graph {
   int use = no_use;
   int64_t block = -1;
   galley_node origin = 0;
-  std::string prefix;                                 ///< put before names that the graph makes itself
+  std::string prefix;  ///< put before names that the graph makes itself
   /// Makes the scalar of an option: set by the pass that knows the strategies.
   std::function<Result<ScalarSlot>(int use, const std::string& option)> option_slot;
 
-  galley_tensor scalars = 0;                          ///< the block
+  galley_tensor scalars = 0;  ///< the block
   std::vector<ScalarSlot> slots;
   int64_t scalar_bytes = 0;
   std::vector<Document> documents;
   std::vector<ExportedValue> exported;
   uint32_t export_model = GALLEY_EXPORT_BOTH;
-  galley_tensor logits = 0;                           ///< marked by the family
-  galley_tensor hidden = 0;                           ///< the last hidden state: where the head begins
-  std::vector<std::string> ignored_files;             ///< patterns of tensors in the model's files that are not read
+  galley_tensor logits = 0;                ///< marked by the family
+  galley_tensor hidden = 0;                ///< the last hidden state: where the head begins
+  std::vector<std::string> ignored_files;  ///< patterns of tensors in the model's files that are not read
 
   static const galley_graph_verbs* verbs();
   galley_graph* handle() { return reinterpret_cast<galley_graph*>(this); }
@@ -139,7 +139,7 @@ class Graph {
   Result<galley_tensor> slot(ScalarSlot slot, const std::string& name);
   OpLookup ops_;
   std::function<std::vector<std::string>()> op_names_;
-  std::deque<GraphTensor> tensors_;   // deques: pointers handed to plugins stay good
+  std::deque<GraphTensor> tensors_;  // deques: pointers handed to plugins stay good
   std::deque<GraphNode> nodes_;
   std::map<std::string, galley_tensor, std::less<>> by_name_;
   std::array<std::vector<galley_node>, 4> sections_;
@@ -151,8 +151,8 @@ class Graph {
 /// A node with its operands' descriptions, as ops see it. Owns what the view points to; the graph must not change meanwhile.
 class NodeDescription {
  public:
-  NodeDescription(const Graph& graph, const galley_op* op, const std::string& name, const std::vector<galley_tensor>& inputs, const AttrList& attrs,
-                  const std::vector<galley_tensor>& outputs = {}, uint32_t accumulate = 0);
+  NodeDescription(const Graph& graph, const galley_op* op, const std::string& name, const std::vector<galley_tensor>& inputs,
+                  const AttrList& attrs, const std::vector<galley_tensor>& outputs = {}, uint32_t accumulate = 0);
   NodeDescription(const NodeDescription&) = delete;
   NodeDescription& operator=(const NodeDescription&) = delete;
   const galley_node_view* view() const { return &view_; }

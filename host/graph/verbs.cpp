@@ -20,10 +20,13 @@ std::string text_or_empty(const char* text) { return text ? text : ""; }
 
 galley_status tensor_make(galley_graph* g, const galley_tensor_desc* desc, galley_tensor* out, galley_error* error) {
   if (!desc || !desc->name) return answer(error, plugin_error("a tensor without a name"));
-  if (desc->rank > GALLEY_MAX_RANK) return answer(error, plugin_error("tensor '" + std::string(desc->name) + "': rank " + std::to_string(desc->rank)));
-  if (!galley_dtype_bytes(desc->dtype)) return answer(error, plugin_error("tensor '" + std::string(desc->name) + "': unknown dtype " + std::to_string(desc->dtype)));
+  if (desc->rank > GALLEY_MAX_RANK)
+    return answer(error, plugin_error("tensor '" + std::string(desc->name) + "': rank " + std::to_string(desc->rank)));
+  if (!galley_dtype_bytes(desc->dtype))
+    return answer(error, plugin_error("tensor '" + std::string(desc->name) + "': unknown dtype " + std::to_string(desc->dtype)));
   if (const uint64_t unknown = desc->flags & GALLEY_MUST_UNDERSTAND_64 & ~GALLEY_TENSOR_KNOWN)
-    return answer(error, plugin_error("tensor '" + std::string(desc->name) + "': this version does not know its flags " + std::to_string(unknown)));
+    return answer(
+        error, plugin_error("tensor '" + std::string(desc->name) + "': this version does not know its flags " + std::to_string(unknown)));
   GraphTensor t;
   t.name = desc->name;
   t.shape.assign(desc->shape, desc->shape + desc->rank);
@@ -35,7 +38,11 @@ galley_status tensor_make(galley_graph* g, const galley_tensor_desc* desc, galle
   for (const galley_tensor in : t.initializer_inputs) {
     const uint32_t kind = graph_of(g).has(in) ? graph_of(g).tensor(in).kind : 0;
     if (kind != GALLEY_KIND_PARAMETER && kind != GALLEY_KIND_CONSTANT && kind != GALLEY_KIND_STATE)
-      return answer(error, plugin_error("tensor '" + t.name + "': its initializer reads what is not there when the run begins: parameters, states and constants made before it are"));
+      return answer(
+          error,
+          plugin_error(
+              "tensor '" + t.name +
+              "': its initializer reads what is not there when the run begins: parameters, states and constants made before it are"));
   }
   for (uint32_t i = 0; i < desc->n_attrs; ++i) t.attrs.set(*desc->attrs[i]);
   t.source = text_or_empty(desc->source);
@@ -52,7 +59,16 @@ galley_status tensor_get(galley_graph* g, galley_tensor t, galley_tensor_info* o
   const Graph& graph = graph_of(g);
   if (!graph.has(t)) return answer(error, plugin_error("no tensor " + std::to_string(t)));
   const GraphTensor& x = graph.tensor(t);
-  *out = {sizeof(galley_tensor_info), 1, x.name.c_str(), x.shape.data(), static_cast<uint32_t>(x.shape.size()), x.dtype, x.kind, 0, x.flags, x.producer};
+  *out = {sizeof(galley_tensor_info),
+          1,
+          x.name.c_str(),
+          x.shape.data(),
+          static_cast<uint32_t>(x.shape.size()),
+          x.dtype,
+          x.kind,
+          0,
+          x.flags,
+          x.producer};
   return GALLEY_OK;
 }
 
@@ -66,7 +82,8 @@ galley_status node_make(galley_graph* g, const galley_node_desc* desc, galley_te
   AttrList attrs;
   for (uint32_t i = 0; i < desc->n_attrs; ++i) attrs.set(*desc->attrs[i]);
   std::vector<galley_tensor> out(outputs, outputs + desc->n_outputs);
-  auto made = graph_of(g).append(desc->op, text_or_empty(desc->name), {desc->inputs, desc->inputs + desc->n_inputs}, std::move(attrs), &out, desc->accumulate);
+  auto made = graph_of(g).append(desc->op, text_or_empty(desc->name), {desc->inputs, desc->inputs + desc->n_inputs}, std::move(attrs), &out,
+                                 desc->accumulate);
   if (!made) return answer(error, made.error());
   for (uint32_t i = 0; i < desc->n_outputs; ++i) outputs[i] = out[i];
   return GALLEY_OK;
@@ -76,8 +93,18 @@ galley_status node_get(galley_graph* g, galley_node n, galley_node_info* out, ga
   const Graph& graph = graph_of(g);
   if (!graph.has_node(n)) return answer(error, plugin_error("no node " + std::to_string(n)));
   const GraphNode& x = graph.node(n);
-  *out = {sizeof(galley_node_info), 1, x.op->name, x.name.c_str(), x.inputs.data(), x.outputs.data(), x.attr_view.data(),
-          static_cast<uint32_t>(x.inputs.size()), static_cast<uint32_t>(x.outputs.size()), static_cast<uint32_t>(x.attr_view.size()), 0, x.block};
+  *out = {sizeof(galley_node_info),
+          1,
+          x.op->name,
+          x.name.c_str(),
+          x.inputs.data(),
+          x.outputs.data(),
+          x.attr_view.data(),
+          static_cast<uint32_t>(x.inputs.size()),
+          static_cast<uint32_t>(x.outputs.size()),
+          static_cast<uint32_t>(x.attr_view.size()),
+          0,
+          x.block};
   return GALLEY_OK;
 }
 
@@ -137,8 +164,22 @@ galley_status ignore(galley_graph* g, const char* pattern, galley_error*) {
   return GALLEY_OK;
 }
 
-constexpr galley_graph_verbs table = {sizeof(galley_graph_verbs), 1, tensor_make, tensor_get, tensor_find, node_make, node_get, node_next,
-                                      tensor_next, replace, scalar, option, document, export_as, export_model, ignore};
+constexpr galley_graph_verbs table = {sizeof(galley_graph_verbs),
+                                      1,
+                                      tensor_make,
+                                      tensor_get,
+                                      tensor_find,
+                                      node_make,
+                                      node_get,
+                                      node_next,
+                                      tensor_next,
+                                      replace,
+                                      scalar,
+                                      option,
+                                      document,
+                                      export_as,
+                                      export_model,
+                                      ignore};
 
 }  // namespace
 

@@ -9,7 +9,8 @@
 
 namespace galley {
 
-Status call_strategy(Graph& graph, std::span<const Strategy> strategies, size_t use, const char* doing, const std::function<galley_status(galley_error*)>& call) {
+Status call_strategy(Graph& graph, std::span<const Strategy> strategies, size_t use, const char* doing,
+                     const std::function<galley_status(galley_error*)>& call) {
   const int before = graph.use;
   graph.use = static_cast<int>(use);
   galley_error error = GALLEY_ERROR_INIT;
@@ -24,7 +25,8 @@ Status call_strategy(Graph& graph, std::span<const Strategy> strategies, size_t 
   }
   graph.use = before;
   const std::string who = strategies[use].label + ": " + doing;
-  if (!thrown.empty()) return plugin_error(who + ": the plugin threw: " + thrown, "an exception must not cross the C ABI; report it to the plugin's author");
+  if (!thrown.empty())
+    return plugin_error(who + ": the plugin threw: " + thrown, "an exception must not cross the C ABI; report it to the plugin's author");
   if (status == GALLEY_OK) return ok();
   const std::string text = error.text[0] ? error.text : "status " + std::to_string(status) + " without a word";
   if (status == GALLEY_INVALID || status == GALLEY_UNSUPPORTED) return recipe_error(strategies[use].label + ": " + text);
@@ -69,16 +71,20 @@ galley_subject subject_of(const Graph& graph, std::span<const Strategy> strategi
 }
 
 /// Asks about a facet of which this host does only what it does unasked: the value `text` and `number`. Any other is refused by name.
-Status claim_as_is(Graph& graph, std::span<const Strategy> strategies, const galley_subject& subject, const std::string& text, int64_t number, const char* hint) {
+Status claim_as_is(Graph& graph, std::span<const Strategy> strategies, const galley_subject& subject, const std::string& text,
+                   int64_t number, const char* hint) {
   const Claimed c = TRY(claim(graph, strategies, subject));
   if (!c.claimed || ((c.text.empty() || c.text == text) && c.number == number)) return ok();
   const Strategy& s = strategies[static_cast<size_t>(c.use)];
   const std::string value = c.text.empty() || c.text == text ? std::to_string(c.number) : "'" + c.text + "'";
-  return recipe_error(s.label + " wants '" + facet_names[subject.facet] + "' of '" + subject.name + "' to be " + value + ", which this version cannot do", hint);
+  return recipe_error(
+      s.label + " wants '" + facet_names[subject.facet] + "' of '" + subject.name + "' to be " + value + ", which this version cannot do",
+      hint);
 }
 
 Status claim_shard(Graph& graph, std::span<const Strategy> strategies, galley_tensor t, uint32_t kind) {
-  return claim_as_is(graph, strategies, subject_of(graph, strategies, t, kind, GALLEY_FACET_SHARD), "", 1, "a run is one process on one device: number 1, or no claim");
+  return claim_as_is(graph, strategies, subject_of(graph, strategies, t, kind, GALLEY_FACET_SHARD), "", 1,
+                     "a run is one process on one device: number 1, or no claim");
 }
 
 /// COMPUTE of the nodes of a section.
@@ -99,16 +105,19 @@ Status claim_compute(Graph& graph, std::span<const Strategy> strategies, Section
 }
 
 /// STORAGE and PLACEMENT of one tensor.
-Status claim_bytes(Graph& graph, std::span<const Strategy> strategies, const Provided& provided, const Target& target, galley_tensor t, uint32_t kind) {
+Status claim_bytes(Graph& graph, std::span<const Strategy> strategies, const Provided& provided, const Target& target, galley_tensor t,
+                   uint32_t kind) {
   if (kind != GALLEY_SUBJECT_GRADIENT) {
     const Claimed storage = TRY(claim(graph, strategies, subject_of(graph, strategies, t, kind, GALLEY_FACET_STORAGE)));
     if (storage.claimed && !storage.text.empty()) {
       const galley_format* format = provided.format(storage.text);
       const std::string who = strategies[static_cast<size_t>(storage.use)].label;
-      if (!format) return recipe_error(who + ": no plugin provides the format '" + storage.text + "' claimed for '" + graph.tensor(t).name + "'");
+      if (!format)
+        return recipe_error(who + ": no plugin provides the format '" + storage.text + "' claimed for '" + graph.tensor(t).name + "'");
       if (kind == GALLEY_SUBJECT_PARAMETER && graph.tensor(t).trainable() && !format->trainable)
-        return recipe_error(who + ": '" + graph.tensor(t).name + "' is to be trained, but the format '" + storage.text + "' cannot be written by an update",
-                            "freeze it, or train an adapter beside it");
+        return recipe_error(
+            who + ": '" + graph.tensor(t).name + "' is to be trained, but the format '" + storage.text + "' cannot be written by an update",
+            "freeze it, or train an adapter beside it");
       graph.tensor(t).storage = storage.text;
       graph.tensor(t).storage_attrs = storage.attrs;
     }
@@ -117,12 +126,17 @@ Status claim_bytes(Graph& graph, std::span<const Strategy> strategies, const Pro
   if (placement.claimed && placement.text != target.memories[0].name) {
     std::vector<std::string> names;
     bool known = false;
-    for (const MemoryClass& m : target.memories) { names.push_back(m.name); known = known || m.name == placement.text; }
+    for (const MemoryClass& m : target.memories) {
+      names.push_back(m.name);
+      known = known || m.name == placement.text;
+    }
     if (!known)
-      return recipe_error(strategies[static_cast<size_t>(placement.use)].label + ": device '" + target.device + "' has no memory class '" + placement.text + "', claimed for '" +
-                              graph.tensor(t).name + "'", did_you_mean(placement.text, names));
+      return recipe_error(strategies[static_cast<size_t>(placement.use)].label + ": device '" + target.device + "' has no memory class '" +
+                              placement.text + "', claimed for '" + graph.tensor(t).name + "'",
+                          did_you_mean(placement.text, names));
     if (kind == GALLEY_SUBJECT_GRADIENT)
-      return recipe_error(strategies[static_cast<size_t>(placement.use)].label + ": gradients stay where kernels compute; '" + graph.tensor(t).name + "' cannot lie in '" + placement.text + "'",
+      return recipe_error(strategies[static_cast<size_t>(placement.use)].label + ": gradients stay where kernels compute; '" +
+                              graph.tensor(t).name + "' cannot lie in '" + placement.text + "'",
                           "place the states or the parameters there");
     graph.tensor(t).placement = placement.text;
   }
@@ -146,21 +160,24 @@ Result<Claimed> claim(Graph& graph, std::span<const Strategy> strategies, galley
     if (value.strength == GALLEY_ABSTAIN || value.strength < strength) continue;
     Claimed said = {true, static_cast<int>(i), value.number, value.text ? value.text : "", {}};
     for (uint32_t a = 0; a < value.n_attrs; ++a) said.attrs.set(*value.attrs[a]);
-    const bool equal = best.claimed && !by_claimant && said.number == best.number && said.text == best.text && said.attrs.key() == best.attrs.key();
+    const bool equal =
+        best.claimed && !by_claimant && said.number == best.number && said.text == best.text && said.attrs.key() == best.attrs.key();
     if (value.strength > strength) {
       best = said;
       strength = value.strength;
     } else if (!equal) {
       const Strategy& other = strategies[static_cast<size_t>(best.use)];
-      return recipe_error("two strategies decide '" + std::string(facet_names[subject.facet]) + "' of '" + subject.name + "': " + other.label + " says " +
-                              value_text(best, other, by_claimant) + ", " + s.label + " says " + value_text(said, s, by_claimant),
+      return recipe_error("two strategies decide '" + std::string(facet_names[subject.facet]) + "' of '" + subject.name +
+                              "': " + other.label + " says " + value_text(best, other, by_claimant) + ", " + s.label + " says " +
+                              value_text(said, s, by_claimant),
                           "one owner a property: take one of the two out, or narrow it to other tensors");
     }
   }
   return best;
 }
 
-Result<Decisions> claim_parameters(Graph& graph, std::span<const Strategy> strategies, const Provided& provided, const Target& target, Purpose purpose) {
+Result<Decisions> claim_parameters(Graph& graph, std::span<const Strategy> strategies, const Provided& provided, const Target& target,
+                                   Purpose purpose) {
   Decisions out;
   std::vector<galley_tensor> parameters;
   for (galley_tensor t = 1; t <= graph.tensor_count(); ++t)
@@ -173,7 +190,8 @@ Result<Decisions> claim_parameters(Graph& graph, std::span<const Strategy> strat
     out.trainable.push_back(t);
   }
   const bool trains = purpose == Purpose::Train || purpose == Purpose::Gradients;
-  if (trains && out.trainable.empty()) return recipe_error("nothing is left to train: every parameter is frozen", "narrow what is frozen, or add an adapter");
+  if (trains && out.trainable.empty())
+    return recipe_error("nothing is left to train: every parameter is frozen", "narrow what is frozen, or add an adapter");
 
   for (const galley_tensor t : parameters) {
     TRY_STATUS(claim_bytes(graph, strategies, provided, target, t, GALLEY_SUBJECT_PARAMETER));
@@ -190,16 +208,22 @@ Result<Decisions> claim_parameters(Graph& graph, std::span<const Strategy> strat
   run.owner = "";
   const Claimed window = TRY(claim(graph, strategies, run));
   if (window.claimed) {
-    if (window.number < 1) return recipe_error(strategies[static_cast<size_t>(window.use)].label + ": a window of " + std::to_string(window.number) + " micro-batches");
+    if (window.number < 1)
+      return recipe_error(strategies[static_cast<size_t>(window.use)].label + ": a window of " + std::to_string(window.number) +
+                          " micro-batches");
     out.micro_batches = window.number;
   }
 
   if (purpose == Purpose::Train) {
     for (const galley_tensor t : out.trainable) {
-      const Claimed c = TRY(claim(graph, strategies, subject_of(graph, strategies, t, GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_UPDATE), true));
-      if (!c.claimed) return recipe_error("'" + graph.tensor(t).name + "' is to be trained, but no strategy updates it", "add an optimizer to the recipe, or freeze it");
+      const Claimed c =
+          TRY(claim(graph, strategies, subject_of(graph, strategies, t, GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_UPDATE), true));
+      if (!c.claimed)
+        return recipe_error("'" + graph.tensor(t).name + "' is to be trained, but no strategy updates it",
+                            "add an optimizer to the recipe, or freeze it");
       if (!strategies[static_cast<size_t>(c.use)].update)
-        return plugin_error(strategies[static_cast<size_t>(c.use)].label + " claims the update of '" + graph.tensor(t).name + "' but has no galley.update/1");
+        return plugin_error(strategies[static_cast<size_t>(c.use)].label + " claims the update of '" + graph.tensor(t).name +
+                            "' but has no galley.update/1");
       graph.tensor(t).update_use = c.use;
     }
   }
@@ -212,8 +236,8 @@ Status claim_made(Graph& graph, std::span<const Strategy> strategies, const Prov
     if (kind != GALLEY_KIND_STATE && kind != GALLEY_KIND_GRADIENT) continue;
     const uint32_t subject = kind == GALLEY_KIND_STATE ? GALLEY_SUBJECT_STATE : GALLEY_SUBJECT_GRADIENT;
     if (kind == GALLEY_KIND_GRADIENT)
-      TRY_STATUS(claim_as_is(graph, strategies, subject_of(graph, strategies, t, subject, GALLEY_FACET_GRADIENT), "f32", GALLEY_GRADIENT_WINDOW,
-                             "gradients are f32 and live until the window's update"));
+      TRY_STATUS(claim_as_is(graph, strategies, subject_of(graph, strategies, t, subject, GALLEY_FACET_GRADIENT), "f32",
+                             GALLEY_GRADIENT_WINDOW, "gradients are f32 and live until the window's update"));
     TRY_STATUS(claim_bytes(graph, strategies, provided, target, t, subject));
     TRY_STATUS(claim_shard(graph, strategies, t, subject));
   }

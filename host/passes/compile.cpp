@@ -66,7 +66,8 @@ Status describe(const Graph& graph, const Decisions& decisions, galley_tensor su
 
 }  // namespace
 
-Result<Program> compile(Graph& graph, std::span<const Strategy> strategies, const Provided& provided, const Target& target, const CompileOptions& options) {
+Result<Program> compile(Graph& graph, std::span<const Strategy> strategies, const Provided& provided, const Target& target,
+                        const CompileOptions& options) {
   const Purpose purpose = options.purpose;
   const bool backward = purpose == Purpose::Train || purpose == Purpose::Gradients;
   graph.option_slot = [&](int use, const std::string& option) -> Result<ScalarSlot> {
@@ -79,7 +80,9 @@ Result<Program> compile(Graph& graph, std::span<const Strategy> strategies, cons
   graph.sort(Section::Forward);
   TRY_STATUS(rewrite(graph, strategies, GALLEY_SEGMENT_MODEL));
   const Decisions decisions = TRY(claim_parameters(graph, strategies, provided, target, purpose));
-  const int64_t micro_batches = options.micro_batches > 0 ? options.micro_batches : purpose == Purpose::Train || purpose == Purpose::Gradients ? decisions.micro_batches : 1;
+  const int64_t micro_batches = options.micro_batches > 0                                    ? options.micro_batches
+                                : purpose == Purpose::Train || purpose == Purpose::Gradients ? decisions.micro_batches
+                                                                                             : 1;
 
   galley_tensor sums = 0;
   const galley_tensor before = graph.tensor_count() + 1;
@@ -117,7 +120,8 @@ Result<Program> compile(Graph& graph, std::span<const Strategy> strategies, cons
   Sequence micro;
   if (backward) {
     micro = TRY(schedule_micro(graph, strategies, target, options, [&](const Sequence& tried, uint32_t memory) -> Result<int64_t> {
-      if (memory >= target.memories.size()) return plugin_error("device '" + target.device + "' has no memory class " + std::to_string(memory));
+      if (memory >= target.memories.size())
+        return plugin_error("device '" + target.device + "' has no memory class " + std::to_string(memory));
       Lowering lowering(graph, strategies, provided, target, options);
       TRY_STATUS(lower(tried, lowering));
       return options.peak ? options.peak(lowering.program, memory) : 0;

@@ -14,8 +14,8 @@ namespace galley {
 
 /// One entry of the recipe's list, created and ready to be asked. Interfaces it does not have are null.
 struct Strategy {
-  std::string name;     ///< as `use` says it
-  std::string label;    ///< "NAME (recipe.lua:9)": for messages and the plan
+  std::string name;   ///< as `use` says it
+  std::string label;  ///< "NAME (recipe.lua:9)": for messages and the plan
   void* instance = nullptr;
   const galley_rewrite* rewrite = nullptr;
   const galley_claim* claim = nullptr;
@@ -43,47 +43,50 @@ enum class Purpose : uint8_t {
 
 struct CompileOptions {
   Purpose purpose = Purpose::Train;
-  bool keep_logits = false;        ///< Gradients: logits of the whole micro-batch stay, and the head is not chunked
-  bool evaluates = true;           ///< Train: a validation segment is wanted
-  bool exports = true;             ///< Train: an export segment is wanted
-  int64_t head_rows = 0;           ///< rows of a chunk of the head and loss; 0: chosen
-  uint64_t seed = 1;               ///< for initializers
-  int64_t micro_batches = 0;       ///< > 0 overrides what strategies claim
-  int64_t corpus_bytes = 0;        ///< what the data source keeps in memory
-  std::function<int64_t(int64_t micro_batches)> window_bytes;   ///< the loader's two buffers
+  bool keep_logits = false;   ///< Gradients: logits of the whole micro-batch stay, and the head is not chunked
+  bool evaluates = true;      ///< Train: a validation segment is wanted
+  bool exports = true;        ///< Train: an export segment is wanted
+  int64_t head_rows = 0;      ///< rows of a chunk of the head and loss; 0: chosen
+  uint64_t seed = 1;          ///< for initializers
+  int64_t micro_batches = 0;  ///< > 0 overrides what strategies claim
+  int64_t corpus_bytes = 0;   ///< what the data source keeps in memory
+  std::function<int64_t(int64_t micro_batches)> window_bytes;  ///< the loader's two buffers
   /// The peak that the real planner reaches, for strategies that decide what to keep.
   std::function<int64_t(const Program&, uint32_t memory)> peak;
 };
 
 /// Runs all passes. `graph` holds the forward graph of the family (and is changed). [main-thread] [plan-time]
-Result<Program> compile(Graph& graph, std::span<const Strategy> strategies, const Provided& provided, const Target& target, const CompileOptions& options);
+Result<Program> compile(Graph& graph, std::span<const Strategy> strategies, const Provided& provided, const Target& target,
+                        const CompileOptions& options);
 
 // ---- The passes ----------------------------------------------------------------------------------------------------------------
 
 /// Calls into a strategy with the graph set up for it; a bad status or an exception becomes an error naming the strategy.
-Status call_strategy(Graph& graph, std::span<const Strategy> strategies, size_t use, const char* doing, const std::function<galley_status(galley_error*)>& call);
+Status call_strategy(Graph& graph, std::span<const Strategy> strategies, size_t use, const char* doing,
+                     const std::function<galley_status(galley_error*)>& call);
 
 /// Strategies' rewrites of the model, in the recipe's order; then nodes back in order.
 Status rewrite(Graph& graph, std::span<const Strategy> strategies, uint32_t segment);
 
 struct Claimed {
   bool claimed = false;
-  int use = no_use;      ///< who won
+  int use = no_use;  ///< who won
   int64_t number = 0;
   std::string text;
-  AttrList attrs;        ///< options of what `text` names
+  AttrList attrs;  ///< options of what `text` names
 };
 
 /// Asks every strategy about one subject. `by_claimant`: values of different strategies are unequal whatever they say (UPDATE).
 Result<Claimed> claim(Graph& graph, std::span<const Strategy> strategies, galley_subject subject, bool by_claimant = false);
 
 struct Decisions {
-  std::vector<galley_tensor> trainable;   ///< parameters, in order of making
+  std::vector<galley_tensor> trainable;  ///< parameters, in order of making
   int64_t micro_batches = 1;
 };
 
 /// TRAINABLE, STORAGE, PLACEMENT, SHARD and UPDATE of parameters, COMPUTE of the model's nodes, GRADIENT of the run.
-Result<Decisions> claim_parameters(Graph& graph, std::span<const Strategy> strategies, const Provided& provided, const Target& target, Purpose purpose);
+Result<Decisions> claim_parameters(Graph& graph, std::span<const Strategy> strategies, const Provided& provided, const Target& target,
+                                   Purpose purpose);
 
 /// GRADIENT of gradients; STORAGE (states), PLACEMENT and SHARD of gradients and states made since `from`; COMPUTE of the update's nodes.
 Status claim_made(Graph& graph, std::span<const Strategy> strategies, const Provided& provided, const Target& target, galley_tensor from);
@@ -96,9 +99,9 @@ Status build_update(Graph& graph, std::span<const Strategy> strategies, const st
 
 /// A part of a tensor as a scheduled node touches it: all of it, or some rows.
 struct Ref {
-  galley_tensor tensor = 0;   ///< 0: absent
+  galley_tensor tensor = 0;  ///< 0: absent
   int64_t row = 0;
-  int64_t rows = -1;          ///< -1: all of it
+  int64_t rows = -1;  ///< -1: all of it
 };
 
 /// A node put into a sequence.
@@ -114,7 +117,7 @@ struct Item {
 
 struct Sequence {
   std::vector<Item> items;
-  std::vector<galley_tensor> saved;   ///< kept from forward for backward
+  std::vector<galley_tensor> saved;  ///< kept from forward for backward
 };
 
 /// The peak of a memory class that the real planner reaches with a sequence.

@@ -81,7 +81,8 @@ class Differentiator {
       any = any || need[i];
     }
     if (!arrives || !any) return ok();
-    if (!node.op->gradient) return recipe_error("op '" + std::string(node.op->name) + "' of node '" + node.name + "' has no gradient, and one is needed");
+    if (!node.op->gradient)
+      return recipe_error("op '" + std::string(node.op->name) + "' of node '" + node.name + "' has no gradient, and one is needed");
 
     // What each rule may add into: the parameter's buffer, or the gradient at hand when no other tensor still waits for it.
     std::vector<galley_tensor> d_inputs(node.inputs.size(), 0);
@@ -98,8 +99,10 @@ class Differentiator {
         into = p->second;
         adds = true;
       }
-      for (const galley_tensor d : d_outputs) if (into && d == into) into = 0;
-      for (size_t k = 0; k < i; ++k) if (into && d_inputs[k] == into) into = 0;
+      for (const galley_tensor d : d_outputs)
+        if (into && d == into) into = 0;
+      for (size_t k = 0; k < i; ++k)
+        if (into && d_inputs[k] == into) into = 0;
       d_inputs[i] = into;
       if (into && adds) accumulate |= 1u << i;
     }
@@ -109,7 +112,8 @@ class Differentiator {
     graph_.block = node.block;
     graph_.prefix = node.name + ".";
     galley_error error = GALLEY_ERROR_INIT;
-    if (node.op->gradient(Graph::verbs(), graph_.handle(), n, d_outputs.data(), need.data(), d_inputs.data(), accumulate, &error) != GALLEY_OK)
+    if (node.op->gradient(Graph::verbs(), graph_.handle(), n, d_outputs.data(), need.data(), d_inputs.data(), accumulate, &error) !=
+        GALLEY_OK)
       return plugin_error("gradient of '" + node.name + "' (" + node.op->name + "): " + error.text);
 
     for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -152,10 +156,10 @@ class Differentiator {
 
   Graph& graph_;
   std::vector<bool> needs_;
-  std::map<galley_tensor, galley_tensor> buffers_;   // parameter → gradient
-  std::map<galley_tensor, bool> written_;            // parameter → its gradient has a first contribution
-  std::map<galley_tensor, galley_tensor> pending_;   // forward tensor → its gradient so far
-  std::map<galley_tensor, int> owners_;              // gradient → how many forward tensors it is pending for
+  std::map<galley_tensor, galley_tensor> buffers_;  // parameter → gradient
+  std::map<galley_tensor, bool> written_;           // parameter → its gradient has a first contribution
+  std::map<galley_tensor, galley_tensor> pending_;  // forward tensor → its gradient so far
+  std::map<galley_tensor, int> owners_;             // gradient → how many forward tensors it is pending for
 };
 
 }  // namespace

@@ -31,11 +31,6 @@ Operand all_of(const ProgramTensor& t, TensorId id) {
   return out;
 }
 
-Operand with_access(Operand operand, uint32_t access) {
-  operand.access = operand.later = access;
-  return operand;
-}
-
 }  // namespace
 
 TensorId Lowering::add(ProgramTensor tensor) {
@@ -74,16 +69,21 @@ Status Lowering::begin(int64_t micro_batches) {
     uint32_t n = 0;
     galley_error error = GALLEY_ERROR_INIT;
     const auto attrs = t.storage_attrs.view();
-    if (format->components(t.shape.data(), static_cast<uint32_t>(t.shape.size()), attrs.data(), static_cast<uint32_t>(attrs.size()), pointers, &n, &error) != GALLEY_OK)
+    if (format->components(t.shape.data(), static_cast<uint32_t>(t.shape.size()), attrs.data(), static_cast<uint32_t>(attrs.size()),
+                           pointers, &n, &error) != GALLEY_OK)
       return recipe_error("format '" + t.storage + "' cannot store '" + t.name + "': " + error.text);
-    if (n == 0 || n > GALLEY_MAX_COMPONENTS) return plugin_error("format '" + t.storage + "' makes " + std::to_string(n) + " components of '" + t.name + "'");
+    if (n == 0 || n > GALLEY_MAX_COMPONENTS)
+      return plugin_error("format '" + t.storage + "' makes " + std::to_string(n) + " components of '" + t.name + "'");
     for (uint32_t i = 0; i < n; ++i)
-      components_[id].push_back(add({t.name + parts[i].suffix, parts[i].dtype, Shape(parts[i].extents, parts[i].extents + parts[i].rank), 0, memory, owner_of(t.kind), life, who(t.use)}));
+      components_[id].push_back(add({t.name + parts[i].suffix, parts[i].dtype, Shape(parts[i].extents, parts[i].extents + parts[i].rank), 0,
+                                     memory, owner_of(t.kind), life, who(t.use)}));
   }
   program.scalars = stored(graph_.scalars);
   program.staging = add({"staging", GALLEY_U8, {staging_bytes}, 0, 0, Owner::Data, Life::Run, ""});
-  if (options_.window_bytes) program.window = add({"window buffers", GALLEY_U8, {options_.window_bytes(micro_batches)}, 0, 0, Owner::Data, Life::Run, ""});
-  if (options_.corpus_bytes > 0) program.corpus = add({"data in memory", GALLEY_U8, {options_.corpus_bytes}, 0, 0, Owner::Data, Life::Run, ""});
+  if (options_.window_bytes)
+    program.window = add({"window buffers", GALLEY_U8, {options_.window_bytes(micro_batches)}, 0, 0, Owner::Data, Life::Run, ""});
+  if (options_.corpus_bytes > 0)
+    program.corpus = add({"data in memory", GALLEY_U8, {options_.corpus_bytes}, 0, 0, Owner::Data, Life::Run, ""});
   return ok();
 }
 
@@ -200,7 +200,8 @@ Status Lowering::put_back(galley_tensor id, const std::vector<Operand>& parts) {
   return ok();
 }
 
-Status Lowering::emit_op(const std::string& op_name, const std::string& name, std::vector<Operand> inputs, std::vector<Operand> outputs, AttrList attrs) {
+Status Lowering::emit_op(const std::string& op_name, const std::string& name, std::vector<Operand> inputs, std::vector<Operand> outputs,
+                         AttrList attrs) {
   Instruction i;
   i.op = provided_.op(op_name);
   if (!i.op) return plugin_error("no plugin provides the op '" + op_name + "' that '" + name + "' needs");
@@ -216,117 +217,6 @@ Status Lowering::emit_op(const std::string& op_name, const std::string& name, st
   return ok();
 }
 
-/// The best kernel for an instruction, which `query` is shown with the heavier of each operand's two accesses: a kernel that cannot add is none
-/// for a gradient.
-const Lowering::Choice& Lowering::choose(const Instruction& i) {
-  std::deque<galley_operand> operands;
-  std::vector<const galley_operand*> inputs, outputs;
-  std::string key = i.op->name;
-  bool formats = false;
-  const auto describe = [&](const Operand& o) -> const galley_operand* {
-    if (!o.present() && !o.stored) { key += "|-"; return nullptr; }
-    const uint32_t access = std::max(o.access, o.later);
-    operands.push_back(operand_view(o, o.present() ? program.tensors[static_cast<size_t>(o.tensor)].name.c_str() : o.stored->format.c_str(), nullptr, access));
-    key += "|" + std::to_string(o.dtype) + "," + std::to_string(access);
-    for (const int64_t extent : o.shape) key += "," + std::to_string(extent);
-    if (o.stored) key += "," + o.stored->format + o.stored->attrs.key();
-    formats = formats || o.stored;
-    return &operands.back();
-  };
-  for (const Operand& o : i.inputs) inputs.push_back(describe(o));
-  for (size_t k = 0; k < inputs.size(); ++k)   // components come behind the inputs of the op, and are shown below their operand
-    if (i.inputs[k].stored) const_cast<galley_operand*>(inputs[k])->components = inputs.data() + i.inputs[k].stored->first;
-  key += ">";
-  for (const Operand& o : i.outputs) outputs.push_back(describe(o));
-  const auto attrs = i.attrs.view();
-  for (const galley_attr* a : attrs) {
-    key += std::string(";") + a->name + "=";
-    const size_t bytes = a->type == GALLEY_ATTR_STRING ? a->count : a->count * 8;
-    if (std::string_view(a->name) != "stream") key.append(static_cast<const char*>(a->data), bytes);
-  }
-  const auto [found, fresh] = bound_.try_emplace(key);
-  Choice& choice = found->second;
-  if (!fresh) return choice;
-  galley_node_view view = {sizeof(galley_node_view), 1, i.op->name, i.name.c_str(), inputs.data(), outputs.data(), attrs.data(),
-                           static_cast<uint32_t>(inputs.size() - i.components), static_cast<uint32_t>(outputs.size()), static_cast<uint32_t>(attrs.size()), i.flags,
-                           i.first_row, program.length};
-  const galley_node_view* nodes[] = {&view};
-  const galley_target target = target_.view();
-  galley_kernel_plan plan = {};
-  for (const galley_kernel* k : provided_.kernels(i.op->name, target_.device)) {
-    if (formats && !(GALLEY_HAS(k, galley_kernel, flags) && k->flags & GALLEY_KERNEL_FORMATS)) continue;
-    galley_kernel_plan offer = {sizeof(galley_kernel_plan), 1, 0, 0};
-    galley_error error = GALLEY_ERROR_INIT;
-    const galley_status status = k->query(nodes, 1, &target, &offer, &error);
-    if (status != GALLEY_OK) { choice.refusals += std::string("; ") + k->name + ": " + error.text; continue; }
-    if (offer.workspace_bytes > target_.workspace_budget) {
-      choice.refusals += std::string("; ") + k->name + ": needs " + std::to_string(offer.workspace_bytes) + " bytes of workspace";
-      continue;
-    }
-    const galley_kernel* best = choice.kernel;
-    const bool better = !best || offer.priority > plan.priority || (offer.priority == plan.priority && std::string_view(k->name) < best->name);
-    if (better) { choice.kernel = k; plan = offer; }
-  }
-  choice.workspace = plan.workspace_bytes;
-  return choice;
-}
-
-void Lowering::take(Instruction& i, const Choice& choice) {
-  i.kernel = choice.kernel;
-  if (choice.workspace > 0) i.workspace = add({"workspace of " + i.name, GALLEY_U8, {choice.workspace}, 0, 0, Owner::Workspace, Life::Segment, ""});
-}
-
-Status Lowering::bind(Instruction& i) {
-  const Choice& choice = choose(i);
-  if (!choice.kernel) {
-    std::string shapes;
-    for (const Operand& o : i.inputs) {
-      if (!o.present()) continue;
-      shapes += shapes.empty() ? "(" : ", (";
-      for (size_t d = 0; d < o.shape.size(); ++d) shapes += (d ? ", " : "") + std::to_string(o.shape[d]);
-      shapes += ")";
-    }
-    return recipe_error("no kernel of device '" + target_.device + "' (" + target_.isa + ") does op '" + i.op->name + "' of node '" + i.name + "' on " + shapes + choice.refusals,
-                        "see which kernels there are with `galley plugins`");
-  }
-  take(i, choice);
-  return ok();
-}
-
-/// Binds a kernel that reads all of the node's formats as they are stored, if there is one. The components become further inputs.
-Result<bool> Lowering::as_stored(Instruction* instruction, const std::vector<Stored>& stored) {
-  Instruction i = *instruction;
-  bool formats = false;
-  for (const Stored& s : stored) {
-    const GraphTensor& t = graph_.tensor(s.tensor);
-    const uint32_t access = s.updated ? GALLEY_READ_WRITE : GALLEY_READ;
-    if (t.storage.empty()) {
-      i.inputs[s.input] = with_access(s.parts.front(), access);
-      continue;
-    }
-    formats = true;
-    auto as = std::make_shared<StoredAs>();
-    as->format = t.storage;
-    as->attrs = t.storage_attrs;
-    as->view = as->attrs.view();
-    as->first = i.inputs.size();
-    as->count = s.parts.size();
-    Operand& operand = i.inputs[s.input];
-    operand.shape = t.shape;
-    operand.dtype = t.dtype;
-    operand.access = operand.later = access;
-    operand.stored = std::move(as);
-    for (const Operand& part : s.parts) i.inputs.push_back(with_access(part, access));
-    i.components += s.parts.size();
-  }
-  if (!formats) return false;
-  const Choice& choice = choose(i);
-  if (!choice.kernel) return false;
-  take(i, choice);
-  *instruction = std::move(i);
-  return true;
-}
-
 Status Lowering::emit(const Item& item, size_t index, const std::map<galley_tensor, size_t>& last_use) {
   const GraphNode& node = *item.node;
   Instruction i;
@@ -339,7 +229,10 @@ Status Lowering::emit(const Item& item, size_t index, const std::map<galley_tens
   std::vector<Stored> stored;
   for (size_t k = 0; k < item.inputs.size(); ++k) {
     const Ref& r = item.inputs[k];
-    if (!r.tensor) { i.inputs.emplace_back(); continue; }
+    if (!r.tensor) {
+      i.inputs.emplace_back();
+      continue;
+    }
     const galley_operand_rule* rule = input_rule(node.op, k);
     const bool inout = rule && rule->flags & GALLEY_OPERAND_INOUT;
     if (!plain(r.tensor)) {
@@ -352,17 +245,22 @@ Status Lowering::emit(const Item& item, size_t index, const std::map<galley_tens
   }
   for (size_t k = 0; k < item.outputs.size(); ++k) {
     const Ref& r = item.outputs[k];
-    if (!r.tensor) { i.outputs.emplace_back(); continue; }
+    if (!r.tensor) {
+      i.outputs.emplace_back();
+      continue;
+    }
     const galley_operand_rule* rule = output_rule(node.op, k);
     const bool adds = item.accumulate >> k & 1;
     // Take over the buffer of an input that nobody reads any more.
     const GraphTensor& t = graph_.tensor(r.tensor);
     const int32_t from = rule ? rule->alias : -1;
-    if (from >= 0 && static_cast<size_t>(from) < item.inputs.size() && !adds && r.rows < 0 && t.kind == GALLEY_KIND_TRANSIENT && !local_.contains(r.tensor) && !outlives_.contains(r.tensor)) {
+    if (from >= 0 && static_cast<size_t>(from) < item.inputs.size() && !adds && r.rows < 0 && t.kind == GALLEY_KIND_TRANSIENT &&
+        !local_.contains(r.tensor) && !outlives_.contains(r.tensor)) {
       const Ref& in = item.inputs[static_cast<size_t>(from)];
-      const bool once = in.tensor && std::count_if(item.inputs.begin(), item.inputs.end(), [&](const Ref& x) { return x.tensor == in.tensor; }) == 1;
-      if (once && in.rows < 0 && graph_.tensor(in.tensor).kind == GALLEY_KIND_TRANSIENT && !outlives_.contains(in.tensor) && graph_.tensor(in.tensor).bytes() == t.bytes() &&
-          last_use.at(in.tensor) == index && local_.contains(in.tensor))
+      const bool once =
+          in.tensor && std::count_if(item.inputs.begin(), item.inputs.end(), [&](const Ref& x) { return x.tensor == in.tensor; }) == 1;
+      if (once && in.rows < 0 && graph_.tensor(in.tensor).kind == GALLEY_KIND_TRANSIENT && !outlives_.contains(in.tensor) &&
+          graph_.tensor(in.tensor).bytes() == t.bytes() && last_use.at(in.tensor) == index && local_.contains(in.tensor))
         local_[r.tensor] = local_.at(in.tensor);
     }
     Operand o = TRY(operand(r, rule));
@@ -376,7 +274,8 @@ Status Lowering::emit(const Item& item, size_t index, const std::map<galley_tens
   i.flops = cost.flops;
   if (kind_ == SegmentKind::Micro && item.recomputed) program.recomputed_flops += cost.flops;
   if (!TRY(as_stored(&i, stored))) {
-    for (const Stored& s : stored) i.inputs[s.input] = with_access(TRY(numbers_of(s.tensor, s.parts, true)), s.updated ? GALLEY_READ_WRITE : GALLEY_READ);
+    for (const Stored& s : stored)
+      i.inputs[s.input] = with_access(TRY(numbers_of(s.tensor, s.parts, true)), s.updated ? GALLEY_READ_WRITE : GALLEY_READ);
     TRY_STATUS(bind(i));
   }
   code().code.push_back(i);
@@ -418,7 +317,8 @@ Status Lowering::load() {
       Instruction i;
       i.action = Action::Read;
       i.name = "read " + t.name;
-      i.outputs = {with_access(value, GALLEY_WRITE), with_access(all_of(program.tensors[static_cast<size_t>(program.staging)], program.staging), GALLEY_WRITE)};
+      i.outputs = {with_access(value, GALLEY_WRITE),
+                   with_access(all_of(program.tensors[static_cast<size_t>(program.staging)], program.staging), GALLEY_WRITE)};
       i.file = t.source;
       i.entry = t.source_name.empty() ? t.name : t.source_name;
       code().code.push_back(std::move(i));
@@ -456,7 +356,7 @@ Status Lowering::export_tensors() {
     Operand value;
     if (const auto it = values.find(id); it != values.end()) {
       std::vector<galley_node> order, pending = {graph_.tensor(it->second).producer};
-      while (!pending.empty()) {   // the nodes that this value needs and that have not run
+      while (!pending.empty()) {  // the nodes that this value needs and that have not run
         const galley_node n = pending.back();
         pending.pop_back();
         if (!n || graph_.node(n).section != Section::Export || !done.insert(n).second) continue;

@@ -8,9 +8,15 @@
 
 namespace galley {
 
+inline Operand with_access(Operand operand, uint32_t access) {
+  operand.access = operand.later = access;
+  return operand;
+}
+
 class Lowering {
  public:
-  Lowering(const Graph& graph, std::span<const Strategy> strategies, const Provided& provided, const Target& target, const CompileOptions& options)
+  Lowering(const Graph& graph, std::span<const Strategy> strategies, const Provided& provided, const Target& target,
+           const CompileOptions& options)
       : graph_(graph), strategies_(strategies), provided_(provided), target_(target), options_(options) {}
 
   /// Tensors of the whole run, in order of making.
@@ -30,7 +36,10 @@ class Lowering {
   Program program;
 
  private:
-  struct Slot { TensorId tensor; int64_t offset; };
+  struct Slot {
+    TensorId tensor;
+    int64_t offset;
+  };
   /// A kernel and the workspace it asked for; no kernel: why none serves.
   struct Choice {
     const galley_kernel* kernel = nullptr;
@@ -41,8 +50,8 @@ class Lowering {
   struct Stored {
     size_t input;
     galley_tensor tensor;
-    bool updated;                    ///< in place
-    std::vector<Operand> parts;      ///< its components in the computing class
+    bool updated;                ///< in place
+    std::vector<Operand> parts;  ///< its components in the computing class
   };
   std::string who(int use) const { return use == no_use ? "" : strategies_[static_cast<size_t>(use)].label; }
   Result<uint32_t> memory_of(const GraphTensor& t) const;
@@ -70,8 +79,8 @@ class Lowering {
   const Target& target_;
   const CompileOptions& options_;
   SegmentKind kind_ = SegmentKind::Load;
-  std::map<galley_tensor, std::vector<TensorId>> components_;   // of what lives for the run or a window
-  std::map<galley_tensor, TensorId> local_;                     // transients of the segment at hand
+  std::map<galley_tensor, std::vector<TensorId>> components_;  // of what lives for the run or a window
+  std::map<galley_tensor, TensorId> local_;                    // transients of the segment at hand
   std::set<galley_tensor> saved_;
   std::set<galley_tensor> outlives_;
   std::map<std::string, Choice> bound_;

@@ -34,7 +34,10 @@ class Head {
       for (const galley_tensor t : node.outputs) reached.insert(t);
     }
     for (const galley_node n : backward)
-      if (members_.contains(graph.node(n).origin)) { members_.insert(n); backward_.push_back(n); }
+      if (members_.contains(graph.node(n).origin)) {
+        members_.insert(n);
+        backward_.push_back(n);
+      }
   }
 
   bool contains(galley_node n) const { return members_.contains(n); }
@@ -71,8 +74,10 @@ class Head {
         const galley_operand_rule* rule = input_rule(node.op, i);
         if (!t || !rule) continue;
         const bool is_input = graph_.tensor(t).kind == GALLEY_KIND_INPUT && rows_of(t, rule) == total_;
-        if (rule->role == GALLEY_ROLE_ROWS && (split_.contains(t) || is_input)) { split_.insert(t); by_rows = true; }
-        else if (split_.contains(t)) chunkable_ = false;
+        if (rule->role == GALLEY_ROLE_ROWS && (split_.contains(t) || is_input)) {
+          split_.insert(t);
+          by_rows = true;
+        } else if (split_.contains(t)) chunkable_ = false;
       }
       for (size_t i = 0; by_rows && i < node.outputs.size(); ++i) {
         const galley_tensor t = node.outputs[i];
@@ -91,7 +96,8 @@ class Head {
     }
     for (const galley_node n : nodes)
       for (const galley_tensor t : graph_.node(n).outputs)
-        if (t && split_.contains(t) && graph_.tensor(t).kind == GALLEY_KIND_TRANSIENT && !outside.contains(t) && !(keep_logits_ && t == graph_.logits))
+        if (t && split_.contains(t) && graph_.tensor(t).kind == GALLEY_KIND_TRANSIENT && !outside.contains(t) &&
+            !(keep_logits_ && t == graph_.logits))
           interior_.insert(t);
   }
 
@@ -124,7 +130,7 @@ class Head {
       item.inputs.push_back(part(node.inputs[i], input_rule(node.op, i), row, rows));
       by_rows = by_rows || (node.inputs[i] && split_.contains(node.inputs[i]));
     }
-    if (!by_rows && row > 0) return;   // nothing of it depends on the chunk: done once
+    if (!by_rows && row > 0) return;  // nothing of it depends on the chunk: done once
     item.accumulate = node.accumulate;
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const galley_operand_rule* rule = output_rule(node.op, i);
@@ -138,7 +144,7 @@ class Head {
   std::set<galley_node> members_;
   std::vector<galley_node> forward_, backward_;
   std::set<galley_tensor> split_, interior_;
-  std::map<galley_tensor, galley_tensor> made_;   // interior tensor → this chunk's own
+  std::map<galley_tensor, galley_tensor> made_;  // interior tensor → this chunk's own
   int64_t total_ = 0;
   bool chunkable_ = true;
   bool keep_logits_ = false;
@@ -153,8 +159,8 @@ int64_t chunk_rows(const Graph& graph, const CompileOptions& options) {
 }
 
 /// Replaces what backward reads by clones of forward nodes where the choice says so.
-std::vector<Item> recompute(Graph& graph, const std::vector<Item>& forward, const std::vector<Item>& head, const std::vector<Item>& backward,
-                            const std::set<galley_tensor>& kept) {
+std::vector<Item> recompute(Graph& graph, const std::vector<Item>& forward, const std::vector<Item>& head,
+                            const std::vector<Item>& backward, const std::set<galley_tensor>& kept) {
   std::map<galley_tensor, const Item*> producers;
   for (const Item& item : forward)
     for (const Ref& r : item.outputs)
@@ -254,7 +260,7 @@ Result<galley_cost> item_cost(const Graph& graph, const Item& item) {
   double scale = 1;
   for (const Ref& r : item.inputs) {
     inputs.push_back(r.tensor);
-    if (r.tensor && r.rows >= 0) {   // costs of row-wise nodes are proportional to rows
+    if (r.tensor && r.rows >= 0) {  // costs of row-wise nodes are proportional to rows
       const GraphTensor& t = graph.tensor(r.tensor);
       const int64_t all = graph.tensor(graph.hidden).count() / graph.tensor(graph.hidden).shape.back();
       if (t.kind != GALLEY_KIND_INPUT) scale = static_cast<double>(r.rows) / static_cast<double>(all);
@@ -309,7 +315,10 @@ Result<Sequence> schedule_micro(Graph& graph, std::span<const Strategy> strategi
     Sequence out;
     std::set<galley_tensor> kept;
     for (size_t i = 0; i < choices.size(); ++i)
-      if (choices[i] == GALLEY_KEEP) { kept.insert(set.tensors[i]); out.saved.push_back(set.tensors[i]); }
+      if (choices[i] == GALLEY_KEEP) {
+        kept.insert(set.tensors[i]);
+        out.saved.push_back(set.tensors[i]);
+      }
     out.items = recompute(graph, forward, middle, backward, kept);
     return out;
   };
@@ -319,7 +328,9 @@ Result<Sequence> schedule_micro(Graph& graph, std::span<const Strategy> strategi
   for (size_t i = 0; i < strategies.size(); ++i) {
     if (!strategies[i].saved) continue;
     if (decider != no_use)
-      return recipe_error("two strategies decide what backward keeps: " + strategies[static_cast<size_t>(decider)].label + " and " + strategies[i].label, "take one of the two out");
+      return recipe_error(
+          "two strategies decide what backward keeps: " + strategies[static_cast<size_t>(decider)].label + " and " + strategies[i].label,
+          "take one of the two out");
     decider = static_cast<int>(i);
     struct Context {
       const decltype(sequence)* make;
@@ -348,8 +359,8 @@ Result<Sequence> schedule_micro(Graph& graph, std::span<const Strategy> strategi
     }));
     for (size_t k = 0; k < choices.size(); ++k)
       if (choices[k] != GALLEY_KEEP && choices[k] != GALLEY_RECOMPUTE)
-        return recipe_error(strategies[i].label + ": device '" + target.device + "' keeps or recomputes saved tensors; choice " + std::to_string(choices[k]) + " for '" +
-                            set.items[k].name + "' is not among them");
+        return recipe_error(strategies[i].label + ": device '" + target.device + "' keeps or recomputes saved tensors; choice " +
+                            std::to_string(choices[k]) + " for '" + set.items[k].name + "' is not among them");
   }
   return sequence(choices);
 }
@@ -398,7 +409,10 @@ Result<Sequence> schedule_forward(Graph& graph, const CompileOptions& options, g
       if (const auto it = handed.find(r.tensor); it != handed.end()) {
         const Ref to = it->second;
         r.tensor = to.tensor;
-        if (to.rows >= 0) { r.row = to.row; r.rows = to.rows; }
+        if (to.rows >= 0) {
+          r.row = to.row;
+          r.rows = to.rows;
+        }
       }
     if (item.node->op->flags & GALLEY_OP_TRAINING_ONLY) handed[item.outputs[0].tensor] = item.inputs[0];
     else kept.push_back(std::move(item));

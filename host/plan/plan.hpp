@@ -20,7 +20,7 @@ struct Moment {
 };
 
 struct Placement {
-  int64_t offset = 0;   ///< bytes from the begin of its class's arena; 0 for a tensor that is never used or has no bytes
+  int64_t offset = 0;  ///< bytes from the begin of its class's arena; 0 for a tensor that is never used or has no bytes
   /// First and last moment of its life (lifetime.hpp) on the run's timeline (load, micro, update, eval, sample, export, each a range of
   /// instructions), both included: from 0 to end - 1 for Life::Run, used or not; -1, -1 for another tensor that is never used.
   int32_t first = -1;
@@ -28,17 +28,18 @@ struct Placement {
 };
 
 struct ClassPlan {
-  int64_t planned = 0;        ///< bytes of the arena
-  int64_t lower_bound = 0;    ///< largest sum of live bytes over all moments, each rounded up to the class's alignment
-  Moment peak_at;             ///< where that largest sum is first
-  std::string peak_name;      ///< the instruction there
-  std::array<int64_t, owner_names.size()> owners = {};   ///< live bytes at that moment, by owner, rounded up likewise: their sum is `lower_bound`
+  int64_t planned = 0;      ///< bytes of the arena
+  int64_t lower_bound = 0;  ///< largest sum of live bytes over all moments, each rounded up to the class's alignment
+  Moment peak_at;           ///< where that largest sum is first
+  std::string peak_name;    ///< the instruction there
+  std::array<int64_t, owner_names.size()> owners =
+      {};  ///< live bytes at that moment, by owner, rounded up likewise: their sum is `lower_bound`
 };
 
 struct Plan {
-  std::vector<ClassPlan> classes;       ///< one a memory class of the target
-  std::vector<Placement> placements;    ///< one a tensor
-  std::array<int32_t, 6> segment_begin = {};   ///< position of each segment on the timeline
+  std::vector<ClassPlan> classes;             ///< one a memory class of the target
+  std::vector<Placement> placements;          ///< one a tensor
+  std::array<int32_t, 6> segment_begin = {};  ///< position of each segment on the timeline
   int32_t end = 0;
 };
 

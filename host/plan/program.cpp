@@ -80,7 +80,8 @@ std::string AttrList::key() const {
   std::string out;
   for (const auto& item : items_) {
     out += ";" + item->name + "=" + std::to_string(item->attr.type) + ":";
-    out.append(static_cast<const char*>(item->attr.data), item->attr.type == GALLEY_ATTR_STRING ? item->attr.count : item->attr.count * sizeof(int64_t));
+    out.append(static_cast<const char*>(item->attr.data),
+               item->attr.type == GALLEY_ATTR_STRING ? item->attr.count : item->attr.count * sizeof(int64_t));
   }
   return out;
 }

@@ -39,10 +39,10 @@ struct ProgramTensor {
   uint32_t dtype = GALLEY_F32;
   Shape shape;
   int64_t bytes = 0;
-  uint32_t memory = 0;       ///< index into Target::memories
+  uint32_t memory = 0;  ///< index into Target::memories
   Owner owner = Owner::Activations;
   Life life = Life::Segment;
-  std::string strategy;      ///< "NAME (recipe.lua:9)", or "" for the model's own
+  std::string strategy;  ///< "NAME (recipe.lua:9)", or "" for the model's own
 };
 
 /// Named constants of an instruction, owning their values; `view` is what kernels see.
@@ -51,9 +51,9 @@ class AttrList {
   void set(const std::string& name, int64_t value);
   void set(const std::string& name, double value);
   void set(const std::string& name, const std::string& value);
-  void set(const galley_attr& attr);   ///< copies
+  void set(const galley_attr& attr);  ///< copies
   const galley_attr* find(const std::string& name) const;
-  std::vector<const galley_attr*> view() const;   ///< valid while the list lives and is not changed
+  std::vector<const galley_attr*> view() const;  ///< valid while the list lives and is not changed
   bool empty() const { return items_.empty(); }
   /// Names, types and values as one string: equal for equal lists.
   std::string key() const;
@@ -66,7 +66,7 @@ class AttrList {
     std::string text;
     galley_attr attr = {};
   };
-  std::vector<std::shared_ptr<const Item>> items_;   // shared: clones of an instruction carry the same constants
+  std::vector<std::shared_ptr<const Item>> items_;  // shared: clones of an instruction carry the same constants
   void put(std::shared_ptr<Item> item);
 };
 
@@ -80,8 +80,8 @@ struct StoredAs {
 
 /// A dense range of a tensor: all of it, or a chunk of its rows.
 struct Operand {
-  TensorId tensor = no_tensor;   ///< no_tensor: an optional operand that is absent
-  int64_t offset = 0;            ///< bytes from the tensor's begin
+  TensorId tensor = no_tensor;  ///< no_tensor: an optional operand that is absent
+  int64_t offset = 0;           ///< bytes from the tensor's begin
   Shape shape;
   uint32_t dtype = GALLEY_F32;
   uint32_t access = GALLEY_READ;
@@ -110,19 +110,19 @@ struct Instruction {
   const galley_op* op = nullptr;  ///< Kernel only
   const galley_kernel* kernel = nullptr;
   std::vector<Operand> inputs;
-  size_t components = 0;          ///< so many of the last inputs are components of operands that are read as they are stored; no inputs of the op
-  std::vector<Operand> outputs;   ///< an operand that is updated in place stands among the inputs with READ_WRITE
+  size_t components = 0;  ///< so many of the last inputs are components of operands that are read as they are stored; no inputs of the op
+  std::vector<Operand> outputs;  ///< an operand that is updated in place stands among the inputs with READ_WRITE
   AttrList attrs;
   TensorId workspace = no_tensor;
-  uint32_t flags = 0;             ///< GALLEY_NODE_TRAINING
+  uint32_t flags = 0;  ///< GALLEY_NODE_TRAINING
   int64_t first_row = 0;
   uint32_t device = 0;
   uint32_t queue = 0;
-  uint32_t event = 0;             ///< Copy, Record, Wait: numbered from 1; 0: none
-  std::string file;               ///< Read: absolute path of a safetensors file or model folder; Write: path below the run directory
-  std::string entry;              ///< the name in that file
+  uint32_t event = 0;  ///< Copy, Record, Wait: numbered from 1; 0: none
+  std::string file;    ///< Read: absolute path of a safetensors file or model folder; Write: path below the run directory
+  std::string entry;   ///< the name in that file
   double flops = 0;
-  bool recomputed = false;        ///< a clone that runs forward again for backward
+  bool recomputed = false;  ///< a clone that runs forward again for backward
 };
 
 enum class SegmentKind : uint8_t { Load, Micro, Update, Eval, Sample, Export };
@@ -135,48 +135,48 @@ struct Segment {
 
 /// The block of step scalars: one tensor of Life::Run; each scalar is a range of it.
 struct ScalarSlot {
-  uint32_t which = 0;           ///< GALLEY_SCALAR_…, or 0 for an option
-  int64_t offset = 0;           ///< bytes in the block
+  uint32_t which = 0;  ///< GALLEY_SCALAR_…, or 0 for an option
+  int64_t offset = 0;  ///< bytes in the block
   int64_t bytes = 0;
   uint32_t dtype = GALLEY_F32;
-  std::string option;           ///< "NAME.lr"
-  size_t use = 0;               ///< index of the recipe's strategy, for an option
-  Schedule schedule;            ///< an option's values by applied step (a constant has one entry)
+  std::string option;  ///< "NAME.lr"
+  size_t use = 0;      ///< index of the recipe's strategy, for an option
+  Schedule schedule;   ///< an option's values by applied step (a constant has one entry)
 };
 
 /// One trainable tensor, for the proof of training and the gradients command.
 struct Trained {
   std::string name;
-  TensorId parameter = no_tensor;    ///< logical storage that updates write (its first component under a storage format)
+  TensorId parameter = no_tensor;  ///< logical storage that updates write (its first component under a storage format)
   TensorId gradient = no_tensor;
-  Operand sum_squares;               ///< F64, one element: of its gradient, before clipping and still multiplied by the loss scale
-  uint64_t flags = 0;                ///< GALLEY_TENSOR_ZERO_GRADIENT, GALLEY_TENSOR_LATE_GRADIENT
+  Operand sum_squares;  ///< F64, one element: of its gradient, before clipping and still multiplied by the loss scale
+  uint64_t flags = 0;   ///< GALLEY_TENSOR_ZERO_GRADIENT, GALLEY_TENSOR_LATE_GRADIENT
   int64_t count = 0;
 };
 
 /// A text file that export writes beside the tensors.
 struct Document {
-  std::string file;    ///< path below the run directory
+  std::string file;  ///< path below the run directory
   std::string text;
 };
 
 struct Program {
   std::vector<ProgramTensor> tensors;
-  std::array<Segment, 6> segments;            ///< indexed by SegmentKind; a segment that does not occur is empty
-  int64_t rows = 0;                           ///< B
-  int64_t length = 0;                         ///< S
+  std::array<Segment, 6> segments;  ///< indexed by SegmentKind; a segment that does not occur is empty
+  int64_t rows = 0;                 ///< B
+  int64_t length = 0;               ///< S
   int64_t micro_batches = 1;
 
   TensorId scalars = no_tensor;
   std::vector<ScalarSlot> slots;
   /// The loader's inputs of a micro-batch, by name: "input_ids", "labels", "position_ids", "first_key"; (B, S) I32, Life::Run.
   std::vector<std::pair<std::string, TensorId>> inputs;
-  TensorId window = no_tensor;                ///< the loader's two window buffers, U8
-  TensorId corpus = no_tensor;                ///< what the data source keeps in memory, U8; no_tensor when it keeps nothing
-  TensorId staging = no_tensor;               ///< for Read and Write, U8
-  TensorId logits = no_tensor;                ///< (B, S, V) when asked for (gradients --logits), else no_tensor
-  TensorId sample_logits = no_tensor;         ///< (1, V): logits of one position, in the segment Sample
-  TensorId sample_position = no_tensor;       ///< I32, one element: which position
+  TensorId window = no_tensor;           ///< the loader's two window buffers, U8
+  TensorId corpus = no_tensor;           ///< what the data source keeps in memory, U8; no_tensor when it keeps nothing
+  TensorId staging = no_tensor;          ///< for Read and Write, U8
+  TensorId logits = no_tensor;           ///< (B, S, V) when asked for (gradients --logits), else no_tensor
+  TensorId sample_logits = no_tensor;    ///< (1, V): logits of one position, in the segment Sample
+  TensorId sample_position = no_tensor;  ///< I32, one element: which position
 
   std::vector<Trained> trained;
   /// What resume must keep: every tensor of kind parameter (trainable) or state, with its stable name.
@@ -185,11 +185,11 @@ struct Program {
   std::vector<TensorId> frozen;
   std::vector<Document> documents;
 
-  int64_t parameters = 0;                     ///< elements of all parameters, a tied tensor once
+  int64_t parameters = 0;  ///< elements of all parameters, a tied tensor once
   int64_t trainable = 0;
   int64_t vocabulary = 0;
-  double flops_per_token = 0;                 ///< forward and backward as executed, recomputation included
-  double recomputed_flops = 0;                ///< of it, by clones, per micro-batch
+  double flops_per_token = 0;   ///< forward and backward as executed, recomputation included
+  double recomputed_flops = 0;  ///< of it, by clones, per micro-batch
 
   const Segment& segment(SegmentKind kind) const { return segments[static_cast<size_t>(kind)]; }
   Segment& segment(SegmentKind kind) { return segments[static_cast<size_t>(kind)]; }

@@ -13,8 +13,8 @@
 namespace galley {
 
 struct MemoryClass {
-  std::string name;           ///< "host", "spill"
-  int64_t alignment = 64;     ///< bytes, a power of two
+  std::string name;        ///< "host", "spill"
+  int64_t alignment = 64;  ///< bytes, a power of two
   bool host_access = true;
   bool computes = true;
   friend bool operator==(const MemoryClass&, const MemoryClass&) = default;
@@ -24,13 +24,13 @@ struct Target {
   std::string device = "cpu";
   std::string isa;
   int64_t threads = 1;
-  int64_t workspace_budget = 256 << 20;   ///< bytes one kernel may ask for
+  int64_t workspace_budget = 256 << 20;  ///< bytes one kernel may ask for
   double peak_flops = 1e11;
-  double bandwidth = 2e10;                ///< bytes a second
+  double bandwidth = 2e10;  ///< bytes a second
   double link_bandwidth = 1e10;
-  std::vector<MemoryClass> memories;      ///< class 0 computes
+  std::vector<MemoryClass> memories;  ///< class 0 computes
   uint32_t queues = 1;
-  int64_t memory_limit = 0;               ///< bytes that the plan may take in all; 0: not limited
+  int64_t memory_limit = 0;  ///< bytes that the plan may take in all; 0: not limited
 
   /// For kernels' `query` and `prepare`; strings live as long as this target.
   galley_target view() const;

@@ -24,7 +24,8 @@ enum class Phase { Plan, Run };
 
 /// "recipe.lua:14: NAME: <text>", exit code Recipe, where the plugin refuses what the recipe asks; "recipe.lua:14: plugin 'ID' failed in create: <text>", exit code Plugin, where it
 /// is at fault.
-Error plugin_failure(const Caller& caller, std::string_view what, galley_status status, const galley_error& error, Phase phase = Phase::Plan);
+Error plugin_failure(const Caller& caller, std::string_view what, galley_status status, const galley_error& error,
+                     Phase phase = Phase::Plan);
 /// The same for an exception.
 Error plugin_exception(const Caller& caller, std::string_view what, std::string_view text);
 

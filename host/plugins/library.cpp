@@ -51,7 +51,9 @@ uint64_t unknown_flags(const galley_op& op) {
 }
 uint64_t unknown_flags(const galley_kernel& kernel) { return kernel.flags & GALLEY_MUST_UNDERSTAND_64 & ~GALLEY_KERNEL_KNOWN; }
 template <class Table>
-uint64_t unknown_flags(const Table&) { return 0; }
+uint64_t unknown_flags(const Table&) {
+  return 0;
+}
 
 // "3 ops, but no table of them", "op 2 …". `Table` is complete when it has all of 1.0's fields.
 template <class Table, class Check>
@@ -61,10 +63,12 @@ Status check_tables(const std::filesystem::path& file, const char* noun, const T
     const std::string which = std::string(noun) + " " + std::to_string(i + 1) + " of " + std::to_string(n);
     if (!tables[i]) return at(file, which + " is null");
     if (tables[i]->size < sizeof(Table))
-      return at(file, which + ": its table has " + std::to_string(tables[i]->size) + " bytes, ABI 1.0 has " + std::to_string(sizeof(Table)));
+      return at(file,
+                which + ": its table has " + std::to_string(tables[i]->size) + " bytes, ABI 1.0 has " + std::to_string(sizeof(Table)));
     const char* missing = check(*tables[i]);
     if (missing) return at(file, which + " has no " + missing);
-    if (const uint64_t unknown = unknown_flags(*tables[i])) return at(file, which + ": this version does not know its flags " + std::to_string(unknown));
+    if (const uint64_t unknown = unknown_flags(*tables[i]))
+      return at(file, which + ": this version does not know its flags " + std::to_string(unknown));
   }
   return ok();
 }
@@ -87,19 +91,22 @@ const char* missing_of(const galley_format& f) {
 const char* missing_of(const galley_device& d) {
   if (!d.kind) return "kind";
   if (!d.memories || !d.n_memories || !d.n_queues) return "memory or queue";
-  const bool works = d.describe && d.open && d.close && d.allocate && d.release && d.launch && d.copy && d.record && d.wait && d.synchronize;
+  const bool works =
+      d.describe && d.open && d.close && d.allocate && d.release && d.launch && d.copy && d.record && d.wait && d.synchronize;
   return works ? nullptr : "complete set of functions";
 }
 
 Status check_entry(const std::filesystem::path& file, const galley_entry& entry, const Manifest& manifest) {
   const std::string expected = manifest.file.filename().string();
-  if (entry.abi_major != GALLEY_ABI_MAJOR || entry.abi_minor > GALLEY_ABI_MINOR) return at(file, abi_problem(entry.abi_major, entry.abi_minor));
+  if (entry.abi_major != GALLEY_ABI_MAJOR || entry.abi_minor > GALLEY_ABI_MINOR)
+    return at(file, abi_problem(entry.abi_major, entry.abi_minor));
   if (entry.size < sizeof(galley_entry))
     return at(file, "its entry has " + std::to_string(entry.size) + " bytes, ABI 1.0 has " + std::to_string(sizeof(galley_entry)));
   if (!entry.id || manifest.id != entry.id)
     return at(file, "is plugin '" + std::string(entry.id ? entry.id : "") + "', " + expected + " beside it says '" + manifest.id + "'");
   if (!entry.version || manifest.version != entry.version)
-    return at(file, "is version " + std::string(entry.version ? entry.version : "(none)") + " of " + manifest.id + ", " + expected + " beside it says " + manifest.version);
+    return at(file, "is version " + std::string(entry.version ? entry.version : "(none)") + " of " + manifest.id + ", " + expected +
+                        " beside it says " + manifest.version);
   return ok();
 }
 
@@ -167,7 +174,8 @@ Result<const galley_entry*> open_library(const std::filesystem::path& file, cons
   const auto* entry = &library->get<const galley_entry>(GALLEY_ENTRY_SYMBOL);
   TRY_STATUS(check_entry(file, *entry, manifest));
   if (entry->open)
-    TRY_STATUS(call_plugin({manifest.id}, "open", [&](galley_error* error) { return entry->open(host_table(), error); }, Phase::Run));
+    TRY_STATUS(call_plugin(
+        {manifest.id}, "open", [&](galley_error* error) { return entry->open(host_table(), error); }, Phase::Run));
   TRY_STATUS(check_contents(file, *entry));
   opened.emplace(path, entry);
   return entry;

@@ -13,7 +13,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool lists(const std::vector<std::string>& names, std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); }
+bool lists(const std::vector<std::string>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 // "for every machine" is below each ISA of the device.
 struct Candidate {
@@ -78,7 +80,8 @@ void Plugins::add_plugin(const fs::path& file) {
   }
   if (const Plugin* first = find(manifest->id)) {
     if (first->manifest.file != manifest->file)
-      warn("plugin '" + manifest->id + "' in " + manifest->folder().string() + " is hidden by the one in " + first->manifest.folder().string());
+      warn("plugin '" + manifest->id + "' in " + manifest->folder().string() + " is hidden by the one in " +
+           first->manifest.folder().string());
     return;
   }
   for (const StrategySpec& spec : manifest->strategies)
@@ -104,7 +107,8 @@ Result<StrategyRef> Plugins::strategy(std::string_view name, const Place& place)
   const std::string nearest_name = did_you_mean(name, names);
   std::string hint = "`galley plugins` lists what is there";
   if (!unreadable_.empty()) hint = std::to_string(unreadable_.size()) + " plugin(s) could not be read, the first: " + unreadable_.front();
-  return recipe_error(place.text() + ": unknown strategy '" + std::string(name) + "'" + (nearest_name.empty() ? "" : "; " + nearest_name), hint);
+  return recipe_error(place.text() + ": unknown strategy '" + std::string(name) + "'" + (nearest_name.empty() ? "" : "; " + nearest_name),
+                      hint);
 }
 
 Result<const galley_strategy*> Plugins::load(const StrategyRef& strategy, const Place& place) {
@@ -141,14 +145,15 @@ void Plugins::register_tables(Plugin& plugin) {
   const auto add = [&](auto& names, const char* noun, const char* name, auto* table) {
     const auto [at, added] = names.try_emplace(name, table, &plugin);
     if (!added)
-      warn(std::string(noun) + " '" + name + "' of plugin '" + plugin.manifest.id + "' is hidden by that of '" + at->second.plugin->manifest.id + "'");
+      warn(std::string(noun) + " '" + name + "' of plugin '" + plugin.manifest.id + "' is hidden by that of '" +
+           at->second.plugin->manifest.id + "'");
   };
   for (uint32_t i = 0; i < entry.n_ops; ++i) add(ops_, "op", entry.ops[i]->name, entry.ops[i]);
   for (uint32_t i = 0; i < entry.n_formats; ++i) add(formats_, "format", entry.formats[i]->name, entry.formats[i]);
   for (uint32_t i = 0; i < entry.n_devices; ++i) add(devices_, "device", entry.devices[i]->kind, entry.devices[i]);
 }
 
-void Plugins::load_providers(std::vector<std::string> Manifest::* list, std::string_view name) {
+void Plugins::load_providers(std::vector<std::string> Manifest::*list, std::string_view name) {
   for (const auto& plugin : plugins_) {
     if (plugin->entry || plugin->problem) continue;
     const Manifest& manifest = plugin->manifest;
@@ -158,14 +163,14 @@ void Plugins::load_providers(std::vector<std::string> Manifest::* list, std::str
 }
 
 template <class Table>
-Registered<Table> Plugins::lookup(const Names<Table>& names, std::vector<std::string> Manifest::* list, std::string_view name) {
+Registered<Table> Plugins::lookup(const Names<Table>& names, std::vector<std::string> Manifest::*list, std::string_view name) {
   load_providers(list, name);
   const auto found = names.find(name);
   return found == names.end() ? Registered<Table>() : found->second;
 }
 
 template <class Table>
-std::vector<Registered<Table>> Plugins::listing(const Names<Table>& names, std::vector<std::string> Manifest::* list) {
+std::vector<Registered<Table>> Plugins::listing(const Names<Table>& names, std::vector<std::string> Manifest::*list) {
   load_providers(list, "");
   for (const auto& plugin : plugins_)
     for (const std::string& name : std::vector<std::string>((plugin->manifest).*list)) load_providers(list, name);
@@ -208,7 +213,9 @@ void Plugins::open_kernels(Plugin& plugin, const std::string& device, const std:
   }
   const KernelLibrary* chosen = best.library ? best.library : missing.library;
   if (!chosen) {
-    if (!too_high.empty()) warn("plugin '" + plugin.manifest.id + "' has " + device + " kernels only for " + too_high + ", not for " + (target.empty() ? "this machine" : target));
+    if (!too_high.empty())
+      warn("plugin '" + plugin.manifest.id + "' has " + device + " kernels only for " + too_high + ", not for " +
+           (target.empty() ? "this machine" : target));
     return;
   }
   at->second.file = plugin.manifest.folder() / chosen->library;
@@ -241,9 +248,12 @@ Error Plugins::missing(const char* noun, std::string_view name) {
     if (plugin->problem && (plugin->manifest.strategies.empty() || lists(plugin->manifest.*list, name)))
       return plugin_error(cause + ", because '" + plugin->manifest.id + "' could not be loaded", plugin->problem->cause);
   std::vector<std::string> names;
-  if (kind == "format") for (const auto& [n, r] : formats_) names.push_back(n);
-  else if (kind == "device") for (const auto& [n, r] : devices_) names.push_back(n);
-  else for (const auto& [n, r] : ops_) names.push_back(n);
+  if (kind == "format")
+    for (const auto& [n, r] : formats_) names.push_back(n);
+  else if (kind == "device")
+    for (const auto& [n, r] : devices_) names.push_back(n);
+  else
+    for (const auto& [n, r] : ops_) names.push_back(n);
   const std::string hint = did_you_mean(name, names);
   return plugin_error(cause + (hint.empty() ? "" : "; " + hint), unreadable_.empty() ? "" : unreadable_.front());
 }

@@ -24,8 +24,8 @@ namespace galley {
 /// A plugin on the search path. Pointers to it live as long as its Plugins.
 struct Plugin {
   Manifest manifest;
-  const galley_entry* entry = nullptr;                  ///< null until it is loaded
-  std::optional<Error> problem;                         ///< why it cannot be loaded
+  const galley_entry* entry = nullptr;  ///< null until it is loaded
+  std::optional<Error> problem;         ///< why it cannot be loaded
   /// Kernel libraries that were looked for, by device and ISA; the file is empty where none fits.
   struct Kernels {
     std::filesystem::path file;
@@ -53,7 +53,8 @@ struct Registered {
 };
 
 /// The folders of plugins that come with the program, GALLEY_PLUGIN_PATH (separated by colons) and --plugin-path, in this order; the first one that has a plugin wins.
-std::vector<std::filesystem::path> plugin_search_path(std::span<const std::filesystem::path> built_in, std::span<const std::filesystem::path> extra);
+std::vector<std::filesystem::path> plugin_search_path(std::span<const std::filesystem::path> built_in,
+                                                      std::span<const std::filesystem::path> extra);
 
 /// [main-thread], all of it.
 class Plugins {
@@ -106,17 +107,17 @@ class Plugins {
   void add_plugin(const std::filesystem::path& manifest);
   void warn(const std::string& line) const;
   /// Loads plugins without strategies, and those whose list has `name`.
-  void load_providers(std::vector<std::string> Manifest::* list, std::string_view name);
+  void load_providers(std::vector<std::string> Manifest::*list, std::string_view name);
   void open_kernels(Plugin& plugin, const std::string& device, const std::string& isa);
   void register_tables(Plugin& plugin);
   template <class Table>
-  Registered<Table> lookup(const Names<Table>& names, std::vector<std::string> Manifest::* list, std::string_view name);
+  Registered<Table> lookup(const Names<Table>& names, std::vector<std::string> Manifest::*list, std::string_view name);
   template <class Table>
-  std::vector<Registered<Table>> listing(const Names<Table>& names, std::vector<std::string> Manifest::* list);
+  std::vector<Registered<Table>> listing(const Names<Table>& names, std::vector<std::string> Manifest::*list);
 
   Warn warn_;
   std::vector<std::unique_ptr<Plugin>> plugins_;
-  std::vector<std::string> unreadable_;                  ///< manifests that could not be read, one line each
+  std::vector<std::string> unreadable_;  ///< manifests that could not be read, one line each
   Names<galley_op> ops_;
   Names<galley_format> formats_;
   Names<galley_device> devices_;

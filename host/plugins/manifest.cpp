@@ -23,9 +23,8 @@ const std::vector<std::string>& facet_names() {
 
 bool is_name(std::string_view text, std::string_view others) {
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
-  return !text.empty() && letter(text.front()) && std::all_of(text.begin(), text.end(), [&](char c) {
-    return letter(c) || others.find(c) != std::string_view::npos;
-  });
+  return !text.empty() && letter(text.front()) &&
+         std::all_of(text.begin(), text.end(), [&](char c) { return letter(c) || others.find(c) != std::string_view::npos; });
 }
 
 Value to_value(const toml::node& node) {
@@ -147,11 +146,13 @@ Result<Manifest> Reader::read(const toml::table& root) {
   Manifest out;
   out.file = file_;
   out.id = string(root, "id", "the manifest", true);
-  if (!error_ && !is_name(out.id, "._-")) fail(*root.get("id"), "'id' must be lower-case letters, digits, '.', '_' and '-', not '" + out.id + "'");
+  if (!error_ && !is_name(out.id, "._-"))
+    fail(*root.get("id"), "'id' must be lower-case letters, digits, '.', '_' and '-', not '" + out.id + "'");
   read_abi(root, &out);
   if (error_) return *error_;
   const std::string other = abi_problem(out.abi_major, out.abi_minor);
-  if (other.empty()) only(root, "the manifest", {"id", "version", "summary", "state_version", "abi", "library", "kernels", "provides", "strategy"});
+  if (other.empty())
+    only(root, "the manifest", {"id", "version", "summary", "state_version", "abi", "library", "kernels", "provides", "strategy"});
   out.version = string(root, "version", "the manifest", true);
   out.summary = string(root, "summary", "the manifest");
   out.state_version = exact<int64_t>(root, "state_version", "a whole number").value_or(1);
@@ -197,7 +198,8 @@ StrategySpec Reader::read_strategy(const toml::table& table) {
   out.line = line_of(table);
   out.name = string(table, "name", "[[strategy]]", true);
   if (error_) return out;
-  if (!is_name(out.name, "._-")) fail(*table.get("name"), "'name' must be lower-case letters, digits, '.', '_' and '-', not '" + out.name + "'");
+  if (!is_name(out.name, "._-"))
+    fail(*table.get("name"), "'name' must be lower-case letters, digits, '.', '_' and '-', not '" + out.name + "'");
   const std::string where = "strategy '" + out.name + "'";
   only(table, where, {"name", "summary", "source", "exactness", "option", "provides", "needs"});
   out.summary = string(table, "summary", where, true);
@@ -242,7 +244,8 @@ OptionSpec Reader::read_option(const toml::table& table, const std::string& stra
   if (error_) return out;
   const std::string where = "option '" + out.name + "' of " + strategy;
   if (!is_name(out.name, "_")) fail(*table.get("name"), "the name of " + where + " must be lower-case letters, digits and '_'");
-  only(table, where, {"name", "type", "default", "range", "min", "max", "choices", "length", "schedule", "required", "description", "aliases"});
+  only(table, where,
+       {"name", "type", "default", "range", "min", "max", "choices", "length", "schedule", "required", "description", "aliases"});
   out.description = string(table, "description", where, true);
   const std::string type = string(table, "type", where, true);
   if (error_) return out;
@@ -257,7 +260,8 @@ OptionSpec Reader::read_option(const toml::table& table, const std::string& stra
   out.type = static_cast<OptionType>(found - types.begin());
   const bool numeric = out.type == OptionType::Integer || out.type == OptionType::Number, list = out.type == OptionType::Numbers;
   const auto meant_for = [&](const char* key, bool here) {
-    if (table.get(key) && !here) fail(*table.get(key), "'" + std::string(key) + "' means nothing for " + where + ", which is of type " + type);
+    if (table.get(key) && !here)
+      fail(*table.get(key), "'" + std::string(key) + "' means nothing for " + where + ", which is of type " + type);
   };
   meant_for("range", numeric || list);
   meant_for("min", numeric || list);
@@ -343,8 +347,8 @@ const StrategySpec* Manifest::strategy(std::string_view name) const {
 
 std::string abi_problem(uint32_t major, uint32_t minor) {
   if (major == GALLEY_ABI_MAJOR && minor <= GALLEY_ABI_MINOR) return {};
-  return "needs ABI " + std::to_string(major) + "." + std::to_string(minor) + ", this Galley has " + std::to_string(GALLEY_ABI_MAJOR) + "." +
-         std::to_string(GALLEY_ABI_MINOR);
+  return "needs ABI " + std::to_string(major) + "." + std::to_string(minor) + ", this Galley has " + std::to_string(GALLEY_ABI_MAJOR) +
+         "." + std::to_string(GALLEY_ABI_MINOR);
 }
 
 Result<Manifest> parse_manifest(std::string_view text, const std::filesystem::path& file) {

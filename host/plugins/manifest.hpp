@@ -53,8 +53,8 @@ enum class Exactness { Bits, Rounding, Approximate };
 /// A facet that a strategy decides or relies on, while its options have one of the values in `when`.
 struct FacetRule {
   std::string facet;
-  Value value;                            ///< a string, an integer or a boolean
-  std::map<std::string, List> when;       ///< option → any of these; empty: always
+  Value value;                       ///< a string, an integer or a boolean
+  std::map<std::string, List> when;  ///< option → any of these; empty: always
 
   /// `options`: every option with its value, defaults included. An option without a value fulfils nothing.
   bool holds(const Table& options) const;
@@ -63,7 +63,7 @@ struct FacetRule {
 struct StrategySpec {
   std::string name;
   std::string summary;
-  std::string source;                     ///< the paper, or the implementation that defines it
+  std::string source;  ///< the paper, or the implementation that defines it
   Exactness exactness = Exactness::Bits;
   std::vector<OptionSpec> options;
   std::vector<FacetRule> provides, needs;
@@ -74,18 +74,18 @@ struct StrategySpec {
 
 struct KernelLibrary {
   std::string device;
-  std::string isa;                        ///< empty: every machine
-  std::string library;                    ///< a file name
+  std::string isa;      ///< empty: every machine
+  std::string library;  ///< a file name
 };
 
 struct Manifest {
-  std::filesystem::path file;             ///< plugin.toml, absolute
+  std::filesystem::path file;  ///< plugin.toml, absolute
   std::string id;
   std::string version;
   std::string summary;
   int64_t state_version = 1;
   uint32_t abi_major = 0, abi_minor = 0;
-  std::string library;                    ///< a file name
+  std::string library;  ///< a file name
   std::vector<KernelLibrary> kernel_libraries;
   std::vector<std::string> ops, kernels, formats, devices;  ///< [provides]
   std::vector<StrategySpec> strategies;

@@ -65,7 +65,8 @@ Result<Range> Range::parse(std::string_view text) {
 }
 
 std::string Range::text() const {
-  return (low_open || low == -kInfinity ? "(" : "[") + number_text(low) + ", " + number_text(high) + (high_open || high == kInfinity ? ")" : "]");
+  return (low_open || low == -kInfinity ? "(" : "[") + number_text(low) + ", " + number_text(high) +
+         (high_open || high == kInfinity ? ")" : "]");
 }
 
 std::string value_text(const Value& value) {
@@ -107,7 +108,9 @@ Result<Value> OptionSpec::accept(const Value& value) const {
     if (!schedule) return recipe_error("cannot follow a schedule; it must be " + expects());
     for (size_t i = 0; i < s->table.size(); ++i) {
       const bool fits = in_range(s->table[i]) && (type == OptionType::Number || whole(Value(s->table[i])));
-      if (!fits) return recipe_error("must be " + expects() + "; at step " + std::to_string(i + 1) + " " + s->text + " is " + number_text(s->table[i]));
+      if (!fits)
+        return recipe_error("must be " + expects() + "; at step " + std::to_string(i + 1) + " " + s->text + " is " +
+                            number_text(s->table[i]));
     }
     return value;
   }

@@ -33,13 +33,13 @@ struct Range {
 
 struct OptionSpec {
   std::string name;
-  std::string description;           ///< one sentence
+  std::string description;  ///< one sentence
   OptionType type = OptionType::Number;
-  Value fallback;                    ///< `default`; nil: none
-  Range range;                       ///< of a number, or of each number of a list
+  Value fallback;  ///< `default`; nil: none
+  Range range;     ///< of a number, or of each number of a list
   std::vector<std::string> choices;
-  int64_t length = 0;                ///< of a list; 0: any
-  bool schedule = false;             ///< may depend on the step
+  int64_t length = 0;     ///< of a list; 0: any
+  bool schedule = false;  ///< may depend on the step
   bool required = false;
   std::vector<std::string> aliases;  ///< what others call it: for the hint only
   int line = 0;                      ///< in the manifest

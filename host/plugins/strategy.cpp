@@ -35,7 +35,8 @@ Result<std::unique_ptr<const LoadedStrategy>> LoadedStrategy::create(Plugins& pl
     return i.build != nullptr && i.stage >= GALLEY_STAGE_CHECK && i.stage <= GALLEY_STAGE_AFTER;
   }));
   TRY_STATUS(find_interface(caller, table, GALLEY_SAVED, &out->saved_, [](const auto& i) { return i.decide != nullptr; }));
-  TRY_STATUS(call_plugin(caller, "create", [&](galley_error* error) { return table.create(out->options_->table(), &out->instance_, error); }));
+  TRY_STATUS(
+      call_plugin(caller, "create", [&](galley_error* error) { return table.create(out->options_->table(), &out->instance_, error); }));
   out->created_ = true;
   return std::unique_ptr<const LoadedStrategy>(std::move(out));
 }

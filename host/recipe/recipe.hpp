@@ -53,12 +53,12 @@ struct Recipe {
   std::optional<int64_t> length;  ///< positions of a row
   int64_t steps = 0;
   uint64_t seed = 1;
-  int64_t validate_every = 0;  ///< 0: never
-  bool validate_start = false; ///< before the first step too
-  int64_t save_every = 0;      ///< 0: only at the end
-  int64_t save_keep = 2;       ///< how many resume states stay
-  bool save_final = true;      ///< false: nothing is saved at the end
-  int64_t head_rows = 0;       ///< rows of one chunk of the head and loss; 0: chosen by the host
+  int64_t validate_every = 0;   ///< 0: never
+  bool validate_start = false;  ///< before the first step too
+  int64_t save_every = 0;       ///< 0: only at the end
+  int64_t save_keep = 2;        ///< how many resume states stay
+  bool save_final = true;       ///< false: nothing is saved at the end
+  int64_t head_rows = 0;        ///< rows of one chunk of the head and loss; 0: chosen by the host
   std::vector<Use> uses;
   std::map<std::string, std::string> modules;  ///< the files it required, by their real path: a run can tell when they change
 };

@@ -41,14 +41,17 @@ Result<MetricsFile> MetricsFile::open(const std::filesystem::path& path, int64_t
 
 Status MetricsFile::step(const StepMetrics& m) {
   char loss[32], norm[32], lr[32], line[256];
-  const int n = std::snprintf(line, sizeof line, "{\"step\": %lld, \"loss\": %s, \"grad_norm\": %s, \"lr\": %s, \"tokens\": %lld, \"seconds\": %.6f}\n", static_cast<long long>(m.step),
-                              number(loss, m.loss), number(norm, m.grad_norm), number(lr, m.lr), static_cast<long long>(m.tokens), m.seconds);
+  const int n = std::snprintf(line, sizeof line,
+                              "{\"step\": %lld, \"loss\": %s, \"grad_norm\": %s, \"lr\": %s, \"tokens\": %lld, \"seconds\": %.6f}\n",
+                              static_cast<long long>(m.step), number(loss, m.loss), number(norm, m.grad_norm), number(lr, m.lr),
+                              static_cast<long long>(m.tokens), m.seconds);
   return file_.write(std::string_view(line, static_cast<size_t>(n)));
 }
 
 Status MetricsFile::validation(int64_t step, double loss) {
   char value[32], line[128];
-  const int n = std::snprintf(line, sizeof line, "{\"step\": %lld, \"validation_loss\": %s}\n", static_cast<long long>(step), number(value, loss));
+  const int n =
+      std::snprintf(line, sizeof line, "{\"step\": %lld, \"validation_loss\": %s}\n", static_cast<long long>(step), number(value, loss));
   return file_.write(std::string_view(line, static_cast<size_t>(n)));
 }
 

@@ -10,12 +10,12 @@
 namespace galley {
 
 struct StepMetrics {
-  int64_t step = 0;          ///< from 1
-  double loss = 0;           ///< mean over the window's valid tokens
-  double grad_norm = 0;      ///< before clipping
-  double lr = 0;             ///< of the first optimizer
-  int64_t tokens = 0;        ///< valid ones
-  double seconds = 0;        ///< from the end of the step before
+  int64_t step = 0;      ///< from 1
+  double loss = 0;       ///< mean over the window's valid tokens
+  double grad_norm = 0;  ///< before clipping
+  double lr = 0;         ///< of the first optimizer
+  int64_t tokens = 0;    ///< valid ones
+  double seconds = 0;    ///< from the end of the step before
 };
 
 /// Appends; every line is one write. Nothing is allocated for a line. One thread.

@@ -11,7 +11,9 @@ namespace {
 
 int64_t aligned(int64_t bytes, int64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
 
-std::string moment_text(const ClassPlan& c) { return std::string(segment_names[static_cast<size_t>(c.peak_at.segment)]) + " " + std::to_string(c.peak_at.index) + ", " + c.peak_name; }
+std::string moment_text(const ClassPlan& c) {
+  return std::string(segment_names[static_cast<size_t>(c.peak_at.segment)]) + " " + std::to_string(c.peak_at.index) + ", " + c.peak_name;
+}
 
 /// Live bytes of a class at every moment of the timeline.
 std::vector<int64_t> live_bytes(const Program& program, const Plan& plan, const Target& target, size_t memory) {
@@ -24,7 +26,10 @@ std::vector<int64_t> live_bytes(const Program& program, const Plan& plan, const 
     delta[static_cast<size_t>(p.last) + 1] -= bytes;
   }
   int64_t sum = 0;
-  for (int64_t& d : delta) { sum += d; d = sum; }
+  for (int64_t& d : delta) {
+    sum += d;
+    d = sum;
+  }
   delta.resize(static_cast<size_t>(plan.end));
   return delta;
 }
@@ -57,7 +62,10 @@ std::string bytes_text(int64_t bytes) {
   static constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   double value = static_cast<double>(bytes);
   size_t u = 0;
-  while (value >= 1024 && u < 4) { value /= 1024; ++u; }
+  while (value >= 1024 && u < 4) {
+    value /= 1024;
+    ++u;
+  }
   char text[32];
   std::snprintf(text, sizeof text, u ? "%.2f %s" : "%.0f %s", value, units[u]);
   return text;
@@ -66,7 +74,10 @@ std::string bytes_text(int64_t bytes) {
 std::string count_text(double count) {
   static constexpr const char* units[] = {"", " k", " M", " G", " T", " P"};
   size_t u = 0;
-  while (count >= 1000 && u < 5) { count /= 1000; ++u; }
+  while (count >= 1000 && u < 5) {
+    count /= 1000;
+    ++u;
+  }
   char text[32];
   std::snprintf(text, sizeof text, u ? "%.2f%s" : "%.0f%s", count, units[u]);
   return text;
@@ -78,23 +89,30 @@ DiskUse disk_use(const Program& program, bool saves, int64_t keep) {
     if (i.action == Action::Write) out.exported += i.inputs[0].bytes();
   if (saves) {
     for (const auto& [name, t] : program.resume) out.state += program.tensors[static_cast<size_t>(t)].bytes;
-    out.states = keep + 1;   // the newest is complete before the oldest goes
+    out.states = keep + 1;  // the newest is complete before the oldest goes
   }
   return out;
 }
 
-std::string plan_json(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk, const std::vector<int64_t>& allocated) {
+std::string plan_json(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk,
+                      const std::vector<int64_t>& allocated) {
   Table classes;
   for (size_t i = 0; i < plan.classes.size(); ++i) {
     const ClassPlan& c = plan.classes[i];
     Table owners;
     for (size_t o = 0; o < owner_names.size(); ++o) owners[owner_names[o]] = Value(c.owners[o]);
-    Table entry = {{"planned", Value(c.planned)}, {"lower_bound", Value(c.lower_bound)}, {"owners", Value(std::move(owners))}, {"peak_at", Value(moment_text(c))}};
+    Table entry = {{"planned", Value(c.planned)},
+                   {"lower_bound", Value(c.lower_bound)},
+                   {"owners", Value(std::move(owners))},
+                   {"peak_at", Value(moment_text(c))}};
     if (i < allocated.size()) entry["allocated"] = Value(allocated[i]);
     classes[target.memories[i].name] = Value(std::move(entry));
   }
-  const Table out = {{"classes", Value(std::move(classes))}, {"parameters", Value(program.parameters)}, {"trainable", Value(program.trainable)},
-                     {"flops_per_token", Value(program.flops_per_token)}, {"disk", Value(disk.total())}};
+  const Table out = {{"classes", Value(std::move(classes))},
+                     {"parameters", Value(program.parameters)},
+                     {"trainable", Value(program.trainable)},
+                     {"flops_per_token", Value(program.flops_per_token)},
+                     {"disk", Value(disk.total())}};
   return to_json(Value(out), 2) + "\n";
 }
 
@@ -106,19 +124,23 @@ std::string plan_table(const Program& program, const Plan& plan, const Target& t
     out += line;
   };
   const double tokens = static_cast<double>(program.rows * program.length * program.micro_batches);
-  add("  parameters      %12s   trainable %s (%.2f %%)\n", count_text(static_cast<double>(program.parameters)).c_str(), count_text(static_cast<double>(program.trainable)).c_str(),
+  add("  parameters      %12s   trainable %s (%.2f %%)\n", count_text(static_cast<double>(program.parameters)).c_str(),
+      count_text(static_cast<double>(program.trainable)).c_str(),
       100.0 * static_cast<double>(program.trainable) / static_cast<double>(std::max<int64_t>(program.parameters, 1)));
-  add("  a step          %12s tokens: %lld micro-batch%s of %lld x %lld\n", count_text(tokens).c_str(), static_cast<long long>(program.micro_batches), program.micro_batches == 1 ? "" : "es",
-      static_cast<long long>(program.rows), static_cast<long long>(program.length));
+  add("  a step          %12s tokens: %lld micro-batch%s of %lld x %lld\n", count_text(tokens).c_str(),
+      static_cast<long long>(program.micro_batches), program.micro_batches == 1 ? "" : "es", static_cast<long long>(program.rows),
+      static_cast<long long>(program.length));
   const double per_micro = program.flops_per_token * static_cast<double>(program.rows * program.length);
   add("  work            %12sFLOP a token", count_text(program.flops_per_token).c_str());
   if (program.recomputed_flops > 0) add(", %.1f %% of it recomputation", 100 * program.recomputed_flops / per_micro);
-  add("\n  on disk         %12s   %s saved, %s a resume state\n\n", bytes_text(disk.total()).c_str(), bytes_text(disk.exported).c_str(), bytes_text(disk.state).c_str());
+  add("\n  on disk         %12s   %s saved, %s a resume state\n\n", bytes_text(disk.total()).c_str(), bytes_text(disk.exported).c_str(),
+      bytes_text(disk.state).c_str());
 
   for (size_t i = 0; i < plan.classes.size(); ++i) {
     const ClassPlan& c = plan.classes[i];
     if (c.planned == 0) continue;
-    add("  memory '%s': %s (%lld bytes), %.2f %% above the least possible\n", target.memories[i].name.c_str(), bytes_text(c.planned).c_str(), static_cast<long long>(c.planned),
+    add("  memory '%s': %s (%lld bytes), %.2f %% above the least possible\n", target.memories[i].name.c_str(),
+        bytes_text(c.planned).c_str(), static_cast<long long>(c.planned),
         c.lower_bound ? 100.0 * (static_cast<double>(c.planned) / static_cast<double>(c.lower_bound) - 1) : 0.0);
     add("  peak at %s\n", moment_text(c).c_str());
     for (size_t o = 0; o < owner_names.size(); ++o) {
@@ -140,9 +162,11 @@ std::string plan_table(const Program& program, const Plan& plan, const Target& t
     for (const auto& [name, bytes] : strategies) add("    %-40s %12s\n", name.c_str(), bytes_text(bytes).c_str());
 
     const auto live = live_bytes(program, plan, target, i);
-    const auto begin = static_cast<size_t>(plan.segment_begin[static_cast<size_t>(SegmentKind::Micro)]), end = static_cast<size_t>(plan.segment_begin[static_cast<size_t>(SegmentKind::Eval)]);
+    const auto begin = static_cast<size_t>(plan.segment_begin[static_cast<size_t>(SegmentKind::Micro)]),
+               end = static_cast<size_t>(plan.segment_begin[static_cast<size_t>(SegmentKind::Eval)]);
     if (end > begin) {
-      out += "\n  one step, from the first forward to the last update\n" + picture(live, begin, end, c.lower_bound, std::clamp(columns - 4, 20, 100)) + "\n";
+      out += "\n  one step, from the first forward to the last update\n" +
+             picture(live, begin, end, c.lower_bound, std::clamp(columns - 4, 20, 100)) + "\n";
     }
   }
   // The largest tensors at the peak of the first class.
@@ -151,14 +175,17 @@ std::string plan_table(const Program& program, const Plan& plan, const Target& t
     const int32_t peak = plan.segment_begin[static_cast<size_t>(c.peak_at.segment)] + c.peak_at.index;
     std::vector<size_t> order;
     for (size_t t = 0; t < program.tensors.size(); ++t)
-      if (program.tensors[t].memory == 0 && plan.placements[t].first >= 0 && plan.placements[t].first <= peak && peak <= plan.placements[t].last) order.push_back(t);
+      if (program.tensors[t].memory == 0 && plan.placements[t].first >= 0 && plan.placements[t].first <= peak &&
+          peak <= plan.placements[t].last)
+        order.push_back(t);
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return program.tensors[a].bytes > program.tensors[b].bytes; });
     out += "  largest at the peak\n";
     for (size_t k = 0; k < std::min<size_t>(order.size(), 8); ++k) {
       const ProgramTensor& t = program.tensors[order[k]];
       std::string shape;
       for (const int64_t e : t.shape) shape += (shape.empty() ? "" : " x ") + std::to_string(e);
-      add("    %12s  %-11s %-48s %s\n", bytes_text(t.bytes).c_str(), owner_names[static_cast<size_t>(t.owner)], t.name.c_str(), shape.c_str());
+      add("    %12s  %-11s %-48s %s\n", bytes_text(t.bytes).c_str(), owner_names[static_cast<size_t>(t.owner)], t.name.c_str(),
+          shape.c_str());
     }
   }
   return out;

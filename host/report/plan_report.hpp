@@ -16,14 +16,15 @@ std::string count_text(double count);
 /// Bytes that the run will write: weights or adapter, and the resume states that are kept.
 struct DiskUse {
   int64_t exported = 0;
-  int64_t state = 0;     ///< of one resume state
-  int64_t states = 0;    ///< how many are there at once, at most
+  int64_t state = 0;   ///< of one resume state
+  int64_t states = 0;  ///< how many are there at once, at most
   int64_t total() const { return exported + state * states; }
 };
 DiskUse disk_use(const Program& program, bool saves, int64_t keep);
 
 /// The document of `plan --json` and memory.json; see the run directory's contract. `allocated`: one a class, for runs; empty for plans.
-std::string plan_json(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk, const std::vector<int64_t>& allocated);
+std::string plan_json(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk,
+                      const std::vector<int64_t>& allocated);
 
 /// Tables and a picture: what is needed, when, by whom. `columns`: width of the terminal.
 std::string plan_table(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk, int columns);

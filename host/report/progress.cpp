@@ -20,7 +20,7 @@ const char* duration(char (&text)[24], double seconds) {
   return text;
 }
 
-constexpr double plain_interval = 5;   // seconds between lines where nobody watches
+constexpr double plain_interval = 5;  // seconds between lines where nobody watches
 
 }  // namespace
 
@@ -48,8 +48,9 @@ void Progress::step(const StepMetrics& m, double aside) {
     constexpr int width = 24;
     const double rate = static_cast<double>(m.tokens) / smoothed_, share = 100 * flops_a_step_ / smoothed_ / peak_flops_;
     const auto filled = static_cast<int>(m.step * width / std::max<int64_t>(steps_, 1));
-    std::printf("\r\x1b[K  [%.*s%.*s] %lld/%lld  loss %.4f  %.0f tok/s  %.0f %% of peak  ETA %s", filled, "========================", width - filled, "                        ",
-                static_cast<long long>(m.step), static_cast<long long>(steps_), m.loss, rate, share, eta);
+    std::printf("\r\x1b[K  [%.*s%.*s] %lld/%lld  loss %.4f  %.0f tok/s  %.0f %% of peak  ETA %s", filled,
+                "========================", width - filled, "                        ", static_cast<long long>(m.step),
+                static_cast<long long>(steps_), m.loss, rate, share, eta);
     std::fflush(stdout);
     drawn_ = true;
     return;
@@ -59,8 +60,8 @@ void Progress::step(const StepMetrics& m, double aside) {
   last_line_ = t;
   const double rate = line_.tokens / line_.seconds, share = 100 * flops_a_step_ * line_.steps / line_.seconds / peak_flops_;
   line_ = {};
-  std::printf("step %lld/%lld  loss %.4f  grad_norm %.3g  lr %.3g  %.0f tok/s  %.0f %% of peak  ETA %s\n", static_cast<long long>(m.step), static_cast<long long>(steps_), m.loss, m.grad_norm, m.lr, rate, share,
-              eta);
+  std::printf("step %lld/%lld  loss %.4f  grad_norm %.3g  lr %.3g  %.0f tok/s  %.0f %% of peak  ETA %s\n", static_cast<long long>(m.step),
+              static_cast<long long>(steps_), m.loss, m.grad_norm, m.lr, rate, share, eta);
   std::fflush(stdout);
 }
 

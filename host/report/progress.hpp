@@ -26,13 +26,13 @@ class Progress {
   double peak_flops_;
   bool terminal_;
   bool drawn_ = false;
-  double smoothed_ = 0;        ///< seconds a step
-  double aside_ = 0;           ///< seconds of validation and saving so far
+  double smoothed_ = 0;  ///< seconds a step
+  double aside_ = 0;     ///< seconds of validation and saving so far
   int64_t seen_ = 0;
   struct {
     double steps = 0, tokens = 0, seconds = 0;
-  } line_;                     ///< since the last plain line
-  double last_line_ = 0;       ///< when a plain line was last printed, seconds of a steady clock
+  } line_;                ///< since the last plain line
+  double last_line_ = 0;  ///< when a plain line was last printed, seconds of a steady clock
 };
 
 }  // namespace galley

@@ -3,8 +3,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include <sstream>
 #include <toml++/toml.h>
+#include <sstream>
 
 #include "host/base/file.hpp"
 
@@ -24,7 +24,8 @@ Result<std::string> text_of(const RunRecord& r) {
   for (const auto& [name, value] : r.sets) sets.insert(name, value);
   toml::array path, plugins, strategies;
   for (const std::string& p : r.plugin_path) path.push_back(p);
-  for (const auto& p : r.plugins) plugins.push_back(toml::table{{"id", p.id}, {"version", p.version}, {"state_version", p.state_version}, {"hash", p.hash}});
+  for (const auto& p : r.plugins)
+    plugins.push_back(toml::table{{"id", p.id}, {"version", p.version}, {"state_version", p.state_version}, {"hash", p.hash}});
   for (const auto& s : r.strategies) strategies.push_back(toml::table{{"name", s.name}, {"options", s.options}});
   out.insert("format", format_version);
   out.insert("galley", r.version);
@@ -32,7 +33,10 @@ Result<std::string> text_of(const RunRecord& r) {
   out.insert("steps", r.steps);
   out.insert("device", r.device);
   out.insert("plugin_path", std::move(path));
-  out.insert("recipe", toml::table{{"path", r.recipe.string()}, {"working_directory", r.working_directory.string()}, {"sets", std::move(sets)}, {"text", r.recipe_text}});
+  out.insert("recipe", toml::table{{"path", r.recipe.string()},
+                                   {"working_directory", r.working_directory.string()},
+                                   {"sets", std::move(sets)},
+                                   {"text", r.recipe_text}});
   out.insert("plugins", std::move(plugins));
   out.insert("strategies", std::move(strategies));
   toml::parse_result target = toml::parse(r.target);
@@ -42,7 +46,8 @@ Result<std::string> text_of(const RunRecord& r) {
 }
 
 Error occupied(const std::filesystem::path& directory) {
-  return recipe_error(directory.string() + " is not empty", "name a new directory with --out, or go on with the run in it: galley resume " + directory.string());
+  return recipe_error(directory.string() + " is not empty",
+                      "name a new directory with --out, or go on with the run in it: galley resume " + directory.string());
 }
 
 Result<std::string> text_field(const toml::table& table, const char* key, const std::filesystem::path& file) {
@@ -74,7 +79,7 @@ Status create_run(const std::filesystem::path& given, const RunRecord& record) {
     std::filesystem::create_directory(clean, error);
     if (error) return run_error("cannot create " + clean.string() + ": " + error.message());
     std::filesystem::rename(aside, clean / "run.toml", error);
-    if (error == std::errc::cross_device_link) {   // the directory is a mount point
+    if (error == std::errc::cross_device_link) {  // the directory is a mount point
       std::filesystem::remove(aside, error);
       TRY_STATUS(write_atomic(clean / "run.toml", text));
     } else if (error) {
@@ -96,24 +101,30 @@ void discard_run(const std::filesystem::path& directory) {
   if (std::filesystem::exists(directory / "state", error) || std::filesystem::exists(directory / "model", error)) return;
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
     const std::string name = entry.path().filename().string();
-    const bool ours = name == "run.toml" || name == "recipe.lua" || name == "memory.json" || name == "metrics.jsonl" || name.starts_with("events.out.tfevents.");
+    const bool ours = name == "run.toml" || name == "recipe.lua" || name == "memory.json" || name == "metrics.jsonl" ||
+                      name.starts_with("events.out.tfevents.");
     if (ours) std::filesystem::remove(entry.path(), error);
   }
-  std::filesystem::remove(directory, error);   // only if nothing else is in it
+  std::filesystem::remove(directory, error);  // only if nothing else is in it
 }
 
 Result<RunRecord> open_run(const std::filesystem::path& directory) {
   std::error_code error;
   const std::filesystem::path file = directory / "run.toml";
   if (!std::filesystem::is_directory(directory, error)) return recipe_error(directory.string() + ": no such run directory");
-  if (!std::filesystem::exists(file, error)) return recipe_error(directory.string() + " is not a run: it has no run.toml", "a run is made by galley train RECIPE --out " + directory.string());
+  if (!std::filesystem::exists(file, error))
+    return recipe_error(directory.string() + " is not a run: it has no run.toml",
+                        "a run is made by galley train RECIPE --out " + directory.string());
   RunRecord out;
   const std::string text = TRY(read_text(file));
   const toml::parse_result parsed = toml::parse(text, file.string());
-  if (!parsed) return run_error(file.string() + ":" + std::to_string(parsed.error().source().begin.line) + ": " + std::string(parsed.error().description()));
+  if (!parsed)
+    return run_error(file.string() + ":" + std::to_string(parsed.error().source().begin.line) + ": " +
+                     std::string(parsed.error().description()));
   const toml::table& t = parsed.table();
   const auto version = t["format"].value_or<int64_t>(0);
-  if (version != format_version) return run_error(file.string() + ": format " + std::to_string(version) + ", this Galley knows " + std::to_string(format_version));
+  if (version != format_version)
+    return run_error(file.string() + ": format " + std::to_string(version) + ", this Galley knows " + std::to_string(format_version));
   const toml::table* recipe = t["recipe"].as_table();
   const toml::table* target = t["target"].as_table();
   if (!recipe || !target) return run_error(file.string() + ": no [recipe] or no [target]", "the file is not one that Galley wrote");
@@ -132,7 +143,9 @@ Result<RunRecord> open_run(const std::filesystem::path& directory) {
   if (const toml::array* plugins = t["plugins"].as_array()) {
     for (const auto& p : *plugins) {
       const toml::table* x = p.as_table();
-      if (x) out.plugins.push_back({(*x)["id"].value_or<std::string>(""), (*x)["version"].value_or<std::string>(""), (*x)["state_version"].value_or<int64_t>(1), (*x)["hash"].value_or<std::string>("")});
+      if (x)
+        out.plugins.push_back({(*x)["id"].value_or<std::string>(""), (*x)["version"].value_or<std::string>(""),
+                               (*x)["state_version"].value_or<int64_t>(1), (*x)["hash"].value_or<std::string>("")});
     }
   }
   if (!std::filesystem::exists(directory / "recipe.lua", error)) TRY_STATUS(write_atomic(directory / "recipe.lua", out.recipe_text));

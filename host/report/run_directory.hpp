@@ -12,24 +12,24 @@ namespace galley {
 
 /// run.toml. Holds all that `resume` needs, the recipe's text included, so that one rename makes a run.
 struct RunRecord {
-  std::string version;                         ///< Galley's
-  std::filesystem::path recipe;                ///< where it was, absolute: relative paths in it start there
+  std::string version;           ///< Galley's
+  std::filesystem::path recipe;  ///< where it was, absolute: relative paths in it start there
   std::string recipe_text;
-  std::map<std::string, std::string> sets;     ///< --set
-  std::filesystem::path working_directory;     ///< where relative --set paths start
+  std::map<std::string, std::string> sets;  ///< --set
+  std::filesystem::path working_directory;  ///< where relative --set paths start
   std::vector<std::string> plugin_path;
   std::string device;
   uint64_t seed = 0;
   int64_t steps = 0;
-  std::string target;                          ///< TOML
+  std::string target;  ///< TOML
   struct PluginUsed {
     std::string id, version;
     int64_t state_version = 1;
-    std::string hash;                          ///< XXH3 of its libraries, hexadecimal
+    std::string hash;  ///< XXH3 of its libraries, hexadecimal
   };
   std::vector<PluginUsed> plugins;
   struct StrategyUsed {
-    std::string name, options;                 ///< options resolved, as JSON
+    std::string name, options;  ///< options resolved, as JSON
   };
   std::vector<StrategyUsed> strategies;
 };

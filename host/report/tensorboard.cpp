@@ -33,7 +33,10 @@ double wall_time() { return std::chrono::duration<double>(std::chrono::system_cl
 struct Message {
   std::array<char, 192> data;
   size_t size = 0;
-  void raw(const void* bytes, size_t n) { std::memcpy(data.data() + size, bytes, n); size += n; }
+  void raw(const void* bytes, size_t n) {
+    std::memcpy(data.data() + size, bytes, n);
+    size += n;
+  }
   void varint(uint64_t v) {
     do {
       const auto b = static_cast<char>((v & 0x7F) | (v > 0x7F ? 0x80 : 0));
@@ -41,14 +44,18 @@ struct Message {
       v >>= 7;
     } while (v);
   }
-  void text(uint32_t field, std::string_view s) { varint(field << 3 | 2); varint(s.size()); raw(s.data(), s.size()); }
+  void text(uint32_t field, std::string_view s) {
+    varint(field << 3 | 2);
+    varint(s.size());
+    raw(s.data(), s.size());
+  }
   std::string_view view() const { return {data.data(), size}; }
 };
 
 Message event_at_now() {
   Message m;
   const double t = wall_time();
-  m.varint(1 << 3 | 1);   // wall_time, double
+  m.varint(1 << 3 | 1);  // wall_time, double
   m.raw(&t, 8);
   return m;
 }
@@ -59,20 +66,20 @@ Result<EventsFile> EventsFile::create(const std::filesystem::path& folder) {
   const auto name = "events.out.tfevents." + std::to_string(static_cast<long long>(wall_time())) + ".galley." + std::to_string(getpid());
   EventsFile out(TRY(File::create(folder / name)));
   Message m = event_at_now();
-  m.text(3, "brain.Event:2");   // file_version
+  m.text(3, "brain.Event:2");  // file_version
   TRY_STATUS(out.record(m.view()));
   return out;
 }
 
 Status EventsFile::scalar(std::string_view tag, int64_t step, float value) {
-  Message v;                    // Summary.Value { tag = 1, simple_value = 2 }
+  Message v;  // Summary.Value { tag = 1, simple_value = 2 }
   v.text(1, tag.substr(0, 40));
   v.varint(2 << 3 | 5);
   v.raw(&value, 4);
   Message summary;
   summary.text(1, v.view());
   Message m = event_at_now();
-  m.varint(2 << 3 | 0);         // step
+  m.varint(2 << 3 | 0);  // step
   m.varint(static_cast<uint64_t>(step));
   m.text(5, summary.view());
   return record(m.view());

@@ -11,17 +11,17 @@ using namespace galley::sdk;
 constexpr int64_t kBlock = 16384;  // elements; four operands of it fit the second-level cache
 
 struct Rule {
-  float factor;     // of the gradient
-  float keep;       // of the parameter: 1 − lr · weight_decay
-  float rate;       // lr / (1 − β₁ᵗ)
-  float root;       // 1 / √(1 − β₂ᵗ)
-  float new_mean;   // 1 − β₁
+  float factor;    // of the gradient
+  float keep;      // of the parameter: 1 − lr · weight_decay
+  float rate;      // lr / (1 − β₁ᵗ)
+  float root;      // 1 / √(1 − β₂ᵗ)
+  float new_mean;  // 1 − β₁
   float beta2, new_square, eps;
 };
 
 template <bool amsgrad>
-void step(float* __restrict p, const float* __restrict gradient, float* __restrict mean, float* __restrict square, float* __restrict largest, int64_t n,
-          const Rule r) {
+void step(float* __restrict p, const float* __restrict gradient, float* __restrict mean, float* __restrict square,
+          float* __restrict largest, int64_t n, const Rule r) {
   for (int64_t i = 0; i < n; ++i) {
     const float g = r.factor * gradient[i];
     const float m = mean[i] + r.new_mean * (g - mean[i]);

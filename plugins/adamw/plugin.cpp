@@ -18,7 +18,8 @@ enum Input : uint32_t { Parameter, Gradient, Mean, Square, Rate, Step, Factor, A
 void infer_adamw_step(const Node& node, Shapes&) {
   for (const uint32_t i : {Gradient, Mean, Square, Largest})
     if (node.has(i) && count(node.in(i)) != count(node.in(Parameter)))
-      invalid(std::string(node.name()) + ": the parameter is " + shape_text(node.in(Parameter)) + ", but input " + std::to_string(i) + " is " + shape_text(node.in(i)));
+      invalid(std::string(node.name()) + ": the parameter is " + shape_text(node.in(Parameter)) + ", but input " + std::to_string(i) +
+              " is " + shape_text(node.in(i)));
 }
 
 void reference_adamw_step(const Node& node) {
@@ -55,8 +56,15 @@ Op& adamw_step() {
       .infer<infer_adamw_step>()
       .reference<reference_adamw_step>();
   const auto inputs = [](std::vector<int64_t> shape, double step, double apply, bool amsgrad) {
-    return std::vector<CaseInput>{{F, shape}, {F, shape}, {F, shape}, {F, shape, 0, 1}, {F, {1}, 0.001, 0.1}, {GALLEY_I64, {1}, step, step}, {F, {1}, 0.5, 1},
-                                  {GALLEY_I32, {1}, apply, apply}, {amsgrad ? F : 0, shape, 0, 1}};
+    return std::vector<CaseInput>{{F, shape},
+                                  {F, shape},
+                                  {F, shape},
+                                  {F, shape, 0, 1},
+                                  {F, {1}, 0.001, 0.1},
+                                  {GALLEY_I64, {1}, step, step},
+                                  {F, {1}, 0.5, 1},
+                                  {GALLEY_I32, {1}, apply, apply},
+                                  {amsgrad ? F : 0, shape, 0, 1}};
   };
   const auto attrs = [](double decay) { return Attrs().f("beta1", 0.9).f("beta2", 0.95).f("eps", 1e-8).f("weight_decay", decay); };
   op.test("first", inputs({7, 5}, 1, 1, false), attrs(0.1))
@@ -72,7 +80,10 @@ class AdamW {
   static constexpr uint32_t stage = GALLEY_STAGE_STEP;
 
   explicit AdamW(const Options& options)
-      : betas_(options.numbers("betas")), eps_(options.number("eps")), decay_(options.number("weight_decay")), decay_all_(options.string("decay_on") == "all"),
+      : betas_(options.numbers("betas")),
+        eps_(options.number("eps")),
+        decay_(options.number("weight_decay")),
+        decay_all_(options.string("decay_on") == "all"),
         amsgrad_(options.boolean("amsgrad")) {}
 
   /// Weakly: an optimizer that names its parameters goes first.

@@ -8,7 +8,8 @@ using namespace galley::sdk;
 
 void infer_clip_factor(const Node& node, Shapes&) {
   if (count(node.in(0)) != 1 || count(node.in(1)) != 1)
-    invalid(std::string(node.name()) + ": norm " + shape_text(node.in(0)) + " and factor " + shape_text(node.in(1)) + " have to be one element each");
+    invalid(std::string(node.name()) + ": norm " + shape_text(node.in(0)) + " and factor " + shape_text(node.in(1)) +
+            " have to be one element each");
 }
 
 void reference_clip_factor(const Node& node) {

@@ -18,12 +18,15 @@ using nlohmann::json;
 using sdk::invalid;
 
 // What does not change what an adapter computes.
-constexpr const char* kWithoutMeaning[] = {"auto_mapping",  "base_model_name_or_path", "ensure_weight_tying", "fan_in_fan_out", "inference_mode",
-                                           "layers_pattern", "megatron_core",          "peft_version",        "qalora_group_size", "revision",
-                                           "runtime_config", "task_type"};
+constexpr const char* kWithoutMeaning[] = {"auto_mapping",        "base_model_name_or_path",
+                                           "ensure_weight_tying", "fan_in_fan_out",
+                                           "inference_mode",      "layers_pattern",
+                                           "megatron_core",       "peft_version",
+                                           "qalora_group_size",   "revision",
+                                           "runtime_config",      "task_type"};
 // What `read_config` takes.
-constexpr const char* kRead[] = {"alpha_pattern", "bias",        "exclude_modules", "init_lora_weights", "lora_alpha", "lora_dropout",
-                                 "peft_type",     "r",           "rank_pattern",    "target_modules",    "use_rslora"};
+constexpr const char* kRead[] = {"alpha_pattern", "bias", "exclude_modules", "init_lora_weights", "lora_alpha", "lora_dropout",
+                                 "peft_type",     "r",    "rank_pattern",    "target_modules",    "use_rslora"};
 
 template <size_t N>
 bool among(const std::string& key, const char* const (&names)[N]) {
@@ -59,11 +62,13 @@ bool whole_like(const std::string& pattern, const std::string& module, const std
 
 bool listed(const std::vector<std::string>& names, const std::string& module) {
   return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-    return module == name || (module.size() > name.size() && module.compare(module.size() - name.size() - 1, std::string::npos, "." + name) == 0);
+    return module == name ||
+           (module.size() > name.size() && module.compare(module.size() - name.size() - 1, std::string::npos, "." + name) == 0);
   });
 }
 
-double look_up(const std::vector<std::pair<std::string, double>>& patterns, const std::string& module, double otherwise, const char* where) {
+double look_up(const std::vector<std::pair<std::string, double>>& patterns, const std::string& module, double otherwise,
+               const char* where) {
   for (const auto& [pattern, value] : patterns)
     if (ends_like(pattern, module, where)) return value;
   return otherwise;
@@ -145,7 +150,8 @@ void Adapter::read_config(const std::string& path) {
 
   if (key("peft_type").string("LORA") != "LORA") key("peft_type").wrong("has to be \"LORA\"");
   for (const auto& [name, value] : config.items())
-    if (!among(name, kRead) && !among(name, kWithoutMeaning) && !unused(value)) Key(config, path, name.c_str()).wrong("changes what the adapter computes, and lora does not do that; it has to be null or false");
+    if (!among(name, kRead) && !among(name, kWithoutMeaning) && !unused(value))
+      Key(config, path, name.c_str()).wrong("changes what the adapter computes, and lora does not do that; it has to be null or false");
   // Other ways to begin alter the base weights, which the adapter then belongs to.
   const Key init = key("init_lora_weights");
   if (init && !init.value().is_boolean() && init.value() != "gaussian" && init.value() != "orthogonal")
@@ -201,7 +207,9 @@ bool Adapter::targets(const std::string& module) const {
   return target_pattern_.empty() ? listed(target_list_, module) : all_linear() || whole_like(target_pattern_, module, "target_modules");
 }
 
-int64_t Adapter::rank(const std::string& module) const { return static_cast<int64_t>(look_up(rank_pattern_, module, static_cast<double>(rank_), "rank_pattern")); }
+int64_t Adapter::rank(const std::string& module) const {
+  return static_cast<int64_t>(look_up(rank_pattern_, module, static_cast<double>(rank_), "rank_pattern"));
+}
 
 double Adapter::scaling(const std::string& module) const {
   const double alpha = look_up(alpha_pattern_, module, alpha_, "alpha_pattern"), r = static_cast<double>(rank(module));
@@ -213,7 +221,8 @@ std::string Adapter::config(const std::vector<std::string>& targets, bool fan_in
   if (from_file()) {
     out = json::parse(text_);
   } else {
-    for (const char* key : {"auto_mapping", "base_model_name_or_path", "exclude_modules", "layer_replication", "layers_pattern", "layers_to_transform", "modules_to_save", "revision"})
+    for (const char* key : {"auto_mapping", "base_model_name_or_path", "exclude_modules", "layer_replication", "layers_pattern",
+                            "layers_to_transform", "modules_to_save", "revision"})
       out[key] = nullptr;
     out["peft_type"] = "LORA";
     out["task_type"] = "CAUSAL_LM";

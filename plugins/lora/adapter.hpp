@@ -52,9 +52,9 @@ class Adapter {
   std::string bias_ = "none";
   std::vector<std::pair<std::string, double>> rank_pattern_, alpha_pattern_;
   std::vector<std::string> target_list_, exclude_list_;
-  std::string target_pattern_, exclude_pattern_;    ///< regular expressions; "": the lists
+  std::string target_pattern_, exclude_pattern_;  ///< regular expressions; "": the lists
   std::string file_;
-  std::string text_;                                ///< of adapter_config.json
+  std::string text_;  ///< of adapter_config.json
   std::map<std::string, Stored> tensors_;
 };
 

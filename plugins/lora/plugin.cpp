@@ -23,7 +23,7 @@ struct Module {
   galley_tensor x, weight, bias, y;
   int64_t in, out;
   bool transposed;
-  bool tied;         // its weight is the embedding's table
+  bool tied;  // its weight is the embedding's table
   int64_t block;
 };
 
@@ -48,8 +48,16 @@ std::vector<Module> linear_modules(Graph& graph) {
     if (!galley_same_text(node.op, "linear") || node.n_inputs < 2) continue;
     const galley_tensor_info w = graph.info(node.inputs[1]);
     const bool transposed = attr(node, "transposed") != 0, tied = w.flags & GALLEY_TENSOR_EMBEDDING;
-    Module m = {node.name, node.inputs[0], node.inputs[1], node.n_inputs > 2 ? node.inputs[2] : 0, node.outputs[0],
-                w.shape[transposed ? 0 : 1], w.shape[transposed ? 1 : 0], transposed, tied, node.block};
+    Module m = {node.name,
+                node.inputs[0],
+                node.inputs[1],
+                node.n_inputs > 2 ? node.inputs[2] : 0,
+                node.outputs[0],
+                w.shape[transposed ? 0 : 1],
+                w.shape[transposed ? 1 : 0],
+                transposed,
+                tied,
+                node.block};
     const std::string weight = w.name;
     if (w.kind == GALLEY_KIND_PARAMETER && !tied && ends_with(weight, ".weight")) m.name = weight.substr(0, weight.size() - 7);
     if (m.name.rfind("base_model.", 0) == 0) continue;  // an adapter's own
@@ -83,7 +91,8 @@ std::vector<std::string> short_names(const std::vector<Module>& all, const std::
 
 class Lora {
  public:
-  explicit Lora(const Options& options) : adapter_(make_adapter(options)), targets_(options.strings("targets")), merge_(options.boolean("merge")) {
+  explicit Lora(const Options& options)
+      : adapter_(make_adapter(options)), targets_(options.strings("targets")), merge_(options.boolean("merge")) {
     if (targets_.empty()) targets_ = {"all-linear"};
   }
 
@@ -110,7 +119,8 @@ class Lora {
   static Adapter make_adapter(const Options& options) {
     if (options.given("path")) {
       for (const char* name : {"rank", "alpha", "targets", "rslora"})
-        if (options.given(name)) invalid(std::string("'") + name + "' cannot stand beside 'path': the adapter's own configuration decides it");
+        if (options.given(name))
+          invalid(std::string("'") + name + "' cannot stand beside 'path': the adapter's own configuration decides it");
       Adapter adapter = Adapter::read(options.string("path"));
       adapter.set_dropout(options.number("dropout", adapter.dropout()));
       return adapter;
@@ -138,7 +148,8 @@ class Lora {
         if (meant) chosen.insert(&m);
         found = found || meant;
       }
-      if (!found && chosen.size() == before) invalid("no linear layer is called '" + target + "'; " + nearest_names(target, names_of(modules)));
+      if (!found && chosen.size() == before)
+        invalid("no linear layer is called '" + target + "'; " + nearest_names(target, names_of(modules)));
     }
     for (const Module& m : modules)
       if (chosen.count(&m)) out.push_back(&m);
@@ -166,7 +177,8 @@ class Lora {
     const galley_tensor b = parameter(graph, prefix + ".lora_B.weight", {m.out, rank}, 0, 0, used);
     galley_tensor x = m.x;
     if (adapter_.dropout() > 0)
-      x = graph.node("dropout", (prefix + ".lora_dropout").c_str(), {x, graph.scalar(GALLEY_SCALAR_RANDOM)}, Attrs().f("p", adapter_.dropout()))[0];
+      x = graph.node("dropout", (prefix + ".lora_dropout").c_str(), {x, graph.scalar(GALLEY_SCALAR_RANDOM)},
+                     Attrs().f("p", adapter_.dropout()))[0];
     const galley_tensor ax = graph.node("linear", (prefix + ".lora_A").c_str(), {x, a})[0];
     const galley_tensor bax = graph.node("linear", (prefix + ".lora_B").c_str(), {ax, b})[0];
     const double scaling = adapter_.scaling(m.name);
@@ -175,7 +187,8 @@ class Lora {
   }
 
   /// A parameter of the adapter, from its file where there is one; else uniform in ±bound, or zeros.
-  galley_tensor parameter(Graph& graph, const std::string& name, const std::vector<int64_t>& shape, uint64_t flags, double bound, std::set<std::string>* used) const {
+  galley_tensor parameter(Graph& graph, const std::string& name, const std::vector<int64_t>& shape, uint64_t flags, double bound,
+                          std::set<std::string>* used) const {
     const Attrs attrs = Attrs().f("low", -bound).f("high", bound);
     galley_tensor_desc d = {};
     d.size = sizeof d;
@@ -192,8 +205,9 @@ class Lora {
       const auto stored = adapter_.tensors().find(name);
       if (stored == adapter_.tensors().end()) invalid("'" + adapter_.file() + "' has no '" + name + "'");
       if (stored->second.shape != shape)
-        invalid("'" + adapter_.file() + "': '" + name + "' is " + shape_text(stored->second.shape.data(), static_cast<uint32_t>(stored->second.shape.size())) +
-                "; this model takes " + shape_text(shape.data(), d.rank));
+        invalid("'" + adapter_.file() + "': '" + name + "' is " +
+                shape_text(stored->second.shape.data(), static_cast<uint32_t>(stored->second.shape.size())) + "; this model takes " +
+                shape_text(shape.data(), d.rank));
       d.source = adapter_.file().c_str();
       d.source_name = name.c_str();
       d.flags &= ~static_cast<uint64_t>(GALLEY_TENSOR_LATE_GRADIENT);  // B is not zero any more
@@ -228,11 +242,13 @@ class Lora {
   void check_all_used(Graph& graph, const std::vector<Module>& modules, const std::set<std::string>& used) const {
     for (const auto& [name, stored] : adapter_.tensors()) {
       if (used.count(name)) continue;
-      const auto base = std::find_if(modules.begin(), modules.end(), [n = name](const Module& m) { return n == prefixed(m.name) + ".base_layer.weight"; });
+      const auto base = std::find_if(modules.begin(), modules.end(),
+                                     [n = name](const Module& m) { return n == prefixed(m.name) + ".base_layer.weight"; });
       if (base == modules.end()) invalid("'" + adapter_.file() + "' has '" + name + "', which lora does not use");
       const galley_tensor_info w = graph.info(base->weight);
       if (stored.shape != std::vector<int64_t>(w.shape, w.shape + w.rank))
-        invalid("'" + adapter_.file() + "': '" + name + "' is " + shape_text(stored.shape.data(), static_cast<uint32_t>(stored.shape.size())) + ", but the model's is " +
+        invalid("'" + adapter_.file() + "': '" + name + "' is " +
+                shape_text(stored.shape.data(), static_cast<uint32_t>(stored.shape.size())) + ", but the model's is " +
                 shape_text(w.shape, w.rank) + "; the adapter belongs to a model with another vocabulary");
       graph.ignore(name);
     }
@@ -242,17 +258,20 @@ class Lora {
     bool trained = false;  // of the model itself, beside the adapter
     for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) {
       const galley_tensor_info info = graph.info(t);
-      trained = trained || (info.kind == GALLEY_KIND_PARAMETER && info.flags & GALLEY_TENSOR_TRAINABLE && std::string(info.name).rfind("base_model.", 0) != 0);
+      trained = trained || (info.kind == GALLEY_KIND_PARAMETER && info.flags & GALLEY_TENSOR_TRAINABLE &&
+                            std::string(info.name).rfind("base_model.", 0) != 0);
     }
     graph.export_model(merge_ ? GALLEY_EXPORT_MODEL : trained ? GALLEY_EXPORT_BOTH : GALLEY_EXPORT_OWN);
     if (!merge_) return;
     for (const auto& [bias, taken] : biases_) graph.export_as(bias, taken);
     for (const Merge& m : merges_) {
-      if (m.tied) invalid("'merge' would change the embedding too: " + m.name + " shares its weight with it; leave out 'merge', or the target");
+      if (m.tied)
+        invalid("'merge' would change the embedding too: " + m.name + " shares its weight with it; leave out 'merge', or the target");
       const std::string name = prefixed(m.name) + ".merged";
       // B·A, or its transpose Aᵀ·Bᵀ: `linear` multiplies rows by a weight in either layout.
       galley_tensor delta = 0;
-      if (m.transposed) delta = graph.node("linear", (name + ".delta").c_str(), {graph.node("transpose", (name + ".a").c_str(), {m.a})[0], m.b})[0];
+      if (m.transposed)
+        delta = graph.node("linear", (name + ".delta").c_str(), {graph.node("transpose", (name + ".a").c_str(), {m.a})[0], m.b})[0];
       else delta = graph.node("linear", (name + ".delta").c_str(), {m.b, m.a}, Attrs().i("transposed", 1))[0];
       graph.export_as(m.weight, graph.node("add", name.c_str(), {m.weight, delta}, Attrs().f("alpha", m.scaling))[0]);
     }

@@ -43,13 +43,15 @@ bool supports(const Node& node) {
 
 void sgd_step(const Node& node, void*) {
   if (!*node.read<int32_t>(5)) return;
-  const Rule r = {*node.read<float>(2), *node.read<float>(4), static_cast<float>(node.f("momentum", 0)), static_cast<float>(1.0 - node.f("dampening", 0)),
-                  static_cast<float>(node.f("weight_decay", 0))};
+  const Rule r = {*node.read<float>(2), *node.read<float>(4), static_cast<float>(node.f("momentum", 0)),
+                  static_cast<float>(1.0 - node.f("dampening", 0)), static_cast<float>(node.f("weight_decay", 0))};
   const bool nesterov = node.i("nesterov", 0) != 0, first = *node.read<int64_t>(3) == 1;
   float *p = node.update<float>(0), *buffer = node.has(6) ? node.update<float>(6) : nullptr;
   const float* gradient = node.read<float>(1);
   const int64_t n = count(node.in(0));
-  const auto step = first ? (nesterov ? first_momentum<true> : first_momentum<false>) : nesterov ? with_momentum<true> : with_momentum<false>;
+  const auto step = first      ? (nesterov ? first_momentum<true> : first_momentum<false>)
+                    : nesterov ? with_momentum<true>
+                               : with_momentum<false>;
   parallel((n + kBlock - 1) / kBlock, [&](int64_t block) {
     const int64_t begin = block * kBlock, size = n - begin < kBlock ? n - begin : kBlock;
     if (buffer) step(p + begin, gradient + begin, buffer + begin, size, r);

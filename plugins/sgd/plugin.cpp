@@ -13,7 +13,8 @@ enum Input : uint32_t { Parameter, Gradient, Rate, Step, Factor, Apply, Momentum
 void infer_sgd_step(const Node& node, Shapes&) {
   for (const uint32_t i : {Gradient, Momentum})
     if (node.has(i) && count(node.in(i)) != count(node.in(Parameter)))
-      invalid(std::string(node.name()) + ": the parameter is " + shape_text(node.in(Parameter)) + ", but input " + std::to_string(i) + " is " + shape_text(node.in(i)));
+      invalid(std::string(node.name()) + ": the parameter is " + shape_text(node.in(Parameter)) + ", but input " + std::to_string(i) +
+              " is " + shape_text(node.in(i)));
 }
 
 void reference_sgd_step(const Node& node) {
@@ -48,7 +49,12 @@ Op& sgd_step() {
       .infer<infer_sgd_step>()
       .reference<reference_sgd_step>();
   const auto inputs = [](std::vector<int64_t> shape, double step, double apply, bool buffer) {
-    return std::vector<CaseInput>{{F, shape}, {F, shape}, {F, {1}, 0.01, 0.1}, {GALLEY_I64, {1}, step, step}, {F, {1}, 0.5, 1}, {GALLEY_I32, {1}, apply, apply},
+    return std::vector<CaseInput>{{F, shape},
+                                  {F, shape},
+                                  {F, {1}, 0.01, 0.1},
+                                  {GALLEY_I64, {1}, step, step},
+                                  {F, {1}, 0.5, 1},
+                                  {GALLEY_I32, {1}, apply, apply},
                                   {buffer ? F : 0, shape}};
   };
   op.test("plain", inputs({7, 5}, 3, 1, false))
@@ -65,8 +71,11 @@ class Sgd {
   static constexpr uint32_t stage = GALLEY_STAGE_STEP;
 
   explicit Sgd(const Options& options)
-      : momentum_(options.number("momentum")), dampening_(options.number("dampening")), decay_(options.number("weight_decay")),
-        nesterov_(options.boolean("nesterov")), decay_all_(options.string("decay_on") == "all") {
+      : momentum_(options.number("momentum")),
+        dampening_(options.number("dampening")),
+        decay_(options.number("weight_decay")),
+        nesterov_(options.boolean("nesterov")),
+        decay_all_(options.string("decay_on") == "all") {
     if (nesterov_ && (momentum_ == 0 || dampening_ != 0)) invalid("nesterov takes a momentum and no dampening");
   }
 
@@ -79,10 +88,11 @@ class Sgd {
     const bool decays = decay_all_ || !(p.flags & GALLEY_TENSOR_NO_DECAY);
     galley_tensor buffer = 0;
     if (momentum_ != 0) buffer = graph.state(std::string(p.name) + ".momentum_buffer", p);
-    graph.node("sgd_step", nullptr,
-               {trained.parameter, trained.gradient, graph.option("lr"), graph.scalar(GALLEY_SCALAR_APPLIED_STEP), graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR),
-                graph.scalar(GALLEY_SCALAR_APPLY), buffer},
-               Attrs().f("momentum", momentum_).f("dampening", dampening_).f("weight_decay", decays ? decay_ : 0.0).i("nesterov", nesterov_), {});
+    graph.node(
+        "sgd_step", nullptr,
+        {trained.parameter, trained.gradient, graph.option("lr"), graph.scalar(GALLEY_SCALAR_APPLIED_STEP),
+         graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR), graph.scalar(GALLEY_SCALAR_APPLY), buffer},
+        Attrs().f("momentum", momentum_).f("dampening", dampening_).f("weight_decay", decays ? decay_ : 0.0).i("nesterov", nesterov_), {});
   }
 
  private:

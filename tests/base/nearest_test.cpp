@@ -11,8 +11,8 @@ namespace {
 const std::vector<std::string> options = {"rank", "alpha", "targets", "dropout", "lr"};
 
 TEST(Nearest, FindsWhatWasMeant) {
-  EXPECT_EQ(nearest("rnak", options), "rank");      // neighbours swapped: one edit
-  EXPECT_EQ(nearest("alfa", options), "alpha");     // replaced and deleted
+  EXPECT_EQ(nearest("rnak", options), "rank");       // neighbours swapped: one edit
+  EXPECT_EQ(nearest("alfa", options), "alpha");      // replaced and deleted
   EXPECT_EQ(nearest("target", options), "targets");  // deleted
   EXPECT_EQ(nearest("dropoutt", options), "dropout");
 }
@@ -29,7 +29,7 @@ TEST(Nearest, IsSilentWhenNothingIsNear) {
 
 TEST(Nearest, AllowsHalfOfTheNameButAtLeastOneAndAtMostThreeEdits) {
   EXPECT_EQ(nearest("l", options), "lr");
-  EXPECT_EQ(nearest("xy", options), "");          // two edits from lr, one allowed
+  EXPECT_EQ(nearest("xy", options), "");              // two edits from lr, one allowed
   EXPECT_EQ(nearest("dripuot", options), "dropout");  // two of three
   const std::vector<std::string> one = {"accumulate"};
   EXPECT_EQ(nearest("acumulat", one), "accumulate");

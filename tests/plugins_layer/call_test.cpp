@@ -19,10 +19,13 @@ namespace {
 const Caller lora = {"lora", "lora", {"recipe.lua", 14}}, vendor = {"acme", "acme-lora", {"recipe.lua", 14}}, models = {"models"};
 
 Error error(const Caller& caller, galley_status status, const char* text, Phase phase = Phase::Plan) {
-  const Status answer = call_plugin(caller, "claim", [&](galley_error* e) {
-    std::snprintf(e->text, sizeof e->text, "%s", text);
-    return status;
-  }, phase);
+  const Status answer = call_plugin(
+      caller, "claim",
+      [&](galley_error* e) {
+        std::snprintf(e->text, sizeof e->text, "%s", text);
+        return status;
+      },
+      phase);
   EXPECT_FALSE(answer.ok());
   return answer.ok() ? Error{} : answer.error();
 }
@@ -65,8 +68,10 @@ TEST(HostTable, ParallelDoesEachBlockOnce) {
     EXPECT_EQ(compute_threads(), threads);
     for (const int64_t blocks : {0, 1, 2, 1000}) {
       std::vector<int> done(static_cast<size_t>(blocks) + 1);
-      host->parallel(blocks, [](void* context, int64_t block) { ++(*static_cast<std::vector<int>*>(context))[static_cast<size_t>(block)]; }, &done);
-      for (int64_t i = 0; i < blocks; ++i) ASSERT_EQ(done[static_cast<size_t>(i)], 1) << threads << " threads, block " << i << " of " << blocks;
+      host->parallel(
+          blocks, [](void* context, int64_t block) { ++(*static_cast<std::vector<int>*>(context))[static_cast<size_t>(block)]; }, &done);
+      for (int64_t i = 0; i < blocks; ++i)
+        ASSERT_EQ(done[static_cast<size_t>(i)], 1) << threads << " threads, block " << i << " of " << blocks;
       EXPECT_EQ(done.back(), 0);
     }
   }
@@ -81,13 +86,16 @@ TEST(HostTable, ParallelIsParallel) {
     std::atomic<int> begun = 0;
     std::atomic<int> met = 0;
   } meeting;
-  host_table()->parallel(2, [](void* context, int64_t) {
-    auto& m = *static_cast<Meeting*>(context);
-    ++m.begun;
-    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (m.begun < 2 && std::chrono::steady_clock::now() < give_up) std::this_thread::yield();
-    if (m.begun == 2) ++m.met;
-  }, &meeting);
+  host_table()->parallel(
+      2,
+      [](void* context, int64_t) {
+        auto& m = *static_cast<Meeting*>(context);
+        ++m.begun;
+        const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+        while (m.begun < 2 && std::chrono::steady_clock::now() < give_up) std::this_thread::yield();
+        if (m.begun == 2) ++m.met;
+      },
+      &meeting);
   EXPECT_EQ(meeting.met, 2) << "the host was built without OpenMP: every kernel runs on one thread";
 }
 
@@ -96,9 +104,13 @@ TEST(HostTable, ACallInsideACallRunsWhereItIs) {
   struct Sums {
     int64_t outer[8] = {};
   } sums;
-  host_table()->parallel(8, [](void* context, int64_t block) {
-    host_table()->parallel(100, [](void* slot, int64_t i) { *static_cast<int64_t*>(slot) += i; }, &static_cast<Sums*>(context)->outer[block]);
-  }, &sums);
+  host_table()->parallel(
+      8,
+      [](void* context, int64_t block) {
+        host_table()->parallel(
+            100, [](void* slot, int64_t i) { *static_cast<int64_t*>(slot) += i; }, &static_cast<Sums*>(context)->outer[block]);
+      },
+      &sums);
   for (const int64_t sum : sums.outer) EXPECT_EQ(sum, 4950);
 }
 

@@ -31,7 +31,8 @@ class Loader : public Folder {
   static void patch(const fs::path& file, const std::string& from, const std::string& to) {
     std::string text = read(file);
     size_t found = 0;
-    for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()), ++found) text.replace(at, from.size(), to);
+    for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()), ++found)
+      text.replace(at, from.size(), to);
     ASSERT_GT(found, 0u) << file << " has no '" << from << "'";
     std::ofstream(file, std::ios::binary) << text;
   }
@@ -80,7 +81,8 @@ TEST_F(Loader, FindsPluginsInFoldersOfBothKinds) {
 TEST_F(Loader, TheFirstOfTwoWins) {
   copy("clip", "a");
   copy("clip", "b");
-  write("c/other/plugin.toml", "id = \"other\"\nversion = \"1\"\nabi = \"1.0\"\n[[strategy]]\nname = \"clip\"\nsummary = \"x\"\nexactness = \"bits\"\n");
+  write("c/other/plugin.toml",
+        "id = \"other\"\nversion = \"1\"\nabi = \"1.0\"\n[[strategy]]\nname = \"clip\"\nsummary = \"x\"\nexactness = \"bits\"\n");
   const auto plugins = scan({root / "a", root / "b", root / "c"});
   EXPECT_EQ(plugins->find("clip")->manifest.folder(), root / "a" / "clip");
   EXPECT_EQ(plugins->strategy("clip", place)->plugin->manifest.id, "clip");
@@ -110,7 +112,9 @@ TEST_F(Loader, UnknownStrategies) {
   EXPECT_EQ(hint, "`galley plugins` lists what is there");
   write("a/bad/plugin.toml", "id = \"bad\"\nabi = \"1.0\"\nvresion = \"1\"\n");
   EXPECT_EQ(use("clop"), "recipe.lua:9: unknown strategy 'clop'; did you mean 'clip'?");
-  EXPECT_EQ(hint, "1 plugin(s) could not be read, the first: …/a/bad/plugin.toml:3: unknown key 'vresion' in the manifest; did you mean 'version'?");
+  EXPECT_EQ(
+      hint,
+      "1 plugin(s) could not be read, the first: …/a/bad/plugin.toml:3: unknown key 'vresion' in the manifest; did you mean 'version'?");
   EXPECT_EQ(use_clip(), "");  // the broken one is not needed
   EXPECT_EQ(warnings.back(), "…/a/bad/plugin.toml:3: unknown key 'vresion' in the manifest; did you mean 'version'?");
 }
@@ -156,7 +160,9 @@ TEST_F(Loader, AnElfFileThatIsNoLibrary) {
 TEST_F(Loader, ALibraryThatTheLinkerRefuses) {
   const fs::path library = copy("clip") / "clip.so";
   patch(library, std::string("libc.so.6"), "libc.so.9");
-  EXPECT_EQ(use_clip(), "recipe.lua:9: clip cannot be used: …/a/clip/clip.so: cannot be loaded: libc.so.9: cannot open shared object file: No such file or directory");
+  EXPECT_EQ(use_clip(),
+            "recipe.lua:9: clip cannot be used: …/a/clip/clip.so: cannot be loaded: libc.so.9: cannot open shared object file: No such "
+            "file or directory");
 }
 
 TEST_F(Loader, ALibraryWithoutAnEntry) {
@@ -186,7 +192,8 @@ TEST_F(Loader, AManifestOfALaterAbi) {
 
 TEST_F(Loader, AnEntryThatIsTooShort) {
   patch_entry(copy("clip") / "clip.so", offsetof(galley_entry, size), 24);
-  EXPECT_EQ(use_clip(), "recipe.lua:9: clip cannot be used: …/a/clip/clip.so: its entry has 24 bytes, ABI 1.0 has " + std::to_string(sizeof(galley_entry)));
+  EXPECT_EQ(use_clip(), "recipe.lua:9: clip cannot be used: …/a/clip/clip.so: its entry has 24 bytes, ABI 1.0 has " +
+                            std::to_string(sizeof(galley_entry)));
 }
 
 TEST_F(Loader, ALibraryOfAnotherPlugin) {
@@ -194,7 +201,8 @@ TEST_F(Loader, ALibraryOfAnotherPlugin) {
   patch(folder / "plugin.toml", "id = \"clip\"", "id = \"klip\"\n[library]\nplugin = \"clip.so\"\n#");
   // What stood behind the id belongs to the table now: write the manifest anew.
   write("a/clip/plugin.toml",
-        "id = \"klip\"\nversion = \"1.0.0\"\nabi = \"1.0\"\n[library]\nplugin = \"clip.so\"\n[[strategy]]\nname = \"clip\"\nsummary = \"x\"\nexactness = \"bits\"\n");
+        "id = \"klip\"\nversion = \"1.0.0\"\nabi = \"1.0\"\n[library]\nplugin = \"clip.so\"\n[[strategy]]\nname = \"clip\"\nsummary = "
+        "\"x\"\nexactness = \"bits\"\n");
   EXPECT_EQ(use("clip"), "recipe.lua:9: clip cannot be used: …/a/clip/clip.so: is plugin 'clip', plugin.toml beside it says 'klip'");
 }
 
@@ -284,7 +292,8 @@ TEST_F(Loader, KernelsThatCannotBeOpened) {
 
 TEST_F(Loader, ExceptionsStopAtTheBorder) {
   copy_test_plugin("throws");
-  EXPECT_EQ(use("throws", {{"where", Value("create")}}), "recipe.lua:9: plugin 'throws' let an exception escape in create: thrown in create");
+  EXPECT_EQ(use("throws", {{"where", Value("create")}}),
+            "recipe.lua:9: plugin 'throws' let an exception escape in create: thrown in create");
   EXPECT_EQ(exit, Exit::Plugin);
   EXPECT_EQ(use("throws", {{"where", Value("create")}, {"what", Value("number")}}),
             "recipe.lua:9: plugin 'throws' let an exception escape in create: an exception of unknown type");
@@ -308,7 +317,9 @@ TEST_F(Loader, AStrategyHasItsInterfaces) {
   copy("adamw");
   copy("recompute");
   const auto plugins = scan({root / "a"});
-  const auto make = [&](const char* name, Table options) { return LoadedStrategy::create(*plugins, Use{name, std::move(options), place, {}}).value(); };
+  const auto make = [&](const char* name, Table options) {
+    return LoadedStrategy::create(*plugins, Use{name, std::move(options), place, {}}).value();
+  };
   const auto clip = make("clip", {{"norm", Value(1.0)}}), adamw = make("adamw", {}), recompute = make("recompute", {});
   EXPECT_EQ(clip->update()->stage, GALLEY_STAGE_CLIP);
   EXPECT_EQ(clip->claim(), nullptr);

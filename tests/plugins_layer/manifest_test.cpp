@@ -123,36 +123,51 @@ TEST(Manifest, WhatIsMissing) {
 TEST(Manifest, WhatIsUnknown) {
   EXPECT_EQ(cause(head + "sumary = \"x\"\n"), "plugin.toml:4: unknown key 'sumary' in the manifest; did you mean 'summary'?");
   EXPECT_EQ(cause(strategy + "sourc = \"x\"\n"), "plugin.toml:8: unknown key 'sourc' in strategy 's'; did you mean 'source'?");
-  EXPECT_EQ(cause(option + "type = \"number\"\nrang = \"(0, 1)\"\n"), "plugin.toml:12: unknown key 'rang' in option 'o' of s; did you mean 'range'?");
+  EXPECT_EQ(cause(option + "type = \"number\"\nrang = \"(0, 1)\"\n"),
+            "plugin.toml:12: unknown key 'rang' in option 'o' of s; did you mean 'range'?");
   EXPECT_EQ(cause(option + "type = \"nomber\"\n"), "plugin.toml:11: unknown type 'nomber' of option 'o' of s; did you mean 'number'?");
-  EXPECT_EQ(cause(strategy + "provides = [{ facet = \"storge\", value = 1 }]\n"), "plugin.toml:8: unknown facet 'storge' in 'provides' of s; did you mean 'storage'?");
+  EXPECT_EQ(cause(strategy + "provides = [{ facet = \"storge\", value = 1 }]\n"),
+            "plugin.toml:8: unknown facet 'storge' in 'provides' of s; did you mean 'storage'?");
   EXPECT_EQ(cause(head + "[library]\nplugins = \"x.so\"\n"), "plugin.toml:5: unknown key 'plugins' in [library]; did you mean 'plugin'?");
 }
 
 TEST(Manifest, WhatIsWrong) {
-  EXPECT_EQ(cause("id = \"X\"\nversion = \"1\"\nabi = \"1.0\"\n"), "plugin.toml:1: 'id' must be lower-case letters, digits, '.', '_' and '-', not 'X'");
+  EXPECT_EQ(cause("id = \"X\"\nversion = \"1\"\nabi = \"1.0\"\n"),
+            "plugin.toml:1: 'id' must be lower-case letters, digits, '.', '_' and '-', not 'X'");
   EXPECT_EQ(cause("id = 5\n"), "plugin.toml:1: 'id' must be a string that is not empty");
   EXPECT_EQ(cause("id = \"x\"\nversion = \"1\"\nabi = \"1\"\n"), "plugin.toml:3: 'abi' must be a version like \"1.0\", not '1'");
-  EXPECT_EQ(cause(head + "[library]\nplugin = \"../x.so\"\n"), "plugin.toml:5: 'plugin' must be the name of a file in the plugin's folder, not '../x.so'");
+  EXPECT_EQ(cause(head + "[library]\nplugin = \"../x.so\"\n"),
+            "plugin.toml:5: 'plugin' must be the name of a file in the plugin's folder, not '../x.so'");
   EXPECT_EQ(cause(head + "library = \"x.so\"\n"), "plugin.toml:4: 'library' must be a table: [library]");
   EXPECT_EQ(cause(head + "strategy = { name = \"s\" }\n"), "plugin.toml:4: 'strategy' must be a list of tables: [[strategy]]");
   EXPECT_EQ(cause(head + "[provides]\nops = \"x\"\n"), "plugin.toml:5: 'ops' must be a list of strings");
   EXPECT_EQ(cause(head + "state_version = \"x\"\n"), "plugin.toml:4: 'state_version' must be a whole number");
-  EXPECT_EQ(cause(strategy + "[[strategy]]\nname = \"s\"\nsummary = \"x\"\nexactness = \"bits\"\n"), "plugin.toml:8: two strategies are called 's'");
-  EXPECT_EQ(cause(option + "type = \"string\"\n[[strategy.option]]\nname = \"o\"\ntype = \"path\"\ndescription = \"x\"\n"), "plugin.toml:12: two options of s are called 'o'");
+  EXPECT_EQ(cause(strategy + "[[strategy]]\nname = \"s\"\nsummary = \"x\"\nexactness = \"bits\"\n"),
+            "plugin.toml:8: two strategies are called 's'");
+  EXPECT_EQ(cause(option + "type = \"string\"\n[[strategy.option]]\nname = \"o\"\ntype = \"path\"\ndescription = \"x\"\n"),
+            "plugin.toml:12: two options of s are called 'o'");
   EXPECT_EQ(cause(head + "[[strategy]]\nname = \"s\"\nsummary = \"x\"\nexactness = \"exact\"\n"),
             "plugin.toml:7: 'exactness' must be 'bits', 'rounding' or 'approximate', not 'exact'");
-  EXPECT_EQ(cause(option + "type = \"string\"\nrange = \"[0, 1]\"\n"), "plugin.toml:12: 'range' means nothing for option 'o' of s, which is of type string");
-  EXPECT_EQ(cause(option + "type = \"number\"\nrange = \"[1, 0]\"\n"), "plugin.toml:12: 'range': '[1, 0]' is not an interval like \"[0, 1)\" or \"(0, inf)\"");
-  EXPECT_EQ(cause(option + "type = \"number\"\nrange = \"0..1\"\n"), "plugin.toml:12: 'range': '0..1' is not an interval like \"[0, 1)\" or \"(0, inf)\"");
-  EXPECT_EQ(cause(option + "type = \"number\"\nrange = \"[0, 1]\"\nmin = 0\n"), "plugin.toml:12: 'range' stands beside neither 'min' nor 'max'");
+  EXPECT_EQ(cause(option + "type = \"string\"\nrange = \"[0, 1]\"\n"),
+            "plugin.toml:12: 'range' means nothing for option 'o' of s, which is of type string");
+  EXPECT_EQ(cause(option + "type = \"number\"\nrange = \"[1, 0]\"\n"),
+            "plugin.toml:12: 'range': '[1, 0]' is not an interval like \"[0, 1)\" or \"(0, inf)\"");
+  EXPECT_EQ(cause(option + "type = \"number\"\nrange = \"0..1\"\n"),
+            "plugin.toml:12: 'range': '0..1' is not an interval like \"[0, 1)\" or \"(0, inf)\"");
+  EXPECT_EQ(cause(option + "type = \"number\"\nrange = \"[0, 1]\"\nmin = 0\n"),
+            "plugin.toml:12: 'range' stands beside neither 'min' nor 'max'");
   EXPECT_EQ(cause(option + "type = \"number\"\nmin = \"0\"\n"), "plugin.toml:12: 'min' must be a number");
-  EXPECT_EQ(cause(option + "type = \"number\"\ndefault = \"x\"\n"), "plugin.toml:12: the default of option 'o' of s must be a number, not 'x'");
-  EXPECT_EQ(cause(option + "type = \"number\"\nmax = 1\ndefault = 2\n"), "plugin.toml:13: the default of option 'o' of s must be a number in (-inf, 1], not 2");
-  EXPECT_EQ(cause(option + "type = \"number\"\nrequired = true\ndefault = 2\n"), "plugin.toml:13: option 'o' of s is required and so has no default");
+  EXPECT_EQ(cause(option + "type = \"number\"\ndefault = \"x\"\n"),
+            "plugin.toml:12: the default of option 'o' of s must be a number, not 'x'");
+  EXPECT_EQ(cause(option + "type = \"number\"\nmax = 1\ndefault = 2\n"),
+            "plugin.toml:13: the default of option 'o' of s must be a number in (-inf, 1], not 2");
+  EXPECT_EQ(cause(option + "type = \"number\"\nrequired = true\ndefault = 2\n"),
+            "plugin.toml:13: option 'o' of s is required and so has no default");
   EXPECT_EQ(cause(option + "type = \"number\"\nschedule = 1\n"), "plugin.toml:12: 'schedule' must be true or false");
-  EXPECT_EQ(cause(strategy + "needs = [{ facet = \"storage\", value = 1, when = { o = 1 } }]\n"), "plugin.toml:8: 'when' names 'o', which is no option of s");
-  EXPECT_EQ(cause(strategy + "needs = [{ facet = \"storage\", value = 0.5 }]\n"), "plugin.toml:8: the value of a facet is a string, a whole number or a boolean");
+  EXPECT_EQ(cause(strategy + "needs = [{ facet = \"storage\", value = 1, when = { o = 1 } }]\n"),
+            "plugin.toml:8: 'when' names 'o', which is no option of s");
+  EXPECT_EQ(cause(strategy + "needs = [{ facet = \"storage\", value = 0.5 }]\n"),
+            "plugin.toml:8: the value of a facet is a string, a whole number or a boolean");
   EXPECT_EQ(cause(option + "type = \"boolean\"\n[[strategy]]\nname = \"t\"\nsummary = \"x\"\nexactness = \"bits\"\nneeds = [1]\n"),
             "plugin.toml:16: 'needs' must be a list of tables: [[needs]]");
 }
@@ -170,7 +185,8 @@ TEST(Manifest, OfALaterAbi) {
   EXPECT_EQ(abi_problem(readable->abi_major, readable->abi_minor), "needs ABI 1.7, this Galley has 1.0");
   // What cannot be read of it is explained by the number, not by the key.
   EXPECT_EQ(cause(later + "strategy = 7\n"), "plugin.toml:3: the plugin needs ABI 1.7, this Galley has 1.0");
-  EXPECT_EQ(cause("id = \"x\"\nversion = \"1\"\nabi = \"2.0\"\nlibrary = 7\n"), "plugin.toml:3: the plugin needs ABI 2.0, this Galley has 1.0");
+  EXPECT_EQ(cause("id = \"x\"\nversion = \"1\"\nabi = \"2.0\"\nlibrary = 7\n"),
+            "plugin.toml:3: the plugin needs ABI 2.0, this Galley has 1.0");
 }
 
 }  // namespace

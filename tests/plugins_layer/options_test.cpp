@@ -69,12 +69,16 @@ TEST(Options, WrongValues) {
   EXPECT_EQ(cause({{"rank", Value(int64_t{0})}}), "recipe.lua:14: 'rank' of lora must be a whole number in [1, 512], not 0");
   EXPECT_EQ(cause({{"rank", Value(4.5)}}), "recipe.lua:14: 'rank' of lora must be a whole number in [1, 512], not 4.5");
   EXPECT_EQ(cause({{"lr", Value(int64_t{0})}}), "recipe.lua:14: 'lr' of lora must be a number in (0, 1], or a schedule, not 0");
-  EXPECT_EQ(cause({{"lr", Value(std::numeric_limits<double>::quiet_NaN())}}), "recipe.lua:14: 'lr' of lora must be a number in (0, 1], or a schedule, not nan");
+  EXPECT_EQ(cause({{"lr", Value(std::numeric_limits<double>::quiet_NaN())}}),
+            "recipe.lua:14: 'lr' of lora must be a number in (0, 1], or a schedule, not nan");
   EXPECT_EQ(cause({{"merge", Value(int64_t{1})}}), "recipe.lua:14: 'merge' of lora must be true or false, not 1");
   EXPECT_EQ(cause({{"note", Value(true)}}), "recipe.lua:14: 'note' of lora must be a string, not true");
-  EXPECT_EQ(cause({{"targets", Value(List{Value("a"), Value(int64_t{1})})}}), "recipe.lua:14: 'targets' of lora must be a string or a list of strings, not { 'a', 1 }");
-  EXPECT_EQ(cause({{"betas", Value(List{Value(0.9)})}}), "recipe.lua:14: 'betas' of lora must be a list of 2 numbers in [0, 1), not { 0.9 }");
-  EXPECT_EQ(cause({{"betas", Value(List{Value(0.9), Value(1.0)})}}), "recipe.lua:14: 'betas' of lora must be a list of 2 numbers in [0, 1), not { 0.9, 1 }");
+  EXPECT_EQ(cause({{"targets", Value(List{Value("a"), Value(int64_t{1})})}}),
+            "recipe.lua:14: 'targets' of lora must be a string or a list of strings, not { 'a', 1 }");
+  EXPECT_EQ(cause({{"betas", Value(List{Value(0.9)})}}),
+            "recipe.lua:14: 'betas' of lora must be a list of 2 numbers in [0, 1), not { 0.9 }");
+  EXPECT_EQ(cause({{"betas", Value(List{Value(0.9), Value(1.0)})}}),
+            "recipe.lua:14: 'betas' of lora must be a list of 2 numbers in [0, 1), not { 0.9, 1 }");
   EXPECT_EQ(cause({{"mode", Value("c")}}), "recipe.lua:15: 'mode' of lora must be 'a' or 'b', not 'c'");
   EXPECT_EQ(cause({{"alpha", Value(Table{{"x", Value(true)}})}}), "recipe.lua:14: 'alpha' of lora must be a number, not a table");
   EXPECT_EQ(cause({{"path", Value("")}}), "recipe.lua:14: 'path' of lora must be a path, not ''");
@@ -87,7 +91,8 @@ TEST(Options, Schedules) {
   EXPECT_EQ(cause({{"note", Value(schedule)}}), "recipe.lua:14: 'note' of lora must be a string, not cosine { peak = 0.5 }");
   EXPECT_EQ(cause({{"lr", Value(Schedule{"linear", {0.5, 2.0}})}}),
             "recipe.lua:14: 'lr' of lora must be a number in (0, 1], or a schedule; at step 2 linear is 2");
-  EXPECT_EQ(cause({{"warm", Value(Schedule{"s", {1.0, 1.5}})}}), "recipe.lua:14: 'warm' of lora must be a whole number, or a schedule; at step 2 s is 1.5");
+  EXPECT_EQ(cause({{"warm", Value(Schedule{"s", {1.0, 1.5}})}}),
+            "recipe.lua:14: 'warm' of lora must be a whole number, or a schedule; at step 2 s is 1.5");
 
   const auto made = make({{"rank", Value(int64_t{4})}, {"lr", Value(schedule)}});
   ASSERT_TRUE(made.ok());
@@ -111,7 +116,10 @@ TEST(Options, RequiredOnesAreAskedFor) {
 }
 
 TEST(Options, WhatAPluginReads) {
-  const auto made = make({{"rank", Value(8.0)}, {"targets", Value("q_proj")}, {"path", Value(std::filesystem::temp_directory_path().string())}, {"note", Value()}});
+  const auto made = make({{"rank", Value(8.0)},
+                          {"targets", Value("q_proj")},
+                          {"path", Value(std::filesystem::temp_directory_path().string())},
+                          {"note", Value()}});
   ASSERT_TRUE(made.ok()) << made.error().cause;
   const galley_options* t = (*made)->table();
   int64_t integer = 0;

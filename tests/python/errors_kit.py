@@ -125,6 +125,24 @@ class Folder:
         return self.write("recipe.lua", text)
 
 
+ADAMW = '  use "adamw" { lr = 1e-3 },\n'
+TEXT = """return recipe {
+  model = model { family = "gpt2", config = { vocab_size = 256, n_positions = 16, n_embd = 16, n_layer = 1, n_head = 2, resid_pdrop = 0.1, embd_pdrop = 0.1, attn_pdrop = 0.1 } },
+  data  = data.text { files = { "text" }, tokenizer = "bytes" },
+  batch = 2, length = 8, steps = STEPS, seed = 3,
+  save = { every = 50, keep = 2 },
+  use "adamw" { lr = 1e-3 },
+}
+"""
+
+
+def with_recipe(name, old, new):
+    folder = Folder(name)
+    assert old in RECIPE
+    folder.recipe(RECIPE.replace(old, new))
+    return folder
+
+
 def digest(folder):
     """One hash of every name, kind and byte below a folder."""
     hash = hashlib.sha256()

@@ -14,7 +14,7 @@ constexpr bool same_text(const char* a, const char* b) { return *a == *b && (!*a
 #define TEXT(name, value) CHECK(same_text(name, value), #name)
 #else
 #define CHECK(condition, what) _Static_assert(condition, what)
-#define HAS_TYPE(T, field, type) _Generic(&((T*)0)->field, type*: 1, default: 0)
+#define HAS_TYPE(T, field, type) _Generic(&((T*)0)->field, type * : 1, default : 0)
 #define TEXT(name, value) CHECK(sizeof(name) == sizeof(value), #name) /* C cannot compare the letters here; C++ does */
 #endif
 #define CONSTANT(name, value) CHECK((name) == (value) && sizeof(name) == sizeof(value), #name)
@@ -279,7 +279,8 @@ FIELD(galley_claim_value, number, 16, 8, int64_t);
 FIELD(galley_claim_value, text, 24, 8, const char*);
 FIELD(galley_claim_value, attrs, 32, 8, const galley_attr* const*);
 
-typedef galley_status galley_claim_claim_fn(void*, const galley_graph_verbs*, galley_graph*, const galley_subject*, galley_claim_value* out, galley_error*);
+typedef galley_status galley_claim_claim_fn(void*, const galley_graph_verbs*, galley_graph*, const galley_subject*, galley_claim_value* out,
+                                            galley_error*);
 SIZE(galley_claim, 16);
 FIELD(galley_claim, size, 0, 4, uint32_t);
 FIELD(galley_claim, revision, 4, 4, uint32_t);
@@ -292,7 +293,8 @@ CONSTANT(GALLEY_STAGE_CLIP, 2u);
 CONSTANT(GALLEY_STAGE_STEP, 3u);
 CONSTANT(GALLEY_STAGE_AFTER, 4u);
 
-typedef galley_status galley_update_build_fn(void*, const galley_graph_verbs*, galley_graph*, galley_tensor parameter, galley_tensor gradient, galley_error*);
+typedef galley_status galley_update_build_fn(void*, const galley_graph_verbs*, galley_graph*, galley_tensor parameter,
+                                             galley_tensor gradient, galley_error*);
 SIZE(galley_update, 24);
 FIELD(galley_update, size, 0, 4, uint32_t);
 FIELD(galley_update, revision, 4, 4, uint32_t);
@@ -397,7 +399,7 @@ FIELD(galley_op_case, high, 24, 8, const double*);
 
 typedef galley_status galley_op_infer_fn(const galley_node_view*, galley_shape* const* outputs, galley_error*);
 typedef galley_status galley_op_gradient_fn(const galley_graph_verbs*, galley_graph*, galley_node node, const galley_tensor* d_outputs,
-  const uint32_t* need, galley_tensor* d_inputs, uint32_t accumulate, galley_error*);
+                                            const uint32_t* need, galley_tensor* d_inputs, uint32_t accumulate, galley_error*);
 typedef galley_status galley_op_cost_fn(const galley_node_view*, galley_cost*, galley_error*);
 typedef galley_status galley_op_reference_fn(const galley_node_view*, galley_error*);
 SIZE(galley_op, 112);
@@ -437,9 +439,10 @@ FIELD(galley_kernel_plan, revision, 4, 4, uint32_t);
 FIELD(galley_kernel_plan, workspace_bytes, 8, 8, int64_t);
 FIELD(galley_kernel_plan, priority, 16, 8, int64_t);
 
-typedef galley_status galley_kernel_query_fn(const galley_node_view* const* nodes, uint32_t n, const galley_target*, galley_kernel_plan* out, galley_error*);
-typedef galley_status galley_kernel_prepare_fn(const galley_node_view* const* nodes, uint32_t n, const galley_target*, void* workspace, void** state,
-  galley_error*);
+typedef galley_status galley_kernel_query_fn(const galley_node_view* const* nodes, uint32_t n, const galley_target*,
+                                             galley_kernel_plan* out, galley_error*);
+typedef galley_status galley_kernel_prepare_fn(const galley_node_view* const* nodes, uint32_t n, const galley_target*, void* workspace,
+                                               void** state, galley_error*);
 typedef galley_status galley_kernel_enqueue_fn(void* state, galley_queue*, galley_error*);
 typedef void galley_kernel_release_fn(void* state);
 CONSTANT(GALLEY_KERNEL_FORMATS, 1ull);
@@ -469,7 +472,7 @@ FIELD(galley_component, dtype, 20, 4, uint32_t);
 FIELD(galley_component, extents, 24, 64, galley_component_extents_array);
 
 typedef galley_status galley_format_components_fn(const int64_t* shape, uint32_t rank, const galley_attr* const* attrs, uint32_t n_attrs,
-                                                 galley_component* const* out, uint32_t* n, galley_error*);
+                                                  galley_component* const* out, uint32_t* n, galley_error*);
 SIZE(galley_format, 48);
 FIELD(galley_format, size, 0, 4, uint32_t);
 FIELD(galley_format, revision, 4, 4, uint32_t);

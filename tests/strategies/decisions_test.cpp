@@ -16,7 +16,9 @@ class Decisions : public GraphFixture {
   }
   double attr(const GraphNode& node, const char* name) const {
     const galley_attr* a = node.attrs.find(name);
-    return !a ? -1 : a->type == GALLEY_ATTR_I64 ? static_cast<double>(*static_cast<const int64_t*>(a->data)) : *static_cast<const double*>(a->data);
+    return !a                           ? -1
+           : a->type == GALLEY_ATTR_I64 ? static_cast<double>(*static_cast<const int64_t*>(a->data))
+                                        : *static_cast<const double*>(a->data);
   }
 };
 
@@ -29,11 +31,13 @@ TEST_F(Decisions, AccumulateSaysHowManyMicroBatches) {
   const galley_tensor w = parameter("w", {2});
   EXPECT_EQ(claim(*accumulate, w, GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_TRAINABLE, &value), "");
   EXPECT_EQ(value.strength, GALLEY_ABSTAIN);
-  EXPECT_EQ(refusal("accumulate", {{"steps", Value(int64_t{0})}}), "recipe.lua:3: 'steps' of accumulate must be a whole number in [1, 65536], not 0");
+  EXPECT_EQ(refusal("accumulate", {{"steps", Value(int64_t{0})}}),
+            "recipe.lua:3: 'steps' of accumulate must be a whole number in [1, 65536], not 0");
 }
 
 TEST_F(Decisions, FreezeByPattern) {
-  const galley_tensor embedding = parameter("model.embed_tokens.weight", {2}), q = parameter("model.layers.0.self_attn.q_proj.weight", {2}), norm = parameter("model.norm.weight", {2});
+  const galley_tensor embedding = parameter("model.embed_tokens.weight", {2}), q = parameter("model.layers.0.self_attn.q_proj.weight", {2}),
+                      norm = parameter("model.norm.weight", {2});
   const auto some = strategy("freeze", {{"patterns", list({"*embed*", "model.layers.?.*"})}});
   EXPECT_EQ(trainable(*some, embedding), "strong 0");
   EXPECT_EQ(trainable(*some, q), "strong 0");
@@ -62,9 +66,11 @@ TEST_F(Decisions, FreezeNamesWhatItDoesNotFind) {
   parameter("model.norm.weight", {2});
   const auto freeze = strategy("freeze", {{"patterns", list({"*.up_proj.*", "*.upproj.weight"})}});
   EXPECT_EQ(trainable(*freeze, first),
-            "recipe.lua:3: freeze: no parameter is called '*.upproj.weight'; the nearest are 'model.layers.0.mlp.up_proj.weight' and 'model.norm.weight'");
+            "recipe.lua:3: freeze: no parameter is called '*.upproj.weight'; the nearest are 'model.layers.0.mlp.up_proj.weight' and "
+            "'model.norm.weight'");
   EXPECT_EQ(trainable(*freeze, second), "strong 0");  // said once
-  EXPECT_EQ(refusal("freeze", {}), "recipe.lua:3: freeze: nothing is named: give 'patterns' to freeze, or 'except' to freeze all but those");
+  EXPECT_EQ(refusal("freeze", {}),
+            "recipe.lua:3: freeze: nothing is named: give 'patterns' to freeze, or 'except' to freeze all but those");
 }
 
 TEST_F(Decisions, OptimizersClaimWeaklyWhatIsTrained) {
@@ -81,7 +87,8 @@ TEST_F(Decisions, OptimizersClaimWeaklyWhatIsTrained) {
 }
 
 TEST_F(Decisions, AdamWKeepsTwoStates) {
-  const galley_tensor w = parameter("w", {4, 3}), g = parameter("grad.w", {4, 3}), bias = parameter("b", {3}, GALLEY_TENSOR_NO_DECAY), gb = parameter("grad.b", {3});
+  const galley_tensor w = parameter("w", {4, 3}), g = parameter("grad.w", {4, 3}), bias = parameter("b", {3}, GALLEY_TENSOR_NO_DECAY),
+                      gb = parameter("grad.b", {3});
   const auto adamw = strategy("adamw", {{"lr", Value(Schedule{"s", {0.5}})}, {"betas", list({0.8, 0.9})}, {"weight_decay", Value(0.1)}});
   ASSERT_EQ(build(*adamw, w, g), "");
   ASSERT_EQ(build(*adamw, bias, gb), "");
@@ -122,7 +129,8 @@ TEST_F(Decisions, StatesAreAsFewAsTheOptionsNeed) {
 TEST_F(Decisions, ClipTouchesOneScalar) {
   ASSERT_EQ(build(*strategy("clip", {{"norm", Value(2.0)}}), 0, 0), "");
   const GraphNode& node = graph.node(graph.section(Section::Update)[0]);
-  EXPECT_EQ(node.inputs, (std::vector<galley_tensor>{*graph.scalar(GALLEY_SCALAR_GRADIENT_NORM), *graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR)}));
+  EXPECT_EQ(node.inputs,
+            (std::vector<galley_tensor>{*graph.scalar(GALLEY_SCALAR_GRADIENT_NORM), *graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR)}));
   EXPECT_EQ(attr(node, "max_norm"), 2.0);
 }
 
@@ -133,11 +141,13 @@ TEST_F(Decisions, ClipTouchesOneScalar) {
 std::string recomputed(Table options, int64_t blocks) {
   const auto s = strategy("recompute", std::move(options));
   std::vector<galley_saved_item> items;
-  const auto add = [&](int64_t block, uint32_t flags) { items.push_back({sizeof(galley_saved_item), 1, "", 8, block, 0, 0, 0, flags, 0, nullptr}); };
+  const auto add = [&](int64_t block, uint32_t flags) {
+    items.push_back({sizeof(galley_saved_item), 1, "", 8, block, 0, 0, 0, flags, 0, nullptr});
+  };
   add(-1, GALLEY_SAVED_RECOMPUTABLE | GALLEY_SAVED_BLOCK_INPUT);  // enters block 0
   for (int64_t b = 0; b < blocks; ++b) {
     add(b, GALLEY_SAVED_RECOMPUTABLE);
-    add(b, 0);                                                    // cannot be recomputed
+    add(b, 0);                                                     // cannot be recomputed
     add(b, GALLEY_SAVED_RECOMPUTABLE | GALLEY_SAVED_BLOCK_INPUT);  // enters the next block, the last one the final norm
   }
   add(-1, GALLEY_SAVED_RECOMPUTABLE);
@@ -145,7 +155,8 @@ std::string recomputed(Table options, int64_t blocks) {
   for (const auto& item : items) pointers.push_back(&item);
   galley_saved_set set = {sizeof(galley_saved_set), 1, pointers.data(), pointers.size(), blocks, nullptr, nullptr};
   std::vector<uint32_t> choices(items.size(), GALLEY_KEEP);
-  const Status status = call_plugin(s->caller(), "decide", [&](galley_error* error) { return s->saved()->decide(s->instance(), &set, choices.data(), error); });
+  const Status status = call_plugin(s->caller(), "decide",
+                                    [&](galley_error* error) { return s->saved()->decide(s->instance(), &set, choices.data(), error); });
   EXPECT_TRUE(status.ok());
   std::string text;
   for (const uint32_t choice : choices) text += choice == GALLEY_KEEP ? 'k' : choice == GALLEY_RECOMPUTE ? 'r' : '?';
@@ -153,12 +164,37 @@ std::string recomputed(Table options, int64_t blocks) {
 }
 
 TEST(Recompute, KeepsWhatEntersEveryNthBlock) {
-  EXPECT_EQ(recomputed({}, 3), "k" "rkk" "rkk" "rkk" "k");
-  EXPECT_EQ(recomputed({{"every", Value(int64_t{1})}}, 3), "k" "rkk" "rkk" "rkk" "k");
-  EXPECT_EQ(recomputed({{"every", Value(int64_t{2})}}, 4), "k" "rkr" "rkk" "rkr" "rkk" "k");
-  EXPECT_EQ(recomputed({{"every", Value(int64_t{9})}}, 3), "k" "rkr" "rkr" "rkk" "k");
+  EXPECT_EQ(recomputed({}, 3),
+            "k"
+            "rkk"
+            "rkk"
+            "rkk"
+            "k");
+  EXPECT_EQ(recomputed({{"every", Value(int64_t{1})}}, 3),
+            "k"
+            "rkk"
+            "rkk"
+            "rkk"
+            "k");
+  EXPECT_EQ(recomputed({{"every", Value(int64_t{2})}}, 4),
+            "k"
+            "rkr"
+            "rkk"
+            "rkr"
+            "rkk"
+            "k");
+  EXPECT_EQ(recomputed({{"every", Value(int64_t{9})}}, 3),
+            "k"
+            "rkr"
+            "rkr"
+            "rkk"
+            "k");
   EXPECT_EQ(recomputed({{"policy", Value("sqrt")}}, 4), recomputed({{"every", Value(int64_t{2})}}, 4));
-  EXPECT_EQ(recomputed({{"policy", Value("none")}}, 2), "k" "kkk" "kkk" "k");
+  EXPECT_EQ(recomputed({{"policy", Value("none")}}, 2),
+            "k"
+            "kkk"
+            "kkk"
+            "k");
   EXPECT_EQ(refusal("recompute", {{"policy", Value("sqrt")}, {"every", Value(int64_t{2})}}),
             "recipe.lua:3: recompute: 'every' goes with the policy 'every', not with 'sqrt'");
 }

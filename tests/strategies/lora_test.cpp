@@ -25,8 +25,11 @@ class Lora : public GraphFixture {
       const std::string at = "model.layers." + std::to_string(graph.block) + ".self_attn.";
       AttrList attrs;
       if (transposed) attrs.set("transposed", int64_t{1});
-      const galley_tensor q = node("linear", at + "q_proj", {x, parameter(at + "q_proj.weight", {4, 4}), parameter(at + "q_proj.bias", {4}, GALLEY_TENSOR_NO_DECAY)}, attrs);
-      const galley_tensor v = node("linear", at + "v_proj", {x, parameter(at + "v_proj.weight", transposed ? Shape{4, 6} : Shape{6, 4})}, attrs);
+      const galley_tensor q =
+          node("linear", at + "q_proj",
+               {x, parameter(at + "q_proj.weight", {4, 4}), parameter(at + "q_proj.bias", {4}, GALLEY_TENSOR_NO_DECAY)}, attrs);
+      const galley_tensor v =
+          node("linear", at + "v_proj", {x, parameter(at + "v_proj.weight", transposed ? Shape{4, 6} : Shape{6, 4})}, attrs);
       sums.push_back(v);
       x = node("add", at + "sum", {x, q});
     }
@@ -48,7 +51,8 @@ class Lora : public GraphFixture {
 
   /// A folder as PEFT writes one.
   fs::path adapter(const std::string& config_text, const std::vector<safetensors::Item>& items) {
-    const fs::path folder = fs::path(testing::TempDir()) / ("galley-adapter-" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+    const fs::path folder =
+        fs::path(testing::TempDir()) / ("galley-adapter-" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
     fs::create_directories(folder);
     std::ofstream(folder / "adapter_config.json") << config_text;
     auto writer = safetensors::Writer::create(folder / "adapter_model.safetensors", items).value();
@@ -59,7 +63,9 @@ class Lora : public GraphFixture {
     EXPECT_TRUE(writer.finish().ok());
     return folder;
   }
-  static safetensors::Item item(const std::string& name, std::vector<int64_t> shape) { return {"base_model.model." + name, safetensors::Dtype::F32, std::move(shape)}; }
+  static safetensors::Item item(const std::string& name, std::vector<int64_t> shape) {
+    return {"base_model.model." + name, safetensors::Dtype::F32, std::move(shape)};
+  }
   /// A and B for q_proj of both blocks.
   static std::vector<safetensors::Item> q_items(int64_t rank = 2) {
     std::vector<safetensors::Item> out;
@@ -78,7 +84,8 @@ class Lora : public GraphFixture {
       lora = std::move(made).value();
       text = rewrite(*lora);
     }
-    for (size_t found = text.find(folder.string()); found != std::string::npos; found = text.find(folder.string())) text.replace(found, folder.string().size(), "…");
+    for (size_t found = text.find(folder.string()); found != std::string::npos; found = text.find(folder.string()))
+      text.replace(found, folder.string().size(), "…");
     return text;
   }
 
@@ -87,15 +94,18 @@ class Lora : public GraphFixture {
   galley_tensor logits = 0, sink = 0;
 };
 
-const char* const q_config = R"({"peft_type": "LORA", "r": 2, "lora_alpha": 8, "target_modules": ["q_proj"], "lora_dropout": 0.25, "bias": "none", "use_dora": false})";
+const char* const q_config =
+    R"({"peft_type": "LORA", "r": 2, "lora_alpha": 8, "target_modules": ["q_proj"], "lora_dropout": 0.25, "bias": "none", "use_dora": false})";
 
 TEST_F(Lora, StandsBesideLinearNodes) {
   make_model();
-  const auto s = strategy("lora", {{"rank", Value(int64_t{2})}, {"alpha", Value(8.0)}, {"targets", list({"q_proj"})}, {"dropout", Value(0.1)}});
+  const auto s =
+      strategy("lora", {{"rank", Value(int64_t{2})}, {"alpha", Value(8.0)}, {"targets", list({"q_proj"})}, {"dropout", Value(0.1)}});
   ASSERT_EQ(rewrite(*s), "");
-  EXPECT_EQ(names(GALLEY_KIND_PARAMETER),
-            (std::vector<std::string>{"base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight",
-                                      "base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight", "base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight"}));
+  EXPECT_EQ(names(GALLEY_KIND_PARAMETER), (std::vector<std::string>{"base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight",
+                                                                    "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight",
+                                                                    "base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight",
+                                                                    "base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight"}));
   const std::string prefix = "base_model.model.model.layers.1.self_attn.q_proj";
   const GraphTensor &a = graph.tensor(graph.find(prefix + ".lora_A.weight")), &b = graph.tensor(graph.find(prefix + ".lora_B.weight"));
   EXPECT_EQ(a.shape, (Shape{2, 4}));
@@ -139,7 +149,10 @@ TEST_F(Lora, AllLinearSparesTheHead) {
 
 TEST_F(Lora, RankStabilizedScaling) {
   make_model();
-  ASSERT_EQ(rewrite(*strategy("lora", {{"rank", Value(int64_t{4})}, {"alpha", Value(6.0)}, {"rslora", Value(true)}, {"targets", Value("layers.0.*.q_*")}})), "");
+  ASSERT_EQ(
+      rewrite(*strategy(
+          "lora", {{"rank", Value(int64_t{4})}, {"alpha", Value(6.0)}, {"rslora", Value(true)}, {"targets", Value("layers.0.*.q_*")}})),
+      "");
   const GraphNode& added = producer(graph.find("base_model.model.model.layers.0.self_attn.q_proj.lora"));
   EXPECT_EQ(*static_cast<const double*>(added.attrs.find("alpha")->data), 3.0);
   // Only one of two q_proj: the configuration has to name it whole.
@@ -168,7 +181,9 @@ TEST_F(Lora, Claims) {
   const auto s = strategy("lora", {{"rank", Value(int64_t{2})}});
   ASSERT_EQ(rewrite(*s), "");
   galley_claim_value value;
-  EXPECT_EQ(claim(*s, graph.find("base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"), GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_TRAINABLE, &value), "");
+  EXPECT_EQ(claim(*s, graph.find("base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"), GALLEY_SUBJECT_PARAMETER,
+                  GALLEY_FACET_TRAINABLE, &value),
+            "");
   EXPECT_EQ(value.strength, GALLEY_STRONG);
   EXPECT_EQ(value.number, 1);
   EXPECT_EQ(claim(*s, graph.find("lm_head.weight"), GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_TRAINABLE, &value), "");
@@ -179,7 +194,8 @@ TEST_F(Lora, Claims) {
 TEST_F(Lora, TargetsThatAreNotThere) {
   make_model();
   EXPECT_EQ(rewrite(*strategy("lora", {{"rank", Value(int64_t{2})}, {"targets", list({"q_proj", "k_proj"})}})),
-            "recipe.lua:3: lora: no linear layer is called 'k_proj'; the nearest are 'model.layers.0.self_attn.q_proj', 'model.layers.0.self_attn.v_proj' and 'lm_head'");
+            "recipe.lua:3: lora: no linear layer is called 'k_proj'; the nearest are 'model.layers.0.self_attn.q_proj', "
+            "'model.layers.0.self_attn.v_proj' and 'lm_head'");
   EXPECT_EQ(refusal("lora", {}), "recipe.lua:3: lora: give a 'rank' for a new adapter, or the 'path' of one to go on with");
   EXPECT_EQ(refusal("lora", {{"r", Value(int64_t{2})}}), "recipe.lua:3: unknown option 'r' of lora; did you mean 'rank'?");
 }
@@ -200,7 +216,8 @@ TEST_F(Lora, GoesOnWithAnAdapter) {
 TEST_F(Lora, AdaptersThatDoNotFit) {
   make_model();
   EXPECT_EQ(continued(adapter(q_config, q_items(3))),
-            "recipe.lua:3: lora: '…/adapter_model.safetensors': 'base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight' is (3, 4); this model takes (2, 4)");
+            "recipe.lua:3: lora: '…/adapter_model.safetensors': 'base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight' is (3, "
+            "4); this model takes (2, 4)");
 }
 
 TEST_F(Lora, AdaptersWithTooLittle) {
@@ -216,22 +233,26 @@ TEST_F(Lora, AdaptersWithTooMuch) {
   auto items = q_items();
   items.push_back(item("model.embed_tokens.lora_embedding_A", {2, 11}));
   EXPECT_EQ(continued(adapter(q_config, items)),
-            "recipe.lua:3: lora: '…/adapter_model.safetensors' has 'base_model.model.model.embed_tokens.lora_embedding_A', which lora does not use");
+            "recipe.lua:3: lora: '…/adapter_model.safetensors' has 'base_model.model.model.embed_tokens.lora_embedding_A', which lora does "
+            "not use");
 }
 
 TEST_F(Lora, TheWeightOfAnAdaptedHead) {
   make_model();
   const char* const config_text = R"({"r": 2, "lora_alpha": 2, "target_modules": ["lm_head"]})";
-  std::vector<safetensors::Item> items = {item("lm_head.lora_A.weight", {2, 4}), item("lm_head.lora_B.weight", {11, 2}), item("lm_head.base_layer.weight", {11, 4})};
+  std::vector<safetensors::Item> items = {item("lm_head.lora_A.weight", {2, 4}), item("lm_head.lora_B.weight", {11, 2}),
+                                          item("lm_head.base_layer.weight", {11, 4})};
   EXPECT_EQ(continued(adapter(config_text, items)), "");
 }
 
 TEST_F(Lora, TheWeightOfAResizedHead) {
   make_model();
   const char* const config_text = R"({"r": 2, "lora_alpha": 2, "target_modules": ["lm_head"]})";
-  std::vector<safetensors::Item> items = {item("lm_head.lora_A.weight", {2, 4}), item("lm_head.lora_B.weight", {11, 2}), item("lm_head.base_layer.weight", {12, 4})};
+  std::vector<safetensors::Item> items = {item("lm_head.lora_A.weight", {2, 4}), item("lm_head.lora_B.weight", {11, 2}),
+                                          item("lm_head.base_layer.weight", {12, 4})};
   EXPECT_EQ(continued(adapter(config_text, items)),
-            "recipe.lua:3: lora: '…/adapter_model.safetensors': 'base_model.model.lm_head.base_layer.weight' is (12, 4), but the model's is (11, 4); the adapter belongs to a "
+            "recipe.lua:3: lora: '…/adapter_model.safetensors': 'base_model.model.lm_head.base_layer.weight' is (12, 4), but the model's "
+            "is (11, 4); the adapter belongs to a "
             "model with another vocabulary");
 }
 
@@ -241,9 +262,12 @@ TEST_F(Lora, RanksAndAlphasByPattern) {
   items[0].shape = {1, 4};
   items[1].shape = {4, 1};
   ASSERT_EQ(continued(adapter(R"({"r": 2, "lora_alpha": 8, "target_modules": "model\\.layers\\.\\d+\\.self_attn\\.q_proj",
-                                  "rank_pattern": {"layers.0.self_attn.q_proj": 1}, "alpha_pattern": {"layers.0.*": 5}})", items)), "");
+                                  "rank_pattern": {"layers.0.self_attn.q_proj": 1}, "alpha_pattern": {"layers.0.*": 5}})",
+                              items)),
+            "");
   const auto alpha = [&](const char* block) {
-    return *static_cast<const double*>(producer(graph.find(std::string("base_model.model.model.layers.") + block + ".self_attn.q_proj.lora")).attrs.find("alpha")->data);
+    return *static_cast<const double*>(
+        producer(graph.find(std::string("base_model.model.model.layers.") + block + ".self_attn.q_proj.lora")).attrs.find("alpha")->data);
   };
   EXPECT_EQ(alpha("0"), 5.0);
   EXPECT_EQ(alpha("1"), 4.0);
@@ -252,7 +276,8 @@ TEST_F(Lora, RanksAndAlphasByPattern) {
 TEST_F(Lora, BiasesOfAnAdapter) {
   make_model();
   auto items = q_items();
-  for (const char* block : {"0", "1"}) items.push_back(item(std::string("model.layers.") + block + ".self_attn.q_proj.base_layer.bias", {4}));
+  for (const char* block : {"0", "1"})
+    items.push_back(item(std::string("model.layers.") + block + ".self_attn.q_proj.base_layer.bias", {4}));
   ASSERT_EQ(continued(adapter(R"({"r": 2, "lora_alpha": 2, "target_modules": ["q_proj"], "bias": "lora_only"})", items)), "");
   const galley_tensor own = graph.find("base_model.model.model.layers.1.self_attn.q_proj.base_layer.bias");
   ASSERT_NE(own, 0u);
@@ -265,16 +290,19 @@ TEST_F(Lora, ConfigurationsThatMeanSomethingElse) {
   const auto said = [&](const std::string& more) {
     return continued(adapter(R"({"r": 2, "lora_alpha": 2, "target_modules": ["q_proj"], )" + more + "}", q_items()));
   };
-  const std::string begin = "recipe.lua:3: lora: …/adapter_config.json: ", changes = " changes what the adapter computes, and lora does not do that; it has to be null or false, not ";
+  const std::string begin = "recipe.lua:3: lora: …/adapter_config.json: ",
+                    changes = " changes what the adapter computes, and lora does not do that; it has to be null or false, not ";
   EXPECT_EQ(said(R"("use_dora": true)"), begin + "'use_dora'" + changes + "true");
   EXPECT_EQ(said(R"("modules_to_save": ["norm"])"), begin + "'modules_to_save'" + changes + "[\"norm\"]");
   EXPECT_EQ(said(R"("a_novelty": 3)"), begin + "'a_novelty'" + changes + "3");
   EXPECT_EQ(said(R"("peft_type": "IA3")"), begin + "'peft_type' has to be \"LORA\", not \"IA3\"");
   EXPECT_EQ(said(R"("r": 0)"), begin + "'r' has to be a whole number from 1 on, not 0");
   EXPECT_EQ(said(R"("bias": "some")"), begin + "'bias' has to be \"none\", \"lora_only\" or \"all\", not \"some\"");
-  EXPECT_EQ(said(R"("init_lora_weights": "pissa")"),
-            begin + "'init_lora_weights' changes the base weights, and lora does not do that; it has to be true, false, \"gaussian\" or \"orthogonal\", not \"pissa\"");
-  EXPECT_EQ(said(R"("target_modules": "(q_proj")"), "recipe.lua:3: lora: target_modules is no regular expression that is understood here: '(q_proj'");
+  EXPECT_EQ(said(R"("init_lora_weights": "pissa")"), begin +
+                                                         "'init_lora_weights' changes the base weights, and lora does not do that; it has "
+                                                         "to be true, false, \"gaussian\" or \"orthogonal\", not \"pissa\"");
+  EXPECT_EQ(said(R"("target_modules": "(q_proj")"),
+            "recipe.lua:3: lora: target_modules is no regular expression that is understood here: '(q_proj'");
   EXPECT_EQ(said(R"("use_qalora": false, "qalora_group_size": 16, "loftq_config": {}, "revision": null)"), "");
 }
 
@@ -308,7 +336,8 @@ class Merge : public Lora, public testing::WithParamInterface<bool> {};
 
 TEST_P(Merge, AddsTheProductToTheWeight) {
   make_model(false, GetParam());
-  const auto s = strategy("lora", {{"rank", Value(int64_t{2})}, {"alpha", Value(6.0)}, {"merge", Value(true)}, {"targets", Value("v_proj")}});
+  const auto s =
+      strategy("lora", {{"rank", Value(int64_t{2})}, {"alpha", Value(6.0)}, {"merge", Value(true)}, {"targets", Value("v_proj")}});
   ASSERT_EQ(rewrite(*s), "");
   ASSERT_EQ(rewrite(*s, GALLEY_SEGMENT_EXPORT), "");
   EXPECT_EQ(graph.export_model, GALLEY_EXPORT_MODEL);
@@ -320,7 +349,8 @@ TEST_P(Merge, AddsTheProductToTheWeight) {
     auto& slot = values[t];
     if (slot.second.empty()) {
       slot.first = {graph.tensor(t).shape.begin(), graph.tensor(t).shape.end()};
-      for (int64_t i = 0; i < graph.tensor(t).count(); ++i) slot.second.push_back(0.1 * static_cast<double>((t * 7 + static_cast<uint64_t>(i) * 3) % 11) - 0.5);
+      for (int64_t i = 0; i < graph.tensor(t).count(); ++i)
+        slot.second.push_back(0.1 * static_cast<double>((t * 7 + static_cast<uint64_t>(i) * 3) % 11) - 0.5);
     }
     return slot;
   };
@@ -351,14 +381,16 @@ TEST_P(Merge, AddsTheProductToTheWeight) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, Merge, testing::Bool(), [](const auto& layout) { return std::string(layout.param ? "Conv1D" : "Linear"); });
+INSTANTIATE_TEST_SUITE_P(Layouts, Merge, testing::Bool(),
+                         [](const auto& layout) { return std::string(layout.param ? "Conv1D" : "Linear"); });
 
 TEST_F(Lora, ATiedHeadIsNotMerged) {
   make_model(true);
   const auto s = strategy("lora", {{"rank", Value(int64_t{2})}, {"merge", Value(true)}, {"targets", Value("lm_head")}});
   ASSERT_EQ(rewrite(*s), "");
-  EXPECT_EQ(rewrite(*s, GALLEY_SEGMENT_EXPORT),
-            "recipe.lua:3: lora: 'merge' would change the embedding too: lm_head shares its weight with it; leave out 'merge', or the target");
+  EXPECT_EQ(
+      rewrite(*s, GALLEY_SEGMENT_EXPORT),
+      "recipe.lua:3: lora: 'merge' would change the embedding too: lm_head shares its weight with it; leave out 'merge', or the target");
 }
 
 }  // namespace

@@ -27,7 +27,8 @@ std::vector<double> read(const std::string& file, const std::string& name) {
 }
 
 /// How a step's node is made of parameter, gradient, states and the number of the step.
-using MakeStep = std::function<NodeRun(std::vector<double> p, std::vector<double> g, const std::vector<std::vector<double>>& states, int step)>;
+using MakeStep =
+    std::function<NodeRun(std::vector<double> p, std::vector<double> g, const std::vector<std::vector<double>>& states, int step)>;
 
 /// Follows 20 steps with `states` states (zeros at first, inputs from `first_state` on) and compares after steps 1, 2 and 20.
 void follow(const std::string& file, const MakeStep& make, const std::vector<size_t>& states) {
@@ -47,25 +48,36 @@ void follow(const std::string& file, const MakeStep& make, const std::vector<siz
         double worst = 0;
         for (size_t i = 0; i < p.size(); ++i) worst = std::max(worst, std::abs(p[i] - expected[i]) / std::max(1.0, std::abs(expected[i])));
         // The definition is off by the rounding of the file, the kernel by that of twenty steps.
-        EXPECT_LT(worst, kernel ? 2e-6 : 1.2e-7) << file << ' ' << name << " after step " << step << (kernel ? " by kernel" : " by definition");
+        EXPECT_LT(worst, kernel ? 2e-6 : 1.2e-7)
+            << file << ' ' << name << " after step " << step << (kernel ? " by kernel" : " by definition");
       }
     }
   }
 }
 
-NodeRun sgd(std::vector<double> p, std::vector<double> g, const std::vector<std::vector<double>>& states, double lr, int step, Attrs attrs) {
+NodeRun sgd(std::vector<double> p, std::vector<double> g, const std::vector<std::vector<double>>& states, double lr, int step,
+            Attrs attrs) {
   const std::vector<int64_t> shape = {static_cast<int64_t>(p.size())};
   NodeRun node("sgd_step", std::move(attrs));
-  node.in(GALLEY_F32, shape, std::move(p)).in(GALLEY_F32, shape, std::move(g)).scalar(GALLEY_F32, lr).scalar(GALLEY_I64, step).scalar(GALLEY_F32, 1).scalar(GALLEY_I32, 1);
+  node.in(GALLEY_F32, shape, std::move(p))
+      .in(GALLEY_F32, shape, std::move(g))
+      .scalar(GALLEY_F32, lr)
+      .scalar(GALLEY_I64, step)
+      .scalar(GALLEY_F32, 1)
+      .scalar(GALLEY_I32, 1);
   if (states.empty()) node.absent();
   else node.in(GALLEY_F32, shape, states[0]);
   return node;
 }
 
-NodeRun adamw(std::vector<double> p, std::vector<double> g, const std::vector<std::vector<double>>& states, double lr, int step, Attrs attrs) {
+NodeRun adamw(std::vector<double> p, std::vector<double> g, const std::vector<std::vector<double>>& states, double lr, int step,
+              Attrs attrs) {
   const std::vector<int64_t> shape = {static_cast<int64_t>(p.size())};
   NodeRun node("adamw_step", std::move(attrs));
-  node.in(GALLEY_F32, shape, std::move(p)).in(GALLEY_F32, shape, std::move(g)).in(GALLEY_F32, shape, states[0]).in(GALLEY_F32, shape, states[1]);
+  node.in(GALLEY_F32, shape, std::move(p))
+      .in(GALLEY_F32, shape, std::move(g))
+      .in(GALLEY_F32, shape, states[0])
+      .in(GALLEY_F32, shape, states[1]);
   node.scalar(GALLEY_F32, lr).scalar(GALLEY_I64, step).scalar(GALLEY_F32, 1).scalar(GALLEY_I32, 1);
   if (states.size() < 3) node.absent();
   else node.in(GALLEY_F32, shape, states[2]);
@@ -74,17 +86,26 @@ NodeRun adamw(std::vector<double> p, std::vector<double> g, const std::vector<st
 
 TEST(Sgd, FollowsPyTorch) {
   follow("sgd", [](auto p, auto g, const auto& s, int step) { return sgd(p, g, s, 1e-2, step, {}); }, {});
-  follow("sgd-momentum", [](auto p, auto g, const auto& s, int step) { return sgd(p, g, s, 1e-2, step, Attrs().f("momentum", 0.9).f("weight_decay", 0.01)); }, {6});
-  follow("sgd-nesterov", [](auto p, auto g, const auto& s, int step) { return sgd(p, g, s, 1e-2, step, Attrs().f("momentum", 0.9).i("nesterov", 1)); }, {6});
+  follow(
+      "sgd-momentum",
+      [](auto p, auto g, const auto& s, int step) { return sgd(p, g, s, 1e-2, step, Attrs().f("momentum", 0.9).f("weight_decay", 0.01)); },
+      {6});
+  follow("sgd-nesterov",
+         [](auto p, auto g, const auto& s, int step) { return sgd(p, g, s, 1e-2, step, Attrs().f("momentum", 0.9).i("nesterov", 1)); },
+         {6});
 }
 
 TEST(AdamW, FollowsPyTorch) {
-  follow("adamw", [](auto p, auto g, const auto& s, int step) {
-    return adamw(p, g, s, 1e-3, step, Attrs().f("beta1", 0.9).f("beta2", 0.95).f("eps", 1e-8).f("weight_decay", 0.1));
-  }, {2, 3});
-  follow("adamw-amsgrad", [](auto p, auto g, const auto& s, int step) {
-    return adamw(p, g, s, 1e-3, step, Attrs().f("beta1", 0.9).f("beta2", 0.999).f("eps", 1e-8).f("weight_decay", 0.01));
-  }, {2, 3, 8});
+  follow("adamw",
+         [](auto p, auto g, const auto& s, int step) {
+           return adamw(p, g, s, 1e-3, step, Attrs().f("beta1", 0.9).f("beta2", 0.95).f("eps", 1e-8).f("weight_decay", 0.1));
+         },
+         {2, 3});
+  follow("adamw-amsgrad",
+         [](auto p, auto g, const auto& s, int step) {
+           return adamw(p, g, s, 1e-3, step, Attrs().f("beta1", 0.9).f("beta2", 0.999).f("eps", 1e-8).f("weight_decay", 0.01));
+         },
+         {2, 3, 8});
 }
 
 // ---- Kernels beside definitions ---------------------------------------------------------------------------------------------------
@@ -138,7 +159,8 @@ TEST_P(Kernels, AgreeWithTheirDefinitions) {
     computed.kernel();
     for (const size_t i : updated(GetParam())) {
       for (size_t k = 0; k < computed.value(i).size(); ++k)
-        ASSERT_NEAR(computed.value(i)[k], defined[c].value(i)[k], 2e-6 * std::max(1.0, std::abs(defined[c].value(i)[k]))) << "case " << c << ", input " << i << ", element " << k;
+        ASSERT_NEAR(computed.value(i)[k], defined[c].value(i)[k], 2e-6 * std::max(1.0, std::abs(defined[c].value(i)[k])))
+            << "case " << c << ", input " << i << ", element " << k;
     }
   }
 }
@@ -163,7 +185,8 @@ TEST_P(Kernels, AreTheSameForAnyThreadsAndVectors) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, Kernels, testing::Values("sgd_step", "adamw_step", "clip_factor"), [](const auto& op) { return std::string(op.param); });
+INSTANTIATE_TEST_SUITE_P(Ops, Kernels, testing::Values("sgd_step", "adamw_step", "clip_factor"),
+                         [](const auto& op) { return std::string(op.param); });
 
 TEST(Ops, RefuseOperandsThatDoNotBelongTogether) {
   NodeRun node("adamw_step");

@@ -118,7 +118,9 @@ std::string NodeRun::infer() {
     v.operands.push_back(sdk::operand(nullptr, t.shape.data(), static_cast<uint32_t>(t.shape.size()), t.dtype, GALLEY_READ));
     v.inputs.push_back(t.dtype ? &v.operands.back() : nullptr);
   }
-  v.view = {sizeof(galley_node_view), 1, op_->name, "node", v.inputs.data(), nullptr, attrs_.data(), static_cast<uint32_t>(v.inputs.size()), 0, attrs_.count(), 0, 0, 0};
+  v.view = {
+      sizeof(galley_node_view), 1, op_->name, "node", v.inputs.data(), nullptr, attrs_.data(), static_cast<uint32_t>(v.inputs.size()), 0,
+      attrs_.count(),           0, 0,         0};
   std::vector<galley_shape> shapes(op_->n_outputs + 1);
   std::vector<galley_shape*> pointers;
   for (galley_shape& s : shapes) pointers.push_back(&s);
@@ -137,7 +139,9 @@ std::string NodeRun::infer() {
 
 void NodeRun::run(bool as_double, const galley_kernel* kernel) {
   View v;
-  const auto dtype_of = [&](const Tensor& t) { return as_double && (t.dtype == GALLEY_F32 || t.dtype == GALLEY_BF16) ? GALLEY_F64 : t.dtype; };
+  const auto dtype_of = [&](const Tensor& t) {
+    return as_double && (t.dtype == GALLEY_F32 || t.dtype == GALLEY_BF16) ? GALLEY_F64 : t.dtype;
+  };
   const auto add = [&](const Tensor& t, uint32_t access) -> const galley_operand* {
     if (!t.dtype) return nullptr;
     std::vector<std::byte>& data = v.bytes.emplace_back();
@@ -145,10 +149,22 @@ void NodeRun::run(bool as_double, const galley_kernel* kernel) {
     v.operands.push_back(sdk::operand(data.data(), t.shape.data(), static_cast<uint32_t>(t.shape.size()), dtype_of(t), access));
     return &v.operands.back();
   };
-  for (size_t i = 0; i < inputs_.size(); ++i) v.inputs.push_back(add(inputs_[i], op_->inputs[i]->flags & GALLEY_OPERAND_INOUT ? GALLEY_READ_WRITE : GALLEY_READ));
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    v.inputs.push_back(add(inputs_[i], op_->inputs[i]->flags & GALLEY_OPERAND_INOUT ? GALLEY_READ_WRITE : GALLEY_READ));
   for (const Tensor& t : outputs_) v.outputs.push_back(add(t, GALLEY_WRITE));
-  v.view = {sizeof(galley_node_view), 1, op_->name, "node", v.inputs.data(), v.outputs.data(), attrs_.data(), static_cast<uint32_t>(v.inputs.size()),
-            static_cast<uint32_t>(v.outputs.size()), attrs_.count(), GALLEY_NODE_TRAINING, 0, 0};
+  v.view = {sizeof(galley_node_view),
+            1,
+            op_->name,
+            "node",
+            v.inputs.data(),
+            v.outputs.data(),
+            attrs_.data(),
+            static_cast<uint32_t>(v.inputs.size()),
+            static_cast<uint32_t>(v.outputs.size()),
+            attrs_.count(),
+            GALLEY_NODE_TRAINING,
+            0,
+            0};
 
   galley_error error = GALLEY_ERROR_INIT;
   if (kernel) {
@@ -227,7 +243,8 @@ std::string GraphFixture::build(const LoadedStrategy& s, galley_tensor parameter
   return status ? "" : status.error().cause;
 }
 
-std::string GraphFixture::claim(const LoadedStrategy& s, galley_tensor t, uint32_t kind, uint32_t facet, galley_claim_value* out, bool trainable) {
+std::string GraphFixture::claim(const LoadedStrategy& s, galley_tensor t, uint32_t kind, uint32_t facet, galley_claim_value* out,
+                                bool trainable) {
   const std::string name = t ? graph.tensor(t).name : "the run";
   galley_subject subject = {};
   subject.size = sizeof subject;

@@ -68,7 +68,8 @@ class GraphFixture : public testing::Test {
   /// Calls of a strategy; "" or the error's cause.
   std::string rewrite(const LoadedStrategy& s, uint32_t segment = GALLEY_SEGMENT_MODEL);
   std::string build(const LoadedStrategy& s, galley_tensor parameter, galley_tensor gradient);
-  std::string claim(const LoadedStrategy& s, galley_tensor t, uint32_t kind, uint32_t facet, galley_claim_value* out, bool trainable = true);
+  std::string claim(const LoadedStrategy& s, galley_tensor t, uint32_t kind, uint32_t facet, galley_claim_value* out,
+                    bool trainable = true);
   /// The node that writes it.
   const GraphNode& producer(galley_tensor t) const { return graph.node(graph.tensor(t).producer); }
 

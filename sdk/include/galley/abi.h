@@ -40,9 +40,9 @@ extern "C" {
 
 typedef int32_t galley_status;
 #define GALLEY_OK 0
-#define GALLEY_INVALID 1      /* what was asked for is wrong: an option, a shape, a name */
-#define GALLEY_UNSUPPORTED 2  /* legal, but not done here (a kernel's query says so to be passed over) */
-#define GALLEY_FAILED 3       /* the machine or a library failed */
+#define GALLEY_INVALID 1     /* what was asked for is wrong: an option, a shape, a name */
+#define GALLEY_UNSUPPORTED 2 /* legal, but not done here (a kernel's query says so to be passed over) */
+#define GALLEY_FAILED 3      /* the machine or a library failed */
 
 /* Caller-owned; `text` is one line: place, value, what to do. */
 typedef struct galley_error {
@@ -53,7 +53,10 @@ typedef struct galley_error {
   char text[512];
 } galley_error;
 
-#define GALLEY_ERROR_INIT {(uint32_t)sizeof(galley_error), 1u, 0, 0u, {0}}
+#define GALLEY_ERROR_INIT                            \
+  {                                                  \
+    (uint32_t)sizeof(galley_error), 1u, 0, 0u, { 0 } \
+  }
 
 /* A named constant of a node or an option: `count` values of `type` at `data` (for GALLEY_ATTR_STRING: the characters). */
 #define GALLEY_ATTR_I64 1u

@@ -30,8 +30,9 @@ extern "C" {
 #define GALLEY_FACET_SHARD 7u
 
 /* How long a gradient lives. */
-#define GALLEY_GRADIENT_WINDOW 0      /* until the window's end: its update comes after all micro-batches */
-#define GALLEY_GRADIENT_IMMEDIATE 1   /* until its last contribution: the host moves its update into backward, or refuses by name what crosses parameters */
+#define GALLEY_GRADIENT_WINDOW 0 /* until the window's end: its update comes after all micro-batches */
+#define GALLEY_GRADIENT_IMMEDIATE \
+  1 /* until its last contribution: the host moves its update into backward, or refuses by name what crosses parameters */
 
 #define GALLEY_SUBJECT_PARAMETER 1u
 #define GALLEY_SUBJECT_MASTER 2u
@@ -51,11 +52,11 @@ typedef struct galley_subject {
   uint32_t kind;
   uint32_t facet;
   const char* name;
-  const char* owner;          /* the strategy that made it; "" for the model's own */
-  galley_tensor tensor;       /* 0 for nodes and the run */
+  const char* owner;    /* the strategy that made it; "" for the model's own */
+  galley_tensor tensor; /* 0 for nodes and the run */
   galley_tensor parameter;
   galley_node node;
-  uint64_t trainable;         /* of the parameter, once TRAINABLE is decided */
+  uint64_t trainable; /* of the parameter, once TRAINABLE is decided */
 } galley_subject;
 
 typedef struct galley_claim_value {
@@ -64,15 +65,16 @@ typedef struct galley_claim_value {
   uint32_t strength;
   uint32_t n_attrs;
   int64_t number;
-  const char* text;                 /* lives as long as the instance; NULL: none */
-  const galley_attr* const* attrs;  /* options of what `text` names; likewise */
+  const char* text;                /* lives as long as the instance; NULL: none */
+  const galley_attr* const* attrs; /* options of what `text` names; likewise */
 } galley_claim_value;
 
 typedef struct galley_claim {
   uint32_t size;
   uint32_t revision;
   /* `out` comes in as "abstain". [main-thread] [plan-time] */
-  galley_status (*claim)(void* instance, const galley_graph_verbs*, galley_graph*, const galley_subject*, galley_claim_value* out, galley_error*);
+  galley_status (*claim)(void* instance, const galley_graph_verbs*, galley_graph*, const galley_subject*, galley_claim_value* out,
+                         galley_error*);
 } galley_claim;
 
 /* End of the draft of 1.0. */

@@ -12,19 +12,19 @@ extern "C" {
 typedef struct galley_memory_class {
   uint32_t size;
   uint32_t revision;
-  const char* name;           /* "host", "device", "pinned" */
-  int64_t alignment;          /* of every tensor, bytes; a power of two */
-  uint32_t host_access;       /* 1: the CPU may read and write it directly */
-  uint32_t computes;          /* 1: kernels may have operands here */
+  const char* name;     /* "host", "device", "pinned" */
+  int64_t alignment;    /* of every tensor, bytes; a power of two */
+  uint32_t host_access; /* 1: the CPU may read and write it directly */
+  uint32_t computes;    /* 1: kernels may have operands here */
 } galley_memory_class;
 
 typedef struct galley_device {
   uint32_t size;
   uint32_t revision;
-  const char* kind;           /* "cpu": what --device and kernels name */
+  const char* kind; /* "cpu": what --device and kernels name */
   const galley_memory_class* const* memories;
   uint32_t n_memories;
-  uint32_t n_queues;          /* queue 0 computes; the others copy */
+  uint32_t n_queues; /* queue 0 computes; the others copy */
   /* This machine as a target. Opens nothing. [plan-time] */
   galley_status (*describe)(galley_target* out, galley_error*);
   galley_status (*open)(const galley_target*, void** device, galley_error*);

@@ -35,10 +35,10 @@ typedef struct galley_options {
   uint32_t revision;
   const void* handle;
   galley_status (*integer)(const void* handle, const char* name, int64_t* out);
-  galley_status (*number)(const void* handle, const char* name, double* out);       /* a scheduled option: its value at step 1 */
+  galley_status (*number)(const void* handle, const char* name, double* out); /* a scheduled option: its value at step 1 */
   galley_status (*boolean)(const void* handle, const char* name, int32_t* out);
-  galley_status (*string)(const void* handle, const char* name, const char** out);  /* lives as long as the instance */
-  galley_status (*count)(const void* handle, const char* name, uint64_t* out);      /* of a list; a single value counts as a list of one */
+  galley_status (*string)(const void* handle, const char* name, const char** out); /* lives as long as the instance */
+  galley_status (*count)(const void* handle, const char* name, uint64_t* out);     /* of a list; a single value counts as a list of one */
   galley_status (*string_at)(const void* handle, const char* name, uint64_t index, const char** out);
   galley_status (*number_at)(const void* handle, const char* name, uint64_t index, double* out);
 } galley_options;
@@ -48,7 +48,7 @@ typedef struct galley_strategy {
   uint32_t size;
   uint32_t revision;
   const char* name;
-  galley_status (*create)(const galley_options*, void** instance, galley_error*);  /* [main-thread] [plan-time] */
+  galley_status (*create)(const galley_options*, void** instance, galley_error*); /* [main-thread] [plan-time] */
   void (*destroy)(void* instance);
   /* "galley.rewrite/1", "galley.claim/1", "galley.update/1", "galley.saved/1"; NULL for what it does not do. [thread-safe] */
   const void* (*interface)(const char* id);
@@ -60,7 +60,7 @@ typedef struct galley_entry {
   uint32_t revision;
   uint32_t abi_major;
   uint32_t abi_minor;
-  const char* id;                                 /* the manifest's */
+  const char* id; /* the manifest's */
   const char* version;
   /* [main-thread] Once, before the tables below are read: it may fill them. May be NULL. */
   galley_status (*open)(const galley_host*, galley_error*);

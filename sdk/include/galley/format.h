@@ -13,7 +13,7 @@ extern "C" {
 typedef struct galley_component {
   uint32_t size;
   uint32_t revision;
-  const char* suffix;         /* "", ".absmax" */
+  const char* suffix; /* "", ".absmax" */
   uint32_t rank;
   uint32_t dtype;
   int64_t extents[8];
@@ -25,15 +25,15 @@ typedef struct galley_format {
   uint32_t size;
   uint32_t revision;
   const char* name;
-  const char* pack_op;        /* inputs: the F32 tensor; outputs: the components in order */
-  const char* unpack_op;      /* inputs: the components; output: the F32 tensor */
-  uint32_t exact;             /* 1: unpack(pack(x)) is x rounded once, and packing that again changes nothing */
-  uint32_t trainable;         /* 1: an update may unpack, step and pack; 0: only frozen tensors */
+  const char* pack_op;   /* inputs: the F32 tensor; outputs: the components in order */
+  const char* unpack_op; /* inputs: the components; output: the F32 tensor */
+  uint32_t exact;        /* 1: unpack(pack(x)) is x rounded once, and packing that again changes nothing */
+  uint32_t trainable;    /* 1: an update may unpack, step and pack; 0: only frozen tensors */
   /* Fills out[0] … out[*n - 1] (there are GALLEY_MAX_COMPONENTS) for a tensor of this shape. `attrs`: the options of the claim (block size, double
    * quantization), which its pack and unpack nodes have as attributes too; one that the format does not know is GALLEY_INVALID.
    * [thread-safe] [plan-time] */
-  galley_status (*components)(const int64_t* shape, uint32_t rank, const galley_attr* const* attrs, uint32_t n_attrs, galley_component* const* out,
-                              uint32_t* n, galley_error*);
+  galley_status (*components)(const int64_t* shape, uint32_t rank, const galley_attr* const* attrs, uint32_t n_attrs,
+                              galley_component* const* out, uint32_t* n, galley_error*);
 } galley_format;
 
 /* End of the draft of 1.0. */

@@ -15,25 +15,26 @@ typedef struct galley_graph galley_graph;
 typedef uint64_t galley_tensor;
 typedef uint64_t galley_node;
 
-#define GALLEY_KIND_PARAMETER 1u  /* loaded or initialized once, lives for the whole run, saved with the model */
-#define GALLEY_KIND_STATE 2u      /* lives for the whole run, saved for resume; starts from its initializer */
-#define GALLEY_KIND_GRADIENT 3u   /* lives from its first contribution in a window to its update */
-#define GALLEY_KIND_CONSTANT 4u   /* made once by its initializer, never written again, not saved */
-#define GALLEY_KIND_TRANSIENT 5u  /* lives from its producer to its last reader */
-#define GALLEY_KIND_INPUT 6u      /* filled by the loader for each micro-batch */
-#define GALLEY_KIND_SCALAR 7u     /* part of the block of step scalars, written by the host at each step's begin */
+#define GALLEY_KIND_PARAMETER 1u /* loaded or initialized once, lives for the whole run, saved with the model */
+#define GALLEY_KIND_STATE 2u     /* lives for the whole run, saved for resume; starts from its initializer */
+#define GALLEY_KIND_GRADIENT 3u  /* lives from its first contribution in a window to its update */
+#define GALLEY_KIND_CONSTANT 4u  /* made once by its initializer, never written again, not saved */
+#define GALLEY_KIND_TRANSIENT 5u /* lives from its producer to its last reader */
+#define GALLEY_KIND_INPUT 6u     /* filled by the loader for each micro-batch */
+#define GALLEY_KIND_SCALAR 7u    /* part of the block of step scalars, written by the host at each step's begin */
 
 /* Flags of a tensor. */
-#define GALLEY_TENSOR_NO_DECAY 1ull         /* a norm's weight or a bias: decay passes it over unless asked */
-#define GALLEY_TENSOR_ZERO_GRADIENT 2ull    /* an exactly zero gradient is legal here (a key's bias) */
-#define GALLEY_TENSOR_LATE_GRADIENT 4ull    /* zero in the first applied step only (LoRA's A beside a B of zeros) */
-#define GALLEY_TENSOR_BLOCK_INPUT 8ull      /* the hidden state that enters a block: where recomputation may begin */
-#define GALLEY_TENSOR_EMBEDDING 16ull       /* a table of rows looked up by id */
-#define GALLEY_TENSOR_TRAINABLE 32ull       /* set by the host after the claims */
-#define GALLEY_TENSOR_NON_NEGATIVE 64ull    /* holds no negative numbers (a running mean of squares): a format may spend its codes accordingly */
-#define GALLEY_TENSOR_HEAD 128ull           /* the weight that makes the logits; a tied one is an EMBEDDING too */
+#define GALLEY_TENSOR_NO_DECAY 1ull      /* a norm's weight or a bias: decay passes it over unless asked */
+#define GALLEY_TENSOR_ZERO_GRADIENT 2ull /* an exactly zero gradient is legal here (a key's bias) */
+#define GALLEY_TENSOR_LATE_GRADIENT 4ull /* zero in the first applied step only (LoRA's A beside a B of zeros) */
+#define GALLEY_TENSOR_BLOCK_INPUT 8ull   /* the hidden state that enters a block: where recomputation may begin */
+#define GALLEY_TENSOR_EMBEDDING 16ull    /* a table of rows looked up by id */
+#define GALLEY_TENSOR_TRAINABLE 32ull    /* set by the host after the claims */
+#define GALLEY_TENSOR_NON_NEGATIVE \
+  64ull                           /* holds no negative numbers (a running mean of squares): a format may spend its codes accordingly */
+#define GALLEY_TENSOR_HEAD 128ull /* the weight that makes the logits; a tied one is an EMBEDDING too */
 
-#define GALLEY_TENSOR_KNOWN 255ull          /* all of them */
+#define GALLEY_TENSOR_KNOWN 255ull /* all of them */
 
 /* What a tensor is to be. `initializer` names an op with one output ("fill", "random_normal", "copy", …) run in `load`, with `attrs`, and on
  * `initializer_inputs`: parameters and constants made before this tensor, with the values that they begin with; NULL: zeros. With `source` the bytes come from that safetensors file (or folder of shards) under `source_name`, and the initializer is not used.
@@ -71,7 +72,7 @@ typedef struct galley_tensor_info {
   uint32_t kind;
   uint32_t reserved;
   uint64_t flags;
-  galley_node producer;   /* 0: none (a parameter, an input) */
+  galley_node producer; /* 0: none (a parameter, an input) */
 } galley_tensor_info;
 
 /* A node to append. `name` must be unique among forward nodes and stable: random numbers are keyed by it; NULL: made from the op and its
@@ -102,26 +103,27 @@ typedef struct galley_node_info {
   uint32_t n_outputs;
   uint32_t n_attrs;
   uint32_t reserved;
-  int64_t block;          /* index of the model's repeated block the node belongs to; -1: none */
+  int64_t block; /* index of the model's repeated block the node belongs to; -1: none */
 } galley_node_info;
 
 /* Step scalars, one element each; see galley_graph_verbs.scalar. */
-#define GALLEY_SCALAR_ATTEMPTED_STEP 1u   /* I64, from 1; data and random numbers follow it */
-#define GALLEY_SCALAR_APPLIED_STEP 2u     /* I64, from 1: the number that this step gets if it is applied */
-#define GALLEY_SCALAR_APPLY 3u            /* I32, 0 skips: every node that writes a parameter or a state takes it */
-#define GALLEY_SCALAR_LOSS_SCALE 4u       /* F32 */
-#define GALLEY_SCALAR_WINDOW_TOKENS 5u    /* F32, valid tokens of the window */
-#define GALLEY_SCALAR_LOSS_SEED 6u        /* F32, loss scale over valid tokens (0 without any) */
-#define GALLEY_SCALAR_GRADIENT_NORM 7u    /* F32, global L2 norm of the unscaled gradients, before clipping */
-#define GALLEY_SCALAR_GRADIENT_FACTOR 8u  /* F32, 1 / loss scale at a step's begin; what an optimizer multiplies gradients by: unscaling and clipping */
-#define GALLEY_SCALAR_FOUND_INF 9u        /* I32, 1 when the norm is not finite */
-#define GALLEY_SCALAR_RANDOM 10u          /* I64[4]: seed, window, first row of the micro-batch in the window, 0 */
-#define GALLEY_SCALAR_LOSS 11u            /* F64, sum of the window's losses, not yet divided by its tokens */
+#define GALLEY_SCALAR_ATTEMPTED_STEP 1u /* I64, from 1; data and random numbers follow it */
+#define GALLEY_SCALAR_APPLIED_STEP 2u   /* I64, from 1: the number that this step gets if it is applied */
+#define GALLEY_SCALAR_APPLY 3u          /* I32, 0 skips: every node that writes a parameter or a state takes it */
+#define GALLEY_SCALAR_LOSS_SCALE 4u     /* F32 */
+#define GALLEY_SCALAR_WINDOW_TOKENS 5u  /* F32, valid tokens of the window */
+#define GALLEY_SCALAR_LOSS_SEED 6u      /* F32, loss scale over valid tokens (0 without any) */
+#define GALLEY_SCALAR_GRADIENT_NORM 7u  /* F32, global L2 norm of the unscaled gradients, before clipping */
+#define GALLEY_SCALAR_GRADIENT_FACTOR \
+  8u /* F32, 1 / loss scale at a step's begin; what an optimizer multiplies gradients by: unscaling and clipping */
+#define GALLEY_SCALAR_FOUND_INF 9u /* I32, 1 when the norm is not finite */
+#define GALLEY_SCALAR_RANDOM 10u   /* I64[4]: seed, window, first row of the micro-batch in the window, 0 */
+#define GALLEY_SCALAR_LOSS 11u     /* F64, sum of the window's losses, not yet divided by its tokens */
 
 /* What saving at the end writes. */
-#define GALLEY_EXPORT_OWN 0u     /* tensors with a file of their own (an adapter), not the model */
+#define GALLEY_EXPORT_OWN 0u /* tensors with a file of their own (an adapter), not the model */
 #define GALLEY_EXPORT_BOTH 1u
-#define GALLEY_EXPORT_MODEL 2u   /* the model alone: everything else has been merged into it */
+#define GALLEY_EXPORT_MODEL 2u /* the model alone: everything else has been merged into it */
 
 typedef struct galley_graph_verbs {
   uint32_t size;

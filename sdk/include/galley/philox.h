@@ -29,10 +29,17 @@ static inline GALLEY_HOST_DEVICE galley_philox_block galley_philox(uint64_t key,
   for (int round = 0; round < 10; ++round) {
     const uint64_t a = (uint64_t)0xD2511F53u * c0, b = (uint64_t)0xCD9E8D57u * c2;
     const uint32_t n0 = (uint32_t)(b >> 32) ^ c1 ^ k0, n2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
-    c1 = (uint32_t)b; c3 = (uint32_t)a; c0 = n0; c2 = n2;
-    k0 += 0x9E3779B9u; k1 += 0xBB67AE85u;
+    c1 = (uint32_t)b;
+    c3 = (uint32_t)a;
+    c0 = n0;
+    c2 = n2;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
   }
-  out.word[0] = c0; out.word[1] = c1; out.word[2] = c2; out.word[3] = c3;
+  out.word[0] = c0;
+  out.word[1] = c1;
+  out.word[2] = c2;
+  out.word[3] = c3;
   return out;
 }
 

@@ -10,8 +10,8 @@ extern "C" {
 
 #define GALLEY_REWRITE "galley.rewrite/1"
 
-#define GALLEY_SEGMENT_MODEL 1u   /* the forward graph, before anything is claimed */
-#define GALLEY_SEGMENT_EXPORT 2u  /* the graph that runs when the model is saved at the end; its inputs are parameters */
+#define GALLEY_SEGMENT_MODEL 1u  /* the forward graph, before anything is claimed */
+#define GALLEY_SEGMENT_EXPORT 2u /* the graph that runs when the model is saved at the end; its inputs are parameters */
 
 typedef struct galley_rewrite {
   uint32_t size;

@@ -23,10 +23,17 @@ extern "C" {
 /* Bytes of one element, 0 for an unknown dtype. */
 static inline int64_t galley_dtype_bytes(uint32_t dtype) {
   switch (dtype) {
-    case GALLEY_F64: case GALLEY_I64: return 8;
-    case GALLEY_F32: case GALLEY_I32: case GALLEY_U32: return 4;
-    case GALLEY_F16: case GALLEY_BF16: case GALLEY_I16: case GALLEY_U16: return 2;
-    case GALLEY_I8: case GALLEY_U8: return 1;
+    case GALLEY_F64:
+    case GALLEY_I64: return 8;
+    case GALLEY_F32:
+    case GALLEY_I32:
+    case GALLEY_U32: return 4;
+    case GALLEY_F16:
+    case GALLEY_BF16:
+    case GALLEY_I16:
+    case GALLEY_U16: return 2;
+    case GALLEY_I8:
+    case GALLEY_U8: return 1;
     default: return 0;
   }
 }
@@ -52,9 +59,9 @@ typedef struct galley_operand {
   uint32_t n_components;
   /* A tensor in a format (format.h): `shape` and `dtype` are those of the numbers, `data` is NULL, and the bytes are the components', in the
    * format's order. Only kernels that say GALLEY_KERNEL_FORMATS are shown such an operand; the others get the numbers unpacked. */
-  const char* format;                            /* NULL: plain */
+  const char* format; /* NULL: plain */
   const struct galley_operand* const* components;
-  const galley_attr* const* attrs;               /* the format's options */
+  const galley_attr* const* attrs; /* the format's options */
   uint32_t n_attrs;
   uint32_t reserved;
 } galley_operand;
@@ -65,7 +72,7 @@ typedef struct galley_node_view {
   uint32_t size;
   uint32_t revision;
   const char* op;
-  const char* name;                       /* stable: recomputation and chunking keep it */
+  const char* name; /* stable: recomputation and chunking keep it */
   const galley_operand* const* inputs;
   const galley_operand* const* outputs;
   const galley_attr* const* attrs;
@@ -73,8 +80,8 @@ typedef struct galley_node_view {
   uint32_t n_outputs;
   uint32_t n_attrs;
   uint32_t flags;
-  int64_t first_row;                      /* of a row-wise chunk: its first row in the whole tensor; else 0 */
-  int64_t length;                         /* positions of a sequence: row r of a flattened (B, S) belongs to sequence r / length */
+  int64_t first_row; /* of a row-wise chunk: its first row in the whole tensor; else 0 */
+  int64_t length;    /* positions of a sequence: row r of a flattened (B, S) belongs to sequence r / length */
 } galley_node_view;
 
 /* The node belongs to a forward pass that trains: ops that only act in training (dropout) act. */
@@ -101,7 +108,10 @@ static inline int64_t galley_operand_rows(const galley_operand* t) {
 static inline int64_t galley_operand_bytes(const galley_operand* t) { return galley_operand_count(t) * galley_dtype_bytes(t->dtype); }
 
 static inline int galley_same_text(const char* a, const char* b) {
-  while (*a && *a == *b) { ++a; ++b; }
+  while (*a && *a == *b) {
+    ++a;
+    ++b;
+  }
   return *a == *b;
 }
 
@@ -116,7 +126,7 @@ static inline int64_t galley_attr_i64(const galley_node_view* node, const char* 
   const galley_attr* a = galley_attr_find(node, name);
   if (!a || !a->count) return otherwise;
   if (a->type == GALLEY_ATTR_I64) return *(const int64_t*)a->data;
-  if (a->type == GALLEY_ATTR_F64) return (int64_t)*(const double*)a->data;
+  if (a->type == GALLEY_ATTR_F64) return (int64_t) * (const double*)a->data;
   return otherwise;
 }
 

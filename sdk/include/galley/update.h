@@ -12,10 +12,10 @@ extern "C" {
 #define GALLEY_UPDATE "galley.update/1"
 
 /* Stages run in this order. */
-#define GALLEY_STAGE_CHECK 1u  /* loss scaling: looks at the gradients, decides `apply` */
-#define GALLEY_STAGE_CLIP 2u   /* writes the gradient factor */
-#define GALLEY_STAGE_STEP 3u   /* the optimizer: for every parameter whose UPDATE facet it won */
-#define GALLEY_STAGE_AFTER 4u  /* EMA: for every trainable parameter */
+#define GALLEY_STAGE_CHECK 1u /* loss scaling: looks at the gradients, decides `apply` */
+#define GALLEY_STAGE_CLIP 2u  /* writes the gradient factor */
+#define GALLEY_STAGE_STEP 3u  /* the optimizer: for every parameter whose UPDATE facet it won */
+#define GALLEY_STAGE_AFTER 4u /* EMA: for every trainable parameter */
 
 typedef struct galley_update {
   uint32_t size;
@@ -24,7 +24,8 @@ typedef struct galley_update {
   uint32_t reserved;
   /* CHECK and CLIP: once, parameter and gradient 0. STEP and AFTER: once a parameter; `gradient` is its F32 (or claimed) gradient, not yet
    * multiplied by GALLEY_SCALAR_GRADIENT_FACTOR. [main-thread] [plan-time] */
-  galley_status (*build)(void* instance, const galley_graph_verbs*, galley_graph*, galley_tensor parameter, galley_tensor gradient, galley_error*);
+  galley_status (*build)(void* instance, const galley_graph_verbs*, galley_graph*, galley_tensor parameter, galley_tensor gradient,
+                         galley_error*);
 } galley_update;
 
 /* End of the draft of 1.0. */

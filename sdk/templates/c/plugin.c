@@ -72,7 +72,8 @@ static void step_block(void* context, int64_t block) {
 }
 
 /* While a run is planned: can this kernel do it? GALLEY_UNSUPPORTED lets Galley look for another. */
-static galley_status query(const galley_node_view* const* nodes, uint32_t n, const galley_target* target, galley_kernel_plan* plan, galley_error* error) {
+static galley_status query(const galley_node_view* const* nodes, uint32_t n, const galley_target* target, galley_kernel_plan* plan,
+                           galley_error* error) {
   (void)target, (void)plan;
   if (n != 1 || nodes[0]->inputs[PARAMETER]->dtype != GALLEY_F32 || nodes[0]->inputs[GRADIENT]->dtype != GALLEY_F32)
     return fail(error, GALLEY_UNSUPPORTED, "one F32 parameter at a time");
@@ -80,7 +81,8 @@ static galley_status query(const galley_node_view* const* nodes, uint32_t n, con
 }
 
 /* Once, when addresses are known. The view stays valid until `release`: it is all that is needed later. */
-static galley_status prepare(const galley_node_view* const* nodes, uint32_t n, const galley_target* target, void* workspace, void** state, galley_error* error) {
+static galley_status prepare(const galley_node_view* const* nodes, uint32_t n, const galley_target* target, void* workspace, void** state,
+                             galley_error* error) {
   (void)n, (void)target, (void)workspace, (void)error;
   *state = (void*)nodes[0];
   return GALLEY_OK;
@@ -97,7 +99,8 @@ static galley_status enqueue(void* state, galley_queue* queue, galley_error* err
 
 static void release(void* state) { (void)state; }
 
-static const galley_kernel kernel = {sizeof(galley_kernel), 1, "signsgd_c_step.cpu", "signsgd_c_step", "cpu", query, prepare, enqueue, release, 0};
+static const galley_kernel kernel = {
+    sizeof(galley_kernel), 1, "signsgd_c_step.cpu", "signsgd_c_step", "cpu", query, prepare, enqueue, release, 0};
 
 /* ---- 3. The strategy: which parameters it updates, and with which nodes ------------------------------------------------------------- */
 
@@ -110,8 +113,8 @@ static galley_status create(const galley_options* options, void** instance, gall
 static void destroy(void* instance) { (void)instance; }
 
 /* Asked about each property of each tensor: "who updates this parameter?" - "I do, unless somebody insists". */
-static galley_status claim(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, const galley_subject* subject, galley_claim_value* out,
-                           galley_error* error) {
+static galley_status claim(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, const galley_subject* subject,
+                           galley_claim_value* out, galley_error* error) {
   (void)instance, (void)verbs, (void)graph, (void)error;
   if (subject->facet == GALLEY_FACET_UPDATE && subject->trainable) {
     out->strength = GALLEY_WEAK;
@@ -121,7 +124,8 @@ static galley_status claim(void* instance, const galley_graph_verbs* verbs, gall
 }
 
 /* Called once for each parameter that it won. `option` makes a scalar that follows the recipe's schedule. */
-static galley_status build(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, galley_tensor parameter, galley_tensor gradient, galley_error* error) {
+static galley_status build(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, galley_tensor parameter,
+                           galley_tensor gradient, galley_error* error) {
   galley_tensor in[INPUTS] = {parameter, gradient, 0, 0};
   const galley_node_desc node = {.size = sizeof node, .revision = 1, .op = "signsgd_c_step", .inputs = in, .n_inputs = INPUTS};
   (void)instance;

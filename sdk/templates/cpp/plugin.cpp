@@ -16,7 +16,8 @@ enum Input : uint32_t { Parameter, Gradient, Rate, Factor, Apply, Momentum };
 // There are no outputs to give shapes to; what is left is to check the inputs.
 void infer(const Node& node, Shapes&) {
   if (count(node.in(Gradient)) != count(node.in(Parameter)))
-    invalid(std::string(node.name()) + ": parameter " + shape_text(node.in(Parameter)) + " and gradient " + shape_text(node.in(Gradient)) + " differ");
+    invalid(std::string(node.name()) + ": parameter " + shape_text(node.in(Parameter)) + " and gradient " + shape_text(node.in(Gradient)) +
+            " differ");
 }
 
 // The definition, in double precision: tests hold kernels against it. Floating operands arrive as double here.
@@ -67,7 +68,8 @@ class SignSgd {
     const galley_tensor_info p = graph.info(trained.parameter);
     const galley_tensor mean = momentum_ > 0 ? graph.state(std::string(p.name) + ".momentum", p) : 0;
     graph.node("signsgd_step", nullptr,
-               {trained.parameter, trained.gradient, graph.option("lr"), graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR), graph.scalar(GALLEY_SCALAR_APPLY), mean},
+               {trained.parameter, trained.gradient, graph.option("lr"), graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR),
+                graph.scalar(GALLEY_SCALAR_APPLY), mean},
                Attrs().f("momentum", momentum_), {});
   }
 

@@ -140,7 +140,8 @@ class Bench {
           for (float& x : data[i]) x = static_cast<float>((random = random * 1664525u + 1013904223u) >> 8) * 0x1p-23f - 1.0f;
         // On a cache line, as in the arena: oneDNN is a quarter slower on some shapes that are not.
         float* begin = data[i].data() + (64 - reinterpret_cast<uintptr_t>(data[i].data()) % 64) % 64 / 4;
-        operands[i] = sdk::operand(begin, shapes[i].extents.data(), static_cast<uint32_t>(shapes[i].extents.size()), shapes[i].dtype, access);
+        operands[i] =
+            sdk::operand(begin, shapes[i].extents.data(), static_cast<uint32_t>(shapes[i].extents.size()), shapes[i].dtype, access);
         pointers[i] = &operands[i];
       }
     }

@@ -40,7 +40,8 @@ void embedding(const Node& node, void*) {
 }
 
 bool keeps_momentum(const Node& node) {
-  return node.has(6) && bf16(node.in(6)) && bf16(node.in(6))->access == GALLEY_READ_WRITE && !node.in(0).format && node.i("nesterov", 0) == 0;
+  return node.has(6) && bf16(node.in(6)) && bf16(node.in(6))->access == GALLEY_READ_WRITE && !node.in(0).format &&
+         node.i("nesterov", 0) == 0;
 }
 void sgd_step(const Node& node, void*) {
   if (!*node.read<int32_t>(5)) return;

@@ -41,8 +41,8 @@ Op& unpack() {
   return op;
 }
 
-galley_status components(const int64_t* shape, uint32_t rank, const galley_attr* const* attrs, uint32_t n_attrs, galley_component* const* out, uint32_t* n,
-                         galley_error* error) noexcept {
+galley_status components(const int64_t* shape, uint32_t rank, const galley_attr* const* attrs, uint32_t n_attrs,
+                         galley_component* const* out, uint32_t* n, galley_error* error) noexcept {
   return guard(error, [&] {
     if (n_attrs) invalid(std::string("bf16 has no option '") + attrs[0]->name + "'");
     out[0]->rank = rank;
@@ -59,7 +59,9 @@ class Storage {
 
   void claim(Graph&, const galley_subject& subject, Claim& out) const {
     if (subject.facet != GALLEY_FACET_STORAGE) return;
-    const auto* patterns = subject.kind == GALLEY_SUBJECT_PARAMETER ? &parameters_ : subject.kind == GALLEY_SUBJECT_STATE ? &states_ : nullptr;
+    const auto* patterns = subject.kind == GALLEY_SUBJECT_PARAMETER ? &parameters_
+                           : subject.kind == GALLEY_SUBJECT_STATE   ? &states_
+                                                                    : nullptr;
     if (!patterns) return;
     for (const std::string& pattern : *patterns)
       if (glob_match(pattern, subject.name)) out.strong(0, "bf16");

@@ -28,14 +28,16 @@ class FailsInStep {
   explicit FailsInStep(const Options& options) : step_(options.integer("step")) {}
 
   void build(Graph& graph, Trained) const {
-    graph.node("fails_in_step", nullptr, {graph.scalar(GALLEY_SCALAR_ATTEMPTED_STEP), graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR)}, Attrs().i("step", step_), {});
+    graph.node("fails_in_step", nullptr, {graph.scalar(GALLEY_SCALAR_ATTEMPTED_STEP), graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR)},
+               Attrs().i("step", step_), {});
   }
 
  private:
   int64_t step_;
 };
 
-const bool registered = add(fails_in_step()) && add(kernel<run>("fails_in_step.cpu", "fails_in_step")) && add(strategy<FailsInStep>("fails-in-step"));
+const bool registered =
+    add(fails_in_step()) && add(kernel<run>("fails_in_step.cpu", "fails_in_step")) && add(strategy<FailsInStep>("fails-in-step"));
 
 }  // namespace
 

@@ -12,8 +12,9 @@ struct FromLater {
   explicit FromLater(const Options&) {}
 };
 
-const bool registered = add(from_later.input("x", GALLEY_ROLE_ROWS).output("y", GALLEY_ROLE_ROWS).infer<infer>().flags(1ull << 30 | 1ull << 40)) &&
-                        add(strategy<FromLater>("from-later"));
+const bool registered =
+    add(from_later.input("x", GALLEY_ROLE_ROWS).output("y", GALLEY_ROLE_ROWS).infer<infer>().flags(1ull << 30 | 1ull << 40)) &&
+    add(strategy<FromLater>("from-later"));
 
 }  // namespace
 

@@ -9,7 +9,10 @@ using namespace galley::sdk;
 class SecondMemory {
  public:
   explicit SecondMemory(const Options& options)
-      : memory_(options.string("memory")), parameters_(options.strings("parameters")), gradients_(options.strings("gradients")), states_(options.strings("states")) {}
+      : memory_(options.string("memory")),
+        parameters_(options.strings("parameters")),
+        gradients_(options.strings("gradients")),
+        states_(options.strings("states")) {}
 
   void claim(Graph&, const galley_subject& subject, Claim& out) const {
     if (subject.facet != GALLEY_FACET_PLACEMENT) return;
@@ -20,7 +23,10 @@ class SecondMemory {
  private:
   const std::vector<std::string>& patterns(uint32_t kind) const {
     static const std::vector<std::string> none;
-    return kind == GALLEY_SUBJECT_PARAMETER ? parameters_ : kind == GALLEY_SUBJECT_GRADIENT ? gradients_ : kind == GALLEY_SUBJECT_STATE ? states_ : none;
+    return kind == GALLEY_SUBJECT_PARAMETER  ? parameters_
+           : kind == GALLEY_SUBJECT_GRADIENT ? gradients_
+           : kind == GALLEY_SUBJECT_STATE    ? states_
+                                             : none;
   }
   std::string memory_;
   std::vector<std::string> parameters_, gradients_, states_;

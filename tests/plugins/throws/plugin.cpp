@@ -63,7 +63,9 @@ void infer_nothing(const Node&, Shapes&) {}
 void reference_nothing(const Node&) {}
 Op& op() {
   static Op op("throws", "nothing, or an exception");
-  op.input("factor", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT).infer<infer_nothing>().reference<reference_nothing>();
+  op.input("factor", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT)
+      .infer<infer_nothing>()
+      .reference<reference_nothing>();
   return op;
 }
 

@@ -49,7 +49,9 @@ class Options {
   }
 
  private:
-  [[noreturn]] static void absent(const char* name) { invalid(std::string("option '") + name + "' has no value of the type that the plugin asks for"); }
+  [[noreturn]] static void absent(const char* name) {
+    invalid(std::string("option '") + name + "' has no value of the type that the plugin asks for");
+  }
   template <class T, class Getter>
   T get(const char* name, Getter getter) const {
     T out = {};
@@ -89,18 +91,25 @@ struct Trained {
 
 namespace detail {
 
-template <class T, class = void> struct Rewrites : std::false_type {};
-template <class T> struct Rewrites<T, std::void_t<decltype(std::declval<const T&>().rewrite(std::declval<Graph&>(), 0u))>> : std::true_type {};
-template <class T, class = void> struct Claims : std::false_type {};
+template <class T, class = void>
+struct Rewrites : std::false_type {};
 template <class T>
-struct Claims<T, std::void_t<decltype(std::declval<const T&>().claim(std::declval<Graph&>(), std::declval<const galley_subject&>(), std::declval<Claim&>()))>>
+struct Rewrites<T, std::void_t<decltype(std::declval<const T&>().rewrite(std::declval<Graph&>(), 0u))>> : std::true_type {};
+template <class T, class = void>
+struct Claims : std::false_type {};
+template <class T>
+struct Claims<T, std::void_t<decltype(std::declval<const T&>().claim(std::declval<Graph&>(), std::declval<const galley_subject&>(),
+                                                                     std::declval<Claim&>()))>> : std::true_type {};
+template <class T, class = void>
+struct Updates : std::false_type {};
+template <class T>
+struct Updates<T, std::void_t<decltype(std::declval<const T&>().build(std::declval<Graph&>(), std::declval<Trained>()))>> : std::true_type {
+};
+template <class T, class = void>
+struct Saves : std::false_type {};
+template <class T>
+struct Saves<T, std::void_t<decltype(std::declval<const T&>().decide(std::declval<const galley_saved_set&>(), std::declval<uint32_t*>()))>>
     : std::true_type {};
-template <class T, class = void> struct Updates : std::false_type {};
-template <class T>
-struct Updates<T, std::void_t<decltype(std::declval<const T&>().build(std::declval<Graph&>(), std::declval<Trained>()))>> : std::true_type {};
-template <class T, class = void> struct Saves : std::false_type {};
-template <class T>
-struct Saves<T, std::void_t<decltype(std::declval<const T&>().decide(std::declval<const galley_saved_set&>(), std::declval<uint32_t*>()))>> : std::true_type {};
 
 template <class T>
 struct StrategyOf {
@@ -110,16 +119,27 @@ struct StrategyOf {
   static void destroy(void* instance) noexcept { delete static_cast<T*>(instance); }
   static const T& self(void* instance) { return *static_cast<const T*>(instance); }
 
-  static galley_status rewrite(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, uint32_t segment, galley_error* error) noexcept {
-    return guard(error, [&] { Graph g(verbs, graph); self(instance).rewrite(g, segment); });
+  static galley_status rewrite(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, uint32_t segment,
+                               galley_error* error) noexcept {
+    return guard(error, [&] {
+      Graph g(verbs, graph);
+      self(instance).rewrite(g, segment);
+    });
   }
-  static galley_status claim(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, const galley_subject* subject, galley_claim_value* out,
-                             galley_error* error) noexcept {
-    return guard(error, [&] { Graph g(verbs, graph); Claim answer(out); self(instance).claim(g, *subject, answer); });
+  static galley_status claim(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, const galley_subject* subject,
+                             galley_claim_value* out, galley_error* error) noexcept {
+    return guard(error, [&] {
+      Graph g(verbs, graph);
+      Claim answer(out);
+      self(instance).claim(g, *subject, answer);
+    });
   }
-  static galley_status build(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, galley_tensor parameter, galley_tensor gradient,
-                             galley_error* error) noexcept {
-    return guard(error, [&] { Graph g(verbs, graph); self(instance).build(g, Trained{parameter, gradient}); });
+  static galley_status build(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, galley_tensor parameter,
+                             galley_tensor gradient, galley_error* error) noexcept {
+    return guard(error, [&] {
+      Graph g(verbs, graph);
+      self(instance).build(g, Trained{parameter, gradient});
+    });
   }
   static galley_status decide(void* instance, const galley_saved_set* set, uint32_t* choices, galley_error* error) noexcept {
     return guard(error, [&] { self(instance).decide(*set, choices); });

@@ -1,0 +1,135 @@
+// The graph verbs as methods, for strategies and gradient rules.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "galley/cpp/node.hpp"
+
+namespace galley::sdk {
+
+/// The graph verbs as methods; each throws Failure with the host's text.
+class Graph {
+ public:
+  Graph(const galley_graph_verbs* verbs, galley_graph* graph) : verbs_(verbs), graph_(graph) {}
+
+  galley_tensor make(const galley_tensor_desc& desc) {
+    galley_tensor out = 0;
+    check([&](galley_error* e) { return verbs_->tensor_make(graph_, &desc, &out, e); });
+    return out;
+  }
+  /// A state of the shape of `like`, F32 zeros, named `name`; flags: GALLEY_TENSOR_….
+  galley_tensor state(const std::string& name, const galley_tensor_info& like, uint64_t flags = 0) {
+    galley_tensor_desc d = {};
+    d.size = sizeof d;
+    d.revision = 1;
+    d.name = name.c_str();
+    d.shape = like.shape;
+    d.rank = like.rank;
+    d.dtype = GALLEY_F32;
+    d.kind = GALLEY_KIND_STATE;
+    d.flags = flags;
+    return make(d);
+  }
+  galley_tensor_info info(galley_tensor t) {
+    galley_tensor_info out = {};
+    out.size = sizeof out;
+    out.revision = 1;
+    check([&](galley_error* e) { return verbs_->tensor_get(graph_, t, &out, e); });
+    return out;
+  }
+  galley_node_info node(galley_node n) {
+    galley_node_info out = {};
+    out.size = sizeof out;
+    out.revision = 1;
+    check([&](galley_error* e) { return verbs_->node_get(graph_, n, &out, e); });
+    return out;
+  }
+  /// 0 when there is none.
+  galley_tensor find(const std::string& name) {
+    galley_tensor out = 0;
+    check([&](galley_error* e) { return verbs_->tensor_find(graph_, name.c_str(), &out, e); });
+    return out;
+  }
+  galley_node next_node(galley_node n) { return verbs_->node_next(graph_, n); }
+  galley_tensor next_tensor(galley_tensor t) { return verbs_->tensor_next(graph_, t); }
+
+  /// Appends a node and returns its outputs. `outputs`: 0 entries are made by the shape rule; bit i of `accumulate`: output i is added to.
+  std::vector<galley_tensor> node(const char* op, const char* name, const std::vector<galley_tensor>& inputs, const Attrs& attrs = {},
+                                  std::vector<galley_tensor> outputs = {0}, uint32_t accumulate = 0) {
+    galley_node_desc d = {};
+    d.size = sizeof d;
+    d.revision = 1;
+    d.op = op;
+    d.name = name;
+    d.inputs = inputs.data();
+    d.n_inputs = static_cast<uint32_t>(inputs.size());
+    d.attrs = attrs.data();
+    d.n_attrs = attrs.count();
+    d.n_outputs = static_cast<uint32_t>(outputs.size());
+    d.accumulate = accumulate;
+    check([&](galley_error* e) { return verbs_->node_make(graph_, &d, outputs.data(), e); });
+    return outputs;
+  }
+  void replace(galley_tensor from, galley_tensor to) {
+    check([&](galley_error* e) { return verbs_->replace(graph_, from, to, e); });
+  }
+  galley_tensor scalar(uint32_t which) {
+    galley_tensor out = 0;
+    check([&](galley_error* e) { return verbs_->scalar(graph_, which, &out, e); });
+    return out;
+  }
+  galley_tensor option(const char* name) {
+    galley_tensor out = 0;
+    check([&](galley_error* e) { return verbs_->option(graph_, name, &out, e); });
+    return out;
+  }
+  void document(const std::string& file, const std::string& text) {
+    check([&](galley_error* e) { return verbs_->document(graph_, file.c_str(), text.c_str(), e); });
+  }
+  void export_as(galley_tensor parameter, galley_tensor value) {
+    check([&](galley_error* e) { return verbs_->export_as(graph_, parameter, value, e); });
+  }
+  void ignore(const std::string& pattern) {
+    check([&](galley_error* e) { return verbs_->ignore(graph_, pattern.c_str(), e); });
+  }
+  void export_model(uint32_t what) {
+    check([&](galley_error* e) { return verbs_->export_model(graph_, what, e); });
+  }
+
+ private:
+  template <class Call>
+  void check(Call&& call) {
+    galley_error error = GALLEY_ERROR_INIT;
+    const galley_status status = call(&error);
+    if (status != GALLEY_OK) throw Failure(status, error.text);
+  }
+  const galley_graph_verbs* verbs_;
+  galley_graph* graph_;
+};
+
+/// What a gradient rule is given; see galley_op.gradient.
+struct Backward {
+  Graph graph;
+  galley_node_info node;
+  const galley_tensor* d_outputs;
+  const uint32_t* need;
+  galley_tensor* d_inputs;
+  uint32_t accumulate;
+  bool needs(uint32_t input) const { return input < node.n_inputs && node.inputs[input] && need[input]; }
+  /// The bit that a node's description takes when its output `output` goes to d_inputs[input].
+  uint32_t adds(uint32_t input, uint32_t output = 0) const { return (accumulate >> input & 1u) << output; }
+  const galley_attr* attr(const char* name) const {
+    for (uint32_t k = 0; k < node.n_attrs; ++k)
+      if (galley_same_text(node.attrs[k]->name, name)) return node.attrs[k];
+    return nullptr;
+  }
+  /// All attributes of the forward node, for a backward node that takes the same.
+  Attrs attrs() const {
+    Attrs out;
+    for (uint32_t k = 0; k < node.n_attrs; ++k) out.copy(*node.attrs[k]);
+    return out;
+  }
+};
+
+}  // namespace galley::sdk

@@ -1,0 +1,200 @@
+// Nodes and operands in C++, and the guard that keeps exceptions on this side of the C tables.
+#pragma once
+
+#include <cstdarg>
+#include <cstdio>
+#include <deque>
+#include <exception>
+#include <initializer_list>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "galley/galley.h"
+
+namespace galley::sdk {
+
+/// What a guarded function throws to answer with a status and a line of text.
+struct Failure : std::runtime_error {
+  Failure(galley_status status_, const std::string& text) : std::runtime_error(text), status(status_) {}
+  galley_status status;
+};
+
+[[noreturn]] inline void invalid(const std::string& text) { throw Failure(GALLEY_INVALID, text); }
+[[noreturn]] inline void unsupported(const std::string& text) { throw Failure(GALLEY_UNSUPPORTED, text); }
+
+inline galley_status fill(galley_error* error, galley_status status, const char* text) noexcept {
+  if (error) {
+    error->code = status;
+    std::snprintf(error->text, sizeof error->text, "%s", text);
+  }
+  return status;
+}
+
+/// Runs `body`; an exception becomes a status and a text. Nothing gets past it.
+template <class Body>
+galley_status guard(galley_error* error, Body&& body) noexcept {
+  try {
+    body();
+    return GALLEY_OK;
+  } catch (const Failure& failure) {
+    return fill(error, failure.status, failure.what());
+  } catch (const std::bad_alloc&) {
+    return fill(error, GALLEY_FAILED, "out of memory");
+  } catch (const std::exception& exception) {
+    return fill(error, GALLEY_FAILED, exception.what());
+  } catch (...) {
+    return fill(error, GALLEY_FAILED, "an exception of unknown type");
+  }
+}
+
+/// A list of attributes with its own storage: Attrs().i("heads", 4).f("eps", 1e-5).s("approximate", "tanh").
+class Attrs {
+ public:
+  Attrs() = default;
+  Attrs(const Attrs&) = delete;
+  Attrs& operator=(const Attrs&) = delete;
+  Attrs(Attrs&&) = default;  // a deque's elements stay where they are
+  Attrs& operator=(Attrs&&) = default;
+  Attrs& i(const char* name, int64_t value) & { return add(name, GALLEY_ATTR_I64, 1, &integers_.emplace_back(value)); }
+  Attrs& f(const char* name, double value) & { return add(name, GALLEY_ATTR_F64, 1, &numbers_.emplace_back(value)); }
+  Attrs& s(const char* name, const std::string& value) & {
+    const std::string& kept = texts_.emplace_back(value);
+    return add(name, GALLEY_ATTR_STRING, static_cast<uint32_t>(kept.size()), kept.c_str());
+  }
+  /// Several integers: a shape.
+  Attrs& list(const char* name, std::vector<int64_t> values) & {
+    const std::vector<int64_t>& kept = lists_.emplace_back(std::move(values));
+    return add(name, GALLEY_ATTR_I64, static_cast<uint32_t>(kept.size()), kept.data());
+  }
+  Attrs&& list(const char* name, std::vector<int64_t> values) && { return std::move(list(name, std::move(values))); }
+  Attrs&& i(const char* name, int64_t value) && { return std::move(i(name, value)); }
+  Attrs&& f(const char* name, double value) && { return std::move(f(name, value)); }
+  Attrs&& s(const char* name, const std::string& value) && { return std::move(s(name, value)); }
+  /// A copy of an attribute of another node.
+  Attrs& copy(const galley_attr& a) {
+    if (a.type == GALLEY_ATTR_STRING) return s(a.name, static_cast<const char*>(a.data));
+    if (a.count != 1 && a.type == GALLEY_ATTR_I64) {
+      const auto* first = static_cast<const int64_t*>(a.data);
+      return add(a.name, a.type, a.count, lists_.emplace_back(first, first + a.count).data());
+    }
+    if (a.count != 1) {
+      const auto* first = static_cast<const double*>(a.data);
+      return add(a.name, a.type, a.count, number_lists_.emplace_back(first, first + a.count).data());
+    }
+    return a.type == GALLEY_ATTR_I64 ? i(a.name, *static_cast<const int64_t*>(a.data)) : f(a.name, *static_cast<const double*>(a.data));
+  }
+  const galley_attr* const* data() const { return pointers_.data(); }
+  uint32_t count() const { return static_cast<uint32_t>(pointers_.size()); }
+
+ private:
+  Attrs& add(const char* name, uint32_t type, uint32_t count, const void* data) {
+    const std::string& kept = texts_.emplace_back(name);
+    attrs_.push_back({sizeof(galley_attr), 1, kept.c_str(), data, type, count});
+    pointers_.push_back(&attrs_.back());
+    return *this;
+  }
+  std::deque<std::vector<int64_t>> lists_;
+  std::deque<std::vector<double>> number_lists_;
+  std::deque<int64_t> integers_;
+  std::deque<double> numbers_;
+  std::deque<std::string> texts_;
+  std::deque<galley_attr> attrs_;
+  std::vector<const galley_attr*> pointers_;
+};
+
+/// A node as an op's functions and kernels see it. Operands by index, attributes by name.
+class Node {
+ public:
+  explicit Node(const galley_node_view* view) : view_(view) {}
+  const galley_node_view* view() const { return view_; }
+  const char* name() const { return view_->name; }
+  bool has(uint32_t input) const { return input < view_->n_inputs && view_->inputs[input]; }
+  bool has_out(uint32_t output) const { return output < view_->n_outputs && view_->outputs[output]; }
+  const galley_operand& in(uint32_t i) const {
+    if (!has(i)) invalid(std::string(view_->name) + ": input " + std::to_string(i) + " of " + view_->op + " is missing");
+    return *view_->inputs[i];
+  }
+  const galley_operand& out(uint32_t i) const {
+    if (!has_out(i)) invalid(std::string(view_->name) + ": output " + std::to_string(i) + " of " + view_->op + " is missing");
+    return *view_->outputs[i];
+  }
+  template <class T>
+  const T* read(uint32_t i) const {
+    return has(i) ? static_cast<const T*>(view_->inputs[i]->data) : nullptr;
+  }
+  /// An input that is updated in place.
+  template <class T>
+  T* update(uint32_t i) const {
+    return static_cast<T*>(in(i).data);
+  }
+  template <class T>
+  T* write(uint32_t i) const {
+    return has_out(i) ? static_cast<T*>(view_->outputs[i]->data) : nullptr;
+  }
+  bool accumulates(uint32_t output) const { return out(output).access == GALLEY_ACCUMULATE; }
+  bool training() const { return view_->flags & GALLEY_NODE_TRAINING; }
+  int64_t i(const char* name, int64_t otherwise) const { return galley_attr_i64(view_, name, otherwise); }
+  double f(const char* name, double otherwise) const { return galley_attr_f64(view_, name, otherwise); }
+  std::string s(const char* name, const char* otherwise) const { return galley_attr_string(view_, name, otherwise); }
+  /// What keys this node's random numbers: its attribute "stream", or its name.
+  uint64_t stream() const { return galley_name_hash(galley_attr_string(view_, "stream", view_->name)); }
+
+ private:
+  const galley_node_view* view_;
+};
+
+inline int64_t rows(const galley_operand& t) { return galley_operand_rows(&t); }
+inline int64_t columns(const galley_operand& t) { return galley_operand_columns(&t); }
+inline int64_t count(const galley_operand& t) { return galley_operand_count(&t); }
+
+/// A plain operand.
+inline galley_operand operand(void* data, const int64_t* shape, uint32_t rank, uint32_t dtype, uint32_t access, const char* name = "") {
+  galley_operand t = {};
+  t.size = sizeof t;
+  t.revision = 1;
+  t.name = name;
+  t.data = data;
+  t.shape = shape;
+  t.rank = rank;
+  t.dtype = dtype;
+  t.access = access;
+  return t;
+}
+
+/// "(4, 64, 768)": for messages.
+inline std::string shape_text(const int64_t* shape, uint32_t rank) {
+  std::string text = "(";
+  for (uint32_t k = 0; k < rank; ++k) text += (k ? ", " : "") + std::to_string(shape[k]);
+  return text + ")";
+}
+inline std::string shape_text(const galley_operand& t) { return shape_text(t.shape, t.rank); }
+
+/// What a shape rule fills.
+class Shapes {
+ public:
+  explicit Shapes(galley_shape* const* out) : out_(out) {}
+  void set(uint32_t output, uint32_t dtype, const int64_t* shape, uint32_t rank) {
+    out_[output]->rank = rank;
+    out_[output]->dtype = dtype;
+    for (uint32_t k = 0; k < rank; ++k) out_[output]->extents[k] = shape[k];
+  }
+  void set(uint32_t output, uint32_t dtype, std::initializer_list<int64_t> shape) {
+    set(output, dtype, shape.begin(), static_cast<uint32_t>(shape.size()));
+  }
+  void like(uint32_t output, const galley_operand& t) { set(output, t.dtype, t.shape, t.rank); }
+  /// Shape of `t` with another last extent.
+  void like(uint32_t output, const galley_operand& t, int64_t last) {
+    like(output, t);
+    out_[output]->extents[t.rank - 1] = last;
+  }
+  void absent(uint32_t output) { set(output, 0, nullptr, 0); }
+
+ private:
+  galley_shape* const* out_;
+};
+
+}  // namespace galley::sdk

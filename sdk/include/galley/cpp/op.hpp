@@ -1,0 +1,157 @@
+// Ops: C functions made of C++ ones, and the tables of an op with its test cases.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "galley/cpp/graph.hpp"
+
+namespace galley::sdk {
+
+template <void (*F)(const Node&, Shapes&)>
+galley_status infer(const galley_node_view* node, galley_shape* const* outputs, galley_error* error) noexcept {
+  return guard(error, [&] {
+    Shapes shapes(outputs);
+    F(Node(node), shapes);
+  });
+}
+template <void (*F)(Backward&)>
+galley_status gradient(const galley_graph_verbs* verbs, galley_graph* graph, galley_node node, const galley_tensor* d_outputs,
+                       const uint32_t* need, galley_tensor* d_inputs, uint32_t accumulate, galley_error* error) noexcept {
+  return guard(error, [&] {
+    Graph g(verbs, graph);
+    Backward backward{g, g.node(node), d_outputs, need, d_inputs, accumulate};
+    F(backward);
+  });
+}
+template <void (*F)(const Node&, galley_cost&)>
+galley_status cost(const galley_node_view* node, galley_cost* out, galley_error* error) noexcept {
+  return guard(error, [&] { F(Node(node), *out); });
+}
+template <void (*F)(const Node&)>
+galley_status reference(const galley_node_view* node, galley_error* error) noexcept {
+  return guard(error, [&] { F(Node(node)); });
+}
+
+inline galley_operand_rule rule(const char* name, uint32_t role, uint32_t flags = 0, int32_t alias = -1) {
+  return {sizeof(galley_operand_rule), 1, name, role, flags, alias, 0};
+}
+
+/// An example for tests: inputs by name, dtype, shape and range.
+struct CaseInput {
+  uint32_t dtype;  ///< 0: this optional input is absent
+  std::vector<int64_t> shape;
+  double low = -1, high = 1;
+};
+
+/// Keeps an op's tables alive; one static of this kind an op, filled by its folder. Registered by `register_op`.
+class Op {
+ public:
+  explicit Op(const char* name, const char* summary) {
+    op_.size = sizeof op_;
+    op_.revision = 1;
+    op_.name = name;
+    op_.summary = summary;
+  }
+  Op(const Op&) = delete;
+  Op& input(const char* name, uint32_t role, uint32_t flags = 0) {
+    inputs_.push_back(rule(name, role, flags));
+    return *this;
+  }
+  Op& output(const char* name, uint32_t role, uint32_t flags = 0, int32_t alias = -1) {
+    outputs_.push_back(rule(name, role, flags, alias));
+    return *this;
+  }
+  Op& flags(uint64_t flags) {
+    op_.flags = flags;
+    return *this;
+  }
+  Op& grain(uint32_t grain, int64_t block = 0) {
+    op_.grain = grain;
+    op_.grain_block = block;
+    return *this;
+  }
+  template <void (*F)(const Node&, Shapes&)>
+  Op& infer() {
+    op_.infer = sdk::infer<F>;
+    return *this;
+  }
+  template <void (*F)(Backward&)>
+  Op& gradient() {
+    op_.gradient = sdk::gradient<F>;
+    return *this;
+  }
+  template <void (*F)(const Node&, galley_cost&)>
+  Op& cost() {
+    op_.cost = sdk::cost<F>;
+    return *this;
+  }
+  template <void (*F)(const Node&)>
+  Op& reference() {
+    op_.reference = sdk::reference<F>;
+    return *this;
+  }
+  /// One test case. `length`: positions of a sequence (0: rows).
+  Op& test(const char* name, std::vector<CaseInput> inputs, Attrs attrs = {}, int64_t length = 0,
+           uint32_t node_flags = GALLEY_NODE_TRAINING) {
+    Case& c = cases_.emplace_back();
+    c.attrs = std::move(attrs);
+    c.inputs = std::move(inputs);
+    for (const CaseInput& in : c.inputs) {
+      c.operands.push_back(operand(nullptr, in.shape.data(), static_cast<uint32_t>(in.shape.size()), in.dtype, GALLEY_READ));
+      c.low.push_back(in.low);
+      c.high.push_back(in.high);
+    }
+    for (size_t k = 0; k < c.operands.size(); ++k) c.pointers.push_back(c.inputs[k].dtype ? &c.operands[k] : nullptr);
+    c.view = {sizeof(galley_node_view),
+              1,
+              op_.name,
+              name,
+              c.pointers.data(),
+              nullptr,
+              c.attrs.data(),
+              static_cast<uint32_t>(c.pointers.size()),
+              0,
+              c.attrs.count(),
+              node_flags,
+              0,
+              length};
+    c.table = {sizeof(galley_op_case), 1, &c.view, c.low.data(), c.high.data()};
+    return *this;
+  }
+  /// The finished table; call after everything else.
+  const galley_op* table() {
+    if (input_pointers_.empty() && output_pointers_.empty()) {
+      for (const auto& r : inputs_) input_pointers_.push_back(&r);
+      for (const auto& r : outputs_) output_pointers_.push_back(&r);
+      for (const auto& c : cases_) case_pointers_.push_back(&c.table);
+    }
+    op_.inputs = input_pointers_.data();
+    op_.n_inputs = static_cast<uint32_t>(input_pointers_.size());
+    op_.outputs = output_pointers_.data();
+    op_.n_outputs = static_cast<uint32_t>(output_pointers_.size());
+    op_.cases = case_pointers_.data();
+    op_.n_cases = static_cast<uint32_t>(case_pointers_.size());
+    return &op_;
+  }
+
+ private:
+  struct Case {
+    std::vector<CaseInput> inputs;
+    std::deque<galley_operand> operands;
+    std::vector<const galley_operand*> pointers;
+    std::vector<double> low, high;
+    Attrs attrs;
+    galley_node_view view = {};
+    galley_op_case table = {};
+  };
+  galley_op op_ = {};
+  std::deque<galley_operand_rule> inputs_, outputs_;
+  std::vector<const galley_operand_rule*> input_pointers_, output_pointers_;
+  std::deque<Case> cases_;
+  std::vector<const galley_op_case*> case_pointers_;
+};
+
+}  // namespace galley::sdk
