@@ -43,7 +43,8 @@ Result<void*> Executor::prepare(const Instruction& code, const galley_node_view*
   } catch (...) {
     text = "an exception of unknown type";
   }
-  return plugin_error("kernel '" + std::string(code.kernel->name) + "' cannot be prepared for '" + code.name + "': " + text);
+  const std::string whose = code.strategy.empty() ? "" : " of " + code.strategy;
+  return plugin_error("kernel '" + std::string(code.kernel->name) + "' cannot be prepared for '" + code.name + "'" + whose + ": " + text);
 }
 
 Status Executor::prepare(const Target& target) {
@@ -81,6 +82,7 @@ Error Executor::located(Error error, SegmentKind kind, size_t index) const {
   const Instruction& code = program_.segment(kind).code[index];
   std::string place = std::string(segment_names[static_cast<size_t>(kind)]) + ", instruction " + std::to_string(index);
   if (!code.name.empty()) place += ", '" + code.name + "'";
+  if (!code.strategy.empty()) place += " of " + code.strategy;
   if (code.kernel) place += ", kernel '" + std::string(code.kernel->name) + "'";
   error.cause = place + ": " + error.cause;
   return error;

@@ -140,7 +140,7 @@ Result<bool> Proof::rounding_holds(const Trained& trained, const StepBegin& begi
   const double rms = factor * std::sqrt(sum / static_cast<double>(std::max<int64_t>(1, trained.count)));
   double largest = 0;
   TRY_STATUS(executor_.machine().show(trained.parameter, [&](std::span<const std::byte> bytes) -> Status {
-    const int64_t width = galley_dtype_bytes(dtype);
+    const int64_t width = std::max<int64_t>(1, galley_dtype_bytes(dtype));
     for (int64_t i = 0; i < static_cast<int64_t>(bytes.size()) / width; ++i) {
       double value = 0;
       convert(&value, GALLEY_F64, bytes.data() + i * width, dtype, 1);

@@ -78,7 +78,7 @@ Result<galley_tensor> Graph::slot(ScalarSlot s, const std::string& name) {
   GraphTensor t;
   t.name = name;
   t.dtype = s.dtype;
-  t.shape = {s.bytes / galley_dtype_bytes(s.dtype)};
+  t.shape = {s.bytes / std::max<int64_t>(1, galley_dtype_bytes(s.dtype))};
   t.kind = GALLEY_KIND_SCALAR;
   t.slice_of = scalars;
   t.slice_offset = s.offset;

@@ -221,6 +221,7 @@ Status Lowering::emit(const Item& item, size_t index, const std::map<galley_tens
   const GraphNode& node = *item.node;
   Instruction i;
   i.name = node.name;
+  i.strategy = who(node.use);
   i.op = node.op;
   i.attrs = node.attrs;
   i.flags = item.training ? GALLEY_NODE_TRAINING : 0;

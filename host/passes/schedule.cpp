@@ -83,9 +83,11 @@ class Head {
         const galley_tensor t = node.outputs[i];
         if (!t) continue;
         const uint32_t role = output_rule(node.op, i)->role, kind = graph_.tensor(t).kind;
+        // What is summed over rows goes where chunks can add to it.
+        const bool sums = role == GALLEY_ROLE_REDUCED && (kind == GALLEY_KIND_GRADIENT || kind == GALLEY_KIND_SCALAR) &&
+                          output_rule(node.op, i)->flags & GALLEY_OPERAND_ACCUMULATES;
         if (role == GALLEY_ROLE_ROWS) split_.insert(t);
-        else if (role != GALLEY_ROLE_REDUCED || (kind != GALLEY_KIND_GRADIENT && kind != GALLEY_KIND_SCALAR)) chunkable_ = false;
-        else if (!(output_rule(node.op, i)->flags & GALLEY_OPERAND_ACCUMULATES)) chunkable_ = false;
+        else if (!sums) chunkable_ = false;
       }
     }
     std::set<galley_tensor> outside;

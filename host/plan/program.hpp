@@ -107,6 +107,7 @@ enum class Action : uint8_t {
 struct Instruction {
   Action action = Action::Kernel;
   std::string name;               ///< the node's stable name
+  std::string strategy;           ///< "NAME (recipe.lua:9)" of whose node it is; "": the model's own, or the host's
   const galley_op* op = nullptr;  ///< Kernel only
   const galley_kernel* kernel = nullptr;
   std::vector<Operand> inputs;

@@ -1,6 +1,7 @@
 #include "host/report/plan_report.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <map>
 
@@ -37,7 +38,7 @@ std::vector<int64_t> live_bytes(const Program& program, const Plan& plan, const 
 /// Memory over the instructions of a segment: blocks of eighths, the highest moment of each column.
 std::string picture(const std::vector<int64_t>& live, size_t begin, size_t end, int64_t top, int columns) {
   static constexpr const char* eighths[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-  constexpr int height = 6;
+  constexpr int64_t height = 6;
   const size_t n = end - begin, width = std::min<size_t>(static_cast<size_t>(columns), n);
   std::vector<int64_t> column(width, 0);
   for (size_t i = 0; i < n; ++i) {
@@ -45,12 +46,13 @@ std::string picture(const std::vector<int64_t>& live, size_t begin, size_t end, 
     c = std::max(c, live[begin + i]);
   }
   std::string out;
-  for (int row = height - 1; row >= 0; --row) {
+  for (int64_t row = height - 1; row >= 0; --row) {
     out += "  ";
     for (const int64_t c : column) {
       const int64_t level = top ? c * height * 8 / top - row * 8 : 0;
       out += eighths[std::clamp<int64_t>(level, 0, 8)];
     }
+    out.erase(out.find_last_not_of(' ') + 1);
     out += "\n";
   }
   return out;
@@ -147,8 +149,8 @@ std::string plan_table(const Program& program, const Plan& plan, const Target& t
       if (!c.owners[o]) continue;
       const double share = static_cast<double>(c.owners[o]) / static_cast<double>(c.lower_bound);
       std::string bar;
-      for (int k = 0; k < static_cast<int>(share * 40 + 0.5); ++k) bar += "█";
-      add("    %-12s %12s %5.1f %%  %s\n", owner_names[o], bytes_text(c.owners[o]).c_str(), 100 * share, bar.c_str());
+      for (int64_t k = 0; k < std::lround(share * 40); ++k) bar += "█";
+      add("    %-12s %12s %5.1f %%%s%s\n", owner_names[o], bytes_text(c.owners[o]).c_str(), 100 * share, bar.empty() ? "" : "  ", bar.c_str());
     }
     // Who asked: at the peak, by strategy.
     const int32_t peak = plan.segment_begin[static_cast<size_t>(c.peak_at.segment)] + c.peak_at.index;

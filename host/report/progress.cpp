@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 
 namespace galley {
@@ -13,7 +14,7 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 /// "1:02:03", "2:03", "4 s" into a caller's buffer: the step loop allocates nothing.
 const char* duration(char (&text)[24], double seconds) {
-  const auto s = static_cast<long long>(seconds + 0.5);
+  const auto s = std::llround(seconds);
   if (s >= 3600) std::snprintf(text, sizeof text, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
   else if (s >= 60) std::snprintf(text, sizeof text, "%lld:%02lld", s / 60, s % 60);
   else std::snprintf(text, sizeof text, "%lld s", s);

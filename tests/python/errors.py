@@ -327,7 +327,7 @@ def plugin_throws():
             folder = with_recipe("throws-%s-%s" % (where, what), ADAMW, '  use "throws" { where = "%s", what = "%s" },\n' % (where, what) + ADAMW)
             before = digest(folder.input)
             ended = galley("train", folder.path("recipe.lua"), "--out", folder.out, "--plugin-path", os.path.join(TEST_PLUGINS, "throws"))
-            check_error(ended, 4, "throws", *(["recipe.lua:5"] if where not in ("prepare", "kernel") else []), *(["thrown in "] if what == "exception" else []))
+            check_error(ended, 4, "throws", "recipe.lua:5", *(["thrown in "] if what == "exception" else []))
             check(ended, digest(folder.input) == before, "the input has changed")
             check(ended, not os.path.exists(folder.out), "a run that trained nothing must leave nothing")
     folder = with_recipe("throws-nowhere", ADAMW, '  use "throws" { where = "nowhere" },\n' + ADAMW)
@@ -340,7 +340,7 @@ def plugin_fails_in_a_step():
     folder.recipe(SAVES.replace("steps = 3", "steps = 5").replace(ADAMW, '  use "fails-in-step" { step = 4 },\n' + ADAMW))
     before, states, path = digest(folder.input), os.path.join(folder.out, "state"), ["--plugin-path", os.path.join(TEST_PLUGINS, "fails-in-step")]
     ended = galley("train", folder.path("recipe.lua"), "--out", folder.out, *path)
-    check_error(ended, 4, "fails_in_step", "told to fail in step 4")
+    check_error(ended, 4, "fails_in_step", "fails-in-step (", "recipe.lua:", "told to fail in step 4")
     check_no_halves(ended, folder.out)
     check(ended, sorted(os.listdir(states)) == ["step-00000002", "step-00000003"], "the states before must be there")
     check(ended, [m["step"] for m in metrics(folder.out)] == [1, 2, 3], "one line for each step that was done")
