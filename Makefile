@@ -59,12 +59,13 @@ format:
 	@clang-format -i $(SOURCES)
 
 # The list of sources comes from the build, because the headers that a plugin sees depend on it.
-lint: FILES ?= $(filter %.c %.cpp,$(SOURCES))
 lint:
 	@for tool in clang-tidy cppcheck; do \
 	  command -v $$tool >/dev/null || { echo "make lint: $$tool is missing; apt-get install clang-tidy cppcheck"; exit 1; }; done
 	@.ci/setup tests
 	@$(call configure)
-	@printf '%s\n' $(FILES) | xargs -P $(JOBS) -n 1 clang-tidy --quiet -p build/release 2> >(grep -v 'warnings generated\|^Suppressed\|^Use -' >&2)
-	@cppcheck --quiet --enable=warning,performance,portability --inline-suppr --suppress=missingIncludeSystem \
-	  --suppress=unknownMacro --library=googletest --error-exitcode=1 -j $(JOBS) -I. -Isdk/include -Imodels $(FILES)
+	@files="$(FILES)"; \
+	files=$${files:-$$(sed -n 's|^ *"file": "$(CURDIR)/\(.*\)".*|\1|p' build/release/compile_commands.json | grep -v ^tests/ | sort -u)}; \
+	printf '%s\n' $$files | xargs -P $(JOBS) -n 1 clang-tidy --quiet -p build/release 2> >(grep -v 'warnings generated\|^Suppressed\|^Use -' >&2) && \
+	cppcheck --quiet --enable=warning,performance,portability --inline-suppr --suppress=missingIncludeSystem \
+	  --suppress=unknownMacro --library=googletest --error-exitcode=1 -j $(JOBS) -I. -Isdk/include -Imodels $$files

@@ -130,6 +130,7 @@ int run_program(const std::vector<std::string>& words) {
   const auto command = std::find_if(commands.begin(), commands.end(), [&](const CommandSpec& c) { return c.name == words[0]; });
   if (command == commands.end()) {
     std::vector<std::string> names;
+    names.reserve(commands.size());
     for (const CommandSpec& c : commands) names.push_back(c.name);
     const std::string guess = did_you_mean(words[0], names);
     return fail(recipe_error("no command '" + words[0] + "'", guess.empty() ? "galley --help lists them" : guess));

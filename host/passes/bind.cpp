@@ -11,6 +11,7 @@ namespace galley {
 const Lowering::Choice& Lowering::choose(const Instruction& i) {
   std::deque<galley_operand> operands;
   std::vector<const galley_operand*> inputs, outputs;
+  inputs.reserve(i.inputs.size());  // it stays where it is: operands that are stored point to their components, which come behind the op's inputs
   std::string key = i.op->name;
   bool formats = false;
   const auto describe = [&](const Operand& o) -> const galley_operand* {
@@ -23,13 +24,14 @@ const Lowering::Choice& Lowering::choose(const Instruction& i) {
                                     nullptr, access));
     key += "|" + std::to_string(o.dtype) + "," + std::to_string(access);
     for (const int64_t extent : o.shape) key += "," + std::to_string(extent);
-    if (o.stored) key += "," + o.stored->format + o.stored->attrs.key();
-    formats = formats || o.stored;
+    if (o.stored) {
+      key += "," + o.stored->format + o.stored->attrs.key();
+      operands.back().components = inputs.data() + o.stored->first;
+      formats = true;
+    }
     return &operands.back();
   };
   for (const Operand& o : i.inputs) inputs.push_back(describe(o));
-  for (size_t k = 0; k < inputs.size(); ++k)  // components come behind the inputs of the op, and are shown below their operand
-    if (i.inputs[k].stored) const_cast<galley_operand*>(inputs[k])->components = inputs.data() + i.inputs[k].stored->first;
   key += ">";
   for (const Operand& o : i.outputs) outputs.push_back(describe(o));
   const auto attrs = i.attrs.view();

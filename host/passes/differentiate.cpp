@@ -198,7 +198,7 @@ Status build_update(Graph& graph, std::span<const Strategy> strategies, const st
   const auto build = [&](size_t i, galley_tensor parameter, galley_tensor gradient) {
     graph.prefix = "update." + (parameter ? graph.tensor(parameter).name + "." : std::string());
     const galley_tensor first = graph.tensor_count() + 1;
-    const Status status = call_strategy(graph, strategies, i, "building the update", [&](galley_error* error) {
+    Status status = call_strategy(graph, strategies, i, "building the update", [&](galley_error* error) {
       return strategies[i].update->build(strategies[i].instance, Graph::verbs(), graph.handle(), parameter, gradient, error);
     });
     for (galley_tensor t = first; t <= graph.tensor_count(); ++t)

@@ -143,7 +143,7 @@ Status Plugins::load(Plugin& plugin) {
 void Plugins::register_tables(Plugin& plugin) {
   const galley_entry& entry = *plugin.entry;
   const auto add = [&](auto& names, const char* noun, const char* name, auto* table) {
-    const auto [at, added] = names.try_emplace(name, table, &plugin);
+    const auto [at, added] = names.try_emplace(name, Registered<std::remove_cvref_t<decltype(*table)>>{table, &plugin});
     if (!added)
       warn(std::string(noun) + " '" + name + "' of plugin '" + plugin.manifest.id + "' is hidden by that of '" +
            at->second.plugin->manifest.id + "'");

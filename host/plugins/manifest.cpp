@@ -114,7 +114,7 @@ class Reader {
   }
 
   std::string file_name(const toml::table& table, const char* key, const std::string& where, bool required) {
-    const std::string name = string(table, key, where, required);
+    std::string name = string(table, key, where, required);
     if (name.find('/') != std::string::npos || name == "." || name == "..")
       fail(*table.get(key), "'" + std::string(key) + "' must be the name of a file in the plugin's folder, not '" + name + "'");
     return name;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <type_traits>
 #include <vector>
 
 #include "galley/cpp/op.hpp"
@@ -23,6 +24,10 @@ void parallel(int64_t blocks, const Body& body) {
       blocks, [](void* context, int64_t block) { (*static_cast<const Body*>(context))(block); }, const_cast<Body*>(&body));
 }
 
+/// Whether a function was given as a template argument. By types: compilers do not agree on comparing a function's address with null.
+template <class F, F function>
+inline constexpr bool kGiven = !std::is_same_v<std::integral_constant<F, function>, std::integral_constant<F, nullptr>>;
+
 /// The simplest kernel: a function of a node with addresses. `Supports` looks at dtypes and shapes; bytes of workspace come from `Workspace` (may be null).
 struct Prepared {
   const galley_node_view* node;
@@ -34,13 +39,10 @@ struct KernelOf {
                              galley_error* error) noexcept {
     return guard(error, [&] {
       if (n != 1) unsupported("one node at a time");
-      // The variables are for GCC 12, which warns that a function's address is never null.
-      constexpr auto supports = Supports;
-      constexpr auto workspace = Workspace;
-      if constexpr (supports != nullptr) {
-        if (!supports(Node(nodes[0]))) unsupported("dtypes or shapes");
+      if constexpr (kGiven<bool (*)(const Node&), Supports>) {
+        if (!Supports(Node(nodes[0]))) unsupported("dtypes or shapes");
       }
-      if constexpr (workspace != nullptr) out->workspace_bytes = workspace(Node(nodes[0]), *target);
+      if constexpr (kGiven<int64_t (*)(const Node&, const galley_target&), Workspace>) out->workspace_bytes = Workspace(Node(nodes[0]), *target);
     });
   }
   static galley_status prepare(const galley_node_view* const* nodes, uint32_t, const galley_target*, void* workspace, void** state,
