@@ -9,6 +9,7 @@
 #include "host/commands/listing.hpp"
 #include "host/commands/run.hpp"
 #include "host/commands/sample.hpp"
+#include "host/commands/tokenize.hpp"
 #include "host/plan/shadow.hpp"
 #include "host/report/plan_report.hpp"
 
@@ -46,6 +47,12 @@ Result<StudyOptions> study_options(const CommandLine& a) {
     out.memory_limit = *bytes;
   }
   return out;
+}
+
+Status command_tokenize(const CommandLine& a) {
+  if (a.has("--decode") && a.has("--special")) return recipe_error("galley tokenize: --special goes with texts, not with --decode");
+  return tokenize(a.positional[0], a.has("--decode") ? Direction::Decode : Direction::Encode,
+                  a.has("--special") ? Template::Yes : Template::No);
 }
 
 Poison poison_of(const CommandLine& a) { return a.has("--poison") ? Poison::Yes : Poison::No; }
@@ -191,6 +198,14 @@ std::vector<CommandSpec> all_commands() {
         device_flag,
         plugin_path_flag},
        command_gradients},
+      {"tokenize",
+       "TOKENIZER_JSON",
+       "texts to token ids and back, as JSON lines",
+       "Reads {\"text\": …} a line from stdin and writes {\"ids\": […]}; with --decode the other way. Example:\n"
+       "  echo '{\"text\": \"Hello\"}' | galley tokenize model/tokenizer.json --special\n",
+       {{"--special", "", "with the tokens that the file puts around each text (<s>)", false, false},
+        {"--decode", "", "from ids to text", false, false}},
+       command_tokenize},
       {"plugins", "[NAME]", "what strategies there are; their options", "", {plugin_path_flag}, command_plugins},
   };
 }

@@ -1,0 +1,51 @@
+// Tokens that are found in the text before anything else is done to it: <|im_start|> and the like.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "host/text/bpe.hpp"
+
+namespace galley {
+
+struct AddedToken {
+  TokenId id = 0;
+  std::string content;
+  bool single_word = false;  ///< only where no word goes on before or behind it
+  bool lstrip = false;       ///< takes the white space before it
+  bool rstrip = false;       ///< and behind it
+  bool normalized = false;   ///< looked for in the normalized text
+  bool special = false;
+};
+
+/// A set of them, found from left to right, of several at one place the longest. Immutable. [thread-safe]
+class AddedTokens {
+ public:
+  struct Found {
+    size_t begin = 0, end = 0;  ///< with the white space that it takes
+    const AddedToken* token = nullptr;
+  };
+  AddedTokens();
+  /// `text`: what stands for it where it is looked for. An empty one is never found.
+  void add(const AddedToken& token, const std::string& text);
+  bool empty() const { return tokens_.empty(); }
+
+  enum class Special : uint8_t { Token, Text };  ///< Text: special tokens are not looked for
+  /// The next one at or behind `from`; false: none. Spans do not reach back before `from`.
+  bool find(std::string_view text, size_t from, Special special, Found* out) const;
+
+ private:
+  struct Node {
+    std::vector<std::pair<uint8_t, int32_t>> next;
+    int32_t token = -1;
+  };
+  int32_t longest(std::string_view text, size_t at, size_t* end) const;
+  std::vector<Node> trie_;
+  std::vector<AddedToken> tokens_;
+  std::array<bool, 256> begins_ = {};
+};
+
+}  // namespace galley

@@ -1,0 +1,63 @@
+#include "host/text/fields.hpp"
+
+namespace galley {
+
+Error Part::wrong(const std::string& what) const { return recipe_error(where_ + ": " + what); }
+
+Error Part::unsupported(std::initializer_list<const char*> known) const {
+  std::string list;
+  for (const char* k : known) list += (list.empty() ? "" : ", ") + std::string(k);
+  return recipe_error(where_ + ": type '" + type_ + "' is not supported", "there is: " + list);
+}
+
+Result<Part> Part::of(const Value& value, const std::string& where) {
+  const Table* table = value.as<Table>();
+  if (!table) return recipe_error(where + " is a " + value.type_name() + " instead of an object");
+  Part out(*table, where);
+  out.type_ = TRY(out.text("type"));
+  return out;
+}
+
+const Value* Part::field(const std::string& name) const {
+  const auto it = table_->find(name);
+  return it == table_->end() || it->second.is_nil() ? nullptr : &it->second;
+}
+
+Result<std::string> Part::text(const std::string& name) const {
+  const Value* value = field(name);
+  if (!value || !value->as<std::string>())
+    return wrong("'" + name + "' is " + (value ? "a " + std::string(value->type_name()) : "missing") + "; it has to be a string");
+  return *value->as<std::string>();
+}
+
+Result<bool> Part::flag(const std::string& name, bool otherwise) const {
+  const Value* value = field(name);
+  if (!value) return otherwise;
+  if (!value->as<bool>()) return wrong("'" + name + "' is a " + value->type_name() + "; it has to be true or false");
+  return *value->as<bool>();
+}
+
+Result<int64_t> Part::integer(const std::string& name, int64_t otherwise) const {
+  const Value* value = field(name);
+  if (!value) return otherwise;
+  if (!value->as<int64_t>()) return wrong("'" + name + "' is a " + value->type_name() + "; it has to be an integer");
+  return *value->as<int64_t>();
+}
+
+Result<Part::Pattern> Part::pattern(const std::string& name) const {
+  const Value* value = field(name);
+  const Table* table = value ? value->as<Table>() : nullptr;
+  for (const char* kind : {"String", "Regex"}) {
+    if (!table || !table->contains(kind)) continue;
+    if (const auto* text = table->at(kind).as<std::string>()) return Pattern{*text, kind[0] == 'R'};
+  }
+  return wrong("'" + name + "' has to be { \"String\": … } or { \"Regex\": … }");
+}
+
+Result<const List*> Part::list(const std::string& name) const {
+  const Value* value = field(name);
+  if (!value || !value->as<List>()) return wrong("'" + name + "' has to be a list");
+  return value->as<List>();
+}
+
+}  // namespace galley

@@ -1,0 +1,313 @@
+#include "host/text/steps.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <unordered_map>
+
+#include "host/text/fields.hpp"
+#include "host/text/unicode.hpp"
+
+namespace galley {
+namespace {
+
+// GPT-2's words (Radford et al. 2019).
+constexpr const char* kWords = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+// Bytes that print as they are keep their code point; the others get the next free ones from U+0100.
+struct Alphabet {
+  std::array<std::string, 256> text;
+  std::unordered_map<char32_t, uint8_t> byte;
+
+  Alphabet() {
+    char32_t next = 0x100;
+    for (char32_t b = 0; b < 256; ++b) {
+      const bool prints = (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
+      const char32_t c = prints ? b : next++;
+      append_utf8(c, &text[b]);
+      byte[c] = static_cast<uint8_t>(b);
+    }
+  }
+};
+
+const Alphabet& alphabet() {
+  static const Alphabet a;
+  return a;
+}
+
+std::string quoted(const std::string& literal) {
+  std::string out;
+  for (const char c : literal) {
+    if (std::string_view("\\^$.|?*+()[]{}").find(c) != std::string_view::npos) out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+std::string replaced(std::string_view text, const std::string& what, const std::string& by) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t found = what.empty() ? std::string_view::npos : text.find(what, at);
+    out.append(text.substr(at, found == std::string_view::npos ? found : found - at));
+    if (found == std::string_view::npos) break;
+    out += by;
+    at = found + what.size();
+  }
+  return out;
+}
+
+/// Calls `add` with the part itself, or with each of a Sequence's.
+template <class Add>
+Status each_of(const Part& part, const char* list_name, Add&& add) {
+  const List* list = TRY(part.list(list_name));
+  for (size_t i = 0; i < list->size(); ++i) TRY_STATUS(add((*list)[i], part.where() + "." + list_name + "[" + std::to_string(i) + "]"));
+  return ok();
+}
+
+}  // namespace
+
+const std::string& byte_as_text(uint8_t byte) { return alphabet().text[byte]; }
+
+std::optional<std::string> bytes_of_text(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const CodePoint c = next_code_point(text);
+    const auto it = alphabet().byte.find(c.value);
+    if (it == alphabet().byte.end()) return std::nullopt;
+    out.push_back(static_cast<char>(it->second));
+    text.remove_prefix(c.bytes);
+  }
+  return out;
+}
+
+// ---- Normalizers ----------------------------------------------------------------------------------------------------------------
+
+Result<Normalizer> Normalizer::read(const Value* spec, const std::string& where) {
+  Normalizer out;
+  if (spec) TRY_STATUS(out.add(*spec, where));
+  return out;
+}
+
+Status Normalizer::add(const Value& spec, const std::string& where) {
+  const Part part = TRY(Part::of(spec, where));
+  if (part.type() == "Sequence") return each_of(part, "normalizers", [&](const Value& s, const std::string& w) { return add(s, w); });
+  if (part.type() == "NFC") {
+    steps_.emplace_back(Compose{});
+  } else if (part.type() == "Prepend") {
+    steps_.emplace_back(Prepend{TRY(part.text("prepend"))});
+  } else if (part.type() == "Replace") {
+    const Part::Pattern what = TRY(part.pattern("pattern"));
+    if (what.regex) return part.wrong("a Replace by regular expression is not supported");
+    steps_.emplace_back(Replace{what.text, TRY(part.text("content"))});
+  } else {
+    return part.unsupported({"NFC", "Prepend", "Replace", "Sequence"});
+  }
+  return ok();
+}
+
+std::string Normalizer::apply(std::string_view text) const {
+  std::string out(text);
+  for (const auto& step : steps_) {
+    if (std::get_if<Compose>(&step)) out = nfc(out);
+    else if (const auto* prepend = std::get_if<Prepend>(&step)) out = out.empty() ? out : prepend->text + out;
+    else if (const auto* replace = std::get_if<Replace>(&step)) out = replaced(out, replace->what, replace->by);
+  }
+  return out;
+}
+
+// ---- Pre-tokenizers -------------------------------------------------------------------------------------------------------------
+
+Result<PreTokenizer> PreTokenizer::read(const Value* spec, const std::string& where) {
+  PreTokenizer out;
+  if (spec) TRY_STATUS(out.add(*spec, where));
+  return out;
+}
+
+Status PreTokenizer::add(const Value& spec, const std::string& where) {
+  const Part part = TRY(Part::of(spec, where));
+  if (part.type() == "Sequence") return each_of(part, "pretokenizers", [&](const Value& s, const std::string& w) { return add(s, w); });
+  if (byte_level_) return part.wrong("it comes after ByteLevel, which has to be the last");
+  const auto regex = [&](const std::string& pattern) -> Result<std::shared_ptr<const Regex>> {
+    Result<Regex> made = Regex::compile(pattern);
+    if (!made) return part.wrong(made.error().cause);
+    return std::make_shared<const Regex>(std::move(*made));
+  };
+  if (part.type() == "Split") {
+    const Part::Pattern pattern = TRY(part.pattern("pattern"));
+    const std::string behavior = TRY(part.text("behavior"));
+    if (behavior != "Isolated" && behavior != "Removed")
+      return part.wrong("behavior '" + behavior + "' is not supported; there is: Isolated, Removed");
+    if (TRY(part.flag("invert", false))) return part.wrong("invert = true is not supported");
+    auto compiled = TRY(regex(pattern.regex ? pattern.text : quoted(pattern.text)));
+    steps_.push_back({Kind::Split, std::move(compiled), behavior == "Isolated", false});
+  } else if (part.type() == "Digits") {
+    steps_.push_back({Kind::Digits, nullptr, true, TRY(part.flag("individual_digits", false))});
+  } else if (part.type() == "ByteLevel") {
+    byte_level_ = true;
+    if (TRY(part.flag("add_prefix_space", true))) steps_.push_back({Kind::Prefix, nullptr, true, false});
+    if (TRY(part.flag("use_regex", true))) {
+      auto compiled = TRY(regex(kWords));
+      steps_.push_back({Kind::Split, std::move(compiled), true, false});
+    }
+  } else {
+    return part.unsupported({"ByteLevel", "Digits", "Sequence", "Split"});
+  }
+  return ok();
+}
+
+PreTokenizer::Work::Work(const PreTokenizer& steps) : prefixed_(steps.steps_.size()) {
+  for (const Step& step : steps.steps_) matches_.push_back(step.regex ? std::make_unique<Regex::Matches>(*step.regex) : nullptr);
+}
+
+void PreTokenizer::cut(std::string_view text, Work& work, const std::function<void(std::string_view)>& word) const {
+  cut(0, text, work, word);
+}
+
+void PreTokenizer::cut(size_t at, std::string_view text, Work& work, const std::function<void(std::string_view)>& word) const {
+  if (text.empty()) return;
+  if (at == steps_.size()) return word(text);
+  const Step& step = steps_[at];
+  const auto pass = [&](size_t begin, size_t end) { cut(at + 1, text.substr(begin, end - begin), work, word); };
+  switch (step.kind) {
+    case Kind::Prefix: {
+      if (text.front() == ' ') return cut(at + 1, text, work, word);
+      std::string& prefixed = work.prefixed_[at];
+      prefixed.assign(1, ' ').append(text);
+      return cut(at + 1, prefixed, work, word);
+    }
+    case Kind::Split: {
+      size_t done = 0;
+      for (Regex::Span span; step.regex->find(text, done, *work.matches_[at], &span); done = span.end) {
+        pass(done, span.begin);
+        if (step.keeps) pass(span.begin, span.end);
+      }
+      return pass(done, text.size());
+    }
+    case Kind::Digits: {
+      size_t begin = 0;
+      bool digits = false;
+      for (size_t i = 0; i < text.size();) {
+        const CodePoint c = next_code_point(text.substr(i));
+        const bool digit = is_numeric(c.value);
+        if (i > begin && (digit != digits || (digit && step.individual))) {
+          pass(begin, i);
+          begin = i;
+        }
+        digits = digit;
+        i += c.bytes;
+      }
+      return pass(begin, text.size());
+    }
+  }
+}
+
+// ---- Decoders -------------------------------------------------------------------------------------------------------------------
+
+Result<Decoder> Decoder::read(const Value* spec, const std::string& where) {
+  Decoder out;
+  if (spec) {
+    out.none_ = false;
+    TRY_STATUS(out.add(*spec, where));
+  }
+  return out;
+}
+
+Status Decoder::add(const Value& spec, const std::string& where) {
+  const Part part = TRY(Part::of(spec, where));
+  if (part.type() == "Sequence") return each_of(part, "decoders", [&](const Value& s, const std::string& w) { return add(s, w); });
+  if (part.type() == "ByteLevel") {
+    steps_.push_back({Kind::ByteLevel, "", "", 0, 0});
+  } else if (part.type() == "Replace") {
+    const Part::Pattern what = TRY(part.pattern("pattern"));
+    if (what.regex) return part.wrong("a Replace by regular expression is not supported");
+    steps_.push_back({Kind::Replace, what.text, TRY(part.text("content")), 0, 0});
+  } else if (part.type() == "ByteFallback") {
+    steps_.push_back({Kind::ByteFallback, "", "", 0, 0});
+  } else if (part.type() == "Fuse") {
+    steps_.push_back({Kind::Fuse, "", "", 0, 0});
+  } else if (part.type() == "Strip") {
+    const std::string content = TRY(part.text("content"));
+    const int64_t start = TRY(part.integer("start", 0)), stop = TRY(part.integer("stop", 0));
+    steps_.push_back({Kind::Strip, content, "", start, stop});
+  } else {
+    return part.unsupported({"ByteFallback", "ByteLevel", "Fuse", "Replace", "Sequence", "Strip"});
+  }
+  return ok();
+}
+
+namespace {
+
+/// The byte of "<0x41>", -1 for any other token.
+int byte_token(std::string_view token) {
+  if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
+  int value = 0;
+  for (const char c : token.substr(3, 2)) {
+    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    if (digit < 0) return -1;
+    value = value * 16 + digit;
+  }
+  return value;
+}
+
+std::vector<std::string> byte_fallback(const std::vector<std::string>& tokens) {
+  std::vector<std::string> out;
+  std::string bytes;
+  const auto flush = [&] {
+    if (bytes.empty()) return;
+    if (is_utf8(bytes)) out.push_back(bytes);
+    else out.insert(out.end(), bytes.size(), "\xEF\xBF\xBD");
+    bytes.clear();
+  };
+  for (const std::string& token : tokens) {
+    const int byte = byte_token(token);
+    if (byte >= 0) {
+      bytes.push_back(static_cast<char>(byte));
+      continue;
+    }
+    flush();
+    out.push_back(token);
+  }
+  flush();
+  return out;
+}
+
+std::string stripped(std::string_view token, const std::string& content, int64_t start, int64_t stop) {
+  for (; start > 0 && !content.empty() && token.starts_with(content); --start) token.remove_prefix(content.size());
+  for (; stop > 0 && !content.empty() && token.ends_with(content); --stop) token.remove_suffix(content.size());
+  return std::string(token);
+}
+
+}  // namespace
+
+std::string Decoder::join(std::vector<std::string> tokens) const {
+  const auto fused = [&](const char* between) {
+    std::string out;
+    for (size_t i = 0; i < tokens.size(); ++i) out += (i ? between : "") + tokens[i];
+    return out;
+  };
+  for (const Step& step : steps_) {
+    switch (step.kind) {
+      case Kind::ByteLevel: {
+        std::string out;
+        for (const std::string& token : tokens) {
+          const auto bytes = bytes_of_text(token);
+          out += bytes ? *bytes : token;
+        }
+        tokens = {valid_utf8(out, nullptr)};
+        break;
+      }
+      case Kind::Replace:
+        for (std::string& token : tokens) token = replaced(token, step.what, step.by);
+        break;
+      case Kind::ByteFallback: tokens = byte_fallback(tokens); break;
+      case Kind::Fuse: tokens = {fused("")}; break;
+      case Kind::Strip:
+        for (std::string& token : tokens) token = stripped(token, step.what, step.start, step.stop);
+        break;
+    }
+  }
+  return fused(none_ ? " " : "");
+}
+
+}  // namespace galley

@@ -1,0 +1,134 @@
+#include "host/text/unicode.hpp"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+#include <utility>
+
+namespace galley {
+namespace {
+
+/// The least second byte and the greatest after a lead byte: what keeps out overlong forms, surrogates and what lies beyond U+10FFFF.
+std::pair<uint8_t, uint8_t> second_byte(uint8_t lead) {
+  switch (lead) {
+    case 0xE0: return {0xA0, 0xBF};
+    case 0xED: return {0x80, 0x9F};
+    case 0xF0: return {0x90, 0xBF};
+    case 0xF4: return {0x80, 0x8F};
+    default: return {0x80, 0xBF};
+  }
+}
+
+}  // namespace
+
+CodePoint next_code_point(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  const uint8_t lead = byte(0);
+  if (lead < 0x80) return {lead, 1, true};
+  const uint32_t length = lead >= 0xC2 && lead <= 0xDF ? 2 : (lead & 0xF0) == 0xE0 ? 3 : lead >= 0xF0 && lead <= 0xF4 ? 4 : 0;
+  if (!length) return {0xFFFD, 1, false};
+  char32_t value = lead & (0x7Fu >> length);
+  for (uint32_t i = 1; i < length; ++i) {
+    const auto [least, most] = i == 1 ? second_byte(lead) : std::pair<uint8_t, uint8_t>(0x80, 0xBF);
+    if (i >= text.size() || byte(i) < least || byte(i) > most) return {0xFFFD, i, false};
+    value = value << 6 | (byte(i) & 0x3F);
+  }
+  return {value, length, true};
+}
+
+void append_utf8(char32_t c, std::string* out) {
+  const auto put = [&](char32_t byte) { out->push_back(static_cast<char>(byte)); };
+  if (c < 0x80) {
+    put(c);
+  } else if (c < 0x800) {
+    put(0xC0 | c >> 6);
+    put(0x80 | (c & 0x3F));
+  } else if (c < 0x10000) {
+    put(0xE0 | c >> 12);
+    put(0x80 | (c >> 6 & 0x3F));
+    put(0x80 | (c & 0x3F));
+  } else {
+    put(0xF0 | c >> 18);
+    put(0x80 | (c >> 12 & 0x3F));
+    put(0x80 | (c >> 6 & 0x3F));
+    put(0x80 | (c & 0x3F));
+  }
+}
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const CodePoint c = next_code_point(text);
+    if (!c.valid) return false;
+    text.remove_prefix(c.bytes);
+  }
+  return true;
+}
+
+std::string valid_utf8(std::string_view text, int64_t* broken) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const CodePoint c = next_code_point(text);
+    if (c.valid) {
+      out.append(text.substr(0, c.bytes));
+    } else {
+      out += "\xEF\xBF\xBD";
+      if (broken) ++*broken;
+    }
+    text.remove_prefix(c.bytes);
+  }
+  return out;
+}
+
+std::string nfc(std::string_view text) {
+  // Below U+0300 nothing composes or is composed: most text is as it should be.
+  const bool plain = std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0xCC; });
+  if (plain) return std::string(text);
+  utf8proc_uint8_t* composed = nullptr;
+  const utf8proc_ssize_t size =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()), &composed,
+                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  if (size < 0) return std::string(text);
+  std::string out(reinterpret_cast<const char*>(composed), static_cast<size_t>(size));
+  std::free(composed);  // NOLINT(cppcoreguidelines-no-malloc): utf8proc's own way
+  return out;
+}
+
+bool is_numeric(char32_t c) {
+  // Numbers of Unicode 15 to 17, which utf8proc 2.8 (Unicode 14) does not know and the tokenizers library does.
+  static constexpr std::pair<char32_t, char32_t> later[] = {{0x10D40, 0x10D49}, {0x116D0, 0x116E3}, {0x11BF0, 0x11BF9}, {0x11DE0, 0x11DE9},
+                                                            {0x11F50, 0x11F59}, {0x16130, 0x16139}, {0x16D70, 0x16D79}, {0x16FF4, 0x16FF6},
+                                                            {0x1CCF0, 0x1CCF9}, {0x1D2C0, 0x1D2D3}, {0x1E4F0, 0x1E4F9}, {0x1E5F1, 0x1E5FA}};
+  if (c >= later[0].first &&
+      std::any_of(std::begin(later), std::end(later), [c](const auto& range) { return c >= range.first && c <= range.second; }))
+    return true;
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL || category == UTF8PROC_CATEGORY_NO;
+}
+
+bool is_space(char32_t c) {
+  if (c <= 0x20) return c == 0x20 || (c >= 0x09 && c <= 0x0D);
+  return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
+         c == 0x205F || c == 0x3000;
+}
+
+bool is_word(char32_t c) {
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_PC: return true;
+    default: return c == 0x200C || c == 0x200D;
+  }
+}
+
+}  // namespace galley

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""`galley tokenize` against the tokenizers library: every id of every line, with and without the tokens around a text, and the text that comes back.
+
+tests/fixtures/tokenizers has a tokenizer.json a kind, the texts, and what the library computes of them; GALLEY_TEST_TOKENIZERS names another such
+folder.
+"""
+import json
+import os
+import pathlib
+import subprocess
+
+from galley_test import check, finish, fixtures, fresh_folder, load, program
+
+folder = pathlib.Path(os.environ.get('GALLEY_TEST_TOKENIZERS', fixtures / 'tokenizers')).resolve()
+fresh_folder()
+lines = (folder / 'texts.jsonl').read_bytes().decode()
+texts = [json.loads(line)['text'] for line in lines.split('\n')[:-1]]
+
+
+def tokenize(*words, text, code=0):
+    r = subprocess.run([program, 'tokenize', *map(str, words)], input=text, capture_output=True, text=True)
+    check(r.returncode == code, f'tokenize {words}: exit code {r.returncode}, not {code}: {r.stderr}')
+    return r.stderr if code else [json.loads(line) for line in r.stdout.split('\n')[:-1]]
+
+
+kinds = [x for x in ('gpt2', 'llama3', 'qwen2', 'smollm', 'llama2') if (folder / x / 'tokenizer.json').exists()]
+check(len(kinds) == 5, f'only {kinds} are in {folder}')
+for kind in kinds:
+    file = folder / kind / 'tokenizer.json'
+    expected = load(folder / kind / 'expect.safetensors')
+    back = {x['line']: x['text'] for x in map(json.loads, (folder / kind / 'decoded.jsonl').read_bytes().decode().split('\n')[:-1])}
+    for flags, suffix in ((), ''), (('--special',), '.special'):
+        computed = tokenize(file, *flags, text=lines)
+        check(len(computed) == len(texts), f'{kind} {flags}: {len(computed)} lines of {len(texts)}')
+        ids, offsets = expected[f'ids{suffix}'][2], expected[f'offsets{suffix}'][2]
+        wrong = [i for i, x in enumerate(computed) if x['ids'] != list(ids[offsets[i]:offsets[i + 1]])]
+        check(not wrong, f'{kind} {flags}: {len(wrong)} lines have other ids, the first {wrong[:1]}: {[texts[i] for i in wrong[:1]]}')
+        if not suffix:
+            decoded = tokenize(file, '--decode', text=''.join(json.dumps(x) + '\n' for x in computed))
+            wrong = [i for i, x in enumerate(decoded) if x['text'] != back.get(i, texts[i])]
+            check(not wrong and len(decoded) == len(texts), f'{kind}: {len(wrong)} lines come back otherwise, the first {wrong[:1]}')
+
+# Added tokens with every flag, in the way of each other, of white space and of words.
+for kind in ('qwen2-added', 'llama2-added'):
+    cases = [json.loads(line) for line in (fixtures / 'tokenizers' / kind / 'expect.jsonl').read_text().splitlines()]
+    computed = tokenize(fixtures / 'tokenizers' / kind / 'tokenizer.json', text=''.join(json.dumps({'text': x['text']}) + '\n' for x in cases))
+    wrong = [x['text'] for x, y in zip(cases, computed) if x['ids'] != y['ids']]
+    check(not wrong and len(computed) == len(cases) > 0, f'{kind}: {len(wrong)} of {len(cases)} lines have other ids, the first {wrong[:1]}')
+
+# What is not done here is refused by name; what is broken by its place.
+original = json.loads((folder / 'gpt2' / 'tokenizer.json').read_text())
+
+
+def refused(change, *parts):
+    spoiled = json.loads(json.dumps(original))
+    change(spoiled)
+    pathlib.Path('tokenizer.json').write_text(json.dumps(spoiled))
+    said = tokenize('tokenizer.json', text='', code=2)
+    for part in ('tokenizer.json', *parts):
+        check(part in said, f"'{part}' is not in: {said}")
+
+
+refused(lambda t: t.update(model=dict(type='Unigram', vocab=[], unk_id=0)), "'Unigram'", 'BPE')
+refused(lambda t: t.update(normalizer=dict(type='Precompiled')), 'normalizer', "'Precompiled'", 'NFC')
+refused(lambda t: t.update(pre_tokenizer=dict(type='Sequence', pretokenizers=[dict(type='Metaspace')])), 'pre_tokenizer.pretokenizers[0]', "'Metaspace'")
+refused(lambda t: t.update(post_processor=dict(type='BertProcessing')), 'post_processor', "'BertProcessing'")
+refused(lambda t: t.update(decoder=dict(type='WordPiece')), 'decoder', "'WordPiece'")
+refused(lambda t: t.update(pre_tokenizer=dict(type='Split', pattern=dict(Regex='('), behavior='Isolated')), 'pre_tokenizer', "'('")
+refused(lambda t: t['model']['merges'].append('never seen'), "'never'")
+refused(lambda t: t['model']['merges'].append('one'), 'merges[')
+refused(lambda t: t['model'].update(unk_token='<none>'), "'<none>'")
+refused(lambda t: t['model']['vocab'].update(x=-1), "vocab['x']")
+refused(lambda t: t['added_tokens'].append(dict(id='7', content='<x>')), 'added_tokens[')
+refused(lambda t: t.pop('model'), "'model'")
+gpt2 = folder / 'gpt2' / 'tokenizer.json'
+for text, part in (('{"txt": "a"}\n', "stdin:1"), ('{"text": "a"}\n{"text": 1}\n', 'stdin:2'), ('{"text": "a"\n', 'stdin:1'), ('[]\n', 'stdin:1')):
+    said = tokenize(gpt2, text=text, code=2)
+    check(part in said, f"'{part}' is not in: {said}")
+for text, part in (('{"ids": [1502]}\n', '1502'), ('{"ids": [-1]}\n', '-1'), ('{"ids": ["a"]}\n', 'stdin:1'), ('{"ids": 5}\n', 'stdin:1')):
+    said = tokenize(gpt2, '--decode', text=text, code=2)
+    check(part in said, f"'{part}' is not in: {said}")
+check('none.json' in tokenize('none.json', text='', code=1), 'a missing file is not named')
+r = subprocess.run([program, 'tokenize', gpt2], input=b'{"text": "a\xff\xfeb\xe2\x82c"}\n', capture_output=True)
+same = tokenize(gpt2, text=json.dumps({'text': 'a\ufffd\ufffdb\ufffdc'}) + '\n')
+check(r.returncode == 0 and json.loads(r.stdout) == same[0] and b'3 places' in r.stderr, f'broken UTF-8: {r.stdout} {r.stderr}')
+finish()
