@@ -117,7 +117,7 @@ struct Item {
 
 struct Sequence {
   std::vector<Item> items;
-  std::vector<galley_tensor> saved;  ///< kept from forward for backward
+  std::vector<galley_tensor> saved;  ///< what backward reads of forward, kept or made again
 };
 
 /// The peak of a memory class that the real planner reaches with a sequence.

@@ -160,9 +160,9 @@ int64_t chunk_rows(const Graph& graph, const CompileOptions& options) {
   return std::max<int64_t>(128, (64 << 20) / bytes_a_row);
 }
 
-/// Replaces what backward reads by clones of forward nodes where the choice says so.
+/// Replaces what backward reads by clones of forward nodes where the choice says so; the clones that it reads are added to `saved`.
 std::vector<Item> recompute(Graph& graph, const std::vector<Item>& forward, const std::vector<Item>& head,
-                            const std::vector<Item>& backward, const std::set<galley_tensor>& kept) {
+                            const std::vector<Item>& backward, const std::set<galley_tensor>& kept, std::vector<galley_tensor>* saved) {
   std::map<galley_tensor, const Item*> producers;
   for (const Item& item : forward)
     for (const Ref& r : item.outputs)
@@ -190,10 +190,16 @@ std::vector<Item> recompute(Graph& graph, const std::vector<Item>& forward, cons
     out.push_back(std::move(clone));
     return clones[t];
   };
+  std::set<galley_tensor> again;
   for (Item item : backward) {
-    for (Ref& r : item.inputs) r.tensor = available(r.tensor);
+    for (Ref& r : item.inputs) {
+      const galley_tensor here = available(r.tensor);
+      if (here != r.tensor) again.insert(here);
+      r.tensor = here;
+    }
     out.push_back(std::move(item));
   }
+  saved->insert(saved->end(), again.begin(), again.end());
   return out;
 }
 
@@ -321,7 +327,7 @@ Result<Sequence> schedule_micro(Graph& graph, std::span<const Strategy> strategi
         kept.insert(set.tensors[i]);
         out.saved.push_back(set.tensors[i]);
       }
-    out.items = recompute(graph, forward, middle, backward, kept);
+    out.items = recompute(graph, forward, middle, backward, kept, &out.saved);
     return out;
   };
 
