@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """`galley tokenize` against the tokenizers library: every id of every line, with and without the tokens around a text, and the text that comes back.
 
-tests/fixtures/tokenizers has a tokenizer.json a kind, the texts, and what the library computes of them; GALLEY_TEST_TOKENIZERS names another such
-folder.
+tests/fixtures/tokenizers has a tokenizer.json a kind, the texts, and what the library computes of them, compressed; GALLEY_TEST_TOKENIZERS names
+another such folder, compressed or not.
 """
+import gzip
 import json
 import os
 import pathlib
@@ -13,7 +14,21 @@ from galley_test import check, finish, fixtures, fresh_folder, load, program
 
 folder = pathlib.Path(os.environ.get('GALLEY_TEST_TOKENIZERS', fixtures / 'tokenizers')).resolve()
 fresh_folder()
-lines = (folder / 'texts.jsonl').read_bytes().decode()
+
+
+def content(path):
+    packed = path.with_name(path.name + '.gz')
+    return (gzip.decompress(packed.read_bytes()) if packed.exists() else path.read_bytes()).decode()
+
+
+def tokenizer(of):
+    """A kind's tokenizer.json as a file that the program can read."""
+    path = pathlib.Path(f'{of.name}.json')
+    path.write_bytes(content(of / 'tokenizer.json').encode())
+    return path
+
+
+lines = content(folder / 'texts.jsonl')
 texts = [json.loads(line)['text'] for line in lines.split('\n')[:-1]]
 
 
@@ -23,12 +38,12 @@ def tokenize(*words, text, code=0):
     return r.stderr if code else [json.loads(line) for line in r.stdout.split('\n')[:-1]]
 
 
-kinds = [x for x in ('gpt2', 'llama3', 'qwen2', 'smollm', 'llama2') if (folder / x / 'tokenizer.json').exists()]
+kinds = [x for x in ('gpt2', 'llama3', 'qwen2', 'smollm', 'llama2') if (folder / x).exists()]
 check(len(kinds) == 5, f'only {kinds} are in {folder}')
 for kind in kinds:
-    file = folder / kind / 'tokenizer.json'
+    file = tokenizer(folder / kind)
     expected = load(folder / kind / 'expect.safetensors')
-    back = {x['line']: x['text'] for x in map(json.loads, (folder / kind / 'decoded.jsonl').read_bytes().decode().split('\n')[:-1])}
+    back = {x['line']: x['text'] for x in map(json.loads, content(folder / kind / 'decoded.jsonl').split('\n')[:-1])}
     for flags, suffix in ((), ''), (('--special',), '.special'):
         computed = tokenize(file, *flags, text=lines)
         check(len(computed) == len(texts), f'{kind} {flags}: {len(computed)} lines of {len(texts)}')
@@ -42,13 +57,13 @@ for kind in kinds:
 
 # Added tokens with every flag, in the way of each other, of white space and of words.
 for kind in ('qwen2-added', 'llama2-added'):
-    cases = [json.loads(line) for line in (fixtures / 'tokenizers' / kind / 'expect.jsonl').read_text().splitlines()]
-    computed = tokenize(fixtures / 'tokenizers' / kind / 'tokenizer.json', text=''.join(json.dumps({'text': x['text']}) + '\n' for x in cases))
+    cases = [json.loads(line) for line in content(fixtures / 'tokenizers' / kind / 'expect.jsonl').splitlines()]
+    computed = tokenize(tokenizer(fixtures / 'tokenizers' / kind), text=''.join(json.dumps({'text': x['text']}) + '\n' for x in cases))
     wrong = [x['text'] for x, y in zip(cases, computed) if x['ids'] != y['ids']]
     check(not wrong and len(computed) == len(cases) > 0, f'{kind}: {len(wrong)} of {len(cases)} lines have other ids, the first {wrong[:1]}')
 
 # What is not done here is refused by name; what is broken by its place.
-original = json.loads((folder / 'gpt2' / 'tokenizer.json').read_text())
+original = json.loads(content(folder / 'gpt2' / 'tokenizer.json'))
 
 
 def refused(change, *parts):
@@ -72,7 +87,7 @@ refused(lambda t: t['model'].update(unk_token='<none>'), "'<none>'")
 refused(lambda t: t['model']['vocab'].update(x=-1), "vocab['x']")
 refused(lambda t: t['added_tokens'].append(dict(id='7', content='<x>')), 'added_tokens[')
 refused(lambda t: t.pop('model'), "'model'")
-gpt2 = folder / 'gpt2' / 'tokenizer.json'
+gpt2 = tokenizer(folder / 'gpt2')
 for text, part in (('{"txt": "a"}\n', "stdin:1"), ('{"text": "a"}\n{"text": 1}\n', 'stdin:2'), ('{"text": "a"\n', 'stdin:1'), ('[]\n', 'stdin:1')):
     said = tokenize(gpt2, text=text, code=2)
     check(part in said, f"'{part}' is not in: {said}")
