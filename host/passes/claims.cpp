@@ -55,15 +55,21 @@ std::string value_text(const Claimed& c, const Strategy& s, bool by_claimant) {
   return c.text.empty() ? std::to_string(c.number) : c.text;
 }
 
-galley_subject subject_of(const Graph& graph, std::span<const Strategy> strategies, galley_tensor t, uint32_t kind, uint32_t facet) {
-  const GraphTensor& x = graph.tensor(t);
+/// Of whatever `use` made: a tensor, a node, or the run.
+galley_subject subject_of(std::span<const Strategy> strategies, const char* name, int use, uint32_t kind, uint32_t facet) {
   galley_subject s = {};
   s.size = sizeof s;
   s.revision = 1;
   s.kind = kind;
   s.facet = facet;
-  s.name = x.name.c_str();
-  s.owner = x.use == no_use ? "" : strategies[static_cast<size_t>(x.use)].name.c_str();
+  s.name = name;
+  s.owner = use == no_use ? "" : strategies[static_cast<size_t>(use)].name.c_str();
+  return s;
+}
+
+galley_subject subject_of(const Graph& graph, std::span<const Strategy> strategies, galley_tensor t, uint32_t kind, uint32_t facet) {
+  const GraphTensor& x = graph.tensor(t);
+  galley_subject s = subject_of(strategies, x.name.c_str(), x.use, kind, facet);
   s.tensor = t;
   s.parameter = kind == GALLEY_SUBJECT_PARAMETER ? t : x.parameter;
   s.trainable = s.parameter && graph.tensor(s.parameter).trainable();
@@ -91,13 +97,7 @@ Status claim_shard(Graph& graph, std::span<const Strategy> strategies, galley_te
 Status claim_compute(Graph& graph, std::span<const Strategy> strategies, Section section) {
   for (const galley_node n : std::vector<galley_node>(graph.section(section))) {
     const GraphNode& node = graph.node(n);
-    galley_subject s = {};
-    s.size = sizeof s;
-    s.revision = 1;
-    s.kind = GALLEY_SUBJECT_NODE;
-    s.facet = GALLEY_FACET_COMPUTE;
-    s.name = node.name.c_str();
-    s.owner = node.use == no_use ? "" : strategies[static_cast<size_t>(node.use)].name.c_str();
+    galley_subject s = subject_of(strategies, node.name.c_str(), node.use, GALLEY_SUBJECT_NODE, GALLEY_FACET_COMPUTE);
     s.node = n;
     TRY_STATUS(claim_as_is(graph, strategies, s, "f32", 0, "kernels compute in f32"));
   }
@@ -199,14 +199,8 @@ Result<Decisions> claim_parameters(Graph& graph, std::span<const Strategy> strat
   }
   TRY_STATUS(claim_compute(graph, strategies, Section::Forward));
 
-  galley_subject run = {};
-  run.size = sizeof run;
-  run.revision = 1;
-  run.kind = GALLEY_SUBJECT_RUN;
-  run.facet = GALLEY_FACET_GRADIENT;
-  run.name = "the run";
-  run.owner = "";
-  const Claimed window = TRY(claim(graph, strategies, run));
+  const Claimed window =
+      TRY(claim(graph, strategies, subject_of(strategies, "the run", no_use, GALLEY_SUBJECT_RUN, GALLEY_FACET_GRADIENT)));
   if (window.claimed) {
     if (window.number < 1)
       return recipe_error(strategies[static_cast<size_t>(window.use)].label + ": a window of " + std::to_string(window.number) +

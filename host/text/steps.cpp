@@ -1,7 +1,6 @@
 #include "host/text/steps.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <unordered_map>
@@ -17,7 +16,6 @@ constexpr const char* kWords = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^
 
 // Bytes that print as they are keep their code point; the others get the next free ones from U+0100.
 struct Alphabet {
-  std::array<std::string, 256> text;
   std::unordered_map<char32_t, uint8_t> byte;
 
   Alphabet() {
@@ -25,7 +23,6 @@ struct Alphabet {
     for (char32_t b = 0; b < 256; ++b) {
       const bool prints = (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
       const char32_t c = prints ? b : next++;
-      append_utf8(c, &text[b]);
       byte[c] = static_cast<uint8_t>(b);
     }
   }
@@ -66,8 +63,6 @@ Status each_of(const Part& part, const char* list_name, Add&& add) {
 }
 
 }  // namespace
-
-const std::string& byte_as_text(uint8_t byte) { return alphabet().text[byte]; }
 
 std::optional<std::string> bytes_of_text(std::string_view text) {
   std::string out;

@@ -15,9 +15,7 @@
 
 namespace galley {
 
-/// GPT-2's alphabet: each byte as a printable character, and back.
-const std::string& byte_as_text(uint8_t byte);
-/// The bytes that a text in that alphabet stands for; nothing when some character is not of it.
+/// GPT-2's alphabet writes each byte as a printable character: the bytes that a text in it stands for; nothing when some character is not of it.
 std::optional<std::string> bytes_of_text(std::string_view text);
 
 class Normalizer {

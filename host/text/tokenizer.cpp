@@ -144,12 +144,9 @@ Status Tokenizer::read_added(const Value* spec) {
     }
     const auto at = static_cast<size_t>(token.id);
     if (at >= tokens_.size()) tokens_.resize(at + 1);
-    if (at >= special_.size()) special_.resize(at + 1);
     tokens_[at] = token.content;
-    special_[at] = token.special;
     if (token.normalized) normalized_.add(token, normalizer_.apply(token.content));
     else raw_.add(token, token.content);
-    added_.push_back(std::move(token));
   }
   return ok();
 }
@@ -190,15 +187,6 @@ Status Tokenizer::read_post(const Value& spec, const std::string& where) {
   return ok();
 }
 
-TokenId Tokenizer::id_of(std::string_view token) const {
-  for (const AddedToken& added : added_)
-    if (added.content == token) return added.id;
-  const auto bytes = pre_.byte_level() ? bytes_of_text(token) : std::optional(std::string(token));
-  if (!bytes) return -1;
-  const auto it = model_.vocabulary().find(*bytes);
-  return it == model_.vocabulary().end() ? -1 : it->second;
-}
-
 /// A piece between added tokens of the raw text.
 void Tokenizer::encode_piece(std::string_view text, Encoding how, Work& work, std::vector<TokenId>* out) const {
   std::string changed;
@@ -228,12 +216,11 @@ void Tokenizer::encode(std::string_view text, Encoding how, Work& work, std::vec
   if (how.around == Around::Template) out->insert(out->end(), behind_.begin(), behind_.end());
 }
 
-std::string Tokenizer::decode(std::span<const TokenId> ids, SpecialTokens special) const {
+std::string Tokenizer::decode(std::span<const TokenId> ids) const {
   std::vector<std::string> tokens;
   for (const TokenId id : ids) {
     const auto at = static_cast<size_t>(id);
     if (id < 0 || at >= tokens_.size() || tokens_[at].empty()) continue;
-    if (special == SpecialTokens::Skip && at < special_.size() && special_[at]) continue;
     tokens.push_back(tokens_[at]);
   }
   return decoder_.join(std::move(tokens));

@@ -39,14 +39,11 @@ class Tokenizer {
   /// Appends the ids of `text`, which is UTF-8.
   void encode(std::string_view text, Encoding how, Work& work, std::vector<TokenId>* out) const;
 
-  enum class SpecialTokens : uint8_t { Keep, Skip };
   /// Ids that are no tokens are left out.
-  std::string decode(std::span<const TokenId> ids, SpecialTokens special = SpecialTokens::Keep) const;
+  std::string decode(std::span<const TokenId> ids) const;
 
   /// One more than the largest id.
   int64_t vocabulary() const { return static_cast<int64_t>(tokens_.size()); }
-  /// -1: there is no such token.
-  TokenId id_of(std::string_view token) const;
 
  private:
   Status read_model(const Value& spec);
@@ -58,10 +55,8 @@ class Tokenizer {
   PreTokenizer pre_;
   Bpe model_;
   Decoder decoder_;
-  std::vector<AddedToken> added_;
   AddedTokens raw_, normalized_;
   std::vector<std::string> tokens_;       // by id, as the file writes them; "" where there is none
-  std::vector<bool> special_;             // by id
   std::vector<TokenId> before_, behind_;  // what the template puts around one text
 };
 
