@@ -92,19 +92,23 @@ class [[nodiscard]] Status {
 
 inline Status ok() { return {}; }
 
-/// Evaluates to the value of a Result, or returns its error from the enclosing function.
-#define TRY(...)                                                        \
-  __extension__({                                                       \
-    auto galley_result_ = (__VA_ARGS__);                                \
-    if (!galley_result_.ok()) return std::move(galley_result_).error(); \
-    std::move(galley_result_).value();                                  \
-  })
-
+/// Evaluates to the value of a Result, or returns its error from the enclosing function. May stand within another one.
+#define TRY(...) GALLEY_TRY(GALLEY_NAMED(galley_result_, __COUNTER__), __VA_ARGS__)
 /// The same for a Status, which has no value.
-#define TRY_STATUS(...)                                                 \
-  do {                                                                  \
-    ::galley::Status galley_status_ = (__VA_ARGS__);                    \
-    if (!galley_status_.ok()) return std::move(galley_status_).error(); \
+#define TRY_STATUS(...) GALLEY_TRY_STATUS(GALLEY_NAMED(galley_status_, __COUNTER__), __VA_ARGS__)
+
+#define GALLEY_NAMED(name, number) GALLEY_JOINED(name, number)
+#define GALLEY_JOINED(name, number) name##number
+#define GALLEY_TRY(result, ...)                         \
+  __extension__({                                       \
+    auto result = (__VA_ARGS__);                        \
+    if (!result.ok()) return std::move(result).error(); \
+    std::move(result).value();                          \
+  })
+#define GALLEY_TRY_STATUS(status, ...)                  \
+  do {                                                  \
+    ::galley::Status status = (__VA_ARGS__);            \
+    if (!status.ok()) return std::move(status).error(); \
   } while (false)
 
 }  // namespace galley

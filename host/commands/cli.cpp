@@ -1,6 +1,7 @@
 #include "host/commands/cli.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 
 #include <spdlog/sinks/stdout_sinks.h>
@@ -38,6 +39,29 @@ std::string usage(const CommandSpec& c) { return "galley " + c.name + (c.positio
 std::string CommandLine::get(const std::string& flag, const std::string& otherwise) const {
   const auto it = flags.find(flag);
   return it == flags.end() || it->second.empty() ? otherwise : it->second.back();
+}
+
+Result<int64_t> CommandLine::integer(const std::string& flag, int64_t otherwise, int64_t least) const {
+  if (!has(flag)) return otherwise;
+  const std::string text = get(flag);
+  int64_t value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc() || end != text.data() + text.size() || value < least)
+    return recipe_error(flag + " '" + text + "' is no integer of at least " + std::to_string(least));
+  return value;
+}
+
+Result<double> CommandLine::number(const std::string& flag, double otherwise, double least, double most) const {
+  if (!has(flag)) return otherwise;
+  const std::string text = get(flag);
+  double value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc() || end != text.data() + text.size() || !(value >= least && value <= most)) {
+    char range[64];
+    std::snprintf(range, sizeof range, most < 1e300 ? "from %g to %g" : "of at least %g", least, most);
+    return recipe_error(flag + " '" + text + "' is no number " + range);
+  }
+  return value;
 }
 
 Result<CommandLine> parse_command_line(const CommandSpec& command, const std::vector<std::string>& words) {

@@ -25,6 +25,10 @@ struct CommandLine {
   bool has(const std::string& flag) const { return flags.contains(flag); }
   /// The last value given, or `otherwise`.
   std::string get(const std::string& flag, const std::string& otherwise = "") const;
+  /// The same as an integer of at least `least`.
+  Result<int64_t> integer(const std::string& flag, int64_t otherwise, int64_t least) const;
+  /// As a number in [least, most].
+  Result<double> number(const std::string& flag, double otherwise, double least, double most) const;
 };
 
 struct CommandSpec {

@@ -5,12 +5,14 @@
 #include <cmath>
 #include <cstdio>
 
+#include "host/base/ordered.hpp"
 #include "host/commands/cli.hpp"
 #include "host/commands/listing.hpp"
 #include "host/commands/run.hpp"
 #include "host/commands/sample.hpp"
 #include "host/commands/tokenize.hpp"
 #include "host/plan/shadow.hpp"
+#include "host/report/data_report.hpp"
 #include "host/report/plan_report.hpp"
 
 namespace galley {
@@ -52,7 +54,8 @@ Result<StudyOptions> study_options(const CommandLine& a) {
 Status command_tokenize(const CommandLine& a) {
   if (a.has("--decode") && a.has("--special")) return recipe_error("galley tokenize: --special goes with texts, not with --decode");
   return tokenize(a.positional[0], a.has("--decode") ? Direction::Decode : Direction::Encode,
-                  a.has("--special") ? Template::Yes : Template::No);
+                  a.has("--special") ? Template::Yes : Template::No,
+                  static_cast<size_t>(TRY(a.integer("--threads", static_cast<int64_t>(usable_threads()), 1))));
 }
 
 Poison poison_of(const CommandLine& a) { return a.has("--poison") ? Poison::Yes : Poison::No; }
@@ -80,14 +83,17 @@ Status command_train(const CommandLine& a) {
   const auto s = TRY(study(a.positional[0], options));
   TRY_STATUS(check_files(s->program, s->graph->ignored_files));
   const std::filesystem::path out = a.get("--out");
+  TRY_STATUS(check_vacant(out));
+  std::unique_ptr<Source> source = TRY(open_source(*s));
   if (StopSignals::asked()) return Error{Exit::Interrupted, "interrupted before the run began", ""};
-  const RunRecord record = TRY(record_of(*s, options));
+  const RunRecord record = TRY(record_of(*s, options, *source));
   TRY_STATUS(create_run(out, record));
   std::printf("training %s: %s parameters, %s of them trained, %s planned\n", s->model.model_type.c_str(),
               count_text(static_cast<double>(s->program.parameters)).c_str(), count_text(static_cast<double>(s->program.trainable)).c_str(),
               bytes_text(s->peak_memory()).c_str());
+  for (const DataReport& report : source->reports()) std::fputs(data_line(report).c_str(), stdout);
   std::fflush(stdout);
-  Status trained = train(*s, out, poison_of(a));
+  Status trained = train(*s, std::move(source), out, poison_of(a));
   if (!trained) {
     // What is wrong with the recipe or a plugin will be put right and tried again, in the same place.
     const Exit exit = trained.error().exit;
@@ -102,7 +108,8 @@ Status command_resume(const CommandLine& a) {
   const StopSignals signals;
   const std::filesystem::path directory = a.positional[0];
   const auto s = TRY(study_run(directory, Purpose::Train));
-  TRY_STATUS(train(*s, directory, poison_of(a)));
+  std::unique_ptr<Source> source = TRY(open_source(*s));
+  TRY_STATUS(train(*s, std::move(source), directory, poison_of(a)));
   std::printf("done: %s\n", directory.c_str());
   return ok();
 }
@@ -113,7 +120,8 @@ Status command_eval(const CommandLine& a) {
   options.purpose = Purpose::Evaluate;
   const bool run = std::filesystem::is_directory(what);
   const auto s = TRY(run ? study_run(what, Purpose::Evaluate) : study(what, options));
-  Session session = TRY(open_session(*s, Poison::No));
+  std::unique_ptr<Source> source = TRY(open_source(*s));
+  Session session = TRY(open_session(*s, std::move(source), Poison::No));
   if (run) TRY_STATUS(load_newest(*s, what, *session.executor));
   const double loss = TRY(validation_loss(*s, session));
   if (a.has("--json")) std::printf("{\"validation_loss\": %.17g}\n", loss);
@@ -204,7 +212,8 @@ std::vector<CommandSpec> all_commands() {
        "Reads {\"text\": …} a line from stdin and writes {\"ids\": […]}; with --decode the other way. Example:\n"
        "  echo '{\"text\": \"Hello\"}' | galley tokenize model/tokenizer.json --special\n",
        {{"--special", "", "with the tokens that the file puts around each text (<s>)", false, false},
-        {"--decode", "", "from ids to text", false, false}},
+        {"--decode", "", "from ids to text", false, false},
+        {"--threads", "N", "how many to use (all)", false, false}},
        command_tokenize},
       {"plugins", "[NAME]", "what strategies there are; their options", "", {plugin_path_flag}, command_plugins},
   };

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "host/base/json.hpp"
+#include "host/base/ordered.hpp"
 #include "host/data/loader.hpp"
 #include "host/exec/proof.hpp"
 #include "host/exec/state.hpp"
@@ -150,7 +151,7 @@ StopSignals::~StopSignals() {
 
 bool StopSignals::asked() { return stop_signal != 0; }
 
-Result<RunRecord> record_of(const Study& study, const StudyOptions& options) {
+Result<RunRecord> record_of(const Study& study, const StudyOptions& options, const Source& source) {
   RunRecord out;
   out.version = GALLEY_VERSION;
   out.recipe = study.recipe.path;
@@ -167,20 +168,44 @@ Result<RunRecord> record_of(const Study& study, const StudyOptions& options) {
     out.plugins.push_back({p->manifest.id, p->manifest.version, p->manifest.state_version, TRY(hash_files(p->open_files()))});
   }
   for (const auto& s : study.loaded) out.strategies.push_back({s->name(), to_json(Value(s->options().values()))});
+  for (const DataReport& report : source.reports()) {
+    const auto number = [](uint64_t n) { return static_cast<int64_t>(n); };
+    out.data.push_back({report.kind,
+                        {{"documents", number(report.store.documents)},
+                         {"tokens", number(report.store.tokens)},
+                         {"skipped_lines", number(report.store.skipped)},
+                         {"repaired_utf8", number(report.store.repaired)},
+                         {"rows", number(report.train.packed.rows)},
+                         {"positions", number(report.train.packed.positions)},
+                         {"counted", number(report.train.packed.counted)},
+                         {"validation_documents", number(report.validation.documents)},
+                         {"validation_rows", number(report.validation.packed.rows)}}});
+  }
   return out;
 }
 
-Result<Session> open_session(const Study& study, Poison poison) {
+Result<std::unique_ptr<Source>> open_source(const Study& study) {
+  BytesProgress progress("preparing the data");
+  PrepareOptions options;
+  options.threads = usable_threads();
+  options.progress = [&](uint64_t done, uint64_t total) -> Status {
+    progress.update(done, total);
+    if (StopSignals::asked()) return Error{Exit::Interrupted, "interrupted while the data was being prepared", "nothing is left of it; begin again"};
+    return ok();
+  };
+  const Windows windows = {study.program.micro_batches, study.program.window_tokens};
+  return open_data(study.recipe.data, study.recipe, study.program.vocabulary, windows, options);
+}
+
+Result<Session> open_session(const Study& study, std::unique_ptr<Source> source, Poison poison) {
   TRY_STATUS(check_files(study.program, study.graph->ignored_files));
   Session out;
+  out.source = std::move(source);
   ExecutorOptions options;
   options.seed = study.recipe.seed;
   options.poison = poison;
   out.executor = TRY(Executor::create(study.program, study.plan, study.target, *study.device.table, options));
-  // A source that keeps data in memory gets its place in the plan; one that keeps none needs no memory.
-  if (!study.data.bytes || study.program.corpus != no_tensor)
-    out.source = TRY(open_data(study.recipe.data, study.recipe, study.program.vocabulary, Accumulation(study.program.micro_batches),
-                               bytes_of(*out.executor, study.program.corpus)));
+  if (out.source) TRY_STATUS(out.source->load(bytes_of(*out.executor, study.program.corpus)));
   TRY_STATUS(out.executor->load());
   TRY_STATUS(out.executor->synchronize());
   return out;
@@ -194,7 +219,7 @@ Result<double> validation_loss(const Study& study, Session& session) {
   return evaluate(*session.executor, *session.source, buffer);
 }
 
-Status train(const Study& study, const std::filesystem::path& directory, Poison poison) {
+Status train(const Study& study, std::unique_ptr<Source> source, const std::filesystem::path& directory, Poison poison) {
   const Recipe& recipe = study.recipe;
   const Program& program = study.program;
   const std::filesystem::path states = directory / "state";
@@ -210,7 +235,7 @@ Status train(const Study& study, const std::filesystem::path& directory, Poison 
     return ok();
   }
 
-  Session session = TRY(open_session(study, poison));
+  Session session = TRY(open_session(study, std::move(source), poison));
   Executor& executor = *session.executor;
   StateInfo info = state_info(study, *session.source);
   if (latest) {
@@ -234,8 +259,7 @@ Status train(const Study& study, const std::filesystem::path& directory, Poison 
 
   MetricsFile metrics = TRY(MetricsFile::open(directory / "metrics.jsonl", info.attempted));
   EventsFile events = TRY(EventsFile::create(directory));
-  Progress progress(recipe.steps, program.flops_per_token * static_cast<double>(program.rows * program.length * program.micro_batches),
-                    study.target.peak_flops);
+  Progress progress(recipe.steps, program.flops_per_token * static_cast<double>(program.rows * program.length), study.target.peak_flops);
   Proof proof(executor);
   TRY_STATUS(proof.after_load());
   const ScalarSlot* lr = lr_slot(program);
@@ -264,7 +288,7 @@ Status train(const Study& study, const std::filesystem::path& directory, Poison 
     const StepBegin begin = {step, info.applied + 1, window->valid_tokens, 1.0};
     TRY_STATUS(proof.before_step(begin));
     TRY_STATUS(executor.begin_step(begin));
-    for (int64_t m = 0; m < program.micro_batches; ++m) {
+    for (int64_t m = 0; m < window->micro_batches; ++m) {
       TRY_STATUS(executor.begin_micro(m));
       TRY_STATUS(feed(executor, *window, m));
       TRY_STATUS(executor.run_micro(m));
@@ -288,7 +312,7 @@ Status train(const Study& study, const std::filesystem::path& directory, Poison 
     TRY_STATUS(events.scalar("train/loss", step, static_cast<float>(loss)));
     TRY_STATUS(events.scalar("train/grad_norm", step, static_cast<float>(norm)));
     TRY_STATUS(events.scalar("train/lr", step, static_cast<float>(rate)));
-    progress.step(m, aside);
+    progress.step(m, window->micro_batches, aside);
     aside = 0;
 
     // The window at hand has been used up: its buffer serves for validation.
@@ -321,12 +345,13 @@ Status write_gradients(const Study& study, const std::filesystem::path& file) {
   if (program.logits != no_tensor && program.micro_batches > 1)
     return recipe_error("--logits are those of one micro-batch, and this recipe's window has " + std::to_string(program.micro_batches),
                         "leave --logits out, or make the window one micro-batch");
-  Session session = TRY(open_session(study, Poison::No));
+  std::unique_ptr<Source> source = TRY(open_source(study));
+  Session session = TRY(open_session(study, std::move(source), Poison::No));
   Executor& executor = *session.executor;
   WindowBuffer window = {layout_of(program), bytes_of(executor, program.window), -1, 0, 0};
   TRY_STATUS(session.source->fill(0, window));
   TRY_STATUS(executor.begin_step({1, 1, window.valid_tokens, 1.0}));
-  for (int64_t m = 0; m < program.micro_batches; ++m) {
+  for (int64_t m = 0; m < window.micro_batches; ++m) {
     TRY_STATUS(executor.begin_micro(m));
     TRY_STATUS(feed(executor, window, m));
     TRY_STATUS(executor.run_micro(m));

@@ -30,12 +30,15 @@ class StopSignals {
   struct sigaction interrupt_ = {}, terminate_ = {};
 };
 
-/// Checks files, opens the device, loads weights and data.
-Result<Session> open_session(const Study& study, Poison poison);
+/// Opens the data, preparing it where that has not been done yet. No device is opened. SIGINT and SIGTERM end it where StopSignals lives.
+Result<std::unique_ptr<Source>> open_source(const Study& study);
+
+/// Checks files, opens the device, loads weights and data. Without a source (null) there is none.
+Result<Session> open_session(const Study& study, std::unique_ptr<Source> source, Poison poison);
 
 /// Trains from where the directory's newest state is, or from the begin, to the recipe's last step, and saves. SIGINT and SIGTERM finish the step, save, and end with
 /// exit code Interrupted and how to go on. [main-thread]
-Status train(const Study& study, const std::filesystem::path& directory, Poison poison);
+Status train(const Study& study, std::unique_ptr<Source> source, const std::filesystem::path& directory, Poison poison);
 
 /// Mean loss over the validation rows, as they are.
 Result<double> validation_loss(const Study& study, Session& session);
@@ -44,6 +47,6 @@ Result<double> validation_loss(const Study& study, Session& session);
 Status write_gradients(const Study& study, const std::filesystem::path& file);
 
 /// The record of a new run.
-Result<RunRecord> record_of(const Study& study, const StudyOptions& options);
+Result<RunRecord> record_of(const Study& study, const StudyOptions& options, const Source& source);
 
 }  // namespace galley

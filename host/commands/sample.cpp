@@ -81,7 +81,7 @@ Status command_sample(const CommandLine& a) {
   if (!kind || *kind != "bytes")
     return recipe_error(directory.string() + ": this model was not trained on bytes, and there is no tokenizer for it",
                         "data.text { tokenizer = \"bytes\" } makes one that can be sampled");
-  Session session = TRY(open_session(*s, Poison::No));
+  Session session = TRY(open_session(*s, nullptr, Poison::No));
   Executor& executor = *session.executor;
   TRY_STATUS(load_newest(*s, directory, executor));
 

@@ -176,7 +176,7 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   compile_options.peak = [&s](const Program& program, uint32_t memory) { return plan_peak(program, s.target, memory); };
   s.program = TRY(compile(*s.graph, s.strategies, provided, s.target, compile_options));
 
-  TRY_STATUS(check_data(s.data, s.recipe.data, s.program.vocabulary, Accumulation(s.program.micro_batches)));
+  TRY_STATUS(check_data(s.data, s.recipe.data, s.program.vocabulary, {s.program.micro_batches, s.program.window_tokens}));
   s.plan = make_plan(s.program, s.target);
   TRY_STATUS(check_fit(s, options));
   s.program.documents.push_back({"model/config.json", TRY(saved_config(s.model, here.families))});

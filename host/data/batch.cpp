@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -104,10 +105,15 @@ Status read_row(const BatchFile& file, const Entry* entry, int64_t row, std::vec
 
 class BatchSource final : public Source {
  public:
-  BatchSource(BatchLayout layout, Accumulation micro_batches, int64_t vocabulary)
-      : layout_(layout), micro_batches_(std::move(micro_batches)), vocabulary_(vocabulary) {}
+  BatchSource(DataSpec spec, BatchFile file, BatchLayout layout, const Windows& windows, int64_t vocabulary)
+      : spec_(std::move(spec)), file_(std::move(file)), layout_(layout), windows_(windows), vocabulary_(vocabulary) {}
 
-  Status load(const DataSpec& spec, const BatchFile& file, std::span<std::byte> memory) {
+  Status load(std::span<std::byte> memory) override {
+    const BatchFile& file = *file_;
+    if (const uint64_t needed = window_bytes({file.rows, layout_.length}, 1); needed > memory.size()) {
+      return data_error(spec_, file.path + " has grown since the run was planned: " + std::to_string(needed) + " bytes instead of " +
+                                   std::to_string(memory.size()));
+    }
     rows_ = {.layout = {file.rows, layout_.length}, .memory = memory, .window = 0, .micro_batches = 1};
     RawRow raw;
     for (int64_t row = 0; row < file.rows; ++row) {
@@ -117,19 +123,20 @@ class BatchSource final : public Source {
       TRY_STATUS(read_row(file, file.document_ids, row, &raw.document_ids));
       TRY_STATUS(read_row(file, file.attention_mask, row, &raw.attention_mask));
       if (Status made = make_row(raw, rows_.row(row)); !made.ok()) {
-        return data_error(spec, file.path + ": row " + std::to_string(row) + ": " + made.error().cause, made.error().hint);
+        return data_error(spec_, file.path + ": row " + std::to_string(row) + ": " + made.error().cause, made.error().hint);
       }
     }
     for (size_t t = 0; t < kBatchTensorCount; ++t) {
       const std::span<const int32_t> tensor = rows_.tensor(0, t);
       fingerprint_ = XXH3_64bits_withSeed(tensor.data(), tensor.size_bytes(), fingerprint_);
     }
+    file_.reset();
     return ok();
   }
 
   Status fill(int64_t window, WindowBuffer& buffer) const override {
     buffer.window = window;
-    buffer.micro_batches = micro_batches_.at(window);
+    buffer.micro_batches = windows_.micro_batches;
     for (int64_t r = 0; r < buffer.rows(); ++r) {
       const BatchRow row = buffer.row(r);
       if (r >= rows_.rows()) {
@@ -210,8 +217,10 @@ class BatchSource final : public Source {
     return ok();
   }
 
+  DataSpec spec_;
+  std::optional<BatchFile> file_;  // until it is loaded
   BatchLayout layout_;
-  Accumulation micro_batches_;
+  Windows windows_;
   int64_t vocabulary_;
   WindowBuffer rows_;  // all rows of the file as one micro-batch, ready to be copied
   uint64_t fingerprint_ = 0;
@@ -229,17 +238,10 @@ Result<DataInfo> describe_batch(const DataSpec& spec, const Recipe& recipe) {
   return info;
 }
 
-Result<std::unique_ptr<Source>> open_batch(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
-                                           const Accumulation& micro_batches, std::span<std::byte> memory) {
-  const BatchFile file = TRY(open_file(spec));
+Result<std::unique_ptr<Source>> open_batch(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const Windows& windows) {
+  BatchFile file = TRY(open_file(spec));
   const BatchLayout layout = TRY(layout_of(spec, recipe, file));
-  if (const uint64_t needed = window_bytes({file.rows, layout.length}, 1); needed > memory.size()) {
-    return data_error(spec, file.path + " has grown since the run was planned: " + std::to_string(needed) + " bytes instead of " +
-                                std::to_string(memory.size()));
-  }
-  auto source = std::make_unique<BatchSource>(layout, micro_batches, vocabulary);
-  TRY_STATUS(source->load(spec, file, memory));
-  return std::unique_ptr<Source>(std::move(source));
+  return std::unique_ptr<Source>(std::make_unique<BatchSource>(spec, std::move(file), layout, windows, vocabulary));
 }
 
 }  // namespace galley

@@ -31,11 +31,13 @@ bool passed_over(const fs::path& directory) {
 
 class Finder {
  public:
-  explicit Finder(const DataSpec& spec) : spec_(spec) {}
+  Finder(const DataSpec& spec, FileKind kind) : spec_(spec), kind_(kind) {}
 
   Status add(const std::string& given) {
     struct stat status;
     if (::stat(given.c_str(), &status) == 0) {
+      if (S_ISDIR(status.st_mode) && kind_ != FileKind::Text)
+        return data_error(spec_, "'" + given + "' is a directory", "name the files in it: \"" + given + (kind_ == FileKind::Lines ? "/*.jsonl\"" : "/*.bin\""));
       if (S_ISDIR(status.st_mode)) return add_directory(given);
       if (!S_ISREG(status.st_mode)) return data_error(spec_, "'" + given + "' is neither a file nor a directory");
       return add_file(given, fs::path(given).filename().string(), true);
@@ -125,6 +127,10 @@ class Finder {
     if (::stat(path.c_str(), &status) != 0) return system_error("open", path, errno);
     if (!seen_.emplace(status.st_dev, status.st_ino).second) return ok();
     const auto size = static_cast<uint64_t>(status.st_size);
+    if (kind_ != FileKind::Text) {
+      found.files.push_back({path, std::move(identity), size, named});
+      return ok();
+    }
     if (size < 2) {
       ++found.small;
       return ok();
@@ -144,13 +150,14 @@ class Finder {
   }
 
   const DataSpec& spec_;
+  FileKind kind_;
   std::set<std::pair<dev_t, ino_t>> seen_;
 };
 
 }  // namespace
 
-Result<Documents> find_documents(const DataSpec& spec, const std::vector<std::string>& files) {
-  Finder finder(spec);
+Result<Documents> find_documents(const DataSpec& spec, const std::vector<std::string>& files, FileKind kind) {
+  Finder finder(spec, kind);
   for (const std::string& given : files) TRY_STATUS(finder.add(given));
   return std::move(finder.found);
 }

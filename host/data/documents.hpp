@@ -1,4 +1,4 @@
-// Which files data.text means by its option `files`.
+// Which files data means by its option `files`.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace galley {
 
-/// One text file.
+/// One file.
 struct TextDocument {
   std::filesystem::path path;
   std::string identity;  ///< its path below the directory that was given, or its name: the same wherever the corpus lies
@@ -30,7 +30,8 @@ struct Documents {
 /// node_modules, __pycache__, and every directory with a CMakeCache.txt or CACHEDIR.TAG), and what Galley's own runs left (every directory
 /// with a run.toml), so that a run inside the corpus is no part of it. Patterns pass over the same directories
 /// where ** walks. A file that comes twice counts once. Errors: nothing there, a pattern that matches nothing, a file that cannot be
-/// read, a named file that is binary or no regular file.
-Result<Documents> find_documents(const DataSpec& spec, const std::vector<std::string>& files);
+/// read, a named file that is binary or no regular file. Lines and Tokens: a directory is an error, and files may be binary and of any size.
+enum class FileKind : uint8_t { Text, Lines, Tokens };
+Result<Documents> find_documents(const DataSpec& spec, const std::vector<std::string>& files, FileKind kind);
 
 }  // namespace galley

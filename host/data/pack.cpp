@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <map>
-#include <vector>
 
 namespace galley {
 namespace {
 
-// The row of each piece; `pieces` are in falling order of length, shorter than `length`. Returns how many rows there are.
+// The row of each piece; `pieces` are in falling order of length. Returns how many rows there are.
 size_t assign_rows(std::span<const Piece> pieces, uint64_t length, std::vector<size_t>* row_of) {
   std::map<uint64_t, std::vector<size_t>> with_room;  // free positions → rows that have so many
   size_t rows = 0;
@@ -31,35 +30,80 @@ size_t assign_rows(std::span<const Piece> pieces, uint64_t length, std::vector<s
 
 }  // namespace
 
-Rows pack_rows(std::span<const Extent> documents, uint64_t length, std::span<Piece> pieces, std::span<uint64_t> row_begin) {
-  std::vector<Piece> rests;
-  size_t placed = 0;
-  for (const Extent& document : documents) {
-    uint64_t left = document.tokens < 2 ? 0 : document.tokens - 1;
-    uint64_t begin = document.begin;
-    for (; left >= length; begin += length, left -= length) {
-      row_begin[placed] = placed;
-      pieces[placed++] = {begin, length};
+Status Packer::add(uint64_t begin, uint64_t tokens) {
+  uint64_t left = tokens < 2 ? 0 : tokens - 1;
+  bool any = false;
+  const uint64_t most = options_.length;
+  const bool sequential = options_.packing == Packing::Sequential, truncates = options_.overlong == Overlong::Truncate;
+  while (left > 0) {
+    if (sequential && truncates && std::min(left, most) > most - filled_) TRY_STATUS(give_open());
+    const uint64_t taken = std::min(left, sequential ? most - filled_ : most);
+    const uint64_t counted = TRY(count_(begin, taken));
+    const Piece piece = {begin, static_cast<uint32_t>(taken), static_cast<uint32_t>(counted)};
+    begin += taken;
+    left -= taken;
+    if (counted > 0) {
+      any = true;
+      if (sequential) {
+        open_.push_back(piece);
+        filled_ += taken;
+        if (filled_ == most) TRY_STATUS(give_open());
+      } else if ((options_.packing == Packing::BestFit && taken == most) || (options_.packing == Packing::None && !options_.by_length)) {
+        TRY_STATUS(give({&piece, 1}));
+      } else {
+        block_.push_back(piece);
+        if (block_.size() == kBlock) TRY_STATUS(give_block());
+      }
     }
-    if (left > 0) rests.push_back({begin, left});
+    if (truncates) {
+      facts_.cut += left;
+      left = 0;
+    }
   }
-  const size_t full_rows = placed;
+  if (tokens > 1 && !any) ++facts_.idle;
+  return ok();
+}
 
-  std::stable_sort(rests.begin(), rests.end(), [](const Piece& a, const Piece& b) { return a.length > b.length; });
-  std::vector<size_t> row_of;
-  const size_t mixed_rows = assign_rows(rests, length, &row_of);
+Status Packer::give(std::span<const Piece> pieces) {
+  ++facts_.rows;
+  for (const Piece& piece : pieces) {
+    ++facts_.pieces;
+    facts_.positions += piece.length;
+    facts_.counted += piece.counted;
+  }
+  return row_(pieces);
+}
 
-  // Counting sort of the rests by row: row_begin is first the next free place of each row, then, moved up by one, its end.
-  const std::span<uint64_t> next = row_begin.subspan(full_rows, mixed_rows + 1);
-  std::fill(next.begin(), next.end(), 0);
-  for (const size_t row : row_of) ++next[row + 1];
-  next[0] = full_rows;
-  for (size_t row = 0; row < mixed_rows; ++row) next[row + 1] += next[row];
-  for (size_t i = 0; i < rests.size(); ++i) pieces[next[row_of[i]]++] = rests[i];
-  for (size_t row = mixed_rows; row > 0; --row) next[row] = next[row - 1];
-  next[0] = full_rows;
+Status Packer::give_open() {
+  if (!open_.empty()) TRY_STATUS(give(open_));
+  open_.clear();
+  filled_ = 0;
+  return ok();
+}
 
-  return {pieces.first(full_rows + rests.size()), row_begin.first(full_rows + mixed_rows + 1)};
+Status Packer::give_block() {
+  std::stable_sort(block_.begin(), block_.end(), [](const Piece& a, const Piece& b) { return a.length > b.length; });
+  if (options_.packing == Packing::None) {
+    for (const Piece& piece : block_) TRY_STATUS(give({&piece, 1}));
+  } else {
+    std::vector<size_t> row_of, begin;
+    const size_t rows = assign_rows(block_, options_.length, &row_of);
+    begin.assign(rows + 1, 0);
+    for (const size_t row : row_of) ++begin[row + 1];
+    for (size_t row = 0; row < rows; ++row) begin[row + 1] += begin[row];
+    std::vector<Piece> ordered(block_.size());
+    std::vector<size_t> next(begin.begin(), begin.end() - 1);
+    for (size_t i = 0; i < block_.size(); ++i) ordered[next[row_of[i]]++] = block_[i];
+    for (size_t row = 0; row < rows; ++row)
+      TRY_STATUS(give(std::span<const Piece>(ordered).subspan(begin[row], begin[row + 1] - begin[row])));
+  }
+  block_.clear();
+  return ok();
+}
+
+Status Packer::finish() {
+  TRY_STATUS(give_open());
+  return give_block();
 }
 
 }  // namespace galley

@@ -1,43 +1,75 @@
 // Packing documents into rows.
 //
-// A document of n tokens has n − 1 positions (a token whose successor is known); its last token is only ever a label. A document of
-// more than S positions is cut into pieces of S; the rests are put together, longest first, each into the row that it fills best
-// (best-fit decreasing), so that hardly a position is padding and no piece is cut twice. Filling rows in shuffled order instead would
-// cut or pad almost every full piece, and the last positions of a row would never see a full context. Since no document sees another,
-// which ones share a row changes no number of the model; epochs therefore shuffle whole rows.
+// A document of n tokens has n − 1 positions (a token whose successor is known); its last token is only ever a label. How rows of S positions
+// come about:
+//
+//   best-fit    a document of more than S positions is cut into pieces of S; the rests are put together, longest first, each into the row that it
+//               fills best (best-fit decreasing; Ding et al. 2024, arXiv:2404.10830), so that hardly a position is padding and no piece is
+//               cut twice. Which ones share a row changes no number of the model, since no document sees another
+//   sequential  documents one behind the other, in their order, cut where a row ends
+//   none        one document, or one piece of a long one, a row
+//
+// A piece without a label that counts is left out: it would train nothing. Blocks of kBlock pieces are packed by themselves, which bounds the memory.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <vector>
+
+#include "host/base/result.hpp"
 
 namespace galley {
 
-/// A run of tokens in the text: `length` positions, whose labels are tokens begin + 1 … begin + length.
+/// A run of tokens in the stream: `length` positions, whose labels are tokens begin + 1 … begin + length; `counted` of them count.
 struct Piece {
   uint64_t begin = 0;
-  uint64_t length = 0;
+  uint32_t length = 0, counted = 0;
 };
 
-/// Rows as pieces: row r has pieces [row_begin[r], row_begin[r + 1]).
-struct Rows {
-  std::span<const Piece> pieces;
-  std::span<const uint64_t> row_begin;  ///< one more than there are rows
+enum class Packing : uint8_t { BestFit, Sequential, None };
+enum class Overlong : uint8_t { Split, Truncate };  ///< Truncate: what does not fit one row is left out
 
-  uint64_t count() const { return row_begin.size() - 1; }
-  std::span<const Piece> row(uint64_t r) const { return pieces.subspan(row_begin[r], row_begin[r + 1] - row_begin[r]); }
+struct PackOptions {
+  uint64_t length = 0;  ///< S
+  Packing packing = Packing::BestFit;
+  Overlong overlong = Overlong::Split;
+  bool by_length = false;  ///< None: rows of a block in the order of their length
 };
 
-/// Pieces of a document of `tokens` tokens in rows of `length` positions.
-inline uint64_t count_pieces(uint64_t tokens, uint64_t length) { return tokens < 2 ? 0 : (tokens - 2) / length + 1; }
+/// Takes documents in order and gives out rows. One thread at a time.
+class Packer {
+ public:
+  static constexpr size_t kBlock = size_t{1} << 18;
 
-/// A document's tokens: [begin, begin + tokens) of the text.
-struct Extent {
-  uint64_t begin = 0;
-  uint64_t tokens = 0;
+  struct Facts {
+    uint64_t rows = 0, pieces = 0, positions = 0, counted = 0;
+    uint64_t idle = 0;  ///< documents of which nothing counts
+    uint64_t cut = 0;   ///< positions left out because they did not fit
+  };
+  using Row = std::function<Status(std::span<const Piece> pieces)>;
+  /// How many of the labels of a piece count. Asked in rising order of `begin`.
+  using Count = std::function<Result<uint64_t>(uint64_t begin, uint64_t length)>;
+
+  Packer(const PackOptions& options, Row row, Count count) : options_(options), row_(std::move(row)), count_(std::move(count)) {}
+  /// The document of tokens [begin, begin + tokens).
+  Status add(uint64_t begin, uint64_t tokens);
+  /// Behind the last document.
+  Status finish();
+  const Facts& facts() const { return facts_; }
+
+ private:
+  Status give(std::span<const Piece> pieces);
+  Status give_open();
+  Status give_block();
+
+  PackOptions options_;
+  Row row_;
+  Count count_;
+  Facts facts_;
+  std::vector<Piece> open_;   // Sequential: the row at hand
+  uint64_t filled_ = 0;       // of it
+  std::vector<Piece> block_;  // pieces that have no row yet
 };
-
-/// Packs the documents, in their order, into `pieces` (room for the sum of count_pieces) and `row_begin` (one more). The result's spans lie
-/// in them. Takes temporary memory of a few words a document. [thread-safe]
-Rows pack_rows(std::span<const Extent> documents, uint64_t length, std::span<Piece> pieces, std::span<uint64_t> row_begin);
 
 }  // namespace galley

@@ -1,6 +1,6 @@
 #include "host/data/random_tokens.hpp"
 
-#include <utility>
+#include <algorithm>
 
 #include "host/base/random.hpp"
 #include "host/data/spec.hpp"
@@ -10,12 +10,13 @@ namespace {
 
 class RandomSource final : public Source {
  public:
-  RandomSource(Accumulation micro_batches, uint64_t seed, int64_t vocabulary)
-      : micro_batches_(std::move(micro_batches)), seed_(seed), vocabulary_(static_cast<uint64_t>(vocabulary)) {}
+  RandomSource(const Windows& windows, uint64_t seed, int64_t vocabulary) : windows_(windows), seed_(seed), vocabulary_(static_cast<uint64_t>(vocabulary)) {}
 
   Status fill(int64_t window, WindowBuffer& buffer) const override {
     buffer.window = window;
-    buffer.micro_batches = micro_batches_.at(window);
+    const int64_t tokens = buffer.layout.rows * buffer.layout.length;
+    buffer.micro_batches =
+        windows_.tokens > 0 ? std::clamp<int64_t>((windows_.tokens + tokens / 2) / tokens, 1, windows_.micro_batches) : windows_.micro_batches;
     const int64_t random[2] = {static_cast<int64_t>(seed_), window};
     const uint64_t key = galley_random_key(random, galley_name_hash("data.random"));
     for (int64_t r = 0; r < buffer.rows(); ++r) draw_row(key, r, buffer.row(r));
@@ -41,7 +42,7 @@ class RandomSource final : public Source {
     }
   }
 
-  Accumulation micro_batches_;
+  Windows windows_;
   uint64_t seed_, vocabulary_;
 };
 
@@ -56,9 +57,9 @@ Result<DataInfo> describe_random(const DataSpec& spec, const Recipe& recipe) {
 }
 
 Result<std::unique_ptr<Source>> open_random(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
-                                            const Accumulation& micro_batches) {
+                                            const Windows& windows) {
   TRY(describe_random(spec, recipe));
-  return std::unique_ptr<Source>(std::make_unique<RandomSource>(micro_batches, recipe.seed, vocabulary));
+  return std::unique_ptr<Source>(std::make_unique<RandomSource>(windows, recipe.seed, vocabulary));
 }
 
 }  // namespace galley

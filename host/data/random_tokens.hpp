@@ -10,7 +10,6 @@ namespace galley {
 
 /// The parts of open_data() and describe_data() for this kind.
 Result<DataInfo> describe_random(const DataSpec& spec, const Recipe& recipe);
-Result<std::unique_ptr<Source>> open_random(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
-                                            const Accumulation& micro_batches);
+Result<std::unique_ptr<Source>> open_random(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const Windows& windows);
 
 }  // namespace galley

@@ -1,45 +1,157 @@
 #include "host/data/source.hpp"
 
+#include <algorithm>
 #include <cassert>
+#include <mutex>
 #include <vector>
 
-#include "host/base/nearest.hpp"
 #include "host/data/batch.hpp"
+#include "host/data/corpus.hpp"
 #include "host/data/random_tokens.hpp"
 #include "host/data/spec.hpp"
-#include "host/data/text.hpp"
 
 namespace galley {
 namespace {
 
-Error unknown_kind(const DataSpec& spec) {
-  const std::vector<std::string> kinds = {"text", "batch", "random"};
-  return recipe_error(spec.place.text() + ": there is no data." + spec.kind + "; there are data.text, data.batch and data.random",
-                      did_you_mean(spec.kind, kinds));
-}
-
 Error no_validation(const DataSpec& spec, const Recipe& recipe) {
   return data_error(spec, "the recipe validates every " + std::to_string(recipe.validate_every) + " steps, but nothing is held out for it",
-                    spec.kind == "text" ? "give two documents or more and a validation above 0" : "take 'validate' out of the recipe");
+                    spec.kind != "batch" && spec.kind != "random" ? "give two documents or more and a validation above 0" : "take 'validate' out of the recipe");
 }
+
+/// The parts of a mix, and their weights.
+struct MixOptions {
+  std::vector<double> weights;
+};
+
+Result<MixOptions> read_mix(const DataSpec& spec) {
+  TRY_STATUS(check_options(spec, {"weights"}));
+  if (spec.parts.empty()) return data_error(spec, "there is nothing to mix", "write data.mix { data.text { … }, data.chat { … }, weights = { 1, 2 } }");
+  MixOptions out;
+  const Value* value = find_option(spec, "weights");
+  const List* list = value ? value->as<List>() : nullptr;
+  if (value && (!list || list->size() != spec.parts.size()))
+    return data_error(spec, "option 'weights' has to be a list of " + std::to_string(spec.parts.size()) + " numbers, one for each data in it");
+  double sum = 0;
+  for (size_t i = 0; i < spec.parts.size(); ++i) {
+    double weight = 1;
+    if (list && (!(*list)[i].number(&weight) || !(weight >= 0 && weight <= 1e9)))
+      return data_error(spec, "weights[" + std::to_string(i + 1) + "] has to be a number of at least 0");
+    out.weights.push_back(weight);
+    sum += weight;
+    if (!is_corpus(spec.parts[i].kind)) return data_error(spec.parts[i], "it cannot be mixed: it has no rows of its own");
+    if (find_option(spec.parts[i], "group_by_length")) return data_error(spec.parts[i], "group_by_length: a mix puts rows of several data into a micro-batch");
+  }
+  if (sum <= 0) return data_error(spec, "all weights are 0");
+  return out;
+}
+
+Result<DataInfo> describe_rows(const DataSpec& spec, const Recipe& recipe) {
+  DataInfo info;
+  info.layout = TRY(recipe_layout(spec, recipe));
+  if (spec.kind != "mix") {
+    const CorpusInfo corpus = TRY(describe_corpus(spec, recipe));
+    info.vocabulary = corpus.vocabulary;
+    info.validation = corpus.validation;
+    info.summary = corpus.summary;
+    return info;
+  }
+  TRY(read_mix(spec));
+  for (const DataSpec& part : spec.parts) {
+    const CorpusInfo corpus = TRY(describe_corpus(part, recipe));
+    info.vocabulary = std::max(info.vocabulary, corpus.vocabulary);
+    info.validation |= corpus.validation;
+    info.summary += (info.summary.empty() ? "" : " + ") + part.kind + " (" + corpus.summary + ")";
+  }
+  return info;
+}
+
+Result<std::unique_ptr<RowStream>> open_rows(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const PrepareOptions& options) {
+  if (spec.kind != "mix") return open_corpus(spec, recipe, vocabulary, options);
+  const MixOptions mix = TRY(read_mix(spec));
+  std::vector<std::unique_ptr<RowStream>> streams;
+  for (const DataSpec& part : spec.parts) streams.push_back(TRY(open_corpus(part, recipe, vocabulary, options)));
+  return mix_streams(std::move(streams), mix.weights, recipe.seed);
+}
+
+/// Windows cut from a stream of rows.
+class StreamSource final : public Source {
+ public:
+  StreamSource(std::unique_ptr<RowStream> rows, const BatchLayout& layout, const Windows& windows)
+      : rows_(std::move(rows)), layout_(layout), windows_(windows) {}
+
+  Status fill(int64_t window, WindowBuffer& buffer) const override {
+    const Extent extent = TRY(find(window));
+    buffer.window = window;
+    buffer.micro_batches = extent.micro_batches;
+    for (int64_t r = 0; r < buffer.rows(); ++r)
+      TRY_STATUS(rows_->write(static_cast<uint64_t>(extent.first * layout_.rows + r), buffer.row(r)));
+    buffer.valid_tokens = buffer.count_valid();
+    return ok();
+  }
+  int64_t validation_batches() const override {
+    return (static_cast<int64_t>(rows_->validation_rows()) + layout_.rows - 1) / layout_.rows;
+  }
+  Status fill_validation(int64_t batch, WindowBuffer& buffer) const override {
+    buffer.window = batch;
+    buffer.micro_batches = 1;
+    for (int64_t r = 0; r < layout_.rows; ++r) {
+      const auto at = static_cast<uint64_t>(batch * layout_.rows + r);
+      if (at < rows_->validation_rows()) TRY_STATUS(rows_->write_validation(at, buffer.row(r)));
+      else buffer.row(r).pad(0, static_cast<size_t>(layout_.length));
+    }
+    buffer.valid_tokens = buffer.count_valid();
+    return ok();
+  }
+  uint64_t fingerprint() const override { return rows_->fingerprint(); }
+  std::vector<DataReport> reports() const override { return rows_->reports(); }
+  uint64_t epoch() const override { return rows_->epoch(); }
+
+ private:
+  struct Extent {
+    int64_t window = 0, first = 0, micro_batches = 0;  // the first of its micro-batches, counted over all windows
+  };
+
+  /// Where a window lies. Windows of so many tokens are found one after the other; where the last one ended is remembered.
+  Result<Extent> find(int64_t window) const {
+    if (windows_.tokens == 0) return Extent{window, window * windows_.micro_batches, windows_.micro_batches};
+    const std::lock_guard lock(mutex_);
+    if (last_.micro_batches == 0 || window < last_.window) last_ = {0, 0, TRY(count(0))};
+    while (last_.window < window) {
+      const int64_t first = last_.first + last_.micro_batches;
+      last_ = {last_.window + 1, first, TRY(count(first))};
+    }
+    return last_;
+  }
+  /// How many micro-batches from `first` on come closest to the target.
+  Result<int64_t> count(int64_t first) const {
+    int64_t tokens = 0;
+    for (int64_t m = 0; m < windows_.micro_batches; ++m) {
+      int64_t more = 0;
+      for (int64_t r = 0; r < layout_.rows; ++r)
+        more += static_cast<int64_t>(TRY(rows_->counted(static_cast<uint64_t>((first + m) * layout_.rows + r))));
+      if (m > 0 && tokens + more - windows_.tokens > windows_.tokens - tokens) return m;
+      tokens += more;
+      if (tokens >= windows_.tokens) return m + 1;
+    }
+    return windows_.micro_batches;
+  }
+
+  std::unique_ptr<RowStream> rows_;
+  BatchLayout layout_;
+  Windows windows_;
+  mutable std::mutex mutex_;
+  mutable Extent last_;  // guarded by the mutex
+};
 
 Result<DataInfo> describe_kind(const DataSpec& spec, const Recipe& recipe) {
-  if (spec.kind == "text") return describe_text(spec, recipe);
   if (spec.kind == "batch") return describe_batch(spec, recipe);
   if (spec.kind == "random") return describe_random(spec, recipe);
-  return unknown_kind(spec);
-}
-
-Result<std::unique_ptr<Source>> open_kind(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const Accumulation& micro_batches,
-                                          std::span<std::byte> memory) {
-  if (spec.kind == "text") return open_text(spec, recipe, micro_batches, memory);
-  if (spec.kind == "batch") return open_batch(spec, recipe, vocabulary, micro_batches, memory);
-  if (spec.kind == "random") return open_random(spec, recipe, vocabulary, micro_batches);
-  return unknown_kind(spec);
+  return describe_rows(spec, recipe);
 }
 
 }  // namespace
 
+Status Source::load(std::span<std::byte>) { return ok(); }
 Status Source::fill_validation(int64_t, WindowBuffer&) const { return run_error("this data has no validation batches"); }
 
 Result<DataInfo> describe_data(const DataSpec& spec, const Recipe& recipe) {
@@ -48,17 +160,16 @@ Result<DataInfo> describe_data(const DataSpec& spec, const Recipe& recipe) {
   return info;
 }
 
-Status check_data(const DataInfo& info, const DataSpec& spec, int64_t vocabulary, const Accumulation& micro_batches) {
+Status check_data(const DataInfo& info, const DataSpec& spec, int64_t vocabulary, const Windows& windows) {
   assert(vocabulary > 0);
   if (info.vocabulary > vocabulary) {
     return data_error(spec, "its tokens have ids up to " + std::to_string(info.vocabulary - 1) + ", but the model's vocabulary has " +
                                 std::to_string(vocabulary));
   }
-  const int64_t room = micro_batches.fewest() * info.layout.rows;
-  if (room < info.window_rows) {
+  if (windows.micro_batches * info.layout.rows < info.window_rows) {
     return data_error(spec,
                       "the batch has " + std::to_string(info.window_rows) + " rows, but a window takes " +
-                          std::to_string(micro_batches.fewest()) + " micro-batches of " + std::to_string(info.layout.rows),
+                          std::to_string(windows.micro_batches) + " micro-batches of " + std::to_string(info.layout.rows),
                       "a window takes the whole batch: accumulate over " +
                           std::to_string((info.window_rows + info.layout.rows - 1) / info.layout.rows) +
                           " micro-batches, or leave 'batch' out of the recipe");
@@ -66,10 +177,14 @@ Status check_data(const DataInfo& info, const DataSpec& spec, int64_t vocabulary
   return ok();
 }
 
-Result<std::unique_ptr<Source>> open_data(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const Accumulation& micro_batches,
-                                          std::span<std::byte> memory) {
-  TRY_STATUS(check_data(TRY(describe_data(spec, recipe)), spec, vocabulary, micro_batches));
-  std::unique_ptr<Source> source = TRY(open_kind(spec, recipe, vocabulary, micro_batches, memory));
+Result<std::unique_ptr<Source>> open_data(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const Windows& windows,
+                                          const PrepareOptions& options) {
+  const DataInfo info = TRY(describe_data(spec, recipe));
+  TRY_STATUS(check_data(info, spec, vocabulary, windows));
+  if (spec.kind == "batch") return open_batch(spec, recipe, vocabulary, windows);
+  if (spec.kind == "random") return open_random(spec, recipe, vocabulary, windows);
+  std::unique_ptr<Source> source =
+      std::make_unique<StreamSource>(TRY(open_rows(spec, recipe, vocabulary, options)), info.layout, windows);
   if (recipe.validate_every > 0 && source->validation_batches() == 0) return no_validation(spec, recipe);
   return source;
 }

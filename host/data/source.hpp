@@ -1,16 +1,18 @@
-// Sources of training data: data.text, data.batch, data.random. A window is a function of the seed and the window's number alone, so the
-// whole state of the data in a run is the number of the next window.
+// Sources of training data, by the recipe's data.KIND: corpus.hpp, batch.hpp and random_tokens.hpp say what there is. A window is a function of the
+// data, the seed and the window's number alone, so the whole state of the data in a run is the number of the next window.
 //
-// Before planning, describe_data() looks at headers and file sizes only and says what the data needs; open_data() then reads it into
-// memory that the plan has set aside. What is wrong is an error with the recipe's line, exit code Recipe.
+// Before planning, describe_data() looks at headers, file sizes and the tokenizer only and says what the data needs. open_data() then prepares
+// it, which may take a while the first time, before a device is opened. What is wrong is an error with the recipe's line, exit code Recipe.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "host/base/result.hpp"
+#include "host/data/stream.hpp"
 #include "host/data/window.hpp"
 #include "host/recipe/recipe.hpp"
 
@@ -21,18 +23,22 @@ struct DataInfo {
   BatchLayout layout;       ///< B and S of every micro-batch
   int64_t vocabulary = 0;   ///< every id is below this; 0: not known, or whatever the model has
   int64_t window_rows = 0;  ///< rows that a window must have room for (data.batch); 0: any
-  uint64_t bytes = 0;       ///< memory that open_data() is to be given; owner "data" of the plan. The window buffers are not in it
-  bool validation = false;  ///< there are validation batches
+  uint64_t bytes = 0;       ///< memory that Source::load() is to be given; owner "data" of the plan. The window buffers are not in it
+  bool validation = false;  ///< there are to be validation batches
   std::string summary;      ///< "12 documents, 48213 bytes; 5% of them held out": for the report
 };
 
-/// Immutable once open. Every function is [thread-safe].
+/// Immutable once loaded. Every function is [thread-safe].
 class Source {
  public:
   virtual ~Source() = default;
 
+  /// Reads what the source keeps in memory: DataInfo::bytes, aligned to BatchLayout::kAlignment, which stay the caller's and outlive the source.
+  /// Before anything else.
+  virtual Status load(std::span<std::byte> memory);
+
   /// Writes all micro-batches of window `window` (>= 0) and sets the buffer's window, micro_batches and valid_tokens. Allocates nothing
-  /// unless it fails. `buffer` has the source's layout and room for Accumulation::at(window) micro-batches.
+  /// unless it fails. `buffer` has the source's layout and room for Windows::micro_batches.
   virtual Status fill(int64_t window, WindowBuffer& buffer) const = 0;
 
   /// Validation is a fixed sequence of micro-batches, 0 … validation_batches() − 1; the last is padded. 0: there is none.
@@ -42,18 +48,22 @@ class Source {
 
   /// A hash of everything that was read: a run that is resumed on other data can refuse.
   virtual uint64_t fingerprint() const { return 0; }
+  /// What was found in files.
+  virtual std::vector<DataReport> reports() const { return {}; }
+  /// Rows of an epoch; 0: there are no epochs.
+  virtual uint64_t epoch() const { return 0; }
 };
 
-/// Cheap: stats files, reads a header and the first 8 KiB of texts (files with a NUL are not texts). The same files give the same answer.
+/// Cheap: stats files, reads headers, the tokenizer, and the first 8 KiB of texts (files with a NUL are not texts). The same files give the same
+/// answer.
 Result<DataInfo> describe_data(const DataSpec& spec, const Recipe& recipe);
 
 /// What can be checked before anything is read, once the model and the strategies are known: ids fit the vocabulary, a window has room
 /// for the rows.
-Status check_data(const DataInfo& info, const DataSpec& spec, int64_t vocabulary, const Accumulation& micro_batches);
+Status check_data(const DataInfo& info, const DataSpec& spec, int64_t vocabulary, const Windows& windows);
 
-/// Reads the data into `memory`: DataInfo::bytes of it, aligned to BatchLayout::kAlignment, which stays the caller's and outlives the
-/// source. Files that changed since describe_data() so that they no longer fit are an error.
-Result<std::unique_ptr<Source>> open_data(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const Accumulation& micro_batches,
-                                          std::span<std::byte> memory);
+/// Prepares what has not been prepared yet, with `options`, and opens it.
+Result<std::unique_ptr<Source>> open_data(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const Windows& windows,
+                                          const PrepareOptions& options);
 
 }  // namespace galley

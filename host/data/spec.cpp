@@ -24,12 +24,12 @@ Status check_options(const DataSpec& spec, std::initializer_list<const char*> kn
   return ok();
 }
 
-namespace {
-
 const Value* find_option(const DataSpec& spec, const char* name) {
   const auto at = spec.options.find(name);
   return at == spec.options.end() || at->second.is_nil() ? nullptr : &at->second;
 }
+
+namespace {
 
 Error wrong_type(const DataSpec& spec, const char* name, const char* wanted, const Value& value) {
   return data_error(spec, "option '" + std::string(name) + "' is " + value.type_name() + " where " + wanted + " belongs");
@@ -63,6 +63,23 @@ Result<std::vector<std::string>> strings_option(const DataSpec& spec, const char
   if (texts.empty() && !empty_table && value->as<List>() == nullptr) return wrong_type(spec, name, "a list of strings", *value);
   if (texts.empty()) return data_error(spec, "option '" + std::string(name) + "' is an empty list");
   return texts;
+}
+
+Result<bool> flag_option(const DataSpec& spec, const char* name, bool otherwise) {
+  const Value* value = find_option(spec, name);
+  if (value == nullptr) return otherwise;
+  if (value->as<bool>() == nullptr) return wrong_type(spec, name, "true or false", *value);
+  return *value->as<bool>();
+}
+
+Result<size_t> choice_option(const DataSpec& spec, const char* name, std::initializer_list<const char*> choices) {
+  const std::vector<std::string> names(choices.begin(), choices.end());
+  const std::string text = TRY(string_option(spec, name, names.front()));
+  const auto it = std::find(names.begin(), names.end(), text);
+  if (it != names.end()) return static_cast<size_t>(it - names.begin());
+  std::string list;
+  for (const std::string& one : names) list += (list.empty() ? "\"" : ", \"") + one + "\"";
+  return data_error(spec, "option '" + std::string(name) + "' is '" + text + "'; there is " + list, did_you_mean(text, names));
 }
 
 Result<double> fraction_option(const DataSpec& spec, const char* name, double otherwise) {

@@ -21,6 +21,12 @@ Status check_options(const DataSpec& spec, std::initializer_list<const char*> kn
 Result<std::string> string_option(const DataSpec& spec, const char* name, std::string otherwise);
 /// A string or a list of strings; never empty.
 Result<std::vector<std::string>> strings_option(const DataSpec& spec, const char* name);
+/// true or false, or `otherwise`.
+Result<bool> flag_option(const DataSpec& spec, const char* name, bool otherwise);
+/// The option's value; null where it is absent or nil.
+const Value* find_option(const DataSpec& spec, const char* name);
+/// One of `choices`, or the first of them where the option is absent; its index.
+Result<size_t> choice_option(const DataSpec& spec, const char* name, std::initializer_list<const char*> choices);
 /// A number in [0, 1), or `otherwise`.
 Result<double> fraction_option(const DataSpec& spec, const char* name, double otherwise);
 

@@ -17,8 +17,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
-#include <vector>
 
 namespace galley {
 
@@ -60,33 +58,10 @@ struct BatchLayout {
   uint64_t stride() const { return (tensor_bytes() + kAlignment - 1) / kAlignment * kAlignment; }
 };
 
-/// How many micro-batches each window has: always the same, or one number a window, the last of which holds from there on.
-class Accumulation {
- public:
-  Accumulation(int64_t always) : Accumulation(std::vector<int64_t>{always}) {}
-  /// `per_window` is not empty, its numbers are at least 1.
-  explicit Accumulation(std::vector<int64_t> per_window) : per_window_(std::move(per_window)) {
-    assert(!per_window_.empty());
-    for (const int64_t micro_batches : per_window_) {
-      assert(micro_batches >= 1);
-      before_.push_back(before_.empty() ? micro_batches : before_.back() + micro_batches);
-    }
-  }
-
-  int64_t at(int64_t window) const { return per_window_[std::min(static_cast<size_t>(window), per_window_.size() - 1)]; }
-  /// The micro-batches of all windows before this one.
-  int64_t before(int64_t window) const {
-    const auto known = static_cast<int64_t>(before_.size());
-    if (window == 0) return 0;
-    if (window <= known) return before_[static_cast<size_t>(window) - 1];
-    return before_.back() + (window - known) * per_window_.back();
-  }
-  int64_t most() const { return *std::max_element(per_window_.begin(), per_window_.end()); }
-  int64_t fewest() const { return *std::min_element(per_window_.begin(), per_window_.end()); }
-
- private:
-  std::vector<int64_t> per_window_;
-  std::vector<int64_t> before_;  // before_[i]: the micro-batches of windows 0 … i
+/// How many micro-batches a window has: always the same number, or as many as come closest to a number of tokens that count.
+struct Windows {
+  int64_t micro_batches = 1;  ///< of each window; with a target, at most so many
+  int64_t tokens = 0;         ///< the target; 0: there is none
 };
 
 /// The memory that a window of at most `micro_batches` takes.

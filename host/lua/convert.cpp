@@ -8,7 +8,7 @@
 namespace galley {
 namespace {
 
-constexpr size_t kValues = 1u << 16, kBytes = 4u << 20;
+constexpr size_t kBytesAValue = 64;
 constexpr int kLevels = 32;
 
 }  // namespace
@@ -17,12 +17,12 @@ std::string Converter::read_text(int index) {
   size_t size = 0;
   const char* text = lua_tolstring(L_, index, &size);
   bytes_ += size;
-  if (bytes_ > kBytes) raise(L_, recipe_error("too much text for a description"));
+  if (bytes_ > most_bytes_) raise(L_, recipe_error("too much text for a description"));
   return {text, size};
 }
 
 Value Converter::read(int index, const std::string& name, int level) {
-  if (++values_ > kValues) raise(L_, recipe_error("too many values for a description"));
+  if (++values_ > most_bytes_ / kBytesAValue) raise(L_, recipe_error("too many values for a description"));
   switch (lua_type(L_, index)) {
     case LUA_TNIL: return {};
     case LUA_TBOOLEAN: return Value(lua_toboolean(L_, index) != 0);

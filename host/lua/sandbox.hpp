@@ -66,6 +66,9 @@ class Sandbox {
   /// Calls a C function with `context` as its one argument (light userdata): the way to use those parts of Lua's API that can raise.
   Status protect(lua_CFunction body, void* context, int results = 0);
 
+  /// Gives the script its time anew, where it is used again and again; nothing once a limit has been passed. Not while Lua runs.
+  void renew() { spent_ = 0; }
+
   /// Every file that ran so far, in order; required ones come after the file that required them.
   const std::vector<LuaSource>& sources() const { return sources_; }
   /// Processor time and bytes used so far; peak_bytes() never exceeds the limit by more than a reserve for messages.

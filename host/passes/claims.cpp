@@ -176,6 +176,10 @@ Result<Claimed> claim(Graph& graph, std::span<const Strategy> strategies, galley
   return best;
 }
 
+/// A window of so many tokens may take so many times the micro-batches that it would take without padding and uncounted tokens.
+constexpr int64_t kSparse = 4;
+constexpr int64_t kMostMicroBatches = int64_t{1} << 18;
+
 Result<Decisions> claim_parameters(Graph& graph, std::span<const Strategy> strategies, const Provided& provided, const Target& target,
                                    Purpose purpose) {
   Decisions out;
@@ -202,10 +206,17 @@ Result<Decisions> claim_parameters(Graph& graph, std::span<const Strategy> strat
   const Claimed window =
       TRY(claim(graph, strategies, subject_of(strategies, "the run", no_use, GALLEY_SUBJECT_RUN, GALLEY_FACET_GRADIENT)));
   if (window.claimed) {
+    const bool tokens = window.text == "tokens";
+    const std::string& label = strategies[static_cast<size_t>(window.use)].label;
+    if (!tokens && !window.text.empty()) return plugin_error(label + ": a window of " + std::to_string(window.number) + " '" + window.text + "'");
     if (window.number < 1)
-      return recipe_error(strategies[static_cast<size_t>(window.use)].label + ": a window of " + std::to_string(window.number) +
-                          " micro-batches");
-    out.micro_batches = window.number;
+      return recipe_error(label + ": a window of " + std::to_string(window.number) + (tokens ? " tokens" : " micro-batches"));
+    const int64_t micro_tokens = graph.rows() * graph.length();
+    out.micro_batches = tokens ? kSparse * ((window.number + micro_tokens - 1) / micro_tokens) : window.number;
+    out.window_tokens = tokens ? window.number : 0;
+    if (out.micro_batches > kMostMicroBatches)
+      return recipe_error(label + ": a window of up to " + std::to_string(out.micro_batches) + " micro-batches of " + std::to_string(micro_tokens) +
+                          " tokens; there can be " + std::to_string(kMostMicroBatches));
   }
 
   if (purpose == Purpose::Train) {

@@ -115,6 +115,7 @@ Result<Program> compile(Graph& graph, std::span<const Strategy> strategies, cons
       lowering.program.sample_logits = TRY(lowering.locate(sample_logits)).tensor;
       lowering.program.sample_position = TRY(lowering.locate(position)).tensor;
     }
+    lowering.program.window_tokens = micro_batches == decisions.micro_batches ? decisions.window_tokens : 0;
     return describe(graph, decisions, sums, lowering);
   };
   Sequence micro;

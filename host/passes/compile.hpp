@@ -82,6 +82,7 @@ Result<Claimed> claim(Graph& graph, std::span<const Strategy> strategies, galley
 struct Decisions {
   std::vector<galley_tensor> trainable;  ///< parameters, in order of making
   int64_t micro_batches = 1;
+  int64_t window_tokens = 0;  ///< > 0: as many micro-batches as come closest to it, micro_batches at most
 };
 
 /// TRAINABLE, STORAGE, PLACEMENT, SHARD and UPDATE of parameters, COMPUTE of the model's nodes, GRADIENT of the run.

@@ -109,9 +109,12 @@ struct LanguageFunctions {
   // data.KIND. Upvalue 2: the kind
   static int data(lua_State* L) {
     const std::string kind = text_at(L, lua_upvalueindex(2));
-    Table table = options(L, 1, "data." + kind);
+    Entry read;
+    if (kind == "mix" && lua_gettop(L) == 1 && lua_istable(L, 1)) read_all(L, 1, "data.mix", &read);
+    else read.options = options(L, 1, "data." + kind);
     Entry& entry = add(L, Entry::Kind::Data, kind);
-    entry.options = std::move(table);
+    entry.options = std::move(read.options);
+    entry.items = std::move(read.items);
     return push(L, entry);
   }
 
@@ -157,27 +160,31 @@ struct LanguageFunctions {
     return 1;
   }
 
-  static int recipe(lua_State* L) {
-    if (lua_gettop(L) != 1 || !lua_istable(L, 1))
-      raise(L, recipe_error("recipe takes a table in braces", "write return recipe { model = …, data = …, steps = … }"));
+  /// The named and the positional entries of a table.
+  static void read_all(lua_State* L, int index, const char* owner, Entry* out) {
     Language& made = language(L);
-    Table table;
-    std::map<int64_t, Value> items;
-    for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
+    for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
       if (lua_type(L, -2) == LUA_TSTRING) {
         std::string name = text_at(L, -2);
         Value value = made.converter_.read(-1, name);
-        table.emplace(std::move(name), std::move(value));
+        out->options.emplace(std::move(name), std::move(value));
       } else if (lua_isinteger(L, -2)) {
         const int64_t position = lua_tointeger(L, -2);
-        items.emplace(position, made.converter_.read(-1, "entry " + std::to_string(position)));
+        out->items.emplace(position, made.converter_.read(-1, "entry " + std::to_string(position)));
       } else {
-        raise(L, recipe_error(std::string("an entry of the recipe has a ") + luaL_typename(L, -2) + " as its name"));
+        raise(L, recipe_error(std::string("an entry of ") + owner + " has a " + luaL_typename(L, -2) + " as its name"));
       }
     }
+  }
+
+  static int recipe(lua_State* L) {
+    if (lua_gettop(L) != 1 || !lua_istable(L, 1))
+      raise(L, recipe_error("recipe takes a table in braces", "write return recipe { model = …, data = …, steps = … }"));
+    Entry read;
+    read_all(L, 1, "the recipe", &read);
     Entry& entry = add(L, Entry::Kind::Recipe, "recipe");
-    entry.options = std::move(table);
-    entry.items = std::move(items);
+    entry.options = std::move(read.options);
+    entry.items = std::move(read.items);
     return push(L, entry);
   }
 

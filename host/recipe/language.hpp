@@ -20,7 +20,7 @@ struct Entry {
   size_t number = 0;  ///< its place among all entries
   std::string name;   ///< of a strategy, a kind of data, or "cosine", "linear", "constant"
   Table options;
-  std::map<int64_t, Value> items;  ///< of a recipe: its positional entries
+  std::map<int64_t, Value> items;  ///< of a recipe or a mix: its positional entries
   Place place;
   int function = LUA_NOREF;       ///< of a Function: its key in Lua's registry
   const char* kind_name() const;  ///< "a strategy", "a model", …
@@ -39,6 +39,7 @@ class Language {
   Result<const Entry*> run(std::string_view text, const std::string& name);
   /// The entry that the value stands for; null for plain data.
   const Entry* find(const Value& value) const;
+  const Entry& entry(size_t number) const { return entries_[number]; }
   /// The values of a function of the step, at 1 … steps. `option` is how messages call it, `place` where it was given.
   Result<Schedule> tabulate(const Entry& function, int64_t steps, const std::string& option, const Place& place);
 

@@ -12,6 +12,7 @@
 #include "host/recipe/paths.hpp"
 #include "host/recipe/scan.hpp"
 #include "host/recipe/schedule.hpp"
+#include "host/recipe/script.hpp"
 
 namespace galley {
 namespace {
@@ -42,6 +43,7 @@ class Reader {
   Result<const Entry*> entry_of(const Fields& fields, const char* name, Entry::Kind kind, const std::string& example) const;
   Status read_model(const Entry& entry, ModelSpec* model);
   Status read_data(const Entry& entry, DataSpec* data);
+  Status read_mix(const Entry& entry, DataSpec* data);
   Status read_numbers(const Fields& fields, Recipe* recipe) const;
   Status read_uses(const Entry& entry, Recipe* recipe);
   Result<Use> read_use(const Entry& entry, int64_t steps);
@@ -147,14 +149,34 @@ Status Reader::read_model(const Entry& entry, ModelSpec* model) {
 
 Status Reader::read_data(const Entry& entry, DataSpec* data) {
   const Fields fields = fields_of(entry, "data." + entry.name);
-  TRY_STATUS(plain(fields, entry.options));
   data->kind = entry.name;
   data->place = entry.place;
   data->options = entry.options;
+  if (const auto it = data->options.find("template"); it != data->options.end()) {
+    const Entry* function = language_.find(it->second);
+    if (function && function->kind == Entry::Kind::Function) {
+      data->chat_template = function->number;
+      data->options.erase(it);
+    }
+  }
+  TRY_STATUS(plain(fields, data->options));
   for (auto& [name, value] : data->options) {
     const auto* text = value.as<std::string>();
     const bool built_in = text && (*text == "model" || *text == "bytes");
-    if (name == "files" || name == "path" || (name == "tokenizer" && !built_in)) TRY_STATUS(resolve(&value, fields.place_of(name)));
+    if (name == "files" || name == "path" || name == "validation" || (name == "tokenizer" && !built_in))
+      TRY_STATUS(resolve(&value, fields.place_of(name)));
+  }
+  return read_mix(entry, data);
+}
+
+Status Reader::read_mix(const Entry& entry, DataSpec* data) {
+  for (const auto& [position, value] : entry.items) {
+    const Entry* part = language_.find(value);
+    if (!part || part->kind != Entry::Kind::Data || part->name == "mix")
+      return recipe_error(entry.place.text() + ": entry " + std::to_string(position) + " of data.mix must be data, got " +
+                              (part && part->name == "mix" ? "another data.mix" : shown(language_, value)),
+                          "write data.mix { data.text { … }, data.chat { … }, weights = { 1, 2 } }");
+    TRY_STATUS(read_data(*part, &data->parts.emplace_back()));
   }
   return ok();
 }
@@ -286,41 +308,26 @@ Result<std::string> recipe_text(const std::filesystem::path& path, const RecipeO
 }  // namespace
 
 const std::vector<std::string>& data_kinds() {
-  static const std::vector<std::string> kinds = {"batch", "random", "text"};
+  static const std::vector<std::string> kinds = {"batch", "chat", "jsonl", "mix", "prompts", "random", "text", "tokens"};
   return kinds;
 }
 
 Result<Recipe> read_recipe(const std::filesystem::path& path, const RecipeOptions& options) {
-  const std::string name = path.string();
+  Recipe recipe;
+  recipe.name = path.string();
+  recipe.path = std::filesystem::absolute(path).lexically_normal();
+  recipe.text = TRY(recipe_text(path, options, LuaLimits().source));
+  recipe.sets = options.sets;
+  recipe.library = options.library;
   LuaLimits limits;
   limits.seconds = options.seconds;
   limits.bytes = options.bytes;
-  Recipe recipe;
-  recipe.path = std::filesystem::absolute(path).lexically_normal();
-  recipe.text = TRY(recipe_text(path, options, limits.source));
-  recipe.sets = options.sets;
-
-  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-  std::vector<std::filesystem::path> roots = {folder, folder / "lib"};
-  if (!options.library.empty()) roots.push_back(options.library);
-  const std::unique_ptr<Sandbox> sandbox = TRY(Sandbox::create(limits, std::move(roots)));
-  Arguments arguments(options.sets);
-  Language language(*sandbox, arguments);
-  TRY_STATUS(language.open());
-
-  Result<const Entry*> made = language.run(recipe.text, name);
-  // Missing arguments stand as "", which may well be what went wrong.
-  if (made.ok() || arguments.missing()) TRY_STATUS(arguments.finish(name, SourceMap(recipe.text).names_asked("arg")));
-  if (!made) {
-    Error error = std::move(made).error();
-    if (error.exit == Exit::Recipe && !has_place(error.cause) && !error.cause.starts_with(name)) error.cause = name + ": " + error.cause;
-    return error;
-  }
+  const std::unique_ptr<RecipeScript> script = TRY(RecipeScript::run(recipe, limits));
 
   const std::filesystem::path directory = options.directory.empty() ? std::filesystem::current_path() : options.directory;
-  const PathRules paths(folder, directory, arguments.given_texts());
-  TRY_STATUS(Reader(language, paths, *sandbox, name, recipe.text).read(**made, &recipe));
-  for (const LuaSource& source : sandbox->sources()) recipe.modules.emplace(source.path.string(), source.text);
+  const PathRules paths(folder_of(path), directory, script->arguments().given_texts());
+  TRY_STATUS(Reader(script->language(), paths, script->sandbox(), recipe.name, recipe.text).read(script->returned(), &recipe));
+  for (const LuaSource& source : script->sandbox().sources()) recipe.modules.emplace(source.path.string(), source.text);
   return recipe;
 }
 

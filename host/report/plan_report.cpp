@@ -129,9 +129,14 @@ std::string plan_table(const Program& program, const Plan& plan, const Target& t
   add("  parameters      %12s   trainable %s (%.2f %%)\n", count_text(static_cast<double>(program.parameters)).c_str(),
       count_text(static_cast<double>(program.trainable)).c_str(),
       100.0 * static_cast<double>(program.trainable) / static_cast<double>(std::max<int64_t>(program.parameters, 1)));
-  add("  a step          %12s tokens: %lld micro-batch%s of %lld x %lld\n", count_text(tokens).c_str(),
-      static_cast<long long>(program.micro_batches), program.micro_batches == 1 ? "" : "es", static_cast<long long>(program.rows),
-      static_cast<long long>(program.length));
+  const std::string micro = std::to_string(program.rows) + " x " + std::to_string(program.length);
+  if (program.window_tokens > 0) {
+    add("  a step          %12s tokens that count: up to %lld micro-batches of %s\n", count_text(static_cast<double>(program.window_tokens)).c_str(),
+        static_cast<long long>(program.micro_batches), micro.c_str());
+  } else {
+    add("  a step          %12s tokens: %lld micro-batch%s of %s\n", count_text(tokens).c_str(), static_cast<long long>(program.micro_batches),
+        program.micro_batches == 1 ? "" : "es", micro.c_str());
+  }
   const double per_micro = program.flops_per_token * static_cast<double>(program.rows * program.length);
   add("  work            %12sFLOP a token", count_text(program.flops_per_token).c_str());
   if (program.recomputed_flops > 0) add(", %.1f %% of it recomputation", 100 * program.recomputed_flops / per_micro);

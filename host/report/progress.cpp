@@ -25,29 +25,30 @@ constexpr double plain_interval = 5;  // seconds between lines where nobody watc
 
 }  // namespace
 
-Progress::Progress(int64_t steps, double flops_a_step, double peak_flops)
-    : steps_(steps), flops_a_step_(flops_a_step), peak_flops_(peak_flops), terminal_(isatty(STDOUT_FILENO)) {}
+Progress::Progress(int64_t steps, double flops_a_micro_batch, double peak_flops)
+    : steps_(steps), flops_a_micro_batch_(flops_a_micro_batch), peak_flops_(peak_flops), terminal_(isatty(STDOUT_FILENO)) {}
 
 void Progress::clear() {
   if (drawn_) std::fputs("\r\x1b[K", stdout);
   drawn_ = false;
 }
 
-void Progress::step(const StepMetrics& m, double aside) {
+void Progress::step(const StepMetrics& m, int64_t micro_batches, double aside) {
   ++seen_;
   const double seconds = std::max(m.seconds - aside, 1e-9);
   // The first step of a process touches everything for the first time: it does not count in the estimate once there is another.
   if (seen_ <= 2) smoothed_ = seconds;
   else smoothed_ += 0.1 * (seconds - smoothed_);
   aside_ += aside;
-  ++line_.steps;
+  const double flops = flops_a_micro_batch_ * static_cast<double>(micro_batches);
+  line_.flops += flops;
   line_.tokens += static_cast<double>(m.tokens);
   line_.seconds += seconds;
   char eta[24];
   duration(eta, (smoothed_ + aside_ / static_cast<double>(seen_)) * static_cast<double>(steps_ - m.step));
   if (terminal_) {
     constexpr int width = 24;
-    const double rate = static_cast<double>(m.tokens) / smoothed_, share = 100 * flops_a_step_ / smoothed_ / peak_flops_;
+    const double rate = static_cast<double>(m.tokens) / smoothed_, share = 100 * flops / smoothed_ / peak_flops_;
     const auto filled = static_cast<int>(m.step * width / std::max<int64_t>(steps_, 1));
     std::printf("\r\x1b[K  [%.*s%.*s] %lld/%lld  loss %.4f  %.0f tok/s  %.0f %% of peak  ETA %s", filled,
                 "========================", width - filled, "                        ", static_cast<long long>(m.step),
@@ -59,7 +60,7 @@ void Progress::step(const StepMetrics& m, double aside) {
   const double t = now();
   if (m.step != 1 && m.step != steps_ && t - last_line_ < plain_interval) return;
   last_line_ = t;
-  const double rate = line_.tokens / line_.seconds, share = 100 * flops_a_step_ * line_.steps / line_.seconds / peak_flops_;
+  const double rate = line_.tokens / line_.seconds, share = 100 * line_.flops / line_.seconds / peak_flops_;
   line_ = {};
   std::printf("step %lld/%lld  loss %.4f  grad_norm %.3g  lr %.3g  %.0f tok/s  %.0f %% of peak  ETA %s\n", static_cast<long long>(m.step),
               static_cast<long long>(steps_), m.loss, m.grad_norm, m.lr, rate, share, eta);
@@ -82,6 +83,30 @@ void Progress::finish() {
   if (drawn_) std::fputs("\n", stdout);
   drawn_ = false;
   std::fflush(stdout);
+}
+
+BytesProgress::BytesProgress(std::string what) : what_(std::move(what)), terminal_(isatty(STDERR_FILENO)), begin_(now()), last_(begin_) {}
+
+BytesProgress::~BytesProgress() {
+  if (drawn_ && terminal_) std::fputs("\r\x1b[K", stderr);
+}
+
+void BytesProgress::update(uint64_t done, uint64_t total) {
+  const double t = now(), interval = terminal_ ? 0.2 : plain_interval;
+  if (t - begin_ < 1 || t - last_ < interval || total == 0) return;
+  last_ = t;
+  drawn_ = true;
+  const double share = std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
+  const double rate = static_cast<double>(done) / (t - begin_);
+  char eta[24];
+  duration(eta, static_cast<double>(total - std::min(done, total)) / std::max(rate, 1.0));
+  constexpr int width = 24;
+  const auto filled = static_cast<int>(share * width);
+  if (terminal_) std::fprintf(stderr, "\r\x1b[K  %s [%.*s%.*s]", what_.c_str(), filled, "========================", width - filled, "                        ");
+  else std::fprintf(stderr, "%s:", what_.c_str());
+  std::fprintf(stderr, " %.0f %%  %.1f of %.1f MB  %.1f MB/s  ETA %s%s", 100 * share, 1e-6 * static_cast<double>(done),
+               1e-6 * static_cast<double>(total), 1e-6 * rate, eta, terminal_ ? "" : "\n");
+  std::fflush(stderr);
 }
 
 }  // namespace galley

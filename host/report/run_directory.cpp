@@ -27,6 +27,12 @@ Result<std::string> text_of(const RunRecord& r) {
   for (const auto& p : r.plugins)
     plugins.push_back(toml::table{{"id", p.id}, {"version", p.version}, {"state_version", p.state_version}, {"hash", p.hash}});
   for (const auto& s : r.strategies) strategies.push_back(toml::table{{"name", s.name}, {"options", s.options}});
+  toml::array data;
+  for (const auto& d : r.data) {
+    toml::table facts{{"kind", d.kind}};
+    for (const auto& [name, value] : d.facts) facts.insert(name, value);
+    data.push_back(std::move(facts));
+  }
   out.insert("format", format_version);
   out.insert("galley", r.version);
   out.insert("seed", static_cast<int64_t>(r.seed));
@@ -39,10 +45,18 @@ Result<std::string> text_of(const RunRecord& r) {
                                    {"text", r.recipe_text}});
   out.insert("plugins", std::move(plugins));
   out.insert("strategies", std::move(strategies));
+  out.insert("data", std::move(data));
   toml::parse_result target = toml::parse(r.target);
   if (!target) return run_error("the target is no TOML: " + std::string(target.error().description()));
   out.insert("target", std::move(target).table());
   return text_of(out);
+}
+
+/// Absolute, without a slash at its end.
+std::filesystem::path normal(const std::filesystem::path& given) {
+  std::error_code error;
+  const std::filesystem::path directory = std::filesystem::absolute(given, error).lexically_normal();
+  return directory.has_filename() ? directory : directory.parent_path();
 }
 
 Error occupied(const std::filesystem::path& directory) {
@@ -58,16 +72,21 @@ Result<std::string> text_field(const toml::table& table, const char* key, const 
 
 }  // namespace
 
-Status create_run(const std::filesystem::path& given, const RunRecord& record) {
+Status check_vacant(const std::filesystem::path& given) {
   if (given.empty()) return recipe_error("--out '' names no directory");
   std::error_code error;
-  const std::filesystem::path directory = std::filesystem::absolute(given, error).lexically_normal();
-  const std::filesystem::path clean = directory.has_filename() ? directory : directory.parent_path();
-  if (std::filesystem::exists(clean, error)) {
-    if (!std::filesystem::is_directory(clean, error)) return recipe_error(clean.string() + " is not a directory");
-    if (!std::filesystem::is_empty(clean, error)) return occupied(clean);
-    if (error) return run_error("cannot look into " + clean.string() + ": " + error.message());
-  }
+  const std::filesystem::path directory = normal(given);
+  if (!std::filesystem::exists(directory, error)) return ok();
+  if (!std::filesystem::is_directory(directory, error)) return recipe_error(directory.string() + " is not a directory");
+  if (!std::filesystem::is_empty(directory, error)) return occupied(directory);
+  if (error) return run_error("cannot look into " + directory.string() + ": " + error.message());
+  return ok();
+}
+
+Status create_run(const std::filesystem::path& given, const RunRecord& record) {
+  TRY_STATUS(check_vacant(given));
+  std::error_code error;
+  const std::filesystem::path clean = normal(given);
   std::filesystem::create_directories(clean.parent_path(), error);
   if (error) return run_error("cannot create " + clean.parent_path().string() + ": " + error.message());
   const std::filesystem::path aside = clean.string() + ".run.toml.tmp";

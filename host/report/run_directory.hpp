@@ -32,7 +32,15 @@ struct RunRecord {
     std::string name, options;  ///< options resolved, as JSON
   };
   std::vector<StrategyUsed> strategies;
+  struct DataUsed {
+    std::string kind;
+    std::vector<std::pair<std::string, int64_t>> facts;
+  };
+  std::vector<DataUsed> data;  ///< what was found in it; not read again
 };
+
+/// Whether create_run would take the directory: it is absent or empty.
+Status check_vacant(const std::filesystem::path& directory);
 
 /// Makes a run of an empty or absent directory: run.toml is written beside it, synced, and renamed in as the first file; then recipe.lua. Killed before, nothing or an empty
 /// directory is left; killed after, `resume` goes on. A directory that is not empty is refused.

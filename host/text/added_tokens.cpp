@@ -1,5 +1,7 @@
 #include "host/text/added_tokens.hpp"
 
+#include <algorithm>
+
 #include "host/text/unicode.hpp"
 
 namespace galley {
@@ -10,6 +12,11 @@ char32_t last_code_point(std::string_view text) {
   size_t at = text.size();
   while (at > 0 && (static_cast<uint8_t>(text[--at]) & 0xC0) == 0x80) {}
   return text.empty() ? 0 : next_code_point(text.substr(at)).value;
+}
+
+bool touches(std::span<const TextSpan> spans, size_t begin, size_t end) {
+  const auto it = std::partition_point(spans.begin(), spans.end(), [&](const TextSpan& span) { return span.end <= begin; });
+  return it != spans.end() && it->begin < end;
 }
 
 }  // namespace
@@ -34,6 +41,7 @@ void AddedTokens::add(const AddedToken& token, const std::string& text) {
   if (trie_[node].token >= 0) return;  // of two with one text the first is found
   trie_[node].token = static_cast<int32_t>(tokens_.size());
   tokens_.push_back(token);
+  has_special_ |= token.special;
   begins_[static_cast<uint8_t>(text[0])] = true;
 }
 
@@ -54,7 +62,7 @@ int32_t AddedTokens::longest(std::string_view text, size_t at, size_t* end) cons
   return found;
 }
 
-bool AddedTokens::find(std::string_view text, size_t from, Special special, Found* out) const {
+bool AddedTokens::find(std::string_view text, size_t from, Special special, std::span<const TextSpan> plain, Found* out) const {
   if (tokens_.empty()) return false;
   for (size_t at = from; at < text.size(); ++at) {
     if (!begins_[static_cast<uint8_t>(text[at])]) continue;
@@ -68,6 +76,7 @@ bool AddedTokens::find(std::string_view text, size_t from, Special special, Foun
       at = end - 1;  // what was matched is passed over as a whole
       continue;
     }
+    if (token.special && touches(plain, at, end)) continue;
     size_t begin = at;
     if (token.lstrip) {
       while (begin > from) {

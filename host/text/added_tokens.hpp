@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,11 @@ struct AddedToken {
   bool special = false;
 };
 
+/// Bytes [begin, end) of a text.
+struct TextSpan {
+  size_t begin = 0, end = 0;
+};
+
 /// A set of them, found from left to right, of several at one place the longest. Immutable. [thread-safe]
 class AddedTokens {
  public:
@@ -34,8 +40,10 @@ class AddedTokens {
   bool empty() const { return tokens_.empty(); }
 
   enum class Special : uint8_t { Token, Text };  ///< Text: special tokens are not looked for
-  /// The next one at or behind `from`; false: none. Spans do not reach back before `from`.
-  bool find(std::string_view text, size_t from, Special special, Found* out) const;
+  bool has_special() const { return has_special_; }
+  /// The next one at or behind `from`; false: none. Spans do not reach back before `from`. Special ones that touch a span of `plain`, which
+  /// are in order, are not looked for either.
+  bool find(std::string_view text, size_t from, Special special, std::span<const TextSpan> plain, Found* out) const;
 
  private:
   struct Node {
@@ -46,6 +54,7 @@ class AddedTokens {
   std::vector<Node> trie_;
   std::vector<AddedToken> tokens_;
   std::array<bool, 256> begins_ = {};
+  bool has_special_ = false;
 };
 
 }  // namespace galley

@@ -59,8 +59,13 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& ori
     out.decoder_ = TRY(Decoder::read(field(*table, "decoder"), "decoder"));
     TRY_STATUS(out.read_model(*model));
     TRY_STATUS(out.read_added(field(*table, "added_tokens")));
-    const Value* post = field(*table, "post_processor");
-    return post ? out.read_post(*post, "post_processor") : ok();
+    if (const Value* post = field(*table, "post_processor")) TRY_STATUS(out.read_post(*post, "post_processor"));
+    for (const std::string& token : out.tokens_) {
+      const bool byte = token.size() == 6 && token.starts_with("<0x") && token.ends_with('>');
+      const auto bytes = out.pre_.byte_level() ? bytes_of_text(token) : std::nullopt;
+      out.bytes_.push_back(static_cast<uint32_t>(byte && !bytes ? 1 : bytes ? bytes->size() : token.size()));
+    }
+    return ok();
   };
   Status status = read();
   if (!status) {
@@ -187,33 +192,109 @@ Status Tokenizer::read_post(const Value& spec, const std::string& where) {
   return ok();
 }
 
-/// A piece between added tokens of the raw text.
-void Tokenizer::encode_piece(std::string_view text, Encoding how, Work& work, std::vector<TokenId>* out) const {
-  std::string changed;
-  if (!normalizer_.empty()) {
-    changed = normalizer_.apply(text);
-    text = changed;
+/// Which tokens lie where, and which of that counts. Places are bytes of the whole text; `counting` is in order.
+struct Tokenizer::Spans {
+  std::span<const TextSpan> counting;
+  std::vector<bool>* counts;
+  size_t begin = 0;  ///< of the piece that is being encoded, in the whole text
+
+  bool touches(size_t from, size_t to) const {
+    const auto it = std::partition_point(counting.begin(), counting.end(), [&](const TextSpan& s) { return s.end <= from; });
+    return it != counting.end() && it->begin < std::max(to, from + 1);
   }
+};
+
+/// A piece between added tokens of the raw text.
+void Tokenizer::encode_piece(std::string_view text, AddedTokens::Special special, std::span<const TextSpan> plain, Work& work,
+                             std::vector<TokenId>* out, Spans* spans) const {
+  std::string changed;
+  // Spans of the piece in what the normalizer makes of it: as much of it as the text before their borders becomes.
+  std::vector<TextSpan> moved_plain, moved_counting;
+  const auto move = [&](std::span<const TextSpan> from, std::vector<TextSpan>* to) {
+    const auto place = [&](size_t at) {
+      const size_t inside = at <= spans->begin ? 0 : std::min(at - spans->begin, text.size());
+      return normalizer_.empty() ? inside : inside == text.size() ? changed.size() : normalizer_.apply(text.substr(0, inside)).size();
+    };
+    for (const TextSpan& span : from)
+      if (span.begin < spans->begin + text.size() && span.end > spans->begin) to->push_back({place(span.begin), place(span.end)});
+  };
+  if (!normalizer_.empty()) changed = normalizer_.apply(text);
+  if (spans) {
+    move(spans->counting, &moved_counting);
+    if (normalized_.has_special()) move(plain, &moved_plain);
+  }
+  if (!normalizer_.empty()) text = changed;
+
+  const Spans inside = {moved_counting, nullptr, 0};
+  size_t at = 0;  // behind the tokens so far
+  const auto tell = [&](size_t first) {
+    for (size_t i = first; i < out->size(); ++i) {
+      const size_t end = at + bytes_of((*out)[i]);
+      spans->counts->push_back(inside.touches(at, end));
+      at = end;
+    }
+  };
   size_t done = 0;
   const auto words = [&](size_t begin, size_t end) {
-    pre_.cut(text.substr(begin, end - begin), work.steps_, [&](std::string_view word) { model_.encode(word, work.cache_, out); });
+    pre_.cut(text.substr(begin, end - begin), work.steps_, [&](std::string_view word) {
+      const size_t first = out->size();
+      model_.encode(word, work.cache_, out);
+      if (!spans) return;
+      // Words are parts of the text, but for a space put before it.
+      if (word.data() >= text.data() && word.data() < text.data() + text.size()) at = static_cast<size_t>(word.data() - text.data());
+      tell(first);
+    });
   };
-  for (AddedTokens::Found found; normalized_.find(text, done, how.special, &found); done = found.end) {
+  for (AddedTokens::Found found; normalized_.find(text, done, special, moved_plain, &found); done = found.end) {
     words(done, found.begin);
     out->push_back(found.token->id);
+    if (spans) spans->counts->push_back(inside.touches(found.begin, found.end));
   }
   words(done, text.size());
 }
 
+void Tokenizer::encode_text(std::string_view text, AddedTokens::Special special, std::span<const TextSpan> plain, Work& work,
+                            std::vector<TokenId>* out, Spans* spans) const {
+  size_t done = 0;
+  const auto piece = [&](size_t end) {
+    if (spans) spans->begin = done;
+    if (end > done) encode_piece(text.substr(done, end - done), special, plain, work, out, spans);
+  };
+  for (AddedTokens::Found found; raw_.find(text, done, special, plain, &found); done = found.end) {
+    piece(found.begin);
+    out->push_back(found.token->id);
+    if (spans) spans->counts->push_back(spans->touches(found.begin, found.end));
+  }
+  piece(text.size());
+}
+
 void Tokenizer::encode(std::string_view text, Encoding how, Work& work, std::vector<TokenId>* out) const {
   if (how.around == Around::Template) out->insert(out->end(), before_.begin(), before_.end());
-  size_t done = 0;
-  for (AddedTokens::Found found; raw_.find(text, done, how.special, &found); done = found.end) {
-    if (found.begin > done) encode_piece(text.substr(done, found.begin - done), how, work, out);
-    out->push_back(found.token->id);
-  }
-  if (done < text.size()) encode_piece(text.substr(done), how, work, out);
+  encode_text(text, how.special, {}, work, out, nullptr);
   if (how.around == Around::Template) out->insert(out->end(), behind_.begin(), behind_.end());
+}
+
+void Tokenizer::encode(std::span<const Segment> segments, Work& work, std::vector<TokenId>* ids, std::vector<bool>* counts) const {
+  std::string text;
+  std::vector<TextSpan> plain, counting;
+  const auto add = [&](std::vector<TextSpan>* to, size_t begin) {
+    if (begin == text.size()) return;
+    if (!to->empty() && to->back().end == begin) to->back().end = text.size();
+    else to->push_back({begin, text.size()});
+  };
+  for (const Segment& segment : segments) {
+    const size_t begin = text.size();
+    text += segment.text;
+    if (!segment.control) add(&plain, begin);
+    if (segment.counts) add(&counting, begin);
+  }
+  Spans spans = {counting, counts, 0};
+  encode_text(text, AddedTokens::Special::Token, plain, work, ids, &spans);
+}
+
+TokenId Tokenizer::find(std::string_view token) const {
+  const auto it = std::find(tokens_.begin(), tokens_.end(), token);
+  return token.empty() || it == tokens_.end() ? -1 : static_cast<TokenId>(it - tokens_.begin());
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids) const {

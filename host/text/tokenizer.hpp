@@ -39,6 +39,23 @@ class Tokenizer {
   /// Appends the ids of `text`, which is UTF-8.
   void encode(std::string_view text, Encoding how, Work& work, std::vector<TokenId>* out) const;
 
+  /// A part of a document: a template's own text, or somebody's, in which special tokens are text and not control.
+  struct Segment {
+    std::string text;         ///< UTF-8
+    bool control = false;     ///< of the template
+    bool counts = false;      ///< in the loss
+  };
+  /// Appends the ids of the segments' texts together, as of one text, and for each whether a part of it lies in a segment that counts.
+  void encode(std::span<const Segment> segments, Work& work, std::vector<TokenId>* ids, std::vector<bool>* counts) const;
+
+  /// The ids that the post-processor puts before and behind one text.
+  std::span<const TokenId> before() const { return before_; }
+  std::span<const TokenId> behind() const { return behind_; }
+  /// The id of a token, as decode() would write it; -1: there is none.
+  TokenId find(std::string_view token) const;
+  /// The token of an id below vocabulary(), as the file writes it.
+  const std::string& name(TokenId id) const { return tokens_[static_cast<size_t>(id)]; }
+
   /// Ids that are no tokens are left out.
   std::string decode(std::span<const TokenId> ids) const;
 
@@ -49,7 +66,13 @@ class Tokenizer {
   Status read_model(const Value& spec);
   Status read_added(const Value* spec);
   Status read_post(const Value& spec, const std::string& where);
-  void encode_piece(std::string_view text, Encoding how, Work& work, std::vector<TokenId>* out) const;
+  /// Where the tokens of a text lie in it, for those who ask.
+  struct Spans;
+  void encode_text(std::string_view text, AddedTokens::Special special, std::span<const TextSpan> plain, Work& work,
+                   std::vector<TokenId>* out, Spans* spans) const;
+  void encode_piece(std::string_view text, AddedTokens::Special special, std::span<const TextSpan> plain, Work& work,
+                    std::vector<TokenId>* out, Spans* spans) const;
+  uint32_t bytes_of(TokenId id) const { return static_cast<size_t>(id) < bytes_.size() ? bytes_[static_cast<size_t>(id)] : 0; }
 
   Normalizer normalizer_;
   PreTokenizer pre_;
@@ -57,6 +80,7 @@ class Tokenizer {
   Decoder decoder_;
   AddedTokens raw_, normalized_;
   std::vector<std::string> tokens_;       // by id, as the file writes them; "" where there is none
+  std::vector<uint32_t> bytes_;           // by id, of the text that it stands for
   std::vector<TokenId> before_, behind_;  // what the template puts around one text
 };
 

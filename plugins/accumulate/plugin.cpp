@@ -8,14 +8,19 @@ using namespace galley::sdk;
 
 class Accumulate {
  public:
-  explicit Accumulate(const Options& options) : steps_(options.integer("steps")) {}
+  explicit Accumulate(const Options& options) : steps_(options.integer("steps")), tokens_(options.integer("tokens")) {
+    if (tokens_ > 0 && steps_ > 1) throw Failure(GALLEY_INVALID, "'steps' and 'tokens' are two ways to say how large a window is: give one");
+  }
 
   void claim(Graph&, const galley_subject& subject, Claim& out) const {
-    if (subject.kind == GALLEY_SUBJECT_RUN && subject.facet == GALLEY_FACET_GRADIENT) out.strong(steps_);
+    if (subject.kind == GALLEY_SUBJECT_RUN && subject.facet == GALLEY_FACET_GRADIENT) {
+      if (tokens_ > 0) out.strong(tokens_, "tokens");
+      else out.strong(steps_);
+    }
   }
 
  private:
-  int64_t steps_;
+  int64_t steps_, tokens_;
 };
 
 const bool registered = add(strategy<Accumulate>("accumulate"));

@@ -36,8 +36,8 @@ class BatchTest : public testing::Test {
     const std::string place = "data.batch: " + path().string() + ": ";
     return error.starts_with(place) ? error.substr(place.size()) : error;
   }
-  static Opened open(const DataSpec& data, const Recipe& recipe = recipe_of({}, {}), const Accumulation& micro_batches = 1) {
-    Result<Opened> opened = try_open(data, recipe, 100, micro_batches);
+  static Opened open(const DataSpec& data, const Recipe& recipe = recipe_of({}, {}), const Windows& windows = {1}) {
+    Result<Opened> opened = try_open(data, recipe, 100, windows);
     EXPECT_TRUE(opened.ok()) << (opened.ok() ? "" : opened.error().cause);
     return std::move(opened).value();
   }
@@ -98,17 +98,17 @@ TEST_F(BatchTest, RowsFillMicroBatchesAndTheRestIsPadding) {
   put(8, 2, {{"input_ids", ids}, {"labels", ids}});
   const std::vector<RowCopy> whole = open(spec()).window(0, 1);
   ASSERT_EQ(whole.size(), 8u);
-  EXPECT_EQ(open(spec(), recipe_of(1, {}), 8).window(3, 8), whole);
-  EXPECT_EQ(open(spec(), recipe_of(2, 2), 4).window(0, 4), whole);
+  EXPECT_EQ(open(spec(), recipe_of(1, {}), {8}).window(3, 8), whole);
+  EXPECT_EQ(open(spec(), recipe_of(2, 2), {4}).window(0, 4), whole);
   for (const auto& [batch, micro_batches] : {std::pair<int64_t, int64_t>{3, 3}, {8, 2}, {1, 11}, {5, 2}}) {
     int64_t valid = 0;
-    const std::vector<RowCopy> rows = open(spec(), recipe_of(batch, {}), micro_batches).window(0, micro_batches, &valid);
+    const std::vector<RowCopy> rows = open(spec(), recipe_of(batch, {}), {micro_batches}).window(0, micro_batches, &valid);
     EXPECT_EQ(valid, 8);
     EXPECT_TRUE(std::equal(whole.begin(), whole.end(), rows.begin()));
     for (size_t r = 8; r < rows.size(); ++r) EXPECT_EQ(rows[r], (RowCopy{{0, 0}, {-100, -100}, {0, 0}, {0, 1}}));
   }
-  EXPECT_EQ(open_error(spec(), recipe_of(1, {}), 100, 4), "data.batch: the batch has 8 rows, but a window takes 4 micro-batches of 1");
-  EXPECT_EQ(open_error(spec(), recipe_of(1, {}), 100, Accumulation({8, 7, 9})),
+  EXPECT_EQ(open_error(spec(), recipe_of(1, {}), 100, {4}), "data.batch: the batch has 8 rows, but a window takes 4 micro-batches of 1");
+  EXPECT_EQ(open_error(spec(), recipe_of(1, {}), 100, {7}),
             "data.batch: the batch has 8 rows, but a window takes 7 micro-batches of 1");
 }
 
@@ -198,7 +198,7 @@ TEST_F(BatchTest, ReferenceCasesHaveTheirValidTokens) {
     const std::filesystem::path folder = cases / "models" / name;
     const Value expect = read_json(folder / "expect.json").value();
     const DataSpec data = spec_of("batch", {{"path", (folder / "batch.safetensors").string()}});
-    const Opened batch = try_open(data, recipe_of({}, {}), 251, 1).value();
+    const Opened batch = try_open(data, recipe_of({}, {}), 251, {1}).value();
     int64_t valid = 0;
     batch.window(0, 1, &valid);
     EXPECT_EQ(valid, *expect.as<Table>()->at("valid_tokens").as<int64_t>()) << name;

@@ -15,7 +15,7 @@ class DocumentsTest : public testing::Test {
   std::string find(const std::vector<std::string>& names) {
     std::vector<std::string> files;
     for (const std::string& name : names) files.push_back((folder_ / name).string());
-    const Result<Documents> documents = find_documents(spec_of("text", {}), files);
+    const Result<Documents> documents = find_documents(spec_of("text", {}), files, FileKind::Text);
     if (!documents.ok()) {
       EXPECT_EQ(documents.error().exit, Exit::Recipe);
       std::string cause = documents.error().cause;

@@ -10,12 +10,12 @@
 namespace galley {
 namespace {
 
-Opened open(const Recipe& recipe, int64_t vocabulary, const Accumulation& micro_batches) {
-  return try_open(spec_of("random", {}), recipe, vocabulary, micro_batches).value();
+Opened open(const Recipe& recipe, int64_t vocabulary, const Windows& windows) {
+  return try_open(spec_of("random", {}), recipe, vocabulary, windows).value();
 }
 
 TEST(RandomTokens, EveryPositionCountsAndPredictsTheNext) {
-  const Opened random = open(recipe_of(3, 7), 50, 2);
+  const Opened random = open(recipe_of(3, 7), 50, {2});
   EXPECT_EQ(random.info.bytes, 0u);
   EXPECT_EQ(random.info.vocabulary, 0);
   int64_t valid = 0;
@@ -35,15 +35,15 @@ TEST(RandomTokens, EveryPositionCountsAndPredictsTheNext) {
 
 TEST(RandomTokens, BatchEightAndEightTimesOneAreTheSame) {
   for (const int64_t length : {1, 2, 9}) {
-    const std::vector<RowCopy> whole = open(recipe_of(8, length, 3), 1000, 1).window(5, 1);
-    EXPECT_EQ(open(recipe_of(1, length, 3), 1000, 8).window(5, 8), whole);
-    EXPECT_NE(open(recipe_of(8, length, 4), 1000, 1).window(5, 1), whole);
-    EXPECT_NE(open(recipe_of(8, length, 3), 1000, 1).window(6, 1), whole);
+    const std::vector<RowCopy> whole = open(recipe_of(8, length, 3), 1000, {1}).window(5, 1);
+    EXPECT_EQ(open(recipe_of(1, length, 3), 1000, {8}).window(5, 8), whole);
+    EXPECT_NE(open(recipe_of(8, length, 4), 1000, {1}).window(5, 1), whole);
+    EXPECT_NE(open(recipe_of(8, length, 3), 1000, {1}).window(6, 1), whole);
   }
 }
 
 TEST(RandomTokens, RowsAndWindowsDiffer) {
-  const Opened random = open(recipe_of(4, 16), 30000, 1);
+  const Opened random = open(recipe_of(4, 16), 30000, {1});
   std::vector<RowCopy> rows = random.window(0, 1);
   for (const RowCopy& row : random.window(1, 1)) rows.push_back(row);
   for (size_t a = 0; a < rows.size(); ++a) {
@@ -52,7 +52,7 @@ TEST(RandomTokens, RowsAndWindowsDiffer) {
 }
 
 TEST(RandomTokens, AreUniform) {
-  const Opened random = open(recipe_of(64, 256), 10, 1);
+  const Opened random = open(recipe_of(64, 256), 10, {1});
   std::vector<int> count(10);
   for (const RowCopy& row : random.window(0, 1)) {
     for (const int32_t id : row.input_ids) ++count[static_cast<size_t>(id)];
@@ -65,7 +65,7 @@ TEST(RandomTokens, Errors) {
   EXPECT_EQ(open_error(spec, recipe_of({}, 4)), "data.random: the recipe gives no batch");
   EXPECT_EQ(open_error(spec_of("random", {{"seed", int64_t{1}}}), recipe_of(1, 4)), "data.random: unknown option 'seed'");
   EXPECT_EQ(open_error(spec, recipe_of(1, 4, 1, 2)), "data.random: the recipe validates every 2 steps, but nothing is held out for it");
-  const Opened random = open(recipe_of(1, 4), 10, 1);
+  const Opened random = open(recipe_of(1, 4), 10, {1});
   OwnedWindow window(random.info.layout, 1);
   EXPECT_EQ(random.source->validation_batches(), 0);
   EXPECT_FALSE(random.source->fill_validation(0, window.buffer).ok());

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <new>
 #include <optional>
@@ -100,17 +102,30 @@ inline DataSpec text_of(std::vector<std::string> files, Table options = {}) {
   return spec_of("text", std::move(options));
 }
 
-inline Result<Opened> try_open(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const Accumulation& micro_batches) {
+/// Prepared data lies in a folder of the process's own.
+inline void use_own_cache() {
+  static const Folder* const folder = [] {
+    auto* made = new Folder;  // as long as the process
+    setenv("GALLEY_CACHE", (*made / "cache").c_str(), 1);
+    std::atexit([] { std::filesystem::remove_all(std::getenv("GALLEY_CACHE")); });
+    return made;
+  }();
+  (void)folder;
+}
+
+inline Result<Opened> try_open(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const Windows& windows) {
+  use_own_cache();
   Opened opened;
   opened.info = TRY(describe_data(spec, recipe));
   opened.memory = std::make_unique<Memory>(opened.info.bytes);
-  opened.source = TRY(open_data(spec, recipe, vocabulary, micro_batches, opened.memory->span()));
+  opened.source = TRY(open_data(spec, recipe, vocabulary, windows, {.threads = 2}));
+  TRY_STATUS(opened.source->load(opened.memory->span()));
   return opened;
 }
 
 /// The cause of the error that describing or opening gives, which is the recipe's, and names its line.
-inline std::string open_error(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary = 256, const Accumulation& micro_batches = 1) {
-  const Result<Opened> opened = try_open(spec, recipe, vocabulary, micro_batches);
+inline std::string open_error(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary = 256, const Windows& windows = {1}) {
+  const Result<Opened> opened = try_open(spec, recipe, vocabulary, windows);
   if (opened.ok()) return "no error";
   EXPECT_EQ(opened.error().exit, Exit::Recipe);
   const std::string place = "recipe.lua:5: ";

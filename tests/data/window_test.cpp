@@ -31,22 +31,5 @@ TEST(WindowBuffer, RowsTileTheMemory) {
   EXPECT_EQ(copy_row(window.buffer, 3).first_key, (std::vector<int32_t>{0, 1, 2}));
 }
 
-TEST(Accumulation, CountsMicroBatchesBeforeAWindow) {
-  const Accumulation always = 4;
-  EXPECT_EQ(always.at(0), 4);
-  EXPECT_EQ(always.at(1000), 4);
-  EXPECT_EQ(always.before(0), 0);
-  EXPECT_EQ(always.before(1000), 4000);
-  const Accumulation growing(std::vector<int64_t>{1, 2, 5});
-  int64_t before = 0;
-  for (int64_t window = 0; window < 10; ++window) {
-    EXPECT_EQ(growing.before(window), before);
-    before += growing.at(window);
-  }
-  EXPECT_EQ(growing.at(9), 5);
-  EXPECT_EQ(growing.most(), 5);
-  EXPECT_EQ(growing.fewest(), 1);
-}
-
 }  // namespace
 }  // namespace galley

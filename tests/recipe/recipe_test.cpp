@@ -212,8 +212,15 @@ TEST(Errors, OfModels) {
 
 TEST(Errors, OfData) {
   EXPECT_EQ(cause("\nreturn data.txt {}"), "r.lua:2: there is no data.txt; did you mean 'text'?");
-  EXPECT_EQ(hint("return data.jsonl {}"), "there are data.batch, data.random, data.text");
-  EXPECT_EQ(cause("return data.jsonl {}"), "r.lua:1: there is no data.jsonl");
+  EXPECT_EQ(hint("return data.parquet {}"),
+            "there are data.batch, data.chat, data.jsonl, data.mix, data.prompts, data.random, data.text, data.tokens");
+  EXPECT_EQ(cause("return data.parquet {}"), "r.lua:1: there is no data.parquet");
+  EXPECT_EQ(cause("return recipe { model = model { path = '.' }, steps = 1,\n data = data.mix { 3 } }"),
+            "r.lua:2: entry 1 of data.mix must be data, got 3");
+  EXPECT_EQ(cause("return recipe { model = model { path = '.' }, steps = 1,\n data = data.mix { data.mix { data.text {} } } }"),
+            "r.lua:2: entry 1 of data.mix must be data, got another data.mix");
+  EXPECT_EQ(cause("return recipe { model = model { path = '.' }, steps = 1,\n data = data.text { template = constant(1) } }"),
+            "r.lua:2: 'template' is a schedule and no plain data");
   EXPECT_EQ(cause("return data.text 'x'"), "r.lua:1: data.text takes a table in braces, got string");
   EXPECT_EQ(cause("return recipe { model = model { path = '.' },\n data = data.text {\n files = { function() end } }, steps = 1 }"),
             "r.lua:3: 'files[1]' is a function and no plain data");

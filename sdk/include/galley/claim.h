@@ -17,7 +17,8 @@ extern "C" {
  *   TRAINABLE  parameter            number 0 or 1
  *   STORAGE    parameter, master, state  text: a format's name ("bf16"), attrs: its options; default: the tensor's own dtype
  *   COMPUTE    node                 text: dtype of its products ("bf16")
- *   GRADIENT   gradient: text: dtype ("f32"), number: GALLEY_GRADIENT_…; run: number: micro-batches in a window
+ *   GRADIENT   gradient: text: dtype ("f32"), number: GALLEY_GRADIENT_…; run: number: micro-batches in a window,
+ *                                   or, with the text "tokens", the tokens that count which a window is to come closest to
  *   UPDATE     parameter            text: the name of the strategy that updates it (the claimant's own)
  *   PLACEMENT  parameter, master, gradient, state  text: a memory class of the device
  *   SHARD      parameter, gradient, state  number: parts */

@@ -1,0 +1,105 @@
+// What a first pass over the data makes, kept in files: tokens, and how they are packed. A file's name is the hash of everything that it was made
+// from, so that the same data is prepared once, by whichever run comes first; every file may be deleted at any time. Files lie in
+// $GALLEY_CACHE, else $XDG_CACHE_HOME/galley, else $HOME/.cache/galley; those that no run has used for 30 days are removed when another is
+// written.
+//
+// A file: a header of 256 bytes (Header), then up to four sections, each an array. The checksum is of everything behind the header. Files are
+// written aside and renamed, so that two runs that make the same one do not meet.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "host/base/file.hpp"
+#include "host/base/result.hpp"
+
+namespace galley {
+
+/// XXH3, 128 bits, of what is added to it, each piece with its length.
+class KeyHash {
+ public:
+  KeyHash();
+  ~KeyHash();
+  KeyHash(const KeyHash&) = delete;
+  KeyHash& operator=(const KeyHash&) = delete;
+  void add(std::string_view text);
+  void add(uint64_t number);
+  /// Bytes of one piece that comes in parts; add their number behind them.
+  void part(std::span<const std::byte> bytes);
+  /// 32 hexadecimal digits.
+  std::string digits() const;
+
+ private:
+  void* state_;
+};
+
+inline constexpr size_t kCacheSections = 4;
+inline constexpr size_t kCacheFacts = 16;
+using CacheFacts = std::array<uint64_t, kCacheFacts>;
+
+/// A file that was found whole. Movable; reading is [thread-safe] and allocates nothing.
+class CacheFile {
+ public:
+  /// nullopt: it is not there, or it is not whole (then it is removed: it will be made again). Reads all of it once.
+  static Result<std::optional<CacheFile>> open(const std::string& key, const std::string& kind);
+
+  uint64_t fact(size_t index) const { return facts_[index]; }
+  uint64_t section_bytes(size_t section) const { return sizes_[section]; }
+  /// Bytes [offset, …) of a section, which must be there.
+  Status read(size_t section, uint64_t offset, std::span<std::byte> out) const { return file_.read_at(out, begin_[section] + offset); }
+  template <class T>
+  Status read(size_t section, uint64_t first, std::span<T> out) const {
+    return read(section, first * sizeof(T), std::as_writable_bytes(out));
+  }
+
+ private:
+  explicit CacheFile(File file) : file_(std::move(file)) {}
+  File file_;
+  CacheFacts facts_ = {};
+  std::array<uint64_t, kCacheSections> begin_ = {}, sizes_ = {};
+};
+
+/// Writes one aside. Destroyed before finish(), it leaves nothing.
+class CacheWriter {
+ public:
+  static Result<std::unique_ptr<CacheWriter>> create(const std::string& key, const std::string& kind);
+  ~CacheWriter();
+  CacheWriter(const CacheWriter&) = delete;
+  CacheWriter& operator=(const CacheWriter&) = delete;
+
+  /// Appends to a section; the sections may grow in any order.
+  Status append(size_t section, std::span<const std::byte> bytes);
+  template <class T>
+  Status append(size_t section, std::span<const T> items) {
+    return append(section, std::as_bytes(items));
+  }
+  uint64_t section_bytes(size_t section) const { return sections_[section].bytes; }
+  /// Puts the sections together and the file in its place.
+  Status finish(const CacheFacts& facts);
+
+ private:
+  struct Section {
+    std::optional<File> file;  // of its own; the first lies in the file itself
+    std::filesystem::path path;
+    std::vector<std::byte> pending;
+    uint64_t bytes = 0;
+  };
+  CacheWriter() = default;
+  Status flush(Section& section);
+
+  std::filesystem::path path_;
+  std::array<Section, kCacheSections> sections_;
+};
+
+/// The cache's directory, made if it is not there.
+Result<std::filesystem::path> cache_directory();
+
+}  // namespace galley

@@ -1,0 +1,181 @@
+#include "host/data/chat.hpp"
+
+#include <algorithm>
+
+#include "host/base/file.hpp"
+#include "host/base/nearest.hpp"
+#include "host/data/cache.hpp"
+#include "host/data/spec.hpp"
+#include "host/lua/convert.hpp"
+
+namespace galley {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// For one conversation at a time.
+LuaLimits chat_limits() {
+  LuaLimits limits;
+  limits.seconds = 5;
+  limits.bytes = size_t{512} << 20;
+  limits.block = size_t{64} << 20;
+  return limits;
+}
+
+/// Templates are the modules that return a table with `render`; what they share lies beside them.
+constexpr const char* kNames[] = {"chatml", "llama2", "llama3", "mistral", "zephyr"};
+
+std::string names_text() {
+  std::string out;
+  for (const char* name : kNames) out += (out.empty() ? "\"" : ", \"") + std::string(name) + "\"";
+  return out;
+}
+
+/// A value that a text of Lua returns, with Galley's library at hand.
+Result<Value> run_lua(const Recipe& recipe, const std::string& text, std::span<const Value> arguments) {
+  const auto sandbox = TRY(Sandbox::create(chat_limits(), {recipe.library}));
+  TRY_STATUS(sandbox->run_text(text, "chat templates", 1));
+  return LuaFunction(*sandbox, "the template").call(arguments);
+}
+
+Table table_of(const Message& message) { return {{"role", Value(message.role)}, {"content", Value(message.content)}}; }
+
+Value list_of(const std::vector<Message>& messages) {
+  List list;
+  for (const Message& message : messages) list.emplace_back(table_of(message));
+  return Value(std::move(list));
+}
+
+}  // namespace
+
+Result<ChatChoice> choose_chat(const DataSpec& spec, const Recipe& recipe, const ModelTokens& tokens) {
+  ChatChoice out;
+  out.recipe = &recipe;
+  out.system = TRY(string_option(spec, "system", ""));
+  out.name = TRY(string_option(spec, "template", ""));
+  KeyHash hash;
+  const std::string how = "name one: data." + spec.kind + " { template = \"chatml\" } (there are " + names_text() +
+                          "), or give a function of the messages";
+  if (spec.chat_template) {
+    out.function = spec.chat_template;
+    hash.add(recipe.text);
+    for (const auto& [path, text] : recipe.modules) hash.add(text);
+    for (const auto& [name, value] : recipe.sets) hash.add(name + "=" + value);
+  } else if (out.name.empty()) {
+    if (tokens.chat_template.empty()) return data_error(spec, "the model's folder has no chat template", how);
+    const Value found = TRY(run_lua(recipe, "return require(\"chat.recognise\")",
+                                    std::vector<Value>{Value(tokens.chat_template), Value(tokens.bos), Value(tokens.eos)}));
+    const Table* table = found.as<Table>();
+    const auto text = [&](const char* name) -> std::string {
+      const auto it = table ? table->find(name) : Table::const_iterator();
+      return table && it != table->end() && it->second.as<std::string>() ? *it->second.as<std::string>() : "";
+    };
+    if (text("name").empty())
+      return data_error(spec, "the model's chat template is none that is known" + (text("why").empty() ? "" : ": " + text("why")), how);
+    out.name = text("name");
+    if (out.system.empty()) out.system = text("system");
+  } else if (std::find(std::begin(kNames), std::end(kNames), out.name) == std::end(kNames)) {
+    const std::string near = did_you_mean(out.name, std::vector<std::string>(std::begin(kNames), std::end(kNames)));
+    return data_error(spec, "there is no chat template '" + out.name + "'; there are " + names_text(), near);
+  }
+  if (!out.function) {
+    for (const std::string& file : {out.name, std::string("trim"), std::string("turns")})
+      hash.add(TRY(read_text(recipe.library / "chat" / (file + ".lua"))));
+  }
+  hash.add(out.system);
+  out.identity = hash.digits();
+  return out;
+}
+
+Result<std::vector<Message>> messages_of(const Value& value) {
+  const List* list = value.as<List>();
+  if (!list) return recipe_error(std::string("the conversation is ") + value.type_name() + " where a list of messages belongs");
+  std::vector<Message> out;
+  for (size_t i = 0; i < list->size(); ++i) {
+    const std::string which = "message " + std::to_string(i + 1);
+    const Table* table = (*list)[i].as<Table>();
+    if (!table) return recipe_error(which + " is " + (*list)[i].type_name() + " where { role, content } belongs");
+    const auto text = [&](const char* name, const char* other) -> const std::string* {
+      for (const char* key : {name, other})
+        if (const auto it = table->find(key); it != table->end()) return it->second.as<std::string>();
+      return nullptr;
+    };
+    const std::string *role = text("role", "from"), *content = text("content", "value");
+    if (!role || role->empty()) return recipe_error(which + " has no 'role' that is a string");
+    if (!content) return recipe_error(which + " has no 'content' that is a string");
+    out.push_back({*role == "human" ? "user" : *role == "gpt" ? "assistant" : *role, *content});
+  }
+  if (out.empty()) return recipe_error("the conversation has no messages");
+  return out;
+}
+
+Result<std::unique_ptr<ChatTemplate>> ChatTemplate::open(const ChatChoice& choice) {
+  std::unique_ptr<ChatTemplate> out(new ChatTemplate(choice));
+  TRY_STATUS(out->load());
+  return out;
+}
+
+Status ChatTemplate::load() {
+  function_.reset();
+  script_.reset();
+  own_.reset();
+  if (choice_.function) {
+    script_ = TRY(RecipeScript::run(*choice_.recipe, chat_limits()));
+    function_ = script_->function(*choice_.function, "the chat template");
+    return ok();
+  }
+  own_ = TRY(Sandbox::create(chat_limits(), {choice_.recipe->library}));
+  const std::string module = "require(\"chat." + choice_.name + "\")";
+  TRY_STATUS(own_->run_text("local stop = " + module + ".stop; return function() return stop end", choice_.name, 1));
+  const Value stops = TRY(LuaFunction(*own_, "stop").call({}));
+  stops_.clear();
+  for (const Value& stop : *stops.as<List>()) stops_.push_back(*stop.as<std::string>());
+  TRY_STATUS(own_->run_text("return " + module + ".render", choice_.name, 1));
+  function_.emplace(*own_, choice_.name);
+  return ok();
+}
+
+Result<std::vector<Tokenizer::Segment>> ChatTemplate::render(const std::vector<Message>& messages, Generate generate) {
+  if ((script_ ? script_->sandbox() : *own_).exceeded()) TRY_STATUS(load());
+  const bool says = !choice_.system.empty() && messages.front().role != "system";
+  std::vector<Message> with_system;
+  if (says) {
+    with_system.push_back({"system", choice_.system});
+    with_system.insert(with_system.end(), messages.begin(), messages.end());
+  }
+  const Value arguments[] = {list_of(says ? with_system : messages), Value(generate == Generate::Yes)};
+  const Value parts = TRY(function_->call(arguments));
+  const auto wrong = [&](size_t index, const std::string& what) {
+    return recipe_error("the chat template returned " + what + " as part " + std::to_string(index + 1),
+                        "a part is a string, { text = …, reply = … } or { own = …, reply = … }");
+  };
+  if (!parts.as<List>()) return recipe_error(std::string("the chat template returned ") + parts.type_name() + " and no list of parts");
+  std::vector<Tokenizer::Segment> out;
+  for (size_t i = 0; i < parts.as<List>()->size(); ++i) {
+    const Value& part = (*parts.as<List>())[i];
+    if (const auto* own = part.as<std::string>()) {
+      out.push_back({*own, true, false});
+      continue;
+    }
+    const Table* table = part.as<Table>();
+    if (!table) return wrong(i, part.type_name());
+    Tokenizer::Segment segment;
+    bool filled = false;
+    for (const auto& [name, value] : *table) {
+      if (name == "reply" && value.as<bool>()) {
+        segment.counts = *value.as<bool>();
+      } else if ((name == "text" || name == "own") && value.as<std::string>() && !filled) {
+        segment.text = *value.as<std::string>();
+        segment.control = name == "own";
+        filled = true;
+      } else {
+        return wrong(i, "a table with '" + name + "' = " + value.type_name());
+      }
+    }
+    if (!filled) return wrong(i, "a table without text");
+    out.push_back(std::move(segment));
+  }
+  return out;
+}
+
+}  // namespace galley

@@ -1,0 +1,132 @@
+#include "host/data/coder.hpp"
+
+#include <algorithm>
+
+#include "host/base/file.hpp"
+#include "host/base/json.hpp"
+#include "host/data/cache.hpp"
+#include "host/data/spec.hpp"
+
+namespace galley {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The object in a file; an empty one where there is no such file.
+Result<Table> object_in(const fs::path& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return Table();
+  Value value = TRY(read_json(path));
+  auto* table = std::get_if<Table>(&value);
+  if (!table) return recipe_error(path.string() + ": this is no JSON object");
+  return std::move(*table);
+}
+
+/// "<s>" or { content = "<s>" }.
+std::string token_text(const Table& table, const char* name) {
+  const auto it = table.find(name);
+  if (it == table.end()) return {};
+  if (const auto* text = it->second.as<std::string>()) return *text;
+  const auto* object = it->second.as<Table>();
+  const auto content = object ? object->find("content") : Table::const_iterator();
+  return object && content != object->end() && content->second.as<std::string>() ? *content->second.as<std::string>() : "";
+}
+
+/// An id, or a list of them.
+std::vector<TokenId> ids_in(const Table& table, const char* name) {
+  std::vector<TokenId> out;
+  const auto add = [&](const Value& value) {
+    if (const auto* id = value.as<int64_t>(); id && *id >= 0 && *id < INT32_MAX) out.push_back(static_cast<TokenId>(*id));
+  };
+  const auto it = table.find(name);
+  if (it == table.end()) return out;
+  add(it->second);
+  if (const auto* list = it->second.as<List>()) std::for_each(list->begin(), list->end(), add);
+  return out;
+}
+
+/// A template, or of a list of { name, template } the one called "default".
+std::string template_in(const Table& table) {
+  const auto it = table.find("chat_template");
+  if (it == table.end()) return {};
+  if (const auto* text = it->second.as<std::string>()) return *text;
+  const auto* list = it->second.as<List>();
+  for (size_t i = 0; list && i < list->size(); ++i) {
+    const auto* entry = (*list)[i].as<Table>();
+    if (entry && token_text(*entry, "name") == "default") return token_text(*entry, "template");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ModelTokens> read_model_tokens(const fs::path& folder) {
+  const Table about = TRY(object_in(folder / "tokenizer_config.json")), config = TRY(object_in(folder / "config.json")),
+              generation = TRY(object_in(folder / "generation_config.json"));
+  ModelTokens out;
+  out.bos = token_text(about, "bos_token");
+  out.eos = token_text(about, "eos_token");
+  out.eos_ids = ids_in(config, "eos_token_id");
+  out.stops = ids_in(generation, "eos_token_id");
+  out.chat_template = template_in(about);
+  std::error_code error;
+  if (const fs::path jinja = folder / "chat_template.jinja"; fs::exists(jinja, error)) out.chat_template = TRY(read_text(jinja));
+  return out;
+}
+
+Result<Coder> Coder::open(const DataSpec& spec, const Recipe& recipe) {
+  Coder out;
+  const std::string which = TRY(string_option(spec, "tokenizer", "model"));
+  if (which == "bytes") return out;
+  const bool of_model = which == "model";
+  if (of_model && recipe.model.path.empty()) {
+    return data_error(spec, "tokenizer = \"model\", the default, but the model has no folder that one could lie in",
+                      "write tokenizer = \"bytes\", or tokenizer = the path of a tokenizer.json");
+  }
+  const fs::path path = of_model ? recipe.model.path / "tokenizer.json" : fs::path(which);
+  std::error_code error;
+  if (!fs::exists(path, error)) {
+    return data_error(spec, "there is no " + path.string(),
+                      of_model ? "copy the model's tokenizer.json there, or write tokenizer = \"bytes\"" : "tokenizer is \"model\", \"bytes\" or the path of a tokenizer.json");
+  }
+  const std::string text = TRY(read_text(path, uint64_t{256} << 20));
+  Result<Tokenizer> tokenizer = Tokenizer::parse(text, path.string());
+  if (!tokenizer) return data_error(spec, tokenizer.error().cause, tokenizer.error().hint);
+  out.tokenizer_ = std::move(*tokenizer);
+  out.model_ = TRY(read_model_tokens(path.parent_path()));
+  out.eos_ = out.tokenizer_->find(out.model_.eos);
+  if (out.eos_ < 0 && !out.model_.eos_ids.empty() && out.model_.eos_ids[0] < out.vocabulary()) out.eos_ = out.model_.eos_ids[0];
+  out.stops_ = out.model_.stops;
+  out.stops_.insert(out.stops_.end(), out.model_.eos_ids.begin(), out.model_.eos_ids.end());
+  if (out.eos_ >= 0) out.stops_.push_back(out.eos_);
+  KeyHash hash;
+  hash.add(text);
+  hash.add(static_cast<uint64_t>(static_cast<int64_t>(out.eos_)));
+  out.identity_ = hash.digits();
+  return out;
+}
+
+void Coder::encode(std::string_view text, Work& work, std::vector<TokenId>* ids) const {
+  if (!tokenizer_) {
+    for (const char c : text) ids->push_back(static_cast<uint8_t>(c));
+    return;
+  }
+  tokenizer_->encode(text, {Tokenizer::Around::Nothing, AddedTokens::Special::Text}, *work.tokenizer_, ids);
+}
+
+void Coder::encode(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<TokenId>* ids, std::vector<bool>* counts) const {
+  if (tokenizer_) return tokenizer_->encode(segments, *work.tokenizer_, ids, counts);
+  for (const Tokenizer::Segment& segment : segments) {
+    for (const char c : segment.text) ids->push_back(static_cast<uint8_t>(c));
+    counts->resize(ids->size(), segment.counts);
+  }
+}
+
+std::string Coder::decode(std::span<const TokenId> ids) const {
+  if (tokenizer_) return tokenizer_->decode(ids);
+  std::string out;
+  for (const TokenId id : ids) out += static_cast<char>(id);
+  return out;
+}
+
+}  // namespace galley

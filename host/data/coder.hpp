@@ -1,0 +1,75 @@
+// Between text and the ids that a recipe's model reads: its tokenizer, or bytes; and which ids begin and end a text.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "host/base/result.hpp"
+#include "host/recipe/recipe.hpp"
+#include "host/text/tokenizer.hpp"
+
+namespace galley {
+
+/// What a model's folder says of its tokens beside tokenizer.json.
+struct ModelTokens {
+  std::string bos, eos;             ///< bos_token and eos_token of tokenizer_config.json; "": not there
+  std::vector<TokenId> eos_ids;     ///< eos_token_id of config.json
+  std::vector<TokenId> stops;       ///< and of generation_config.json
+  std::string chat_template;        ///< in Jinja: chat_template.jinja, else that of tokenizer_config.json; "": not there
+};
+Result<ModelTokens> read_model_tokens(const std::filesystem::path& folder);
+
+/// Immutable. [thread-safe], with a Work a thread.
+class Coder {
+ public:
+  /// By the option `tokenizer` of the data: "bytes" (a token is a byte, ids 0 … 255), "model" (tokenizer.json of the model's folder; the
+  /// default) or the path of a tokenizer.json. Tokens that begin and end texts are those that the model's folder names: eos_token and
+  /// bos_token of tokenizer_config.json, else eos_token_id and bos_token_id of config.json.
+  static Result<Coder> open(const DataSpec& spec, const Recipe& recipe);
+
+  class Work {
+   public:
+    explicit Work(const Coder& coder) {
+      if (coder.tokenizer_) tokenizer_.emplace(*coder.tokenizer_);
+    }
+
+   private:
+    friend class Coder;
+    std::optional<Tokenizer::Work> tokenizer_;
+  };
+
+  /// Appends the ids of a text, in which special tokens are text.
+  void encode(std::string_view text, Work& work, std::vector<TokenId>* ids) const;
+  void encode(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<TokenId>* ids, std::vector<bool>* counts) const;
+  std::string decode(std::span<const TokenId> ids) const;
+  /// The id of a token by its name; −1: there is none.
+  TokenId find(std::string_view token) const { return tokenizer_ ? tokenizer_->find(token) : -1; }
+
+  /// The token of an id below vocabulary(), as its file writes it.
+  std::string name(TokenId id) const { return tokenizer_ ? tokenizer_->name(id) : std::to_string(id); }
+  bool bytes() const { return !tokenizer_; }
+  int64_t vocabulary() const { return tokenizer_ ? tokenizer_->vocabulary() : 256; }
+  /// What the tokenizer puts before a text (<s>).
+  std::span<const TokenId> before() const { return tokenizer_ ? tokenizer_->before() : std::span<const TokenId>(); }
+  TokenId eos() const { return eos_; }  ///< −1: there is none
+  /// Everything that ends a text: eos, and what generation_config.json names.
+  const std::vector<TokenId>& stops() const { return stops_; }
+  const ModelTokens& model() const { return model_; }
+  /// Of the file's bytes and the tokens above: what is encoded by coders with equal identities is equal.
+  const std::string& identity() const { return identity_; }
+
+ private:
+  Coder() = default;
+
+  std::optional<Tokenizer> tokenizer_;
+  TokenId eos_ = -1;
+  ModelTokens model_;
+  std::string identity_ = "bytes";
+  std::vector<TokenId> stops_;
+};
+
+}  // namespace galley

@@ -1,0 +1,268 @@
+#include "host/data/corpus.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "host/base/random.hpp"
+#include "host/data/coder.hpp"
+#include "host/data/encoder.hpp"
+#include "host/data/spec.hpp"
+
+namespace galley {
+namespace {
+
+/// The options, and the files that they name.
+struct CorpusOptions {
+  Documents files, validation_files;
+  RowOptions rows;
+  std::string separator;        // text
+  int64_t separator_id = -1;    // tokens
+  uint64_t token_bytes = 2;     // tokens
+  bool skip_bad = false;
+};
+
+FileKind kind_of_files(const DataSpec& spec) {
+  return spec.kind == "text" ? FileKind::Text : spec.kind == "tokens" ? FileKind::Tokens : FileKind::Lines;
+}
+
+Status check_files(const DataSpec& spec, const Documents& documents) {
+  uint64_t bytes = 0;
+  for (const TextDocument& document : documents.files) bytes += document.size;
+  if (bytes > 0) return ok();
+  if (spec.kind != "text") {
+    std::string names;
+    for (const TextDocument& document : documents.files) names += (names.empty() ? "'" : ", '") + document.path.string() + "'";
+    return data_error(spec, "there is nothing in " + (names.empty() ? "its files" : names));
+  }
+  return data_error(spec, "there is no text: no file of two bytes or more (" + std::to_string(documents.small) + " are smaller, " +
+                              std::to_string(documents.binary) + " are binary)");
+}
+
+Status check_names(const DataSpec& spec) {
+  if (spec.kind == "text")
+    return check_options(spec, {"files", "tokenizer", "validation", "packing", "overlong", "group_by_length", "eos", "separator"});
+  if (spec.kind == "jsonl")
+    return check_options(spec, {"files", "tokenizer", "validation", "packing", "overlong", "group_by_length", "eos", "skip_bad", "text"});
+  if (spec.kind == "prompts")
+    return check_options(spec, {"files", "tokenizer", "validation", "packing", "overlong", "group_by_length", "eos", "skip_bad", "prompt",
+                                "answer", "train_on"});
+  if (spec.kind == "chat")
+    return check_options(spec, {"files", "tokenizer", "validation", "packing", "overlong", "group_by_length", "skip_bad", "messages",
+                                "template", "system", "train_on"});
+  return check_options(spec, {"files", "validation", "packing", "overlong", "group_by_length", "separator", "dtype"});
+}
+
+Status read_validation(const DataSpec& spec, const Recipe& recipe, CorpusOptions* out) {
+  const Value* value = find_option(spec, "validation");
+  if (value && (value->as<std::string>() || value->as<List>())) {
+    const std::vector<std::string> files = TRY(strings_option(spec, "validation"));
+    out->validation_files = TRY(find_documents(spec, files, kind_of_files(spec)));
+    return check_files(spec, out->validation_files);
+  }
+  out->rows.validation = TRY(fraction_option(spec, "validation", recipe.validate_every > 0 ? 0.05 : 0.0));
+  return ok();
+}
+
+Result<CorpusOptions> read_corpus_options(const DataSpec& spec, const Recipe& recipe) {
+  TRY_STATUS(check_names(spec));
+  CorpusOptions out;
+  const std::vector<std::string> files = TRY(strings_option(spec, "files"));
+  const BatchLayout layout = TRY(recipe_layout(spec, recipe));
+  out.rows.pack.length = static_cast<uint64_t>(layout.length);
+  out.rows.pack.packing = static_cast<Packing>(TRY(choice_option(spec, "packing", {"best-fit", "sequential", "none"})));
+  // A piece of a conversation without its beginning is nothing that the model will meet.
+  const bool whole = spec.kind == "prompts" || spec.kind == "chat";
+  if (find_option(spec, "overlong") || !whole)
+    out.rows.pack.overlong = static_cast<Overlong>(TRY(choice_option(spec, "overlong", {"split", "truncate"})));
+  else out.rows.pack.overlong = Overlong::Truncate;
+  out.rows.pack.by_length = TRY(flag_option(spec, "group_by_length", false));
+  if (out.rows.pack.by_length && out.rows.pack.packing != Packing::None)
+    return data_error(spec, "group_by_length groups rows of one document", "write packing = \"none\" beside it");
+  out.rows.seed = recipe.seed;
+  out.skip_bad = TRY(flag_option(spec, "skip_bad", false));
+  if (spec.kind == "text") out.separator = TRY(string_option(spec, "separator", ""));
+  if (spec.kind == "tokens") {
+    out.token_bytes = TRY(choice_option(spec, "dtype", {"uint16", "uint32"})) == 0 ? 2 : 4;
+    if (const Value* value = find_option(spec, "separator")) {
+      const int64_t* id = value->as<int64_t>();
+      if (!id || *id < 0 || *id >= INT32_MAX) return data_error(spec, "option 'separator' has to be the id of a token");
+      out.separator_id = *id;
+    }
+  }
+  TRY_STATUS(read_validation(spec, recipe, &out));
+  out.files = TRY(find_documents(spec, files, kind_of_files(spec)));
+  TRY_STATUS(check_files(spec, out.files));
+  return out;
+}
+
+class Corpus final : public RowStream {
+ public:
+  Corpus(std::string kind, TokenStore store, RowFile rows, const RowOptions& options, int64_t batch)
+      : kind_(std::move(kind)), store_(std::move(store)), rows_(std::move(rows)), options_(options), batch_(static_cast<uint64_t>(batch)) {}
+
+  void set_validation(TokenStore store, RowFile rows) {
+    other_store_.emplace(std::move(store));
+    other_rows_.emplace(std::move(rows));
+  }
+
+  uint64_t epoch() const override {
+    const uint64_t rows = rows_.count(Part::Train);
+    return options_.pack.by_length ? (rows + batch_ - 1) / batch_ * batch_ : rows;
+  }
+  Status write(uint64_t row, const BatchRow& out) const override {
+    const uint64_t index = place(row);
+    if (index < rows_.count(Part::Train)) return write_row(store_, rows_, Part::Train, index, out);
+    out.pad(0, out.input_ids.size());
+    return ok();
+  }
+  Result<uint64_t> counted(uint64_t row) const override {
+    const uint64_t index = place(row);
+    if (index >= rows_.count(Part::Train)) return uint64_t{0};
+    return TRY(rows_.row(Part::Train, index)).counted;
+  }
+  uint64_t validation_rows() const override { return validation_file().count(validation_part()); }
+  Status write_validation(uint64_t row, const BatchRow& out) const override {
+    return write_row(other_store_ ? *other_store_ : store_, validation_file(), validation_part(), row, out);
+  }
+  uint64_t fingerprint() const override {
+    const std::string keys = store_.key() + (other_store_ ? other_store_->key() : "");
+    return galley_name_hash(keys.c_str());
+  }
+  std::vector<DataReport> reports() const override {
+    return {{kind_, store_.facts(), rows_.facts(Part::Train), validation_file().facts(validation_part()), options_.pack.length}};
+  }
+
+ private:
+  const RowFile& validation_file() const { return other_rows_ ? *other_rows_ : rows_; }
+  Part validation_part() const { return other_rows_ ? Part::Train : Part::Validation; }
+
+  // Which row comes as number `row`: an epoch shows each once, in an order that the seed and the epoch decide; by length, whole micro-batches are
+  // put in order and rows in them stay together. Behind the last row, there is none.
+  uint64_t place(uint64_t row) const {
+    const uint64_t epoch = row / this->epoch(), index = row % this->epoch();
+    const uint64_t unit = options_.pack.by_length ? batch_ : 1;
+    const Permutation order(this->epoch() / unit, bits64(galley_philox(options_.seed, galley_name_hash("data.text"), epoch), 0));
+    return order(index / unit) * unit + index % unit;
+  }
+
+  static Status write_row(const TokenStore& store, const RowFile& rows, Part part, uint64_t index, const BatchRow& out) {
+    const RowFile::Row row = TRY(rows.row(part, index));
+    size_t at = 0;
+    for (uint64_t p = 0; p < row.pieces; ++p) {
+      Piece piece;
+      TRY_STATUS(rows.read_pieces(part, row.first + p, std::span(&piece, 1)));
+      const auto words = [&](std::span<int32_t> to) {
+        return std::span(reinterpret_cast<uint32_t*>(to.data() + at), piece.length);
+      };
+      const std::span<uint32_t> ids = words(out.input_ids), labels = words(out.labels);
+      TRY_STATUS(store.read_tokens(piece.begin, ids));
+      TRY_STATUS(store.read_tokens(piece.begin + 1, labels));
+      for (size_t i = 0; i < piece.length; ++i) {
+        ids[i] &= ~kUncounted;
+        if (labels[i] & kUncounted) out.labels[at + i] = kNoLabel;
+        out.position_ids[at + i] = static_cast<int32_t>(i);
+        out.first_key[at + i] = static_cast<int32_t>(at);
+      }
+      at += piece.length;
+    }
+    out.pad(at, out.input_ids.size());
+    return ok();
+  }
+
+  std::string kind_;
+  TokenStore store_;
+  RowFile rows_;
+  RowOptions options_;
+  uint64_t batch_;
+  std::optional<TokenStore> other_store_;  // validation files of its own
+  std::optional<RowFile> other_rows_;
+};
+
+Status check_ids(const DataSpec& spec, const TokenStore& store, const Coder* coder, int64_t vocabulary) {
+  const auto largest = static_cast<int64_t>(store.facts().largest);
+  if (largest < vocabulary) return ok();
+  const std::string name = coder && !coder->bytes() && largest < coder->vocabulary() ? " ('" + coder->name(static_cast<TokenId>(largest)) + "')" : "";
+  return data_error(spec, "its tokens have ids up to " + std::to_string(largest) + name + ", but the model's embedding has " +
+                              std::to_string(vocabulary) + " rows",
+                    "the tokenizer is not the model's, or tokens were added to it and not to the model");
+}
+
+/// Something has to train.
+Status check_rows(const DataSpec& spec, const TokenStore& store, const RowFile& rows, const RowOptions& options) {
+  if (rows.count(Part::Train) > 0) return ok();
+  const RowFacts& facts = rows.facts(Part::Train);
+  if (facts.documents == 0) {
+    return data_error(spec, "there is no document of two tokens or more to train on" +
+                                (store.facts().skipped ? "; bad lines left out: " + std::to_string(store.facts().skipped) : std::string()));
+  }
+  const bool cut = facts.packed.cut > 0 && options.pack.overlong == Overlong::Truncate;
+  return data_error(spec, "nothing would train: no token that counts in the loss lies in the first " + std::to_string(options.pack.length) +
+                              " positions of any of the " + std::to_string(facts.documents) + " documents",
+                    cut ? "a larger 'length' (the longest document has " + std::to_string(facts.longest) + " tokens), or overlong = \"split\""
+                        : "look at the data with galley data RECIPE");
+}
+
+}  // namespace
+
+bool is_corpus(const std::string& kind) {
+  return kind == "text" || kind == "jsonl" || kind == "prompts" || kind == "chat" || kind == "tokens";
+}
+
+Result<CorpusInfo> describe_corpus(const DataSpec& spec, const Recipe& recipe) {
+  const CorpusOptions options = TRY(read_corpus_options(spec, recipe));
+  CorpusInfo info;
+  if (spec.kind != "tokens") {
+    const Coder coder = TRY(Coder::open(spec, recipe));
+    TRY(Encoder::create(spec, recipe, coder));
+    if (coder.bytes()) info.vocabulary = 256;
+  }
+  uint64_t bytes = 0;
+  for (const TextDocument& document : options.files.files) bytes += document.size;
+  const size_t count = options.files.files.size();
+  const bool documents = spec.kind == "text" && options.separator.empty();
+  const bool lone = documents && count == 1;
+  // Of a lone document of fewer than four bytes nothing can be held out; what other files hold is known when they are read.
+  const bool fraction = options.rows.validation > 0 && !(lone && bytes < 4);
+  info.validation = fraction || !options.validation_files.files.empty();
+  info.summary = std::to_string(count) + (documents ? " document" : " file") + (count == 1 ? ", " : "s, ") + std::to_string(bytes) + " bytes";
+  if (fraction) {
+    char percent[32];
+    std::snprintf(percent, sizeof percent, "%g", options.rows.validation * 100);
+    info.summary += std::string("; ") + percent + (lone ? "% of it, its end, held out" : documents ? "% of them held out" : "% of the documents held out");
+  }
+  if (!options.validation_files.files.empty())
+    info.summary += "; validation: " + std::to_string(options.validation_files.files.size()) + (options.validation_files.files.size() == 1 ? " file" : " files");
+  if (options.files.binary > 0) info.summary += "; binary files left out: " + std::to_string(options.files.binary);
+  return info;
+}
+
+Result<std::unique_ptr<RowStream>> open_corpus(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const PrepareOptions& options) {
+  CorpusOptions corpus = TRY(read_corpus_options(spec, recipe));
+  std::optional<Coder> coder;
+  std::optional<Encoder> encoder;
+  if (spec.kind != "tokens") {
+    coder.emplace(TRY(Coder::open(spec, recipe)));
+    encoder.emplace(TRY(Encoder::create(spec, recipe, *coder)));
+    corpus.rows.everything_counts = encoder->everything_counts();
+  }
+  const auto prepare = [&](const Documents& documents) {
+    return encoder ? prepare_documents(spec, documents, *encoder, corpus.separator, corpus.skip_bad, options)
+                   : prepare_tokens(spec, documents, corpus.token_bytes, corpus.separator_id, options);
+  };
+  TokenStore store = TRY(prepare(corpus.files));
+  TRY_STATUS(check_ids(spec, store, coder ? &*coder : nullptr, vocabulary));
+  RowFile rows = TRY(pack_documents(store, corpus.rows));
+  TRY_STATUS(check_rows(spec, store, rows, corpus.rows));
+  auto out = std::make_unique<Corpus>(spec.kind, std::move(store), std::move(rows), corpus.rows, *recipe.batch);
+  if (!corpus.validation_files.files.empty()) {
+    TokenStore other = TRY(prepare(corpus.validation_files));
+    TRY_STATUS(check_ids(spec, other, coder ? &*coder : nullptr, vocabulary));
+    RowOptions whole = corpus.rows;
+    whole.validation = 0;
+    RowFile other_rows = TRY(pack_documents(other, whole));
+    out->set_validation(std::move(other), std::move(other_rows));
+  }
+  return std::unique_ptr<RowStream>(std::move(out));
+}
+
+}  // namespace galley

@@ -1,0 +1,121 @@
+#include "host/data/encoder.hpp"
+
+#include <algorithm>
+
+#include "host/base/json.hpp"
+#include "host/data/cache.hpp"
+#include "host/data/spec.hpp"
+
+namespace galley {
+
+Result<Encoder> Encoder::create(const DataSpec& spec, const Recipe& recipe, const Coder& coder) {
+  Encoder out;
+  out.coder_ = &coder;
+  std::string some;  // what train_on says where not everything counts
+  if (spec.kind == "jsonl") {
+    out.kind_ = Kind::Jsonl;
+    out.first_ = TRY(string_option(spec, "text", "text"));
+  } else if (spec.kind == "prompts") {
+    out.kind_ = Kind::Prompts;
+    out.first_ = TRY(string_option(spec, "prompt", "prompt"));
+    out.second_ = TRY(string_option(spec, "answer", "answer"));
+    some = "answer";
+  } else if (spec.kind == "chat") {
+    out.kind_ = Kind::Chat;
+    out.first_ = TRY(string_option(spec, "messages", "messages"));
+    out.chat_ = TRY(choose_chat(spec, recipe, coder.model()));
+    some = "assistant";
+  }
+  if (out.kind_ != Kind::Chat && TRY(flag_option(spec, "eos", true))) out.eos_ = coder.eos();
+  if (!some.empty()) {
+    out.all_ = TRY(choice_option(spec, "train_on", {some.c_str(), "all"})) == 1;
+  }
+  KeyHash hash;
+  for (const std::string& text : {spec.kind, out.first_, out.second_, coder.identity(), out.chat_ ? out.chat_->identity : std::string()}) hash.add(text);
+  hash.add(static_cast<uint64_t>(static_cast<int64_t>(out.eos_)));
+  hash.add(static_cast<uint64_t>(out.all_));
+  out.identity_ = hash.digits();
+  return out;
+}
+
+Result<std::unique_ptr<Encoder::Work>> Encoder::open() const {
+  auto work = std::make_unique<Work>(*coder_);
+  if (chat_) work->chat = TRY(ChatTemplate::open(*chat_));
+  return work;
+}
+
+void Encoder::encode_text(std::string_view text, Part part, Work& work, std::vector<uint32_t>* out) const {
+  if (part == Part::Only || part == Part::First) out->insert(out->end(), coder_->before().begin(), coder_->before().end());
+  work.ids.clear();
+  coder_->encode(text, work.coder, &work.ids);
+  out->insert(out->end(), work.ids.begin(), work.ids.end());
+  if ((part == Part::Only || part == Part::Last) && eos_ >= 0) out->push_back(static_cast<uint32_t>(eos_));
+}
+
+Status Encoder::encode_segments(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<uint32_t>* out) const {
+  work.ids.clear();
+  work.counts.clear();
+  coder_->encode(segments, work.coder, &work.ids, &work.counts);
+  bool any = false;
+  for (size_t i = 0; i < work.ids.size(); ++i) {
+    const bool counts = all_ || work.counts[i];
+    any |= counts;
+    out->push_back(static_cast<uint32_t>(work.ids[i]) | (counts ? 0 : kUncounted));
+  }
+  return any ? ok() : recipe_error("nothing in it counts in the loss");
+}
+
+Result<std::string> Encoder::field(const Table& record, const std::string& name) const {
+  const auto it = record.find(name);
+  if (it == record.end()) return recipe_error("there is no field '" + name + "'");
+  const auto* text = it->second.as<std::string>();
+  if (!text) return recipe_error("field '" + name + "' is " + it->second.type_name() + " where a string belongs");
+  return *text;
+}
+
+Status Encoder::encode(std::string_view record, const std::string& place, Work& work, std::vector<uint32_t>* out) const {
+  if (kind_ == Kind::Text) {
+    encode_text(record, Part::Only, work, out);
+    return ok();
+  }
+  const Value value = TRY(parse_json(record, place));
+  const auto convert = [&]() -> Status {
+    const Table* table = value.as<Table>();
+    if (!table) return recipe_error(std::string("a line has to be an object, this is ") + value.type_name());
+    if (kind_ == Kind::Jsonl) {
+      encode_text(TRY(field(*table, first_)), Part::Only, work, out);
+      return ok();
+    }
+    if (kind_ == Kind::Prompts) {
+      const Tokenizer::Segment parts[] = {{TRY(field(*table, first_)), false, false}, {TRY(field(*table, second_)), false, true}};
+      if (parts[1].text.empty()) return recipe_error("field '" + second_ + "' is empty");
+      for (const TokenId id : coder_->before()) out->push_back(static_cast<uint32_t>(id) | (all_ ? 0 : kUncounted));
+      TRY_STATUS(encode_segments(parts, work, out));
+      if (eos_ >= 0) out->push_back(static_cast<uint32_t>(eos_));
+      return ok();
+    }
+    const auto it = table->find(first_);
+    if (it == table->end()) return recipe_error("there is no field '" + first_ + "'");
+    const std::vector<Message> messages = TRY(messages_of(it->second));
+    const bool answered = std::any_of(messages.begin(), messages.end(), [](const Message& m) { return m.role == "assistant"; });
+    if (!answered && !all_) return recipe_error("the conversation has no assistant's turn: nothing in it counts in the loss");
+    return encode_segments(TRY(work.chat->render(messages, ChatTemplate::Generate::No)), work, out);
+  };
+  const size_t before = out->size();
+  Status status = convert();
+  if (status) return status;
+  out->resize(before);
+  Error error = std::move(status).error();
+  error.cause = place + ": " + error.cause;
+  return error;
+}
+
+Result<std::vector<TokenId>> Encoder::prompt(const std::vector<Message>& messages, Work& work) const {
+  const std::vector<Tokenizer::Segment> segments = TRY(work.chat->render(messages, ChatTemplate::Generate::Yes));
+  std::vector<TokenId> ids;
+  std::vector<bool> counts;
+  coder_->encode(segments, work.coder, &ids, &counts);
+  return ids;
+}
+
+}  // namespace galley

@@ -1,0 +1,76 @@
+// What becomes of a document: its record (a text, or a line of JSON) to tokens, and which of them count in the loss.
+//
+//   text     the text; eos behind it
+//   jsonl    { "text": … }           the text; eos behind it
+//   prompts  { "prompt": …, "answer": … }  both, one behind the other, and eos; the answer and eos count
+//   chat     { "messages": [ … ] }   what the chat template makes of them; the assistant's turns count
+//
+// `train_on = "all"` lets everything count. What the tokenizer puts before a text (<s>) goes before all but conversations, whose
+// templates write it themselves. `eos = false` leaves it out.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "host/base/result.hpp"
+#include "host/data/chat.hpp"
+#include "host/data/coder.hpp"
+#include "host/recipe/recipe.hpp"
+
+namespace galley {
+
+/// A token on disk: its id, and this bit where it does not count in the loss.
+inline constexpr uint32_t kUncounted = uint32_t{1} << 31;
+
+/// Immutable. [thread-safe], with a Work a thread.
+class Encoder {
+ public:
+  /// What `spec` asks for; its options are checked. Refers to `coder` and `recipe`.
+  static Result<Encoder> create(const DataSpec& spec, const Recipe& recipe, const Coder& coder);
+
+  /// What a thread needs; made by open().
+  struct Work {
+    explicit Work(const Coder& made_for) : coder(made_for) {}
+    Coder::Work coder;
+    std::unique_ptr<ChatTemplate> chat;
+    std::vector<TokenId> ids;
+    std::vector<bool> counts;
+  };
+  Result<std::unique_ptr<Work>> open() const;
+
+  /// One record to tokens, appended. `place` is where a line of JSON stands: errors begin with it.
+  Status encode(std::string_view record, const std::string& place, Work& work, std::vector<uint32_t>* out) const;
+  /// A part of a long text, which is UTF-8: tokens that begin a text go before the first, eos behind the last.
+  enum class Part : uint8_t { Only, First, Middle, Last };
+  void encode_text(std::string_view text, Part part, Work& work, std::vector<uint32_t>* out) const;
+  /// A conversation, and all that stands before what the assistant says next. For sampling.
+  Result<std::vector<TokenId>> prompt(const std::vector<Message>& messages, Work& work) const;
+
+  /// Documents are lines of JSON.
+  bool by_lines() const { return kind_ != Kind::Text; }
+  /// No token is marked kUncounted.
+  bool everything_counts() const { return all_ || kind_ == Kind::Text || kind_ == Kind::Jsonl; }
+  /// Of everything that decides what becomes of a record.
+  const std::string& identity() const { return identity_; }
+  const Coder& coder() const { return *coder_; }
+
+ private:
+  enum class Kind : uint8_t { Text, Jsonl, Prompts, Chat };
+  Encoder() = default;
+  Status encode_segments(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<uint32_t>* out) const;
+  Result<std::string> field(const Table& record, const std::string& name) const;
+
+  Kind kind_ = Kind::Text;
+  const Coder* coder_ = nullptr;
+  std::optional<ChatChoice> chat_;
+  std::string first_, second_;  // names of fields
+  bool all_ = false;            // everything counts
+  TokenId eos_ = -1;            // −1: none is put
+  std::string identity_;
+};
+
+}  // namespace galley
