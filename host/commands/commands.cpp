@@ -7,6 +7,7 @@
 
 #include "host/base/ordered.hpp"
 #include "host/commands/cli.hpp"
+#include "host/commands/inspect.hpp"
 #include "host/commands/listing.hpp"
 #include "host/commands/run.hpp"
 #include "host/commands/sample.hpp"
@@ -129,6 +130,15 @@ Status command_eval(const CommandLine& a) {
   return ok();
 }
 
+Status command_data(const CommandLine& a) {
+  const StopSignals signals;
+  StudyOptions options = TRY(study_options(a));
+  options.purpose = Purpose::Gradients;
+  options.runs = false;
+  const int64_t rows = TRY(a.integer("--rows", 2, 0));
+  return show_data(*TRY(study(a.positional[0], options)), rows);
+}
+
 Status command_gradients(const CommandLine& a) {
   StudyOptions options = TRY(study_options(a));
   options.purpose = Purpose::Gradients;
@@ -187,14 +197,30 @@ std::vector<CommandSpec> all_commands() {
        command_eval},
       {"sample",
        "DIR",
-       "let a run's model write on from a prompt",
-       "Example:\n  galley sample runs/first --prompt \"A plan is\" --tokens 200 --temperature 0.8 --seed 7\n",
-       {{"--prompt", "TEXT", "what to begin with", false, true},
-        {"--tokens", "N", "how many to write (200)"},
+       "let a model write on from a prompt, or talk with it",
+       "DIR is a run's directory, or a model's folder (config.json, model.safetensors, tokenizer.json). Text is shown as it is made, until --tokens, a "
+       "token that ends texts, or a --stop. Examples:\n  galley sample runs/first --prompt \"A plan is\" --tokens 200 --temperature 0.8 --seed 7\n  galley "
+       "sample runs/chat --chat                  a conversation, with the model's template\n  echo \"Name a prime.\" | galley sample model --chat "
+       "--temperature 0\n",
+       {{"--prompt", "TEXT", "what to begin with; with --chat: what the user says"},
+        {"--chat", "", "a conversation: each line of stdin is what the user says next"},
+        {"--tokens", "N", "how many to write at most (200)"},
         {"--temperature", "T", "0 takes the likeliest each time (0.8)"},
         {"--top-k", "K", "draw from the K likeliest only (40; 0: all)"},
-        {"--seed", "N", "of the draws (1)"}},
+        {"--top-p", "P", "of those, from the fewest that are P likely together (1)"},
+        {"--seed", "N", "of the draws (1)"},
+        {"--stop", "TEXT", "end before this text", true, false},
+        {"--system", "TEXT", "with --chat: what the system says first"},
+        {"--template", "NAME", "with --chat: the chat template, where the model's is not recognised"},
+        {"--length", "N", "of a model's folder: the tokens that the model sees (512)"}},
        command_sample},
+      {"data",
+       "RECIPE",
+       "what the model will see: documents, tokens, padding, a few rows",
+       "Prepares the data as train would, which then finds it prepared. Tokens that count in the loss are in colour on a terminal, elsewhere "
+       "between ‹ and ›. Example:\n  galley data scripts/chat.lua --set model=DIR --set chat=talk.jsonl --rows 4\n",
+       {{"--rows", "N", "how many rows to show (2)"}, set_flag, device_flag, plugin_path_flag},
+       command_data},
       {"gradients",
        "RECIPE",
        "loss and every gradient of one window, as safetensors",

@@ -1,51 +1,175 @@
 #include "host/commands/sample.hpp"
 
-#include <algorithm>
-#include <cmath>
-#include <cstdio>
-#include <numeric>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+
+#include "host/base/random.hpp"
+#include "host/commands/generate.hpp"
+#include "host/data/chat.hpp"
+#include "host/data/coder.hpp"
 #include "host/exec/state.hpp"
+#include "host/text/unicode.hpp"
 
 namespace galley {
 namespace {
 
-Result<int64_t> integer(const CommandLine& a, const std::string& flag, int64_t otherwise, int64_t least) {
-  if (!a.has(flag)) return otherwise;
-  const std::string text = a.get(flag);
-  char* end = nullptr;
-  const long long value = std::strtoll(text.c_str(), &end, 10);
-  if (text.empty() || *end || value < least)
-    return recipe_error("galley sample: " + flag + " '" + text + "' is no integer of at least " + std::to_string(least));
-  return static_cast<int64_t>(value);
+namespace fs = std::filesystem;
+
+/// A model's folder has no recipe: this one says all that sampling needs.
+constexpr const char* kModelRecipe =
+    "return recipe { model = model { path = arg('model') }, data = data.random {}, batch = 1, length = arg('length', 512), steps = 1 }";
+
+Result<std::unique_ptr<Study>> study_model(const fs::path& folder, int64_t length) {
+  StudyOptions options;
+  options.recipe_text = kModelRecipe;
+  options.sets = {{"model", folder.string()}, {"length", std::to_string(length)}};
+  options.purpose = Purpose::Sample;
+  options.single_row = true;
+  return study("sample.lua", options);
 }
 
-/// A token from logits: the likeliest at temperature 0, else drawn from the `top_k` likeliest (0: all).
-int32_t draw(std::span<const float> logits, double temperature, int64_t top_k, uint32_t random) {
-  std::vector<int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto likelier = [&](int32_t a, int32_t b) {
-    return logits[static_cast<size_t>(a)] != logits[static_cast<size_t>(b)]
-               ? logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)]
-               : a < b;
-  };
-  const size_t n = temperature == 0 ? 1 : top_k > 0 ? std::min<size_t>(static_cast<size_t>(top_k), order.size()) : order.size();
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(n), order.end(), likelier);
-  if (n == 1) return order[0];
-  std::vector<double> weights(n);
-  const double top = logits[static_cast<size_t>(order[0])];
-  for (size_t i = 0; i < n; ++i) weights[i] = std::exp((logits[static_cast<size_t>(order[i])] - top) / temperature);
-  double rest = std::accumulate(weights.begin(), weights.end(), 0.0) * galley_uniform(random);
-  for (size_t i = 0; i < n; ++i) {
-    rest -= weights[i];
-    if (rest < 0) return order[i];
+/// The data that says how the model reads text: the recipe's, of a mix the first.
+DataSpec text_spec(const Recipe& recipe) {
+  DataSpec spec = recipe.data.parts.empty() ? recipe.data : recipe.data.parts.front();
+  const bool has_text = spec.kind != "random" && spec.kind != "batch" && spec.kind != "tokens";
+  if (!has_text) spec.options.clear();
+  return spec;
+}
+
+/// Everything between a person's text and the model.
+class Talker {
+ public:
+  static Result<std::unique_ptr<Talker>> open(const CommandLine& a, const Study& study, Session& session) {
+    std::unique_ptr<Talker> out(new Talker(study, session, TRY(Coder::open(text_spec(study.recipe), study.recipe))));
+    out->most_ = TRY(a.integer("--tokens", 200, 1));
+    out->draw_.temperature = TRY(a.number("--temperature", 0.8, 0, 1e300));
+    out->draw_.top_k = TRY(a.integer("--top-k", 40, 0));
+    out->draw_.top_p = TRY(a.number("--top-p", 1, 0, 1));
+    out->draw_.seed = static_cast<uint64_t>(TRY(a.integer("--seed", 1, 0)));
+    if (const auto it = a.flags.find("--stop"); it != a.flags.end()) out->stop_texts_ = it->second;
+    out->stops_ = out->coder_.stops();
+    if (!a.has("--chat")) return out;
+    DataSpec spec = text_spec(study.recipe);
+    spec.kind = "chat";
+    if (a.has("--template")) {
+      spec.options["template"] = Value(a.get("--template"));
+      spec.chat_template.reset();
+    }
+    if (a.has("--system")) spec.options["system"] = Value(a.get("--system"));
+    out->chat_ = TRY(ChatTemplate::open(TRY(choose_chat(spec, study.recipe, out->coder_.model()))));
+    for (const std::string& name : out->chat_->stops())
+      if (const TokenId id = out->coder_.find(name); id >= 0) out->stops_.push_back(id);
+    return out;
   }
-  return order[n - 1];
+
+  /// Writes on from the text.
+  Status go_on(const std::string& prompt) {
+    std::vector<int32_t> tokens(coder_.before().begin(), coder_.before().end());
+    coder_.encode(prompt, work_, &tokens);
+    if (tokens.empty()) tokens.push_back(coder_.eos() >= 0 ? coder_.eos() : '\n');
+    std::fputs(prompt.c_str(), stdout);
+    TRY(reply(std::move(tokens)));
+    std::putchar('\n');
+    return ok();
+  }
+
+  /// The assistant's answer to what has been said.
+  Result<std::string> answer(const std::vector<Message>& messages) {
+    const std::vector<Tokenizer::Segment> segments = TRY(chat_->render(messages, ChatTemplate::Generate::Yes));
+    std::vector<int32_t> tokens;
+    std::vector<bool> counts;
+    coder_.encode(segments, work_, &tokens, &counts);
+    if (static_cast<int64_t>(tokens.size()) >= generator_.length())
+      return recipe_error("the conversation has " + std::to_string(tokens.size()) + " tokens; the model sees " + std::to_string(generator_.length()),
+                          "for a model's folder, --length gives more");
+    std::string text = TRY(reply(std::move(tokens)));
+    std::putchar('\n');
+    return text;
+  }
+
+ private:
+  Talker(const Study& study, Session& session, Coder coder) : generator_(study, session), coder_(std::move(coder)), work_(coder_) {}
+
+  /// Draws and shows tokens until one ends the text; what was shown.
+  Result<std::string> reply(std::vector<int32_t> tokens) {
+    const size_t begin = coder_.decode(tokens).size();
+    std::string text;
+    size_t shown = 0;
+    const auto show = [&](size_t end) {
+      std::fwrite(text.data() + shown, 1, end - shown, stdout);
+      std::fflush(stdout);
+      shown = end;
+    };
+    for (int64_t n = 0; n < most_; ++n) {
+      const std::span<const float> logits = TRY(generator_.logits(tokens));
+      const uint32_t random = galley_philox(draw_.seed, static_cast<uint64_t>(drawn_++), 0).word[0];
+      const int32_t token = draw_token(logits, draw_, random);
+      if (std::find(stops_.begin(), stops_.end(), token) != stops_.end()) break;
+      tokens.push_back(token);
+      text = coder_.decode(tokens).substr(begin);
+      size_t end = text.size();
+      for (const std::string& stop : stop_texts_) end = std::min(end, stop.empty() ? end : text.find(stop));
+      if (end < text.size()) {
+        text.resize(end);
+        break;
+      }
+      // What may be the beginning of a character, or of a stop, is not shown yet.
+      show(std::max(shown, certain(text)));
+    }
+    show(std::max(shown, text.size()));
+    return text;
+  }
+
+  size_t certain(const std::string& text) const {
+    size_t end = text.size();
+    while (!coder_.bytes() && end >= 3 && text.compare(end - 3, 3, "\xEF\xBF\xBD") == 0) end -= 3;
+    for (const std::string& stop : stop_texts_)
+      for (size_t part = std::min(stop.size(), end); part > 0; --part)
+        if (text.compare(end - part, part, stop, 0, part) == 0) {
+          end -= part;
+          break;
+        }
+    return end;
+  }
+
+  Generator generator_;
+  Coder coder_;
+  Coder::Work work_;
+  std::unique_ptr<ChatTemplate> chat_;
+  Draw draw_;
+  int64_t most_ = 0, drawn_ = 0;
+  std::vector<TokenId> stops_;
+  std::vector<std::string> stop_texts_;
+};
+
+/// A conversation: a line of stdin is what the user says next.
+Status converse(Talker& talker) {
+  const bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+  if (terminal) std::fputs("Say something; an empty line begins anew, Ctrl-D ends.\n", stdout);
+  std::vector<Message> messages;
+  std::string line;
+  while (true) {
+    if (terminal) std::fputs("> ", stdout);
+    std::fflush(stdout);
+    if (!std::getline(std::cin, line)) break;
+    if (line.empty()) {
+      messages.clear();
+      continue;
+    }
+    messages.push_back({"user", valid_utf8(line, nullptr)});
+    std::string said = TRY(talker.answer(messages));
+    messages.push_back({"assistant", std::move(said)});
+  }
+  if (terminal) std::putchar('\n');
+  return ok();
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Study>> study_run(const std::filesystem::path& directory, Purpose purpose) {
+Result<std::unique_ptr<Study>> study_run(const fs::path& directory, Purpose purpose) {
   const RunRecord record = TRY(open_run(directory));
   StudyOptions options;
   options.sets = record.sets;
@@ -59,69 +183,29 @@ Result<std::unique_ptr<Study>> study_run(const std::filesystem::path& directory,
   return study(record.recipe, options);
 }
 
-Status load_newest(const Study& study, const std::filesystem::path& directory, Executor& executor) {
+Status load_newest(const Study& study, const fs::path& directory, Executor& executor) {
   const auto latest = TRY(find_latest(directory / "state"));
   if (!latest) return recipe_error(directory.string() + ": this run has saved nothing yet", "let it come to its first save");
   return load_state(*latest, study.program, executor.machine(), StatePart::Some);
 }
 
 Status command_sample(const CommandLine& a) {
-  const std::filesystem::path directory = a.positional[0];
-  const int64_t count = TRY(integer(a, "--tokens", 200, 1)), top_k = TRY(integer(a, "--top-k", 40, 0)),
-                seed = TRY(integer(a, "--seed", 1, 0));
-  char* end = nullptr;
-  const std::string heat = a.get("--temperature", "0.8");
-  const double temperature = std::strtod(heat.c_str(), &end);
-  if (*end || !(temperature >= 0) || !std::isfinite(temperature))
-    return recipe_error("galley sample: --temperature '" + heat + "' is no number of at least 0");
-
-  const auto s = TRY(study_run(directory, Purpose::Sample));
-  const auto tokenizer = s->recipe.data.options.find("tokenizer");
-  const auto* kind = tokenizer == s->recipe.data.options.end() ? nullptr : tokenizer->second.as<std::string>();
-  if (!kind || *kind != "bytes")
-    return recipe_error(directory.string() + ": this model was not trained on bytes, and there is no tokenizer for it",
-                        "data.text { tokenizer = \"bytes\" } makes one that can be sampled");
+  const fs::path directory = a.positional[0];
+  std::error_code error;
+  const bool run = fs::exists(directory / "run.toml", error) || !fs::exists(directory / "config.json", error);
+  if (!a.has("--chat") && !a.has("--prompt"))
+    return recipe_error("galley sample: there is nothing to begin with", "give --prompt TEXT, or --chat for a conversation");
+  for (const char* flag : {"--system", "--template"})
+    if (a.has(flag) && !a.has("--chat")) return recipe_error(std::string("galley sample: ") + flag + " goes with --chat");
+  if (run && a.has("--length")) return recipe_error("galley sample: --length is the recipe's in a run; it goes with a model's folder");
+  const auto s = TRY(run ? study_run(directory, Purpose::Sample) : study_model(directory, TRY(a.integer("--length", 512, 1))));
   Session session = TRY(open_session(*s, nullptr, Poison::No));
-  Executor& executor = *session.executor;
-  TRY_STATUS(load_newest(*s, directory, executor));
-
-  const Program& program = s->program;
-  const auto length = static_cast<size_t>(program.length);
-  WindowBuffer window = {{1, program.length}, {}, 0, 1, 0};
-  std::vector<std::byte> memory(window.layout.bytes() + BatchLayout::kAlignment);
-  window.memory = memory;
-  std::vector<int32_t> tokens;
-  for (const char c : a.get("--prompt")) tokens.push_back(static_cast<uint8_t>(c));
-  if (tokens.empty()) tokens.push_back('\n');
-  std::fputs(a.get("--prompt").c_str(), stdout);
-  for (int64_t n = 0; n < count; ++n) {
-    // The last positions that the model can see; beyond its length the context slides.
-    const size_t shown = std::min(tokens.size(), length), first = tokens.size() - shown;
-    const BatchRow row = window.row(0);
-    row.pad(0, length);
-    for (size_t i = 0; i < shown; ++i) {
-      row.input_ids[i] = tokens[first + i];
-      row.position_ids[i] = static_cast<int32_t>(i);
-      row.first_key[i] = 0;
-    }
-    TRY_STATUS(executor.begin_step({1, 1, 1, 1}));
-    std::vector<const void*> sources;
-    for (const auto& [name, tensor] : program.inputs)
-      for (size_t t = 0; t < kBatchTensorCount; ++t)
-        if (name == kBatchTensors[t]) sources.push_back(window.tensor(0, t).data());
-    TRY_STATUS(executor.copy_inputs(sources));
-    const auto position = static_cast<int32_t>(shown - 1);
-    TRY_STATUS(executor.machine().put(program.sample_position, 0, std::as_bytes(std::span(&position, 1))));
-    TRY_STATUS(executor.run(SegmentKind::Sample));
-    TRY_STATUS(executor.synchronize());
-    std::vector<float> logits(static_cast<size_t>(program.vocabulary));
-    TRY_STATUS(executor.machine().get(program.sample_logits, 0, std::as_writable_bytes(std::span(logits))));
-    const uint32_t random = galley_philox(static_cast<uint64_t>(seed), static_cast<uint64_t>(n), 0).word[0];
-    tokens.push_back(draw(logits, temperature, top_k, random));
-    std::putchar(tokens.back());
-    std::fflush(stdout);
-  }
-  std::putchar('\n');
+  const auto talker = TRY(Talker::open(a, *s, session));
+  if (run) TRY_STATUS(load_newest(*s, directory, *session.executor));
+  const std::string prompt = valid_utf8(a.get("--prompt"), nullptr);
+  if (!a.has("--chat")) return talker->go_on(prompt);
+  if (!a.has("--prompt")) return converse(*talker);
+  TRY(talker->answer({{"user", prompt}}));
   return ok();
 }
 

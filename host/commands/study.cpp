@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <set>
 
+#include "host/base/file.hpp"
 #include "host/base/nearest.hpp"
 #include "host/plugins/host_table.hpp"
 #include "host/report/plan_report.hpp"
@@ -105,6 +106,22 @@ void keep_written_documents(Program& program) {
                 [&](const Document& d) { return !folders.contains(std::filesystem::path(d.file).parent_path().string()); });
 }
 
+/// A model is of no use without its tokenizer: the files beside it go with it.
+Status add_tokenizer(const Recipe& recipe, Program& program) {
+  const auto named = recipe.data.options.find("tokenizer");
+  const auto* path = named == recipe.data.options.end() ? nullptr : named->second.as<std::string>();
+  if (path && *path == "bytes") return ok();
+  const std::filesystem::path folder = path && *path != "model" ? std::filesystem::path(*path).parent_path() : recipe.model.path;
+  if (folder.empty()) return ok();
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
+                           "tokenizer.model", "chat_template.jinja", "generation_config.json"}) {
+    std::error_code error;
+    if (std::filesystem::is_regular_file(folder / name, error))
+      program.documents.push_back({std::string("model/") + name, TRY(read_text(folder / name, uint64_t{256} << 20))});
+  }
+  return ok();
+}
+
 }  // namespace
 
 int64_t Study::peak_memory() const {
@@ -180,6 +197,7 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   s.plan = make_plan(s.program, s.target);
   TRY_STATUS(check_fit(s, options));
   s.program.documents.push_back({"model/config.json", TRY(saved_config(s.model, here.families))});
+  if (compile_options.exports && options.purpose == Purpose::Train) TRY_STATUS(add_tokenizer(s.recipe, s.program));
   keep_written_documents(s.program);
   return out;
 }

@@ -1,30 +1,30 @@
--- A text without the white space around it (ASCII's, and the no-break and ideographic spaces, as Python strips them).
-local spaces = { ["\u{85}"] = true, ["\u{a0}"] = true, ["\u{1680}"] = true, ["\u{2028}"] = true, ["\u{2029}"] = true, ["\u{202f}"] = true,
-                 ["\u{205f}"] = true, ["\u{3000}"] = true }
-for c = 0x2000, 0x200a do spaces[utf8.char(c)] = true end
-for c = 0x1c, 0x1f do spaces[string.char(c)] = true end
+-- A text without the white space around it: what Python's str.strip() takes for white space.
+local spaces = {}
+for _, space in ipairs {
+  " ", "\t", "\n", "\v", "\f", "\r", "\x1c", "\x1d", "\x1e", "\x1f", "\u{85}", "\u{a0}", "\u{1680}", "\u{2000}", "\u{2001}", "\u{2002}",
+  "\u{2003}", "\u{2004}", "\u{2005}", "\u{2006}", "\u{2007}", "\u{2008}", "\u{2009}", "\u{200a}", "\u{2028}", "\u{2029}", "\u{202f}",
+  "\u{205f}", "\u{3000}",
+} do spaces[space] = true end
+
+-- The bytes, up to three, of the white space that begins at `at`, or that ends there; nil where there is none.
+local function width(text, at, backward)
+  for bytes = 1, 3 do
+    local first = backward and at - bytes + 1 or at
+    if first >= 1 and spaces[text:sub(first, first + bytes - 1)] then return bytes end
+  end
+end
 
 return function(text)
-  local from, to = 1, #text
-  local function width_at(at)
-    for width = 1, 3 do
-      if at + width - 1 <= to and (width == 1 and text:sub(at, at):find("^%s$") or spaces[text:sub(at, at + width - 1)]) then return width end
-    end
+  local first, last = 1, #text
+  local bytes = width(text, first)
+  while bytes and first <= last do
+    first = first + bytes
+    bytes = width(text, first)
   end
-  local function width_before(at)
-    for width = 1, 3 do
-      if at - width + 1 >= from and (width == 1 and text:sub(at, at):find("^%s$") or spaces[text:sub(at - width + 1, at)]) then return width end
-    end
+  bytes = width(text, last, true)
+  while bytes and last >= first do
+    last = last - bytes
+    bytes = width(text, last, true)
   end
-  local width = width_at(from)
-  while width do
-    from = from + width
-    width = width_at(from)
-  end
-  width = width_before(to)
-  while width do
-    to = to - width
-    width = width_before(to)
-  end
-  return text:sub(from, to)
+  return text:sub(first, last)
 end

@@ -1,0 +1,74 @@
+#include "host/commands/generate.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "host/base/random.hpp"
+
+namespace galley {
+
+int32_t draw_token(std::span<const float> logits, const Draw& how, uint32_t random) {
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto likelier = [&](int32_t a, int32_t b) {
+    const float x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
+    return x != y ? x > y : a < b;
+  };
+  const size_t wanted = how.temperature == 0 ? 1 : how.top_k > 0 ? static_cast<size_t>(how.top_k) : order.size();
+  size_t n = std::min(wanted, order.size());
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(n), order.end(), likelier);
+  if (n == 1) return order[0];
+  std::vector<double> weights(n);
+  const double top = logits[static_cast<size_t>(order[0])];
+  for (size_t i = 0; i < n; ++i) weights[i] = std::exp((logits[static_cast<size_t>(order[i])] - top) / how.temperature);
+  double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  if (how.top_p < 1) {
+    double kept = 0;
+    size_t few = 0;
+    while (few < n && kept < how.top_p * sum) kept += weights[few++];
+    n = std::max<size_t>(few, 1);
+    sum = std::accumulate(weights.begin(), weights.begin() + static_cast<std::ptrdiff_t>(n), 0.0);
+  }
+  double rest = sum * galley_uniform(random);
+  for (size_t i = 0; i < n; ++i) {
+    rest -= weights[i];
+    if (rest < 0) return order[i];
+  }
+  return order[n - 1];
+}
+
+Generator::Generator(const Study& study, Session& session) : study_(study), session_(session) {
+  window_ = {{1, study.program.length}, {}, 0, 1, 0};
+  memory_.resize(window_.layout.bytes() + BatchLayout::kAlignment);
+  window_.memory = memory_;
+  logits_.resize(static_cast<size_t>(study.program.vocabulary));
+}
+
+Result<std::span<const float>> Generator::logits(std::span<const int32_t> tokens) {
+  Executor& executor = *session_.executor;
+  const Program& program = study_.program;
+  const auto most = static_cast<size_t>(program.length);
+  const size_t shown = std::min(tokens.size(), most), first = tokens.size() - shown;
+  const BatchRow row = window_.row(0);
+  row.pad(0, most);
+  for (size_t i = 0; i < shown; ++i) {
+    row.input_ids[i] = tokens[first + i];
+    row.position_ids[i] = static_cast<int32_t>(i);
+    row.first_key[i] = 0;
+  }
+  TRY_STATUS(executor.begin_step({1, 1, 1, 1}));
+  std::vector<const void*> sources;
+  for (const auto& [name, tensor] : program.inputs)
+    for (size_t t = 0; t < kBatchTensorCount; ++t)
+      if (name == kBatchTensors[t]) sources.push_back(window_.tensor(0, t).data());
+  TRY_STATUS(executor.copy_inputs(sources));
+  const auto position = static_cast<int32_t>(shown - 1);
+  TRY_STATUS(executor.machine().put(program.sample_position, 0, std::as_bytes(std::span(&position, 1))));
+  TRY_STATUS(executor.run(SegmentKind::Sample));
+  TRY_STATUS(executor.synchronize());
+  TRY_STATUS(executor.machine().get(program.sample_logits, 0, std::as_writable_bytes(std::span(logits_))));
+  return std::span<const float>(logits_);
+}
+
+}  // namespace galley

@@ -1,0 +1,122 @@
+#include "host/commands/inspect.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+
+#include "host/commands/run.hpp"
+#include "host/data/coder.hpp"
+#include "host/report/data_report.hpp"
+
+namespace galley {
+namespace {
+
+struct Marks {
+  const char *counted, *other, *end, *border;
+};
+
+Marks marks() {
+  const char* plain = std::getenv("NO_COLOR");
+  if (isatty(STDOUT_FILENO) && !(plain && *plain)) return {"\x1b[1;32m", "\x1b[2m", "\x1b[0m", "\x1b[36m"};
+  return {"‹", "", "", ""};
+}
+
+void print_facts(const DataReport& report, int64_t rows_a_run) {
+  const auto line = [](const char* what, const std::string& value) { std::printf("  %-22s %s\n", what, value.c_str()); };
+  const auto percent = [](double share) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.2f %%", share);
+    return std::string(text);
+  };
+  const RowFacts& train = report.train;
+  std::printf("data.%s\n", report.kind.c_str());
+  line("read", grouped(report.store.bytes) + " bytes, " + grouped(report.store.documents) + " documents, " + grouped(report.store.tokens) + " tokens");
+  line("to train on", grouped(train.documents) + " documents, the longest of " + grouped(train.longest) + " tokens");
+  line("packed", grouped(train.packed.rows) + " rows of " + grouped(report.length) + ", " + percent(padding_percent(train, report.length)) + " padding");
+  line("count in the loss",
+       grouped(train.packed.counted) + " tokens, " +
+           percent(100 * static_cast<double>(train.packed.counted) / static_cast<double>(std::max<uint64_t>(train.packed.positions, 1))) +
+           " of the positions that are not padding");
+  if (rows_a_run > 0) {
+    char epochs[32];
+    std::snprintf(epochs, sizeof epochs, "%.2f", static_cast<double>(rows_a_run) / static_cast<double>(std::max<uint64_t>(train.packed.rows, 1)));
+    line("the run", grouped(static_cast<uint64_t>(rows_a_run)) + " rows, " + epochs + " epochs");
+  }
+  if (report.validation.packed.rows > 0)
+    line("to validate with", grouped(report.validation.documents) + " documents in " + grouped(report.validation.packed.rows) + " rows, " +
+                                 percent(padding_percent(report.validation, report.length)) + " padding");
+  const auto also = [&](uint64_t number, const char* what, const char* why) {
+    if (number > 0) line(what, grouped(number) + why);
+  };
+  also(report.store.skipped, "left out", " bad lines");
+  also(report.store.small, "left out", " documents of fewer than two tokens");
+  also(train.packed.idle, "left out", " documents of which nothing counts in the loss");
+  also(train.packed.cut, "cut off", " tokens: their documents are longer than a row");
+  also(report.store.repaired, "repaired", " places that were no UTF-8 and became U+FFFD");
+}
+
+/// One row: a block for each document in it.
+void print_row(const BatchRow& row, int64_t number, const Coder* coder) {
+  const Marks mark = marks();
+  const size_t length = row.input_ids.size();
+  const auto is_padding = [&](size_t s) { return row.labels[s] == kNoLabel && row.first_key[s] == static_cast<int32_t>(s) && row.input_ids[s] == 0; };
+  size_t end = length;
+  while (end > 0 && is_padding(end - 1)) --end;
+  std::printf("\nrow %lld: %zu positions, %zu of padding\n", static_cast<long long>(number), end, length - end);
+  for (size_t begin = 0; begin < end;) {
+    size_t stop = begin + 1;
+    while (stop < end && row.first_key[stop] == static_cast<int32_t>(begin)) ++stop;
+    // The token behind the last position is a label only.
+    std::vector<TokenId> ids(row.input_ids.begin() + static_cast<std::ptrdiff_t>(begin), row.input_ids.begin() + static_cast<std::ptrdiff_t>(stop));
+    std::vector<bool> counts = {false};
+    for (size_t s = begin; s < stop; ++s) counts.push_back(row.labels[s] != kNoLabel);
+    if (counts.back()) ids.push_back(row.labels[stop - 1]);
+    else counts.pop_back();
+    const auto counted = std::count(counts.begin(), counts.end(), true);
+    std::printf("%s── %zu tokens, %lld count %s\n", mark.border, ids.size(), static_cast<long long>(counted), mark.end);
+    for (size_t from = 0; from < ids.size();) {
+      size_t to = from + 1;
+      while (to < ids.size() && counts[to] == counts[from]) ++to;
+      const std::span<const TokenId> run = std::span(ids).subspan(from, to - from);
+      std::string text;
+      if (coder) text = coder->decode(run);
+      for (size_t i = 0; !coder && i < run.size(); ++i) text += (i ? " " : "") + std::to_string(run[i]);
+      std::fputs(counts[from] ? mark.counted : mark.other, stdout);
+      std::fwrite(text.data(), 1, text.size(), stdout);
+      std::fputs(counts[from] && !*mark.end ? "›" : mark.end, stdout);
+      from = to;
+    }
+    std::putchar('\n');
+    begin = stop;
+  }
+}
+
+}  // namespace
+
+Status show_data(const Study& study, int64_t rows) {
+  const Recipe& recipe = study.recipe;
+  const auto source = TRY(open_source(study));
+  std::vector<std::byte> memory(study.data.bytes + BatchLayout::kAlignment);
+  TRY_STATUS(source->load(memory));
+  const std::vector<DataReport> reports = source->reports();
+  if (reports.empty()) std::printf("data.%s: %s\n", recipe.data.kind.c_str(), study.data.summary.c_str());
+  for (const DataReport& report : reports) {
+    const bool known = reports.size() == 1 && study.program.window_tokens == 0;
+    print_facts(report, known ? recipe.steps * study.program.micro_batches * study.program.rows : 0);
+  }
+  const DataSpec& spec = recipe.data.parts.empty() ? recipe.data : recipe.data.parts.front();
+  std::optional<Coder> coder;
+  if (!reports.empty() && spec.kind != "tokens") coder.emplace(TRY(Coder::open(spec, recipe)));
+
+  const BatchLayout layout = {study.program.rows, study.program.length};
+  std::vector<std::byte> window_memory(window_bytes(layout, study.program.micro_batches) + BatchLayout::kAlignment);
+  WindowBuffer window = {layout, window_memory, -1, 0, 0};
+  TRY_STATUS(source->fill(0, window));
+  for (int64_t r = 0; r < std::min(rows, window.rows()); ++r) print_row(window.row(r), r + 1, coder ? &*coder : nullptr);
+  return ok();
+}
+
+}  // namespace galley
