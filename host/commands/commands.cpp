@@ -136,7 +136,7 @@ Status command_data(const CommandLine& a) {
   options.purpose = Purpose::Gradients;
   options.runs = false;
   const int64_t rows = TRY(a.integer("--rows", 2, 0));
-  return show_data(*TRY(study(a.positional[0], options)), rows);
+  return show_data(*TRY(study(a.positional[0], options)), rows, a.has("--json") ? DataForm::Json : DataForm::Text);
 }
 
 Status command_gradients(const CommandLine& a) {
@@ -219,7 +219,7 @@ std::vector<CommandSpec> all_commands() {
        "what the model will see: documents, tokens, padding, a few rows",
        "Prepares the data as train would, which then finds it prepared. Tokens that count in the loss are in colour on a terminal, elsewhere "
        "between ‹ and ›. Example:\n  galley data scripts/chat.lua --set model=DIR --set chat=talk.jsonl --rows 4\n",
-       {{"--rows", "N", "how many rows to show (2)"}, set_flag, device_flag, plugin_path_flag},
+       {{"--rows", "N", "how many rows to show (2)"}, {"--json", "", "for programs"}, set_flag, device_flag, plugin_path_flag},
        command_data},
       {"gradients",
        "RECIPE",

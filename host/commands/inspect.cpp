@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "host/base/json.hpp"
 #include "host/commands/run.hpp"
 #include "host/data/coder.hpp"
 #include "host/report/data_report.hpp"
@@ -94,18 +95,40 @@ void print_row(const BatchRow& row, int64_t number, const Coder* coder) {
   }
 }
 
+std::string json_of(const BatchRow& row) {
+  Table out;
+  const std::span<const int32_t> tensors[] = {row.input_ids, row.labels, row.position_ids, row.first_key};
+  for (size_t t = 0; t < kBatchTensorCount; ++t) {
+    List numbers;
+    for (const int32_t number : tensors[t]) numbers.emplace_back(static_cast<int64_t>(number));
+    out.emplace(kBatchTensors[t], std::move(numbers));
+  }
+  return to_json(Value(std::move(out)));
+}
+
+std::string json_of(const std::vector<DataReport>& reports) {
+  List list;
+  for (const DataReport& report : reports) {
+    Table facts = {{"kind", Value(report.kind)}};
+    for (const auto& [name, number] : facts_of(report)) facts.emplace(name, number);
+    list.emplace_back(std::move(facts));
+  }
+  return to_json(Value(Table{{"data", Value(std::move(list))}}));
+}
+
 }  // namespace
 
-Status show_data(const Study& study, int64_t rows) {
+Status show_data(const Study& study, int64_t rows, DataForm form) {
   const Recipe& recipe = study.recipe;
   const auto source = TRY(open_source(study));
   std::vector<std::byte> memory(study.data.bytes + BatchLayout::kAlignment);
   TRY_STATUS(source->load(memory));
   const std::vector<DataReport> reports = source->reports();
-  if (reports.empty()) std::printf("data.%s: %s\n", recipe.data.kind.c_str(), study.data.summary.c_str());
-  for (const DataReport& report : reports) {
+  if (form == DataForm::Json) std::printf("%s\n", json_of(reports).c_str());
+  else if (reports.empty()) std::printf("data.%s: %s\n", recipe.data.kind.c_str(), study.data.summary.c_str());
+  for (size_t i = 0; form == DataForm::Text && i < reports.size(); ++i) {
     const bool known = reports.size() == 1 && study.program.window_tokens == 0;
-    print_facts(report, known ? recipe.steps * study.program.micro_batches * study.program.rows : 0);
+    print_facts(reports[i], known ? recipe.steps * study.program.micro_batches * study.program.rows : 0);
   }
   const DataSpec& spec = recipe.data.parts.empty() ? recipe.data : recipe.data.parts.front();
   std::optional<Coder> coder;
@@ -115,7 +138,10 @@ Status show_data(const Study& study, int64_t rows) {
   std::vector<std::byte> window_memory(window_bytes(layout, study.program.micro_batches) + BatchLayout::kAlignment);
   WindowBuffer window = {layout, window_memory, -1, 0, 0};
   TRY_STATUS(source->fill(0, window));
-  for (int64_t r = 0; r < std::min(rows, window.rows()); ++r) print_row(window.row(r), r + 1, coder ? &*coder : nullptr);
+  for (int64_t r = 0; r < std::min(rows, window.rows()); ++r) {
+    if (form == DataForm::Json) std::printf("%s\n", json_of(window.row(r)).c_str());
+    else print_row(window.row(r), r + 1, coder ? &*coder : nullptr);
+  }
   return ok();
 }
 

@@ -12,6 +12,7 @@
 #include "host/data/loader.hpp"
 #include "host/exec/proof.hpp"
 #include "host/exec/state.hpp"
+#include "host/report/data_report.hpp"
 #include "host/report/plan_report.hpp"
 #include "host/report/progress.hpp"
 #include "host/report/tensorboard.hpp"
@@ -168,19 +169,7 @@ Result<RunRecord> record_of(const Study& study, const StudyOptions& options, con
     out.plugins.push_back({p->manifest.id, p->manifest.version, p->manifest.state_version, TRY(hash_files(p->open_files()))});
   }
   for (const auto& s : study.loaded) out.strategies.push_back({s->name(), to_json(Value(s->options().values()))});
-  for (const DataReport& report : source.reports()) {
-    const auto number = [](uint64_t n) { return static_cast<int64_t>(n); };
-    out.data.push_back({report.kind,
-                        {{"documents", number(report.store.documents)},
-                         {"tokens", number(report.store.tokens)},
-                         {"skipped_lines", number(report.store.skipped)},
-                         {"repaired_utf8", number(report.store.repaired)},
-                         {"rows", number(report.train.packed.rows)},
-                         {"positions", number(report.train.packed.positions)},
-                         {"counted", number(report.train.packed.counted)},
-                         {"validation_documents", number(report.validation.documents)},
-                         {"validation_rows", number(report.validation.packed.rows)}}});
-  }
+  for (const DataReport& report : source.reports()) out.data.push_back({report.kind, facts_of(report)});
   return out;
 }
 

@@ -10,6 +10,22 @@ std::string grouped(uint64_t number) {
   return text;
 }
 
+std::vector<std::pair<std::string, int64_t>> facts_of(const DataReport& report) {
+  const auto number = [](uint64_t n) { return static_cast<int64_t>(n); };
+  return {{"documents", number(report.train.documents)},
+          {"longest", number(report.train.longest)},
+          {"rows", number(report.train.packed.rows)},
+          {"positions", number(report.train.packed.positions)},
+          {"counted", number(report.train.packed.counted)},
+          {"cut_tokens", number(report.train.packed.cut)},
+          {"idle_documents", number(report.train.packed.idle)},
+          {"validation_documents", number(report.validation.documents)},
+          {"validation_rows", number(report.validation.packed.rows)},
+          {"tokens", number(report.store.tokens)},
+          {"skipped_lines", number(report.store.skipped)},
+          {"repaired_utf8", number(report.store.repaired)}};
+}
+
 double padding_percent(const RowFacts& facts, uint64_t length) {
   const auto all = static_cast<double>(facts.packed.rows * length);
   return all > 0 ? 100 * (1 - static_cast<double>(facts.packed.positions) / all) : 0;

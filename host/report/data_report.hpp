@@ -2,13 +2,18 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "host/data/stream.hpp"
 
 namespace galley {
 
-/// "data: 1,203 conversations' lines …": what was found and how it is packed, a line or two.
+/// "data.chat: 540 documents in 208 rows of 256, …": what was found and how it is packed, and lines on what was left out.
 std::string data_line(const DataReport& report);
+
+/// The numbers by name, for run.toml and for programs.
+std::vector<std::pair<std::string, int64_t>> facts_of(const DataReport& report);
 
 /// "12,345".
 std::string grouped(uint64_t number);

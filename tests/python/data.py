@@ -1,0 +1,325 @@
+#!/usr/bin/env python3
+"""Data from files, from outside: what rows hold, that gradients are those of the same tokens given as a batch, that documents do not see each other,
+packing, mixes, windows by tokens, the cache, and what is said of bad input. The standard library only."""
+import gzip
+import json
+import math
+import os
+import pathlib
+import random
+import shutil
+import struct
+import subprocess
+
+from galley_test import check, finish, fixtures, fresh_folder, load, program, save
+
+fresh_folder()
+r = random.Random(20)
+os.environ['GALLEY_CACHE'] = os.path.abspath('cache')
+S = 96
+
+# ---- A small model with a real tokenizer ---------------------------------------------------------------------------------------------
+
+model = pathlib.Path('model')
+model.mkdir()
+(model / 'tokenizer.json').write_bytes(gzip.decompress((fixtures / 'tokenizers/smollm/tokenizer.json.gz').read_bytes()))
+vocabulary = 1 + max(json.loads((model / 'tokenizer.json').read_text())['model']['vocab'].values())
+(model / 'config.json').write_text(json.dumps(dict(
+    model_type='llama', hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+    vocab_size=vocabulary, max_position_embeddings=256, rms_norm_eps=1e-5, tie_word_embeddings=True, hidden_act='silu')))
+(model / 'tokenizer_config.json').write_text(json.dumps(dict(eos_token='<|im_end|>')))
+
+
+def galley(*words, code=0, text=None):
+    p = subprocess.run([program, *map(str, words)], input=text, capture_output=True, text=True, errors='replace',
+                       env=dict(os.environ, OMP_NUM_THREADS='1'))
+    check(p.returncode == code, f'{" ".join(map(str, words))}: exit code {p.returncode}, not {code}: {p.stdout[-300:]}{p.stderr[-600:]}')
+    return p.stderr if code else p.stdout
+
+
+def recipe(data, name='recipe.lua', batch=2, steps=2, more='use "adamw" { lr = 1e-3 },'):
+    pathlib.Path(name).write_text(f'''return recipe {{ model = model {{ path = "model", init = "random" }}, batch = {batch}, length = {S}, steps = {steps},
+  data = {data}, {more} }}\n''')
+    return name
+
+
+def show(data, rows=1000, **more):
+    """What `galley data` says: the facts of each data, and the rows."""
+    lines = [json.loads(line) for line in galley('data', recipe(data, **more), '--json', '--rows', rows).splitlines()]
+    return lines[0]['data'], lines[1:]
+
+
+def epoch(data):
+    """All rows of the data, once."""
+    facts, _ = show(data, rows=0)
+    return show(data, batch=facts[0]['rows'])
+
+
+def tokenize(texts, *flags):
+    out = galley('tokenize', model / 'tokenizer.json', *flags, text=''.join(json.dumps(dict(text=t)) + '\n' for t in texts))
+    return [json.loads(line)['ids'] for line in out.splitlines()]
+
+
+def documents(row):
+    """The documents of a row: (tokens, labels), a label being the token to predict or −100."""
+    out = []
+    for s, first in enumerate(row['first_key']):
+        if row['labels'][s] == -100 and row['input_ids'][s] == 0 and first == s and row['position_ids'][s] == 0 and (
+                s + 1 == len(row['first_key']) or row['first_key'][s + 1] == s + 1):
+            continue  # padding
+        if first == s:
+            out.append(([], []))
+        out[-1][0].append(row['input_ids'][s])
+        out[-1][1].append(row['labels'][s])
+        restarted = row['position_ids'][s] == s - first
+        if not restarted:
+            check(False, 'positions restart with each document')
+    return out
+
+
+# ---- Conversations -----------------------------------------------------------------------------------------------------------------
+
+words = ['tiva', 'moru', 'saat', 'be', 'fifty', 'ünï', '<|im_end|>', '<|im_start|>user', '17', '🚀', 'lo  and', '\n']
+
+
+def sentence(most=8):
+    return ' '.join(r.choices(words, k=r.randint(1, most)))
+
+
+def conversation():
+    turns = [dict(role='system', content=sentence(3))] if r.random() < .3 else []
+    for _ in range(r.randint(1, 2)):
+        turns += [dict(role='user', content=sentence(5)), dict(role='assistant', content=sentence(5))]
+    return turns
+
+
+def write_lines(path, objects):
+    pathlib.Path(path).write_text(''.join(json.dumps(o) + '\n' for o in objects))
+
+
+chats = [conversation() for _ in range(60)]
+plain = [[dict(t, content=t['content'].replace('<|im_end|>', 'over').replace('<|im_start|>', 'begin')) for t in c] for c in chats]
+write_lines('plain.jsonl', [dict(messages=c) for c in plain])
+write_lines('chats.jsonl', [dict(messages=c) for c in chats])
+
+# Where nobody wrote a special token, the whole text tokenized at once gives the same ids; the replies' tokens are found by their text.
+facts, rows = epoch('data.chat { files = "plain.jsonl", template = "chatml", packing = "none", overlong = "split" }')
+texts = [''.join(f'<|im_start|>{t["role"]}\n{t["content"]}<|im_end|>\n' for t in c) for c in plain]
+expected = sorted(ids[:-1] for ids in tokenize(texts, '--special') if len(ids) <= S + 1)
+got = sorted(tokens for row in rows for tokens, _ in documents(row) if len(tokens) < S)
+check(all(e in got for e in expected) and len(expected) > 20, 'the tokens of conversations are those of their text')
+eos = tokenize(['<|im_end|>'], '--special')[0][0]
+start = tokenize(['<|im_start|>'], '--special')[0][0]
+replies = sum(t['role'] == 'assistant' for c in plain for t in c)
+check(sum(labels.count(eos) for row in rows for _, labels in documents(row)) == replies, 'the end of each reply counts, and no other')
+check(all(start not in labels for row in rows for _, labels in documents(row)), 'the template\'s own tokens do not count')
+_, everything = epoch('data.chat { files = "plain.jsonl", template = "chatml", packing = "none", overlong = "split", train_on = "all" }')
+check(all(-100 not in labels for row in everything for _, labels in documents(row)), 'train_on = "all" lets everything count')
+
+# What people write is text: the special tokens in a conversation are those of the template.
+_, rows = epoch('data.chat { files = "chats.jsonl", template = "chatml", packing = "none", overlong = "split", train_on = "all" }')
+turns = sum(len(c) for c in chats)
+check(sum(t.count(start) for row in rows for t, _ in documents(row)) == turns, 'special tokens in people\'s text are text')
+
+# ---- Gradients, and documents that do not see each other ------------------------------------------------------------------------------
+
+
+def batch_file(path, rows):
+    """The rows as data.batch takes them: labels where their tokens stand, and the number of the document."""
+    tensors = {name: [] for name in ('input_ids', 'labels', 'position_ids', 'document_ids')}
+    for row in rows:
+        labels, number = [-100] * S, -1
+        owner = []
+        for s in range(S):
+            if row['first_key'][s] == s:
+                number += 1
+            owner.append(number)
+            if row['labels'][s] != -100 and s + 1 < S:
+                labels[s + 1] = row['labels'][s]
+        tensors['input_ids'] += row['input_ids']
+        tensors['labels'] += labels
+        tensors['position_ids'] += row['position_ids']
+        tensors['document_ids'] += owner
+    save(path, {k: ('I32', [len(rows), S], v) for k, v in tensors.items()})
+
+
+def numbered(i):
+    """A conversation with a digit that can be changed without changing the number of tokens."""
+    return [dict(role='user', content=f'{sentence(2)} {i % 10}'), dict(role='assistant', content=f'{sentence(2)} {i % 7}')]
+
+
+chat_data = 'data.chat { files = "short.jsonl", template = "chatml" }'
+for count in range(24, 12, -1):
+    short = [numbered(i) for i in range(count)]
+    write_lines('short.jsonl', [dict(messages=c) for c in short])
+    _, rows = show(chat_data, batch=4)
+    # A label behind the last position has no place in a batch of S tokens.
+    if all(row['labels'][S - 1] == -100 for row in rows):
+        break
+check(len(rows) == 4 and any(len(documents(row)) > 1 for row in rows), 'rows hold several documents')
+batch_file('batch.safetensors', rows)
+galley('gradients', recipe('data.batch { path = "batch.safetensors" }', batch=4), '--out', 'batch.out', '--logits')
+galley('gradients', recipe(chat_data, batch=4), '--out', 'chat.out', '--logits')
+batch, chat = load('batch.out'), load('chat.out')
+check(set(batch) == set(chat) and len(batch) > 10, 'the same gradients are there')
+for name in batch:
+    check(batch[name] == chat[name], f'{name} of conversations is that of the same tokens as a batch, to the byte')
+
+changed = [list(c) for c in short]
+changed[5] = [dict(changed[5][0], content=changed[5][0]['content'][:-1] + '9'), changed[5][1]]
+write_lines('short.jsonl', [dict(messages=c) for c in changed])
+_, others = show(chat_data, batch=4)
+galley('gradients', recipe(chat_data, batch=4), '--out', 'changed.out', '--logits')
+logits, after = chat['logits'][2], load('changed.out')['logits'][2]
+differ = {(i, s) for i, row in enumerate(rows) for s in range(S) if logits[(i * S + s) * vocabulary:(i * S + s + 1) * vocabulary]
+          != after[(i * S + s) * vocabulary:(i * S + s + 1) * vocabulary]}
+where = [(i, s) for i, row in enumerate(rows) for s in range(S) if row['input_ids'][s] != others[i]['input_ids'][s]]
+check(len(where) == 1, f'one token was changed, not {len(where)}')
+row, at = where[0]
+end = next((s for s in range(at, S) if rows[row]['first_key'][s] > at), S)
+check(differ and all(i == row and at <= s < end for i, s in differ), 'a document changes the logits of its own tokens behind it, and of no other')
+
+# ---- Prompts, lines of text, tokens ---------------------------------------------------------------------------------------------------
+
+pairs = [(sentence(), sentence()) for _ in range(20)]
+write_lines('pairs.jsonl', [dict(prompt=p, answer=a) for p, a in pairs])
+facts, rows = epoch('data.prompts { files = "pairs.jsonl", packing = "none", overlong = "split" }')
+check(facts[0]['documents'] == 20 and sum(l.count(eos) for row in rows for _, l in documents(row)) == 20, 'each answer ends')
+counted = sum(sum(x != -100 for x in l) for row in rows for _, l in documents(row))
+whole = [ids for ids in tokenize([p + a for p, a in pairs])]
+check(counted < sum(map(len, whole)) and counted == facts[0]['counted'], 'answers count, prompts do not')
+
+write_lines('texts.jsonl', [dict(body=sentence(20)) for _ in range(50)])
+facts, rows = show('data.jsonl { files = "texts.jsonl", text = "body", eos = false, packing = "none" }', batch=50)
+check(facts[0]['tokens'] == facts[0]['counted'] + 50 and facts[0]['documents'] == 50, 'every token of a line but the first counts')
+
+for code, width, dtype in (('H', 2, 'uint16'), ('I', 4, 'uint32')):
+    ids = [r.randrange(1, vocabulary) for _ in range(500)]
+    for k in range(60, 500, 83):
+        ids[k] = 0
+    pathlib.Path('tokens.bin').write_bytes(struct.pack(f'<{len(ids)}{code}', *ids))
+    facts, rows = show(f'data.tokens {{ files = "tokens.bin", dtype = "{dtype}", separator = 0, packing = "sequential" }}', batch=40)
+    check(facts[0]['tokens'] == 500 and facts[0]['documents'] == 7, f'{dtype}: documents end behind the separator')
+    pieces = sorted((t, l) for row in rows for t, l in documents(row))
+    check(sum(len(l) for _, l in pieces) >= 493, f'{dtype}: every position is there')
+
+# ---- Packing, validation, mixes, windows ---------------------------------------------------------------------------------------------
+
+padding = {}
+for packing in ('best-fit', 'sequential', 'none'):
+    facts, _ = show(f'data.jsonl {{ files = "texts.jsonl", text = "body", packing = "{packing}", overlong = "truncate" }}')
+    padding[packing] = 1 - facts[0]['positions'] / facts[0]['rows'] / S
+check(padding['best-fit'] <= padding['sequential'] < padding['none'], f'padding {padding}')
+_, rows = show('data.jsonl { files = "texts.jsonl", text = "body", packing = "none", group_by_length = true }', batch=5)
+lengths = [sum(len(t) for t, _ in documents(row)) for row in rows]
+check(len(set(lengths)) > 1 or max(lengths) - min(lengths) <= 4, f'rows of like length come together: {lengths}')
+
+facts, _ = show('data.jsonl { files = "texts.jsonl", text = "body", validation = 0.2 }')
+check((facts[0]['documents'], facts[0]['validation_documents']) == (40, 10), 'a fifth of the documents is held out')
+facts, _ = show('data.jsonl { files = "texts.jsonl", text = "body", validation = "tail.jsonl" }') if write_lines('tail.jsonl', [dict(body='tiva moru be')]) is None else None
+check((facts[0]['documents'], facts[0]['validation_documents']) == (50, 1), 'validation has files of its own')
+
+pathlib.Path('split.txt').write_text('one tiva\n---\ntwo moru\n---\nthree be')
+facts, _ = show('data.text { files = "split.txt", separator = "\\n---\\n" }')
+check(facts[0]['documents'] == 3, 'a separator cuts a file into documents')
+
+mix = 'data.mix { data.jsonl { files = "texts.jsonl", text = "body" }, data.chat { files = "short.jsonl", template = "chatml" }, weights = { 3, 1 } }'
+facts, rows = show(mix, batch=400)
+chat_rows = sum(start in row['input_ids'] for row in rows)
+check(len(facts) == 2 and 70 <= chat_rows <= 130, f'a quarter of 400 rows is of the second data: {chat_rows}')
+
+galley('train', recipe('data.jsonl { files = "texts.jsonl", text = "body", packing = "none" }', batch=1, steps=12,
+                       more='use "accumulate" { tokens = 300 }, use "adamw" { lr = 1e-3 },'), '--out', 'windows')
+tokens = [json.loads(line)['tokens'] for line in open('windows/metrics.jsonl')]
+check(len(tokens) == 12 and all(abs(t - 300) <= S / 2 for t in tokens) and len(set(tokens)) > 1, f'windows come closest to 300 tokens: {tokens}')
+run = pathlib.Path('windows/run.toml').read_text()
+check('kind = "jsonl"' in run and 'documents = 50' in run, 'run.toml says what the data was')
+check((pathlib.Path('windows/model/tokenizer.json')).read_bytes() == (model / 'tokenizer.json').read_bytes(), 'the tokenizer goes with the model')
+said = galley('sample', 'windows/model', '--chat', '--template', 'chatml', '--temperature', 0, '--tokens', 5, '--length', 64, text='tiva\nmoru\n')
+check(said == galley('sample', 'windows', '--chat', '--template', 'chatml', '--temperature', 0, '--tokens', 5, text='tiva\nmoru\n'),
+      'a run and its model folder say the same')
+
+# ---- The cache ---------------------------------------------------------------------------------------------------------------------------
+
+data = 'data.jsonl { files = "texts.jsonl", text = "body" }'
+shutil.rmtree('cache')
+before = show(data)
+prepared = sorted(pathlib.Path('cache').iterdir())
+check(len(prepared) == 2, f'two files are prepared: {prepared}')
+stamps = [p.stat().st_ino for p in prepared]
+check(show(data) == before and [p.stat().st_ino for p in prepared] == stamps, 'what is prepared is used again')
+for p in prepared:
+    content = bytearray(p.read_bytes())
+    content[-3] ^= 1
+    p.write_bytes(content)
+check(show(data) == before, 'what is damaged is made again')
+prepared[0].write_bytes(prepared[0].read_bytes()[:100])
+check(show(data) == before, 'what is cut off is made again')
+shutil.rmtree('cache')
+recipe(data)
+both = [subprocess.Popen([program, 'data', 'recipe.lua', '--json'], stdout=subprocess.PIPE) for _ in range(4)]
+check(len({p.communicate()[0] for p in both}) == 1 and all(p.returncode == 0 for p in both), 'runs that prepare the same at once do not meet')
+check(len(list(pathlib.Path('cache').iterdir())) == 2, 'and leave nothing aside')
+pathlib.Path('texts.jsonl').write_text(pathlib.Path('texts.jsonl').read_text().replace('tiva', 'moru'))
+show(data)
+check(len(list(pathlib.Path('cache').iterdir())) == 4, 'other content is prepared anew')
+
+# ---- Bad input ------------------------------------------------------------------------------------------------------------------------
+
+
+def refused(data, text, hint='', **more):
+    """`galley data` answers 2, one line of cause that has `text` in it, and a hint."""
+    said = galley('data', recipe(data, **more), code=2).split('\n')
+    check(text in said[0], f'{data}: says {said[0]!r}, not {text!r}')
+    check(hint in (said[1] if len(said) > 1 else ''), f'{data}: hints {said[1:]!r}, not {hint!r}')
+
+
+pathlib.Path('broken.jsonl').write_bytes(b'{"text": "tiva moru"}\n\n{"text": 3}\n{"txt": "be"}\n{"text": "x\n[]\n{"text": "b\xff\xfee moru"}\n')
+refused('data.jsonl { files = "broken.jsonl" }', "broken.jsonl:3: field 'text' is integer where a string belongs", 'skip_bad = true')
+facts, _ = show('data.jsonl { files = "broken.jsonl", skip_bad = true }')
+check((facts[0]['documents'], facts[0]['skipped_lines'], facts[0]['repaired_utf8']) == (2, 4, 2), f'bad lines are counted: {facts[0]}')
+log = galley('train', recipe('data.jsonl { files = "broken.jsonl", skip_bad = true }', steps=1), '--out', 'skipped')
+check('4 bad lines left out' in log and '2 places were no UTF-8' in log and 'skipped_lines = 4' in pathlib.Path('skipped/run.toml').read_text(),
+      'the log and run.toml say how many')
+pathlib.Path('none.jsonl').write_text('{"a": 1}\n')
+refused('data.jsonl { files = "none.jsonl", skip_bad = true }', 'there is no document of two tokens or more to train on; bad lines left out: 1')
+pathlib.Path('empty.jsonl').write_text('')
+refused('data.jsonl { files = "empty.jsonl" }', "there is nothing in '")
+refused('data.jsonl { files = "." }', "' is a directory", '/*.jsonl')
+refused('data.jsonl { files = "missing.jsonl" }', 'No such file')
+refused('data.jsonl { files = "miss*.jsonl" }', 'no file matches')
+with open('long.jsonl', 'wb') as f:
+    f.write(b'{"text": "' + b'x' * (200 << 20) + b'"}\n{"text": "tiva moru"}\n')
+refused('data.jsonl { files = "long.jsonl" }', 'long.jsonl:1: a line of more than 64 MiB', 'skip_bad')
+facts, _ = show('data.jsonl { files = "long.jsonl", skip_bad = true }')
+check((facts[0]['documents'], facts[0]['skipped_lines']) == (1, 1), 'what comes behind a long line is read')
+os.remove('long.jsonl')
+
+write_lines('asked.jsonl', [dict(messages=[dict(role='user', content='tiva')])])
+refused('data.chat { files = "asked.jsonl", template = "chatml" }', "asked.jsonl:1: the conversation has no assistant's turn", 'skip_bad')
+write_lines('answered.jsonl', [dict(prompt='tiva moru ' * 60, answer='be')])
+refused('data.prompts { files = "answered.jsonl" }', 'nothing would train: no token that counts in the loss lies in the first 96 positions', 'overlong = "split"')
+refused('data.chat { files = "plain.jsonl" }', "the model's folder has no chat template", 'name one')
+refused('data.chat { files = "plain.jsonl", template = "chatlm" }', "there is no chat template 'chatlm'", "did you mean 'chatml'?")
+refused('data.chat { files = "plain.jsonl", template = "chatml", train_on = "user" }', "option 'train_on' is 'user'")
+refused('data.mix { data.jsonl { files = "texts.jsonl", text = "body" }, weights = { 1, 2 } }', "'weights' has to be a list of 1 numbers")
+refused('data.mix { data.random {} }', 'data.random: it cannot be mixed')
+refused('data.tokens { files = "texts.jsonl", dtype = "uint8" }', "option 'dtype' is 'uint8'; there is \"uint16\", \"uint32\"")
+refused('data.jsonl { files = "texts.jsonl", text = "body", group_by_length = true }', 'group_by_length groups rows of one document', 'packing = "none"')
+refused('data.jsonl { files = "texts.jsonl", text = "body", pakcing = "none" }', "unknown option 'pakcing'", "did you mean 'packing'?")
+pathlib.Path('odd.bin').write_bytes(b'abc')
+refused('data.tokens { files = "odd.bin" }', 'no whole number of tokens')
+pathlib.Path('tokens.bin').write_bytes(struct.pack('<4H', 1, vocabulary, 2, 3))
+refused('data.tokens { files = "tokens.bin" }', f'its tokens have ids up to {vocabulary}, but the model\'s embedding has {vocabulary} rows')
+
+tokenizer = json.loads((model / 'tokenizer.json').read_text())
+added = dict(tokenizer, added_tokens=tokenizer['added_tokens'] + [dict(tokenizer['added_tokens'][0], id=vocabulary, content='<|new|>', special=False)])
+pathlib.Path('added.json').write_text(json.dumps(added))
+write_lines('new.jsonl', [dict(text='tiva <|new|> moru')])
+refused('data.jsonl { files = "new.jsonl", tokenizer = "added.json" }', f"ids up to {vocabulary} ('<|new|>')", 'tokens were added to it')
+pathlib.Path('nomodel.json').write_text(json.dumps({k: v for k, v in tokenizer.items() if k != 'model'}))
+refused('data.jsonl { files = "new.jsonl", tokenizer = "nomodel.json" }', "there is no 'model'")
+refused('data.jsonl { files = "new.jsonl", tokenizer = "nothing.json" }', 'there is no ')
+os.environ['GALLEY_CACHE'] = os.path.abspath('added.json') + '/cache'
+check('name another one: GALLEY_CACHE=DIR' in galley('data', recipe(data), code=1), 'a cache that cannot be made is said')
+finish()
