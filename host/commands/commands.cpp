@@ -12,6 +12,7 @@
 #include "host/commands/run.hpp"
 #include "host/commands/sample.hpp"
 #include "host/commands/tokenize.hpp"
+#include "host/commands/train_tokenizer.hpp"
 #include "host/plan/shadow.hpp"
 #include "host/report/data_report.hpp"
 #include "host/report/plan_report.hpp"
@@ -53,10 +54,20 @@ Result<StudyOptions> study_options(const CommandLine& a) {
 }
 
 Status command_tokenize(const CommandLine& a) {
+  const auto threads = static_cast<size_t>(TRY(a.integer("--threads", static_cast<int64_t>(usable_threads()), 1)));
+  if (a.has("--train")) {
+    if (!a.positional.empty() || a.has("--decode") || a.has("--special"))
+      return recipe_error("galley tokenize: --train makes a tokenizer, and takes none");
+    if (!a.has("--vocab") || !a.has("--out")) return recipe_error("galley tokenize: --train wants --vocab N and --out DIR");
+    return train_tokenizer(a.flags.at("--train"), static_cast<size_t>(TRY(a.integer("--vocab", 0, 1))), a.get("--out"), threads);
+  }
+  for (const char* flag : {"--vocab", "--out"})
+    if (a.has(flag)) return recipe_error(std::string("galley tokenize: ") + flag + " goes with --train");
+  if (a.positional.empty()) return recipe_error("galley tokenize: TOKENIZER_JSON is missing", "or train one: galley tokenize --train FILE --vocab N --out DIR");
   if (a.has("--decode") && a.has("--special")) return recipe_error("galley tokenize: --special goes with texts, not with --decode");
   return tokenize(a.positional[0], a.has("--decode") ? Direction::Decode : Direction::Encode,
                   a.has("--special") ? Template::Yes : Template::No,
-                  static_cast<size_t>(TRY(a.integer("--threads", static_cast<int64_t>(usable_threads()), 1))));
+                  threads);
 }
 
 Poison poison_of(const CommandLine& a) { return a.has("--poison") ? Poison::Yes : Poison::No; }
@@ -233,13 +244,18 @@ std::vector<CommandSpec> all_commands() {
         plugin_path_flag},
        command_gradients},
       {"tokenize",
-       "TOKENIZER_JSON",
-       "texts to token ids and back, as JSON lines",
+       "[TOKENIZER_JSON]",
+       "texts to token ids and back, as JSON lines; or train a tokenizer",
        "Reads {\"text\": …} a line from stdin and writes {\"ids\": […]}; with --decode the other way. Example:\n"
-       "  echo '{\"text\": \"Hello\"}' | galley tokenize model/tokenizer.json --special\n",
+       "  echo '{\"text\": \"Hello\"}' | galley tokenize model/tokenizer.json --special\n"
+       "With --train, makes a byte-level BPE of text files, folders and patterns. Example:\n"
+       "  galley tokenize --train \"books/*.txt\" --vocab 8000 --out tokenizer\n",
        {{"--special", "", "with the tokens that the file puts around each text (<s>)", false, false},
         {"--decode", "", "from ids to text", false, false},
-        {"--threads", "N", "how many to use (all)", false, false}},
+        {"--threads", "N", "how many to use (all)", false, false},
+        {"--train", "FILES", "train on these files", true, false},
+        {"--vocab", "N", "with --train: how many tokens"},
+        {"--out", "DIR", "with --train: where tokenizer.json goes"}},
        command_tokenize},
       {"plugins", "[NAME]", "what strategies there are; their options", "", {plugin_path_flag}, command_plugins},
   };

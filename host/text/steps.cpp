@@ -1,6 +1,7 @@
 #include "host/text/steps.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <unordered_map>
@@ -17,6 +18,7 @@ constexpr const char* kWords = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^
 // Bytes that print as they are keep their code point; the others get the next free ones from U+0100.
 struct Alphabet {
   std::unordered_map<char32_t, uint8_t> byte;
+  std::array<char32_t, 256> character;
 
   Alphabet() {
     char32_t next = 0x100;
@@ -24,6 +26,7 @@ struct Alphabet {
       const bool prints = (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
       const char32_t c = prints ? b : next++;
       byte[c] = static_cast<uint8_t>(b);
+      character[b] = c;
     }
   }
 };
@@ -73,6 +76,20 @@ std::optional<std::string> bytes_of_text(std::string_view text) {
     out.push_back(static_cast<char>(it->second));
     text.remove_prefix(c.bytes);
   }
+  return out;
+}
+
+std::string text_of_bytes(std::string_view bytes) {
+  std::string out;
+  for (const char b : bytes) append_utf8(alphabet().character[static_cast<uint8_t>(b)], &out);
+  return out;
+}
+
+std::vector<std::string> byte_characters() {
+  std::array<char32_t, 256> sorted = alphabet().character;
+  std::sort(sorted.begin(), sorted.end());
+  std::vector<std::string> out(sorted.size());
+  for (size_t i = 0; i < sorted.size(); ++i) append_utf8(sorted[i], &out[i]);
   return out;
 }
 

@@ -34,8 +34,8 @@ texts = [json.loads(line)['text'] for line in lines.split('\n')[:-1]]
 
 def tokenize(*words, text, code=0):
     r = subprocess.run([program, 'tokenize', *map(str, words)], input=text, capture_output=True, text=True)
-    check(r.returncode == code, f'tokenize {words}: exit code {r.returncode}, not {code}: {r.stderr}')
-    return r.stderr if code else [json.loads(line) for line in r.stdout.split('\n')[:-1]]
+    check(r.returncode == (code or 0), f'tokenize {words}: exit code {r.returncode}, not {code}: {r.stderr}')
+    return r.stderr if code else r.stdout if code is None else [json.loads(line) for line in r.stdout.split('\n')[:-1]]
 
 
 kinds = [x for x in ('gpt2', 'llama3', 'qwen2', 'smollm', 'llama2') if (folder / x).exists()]
@@ -98,4 +98,28 @@ check('none.json' in tokenize('none.json', text='', code=1), 'a missing file is 
 r = subprocess.run([program, 'tokenize', gpt2], input=b'{"text": "a\xff\xfeb\xe2\x82c"}\n', capture_output=True)
 same = tokenize(gpt2, text=json.dumps({'text': 'a\ufffd\ufffdb\ufffdc'}) + '\n')
 check(r.returncode == 0 and json.loads(r.stdout) == same[0] and b'3 places' in r.stderr, f'broken UTF-8: {r.stdout} {r.stderr}')
+
+# Many lines over several threads come out in order.
+many = ''.join(json.dumps(dict(text=f'{i} {texts[i % len(texts)]}')) + '\n' for i in range(20000))
+check(tokenize(gpt2, '--threads', 1, text=many) == tokenize(gpt2, '--threads', 3, text=many), 'threads change nothing')
+check('a line of more than 64 MiB' in tokenize(gpt2, text='{"text": "' + 'x' * (65 << 20) + '"}\n', code=2), 'a line without end is not refused')
+
+# ---- Training ---------------------------------------------------------------------------------------------------------------------------
+
+pathlib.Path('text.txt').write_bytes('\n'.join(json.loads(line)['text'] for line in content(fixtures / 'tokenizers/texts.jsonl').split('\n')[:-1]).replace('\0', '').encode())
+expected = json.loads(content(fixtures / 'tokenizers/trained.json'))
+tokenize('--train', 'text.txt', '--vocab', 2000, '--out', 'one', '--threads', 1, text='{"text": "not read"}', code=None)
+tokenize('--train', 'text.txt', '--vocab', 2000, '--out', 'two', '--threads', 2, text='', code=None)
+made = json.loads(pathlib.Path('one/tokenizer.json').read_text())
+check(made['model']['vocab'] == expected['vocab'], 'the trained vocabulary is that of the tokenizers library')
+check(made['model']['merges'] == expected['merges'], 'the trained merges are those of the tokenizers library')
+for name in ('tokenizer.json', 'tokenizer_config.json'):
+    check(pathlib.Path('one', name).read_bytes() == pathlib.Path('two', name).read_bytes(), f'{name}: threads change nothing')
+back = tokenize('one/tokenizer.json', '--decode', text=''.join(json.dumps(x) + '\n' for x in tokenize('one/tokenizer.json', text=lines)))
+check([x['text'] for x in back] == texts, 'every text comes back from the trained tokenizer')
+for words, part in ((('--train', 'text.txt', '--vocab', 2000, '--out', 'one'), 'is there already'),
+                    (('--train', 'text.txt', '--vocab', 100, '--out', 'x'), '257 tokens at least'),
+                    (('--train', 'text.txt', '--vocab', 2000), '--out DIR'), (('--train', 'nothing.txt', '--vocab', 2000, '--out', 'x'), 'nothing.txt'),
+                    (('--vocab', 3), 'goes with --train'), ((), 'TOKENIZER_JSON is missing')):
+    check(part in tokenize(*words, text='', code=2), f'{words}: does not say {part}')
 finish()
