@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test build format lint
+.PHONY: help quickstart test build format lint fuzz
 
 # A fresh machine has no locale but this one.
 export LC_ALL := C.UTF-8
@@ -24,6 +24,7 @@ help:
 	@echo 'make test         build, and run every test'
 	@echo 'make format       lay out the sources as .clang-format says'
 	@echo 'make lint         clang-tidy and cppcheck; FILES="host/base/file.cpp …" for some files only'
+	@echo 'make fuzz         feed junk to what reads strangers'\'' files; SECONDS=3600 for an hour each'
 	@echo
 	@echo 'JOBS=N limits how much is compiled at once. Other builds (dev, asan, cuda): cmake --preset NAME'
 
@@ -69,3 +70,16 @@ lint:
 	printf '%s\n' $$files | xargs -P $(JOBS) -n 1 clang-tidy --quiet -p build/release 2> >(grep -v 'warnings generated\|^Suppressed\|^Use -' >&2) && \
 	cppcheck --quiet --enable=warning,performance,portability --inline-suppr --suppress=missingIncludeSystem \
 	  --suppress=unknownMacro --library=googletest --error-exitcode=1 -j $(JOBS) -I. -Isdk/include -Imodels $$files
+
+# Each target for SECONDS, all at once; what is found lies in build/fuzz/found.
+SECONDS := 60
+fuzz:
+	@.ci/setup fuzz
+	@cmake -S tests/fuzz -B build/fuzz -G Ninja -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ --log-level=WARNING >/dev/null
+	@echo 'galley: building in build/fuzz'
+	@cmake --build build/fuzz --parallel $(JOBS) -- --quiet | sed '/^ninja: no work to do\.$$/d'
+	@mkdir -p build/fuzz/found
+	@printf '%s\n' $(basename $(notdir $(wildcard tests/fuzz/*.cpp))) | xargs -P $(JOBS) -I NAME bash -c \
+	  'mkdir -p build/fuzz/corpus/NAME && cd build/fuzz && ./NAME corpus/NAME ../../tests/fuzz/seeds/NAME -dict=../../tests/fuzz/NAME.dict \
+	  -artifact_prefix=found/NAME- -max_total_time=$(SECONDS) -detect_leaks=0 -timeout=30 -rss_limit_mb=4096 -max_len=8192 -print_final_stats=1 >NAME.log 2>&1; \
+	  code=$$?; tail -n 8 NAME.log | sed "s/^/NAME: /"; exit $$code'

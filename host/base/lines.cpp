@@ -10,10 +10,9 @@ namespace galley {
 Status LineBlocks::fill() {
   rest_.erase(0, begin_);
   begin_ = 0;
-  const size_t had = rest_.size();
-  rest_.resize(had + kBlock);
-  const size_t n = TRY(read_(std::as_writable_bytes(std::span(rest_)).subspan(had)));
-  rest_.resize(had + n);
+  if (buffer_.empty()) buffer_.resize(kBlock);
+  const size_t n = TRY(read_(std::as_writable_bytes(std::span(buffer_))));
+  rest_.append(buffer_.data(), n);
   bytes_ += n;
   end_ = n == 0;
   return ok();

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "host/base/result.hpp"
 
@@ -37,6 +38,7 @@ class LineBlocks {
   Status fill();
 
   Read read_;
+  std::vector<char> buffer_;  // what is read into
   std::string rest_;  // what was read and not given out
   size_t begin_ = 0;  // of it
   bool end_ = false;
