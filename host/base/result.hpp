@@ -92,7 +92,8 @@ class [[nodiscard]] Status {
 
 inline Status ok() { return {}; }
 
-/// Evaluates to the value of a Result, or returns its error from the enclosing function. May stand within another one.
+/// Evaluates to the value of a Result, or returns its error from the enclosing function. May stand within another one, but
+/// not beside values that own something within braces: compilers forget to destroy those.
 #define TRY(...) GALLEY_TRY(GALLEY_NAMED(galley_result_, __COUNTER__), __VA_ARGS__)
 /// The same for a Status, which has no value.
 #define TRY_STATUS(...) GALLEY_TRY_STATUS(GALLEY_NAMED(galley_status_, __COUNTER__), __VA_ARGS__)

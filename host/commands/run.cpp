@@ -166,7 +166,8 @@ Result<RunRecord> record_of(const Study& study, const StudyOptions& options, con
   out.target = target_toml(study.target);
   for (const auto& p : study.plugins->all()) {
     if (!p->entry) continue;
-    out.plugins.push_back({p->manifest.id, p->manifest.version, p->manifest.state_version, TRY(hash_files(p->open_files()))});
+    std::string hash = TRY(hash_files(p->open_files()));
+    out.plugins.push_back({p->manifest.id, p->manifest.version, p->manifest.state_version, std::move(hash)});
   }
   for (const auto& s : study.loaded) out.strategies.push_back({s->name(), to_json(Value(s->options().values()))});
   for (const DataReport& report : source.reports()) out.data.push_back({report.kind, facts_of(report)});

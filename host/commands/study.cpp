@@ -116,8 +116,9 @@ Status add_tokenizer(const Recipe& recipe, Program& program) {
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
                            "tokenizer.model", "chat_template.jinja", "generation_config.json"}) {
     std::error_code error;
-    if (std::filesystem::is_regular_file(folder / name, error))
-      program.documents.push_back({std::string("model/") + name, TRY(read_text(folder / name, uint64_t{256} << 20))});
+    if (!std::filesystem::is_regular_file(folder / name, error)) continue;
+    std::string text = TRY(read_text(folder / name, uint64_t{256} << 20));
+    program.documents.push_back({std::string("model/") + name, std::move(text)});
   }
   return ok();
 }
@@ -196,7 +197,8 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   TRY_STATUS(check_data(s.data, s.recipe.data, s.program.vocabulary, {s.program.micro_batches, s.program.window_tokens}));
   s.plan = make_plan(s.program, s.target);
   TRY_STATUS(check_fit(s, options));
-  s.program.documents.push_back({"model/config.json", TRY(saved_config(s.model, here.families))});
+  std::string config = TRY(saved_config(s.model, here.families));
+  s.program.documents.push_back({"model/config.json", std::move(config)});
   if (compile_options.exports && options.purpose == Purpose::Train) TRY_STATUS(add_tokenizer(s.recipe, s.program));
   keep_written_documents(s.program);
   return out;

@@ -87,8 +87,9 @@ Status Encoder::encode(std::string_view record, const std::string& place, Work& 
       return ok();
     }
     if (kind_ == Kind::Prompts) {
-      const Tokenizer::Segment parts[] = {{TRY(field(*table, first_)), false, false}, {TRY(field(*table, second_)), false, true}};
-      if (parts[1].text.empty()) return recipe_error("field '" + second_ + "' is empty");
+      const std::string prompt = TRY(field(*table, first_)), answer = TRY(field(*table, second_));
+      const Tokenizer::Segment parts[] = {{prompt, false, false}, {answer, false, true}};
+      if (answer.empty()) return recipe_error("field '" + second_ + "' is empty");
       for (const TokenId id : coder_->before()) out->push_back(static_cast<uint32_t>(id) | (all_ ? 0 : kUncounted));
       TRY_STATUS(encode_segments(parts, work, out));
       if (eos_ >= 0) out->push_back(static_cast<uint32_t>(eos_));

@@ -111,7 +111,8 @@ Status Normalizer::add(const Value& spec, const std::string& where) {
   } else if (part.type() == "Replace") {
     const Part::Pattern what = TRY(part.pattern("pattern"));
     if (what.regex) return part.wrong("a Replace by regular expression is not supported");
-    steps_.emplace_back(Replace{what.text, TRY(part.text("content"))});
+    std::string by = TRY(part.text("content"));
+    steps_.emplace_back(Replace{what.text, std::move(by)});
   } else {
     return part.unsupported({"NFC", "Prepend", "Replace", "Sequence"});
   }
@@ -233,7 +234,8 @@ Status Decoder::add(const Value& spec, const std::string& where) {
   } else if (part.type() == "Replace") {
     const Part::Pattern what = TRY(part.pattern("pattern"));
     if (what.regex) return part.wrong("a Replace by regular expression is not supported");
-    steps_.push_back({Kind::Replace, what.text, TRY(part.text("content")), 0, 0});
+    std::string by = TRY(part.text("content"));
+    steps_.push_back({Kind::Replace, what.text, std::move(by), 0, 0});
   } else if (part.type() == "ByteFallback") {
     steps_.push_back({Kind::ByteFallback, "", "", 0, 0});
   } else if (part.type() == "Fuse") {
