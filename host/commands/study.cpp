@@ -152,7 +152,9 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   recipe_options.directory = options.directory;
   s.recipe = TRY(read_recipe(recipe_path, recipe_options));
   s.model = TRY(read_model_config(s.recipe, here.families));
-  s.data = TRY(describe_data(s.recipe.data, s.recipe));
+  // Sampling needs no data, which may be gone by now, where the recipe itself says how long a row is.
+  if (options.purpose == Purpose::Sample && s.recipe.length) s.data.layout = {1, *s.recipe.length};
+  else s.data = TRY(describe_data(s.recipe.data, s.recipe));
 
   const std::filesystem::path built_in[] = {here.plugins};
   s.plugins = Plugins::scan(plugin_search_path(built_in, options.plugin_path),
@@ -194,7 +196,7 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   compile_options.peak = [&s](const Program& program, uint32_t memory) { return plan_peak(program, s.target, memory); };
   s.program = TRY(compile(*s.graph, s.strategies, provided, s.target, compile_options));
 
-  TRY_STATUS(check_data(s.data, s.recipe.data, s.program.vocabulary, {s.program.micro_batches, s.program.window_tokens}));
+  if (options.purpose != Purpose::Sample) TRY_STATUS(check_data(s.data, s.recipe.data, s.program.vocabulary, {s.program.micro_batches, s.program.window_tokens}));
   s.plan = make_plan(s.program, s.target);
   TRY_STATUS(check_fit(s, options));
   std::string config = TRY(saved_config(s.model, here.families));

@@ -106,12 +106,12 @@ Result<Coder> Coder::open(const DataSpec& spec, const Recipe& recipe) {
   return out;
 }
 
-void Coder::encode(std::string_view text, Work& work, std::vector<TokenId>* ids) const {
+void Coder::encode(std::string_view text, Work& work, std::vector<TokenId>* ids, Normalizer::Begin begin) const {
   if (!tokenizer_) {
     for (const char c : text) ids->push_back(static_cast<uint8_t>(c));
     return;
   }
-  tokenizer_->encode(text, {Tokenizer::Around::Nothing, AddedTokens::Special::Text}, *work.tokenizer_, ids);
+  tokenizer_->encode(text, {Tokenizer::Around::Nothing, AddedTokens::Special::Text, begin}, *work.tokenizer_, ids);
 }
 
 void Coder::encode(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<TokenId>* ids, std::vector<bool>* counts) const {

@@ -43,7 +43,7 @@ class Coder {
   };
 
   /// Appends the ids of a text, in which special tokens are text.
-  void encode(std::string_view text, Work& work, std::vector<TokenId>* ids) const;
+  void encode(std::string_view text, Work& work, std::vector<TokenId>* ids, Normalizer::Begin begin = Normalizer::Begin::Here) const;
   void encode(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<TokenId>* ids, std::vector<bool>* counts) const;
   std::string decode(std::span<const TokenId> ids) const;
   /// The id of a token by its name; −1: there is none.

@@ -47,7 +47,8 @@ Result<std::unique_ptr<Encoder::Work>> Encoder::open() const {
 void Encoder::encode_text(std::string_view text, Part part, Work& work, std::vector<uint32_t>* out) const {
   if (part == Part::Only || part == Part::First) out->insert(out->end(), coder_->before().begin(), coder_->before().end());
   work.ids.clear();
-  coder_->encode(text, work.coder, &work.ids);
+  const bool begins = part == Part::Only || part == Part::First;
+  coder_->encode(text, work.coder, &work.ids, begins ? Normalizer::Begin::Here : Normalizer::Begin::Before);
   out->insert(out->end(), work.ids.begin(), work.ids.end());
   if ((part == Part::Only || part == Part::Last) && eos_ >= 0) out->push_back(static_cast<uint32_t>(eos_));
 }
@@ -109,14 +110,6 @@ Status Encoder::encode(std::string_view record, const std::string& place, Work& 
   Error error = std::move(status).error();
   error.cause = place + ": " + error.cause;
   return error;
-}
-
-Result<std::vector<TokenId>> Encoder::prompt(const std::vector<Message>& messages, Work& work) const {
-  const std::vector<Tokenizer::Segment> segments = TRY(work.chat->render(messages, ChatTemplate::Generate::Yes));
-  std::vector<TokenId> ids;
-  std::vector<bool> counts;
-  coder_->encode(segments, work.coder, &ids, &counts);
-  return ids;
 }
 
 }  // namespace galley

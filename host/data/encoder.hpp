@@ -47,8 +47,6 @@ class Encoder {
   /// A part of a long text, which is UTF-8: tokens that begin a text go before the first, eos behind the last.
   enum class Part : uint8_t { Only, First, Middle, Last };
   void encode_text(std::string_view text, Part part, Work& work, std::vector<uint32_t>* out) const;
-  /// A conversation, and all that stands before what the assistant says next. For sampling.
-  Result<std::vector<TokenId>> prompt(const std::vector<Message>& messages, Work& work) const;
 
   /// Documents are lines of JSON.
   bool by_lines() const { return kind_ != Kind::Text; }

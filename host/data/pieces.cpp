@@ -1,24 +1,29 @@
 #include "host/data/pieces.hpp"
 
-#include <algorithm>
 #include <span>
+#include <string_view>
+
+#include "host/text/unicode.hpp"
 
 namespace galley {
 namespace {
 
 constexpr size_t kRead = size_t{1} << 20;
 
-bool is_ascii_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+/// Where the character that ends at `end` begins; not more than three bytes further back where there is none.
+size_t begin_of_last(std::string_view text, size_t end) {
+  size_t at = end - 1;
+  while (at > 0 && end - at < 4 && (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80) --at;
+  return at;
+}
 
-/// Where a text that goes on may be cut: at or before its end.
-size_t cut_of(const std::string& text) {
-  for (size_t at = text.size() - 1; at > text.size() / 2; --at) {
-    const bool ascii = static_cast<uint8_t>(text[at]) < 0x80 && static_cast<uint8_t>(text[at - 2]) < 0x80;
-    if (text[at - 1] == '\n' && ascii && !is_ascii_space(text[at]) && !is_ascii_space(text[at - 2])) return at;
+/// Where a text that goes on may be cut: at or before its end, in its second half if that can be.
+size_t cut_of(std::string_view text) {
+  for (size_t at = text.rfind('\n', text.size() - 5); at != std::string_view::npos && at > text.size() / 2; at = text.rfind('\n', at - 1)) {
+    const size_t before = begin_of_last(text, at);
+    if (!is_space(next_code_point(text.substr(before)).value) && !is_space(next_code_point(text.substr(at + 1)).value)) return at + 1;
   }
-  size_t at = text.size();
-  while (at > text.size() - 4 && (static_cast<uint8_t>(text[at - 1]) & 0xC0) == 0x80) --at;
-  return (static_cast<uint8_t>(text[at - 1]) & 0x80) ? at - 1 : at;
+  return begin_of_last(text, text.size());
 }
 
 }  // namespace
@@ -59,8 +64,7 @@ Result<bool> TextPieces::next(TextPiece* out) {
     searched = rest_.size();
     if (rest_.size() > kMost + separator_.size()) {
       // What may be the beginning of a separator stays.
-      const std::string head = rest_.substr(0, rest_.size() - separator_.size());
-      give(cut_of(head), 0, false, out);
+      give(cut_of(std::string_view(rest_).substr(0, rest_.size() - separator_.size())), 0, false, out);
       return true;
     }
     if (TRY(fill())) continue;

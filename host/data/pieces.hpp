@@ -23,7 +23,7 @@ struct TextPiece {
 /// neither end nor begin with white space: there tokenizers cut as well; where there is none, behind some character. One thread at a time.
 class TextPieces {
  public:
-  static constexpr size_t kMost = size_t{8} << 20;
+  static constexpr size_t kMost = size_t{2} << 20;
 
   /// Refers to `documents`. `separator`: what ends a document within a file; "": nothing does.
   TextPieces(const Documents& documents, std::string separator) : documents_(documents), separator_(std::move(separator)) {}

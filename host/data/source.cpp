@@ -18,15 +18,11 @@ Error no_validation(const DataSpec& spec, const Recipe& recipe) {
                     spec.kind != "batch" && spec.kind != "random" ? "give two documents or more and a validation above 0" : "take 'validate' out of the recipe");
 }
 
-/// The parts of a mix, and their weights.
-struct MixOptions {
-  std::vector<double> weights;
-};
-
-Result<MixOptions> read_mix(const DataSpec& spec) {
+/// The weights of a mix's parts, which are checked.
+Result<std::vector<double>> mix_weights(const DataSpec& spec) {
   TRY_STATUS(check_options(spec, {"weights"}));
   if (spec.parts.empty()) return data_error(spec, "there is nothing to mix", "write data.mix { data.text { … }, data.chat { … }, weights = { 1, 2 } }");
-  MixOptions out;
+  std::vector<double> weights;
   const Value* value = find_option(spec, "weights");
   const List* list = value ? value->as<List>() : nullptr;
   if (value && (!list || list->size() != spec.parts.size()))
@@ -36,13 +32,13 @@ Result<MixOptions> read_mix(const DataSpec& spec) {
     double weight = 1;
     if (list && (!(*list)[i].number(&weight) || !(weight >= 0 && weight <= 1e9)))
       return data_error(spec, "weights[" + std::to_string(i + 1) + "] has to be a number of at least 0");
-    out.weights.push_back(weight);
+    weights.push_back(weight);
     sum += weight;
     if (!is_corpus(spec.parts[i].kind)) return data_error(spec.parts[i], "it cannot be mixed: it has no rows of its own");
     if (find_option(spec.parts[i], "group_by_length")) return data_error(spec.parts[i], "group_by_length: a mix puts rows of several data into a micro-batch");
   }
   if (sum <= 0) return data_error(spec, "all weights are 0");
-  return out;
+  return weights;
 }
 
 Result<DataInfo> describe_rows(const DataSpec& spec, const Recipe& recipe) {
@@ -55,7 +51,7 @@ Result<DataInfo> describe_rows(const DataSpec& spec, const Recipe& recipe) {
     info.summary = corpus.summary;
     return info;
   }
-  TRY(read_mix(spec));
+  TRY(mix_weights(spec));
   for (const DataSpec& part : spec.parts) {
     const CorpusInfo corpus = TRY(describe_corpus(part, recipe));
     info.vocabulary = std::max(info.vocabulary, corpus.vocabulary);
@@ -67,10 +63,10 @@ Result<DataInfo> describe_rows(const DataSpec& spec, const Recipe& recipe) {
 
 Result<std::unique_ptr<RowStream>> open_rows(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const PrepareOptions& options) {
   if (spec.kind != "mix") return open_corpus(spec, recipe, vocabulary, options);
-  const MixOptions mix = TRY(read_mix(spec));
+  const std::vector<double> weights = TRY(mix_weights(spec));
   std::vector<std::unique_ptr<RowStream>> streams;
   for (const DataSpec& part : spec.parts) streams.push_back(TRY(open_corpus(part, recipe, vocabulary, options)));
-  return mix_streams(std::move(streams), mix.weights, recipe.seed);
+  return mix_streams(std::move(streams), weights, recipe.seed);
 }
 
 /// Windows cut from a stream of rows.

@@ -119,11 +119,11 @@ Status Normalizer::add(const Value& spec, const std::string& where) {
   return ok();
 }
 
-std::string Normalizer::apply(std::string_view text) const {
+std::string Normalizer::apply(std::string_view text, Begin begin) const {
   std::string out(text);
   for (const auto& step : steps_) {
     if (std::get_if<Compose>(&step)) out = nfc(out);
-    else if (const auto* prepend = std::get_if<Prepend>(&step)) out = out.empty() ? out : prepend->text + out;
+    else if (const auto* prepend = std::get_if<Prepend>(&step)) out = out.empty() || begin == Begin::Before ? out : prepend->text + out;
     else if (const auto* replace = std::get_if<Replace>(&step)) out = replaced(out, replace->what, replace->by);
   }
   return out;

@@ -26,8 +26,9 @@ class Normalizer {
   /// `spec`: the value of "normalizer"; null: none.
   static Result<Normalizer> read(const Value* spec, const std::string& where);
   bool empty() const { return steps_.empty(); }
+  enum class Begin : uint8_t { Here, Before };  ///< Before: nothing is prepended, the text goes on with another
   /// `text` is UTF-8.
-  std::string apply(std::string_view text) const;
+  std::string apply(std::string_view text, Begin begin = Begin::Here) const;
 
  private:
   struct Compose {};

@@ -205,8 +205,8 @@ struct Tokenizer::Spans {
 };
 
 /// A piece between added tokens of the raw text.
-void Tokenizer::encode_piece(std::string_view text, AddedTokens::Special special, std::span<const TextSpan> plain, Work& work,
-                             std::vector<TokenId>* out, Spans* spans) const {
+void Tokenizer::encode_piece(std::string_view text, Encoding how, std::span<const TextSpan> plain, Work& work, std::vector<TokenId>* out,
+                             Spans* spans) const {
   std::string changed;
   // Spans of the piece in what the normalizer makes of it: as much of it as the text before their borders becomes.
   std::vector<TextSpan> moved_plain, moved_counting;
@@ -218,7 +218,7 @@ void Tokenizer::encode_piece(std::string_view text, AddedTokens::Special special
     for (const TextSpan& span : from)
       if (span.begin < spans->begin + text.size() && span.end > spans->begin) to->push_back({place(span.begin), place(span.end)});
   };
-  if (!normalizer_.empty()) changed = normalizer_.apply(text);
+  if (!normalizer_.empty()) changed = normalizer_.apply(text, how.begin);
   if (spans) {
     move(spans->counting, &moved_counting);
     if (normalized_.has_special()) move(plain, &moved_plain);
@@ -245,7 +245,7 @@ void Tokenizer::encode_piece(std::string_view text, AddedTokens::Special special
       tell(first);
     });
   };
-  for (AddedTokens::Found found; normalized_.find(text, done, special, moved_plain, &found); done = found.end) {
+  for (AddedTokens::Found found; normalized_.find(text, done, how.special, moved_plain, &found); done = found.end) {
     words(done, found.begin);
     out->push_back(found.token->id);
     if (spans) spans->counts->push_back(inside.touches(found.begin, found.end));
@@ -253,14 +253,15 @@ void Tokenizer::encode_piece(std::string_view text, AddedTokens::Special special
   words(done, text.size());
 }
 
-void Tokenizer::encode_text(std::string_view text, AddedTokens::Special special, std::span<const TextSpan> plain, Work& work,
-                            std::vector<TokenId>* out, Spans* spans) const {
+void Tokenizer::encode_text(std::string_view text, Encoding how, std::span<const TextSpan> plain, Work& work, std::vector<TokenId>* out,
+                            Spans* spans) const {
   size_t done = 0;
   const auto piece = [&](size_t end) {
     if (spans) spans->begin = done;
-    if (end > done) encode_piece(text.substr(done, end - done), special, plain, work, out, spans);
+    if (end > done) encode_piece(text.substr(done, end - done), how, plain, work, out, spans);
+    how.begin = Normalizer::Begin::Here;
   };
-  for (AddedTokens::Found found; raw_.find(text, done, special, plain, &found); done = found.end) {
+  for (AddedTokens::Found found; raw_.find(text, done, how.special, plain, &found); done = found.end) {
     piece(found.begin);
     out->push_back(found.token->id);
     if (spans) spans->counts->push_back(spans->touches(found.begin, found.end));
@@ -270,7 +271,7 @@ void Tokenizer::encode_text(std::string_view text, AddedTokens::Special special,
 
 void Tokenizer::encode(std::string_view text, Encoding how, Work& work, std::vector<TokenId>* out) const {
   if (how.around == Around::Template) out->insert(out->end(), before_.begin(), before_.end());
-  encode_text(text, how.special, {}, work, out, nullptr);
+  encode_text(text, how, {}, work, out, nullptr);
   if (how.around == Around::Template) out->insert(out->end(), behind_.begin(), behind_.end());
 }
 
@@ -289,7 +290,7 @@ void Tokenizer::encode(std::span<const Segment> segments, Work& work, std::vecto
     if (segment.counts) add(&counting, begin);
   }
   Spans spans = {counting, counts, 0};
-  encode_text(text, AddedTokens::Special::Token, plain, work, ids, &spans);
+  encode_text(text, {}, plain, work, ids, &spans);
 }
 
 TokenId Tokenizer::find(std::string_view token) const {

@@ -35,6 +35,7 @@ class Tokenizer {
   struct Encoding {
     Around around = Around::Nothing;
     AddedTokens::Special special = AddedTokens::Special::Token;
+    Normalizer::Begin begin = Normalizer::Begin::Here;  ///< Before: the text goes on with one that was cut
   };
   /// Appends the ids of `text`, which is UTF-8.
   void encode(std::string_view text, Encoding how, Work& work, std::vector<TokenId>* out) const;
@@ -68,10 +69,10 @@ class Tokenizer {
   Status read_post(const Value& spec, const std::string& where);
   /// Where the tokens of a text lie in it, for those who ask.
   struct Spans;
-  void encode_text(std::string_view text, AddedTokens::Special special, std::span<const TextSpan> plain, Work& work,
-                   std::vector<TokenId>* out, Spans* spans) const;
-  void encode_piece(std::string_view text, AddedTokens::Special special, std::span<const TextSpan> plain, Work& work,
-                    std::vector<TokenId>* out, Spans* spans) const;
+  void encode_text(std::string_view text, Encoding how, std::span<const TextSpan> plain, Work& work, std::vector<TokenId>* out,
+                   Spans* spans) const;
+  void encode_piece(std::string_view text, Encoding how, std::span<const TextSpan> plain, Work& work, std::vector<TokenId>* out,
+                    Spans* spans) const;
   uint32_t bytes_of(TokenId id) const { return static_cast<size_t>(id) < bytes_.size() ? bytes_[static_cast<size_t>(id)] : 0; }
 
   Normalizer normalizer_;

@@ -239,6 +239,24 @@ said = galley('sample', 'windows/model', '--chat', '--template', 'chatml', '--te
 check(said == galley('sample', 'windows', '--chat', '--template', 'chatml', '--temperature', 0, '--tokens', 5, text='tiva\nmoru\n'),
       'a run and its model folder say the same')
 
+# ---- Long documents -----------------------------------------------------------------------------------------------------------------------
+
+# More than is tokenized at once: the ids are those of the whole.
+paragraphs = [' '.join(r.choices(['tiva', 'moru,', 'saat', '«ünï»', '17', '世界', '(be)'], k=12)) + r.choice(['\n', '\n\n', '\n  ', '。\n']) for _ in range(40000)]
+long_text = ''.join(paragraphs)
+pathlib.Path('long.txt').write_bytes(long_text.encode())
+check(len(long_text.encode()) > 2.2 * 2**20, 'the text is long enough to be cut')
+for kind in ('smollm', 'qwen2', 'llama2'):
+    pathlib.Path(f'{kind}.json').write_bytes(gzip.decompress((fixtures / f'tokenizers/{kind}/tokenizer.json.gz').read_bytes()))
+    out = galley('tokenize', f'{kind}.json', '--special', text=json.dumps(dict(text=long_text)) + '\n')
+    ids = json.loads(out)['ids']
+    data = f'data.text {{ files = "long.txt", tokenizer = "{kind}.json", packing = "sequential", eos = false }}'
+    facts, _ = show(data, rows=0)
+    check(facts[0]['tokens'] == len(ids), f'{kind}: {facts[0]["tokens"]} tokens, not {len(ids)}')
+    store = [p for p in pathlib.Path('cache').iterdir() if p.suffix == '.tokens' and struct.pack('<I', ids[0]) == p.read_bytes()[256:260]
+             and struct.pack(f'<{len(ids)}I', *ids) == p.read_bytes()[256:256 + 4 * len(ids)]]
+    check(len(store) == 1, f'{kind}: a document that is tokenized in parts has the tokens of the whole')
+
 # ---- The cache ---------------------------------------------------------------------------------------------------------------------------
 
 data = 'data.jsonl { files = "texts.jsonl", text = "body" }'
