@@ -23,7 +23,7 @@ struct LineBlock {
 /// Cuts what `read` gives into blocks. One thread at a time.
 class LineBlocks {
  public:
-  static constexpr size_t kBlock = size_t{1} << 18;    ///< bytes of a block, unless a line is longer
+  static constexpr size_t kBlock = size_t{1} << 18;     ///< bytes of a block, unless a line is longer
   static constexpr size_t kLongest = size_t{64} << 20;  ///< bytes of a line
   /// Reads up to bytes.size() bytes and says how many; 0 at the end.
   using Read = std::function<Result<size_t>(std::span<std::byte> bytes)>;
@@ -39,8 +39,8 @@ class LineBlocks {
 
   Read read_;
   std::vector<char> buffer_;  // what is read into
-  std::string rest_;  // what was read and not given out
-  size_t begin_ = 0;  // of it
+  std::string rest_;          // what was read and not given out
+  size_t begin_ = 0;          // of it
   bool end_ = false;
   int64_t line_ = 1;
   uint64_t bytes_ = 0;

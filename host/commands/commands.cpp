@@ -63,11 +63,11 @@ Status command_tokenize(const CommandLine& a) {
   }
   for (const char* flag : {"--vocab", "--out"})
     if (a.has(flag)) return recipe_error(std::string("galley tokenize: ") + flag + " goes with --train");
-  if (a.positional.empty()) return recipe_error("galley tokenize: TOKENIZER_JSON is missing", "or train one: galley tokenize --train FILE --vocab N --out DIR");
+  if (a.positional.empty())
+    return recipe_error("galley tokenize: TOKENIZER_JSON is missing", "or train one: galley tokenize --train FILE --vocab N --out DIR");
   if (a.has("--decode") && a.has("--special")) return recipe_error("galley tokenize: --special goes with texts, not with --decode");
   return tokenize(a.positional[0], a.has("--decode") ? Direction::Decode : Direction::Encode,
-                  a.has("--special") ? Template::Yes : Template::No,
-                  threads);
+                  a.has("--special") ? Template::Yes : Template::No, threads);
 }
 
 Poison poison_of(const CommandLine& a) { return a.has("--poison") ? Poison::Yes : Poison::No; }
@@ -209,9 +209,12 @@ std::vector<CommandSpec> all_commands() {
       {"sample",
        "DIR",
        "let a model write on from a prompt, or talk with it",
-       "DIR is a run's directory, or a model's folder (config.json, model.safetensors, tokenizer.json). Text is shown as it is made, until --tokens, a "
-       "token that ends texts, or a --stop. Examples:\n  galley sample runs/first --prompt \"A plan is\" --tokens 200 --temperature 0.8 --seed 7\n  galley "
-       "sample runs/chat --chat                  a conversation, with the model's template\n  echo \"Name a prime.\" | galley sample model --chat "
+       "DIR is a run's directory, or a model's folder (config.json, model.safetensors, tokenizer.json). Text is shown as it is made, until "
+       "--tokens, a "
+       "token that ends texts, or a --stop. Examples:\n  galley sample runs/first --prompt \"A plan is\" --tokens 200 --temperature 0.8 "
+       "--seed 7\n  galley "
+       "sample runs/chat --chat                  a conversation, with the model's template\n  echo \"Name a prime.\" | galley sample model "
+       "--chat "
        "--temperature 0\n",
        {{"--prompt", "TEXT", "what to begin with; with --chat: what the user says"},
         {"--chat", "", "a conversation: each line of stdin is what the user says next"},
@@ -228,7 +231,8 @@ std::vector<CommandSpec> all_commands() {
       {"data",
        "RECIPE",
        "what the model will see: documents, tokens, padding, a few rows",
-       "Prepares the data as train would, which then finds it prepared. Tokens that count in the loss are in colour on a terminal, elsewhere "
+       "Prepares the data as train would, which then finds it prepared. Tokens that count in the loss are in colour on a terminal, "
+       "elsewhere "
        "between ‹ and ›. Example:\n  galley data scripts/chat.lua --set model=DIR --set chat=talk.jsonl --rows 4\n",
        {{"--rows", "N", "how many rows to show (2)"}, {"--json", "", "for programs"}, set_flag, device_flag, plugin_path_flag},
        command_data},

@@ -34,16 +34,19 @@ void print_facts(const DataReport& report, int64_t rows_a_run) {
   };
   const RowFacts& train = report.train;
   std::printf("data.%s\n", report.kind.c_str());
-  line("read", grouped(report.store.bytes) + " bytes, " + grouped(report.store.documents) + " documents, " + grouped(report.store.tokens) + " tokens");
+  line("read", grouped(report.store.bytes) + " bytes, " + grouped(report.store.documents) + " documents, " + grouped(report.store.tokens) +
+                   " tokens");
   line("to train on", grouped(train.documents) + " documents, the longest of " + grouped(train.longest) + " tokens");
-  line("packed", grouped(train.packed.rows) + " rows of " + grouped(report.length) + ", " + percent(padding_percent(train, report.length)) + " padding");
+  line("packed", grouped(train.packed.rows) + " rows of " + grouped(report.length) + ", " + percent(padding_percent(train, report.length)) +
+                     " padding");
   line("count in the loss",
        grouped(train.packed.counted) + " tokens, " +
            percent(100 * static_cast<double>(train.packed.counted) / static_cast<double>(std::max<uint64_t>(train.packed.positions, 1))) +
            " of the positions that are not padding");
   if (rows_a_run > 0) {
     char epochs[32];
-    std::snprintf(epochs, sizeof epochs, "%.2f", static_cast<double>(rows_a_run) / static_cast<double>(std::max<uint64_t>(train.packed.rows, 1)));
+    std::snprintf(epochs, sizeof epochs, "%.2f",
+                  static_cast<double>(rows_a_run) / static_cast<double>(std::max<uint64_t>(train.packed.rows, 1)));
     line("the run", grouped(static_cast<uint64_t>(rows_a_run)) + " rows, " + epochs + " epochs");
   }
   if (report.validation.packed.rows > 0)
@@ -63,7 +66,9 @@ void print_facts(const DataReport& report, int64_t rows_a_run) {
 void print_row(const BatchRow& row, int64_t number, const Coder* coder) {
   const Marks mark = marks();
   const size_t length = row.input_ids.size();
-  const auto is_padding = [&](size_t s) { return row.labels[s] == kNoLabel && row.first_key[s] == static_cast<int32_t>(s) && row.input_ids[s] == 0; };
+  const auto is_padding = [&](size_t s) {
+    return row.labels[s] == kNoLabel && row.first_key[s] == static_cast<int32_t>(s) && row.input_ids[s] == 0;
+  };
   size_t end = length;
   while (end > 0 && is_padding(end - 1)) --end;
   std::printf("\nrow %lld: %zu positions, %zu of padding\n", static_cast<long long>(number), end, length - end);
@@ -71,7 +76,8 @@ void print_row(const BatchRow& row, int64_t number, const Coder* coder) {
     size_t stop = begin + 1;
     while (stop < end && row.first_key[stop] == static_cast<int32_t>(begin)) ++stop;
     // The token behind the last position is a label only.
-    std::vector<TokenId> ids(row.input_ids.begin() + static_cast<std::ptrdiff_t>(begin), row.input_ids.begin() + static_cast<std::ptrdiff_t>(stop));
+    std::vector<TokenId> ids(row.input_ids.begin() + static_cast<std::ptrdiff_t>(begin),
+                             row.input_ids.begin() + static_cast<std::ptrdiff_t>(stop));
     std::vector<bool> counts = {false};
     for (size_t s = begin; s < stop; ++s) counts.push_back(row.labels[s] != kNoLabel);
     if (counts.back()) ids.push_back(row.labels[stop - 1]);

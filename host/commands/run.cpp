@@ -180,7 +180,8 @@ Result<std::unique_ptr<Source>> open_source(const Study& study) {
   options.threads = usable_threads();
   options.progress = [&](uint64_t done, uint64_t total) -> Status {
     progress.update(done, total);
-    if (StopSignals::asked()) return Error{Exit::Interrupted, "interrupted while the data was being prepared", "nothing is left of it; begin again"};
+    if (StopSignals::asked())
+      return Error{Exit::Interrupted, "interrupted while the data was being prepared", "nothing is left of it; begin again"};
     return ok();
   };
   const Windows windows = {study.program.micro_batches, study.program.window_tokens};

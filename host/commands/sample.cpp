@@ -83,8 +83,9 @@ class Talker {
     std::vector<bool> counts;
     coder_.encode(segments, work_, &tokens, &counts);
     if (static_cast<int64_t>(tokens.size()) >= generator_.length())
-      return recipe_error("the conversation has " + std::to_string(tokens.size()) + " tokens; the model sees " + std::to_string(generator_.length()),
-                          "for a model's folder, --length gives more");
+      return recipe_error(
+          "the conversation has " + std::to_string(tokens.size()) + " tokens; the model sees " + std::to_string(generator_.length()),
+          "for a model's folder, --length gives more");
     std::string text = TRY(reply(std::move(tokens)));
     std::putchar('\n');
     return text;

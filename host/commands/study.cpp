@@ -113,8 +113,8 @@ Status add_tokenizer(const Recipe& recipe, Program& program) {
   if (path && *path == "bytes") return ok();
   const std::filesystem::path folder = path && *path != "model" ? std::filesystem::path(*path).parent_path() : recipe.model.path;
   if (folder.empty()) return ok();
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
-                           "tokenizer.model", "chat_template.jinja", "generation_config.json"}) {
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
+                           "merges.txt", "tokenizer.model", "chat_template.jinja", "generation_config.json"}) {
     std::error_code error;
     if (!std::filesystem::is_regular_file(folder / name, error)) continue;
     std::string text = TRY(read_text(folder / name, uint64_t{256} << 20));
@@ -196,7 +196,8 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   compile_options.peak = [&s](const Program& program, uint32_t memory) { return plan_peak(program, s.target, memory); };
   s.program = TRY(compile(*s.graph, s.strategies, provided, s.target, compile_options));
 
-  if (options.purpose != Purpose::Sample) TRY_STATUS(check_data(s.data, s.recipe.data, s.program.vocabulary, {s.program.micro_batches, s.program.window_tokens}));
+  if (options.purpose != Purpose::Sample)
+    TRY_STATUS(check_data(s.data, s.recipe.data, s.program.vocabulary, {s.program.micro_batches, s.program.window_tokens}));
   s.plan = make_plan(s.program, s.target);
   TRY_STATUS(check_fit(s, options));
   std::string config = TRY(saved_config(s.model, here.families));

@@ -109,8 +109,8 @@ Status tokenize(const std::filesystem::path& path, Direction direction, Template
     return ok();
   };
   const Status status = in_order<Job>(
-      threads, [&](Job& job) { return lines.next(&job.block); },
-      [&](Job& job, size_t thread) { return translators[thread]->work(job); }, write);
+      threads, [&](Job& job) { return lines.next(&job.block); }, [&](Job& job, size_t thread) { return translators[thread]->work(job); },
+      write);
   if (std::fflush(stdout) != 0) return run_error("cannot write to stdout");
   TRY_STATUS(status);
   if (broken) std::fprintf(stderr, "galley: %lld places were no UTF-8 and became U+FFFD\n", static_cast<long long>(broken));

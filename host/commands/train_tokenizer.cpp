@@ -19,7 +19,10 @@ constexpr const char* kEnd = "<|endoftext|>";
 constexpr size_t kLeast = 257;  // every byte, and kEnd
 
 Table byte_level(bool add_prefix_space) {
-  return {{"type", Value(std::string("ByteLevel"))}, {"add_prefix_space", Value(add_prefix_space)}, {"trim_offsets", Value(true)}, {"use_regex", Value(true)}};
+  return {{"type", Value(std::string("ByteLevel"))},
+          {"add_prefix_space", Value(add_prefix_space)},
+          {"trim_offsets", Value(true)},
+          {"use_regex", Value(true)}};
 }
 
 /// How often which word occurs, counted on all threads.
@@ -67,14 +70,32 @@ std::string tokenizer_json(const TrainedBpe& trained) {
   for (const auto& [left, right] : trained.merges)
     merges.emplace_back(List{Value(text_of_bytes(trained.tokens[left])), Value(text_of_bytes(trained.tokens[right]))});
   const Value no(false), none;
-  const Table end = {{"id", Value(int64_t{0})}, {"content", Value(std::string(kEnd))}, {"single_word", no}, {"lstrip", no},
-                     {"rstrip", no},            {"normalized", no},                    {"special", Value(true)}};
-  const Table model = {{"type", Value(std::string("BPE"))}, {"dropout", none}, {"unk_token", none}, {"continuing_subword_prefix", none},
-                       {"end_of_word_suffix", none}, {"fuse_unk", no}, {"byte_fallback", no}, {"ignore_merges", no},
-                       {"vocab", Value(std::move(vocabulary))}, {"merges", Value(std::move(merges))}};
-  const Table all = {{"version", Value(std::string("1.0"))}, {"truncation", none}, {"padding", none}, {"added_tokens", Value(List{Value(end)})},
-                     {"normalizer", none}, {"pre_tokenizer", Value(byte_level(false))}, {"post_processor", Value(byte_level(true))},
-                     {"decoder", Value(byte_level(true))}, {"model", Value(model)}};
+  const Table end = {{"id", Value(int64_t{0})},
+                     {"content", Value(std::string(kEnd))},
+                     {"single_word", no},
+                     {"lstrip", no},
+                     {"rstrip", no},
+                     {"normalized", no},
+                     {"special", Value(true)}};
+  const Table model = {{"type", Value(std::string("BPE"))},
+                       {"dropout", none},
+                       {"unk_token", none},
+                       {"continuing_subword_prefix", none},
+                       {"end_of_word_suffix", none},
+                       {"fuse_unk", no},
+                       {"byte_fallback", no},
+                       {"ignore_merges", no},
+                       {"vocab", Value(std::move(vocabulary))},
+                       {"merges", Value(std::move(merges))}};
+  const Table all = {{"version", Value(std::string("1.0"))},
+                     {"truncation", none},
+                     {"padding", none},
+                     {"added_tokens", Value(List{Value(end)})},
+                     {"normalizer", none},
+                     {"pre_tokenizer", Value(byte_level(false))},
+                     {"post_processor", Value(byte_level(true))},
+                     {"decoder", Value(byte_level(true))},
+                     {"model", Value(model)}};
   return to_json(Value(all)) + "\n";
 }
 
@@ -82,7 +103,8 @@ std::string tokenizer_json(const TrainedBpe& trained) {
 
 Status train_tokenizer(const std::vector<std::string>& files, size_t vocabulary, const std::filesystem::path& out, size_t threads) {
   if (vocabulary < kLeast)
-    return recipe_error("--vocab " + std::to_string(vocabulary) + ": there are " + std::to_string(kLeast) + " tokens at least, a byte each and " + kEnd);
+    return recipe_error("--vocab " + std::to_string(vocabulary) + ": there are " + std::to_string(kLeast) +
+                        " tokens at least, a byte each and " + kEnd);
   std::error_code error;
   if (std::filesystem::exists(out / "tokenizer.json", error))
     return recipe_error((out / "tokenizer.json").string() + " is there already", "name another directory with --out");
@@ -96,14 +118,17 @@ Status train_tokenizer(const std::vector<std::string>& files, size_t vocabulary,
 
   std::filesystem::create_directories(out, error);
   if (error) return run_error("cannot make '" + out.string() + "': " + error.message());
-  TRY_STATUS(write_atomic(out / "tokenizer_config.json",
-                          to_json(Value(Table{{"tokenizer_class", Value(std::string("PreTrainedTokenizerFast"))}, {"bos_token", Value(std::string(kEnd))},
-                                              {"eos_token", Value(std::string(kEnd))}}),
-                                  2) + "\n"));
+  TRY_STATUS(
+      write_atomic(out / "tokenizer_config.json", to_json(Value(Table{{"tokenizer_class", Value(std::string("PreTrainedTokenizerFast"))},
+                                                                      {"bos_token", Value(std::string(kEnd))},
+                                                                      {"eos_token", Value(std::string(kEnd))}}),
+                                                          2) +
+                                                      "\n"));
   TRY_STATUS(write_atomic(out / "tokenizer.json", tokenizer_json(trained)));
   std::printf("%s: %s tokens from %s files, %s different words\n", (out / "tokenizer.json").c_str(), grouped(trained.tokens.size()).c_str(),
               grouped(documents.files.size()).c_str(), grouped(words.size()).c_str());
-  if (trained.tokens.size() < vocabulary) std::printf("  fewer than %s: no two tokens stand side by side any more\n", grouped(vocabulary).c_str());
+  if (trained.tokens.size() < vocabulary)
+    std::printf("  fewer than %s: no two tokens stand side by side any more\n", grouped(vocabulary).c_str());
   return ok();
 }
 

@@ -54,8 +54,8 @@ Result<ChatChoice> choose_chat(const DataSpec& spec, const Recipe& recipe, const
   out.system = TRY(string_option(spec, "system", ""));
   out.name = TRY(string_option(spec, "template", ""));
   KeyHash hash;
-  const std::string how = "name one: data." + spec.kind + " { template = \"chatml\" } (there are " + names_text() +
-                          "), or give a function of the messages";
+  const std::string how =
+      "name one: data." + spec.kind + " { template = \"chatml\" } (there are " + names_text() + "), or give a function of the messages";
   if (spec.chat_template) {
     out.function = spec.chat_template;
     hash.add(recipe.text);

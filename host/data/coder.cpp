@@ -87,7 +87,8 @@ Result<Coder> Coder::open(const DataSpec& spec, const Recipe& recipe) {
   std::error_code error;
   if (!fs::exists(path, error)) {
     return data_error(spec, "there is no " + path.string(),
-                      of_model ? "copy the model's tokenizer.json there, or write tokenizer = \"bytes\"" : "tokenizer is \"model\", \"bytes\" or the path of a tokenizer.json");
+                      of_model ? "copy the model's tokenizer.json there, or write tokenizer = \"bytes\""
+                               : "tokenizer is \"model\", \"bytes\" or the path of a tokenizer.json");
   }
   const std::string text = TRY(read_text(path, uint64_t{256} << 20));
   Result<Tokenizer> tokenizer = Tokenizer::parse(text, path.string());

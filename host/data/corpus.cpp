@@ -15,9 +15,9 @@ namespace {
 struct CorpusOptions {
   Documents files, validation_files;
   RowOptions rows;
-  std::string separator;        // text
-  int64_t separator_id = -1;    // tokens
-  uint64_t token_bytes = 2;     // tokens
+  std::string separator;      // text
+  int64_t separator_id = -1;  // tokens
+  uint64_t token_bytes = 2;   // tokens
   bool skip_bad = false;
 };
 
@@ -151,9 +151,7 @@ class Corpus final : public RowStream {
     for (uint64_t p = 0; p < row.pieces; ++p) {
       Piece piece;
       TRY_STATUS(rows.read_pieces(part, row.first + p, std::span(&piece, 1)));
-      const auto words = [&](std::span<int32_t> to) {
-        return std::span(reinterpret_cast<uint32_t*>(to.data() + at), piece.length);
-      };
+      const auto words = [&](std::span<int32_t> to) { return std::span(reinterpret_cast<uint32_t*>(to.data() + at), piece.length); };
       const std::span<uint32_t> ids = words(out.input_ids), labels = words(out.labels);
       TRY_STATUS(store.read_tokens(piece.begin, ids));
       TRY_STATUS(store.read_tokens(piece.begin + 1, labels));
@@ -181,9 +179,11 @@ class Corpus final : public RowStream {
 Status check_ids(const DataSpec& spec, const TokenStore& store, const Coder* coder, int64_t vocabulary) {
   const auto largest = static_cast<int64_t>(store.facts().largest);
   if (largest < vocabulary) return ok();
-  const std::string name = coder && !coder->bytes() && largest < coder->vocabulary() ? " ('" + coder->name(static_cast<TokenId>(largest)) + "')" : "";
-  return data_error(spec, "its tokens have ids up to " + std::to_string(largest) + name + ", but the model's embedding has " +
-                              std::to_string(vocabulary) + " rows",
+  const std::string name =
+      coder && !coder->bytes() && largest < coder->vocabulary() ? " ('" + coder->name(static_cast<TokenId>(largest)) + "')" : "";
+  return data_error(spec,
+                    "its tokens have ids up to " + std::to_string(largest) + name + ", but the model's embedding has " +
+                        std::to_string(vocabulary) + " rows",
                     "the tokenizer is not the model's, or tokens were added to it and not to the model");
 }
 
@@ -196,10 +196,12 @@ Status check_rows(const DataSpec& spec, const TokenStore& store, const RowFile& 
                                 (store.facts().skipped ? "; bad lines left out: " + std::to_string(store.facts().skipped) : std::string()));
   }
   const bool cut = facts.packed.cut > 0 && options.pack.overlong == Overlong::Truncate;
-  return data_error(spec, "nothing would train: no token that counts in the loss lies in the first " + std::to_string(options.pack.length) +
-                              " positions of any of the " + std::to_string(facts.documents) + " documents",
-                    cut ? "a larger 'length' (the longest document has " + std::to_string(facts.longest) + " tokens), or overlong = \"split\""
-                        : "look at the data with galley data RECIPE");
+  return data_error(
+      spec,
+      "nothing would train: no token that counts in the loss lies in the first " + std::to_string(options.pack.length) +
+          " positions of any of the " + std::to_string(facts.documents) + " documents",
+      cut ? "a larger 'length' (the longest document has " + std::to_string(facts.longest) + " tokens), or overlong = \"split\""
+          : "look at the data with galley data RECIPE");
 }
 
 }  // namespace
@@ -224,19 +226,25 @@ Result<CorpusInfo> describe_corpus(const DataSpec& spec, const Recipe& recipe) {
   // Of a lone document of fewer than four bytes nothing can be held out; what other files hold is known when they are read.
   const bool fraction = options.rows.validation > 0 && !(lone && bytes < 4);
   info.validation = fraction || !options.validation_files.files.empty();
-  info.summary = std::to_string(count) + (documents ? " document" : " file") + (count == 1 ? ", " : "s, ") + std::to_string(bytes) + " bytes";
+  info.summary =
+      std::to_string(count) + (documents ? " document" : " file") + (count == 1 ? ", " : "s, ") + std::to_string(bytes) + " bytes";
   if (fraction) {
     char percent[32];
     std::snprintf(percent, sizeof percent, "%g", options.rows.validation * 100);
-    info.summary += std::string("; ") + percent + (lone ? "% of it, its end, held out" : documents ? "% of them held out" : "% of the documents held out");
+    info.summary += std::string("; ") + percent +
+                    (lone        ? "% of it, its end, held out"
+                     : documents ? "% of them held out"
+                                 : "% of the documents held out");
   }
   if (!options.validation_files.files.empty())
-    info.summary += "; validation: " + std::to_string(options.validation_files.files.size()) + (options.validation_files.files.size() == 1 ? " file" : " files");
+    info.summary += "; validation: " + std::to_string(options.validation_files.files.size()) +
+                    (options.validation_files.files.size() == 1 ? " file" : " files");
   if (options.files.binary > 0) info.summary += "; binary files left out: " + std::to_string(options.files.binary);
   return info;
 }
 
-Result<std::unique_ptr<RowStream>> open_corpus(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const PrepareOptions& options) {
+Result<std::unique_ptr<RowStream>> open_corpus(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
+                                               const PrepareOptions& options) {
   CorpusOptions corpus = TRY(read_corpus_options(spec, recipe));
   std::optional<Coder> coder;
   std::optional<Encoder> encoder;

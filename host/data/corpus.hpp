@@ -33,7 +33,8 @@ struct CorpusInfo {
 Result<CorpusInfo> describe_corpus(const DataSpec& spec, const Recipe& recipe);
 
 /// Prepares the data, or finds it prepared, and opens it. Ids have to be below `vocabulary`.
-Result<std::unique_ptr<RowStream>> open_corpus(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const PrepareOptions& options);
+Result<std::unique_ptr<RowStream>> open_corpus(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
+                                               const PrepareOptions& options);
 
 /// Whether the kind is one of these.
 bool is_corpus(const std::string& kind);

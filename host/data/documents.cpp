@@ -37,7 +37,8 @@ class Finder {
     struct stat status;
     if (::stat(given.c_str(), &status) == 0) {
       if (S_ISDIR(status.st_mode) && kind_ != FileKind::Text)
-        return data_error(spec_, "'" + given + "' is a directory", "name the files in it: \"" + given + (kind_ == FileKind::Lines ? "/*.jsonl\"" : "/*.bin\""));
+        return data_error(spec_, "'" + given + "' is a directory",
+                          "name the files in it: \"" + given + (kind_ == FileKind::Lines ? "/*.jsonl\"" : "/*.bin\""));
       if (S_ISDIR(status.st_mode)) return add_directory(given);
       if (!S_ISREG(status.st_mode)) return data_error(spec_, "'" + given + "' is neither a file nor a directory");
       return add_file(given, fs::path(given).filename().string(), true);

@@ -31,7 +31,8 @@ Result<Encoder> Encoder::create(const DataSpec& spec, const Recipe& recipe, cons
     out.all_ = TRY(choice_option(spec, "train_on", {some.c_str(), "all"})) == 1;
   }
   KeyHash hash;
-  for (const std::string& text : {spec.kind, out.first_, out.second_, coder.identity(), out.chat_ ? out.chat_->identity : std::string()}) hash.add(text);
+  for (const std::string& text : {spec.kind, out.first_, out.second_, coder.identity(), out.chat_ ? out.chat_->identity : std::string()})
+    hash.add(text);
   hash.add(static_cast<uint64_t>(static_cast<int64_t>(out.eos_)));
   hash.add(static_cast<uint64_t>(out.all_));
   out.identity_ = hash.digits();

@@ -59,8 +59,7 @@ class Mix final : public RowStream {
   }
   uint64_t fingerprint() const override {
     uint64_t hash = kBlock;
-    for (size_t i = 0; i < streams_.size(); ++i)
-      hash = bits64(galley_philox(hash, streams_[i]->fingerprint(), shares_[i]), 0);
+    for (size_t i = 0; i < streams_.size(); ++i) hash = bits64(galley_philox(hash, streams_[i]->fingerprint(), shares_[i]), 0);
     return hash;
   }
   std::vector<DataReport> reports() const override {

@@ -10,13 +10,14 @@ namespace {
 
 class RandomSource final : public Source {
  public:
-  RandomSource(const Windows& windows, uint64_t seed, int64_t vocabulary) : windows_(windows), seed_(seed), vocabulary_(static_cast<uint64_t>(vocabulary)) {}
+  RandomSource(const Windows& windows, uint64_t seed, int64_t vocabulary)
+      : windows_(windows), seed_(seed), vocabulary_(static_cast<uint64_t>(vocabulary)) {}
 
   Status fill(int64_t window, WindowBuffer& buffer) const override {
     buffer.window = window;
     const int64_t tokens = buffer.layout.rows * buffer.layout.length;
-    buffer.micro_batches =
-        windows_.tokens > 0 ? std::clamp<int64_t>((windows_.tokens + tokens / 2) / tokens, 1, windows_.micro_batches) : windows_.micro_batches;
+    buffer.micro_batches = windows_.tokens > 0 ? std::clamp<int64_t>((windows_.tokens + tokens / 2) / tokens, 1, windows_.micro_batches)
+                                               : windows_.micro_batches;
     const int64_t random[2] = {static_cast<int64_t>(seed_), window};
     const uint64_t key = galley_random_key(random, galley_name_hash("data.random"));
     for (int64_t r = 0; r < buffer.rows(); ++r) draw_row(key, r, buffer.row(r));
@@ -56,8 +57,7 @@ Result<DataInfo> describe_random(const DataSpec& spec, const Recipe& recipe) {
   return info;
 }
 
-Result<std::unique_ptr<Source>> open_random(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
-                                            const Windows& windows) {
+Result<std::unique_ptr<Source>> open_random(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const Windows& windows) {
   TRY(describe_random(spec, recipe));
   return std::unique_ptr<Source>(std::make_unique<RandomSource>(windows, recipe.seed, vocabulary));
 }

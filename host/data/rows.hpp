@@ -16,8 +16,8 @@ enum class Part : uint8_t { Train, Validation };
 
 struct RowOptions {
   PackOptions pack;
-  double validation = 0;      ///< the share of documents that is held out, whole ones; of a lone document its end
-  uint64_t seed = 0;          ///< decides which
+  double validation = 0;          ///< the share of documents that is held out, whole ones; of a lone document its end
+  uint64_t seed = 0;              ///< decides which
   bool everything_counts = true;  ///< no token of the store has kUncounted
 };
 
@@ -37,7 +37,9 @@ class RowFile {
     uint64_t first = 0, pieces = 0, counted = 0;
   };
   Result<Row> row(Part part, uint64_t index) const;
-  Status read_pieces(Part part, uint64_t first, std::span<Piece> out) const { return file_.read(2 * static_cast<size_t>(part), first, out); }
+  Status read_pieces(Part part, uint64_t first, std::span<Piece> out) const {
+    return file_.read(2 * static_cast<size_t>(part), first, out);
+  }
 
  private:
   friend Result<RowFile> pack_documents(const TokenStore& store, const RowOptions& options);

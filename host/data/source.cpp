@@ -15,18 +15,21 @@ namespace {
 
 Error no_validation(const DataSpec& spec, const Recipe& recipe) {
   return data_error(spec, "the recipe validates every " + std::to_string(recipe.validate_every) + " steps, but nothing is held out for it",
-                    spec.kind != "batch" && spec.kind != "random" ? "give two documents or more and a validation above 0" : "take 'validate' out of the recipe");
+                    spec.kind != "batch" && spec.kind != "random" ? "give two documents or more and a validation above 0"
+                                                                  : "take 'validate' out of the recipe");
 }
 
 /// The weights of a mix's parts, which are checked.
 Result<std::vector<double>> mix_weights(const DataSpec& spec) {
   TRY_STATUS(check_options(spec, {"weights"}));
-  if (spec.parts.empty()) return data_error(spec, "there is nothing to mix", "write data.mix { data.text { … }, data.chat { … }, weights = { 1, 2 } }");
+  if (spec.parts.empty())
+    return data_error(spec, "there is nothing to mix", "write data.mix { data.text { … }, data.chat { … }, weights = { 1, 2 } }");
   std::vector<double> weights;
   const Value* value = find_option(spec, "weights");
   const List* list = value ? value->as<List>() : nullptr;
   if (value && (!list || list->size() != spec.parts.size()))
-    return data_error(spec, "option 'weights' has to be a list of " + std::to_string(spec.parts.size()) + " numbers, one for each data in it");
+    return data_error(spec,
+                      "option 'weights' has to be a list of " + std::to_string(spec.parts.size()) + " numbers, one for each data in it");
   double sum = 0;
   for (size_t i = 0; i < spec.parts.size(); ++i) {
     double weight = 1;
@@ -35,7 +38,8 @@ Result<std::vector<double>> mix_weights(const DataSpec& spec) {
     weights.push_back(weight);
     sum += weight;
     if (!is_corpus(spec.parts[i].kind)) return data_error(spec.parts[i], "it cannot be mixed: it has no rows of its own");
-    if (find_option(spec.parts[i], "group_by_length")) return data_error(spec.parts[i], "group_by_length: a mix puts rows of several data into a micro-batch");
+    if (find_option(spec.parts[i], "group_by_length"))
+      return data_error(spec.parts[i], "group_by_length: a mix puts rows of several data into a micro-batch");
   }
   if (sum <= 0) return data_error(spec, "all weights are 0");
   return weights;
@@ -61,7 +65,8 @@ Result<DataInfo> describe_rows(const DataSpec& spec, const Recipe& recipe) {
   return info;
 }
 
-Result<std::unique_ptr<RowStream>> open_rows(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const PrepareOptions& options) {
+Result<std::unique_ptr<RowStream>> open_rows(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
+                                             const PrepareOptions& options) {
   if (spec.kind != "mix") return open_corpus(spec, recipe, vocabulary, options);
   const std::vector<double> weights = TRY(mix_weights(spec));
   std::vector<std::unique_ptr<RowStream>> streams;
@@ -84,9 +89,7 @@ class StreamSource final : public Source {
     buffer.valid_tokens = buffer.count_valid();
     return ok();
   }
-  int64_t validation_batches() const override {
-    return (static_cast<int64_t>(rows_->validation_rows()) + layout_.rows - 1) / layout_.rows;
-  }
+  int64_t validation_batches() const override { return (static_cast<int64_t>(rows_->validation_rows()) + layout_.rows - 1) / layout_.rows; }
   Status fill_validation(int64_t batch, WindowBuffer& buffer) const override {
     buffer.window = batch;
     buffer.micro_batches = 1;
@@ -179,8 +182,7 @@ Result<std::unique_ptr<Source>> open_data(const DataSpec& spec, const Recipe& re
   TRY_STATUS(check_data(info, spec, vocabulary, windows));
   if (spec.kind == "batch") return open_batch(spec, recipe, vocabulary, windows);
   if (spec.kind == "random") return open_random(spec, recipe, vocabulary, windows);
-  std::unique_ptr<Source> source =
-      std::make_unique<StreamSource>(TRY(open_rows(spec, recipe, vocabulary, options)), info.layout, windows);
+  std::unique_ptr<Source> source = std::make_unique<StreamSource>(TRY(open_rows(spec, recipe, vocabulary, options)), info.layout, windows);
   if (recipe.validate_every > 0 && source->validation_batches() == 0) return no_validation(spec, recipe);
   return source;
 }

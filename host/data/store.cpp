@@ -225,8 +225,12 @@ class Pass {
     const bool repair = !encoder_.coder().bytes() && !is_utf8(job.piece.text);
     if (repair) job.piece.text = valid_utf8(job.piece.text, &job.repaired);
     const bool begins = job.piece.begins, ends = job.piece.ends;
-    encoder_.encode_text(job.piece.text, begins && ends ? Part::Only : begins ? Part::First : ends ? Part::Last : Part::Middle, work,
-                         &job.tokens);
+    encoder_.encode_text(job.piece.text,
+                         begins && ends ? Part::Only
+                         : begins       ? Part::First
+                         : ends         ? Part::Last
+                                        : Part::Middle,
+                         work, &job.tokens);
     if (!ends) return ok();
     job.ends.push_back(job.tokens.size());
     job.identities.push_back(identity_of(builder_.kept().files[job.piece.file], job.piece.number));
@@ -241,7 +245,8 @@ class Pass {
       if (error.exit != Exit::Recipe) return error;
       ++job.skipped;
       if (skip_bad_) return ok();
-      return data_error(spec_, error.cause, (error.hint.empty() ? "" : error.hint + "; ") + "skip_bad = true leaves such lines out and counts them");
+      return data_error(spec_, error.cause,
+                        (error.hint.empty() ? "" : error.hint + "; ") + "skip_bad = true leaves such lines out and counts them");
     };
     if (job.lines.too_long) return bad(recipe_error(place(job.lines.first_line) + ": " + too_long_line()));
     return for_each_line(job.lines, [&](std::string_view line, int64_t number) -> Status {
@@ -312,8 +317,8 @@ Result<TokenStore> prepare_tokens(const DataSpec& spec, const Documents& documen
   uint64_t done = 0;
   for (const TextDocument& document : builder.kept().files) {
     if (document.size % token_bytes != 0) {
-      return data_error(spec, "'" + document.path.string() + "' has " + std::to_string(document.size) + " bytes, which is no whole number of tokens of " +
-                                  std::to_string(token_bytes) + " bytes");
+      return data_error(spec, "'" + document.path.string() + "' has " + std::to_string(document.size) +
+                                  " bytes, which is no whole number of tokens of " + std::to_string(token_bytes) + " bytes");
     }
     const File file = TRY(File::open_read(document.path));
     uint64_t tokens = 0, number = 0;  // of the document at hand; of documents

@@ -54,7 +54,7 @@ class TokenStore {
   CacheFile index_;
   std::string key_;
   StoreFacts facts_;
-  std::vector<Raw> raw_;  // data.tokens: the tokens lie there
+  std::vector<Raw> raw_;    // data.tokens: the tokens lie there
   uint64_t raw_bytes_ = 0;  // of a token there: 2 or 4
 };
 

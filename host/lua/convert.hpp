@@ -20,7 +20,8 @@ class Converter {
   using Foreign = std::function<Value(lua_State* L, int index, const std::string& name)>;
 
   /// `bytes`: of text, and with it the number of values, where more than a description is read.
-  explicit Converter(lua_State* L, Foreign foreign = {}, size_t bytes = 4u << 20) : L_(L), foreign_(std::move(foreign)), most_bytes_(bytes) {}
+  explicit Converter(lua_State* L, Foreign foreign = {}, size_t bytes = 4u << 20)
+      : L_(L), foreign_(std::move(foreign)), most_bytes_(bytes) {}
   /// `name` is how messages call the value: "betas" gives "'betas[2]' is not a finite number".
   Value read(int index, const std::string& name) { return read(index, name, 0); }
 

@@ -208,15 +208,16 @@ Result<Decisions> claim_parameters(Graph& graph, std::span<const Strategy> strat
   if (window.claimed) {
     const bool tokens = window.text == "tokens";
     const std::string& label = strategies[static_cast<size_t>(window.use)].label;
-    if (!tokens && !window.text.empty()) return plugin_error(label + ": a window of " + std::to_string(window.number) + " '" + window.text + "'");
+    if (!tokens && !window.text.empty())
+      return plugin_error(label + ": a window of " + std::to_string(window.number) + " '" + window.text + "'");
     if (window.number < 1)
       return recipe_error(label + ": a window of " + std::to_string(window.number) + (tokens ? " tokens" : " micro-batches"));
     const int64_t micro_tokens = graph.rows() * graph.length();
     out.micro_batches = tokens ? kSparse * ((window.number + micro_tokens - 1) / micro_tokens) : window.number;
     out.window_tokens = tokens ? window.number : 0;
     if (out.micro_batches > kMostMicroBatches)
-      return recipe_error(label + ": a window of up to " + std::to_string(out.micro_batches) + " micro-batches of " + std::to_string(micro_tokens) +
-                          " tokens; there can be " + std::to_string(kMostMicroBatches));
+      return recipe_error(label + ": a window of up to " + std::to_string(out.micro_batches) + " micro-batches of " +
+                          std::to_string(micro_tokens) + " tokens; there can be " + std::to_string(kMostMicroBatches));
   }
 
   if (purpose == Purpose::Train) {

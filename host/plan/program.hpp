@@ -167,7 +167,8 @@ struct Program {
   int64_t rows = 0;                 ///< B
   int64_t length = 0;               ///< S
   int64_t micro_batches = 1;        ///< of a window
-  int64_t window_tokens = 0;        ///< > 0: windows have as many micro-batches as come closest to so many tokens that count, micro_batches at most
+  int64_t window_tokens =
+      0;  ///< > 0: windows have as many micro-batches as come closest to so many tokens that count, micro_batches at most
 
   TensorId scalars = no_tensor;
   std::vector<ScalarSlot> slots;

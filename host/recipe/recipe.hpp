@@ -38,10 +38,10 @@ struct ModelSpec {
 
 /// data.KIND { options }
 struct DataSpec {
-  std::string kind;             ///< one of data_kinds()
-  Table options;                ///< "files", "path", "validation" and a "tokenizer" that are files already resolved to absolute paths (strings)
+  std::string kind;  ///< one of data_kinds()
+  Table options;     ///< "files", "path", "validation" and a "tokenizer" that are files already resolved to absolute paths (strings)
   Place place;
-  std::vector<DataSpec> parts = {};  ///< of a mix
+  std::vector<DataSpec> parts = {};          ///< of a mix
   std::optional<size_t> chat_template = {};  ///< "template" is a function of the recipe: what RecipeScript::function() knows it by
 };
 
@@ -62,8 +62,8 @@ struct Recipe {
   bool save_final = true;       ///< false: nothing is saved at the end
   int64_t head_rows = 0;        ///< rows of one chunk of the head and loss; 0: chosen by the host
   std::vector<Use> uses;
-  std::string name;               ///< the recipe as the user typed it
-  std::filesystem::path library;  ///< Galley's own modules for `require`
+  std::string name;                            ///< the recipe as the user typed it
+  std::filesystem::path library;               ///< Galley's own modules for `require`
   std::map<std::string, std::string> modules;  ///< the files it required, by their real path: a run can tell when they change
 };
 

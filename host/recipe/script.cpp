@@ -7,7 +7,9 @@
 
 namespace galley {
 
-std::filesystem::path folder_of(const std::filesystem::path& path) { return path.has_parent_path() ? path.parent_path() : std::filesystem::path("."); }
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
 
 Result<std::unique_ptr<RecipeScript>> RecipeScript::run(const Recipe& recipe, const LuaLimits& limits) {
   const std::filesystem::path folder = folder_of(recipe.name);

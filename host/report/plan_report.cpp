@@ -131,11 +131,11 @@ std::string plan_table(const Program& program, const Plan& plan, const Target& t
       100.0 * static_cast<double>(program.trainable) / static_cast<double>(std::max<int64_t>(program.parameters, 1)));
   const std::string micro = std::to_string(program.rows) + " x " + std::to_string(program.length);
   if (program.window_tokens > 0) {
-    add("  a step          %12s tokens that count: up to %lld micro-batches of %s\n", count_text(static_cast<double>(program.window_tokens)).c_str(),
-        static_cast<long long>(program.micro_batches), micro.c_str());
+    add("  a step          %12s tokens that count: up to %lld micro-batches of %s\n",
+        count_text(static_cast<double>(program.window_tokens)).c_str(), static_cast<long long>(program.micro_batches), micro.c_str());
   } else {
-    add("  a step          %12s tokens: %lld micro-batch%s of %s\n", count_text(tokens).c_str(), static_cast<long long>(program.micro_batches),
-        program.micro_batches == 1 ? "" : "es", micro.c_str());
+    add("  a step          %12s tokens: %lld micro-batch%s of %s\n", count_text(tokens).c_str(),
+        static_cast<long long>(program.micro_batches), program.micro_batches == 1 ? "" : "es", micro.c_str());
   }
   const double per_micro = program.flops_per_token * static_cast<double>(program.rows * program.length);
   add("  work            %12sFLOP a token", count_text(program.flops_per_token).c_str());
@@ -155,7 +155,8 @@ std::string plan_table(const Program& program, const Plan& plan, const Target& t
       const double share = static_cast<double>(c.owners[o]) / static_cast<double>(c.lower_bound);
       std::string bar;
       for (int64_t k = 0; k < std::lround(share * 40); ++k) bar += "█";
-      add("    %-12s %12s %5.1f %%%s%s\n", owner_names[o], bytes_text(c.owners[o]).c_str(), 100 * share, bar.empty() ? "" : "  ", bar.c_str());
+      add("    %-12s %12s %5.1f %%%s%s\n", owner_names[o], bytes_text(c.owners[o]).c_str(), 100 * share, bar.empty() ? "" : "  ",
+          bar.c_str());
     }
     // Who asked: at the peak, by strategy.
     const int32_t peak = plan.segment_begin[static_cast<size_t>(c.peak_at.segment)] + c.peak_at.index;

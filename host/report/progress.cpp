@@ -102,7 +102,9 @@ void BytesProgress::update(uint64_t done, uint64_t total) {
   duration(eta, static_cast<double>(total - std::min(done, total)) / std::max(rate, 1.0));
   constexpr int width = 24;
   const auto filled = static_cast<int>(share * width);
-  if (terminal_) std::fprintf(stderr, "\r\x1b[K  %s [%.*s%.*s]", what_.c_str(), filled, "========================", width - filled, "                        ");
+  if (terminal_)
+    std::fprintf(stderr, "\r\x1b[K  %s [%.*s%.*s]", what_.c_str(), filled, "========================", width - filled,
+                 "                        ");
   else std::fprintf(stderr, "%s:", what_.c_str());
   std::fprintf(stderr, " %.0f %%  %.1f of %.1f MB  %.1f MB/s  ETA %s%s", 100 * share, 1e-6 * static_cast<double>(done),
                1e-6 * static_cast<double>(total), 1e-6 * rate, eta, terminal_ ? "" : "\n");

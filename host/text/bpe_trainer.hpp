@@ -17,7 +17,7 @@ namespace galley {
 using WordCounts = std::unordered_map<std::string, uint64_t, TextHash, std::equal_to<>>;
 
 struct TrainedBpe {
-  std::vector<std::string> tokens;                             ///< by id, as bytes: `specials` empty places first, then the bytes, then the merges
+  std::vector<std::string> tokens;                    ///< by id, as bytes: `specials` empty places first, then the bytes, then the merges
   std::vector<std::pair<uint32_t, uint32_t>> merges;  ///< ids, the best first
 };
 

@@ -42,9 +42,9 @@ class Tokenizer {
 
   /// A part of a document: a template's own text, or somebody's, in which special tokens are text and not control.
   struct Segment {
-    std::string text;         ///< UTF-8
-    bool control = false;     ///< of the template
-    bool counts = false;      ///< in the loss
+    std::string text;      ///< UTF-8
+    bool control = false;  ///< of the template
+    bool counts = false;   ///< in the loss
   };
   /// Appends the ids of the segments' texts together, as of one text, and for each whether a part of it lies in a segment that counts.
   void encode(std::span<const Segment> segments, Work& work, std::vector<TokenId>* ids, std::vector<bool>* counts) const;

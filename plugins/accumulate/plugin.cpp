@@ -9,7 +9,8 @@ using namespace galley::sdk;
 class Accumulate {
  public:
   explicit Accumulate(const Options& options) : steps_(options.integer("steps")), tokens_(options.integer("tokens")) {
-    if (tokens_ > 0 && steps_ > 1) throw Failure(GALLEY_INVALID, "'steps' and 'tokens' are two ways to say how large a window is: give one");
+    if (tokens_ > 0 && steps_ > 1)
+      throw Failure(GALLEY_INVALID, "'steps' and 'tokens' are two ways to say how large a window is: give one");
   }
 
   void claim(Graph&, const galley_subject& subject, Claim& out) const {

@@ -48,9 +48,8 @@ TEST(InOrder, ResultsComeInTheOrderOfTheItems) {
 TEST(InOrder, TheFirstErrorInTheirOrderEndsIt) {
   for (const size_t threads : {1, 2, 5}) {
     std::vector<int> out;
-    const Status status = squares(threads, 100, &out, [](int n) -> Status {
-      return n == 30 || n == 31 ? run_error("item " + std::to_string(n)) : ok();
-    });
+    const Status status =
+        squares(threads, 100, &out, [](int n) -> Status { return n == 30 || n == 31 ? run_error("item " + std::to_string(n)) : ok(); });
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().cause, "item 30");
     EXPECT_EQ(out.size(), 30u);

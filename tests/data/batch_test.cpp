@@ -108,8 +108,7 @@ TEST_F(BatchTest, RowsFillMicroBatchesAndTheRestIsPadding) {
     for (size_t r = 8; r < rows.size(); ++r) EXPECT_EQ(rows[r], (RowCopy{{0, 0}, {-100, -100}, {0, 0}, {0, 1}}));
   }
   EXPECT_EQ(open_error(spec(), recipe_of(1, {}), 100, {4}), "data.batch: the batch has 8 rows, but a window takes 4 micro-batches of 1");
-  EXPECT_EQ(open_error(spec(), recipe_of(1, {}), 100, {7}),
-            "data.batch: the batch has 8 rows, but a window takes 7 micro-batches of 1");
+  EXPECT_EQ(open_error(spec(), recipe_of(1, {}), 100, {7}), "data.batch: the batch has 8 rows, but a window takes 7 micro-batches of 1");
 }
 
 TEST_F(BatchTest, ALongerLengthIsPadded) {

@@ -123,8 +123,10 @@ TEST(Chat, AModelsOwnTemplateIsRecognised) {
        "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
        "chatml", ""},
       {"{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = '<|start_header_id|>' + message['role'] + "
-       "'<|end_header_id|>\n\n'+ message['content'] | trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = bos_token + content %}"
-       "{% endif %}{{ content }}{% endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}",
+       "'<|end_header_id|>\n\n'+ message['content'] | trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = bos_token + content "
+       "%}"
+       "{% endif %}{{ content }}{% endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% "
+       "endif %}",
        "llama3", ""},
       {"{% for message in messages %}\n{% if message['role'] == 'user' %}\n{{ '<|user|>\n' + message['content'] + eos_token }}\n"
        "{% elif message['role'] == 'system' %}\n{{ '<|system|>\n' + message['content'] + eos_token }}\n"
@@ -161,8 +163,9 @@ TEST(Chat, Errors) {
   const auto cause = [&](Table options, const ModelTokens& tokens = {}) {
     return choose_chat(spec_of("chat", std::move(options)), recipe, tokens).error();
   };
-  EXPECT_EQ(cause({{"template", std::string("chatlm")}}).cause,
-            "recipe.lua:5: data.chat: there is no chat template 'chatlm'; there are \"chatml\", \"llama2\", \"llama3\", \"mistral\", \"zephyr\"");
+  EXPECT_EQ(
+      cause({{"template", std::string("chatlm")}}).cause,
+      "recipe.lua:5: data.chat: there is no chat template 'chatlm'; there are \"chatml\", \"llama2\", \"llama3\", \"mistral\", \"zephyr\"");
   EXPECT_EQ(cause({{"template", std::string("chatlm")}}).hint, "did you mean 'chatml'?");
   EXPECT_EQ(cause({}).cause, "recipe.lua:5: data.chat: the model's folder has no chat template");
 

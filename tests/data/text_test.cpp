@@ -293,8 +293,7 @@ TEST_F(TextTest, Errors) {
             "no error");  // one string will do
   EXPECT_EQ(open_error(spec_of("text", {{"files", corpus}}), recipe),
             "data.text: tokenizer = \"model\", the default, but the model has no folder that one could lie in");
-  EXPECT_EQ(open_error(spec_of("text", {{"files", corpus}, {"tokenizer", std::string("byte")}}), recipe),
-            "data.text: there is no byte");
+  EXPECT_EQ(open_error(spec_of("text", {{"files", corpus}, {"tokenizer", std::string("byte")}}), recipe), "data.text: there is no byte");
   EXPECT_EQ(open_error(spec({{"validation", 1.0}}), recipe),
             "data.text: option 'validation' is 1.000000; it must be at least 0 and below 1");
   EXPECT_EQ(open_error(spec({{"validation", true}}), recipe), "data.text: option 'validation' is boolean where a number belongs");

@@ -56,7 +56,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       for (size_t k = 0; k < kinds.encoders.size(); ++k) {
         const size_t before = tokens.size();
         const Status encoded = kinds.encoders[k].encode(text, "x.jsonl:" + std::to_string(number), *kinds.works[k], &tokens);
-        if (!encoded && (tokens.size() != before || !encoded.error().cause.starts_with("x.jsonl:" + std::to_string(number) + ":"))) std::abort();
+        if (!encoded && (tokens.size() != before || !encoded.error().cause.starts_with("x.jsonl:" + std::to_string(number) + ":")))
+          std::abort();
         for (const uint32_t token : tokens)
           if ((token & ~kUncounted) > 255) std::abort();
         tokens.clear();
