@@ -109,6 +109,7 @@ class StoreBuilder {
       hash.add(size);
       hash.add(content.digits());
       kept_.files.push_back(document);
+      times_.push_back(written(document));
       kept_.files.back().size = size;
       facts_.bytes += size;
     }
@@ -142,6 +143,11 @@ class StoreBuilder {
   }
 
   Result<TokenStore> finish() {
+    // The key is of what the files held when they were hashed: it must not come to stand for anything else.
+    for (size_t i = 0; i < kept_.files.size(); ++i) {
+      if (written(kept_.files[i]) == times_[i]) continue;
+      return data_error(spec_, "'" + kept_.files[i].path.string() + "' changed while it was being read", "let it be, and begin again");
+    }
     const StoreFacts& f = facts_;
     TRY_STATUS(writer_->finish({f.tokens, f.documents, f.bytes, f.largest, f.skipped, f.repaired, f.small, f.binary}));
     writer_.reset();
@@ -166,9 +172,15 @@ class StoreBuilder {
   const Documents& kept() const { return kept_; }
 
  private:
+  static std::filesystem::file_time_type written(const TextDocument& document) {
+    std::error_code error;
+    return std::filesystem::last_write_time(document.path, error);
+  }
+
   const DataSpec& spec_;
   const PrepareOptions& options_;
   Documents kept_;
+  std::vector<std::filesystem::file_time_type> times_;  // of kept_
   std::string key_;
   StoreFacts facts_;
   std::unique_ptr<CacheWriter> writer_;

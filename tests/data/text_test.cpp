@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <set>
 #include <string>
@@ -268,6 +269,28 @@ TEST_F(TextTest, ABinaryFileThatLooksLikeATextAtFirstIsLeftOut) {
   }
   EXPECT_EQ(open_error(text_of({(folder_ / "corpus/late.bin").string()}), recipe_of(1, 64)),
             "data.text: '" + (folder_ / "corpus/late.bin").string() + "' is not a text: byte 9000 is a NUL");
+}
+
+TEST_F(TextTest, PreparationThatFailsLeavesNothing) {
+  make(3, 60);
+  use_own_cache();
+  const auto files = [] {
+    std::error_code error;
+    return std::distance(std::filesystem::directory_iterator(std::getenv("GALLEY_CACHE"), error), {});
+  };
+  const auto before = files();
+  PrepareOptions options = {.threads = 2, .progress = [&](uint64_t, uint64_t) -> Status {
+                              folder_.put("corpus/1001.txt", "something else is written while it is read");
+                              std::filesystem::last_write_time(folder_ / "corpus/1001.txt", std::filesystem::file_time_type::clock::now() +
+                                                                                                std::chrono::seconds(5));
+                              return ok();
+                            }};
+  const Error changed = open_data(spec(), recipe_of(1, 8), 256, {1}, options).error();
+  EXPECT_EQ(changed.cause,
+            "recipe.lua:5: data.text: '" + (folder_ / "corpus/1001.txt").string() + "' changed while it was being read");
+  options.progress = [](uint64_t, uint64_t) -> Status { return Error{Exit::Interrupted, "enough", ""}; };
+  EXPECT_EQ(open_data(spec(), recipe_of(1, 8), 256, {1}, options).error().exit, Exit::Interrupted);
+  EXPECT_EQ(files(), before);
 }
 
 TEST_F(TextTest, TheFingerprintIsOfNamesAndBytes) {

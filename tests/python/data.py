@@ -239,6 +239,25 @@ said = galley('sample', 'windows/model', '--chat', '--template', 'chatml', '--te
 check(said == galley('sample', 'windows', '--chat', '--template', 'chatml', '--temperature', 0, '--tokens', 5, text='tiva\nmoru\n'),
       'a run and its model folder say the same')
 
+# ---- The recipe for conversations, as its first lines say -----------------------------------------------------------------------------
+
+shutil.copytree('model', 'chatty')
+jinja = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}"
+         "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
+(pathlib.Path('chatty') / 'tokenizer_config.json').write_text(json.dumps(dict(eos_token='<|im_end|>', chat_template=jinja)))
+script = str(pathlib.Path(os.environ['GALLEY_SOURCE'], 'scripts/chat.lua'))
+sets = ['--set', 'model=chatty', '--set', 'chat=plain.jsonl', '--set', f'length={S}']
+check('count in the loss' in galley('data', script, *sets), 'galley data shows what counts')
+check('‹' in galley('data', script, *sets, '--rows', 3) and '── ' in galley('data', script, *sets), 'and rows, with the borders of documents')
+for name, more in (('full', []), ('adapter', ['--set', 'adapter=true'])):
+    (source := pathlib.Path(f'random-{name}.lua')).write_text(pathlib.Path(script).read_text().replace('arg("model") }', 'arg("model"), init = "random" }'))
+    galley('train', source, *sets, *more, '--set', 'steps=2', '--out', f'chat-{name}')
+    check(pathlib.Path(f'chat-{name}', 'model' if name == 'full' else 'adapter').is_dir(), f'{name}: the run leaves its model')
+    losses = [json.loads(line)['validation_loss'] for line in open(f'chat-{name}/metrics.jsonl') if 'validation_loss' in line]
+    check(len(losses) == 1 and math.isfinite(losses[0]), f'{name}: a tenth is held out')
+    said = [galley('sample', f'chat-{name}', '--chat', '--tokens', 4, '--seed', 3, '--top-p', 0.9, text='tiva\n') for _ in range(2)]
+    check(said[0] == said[1], f'{name}: the same seed says the same')
+
 # ---- Long documents -----------------------------------------------------------------------------------------------------------------------
 
 # More than is tokenized at once: the ids are those of the whole.
