@@ -60,8 +60,11 @@ class Talker {
     }
     if (a.has("--system")) spec.options["system"] = Value(a.get("--system"));
     out->chat_ = TRY(ChatTemplate::open(TRY(choose_chat(spec, study.recipe, out->coder_.model()))));
-    for (const std::string& name : out->chat_->stops())
-      if (const TokenId id = out->coder_.find(name); id >= 0) out->stops_.push_back(id);
+    for (const std::string& name : out->chat_->stops()) {
+      const TokenId id = out->coder_.find(name);
+      if (id >= 0) out->stops_.push_back(id);
+      else out->stop_texts_.push_back(name);
+    }
     return out;
   }
 

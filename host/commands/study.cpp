@@ -111,7 +111,11 @@ Status add_tokenizer(const Recipe& recipe, Program& program) {
   const auto named = recipe.data.options.find("tokenizer");
   const auto* path = named == recipe.data.options.end() ? nullptr : named->second.as<std::string>();
   if (path && *path == "bytes") return ok();
-  const std::filesystem::path folder = path && *path != "model" ? std::filesystem::path(*path).parent_path() : recipe.model.path;
+  const bool own = path && *path != "model";
+  std::error_code ignored;
+  const std::filesystem::path folder = !own                                            ? recipe.model.path
+                                       : std::filesystem::is_directory(*path, ignored) ? std::filesystem::path(*path)
+                                                                                       : std::filesystem::path(*path).parent_path();
   if (folder.empty()) return ok();
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
                            "merges.txt", "tokenizer.model", "chat_template.jinja", "generation_config.json"}) {

@@ -136,7 +136,8 @@ class BatchSource final : public Source {
 
   Status fill(int64_t window, WindowBuffer& buffer) const override {
     buffer.window = window;
-    buffer.micro_batches = windows_.micro_batches;
+    // A window takes the whole batch, whatever number of tokens is aimed at.
+    buffer.micro_batches = windows_.tokens > 0 ? (rows_.rows() + buffer.layout.rows - 1) / buffer.layout.rows : windows_.micro_batches;
     for (int64_t r = 0; r < buffer.rows(); ++r) {
       const BatchRow row = buffer.row(r);
       if (r >= rows_.rows()) {

@@ -22,12 +22,19 @@ LuaLimits chat_limits() {
   return limits;
 }
 
-/// Templates are the modules that return a table with `render`; what they share lies beside them.
-constexpr const char* kNames[] = {"chatml", "llama2", "llama3", "mistral", "zephyr"};
+/// The files of a folder of the library, without their ".lua", in order.
+std::vector<std::string> modules_in(const fs::path& folder) {
+  std::vector<std::string> out;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
+    if (entry.path().extension() == ".lua") out.push_back(entry.path().stem().string());
+  std::sort(out.begin(), out.end());
+  return out;
+}
 
-std::string names_text() {
+std::string text_of(const std::vector<std::string>& names) {
   std::string out;
-  for (const char* name : kNames) out += (out.empty() ? "\"" : ", \"") + std::string(name) + "\"";
+  for (const std::string& name : names) out += (out.empty() ? "\"" : ", \"") + name + "\"";
   return out;
 }
 
@@ -54,8 +61,9 @@ Result<ChatChoice> choose_chat(const DataSpec& spec, const Recipe& recipe, const
   out.system = TRY(string_option(spec, "system", ""));
   out.name = TRY(string_option(spec, "template", ""));
   KeyHash hash;
+  const std::vector<std::string> names = modules_in(recipe.library / "chat");
   const std::string how =
-      "name one: data." + spec.kind + " { template = \"chatml\" } (there are " + names_text() + "), or give a function of the messages";
+      "name one: data." + spec.kind + " { template = \"chatml\" } (there are " + text_of(names) + "), or give a function of the messages";
   if (spec.chat_template) {
     out.function = spec.chat_template;
     hash.add(recipe.text);
@@ -63,8 +71,8 @@ Result<ChatChoice> choose_chat(const DataSpec& spec, const Recipe& recipe, const
     for (const auto& [name, value] : recipe.sets) hash.add(name + "=" + value);
   } else if (out.name.empty()) {
     if (tokens.chat_template.empty()) return data_error(spec, "the model's folder has no chat template", how);
-    const Value found = TRY(run_lua(recipe, "return require(\"chat.recognise\")",
-                                    std::vector<Value>{Value(tokens.chat_template), Value(tokens.bos), Value(tokens.eos)}));
+    const Value arguments[] = {Value(tokens.chat_template), Value(tokens.bos), Value(tokens.eos), Value(List(names.begin(), names.end()))};
+    const Value found = TRY(run_lua(recipe, "return require(\"conversation.recognise\")", arguments));
     const Table* table = found.as<Table>();
     const auto text = [&](const char* name) -> std::string {
       const auto it = table ? table->find(name) : Table::const_iterator();
@@ -74,13 +82,13 @@ Result<ChatChoice> choose_chat(const DataSpec& spec, const Recipe& recipe, const
       return data_error(spec, "the model's chat template is none that is known" + (text("why").empty() ? "" : ": " + text("why")), how);
     out.name = text("name");
     if (out.system.empty()) out.system = text("system");
-  } else if (std::find(std::begin(kNames), std::end(kNames), out.name) == std::end(kNames)) {
-    const std::string near = did_you_mean(out.name, std::vector<std::string>(std::begin(kNames), std::end(kNames)));
-    return data_error(spec, "there is no chat template '" + out.name + "'; there are " + names_text(), near);
+  } else if (!std::binary_search(names.begin(), names.end(), out.name)) {
+    return data_error(spec, "there is no chat template '" + out.name + "'; there are " + text_of(names), did_you_mean(out.name, names));
   }
   if (!out.function) {
-    for (const std::string& file : {out.name, std::string("trim"), std::string("turns")})
-      hash.add(TRY(read_text(recipe.library / "chat" / (file + ".lua"))));
+    hash.add(TRY(read_text(recipe.library / "chat" / (out.name + ".lua"))));
+    for (const std::string& shared : modules_in(recipe.library / "conversation"))
+      hash.add(TRY(read_text(recipe.library / "conversation" / (shared + ".lua"))));
   }
   hash.add(out.system);
   out.identity = hash.digits();

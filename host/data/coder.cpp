@@ -83,8 +83,9 @@ Result<Coder> Coder::open(const DataSpec& spec, const Recipe& recipe) {
     return data_error(spec, "tokenizer = \"model\", the default, but the model has no folder that one could lie in",
                       "write tokenizer = \"bytes\", or tokenizer = the path of a tokenizer.json");
   }
-  const fs::path path = of_model ? recipe.model.path / "tokenizer.json" : fs::path(which);
   std::error_code error;
+  const fs::path named = of_model ? recipe.model.path : fs::path(which);
+  const fs::path path = of_model || fs::is_directory(named, error) ? named / "tokenizer.json" : named;
   if (!fs::exists(path, error)) {
     return data_error(spec, "there is no " + path.string(),
                       of_model ? "copy the model's tokenizer.json there, or write tokenizer = \"bytes\""

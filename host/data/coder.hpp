@@ -27,7 +27,7 @@ Result<ModelTokens> read_model_tokens(const std::filesystem::path& folder);
 class Coder {
  public:
   /// By the option `tokenizer` of the data: "bytes" (a token is a byte, ids 0 … 255), "model" (tokenizer.json of the model's folder; the
-  /// default) or the path of a tokenizer.json. Tokens that begin and end texts are those that the model's folder names: eos_token and
+  /// default) or the path of a tokenizer.json, or of its folder. Tokens that begin and end texts are those that the model's folder names: eos_token and
   /// bos_token of tokenizer_config.json, else eos_token_id and bos_token_id of config.json.
   static Result<Coder> open(const DataSpec& spec, const Recipe& recipe);
 

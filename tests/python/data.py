@@ -239,6 +239,14 @@ said = galley('sample', 'windows/model', '--chat', '--template', 'chatml', '--te
 check(said == galley('sample', 'windows', '--chat', '--template', 'chatml', '--temperature', 0, '--tokens', 5, text='tiva\nmoru\n'),
       'a run and its model folder say the same')
 
+text = galley('sample', 'windows', '--prompt', 'tiva', '--tokens', 30, '--seed', 5).rstrip('\n')
+middle = text[len(text) // 2:len(text) // 2 + 3]
+stopped = galley('sample', 'windows', '--prompt', 'tiva', '--tokens', 30, '--seed', 5, '--stop', middle).rstrip('\n')
+check(stopped == text[:text.index(middle, 4)], f'sampling ends before {middle!r}: {stopped!r} of {text!r}')
+galley('gradients', recipe('data.batch { path = "batch.safetensors" }', batch=1, more='use "accumulate" { tokens = 200 },'), '--out', 'split.out')
+split = load('split.out')
+check(abs(split['loss'][2][0] - batch['loss'][2][0]) < 1e-6, 'a window by tokens takes the whole of a batch')
+
 # ---- The recipe for conversations, as its first lines say -----------------------------------------------------------------------------
 
 shutil.copytree('model', 'chatty')

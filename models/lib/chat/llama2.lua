@@ -7,8 +7,8 @@
 --   USER [/INST] ASSISTANT </s><s>[INST] …
 --
 -- Contents are trimmed, the system's is not. chatml.lua says what a template returns.
-local trim = require("chat.trim")
-local turns_of = require("chat.turns")
+local trim = require("conversation.trim")
+local turns_of = require("conversation.turns")
 
 local function render(messages)
   local system, turns = turns_of(messages)

@@ -5,7 +5,7 @@
 --   CONTENT<|eot_id|>…
 --
 -- Contents are trimmed. chatml.lua says what a template returns.
-local trim = require("chat.trim")
+local trim = require("conversation.trim")
 
 local function render(messages, generate)
   local parts = { "<|begin_of_text|>" }

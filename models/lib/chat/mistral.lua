@@ -5,7 +5,7 @@
 --   USER [/INST]
 --
 -- The system's message goes before the last of the user's, where that is the last of all. chatml.lua says what a template returns.
-local turns_of = require("chat.turns")
+local turns_of = require("conversation.turns")
 
 local function render(messages)
   local system, turns = turns_of(messages)

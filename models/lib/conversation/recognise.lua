@@ -2,8 +2,6 @@
 -- out alike. A model's template may say something of its own where nothing is said for the system: then that is found as well.
 local jinja = require("jinja")
 
-local names = { "chatml", "llama3", "llama2", "mistral", "zephyr" }
-
 local function said(role, content) return { role = role, content = content } end
 local odd = "  white space around,\n\nbraces {{ x }} {% y %}, 'quotes' and \"quotes\" \n"
 local probes = {
@@ -60,7 +58,7 @@ local function compare(render, write)
   return agreed, all, system
 end
 
-return function(text, bos, eos)
+return function(text, bos, eos, names)
   local template, message = jinja.parse(text)
   if not template then return { why = message } end
   local last
