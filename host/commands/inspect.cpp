@@ -62,6 +62,15 @@ void print_facts(const DataReport& report, int64_t rows_a_run) {
   also(report.store.repaired, "repaired", " places that were no UTF-8 and became U+FFFD");
 }
 
+/// Data is from strangers: what would steer the terminal is shown, not obeyed.
+void print_text(const std::string& text) {
+  for (const char c : text) {
+    const bool steers = (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
+    if (steers) std::printf("\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    else std::putchar(c);
+  }
+}
+
 /// One row: a block for each document in it.
 void print_row(const BatchRow& row, int64_t number, const Coder* coder) {
   const Marks mark = marks();
@@ -92,7 +101,7 @@ void print_row(const BatchRow& row, int64_t number, const Coder* coder) {
       if (coder) text = coder->decode(run);
       for (size_t i = 0; !coder && i < run.size(); ++i) text += (i ? " " : "") + std::to_string(run[i]);
       std::fputs(counts[from] ? mark.counted : mark.other, stdout);
-      std::fwrite(text.data(), 1, text.size(), stdout);
+      print_text(text);
       std::fputs(counts[from] && !*mark.end ? "›" : mark.end, stdout);
       from = to;
     }

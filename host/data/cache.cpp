@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kPending = size_t{1} << 20;
-constexpr time_t kUnused = 30 * 24 * 3600, kLeftOver = 24 * 3600;  // seconds
+constexpr time_t kDay = 24 * 3600, kUnused = 30 * kDay, kLeftOver = kDay;  // seconds
 constexpr char kMagic[8] = {'g', 'a', 'l', 'l', 'e', 'y', 'C', '1'};
 
 struct Header {

@@ -256,6 +256,9 @@ jinja = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\
 script = str(pathlib.Path(os.environ['GALLEY_SOURCE'], 'scripts/chat.lua'))
 sets = ['--set', 'model=chatty', '--set', 'chat=plain.jsonl', '--set', f'length={S}']
 check('count in the loss' in galley('data', script, *sets), 'galley data shows what counts')
+write_lines('steering.jsonl', [dict(text='tiva \x1b[2J moru')])
+said = galley('data', recipe('data.jsonl { files = "steering.jsonl" }'))
+check('\\x1b[2J' in said and '\x1b' not in said, 'what would steer a terminal is shown, not obeyed')
 check('‹' in galley('data', script, *sets, '--rows', 3) and '── ' in galley('data', script, *sets), 'and rows, with the borders of documents')
 for name, more in (('full', []), ('adapter', ['--set', 'adapter=true'])):
     (source := pathlib.Path(f'random-{name}.lua')).write_text(pathlib.Path(script).read_text().replace('arg("model") }', 'arg("model"), init = "random" }'))
