@@ -104,6 +104,11 @@ Status command_train(const CommandLine& a) {
               count_text(static_cast<double>(s->program.parameters)).c_str(), count_text(static_cast<double>(s->program.trainable)).c_str(),
               bytes_text(s->peak_memory()).c_str());
   for (const DataReport& report : source->reports()) std::fputs(data_line(report).c_str(), stdout);
+  if (source->epoch() > 0 && s->program.window_tokens == 0) {
+    const int64_t rows = s->recipe.steps * s->program.micro_batches * s->program.rows;
+    std::printf("  the run takes %s rows: %.2f epochs\n", grouped(static_cast<uint64_t>(rows)).c_str(),
+                static_cast<double>(rows) / static_cast<double>(source->epoch()));
+  }
   std::fflush(stdout);
   Status trained = train(*s, std::move(source), out, poison_of(a));
   if (!trained) {
@@ -120,8 +125,7 @@ Status command_resume(const CommandLine& a) {
   const StopSignals signals;
   const std::filesystem::path directory = a.positional[0];
   const auto s = TRY(study_run(directory, Purpose::Train));
-  std::unique_ptr<Source> source = TRY(open_source(*s));
-  TRY_STATUS(train(*s, std::move(source), directory, poison_of(a)));
+  TRY_STATUS(train(*s, nullptr, directory, poison_of(a)));
   std::printf("done: %s\n", directory.c_str());
   return ok();
 }

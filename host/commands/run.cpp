@@ -226,6 +226,7 @@ Status train(const Study& study, std::unique_ptr<Source> source, const std::file
     return ok();
   }
 
+  if (!source) source = TRY(open_source(study));
   Session session = TRY(open_session(study, std::move(source), poison));
   Executor& executor = *session.executor;
   StateInfo info = state_info(study, *session.source);

@@ -37,7 +37,7 @@ Result<std::unique_ptr<Source>> open_source(const Study& study);
 Result<Session> open_session(const Study& study, std::unique_ptr<Source> source, Poison poison);
 
 /// Trains from where the directory's newest state is, or from the begin, to the recipe's last step, and saves. SIGINT and SIGTERM finish the step, save, and end with
-/// exit code Interrupted and how to go on. [main-thread]
+/// exit code Interrupted and how to go on. Without a source (null) opens it, where there is something left to do. [main-thread]
 Status train(const Study& study, std::unique_ptr<Source> source, const std::filesystem::path& directory, Poison poison);
 
 /// Mean loss over the validation rows, as they are.

@@ -1,6 +1,7 @@
 #include "host/data/cache.hpp"
 
 #include <fcntl.h>
+#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -84,6 +85,7 @@ Result<fs::path> cache_directory() {
   if (const char* own = std::getenv("GALLEY_CACHE"); own && *own) path = own;
   else if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg) path = fs::path(xdg) / "galley";
   else if (const char* home = std::getenv("HOME"); home && *home) path = fs::path(home) / ".cache" / "galley";
+  else if (const passwd* user = ::getpwuid(::getuid()); user && *user->pw_dir) path = fs::path(user->pw_dir) / ".cache" / "galley";
   else return run_error("there is no place for prepared data: HOME is not set", "name a directory: GALLEY_CACHE=DIR");
   std::error_code error;
   fs::create_directories(path, error);

@@ -239,6 +239,9 @@ said = galley('sample', 'windows/model', '--chat', '--template', 'chatml', '--te
 check(said == galley('sample', 'windows', '--chat', '--template', 'chatml', '--temperature', 0, '--tokens', 5, text='tiva\nmoru\n'),
       'a run and its model folder say the same')
 
+shutil.move('texts.jsonl', 'away.jsonl')
+galley('sample', 'windows', '--prompt', 'tiva', '--tokens', 1)  # needs no data
+shutil.move('away.jsonl', 'texts.jsonl')
 text = galley('sample', 'windows', '--prompt', 'tiva', '--tokens', 30, '--seed', 5).rstrip('\n')
 middle = text[len(text) // 2:len(text) // 2 + 3]
 stopped = galley('sample', 'windows', '--prompt', 'tiva', '--tokens', 30, '--seed', 5, '--stop', middle).rstrip('\n')
