@@ -13,7 +13,6 @@ Status LineBlocks::fill() {
   if (buffer_.empty()) buffer_.resize(kBlock);
   const size_t n = TRY(read_(std::as_writable_bytes(std::span(buffer_))));
   rest_.append(buffer_.data(), n);
-  bytes_ += n;
   end_ = n == 0;
   return ok();
 }

@@ -31,8 +31,6 @@ class LineBlocks {
   explicit LineBlocks(Read read) : read_(std::move(read)) {}
   /// false: there is no further one.
   Result<bool> next(LineBlock* out);
-  /// Bytes read so far.
-  uint64_t bytes() const { return bytes_; }
 
  private:
   Status fill();
@@ -43,7 +41,6 @@ class LineBlocks {
   size_t begin_ = 0;          // of it
   bool end_ = false;
   int64_t line_ = 1;
-  uint64_t bytes_ = 0;
 };
 
 /// Calls `line(std::string_view, int64_t number) -> Status` for each line of the block.

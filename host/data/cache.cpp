@@ -111,7 +111,6 @@ Result<std::optional<CacheFile>> CacheFile::open(const std::string& key, const s
     for (size_t s = 0; s < kCacheSections; ++s) {
       if (header.sizes[s] > size) return false;
       out.begin_[s] = end;
-      out.sizes_[s] = header.sizes[s];
       end += aligned(header.sizes[s]);
     }
     return end == size && TRY(checksum_of(out.file_, sizeof header, end)) == header.checksum;

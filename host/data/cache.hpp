@@ -52,7 +52,6 @@ class CacheFile {
   static Result<std::optional<CacheFile>> open(const std::string& key, const std::string& kind);
 
   uint64_t fact(size_t index) const { return facts_[index]; }
-  uint64_t section_bytes(size_t section) const { return sizes_[section]; }
   /// Bytes [offset, …) of a section, which must be there.
   Status read(size_t section, uint64_t offset, std::span<std::byte> out) const { return file_.read_at(out, begin_[section] + offset); }
   template <class T>
@@ -64,7 +63,7 @@ class CacheFile {
   explicit CacheFile(File file) : file_(std::move(file)) {}
   File file_;
   CacheFacts facts_ = {};
-  std::array<uint64_t, kCacheSections> begin_ = {}, sizes_ = {};
+  std::array<uint64_t, kCacheSections> begin_ = {};
 };
 
 /// Writes one aside. Destroyed before finish(), it leaves nothing.
@@ -81,7 +80,6 @@ class CacheWriter {
   Status append(size_t section, std::span<const T> items) {
     return append(section, std::as_bytes(items));
   }
-  uint64_t section_bytes(size_t section) const { return sections_[section].bytes; }
   /// Puts the sections together and the file in its place.
   Status finish(const CacheFacts& facts);
 

@@ -49,9 +49,8 @@ class Tokenizer {
   /// Appends the ids of the segments' texts together, as of one text, and for each whether a part of it lies in a segment that counts.
   void encode(std::span<const Segment> segments, Work& work, std::vector<TokenId>* ids, std::vector<bool>* counts) const;
 
-  /// The ids that the post-processor puts before and behind one text.
+  /// The ids that the post-processor puts before a text.
   std::span<const TokenId> before() const { return before_; }
-  std::span<const TokenId> behind() const { return behind_; }
   /// The id of a token, as decode() would write it; -1: there is none.
   TokenId find(std::string_view token) const;
   /// The token of an id below vocabulary(), as the file writes it.
