@@ -40,7 +40,8 @@ Status in_order(size_t threads, const Produce& produce, const Work& work, const 
     return ok();
   }
 
-  struct Slot {
+  // Apart from each other, so that threads which write into neighbours do not share a cache line, nor the pair that is fetched with it.
+  struct alignas(128) Slot {
     Item item;
     Status status;
     bool done = false;

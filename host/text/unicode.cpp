@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <iterator>
 #include <utility>
 
@@ -59,6 +60,14 @@ void append_utf8(char32_t c, std::string* out) {
 
 bool is_utf8(std::string_view text) {
   while (!text.empty()) {
+    uint64_t eight = 0;
+    if (text.size() >= sizeof eight) {
+      std::memcpy(&eight, text.data(), sizeof eight);
+      if ((eight & 0x8080808080808080u) == 0) {
+        text.remove_prefix(sizeof eight);
+        continue;
+      }
+    }
     const CodePoint c = next_code_point(text);
     if (!c.valid) return false;
     text.remove_prefix(c.bytes);
