@@ -145,7 +145,7 @@ Status show_data(const Study& study, int64_t rows, DataForm form) {
     const bool known = reports.size() == 1 && study.program.window_tokens == 0;
     print_facts(reports[i], known ? recipe.steps * study.program.micro_batches * study.program.rows : 0);
   }
-  const DataSpec& spec = recipe.data.parts.empty() ? recipe.data : recipe.data.parts.front();
+  const DataSpec& spec = text_data(recipe);
   std::optional<Coder> coder;
   if (!reports.empty() && spec.kind != "tokens") coder.emplace(TRY(Coder::open(spec, recipe)));
 

@@ -185,7 +185,7 @@ Result<std::unique_ptr<Source>> open_source(const Study& study) {
     return ok();
   };
   const Windows windows = {study.program.micro_batches, study.program.window_tokens};
-  return open_data(study.recipe.data, study.recipe, study.program.vocabulary, windows, options);
+  return open_data(study.data, study.recipe.data, study.recipe, study.program.vocabulary, windows, options);
 }
 
 Result<Session> open_session(const Study& study, std::unique_ptr<Source> source, Poison poison) {

@@ -31,9 +31,9 @@ Result<std::unique_ptr<Study>> study_model(const fs::path& folder, int64_t lengt
   return study("sample.lua", options);
 }
 
-/// The data that says how the model reads text: the recipe's, of a mix the first.
+/// The data that says how the model reads text; without options where it is not of text.
 DataSpec text_spec(const Recipe& recipe) {
-  DataSpec spec = recipe.data.parts.empty() ? recipe.data : recipe.data.parts.front();
+  DataSpec spec = text_data(recipe);
   const bool has_text = spec.kind != "random" && spec.kind != "batch" && spec.kind != "tokens";
   if (!has_text) spec.options.clear();
   return spec;

@@ -9,6 +9,7 @@
 
 #include "host/base/file.hpp"
 #include "host/base/nearest.hpp"
+#include "host/data/coder.hpp"
 #include "host/plugins/host_table.hpp"
 #include "host/report/plan_report.hpp"
 
@@ -108,15 +109,9 @@ void keep_written_documents(Program& program) {
 
 /// A model is of no use without its tokenizer: the files beside it go with it.
 Status add_tokenizer(const Recipe& recipe, Program& program) {
-  const auto named = recipe.data.options.find("tokenizer");
-  const auto* path = named == recipe.data.options.end() ? nullptr : named->second.as<std::string>();
-  if (path && *path == "bytes") return ok();
-  const bool own = path && *path != "model";
-  std::error_code ignored;
-  const std::filesystem::path folder = !own                                            ? recipe.model.path
-                                       : std::filesystem::is_directory(*path, ignored) ? std::filesystem::path(*path)
-                                                                                       : std::filesystem::path(*path).parent_path();
-  if (folder.empty()) return ok();
+  const std::filesystem::path file = TRY(tokenizer_file(text_data(recipe), recipe));
+  if (file.empty()) return ok();
+  const std::filesystem::path folder = file.parent_path();
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
                            "merges.txt", "tokenizer.model", "chat_template.jinja", "generation_config.json"}) {
     std::error_code error;

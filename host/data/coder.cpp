@@ -74,18 +74,27 @@ Result<ModelTokens> read_model_tokens(const fs::path& folder) {
   return out;
 }
 
+const DataSpec& text_data(const Recipe& recipe) { return recipe.data.parts.empty() ? recipe.data : recipe.data.parts.front(); }
+
+Result<fs::path> tokenizer_file(const DataSpec& spec, const Recipe& recipe) {
+  const std::string which = TRY(string_option(spec, "tokenizer", "model"));
+  if (which == "bytes" || (which == "model" && recipe.model.path.empty())) return fs::path();
+  if (which == "model") return recipe.model.path / "tokenizer.json";
+  std::error_code error;
+  return fs::is_directory(which, error) ? fs::path(which) / "tokenizer.json" : fs::path(which);
+}
+
 Result<Coder> Coder::open(const DataSpec& spec, const Recipe& recipe) {
   Coder out;
   const std::string which = TRY(string_option(spec, "tokenizer", "model"));
   if (which == "bytes") return out;
   const bool of_model = which == "model";
-  if (of_model && recipe.model.path.empty()) {
+  const fs::path path = TRY(tokenizer_file(spec, recipe));
+  if (path.empty()) {
     return data_error(spec, "tokenizer = \"model\", the default, but the model has no folder that one could lie in",
                       "write tokenizer = \"bytes\", or tokenizer = the path of a tokenizer.json");
   }
   std::error_code error;
-  const fs::path named = of_model ? recipe.model.path : fs::path(which);
-  const fs::path path = of_model || fs::is_directory(named, error) ? named / "tokenizer.json" : named;
   if (!fs::exists(path, error)) {
     return data_error(spec, "there is no " + path.string(),
                       of_model ? "copy the model's tokenizer.json there, or write tokenizer = \"bytes\""

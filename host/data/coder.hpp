@@ -23,6 +23,11 @@ struct ModelTokens {
 };
 Result<ModelTokens> read_model_tokens(const std::filesystem::path& folder);
 
+/// The data that says how the model reads text: the recipe's, of a mix the first.
+const DataSpec& text_data(const Recipe& recipe);
+/// The tokenizer.json that the data's option `tokenizer` means, whether it is there or not; "": bytes, or the model has no folder.
+Result<std::filesystem::path> tokenizer_file(const DataSpec& spec, const Recipe& recipe);
+
 /// Immutable. [thread-safe], with a Work a thread.
 class Coder {
  public:

@@ -27,9 +27,7 @@ Result<Encoder> Encoder::create(const DataSpec& spec, const Recipe& recipe, cons
     some = "assistant";
   }
   if (out.kind_ != Kind::Chat && TRY(flag_option(spec, "eos", true))) out.eos_ = coder.eos();
-  if (!some.empty()) {
-    out.all_ = TRY(choice_option(spec, "train_on", {some.c_str(), "all"})) == 1;
-  }
+  if (!some.empty()) out.all_ = TRY(choice_option(spec, "train_on", {some.c_str(), "all"})) == 1;
   KeyHash hash;
   for (const std::string& text : {spec.kind, out.first_, out.second_, coder.identity(), out.chat_ ? out.chat_->identity : std::string()})
     hash.add(text);
@@ -46,9 +44,9 @@ Result<std::unique_ptr<Encoder::Work>> Encoder::open() const {
 }
 
 void Encoder::encode_text(std::string_view text, Part part, Work& work, std::vector<uint32_t>* out) const {
-  if (part == Part::Only || part == Part::First) out->insert(out->end(), coder_->before().begin(), coder_->before().end());
-  work.ids.clear();
   const bool begins = part == Part::Only || part == Part::First;
+  if (begins) out->insert(out->end(), coder_->before().begin(), coder_->before().end());
+  work.ids.clear();
   coder_->encode(text, work.coder, &work.ids, begins ? Normalizer::Begin::Here : Normalizer::Begin::Before);
   out->insert(out->end(), work.ids.begin(), work.ids.end());
   if ((part == Part::Only || part == Part::Last) && eos_ >= 0) out->push_back(static_cast<uint32_t>(eos_));

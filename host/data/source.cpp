@@ -176,9 +176,8 @@ Status check_data(const DataInfo& info, const DataSpec& spec, int64_t vocabulary
   return ok();
 }
 
-Result<std::unique_ptr<Source>> open_data(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const Windows& windows,
-                                          const PrepareOptions& options) {
-  const DataInfo info = TRY(describe_data(spec, recipe));
+Result<std::unique_ptr<Source>> open_data(const DataInfo& info, const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
+                                          const Windows& windows, const PrepareOptions& options) {
   TRY_STATUS(check_data(info, spec, vocabulary, windows));
   if (spec.kind == "batch") return open_batch(spec, recipe, vocabulary, windows);
   if (spec.kind == "random") return open_random(spec, recipe, vocabulary, windows);

@@ -62,8 +62,8 @@ Result<DataInfo> describe_data(const DataSpec& spec, const Recipe& recipe);
 /// for the rows.
 Status check_data(const DataInfo& info, const DataSpec& spec, int64_t vocabulary, const Windows& windows);
 
-/// Prepares what has not been prepared yet, with `options`, and opens it.
-Result<std::unique_ptr<Source>> open_data(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const Windows& windows,
-                                          const PrepareOptions& options);
+/// Prepares what has not been prepared yet, with `options`, and opens it. `info` is what describe_data() said.
+Result<std::unique_ptr<Source>> open_data(const DataInfo& info, const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
+                                          const Windows& windows, const PrepareOptions& options);
 
 }  // namespace galley

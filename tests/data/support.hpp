@@ -118,7 +118,7 @@ inline Result<Opened> try_open(const DataSpec& spec, const Recipe& recipe, int64
   Opened opened;
   opened.info = TRY(describe_data(spec, recipe));
   opened.memory = std::make_unique<Memory>(opened.info.bytes);
-  opened.source = TRY(open_data(spec, recipe, vocabulary, windows, {.threads = 2}));
+  opened.source = TRY(open_data(opened.info, spec, recipe, vocabulary, windows, {.threads = 2}));
   TRY_STATUS(opened.source->load(opened.memory->span()));
   return opened;
 }

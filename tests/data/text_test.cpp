@@ -281,15 +281,15 @@ TEST_F(TextTest, PreparationThatFailsLeavesNothing) {
   const auto before = files();
   PrepareOptions options = {.threads = 2, .progress = [&](uint64_t, uint64_t) -> Status {
                               folder_.put("corpus/1001.txt", "something else is written while it is read");
-                              std::filesystem::last_write_time(folder_ / "corpus/1001.txt", std::filesystem::file_time_type::clock::now() +
-                                                                                                std::chrono::seconds(5));
+                              std::filesystem::last_write_time(folder_ / "corpus/1001.txt",
+                                                               std::filesystem::file_time_type::clock::now() + std::chrono::seconds(5));
                               return ok();
                             }};
-  const Error changed = open_data(spec(), recipe_of(1, 8), 256, {1}, options).error();
-  EXPECT_EQ(changed.cause,
-            "recipe.lua:5: data.text: '" + (folder_ / "corpus/1001.txt").string() + "' changed while it was being read");
+  const DataInfo info = describe_data(spec(), recipe_of(1, 8)).value();
+  const Error changed = open_data(info, spec(), recipe_of(1, 8), 256, {1}, options).error();
+  EXPECT_EQ(changed.cause, "recipe.lua:5: data.text: '" + (folder_ / "corpus/1001.txt").string() + "' changed while it was being read");
   options.progress = [](uint64_t, uint64_t) -> Status { return Error{Exit::Interrupted, "enough", ""}; };
-  EXPECT_EQ(open_data(spec(), recipe_of(1, 8), 256, {1}, options).error().exit, Exit::Interrupted);
+  EXPECT_EQ(open_data(info, spec(), recipe_of(1, 8), 256, {1}, options).error().exit, Exit::Interrupted);
   EXPECT_EQ(files(), before);
 }
 
