@@ -165,7 +165,7 @@ Result<RunRecord> record_of(const Study& study, const StudyOptions& options, con
   out.steps = study.recipe.steps;
   out.target = target_toml(study.target);
   for (const auto& p : study.plugins->all()) {
-    if (!p->entry) continue;
+    if (!p->library) continue;
     std::string hash = TRY(hash_files(p->open_files()));
     out.plugins.push_back({p->manifest.id, p->manifest.version, p->manifest.state_version, std::move(hash)});
   }
@@ -251,7 +251,7 @@ Status train(const Study& study, std::unique_ptr<Source> source, const std::file
 
   MetricsFile metrics = TRY(MetricsFile::open(directory / "metrics.jsonl", info.attempted));
   EventsFile events = TRY(EventsFile::create(directory));
-  Progress progress(recipe.steps, program.flops_per_token * static_cast<double>(program.rows * program.length), study.target.peak_flops);
+  Progress progress(recipe.steps, program.flops_per_token * static_cast<double>(program.rows * program.length), study.target.peak_flops());
   Proof proof(executor);
   TRY_STATUS(proof.after_load());
   const ScalarSlot* lr = lr_slot(program);

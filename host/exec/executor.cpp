@@ -1,7 +1,10 @@
 #include "host/exec/executor.hpp"
 
-#include <exception>
 #include <string>
+
+#include "host/plugins/abi.hpp"
+#include "host/plugins/call.hpp"
+#include "host/plugins/library.hpp"
 
 namespace galley {
 
@@ -23,32 +26,39 @@ Executor::~Executor() {
   (void)machine_->synchronize();
   for (auto& steps : steps_) {
     for (Step& step : steps) {
-      if (step.later && step.later != step.first) step.kernel->release(step.later);
-      if (step.first) step.kernel->release(step.first);
+      for (void* state : {step.later == step.first ? nullptr : step.later, step.first}) {
+        if (!state) continue;
+        // Nothing is left to be told about a failure here.
+        (void)call_plugin(caller_of(step.kernel, step.kernel->name), "release", [&](galley_error*) {
+          step.kernel->release(state);
+          return GALLEY_OK;
+        });
+      }
     }
   }
 }
 
-Result<void*> Executor::prepare(const Instruction& code, const galley_node_view* view, const galley_target& target) {
-  galley_error error = GALLEY_ERROR_INIT;
-  std::string text;
-  void* state = nullptr;
-  void* const workspace = code.workspace != no_tensor ? machine_->kernel_address(code.workspace) : nullptr;
-  try {
-    if (code.kernel->prepare(&view, 1, &target, workspace, &state, &error) == GALLEY_OK) return state;
-    error.text[sizeof error.text - 1] = '\0';
-    text = error.text;
-  } catch (const std::exception& exception) {
-    text = exception.what();
-  } catch (...) {
-    text = "an exception of unknown type";
+Result<void*> Executor::prepare(const Instruction& code, const galley_node_view* view, const TargetView& target) {
+  auto setup = new_struct<galley_kernel_setup>();
+  setup.target = target.get();
+  setup.device = machine_->handle();
+  if (code.workspace != no_tensor) {
+    setup.workspace = machine_->kernel_address(code.workspace);
+    setup.workspace_bytes = program_.tensors[static_cast<size_t>(code.workspace)].bytes;
   }
+  void* state = nullptr;
+  Status status = call_plugin(
+      caller_of(code.kernel, code.kernel->name), "prepare",
+      [&](galley_error* error) { return code.kernel->prepare(&view, 1, &setup, &state, error); }, Phase::Run);
+  if (status.ok()) return state;
   const std::string whose = code.strategy.empty() ? "" : " of " + code.strategy;
-  return plugin_error("kernel '" + std::string(code.kernel->name) + "' cannot be prepared for '" + code.name + "'" + whose + ": " + text);
+  return plugin_error(
+      "kernel '" + std::string(code.kernel->name) + "' cannot be prepared for '" + code.name + "'" + whose + ": " + status.error().cause,
+      status.error().hint);
 }
 
 Status Executor::prepare(const Target& target) {
-  const galley_target view = target.view();
+  const TargetView view(target);
   for (size_t s = 0; s < steps_.size(); ++s) {
     const Segment& segment = program_.segments[s];
     steps_[s].resize(segment.code.size());
@@ -61,6 +71,7 @@ Status Executor::prepare(const Target& target) {
       if (code.action == Action::Kernel) {
         if (!code.kernel) return plugin_error("'" + code.name + "' has no kernel");
         step.kernel = code.kernel;
+        step.plugin = plugin_of(code.kernel);
         const NodeViews::Pair pair = views_.of(static_cast<SegmentKind>(s), i);
         step.first = TRY(prepare(code, pair.first, view));
         step.later = pair.later == pair.first ? step.first : TRY(prepare(code, pair.later, view));
@@ -68,9 +79,7 @@ Status Executor::prepare(const Target& target) {
         const Operand &from = code.inputs[0], &to = code.outputs[0];
         if (from.bytes() != to.bytes())
           return plugin_error("'" + code.name + "' copies " + std::to_string(from.bytes()) + " bytes to " + std::to_string(to.bytes()));
-        step.from = machine_->kernel_address(from.tensor, from.offset);
-        step.to = machine_->kernel_address(to.tensor, to.offset);
-        step.bytes = from.bytes();
+        step.copy = machine_->between(to.tensor, to.offset, from.tensor, from.offset, from.bytes());
       }
     }
   }
@@ -90,9 +99,12 @@ Error Executor::located(Error error, SegmentKind kind, size_t index) const {
 
 Status Executor::run_step(const Step& step, const Instruction& code, bool later, WeightFiles& files, Exporter* exporter) {
   switch (step.action) {
-    case Action::Kernel: return machine_->launch(step.queue, *step.kernel, later ? step.later : step.first);
+    case Action::Kernel: {
+      const Calling calling({step.plugin, "enqueue", code.strategy, code.name, code.kernel->name});
+      return machine_->launch(step.queue, *step.kernel, later ? step.later : step.first);
+    }
     case Action::Copy:
-      TRY_STATUS(machine_->copy(step.queue, step.to, step.from, step.bytes));
+      TRY_STATUS(machine_->copy(step.queue, step.copy));
       return step.event != 0 ? machine_->record(step.queue, step.event) : ok();
     case Action::Record: return machine_->record(step.queue, step.event);
     case Action::Wait: return machine_->wait(step.queue, step.event);
@@ -109,13 +121,12 @@ Status Executor::run_segment(SegmentKind kind, bool later, Exporter* exporter) {
   for (size_t i = 0; i < steps.size(); ++i) {
     // What the host does itself needs no poison: it goes by the host's addresses.
     const bool on_device = steps[i].action == Action::Kernel || steps[i].action == Action::Copy;
-    Status status;
-    if (poisoner_ && on_device) status = poisoner_->before(code[i], later);
-    if (status.ok()) status = run_step(steps[i], code[i], later, files, exporter);
-    if (status.ok() && poisoner_) {
-      status = machine_->synchronize();
-      if (status.ok()) status = poisoner_->after(kind, i);
-    }
+    const auto run = [&]() -> Status {
+      TRY_STATUS(run_step(steps[i], code[i], later, files, exporter));
+      return poisoner_ ? machine_->synchronize() : ok();
+    };
+    Status status = poisoner_ && on_device ? poisoner_->run(code[i], later, run) : run();
+    if (status.ok() && poisoner_) poisoner_->end_lives(kind, i);
     if (!status.ok()) return located(std::move(status).error(), kind, i);
   }
   return ok();

@@ -82,16 +82,15 @@ class Executor {
     uint32_t queue = 0;
     uint32_t event = 0;
     const galley_kernel* kernel = nullptr;
+    std::string_view plugin;  ///< of the kernel
     void* first = nullptr;  ///< prepared states
     void* later = nullptr;
-    std::byte* to = nullptr;  ///< Copy
-    const std::byte* from = nullptr;
-    int64_t bytes = 0;
+    galley_copy copy = {};  ///< Copy
   };
 
   Executor(const Program& program, const Plan& plan, std::unique_ptr<Machine> machine, const ExecutorOptions& options);
   Status prepare(const Target& target);
-  Result<void*> prepare(const Instruction& code, const galley_node_view* view, const galley_target& target);
+  Result<void*> prepare(const Instruction& code, const galley_node_view* view, const TargetView& target);
   Status run_segment(SegmentKind kind, bool later, Exporter* exporter);
   Status run_step(const Step& step, const Instruction& code, bool later, WeightFiles& files, Exporter* exporter);
   Error located(Error error, SegmentKind kind, size_t index) const;

@@ -2,35 +2,46 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
 #include <string>
+
+#include "host/plugins/abi.hpp"
+#include "host/plugins/library.hpp"
 
 namespace galley {
 
-// Errors are built only once something failed: on the way there nothing is allocated.
+namespace {
+
+/// The largest number of an event in the program.
+uint32_t events_of(const Program& program) {
+  uint32_t most = 0;
+  for (const Segment& segment : program.segments)
+    for (const Instruction& i : segment.code) most = std::max(most, i.event);
+  return most;
+}
+
+}  // namespace
+
+Machine::Machine(const Program& program, const Plan& plan, const galley_device& device, Poison poison)
+    : program_(program), plan_(plan), device_(device), poison_(poison), caller_(caller_of(&device, device.kind)) {}
+
 template <class Call>
 Status Machine::call(const char* doing, Call&& body) {
-  galley_error error = GALLEY_ERROR_INIT;
-  std::string thrown;
-  try {
-    if (body(&error) == GALLEY_OK) return ok();
-  } catch (const std::exception& exception) {
-    thrown = exception.what();
-  } catch (...) {
-    thrown = "an exception of unknown type";
-  }
-  error.text[sizeof error.text - 1] = '\0';
-  std::string text = thrown.empty() ? error.text : thrown;
-  if (text.empty()) text = "it failed without saying why";
-  return plugin_error("device '" + std::string(device_.kind) + "', " + doing + ": " + text);
+  Status status = call_plugin(caller_, doing, body, Phase::Run);
+  if (status.ok()) return status;
+  Error error = std::move(status).error();
+  error.cause = "device '" + std::string(device_.kind) + "': " + error.cause;
+  return error;
 }
 
 Result<std::unique_ptr<Machine>> Machine::open(const Program& program, const Plan& plan, const Target& target, const galley_device& device,
                                                Poison poison) {
   std::unique_ptr<Machine> machine(new Machine(program, plan, device, poison));
-  const galley_target view = target.view();
+  const TargetView view(target);
+  auto options = new_struct<galley_device_options>();
+  options.target = view.get();
+  options.n_events = events_of(program);
   void* handle = nullptr;
-  TRY_STATUS(machine->call("opening it", [&](galley_error* error) { return device.open(&view, &handle, error); }));
+  TRY_STATUS(machine->call("open", [&](galley_error* error) { return device.open(&options, &handle, error); }));
   machine->handle_ = handle;
   TRY_STATUS(machine->allocate(target));
   return machine;
@@ -49,11 +60,12 @@ Status Machine::allocate(const Target& target) {
           "plans for other machines can be made with 'galley plan --target', but only run there");
     }
     void* data = nullptr;
-    Status allocated = call(("allocating " + std::to_string(bytes) + " bytes of '" + name + "'").c_str(),
-                            [&](galley_error* error) { return device_.allocate(handle_, static_cast<uint32_t>(i), bytes, &data, error); });
+    Status allocated =
+        call("allocate", [&](galley_error* error) { return device_.allocate(handle_, static_cast<uint32_t>(i), bytes, &data, error); });
     if (!allocated.ok()) {
       Error error = std::move(allocated).error();
-      return Error{Exit::DoesNotFit, std::move(error.cause), "'galley plan' shows who holds the bytes"};
+      return Error{Exit::DoesNotFit, std::to_string(bytes) + " bytes of '" + name + "': " + error.cause,
+                   "'galley plan' shows who holds the bytes"};
     }
     arenas_[i].data = static_cast<std::byte*>(data);
     arenas_[i].bytes = bytes;
@@ -90,19 +102,52 @@ std::byte* Machine::host_address(TensorId tensor, int64_t offset) const {
 }
 
 Status Machine::launch(uint32_t queue, const galley_kernel& kernel, void* state) {
-  return call("running a kernel", [&](galley_error* error) { return device_.launch(handle_, queue, &kernel, state, error); });
+  return call("launch", [&](galley_error* error) { return device_.launch(handle_, queue, &kernel, state, error); });
 }
-Status Machine::copy(uint32_t queue, std::byte* to, const std::byte* from, int64_t bytes) {
-  return call("copying", [&](galley_error* error) { return device_.copy(handle_, queue, to, from, bytes, error); });
+Status Machine::copy(uint32_t queue, const galley_copy& copy) {
+  return call("copy", [&](galley_error* error) { return device_.copy(handle_, queue, &copy, error); });
 }
 Status Machine::record(uint32_t queue, uint32_t event) {
-  return call("recording an event", [&](galley_error* error) { return device_.record(handle_, queue, event, error); });
+  return call("record", [&](galley_error* error) { return device_.record(handle_, queue, event, error); });
 }
 Status Machine::wait(uint32_t queue, uint32_t event) {
-  return call("waiting for an event", [&](galley_error* error) { return device_.wait(handle_, queue, event, error); });
+  return call("wait", [&](galley_error* error) { return device_.wait(handle_, queue, event, error); });
 }
 Status Machine::synchronize() {
-  return call("finishing its work", [&](galley_error* error) { return device_.synchronize(handle_, error); });
+  return call("synchronize", [&](galley_error* error) { return device_.synchronize(handle_, error); });
+}
+
+galley_copy Machine::copy_of_bytes(int64_t bytes) {
+  auto out = new_struct<galley_copy>();
+  out.bytes = bytes;
+  return out;
+}
+
+galley_copy Machine::between(TensorId to, int64_t to_offset, TensorId from, int64_t from_offset, int64_t bytes) const {
+  galley_copy out = copy_of_bytes(bytes);
+  out.to_memory = program_.tensors[static_cast<size_t>(to)].memory;
+  out.to_offset = plan_.placements[static_cast<size_t>(to)].offset + to_offset;
+  out.from_memory = program_.tensors[static_cast<size_t>(from)].memory;
+  out.from_offset = plan_.placements[static_cast<size_t>(from)].offset + from_offset;
+  return out;
+}
+
+galley_copy Machine::to_process(std::byte* to, size_t memory, int64_t offset, int64_t bytes) const {
+  galley_copy out = copy_of_bytes(bytes);
+  out.to_memory = GALLEY_MEMORY_PROCESS;
+  out.to_address = to;
+  out.from_memory = static_cast<uint32_t>(memory);
+  out.from_offset = offset;
+  return out;
+}
+
+galley_copy Machine::from_process(size_t memory, int64_t offset, const std::byte* from, int64_t bytes) const {
+  galley_copy out = copy_of_bytes(bytes);
+  out.to_memory = static_cast<uint32_t>(memory);
+  out.to_offset = offset;
+  out.from_memory = GALLEY_MEMORY_PROCESS;
+  out.from_address = from;
+  return out;
 }
 
 Status Machine::put(TensorId tensor, int64_t offset, std::span<const std::byte> bytes) {
@@ -112,7 +157,9 @@ Status Machine::put(TensorId tensor, int64_t offset, std::span<const std::byte> 
     std::memcpy(host_address(tensor, offset), bytes.data(), bytes.size());
     return ok();
   }
-  return copy(0, kernel_address(tensor, offset), bytes.data(), static_cast<int64_t>(bytes.size()));
+  const auto t = static_cast<size_t>(tensor);
+  return copy(
+      0, from_process(program_.tensors[t].memory, plan_.placements[t].offset + offset, bytes.data(), static_cast<int64_t>(bytes.size())));
 }
 
 Status Machine::get(TensorId tensor, int64_t offset, std::span<std::byte> bytes) {
@@ -122,7 +169,9 @@ Status Machine::get(TensorId tensor, int64_t offset, std::span<std::byte> bytes)
     std::memcpy(bytes.data(), from, bytes.size());
     return ok();
   }
-  TRY_STATUS(copy(0, bytes.data(), kernel_address(tensor, offset), static_cast<int64_t>(bytes.size())));
+  const auto t = static_cast<size_t>(tensor);
+  TRY_STATUS(copy(
+      0, to_process(bytes.data(), program_.tensors[t].memory, plan_.placements[t].offset + offset, static_cast<int64_t>(bytes.size()))));
   return synchronize();
 }
 
@@ -177,7 +226,7 @@ Status Machine::read_arena(size_t memory, int64_t offset, std::span<std::byte> b
     std::memcpy(bytes.data(), arenas_[memory].data + offset, bytes.size());
     return ok();
   }
-  TRY_STATUS(copy(0, bytes.data(), arenas_[memory].data + offset, static_cast<int64_t>(bytes.size())));
+  TRY_STATUS(copy(0, to_process(bytes.data(), memory, offset, static_cast<int64_t>(bytes.size()))));
   return synchronize();
 }
 
@@ -187,7 +236,7 @@ Status Machine::write_arena(size_t memory, int64_t offset, std::span<const std::
     std::memcpy(arenas_[memory].data + offset, bytes.data(), bytes.size());
     return ok();
   }
-  TRY_STATUS(copy(0, arenas_[memory].data + offset, bytes.data(), static_cast<int64_t>(bytes.size())));
+  TRY_STATUS(copy(0, from_process(memory, offset, bytes.data(), static_cast<int64_t>(bytes.size()))));
   return synchronize();
 }
 

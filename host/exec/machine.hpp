@@ -16,6 +16,7 @@
 #include "host/plan/plan.hpp"
 #include "host/plan/program.hpp"
 #include "host/plan/target.hpp"
+#include "host/plugins/call.hpp"
 
 namespace galley {
 
@@ -40,6 +41,8 @@ class Machine {
   /// Bytes that were asked of the device for a class.
   int64_t allocated(size_t memory) const { return arenas_[memory].bytes; }
   size_t classes() const { return arenas_.size(); }
+  /// What the device's `open` returned.
+  void* handle() const { return handle_; }
   bool poisoned() const { return poison_ == Poison::Yes; }
 
   /// Where kernels find byte `offset` of the tensor.
@@ -50,11 +53,14 @@ class Machine {
   // Enqueue on the device; a status of its own or an exception becomes an error with exit code Plugin. Nothing is allocated unless it
   // fails. [stream-ordered]
   Status launch(uint32_t queue, const galley_kernel& kernel, void* state);
-  Status copy(uint32_t queue, std::byte* to, const std::byte* from, int64_t bytes);
+  Status copy(uint32_t queue, const galley_copy& copy);
   Status record(uint32_t queue, uint32_t event);
   Status wait(uint32_t queue, uint32_t event);
   /// Returns when all queues are empty.
   Status synchronize();
+
+  /// A copy between two places of the plan: where bytes [offset, offset + bytes) of the tensors lie. The sizes agree.
+  galley_copy between(TensorId to, int64_t to_offset, TensorId from, int64_t from_offset, int64_t bytes) const;
 
   /// Copies host memory into a tensor, after what is on queue 0; it must stay as it is until synchronize().
   Status put(TensorId tensor, int64_t offset, std::span<const std::byte> bytes);
@@ -83,11 +89,14 @@ class Machine {
     bool host_access = false;
     std::vector<std::byte> copy;  // poison mode only
   };
-  Machine(const Program& program, const Plan& plan, const galley_device& device, Poison poison)
-      : program_(program), plan_(plan), device_(device), poison_(poison) {}
+  Machine(const Program& program, const Plan& plan, const galley_device& device, Poison poison);
   Status allocate(const Target& target);
   const Arena& arena_of(TensorId tensor) const { return arenas_[program_.tensors[static_cast<size_t>(tensor)].memory]; }
   Result<std::span<std::byte>> staging() const;
+  /// A copy of `bytes` with both sides still to be named.
+  static galley_copy copy_of_bytes(int64_t bytes);
+  galley_copy to_process(std::byte* to, size_t memory, int64_t offset, int64_t bytes) const;
+  galley_copy from_process(size_t memory, int64_t offset, const std::byte* from, int64_t bytes) const;
   template <class Call>
   Status call(const char* doing, Call&& body);
 
@@ -95,6 +104,7 @@ class Machine {
   const Plan& plan_;
   const galley_device& device_;
   Poison poison_;
+  Caller caller_;
   void* handle_ = nullptr;
   std::vector<Arena> arenas_;
 };

@@ -1,17 +1,17 @@
-// Poison mode: every instruction runs on an arena that is junk but for its own operands.
+// Poison mode: every kernel and copy runs twice, each time on an arena that is junk but for its own operands, with two different kinds of junk.
 //
-// What the tensors hold lies in a copy of each arena (Machine::host_address). Before an instruction the operands that it reads are copied
-// in; its outputs and its workspace stay junk. Afterwards what it wrote is copied out, everything is made junk again, and the instruction
-// is at fault when
+// What the tensors hold lies in a copy of each arena (Machine::host_address). Before a run the operands that the instruction reads are copied in;
+// its outputs and its workspace stay junk. Afterwards what it wrote is copied out and everything is made junk again. The instruction is at fault when
 //   - a byte of the arena beyond its operands and workspace changed: it wrote outside;
 //   - an operand that it only reads changed;
-//   - a floating operand that it wrote holds the junk NaN itself: it read outside its operands, or what nobody had written, or left a part
-//     of the output out. (The junk NaN has all bits set. Arithmetic hands that pattern on, and makes another one for NaNs of its own.)
-// A tensor whose lifetime is over becomes junk in the copy as well. All of it costs a pass over the arena for each instruction: a mode for
-// tests.
+//   - a byte that it wrote differs between the two runs: it read outside its operands, or what nobody had written, or left a part of the output out.
+// The first kind of junk has all bits set, a NaN in every floating dtype. The second differs from byte to byte, so that a value that is computed from
+// junk and put back where it came from is not the same. A tensor whose lifetime is over becomes junk in the copy as well. All of it costs some passes
+// over the arena for each instruction: a mode for tests.
 #pragma once
 
 #include <array>
+#include <functional>
 #include <vector>
 
 #include "host/exec/machine.hpp"
@@ -23,10 +23,11 @@ class Poisoner {
   /// All three outlive it.
   Poisoner(const Program& program, const Plan& plan, Machine& machine);
 
-  /// Brings in what the instruction reads. `later`: second or later micro-batch.
-  Status before(const Instruction& code, bool later);
-  /// The instruction is over and the device synchronized. The error says what it did; the caller adds which one it was.
-  Status after(SegmentKind kind, size_t index);
+  /// Runs an instruction by `body`, which synchronizes; twice. `later`: second or later micro-batch. The error says what it did; the caller adds
+  /// which one it was.
+  Status run(const Instruction& code, bool later, const std::function<Status()>& body);
+  /// Makes junk of the tensors whose last use the instruction was.
+  void end_lives(SegmentKind kind, size_t index);
 
  private:
   struct Range {
@@ -40,9 +41,15 @@ class Poisoner {
   };
   void add(const Operand& operand, bool later, bool output);
   std::span<std::byte> copy_of(const Range& range);
+  /// The junk of one kind for bytes [offset, offset + out.size()) of an arena.
+  static void junk(int kind, int64_t offset, std::span<std::byte> out);
+  Status fill(int kind);  ///< every arena
+  Status fill(int kind, const Range& range);
+  Status bring_in(int kind);  ///< what the instruction reads
   Status check_reads();
-  Status check_stray();
-  Status check_taint();
+  Status check_stray(int kind);
+  Status take_out();  ///< what the first run wrote
+  Status compare();   ///< what the second wrote
   std::string behind(size_t memory, int64_t offset) const;
 
   const Program& program_;
@@ -51,6 +58,8 @@ class Poisoner {
   std::vector<Range> ranges_;                               ///< of the instruction in hand; a workspace neither reads nor writes
   std::array<std::vector<std::vector<TensorId>>, 6> ends_;  ///< tensors whose last use an instruction is
   std::vector<std::byte> scratch_;
+  std::vector<std::vector<std::byte>> written_;  ///< by the first run, of each range
+  int kind_ = 0;                                 ///< of the junk that the arenas hold
 };
 
 }  // namespace galley

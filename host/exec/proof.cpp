@@ -62,7 +62,7 @@ Status Proof::finish() {
 
 bool Proof::learns(int64_t applied) const {
   return std::all_of(program_.slots.begin(), program_.slots.end(),
-                     [&](const ScalarSlot& slot) { return !is_learning_rate(slot) || slot.schedule.at(applied) > 0; });
+                     [&](const ScalarSlot& slot) { return !is_learning_rate(slot) || slot.factor * slot.schedule.at(applied) > 0; });
 }
 
 bool Proof::learned_before(int64_t applied) const {

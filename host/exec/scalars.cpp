@@ -32,7 +32,7 @@ Status Scalars::begin_step(const StepBegin& begin) {
   window_ = begin.attempted - 1;
   for (const ScalarSlot& slot : program_.slots) {
     switch (slot.which) {
-      case 0: set(slot, slot.schedule.at(begin.applied)); break;
+      case 0: set(slot, slot.factor * slot.schedule.at(begin.applied)); break;
       case GALLEY_SCALAR_ATTEMPTED_STEP: set(slot, begin.attempted); break;
       case GALLEY_SCALAR_APPLIED_STEP: set(slot, begin.applied); break;
       case GALLEY_SCALAR_APPLY: set(slot, int64_t{1}); break;

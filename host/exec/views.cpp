@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "host/plugins/abi.hpp"
+
 namespace galley {
 namespace {
 
@@ -85,9 +87,7 @@ const galley_node_view* NodeViews::build(const Program& program, const Machine& 
   const size_t attrs = attr_pointers_.size();
   for (const galley_attr* attr : code.attrs.view()) attr_pointers_.push_back(attr);
 
-  galley_node_view& view = views_.emplace_back();
-  view.size = sizeof view;
-  view.revision = 1;
+  galley_node_view& view = views_.emplace_back(new_struct<galley_node_view>());
   view.op = code.op ? code.op->name : code.kernel->op;
   view.name = code.name.c_str();
   view.inputs = operand_pointers_.data() + inputs;
@@ -99,6 +99,7 @@ const galley_node_view* NodeViews::build(const Program& program, const Machine& 
   view.flags = code.flags;
   view.first_row = code.first_row;
   view.length = program.length;
+  view.block = code.block;
   return &view;
 }
 

@@ -101,17 +101,6 @@ Result<galley_tensor> Graph::scalar(uint32_t which) {
   return plugin_error("no step scalar " + std::to_string(which));
 }
 
-Result<galley_tensor> Graph::option(const std::string& name) {
-  if (use == no_use || !option_slot) return plugin_error("option '" + name + "' asked for outside of a strategy's call");
-  const std::string full = "option." + std::to_string(use) + "." + name;
-  if (const galley_tensor found = find(full)) return found;
-  ScalarSlot s = TRY(option_slot(use, name));
-  s.dtype = GALLEY_F32;
-  s.bytes = 4;
-  s.use = static_cast<size_t>(use);
-  return slot(std::move(s), full);
-}
-
 const galley_op* Graph::op_with(uint64_t flag) const {
   for (const std::string& name : op_names_()) {
     const galley_op* op = ops_(name);
@@ -151,7 +140,7 @@ Result<galley_node> Graph::append(std::string_view op_name, std::string name, st
     std::vector<galley_shape> shapes(op->n_outputs);
     std::vector<galley_shape*> pointers;
     for (galley_shape& s : shapes) {
-      s = {sizeof(galley_shape), 1, 0, 0, {}};
+      s = {sizeof(galley_shape), 1, 0, 0, {}, 0};
       pointers.push_back(&s);
     }
     galley_error error = GALLEY_ERROR_INIT;
@@ -268,7 +257,7 @@ NodeDescription::NodeDescription(const Graph& graph, const galley_op* op, const 
     if (!t) return nullptr;
     const GraphTensor& g = graph.tensor(t);
     operands_.push_back({sizeof(galley_operand), 1, g.name.c_str(), nullptr, g.shape.data(), static_cast<uint32_t>(g.shape.size()), g.dtype,
-                         access, 0, nullptr, nullptr, nullptr, 0, 0});
+                         access, 0, nullptr, nullptr, nullptr, 0, 0, 0});
     return &operands_.back();
   };
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -289,7 +278,8 @@ NodeDescription::NodeDescription(const Graph& graph, const galley_op* op, const 
            static_cast<uint32_t>(attrs_.size()),
            GALLEY_NODE_TRAINING,
            0,
-           graph.length()};
+           graph.length(),
+           -1};
 }
 
 }  // namespace galley

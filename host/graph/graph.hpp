@@ -9,6 +9,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -74,6 +76,13 @@ struct GraphNode {
 /// Finds an op by name; nullptr when no plugin provides it.
 using OpLookup = std::function<const galley_op*(std::string_view)>;
 
+/// A metric of the step.
+struct Reported {
+  galley_tensor tensor = 0;
+  std::string name;
+  int use = no_use;
+};
+
 struct ExportedValue {
   galley_tensor parameter = 0;
   galley_tensor value = 0;
@@ -91,8 +100,18 @@ class Graph {
   Status replace(galley_tensor from, galley_tensor to);
   galley_tensor find(std::string_view name) const;
   Result<galley_tensor> scalar(uint32_t which);
-  /// The scalar of an option of the strategy in charge.
-  Result<galley_tensor> option(const std::string& name);
+  /// The scalar of an option of the strategy in charge, times a factor.
+  Result<galley_tensor> option(const std::string& name, double factor = 1);
+  /// The same for the learning rate of one parameter, which strategies may have scaled.
+  Result<galley_tensor> rate(const std::string& name, galley_tensor parameter);
+  /// Multiplies the learning rate of a parameter, before its update is built.
+  Status scale_rate(galley_tensor parameter, double factor);
+  /// Makes a tensor of one number a metric of the step.
+  Status report(galley_tensor t, const std::string& name);
+  /// The node behind `n` in a section; the first for 0, 0 behind the last.
+  galley_node next_node(Section s, galley_node n) const;
+  /// Of the model's repeated blocks: its producer's, or of a parameter (a gradient's, a state's) its first reader's; -1: none.
+  int64_t block_of(galley_tensor t);
 
   bool has(galley_tensor t) const { return t >= 1 && t <= tensors_.size(); }
   bool has_node(galley_node n) const { return n >= 1 && n <= nodes_.size(); }
@@ -127,12 +146,15 @@ class Graph {
   int64_t scalar_bytes = 0;
   std::vector<Document> documents;
   std::vector<ExportedValue> exported;
+  std::vector<Reported> reports;
+  std::optional<Error> refused;  ///< the last verb that was refused: whose fault it is when the plugin's call then fails
   uint32_t export_model = GALLEY_EXPORT_BOTH;
   galley_tensor logits = 0;                ///< marked by the family
   galley_tensor hidden = 0;                ///< the last hidden state: where the head begins
   std::vector<std::string> ignored_files;  ///< patterns of tensors in the model's files that are not read
 
   static const galley_graph_verbs* verbs();
+  static const galley_graph_reader* reader();
   galley_graph* handle() { return reinterpret_cast<galley_graph*>(this); }
 
  private:
@@ -146,6 +168,11 @@ class Graph {
   int64_t rows_ = 0;
   int64_t length_ = 0;
   size_t made_ = 0;
+  std::map<galley_tensor, double> rate_factors_;
+  std::set<galley_tensor> rated_;  // parameters whose update has asked for its rate
+  mutable size_t next_ = 0;        // where next_node answered last
+  std::map<galley_tensor, int64_t> blocks_;
+  size_t blocks_seen_ = 0;
 };
 
 /// A node with its operands' descriptions, as ops see it. Owns what the view points to; the graph must not change meanwhile.

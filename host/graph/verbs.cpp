@@ -1,188 +1,309 @@
-// The graph's verbs as the C table that plugins get.
-#include <cstdio>
+// The graph's verbs as the C tables that plugins get. What a plugin says is checked here, so that the graph holds only what makes sense.
+#include <algorithm>
+#include <cmath>
 
 #include "host/graph/graph.hpp"
+#include "host/plugins/abi.hpp"
 
 namespace galley {
 namespace {
 
 Graph& graph_of(galley_graph* handle) { return *reinterpret_cast<Graph*>(handle); }
 
-galley_status answer(galley_error* out, const Error& error) {
-  if (out) {
-    out->code = GALLEY_INVALID;
-    std::snprintf(out->text, sizeof out->text, "%s%s%s", error.cause.c_str(), error.hint.empty() ? "" : "; ", error.hint.c_str());
+/// Refuses, and remembers it: when the plugin's call fails now, the fault is the one that stands here.
+galley_status refuse(galley_graph* g, galley_error* out, Error error, galley_status status = GALLEY_INVALID) {
+  fill_error(out, status, error.cause, error.hint);
+  graph_of(g).refused = std::move(error);
+  return status;
+}
+galley_status refuse(galley_graph* g, galley_error* out, std::string cause) { return refuse(g, out, plugin_error(std::move(cause))); }
+
+/// A verb of the ABI that this version cannot carry out.
+galley_status unsupported(galley_graph* g, galley_error* out, std::string cause) {
+  return refuse(g, out, recipe_error(std::move(cause)), GALLEY_UNSUPPORTED);
+}
+
+/// Runs a verb's body. No exception of the host crosses the ABI.
+template <class Body>
+galley_status guarded(galley_graph* g, galley_error* out, Body&& body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    fill_error(out, GALLEY_FAILED, "out of memory", "");
+    graph_of(g).refused = run_error("out of memory");
+  } catch (const std::exception& exception) {
+    fill_error(out, GALLEY_FAILED, exception.what(), "");
+    graph_of(g).refused = run_error(exception.what());
   }
-  return GALLEY_INVALID;
+  return GALLEY_FAILED;
 }
 
 std::string text_or_empty(const char* text) { return text ? text : ""; }
+std::string quoted(const std::string& text) { return "'" + text + "'"; }
 
-galley_status tensor_make(galley_graph* g, const galley_tensor_desc* desc, galley_tensor* out, galley_error* error) {
-  if (!desc || !desc->name) return answer(error, plugin_error("a tensor without a name"));
-  if (desc->rank > GALLEY_MAX_RANK)
-    return answer(error, plugin_error("tensor '" + std::string(desc->name) + "': rank " + std::to_string(desc->rank)));
-  if (!galley_dtype_bytes(desc->dtype))
-    return answer(error, plugin_error("tensor '" + std::string(desc->name) + "': unknown dtype " + std::to_string(desc->dtype)));
-  if (const uint64_t unknown = desc->flags & GALLEY_MUST_UNDERSTAND_64 & ~GALLEY_TENSOR_KNOWN)
-    return answer(
-        error, plugin_error("tensor '" + std::string(desc->name) + "': this version does not know its flags " + std::to_string(unknown)));
-  GraphTensor t;
-  t.name = desc->name;
-  t.shape.assign(desc->shape, desc->shape + desc->rank);
-  t.dtype = desc->dtype;
-  t.kind = desc->kind;
-  t.flags = desc->flags & ~static_cast<uint64_t>(GALLEY_TENSOR_TRAINABLE);
-  t.initializer = text_or_empty(desc->initializer);
-  t.initializer_inputs.assign(desc->initializer_inputs, desc->initializer_inputs + desc->n_initializer_inputs);
-  for (const galley_tensor in : t.initializer_inputs) {
-    const uint32_t kind = graph_of(g).has(in) ? graph_of(g).tensor(in).kind : 0;
-    if (kind != GALLEY_KIND_PARAMETER && kind != GALLEY_KIND_CONSTANT && kind != GALLEY_KIND_STATE)
-      return answer(
-          error,
-          plugin_error(
-              "tensor '" + t.name +
-              "': its initializer reads what is not there when the run begins: parameters, states and constants made before it are"));
+/// What is wrong with a list of inputs of an op, or "".
+std::string inputs_problem(const Graph& graph, const galley_op& op, const std::vector<galley_tensor>& inputs) {
+  const bool variadic = op.n_inputs && op.inputs[op.n_inputs - 1]->flags & GALLEY_OPERAND_VARIADIC;
+  if (inputs.size() > op.n_inputs && !variadic)
+    return std::string(op.name) + " takes " + std::to_string(op.n_inputs) + " inputs, got " + std::to_string(inputs.size());
+  for (const galley_tensor t : inputs)
+    if (t && !graph.has(t)) return std::string(op.name) + ": an input that is no tensor of this graph";
+  for (size_t i = 0; i < op.n_inputs; ++i) {
+    const bool optional = op.inputs[i]->flags & (GALLEY_OPERAND_OPTIONAL | GALLEY_OPERAND_VARIADIC);
+    if (!optional && (i >= inputs.size() || !inputs[i])) return std::string(op.name) + ": input '" + op.inputs[i]->name + "' is missing";
   }
-  for (uint32_t i = 0; i < desc->n_attrs; ++i) t.attrs.set(*desc->attrs[i]);
-  t.source = text_or_empty(desc->source);
-  t.source_name = text_or_empty(desc->source_name);
-  t.file = text_or_empty(desc->file);
-  t.file_name = text_or_empty(desc->file_name);
-  auto made = graph_of(g).make(std::move(t));
-  if (!made) return answer(error, made.error());
-  *out = *made;
-  return GALLEY_OK;
+  return {};
+}
+
+std::string initializer_problem(const Graph& graph, const GraphTensor& t) {
+  if (t.initializer.empty()) return t.initializer_inputs.empty() ? "" : "inputs of an initializer, and no initializer";
+  const galley_op* op = graph.op(t.initializer);
+  if (!op) return "no plugin provides the op " + quoted(t.initializer) + " that is to initialize it";
+  if (op->n_outputs != 1) return "its initializer " + quoted(t.initializer) + " has " + std::to_string(op->n_outputs) + " outputs";
+  for (const galley_tensor in : t.initializer_inputs) {
+    const uint32_t kind = graph.has(in) ? graph.tensor(in).kind : 0;
+    if (kind != GALLEY_KIND_PARAMETER && kind != GALLEY_KIND_CONSTANT && kind != GALLEY_KIND_STATE)
+      return "its initializer reads what is not there when the run begins: parameters, states and constants made before it are";
+  }
+  const std::string wrong = inputs_problem(graph, *op, t.initializer_inputs);
+  return wrong.empty() ? "" : "its initializer " + wrong;
+}
+
+galley_status tensor_make(galley_graph* g, const galley_tensor_desc* from, galley_tensor* out, galley_error* error) {
+  return guarded(g, error, [&] {
+    if (const std::string wrong = struct_problem(from); !wrong.empty()) return refuse(g, error, "the description of a tensor " + wrong);
+    const galley_tensor_desc desc = read_struct(*from);
+    if (!desc.name || !*desc.name) return refuse(g, error, "a tensor without a name");
+    const std::string who = "tensor " + quoted(desc.name);
+    if (desc.rank > GALLEY_MAX_RANK || (desc.rank && !desc.shape)) return refuse(g, error, who + ": rank " + std::to_string(desc.rank));
+    if (!galley_dtype_bytes(desc.dtype)) return refuse(g, error, who + ": unknown dtype " + std::to_string(desc.dtype));
+    const bool lasts = desc.kind == GALLEY_KIND_PARAMETER || desc.kind == GALLEY_KIND_STATE || desc.kind == GALLEY_KIND_CONSTANT;
+    if (!lasts && desc.kind != GALLEY_KIND_TRANSIENT)
+      return refuse(g, error, who + ": a plugin makes parameters, states, constants and transients, not kind " + std::to_string(desc.kind));
+    if (desc.file && desc.kind != GALLEY_KIND_PARAMETER)
+      return refuse(g, error, who + ": only parameters are saved in a file of their own, states go into the resume state");
+    if (desc.n_initializer_inputs && !desc.initializer_inputs) return refuse(g, error, who + ": inputs of an initializer are missing");
+    GraphTensor t;
+    t.name = desc.name;
+    t.shape.assign(desc.shape, desc.shape + desc.rank);
+    t.dtype = desc.dtype;
+    t.kind = desc.kind;
+    t.flags = desc.flags & ~static_cast<uint64_t>(GALLEY_TENSOR_TRAINABLE);
+    t.initializer = text_or_empty(desc.initializer);
+    t.initializer_inputs.assign(desc.initializer_inputs, desc.initializer_inputs + desc.n_initializer_inputs);
+    if (const std::string wrong = initializer_problem(graph_of(g), t); !wrong.empty()) return refuse(g, error, who + ": " + wrong);
+    if (Status status = t.attrs.add(desc.attrs, desc.n_attrs); !status.ok()) return refuse(g, error, who + ": " + status.error().cause);
+    t.source = text_or_empty(desc.source);
+    t.source_name = text_or_empty(desc.source_name);
+    t.file = text_or_empty(desc.file);
+    t.file_name = text_or_empty(desc.file_name);
+    if (desc.parameter && (!graph_of(g).has(desc.parameter) || !graph_of(g).tensor(desc.parameter).parameter_kind()))
+      return refuse(g, error, who + " is said to belong to what is no parameter");
+    t.parameter = desc.parameter;
+    Result<galley_tensor> made = graph_of(g).make(std::move(t));
+    if (!made) return refuse(g, error, made.error());
+    *out = *made;
+    return GALLEY_OK;
+  });
 }
 
 galley_status tensor_get(galley_graph* g, galley_tensor t, galley_tensor_info* out, galley_error* error) {
-  const Graph& graph = graph_of(g);
-  if (!graph.has(t)) return answer(error, plugin_error("no tensor " + std::to_string(t)));
-  const GraphTensor& x = graph.tensor(t);
-  *out = {sizeof(galley_tensor_info),
-          1,
-          x.name.c_str(),
-          x.shape.data(),
-          static_cast<uint32_t>(x.shape.size()),
-          x.dtype,
-          x.kind,
-          0,
-          x.flags,
-          x.producer};
-  return GALLEY_OK;
+  return guarded(g, error, [&] {
+    Graph& graph = graph_of(g);
+    if (!graph.has(t)) return refuse(g, error, "no tensor " + std::to_string(t));
+    const GraphTensor& x = graph.tensor(t);
+    auto info = new_struct<galley_tensor_info>();
+    info.name = x.name.c_str();
+    info.shape = x.shape.data();
+    info.rank = static_cast<uint32_t>(x.shape.size());
+    info.dtype = x.dtype;
+    info.kind = x.kind;
+    info.flags = x.flags;
+    info.producer = x.producer;
+    info.parameter = x.parameter;
+    info.block = graph.block_of(t);
+    fill_struct(out, info);
+    return GALLEY_OK;
+  });
 }
 
-galley_status tensor_find(galley_graph* g, const char* name, galley_tensor* out, galley_error*) {
-  *out = graph_of(g).find(name);
-  return GALLEY_OK;
+galley_status tensor_find(galley_graph* g, const char* name, galley_tensor* out, galley_error* error) {
+  return guarded(g, error, [&] {
+    if (!name) return refuse(g, error, "a tensor is looked for without a name");
+    *out = graph_of(g).find(name);
+    return GALLEY_OK;
+  });
 }
 
-galley_status node_make(galley_graph* g, const galley_node_desc* desc, galley_tensor* outputs, galley_error* error) {
-  if (!desc || !desc->op) return answer(error, plugin_error("a node without an op"));
-  AttrList attrs;
-  for (uint32_t i = 0; i < desc->n_attrs; ++i) attrs.set(*desc->attrs[i]);
-  std::vector<galley_tensor> out(outputs, outputs + desc->n_outputs);
-  auto made = graph_of(g).append(desc->op, text_or_empty(desc->name), {desc->inputs, desc->inputs + desc->n_inputs}, std::move(attrs), &out,
-                                 desc->accumulate);
-  if (!made) return answer(error, made.error());
-  for (uint32_t i = 0; i < desc->n_outputs; ++i) outputs[i] = out[i];
-  return GALLEY_OK;
+galley_status node_make(galley_graph* g, const galley_node_desc* from, galley_tensor* outputs, galley_error* error) {
+  return guarded(g, error, [&] {
+    if (const std::string wrong = struct_problem(from); !wrong.empty()) return refuse(g, error, "the description of a node " + wrong);
+    const galley_node_desc desc = read_struct(*from);
+    if (!desc.op || !*desc.op) return refuse(g, error, "a node without an op");
+    const std::string who = "a node of op " + quoted(desc.op);
+    const galley_op* op = graph_of(g).op(desc.op);
+    if (op && desc.n_outputs > op->n_outputs)
+      return refuse(g, error,
+                    std::string(op->name) + " has " + std::to_string(op->n_outputs) + " outputs, not " + std::to_string(desc.n_outputs));
+    if ((desc.n_inputs && !desc.inputs) || (desc.n_outputs && !outputs)) return refuse(g, error, who + " without its table of operands");
+    AttrList attrs;
+    if (Status status = attrs.add(desc.attrs, desc.n_attrs); !status.ok()) return refuse(g, error, who + ": " + status.error().cause);
+    std::vector<galley_tensor> out(outputs, outputs + desc.n_outputs);
+    Result<galley_node> made = graph_of(g).append(desc.op, text_or_empty(desc.name), {desc.inputs, desc.inputs + desc.n_inputs},
+                                                  std::move(attrs), &out, desc.accumulate);
+    if (!made) return refuse(g, error, plugin_error(made.error().cause, made.error().hint));
+    std::copy_n(out.begin(), desc.n_outputs, outputs);
+    return GALLEY_OK;
+  });
 }
 
 galley_status node_get(galley_graph* g, galley_node n, galley_node_info* out, galley_error* error) {
-  const Graph& graph = graph_of(g);
-  if (!graph.has_node(n)) return answer(error, plugin_error("no node " + std::to_string(n)));
-  const GraphNode& x = graph.node(n);
-  *out = {sizeof(galley_node_info),
-          1,
-          x.op->name,
-          x.name.c_str(),
-          x.inputs.data(),
-          x.outputs.data(),
-          x.attr_view.data(),
-          static_cast<uint32_t>(x.inputs.size()),
-          static_cast<uint32_t>(x.outputs.size()),
-          static_cast<uint32_t>(x.attr_view.size()),
-          0,
-          x.block};
-  return GALLEY_OK;
+  return guarded(g, error, [&] {
+    const Graph& graph = graph_of(g);
+    if (!graph.has_node(n)) return refuse(g, error, "no node " + std::to_string(n));
+    const GraphNode& x = graph.node(n);
+    auto info = new_struct<galley_node_info>();
+    info.op = x.op->name;
+    info.name = x.name.c_str();
+    info.inputs = x.inputs.data();
+    info.outputs = x.outputs.data();
+    info.attrs = x.attr_view.data();
+    info.n_inputs = static_cast<uint32_t>(x.inputs.size());
+    info.n_outputs = static_cast<uint32_t>(x.outputs.size());
+    info.n_attrs = static_cast<uint32_t>(x.attr_view.size());
+    info.block = x.block;
+    info.op_flags = x.op->flags;
+    fill_struct(out, info);
+    return GALLEY_OK;
+  });
 }
 
-galley_node node_next(galley_graph* g, galley_node n) {
-  Graph& graph = graph_of(g);
-  const auto& nodes = graph.section(graph.current);
-  if (!n) return nodes.empty() ? 0 : nodes.front();
-  for (size_t i = 0; i + 1 < nodes.size(); ++i)
-    if (nodes[i] == n) return nodes[i + 1];
-  return 0;
+galley_node node_next(galley_graph* g, uint32_t segment, galley_node n) {
+  const Graph& graph = graph_of(g);
+  return graph.next_node(segment == GALLEY_SEGMENT_MODEL ? Section::Forward : graph.current, n);
 }
 
-galley_tensor tensor_next(galley_graph* g, galley_tensor t) {
-  const Graph& graph = graph_of(g);
-  return t < graph.tensor_count() ? t + 1 : 0;
-}
+galley_tensor tensor_next(galley_graph* g, galley_tensor t) { return t < graph_of(g).tensor_count() ? t + 1 : 0; }
 
 galley_status replace(galley_graph* g, galley_tensor from, galley_tensor to, galley_error* error) {
-  const Status status = graph_of(g).replace(from, to);
-  return status ? GALLEY_OK : answer(error, status.error());
+  return guarded(g, error, [&] {
+    const Status status = graph_of(g).replace(from, to);
+    return status.ok() ? GALLEY_OK : refuse(g, error, status.error());
+  });
+}
+
+/// A verb that hands out a tensor.
+template <class Find>
+galley_status hand_out(galley_graph* g, galley_tensor* out, galley_error* error, Find&& find) {
+  return guarded(g, error, [&] {
+    Result<galley_tensor> found = find();
+    if (!found) return refuse(g, error, found.error());
+    *out = *found;
+    return GALLEY_OK;
+  });
 }
 
 galley_status scalar(galley_graph* g, uint32_t which, galley_tensor* out, galley_error* error) {
-  auto found = graph_of(g).scalar(which);
-  if (!found) return answer(error, found.error());
-  *out = *found;
-  return GALLEY_OK;
+  return hand_out(g, out, error, [&] { return graph_of(g).scalar(which); });
 }
-
 galley_status option(galley_graph* g, const char* name, galley_tensor* out, galley_error* error) {
-  auto found = graph_of(g).option(name);
-  if (!found) return answer(error, found.error());
-  *out = *found;
-  return GALLEY_OK;
+  return hand_out(g, out, error, [&] { return graph_of(g).option(text_or_empty(name)); });
+}
+galley_status rate(galley_graph* g, const char* name, galley_tensor parameter, galley_tensor* out, galley_error* error) {
+  return hand_out(g, out, error, [&] { return graph_of(g).rate(text_or_empty(name), parameter); });
 }
 
-galley_status document(galley_graph* g, const char* file, const char* text, galley_error*) {
-  graph_of(g).documents.push_back({file, text});
-  return GALLEY_OK;
+galley_status scale_rate(galley_graph* g, galley_tensor parameter, double factor, galley_error* error) {
+  return guarded(g, error, [&] {
+    const Status status = graph_of(g).scale_rate(parameter, factor);
+    return status.ok() ? GALLEY_OK : refuse(g, error, status.error());
+  });
+}
+
+galley_status report(galley_graph* g, galley_tensor tensor, const char* name, galley_error* error) {
+  return guarded(g, error, [&] {
+    const Status status = graph_of(g).report(tensor, text_or_empty(name));
+    return status.ok() ? GALLEY_OK : refuse(g, error, status.error());
+  });
+}
+
+galley_status eval_as(galley_graph* g, galley_tensor, galley_tensor, galley_error* error) {
+  return guarded(g, error,
+                 [&] { return unsupported(g, error, "this version validates on the parameters themselves: eval_as is not there yet"); });
+}
+
+galley_status document(galley_graph* g, const char* file, const char* text, galley_error* error) {
+  return guarded(g, error, [&] {
+    const std::string path = text_or_empty(file);
+    if (!text) return refuse(g, error, "document " + quoted(path) + " has no text");
+    const size_t slash = path.find('/');
+    if (slash == std::string::npos || slash == 0 || slash + 1 == path.size() || path.find("..") != std::string::npos)
+      return refuse(g, error, "document " + quoted(path) + " must lie in a folder of the run: \"adapter/adapter_config.json\"");
+    graph_of(g).documents.push_back({path, text, graph_of(g).use});
+    return GALLEY_OK;
+  });
 }
 
 galley_status export_as(galley_graph* g, galley_tensor parameter, galley_tensor value, galley_error* error) {
-  Graph& graph = graph_of(g);
-  if (!graph.has(parameter) || !graph.has(value)) return answer(error, plugin_error("export_as: no such tensor"));
-  graph.exported.push_back({parameter, value});
-  return GALLEY_OK;
+  return guarded(g, error, [&] {
+    Graph& graph = graph_of(g);
+    if (!graph.has(parameter) || !graph.has(value)) return refuse(g, error, "export_as: no such tensor");
+    const GraphTensor &from = graph.tensor(parameter), &to = graph.tensor(value);
+    if (!from.parameter_kind()) return refuse(g, error, "export_as: " + quoted(from.name) + " is no parameter");
+    if (from.shape != to.shape) return refuse(g, error, "export_as: " + quoted(to.name) + " has not the shape of " + quoted(from.name));
+    graph.exported.push_back({parameter, value});
+    return GALLEY_OK;
+  });
+}
+
+galley_status export_stored(galley_graph* g, galley_tensor, galley_error* error) {
+  return guarded(g, error, [&] { return unsupported(g, error, "this version saves parameters as F32: export_stored is not there yet"); });
 }
 
 galley_status export_model(galley_graph* g, uint32_t what, galley_error* error) {
-  if (what > GALLEY_EXPORT_MODEL) return answer(error, plugin_error("export_model: no such choice " + std::to_string(what)));
-  graph_of(g).export_model = what;
-  return GALLEY_OK;
+  return guarded(g, error, [&] {
+    if (what > GALLEY_EXPORT_MODEL) return refuse(g, error, "export_model: no such choice " + std::to_string(what));
+    graph_of(g).export_model = what;
+    return GALLEY_OK;
+  });
 }
 
-galley_status ignore(galley_graph* g, const char* pattern, galley_error*) {
-  graph_of(g).ignored_files.emplace_back(pattern);
-  return GALLEY_OK;
+galley_status config(galley_graph* g, const char*, const char*, galley_error* error) {
+  return guarded(g, error,
+                 [&] { return unsupported(g, error, "this version writes the model's own config.json: config is not there yet"); });
 }
 
+galley_status ignore(galley_graph* g, const char* pattern, galley_error* error) {
+  return guarded(g, error, [&] {
+    if (!pattern) return refuse(g, error, "ignore: no pattern");
+    graph_of(g).ignored_files.emplace_back(pattern);
+    return GALLEY_OK;
+  });
+}
+
+constexpr galley_graph_reader reader_table = {sizeof(galley_graph_reader), 1, tensor_get, tensor_find, node_get, tensor_next, node_next};
 constexpr galley_graph_verbs table = {sizeof(galley_graph_verbs),
                                       1,
+                                      &reader_table,
                                       tensor_make,
-                                      tensor_get,
-                                      tensor_find,
                                       node_make,
-                                      node_get,
-                                      node_next,
-                                      tensor_next,
                                       replace,
                                       scalar,
                                       option,
+                                      rate,
+                                      scale_rate,
+                                      report,
+                                      eval_as,
                                       document,
                                       export_as,
+                                      export_stored,
                                       export_model,
+                                      config,
                                       ignore};
 
 }  // namespace
 
 const galley_graph_verbs* Graph::verbs() { return &table; }
+const galley_graph_reader* Graph::reader() { return &reader_table; }
 
 }  // namespace galley

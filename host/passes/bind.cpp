@@ -3,6 +3,7 @@
 
 #include "galley/op.h"
 #include "host/passes/lower.hpp"
+#include "host/plugins/abi.hpp"
 
 namespace galley {
 
@@ -11,7 +12,8 @@ namespace galley {
 const Lowering::Choice& Lowering::choose(const Instruction& i) {
   std::deque<galley_operand> operands;
   std::vector<const galley_operand*> inputs, outputs;
-  inputs.reserve(i.inputs.size());  // it stays where it is: operands that are stored point to their components, which come behind the op's inputs
+  inputs.reserve(
+      i.inputs.size());  // it stays where it is: operands that are stored point to their components, which come behind the op's inputs
   std::string key = i.op->name;
   bool formats = false;
   const auto describe = [&](const Operand& o) -> const galley_operand* {
@@ -55,15 +57,16 @@ const Lowering::Choice& Lowering::choose(const Instruction& i) {
                            static_cast<uint32_t>(attrs.size()),
                            i.flags,
                            i.first_row,
-                           program.length};
+                           program.length,
+                           -1};
   const galley_node_view* nodes[] = {&view};
-  const galley_target target = target_.view();
+  const TargetView target(target_);
   galley_kernel_plan plan = {};
   for (const galley_kernel* k : provided_.kernels(i.op->name, target_.device)) {
-    if (formats && !(GALLEY_HAS(k, galley_kernel, flags) && k->flags & GALLEY_KERNEL_FORMATS)) continue;
-    galley_kernel_plan offer = {sizeof(galley_kernel_plan), 1, 0, 0};
+    if (formats && !(k->flags & GALLEY_KERNEL_FORMATS)) continue;
+    auto offer = new_struct<galley_kernel_plan>();
     galley_error error = GALLEY_ERROR_INIT;
-    const galley_status status = k->query(nodes, 1, &target, &offer, &error);
+    const galley_status status = k->query(nodes, 1, target.get(), &offer, &error);
     if (status != GALLEY_OK) {
       choice.refusals += std::string("; ") + k->name + ": " + error.text;
       continue;

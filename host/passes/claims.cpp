@@ -6,6 +6,7 @@
 #include "galley/rewrite.h"
 #include "host/base/nearest.hpp"
 #include "host/passes/compile.hpp"
+#include "host/plugins/abi.hpp"
 
 namespace galley {
 
@@ -48,7 +49,8 @@ Status rewrite(Graph& graph, std::span<const Strategy> strategies, uint32_t segm
 
 namespace {
 
-constexpr const char* facet_names[] = {"", "trainable", "storage", "compute", "gradient", "update", "placement", "shard"};
+constexpr const char* facet_names[] = {"",       "trainable", "storage", "compute", "gradient dtype", "gradient lifetime",
+                                       "update", "placement", "shard",   "window"};
 
 std::string value_text(const Claimed& c, const Strategy& s, bool by_claimant) {
   if (by_claimant) return s.name;
@@ -57,9 +59,7 @@ std::string value_text(const Claimed& c, const Strategy& s, bool by_claimant) {
 
 /// Of whatever `use` made: a tensor, a node, or the run.
 galley_subject subject_of(std::span<const Strategy> strategies, const char* name, int use, uint32_t kind, uint32_t facet) {
-  galley_subject s = {};
-  s.size = sizeof s;
-  s.revision = 1;
+  auto s = new_struct<galley_subject>();
   s.kind = kind;
   s.facet = facet;
   s.name = name;
@@ -73,6 +73,7 @@ galley_subject subject_of(const Graph& graph, std::span<const Strategy> strategi
   s.tensor = t;
   s.parameter = kind == GALLEY_SUBJECT_PARAMETER ? t : x.parameter;
   s.trainable = s.parameter && graph.tensor(s.parameter).trainable();
+  s.tensor_flags = x.flags;
   return s;
 }
 
@@ -99,6 +100,7 @@ Status claim_compute(Graph& graph, std::span<const Strategy> strategies, Section
     const GraphNode& node = graph.node(n);
     galley_subject s = subject_of(strategies, node.name.c_str(), node.use, GALLEY_SUBJECT_NODE, GALLEY_FACET_COMPUTE);
     s.node = n;
+    s.op_flags = node.op->flags;
     TRY_STATUS(claim_as_is(graph, strategies, s, "f32", 0, "kernels compute in f32"));
   }
   return ok();
@@ -151,15 +153,14 @@ Result<Claimed> claim(Graph& graph, std::span<const Strategy> strategies, galley
   for (size_t i = 0; i < strategies.size(); ++i) {
     const Strategy& s = strategies[i];
     if (!s.claim) continue;
-    galley_claim_value value = {};
-    value.size = sizeof value;
-    value.revision = 1;
+    auto value = new_struct<galley_claim_value>();
     TRY_STATUS(call_strategy(graph, strategies, i, "claiming", [&](galley_error* error) {
-      return s.claim->claim(s.instance, Graph::verbs(), graph.handle(), &subject, &value, error);
+      return s.claim->claim(s.instance, Graph::reader(), graph.handle(), &subject, &value, error);
     }));
     if (value.strength == GALLEY_ABSTAIN || value.strength < strength) continue;
     Claimed said = {true, static_cast<int>(i), value.number, value.text ? value.text : "", {}};
-    for (uint32_t a = 0; a < value.n_attrs; ++a) said.attrs.set(*value.attrs[a]);
+    if (Status status = said.attrs.add(value.attrs, value.n_attrs); !status.ok())
+      return plugin_error(s.label + ", claiming: " + status.error().cause);
     const bool equal =
         best.claimed && !by_claimant && said.number == best.number && said.text == best.text && said.attrs.key() == best.attrs.key();
     if (value.strength > strength) {
@@ -203,8 +204,7 @@ Result<Decisions> claim_parameters(Graph& graph, std::span<const Strategy> strat
   }
   TRY_STATUS(claim_compute(graph, strategies, Section::Forward));
 
-  const Claimed window =
-      TRY(claim(graph, strategies, subject_of(strategies, "the run", no_use, GALLEY_SUBJECT_RUN, GALLEY_FACET_GRADIENT)));
+  const Claimed window = TRY(claim(graph, strategies, subject_of(strategies, "the run", no_use, GALLEY_SUBJECT_RUN, GALLEY_FACET_WINDOW)));
   if (window.claimed) {
     const bool tokens = window.text == "tokens";
     const std::string& label = strategies[static_cast<size_t>(window.use)].label;
@@ -241,9 +241,12 @@ Status claim_made(Graph& graph, std::span<const Strategy> strategies, const Prov
     const uint32_t kind = graph.tensor(t).kind;
     if (kind != GALLEY_KIND_STATE && kind != GALLEY_KIND_GRADIENT) continue;
     const uint32_t subject = kind == GALLEY_KIND_STATE ? GALLEY_SUBJECT_STATE : GALLEY_SUBJECT_GRADIENT;
-    if (kind == GALLEY_KIND_GRADIENT)
-      TRY_STATUS(claim_as_is(graph, strategies, subject_of(graph, strategies, t, subject, GALLEY_FACET_GRADIENT), "f32",
-                             GALLEY_GRADIENT_WINDOW, "gradients are f32 and live until the window's update"));
+    if (kind == GALLEY_KIND_GRADIENT) {
+      TRY_STATUS(claim_as_is(graph, strategies, subject_of(graph, strategies, t, subject, GALLEY_FACET_GRADIENT_DTYPE), "f32", 0,
+                             "gradients are f32"));
+      TRY_STATUS(claim_as_is(graph, strategies, subject_of(graph, strategies, t, subject, GALLEY_FACET_GRADIENT_LIFETIME), "",
+                             GALLEY_GRADIENT_WINDOW, "gradients live until the window's update"));
+    }
     TRY_STATUS(claim_bytes(graph, strategies, provided, target, t, subject));
     TRY_STATUS(claim_shard(graph, strategies, t, subject));
   }

@@ -202,11 +202,11 @@ Status build_update(Graph& graph, std::span<const Strategy> strategies, const st
       return strategies[i].update->build(strategies[i].instance, Graph::verbs(), graph.handle(), parameter, gradient, error);
     });
     for (galley_tensor t = first; t <= graph.tensor_count(); ++t)
-      if (graph.tensor(t).kind == GALLEY_KIND_STATE) graph.tensor(t).parameter = parameter;
+      if (graph.tensor(t).kind == GALLEY_KIND_STATE && !graph.tensor(t).parameter) graph.tensor(t).parameter = parameter;
     return status;
   };
-  for (const uint32_t stage : {GALLEY_STAGE_CHECK, GALLEY_STAGE_CLIP, GALLEY_STAGE_STEP, GALLEY_STAGE_AFTER}) {
-    const bool per_parameter = stage == GALLEY_STAGE_STEP || stage == GALLEY_STAGE_AFTER;
+  for (const uint32_t stage : {GALLEY_STAGE_CHECK, GALLEY_STAGE_CLIP, GALLEY_STAGE_GRADIENT, GALLEY_STAGE_STEP, GALLEY_STAGE_AFTER}) {
+    const bool per_parameter = stage >= GALLEY_STAGE_GRADIENT;
     for (const galley_tensor t : per_parameter ? trainable : std::vector<galley_tensor>{0}) {
       for (size_t i = 0; i < strategies.size(); ++i) {
         if (!strategies[i].update || strategies[i].update->stage != stage) continue;

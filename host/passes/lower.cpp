@@ -4,6 +4,7 @@
 
 #include "galley/format.h"
 #include "galley/op.h"
+#include "host/plugins/library.hpp"
 
 namespace galley {
 namespace {
@@ -63,7 +64,7 @@ Status Lowering::begin(int64_t micro_batches) {
     galley_component parts[GALLEY_MAX_COMPONENTS];
     galley_component* pointers[GALLEY_MAX_COMPONENTS];
     for (size_t i = 0; i < GALLEY_MAX_COMPONENTS; ++i) {
-      parts[i] = {sizeof(galley_component), 1, "", 0, 0, {}};
+      parts[i] = {sizeof(galley_component), 1, "", 0, 0, {}, 0};
       pointers[i] = &parts[i];
     }
     uint32_t n = 0;
@@ -74,6 +75,11 @@ Status Lowering::begin(int64_t micro_batches) {
       return recipe_error("format '" + t.storage + "' cannot store '" + t.name + "': " + error.text);
     if (n == 0 || n > GALLEY_MAX_COMPONENTS)
       return plugin_error("format '" + t.storage + "' makes " + std::to_string(n) + " components of '" + t.name + "'");
+    for (uint32_t i = 0; i < n; ++i)
+      if (!parts[i].suffix || parts[i].rank > GALLEY_MAX_RANK || !galley_dtype_bytes(parts[i].dtype) || parts[i].numbers < 0 ||
+          std::any_of(parts[i].extents, parts[i].extents + parts[i].rank, [](int64_t extent) { return extent < 0; }))
+        return plugin_error("format '" + t.storage + "' of plugin '" + plugin_of(format) + "': component " + std::to_string(i + 1) +
+                            " of '" + t.name + "' has no suffix, or a shape or dtype that makes no sense");
     for (uint32_t i = 0; i < n; ++i)
       components_[id].push_back(add({t.name + parts[i].suffix, parts[i].dtype, Shape(parts[i].extents, parts[i].extents + parts[i].rank), 0,
                                      memory, owner_of(t.kind), life, who(t.use)}));
@@ -175,7 +181,11 @@ Result<Operand> Lowering::numbers_of(galley_tensor id, const std::vector<Operand
   const GraphTensor& t = graph_.tensor(id);
   if (t.storage.empty()) return parts.front();
   Operand numbers = temporary("unpacked " + t.name, t.dtype, t.shape, Owner::Workspace, t.use);
-  if (read) TRY_STATUS(emit_op(provided_.format(t.storage)->unpack_op, "unpack " + t.name, parts, {numbers}, t.storage_attrs));
+  if (read) {
+    AttrList attrs = t.storage_attrs;
+    attrs.set("dtype", static_cast<int64_t>(t.dtype));
+    TRY_STATUS(emit_op(provided_.format(t.storage)->unpack_op, "unpack " + t.name, parts, {numbers}, attrs));
+  }
   return numbers;
 }
 

@@ -243,9 +243,10 @@ Result<SavedSet> saved_set(const Graph& graph, const Target& target, std::span<c
       for (const Item* made : between) {
         const galley_cost cost = TRY(item_cost(graph, *made));
         s.flops += cost.flops;
-        s.recompute_seconds += std::max(cost.flops / target.peak_flops, cost.bytes / target.bandwidth);
+        s.recompute_seconds += std::max(cost.flops / target.peak_flops(), cost.bytes / target.bandwidth());
       }
-      s.offload_seconds = 2 * static_cast<double>(s.bytes) / target.link_bandwidth;
+      const MemoryClass& other = target.memories.size() > 1 ? target.memories[1] : target.memories[0];
+      s.offload_seconds = static_cast<double>(s.bytes) / other.out_bandwidth + static_cast<double>(s.bytes) / other.in_bandwidth;
       s.flags = GALLEY_SAVED_RECOMPUTABLE | (t.flags & GALLEY_TENSOR_BLOCK_INPUT ? GALLEY_SAVED_BLOCK_INPUT : 0u);
       set.parents.emplace_back(parents.begin(), parents.end());
       s.parents = set.parents.back().data();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "host/plugins/abi.hpp"
+
 namespace galley {
 
 int64_t elements(const Shape& shape) {
@@ -76,6 +78,21 @@ void AttrList::set(const galley_attr& attr) {
   put(std::move(item));
 }
 
+Status AttrList::add(const galley_attr* const* attrs, uint32_t n) {
+  if (n && !attrs) return plugin_error(std::to_string(n) + " attributes and no table of them");
+  for (uint32_t i = 0; i < n; ++i) {
+    const std::string which = "attribute " + std::to_string(i + 1);
+    if (const std::string wrong = struct_problem(attrs[i]); !wrong.empty()) return plugin_error(which + " " + wrong);
+    const galley_attr attr = read_struct(*attrs[i]);
+    if (!attr.name || !*attr.name) return plugin_error(which + " has no name");
+    if (attr.type < GALLEY_ATTR_I64 || attr.type > GALLEY_ATTR_STRING)
+      return plugin_error("attribute '" + std::string(attr.name) + "' has the unknown type " + std::to_string(attr.type));
+    if (attr.count && !attr.data) return plugin_error("attribute '" + std::string(attr.name) + "' has no values");
+    set(attr);
+  }
+  return ok();
+}
+
 std::string AttrList::key() const {
   std::string out;
   for (const auto& item : items_) {
@@ -87,9 +104,7 @@ std::string AttrList::key() const {
 }
 
 galley_operand operand_view(const Operand& operand, const char* name, void* data, uint32_t access) {
-  galley_operand out = {};
-  out.size = sizeof out;
-  out.revision = 1;
+  auto out = new_struct<galley_operand>();
   out.name = name;
   out.data = data;
   out.shape = operand.shape.data();

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "galley/galley.h"
+#include "host/base/result.hpp"
 #include "host/base/value.hpp"
 
 namespace galley {
@@ -52,6 +53,8 @@ class AttrList {
   void set(const std::string& name, double value);
   void set(const std::string& name, const std::string& value);
   void set(const galley_attr& attr);  ///< copies
+  /// Copies what a plugin gives; a name, type or value that makes no sense is exit code Plugin.
+  Status add(const galley_attr* const* attrs, uint32_t n);
   const galley_attr* find(const std::string& name) const;
   std::vector<const galley_attr*> view() const;  ///< valid while the list lives and is not changed
   bool empty() const { return items_.empty(); }
@@ -117,6 +120,7 @@ struct Instruction {
   TensorId workspace = no_tensor;
   uint32_t flags = 0;  ///< GALLEY_NODE_TRAINING
   int64_t first_row = 0;
+  int64_t block = -1;  ///< of the model's repeated blocks; -1: none
   uint32_t device = 0;
   uint32_t queue = 0;
   uint32_t event = 0;  ///< Copy, Record, Wait: numbered from 1; 0: none
@@ -143,6 +147,7 @@ struct ScalarSlot {
   std::string option;  ///< "NAME.lr"
   size_t use = 0;      ///< index of the recipe's strategy, for an option
   Schedule schedule;   ///< an option's values by applied step (a constant has one entry)
+  double factor = 1;   ///< by which they are multiplied
 };
 
 /// One trainable tensor, for the proof of training and the gradients command.
@@ -159,6 +164,13 @@ struct Trained {
 struct Document {
   std::string file;  ///< path below the run directory
   std::string text;
+  int use = -1;  ///< the recipe's strategy that writes it; -1: the model's own
+};
+
+/// A metric of the step that a strategy reports: F32 or F64, one element, read when the update is over.
+struct Metric {
+  std::string name;
+  Operand value;
 };
 
 struct Program {
@@ -187,6 +199,7 @@ struct Program {
   /// Frozen parameters: every byte stays as loaded.
   std::vector<TensorId> frozen;
   std::vector<Document> documents;
+  std::vector<Metric> metrics;
 
   int64_t parameters = 0;  ///< elements of all parameters, a tied tensor once
   int64_t trainable = 0;

@@ -11,6 +11,9 @@
 #include "host/base/file.hpp"
 #include "host/base/json.hpp"
 #include "host/base/nearest.hpp"
+#include "host/plugins/abi.hpp"
+#include "host/plugins/call.hpp"
+#include "host/plugins/library.hpp"
 
 namespace galley {
 namespace {
@@ -27,9 +30,15 @@ std::string problem(const Target& target) {
     if (memory.name.empty()) return "memory class " + std::to_string(i) + " has no name";
     if (!is_power_of_two(memory.alignment))
       return "memory class '" + memory.name + "': alignment " + std::to_string(memory.alignment) + " is not a power of two";
+    if (memory.capacity < 0) return "memory class '" + memory.name + "' has a capacity of " + std::to_string(memory.capacity) + " bytes";
+    if (!(memory.in_bandwidth > 0 && memory.out_bandwidth > 0))
+      return "memory class '" + memory.name + "' has a bandwidth that is not positive";
     for (size_t j = 0; j < i; ++j)
       if (target.memories[j].name == memory.name) return "two memory classes are called '" + memory.name + "'";
   }
+  if (target.peaks.empty()) return "no peak";
+  for (const Peak& peak : target.peaks)
+    if (!(peak.flops > 0)) return "a peak of '" + peak.name + "' that is not positive";
   return {};
 }
 
@@ -101,6 +110,36 @@ class Reader {
   uint32_t line_ = 0;
 };
 
+/// A number of F32, or a table by arithmetic.
+void take_peaks(Reader& reader, Target* out) {
+  const toml::node* node = reader.leave("peak_flops");
+  if (!node) return;
+  const auto peak = [&](std::string name, const toml::node& value) {
+    const auto number = value.is_number() ? value.value<double>() : std::nullopt;
+    const std::string what = name == "f32" && &value == node ? "'peak_flops'" : "'peak_flops." + name + "'";
+    if (!number) return reader.fail(value, what + " must be a number");
+    if (!(*number > 0) || *number > 1e30) return reader.fail(value, what + " must be positive");
+    out->peaks.push_back({std::move(name), *number});
+  };
+  const toml::table* table = node->as_table();
+  if (table && table->empty()) return reader.fail(*node, "'peak_flops' must not be empty");
+  out->peaks.clear();
+  if (!table) return peak("f32", *node);
+  for (const auto& [name, value] : *table) peak(std::string(name.str()), value);  // in the order of their names
+}
+
+void take_libraries(Reader& reader, Target* out) {
+  const toml::node* node = reader.leave("libraries");
+  if (!node) return;
+  const toml::table* table = node->as_table();
+  if (!table) return reader.fail(*node, "'libraries' must be a table of versions: { cublaslt = \"13.0\" }");
+  out->libraries.clear();
+  for (const auto& [name, value] : *table) {
+    if (!value.is_string()) return reader.fail(value, "'libraries." + std::string(name.str()) + "' must be a string");
+    out->libraries.push_back({std::string(name.str()), **value.as_string()});
+  }
+}
+
 std::string number_text(double value) {
   std::array<char, 32> buffer;
   std::string text(buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr);
@@ -109,52 +148,103 @@ std::string number_text(double value) {
 
 }  // namespace
 
-galley_target Target::view() const {
-  galley_target out = {};
-  out.size = static_cast<uint32_t>(sizeof(galley_target));
-  out.revision = 1;
-  out.device = device.c_str();
-  out.isa = isa.c_str();
-  out.threads = threads;
-  out.workspace_budget = workspace_budget;
-  out.peak_flops = peak_flops;
-  out.bandwidth = bandwidth;
-  out.link_bandwidth = link_bandwidth;
-  return out;
+double Target::peak_flops(std::string_view arithmetic) const {
+  const Peak* f32 = nullptr;
+  for (const Peak& peak : peaks) {
+    if (peak.name == arithmetic) return peak.flops;
+    if (peak.name == "f32") f32 = &peak;
+  }
+  return f32 ? f32->flops : 1e11;
+}
+
+TargetView::TargetView(const Target& target) : view_(new_struct<galley_target>()) {
+  for (const Peak& peak : target.peaks) {
+    auto& out = peaks_.emplace_back(new_struct<galley_peak>());
+    out.name = peak.name.c_str();
+    out.flops = peak.flops;
+  }
+  for (const MemoryClass& memory : target.memories) {
+    auto& out = memories_.emplace_back(new_struct<galley_target_memory>());
+    out.name = memory.name.c_str();
+    out.capacity = memory.capacity;
+    out.in_bandwidth = memory.in_bandwidth;
+    out.out_bandwidth = memory.out_bandwidth;
+  }
+  for (const LibraryVersion& library : target.libraries) {
+    auto& out = libraries_.emplace_back(new_struct<galley_library>());
+    out.name = library.name.c_str();
+    out.version = library.version.c_str();
+  }
+  for (const auto& peak : peaks_) peak_pointers_.push_back(&peak);
+  for (const auto& memory : memories_) memory_pointers_.push_back(&memory);
+  for (const auto& library : libraries_) library_pointers_.push_back(&library);
+  view_.device = target.device.c_str();
+  view_.isa = target.isa.c_str();
+  view_.threads = target.threads;
+  view_.workspace_budget = target.workspace_budget;
+  view_.peaks = peak_pointers_.data();
+  view_.memories = memory_pointers_.data();
+  view_.libraries = library_pointers_.data();
+  view_.n_peaks = static_cast<uint32_t>(peaks_.size());
+  view_.n_memories = static_cast<uint32_t>(memories_.size());
+  view_.n_libraries = static_cast<uint32_t>(libraries_.size());
 }
 
 Result<Target> describe_target(const galley_device& device) {
   const std::string name = device.kind ? device.kind : "";
+  const auto wrong_with = [&](const std::string& what) {
+    return plugin_error("device '" + name + "' describes this machine with " + what);
+  };
   Target target;
   target.device = name;
-  galley_target described = target.view();  // what the device leaves alone stays as it is
-  galley_error error = GALLEY_ERROR_INIT;
-  if (device.describe(&described, &error) != GALLEY_OK) {
-    error.text[sizeof(error.text) - 1] = 0;
-    return plugin_error("device '" + name + "' cannot describe this machine: " + error.text);
-  }
-  // A device may run another one's kernels: then its target says which.
-  const std::string kernels = described.device ? described.device : name;
-  target.device = kernels;
-  target.isa = described.isa ? described.isa : "";
-  target.threads = described.threads;
-  target.workspace_budget = described.workspace_budget;
-  target.peak_flops = described.peak_flops;
-  target.bandwidth = described.bandwidth;
-  target.link_bandwidth = described.link_bandwidth;
-  target.queues = device.n_queues;
   for (uint32_t i = 0; i < device.n_memories; ++i) {
     const galley_memory_class& memory = *device.memories[i];
     target.memories.push_back({memory.name ? memory.name : "", memory.alignment, memory.host_access != 0, memory.computes != 0});
   }
-  std::string wrong = problem(target);
-  if (wrong.empty() && target.threads < 1) wrong = std::to_string(target.threads) + " threads";
-  if (wrong.empty() && target.queues < 1) wrong = "no queue";
-  if (wrong.empty() && target.workspace_budget < 0) wrong = "a workspace budget of " + std::to_string(target.workspace_budget) + " bytes";
-  if (wrong.empty() && !(target.peak_flops > 0 && target.bandwidth > 0 && target.link_bandwidth > 0))
-    wrong = "a speed that is not positive";
-  if (!wrong.empty()) return plugin_error("device '" + name + "' describes this machine with " + wrong);
-  return target;
+  target.queues = device.n_queues;
+  const TargetView defaults(target);
+  galley_target described = *defaults.get();  // what the device leaves alone stays as it is
+  TRY_STATUS(call_plugin(
+      caller_of(&device, name.c_str()), "describe", [&](galley_error* error) { return device.describe(&described, error); }, Phase::Run));
+
+  Target out = target;
+  // A device may run another one's kernels: then its target says which.
+  out.device = described.device ? described.device : name;
+  out.isa = described.isa ? described.isa : "";
+  out.threads = described.threads;
+  out.workspace_budget = described.workspace_budget;
+  out.peaks.clear();
+  for (uint32_t i = 0; i < described.n_peaks; ++i) {
+    const std::string problem_ = struct_problem(described.peaks[i]);
+    if (!problem_.empty() || !described.peaks[i]->name) return wrong_with("a peak that " + (problem_.empty() ? "has no name" : problem_));
+    out.peaks.push_back({described.peaks[i]->name, described.peaks[i]->flops});
+  }
+  std::sort(out.peaks.begin(), out.peaks.end(), [](const Peak& a, const Peak& b) { return a.name < b.name; });
+  for (uint32_t i = 0; i < described.n_memories; ++i) {
+    if (const std::string problem_ = struct_problem(described.memories[i]); !problem_.empty())
+      return wrong_with("a memory that " + problem_);
+    const galley_target_memory& memory = *described.memories[i];
+    const auto known =
+        std::find_if(out.memories.begin(), out.memories.end(), [&](const MemoryClass& m) { return memory.name && m.name == memory.name; });
+    if (known == out.memories.end())
+      return wrong_with("the memory '" + std::string(memory.name ? memory.name : "") + "', which it does not have");
+    known->capacity = memory.capacity;
+    known->in_bandwidth = memory.in_bandwidth;
+    known->out_bandwidth = memory.out_bandwidth;
+  }
+  for (uint32_t i = 0; i < described.n_libraries; ++i) {
+    const galley_library* library = described.libraries[i];
+    if (const std::string problem_ = struct_problem(library); !problem_.empty()) return wrong_with("a library that " + problem_);
+    if (!library->name || !library->version) return wrong_with("a library without name or version");
+    out.libraries.push_back({library->name, library->version});
+  }
+  std::sort(out.libraries.begin(), out.libraries.end(), [](const LibraryVersion& a, const LibraryVersion& b) { return a.name < b.name; });
+  std::string wrong = problem(out);
+  if (wrong.empty() && out.threads < 1) wrong = std::to_string(out.threads) + " threads";
+  if (wrong.empty() && out.queues < 1) wrong = "no queue";
+  if (wrong.empty() && out.workspace_budget < 0) wrong = "a workspace budget of " + std::to_string(out.workspace_budget) + " bytes";
+  if (!wrong.empty()) return wrong_with(wrong);
+  return out;
 }
 
 Result<Target> parse_target(std::string_view text, std::string_view origin, Target base) {
@@ -171,9 +261,14 @@ Result<Target> parse_target(std::string_view text, std::string_view origin, Targ
   }
   reader.take("threads", base.threads, 1);
   reader.take("workspace_budget", base.workspace_budget, 0);
-  reader.take("peak_flops", base.peak_flops);
-  reader.take("bandwidth", base.bandwidth);
-  reader.take("link_bandwidth", base.link_bandwidth);
+  take_peaks(reader, &base);
+  // Shorthands: of class 0, and of all others in both directions.
+  double bandwidth = 0, link = 0;
+  reader.take("bandwidth", bandwidth);
+  reader.take("link_bandwidth", link);
+  for (size_t i = 0; i < base.memories.size(); ++i)
+    if (const double one = i == 0 ? bandwidth : link; one > 0) base.memories[i].in_bandwidth = base.memories[i].out_bandwidth = one;
+  take_libraries(reader, &base);
   reader.take("memory_limit", base.memory_limit, 0);
   int64_t queues = base.queues;
   reader.take("queues", queues, 1);
@@ -196,6 +291,9 @@ Result<Target> parse_target(std::string_view text, std::string_view origin, Targ
       table.fail(*entry.as_table()->get("alignment"), "'alignment' must be a power of two, not " + std::to_string(memory.alignment));
     table.take("host_access", memory.host_access);
     table.take("computes", memory.computes);
+    table.take("capacity", memory.capacity, 0);
+    table.take("in_bandwidth", memory.in_bandwidth);
+    table.take("out_bandwidth", memory.out_bandwidth);
     TRY_STATUS(table.finish());
     if (memory.name.empty())
       return recipe_error(std::string(origin) + ":" + std::to_string(entry.source().begin.line) + ": [[memory]] has no 'name'");
@@ -220,9 +318,12 @@ std::string target_toml(const Target& target) {
   line("isa", json_quote(target.isa));
   line("threads", std::to_string(target.threads));
   line("workspace_budget", std::to_string(target.workspace_budget));
-  line("peak_flops", number_text(target.peak_flops));
-  line("bandwidth", number_text(target.bandwidth));
-  line("link_bandwidth", number_text(target.link_bandwidth));
+  std::string peaks, libraries;
+  for (const Peak& peak : target.peaks) peaks += (peaks.empty() ? "" : ", ") + json_quote(peak.name) + " = " + number_text(peak.flops);
+  for (const LibraryVersion& l : target.libraries)
+    libraries += (libraries.empty() ? "" : ", ") + json_quote(l.name) + " = " + json_quote(l.version);
+  line("peak_flops", "{ " + peaks + " }");
+  if (!libraries.empty()) line("libraries", "{ " + libraries + " }");
   line("queues", std::to_string(target.queues));
   line("memory_limit", std::to_string(target.memory_limit));
   for (const MemoryClass& memory : target.memories) {
@@ -231,6 +332,9 @@ std::string target_toml(const Target& target) {
     line("alignment", std::to_string(memory.alignment));
     line("host_access", flag(memory.host_access));
     line("computes", flag(memory.computes));
+    line("capacity", std::to_string(memory.capacity));
+    line("in_bandwidth", number_text(memory.in_bandwidth));
+    line("out_bandwidth", number_text(memory.out_bandwidth));
   }
   return out;
 }

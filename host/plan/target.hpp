@@ -17,32 +17,69 @@ struct MemoryClass {
   int64_t alignment = 64;  ///< bytes, a power of two
   bool host_access = true;
   bool computes = true;
+  int64_t capacity = 0;         ///< bytes; 0: not known
+  double in_bandwidth = 1e10;   ///< bytes a second from here to class 0; of class 0: its own bandwidth
+  double out_bandwidth = 1e10;  ///< bytes a second from class 0 to here
   friend bool operator==(const MemoryClass&, const MemoryClass&) = default;
+};
+
+/// The matrix peak of one arithmetic: "f32", "bf16", …
+struct Peak {
+  std::string name;
+  double flops = 0;
+  friend bool operator==(const Peak&, const Peak&) = default;
+};
+
+/// A library that kernels may call.
+struct LibraryVersion {
+  std::string name, version;
+  friend bool operator==(const LibraryVersion&, const LibraryVersion&) = default;
 };
 
 struct Target {
   std::string device = "cpu";
   std::string isa;
   int64_t threads = 1;
-  int64_t workspace_budget = 256 << 20;  ///< bytes one kernel may ask for
-  double peak_flops = 1e11;
-  double bandwidth = 2e10;  ///< bytes a second
-  double link_bandwidth = 1e10;
-  std::vector<MemoryClass> memories;  ///< class 0 computes
+  int64_t workspace_budget = 256 << 20;       ///< bytes one kernel may ask for
+  std::vector<Peak> peaks = {{"f32", 1e11}};  ///< by name, as libraries are
+  std::vector<MemoryClass> memories;          ///< class 0 computes
+  std::vector<LibraryVersion> libraries;
   uint32_t queues = 1;
   int64_t memory_limit = 0;  ///< bytes that the plan may take in all; 0: not limited
 
-  /// For kernels' `query` and `prepare`; strings live as long as this target.
-  galley_target view() const;
+  /// Operations a second; of an arithmetic that the target does not list, those of F32.
+  double peak_flops(std::string_view arithmetic = "f32") const;
+  /// Of class 0, bytes a second.
+  double bandwidth() const { return memories.empty() ? 1e10 : memories[0].in_bandwidth; }
   friend bool operator==(const Target&, const Target&) = default;
+};
+
+/// A target as kernels see it. The target outlives it and does not change.
+class TargetView {
+ public:
+  explicit TargetView(const Target& target);
+  TargetView(const TargetView&) = delete;
+  TargetView& operator=(const TargetView&) = delete;
+  const galley_target* get() const { return &view_; }
+
+ private:
+  std::vector<galley_peak> peaks_;
+  std::vector<galley_target_memory> memories_;
+  std::vector<galley_library> libraries_;
+  std::vector<const galley_peak*> peak_pointers_;
+  std::vector<const galley_target_memory*> memory_pointers_;
+  std::vector<const galley_library*> library_pointers_;
+  galley_target view_ = {};
 };
 
 /// The target that `device` describes: this machine. A device that cannot say, or says what makes no sense, is exit code Plugin.
 /// [plan-time]
 Result<Target> describe_target(const galley_device& device);
 
-/// Overrides from a TOML file. Keys are the fields of Target; tables [[memory]] (name, alignment, host_access, computes) replace all
-/// classes of `base`. Unknown keys, wrong types and values out of range are errors with file and line, exit code Recipe.
+/// Overrides from a TOML file. Keys are the fields of Target. `peak_flops` is a number (of F32) or a table, { f32 = 1e12, bf16 = 2e12 };
+/// `libraries` is a table of versions, { cublaslt = "13.0" }. Tables [[memory]] (name, alignment, host_access, computes, capacity,
+/// in_bandwidth, out_bandwidth) replace all classes of `base`; without them `bandwidth` sets that of class 0, `link_bandwidth` that of
+/// the others. Unknown keys, wrong types and values out of range are errors with file and line, exit code Recipe.
 Result<Target> read_target(const std::filesystem::path& path, Target base);
 /// The same from text; `origin` stands for the file in messages.
 Result<Target> parse_target(std::string_view text, std::string_view origin, Target base);

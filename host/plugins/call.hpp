@@ -9,6 +9,7 @@
 #include "galley/abi.h"
 #include "host/base/result.hpp"
 #include "host/base/value.hpp"
+#include "host/plugins/fault.hpp"
 
 namespace galley {
 
@@ -33,6 +34,7 @@ Error plugin_exception(const Caller& caller, std::string_view what, std::string_
 template <class Fn>
 Status call_plugin(const Caller& caller, std::string_view what, Fn&& fn, Phase phase = Phase::Plan) {
   galley_error error = GALLEY_ERROR_INIT;
+  const Calling calling({caller.plugin, what, caller.strategy});
   try {
     const galley_status status = fn(&error);
     if (status == GALLEY_OK) return ok();

@@ -23,13 +23,13 @@ int& threads() {
   return n;
 }
 
-void log_line(uint32_t level, const char* text) {
+void log_line(void*, uint32_t level, const char* text) {
   if (!text) return;
   const auto as = level == GALLEY_LOG_WARNING ? spdlog::level::warn : level == GALLEY_LOG_INFO ? spdlog::level::info : spdlog::level::debug;
   spdlog::log(as, "{}", text);
 }
 
-void parallel(int64_t blocks, void (*fn)(void*, int64_t), void* context) {
+void parallel(void*, int64_t blocks, void (*fn)(void*, int64_t), void* context) {
 #ifdef _OPENMP
   // Always the whole team, even for fewer blocks: OpenMP allocates when the size of a team changes.
   if (blocks > 1 && threads() > 1 && !omp_in_parallel()) {
@@ -41,12 +41,12 @@ void parallel(int64_t blocks, void (*fn)(void*, int64_t), void* context) {
   for (int64_t block = 0; block < blocks; ++block) fn(context, block);
 }
 
-const void* service(const char*) { return nullptr; }
+const void* service(void*, const char*) { return nullptr; }
 
 }  // namespace
 
 const galley_host* host_table() {
-  static const galley_host table = {sizeof(galley_host), 1, GALLEY_ABI_MAJOR, GALLEY_ABI_MINOR, log_line, parallel, service};
+  static const galley_host table = {sizeof(galley_host), 1, GALLEY_ABI_MAJOR, GALLEY_ABI_MINOR, nullptr, log_line, parallel, service};
   return &table;
 }
 

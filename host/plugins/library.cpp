@@ -5,12 +5,14 @@
 
 #include <boost/dll/shared_library.hpp>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "host/base/file.hpp"
+#include "host/plugins/abi.hpp"
 #include "host/plugins/call.hpp"
 #include "host/plugins/host_table.hpp"
 
@@ -42,37 +44,6 @@ std::string machine_name(uint16_t machine) {
 
 Error at(const std::filesystem::path& file, const std::string& text) { return plugin_error(file.string() + ": " + text); }
 
-// Flags that must be understood and are not.
-uint64_t unknown_flags(const galley_op& op) {
-  uint64_t unknown = op.flags & GALLEY_MUST_UNDERSTAND_64 & ~GALLEY_OP_KNOWN;
-  for (const auto& [rules, n] : {std::pair(op.inputs, op.n_inputs), std::pair(op.outputs, op.n_outputs)})
-    for (uint32_t i = 0; i < n; ++i) unknown |= rules[i]->flags & GALLEY_MUST_UNDERSTAND_32 & ~GALLEY_OPERAND_KNOWN;
-  return unknown;
-}
-uint64_t unknown_flags(const galley_kernel& kernel) { return kernel.flags & GALLEY_MUST_UNDERSTAND_64 & ~GALLEY_KERNEL_KNOWN; }
-template <class Table>
-uint64_t unknown_flags(const Table&) {
-  return 0;
-}
-
-// "3 ops, but no table of them", "op 2 …". `Table` is complete when it has all of 1.0's fields.
-template <class Table, class Check>
-Status check_tables(const std::filesystem::path& file, const char* noun, const Table* const* tables, uint32_t n, Check&& check) {
-  if (n && !tables) return at(file, "the entry says " + std::to_string(n) + " " + noun + "s and has no table of them");
-  for (uint32_t i = 0; i < n; ++i) {
-    const std::string which = std::string(noun) + " " + std::to_string(i + 1) + " of " + std::to_string(n);
-    if (!tables[i]) return at(file, which + " is null");
-    if (tables[i]->size < sizeof(Table))
-      return at(file,
-                which + ": its table has " + std::to_string(tables[i]->size) + " bytes, ABI 1.0 has " + std::to_string(sizeof(Table)));
-    const char* missing = check(*tables[i]);
-    if (missing) return at(file, which + " has no " + missing);
-    if (const uint64_t unknown = unknown_flags(*tables[i]))
-      return at(file, which + ": this version does not know its flags " + std::to_string(unknown));
-  }
-  return ok();
-}
-
 const char* missing_of(const galley_strategy& s) {
   return !s.name ? "name" : !s.create ? "create" : !s.destroy ? "destroy" : !s.interface ? "interface" : nullptr;
 }
@@ -91,17 +62,87 @@ const char* missing_of(const galley_format& f) {
 const char* missing_of(const galley_device& d) {
   if (!d.kind) return "kind";
   if (!d.memories || !d.n_memories || !d.n_queues) return "memory or queue";
+  if (!d.queues) return "queues";
   const bool works =
-      d.describe && d.open && d.close && d.allocate && d.release && d.launch && d.copy && d.record && d.wait && d.synchronize;
-  return works ? nullptr : "complete set of functions";
+      d.describe && d.open && d.close && d.allocate && d.release && d.launch && d.copy && d.record && d.wait && d.await && d.synchronize;
+  const int captures = (d.capture != nullptr) + (d.end_capture != nullptr) + (d.replay != nullptr) + (d.discard != nullptr);
+  return works && (captures == 0 || captures == 4) ? nullptr : "complete set of functions";
+}
+
+// Never destroyed, as the libraries are not: tables are used to the very end of the process.
+template <class T>
+T* keep(T value) {
+  static auto& kept = *new std::deque<T>();
+  return &kept.emplace_back(std::move(value));
+}
+std::map<const void*, std::string>& owners() {
+  static auto& map = *new std::map<const void*, std::string>();
+  return map;
+}
+
+/// Copies an array of structs, each as this version knows it. `problem` gets the first thing that is wrong.
+template <class T>
+const T* const* complete_all(const T* const* from, uint32_t n, const char* noun, std::string* problem) {
+  auto& out = *keep(std::vector<const T*>());
+  for (uint32_t i = 0; i < n && problem->empty(); ++i) {
+    const std::string wrong = from ? struct_problem(from[i]) : "is null";
+    if (!wrong.empty()) *problem = std::string(noun) + " " + std::to_string(i + 1) + " " + wrong;
+    else out.push_back(keep(read_struct(*from[i])));
+  }
+  return out.data();
+}
+
+/// What a table points to, copied likewise. Returns what is wrong, or "".
+template <class T>
+std::string complete(T*) {
+  return {};
+}
+std::string complete(galley_op* op) {
+  std::string problem;
+  op->inputs = complete_all(op->inputs, op->n_inputs, "the rule of input", &problem);
+  op->outputs = complete_all(op->outputs, op->n_outputs, "the rule of output", &problem);
+  op->cases = complete_all(op->cases, op->n_cases, "case", &problem);
+  for (const auto& [rules, n] : {std::pair(op->inputs, op->n_inputs), std::pair(op->outputs, op->n_outputs)})
+    for (uint32_t i = 0; problem.empty() && i < n; ++i)
+      if (!rules[i]->name) problem = "an operand without a name";
+  return problem;
+}
+std::string complete(galley_device* device) {
+  std::string problem;
+  device->memories = complete_all(device->memories, device->n_memories, "memory class", &problem);
+  device->queues = complete_all(device->queues, device->n_queues, "queue", &problem);
+  for (uint32_t i = 0; problem.empty() && i < device->n_memories; ++i)
+    if (!device->memories[i]->name) problem = "a memory class without a name";
+  for (uint32_t i = 0; problem.empty() && i < device->n_queues; ++i)
+    if (const uint32_t role = device->queues[i]->role; role < GALLEY_QUEUE_COMPUTE || role > GALLEY_QUEUE_OUT)
+      problem = "queue " + std::to_string(i) + " has the role " + std::to_string(role);
+  if (problem.empty() && device->queues[0]->role != GALLEY_QUEUE_COMPUTE) problem = "queue 0 does not compute";
+  return problem;
+}
+
+// "op 2 of 5 …": tables of one kind, complete.
+template <class Table>
+Result<std::vector<const Table*>> take_tables(const std::filesystem::path& file, const std::string& plugin, const char* noun,
+                                              const Table* const* tables, uint32_t n) {
+  std::vector<const Table*> out;
+  if (n && !tables) return at(file, "the entry says " + std::to_string(n) + " " + noun + "s and has no table of them");
+  for (uint32_t i = 0; i < n; ++i) {
+    const std::string which = std::string(noun) + " " + std::to_string(i + 1) + " of " + std::to_string(n);
+    if (const std::string wrong = struct_problem(tables[i]); !wrong.empty()) return at(file, which + " " + wrong);
+    Table table = read_struct(*tables[i]);
+    if (const char* missing = missing_of(table)) return at(file, which + " has no " + missing);
+    if (const std::string wrong = complete(&table); !wrong.empty()) return at(file, which + ": " + wrong);
+    out.push_back(keep(table));
+    owners().emplace(out.back(), plugin);
+  }
+  return out;
 }
 
 Status check_entry(const std::filesystem::path& file, const galley_entry& entry, const Manifest& manifest) {
   const std::string expected = manifest.file.filename().string();
-  if (entry.abi_major != GALLEY_ABI_MAJOR || entry.abi_minor > GALLEY_ABI_MINOR)
-    return at(file, abi_problem(entry.abi_major, entry.abi_minor));
-  if (entry.size < sizeof(galley_entry))
-    return at(file, "its entry has " + std::to_string(entry.size) + " bytes, ABI 1.0 has " + std::to_string(sizeof(galley_entry)));
+  // First of all: in another version the rest may mean something else.
+  if (const std::string other = abi_problem(entry.abi_major, entry.abi_minor); !other.empty()) return at(file, other);
+  if (const std::string wrong = struct_problem(&entry); !wrong.empty()) return at(file, "its entry " + wrong);
   if (!entry.id || manifest.id != entry.id)
     return at(file, "is plugin '" + std::string(entry.id ? entry.id : "") + "', " + expected + " beside it says '" + manifest.id + "'");
   if (!entry.version || manifest.version != entry.version)
@@ -110,13 +151,15 @@ Status check_entry(const std::filesystem::path& file, const galley_entry& entry,
   return ok();
 }
 
-Status check_contents(const std::filesystem::path& file, const galley_entry& e) {
-  const auto check = [](const auto& table) { return missing_of(table); };
-  TRY_STATUS(check_tables(file, "strategy", e.strategies, e.n_strategies, check));
-  TRY_STATUS(check_tables(file, "op", e.ops, e.n_ops, check));
-  TRY_STATUS(check_tables(file, "kernel", e.kernels, e.n_kernels, check));
-  TRY_STATUS(check_tables(file, "format", e.formats, e.n_formats, check));
-  return check_tables(file, "device", e.devices, e.n_devices, check);
+Result<const Library*> take_contents(const std::filesystem::path& file, const std::string& plugin, const galley_entry& entry) {
+  const galley_entry e = read_struct(entry);
+  Library library;
+  library.strategies = TRY(take_tables(file, plugin, "strategy", e.strategies, e.n_strategies));
+  library.ops = TRY(take_tables(file, plugin, "op", e.ops, e.n_ops));
+  library.kernels = TRY(take_tables(file, plugin, "kernel", e.kernels, e.n_kernels));
+  library.formats = TRY(take_tables(file, plugin, "format", e.formats, e.n_formats));
+  library.devices = TRY(take_tables(file, plugin, "device", e.devices, e.n_devices));
+  return keep(std::move(library));
 }
 
 // Boost says "… failed (dlerror system message: PATH: CAUSE): Bad file descriptor": the cause is what helps.
@@ -147,18 +190,18 @@ Status check_library_file(const std::filesystem::path& file) {
   return ok();
 }
 
-Result<const galley_entry*> open_library(const std::filesystem::path& file, const Manifest& manifest) {
+Result<const Library*> open_library(const std::filesystem::path& file, const Manifest& manifest) {
   // Never destroyed: threads and exit handlers of a library may run to the very end of the process.
   static auto& libraries = *new std::vector<std::unique_ptr<boost::dll::shared_library>>();
-  static auto& opened = *new std::map<std::filesystem::path, const galley_entry*>();
+  static auto& opened = *new std::map<std::filesystem::path, std::pair<const galley_entry*, const Library*>>();
 
   TRY_STATUS(check_library_file(file));
   std::error_code code;
   const std::filesystem::path path = std::filesystem::canonical(file, code);
   if (code) return at(file, code.message());
   if (const auto found = opened.find(path); found != opened.end()) {
-    TRY_STATUS(check_entry(file, *found->second, manifest));
-    return found->second;
+    TRY_STATUS(check_entry(file, *found->second.first, manifest));
+    return found->second.second;
   }
 
   auto* library = libraries.emplace_back(std::make_unique<boost::dll::shared_library>()).get();
@@ -176,9 +219,20 @@ Result<const galley_entry*> open_library(const std::filesystem::path& file, cons
   if (entry->open)
     TRY_STATUS(call_plugin(
         {manifest.id}, "open", [&](galley_error* error) { return entry->open(host_table(), error); }, Phase::Run));
-  TRY_STATUS(check_contents(file, *entry));
-  opened.emplace(path, entry);
-  return entry;
+  const Library* contents = TRY(take_contents(file, manifest.id, *entry));
+  opened.emplace(path, std::pair(entry, contents));
+  return contents;
+}
+
+const std::string& plugin_of(const void* table) {
+  static const std::string nobody;
+  const auto found = owners().find(table);
+  return found == owners().end() ? nobody : found->second;
+}
+
+Caller caller_of(const void* table, const char* name) {
+  const std::string& plugin = plugin_of(table);
+  return {plugin.empty() ? name : plugin};
 }
 
 }  // namespace galley

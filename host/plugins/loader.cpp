@@ -27,9 +27,9 @@ struct Candidate {
 
 std::vector<fs::path> Plugin::open_files() const {
   std::vector<fs::path> out;
-  if (entry) out.push_back(manifest.folder() / manifest.library);
+  if (library) out.push_back(manifest.folder() / manifest.library);
   for (const auto& [key, opened] : kernels)
-    if (opened.entry) out.push_back(opened.file);
+    if (opened.library) out.push_back(opened.file);
   return out;
 }
 
@@ -117,45 +117,43 @@ Result<const galley_strategy*> Plugins::load(const StrategyRef& strategy, const 
     error.cause = place.text() + ": " + strategy.spec->name + " cannot be used: " + error.cause;
     return error;
   }
-  const galley_entry& entry = *strategy.plugin->entry;
-  for (uint32_t i = 0; i < entry.n_strategies; ++i)
-    if (strategy.spec->name == entry.strategies[i]->name) return entry.strategies[i];
+  for (const galley_strategy* table : strategy.plugin->library->strategies)
+    if (strategy.spec->name == table->name) return table;
   return plugin_error(place.text() + ": " + strategy.spec->name + " cannot be used: its plugin '" + strategy.plugin->manifest.id +
                       "' names it in plugin.toml, but the library does not have it");
 }
 
 Status Plugins::load(Plugin& plugin) {
-  if (plugin.entry) return ok();
+  if (plugin.library) return ok();
   if (plugin.problem) return *plugin.problem;
   const Manifest& manifest = plugin.manifest;
   const std::string abi = abi_problem(manifest.abi_major, manifest.abi_minor);
-  Result<const galley_entry*> entry = plugin_error(manifest.file.string() + ": plugin '" + manifest.id + "' " + abi);
-  if (abi.empty()) entry = open_library(manifest.folder() / manifest.library, manifest);
-  if (!entry) {
-    plugin.problem = entry.error();
+  Result<const Library*> library = plugin_error(manifest.file.string() + ": plugin '" + manifest.id + "' " + abi);
+  if (abi.empty()) library = open_library(manifest.folder() / manifest.library, manifest);
+  if (!library) {
+    plugin.problem = library.error();
     return *plugin.problem;
   }
-  plugin.entry = *entry;
+  plugin.library = *library;
   register_tables(plugin);
   return ok();
 }
 
 void Plugins::register_tables(Plugin& plugin) {
-  const galley_entry& entry = *plugin.entry;
   const auto add = [&](auto& names, const char* noun, const char* name, auto* table) {
     const auto [at, added] = names.try_emplace(name, Registered<std::remove_cvref_t<decltype(*table)>>{table, &plugin});
     if (!added)
       warn(std::string(noun) + " '" + name + "' of plugin '" + plugin.manifest.id + "' is hidden by that of '" +
            at->second.plugin->manifest.id + "'");
   };
-  for (uint32_t i = 0; i < entry.n_ops; ++i) add(ops_, "op", entry.ops[i]->name, entry.ops[i]);
-  for (uint32_t i = 0; i < entry.n_formats; ++i) add(formats_, "format", entry.formats[i]->name, entry.formats[i]);
-  for (uint32_t i = 0; i < entry.n_devices; ++i) add(devices_, "device", entry.devices[i]->kind, entry.devices[i]);
+  for (const galley_op* op : plugin.library->ops) add(ops_, "op", op->name, op);
+  for (const galley_format* format : plugin.library->formats) add(formats_, "format", format->name, format);
+  for (const galley_device* device : plugin.library->devices) add(devices_, "device", device->kind, device);
 }
 
 void Plugins::load_providers(std::vector<std::string> Manifest::*list, std::string_view name) {
   for (const auto& plugin : plugins_) {
-    if (plugin->entry || plugin->problem) continue;
+    if (plugin->library || plugin->problem) continue;
     const Manifest& manifest = plugin->manifest;
     if (!manifest.strategies.empty() && !lists(manifest.*list, name)) continue;
     if (const Status status = load(*plugin); !status.ok()) warn(status.error().cause);
@@ -219,21 +217,21 @@ void Plugins::open_kernels(Plugin& plugin, const std::string& device, const std:
     return;
   }
   at->second.file = plugin.manifest.folder() / chosen->library;
-  Result<const galley_entry*> entry = open_library(at->second.file, plugin.manifest);
-  if (entry) at->second.entry = *entry;
-  else warn(entry.error().cause);
+  const Result<const Library*> library = open_library(at->second.file, plugin.manifest);
+  if (library) at->second.library = *library;
+  else warn(library.error().cause);
 }
 
 std::vector<Registered<galley_kernel>> Plugins::kernels(std::string_view op, std::string_view device, std::string_view isa) {
   load_providers(&Manifest::kernels, op);
   std::vector<Registered<galley_kernel>> out;
   for (const auto& plugin : plugins_) {
-    if (!plugin->entry) continue;
+    if (!plugin->library) continue;
     open_kernels(*plugin, std::string(device), std::string(isa));
-    const galley_entry* const entries[] = {plugin->entry, plugin->kernels[{std::string(device), std::string(isa)}].entry};
-    for (const galley_entry* entry : entries) {
-      for (uint32_t i = 0; entry && i < entry->n_kernels; ++i)
-        if (op == entry->kernels[i]->op && device == entry->kernels[i]->device) out.push_back({entry->kernels[i], plugin.get()});
+    for (const Library* library : {plugin->library, plugin->kernels[{std::string(device), std::string(isa)}].library}) {
+      if (!library) continue;
+      for (const galley_kernel* kernel : library->kernels)
+        if (op == kernel->op && device == kernel->device) out.push_back({kernel, plugin.get()});
     }
   }
   std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return std::string_view(a.table->name) < b.table->name; });

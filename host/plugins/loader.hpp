@@ -24,12 +24,12 @@ namespace galley {
 /// A plugin on the search path. Pointers to it live as long as its Plugins.
 struct Plugin {
   Manifest manifest;
-  const galley_entry* entry = nullptr;  ///< null until it is loaded
-  std::optional<Error> problem;         ///< why it cannot be loaded
+  const Library* library = nullptr;  ///< null until it is loaded
+  std::optional<Error> problem;      ///< why it cannot be loaded
   /// Kernel libraries that were looked for, by device and ISA; the file is empty where none fits.
   struct Kernels {
     std::filesystem::path file;
-    const galley_entry* entry = nullptr;
+    const Library* library = nullptr;
   };
   std::map<std::pair<std::string, std::string>, Kernels> kernels;
 

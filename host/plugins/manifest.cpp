@@ -139,7 +139,7 @@ void Reader::read_abi(const toml::table& root, Manifest* out) {
     const auto minor = std::from_chars(major.ptr + 1, end, out->abi_minor);
     if (minor.ec == std::errc() && minor.ptr == end) return;
   }
-  fail(*root.get("abi"), "'abi' must be a version like \"1.0\", not '" + abi + "'");
+  fail(*root.get("abi"), "'abi' must be a version like \"0.2\", not '" + abi + "'");
 }
 
 Result<Manifest> Reader::read(const toml::table& root) {
@@ -346,9 +346,12 @@ const StrategySpec* Manifest::strategy(std::string_view name) const {
 }
 
 std::string abi_problem(uint32_t major, uint32_t minor) {
-  if (major == GALLEY_ABI_MAJOR && minor <= GALLEY_ABI_MINOR) return {};
-  return "needs ABI " + std::to_string(major) + "." + std::to_string(minor) + ", this Galley has " + std::to_string(GALLEY_ABI_MAJOR) +
-         "." + std::to_string(GALLEY_ABI_MINOR);
+  const auto text = [](uint32_t a, uint32_t b) { return std::to_string(a) + "." + std::to_string(b); };
+  // A draft breaks with the one before; of a released version lower minor numbers run too.
+  if (major == GALLEY_ABI_MAJOR && (major == 0 ? minor == GALLEY_ABI_MINOR : minor <= GALLEY_ABI_MINOR)) return {};
+  const bool drafts = major == 0 || GALLEY_ABI_MAJOR == 0;
+  return "is built for ABI " + text(major, minor) + ", this Galley runs " + text(GALLEY_ABI_MAJOR, GALLEY_ABI_MINOR) +
+         (drafts ? ": drafts do not mix, build it again with this version's SDK" : "");
 }
 
 Result<Manifest> parse_manifest(std::string_view text, const std::filesystem::path& file) {

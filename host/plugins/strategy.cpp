@@ -1,18 +1,24 @@
 #include "host/plugins/strategy.hpp"
 
+#include "host/plugins/abi.hpp"
+
 namespace galley {
 namespace {
 
 template <class Interface, class Complete>
-Status find_interface(const Caller& caller, const galley_strategy& table, const char* id, const Interface** out, Complete&& complete) {
+Status find_interface(const Caller& caller, const galley_strategy& table, const char* id, std::optional<Interface>* out,
+                      Complete&& complete) {
   const Interface* found = nullptr;
   TRY_STATUS(call_plugin(caller, "interface", [&](galley_error*) {
     found = static_cast<const Interface*>(table.interface(id));
     return GALLEY_OK;
   }));
-  if (found && (found->size < sizeof(Interface) || !complete(*found)))
-    return plugin_error("plugin '" + caller.plugin + "': the " + id + " of " + caller.strategy + " is not complete");
-  *out = found;
+  if (!found) return ok();
+  const std::string of = "plugin '" + caller.plugin + "': the " + id + " of " + caller.strategy;
+  if (const std::string wrong = struct_problem(found); !wrong.empty()) return plugin_error(of + " " + wrong);
+  const Interface read = read_struct(*found);
+  if (!complete(read)) return plugin_error(of + " is not complete");
+  *out = read;
   return ok();
 }
 

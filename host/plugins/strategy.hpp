@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "galley/claim.h"
@@ -35,10 +36,10 @@ class LoadedStrategy {
 
   void* instance() const { return instance_; }
   /// Null for what it does not do.
-  const galley_rewrite* rewrite() const { return rewrite_; }
-  const galley_claim* claim() const { return claim_; }
-  const galley_update* update() const { return update_; }
-  const galley_saved* saved() const { return saved_; }
+  const galley_rewrite* rewrite() const { return rewrite_ ? &*rewrite_ : nullptr; }
+  const galley_claim* claim() const { return claim_ ? &*claim_ : nullptr; }
+  const galley_update* update() const { return update_ ? &*update_ : nullptr; }
+  const galley_saved* saved() const { return saved_ ? &*saved_ : nullptr; }
 
  private:
   LoadedStrategy() = default;
@@ -49,10 +50,10 @@ class LoadedStrategy {
   const galley_strategy* table_ = nullptr;
   void* instance_ = nullptr;
   bool created_ = false;
-  const galley_rewrite* rewrite_ = nullptr;
-  const galley_claim* claim_ = nullptr;
-  const galley_update* update_ = nullptr;
-  const galley_saved* saved_ = nullptr;
+  std::optional<galley_rewrite> rewrite_;
+  std::optional<galley_claim> claim_;
+  std::optional<galley_update> update_;
+  std::optional<galley_saved> saved_;
 };
 
 }  // namespace galley

@@ -13,8 +13,8 @@ class Accumulate {
       throw Failure(GALLEY_INVALID, "'steps' and 'tokens' are two ways to say how large a window is: give one");
   }
 
-  void claim(Graph&, const galley_subject& subject, Claim& out) const {
-    if (subject.kind == GALLEY_SUBJECT_RUN && subject.facet == GALLEY_FACET_GRADIENT) {
+  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
+    if (subject.kind == GALLEY_SUBJECT_RUN && subject.facet == GALLEY_FACET_WINDOW) {
       if (tokens_ > 0) out.strong(tokens_, "tokens");
       else out.strong(steps_);
     }

@@ -87,7 +87,7 @@ class AdamW {
         amsgrad_(options.boolean("amsgrad")) {}
 
   /// Weakly: an optimizer that names its parameters goes first.
-  void claim(Graph&, const galley_subject& subject, Claim& out) const {
+  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
     if (subject.facet == GALLEY_FACET_UPDATE && subject.trainable) out.weak(0, "adamw");
   }
 
@@ -97,10 +97,11 @@ class AdamW {
     const bool decays = decay_all_ || !(p.flags & GALLEY_TENSOR_NO_DECAY);
     const galley_tensor mean = graph.state(name + ".exp_avg", p), square = graph.state(name + ".exp_avg_sq", p, GALLEY_TENSOR_NON_NEGATIVE);
     const galley_tensor largest = amsgrad_ ? graph.state(name + ".max_exp_avg_sq", p, GALLEY_TENSOR_NON_NEGATIVE) : 0;
-    graph.node("adamw_step", nullptr,
-               {trained.parameter, trained.gradient, mean, square, graph.option("lr"), graph.scalar(GALLEY_SCALAR_APPLIED_STEP),
-                graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR), graph.scalar(GALLEY_SCALAR_APPLY), largest},
-               Attrs().f("beta1", betas_[0]).f("beta2", betas_[1]).f("eps", eps_).f("weight_decay", decays ? decay_ : 0.0), {});
+    graph.node(
+        "adamw_step", nullptr,
+        {trained.parameter, trained.gradient, mean, square, graph.rate("lr", trained.parameter), graph.scalar(GALLEY_SCALAR_APPLIED_STEP),
+         graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR), graph.scalar(GALLEY_SCALAR_APPLY), largest},
+        Attrs().f("beta1", betas_[0]).f("beta2", betas_[1]).f("eps", eps_).f("weight_decay", decays ? decay_ : 0.0), {});
   }
 
  private:

@@ -16,7 +16,7 @@ class Freeze {
     if (frozen_.empty() && trained_.empty()) invalid("nothing is named: give 'patterns' to freeze, or 'except' to freeze all but those");
   }
 
-  void claim(Graph& graph, const galley_subject& subject, Claim& out) const {
+  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const {
     if (subject.kind != GALLEY_SUBJECT_PARAMETER || subject.facet != GALLEY_FACET_TRAINABLE) return;
     check_patterns(graph, subject.tensor);
     const bool own = *subject.owner == '\0';  // the model's
@@ -26,7 +26,7 @@ class Freeze {
 
  private:
   /// A pattern that finds nothing is a typing error that would train what was to be frozen. Looked at once, with the first parameter.
-  void check_patterns(Graph& graph, galley_tensor asked) const {
+  void check_patterns(const GraphReader& graph, galley_tensor asked) const {
     std::vector<std::string> names;
     for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) {
       const galley_tensor_info info = graph.info(t);

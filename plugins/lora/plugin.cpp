@@ -102,7 +102,7 @@ class Lora {
   }
 
   /// Weakly for the model's own parameters: `freeze` may say that some are trained beside the adapter.
-  void claim(Graph&, const galley_subject& subject, Claim& out) const {
+  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
     if (subject.kind != GALLEY_SUBJECT_PARAMETER || subject.facet != GALLEY_FACET_TRAINABLE) return;
     if (galley_same_text(subject.owner, "lora")) out.strong(1);
     else if (*subject.owner == '\0') out.weak(0);
@@ -190,9 +190,7 @@ class Lora {
   galley_tensor parameter(Graph& graph, const std::string& name, const std::vector<int64_t>& shape, uint64_t flags, double bound,
                           std::set<std::string>* used) const {
     const Attrs attrs = Attrs().f("low", -bound).f("high", bound);
-    galley_tensor_desc d = {};
-    d.size = sizeof d;
-    d.revision = 1;
+    galley_tensor_desc d = fresh<galley_tensor_desc>();
     d.name = name.c_str();
     d.shape = shape.data();
     d.rank = static_cast<uint32_t>(shape.size());

@@ -79,7 +79,7 @@ class Sgd {
     if (nesterov_ && (momentum_ == 0 || dampening_ != 0)) invalid("nesterov takes a momentum and no dampening");
   }
 
-  void claim(Graph&, const galley_subject& subject, Claim& out) const {
+  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
     if (subject.facet == GALLEY_FACET_UPDATE && subject.trainable) out.weak(0, "sgd");
   }
 
@@ -90,7 +90,7 @@ class Sgd {
     if (momentum_ != 0) buffer = graph.state(std::string(p.name) + ".momentum_buffer", p);
     graph.node(
         "sgd_step", nullptr,
-        {trained.parameter, trained.gradient, graph.option("lr"), graph.scalar(GALLEY_SCALAR_APPLIED_STEP),
+        {trained.parameter, trained.gradient, graph.rate("lr", trained.parameter), graph.scalar(GALLEY_SCALAR_APPLIED_STEP),
          graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR), graph.scalar(GALLEY_SCALAR_APPLY), buffer},
         Attrs().f("momentum", momentum_).f("dampening", dampening_).f("weight_decay", decays ? decay_ : 0.0).i("nesterov", nesterov_), {});
   }

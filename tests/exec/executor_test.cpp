@@ -195,7 +195,9 @@ TEST(Executor, AKernelThatCannotBePreparedIsNamed) {
   Running r(b);
   EXPECT_FALSE(r.executor);
   EXPECT_EQ(r.error.exit, Exit::Plugin);
-  EXPECT_EQ(r.error.cause, "kernel 'no_prepare.test' cannot be prepared for 'no_prepare.2': no primitive for it");
+  EXPECT_EQ(
+      r.error.cause,
+      "kernel 'no_prepare.test' cannot be prepared for 'no_prepare.2': plugin 'no_prepare.test' failed in prepare: no primitive for it");
 }
 
 TEST(Executor, MemoryThatIsNotThereIsASizeNotACrash) {
@@ -222,10 +224,10 @@ TEST(Executor, AClassTheDeviceDoesNotHaveIsNamed) {
 TEST(Executor, VariantsThatAreEqualShareTheirState) {
   static int prepared = 0;
   static galley_kernel counting = small::multiply;
-  counting.prepare = [](const galley_node_view* const* nodes, uint32_t n, const galley_target* target, void* workspace, void** state,
+  counting.prepare = [](const galley_node_view* const* nodes, uint32_t n, const galley_kernel_setup* setup, void** state,
                         galley_error* error) {
     ++prepared;
-    return small::multiply.prepare(nodes, n, target, workspace, state, error);
+    return small::multiply.prepare(nodes, n, setup, state, error);
   };
   prepared = 0;
   Builder b;

@@ -1,6 +1,8 @@
 // Poison mode: kernels that do what they must not are found, each by the rule that it breaks; ones that behave are not.
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "tests/exec/small.hpp"
 
 namespace galley {
@@ -44,7 +46,7 @@ std::string caught(const galley_kernel& kernel, bool lazy = false) {
 TEST(Poison, AReadBeyondAnOperand) {
   for (const bool lazy : {false, true}) {
     const std::string text = caught(small::read_beyond, lazy);
-    EXPECT_NE(text.find("element 15 of 'y' holds the poison"), std::string::npos) << text;
+    EXPECT_NE(text.find("element 15 of 'y' depends on the poison"), std::string::npos) << text;
   }
 }
 
@@ -60,7 +62,60 @@ TEST(Poison, AWriteToAnInput) {
 
 TEST(Poison, AnOutputThatIsNotWrittenWhole) {
   const std::string text = caught(small::leave_out);
-  EXPECT_NE(text.find("element 15 of 'y' holds the poison"), std::string::npos) << text;
+  EXPECT_NE(text.find("element 15 of 'y' depends on the poison"), std::string::npos) << text;
+}
+
+// Arithmetic on junk of one kind gives that very junk back, so that nothing seems to have changed.
+TEST(Poison, AStepOneElementTooFar) {
+  static galley_kernel far = small::descend;
+  struct Operands {
+    float *p, *s;
+    int64_t n;
+  };
+  static Operands operands;
+  far.prepare = [](const galley_node_view* const* nodes, uint32_t, const galley_kernel_setup*, void** state,
+                   galley_error*) -> galley_status {
+    operands = {static_cast<float*>(nodes[0]->outputs[0]->data), static_cast<float*>(nodes[0]->outputs[1]->data),
+                galley_operand_count(nodes[0]->outputs[0])};
+    *state = &operands;
+    return GALLEY_OK;
+  };
+  far.enqueue = [](void* state, galley_queue*, galley_error*) -> galley_status {
+    const Operands& o = *static_cast<Operands*>(state);
+    for (int64_t i = 0; i < o.n; ++i) o.p[i] = o.s[i] = 1;
+    o.p[o.n] = o.s[o.n] = o.s[o.n] + 0.5f * (o.p[o.n] - o.s[o.n]);
+    return GALLEY_OK;
+  };
+  far.release = [](void*) {};
+  Builder b;
+  const TensorId p = b.tensor("p", {16}), s = b.tensor("s", {16});
+  b.tensor("behind", {16});
+  b.kernel(SegmentKind::Eval, far, {}, {b.write(p), b.write(s)});
+  Running r(b, false, Poison::Yes);
+  const Status status = r.executor->run(SegmentKind::Eval);
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().cause.find("it wrote outside its operands"), std::string::npos) << status.error().cause;
+}
+
+// The value that a stray byte gets may be the junk of one kind, but not of both.
+TEST(Poison, AStrayWriteOfTheJunkItself) {
+  static galley_kernel set = small::multiply;
+  set.prepare = [](const galley_node_view* const* nodes, uint32_t, const galley_kernel_setup*, void** state,
+                   galley_error*) -> galley_status {
+    *state = nodes[0]->outputs[0]->data;
+    return GALLEY_OK;
+  };
+  set.enqueue = [](void* state, galley_queue*, galley_error*) -> galley_status {
+    std::memset(state, 0xff, 17 * sizeof(float));
+    return GALLEY_OK;
+  };
+  set.release = [](void*) {};
+  Builder b;
+  const TensorId y = b.tensor("y", {16});
+  b.tensor("behind", {16});
+  b.kernel(SegmentKind::Eval, set, {}, {b.write(y)});
+  Running r(b, false, Poison::Yes);
+  EXPECT_FALSE(r.executor->run(SegmentKind::Eval).ok());
 }
 
 TEST(Poison, SomethingThatNobodyWrote) {
@@ -89,10 +144,10 @@ TEST(Poison, SomethingWhoseLifeIsOver) {
 TEST(Poison, AWorkspaceMayHoldAnything) {
   static galley_kernel scribbling = small::multiply;
   static void* given = nullptr;
-  scribbling.prepare = [](const galley_node_view* const* nodes, uint32_t n, const galley_target* target, void* workspace, void** state,
+  scribbling.prepare = [](const galley_node_view* const* nodes, uint32_t n, const galley_kernel_setup* setup, void** state,
                           galley_error* error) {
-    given = workspace;
-    return small::multiply.prepare(nodes, n, target, workspace, state, error);
+    given = setup->workspace;
+    return small::multiply.prepare(nodes, n, setup, state, error);
   };
   scribbling.enqueue = [](void* state, galley_queue* queue, galley_error* error) {
     for (int i = 0; i < 64; ++i) static_cast<char*>(given)[i] = static_cast<char>(i);

@@ -10,14 +10,14 @@
 namespace galley::small {
 namespace {
 
-void log(uint32_t, const char*) {}
-void backwards(int64_t blocks, void (*fn)(void*, int64_t), void* context) {
+void log(void*, uint32_t, const char*) {}
+void backwards(void*, int64_t blocks, void (*fn)(void*, int64_t), void* context) {
   while (blocks-- > 0) fn(context, blocks);
 }
-const void* no_service(const char*) { return nullptr; }
+const void* no_service(void*, const char*) { return nullptr; }
 
 const galley_device& open_device(const char* library) {
-  static const galley_host host = {sizeof(galley_host), 1, GALLEY_ABI_MAJOR, GALLEY_ABI_MINOR, log, backwards, no_service};
+  static const galley_host host = {sizeof(galley_host), 1, GALLEY_ABI_MAJOR, GALLEY_ABI_MINOR, nullptr, log, backwards, no_service};
   const char* build = std::getenv("GALLEY_BINARY");
   const std::string path = std::string(build ? build : ".") + "/" + library;
   void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -91,7 +91,7 @@ galley_kernel throwing() {
 }
 galley_kernel unpreparable() {
   galley_kernel k = sdk::kernel<run_fill>("no_prepare.test", "no_prepare");
-  k.prepare = [](const galley_node_view* const*, uint32_t, const galley_target*, void*, void**, galley_error* error) -> galley_status {
+  k.prepare = [](const galley_node_view* const*, uint32_t, const galley_kernel_setup*, void**, galley_error* error) -> galley_status {
     return sdk::fill(error, GALLEY_FAILED, "no primitive for it");
   };
   return k;

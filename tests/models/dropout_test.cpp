@@ -31,7 +31,7 @@ class Dropout : public testing::Test {
     return unpack(r.outputs[0].data(), GALLEY_F32, p.outputs[0]->count());
   }
   double rate = 0.3;
-  const galley_attr attr = {sizeof(galley_attr), 1, "p", &rate, GALLEY_ATTR_F64, 1};
+  const galley_attr attr = {sizeof(galley_attr), 1, "p", &rate, GALLEY_ATTR_F64, 1, 0};
   const galley_attr* const attrs[1] = {&attr};
 };
 

@@ -18,7 +18,7 @@ namespace {
 
 int thread_count = 1;
 
-void parallel(int64_t blocks, void (*fn)(void*, int64_t), void* context) {
+void parallel(void*, int64_t blocks, void (*fn)(void*, int64_t), void* context) {
   static thread_local bool inside = false;
   if (inside || thread_count == 1) {
     for (int64_t block = 0; block < blocks; ++block) fn(context, block);
@@ -36,11 +36,11 @@ void parallel(int64_t blocks, void (*fn)(void*, int64_t), void* context) {
   for (std::thread& t : others) t.join();
 }
 
-const void* service(const char*) { return nullptr; }
-void log(uint32_t, const char* text) { std::fprintf(stderr, "%s\n", text); }
+const void* service(void*, const char*) { return nullptr; }
+void log(void*, uint32_t, const char* text) { std::fprintf(stderr, "%s\n", text); }
 
 const galley_entry* open_library(const std::string& file, void** handle) {
-  static const galley_host host = {sizeof(galley_host), 1, GALLEY_ABI_MAJOR, GALLEY_ABI_MINOR, log, parallel, service};
+  static const galley_host host = {sizeof(galley_host), 1, GALLEY_ABI_MAJOR, GALLEY_ABI_MINOR, nullptr, log, parallel, service};
   *handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!*handle) throw std::runtime_error(dlerror());
   auto* entry = static_cast<galley_entry*>(dlsym(*handle, GALLEY_ENTRY_SYMBOL));
@@ -280,13 +280,14 @@ View::View(const Problem& p, const std::vector<void*>& inputs, const std::vector
            p.n_attrs,
            p.flags,
            p.first_row,
-           p.length};
+           p.length,
+           -1};
 }
 
 void Problem::infer() {
   outputs.clear();
   const View view(*this, {}, {}, {}, false);
-  std::vector<galley_shape> shapes(op->n_outputs, {sizeof(galley_shape), 1, 0, 0, {}});
+  std::vector<galley_shape> shapes(op->n_outputs, {sizeof(galley_shape), 1, 0, 0, {}, 0});
   std::vector<galley_shape*> pointers;
   for (galley_shape& s : shapes) pointers.push_back(&s);
   galley_error error = GALLEY_ERROR_INIT;
@@ -347,11 +348,24 @@ void run_reference(Problem& p) {
   for (size_t i = 0; i < p.outputs.size(); ++i) read(p.outputs[i], outputs[i]);
 }
 
+namespace {
+
+galley_target target_for(const std::string& isa) {
+  galley_target target = sdk::fresh<galley_target>();
+  target.device = "cpu";
+  target.isa = isa.c_str();
+  target.threads = 2;
+  target.workspace_budget = 64 << 20;
+  return target;
+}
+
+}  // namespace
+
 galley_status query(const galley_kernel* kernel, const std::string& isa, const Problem& p, const How& how, galley_kernel_plan* plan,
                     galley_error* error) {
   const View view(p, {}, {}, how.access, false);
   const galley_node_view* node = view.node();
-  const galley_target target = {sizeof(galley_target), 1, "cpu", isa.c_str(), 2, 64 << 20, 1e11, 1e10, 1e10};
+  const galley_target target = target_for(isa);
   return kernel->query(&node, 1, &target, plan, error);
 }
 
@@ -376,16 +390,20 @@ Execution execute(const galley_kernel* kernel, const std::string& isa, const Pro
     if (elsewhere) outputs.back() = inputs[static_cast<size_t>(how.in_place[i])];
     again = again && !adds && !elsewhere;
   }
-  galley_kernel_plan plan = {sizeof plan, 1, 0, 0};
+  auto plan = sdk::fresh<galley_kernel_plan>();
   galley_error error = GALLEY_ERROR_INIT;
   void* state = nullptr;
   r.status = query(kernel, isa, p, how, &plan, &error);
   const View view(p, inputs, outputs, how.access, false);
   const galley_node_view* node = view.node();
-  const galley_target target = {sizeof(galley_target), 1, "cpu", isa.c_str(), 2, 64 << 20, 1e11, 1e10, 1e10};
+  const galley_target target = target_for(isa);
   if (r.status == GALLEY_OK) {
     r.workspace = Memory(plan.workspace_bytes, poison);
-    r.status = kernel->prepare(&node, 1, &target, r.workspace.data(), &state, &error);
+    auto setup = sdk::fresh<galley_kernel_setup>();
+    setup.target = &target;
+    setup.workspace = r.workspace.data();
+    setup.workspace_bytes = plan.workspace_bytes;
+    r.status = kernel->prepare(&node, 1, &setup, &state, &error);
   }
   if (r.status == GALLEY_OK) {
     for (int k = 0; k < 1 + again && r.status == GALLEY_OK; ++k) r.status = kernel->enqueue(state, nullptr, &error);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "galley/cpp/node.hpp"
 #include "tests/models/harness.hpp"
 
 namespace galley::test {
@@ -61,7 +62,7 @@ class Kernel : public testing::TestWithParam<Case> {
       for (const galley_kernel* kernel : level.kernels) {
         if (GetParam().op->name != std::string(kernel->op)) continue;
         SCOPED_TRACE(std::string(kernel->name) + " at " + level.isa + ", GALLEY_TEST_SEED=" + std::to_string(seed()));
-        galley_kernel_plan plan = {sizeof plan, 1, 0, 0};
+        auto plan = sdk::fresh<galley_kernel_plan>();
         galley_error error = GALLEY_ERROR_INIT;
         const galley_status status = query(kernel, level.isa, problem, {}, &plan, &error);
         if (status == GALLEY_UNSUPPORTED) {

@@ -49,7 +49,7 @@ std::optional<Tensor> f32(std::vector<int64_t> shape) { return Tensor{GALLEY_F32
 std::optional<Tensor> i32(std::vector<int64_t> shape) { return Tensor{GALLEY_I32, std::move(shape), {}}; }
 
 struct Number {
-  Number(const char* name, int64_t value_) : value(value_), attr{sizeof(galley_attr), 1, name, &value, GALLEY_ATTR_I64, 1} {}
+  Number(const char* name, int64_t value_) : value(value_), attr{sizeof(galley_attr), 1, name, &value, GALLEY_ATTR_I64, 1, 0} {}
   int64_t value;
   galley_attr attr;
 };
@@ -99,11 +99,11 @@ TEST(Ops, RopeTableStretchesAsLlama3Does) {
   const std::string type = "llama3";
   const Number positions("positions", 101), head_dim("head_dim", 64);
   const auto number = [](const char* name, const double* value) {
-    return galley_attr{sizeof(galley_attr), 1, name, value, GALLEY_ATTR_F64, 1};
+    return galley_attr{sizeof(galley_attr), 1, name, value, GALLEY_ATTR_F64, 1, 0};
   };
   const galley_attr t = number("theta", &theta), f = number("factor", &factor), l = number("low_freq_factor", &low),
                     h = number("high_freq_factor", &high), o = number("original_max_position", &original),
-                    kind = {sizeof(galley_attr), 1, "type", type.c_str(), GALLEY_ATTR_STRING, static_cast<uint32_t>(type.size())};
+                    kind = {sizeof(galley_attr), 1, "type", type.c_str(), GALLEY_ATTR_STRING, static_cast<uint32_t>(type.size()), 0};
   const std::vector<const galley_attr*> attrs = {&positions.attr, &head_dim.attr, &t, &f, &l, &h, &o, &kind};
   Problem p;
   p.op = models().op("rope_table");

@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <stdexcept>
 
+#include "galley/cpp/node.hpp"
+
 namespace galley::test {
 namespace {
 
@@ -24,7 +26,7 @@ const galley_attr* Tape::keep(const galley_attr& a) {
   Kept& k = attrs_.emplace_back();
   k.name = a.name;
   k.bytes.assign(static_cast<const char*>(a.data), a.count * element);
-  k.attr = {sizeof(galley_attr), 1, k.name.c_str(), k.bytes.c_str(), a.type, a.count};
+  k.attr = {sizeof(galley_attr), 1, k.name.c_str(), k.bytes.c_str(), a.type, a.count, 0};
   return &k.attr;
 }
 
@@ -96,7 +98,9 @@ galley_status Tape::tensor_get(galley_graph* g, galley_tensor t, galley_tensor_i
           GALLEY_KIND_TRANSIENT,
           0,
           0,
-          e.producer};
+          e.producer,
+          0,
+          -1};
   return GALLEY_OK;
 }
 
@@ -115,7 +119,8 @@ galley_status Tape::node_get(galley_graph* g, galley_node id, galley_node_info* 
           static_cast<uint32_t>(n.outputs.size()),
           static_cast<uint32_t>(n.attrs.size()),
           0,
-          -1};
+          -1,
+          n.op->flags};
   return GALLEY_OK;
 }
 
@@ -164,23 +169,26 @@ galley_status Tape::scalar(galley_graph* g, uint32_t which, galley_tensor* out, 
 }
 
 const galley_graph_verbs* Tape::verbs() {
+  static const galley_graph_reader reader = [] {
+    auto r = sdk::fresh<galley_graph_reader>();
+    r.tensor_get = tensor_get;
+    r.node_get = node_get;
+    r.tensor_find = [](galley_graph*, const char*, galley_tensor* out, galley_error*) -> galley_status {
+      *out = 0;
+      return GALLEY_OK;
+    };
+    r.node_next = [](galley_graph*, uint32_t, galley_node) -> galley_node { return 0; };
+    r.tensor_next = [](galley_graph*, galley_tensor) -> galley_tensor { return 0; };
+    return r;
+  }();
   static const galley_graph_verbs table = [] {
-    galley_graph_verbs v = {};
-    v.size = sizeof v;
-    v.revision = 1;
-    v.tensor_get = tensor_get;
-    v.node_get = node_get;
+    auto v = sdk::fresh<galley_graph_verbs>();
+    v.reader = &reader;
     v.node_make = node_make;
     v.scalar = scalar;
     v.tensor_make = [](galley_graph*, const galley_tensor_desc*, galley_tensor*, galley_error* e) {
       return fail(e, "a gradient rule makes no tensors");
     };
-    v.tensor_find = [](galley_graph*, const char*, galley_tensor* out, galley_error*) -> galley_status {
-      *out = 0;
-      return GALLEY_OK;
-    };
-    v.node_next = [](galley_graph*, galley_node) -> galley_node { return 0; };
-    v.tensor_next = [](galley_graph*, galley_tensor) -> galley_tensor { return 0; };
     v.replace = [](galley_graph*, galley_tensor, galley_tensor, galley_error* e) { return fail(e, "a gradient rule replaces nothing"); };
     v.option = [](galley_graph*, const char*, galley_tensor*, galley_error* e) { return fail(e, "an op has no options"); };
     v.document = [](galley_graph*, const char*, const char*, galley_error* e) { return fail(e, "a gradient rule writes no documents"); };

@@ -21,10 +21,10 @@ TEST(AttrList, HoldsValues) {
   list.set("eps", 1e-5);
   list.set("mode", std::string("causal"));
   const int64_t axes[] = {2, 0, 1};
-  list.set(galley_attr{sizeof(galley_attr), 1, "axes", axes, GALLEY_ATTR_I64, 3});
+  list.set(galley_attr{sizeof(galley_attr), 1, "axes", axes, GALLEY_ATTR_I64, 3, 0});
   const double betas[] = {0.9, 0.95};
-  list.set(galley_attr{sizeof(galley_attr), 1, "betas", betas, GALLEY_ATTR_F64, 2});
-  list.set(galley_attr{sizeof(galley_attr), 1, "name", "longer", GALLEY_ATTR_STRING, 4});
+  list.set(galley_attr{sizeof(galley_attr), 1, "betas", betas, GALLEY_ATTR_F64, 2, 0});
+  list.set(galley_attr{sizeof(galley_attr), 1, "name", "longer", GALLEY_ATTR_STRING, 4, 0});
 
   const auto attrs = list.view();
   ASSERT_EQ(attrs.size(), 6u);

@@ -31,10 +31,10 @@ TEST(Target, Overrides) {
   EXPECT_EQ(target->device, "cpu");
   EXPECT_EQ(target->isa, "");
   EXPECT_EQ(target->threads, 8);
-  EXPECT_EQ(target->peak_flops, 2);
-  EXPECT_EQ(target->bandwidth, 1.5e11);
+  EXPECT_EQ(target->peak_flops(), 2);
+  EXPECT_EQ(target->bandwidth(), 1.5e11);
   EXPECT_EQ(target->memory_limit, int64_t{8} << 30);
-  EXPECT_EQ(target->memories, base().memories);
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(target->memories[i].name, base().memories[i].name);
   EXPECT_EQ(*parse_target("", "t.toml", base()), base());
 }
 
@@ -88,9 +88,10 @@ TEST(Target, Files) {
 TEST(Target, ComesBackFromItsText) {
   Target target = base();
   target.isa = "sm_90 \"quoted\"";
-  target.peak_flops = 1.0 / 3;
-  target.bandwidth = 1e11;
-  target.link_bandwidth = 7;
+  target.peaks = {{"bf16", 2}, {"f32", 1.0 / 3}};
+  target.memories[0].in_bandwidth = 1e11;
+  target.memories[0].out_bandwidth = 7;
+  target.libraries = {{"acme", "1.2\"3"}};
   target.memory_limit = int64_t{1} << 40;
   const std::string text = target_toml(target);
   const Result<Target> back = parse_target(text, "run.toml", Target());
@@ -101,28 +102,56 @@ TEST(Target, ComesBackFromItsText) {
 
 TEST(Target, View) {
   const Target target = base();
-  const galley_target view = target.view();
+  const TargetView made(target);
+  const galley_target& view = *made.get();
   EXPECT_EQ(view.size, sizeof(galley_target));
   EXPECT_EQ(view.device, target.device.c_str());
   EXPECT_STREQ(view.isa, "x86-64-v3");
   EXPECT_EQ(view.threads, 2);
   EXPECT_EQ(view.workspace_budget, target.workspace_budget);
+  ASSERT_EQ(view.n_memories, target.memories.size());
+  EXPECT_EQ(view.memories[0]->in_bandwidth, target.memories[0].in_bandwidth);
+  ASSERT_EQ(view.n_peaks, 1u);
+  EXPECT_STREQ(view.peaks[0]->name, "f32");
+}
+
+TEST(Target, PeaksAndLibraries) {
+  const Result<Target> target =
+      parse_target("peak_flops = { f32 = 1e12, bf16 = 4e12 }\nlibraries = { cublaslt = '13.0' }\nlink_bandwidth = 3e9\n", "t.toml", base());
+  ASSERT_TRUE(target.ok()) << target.error().cause;
+  EXPECT_EQ(target->peak_flops("bf16"), 4e12);
+  EXPECT_EQ(target->peak_flops("f16"), 1e12) << "of an arithmetic that is not listed: F32's";
+  EXPECT_EQ(target->libraries, (std::vector<LibraryVersion>{{"cublaslt", "13.0"}}));
+  for (size_t i = 1; i < target->memories.size(); ++i) EXPECT_EQ(target->memories[i].out_bandwidth, 3e9);
+  EXPECT_EQ(parse_target("peak_flops = { f32 = 0 }\n", "t.toml", base()).error().cause, "t.toml:1: 'peak_flops.f32' must be positive");
+  EXPECT_EQ(parse_target("libraries = { a = 1 }\n", "t.toml", base()).error().cause, "t.toml:1: 'libraries.a' must be a string");
 }
 
 galley_status describe_box(galley_target* out, galley_error*) {
+  static const galley_peak peak = {sizeof(galley_peak), 1, "f32", 3e12, 0};
+  static const galley_peak* const peaks[] = {&peak};
   out->isa = "box-1";
   out->threads = 7;
-  out->peak_flops = 3e12;
+  out->peaks = peaks;
+  out->n_peaks = 1;
+  return GALLEY_OK;
+}
+galley_status describe_a_stranger(galley_target* out, galley_error*) {
+  static const galley_target_memory memory = {sizeof(galley_target_memory), 1, "attic", 1, 1, 1, 0};
+  static const galley_target_memory* const memories[] = {&memory};
+  out->memories = memories;
+  out->n_memories = 1;
   return GALLEY_OK;
 }
 galley_status describe_nothing(galley_target*, galley_error* error) {
   std::snprintf(error->text, sizeof(error->text), "the box is shut");
   return GALLEY_FAILED;
 }
+galley_status describe_throws(galley_target*, galley_error*) { throw 42; }
 
 TEST(Target, OfADevice) {
-  const galley_memory_class fast = {sizeof(galley_memory_class), 1, "fast", 128, 0, 1},
-                            slow = {sizeof(galley_memory_class), 1, "slow", 64, 1, 0};
+  const galley_memory_class fast = {sizeof(galley_memory_class), 1, "fast", 128, 0, 1, 0},
+                            slow = {sizeof(galley_memory_class), 1, "slow", 64, 1, 0, 0};
   const galley_memory_class* memories[] = {&fast, &slow};
   galley_device device = {};
   device.size = sizeof(galley_device);
@@ -136,13 +165,17 @@ TEST(Target, OfADevice) {
   EXPECT_EQ(target->device, "box");
   EXPECT_EQ(target->isa, "box-1");
   EXPECT_EQ(target->threads, 7);
-  EXPECT_EQ(target->peak_flops, 3e12);
-  EXPECT_EQ(target->bandwidth, Target().bandwidth) << "left alone";
+  EXPECT_EQ(target->peak_flops(), 3e12);
+  EXPECT_EQ(target->bandwidth(), MemoryClass().in_bandwidth) << "left alone";
   EXPECT_EQ(target->memories, (std::vector<MemoryClass>{{"fast", 128, false, true}, {"slow", 64, true, false}}));
 
   device.describe = describe_nothing;
-  EXPECT_EQ(describe_target(device).error().cause, "device 'box' cannot describe this machine: the box is shut");
+  EXPECT_EQ(describe_target(device).error().cause, "plugin 'box' failed in describe: the box is shut");
   EXPECT_EQ(describe_target(device).error().exit, Exit::Plugin);
+  device.describe = describe_throws;
+  EXPECT_EQ(describe_target(device).error().exit, Exit::Plugin);
+  device.describe = describe_a_stranger;
+  EXPECT_EQ(describe_target(device).error().cause, "device 'box' describes this machine with the memory 'attic', which it does not have");
   device.describe = describe_box;
   device.n_queues = 0;
   EXPECT_EQ(describe_target(device).error().cause, "device 'box' describes this machine with no queue");

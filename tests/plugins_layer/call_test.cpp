@@ -69,7 +69,8 @@ TEST(HostTable, ParallelDoesEachBlockOnce) {
     for (const int64_t blocks : {0, 1, 2, 1000}) {
       std::vector<int> done(static_cast<size_t>(blocks) + 1);
       host->parallel(
-          blocks, [](void* context, int64_t block) { ++(*static_cast<std::vector<int>*>(context))[static_cast<size_t>(block)]; }, &done);
+          host->context, blocks,
+          [](void* context, int64_t block) { ++(*static_cast<std::vector<int>*>(context))[static_cast<size_t>(block)]; }, &done);
       for (int64_t i = 0; i < blocks; ++i)
         ASSERT_EQ(done[static_cast<size_t>(i)], 1) << threads << " threads, block " << i << " of " << blocks;
       EXPECT_EQ(done.back(), 0);
@@ -87,7 +88,7 @@ TEST(HostTable, ParallelIsParallel) {
     std::atomic<int> met = 0;
   } meeting;
   host_table()->parallel(
-      2,
+      nullptr, 2,
       [](void* context, int64_t) {
         auto& m = *static_cast<Meeting*>(context);
         ++m.begun;
@@ -105,20 +106,20 @@ TEST(HostTable, ACallInsideACallRunsWhereItIs) {
     int64_t outer[8] = {};
   } sums;
   host_table()->parallel(
-      8,
+      nullptr, 8,
       [](void* context, int64_t block) {
         host_table()->parallel(
-            100, [](void* slot, int64_t i) { *static_cast<int64_t*>(slot) += i; }, &static_cast<Sums*>(context)->outer[block]);
+            nullptr, 100, [](void* slot, int64_t i) { *static_cast<int64_t*>(slot) += i; }, &static_cast<Sums*>(context)->outer[block]);
       },
       &sums);
   for (const int64_t sum : sums.outer) EXPECT_EQ(sum, 4950);
 }
 
 TEST(HostTable, HasNoServicesYet) {
-  EXPECT_EQ(host_table()->service("com.acme.thing/1"), nullptr);
+  EXPECT_EQ(host_table()->service(nullptr, "com.acme.thing/1"), nullptr);
   EXPECT_EQ(host_table()->abi_major, GALLEY_ABI_MAJOR);
-  host_table()->log(GALLEY_LOG_DEBUG, "a line with {} in it");
-  host_table()->log(GALLEY_LOG_DEBUG, nullptr);
+  host_table()->log(nullptr, GALLEY_LOG_DEBUG, "a line with {} in it");
+  host_table()->log(nullptr, GALLEY_LOG_DEBUG, nullptr);
 }
 
 }  // namespace

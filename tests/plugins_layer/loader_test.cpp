@@ -75,14 +75,14 @@ TEST_F(Loader, FindsPluginsInFoldersOfBothKinds) {
   EXPECT_EQ(plugins->all()[0]->manifest.id, "freeze");
   EXPECT_EQ(plugins->all()[1]->manifest.id, "clip");
   EXPECT_TRUE(warnings.empty());
-  EXPECT_EQ(plugins->all()[0]->entry, nullptr);  // nothing is loaded yet
+  EXPECT_EQ(plugins->all()[0]->library, nullptr);  // nothing is loaded yet
 }
 
 TEST_F(Loader, TheFirstOfTwoWins) {
   copy("clip", "a");
   copy("clip", "b");
   write("c/other/plugin.toml",
-        "id = \"other\"\nversion = \"1\"\nabi = \"1.0\"\n[[strategy]]\nname = \"clip\"\nsummary = \"x\"\nexactness = \"bits\"\n");
+        "id = \"other\"\nversion = \"1\"\nabi = \"0.2\"\n[[strategy]]\nname = \"clip\"\nsummary = \"x\"\nexactness = \"bits\"\n");
   const auto plugins = scan({root / "a", root / "b", root / "c"});
   EXPECT_EQ(plugins->find("clip")->manifest.folder(), root / "a" / "clip");
   EXPECT_EQ(plugins->strategy("clip", place)->plugin->manifest.id, "clip");
@@ -110,7 +110,7 @@ TEST_F(Loader, UnknownStrategies) {
   EXPECT_EQ(use("clop"), "recipe.lua:9: unknown strategy 'clop'; did you mean 'clip'?");
   EXPECT_EQ(exit, Exit::Recipe);
   EXPECT_EQ(hint, "`galley plugins` lists what is there");
-  write("a/bad/plugin.toml", "id = \"bad\"\nabi = \"1.0\"\nvresion = \"1\"\n");
+  write("a/bad/plugin.toml", "id = \"bad\"\nabi = \"0.2\"\nvresion = \"1\"\n");
   EXPECT_EQ(use("clop"), "recipe.lua:9: unknown strategy 'clop'; did you mean 'clip'?");
   EXPECT_EQ(
       hint,
@@ -168,7 +168,7 @@ TEST_F(Loader, ALibraryThatTheLinkerRefuses) {
 TEST_F(Loader, ALibraryWithoutAnEntry) {
   const fs::path folder = copy_test_plugin("stranger");
   patch(folder / "stranger.so", "galley_entry_v1", "galley_entry_v9");
-  write("a/stranger/plugin.toml", "id = \"stranger\"\nversion = \"0.1.0\"\nabi = \"1.0\"\n");
+  write("a/stranger/plugin.toml", "id = \"stranger\"\nversion = \"0.1.0\"\nabi = \"0.2\"\n");
   scan({root / "a"})->op("anything");
   EXPECT_EQ(warnings, std::vector<std::string>{"…/a/stranger/stranger.so: does not export galley_entry_v1"});
 }
@@ -176,24 +176,34 @@ TEST_F(Loader, ALibraryWithoutAnEntry) {
 TEST_F(Loader, ALibraryOfALaterAbi) {
   const fs::path library = copy("clip") / "clip.so";
   patch_entry(library, offsetof(galley_entry, abi_minor), 3);
-  EXPECT_EQ(use_clip(), "recipe.lua:9: clip cannot be used: …/a/clip/clip.so: needs ABI 1.3, this Galley has 1.0");
+  EXPECT_EQ(use_clip(),
+            "recipe.lua:9: clip cannot be used: …/a/clip/clip.so: is built for ABI 0.3, this Galley runs 0.2: drafts do not mix, build it "
+            "again with "
+            "this version's SDK");
 }
 
 TEST_F(Loader, ALibraryOfAnotherAbi) {
   patch_entry(copy("clip") / "clip.so", offsetof(galley_entry, abi_major), 2);
-  EXPECT_EQ(use_clip(), "recipe.lua:9: clip cannot be used: …/a/clip/clip.so: needs ABI 2.0, this Galley has 1.0");
+  EXPECT_EQ(use_clip(),
+            "recipe.lua:9: clip cannot be used: …/a/clip/clip.so: is built for ABI 2.2, this Galley runs 0.2: drafts do not mix, build it "
+            "again with "
+            "this version's SDK");
 }
 
 TEST_F(Loader, AManifestOfALaterAbi) {
-  patch(copy("clip") / "plugin.toml", "abi = \"1.0\"", "abi = \"1.3\"");
-  EXPECT_EQ(use_clip(), "recipe.lua:9: clip cannot be used: …/a/clip/plugin.toml: plugin 'clip' needs ABI 1.3, this Galley has 1.0");
+  patch(copy("clip") / "plugin.toml", "abi = \"0.2\"", "abi = \"1.3\"");
+  EXPECT_EQ(
+      use_clip(),
+      "recipe.lua:9: clip cannot be used: …/a/clip/plugin.toml: plugin 'clip' is built for ABI 1.3, this Galley runs 0.2: drafts do not "
+      "mix, build it again with this version's SDK");
   EXPECT_EQ(exit, Exit::Plugin);
 }
 
 TEST_F(Loader, AnEntryThatIsTooShort) {
   patch_entry(copy("clip") / "clip.so", offsetof(galley_entry, size), 24);
-  EXPECT_EQ(use_clip(), "recipe.lua:9: clip cannot be used: …/a/clip/clip.so: its entry has 24 bytes, ABI 1.0 has " +
-                            std::to_string(sizeof(galley_entry)));
+  EXPECT_EQ(use_clip(),
+            "recipe.lua:9: clip cannot be used: …/a/clip/clip.so: its entry has 24 bytes; the least that this version reads is " +
+                std::to_string(GALLEY_ENTRY_MIN_SIZE));
 }
 
 TEST_F(Loader, ALibraryOfAnotherPlugin) {
@@ -201,7 +211,7 @@ TEST_F(Loader, ALibraryOfAnotherPlugin) {
   patch(folder / "plugin.toml", "id = \"clip\"", "id = \"klip\"\n[library]\nplugin = \"clip.so\"\n#");
   // What stood behind the id belongs to the table now: write the manifest anew.
   write("a/clip/plugin.toml",
-        "id = \"klip\"\nversion = \"1.0.0\"\nabi = \"1.0\"\n[library]\nplugin = \"clip.so\"\n[[strategy]]\nname = \"clip\"\nsummary = "
+        "id = \"klip\"\nversion = \"1.0.0\"\nabi = \"0.2\"\n[library]\nplugin = \"clip.so\"\n[[strategy]]\nname = \"clip\"\nsummary = "
         "\"x\"\nexactness = \"bits\"\n");
   EXPECT_EQ(use("clip"), "recipe.lua:9: clip cannot be used: …/a/clip/clip.so: is plugin 'clip', plugin.toml beside it says 'klip'");
 }
@@ -221,7 +231,7 @@ TEST_F(Loader, AStrategyThatTheLibraryDoesNotHave) {
 TEST_F(Loader, AnEntryWithoutItsTables) {
   const fs::path folder = copy_test_plugin("stranger");
   patch_entry(folder / "stranger.so", offsetof(galley_entry, n_ops), 3);
-  write("a/stranger/plugin.toml", "id = \"stranger\"\nversion = \"0.1.0\"\nabi = \"1.0\"\n");
+  write("a/stranger/plugin.toml", "id = \"stranger\"\nversion = \"0.1.0\"\nabi = \"0.2\"\n");
   const auto plugins = scan({root / "a"});
   EXPECT_FALSE(plugins->op("linear"));
   ASSERT_EQ(warnings.size(), 1u);
@@ -242,7 +252,7 @@ TEST_F(Loader, ThingsAreFoundByName) {
   ASSERT_TRUE(op);
   EXPECT_STREQ(op.table->name, "clip_factor");
   EXPECT_EQ(op.plugin->manifest.id, "clip");
-  EXPECT_EQ(plugins->find("adamw")->entry, nullptr);  // nobody has asked for anything of it
+  EXPECT_EQ(plugins->find("adamw")->library, nullptr);  // nobody has asked for anything of it
   EXPECT_EQ(plugins->op_names(), std::vector<std::string>{"clip_factor"});
   EXPECT_TRUE(plugins->format("bf16"));
   EXPECT_FALSE(plugins->format("bf61"));

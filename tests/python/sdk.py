@@ -73,6 +73,73 @@ galley_add_plugin(MANIFEST plugin.toml SOURCES plugin.cpp KERNELS_CPU cpu.cpp)
     check(str(plugins) in (own.path / 'run.toml').read_text(), 'adamw: run.toml does not name where the plugin was found that was built outside')
 
 
+CMAKE = '''cmake_minimum_required(VERSION 3.25)
+project(one LANGUAGES CXX)
+find_package(galley-sdk REQUIRED)
+galley_add_plugin(MANIFEST plugin.toml SOURCES plugin.cpp)
+'''
+
+
+def tensors(run):
+    """The values of every tensor that a run's model has."""
+    return {name: values for name, (_, _, values) in galley_test.load(run.path / 'model' / 'model.safetensors').items()}
+
+
+def rates_are_scaled():
+    """Layer-wise decay with the built-in adamw: each block as if it were trained at its own rate, and not a byte of memory for it."""
+    plugins = build('layer-decay', source / 'tests' / 'sdk' / 'layer-decay', CMAKE)
+    model = from_config('gpt2', vocab_size=61, n_positions=16, n_embd=32, n_layer=3, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+                        tie_word_embeddings=True)
+    run_of = dict(batch=4, length=16, steps=3, seed=5)
+
+    def trains(name, *uses, only=None):
+        freeze = [use('freeze', **{'except': only})] if only else []
+        path = recipe(f'{name}.lua', model, 'data.random {}', *freeze, *uses, use('clip', norm=1.0), **run_of)
+        return train(path, name, '--plugin-path', plugins)
+
+    # Blocks alone, because what one block does to the others' gradients is not what is compared here.
+    for block, factor in ((2, 1.0), (1, 0.5), (0, 0.25)):
+        only = [f'transformer.h.{block}.*']
+        decayed = trains(f'decayed-{block}', use('layer-decay', decay=0.5), use('adamw', lr=1e-2, weight_decay=0.1), only=only)
+        plain = trains(f'plain-{block}', use('adamw', lr=1e-2 * factor, weight_decay=0.1), only=only)
+        check(decayed.bytes() == plain.bytes(), f'block {block} with decay 0.5 is not block {block} at {factor} of the rate')
+        for owner in ('weights', 'gradients', 'states'):
+            with_it, without = (r.memory['classes']['host']['owners'][owner] for r in (decayed, plain))
+            check(with_it == without, f'block {block}: {with_it} bytes of {owner} with layer-decay, {without} without')
+    still = trains('still', use('layer-decay', decay=0.0), use('adamw', lr=1e-2))
+    start = trains('start', use('layer-decay', decay=0.0), use('sgd', lr=1e-30))
+    before, after = tensors(start), tensors(still)
+    moved = {name for name in before if before[name] != after[name]}
+    check(moved and all('.h.2.' in name or 'ln_f' in name for name in moved), f'with decay 0 only the last block may move: {sorted(moved)}')
+
+
+def gradients_are_changed():
+    """Gradient noise before the built-in optimizers: no noise changes no byte, noise has its variance, and nothing holds a copy of a gradient."""
+    plugins = build('gradient-noise', source / 'tests' / 'sdk' / 'gradient-noise', CMAKE)
+    model = from_config('gpt2', vocab_size=61, n_positions=16, n_embd=48, n_layer=2, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+
+    def trains(name, optimizer, eta=None, norm=None, **more):
+        noise = [use('gradient-noise', eta=eta)] if eta is not None else []
+        clip = [use('clip', norm=norm)] if norm else []
+        path = recipe(f'{name}.lua', model, 'data.random {}', *noise, optimizer, *clip, batch=2, length=16, seed=5, **more)
+        return train(path, name, '--plugin-path', plugins)
+
+    adamw = use('adamw', lr=1e-2)
+    plain, silent = trains('noise-none', adamw, steps=3), trains('noise-zero', adamw, eta=0, steps=3)
+    check(plain.bytes() == silent.bytes(), 'noise of variance 0 changes the model')
+    planned = [r.memory['classes']['host']['planned'] for r in (plain, silent)]
+    check(planned[1] <= planned[0] + 4096, f'planned with gradient noise {planned[1]}, without {planned[0]} bytes')
+    # One step of plain SGD: the difference over the rate is the noise itself, whether the gradients are clipped or not.
+    for norm in (None, 0.1):
+        sgd = use('sgd', lr=1.0)
+        quiet, noisy = trains(f'quiet-{norm}', sgd, norm=norm, steps=1), trains(f'noisy-{norm}', sgd, eta=0.01, norm=norm, steps=1)
+        a, b = tensors(quiet), tensors(noisy)
+        noise = [y - x for name in sorted(a) for x, y in zip(a[name], b[name])]
+        mean = sum(noise) / len(noise)
+        deviation = (sum(x * x for x in noise) / len(noise) - mean * mean) ** 0.5
+        check(abs(mean) < 0.002 and abs(deviation - 0.1) < 0.002, f'clip {norm}: noise of mean {mean} and deviation {deviation}, not 0 and 0.1')
+
+
 def templates_train():
     model = from_config('gpt2', vocab_size=61, n_positions=32, n_embd=32, n_layer=2, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
     ids = [(5 * i + row) % 61 for row in range(4) for i in range(32)]
@@ -90,6 +157,8 @@ try:
     command('cmake', '--install', binary, '--component', 'sdk', '--prefix', outside / 'prefix')
     same_bytes()
     templates_train()
+    rates_are_scaled()
+    gradients_are_changed()
 finally:
     shutil.rmtree(outside, ignore_errors=True)
 finish()

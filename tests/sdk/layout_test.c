@@ -22,37 +22,42 @@ constexpr bool same_text(const char* a, const char* b) { return *a == *b && (!*a
 #define FIELD(T, field, offset, bytes, type) \
   CHECK(offsetof(T, field) == (offset) && sizeof(((T*)0)->field) == (bytes) && HAS_TYPE(T, field, type), #T "." #field)
 
-/* --- abi.h ------------------------------------------------------------------------------------------------- */
-CONSTANT(GALLEY_ABI_MAJOR, 1u);
-CONSTANT(GALLEY_ABI_MINOR, 0u);
+/* --- abi.h -------------------------------------------------------------------------------------------------- */
+CONSTANT(GALLEY_ABI_MAJOR, 0u);
+CONSTANT(GALLEY_ABI_MINOR, 2u);
 CONSTANT(GALLEY_MUST_UNDERSTAND_64, 0xFFFFFFFFull);
 CONSTANT(GALLEY_MUST_UNDERSTAND_32, 0xFFFFu);
+SIZE(galley_status, 4);
 CONSTANT(GALLEY_OK, 0);
 CONSTANT(GALLEY_INVALID, 1);
 CONSTANT(GALLEY_UNSUPPORTED, 2);
 CONSTANT(GALLEY_FAILED, 3);
-CONSTANT(GALLEY_ATTR_I64, 1u);
-CONSTANT(GALLEY_ATTR_F64, 2u);
-CONSTANT(GALLEY_ATTR_STRING, 3u);
-SIZE(galley_status, 4);
 
 typedef char galley_error_text_array[512];
-SIZE(galley_error, 528);
+typedef char galley_error_hint_array[256];
+SIZE(galley_error, 784);
 FIELD(galley_error, size, 0, 4, uint32_t);
 FIELD(galley_error, revision, 4, 4, uint32_t);
 FIELD(galley_error, code, 8, 4, int32_t);
 FIELD(galley_error, reserved, 12, 4, uint32_t);
 FIELD(galley_error, text, 16, 512, galley_error_text_array);
+FIELD(galley_error, hint, 528, 256, galley_error_hint_array);
+CONSTANT(GALLEY_ERROR_MIN_SIZE, 528u);
+CONSTANT(GALLEY_ATTR_I64, 1u);
+CONSTANT(GALLEY_ATTR_F64, 2u);
+CONSTANT(GALLEY_ATTR_STRING, 3u);
 
-SIZE(galley_attr, 32);
+SIZE(galley_attr, 40);
 FIELD(galley_attr, size, 0, 4, uint32_t);
 FIELD(galley_attr, revision, 4, 4, uint32_t);
 FIELD(galley_attr, name, 8, 8, const char*);
 FIELD(galley_attr, data, 16, 8, const void*);
 FIELD(galley_attr, type, 24, 4, uint32_t);
 FIELD(galley_attr, count, 28, 4, uint32_t);
+FIELD(galley_attr, flags, 32, 8, uint64_t);
+CONSTANT(GALLEY_ATTR_MIN_SIZE, 32u);
 
-/* --- tensor.h ---------------------------------------------------------------------------------------------- */
+/* --- tensor.h ----------------------------------------------------------------------------------------------- */
 CONSTANT(GALLEY_F64, 1u);
 CONSTANT(GALLEY_F32, 2u);
 CONSTANT(GALLEY_F16, 3u);
@@ -69,9 +74,8 @@ CONSTANT(GALLEY_WRITE, 2u);
 CONSTANT(GALLEY_READ_WRITE, 3u);
 CONSTANT(GALLEY_ACCUMULATE, 7u);
 CONSTANT(GALLEY_MAX_RANK, 8u);
-CONSTANT(GALLEY_NODE_TRAINING, 1u);
 
-SIZE(galley_operand, 80);
+SIZE(galley_operand, 88);
 FIELD(galley_operand, size, 0, 4, uint32_t);
 FIELD(galley_operand, revision, 4, 4, uint32_t);
 FIELD(galley_operand, name, 8, 8, const char*);
@@ -82,12 +86,14 @@ FIELD(galley_operand, dtype, 36, 4, uint32_t);
 FIELD(galley_operand, access, 40, 4, uint32_t);
 FIELD(galley_operand, n_components, 44, 4, uint32_t);
 FIELD(galley_operand, format, 48, 8, const char*);
-FIELD(galley_operand, components, 56, 8, const galley_operand* const*);
+FIELD(galley_operand, components, 56, 8, const struct galley_operand* const*);
 FIELD(galley_operand, attrs, 64, 8, const galley_attr* const*);
 FIELD(galley_operand, n_attrs, 72, 4, uint32_t);
 FIELD(galley_operand, reserved, 76, 4, uint32_t);
+FIELD(galley_operand, flags, 80, 8, uint64_t);
+CONSTANT(GALLEY_OPERAND_MIN_SIZE, 80u);
 
-SIZE(galley_node_view, 80);
+SIZE(galley_node_view, 88);
 FIELD(galley_node_view, size, 0, 4, uint32_t);
 FIELD(galley_node_view, revision, 4, 4, uint32_t);
 FIELD(galley_node_view, op, 8, 8, const char*);
@@ -101,8 +107,13 @@ FIELD(galley_node_view, n_attrs, 56, 4, uint32_t);
 FIELD(galley_node_view, flags, 60, 4, uint32_t);
 FIELD(galley_node_view, first_row, 64, 8, int64_t);
 FIELD(galley_node_view, length, 72, 8, int64_t);
+FIELD(galley_node_view, block, 80, 8, int64_t);
+CONSTANT(GALLEY_NODE_VIEW_MIN_SIZE, 80u);
+CONSTANT(GALLEY_NODE_TRAINING, 1u);
 
-/* --- graph.h ----------------------------------------------------------------------------------------------- */
+/* --- graph.h ------------------------------------------------------------------------------------------------ */
+SIZE(galley_tensor, 8);
+SIZE(galley_node, 8);
 CONSTANT(GALLEY_KIND_PARAMETER, 1u);
 CONSTANT(GALLEY_KIND_STATE, 2u);
 CONSTANT(GALLEY_KIND_GRADIENT, 3u);
@@ -119,24 +130,8 @@ CONSTANT(GALLEY_TENSOR_TRAINABLE, 32ull);
 CONSTANT(GALLEY_TENSOR_NON_NEGATIVE, 64ull);
 CONSTANT(GALLEY_TENSOR_HEAD, 128ull);
 CONSTANT(GALLEY_TENSOR_KNOWN, 255ull);
-CONSTANT(GALLEY_SCALAR_ATTEMPTED_STEP, 1u);
-CONSTANT(GALLEY_SCALAR_APPLIED_STEP, 2u);
-CONSTANT(GALLEY_SCALAR_APPLY, 3u);
-CONSTANT(GALLEY_SCALAR_LOSS_SCALE, 4u);
-CONSTANT(GALLEY_SCALAR_WINDOW_TOKENS, 5u);
-CONSTANT(GALLEY_SCALAR_LOSS_SEED, 6u);
-CONSTANT(GALLEY_SCALAR_GRADIENT_NORM, 7u);
-CONSTANT(GALLEY_SCALAR_GRADIENT_FACTOR, 8u);
-CONSTANT(GALLEY_SCALAR_FOUND_INF, 9u);
-CONSTANT(GALLEY_SCALAR_RANDOM, 10u);
-CONSTANT(GALLEY_SCALAR_LOSS, 11u);
-CONSTANT(GALLEY_EXPORT_OWN, 0u);
-CONSTANT(GALLEY_EXPORT_BOTH, 1u);
-CONSTANT(GALLEY_EXPORT_MODEL, 2u);
-SIZE(galley_tensor, 8);
-SIZE(galley_node, 8);
 
-SIZE(galley_tensor_desc, 112);
+SIZE(galley_tensor_desc, 120);
 FIELD(galley_tensor_desc, size, 0, 4, uint32_t);
 FIELD(galley_tensor_desc, revision, 4, 4, uint32_t);
 FIELD(galley_tensor_desc, name, 8, 8, const char*);
@@ -155,8 +150,10 @@ FIELD(galley_tensor_desc, file_name, 88, 8, const char*);
 FIELD(galley_tensor_desc, initializer_inputs, 96, 8, const galley_tensor*);
 FIELD(galley_tensor_desc, n_initializer_inputs, 104, 4, uint32_t);
 FIELD(galley_tensor_desc, reserved, 108, 4, uint32_t);
+FIELD(galley_tensor_desc, parameter, 112, 8, galley_tensor);
+CONSTANT(GALLEY_TENSOR_DESC_MIN_SIZE, 112u);
 
-SIZE(galley_tensor_info, 56);
+SIZE(galley_tensor_info, 72);
 FIELD(galley_tensor_info, size, 0, 4, uint32_t);
 FIELD(galley_tensor_info, revision, 4, 4, uint32_t);
 FIELD(galley_tensor_info, name, 8, 8, const char*);
@@ -167,8 +164,11 @@ FIELD(galley_tensor_info, kind, 32, 4, uint32_t);
 FIELD(galley_tensor_info, reserved, 36, 4, uint32_t);
 FIELD(galley_tensor_info, flags, 40, 8, uint64_t);
 FIELD(galley_tensor_info, producer, 48, 8, galley_node);
+FIELD(galley_tensor_info, parameter, 56, 8, galley_tensor);
+FIELD(galley_tensor_info, block, 64, 8, int64_t);
+CONSTANT(GALLEY_TENSOR_INFO_MIN_SIZE, 56u);
 
-SIZE(galley_node_desc, 56);
+SIZE(galley_node_desc, 64);
 FIELD(galley_node_desc, size, 0, 4, uint32_t);
 FIELD(galley_node_desc, revision, 4, 4, uint32_t);
 FIELD(galley_node_desc, op, 8, 8, const char*);
@@ -179,8 +179,10 @@ FIELD(galley_node_desc, n_inputs, 40, 4, uint32_t);
 FIELD(galley_node_desc, n_attrs, 44, 4, uint32_t);
 FIELD(galley_node_desc, n_outputs, 48, 4, uint32_t);
 FIELD(galley_node_desc, accumulate, 52, 4, uint32_t);
+FIELD(galley_node_desc, flags, 56, 8, uint64_t);
+CONSTANT(GALLEY_NODE_DESC_MIN_SIZE, 56u);
 
-SIZE(galley_node_info, 72);
+SIZE(galley_node_info, 80);
 FIELD(galley_node_info, size, 0, 4, uint32_t);
 FIELD(galley_node_info, revision, 4, 4, uint32_t);
 FIELD(galley_node_info, op, 8, 8, const char*);
@@ -193,70 +195,102 @@ FIELD(galley_node_info, n_outputs, 52, 4, uint32_t);
 FIELD(galley_node_info, n_attrs, 56, 4, uint32_t);
 FIELD(galley_node_info, reserved, 60, 4, uint32_t);
 FIELD(galley_node_info, block, 64, 8, int64_t);
+FIELD(galley_node_info, op_flags, 72, 8, uint64_t);
+CONSTANT(GALLEY_NODE_INFO_MIN_SIZE, 72u);
+CONSTANT(GALLEY_SCALAR_ATTEMPTED_STEP, 1u);
+CONSTANT(GALLEY_SCALAR_APPLIED_STEP, 2u);
+CONSTANT(GALLEY_SCALAR_APPLY, 3u);
+CONSTANT(GALLEY_SCALAR_LOSS_SCALE, 4u);
+CONSTANT(GALLEY_SCALAR_WINDOW_TOKENS, 5u);
+CONSTANT(GALLEY_SCALAR_LOSS_SEED, 6u);
+CONSTANT(GALLEY_SCALAR_GRADIENT_NORM, 7u);
+CONSTANT(GALLEY_SCALAR_GRADIENT_FACTOR, 8u);
+CONSTANT(GALLEY_SCALAR_FOUND_INF, 9u);
+CONSTANT(GALLEY_SCALAR_RANDOM, 10u);
+CONSTANT(GALLEY_SCALAR_LOSS, 11u);
+CONSTANT(GALLEY_SEGMENT_MODEL, 1u);
+CONSTANT(GALLEY_SEGMENT_EXPORT, 2u);
+CONSTANT(GALLEY_SEGMENT_WINDOW, 3u);
+CONSTANT(GALLEY_SEGMENT_EVAL, 4u);
+CONSTANT(GALLEY_EXPORT_OWN, 0u);
+CONSTANT(GALLEY_EXPORT_BOTH, 1u);
+CONSTANT(GALLEY_EXPORT_MODEL, 2u);
+
+typedef galley_status galley_graph_reader_tensor_get_fn(galley_graph*, galley_tensor, galley_tensor_info* out, galley_error*);
+typedef galley_status galley_graph_reader_tensor_find_fn(galley_graph*, const char* name, galley_tensor* out, galley_error*);
+typedef galley_status galley_graph_reader_node_get_fn(galley_graph*, galley_node, galley_node_info* out, galley_error*);
+typedef galley_tensor galley_graph_reader_tensor_next_fn(galley_graph*, galley_tensor);
+typedef galley_node galley_graph_reader_node_next_fn(galley_graph*, uint32_t segment, galley_node);
+SIZE(galley_graph_reader, 48);
+FIELD(galley_graph_reader, size, 0, 4, uint32_t);
+FIELD(galley_graph_reader, revision, 4, 4, uint32_t);
+FIELD(galley_graph_reader, tensor_get, 8, 8, galley_graph_reader_tensor_get_fn*);
+FIELD(galley_graph_reader, tensor_find, 16, 8, galley_graph_reader_tensor_find_fn*);
+FIELD(galley_graph_reader, node_get, 24, 8, galley_graph_reader_node_get_fn*);
+FIELD(galley_graph_reader, tensor_next, 32, 8, galley_graph_reader_tensor_next_fn*);
+FIELD(galley_graph_reader, node_next, 40, 8, galley_graph_reader_node_next_fn*);
+CONSTANT(GALLEY_GRAPH_READER_MIN_SIZE, 40u);
 
 typedef galley_status galley_graph_verbs_tensor_make_fn(galley_graph*, const galley_tensor_desc*, galley_tensor* out, galley_error*);
-typedef galley_status galley_graph_verbs_tensor_get_fn(galley_graph*, galley_tensor, galley_tensor_info* out, galley_error*);
-typedef galley_status galley_graph_verbs_tensor_find_fn(galley_graph*, const char* name, galley_tensor* out, galley_error*);
 typedef galley_status galley_graph_verbs_node_make_fn(galley_graph*, const galley_node_desc*, galley_tensor* outputs, galley_error*);
-typedef galley_status galley_graph_verbs_node_get_fn(galley_graph*, galley_node, galley_node_info* out, galley_error*);
-typedef galley_node galley_graph_verbs_node_next_fn(galley_graph*, galley_node);
-typedef galley_tensor galley_graph_verbs_tensor_next_fn(galley_graph*, galley_tensor);
 typedef galley_status galley_graph_verbs_replace_fn(galley_graph*, galley_tensor from, galley_tensor to, galley_error*);
 typedef galley_status galley_graph_verbs_scalar_fn(galley_graph*, uint32_t which, galley_tensor* out, galley_error*);
 typedef galley_status galley_graph_verbs_option_fn(galley_graph*, const char* name, galley_tensor* out, galley_error*);
+typedef galley_status galley_graph_verbs_rate_fn(galley_graph*, const char* name, galley_tensor parameter, galley_tensor* out,
+                                                 galley_error*);
+typedef galley_status galley_graph_verbs_scale_rate_fn(galley_graph*, galley_tensor parameter, double factor, galley_error*);
+typedef galley_status galley_graph_verbs_report_fn(galley_graph*, galley_tensor tensor, const char* name, galley_error*);
+typedef galley_status galley_graph_verbs_eval_as_fn(galley_graph*, galley_tensor parameter, galley_tensor value, galley_error*);
 typedef galley_status galley_graph_verbs_document_fn(galley_graph*, const char* file, const char* text, galley_error*);
 typedef galley_status galley_graph_verbs_export_as_fn(galley_graph*, galley_tensor parameter, galley_tensor value, galley_error*);
+typedef galley_status galley_graph_verbs_export_stored_fn(galley_graph*, galley_tensor parameter, galley_error*);
 typedef galley_status galley_graph_verbs_export_model_fn(galley_graph*, uint32_t what, galley_error*);
+typedef galley_status galley_graph_verbs_config_fn(galley_graph*, const char* key, const char* json, galley_error*);
 typedef galley_status galley_graph_verbs_ignore_fn(galley_graph*, const char* pattern, galley_error*);
-SIZE(galley_graph_verbs, 120);
+SIZE(galley_graph_verbs, 136);
 FIELD(galley_graph_verbs, size, 0, 4, uint32_t);
 FIELD(galley_graph_verbs, revision, 4, 4, uint32_t);
-FIELD(galley_graph_verbs, tensor_make, 8, 8, galley_graph_verbs_tensor_make_fn*);
-FIELD(galley_graph_verbs, tensor_get, 16, 8, galley_graph_verbs_tensor_get_fn*);
-FIELD(galley_graph_verbs, tensor_find, 24, 8, galley_graph_verbs_tensor_find_fn*);
-FIELD(galley_graph_verbs, node_make, 32, 8, galley_graph_verbs_node_make_fn*);
-FIELD(galley_graph_verbs, node_get, 40, 8, galley_graph_verbs_node_get_fn*);
-FIELD(galley_graph_verbs, node_next, 48, 8, galley_graph_verbs_node_next_fn*);
-FIELD(galley_graph_verbs, tensor_next, 56, 8, galley_graph_verbs_tensor_next_fn*);
-FIELD(galley_graph_verbs, replace, 64, 8, galley_graph_verbs_replace_fn*);
-FIELD(galley_graph_verbs, scalar, 72, 8, galley_graph_verbs_scalar_fn*);
-FIELD(galley_graph_verbs, option, 80, 8, galley_graph_verbs_option_fn*);
+FIELD(galley_graph_verbs, reader, 8, 8, const galley_graph_reader*);
+FIELD(galley_graph_verbs, tensor_make, 16, 8, galley_graph_verbs_tensor_make_fn*);
+FIELD(galley_graph_verbs, node_make, 24, 8, galley_graph_verbs_node_make_fn*);
+FIELD(galley_graph_verbs, replace, 32, 8, galley_graph_verbs_replace_fn*);
+FIELD(galley_graph_verbs, scalar, 40, 8, galley_graph_verbs_scalar_fn*);
+FIELD(galley_graph_verbs, option, 48, 8, galley_graph_verbs_option_fn*);
+FIELD(galley_graph_verbs, rate, 56, 8, galley_graph_verbs_rate_fn*);
+FIELD(galley_graph_verbs, scale_rate, 64, 8, galley_graph_verbs_scale_rate_fn*);
+FIELD(galley_graph_verbs, report, 72, 8, galley_graph_verbs_report_fn*);
+FIELD(galley_graph_verbs, eval_as, 80, 8, galley_graph_verbs_eval_as_fn*);
 FIELD(galley_graph_verbs, document, 88, 8, galley_graph_verbs_document_fn*);
 FIELD(galley_graph_verbs, export_as, 96, 8, galley_graph_verbs_export_as_fn*);
-FIELD(galley_graph_verbs, export_model, 104, 8, galley_graph_verbs_export_model_fn*);
-FIELD(galley_graph_verbs, ignore, 112, 8, galley_graph_verbs_ignore_fn*);
+FIELD(galley_graph_verbs, export_stored, 104, 8, galley_graph_verbs_export_stored_fn*);
+FIELD(galley_graph_verbs, export_model, 112, 8, galley_graph_verbs_export_model_fn*);
+FIELD(galley_graph_verbs, config, 120, 8, galley_graph_verbs_config_fn*);
+FIELD(galley_graph_verbs, ignore, 128, 8, galley_graph_verbs_ignore_fn*);
+CONSTANT(GALLEY_GRAPH_VERBS_MIN_SIZE, 128u);
 
-/* --- rewrite.h --------------------------------------------------------------------------------------------- */
-TEXT(GALLEY_REWRITE, "galley.rewrite/1");
-CONSTANT(GALLEY_SEGMENT_MODEL, 1u);
-CONSTANT(GALLEY_SEGMENT_EXPORT, 2u);
-
-typedef galley_status galley_rewrite_rewrite_fn(void*, const galley_graph_verbs*, galley_graph*, uint32_t segment, galley_error*);
-SIZE(galley_rewrite, 16);
-FIELD(galley_rewrite, size, 0, 4, uint32_t);
-FIELD(galley_rewrite, revision, 4, 4, uint32_t);
-FIELD(galley_rewrite, rewrite, 8, 8, galley_rewrite_rewrite_fn*);
-
-/* --- claim.h ----------------------------------------------------------------------------------------------- */
+/* --- claim.h ------------------------------------------------------------------------------------------------ */
 TEXT(GALLEY_CLAIM, "galley.claim/1");
 CONSTANT(GALLEY_FACET_TRAINABLE, 1u);
 CONSTANT(GALLEY_FACET_STORAGE, 2u);
 CONSTANT(GALLEY_FACET_COMPUTE, 3u);
-CONSTANT(GALLEY_FACET_GRADIENT, 4u);
-CONSTANT(GALLEY_FACET_UPDATE, 5u);
-CONSTANT(GALLEY_FACET_PLACEMENT, 6u);
-CONSTANT(GALLEY_FACET_SHARD, 7u);
+CONSTANT(GALLEY_FACET_GRADIENT_DTYPE, 4u);
+CONSTANT(GALLEY_FACET_GRADIENT_LIFETIME, 5u);
+CONSTANT(GALLEY_FACET_UPDATE, 6u);
+CONSTANT(GALLEY_FACET_PLACEMENT, 7u);
+CONSTANT(GALLEY_FACET_SHARD, 8u);
+CONSTANT(GALLEY_FACET_WINDOW, 9u);
+CONSTANT(GALLEY_GRADIENT_WINDOW, 0);
+CONSTANT(GALLEY_GRADIENT_IMMEDIATE, 1);
 CONSTANT(GALLEY_SUBJECT_PARAMETER, 1u);
-CONSTANT(GALLEY_SUBJECT_MASTER, 2u);
-CONSTANT(GALLEY_SUBJECT_GRADIENT, 3u);
-CONSTANT(GALLEY_SUBJECT_STATE, 4u);
-CONSTANT(GALLEY_SUBJECT_NODE, 5u);
-CONSTANT(GALLEY_SUBJECT_RUN, 6u);
+CONSTANT(GALLEY_SUBJECT_GRADIENT, 2u);
+CONSTANT(GALLEY_SUBJECT_STATE, 3u);
+CONSTANT(GALLEY_SUBJECT_NODE, 4u);
+CONSTANT(GALLEY_SUBJECT_RUN, 5u);
 CONSTANT(GALLEY_ABSTAIN, 0u);
 CONSTANT(GALLEY_WEAK, 1u);
 CONSTANT(GALLEY_STRONG, 2u);
 
-SIZE(galley_subject, 64);
+SIZE(galley_subject, 80);
 FIELD(galley_subject, size, 0, 4, uint32_t);
 FIELD(galley_subject, revision, 4, 4, uint32_t);
 FIELD(galley_subject, kind, 8, 4, uint32_t);
@@ -267,9 +301,10 @@ FIELD(galley_subject, tensor, 32, 8, galley_tensor);
 FIELD(galley_subject, parameter, 40, 8, galley_tensor);
 FIELD(galley_subject, node, 48, 8, galley_node);
 FIELD(galley_subject, trainable, 56, 8, uint64_t);
+FIELD(galley_subject, tensor_flags, 64, 8, uint64_t);
+FIELD(galley_subject, op_flags, 72, 8, uint64_t);
+CONSTANT(GALLEY_SUBJECT_MIN_SIZE, 64u);
 
-CONSTANT(GALLEY_GRADIENT_WINDOW, 0);
-CONSTANT(GALLEY_GRADIENT_IMMEDIATE, 1);
 SIZE(galley_claim_value, 40);
 FIELD(galley_claim_value, size, 0, 4, uint32_t);
 FIELD(galley_claim_value, revision, 4, 4, uint32_t);
@@ -278,36 +313,141 @@ FIELD(galley_claim_value, n_attrs, 12, 4, uint32_t);
 FIELD(galley_claim_value, number, 16, 8, int64_t);
 FIELD(galley_claim_value, text, 24, 8, const char*);
 FIELD(galley_claim_value, attrs, 32, 8, const galley_attr* const*);
+CONSTANT(GALLEY_CLAIM_VALUE_MIN_SIZE, 32u);
 
-typedef galley_status galley_claim_claim_fn(void*, const galley_graph_verbs*, galley_graph*, const galley_subject*, galley_claim_value* out,
-                                            galley_error*);
-SIZE(galley_claim, 16);
+typedef galley_status galley_claim_claim_fn(void* instance, const galley_graph_reader*, galley_graph*, const galley_subject*,
+                                            galley_claim_value* out, galley_error*);
+SIZE(galley_claim, 24);
 FIELD(galley_claim, size, 0, 4, uint32_t);
 FIELD(galley_claim, revision, 4, 4, uint32_t);
 FIELD(galley_claim, claim, 8, 8, galley_claim_claim_fn*);
+FIELD(galley_claim, flags, 16, 8, uint64_t);
+CONSTANT(GALLEY_CLAIM_MIN_SIZE, 16u);
 
-/* --- update.h ---------------------------------------------------------------------------------------------- */
+/* --- rewrite.h ---------------------------------------------------------------------------------------------- */
+TEXT(GALLEY_REWRITE, "galley.rewrite/1");
+
+typedef galley_status galley_rewrite_rewrite_fn(void* instance, const galley_graph_verbs*, galley_graph*, uint32_t segment, galley_error*);
+SIZE(galley_rewrite, 24);
+FIELD(galley_rewrite, size, 0, 4, uint32_t);
+FIELD(galley_rewrite, revision, 4, 4, uint32_t);
+FIELD(galley_rewrite, rewrite, 8, 8, galley_rewrite_rewrite_fn*);
+FIELD(galley_rewrite, flags, 16, 8, uint64_t);
+CONSTANT(GALLEY_REWRITE_MIN_SIZE, 16u);
+
+/* --- update.h ----------------------------------------------------------------------------------------------- */
 TEXT(GALLEY_UPDATE, "galley.update/1");
 CONSTANT(GALLEY_STAGE_CHECK, 1u);
 CONSTANT(GALLEY_STAGE_CLIP, 2u);
-CONSTANT(GALLEY_STAGE_STEP, 3u);
-CONSTANT(GALLEY_STAGE_AFTER, 4u);
+CONSTANT(GALLEY_STAGE_GRADIENT, 3u);
+CONSTANT(GALLEY_STAGE_STEP, 4u);
+CONSTANT(GALLEY_STAGE_AFTER, 5u);
 
-typedef galley_status galley_update_build_fn(void*, const galley_graph_verbs*, galley_graph*, galley_tensor parameter,
+typedef galley_status galley_update_build_fn(void* instance, const galley_graph_verbs*, galley_graph*, galley_tensor parameter,
                                              galley_tensor gradient, galley_error*);
-SIZE(galley_update, 24);
+SIZE(galley_update, 32);
 FIELD(galley_update, size, 0, 4, uint32_t);
 FIELD(galley_update, revision, 4, 4, uint32_t);
 FIELD(galley_update, stage, 8, 4, uint32_t);
 FIELD(galley_update, reserved, 12, 4, uint32_t);
 FIELD(galley_update, build, 16, 8, galley_update_build_fn*);
+FIELD(galley_update, flags, 24, 8, uint64_t);
+CONSTANT(GALLEY_UPDATE_MIN_SIZE, 24u);
 
-/* --- saved.h ----------------------------------------------------------------------------------------------- */
+/* --- kernel.h ----------------------------------------------------------------------------------------------- */
+
+SIZE(galley_peak, 32);
+FIELD(galley_peak, size, 0, 4, uint32_t);
+FIELD(galley_peak, revision, 4, 4, uint32_t);
+FIELD(galley_peak, name, 8, 8, const char*);
+FIELD(galley_peak, flops, 16, 8, double);
+FIELD(galley_peak, flags, 24, 8, uint64_t);
+CONSTANT(GALLEY_PEAK_MIN_SIZE, 24u);
+
+SIZE(galley_target_memory, 48);
+FIELD(galley_target_memory, size, 0, 4, uint32_t);
+FIELD(galley_target_memory, revision, 4, 4, uint32_t);
+FIELD(galley_target_memory, name, 8, 8, const char*);
+FIELD(galley_target_memory, capacity, 16, 8, int64_t);
+FIELD(galley_target_memory, in_bandwidth, 24, 8, double);
+FIELD(galley_target_memory, out_bandwidth, 32, 8, double);
+FIELD(galley_target_memory, flags, 40, 8, uint64_t);
+CONSTANT(GALLEY_TARGET_MEMORY_MIN_SIZE, 40u);
+
+SIZE(galley_library, 32);
+FIELD(galley_library, size, 0, 4, uint32_t);
+FIELD(galley_library, revision, 4, 4, uint32_t);
+FIELD(galley_library, name, 8, 8, const char*);
+FIELD(galley_library, version, 16, 8, const char*);
+FIELD(galley_library, flags, 24, 8, uint64_t);
+CONSTANT(GALLEY_LIBRARY_MIN_SIZE, 24u);
+
+SIZE(galley_target, 88);
+FIELD(galley_target, size, 0, 4, uint32_t);
+FIELD(galley_target, revision, 4, 4, uint32_t);
+FIELD(galley_target, device, 8, 8, const char*);
+FIELD(galley_target, isa, 16, 8, const char*);
+FIELD(galley_target, threads, 24, 8, int64_t);
+FIELD(galley_target, workspace_budget, 32, 8, int64_t);
+FIELD(galley_target, peaks, 40, 8, const galley_peak* const*);
+FIELD(galley_target, memories, 48, 8, const galley_target_memory* const*);
+FIELD(galley_target, libraries, 56, 8, const galley_library* const*);
+FIELD(galley_target, n_peaks, 64, 4, uint32_t);
+FIELD(galley_target, n_memories, 68, 4, uint32_t);
+FIELD(galley_target, n_libraries, 72, 4, uint32_t);
+FIELD(galley_target, reserved, 76, 4, uint32_t);
+FIELD(galley_target, flags, 80, 8, uint64_t);
+CONSTANT(GALLEY_TARGET_MIN_SIZE, 80u);
+CONSTANT(GALLEY_PLAN_NOT_CAPTURABLE, 1ull);
+CONSTANT(GALLEY_PLAN_KNOWN, 1ull);
+
+SIZE(galley_kernel_plan, 40);
+FIELD(galley_kernel_plan, size, 0, 4, uint32_t);
+FIELD(galley_kernel_plan, revision, 4, 4, uint32_t);
+FIELD(galley_kernel_plan, workspace_bytes, 8, 8, int64_t);
+FIELD(galley_kernel_plan, priority, 16, 8, int64_t);
+FIELD(galley_kernel_plan, constants_bytes, 24, 8, int64_t);
+FIELD(galley_kernel_plan, flags, 32, 8, uint64_t);
+CONSTANT(GALLEY_KERNEL_PLAN_MIN_SIZE, 24u);
+
+SIZE(galley_kernel_setup, 64);
+FIELD(galley_kernel_setup, size, 0, 4, uint32_t);
+FIELD(galley_kernel_setup, revision, 4, 4, uint32_t);
+FIELD(galley_kernel_setup, target, 8, 8, const galley_target*);
+FIELD(galley_kernel_setup, workspace, 16, 8, void*);
+FIELD(galley_kernel_setup, workspace_bytes, 24, 8, int64_t);
+FIELD(galley_kernel_setup, constants, 32, 8, void*);
+FIELD(galley_kernel_setup, constants_bytes, 40, 8, int64_t);
+FIELD(galley_kernel_setup, device, 48, 8, void*);
+FIELD(galley_kernel_setup, queue, 56, 8, galley_queue*);
+CONSTANT(GALLEY_KERNEL_SETUP_MIN_SIZE, 48u);
+CONSTANT(GALLEY_KERNEL_FORMATS, 1ull);
+CONSTANT(GALLEY_KERNEL_KNOWN, 1ull);
+
+typedef galley_status galley_kernel_query_fn(const galley_node_view* const* nodes, uint32_t n, const galley_target*,
+                                             galley_kernel_plan* out, galley_error*);
+typedef galley_status galley_kernel_prepare_fn(const galley_node_view* const* nodes, uint32_t n, const galley_kernel_setup*, void** state,
+                                               galley_error*);
+typedef galley_status galley_kernel_enqueue_fn(void* state, galley_queue*, galley_error*);
+typedef void galley_kernel_release_fn(void* state);
+SIZE(galley_kernel, 72);
+FIELD(galley_kernel, size, 0, 4, uint32_t);
+FIELD(galley_kernel, revision, 4, 4, uint32_t);
+FIELD(galley_kernel, name, 8, 8, const char*);
+FIELD(galley_kernel, op, 16, 8, const char*);
+FIELD(galley_kernel, device, 24, 8, const char*);
+FIELD(galley_kernel, query, 32, 8, galley_kernel_query_fn*);
+FIELD(galley_kernel, prepare, 40, 8, galley_kernel_prepare_fn*);
+FIELD(galley_kernel, enqueue, 48, 8, galley_kernel_enqueue_fn*);
+FIELD(galley_kernel, release, 56, 8, galley_kernel_release_fn*);
+FIELD(galley_kernel, flags, 64, 8, uint64_t);
+CONSTANT(GALLEY_KERNEL_MIN_SIZE, 64u);
+
+/* --- saved.h ------------------------------------------------------------------------------------------------ */
 TEXT(GALLEY_SAVED, "galley.saved/1");
 CONSTANT(GALLEY_KEEP, 0u);
 CONSTANT(GALLEY_RECOMPUTE, 1u);
 CONSTANT(GALLEY_OFFLOAD, 2u);
-CONSTANT(GALLEY_OFFLOAD_TO(3), 770u);
 CONSTANT(GALLEY_SAVED_BLOCK_INPUT, 1u);
 CONSTANT(GALLEY_SAVED_RECOMPUTABLE, 2u);
 CONSTANT(GALLEY_SAVED_OFFLOADABLE, 4u);
@@ -324,9 +464,10 @@ FIELD(galley_saved_item, offload_seconds, 48, 8, double);
 FIELD(galley_saved_item, flags, 56, 4, uint32_t);
 FIELD(galley_saved_item, n_parents, 60, 4, uint32_t);
 FIELD(galley_saved_item, parents, 64, 8, const uint64_t*);
+CONSTANT(GALLEY_SAVED_ITEM_MIN_SIZE, 64u);
 
 typedef galley_status galley_saved_set_peak_fn(void* context, const uint32_t* choices, uint32_t memory, int64_t* out, galley_error*);
-SIZE(galley_saved_set, 48);
+SIZE(galley_saved_set, 56);
 FIELD(galley_saved_set, size, 0, 4, uint32_t);
 FIELD(galley_saved_set, revision, 4, 4, uint32_t);
 FIELD(galley_saved_set, items, 8, 8, const galley_saved_item* const*);
@@ -334,14 +475,18 @@ FIELD(galley_saved_set, n_items, 16, 8, uint64_t);
 FIELD(galley_saved_set, blocks, 24, 8, int64_t);
 FIELD(galley_saved_set, context, 32, 8, void*);
 FIELD(galley_saved_set, peak, 40, 8, galley_saved_set_peak_fn*);
+FIELD(galley_saved_set, target, 48, 8, const galley_target*);
+CONSTANT(GALLEY_SAVED_SET_MIN_SIZE, 48u);
 
-typedef galley_status galley_saved_decide_fn(void*, const galley_saved_set*, uint32_t* choices, galley_error*);
-SIZE(galley_saved, 16);
+typedef galley_status galley_saved_decide_fn(void* instance, const galley_saved_set*, uint32_t* choices, galley_error*);
+SIZE(galley_saved, 24);
 FIELD(galley_saved, size, 0, 4, uint32_t);
 FIELD(galley_saved, revision, 4, 4, uint32_t);
 FIELD(galley_saved, decide, 8, 8, galley_saved_decide_fn*);
+FIELD(galley_saved, flags, 16, 8, uint64_t);
+CONSTANT(GALLEY_SAVED_MIN_SIZE, 16u);
 
-/* --- op.h -------------------------------------------------------------------------------------------------- */
+/* --- op.h --------------------------------------------------------------------------------------------------- */
 CONSTANT(GALLEY_ROLE_WHOLE, 0u);
 CONSTANT(GALLEY_ROLE_ROWS, 1u);
 CONSTANT(GALLEY_ROLE_REDUCED, 2u);
@@ -352,6 +497,17 @@ CONSTANT(GALLEY_OPERAND_VARIADIC, 8u);
 CONSTANT(GALLEY_OPERAND_NO_GRADIENT, 16u);
 CONSTANT(GALLEY_OPERAND_SAME_ROWS, 32u);
 CONSTANT(GALLEY_OPERAND_KNOWN, 63u);
+
+SIZE(galley_operand_rule, 40);
+FIELD(galley_operand_rule, size, 0, 4, uint32_t);
+FIELD(galley_operand_rule, revision, 4, 4, uint32_t);
+FIELD(galley_operand_rule, name, 8, 8, const char*);
+FIELD(galley_operand_rule, role, 16, 4, uint32_t);
+FIELD(galley_operand_rule, flags, 20, 4, uint32_t);
+FIELD(galley_operand_rule, alias, 24, 4, int32_t);
+FIELD(galley_operand_rule, reserved, 28, 4, uint32_t);
+FIELD(galley_operand_rule, summary, 32, 8, const char*);
+CONSTANT(GALLEY_OPERAND_RULE_MIN_SIZE, 32u);
 CONSTANT(GALLEY_OP_RANDOM, 1ull);
 CONSTANT(GALLEY_OP_TRAINING_ONLY, 2ull);
 CONSTANT(GALLEY_OP_LOSS, 4ull);
@@ -367,35 +523,31 @@ CONSTANT(GALLEY_GRAIN_BLOCK, 2u);
 CONSTANT(GALLEY_GRAIN_ROW, 3u);
 CONSTANT(GALLEY_GRAIN_TENSOR, 4u);
 
-SIZE(galley_operand_rule, 32);
-FIELD(galley_operand_rule, size, 0, 4, uint32_t);
-FIELD(galley_operand_rule, revision, 4, 4, uint32_t);
-FIELD(galley_operand_rule, name, 8, 8, const char*);
-FIELD(galley_operand_rule, role, 16, 4, uint32_t);
-FIELD(galley_operand_rule, flags, 20, 4, uint32_t);
-FIELD(galley_operand_rule, alias, 24, 4, int32_t);
-FIELD(galley_operand_rule, reserved, 28, 4, uint32_t);
-
 typedef int64_t galley_shape_extents_array[8];
-SIZE(galley_shape, 80);
+SIZE(galley_shape, 88);
 FIELD(galley_shape, size, 0, 4, uint32_t);
 FIELD(galley_shape, revision, 4, 4, uint32_t);
 FIELD(galley_shape, rank, 8, 4, uint32_t);
 FIELD(galley_shape, dtype, 12, 4, uint32_t);
 FIELD(galley_shape, extents, 16, 64, galley_shape_extents_array);
+FIELD(galley_shape, flags, 80, 8, uint64_t);
+CONSTANT(GALLEY_SHAPE_MIN_SIZE, 80u);
 
 SIZE(galley_cost, 24);
 FIELD(galley_cost, size, 0, 4, uint32_t);
 FIELD(galley_cost, revision, 4, 4, uint32_t);
 FIELD(galley_cost, flops, 8, 8, double);
 FIELD(galley_cost, bytes, 16, 8, double);
+CONSTANT(GALLEY_COST_MIN_SIZE, 16u);
 
-SIZE(galley_op_case, 32);
+SIZE(galley_op_case, 40);
 FIELD(galley_op_case, size, 0, 4, uint32_t);
 FIELD(galley_op_case, revision, 4, 4, uint32_t);
 FIELD(galley_op_case, node, 8, 8, const galley_node_view*);
 FIELD(galley_op_case, low, 16, 8, const double*);
 FIELD(galley_op_case, high, 24, 8, const double*);
+FIELD(galley_op_case, flags, 32, 8, uint64_t);
+CONSTANT(GALLEY_OP_CASE_MIN_SIZE, 32u);
 
 typedef galley_status galley_op_infer_fn(const galley_node_view*, galley_shape* const* outputs, galley_error*);
 typedef galley_status galley_op_gradient_fn(const galley_graph_verbs*, galley_graph*, galley_node node, const galley_tensor* d_outputs,
@@ -420,60 +572,27 @@ FIELD(galley_op, infer, 80, 8, galley_op_infer_fn*);
 FIELD(galley_op, gradient, 88, 8, galley_op_gradient_fn*);
 FIELD(galley_op, cost, 96, 8, galley_op_cost_fn*);
 FIELD(galley_op, reference, 104, 8, galley_op_reference_fn*);
+CONSTANT(GALLEY_OP_MIN_SIZE, 88u);
 
-/* --- kernel.h ---------------------------------------------------------------------------------------------- */
-SIZE(galley_target, 64);
-FIELD(galley_target, size, 0, 4, uint32_t);
-FIELD(galley_target, revision, 4, 4, uint32_t);
-FIELD(galley_target, device, 8, 8, const char*);
-FIELD(galley_target, isa, 16, 8, const char*);
-FIELD(galley_target, threads, 24, 8, int64_t);
-FIELD(galley_target, workspace_budget, 32, 8, int64_t);
-FIELD(galley_target, peak_flops, 40, 8, double);
-FIELD(galley_target, bandwidth, 48, 8, double);
-FIELD(galley_target, link_bandwidth, 56, 8, double);
-
-SIZE(galley_kernel_plan, 24);
-FIELD(galley_kernel_plan, size, 0, 4, uint32_t);
-FIELD(galley_kernel_plan, revision, 4, 4, uint32_t);
-FIELD(galley_kernel_plan, workspace_bytes, 8, 8, int64_t);
-FIELD(galley_kernel_plan, priority, 16, 8, int64_t);
-
-typedef galley_status galley_kernel_query_fn(const galley_node_view* const* nodes, uint32_t n, const galley_target*,
-                                             galley_kernel_plan* out, galley_error*);
-typedef galley_status galley_kernel_prepare_fn(const galley_node_view* const* nodes, uint32_t n, const galley_target*, void* workspace,
-                                               void** state, galley_error*);
-typedef galley_status galley_kernel_enqueue_fn(void* state, galley_queue*, galley_error*);
-typedef void galley_kernel_release_fn(void* state);
-CONSTANT(GALLEY_KERNEL_FORMATS, 1ull);
-CONSTANT(GALLEY_KERNEL_KNOWN, 1ull);
-SIZE(galley_kernel, 72);
-FIELD(galley_kernel, size, 0, 4, uint32_t);
-FIELD(galley_kernel, revision, 4, 4, uint32_t);
-FIELD(galley_kernel, name, 8, 8, const char*);
-FIELD(galley_kernel, op, 16, 8, const char*);
-FIELD(galley_kernel, device, 24, 8, const char*);
-FIELD(galley_kernel, query, 32, 8, galley_kernel_query_fn*);
-FIELD(galley_kernel, prepare, 40, 8, galley_kernel_prepare_fn*);
-FIELD(galley_kernel, enqueue, 48, 8, galley_kernel_enqueue_fn*);
-FIELD(galley_kernel, release, 56, 8, galley_kernel_release_fn*);
-FIELD(galley_kernel, flags, 64, 8, uint64_t);
-
-/* --- format.h ---------------------------------------------------------------------------------------------- */
-CONSTANT(GALLEY_MAX_COMPONENTS, 8u);
+/* --- format.h ----------------------------------------------------------------------------------------------- */
 
 typedef int64_t galley_component_extents_array[8];
-SIZE(galley_component, 88);
+SIZE(galley_component, 96);
 FIELD(galley_component, size, 0, 4, uint32_t);
 FIELD(galley_component, revision, 4, 4, uint32_t);
 FIELD(galley_component, suffix, 8, 8, const char*);
 FIELD(galley_component, rank, 16, 4, uint32_t);
 FIELD(galley_component, dtype, 20, 4, uint32_t);
 FIELD(galley_component, extents, 24, 64, galley_component_extents_array);
+FIELD(galley_component, numbers, 88, 8, int64_t);
+CONSTANT(GALLEY_COMPONENT_MIN_SIZE, 88u);
+CONSTANT(GALLEY_MAX_COMPONENTS, 8u);
+CONSTANT(GALLEY_FORMAT_STOCHASTIC, 1ull);
+CONSTANT(GALLEY_FORMAT_KNOWN, 1ull);
 
 typedef galley_status galley_format_components_fn(const int64_t* shape, uint32_t rank, const galley_attr* const* attrs, uint32_t n_attrs,
                                                   galley_component* const* out, uint32_t* n, galley_error*);
-SIZE(galley_format, 48);
+SIZE(galley_format, 56);
 FIELD(galley_format, size, 0, 4, uint32_t);
 FIELD(galley_format, revision, 4, 4, uint32_t);
 FIELD(galley_format, name, 8, 8, const char*);
@@ -482,61 +601,114 @@ FIELD(galley_format, unpack_op, 24, 8, const char*);
 FIELD(galley_format, exact, 32, 4, uint32_t);
 FIELD(galley_format, trainable, 36, 4, uint32_t);
 FIELD(galley_format, components, 40, 8, galley_format_components_fn*);
+FIELD(galley_format, flags, 48, 8, uint64_t);
+CONSTANT(GALLEY_FORMAT_MIN_SIZE, 48u);
 
-/* --- device.h ---------------------------------------------------------------------------------------------- */
-SIZE(galley_memory_class, 32);
+/* --- device.h ----------------------------------------------------------------------------------------------- */
+
+SIZE(galley_memory_class, 40);
 FIELD(galley_memory_class, size, 0, 4, uint32_t);
 FIELD(galley_memory_class, revision, 4, 4, uint32_t);
 FIELD(galley_memory_class, name, 8, 8, const char*);
 FIELD(galley_memory_class, alignment, 16, 8, int64_t);
 FIELD(galley_memory_class, host_access, 24, 4, uint32_t);
 FIELD(galley_memory_class, computes, 28, 4, uint32_t);
+FIELD(galley_memory_class, flags, 32, 8, uint64_t);
+CONSTANT(GALLEY_MEMORY_CLASS_MIN_SIZE, 32u);
+CONSTANT(GALLEY_QUEUE_COMPUTE, 1u);
+CONSTANT(GALLEY_QUEUE_IN, 2u);
+CONSTANT(GALLEY_QUEUE_OUT, 3u);
+
+SIZE(galley_queue_info, 24);
+FIELD(galley_queue_info, size, 0, 4, uint32_t);
+FIELD(galley_queue_info, revision, 4, 4, uint32_t);
+FIELD(galley_queue_info, role, 8, 4, uint32_t);
+FIELD(galley_queue_info, reserved, 12, 4, uint32_t);
+FIELD(galley_queue_info, flags, 16, 8, uint64_t);
+CONSTANT(GALLEY_QUEUE_INFO_MIN_SIZE, 16u);
+CONSTANT(GALLEY_MEMORY_PROCESS, 0xFFFFFFFFu);
+
+SIZE(galley_copy, 64);
+FIELD(galley_copy, size, 0, 4, uint32_t);
+FIELD(galley_copy, revision, 4, 4, uint32_t);
+FIELD(galley_copy, to_memory, 8, 4, uint32_t);
+FIELD(galley_copy, from_memory, 12, 4, uint32_t);
+FIELD(galley_copy, to_offset, 16, 8, int64_t);
+FIELD(galley_copy, from_offset, 24, 8, int64_t);
+FIELD(galley_copy, bytes, 32, 8, int64_t);
+FIELD(galley_copy, to_address, 40, 8, void*);
+FIELD(galley_copy, from_address, 48, 8, const void*);
+FIELD(galley_copy, flags, 56, 8, uint64_t);
+CONSTANT(GALLEY_COPY_MIN_SIZE, 56u);
+
+SIZE(galley_device_options, 32);
+FIELD(galley_device_options, size, 0, 4, uint32_t);
+FIELD(galley_device_options, revision, 4, 4, uint32_t);
+FIELD(galley_device_options, target, 8, 8, const galley_target*);
+FIELD(galley_device_options, n_events, 16, 4, uint32_t);
+FIELD(galley_device_options, reserved, 20, 4, uint32_t);
+FIELD(galley_device_options, flags, 24, 8, uint64_t);
+CONSTANT(GALLEY_DEVICE_OPTIONS_MIN_SIZE, 24u);
 
 typedef galley_status galley_device_describe_fn(galley_target* out, galley_error*);
-typedef galley_status galley_device_open_fn(const galley_target*, void** device, galley_error*);
+typedef galley_status galley_device_open_fn(const galley_device_options*, void** device, galley_error*);
 typedef void galley_device_close_fn(void* device);
 typedef galley_status galley_device_allocate_fn(void* device, uint32_t memory, int64_t bytes, void** out, galley_error*);
 typedef void galley_device_release_fn(void* device, uint32_t memory, void* data, int64_t bytes);
 typedef galley_status galley_device_launch_fn(void* device, uint32_t queue, const galley_kernel* kernel, void* state, galley_error*);
-typedef galley_status galley_device_copy_fn(void* device, uint32_t queue, void* to, const void* from, int64_t bytes, galley_error*);
+typedef galley_status galley_device_copy_fn(void* device, uint32_t queue, const galley_copy*, galley_error*);
 typedef galley_status galley_device_record_fn(void* device, uint32_t queue, uint32_t event, galley_error*);
 typedef galley_status galley_device_wait_fn(void* device, uint32_t queue, uint32_t event, galley_error*);
+typedef galley_status galley_device_await_fn(void* device, uint32_t event, galley_error*);
 typedef galley_status galley_device_synchronize_fn(void* device, galley_error*);
-SIZE(galley_device, 112);
+typedef galley_status galley_device_capture_fn(void* device, galley_error*);
+typedef galley_status galley_device_end_capture_fn(void* device, galley_run** out, galley_error*);
+typedef galley_status galley_device_replay_fn(void* device, galley_run*, galley_error*);
+typedef void galley_device_discard_fn(void* device, galley_run*);
+SIZE(galley_device, 168);
 FIELD(galley_device, size, 0, 4, uint32_t);
 FIELD(galley_device, revision, 4, 4, uint32_t);
 FIELD(galley_device, kind, 8, 8, const char*);
 FIELD(galley_device, memories, 16, 8, const galley_memory_class* const*);
-FIELD(galley_device, n_memories, 24, 4, uint32_t);
-FIELD(galley_device, n_queues, 28, 4, uint32_t);
-FIELD(galley_device, describe, 32, 8, galley_device_describe_fn*);
-FIELD(galley_device, open, 40, 8, galley_device_open_fn*);
-FIELD(galley_device, close, 48, 8, galley_device_close_fn*);
-FIELD(galley_device, allocate, 56, 8, galley_device_allocate_fn*);
-FIELD(galley_device, release, 64, 8, galley_device_release_fn*);
-FIELD(galley_device, launch, 72, 8, galley_device_launch_fn*);
-FIELD(galley_device, copy, 80, 8, galley_device_copy_fn*);
-FIELD(galley_device, record, 88, 8, galley_device_record_fn*);
-FIELD(galley_device, wait, 96, 8, galley_device_wait_fn*);
-FIELD(galley_device, synchronize, 104, 8, galley_device_synchronize_fn*);
+FIELD(galley_device, queues, 24, 8, const galley_queue_info* const*);
+FIELD(galley_device, n_memories, 32, 4, uint32_t);
+FIELD(galley_device, n_queues, 36, 4, uint32_t);
+FIELD(galley_device, describe, 40, 8, galley_device_describe_fn*);
+FIELD(galley_device, open, 48, 8, galley_device_open_fn*);
+FIELD(galley_device, close, 56, 8, galley_device_close_fn*);
+FIELD(galley_device, allocate, 64, 8, galley_device_allocate_fn*);
+FIELD(galley_device, release, 72, 8, galley_device_release_fn*);
+FIELD(galley_device, launch, 80, 8, galley_device_launch_fn*);
+FIELD(galley_device, copy, 88, 8, galley_device_copy_fn*);
+FIELD(galley_device, record, 96, 8, galley_device_record_fn*);
+FIELD(galley_device, wait, 104, 8, galley_device_wait_fn*);
+FIELD(galley_device, await, 112, 8, galley_device_await_fn*);
+FIELD(galley_device, synchronize, 120, 8, galley_device_synchronize_fn*);
+FIELD(galley_device, capture, 128, 8, galley_device_capture_fn*);
+FIELD(galley_device, end_capture, 136, 8, galley_device_end_capture_fn*);
+FIELD(galley_device, replay, 144, 8, galley_device_replay_fn*);
+FIELD(galley_device, discard, 152, 8, galley_device_discard_fn*);
+FIELD(galley_device, flags, 160, 8, uint64_t);
+CONSTANT(GALLEY_DEVICE_MIN_SIZE, 128u);
 
-/* --- entry.h ----------------------------------------------------------------------------------------------- */
+/* --- entry.h ------------------------------------------------------------------------------------------------ */
 CONSTANT(GALLEY_LOG_DEBUG, 0u);
 CONSTANT(GALLEY_LOG_INFO, 1u);
 CONSTANT(GALLEY_LOG_WARNING, 2u);
-TEXT(GALLEY_ENTRY_SYMBOL, "galley_entry_v1");
 
-typedef void galley_host_log_fn(uint32_t level, const char* text);
-typedef void galley_host_parallel_fn(int64_t blocks, void (*fn)(void* context, int64_t block), void* context);
-typedef const void* galley_host_service_fn(const char* id);
-SIZE(galley_host, 40);
+typedef void galley_host_log_fn(void* context, uint32_t level, const char* text);
+typedef void galley_host_parallel_fn(void* context, int64_t blocks, void (*fn)(void* fn_context, int64_t block), void* fn_context);
+typedef const void* galley_host_service_fn(void* context, const char* id);
+SIZE(galley_host, 48);
 FIELD(galley_host, size, 0, 4, uint32_t);
 FIELD(galley_host, revision, 4, 4, uint32_t);
 FIELD(galley_host, abi_major, 8, 4, uint32_t);
 FIELD(galley_host, abi_minor, 12, 4, uint32_t);
-FIELD(galley_host, log, 16, 8, galley_host_log_fn*);
-FIELD(galley_host, parallel, 24, 8, galley_host_parallel_fn*);
-FIELD(galley_host, service, 32, 8, galley_host_service_fn*);
+FIELD(galley_host, context, 16, 8, void*);
+FIELD(galley_host, log, 24, 8, galley_host_log_fn*);
+FIELD(galley_host, parallel, 32, 8, galley_host_parallel_fn*);
+FIELD(galley_host, service, 40, 8, galley_host_service_fn*);
+CONSTANT(GALLEY_HOST_MIN_SIZE, 40u);
 
 typedef galley_status galley_options_integer_fn(const void* handle, const char* name, int64_t* out);
 typedef galley_status galley_options_number_fn(const void* handle, const char* name, double* out);
@@ -556,20 +728,23 @@ FIELD(galley_options, string, 40, 8, galley_options_string_fn*);
 FIELD(galley_options, count, 48, 8, galley_options_count_fn*);
 FIELD(galley_options, string_at, 56, 8, galley_options_string_at_fn*);
 FIELD(galley_options, number_at, 64, 8, galley_options_number_at_fn*);
+CONSTANT(GALLEY_OPTIONS_MIN_SIZE, 64u);
 
 typedef galley_status galley_strategy_create_fn(const galley_options*, void** instance, galley_error*);
-typedef void galley_strategy_destroy_fn(void*);
+typedef void galley_strategy_destroy_fn(void* instance);
 typedef const void* galley_strategy_interface_fn(const char* id);
-SIZE(galley_strategy, 40);
+SIZE(galley_strategy, 48);
 FIELD(galley_strategy, size, 0, 4, uint32_t);
 FIELD(galley_strategy, revision, 4, 4, uint32_t);
 FIELD(galley_strategy, name, 8, 8, const char*);
 FIELD(galley_strategy, create, 16, 8, galley_strategy_create_fn*);
 FIELD(galley_strategy, destroy, 24, 8, galley_strategy_destroy_fn*);
 FIELD(galley_strategy, interface, 32, 8, galley_strategy_interface_fn*);
+FIELD(galley_strategy, flags, 40, 8, uint64_t);
+CONSTANT(GALLEY_STRATEGY_MIN_SIZE, 40u);
 
 typedef galley_status galley_entry_open_fn(const galley_host*, galley_error*);
-SIZE(galley_entry, 104);
+SIZE(galley_entry, 112);
 FIELD(galley_entry, size, 0, 4, uint32_t);
 FIELD(galley_entry, revision, 4, 4, uint32_t);
 FIELD(galley_entry, abi_major, 8, 4, uint32_t);
@@ -588,8 +763,6 @@ FIELD(galley_entry, n_kernels, 88, 4, uint32_t);
 FIELD(galley_entry, n_formats, 92, 4, uint32_t);
 FIELD(galley_entry, n_devices, 96, 4, uint32_t);
 FIELD(galley_entry, reserved, 100, 4, uint32_t);
-
-/* --- philox.h ---------------------------------------------------------------------------------------------- */
-typedef uint32_t galley_philox_block_word_array[4];
-SIZE(galley_philox_block, 16);
-FIELD(galley_philox_block, word, 0, 16, galley_philox_block_word_array);
+FIELD(galley_entry, flags, 104, 8, uint64_t);
+CONSTANT(GALLEY_ENTRY_MIN_SIZE, 104u);
+TEXT(GALLEY_ENTRY_SYMBOL, "galley_entry_v1");

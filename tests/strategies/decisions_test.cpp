@@ -25,7 +25,7 @@ class Decisions : public GraphFixture {
 TEST_F(Decisions, AccumulateSaysHowManyMicroBatches) {
   const auto accumulate = strategy("accumulate", {{"steps", Value(int64_t{8})}});
   galley_claim_value value;
-  EXPECT_EQ(claim(*accumulate, 0, GALLEY_SUBJECT_RUN, GALLEY_FACET_GRADIENT, &value), "");
+  EXPECT_EQ(claim(*accumulate, 0, GALLEY_SUBJECT_RUN, GALLEY_FACET_WINDOW, &value), "");
   EXPECT_EQ(value.strength, GALLEY_STRONG);
   EXPECT_EQ(value.number, 8);
   const galley_tensor w = parameter("w", {2});
@@ -153,7 +153,7 @@ std::string recomputed(Table options, int64_t blocks) {
   add(-1, GALLEY_SAVED_RECOMPUTABLE);
   std::vector<const galley_saved_item*> pointers;
   for (const auto& item : items) pointers.push_back(&item);
-  galley_saved_set set = {sizeof(galley_saved_set), 1, pointers.data(), pointers.size(), blocks, nullptr, nullptr};
+  galley_saved_set set = {sizeof(galley_saved_set), 1, pointers.data(), pointers.size(), blocks, nullptr, nullptr, nullptr};
   std::vector<uint32_t> choices(items.size(), GALLEY_KEEP);
   const Status status = call_plugin(s->caller(), "decide",
                                     [&](galley_error* error) { return s->saved()->decide(s->instance(), &set, choices.data(), error); });

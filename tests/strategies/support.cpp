@@ -118,9 +118,13 @@ std::string NodeRun::infer() {
     v.operands.push_back(sdk::operand(nullptr, t.shape.data(), static_cast<uint32_t>(t.shape.size()), t.dtype, GALLEY_READ));
     v.inputs.push_back(t.dtype ? &v.operands.back() : nullptr);
   }
-  v.view = {
-      sizeof(galley_node_view), 1, op_->name, "node", v.inputs.data(), nullptr, attrs_.data(), static_cast<uint32_t>(v.inputs.size()), 0,
-      attrs_.count(),           0, 0,         0};
+  v.view = sdk::fresh<galley_node_view>();
+  v.view.op = op_->name;
+  v.view.name = "node";
+  v.view.inputs = v.inputs.data();
+  v.view.attrs = attrs_.data();
+  v.view.n_inputs = static_cast<uint32_t>(v.inputs.size());
+  v.view.n_attrs = attrs_.count();
   std::vector<galley_shape> shapes(op_->n_outputs + 1);
   std::vector<galley_shape*> pointers;
   for (galley_shape& s : shapes) pointers.push_back(&s);
@@ -164,16 +168,23 @@ void NodeRun::run(bool as_double, const galley_kernel* kernel) {
             attrs_.count(),
             GALLEY_NODE_TRAINING,
             0,
-            0};
+            0,
+            -1};
 
   galley_error error = GALLEY_ERROR_INIT;
   if (kernel) {
     const galley_node_view* const nodes[] = {&v.view};
-    const galley_target target = {sizeof(galley_target), 1, "cpu", "", 1, 1 << 20, 1e11, 1e10, 1e10};
-    galley_kernel_plan plan = {sizeof(galley_kernel_plan), 1, 0, 0};
+    auto target = sdk::fresh<galley_target>();
+    target.device = "cpu";
+    target.isa = "";
+    target.threads = 1;
+    target.workspace_budget = 1 << 20;
+    auto plan = sdk::fresh<galley_kernel_plan>();
+    auto setup = sdk::fresh<galley_kernel_setup>();
+    setup.target = &target;
     void* state = nullptr;
     ASSERT_EQ(kernel->query(nodes, 1, &target, &plan, &error), GALLEY_OK) << error.text;
-    ASSERT_EQ(kernel->prepare(nodes, 1, &target, nullptr, &state, &error), GALLEY_OK) << error.text;
+    ASSERT_EQ(kernel->prepare(nodes, 1, &setup, &state, &error), GALLEY_OK) << error.text;
     EXPECT_EQ(kernel->enqueue(state, nullptr, &error), GALLEY_OK) << error.text;
     kernel->release(state);
   } else {
@@ -260,7 +271,7 @@ std::string GraphFixture::claim(const LoadedStrategy& s, galley_tensor t, uint32
   out->size = sizeof *out;
   out->revision = 1;
   const Status status = call_plugin(s.caller(), "claim", [&](galley_error* error) {
-    return s.claim()->claim(s.instance(), Graph::verbs(), graph.handle(), &subject, out, error);
+    return s.claim()->claim(s.instance(), Graph::reader(), graph.handle(), &subject, out, error);
   });
   return status ? "" : status.error().cause;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -17,7 +18,7 @@
 #include <cpuid.h>
 #endif
 
-#include "galley/kernel.h"
+#include "galley/cpp/plugin.hpp"
 
 namespace galley::cpu {
 
@@ -86,15 +87,32 @@ inline int64_t threads() {
   return std::max<int64_t>(1, n);
 }
 
-/// Fills a target for kernels of device "cpu". Strings are literals.
+/// Bytes of memory that the machine has.
+inline int64_t memory_bytes() { return static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGE_SIZE); }
+
+/// Fills a target for kernels of device "cpu". What it points to lives as long as the library.
 inline void describe(galley_target* out) {
-  out->device = "cpu";
-  out->isa = isa();
-  out->threads = threads();
-  out->workspace_budget = kWorkspaceBudget;
-  out->peak_flops = static_cast<double>(out->threads) * flops_per_cycle(out->isa) * nominal_clock();
-  out->bandwidth = kBandwidth;
-  out->link_bandwidth = kLinkBandwidth;
+  galley_target target = sdk::read(out);
+  target.device = "cpu";
+  target.isa = isa();
+  target.threads = threads();
+  target.workspace_budget = kWorkspaceBudget;
+  static galley_peak f32 = sdk::fresh<galley_peak>();
+  f32.name = "f32";
+  f32.flops = static_cast<double>(target.threads) * flops_per_cycle(target.isa) * nominal_clock();
+  static const galley_peak* const peaks[] = {&f32};
+  target.peaks = peaks;
+  target.n_peaks = 1;
+  galley_assign(out, &target);
+}
+
+/// A memory class of this machine for a target: class 0 by the bandwidth of memory, others by what is left when both sides are crossed.
+inline galley_target_memory described_memory(const char* name, bool computes) {
+  galley_target_memory memory = sdk::fresh<galley_target_memory>();
+  memory.name = name;
+  memory.capacity = memory_bytes();
+  memory.in_bandwidth = memory.out_bandwidth = computes ? kBandwidth : kLinkBandwidth;
+  return memory;
 }
 
 }  // namespace galley::cpu

@@ -30,6 +30,7 @@ class Gradient {
     plan.workspace_bytes = (d.lanes * floats(e) + d.sums() * sum_floats(e)) * static_cast<int64_t>(sizeof(float)) + 64;
   }
 
+  Gradient(const Node& node, const galley_kernel_setup& setup) : Gradient(node, *setup.target, setup.workspace) {}
   Gradient(const Node& node, const galley_target& target, void* workspace)
       : node_(node),
         e_(attention_extents(node)),

@@ -90,6 +90,7 @@ class OneDnn {
     plan.priority = 1;
   }
 
+  OneDnn(const Node& node, const galley_kernel_setup& setup) : OneDnn(node, *setup.target, setup.workspace) {}
   OneDnn(const Node& node, const galley_target& target, void* workspace) {
     const Multiply whole = product_of(node);
     const int64_t bound = scratchpad_bound(whole, target.threads), n = pieces(whole);

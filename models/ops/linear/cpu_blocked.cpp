@@ -21,6 +21,7 @@ class Blocked {
     plan.workspace_bytes = cut_for(p, target).bytes();
     plan.priority = p.k >= long_sum && p.a_step == 1 && p.b_step == 1 ? 2 : 0;
   }
+  Blocked(const Node& node, const galley_kernel_setup& setup) : Blocked(node, *setup.target, setup.workspace) {}
   Blocked(const Node& node, const galley_target& target, void* workspace)
       : product_(cpu::product_of(node)), cut_(cut_for(product_, target)), workspace_(workspace) {}
   void run() const {

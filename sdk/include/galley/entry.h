@@ -13,20 +13,23 @@ extern "C" {
 #define GALLEY_LOG_INFO 1u
 #define GALLEY_LOG_WARNING 2u
 
-/* What the host offers. Lives as long as the process. */
+/* What the host offers. Lives as long as the process. `context` is the table's own. */
 typedef struct galley_host {
   uint32_t size;
   uint32_t revision;
   uint32_t abi_major;
   uint32_t abi_minor;
-  /* [thread-safe] One line. */
-  void (*log)(uint32_t level, const char* text);
-  /* Runs fn(context, i) for i in [0, blocks) on the compute threads and returns when all are done: fixed partition, block i always the same work;
-   * which thread runs it must not matter. fn must not throw. From a kernel only; a call inside a call runs on the calling thread. */
-  void (*parallel)(int64_t blocks, void (*fn)(void* context, int64_t block), void* context);
-  /* Further services by id ("com.acme.thing/1"), NULL when there is none. */
-  const void* (*service)(const char* id);
+  void* context;
+  /* One line. [thread-safe] */
+  void (*log)(void* context, uint32_t level, const char* text);
+  /* Runs fn(fn_context, i) for i in [0, blocks) on the compute threads and returns when all are done. Which thread runs a block must not matter: threads
+   * take blocks as they come free. fn must not throw. For kernels and for a device's functions, one call at a time; a call inside a call runs on
+   * the calling thread. */
+  void (*parallel)(void* context, int64_t blocks, void (*fn)(void* fn_context, int64_t block), void* fn_context);
+  /* Further services by id ("com.acme.thing/1"); NULL when there is none. [thread-safe] */
+  const void* (*service)(void* context, const char* id);
 } galley_host;
+#define GALLEY_HOST_MIN_SIZE 40u
 
 /* The recipe's options for one use, already checked against the manifest (names, types, ranges; defaults filled in). Valid during `create`. Each getter:
  * [main-thread]; GALLEY_INVALID when the option was not given and has no default, so that "absent" can be told. */
@@ -42,6 +45,7 @@ typedef struct galley_options {
   galley_status (*string_at)(const void* handle, const char* name, uint64_t index, const char** out);
   galley_status (*number_at)(const void* handle, const char* name, uint64_t index, double* out);
 } galley_options;
+#define GALLEY_OPTIONS_MIN_SIZE 64u
 
 /* A strategy: what `use "name" { … }` instantiates. Instances are immutable after `create`. */
 typedef struct galley_strategy {
@@ -49,10 +53,12 @@ typedef struct galley_strategy {
   uint32_t revision;
   const char* name;
   galley_status (*create)(const galley_options*, void** instance, galley_error*); /* [main-thread] [plan-time] */
-  void (*destroy)(void* instance);
+  void (*destroy)(void* instance);                                                /* [main-thread] */
   /* "galley.rewrite/1", "galley.claim/1", "galley.update/1", "galley.saved/1"; NULL for what it does not do. [thread-safe] */
   const void* (*interface)(const char* id);
+  uint64_t flags; /* none yet */
 } galley_strategy;
+#define GALLEY_STRATEGY_MIN_SIZE 40u
 
 /* `galley_entry_v1`, exported as data. All pointers live as long as the library, which is never unloaded. */
 typedef struct galley_entry {
@@ -76,11 +82,13 @@ typedef struct galley_entry {
   uint32_t n_formats;
   uint32_t n_devices;
   uint32_t reserved;
+  uint64_t flags; /* none yet */
 } galley_entry;
+#define GALLEY_ENTRY_MIN_SIZE 104u
 
 #define GALLEY_ENTRY_SYMBOL "galley_entry_v1"
 
-/* End of the draft of 1.0. */
+/* End of draft 0.2. */
 
 #ifdef __cplusplus
 }

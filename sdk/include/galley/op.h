@@ -31,7 +31,9 @@ typedef struct galley_operand_rule {
   uint32_t flags;
   int32_t alias; /* output: the input whose buffer it may take over when that input is not needed any more; -1: none */
   uint32_t reserved;
+  const char* summary; /* what it is, with its shape: "x (…, K)"; NULL: not said */
 } galley_operand_rule;
+#define GALLEY_OPERAND_RULE_MIN_SIZE 32u
 
 /* Flags of an op. */
 #define GALLEY_OP_RANDOM 1ull        /* draws random numbers keyed by the node's name: input "random" is GALLEY_SCALAR_RANDOM */
@@ -58,7 +60,9 @@ typedef struct galley_shape {
   uint32_t rank;
   uint32_t dtype;
   int64_t extents[8];
+  uint64_t flags; /* none yet */
 } galley_shape;
+#define GALLEY_SHAPE_MIN_SIZE 80u
 
 typedef struct galley_cost {
   uint32_t size;
@@ -66,6 +70,7 @@ typedef struct galley_cost {
   double flops; /* multiplications and additions; matrix products and attention count, element-wise work may be 0 */
   double bytes; /* read and written; 0: all operands once */
 } galley_cost;
+#define GALLEY_COST_MIN_SIZE 16u
 
 /* An example of the op with the range that its inputs are drawn from (integers: inclusive bounds). Tests take these for the reference's finite
  * differences and for every kernel; inputs have shapes and dtypes, outputs come from `infer`. */
@@ -75,7 +80,9 @@ typedef struct galley_op_case {
   const galley_node_view* node;
   const double* low;
   const double* high;
+  uint64_t flags; /* none yet */
 } galley_op_case;
+#define GALLEY_OP_CASE_MIN_SIZE 32u
 
 /* [thread-safe] [plan-time], all of them. */
 typedef struct galley_op {
@@ -92,11 +99,12 @@ typedef struct galley_op {
   uint32_t grain;
   int64_t grain_block;
   uint64_t flags;
-  /* Checks inputs and attributes, fills outputs (n_outputs of them; rank 0 and dtype 0: this optional output is not there). */
+  /* Checks inputs and attributes, fills outputs (n_outputs of them; rank 0 and dtype 0: this optional output is not there). The host calls it for every
+   * node, also where there are no outputs and where they exist already, and compares what it says with what is there. */
   galley_status (*infer)(const galley_node_view*, galley_shape* const* outputs, galley_error*);
   /* Appends the backward nodes of `node`. d_outputs[i] is 0 where no gradient arrives. need[i] says whether input i needs one; d_inputs[i]
-   * comes in as 0, or as a tensor to write or to add to (bit i of `accumulate`), and goes out as what holds it. A rule may ignore a tensor that came in and hand out
-   * another: the host then adds. NULL: not differentiable. */
+   * comes in as 0, or as a tensor to write or to add to (bit i of `accumulate`), and goes out as what holds it. A rule may return a
+   * different tensor: the host then adds. NULL: not differentiable. */
   galley_status (*gradient)(const galley_graph_verbs*, galley_graph*, galley_node node, const galley_tensor* d_outputs,
                             const uint32_t* need, galley_tensor* d_inputs, uint32_t accumulate, galley_error*);
   galley_status (*cost)(const galley_node_view*, galley_cost*, galley_error*); /* NULL: no FLOPs, all operands once */
@@ -104,8 +112,9 @@ typedef struct galley_op {
    * written). */
   galley_status (*reference)(const galley_node_view*, galley_error*);
 } galley_op;
+#define GALLEY_OP_MIN_SIZE 88u /* up to `infer` */
 
-/* End of the draft of 1.0. */
+/* End of draft 0.2. */
 
 #ifdef __cplusplus
 }

@@ -10,17 +10,17 @@ extern "C" {
 
 #define GALLEY_REWRITE "galley.rewrite/1"
 
-#define GALLEY_SEGMENT_MODEL 1u  /* the forward graph, before anything is claimed */
-#define GALLEY_SEGMENT_EXPORT 2u /* the graph that runs when the model is saved at the end; its inputs are parameters */
-
 typedef struct galley_rewrite {
   uint32_t size;
   uint32_t revision;
-  /* Called once for each segment, in the order of the recipe. [main-thread] [plan-time] */
+  /* Called once for each segment (GALLEY_SEGMENT_…), strategies in the order of the recipe. A plugin does nothing for a segment that it does not
+   * know. [main-thread] [plan-time] */
   galley_status (*rewrite)(void* instance, const galley_graph_verbs*, galley_graph*, uint32_t segment, galley_error*);
+  uint64_t flags; /* none yet */
 } galley_rewrite;
+#define GALLEY_REWRITE_MIN_SIZE 16u
 
-/* End of the draft of 1.0. */
+/* End of draft 0.2. */
 
 #ifdef __cplusplus
 }

@@ -2,7 +2,7 @@
 #ifndef GALLEY_SAVED_H
 #define GALLEY_SAVED_H
 
-#include "galley/abi.h"
+#include "galley/kernel.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,6 +36,7 @@ typedef struct galley_saved_item {
   uint32_t n_parents;
   const uint64_t* parents; /* indices of the saved items that recomputing this one reads, ascending; all smaller than its own */
 } galley_saved_item;
+#define GALLEY_SAVED_ITEM_MIN_SIZE 64u
 
 typedef struct galley_saved_set {
   uint32_t size;
@@ -46,16 +47,20 @@ typedef struct galley_saved_set {
   void* context;
   /* The peak of a memory class, in bytes, that the real planner reaches with these n_items choices. [main-thread] */
   galley_status (*peak)(void* context, const uint32_t* choices, uint32_t memory, int64_t* out, galley_error*);
+  const galley_target* target;
 } galley_saved_set;
+#define GALLEY_SAVED_SET_MIN_SIZE 48u
 
 typedef struct galley_saved {
   uint32_t size;
   uint32_t revision;
   /* Pure: fills n_items choices, which come in as GALLEY_KEEP. [main-thread] [plan-time] */
   galley_status (*decide)(void* instance, const galley_saved_set*, uint32_t* choices, galley_error*);
+  uint64_t flags; /* none yet */
 } galley_saved;
+#define GALLEY_SAVED_MIN_SIZE 16u
 
-/* End of the draft of 1.0. */
+/* End of draft 0.2. */
 
 #ifdef __cplusplus
 }

@@ -64,7 +64,9 @@ typedef struct galley_operand {
   const galley_attr* const* attrs; /* the format's options */
   uint32_t n_attrs;
   uint32_t reserved;
+  uint64_t flags; /* none yet */
 } galley_operand;
+#define GALLEY_OPERAND_MIN_SIZE 80u
 
 /* A node with its operands. An optional operand that is absent is a NULL pointer. Owned by the host: valid for the call, or, where it is handed
  * to a kernel's `prepare`, until `release`. */
@@ -82,12 +84,14 @@ typedef struct galley_node_view {
   uint32_t flags;
   int64_t first_row; /* of a row-wise chunk: its first row in the whole tensor; else 0 */
   int64_t length;    /* positions of a sequence: row r of a flattened (B, S) belongs to sequence r / length */
+  int64_t block;     /* of the model's repeated blocks the one that the node belongs to; -1: none */
 } galley_node_view;
+#define GALLEY_NODE_VIEW_MIN_SIZE 80u
 
 /* The node belongs to a forward pass that trains: ops that only act in training (dropout) act. */
 #define GALLEY_NODE_TRAINING 1u
 
-/* End of the draft of 1.0. */
+/* End of draft 0.2. */
 
 static inline int64_t galley_operand_count(const galley_operand* t) {
   int64_t n = 1;

@@ -14,21 +14,26 @@ extern "C" {
 /* Stages run in this order. */
 #define GALLEY_STAGE_CHECK 1u /* loss scaling: looks at the gradients, decides `apply` */
 #define GALLEY_STAGE_CLIP 2u  /* writes the gradient factor */
-#define GALLEY_STAGE_STEP 3u  /* the optimizer: for every parameter whose UPDATE facet it won */
-#define GALLEY_STAGE_AFTER 4u /* EMA: for every trainable parameter */
+#define GALLEY_STAGE_GRADIENT \
+  3u /* changes gradients in place, for every trainable parameter: noise, centralization. What it adds is divided by the gradient factor,
+        by which the optimizer multiplies */
+#define GALLEY_STAGE_STEP 4u  /* the optimizer: for every parameter whose UPDATE facet it won */
+#define GALLEY_STAGE_AFTER 5u /* EMA: for every trainable parameter */
 
 typedef struct galley_update {
   uint32_t size;
   uint32_t revision;
   uint32_t stage;
   uint32_t reserved;
-  /* CHECK and CLIP: once, parameter and gradient 0. STEP and AFTER: once a parameter; `gradient` is its F32 (or claimed) gradient, not yet
-   * multiplied by GALLEY_SCALAR_GRADIENT_FACTOR. [main-thread] [plan-time] */
+  /* CHECK and CLIP: once, parameter and gradient are 0. GRADIENT, STEP and AFTER: once for each parameter. `gradient` is the parameter's gradient in
+   * F32 (or as claimed), not yet multiplied by GALLEY_SCALAR_GRADIENT_FACTOR. [main-thread] [plan-time] */
   galley_status (*build)(void* instance, const galley_graph_verbs*, galley_graph*, galley_tensor parameter, galley_tensor gradient,
                          galley_error*);
+  uint64_t flags; /* none yet */
 } galley_update;
+#define GALLEY_UPDATE_MIN_SIZE 24u
 
-/* End of the draft of 1.0. */
+/* End of draft 0.2. */
 
 #ifdef __cplusplus
 }

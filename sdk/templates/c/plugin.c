@@ -17,10 +17,10 @@ enum { PARAMETER, GRADIENT, LR, APPLY, INPUTS };
 
 /* INOUT: updated in place. ROWS: the operands belong together row by row. Nothing of an update is differentiated. */
 static const galley_operand_rule rules[INPUTS] = {
-    {sizeof(galley_operand_rule), 1, "parameter", GALLEY_ROLE_ROWS, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT, -1, 0},
-    {sizeof(galley_operand_rule), 1, "gradient", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT, -1, 0},
-    {sizeof(galley_operand_rule), 1, "lr", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT, -1, 0},
-    {sizeof(galley_operand_rule), 1, "apply", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT, -1, 0},
+    {sizeof(galley_operand_rule), 1, "parameter", GALLEY_ROLE_ROWS, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT, -1, 0, NULL},
+    {sizeof(galley_operand_rule), 1, "gradient", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT, -1, 0, NULL},
+    {sizeof(galley_operand_rule), 1, "lr", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT, -1, 0, NULL},
+    {sizeof(galley_operand_rule), 1, "apply", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT, -1, 0, NULL},
 };
 static const galley_operand_rule* const inputs[INPUTS] = {&rules[PARAMETER], &rules[GRADIENT], &rules[LR], &rules[APPLY]};
 
@@ -81,9 +81,9 @@ static galley_status query(const galley_node_view* const* nodes, uint32_t n, con
 }
 
 /* Once, when addresses are known. The view stays valid until `release`: it is all that is needed later. */
-static galley_status prepare(const galley_node_view* const* nodes, uint32_t n, const galley_target* target, void* workspace, void** state,
+static galley_status prepare(const galley_node_view* const* nodes, uint32_t n, const galley_kernel_setup* setup, void** state,
                              galley_error* error) {
-  (void)n, (void)target, (void)workspace, (void)error;
+  (void)n, (void)setup, (void)error;
   *state = (void*)nodes[0];
   return GALLEY_OK;
 }
@@ -93,7 +93,7 @@ static galley_status enqueue(void* state, galley_queue* queue, galley_error* err
   (void)queue, (void)error;
   const galley_node_view* node = state;
   if (!*(const int32_t*)node->inputs[APPLY]->data) return GALLEY_OK;
-  host->parallel((galley_operand_count(node->inputs[PARAMETER]) + BLOCK - 1) / BLOCK, step_block, state);
+  host->parallel(host->context, (galley_operand_count(node->inputs[PARAMETER]) + BLOCK - 1) / BLOCK, step_block, state);
   return GALLEY_OK;
 }
 
@@ -113,9 +113,9 @@ static galley_status create(const galley_options* options, void** instance, gall
 static void destroy(void* instance) { (void)instance; }
 
 /* Asked about each property of each tensor: "who updates this parameter?" - "I do, unless somebody insists". */
-static galley_status claim(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, const galley_subject* subject,
+static galley_status claim(void* instance, const galley_graph_reader* reader, galley_graph* graph, const galley_subject* subject,
                            galley_claim_value* out, galley_error* error) {
-  (void)instance, (void)verbs, (void)graph, (void)error;
+  (void)instance, (void)reader, (void)graph, (void)error;
   if (subject->facet == GALLEY_FACET_UPDATE && subject->trainable) {
     out->strength = GALLEY_WEAK;
     out->text = "signsgd-c";
@@ -123,20 +123,20 @@ static galley_status claim(void* instance, const galley_graph_verbs* verbs, gall
   return GALLEY_OK;
 }
 
-/* Called once for each parameter that it won. `option` makes a scalar that follows the recipe's schedule. */
+/* Called once for each parameter that it won. `rate` makes a scalar that follows the recipe's schedule, for this parameter. */
 static galley_status build(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, galley_tensor parameter,
                            galley_tensor gradient, galley_error* error) {
   galley_tensor in[INPUTS] = {parameter, gradient, 0, 0};
   const galley_node_desc node = {.size = sizeof node, .revision = 1, .op = "signsgd_c_step", .inputs = in, .n_inputs = INPUTS};
   (void)instance;
-  galley_status status = verbs->option(graph, "lr", &in[LR], error);
+  galley_status status = verbs->rate(graph, "lr", parameter, &in[LR], error);
   if (status == GALLEY_OK) status = verbs->scalar(graph, GALLEY_SCALAR_APPLY, &in[APPLY], error);
   if (status == GALLEY_OK) status = verbs->node_make(graph, &node, NULL, error);
   return status;
 }
 
-static const galley_claim claims = {sizeof(galley_claim), 1, claim};
-static const galley_update updates = {sizeof(galley_update), 1, GALLEY_STAGE_STEP, 0, build};
+static const galley_claim claims = {sizeof(galley_claim), 1, claim, 0};
+static const galley_update updates = {sizeof(galley_update), 1, GALLEY_STAGE_STEP, 0, build, 0};
 
 static const void* interface(const char* id) {
   if (galley_same_text(id, GALLEY_CLAIM)) return &claims;
@@ -144,7 +144,7 @@ static const void* interface(const char* id) {
   return NULL;
 }
 
-static const galley_strategy strategy = {sizeof(galley_strategy), 1, "signsgd-c", create, destroy, interface};
+static const galley_strategy strategy = {sizeof(galley_strategy), 1, "signsgd-c", create, destroy, interface, 0};
 
 /* ---- The one symbol that the library exports ------------------------------------------------------------------------------------------ */
 

@@ -35,19 +35,17 @@ void reference(const Node& node) {
 }
 
 // INOUT: updated in place. ROWS: the operands belong together row by row. ELEMENT: any part can be done by itself.
-Op& signsgd_step() {
-  static Op op("signsgd_step", "p = p - lr · sign(m), m the running mean of the gradient");
-  op.input("parameter", GALLEY_ROLE_ROWS, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT)
-      .input("gradient", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
-      .input("lr", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
-      .input("gradient_factor", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
-      .input("apply", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
-      .input("momentum", GALLEY_ROLE_ROWS, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT | GALLEY_OPERAND_OPTIONAL)
-      .grain(GALLEY_GRAIN_ELEMENT)
-      .infer<infer>()
-      .reference<reference>();
-  return op;
-}
+Op signsgd_step("signsgd_step", "p = p - lr · sign(m), m the running mean of the gradient");
+const bool op_added =
+    add(signsgd_step.input("parameter", GALLEY_ROLE_ROWS, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT)
+            .input("gradient", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
+            .input("lr", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+            .input("gradient_factor", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+            .input("apply", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+            .input("momentum", GALLEY_ROLE_ROWS, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT | GALLEY_OPERAND_OPTIONAL)
+            .grain(GALLEY_GRAIN_ELEMENT)
+            .infer<infer>()
+            .reference<reference>());
 
 // ---- The strategy: which parameters it updates, and with which nodes --------------------------------------------------------------
 
@@ -58,17 +56,17 @@ class SignSgd {
   explicit SignSgd(const Options& options) : momentum_(options.number("momentum")) {}
 
   // Asked about each property of each tensor: "who updates this parameter?" — "I do, unless somebody insists".
-  void claim(Graph&, const galley_subject& subject, Claim& out) const {
+  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
     if (subject.facet == GALLEY_FACET_UPDATE && subject.trainable) out.weak(0, "signsgd");
   }
 
-  // Called once for each parameter that it won. A state is a tensor: saved, resumed and counted in the plan like any other. `option` makes a
-  // scalar that follows the recipe's schedule; the factor carries clipping and unscaling.
+  // Called once for each parameter that it won. A state is a tensor: saved, resumed and counted in the plan like any other. `rate` makes a
+  // scalar that follows the recipe's schedule, for this parameter; the factor carries clipping and unscaling.
   void build(Graph& graph, Trained trained) const {
     const galley_tensor_info p = graph.info(trained.parameter);
     const galley_tensor mean = momentum_ > 0 ? graph.state(std::string(p.name) + ".momentum", p) : 0;
     graph.node("signsgd_step", nullptr,
-               {trained.parameter, trained.gradient, graph.option("lr"), graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR),
+               {trained.parameter, trained.gradient, graph.rate("lr", trained.parameter), graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR),
                 graph.scalar(GALLEY_SCALAR_APPLY), mean},
                Attrs().f("momentum", momentum_), {});
   }
@@ -77,7 +75,7 @@ class SignSgd {
   double momentum_;
 };
 
-const bool registered = add(signsgd_step()) && add(strategy<SignSgd>("signsgd"));
+const bool strategy_added = add(strategy<SignSgd>("signsgd"));
 
 }  // namespace
 

@@ -26,8 +26,8 @@ using galley::sdk::Attrs;
 
 int thread_count = 2;
 
-void log(uint32_t, const char* text) { std::puts(text); }
-void parallel(int64_t blocks, void (*fn)(void*, int64_t), void* context) {
+void log(void*, uint32_t, const char* text) { std::puts(text); }
+void parallel(void*, int64_t blocks, void (*fn)(void*, int64_t), void* context) {
 #pragma omp parallel for schedule(static)
   for (int64_t block = 0; block < blocks; ++block) fn(context, block);
 }
@@ -151,7 +151,7 @@ class Bench {
   };
 
   static const galley_entry* open(const std::string& file) {
-    static const galley_host host = {sizeof host, 1, GALLEY_ABI_MAJOR, GALLEY_ABI_MINOR, log, parallel, nullptr};
+    static const galley_host host = {sizeof host, 1, GALLEY_ABI_MAJOR, GALLEY_ABI_MINOR, nullptr, log, parallel, nullptr};
     void* library = dlopen(file.c_str(), RTLD_NOW);
     auto* entry = library ? static_cast<galley_entry*>(dlsym(library, GALLEY_ENTRY_SYMBOL)) : nullptr;
     galley_error error = GALLEY_ERROR_INIT;
@@ -169,12 +169,20 @@ class Bench {
 
   void time(const std::string& label, const galley_kernel& kernel, const galley_node_view& node, double flops, bool add) const {
     const galley_node_view* view = &node;
-    const galley_target target = {sizeof target, 1, "cpu", isa_.c_str(), thread_count, 1 << 30, peak_, 1e10, 1e10};
-    galley_kernel_plan plan = {sizeof plan, 1, 0, 0};
+    auto target = galley::sdk::fresh<galley_target>();
+    target.device = "cpu";
+    target.isa = isa_.c_str();
+    target.threads = thread_count;
+    target.workspace_budget = 1 << 30;
+    auto plan = galley::sdk::fresh<galley_kernel_plan>();
     galley_error error = GALLEY_ERROR_INIT;
     if (kernel.query(&view, 1, &target, &plan, &error)) return;
     void *workspace = std::aligned_alloc(4096, static_cast<size_t>(plan.workspace_bytes / 4096 + 1) * 4096), *state = nullptr;
-    check(kernel.prepare(&view, 1, &target, workspace, &state, &error), error);
+    auto setup = galley::sdk::fresh<galley_kernel_setup>();
+    setup.target = &target;
+    setup.workspace = workspace;
+    setup.workspace_bytes = plan.workspace_bytes;
+    check(kernel.prepare(&view, 1, &setup, &state, &error), error);
     double best = 1e9, spent = 0;
     for (int run = 0; run < 100 && (run < 5 || spent < 0.6); ++run) {
       const double begin = seconds();

@@ -41,23 +41,16 @@ Op& unpack() {
   return op;
 }
 
-galley_status components(const int64_t* shape, uint32_t rank, const galley_attr* const* attrs, uint32_t n_attrs,
-                         galley_component* const* out, uint32_t* n, galley_error* error) noexcept {
-  return guard(error, [&] {
-    if (n_attrs) invalid(std::string("bf16 has no option '") + attrs[0]->name + "'");
-    out[0]->rank = rank;
-    out[0]->dtype = GALLEY_BF16;
-    for (uint32_t i = 0; i < rank; ++i) out[0]->extents[i] = shape[i];
-    *n = 1;
-  });
+void components(const std::vector<int64_t>& shape, const FormatOptions& options, Components& out) {
+  if (!options.empty()) invalid(std::string("bf16 has no option '") + options[0]->name + "'");
+  out.add("", GALLEY_BF16, shape, 1);
 }
-const galley_format format = {sizeof(galley_format), 1, "bf16", "bf16_pack", "bf16_unpack", 1, 1, components};
 
 class Storage {
  public:
   explicit Storage(const Options& options) : parameters_(options.strings("parameters")), states_(options.strings("states")) {}
 
-  void claim(Graph&, const galley_subject& subject, Claim& out) const {
+  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
     if (subject.facet != GALLEY_FACET_STORAGE) return;
     const auto* patterns = subject.kind == GALLEY_SUBJECT_PARAMETER ? &parameters_
                            : subject.kind == GALLEY_SUBJECT_STATE   ? &states_
@@ -71,7 +64,8 @@ class Storage {
   std::vector<std::string> parameters_, states_;
 };
 
-const bool registered = add(pack()) && add(unpack()) && add(&format) && add(strategy<Storage>("bf16-storage"));
+const bool registered = add(pack()) && add(unpack()) && add(format<components>("bf16", "bf16_pack", "bf16_unpack", true, true)) &&
+                        add(strategy<Storage>("bf16-storage"));
 
 }  // namespace
 

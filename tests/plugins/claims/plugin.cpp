@@ -12,13 +12,12 @@ class Claims {
  public:
   explicit Claims(const Options& options) : facet_(options.string("facet")), value_(options.string("value")) {}
 
-  void claim(Graph&, const galley_subject& subject, Claim& out) const {
+  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
     if (facet_ == "compute" && subject.facet == GALLEY_FACET_COMPUTE) out.weak(0, value_.c_str());
     if (facet_ == "shard" && subject.facet == GALLEY_FACET_SHARD) out.weak(std::atoll(value_.c_str()));
-    if (facet_ == "gradient" && subject.facet == GALLEY_FACET_GRADIENT && subject.kind == GALLEY_SUBJECT_GRADIENT) {
-      if (value_ == "immediate") out.weak(GALLEY_GRADIENT_IMMEDIATE);
-      else out.weak(GALLEY_GRADIENT_WINDOW, value_.c_str());
-    }
+    if (facet_ == "gradient" && value_ == "immediate" && subject.facet == GALLEY_FACET_GRADIENT_LIFETIME)
+      out.weak(GALLEY_GRADIENT_IMMEDIATE);
+    if (facet_ == "gradient" && value_ != "immediate" && subject.facet == GALLEY_FACET_GRADIENT_DTYPE) out.weak(0, value_.c_str());
   }
 
  private:

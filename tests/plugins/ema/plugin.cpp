@@ -39,9 +39,7 @@ class Ema {
   void build(Graph& graph, Trained trained) const {
     const galley_tensor_info p = graph.info(trained.parameter);
     const std::string name = std::string(p.name) + ".ema";
-    galley_tensor_desc d = {};
-    d.size = sizeof d;
-    d.revision = 1;
+    galley_tensor_desc d = fresh<galley_tensor_desc>();
     d.name = name.c_str();
     d.shape = p.shape;
     d.rank = p.rank;

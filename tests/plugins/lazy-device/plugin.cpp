@@ -28,9 +28,7 @@ struct Job {
   enum class Kind { Launch, Copy, Record, Wait } kind;
   const galley_kernel* kernel = nullptr;
   void* state = nullptr;
-  void* to = nullptr;
-  const void* from = nullptr;
-  int64_t bytes = 0;
+  galley_copy copy = {};
   uint64_t serial = 0;  // Record: its own number. Wait: of the record it waits for; 0: none was made yet, as with CUDA's events
   uint32_t source = 0;  // Wait: the queue of that record
 };
@@ -48,6 +46,14 @@ class Device {
   void wait(uint32_t queue, uint32_t event) {
     const auto [serial, source] = last_[event];
     put(queue, {.kind = Job::Kind::Wait, .serial = serial, .source = source});
+  }
+
+  // What an event waits for comes to an end by itself only inside synchronize().
+  void await() { synchronize(); }
+  void* allocate(uint32_t memory, int64_t bytes) {
+    void* arena = cpu::allocate_arena(memory == 0 ? "host" : "spill", bytes);
+    arenas_[memory] = static_cast<std::byte*>(arena);
+    return arena;
   }
 
   void synchronize() {
@@ -71,7 +77,9 @@ class Device {
       while (job.serial > done_[job.source] && !queues_[job.source].empty()) step(job.source);
     queues_[queue].pop_front();
     if (job.kind == Job::Kind::Record) done_[queue] = job.serial;
-    if (job.kind == Job::Kind::Copy) std::memcpy(job.to, job.from, static_cast<size_t>(job.bytes));
+    if (job.kind == Job::Kind::Copy)
+      std::memcpy(side(job.copy.to_memory, job.copy.to_offset, job.copy.to_address),
+                  side(job.copy.from_memory, job.copy.from_offset, job.copy.from_address), static_cast<size_t>(job.copy.bytes));
     if (job.kind == Job::Kind::Launch) {
       galley_error error = GALLEY_ERROR_INIT;
       galley_status status = GALLEY_OK;
@@ -85,6 +93,11 @@ class Device {
     }
   }
 
+  std::byte* side(uint32_t memory, int64_t offset, const void* address) const {
+    return memory == GALLEY_MEMORY_PROCESS ? static_cast<std::byte*>(const_cast<void*>(address)) : arenas_[memory] + offset;
+  }
+
+  std::byte* arenas_[2] = {};
   std::deque<Job> queues_[kQueues];
   std::map<uint32_t, Last> last_;  // of each event
   uint64_t done_[kQueues] = {};    // serial of the last record that ran, of each queue
@@ -97,19 +110,19 @@ Device& of(void* device) { return *static_cast<Device*>(device); }
 galley_status describe(galley_target* out, galley_error* error) noexcept {
   return sdk::guard(error, [&] { cpu::describe(out); });
 }
-galley_status open(const galley_target*, void** device, galley_error* error) noexcept {
+galley_status open(const galley_device_options*, void** device, galley_error* error) noexcept {
   return sdk::guard(error, [&] { *device = new Device(); });
 }
 void close(void* device) noexcept { delete static_cast<Device*>(device); }
-galley_status allocate(void*, uint32_t memory, int64_t bytes, void** out, galley_error* error) noexcept {
-  return sdk::guard(error, [&] { *out = cpu::allocate_arena(memory == 0 ? "host" : "spill", bytes); });
+galley_status allocate(void* device, uint32_t memory, int64_t bytes, void** out, galley_error* error) noexcept {
+  return sdk::guard(error, [&] { *out = of(device).allocate(memory, bytes); });
 }
 void release(void*, uint32_t, void* data, int64_t bytes) noexcept { cpu::release_arena(data, bytes); }
 galley_status launch(void* device, uint32_t queue, const galley_kernel* kernel, void* state, galley_error* error) noexcept {
   return sdk::guard(error, [&] { of(device).put(queue, {.kind = Job::Kind::Launch, .kernel = kernel, .state = state}); });
 }
-galley_status copy(void* device, uint32_t queue, void* to, const void* from, int64_t bytes, galley_error* error) noexcept {
-  return sdk::guard(error, [&] { of(device).put(queue, {.kind = Job::Kind::Copy, .to = to, .from = from, .bytes = bytes}); });
+galley_status copy(void* device, uint32_t queue, const galley_copy* copy, galley_error* error) noexcept {
+  return sdk::guard(error, [&] { of(device).put(queue, {.kind = Job::Kind::Copy, .copy = *copy}); });
 }
 galley_status record(void* device, uint32_t queue, uint32_t event, galley_error* error) noexcept {
   return sdk::guard(error, [&] { of(device).record(queue, event); });
@@ -117,29 +130,39 @@ galley_status record(void* device, uint32_t queue, uint32_t event, galley_error*
 galley_status wait(void* device, uint32_t queue, uint32_t event, galley_error* error) noexcept {
   return sdk::guard(error, [&] { of(device).wait(queue, event); });
 }
+galley_status await(void* device, uint32_t, galley_error* error) noexcept {
+  return sdk::guard(error, [&] { of(device).await(); });
+}
 galley_status synchronize(void* device, galley_error* error) noexcept {
   return sdk::guard(error, [&] { of(device).synchronize(); });
 }
 
-constexpr galley_memory_class kHost = {sizeof(galley_memory_class), 1, "host", 64, 1, 1};
-constexpr galley_memory_class kSpill = {sizeof(galley_memory_class), 1, "spill", 64, 1, 0};
+constexpr galley_memory_class kHost = {sizeof(galley_memory_class), 1, "host", 64, 1, 1, 0};
+constexpr galley_memory_class kSpill = {sizeof(galley_memory_class), 1, "spill", 64, 1, 0, 0};
 constexpr const galley_memory_class* kMemories[] = {&kHost, &kSpill};
-constexpr galley_device kDevice = {sizeof(galley_device),
-                                   1,
-                                   "lazy",
-                                   kMemories,
-                                   2,
-                                   kQueues,
-                                   describe,
-                                   open,
-                                   close,
-                                   allocate,
-                                   release,
-                                   launch,
-                                   copy,
-                                   record,
-                                   wait,
-                                   synchronize};
+constexpr galley_queue_info kCompute = {sizeof(galley_queue_info), 1, GALLEY_QUEUE_COMPUTE, 0, 0};
+constexpr galley_queue_info kOut = {sizeof(galley_queue_info), 1, GALLEY_QUEUE_OUT, 0, 0};
+constexpr const galley_queue_info* kQueueInfos[] = {&kCompute, &kOut};
+const galley_device kDevice = [] {
+  galley_device d = sdk::fresh<galley_device>();
+  d.kind = "lazy";
+  d.memories = kMemories;
+  d.queues = kQueueInfos;
+  d.n_memories = 2;
+  d.n_queues = kQueues;
+  d.describe = describe;
+  d.open = open;
+  d.close = close;
+  d.allocate = allocate;
+  d.release = release;
+  d.launch = launch;
+  d.copy = copy;
+  d.record = record;
+  d.wait = wait;
+  d.await = await;
+  d.synchronize = synchronize;
+  return d;
+}();
 const bool registered = sdk::add(&kDevice);
 
 }  // namespace

@@ -14,7 +14,7 @@ class SecondMemory {
         gradients_(options.strings("gradients")),
         states_(options.strings("states")) {}
 
-  void claim(Graph&, const galley_subject& subject, Claim& out) const {
+  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
     if (subject.facet != GALLEY_FACET_PLACEMENT) return;
     for (const std::string& pattern : patterns(subject.kind))
       if (glob_match(pattern, subject.name)) out.strong(0, memory_.c_str());

@@ -36,7 +36,7 @@ galley_status rewrite(void* instance, const galley_graph_verbs*, galley_graph*, 
   maybe_throw(self(instance), "rewrite");
   return GALLEY_OK;
 }
-galley_status claim(void* instance, const galley_graph_verbs*, galley_graph*, const galley_subject*, galley_claim_value*, galley_error*) {
+galley_status claim(void* instance, const galley_graph_reader*, galley_graph*, const galley_subject*, galley_claim_value*, galley_error*) {
   maybe_throw(self(instance), "claim");
   return GALLEY_OK;
 }
@@ -50,14 +50,14 @@ galley_status build(void* instance, const galley_graph_verbs* verbs, galley_grap
 
 void destroy(void* instance) { delete static_cast<Instance*>(instance); }
 const void* interface(const char* id) {
-  static const galley_rewrite rewrites = {sizeof(galley_rewrite), 1, rewrite};
-  static const galley_claim claims = {sizeof(galley_claim), 1, claim};
-  static const galley_update updates = {sizeof(galley_update), 1, GALLEY_STAGE_CLIP, 0, build};
+  static const galley_rewrite rewrites = {sizeof(galley_rewrite), 1, rewrite, 0};
+  static const galley_claim claims = {sizeof(galley_claim), 1, claim, 0};
+  static const galley_update updates = {sizeof(galley_update), 1, GALLEY_STAGE_CLIP, 0, build, 0};
   if (galley_same_text(id, GALLEY_REWRITE)) return &rewrites;
   if (galley_same_text(id, GALLEY_CLAIM)) return &claims;
   return galley_same_text(id, GALLEY_UPDATE) ? &updates : nullptr;
 }
-const galley_strategy strategy = {sizeof(galley_strategy), 1, "throws", create, destroy, interface};
+const galley_strategy strategy = {sizeof(galley_strategy), 1, "throws", create, destroy, interface, 0};
 
 void infer_nothing(const Node&, Shapes&) {}
 void reference_nothing(const Node&) {}
@@ -76,7 +76,7 @@ Op& op() {
 galley_status query(const galley_node_view* const*, uint32_t n, const galley_target*, galley_kernel_plan*, galley_error*) {
   return n == 1 ? GALLEY_OK : GALLEY_UNSUPPORTED;
 }
-galley_status prepare(const galley_node_view* const* nodes, uint32_t, const galley_target*, void*, void** state, galley_error*) {
+galley_status prepare(const galley_node_view* const* nodes, uint32_t, const galley_kernel_setup*, void** state, galley_error*) {
   if (galley_attr_i64(nodes[0], "when", 0) == 1) raise(nodes[0], "thrown in prepare");
   *state = const_cast<galley_node_view*>(nodes[0]);
   return GALLEY_OK;

@@ -8,10 +8,50 @@
 
 namespace galley::sdk {
 
-/// The graph verbs as methods; each throws Failure with the host's text.
-class Graph {
+/// What can be asked of a graph; each method throws Failure with the host's text.
+class GraphReader {
  public:
-  Graph(const galley_graph_verbs* verbs, galley_graph* graph) : verbs_(verbs), graph_(graph) {}
+  GraphReader(const galley_graph_reader* reader, galley_graph* graph) : reader_(reader), graph_(graph) {}
+
+  galley_tensor_info info(galley_tensor t) const {
+    galley_tensor_info out = fresh<galley_tensor_info>();
+    check([&](galley_error* e) { return reader_->tensor_get(graph_, t, &out, e); });
+    return out;
+  }
+  galley_node_info node(galley_node n) const {
+    galley_node_info out = fresh<galley_node_info>();
+    check([&](galley_error* e) { return reader_->node_get(graph_, n, &out, e); });
+    return out;
+  }
+  /// 0 when there is none. The gradient of parameter P is "grad.P".
+  galley_tensor find(const std::string& name) const {
+    galley_tensor out = 0;
+    check([&](galley_error* e) { return reader_->tensor_find(graph_, name.c_str(), &out, e); });
+    return out;
+  }
+  galley_tensor next_tensor(galley_tensor t) const { return reader_->tensor_next(graph_, t); }
+  /// Of what is being built, or of GALLEY_SEGMENT_MODEL.
+  galley_node next_node(galley_node n, uint32_t segment = 0) const {
+    if (!GALLEY_HAS(reader_, galley_graph_reader, node_next)) unsupported("this Galley does not list nodes");
+    return reader_->node_next(graph_, segment, n);
+  }
+
+ protected:
+  template <class Call>
+  static void check(Call&& call) {
+    galley_error error = GALLEY_ERROR_INIT;
+    const galley_status status = call(&error);
+    if (status != GALLEY_OK) throw Failure(status, error.text, error.hint);
+  }
+  const galley_graph_reader* reader_;
+  galley_graph* graph_;
+};
+
+/// The graph verbs as methods; each throws Failure with the host's text.
+class Graph : public GraphReader {
+ public:
+  Graph(const galley_graph_verbs* verbs, galley_graph* graph) : GraphReader(verbs->reader, graph), verbs_(verbs) {}
+  using GraphReader::node;
 
   galley_tensor make(const galley_tensor_desc& desc) {
     galley_tensor out = 0;
@@ -20,9 +60,7 @@ class Graph {
   }
   /// A state of the shape of `like`, F32 zeros, named `name`; flags: GALLEY_TENSOR_….
   galley_tensor state(const std::string& name, const galley_tensor_info& like, uint64_t flags = 0) {
-    galley_tensor_desc d = {};
-    d.size = sizeof d;
-    d.revision = 1;
+    galley_tensor_desc d = fresh<galley_tensor_desc>();
     d.name = name.c_str();
     d.shape = like.shape;
     d.rank = like.rank;
@@ -31,35 +69,11 @@ class Graph {
     d.flags = flags;
     return make(d);
   }
-  galley_tensor_info info(galley_tensor t) {
-    galley_tensor_info out = {};
-    out.size = sizeof out;
-    out.revision = 1;
-    check([&](galley_error* e) { return verbs_->tensor_get(graph_, t, &out, e); });
-    return out;
-  }
-  galley_node_info node(galley_node n) {
-    galley_node_info out = {};
-    out.size = sizeof out;
-    out.revision = 1;
-    check([&](galley_error* e) { return verbs_->node_get(graph_, n, &out, e); });
-    return out;
-  }
-  /// 0 when there is none.
-  galley_tensor find(const std::string& name) {
-    galley_tensor out = 0;
-    check([&](galley_error* e) { return verbs_->tensor_find(graph_, name.c_str(), &out, e); });
-    return out;
-  }
-  galley_node next_node(galley_node n) { return verbs_->node_next(graph_, n); }
-  galley_tensor next_tensor(galley_tensor t) { return verbs_->tensor_next(graph_, t); }
 
   /// Appends a node and returns its outputs. `outputs`: 0 entries are made by the shape rule; bit i of `accumulate`: output i is added to.
   std::vector<galley_tensor> node(const char* op, const char* name, const std::vector<galley_tensor>& inputs, const Attrs& attrs = {},
                                   std::vector<galley_tensor> outputs = {0}, uint32_t accumulate = 0) {
-    galley_node_desc d = {};
-    d.size = sizeof d;
-    d.revision = 1;
+    galley_node_desc d = fresh<galley_node_desc>();
     d.op = op;
     d.name = name;
     d.inputs = inputs.data();
@@ -84,28 +98,43 @@ class Graph {
     check([&](galley_error* e) { return verbs_->option(graph_, name, &out, e); });
     return out;
   }
+  /// The option `name` as the learning rate of `parameter`.
+  galley_tensor rate(const char* name, galley_tensor parameter) {
+    galley_tensor out = 0;
+    check([&](galley_error* e) { return verbs_->rate(graph_, name, parameter, &out, e); });
+    return out;
+  }
+  void scale_rate(galley_tensor parameter, double factor) {
+    check([&](galley_error* e) { return verbs_->scale_rate(graph_, parameter, factor, e); });
+  }
+  void report(galley_tensor tensor, const std::string& name) {
+    check([&](galley_error* e) { return verbs_->report(graph_, tensor, name.c_str(), e); });
+  }
+  void eval_as(galley_tensor parameter, galley_tensor value) {
+    check([&](galley_error* e) { return verbs_->eval_as(graph_, parameter, value, e); });
+  }
   void document(const std::string& file, const std::string& text) {
     check([&](galley_error* e) { return verbs_->document(graph_, file.c_str(), text.c_str(), e); });
   }
   void export_as(galley_tensor parameter, galley_tensor value) {
     check([&](galley_error* e) { return verbs_->export_as(graph_, parameter, value, e); });
   }
-  void ignore(const std::string& pattern) {
-    check([&](galley_error* e) { return verbs_->ignore(graph_, pattern.c_str(), e); });
+  void export_stored(galley_tensor parameter) {
+    check([&](galley_error* e) { return verbs_->export_stored(graph_, parameter, e); });
   }
   void export_model(uint32_t what) {
     check([&](galley_error* e) { return verbs_->export_model(graph_, what, e); });
   }
+  void config(const std::string& key, const std::string& json) {
+    check([&](galley_error* e) { return verbs_->config(graph_, key.c_str(), json.c_str(), e); });
+  }
+  void ignore(const std::string& pattern) {
+    if (!GALLEY_HAS(verbs_, galley_graph_verbs, ignore)) unsupported("this Galley has no 'ignore'");
+    check([&](galley_error* e) { return verbs_->ignore(graph_, pattern.c_str(), e); });
+  }
 
  private:
-  template <class Call>
-  void check(Call&& call) {
-    galley_error error = GALLEY_ERROR_INIT;
-    const galley_status status = call(&error);
-    if (status != GALLEY_OK) throw Failure(status, error.text);
-  }
   const galley_graph_verbs* verbs_;
-  galley_graph* graph_;
 };
 
 /// What a gradient rule is given; see galley_op.gradient.

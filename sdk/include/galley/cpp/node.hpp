@@ -1,8 +1,7 @@
 // Nodes and operands in C++, and the guard that keeps exceptions on this side of the C tables.
 #pragma once
 
-#include <cstdarg>
-#include <cstdio>
+#include <cstring>
 #include <deque>
 #include <exception>
 #include <initializer_list>
@@ -17,20 +16,49 @@
 
 namespace galley::sdk {
 
-/// What a guarded function throws to answer with a status and a line of text.
+/// A struct of the ABI with its size and revision set and zeros behind them.
+template <class T>
+T fresh() {
+  T out = {};
+  out.size = static_cast<uint32_t>(sizeof(T));
+  out.revision = 1;
+  return out;
+}
+/// A struct of another maker, whatever its size, as one of this header's.
+template <class T>
+T read(const T* from) {
+  T out = fresh<T>();
+  galley_assign(&out, from);
+  return out;
+}
+
+/// What a guarded function throws to answer with a status, a line of text, and what to do about it.
 struct Failure : std::runtime_error {
-  Failure(galley_status status_, const std::string& text) : std::runtime_error(text), status(status_) {}
+  Failure(galley_status status_, const std::string& text, std::string hint_ = {})
+      : std::runtime_error(text), status(status_), hint(std::move(hint_)) {}
   galley_status status;
+  std::string hint;
 };
 
-[[noreturn]] inline void invalid(const std::string& text) { throw Failure(GALLEY_INVALID, text); }
+[[noreturn]] inline void invalid(const std::string& text, const std::string& hint = {}) { throw Failure(GALLEY_INVALID, text, hint); }
 [[noreturn]] inline void unsupported(const std::string& text) { throw Failure(GALLEY_UNSUPPORTED, text); }
 
-inline galley_status fill(galley_error* error, galley_status status, const char* text) noexcept {
-  if (error) {
-    error->code = status;
-    std::snprintf(error->text, sizeof error->text, "%s", text);
+/// Copies text into an array of `room` bytes, cut between two UTF-8 characters.
+inline void put_text(char* out, size_t room, const char* text) noexcept {
+  size_t n = std::strlen(text);
+  if (n >= room) {
+    n = room - 1;
+    while (n > 0 && (static_cast<unsigned char>(text[n]) & 0xC0u) == 0x80u) --n;
   }
+  std::memcpy(out, text, n);
+  out[n] = '\0';
+}
+
+inline galley_status fill(galley_error* error, galley_status status, const char* text, const char* hint = "") noexcept {
+  if (!error) return status;
+  error->code = status;
+  put_text(error->text, sizeof error->text, text);
+  if (GALLEY_HAS(error, galley_error, hint)) put_text(error->hint, sizeof error->hint, hint);
   return status;
 }
 
@@ -41,7 +69,7 @@ galley_status guard(galley_error* error, Body&& body) noexcept {
     body();
     return GALLEY_OK;
   } catch (const Failure& failure) {
-    return fill(error, failure.status, failure.what());
+    return fill(error, failure.status, failure.what(), failure.hint.c_str());
   } catch (const std::bad_alloc&) {
     return fill(error, GALLEY_FAILED, "out of memory");
   } catch (const std::exception& exception) {
@@ -93,7 +121,7 @@ class Attrs {
  private:
   Attrs& add(const char* name, uint32_t type, uint32_t count, const void* data) {
     const std::string& kept = texts_.emplace_back(name);
-    attrs_.push_back({sizeof(galley_attr), 1, kept.c_str(), data, type, count});
+    attrs_.push_back({sizeof(galley_attr), 1, kept.c_str(), data, type, count, 0});
     pointers_.push_back(&attrs_.back());
     return *this;
   }
@@ -137,6 +165,8 @@ class Node {
   }
   bool accumulates(uint32_t output) const { return out(output).access == GALLEY_ACCUMULATE; }
   bool training() const { return view_->flags & GALLEY_NODE_TRAINING; }
+  /// Of the model's repeated blocks the one that it belongs to; -1: none.
+  int64_t block() const { return GALLEY_HAS(view_, galley_node_view, block) ? view_->block : -1; }
   int64_t i(const char* name, int64_t otherwise) const { return galley_attr_i64(view_, name, otherwise); }
   double f(const char* name, double otherwise) const { return galley_attr_f64(view_, name, otherwise); }
   std::string s(const char* name, const char* otherwise) const { return galley_attr_string(view_, name, otherwise); }
@@ -153,9 +183,7 @@ inline int64_t count(const galley_operand& t) { return galley_operand_count(&t);
 
 /// A plain operand.
 inline galley_operand operand(void* data, const int64_t* shape, uint32_t rank, uint32_t dtype, uint32_t access, const char* name = "") {
-  galley_operand t = {};
-  t.size = sizeof t;
-  t.revision = 1;
+  galley_operand t = fresh<galley_operand>();
   t.name = name;
   t.data = data;
   t.shape = shape;

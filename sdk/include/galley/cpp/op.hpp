@@ -28,7 +28,11 @@ galley_status gradient(const galley_graph_verbs* verbs, galley_graph* graph, gal
 }
 template <void (*F)(const Node&, galley_cost&)>
 galley_status cost(const galley_node_view* node, galley_cost* out, galley_error* error) noexcept {
-  return guard(error, [&] { F(Node(node), *out); });
+  return guard(error, [&] {
+    galley_cost answer = read(out);
+    F(Node(node), answer);
+    galley_assign(out, &answer);
+  });
 }
 template <void (*F)(const Node&)>
 galley_status reference(const galley_node_view* node, galley_error* error) noexcept {
@@ -36,7 +40,12 @@ galley_status reference(const galley_node_view* node, galley_error* error) noexc
 }
 
 inline galley_operand_rule rule(const char* name, uint32_t role, uint32_t flags = 0, int32_t alias = -1) {
-  return {sizeof(galley_operand_rule), 1, name, role, flags, alias, 0};
+  galley_operand_rule out = fresh<galley_operand_rule>();
+  out.name = name;
+  out.role = role;
+  out.flags = flags;
+  out.alias = alias;
+  return out;
 }
 
 /// An example for tests: inputs by name, dtype, shape and range.
@@ -46,12 +55,12 @@ struct CaseInput {
   double low = -1, high = 1;
 };
 
-/// Keeps an op's tables alive; one static of this kind an op, filled by its folder. Registered by `register_op`.
+/// An op and its tables. Make one object at namespace scope and fill it once, where it is registered:
+///   Op step("signsgd_step", "p = p − lr · sign(m)");
+///   const bool registered = add(step.input(…).infer<infer>().reference<reference>());
 class Op {
  public:
   explicit Op(const char* name, const char* summary) {
-    op_.size = sizeof op_;
-    op_.revision = 1;
     op_.name = name;
     op_.summary = summary;
   }
@@ -105,20 +114,18 @@ class Op {
       c.high.push_back(in.high);
     }
     for (size_t k = 0; k < c.operands.size(); ++k) c.pointers.push_back(c.inputs[k].dtype ? &c.operands[k] : nullptr);
-    c.view = {sizeof(galley_node_view),
-              1,
-              op_.name,
-              name,
-              c.pointers.data(),
-              nullptr,
-              c.attrs.data(),
-              static_cast<uint32_t>(c.pointers.size()),
-              0,
-              c.attrs.count(),
-              node_flags,
-              0,
-              length};
-    c.table = {sizeof(galley_op_case), 1, &c.view, c.low.data(), c.high.data()};
+    c.view.op = op_.name;
+    c.view.name = name;
+    c.view.inputs = c.pointers.data();
+    c.view.attrs = c.attrs.data();
+    c.view.n_inputs = static_cast<uint32_t>(c.pointers.size());
+    c.view.n_attrs = c.attrs.count();
+    c.view.flags = node_flags;
+    c.view.length = length;
+    c.view.block = -1;
+    c.table.node = &c.view;
+    c.table.low = c.low.data();
+    c.table.high = c.high.data();
     return *this;
   }
   /// The finished table; call after everything else.
@@ -144,10 +151,10 @@ class Op {
     std::vector<const galley_operand*> pointers;
     std::vector<double> low, high;
     Attrs attrs;
-    galley_node_view view = {};
-    galley_op_case table = {};
+    galley_node_view view = fresh<galley_node_view>();
+    galley_op_case table = fresh<galley_op_case>();
   };
-  galley_op op_ = {};
+  galley_op op_ = fresh<galley_op>();
   std::deque<galley_operand_rule> inputs_, outputs_;
   std::vector<const galley_operand_rule*> input_pointers_, output_pointers_;
   std::deque<Case> cases_;

@@ -2,7 +2,9 @@
 // headers and nothing else of Galley's.
 #pragma once
 
+#include <atomic>
 #include <deque>
+#include <exception>
 #include <type_traits>
 #include <vector>
 
@@ -12,106 +14,157 @@ namespace galley::sdk {
 
 // ---- Kernels ------------------------------------------------------------------------------------------------------------------
 
-/// The host, set by `open`. Kernels divide work with it: parallel(blocks, [&](int64_t block) { … }).
+/// The host, set by `open`.
 inline const galley_host*& host() {
   static const galley_host* h = nullptr;
   return h;
 }
 
+/// Runs body(block) for each of `blocks` on the compute threads. What a body throws ends the call: the first exception is thrown again here.
 template <class Body>
 void parallel(int64_t blocks, const Body& body) {
+  struct Context {
+    const Body& body;
+    std::atomic<bool> failed;
+    std::exception_ptr first;
+  } context{body, false, nullptr};
   host()->parallel(
-      blocks, [](void* context, int64_t block) { (*static_cast<const Body*>(context))(block); }, const_cast<Body*>(&body));
+      host()->context, blocks,
+      [](void* c, int64_t block) {
+        auto& shared = *static_cast<Context*>(c);
+        try {
+          if (!shared.failed.load(std::memory_order_relaxed)) shared.body(block);
+        } catch (...) {
+          if (!shared.failed.exchange(true)) shared.first = std::current_exception();
+        }
+      },
+      &context);
+  if (context.first) std::rethrow_exception(context.first);
+}
+
+/// Looks a service of the host up; null when there is none.
+inline const void* service(const char* id) {
+  return GALLEY_HAS(host(), galley_host, service) ? host()->service(host()->context, id) : nullptr;
 }
 
 /// Whether a function was given as a template argument. By types: compilers do not agree on comparing a function's address with null.
 template <class F, F function>
 inline constexpr bool kGiven = !std::is_same_v<std::integral_constant<F, function>, std::integral_constant<F, nullptr>>;
 
-/// The simplest kernel: a function of a node with addresses. `Supports` looks at dtypes and shapes; bytes of workspace come from `Workspace` (may be null).
-struct Prepared {
-  const galley_node_view* node;
-  void* workspace;
-};
-template <void (*Run)(const Node&, void* workspace), bool (*Supports)(const Node&), int64_t (*Workspace)(const Node&, const galley_target&)>
-struct KernelOf {
-  static galley_status query(const galley_node_view* const* nodes, uint32_t n, const galley_target* target, galley_kernel_plan* out,
-                             galley_error* error) noexcept {
-    return guard(error, [&] {
-      if (n != 1) unsupported("one node at a time");
-      if constexpr (kGiven<bool (*)(const Node&), Supports>) {
-        if (!Supports(Node(nodes[0]))) unsupported("dtypes or shapes");
-      }
-      if constexpr (kGiven<int64_t (*)(const Node&, const galley_target&), Workspace>) out->workspace_bytes = Workspace(Node(nodes[0]), *target);
-    });
-  }
-  static galley_status prepare(const galley_node_view* const* nodes, uint32_t, const galley_target*, void* workspace, void** state,
-                               galley_error* error) noexcept {
-    return guard(error, [&] { *state = new Prepared{nodes[0], workspace}; });
-  }
-  static galley_status enqueue(void* state, galley_queue*, galley_error* error) noexcept {
-    return guard(error, [&] {
-      const auto* p = static_cast<Prepared*>(state);
-      Run(Node(p->node), p->workspace);
-    });
-  }
-  static void release(void* state) noexcept { delete static_cast<Prepared*>(state); }
-};
+namespace detail {
 
-/// A table for a kernel made of plain functions: kernel<run>("gelu.cpu", "gelu", "cpu").
-template <void (*Run)(const Node&, void*), bool (*Supports)(const Node&) = nullptr,
-          int64_t (*Workspace)(const Node&, const galley_target&) = nullptr>
-galley_kernel kernel(const char* name, const char* op, const char* device = "cpu") {
-  using K = KernelOf<Run, Supports, Workspace>;
-  galley_kernel k = {};
-  k.size = sizeof k;
-  k.revision = 1;
-  k.name = name;
-  k.op = op;
-  k.device = device;
-  k.query = K::query;
-  k.prepare = K::prepare;
-  k.enqueue = K::enqueue;
-  k.release = K::release;
-  return k;
-}
-
-/// A kernel with a state of its own: T::query(node, target, plan) checks and asks for workspace, T(node, target, workspace) builds it once the addresses are
-/// final, run() enqueues.
+/// One node at a time: `T::query(Node, target, plan)`, `T(Node, setup)`, `run()`.
 template <class T>
-struct KernelWithState {
+struct KernelTable {
   static galley_status query(const galley_node_view* const* nodes, uint32_t n, const galley_target* target, galley_kernel_plan* out,
                              galley_error* error) noexcept {
     return guard(error, [&] {
       if (n != 1) unsupported("one node at a time");
-      T::query(Node(nodes[0]), *target, *out);
+      galley_kernel_plan plan = read(out);
+      T::query(Node(nodes[0]), read(target), plan);
+      galley_assign(out, &plan);
     });
   }
-  static galley_status prepare(const galley_node_view* const* nodes, uint32_t, const galley_target* target, void* workspace, void** state,
+  static galley_status prepare(const galley_node_view* const* nodes, uint32_t, const galley_kernel_setup* setup, void** state,
                                galley_error* error) noexcept {
-    return guard(error, [&] { *state = new T(Node(nodes[0]), *target, workspace); });
+    return guard(error, [&] { *state = new T(Node(nodes[0]), read(setup)); });
   }
   static galley_status enqueue(void* state, galley_queue*, galley_error* error) noexcept {
     return guard(error, [&] { static_cast<T*>(state)->run(); });
   }
   static void release(void* state) noexcept { delete static_cast<T*>(state); }
+
+  static galley_kernel table(const char* name, const char* op, const char* device, uint64_t flags) {
+    galley_kernel k = fresh<galley_kernel>();
+    k.name = name;
+    k.op = op;
+    k.device = device;
+    k.query = query;
+    k.prepare = prepare;
+    k.enqueue = enqueue;
+    k.release = release;
+    k.flags = flags;
+    return k;
+  }
 };
 
-/// A table for such a kernel: kernel_of<OneDnn>("linear.onednn", "linear").
+template <void (*Run)(const Node&, void*), bool (*Supports)(const Node&), int64_t (*Workspace)(const Node&, const galley_target&),
+          int64_t Priority>
+class PlainKernel {
+ public:
+  static void query(const Node& node, const galley_target& target, galley_kernel_plan& plan) {
+    if constexpr (kGiven<bool (*)(const Node&), Supports>) {
+      if (!Supports(node)) unsupported("dtypes or shapes");
+    }
+    if constexpr (kGiven<int64_t (*)(const Node&, const galley_target&), Workspace>) plan.workspace_bytes = Workspace(node, target);
+    plan.priority = Priority;
+  }
+  PlainKernel(const Node& node, const galley_kernel_setup& setup) : node_(node), workspace_(setup.workspace) {}
+  void run() const { Run(node_, workspace_); }
+
+ private:
+  Node node_;
+  void* workspace_;
+};
+
+}  // namespace detail
+
+/// A kernel made of plain functions: kernel<run>("gelu.cpu", "gelu"). run(node, workspace) computes; `Supports` looks at dtypes and shapes; `Workspace` says how many
+/// bytes of workspace it needs.
+template <void (*Run)(const Node&, void*), bool (*Supports)(const Node&) = nullptr,
+          int64_t (*Workspace)(const Node&, const galley_target&) = nullptr, int64_t Priority = 0>
+galley_kernel kernel(const char* name, const char* op, const char* device = "cpu", uint64_t flags = 0) {
+  return detail::KernelTable<detail::PlainKernel<Run, Supports, Workspace, Priority>>::table(name, op, device, flags);
+}
+
+/// A kernel with a state of its own, kernel_of<OneDnn>("linear.onednn", "linear"): T::query(node, target, plan) checks and asks for workspace, constants and
+/// priority; T(node, setup) is made once the addresses are final; run() enqueues.
 template <class T>
-galley_kernel kernel_of(const char* name, const char* op, const char* device = "cpu") {
-  using K = KernelWithState<T>;
-  galley_kernel k = {};
-  k.size = sizeof k;
-  k.revision = 1;
-  k.name = name;
-  k.op = op;
-  k.device = device;
-  k.query = K::query;
-  k.prepare = K::prepare;
-  k.enqueue = K::enqueue;
-  k.release = K::release;
-  return k;
+galley_kernel kernel_of(const char* name, const char* op, const char* device = "cpu", uint64_t flags = 0) {
+  return detail::KernelTable<T>::table(name, op, device, flags);
+}
+
+/// A format: format<components>("bf16", "bf16_pack", "bf16_unpack"). components(shape, options, out) adds the components in order. `exact`,
+/// `trainable` and `flags` as in galley_format.
+class Components {
+ public:
+  Components(galley_component* const* out, uint32_t* n) : out_(out), n_(n) {}
+  /// `numbers`: how many numbers of the tensor one element stands for; 0: the component belongs to the whole tensor.
+  void add(const char* suffix, uint32_t dtype, const std::vector<int64_t>& shape, int64_t numbers) {
+    galley_component c = fresh<galley_component>();
+    c.suffix = suffix;
+    c.dtype = dtype;
+    c.rank = static_cast<uint32_t>(shape.size());
+    for (size_t i = 0; i < shape.size(); ++i) c.extents[i] = shape[i];
+    c.numbers = numbers;
+    galley_assign(out_[*n_], &c);
+    ++*n_;
+  }
+
+ private:
+  galley_component* const* out_;
+  uint32_t* n_;
+};
+using FormatOptions = std::vector<const galley_attr*>;
+template <void (*Fill)(const std::vector<int64_t>& shape, const FormatOptions&, Components&)>
+galley_format format(const char* name, const char* pack_op, const char* unpack_op, bool exact, bool trainable, uint64_t flags = 0) {
+  galley_format f = fresh<galley_format>();
+  f.name = name;
+  f.pack_op = pack_op;
+  f.unpack_op = unpack_op;
+  f.exact = exact;
+  f.trainable = trainable;
+  f.flags = flags;
+  f.components = [](const int64_t* shape, uint32_t rank, const galley_attr* const* attrs, uint32_t n_attrs, galley_component* const* out,
+                    uint32_t* n, galley_error* error) noexcept {
+    return guard(error, [&] {
+      uint32_t made = 0;
+      Components components(out, &made);
+      Fill({shape, shape + rank}, {attrs, attrs + n_attrs}, components);
+      *n = made;
+    });
+  };
+  return f;
 }
 
 // ---- Registration and the entry -----------------------------------------------------------------------------------------
@@ -123,6 +176,7 @@ struct Registry {
   std::vector<const galley_format*> formats;
   std::vector<const galley_device*> devices;
   std::deque<galley_kernel> kernel_tables;
+  std::deque<galley_format> format_tables;
 };
 inline Registry& registry() {
   static Registry r;
@@ -145,6 +199,7 @@ inline bool add(const galley_format* f) {
   registry().formats.push_back(f);
   return true;
 }
+inline bool add(const galley_format& f) { return add(&registry().format_tables.emplace_back(f)); }
 inline bool add(const galley_device* d) {
   registry().devices.push_back(d);
   return true;
@@ -189,6 +244,7 @@ inline void publish(galley_entry& entry, const galley_host* h) {
                                   nullptr,                                                \
                                   nullptr,                                                \
                                   nullptr,                                                \
+                                  0,                                                      \
                                   0,                                                      \
                                   0,                                                      \
                                   0,                                                      \

@@ -67,12 +67,17 @@ class Options {
   const galley_options* table_;
 };
 
-/// What a claim answers. Texts must live as long as the strategy.
+/// What a claim answers. Texts and attributes must live as long as the strategy.
 class Claim {
  public:
   explicit Claim(galley_claim_value* out) : out_(out) {}
   void weak(int64_t number, const char* text = nullptr) { set(GALLEY_WEAK, number, text); }
   void strong(int64_t number, const char* text = nullptr) { set(GALLEY_STRONG, number, text); }
+  /// Options of what the text names: weak(0, "nf4"), then with(options).
+  void with(const Attrs& attrs) {
+    out_->attrs = attrs.data();
+    out_->n_attrs = attrs.count();
+  }
 
  private:
   void set(uint32_t strength, int64_t number, const char* text) {
@@ -98,8 +103,9 @@ struct Rewrites<T, std::void_t<decltype(std::declval<const T&>().rewrite(std::de
 template <class T, class = void>
 struct Claims : std::false_type {};
 template <class T>
-struct Claims<T, std::void_t<decltype(std::declval<const T&>().claim(std::declval<Graph&>(), std::declval<const galley_subject&>(),
-                                                                     std::declval<Claim&>()))>> : std::true_type {};
+struct Claims<T, std::void_t<decltype(std::declval<const T&>().claim(std::declval<const GraphReader&>(),
+                                                                     std::declval<const galley_subject&>(), std::declval<Claim&>()))>>
+    : std::true_type {};
 template <class T, class = void>
 struct Updates : std::false_type {};
 template <class T>
@@ -126,12 +132,14 @@ struct StrategyOf {
       self(instance).rewrite(g, segment);
     });
   }
-  static galley_status claim(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, const galley_subject* subject,
+  static galley_status claim(void* instance, const galley_graph_reader* reader, galley_graph* graph, const galley_subject* subject,
                              galley_claim_value* out, galley_error* error) noexcept {
     return guard(error, [&] {
-      Graph g(verbs, graph);
-      Claim answer(out);
-      self(instance).claim(g, *subject, answer);
+      const GraphReader g(reader, graph);
+      galley_claim_value value = read(out);
+      Claim answer(&value);
+      self(instance).claim(g, read(subject), answer);
+      galley_assign(out, &value);
     });
   }
   static galley_status build(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, galley_tensor parameter,
@@ -142,23 +150,23 @@ struct StrategyOf {
     });
   }
   static galley_status decide(void* instance, const galley_saved_set* set, uint32_t* choices, galley_error* error) noexcept {
-    return guard(error, [&] { self(instance).decide(*set, choices); });
+    return guard(error, [&] { self(instance).decide(read(set), choices); });
   }
   static const void* interface(const char* id) noexcept {
     if constexpr (Rewrites<T>::value) {
-      static const galley_rewrite table = {sizeof(galley_rewrite), 1, rewrite};
+      static const galley_rewrite table = {sizeof(galley_rewrite), 1, rewrite, 0};
       if (galley_same_text(id, GALLEY_REWRITE)) return &table;
     }
     if constexpr (Claims<T>::value) {
-      static const galley_claim table = {sizeof(galley_claim), 1, claim};
+      static const galley_claim table = {sizeof(galley_claim), 1, claim, 0};
       if (galley_same_text(id, GALLEY_CLAIM)) return &table;
     }
     if constexpr (Updates<T>::value) {
-      static const galley_update table = {sizeof(galley_update), 1, T::stage, 0, build};
+      static const galley_update table = {sizeof(galley_update), 1, T::stage, 0, build, 0};
       if (galley_same_text(id, GALLEY_UPDATE)) return &table;
     }
     if constexpr (Saves<T>::value) {
-      static const galley_saved table = {sizeof(galley_saved), 1, decide};
+      static const galley_saved table = {sizeof(galley_saved), 1, decide, 0};
       if (galley_same_text(id, GALLEY_SAVED)) return &table;
     }
     return nullptr;
@@ -169,14 +177,14 @@ struct StrategyOf {
 
 /// The table of a strategy `T`, which is constructed from Options and has whichever of these it needs, all const:
 ///   void rewrite(Graph&, uint32_t segment);
-///   void claim(Graph&, const galley_subject&, Claim&);
+///   void claim(const GraphReader&, const galley_subject&, Claim&);
 ///   static constexpr uint32_t stage = GALLEY_STAGE_STEP;  void build(Graph&, Trained);
 ///   void decide(const galley_saved_set&, uint32_t* choices);
 /// What they throw becomes a status and a text. At namespace scope: static const bool registered = add(strategy<AdamW>("adamw"));
 template <class T>
 const galley_strategy* strategy(const char* name) {
   using S = detail::StrategyOf<T>;
-  static const galley_strategy table = {sizeof(galley_strategy), 1, name, S::create, S::destroy, S::interface};
+  static const galley_strategy table = {sizeof(galley_strategy), 1, name, S::create, S::destroy, S::interface, 0};
   return &table;
 }
 

@@ -1,0 +1,83 @@
+#include "host/plugins/fault.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+
+namespace galley {
+namespace {
+
+/// A line in a buffer of its own: nothing here may allocate or lock.
+class Line {
+ public:
+  Line& operator<<(std::string_view text) {
+    const size_t n = std::min(text.size(), sizeof text_ - 1 - used_);
+    std::memcpy(text_ + used_, text.data(), n);
+    used_ += n;
+    return *this;
+  }
+  void write() {
+    text_[used_] = '\n';
+    for (size_t done = 0; done <= used_;) {
+      const ssize_t n = ::write(STDERR_FILENO, text_ + done, used_ + 1 - done);
+      if (n <= 0) return;
+      done += static_cast<size_t>(n);
+    }
+  }
+
+ private:
+  char text_[1024];
+  size_t used_ = 0;
+};
+
+std::string_view name_of(int signal) {
+  switch (signal) {
+    case SIGSEGV: return "a memory access that is not allowed (SIGSEGV)";
+    case SIGBUS: return "a memory access that failed (SIGBUS)";
+    case SIGFPE: return "an arithmetic error (SIGFPE)";
+    case SIGILL: return "an illegal instruction (SIGILL)";
+    default: return "an abort (SIGABRT)";
+  }
+}
+
+void die(int signal) {
+  // The innermost mark that knows the node says most: a device's `launch` stands within the call of a kernel.
+  const CallMark* mark = Calling::innermost.load(std::memory_order_acquire);
+  for (const CallMark* m = mark; m; m = m->outer)
+    if (!m->node.empty()) {
+      mark = m;
+      break;
+    }
+  if (mark) {
+    Line line;
+    line << "galley: plugin '" << mark->plugin << "' died in " << mark->what << " of " << name_of(signal);
+    if (!mark->kernel.empty()) line << "; kernel '" << mark->kernel << "'";
+    if (!mark->node.empty()) line << ", node '" << mark->node << "'";
+    if (!mark->strategy.empty()) line << ", " << mark->strategy;
+    line.write();
+  }
+  // The handler was for once: now the process dies as it would have, with a core where the system writes one.
+  std::raise(signal);
+}
+
+}  // namespace
+
+void name_faults() {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  // A stack of its own, so that a stack that overflowed can be told too.
+  static char stack[64 << 10];
+  stack_t alternate = {};
+  alternate.ss_sp = stack;
+  alternate.ss_size = sizeof stack;
+  ::sigaltstack(&alternate, nullptr);
+  struct sigaction action = {};
+  action.sa_handler = die;
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER | SA_ONSTACK);
+  ::sigemptyset(&action.sa_mask);
+  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) ::sigaction(signal, &action, nullptr);
+#endif
+}
+
+}  // namespace galley

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Plugins of earlier and later versions: one plugin, which fills and reads every struct of the ABI, is built against headers whose structs have a field less, only
+the fields of the minimum, and a field more. Each must load, train and give the same bytes. Structs below the minimum, of another revision and of another
+draft are refused by name."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import galley_test
+from galley_test import check, finish, fresh_folder, from_config, recipe, source, train, use
+
+fresh_folder()
+include = source / 'sdk' / 'include' / 'galley'
+STRUCT = re.compile(r'typedef struct (galley_\w+) \{\n(.*?)\n\} \1;\n(?:#define GALLEY_\w+_MIN_SIZE (\d+)u)?', re.S)
+WIDTHS = {'uint32_t': 4, 'int32_t': 4, 'galley_status': 4}
+
+
+def fields(body):
+    """(text, bytes) of each field, comments left out."""
+    out = []
+    for text in re.sub(r'/\*.*?\*/', '', body, flags=re.S).replace('\\\n', '').split(';'):
+        text = ' '.join(text.split())
+        if not text:
+            continue
+        array = re.search(r'\[(\d+)\]$', text)
+        kind = text.split()[0]
+        width = 8 if '*' in text else 1 if kind == 'char' else WIDTHS.get(kind, 8)
+        out.append((text, width * int(array.group(1)) if array else width))
+    return out
+
+
+def altered(name, change):
+    """A copy of the headers with every struct changed by change(fields, least) → fields."""
+    folder = f'{name}/include/galley'
+    os.makedirs(folder)
+    structs = []
+
+    def rewrite(match):
+        struct, body, least = match.groups()
+        if struct == 'galley_philox_block':
+            return match.group(0)
+        check(least, f'{struct} has no GALLEY_…_MIN_SIZE behind it')
+        structs.append(struct)
+        kept = change(fields(body), int(least or 0))
+        text = f'typedef struct {struct} {{\n' + ''.join(f'  {x};\n' for x, _ in kept) + f'}} {struct};\n'
+        return text + match.group(0)[match.group(0).index(f'}} {struct};\n') + len(struct) + 4:]
+
+    for header in sorted(include.glob('*.h')):
+        with open(f'{folder}/{header.name}', 'w') as f:
+            f.write(STRUCT.sub(rewrite, header.read_text()))
+    return structs
+
+
+def less(of, least):
+    return of[:-1]
+
+
+def minimum(of, least):
+    while sum(n for _, n in of) > least:
+        of = of[:-1]
+    check(sum(n for _, n in of) == least, f'no field ends at the minimum of {least} bytes: {of[-1][0]}')
+    return of
+
+
+def more(of, least):
+    return of + [('uint64_t of_a_later_version', 8)]
+
+
+def build(name, headers, *flags, manifest=None, code=0):
+    folder = f'{name}/plugins/versions'
+    os.makedirs(folder)
+    shutil.copy(source / 'tests/sdk/versions/plugin.toml', folder)
+    if manifest:
+        with open(f'{folder}/plugin.toml') as f:
+            text = f.read()
+        with open(f'{folder}/plugin.toml', 'w') as f:
+            f.write(manifest(text))
+    r = subprocess.run(['cc', '-std=c11', '-O2', '-fPIC', '-shared', '-w', *flags, f'-I{headers}', str(source / 'tests/sdk/versions/plugin.c'),
+                        '-o', f'{folder}/versions.so'], capture_output=True, text=True)
+    if r.returncode:
+        sys.exit(f'FAILED: {name} does not compile:\n{r.stderr[:3000]}')
+    return f'{name}/plugins'
+
+
+model = from_config('gpt2', vocab_size=61, n_positions=16, n_embd=32, n_layer=2, n_head=4)
+path = recipe('versions.lua', model, 'data.random {}', use('versions', lr=1e-2), batch=2, length=16, steps=4, seed=3, save=dict(every=2))
+
+
+def runs(name, plugins):
+    run = train(path, f'run-{name}', '--plugin-path', plugins, '--device', 'versions')
+    check(len(run.steps) == 4, f'{name}: {len(run.steps)} steps instead of 4')
+    return run
+
+
+today = runs('today', build('today', include.parent))
+files = sorted(x.relative_to(today.path) for part in ('model', 'state') for x in (today.path / part).rglob('*.safetensors'))
+check(len(files) >= 3, f'too few files to compare: {files}')
+for name, change, flags in (('field-less', less, ()), ('minimum', minimum, ('-DTEST_SHORTER=1',)), ('field-more', more, ())):
+    structs = altered(name, change)
+    print(f'{name}: {len(structs)} structs: ' + ' '.join(x.removeprefix('galley_') for x in structs))
+    check(len(structs) >= 40, f'{name}: only {len(structs)} structs were found')
+    # Without the last field of a claim's value there are no options of formats.
+    run = runs(name, build(name, f'{name}/include', *flags, *(('-DTEST_SHORTER=1',) if name == 'field-less' else ())))
+    check(run.steps == today.steps, f'{name}: the metrics differ')
+    for file in files:
+        check(run.bytes(file) == today.bytes(file), f'{name}: {file} differs')
+
+# ---- What is refused -----------------------------------------------------------------------------------------------------------------
+
+
+def refused(name, plugins, *parts):
+    said = galley_test.run('train', path, '--out', 'none', '--plugin-path', plugins, '--device', 'versions', code=4).stderr
+    check(all(part in said for part in ('versions', *parts)), f'{name}: {said}')
+    check(not os.path.exists('none'), f'{name}: something was written')
+
+
+def header(name, file, before, after):
+    altered(name, lambda of, least: of)
+    at = f'{name}/include/galley/{file}'
+    with open(at) as f:
+        text = f.read()
+    check(before in text, f'{name}: {before} is not in {file}')
+    with open(at, 'w') as f:
+        f.write(text.replace(before, after))
+    return f'{name}/include'
+
+
+refused('another draft', build('draft', header('draft', 'abi.h', 'GALLEY_ABI_MINOR 2u', 'GALLEY_ABI_MINOR 1u')), 'ABI 0.1', '0.2')
+refused('a manifest of another draft', build('old', include.parent, manifest=lambda text: text.replace('abi = "0.2"', 'abi = "0.1"')), 'ABI 0.1')
+for what, part in (('KERNEL', 'kernel 1 of 3'), ('CLAIM', 'galley.claim/1'), ('DEVICE', 'device 1 of 1')):
+    name = f'size-{what.lower()}'
+    refused(f'a {what} of 8 bytes', build(name, include.parent, f'-DTEST_SIZE_{what}=8'), part, '8 bytes')
+    name = f'revision-{what.lower()}'
+    refused(f'a {what} of revision 2', build(name, include.parent, f'-DTEST_REVISION_{what}=2'), part, 'revision 2')
+finish()

@@ -1,0 +1,37 @@
+// Layer-wise decay of the learning rate (Howard, Ruder 2018, arXiv:1801.06146): the last block learns at the optimizer's own rate, each block before it at `decay`
+// times the rate of the one behind it, the embeddings as if they were a block before the first. For tests, built outside the tree: a strategy that scales
+// rates, whatever optimizer there is.
+#include <galley/cpp/strategy.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+namespace {
+
+using namespace galley::sdk;
+
+class LayerDecay {
+ public:
+  explicit LayerDecay(const Options& options) : decay_(options.number("decay")) {}
+
+  void rewrite(Graph& graph, uint32_t segment) const {
+    if (segment != GALLEY_SEGMENT_MODEL) return;
+    int64_t blocks = 0;
+    for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) blocks = std::max(blocks, graph.info(t).block + 1);
+    for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) {
+      const galley_tensor_info info = graph.info(t);
+      if (info.kind != GALLEY_KIND_PARAMETER) continue;
+      const bool behind = info.block < 0 && !(info.flags & GALLEY_TENSOR_EMBEDDING);  // the last norm, the head
+      const int64_t depth = behind ? 0 : blocks - 1 - info.block;
+      graph.scale_rate(t, std::pow(decay_, static_cast<double>(depth)));
+    }
+  }
+
+ private:
+  double decay_;
+};
+const bool added = add(strategy<LayerDecay>("layer-decay"));
+
+}  // namespace
+
+GALLEY_PLUGIN("layer-decay", "1.0.0");
