@@ -9,7 +9,7 @@
 
 #include "host/base/json.hpp"
 #include "host/commands/run.hpp"
-#include "host/data/coder.hpp"
+#include "host/data/text_codec.hpp"
 #include "host/report/data_report.hpp"
 
 namespace galley {
@@ -72,7 +72,7 @@ void print_text(const std::string& text) {
 }
 
 /// One row: a block for each document in it.
-void print_row(const BatchRow& row, int64_t number, const Coder* coder) {
+void print_row(const BatchRow& row, int64_t number, const TextCodec* codec) {
   const Marks mark = marks();
   const size_t length = row.input_ids.size();
   const auto is_padding = [&](size_t s) {
@@ -98,8 +98,8 @@ void print_row(const BatchRow& row, int64_t number, const Coder* coder) {
       while (to < ids.size() && counts[to] == counts[from]) ++to;
       const std::span<const TokenId> run = std::span(ids).subspan(from, to - from);
       std::string text;
-      if (coder) text = coder->decode(run);
-      for (size_t i = 0; !coder && i < run.size(); ++i) text += (i ? " " : "") + std::to_string(run[i]);
+      if (codec) text = codec->decode(run);
+      for (size_t i = 0; !codec && i < run.size(); ++i) text += (i ? " " : "") + std::to_string(run[i]);
       std::fputs(counts[from] ? mark.counted : mark.other, stdout);
       print_text(text);
       std::fputs(counts[from] && !*mark.end ? "›" : mark.end, stdout);
@@ -146,8 +146,8 @@ Status show_data(const Study& study, int64_t rows, DataForm form) {
     print_facts(reports[i], known ? recipe.steps * study.program.micro_batches * study.program.rows : 0);
   }
   const DataSpec& spec = text_data(recipe);
-  std::optional<Coder> coder;
-  if (!reports.empty() && spec.kind != "tokens") coder.emplace(TRY(Coder::open(spec, recipe)));
+  std::optional<TextCodec> codec;
+  if (!reports.empty() && spec.kind != "tokens") codec.emplace(TRY(TextCodec::open(spec, recipe)));
 
   const BatchLayout layout = {study.program.rows, study.program.length};
   std::vector<std::byte> window_memory(window_bytes(layout, study.program.micro_batches) + BatchLayout::kAlignment);
@@ -155,7 +155,7 @@ Status show_data(const Study& study, int64_t rows, DataForm form) {
   TRY_STATUS(source->fill(0, window));
   for (int64_t r = 0; r < std::min(rows, window.rows()); ++r) {
     if (form == DataForm::Json) std::printf("%s\n", json_of(window.row(r)).c_str());
-    else print_row(window.row(r), r + 1, coder ? &*coder : nullptr);
+    else print_row(window.row(r), r + 1, codec ? &*codec : nullptr);
   }
   return ok();
 }

@@ -9,7 +9,7 @@
 
 #include "host/base/file.hpp"
 #include "host/base/nearest.hpp"
-#include "host/data/coder.hpp"
+#include "host/data/text_codec.hpp"
 #include "host/plugins/host_table.hpp"
 #include "host/report/plan_report.hpp"
 

@@ -11,7 +11,7 @@
 
 #include "host/base/result.hpp"
 #include "host/base/value.hpp"
-#include "host/data/coder.hpp"
+#include "host/data/text_codec.hpp"
 #include "host/lua/function.hpp"
 #include "host/recipe/recipe.hpp"
 #include "host/recipe/script.hpp"

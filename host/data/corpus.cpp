@@ -4,9 +4,9 @@
 #include <cstdio>
 
 #include "host/base/random.hpp"
-#include "host/data/coder.hpp"
-#include "host/data/encoder.hpp"
+#include "host/data/document_encoder.hpp"
 #include "host/data/spec.hpp"
+#include "host/data/text_codec.hpp"
 
 namespace galley {
 namespace {
@@ -176,11 +176,11 @@ class Corpus final : public RowStream {
   std::optional<RowFile> other_rows_;
 };
 
-Status check_ids(const DataSpec& spec, const TokenStore& store, const Coder* coder, int64_t vocabulary) {
+Status check_ids(const DataSpec& spec, const TokenStore& store, const TextCodec* codec, int64_t vocabulary) {
   const auto largest = static_cast<int64_t>(store.facts().largest);
   if (largest < vocabulary) return ok();
   const std::string name =
-      coder && !coder->bytes() && largest < coder->vocabulary() ? " ('" + coder->name(static_cast<TokenId>(largest)) + "')" : "";
+      codec && !codec->bytes() && largest < codec->vocabulary() ? " ('" + codec->name(static_cast<TokenId>(largest)) + "')" : "";
   return data_error(spec,
                     "its tokens have ids up to " + std::to_string(largest) + name + ", but the model's embedding has " +
                         std::to_string(vocabulary) + " rows",
@@ -214,9 +214,9 @@ Result<CorpusInfo> describe_corpus(const DataSpec& spec, const Recipe& recipe) {
   const CorpusOptions options = TRY(read_corpus_options(spec, recipe));
   CorpusInfo info;
   if (spec.kind != "tokens") {
-    const Coder coder = TRY(Coder::open(spec, recipe));
-    TRY(Encoder::create(spec, recipe, coder));
-    if (coder.bytes()) info.vocabulary = 256;
+    const TextCodec codec = TRY(TextCodec::open(spec, recipe));
+    TRY(DocumentEncoder::create(spec, recipe, codec));
+    if (codec.bytes()) info.vocabulary = 256;
   }
   uint64_t bytes = 0;
   for (const TextDocument& document : options.files.files) bytes += document.size;
@@ -246,11 +246,11 @@ Result<CorpusInfo> describe_corpus(const DataSpec& spec, const Recipe& recipe) {
 Result<std::unique_ptr<RowStream>> open_corpus(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
                                                const PrepareOptions& options) {
   CorpusOptions corpus = TRY(read_corpus_options(spec, recipe));
-  std::optional<Coder> coder;
-  std::optional<Encoder> encoder;
+  std::optional<TextCodec> codec;
+  std::optional<DocumentEncoder> encoder;
   if (spec.kind != "tokens") {
-    coder.emplace(TRY(Coder::open(spec, recipe)));
-    encoder.emplace(TRY(Encoder::create(spec, recipe, *coder)));
+    codec.emplace(TRY(TextCodec::open(spec, recipe)));
+    encoder.emplace(TRY(DocumentEncoder::create(spec, recipe, *codec)));
     corpus.rows.everything_counts = encoder->everything_counts();
   }
   const auto prepare = [&](const Documents& documents) {
@@ -258,13 +258,13 @@ Result<std::unique_ptr<RowStream>> open_corpus(const DataSpec& spec, const Recip
                    : prepare_tokens(spec, documents, corpus.token_bytes, corpus.separator_id, options);
   };
   TokenStore store = TRY(prepare(corpus.files));
-  TRY_STATUS(check_ids(spec, store, coder ? &*coder : nullptr, vocabulary));
+  TRY_STATUS(check_ids(spec, store, codec ? &*codec : nullptr, vocabulary));
   RowFile rows = TRY(pack_documents(store, corpus.rows));
   TRY_STATUS(check_rows(spec, store, rows, corpus.rows));
   auto out = std::make_unique<Corpus>(spec.kind, std::move(store), std::move(rows), corpus.rows, *recipe.batch);
   if (!corpus.validation_files.files.empty()) {
     TokenStore other = TRY(prepare(corpus.validation_files));
-    TRY_STATUS(check_ids(spec, other, coder ? &*coder : nullptr, vocabulary));
+    TRY_STATUS(check_ids(spec, other, codec ? &*codec : nullptr, vocabulary));
     RowOptions whole = corpus.rows;
     whole.validation = 0;
     RowFile other_rows = TRY(pack_documents(other, whole));

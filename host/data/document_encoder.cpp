@@ -1,4 +1,4 @@
-#include "host/data/encoder.hpp"
+#include "host/data/document_encoder.hpp"
 
 #include <algorithm>
 
@@ -8,9 +8,9 @@
 
 namespace galley {
 
-Result<Encoder> Encoder::create(const DataSpec& spec, const Recipe& recipe, const Coder& coder) {
-  Encoder out;
-  out.coder_ = &coder;
+Result<DocumentEncoder> DocumentEncoder::create(const DataSpec& spec, const Recipe& recipe, const TextCodec& codec) {
+  DocumentEncoder out;
+  out.codec_ = &codec;
   std::string some;  // what train_on says where not everything counts
   if (spec.kind == "jsonl") {
     out.kind_ = Kind::Jsonl;
@@ -23,13 +23,13 @@ Result<Encoder> Encoder::create(const DataSpec& spec, const Recipe& recipe, cons
   } else if (spec.kind == "chat") {
     out.kind_ = Kind::Chat;
     out.first_ = TRY(string_option(spec, "messages", "messages"));
-    out.chat_ = TRY(choose_chat(spec, recipe, coder.model()));
+    out.chat_ = TRY(choose_chat(spec, recipe, codec.model()));
     some = "assistant";
   }
-  if (out.kind_ != Kind::Chat && TRY(flag_option(spec, "eos", true))) out.eos_ = coder.eos();
+  if (out.kind_ != Kind::Chat && TRY(flag_option(spec, "eos", true))) out.eos_ = codec.eos();
   if (!some.empty()) out.all_ = TRY(choice_option(spec, "train_on", {some.c_str(), "all"})) == 1;
   KeyHash hash;
-  for (const std::string& text : {spec.kind, out.first_, out.second_, coder.identity(), out.chat_ ? out.chat_->identity : std::string()})
+  for (const std::string& text : {spec.kind, out.first_, out.second_, codec.identity(), out.chat_ ? out.chat_->identity : std::string()})
     hash.add(text);
   hash.add(static_cast<uint64_t>(static_cast<int64_t>(out.eos_)));
   hash.add(static_cast<uint64_t>(out.all_));
@@ -37,25 +37,25 @@ Result<Encoder> Encoder::create(const DataSpec& spec, const Recipe& recipe, cons
   return out;
 }
 
-Result<std::unique_ptr<Encoder::Work>> Encoder::open() const {
-  auto work = std::make_unique<Work>(*coder_);
+Result<std::unique_ptr<DocumentEncoder::Work>> DocumentEncoder::open() const {
+  auto work = std::make_unique<Work>(*codec_);
   if (chat_) work->chat = TRY(ChatTemplate::open(*chat_));
   return work;
 }
 
-void Encoder::encode_text(std::string_view text, Part part, Work& work, std::vector<uint32_t>* out) const {
+void DocumentEncoder::encode_text(std::string_view text, Part part, Work& work, std::vector<uint32_t>* out) const {
   const bool begins = part == Part::Only || part == Part::First;
-  if (begins) out->insert(out->end(), coder_->before().begin(), coder_->before().end());
+  if (begins) out->insert(out->end(), codec_->before().begin(), codec_->before().end());
   work.ids.clear();
-  coder_->encode(text, work.coder, &work.ids, begins ? Normalizer::Begin::Here : Normalizer::Begin::Before);
+  codec_->encode(text, work.codec, &work.ids, begins ? Normalizer::Begin::Here : Normalizer::Begin::Before);
   out->insert(out->end(), work.ids.begin(), work.ids.end());
   if ((part == Part::Only || part == Part::Last) && eos_ >= 0) out->push_back(static_cast<uint32_t>(eos_));
 }
 
-Status Encoder::encode_segments(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<uint32_t>* out) const {
+Status DocumentEncoder::encode_segments(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<uint32_t>* out) const {
   work.ids.clear();
   work.counts.clear();
-  coder_->encode(segments, work.coder, &work.ids, &work.counts);
+  codec_->encode(segments, work.codec, &work.ids, &work.counts);
   bool any = false;
   for (size_t i = 0; i < work.ids.size(); ++i) {
     const bool counts = all_ || work.counts[i];
@@ -65,7 +65,7 @@ Status Encoder::encode_segments(std::span<const Tokenizer::Segment> segments, Wo
   return any ? ok() : recipe_error("nothing in it counts in the loss");
 }
 
-Result<std::string> Encoder::field(const Table& record, const std::string& name) const {
+Result<std::string> DocumentEncoder::field(const Table& record, const std::string& name) const {
   const auto it = record.find(name);
   if (it == record.end()) return recipe_error("there is no field '" + name + "'");
   const auto* text = it->second.as<std::string>();
@@ -73,7 +73,7 @@ Result<std::string> Encoder::field(const Table& record, const std::string& name)
   return *text;
 }
 
-Status Encoder::encode(std::string_view record, const std::string& place, Work& work, std::vector<uint32_t>* out) const {
+Status DocumentEncoder::encode(std::string_view record, const std::string& place, Work& work, std::vector<uint32_t>* out) const {
   if (kind_ == Kind::Text) {
     encode_text(record, Part::Only, work, out);
     return ok();
@@ -90,7 +90,7 @@ Status Encoder::encode(std::string_view record, const std::string& place, Work& 
       const std::string prompt = TRY(field(*table, first_)), answer = TRY(field(*table, second_));
       const Tokenizer::Segment parts[] = {{prompt, false, false}, {answer, false, true}};
       if (answer.empty()) return recipe_error("field '" + second_ + "' is empty");
-      for (const TokenId id : coder_->before()) out->push_back(static_cast<uint32_t>(id) | (all_ ? 0 : kUncounted));
+      for (const TokenId id : codec_->before()) out->push_back(static_cast<uint32_t>(id) | (all_ ? 0 : kUncounted));
       TRY_STATUS(encode_segments(parts, work, out));
       if (eos_ >= 0) out->push_back(static_cast<uint32_t>(eos_));
       return ok();
