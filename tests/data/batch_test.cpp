@@ -155,6 +155,20 @@ TEST_F(BatchTest, ValuesThatCannotBe) {
             "row 1: labels[2] is 6; it counts for position 1, which is padding; -100 belongs there");
 }
 
+// A micro-batch without a label that counts is fine; a batch of nothing else would only let weight decay shrink the weights.
+TEST_F(BatchTest, SomethingHasToCount) {
+  const Numbers ids = {1, 2, 3, 4, 5, 6};
+  const std::string nothing = "nothing would train: every label is -100, or belongs to the first position of a document";
+  EXPECT_EQ(error_of(put(2, 3, {{"input_ids", ids}, {"labels", Numbers(6, -100)}})), nothing);
+  EXPECT_EQ(error_of(put(2, 3, {{"input_ids", ids}, {"labels", {1, -100, -100, 4, -100, -100}}})), nothing);
+  EXPECT_EQ(error_of(put(1, 3, {{"input_ids", {1, 2, 3}}, {"labels", {1, 2, 3}}, {"document_ids", {0, 1, 2}}})), nothing);
+  EXPECT_EQ(error_of(put(1, 1, {{"input_ids", {1}}, {"labels", {1}}})), nothing);
+  put(2, 3, {{"input_ids", ids}, {"labels", {-100, -100, -100, 4, -100, 6}}});
+  int64_t valid = 0;
+  open(spec(), recipe_of(1, {}), {3}).window(0, 3, &valid);
+  EXPECT_EQ(valid, 1);
+}
+
 TEST_F(BatchTest, TensorsThatCannotBe) {
   const Numbers ids = {1, 2};
   EXPECT_EQ(error_of(put(1, 2, {{"input_ids", ids}})), "has no tensor 'labels'");

@@ -30,6 +30,15 @@ def data_empty():
 
 
 @case
+def batch_in_which_nothing_counts():
+    folder = Folder("nothing-counts")
+    file = folder.write("batch.safetensors", batch(labels=[-100] * 16))
+    refused(folder, 2, "recipe.lua:3", file, "nothing would train")
+    folder.write("batch.safetensors", batch(labels=[-100] * 15 + [1]))
+    trained(galley("train", folder.path("recipe.lua"), "--out", folder.out))
+
+
+@case
 def text_empty():
     folder = Folder("text-empty")
     folder.recipe(TEXT.replace("STEPS", "3"))
