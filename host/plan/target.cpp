@@ -17,6 +17,9 @@ namespace {
 
 bool is_power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
 
+/// More than machines have; a run has to start as many.
+constexpr int64_t kMostThreads = 1024;
+
 /// What is wrong with the target as a whole, or "".
 std::string problem(const Target& target) {
   if (target.device.empty()) return "no device";
@@ -44,9 +47,11 @@ class Reader {
   void take(const char* key, bool& out) {
     take<bool>(key, "true or false", out, [](bool) { return ""; });
   }
-  void take(const char* key, int64_t& out, int64_t least) {
-    take<int64_t>(key, "an integer", out,
-                  [&](int64_t n) { return n < least ? least == 0 ? "must not be negative" : "must be positive" : ""; });
+  void take(const char* key, int64_t& out, int64_t least, int64_t most = INT64_MAX) {
+    take<int64_t>(key, "an integer", out, [&](int64_t n) -> std::string {
+      if (n < least) return least == 0 ? "must not be negative" : "must be positive";
+      return n > most ? "must be at most " + std::to_string(most) : "";
+    });
   }
   void take(const char* key, double& out) {
     names_.emplace_back(key);
@@ -169,15 +174,14 @@ Result<Target> parse_target(std::string_view text, std::string_view origin, Targ
     if (isa->is_string()) base.isa = **isa->as_string();
     else reader.fail(*isa, "'isa' must be a string");
   }
-  reader.take("threads", base.threads, 1);
+  reader.take("threads", base.threads, 1, kMostThreads);
   reader.take("workspace_budget", base.workspace_budget, 0);
   reader.take("peak_flops", base.peak_flops);
   reader.take("bandwidth", base.bandwidth);
   reader.take("link_bandwidth", base.link_bandwidth);
   reader.take("memory_limit", base.memory_limit, 0);
   int64_t queues = base.queues;
-  reader.take("queues", queues, 1);
-  if (queues > 64) reader.fail(*root.get("queues"), "'queues' must be at most 64");
+  reader.take("queues", queues, 1, 64);
   base.queues = static_cast<uint32_t>(queues);
   const toml::node* memories = reader.leave("memory");
   const toml::array* list = memories ? memories->as_array() : nullptr;

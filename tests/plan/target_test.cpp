@@ -58,6 +58,7 @@ TEST(Target, Refusals) {
   EXPECT_EQ(refusal("bandwidth = true\n"), "t.toml:1: 'bandwidth' must be a number");
   EXPECT_EQ(refusal("device = ''\n"), "t.toml:1: 'device' must not be empty");
   EXPECT_EQ(refusal("isa = 5\n"), "t.toml:1: 'isa' must be a string");
+  EXPECT_EQ(refusal("threads = 100000\n"), "t.toml:1: 'threads' must be at most 1024");
   EXPECT_EQ(refusal("queues = 100\n"), "t.toml:1: 'queues' must be at most 64");
   EXPECT_EQ(refusal("queues = 100\nbandwith = 1\nthreads = 0\n"), "t.toml:1: 'queues' must be at most 64") << "the first in the file";
   EXPECT_EQ(refusal("memory = 5\n"), "t.toml:1: 'memory' must be tables, [[memory]]");

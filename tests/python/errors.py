@@ -173,6 +173,13 @@ def memory_too_small():
     folder = Folder("memory")
     ended = refused(folder, 3, "--memory", "64.00 KiB", more=["--memory", "64KiB"])
     refused(folder, 3, "--memory", "64.00 KiB", more=["--memory", "64KiB"], command="plan")
+    target = folder.write("target.toml", "memory_limit = 65536\n")
+    refused(folder, 3, "the target's memory_limit has 64.00 KiB", more=["--target", target], command="plan")
+    folder.write("target.toml", "threads = 100000\n")
+    refused(folder, 2, "target.toml:1: 'threads' must be at most 1024", more=["--target", target])
+    folder.write("target.toml", "threads = 1024\n")
+    trained(galley("train", folder.path("recipe.lua"), "--target", target, "--out", folder.out))
+    shutil.rmtree(folder.out)
     check(ended, "MiB" in ended.lines[0] and "weights" in ended.lines[0], "the cause must say what is needed, and by whom")
 
 
