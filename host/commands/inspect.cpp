@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "host/base/json.hpp"
+#include "host/base/printable.hpp"
 #include "host/commands/run.hpp"
 #include "host/data/text_codec.hpp"
 #include "host/report/data_report.hpp"
@@ -52,23 +53,7 @@ void print_facts(const DataReport& report, int64_t rows_a_run) {
   if (report.validation.packed.rows > 0)
     line("to validate with", grouped(report.validation.documents) + " documents in " + grouped(report.validation.packed.rows) + " rows, " +
                                  percent(padding_percent(report.validation, report.length)) + " padding");
-  const auto also = [&](uint64_t number, const char* what, const char* why) {
-    if (number > 0) line(what, grouped(number) + why);
-  };
-  also(report.store.skipped, "left out", " bad lines");
-  also(report.store.small, "left out", " documents of fewer than two tokens");
-  also(train.packed.idle, "left out", " documents of which nothing counts in the loss");
-  also(train.packed.cut, "cut off", " tokens: their documents are longer than a row");
-  also(report.store.repaired, "repaired", " places that were no UTF-8 and became U+FFFD");
-}
-
-/// Data is from strangers: what would steer the terminal is shown, not obeyed.
-void print_text(const std::string& text) {
-  for (const char c : text) {
-    const bool steers = (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
-    if (steers) std::printf("\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(c)));
-    else std::putchar(c);
-  }
+  for (const std::string& left : left_out(report)) line("", left);
 }
 
 /// One row: a block for each document in it.
@@ -101,7 +86,7 @@ void print_row(const BatchRow& row, int64_t number, const TextCodec* codec) {
       if (codec) text = codec->decode(run);
       for (size_t i = 0; !codec && i < run.size(); ++i) text += (i ? " " : "") + std::to_string(run[i]);
       std::fputs(counts[from] ? mark.counted : mark.other, stdout);
-      print_text(text);
+      std::fputs(printable(text, Lines::Keep).c_str(), stdout);
       std::fputs(counts[from] && !*mark.end ? "›" : mark.end, stdout);
       from = to;
     }
