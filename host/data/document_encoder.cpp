@@ -78,7 +78,7 @@ Status DocumentEncoder::encode(std::string_view record, const std::string& place
     encode_text(record, Part::Only, work, out);
     return ok();
   }
-  const Value value = TRY(parse_json(record, place));
+  const Value value = TRY(parse_json(record, place, kMostJsonValues));
   const auto convert = [&]() -> Status {
     const Table* table = value.as<Table>();
     if (!table) return recipe_error(std::string("a line has to be an object, this is ") + value.type_name());
