@@ -152,7 +152,7 @@ class StoreBuilder {
     TRY_STATUS(writer_->finish({f.tokens, f.documents, f.bytes, f.largest, f.skipped, f.repaired, f.small, f.binary}));
     writer_.reset();
     std::optional<TokenStore> made = TRY(find());
-    if (!made) return run_error("prepared data vanished from " + TRY(cache_directory()).string());
+    if (!made) return run_error("prepared data vanished from " + TRY(cache_folder()).string());
     return std::move(*made);
   }
 
