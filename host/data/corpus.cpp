@@ -48,7 +48,7 @@ Status check_names(const DataSpec& spec) {
                                 "answer", "train_on"});
   if (spec.kind == "chat")
     return check_options(spec, {"files", "tokenizer", "validation", "packing", "overlong", "group_by_length", "skip_bad", "messages",
-                                "template", "system", "train_on"});
+                                "template", "system", "ignore", "train_on"});
   return check_options(spec, {"files", "validation", "packing", "overlong", "group_by_length", "separator", "dtype"});
 }
 

@@ -10,7 +10,7 @@
 //   separator    text: what ends a document within a file; tokens: the id that does
 //   eos          false: nothing is put behind documents (document_encoder.hpp)
 //   skip_bad     lines that are no documents are left out and counted instead of refused
-//   text, prompt, answer, messages, template, system, train_on   document_encoder.hpp, chat.hpp
+//   text, prompt, answer, messages, template, system, ignore, train_on   document_encoder.hpp, chat.hpp
 //   dtype        tokens: "uint16" (the default) or "uint32"
 #pragma once
 

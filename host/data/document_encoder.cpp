@@ -97,10 +97,10 @@ Status DocumentEncoder::encode(std::string_view record, const std::string& place
     }
     const auto it = table->find(first_);
     if (it == table->end()) return recipe_error("there is no field '" + first_ + "'");
-    const std::vector<Message> messages = TRY(messages_of(it->second));
+    const std::vector<Message> messages = TRY(messages_of(it->second, *chat_));
     const bool answered = std::any_of(messages.begin(), messages.end(), [](const Message& m) { return m.role == "assistant"; });
     if (!answered && !all_) return recipe_error("the conversation has no assistant's turn: nothing in it counts in the loss");
-    return encode_segments(TRY(work.chat->render(messages, ChatTemplate::Generate::No)), work, out);
+    return encode_segments(TRY(work.chat->render(messages, ChatTemplate::Generate::No, *table)), work, out);
   };
   const size_t before = out->size();
   Status status = convert();
