@@ -17,7 +17,8 @@ namespace galley {
 /// Threads that this process may use at once; at least 1.
 size_t usable_threads();
 
-/// The exception that is being handled, as an error: for threads, which nothing else catches for, and for whoever still has threads to join.
+/// The exception that is being handled, as an error: for threads, which nothing else catches for, and for whoever still has threads to
+/// join.
 Error error_of_exception();
 
 /// What `call()` returns, a Status or a Result; the error where it throws.

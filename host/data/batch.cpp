@@ -32,9 +32,9 @@ struct BatchFile {
 };
 
 Result<BatchFile> open_file(const DataSpec& spec) {
-  TRY_STATUS(check_options(spec, {"path"}));
-  const std::string path = TRY(string_option(spec, "path", ""));
-  if (path.empty()) return data_error(spec, "option 'path' is missing", "name a safetensors file with input_ids and labels");
+  TRY_STATUS(options_of(spec).only({"path"}));
+  const std::string path = TRY(options_of(spec).text("path")).value_or("");
+  if (path.empty()) return options_of(spec).missing("path", "name a safetensors file with input_ids and labels");
   Result<safetensors::Reader> opened = safetensors::Reader::open(path);
   if (!opened.ok()) return data_error(spec, opened.error().cause, opened.error().hint);
   BatchFile file{std::move(*opened), path};

@@ -1,9 +1,9 @@
-// What a first pass over the data makes, kept in files: tokens, and how they are packed. A file's name is the hash of everything that it was made
-// from, so that the same data is prepared once, by whichever run comes first; every file may be deleted at any time. cache_folder.hpp says
-// where the files lie and which of them are removed.
+// What a first pass over the data makes, kept in files: tokens, and how they are packed. A file's name is the hash of everything that it
+// was made from, so that the same data is prepared once, by whichever run comes first; every file may be deleted at any time.
+// cache_folder.hpp says where the files lie and which of them are removed.
 //
-// A file: a header of 256 bytes (Header), then up to four sections, each an array. The checksum is of everything behind the header. Files are
-// written aside and renamed, so that two runs that make the same one do not meet.
+// A file: a header of 256 bytes (Header), then up to four sections, each an array. The checksum is of everything behind the header. Files
+// are written aside and renamed, so that two runs that make the same one do not meet.
 #pragma once
 
 #include <array>

@@ -113,9 +113,9 @@ constexpr const char* kOwnTemplate = "a template of your own: data.chat { templa
 Result<ChatChoice> choose_chat(const DataSpec& spec, const Recipe& recipe, const ModelTokens& tokens) {
   ChatChoice out;
   out.recipe = &recipe;
-  out.system = TRY(string_option(spec, "system", ""));
-  out.name = TRY(string_option(spec, "template", ""));
-  if (find_option(spec, "ignore")) out.ignored = TRY(strings_option(spec, "ignore"));
+  out.system = TRY(options_of(spec).text("system")).value_or("");
+  out.name = TRY(options_of(spec).text("template")).value_or("");
+  out.ignored = TRY(options_of(spec).texts("ignore")).value_or(std::vector<std::string>());
   KeyHash hash;
   hash.add(kVersion);
   const std::vector<std::string> names = modules_in(recipe.library / "chat");

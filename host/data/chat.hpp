@@ -35,8 +35,8 @@ struct ChatChoice {
   std::string identity;                 ///< of the template's text and all of the above: equal ones render equally
 };
 
-/// By the data's options `template` (a name, or a function of the recipe), `system` and `ignore`; without a template the one that says the same as
-/// the model's own. When there is none, or none that says the same, an error that shows how to name one.
+/// By the data's options `template` (a name, or a function of the recipe), `system` and `ignore`; without a template the one that says the
+/// same as the model's own. When there is none, or none that says the same, an error that shows how to name one.
 Result<ChatChoice> choose_chat(const DataSpec& spec, const Recipe& recipe, const ModelTokens& tokens);
 
 /// One message.
@@ -55,8 +55,9 @@ class ChatTemplate {
   static Result<std::unique_ptr<ChatTemplate>> open(const ChatChoice& choice);
 
   enum class Generate : uint8_t { No, Yes };  ///< Yes: the assistant goes on behind the text
-  /// What replies are marked as counting. `line`: the record that the messages are from, if any. What Galley's templates would leave out (other
-  /// keys of messages, the tools of a line), and what the model's own template writes otherwise, is an error. Errors of the script have its place.
+  /// What replies are marked as counting. `line`: the record that the messages are from, if any. What Galley's templates would leave out
+  /// (other keys of messages, the tools of a line), and what the model's own template writes otherwise, is an error. Errors of the script
+  /// have its place.
   Result<std::vector<Tokenizer::Segment>> render(const std::vector<Message>& messages, Generate generate, const Table& line = {});
   /// Names of the tokens that end a reply.
   const std::vector<std::string>& stops() const { return stops_; }

@@ -11,23 +11,24 @@ namespace galley {
 Result<DocumentEncoder> DocumentEncoder::create(const DataSpec& spec, const Recipe& recipe, const TextCodec& codec) {
   DocumentEncoder out;
   out.codec_ = &codec;
+  const OptionReader options = options_of(spec);
   std::string some;  // what train_on says where not everything counts
   if (spec.kind == "jsonl") {
     out.kind_ = Kind::Jsonl;
-    out.first_ = TRY(string_option(spec, "text", "text"));
+    out.first_ = TRY(options.text("text")).value_or("text");
   } else if (spec.kind == "prompts") {
     out.kind_ = Kind::Prompts;
-    out.first_ = TRY(string_option(spec, "prompt", "prompt"));
-    out.second_ = TRY(string_option(spec, "answer", "answer"));
+    out.first_ = TRY(options.text("prompt")).value_or("prompt");
+    out.second_ = TRY(options.text("answer")).value_or("answer");
     some = "answer";
   } else if (spec.kind == "chat") {
     out.kind_ = Kind::Chat;
-    out.first_ = TRY(string_option(spec, "messages", "messages"));
+    out.first_ = TRY(options.text("messages")).value_or("messages");
     out.chat_ = TRY(choose_chat(spec, recipe, codec.model()));
     some = "assistant";
   }
-  if (out.kind_ != Kind::Chat && TRY(flag_option(spec, "eos", true))) out.eos_ = codec.eos();
-  if (!some.empty()) out.all_ = TRY(choice_option(spec, "train_on", {some.c_str(), "all"})) == 1;
+  if (out.kind_ != Kind::Chat && TRY(options.boolean("eos")).value_or(true)) out.eos_ = codec.eos();
+  if (!some.empty()) out.all_ = TRY(options.choice("train_on", {some.c_str(), "all"})) == 1;
   KeyHash hash;
   for (const std::string& text : {spec.kind, out.first_, out.second_, codec.identity(), out.chat_ ? out.chat_->identity : std::string()})
     hash.add(text);

@@ -77,7 +77,7 @@ Result<ModelTokens> read_model_tokens(const fs::path& folder) {
 const DataSpec& text_data(const Recipe& recipe) { return recipe.data.parts.empty() ? recipe.data : recipe.data.parts.front(); }
 
 Result<fs::path> tokenizer_file(const DataSpec& spec, const Recipe& recipe) {
-  const std::string which = TRY(string_option(spec, "tokenizer", "model"));
+  const std::string which = TRY(options_of(spec).text("tokenizer")).value_or("model");
   if (which == "bytes" || (which == "model" && recipe.model.path.empty())) return fs::path();
   if (which == "model") return recipe.model.path / "tokenizer.json";
   std::error_code error;
@@ -86,7 +86,7 @@ Result<fs::path> tokenizer_file(const DataSpec& spec, const Recipe& recipe) {
 
 Result<TextCodec> TextCodec::open(const DataSpec& spec, const Recipe& recipe) {
   TextCodec out;
-  const std::string which = TRY(string_option(spec, "tokenizer", "model"));
+  const std::string which = TRY(options_of(spec).text("tokenizer")).value_or("model");
   if (which == "bytes") return out;
   const bool of_model = which == "model";
   const fs::path path = TRY(tokenizer_file(spec, recipe));

@@ -1,16 +1,16 @@
 #include "host/plan/target.hpp"
 
-#include <algorithm>
 #include <array>
 #include <charconv>
-#include <optional>
+#include <map>
 #include <utility>
 
 #include <toml++/toml.h>
 
 #include "host/base/file.hpp"
 #include "host/base/json.hpp"
-#include "host/base/nearest.hpp"
+#include "host/base/option_reader.hpp"
+#include "host/base/toml.hpp"
 
 namespace galley {
 namespace {
@@ -36,75 +36,36 @@ std::string problem(const Target& target) {
   return {};
 }
 
-/// One table of the file: takes keys, remembers the first thing that is wrong.
-class Reader {
- public:
-  Reader(const toml::table& table, std::string_view origin) : table_(table), origin_(origin) {}
+/// A table of the file as options, and where they stand.
+struct Keys {
+  Table values;
+  OptionContext context;
 
-  void take(const char* key, std::string& out) {
-    take<std::string>(key, "a string", out, [](const std::string& text) { return text.empty() ? "must not be empty" : ""; });
-  }
-  void take(const char* key, bool& out) {
-    take<bool>(key, "true or false", out, [](bool) { return ""; });
-  }
-  void take(const char* key, int64_t& out, int64_t least, int64_t most = INT64_MAX) {
-    take<int64_t>(key, "an integer", out, [&](int64_t n) -> std::string {
-      if (n < least) return least == 0 ? "must not be negative" : "must be positive";
-      return n > most ? "must be at most " + std::to_string(most) : "";
-    });
-  }
-  void take(const char* key, double& out) {
-    names_.emplace_back(key);
-    const toml::node* node = table_.get(key);
-    if (!node) return;
-    const auto value = node->is_number() ? node->value<double>() : std::nullopt;
-    if (!value) return fail(*node, std::string("'") + key + "' must be a number");
-    if (!(*value > 0) || *value > 1e30) return fail(*node, std::string("'") + key + "' must be positive");
-    out = *value;
-  }
-  /// The key is read by somebody else.
-  const toml::node* leave(const char* key) {
-    names_.emplace_back(key);
-    return table_.get(key);
-  }
-  void fail(const toml::node& where, std::string what, std::string hint = {}) {
-    fail(where.source().begin.line, std::move(what), std::move(hint));
-  }
-
-  /// After all takes: an error of one of them, or a key that none has taken.
-  Status finish() {
-    for (const auto& [key, node] : table_) {
-      const std::string name(key.str());
-      if (std::find(names_.begin(), names_.end(), name) == names_.end())
-        fail(key.source().begin.line, "unknown key '" + name + "'", did_you_mean(name, names_));
+  Keys(const toml::table& table, std::string_view origin, std::string owner) : context{.place = {}, .owner = std::move(owner)} {
+    std::map<std::string, int> lines;
+    for (const auto& [key, node] : table) {
+      values[std::string(key.str())] = toml_value(node);
+      lines[std::string(key.str())] = static_cast<int>(key.source().begin.line);
     }
-    if (error_) return *std::move(error_);
-    return ok();
+    const Place whole = {std::string(origin), static_cast<int>(table.source().begin.line)};
+    context.place = [lines = std::move(lines), whole](const std::string& name) {
+      const auto line = lines.find(name);
+      return line == lines.end() ? whole : Place{whole.file, line->second};
+    };
   }
-
- private:
-  template <class T, class Check>
-  void take(const char* key, const char* kind, T& out, Check&& check) {
-    names_.emplace_back(key);
-    const toml::node* node = table_.get(key);
-    if (!node) return;
-    const auto value = node->value_exact<T>();
-    if (!value) return fail(*node, std::string("'") + key + "' must be " + kind);
-    if (const std::string wrong = check(*value); !wrong.empty()) return fail(*node, std::string("'") + key + "' " + wrong);
-    out = *value;
-  }
-  void fail(uint32_t line, std::string what, std::string hint) {
-    if (error_ && line_ <= line) return;  // the first in the file
-    line_ = line;
-    error_ = recipe_error(origin_ + ":" + std::to_string(line) + ": " + std::move(what), std::move(hint));
-  }
-
-  const toml::table& table_;
-  std::string origin_;
-  std::vector<std::string> names_;
-  std::optional<Error> error_;
-  uint32_t line_ = 0;
 };
+
+Result<MemoryClass> read_memory(const OptionReader& reader) {
+  TRY_STATUS(reader.only({"name", "alignment", "host_access", "computes"}));
+  MemoryClass memory;
+  memory.name = TRY(reader.text("name")).value_or("");
+  if (memory.name.empty()) return reader.missing("name", "name = \"spill\"");
+  memory.alignment = TRY(reader.integer("alignment", 1)).value_or(memory.alignment);
+  if (!is_power_of_two(memory.alignment)) return reader.wrong("alignment", "a power of two");
+  memory.host_access = TRY(reader.boolean("host_access")).value_or(memory.host_access);
+  memory.computes = TRY(reader.boolean("computes")).value_or(memory.computes);
+  return memory;
+}
 
 std::string number_text(double value) {
   std::array<char, 32> buffer;
@@ -168,42 +129,30 @@ Result<Target> parse_target(std::string_view text, std::string_view origin, Targ
     return recipe_error(std::string(origin) + ":" + std::to_string(parsed.error().source().begin.line) + ": " +
                         std::string(parsed.error().description()));
   const toml::table& root = parsed.table();
-  Reader reader(root, origin);
-  reader.take("device", base.device);
-  if (const auto* isa = reader.leave("isa")) {  // may be empty
-    if (isa->is_string()) base.isa = **isa->as_string();
-    else reader.fail(*isa, "'isa' must be a string");
-  }
-  reader.take("threads", base.threads, 1, kMostThreads);
-  reader.take("workspace_budget", base.workspace_budget, 0);
-  reader.take("peak_flops", base.peak_flops);
-  reader.take("bandwidth", base.bandwidth);
-  reader.take("link_bandwidth", base.link_bandwidth);
-  reader.take("memory_limit", base.memory_limit, 0);
-  int64_t queues = base.queues;
-  reader.take("queues", queues, 1, 64);
-  base.queues = static_cast<uint32_t>(queues);
-  const toml::node* memories = reader.leave("memory");
-  const toml::array* list = memories ? memories->as_array() : nullptr;
-  if (memories && (!list || list->empty() || !list->is_homogeneous(toml::node_type::table)))
-    reader.fail(*memories, "'memory' must be tables, [[memory]]");
-  TRY_STATUS(reader.finish());
-  if (!list) return base;
-
+  const Keys keys(root, origin, "the target");
+  const OptionReader reader(keys.values, keys.context);
+  TRY_STATUS(reader.only(
+      {"device", "isa", "threads", "workspace_budget", "peak_flops", "bandwidth", "link_bandwidth", "memory_limit", "queues", "memory"}));
+  base.device = TRY(reader.text("device")).value_or(base.device);
+  if (base.device.empty()) return reader.wrong("device", "the name of a device");
+  base.isa = TRY(reader.text("isa")).value_or(base.isa);  // may be empty
+  base.threads = TRY(reader.integer("threads", 1, kMostThreads)).value_or(base.threads);
+  base.workspace_budget = TRY(reader.integer("workspace_budget", 0)).value_or(base.workspace_budget);
+  const Range speed = {0, 1e30, true, false};
+  base.peak_flops = TRY(reader.number("peak_flops", speed)).value_or(base.peak_flops);
+  base.bandwidth = TRY(reader.number("bandwidth", speed)).value_or(base.bandwidth);
+  base.link_bandwidth = TRY(reader.number("link_bandwidth", speed)).value_or(base.link_bandwidth);
+  base.memory_limit = TRY(reader.integer("memory_limit", 0)).value_or(base.memory_limit);
+  base.queues = static_cast<uint32_t>(TRY(reader.integer("queues", 1, 64)).value_or(base.queues));
+  const toml::node* memories = root.get("memory");
+  if (!memories) return base;
+  const toml::array* list = memories->as_array();
+  if (!list || list->empty() || !list->is_homogeneous(toml::node_type::table))
+    return reader.error("memory", "'memory' must be tables, [[memory]]");
   base.memories.clear();
   for (const toml::node& entry : *list) {
-    Reader table(*entry.as_table(), origin);
-    MemoryClass memory;
-    table.take("name", memory.name);
-    table.take("alignment", memory.alignment, 1);
-    if (!is_power_of_two(memory.alignment))
-      table.fail(*entry.as_table()->get("alignment"), "'alignment' must be a power of two, not " + std::to_string(memory.alignment));
-    table.take("host_access", memory.host_access);
-    table.take("computes", memory.computes);
-    TRY_STATUS(table.finish());
-    if (memory.name.empty())
-      return recipe_error(std::string(origin) + ":" + std::to_string(entry.source().begin.line) + ": [[memory]] has no 'name'");
-    base.memories.push_back(std::move(memory));
+    const Keys entries(*entry.as_table(), origin, "[[memory]]");
+    base.memories.push_back(TRY(read_memory(OptionReader(entries.values, entries.context))));
   }
   if (const std::string wrong = problem(base); !wrong.empty())
     return recipe_error(std::string(origin) + ":" + std::to_string(list->source().begin.line) + ": " + wrong);

@@ -65,7 +65,7 @@ TEST(Json, DepthIsLimited) {
 
 TEST(Json, TheNumberOfValuesCanBeBounded) {
   EXPECT_TRUE(parse_json("[1, 2, {\"a\": 3}]", "x", 5).ok());
-  EXPECT_EQ(parse_json("[1, 2, {\"a\": 3}]", "x", 4).error().cause, "x:1:14: more than 4 values");
+  EXPECT_EQ(parse_json("[1, 2, {\"a\": 3}]", "x", 4).error().cause, "x:1:15: more than 4 values");
   EXPECT_EQ(parse_json("[\n[],[],[]]", "x", 3).error().cause, "x:2:7: more than 3 values");
   std::string numbers = "[0";
   for (size_t i = 0; i < kMostJsonValues; ++i) numbers += ",0";

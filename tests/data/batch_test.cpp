@@ -197,8 +197,8 @@ TEST_F(BatchTest, FilesThatCannotBe) {
   EXPECT_EQ(error_of(spec()), "data.batch: cannot open '" + path().string() + "': No such file or directory");
   folder_.put("batch.safetensors", "not this");
   EXPECT_NE(error_of(spec()).find("not a safetensors file"), std::string::npos);
-  EXPECT_EQ(error_of(spec_of("batch", {})), "data.batch: option 'path' is missing");
-  EXPECT_EQ(error_of(spec_of("batch", {{"file", path().string()}})), "data.batch: unknown option 'file'");
+  EXPECT_EQ(error_of(spec_of("batch", {})), "'path' of data.batch is missing");
+  EXPECT_EQ(error_of(spec_of("batch", {{"file", path().string()}})), "unknown option 'file' of data.batch");
   put(1, 2, {{"input_ids", {1, 2}}, {"labels", {1, 2}}});
   EXPECT_EQ(error_of(spec(), recipe_of({}, {}, 1, 5)), "data.batch: the recipe validates every 5 steps, but nothing is held out for it");
   EXPECT_EQ(error_of(spec(), recipe_of(0, {})), "data.batch: a batch of 0 rows; it needs at least 1");

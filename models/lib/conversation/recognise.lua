@@ -1,8 +1,9 @@
--- Which of Galley's chat templates writes the same as a model's own, which is in Jinja: both write a number of conversations, and all have to
--- come out alike. A model's template may write a text of its own where a conversation has no system message: then that text is found as well.
+-- Which of Galley's chat templates writes the same as a model's own, which is in Jinja: both write a number of conversations, and all have
+-- to come out alike. A model's template may write a text of its own where a conversation has no system message: then that text is found as
+-- well.
 --
--- Some conversations are not to be expected of every template: a role of its own for tools, a system message behind the first. Where the two
--- differ in such a one, or the model's template refuses it, the template is still the same, and says what it does not cover.
+-- Some conversations are not to be expected of every template: a role of its own for tools, a system message behind the first. Where the
+-- two differ in such a one, or the model's template refuses it, the template is still the same, and says what it does not cover.
 local jinja = require("jinja")
 
 local function said(role, content) return { role = role, content = content } end
