@@ -54,8 +54,8 @@ class Builder {
   using string_t = nlohmann::json::string_t;
   using binary_t = nlohmann::json::binary_t;
 
-  Builder(std::string_view text, std::string_view origin, const char* const* furthest)
-      : text_(text), origin_(origin), furthest_(furthest) {}
+  Builder(std::string_view text, std::string_view origin, size_t most, const char* const* furthest)
+      : text_(text), origin_(origin), most_(most), furthest_(furthest) {}
 
   bool null() { return place(Value()); }
   bool boolean(bool value) { return place(Value(value)); }
@@ -109,10 +109,16 @@ class Builder {
     return slot_;
   }
   bool place(Value value) {
+    if (!count()) return false;
     *next() = std::move(value);
     return true;
   }
+  bool count() {
+    if (++count_ <= most_) return true;
+    return fail(static_cast<size_t>(*furthest_ - text_.data()) - 1, "more than " + std::to_string(most_) + " values");
+  }
   bool open(Value container) {
+    if (!count()) return false;
     if (open_.size() == kDeepest) {
       return fail(static_cast<size_t>(*furthest_ - text_.data()) - 1, "more than " + std::to_string(kDeepest) + " levels");
     }
@@ -134,6 +140,7 @@ class Builder {
   }
 
   std::string_view text_, origin_;
+  size_t most_, count_ = 0;
   const char* const* furthest_;
   Value root_;
   std::vector<Value*> open_;
@@ -208,9 +215,9 @@ class Printer {
 
 }  // namespace
 
-Result<Value> parse_json(std::string_view text, std::string_view origin) {
+Result<Value> parse_json(std::string_view text, std::string_view origin, size_t most) {
   const char* furthest = text.data();
-  Builder builder(text, origin, &furthest);
+  Builder builder(text, origin, most, &furthest);
   nlohmann::json::sax_parse(Reading(text.data(), &furthest), Reading(text.data() + text.size(), &furthest), &builder);
   if (builder.error()) return *builder.error();
   return std::move(builder.root());

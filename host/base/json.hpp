@@ -12,10 +12,13 @@
 
 namespace galley {
 
+/// Values of a text that a stranger may have made: each takes some 64 bytes of memory, whatever it takes in the text.
+inline constexpr size_t kMostJsonValues = size_t{1} << 20;
+
 /// Objects become Tables, arrays Lists, null nil; a number without fraction and exponent that fits int64 an integer, every other a
 /// double. Refused with "<origin>:<line>:<column>: …", exit code Recipe (lines and columns from 1, columns in bytes): whatever JSON
-/// does not allow, a key that comes twice in one object, and more than 200 levels.
-Result<Value> parse_json(std::string_view text, std::string_view origin);
+/// does not allow, a key that comes twice in one object, more than 200 levels, and more than `most` values.
+Result<Value> parse_json(std::string_view text, std::string_view origin, size_t most = SIZE_MAX);
 
 /// The file at `path`, of at most `limit` bytes. A file that cannot be read fails with exit code Failed.
 Result<Value> read_json(const std::filesystem::path& path, uint64_t limit = 64u << 20);

@@ -3,12 +3,11 @@
 
 #include <condition_variable>
 #include <cstddef>
-#include <deque>
-#include <exception>
 #include <mutex>
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "host/base/result.hpp"
@@ -18,26 +17,63 @@ namespace galley {
 /// Threads that this process may use at once; at least 1.
 size_t usable_threads();
 
+/// The exception that is being handled, as an error: for threads, which nothing else catches for, and for whoever still has threads to
+/// join.
+Error error_of_exception();
+
+/// What `call()` returns, a Status or a Result; the error where it throws.
+template <class Call>
+auto guarded(const Call& call) -> decltype(call()) {
+  try {
+    return call();
+  } catch (...) {
+    return error_of_exception();
+  }
+}
+
+/// Calls `body(thread)` on threads 0 … count − 1. Destroyed, it calls `stop` and joins them.
+template <class Stop>
+class JoinedThreads {
+ public:
+  explicit JoinedThreads(Stop stop) : stop_(std::move(stop)) {}
+  ~JoinedThreads() {
+    stop_();
+    for (std::thread& thread : threads_) thread.join();
+  }
+  JoinedThreads(const JoinedThreads&) = delete;
+  JoinedThreads& operator=(const JoinedThreads&) = delete;
+
+  template <class Body>
+  Status start(size_t count, const Body& body) {
+    threads_.reserve(count);
+    try {
+      for (size_t t = 0; t < count; ++t) threads_.emplace_back(body, t);
+    } catch (const std::system_error& error) {
+      return run_error("cannot start a thread: " + error.code().message());
+    }
+    return ok();
+  }
+
+ private:
+  Stop stop_;
+  std::vector<std::thread> threads_;
+};
+
 /// For every item: `produce(Item&) -> Result<bool>` (false: there is no further one) fills it in, `work(Item&, size_t thread) -> Status`
 /// turns it into its result on some thread 0 … threads − 1, `consume(Item&) -> Status` takes it. produce and consume are called by the
 /// calling thread, in order; items are used again. At most 2 · threads + 1 items are there at once, which bounds the memory. The first
-/// error in the order of the items ends it all, after the work that is under way.
+/// error in the order of the items ends it all, after the work that is under way. Exceptions of all three are errors.
 template <class Item, class Produce, class Work, class Consume>
 Status in_order(size_t threads, const Produce& produce, const Work& work, const Consume& consume) {
-  const auto guarded = [&](Item& item, size_t thread) -> Status {
-    try {
-      return work(item, thread);
-    } catch (const std::exception& error) {
-      return run_error(std::string("a worker failed: ") + error.what());
-    }
-  };
   if (threads <= 1) {
-    Item item;
-    while (TRY(produce(item))) {
-      TRY_STATUS(guarded(item, 0));
-      TRY_STATUS(consume(item));
-    }
-    return ok();
+    return guarded([&]() -> Status {
+      Item item;
+      while (TRY(produce(item))) {
+        TRY_STATUS(work(item, 0));
+        TRY_STATUS(consume(item));
+      }
+      return ok();
+    });
   }
 
   // Apart from each other, so that threads which write into neighbours do not share a cache line, nor the pair that is fetched with it.
@@ -46,36 +82,34 @@ Status in_order(size_t threads, const Produce& produce, const Work& work, const 
     Status status;
     bool done = false;
   };
-  std::vector<Slot> slots(2 * threads + 1);
-  std::mutex mutex;  // guards what follows, and Slot::done
-  std::condition_variable work_there, work_done;
-  size_t made = 0, begun = 0, taken = 0;
-  bool stop = false;
-  std::vector<std::thread> workers;
-  const auto join = [&] {
-    {
-      const std::lock_guard lock(mutex);
-      stop = true;
-    }
-    work_there.notify_all();
-    for (std::thread& worker : workers) worker.join();
-  };
-  const auto run = [&](size_t thread) {
-    std::unique_lock lock(mutex);
-    while (true) {
-      work_there.wait(lock, [&] { return stop || begun < made; });
-      if (stop) return;
-      Slot& slot = slots[begun++ % slots.size()];
-      lock.unlock();
-      Status status = guarded(slot.item, thread);
-      lock.lock();
-      slot.status = std::move(status);
-      slot.done = true;
-      work_done.notify_one();
-    }
-  };
-  const auto drive = [&]() -> Status {
-    for (size_t t = 0; t < threads; ++t) workers.emplace_back(run, t);
+  return guarded([&]() -> Status {
+    std::vector<Slot> slots(2 * threads + 1);
+    std::mutex mutex;  // guards what follows, and Slot::done
+    std::condition_variable work_there, work_done;
+    size_t made = 0, begun = 0, taken = 0;
+    bool stop = false;
+    const auto run = [&](size_t thread) {
+      std::unique_lock lock(mutex);
+      while (true) {
+        work_there.wait(lock, [&] { return stop || begun < made; });
+        if (stop) return;
+        Slot& slot = slots[begun++ % slots.size()];
+        lock.unlock();
+        Status status = guarded([&] { return work(slot.item, thread); });
+        lock.lock();
+        slot.status = std::move(status);
+        slot.done = true;
+        work_done.notify_one();
+      }
+    };
+    JoinedThreads workers([&] {
+      {
+        const std::lock_guard lock(mutex);
+        stop = true;
+      }
+      work_there.notify_all();
+    });
+    TRY_STATUS(workers.start(threads, run));
     for (bool more = true; more || taken < made;) {
       if (more && made - taken < slots.size()) {
         Slot& slot = slots[made % slots.size()];
@@ -97,15 +131,7 @@ Status in_order(size_t threads, const Produce& produce, const Work& work, const 
       ++taken;
     }
     return ok();
-  };
-  Status status;
-  try {
-    status = drive();
-  } catch (const std::system_error& error) {
-    status = run_error(std::string("cannot start a thread: ") + error.code().message());
-  }
-  join();
-  return status;
+  });
 }
 
 }  // namespace galley

@@ -8,6 +8,7 @@
 #include <spdlog/spdlog.h>
 
 #include "host/base/nearest.hpp"
+#include "host/base/printable.hpp"
 
 namespace galley {
 namespace {
@@ -15,21 +16,6 @@ namespace {
 std::string pad(std::string text, size_t width) {
   if (text.size() < width) text.append(width - text.size(), ' ');
   return text + "  ";
-}
-
-/// Values in messages come from files and strangers: control characters are shown, not obeyed.
-std::string one_line(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f) {
-      out += c;
-      continue;
-    }
-    char code[8];
-    std::snprintf(code, sizeof code, c == '\n' ? "\\n" : "\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(c)));
-    out += code;
-  }
-  return out;
 }
 
 std::string usage(const CommandSpec& c) { return "galley " + c.name + (c.positional.empty() ? "" : " " + c.positional); }
@@ -139,8 +125,8 @@ int run_program(const std::vector<std::string>& words) {
   const std::vector<CommandSpec> commands = all_commands();
   const auto fail = [](const Error& error) {
     std::fflush(stdout);
-    std::fprintf(stderr, "galley: %s\n", one_line(error.cause).c_str());
-    if (!error.hint.empty()) std::fprintf(stderr, "  %s\n", one_line(error.hint).c_str());
+    std::fprintf(stderr, "galley: %s\n", printable(error.cause, Lines::Escape).c_str());
+    if (!error.hint.empty()) std::fprintf(stderr, "  %s\n", printable(error.hint, Lines::Escape).c_str());
     return static_cast<int>(error.exit);
   };
   if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {

@@ -8,8 +8,9 @@
 #include <optional>
 
 #include "host/base/json.hpp"
+#include "host/base/printable.hpp"
 #include "host/commands/run.hpp"
-#include "host/data/coder.hpp"
+#include "host/data/text_codec.hpp"
 #include "host/report/data_report.hpp"
 
 namespace galley {
@@ -52,27 +53,11 @@ void print_facts(const DataReport& report, int64_t rows_a_run) {
   if (report.validation.packed.rows > 0)
     line("to validate with", grouped(report.validation.documents) + " documents in " + grouped(report.validation.packed.rows) + " rows, " +
                                  percent(padding_percent(report.validation, report.length)) + " padding");
-  const auto also = [&](uint64_t number, const char* what, const char* why) {
-    if (number > 0) line(what, grouped(number) + why);
-  };
-  also(report.store.skipped, "left out", " bad lines");
-  also(report.store.small, "left out", " documents of fewer than two tokens");
-  also(train.packed.idle, "left out", " documents of which nothing counts in the loss");
-  also(train.packed.cut, "cut off", " tokens: their documents are longer than a row");
-  also(report.store.repaired, "repaired", " places that were no UTF-8 and became U+FFFD");
-}
-
-/// Data is from strangers: what would steer the terminal is shown, not obeyed.
-void print_text(const std::string& text) {
-  for (const char c : text) {
-    const bool steers = (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
-    if (steers) std::printf("\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(c)));
-    else std::putchar(c);
-  }
+  for (const std::string& left : left_out(report)) line("", left);
 }
 
 /// One row: a block for each document in it.
-void print_row(const BatchRow& row, int64_t number, const Coder* coder) {
+void print_row(const BatchRow& row, int64_t number, const TextCodec* codec) {
   const Marks mark = marks();
   const size_t length = row.input_ids.size();
   const auto is_padding = [&](size_t s) {
@@ -98,10 +83,10 @@ void print_row(const BatchRow& row, int64_t number, const Coder* coder) {
       while (to < ids.size() && counts[to] == counts[from]) ++to;
       const std::span<const TokenId> run = std::span(ids).subspan(from, to - from);
       std::string text;
-      if (coder) text = coder->decode(run);
-      for (size_t i = 0; !coder && i < run.size(); ++i) text += (i ? " " : "") + std::to_string(run[i]);
+      if (codec) text = codec->decode(run);
+      for (size_t i = 0; !codec && i < run.size(); ++i) text += (i ? " " : "") + std::to_string(run[i]);
       std::fputs(counts[from] ? mark.counted : mark.other, stdout);
-      print_text(text);
+      std::fputs(printable(text, Lines::Keep).c_str(), stdout);
       std::fputs(counts[from] && !*mark.end ? "›" : mark.end, stdout);
       from = to;
     }
@@ -146,8 +131,8 @@ Status show_data(const Study& study, int64_t rows, DataForm form) {
     print_facts(reports[i], known ? recipe.steps * study.program.micro_batches * study.program.rows : 0);
   }
   const DataSpec& spec = text_data(recipe);
-  std::optional<Coder> coder;
-  if (!reports.empty() && spec.kind != "tokens") coder.emplace(TRY(Coder::open(spec, recipe)));
+  std::optional<TextCodec> codec;
+  if (!reports.empty() && spec.kind != "tokens") codec.emplace(TRY(TextCodec::open(spec, recipe)));
 
   const BatchLayout layout = {study.program.rows, study.program.length};
   std::vector<std::byte> window_memory(window_bytes(layout, study.program.micro_batches) + BatchLayout::kAlignment);
@@ -155,7 +140,7 @@ Status show_data(const Study& study, int64_t rows, DataForm form) {
   TRY_STATUS(source->fill(0, window));
   for (int64_t r = 0; r < std::min(rows, window.rows()); ++r) {
     if (form == DataForm::Json) std::printf("%s\n", json_of(window.row(r)).c_str());
-    else print_row(window.row(r), r + 1, coder ? &*coder : nullptr);
+    else print_row(window.row(r), r + 1, codec ? &*codec : nullptr);
   }
   return ok();
 }

@@ -9,7 +9,7 @@
 #include "host/base/random.hpp"
 #include "host/commands/generate.hpp"
 #include "host/data/chat.hpp"
-#include "host/data/coder.hpp"
+#include "host/data/text_codec.hpp"
 #include "host/exec/state.hpp"
 #include "host/text/unicode.hpp"
 
@@ -43,14 +43,14 @@ DataSpec text_spec(const Recipe& recipe) {
 class Talker {
  public:
   static Result<std::unique_ptr<Talker>> open(const CommandLine& a, const Study& study, Session& session) {
-    std::unique_ptr<Talker> out(new Talker(study, session, TRY(Coder::open(text_spec(study.recipe), study.recipe))));
+    std::unique_ptr<Talker> out(new Talker(study, session, TRY(TextCodec::open(text_spec(study.recipe), study.recipe))));
     out->most_ = TRY(a.integer("--tokens", 200, 1));
     out->draw_.temperature = TRY(a.number("--temperature", 0.8, 0, 1e300));
     out->draw_.top_k = TRY(a.integer("--top-k", 40, 0));
     out->draw_.top_p = TRY(a.number("--top-p", 1, 0, 1));
     out->draw_.seed = static_cast<uint64_t>(TRY(a.integer("--seed", 1, 0)));
     if (const auto it = a.flags.find("--stop"); it != a.flags.end()) out->stop_texts_ = it->second;
-    out->stops_ = out->coder_.stops();
+    out->stops_ = out->codec_.stops();
     if (!a.has("--chat")) return out;
     DataSpec spec = text_spec(study.recipe);
     spec.kind = "chat";
@@ -59,9 +59,9 @@ class Talker {
       spec.chat_template.reset();
     }
     if (a.has("--system")) spec.options["system"] = Value(a.get("--system"));
-    out->chat_ = TRY(ChatTemplate::open(TRY(choose_chat(spec, study.recipe, out->coder_.model()))));
+    out->chat_ = TRY(ChatTemplate::open(TRY(choose_chat(spec, study.recipe, out->codec_.model()))));
     for (const std::string& name : out->chat_->stops()) {
-      const TokenId id = out->coder_.find(name);
+      const TokenId id = out->codec_.find(name);
       if (id >= 0) out->stops_.push_back(id);
       else out->stop_texts_.push_back(name);
     }
@@ -70,9 +70,9 @@ class Talker {
 
   /// Writes on from the text.
   Status go_on(const std::string& prompt) {
-    std::vector<int32_t> tokens(coder_.before().begin(), coder_.before().end());
-    coder_.encode(prompt, work_, &tokens);
-    if (tokens.empty()) tokens.push_back(coder_.eos() >= 0 ? coder_.eos() : '\n');
+    std::vector<int32_t> tokens(codec_.before().begin(), codec_.before().end());
+    codec_.encode(prompt, work_, &tokens);
+    if (tokens.empty()) tokens.push_back(codec_.eos() >= 0 ? codec_.eos() : '\n');
     std::fputs(prompt.c_str(), stdout);
     TRY(reply(std::move(tokens)));
     std::putchar('\n');
@@ -84,7 +84,7 @@ class Talker {
     const std::vector<Tokenizer::Segment> segments = TRY(chat_->render(messages, ChatTemplate::Generate::Yes));
     std::vector<int32_t> tokens;
     std::vector<bool> counts;
-    coder_.encode(segments, work_, &tokens, &counts);
+    codec_.encode(segments, work_, &tokens, &counts);
     if (static_cast<int64_t>(tokens.size()) >= generator_.length())
       return recipe_error(
           "the conversation has " + std::to_string(tokens.size()) + " tokens; the model sees " + std::to_string(generator_.length()),
@@ -95,11 +95,11 @@ class Talker {
   }
 
  private:
-  Talker(const Study& study, Session& session, Coder coder) : generator_(study, session), coder_(std::move(coder)), work_(coder_) {}
+  Talker(const Study& study, Session& session, TextCodec codec) : generator_(study, session), codec_(std::move(codec)), work_(codec_) {}
 
   /// Draws and shows tokens until one ends the text; what was shown.
   Result<std::string> reply(std::vector<int32_t> tokens) {
-    const size_t begin = coder_.decode(tokens).size();
+    const size_t begin = codec_.decode(tokens).size();
     std::string text;
     size_t shown = 0;
     const auto show = [&](size_t end) {
@@ -113,7 +113,7 @@ class Talker {
       const int32_t token = draw_token(logits, draw_, random);
       if (std::find(stops_.begin(), stops_.end(), token) != stops_.end()) break;
       tokens.push_back(token);
-      text = coder_.decode(tokens).substr(begin);
+      text = codec_.decode(tokens).substr(begin);
       size_t end = text.size();
       for (const std::string& stop : stop_texts_) end = std::min(end, stop.empty() ? end : text.find(stop));
       if (end < text.size()) {
@@ -129,7 +129,7 @@ class Talker {
 
   size_t certain(const std::string& text) const {
     size_t end = text.size();
-    while (!coder_.bytes() && end >= 3 && text.compare(end - 3, 3, "\xEF\xBF\xBD") == 0) end -= 3;
+    while (!codec_.bytes() && end >= 3 && text.compare(end - 3, 3, "\xEF\xBF\xBD") == 0) end -= 3;
     for (const std::string& stop : stop_texts_)
       for (size_t part = std::min(stop.size(), end); part > 0; --part)
         if (text.compare(end - part, part, stop, 0, part) == 0) {
@@ -140,8 +140,8 @@ class Talker {
   }
 
   Generator generator_;
-  Coder coder_;
-  Coder::Work work_;
+  TextCodec codec_;
+  TextCodec::Work work_;
   std::unique_ptr<ChatTemplate> chat_;
   Draw draw_;
   int64_t most_ = 0, drawn_ = 0;

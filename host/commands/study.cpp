@@ -9,7 +9,7 @@
 
 #include "host/base/file.hpp"
 #include "host/base/nearest.hpp"
-#include "host/data/coder.hpp"
+#include "host/data/text_codec.hpp"
 #include "host/plugins/host_table.hpp"
 #include "host/report/plan_report.hpp"
 
@@ -81,7 +81,7 @@ Provided provided_by(Plugins& plugins, const Target& target) {
 
 Status check_fit(const Study& s, const StudyOptions& options) {
   int64_t limit = options.memory_limit > 0 ? options.memory_limit : s.target.memory_limit;
-  std::string whose = "--memory";
+  std::string whose = options.memory_limit > 0 ? "--memory" : "the target's memory_limit";
   if (limit == 0 && options.runs) {
     limit = machine_memory();
     whose = "this machine";

@@ -32,9 +32,9 @@ struct BatchFile {
 };
 
 Result<BatchFile> open_file(const DataSpec& spec) {
-  TRY_STATUS(check_options(spec, {"path"}));
-  const std::string path = TRY(string_option(spec, "path", ""));
-  if (path.empty()) return data_error(spec, "option 'path' is missing", "name a safetensors file with input_ids and labels");
+  TRY_STATUS(options_of(spec).only({"path"}));
+  const std::string path = TRY(options_of(spec).text("path")).value_or("");
+  if (path.empty()) return options_of(spec).missing("path", "name a safetensors file with input_ids and labels");
   Result<safetensors::Reader> opened = safetensors::Reader::open(path);
   if (!opened.ok()) return data_error(spec, opened.error().cause, opened.error().hint);
   BatchFile file{std::move(*opened), path};
@@ -57,11 +57,11 @@ Result<BatchFile> open_file(const DataSpec& spec) {
       return data_error(spec, what + "belongs to models with token types, which are not there yet", "take it out of the file");
     if (std::find(names.begin(), names.end(), entry.name) == names.end())
       return data_error(spec, what + "has no meaning in a batch", did_you_mean(entry.name, names));
-    const std::string is = "is " + safetensors::describe(entry.dtype, entry.shape);
-    if (entry.dtype != Dtype::I32 && entry.dtype != Dtype::I64) return data_error(spec, what + is + "; it must be I32 or I64");
-    if (entry.shape.size() != 2) return data_error(spec, what + is + "; it must have two dimensions, rows and positions");
+    const std::string found = "is " + safetensors::describe(entry.dtype, entry.shape);
+    if (entry.dtype != Dtype::I32 && entry.dtype != Dtype::I64) return data_error(spec, what + found + "; it must be I32 or I64");
+    if (entry.shape.size() != 2) return data_error(spec, what + found + "; it must have two dimensions, rows and positions");
     if (entry.shape != file.input_ids->shape) {
-      return data_error(spec, what + is + ", but input_ids is " + safetensors::describe(file.input_ids->dtype, file.input_ids->shape));
+      return data_error(spec, what + found + ", but input_ids is " + safetensors::describe(file.input_ids->dtype, file.input_ids->shape));
     }
   }
   file.rows = file.input_ids->shape[0];
@@ -125,6 +125,10 @@ class BatchSource final : public Source {
       if (Status made = make_row(raw, rows_.row(row)); !made.ok()) {
         return data_error(spec_, file.path + ": row " + std::to_string(row) + ": " + made.error().cause, made.error().hint);
       }
+    }
+    if (rows_.count_valid() == 0) {
+      return data_error(spec_, file.path + ": nothing would train: every label is -100, or belongs to the first position of a document",
+                        "labels are the ids of input_ids where they count, not shifted, and -100 elsewhere");
     }
     for (size_t t = 0; t < kBatchTensorCount; ++t) {
       const std::span<const int32_t> tensor = rows_.tensor(0, t);

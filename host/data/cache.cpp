@@ -1,13 +1,11 @@
 #include "host/data/cache.hpp"
 
 #include <fcntl.h>
-#include <pwd.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
-#include <atomic>
-#include <cstdlib>
+#include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
 
@@ -17,7 +15,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kPending = size_t{1} << 20;
-constexpr time_t kDay = 24 * 3600, kUnused = 30 * kDay, kLeftOver = kDay;  // seconds
 constexpr char kMagic[8] = {'g', 'a', 'l', 'l', 'e', 'y', 'C', '1'};
 
 struct Header {
@@ -30,19 +27,6 @@ struct Header {
 static_assert(sizeof(Header) == 256);
 
 uint64_t aligned(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
-
-/// Files that nobody has used for long, and what killed runs left.
-void remove_old(const fs::path& directory) {
-  const time_t now = std::time(nullptr);
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
-    struct stat status;
-    if (::stat(entry.path().c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
-    const std::string name = entry.path().filename().string();
-    const bool whole = name.ends_with(".tokens") || name.ends_with(".rows"), aside = name.find(".tmp-") != std::string::npos;
-    if ((whole && now - status.st_mtime > kUnused) || (aside && now - status.st_mtime > kLeftOver)) ::unlink(entry.path().c_str());
-  }
-}
 
 Result<uint64_t> checksum_of(const File& file, uint64_t from, uint64_t end) {
   XXH3_state_t* state = XXH3_createState();
@@ -80,27 +64,13 @@ std::string KeyHash::digits() const {
   return text;
 }
 
-Result<fs::path> cache_directory() {
-  fs::path path;
-  if (const char* own = std::getenv("GALLEY_CACHE"); own && *own) path = own;
-  else if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg) path = fs::path(xdg) / "galley";
-  else if (const char* home = std::getenv("HOME"); home && *home) path = fs::path(home) / ".cache" / "galley";
-  else if (const passwd* user = ::getpwuid(::getuid()); user && *user->pw_dir) path = fs::path(user->pw_dir) / ".cache" / "galley";
-  else return run_error("there is no place for prepared data: HOME is not set", "name a directory: GALLEY_CACHE=DIR");
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) {
-    return run_error("cannot make the directory for prepared data, '" + path.string() + "': " + error.message(),
-                     "name another one: GALLEY_CACHE=DIR");
-  }
-  return path;
-}
-
 Result<std::optional<CacheFile>> CacheFile::open(const std::string& key, const std::string& kind) {
-  const fs::path path = TRY(cache_directory()) / (key + "." + kind);
+  const fs::path path = TRY(cache_folder()) / (key + "." + kind);
   std::error_code error;
   if (!fs::exists(path, error)) return std::optional<CacheFile>();
-  CacheFile out(TRY(File::open_read(path)));
+  Result<File> file = File::open_read(path);
+  if (!file && !fs::exists(path, error)) return std::optional<CacheFile>();  // somebody has just removed it
+  CacheFile out(TRY(std::move(file)));
   const uint64_t size = TRY(out.file_.size());
   Header header;
   const auto whole = [&]() -> Result<bool> {
@@ -125,31 +95,25 @@ Result<std::optional<CacheFile>> CacheFile::open(const std::string& key, const s
 }
 
 Result<std::unique_ptr<CacheWriter>> CacheWriter::create(const std::string& key, const std::string& kind) {
-  static std::atomic<int> number = 0;
   std::unique_ptr<CacheWriter> out(new CacheWriter);
-  const fs::path directory = TRY(cache_directory());
-  remove_old(directory);
-  out->path_ = directory / (key + "." + kind);
+  const fs::path folder = TRY(cache_folder());
+  clean_cache(folder, std::time(nullptr));
+  const fs::path place = folder / (key + "." + kind);
   for (size_t s = 0; s < kCacheSections; ++s) {
-    Section& section = out->sections_[s];
-    section.path = out->path_.string() + ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(number++);
-    section.file.emplace(TRY(File::create(section.path)));
-    if (s > 0) continue;
-    const Header empty = {};
-    TRY_STATUS(section.file->write(std::as_bytes(std::span(&empty, 1))));
+    CacheAside aside = TRY(CacheAside::create(place));
+    out->sections_[s].file.emplace(TRY(File::create(aside.path())));
+    if (s == 0) out->aside_.emplace(std::move(aside));
   }
+  const Header empty = {};
+  const Status begun = out->sections_[0].file->write(std::as_bytes(std::span(&empty, 1)));
+  if (!begun) return cache_error(begun.error());
   return out;
 }
 
-CacheWriter::~CacheWriter() {
-  for (const Section& section : sections_)
-    if (section.file) ::unlink(section.path.c_str());
-}
-
 Status CacheWriter::flush(Section& section) {
-  TRY_STATUS(section.file->write(section.pending));
+  const Status written = section.file->write(section.pending);
   section.pending.clear();
-  return ok();
+  return written ? ok() : cache_error(written.error());
 }
 
 Status CacheWriter::append(size_t section, std::span<const std::byte> bytes) {
@@ -160,32 +124,31 @@ Status CacheWriter::append(size_t section, std::span<const std::byte> bytes) {
 }
 
 Status CacheWriter::finish(const CacheFacts& facts) {
+  for (Section& section : sections_) TRY_STATUS(flush(section));
+  const Status written = assemble(facts);
+  return written ? aside_->put() : cache_error(written.error());
+}
+
+Status CacheWriter::assemble(const CacheFacts& facts) {
   Header header = {};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   std::memcpy(header.facts, facts.data(), sizeof header.facts);
-  Section& main = sections_[0];
+  File& main = *sections_[0].file;
   std::vector<std::byte> buffer(kPending);
   for (size_t s = 0; s < kCacheSections; ++s) {
-    Section& section = sections_[s];
+    const Section& section = sections_[s];
     header.sizes[s] = section.bytes;
-    TRY_STATUS(flush(section));
     for (uint64_t at = 0; s > 0 && at < section.bytes; at += buffer.size()) {
       const auto piece = std::span(buffer).first(static_cast<size_t>(std::min<uint64_t>(buffer.size(), section.bytes - at)));
-      const File part = TRY(File::open_read(section.path));
-      TRY_STATUS(part.read_at(piece, at));
-      TRY_STATUS(main.file->write(piece));
+      TRY_STATUS(section.file->read_at(piece, at));
+      TRY_STATUS(main.write(piece));
     }
     const std::vector<std::byte> fill(aligned(section.bytes) - section.bytes);
-    TRY_STATUS(main.file->write(fill));
+    TRY_STATUS(main.write(fill));
   }
-  const File written = TRY(File::open_read(main.path));
-  const uint64_t size = TRY(written.size());
-  header.checksum = TRY(checksum_of(written, sizeof header, size));
-  TRY_STATUS(main.file->write_at(std::as_bytes(std::span(&header, 1)), 0));
-  TRY_STATUS(main.file->sync());
-  TRY_STATUS(rename_synced(main.path, path_));
-  main.file.reset();  // it is there: nothing to remove
-  return ok();
+  header.checksum = TRY(checksum_of(main, sizeof header, TRY(main.size())));
+  TRY_STATUS(main.write_at(std::as_bytes(std::span(&header, 1)), 0));
+  return main.sync();
 }
 
 }  // namespace galley

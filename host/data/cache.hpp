@@ -1,10 +1,9 @@
-// What a first pass over the data makes, kept in files: tokens, and how they are packed. A file's name is the hash of everything that it was made
-// from, so that the same data is prepared once, by whichever run comes first; every file may be deleted at any time. Files lie in
-// $GALLEY_CACHE, else $XDG_CACHE_HOME/galley, else $HOME/.cache/galley; those that no run has used for 30 days are removed when another is
-// written.
+// What a first pass over the data makes, kept in files: tokens, and how they are packed. A file's name is the hash of everything that it
+// was made from, so that the same data is prepared once, by whichever run comes first; every file may be deleted at any time.
+// cache_folder.hpp says where the files lie and which of them are removed.
 //
-// A file: a header of 256 bytes (Header), then up to four sections, each an array. The checksum is of everything behind the header. Files are
-// written aside and renamed, so that two runs that make the same one do not meet.
+// A file: a header of 256 bytes (Header), then up to four sections, each an array. The checksum is of everything behind the header. Files
+// are written aside and renamed, so that two runs that make the same one do not meet.
 #pragma once
 
 #include <array>
@@ -20,6 +19,7 @@
 
 #include "host/base/file.hpp"
 #include "host/base/result.hpp"
+#include "host/data/cache_folder.hpp"
 
 namespace galley {
 
@@ -66,11 +66,11 @@ class CacheFile {
   std::array<uint64_t, kCacheSections> begin_ = {};
 };
 
-/// Writes one aside. Destroyed before finish(), it leaves nothing.
+/// Writes one aside. Destroyed before finish(), it leaves nothing; what a killed process leaves, the next writer removes.
 class CacheWriter {
  public:
+  /// `kind` is one of kCacheKinds.
   static Result<std::unique_ptr<CacheWriter>> create(const std::string& key, const std::string& kind);
-  ~CacheWriter();
   CacheWriter(const CacheWriter&) = delete;
   CacheWriter& operator=(const CacheWriter&) = delete;
 
@@ -85,19 +85,17 @@ class CacheWriter {
 
  private:
   struct Section {
-    std::optional<File> file;  // of its own; the first lies in the file itself
-    std::filesystem::path path;
+    std::optional<File> file;  // the first lies in the file itself, the others in files without a name
     std::vector<std::byte> pending;
     uint64_t bytes = 0;
   };
   CacheWriter() = default;
   Status flush(Section& section);
+  Status assemble(const CacheFacts& facts);
 
   std::filesystem::path path_;
+  std::optional<CacheAside> aside_;  // the file, until it is in its place
   std::array<Section, kCacheSections> sections_;
 };
-
-/// The cache's directory, made if it is not there.
-Result<std::filesystem::path> cache_directory();
 
 }  // namespace galley

@@ -1,6 +1,7 @@
 #include "host/data/chat.hpp"
 
 #include <algorithm>
+#include <string_view>
 
 #include "host/base/file.hpp"
 #include "host/base/nearest.hpp"
@@ -12,6 +13,8 @@ namespace galley {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr uint64_t kVersion = 2;  // of what is written, and what is refused
 
 /// For one conversation at a time.
 LuaLimits chat_limits() {
@@ -45,22 +48,76 @@ Result<Value> run_lua(const Recipe& recipe, const std::string& text, std::span<c
   return LuaFunction(*sandbox, "the template").call(arguments);
 }
 
-Table table_of(const Message& message) { return {{"role", Value(message.role)}, {"content", Value(message.content)}}; }
-
 Value list_of(const std::vector<Message>& messages) {
   List list;
-  for (const Message& message : messages) list.emplace_back(table_of(message));
+  for (const Message& message : messages) {
+    Table table = message.more;
+    table.emplace("role", Value(message.role));
+    table.emplace("content", Value(message.content));  // unless it is no text: then it is among the others
+    list.emplace_back(std::move(table));
+  }
   return Value(std::move(list));
 }
+
+std::vector<std::string> texts_in(const Table& table, const char* name) {
+  std::vector<std::string> out;
+  const auto it = table.find(name);
+  const List* list = it == table.end() ? nullptr : it->second.as<List>();
+  for (size_t i = 0; list && i < list->size(); ++i)
+    if (const auto* text = (*list)[i].as<std::string>()) out.push_back(*text);
+  return out;
+}
+
+bool among(const std::vector<std::string>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// null, "", {}, [], false: how data sets write what a message or a line does not have.
+bool is_nothing(const Value& value) {
+  if (const auto* text = value.as<std::string>()) return text->empty() || *text == "[]";
+  if (const auto* list = value.as<List>()) return list->empty();
+  if (const auto* table = value.as<Table>()) return table->empty();
+  return value.is_nil() || (value.as<bool>() && !*value.as<bool>());
+}
+
+/// What chat templates are given beside the messages. Other keys of a line (its source, its number) say nothing to a model.
+constexpr const char* kContext[] = {"tools", "functions", "documents", "system", "chat_template_kwargs"};
+
+/// "'name' and 'weight'"
+std::string quoted(const std::vector<std::string>& names) {
+  std::string out;
+  for (size_t i = 0; i < names.size(); ++i) out += (i == 0 ? "'" : i + 1 == names.size() ? " and '" : ", '") + names[i] + "'";
+  return out;
+}
+
+/// Whether a conversation has a trait of models/lib/conversation/recognise.lua: what has it; "": nothing.
+std::string trait_in(const std::vector<Message>& messages, std::string_view trait) {
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const bool system = messages[i].role == "system";
+    const std::string which = "message " + std::to_string(i + 1);
+    if (trait == "empty_system" && system && messages[i].content.empty()) return which + " is the system's, and empty";
+    if (trait == "later_system" && system && i > 0) return which + " is the system's, and not the first";
+    if (trait == "repeated_role" && i > 0 && messages[i].role == messages[i - 1].role)
+      return which + " is the " + messages[i].role + "'s, as the one before it";
+    const bool first = i == 0 || (i == 1 && messages[0].role == "system");
+    if (trait == "assistant_first" && first && messages[i].role == "assistant")
+      return which + " is the assistant's, before any of the user's";
+  }
+  return {};
+}
+
+constexpr const char* kOwnTemplate = "a template of your own: data.chat { template = function(messages, generate, line) … end }";
 
 }  // namespace
 
 Result<ChatChoice> choose_chat(const DataSpec& spec, const Recipe& recipe, const ModelTokens& tokens) {
   ChatChoice out;
   out.recipe = &recipe;
-  out.system = TRY(string_option(spec, "system", ""));
-  out.name = TRY(string_option(spec, "template", ""));
+  out.system = TRY(options_of(spec).text("system")).value_or("");
+  out.name = TRY(options_of(spec).text("template")).value_or("");
+  out.ignored = TRY(options_of(spec).texts("ignore")).value_or(std::vector<std::string>());
   KeyHash hash;
+  hash.add(kVersion);
   const std::vector<std::string> names = modules_in(recipe.library / "chat");
   const std::string how =
       "name one: data." + spec.kind + " { template = \"chatml\" } (there are " + text_of(names) + "), or give a function of the messages";
@@ -81,6 +138,7 @@ Result<ChatChoice> choose_chat(const DataSpec& spec, const Recipe& recipe, const
     if (text("name").empty())
       return data_error(spec, "the model's chat template is none that is known" + (text("why").empty() ? "" : ": " + text("why")), how);
     out.name = text("name");
+    out.covered = ChatCoverage{texts_in(*table, "roles"), texts_in(*table, "traits")};
     if (out.system.empty()) out.system = text("system");
   } else if (!std::binary_search(names.begin(), names.end(), out.name)) {
     return data_error(spec, "there is no chat template '" + out.name + "'; there are " + text_of(names), did_you_mean(out.name, names));
@@ -91,11 +149,16 @@ Result<ChatChoice> choose_chat(const DataSpec& spec, const Recipe& recipe, const
       hash.add(TRY(read_text(recipe.library / "conversation" / (shared + ".lua"))));
   }
   hash.add(out.system);
+  const ChatCoverage covered = out.covered.value_or(ChatCoverage{});
+  for (const std::vector<std::string>& list : {out.ignored, covered.roles, covered.traits}) {
+    for (const std::string& one : list) hash.add(one);
+    hash.add(static_cast<uint64_t>(list.size()));
+  }
   out.identity = hash.digits();
   return out;
 }
 
-Result<std::vector<Message>> messages_of(const Value& value) {
+Result<std::vector<Message>> messages_of(const Value& value, const ChatChoice& choice) {
   const List* list = value.as<List>();
   if (!list) return recipe_error(std::string("the conversation is ") + value.type_name() + " where a list of messages belongs");
   std::vector<Message> out;
@@ -103,15 +166,23 @@ Result<std::vector<Message>> messages_of(const Value& value) {
     const std::string which = "message " + std::to_string(i + 1);
     const Table* table = (*list)[i].as<Table>();
     if (!table) return recipe_error(which + " is " + (*list)[i].type_name() + " where { role, content } belongs");
-    const auto text = [&](const char* name, const char* other) -> const std::string* {
-      for (const char* key : {name, other})
-        if (const auto it = table->find(key); it != table->end()) return it->second.as<std::string>();
-      return nullptr;
+    Message message;
+    for (const auto& [key, part] : *table)
+      if (!is_nothing(part) && !among(choice.ignored, key)) message.more.emplace(key, part);
+    // Takes the text out of the other keys, under the one name or the other.
+    const auto take = [&](const char* name, const char* other) -> std::optional<std::string> {
+      const char* key = table->contains(name) ? name : other;
+      const auto it = table->find(key);
+      if (it == table->end() || !it->second.as<std::string>()) return std::nullopt;
+      message.more.erase(key);
+      return *it->second.as<std::string>();
     };
-    const std::string *role = text("role", "from"), *content = text("content", "value");
+    const std::optional<std::string> role = take("role", "from"), content = take("content", "value");
     if (!role || role->empty()) return recipe_error(which + " has no 'role' that is a string");
-    if (!content) return recipe_error(which + " has no 'content' that is a string");
-    out.push_back({*role == "human" ? "user" : *role == "gpt" ? "assistant" : *role, *content});
+    if (!content && !choice.function) return recipe_error(which + " has no 'content' that is a string");
+    message.role = *role == "human" ? "user" : *role == "gpt" ? "assistant" : *role;
+    if (content) message.content = *content;
+    out.push_back(std::move(message));
   }
   if (out.empty()) return recipe_error("the conversation has no messages");
   return out;
@@ -143,7 +214,38 @@ Status ChatTemplate::load() {
   return ok();
 }
 
-Result<std::vector<Tokenizer::Segment>> ChatTemplate::render(const std::vector<Message>& messages, Generate generate) {
+Status ChatTemplate::check(const std::vector<Message>& messages, const Table& line) const {
+  if (choice_.function) return ok();  // it is given everything
+  const auto left_out = [&](const std::string& whose, const std::vector<std::string>& keys) {
+    std::string list;
+    for (const std::string& key : keys) list += (list.empty() ? "\"" : ", \"") + key + "\"";
+    return recipe_error(whose + " has " + quoted(keys) + ", which the chat template '" + choice_.name + "' does not write",
+                        "leave it out on purpose with ignore = { " + list + " }, or give " + kOwnTemplate);
+  };
+  std::vector<std::string> keys;
+  for (const char* key : kContext)
+    if (const auto it = line.find(key); it != line.end() && !is_nothing(it->second) && !among(choice_.ignored, key)) keys.emplace_back(key);
+  if (!keys.empty()) return left_out("the line", keys);
+  for (size_t i = 0; i < messages.size(); ++i) {
+    for (const auto& [key, value] : messages[i].more) keys.push_back(key);
+    if (!keys.empty()) return left_out("message " + std::to_string(i + 1), keys);
+  }
+  if (!choice_.covered) return ok();
+  const auto differs = [&](const std::string& what) {
+    return recipe_error(
+        what + ": the model's own chat template does not write that as '" + choice_.name + "' does",
+        "give " + std::string(kOwnTemplate) + ", or say template = \"" + choice_.name + "\" if it is to be written like that");
+  };
+  if (!choice_.system.empty() && !among(choice_.covered->roles, "system")) return differs("there is a text for the system");
+  for (size_t i = 0; i < messages.size(); ++i)
+    if (!among(choice_.covered->roles, messages[i].role))
+      return differs("message " + std::to_string(i + 1) + " is the " + messages[i].role + "'s");
+  for (const std::string& trait : choice_.covered->traits)
+    if (const std::string what = trait_in(messages, trait); !what.empty()) return differs(what);
+  return ok();
+}
+
+Result<std::vector<Tokenizer::Segment>> ChatTemplate::render(const std::vector<Message>& messages, Generate generate, const Table& line) {
   if ((script_ ? script_->sandbox() : *own_).exceeded()) TRY_STATUS(load());
   const bool says = !choice_.system.empty() && messages.front().role != "system";
   std::vector<Message> with_system;
@@ -151,7 +253,9 @@ Result<std::vector<Tokenizer::Segment>> ChatTemplate::render(const std::vector<M
     with_system.push_back({"system", choice_.system});
     with_system.insert(with_system.end(), messages.begin(), messages.end());
   }
-  const Value arguments[] = {list_of(says ? with_system : messages), Value(generate == Generate::Yes)};
+  TRY_STATUS(check(messages, line));
+  const Value arguments[] = {list_of(says ? with_system : messages), Value(generate == Generate::Yes),
+                             choice_.function ? Value(line) : Value()};
   const Value parts = TRY(function_->call(arguments));
   const auto wrong = [&](size_t index, const std::string& what) {
     return recipe_error("the chat template returned " + what + " as part " + std::to_string(index + 1),

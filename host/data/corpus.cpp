@@ -4,9 +4,9 @@
 #include <cstdio>
 
 #include "host/base/random.hpp"
-#include "host/data/coder.hpp"
-#include "host/data/encoder.hpp"
+#include "host/data/document_encoder.hpp"
 #include "host/data/spec.hpp"
+#include "host/data/text_codec.hpp"
 
 namespace galley {
 namespace {
@@ -40,57 +40,54 @@ Status check_files(const DataSpec& spec, const Documents& documents) {
 
 Status check_names(const DataSpec& spec) {
   if (spec.kind == "text")
-    return check_options(spec, {"files", "tokenizer", "validation", "packing", "overlong", "group_by_length", "eos", "separator"});
+    return options_of(spec).only({"files", "tokenizer", "validation", "packing", "overlong", "group_by_length", "eos", "separator"});
   if (spec.kind == "jsonl")
-    return check_options(spec, {"files", "tokenizer", "validation", "packing", "overlong", "group_by_length", "eos", "skip_bad", "text"});
+    return options_of(spec).only({"files", "tokenizer", "validation", "packing", "overlong", "group_by_length", "eos", "skip_bad", "text"});
   if (spec.kind == "prompts")
-    return check_options(spec, {"files", "tokenizer", "validation", "packing", "overlong", "group_by_length", "eos", "skip_bad", "prompt",
-                                "answer", "train_on"});
+    return options_of(spec).only(
+        {"files", "tokenizer", "validation", "packing", "overlong", "group_by_length", "eos", "skip_bad", "prompt", "answer", "train_on"});
   if (spec.kind == "chat")
-    return check_options(spec, {"files", "tokenizer", "validation", "packing", "overlong", "group_by_length", "skip_bad", "messages",
-                                "template", "system", "train_on"});
-  return check_options(spec, {"files", "validation", "packing", "overlong", "group_by_length", "separator", "dtype"});
+    return options_of(spec).only({"files", "tokenizer", "validation", "packing", "overlong", "group_by_length", "skip_bad", "messages",
+                                  "template", "system", "ignore", "train_on"});
+  return options_of(spec).only({"files", "validation", "packing", "overlong", "group_by_length", "separator", "dtype"});
 }
 
 Status read_validation(const DataSpec& spec, const Recipe& recipe, CorpusOptions* out) {
-  const Value* value = find_option(spec, "validation");
+  const OptionReader options = options_of(spec);
+  const Value* value = options.find("validation");
   if (value && (value->as<std::string>() || value->as<List>())) {
-    const std::vector<std::string> files = TRY(strings_option(spec, "validation"));
+    const std::vector<std::string> files = *TRY(options.texts("validation"));
     out->validation_files = TRY(find_documents(spec, files, kind_of_files(spec)));
     return check_files(spec, out->validation_files);
   }
-  out->rows.validation = TRY(fraction_option(spec, "validation", recipe.validate_every > 0 ? 0.05 : 0.0));
+  out->rows.validation = TRY(options.number("validation", Range{0, 1, false, true})).value_or(recipe.validate_every > 0 ? 0.05 : 0.0);
   return ok();
 }
 
 Result<CorpusOptions> read_corpus_options(const DataSpec& spec, const Recipe& recipe) {
   TRY_STATUS(check_names(spec));
   CorpusOptions out;
-  const std::vector<std::string> files = TRY(strings_option(spec, "files"));
+  const OptionReader options = options_of(spec);
+  const auto files = TRY(options.texts("files"));
+  if (!files) return options.missing("files", "name files, folders or patterns: files = { \"text/*.txt\" }");
   const BatchLayout layout = TRY(recipe_layout(spec, recipe));
   out.rows.pack.length = static_cast<uint64_t>(layout.length);
-  out.rows.pack.packing = static_cast<Packing>(TRY(choice_option(spec, "packing", {"best-fit", "sequential", "none"})));
+  out.rows.pack.packing = static_cast<Packing>(TRY(options.choice("packing", {"best-fit", "sequential", "none"})).value_or(0));
   // A piece of a conversation without its beginning is nothing that the model will meet.
   const bool whole = spec.kind == "prompts" || spec.kind == "chat";
-  if (find_option(spec, "overlong") || !whole)
-    out.rows.pack.overlong = static_cast<Overlong>(TRY(choice_option(spec, "overlong", {"split", "truncate"})));
-  else out.rows.pack.overlong = Overlong::Truncate;
-  out.rows.pack.by_length = TRY(flag_option(spec, "group_by_length", false));
+  out.rows.pack.overlong = static_cast<Overlong>(TRY(options.choice("overlong", {"split", "truncate"})).value_or(whole ? 1 : 0));
+  out.rows.pack.by_length = TRY(options.boolean("group_by_length")).value_or(false);
   if (out.rows.pack.by_length && out.rows.pack.packing != Packing::None)
     return data_error(spec, "group_by_length groups rows of one document", "write packing = \"none\" beside it");
   out.rows.seed = recipe.seed;
-  out.skip_bad = TRY(flag_option(spec, "skip_bad", false));
-  if (spec.kind == "text") out.separator = TRY(string_option(spec, "separator", ""));
+  out.skip_bad = TRY(options.boolean("skip_bad")).value_or(false);
+  if (spec.kind == "text") out.separator = TRY(options.text("separator")).value_or("");
   if (spec.kind == "tokens") {
-    out.token_bytes = TRY(choice_option(spec, "dtype", {"uint16", "uint32"})) == 0 ? 2 : 4;
-    if (const Value* value = find_option(spec, "separator")) {
-      const int64_t* id = value->as<int64_t>();
-      if (!id || *id < 0 || *id >= INT32_MAX) return data_error(spec, "option 'separator' has to be the id of a token");
-      out.separator_id = *id;
-    }
+    out.token_bytes = TRY(options.choice("dtype", {"uint16", "uint32"})).value_or(0) == 0 ? 2 : 4;
+    out.separator_id = TRY(options.integer("separator", 0, INT32_MAX - 1)).value_or(-1);
   }
   TRY_STATUS(read_validation(spec, recipe, &out));
-  out.files = TRY(find_documents(spec, files, kind_of_files(spec)));
+  out.files = TRY(find_documents(spec, *files, kind_of_files(spec)));
   TRY_STATUS(check_files(spec, out.files));
   return out;
 }
@@ -136,8 +133,8 @@ class Corpus final : public RowStream {
   const RowFile& validation_file() const { return other_rows_ ? *other_rows_ : rows_; }
   Part validation_part() const { return other_rows_ ? Part::Train : Part::Validation; }
 
-  // Which row comes as number `row`: an epoch shows each once, in an order that the seed and the epoch decide; by length, whole micro-batches are
-  // put in order and rows in them stay together. Behind the last row, there is none.
+  // Which row comes as number `row`: an epoch shows each once, in an order that the seed and the epoch decide; by length, whole
+  // micro-batches are put in order and rows in them stay together. Behind the last row, there is none.
   uint64_t place(uint64_t row) const {
     const uint64_t epoch = row / this->epoch(), index = row % this->epoch();
     const uint64_t unit = options_.pack.by_length ? batch_ : 1;
@@ -176,11 +173,11 @@ class Corpus final : public RowStream {
   std::optional<RowFile> other_rows_;
 };
 
-Status check_ids(const DataSpec& spec, const TokenStore& store, const Coder* coder, int64_t vocabulary) {
+Status check_ids(const DataSpec& spec, const TokenStore& store, const TextCodec* codec, int64_t vocabulary) {
   const auto largest = static_cast<int64_t>(store.facts().largest);
   if (largest < vocabulary) return ok();
   const std::string name =
-      coder && !coder->bytes() && largest < coder->vocabulary() ? " ('" + coder->name(static_cast<TokenId>(largest)) + "')" : "";
+      codec && !codec->bytes() && largest < codec->vocabulary() ? " ('" + codec->name(static_cast<TokenId>(largest)) + "')" : "";
   return data_error(spec,
                     "its tokens have ids up to " + std::to_string(largest) + name + ", but the model's embedding has " +
                         std::to_string(vocabulary) + " rows",
@@ -214,9 +211,9 @@ Result<CorpusInfo> describe_corpus(const DataSpec& spec, const Recipe& recipe) {
   const CorpusOptions options = TRY(read_corpus_options(spec, recipe));
   CorpusInfo info;
   if (spec.kind != "tokens") {
-    const Coder coder = TRY(Coder::open(spec, recipe));
-    TRY(Encoder::create(spec, recipe, coder));
-    if (coder.bytes()) info.vocabulary = 256;
+    const TextCodec codec = TRY(TextCodec::open(spec, recipe));
+    TRY(DocumentEncoder::create(spec, recipe, codec));
+    if (codec.bytes()) info.vocabulary = 256;
   }
   uint64_t bytes = 0;
   for (const TextDocument& document : options.files.files) bytes += document.size;
@@ -246,11 +243,11 @@ Result<CorpusInfo> describe_corpus(const DataSpec& spec, const Recipe& recipe) {
 Result<std::unique_ptr<RowStream>> open_corpus(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
                                                const PrepareOptions& options) {
   CorpusOptions corpus = TRY(read_corpus_options(spec, recipe));
-  std::optional<Coder> coder;
-  std::optional<Encoder> encoder;
+  std::optional<TextCodec> codec;
+  std::optional<DocumentEncoder> encoder;
   if (spec.kind != "tokens") {
-    coder.emplace(TRY(Coder::open(spec, recipe)));
-    encoder.emplace(TRY(Encoder::create(spec, recipe, *coder)));
+    codec.emplace(TRY(TextCodec::open(spec, recipe)));
+    encoder.emplace(TRY(DocumentEncoder::create(spec, recipe, *codec)));
     corpus.rows.everything_counts = encoder->everything_counts();
   }
   const auto prepare = [&](const Documents& documents) {
@@ -258,13 +255,13 @@ Result<std::unique_ptr<RowStream>> open_corpus(const DataSpec& spec, const Recip
                    : prepare_tokens(spec, documents, corpus.token_bytes, corpus.separator_id, options);
   };
   TokenStore store = TRY(prepare(corpus.files));
-  TRY_STATUS(check_ids(spec, store, coder ? &*coder : nullptr, vocabulary));
+  TRY_STATUS(check_ids(spec, store, codec ? &*codec : nullptr, vocabulary));
   RowFile rows = TRY(pack_documents(store, corpus.rows));
   TRY_STATUS(check_rows(spec, store, rows, corpus.rows));
   auto out = std::make_unique<Corpus>(spec.kind, std::move(store), std::move(rows), corpus.rows, *recipe.batch);
   if (!corpus.validation_files.files.empty()) {
     TokenStore other = TRY(prepare(corpus.validation_files));
-    TRY_STATUS(check_ids(spec, other, coder ? &*coder : nullptr, vocabulary));
+    TRY_STATUS(check_ids(spec, other, codec ? &*codec : nullptr, vocabulary));
     RowOptions whole = corpus.rows;
     whole.validation = 0;
     RowFile other_rows = TRY(pack_documents(other, whole));

@@ -4,6 +4,8 @@
 #include <string>
 #include <system_error>
 
+#include "host/base/ordered.hpp"
+
 namespace galley {
 
 Result<std::unique_ptr<Loader>> Loader::start(const Source& source, const BatchLayout& layout, int64_t most_micro_batches, int64_t first,
@@ -38,7 +40,7 @@ void Loader::run() {
     if (stop_) return;
     const int64_t window = filled_;
     lock.unlock();
-    Status status = source_.fill(window, buffer_of(window));
+    Status status = guarded([&] { return source_.fill(window, buffer_of(window)); });
     lock.lock();
     if (!status.ok()) {
       failure_ = std::move(status);

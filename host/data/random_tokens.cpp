@@ -50,7 +50,7 @@ class RandomSource final : public Source {
 }  // namespace
 
 Result<DataInfo> describe_random(const DataSpec& spec, const Recipe& recipe) {
-  TRY_STATUS(check_options(spec, {}));
+  TRY_STATUS(options_of(spec).only(std::initializer_list<const char*>{}));
   DataInfo info;
   info.layout = TRY(recipe_layout(spec, recipe));
   info.summary = "uniform random tokens";

@@ -21,27 +21,24 @@ Error no_validation(const DataSpec& spec, const Recipe& recipe) {
 
 /// The weights of a mix's parts, which are checked.
 Result<std::vector<double>> mix_weights(const DataSpec& spec) {
-  TRY_STATUS(check_options(spec, {"weights"}));
+  const OptionReader options = options_of(spec);
+  TRY_STATUS(options.only({"weights"}));
   if (spec.parts.empty())
     return data_error(spec, "there is nothing to mix", "write data.mix { data.text { … }, data.chat { … }, weights = { 1, 2 } }");
-  std::vector<double> weights;
-  const Value* value = find_option(spec, "weights");
-  const List* list = value ? value->as<List>() : nullptr;
-  if (value && (!list || list->size() != spec.parts.size()))
-    return data_error(spec,
-                      "option 'weights' has to be a list of " + std::to_string(spec.parts.size()) + " numbers, one for each data in it");
-  double sum = 0;
-  for (size_t i = 0; i < spec.parts.size(); ++i) {
-    double weight = 1;
-    if (list && (!(*list)[i].number(&weight) || !(weight >= 0 && weight <= 1e9)))
-      return data_error(spec, "weights[" + std::to_string(i + 1) + "] has to be a number of at least 0");
-    weights.push_back(weight);
-    sum += weight;
-    if (!is_corpus(spec.parts[i].kind)) return data_error(spec.parts[i], "it cannot be mixed: it has no rows of its own");
-    if (find_option(spec.parts[i], "group_by_length"))
-      return data_error(spec.parts[i], "group_by_length: a mix puts rows of several data into a micro-batch");
+  const OptionSpec each = {.name = "weights",
+                           .description = "one for each data in it",
+                           .type = OptionType::Numbers,
+                           .range = {0, 1e9},
+                           .length = static_cast<int64_t>(spec.parts.size())};
+  const Value list = TRY(options.take(each));
+  std::vector<double> weights(spec.parts.size(), 1);
+  for (size_t i = 0; !list.is_nil() && i < weights.size(); ++i) (*list.as<List>())[i].number(&weights[i]);
+  for (const DataSpec& part : spec.parts) {
+    if (!is_corpus(part.kind)) return data_error(part, "it cannot be mixed: it has no rows of its own");
+    if (options_of(part).find("group_by_length"))
+      return data_error(part, "group_by_length: a mix puts rows of several data into a micro-batch");
   }
-  if (sum <= 0) return data_error(spec, "all weights are 0");
+  if (std::all_of(weights.begin(), weights.end(), [](double weight) { return weight == 0; })) return data_error(spec, "all weights are 0");
   return weights;
 }
 

@@ -152,7 +152,7 @@ class StoreBuilder {
     TRY_STATUS(writer_->finish({f.tokens, f.documents, f.bytes, f.largest, f.skipped, f.repaired, f.small, f.binary}));
     writer_.reset();
     std::optional<TokenStore> made = TRY(find());
-    if (!made) return run_error("prepared data vanished from " + TRY(cache_directory()).string());
+    if (!made) return run_error("prepared data vanished from " + TRY(cache_folder()).string());
     return std::move(*made);
   }
 
@@ -191,13 +191,13 @@ namespace {
 /// Tokens of text and of lines, on all threads.
 class Pass {
  public:
-  Pass(const DataSpec& spec, StoreBuilder& builder, const Encoder& encoder, std::string separator, bool skip_bad)
+  Pass(const DataSpec& spec, StoreBuilder& builder, const DocumentEncoder& encoder, std::string separator, bool skip_bad)
       : spec_(spec), builder_(builder), encoder_(encoder), separator_(std::move(separator)), skip_bad_(skip_bad) {}
 
   Status run(size_t threads) {
     // Each made by its own thread, so that they share no cache lines.
-    std::vector<std::unique_ptr<Encoder::Work>> works(threads);
-    const auto of = [&](size_t thread) -> Result<Encoder::Work*> {
+    std::vector<std::unique_ptr<DocumentEncoder::Work>> works(threads);
+    const auto of = [&](size_t thread) -> Result<DocumentEncoder::Work*> {
       if (!works[thread]) works[thread] = TRY(encoder_.open());
       return works[thread].get();
     };
@@ -235,10 +235,10 @@ class Pass {
   }
 
  private:
-  Status encode_piece(Job& job, Encoder::Work& work) const {
-    using Part = Encoder::Part;
+  Status encode_piece(Job& job, DocumentEncoder::Work& work) const {
+    using Part = DocumentEncoder::Part;
     job.clear();
-    const bool repair = !encoder_.coder().bytes() && !is_utf8(job.piece.text);
+    const bool repair = !encoder_.codec().bytes() && !is_utf8(job.piece.text);
     if (repair) job.piece.text = valid_utf8(job.piece.text, &job.repaired);
     const bool begins = job.piece.begins, ends = job.piece.ends;
     encoder_.encode_text(job.piece.text,
@@ -253,7 +253,7 @@ class Pass {
     return ok();
   }
 
-  Status encode_lines(Job& job, Encoder::Work& work) const {
+  Status encode_lines(Job& job, DocumentEncoder::Work& work) const {
     job.clear();
     const TextDocument& document = builder_.kept().files[job.file];
     const auto place = [&](int64_t number) { return document.path.string() + ":" + std::to_string(number); };
@@ -298,7 +298,7 @@ class Pass {
 
   const DataSpec& spec_;
   StoreBuilder& builder_;
-  const Encoder& encoder_;
+  const DocumentEncoder& encoder_;
   std::string separator_;
   bool skip_bad_;
   uint64_t open_ = 0;  // tokens of the document that goes on
@@ -306,8 +306,8 @@ class Pass {
 
 }  // namespace
 
-Result<TokenStore> prepare_documents(const DataSpec& spec, const Documents& documents, const Encoder& encoder, const std::string& separator,
-                                     bool skip_bad, const PrepareOptions& options) {
+Result<TokenStore> prepare_documents(const DataSpec& spec, const Documents& documents, const DocumentEncoder& encoder,
+                                     const std::string& separator, bool skip_bad, const PrepareOptions& options) {
   StoreBuilder builder(spec, options);
   KeyHash hash;
   hash.add(encoder.identity());

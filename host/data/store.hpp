@@ -10,8 +10,8 @@
 
 #include "host/base/result.hpp"
 #include "host/data/cache.hpp"
+#include "host/data/document_encoder.hpp"
 #include "host/data/documents.hpp"
-#include "host/data/encoder.hpp"
 
 namespace galley {
 
@@ -68,8 +68,8 @@ struct PrepareOptions {
 
 /// The store of `documents` under an encoder; made, unless it is in the cache. `separator`: what ends a document within a file of text; "":
 /// nothing does. `skip_bad`: lines that are no documents are counted instead of refused. Memory is bounded whatever the size of the files.
-Result<TokenStore> prepare_documents(const DataSpec& spec, const Documents& documents, const Encoder& encoder, const std::string& separator,
-                                     bool skip_bad, const PrepareOptions& options);
+Result<TokenStore> prepare_documents(const DataSpec& spec, const Documents& documents, const DocumentEncoder& encoder,
+                                     const std::string& separator, bool skip_bad, const PrepareOptions& options);
 
 /// Files of uint16 (token_bytes 2) or uint32 (4) tokens, little-endian; a document is a file, or ends behind each token `separator` (−1: none
 /// does). The tokens stay where they are.

@@ -1,16 +1,16 @@
 #include "host/plan/target.hpp"
 
-#include <algorithm>
 #include <array>
 #include <charconv>
-#include <optional>
+#include <map>
 #include <utility>
 
 #include <toml++/toml.h>
 
 #include "host/base/file.hpp"
 #include "host/base/json.hpp"
-#include "host/base/nearest.hpp"
+#include "host/base/option_reader.hpp"
+#include "host/base/toml.hpp"
 #include "host/plugins/abi.hpp"
 #include "host/plugins/call.hpp"
 #include "host/plugins/library.hpp"
@@ -19,6 +19,9 @@ namespace galley {
 namespace {
 
 bool is_power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
+
+/// More than machines have; a run has to start as many.
+constexpr int64_t kMostThreads = 1024;
 
 /// What is wrong with the target as a whole, or "".
 std::string problem(const Target& target) {
@@ -42,102 +45,65 @@ std::string problem(const Target& target) {
   return {};
 }
 
-/// One table of the file: takes keys, remembers the first thing that is wrong.
-class Reader {
- public:
-  Reader(const toml::table& table, std::string_view origin) : table_(table), origin_(origin) {}
+/// A table of the file as options, and where they stand.
+struct Keys {
+  Table values;
+  OptionContext context;
 
-  void take(const char* key, std::string& out) {
-    take<std::string>(key, "a string", out, [](const std::string& text) { return text.empty() ? "must not be empty" : ""; });
-  }
-  void take(const char* key, bool& out) {
-    take<bool>(key, "true or false", out, [](bool) { return ""; });
-  }
-  void take(const char* key, int64_t& out, int64_t least) {
-    take<int64_t>(key, "an integer", out,
-                  [&](int64_t n) { return n < least ? least == 0 ? "must not be negative" : "must be positive" : ""; });
-  }
-  void take(const char* key, double& out) {
-    names_.emplace_back(key);
-    const toml::node* node = table_.get(key);
-    if (!node) return;
-    const auto value = node->is_number() ? node->value<double>() : std::nullopt;
-    if (!value) return fail(*node, std::string("'") + key + "' must be a number");
-    if (!(*value > 0) || *value > 1e30) return fail(*node, std::string("'") + key + "' must be positive");
-    out = *value;
-  }
-  /// The key is read by somebody else.
-  const toml::node* leave(const char* key) {
-    names_.emplace_back(key);
-    return table_.get(key);
-  }
-  void fail(const toml::node& where, std::string what, std::string hint = {}) {
-    fail(where.source().begin.line, std::move(what), std::move(hint));
-  }
-
-  /// After all takes: an error of one of them, or a key that none has taken.
-  Status finish() {
-    for (const auto& [key, node] : table_) {
-      const std::string name(key.str());
-      if (std::find(names_.begin(), names_.end(), name) == names_.end())
-        fail(key.source().begin.line, "unknown key '" + name + "'", did_you_mean(name, names_));
+  Keys(const toml::table& table, std::string_view origin, std::string owner) : context{.place = {}, .owner = std::move(owner)} {
+    std::map<std::string, int> lines;
+    for (const auto& [key, node] : table) {
+      values[std::string(key.str())] = toml_value(node);
+      lines[std::string(key.str())] = static_cast<int>(key.source().begin.line);
     }
-    if (error_) return *std::move(error_);
-    return ok();
+    const Place whole = {std::string(origin), static_cast<int>(table.source().begin.line)};
+    context.place = [lines = std::move(lines), whole](const std::string& name) {
+      const auto line = lines.find(name);
+      return line == lines.end() ? whole : Place{whole.file, line->second};
+    };
   }
-
- private:
-  template <class T, class Check>
-  void take(const char* key, const char* kind, T& out, Check&& check) {
-    names_.emplace_back(key);
-    const toml::node* node = table_.get(key);
-    if (!node) return;
-    const auto value = node->value_exact<T>();
-    if (!value) return fail(*node, std::string("'") + key + "' must be " + kind);
-    if (const std::string wrong = check(*value); !wrong.empty()) return fail(*node, std::string("'") + key + "' " + wrong);
-    out = *value;
-  }
-  void fail(uint32_t line, std::string what, std::string hint) {
-    if (error_ && line_ <= line) return;  // the first in the file
-    line_ = line;
-    error_ = recipe_error(origin_ + ":" + std::to_string(line) + ": " + std::move(what), std::move(hint));
-  }
-
-  const toml::table& table_;
-  std::string origin_;
-  std::vector<std::string> names_;
-  std::optional<Error> error_;
-  uint32_t line_ = 0;
 };
 
-/// A number of F32, or a table by arithmetic.
-void take_peaks(Reader& reader, Target* out) {
-  const toml::node* node = reader.leave("peak_flops");
-  if (!node) return;
-  const auto peak = [&](std::string name, const toml::node& value) {
-    const auto number = value.is_number() ? value.value<double>() : std::nullopt;
-    const std::string what = name == "f32" && &value == node ? "'peak_flops'" : "'peak_flops." + name + "'";
-    if (!number) return reader.fail(value, what + " must be a number");
-    if (!(*number > 0) || *number > 1e30) return reader.fail(value, what + " must be positive");
-    out->peaks.push_back({std::move(name), *number});
-  };
-  const toml::table* table = node->as_table();
-  if (table && table->empty()) return reader.fail(*node, "'peak_flops' must not be empty");
-  out->peaks.clear();
-  if (!table) return peak("f32", *node);
-  for (const auto& [name, value] : *table) peak(std::string(name.str()), value);  // in the order of their names
+constexpr Range kSpeed = {0, 1e30, true, false};
+
+/// A number of F32, or a table by arithmetic, which comes in the order of its names.
+Result<std::vector<Peak>> read_peaks(const toml::node& node, const OptionReader& reader, std::string_view origin) {
+  std::vector<Peak> out;
+  const toml::table* table = node.as_table();
+  if (!table) {
+    out.push_back({"f32", TRY(reader.number("peak_flops", kSpeed)).value_or(0)});
+    return out;
+  }
+  const Keys keys(*table, origin, "'peak_flops'");
+  const OptionReader peaks(keys.values, keys.context);
+  for (const auto& [name, value] : keys.values) out.push_back({name, TRY(peaks.number(name, kSpeed)).value_or(0)});
+  if (out.empty()) return reader.wrong("peak_flops", "a number, or a table of numbers: { f32 = 1e12, bf16 = 2e12 }");
+  return out;
 }
 
-void take_libraries(Reader& reader, Target* out) {
-  const toml::node* node = reader.leave("libraries");
-  if (!node) return;
-  const toml::table* table = node->as_table();
-  if (!table) return reader.fail(*node, "'libraries' must be a table of versions: { cublaslt = \"13.0\" }");
-  out->libraries.clear();
-  for (const auto& [name, value] : *table) {
-    if (!value.is_string()) return reader.fail(value, "'libraries." + std::string(name.str()) + "' must be a string");
-    out->libraries.push_back({std::string(name.str()), **value.as_string()});
-  }
+Result<std::vector<LibraryVersion>> read_libraries(const toml::node& node, const OptionReader& reader, std::string_view origin) {
+  std::vector<LibraryVersion> out;
+  const toml::table* table = node.as_table();
+  if (!table) return reader.wrong("libraries", "a table of versions: { cublaslt = \"13.0\" }");
+  const Keys keys(*table, origin, "'libraries'");
+  const OptionReader libraries(keys.values, keys.context);
+  for (const auto& [name, value] : keys.values) out.push_back({name, TRY(libraries.text(name)).value_or("")});
+  return out;
+}
+
+Result<MemoryClass> read_memory(const OptionReader& reader) {
+  TRY_STATUS(reader.only({"name", "alignment", "host_access", "computes", "capacity", "in_bandwidth", "out_bandwidth"}));
+  MemoryClass memory;
+  memory.name = TRY(reader.text("name")).value_or("");
+  if (memory.name.empty()) return reader.missing("name", "name = \"spill\"");
+  memory.alignment = TRY(reader.integer("alignment", 1)).value_or(memory.alignment);
+  if (!is_power_of_two(memory.alignment)) return reader.wrong("alignment", "a power of two");
+  memory.host_access = TRY(reader.boolean("host_access")).value_or(memory.host_access);
+  memory.computes = TRY(reader.boolean("computes")).value_or(memory.computes);
+  memory.capacity = TRY(reader.integer("capacity", 0)).value_or(memory.capacity);
+  memory.in_bandwidth = TRY(reader.number("in_bandwidth", kSpeed)).value_or(memory.in_bandwidth);
+  memory.out_bandwidth = TRY(reader.number("out_bandwidth", kSpeed)).value_or(memory.out_bandwidth);
+  return memory;
 }
 
 std::string number_text(double value) {
@@ -253,51 +219,32 @@ Result<Target> parse_target(std::string_view text, std::string_view origin, Targ
     return recipe_error(std::string(origin) + ":" + std::to_string(parsed.error().source().begin.line) + ": " +
                         std::string(parsed.error().description()));
   const toml::table& root = parsed.table();
-  Reader reader(root, origin);
-  reader.take("device", base.device);
-  if (const auto* isa = reader.leave("isa")) {  // may be empty
-    if (isa->is_string()) base.isa = **isa->as_string();
-    else reader.fail(*isa, "'isa' must be a string");
-  }
-  reader.take("threads", base.threads, 1);
-  reader.take("workspace_budget", base.workspace_budget, 0);
-  take_peaks(reader, &base);
+  const Keys keys(root, origin, "the target");
+  const OptionReader reader(keys.values, keys.context);
+  TRY_STATUS(reader.only({"device", "isa", "threads", "workspace_budget", "peak_flops", "libraries", "bandwidth", "link_bandwidth",
+                          "memory_limit", "queues", "memory"}));
+  base.device = TRY(reader.text("device")).value_or(base.device);
+  if (base.device.empty()) return reader.wrong("device", "the name of a device");
+  base.isa = TRY(reader.text("isa")).value_or(base.isa);  // may be empty
+  base.threads = TRY(reader.integer("threads", 1, kMostThreads)).value_or(base.threads);
+  base.workspace_budget = TRY(reader.integer("workspace_budget", 0)).value_or(base.workspace_budget);
+  if (const toml::node* peaks = root.get("peak_flops")) base.peaks = TRY(read_peaks(*peaks, reader, origin));
+  if (const toml::node* libraries = root.get("libraries")) base.libraries = TRY(read_libraries(*libraries, reader, origin));
   // Shorthands: of class 0, and of all others in both directions.
-  double bandwidth = 0, link = 0;
-  reader.take("bandwidth", bandwidth);
-  reader.take("link_bandwidth", link);
+  const auto bandwidth = TRY(reader.number("bandwidth", kSpeed)), link = TRY(reader.number("link_bandwidth", kSpeed));
   for (size_t i = 0; i < base.memories.size(); ++i)
-    if (const double one = i == 0 ? bandwidth : link; one > 0) base.memories[i].in_bandwidth = base.memories[i].out_bandwidth = one;
-  take_libraries(reader, &base);
-  reader.take("memory_limit", base.memory_limit, 0);
-  int64_t queues = base.queues;
-  reader.take("queues", queues, 1);
-  if (queues > 64) reader.fail(*root.get("queues"), "'queues' must be at most 64");
-  base.queues = static_cast<uint32_t>(queues);
-  const toml::node* memories = reader.leave("memory");
-  const toml::array* list = memories ? memories->as_array() : nullptr;
-  if (memories && (!list || list->empty() || !list->is_homogeneous(toml::node_type::table)))
-    reader.fail(*memories, "'memory' must be tables, [[memory]]");
-  TRY_STATUS(reader.finish());
-  if (!list) return base;
-
+    if (const auto one = i == 0 ? bandwidth : link) base.memories[i].in_bandwidth = base.memories[i].out_bandwidth = *one;
+  base.memory_limit = TRY(reader.integer("memory_limit", 0)).value_or(base.memory_limit);
+  base.queues = static_cast<uint32_t>(TRY(reader.integer("queues", 1, 64)).value_or(base.queues));
+  const toml::node* memories = root.get("memory");
+  if (!memories) return base;
+  const toml::array* list = memories->as_array();
+  if (!list || list->empty() || !list->is_homogeneous(toml::node_type::table))
+    return reader.error("memory", "'memory' must be tables, [[memory]]");
   base.memories.clear();
   for (const toml::node& entry : *list) {
-    Reader table(*entry.as_table(), origin);
-    MemoryClass memory;
-    table.take("name", memory.name);
-    table.take("alignment", memory.alignment, 1);
-    if (!is_power_of_two(memory.alignment))
-      table.fail(*entry.as_table()->get("alignment"), "'alignment' must be a power of two, not " + std::to_string(memory.alignment));
-    table.take("host_access", memory.host_access);
-    table.take("computes", memory.computes);
-    table.take("capacity", memory.capacity, 0);
-    table.take("in_bandwidth", memory.in_bandwidth);
-    table.take("out_bandwidth", memory.out_bandwidth);
-    TRY_STATUS(table.finish());
-    if (memory.name.empty())
-      return recipe_error(std::string(origin) + ":" + std::to_string(entry.source().begin.line) + ": [[memory]] has no 'name'");
-    base.memories.push_back(std::move(memory));
+    const Keys entries(*entry.as_table(), origin, "[[memory]]");
+    base.memories.push_back(TRY(read_memory(OptionReader(entries.values, entries.context))));
   }
   if (const std::string wrong = problem(base); !wrong.empty())
     return recipe_error(std::string(origin) + ":" + std::to_string(list->source().begin.line) + ": " + wrong);

@@ -12,6 +12,7 @@
 #include "galley/abi.h"
 #include "host/base/file.hpp"
 #include "host/base/nearest.hpp"
+#include "host/base/toml.hpp"
 
 namespace galley {
 namespace {
@@ -25,19 +26,6 @@ bool is_name(std::string_view text, std::string_view others) {
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
   return !text.empty() && letter(text.front()) &&
          std::all_of(text.begin(), text.end(), [&](char c) { return letter(c) || others.find(c) != std::string_view::npos; });
-}
-
-Value to_value(const toml::node& node) {
-  if (const auto b = node.value_exact<bool>()) return Value(*b);
-  if (const auto i = node.value_exact<int64_t>()) return Value(*i);
-  if (const auto d = node.value_exact<double>()) return Value(*d);
-  if (const auto s = node.value_exact<std::string>()) return Value(*s);
-  if (const auto* array = node.as_array()) {
-    List list;
-    for (const toml::node& element : *array) list.push_back(to_value(element));
-    return Value(std::move(list));
-  }
-  return Value(Table());
 }
 
 // The first thing that is wrong wins; everything after it reads as if it were absent.
@@ -232,7 +220,7 @@ void Reader::read_range(const toml::table& table, OptionSpec* out) {
     const toml::node* node = table.get(key);
     double bound = 0;
     if (!node) continue;
-    if (!to_value(*node).number(&bound)) return fail(*node, "'" + std::string(key) + "' must be a number");
+    if (!toml_value(*node).number(&bound)) return fail(*node, "'" + std::string(key) + "' must be a number");
     (*key == 'm' && key[1] == 'i' ? out->range.low : out->range.high) = bound;
   }
 }
@@ -279,7 +267,7 @@ OptionSpec Reader::read_option(const toml::table& table, const std::string& stra
   if (out.type == OptionType::Choice && out.choices.empty()) fail(table, where + " has no 'choices'");
   if (const toml::node* node = table.get("default")) {
     if (out.required) fail(*node, where + " is required and so has no default");
-    const Result<Value> value = out.accept(to_value(*node));
+    const Result<Value> value = out.accept(toml_value(*node));
     if (!value) fail(*node, "the default of " + where + " " + value.error().cause);
     else out.fallback = *value;
   }
@@ -300,7 +288,7 @@ std::vector<FacetRule> Reader::read_facets(const toml::table& table, const char*
     }
     const toml::node* value = entry.get("value");
     if (!value) fail(entry, where + " has no 'value'");
-    else rule.value = to_value(*value);
+    else rule.value = toml_value(*value);
     if (rule.value.as<List>() || rule.value.as<Table>() || rule.value.as<double>())
       fail(*value, "the value of a facet is a string, a whole number or a boolean");
     if (const toml::node* when = entry.get("when")) {
@@ -312,7 +300,7 @@ std::vector<FacetRule> Reader::read_facets(const toml::table& table, const char*
           fail(wanted, "'when' names '" + std::string(name.str()) + "', which is no option of " + strategy.name);
           continue;
         }
-        const Value given = to_value(wanted);
+        const Value given = toml_value(wanted);
         List& any = rule.when[option->name];
         for (const Value& element : given.as<List>() ? *given.as<List>() : List{given}) {
           const Result<Value> accepted = option->accept(element);

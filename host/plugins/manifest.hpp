@@ -43,8 +43,8 @@
 #include <string>
 #include <vector>
 
+#include "host/base/option_spec.hpp"
 #include "host/base/result.hpp"
-#include "host/plugins/option_spec.hpp"
 
 namespace galley {
 

@@ -1,27 +1,12 @@
 #include "host/plugins/options.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <system_error>
-#include <vector>
 
-#include "host/base/nearest.hpp"
+#include "host/base/option_reader.hpp"
 
 namespace galley {
 namespace {
-
-Error unknown_option(const StrategySpec& spec, const std::string& name, const std::string& place) {
-  std::vector<std::string> names;
-  std::string hint, all;
-  for (const OptionSpec& option : spec.options) {
-    names.push_back(option.name);
-    all += (all.empty() ? "" : ", ") + option.name;
-    if (std::find(option.aliases.begin(), option.aliases.end(), name) != option.aliases.end()) hint = "did you mean '" + option.name + "'?";
-  }
-  if (hint.empty()) hint = did_you_mean(name, names);
-  return recipe_error(place + ": unknown option '" + name + "' of " + spec.name + (hint.empty() ? "" : "; " + hint),
-                      all.empty() ? spec.name + " has no options" : "options of " + spec.name + ": " + all);
-}
 
 // What the C getters see: the value of a list at an index, or a single value at index 0.
 const Value* element(const Value* value, uint64_t index) {
@@ -97,29 +82,20 @@ Options::Options(Table values)
       table_{sizeof(galley_options), 1, this, get_integer, get_number, get_boolean, get_string, get_count, get_string_at, get_number_at} {}
 
 Result<std::unique_ptr<const Options>> Options::create(const StrategySpec& spec, const Use& use) {
-  for (const auto& [name, value] : use.options)
-    if (!spec.option(name)) return unknown_option(spec, name, use.place_of(name).text());
-
+  const OptionReader reader(use.options, {.place = [&](const std::string& name) { return use.place_of(name); }, .owner = spec.name});
+  TRY_STATUS(reader.only(spec.options));
   Table values;
   for (const OptionSpec& option : spec.options) {
-    const auto given = use.options.find(option.name);
-    if (given == use.options.end() || given->second.is_nil()) {
-      if (option.required)
-        return recipe_error(use.place.text() + ": " + spec.name + " needs '" + option.name + "', " + option.expects(), option.description);
-      if (!option.fallback.is_nil()) values[option.name] = option.fallback;
-      continue;
-    }
-    const std::string place = use.place_of(option.name).text();
-    Result<Value> value = option.accept(given->second);
-    if (!value) return recipe_error(place + ": '" + option.name + "' of " + spec.name + " " + value.error().cause, option.description);
-    if (option.type == OptionType::Path) {
+    Value value = TRY(reader.take(option));
+    if (value.is_nil()) continue;
+    if (option.type == OptionType::Path && reader.find(option.name)) {
       std::error_code ignored;
-      const std::filesystem::path path = std::filesystem::absolute(*value->as<std::string>(), ignored).lexically_normal();
+      const std::filesystem::path path = std::filesystem::absolute(*value.as<std::string>(), ignored).lexically_normal();
       if (!std::filesystem::exists(path, ignored))
-        return recipe_error(place + ": '" + option.name + "' of " + spec.name + ": there is no '" + path.string() + "'");
-      *value = Value(path.string());
+        return reader.error(option.name, reader.called(option.name) + ": there is no '" + path.string() + "'");
+      value = Value(path.string());
     }
-    values[option.name] = *std::move(value);
+    values[option.name] = std::move(value);
   }
   return std::unique_ptr<const Options>(new Options(std::move(values)));
 }

@@ -121,9 +121,8 @@ Status Reader::read_model(const Entry& entry, ModelSpec* model) {
   TRY_STATUS(plain(fields, entry.options));
   model->place = entry.place;
   const auto path = TRY(fields.text("path"));
-  const auto init = TRY(fields.text("init"));
+  const auto init = TRY(fields.choice("init", {"file", "random"}));
   model->family = TRY(fields.text("family")).value_or("");
-  if (init && *init != "random" && *init != "file") return fields.wrong("init", "\"file\" or \"random\"");
 
   const Value* config = fields.find("config");
   if (path) {
@@ -132,14 +131,14 @@ Status Reader::read_model(const Entry& entry, ModelSpec* model) {
     Value resolved(*path);
     TRY_STATUS(resolve(&resolved, fields.place_of("path")));
     model->path = *resolved.as<std::string>();
-    model->random = init == "random";
+    model->random = init == 1;
     return ok();
   }
   if (!config && model->family.empty())
     return fields.missing("path", "write model { path = arg(\"model\") }, or model { family = \"gpt2\", config = { … } }");
   if (model->family.empty()) return fields.missing("family", "a config needs the name of its family, such as family = \"gpt2\"");
   if (!config) return fields.missing("config", "a family needs the numbers of its config.json: config = { … }");
-  if (init == "file") return fields.error("init", "there is no file to take weights from: the model is a family and a config");
+  if (init == 0) return fields.error("init", "there is no file to take weights from: the model is a family and a config");
   const auto* list = config->as<List>();
   if (config->as<Table>()) model->config = *config->as<Table>();
   else if (!list || !list->empty()) return fields.wrong("config", "a table such as { n_layer = 2 }");
@@ -173,7 +172,7 @@ Status Reader::read_mix(const Entry& entry, DataSpec* data) {
   for (const auto& [position, value] : entry.items) {
     const Entry* part = language_.find(value);
     if (!part || part->kind != Entry::Kind::Data || part->name == "mix")
-      return recipe_error(entry.place.text() + ": entry " + std::to_string(position) + " of data.mix must be data, got " +
+      return recipe_error(entry.place.text() + ": entry " + std::to_string(position) + " of data.mix must be data, not " +
                               (part && part->name == "mix" ? "another data.mix" : shown(language_, value)),
                           "write data.mix { data.text { … }, data.chat { … }, weights = { 1, 2 } }");
     TRY_STATUS(read_data(*part, &data->parts.emplace_back()));
@@ -276,7 +275,7 @@ Status Reader::read_uses(const Entry& entry, Recipe* recipe) {
     if (!use || use->kind != Entry::Kind::Use) {
       const auto* text = value.as<std::string>();
       return recipe_error(
-          entry.place.text() + ": entry " + std::to_string(position) + " of the recipe must be a strategy, got " + shown(language_, value),
+          entry.place.text() + ": entry " + std::to_string(position) + " of the recipe must be a strategy, not " + shown(language_, value),
           "write use \"" + (text && text->size() <= 60 ? *text : std::string("name")) + "\" { … }");
     }
     recipe->uses.push_back(TRY(read_use(*use, recipe->steps)));

@@ -31,6 +31,22 @@ double padding_percent(const RowFacts& facts, uint64_t length) {
   return all > 0 ? 100 * (1 - static_cast<double>(facts.packed.positions) / all) : 0;
 }
 
+std::vector<std::string> left_out(const DataReport& report) {
+  const Packer::Facts &train = report.train.packed, &validation = report.validation.packed;
+  const std::pair<uint64_t, const char*> list[] = {
+      {report.store.skipped, "bad lines left out"},
+      {report.store.repaired, "places were no UTF-8 and became U+FFFD"},
+      {report.store.small, "documents of fewer than two tokens left out"},
+      {train.idle + validation.idle, "documents left out: nothing of them counts in the loss"},
+      {train.cut + validation.cut, "tokens cut off: their documents are longer than a row"},
+      {report.store.binary, "binary files left out"},
+  };
+  std::vector<std::string> out;
+  for (const auto& [number, what] : list)
+    if (number > 0) out.push_back(grouped(number) + " " + what);
+  return out;
+}
+
 std::string data_line(const DataReport& report) {
   const RowFacts& train = report.train;
   char padding[32];
@@ -41,15 +57,7 @@ std::string data_line(const DataReport& report) {
   if (report.validation.packed.rows > 0)
     out += "; validation " + grouped(report.validation.documents) + " in " + grouped(report.validation.packed.rows);
   out += "\n";
-  const auto also = [&](uint64_t number, const char* what) {
-    if (number > 0) out += "  " + grouped(number) + " " + what + "\n";
-  };
-  also(report.store.skipped, "bad lines left out");
-  also(report.store.repaired, "places were no UTF-8 and became U+FFFD");
-  also(report.store.small, "documents of fewer than two tokens left out");
-  also(train.packed.idle + report.validation.packed.idle, "documents left out: nothing of them counts in the loss");
-  also(train.packed.cut + report.validation.packed.cut, "tokens cut off: their documents are longer than a row");
-  also(report.store.binary, "binary files left out");
+  for (const std::string& left : left_out(report)) out += "  " + left + "\n";
   return out;
 }
 

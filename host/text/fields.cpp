@@ -18,31 +18,19 @@ Result<Part> Part::of(const Value& value, const std::string& where) {
   return out;
 }
 
-const Value* Part::field(const std::string& name) const {
-  const auto it = table_->find(name);
-  return it == table_->end() || it->second.is_nil() ? nullptr : &it->second;
+OptionReader Part::options() const {
+  return {*table_, {.place = [where = where_](const std::string&) { return Place{where, 0}; }}};
 }
+
+const Value* Part::field(const std::string& name) const { return options().find(name); }
 
 Result<std::string> Part::text(const std::string& name) const {
-  const Value* value = field(name);
-  if (!value || !value->as<std::string>())
-    return wrong("'" + name + "' is " + (value ? "a " + std::string(value->type_name()) : "missing") + "; it has to be a string");
-  return *value->as<std::string>();
+  return *TRY(options().take({.name = name, .type = OptionType::String, .required = true})).as<std::string>();
 }
 
-Result<bool> Part::flag(const std::string& name, bool otherwise) const {
-  const Value* value = field(name);
-  if (!value) return otherwise;
-  if (!value->as<bool>()) return wrong("'" + name + "' is a " + value->type_name() + "; it has to be true or false");
-  return *value->as<bool>();
-}
+Result<bool> Part::flag(const std::string& name, bool otherwise) const { return TRY(options().boolean(name)).value_or(otherwise); }
 
-Result<int64_t> Part::integer(const std::string& name, int64_t otherwise) const {
-  const Value* value = field(name);
-  if (!value) return otherwise;
-  if (!value->as<int64_t>()) return wrong("'" + name + "' is a " + value->type_name() + "; it has to be an integer");
-  return *value->as<int64_t>();
-}
+Result<int64_t> Part::integer(const std::string& name, int64_t otherwise) const { return TRY(options().integer(name)).value_or(otherwise); }
 
 Result<Part::Pattern> Part::pattern(const std::string& name) const {
   const Value* value = field(name);

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "host/base/option_reader.hpp"
 #include "host/base/result.hpp"
 #include "host/base/value.hpp"
 
@@ -34,6 +35,7 @@ class Part {
   Error unsupported(std::initializer_list<const char*> known) const;
 
  private:
+  OptionReader options() const;
   Part(const Table& table, std::string where) : table_(&table), where_(std::move(where)) {}
   const Table* table_;
   std::string where_, type_;

@@ -63,6 +63,16 @@ TEST(Json, DepthIsLimited) {
   EXPECT_NE(error_of(std::string(1'000'000, '[')), "no error");
 }
 
+TEST(Json, TheNumberOfValuesCanBeBounded) {
+  EXPECT_TRUE(parse_json("[1, 2, {\"a\": 3}]", "x", 5).ok());
+  EXPECT_EQ(parse_json("[1, 2, {\"a\": 3}]", "x", 4).error().cause, "x:1:15: more than 4 values");
+  EXPECT_EQ(parse_json("[\n[],[],[]]", "x", 3).error().cause, "x:2:7: more than 3 values");
+  std::string numbers = "[0";
+  for (size_t i = 0; i < kMostJsonValues; ++i) numbers += ",0";
+  EXPECT_FALSE(parse_json(numbers + "]", "x", kMostJsonValues).ok());
+  EXPECT_TRUE(parse_json(numbers + "]", "x").ok());
+}
+
 TEST(Json, WritesWhatReadsBackTheSame) {
   const std::string text = R"({"a":[1,-2,2.0,1000.0,0.1,1e-07,true,null],"b":{"c":"\"\\\u0001\té"}})";
   EXPECT_EQ(to_json(*parse_json(text, "x")), text);

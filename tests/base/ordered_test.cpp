@@ -4,6 +4,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <functional>
+#include <new>
 #include <stdexcept>
 
 namespace galley {
@@ -56,16 +59,49 @@ TEST(InOrder, TheFirstErrorInTheirOrderEndsIt) {
   }
 }
 
+/// Runs 20 items, of which one function throws at item 5; what comes of it.
+enum class Thrower { Produce, Work, Consume };
+template <class Throw>
+Status thrown(size_t threads, Thrower who, const Throw& raise) {
+  int next = 0;
+  const auto at = [&](Thrower here, const Item& item) {
+    if (here == who && item.number == 5) raise();
+  };
+  return in_order<Item>(
+      threads,
+      [&](Item& item) -> Result<bool> {
+        item.number = next++;
+        at(Thrower::Produce, item);
+        return item.number < 20;
+      },
+      [&](Item& item, size_t) {
+        at(Thrower::Work, item);
+        return ok();
+      },
+      [&](Item& item) {
+        at(Thrower::Consume, item);
+        return ok();
+      });
+}
+
+// Whatever is thrown and wherever: the threads are joined, and the error says what it was.
 TEST(InOrder, AnExceptionIsAnError) {
-  for (const size_t threads : {1, 2}) {
-    std::vector<int> out;
-    const Status status = squares(threads, 10, &out, [](int n) -> Status {
-      if (n == 5) throw std::runtime_error("no more");
-      return ok();
-    });
-    ASSERT_FALSE(status.ok());
-    EXPECT_EQ(status.error().cause, "a worker failed: no more");
+  for (const size_t threads : {1, 2, 5}) {
+    for (const Thrower who : {Thrower::Produce, Thrower::Work, Thrower::Consume}) {
+      EXPECT_EQ(thrown(threads, who, [] { throw std::runtime_error("no more"); }).error().cause, "an unexpected exception: no more");
+      EXPECT_EQ(thrown(threads, who, [] { throw std::bad_alloc(); }).error().cause, "there is not enough memory");
+      EXPECT_EQ(thrown(threads, who, [] { throw 7; }).error().cause, "an exception of unknown type");
+      const std::string missing = thrown(threads, who, [] { (void)std::filesystem::file_size("/nothing/there"); }).error().cause;
+      EXPECT_NE(missing.find("/nothing/there"), std::string::npos) << missing;
+      EXPECT_EQ(missing.find("thread"), std::string::npos) << missing;
+    }
   }
+}
+
+TEST(InOrder, MoreThreadsThanThereCanBeAreAnError) {
+  std::vector<int> out;
+  EXPECT_FALSE(squares(size_t{1} << 62, 10, &out).ok());
+  EXPECT_TRUE(out.empty());
 }
 
 }  // namespace

@@ -155,6 +155,20 @@ TEST_F(BatchTest, ValuesThatCannotBe) {
             "row 1: labels[2] is 6; it counts for position 1, which is padding; -100 belongs there");
 }
 
+// A micro-batch without a label that counts is fine; a batch of nothing else would only let weight decay shrink the weights.
+TEST_F(BatchTest, SomethingHasToCount) {
+  const Numbers ids = {1, 2, 3, 4, 5, 6};
+  const std::string nothing = "nothing would train: every label is -100, or belongs to the first position of a document";
+  EXPECT_EQ(error_of(put(2, 3, {{"input_ids", ids}, {"labels", Numbers(6, -100)}})), nothing);
+  EXPECT_EQ(error_of(put(2, 3, {{"input_ids", ids}, {"labels", {1, -100, -100, 4, -100, -100}}})), nothing);
+  EXPECT_EQ(error_of(put(1, 3, {{"input_ids", {1, 2, 3}}, {"labels", {1, 2, 3}}, {"document_ids", {0, 1, 2}}})), nothing);
+  EXPECT_EQ(error_of(put(1, 1, {{"input_ids", {1}}, {"labels", {1}}})), nothing);
+  put(2, 3, {{"input_ids", ids}, {"labels", {-100, -100, -100, 4, -100, 6}}});
+  int64_t valid = 0;
+  open(spec(), recipe_of(1, {}), {3}).window(0, 3, &valid);
+  EXPECT_EQ(valid, 1);
+}
+
 TEST_F(BatchTest, TensorsThatCannotBe) {
   const Numbers ids = {1, 2};
   EXPECT_EQ(error_of(put(1, 2, {{"input_ids", ids}})), "has no tensor 'labels'");
@@ -183,8 +197,8 @@ TEST_F(BatchTest, FilesThatCannotBe) {
   EXPECT_EQ(error_of(spec()), "data.batch: cannot open '" + path().string() + "': No such file or directory");
   folder_.put("batch.safetensors", "not this");
   EXPECT_NE(error_of(spec()).find("not a safetensors file"), std::string::npos);
-  EXPECT_EQ(error_of(spec_of("batch", {})), "data.batch: option 'path' is missing");
-  EXPECT_EQ(error_of(spec_of("batch", {{"file", path().string()}})), "data.batch: unknown option 'file'");
+  EXPECT_EQ(error_of(spec_of("batch", {})), "'path' of data.batch is missing");
+  EXPECT_EQ(error_of(spec_of("batch", {{"file", path().string()}})), "unknown option 'file' of data.batch");
   put(1, 2, {{"input_ids", {1, 2}}, {"labels", {1, 2}}});
   EXPECT_EQ(error_of(spec(), recipe_of({}, {}, 1, 5)), "data.batch: the recipe validates every 5 steps, but nothing is held out for it");
   EXPECT_EQ(error_of(spec(), recipe_of(0, {})), "data.batch: a batch of 0 rows; it needs at least 1");

@@ -62,7 +62,7 @@ TEST_P(ChatFixtures, TextAndSpansAreThoseOfTheReference) {
     const Table& table = *value.as<Table>();
     at = end + 1;
     const auto generate = *table.at("add_generation_prompt").as<bool>() ? ChatTemplate::Generate::Yes : ChatTemplate::Generate::No;
-    const Rendered made = join(chat->render(messages_of(table.at("messages")).value(), generate).value());
+    const Rendered made = join(chat->render(messages_of(table.at("messages"), {}).value(), generate).value());
     EXPECT_EQ(made.first, *table.at("text").as<std::string>()) << "case " << cases;
     std::vector<std::pair<int64_t, int64_t>> spans;
     for (const Value& span : *table.at("assistant").as<List>())
@@ -158,6 +158,156 @@ TEST(Chat, AModelsOwnTemplateIsRecognised) {
   }
 }
 
+/// A conversation, and the line it stands in.
+Value line_of(const std::string& json) { return parse_json(json, "x").value(); }
+
+Result<std::vector<Tokenizer::Segment>> render_line(const ChatChoice& choice, const std::string& json) {
+  const Value line = line_of(json);
+  const auto chat = ChatTemplate::open(choice).value();
+  return chat->render(TRY(messages_of(line.as<Table>()->at("messages"), choice)), ChatTemplate::Generate::No, *line.as<Table>());
+}
+
+ChatChoice named(const Recipe& recipe, const std::string& name, Table more = {}) {
+  more.emplace("template", name);
+  return choose_chat(spec_of("chat", std::move(more)), recipe, {}).value();
+}
+
+const std::string kUser = R"({"role": "user", "content": "a"}, )", kReply = R"({"role": "assistant", "content": "b"})";
+
+TEST(Chat, WhatATemplateWouldLeaveOutIsRefused) {
+  const Recipe recipe = chat_recipe();
+  const ChatChoice chatml = named(recipe, "chatml");
+  const auto error = [&](const std::string& json) { return render_line(chatml, json).error(); };
+  const Error calls = error(R"({"messages": [)" + kUser + R"({"role": "assistant", "content": "", "tool_calls": [{"name": "f"}]}]})");
+  EXPECT_EQ(calls.cause, "message 2 has 'tool_calls', which the chat template 'chatml' does not write");
+  EXPECT_EQ(calls.hint,
+            "leave it out on purpose with ignore = { \"tool_calls\" }, or give a template of your own: data.chat { template = "
+            "function(messages, generate, line) … end }");
+  EXPECT_EQ(error(R"({"messages": [{"role": "user", "content": "a", "name": "n", "weight": 0}, )" + kReply + "]}").cause,
+            "message 1 has 'name' and 'weight', which the chat template 'chatml' does not write");
+  EXPECT_EQ(error(R"({"tools": [{"name": "f"}], "messages": [)" + kUser + kReply + "]}").cause,
+            "the line has 'tools', which the chat template 'chatml' does not write");
+  EXPECT_EQ(error(R"({"system": "Be brief.", "documents": [1], "messages": [)" + kUser + kReply + "]}").cause,
+            "the line has 'documents' and 'system', which the chat template 'chatml' does not write");
+  EXPECT_EQ(error(R"({"messages": [{"role": "user", "content": "a", "from": "human"}, )" + kReply + "]}").cause,
+            "message 1 has 'from', which the chat template 'chatml' does not write");
+  // Keys with nothing in them, and what a line says of itself.
+  EXPECT_TRUE(render_line(chatml, R"({"id": 7, "source": "x", "tools": [], "system": null, "messages": [{"role": "user", "content": "a",
+      "name": null, "tool_calls": [], "function_call": {}, "weight": false, "tool_call_id": ""}, )" +
+                                      kReply + "]}")
+                  .ok());
+  const ChatChoice ignoring = named(recipe, "chatml", {{"ignore", List{Value("weight"), Value("tools")}}});
+  EXPECT_TRUE(render_line(ignoring, R"({"tools": [1], "messages": [{"role": "user", "content": "a", "weight": 2}, )" + kReply + "]}").ok());
+  EXPECT_NE(ignoring.identity, chatml.identity);
+}
+
+TEST(Chat, ARecipesOwnTemplateIsGivenAll) {
+  const Recipe recipe = chat_recipe(
+      "return recipe { steps = 1, model = model { path = '.' }, data = data.chat { template = function(messages, generate, line)\n"
+      "  local call = messages[2].tool_calls[1]\n"
+      "  return { line.tools[1].name, messages[1].content, call.name, messages[2].content == '' and '-' or '+', "
+      "messages[3].content[1].text }\n"
+      "end } }\n");
+  DataSpec spec = spec_of("chat", {});
+  const auto script = RecipeScript::run(recipe, {}).value();
+  size_t number = 0;
+  while (script->language().entry(number).kind != Entry::Kind::Function) ++number;
+  spec.chat_template = number;
+  const ChatChoice choice = choose_chat(spec, recipe, {}).value();
+  EXPECT_EQ(join(render_line(choice, R"({"tools": [{"name": "T"}], "messages": [)" + kUser +
+                                         R"({"role": "assistant", "content": null, "tool_calls": [{"name": "f"}]},
+                                            {"role": "tool", "content": [{"text": "parts"}]}]})")
+                     .value())
+                .first,
+            "Taf-parts");
+}
+
+// ChatML, but for tools, which it writes in turns of the user, as Qwen2.5 does.
+const char* const kWithTools =
+    "{%- if tools %}{{- '<|im_start|>system\n# Tools' }}{% for t in tools %}{{ t | tojson }}{% endfor %}{{ '<|im_end|>\n' }}{% endif %}"
+    "{%- for message in messages %}"
+    "{%- if message.role == 'user' or (message.role == 'system' and not loop.first) or (message.role == 'system' and loop.first) or "
+    "(message.role == 'assistant' and not message.tool_calls) %}"
+    "{{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>' + '\n' }}"
+    "{%- elif message.role == 'assistant' %}{{- '<|im_start|>assistant' }}{% for c in message.tool_calls %}{{ '\n<tool_call>\n' + c.name }}"
+    "{% endfor %}{{ '<|im_end|>\n' }}"
+    "{%- elif message.role == 'tool' %}{{- '<|im_start|>user\n<tool_response>\n' + message.content + '\n</tool_response><|im_end|>\n' }}"
+    "{%- endif %}{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}";
+
+TEST(Chat, WhatAModelsTemplateWritesOtherwiseIsRefused) {
+  const Recipe recipe = chat_recipe();
+  const auto choice_of = [&](const char* jinja) {
+    ModelTokens tokens;
+    tokens.chat_template = jinja;
+    return choose_chat(spec_of("chat", {}), recipe, tokens).value();
+  };
+  const auto said = [](const std::vector<std::pair<std::string, std::string>>& messages) {
+    std::vector<Message> out;
+    for (const auto& [role, content] : messages) out.push_back({role, content});
+    return out;
+  };
+  const auto error = [&](const ChatChoice& choice, const std::vector<std::pair<std::string, std::string>>& messages) {
+    const auto made = ChatTemplate::open(choice).value()->render(said(messages), ChatTemplate::Generate::No);
+    return made.ok() ? Error{} : made.error();
+  };
+  const ChatChoice tools = choice_of(kWithTools);
+  EXPECT_EQ(tools.name, "chatml");
+  const Error tool = error(tools, {{"user", "a"}, {"assistant", "b"}, {"tool", "c"}, {"assistant", "d"}});
+  EXPECT_EQ(tool.cause, "message 3 is the tool's: the model's own chat template does not write that as 'chatml' does");
+  EXPECT_EQ(
+      tool.hint,
+      "give a template of your own: data.chat { template = function(messages, generate, line) … end }, or say template = \"chatml\" if it "
+      "is to be written like that");
+  EXPECT_EQ(error(tools, {{"user", "a"}, {"stranger", "b"}, {"assistant", "c"}}).cause,
+            "message 2 is the stranger's: the model's own chat template does not write that as 'chatml' does");
+  EXPECT_EQ(error(tools, {{"system", ""}, {"user", "a"}, {"user", "b"}, {"system", "c"}, {"assistant", "d"}, {"assistant", "e"}}).cause,
+            "");
+  EXPECT_EQ(error(tools, {{"assistant", "a"}}).cause, "");
+  // Whoever names the template means it.
+  EXPECT_EQ(error(named(recipe, "chatml"), {{"user", "a"}, {"tool", "b"}, {"assistant", "c"}}).cause, "");
+
+  // A system message that is written first wherever it stands, and not at all when it is empty; turns that have to alternate.
+  const ChatChoice strict = choice_of(
+      "{% for m in messages if m.role == 'system' and m.content %}{{ '<|im_start|>system\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
+      "{% set ns = namespace(last='') %}{% for m in messages if m.role != 'system' %}"
+      "{% if m.role == ns.last or (ns.last == '' and m.role != 'user') %}{{ raise_exception('turns') }}{% endif %}{% set ns.last = m.role "
+      "%}"
+      "{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
+      "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}");
+  EXPECT_EQ(strict.name, "chatml");
+  const std::string otherwise = ": the model's own chat template does not write that as 'chatml' does";
+  EXPECT_EQ(error(strict, {{"system", ""}, {"user", "a"}}).cause, "message 1 is the system's, and empty" + otherwise);
+  EXPECT_EQ(error(strict, {{"user", "a"}, {"system", "b"}}).cause, "message 2 is the system's, and not the first" + otherwise);
+  EXPECT_EQ(error(strict, {{"user", "a"}, {"user", "b"}}).cause, "message 2 is the user's, as the one before it" + otherwise);
+  EXPECT_EQ(error(strict, {{"assistant", "a"}}).cause, "message 1 is the assistant's, before any of the user's" + otherwise);
+  EXPECT_EQ(error(strict, {{"system", "s"}, {"user", "a"}, {"assistant", "b"}}).cause, "");
+
+  const ChatChoice no_system = choice_of(
+      "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+      "{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
+      "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}");
+  EXPECT_EQ(error(no_system, {{"system", "s"}, {"user", "a"}}).cause, "message 1 is the system's" + otherwise);
+  EXPECT_EQ(error(no_system, {{"user", "a"}}).cause, "");
+}
+
+TEST(Chat, ATemplateThatChangesWhatIsSaidIsNotRecognised) {
+  const Recipe recipe = chat_recipe();
+  const char* const changed[] = {
+      "m.content.split('</think>')[-1]",
+      "m.content.lstrip('\n')",
+      "m.content.replace('<s>', '')",
+      "(m.content if m.content.strip() else 'nothing')",
+  };
+  for (const char* content : changed) {
+    ModelTokens tokens;
+    tokens.chat_template = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + " + std::string(content) +
+                           " + '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+    const auto chosen = choose_chat(spec_of("chat", {}), recipe, tokens);
+    ASSERT_FALSE(chosen.ok()) << content;
+    EXPECT_NE(chosen.error().cause.find("it is like 'chatml', but not the same"), std::string::npos) << chosen.error().cause;
+  }
+}
+
 TEST(Chat, Errors) {
   const Recipe recipe = chat_recipe();
   const auto cause = [&](Table options, const ModelTokens& tokens = {}) {
@@ -175,7 +325,7 @@ TEST(Chat, Errors) {
   // A script that went wrong once serves the next conversation.
   EXPECT_TRUE(chat->render({{"user", "a"}, {"assistant", "b"}}, ChatTemplate::Generate::No).ok());
 
-  const auto messages = [](const char* json) { return messages_of(parse_json(json, "x").value()); };
+  const auto messages = [](const char* json) { return messages_of(parse_json(json, "x").value(), {}); };
   EXPECT_EQ(messages("3").error().cause, "the conversation is integer where a list of messages belongs");
   EXPECT_EQ(messages("[]").error().cause, "the conversation has no messages");
   EXPECT_EQ(messages("[[]]").error().cause, "message 1 is list where { role, content } belongs");

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <new>
 #include <thread>
 
 #include "tests/data/support.hpp"
@@ -21,6 +22,7 @@ class Counting final : public Source {
   Status fill(int64_t window, WindowBuffer& buffer) const override {
     filled = window;
     if (slow) std::this_thread::sleep_for(std::chrono::milliseconds(window % 3));
+    if (window == throws_at) throw std::bad_alloc();
     if (window == fails_at) return run_error("window " + std::to_string(window) + " is broken");
     buffer.window = window;
     buffer.micro_batches = micro_batches_[static_cast<size_t>(window) % micro_batches_.size()];
@@ -33,7 +35,7 @@ class Counting final : public Source {
     return ok();
   }
 
-  int64_t fails_at = -1;
+  int64_t fails_at = -1, throws_at = -1;
   bool slow = false;
   mutable std::atomic<int64_t> filled = -1;
 
@@ -101,6 +103,15 @@ TEST(Loader, PassesErrorsOnInTheirPlace) {
     ASSERT_FALSE(buffer.ok());
     EXPECT_EQ(buffer.error().cause, "window 3 is broken");
   }
+}
+
+TEST(Loader, AnExceptionIsAnErrorOfItsWindow) {
+  Counting source({1});
+  source.throws_at = 1;
+  const Memory memory(Loader::bytes(kLayout, 1));
+  const auto loader = Loader::start(source, kLayout, 1, 0, 100, memory.span()).value();
+  expect_window(*loader->next().value(), 0, 1);
+  EXPECT_EQ(loader->next().error().cause, "there is not enough memory");
 }
 
 TEST(Loader, StopsAnywhere) {

@@ -63,7 +63,7 @@ TEST(RandomTokens, AreUniform) {
 TEST(RandomTokens, Errors) {
   const DataSpec spec = spec_of("random", {});
   EXPECT_EQ(open_error(spec, recipe_of({}, 4)), "data.random: the recipe gives no batch");
-  EXPECT_EQ(open_error(spec_of("random", {{"seed", int64_t{1}}}), recipe_of(1, 4)), "data.random: unknown option 'seed'");
+  EXPECT_EQ(open_error(spec_of("random", {{"seed", int64_t{1}}}), recipe_of(1, 4)), "unknown option 'seed' of data.random");
   EXPECT_EQ(open_error(spec, recipe_of(1, 4, 1, 2)), "data.random: the recipe validates every 2 steps, but nothing is held out for it");
   const Opened random = open(recipe_of(1, 4), 10, {1});
   OwnedWindow window(random.info.layout, 1);

@@ -306,20 +306,19 @@ TEST_F(TextTest, Errors) {
   make(3, 60);
   const Recipe recipe = recipe_of(1, 8);
   const std::string corpus = (folder_ / "corpus").string();
-  EXPECT_EQ(open_error(spec_of("text", {{"tokenizer", std::string("bytes")}}), recipe), "data.text: option 'files' is missing");
-  EXPECT_EQ(open_error(spec_of("text", {{"files", List{}}}), recipe), "data.text: option 'files' is an empty list");
+  EXPECT_EQ(open_error(spec_of("text", {{"tokenizer", std::string("bytes")}}), recipe), "'files' of data.text is missing");
+  EXPECT_EQ(open_error(spec_of("text", {{"files", List{}}}), recipe), "'files' of data.text must be a string or a list of strings, not {}");
   EXPECT_EQ(open_error(spec_of("text", {{"files", int64_t{3}}}), recipe),
-            "data.text: option 'files' is integer where a list of strings belongs");
+            "'files' of data.text must be a string or a list of strings, not 3");
   EXPECT_EQ(open_error(spec_of("text", {{"files", List{Value(true)}}}), recipe),
-            "data.text: option 'files' is boolean where a list of strings belongs");
+            "'files' of data.text must be a string or a list of strings, not { true }");
   EXPECT_EQ(open_error(spec_of("text", {{"files", corpus}, {"tokenizer", std::string("bytes")}}), recipe),
             "no error");  // one string will do
   EXPECT_EQ(open_error(spec_of("text", {{"files", corpus}}), recipe),
             "data.text: tokenizer = \"model\", the default, but the model has no folder that one could lie in");
   EXPECT_EQ(open_error(spec_of("text", {{"files", corpus}, {"tokenizer", std::string("byte")}}), recipe), "data.text: there is no byte");
-  EXPECT_EQ(open_error(spec({{"validation", 1.0}}), recipe),
-            "data.text: option 'validation' is 1.000000; it must be at least 0 and below 1");
-  EXPECT_EQ(open_error(spec({{"validation", true}}), recipe), "data.text: option 'validation' is boolean where a number belongs");
+  EXPECT_EQ(open_error(spec({{"validation", 1.0}}), recipe), "'validation' of data.text must be a number in [0, 1), not 1");
+  EXPECT_EQ(open_error(spec({{"validation", true}}), recipe), "'validation' of data.text must be a number in [0, 1), not true");
   EXPECT_EQ(open_error(spec({{"validation", int64_t{0}}}), recipe_of(1, 8, 1, 10)),
             "data.text: the recipe validates every 10 steps, but nothing is held out for it");
   EXPECT_EQ(open_error(spec(), recipe_of({}, 8)), "data.text: the recipe gives no batch");
@@ -329,8 +328,9 @@ TEST_F(TextTest, Errors) {
             "data.text: a batch of 1048576 rows of 1048576 positions is more than 2^31 tokens");
   EXPECT_EQ(open_error(spec(), recipe, 211), "data.text: its tokens have ids up to 255, but the model's vocabulary has 211");
   const Result<Opened> misspelt = try_open(spec({{"tokeniser", std::string("bytes")}}), recipe, 256, {1});
-  EXPECT_EQ(misspelt.error().cause, "recipe.lua:5: data.text: unknown option 'tokeniser'");
-  EXPECT_EQ(misspelt.error().hint, "did you mean 'tokenizer'?");
+  EXPECT_EQ(misspelt.error().cause, "recipe.lua:5: unknown option 'tokeniser' of data.text; did you mean 'tokenizer'?");
+  EXPECT_EQ(misspelt.error().hint,
+            "options of data.text: files, tokenizer, validation, packing, overlong, group_by_length, eos, separator");
 
   std::filesystem::remove_all(corpus);
   folder_.put("corpus/a", "");

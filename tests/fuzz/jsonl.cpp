@@ -6,7 +6,7 @@
 #include <string>
 
 #include "host/base/lines.hpp"
-#include "host/data/encoder.hpp"
+#include "host/data/document_encoder.hpp"
 #include "host/text/unicode.hpp"
 
 using namespace galley;
@@ -16,9 +16,9 @@ namespace {
 /// An encoder of each kind, for bytes.
 struct Kinds {
   Recipe recipe;
-  std::unique_ptr<Coder> coder;
-  std::vector<Encoder> encoders;
-  std::vector<std::unique_ptr<Encoder::Work>> works;
+  std::unique_ptr<TextCodec> codec;
+  std::vector<DocumentEncoder> encoders;
+  std::vector<std::unique_ptr<DocumentEncoder::Work>> works;
 
   Kinds() {
     recipe.library = GALLEY_LIBRARY;
@@ -27,8 +27,8 @@ struct Kinds {
       spec.kind = kind;
       spec.options["tokenizer"] = Value(std::string("bytes"));
       if (spec.kind == "chat") spec.options["template"] = Value(std::string(encoders.size() == 2 ? "chatml" : "llama2"));
-      if (!coder) coder = std::make_unique<Coder>(Coder::open(spec, recipe).value());
-      encoders.push_back(Encoder::create(spec, recipe, *coder).value());
+      if (!codec) codec = std::make_unique<TextCodec>(TextCodec::open(spec, recipe).value());
+      encoders.push_back(DocumentEncoder::create(spec, recipe, *codec).value());
       works.push_back(encoders.back().open().value());
     }
   }

@@ -48,23 +48,32 @@ TEST(Target, MemoryClassesAreReplaced) {
 }
 
 TEST(Target, Refusals) {
-  EXPECT_EQ(refusal("isa = 'a'\nthread = 2\n"), "t.toml:2: unknown key 'thread' | did you mean 'threads'?");
-  EXPECT_EQ(refusal("\nthreads = '2'\n"), "t.toml:2: 'threads' must be an integer");
-  EXPECT_EQ(refusal("threads = 2.0\n"), "t.toml:1: 'threads' must be an integer");
-  EXPECT_EQ(refusal("threads = 0\n"), "t.toml:1: 'threads' must be positive");
-  EXPECT_EQ(refusal("memory_limit = -1\n"), "t.toml:1: 'memory_limit' must not be negative");
-  EXPECT_EQ(refusal("bandwidth = -1.0\n"), "t.toml:1: 'bandwidth' must be positive");
-  EXPECT_EQ(refusal("bandwidth = nan\n"), "t.toml:1: 'bandwidth' must be positive");
-  EXPECT_EQ(refusal("bandwidth = true\n"), "t.toml:1: 'bandwidth' must be a number");
-  EXPECT_EQ(refusal("device = ''\n"), "t.toml:1: 'device' must not be empty");
-  EXPECT_EQ(refusal("isa = 5\n"), "t.toml:1: 'isa' must be a string");
-  EXPECT_EQ(refusal("queues = 100\n"), "t.toml:1: 'queues' must be at most 64");
-  EXPECT_EQ(refusal("queues = 100\nbandwith = 1\nthreads = 0\n"), "t.toml:1: 'queues' must be at most 64") << "the first in the file";
+  const std::string options =
+      " | options of the target: device, isa, threads, workspace_budget, peak_flops, bandwidth, link_bandwidth, memory_limit, queues, "
+      "memory";
+  EXPECT_EQ(refusal("isa = 'a'\nthread = 2\n"), "t.toml:2: unknown option 'thread' of the target; did you mean 'threads'?" + options);
+  EXPECT_EQ(refusal("\nthreads = '2'\n"),
+            "t.toml:2: 'threads' of the target must be a whole number in [1, 1024], not '2'"
+            " | it is a text; an argument of a recipe is one unless its default is a number: arg(\"name\", 2)");
+  EXPECT_EQ(refusal("threads = 2.5\n"), "t.toml:1: 'threads' of the target must be a whole number in [1, 1024], not 2.5");
+  EXPECT_EQ(refusal("threads = 0\n"), "t.toml:1: 'threads' of the target must be a whole number in [1, 1024], not 0");
+  EXPECT_EQ(refusal("memory_limit = -1\n"), "t.toml:1: 'memory_limit' of the target must be a whole number in [0, inf), not -1");
+  EXPECT_EQ(refusal("bandwidth = -1.0\n"), "t.toml:1: 'bandwidth' of the target must be a number in (0, 1e+30], not -1");
+  EXPECT_EQ(refusal("bandwidth = nan\n"), "t.toml:1: 'bandwidth' of the target must be a number in (0, 1e+30], not nan");
+  EXPECT_EQ(refusal("bandwidth = true\n"), "t.toml:1: 'bandwidth' of the target must be a number in (0, 1e+30], not true");
+  EXPECT_EQ(refusal("device = ''\n"), "t.toml:1: 'device' of the target must be the name of a device, not ''");
+  EXPECT_EQ(refusal("isa = 5\n"), "t.toml:1: 'isa' of the target must be a string, not 5");
+  EXPECT_EQ(refusal("threads = 100000\n"), "t.toml:1: 'threads' of the target must be a whole number in [1, 1024], not 100000");
+  EXPECT_EQ(refusal("queues = 100\n"), "t.toml:1: 'queues' of the target must be a whole number in [1, 64], not 100");
+  EXPECT_EQ(refusal("bandwith = 1\nbandwdth = 1\n"),
+            "t.toml:1: unknown option 'bandwith' of the target; did you mean 'bandwidth'?" + options)
+      << "the first in the file";
   EXPECT_EQ(refusal("memory = 5\n"), "t.toml:1: 'memory' must be tables, [[memory]]");
-  EXPECT_EQ(refusal("[[memory]]\nalignment = 8\n"), "t.toml:1: [[memory]] has no 'name'");
-  EXPECT_EQ(refusal("[[memory]]\nname = 'a'\nalignment = 48\n"), "t.toml:3: 'alignment' must be a power of two, not 48");
-  EXPECT_EQ(refusal("[[memory]]\nname = 'a'\nhost = true\n"), "t.toml:3: unknown key 'host'");
-  EXPECT_EQ(refusal("[[memory]]\nname = 'a'\ncomputes = 1\n"), "t.toml:3: 'computes' must be true or false");
+  EXPECT_EQ(refusal("[[memory]]\nalignment = 8\n"), "t.toml:1: 'name' of [[memory]] is missing | name = \"spill\"");
+  EXPECT_EQ(refusal("[[memory]]\nname = 'a'\nalignment = 48\n"), "t.toml:3: 'alignment' of [[memory]] must be a power of two, not 48");
+  EXPECT_EQ(refusal("[[memory]]\nname = 'a'\nhost = true\n"),
+            "t.toml:3: unknown option 'host' of [[memory]] | options of [[memory]]: name, alignment, host_access, computes");
+  EXPECT_EQ(refusal("[[memory]]\nname = 'a'\ncomputes = 1\n"), "t.toml:3: 'computes' of [[memory]] must be true or false, not 1");
   EXPECT_EQ(refusal("[[memory]]\nname = 'a'\ncomputes = false\n"), "t.toml:1: memory class 0, 'a', does not compute");
   EXPECT_EQ(refusal("[[memory]]\nname = 'a'\n[[memory]]\nname = 'a'\n"), "t.toml:1: two memory classes are called 'a'");
   EXPECT_EQ(refusal("threads = = 2\n").substr(0, 10), "t.toml:1: ");
@@ -77,7 +86,7 @@ TEST(Target, Files) {
   ASSERT_TRUE(target.ok());
   EXPECT_EQ(target->threads, 3);
   std::ofstream(path) << "threads = 3\nx = 1\n";
-  EXPECT_EQ(read_target(path, base()).error().cause, path + ":2: unknown key 'x'");
+  EXPECT_EQ(read_target(path, base()).error().cause, path + ":2: unknown option 'x' of the target");
   std::remove(path.c_str());
   const Result<Target> missing = read_target(path, base());
   ASSERT_FALSE(missing.ok());

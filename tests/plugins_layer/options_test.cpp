@@ -87,7 +87,7 @@ TEST(Options, WrongValues) {
 
 TEST(Options, Schedules) {
   const Schedule schedule{"cosine { peak = 0.5 }", {0.25, 0.5, 0.125}};
-  EXPECT_EQ(cause({{"alpha", Value(schedule)}}), "recipe.lua:14: 'alpha' of lora cannot follow a schedule; it must be a number");
+  EXPECT_EQ(cause({{"alpha", Value(schedule)}}), "recipe.lua:14: 'alpha' of lora must be a number, not cosine { peak = 0.5 }");
   EXPECT_EQ(cause({{"note", Value(schedule)}}), "recipe.lua:14: 'note' of lora must be a string, not cosine { peak = 0.5 }");
   EXPECT_EQ(cause({{"lr", Value(Schedule{"linear", {0.5, 2.0}})}}),
             "recipe.lua:14: 'lr' of lora must be a number in (0, 1], or a schedule; at step 2 linear is 2");
@@ -111,8 +111,8 @@ TEST(Options, Schedules) {
 TEST(Options, RequiredOnesAreAskedFor) {
   const auto made = make({});
   ASSERT_FALSE(made.ok());
-  EXPECT_EQ(made.error().cause, "recipe.lua:14: lora needs 'rank', a whole number in [1, 512]");
-  EXPECT_EQ(made.error().hint, "Rows of A.");
+  EXPECT_EQ(made.error().cause, "recipe.lua:14: 'rank' of lora is missing");
+  EXPECT_EQ(made.error().hint, "it must be a whole number in [1, 512]: Rows of A.");
 }
 
 TEST(Options, WhatAPluginReads) {

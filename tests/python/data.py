@@ -7,9 +7,13 @@ import math
 import os
 import pathlib
 import random
+import resource
 import shutil
+import signal
 import struct
 import subprocess
+import tempfile
+import time
 
 from galley_test import check, finish, fixtures, fresh_folder, load, program, save
 
@@ -295,7 +299,12 @@ for kind in ('smollm', 'qwen2', 'llama2'):
 data = 'data.jsonl { files = "texts.jsonl", text = "body" }'
 shutil.rmtree('cache')
 before = show(data)
-prepared = sorted(pathlib.Path('cache').iterdir())
+def in_cache(folder='cache'):
+    """What is prepared there, beside the mark of the folder."""
+    return sorted(p for p in pathlib.Path(folder).iterdir() if p.name != 'CACHEDIR.TAG')
+
+
+prepared = in_cache()
 check(len(prepared) == 2, f'two files are prepared: {prepared}')
 stamps = [p.stat().st_ino for p in prepared]
 check(show(data) == before and [p.stat().st_ino for p in prepared] == stamps, 'what is prepared is used again')
@@ -310,10 +319,71 @@ shutil.rmtree('cache')
 recipe(data)
 both = [subprocess.Popen([program, 'data', 'recipe.lua', '--json'], stdout=subprocess.PIPE) for _ in range(4)]
 check(len({p.communicate()[0] for p in both}) == 1 and all(p.returncode == 0 for p in both), 'runs that prepare the same at once do not meet')
-check(len(list(pathlib.Path('cache').iterdir())) == 2, 'and leave nothing aside')
+check(len(in_cache()) == 2, 'and leave nothing aside')
 pathlib.Path('texts.jsonl').write_text(pathlib.Path('texts.jsonl').read_text().replace('tiva', 'moru'))
 show(data)
-check(len(list(pathlib.Path('cache').iterdir())) == 4, 'other content is prepared anew')
+check(len(in_cache()) == 4, 'other content is prepared anew')
+
+# A folder of somebody's own stays as it is.
+own = pathlib.Path('own')
+own.mkdir()
+for name in ('corpus.tokens', 'notes.rows', 'draft.tmp-1', 'readme.txt'):
+    (own / name).write_text('mine')
+    os.utime(own / name, (0, 0))
+os.environ['GALLEY_CACHE'] = str(own)
+check(show(data) == show(data), 'a folder within it is taken')
+check(sorted(p.name for p in own.iterdir()) == ['corpus.tokens', 'draft.tmp-1', 'galley', 'notes.rows', 'readme.txt'] and len(in_cache(own / 'galley')) == 2,
+      'and nothing else in it is touched')
+
+# A preparation that is killed leaves nothing for longer than until the next one.
+killed = os.environ['GALLEY_CACHE'] = os.path.abspath('killed')
+write_lines('many.jsonl', [dict(text=sentence(40)) for _ in range(150000)])
+recipe('data.jsonl { files = "many.jsonl" }')
+p = subprocess.Popen([program, 'data', 'recipe.lua'], stdout=subprocess.DEVNULL)
+for _ in range(2000):
+    if os.path.isdir(killed) and any('.tmp-' in q.name for q in in_cache(killed)):
+        break
+    time.sleep(0.01)
+p.kill()
+p.wait()
+check(any('.tmp-' in q.name for q in in_cache(killed)), 'a killed preparation leaves a file')
+show(data)
+check(len(in_cache(killed)) == 2 and not any('.tmp-' in q.name for q in in_cache(killed)), 'which the next one removes')
+os.remove('many.jsonl')
+
+
+# A full disk: an error with a next step, and nothing is left. A limit on the size of files stands for it, which ends a write halfway as well.
+def starved():
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+
+
+full = os.environ['GALLEY_CACHE'] = os.path.abspath('full')
+p = subprocess.run([program, 'data', recipe(data)], capture_output=True, text=True, preexec_fn=starved, restore_signals=False)
+check(p.returncode == 1 and p.stderr.startswith(f"galley: cannot write '{full}/") and 'GALLEY_CACHE=DIR' in p.stderr, f'a full disk is said: {p.stderr}')
+check(in_cache(full) == [], 'and leaves nothing')
+
+# A folder that cannot be written serves what is in it; what is not is an error with a next step. Root writes everywhere: somebody else tries.
+if os.getuid() == 0:
+    readable = tempfile.mkdtemp(prefix='galley-test-')
+    os.chmod(readable, 0o755)
+    for name in ('model', 'texts.jsonl'):
+        (shutil.copytree if os.path.isdir(name) else shutil.copy)(name, os.path.join(readable, name))
+    os.environ['GALLEY_CACHE'] = os.path.join(readable, 'cache')
+    before, here = show(data), os.getcwd()
+    shutil.copy('recipe.lua', readable)
+    os.chdir(readable)
+    words = [program, 'data', 'recipe.lua']
+    somebody = dict(capture_output=True, text=True, user=65534, group=65534, extra_groups=[])
+    said = subprocess.run(words, **somebody)
+    if 'Permission denied' not in said.stderr or 'cache' in said.stderr:  # the program itself is within reach
+        check(said.returncode == 0, f'a cache that cannot be written is read: {said.stderr}')
+        pathlib.Path('texts.jsonl').write_text(pathlib.Path('texts.jsonl').read_text().replace('moru', 'tiva'))
+        said = subprocess.run(words, **somebody)
+        check(said.returncode == 1 and "cannot create '" in said.stderr and 'GALLEY_CACHE=DIR' in said.stderr, f'what is not in it is said: {said.stderr}')
+    os.chdir(here)
+    shutil.rmtree(readable)
+os.environ['GALLEY_CACHE'] = os.path.abspath('cache')
 
 # ---- Bad input ------------------------------------------------------------------------------------------------------------------------
 
@@ -350,14 +420,27 @@ write_lines('asked.jsonl', [dict(messages=[dict(role='user', content='tiva')])])
 refused('data.chat { files = "asked.jsonl", template = "chatml" }', "asked.jsonl:1: the conversation has no assistant's turn", 'skip_bad')
 write_lines('answered.jsonl', [dict(prompt='tiva moru ' * 60, answer='be')])
 refused('data.prompts { files = "answered.jsonl" }', 'nothing would train: no token that counts in the loss lies in the first 96 positions', 'overlong = "split"')
+tools = [dict(role='user', content='tiva'), dict(role='assistant', content='', tool_calls=[dict(name='f')]), dict(role='tool', content='moru')]
+write_lines('tools.jsonl', [dict(messages=plain[0]), dict(messages=tools)])
+refused('data.chat { files = "tools.jsonl", template = "chatml" }', "tools.jsonl:2: message 2 has 'tool_calls', which the chat template 'chatml' does not write",
+        'ignore = { "tool_calls" }')
+facts, _ = show('data.chat { files = "tools.jsonl", template = "chatml", skip_bad = true }')
+check((facts[0]['documents'], facts[0]['skipped_lines']) == (1, 1), 'such lines can be left out')
+facts, _ = show('data.chat { files = "tools.jsonl", template = "chatml", ignore = { "tool_calls" } }')
+check(facts[0]['documents'] == 2, 'such keys can be ignored')
+write_lines('offered.jsonl', [dict(messages=plain[0], tools=[dict(name='f')])])
+refused('data.chat { files = "offered.jsonl", template = "chatml" }', "offered.jsonl:1: the line has 'tools'", 'ignore = { "tools" }')
+numbers = pathlib.Path('numbers.jsonl')
+numbers.write_text('{"text": "tiva moru", "numbers": [' + '0,' * (2 << 20) + '0]}\n')
+refused('data.jsonl { files = "numbers.jsonl" }', 'more than 1048576 values', 'skip_bad')
 refused('data.chat { files = "plain.jsonl" }', "the model's folder has no chat template", 'name one')
 refused('data.chat { files = "plain.jsonl", template = "chatlm" }', "there is no chat template 'chatlm'", "did you mean 'chatml'?")
-refused('data.chat { files = "plain.jsonl", template = "chatml", train_on = "user" }', "option 'train_on' is 'user'")
-refused('data.mix { data.jsonl { files = "texts.jsonl", text = "body" }, weights = { 1, 2 } }', "'weights' has to be a list of 1 numbers")
+refused('data.chat { files = "plain.jsonl", template = "chatml", train_on = "user" }', "'train_on' of data.chat must be 'assistant' or 'all', not 'user'")
+refused('data.mix { data.jsonl { files = "texts.jsonl", text = "body" }, weights = { 1, 2 } }', "'weights' of data.mix must be a list of 1 numbers in [0, 1000000000], not { 1, 2 }")
 refused('data.mix { data.random {} }', 'data.random: it cannot be mixed')
-refused('data.tokens { files = "texts.jsonl", dtype = "uint8" }', "option 'dtype' is 'uint8'; there is \"uint16\", \"uint32\"")
+refused('data.tokens { files = "texts.jsonl", dtype = "uint8" }', "'dtype' of data.tokens must be 'uint16' or 'uint32', not 'uint8'")
 refused('data.jsonl { files = "texts.jsonl", text = "body", group_by_length = true }', 'group_by_length groups rows of one document', 'packing = "none"')
-refused('data.jsonl { files = "texts.jsonl", text = "body", pakcing = "none" }', "unknown option 'pakcing'", "did you mean 'packing'?")
+refused('data.jsonl { files = "texts.jsonl", text = "body", pakcing = "none" }', "unknown option 'pakcing' of data.jsonl; did you mean 'packing'?")
 refused('data.jsonl { files = "texts.jsonl", text = "body" }', "'steps' and 'tokens' are two ways", more='use "accumulate" { steps = 2, tokens = 300 }, use "adamw" { lr = 1e-3 },')
 pathlib.Path('odd.bin').write_bytes(b'abc')
 refused('data.tokens { files = "odd.bin" }', 'no whole number of tokens')
@@ -373,5 +456,5 @@ pathlib.Path('nomodel.json').write_text(json.dumps({k: v for k, v in tokenizer.i
 refused('data.jsonl { files = "new.jsonl", tokenizer = "nomodel.json" }', "there is no 'model'")
 refused('data.jsonl { files = "new.jsonl", tokenizer = "nothing.json" }', 'there is no ')
 os.environ['GALLEY_CACHE'] = os.path.abspath('added.json') + '/cache'
-check('name another one: GALLEY_CACHE=DIR' in galley('data', recipe(data), code=1), 'a cache that cannot be made is said')
+check('name another folder for prepared data: GALLEY_CACHE=DIR' in galley('data', recipe(data), code=1), 'a cache that cannot be made is said')
 finish()

@@ -30,6 +30,15 @@ def data_empty():
 
 
 @case
+def batch_in_which_nothing_counts():
+    folder = Folder("nothing-counts")
+    file = folder.write("batch.safetensors", batch(labels=[-100] * 16))
+    refused(folder, 2, "recipe.lua:3", file, "nothing would train")
+    folder.write("batch.safetensors", batch(labels=[-100] * 15 + [1]))
+    trained(galley("train", folder.path("recipe.lua"), "--out", folder.out))
+
+
+@case
 def text_empty():
     folder = Folder("text-empty")
     folder.recipe(TEXT.replace("STEPS", "3"))
@@ -164,6 +173,13 @@ def memory_too_small():
     folder = Folder("memory")
     ended = refused(folder, 3, "--memory", "64.00 KiB", more=["--memory", "64KiB"])
     refused(folder, 3, "--memory", "64.00 KiB", more=["--memory", "64KiB"], command="plan")
+    target = folder.write("target.toml", "memory_limit = 65536\n")
+    refused(folder, 3, "the target's memory_limit has 64.00 KiB", more=["--target", target], command="plan")
+    folder.write("target.toml", "threads = 100000\n")
+    refused(folder, 2, "target.toml:1: 'threads' of the target must be a whole number in [1, 1024], not 100000", more=["--target", target])
+    folder.write("target.toml", "threads = 64\n")
+    trained(galley("train", folder.path("recipe.lua"), "--target", target, "--out", folder.out))
+    shutil.rmtree(folder.out)
     check(ended, "MiB" in ended.lines[0] and "weights" in ended.lines[0], "the cause must say what is needed, and by whom")
 
 

@@ -61,7 +61,8 @@ TEST(Arguments, Missing) {
       hint,
       "the arguments of this recipe: lr = 0.001, model (needed), text (needed), steps (needed), batch = 4; set with --set name=value");
   EXPECT_EQ(cause(text, {{"model", "x"}, {"text", "y"}}), "r.lua:5: argument 'steps' is not given");
-  EXPECT_EQ(cause(text, {{"model", "x"}, {"text", "y"}, {"steps", "5"}}), "r.lua:5: 'steps' must be an integer ≥ 1, got \"5\"");
+  EXPECT_EQ(cause(text, {{"model", "x"}, {"text", "y"}, {"steps", "5"}}),
+            "r.lua:5: 'steps' of the recipe must be a whole number in [1, 10000000], not '5'");
 }
 
 TEST(Arguments, MissingOnesWinOverWhatTheyCause) {

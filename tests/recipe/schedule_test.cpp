@@ -78,16 +78,16 @@ TEST(Schedule, TenThousandStepsOfAFunctionAreQuick) {
 }
 
 TEST(Errors, OfSchedules) {
-  EXPECT_EQ(cause("cosine {}"), "r.lua:5: 'peak' is missing");
+  EXPECT_EQ(cause("cosine {}"), "r.lua:5: 'peak' of cosine is missing");
   EXPECT_EQ(cause("cosine(1e-3)"), "r.lua:5: cosine takes a table in braces, got number");
   EXPECT_EQ(cause("cosine { 1e-3 }"), "r.lua:5: cosine takes named options, got a list");
-  EXPECT_EQ(cause("cosine {\n  peak = 'x' }"), "r.lua:6: 'peak' must be a number, got \"x\"");
-  EXPECT_EQ(cause("cosine { peak = 1,\n  warmup = 0.1 }"), "r.lua:6: 'warmup' must be an integer ≥ 0, got 0.1");
-  EXPECT_EQ(cause("cosine { peak = 1, wramup = 1 }"), "r.lua:5: unknown entry 'wramup' of cosine; did you mean 'warmup'?");
+  EXPECT_EQ(cause("cosine {\n  peak = 'x' }"), "r.lua:6: 'peak' of cosine must be a number, not 'x'");
+  EXPECT_EQ(cause("cosine { peak = 1,\n  warmup = 0.1 }"), "r.lua:6: 'warmup' of cosine must be a whole number in [0, inf), not 0.1");
+  EXPECT_EQ(cause("cosine { peak = 1, wramup = 1 }"), "r.lua:5: unknown option 'wramup' of cosine; did you mean 'warmup'?");
   EXPECT_EQ(cause("linear { peak = 1, floor = 0, min = 0 }"), "r.lua:5: 'floor' and 'min' are two names of the same");
   EXPECT_EQ(cause("cosine { peak = 1 / 0 }"), "r.lua:5: 'peak' is not a finite number");
-  EXPECT_EQ(cause("cosine { peak = constant(1) }"), "r.lua:5: 'peak' must be a number, got a schedule");
-  EXPECT_EQ(cause("constant('x')"), "r.lua:5: 'value' must be a number, got \"x\"");
+  EXPECT_EQ(cause("cosine { peak = constant(1) }"), "r.lua:5: 'peak' of cosine must be a number, not a schedule");
+  EXPECT_EQ(cause("constant('x')"), "r.lua:5: 'value' of constant must be a number, not 'x'");
   EXPECT_EQ(cause("constant()"), "r.lua:5: constant takes a number");
   EXPECT_EQ(cause("constant { 1 }"), "r.lua:5: constant takes a number");
 }

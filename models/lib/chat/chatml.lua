@@ -5,7 +5,9 @@
 --
 -- A chat template is a function of the messages, a list of { role = …, content = … }, and of whether the assistant is to go on. It returns
 -- the parts of the text in order: a string is the template's own, in which special tokens are control; { text = … } is somebody's, in
--- which they are text; reply = true marks what the assistant writes, which is what counts in the loss. `stop` names the tokens that end a reply.
+-- which they are text; reply = true marks what the assistant writes, which is what counts in the loss. `stop` names the tokens that end a
+-- reply. A function in a recipe is given all keys of the messages, and as third argument the whole line that they are from (while
+-- training).
 local function render(messages, generate)
   local parts = {}
   for _, message in ipairs(messages) do

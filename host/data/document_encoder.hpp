@@ -18,7 +18,7 @@
 
 #include "host/base/result.hpp"
 #include "host/data/chat.hpp"
-#include "host/data/coder.hpp"
+#include "host/data/text_codec.hpp"
 #include "host/recipe/recipe.hpp"
 
 namespace galley {
@@ -27,15 +27,15 @@ namespace galley {
 inline constexpr uint32_t kUncounted = uint32_t{1} << 31;
 
 /// Immutable. [thread-safe], with a Work a thread.
-class Encoder {
+class DocumentEncoder {
  public:
-  /// What `spec` asks for; its options are checked. Refers to `coder` and `recipe`.
-  static Result<Encoder> create(const DataSpec& spec, const Recipe& recipe, const Coder& coder);
+  /// What `spec` asks for; its options are checked. Refers to `codec` and `recipe`.
+  static Result<DocumentEncoder> create(const DataSpec& spec, const Recipe& recipe, const TextCodec& codec);
 
   /// What a thread needs; made by open().
   struct Work {
-    explicit Work(const Coder& made_for) : coder(made_for) {}
-    Coder::Work coder;
+    explicit Work(const TextCodec& made_for) : codec(made_for) {}
+    TextCodec::Work codec;
     std::unique_ptr<ChatTemplate> chat;
     std::vector<TokenId> ids;
     std::vector<bool> counts;
@@ -54,16 +54,16 @@ class Encoder {
   bool everything_counts() const { return all_ || kind_ == Kind::Text || kind_ == Kind::Jsonl; }
   /// Of everything that decides what becomes of a record.
   const std::string& identity() const { return identity_; }
-  const Coder& coder() const { return *coder_; }
+  const TextCodec& codec() const { return *codec_; }
 
  private:
   enum class Kind : uint8_t { Text, Jsonl, Prompts, Chat };
-  Encoder() = default;
+  DocumentEncoder() = default;
   Status encode_segments(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<uint32_t>* out) const;
   Result<std::string> field(const Table& record, const std::string& name) const;
 
   Kind kind_ = Kind::Text;
-  const Coder* coder_ = nullptr;
+  const TextCodec* codec_ = nullptr;
   std::optional<ChatChoice> chat_;
   std::string first_, second_;  // names of fields
   bool all_ = false;            // everything counts

@@ -29,21 +29,21 @@ const DataSpec& text_data(const Recipe& recipe);
 Result<std::filesystem::path> tokenizer_file(const DataSpec& spec, const Recipe& recipe);
 
 /// Immutable. [thread-safe], with a Work a thread.
-class Coder {
+class TextCodec {
  public:
   /// By the option `tokenizer` of the data: "bytes" (a token is a byte, ids 0 … 255), "model" (tokenizer.json of the model's folder; the
   /// default) or the path of a tokenizer.json, or of its folder. Tokens that begin and end texts are those that the model's folder names: eos_token and
   /// bos_token of tokenizer_config.json, else eos_token_id and bos_token_id of config.json.
-  static Result<Coder> open(const DataSpec& spec, const Recipe& recipe);
+  static Result<TextCodec> open(const DataSpec& spec, const Recipe& recipe);
 
   class Work {
    public:
-    explicit Work(const Coder& coder) {
-      if (coder.tokenizer_) tokenizer_.emplace(*coder.tokenizer_);
+    explicit Work(const TextCodec& codec) {
+      if (codec.tokenizer_) tokenizer_.emplace(*codec.tokenizer_);
     }
 
    private:
-    friend class Coder;
+    friend class TextCodec;
     std::optional<Tokenizer::Work> tokenizer_;
   };
 
@@ -64,11 +64,11 @@ class Coder {
   /// Everything that ends a text: eos, and what generation_config.json names.
   const std::vector<TokenId>& stops() const { return stops_; }
   const ModelTokens& model() const { return model_; }
-  /// Of the file's bytes and the tokens above: what is encoded by coders with equal identities is equal.
+  /// Of the file's bytes and the tokens above: what is encoded by codecs with equal identities is equal.
   const std::string& identity() const { return identity_; }
 
  private:
-  Coder() = default;
+  TextCodec() = default;
 
   std::optional<Tokenizer> tokenizer_;
   TokenId eos_ = -1;

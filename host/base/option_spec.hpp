@@ -1,6 +1,7 @@
-// What a manifest says of one option, and the one place where a value is held against it: defaults in manifests and values in recipes alike.
+// What is said of one option, in a manifest or by whoever reads it, and the one place where a value is held against it.
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -31,27 +32,31 @@ struct Range {
   std::string text() const;
 };
 
+/// The text, or its first 60 bytes.
+std::string shortened(const std::string& text);
+
+/// A value as a person would write it: 'text', 0.1, { 0.9, 0.95 }. Long ones are cut.
+std::string value_text(const Value& value);
+
 struct OptionSpec {
   std::string name;
-  std::string description;  ///< one sentence
+  std::string description = {};  ///< one sentence
   OptionType type = OptionType::Number;
-  Value fallback;  ///< `default`; nil: none
-  Range range;     ///< of a number, or of each number of a list
-  std::vector<std::string> choices;
+  Value fallback = {};  ///< `default`; nil: none
+  Range range = {};     ///< of a number, or of each number of a list
+  std::vector<std::string> choices = {};
   int64_t length = 0;     ///< of a list; 0: any
   bool schedule = false;  ///< may depend on the step
   bool required = false;
-  std::vector<std::string> aliases;  ///< what others call it: for the hint only
-  int line = 0;                      ///< in the manifest
+  std::vector<std::string> aliases = {};  ///< what others call it: for the hint only
+  int line = 0;                           ///< in the manifest
 
-  /// The value in the form that plugins read (integers as int64_t, numbers as double, lists as List, a schedule as it is), or what is wrong with it: "must be a
-  /// number in [0, 1), not 1.5". Integers are taken for numbers, whole numbers for integers, a single value for a list of one.
-  Result<Value> accept(const Value& value) const;
+  /// The value in the form that plugins read (integers as int64_t, numbers as double, lists as List, a schedule as it is), or what is wrong
+  /// with it: "must be a number in [0, 1), not 1.5". Integers are taken for numbers, whole numbers for integers, a single value for a list
+  /// of one. `show` says how messages show a value.
+  Result<Value> accept(const Value& value, const std::function<std::string(const Value&)>& show = value_text) const;
   /// "a number in [0, 1), or a schedule": what `accept` takes, for messages and help.
   std::string expects() const;
 };
-
-/// A value as a person would write it: 'text', 0.1, { 0.9, 0.95 }.
-std::string value_text(const Value& value);
 
 }  // namespace galley

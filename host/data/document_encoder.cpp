@@ -1,4 +1,4 @@
-#include "host/data/encoder.hpp"
+#include "host/data/document_encoder.hpp"
 
 #include <algorithm>
 
@@ -8,28 +8,29 @@
 
 namespace galley {
 
-Result<Encoder> Encoder::create(const DataSpec& spec, const Recipe& recipe, const Coder& coder) {
-  Encoder out;
-  out.coder_ = &coder;
+Result<DocumentEncoder> DocumentEncoder::create(const DataSpec& spec, const Recipe& recipe, const TextCodec& codec) {
+  DocumentEncoder out;
+  out.codec_ = &codec;
+  const OptionReader options = options_of(spec);
   std::string some;  // what train_on says where not everything counts
   if (spec.kind == "jsonl") {
     out.kind_ = Kind::Jsonl;
-    out.first_ = TRY(string_option(spec, "text", "text"));
+    out.first_ = TRY(options.text("text")).value_or("text");
   } else if (spec.kind == "prompts") {
     out.kind_ = Kind::Prompts;
-    out.first_ = TRY(string_option(spec, "prompt", "prompt"));
-    out.second_ = TRY(string_option(spec, "answer", "answer"));
+    out.first_ = TRY(options.text("prompt")).value_or("prompt");
+    out.second_ = TRY(options.text("answer")).value_or("answer");
     some = "answer";
   } else if (spec.kind == "chat") {
     out.kind_ = Kind::Chat;
-    out.first_ = TRY(string_option(spec, "messages", "messages"));
-    out.chat_ = TRY(choose_chat(spec, recipe, coder.model()));
+    out.first_ = TRY(options.text("messages")).value_or("messages");
+    out.chat_ = TRY(choose_chat(spec, recipe, codec.model()));
     some = "assistant";
   }
-  if (out.kind_ != Kind::Chat && TRY(flag_option(spec, "eos", true))) out.eos_ = coder.eos();
-  if (!some.empty()) out.all_ = TRY(choice_option(spec, "train_on", {some.c_str(), "all"})) == 1;
+  if (out.kind_ != Kind::Chat && TRY(options.boolean("eos")).value_or(true)) out.eos_ = codec.eos();
+  if (!some.empty()) out.all_ = TRY(options.choice("train_on", {some.c_str(), "all"})) == 1;
   KeyHash hash;
-  for (const std::string& text : {spec.kind, out.first_, out.second_, coder.identity(), out.chat_ ? out.chat_->identity : std::string()})
+  for (const std::string& text : {spec.kind, out.first_, out.second_, codec.identity(), out.chat_ ? out.chat_->identity : std::string()})
     hash.add(text);
   hash.add(static_cast<uint64_t>(static_cast<int64_t>(out.eos_)));
   hash.add(static_cast<uint64_t>(out.all_));
@@ -37,25 +38,25 @@ Result<Encoder> Encoder::create(const DataSpec& spec, const Recipe& recipe, cons
   return out;
 }
 
-Result<std::unique_ptr<Encoder::Work>> Encoder::open() const {
-  auto work = std::make_unique<Work>(*coder_);
+Result<std::unique_ptr<DocumentEncoder::Work>> DocumentEncoder::open() const {
+  auto work = std::make_unique<Work>(*codec_);
   if (chat_) work->chat = TRY(ChatTemplate::open(*chat_));
   return work;
 }
 
-void Encoder::encode_text(std::string_view text, Part part, Work& work, std::vector<uint32_t>* out) const {
+void DocumentEncoder::encode_text(std::string_view text, Part part, Work& work, std::vector<uint32_t>* out) const {
   const bool begins = part == Part::Only || part == Part::First;
-  if (begins) out->insert(out->end(), coder_->before().begin(), coder_->before().end());
+  if (begins) out->insert(out->end(), codec_->before().begin(), codec_->before().end());
   work.ids.clear();
-  coder_->encode(text, work.coder, &work.ids, begins ? Normalizer::Begin::Here : Normalizer::Begin::Before);
+  codec_->encode(text, work.codec, &work.ids, begins ? Normalizer::Begin::Here : Normalizer::Begin::Before);
   out->insert(out->end(), work.ids.begin(), work.ids.end());
   if ((part == Part::Only || part == Part::Last) && eos_ >= 0) out->push_back(static_cast<uint32_t>(eos_));
 }
 
-Status Encoder::encode_segments(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<uint32_t>* out) const {
+Status DocumentEncoder::encode_segments(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<uint32_t>* out) const {
   work.ids.clear();
   work.counts.clear();
-  coder_->encode(segments, work.coder, &work.ids, &work.counts);
+  codec_->encode(segments, work.codec, &work.ids, &work.counts);
   bool any = false;
   for (size_t i = 0; i < work.ids.size(); ++i) {
     const bool counts = all_ || work.counts[i];
@@ -65,7 +66,7 @@ Status Encoder::encode_segments(std::span<const Tokenizer::Segment> segments, Wo
   return any ? ok() : recipe_error("nothing in it counts in the loss");
 }
 
-Result<std::string> Encoder::field(const Table& record, const std::string& name) const {
+Result<std::string> DocumentEncoder::field(const Table& record, const std::string& name) const {
   const auto it = record.find(name);
   if (it == record.end()) return recipe_error("there is no field '" + name + "'");
   const auto* text = it->second.as<std::string>();
@@ -73,12 +74,12 @@ Result<std::string> Encoder::field(const Table& record, const std::string& name)
   return *text;
 }
 
-Status Encoder::encode(std::string_view record, const std::string& place, Work& work, std::vector<uint32_t>* out) const {
+Status DocumentEncoder::encode(std::string_view record, const std::string& place, Work& work, std::vector<uint32_t>* out) const {
   if (kind_ == Kind::Text) {
     encode_text(record, Part::Only, work, out);
     return ok();
   }
-  const Value value = TRY(parse_json(record, place));
+  const Value value = TRY(parse_json(record, place, kMostJsonValues));
   const auto convert = [&]() -> Status {
     const Table* table = value.as<Table>();
     if (!table) return recipe_error(std::string("a line has to be an object, this is ") + value.type_name());
@@ -90,17 +91,17 @@ Status Encoder::encode(std::string_view record, const std::string& place, Work& 
       const std::string prompt = TRY(field(*table, first_)), answer = TRY(field(*table, second_));
       const Tokenizer::Segment parts[] = {{prompt, false, false}, {answer, false, true}};
       if (answer.empty()) return recipe_error("field '" + second_ + "' is empty");
-      for (const TokenId id : coder_->before()) out->push_back(static_cast<uint32_t>(id) | (all_ ? 0 : kUncounted));
+      for (const TokenId id : codec_->before()) out->push_back(static_cast<uint32_t>(id) | (all_ ? 0 : kUncounted));
       TRY_STATUS(encode_segments(parts, work, out));
       if (eos_ >= 0) out->push_back(static_cast<uint32_t>(eos_));
       return ok();
     }
     const auto it = table->find(first_);
     if (it == table->end()) return recipe_error("there is no field '" + first_ + "'");
-    const std::vector<Message> messages = TRY(messages_of(it->second));
+    const std::vector<Message> messages = TRY(messages_of(it->second, *chat_));
     const bool answered = std::any_of(messages.begin(), messages.end(), [](const Message& m) { return m.role == "assistant"; });
     if (!answered && !all_) return recipe_error("the conversation has no assistant's turn: nothing in it counts in the loss");
-    return encode_segments(TRY(work.chat->render(messages, ChatTemplate::Generate::No)), work, out);
+    return encode_segments(TRY(work.chat->render(messages, ChatTemplate::Generate::No, *table)), work, out);
   };
   const size_t before = out->size();
   Status status = convert();

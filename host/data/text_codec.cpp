@@ -1,4 +1,4 @@
-#include "host/data/coder.hpp"
+#include "host/data/text_codec.hpp"
 
 #include <algorithm>
 
@@ -77,16 +77,16 @@ Result<ModelTokens> read_model_tokens(const fs::path& folder) {
 const DataSpec& text_data(const Recipe& recipe) { return recipe.data.parts.empty() ? recipe.data : recipe.data.parts.front(); }
 
 Result<fs::path> tokenizer_file(const DataSpec& spec, const Recipe& recipe) {
-  const std::string which = TRY(string_option(spec, "tokenizer", "model"));
+  const std::string which = TRY(options_of(spec).text("tokenizer")).value_or("model");
   if (which == "bytes" || (which == "model" && recipe.model.path.empty())) return fs::path();
   if (which == "model") return recipe.model.path / "tokenizer.json";
   std::error_code error;
   return fs::is_directory(which, error) ? fs::path(which) / "tokenizer.json" : fs::path(which);
 }
 
-Result<Coder> Coder::open(const DataSpec& spec, const Recipe& recipe) {
-  Coder out;
-  const std::string which = TRY(string_option(spec, "tokenizer", "model"));
+Result<TextCodec> TextCodec::open(const DataSpec& spec, const Recipe& recipe) {
+  TextCodec out;
+  const std::string which = TRY(options_of(spec).text("tokenizer")).value_or("model");
   if (which == "bytes") return out;
   const bool of_model = which == "model";
   const fs::path path = TRY(tokenizer_file(spec, recipe));
@@ -117,7 +117,7 @@ Result<Coder> Coder::open(const DataSpec& spec, const Recipe& recipe) {
   return out;
 }
 
-void Coder::encode(std::string_view text, Work& work, std::vector<TokenId>* ids, Normalizer::Begin begin) const {
+void TextCodec::encode(std::string_view text, Work& work, std::vector<TokenId>* ids, Normalizer::Begin begin) const {
   if (!tokenizer_) {
     for (const char c : text) ids->push_back(static_cast<uint8_t>(c));
     return;
@@ -125,7 +125,8 @@ void Coder::encode(std::string_view text, Work& work, std::vector<TokenId>* ids,
   tokenizer_->encode(text, {Tokenizer::Around::Nothing, AddedTokens::Special::Text, begin}, *work.tokenizer_, ids);
 }
 
-void Coder::encode(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<TokenId>* ids, std::vector<bool>* counts) const {
+void TextCodec::encode(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<TokenId>* ids,
+                       std::vector<bool>* counts) const {
   if (tokenizer_) return tokenizer_->encode(segments, *work.tokenizer_, ids, counts);
   for (const Tokenizer::Segment& segment : segments) {
     for (const char c : segment.text) ids->push_back(static_cast<uint8_t>(c));
@@ -133,7 +134,7 @@ void Coder::encode(std::span<const Tokenizer::Segment> segments, Work& work, std
   }
 }
 
-std::string Coder::decode(std::span<const TokenId> ids) const {
+std::string TextCodec::decode(std::span<const TokenId> ids) const {
   if (tokenizer_) return tokenizer_->decode(ids);
   std::string out;
   for (const TokenId id : ids) out += static_cast<char>(id);

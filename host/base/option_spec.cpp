@@ -1,4 +1,4 @@
-#include "host/plugins/option_spec.hpp"
+#include "host/base/option_spec.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -9,9 +9,11 @@ namespace galley {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr size_t kLongest = 60;  // bytes of a value in a message
 
 std::string number_text(double x) {
   if (std::isinf(x)) return x < 0 ? "-inf" : "inf";
+  if (std::floor(x) == x && std::abs(x) < 1e12) return std::to_string(static_cast<int64_t>(x));  // 10000000, not 1e+07
   char buffer[32];
   const auto end = std::to_chars(buffer, buffer + sizeof buffer, x);
   return {buffer, end.ptr};
@@ -46,6 +48,13 @@ std::optional<int64_t> whole(const Value& value) {
 
 }  // namespace
 
+std::string shortened(const std::string& text) {
+  if (text.size() <= kLongest) return text;
+  size_t end = kLongest;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // whole characters
+  return text.substr(0, end) + "...";
+}
+
 const std::vector<std::string>& option_type_names() {
   static const std::vector<std::string> names = {"integer", "number", "boolean", "string", "strings", "numbers", "path", "choice"};
   return names;
@@ -73,11 +82,12 @@ std::string value_text(const Value& value) {
   if (const auto* b = value.as<bool>()) return *b ? "true" : "false";
   if (const auto* i = value.as<int64_t>()) return std::to_string(*i);
   if (const auto* d = value.as<double>()) return number_text(*d);
-  if (const auto* s = value.as<std::string>()) return "'" + *s + "'";
+  if (const auto* s = value.as<std::string>()) return "'" + shortened(*s) + "'";
   if (const auto* s = value.as<Schedule>()) return s->text;
   if (const auto* list = value.as<List>()) {
     std::string text = "{";
-    for (size_t i = 0; i < list->size(); ++i) text += (i ? ", " : " ") + value_text((*list)[i]);
+    for (size_t i = 0; i < list->size() && text.size() <= kLongest; ++i) text += (i ? ", " : " ") + value_text((*list)[i]);
+    if (text.size() > kLongest) return shortened(text);
     return text + (list->empty() ? "}" : " }");
   }
   return value.is_nil() ? "nil" : "a table";
@@ -99,13 +109,12 @@ std::string OptionSpec::expects() const {
   return {};
 }
 
-Result<Value> OptionSpec::accept(const Value& value) const {
-  const auto wrong = [&](const Value& what) { return recipe_error("must be " + expects() + ", not " + value_text(what)); };
+Result<Value> OptionSpec::accept(const Value& value, const std::function<std::string(const Value&)>& show) const {
+  const auto wrong = [&](const Value& what) { return recipe_error("must be " + expects() + ", not " + show(what)); };
   const auto in_range = [&](double x) { return !std::isnan(x) && range.contains(x); };
 
   if (const auto* s = value.as<Schedule>()) {
-    if (type != OptionType::Integer && type != OptionType::Number) return wrong(value);
-    if (!schedule) return recipe_error("cannot follow a schedule; it must be " + expects());
+    if (!schedule) return wrong(value);
     for (size_t i = 0; i < s->table.size(); ++i) {
       const bool fits = in_range(s->table[i]) && (type == OptionType::Number || whole(Value(s->table[i])));
       if (!fits)

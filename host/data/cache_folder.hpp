@@ -1,0 +1,53 @@
+// Where prepared data lies: in $GALLEY_CACHE, else $XDG_CACHE_HOME/galley, else $HOME/.cache/galley.
+//
+// Galley removes files there by itself, so it works only in a folder that it marked as its own, with a CACHEDIR.TAG (bford.info/cachedir)
+// that names Galley. It marks a folder that it made, or that is empty, or in which everything has a name that Galley gives. In any other
+// folder it takes the folder "galley" within it, by the same rule.
+#pragma once
+
+#include <ctime>
+#include <filesystem>
+#include <string>
+
+#include "host/base/result.hpp"
+
+namespace galley {
+
+/// The endings of files in the cache.
+inline constexpr const char* kCacheKinds[] = {"tokens", "rows"};
+
+/// The folder, made and marked if need be. A folder that cannot be written is no error here: what is prepared in it already can be used.
+Result<std::filesystem::path> cache_folder();
+
+/// Removes what a killed process left, and files that no run has used for 30 days; nothing but regular files with names that Galley gives,
+/// in a folder that it marked. Errors are ignored.
+///
+/// Clocks jump, so `now` is believed only so far: the time of the mark is the folder's own, and each call moves it towards `now`, by a day
+/// at most. By that time files are judged. Files of the future are set back to `now`.
+void clean_cache(const std::filesystem::path& folder, time_t now);
+
+/// An error of the cache, with a hint to take another folder.
+Error cache_error(Error error);
+
+/// A file beside its later place, made for writing. It is locked as long as this lives, so that others know that it is still written; then
+/// it is removed, unless it is at its place.
+class CacheAside {
+ public:
+  static Result<CacheAside> create(const std::filesystem::path& place);
+  CacheAside(CacheAside&& other) noexcept;
+  CacheAside& operator=(CacheAside&&) = delete;
+  ~CacheAside();
+
+  const std::filesystem::path& path() const { return path_; }
+  /// Moves the synced file to its place.
+  Status put();
+
+ private:
+  CacheAside(std::filesystem::path place, std::filesystem::path path, int lock)
+      : place_(std::move(place)), path_(std::move(path)), lock_(lock) {}
+
+  std::filesystem::path place_, path_;  // no path: there is nothing to remove
+  int lock_ = -1;
+};
+
+}  // namespace galley
