@@ -3,8 +3,11 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "pattern.hpp"
 
 namespace galley::lora {
 
@@ -25,7 +28,7 @@ class Adapter {
 
   /// Whether target_modules and exclude_modules, by PEFT's rules, mean the module. Only of an adapter that was read.
   bool targets(const std::string& module) const;
-  bool all_linear() const { return target_pattern_ == "all-linear"; }
+  bool all_linear() const { return all_linear_; }
   int64_t rank(const std::string& module) const;
   /// What B·A·x is multiplied by.
   double scaling(const std::string& module) const;
@@ -50,9 +53,10 @@ class Adapter {
   double dropout_ = 0;
   bool rslora_ = false;
   std::string bias_ = "none";
-  std::vector<std::pair<std::string, double>> rank_pattern_, alpha_pattern_;
+  std::vector<std::pair<Pattern, double>> rank_pattern_, alpha_pattern_;
+  bool all_linear_ = false;
   std::vector<std::string> target_list_, exclude_list_;
-  std::string target_pattern_, exclude_pattern_;  ///< regular expressions; "": the lists
+  std::optional<Pattern> target_pattern_, exclude_pattern_;  ///< none: the lists
   std::string file_;
   std::string text_;  ///< of adapter_config.json
   std::map<std::string, Stored> tensors_;
