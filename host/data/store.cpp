@@ -241,12 +241,9 @@ class Pass {
     const bool repair = !encoder_.codec().bytes() && !is_utf8(job.piece.text);
     if (repair) job.piece.text = valid_utf8(job.piece.text, &job.repaired);
     const bool begins = job.piece.begins, ends = job.piece.ends;
-    encoder_.encode_text(job.piece.text,
-                         begins && ends ? Part::Only
-                         : begins       ? Part::First
-                         : ends         ? Part::Last
-                                        : Part::Middle,
-                         work, &job.tokens);
+    const Part part = begins && ends ? Part::Only : begins ? Part::First : ends ? Part::Last : Part::Middle;
+    const Status encoded = encoder_.encode_text(job.piece.text, part, work, &job.tokens);
+    if (!encoded) return data_error(spec_, builder_.kept().files[job.piece.file].path.string() + ": " + encoded.error().cause, "");
     if (!ends) return ok();
     job.ends.push_back(job.tokens.size());
     job.identities.push_back(identity_of(builder_.kept().files[job.piece.file], job.piece.number));

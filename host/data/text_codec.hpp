@@ -47,9 +47,9 @@ class TextCodec {
     std::optional<Tokenizer::Work> tokenizer_;
   };
 
-  /// Appends the ids of a text, in which special tokens are text.
-  void encode(std::string_view text, Work& work, std::vector<TokenId>* ids, Normalizer::Begin begin = Normalizer::Begin::Here) const;
-  void encode(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<TokenId>* ids, std::vector<bool>* counts) const;
+  /// Appends the ids of a text, in which special tokens are text. An error where a regular expression of the tokenizer gives up on it.
+  Status encode(std::string_view text, Work& work, std::vector<TokenId>* ids, Normalizer::Begin begin = Normalizer::Begin::Here) const;
+  Status encode(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<TokenId>* ids, std::vector<bool>* counts) const;
   std::string decode(std::span<const TokenId> ids) const;
   /// The id of a token by its name; −1: there is none.
   TokenId find(std::string_view token) const { return tokenizer_ ? tokenizer_->find(token) : -1; }
