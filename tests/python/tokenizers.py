@@ -97,6 +97,9 @@ for text, part in (('{"ids": [1502]}\n', '1502'), ('{"ids": [-1]}\n', '-1'), ('{
 check('none.json' in tokenize('none.json', text='', code=1), 'a missing file is not named')
 os.mkfifo('pipe.json')
 check("'pipe.json': it is a named pipe" in tokenize('pipe.json', text='', code=1), 'a named pipe is not refused')
+for many in (4097, 1 << 62):
+    check(f'--threads {many}: more than 4096' in tokenize(gpt2, '--threads', many, text='', code=2), f'{many} threads are not refused')
+tokenize(gpt2, '--threads', 64, text='{"text": "a"}\n')
 r = subprocess.run([program, 'tokenize', gpt2], input=b'{"text": "a\xff\xfeb\xe2\x82c"}\n', capture_output=True)
 same = tokenize(gpt2, text=json.dumps({'text': 'a\ufffd\ufffdb\ufffdc'}) + '\n')
 check(r.returncode == 0 and json.loads(r.stdout) == same[0] and b'3 places' in r.stderr, f'broken UTF-8: {r.stdout} {r.stderr}')
