@@ -5,6 +5,7 @@
 #include "host/base/json.hpp"
 #include "host/data/cache.hpp"
 #include "host/data/spec.hpp"
+#include "host/text/unicode.hpp"
 
 namespace galley {
 
@@ -51,6 +52,15 @@ Status DocumentEncoder::encode_text(std::string_view text, Part part, Work& work
   out->insert(out->end(), work.ids.begin(), work.ids.end());
   if ((part == Part::Only || part == Part::Last) && eos_ >= 0) out->push_back(static_cast<uint32_t>(eos_));
   return ok();
+}
+
+Result<bool> DocumentEncoder::separate(std::string_view before, std::string_view behind, Work& work) const {
+  std::vector<TokenId> apart;
+  for (const std::string_view part : {before, behind})
+    TRY_STATUS(codec_->encode(valid_utf8(part, nullptr), work.codec, &apart, Normalizer::Begin::Before));
+  work.ids.clear();
+  TRY_STATUS(codec_->encode(valid_utf8(std::string(before).append(behind), nullptr), work.codec, &work.ids, Normalizer::Begin::Before));
+  return work.ids == apart;
 }
 
 Status DocumentEncoder::encode_segments(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<uint32_t>* out) const {

@@ -48,6 +48,9 @@ class DocumentEncoder {
   enum class Part : uint8_t { Only, First, Middle, Last };
   Status encode_text(std::string_view text, Part part, Work& work, std::vector<uint32_t>* out) const;
 
+  /// Whether the tokens of two parts of a text, neither of which begins it, are the same apart and as one.
+  Result<bool> separate(std::string_view before, std::string_view behind, Work& work) const;
+
   /// Documents are lines of JSON.
   bool by_lines() const { return kind_ != Kind::Text; }
   /// No token is marked kUncounted.

@@ -203,7 +203,9 @@ class Pass {
     };
     const auto consume = [&](Job& job) { return take(job); };
     if (!encoder_.by_lines()) {
-      TextPieces pieces(builder_.kept(), separator_);
+      DocumentEncoder::Work work(encoder_.codec());
+      TextPieces pieces(builder_.kept(), separator_,
+                        [&](std::string_view before, std::string_view behind) { return encoder_.separate(before, behind, work); });
       return in_order<Job>(
           threads,
           [&](Job& job) -> Result<bool> {
@@ -308,6 +310,7 @@ Result<TokenStore> prepare_documents(const DataSpec& spec, const Documents& docu
   StoreBuilder builder(spec, options);
   KeyHash hash;
   hash.add(encoder.identity());
+  hash.add(TextPieces::kRule);
   hash.add(separator);
   hash.add(static_cast<uint64_t>(skip_bad));
   TRY_STATUS(builder.read_key(documents, hash, !encoder.by_lines()));
