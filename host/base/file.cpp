@@ -52,8 +52,8 @@ Error file_error(std::string_view verb, const std::filesystem::path& path, int e
 
 Result<File> File::open_read(const std::filesystem::path& path) {
   struct stat status;
-  // Asked before it is opened: opening a named pipe waits for a writer, who may never come. O_NONBLOCK is no way around that, because it makes
-  // regular files fail while an NFS server calls back the lease of another client.
+  // Asked before it is opened: opening a named pipe waits for a writer, who may never come. O_NONBLOCK is no way around that, because it
+  // makes regular files fail while an NFS server calls back the lease of another client.
   if (::stat(path.c_str(), &status) != 0) return file_error("open", path, errno);
   if (const char* other = other_than_file(status.st_mode))
     return run_error("cannot open '" + path.string() + "': it is " + other, "only regular files can be read; give the path of one");

@@ -32,8 +32,8 @@ Result<std::filesystem::path> tokenizer_file(const DataSpec& spec, const Recipe&
 class TextCodec {
  public:
   /// By the option `tokenizer` of the data: "bytes" (a token is a byte, ids 0 … 255), "model" (tokenizer.json of the model's folder; the
-  /// default) or the path of a tokenizer.json, or of its folder. Tokens that begin and end texts are those that the model's folder names: eos_token and
-  /// bos_token of tokenizer_config.json, else eos_token_id and bos_token_id of config.json.
+  /// default) or the path of a tokenizer.json, or of its folder. Tokens that begin and end texts are those that the model's folder names:
+  /// eos_token and bos_token of tokenizer_config.json, else eos_token_id and bos_token_id of config.json.
   static Result<TextCodec> open(const DataSpec& spec, const Recipe& recipe);
 
   class Work {

@@ -19,8 +19,8 @@ constexpr const char* kDecimals =
     "\\x{16D70}-\\x{16D79}\\x{1CCF0}-\\x{1CCF9}\\x{1E4F0}-\\x{1E4F9}\\x{1E5F1}-\\x{1E5FA}";
 constexpr const char* kOtherNumbers = "\\x{1D2C0}-\\x{1D2D3}";
 
-/// What an escape means where PCRE2's meaning is not good enough, as it stands inside a class; "" for any other. \s is White_Space: PCRE2's own
-/// takes U+180E for one.
+/// What an escape means where PCRE2's meaning is not good enough, as it stands inside a class; "" for any other. \s is White_Space: PCRE2's
+/// own takes U+180E for one.
 std::string meaning(std::string_view escape) {
   if (escape == "\\s") return "\\p{White_Space}";
   if (escape == "\\d" || escape == "\\p{Nd}") return std::string("\\p{Nd}") + kDecimals;
@@ -104,7 +104,8 @@ class Translation {
     return end;
   }
 
-  /// Sets are written in Oniguruma as classes inside classes and with &&; Rust's syntax has -- and ~~ besides. PCRE2 takes all of them for characters.
+  /// Sets are written in Oniguruma as classes inside classes and with &&; Rust's syntax has -- and ~~ besides. PCRE2 takes all of them for
+  /// characters.
   Status char_class() {
     copy(sees("[^") ? 2 : 1);
     if (sees("]")) {

@@ -15,7 +15,8 @@
 
 namespace galley {
 
-/// GPT-2's alphabet writes each byte as a printable character: the bytes that a text in it stands for; nothing when some character is not of it.
+/// GPT-2's alphabet writes each byte as a printable character: the bytes that a text in it stands for; nothing when some character is not
+/// of it.
 std::optional<std::string> bytes_of_text(std::string_view text);
 /// Its 256 characters, in the order of their code points; and bytes written in it.
 std::vector<std::string> byte_characters();

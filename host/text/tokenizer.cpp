@@ -20,8 +20,8 @@ void append(std::vector<TextSpan>* spans, size_t begin, size_t end) {
 
 }  // namespace
 
-/// One text on its way to ids. Added tokens of the raw text stand between pieces; a piece is normalized. Added tokens of the normalized piece stand
-/// between stretches; a stretch is cut into words, and the model turns each word into ids.
+/// One text on its way to ids. Added tokens of the raw text stand between pieces; a piece is normalized. Added tokens of the normalized
+/// piece stand between stretches; a stretch is cut into words, and the model turns each word into ids.
 class Tokenizer::TextEncoder {
  public:
   TextEncoder(const Tokenizer& tokenizer, Encoding how, Work& work, std::vector<TokenId>* ids)
@@ -94,8 +94,8 @@ class Tokenizer::TextEncoder {
     }
   }
 
-  /// Spans of the text that touch a piece of it, as spans of what the normalizer makes of the piece: a border comes to lie behind as much as the
-  /// text before it becomes.
+  /// Spans of the text that touch a piece of it, as spans of what the normalizer makes of the piece: a border comes to lie behind as much
+  /// as the text before it becomes.
   std::vector<TextSpan> moved(std::span<const TextSpan> spans, std::string_view piece, size_t begin, size_t normalized) const {
     const Normalizer& normalizer = tokenizer_.normalizer_;
     const auto place = [&](size_t at) {

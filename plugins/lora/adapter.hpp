@@ -1,4 +1,5 @@
-// What an adapter is: which linear layers it adapts, with which rank and scaling; from the recipe's options or from a folder that PEFT wrote.
+// What an adapter is: which linear layers it adapts, with which rank and scaling; from the recipe's options or from a folder that PEFT
+// wrote.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +23,8 @@ class Adapter {
  public:
   /// From options: one rank and alpha for all.
   Adapter(int64_t rank, double alpha, bool rslora, double dropout) : rank_(rank), alpha_(alpha), dropout_(dropout), rslora_(rslora) {}
-  /// From `folder`/adapter_config.json and the header of adapter_model.safetensors. A key of the configuration that changes the mathematics and is not known here is an
-  /// error by name.
+  /// From `folder`/adapter_config.json and the header of adapter_model.safetensors. A key of the configuration that changes the mathematics
+  /// and is not known here is an error by name.
   static Adapter read(const std::string& folder);
 
   /// Whether target_modules and exclude_modules, by PEFT's rules, mean the module. Only of an adapter that was read.

@@ -108,7 +108,8 @@ check(r.returncode == 0 and json.loads(r.stdout) == same[0] and b'3 places' in r
 def with_pattern(regex):
     changed = json.loads(json.dumps(original))
     changed['pre_tokenizer'] = dict(type='Sequence', pretokenizers=[
-        dict(type='Split', pattern=dict(Regex=regex), behavior='Isolated', invert=False), dict(type='ByteLevel', add_prefix_space=False, use_regex=False)])
+        dict(type='Split', pattern=dict(Regex=regex), behavior='Isolated', invert=False),
+        dict(type='ByteLevel', add_prefix_space=False, use_regex=False)])
     pathlib.Path('tokenizer.json').write_text(json.dumps(changed))
     return 'tokenizer.json'
 

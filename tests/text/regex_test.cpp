@@ -70,7 +70,8 @@ TEST(Regex, LettersAndNumbersOfLaterVersions) {
   EXPECT_EQ(all(R"(\p{^L}+)", "a" + letter + "12"), "[12]");
 }
 
-// The compiled code keeps a way back for each round of a repetition: 1,500 of these fill its first 32 KiB, and the match used to count as none.
+// The compiled code keeps a way back for each round of a repetition: 1,500 of these fill its first 32 KiB, and the match used to count as
+// none.
 TEST(Regex, LongMatchesTakeAStackThatGrows) {
   for (const size_t times : {1'000, 2'000, 100'000, 1'000'000}) {
     const std::string text = repeated("a'", times);
