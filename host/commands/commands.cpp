@@ -53,8 +53,12 @@ Result<StudyOptions> study_options(const CommandLine& a) {
   return out;
 }
 
+constexpr size_t kMostThreads = 4096;
+
 Status command_tokenize(const CommandLine& a) {
   const auto threads = static_cast<size_t>(TRY(a.integer("--threads", static_cast<int64_t>(usable_threads()), 1)));
+  if (threads > kMostThreads)
+    return recipe_error("--threads " + a.get("--threads") + ": more than " + std::to_string(kMostThreads) + " are not started");
   if (a.has("--train")) {
     if (!a.positional.empty() || a.has("--decode") || a.has("--special"))
       return recipe_error("galley tokenize: --train makes a tokenizer, and takes none");

@@ -71,7 +71,7 @@ class Talker {
   /// Writes on from the text.
   Status go_on(const std::string& prompt) {
     std::vector<int32_t> tokens(codec_.before().begin(), codec_.before().end());
-    codec_.encode(prompt, work_, &tokens);
+    TRY_STATUS(codec_.encode(prompt, work_, &tokens));
     if (tokens.empty()) tokens.push_back(codec_.eos() >= 0 ? codec_.eos() : '\n');
     std::fputs(prompt.c_str(), stdout);
     TRY(reply(std::move(tokens)));
@@ -84,7 +84,7 @@ class Talker {
     const std::vector<Tokenizer::Segment> segments = TRY(chat_->render(messages, ChatTemplate::Generate::Yes));
     std::vector<int32_t> tokens;
     std::vector<bool> counts;
-    codec_.encode(segments, work_, &tokens, &counts);
+    TRY_STATUS(codec_.encode(segments, work_, &tokens, &counts));
     if (static_cast<int64_t>(tokens.size()) >= generator_.length())
       return recipe_error(
           "the conversation has " + std::to_string(tokens.size()) + " tokens; the model sees " + std::to_string(generator_.length()),

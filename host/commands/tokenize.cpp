@@ -61,7 +61,8 @@ class Translator {
   Status encode(std::string_view line, int64_t number, std::string* out) {
     const Value value = TRY(field(line, number, "text"));
     if (!value.as<std::string>()) return wrong(number, "'text' is a " + std::string(value.type_name()) + "; it has to be a string");
-    tokenizer_.encode(*value.as<std::string>(), how_, work_, &ids_);
+    const Status encoded = tokenizer_.encode(*value.as<std::string>(), how_, work_, &ids_);
+    if (!encoded) return wrong(number, encoded.error().cause);
     *out += "{\"ids\": [";
     for (size_t i = 0; i < ids_.size(); ++i) {
       if (i) *out += ", ";

@@ -49,12 +49,11 @@ Result<WordCounts> count_words(const Documents& documents, size_t threads) {
       [&](TextPiece& piece, size_t thread) {
         Counter& counter = *counters[thread];
         const std::string text = valid_utf8(piece.text, nullptr);
-        cutter.cut(text, counter.work, [&](std::string_view word) {
+        return cutter.cut(text, counter.work, [&](std::string_view word) {
           const auto it = counter.words.find(word);
           if (it != counter.words.end()) ++it->second;
           else counter.words.emplace(word, 1);
         });
-        return ok();
       },
       [](TextPiece&) { return ok(); }));
   WordCounts all = std::move(counters[0]->words);

@@ -5,6 +5,7 @@
 #include "host/base/json.hpp"
 #include "host/data/cache.hpp"
 #include "host/data/spec.hpp"
+#include "host/text/unicode.hpp"
 
 namespace galley {
 
@@ -44,19 +45,29 @@ Result<std::unique_ptr<DocumentEncoder::Work>> DocumentEncoder::open() const {
   return work;
 }
 
-void DocumentEncoder::encode_text(std::string_view text, Part part, Work& work, std::vector<uint32_t>* out) const {
+Status DocumentEncoder::encode_text(std::string_view text, Part part, Work& work, std::vector<uint32_t>* out) const {
   const bool begins = part == Part::Only || part == Part::First;
   if (begins) out->insert(out->end(), codec_->before().begin(), codec_->before().end());
   work.ids.clear();
-  codec_->encode(text, work.codec, &work.ids, begins ? Normalizer::Begin::Here : Normalizer::Begin::Before);
+  TRY_STATUS(codec_->encode(text, work.codec, &work.ids, begins ? Normalizer::Begin::Here : Normalizer::Begin::Before));
   out->insert(out->end(), work.ids.begin(), work.ids.end());
   if ((part == Part::Only || part == Part::Last) && eos_ >= 0) out->push_back(static_cast<uint32_t>(eos_));
+  return ok();
+}
+
+Result<bool> DocumentEncoder::separate(std::string_view before, std::string_view behind, Work& work) const {
+  std::vector<TokenId> apart;
+  for (const std::string_view part : {before, behind})
+    TRY_STATUS(codec_->encode(valid_utf8(part, nullptr), work.codec, &apart, Normalizer::Begin::Before));
+  work.ids.clear();
+  TRY_STATUS(codec_->encode(valid_utf8(std::string(before).append(behind), nullptr), work.codec, &work.ids, Normalizer::Begin::Before));
+  return work.ids == apart;
 }
 
 Status DocumentEncoder::encode_segments(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<uint32_t>* out) const {
   work.ids.clear();
   work.counts.clear();
-  codec_->encode(segments, work.codec, &work.ids, &work.counts);
+  TRY_STATUS(codec_->encode(segments, work.codec, &work.ids, &work.counts));
   bool any = false;
   for (size_t i = 0; i < work.ids.size(); ++i) {
     const bool counts = all_ || work.counts[i];
@@ -75,18 +86,11 @@ Result<std::string> DocumentEncoder::field(const Table& record, const std::strin
 }
 
 Status DocumentEncoder::encode(std::string_view record, const std::string& place, Work& work, std::vector<uint32_t>* out) const {
-  if (kind_ == Kind::Text) {
-    encode_text(record, Part::Only, work, out);
-    return ok();
-  }
-  const Value value = TRY(parse_json(record, place, kMostJsonValues));
+  const Value value = kind_ == Kind::Text ? Value() : TRY(parse_json(record, place, kMostJsonValues));
   const auto convert = [&]() -> Status {
     const Table* table = value.as<Table>();
     if (!table) return recipe_error(std::string("a line has to be an object, this is ") + value.type_name());
-    if (kind_ == Kind::Jsonl) {
-      encode_text(TRY(field(*table, first_)), Part::Only, work, out);
-      return ok();
-    }
+    if (kind_ == Kind::Jsonl) return encode_text(TRY(field(*table, first_)), Part::Only, work, out);
     if (kind_ == Kind::Prompts) {
       const std::string prompt = TRY(field(*table, first_)), answer = TRY(field(*table, second_));
       const Tokenizer::Segment parts[] = {{prompt, false, false}, {answer, false, true}};
@@ -104,7 +108,7 @@ Status DocumentEncoder::encode(std::string_view record, const std::string& place
     return encode_segments(TRY(work.chat->render(messages, ChatTemplate::Generate::No, *table)), work, out);
   };
   const size_t before = out->size();
-  Status status = convert();
+  Status status = kind_ == Kind::Text ? encode_text(record, Part::Only, work, out) : convert();
   if (status) return status;
   out->resize(before);
   Error error = std::move(status).error();

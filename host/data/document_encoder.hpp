@@ -46,7 +46,10 @@ class DocumentEncoder {
   Status encode(std::string_view record, const std::string& place, Work& work, std::vector<uint32_t>* out) const;
   /// A part of a long text, which is UTF-8: tokens that begin a text go before the first, eos behind the last.
   enum class Part : uint8_t { Only, First, Middle, Last };
-  void encode_text(std::string_view text, Part part, Work& work, std::vector<uint32_t>* out) const;
+  Status encode_text(std::string_view text, Part part, Work& work, std::vector<uint32_t>* out) const;
+
+  /// Whether the tokens of two parts of a text, neither of which begins it, are the same apart and as one.
+  Result<bool> separate(std::string_view before, std::string_view behind, Work& work) const;
 
   /// Documents are lines of JSON.
   bool by_lines() const { return kind_ != Kind::Text; }

@@ -1,5 +1,6 @@
 #include "host/data/pieces.hpp"
 
+#include <algorithm>
 #include <span>
 #include <string_view>
 
@@ -9,6 +10,8 @@ namespace galley {
 namespace {
 
 constexpr size_t kRead = size_t{1} << 20;
+constexpr size_t kSeen = 512;    // bytes on each side of a place to cut, by which it is judged
+constexpr size_t kTries = 1000;  // places that are judged, lines and characters each: some tenths of a second
 
 /// Where the character that ends at `end` begins; not more than three bytes further back where there is none.
 size_t begin_of_last(std::string_view text, size_t end) {
@@ -17,16 +20,30 @@ size_t begin_of_last(std::string_view text, size_t end) {
   return at;
 }
 
-/// Where a text that goes on may be cut: at or before its end, in its second half if that can be.
-size_t cut_of(std::string_view text) {
-  for (size_t at = text.rfind('\n', text.size() - 5); at != std::string_view::npos && at > text.size() / 2; at = text.rfind('\n', at - 1)) {
-    const size_t before = begin_of_last(text, at);
-    if (!is_space(next_code_point(text.substr(before)).value) && !is_space(next_code_point(text.substr(at + 1)).value)) return at + 1;
-  }
-  return begin_of_last(text, text.size());
-}
-
 }  // namespace
+
+/// Where a text that goes on is cut: at or before its end, in its second half if that can be.
+Result<size_t> TextPieces::cut_of(std::string_view text) const {
+  size_t tries = 0;
+  const auto good = [&](size_t at) -> Result<bool> {
+    if (!separate_) return true;
+    ++tries;
+    return separate_(text.substr(at - std::min(at, kSeen), std::min(at, kSeen)), text.substr(at, kSeen));
+  };
+  const size_t end = text.size() - kSeen;
+  size_t line = 0;  // the last of them
+  for (size_t at = text.rfind('\n', end); at != std::string_view::npos && at > text.size() / 2; at = text.rfind('\n', at - 1)) {
+    const size_t before = begin_of_last(text, at);
+    if (is_space(next_code_point(text.substr(before)).value) || is_space(next_code_point(text.substr(at + 1)).value)) continue;
+    if (TRY(good(at + 1))) return at + 1;
+    if (line == 0) line = at + 1;
+    if (tries == kTries) break;
+  }
+  size_t character = begin_of_last(text, end);
+  for (tries = 0; separate_ && tries < kTries; character = begin_of_last(text, character))
+    if (TRY(good(character))) return character;
+  return line > 0 ? line : begin_of_last(text, end);
+}
 
 /// More of the file at hand; false at its end.
 Result<bool> TextPieces::fill() {
@@ -64,7 +81,7 @@ Result<bool> TextPieces::next(TextPiece* out) {
     searched = rest_.size();
     if (rest_.size() > kMost + separator_.size()) {
       // What may be the beginning of a separator stays.
-      give(cut_of(std::string_view(rest_).substr(0, rest_.size() - separator_.size())), 0, false, out);
+      give(TRY(cut_of(std::string_view(rest_).substr(0, rest_.size() - separator_.size()))), 0, false, out);
       return true;
     }
     if (TRY(fill())) continue;

@@ -203,7 +203,9 @@ class Pass {
     };
     const auto consume = [&](Job& job) { return take(job); };
     if (!encoder_.by_lines()) {
-      TextPieces pieces(builder_.kept(), separator_);
+      DocumentEncoder::Work work(encoder_.codec());
+      TextPieces pieces(builder_.kept(), separator_,
+                        [&](std::string_view before, std::string_view behind) { return encoder_.separate(before, behind, work); });
       return in_order<Job>(
           threads,
           [&](Job& job) -> Result<bool> {
@@ -241,12 +243,9 @@ class Pass {
     const bool repair = !encoder_.codec().bytes() && !is_utf8(job.piece.text);
     if (repair) job.piece.text = valid_utf8(job.piece.text, &job.repaired);
     const bool begins = job.piece.begins, ends = job.piece.ends;
-    encoder_.encode_text(job.piece.text,
-                         begins && ends ? Part::Only
-                         : begins       ? Part::First
-                         : ends         ? Part::Last
-                                        : Part::Middle,
-                         work, &job.tokens);
+    const Part part = begins && ends ? Part::Only : begins ? Part::First : ends ? Part::Last : Part::Middle;
+    const Status encoded = encoder_.encode_text(job.piece.text, part, work, &job.tokens);
+    if (!encoded) return data_error(spec_, builder_.kept().files[job.piece.file].path.string() + ": " + encoded.error().cause, "");
     if (!ends) return ok();
     job.ends.push_back(job.tokens.size());
     job.identities.push_back(identity_of(builder_.kept().files[job.piece.file], job.piece.number));
@@ -311,6 +310,7 @@ Result<TokenStore> prepare_documents(const DataSpec& spec, const Documents& docu
   StoreBuilder builder(spec, options);
   KeyHash hash;
   hash.add(encoder.identity());
+  hash.add(TextPieces::kRule);
   hash.add(separator);
   hash.add(static_cast<uint64_t>(skip_bad));
   TRY_STATUS(builder.read_key(documents, hash, !encoder.by_lines()));

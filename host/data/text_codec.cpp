@@ -117,21 +117,22 @@ Result<TextCodec> TextCodec::open(const DataSpec& spec, const Recipe& recipe) {
   return out;
 }
 
-void TextCodec::encode(std::string_view text, Work& work, std::vector<TokenId>* ids, Normalizer::Begin begin) const {
+Status TextCodec::encode(std::string_view text, Work& work, std::vector<TokenId>* ids, Normalizer::Begin begin) const {
   if (!tokenizer_) {
     for (const char c : text) ids->push_back(static_cast<uint8_t>(c));
-    return;
+    return ok();
   }
-  tokenizer_->encode(text, {Tokenizer::Around::Nothing, AddedTokens::Special::Text, begin}, *work.tokenizer_, ids);
+  return tokenizer_->encode(text, {Tokenizer::Around::Nothing, AddedTokens::Special::Text, begin}, *work.tokenizer_, ids);
 }
 
-void TextCodec::encode(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<TokenId>* ids,
-                       std::vector<bool>* counts) const {
+Status TextCodec::encode(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<TokenId>* ids,
+                         std::vector<bool>* counts) const {
   if (tokenizer_) return tokenizer_->encode(segments, *work.tokenizer_, ids, counts);
   for (const Tokenizer::Segment& segment : segments) {
     for (const char c : segment.text) ids->push_back(static_cast<uint8_t>(c));
     counts->resize(ids->size(), segment.counts);
   }
+  return ok();
 }
 
 std::string TextCodec::decode(std::span<const TokenId> ids) const {

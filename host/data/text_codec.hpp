@@ -32,8 +32,8 @@ Result<std::filesystem::path> tokenizer_file(const DataSpec& spec, const Recipe&
 class TextCodec {
  public:
   /// By the option `tokenizer` of the data: "bytes" (a token is a byte, ids 0 … 255), "model" (tokenizer.json of the model's folder; the
-  /// default) or the path of a tokenizer.json, or of its folder. Tokens that begin and end texts are those that the model's folder names: eos_token and
-  /// bos_token of tokenizer_config.json, else eos_token_id and bos_token_id of config.json.
+  /// default) or the path of a tokenizer.json, or of its folder. Tokens that begin and end texts are those that the model's folder names:
+  /// eos_token and bos_token of tokenizer_config.json, else eos_token_id and bos_token_id of config.json.
   static Result<TextCodec> open(const DataSpec& spec, const Recipe& recipe);
 
   class Work {
@@ -47,9 +47,9 @@ class TextCodec {
     std::optional<Tokenizer::Work> tokenizer_;
   };
 
-  /// Appends the ids of a text, in which special tokens are text.
-  void encode(std::string_view text, Work& work, std::vector<TokenId>* ids, Normalizer::Begin begin = Normalizer::Begin::Here) const;
-  void encode(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<TokenId>* ids, std::vector<bool>* counts) const;
+  /// Appends the ids of a text, in which special tokens are text. An error where a regular expression of the tokenizer gives up on it.
+  Status encode(std::string_view text, Work& work, std::vector<TokenId>* ids, Normalizer::Begin begin = Normalizer::Begin::Here) const;
+  Status encode(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<TokenId>* ids, std::vector<bool>* counts) const;
   std::string decode(std::span<const TokenId> ids) const;
   /// The id of a token by its name; −1: there is none.
   TokenId find(std::string_view token) const { return tokenizer_ ? tokenizer_->find(token) : -1; }

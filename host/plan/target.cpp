@@ -1,5 +1,6 @@
 #include "host/plan/target.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <map>

@@ -11,10 +11,16 @@ Error Part::unsupported(std::initializer_list<const char*> known) const {
 }
 
 Result<Part> Part::of(const Value& value, const std::string& where) {
+  Part out = TRY(plain(value, where));
+  TRY(out.text("type"));
+  return out;
+}
+
+Result<Part> Part::plain(const Value& value, const std::string& where) {
   const Table* table = value.as<Table>();
   if (!table) return recipe_error(where + " is a " + value.type_name() + " instead of an object");
   Part out(*table, where);
-  out.type_ = TRY(out.text("type"));
+  if (out.field("type")) out.type_ = TRY(out.text("type"));
   return out;
 }
 
@@ -46,6 +52,12 @@ Result<const List*> Part::list(const std::string& name) const {
   const Value* value = field(name);
   if (!value || !value->as<List>()) return wrong("'" + name + "' has to be a list");
   return value->as<List>();
+}
+
+Result<const Table*> Part::table(const std::string& name) const {
+  const Value* value = field(name);
+  if (!value || !value->as<Table>()) return wrong("'" + name + "' has to be an object");
+  return value->as<Table>();
 }
 
 }  // namespace galley

@@ -1,4 +1,4 @@
-// Reading the parts of a tokenizer.json: each is an object with a "type"; what is not known is an error that names it and its place.
+// Reading the objects of a tokenizer.json: a field of another type than it should have is an error that names it and its place.
 #pragma once
 
 #include <initializer_list>
@@ -14,7 +14,10 @@ namespace galley {
 /// An object of the file, and where it stands there ("pre_tokenizer.pretokenizers[1]").
 class Part {
  public:
+  /// One of several kinds, which its "type" tells apart.
   static Result<Part> of(const Value& value, const std::string& where);
+  /// One that may have no "type".
+  static Result<Part> plain(const Value& value, const std::string& where);
 
   const std::string& type() const { return type_; }
   const std::string& where() const { return where_; }
@@ -30,6 +33,7 @@ class Part {
   };
   Result<Pattern> pattern(const std::string& name) const;
   Result<const List*> list(const std::string& name) const;
+  Result<const Table*> table(const std::string& name) const;
 
   Error wrong(const std::string& what) const;
   Error unsupported(std::initializer_list<const char*> known) const;

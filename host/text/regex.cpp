@@ -4,98 +4,88 @@
 #include <pcre2.h>
 
 #include <algorithm>
-#include <utility>
+#include <memory>
+
+#include "host/text/oniguruma.hpp"
 
 namespace galley {
 namespace {
 
 pcre2_code* code_of(void* code) { return static_cast<pcre2_code*>(code); }
 
-// Letters and numbers of Unicode 15 and 16, which PCRE2 10.42 (Unicode 14) does not know and the tokenizers library does.
-constexpr const char* kLetters =
-    "\\x{1C89}-\\x{1C8A}\\x{A7CB}-\\x{A7CD}\\x{A7DA}-\\x{A7DC}\\x{105C0}-\\x{105F3}\\x{10D4A}-\\x{10D65}"
-    "\\x{10D6F}-\\x{10D85}\\x{10EC2}-\\x{10EC4}\\x{1123F}-\\x{11240}\\x{11380}-\\x{11389}\\x{1138B}\\x{1138E}"
-    "\\x{11390}-\\x{113B5}\\x{113B7}\\x{113D1}\\x{113D3}\\x{11BC0}-\\x{11BE0}\\x{11F02}\\x{11F04}-\\x{11F10}"
-    "\\x{11F12}-\\x{11F33}\\x{1342F}\\x{13441}-\\x{13446}\\x{13460}-\\x{143FA}\\x{16100}-\\x{1611D}\\x{16D40}-\\x{16D6C}"
-    "\\x{18CFF}\\x{1B132}\\x{1B155}\\x{1DF25}-\\x{1DF2A}\\x{1E030}-\\x{1E06D}\\x{1E4D0}-\\x{1E4EB}\\x{1E5D0}-\\x{1E5ED}"
-    "\\x{1E5F0}\\x{2B739}\\x{2EBF0}-\\x{2EE5D}\\x{31350}-\\x{323AF}";
-constexpr const char* kNumbers =
-    "\\x{10D40}-\\x{10D49}\\x{116D0}-\\x{116E3}\\x{11BF0}-\\x{11BF9}\\x{11F50}-\\x{11F59}\\x{16130}-\\x{16139}"
-    "\\x{16D70}-\\x{16D79}\\x{1CCF0}-\\x{1CCF9}\\x{1D2C0}-\\x{1D2D3}\\x{1E4F0}-\\x{1E4F9}\\x{1E5F1}-\\x{1E5FA}";
+// Tokenizers' patterns take a few steps a character. One that goes wild reaches the limit within seconds.
+constexpr uint64_t kSteps = 10'000'000, kStepsPerByte = 16;
+// What remembers where a repetition can be taken back: some 20 bytes for each round, on the machine's stack up to 32 KiB.
+constexpr size_t kFirstStack = size_t{1} << 18, kLargestStack = size_t{64} << 20;
+constexpr uint32_t kHeap = 256u << 10;  // KiB, where there is no compiler to machine code
 
-/// What \s, \p{L} and \p{N} mean, as it stands inside a class; null for anything else. \s is White_Space: PCRE2's own takes U+180E for one.
-const char* meaning(std::string_view escape) {
-  static const std::string letters = std::string("\\p{L}") + kLetters, numbers = std::string("\\p{N}") + kNumbers;
-  if (escape == "\\s") return "\\p{White_Space}";
-  if (escape == "\\p{L}" || escape == "\\pL" || escape == "\\p{Letter}") return letters.c_str();
-  if (escape == "\\p{N}" || escape == "\\pN" || escape == "\\p{Number}") return numbers.c_str();
-  return nullptr;
+std::string message_of(int error) {
+  PCRE2_UCHAR text[256] = {};
+  pcre2_get_error_message(error, text, sizeof text);
+  return reinterpret_cast<const char*>(text);
 }
 
-/// The pattern in PCRE2's words.
-Result<std::string> translated(const std::string& pattern) {
-  std::string out;
-  bool in_class = false;
-  for (size_t i = 0; i < pattern.size();) {
-    if (pattern[i] != '\\') {
-      if (pattern[i] == '[') in_class = true;
-      if (pattern[i] == ']') in_class = false;
-      out += pattern[i++];
-      continue;
-    }
-    const char kind = i + 1 < pattern.size() ? pattern[i + 1] : '\0';
-    size_t end = std::min(i + 2, pattern.size());
-    if ((kind == 'p' || kind == 'P') && end < pattern.size()) {
-      const size_t close = pattern[end] == '{' ? pattern.find('}', end) : end;
-      if (close != std::string::npos) end = close + 1;
-    }
-    std::string escape = pattern.substr(i, end - i);
-    const bool negative = kind == 'S' || kind == 'P';
-    if (negative) escape[1] = kind == 'S' ? 's' : 'p';
-    const char* means = meaning(escape);
-    if (!means) out += pattern.substr(i, end - i);
-    else if (!in_class) out += std::string(negative ? "[^" : "[") + means + "]";
-    else if (!negative) out += means;
-    else return recipe_error("'" + pattern.substr(i, end - i) + "' inside a class is not supported");
-    i = end;
-  }
-  return out;
-}
+pcre2_match_context* context_of(void* context) { return static_cast<pcre2_match_context*>(context); }
 
 }  // namespace
 
 Result<Regex> Regex::compile(const std::string& pattern) {
-  const std::string text = TRY(translated(pattern));
-  int number = 0;
+  const auto unusable = [&](const std::string& why) {
+    return recipe_error("the regular expression '" + pattern + "' cannot be used: " + why);
+  };
+  const Result<std::string> translated = pcre2_of_oniguruma(pattern);
+  if (!translated) return unusable(translated.error().cause);
+  int error = 0;
   PCRE2_SIZE at = 0;
-  pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                                   PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK | PCRE2_NEVER_BACKSLASH_C, &number, &at, nullptr);
-  if (!code) {
-    PCRE2_UCHAR message[256] = {};
-    pcre2_get_error_message(number, message, sizeof message);
-    return recipe_error("the regular expression '" + pattern + "' cannot be used: " + reinterpret_cast<const char*>(message));
-  }
+  const std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)> context(pcre2_compile_context_create(nullptr),
+                                                                                              &pcre2_compile_context_free);
+  pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
+  pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated->data()), translated->size(),
+                                   PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &at, context.get());
+  if (!code) return unusable(message_of(error));
   // Without JIT (a processor that it does not know) matching is slower, not other.
   pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
-  return Regex(code);
+  return Regex(code, pattern);
 }
 
 Regex::~Regex() { pcre2_code_free(code_of(code_)); }
-Regex::Regex(Regex&& other) noexcept : code_(std::exchange(other.code_, nullptr)) {}
+Regex::Regex(Regex&& other) noexcept : code_(std::exchange(other.code_, nullptr)), pattern_(std::move(other.pattern_)) {}
 Regex& Regex::operator=(Regex&& other) noexcept {
   std::swap(code_, other.code_);
+  std::swap(pattern_, other.pattern_);
   return *this;
 }
 
-Regex::Matches::Matches(const Regex& regex) : data_(pcre2_match_data_create_from_pattern(code_of(regex.code_), nullptr)) {}
-Regex::Matches::~Matches() { pcre2_match_data_free(static_cast<pcre2_match_data*>(data_)); }
+Regex::Matches::Matches(const Regex& regex)
+    : data_(pcre2_match_data_create_from_pattern(code_of(regex.code_), nullptr)), context_(pcre2_match_context_create(nullptr)) {
+  pcre2_set_heap_limit(context_of(context_), kHeap);
+}
 
-bool Regex::find(std::string_view text, size_t from, Matches& matches, Span* out) const {
-  auto* data = static_cast<pcre2_match_data*>(matches.data_);
-  const int found = pcre2_match(code_of(code_), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
-                                PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, data, nullptr);
-  if (found < 0) return false;
-  const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data);
+Regex::Matches::~Matches() {
+  pcre2_match_data_free(static_cast<pcre2_match_data*>(data_));
+  pcre2_match_context_free(context_of(context_));
+  pcre2_jit_stack_free(static_cast<pcre2_jit_stack*>(stack_));
+}
+
+int Regex::match(std::string_view text, size_t from, const Matches& matches) const {
+  return pcre2_match(code_of(code_), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from, PCRE2_NO_UTF_CHECK,
+                     static_cast<pcre2_match_data*>(matches.data_), context_of(matches.context_));
+}
+
+Result<bool> Regex::find(std::string_view text, size_t from, Matches& matches, Span* out) const {
+  pcre2_set_match_limit(context_of(matches.context_),
+                        static_cast<uint32_t>(std::min<uint64_t>(kSteps + kStepsPerByte * (text.size() - from), UINT32_MAX)));
+  int found = match(text, from, matches);
+  if (found == PCRE2_ERROR_JIT_STACKLIMIT && !matches.stack_) {
+    matches.stack_ = pcre2_jit_stack_create(kFirstStack, kLargestStack, nullptr);
+    pcre2_jit_stack_assign(context_of(matches.context_), nullptr, matches.stack_);
+    found = match(text, from, matches);
+  }
+  if (found == PCRE2_ERROR_NOMATCH) return false;
+  if (found < 0)
+    return recipe_error("the regular expression '" + pattern_ + "' gives up at byte " + std::to_string(from) + " of " +
+                        std::to_string(text.size()) + ": " + message_of(found));
+  const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(static_cast<pcre2_match_data*>(matches.data_));
   *out = {ends[0], ends[1]};
   return true;
 }

@@ -153,7 +153,7 @@ Status PreTokenizer::add(const Value& spec, const std::string& where) {
       return part.wrong("behavior '" + behavior + "' is not supported; there is: Isolated, Removed");
     if (TRY(part.flag("invert", false))) return part.wrong("invert = true is not supported");
     auto compiled = TRY(regex(pattern.regex ? pattern.text : quoted(pattern.text)));
-    steps_.push_back({Kind::Split, std::move(compiled), behavior == "Isolated", false});
+    steps_.push_back({Kind::Split, std::move(compiled), behavior == "Isolated", false, where});
   } else if (part.type() == "Digits") {
     steps_.push_back({Kind::Digits, nullptr, true, TRY(part.flag("individual_digits", false))});
   } else if (part.type() == "ByteLevel") {
@@ -161,7 +161,7 @@ Status PreTokenizer::add(const Value& spec, const std::string& where) {
     if (TRY(part.flag("add_prefix_space", true))) steps_.push_back({Kind::Prefix, nullptr, true, false});
     if (TRY(part.flag("use_regex", true))) {
       auto compiled = TRY(regex(kWords));
-      steps_.push_back({Kind::Split, std::move(compiled), true, false});
+      steps_.push_back({Kind::Split, std::move(compiled), true, false, where});
     }
   } else {
     return part.unsupported({"ByteLevel", "Digits", "Sequence", "Split"});
@@ -173,15 +173,15 @@ PreTokenizer::Work::Work(const PreTokenizer& steps) : prefixed_(steps.steps_.siz
   for (const Step& step : steps.steps_) matches_.push_back(step.regex ? std::make_unique<Regex::Matches>(*step.regex) : nullptr);
 }
 
-void PreTokenizer::cut(std::string_view text, Work& work, const std::function<void(std::string_view)>& word) const {
-  cut(0, text, work, word);
-}
+Status PreTokenizer::cut(std::string_view text, Work& work, const Words& word) const { return cut(0, text, work, word); }
 
-void PreTokenizer::cut(size_t at, std::string_view text, Work& work, const std::function<void(std::string_view)>& word) const {
-  if (text.empty()) return;
-  if (at == steps_.size()) return word(text);
+Status PreTokenizer::cut(size_t at, std::string_view text, Work& work, const Words& word) const {
+  if (text.empty()) return ok();
+  if (at == steps_.size()) {
+    word(text);
+    return ok();
+  }
   const Step& step = steps_[at];
-  const auto pass = [&](size_t begin, size_t end) { cut(at + 1, text.substr(begin, end - begin), work, word); };
   switch (step.kind) {
     case Kind::Prefix: {
       if (text.front() == ' ') return cut(at + 1, text, work, word);
@@ -189,14 +189,7 @@ void PreTokenizer::cut(size_t at, std::string_view text, Work& work, const std::
       prefixed.assign(1, ' ').append(text);
       return cut(at + 1, prefixed, work, word);
     }
-    case Kind::Split: {
-      size_t done = 0;
-      for (Regex::Span span; step.regex->find(text, done, *work.matches_[at], &span); done = span.end) {
-        pass(done, span.begin);
-        if (step.keeps) pass(span.begin, span.end);
-      }
-      return pass(done, text.size());
-    }
+    case Kind::Split: return split(at, text, work, word);
     case Kind::Digits: {
       size_t begin = 0;
       bool digits = false;
@@ -204,15 +197,39 @@ void PreTokenizer::cut(size_t at, std::string_view text, Work& work, const std::
         const CodePoint c = next_code_point(text.substr(i));
         const bool digit = is_numeric(c.value);
         if (i > begin && (digit != digits || (digit && step.individual))) {
-          pass(begin, i);
+          TRY_STATUS(cut(at + 1, text.substr(begin, i - begin), work, word));
           begin = i;
         }
         digits = digit;
         i += c.bytes;
       }
-      return pass(begin, text.size());
+      return cut(at + 1, text.substr(begin), work, word);
     }
   }
+  return ok();
+}
+
+Status PreTokenizer::split(size_t at, std::string_view text, Work& work, const Words& word) const {
+  const Step& step = steps_[at];
+  size_t done = 0, from = 0;
+  bool matched = false;  // and ended at `done`
+  while (from <= text.size()) {
+    Regex::Span span;
+    const Result<bool> found = step.regex->find(text, from, *work.matches_[at], &span);
+    if (!found) return recipe_error(step.where + ": " + found.error().cause);
+    if (!*found) break;
+    // An empty match cuts between two characters. Right behind another match it is none.
+    if (matched && span.begin == span.end && span.end == done) {
+      if (from == text.size()) break;
+      from += next_code_point(text.substr(from)).bytes;
+      continue;
+    }
+    TRY_STATUS(cut(at + 1, text.substr(done, span.begin - done), work, word));
+    if (step.keeps) TRY_STATUS(cut(at + 1, text.substr(span.begin, span.end - span.begin), work, word));
+    done = from = span.end;
+    matched = true;
+  }
+  return cut(at + 1, text.substr(done), work, word);
 }
 
 // ---- Decoders -------------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@
 
 namespace galley {
 
-/// GPT-2's alphabet writes each byte as a printable character: the bytes that a text in it stands for; nothing when some character is not of it.
+/// GPT-2's alphabet writes each byte as a printable character: the bytes that a text in it stands for; nothing when some character is not
+/// of it.
 std::optional<std::string> bytes_of_text(std::string_view text);
 /// Its 256 characters, in the order of their code points; and bytes written in it.
 std::vector<std::string> byte_characters();
@@ -58,8 +59,9 @@ class PreTokenizer {
     std::vector<std::unique_ptr<Regex::Matches>> matches_;
     std::vector<std::string> prefixed_;
   };
-  /// Calls `word` with each word in turn. `text` is UTF-8.
-  void cut(std::string_view text, Work& work, const std::function<void(std::string_view)>& word) const;
+  /// Calls `word` with each word in turn. `text` is UTF-8. An error where a regular expression gives up (Regex::find).
+  using Words = std::function<void(std::string_view)>;
+  Status cut(std::string_view text, Work& work, const Words& word) const;
 
  private:
   enum class Kind : uint8_t { Split, Digits, Prefix };
@@ -68,9 +70,11 @@ class PreTokenizer {
     std::shared_ptr<const Regex> regex;  // Split
     bool keeps = true;                   // Split: matches are words; else they are dropped
     bool individual = false;             // Digits: each digit a word
+    std::string where = {};              // Split: its place in the file
   };
   Status add(const Value& spec, const std::string& where);
-  void cut(size_t step, std::string_view text, Work& work, const std::function<void(std::string_view)>& word) const;
+  Status cut(size_t step, std::string_view text, Work& work, const Words& word) const;
+  Status split(size_t step, std::string_view text, Work& work, const Words& word) const;
   std::vector<Step> steps_;
   bool byte_level_ = false;
 };

@@ -37,8 +37,8 @@ class Tokenizer {
     AddedTokens::Special special = AddedTokens::Special::Token;
     Normalizer::Begin begin = Normalizer::Begin::Here;  ///< Before: the text goes on with one that was cut
   };
-  /// Appends the ids of `text`, which is UTF-8.
-  void encode(std::string_view text, Encoding how, Work& work, std::vector<TokenId>* out) const;
+  /// Appends the ids of `text`, which is UTF-8. An error where a regular expression of the file gives up on it; `out` is of no use then.
+  Status encode(std::string_view text, Encoding how, Work& work, std::vector<TokenId>* out) const;
 
   /// A part of a document: a template's own text, or somebody's, in which special tokens are text and not control.
   struct Segment {
@@ -47,7 +47,7 @@ class Tokenizer {
     bool counts = false;   ///< in the loss
   };
   /// Appends the ids of the segments' texts together, as of one text, and for each whether a part of it lies in a segment that counts.
-  void encode(std::span<const Segment> segments, Work& work, std::vector<TokenId>* ids, std::vector<bool>* counts) const;
+  Status encode(std::span<const Segment> segments, Work& work, std::vector<TokenId>* ids, std::vector<bool>* counts) const;
 
   /// The ids that the post-processor puts before a text.
   std::span<const TokenId> before() const { return before_; }
@@ -63,17 +63,17 @@ class Tokenizer {
   int64_t vocabulary() const { return static_cast<int64_t>(tokens_.size()); }
 
  private:
+  Status read_root(const Value& root);
   Status read_model(const Value& spec);
-  Status read_added(const Value* spec);
+  Status read_added(const List& list);
+  void name_token(TokenId id, const std::string& text);
   Status read_post(const Value& spec, const std::string& where);
-  /// Where the tokens of a text lie in it, for those who ask.
-  struct Spans;
-  void encode_text(std::string_view text, Encoding how, std::span<const TextSpan> plain, Work& work, std::vector<TokenId>* out,
-                   Spans* spans) const;
-  void encode_piece(std::string_view text, Encoding how, std::span<const TextSpan> plain, Work& work, std::vector<TokenId>* out,
-                    Spans* spans) const;
+  Status read_template(const Value& spec, const std::string& where);
+  class TextEncoder;
+  Status placed(Status status) const;
   uint32_t bytes_of(TokenId id) const { return static_cast<size_t>(id) < bytes_.size() ? bytes_[static_cast<size_t>(id)] : 0; }
 
+  std::string origin_;  // begins the text of errors
   Normalizer normalizer_;
   PreTokenizer pre_;
   Bpe model_;

@@ -4,9 +4,9 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <sstream>
 
 #include "galley/cpp/plugin.hpp"
@@ -36,28 +36,20 @@ bool among(const std::string& key, const char* const (&names)[N]) {
 // null, false, an empty list or object: how PEFT writes what is not used.
 bool unused(const json& value) { return value.is_null() || value == false || ((value.is_array() || value.is_object()) && value.empty()); }
 
+// Opening a named pipe would wait for a writer.
+void refuse_other_than_files(const std::string& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+    invalid("cannot read '" + path + "': it is no regular file");
+}
+
 std::string read_file(const std::string& path) {
+  refuse_other_than_files(path);
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
   if (!in || !(text << in.rdbuf())) invalid("cannot read '" + path + "': " + std::strerror(errno));
   return text.str();
-}
-
-// PEFT: a pattern names the end of a module's name, at a dot.
-bool ends_like(const std::string& pattern, const std::string& module, const std::string& where) {
-  try {
-    return std::regex_match(module, std::regex("(?:.*\\.)?(?:" + pattern + ")"));
-  } catch (const std::regex_error&) {
-    invalid(where + " is no regular expression that is understood here: '" + pattern + "'");
-  }
-}
-
-bool whole_like(const std::string& pattern, const std::string& module, const std::string& where) {
-  try {
-    return std::regex_match(module, std::regex(pattern));
-  } catch (const std::regex_error&) {
-    invalid(where + " is no regular expression that is understood here: '" + pattern + "'");
-  }
 }
 
 bool listed(const std::vector<std::string>& names, const std::string& module) {
@@ -67,11 +59,13 @@ bool listed(const std::vector<std::string>& names, const std::string& module) {
   });
 }
 
-double look_up(const std::vector<std::pair<std::string, double>>& patterns, const std::string& module, double otherwise,
-               const char* where) {
-  for (const auto& [pattern, value] : patterns)
-    if (ends_like(pattern, module, where)) return value;
-  return otherwise;
+double look_up(const std::vector<std::pair<Pattern, double>>& patterns, const std::string& module, double otherwise) {
+  const auto found = std::find_if(patterns.begin(), patterns.end(), [&](const auto& entry) { return entry.first.matches(module); });
+  return found == patterns.end() ? otherwise : found->second;
+}
+
+bool meant(const std::vector<std::string>& names, const std::optional<Pattern>& pattern, const std::string& module) {
+  return pattern ? pattern->matches(module) : listed(names, module);
 }
 
 // One key of the configuration, of the type that is asked for.
@@ -82,10 +76,9 @@ class Key {
     if (found != config.end() && !found->is_null()) value_ = &*found;
   }
   explicit operator bool() const { return value_ != nullptr; }
+  std::string place() const { return path_ + ": '" + name_ + "'"; }
   const json& value() const { return *value_; }
-  [[noreturn]] void wrong(const std::string& what) const {
-    invalid(path_ + ": '" + name_ + "' " + what + (value_ ? ", not " + value_->dump() : ""));
-  }
+  [[noreturn]] void wrong(const std::string& what) const { invalid(place() + " " + what + (value_ ? ", not " + value_->dump() : "")); }
   double number(double otherwise) const {
     if (!value_) return otherwise;
     if (!value_->is_number()) wrong("has to be a number");
@@ -100,21 +93,22 @@ class Key {
     if (!value_->is_string()) wrong("has to be a string");
     return value_->get<std::string>();
   }
-  std::vector<std::pair<std::string, double>> numbers() const {
-    std::vector<std::pair<std::string, double>> out;
+  /// Of modules by regular expressions, which PEFT takes for the end of a module's name, behind a dot or whole.
+  std::vector<std::pair<Pattern, double>> numbers() const {
+    std::vector<std::pair<Pattern, double>> out;
     if (!value_) return out;
     if (!value_->is_object()) wrong("has to be an object");
     for (const auto& [pattern, number] : value_->items()) {
       if (!number.is_number()) wrong("has to hold numbers");
-      out.emplace_back(pattern, number.get<double>());
+      out.emplace_back(Pattern("(?:.*\\.)?(?:" + pattern + ")", place()), number.get<double>());
     }
     return out;
   }
   /// A regular expression, or a list of names.
-  void names(std::vector<std::string>* list, std::string* pattern) const {
+  void names(std::vector<std::string>* list, std::optional<Pattern>* pattern) const {
     if (!value_) return;
-    if (value_->is_string()) {
-      *pattern = value_->get<std::string>();
+    if (value_->is_string() && *value_ != "") {
+      pattern->emplace(value_->get<std::string>(), place());
       return;
     }
     if (!value_->is_array()) wrong("has to be a string or a list of strings");
@@ -170,12 +164,14 @@ void Adapter::read_config(const std::string& path) {
     if (!whole_rank(value)) key("rank_pattern").wrong("has to hold whole numbers from 1 on");
   bias_ = key("bias").string("none");
   if (bias_ != "none" && bias_ != "lora_only" && bias_ != "all") key("bias").wrong("has to be \"none\", \"lora_only\" or \"all\"");
-  key("target_modules").names(&target_list_, &target_pattern_);
+  all_linear_ = key("target_modules") && key("target_modules").value() == "all-linear";
+  if (!all_linear_) key("target_modules").names(&target_list_, &target_pattern_);
   key("exclude_modules").names(&exclude_list_, &exclude_pattern_);
-  if (target_list_.empty() && target_pattern_.empty()) key("target_modules").wrong("names no modules");
+  if (!all_linear_ && target_list_.empty() && !target_pattern_) key("target_modules").wrong("names no modules");
 }
 
 void Adapter::read_header() {
+  refuse_other_than_files(file_);
   std::ifstream in(file_, std::ios::binary);
   if (!in) invalid("cannot read '" + file_ + "': " + std::strerror(errno));
   uint64_t size = 0;
@@ -202,17 +198,15 @@ void Adapter::read_header() {
 }
 
 bool Adapter::targets(const std::string& module) const {
-  const bool excluded = exclude_pattern_.empty() ? listed(exclude_list_, module) : whole_like(exclude_pattern_, module, "exclude_modules");
-  if (excluded) return false;
-  return target_pattern_.empty() ? listed(target_list_, module) : all_linear() || whole_like(target_pattern_, module, "target_modules");
+  return !meant(exclude_list_, exclude_pattern_, module) && (all_linear_ || meant(target_list_, target_pattern_, module));
 }
 
 int64_t Adapter::rank(const std::string& module) const {
-  return static_cast<int64_t>(look_up(rank_pattern_, module, static_cast<double>(rank_), "rank_pattern"));
+  return static_cast<int64_t>(look_up(rank_pattern_, module, static_cast<double>(rank_)));
 }
 
 double Adapter::scaling(const std::string& module) const {
-  const double alpha = look_up(alpha_pattern_, module, alpha_, "alpha_pattern"), r = static_cast<double>(rank(module));
+  const double alpha = look_up(alpha_pattern_, module, alpha_), r = static_cast<double>(rank(module));
   return alpha / (rslora_ ? std::sqrt(r) : r);
 }
 

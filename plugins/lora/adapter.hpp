@@ -1,10 +1,14 @@
-// What an adapter is: which linear layers it adapts, with which rank and scaling; from the recipe's options or from a folder that PEFT wrote.
+// What an adapter is: which linear layers it adapts, with which rank and scaling; from the recipe's options or from a folder that PEFT
+// wrote.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "pattern.hpp"
 
 namespace galley::lora {
 
@@ -19,13 +23,13 @@ class Adapter {
  public:
   /// From options: one rank and alpha for all.
   Adapter(int64_t rank, double alpha, bool rslora, double dropout) : rank_(rank), alpha_(alpha), dropout_(dropout), rslora_(rslora) {}
-  /// From `folder`/adapter_config.json and the header of adapter_model.safetensors. A key of the configuration that changes the mathematics and is not known here is an
-  /// error by name.
+  /// From `folder`/adapter_config.json and the header of adapter_model.safetensors. A key of the configuration that changes the mathematics
+  /// and is not known here is an error by name.
   static Adapter read(const std::string& folder);
 
   /// Whether target_modules and exclude_modules, by PEFT's rules, mean the module. Only of an adapter that was read.
   bool targets(const std::string& module) const;
-  bool all_linear() const { return target_pattern_ == "all-linear"; }
+  bool all_linear() const { return all_linear_; }
   int64_t rank(const std::string& module) const;
   /// What B·A·x is multiplied by.
   double scaling(const std::string& module) const;
@@ -50,9 +54,10 @@ class Adapter {
   double dropout_ = 0;
   bool rslora_ = false;
   std::string bias_ = "none";
-  std::vector<std::pair<std::string, double>> rank_pattern_, alpha_pattern_;
+  std::vector<std::pair<Pattern, double>> rank_pattern_, alpha_pattern_;
+  bool all_linear_ = false;
   std::vector<std::string> target_list_, exclude_list_;
-  std::string target_pattern_, exclude_pattern_;  ///< regular expressions; "": the lists
+  std::optional<Pattern> target_pattern_, exclude_pattern_;  ///< none: the lists
   std::string file_;
   std::string text_;  ///< of adapter_config.json
   std::map<std::string, Stored> tensors_;

@@ -95,9 +95,34 @@ for text, part in (('{"ids": [1502]}\n', '1502'), ('{"ids": [-1]}\n', '-1'), ('{
     said = tokenize(gpt2, '--decode', text=text, code=2)
     check(part in said, f"'{part}' is not in: {said}")
 check('none.json' in tokenize('none.json', text='', code=1), 'a missing file is not named')
+os.mkfifo('pipe.json')
+check("'pipe.json': it is a named pipe" in tokenize('pipe.json', text='', code=1), 'a named pipe is not refused')
+for many in (4097, 1 << 62):
+    check(f'--threads {many}: more than 4096' in tokenize(gpt2, '--threads', many, text='', code=2), f'{many} threads are not refused')
+tokenize(gpt2, '--threads', 64, text='{"text": "a"}\n')
 r = subprocess.run([program, 'tokenize', gpt2], input=b'{"text": "a\xff\xfeb\xe2\x82c"}\n', capture_output=True)
 same = tokenize(gpt2, text=json.dumps({'text': 'a\ufffd\ufffdb\ufffdc'}) + '\n')
 check(r.returncode == 0 and json.loads(r.stdout) == same[0] and b'3 places' in r.stderr, f'broken UTF-8: {r.stdout} {r.stderr}')
+
+# A regular expression that gives up is an error with its place, in data as well; so is one that means something else here.
+def with_pattern(regex):
+    changed = json.loads(json.dumps(original))
+    changed['pre_tokenizer'] = dict(type='Sequence', pretokenizers=[
+        dict(type='Split', pattern=dict(Regex=regex), behavior='Isolated', invert=False),
+        dict(type='ByteLevel', add_prefix_space=False, use_regex=False)])
+    pathlib.Path('tokenizer.json').write_text(json.dumps(changed))
+    return 'tokenizer.json'
+
+
+wild = with_pattern('(?:a|aa)+$')
+said = tokenize(wild, text=json.dumps(dict(text='b')) + '\n' + json.dumps(dict(text='a' * 60 + '!')) + '\n', code=2)
+check("stdin:2: tokenizer.json: pre_tokenizer.pretokenizers[0]: the regular expression '(?:a|aa)+$' gives up" in said, said)
+said = tokenize(with_pattern(r'[\p{L}&&[^\p{Han}]]+|[^\p{L}]+'), text='', code=2)
+check("tokenizer.json: pre_tokenizer.pretokenizers[0]:" in said and "'&&' inside a class" in said, said)
+# 1,500 rounds fill the first stack of the compiled pattern.
+rounds = with_pattern(r"(?:\p{L}+['’-]?)+")
+one, few, long = (x['ids'] for x in tokenize(rounds, text=''.join(json.dumps(dict(text="a'" * n + ' o')) + '\n' for n in (1, 1000, 3000))))
+check(few == 1000 * one[:2] + one[2:] and long == 3000 * one[:2] + one[2:], f'{one}, and then {few[-4:]} {long[-4:]}')
 
 # Many lines over several threads come out in order.
 many = ''.join(json.dumps(dict(text=f'{i} {texts[i % len(texts)]}')) + '\n' for i in range(20000))

@@ -1,4 +1,6 @@
 // LoRA on a small graph: which layers, which nodes, parameters with PEFT's names, adapters from files, merging.
+#include <sys/stat.h>
+
 #include <cmath>
 #include <fstream>
 #include <sstream>
@@ -273,6 +275,51 @@ TEST_F(Lora, RanksAndAlphasByPattern) {
   EXPECT_EQ(alpha("1"), 4.0);
 }
 
+/// A configuration whose target_modules is a regular expression.
+std::string by_pattern(const std::string& pattern) { return R"({"r": 2, "lora_alpha": 2, "target_modules": )" + json_quote(pattern) + "}"; }
+
+// Python's {,2} begins at 0; the whole name has to match.
+TEST_F(Lora, TargetsByPattern) {
+  make_model();
+  const std::string none =
+      "recipe.lua:3: lora: none of the modules that '…/adapter_model.safetensors' was made for is a linear layer of this model";
+  for (const char* pattern : {"q_proj", R"(model\.layers\.\d\.self_attn\.q_pro)", R"(.*q_proj(?=\.weight))"})
+    EXPECT_EQ(continued(adapter(by_pattern(pattern), q_items())), none) << pattern;
+  EXPECT_EQ(continued(adapter(by_pattern(R"((?i)MODEL\.layers\.[0-9]{,2}\.(?P<part>self_attn|mlp)\.[]qk]_proj)"), q_items())), "");
+  EXPECT_EQ(names(GALLEY_KIND_PARAMETER).size(), 4u);
+}
+
+TEST_F(Lora, PatternsThatPythonReadsOtherwise) {
+  make_model();
+  const std::string begin = "recipe.lua:3: lora: …/adapter_config.json: 'target_modules': the regular expression '";
+  for (const auto& [pattern, what] : std::initializer_list<std::pair<const char*, const char*>>{{R"(.*\hq_proj)", R"(\h)"},
+                                                                                                {R"(\Qmodel.\E.*)", R"(\Q)"},
+                                                                                                {R"(.*\p{L})", R"(\p)"},
+                                                                                                {R"([[:alpha:]_.]+)", "[:"},
+                                                                                                {"(?R)?q_proj", "(?R"},
+                                                                                                {".*(?i)q_proj", "(?i"},
+                                                                                                {"(*ACCEPT)", "(*A"},
+                                                                                                {"(?<n>.*)q_proj", "(?<"}})
+    EXPECT_EQ(continued(adapter(by_pattern(pattern), q_items())), begin + pattern + "' has '" + what + "', which is not supported here");
+  EXPECT_EQ(continued(adapter(by_pattern("**"), q_items())), begin + "**' cannot be used: quantifier does not follow a repeatable item");
+  EXPECT_EQ(
+      continued(adapter(R"({"target_modules": ["q_proj"], "rank_pattern": {"q_proj(": 2}})", q_items())),
+      "recipe.lua:3: lora: …/adapter_config.json: 'rank_pattern': the regular expression '(?:.*\\.)?(?:q_proj()' cannot be used: missing "
+      "closing parenthesis");
+}
+
+// Without a limit on the steps these do not end within a lifetime, and no signal interrupts them.
+TEST_F(Lora, PatternsThatGoWild) {
+  make_model();
+  const fs::path folder = adapter(by_pattern("(.*)*(.*)*(.*)*x"), q_items());
+  EXPECT_EQ(continued(folder),
+            "recipe.lua:3: lora: none of the modules that '…/adapter_model.safetensors' was made for is a linear layer of this model");
+  EXPECT_EQ(
+      continued(adapter(by_pattern("(.|..)*(.|..)*[xy]"), q_items())),
+      "recipe.lua:3: lora: …/adapter_config.json: 'target_modules': the regular expression '(.|..)*(.|..)*[xy]' cannot be matched against "
+      "'model.layers.0.self_attn.q_proj': match limit exceeded");
+}
+
 TEST_F(Lora, BiasesOfAnAdapter) {
   make_model();
   auto items = q_items();
@@ -302,7 +349,7 @@ TEST_F(Lora, ConfigurationsThatMeanSomethingElse) {
                                                          "'init_lora_weights' changes the base weights, and lora does not do that; it has "
                                                          "to be true, false, \"gaussian\" or \"orthogonal\", not \"pissa\"");
   EXPECT_EQ(said(R"("target_modules": "(q_proj")"),
-            "recipe.lua:3: lora: target_modules is no regular expression that is understood here: '(q_proj'");
+            begin + "'target_modules': the regular expression '(q_proj' cannot be used: missing closing parenthesis");
   EXPECT_EQ(said(R"("use_qalora": false, "qalora_group_size": 16, "loftq_config": {}, "revision": null)"), "");
 }
 
@@ -315,6 +362,9 @@ TEST_F(Lora, FoldersThatHoldNoAdapter) {
   EXPECT_EQ(continued(folder), "recipe.lua:3: lora: …/adapter_config.json is not a JSON object");
   fs::remove(folder / "adapter_config.json");
   EXPECT_EQ(continued(folder), "recipe.lua:3: lora: cannot read '…/adapter_config.json': No such file or directory");
+  ASSERT_EQ(::mkfifo((folder / "adapter_config.json").c_str(), 0600), 0);
+  EXPECT_EQ(continued(folder), "recipe.lua:3: lora: cannot read '…/adapter_config.json': it is no regular file");
+  fs::remove(folder / "adapter_config.json");
   EXPECT_EQ(refusal("lora", {{"path", Value(folder.string())}, {"rank", Value(int64_t{2})}}),
             "recipe.lua:3: lora: 'rank' cannot stand beside 'path': the adapter's own configuration decides it");
 }

@@ -1,0 +1,2 @@
+# For the regular expressions of PEFT's configurations.
+list(APPEND libraries galley-pcre2)
