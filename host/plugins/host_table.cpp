@@ -3,24 +3,23 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <limits>
+#include <memory>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+#include "host/base/ordered.hpp"
+#include "host/base/pool.hpp"
 
 namespace galley {
 namespace {
 
-// OpenMP and not threads of our own: oneDNN computes with OpenMP, and two pools of threads would take each other's processors.
-#ifdef _OPENMP
-int default_threads() { return std::max(1, std::min(omp_get_max_threads(), omp_get_num_procs())); }
-#else
-int default_threads() { return 1; }
-#endif
+// More threads than processors would only take turns, and which thread does a block changes nothing: kernels may count on as many as a target says
+// without any that gets in the others' way.
+int useful(int threads) { return std::min(threads, static_cast<int>(usable_threads())); }
 
-int& threads() {
-  static int n = default_threads();
-  return n;
+// Never destroyed at the end of the process: its threads sleep then, and nobody waits for them.
+std::unique_ptr<Pool>& pool() {
+  static auto& p = *new std::unique_ptr<Pool>(std::make_unique<Pool>(useful(std::numeric_limits<int>::max())));
+  return p;
 }
 
 void log_line(void*, uint32_t level, const char* text) {
@@ -29,17 +28,7 @@ void log_line(void*, uint32_t level, const char* text) {
   spdlog::log(as, "{}", text);
 }
 
-void parallel(void*, int64_t blocks, void (*fn)(void*, int64_t), void* context) {
-#ifdef _OPENMP
-  // Always the whole team, even for fewer blocks: OpenMP allocates when the size of a team changes.
-  if (blocks > 1 && threads() > 1 && !omp_in_parallel()) {
-#pragma omp parallel for schedule(static) num_threads(threads())
-    for (int64_t block = 0; block < blocks; ++block) fn(context, block);
-    return;
-  }
-#endif
-  for (int64_t block = 0; block < blocks; ++block) fn(context, block);
-}
+void parallel(void*, int64_t blocks, void (*fn)(void*, int64_t), void* context) { pool()->run(blocks, fn, context); }
 
 const void* service(void*, const char*) { return nullptr; }
 
@@ -50,13 +39,6 @@ const galley_host* host_table() {
   return &table;
 }
 
-void set_compute_threads(int n) {
-  threads() = std::max(1, n);
-#ifdef _OPENMP
-  omp_set_num_threads(threads());
-#endif
-}
-
-int compute_threads() { return threads(); }
+void set_compute_threads(int n) { pool() = std::make_unique<Pool>(useful(n)); }
 
 }  // namespace galley

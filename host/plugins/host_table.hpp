@@ -8,9 +8,8 @@ namespace galley {
 /// Lives as long as the process. [thread-safe]
 const galley_host* host_table();
 
-/// How many threads `parallel` and libraries that use OpenMP compute with; at least 1. Before the first kernel runs. [main-thread]
+/// How many threads `parallel` divides work among, if this process may use as many processors; else as many as those. At first, all of them.
+/// While no kernel runs. [main-thread]
 void set_compute_threads(int threads);
-/// The default is the smaller of OMP_NUM_THREADS and the processors that this process may run on.
-int compute_threads();
 
 }  // namespace galley

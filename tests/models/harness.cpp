@@ -67,7 +67,6 @@ Plugin open_plugin(const std::string& folder, const std::string& id) {
     Level l;
     l.isa = std::string("x86-64-") + level;
     for (uint32_t k = 0; k < entry->n_kernels; ++k) l.kernels.push_back(entry->kernels[k]);
-    l.set_openmp_threads = reinterpret_cast<void (*)(int)>(dlsym(handle, "omp_set_num_threads"));
     plugin.levels.push_back(std::move(l));
   }
   if (plugin.levels.empty()) throw std::runtime_error("this processor runs none of the kernel libraries");
@@ -81,11 +80,7 @@ std::string test_seed_text() {
 
 }  // namespace
 
-void set_threads(int n) {
-  thread_count = n;
-  for (const Level& level : models().levels)
-    if (level.set_openmp_threads) level.set_openmp_threads(n);
-}
+void set_threads(int n) { thread_count = n; }
 
 const Plugin& models() {
   static const Plugin plugin = [] {

@@ -99,7 +99,6 @@ struct Level {
   std::string isa;
   std::vector<const galley_kernel*> kernels;
   const galley_kernel* kernel(const std::string& op) const;  ///< the first one for an op
-  void (*set_openmp_threads)(int) = nullptr;
 };
 struct Plugin {
   std::vector<const galley_op*> ops;

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "host/base/ordered.hpp"
 #include "host/plugins/host_table.hpp"
 
 namespace galley {
@@ -65,7 +66,6 @@ TEST(HostTable, ParallelDoesEachBlockOnce) {
   const galley_host* host = host_table();
   for (const int threads : {1, 2, 5}) {
     set_compute_threads(threads);
-    EXPECT_EQ(compute_threads(), threads);
     for (const int64_t blocks : {0, 1, 2, 1000}) {
       std::vector<int> done(static_cast<size_t>(blocks) + 1);
       host->parallel(
@@ -76,11 +76,10 @@ TEST(HostTable, ParallelDoesEachBlockOnce) {
       EXPECT_EQ(done.back(), 0);
     }
   }
-  set_compute_threads(0);
-  EXPECT_EQ(compute_threads(), 1);
 }
 
 TEST(HostTable, ParallelIsParallel) {
+  if (usable_threads() < 2) GTEST_SKIP() << "there is one processor";
   set_compute_threads(2);
   // Each of two blocks waits for the other one to begin.
   struct Meeting {
@@ -97,7 +96,7 @@ TEST(HostTable, ParallelIsParallel) {
         if (m.begun == 2) ++m.met;
       },
       &meeting);
-  EXPECT_EQ(meeting.met, 2) << "the host was built without OpenMP: every kernel runs on one thread";
+  EXPECT_EQ(meeting.met, 2) << "every kernel runs on one thread";
 }
 
 TEST(HostTable, ACallInsideACallRunsWhereItIs) {

@@ -8,6 +8,7 @@
 
 #include <cstring>
 
+#include "cpu/lanes.hpp"
 #include "cpu/vector.hpp"
 #include "ops/attention/extents.hpp"
 #include "ops/linear/blocked.hpp"

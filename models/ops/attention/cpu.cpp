@@ -1,10 +1,10 @@
 // Attention in F32: blocks of 64 queries by 64 keys with a running maximum and sum for each query (Dao et al., arXiv:2205.14135; Milakov and Gimelshein,
-// arXiv:1805.02867), nothing of S × S. A task is one block of queries of one head; lanes take tasks in turn, each with buffers of its own: 2·64·D + 64·64
-// numbers, as much again as a block where dropout acts.
+// arXiv:1805.02867), nothing of S × S. A task is one block of queries of one head; a lane's buffers hold 2·64·D + 64·64
+// numbers, and 64·64 more where dropout acts.
 //
 // Bits. A task's result depends on nothing but its inputs, so any number of threads gives the same bytes; so do a batch of 8 and 8 batches of 1.
 //
-// Measured (tests/models/bench_attention.cpp): see cpu_grad.cpp.
+// Measured: see cpu_grad.cpp.
 #include "ops/attention/block.hpp"
 
 namespace galley::cpu {
@@ -29,15 +29,12 @@ class Forward {
 
   void run() const {
     const Dropout dropout(e_, node_.read<int64_t>(4), node_.stream());
-    parallel(lanes_, [&](int64_t lane) {
+    const int64_t blocks = divide_up(e_.S, side), heads = e_.B * e_.heads;
+    in_lanes(lanes_, heads * blocks, [&](int64_t task, int64_t lane) {
       Lane l(e_, workspace_ + lane * floats(e_));
-      const int64_t blocks = divide_up(e_.S, side), tasks = e_.B * e_.heads * blocks;
-      for (int64_t t = lane; t < tasks; t += lanes_) {
-        const int64_t head = t / blocks, turn = t % blocks;
-        // Later blocks see more keys: every other head goes backwards, so that lanes get as much.
-        const int64_t first = (head % 2 ? blocks - 1 - turn : turn) * side;
-        block({head / e_.heads, head % e_.heads, first, std::min(side, e_.S - first)}, dropout, l);
-      }
+      // Later blocks see more keys: a head's last goes first, so that what is left at the end is short.
+      const int64_t head = task / blocks, first = (blocks - 1 - task % blocks) * side;
+      block({head / e_.heads, head % e_.heads, first, std::min(side, e_.S - first)}, dropout, l);
     });
   }
 

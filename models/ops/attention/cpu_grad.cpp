@@ -3,7 +3,7 @@
 //
 // A task is one key head of one sequence: all query heads of its group, in order, over all their blocks of queries, so that dk and dv are summed in one order
 // without locks; dq belongs to the task alone. With fewer than 8 key heads in the batch the blocks of queries are dealt to several tasks of a head, each with
-// a sum of dk and dv of its own; these are added in order at the end. Lanes take tasks in turn.
+// a sum of dk and dv of its own; these are added in order at the end.
 //
 // Workspace, in numbers: for each lane 5·64·D + 2·64·64, and a sum of 2·S·D, which belongs to the task instead where heads are divided (at most 14 of them).
 //
@@ -40,13 +40,11 @@ class Gradient {
 
   void run() const {
     const Dropout dropout(e_, node_.read<int64_t>(4), node_.stream());
-    parallel(division_.lanes, [&](int64_t lane) {
+    in_lanes(division_.lanes, division_.tasks, [&](int64_t t, int64_t lane) {
       Lane l(e_, lanes_ + lane * floats(e_));
-      for (int64_t t = lane; t < division_.tasks; t += division_.lanes) {
-        float* sums = sums_ + (division_.parts > 1 ? t : lane) * sum_floats(e_);
-        task(t, dropout, l, sums);
-        if (division_.parts == 1) store(t, sums, 0, e_.S);
-      }
+      float* sums = sums_ + (division_.parts > 1 ? t : lane) * sum_floats(e_);
+      task(t, dropout, l, sums);
+      if (division_.parts == 1) store(t, sums, 0, e_.S);
     });
     if (division_.parts == 1) return;
     const int64_t blocks = divide_up(e_.S, side);

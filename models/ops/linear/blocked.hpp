@@ -3,7 +3,7 @@
 // that while the block before is multiplied; tile.hpp does the rest.
 //
 // Bits. Each element of C is a sum of chains of at most 512 fused multiply-adds in the order of k, on top of what C held and the bias. Where a chain ends
-// depends on k alone; tasks and lanes cut the work, not the chains: the result is the same for any number of threads, and for every CPU with fused multiply-add.
+// depends on k alone; blocks and tasks cut the work, not the chains: the result is the same for any number of threads, and for every CPU with fused multiply-add.
 #pragma once
 
 #include <algorithm>
@@ -25,10 +25,11 @@ struct Multiply {
   bool add;
 };
 
-/// How a product is cut: tasks of `rows` × `columns`, all of k in steps of `depth`. Lanes do runs of tasks, each with buffers of its own.
+/// How a product is cut: blocks of C of `rows` × `columns`, all of k in steps of `depth`. A task is a run of blocks, down a column first: what is copied of
+/// B serves those below each other. Lanes do tasks, each with buffers of its own.
 struct Blocking {
-  int64_t rows, columns, depth, row_blocks, column_blocks, lanes;
-  int64_t tasks() const { return row_blocks * column_blocks; }
+  int64_t rows, columns, depth, row_blocks, column_blocks, tasks, lanes;
+  int64_t blocks() const { return row_blocks * column_blocks; }
   int64_t packed_a() const { return rows * depth; }
   int64_t packed_b() const { return columns * depth; }
   int64_t edge() const { return rows * tile::width; }
@@ -48,19 +49,22 @@ inline Blocking block(const Multiply& p, int64_t threads) {
   out.depth = (p.k + steps - 1) / steps;
   out.rows = std::min<int64_t>(p.m, p.a_step == 1 ? 96 : 48);
   out.row_blocks = (p.m + out.rows - 1) / out.rows;
+  threads = std::max<int64_t>(threads, 1);
   // Where A is copied too, wide blocks do that seldom; narrow ones leave enough tasks for all threads.
   for (out.columns = p.a_step == 1 ? 128 : 256; out.columns > 64; out.columns /= 2)
-    if (out.row_blocks * ((p.n + out.columns - 1) / out.columns) >= 8 * threads) break;
+    if ((p.a_step == 1 ? 1 : out.row_blocks) * ((p.n + out.columns - 1) / out.columns) >= 8 * threads) break;
   out.columns = std::min(out.columns, round_up(p.n, tile::width));
   out.column_blocks = (p.n + out.columns - 1) / out.columns;
-  out.lanes = std::min(std::max<int64_t>(threads, 1), out.tasks());
+  // Several a thread, so that none waits long for another's last one; whole columns, if they are as many.
+  out.tasks = std::min(out.blocks(), out.column_blocks >= 4 * threads ? out.column_blocks : 8 * threads);
+  out.lanes = std::min(threads, out.tasks);
   return out;
 }
 
 /// to[j][i] = from[i][j] for i < rows, j < columns; rows' distances are given. Rows of `to` beyond are untouched.
 void transpose(const float* from, int64_t from_row, int64_t rows, int64_t columns, float* to, int64_t to_row);
 
-/// Lane `lane` of the product: all lanes together make it. `workspace` is that of all lanes (Blocking::bytes).
-void multiply(const Multiply& p, const Blocking& cut, int64_t lane, void* workspace);
+/// Task `task` of the product, in the buffers of lane `lane`. `workspace` is that of all lanes (Blocking::bytes).
+void multiply(const Multiply& p, const Blocking& cut, int64_t task, int64_t lane, void* workspace);
 
 }  // namespace galley::cpu

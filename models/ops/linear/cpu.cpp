@@ -25,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "cpu/lanes.hpp"
 #include "cpu/vector.hpp"
 #include "ops/linear/roles.hpp"
 
@@ -37,25 +38,75 @@ __attribute__((weak)) void omp_set_num_threads(int);
 namespace {
 
 using namespace galley::sdk;
-using galley::cpu::Multiply;
-using galley::cpu::product_of;
-using galley::cpu::round_up;
+namespace cpu = galley::cpu;
+using cpu::Multiply;
+using cpu::product_of;
+using cpu::round_up;
 
-constexpr int64_t piece_rows = 512;
+constexpr int64_t piece_rows = 512;    // of dW's sums at a time: what is copied of its operands stays in cache
+constexpr int64_t wide = 1024;         // rows of B up to here lie near enough to each other
+constexpr int64_t long_column = 2048;  // a copy of 64 columns of this length leaves the second-level cache
 
-// The pieces of dW's rows, as even as they can be; one piece for the other roles.
-int64_t pieces(const Multiply& p) { return a_transposed(p) ? (p.k + piece_rows - 1) / piece_rows : 1; }
+// How a product is cut into tasks, by shape alone. Operands have to be dense: what a cut leaves strided is copied, C behind its product.
+struct Cut {
+  explicit Cut(const Multiply& p) : columns(p.n), pieces(cpu::a_transposed(p) ? cpu::divide_up(p.k, piece_rows) : 1) {
+    if (cpu::a_transposed(p)) {
+      rows = 64;
+    } else if (p.n <= wide && p.k <= 512 && p.m >= 256) {
+      rows = p.m >= 1024 ? 128 : 64;
+    } else {
+      columns = std::min<int64_t>(p.n, 64);
+      rows = p.n >= 8 * columns ? 256 : 64;
+    }
+    rows = std::min(rows, p.m);
+    depth = cpu::divide_up(p.k, pieces);
+    row_blocks = cpu::divide_up(p.m, rows);
+    column_blocks = cpu::divide_up(p.n, columns);
+    copies_a = p.a_step != 1 && rows < p.m;
+    copies_b = p.b_step == 1 && columns < p.n;
+    copies_c = columns < p.n;
+  }
+  int64_t tasks() const { return row_blocks * column_blocks; }
+  int64_t lanes(int64_t threads) const { return std::clamp<int64_t>(threads, 1, tasks()); }
+  int64_t floats_of_a() const { return copies_a ? round_up(depth * rows, 16) : 0; }
+  int64_t floats_of_b() const { return copies_b ? round_up(depth * columns, 16) : 0; }
+  int64_t floats_of_c() const { return copies_c ? round_up(rows * columns, 16) : 0; }
+  int64_t rows, columns, depth, pieces, row_blocks, column_blocks;
+  bool copies_a, copies_b, copies_c;
+};
 
-// At least what matmul asks for: for each thread a block of B where its columns are not contiguous (or lie a large power of two apart), one of A where
-// it is transposed, and sums where k has several blocks and C is added to.
-int64_t scratchpad_bound(const Multiply& p, int64_t threads) {
-  const int64_t k = (p.k + pieces(p) - 1) / pieces(p), depth = std::min<int64_t>(k, k > 1024 ? 1024 : 512);
+// The product of a task with m rows, n columns and k numbers in each sum, as oneDNN gets it; without addresses.
+Multiply task_of(const Multiply& whole, const Cut& cut, int64_t m, int64_t n, int64_t k, bool add) {
+  Multiply p = whole;
+  p.m = m;
+  p.n = n;
+  p.k = k;
+  if (cut.copies_a) p.a_row = 1, p.a_step = m;
+  if (cut.copies_b) p.b_row = n, p.b_step = 1;
+  p.add = add;
+  return p;
+}
+
+// At least what matmul asks for: a block of B where its columns are not contiguous (or lie a large power of two apart), one of A where it is transposed, and
+// sums where k has several blocks and C is added to.
+int64_t scratchpad_bound(const Multiply& p) {
+  const int64_t depth = std::min<int64_t>(p.k, p.k > 1024 ? 1024 : 512);
   const bool power = p.n > 256 && (p.n & (p.n - 1)) == 0;
   int64_t floats = 0;
-  if (b_transposed(p) || power || p.n == 1 || p.k == 1) floats += 64 * round_up(depth, 16);
-  if (a_transposed(p) || p.m == 1 || p.k == 1) floats += std::min<int64_t>(p.m, 256) * (round_up(depth, 16) + 16);
-  if (k > depth) floats += std::min<int64_t>(p.m, 256) * 64;
-  return threads * (floats * static_cast<int64_t>(sizeof(float)) + 512) + 4096;
+  if (cpu::b_transposed(p) || power || p.n == 1 || p.k == 1) floats += 64 * round_up(depth, 16);
+  if (cpu::a_transposed(p) || p.m == 1 || p.k == 1) floats += std::min<int64_t>(p.m, 256) * (round_up(depth, 16) + 16);
+  if (p.k > depth) floats += std::min<int64_t>(p.m, 256) * 64;
+  return round_up(floats * static_cast<int64_t>(sizeof(float)) + 1024, 64);
+}
+
+// Over the sizes that a cut leaves at the edges, which may have one column where others have many.
+int64_t scratchpad_bound(const Multiply& whole, const Cut& cut) {
+  int64_t most = 0;
+  for (const int64_t m : {cut.rows, whole.m - (cut.row_blocks - 1) * cut.rows})
+    for (const int64_t n : {cut.columns, whole.n - (cut.column_blocks - 1) * cut.columns})
+      for (const int64_t k : {cut.depth, whole.k - (cut.pieces - 1) * cut.depth})
+        most = std::max(most, scratchpad_bound(task_of(whole, cut, m, n, k, whole.add || cut.pieces > 1)));
+  return most;
 }
 
 dnnl::engine& engine() {
@@ -67,16 +118,17 @@ dnnl::stream& stream() {
   return s;
 }
 
-class Threads {
+// Primitives made meanwhile compute on the thread that executes them.
+class OneThread {
  public:
-  explicit Threads(int64_t n) : before_(omp_get_max_threads ? omp_get_max_threads() : 0) {
-    if (before_) omp_set_num_threads(static_cast<int>(n));
+  OneThread() : before_(omp_get_max_threads ? omp_get_max_threads() : 0) {
+    if (before_) omp_set_num_threads(1);
   }
-  ~Threads() {
+  ~OneThread() {
     if (before_) omp_set_num_threads(before_);
   }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
 
  private:
   int before_;
@@ -85,43 +137,61 @@ class Threads {
 class OneDnn {
  public:
   static void query(const Node& node, const galley_target& target, galley_kernel_plan& plan) {
-    if (!galley::cpu::all_f32(node)) unsupported("F32 only");
-    plan.workspace_bytes = scratchpad_bound(product_of(node), target.threads);
+    if (!cpu::all_f32(node)) unsupported("F32 only");
+    const Multiply p = product_of(node);
+    // Rows of B that are whole multiples of 4 KiB meet in one set of the cache.
+    if (cpu::a_transposed(p) ? p.m < 256 || (p.n > wide && p.n % 1024 == 0) : p.b_step == 1 && p.k > long_column)
+      unsupported("the blocked product is faster");
+    const Cut cut(p);
+    plan.workspace_bytes = 64 + cut.lanes(target.threads) * lane_bytes(p, cut);
     plan.priority = 1;
   }
 
-  OneDnn(const Node& node, const galley_kernel_setup& setup) : OneDnn(node, *setup.target, setup.workspace) {}
-  OneDnn(const Node& node, const galley_target& target, void* workspace) {
-    const Multiply whole = product_of(node);
-    const int64_t bound = scratchpad_bound(whole, target.threads), n = pieces(whole);
-    const Threads threads(target.threads);
-    calls_.reserve(static_cast<size_t>(n));
-    for (int64_t piece = 0; piece < n; ++piece) {
-      Multiply p = whole;
-      const int64_t first = whole.k * piece / n;
-      p.k = whole.k * (piece + 1) / n - first;
-      p.a += first * p.a_step;
-      p.b += first * p.b_row;
-      p.add = whole.add || piece > 0;
-      calls_.push_back(make(node, p, bound, workspace));
-    }
+  OneDnn(const Node& node, const galley_kernel_setup& setup)
+      : whole_(product_of(node)),
+        cut_(whole_),
+        lanes_(cut_.lanes(setup.target->threads)),
+        lane_bytes_(lane_bytes(whole_, cut_)),
+        workspace_(reinterpret_cast<char*>(cpu::on_a_line(setup.workspace))) {
+    const OneThread one;
+    const int64_t bound = scratchpad_bound(whole_, cut_);
+    for (const int64_t m : {cut_.rows, whole_.m - (cut_.row_blocks - 1) * cut_.rows})
+      for (const int64_t n : {cut_.columns, whole_.n - (cut_.column_blocks - 1) * cut_.columns})
+        for (const int64_t k : {cut_.depth, whole_.k - (cut_.pieces - 1) * cut_.depth})
+          for (const bool add : {whole_.add && !cut_.copies_c, cut_.pieces > 1})
+            if (!find(m, n, k, add)) kinds_.push_back({m, n, k, add, make(node, task_of(whole_, cut_, m, n, k, add), bound), {}});
+    for (Kind& kind : kinds_)
+      for (int64_t lane = 0; lane < lanes_; ++lane) kind.calls.push_back(call(kind));
   }
 
   void run() const {
-    for (const Call& call : calls_)
-      if (dnnl_primitive_execute(call.primitive.get(), stream().get(), static_cast<int>(call.count), call.arguments.data()) != dnnl_success)
-        throw Failure(GALLEY_FAILED, "oneDNN failed to execute a product");
+    cpu::in_lanes(lanes_, cut_.tasks(), [this](int64_t task, int64_t lane) { block(task, lane); });
   }
 
  private:
   struct Call {
-    dnnl::matmul primitive;
     std::array<dnnl::memory, 5> memory;
     std::array<dnnl_exec_arg_t, 5> arguments;  // of the C interface: the C++ one makes a vector at each call
-    size_t count;
+  };
+  // Tasks of one size. Each lane has operands of its own, whose addresses change with the task.
+  struct Kind {
+    int64_t m, n, k;
+    bool add;
+    dnnl::matmul primitive;
+    std::vector<Call> calls;
   };
 
-  static Call make(const Node& node, const Multiply& p, int64_t bound, void* workspace) {
+  static int64_t lane_bytes(const Multiply& p, const Cut& cut) {
+    return (cut.floats_of_a() + cut.floats_of_b() + cut.floats_of_c()) * static_cast<int64_t>(sizeof(float)) + scratchpad_bound(p, cut);
+  }
+
+  const Kind* find(int64_t m, int64_t n, int64_t k, bool add) const {
+    for (const Kind& kind : kinds_)
+      if (kind.m == m && kind.n == n && kind.k == k && kind.add == add) return &kind;
+    return nullptr;
+  }
+
+  static dnnl::matmul make(const Node& node, const Multiply& p, int64_t bound) {
     using dnnl::memory;
     constexpr auto f32 = memory::data_type::f32;
     const memory::desc a({p.m, p.k}, f32, memory::dims{p.a_row, p.a_step}), b({p.k, p.n}, f32, memory::dims{p.b_row, p.b_step}),
@@ -134,29 +204,78 @@ class OneDnn {
       attr.set_post_ops(ops);
     }
     const dnnl::matmul::primitive_desc chosen(p.bias ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c), attr, engine());
-    const memory::desc scratchpad = chosen.scratchpad_desc();
+    const auto scratchpad = static_cast<int64_t>(chosen.scratchpad_desc().get_size());
     const std::string name = chosen.impl_info_str();
-    if (name.rfind("brg", 0) != 0 || static_cast<int64_t>(scratchpad.get_size()) > bound)
+    if (name.rfind("brg", 0) != 0 || scratchpad > bound)
       throw Failure(GALLEY_FAILED, std::string(node.name()) + ": oneDNN chose '" + name + "' with a scratchpad of " +
-                                       std::to_string(scratchpad.get_size()) + " bytes where the plan has " + std::to_string(bound) +
+                                       std::to_string(scratchpad) + " bytes where the plan has " + std::to_string(bound) +
                                        "; is ONEDNN_MAX_CPU_ISA set?");
-    Call call;
-    call.primitive = dnnl::matmul(chosen);
-    call.count = 0;
-    const auto argument = [&](int which, const memory::desc& desc, const void* data) {
-      call.memory[call.count] = memory(desc, engine(), const_cast<void*>(data));
-      call.arguments[call.count] = {which, call.memory[call.count].get()};
-      ++call.count;
+    return dnnl::matmul(chosen);
+  }
+
+  static Call call(const Kind& kind) {
+    const const_dnnl_primitive_desc_t made = kind.primitive.get_primitive_desc();
+    const auto operand = [&](dnnl_query_t which) {
+      return dnnl::memory(dnnl::memory::desc(*dnnl_primitive_desc_query_md(made, which, 0)), engine(), nullptr);
     };
-    argument(DNNL_ARG_SRC, a, p.a);
-    argument(DNNL_ARG_WEIGHTS, b, p.b);
-    argument(DNNL_ARG_DST, c, p.c);
-    argument(DNNL_ARG_SCRATCHPAD, scratchpad, workspace);
-    if (p.bias) argument(DNNL_ARG_BIAS, bias, p.bias);
+    Call call;
+    call.memory = {operand(dnnl_query_src_md), operand(dnnl_query_weights_md), operand(dnnl_query_dst_md),
+                   operand(dnnl_query_scratchpad_md), dnnl::memory()};
+    constexpr int names[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD, DNNL_ARG_BIAS};
+    if (const dnnl_memory_desc_t* bias = dnnl_primitive_desc_query_md(made, dnnl_query_weights_md, 1); bias && bias->ndims > 0)
+      call.memory[4] = dnnl::memory(dnnl::memory::desc(*bias), engine(), nullptr);
+    for (size_t i = 0; i < 5; ++i) call.arguments[i] = {names[i], call.memory[i].get(true)};
     return call;
   }
 
-  std::vector<Call> calls_;
+  void block(int64_t task, int64_t lane) const {
+    // Down a column of blocks first, which read the same columns of B.
+    const int64_t i = task % cut_.row_blocks * cut_.rows, j = task / cut_.row_blocks * cut_.columns;
+    const int64_t m = std::min(cut_.rows, whole_.m - i), n = std::min(cut_.columns, whole_.n - j);
+    auto* const copied_a = reinterpret_cast<float*>(workspace_ + lane * lane_bytes_);
+    float *const copied_b = copied_a + cut_.floats_of_a(), *const copied_c = copied_b + cut_.floats_of_b();
+    float* const scratchpad = copied_c + cut_.floats_of_c();
+    float* const c = whole_.c + i * whole_.n + j;
+    for (int64_t first = 0; first == 0 || first < whole_.k; first += cut_.depth) {
+      const int64_t k = std::min(cut_.depth, whole_.k - first);
+      const float *a = whole_.a + i * whole_.a_row + first * whole_.a_step, *b = whole_.b + j * whole_.b_step + first * whole_.b_row;
+      if (cut_.copies_a) a = copy(a, whole_.a_step, k, m, copied_a);
+      if (cut_.copies_b) b = copy(b, whole_.b_row, k, n, copied_b);
+      execute(*find(m, n, k, first > 0 || (whole_.add && !cut_.copies_c)), lane, a, b, cut_.copies_c ? copied_c : c, scratchpad,
+              whole_.bias ? whole_.bias + j : nullptr);
+    }
+    if (!cut_.copies_c) return;
+    for (int64_t r = 0; r < m; ++r) {
+      float* __restrict to = c + r * whole_.n;
+      const float* __restrict from = copied_c + r * n;
+      if (whole_.add)
+        for (int64_t x = 0; x < n; ++x) to[x] += from[x];
+      else
+        for (int64_t x = 0; x < n; ++x) to[x] = from[x];
+    }
+  }
+
+  static const float* copy(const float* from, int64_t row, int64_t rows, int64_t columns, float* to) {
+    for (int64_t r = 0; r < rows; ++r) std::memcpy(to + r * columns, from + r * row, static_cast<size_t>(columns) * sizeof(float));
+    return to;
+  }
+
+  static void execute(const Kind& kind, int64_t lane, const float* a, const float* b, float* c, void* scratchpad, const float* bias) {
+    const Call& call = kind.calls[static_cast<size_t>(lane)];
+    const std::array<const void*, 5> data = {a, b, c, scratchpad, bias};
+    const int n = bias ? 5 : 4;
+    bool done = true;
+    for (size_t i = 0; i < static_cast<size_t>(n); ++i)
+      done = done && dnnl_memory_set_data_handle(call.arguments[i].memory, const_cast<void*>(data[i])) == dnnl_success;
+    if (!done || dnnl_primitive_execute(kind.primitive.get(), stream().get(), n, call.arguments.data()) != dnnl_success)
+      throw Failure(GALLEY_FAILED, "oneDNN failed to execute a product");
+  }
+
+  Multiply whole_;
+  Cut cut_;
+  int64_t lanes_, lane_bytes_;
+  char* workspace_;
+  std::vector<Kind> kinds_;
 };
 
 const bool added = add(kernel_of<OneDnn>("linear.onednn", "linear")) && add(kernel_of<OneDnn>("linear_dx.onednn", "linear_dx")) &&

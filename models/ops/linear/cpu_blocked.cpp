@@ -2,6 +2,7 @@
 // a head: sums over 16,384 or more rows of a weight. The same bytes for any number of threads, and with 256-bit and 512-bit vectors.
 //
 // MEASURED
+#include "cpu/lanes.hpp"
 #include "cpu/vector.hpp"
 #include "ops/linear/roles.hpp"
 
@@ -25,7 +26,7 @@ class Blocked {
   Blocked(const Node& node, const galley_target& target, void* workspace)
       : product_(cpu::product_of(node)), cut_(cut_for(product_, target)), workspace_(workspace) {}
   void run() const {
-    parallel(cut_.lanes, [this](int64_t lane) { multiply(product_, cut_, lane, workspace_); });
+    cpu::in_lanes(cut_.lanes, cut_.tasks, [this](int64_t task, int64_t lane) { multiply(product_, cut_, task, lane, workspace_); });
   }
 
  private:

@@ -67,7 +67,7 @@ class Ahead {
   int64_t row_ = 0, lines_ = 0, left_ = 0, share_ = 0, line_ = 0;
 };
 
-// What a lane is at: columns j0 … j0 + columns − 1 and numbers k0 … k0 + depth − 1 of each sum.
+// What a task is at: columns j0 … j0 + columns − 1 and numbers k0 … k0 + depth − 1 of each sum.
 struct Panel {
   int64_t j0, columns, k0, depth;
 };
@@ -88,8 +88,8 @@ Ahead ahead_of_b(const Multiply& p, const Panel& next, int64_t calls) {
 }
 
 // One block of C. `a` is where A's block lies.
-void task(const Multiply& p, int64_t i0, int64_t rows, const Panel& at, tile::Strided a, const Lane& lane, int64_t ld, Ahead& next_b,
-          Ahead& next_a) {
+void block_of(const Multiply& p, int64_t i0, int64_t rows, const Panel& at, tile::Strided a, const Lane& lane, int64_t ld, Ahead& next_b,
+              Ahead& next_a) {
   float* c = p.c + i0 * p.n + at.j0;
   const int64_t groups = at.columns / tile::width, rest = at.columns % tile::width;
   const bool first = at.k0 == 0;
@@ -129,12 +129,12 @@ void transpose(const float* from, int64_t from_row, int64_t rows, int64_t column
     for (int64_t j = 0; j < columns; ++j) to[j * to_row + i] = from[i * from_row + j];
 }
 
-void multiply(const Multiply& p, const Blocking& cut, int64_t index, void* workspace) {
+void multiply(const Multiply& p, const Blocking& cut, int64_t index, int64_t whose, void* workspace) {
   const int64_t per_lane = cut.packed_a() + cut.packed_b() + cut.edge();
-  float* own = on_a_line(workspace) + index * per_lane;
+  float* own = on_a_line(workspace) + whose * per_lane;
   const Lane lane{own + cut.packed_b(), own, own + cut.packed_b() + cut.packed_a()};
-  const int64_t end = cut.tasks() * (index + 1) / cut.lanes;
-  for (int64_t t = cut.tasks() * index / cut.lanes; t < end;) {
+  const int64_t end = cut.blocks() * (index + 1) / cut.tasks;
+  for (int64_t t = cut.blocks() * index / cut.tasks; t < end;) {
     const int64_t j0 = t / cut.row_blocks * cut.columns, first_row = t % cut.row_blocks,
                   last_row = std::min(cut.row_blocks, first_row + end - t);
     t += last_row - first_row;
@@ -155,7 +155,7 @@ void multiply(const Multiply& p, const Blocking& cut, int64_t index, void* works
             next_a = Ahead(a.data + cut.rows, p.a_step, std::min(cut.rows, p.m - i0 - cut.rows), at.depth, corners(at, rows));
           a = {lane.a, 1, cut.rows};
         }
-        task(p, i0, rows, at, a, lane, cut.columns, next_b, next_a);
+        block_of(p, i0, rows, at, a, lane, cut.columns, next_b, next_a);
       }
     }
   }

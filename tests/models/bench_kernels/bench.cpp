@@ -1,13 +1,12 @@
 // Times the kernels of matrix products and attention at the shapes of GPT-2 124M and SmolLM2-135M, as shares of the peak of fused multiply-adds that this machine
 // reaches meanwhile. Nothing is checked here: tests/models/kernel_test.cpp does that.
 //
-//   c++ -std=c++20 -O2 -fopenmp -I sdk/include tests/models/bench_kernels/bench.cpp -ldl -o bench
+//   c++ -std=c++20 -O2 -I . -I sdk/include tests/models/bench_kernels/bench.cpp host/base/{pool,ordered}.cpp -o bench
 //   ./bench build/release/plugins/models v4 [THREADS [FILTER]]
 //
 // With one thread the clock is the thread's own time, which other programs on the machine hardly disturb; with more it is the wall's. Best of several runs.
 #include <dlfcn.h>
 #include <immintrin.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <chrono>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "galley/cpp/plugin.hpp"
+#include "host/base/pool.hpp"
 
 namespace {
 
@@ -28,8 +28,8 @@ int thread_count = 2;
 
 void log(void*, uint32_t, const char* text) { std::puts(text); }
 void parallel(void*, int64_t blocks, void (*fn)(void*, int64_t), void* context) {
-#pragma omp parallel for schedule(static)
-  for (int64_t block = 0; block < blocks; ++block) fn(context, block);
+  static galley::Pool pool(thread_count);
+  pool.run(blocks, fn, context);
 }
 
 double seconds() {
@@ -64,14 +64,17 @@ __attribute__((target("avx512f"), noinline)) double wide_chains(int64_t n) {
 }
 double peak(bool wide) {
   constexpr int64_t n = 1000000;
-  double best = 0, kept = 0;
+  double best = 0;
   for (int run = 0; run < 9; ++run) {
     const double begin = seconds();
-#pragma omp parallel reduction(+ : kept)
-    kept += wide ? wide_chains(n) : chains(n);
+    std::vector<double> kept(static_cast<size_t>(thread_count));
+    const auto body = [&](int64_t i) { kept[static_cast<size_t>(i)] = wide ? wide_chains(n) : chains(n); };
+    parallel(
+        thread_count, [](void* context, int64_t i) { (*static_cast<const decltype(body)*>(context))(i); },
+        const_cast<void*>(static_cast<const void*>(&body)));
     best = std::max(best, (wide ? 32.0 : 16.0) * 12 * n * thread_count / (seconds() - begin));
+    if (kept[0] == 0.5) std::puts("");
   }
-  if (kept == 0.5) std::puts("");
   return best;
 }
 
@@ -141,7 +144,7 @@ class Bench {
         // On a cache line, as in the arena: oneDNN is a quarter slower on some shapes that are not.
         float* begin = data[i].data() + (64 - reinterpret_cast<uintptr_t>(data[i].data()) % 64) % 64 / 4;
         operands[i] =
-            sdk::operand(begin, shapes[i].extents.data(), static_cast<uint32_t>(shapes[i].extents.size()), shapes[i].dtype, access);
+            galley::sdk::operand(begin, shapes[i].extents.data(), static_cast<uint32_t>(shapes[i].extents.size()), shapes[i].dtype, access);
         pointers[i] = &operands[i];
       }
     }
@@ -237,7 +240,6 @@ int main(int argc, char** argv) {
     return 2;
   }
   if (argc > 3) thread_count = std::max(1, std::atoi(argv[3]));
-  omp_set_num_threads(thread_count);
   Bench bench(argv[1], argv[2], argc > 4 ? argv[4] : "");
   for (const int64_t rows : {256, 512}) {
     for (const auto& [K, N] : {std::pair(768, 2304), {768, 768}, {768, 3072}, {3072, 768}}) linear(bench, rows, K, N, 1);
