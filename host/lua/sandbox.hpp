@@ -1,12 +1,11 @@
-// Lua 5.4 with walls. Recipes and model families are text from strangers: they may compute, and that is all. What a script sees is a
+// Lua 5.4 with walls. Recipes and model families may be text from strangers: they may compute, and that is all. What a script sees is a
 // function of its files and of what the host hands it: no clock, no random numbers, no addresses, no file but through `require`, and
-// tables are walked in the order of their keys (library_base.cpp, library_string.cpp and library_table.cpp say what there is).
+// tables are walked in the order of their keys (libraries.cpp says what there is).
 //
-// Limits. Time is watched at every call, every few instructions and every larger allocation. The C functions of Lua's own library that
-// can run long in one call (patterns, rep, sort, concat, move, …) are replaced by ones that look at the clock; all others are linear in
-// their arguments, and LuaLimits::block bounds those. Once a limit has been passed it stays passed: every further call raises again, so
-// that no pcall, message handler or loop in the script survives it. Without __gc, __close, weak tables and coroutines nothing runs where
-// hooks do not reach, and no garbage collection costs more than its heap's size.
+// Limits. Memory is counted in Lua's allocator, which everything goes through. Time is looked at every few instructions, at every call and
+// at every larger allocation; within one call of a C function of Lua's libraries it is not, so that a pattern that backtracks for ever, or
+// table.move over 2^60 elements, ends with Ctrl-C. Once a limit has been passed it stays passed: every further call and every further few
+// instructions raise again, so that no pcall in the script survives it.
 //
 // Lua is the build that raises by C++ exceptions, so destructors run in functions that call Lua's API. Handlers in such functions must
 // catch std::exception and never `...`, which would swallow an error of Lua's.
@@ -30,7 +29,7 @@ struct LuaLimits {
   double seconds = 1;          ///< processor time of the thread inside Lua, all calls together
   size_t bytes = 64u << 20;    ///< of everything that Lua holds, garbage not yet collected included
   size_t block = 512u << 10;   ///< of one string, one table's array or hash part, or the stack
-  size_t source = 128u << 10;  ///< of one file or one text given to load(): the parser cannot be stopped halfway
+  size_t source = 128u << 10;  ///< of one file: the parser cannot be stopped halfway
 };
 
 /// A file that ran: `name` is how messages call it.

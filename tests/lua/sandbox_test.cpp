@@ -14,18 +14,18 @@ std::string error_of(const std::string& text) {
 
 TEST(Globals, AreTheseAndNoOthers) {
   EXPECT_EQ(run("local t = {} for k in pairs(_G) do t[#t + 1] = k end return table.concat(t, ' ')"),
-            "_G assert error getmetatable ipairs load math next pairs pcall rawequal rawget rawlen rawset require select setmetatable "
-            "string table "
-            "tonumber tostring type xpcall");
+            "_G assert error getmetatable ipairs math next pairs pcall rawequal rawget rawlen rawset require select setmetatable "
+            "string table tonumber tostring type");
   EXPECT_EQ(run("local t = {} for k in pairs(string) do t[#t + 1] = k end return table.concat(t, ' ')"),
-            "byte char find format gmatch gsub len lower match rep reverse sub upper");
+            "byte char find format gmatch gsub len lower match pack packsize rep reverse sub unpack upper");
   EXPECT_EQ(run("local t = {} for k in pairs(table) do t[#t + 1] = k end return table.concat(t, ' ')"),
             "concat insert move pack remove sort unpack");
-  EXPECT_EQ(run("return tostring(math.random) .. tostring(math.randomseed)"), "nilnil");
+  EXPECT_EQ(run("return tostring(math.random) .. tostring(math.randomseed) .. math.sqrt(4)"), "nilnil2.0");
 }
 
 TEST(Globals, NotThere) {
-  for (const char* name : {"io", "os", "debug", "package", "coroutine", "utf8", "dofile", "loadfile", "collectgarbage", "print", "warn"}) {
+  for (const char* name :
+       {"io", "os", "debug", "package", "coroutine", "utf8", "dofile", "loadfile", "collectgarbage", "print", "warn", "load", "xpcall"}) {
     EXPECT_EQ(error_of(std::string("return ") + name), "t.lua:1: '" + std::string(name) + "' is not available here");
   }
 }
@@ -67,21 +67,7 @@ TEST(Errors, StateStaysUsable) {
 TEST(Errors, AreCaughtAsInLua) {
   EXPECT_EQ(run("local ok, e = pcall(error, 'x', 0) return tostring(ok) .. e"), "falsex");
   EXPECT_EQ(run("return select('#', pcall(function(...) return ... end, 1, nil, 3))"), "4");
-  EXPECT_EQ(run("local ok, e = xpcall(function(a) error('x' .. a, 0) end, function(e) return e .. '!' end, 'y') return tostring(ok) .. e"),
-            "falsexy!");
-  EXPECT_EQ(run("return select(3, xpcall(function(...) return ... end, error, 1, 2))"), "2");
-  EXPECT_EQ(run("local ok, e = xpcall(error, error, 'deep') return tostring(ok)"), "false");
   EXPECT_EQ(run("return tostring(pcall(pcall))"), "false");
-}
-
-TEST(Load, TextsOnly) {
-  EXPECT_EQ(run("return load('return 1 + ...')(2)"), "3");
-  EXPECT_EQ(run("return load('return x', 'name', 't', { x = 5 })()"), "5");
-  EXPECT_EQ(run("local f, e = load('return (', 'mine') return e"), "mine:1: unexpected symbol near <eof>");
-  EXPECT_EQ(run("local f, e = load('\\27Lua') return e"), "attempt to load a binary chunk (mode is 't')");
-  EXPECT_EQ(error_of("load('return 1', 'x', 'b')"), "t.lua:1: load: only texts can be loaded (mode \"t\")");
-  EXPECT_EQ(error_of("load(function() return nil end)"), "t.lua:1: load takes a text here, not a function");
-  EXPECT_EQ(run("return tostring(string.dump)"), "nil");
 }
 
 TEST(Purity, NoAddresses) {
@@ -120,9 +106,7 @@ TEST(Metatables, WorkAsInLua) {
     local p = Point.new(2) + Point.new(3)
     return p:twice() + p(100) + (p == Point.new(5) and 1 or 0) + (getmetatable(p) == Point and 1000 or 0))"),
             "1511");
-  EXPECT_EQ(run("local m = {} local t = setmetatable({}, m) m.__index = function() return 1 end local before = t.x setmetatable(t, m) "
-                "return tostring(before) .. t.x"),
-            "nil1");
+  EXPECT_EQ(run("local m = {} local t = setmetatable({}, m) m.__index = function() return 1 end return t.x"), "1");
   EXPECT_EQ(run("local m = { __metatable = 'mine' } return getmetatable(setmetatable({}, m))"), "mine");
   EXPECT_EQ(error_of("setmetatable(setmetatable({}, { __metatable = 1 }), {})"), "t.lua:1: cannot change a protected metatable");
   EXPECT_EQ(run("return tostring(getmetatable(setmetatable(setmetatable({}, {}), nil)))"), "nil");
