@@ -149,7 +149,9 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   recipe_options.text = options.recipe_text;
   recipe_options.library = here.families.library;
   recipe_options.directory = options.directory;
+  recipe_options.confine = options.confine;
   s.recipe = TRY(read_recipe(recipe_path, recipe_options));
+  for (const std::string& warning : s.recipe.warnings) std::fprintf(stderr, "galley: warning: %s\n", warning.c_str());
   s.model = TRY(read_model_config(s.recipe, here.families));
   // Sampling needs no data, which may be gone by now, where the recipe itself says how long a row is.
   if (options.purpose == Purpose::Sample && s.recipe.length) s.data.layout = {1, *s.recipe.length};

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "galley/galley.h"
-#include "host/base/value.hpp"
+#include "host/recipe/schedule.hpp"
 
 namespace galley {
 

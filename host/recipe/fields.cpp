@@ -6,6 +6,7 @@
 
 #include "host/base/json.hpp"
 #include "host/base/nearest.hpp"
+#include "host/recipe/language.hpp"
 
 namespace galley {
 namespace {
@@ -24,8 +25,8 @@ std::string hint_for(const Value* value) {
 
 }  // namespace
 
-std::string shown(const Language& language, const Value& value) {
-  if (const Entry* entry = language.find(value)) return entry->kind_name();
+std::string shown(const Value& value) {
+  if (const Entry* entry = find_entry(value)) return entry->kind_name();
   if (value.as<List>()) return "a list";
   if (value.as<Table>()) return "a table";
   if (const auto* text = value.as<std::string>()) return json_quote(text->size() <= 60 ? *text : text->substr(0, 57) + "...");
@@ -98,9 +99,9 @@ Result<std::optional<Fields>> Fields::table(const std::string& name, const std::
   if (!value) return std::optional<Fields>();
   const Place place = place_of(name);
   if (const auto* list = value->as<List>(); list && list->empty())
-    return std::optional<Fields>(Fields(language_, kNothing, place, kNoLines, name, name + "."));
+    return std::optional<Fields>(Fields(kNothing, place, kNoLines, name, name + "."));
   if (!value->as<Table>()) return wrong(name, "a table such as " + example);
-  return std::optional<Fields>(Fields(language_, *value->as<Table>(), place, kNoLines, name, name + "."));
+  return std::optional<Fields>(Fields(*value->as<Table>(), place, kNoLines, name, name + "."));
 }
 
 Error Fields::error(const std::string& name, const std::string& cause, std::string hint) const {
@@ -109,8 +110,7 @@ Error Fields::error(const std::string& name, const std::string& cause, std::stri
 
 Error Fields::wrong(const std::string& name, const std::string& wanted, std::string hint) const {
   const Value* value = find(name);
-  return error(name, "'" + prefix_ + name + "' must be " + wanted + ", got " + (value ? shown(language_, *value) : "nothing"),
-               std::move(hint));
+  return error(name, "'" + prefix_ + name + "' must be " + wanted + ", got " + (value ? shown(*value) : "nothing"), std::move(hint));
 }
 
 Error Fields::missing(const std::string& name, std::string hint) const {

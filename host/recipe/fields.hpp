@@ -8,22 +8,21 @@
 
 #include "host/base/result.hpp"
 #include "host/base/value.hpp"
-#include "host/recipe/language.hpp"
 
 namespace galley {
 
 /// How a message shows a value: "ten" in quotes, 0.5, a list, a schedule.
-std::string shown(const Language& language, const Value& value);
+std::string shown(const Value& value);
 
 /// Names and the lines they were written in.
 using EntryLines = std::map<std::string, int>;
 
-/// Refers to the table, the lines and the language, which outlive it. Absent entries and nil are nullopt.
+/// Refers to the table and the lines, which outlive it. Absent entries and nil are nullopt.
 class Fields {
  public:
   /// `owner` is what unknown names are said to be of ("recipe", "save"); `prefix` goes before names in messages ("save.").
-  Fields(const Language& language, const Table& table, Place place, const EntryLines& lines, std::string owner, std::string prefix = {})
-      : language_(language), table_(table), place_(std::move(place)), lines_(lines), owner_(std::move(owner)), prefix_(std::move(prefix)) {}
+  Fields(const Table& table, Place place, const EntryLines& lines, std::string owner, std::string prefix = {})
+      : table_(table), place_(std::move(place)), lines_(lines), owner_(std::move(owner)), prefix_(std::move(prefix)) {}
 
   /// An error for the first entry, by line, that is not one of `known`.
   Status only(std::initializer_list<const char*> known) const;
@@ -44,7 +43,6 @@ class Fields {
   Error error(const std::string& name, const std::string& cause, std::string hint = {}) const;
 
  private:
-  const Language& language_;
   const Table& table_;
   Place place_;
   const EntryLines& lines_;
