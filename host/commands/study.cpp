@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <set>
@@ -209,14 +210,10 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
 }
 
 Result<int64_t> parse_bytes(const std::string& text) {
-  size_t end = 0;
   double number = 0;
-  try {
-    number = std::stod(text, &end);
-  } catch (const std::exception&) {
-    return recipe_error("'" + text + "' is no amount of memory", "write 24GiB, 512MiB or a number of bytes");
-  }
-  std::string unit = text.substr(end);
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (code != std::errc()) return recipe_error("'" + text + "' is no amount of memory", "write 24GiB, 512MiB or a number of bytes");
+  std::string unit(end, text.data() + text.size());
   unit.erase(0, unit.find_first_not_of(' ') == std::string::npos ? unit.size() : unit.find_first_not_of(' '));
   static const std::map<std::string, double> units = {
       {"", 1},      {"B", 1},       {"KB", 1e3},      {"MB", 1e6},      {"GB", 1e9},

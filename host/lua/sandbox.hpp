@@ -42,9 +42,13 @@ struct LuaSource {
 /// One Lua state. Owns everything in it; closed with its owner. Used by one thread at a time; states are independent of each other.
 class Sandbox {
  public:
-  /// `roots` are the folders below which `require "a.b"` looks for a/b.lua, in this order. A file is taken only if its real path lies
-  /// below the real path of one of them. A root that does not exist holds nothing.
-  static Result<std::unique_ptr<Sandbox>> create(const LuaLimits& limits, std::vector<std::filesystem::path> roots);
+  /// Which files `require` may run: those whose real path lies below the real path of a root, or any.
+  enum class Reach : uint8_t { Roots, Anywhere };
+
+  /// `roots` are the folders in which `require "a.b"` looks for a/b.lua, in this order. A name with a slash is a path: relative to a root,
+  /// or absolute, with ".lua" or without ("../common"). A root that does not exist holds nothing.
+  static Result<std::unique_ptr<Sandbox>> create(const LuaLimits& limits, std::vector<std::filesystem::path> roots,
+                                                 Reach reach = Reach::Roots);
   ~Sandbox();
   Sandbox(const Sandbox&) = delete;
   Sandbox& operator=(const Sandbox&) = delete;
@@ -88,7 +92,8 @@ class Sandbox {
   enum class Limit { None, Time, Bytes, Block };
   class Clock;
 
-  Sandbox(const LuaLimits& limits, std::vector<std::filesystem::path> roots) : limits_(limits), roots_(std::move(roots)) {}
+  Sandbox(const LuaLimits& limits, std::vector<std::filesystem::path> roots, Reach reach)
+      : limits_(limits), roots_(std::move(roots)), reach_(reach) {}
   static void* allocate(void* self, void* block, size_t old_size, size_t new_size);
   static void hook(lua_State* L, lua_Debug* event);
   static int report(lua_State* L);
@@ -101,6 +106,7 @@ class Sandbox {
 
   LuaLimits limits_;
   std::vector<std::filesystem::path> roots_;
+  Reach reach_;
   std::vector<LuaSource> sources_;
   lua_State* L_ = nullptr;
   size_t bytes_ = 0, peak_ = 0;

@@ -50,7 +50,9 @@ class Reader {
   Result<Use> read_use(const Entry& entry, int64_t steps);
   Result<Schedule> schedule(const Entry& entry, int64_t steps, const std::string& option, const Place& place);
   Status finish_options(Value* value, const Use& use, const std::string& option, const std::string& path, int64_t steps);
-  Status resolve(Value* value, const Place& place);
+  /// Who opens the file: one that walks a folder by itself asks DataSpec::roots for each file.
+  enum class Opens : uint8_t { All, Found };
+  Status resolve(Value* value, const Place& place, Opens opens = Opens::All);
 
   Language& language_;
   const PathRules& paths_;
@@ -101,17 +103,21 @@ Result<const Entry*> Reader::entry_of(const Fields& fields, const char* name, En
 }
 
 /// Paths, in place: a text or a list of texts. What is neither is left to whoever checks the option's type.
-Status Reader::resolve(Value* value, const Place& place) {
+Status Reader::resolve(Value* value, const Place& place, Opens opens) {
   if (const auto* text = value->as<std::string>()) {
     path_bytes_ += text->size();
     if (path_bytes_ > kMostPathBytes)
       return recipe_error(place.text() + ": the recipe names too many files", "name their folder, or a pattern");
     Result<std::filesystem::path> path = paths_.resolve(*text);
     if (!path) return recipe_error(place.text() + ": " + path.error().cause, path.error().hint);
+    if (opens == Opens::All) {
+      const Status inside = paths_.check_links(*path);
+      if (!inside) return recipe_error(place.text() + ": " + inside.error().cause, inside.error().hint);
+    }
     *value = Value(path->string());
   } else if (value->as<List>()) {
     for (Value& element : std::get<List>(*value)) {
-      if (element.as<std::string>()) TRY_STATUS(resolve(&element, place));
+      if (element.as<std::string>()) TRY_STATUS(resolve(&element, place, opens));
     }
   }
   return ok();
@@ -165,9 +171,11 @@ Status Reader::read_data(const Entry& entry, DataSpec* data) {
   for (auto& [name, value] : data->options) {
     const auto* text = value.as<std::string>();
     const bool built_in = text && (*text == "model" || *text == "bytes");
-    if (name == "files" || name == "path" || name == "validation" || (name == "tokenizer" && !built_in))
-      TRY_STATUS(resolve(&value, fields.place_of(name)));
+    const bool files = name == "files" || name == "validation";
+    if (files || name == "path" || (name == "tokenizer" && !built_in))
+      TRY_STATUS(resolve(&value, fields.place_of(name), files ? Opens::Found : Opens::All));
   }
+  data->roots = paths_.roots();
   return read_mix(entry, data);
 }
 
@@ -336,13 +344,14 @@ Result<Recipe> read_recipe(const std::filesystem::path& path, const RecipeOption
   recipe.text = TRY(recipe_text(path, options, LuaLimits().source));
   recipe.sets = options.sets;
   recipe.library = options.library;
+  recipe.confine = options.confine;
   LuaLimits limits;
   limits.seconds = options.seconds;
   limits.bytes = options.bytes;
   const std::unique_ptr<RecipeScript> script = TRY(RecipeScript::run(recipe, limits));
 
   const std::filesystem::path directory = options.directory.empty() ? std::filesystem::current_path() : options.directory;
-  const PathRules paths(folder_of(path), directory, script->arguments().given_texts());
+  const PathRules paths(folder_of(path), directory, script->arguments().given_texts(), options.confine);
   TRY_STATUS(Reader(script->language(), paths, script->sandbox(), recipe.name, recipe.text).read(script->returned(), &recipe));
   for (const LuaSource& source : script->sandbox().sources()) recipe.modules.emplace(source.path.string(), source.text);
   return recipe;
