@@ -4,7 +4,9 @@
 #include <elf.h>
 
 #include <boost/dll/shared_library.hpp>
+#include <clocale>
 #include <cstring>
+#include <locale>
 #include <map>
 #include <memory>
 #include <span>
@@ -170,6 +172,9 @@ Result<const galley_entry*> open_library(const std::filesystem::path& file, cons
   } catch (...) {
     return at(file, "cannot be loaded: an exception of unknown type");
   }
+  // Numbers are written as C writes them, whatever an initializer made of the locale: half of Europe has a comma in them.
+  std::setlocale(LC_ALL, "C");
+  std::locale::global(std::locale::classic());
   if (!library->has(GALLEY_ENTRY_SYMBOL)) return at(file, "does not export " GALLEY_ENTRY_SYMBOL);
   const auto* entry = &library->get<const galley_entry>(GALLEY_ENTRY_SYMBOL);
   TRY_STATUS(check_entry(file, *entry, manifest));
