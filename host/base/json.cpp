@@ -167,7 +167,7 @@ class Printer {
     else if (const auto* integer = value.as<int64_t>()) text += std::to_string(*integer);
     else if (const auto* number = value.as<double>()) text += number_text(*number);
     else if (const auto* string = value.as<std::string>()) text += json_quote(*string);
-    else if (const auto* schedule = value.as<Schedule>()) text += json_quote(schedule->text);
+    else if (const auto* foreign = value.as<Foreign>()) text += json_quote(foreign->written());
     else if (const auto* list = value.as<List>()) print_list(*list);
     else if (const auto* table = value.as<Table>()) print_table(*table);
     else text += "null";

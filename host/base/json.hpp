@@ -26,7 +26,7 @@ Result<Value> read_json(const std::filesystem::path& path, uint64_t limit = 64u 
 /// The string with its quotes, `"` `\` and control characters escaped; every other byte as it is.
 std::string json_quote(std::string_view text);
 
-/// The value as JSON: keys in order, numbers in the fewest digits that come back the same, a schedule as the text it was written as; a
+/// The value as JSON: keys in order, numbers in the fewest digits that come back the same, a schedule as the text that it was written as; a
 /// number that is not finite, which JSON cannot say, as null. `indent` spaces a level, each element on a line of its own; 0: everything
 /// on one line.
 std::string to_json(const Value& value, int indent = 0);

@@ -9,6 +9,7 @@
 
 #include "host/base/result.hpp"
 #include "host/base/value.hpp"
+#include "host/recipe/schedule.hpp"
 
 namespace galley {
 

@@ -1,9 +1,12 @@
 // What a recipe says, as plain data: nothing here refers to Lua, which is closed before planning begins.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -16,28 +19,38 @@ struct Place {
   std::string text() const { return line > 0 ? file + ":" + std::to_string(line) : file; }
 };
 
-/// A quantity that depends on the step, tabulated: table[i] is its value at step i + 1; the last entry holds from there on.
-struct Schedule {
-  std::string text;           ///< how the recipe wrote it, e.g. "cosine{peak=0.001, warmup=5}", for reports
-  std::vector<double> table;  ///< never empty
-  double at(int64_t step) const {
-    const auto last = static_cast<int64_t>(table.size()) - 1;
-    return table[static_cast<size_t>(step < 1 ? 0 : step - 1 > last ? last : step - 1)];
-  }
-  friend bool operator==(const Schedule&, const Schedule&) = default;
+/// What a layer above puts among values, such as a schedule. Immutable.
+class Foreign {
+ public:
+  virtual ~Foreign() = default;
+  virtual const char* type_name() const = 0;  ///< "schedule": for messages
+  virtual std::string written() const = 0;    ///< how the recipe wrote it, for reports
+
+ protected:
+  Foreign() = default;
+  Foreign(const Foreign&) = default;
+  Foreign& operator=(const Foreign&) = default;
 };
 
 struct Value;
 using List = std::vector<Value>;
 using Table = std::map<std::string, Value>;
 
-/// nil, boolean, integer, number, string, list, table or schedule.
-struct Value : std::variant<std::monostate, bool, int64_t, double, std::string, List, Table, Schedule> {
+/// nil, boolean, integer, number, string, list, table or something foreign.
+struct Value : std::variant<std::monostate, bool, int64_t, double, std::string, List, Table, std::shared_ptr<const Foreign>> {
   using variant::variant;
+  template <std::derived_from<Foreign> T>
+  Value(T foreign) : variant(std::shared_ptr<const Foreign>(std::make_shared<const T>(std::move(foreign)))) {}
   bool is_nil() const { return index() == 0; }
+  /// Null when the value is of another type.
   template <class T>
   const T* as() const {
-    return std::get_if<T>(this);
+    if constexpr (std::derived_from<T, Foreign>) {
+      const auto* foreign = std::get_if<std::shared_ptr<const Foreign>>(this);
+      return foreign ? dynamic_cast<const T*>(foreign->get()) : nullptr;
+    } else {
+      return std::get_if<T>(this);
+    }
   }
   /// An integer or a number, as a number.
   bool number(double* out) const {
@@ -51,9 +64,10 @@ struct Value : std::variant<std::monostate, bool, int64_t, double, std::string, 
     }
     return false;
   }
-  /// "nil", "boolean", "integer", "number", "string", "list", "table", "schedule": for messages.
+  /// "nil", "boolean", "integer", "number", "string", "list", "table", or what a foreign one calls itself: for messages.
   const char* type_name() const {
-    static constexpr const char* names[] = {"nil", "boolean", "integer", "number", "string", "list", "table", "schedule"};
+    if (const auto* foreign = as<Foreign>()) return foreign->type_name();
+    static constexpr const char* names[] = {"nil", "boolean", "integer", "number", "string", "list", "table", "nothing"};
     return names[index()];
   }
 };

@@ -21,6 +21,7 @@ namespace galley {
 namespace {
 
 const FlagSpec set_flag = {"--set", "NAME=VALUE", "an argument of the recipe: arg(\"NAME\")", true, false};
+const FlagSpec confine_flag = {"--confine", "", "the recipe is from somebody else: keep it in its folder", false, false};
 const FlagSpec plugin_path_flag = {"--plugin-path", "DIR", "a folder with a plugin, or with folders of plugins", true, false};
 const FlagSpec device_flag = {"--device", "KIND", "the device to run on (cpu)", false, false};
 const FlagSpec target_flag = {"--target", "FILE", "plan for the machine in this TOML file instead of this one", false, false};
@@ -43,6 +44,7 @@ Result<StudyOptions> study_options(const CommandLine& a) {
     }
   }
   if (const auto it = a.flags.find("--plugin-path"); it != a.flags.end()) out.plugin_path.assign(it->second.begin(), it->second.end());
+  out.confine = a.has("--confine") ? Confine::Yes : Confine::No;
   out.device = a.get("--device", "cpu");
   out.target = a.get("--target");
   if (a.has("--memory")) {
@@ -94,9 +96,9 @@ Status command_plan(const CommandLine& a) {
 }
 
 Status command_train(const CommandLine& a) {
-  const StopSignals signals;
   const StudyOptions options = TRY(study_options(a));
   const auto s = TRY(study(a.positional[0], options));
+  const StopSignals signals;  // not before: there is nothing to finish while a recipe runs
   TRY_STATUS(check_files(s->program, s->graph->ignored_files));
   const std::filesystem::path out = a.get("--out");
   TRY_STATUS(check_vacant(out));
@@ -126,9 +128,9 @@ Status command_train(const CommandLine& a) {
 }
 
 Status command_resume(const CommandLine& a) {
-  const StopSignals signals;
   const std::filesystem::path directory = a.positional[0];
   const auto s = TRY(study_run(directory, Purpose::Train));
+  const StopSignals signals;
   TRY_STATUS(train(*s, nullptr, directory, poison_of(a)));
   std::printf("done: %s\n", directory.c_str());
   return ok();
@@ -150,12 +152,13 @@ Status command_eval(const CommandLine& a) {
 }
 
 Status command_data(const CommandLine& a) {
-  const StopSignals signals;
   StudyOptions options = TRY(study_options(a));
   options.purpose = Purpose::Gradients;
   options.runs = false;
   const int64_t rows = TRY(a.integer("--rows", 2, 0));
-  return show_data(*TRY(study(a.positional[0], options)), rows, a.has("--json") ? DataForm::Json : DataForm::Text);
+  const auto s = TRY(study(a.positional[0], options));
+  const StopSignals signals;
+  return show_data(*s, rows, a.has("--json") ? DataForm::Json : DataForm::Text);
 }
 
 Status command_gradients(const CommandLine& a) {
@@ -181,6 +184,7 @@ std::vector<CommandSpec> all_commands() {
        "Opens no device and no weights. Examples:\n  galley plan scripts/quickstart.lua --set text=.\n  galley plan finetune.lua --set "
        "model=DIR --memory 24GiB   exit code 3 when it does not fit\n",
        {set_flag,
+        confine_flag,
         memory_flag,
         target_flag,
         device_flag,
@@ -196,6 +200,7 @@ std::vector<CommandSpec> all_commands() {
        "Ctrl-C finishes the step, saves, and says how to go on.\n",
        {{"--out", "DIR", "the run's directory: new, or empty", false, true},
         set_flag,
+        confine_flag,
         memory_flag,
         target_flag,
         device_flag,
@@ -212,7 +217,7 @@ std::vector<CommandSpec> all_commands() {
        "RECIPE|DIR",
        "the loss on the validation data of a recipe or a run",
        "",
-       {set_flag, device_flag, plugin_path_flag, {"--json", "", "for programs"}},
+       {set_flag, confine_flag, device_flag, plugin_path_flag, {"--json", "", "for programs"}},
        command_eval},
       {"sample",
        "DIR",
@@ -242,7 +247,12 @@ std::vector<CommandSpec> all_commands() {
        "Prepares the data as train would, which then finds it prepared. Tokens that count in the loss are in colour on a terminal, "
        "elsewhere "
        "between ‹ and ›. Example:\n  galley data scripts/chat.lua --set model=DIR --set chat=talk.jsonl --rows 4\n",
-       {{"--rows", "N", "how many rows to show (2)"}, {"--json", "", "for programs"}, set_flag, device_flag, plugin_path_flag},
+       {{"--rows", "N", "how many rows to show (2)"},
+        {"--json", "", "for programs"},
+        set_flag,
+        confine_flag,
+        device_flag,
+        plugin_path_flag},
        command_data},
       {"gradients",
        "RECIPE",
@@ -251,6 +261,7 @@ std::vector<CommandSpec> all_commands() {
        {{"--out", "FILE", "the file to write", false, true},
         {"--logits", "", "the logits too"},
         set_flag,
+        confine_flag,
         target_flag,
         device_flag,
         plugin_path_flag},

@@ -22,7 +22,14 @@ namespace {
 
 volatile std::sig_atomic_t stop_signal = 0;
 
-void on_signal(int signal) { stop_signal = signal; }
+/// The first one lets a step end; the second one ends the process, whatever it is doing.
+void on_signal(int signal) {
+  if (stop_signal != 0) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
+  stop_signal = signal;
+}
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -158,6 +165,7 @@ Result<RunRecord> record_of(const Study& study, const StudyOptions& options, con
   out.recipe = study.recipe.path;
   out.recipe_text = study.recipe.text;
   out.sets = study.recipe.sets;
+  out.confined = study.recipe.confine == Confine::Yes;
   out.working_directory = std::filesystem::current_path();
   for (const auto& p : options.plugin_path) out.plugin_path.push_back(std::filesystem::absolute(p).string());
   out.device = options.device;

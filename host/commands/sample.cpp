@@ -177,6 +177,7 @@ Result<std::unique_ptr<Study>> study_run(const fs::path& directory, Purpose purp
   const RunRecord record = TRY(open_run(directory));
   StudyOptions options;
   options.sets = record.sets;
+  options.confine = record.confined ? Confine::Yes : Confine::No;
   options.plugin_path.assign(record.plugin_path.begin(), record.plugin_path.end());
   options.device = record.device;
   options.target_text = record.target;

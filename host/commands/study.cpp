@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <set>
@@ -149,7 +150,9 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   recipe_options.text = options.recipe_text;
   recipe_options.library = here.families.library;
   recipe_options.directory = options.directory;
+  recipe_options.confine = options.confine;
   s.recipe = TRY(read_recipe(recipe_path, recipe_options));
+  for (const std::string& warning : s.recipe.warnings) std::fprintf(stderr, "galley: warning: %s\n", warning.c_str());
   s.model = TRY(read_model_config(s.recipe, here.families));
   // Sampling needs no data, which may be gone by now, where the recipe itself says how long a row is.
   if (options.purpose == Purpose::Sample && s.recipe.length) s.data.layout = {1, *s.recipe.length};
@@ -207,14 +210,10 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
 }
 
 Result<int64_t> parse_bytes(const std::string& text) {
-  size_t end = 0;
   double number = 0;
-  try {
-    number = std::stod(text, &end);
-  } catch (const std::exception&) {
-    return recipe_error("'" + text + "' is no amount of memory", "write 24GiB, 512MiB or a number of bytes");
-  }
-  std::string unit = text.substr(end);
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (code != std::errc()) return recipe_error("'" + text + "' is no amount of memory", "write 24GiB, 512MiB or a number of bytes");
+  std::string unit(end, text.data() + text.size());
   unit.erase(0, unit.find_first_not_of(' ') == std::string::npos ? unit.size() : unit.find_first_not_of(' '));
   static const std::map<std::string, double> units = {
       {"", 1},      {"B", 1},       {"KB", 1e3},      {"MB", 1e6},      {"GB", 1e9},

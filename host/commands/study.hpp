@@ -27,6 +27,7 @@ Installation find_installation();
 
 struct StudyOptions {
   std::map<std::string, std::string> sets;         ///< --set name=value
+  Confine confine = Confine::No;                   ///< --confine
   std::vector<std::filesystem::path> plugin_path;  ///< --plugin-path
   std::string device = "cpu";                      ///< --device
   std::filesystem::path target;                    ///< --target; empty: this machine

@@ -1,24 +1,24 @@
 #include "host/data/documents.hpp"
 
-#include <fnmatch.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <set>
-#include <span>
+#include <tuple>
 #include <utility>
 
+#include "host/base/below.hpp"
 #include "host/base/file.hpp"
+#include "host/base/glob.hpp"
 #include "host/data/spec.hpp"
+#include "host/recipe/paths.hpp"
 
 namespace galley {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool has_wildcard(const std::string& text) { return text.find_first_of("*?[") != std::string::npos; }
 
 bool passed_over(const fs::path& directory) {
   const std::string name = directory.filename().string();
@@ -43,7 +43,7 @@ class Finder {
       if (!S_ISREG(status.st_mode)) return data_error(spec_, "'" + given + "' is neither a file nor a directory");
       return add_file(given, fs::path(given).filename().string(), true);
     }
-    if (errno != ENOENT || !has_wildcard(given)) return system_error("open", given, errno);
+    if (errno != ENOENT || !is_glob(given)) return system_error("open", given, errno);
     return add_pattern(given);
   }
 
@@ -89,43 +89,75 @@ class Finder {
     return entries;
   }
 
+  // Walks each directory below the pattern's beginning once, with all the places in the pattern that it has come to: `**` stands for any
+  // number of directories, so that trying each number for each `**` takes time exponential in their number.
   Status add_pattern(const fs::path& pattern) {
     fs::path root;
-    std::vector<std::string> rest;
+    std::vector<std::string> parts;
     for (const fs::path& part : pattern) {
-      if (rest.empty() && !has_wildcard(part.string())) root /= part;
-      else rest.push_back(part.string());
+      if (parts.empty() && !is_glob(part.string())) root /= part;
+      else parts.push_back(part.string());
     }
-    if (rest.back() == "**") rest.push_back("*");
+    if (parts.back() == "**") parts.push_back("*");
     std::vector<fs::path> files;
+    std::set<Visit> visited;
     std::error_code ignored;
-    if (fs::is_directory(root.empty() ? "." : root, ignored)) TRY_STATUS(match(root.empty() ? "." : root, rest, &files));
+    if (fs::is_directory(root.empty() ? "." : root, ignored))
+      TRY_STATUS(match(root.empty() ? "." : root, parts, reached(parts, {0}), &visited, &files));
     if (files.empty()) return data_error(spec_, "no file matches '" + pattern.string() + "'");
     for (const fs::path& file : files) TRY_STATUS(add_file(file, file.lexically_relative(root).generic_string(), false));
     return ok();
   }
 
-  Status match(const fs::path& directory, std::span<const std::string> parts, std::vector<fs::path>* files) {
-    const bool any_depth = parts[0] == "**";
-    if (any_depth) TRY_STATUS(match(directory, parts.subspan(1), files));
+  using Places = std::set<size_t>;                 // in the pattern's parts
+  using Visit = std::tuple<dev_t, ino_t, size_t>;  // of a directory, at a place
+
+  // `**` may stand for no directory: whoever comes to it comes to what follows it as well.
+  static Places reached(const std::vector<std::string>& parts, Places places) {
+    for (const size_t at : Places(places))
+      for (size_t next = at; next + 1 < parts.size() && parts[next] == "**";) places.insert(++next);
+    return places;
+  }
+
+  // A pattern finds a name that begins with a dot only if it says the dot.
+  static bool names(const std::string& part, const std::string& name) {
+    return (!name.starts_with('.') || part.starts_with('.')) && glob_matches(part, name);
+  }
+
+  Status match(const fs::path& directory, const std::vector<std::string>& parts, Places places, std::set<Visit>* visited,
+               std::vector<fs::path>* files) {
+    struct stat status;
+    if (::stat(directory.c_str(), &status) != 0) return system_error("open", directory, errno);
+    std::erase_if(places, [&](size_t at) { return !visited->emplace(status.st_dev, status.st_ino, at).second; });
+    if (places.empty()) return ok();
+    std::vector<std::pair<fs::path, Places>> below;
     for (const fs::directory_entry& entry : TRY(list(directory))) {
       std::error_code ignored;
-      if (any_depth) {
-        // A link to a directory could lead back above it: ** does not follow links.
-        const bool enter = entry.symlink_status(ignored).type() == fs::file_type::directory && !passed_over(entry.path());
-        if (enter) TRY_STATUS(match(entry.path(), parts, files));
-        continue;
+      const std::string name = entry.path().filename().string();
+      const bool is_directory = entry.is_directory(ignored);
+      // A link to a directory could lead back above it: ** does not follow links.
+      const bool any_depth = is_directory && !entry.is_symlink(ignored) && !passed_over(entry.path());
+      Places next;
+      bool matches = false;
+      for (const size_t at : places) {
+        if (parts[at] == "**") {
+          if (any_depth) next.insert(at);
+        } else if (names(parts[at], name)) {
+          if (at + 1 < parts.size()) next.insert(at + 1);
+          else matches = true;
+        }
       }
-      if (::fnmatch(parts[0].c_str(), entry.path().filename().c_str(), FNM_PERIOD) != 0) continue;
-      if (parts.size() > 1 && entry.is_directory(ignored)) TRY_STATUS(match(entry.path(), parts.subspan(1), files));
-      if (parts.size() == 1 && entry.is_regular_file(ignored)) files->push_back(entry.path());
+      if (matches && entry.is_regular_file(ignored)) files->push_back(entry.path());
+      if (is_directory && !next.empty()) below.emplace_back(entry.path(), reached(parts, std::move(next)));
     }
+    for (auto& [path, next] : below) TRY_STATUS(match(path, parts, std::move(next), visited, files));
     return ok();
   }
 
   Status add_file(const fs::path& path, std::string identity, bool named) {
     struct stat status;
     if (::stat(path.c_str(), &status) != 0) return system_error("open", path, errno);
+    TRY_STATUS(check_reach(path));
     if (!seen_.emplace(status.st_dev, status.st_ino).second) return ok();
     const auto size = static_cast<uint64_t>(status.st_size);
     if (kind_ != FileKind::Text) {
@@ -148,6 +180,18 @@ class Finder {
     }
     found.files.push_back({path, std::move(identity), size, named});
     return ok();
+  }
+
+  // Of a confined recipe: whether the file, with links followed, lies where it may read.
+  Status check_reach(const fs::path& path) const {
+    if (spec_.roots.empty()) return ok();
+    std::error_code error;
+    const fs::path real = fs::canonical(path, error);
+    if (error) return data_error(spec_, "cannot resolve '" + path.string() + "': " + error.message());
+    const auto holds = [&](const fs::path& root) { return is_below(real, root); };
+    if (std::any_of(spec_.roots.begin(), spec_.roots.end(), holds)) return ok();
+    const Error out = leads_out(path.string(), real);
+    return data_error(spec_, out.cause, out.hint);
   }
 
   const DataSpec& spec_;

@@ -95,7 +95,7 @@ void push_value(lua_State* L, const Value& value) {
       lua_rawset(L, -3);
     }
   } else {
-    luaL_error(L, "a schedule cannot be given to a script");
+    luaL_error(L, "a %s cannot be given to a script", value.type_name());
   }
 }
 

@@ -12,15 +12,15 @@ namespace galley {
 
 /// Reads values of Lua as data. A table with the keys 1 … n is a List, one with texts as keys a Table, the empty one a List; both kinds of
 /// keys in one table, holes, numbers that are not finite, and more than 32 levels are errors. Metamethods are not asked.
-/// What one converter reads is bounded in sum (65,536 values, 4 MiB of text, or as many times that as it is made for), since tables may share their parts. Raises: it is for C
-/// functions that Lua calls. Used by one thread at a time.
+/// What one converter reads is bounded in sum (65,536 values, 4 MiB of text, or as many times that as it is made for), since tables may
+/// share their parts. Raises: it is for C functions that Lua calls. Used by one thread at a time.
 class Converter {
  public:
   /// Makes a Value of what is no data (functions, userdata), or raises.
-  using Foreign = std::function<Value(lua_State* L, int index, const std::string& name)>;
+  using ReadForeign = std::function<Value(lua_State* L, int index, const std::string& name)>;
 
   /// `bytes`: of text, and with it the number of values, where more than a description is read.
-  explicit Converter(lua_State* L, Foreign foreign = {}, size_t bytes = 4u << 20)
+  explicit Converter(lua_State* L, ReadForeign foreign = {}, size_t bytes = 4u << 20)
       : L_(L), foreign_(std::move(foreign)), most_bytes_(bytes) {}
   /// `name` is how messages call the value: "betas" gives "'betas[2]' is not a finite number".
   Value read(int index, const std::string& name) { return read(index, name, 0); }
@@ -31,7 +31,7 @@ class Converter {
   std::string read_text(int index);
 
   lua_State* L_;
-  Foreign foreign_;
+  ReadForeign foreign_;
   size_t most_bytes_;
   size_t values_ = 0, bytes_ = 0;
 };
@@ -39,7 +39,7 @@ class Converter {
 /// One value by itself.
 Value to_value(lua_State* L, int index);
 
-/// Pushes the value, tables and lists as new tables. Raises when there is no memory, and for a schedule, which Lua has no form of.
+/// Pushes the value, tables and lists as new tables. Raises when there is no memory, and for what is foreign, which Lua has no form of.
 void push_value(lua_State* L, const Value& value);
 
 }  // namespace galley

@@ -1,6 +1,7 @@
-// require "a.b": a file of Lua below one of the sandbox's roots, run once.
+// require "a.b": a file of Lua, run once.
 #include <algorithm>
 
+#include "host/base/below.hpp"
 #include "host/lua/sandbox.hpp"
 
 namespace galley {
@@ -9,43 +10,44 @@ namespace {
 /// Key of the registry: real path → what the module returned, or false while it runs.
 const char kModules = 0;
 
-bool is_module_name(const std::string& name) {
-  bool after_letter = false;
-  for (const char c : name) {
-    const bool separator = c == '.' || c == '/';
+/// The file that a module's name means, below a root or absolute; "" for what is no name.
+std::string file_of(const std::string& module) {
+  if (module.empty() || module.size() > 1000 || module.find('\0') != std::string::npos) return {};
+  if (module.find('/') != std::string::npos) return module.ends_with(".lua") ? module : module + ".lua";
+  std::string path;
+  for (const char c : module) {
     const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
-    if (!letter && !(separator && after_letter)) return false;
-    after_letter = letter;
+    if (!letter && (c != '.' || path.empty() || path.ends_with('/'))) return {};
+    path += c == '.' ? '/' : c;
   }
-  return after_letter && name.size() <= 200;
-}
-
-bool is_below(const std::filesystem::path& path, const std::filesystem::path& folder) {
-  return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
+  return path.ends_with('/') ? std::string() : path + ".lua";
 }
 
 }  // namespace
 
 Result<LuaSource> Sandbox::find_module(const std::string& module) const {
-  if (!is_module_name(module)) {
+  const std::string file = file_of(module);
+  if (file.empty()) {
     return recipe_error("require: '" + module.substr(0, 200) + "' is not the name of a module",
-                        "such as \"common\" or \"lib.common\", for common.lua and lib/common.lua");
+                        "such as \"common\" or \"lib.common\", for common.lua and lib/common.lua, or a path such as \"../common\"");
   }
-  std::string relative = module;
-  std::replace(relative.begin(), relative.end(), '.', '/');
-  relative += ".lua";
+  const auto allowed = [&](const std::filesystem::path& real) {
+    return reach_ == Reach::Anywhere || std::any_of(roots_.begin(), roots_.end(), [&](const std::filesystem::path& root) {
+             std::error_code code;
+             const std::filesystem::path folder = std::filesystem::canonical(root, code);
+             return !code && is_below(real, folder);
+           });
+  };
   std::string looked;
   for (const std::filesystem::path& root : roots_) {
-    const std::filesystem::path path = (root / relative).lexically_normal();
+    const std::filesystem::path path = (root / file).lexically_normal();
+    if (!looked.empty() && path.is_absolute() && file.front() == '/') break;  // the same for every root
     looked += (looked.empty() ? "" : ", ") + path.string();
     std::error_code code;
     const std::filesystem::path real = std::filesystem::canonical(path, code);
     if (code) continue;
-    for (const std::filesystem::path& allowed : roots_) {
-      const std::filesystem::path folder = std::filesystem::canonical(allowed, code);
-      if (!code && is_below(real, folder)) return read_source(real, path.string());
-    }
-    return recipe_error("require: " + path.string() + " is a link to outside of the folders for modules");
+    if (!allowed(real)) return recipe_error("require: " + path.string() + " leads out of the folders for modules, to " + real.string());
+    return read_source(real, path.string());
   }
   return recipe_error("require: there is no module '" + module + "'", "looked for " + looked);
 }

@@ -79,8 +79,8 @@ class Sandbox::Clock {
   Sandbox& sandbox_;
 };
 
-Result<std::unique_ptr<Sandbox>> Sandbox::create(const LuaLimits& limits, std::vector<std::filesystem::path> roots) {
-  std::unique_ptr<Sandbox> sandbox(new Sandbox(limits, std::move(roots)));
+Result<std::unique_ptr<Sandbox>> Sandbox::create(const LuaLimits& limits, std::vector<std::filesystem::path> roots, Reach reach) {
+  std::unique_ptr<Sandbox> sandbox(new Sandbox(limits, std::move(roots), reach));
   lua_State* L = lua_newstate(allocate, sandbox.get());
   if (!L) return run_error("there is no memory for a Lua state");
   *static_cast<Sandbox**>(lua_getextraspace(L)) = sandbox.get();

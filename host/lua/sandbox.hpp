@@ -1,12 +1,11 @@
-// Lua 5.4 with walls. Recipes and model families are text from strangers: they may compute, and that is all. What a script sees is a
+// Lua 5.4 with walls. Recipes and model families may be text from strangers: they may compute, and that is all. What a script sees is a
 // function of its files and of what the host hands it: no clock, no random numbers, no addresses, no file but through `require`, and
-// tables are walked in the order of their keys (library_base.cpp, library_string.cpp and library_table.cpp say what there is).
+// tables are walked in the order of their keys (libraries.cpp says what there is).
 //
-// Limits. Time is watched at every call, every few instructions and every larger allocation. The C functions of Lua's own library that
-// can run long in one call (patterns, rep, sort, concat, move, …) are replaced by ones that look at the clock; all others are linear in
-// their arguments, and LuaLimits::block bounds those. Once a limit has been passed it stays passed: every further call raises again, so
-// that no pcall, message handler or loop in the script survives it. Without __gc, __close, weak tables and coroutines nothing runs where
-// hooks do not reach, and no garbage collection costs more than its heap's size.
+// Limits. Memory is counted in Lua's allocator, which everything goes through. Time is looked at every few instructions, at every call and
+// at every larger allocation; within one call of a C function of Lua's libraries it is not, so that a pattern that backtracks for ever, or
+// table.move over 2^60 elements, ends with Ctrl-C. Once a limit has been passed it stays passed: every further call and every further few
+// instructions raise again, so that no pcall in the script survives it.
 //
 // Lua is the build that raises by C++ exceptions, so destructors run in functions that call Lua's API. Handlers in such functions must
 // catch std::exception and never `...`, which would swallow an error of Lua's.
@@ -30,7 +29,7 @@ struct LuaLimits {
   double seconds = 1;          ///< processor time of the thread inside Lua, all calls together
   size_t bytes = 64u << 20;    ///< of everything that Lua holds, garbage not yet collected included
   size_t block = 512u << 10;   ///< of one string, one table's array or hash part, or the stack
-  size_t source = 128u << 10;  ///< of one file or one text given to load(): the parser cannot be stopped halfway
+  size_t source = 128u << 10;  ///< of one file: the parser cannot be stopped halfway
 };
 
 /// A file that ran: `name` is how messages call it.
@@ -43,9 +42,13 @@ struct LuaSource {
 /// One Lua state. Owns everything in it; closed with its owner. Used by one thread at a time; states are independent of each other.
 class Sandbox {
  public:
-  /// `roots` are the folders below which `require "a.b"` looks for a/b.lua, in this order. A file is taken only if its real path lies
-  /// below the real path of one of them. A root that does not exist holds nothing.
-  static Result<std::unique_ptr<Sandbox>> create(const LuaLimits& limits, std::vector<std::filesystem::path> roots);
+  /// Which files `require` may run: those whose real path lies below the real path of a root, or any.
+  enum class Reach : uint8_t { Roots, Anywhere };
+
+  /// `roots` are the folders in which `require "a.b"` looks for a/b.lua, in this order. A name with a slash is a path: relative to a root,
+  /// or absolute, with ".lua" or without ("../common"). A root that does not exist holds nothing.
+  static Result<std::unique_ptr<Sandbox>> create(const LuaLimits& limits, std::vector<std::filesystem::path> roots,
+                                                 Reach reach = Reach::Roots);
   ~Sandbox();
   Sandbox(const Sandbox&) = delete;
   Sandbox& operator=(const Sandbox&) = delete;
@@ -89,7 +92,8 @@ class Sandbox {
   enum class Limit { None, Time, Bytes, Block };
   class Clock;
 
-  Sandbox(const LuaLimits& limits, std::vector<std::filesystem::path> roots) : limits_(limits), roots_(std::move(roots)) {}
+  Sandbox(const LuaLimits& limits, std::vector<std::filesystem::path> roots, Reach reach)
+      : limits_(limits), roots_(std::move(roots)), reach_(reach) {}
   static void* allocate(void* self, void* block, size_t old_size, size_t new_size);
   static void hook(lua_State* L, lua_Debug* event);
   static int report(lua_State* L);
@@ -102,6 +106,7 @@ class Sandbox {
 
   LuaLimits limits_;
   std::vector<std::filesystem::path> roots_;
+  Reach reach_;
   std::vector<LuaSource> sources_;
   lua_State* L_ = nullptr;
   size_t bytes_ = 0, peak_ = 0;

@@ -14,7 +14,7 @@
 
 #include "galley/galley.h"
 #include "host/base/result.hpp"
-#include "host/base/value.hpp"
+#include "host/recipe/schedule.hpp"
 
 namespace galley {
 

@@ -4,8 +4,10 @@
 #include <elf.h>
 
 #include <boost/dll/shared_library.hpp>
+#include <clocale>
 #include <cstring>
 #include <deque>
+#include <locale>
 #include <map>
 #include <memory>
 #include <span>
@@ -213,6 +215,9 @@ Result<const Library*> open_library(const std::filesystem::path& file, const Man
   } catch (...) {
     return at(file, "cannot be loaded: an exception of unknown type");
   }
+  // Numbers are written as C writes them, whatever an initializer made of the locale: half of Europe has a comma in them.
+  std::setlocale(LC_ALL, "C");
+  std::locale::global(std::locale::classic());
   if (!library->has(GALLEY_ENTRY_SYMBOL)) return at(file, "does not export " GALLEY_ENTRY_SYMBOL);
   const auto* entry = &library->get<const galley_entry>(GALLEY_ENTRY_SYMBOL);
   TRY_STATUS(check_entry(file, *entry, manifest));

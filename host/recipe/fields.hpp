@@ -8,27 +8,23 @@
 #include "host/base/option_reader.hpp"
 #include "host/base/result.hpp"
 #include "host/base/value.hpp"
-#include "host/recipe/language.hpp"
 
 namespace galley {
 
 /// How a message shows a value: 'ten', 0.5, a strategy, a schedule.
-std::string shown(const Language& language, const Value& value);
+std::string shown(const Value& value);
 
 /// Names and the lines they were written in.
 using EntryLines = std::map<std::string, int>;
 
-/// Refers to the table, the lines and the language, which outlive it.
+/// Refers to the table and the lines, which outlive it.
 class Fields : public OptionReader {
  public:
   /// `owner` is whose entries they are ("the recipe", "cosine"); `prefix` goes before names in messages ("save.").
-  Fields(const Language& language, const Table& table, Place place, const EntryLines& lines, std::string owner, std::string prefix = {});
+  Fields(const Table& table, Place place, const EntryLines& lines, std::string owner, std::string prefix = {});
 
   /// The entry as fields of its own; `example` shows how such a table looks.
   Result<std::optional<Fields>> table(const std::string& name, const std::string& example) const;
-
- private:
-  const Language& language_;
 };
 
 }  // namespace galley

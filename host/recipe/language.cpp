@@ -19,9 +19,6 @@ std::string text_at(lua_State* L, int index) {
   return {text, size};
 }
 
-/// What an entry looks like among values.
-Value stand_in(size_t number) { return Schedule{"", {static_cast<double>(number)}}; }
-
 Place here(lua_State* L) {
   Place place;
   place.line = current_line(L, &place.file);
@@ -55,7 +52,7 @@ struct LanguageFunctions {
   static Value foreign(Language& language, lua_State* L, int index, const std::string& name) {
     for (const char* metatable : kMetatables) {
       const auto* number = static_cast<const size_t*>(luaL_testudata(L, index, metatable));
-      if (number) return stand_in(*number);
+      if (number) return EntryReference(language.entry(*number));
     }
     if (!lua_isfunction(L, index)) raise(L, recipe_error("'" + name + "' is a " + luaL_typename(L, index) + " and no plain data"));
     Entry& entry = language.add(Entry::Kind::Function, name);
@@ -65,7 +62,7 @@ struct LanguageFunctions {
     if (info.linedefined > 0) entry.place = {info.source[0] == '@' ? info.source + 1 : info.short_src, info.linedefined};
     lua_pushvalue(L, index);
     entry.function = luaL_ref(L, LUA_REGISTRYINDEX);
-    return stand_in(entry.number);
+    return EntryReference(entry);
   }
 
   /// The one table that `what` takes, as named options.
@@ -235,9 +232,9 @@ Entry& Language::add(Entry::Kind kind, std::string name) {
   return entry;
 }
 
-const Entry* Language::find(const Value& value) const {
-  const auto* schedule = value.as<Schedule>();
-  return schedule && schedule->text.empty() ? &entries_[static_cast<size_t>(schedule->table.front())] : nullptr;
+const Entry* find_entry(const Value& value) {
+  const auto* reference = value.as<EntryReference>();
+  return reference ? &reference->entry() : nullptr;
 }
 
 Result<const Entry*> Language::run(std::string_view text, const std::string& name) {

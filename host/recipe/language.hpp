@@ -11,6 +11,7 @@
 #include "host/lua/convert.hpp"
 #include "host/lua/sandbox.hpp"
 #include "host/recipe/arguments.hpp"
+#include "host/recipe/schedule.hpp"
 
 namespace galley {
 
@@ -26,8 +27,22 @@ struct Entry {
   const char* kind_name() const;  ///< "a strategy", "a model", …
 };
 
-/// Defines the language in a sandbox and keeps what it makes. An entry among other values stands there as a Schedule without text, its
-/// number as the only entry of the table. Outlived by the sandbox and the arguments; used by one thread at a time.
+/// An entry among other values. Outlived by the language, which owns the entry.
+class EntryReference final : public Foreign {
+ public:
+  explicit EntryReference(const Entry& entry) : entry_(&entry) {}
+  const char* type_name() const override { return "entry"; }
+  std::string written() const override { return entry_->name; }
+  const Entry& entry() const { return *entry_; }
+
+ private:
+  const Entry* entry_;
+};
+
+/// The entry that the value stands for; null for plain data.
+const Entry* find_entry(const Value& value);
+
+/// Defines the language in a sandbox and keeps what it makes. Outlived by the sandbox and the arguments; used by one thread at a time.
 class Language {
  public:
   Language(Sandbox& sandbox, Arguments& arguments);
@@ -37,8 +52,6 @@ class Language {
   Status open();
   /// Runs the text and gives the recipe that it returned.
   Result<const Entry*> run(std::string_view text, const std::string& name);
-  /// The entry that the value stands for; null for plain data.
-  const Entry* find(const Value& value) const;
   const Entry& entry(size_t number) const { return entries_[number]; }
   /// The values of a function of the step, at 1 … steps. `option` is how messages call it, `place` where it was given.
   Result<Schedule> tabulate(const Entry& function, int64_t steps, const std::string& option, const Place& place);

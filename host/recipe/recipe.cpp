@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "host/base/file.hpp"
+#include "host/base/json.hpp"
 #include "host/lua/sandbox.hpp"
 #include "host/recipe/arguments.hpp"
 #include "host/recipe/fields.hpp"
@@ -49,7 +50,9 @@ class Reader {
   Result<Use> read_use(const Entry& entry, int64_t steps);
   Result<Schedule> schedule(const Entry& entry, int64_t steps, const std::string& option, const Place& place);
   Status finish_options(Value* value, const Use& use, const std::string& option, const std::string& path, int64_t steps);
-  Status resolve(Value* value, const Place& place);
+  /// Who opens the file: one that walks a folder by itself asks DataSpec::roots for each file.
+  enum class Opens : uint8_t { All, Found };
+  Status resolve(Value* value, const Place& place, Opens opens = Opens::All);
 
   Language& language_;
   const PathRules& paths_;
@@ -57,6 +60,7 @@ class Reader {
   std::map<std::pair<std::string, std::string>, EntryLines> lines_;  // by place and callee
   int64_t numbers_ = 0;                                              // in the tables of all schedules
   size_t path_bytes_ = 0;
+  std::vector<std::string> warnings_;
 };
 
 const EntryLines& Reader::lines_of(const Place& place, const std::string& callee) {
@@ -67,13 +71,13 @@ const EntryLines& Reader::lines_of(const Place& place, const std::string& callee
 }
 
 Fields Reader::fields_of(const Entry& entry, const std::string& owner) {
-  return Fields(language_, entry.options, entry.place, lines_of(entry.place, entry.name), owner);
+  return Fields(entry.options, entry.place, lines_of(entry.place, entry.name), owner);
 }
 
 /// Neither functions nor schedules, strategies and the like.
 Status Reader::plain(const Value& value, const Place& place, const std::string& name) const {
-  if (language_.find(value)) {
-    return recipe_error(place.text() + ": '" + name + "' is " + shown(language_, value) + " and no plain data",
+  if (find_entry(value)) {
+    return recipe_error(place.text() + ": '" + name + "' is " + shown(value) + " and no plain data",
                         "only options of strategies can follow the step");
   }
   if (const auto* list = value.as<List>()) {
@@ -93,23 +97,27 @@ Status Reader::plain(const Fields& fields, const Table& table) const {
 Result<const Entry*> Reader::entry_of(const Fields& fields, const char* name, Entry::Kind kind, const std::string& example) const {
   const Value* value = fields.find(name);
   if (!value) return fields.missing(name, "write " + example);
-  const Entry* entry = language_.find(*value);
+  const Entry* entry = find_entry(*value);
   if (!entry || entry->kind != kind) return fields.wrong(name, example);
   return entry;
 }
 
 /// Paths, in place: a text or a list of texts. What is neither is left to whoever checks the option's type.
-Status Reader::resolve(Value* value, const Place& place) {
+Status Reader::resolve(Value* value, const Place& place, Opens opens) {
   if (const auto* text = value->as<std::string>()) {
     path_bytes_ += text->size();
     if (path_bytes_ > kMostPathBytes)
       return recipe_error(place.text() + ": the recipe names too many files", "name their folder, or a pattern");
     Result<std::filesystem::path> path = paths_.resolve(*text);
     if (!path) return recipe_error(place.text() + ": " + path.error().cause, path.error().hint);
+    if (opens == Opens::All) {
+      const Status inside = paths_.check_links(*path);
+      if (!inside) return recipe_error(place.text() + ": " + inside.error().cause, inside.error().hint);
+    }
     *value = Value(path->string());
   } else if (value->as<List>()) {
     for (Value& element : std::get<List>(*value)) {
-      if (element.as<std::string>()) TRY_STATUS(resolve(&element, place));
+      if (element.as<std::string>()) TRY_STATUS(resolve(&element, place, opens));
     }
   }
   return ok();
@@ -152,7 +160,7 @@ Status Reader::read_data(const Entry& entry, DataSpec* data) {
   data->place = entry.place;
   data->options = entry.options;
   if (const auto it = data->options.find("template"); it != data->options.end()) {
-    const Entry* function = language_.find(it->second);
+    const Entry* function = find_entry(it->second);
     if (function && function->kind == Entry::Kind::Function) {
       data->chat_template = function->number;
       data->options.erase(it);
@@ -162,18 +170,20 @@ Status Reader::read_data(const Entry& entry, DataSpec* data) {
   for (auto& [name, value] : data->options) {
     const auto* text = value.as<std::string>();
     const bool built_in = text && (*text == "model" || *text == "bytes");
-    if (name == "files" || name == "path" || name == "validation" || (name == "tokenizer" && !built_in))
-      TRY_STATUS(resolve(&value, fields.place_of(name)));
+    const bool files = name == "files" || name == "validation";
+    if (files || name == "path" || (name == "tokenizer" && !built_in))
+      TRY_STATUS(resolve(&value, fields.place_of(name), files ? Opens::Found : Opens::All));
   }
+  data->roots = paths_.roots();
   return read_mix(entry, data);
 }
 
 Status Reader::read_mix(const Entry& entry, DataSpec* data) {
   for (const auto& [position, value] : entry.items) {
-    const Entry* part = language_.find(value);
+    const Entry* part = find_entry(value);
     if (!part || part->kind != Entry::Kind::Data || part->name == "mix")
       return recipe_error(entry.place.text() + ": entry " + std::to_string(position) + " of data.mix must be data, not " +
-                              (part && part->name == "mix" ? "another data.mix" : shown(language_, value)),
+                              (part && part->name == "mix" ? "another data.mix" : shown(value)),
                           "write data.mix { data.text { … }, data.chat { … }, weights = { 1, 2 } }");
     TRY_STATUS(read_data(*part, &data->parts.emplace_back()));
   }
@@ -226,13 +236,26 @@ Result<Schedule> Reader::schedule(const Entry& entry, int64_t steps, const std::
   const auto floor = TRY(fields.number("floor")), least = TRY(fields.number("min"));
   if (floor && least) return fields.error("min", "'floor' and 'min' are two names of the same");
   decay.floor = floor.value_or(least.value_or(0));
+  if (decay.floor > decay.peak) {
+    const char* name = floor ? "floor" : least ? "min" : "peak";
+    return fields.error(name,
+                        "the " + entry.name + " schedule of '" + option + "' falls from its peak of " + to_json(Value(decay.peak)) +
+                            " to a floor of " + to_json(Value(decay.floor)) + ", which is above it",
+                        "what rises is a function: " + option + " = function(step, steps) return … end");
+  }
+  // A run that is cut short to try something out must not need another recipe.
+  if (decay.warmup >= steps) {
+    warnings_.push_back(fields.place_of("warmup").text() + ": the " + entry.name + " schedule of '" + option +
+                        "' never reaches its peak of " + to_json(Value(decay.peak)) + ": the warm-up takes " +
+                        std::to_string(decay.warmup) + " steps, the run has " + std::to_string(steps));
+  }
   return tabulate(decay, steps);
 }
 
 /// Turns entries into schedules and resolves paths, in place. `option` is the option of the strategy that all this belongs to, `path` how
 /// messages call the value.
 Status Reader::finish_options(Value* value, const Use& use, const std::string& option, const std::string& path, int64_t steps) {
-  if (const Entry* entry = language_.find(*value)) {
+  if (const Entry* entry = find_entry(*value)) {
     if (entry->kind != Entry::Kind::Schedule && entry->kind != Entry::Kind::Function) {
       return recipe_error(use.place_of(option).text() + ": '" + path + "' of " + use.name + " is " + entry->kind_name() +
                           " and no value of an option");
@@ -271,11 +294,11 @@ Status Reader::read_uses(const Entry& entry, Recipe* recipe) {
   for (const auto& [position, value] : entry.items) {
     // `condition and use "name" { … }` is false, or leaves a hole, when the condition does not hold.
     if (value.is_nil() || (value.as<bool>() && !*value.as<bool>())) continue;
-    const Entry* use = language_.find(value);
+    const Entry* use = find_entry(value);
     if (!use || use->kind != Entry::Kind::Use) {
       const auto* text = value.as<std::string>();
       return recipe_error(
-          entry.place.text() + ": entry " + std::to_string(position) + " of the recipe must be a strategy, not " + shown(language_, value),
+          entry.place.text() + ": entry " + std::to_string(position) + " of the recipe must be a strategy, not " + shown(value),
           "write use \"" + (text && text->size() <= 60 ? *text : std::string("name")) + "\" { … }");
     }
     recipe->uses.push_back(TRY(read_use(*use, recipe->steps)));
@@ -289,7 +312,9 @@ Status Reader::read(const Entry& entry, Recipe* recipe) {
   TRY_STATUS(read_model(*TRY(entry_of(fields, "model", Entry::Kind::Model, "model { path = … }")), &recipe->model));
   TRY_STATUS(read_data(*TRY(entry_of(fields, "data", Entry::Kind::Data, "data.text { files = { … } }")), &recipe->data));
   TRY_STATUS(read_numbers(fields, recipe));
-  return read_uses(entry, recipe);
+  TRY_STATUS(read_uses(entry, recipe));
+  recipe->warnings = std::move(warnings_);
+  return ok();
 }
 
 Result<std::string> recipe_text(const std::filesystem::path& path, const RecipeOptions& options, size_t limit) {
@@ -318,13 +343,14 @@ Result<Recipe> read_recipe(const std::filesystem::path& path, const RecipeOption
   recipe.text = TRY(recipe_text(path, options, LuaLimits().source));
   recipe.sets = options.sets;
   recipe.library = options.library;
+  recipe.confine = options.confine;
   LuaLimits limits;
   limits.seconds = options.seconds;
   limits.bytes = options.bytes;
   const std::unique_ptr<RecipeScript> script = TRY(RecipeScript::run(recipe, limits));
 
   const std::filesystem::path directory = options.directory.empty() ? std::filesystem::current_path() : options.directory;
-  const PathRules paths(folder_of(path), directory, script->arguments().given_texts());
+  const PathRules paths(folder_of(path), directory, script->arguments().given_texts(), options.confine);
   TRY_STATUS(Reader(script->language(), paths, script->sandbox(), recipe.name, recipe.text).read(script->returned(), &recipe));
   for (const LuaSource& source : script->sandbox().sources()) recipe.modules.emplace(source.path.string(), source.text);
   return recipe;

@@ -10,6 +10,7 @@
 
 #include "host/base/result.hpp"
 #include "host/base/value.hpp"
+#include "host/recipe/schedule.hpp"
 
 namespace galley {
 
@@ -36,13 +37,17 @@ struct ModelSpec {
   Place place;
 };
 
+/// Whether a recipe may name any file that its author can read, or files of its own folder only, and those that --set gives.
+enum class Confine : uint8_t { No, Yes };
+
 /// data.KIND { options }
 struct DataSpec {
   std::string kind;  ///< one of data_kinds()
   Table options;     ///< "files", "path", "validation" and a "tokenizer" that are files already resolved to absolute paths (strings)
   Place place;
-  std::vector<DataSpec> parts = {};          ///< of a mix
-  std::optional<size_t> chat_template = {};  ///< "template" is a function of the recipe: what RecipeScript::function() knows it by
+  std::vector<DataSpec> parts = {};               ///< of a mix
+  std::optional<size_t> chat_template = {};       ///< "template" is a function of the recipe: what RecipeScript::function() knows it by
+  std::vector<std::filesystem::path> roots = {};  ///< of a confined recipe: what a pattern finds lies below one of them; empty: anywhere
 };
 
 struct Recipe {
@@ -62,9 +67,11 @@ struct Recipe {
   bool save_final = true;       ///< false: nothing is saved at the end
   int64_t head_rows = 0;        ///< rows of one chunk of the head and loss; 0: chosen by the host
   std::vector<Use> uses;
-  std::string name;                            ///< the recipe as the user typed it
-  std::filesystem::path library;               ///< Galley's own modules for `require`
+  std::string name;               ///< the recipe as the user typed it
+  std::filesystem::path library;  ///< Galley's own modules for `require`
+  Confine confine = Confine::No;
   std::map<std::string, std::string> modules;  ///< the files it required, by their real path: a run can tell when they change
+  std::vector<std::string> warnings;           ///< what is legal and may not be meant, with the line
 };
 
 struct RecipeOptions {
@@ -72,6 +79,7 @@ struct RecipeOptions {
   std::string text = {};                         ///< the recipe as it was when a run began; "": read the file
   std::filesystem::path library = {};            ///< Galley's own modules for `require`; "": none
   std::filesystem::path directory = {};          ///< what paths in `sets` are relative to; "": the current directory
+  Confine confine = Confine::No;                 ///< --confine
   double seconds = 1;                            ///< Lua's processor time, all of it
   size_t bytes = 64u << 20;                      ///< Lua's memory
 };

@@ -1,6 +1,5 @@
 #include "host/recipe/schedule.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -15,14 +14,14 @@ Schedule tabulate(const Decay& decay, int64_t steps) {
   if (decay.floor != 0) schedule.text += ", floor=" + to_json(Value(decay.floor));
   schedule.text += "}";
 
-  const int64_t rise = std::max<int64_t>(decay.warmup, 1);
+  const int64_t warmup = decay.warmup;
   schedule.table.reserve(static_cast<size_t>(steps));
-  for (int64_t step = 1; step <= steps; ++step) {
-    if (step <= rise) {
-      schedule.table.push_back(decay.peak * (static_cast<double>(step) / static_cast<double>(rise)));
+  for (int64_t i = 0; i < steps; ++i) {
+    if (i < warmup) {
+      schedule.table.push_back(decay.peak * (static_cast<double>(i + 1) / (static_cast<double>(warmup) + 1)));
       continue;
     }
-    const double t = static_cast<double>(step - rise) / static_cast<double>(steps - rise);
+    const double t = static_cast<double>(i - warmup) / static_cast<double>(steps - warmup);
     const double share = decay.shape == Decay::Shape::Cosine ? 0.5 * (1 + std::cos(std::numbers::pi * t)) : 1 - t;
     schedule.table.push_back(decay.floor + (decay.peak - decay.floor) * share);
   }

@@ -15,7 +15,8 @@ Result<std::unique_ptr<RecipeScript>> RecipeScript::run(const Recipe& recipe, co
   const std::filesystem::path folder = folder_of(recipe.name);
   std::vector<std::filesystem::path> roots = {folder, folder / "lib"};
   if (!recipe.library.empty()) roots.push_back(recipe.library);
-  std::unique_ptr<RecipeScript> script(new RecipeScript(TRY(Sandbox::create(limits, std::move(roots))), recipe));
+  const Sandbox::Reach reach = recipe.confine == Confine::Yes ? Sandbox::Reach::Roots : Sandbox::Reach::Anywhere;
+  std::unique_ptr<RecipeScript> script(new RecipeScript(TRY(Sandbox::create(limits, std::move(roots), reach)), recipe));
   TRY_STATUS(script->language_.open());
 
   Result<const Entry*> made = script->language_.run(recipe.text, recipe.name);

@@ -41,6 +41,7 @@ Result<std::string> text_of(const RunRecord& r) {
   out.insert("plugin_path", std::move(path));
   out.insert("recipe", toml::table{{"path", r.recipe.string()},
                                    {"working_directory", r.working_directory.string()},
+                                   {"confined", r.confined},
                                    {"sets", std::move(sets)},
                                    {"text", r.recipe_text}});
   out.insert("plugins", std::move(plugins));
@@ -152,6 +153,7 @@ Result<RunRecord> open_run(const std::filesystem::path& directory) {
   out.recipe = TRY(text_field(*recipe, "path", file));
   out.recipe_text = TRY(text_field(*recipe, "text", file));
   out.working_directory = TRY(text_field(*recipe, "working_directory", file));
+  out.confined = (*recipe)["confined"].value_or(false);
   out.seed = static_cast<uint64_t>(t["seed"].value_or<int64_t>(0));
   out.steps = t["steps"].value_or<int64_t>(0);
   out.target = text_of(*target);

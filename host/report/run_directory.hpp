@@ -16,6 +16,7 @@ struct RunRecord {
   std::filesystem::path recipe;  ///< where it was, absolute: relative paths in it start there
   std::string recipe_text;
   std::map<std::string, std::string> sets;  ///< --set
+  bool confined = false;                    ///< --confine
   std::filesystem::path working_directory;  ///< where relative --set paths start
   std::vector<std::string> plugin_path;
   std::string device;

@@ -84,6 +84,60 @@ TEST_F(DocumentsTest, PatternsMatchNames) {
   EXPECT_EQ(find({"p/odd[1].txt"}), "odd[1].txt");  // a name that is there is that name
 }
 
+// Twenty directories in each other and fifteen `**` have some 10^9 ways to share them.
+TEST_F(DocumentsTest, ManyStarsAreQuick) {
+  std::string deep = "p/", stars = "p/", links = "l/";
+  for (int i = 0; i < 20; ++i) deep += "d/";
+  for (int i = 0; i < 15; ++i) stars += "**/";
+  folder_.put(deep + "x.txt", "text");
+  folder_.put("p/x.txt", "text");
+  EXPECT_EQ(find({stars + "x.txt"}), "x.txt " + deep.substr(2) + "x.txt");
+  EXPECT_EQ(find({stars + "none.txt"}), "recipe.lua:5: data.text: no file matches 'F/" + stars + "none.txt'");
+  // Four links to the directory that they lie in: each `*` could take any of them.
+  folder_.put("l/x.txt", "text");
+  for (const char* name : {"a", "b", "c", "d"}) std::filesystem::create_directory_symlink(".", folder_ / "l" / name);
+  for (int i = 0; i < 20; ++i) links += "*/";
+  EXPECT_EQ(find({links + "x.txt"}), "a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/x.txt");
+}
+
+TEST_F(DocumentsTest, StarsMixed) {
+  for (const char* name : {"m/a/b/c.txt", "m/a/c.txt", "m/b/a/b/c.txt", "m/c.txt", "m/b/c.md"}) folder_.put(name, "text");
+  EXPECT_EQ(find({"m/**/b/*.txt"}), "a/b/c.txt b/a/b/c.txt");
+  EXPECT_EQ(find({"m/**/b/**/*.txt"}), "a/b/c.txt b/a/b/c.txt");
+  EXPECT_EQ(find({"m/*/**"}), "a/c.txt a/b/c.txt b/c.md b/a/b/c.txt");
+  EXPECT_EQ(find({"m/**/**"}), "c.txt a/c.txt a/b/c.txt b/c.md b/a/b/c.txt");
+}
+
+// Of a confined recipe: what a pattern, a folder or a name finds lies below the roots.
+TEST_F(DocumentsTest, LinksDoNotLeadOutOfTheRoots) {
+  folder_.put("away/passwd", "secret");
+  folder_.put("own/sub/a.txt", "text");
+  std::filesystem::create_symlink(folder_ / "own/sub/a.txt", folder_ / "own/sub/b.txt");
+  const auto confined = [&](const std::string& name, const std::vector<std::string>& roots = {"own"}) {
+    DataSpec spec = spec_of("text", {});
+    for (const std::string& root : roots) spec.roots.push_back(folder_ / root);
+    const Result<Documents> documents = find_documents(spec, {(folder_ / name).string()}, FileKind::Text);
+    if (documents.ok()) return std::to_string(documents->files.size());
+    EXPECT_EQ(documents.error().exit, Exit::Recipe);
+    EXPECT_NE(documents.error().hint.find("--confine"), std::string::npos);
+    return documents.error().cause;
+  };
+  EXPECT_EQ(confined("own/*/*"), "1");
+  std::filesystem::create_symlink(folder_ / "away/passwd", folder_ / "own/sub/passwd");
+  std::filesystem::create_directory_symlink(folder_ / "away", folder_ / "own/far");
+  const auto error = [&](const std::string& name) {
+    return "recipe.lua:5: data.text: '" + (folder_ / name).string() + "' leads out of the recipe's folder, to " +
+           (folder_ / "away/passwd").string();
+  };
+  EXPECT_EQ(confined("own/sub/*"), error("own/sub/passwd"));
+  EXPECT_EQ(confined("own/**/pass*"), error("own/sub/passwd"));
+  EXPECT_EQ(confined("own/f*/*"), error("own/far/passwd"));
+  EXPECT_EQ(confined("own/sub/passwd"), error("own/sub/passwd"));
+  EXPECT_EQ(confined("own"), "1");  // a directory is walked without its links
+  EXPECT_EQ(confined("own/sub/*", {"own", "away"}), "2");
+  EXPECT_EQ(confined("own/sub/*", {}), "2");
+}
+
 TEST_F(DocumentsTest, WhatIsNamedMustBeAText) {
   EXPECT_EQ(find({"none.txt"}), "recipe.lua:5: data.text: cannot open 'F/none.txt': No such file or directory");
   folder_.put("x.bin", std::string("ab\0cd", 5));

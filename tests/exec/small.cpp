@@ -245,7 +245,7 @@ void Builder::scalars(const std::vector<uint32_t>& which) {
 }
 
 void Builder::option(const std::string& name, std::vector<double> values) {
-  slot({.bytes = 4, .dtype = GALLEY_F32, .option = name, .schedule = {.text = "", .table = std::move(values)}});
+  slot({.bytes = 4, .dtype = GALLEY_F32, .option = name, .schedule = {"", std::move(values)}});
 }
 
 Operand Builder::of(const ScalarSlot& slot, uint32_t access) const {

@@ -33,8 +33,9 @@ class Folder {
   std::filesystem::path path_;
 };
 
-inline std::unique_ptr<Sandbox> sandbox(const LuaLimits& limits = {}, std::vector<std::filesystem::path> roots = {}) {
-  Result<std::unique_ptr<Sandbox>> made = Sandbox::create(limits, std::move(roots));
+inline std::unique_ptr<Sandbox> sandbox(const LuaLimits& limits = {}, std::vector<std::filesystem::path> roots = {},
+                                        Sandbox::Reach reach = Sandbox::Reach::Roots) {
+  Result<std::unique_ptr<Sandbox>> made = Sandbox::create(limits, std::move(roots), reach);
   EXPECT_TRUE(made.ok()) << made.error().cause;
   return std::move(made).value();
 }

@@ -97,7 +97,8 @@ TEST(Options, Schedules) {
   const auto made = make({{"rank", Value(int64_t{4})}, {"lr", Value(schedule)}});
   ASSERT_TRUE(made.ok());
   const Options& options = **made;
-  EXPECT_EQ(*options.schedule("lr"), schedule);
+  EXPECT_EQ(options.schedule("lr")->text, schedule.text);
+  EXPECT_EQ(options.schedule("lr")->table, schedule.table);
   EXPECT_EQ(options.schedule("alpha"), nullptr);
   EXPECT_EQ(options.number("lr", 2), 0.5);
   EXPECT_EQ(options.number("lr", 100), 0.125);

@@ -424,21 +424,19 @@ ESCAPES = (
     ('dofile("../outside/secret.lua")', "'dofile'"),
     ('loadfile("../outside/secret.lua")', "'loadfile'"),
     ("string.dump(function() end)", "'dump'"),
-    ('assert(load("\\27Lua\\x54\\0\\x19\\x93\\r\\n\\x1a\\n"))()', "binary chunk"),
-    ('assert(load("\\27Lua", "b", "b"))()', 'mode "t"'),
-    ('local s = string.rep("x", 1 << 40)', "1048576 MiB"),
-    ('pcall(string.rep, "x", 1 << 40) pcall(string.rep, "x", 1 << 40)', "1048576 MiB"),
+    ('assert(load("\\27Lua\\x54\\0\\x19\\x93\\r\\n\\x1a\\n"))()', "'load'"),
+    ('local s = string.rep("x", 1 << 30)', "1024 MiB"),
+    ('pcall(string.rep, "x", 1 << 30) pcall(string.rep, "x", 1 << 30)', "1024 MiB"),
     ('local t = {} for i = 1, math.huge do t[i] = ("x"):rep(1 << 18) .. i end', "64 MiB of memory"),
     ("while true do pcall(function() while true do end end) end", "processor time"),
-    ("while true do xpcall(error, function() while true do end end) end", "processor time"),
+    ("while true do xpcall(error, function() while true do end end) end", "'xpcall'"),
     ("coroutine.wrap(function() while true do end end)()", "'coroutine'"),
-    ('local x = ("a"):rep(1e5):find(("a*"):rep(50) .. "b")', "processor time"),
     ("local function f() return 1 + f() end f()", "too deeply"),
     ("local function f() return 1 + f() end pcall(f) f()", "too deeply"),
     ("setmetatable({}, { __gc = function() while true do end end })", "__gc"),
     ('require "link"', "link.lua"),
     ('require "linked/secret"', "secret.lua"),
-    ('require "../outside/secret"', "'../outside/secret'"),
+    ('require "../outside/secret"', "outside/secret.lua leads out"),
 )
 
 
@@ -451,7 +449,7 @@ def sandbox():
     for script, part in ESCAPES:
         folder.recipe(script + "\n" + RECIPE)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        ended = refused(folder, 2, "recipe.lua:1:", part)
+        ended = refused(folder, 2, "recipe.lua:1:", part, more=["--confine"])
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         # Of processor time: a machine that is busy otherwise is not the program's fault.
         used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -467,13 +465,13 @@ def paths_that_lead_out_of_the_folder():
     os.symlink("../outside", folder.path("linked"))
     for name in ("link.safetensors", "linked/batch.safetensors", "../outside/batch.safetensors", "model/../../outside/batch.safetensors", outside):
         folder.recipe(RECIPE.replace("batch.safetensors", name))
-        refused(folder, 2, "recipe.lua:3", "'%s'" % name, "leads out", hint="--set")
+        refused(folder, 2, "recipe.lua:3", "'%s'" % name, "leads out", "outside/batch.safetensors", hint="--set", more=["--confine"])
     for name in ("linked/model", "../outside/model"):
         folder.recipe(RECIPE.replace('"model"', '"%s"' % name))
-        refused(folder, 2, "recipe.lua:2", "'%s'" % name, "leads out")
+        refused(folder, 2, "recipe.lua:2", "'%s'" % name, "leads out", more=["--confine"])
     # What the person at the command line names may lie anywhere.
     folder.recipe(RECIPE.replace('"batch.safetensors"', 'arg("batch")'))
-    trained(galley("train", folder.path("recipe.lua"), "--out", folder.out, "--set", "batch=" + outside))
+    trained(galley("train", folder.path("recipe.lua"), "--out", folder.out, "--set", "batch=" + outside, "--confine"))
 
 
 @case

@@ -63,7 +63,7 @@ _arguments = {}
 
 
 def lua(value):
-    """A Python value as it stands in a recipe. A path becomes an argument, which run() sets: recipes name no file outside their folder."""
+    """A Python value as it stands in a recipe. A path becomes an argument, which run() sets."""
     if isinstance(value, pathlib.Path):
         path = value.resolve()
         name = next((k for k, v in _arguments.items() if v == path), f'path{len(_arguments) + 1}')

@@ -1,4 +1,5 @@
 // Schedules: the numbers of cosine, linear and constant, functions of the step, and what is wrong with them.
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -17,41 +18,90 @@ Schedule lr(const std::string& value, int steps = 10) {
 
 std::string cause(const std::string& value) { return RecipeFolder().cause(uses("use 'adamw' { lr = " + value + " }")); }
 
+/// What transformers' schedules give at step `i` (from 0) of N, for a peak of 1: the multiplier of LambdaLR.
+double linear_of_transformers(int64_t i, int64_t warmup, int64_t steps) {
+  if (i < warmup) return static_cast<double>(i) / static_cast<double>(std::max<int64_t>(1, warmup));
+  return std::max(0.0, static_cast<double>(steps - i) / static_cast<double>(std::max<int64_t>(1, steps - warmup)));
+}
+double cosine_of_transformers(int64_t i, int64_t warmup, int64_t steps) {
+  if (i < warmup) return static_cast<double>(i) / static_cast<double>(std::max<int64_t>(1, warmup));
+  const double progress = static_cast<double>(i - warmup) / static_cast<double>(std::max<int64_t>(1, steps - warmup));
+  return std::max(0.0, 0.5 * (1 + std::cos(std::numbers::pi * 0.5 * 2.0 * progress)));
+}
+
+TEST(Schedule, FallsAsInTransformers) {
+  for (const int64_t warmup : {0, 1, 3, 9}) {
+    const std::string options = " { peak = 1.0, warmup = " + std::to_string(warmup) + " }";
+    const Schedule linear = lr("linear" + options), cosine = lr("cosine" + options);
+    for (int64_t i = warmup; i < 10; ++i) {
+      EXPECT_NEAR(linear.at(i + 1), linear_of_transformers(i, warmup, 10), 1e-15) << warmup << " " << i;
+      EXPECT_NEAR(cosine.at(i + 1), cosine_of_transformers(i, warmup, 10), 1e-15) << warmup << " " << i;
+    }
+  }
+}
+
+TEST(Schedule, EveryStepTrains) {
+  for (const std::string shape : {"linear", "cosine"}) {
+    for (const int warmup : {0, 1, 5, 9}) {
+      const Schedule s = lr(shape + " { peak = 1.0, warmup = " + std::to_string(warmup) + " }");
+      EXPECT_GT(*std::min_element(s.table.begin(), s.table.end()), 0) << shape << " " << warmup;
+    }
+  }
+  EXPECT_EQ(lr("linear { peak = 1.0 }", 2).table, (std::vector<double>{1.0, 0.5}));
+  EXPECT_EQ(lr("cosine { peak = 1 }", 1).table, std::vector<double>{1.0});
+}
+
 TEST(Schedule, Cosine) {
   const Schedule s = lr("cosine { peak = 2.0, warmup = 4, floor = 0.5 }", 12);
   ASSERT_EQ(s.table.size(), 12u);
   EXPECT_EQ(s.text, "cosine{peak=2.0, warmup=4, floor=0.5}");
-  for (int64_t step = 1; step <= 4; ++step) EXPECT_DOUBLE_EQ(s.at(step), 2.0 * static_cast<double>(step) / 4);
-  EXPECT_EQ(s.at(4), 2.0);
-  EXPECT_DOUBLE_EQ(s.at(6), 0.5 + 1.5 * (1 + std::cos(std::numbers::pi * 0.25)) / 2);
-  EXPECT_DOUBLE_EQ(s.at(8), 0.5 + 1.5 / 2);  // halfway
-  EXPECT_EQ(s.at(12), 0.5);
-  EXPECT_EQ(s.at(1000), 0.5);
-}
-
-TEST(Schedule, CosineWithoutWarmup) {
-  const Schedule s = lr("cosine { peak = 1e-3 }", 5);
-  EXPECT_EQ(s.at(1), 1e-3);
-  EXPECT_DOUBLE_EQ(s.at(3), 0.5e-3);
-  EXPECT_EQ(s.at(5), 0.0);
-  EXPECT_EQ(lr("cosine { peak = 1 }", 1).at(1), 1.0);
-  EXPECT_EQ(lr("cosine { peak = 1, warmup = 1 }", 5).table, lr("cosine { peak = 1, warmup = 0 }", 5).table);
+  for (int64_t step = 1; step <= 4; ++step) EXPECT_DOUBLE_EQ(s.at(step), 2.0 * static_cast<double>(step) / 5);
+  EXPECT_EQ(s.at(5), 2.0);
+  EXPECT_DOUBLE_EQ(s.at(7), 0.5 + 1.5 * (1 + std::cos(std::numbers::pi * 0.25)) / 2);
+  EXPECT_DOUBLE_EQ(s.at(9), 0.5 + 1.5 / 2);  // halfway
+  EXPECT_DOUBLE_EQ(s.at(12), 0.5 + 1.5 * (1 + std::cos(std::numbers::pi * 0.875)) / 2);
+  EXPECT_EQ(s.at(1000), s.at(12));
   EXPECT_EQ(lr("cosine { peak = 1, min = 0.5 }", 5).table, lr("cosine { peak = 1, floor = 0.5 }", 5).table);
-}
-
-TEST(Schedule, WarmupLongerThanTheRun) {
-  const Schedule s = lr("cosine { peak = 1, warmup = 20 }", 10);
-  EXPECT_DOUBLE_EQ(s.at(10), 0.5);
-  EXPECT_EQ(lr("linear { peak = 1, warmup = 10 }", 10).at(10), 1.0);
 }
 
 TEST(Schedule, Linear) {
   const Schedule s = lr("linear { peak = 1.0, warmup = 2, min = 0.2 }", 10);
   EXPECT_EQ(s.text, "linear{peak=1.0, warmup=2, floor=0.2}");
-  EXPECT_DOUBLE_EQ(s.at(1), 0.5);
-  EXPECT_EQ(s.at(2), 1.0);
-  EXPECT_DOUBLE_EQ(s.at(6), 0.6);
-  EXPECT_DOUBLE_EQ(s.at(10), 0.2);
+  EXPECT_DOUBLE_EQ(s.at(1), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(s.at(2), 2.0 / 3);
+  EXPECT_EQ(s.at(3), 1.0);
+  EXPECT_DOUBLE_EQ(s.at(7), 0.6);
+  EXPECT_DOUBLE_EQ(s.at(10), 0.3);
+}
+
+// A run that is cut short to try something out: it goes on, and says so.
+TEST(Schedule, WarmupLongerThanTheRun) {
+  const RecipeFolder folder;
+  for (const int warmup : {20, 10, 9}) {
+    const Recipe recipe = folder.recipe(uses("use 'adamw' { lr = cosine { peak = 1.5,\n warmup = " + std::to_string(warmup) + " } }"));
+    const auto* schedule = recipe.uses.at(0).options.at("lr").as<Schedule>();
+    EXPECT_DOUBLE_EQ(schedule->at(1), 1.5 / (warmup + 1));
+    if (warmup < 10) {
+      EXPECT_TRUE(recipe.warnings.empty());
+      EXPECT_EQ(schedule->at(10), 1.5);
+      continue;
+    }
+    ASSERT_EQ(recipe.warnings.size(), 1u);
+    EXPECT_EQ(folder.without(recipe.warnings[0]), "r.lua:6: the cosine schedule of 'lr' never reaches its peak of 1.5: the warm-up takes " +
+                                                      std::to_string(warmup) + " steps, the run has 10");
+  }
+}
+
+TEST(Errors, FloorAboveThePeak) {
+  std::string hint;
+  EXPECT_EQ(RecipeFolder().cause(uses("use 'adamw' { lr = cosine { peak = 1e-3,\n floor = 0.5 } }"), {}, &hint),
+            "r.lua:6: the cosine schedule of 'lr' falls from its peak of 0.001 to a floor of 0.5, which is above it");
+  EXPECT_EQ(hint, "what rises is a function: lr = function(step, steps) return … end");
+  EXPECT_EQ(cause("linear { peak = 1e-3, min = 0.5 }"),
+            "r.lua:5: the linear schedule of 'lr' falls from its peak of 0.001 to a floor of 0.5, which is above it");
+  EXPECT_EQ(cause("linear { peak = -1 }"),
+            "r.lua:5: the linear schedule of 'lr' falls from its peak of -1.0 to a floor of 0.0, which is above it");
+  EXPECT_EQ(cause("linear { peak = 0.5, min = 0.5 }"), "");
 }
 
 TEST(Schedule, Constant) {

@@ -74,6 +74,8 @@ local function to_integer(v, default)
     local s = values.strip(v, nil, true, true)
     local sign, body = s:match("^([+-]?)(.*)$")
     local plain = body:gsub("(%d)_%f[%d]", "%1")
+    -- What follows takes time that is quadratic in the digits.
+    if #plain > 4300 then fail("a number of %d characters is not supported", #plain) end
     if not plain:find("^%d*%.?%d*$") and not plain:find("^%d*%.?%d*[eE][+-]?%d+$") then return default end
     x = tonumber(plain)
     if plain:find("^%d+$") and math.type(x) ~= "integer" then fail("the integer %s is not supported: it is beyond 64 bits", plain) end

@@ -78,7 +78,7 @@ end
 local function kept(data, sign, mark, starts_line)
   if sign == "-" then return values.strip(data, nil, false, true) end
   if sign == "+" or mark == "{" then return data end
-  local line = data:match("()[^\n]*$")
+  local line = data:match("^.*\n()") or 1
   if line == 1 and not starts_line then return data end
   return skip_space(data, line) > #data and data:sub(1, line - 1) or data
 end

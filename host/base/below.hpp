@@ -1,0 +1,14 @@
+// Where a path lies. Header-only.
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+
+namespace galley {
+
+/// Whether the path is the folder or lies below it. Compares names: both are to be real paths.
+inline bool is_below(const std::filesystem::path& path, const std::filesystem::path& folder) {
+  return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
+}
+
+}  // namespace galley
