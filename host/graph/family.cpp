@@ -107,7 +107,16 @@ void initializer(lua_State* L, int table, GraphTensor* t) {
   if (const std::string op = string_field(L, table, "op"); !op.empty()) t->initializer = op;
 }
 
-// g:parameter { name, shape, init, decay = true, embedding = false, aliases = {…} }
+std::vector<std::string> strings(const Value& value) {
+  std::vector<std::string> out;
+  if (const auto* list = value.as<List>())
+    for (const Value& v : *list)
+      if (const auto* s = v.as<std::string>()) out.push_back(*s);
+  return out;
+}
+
+// g:parameter { name, shape, init, decay = true, embedding = false, aliases = {…}, hint = "…" }: `aliases` are other names of the same tensor
+// in the model's file, `hint` the next step where the file has none of its names, or several and they differ.
 int make_parameter(lua_State* L) {
   luaL_checktype(L, 2, LUA_TTABLE);
   const Building& b = building(L);
@@ -124,14 +133,9 @@ int make_parameter(lua_State* L) {
     t.source = b.model->folder.string();
     t.source_name = t.name;
     lua_getfield(L, 2, "aliases");
-    if (lua_istable(L, -1)) {
-      for (lua_Integer i = 1; lua_rawgeti(L, -1, i) == LUA_TSTRING; ++i) {
-        t.source_name += std::string("|") + lua_tostring(L, -1);
-        lua_pop(L, 1);
-      }
-      lua_pop(L, 1);
-    }
+    t.source_aliases = strings(to_value(L, -1));
     lua_pop(L, 1);
+    t.source_hint = string_field(L, 2, "hint");
   }
   return push_tensor(L, b.graph->make(std::move(t)));
 }
@@ -259,14 +263,6 @@ struct Family {
   std::unique_ptr<Sandbox> lua;  // the family's table is on top of its stack
   std::vector<std::string> model_types;
 };
-
-std::vector<std::string> strings(const Value& value) {
-  std::vector<std::string> out;
-  if (const auto* list = value.as<List>())
-    for (const Value& v : *list)
-      if (const auto* s = v.as<std::string>()) out.push_back(*s);
-  return out;
-}
 
 /// A field of the table on top of the stack as data; functions in it are not asked for.
 Result<Value> field(Sandbox& lua, const char* key) {
