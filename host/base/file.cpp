@@ -33,6 +33,15 @@ Result<int> open_descriptor(const char* verb, const std::filesystem::path& path,
   return fd;
 }
 
+/// What a path names that is no file of bytes; null for a regular file.
+const char* other_than_file(mode_t mode) {
+  if (S_ISREG(mode)) return nullptr;
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISFIFO(mode)) return "a named pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
 }  // namespace
 
 Error file_error(std::string_view verb, const std::filesystem::path& path, int error_number) {
@@ -42,11 +51,13 @@ Error file_error(std::string_view verb, const std::filesystem::path& path, int e
 }
 
 Result<File> File::open_read(const std::filesystem::path& path) {
-  File file(TRY(open_descriptor("open", path, O_RDONLY)), path);
   struct stat status;
-  if (::fstat(file.fd_, &status) != 0) return file_error("open", path, errno);
-  if (S_ISDIR(status.st_mode)) return file_error("open", path, EISDIR);
-  return file;
+  // Asked before it is opened: opening a named pipe waits for a writer, who may never come. O_NONBLOCK is no way around that, because it makes
+  // regular files fail while an NFS server calls back the lease of another client.
+  if (::stat(path.c_str(), &status) != 0) return file_error("open", path, errno);
+  if (const char* other = other_than_file(status.st_mode))
+    return run_error("cannot open '" + path.string() + "': it is " + other, "only regular files can be read; give the path of one");
+  return File(TRY(open_descriptor("open", path, O_RDONLY)), path);
 }
 
 Result<File> File::create(const std::filesystem::path& path) {

@@ -19,7 +19,7 @@ Error file_error(std::string_view verb, const std::filesystem::path& path, int e
 /// text. Nothing is buffered here: give write() large pieces. One thread at a time, except where said.
 class File {
  public:
-  /// A directory is an error already here.
+  /// Regular files only: a directory is an error already here, and so are a named pipe, on which opening could wait forever, a socket and a device.
   static Result<File> open_read(const std::filesystem::path& path);
   /// Creates or truncates.
   static Result<File> create(const std::filesystem::path& path);

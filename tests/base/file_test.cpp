@@ -58,9 +58,24 @@ TEST(File, ErrorsHaveThePathAndTheCause) {
   ASSERT_FALSE(missing.ok());
   EXPECT_EQ(missing.error().exit, Exit::Failed);
   EXPECT_EQ(missing.error().cause, "cannot open '" + (folder / "none").string() + "': No such file or directory");
-  EXPECT_EQ(File::open_read(folder.path()).error().cause, "cannot open '" + folder.path().string() + "': Is a directory");
+  EXPECT_EQ(File::open_read(folder.path()).error().cause, "cannot open '" + folder.path().string() + "': it is a directory");
   EXPECT_EQ(File::create(folder / "no/such").error().cause,
             "cannot create '" + (folder / "no/such").string() + "': No such file or directory");
+}
+
+// Opening a named pipe would wait for a writer: without the check this test hangs.
+TEST(File, OnlyRegularFilesAreRead) {
+  const Folder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  const Result<File> pipe = File::open_read(folder / "pipe");
+  ASSERT_FALSE(pipe.ok());
+  EXPECT_EQ(pipe.error().exit, Exit::Failed);
+  EXPECT_EQ(pipe.error().cause, "cannot open '" + (folder / "pipe").string() + "': it is a named pipe");
+  EXPECT_NE(pipe.error().hint, "");
+  EXPECT_EQ(read_text(folder / "pipe").error().cause, pipe.error().cause);
+  EXPECT_EQ(File::open_read("/dev/null").error().cause, "cannot open '/dev/null': it is a device");
+  std::filesystem::create_symlink("pipe", folder / "link");
+  EXPECT_EQ(File::open_read(folder / "link").error().cause, "cannot open '" + (folder / "link").string() + "': it is a named pipe");
 }
 
 TEST(File, AFullDiskIsNamed) {
