@@ -426,11 +426,21 @@ Status build_family(ModelConfig& model, const FamilyFolders& folders, Graph& gra
   return ok();
 }
 
-std::string saved_config(const ModelConfig& model) {
+void describe_model(const ModelConfig& model, std::vector<Document>& documents) {
+  for (Document& document : documents) {
+    if (model.random || !document.file.ends_with(".json")) continue;
+    Result<Value> parsed = parse_json(document.text, document.file);
+    const Table* table = parsed ? parsed->as<Table>() : nullptr;
+    const auto base = table ? table->find("base_model_name_or_path") : Table::const_iterator();
+    if (!table || base == table->end() || !base->second.is_nil()) continue;
+    Table named = *table;
+    named["base_model_name_or_path"] = Value(model.folder.string());
+    document.text = to_json(Value(std::move(named)), 2) + "\n";
+  }
   Table config = model.config;
   config.erase("torch_dtype");
   config["dtype"] = Value(std::string("float32"));
-  return to_json(Value(std::move(config)), 2) + "\n";
+  documents.push_back({"model/config.json", to_json(Value(std::move(config)), 2) + "\n"});
 }
 
 }  // namespace galley

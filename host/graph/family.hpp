@@ -34,7 +34,8 @@ Result<ModelConfig> read_model_config(const Recipe& recipe, const FamilyFolders&
 /// family neither reads nor declares harmless is an error by name. [main-thread] [plan-time]
 Status build_family(ModelConfig& model, const FamilyFolders& folders, Graph& graph);
 
-/// What saving writes as config.json: the configuration as build_family() left it, with a dtype of float32.
-std::string saved_config(const ModelConfig& model);
+/// Adds what saving writes as config.json: the configuration as build_family() left it, with a dtype of float32. A document of JSON that
+/// leaves base_model_name_or_path null, as an adapter's does, gets the folder that the model's weights come from.
+void describe_model(const ModelConfig& model, std::vector<Document>& documents);
 
 }  // namespace galley
