@@ -26,8 +26,10 @@ std::vector<const Entry*> find_entries(const Reader& reader, const Instruction& 
 }
 
 std::string listed(const std::vector<std::string>& names) {
+  constexpr size_t longest = 200;  // a name may have as many megabytes as the header
   std::string text;
-  for (size_t i = 0; i < std::min<size_t>(names.size(), 3); ++i) text += (i ? ", '" : "'") + names[i] + "'";
+  for (size_t i = 0; i < std::min<size_t>(names.size(), 3); ++i)
+    text += (i ? ", '" : "'") + names[i].substr(0, longest) + (names[i].size() > longest ? "…'" : "'");
   return names.size() > 3 ? text + ", …" : text;
 }
 

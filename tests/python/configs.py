@@ -111,4 +111,19 @@ train(recipe('class.lua', from_folder('class-model'), 'data.random {}', adamw, b
 config = saved('class-run')
 check_saved('GPT2Model', config, {'architectures': ['GPT2LMHeadModel'], 'dtype': 'float32'})
 check('auto_map' not in config and 'torch_dtype' not in config, 'auto_map or torch_dtype is saved')
+
+# An adapter says which model it belongs to, for whoever loads it by itself; one that said so already goes on saying it.
+def adapter_config(name, *uses):
+    train(recipe(f'{name}.lua', from_folder('class-model'), 'data.random {}', adamw, *uses, batch=1, length=16, steps=1), name)
+    return json.loads((pathlib.Path(name) / 'adapter/adapter_config.json').read_text())
+
+
+here = str(pathlib.Path('class-model').resolve())
+config = adapter_config('adapter', use('lora', rank=2))
+check(config['base_model_name_or_path'] == here, f'base_model_name_or_path is {config["base_model_name_or_path"]!r}, not {here!r}')
+check((config['r'], config['lora_alpha'], config['lora_dropout'], config['exclude_modules']) == (2, 2, 0.0, None), f'the rest has changed: {config}')
+path = pathlib.Path('adapter/adapter/adapter_config.json')
+path.write_text(json.dumps({**config, 'base_model_name_or_path': 'someone/model'}))
+config = adapter_config('adapter-again', use('lora', path=pathlib.Path('adapter/adapter')))
+check(config['base_model_name_or_path'] == 'someone/model', f'base_model_name_or_path is {config["base_model_name_or_path"]!r}')
 finish()

@@ -2,6 +2,8 @@
 # The cases of errors.py that a model's files can bring: weights, shards, configuration.
 #
 #   GALLEY=… GALLEY_SOURCE=… GALLEY_BINARY=… tests/python/errors_files.py [CASE]…
+import resource
+
 from errors_kit import *
 
 
@@ -44,6 +46,30 @@ def header_size_absurd():
     for size in (0, 1, 1 << 60, (1 << 63) - 1, (1 << 64) - 1, len(whole), len(whole) - 7):
         file = folder.write("model/model.safetensors", struct.pack("<Q", size) + whole[8:])
         refused(folder, 2, file, " %d bytes" % size)
+
+
+@case
+def header_of_very_many_tensors():
+    """Their number and the length of their names cost no more than they are long."""
+    folder = Folder("header-many")
+    many = ",".join('"tensor.%06d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}' % i for i in range(100000))
+    for names in (many, '"%s":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}' % ("x" * 30000000)):
+        text = "{%s}" % names
+        file = folder.write("model/model.safetensors", struct.pack("<Q", len(text)) + text.encode())
+        ended = galley("train", folder.path("recipe.lua"), "--out", folder.out, before=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)))
+        check(ended, ended.code == 2 and "16 of the model's 16 tensors are missing" in ended.err, "exit code 2 was expected")
+        assert len(ended.err) < 2000, "%d bytes of error" % len(ended.err)
+
+
+@case
+def files_that_never_end():
+    """A pipe, which nobody writes into, is not waited for."""
+    for name in ("model/model.safetensors", "model/config.json"):
+        folder = Folder("pipe")
+        os.remove(folder.path(name))
+        os.mkfifo(folder.path(name))
+        ended = galley("train", folder.path("recipe.lua"), "--out", folder.out)
+        check(ended, ended.code in (1, 2) and folder.path(name) in ended.err, "an error that names the pipe was expected")
 
 
 @case
