@@ -207,6 +207,18 @@ def weights_not_finite():
 
 
 @case
+def gradients_not_finite():
+    folder = Folder("gradients-not-finite")
+    tensors = weights()
+    tensors["transformer.ln_f.weight"] = ("F32", (C,), struct.pack("<%df" % C, *[3e38] * C))
+    folder.model(tensors)
+    out = os.path.join(folder.root, "g.safetensors")
+    ended = galley("gradients", folder.path("recipe.lua"), "--out", out)
+    check_error(ended, 1, out, "the loss is")
+    check(ended, os.path.exists(out), "what was computed is there to be looked at")
+
+
+@case
 def configuration_is_no_json():
     folder = Folder("config-json")
     refused(folder, 2, folder.write("model/config.json", '{\n"model_type": "gpt2",\n"n_embd": ,\n}') + ":3:11")
