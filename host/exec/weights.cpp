@@ -1,7 +1,7 @@
 #include "host/exec/weights.hpp"
 
 #include <algorithm>
-#include <cstdio>
+#include <charconv>
 #include <cstring>
 #include <set>
 #include <vector>
@@ -68,8 +68,7 @@ double number_at(const void* data, uint32_t dtype, int64_t index) {
 
 std::string number_text(double value) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.9g", value);
-  return text;
+  return {text, std::to_chars(text, text + sizeof text, value, std::chars_format::general, 9).ptr};
 }
 
 /// Two tensors of one shape that the model has one for.

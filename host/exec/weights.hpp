@@ -13,8 +13,8 @@
 namespace galley {
 
 /// Opens every file that a Read instruction names and compares: a tensor that is missing under all its names, one that nobody reads and no
-/// pattern of `ignored` (host/base/glob.hpp) names, another shape, a dtype that cannot be converted. Exit code Recipe, with file and tensor.
-/// Reads headers only. [plan-time]
+/// pattern of `ignored` (host/base/glob.hpp) names, another shape, a dtype that cannot be converted. Exit code Recipe, with file and
+/// tensor. Reads headers only. [plan-time]
 Status check_files(const Program& program, std::span<const std::string> ignored);
 
 /// Reads tensors into a machine; each file is opened once and stays open until this is dropped.

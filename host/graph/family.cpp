@@ -116,8 +116,8 @@ std::vector<std::string> strings(const Value& value) {
   return out;
 }
 
-// g:parameter { name, shape, init, decay = true, embedding = false, aliases = {…}, hint = "…" }: `aliases` are other names of the same tensor
-// in the model's file, `hint` the next step where the file has none of its names, or several and they differ.
+// g:parameter { name, shape, init, decay = true, embedding = false, aliases = {…}, hint = "…" }: `aliases` are other names of the same
+// tensor in the model's file, `hint` the next step where the file has none of its names, or several and they differ.
 int make_parameter(lua_State* L) {
   luaL_checktype(L, 2, LUA_TTABLE);
   const Building& b = building(L);
@@ -361,8 +361,13 @@ Result<ModelConfig> read_model_config(const Recipe& recipe, const FamilyFolders&
     if (!std::filesystem::exists(file, error))
       return recipe_error(recipe.model.place.text() + ": no config.json in " + recipe.model.path.string(),
                           "a model is a Hugging Face folder: config.json and model.safetensors");
-    const Value value = TRY(read_json(file));
-    const Table* table = value.as<Table>();
+    Result<Value> value = read_json(file);
+    if (!value) {  // the recipe names it
+      Error unreadable = std::move(value).error();
+      unreadable.exit = Exit::Recipe;
+      return unreadable;
+    }
+    const Table* table = value->as<Table>();
     if (!table) return recipe_error(file.string() + ": not a JSON object");
     out.config = *table;
     out.folder = recipe.model.path;

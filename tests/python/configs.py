@@ -10,7 +10,8 @@ import pathlib
 from galley_test import check, finish, fixtures, fresh_folder, from_config, from_folder, gradients, recipe, train, use
 
 fresh_folder()
-small = {'vocab_size': 61, 'hidden_size': 32, 'intermediate_size': 48, 'num_hidden_layers': 2, 'num_attention_heads': 4, 'max_position_embeddings': 32}
+small = {'vocab_size': 61, 'hidden_size': 32, 'intermediate_size': 48, 'num_hidden_layers': 2, 'num_attention_heads': 4,
+         'max_position_embeddings': 32}
 adamw = use('adamw', lr=1e-3)
 
 
@@ -25,8 +26,8 @@ def check_saved(case, config, expected):
 
 
 # ---- From a recipe, with as little as a family takes ----
-common = {'initializer_range': 0.02, 'rms_norm_eps': 1e-6, 'hidden_act': 'silu', 'tie_word_embeddings': False, 'attention_dropout': 0.0, 'rope_theta': 10000.0,
-          'dtype': 'float32', 'eos_token_id': None}
+common = {'initializer_range': 0.02, 'rms_norm_eps': 1e-6, 'hidden_act': 'silu', 'tie_word_embeddings': False, 'attention_dropout': 0.0,
+          'rope_theta': 10000.0, 'dtype': 'float32', 'eos_token_id': None}
 some = {'use_sliding_window': False, 'max_window_layers': 28, 'layer_types': ['full_attention'] * 2}
 cases = {
     'llama': (small, {**common, 'num_key_value_heads': 4, 'head_dim': 8, 'attention_bias': False, 'mlp_bias': False}),
@@ -34,10 +35,12 @@ cases = {
     'qwen2': ({**small, 'num_key_value_heads': 2}, {**common, **some, 'num_key_value_heads': 2, 'head_dim': 8}),
     'qwen3': ({**small, 'num_key_value_heads': 2}, {**common, **some, 'num_key_value_heads': 2, 'head_dim': 128, 'attention_bias': False}),
     'gpt2': ({'vocab_size': 61, 'n_positions': 32, 'n_embd': 32, 'n_layer': 2, 'n_head': 4},
-             {'activation_function': 'gelu_new', 'layer_norm_epsilon': 1e-5, 'initializer_range': 0.02, 'embd_pdrop': 0.1, 'resid_pdrop': 0.1, 'attn_pdrop': 0.1,
-              'scale_attn_weights': True, 'scale_attn_by_inverse_layer_idx': False, 'tie_word_embeddings': True, 'add_cross_attention': False}),
+             {'activation_function': 'gelu_new', 'layer_norm_epsilon': 1e-5, 'initializer_range': 0.02, 'embd_pdrop': 0.1, 'resid_pdrop': 0.1,
+              'attn_pdrop': 0.1, 'scale_attn_weights': True, 'scale_attn_by_inverse_layer_idx': False, 'tie_word_embeddings': True,
+              'add_cross_attention': False}),
 }
-architectures = {'llama': 'LlamaForCausalLM', 'mistral': 'MistralForCausalLM', 'qwen2': 'Qwen2ForCausalLM', 'qwen3': 'Qwen3ForCausalLM', 'gpt2': 'GPT2LMHeadModel'}
+architectures = {'llama': 'LlamaForCausalLM', 'mistral': 'MistralForCausalLM', 'qwen2': 'Qwen2ForCausalLM', 'qwen3': 'Qwen3ForCausalLM',
+                 'gpt2': 'GPT2LMHeadModel'}
 for family, (config, expected) in cases.items():
     path = recipe(f'{family}.lua', from_config(family, **config), 'data.random {}', adamw, batch=2, length=16, steps=1, seed=1)
     out = train(path, family)
@@ -99,7 +102,8 @@ scaling = {k: v for k, v in parameters.items() if k != 'rope_theta'}
 drop = ['rope_parameters']
 for name, changes in (('beside', {'rope_scaling': scaling, 'rope_theta': 500000}), ('inside', {'rope_scaling': parameters}),
                       ('both', {'rope_scaling': parameters, 'rope_parameters': parameters})):
-    check(logits_of(f'rope-{name}', folder(f'rope-{name}-model', source, changes, drop=drop), source) == asked, f'rope_theta {name} is read otherwise')
+    found = logits_of(f'rope-{name}', folder(f'rope-{name}-model', source, changes, drop=drop), source)
+    check(found == asked, f'rope_theta {name} is read otherwise')
 train(recipe('rope-train.lua', from_folder('rope-inside-model'), 'data.random {}', adamw, batch=1, length=16, steps=1), 'rope-run')
 check_saved('rope_scaling', saved('rope-run'), {'rope_scaling': parameters, 'rope_theta': 500000.0})
 
@@ -121,7 +125,8 @@ def adapter_config(name, *uses):
 here = str(pathlib.Path('class-model').resolve())
 config = adapter_config('adapter', use('lora', rank=2))
 check(config['base_model_name_or_path'] == here, f'base_model_name_or_path is {config["base_model_name_or_path"]!r}, not {here!r}')
-check((config['r'], config['lora_alpha'], config['lora_dropout'], config['exclude_modules']) == (2, 2, 0.0, None), f'the rest has changed: {config}')
+rest = (config['r'], config['lora_alpha'], config['lora_dropout'], config['exclude_modules'])
+check(rest == (2, 2, 0.0, None), f'the rest has changed: {config}')
 path = pathlib.Path('adapter/adapter/adapter_config.json')
 path.write_text(json.dumps({**config, 'base_model_name_or_path': 'someone/model'}))
 config = adapter_config('adapter-again', use('lora', path=pathlib.Path('adapter/adapter')))
