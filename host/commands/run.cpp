@@ -10,6 +10,7 @@
 #include "host/base/json.hpp"
 #include "host/base/ordered.hpp"
 #include "host/data/loader.hpp"
+#include "host/exec/convert.hpp"
 #include "host/exec/proof.hpp"
 #include "host/exec/state.hpp"
 #include "host/report/data_report.hpp"
@@ -370,6 +371,7 @@ Status write_gradients(const Study& study, const std::filesystem::path& file) {
     items.push_back({name, safetensors::Dtype::F32, shape});
   }
   const std::filesystem::path aside = file.string() + ".tmp";
+  std::string not_finite = std::isfinite(loss) ? "" : "the loss is " + std::to_string(loss);
   const auto write = [&]() -> Status {
     auto writer = TRY(safetensors::Writer::create(aside, std::move(items)));
     const std::vector<safetensors::Item> order(writer.items().begin(), writer.items().end());
@@ -378,8 +380,11 @@ Status write_gradients(const Study& study, const std::filesystem::path& file) {
         TRY_STATUS(writer.write(item.name, std::as_bytes(std::span(&loss, 1))));
         continue;
       }
-      TRY_STATUS(
-          executor.machine().show(tensors.at(item.name), [&](std::span<const std::byte> piece) { return writer.write(item.name, piece); }));
+      TRY_STATUS(executor.machine().show(tensors.at(item.name), [&](std::span<const std::byte> piece) {
+        const auto count = static_cast<int64_t>(piece.size() / sizeof(float));
+        if (not_finite.empty() && first_not_finite(piece.data(), GALLEY_F32, count) >= 0) not_finite = item.name + " is not finite";
+        return writer.write(item.name, piece);
+      }));
     }
     TRY_STATUS(writer.finish());
     return rename_synced(aside, file);
@@ -387,6 +392,8 @@ Status write_gradients(const Study& study, const std::filesystem::path& file) {
   Status status = write();
   std::error_code error;
   if (!status) std::filesystem::remove(aside, error);
+  // The file shows where it went wrong, and a program that goes by the exit code does not take it for right.
+  if (status && !not_finite.empty()) return run_error(file.string() + " is written, but " + not_finite);
   return status;
 }
 

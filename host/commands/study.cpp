@@ -202,8 +202,7 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
     TRY_STATUS(check_data(s.data, s.recipe.data, s.program.vocabulary, {s.program.micro_batches, s.program.window_tokens}));
   s.plan = make_plan(s.program, s.target);
   TRY_STATUS(check_fit(s, options));
-  std::string config = TRY(saved_config(s.model, here.families));
-  s.program.documents.push_back({"model/config.json", std::move(config)});
+  describe_model(s.model, s.program.documents);
   if (compile_options.exports && options.purpose == Purpose::Train) TRY_STATUS(add_tokenizer(s.recipe, s.program));
   keep_written_documents(s.program);
   return out;

@@ -104,14 +104,14 @@ Status Exporter::finish() {
       if (!slot.written) return run_error("cannot finish '" + output.path.string() + "': tensor '" + entry + "' was not written");
     if (::fsync(output.fd) != 0) return file_error("sync", output.aside, errno);
   }
-  for (auto& [file, output] : outputs_) {
-    TRY_STATUS(rename_synced(output.aside, output.path));
-    ::close(std::exchange(output.fd, -1));
-  }
   for (const Document& document : program_->documents) {
     const std::filesystem::path path = run_directory_ / document.file;
     TRY_STATUS(make_directories(path.parent_path()));
     TRY_STATUS(write_atomic(path, document.text));
+  }
+  for (auto& [file, output] : outputs_) {
+    TRY_STATUS(rename_synced(output.aside, output.path));
+    ::close(std::exchange(output.fd, -1));
   }
   return ok();
 }

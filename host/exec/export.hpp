@@ -13,7 +13,8 @@
 namespace galley {
 
 /// Files are written aside ("<file>.tmp") and renamed when all of them are complete and synced, so that each is the old one or the new one
-/// whatever happens. What a killed export left is overwritten by the next. Dropped before finish(), it removes what it had written.
+/// whatever happens. Documents come first and tensors last: whoever finds the tensors finds what describes them. What a killed export left
+/// is overwritten by the next. Dropped before finish(), it removes what it had written.
 ///
 /// Tensors may come in any order: where each lies is known from the instructions.
 class Exporter {

@@ -1,10 +1,12 @@
 #include "host/exec/weights.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <set>
 #include <vector>
 
+#include "host/base/glob.hpp"
 #include "host/base/nearest.hpp"
 #include "host/exec/convert.hpp"
 
@@ -14,32 +16,20 @@ namespace {
 using safetensors::Entry;
 using safetensors::Reader;
 
-const Entry* find_entry(const Reader& reader, std::string_view names) {
-  for (;;) {
-    const size_t bar = names.find('|');
-    if (const Entry* entry = reader.find(names.substr(0, bar))) return entry;
-    if (bar == std::string_view::npos) return nullptr;
-    names.remove_prefix(bar + 1);
-  }
-}
-
-std::string first_name(const std::string& names) { return names.substr(0, names.find('|')); }
-
-// '*' stands for any characters, also none.
-bool matches(std::string_view name, std::string_view pattern) {
-  const size_t star = pattern.find('*');
-  if (star == std::string_view::npos) return name == pattern;
-  if (!name.starts_with(pattern.substr(0, star))) return false;
-  name.remove_prefix(star);
-  pattern.remove_prefix(star + 1);
-  for (size_t skip = 0; skip <= name.size(); ++skip)
-    if (matches(name.substr(skip), pattern)) return true;
-  return false;
+/// The tensors that a Read instruction means: those that are there, under its names in their order.
+std::vector<const Entry*> find_entries(const Reader& reader, const Instruction& code) {
+  std::vector<const Entry*> found;
+  if (const Entry* entry = reader.find(code.entry)) found.push_back(entry);
+  for (const std::string& alias : code.aliases)
+    if (const Entry* entry = reader.find(alias)) found.push_back(entry);
+  return found;
 }
 
 std::string listed(const std::vector<std::string>& names) {
+  constexpr size_t longest = 200;  // a name may have as many megabytes as the header
   std::string text;
-  for (size_t i = 0; i < std::min<size_t>(names.size(), 3); ++i) text += (i ? ", '" : "'") + names[i] + "'";
+  for (size_t i = 0; i < std::min<size_t>(names.size(), 3); ++i)
+    text += (i ? ", '" : "'") + names[i].substr(0, longest) + (names[i].size() > longest ? "…'" : "'");
   return names.size() > 3 ? text + ", …" : text;
 }
 
@@ -76,6 +66,43 @@ double number_at(const void* data, uint32_t dtype, int64_t index) {
   return value;
 }
 
+std::string number_text(double value) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, value, std::chars_format::general, 9).ptr};
+}
+
+/// Two tensors of one shape that the model has one for.
+Status check_same(const Reader& reader, const Entry& a, const Entry& b, const Instruction& code) {
+  constexpr int64_t most = int64_t{1} << 16;
+  const uint32_t types[] = {dtype_of(a.dtype), dtype_of(b.dtype)};
+  const Entry* const entries[] = {&a, &b};
+  const int64_t count = elements(a.shape);
+  std::vector<std::byte> stored[2];
+  std::vector<double> numbers[2];
+  for (int64_t done = 0; done < count; done += most) {
+    const int64_t part = std::min(most, count - done);
+    for (size_t i = 0; i < 2; ++i) {
+      const int64_t width = galley_dtype_bytes(types[i]);
+      stored[i].resize(static_cast<size_t>(part * width));
+      TRY_STATUS(reader.read_bytes(*entries[i], static_cast<uint64_t>(done * width), stored[i]));
+    }
+    if (types[0] == types[1] && stored[0] == stored[1]) continue;
+    std::string where;
+    if (is_floating(types[0]) && is_floating(types[1])) {
+      for (size_t i = 0; i < 2; ++i) {
+        numbers[i].resize(static_cast<size_t>(part));
+        convert(numbers[i].data(), GALLEY_F64, stored[i].data(), types[i], part);
+      }
+      const auto [x, y] = std::mismatch(numbers[0].begin(), numbers[0].end(), numbers[1].begin());
+      if (x == numbers[0].end()) continue;
+      where = " at " + index_text(done + (x - numbers[0].begin()), a.shape) + ": " + number_text(*x) + " and " + number_text(*y);
+    }
+    return recipe_error(code.file + ": tensors '" + a.name + "' and '" + b.name + "' differ" + where + ", and the model has one for both",
+                        code.hint);
+  }
+  return ok();
+}
+
 }  // namespace
 
 Status check_files(const Program& program, std::span<const std::string> ignored) {
@@ -87,31 +114,33 @@ Status check_files(const Program& program, std::span<const std::string> ignored)
   for (const auto& [file, codes] : reads) {
     const Reader reader = TRY(Reader::open(file));
     std::set<std::string_view> read;
-    std::vector<std::string> missing, names;
+    std::vector<std::string> missing;
+    std::string hint;
     for (const Instruction* code : codes) {
-      if (const Entry* entry = find_entry(reader, code->entry)) {
+      const std::vector<const Entry*> entries = find_entries(reader, *code);
+      for (const Entry* entry : entries) {
         read.insert(entry->name);
         TRY_STATUS(check_entry(reader, *entry, code->outputs[0]));
-      } else {
-        missing.push_back(first_name(code->entry));
       }
+      if (!entries.empty()) continue;
+      missing.push_back(code->entry);
+      hint = missing.size() == 1 ? code->hint : "";
     }
     std::vector<std::string> unexpected;
     for (const Entry& entry : reader.entries()) {
-      names.push_back(entry.name);
       if (read.contains(entry.name)) continue;
-      if (std::none_of(ignored.begin(), ignored.end(), [&](const std::string& pattern) { return matches(entry.name, pattern); }))
+      if (std::none_of(ignored.begin(), ignored.end(), [&](const std::string& pattern) { return glob_matches(pattern, entry.name); }))
         unexpected.push_back(entry.name);
     }
     if (!missing.empty()) {
-      std::string near = did_you_mean(missing[0], unexpected);
-      if (near.empty() && !unexpected.empty()) near = "the file has " + listed(unexpected) + ", which the model does not";
+      if (const std::string near = did_you_mean(missing[0], unexpected); !near.empty()) hint = near;
+      if (hint.empty() && !unexpected.empty()) hint = "the file has " + listed(unexpected) + ", which the model does not";
       return recipe_error(file + ": " + std::to_string(missing.size()) + " of the model's " + std::to_string(codes.size()) +
                               " tensors are missing: " + listed(missing),
-                          near);
+                          hint);
     }
     if (!unexpected.empty()) {
-      return recipe_error(file + ": " + std::to_string(unexpected.size()) + " of " + std::to_string(names.size()) +
+      return recipe_error(file + ": " + std::to_string(unexpected.size()) + " of " + std::to_string(reader.entries().size()) +
                               " tensors are unknown to the model: " + listed(unexpected),
                           "the configuration may be another model's; training without them would not train this model");
     }
@@ -128,10 +157,11 @@ Result<const Reader*> WeightFiles::open(const std::string& file) {
 Status WeightFiles::read(const Instruction& code) {
   TRY_STATUS(machine_.synchronize());
   const Reader& reader = *TRY(open(code.file));
-  const Entry* entry = find_entry(reader, code.entry);
-  if (!entry) return recipe_error(code.file + ": tensor '" + first_name(code.entry) + "' is missing");
+  const std::vector<const Entry*> entries = find_entries(reader, code);
+  if (entries.empty()) return recipe_error(code.file + ": tensor '" + code.entry + "' is missing", code.hint);
+  const Entry* const entry = entries[0];
   const Operand& operand = code.outputs[0];
-  TRY_STATUS(check_entry(reader, *entry, operand));
+  for (const Entry* e : entries) TRY_STATUS(check_entry(reader, *e, operand));
 
   const uint32_t from = dtype_of(entry->dtype), to = operand.dtype;
   const int64_t from_bytes = galley_dtype_bytes(from), to_bytes = galley_dtype_bytes(to);
@@ -180,6 +210,7 @@ Status WeightFiles::read(const Instruction& code) {
     }
     done += part;
   }
+  for (size_t i = 1; i < entries.size(); ++i) TRY_STATUS(check_same(reader, *entry, *entries[i], code));
   return ok();
 }
 

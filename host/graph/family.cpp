@@ -16,6 +16,7 @@ struct Building {
   Graph* graph = nullptr;
   const ModelConfig* model = nullptr;
   std::set<std::string> read;  // keys of the configuration
+  Table resolved;              // what the family has written back
 };
 
 Building& building(lua_State* L) { return *static_cast<Building*>(lua_touserdata(L, lua_upvalueindex(1))); }
@@ -107,7 +108,16 @@ void initializer(lua_State* L, int table, GraphTensor* t) {
   if (const std::string op = string_field(L, table, "op"); !op.empty()) t->initializer = op;
 }
 
-// g:parameter { name, shape, init, decay = true, embedding = false, aliases = {…} }
+std::vector<std::string> strings(const Value& value) {
+  std::vector<std::string> out;
+  if (const auto* list = value.as<List>())
+    for (const Value& v : *list)
+      if (const auto* s = v.as<std::string>()) out.push_back(*s);
+  return out;
+}
+
+// g:parameter { name, shape, init, decay = true, embedding = false, aliases = {…}, hint = "…" }: `aliases` are other names of the same
+// tensor in the model's file, `hint` the next step where the file has none of its names, or several and they differ.
 int make_parameter(lua_State* L) {
   luaL_checktype(L, 2, LUA_TTABLE);
   const Building& b = building(L);
@@ -124,14 +134,9 @@ int make_parameter(lua_State* L) {
     t.source = b.model->folder.string();
     t.source_name = t.name;
     lua_getfield(L, 2, "aliases");
-    if (lua_istable(L, -1)) {
-      for (lua_Integer i = 1; lua_rawgeti(L, -1, i) == LUA_TSTRING; ++i) {
-        t.source_name += std::string("|") + lua_tostring(L, -1);
-        lua_pop(L, 1);
-      }
-      lua_pop(L, 1);
-    }
+    t.source_aliases = strings(to_value(L, -1));
     lua_pop(L, 1);
+    t.source_hint = string_field(L, 2, "hint");
   }
   return push_tensor(L, b.graph->make(std::move(t)));
 }
@@ -222,11 +227,26 @@ int ignore(lua_State* L) {
   return 0;
 }
 
-// config.key: remembers what was read
+// config.key: remembers what was read. The values lie in the table behind the second upvalue.
 int config_index(lua_State* L) {
-  if (lua_type(L, 2) == LUA_TSTRING) building(L).read.insert(lua_tostring(L, 2));
+  if (lua_type(L, 2) == LUA_TSTRING && std::string_view(lua_tostring(L, 2)) != "has") building(L).read.insert(lua_tostring(L, 2));
   lua_pushvalue(L, 2);
   lua_rawget(L, lua_upvalueindex(2));
+  return 1;
+}
+
+// config.key = value: what the family takes, to be read again and saved
+int config_newindex(lua_State* L) {
+  const std::string key = luaL_checkstring(L, 2);
+  building(L).resolved[key] = to_value(L, 3);
+  lua_settop(L, 3);
+  lua_rawset(L, lua_upvalueindex(2));
+  return 0;
+}
+
+// config:has(key): whether the file has the key, be it null, which Lua cannot tell from its absence
+int config_has(lua_State* L) {
+  lua_pushboolean(L, building(L).model->config.contains(luaL_checkstring(L, 2)));
   return 1;
 }
 
@@ -234,12 +254,19 @@ int config_index(lua_State* L) {
 int push_arguments(lua_State* L) {
   auto* b = static_cast<Building*>(lua_touserdata(L, 1));
   lua_newtable(L);  // config: empty, so that every read comes to config_index
+  const int config = lua_gettop(L);
+  push_value(L, Value(b->model->config));
+  const int values = lua_gettop(L);
+  lua_pushlightuserdata(L, b);
+  lua_pushcclosure(L, config_has, 1);
+  lua_setfield(L, values, "has");
   lua_newtable(L);
   lua_pushlightuserdata(L, b);
-  push_value(L, Value(b->model->config));
-  lua_pushcclosure(L, config_index, 2);
-  lua_setfield(L, -2, "__index");
-  lua_setmetatable(L, -2);
+  lua_pushvalue(L, values);
+  static constexpr luaL_Reg events[] = {{"__index", config_index}, {"__newindex", config_newindex}, {nullptr, nullptr}};
+  luaL_setfuncs(L, events, 2);
+  lua_setmetatable(L, config);
+  lua_settop(L, config);
 
   static constexpr luaL_Reg verbs[] = {
       {"parameter", make_parameter}, {"constant", make_constant},  {"input", make_input}, {"scalar", get_scalar},
@@ -256,28 +283,23 @@ int push_arguments(lua_State* L) {
 }
 
 struct Family {
-  std::unique_ptr<Sandbox> lua;  // the family's table is on top of its stack
+  std::unique_ptr<Sandbox> lua;  // the family's table lies in its registry, under kFamily
   std::vector<std::string> model_types;
 };
 
-std::vector<std::string> strings(const Value& value) {
-  std::vector<std::string> out;
-  if (const auto* list = value.as<List>())
-    for (const Value& v : *list)
-      if (const auto* s = v.as<std::string>()) out.push_back(*s);
-  return out;
-}
+constexpr char kFamily = 0;
 
-/// A field of the table on top of the stack as data; functions in it are not asked for.
-Result<Value> field(Sandbox& lua, const char* key) {
+/// A field of the family's table as data, or of the library that all families share; functions in it are not asked for.
+Result<Value> field(Sandbox& lua, const char* key, const char* module = nullptr) {
   struct Ask {
-    const char* key;
+    const char *key, *module;
     Value value;
-  } ask = {key, {}};
+  } ask = {key, module, {}};
   TRY_STATUS(lua.protect(
       [](lua_State* L) -> int {
         auto* a = static_cast<Ask*>(lua_touserdata(L, 1));
-        lua_getglobal(L, "galley_family_");
+        if (a->module) Sandbox::of(L).require(L, a->module);
+        else lua_rawgetp(L, LUA_REGISTRYINDEX, &kFamily);
         lua_getfield(L, -1, a->key);
         a->value = to_value(L, -1);
         return 0;
@@ -289,10 +311,15 @@ Result<Value> field(Sandbox& lua, const char* key) {
 Result<Family> open_family(const std::filesystem::path& file, const FamilyFolders& folders) {
   Family family;
   family.lua = TRY(Sandbox::create(LuaLimits{}, {folders.library}));
+  lua_State* L = family.lua->state();
+  lua_pushcfunction(L, [](lua_State* S) -> int {
+    lua_rawsetp(S, LUA_REGISTRYINDEX, &kFamily);
+    return 0;
+  });
   TRY_STATUS(family.lua->run_file(file, file.filename().string(), 1));
-  if (!lua_istable(family.lua->state(), -1))
+  if (!lua_istable(L, -1))
     return recipe_error(file.filename().string() + ": a family returns a table { model_types, architecture, harmless, build }");
-  lua_setglobal(family.lua->state(), "galley_family_");
+  TRY_STATUS(family.lua->call(1, 0));
   family.model_types = strings(TRY(field(*family.lua, "model_types")));
   return family;
 }
@@ -334,8 +361,13 @@ Result<ModelConfig> read_model_config(const Recipe& recipe, const FamilyFolders&
     if (!std::filesystem::exists(file, error))
       return recipe_error(recipe.model.place.text() + ": no config.json in " + recipe.model.path.string(),
                           "a model is a Hugging Face folder: config.json and model.safetensors");
-    const Value value = TRY(read_json(file));
-    const Table* table = value.as<Table>();
+    Result<Value> value = read_json(file);
+    if (!value) {  // the recipe names it
+      Error unreadable = std::move(value).error();
+      unreadable.exit = Exit::Recipe;
+      return unreadable;
+    }
+    const Table* table = value->as<Table>();
     if (!table) return recipe_error(file.string() + ": not a JSON object");
     out.config = *table;
     out.folder = recipe.model.path;
@@ -350,7 +382,7 @@ Result<ModelConfig> read_model_config(const Recipe& recipe, const FamilyFolders&
   return out;
 }
 
-Status build_family(const ModelConfig& model, const FamilyFolders& folders, Graph& graph) {
+Status build_family(ModelConfig& model, const FamilyFolders& folders, Graph& graph) {
   Family family = TRY(find_family(model.model_type, folders, model.origin));
   Sandbox& lua = *family.lua;
   Building b;
@@ -359,7 +391,7 @@ Status build_family(const ModelConfig& model, const FamilyFolders& folders, Grap
   lua_State* L = lua.state();
   TRY_STATUS(lua.protect(
       [](lua_State* S) -> int {
-        lua_getglobal(S, "galley_family_");
+        lua_rawgetp(S, LUA_REGISTRYINDEX, &kFamily);
         lua_getfield(S, -1, "build");
         if (!lua_isfunction(S, -1)) luaL_error(S, "a family has a function 'build'");
         return 1;
@@ -376,11 +408,7 @@ Status build_family(const ModelConfig& model, const FamilyFolders& folders, Grap
     return error;
   }
   std::vector<std::string> harmless = strings(TRY(field(lua, "harmless")));
-  lua_getglobal(L, "galley_family_");
-  lua_settop(L, 0);
-  // What all families may pass over stands in the shared library.
-  TRY_STATUS(lua.run_text("galley_family_ = require 'config'", "config keys"));
-  for (std::string& key : strings(TRY(field(lua, "harmless")))) harmless.push_back(std::move(key));
+  for (std::string& key : strings(TRY(field(lua, "harmless", "config")))) harmless.push_back(std::move(key));
   for (const auto& [key, value] : model.config) {
     const bool off = value.is_nil() || (value.as<bool>() && !*value.as<bool>());
     if (off || b.read.contains(key) || std::find(harmless.begin(), harmless.end(), key) != harmless.end()) continue;
@@ -389,22 +417,35 @@ Status build_family(const ModelConfig& model, const FamilyFolders& folders, Grap
                             " is not supported by this family, and may change what the model computes",
                         did_you_mean(key, known));
   }
+  for (auto& [key, value] : b.resolved) model.config[key] = std::move(value);
+  model.config["model_type"] = Value(model.model_type);
+  // Whatever class the weights were saved by, what Galley trains and saves is this one. Code that came with the folder is not saved.
+  Value architecture = TRY(field(lua, "architecture"));
+  if (const auto* by_type = architecture.as<Table>())
+    if (const auto it = by_type->find(model.model_type); it != by_type->end()) architecture = Value(it->second);
+  model.config["architectures"] = Value(List{architecture});
+  model.config.erase("auto_map");
+  // transformers has ids of its own for what is not said, whatever the vocabulary.
+  if (model.folder.empty())
+    for (const char* token : {"bos_token_id", "eos_token_id", "pad_token_id"}) model.config.try_emplace(token);
   return ok();
 }
 
-Result<std::string> saved_config(const ModelConfig& model, const FamilyFolders& folders) {
-  Family family = TRY(find_family(model.model_type, folders, model.origin));
+void describe_model(const ModelConfig& model, std::vector<Document>& documents) {
+  for (Document& document : documents) {
+    if (model.random || !document.file.ends_with(".json")) continue;
+    Result<Value> parsed = parse_json(document.text, document.file);
+    const Table* table = parsed ? parsed->as<Table>() : nullptr;
+    const auto base = table ? table->find("base_model_name_or_path") : Table::const_iterator();
+    if (!table || base == table->end() || !base->second.is_nil()) continue;
+    Table named = *table;
+    named["base_model_name_or_path"] = Value(model.folder.string());
+    document.text = to_json(Value(std::move(named)), 2) + "\n";
+  }
   Table config = model.config;
-  config["model_type"] = Value(model.model_type);
   config.erase("torch_dtype");
   config["dtype"] = Value(std::string("float32"));
-  if (!config.contains("architectures")) {
-    Value architecture = TRY(field(*family.lua, "architecture"));
-    if (const auto* by_type = architecture.as<Table>())
-      if (const auto it = by_type->find(model.model_type); it != by_type->end()) architecture = Value(it->second);
-    config["architectures"] = Value(List{architecture});
-  }
-  return to_json(Value(std::move(config)), 2) + "\n";
+  documents.push_back({"model/config.json", to_json(Value(std::move(config)), 2) + "\n"});
 }
 
 }  // namespace galley

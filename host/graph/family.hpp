@@ -26,14 +26,17 @@ struct ModelConfig {
   bool random = false;  ///< initialize instead of loading
 };
 
-/// The configuration that a recipe names: reads config.json, opens no weights. A model_type that no family knows is an error that lists those there are.
+/// The configuration that a recipe names: reads config.json, opens no weights. A model_type that no family knows is an error that lists
+/// those there are.
 Result<ModelConfig> read_model_config(const Recipe& recipe, const FamilyFolders& folders);
 
-/// Runs the family on the configuration and closes Lua again: fills `graph` with the forward section. A key of the configuration that the family neither reads nor
-/// declares harmless is an error by name. [main-thread] [plan-time]
-Status build_family(const ModelConfig& model, const FamilyFolders& folders, Graph& graph);
+/// Runs the family on the configuration and closes Lua again: fills `graph` with the forward section, and the configuration with every
+/// value that the family takes where it says nothing, and with the architecture, so that other programs read the same model from it. A key
+/// that the family neither reads nor declares harmless is an error by name. [main-thread] [plan-time]
+Status build_family(ModelConfig& model, const FamilyFolders& folders, Graph& graph);
 
-/// What saving writes as config.json: the configuration with model_type, architectures and a dtype of float32.
-Result<std::string> saved_config(const ModelConfig& model, const FamilyFolders& folders);
+/// Adds what saving writes as config.json: the configuration as build_family() left it, with a dtype of float32. A document of JSON that
+/// leaves base_model_name_or_path null, as an adapter's does, gets the folder that the model's weights come from.
+void describe_model(const ModelConfig& model, std::vector<Document>& documents);
 
 }  // namespace galley

@@ -38,7 +38,9 @@ struct GraphTensor {
   std::string initializer;  ///< an op; "": zeros
   std::vector<galley_tensor> initializer_inputs;
   AttrList attrs;
-  std::string source, source_name;  ///< a safetensors file or model folder, and the names to try in it, separated by '|'
+  std::string source, source_name;          ///< a safetensors file or model folder, and the name in it
+  std::vector<std::string> source_aliases;  ///< other names that it may have there
+  std::string source_hint;                  ///< the next step where the file has none of the names, or has several and they differ
   // Where it is saved.
   std::string file, file_name;
   // A range of another tensor (step scalars): bytes from its begin.

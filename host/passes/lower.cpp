@@ -332,6 +332,8 @@ Status Lowering::load() {
                    with_access(all_of(program.tensors[static_cast<size_t>(program.staging)], program.staging), GALLEY_WRITE)};
       i.file = t.source;
       i.entry = t.source_name.empty() ? t.name : t.source_name;
+      i.aliases = t.source_aliases;
+      i.hint = t.source_hint;
       code().code.push_back(std::move(i));
     } else {
       AttrList attrs = t.attrs;

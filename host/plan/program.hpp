@@ -123,9 +123,11 @@ struct Instruction {
   int64_t block = -1;  ///< of the model's repeated blocks; -1: none
   uint32_t device = 0;
   uint32_t queue = 0;
-  uint32_t event = 0;  ///< Copy, Record, Wait: numbered from 1; 0: none
-  std::string file;    ///< Read: absolute path of a safetensors file or model folder; Write: path below the run directory
-  std::string entry;   ///< the name in that file
+  uint32_t event = 0;                ///< Copy, Record, Wait: numbered from 1; 0: none
+  std::string file;                  ///< Read: absolute path of a safetensors file or model folder; Write: path below the run directory
+  std::string entry;                 ///< the name in that file
+  std::vector<std::string> aliases;  ///< Read: other names of the same tensor in that file
+  std::string hint;                  ///< Read: the next step where the file has none of the names, or has several and they differ
   double flops = 0;
   bool recomputed = false;  ///< a clone that runs forward again for backward
 };

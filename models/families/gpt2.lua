@@ -1,27 +1,31 @@
--- GPT-2: Radford, Wu, Child, Luan, Amodei, Sutskever: "Language models are unsupervised multitask learners", 2019. Parameters as transformers' GPT2LMHeadModel names
--- them; linear weights are stored (in, out) ("Conv1D").
+-- GPT-2: Radford, Wu, Child, Luan, Amodei, Sutskever: "Language models are unsupervised multitask learners", 2019. Parameters as
+-- transformers' GPT2LMHeadModel names them; linear weights are stored (in, out) ("Conv1D").
 local lib = require "config"
 
 local function build(config, g)
   local C = lib.integer(config, "n_embd", 768)
   local layers, heads = lib.integer(config, "n_layer", 12), lib.integer(config, "n_head", 12)
   local vocabulary, positions = lib.integer(config, "vocab_size", 50257), lib.integer(config, "n_positions", 1024)
-  local inner = config.n_inner and lib.integer(config, "n_inner") or 4 * C
+  local inner = lib.optional_integer(config, "n_inner") or 4 * C
   local eps = lib.number(config, "layer_norm_epsilon", 1e-5)
   local act, act_attrs = lib.activation(config, "activation_function", "gelu_new")
-  local embd_p, resid_p, attn_p = lib.number(config, "embd_pdrop", 0.1), lib.number(config, "resid_pdrop", 0.1), lib.number(config, "attn_pdrop", 0.1)
+  local embd_p, resid_p = lib.share(config, "embd_pdrop", 0.1), lib.share(config, "resid_pdrop", 0.1)
+  local attn_p = lib.share(config, "attn_pdrop", 0.1)
   local std = lib.number(config, "initializer_range", 0.02)
   local tied = lib.boolean(config, "tie_word_embeddings", true)
-  if lib.boolean(config, "add_cross_attention", false) then error("config: 'add_cross_attention' = true: there is no encoder to attend to", 0) end
+  if lib.boolean(config, "add_cross_attention", false) then
+    error("config: 'add_cross_attention' = true: there is no encoder to attend to", 0)
+  end
   if C % heads ~= 0 then error(("config: n_embd = %d does not divide by n_head = %d"):format(C, heads), 0) end
   lib.check_length(g, positions, "n_positions")
 
   -- Files made from GPT2Model lack the prefix, and old ones carry the causal mask as a buffer.
   local function parameter(name, shape, init, options)
-    return g:parameter { name = "transformer." .. name, aliases = { name }, shape = shape, init = init, decay = not (options and options.no_decay), embedding = options and options.embedding }
+    options = options or {}
+    return g:parameter { name = "transformer." .. name, aliases = { name, options.alias }, hint = options.hint, shape = shape, init = init,
+      decay = not options.no_decay, embedding = options.embedding }
   end
   g:ignore("*.attn.bias"); g:ignore("*.attn.masked_bias")
-  if tied then g:ignore("lm_head.weight") end
 
   local function norm(x, name)
     local w = parameter(name .. ".weight", { C }, { "fill", value = 1.0 }, { no_decay = true })
@@ -34,10 +38,12 @@ local function build(config, g)
     return g:node("linear", "transformer." .. name, { x, w, b }, { transposed = 1 })
   end
 
-  local wte = parameter("wte.weight", { vocabulary, C }, { "random_normal", std = std }, { embedding = true })
+  local wte = parameter("wte.weight", { vocabulary, C }, { "random_normal", std = std },
+    { embedding = true, alias = tied and "lm_head.weight" or nil, hint = tied and lib.tied_hint or nil })
   local wpe = parameter("wpe.weight", { positions, C }, { "random_normal", std = std }, { embedding = true })
   local x = g:node("add", "transformer.embeddings",
-    { g:node("embedding", "transformer.wte", { g:input("input_ids"), wte }), g:node("embedding", "transformer.wpe", { g:input("position_ids"), wpe }) })
+    { g:node("embedding", "transformer.wte", { g:input("input_ids"), wte }),
+      g:node("embedding", "transformer.wpe", { g:input("position_ids"), wpe }) })
   x = lib.dropout(g, x, embd_p, "transformer.drop")
 
   local by_layer = lib.boolean(config, "scale_attn_by_inverse_layer_idx", false)
@@ -52,16 +58,19 @@ local function build(config, g)
     local a = g:node("attention", "transformer." .. p .. "attn", { qkv, false, false, g:input("first_key"), random or false },
       { heads = heads, kv_heads = heads, head_dim = C // heads, scale = scale, dropout = attn_p })
     a = conv1d(a, p .. "attn.c_proj", C, C, std / math.sqrt(2 * layers))
-    x = g:node("add", "transformer." .. p .. "residual_attention", { x, lib.dropout(g, a, resid_p, "transformer." .. p .. "attn.resid_dropout") })
+    a = lib.dropout(g, a, resid_p, "transformer." .. p .. "attn.resid_dropout")
+    x = g:node("add", "transformer." .. p .. "residual_attention", { x, a })
     local m = conv1d(norm(x, p .. "ln_2"), p .. "mlp.c_fc", C, inner, std)
     m = conv1d(g:node(act, "transformer." .. p .. "mlp.act", { m }, act_attrs), p .. "mlp.c_proj", inner, C, std / math.sqrt(2 * layers))
-    x = g:node("add", "transformer." .. p .. "residual_mlp", { x, lib.dropout(g, m, resid_p, "transformer." .. p .. "mlp.dropout") })
+    m = lib.dropout(g, m, resid_p, "transformer." .. p .. "mlp.dropout")
+    x = g:node("add", "transformer." .. p .. "residual_mlp", { x, m })
   end
   g:block(-1)
   g:mark_block_input(x)
   x = norm(x, "ln_f")
   g:mark_hidden(x)
-  local head = tied and wte or g:parameter { name = "lm_head.weight", shape = { vocabulary, C }, init = { "random_normal", std = std } }
+  local head = tied and wte
+    or g:parameter { name = "lm_head.weight", shape = { vocabulary, C }, init = { "random_normal", std = std }, hint = lib.untied_hint }
   local logits = g:node("linear", "lm_head", { x, head }, { transposed = 0 })
   g:mark_logits(logits)
   g:loss("cross_entropy", "loss", { logits, g:input("labels") })
@@ -71,6 +80,7 @@ return {
   model_types = { "gpt2" },
   architecture = "GPT2LMHeadModel",
   -- The head of GPT2DoubleHeadsModel and what only rounds differently.
-  harmless = { "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj", "n_ctx", "reorder_and_upcast_attn" },
+  harmless = { "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj", "n_ctx",
+    "reorder_and_upcast_attn" },
   build = build,
 }

@@ -4,7 +4,8 @@ local M = {}
 -- Keys that do not change what a model computes in training: provenance, generation, tokens, storage. Everything else must be read by the
 -- family, or the host refuses the model by the key's name.
 M.harmless = {
-  "_name_or_path", "architectures", "model_type", "transformers_version", "torch_dtype", "dtype", "use_cache", "auto_map", "_attn_implementation",
+  "_name_or_path", "architectures", "model_type", "transformers_version", "torch_dtype", "dtype", "use_cache", "auto_map",
+  "_attn_implementation",
   "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id", "tokenizer_class", "prefix", "unk_token_id",
   "task_specific_params", "problem_type", "finetuning_task", "id2label", "label2id", "num_labels", "classifier_dropout",
   "initializer_range", "pretraining_tp", "is_decoder", "is_encoder_decoder", "output_attentions", "output_hidden_states", "return_dict",
@@ -16,40 +17,80 @@ M.harmless = {
   "pruned_heads", "cross_attention_hidden_size", "is_llama_config", "rope_interleaved", "transformers.js_config", "license",
 }
 
-function M.integer(config, key, default)
+-- What the readers below return they write back, so that saving writes it too: a default is then the same number for every program. As in
+-- transformers, null is no value where a number, a boolean or a name belongs; only optional_integer() takes it.
+local function take(config, key, default, right, what)
   local v = config[key]
-  if v == nil then v = default end
-  if math.type(v) ~= "integer" or v < 1 then error(("config: '%s' must be a positive integer, got %s"):format(key, tostring(v)), 0) end
+  if v == nil and not config:has(key) then v = default end
+  if not right(v) then
+    local got = tostring(v)
+    if v == nil then got = config:has(key) and "null" or "nothing"
+    elseif type(v) == "table" then got = "a table"
+    elseif type(v) == "string" then got = "'" .. v .. "'" end
+    error(("config: '%s' must be %s, got %s"):format(key, what, got), 0)
+  end
+  config[key] = v
   return v
+end
+
+local function whole(v, least) return math.type(v) == "integer" and v >= least end
+local function finite(v) return type(v) == "number" and v == v and v ~= math.huge end
+
+function M.integer(config, key, default)
+  return take(config, key, default, function(v) return whole(v, 1) end, "a positive integer")
+end
+
+function M.count(config, key, default)
+  return take(config, key, default, function(v) return whole(v, 0) end, "an integer from 0 on")
+end
+
+-- An integer, or null, which is returned as nil.
+function M.optional_integer(config, key, default)
+  if config[key] == nil and (config:has(key) or default == nil) then return nil end
+  return M.integer(config, key, default)
+end
+
+-- Saved with a fraction even where it is whole: transformers tells numbers from integers.
+local function as_number(config, key, v)
+  config[key] = v + 0.0
+  return v + 0.0
 end
 
 function M.number(config, key, default)
-  local v = config[key]
-  if v == nil then v = default end
-  if type(v) ~= "number" then error(("config: '%s' must be a number, got %s"):format(key, tostring(v)), 0) end
-  return v
+  local function right(v) return finite(v) and v >= 0 end
+  return as_number(config, key, take(config, key, default, right, "a number from 0 on"))
+end
+
+function M.positive(config, key, default)
+  local function right(v) return finite(v) and v > 0 end
+  return as_number(config, key, take(config, key, default, right, "a positive number"))
+end
+
+-- A share of what dropout leaves out.
+function M.share(config, key, default)
+  local function right(v) return finite(v) and v >= 0 and v < 1 end
+  return as_number(config, key, take(config, key, default, right, "a number from 0 on and below 1"))
 end
 
 function M.boolean(config, key, default)
-  local v = config[key]
-  if v == nil then v = default end
-  if type(v) ~= "boolean" then error(("config: '%s' must be true or false, got %s"):format(key, tostring(v)), 0) end
-  return v
+  return take(config, key, default, function(v) return type(v) == "boolean" end, "true or false")
 end
 
 -- The names of transformers' activations, as op and attributes.
 local activations = {
-  gelu = { "gelu", { approximate = "none" } }, gelu_new = { "gelu", { approximate = "tanh" } }, gelu_fast = { "gelu", { approximate = "tanh" } },
+  gelu = { "gelu", { approximate = "none" } }, gelu_new = { "gelu", { approximate = "tanh" } },
+  gelu_fast = { "gelu", { approximate = "tanh" } },
   gelu_pytorch_tanh = { "gelu", { approximate = "tanh" } },
 }
 
 function M.activation(config, key, default)
-  local name = config[key]
-  if name == nil then name = default end
-  local found = activations[name]
-  if not found then error(("config: '%s' = '%s' is not supported here (gelu, gelu_new, gelu_fast, gelu_pytorch_tanh)"):format(key, tostring(name)), 0) end
-  return found[1], found[2]
+  local name = take(config, key, default, function(v) return activations[v] ~= nil end, "gelu, gelu_new, gelu_fast or gelu_pytorch_tanh")
+  return table.unpack(activations[name])
 end
+
+-- What to do when a model's file has another head than the configuration says.
+M.tied_hint = "set tie_word_embeddings = false in config.json for a model whose head is not its embedding"
+M.untied_hint = "set tie_word_embeddings = true in config.json for a model whose head is its embedding"
 
 -- The length of the recipe against the positions that the model knows.
 function M.check_length(g, positions, key)
@@ -60,7 +101,6 @@ end
 
 -- Dropout where it does something.
 function M.dropout(g, x, p, name)
-  if p < 0 or p >= 1 then error(("config: dropout of %s at '%s' is not in [0, 1)"):format(tostring(p), name), 0) end
   if p == 0 then return x end
   return g:node("dropout", name, { x, g:scalar("random") }, { p = p })
 end

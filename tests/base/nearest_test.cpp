@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,33 @@ TEST(Nearest, AllowsHalfOfTheNameButAtLeastOneAndAtMostThreeEdits) {
 TEST(Nearest, TiesGoToTheEarlierCandidate) {
   const std::vector<std::string> tied = {"betb", "beta"};
   EXPECT_EQ(nearest("betc", tied), "betb");
+}
+
+TEST(Nearest, CountsEditsLikeTheWholeTable) {
+  // Every pair of short words over three letters against the textbook's table.
+  std::vector<std::string> words = {""};
+  for (size_t i = 0; words.size() < 121; ++i)
+    for (const char c : {'a', 'b', 'c'}) words.push_back(words[i] + c);
+  for (const std::string& a : words) {
+    for (const std::string& b : words) {
+      std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
+      for (size_t i = 0; i <= a.size(); ++i) {
+        for (size_t j = 0; j <= b.size(); ++j) {
+          d[i][j] = i == 0 || j == 0 ? i + j : std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
+          if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+        }
+      }
+      const bool near = d[a.size()][b.size()] <= std::max<size_t>(1, a.size() / 2);
+      EXPECT_EQ(nearest(a, std::vector{b}), near ? b : "") << a << " " << b;
+    }
+  }
+}
+
+TEST(Nearest, ANameOfManyMegabytesCostsItsLength) {
+  // A table of all pairs of characters would need terabytes.
+  const std::string a(1'000'000, 'x'), b = std::string(999'999, 'x') + "y", c(50'000'000, 'y');
+  EXPECT_EQ(nearest(a, std::vector{c, b}), b);
+  EXPECT_EQ(nearest("rnak", std::vector{c}), "");
 }
 
 TEST(DidYouMean, IsASentenceOrNothing) {

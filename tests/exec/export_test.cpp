@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <fstream>
+#include <map>
 
 #include "host/base/file.hpp"
 #include "host/base/safetensors.hpp"
@@ -92,6 +95,91 @@ TEST(Export, ADiskThatIsFullLeavesWhatWasThere) {
   EXPECT_EQ(*read_text(run / "model/model.safetensors"), before);
   EXPECT_FALSE(fs::exists(run / "model/model.safetensors.tmp"));
   EXPECT_FALSE(fs::exists(run / "adapter/adapter.safetensors.tmp"));
+}
+
+// Every file below the run directory and what is in it.
+std::map<std::string, std::string> contents(const fs::path& run) {
+  std::map<std::string, std::string> out;
+  for (const auto& found : fs::recursive_directory_iterator(run))
+    if (found.is_regular_file()) out[fs::relative(found.path(), run)] = *read_text(found.path());
+  return out;
+}
+
+/// Runs `work` in a process that is killed behind it, so that what it returns is not tidied up.
+template <class Work>
+void killed(Work work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto kept = work();
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+TEST(Export, AKilledOneLeavesWhatWasThere) {
+  const fs::path run = small::scratch();
+  Running r(model());
+  ASSERT_TRUE(r.executor->load().ok());
+  ASSERT_TRUE(r.executor->export_model(run).ok());
+  const auto before = contents(run);
+  ASSERT_EQ(before.size(), 3u);
+  const Program& program = r.executor->program();
+  const Instruction* written = nullptr;
+  for (const Instruction& code : program.segment(SegmentKind::Export).code)
+    if (code.action == Action::Write) written = &code;
+
+  killed([&] { return Exporter::create(program, r.executor->machine(), run); });
+  killed([&] {
+    auto exporter = Exporter::create(program, r.executor->machine(), run);
+    if (exporter.ok()) (void)exporter->write(*written);
+    return exporter;
+  });
+  auto after = contents(run);
+  EXPECT_EQ(std::erase_if(after, [](const auto& file) { return file.first.ends_with(".tmp"); }), 2u);
+  EXPECT_EQ(after, before);
+  ASSERT_TRUE(r.executor->export_model(run).ok());
+  EXPECT_EQ(contents(run), before) << "the next one does not overwrite what the killed one left";
+}
+
+TEST(Export, OneThatIsGivenUpRemovesWhatItWrote) {
+  const fs::path run = small::scratch();
+  Running r(model());
+  ASSERT_TRUE(r.executor->load().ok());
+  {
+    auto exporter = Exporter::create(r.executor->program(), r.executor->machine(), run);
+    ASSERT_TRUE(exporter.ok());
+    EXPECT_EQ(contents(run).size(), 2u);
+    const Status status = exporter->finish();
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.error().cause.find("was not written"), std::string::npos);
+  }
+  EXPECT_TRUE(contents(run).empty());
+}
+
+TEST(Export, TensorsComeBehindWhatDescribesThem) {
+  const fs::path run = small::scratch();
+  Running r(model());
+  ASSERT_TRUE(r.executor->load().ok());
+  fs::create_directories(run / "model/config.json");  // cannot be replaced by a file
+  const Status status = r.executor->export_model(run);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().exit, Exit::Failed);
+  EXPECT_NE(status.error().cause.find("model/config.json"), std::string::npos);
+  EXPECT_TRUE(contents(run).empty()) << "tensors without their configuration";
+}
+
+TEST(Export, AFolderThatCannotBeMadeIsAnErrorOfTheRun) {
+  const fs::path run = small::scratch();
+  Running r(model());
+  ASSERT_TRUE(r.executor->load().ok());
+  std::ofstream(run / "model") << "a file";
+  const Status status = r.executor->export_model(run);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().exit, Exit::Failed);
+  EXPECT_NE(status.error().cause.find((run / "model").string()), std::string::npos);
+  EXPECT_EQ(contents(run), (std::map<std::string, std::string>{{"model", "a file"}}));
 }
 
 TEST(Export, AWriteElsewhereIsAMistake) {

@@ -53,7 +53,9 @@ struct Model {
     w = b.tensor("w", {3, 2});
     v = b.tensor("v", {2});
     b.read_file(file, "layer.w", w);
-    b.read_file(file, "layer.v|layer.gamma", v);
+    Instruction& read = b.read_file(file, "layer.v", v);
+    read.aliases = {"layer.gamma", "gamma"};
+    read.hint = "untie them";
   }
   Builder b;
   TensorId w, v;
@@ -86,6 +88,18 @@ TEST(CheckFiles, NamesWhatDoesNot) {
             "model.safetensors: tensor 'layer.w' is F32 (2, 3), the model has F32 (3, 2) / the file belongs to another configuration");
   EXPECT_EQ(refusal({w, tensor("layer.v", Dtype::I32, {2}, numbers(2))}),
             "model.safetensors: tensor 'layer.v' is I32 (2), which cannot be read as F32");
+}
+
+TEST(CheckFiles, SaysTheNextStepWhereItIsKnown) {
+  EXPECT_EQ(refusal({w}), "model.safetensors: 1 of the model's 2 tensors are missing: 'layer.v' / untie them");
+}
+
+TEST(CheckFiles, APatternOfManyStarsTakesNoTime) {
+  const Saved extra = tensor("layer." + std::string(3000, 'a'), Dtype::F32, {1}, numbers(1));
+  std::string pattern = "layer.";
+  for (int i = 0; i < 30; ++i) pattern += "*a";
+  EXPECT_NE(refusal({w, v, extra}, {pattern + "*b"}), "");
+  EXPECT_EQ(refusal({w, v, extra}, {pattern}), "");
 }
 
 TEST(CheckFiles, IgnoresWhatTheCallerSays) {
@@ -179,6 +193,34 @@ std::string load_error(const Saved& saved, uint32_t dtype) {
   if (status.ok()) return "";
   EXPECT_EQ(status.error().exit, Exit::Recipe);
   return status.error().cause.substr(status.error().cause.rfind("tensor '"));
+}
+
+/// What loading says of a tensor that the file has under two names.
+std::string twice(const Saved& a, const Saved& b) {
+  const fs::path file = save({a, b});
+  Builder builder;
+  const TensorId t = builder.tensor("t", a.shape, Life::Run, 0, GALLEY_F32);
+  builder.program.staging = builder.tensor("staging", {64}, Life::Run, 0, GALLEY_U8);
+  Instruction& read = builder.read_file(file, a.name, t);
+  read.aliases = {"none of this name", b.name};
+  read.hint = "untie them";
+  EXPECT_TRUE(check_files(builder.program, {}).ok());
+  Running r(builder);
+  const Status status = r.executor->load();
+  if (status.ok()) return "";
+  EXPECT_EQ(status.error().exit, Exit::Recipe);
+  EXPECT_EQ(status.error().hint, "untie them");
+  return fs::path(status.error().cause).filename();
+}
+
+TEST(ReadingWeights, ATensorUnderTwoNamesIsTheSame) {
+  Floats f = numbers(200'000);  // more than one piece
+  const Saved embed = tensor("embed", Dtype::F32, {100, 2000}, f);
+  EXPECT_EQ(twice(embed, tensor("head", Dtype::F32, {100, 2000}, f)), "");
+  EXPECT_EQ(twice(embed, tensor("head", Dtype::F64, {100, 2000}, std::vector<double>(f.begin(), f.end()))), "") << "in another dtype";
+  f[131'072] += 0.5f;
+  EXPECT_EQ(twice(embed, tensor("head", Dtype::F32, {100, 2000}, f)),
+            "model.safetensors: tensors 'embed' and 'head' differ at [65, 1072]: 32765 and 32765.5, and the model has one for both");
 }
 
 TEST(ReadingWeights, FindsNumbersThatAreNone) {

@@ -1,0 +1,105 @@
+#include "host/graph/family.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "host/base/json.hpp"
+#include "tests/base/folder.hpp"
+
+namespace galley {
+namespace {
+
+/// A family by itself, with a library by itself.
+class Family : public testing::Test {
+ protected:
+  Family() {
+    root_.put("lib/config.lua", "return { harmless = { 'model_type', 'architectures', 'shared' } }");
+    model_.config = {{"model_type", Value(std::string("little"))}};
+    model_.model_type = "little";
+    model_.origin = "config.json";
+    model_.folder = root_ / "model";
+  }
+
+  /// Runs `build`, the body of the family's function; "" or the error's cause.
+  std::string build(const std::string& body) {
+    root_.put("families/little.lua",
+              "return { model_types = { 'little' }, architecture = { little = 'LittleForCausalLM' }, harmless = { 'own' }, "
+              "build = function(config, g)\n" +
+                  body + "\nend }");
+    graph_ = std::make_unique<Graph>([](std::string_view) { return nullptr; }, [] { return std::vector<std::string>(); }, 1, 8);
+    const Status status = build_family(model_, {root_ / "families", root_ / "lib"}, *graph_);
+    return status ? "" : status.error().cause;
+  }
+
+  const Folder root_;
+  ModelConfig model_;
+  std::unique_ptr<Graph> graph_;
+};
+
+TEST_F(Family, SavesWhatItTakes) {
+  model_.config["given"] = Value(int64_t{7});
+  model_.config["own"] = Value(true);
+  model_.config["architectures"] = Value(List{Value(std::string("LittleModel"))});
+  EXPECT_EQ(build("config.width = config.given + 1; config.eps = 1e-5; config.types = { 'a', 'b' }; config.given = 9\n"
+                  "if config.width ~= 8 or config.given ~= 9 then error('it reads what it wrote') end"),
+            "");
+  EXPECT_EQ(
+      to_json(Value(model_.config)),
+      R"({"architectures":["LittleForCausalLM"],"eps":1e-05,"given":9,"model_type":"little","own":true,"types":["a","b"],"width":8})");
+}
+
+TEST_F(Family, TellsNullFromAbsence) {
+  model_.config["empty"] = Value();
+  EXPECT_EQ(build("error(tostring(config:has('empty')) .. tostring(config:has('gone')) .. tostring(config.empty), 0)"),
+            "config.json: truefalsenil");
+}
+
+TEST_F(Family, ReadsEveryKeyThatIsNotHarmless) {
+  model_.config["own"] = model_.config["shared"] = model_.config["read"] = Value(int64_t{1});
+  EXPECT_EQ(build("return config.read"), "") << "its own list, and the one of the library that all families share";
+  model_.config["other"] = Value(int64_t{1});
+  EXPECT_EQ(build("return config.read"),
+            "config.json: key 'other' = 1 is not supported by this family, and may change what the model computes");
+}
+
+TEST_F(Family, HasNoGlobalsToSpoil) {
+  EXPECT_EQ(build("galley_family_ = 7"), "");
+  model_.config["shared"] = Value(int64_t{1});
+  EXPECT_EQ(build("galley_family_ = { harmless = {}, model_types = {} }"), "");
+}
+
+TEST_F(Family, NamesATensorInItsFile) {
+  EXPECT_EQ(build("g:parameter { name = 'a.b|c', shape = { 2 }, aliases = { 'b|c', nil }, hint = 'look again' }"), "");
+  const GraphTensor& t = graph_->tensor(graph_->find("a.b|c"));
+  EXPECT_EQ(t.source, model_.folder.string());
+  EXPECT_EQ(t.source_name, "a.b|c");
+  EXPECT_EQ(t.source_aliases, std::vector<std::string>{"b|c"});
+  EXPECT_EQ(t.source_hint, "look again");
+}
+
+TEST_F(Family, DocumentsSayTheFolderOfTheModel) {
+  const std::string open = "{\n  \"base_model_name_or_path\": null,\n  \"r\": 2\n}\n",
+                    named = R"({"base_model_name_or_path": "someone/model"})";
+  const auto described = [&] {
+    std::vector<Document> documents = {{"adapter/adapter_config.json", open}, {"b.json", named}, {"c.txt", open}, {"d.json", "not JSON"}};
+    model_.config["dtype"] = Value(std::string("bfloat16"));
+    describe_model(model_, documents);
+    return documents;
+  };
+  auto documents = described();
+  ASSERT_EQ(documents.size(), 5u);
+  EXPECT_EQ(documents[0].text, "{\n  \"base_model_name_or_path\": \"" + model_.folder.string() + "\",\n  \"r\": 2\n}\n");
+  EXPECT_EQ(documents[1].text, named);
+  EXPECT_EQ(documents[2].text, open);
+  EXPECT_EQ(documents[3].text, "not JSON");
+  EXPECT_EQ(documents[4].file, "model/config.json");
+  EXPECT_EQ(documents[4].text, "{\n  \"dtype\": \"float32\",\n  \"model_type\": \"little\"\n}\n");
+  model_.random = true;
+  EXPECT_EQ(described()[0].text, open) << "weights that were drawn come from no folder";
+}
+
+}  // namespace
+}  // namespace galley
