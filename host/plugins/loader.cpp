@@ -34,7 +34,7 @@ std::vector<fs::path> Plugin::open_files() const {
 }
 
 std::vector<fs::path> plugin_search_path(std::span<const fs::path> built_in, std::span<const fs::path> extra) {
-  std::vector<fs::path> out(built_in.begin(), built_in.end());
+  std::vector<fs::path> out(extra.begin(), extra.end());
   if (const char* environment = std::getenv("GALLEY_PLUGIN_PATH")) {
     std::string_view rest = environment;
     while (!rest.empty()) {
@@ -43,7 +43,7 @@ std::vector<fs::path> plugin_search_path(std::span<const fs::path> built_in, std
       rest.remove_prefix(std::min(colon + 1, rest.size()));
     }
   }
-  out.insert(out.end(), extra.begin(), extra.end());
+  out.insert(out.end(), built_in.begin(), built_in.end());
   return out;
 }
 

@@ -52,7 +52,8 @@ struct Registered {
   Caller caller() const { return {plugin->manifest.id}; }
 };
 
-/// The folders of plugins that come with the program, GALLEY_PLUGIN_PATH (separated by colons) and --plugin-path, in this order; the first one that has a plugin wins.
+/// The folders of --plugin-path, of GALLEY_PLUGIN_PATH (separated by colons), and those that come with the program, in this order; the first one that has a plugin
+/// wins.
 std::vector<std::filesystem::path> plugin_search_path(std::span<const std::filesystem::path> built_in,
                                                       std::span<const std::filesystem::path> extra);
 

@@ -17,7 +17,11 @@
 # them, plugin-<id>-main, plugin-<id>-cpu-v3, plugin-<id>-cpu-v4, plugin-<id>-cuda.
 #
 # CPU kernels see GALLEY_CPU_LEVEL: 3 or 4 (x86-64-v3, x86-64-v4); 0 in <id>-cpu-base.so, the only one on other processors.
+#
+# `cmake --install` puts the folder into <prefix>/lib/galley/plugins, where an installed Galley looks; GALLEY_PLUGIN_INSTALL names another place, or
+# OFF for none.
 include_guard(GLOBAL)
+include(GNUInstallDirs)
 
 set(GALLEY_PLUGIN_MAP ${CMAKE_CURRENT_LIST_DIR}/galley-plugin.map CACHE INTERNAL "What a plugin exports")
 
@@ -114,12 +118,24 @@ function(galley_add_plugin)
     file(WRITE ${folder}/plugin.toml "${text}")
   endif()
 
+  galley_install_plugin_(${folder})
+
   # What an earlier build left (a level or a device that the plugin no longer has) would otherwise still be loaded.
   file(GLOB built RELATIVE ${folder} ${folder}/*.so)
   list(REMOVE_ITEM built ${libraries} "")
   foreach(old IN LISTS built)
     file(REMOVE ${folder}/${old})
   endforeach()
+endfunction()
+
+# Installs a plugin's folder.
+function(galley_install_plugin_ folder)
+  if(NOT DEFINED GALLEY_PLUGIN_INSTALL)
+    set(GALLEY_PLUGIN_INSTALL ${CMAKE_INSTALL_LIBDIR}/galley/plugins)
+  endif()
+  if(GALLEY_PLUGIN_INSTALL)
+    install(DIRECTORY ${folder} DESTINATION ${GALLEY_PLUGIN_INSTALL} USE_SOURCE_PERMISSIONS)
+  endif()
 endfunction()
 
 function(galley_add_plugin_library_ target folder name sources includes libraries)

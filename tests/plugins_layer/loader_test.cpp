@@ -100,9 +100,9 @@ TEST_F(Loader, FoldersThatAreNotThere) {
 TEST_F(Loader, TheSearchPath) {
   const fs::path built_in[] = {"/built/in"}, extra[] = {"/extra"};
   setenv("GALLEY_PLUGIN_PATH", "/one::/two:", 1);
-  EXPECT_EQ(plugin_search_path(built_in, extra), (std::vector<fs::path>{"/built/in", "/one", "/two", "/extra"}));
+  EXPECT_EQ(plugin_search_path(built_in, extra), (std::vector<fs::path>{"/extra", "/one", "/two", "/built/in"}));
   unsetenv("GALLEY_PLUGIN_PATH");
-  EXPECT_EQ(plugin_search_path(built_in, extra), (std::vector<fs::path>{"/built/in", "/extra"}));
+  EXPECT_EQ(plugin_search_path(built_in, extra), (std::vector<fs::path>{"/extra", "/built/in"}));
 }
 
 TEST_F(Loader, UnknownStrategies) {
