@@ -36,49 +36,6 @@ Status check_needs(const std::vector<std::unique_ptr<const LoadedStrategy>>& loa
   return ok();
 }
 
-Strategy strategy_of(const LoadedStrategy& s) {
-  Strategy out;
-  out.name = s.name();
-  out.label = s.name() + " (" + s.place().text() + ")";
-  out.instance = s.instance();
-  out.rewrite = s.rewrite();
-  out.claim = s.claim();
-  out.update = s.update();
-  out.saved = s.saved();
-  const LoadedStrategy* loaded = &s;
-  out.schedule = [loaded](const std::string& option) -> Result<Schedule> {
-    if (const Schedule* schedule = loaded->options().schedule(option)) return *schedule;
-    const auto number = loaded->options().number(option, 1);
-    if (!number)
-      return plugin_error(loaded->place().text() + ": " + loaded->name() + " asks for its option '" + option +
-                          "' as a number, and it has none");
-    Schedule constant;
-    char text[32];
-    std::snprintf(text, sizeof text, "%.9g", *number);
-    constant.text = text;
-    constant.table = {*number};
-    return constant;
-  };
-  return out;
-}
-
-Provided provided_by(Plugins& plugins, const Target& target) {
-  Provided out;
-  out.op = [&plugins](std::string_view name) { return plugins.op(name).table; };
-  out.op_names = [&plugins] {
-    std::vector<std::string> names;
-    for (const auto& op : plugins.ops()) names.emplace_back(op.table->name);
-    return names;
-  };
-  out.kernels = [&plugins, isa = target.isa](std::string_view op, std::string_view device) {
-    std::vector<const galley_kernel*> kernels;
-    for (const auto& k : plugins.kernels(op, device, isa)) kernels.push_back(k.table);
-    return kernels;
-  };
-  out.format = [&plugins](std::string_view name) { return plugins.format(name).table; };
-  return out;
-}
-
 Status check_fit(const Study& s, const StudyOptions& options) {
   int64_t limit = options.memory_limit > 0 ? options.memory_limit : s.target.memory_limit;
   std::string whose = "--memory";
@@ -160,7 +117,6 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
                             [](const std::string& line) { std::fprintf(stderr, "galley: warning: %s\n", line.c_str()); });
   for (const Use& use : s.recipe.uses) s.loaded.push_back(TRY(LoadedStrategy::create(*s.plugins, use)));
   TRY_STATUS(check_needs(s.loaded));
-  for (const auto& l : s.loaded) s.strategies.push_back(strategy_of(*l));
 
   s.device = s.plugins->device(options.device);
   if (!s.device) {
@@ -178,8 +134,8 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
 
   Plugins& plugins = *s.plugins;
   const int64_t rows = options.single_row ? 1 : s.data.layout.rows, length = s.data.layout.length;
-  const Provided provided = provided_by(plugins, s.target);
-  s.graph = std::make_unique<Graph>(provided.op, provided.op_names, rows, length);
+  s.graph = std::make_unique<Graph>([&plugins](std::string_view name) { return plugins.op(name).table; },
+                                    [&plugins] { return plugins.op_names(); }, rows, length);
   TRY_STATUS(build_family(s.model, here.families, *s.graph));
 
   CompileOptions compile_options;
@@ -192,8 +148,8 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   compile_options.corpus_bytes = options.purpose == Purpose::Sample ? 0 : static_cast<int64_t>(s.data.bytes);
   const BatchLayout layout = {rows, length};
   compile_options.window_bytes = [layout](int64_t micro_batches) { return 2 * static_cast<int64_t>(window_bytes(layout, micro_batches)); };
-  compile_options.peak = [&s](const Program& program, uint32_t memory) { return plan_peak(program, s.target, memory); };
-  s.program = TRY(compile(*s.graph, s.strategies, provided, s.target, compile_options));
+  compile_options.built_in = [folder = here.plugins](const Plugin& plugin) { return plugin.manifest.folder().parent_path() == folder; };
+  s.program = TRY(compile(*s.graph, s.loaded, plugins, s.target, compile_options));
 
   if (options.purpose != Purpose::Sample)
     TRY_STATUS(check_data(s.data, s.recipe.data, s.program.vocabulary, {s.program.micro_batches, s.program.window_tokens}));

@@ -47,7 +47,6 @@ struct Study {
   ModelConfig model;
   DataInfo data;
   std::vector<std::unique_ptr<const LoadedStrategy>> loaded;
-  std::vector<Strategy> strategies;
   Registered<galley_device> device;
   Target target;
   std::unique_ptr<Graph> graph;

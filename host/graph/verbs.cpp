@@ -110,7 +110,7 @@ galley_status node_get(galley_graph* g, galley_node n, galley_node_info* out, ga
 
 galley_node node_next(galley_graph* g, galley_node n) {
   Graph& graph = graph_of(g);
-  const auto& nodes = graph.section(graph.current);
+  const auto& nodes = graph.section(graph.author.section);
   if (!n) return nodes.empty() ? 0 : nodes.front();
   for (size_t i = 0; i + 1 < nodes.size(); ++i)
     if (nodes[i] == n) return nodes[i + 1];

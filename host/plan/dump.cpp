@@ -8,11 +8,6 @@
 namespace galley {
 namespace {
 
-const char* dtype_name(uint32_t dtype) {
-  static constexpr std::array<const char*, 12> names = {"?", "f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "u16", "u32"};
-  return names[dtype < names.size() ? dtype : 0];
-}
-
 const char* access_name(uint32_t access) {
   switch (access) {
     case GALLEY_READ: return "r";
@@ -21,12 +16,6 @@ const char* access_name(uint32_t access) {
     case GALLEY_ACCUMULATE: return "a";
     default: return "?";
   }
-}
-
-std::string shape_text(const Shape& shape) {
-  std::string text;
-  for (const int64_t extent : shape) text += (text.empty() ? "" : ",") + std::to_string(extent);
-  return "(" + text + ")";
 }
 
 class Dump {
@@ -42,7 +31,7 @@ class Dump {
     if (!o.present()) return o.stored ? "as " + o.stored->format : "-";
     std::string access = access_name(o.access);
     if (micro && program_.micro_batches > 1 && o.later != o.access) access += std::string("/") + access_name(o.later);
-    return access + " " + place(o.tensor, o.offset) + " " + dtype_name(o.dtype) + shape_text(o.shape);
+    return access + " " + place(o.tensor, o.offset) + " " + dtype_text(o.dtype) + shape_text(o.shape);
   }
   std::string line(const Instruction& code, bool micro) const {
     std::string text;
@@ -107,7 +96,7 @@ std::string describe_tensors(const Program& program, const Plan& plan) {
     else
       text += "[" + std::to_string(at.offset) + ", " + std::to_string(at.offset + tensor.bytes) + ") moments " + std::to_string(at.first) +
               " to " + std::to_string(at.last);
-    text += " " + tensor.name + " " + dtype_name(tensor.dtype) + shape_text(tensor.shape) + " " +
+    text += " " + tensor.name + " " + dtype_text(tensor.dtype) + shape_text(tensor.shape) + " " +
             owner_names[static_cast<size_t>(tensor.owner)] + " " + lives[static_cast<size_t>(tensor.life)];
     text += (tensor.strategy.empty() ? "" : " " + tensor.strategy) + "\n";
   }

@@ -22,6 +22,9 @@ inline constexpr TensorId no_tensor = -1;
 
 using Shape = std::vector<int64_t>;
 int64_t elements(const Shape& shape);
+/// "f32"; "(2,8)".
+std::string dtype_text(uint32_t dtype);
+std::string shape_text(const Shape& shape);
 
 /// Who holds bytes: the owners of `plan --json`.
 enum class Owner : uint8_t { Weights, Gradients, States, Saved, Activations, Workspace, Data };
