@@ -120,6 +120,7 @@ class Graph {
   /// Null for 0.
   std::vector<const GraphTensor*> tensors(const std::vector<galley_tensor>& ids) const;
   size_t tensor_count() const { return tensors_.size(); }
+  size_t node_count() const { return nodes_.size(); }
   const std::vector<galley_node>& section(Section s) const { return sections_[static_cast<size_t>(s)]; }
   std::vector<galley_node>& section(Section s) { return sections_[static_cast<size_t>(s)]; }
   const galley_op* op(std::string_view name) const { return ops_(name); }

@@ -45,7 +45,7 @@ void share(Outline::Code& code, const std::vector<const std::vector<TakeOver>*>&
     TensorId* const of = code.touched.data() + code.steps[s].begin;
     for (const TakeOver& t : *allowed[s]) {
       const auto out = static_cast<size_t>(of[t.output]), in = static_cast<size_t>(of[t.input]);
-      if (first[out] != s || last[in] != s) continue;
+      if (first[out] != s || last[in] != s || now[out] != static_cast<TensorId>(out)) continue;
       now[out] = now[in];
       last[in] = UINT32_MAX;  // taken
     }

@@ -1,3 +1,5 @@
+#include <set>
+
 #include "host/passes/passes.hpp"
 
 namespace galley {
@@ -20,18 +22,21 @@ Error no_kernel(const Instruction& i, const Target& target, const KernelChoice& 
 
 Status bind(Compilation& c) {
   Program& program = c.program;
+  std::set<Program::Chosen> chosen;
   for (Segment& segment : program.segments) {
     for (Instruction& i : segment.code) {
       if (i.action != Action::Kernel) continue;
       const KernelChoice& choice = *TRY(c.kernels.choose(i, program.tensors));
       if (!choice.kernel) return no_kernel(i, c.target, choice);
       i.kernel = choice.kernel;
+      chosen.insert({i.op->name, choice.kernel->name, choice.plugin->manifest.id});
       if (choice.workspace <= 0) continue;
       i.workspace = static_cast<TensorId>(program.tensors.size());
       program.tensors.push_back(
           {"workspace of " + i.name, GALLEY_U8, {choice.workspace}, choice.workspace, 0, Owner::Workspace, Life::Segment, ""});
     }
   }
+  program.kernels.assign(chosen.begin(), chosen.end());
   return ok();
 }
 

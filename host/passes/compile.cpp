@@ -4,7 +4,10 @@
 
 #include <chrono>
 
+#include "host/passes/dump.hpp"
 #include "host/passes/passes.hpp"
+#include "host/passes/verify.hpp"
+#include "host/plan/check.hpp"
 
 namespace galley {
 namespace {
@@ -12,23 +15,34 @@ namespace {
 struct Pass {
   PassInfo info;
   Status (*run)(Compilation&);
+  Status (*verify)(Compilation&, std::string_view pass);
+  std::string (*text)(const Compilation&);
 };
+
+/// What the program rests on: operands within their tensors, lives, events.
+Status verify_program(Compilation& c, std::string_view pass) {
+  Status checked = check_program(c.program, c.target);
+  if (checked) return ok();
+  Error error = std::move(checked).error();
+  error.cause = "after pass '" + std::string(pass) + "': " + error.cause;
+  return error;
+}
 
 // The compiler. Casts go behind claim, groups of nodes before bind, early copies behind alias.
 constexpr Pass passes[] = {
-    {{"rewrite", "strategies change the model"}, rewrite},
-    {{"claim", "who decides what of parameters and the run"}, claim_model},
-    {{"differentiate", "the backward graph"}, differentiate},
-    {{"update", "the update graph"}, update},
-    {{"claim-made", "who decides what of gradients and states"}, claim_made},
-    {{"export", "strategies change what is saved"}, export_model},
-    {{"sample", "the row to sample from"}, sample},
-    {{"order", "nodes in order, the head in chunks of rows"}, order},
-    {{"place", "instructions over tensors in memory classes"}, place},
-    {{"bind", "kernels and their workspace"}, bind},
-    {{"decide", "what backward keeps"}, decide},
-    {{"recompute", "what backward makes again"}, recompute},
-    {{"alias", "outputs take over inputs' bytes"}, alias},
+    {{"rewrite", "strategies change the model"}, rewrite, verify_graph, dump_graph},
+    {{"claim", "who decides what of parameters and the run"}, claim_model, verify_graph, dump_graph},
+    {{"differentiate", "the backward graph"}, differentiate, verify_graph, dump_graph},
+    {{"update", "the update graph"}, update, verify_graph, dump_graph},
+    {{"claim-made", "who decides what of gradients and states"}, claim_made, verify_graph, dump_graph},
+    {{"export", "strategies change what is saved"}, export_model, verify_graph, dump_graph},
+    {{"sample", "the row to sample from"}, sample, verify_graph, dump_graph},
+    {{"order", "nodes in order, the head in chunks of rows"}, order, verify_graph, dump_orders},
+    {{"place", "instructions over tensors in memory classes"}, place, verify_program, dump_program},
+    {{"bind", "kernels and their workspace"}, bind, verify_program, dump_program},
+    {{"decide", "what backward keeps"}, decide, verify_program, dump_choices},
+    {{"recompute", "what backward makes again"}, recompute, verify_program, dump_program},
+    {{"alias", "outputs take over inputs' bytes"}, alias, verify_program, dump_program},
 };
 
 }  // namespace
@@ -53,7 +67,10 @@ Result<Program> compile(Graph& graph, Strategies strategies, Plugins& plugins, c
     const auto begin = std::chrono::steady_clock::now();
     TRY_STATUS(pass.run(c));
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
-    spdlog::debug("pass {}: {:.2f} ms", pass.info.name, took.count());
+    TRY_STATUS(pass.verify(c, pass.info.name));
+    const std::chrono::duration<double, std::milli> both = std::chrono::steady_clock::now() - begin;
+    spdlog::debug("pass {}: {:.2f} ms, verified in {:.2f} ms", pass.info.name, took.count(), both.count() - took.count());
+    if (options.watch) options.watch(pass.info, [&] { return pass.text(c); });
   }
   return std::move(c.program);
 }

@@ -21,6 +21,11 @@ enum class Purpose : uint8_t {
   Sample,     ///< load, sample
 };
 
+struct PassInfo {
+  const char* name;
+  const char* does;
+};
+
 struct CompileOptions {
   Purpose purpose = Purpose::Train;
   bool keep_logits = false;   ///< Gradients: logits of the whole micro-batch stay, and the head is not chunked
@@ -35,16 +40,12 @@ struct CompileOptions {
   std::function<bool(const Plugin&)> built_in;
   std::set<std::string> kernels;  ///< plugins whose kernels the recipe asks for, by id
   /// Is told of every pass when it is over; `text` prints what it made.
-  std::function<void(std::string_view pass, const std::function<std::string()>& text)> watch;
+  std::function<void(const PassInfo& pass, const std::function<std::string()>& text)> watch;
 };
 
 /// Runs all passes. `graph` holds the forward graph of the family (and is changed). [main-thread] [plan-time]
 Result<Program> compile(Graph& graph, Strategies strategies, Plugins& plugins, const Target& target, const CompileOptions& options);
 
-struct PassInfo {
-  const char* name;
-  const char* does;
-};
 /// In the order in which they run.
 std::vector<PassInfo> pass_list();
 

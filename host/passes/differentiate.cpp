@@ -107,6 +107,7 @@ class Differentiator {
     const std::vector<galley_tensor> offered = d_inputs;
 
     const Graph::As as(graph_, {Section::Backward, no_use, node.block, n, node.name + "."});
+    const size_t before = graph_.node_count();
     const Status built = call_plugin(
         provider(node), "gradient of op '" + std::string(node.op->name) + "', node '" + node.name + "'", [&](galley_error* error) {
           return node.op->gradient(Graph::verbs(), graph_.handle(), n, d_outputs.data(), need.data(), d_inputs.data(), accumulate, error);
@@ -116,7 +117,7 @@ class Differentiator {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (!need[i]) continue;
       const galley_tensor t = node.inputs[i], got = d_inputs[i];
-      TRY_STATUS(check_rule(node, i, got));
+      TRY_STATUS(check_rule(node, i, got, offered[i], accumulate >> i & 1, before));
       if (const auto b = buffers_.find(t); b != buffers_.end()) {
         if (got != b->second) TRY_STATUS(join(c_.roles.copy, {got}, {b->second}, written_[t]));
         written_[t] = true;
@@ -153,8 +154,9 @@ class Differentiator {
     return {op.table == node.op ? op.plugin->manifest.id : standard_plugin};
   }
 
-  /// What a rule hands out for input i must be a gradient of it: another shape would be copied over its neighbours.
-  Status check_rule(const GraphNode& node, size_t i, galley_tensor got) {
+  /// What a rule hands out for input i must be a gradient of it: another shape would be copied over its neighbours, and what no node has
+  /// written holds whatever lay there.
+  Status check_rule(const GraphNode& node, size_t i, galley_tensor got, galley_tensor offered, bool adds, size_t before) {
     const GraphTensor& x = graph_.tensor(node.inputs[i]);
     const std::string who =
         "plugin '" + provider(node).plugin + "': the gradient rule of op '" + node.op->name + "', node '" + node.name + "', ";
@@ -164,7 +166,14 @@ class Differentiator {
     const GraphTensor& g = graph_.tensor(got);
     if (g.shape != x.shape || g.dtype != x.dtype)
       return plugin_error(who + "hands out " + type_text(g) + " for " + what + ", which is " + type_text(x));
-    return ok();
+    if (got != offered) return ok();
+    for (galley_node n = before + 1; n <= graph_.node_count(); ++n) {
+      const GraphNode& made = graph_.node(n);
+      for (size_t k = 0; k < made.outputs.size(); ++k)
+        if (made.outputs[k] == got && (made.accumulate >> k & 1) == adds) return ok();
+    }
+    return plugin_error(who + "hands out '" + g.name + "' for " + what + ", but none of its nodes " + (adds ? "adds to" : "writes") +
+                        " it");
   }
 
   Compilation& c_;

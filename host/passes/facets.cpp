@@ -1,5 +1,4 @@
-// What is asked about whom, and what the host makes of the answers.
-#include <array>
+// What is asked about whom, in which order, and what the host makes of the answers.
 #include <string_view>
 
 #include "galley/format.h"
@@ -9,153 +8,171 @@
 namespace galley {
 namespace {
 
-// In the order in which a subject is asked: each facet sees only what earlier ones have decided.
-struct Facet {
-  uint32_t id;
-  const char* name;
-};
-constexpr std::array facets = {Facet{GALLEY_FACET_TRAINABLE, "trainable"}, Facet{GALLEY_FACET_STORAGE, "storage"},
-                               Facet{GALLEY_FACET_COMPUTE, "compute"},     Facet{GALLEY_FACET_GRADIENT, "gradient"},
-                               Facet{GALLEY_FACET_UPDATE, "update"},       Facet{GALLEY_FACET_PLACEMENT, "placement"},
-                               Facet{GALLEY_FACET_SHARD, "shard"}};
-
 /// A window of so many tokens may take so many times the micro-batches that it would take without padding and uncounted tokens.
 constexpr int64_t kSparse = 4;
 constexpr int64_t kMostMicroBatches = int64_t{1} << 18;
 
-class Asker {
- public:
-  explicit Asker(Compilation& c) : c_(c), graph_(c.graph) {}
-
-  Status trainable(galley_tensor t) {
-    const Claimed said = TRY(ask(tensor(t, GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_TRAINABLE)));
-    if (said.claimed && !said.number) return ok();
-    graph_.tensor(t).flags |= GALLEY_TENSOR_TRAINABLE;
-    c_.decisions.trainable.push_back(t);
-    return ok();
-  }
-
-  Status storage(galley_tensor t, uint32_t kind) {
-    const Claimed said = TRY(ask(tensor(t, kind, GALLEY_FACET_STORAGE)));
-    if (!said.claimed || said.text.empty()) return ok();
-    GraphTensor& x = graph_.tensor(t);
-    const galley_format* format = c_.plugins.format(said.text).table;
-    const std::string who = label(c_.strategies, said.use);
-    if (!format) return recipe_error(who + ": no plugin provides the format '" + said.text + "' claimed for '" + x.name + "'");
-    if (kind == GALLEY_SUBJECT_PARAMETER && x.trainable() && !format->trainable)
-      return recipe_error(who + ": '" + x.name + "' is to be trained, but the format '" + said.text + "' cannot be written by an update",
-                          "freeze it, or train an adapter beside it");
-    x.storage = said.text;
-    x.storage_attrs = said.attrs;
-    return ok();
-  }
-
-  Status compute(Section section) {
-    for (const galley_node n : std::vector<galley_node>(graph_.section(section))) {
-      const GraphNode& node = graph_.node(n);
-      galley_subject s = subject(node.name.c_str(), node.use, GALLEY_SUBJECT_NODE, GALLEY_FACET_COMPUTE);
-      s.node = n;
-      TRY_STATUS(as_is(s, "f32", 0, "kernels compute in f32"));
-    }
-    return ok();
-  }
-
-  Status gradient(galley_tensor t) {
-    return as_is(tensor(t, GALLEY_SUBJECT_GRADIENT, GALLEY_FACET_GRADIENT), "f32", GALLEY_GRADIENT_WINDOW,
-                 "gradients are f32 and live until the window's update");
-  }
-
-  Status updated_by(galley_tensor t) {
-    const Claimed said = TRY(ask(tensor(t, GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_UPDATE)));
-    if (!said.claimed)
-      return recipe_error("'" + graph_.tensor(t).name + "' is to be trained, but no strategy updates it",
-                          "add an optimizer to the recipe, or freeze it");
-    if (!c_.strategies[static_cast<size_t>(said.use)]->update())
-      return plugin_error(label(c_.strategies, said.use) + " claims the update of '" + graph_.tensor(t).name +
-                          "' but has no galley.update/1");
-    graph_.tensor(t).update_use = said.use;
-    return ok();
-  }
-
-  Status placement(galley_tensor t, uint32_t kind) {
-    const Claimed said = TRY(ask(tensor(t, kind, GALLEY_FACET_PLACEMENT)));
-    if (!said.claimed || said.text == c_.target.memories[0].name) return ok();
-    GraphTensor& x = graph_.tensor(t);
-    const std::string who = label(c_.strategies, said.use);
-    std::vector<std::string> names;
-    bool known = false;
-    for (const MemoryClass& m : c_.target.memories) {
-      names.push_back(m.name);
-      known = known || m.name == said.text;
-    }
-    if (!known)
-      return recipe_error(who + ": device '" + c_.target.device + "' has no memory class '" + said.text + "', claimed for '" + x.name + "'",
-                          did_you_mean(said.text, names));
-    if (kind == GALLEY_SUBJECT_GRADIENT)
-      return recipe_error(who + ": gradients stay where kernels compute; '" + x.name + "' cannot lie in '" + said.text + "'",
-                          "place the states or the parameters there");
-    x.placement = said.text;
-    return ok();
-  }
-
-  Status shard(galley_tensor t, uint32_t kind) {
-    return as_is(tensor(t, kind, GALLEY_FACET_SHARD), "", 1, "a run is one process on one device: number 1, or no claim");
-  }
-
-  Status window() {
-    const Claimed said = TRY(ask(subject("the run", no_use, GALLEY_SUBJECT_RUN, GALLEY_FACET_GRADIENT)));
-    if (!said.claimed) return ok();
-    const bool tokens = said.text == "tokens";
-    const std::string who = label(c_.strategies, said.use);
-    if (!tokens && !said.text.empty()) return plugin_error(who + ": a window of " + std::to_string(said.number) + " '" + said.text + "'");
-    if (said.number < 1)
-      return recipe_error(who + ": a window of " + std::to_string(said.number) + (tokens ? " tokens" : " micro-batches"));
-    const int64_t micro_tokens = graph_.rows() * graph_.length();
-    Decisions& out = c_.decisions;
-    out.micro_batches = tokens ? kSparse * ((said.number + micro_tokens - 1) / micro_tokens) : said.number;
-    out.window_tokens = tokens ? said.number : 0;
-    if (out.micro_batches > kMostMicroBatches)
-      return recipe_error(who + ": a window of up to " + std::to_string(out.micro_batches) + " micro-batches of " +
-                          std::to_string(micro_tokens) + " tokens; there can be " + std::to_string(kMostMicroBatches));
-    return ok();
-  }
-
- private:
-  Result<Claimed> ask(const galley_subject& s) { return claim(graph_, c_.strategies, s); }
-
-  /// Of whatever `use` made: a tensor, a node, or the run.
-  galley_subject subject(const char* name, int use, uint32_t kind, uint32_t facet) const {
-    galley_subject s = {};
-    s.size = sizeof s;
-    s.revision = 1;
-    s.kind = kind;
-    s.facet = facet;
-    s.name = name;
-    s.owner = use == no_use ? "" : c_.strategies[static_cast<size_t>(use)]->name().c_str();
-    return s;
-  }
-  galley_subject tensor(galley_tensor t, uint32_t kind, uint32_t facet) const {
-    const GraphTensor& x = graph_.tensor(t);
-    galley_subject s = subject(x.name.c_str(), x.use, kind, facet);
-    s.tensor = t;
-    s.parameter = kind == GALLEY_SUBJECT_PARAMETER ? t : x.parameter;
-    s.trainable = s.parameter && graph_.tensor(s.parameter).trainable();
-    return s;
-  }
-
-  /// Asks about a facet of which this host does only what it does unasked: the value `text` and `number`. Any other is refused by name.
-  Status as_is(const galley_subject& s, const std::string& text, int64_t number, const char* hint) {
-    const Claimed said = TRY(ask(s));
-    if (!said.claimed || ((said.text.empty() || said.text == text) && said.number == number)) return ok();
-    const std::string value = said.text.empty() || said.text == text ? std::to_string(said.number) : "'" + said.text + "'";
-    return recipe_error(label(c_.strategies, said.use) + " wants '" + facet_name(s.facet) + "' of '" + s.name + "' to be " + value +
-                            ", which this version cannot do",
-                        hint);
-  }
-
-  Compilation& c_;
-  Graph& graph_;
+/// Who is asked about: a tensor, a node, or the run.
+struct Who {
+  uint32_t kind = GALLEY_SUBJECT_RUN;
+  galley_tensor tensor = 0;
+  galley_node node = 0;
 };
+
+/// One answer, and what it is about.
+struct Answer {
+  Compilation& c;
+  Who who;
+  std::string name;  ///< of the subject
+  uint32_t facet;
+  Claimed said;
+
+  std::string by() const { return label(c.strategies, said.use); }
+  GraphTensor& tensor() const { return c.graph.tensor(who.tensor); }
+};
+
+/// A facet of which this host does only what it does unasked: the value `text` and `number`. Any other is refused by name.
+Status as_is(const Answer& a, const std::string& text, int64_t number, const char* hint) {
+  const Claimed& said = a.said;
+  if (!said.claimed || ((said.text.empty() || said.text == text) && said.number == number)) return ok();
+  const std::string value = said.text.empty() || said.text == text ? std::to_string(said.number) : "'" + said.text + "'";
+  return recipe_error(a.by() + " wants '" + facet_name(a.facet) + "' of '" + a.name + "' to be " + value + ", which this version cannot do",
+                      hint);
+}
+
+Status take_trainable(const Answer& a) {
+  if (a.said.claimed && !a.said.number) return ok();
+  a.tensor().flags |= GALLEY_TENSOR_TRAINABLE;
+  a.c.decisions.trainable.push_back(a.who.tensor);
+  return ok();
+}
+
+Status take_storage(const Answer& a) {
+  if (!a.said.claimed || a.said.text.empty()) return ok();
+  GraphTensor& x = a.tensor();
+  const galley_format* format = a.c.plugins.format(a.said.text).table;
+  if (!format) return recipe_error(a.by() + ": no plugin provides the format '" + a.said.text + "' claimed for '" + x.name + "'");
+  if (x.trainable() && !format->trainable)
+    return recipe_error(a.by() + ": '" + x.name + "' is to be trained, but the format '" + a.said.text + "' cannot be written by an update",
+                        "freeze it, or train an adapter beside it");
+  x.storage = a.said.text;
+  x.storage_attrs = a.said.attrs;
+  return ok();
+}
+
+Status take_compute(const Answer& a) { return as_is(a, "f32", 0, "kernels compute in f32"); }
+
+Status take_gradient(const Answer& a) {
+  return as_is(a, "f32", GALLEY_GRADIENT_WINDOW, "gradients are f32 and live until the window's update");
+}
+
+Status take_update(const Answer& a) {
+  if (!a.said.claimed)
+    return recipe_error("'" + a.name + "' is to be trained, but no strategy updates it", "add an optimizer to the recipe, or freeze it");
+  if (!a.c.strategies[static_cast<size_t>(a.said.use)]->update())
+    return plugin_error(a.by() + " claims the update of '" + a.name + "' but has no galley.update/1");
+  a.tensor().update_use = a.said.use;
+  return ok();
+}
+
+Status take_placement(const Answer& a) {
+  const Target& target = a.c.target;
+  if (!a.said.claimed || a.said.text == target.memories[0].name) return ok();
+  std::vector<std::string> names;
+  bool known = false;
+  for (const MemoryClass& m : target.memories) {
+    names.push_back(m.name);
+    known = known || m.name == a.said.text;
+  }
+  if (!known)
+    return recipe_error(a.by() + ": device '" + target.device + "' has no memory class '" + a.said.text + "', claimed for '" + a.name + "'",
+                        did_you_mean(a.said.text, names));
+  if (a.who.kind == GALLEY_SUBJECT_GRADIENT)
+    return recipe_error(a.by() + ": gradients stay where kernels compute; '" + a.name + "' cannot lie in '" + a.said.text + "'",
+                        "place the states or the parameters there");
+  a.tensor().placement = a.said.text;
+  return ok();
+}
+
+Status take_shard(const Answer& a) { return as_is(a, "", 1, "a run is one process on one device: number 1, or no claim"); }
+
+Status take_window(const Answer& a) {
+  if (!a.said.claimed) return ok();
+  const int64_t number = a.said.number;
+  const bool tokens = a.said.text == "tokens";
+  if (!tokens && !a.said.text.empty()) return plugin_error(a.by() + ": a window of " + std::to_string(number) + " '" + a.said.text + "'");
+  if (number < 1) return recipe_error(a.by() + ": a window of " + std::to_string(number) + (tokens ? " tokens" : " micro-batches"));
+  const int64_t micro_tokens = a.c.graph.rows() * a.c.graph.length();
+  Decisions& out = a.c.decisions;
+  out.micro_batches = tokens ? kSparse * ((number + micro_tokens - 1) / micro_tokens) : number;
+  out.window_tokens = tokens ? number : 0;
+  if (out.micro_batches > kMostMicroBatches)
+    return recipe_error(a.by() + ": a window of up to " + std::to_string(out.micro_batches) + " micro-batches of " +
+                        std::to_string(micro_tokens) + " tokens; there can be " + std::to_string(kMostMicroBatches));
+  return ok();
+}
+
+constexpr uint32_t bit(uint32_t subject) { return 1u << subject; }
+constexpr uint32_t kParameter = bit(GALLEY_SUBJECT_PARAMETER), kGradient = bit(GALLEY_SUBJECT_GRADIENT), kState = bit(GALLEY_SUBJECT_STATE),
+                   kNode = bit(GALLEY_SUBJECT_NODE), kRun = bit(GALLEY_SUBJECT_RUN);
+
+// In the order in which they are asked: each facet of a subject sees only what earlier ones have decided.
+struct Facet {
+  uint32_t id;
+  const char* name;
+  uint32_t subjects;
+  Status (*take)(const Answer&);
+};
+constexpr Facet facets[] = {
+    {GALLEY_FACET_TRAINABLE, "trainable", kParameter, take_trainable},
+    {GALLEY_FACET_STORAGE, "storage", kParameter | kState, take_storage},
+    {GALLEY_FACET_COMPUTE, "compute", kNode, take_compute},
+    {GALLEY_FACET_GRADIENT, "gradient", kGradient, take_gradient},
+    {GALLEY_FACET_UPDATE, "update", kParameter, take_update},
+    {GALLEY_FACET_PLACEMENT, "placement", kParameter | kGradient | kState, take_placement},
+    {GALLEY_FACET_SHARD, "shard", kParameter | kGradient | kState, take_shard},
+    {GALLEY_FACET_GRADIENT, "gradient", kRun, take_window},
+};
+
+/// What is asked: `owner` and `name` live as long as the graph.
+galley_subject subject_of(const Compilation& c, const Who& who, uint32_t facet) {
+  const Graph& graph = c.graph;
+  galley_subject s = {};
+  s.size = sizeof s;
+  s.revision = 1;
+  s.kind = who.kind;
+  s.facet = facet;
+  s.name = "the run";
+  int use = no_use;
+  if (who.node) {
+    s.node = who.node;
+    s.name = graph.node(who.node).name.c_str();
+    use = graph.node(who.node).use;
+  }
+  if (who.tensor) {
+    const GraphTensor& x = graph.tensor(who.tensor);
+    s.tensor = who.tensor;
+    s.name = x.name.c_str();
+    s.parameter = who.kind == GALLEY_SUBJECT_PARAMETER ? who.tensor : x.parameter;
+    s.trainable = s.parameter && graph.tensor(s.parameter).trainable();
+    use = x.use;
+  }
+  s.owner = use == no_use ? "" : c.strategies[static_cast<size_t>(use)]->name().c_str();
+  return s;
+}
+
+Status ask(Compilation& c, const Facet& facet, const std::vector<Who>& subjects) {
+  for (const Who& who : subjects) {
+    if (!(facet.subjects & bit(who.kind))) continue;
+    // Who updates what is not trained, or in a run that updates nothing, is no question.
+    if (facet.id == GALLEY_FACET_UPDATE && (!c.trains() || !c.graph.tensor(who.tensor).trainable())) continue;
+    const galley_subject s = subject_of(c, who, facet.id);
+    TRY_STATUS(facet.take({c, who, s.name, facet.id, TRY(claim(c.graph, c.strategies, s))}));
+  }
+  if (facet.id == GALLEY_FACET_TRAINABLE && c.backward() && c.decisions.trainable.empty())
+    return recipe_error("nothing is left to train: every parameter is frozen", "narrow what is frozen, or add an adapter");
+  return ok();
+}
 
 }  // namespace
 
@@ -167,40 +184,26 @@ const char* facet_name(uint32_t facet) {
 
 Status claim_model(Compilation& c) {
   const Graph::As as(c.graph, {});
-  Asker ask(c);
-  std::vector<galley_tensor> parameters;
+  std::vector<Who> subjects;
   for (galley_tensor t = 1; t <= c.graph.tensor_count(); ++t)
-    if (c.graph.tensor(t).parameter_kind()) parameters.push_back(t);
-
-  for (const galley_tensor t : parameters) TRY_STATUS(ask.trainable(t));
-  if (c.backward() && c.decisions.trainable.empty())
-    return recipe_error("nothing is left to train: every parameter is frozen", "narrow what is frozen, or add an adapter");
-  for (const galley_tensor t : parameters) TRY_STATUS(ask.storage(t, GALLEY_SUBJECT_PARAMETER));
-  TRY_STATUS(ask.compute(Section::Forward));
-  if (c.trains())
-    for (const galley_tensor t : c.decisions.trainable) TRY_STATUS(ask.updated_by(t));
-  for (const galley_tensor t : parameters) TRY_STATUS(ask.placement(t, GALLEY_SUBJECT_PARAMETER));
-  for (const galley_tensor t : parameters) TRY_STATUS(ask.shard(t, GALLEY_SUBJECT_PARAMETER));
-  TRY_STATUS(ask.window());
+    if (c.graph.tensor(t).parameter_kind()) subjects.push_back({GALLEY_SUBJECT_PARAMETER, t});
+  for (const galley_node n : c.graph.section(Section::Forward)) subjects.push_back({GALLEY_SUBJECT_NODE, 0, n});
+  subjects.push_back({GALLEY_SUBJECT_RUN});
+  for (const Facet& facet : facets) TRY_STATUS(ask(c, facet, subjects));
   return ok();
 }
 
 Status claim_made(Compilation& c) {
   const Graph::As as(c.graph, {Section::Update});
-  Asker ask(c);
-  std::vector<std::pair<galley_tensor, uint32_t>> made;
+  std::vector<Who> subjects;
   for (galley_tensor t = 1; t <= c.graph.tensor_count(); ++t) {
     const uint32_t kind = c.graph.tensor(t).kind;
-    if (kind == GALLEY_KIND_GRADIENT) made.emplace_back(t, GALLEY_SUBJECT_GRADIENT);
-    if (kind == GALLEY_KIND_STATE) made.emplace_back(t, GALLEY_SUBJECT_STATE);
+    if (kind == GALLEY_KIND_GRADIENT) subjects.push_back({GALLEY_SUBJECT_GRADIENT, t});
+    if (kind == GALLEY_KIND_STATE) subjects.push_back({GALLEY_SUBJECT_STATE, t});
   }
-  for (const auto& [t, kind] : made)
-    if (kind == GALLEY_SUBJECT_STATE) TRY_STATUS(ask.storage(t, kind));
-  TRY_STATUS(ask.compute(Section::Update));
-  for (const auto& [t, kind] : made)
-    if (kind == GALLEY_SUBJECT_GRADIENT) TRY_STATUS(ask.gradient(t));
-  for (const auto& [t, kind] : made) TRY_STATUS(ask.placement(t, kind));
-  for (const auto& [t, kind] : made) TRY_STATUS(ask.shard(t, kind));
+  for (const galley_node n : c.graph.section(Section::Update)) subjects.push_back({GALLEY_SUBJECT_NODE, 0, n});
+  for (const Facet& facet : facets)
+    if (facet.id != GALLEY_FACET_TRAINABLE) TRY_STATUS(ask(c, facet, subjects));
   return ok();
 }
 

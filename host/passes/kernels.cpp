@@ -121,6 +121,7 @@ Result<const KernelChoice*> Kernels::choose(const Instruction& i, const std::vec
         !best || offer.priority > plan.priority || (offer.priority == plan.priority && std::string_view(kernel->name) < best->name);
     if (better) {
       choice.kernel = kernel;
+      choice.plugin = k.plugin;
       plan = offer;
     }
   }

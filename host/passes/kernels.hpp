@@ -15,6 +15,7 @@ namespace galley {
 /// A kernel and the workspace it asked for; no kernel: why none serves.
 struct KernelChoice {
   const galley_kernel* kernel = nullptr;
+  const Plugin* plugin = nullptr;  ///< whose kernel it is
   int64_t workspace = 0;
   std::string refusals;
 };

@@ -56,6 +56,8 @@ struct Compilation {
   MicroItems micro = {};               ///< place
   SavedSet saved = {};                 ///< decide
   std::vector<uint32_t> choices = {};  ///< decide: one a saved tensor
+  /// verify: by node, the inputs that its shape rule has seen.
+  std::vector<std::vector<galley_tensor>> inferred = {};
 
   bool backward() const { return options.purpose == Purpose::Train || options.purpose == Purpose::Gradients; }
   bool trains() const { return options.purpose == Purpose::Train; }

@@ -20,12 +20,14 @@ const char* access_name(uint32_t access) {
 
 class Dump {
  public:
-  Dump(const Program& program, const Plan& plan) : program_(program), plan_(plan) {}
+  Dump(const Program& program, const Plan* plan) : program_(program), plan_(plan) {}
 
   std::string place(TensorId id, int64_t offset) const {
     const ProgramTensor& tensor = program_.tensors[static_cast<size_t>(id)];
-    return tensor.name + "@" + std::to_string(tensor.memory) + "+" +
-           std::to_string(plan_.placements[static_cast<size_t>(id)].offset + offset);
+    std::string text = tensor.name;
+    if (plan_ || tensor.memory) text += "@" + std::to_string(tensor.memory);
+    if (plan_) return text + "+" + std::to_string(plan_->placements[static_cast<size_t>(id)].offset + offset);
+    return offset ? text + "+" + std::to_string(offset) : text;
   }
   std::string operand(const Operand& o, bool micro) const {
     if (!o.present()) return o.stored ? "as " + o.stored->format : "-";
@@ -64,12 +66,14 @@ class Dump {
 
  private:
   const Program& program_;
-  const Plan& plan_;
+  const Plan* plan_;  ///< null: not planned yet
 };
 
 }  // namespace
 
-std::string describe(const Program& program, const Plan& plan, SegmentKind kind) {
+namespace {
+
+std::string describe(const Program& program, const Plan* plan, SegmentKind kind) {
   const Dump dump(program, plan);
   std::string text;
   const auto& code = program.segment(kind).code;
@@ -78,6 +82,11 @@ std::string describe(const Program& program, const Plan& plan, SegmentKind kind)
             dump.line(code[i], kind == SegmentKind::Micro) + "\n";
   return text;
 }
+
+}  // namespace
+
+std::string describe(const Program& program, const Plan& plan, SegmentKind kind) { return describe(program, &plan, kind); }
+std::string describe(const Program& program, SegmentKind kind) { return describe(program, nullptr, kind); }
 
 std::string describe_tensors(const Program& program, const Plan& plan) {
   static constexpr std::array<const char*, 3> lives = {"run", "window", "segment"};

@@ -190,6 +190,11 @@ struct Program {
   /// Frozen parameters: every byte stays as loaded.
   std::vector<TensorId> frozen;
   std::vector<Document> documents;
+  struct Chosen {
+    std::string op, kernel, plugin;
+    auto operator<=>(const Chosen&) const = default;
+  };
+  std::vector<Chosen> kernels;  ///< that the program runs, by op and name, each once
 
   int64_t parameters = 0;  ///< elements of all parameters, a tied tensor once
   int64_t trainable = 0;
