@@ -10,6 +10,8 @@
 #include "host/base/file.hpp"
 #include "host/base/nearest.hpp"
 #include "host/data/coder.hpp"
+#include "host/plan/dump.hpp"
+#include "host/plan/shadow.hpp"
 #include "host/plugins/host_table.hpp"
 #include "host/report/plan_report.hpp"
 
@@ -34,6 +36,50 @@ Status check_needs(const std::vector<std::unique_ptr<const LoadedStrategy>>& loa
     }
   }
   return ok();
+}
+
+/// The planner comes last; what it makes can be looked at as well.
+constexpr PassInfo plan_pass = {"plan", "every tensor at an offset"};
+
+Status check_dump(const std::string& wanted) {
+  if (wanted.empty() || wanted == "all" || wanted == plan_pass.name) return ok();
+  std::vector<std::string> names = {"all"};
+  std::string list;
+  for (const PassInfo& pass : pass_list()) {
+    if (wanted == pass.name) return ok();
+    names.emplace_back(pass.name);
+    list += (list.empty() ? "" : ", ") + names.back();
+  }
+  names.emplace_back(plan_pass.name);
+  const std::string guess = did_you_mean(wanted, names);
+  return recipe_error("--dump " + wanted + ": there is no such pass", guess.empty() ? "all, " + list + ", plan" : guess);
+}
+
+void print_dump(const std::string& wanted, const PassInfo& pass, const std::function<std::string()>& text) {
+  if (wanted != "all" && wanted != pass.name) return;
+  std::printf("# %s: %s\n", pass.name, pass.does);
+  std::fputs(text().c_str(), stdout);
+}
+
+/// A program that plugins of others have touched is proved before it runs: it takes milliseconds, and what is wrong with it is theirs.
+Status check_foreign(const Study& s, const CompileOptions& options) {
+  std::set<std::string> foreign;
+  const auto touched = [&](const Plugin* plugin) {
+    if (plugin && !options.built_in(*plugin)) foreign.insert(plugin->manifest.id);
+  };
+  touched(s.device.plugin);
+  for (const auto& strategy : s.loaded) touched(&strategy->plugin());
+  for (const Program::Chosen& k : s.program.kernels) {
+    touched(s.plugins->find(k.plugin));
+    touched(s.plugins->op(k.op).plugin);
+  }
+  if (foreign.empty()) return ok();
+  Status proved = check_plan(s.program, s.plan, s.target);
+  if (proved) return ok();
+  std::string list;
+  for (const std::string& id : foreign) list += (list.empty() ? "'" : ", '") + id + "'";
+  return plugin_error("the program does not pass its proof with plugin " + list + ": " + proved.error().cause,
+                      "without the plugin such programs pass: report it to the plugin's author, with the recipe");
 }
 
 Status check_fit(const Study& s, const StudyOptions& options) {
@@ -148,12 +194,28 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   compile_options.corpus_bytes = options.purpose == Purpose::Sample ? 0 : static_cast<int64_t>(s.data.bytes);
   const BatchLayout layout = {rows, length};
   compile_options.window_bytes = [layout](int64_t micro_batches) { return 2 * static_cast<int64_t>(window_bytes(layout, micro_batches)); };
+  compile_options.kernels = {s.recipe.kernels.begin(), s.recipe.kernels.end()};
+  for (const std::string& id : s.recipe.kernels)
+    if (!plugins.find(id)) {
+      std::vector<std::string> ids;
+      for (const auto& p : plugins.all()) ids.push_back(p->manifest.id);
+      return recipe_error(s.recipe.name + ": 'kernels' names the plugin '" + id + "', which is not there", did_you_mean(id, ids));
+    }
+  TRY_STATUS(check_dump(options.dump));
+  if (!options.dump.empty())
+    compile_options.watch = [&options](const PassInfo& pass, const auto& text) { print_dump(options.dump, pass, text); };
   compile_options.built_in = [folder = here.plugins](const Plugin& plugin) { return plugin.manifest.folder().parent_path() == folder; };
   s.program = TRY(compile(*s.graph, s.loaded, plugins, s.target, compile_options));
 
   if (options.purpose != Purpose::Sample)
     TRY_STATUS(check_data(s.data, s.recipe.data, s.program.vocabulary, {s.program.micro_batches, s.program.window_tokens}));
   s.plan = make_plan(s.program, s.target);
+  print_dump(options.dump, plan_pass, [&] {
+    std::string text = describe_tensors(s.program, s.plan);
+    for (size_t k = 0; k < segment_names.size(); ++k) text += describe(s.program, s.plan, static_cast<SegmentKind>(k));
+    return text;
+  });
+  TRY_STATUS(check_foreign(s, compile_options));
   TRY_STATUS(check_fit(s, options));
   std::string config = TRY(saved_config(s.model, here.families));
   s.program.documents.push_back({"model/config.json", std::move(config)});

@@ -37,6 +37,7 @@ struct StudyOptions {
   bool keep_logits = false;
   bool single_row = false;          ///< Sample: B = 1
   std::string recipe_text;          ///< the recipe as it was when the run began, for resume; "": read the file
+  std::string dump;                 ///< --dump: a pass, or "all"; "": none
   std::filesystem::path directory;  ///< what relative paths in `sets` start from; "": the current directory
 };
 

@@ -138,7 +138,7 @@ TEST(Errors, OfTheFile) {
 
 TEST(Errors, OfNamedEntries) {
   EXPECT_EQ(cause(with("steps = 1,\n  stepps = 5,")), "r.lua:5: unknown entry 'stepps' of the recipe; did you mean 'steps'?");
-  EXPECT_EQ(hint(with("steps = 1, optimiser = 5,")), "there are model, data, batch, length, steps, seed, validate, save, head_rows");
+  EXPECT_EQ(hint(with("steps = 1, optimiser = 5,")), "there are model, data, batch, length, steps, seed, validate, save, head_rows, kernels");
   EXPECT_EQ(cause(with("steps = 1, learning_rate = 5,")), "r.lua:4: unknown entry 'learning_rate' of the recipe");
   EXPECT_EQ(cause(with("steps = 1, save = { evry = 1 },")), "r.lua:4: unknown entry 'evry' of save; did you mean 'every'?");
   EXPECT_EQ(cause(with("steps = 1, validate = { every = 1, keep = 1 },")), "r.lua:4: unknown entry 'keep' of validate");
