@@ -10,6 +10,7 @@
 #include "host/base/file.hpp"
 #include "host/base/nearest.hpp"
 #include "host/data/coder.hpp"
+#include "host/passes/roles.hpp"
 #include "host/plan/dump.hpp"
 #include "host/plan/shadow.hpp"
 #include "host/plugins/host_table.hpp"
@@ -161,6 +162,8 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   const std::filesystem::path built_in[] = {here.plugins};
   s.plugins = Plugins::scan(plugin_search_path(built_in, options.plugin_path),
                             [](const std::string& line) { std::fprintf(stderr, "galley: warning: %s\n", line.c_str()); });
+  // First of all, so that no strategy's plugin can put an op of its own in the place of a standard one.
+  TRY(bind_roles(*s.plugins));
   for (const Use& use : s.recipe.uses) s.loaded.push_back(TRY(LoadedStrategy::create(*s.plugins, use)));
   TRY_STATUS(check_needs(s.loaded));
 

@@ -14,7 +14,6 @@ namespace {
 
 /// What forward leaves for head and backward, with the price of each: the nodes between it and the saved tensors that it is made from.
 Result<SavedSet> saved_set(const Compilation& c) {
-  const Graph& graph = c.graph;
   const Tensors tensors = c.tensors();
   const std::vector<Item>& forward = c.orders.forward;
   std::set<galley_tensor> read;
@@ -52,7 +51,7 @@ Result<SavedSet> saved_set(const Compilation& c) {
         }
       }
       for (const size_t made : between) {
-        if (!costs[made]) costs[made] = TRY(item_cost(graph, tensors, forward[made]));
+        if (!costs[made]) costs[made] = TRY(item_cost(c, forward[made]));
         const galley_cost& cost = *costs[made];
         s.flops += cost.flops;
         s.recompute_seconds += std::max(cost.flops / c.target.peak_flops, cost.bytes / c.target.bandwidth);

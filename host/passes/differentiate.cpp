@@ -109,7 +109,8 @@ class Differentiator {
     const Graph::As as(graph_, {Section::Backward, no_use, node.block, n, node.name + "."});
     const size_t before = graph_.node_count();
     const Status built = call_plugin(
-        provider(node), "gradient of op '" + std::string(node.op->name) + "', node '" + node.name + "'", [&](galley_error* error) {
+        Caller{plugin_of(c_.plugins, node.op)}, "gradient of op '" + std::string(node.op->name) + "', node '" + node.name + "'",
+        [&](galley_error* error) {
           return node.op->gradient(Graph::verbs(), graph_.handle(), n, d_outputs.data(), need.data(), d_inputs.data(), accumulate, error);
         });
     if (!built) return plugin_error(built.error().cause, built.error().hint);
@@ -149,17 +150,12 @@ class Differentiator {
     return join(op, std::move(inputs), &outputs, accumulate);
   }
 
-  Caller provider(const GraphNode& node) {
-    const Registered<galley_op> op = c_.plugins.op(node.op->name);
-    return {op.table == node.op ? op.plugin->manifest.id : standard_plugin};
-  }
-
   /// What a rule hands out for input i must be a gradient of it: another shape would be copied over its neighbours, and what no node has
   /// written holds whatever lay there.
   Status check_rule(const GraphNode& node, size_t i, galley_tensor got, galley_tensor offered, bool adds, size_t before) {
     const GraphTensor& x = graph_.tensor(node.inputs[i]);
     const std::string who =
-        "plugin '" + provider(node).plugin + "': the gradient rule of op '" + node.op->name + "', node '" + node.name + "', ";
+        "plugin '" + plugin_of(c_.plugins, node.op) + "': the gradient rule of op '" + node.op->name + "', node '" + node.name + "', ";
     const std::string what = "input " + std::to_string(i) + " ('" + x.name + "')";
     if (!got) return plugin_error(who + "hands out nothing for " + what);
     if (!graph_.has(got)) return plugin_error(who + "hands out something that is no tensor for " + what);

@@ -227,7 +227,9 @@ Item whole(const GraphNode& node) {
   return item;
 }
 
-Result<galley_cost> item_cost(const Graph& graph, const Tensors& tensors, const Item& item) {
+Result<galley_cost> item_cost(const Compilation& c, const Item& item) {
+  const Graph& graph = c.graph;
+  const Tensors tensors = c.tensors();
   galley_cost cost = {sizeof(galley_cost), 1, 0, 0};
   const GraphNode& node = *item.node;
   double scale = 1;
@@ -248,8 +250,9 @@ Result<galley_cost> item_cost(const Graph& graph, const Tensors& tensors, const 
   }
   if (node.op->cost) {
     const NodeDescription description(node.op, node.name, inputs, node.attrs, outputs, 0, graph.length());
-    galley_error error = GALLEY_ERROR_INIT;
-    if (node.op->cost(description.view(), &cost, &error) != GALLEY_OK) return plugin_error("cost of '" + node.name + "': " + error.text);
+    const Caller caller = {plugin_of(c.plugins, node.op)};
+    TRY_STATUS(call_plugin(caller, "cost of '" + node.name + "'",
+                           [&](galley_error* error) { return node.op->cost(description.view(), &cost, error); }));
   }
   if (cost.bytes == 0)
     for (const auto* list : {&inputs, &outputs})

@@ -50,7 +50,4 @@ class Tensors {
 /// All of a node.
 Item whole(const GraphNode& node);
 
-/// FLOPs and bytes of an item by its op's rule.
-Result<galley_cost> item_cost(const Graph& graph, const Tensors& tensors, const Item& item);
-
 }  // namespace galley

@@ -64,6 +64,9 @@ struct Compilation {
   Tensors tensors() const { return {graph, orders}; }
 };
 
+/// FLOPs and bytes of an item by its op's rule.
+Result<galley_cost> item_cost(const Compilation& c, const Item& item);
+
 /// Strategies' rewrites of the model, in the recipe's order; each leaves the nodes in order.
 Status rewrite(Compilation& c);
 /// TRAINABLE, STORAGE, PLACEMENT, SHARD and UPDATE of parameters, COMPUTE of the model's nodes, the run's window.

@@ -231,7 +231,7 @@ Status Placer::emit(const Item& item) {
   i.attrs = node.attrs;
   i.flags = item.training ? GALLEY_NODE_TRAINING : 0;
   i.first_row = item.first_row;
-  i.flops = TRY(item_cost(graph_, tensors_, item)).flops;
+  i.flops = TRY(item_cost(c_, item)).flops;
   std::vector<Stored> stored;
   TRY_STATUS(inputs(item, &i, &stored));
   TRY_STATUS(outputs(item, &i));

@@ -5,6 +5,11 @@
 
 namespace galley {
 
+std::string plugin_of(Plugins& plugins, const galley_op* op) {
+  const Registered<galley_op> found = plugins.op(op->name);
+  return found.table == op ? found.plugin->manifest.id : standard_plugin;
+}
+
 Result<Roles> bind_roles(Plugins& plugins) {
   Plugin* standard = nullptr;
   for (const auto& plugin : plugins.all())

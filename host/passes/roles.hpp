@@ -19,6 +19,9 @@ struct Roles {
   const galley_op* take_rows = nullptr;    ///< the position to sample from
 };
 
+/// Whose op it is, for messages.
+std::string plugin_of(Plugins& plugins, const galley_op* op);
+
 /// Loads the standard plugin. [plan-time]
 Result<Roles> bind_roles(Plugins& plugins);
 

@@ -38,10 +38,7 @@ class Verifier {
  private:
   // ---- Who is to blame -------------------------------------------------------------------------------------------------------
 
-  std::string plugin_of(const galley_op* op) const {
-    const Registered<galley_op> found = c_.plugins.op(op->name);
-    return found.table == op ? found.plugin->manifest.id : standard_plugin;
-  }
+  std::string plugin_of(const galley_op* op) const { return galley::plugin_of(c_.plugins, op); }
   std::string strategy(int use) const {
     return label(c_.strategies, use) + ", plugin '" + c_.strategies[static_cast<size_t>(use)]->plugin().manifest.id + "'";
   }
@@ -93,7 +90,7 @@ class Verifier {
       if (node.inputs[i]) TRY_STATUS(check_input(node, i));
     for (size_t i = 0; i < node.outputs.size(); ++i)
       if (node.outputs[i]) TRY_STATUS(check_output(node, i));
-    return ok();
+    return check_overlaps(node);
   }
 
   Status check_operands(const GraphNode& node) const {
@@ -107,6 +104,19 @@ class Verifier {
       const bool optional = op->inputs[i]->flags & (GALLEY_OPERAND_OPTIONAL | GALLEY_OPERAND_VARIADIC);
       if (!optional && (i >= node.inputs.size() || !node.inputs[i]))
         return wrong(node, std::string("lacks its input '") + op->inputs[i]->name + "'");
+    }
+    return ok();
+  }
+
+  /// What a node writes it takes once.
+  Status check_overlaps(const GraphNode& node) const {
+    std::vector<galley_tensor> all = node.inputs;
+    all.insert(all.end(), node.outputs.begin(), node.outputs.end());
+    for (size_t i = 0; i < all.size(); ++i) {
+      const galley_operand_rule* rule = i < node.inputs.size() ? input_rule(node.op, i) : nullptr;
+      const bool writes = i >= node.inputs.size() || (rule && rule->flags & GALLEY_OPERAND_INOUT);
+      if (writes && all[i] && std::count(all.begin(), all.end(), all[i]) > 1)
+        return wrong(node, "writes '" + graph_.tensor(all[i]).name + "', which is another operand of it as well");
     }
     return ok();
   }

@@ -133,6 +133,12 @@ TEST_F(Verify, SurplusOutputs) {
   says(verified(), {"'two'", "has 2 outputs; the op has 1"});
 }
 
+TEST_F(Verify, WhatIsWrittenIsOneOperand) {
+  backward();
+  node("u", "step", {w, w}, Section::Update, {});
+  says(verified(), {"'u'", "writes 'w', which is another operand of it as well"});
+}
+
 TEST_F(Verify, AnUnknownKind) {
   tensor("odd", {4}, 99);
   says(verified(), {"'odd'", "unknown kind 99"});

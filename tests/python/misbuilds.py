@@ -15,6 +15,7 @@ mistakes = {
     'overwrite': ("after pass 'update'", line, "op 'scale'", 'overwrites'),
     'output shape': ("after pass 'update'", line, "op 'scale'", 'gradient_factor', 'f32(1)'),
     'input shape': ("after pass 'update'", line, "op 'tinker_step'", 'x and y differ in size'),
+    'twice': ("after pass 'update'", line, "op 'tinker_step'", 'which is another operand of it as well'),
     'surplus': ("after pass 'update'", line, "op 'scale'", 'has 2 outputs; the op has 1'),
     'input': ("after pass 'update'", line, "op 'tinker_step'", "writes 'input_ids', which nodes only read"),
     'frozen': ("after pass 'update'", line, "op 'tinker_step'", 'which is frozen'),
@@ -28,5 +29,8 @@ for how, parts in mistakes.items():
         for part in (*parts, 'misbuilds'):
             check(part in said, f'{how}: {part!r} is not in: {said}')
 path = recipe('right.lua', model, 'data.random {}', use('misbuilds', how='nothing'), adamw, batch=2, length=8, steps=2)
-run('plan', path, *plugins)
+said = run('plan', path, '--json', *plugins)
+check("op 'add' of plugin 'misbuilds' is hidden by that of 'models'" in said.stderr, f'a standard op is hidden: {said.stderr}')
+plain = recipe('plain.lua', model, 'data.random {}', adamw, batch=2, length=8, steps=2)
+check(said.stdout == run('plan', plain, '--json').stdout, 'the plan beside an op of the same name is another one')
 finish()

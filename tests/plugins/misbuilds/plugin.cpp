@@ -33,6 +33,17 @@ Op& tinker_step() {
       .reference<nothing>();
 }
 
+/// What a standard op is called: nobody asks for this one.
+Op& add_op() {
+  static Op op("add", "y = a, whatever b is");
+  return op.input("a", GALLEY_ROLE_WHOLE)
+      .input("b", GALLEY_ROLE_WHOLE)
+      .output("y", GALLEY_ROLE_WHOLE)
+      .flags(GALLEY_OP_ADD)
+      .infer<like_x>()
+      .reference<nothing>();
+}
+
 class Misbuilds {
  public:
   static constexpr uint32_t stage = GALLEY_STAGE_AFTER;
@@ -57,6 +68,7 @@ class Misbuilds {
     }
     if (how_ == "output shape") graph.node("scale", nullptr, {g}, Attrs().f("alpha", 2), {graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR)});
     if (how_ == "input shape") graph.node("tinker_step", nullptr, {p, graph.scalar(GALLEY_SCALAR_APPLY)}, {}, {});
+    if (how_ == "twice") graph.node("tinker_step", nullptr, {p, p}, {}, {});
     if (how_ == "surplus") graph.node("scale", nullptr, {g}, Attrs().f("alpha", 2), {0, p});
     if (how_ == "input") graph.node("tinker_step", nullptr, {graph.find("input_ids"), graph.find("input_ids")}, {}, {});
     for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) {
@@ -74,7 +86,7 @@ class Misbuilds {
   std::string how_;
 };
 
-const bool registered = add(tinker()) && add(tinker_step()) && add(strategy<Misbuilds>("misbuilds"));
+const bool registered = add(tinker()) && add(add_op()) && add(tinker_step()) && add(strategy<Misbuilds>("misbuilds"));
 
 }  // namespace
 
