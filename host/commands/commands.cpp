@@ -81,7 +81,13 @@ Poison poison_of(const CommandLine& a) { return a.has("--poison") ? Poison::Yes 
 Status command_plan(const CommandLine& a) {
   StudyOptions options = TRY(study_options(a));
   options.runs = false;
+  options.dump = a.get("--dump");
+  if (options.dump == "help") {
+    for (const PassInfo& pass : pass_list()) std::printf("%-14s %s\n", pass.name, pass.does);
+    return ok();
+  }
   const auto s = TRY(study(a.positional[0], options));
+  if (!options.dump.empty()) return ok();
   if (a.has("--check")) TRY_STATUS(check_plan(s->program, s->plan, s->target));
   const DiskUse disk = disk_use(s->program, s->recipe.save_every > 0 || s->recipe.save_final, s->recipe.save_keep);
   if (a.has("--json")) {
@@ -190,7 +196,8 @@ std::vector<CommandSpec> all_commands() {
         device_flag,
         plugin_path_flag,
         {"--json", "", "for programs"},
-        {"--check", "", "prove the plan on the shadow device as well"}},
+        {"--check", "", "prove the plan on the shadow device as well"},
+        {"--dump", "PASS", "show what a pass of the compiler has made, or all of them: all; `--dump help` lists them"}},
        command_plan},
       {"train",
        "RECIPE",

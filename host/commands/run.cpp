@@ -178,6 +178,7 @@ Result<RunRecord> record_of(const Study& study, const StudyOptions& options, con
     std::string hash = TRY(hash_files(p->open_files()));
     out.plugins.push_back({p->manifest.id, p->manifest.version, p->manifest.state_version, std::move(hash)});
   }
+  for (const Program::Chosen& k : study.program.kernels) out.kernels.push_back(k.op + ": " + k.kernel + " (" + k.plugin + ")");
   for (const auto& s : study.loaded) out.strategies.push_back({s->name(), to_json(Value(s->options().values()))});
   for (const DataReport& report : source.reports()) out.data.push_back({report.kind, facts_of(report)});
   return out;

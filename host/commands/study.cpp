@@ -11,6 +11,9 @@
 #include "host/base/file.hpp"
 #include "host/base/nearest.hpp"
 #include "host/data/text_codec.hpp"
+#include "host/passes/roles.hpp"
+#include "host/plan/dump.hpp"
+#include "host/plan/shadow.hpp"
 #include "host/plugins/host_table.hpp"
 #include "host/report/plan_report.hpp"
 
@@ -37,47 +40,48 @@ Status check_needs(const std::vector<std::unique_ptr<const LoadedStrategy>>& loa
   return ok();
 }
 
-Strategy strategy_of(const LoadedStrategy& s) {
-  Strategy out;
-  out.name = s.name();
-  out.label = s.name() + " (" + s.place().text() + ")";
-  out.instance = s.instance();
-  out.rewrite = s.rewrite();
-  out.claim = s.claim();
-  out.update = s.update();
-  out.saved = s.saved();
-  const LoadedStrategy* loaded = &s;
-  out.schedule = [loaded](const std::string& option) -> Result<Schedule> {
-    if (const Schedule* schedule = loaded->options().schedule(option)) return *schedule;
-    const auto number = loaded->options().number(option, 1);
-    if (!number)
-      return plugin_error(loaded->place().text() + ": " + loaded->name() + " asks for its option '" + option +
-                          "' as a number, and it has none");
-    Schedule constant;
-    char text[32];
-    std::snprintf(text, sizeof text, "%.9g", *number);
-    constant.text = text;
-    constant.table = {*number};
-    return constant;
-  };
-  return out;
+/// The planner comes last; what it makes can be looked at as well.
+constexpr PassInfo plan_pass = {"plan", "every tensor at an offset"};
+
+Status check_dump(const std::string& wanted) {
+  if (wanted.empty() || wanted == "all" || wanted == plan_pass.name) return ok();
+  std::vector<std::string> names = {"all"};
+  std::string list;
+  for (const PassInfo& pass : pass_list()) {
+    if (wanted == pass.name) return ok();
+    names.emplace_back(pass.name);
+    list += (list.empty() ? "" : ", ") + names.back();
+  }
+  names.emplace_back(plan_pass.name);
+  const std::string guess = did_you_mean(wanted, names);
+  return recipe_error("--dump " + wanted + ": there is no such pass", guess.empty() ? "all, " + list + ", plan" : guess);
 }
 
-Provided provided_by(Plugins& plugins, const Target& target) {
-  Provided out;
-  out.op = [&plugins](std::string_view name) { return plugins.op(name).table; };
-  out.op_names = [&plugins] {
-    std::vector<std::string> names;
-    for (const auto& op : plugins.ops()) names.emplace_back(op.table->name);
-    return names;
+void print_dump(const std::string& wanted, const PassInfo& pass, const std::function<std::string()>& text) {
+  if (wanted != "all" && wanted != pass.name) return;
+  std::printf("# %s: %s\n", pass.name, pass.does);
+  std::fputs(text().c_str(), stdout);
+}
+
+/// A program that plugins of others have touched is proved before it runs: it takes milliseconds, and what is wrong with it is theirs.
+Status check_foreign(const Study& s, const CompileOptions& options) {
+  std::set<std::string> foreign;
+  const auto touched = [&](const Plugin* plugin) {
+    if (plugin && !options.built_in(*plugin)) foreign.insert(plugin->manifest.id);
   };
-  out.kernels = [&plugins, isa = target.isa](std::string_view op, std::string_view device) {
-    std::vector<const galley_kernel*> kernels;
-    for (const auto& k : plugins.kernels(op, device, isa)) kernels.push_back(k.table);
-    return kernels;
-  };
-  out.format = [&plugins](std::string_view name) { return plugins.format(name).table; };
-  return out;
+  touched(s.device.plugin);
+  for (const auto& strategy : s.loaded) touched(&strategy->plugin());
+  for (const Program::Chosen& k : s.program.kernels) {
+    touched(s.plugins->find(k.plugin));
+    touched(s.plugins->op(k.op).plugin);
+  }
+  if (foreign.empty()) return ok();
+  Status proved = check_plan(s.program, s.plan, s.target);
+  if (proved) return ok();
+  std::string list;
+  for (const std::string& id : foreign) list += (list.empty() ? "'" : ", '") + id + "'";
+  return plugin_error("the program does not pass its proof with plugin " + list + ": " + proved.error().cause,
+                      "without the plugin such programs pass: report it to the plugin's author, with the recipe");
 }
 
 Status check_fit(const Study& s, const StudyOptions& options) {
@@ -161,9 +165,10 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   const std::filesystem::path built_in[] = {here.plugins};
   s.plugins = Plugins::scan(plugin_search_path(built_in, options.plugin_path),
                             [](const std::string& line) { std::fprintf(stderr, "galley: warning: %s\n", line.c_str()); });
+  // First of all, so that no strategy's plugin can put an op of its own in the place of a standard one.
+  TRY(bind_roles(*s.plugins));
   for (const Use& use : s.recipe.uses) s.loaded.push_back(TRY(LoadedStrategy::create(*s.plugins, use)));
   TRY_STATUS(check_needs(s.loaded));
-  for (const auto& l : s.loaded) s.strategies.push_back(strategy_of(*l));
 
   s.device = s.plugins->device(options.device);
   if (!s.device) {
@@ -181,8 +186,8 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
 
   Plugins& plugins = *s.plugins;
   const int64_t rows = options.single_row ? 1 : s.data.layout.rows, length = s.data.layout.length;
-  const Provided provided = provided_by(plugins, s.target);
-  s.graph = std::make_unique<Graph>(provided.op, provided.op_names, rows, length);
+  s.graph = std::make_unique<Graph>([&plugins](std::string_view name) { return plugins.op(name).table; },
+                                    [&plugins] { return plugins.op_names(); }, rows, length);
   TRY_STATUS(build_family(s.model, here.families, *s.graph));
 
   CompileOptions compile_options;
@@ -195,12 +200,28 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   compile_options.corpus_bytes = options.purpose == Purpose::Sample ? 0 : static_cast<int64_t>(s.data.bytes);
   const BatchLayout layout = {rows, length};
   compile_options.window_bytes = [layout](int64_t micro_batches) { return 2 * static_cast<int64_t>(window_bytes(layout, micro_batches)); };
-  compile_options.peak = [&s](const Program& program, uint32_t memory) { return plan_peak(program, s.target, memory); };
-  s.program = TRY(compile(*s.graph, s.strategies, provided, s.target, compile_options));
+  compile_options.kernels = {s.recipe.kernels.begin(), s.recipe.kernels.end()};
+  for (const std::string& id : s.recipe.kernels)
+    if (!plugins.find(id)) {
+      std::vector<std::string> ids;
+      for (const auto& p : plugins.all()) ids.push_back(p->manifest.id);
+      return recipe_error(s.recipe.name + ": 'kernels' names the plugin '" + id + "', which is not there", did_you_mean(id, ids));
+    }
+  TRY_STATUS(check_dump(options.dump));
+  if (!options.dump.empty())
+    compile_options.watch = [&options](const PassInfo& pass, const auto& text) { print_dump(options.dump, pass, text); };
+  compile_options.built_in = [folder = here.plugins](const Plugin& plugin) { return plugin.manifest.folder().parent_path() == folder; };
+  s.program = TRY(compile(*s.graph, s.loaded, plugins, s.target, compile_options));
 
   if (options.purpose != Purpose::Sample)
     TRY_STATUS(check_data(s.data, s.recipe.data, s.program.vocabulary, {s.program.micro_batches, s.program.window_tokens}));
   s.plan = make_plan(s.program, s.target);
+  print_dump(options.dump, plan_pass, [&] {
+    std::string text = describe_tensors(s.program, s.plan);
+    for (size_t k = 0; k < segment_names.size(); ++k) text += describe(s.program, s.plan, static_cast<SegmentKind>(k));
+    return text;
+  });
+  TRY_STATUS(check_foreign(s, compile_options));
   TRY_STATUS(check_fit(s, options));
   describe_model(s.model, s.program.documents);
   if (compile_options.exports && options.purpose == Purpose::Train) TRY_STATUS(add_tokenizer(s.recipe, s.program));

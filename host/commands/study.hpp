@@ -38,6 +38,7 @@ struct StudyOptions {
   bool keep_logits = false;
   bool single_row = false;          ///< Sample: B = 1
   std::string recipe_text;          ///< the recipe as it was when the run began, for resume; "": read the file
+  std::string dump;                 ///< --dump: a pass, or "all"; "": none
   std::filesystem::path directory;  ///< what relative paths in `sets` start from; "": the current directory
 };
 
@@ -48,7 +49,6 @@ struct Study {
   ModelConfig model;
   DataInfo data;
   std::vector<std::unique_ptr<const LoadedStrategy>> loaded;
-  std::vector<Strategy> strategies;
   Registered<galley_device> device;
   Target target;
   std::unique_ptr<Graph> graph;

@@ -204,7 +204,7 @@ int make_loss(lua_State* L) {
 }
 
 int set_block(lua_State* L) {
-  building(L).graph->block = luaL_checkinteger(L, 2);
+  building(L).graph->author.block = luaL_checkinteger(L, 2);
   return 0;
 }
 int mark_block_input(lua_State* L) {
@@ -398,9 +398,9 @@ Status build_family(ModelConfig& model, const FamilyFolders& folders, Graph& gra
       },
       nullptr, 1));
   TRY_STATUS(lua.protect(push_arguments, &b, 2));
-  graph.current = Section::Forward;
+  graph.author = {};
   Status built = lua.call(2, 0);
-  graph.block = -1;
+  graph.author = {};
   lua_settop(L, 0);
   if (!built) {
     Error error = std::move(built).error();

@@ -60,8 +60,11 @@ Result<galley_tensor> Graph::make(GraphTensor tensor) {
   }
   if (tensor.kind != GALLEY_KIND_TRANSIENT && by_name_.contains(tensor.name))
     return plugin_error("two tensors of the name '" + tensor.name + "'");
+  if (tensor.shape.size() > GALLEY_MAX_RANK)
+    return plugin_error("tensor '" + tensor.name + "' has rank " + std::to_string(tensor.shape.size()) + "; " +
+                        std::to_string(GALLEY_MAX_RANK) + " is the most");
   tensor.id = tensors_.size() + 1;
-  tensor.use = use;
+  tensor.use = author.use;
   by_name_.try_emplace(tensor.name, tensor.id);
   tensors_.push_back(std::move(tensor));
   return tensors_.back().id;
@@ -101,42 +104,42 @@ Result<galley_tensor> Graph::scalar(uint32_t which) {
   return plugin_error("no step scalar " + std::to_string(which));
 }
 
-const galley_op* Graph::op_with(uint64_t flag) const {
-  for (const std::string& name : op_names_()) {
-    const galley_op* op = ops_(name);
-    if (op->flags & flag) return op;
-  }
-  return nullptr;
+std::vector<const GraphTensor*> Graph::tensors(const std::vector<galley_tensor>& ids) const {
+  std::vector<const GraphTensor*> out;
+  for (const galley_tensor t : ids) out.push_back(t ? &tensor(t) : nullptr);
+  return out;
 }
 
 Result<galley_node> Graph::append(std::string_view op_name, std::string name, std::vector<galley_tensor> inputs, AttrList attrs,
                                   std::vector<galley_tensor>* outputs, uint32_t accumulate) {
-  const galley_op* op = ops_(op_name);
-  if (!op) {
-    const auto names = op_names_();
-    return recipe_error("no plugin provides the op '" + std::string(op_name) + "'", did_you_mean(op_name, names));
-  }
+  if (const galley_op* op = ops_(op_name)) return append(op, std::move(name), std::move(inputs), std::move(attrs), outputs, accumulate);
+  const auto names = op_names_();
+  return recipe_error("no plugin provides the op '" + std::string(op_name) + "'", did_you_mean(op_name, names));
+}
+
+Result<galley_node> Graph::append(const galley_op* op, std::string name, std::vector<galley_tensor> inputs, AttrList attrs,
+                                  std::vector<galley_tensor>* outputs, uint32_t accumulate) {
+  const std::string op_name = op->name;
   for (const galley_tensor t : inputs)
-    if (t && !has(t)) return plugin_error(std::string(op_name) + ": an input that is no tensor of this graph");
+    if (t && !has(t)) return plugin_error(op_name + ": an input that is no tensor of this graph");
   for (const galley_tensor t : *outputs)
-    if (t && !has(t)) return plugin_error(std::string(op_name) + ": an output that is no tensor of this graph");
+    if (t && !has(t)) return plugin_error(op_name + ": an output that is no tensor of this graph");
   const bool variadic = op->n_inputs && op->inputs[op->n_inputs - 1]->flags & GALLEY_OPERAND_VARIADIC;
   if (inputs.size() > op->n_inputs && !variadic)
-    return plugin_error(std::string(op_name) + " takes " + std::to_string(op->n_inputs) + " inputs, got " + std::to_string(inputs.size()));
+    return plugin_error(op_name + " takes " + std::to_string(op->n_inputs) + " inputs, got " + std::to_string(inputs.size()));
   for (size_t i = 0; i < op->n_inputs; ++i) {
     const bool optional = op->inputs[i]->flags & (GALLEY_OPERAND_OPTIONAL | GALLEY_OPERAND_VARIADIC);
-    if (!optional && (i >= inputs.size() || !inputs[i]))
-      return plugin_error(std::string(op_name) + ": input '" + op->inputs[i]->name + "' is missing");
+    if (!optional && (i >= inputs.size() || !inputs[i])) return plugin_error(op_name + ": input '" + op->inputs[i]->name + "' is missing");
   }
   ++made_;
-  if (name.empty()) name = prefix + std::string(op_name) + "." + std::to_string(made_);
+  if (name.empty()) name = author.prefix + op_name + "." + std::to_string(made_);
   outputs->resize(std::max<size_t>(outputs->size(), op->n_outputs), 0);
 
   bool infer = false;
   for (size_t i = 0; i < op->n_outputs; ++i) infer = infer || !(*outputs)[i];
   if (infer) {
-    if (!op->infer) return plugin_error(std::string(op_name) + " has no shape rule");
-    NodeDescription description(*this, op, name, inputs, attrs);
+    if (!op->infer) return plugin_error(op_name + " has no shape rule");
+    const NodeDescription description(op, name, tensors(inputs), attrs, {}, 0, length_);
     std::vector<galley_shape> shapes(op->n_outputs);
     std::vector<galley_shape*> pointers;
     for (galley_shape& s : shapes) {
@@ -164,11 +167,12 @@ Result<galley_node> Graph::append(std::string_view op_name, std::string name, st
   node.attrs = std::move(attrs);
   node.attr_view = node.attrs.view();
   node.accumulate = accumulate;
-  node.use = use;
-  node.section = current;
-  node.origin = origin;
-  node.block = block;
-  if (block < 0 && use != no_use && current == Section::Forward) {  // a rewrite's node belongs where its first input comes from
+  node.use = author.use;
+  node.section = author.section;
+  node.origin = author.origin;
+  node.block = author.block;
+  if (node.block < 0 && node.use != no_use &&
+      node.section == Section::Forward) {  // a rewrite's node belongs where its first input comes from
     for (const galley_tensor t : node.inputs) {
       if (!t || !tensor(t).producer) continue;
       node.block = this->node(tensor(t).producer).block;
@@ -177,7 +181,7 @@ Result<galley_node> Graph::append(std::string_view op_name, std::string name, st
   }
   for (const galley_tensor t : node.outputs)
     if (t && !tensor(t).producer) tensor(t).producer = node.id;
-  section(current).push_back(node.id);
+  section(node.section).push_back(node.id);
   nodes_.push_back(std::move(node));
   return nodes_.back().id;
 }
@@ -195,7 +199,7 @@ Status Graph::replace(galley_tensor from, galley_tensor to) {
     for (const galley_tensor t : node(producer).inputs)
       if (t) pending.push_back(t);
   }
-  for (const galley_node n : section(current)) {
+  for (const galley_node n : section(author.section)) {
     if (makers.contains(n)) continue;
     for (galley_tensor& t : node(n).inputs)
       if (t == from) t = to;
@@ -242,6 +246,8 @@ void Graph::sort(Section s) {
   nodes = std::move(sorted);
 }
 
+std::string type_text(const GraphTensor& tensor) { return dtype_text(tensor.dtype) + shape_text(tensor.shape); }
+
 const galley_operand_rule* input_rule(const galley_op* op, size_t i) {
   if (i < op->n_inputs) return op->inputs[i];
   if (op->n_inputs && op->inputs[op->n_inputs - 1]->flags & GALLEY_OPERAND_VARIADIC) return op->inputs[op->n_inputs - 1];
@@ -250,14 +256,13 @@ const galley_operand_rule* input_rule(const galley_op* op, size_t i) {
 
 const galley_operand_rule* output_rule(const galley_op* op, size_t i) { return i < op->n_outputs ? op->outputs[i] : nullptr; }
 
-NodeDescription::NodeDescription(const Graph& graph, const galley_op* op, const std::string& name, const std::vector<galley_tensor>& inputs,
-                                 const AttrList& attrs, const std::vector<galley_tensor>& outputs, uint32_t accumulate)
+NodeDescription::NodeDescription(const galley_op* op, const std::string& name, const std::vector<const GraphTensor*>& inputs,
+                                 const AttrList& attrs, const std::vector<const GraphTensor*>& outputs, uint32_t accumulate, int64_t length)
     : attrs_(attrs.view()) {
-  const auto describe = [&](galley_tensor t, uint32_t access) -> const galley_operand* {
-    if (!t) return nullptr;
-    const GraphTensor& g = graph.tensor(t);
-    operands_.push_back({sizeof(galley_operand), 1, g.name.c_str(), nullptr, g.shape.data(), static_cast<uint32_t>(g.shape.size()), g.dtype,
-                         access, 0, nullptr, nullptr, nullptr, 0, 0, 0});
+  const auto describe = [&](const GraphTensor* g, uint32_t access) -> const galley_operand* {
+    if (!g) return nullptr;
+    operands_.push_back({sizeof(galley_operand), 1, g->name.c_str(), nullptr, g->shape.data(), static_cast<uint32_t>(g->shape.size()),
+                         g->dtype, access, 0, nullptr, nullptr, nullptr, 0, 0, 0});
     return &operands_.back();
   };
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -278,7 +283,7 @@ NodeDescription::NodeDescription(const Graph& graph, const galley_op* op, const 
            static_cast<uint32_t>(attrs_.size()),
            GALLEY_NODE_TRAINING,
            0,
-           graph.length(),
+           length,
            -1};
 }
 

@@ -13,6 +13,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "galley/galley.h"
@@ -34,6 +35,7 @@ struct GraphTensor {
   galley_node producer = 0;  ///< the first node that writes it
   int use = no_use;
   galley_tensor parameter = 0;  ///< of a gradient or a state: whose
+  galley_tensor gradient = 0;   ///< of a parameter that is trained: its buffer
   // Where its first bytes come from.
   std::string initializer;  ///< an op; "": zeros
   std::vector<galley_tensor> initializer_inputs;
@@ -58,7 +60,17 @@ struct GraphTensor {
   bool trainable() const { return flags & GALLEY_TENSOR_TRAINABLE; }
 };
 
-enum class Section : uint8_t { Forward, Backward, Update, Export };
+enum class Section : uint8_t { Forward, Backward, Update, Export, Sample };
+inline constexpr std::array<const char*, 5> section_names = {"forward", "backward", "update", "export", "sample"};
+
+/// In whose name tensors and nodes are made, and where they go.
+struct Author {
+  Section section = Section::Forward;
+  int use = no_use;
+  int64_t block = -1;
+  galley_node origin = 0;
+  std::string prefix = {};  ///< put before names that the graph makes itself
+};
 
 struct GraphNode {
   galley_node id = 0;
@@ -74,6 +86,9 @@ struct GraphNode {
   Section section = Section::Forward;
   galley_node origin = 0;  ///< of a backward node: the forward node it is the gradient of
 };
+
+/// "f32(2, 8)", for messages and dumps.
+std::string type_text(const GraphTensor& tensor);
 
 /// Finds an op by name; nullptr when no plugin provides it.
 using OpLookup = std::function<const galley_op*(std::string_view)>;
@@ -96,8 +111,10 @@ class Graph {
   Graph(OpLookup ops, std::function<std::vector<std::string>()> op_names, int64_t rows, int64_t length);
 
   Result<galley_tensor> make(GraphTensor tensor);
-  /// Output shapes come from the op's rule; `outputs` as in galley_node_desc. Appended to the current section.
+  /// Output shapes come from the op's rule; `outputs` as in galley_node_desc. Appended to the author's section.
   Result<galley_node> append(std::string_view op, std::string name, std::vector<galley_tensor> inputs, AttrList attrs,
+                             std::vector<galley_tensor>* outputs, uint32_t accumulate);
+  Result<galley_node> append(const galley_op* op, std::string name, std::vector<galley_tensor> inputs, AttrList attrs,
                              std::vector<galley_tensor>* outputs, uint32_t accumulate);
   Status replace(galley_tensor from, galley_tensor to);
   galley_tensor find(std::string_view name) const;
@@ -121,25 +138,32 @@ class Graph {
   const GraphTensor& tensor(galley_tensor t) const { return tensors_[t - 1]; }
   GraphNode& node(galley_node n) { return nodes_[n - 1]; }
   const GraphNode& node(galley_node n) const { return nodes_[n - 1]; }
+  /// Null for 0.
+  std::vector<const GraphTensor*> tensors(const std::vector<galley_tensor>& ids) const;
   size_t tensor_count() const { return tensors_.size(); }
+  size_t node_count() const { return nodes_.size(); }
   const std::vector<galley_node>& section(Section s) const { return sections_[static_cast<size_t>(s)]; }
   std::vector<galley_node>& section(Section s) { return sections_[static_cast<size_t>(s)]; }
   const galley_op* op(std::string_view name) const { return ops_(name); }
-  /// The first op that carries one of the role flags (GALLEY_OP_ADD, …), found among `op_names`.
-  const galley_op* op_with(uint64_t flag) const;
-
   /// Puts a section's nodes into an order in which producers come first, as close to the present order as that allows.
   void sort(Section s);
 
   int64_t rows() const { return rows_; }
   int64_t length() const { return length_; }
 
-  // Who is building, and what: set by the passes around each call into a plugin.
-  Section current = Section::Forward;
-  int use = no_use;
-  int64_t block = -1;
-  galley_node origin = 0;
-  std::string prefix;  ///< put before names that the graph makes itself
+  /// Sets the author for a scope.
+  class As {
+   public:
+    As(Graph& graph, Author author) : graph_(graph), before_(std::exchange(graph.author, std::move(author))) {}
+    ~As() { graph_.author = std::move(before_); }
+    As(const As&) = delete;
+    As& operator=(const As&) = delete;
+
+   private:
+    Graph& graph_;
+    Author before_;
+  };
+  Author author;
   /// Makes the scalar of an option: set by the pass that knows the strategies.
   std::function<Result<ScalarSlot>(int use, const std::string& option)> option_slot;
 
@@ -152,6 +176,7 @@ class Graph {
   std::optional<Error> refused;  ///< the last verb that was refused: whose fault it is when the plugin's call then fails
   uint32_t export_model = GALLEY_EXPORT_BOTH;
   galley_tensor logits = 0;                ///< marked by the family
+  galley_tensor position = 0;              ///< written by the host: the row to sample from
   galley_tensor hidden = 0;                ///< the last hidden state: where the head begins
   std::vector<std::string> ignored_files;  ///< patterns of tensors in the model's files that are not read
 
@@ -166,7 +191,7 @@ class Graph {
   std::deque<GraphTensor> tensors_;  // deques: pointers handed to plugins stay good
   std::deque<GraphNode> nodes_;
   std::map<std::string, galley_tensor, std::less<>> by_name_;
-  std::array<std::vector<galley_node>, 4> sections_;
+  std::array<std::vector<galley_node>, section_names.size()> sections_;
   int64_t rows_ = 0;
   int64_t length_ = 0;
   size_t made_ = 0;
@@ -177,11 +202,12 @@ class Graph {
   size_t blocks_seen_ = 0;
 };
 
-/// A node with its operands' descriptions, as ops see it. Owns what the view points to; the graph must not change meanwhile.
+/// A node with its operands' descriptions, as ops see it; null: an operand that is absent. Owns what the view points to; the tensors must not change
+/// meanwhile.
 class NodeDescription {
  public:
-  NodeDescription(const Graph& graph, const galley_op* op, const std::string& name, const std::vector<galley_tensor>& inputs,
-                  const AttrList& attrs, const std::vector<galley_tensor>& outputs = {}, uint32_t accumulate = 0);
+  NodeDescription(const galley_op* op, const std::string& name, const std::vector<const GraphTensor*>& inputs, const AttrList& attrs,
+                  const std::vector<const GraphTensor*>& outputs, uint32_t accumulate, int64_t length);
   NodeDescription(const NodeDescription&) = delete;
   NodeDescription& operator=(const NodeDescription&) = delete;
   const galley_node_view* view() const { return &view_; }

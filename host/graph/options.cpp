@@ -8,15 +8,15 @@
 namespace galley {
 
 Result<galley_tensor> Graph::option(const std::string& name, double factor) {
-  if (use == no_use || !option_slot) return plugin_error("option '" + name + "' asked for outside of a strategy's call");
+  if (author.use == no_use || !option_slot) return plugin_error("option '" + name + "' asked for outside of a strategy's call");
   char times[40] = "";
   if (factor != 1) std::snprintf(times, sizeof times, " x %a", factor);  // one slot for all parameters of one factor
-  const std::string full = "option." + std::to_string(use) + "." + name + times;
+  const std::string full = "option." + std::to_string(author.use) + "." + name + times;
   if (const galley_tensor found = find(full)) return found;
-  ScalarSlot s = TRY(option_slot(use, name));
+  ScalarSlot s = TRY(option_slot(author.use, name));
   s.dtype = GALLEY_F32;
   s.bytes = 4;
-  s.use = static_cast<size_t>(use);
+  s.use = static_cast<size_t>(author.use);
   s.factor = factor;
   return slot(std::move(s), full);
 }
@@ -56,7 +56,7 @@ Status Graph::report(galley_tensor t, const std::string& name) {
     return plugin_error("report: every line of metrics has a '" + name + "' already");
   for (const Reported& other : reports)
     if (other.name == name) return plugin_error("report: two tensors are reported as '" + name + "'");
-  reports.push_back({t, name, use});
+  reports.push_back({t, name, author.use});
   return ok();
 }
 

@@ -180,7 +180,7 @@ galley_status node_get(galley_graph* g, galley_node n, galley_node_info* out, ga
 
 galley_node node_next(galley_graph* g, uint32_t segment, galley_node n) {
   const Graph& graph = graph_of(g);
-  return graph.next_node(segment == GALLEY_SEGMENT_MODEL ? Section::Forward : graph.current, n);
+  return graph.next_node(segment == GALLEY_SEGMENT_MODEL ? Section::Forward : graph.author.section, n);
 }
 
 galley_tensor tensor_next(galley_graph* g, galley_tensor t) { return t < graph_of(g).tensor_count() ? t + 1 : 0; }
@@ -239,7 +239,7 @@ galley_status document(galley_graph* g, const char* file, const char* text, gall
     const size_t slash = path.find('/');
     if (slash == std::string::npos || slash == 0 || slash + 1 == path.size() || path.find("..") != std::string::npos)
       return refuse(g, error, "document " + quoted(path) + " must lie in a folder of the run: \"adapter/adapter_config.json\"");
-    graph_of(g).documents.push_back({path, text, graph_of(g).use});
+    graph_of(g).documents.push_back({path, text, graph_of(g).author.use});
     return GALLEY_OK;
   });
 }

@@ -1,28 +1,24 @@
-// The backward graph and the update graph.
+// The backward graph.
 //
 // Reverse accumulation over the forward section. Each tensor that needs a gradient has at most one that is pending; contributions are joined by letting the
 // next rule add into the tensor at hand, where nobody else still waits for it, and by an add node where not.
 #include <map>
 
 #include "galley/op.h"
-#include "galley/update.h"
-#include "host/passes/compile.hpp"
+#include "host/passes/passes.hpp"
 
 namespace galley {
 namespace {
 
 class Differentiator {
  public:
-  explicit Differentiator(Graph& graph) : graph_(graph) {}
+  explicit Differentiator(Compilation& c) : c_(c), graph_(c.graph) {}
 
   Status run(const std::vector<galley_tensor>& trainable) {
     for (const galley_tensor t : trainable) buffers_[t] = TRY(buffer(t));
     mark_needs(trainable);
-    graph_.current = Section::Backward;
     const std::vector<galley_node> forward = graph_.section(Section::Forward);
     for (auto it = forward.rbegin(); it != forward.rend(); ++it) TRY_STATUS(step(*it));
-    graph_.origin = 0;
-    graph_.block = -1;
     for (const galley_tensor t : trainable)
       if (!written_[t])
         return recipe_error("'" + graph_.tensor(t).name + "' is to be trained, but the loss does not depend on it", "freeze it");
@@ -37,7 +33,9 @@ class Differentiator {
     g.shape = p.shape;
     g.kind = GALLEY_KIND_GRADIENT;
     g.parameter = parameter;
-    return graph_.make(std::move(g));
+    const galley_tensor made = TRY(graph_.make(std::move(g)));
+    graph_.tensor(parameter).gradient = made;
+    return made;
   }
 
   void mark_needs(const std::vector<galley_tensor>& trainable) {
@@ -108,20 +106,21 @@ class Differentiator {
     }
     const std::vector<galley_tensor> offered = d_inputs;
 
-    graph_.origin = n;
-    graph_.block = node.block;
-    graph_.prefix = node.name + ".";
-    galley_error error = GALLEY_ERROR_INIT;
-    if (node.op->gradient(Graph::verbs(), graph_.handle(), n, d_outputs.data(), need.data(), d_inputs.data(), accumulate, &error) !=
-        GALLEY_OK)
-      return plugin_error("gradient of '" + node.name + "' (" + node.op->name + "): " + error.text);
+    const Graph::As as(graph_, {Section::Backward, no_use, node.block, n, node.name + "."});
+    const size_t before = graph_.node_count();
+    const Status built = call_plugin(
+        Caller{plugin_of(c_.plugins, node.op)}, "gradient of op '" + std::string(node.op->name) + "', node '" + node.name + "'",
+        [&](galley_error* error) {
+          return node.op->gradient(Graph::verbs(), graph_.handle(), n, d_outputs.data(), need.data(), d_inputs.data(), accumulate, error);
+        });
+    if (!built) return plugin_error(built.error().cause, built.error().hint);
 
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (!need[i]) continue;
       const galley_tensor t = node.inputs[i], got = d_inputs[i];
-      if (!got) return plugin_error("gradient of '" + node.name + "' (" + node.op->name + "): nothing for input " + std::to_string(i));
+      TRY_STATUS(check_rule(node, i, got, offered[i], accumulate >> i & 1, before));
       if (const auto b = buffers_.find(t); b != buffers_.end()) {
-        if (got != b->second) TRY_STATUS(join(GALLEY_OP_COPY, {got}, {b->second}, written_[t]));
+        if (got != b->second) TRY_STATUS(join(c_.roles.copy, {got}, {b->second}, written_[t]));
         written_[t] = true;
         continue;
       }
@@ -130,7 +129,7 @@ class Differentiator {
         set(t, got);
       } else if (got != p->second || !(accumulate >> i & 1) || got != offered[i]) {
         std::vector<galley_tensor> sum = {0};
-        TRY_STATUS(join(GALLEY_OP_ADD, {p->second, got}, &sum, false));
+        TRY_STATUS(join(c_.roles.add, {p->second, got}, &sum, false));
         set(t, sum[0]);
       }
     }
@@ -140,20 +139,40 @@ class Differentiator {
         pending_.erase(it);
       }
     }
-    graph_.prefix.clear();
     return ok();
   }
 
-  Status join(uint64_t flag, std::vector<galley_tensor> inputs, std::vector<galley_tensor>* outputs, bool accumulate) {
-    const galley_op* op = graph_.op_with(flag);
-    if (!op) return plugin_error("no plugin provides an op that joins gradients");
-    TRY(graph_.append(op->name, "", std::move(inputs), {}, outputs, accumulate ? 1u : 0u));
+  Status join(const galley_op* op, std::vector<galley_tensor> inputs, std::vector<galley_tensor>* outputs, bool accumulate) {
+    TRY(graph_.append(op, "", std::move(inputs), {}, outputs, accumulate ? 1u : 0u));
     return ok();
   }
-  Status join(uint64_t flag, std::vector<galley_tensor> inputs, std::vector<galley_tensor> outputs, bool accumulate) {
-    return join(flag, std::move(inputs), &outputs, accumulate);
+  Status join(const galley_op* op, std::vector<galley_tensor> inputs, std::vector<galley_tensor> outputs, bool accumulate) {
+    return join(op, std::move(inputs), &outputs, accumulate);
   }
 
+  /// What a rule hands out for input i must be a gradient of it: another shape would be copied over its neighbours, and what no node has
+  /// written holds whatever lay there.
+  Status check_rule(const GraphNode& node, size_t i, galley_tensor got, galley_tensor offered, bool adds, size_t before) {
+    const GraphTensor& x = graph_.tensor(node.inputs[i]);
+    const std::string who =
+        "plugin '" + plugin_of(c_.plugins, node.op) + "': the gradient rule of op '" + node.op->name + "', node '" + node.name + "', ";
+    const std::string what = "input " + std::to_string(i) + " ('" + x.name + "')";
+    if (!got) return plugin_error(who + "hands out nothing for " + what);
+    if (!graph_.has(got)) return plugin_error(who + "hands out something that is no tensor for " + what);
+    const GraphTensor& g = graph_.tensor(got);
+    if (g.shape != x.shape || g.dtype != x.dtype)
+      return plugin_error(who + "hands out " + type_text(g) + " for " + what + ", which is " + type_text(x));
+    if (got != offered) return ok();
+    for (galley_node n = before + 1; n <= graph_.node_count(); ++n) {
+      const GraphNode& made = graph_.node(n);
+      for (size_t k = 0; k < made.outputs.size(); ++k)
+        if (made.outputs[k] == got && (made.accumulate >> k & 1) == adds) return ok();
+    }
+    return plugin_error(who + "hands out '" + g.name + "' for " + what + ", but none of its nodes " + (adds ? "adds to" : "writes") +
+                        " it");
+  }
+
+  Compilation& c_;
   Graph& graph_;
   std::vector<bool> needs_;
   std::map<galley_tensor, galley_tensor> buffers_;  // parameter → gradient
@@ -164,59 +183,9 @@ class Differentiator {
 
 }  // namespace
 
-Status differentiate(Graph& graph, const std::vector<galley_tensor>& trainable) { return Differentiator(graph).run(trainable); }
-
-Status build_update(Graph& graph, std::span<const Strategy> strategies, const std::vector<galley_tensor>& trainable, galley_tensor* sums) {
-  graph.current = Section::Update;
-  graph.prefix = "update.";
-  const galley_op* square = graph.op_with(GALLEY_OP_SUM_SQUARES);
-  const galley_op* finish = graph.op_with(GALLEY_OP_NORM_FINISH);
-  if (!square || !finish) return plugin_error("no plugin provides the ops that measure gradients");
-
-  GraphTensor all;
-  all.name = "sums of squares";
-  all.dtype = GALLEY_F64;
-  all.shape = {static_cast<int64_t>(trainable.size())};
-  all.kind = GALLEY_KIND_SCALAR;
-  *sums = TRY(graph.make(std::move(all)));
-  std::vector<galley_tensor> norm_inputs = {TRY(graph.scalar(GALLEY_SCALAR_LOSS_SCALE))};
-  for (size_t i = 0; i < trainable.size(); ++i) {
-    GraphTensor one;
-    one.name = "sum of squares of grad." + graph.tensor(trainable[i]).name;
-    one.dtype = GALLEY_F64;
-    one.shape = {1};
-    one.kind = GALLEY_KIND_SCALAR;
-    one.slice_of = *sums;
-    one.slice_offset = static_cast<int64_t>(i) * 8;
-    std::vector<galley_tensor> out = {TRY(graph.make(std::move(one)))};
-    TRY(graph.append(square->name, "", {graph.find("grad." + graph.tensor(trainable[i]).name)}, {}, &out, 0));
-    norm_inputs.push_back(out[0]);
-  }
-  std::vector<galley_tensor> results = {TRY(graph.scalar(GALLEY_SCALAR_GRADIENT_NORM)), TRY(graph.scalar(GALLEY_SCALAR_FOUND_INF))};
-  TRY(graph.append(finish->name, "", norm_inputs, {}, &results, 0));
-
-  const auto build = [&](size_t i, galley_tensor parameter, galley_tensor gradient) {
-    graph.prefix = "update." + (parameter ? graph.tensor(parameter).name + "." : std::string());
-    const galley_tensor first = graph.tensor_count() + 1;
-    Status status = call_strategy(graph, strategies, i, "building the update", [&](galley_error* error) {
-      return strategies[i].update->build(strategies[i].instance, Graph::verbs(), graph.handle(), parameter, gradient, error);
-    });
-    for (galley_tensor t = first; t <= graph.tensor_count(); ++t)
-      if (graph.tensor(t).kind == GALLEY_KIND_STATE && !graph.tensor(t).parameter) graph.tensor(t).parameter = parameter;
-    return status;
-  };
-  for (const uint32_t stage : {GALLEY_STAGE_CHECK, GALLEY_STAGE_CLIP, GALLEY_STAGE_GRADIENT, GALLEY_STAGE_STEP, GALLEY_STAGE_AFTER}) {
-    const bool per_parameter = stage >= GALLEY_STAGE_GRADIENT;
-    for (const galley_tensor t : per_parameter ? trainable : std::vector<galley_tensor>{0}) {
-      for (size_t i = 0; i < strategies.size(); ++i) {
-        if (!strategies[i].update || strategies[i].update->stage != stage) continue;
-        if (stage == GALLEY_STAGE_STEP && graph.tensor(t).update_use != static_cast<int>(i)) continue;
-        TRY_STATUS(build(i, t, t ? graph.find("grad." + graph.tensor(t).name) : 0));
-      }
-    }
-  }
-  graph.prefix.clear();
-  return ok();
+Status differentiate(Compilation& c) {
+  if (!c.backward()) return ok();
+  return Differentiator(c).run(c.decisions.trainable);
 }
 
 }  // namespace galley

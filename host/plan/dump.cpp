@@ -8,11 +8,6 @@
 namespace galley {
 namespace {
 
-const char* dtype_name(uint32_t dtype) {
-  static constexpr std::array<const char*, 12> names = {"?", "f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "u16", "u32"};
-  return names[dtype < names.size() ? dtype : 0];
-}
-
 const char* access_name(uint32_t access) {
   switch (access) {
     case GALLEY_READ: return "r";
@@ -23,26 +18,22 @@ const char* access_name(uint32_t access) {
   }
 }
 
-std::string shape_text(const Shape& shape) {
-  std::string text;
-  for (const int64_t extent : shape) text += (text.empty() ? "" : ",") + std::to_string(extent);
-  return "(" + text + ")";
-}
-
 class Dump {
  public:
-  Dump(const Program& program, const Plan& plan) : program_(program), plan_(plan) {}
+  Dump(const Program& program, const Plan* plan) : program_(program), plan_(plan) {}
 
   std::string place(TensorId id, int64_t offset) const {
     const ProgramTensor& tensor = program_.tensors[static_cast<size_t>(id)];
-    return tensor.name + "@" + std::to_string(tensor.memory) + "+" +
-           std::to_string(plan_.placements[static_cast<size_t>(id)].offset + offset);
+    std::string text = tensor.name;
+    if (plan_ || tensor.memory) text += "@" + std::to_string(tensor.memory);
+    if (plan_) return text + "+" + std::to_string(plan_->placements[static_cast<size_t>(id)].offset + offset);
+    return offset ? text + "+" + std::to_string(offset) : text;
   }
   std::string operand(const Operand& o, bool micro) const {
     if (!o.present()) return o.stored ? "as " + o.stored->format : "-";
     std::string access = access_name(o.access);
     if (micro && program_.micro_batches > 1 && o.later != o.access) access += std::string("/") + access_name(o.later);
-    return access + " " + place(o.tensor, o.offset) + " " + dtype_name(o.dtype) + shape_text(o.shape);
+    return access + " " + place(o.tensor, o.offset) + " " + dtype_text(o.dtype) + shape_text(o.shape);
   }
   std::string line(const Instruction& code, bool micro) const {
     std::string text;
@@ -75,12 +66,14 @@ class Dump {
 
  private:
   const Program& program_;
-  const Plan& plan_;
+  const Plan* plan_;  ///< null: not planned yet
 };
 
 }  // namespace
 
-std::string describe(const Program& program, const Plan& plan, SegmentKind kind) {
+namespace {
+
+std::string describe(const Program& program, const Plan* plan, SegmentKind kind) {
   const Dump dump(program, plan);
   std::string text;
   const auto& code = program.segment(kind).code;
@@ -89,6 +82,11 @@ std::string describe(const Program& program, const Plan& plan, SegmentKind kind)
             dump.line(code[i], kind == SegmentKind::Micro) + "\n";
   return text;
 }
+
+}  // namespace
+
+std::string describe(const Program& program, const Plan& plan, SegmentKind kind) { return describe(program, &plan, kind); }
+std::string describe(const Program& program, SegmentKind kind) { return describe(program, nullptr, kind); }
 
 std::string describe_tensors(const Program& program, const Plan& plan) {
   static constexpr std::array<const char*, 3> lives = {"run", "window", "segment"};
@@ -107,7 +105,7 @@ std::string describe_tensors(const Program& program, const Plan& plan) {
     else
       text += "[" + std::to_string(at.offset) + ", " + std::to_string(at.offset + tensor.bytes) + ") moments " + std::to_string(at.first) +
               " to " + std::to_string(at.last);
-    text += " " + tensor.name + " " + dtype_name(tensor.dtype) + shape_text(tensor.shape) + " " +
+    text += " " + tensor.name + " " + dtype_text(tensor.dtype) + shape_text(tensor.shape) + " " +
             owner_names[static_cast<size_t>(tensor.owner)] + " " + lives[static_cast<size_t>(tensor.life)];
     text += (tensor.strategy.empty() ? "" : " " + tensor.strategy) + "\n";
   }

@@ -12,6 +12,9 @@ namespace galley {
 /// r, w, rw (in place), a (adds), and w/a where a later micro-batch adds to what the first one writes.
 std::string describe(const Program& program, const Plan& plan, SegmentKind kind);
 
+/// The same of a program that has no plan yet: without offsets.
+std::string describe(const Program& program, SegmentKind kind);
+
 /// One line a tensor, in order of class, offset and first moment: name, owner, life, range of bytes, range of moments, strategy.
 std::string describe_tensors(const Program& program, const Plan& plan);
 

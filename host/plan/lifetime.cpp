@@ -34,18 +34,9 @@ void learn(Knowledge& to, const Knowledge& from) {
   for (size_t i = 0; i < to.size(); ++i) to[i] = std::max(to[i], from[i]);
 }
 
-template <class Visit>
-void visit_tensors(const Instruction& code, Visit&& visit) {
-  for (const Operand& operand : code.inputs)
-    if (operand.present()) visit(operand.tensor);
-  for (const Operand& operand : code.outputs)
-    if (operand.present()) visit(operand.tensor);
-  if (code.workspace != no_tensor) visit(code.workspace);
-}
-
-void find_uses(const Segment& segment, size_t kind, int32_t begin, Uses& uses) {
+void find_uses(const Outline::Code& segment, size_t kind, int32_t begin, Uses& uses) {
   size_t queues = 1;
-  for (const Instruction& code : segment.code) queues = std::max<size_t>(queues, code.queue + 1);
+  for (const Outline::Step& code : segment.steps) queues = std::max<size_t>(queues, code.queue + 1);
   // A Copy with an event on queue 0 counts as work of one more queue that knows all that queue 0 does.
   const size_t aside = queues;
   std::vector<Knowledge> known(queues + 1, Knowledge(queues + 1, -1));
@@ -54,16 +45,16 @@ void find_uses(const Segment& segment, size_t kind, int32_t begin, Uses& uses) {
     size_t queue;
     int32_t at;
     int32_t from;
-    const Instruction* code;
+    const Outline::Step* code;
   };
   std::vector<Flight> flights;
   auto land = [&](const Flight& flight, int32_t moment) {
-    visit_tensors(*flight.code, [&](TensorId t) { uses.touch(t, kind, flight.from, moment); });
+    for (const TensorId t : segment.of(*flight.code)) uses.touch(t, kind, flight.from, moment);
   };
 
-  const auto size = static_cast<int32_t>(segment.code.size());
+  const auto size = static_cast<int32_t>(segment.steps.size());
   for (int32_t i = 0; i < size; ++i) {
-    const Instruction& code = segment.code[static_cast<size_t>(i)];
+    const Outline::Step& code = segment.steps[static_cast<size_t>(i)];
     const int32_t now = begin + i;
     const bool has_event = code.action == Action::Copy && code.event != 0;
     const size_t queue = code.queue == 0 && has_event ? aside : code.queue;
@@ -85,7 +76,8 @@ void find_uses(const Segment& segment, size_t kind, int32_t begin, Uses& uses) {
         break;
       case Action::Record: break;
       default:
-        if (queue == 0) visit_tensors(code, [&](TensorId t) { uses.touch(t, kind, now, now); });
+        if (queue == 0)
+          for (const TensorId t : segment.of(code)) uses.touch(t, kind, now, now);
         else flights.push_back({queue, now, std::max(mine[0] + 1, begin), &code});
     }
     mine[queue] = now;
@@ -96,16 +88,18 @@ void find_uses(const Segment& segment, size_t kind, int32_t begin, Uses& uses) {
 
 }  // namespace
 
-Timeline timeline_of(const Program& program) {
+Timeline timeline_of(const Outline& outline) {
   Timeline timeline;
-  for (size_t i = 0; i < program.segments.size(); ++i) {
+  for (size_t i = 0; i < outline.segments.size(); ++i) {
     timeline.begin[i] = timeline.end;
-    timeline.end += static_cast<int32_t>(program.segments[i].code.size());
+    timeline.end += static_cast<int32_t>(outline.segments[i].steps.size());
   }
   return timeline;
 }
 
-std::vector<Lifetime> find_lifetimes(const Program& program) {
+std::vector<Lifetime> find_lifetimes(const Program& program) { return find_lifetimes(outline_of(program)); }
+
+std::vector<Lifetime> find_lifetimes(const Outline& program) {
   const Timeline timeline = timeline_of(program);
   Uses uses(program.tensors.size());
   for (size_t i = 0; i < program.segments.size(); ++i) find_uses(program.segments[i], i, timeline.begin[i], uses);
@@ -126,7 +120,6 @@ std::vector<Lifetime> find_lifetimes(const Program& program) {
 
   // The host reads these when the segment (for a window's tensors: the step) is over.
   auto read_by_host = [&](TensorId tensor) {
-    if (tensor == no_tensor) return;
     const auto t = static_cast<size_t>(tensor);
     Lifetime& life = uses.lifetimes[t];
     if (!life.used() || program.tensors[t].life == Life::Run) return;
@@ -135,9 +128,7 @@ std::vector<Lifetime> find_lifetimes(const Program& program) {
     if (program.tensors[t].life == Life::Window && segment == kMicro) segment = kUpdate;
     life.last = std::max(life.last, timeline.segment_end(segment) - 1);
   };
-  read_by_host(program.logits);
-  read_by_host(program.sample_logits);
-  for (const Trained& trained : program.trained) read_by_host(trained.sum_squares.tensor);
+  for (const TensorId tensor : program.read_by_host) read_by_host(tensor);
   return std::move(uses.lifetimes);
 }
 

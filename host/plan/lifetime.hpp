@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "host/plan/program.hpp"
+#include "host/plan/outline.hpp"
 
 namespace galley {
 
@@ -27,11 +27,12 @@ struct Timeline {
   int32_t segment_end(size_t segment) const { return segment + 1 < begin.size() ? begin[segment + 1] : end; }
 };
 
-Timeline timeline_of(const Program& program);
+Timeline timeline_of(const Outline& outline);
 
 /// One a tensor, from each Life's rule (program.hpp). What the host reads when a segment is over (logits, sample_logits, sums of squares)
 /// lives to its end. A program that breaks a rule (a Life::Segment tensor in two segments, a copy that nobody waits for) gets lifetimes
 /// wide enough to be safe where that is possible; check_plan names it. [plan-time] Pure.
+std::vector<Lifetime> find_lifetimes(const Outline& outline);
 std::vector<Lifetime> find_lifetimes(const Program& program);
 
 }  // namespace galley

@@ -18,14 +18,14 @@ Moment moment_at(const Timeline& timeline, int32_t position) {
 }
 
 /// The tensors of one class. Those of the whole run lie at the bottom in a row, so that they cost no search and no gap.
-void place_class(const Program& program, const Target& target, const std::vector<Lifetime>& lives, uint32_t memory, ClassPlan& plan,
+void place_class(const Outline& program, const Target& target, const std::vector<Lifetime>& lives, uint32_t memory, ClassPlan& plan,
                  std::vector<Placement>& placements) {
   const int64_t alignment = target.memories[memory].alignment;
   int64_t bottom = 0;
   std::vector<size_t> others;
   std::vector<Block> blocks;
   for (size_t t = 0; t < program.tensors.size(); ++t) {
-    const ProgramTensor& tensor = program.tensors[t];
+    const Outline::Tensor& tensor = program.tensors[t];
     if (tensor.memory != memory || !lives[t].used()) continue;
     const int64_t bytes = round_up(tensor.bytes, alignment);
     if (tensor.life == Life::Run) {
@@ -78,8 +78,9 @@ void describe_peak(const Program& program, const Target& target, const Timeline&
 }  // namespace
 
 Plan make_plan(const Program& program, const Target& target) {
-  const Timeline timeline = timeline_of(program);
-  const std::vector<Lifetime> lives = find_lifetimes(program);
+  const Outline outline = outline_of(program);
+  const Timeline timeline = timeline_of(outline);
+  const std::vector<Lifetime> lives = find_lifetimes(outline);
   Plan plan;
   plan.segment_begin = timeline.begin;
   plan.end = timeline.end;
@@ -91,16 +92,16 @@ Plan make_plan(const Program& program, const Target& target) {
     plan.placements[t].last = lives[t].last;
   }
   for (uint32_t memory = 0; memory < target.memories.size(); ++memory) {
-    place_class(program, target, lives, memory, plan.classes[memory], plan.placements);
+    place_class(outline, target, lives, memory, plan.classes[memory], plan.placements);
     describe_peak(program, target, timeline, lives, memory, plan.classes[memory]);
   }
   return plan;
 }
 
-int64_t plan_peak(const Program& program, const Target& target, uint32_t memory) {
+int64_t plan_peak(const Outline& outline, const Target& target, uint32_t memory) {
   ClassPlan plan;
-  std::vector<Placement> placements(program.tensors.size());
-  place_class(program, target, find_lifetimes(program), memory, plan, placements);
+  std::vector<Placement> placements(outline.tensors.size());
+  place_class(outline, target, find_lifetimes(outline), memory, plan, placements);
   return plan.planned;
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "host/base/result.hpp"
-#include "host/plan/program.hpp"
+#include "host/plan/outline.hpp"
 #include "host/plan/target.hpp"
 
 namespace galley {
@@ -48,6 +48,6 @@ struct Plan {
 Plan make_plan(const Program& program, const Target& target);
 
 /// The peak of one memory class, for `decide`: same code.
-int64_t plan_peak(const Program& program, const Target& target, uint32_t memory);
+int64_t plan_peak(const Outline& outline, const Target& target, uint32_t memory);
 
 }  // namespace galley

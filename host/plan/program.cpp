@@ -7,6 +7,17 @@
 
 namespace galley {
 
+std::string dtype_text(uint32_t dtype) {
+  static constexpr std::array<const char*, 12> names = {"?", "f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "u16", "u32"};
+  return names[dtype < names.size() ? dtype : 0];
+}
+
+std::string shape_text(const Shape& shape) {
+  std::string text;
+  for (const int64_t extent : shape) text += (text.empty() ? "" : ",") + std::to_string(extent);
+  return "(" + text + ")";
+}
+
 int64_t elements(const Shape& shape) {
   int64_t count = 1;
   for (const int64_t extent : shape) count *= extent;

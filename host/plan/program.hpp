@@ -23,6 +23,9 @@ inline constexpr TensorId no_tensor = -1;
 
 using Shape = std::vector<int64_t>;
 int64_t elements(const Shape& shape);
+/// "f32"; "(2,8)".
+std::string dtype_text(uint32_t dtype);
+std::string shape_text(const Shape& shape);
 
 /// Who holds bytes: the owners of `plan --json`.
 enum class Owner : uint8_t { Weights, Gradients, States, Saved, Activations, Workspace, Data };
@@ -202,6 +205,11 @@ struct Program {
   std::vector<TensorId> frozen;
   std::vector<Document> documents;
   std::vector<Metric> metrics;
+  struct Chosen {
+    std::string op, kernel, plugin;
+    auto operator<=>(const Chosen&) const = default;
+  };
+  std::vector<Chosen> kernels;  ///< that the program runs, by op and name, each once
 
   int64_t parameters = 0;  ///< elements of all parameters, a tied tensor once
   int64_t trainable = 0;

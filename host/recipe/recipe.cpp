@@ -197,6 +197,12 @@ Status Reader::read_numbers(const Fields& fields, Recipe* recipe) const {
   recipe->batch = TRY(fields.integer("batch", 1, kMostRows));
   recipe->length = TRY(fields.integer("length", 1, kMostRows));
   recipe->seed = static_cast<uint64_t>(TRY(fields.integer("seed", 0)).value_or(1));
+  if (const Value* kernels = fields.find("kernels")) {
+    const List* list = kernels->as<List>();
+    for (size_t i = 0; list && i < list->size(); ++i)
+      if (const auto* id = (*list)[i].as<std::string>()) recipe->kernels.push_back(*id);
+    if (!list || recipe->kernels.size() != list->size()) return fields.wrong("kernels", "a list of plugins such as { \"fast-norm\" }");
+  }
   recipe->head_rows = TRY(fields.integer("head_rows", 0, kMostRows)).value_or(0);
 
   if (const auto validate = TRY(fields.table("validate", "{ every = 50 }"))) {
@@ -308,7 +314,7 @@ Status Reader::read_uses(const Entry& entry, Recipe* recipe) {
 
 Status Reader::read(const Entry& entry, Recipe* recipe) {
   const Fields fields = fields_of(entry, "the recipe");
-  TRY_STATUS(fields.only({"model", "data", "batch", "length", "steps", "seed", "validate", "save", "head_rows"}));
+  TRY_STATUS(fields.only({"model", "data", "batch", "length", "steps", "seed", "validate", "save", "head_rows", "kernels"}));
   TRY_STATUS(read_model(*TRY(entry_of(fields, "model", Entry::Kind::Model, "model { path = … }")), &recipe->model));
   TRY_STATUS(read_data(*TRY(entry_of(fields, "data", Entry::Kind::Data, "data.text { files = { … } }")), &recipe->data));
   TRY_STATUS(read_numbers(fields, recipe));

@@ -66,6 +66,7 @@ struct Recipe {
   int64_t save_keep = 2;        ///< how many resume states stay
   bool save_final = true;       ///< false: nothing is saved at the end
   int64_t head_rows = 0;        ///< rows of one chunk of the head and loss; 0: chosen by the host
+  std::vector<std::string> kernels;  ///< plugins whose kernels may do ops of others
   std::vector<Use> uses;
   std::string name;               ///< the recipe as the user typed it
   std::filesystem::path library;  ///< Galley's own modules for `require`

@@ -110,7 +110,13 @@ std::string plan_json(const Program& program, const Plan& plan, const Target& ta
     if (i < allocated.size()) entry["allocated"] = Value(allocated[i]);
     classes[target.memories[i].name] = Value(std::move(entry));
   }
+  Table kernels;
+  for (const Program::Chosen& k : program.kernels) {
+    Value& list = kernels.try_emplace(k.op, Value(List())).first->second;
+    std::get<List>(list).emplace_back(Table{{"name", Value(k.kernel)}, {"plugin", Value(k.plugin)}});
+  }
   const Table out = {{"classes", Value(std::move(classes))},
+                     {"kernels", Value(std::move(kernels))},
                      {"parameters", Value(program.parameters)},
                      {"trainable", Value(program.trainable)},
                      {"flops_per_token", Value(program.flops_per_token)},

@@ -45,6 +45,9 @@ Result<std::string> text_of(const RunRecord& r) {
                                    {"sets", std::move(sets)},
                                    {"text", r.recipe_text}});
   out.insert("plugins", std::move(plugins));
+  toml::array kernels;
+  for (const std::string& k : r.kernels) kernels.push_back(k);
+  out.insert("kernels", std::move(kernels));
   out.insert("strategies", std::move(strategies));
   out.insert("data", std::move(data));
   toml::parse_result target = toml::parse(r.target);

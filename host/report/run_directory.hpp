@@ -29,6 +29,7 @@ struct RunRecord {
     std::string hash;  ///< XXH3 of its libraries, hexadecimal
   };
   std::vector<PluginUsed> plugins;
+  std::vector<std::string> kernels;  ///< "OP: KERNEL (PLUGIN)"; not read again
   struct StrategyUsed {
     std::string name, options;  ///< options resolved, as JSON
   };

@@ -32,7 +32,7 @@ TEST(Mutations, AreRejected) {
   const Target target = models::two_classes();
   constexpr const char* kinds[] = {"ends earlier", "begins later",   "element up", "element down",
                                    "alignment up", "alignment down", "size up",    "size down"};
-  int tried[8] = {}, rejected[8] = {}, seen_by_run[8] = {}, harmless = 0, programs = 0;
+  int tried[8] = {}, seen_by_run[8] = {}, harmless = 0, programs = 0;
   for (uint64_t seed = 1000; programs < 60; ++seed) {
     models::Spec spec = models::random_spec(seed);
     spec.layers = 1 + static_cast<int64_t>(seed % 3);
@@ -60,21 +60,18 @@ TEST(Mutations, AreRejected) {
       }
       ++tried[kind];
       const bool found = !check_plan(program, mutant, target).ok();
-      rejected[kind] += found;
       // An offset that is off in itself (negative, beyond the arena) is for the layout's check only.
       seen_by_run[kind] += !run_shadow(program, mutant, target).ok();
       EXPECT_TRUE(found) << "seed " << seed << ": " << models::text(spec) << "\n'" << tensor.name << "' " << kinds[kind];
     }
   }
-  int all = 0, good = 0;
   for (size_t kind = 0; kind < 8; ++kind) {
-    std::printf("[   INFO   ] %-15s %d of %d rejected, %d by the run alone\n", kinds[kind], rejected[kind], tried[kind], seen_by_run[kind]);
-    all += tried[kind];
-    good += rejected[kind];
+    std::printf("[   INFO   ] %-15s %d rejected, %d by the run alone\n", kinds[kind], tried[kind], seen_by_run[kind]);
+    // Of each kind enough were harmful, and the run alone sees what no rule about layouts says: who touches what when.
+    EXPECT_GT(tried[kind], 200) << kinds[kind];
+    EXPECT_GT(seen_by_run[kind], tried[kind] / 4) << kinds[kind];
   }
-  std::printf("[   INFO   ] %d of %d mutations of %d plans rejected, %d harmless ones left out\n", good, all, programs, harmless);
-  EXPECT_GT(all, 2000);
-  EXPECT_GE(good, all * 99 / 100);
+  std::printf("[   INFO   ] %d plans, %d harmless mutations left out\n", programs, harmless);
 }
 
 }  // namespace

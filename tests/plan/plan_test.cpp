@@ -136,7 +136,7 @@ TEST(Plan, OfAStep) {
   EXPECT_EQ(plan.placements[static_cast<size_t>(s.unused)].first, -1);
   EXPECT_EQ(plan.placements[static_cast<size_t>(s.none)].offset, 0);
   EXPECT_EQ(plan.classes[1].planned, 0);
-  EXPECT_EQ(plan_peak(s.program, little_target(), 0), plan.classes[0].planned);
+  EXPECT_EQ(plan_peak(outline_of(s.program), little_target(), 0), plan.classes[0].planned);
 }
 
 TEST(Plan, OfNothing) {
@@ -166,7 +166,7 @@ TEST(Plan, TransformersComeCloseToTheLowerBound) {
       exact += c.planned == c.lower_bound;
       ++all;
     }
-    EXPECT_EQ(plan_peak(program, target, 0), plan.classes[0].planned);
+    EXPECT_EQ(plan_peak(outline_of(program), target, 0), plan.classes[0].planned);
     const Status status = check_plan(program, plan, target);
     EXPECT_TRUE(status.ok()) << "seed " << seed << ": " << models::text(spec) << "\n" << status.error().cause;
   }

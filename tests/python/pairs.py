@@ -1,46 +1,94 @@
 #!/usr/bin/env python3
-"""Every pair of strategies on one model: proved on the shadow device, trained, and no byte more or less than planned. A strategy that is
-exact to the bit gives, beside any other, the bytes that the other gives alone."""
+"""Strategies beside each other, as `galley plugins` lists them: every ordered pair is planned and proved on the shadow device; every optimizer is trained with all
+that go with it at once, in two orders, so that every pair of them has trained in both; no byte more or less than planned. A strategy that changes no number gives,
+with all the others, the bytes that they give without it. `plugins/FOLDER/example.lua` says how a strategy is used; one that takes no options needs none."""
 import itertools
 import shutil
 
-from galley_test import check, finish, fresh_folder, from_config, plan, recipe, run, train, use
+from galley_test import check, finish, fresh_folder, from_config, plan, recipe, run, source, train
 
 fresh_folder()
-# What each needs to be itself; what changes no number beside another one is `exact`.
-options = {'accumulate': dict(steps=2), 'freeze': dict(patterns='transformer.h.0.*'), 'clip': dict(norm=0.3), 'sgd': dict(lr=1e-2, momentum=0.9), 'adamw': dict(lr=1e-3),
-           'recompute': dict(every=1), 'lora': dict(rank=4, alpha=8, targets=['*.c_attn', '*.c_proj'], dropout=0.1)}
-exact = {'recompute'}
-updates = {'sgd', 'adamw'}
-listed = {line.split()[0] for line in run('plugins').stdout.split('\n\n')[0].splitlines()[1:]}
-check(listed == set(options), f'galley plugins lists {sorted(listed)}, and this test knows {sorted(options)}')
+listed = [line.split()[0] for line in run('plugins').stdout.split('\n\n')[0].splitlines()[1:]]
+examples = {}
+for file in source.glob('plugins/*/example.lua'):
+    for line in file.read_text().splitlines():
+        if line.startswith('use "'):
+            examples[line.split('"')[1]] = line
+check(set(examples) <= set(listed), f'examples of {sorted(set(examples) - set(listed))}, which `galley plugins` does not list')
+uses = {name: examples.get(name, f'use "{name}" {{}}') for name in listed}
+model = from_config('gpt2', vocab_size=61, n_positions=32, n_embd=32, n_layer=3, n_head=4)
 
 
-def one(names):
-    names = [*names, *(() if updates & set(names) else ('adamw',))]
+def write(names):
+    return recipe('+'.join(names) + '.lua', model, 'data.random {}', *(uses[n] for n in names), batch=2, length=16, steps=3, seed=9)
+
+
+def words(names, *flags):
+    """What planning says; None where it works."""
+    path = write(names)
+    try:
+        run('plan', path, *flags)
+    except SystemExit as failed:
+        return str(failed)
+
+
+# An optimizer is what makes a recipe complete by itself.
+optimizers = [n for n in listed if words([n]) is None]
+others = [n for n in listed if n not in optimizers]
+check(optimizers, 'no strategy updates parameters')
+for n in others:
+    check('no strategy updates it' in words([n]), f'{n} alone: {words([n])}')
+
+refused = set()
+for a, b in itertools.permutations(listed, 2):
+    names = [a, b] if {a, b} & set(optimizers) else [a, b, optimizers[0]]
+    said = words(names, '--check')
+    if said is None:
+        continue
+    refused.add(frozenset((a, b)))
+    check('exit code 2' in said and f'{a} (' in said and f'{b} (' in said, f'{a} and {b}: {said}')
+check(all(frozenset(pair) in refused for pair in itertools.combinations(optimizers, 2)), 'two optimizers update one parameter')
+
+
+def trained(names):
     label = '+'.join(names)
-    model = from_config('gpt2', vocab_size=61, n_positions=32, n_embd=32, n_layer=3, n_head=4)
-    path = recipe(f'{label}.lua', model, 'data.random {}', *(use(n, **options[n]) for n in names), batch=2, length=16, steps=3, seed=9)
-    run('plan', path, '--check')
     shutil.rmtree(label, ignore_errors=True)
-    r = train(path, label)
+    r = train(write(names), label)
     r.check_memory(label)
     check(len(r.steps) == 3, f'{label}: {len(r.steps)} steps')
-    check(r.memory['classes']['host']['planned'] == plan(path)['classes']['host']['planned'], f'{label}: plan and run differ')
+    check(r.memory['classes']['host']['planned'] == plan(f'{label}.lua')['classes']['host']['planned'], f'{label}: plan and run differ')
     return {str(x.relative_to(r.path)): x.read_bytes() for x in r.path.rglob('*.safetensors')}, r.steps
 
 
-alone = {n: one([n]) for n in options}
-for a, b in itertools.combinations(options, 2):
-    if {a, b} <= updates:
-        path = recipe('two.lua', from_config('gpt2', vocab_size=61, n_positions=32, n_embd=32, n_layer=1, n_head=4), 'data.random {}', use(a, **options[a]),
-                      use(b, **options[b]), batch=2, length=16, steps=3)
-        said = run('plan', path, code=2).stderr
-        check(f'{a} (' in said and f'{b} (' in said, f'{a} and {b}: {said}')
-        continue
-    for order in ((a, b), (b, a)):
-        files, steps = one(order)
-        for name in exact & {a, b}:
-            other = a if name == b else b
-            check(files == alone[other][0] and steps == alone[other][1], f'{"+".join(order)} is not {other} alone, to the bit')
+def compatible(names):
+    """The largest start of each rest: lists of strategies that may stand together, so that every pair that is not refused is in one of them."""
+    groups = []
+    for a, b in itertools.combinations(names, 2):
+        if frozenset((a, b)) in refused or any({a, b} <= set(g) for g in groups):
+            continue
+        group = [a, b]
+        group += [n for n in names if n not in group and all(frozenset((n, m)) not in refused for m in group)]
+        groups.append([n for n in names if n in group])
+    return groups
+
+
+runs = {}
+for optimizer in optimizers:
+    for group in compatible([optimizer, *others]):
+        if optimizer not in group:
+            continue
+        for names in (group, group[::-1]):
+            runs[tuple(names)] = trained(names)
+covered = {pair for names in runs for pair in itertools.permutations(names, 2) if names.index(pair[0]) < names.index(pair[1])}
+wanted = {pair for pair in itertools.permutations(listed, 2) if frozenset(pair) not in refused}
+check(wanted <= covered, f'pairs that have not trained: {sorted(wanted - covered)}')
+
+# What changes no number alone changes none beside others.
+plain = trained([optimizers[0]])
+exact = [n for n in others if trained([n, optimizers[0]]) == plain]
+check('recompute' in exact, f'strategies that change no number: {exact}')
+for names, made in runs.items():
+    for n in set(names) & set(exact):
+        check(trained([x for x in names if x != n]) == made, f'{"+".join(names)} is not the same without {n}, to the bit')
+print(f'{len(listed)} strategies, {len(optimizers)} of them optimizers, {len(refused)} pairs refused, {len(runs)} trainings')
 finish()

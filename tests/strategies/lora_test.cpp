@@ -23,8 +23,8 @@ class Lora : public GraphFixture {
     ids.kind = GALLEY_KIND_INPUT;
     const galley_tensor table = parameter("model.embed_tokens.weight", {11, 4}, GALLEY_TENSOR_EMBEDDING);
     galley_tensor x = node("embedding", "model.embed_tokens", {graph.make(std::move(ids)).value(), table});
-    for (graph.block = 0; graph.block < 2; ++graph.block) {
-      const std::string at = "model.layers." + std::to_string(graph.block) + ".self_attn.";
+    for (graph.author.block = 0; graph.author.block < 2; ++graph.author.block) {
+      const std::string at = "model.layers." + std::to_string(graph.author.block) + ".self_attn.";
       AttrList attrs;
       if (transposed) attrs.set("transposed", int64_t{1});
       const galley_tensor q =
@@ -35,7 +35,7 @@ class Lora : public GraphFixture {
       sums.push_back(v);
       x = node("add", at + "sum", {x, q});
     }
-    graph.block = -1;
+    graph.author.block = -1;
     logits = node("linear", "lm_head", {x, tied ? table : parameter("lm_head.weight", {11, 4})});
     sink = node("scale", "sink", {logits});
   }

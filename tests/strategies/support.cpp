@@ -233,24 +233,24 @@ galley_tensor GraphFixture::node(const std::string& op, const std::string& name,
 }
 
 std::string GraphFixture::rewrite(const LoadedStrategy& s, uint32_t segment) {
-  graph.use = 0;
+  graph.author.use = 0;
   owner = s.name();
-  graph.current = segment == GALLEY_SEGMENT_EXPORT ? Section::Export : Section::Forward;
+  graph.author.section = segment == GALLEY_SEGMENT_EXPORT ? Section::Export : Section::Forward;
   const Status status = call_plugin(s.caller(), "rewrite", [&](galley_error* error) {
     return s.rewrite()->rewrite(s.instance(), Graph::verbs(), graph.handle(), segment, error);
   });
-  graph.use = no_use;
+  graph.author.use = no_use;
   if (status && segment == GALLEY_SEGMENT_MODEL) graph.sort(Section::Forward);
   return status ? "" : status.error().cause;
 }
 
 std::string GraphFixture::build(const LoadedStrategy& s, galley_tensor parameter, galley_tensor gradient) {
-  graph.use = 0;
-  graph.current = Section::Update;
+  graph.author.use = 0;
+  graph.author.section = Section::Update;
   const Status status = call_plugin(s.caller(), "build", [&](galley_error* error) {
     return s.update()->build(s.instance(), Graph::verbs(), graph.handle(), parameter, gradient, error);
   });
-  graph.use = no_use;
+  graph.author.use = no_use;
   return status ? "" : status.error().cause;
 }
 

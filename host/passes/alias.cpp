@@ -1,0 +1,84 @@
+#include "host/passes/alias.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "galley/op.h"
+#include "host/passes/passes.hpp"
+
+namespace galley {
+
+std::vector<TakeOver> take_overs(const Program& program, const Instruction& i) {
+  std::vector<TakeOver> out;
+  if (!i.op) return out;
+  const auto movable = [&](const Operand& o) {
+    if (!o.present()) return false;
+    const ProgramTensor& t = program.tensors[static_cast<size_t>(o.tensor)];
+    return t.life == Life::Segment && t.owner != Owner::Workspace && o.bytes() == t.bytes;
+  };
+  const auto position = [](const std::vector<Operand>& operands, size_t end) {
+    return static_cast<uint32_t>(
+        std::count_if(operands.begin(), operands.begin() + static_cast<std::ptrdiff_t>(end), [](const Operand& o) { return o.present(); }));
+  };
+  for (size_t k = 0; k < i.outputs.size(); ++k) {
+    const galley_operand_rule* rule = output_rule(i.op, k);
+    if (!rule || rule->alias < 0 || static_cast<size_t>(rule->alias) >= i.inputs.size() - i.components) continue;
+    const auto from = static_cast<size_t>(rule->alias);
+    const Operand &to = i.outputs[k], &in = i.inputs[from];
+    if (!movable(to) || !movable(in) || to.access != GALLEY_WRITE || in.access != GALLEY_READ || to.bytes() != in.bytes()) continue;
+    if (std::count_if(i.inputs.begin(), i.inputs.end(), [&](const Operand& o) { return o.tensor == in.tensor; }) != 1) continue;
+    out.push_back({position(i.inputs, i.inputs.size()) + position(i.outputs, k), position(i.inputs, from)});
+  }
+  return out;
+}
+
+void share(Outline::Code& code, const std::vector<const std::vector<TakeOver>*>& allowed, size_t tensors) {
+  std::vector<uint32_t> first(tensors, UINT32_MAX), last(tensors, 0);
+  for (uint32_t s = 0; s < code.steps.size(); ++s)
+    for (const TensorId t : code.of(code.steps[s])) {
+      first[static_cast<size_t>(t)] = std::min(first[static_cast<size_t>(t)], s);
+      last[static_cast<size_t>(t)] = s;
+    }
+  std::vector<TensorId> now(tensors);
+  std::iota(now.begin(), now.end(), TensorId{0});
+  for (uint32_t s = 0; s < code.steps.size(); ++s) {
+    TensorId* const of = code.touched.data() + code.steps[s].begin;
+    for (const TakeOver& t : *allowed[s]) {
+      const auto out = static_cast<size_t>(of[t.output]), in = static_cast<size_t>(of[t.input]);
+      if (first[out] != s || last[in] != s || now[out] != static_cast<TensorId>(out)) continue;
+      now[out] = now[in];
+      last[in] = UINT32_MAX;  // taken
+    }
+  }
+  for (TensorId& t : code.touched) t = now[static_cast<size_t>(t)];
+}
+
+Status alias(Compilation& c) {
+  Program& program = c.program;
+  for (Segment& segment : program.segments) {
+    Outline::Code code = outline_of(segment);
+    std::vector<std::vector<TakeOver>> allowed;
+    std::vector<const std::vector<TakeOver>*> by_step;
+    allowed.reserve(segment.code.size());
+    for (const Instruction& i : segment.code) {
+      allowed.push_back(take_overs(program, i));
+      by_step.push_back(&allowed.back());
+    }
+    share(code, by_step, program.tensors.size());
+    for (size_t s = 0; s < segment.code.size(); ++s) {
+      Instruction& i = segment.code[s];
+      const TensorId* next = code.of(code.steps[s]).data();
+      for (auto* operands : {&i.inputs, &i.outputs})
+        for (Operand& o : *operands)
+          if (o.present()) o.tensor = *next++;
+      if (i.workspace != no_tensor) i.workspace = *next++;
+    }
+  }
+  renumber(program, canonical_numbers(outline_of(program)));
+  double flops = 0;
+  for (const Instruction& i : program.segment(SegmentKind::Micro).code) flops += i.flops;
+  program.flops_per_token = flops / static_cast<double>(program.rows * program.length);
+  return ok();
+}
+
+}  // namespace galley

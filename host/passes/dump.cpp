@@ -1,0 +1,137 @@
+#include "host/passes/dump.hpp"
+
+#include <cstdio>
+
+#include "host/plan/dump.hpp"
+
+namespace galley {
+namespace {
+
+std::string attr_text(const galley_attr& a) {
+  if (a.type == GALLEY_ATTR_STRING) return std::string(static_cast<const char*>(a.data), a.count);
+  std::string out;
+  char text[32];
+  for (uint64_t i = 0; i < a.count; ++i) {
+    if (a.type == GALLEY_ATTR_F64) std::snprintf(text, sizeof text, "%.9g", static_cast<const double*>(a.data)[i]);
+    else std::snprintf(text, sizeof text, "%lld", static_cast<long long>(static_cast<const int64_t*>(a.data)[i]));
+    out += (i ? "," : "") + std::string(text);
+  }
+  return out;
+}
+
+std::string flags_text(uint64_t flags) {
+  static constexpr std::pair<uint64_t, const char*> names[] = {{GALLEY_TENSOR_TRAINABLE, "trained"},
+                                                               {GALLEY_TENSOR_NO_DECAY, "no decay"},
+                                                               {GALLEY_TENSOR_ZERO_GRADIENT, "zero gradient"},
+                                                               {GALLEY_TENSOR_LATE_GRADIENT, "late gradient"},
+                                                               {GALLEY_TENSOR_BLOCK_INPUT, "block input"},
+                                                               {GALLEY_TENSOR_EMBEDDING, "embedding"},
+                                                               {GALLEY_TENSOR_HEAD, "head"},
+                                                               {GALLEY_TENSOR_NON_NEGATIVE, "non-negative"}};
+  std::string out;
+  for (const auto& [flag, name] : names)
+    if (flags & flag) out += std::string(", ") + name;
+  return out;
+}
+
+std::string names_text(const Graph& graph, const std::vector<galley_tensor>& tensors, bool types) {
+  std::string out;
+  for (const galley_tensor t : tensors) {
+    out += out.empty() ? "" : ", ";
+    out += t ? graph.tensor(t).name : "-";
+    if (t && types) out += " " + type_text(graph.tensor(t)) + flags_text(graph.tensor(t).flags & GALLEY_TENSOR_BLOCK_INPUT);
+  }
+  return out;
+}
+
+std::string by(const Compilation& c, int use) { return use == no_use ? "" : "  by " + label(c.strategies, use); }
+
+void add_node(const Compilation& c, const GraphNode& node, std::string* out) {
+  *out += "  " + node.name + ": " + node.op->name + "(" + names_text(c.graph, node.inputs, false) + ")";
+  std::string attrs;
+  for (const galley_attr* a : node.attr_view) attrs += (attrs.empty() ? "" : " ") + std::string(a->name) + "=" + attr_text(*a);
+  if (!attrs.empty()) *out += " {" + attrs + "}";
+  if (!node.outputs.empty()) *out += " -> " + names_text(c.graph, node.outputs, true);
+  for (size_t i = 0; i < node.outputs.size(); ++i)
+    if (node.accumulate >> i & 1) *out += " +" + std::to_string(i);
+  if (node.block >= 0) *out += "  block " + std::to_string(node.block);
+  *out += by(c, node.use) + "\n";
+}
+
+std::string ref_text(const Tensors& tensors, const Ref& r) {
+  if (!r.tensor) return "-";
+  const GraphTensor& t = tensors[r.tensor];
+  std::string out = t.name;
+  if (r.rows >= 0) out += "[" + std::to_string(r.row) + ", " + std::to_string(r.row + r.rows) + ")";
+  return out;
+}
+
+void add_items(const Compilation& c, const char* title, const std::vector<Item>& items, std::string* out) {
+  if (items.empty()) return;
+  const Tensors tensors = c.tensors();
+  *out += std::string(title) + "\n";
+  for (size_t i = 0; i < items.size(); ++i) {
+    const Item& item = items[i];
+    *out += "  " + std::to_string(i) + " " + item.node->name + ": " + item.node->op->name + "(";
+    for (size_t k = 0; k < item.inputs.size(); ++k) *out += (k ? ", " : "") + ref_text(tensors, item.inputs[k]);
+    *out += ")";
+    for (size_t k = 0; k < item.outputs.size(); ++k)
+      *out += (k ? ", " : " -> ") + std::string(item.accumulate >> k & 1 ? "+" : "") + ref_text(tensors, item.outputs[k]);
+    if (item.first_row) *out += "  row " + std::to_string(item.first_row);
+    *out += "\n";
+  }
+}
+
+}  // namespace
+
+std::string dump_graph(const Compilation& c) {
+  static constexpr const char* kinds[] = {"?", "parameter", "state", "gradient", "constant", "transient", "input", "scalar"};
+  std::string out = "tensors\n";
+  for (galley_tensor t = 1; t <= c.graph.tensor_count(); ++t) {
+    const GraphTensor& x = c.graph.tensor(t);
+    if (x.kind == GALLEY_KIND_TRANSIENT || x.kind == GALLEY_KIND_SCALAR) continue;
+    out += std::string("  ") + kinds[x.kind] + " " + x.name + " " + type_text(x) + flags_text(x.flags);
+    if (!x.storage.empty()) out += ", stored as " + x.storage;
+    if (!x.placement.empty()) out += ", in " + x.placement;
+    if (x.update_use != no_use) out += ", updated by " + label(c.strategies, x.update_use);
+    if (!x.initializer.empty()) out += ", begins as " + x.initializer + "(" + names_text(c.graph, x.initializer_inputs, false) + ")";
+    out += by(c, x.use) + "\n";
+  }
+  for (size_t s = 0; s < section_names.size(); ++s) {
+    const auto& nodes = c.graph.section(static_cast<Section>(s));
+    if (nodes.empty()) continue;
+    out += std::string(section_names[s]) + "\n";
+    for (const galley_node n : nodes) add_node(c, c.graph.node(n), &out);
+  }
+  return out;
+}
+
+std::string dump_orders(const Compilation& c) {
+  std::string out;
+  add_items(c, "micro, forward", c.orders.forward, &out);
+  add_items(c, "micro, head", c.orders.head, &out);
+  add_items(c, "micro, backward", c.orders.backward, &out);
+  add_items(c, "update", c.orders.update, &out);
+  add_items(c, "inference", c.orders.inference, &out);
+  return out;
+}
+
+std::string dump_choices(const Compilation& c) {
+  std::string out;
+  for (size_t i = 0; i < c.choices.size(); ++i) {
+    const galley_saved_item& s = c.saved.items[i];
+    out += std::string(c.choices[i] == GALLEY_KEEP ? "keep      " : "recompute ") + s.name + " " + std::to_string(s.bytes) + " bytes";
+    if (s.block >= 0) out += ", block " + std::to_string(s.block);
+    if (s.flags & GALLEY_SAVED_BLOCK_INPUT) out += ", block input";
+    out += "\n";
+  }
+  return out;
+}
+
+std::string dump_program(const Compilation& c) {
+  std::string out;
+  for (size_t s = 0; s < segment_names.size(); ++s) out += describe(c.program, static_cast<SegmentKind>(s));
+  return out;
+}
+
+}  // namespace galley

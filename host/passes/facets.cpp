@@ -1,0 +1,212 @@
+// What is asked about whom, in which order, and what the host makes of the answers.
+#include <string_view>
+
+#include "galley/format.h"
+#include "host/base/nearest.hpp"
+#include "host/passes/passes.hpp"
+#include "host/plugins/abi.hpp"
+
+namespace galley {
+namespace {
+
+/// A window of so many tokens may take so many times the micro-batches that it would take without padding and uncounted tokens.
+constexpr int64_t kSparse = 4;
+constexpr int64_t kMostMicroBatches = int64_t{1} << 18;
+
+/// Who is asked about: a tensor, a node, or the run.
+struct Who {
+  uint32_t kind = GALLEY_SUBJECT_RUN;
+  galley_tensor tensor = 0;
+  galley_node node = 0;
+};
+
+/// One answer, and what it is about.
+struct Answer {
+  Compilation& c;
+  Who who;
+  std::string name;  ///< of the subject
+  uint32_t facet;
+  Claimed said;
+
+  std::string by() const { return label(c.strategies, said.use); }
+  GraphTensor& tensor() const { return c.graph.tensor(who.tensor); }
+};
+
+/// A facet of which this host does only what it does unasked: the value `text` and `number`. Any other is refused by name.
+Status as_is(const Answer& a, const std::string& text, int64_t number, const char* hint) {
+  const Claimed& said = a.said;
+  if (!said.claimed || ((said.text.empty() || said.text == text) && said.number == number)) return ok();
+  const std::string value = said.text.empty() || said.text == text ? std::to_string(said.number) : "'" + said.text + "'";
+  return recipe_error(a.by() + " wants '" + facet_name(a.facet) + "' of '" + a.name + "' to be " + value + ", which this version cannot do",
+                      hint);
+}
+
+Status take_trainable(const Answer& a) {
+  if (a.said.claimed && !a.said.number) return ok();
+  a.tensor().flags |= GALLEY_TENSOR_TRAINABLE;
+  a.c.decisions.trainable.push_back(a.who.tensor);
+  return ok();
+}
+
+Status take_storage(const Answer& a) {
+  if (!a.said.claimed || a.said.text.empty()) return ok();
+  GraphTensor& x = a.tensor();
+  const galley_format* format = a.c.plugins.format(a.said.text).table;
+  if (!format) return recipe_error(a.by() + ": no plugin provides the format '" + a.said.text + "' claimed for '" + x.name + "'");
+  if (x.trainable() && !format->trainable)
+    return recipe_error(a.by() + ": '" + x.name + "' is to be trained, but the format '" + a.said.text + "' cannot be written by an update",
+                        "freeze it, or train an adapter beside it");
+  x.storage = a.said.text;
+  x.storage_attrs = a.said.attrs;
+  return ok();
+}
+
+Status take_compute(const Answer& a) { return as_is(a, "f32", 0, "kernels compute in f32"); }
+
+Status take_gradient_dtype(const Answer& a) { return as_is(a, "f32", 0, "gradients are f32"); }
+
+Status take_gradient_lifetime(const Answer& a) { return as_is(a, "", GALLEY_GRADIENT_WINDOW, "gradients live until the window's update"); }
+
+Status take_update(const Answer& a) {
+  if (!a.said.claimed)
+    return recipe_error("'" + a.name + "' is to be trained, but no strategy updates it", "add an optimizer to the recipe, or freeze it");
+  if (!a.c.strategies[static_cast<size_t>(a.said.use)]->update())
+    return plugin_error(a.by() + " claims the update of '" + a.name + "' but has no galley.update/1");
+  a.tensor().update_use = a.said.use;
+  return ok();
+}
+
+Status take_placement(const Answer& a) {
+  const Target& target = a.c.target;
+  if (!a.said.claimed || a.said.text == target.memories[0].name) return ok();
+  std::vector<std::string> names;
+  bool known = false;
+  for (const MemoryClass& m : target.memories) {
+    names.push_back(m.name);
+    known = known || m.name == a.said.text;
+  }
+  if (!known)
+    return recipe_error(a.by() + ": device '" + target.device + "' has no memory class '" + a.said.text + "', claimed for '" + a.name + "'",
+                        did_you_mean(a.said.text, names));
+  if (a.who.kind == GALLEY_SUBJECT_GRADIENT)
+    return recipe_error(a.by() + ": gradients stay where kernels compute; '" + a.name + "' cannot lie in '" + a.said.text + "'",
+                        "place the states or the parameters there");
+  a.tensor().placement = a.said.text;
+  return ok();
+}
+
+Status take_shard(const Answer& a) { return as_is(a, "", 1, "a run is one process on one device: number 1, or no claim"); }
+
+Status take_window(const Answer& a) {
+  if (!a.said.claimed) return ok();
+  const int64_t number = a.said.number;
+  const bool tokens = a.said.text == "tokens";
+  if (!tokens && !a.said.text.empty()) return plugin_error(a.by() + ": a window of " + std::to_string(number) + " '" + a.said.text + "'");
+  if (number < 1) return recipe_error(a.by() + ": a window of " + std::to_string(number) + (tokens ? " tokens" : " micro-batches"));
+  const int64_t micro_tokens = a.c.graph.rows() * a.c.graph.length();
+  Decisions& out = a.c.decisions;
+  out.micro_batches = tokens ? kSparse * ((number + micro_tokens - 1) / micro_tokens) : number;
+  out.window_tokens = tokens ? number : 0;
+  if (out.micro_batches > kMostMicroBatches)
+    return recipe_error(a.by() + ": a window of up to " + std::to_string(out.micro_batches) + " micro-batches of " +
+                        std::to_string(micro_tokens) + " tokens; there can be " + std::to_string(kMostMicroBatches));
+  return ok();
+}
+
+constexpr uint32_t bit(uint32_t subject) { return 1u << subject; }
+constexpr uint32_t kParameter = bit(GALLEY_SUBJECT_PARAMETER), kGradient = bit(GALLEY_SUBJECT_GRADIENT), kState = bit(GALLEY_SUBJECT_STATE),
+                   kNode = bit(GALLEY_SUBJECT_NODE), kRun = bit(GALLEY_SUBJECT_RUN);
+
+// In the order in which they are asked: each facet of a subject sees only what earlier ones have decided.
+struct Facet {
+  uint32_t id;
+  const char* name;
+  uint32_t subjects;
+  Status (*take)(const Answer&);
+};
+constexpr Facet facets[] = {
+    {GALLEY_FACET_TRAINABLE, "trainable", kParameter, take_trainable},
+    {GALLEY_FACET_STORAGE, "storage", kParameter | kState, take_storage},
+    {GALLEY_FACET_COMPUTE, "compute", kNode, take_compute},
+    {GALLEY_FACET_GRADIENT_DTYPE, "gradient dtype", kGradient, take_gradient_dtype},
+    {GALLEY_FACET_GRADIENT_LIFETIME, "gradient lifetime", kGradient, take_gradient_lifetime},
+    {GALLEY_FACET_UPDATE, "update", kParameter, take_update},
+    {GALLEY_FACET_PLACEMENT, "placement", kParameter | kGradient | kState, take_placement},
+    {GALLEY_FACET_SHARD, "shard", kParameter | kGradient | kState, take_shard},
+    {GALLEY_FACET_WINDOW, "window", kRun, take_window},
+};
+
+/// What is asked: `owner` and `name` live as long as the graph.
+galley_subject subject_of(const Compilation& c, const Who& who, uint32_t facet) {
+  const Graph& graph = c.graph;
+  auto s = new_struct<galley_subject>();
+  s.kind = who.kind;
+  s.facet = facet;
+  s.name = "the run";
+  int use = no_use;
+  if (who.node) {
+    s.node = who.node;
+    s.op_flags = graph.node(who.node).op->flags;
+    s.name = graph.node(who.node).name.c_str();
+    use = graph.node(who.node).use;
+  }
+  if (who.tensor) {
+    const GraphTensor& x = graph.tensor(who.tensor);
+    s.tensor = who.tensor;
+    s.tensor_flags = x.flags;
+    s.name = x.name.c_str();
+    s.parameter = who.kind == GALLEY_SUBJECT_PARAMETER ? who.tensor : x.parameter;
+    s.trainable = s.parameter && graph.tensor(s.parameter).trainable();
+    use = x.use;
+  }
+  s.owner = use == no_use ? "" : c.strategies[static_cast<size_t>(use)]->name().c_str();
+  return s;
+}
+
+Status ask(Compilation& c, const Facet& facet, const std::vector<Who>& subjects) {
+  for (const Who& who : subjects) {
+    if (!(facet.subjects & bit(who.kind))) continue;
+    // Who updates what is not trained, or in a run that updates nothing, is no question.
+    if (facet.id == GALLEY_FACET_UPDATE && (!c.trains() || !c.graph.tensor(who.tensor).trainable())) continue;
+    const galley_subject s = subject_of(c, who, facet.id);
+    TRY_STATUS(facet.take({c, who, s.name, facet.id, TRY(claim(c.graph, c.strategies, s))}));
+  }
+  if (facet.id == GALLEY_FACET_TRAINABLE && c.backward() && c.decisions.trainable.empty())
+    return recipe_error("nothing is left to train: every parameter is frozen", "narrow what is frozen, or add an adapter");
+  return ok();
+}
+
+}  // namespace
+
+const char* facet_name(uint32_t facet) {
+  for (const Facet& f : facets)
+    if (f.id == facet) return f.name;
+  return "?";
+}
+
+Status claim_model(Compilation& c) {
+  const Graph::As as(c.graph, {});
+  std::vector<Who> subjects;
+  for (galley_tensor t = 1; t <= c.graph.tensor_count(); ++t)
+    if (c.graph.tensor(t).parameter_kind()) subjects.push_back({GALLEY_SUBJECT_PARAMETER, t});
+  for (const galley_node n : c.graph.section(Section::Forward)) subjects.push_back({GALLEY_SUBJECT_NODE, 0, n});
+  subjects.push_back({GALLEY_SUBJECT_RUN});
+  for (const Facet& facet : facets) TRY_STATUS(ask(c, facet, subjects));
+  return ok();
+}
+
+Status claim_made(Compilation& c) {
+  const Graph::As as(c.graph, {Section::Update});
+  std::vector<Who> subjects;
+  for (galley_tensor t = 1; t <= c.graph.tensor_count(); ++t) {
+    const uint32_t kind = c.graph.tensor(t).kind;
+    if (kind == GALLEY_KIND_GRADIENT) subjects.push_back({GALLEY_SUBJECT_GRADIENT, t});
+    if (kind == GALLEY_KIND_STATE) subjects.push_back({GALLEY_SUBJECT_STATE, t});
+  }
+  for (const galley_node n : c.graph.section(Section::Update)) subjects.push_back({GALLEY_SUBJECT_NODE, 0, n});
+  for (const Facet& facet : facets)
+    if (facet.id != GALLEY_FACET_TRAINABLE) TRY_STATUS(ask(c, facet, subjects));
+  return ok();
+}
+
+}  // namespace galley

@@ -1,0 +1,311 @@
+// Nodes become items in order. Head and loss are every forward node that depends on the last hidden state, and the backward nodes of these: they are
+// unrolled over chunks of its rows, so that logits of all rows are never there at once.
+#include "host/passes/order.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "galley/op.h"
+#include "host/passes/passes.hpp"
+#include "host/plugins/abi.hpp"
+
+namespace galley {
+namespace {
+
+/// Logits of about so many bytes are one chunk, but at least so many rows, for the products to run at full speed.
+constexpr int64_t kChunkBytes = 64 << 20;
+constexpr int64_t kChunkRows = 128;
+
+galley_tensor own_tensor(const Graph& graph, Orders& orders, GraphTensor x) {
+  orders.own.push_back(std::move(x));
+  return graph.tensor_count() + orders.own.size();
+}
+
+class Head {
+ public:
+  Head(const Graph& graph, Orders& orders, bool keep_logits) : graph_(graph), orders_(orders), keep_logits_(keep_logits) {
+    if (!graph.hidden) return;
+    std::set<galley_tensor> reached = {graph.hidden};
+    for (const galley_node n : graph.section(Section::Forward)) {
+      const GraphNode& node = graph.node(n);
+      if (std::none_of(node.inputs.begin(), node.inputs.end(), [&](galley_tensor t) { return reached.contains(t); })) continue;
+      members_.insert(n);
+      forward_.push_back(n);
+      for (const galley_tensor t : node.outputs) reached.insert(t);
+    }
+    for (const galley_node n : graph.section(Section::Backward))
+      if (members_.contains(graph.node(n).origin)) {
+        members_.insert(n);
+        backward_.push_back(n);
+      }
+  }
+
+  bool contains(galley_node n) const { return members_.contains(n); }
+  const std::vector<galley_node>& forward() const { return forward_; }
+
+  /// In chunks of at most `chunk` rows; in one where a node mixes rows.
+  std::vector<Item> unroll(int64_t chunk, bool training) {
+    std::vector<Item> out;
+    if (!graph_.hidden) return out;
+    const GraphTensor& hidden = graph_.tensor(graph_.hidden);
+    total_ = hidden.shape.empty() ? 1 : hidden.count() / hidden.shape.back();
+    const std::vector<galley_node> backward = training ? backward_ : std::vector<galley_node>();
+    find_roles(backward, training);
+    if (!chunkable_ || keep_logits_) chunk = total_;
+    const int64_t chunks = (total_ + chunk - 1) / chunk, even = (total_ + chunks - 1) / chunks;
+    for (int64_t row = 0; row < total_; row += even) {
+      made_.clear();
+      const int64_t rows = std::min(even, total_ - row);
+      for (const galley_node n : forward_) emit(n, row, rows, training, &out);
+      for (const galley_node n : backward) emit(n, row, rows, training, &out);
+    }
+    return out;
+  }
+
+ private:
+  /// Which tensors are split by rows, and which live within one chunk only.
+  void find_roles(const std::vector<galley_node>& backward, bool training) {
+    chunkable_ = true;
+    split_ = {graph_.hidden};
+    interior_.clear();
+    std::vector<galley_node> nodes = forward_;
+    nodes.insert(nodes.end(), backward.begin(), backward.end());
+    for (const galley_node n : nodes) {
+      const GraphNode& node = graph_.node(n);
+      bool by_rows = false;
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        const galley_tensor t = node.inputs[i];
+        const galley_operand_rule* rule = input_rule(node.op, i);
+        if (!t || !rule) continue;
+        const bool is_input = graph_.tensor(t).kind == GALLEY_KIND_INPUT && rows_of(t, rule) == total_;
+        if (rule->role == GALLEY_ROLE_ROWS && (split_.contains(t) || is_input)) {
+          split_.insert(t);
+          by_rows = true;
+        } else if (split_.contains(t)) chunkable_ = false;
+      }
+      for (size_t i = 0; by_rows && i < node.outputs.size(); ++i) {
+        const galley_tensor t = node.outputs[i];
+        if (!t) continue;
+        const uint32_t role = output_rule(node.op, i)->role, kind = graph_.tensor(t).kind;
+        // What is summed over rows goes where chunks can add to it.
+        const bool sums = role == GALLEY_ROLE_REDUCED && (kind == GALLEY_KIND_GRADIENT || kind == GALLEY_KIND_SCALAR) &&
+                          output_rule(node.op, i)->flags & GALLEY_OPERAND_ACCUMULATES;
+        if (role == GALLEY_ROLE_ROWS) split_.insert(t);
+        else if (!sums) chunkable_ = false;
+      }
+    }
+    std::set<galley_tensor> outside;
+    for (const Section s : {Section::Forward, Section::Backward}) {
+      for (const galley_node n : graph_.section(s)) {
+        if (contains(n) || (s == Section::Backward && !training)) continue;
+        for (const galley_tensor t : graph_.node(n).inputs) outside.insert(t);
+        for (const galley_tensor t : graph_.node(n).outputs) outside.insert(t);
+      }
+    }
+    for (const galley_node n : nodes)
+      for (const galley_tensor t : graph_.node(n).outputs)
+        if (t && split_.contains(t) && graph_.tensor(t).kind == GALLEY_KIND_TRANSIENT && !outside.contains(t) &&
+            !(keep_logits_ && t == graph_.logits))
+          interior_.insert(t);
+  }
+
+  int64_t rows_of(galley_tensor t, const galley_operand_rule* rule) const {
+    const GraphTensor& x = graph_.tensor(t);
+    return rule->flags & GALLEY_OPERAND_SAME_ROWS || x.shape.empty() ? x.count() : x.count() / x.shape.back();
+  }
+
+  Ref part(galley_tensor t, const galley_operand_rule* rule, int64_t row, int64_t rows) {
+    if (!t || !split_.contains(t) || rows == total_) return {t, 0, -1};
+    if (!interior_.contains(t)) return {t, row, rows};
+    const auto [it, fresh] = made_.try_emplace(t, 0);
+    if (fresh) {
+      GraphTensor x = graph_.tensor(t);
+      const int64_t columns = x.count() / total_;
+      x.shape = rule->flags & GALLEY_OPERAND_SAME_ROWS ? Shape{rows} : Shape{rows, columns};
+      it->second = own_tensor(graph_, orders_, std::move(x));
+    }
+    return {it->second, 0, -1};
+  }
+
+  void emit(galley_node n, int64_t row, int64_t rows, bool training, std::vector<Item>* out) {
+    const GraphNode& node = graph_.node(n);
+    Item item;
+    item.node = &node;
+    item.training = training;
+    item.first_row = row;
+    bool by_rows = false;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      item.inputs.push_back(part(node.inputs[i], input_rule(node.op, i), row, rows));
+      by_rows = by_rows || (node.inputs[i] && split_.contains(node.inputs[i]));
+    }
+    if (!by_rows && row > 0) return;  // nothing of it depends on the chunk: done once
+    item.accumulate = node.accumulate;
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const galley_operand_rule* rule = output_rule(node.op, i);
+      item.outputs.push_back(part(node.outputs[i], rule, row, rows));
+      if (row > 0 && node.outputs[i] && rule->role == GALLEY_ROLE_REDUCED) item.accumulate |= 1u << i;
+    }
+    out->push_back(std::move(item));
+  }
+
+  const Graph& graph_;
+  Orders& orders_;
+  bool keep_logits_;
+  std::set<galley_node> members_;
+  std::vector<galley_node> forward_, backward_;
+  std::set<galley_tensor> split_, interior_;
+  std::map<galley_tensor, galley_tensor> made_;  // interior tensor → this chunk's own
+  int64_t total_ = 0;
+  bool chunkable_ = true;
+};
+
+int64_t chunk_rows(const Graph& graph, const CompileOptions& options) {
+  if (options.head_rows > 0) return options.head_rows;
+  if (!graph.logits) return INT64_MAX;
+  const int64_t bytes_a_row = std::max<int64_t>(1, graph.tensor(graph.logits).shape.back() * 4);
+  return std::max<int64_t>(kChunkRows, kChunkBytes / bytes_a_row);
+}
+
+/// One row of the hidden state through the head, without the loss.
+std::vector<Item> sample_head(const Graph& graph, const Head& head, Orders& orders, galley_tensor* logits) {
+  std::vector<Item> out;
+  std::map<galley_tensor, galley_tensor> one;
+  for (const galley_node n : graph.section(Section::Sample)) {
+    out.push_back(whole(graph.node(n)));
+    one[graph.hidden] = graph.node(n).outputs[0];
+  }
+  for (const galley_node n : head.forward()) {
+    const GraphNode& node = graph.node(n);
+    if (node.op->flags & GALLEY_OP_LOSS) continue;
+    Item item = whole(node);
+    for (Ref& r : item.inputs)
+      if (const auto it = one.find(r.tensor); it != one.end()) r.tensor = it->second;
+    for (Ref& r : item.outputs) {
+      if (!r.tensor) continue;
+      GraphTensor x = graph.tensor(r.tensor);
+      x.shape = {1, x.shape.back()};
+      const galley_tensor made = own_tensor(graph, orders, std::move(x));
+      one[r.tensor] = made;
+      r.tensor = made;
+    }
+    out.push_back(std::move(item));
+  }
+  *logits = one[graph.logits];
+  return out;
+}
+
+/// Outside training a node that only training has hands its input on.
+std::vector<Item> without_training(std::vector<Item> items, galley_tensor* logits) {
+  std::map<galley_tensor, Ref> handed;
+  std::vector<Item> kept;
+  for (Item& item : items) {
+    item.training = false;
+    for (Ref& r : item.inputs)
+      if (const auto it = handed.find(r.tensor); it != handed.end()) {
+        const Ref to = it->second;
+        r.tensor = to.tensor;
+        if (to.rows >= 0) {
+          r.row = to.row;
+          r.rows = to.rows;
+        }
+      }
+    if (item.node->op->flags & GALLEY_OP_TRAINING_ONLY) handed[item.outputs[0].tensor] = item.inputs[0];
+    else kept.push_back(std::move(item));
+  }
+  if (const auto it = handed.find(*logits); *logits && it != handed.end()) *logits = it->second.tensor;
+  return kept;
+}
+
+}  // namespace
+
+Item whole(const GraphNode& node) {
+  Item item;
+  item.node = &node;
+  for (const galley_tensor t : node.inputs) item.inputs.push_back({t, 0, -1});
+  for (const galley_tensor t : node.outputs) item.outputs.push_back({t, 0, -1});
+  item.accumulate = node.accumulate;
+  return item;
+}
+
+Result<galley_cost> item_cost(const Compilation& c, const Item& item) {
+  const Graph& graph = c.graph;
+  const Tensors tensors = c.tensors();
+  auto cost = new_struct<galley_cost>();
+  const GraphNode& node = *item.node;
+  double scale = 1;
+  for (const Ref& r : item.inputs) {
+    if (!r.tensor || r.rows < 0) continue;  // costs of row-wise nodes are proportional to rows
+    const int64_t all = graph.tensor(graph.hidden).count() / graph.tensor(graph.hidden).shape.back();
+    if (tensors[r.tensor].kind != GALLEY_KIND_INPUT) scale = static_cast<double>(r.rows) / static_cast<double>(all);
+  }
+  // Where only some operands are slices, the others already have the chunk's shape; describe the node by its unsplit operands.
+  std::vector<const GraphTensor*> inputs, outputs;
+  for (size_t i = 0; i < item.inputs.size(); ++i) {
+    const galley_tensor t = scale != 1 ? node.inputs[i] : item.inputs[i].tensor;
+    inputs.push_back(t ? &tensors[t] : nullptr);
+  }
+  for (size_t i = 0; i < item.outputs.size(); ++i) {
+    const galley_tensor t = scale != 1 ? node.outputs[i] : item.outputs[i].tensor;
+    outputs.push_back(t ? &tensors[t] : nullptr);
+  }
+  if (node.op->cost) {
+    const NodeDescription description(node.op, node.name, inputs, node.attrs, outputs, 0, graph.length());
+    const Caller caller = {plugin_of(c.plugins, node.op)};
+    TRY_STATUS(call_plugin(caller, "cost of '" + node.name + "'",
+                           [&](galley_error* error) { return node.op->cost(description.view(), &cost, error); }));
+  }
+  if (cost.bytes == 0)
+    for (const auto* list : {&inputs, &outputs})
+      for (const GraphTensor* t : *list)
+        if (t) cost.bytes += static_cast<double>(t->bytes());
+  cost.flops *= scale;
+  cost.bytes *= scale;
+  return cost;
+}
+
+Status sample(Compilation& c) {
+  if (c.options.purpose != Purpose::Sample) return ok();
+  Graph& graph = c.graph;
+  if (!graph.hidden || !graph.logits) return recipe_error("this model marks no head to sample from");
+  const Graph::As as(graph, {Section::Sample});
+  GraphTensor t;
+  t.name = "sample position";
+  t.dtype = GALLEY_I32;
+  t.shape = {1};
+  t.kind = GALLEY_KIND_INPUT;
+  graph.position = TRY(graph.make(std::move(t)));
+  std::vector<galley_tensor> row = {0};
+  TRY(graph.append(c.roles.take_rows, "sample.hidden", {graph.hidden, graph.position}, {}, &row, 0));
+  return ok();
+}
+
+Status order(Compilation& c) {
+  const Graph& graph = c.graph;
+  Orders& out = c.orders;
+  const int64_t chunk = chunk_rows(graph, c.options);
+  Head head(graph, out, c.options.keep_logits);
+  std::vector<Item> body;
+  for (const galley_node n : graph.section(Section::Forward))
+    if (!head.contains(n)) body.push_back(whole(graph.node(n)));
+  const Purpose purpose = c.options.purpose;
+  if (purpose == Purpose::Sample) {
+    out.inference = body;
+    for (Item& item : sample_head(graph, head, out, &c.sample_logits)) out.inference.push_back(std::move(item));
+  } else if (purpose == Purpose::Evaluate || (purpose == Purpose::Train && c.options.evaluates)) {
+    out.inference = body;
+    Head evaluated(graph, out, false);
+    for (Item& item : evaluated.unroll(chunk, false)) out.inference.push_back(std::move(item));
+  }
+  out.inference = without_training(std::move(out.inference), &c.sample_logits);
+  if (c.backward()) {
+    out.forward = std::move(body);
+    out.head = head.unroll(chunk, true);
+    for (const galley_node n : graph.section(Section::Backward))
+      if (!head.contains(n)) out.backward.push_back(whole(graph.node(n)));
+  }
+  for (const galley_node n : graph.section(Section::Update)) out.update.push_back(whole(graph.node(n)));
+  return ok();
+}
+
+}  // namespace galley

@@ -1,0 +1,98 @@
+// What the passes hand on, and the passes themselves. Each reads what earlier ones have made and adds one thing of its own; none changes what a later one
+// has made, and between two of them a verifier looks at all of it.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "galley/saved.h"
+#include "host/passes/claim.hpp"
+#include "host/passes/compile.hpp"
+#include "host/passes/kernels.hpp"
+#include "host/passes/order.hpp"
+#include "host/passes/roles.hpp"
+#include "host/plan/program.hpp"
+
+namespace galley {
+
+/// By the claims on parameters and the run.
+struct Decisions {
+  std::vector<galley_tensor> trainable;  ///< parameters, in order of making
+  int64_t micro_batches = 1;
+  int64_t window_tokens = 0;  ///< > 0: as many micro-batches as come closest to it, micro_batches at most
+};
+
+/// Which instructions of micro an item became, before anything is recomputed: item i has [begin[i], begin[i + 1]).
+struct MicroItems {
+  size_t forward = 0;  ///< so many items are forward's, then come the head's, then backward's
+  size_t head = 0;
+  std::vector<uint32_t> begin;
+  std::vector<TensorId> tensors;  ///< by graph tensor, the transients of micro; no_tensor: not there
+};
+
+/// What forward leaves for head and backward.
+struct SavedSet {
+  std::vector<galley_tensor> tensors;
+  std::deque<std::vector<uint64_t>> parents;
+  std::vector<galley_saved_item> items;
+  int64_t blocks = 0;
+};
+
+struct Compilation {
+  Graph& graph;
+  Strategies strategies;
+  Plugins& plugins;
+  const Target& target;
+  const CompileOptions& options;
+  Roles roles;
+  Kernels kernels;
+
+  Decisions decisions = {};            ///< claim
+  galley_tensor sums = 0;              ///< update: one F64 a trainable parameter
+  Orders orders = {};                  ///< order
+  galley_tensor sample_logits = 0;     ///< order
+  Program program = {};                ///< place, bind; recompute and alias change micro
+  MicroItems micro = {};               ///< place
+  SavedSet saved = {};                 ///< decide
+  std::vector<uint32_t> choices = {};  ///< decide: one a saved tensor
+  /// verify: by node, the inputs that its shape rule has seen.
+  std::vector<std::vector<galley_tensor>> inferred = {};
+
+  bool backward() const { return options.purpose == Purpose::Train || options.purpose == Purpose::Gradients; }
+  bool trains() const { return options.purpose == Purpose::Train; }
+  Tensors tensors() const { return {graph, orders}; }
+};
+
+/// FLOPs and bytes of an item by its op's rule.
+Result<galley_cost> item_cost(const Compilation& c, const Item& item);
+
+/// Strategies' rewrites of the model, in the recipe's order; each leaves the nodes in order.
+Status rewrite(Compilation& c);
+/// TRAINABLE, STORAGE, PLACEMENT, SHARD and UPDATE of parameters, COMPUTE of the model's nodes, the run's window.
+Status claim_model(Compilation& c);
+/// Appends the backward section. Every trainable parameter gets one gradient buffer; a frozen weight gets none, a frozen prefix no input gradients.
+Status differentiate(Compilation& c);
+/// Appends the update section: sums of squares, the norm, then CHECK, CLIP, STEP and AFTER.
+Status update(Compilation& c);
+/// Claims on gradients and states, and on the update's nodes.
+Status claim_made(Compilation& c);
+/// Strategies' rewrites of what is saved.
+Status export_model(Compilation& c);
+/// Sample: the position to sample from and the node that takes its row.
+Status sample(Compilation& c);
+/// Puts nodes in order and unrolls the head over chunks of rows.
+Status order(Compilation& c);
+/// Items become instructions over tensors in memory classes: formats unpacked and packed, other classes staged. Micro stands as if nothing were
+/// recomputed, every transient has bytes of its own, and no kernel is bound.
+Status place(Compilation& c);
+/// Chooses kernels, and gives each its workspace.
+Status bind(Compilation& c);
+/// Asks the strategy that decides what backward keeps.
+Status decide(Compilation& c);
+/// Puts clones of forward's instructions before what reads them in backward.
+Status recompute(Compilation& c);
+/// Lets outputs take over the buffers of inputs that nobody reads any more.
+Status alias(Compilation& c);
+
+}  // namespace galley

@@ -1,0 +1,299 @@
+#include "host/passes/place.hpp"
+#include "host/plugins/abi.hpp"
+
+#include <algorithm>
+
+#include "galley/format.h"
+#include "galley/op.h"
+
+namespace galley {
+namespace {
+
+/// For Read and Write: large enough for fast I/O, small enough not to matter.
+constexpr int64_t kStagingBytes = 1 << 20;
+
+Owner owner_of(uint32_t kind) {
+  switch (kind) {
+    case GALLEY_KIND_PARAMETER: return Owner::Weights;
+    case GALLEY_KIND_STATE: return Owner::States;
+    case GALLEY_KIND_GRADIENT: return Owner::Gradients;
+    case GALLEY_KIND_INPUT:
+    case GALLEY_KIND_SCALAR:
+    case GALLEY_KIND_CONSTANT: return Owner::Data;
+    default: return Owner::Activations;
+  }
+}
+
+int64_t parameter_count(const Graph& graph, bool trainable_only) {
+  int64_t n = 0;
+  for (galley_tensor t = 1; t <= graph.tensor_count(); ++t)
+    if (graph.tensor(t).parameter_kind() && (!trainable_only || graph.tensor(t).trainable())) n += graph.tensor(t).count();
+  return n;
+}
+
+/// What the run must know about the program beside its code.
+void describe(Compilation& c, const Placer& placer) {
+  const Graph& graph = c.graph;
+  Program& p = c.program;
+  p.slots = graph.slots;
+  p.documents = graph.documents;
+  p.parameters = parameter_count(graph, false);
+  p.trainable = parameter_count(graph, true);
+  if (graph.logits) p.vocabulary = graph.tensor(graph.logits).shape.back();
+  for (galley_tensor t = 1; t <= graph.tensor_count(); ++t) {
+    const GraphTensor& x = graph.tensor(t);
+    if (x.kind == GALLEY_KIND_INPUT && t != graph.position) p.inputs.emplace_back(x.name, placer.stored(t));
+    const bool kept = (x.parameter_kind() && x.trainable()) || x.kind == GALLEY_KIND_STATE;
+    if (!kept && !x.parameter_kind()) continue;
+    for (const TensorId component : placer.components(t)) {
+      if (kept) p.resume.emplace_back(p.tensors[static_cast<size_t>(component)].name, component);
+      else p.frozen.push_back(component);
+    }
+  }
+  for (size_t i = 0; i < c.decisions.trainable.size(); ++i) {
+    const GraphTensor& x = graph.tensor(c.decisions.trainable[i]);
+    Trained trained;
+    trained.name = x.name;
+    trained.parameter = placer.stored(x.id);
+    if (x.gradient) trained.gradient = placer.stored(x.gradient);
+    if (c.sums) {
+      trained.sum_squares.tensor = placer.stored(c.sums);
+      trained.sum_squares.offset = static_cast<int64_t>(i) * 8;
+      trained.sum_squares.shape = {1};
+      trained.sum_squares.dtype = GALLEY_F64;
+    }
+    trained.flags = x.flags;
+    trained.count = x.count();
+    p.trained.push_back(std::move(trained));
+  }
+}
+
+}  // namespace
+
+TensorId Placer::add(ProgramTensor tensor) {
+  tensor.bytes = elements(tensor.shape) * galley_dtype_bytes(tensor.dtype);
+  program_.tensors.push_back(std::move(tensor));
+  return static_cast<TensorId>(program_.tensors.size() - 1);
+}
+
+Result<uint32_t> Placer::memory_of(const GraphTensor& t) const {
+  if (t.placement.empty()) return 0u;
+  for (uint32_t i = 0; i < c_.target.memories.size(); ++i)
+    if (c_.target.memories[i].name == t.placement) return i;
+  return recipe_error("'" + t.name + "': no memory class '" + t.placement + "'");
+}
+
+Result<std::vector<ProgramTensor>> Placer::components_of(const GraphTensor& t, uint32_t memory, Owner owner, Life life) const {
+  const Registered<galley_format> format = c_.plugins.format(t.storage);
+  galley_component parts[GALLEY_MAX_COMPONENTS];
+  galley_component* pointers[GALLEY_MAX_COMPONENTS];
+  for (size_t i = 0; i < GALLEY_MAX_COMPONENTS; ++i) {
+    parts[i] = new_struct<galley_component>();
+    parts[i].suffix = "";
+    pointers[i] = &parts[i];
+  }
+  uint32_t n = 0;
+  const auto attrs = t.storage_attrs.view();
+  TRY_STATUS(call_plugin(format.caller(), "format '" + t.storage + "' cannot store '" + t.name + "'", [&](galley_error* error) {
+    return format.table->components(t.shape.data(), static_cast<uint32_t>(t.shape.size()), attrs.data(),
+                                    static_cast<uint32_t>(attrs.size()), pointers, &n, error);
+  }));
+  if (n == 0 || n > GALLEY_MAX_COMPONENTS)
+    return plugin_error("format '" + t.storage + "' makes " + std::to_string(n) + " components of '" + t.name + "'");
+  for (uint32_t i = 0; i < n; ++i)
+    if (!parts[i].suffix || parts[i].rank > GALLEY_MAX_RANK || !galley_dtype_bytes(parts[i].dtype) || parts[i].numbers < 0 ||
+        std::any_of(parts[i].extents, parts[i].extents + parts[i].rank, [](int64_t extent) { return extent < 0; }))
+      return plugin_error("format '" + t.storage + "' of plugin '" + format.plugin->manifest.id + "': component " + std::to_string(i + 1) +
+                          " of '" + t.name + "' has no suffix, or a shape or dtype that makes no sense");
+  std::vector<ProgramTensor> out;
+  for (uint32_t i = 0; i < n; ++i)
+    out.push_back({t.name + parts[i].suffix, parts[i].dtype, Shape(parts[i].extents, parts[i].extents + parts[i].rank), 0, memory, owner,
+                   life, who(t.use)});
+  return out;
+}
+
+Status Placer::begin(int64_t micro_batches) {
+  program_.rows = graph_.rows();
+  program_.length = graph_.length();
+  program_.micro_batches = micro_batches;
+  for (galley_tensor id = 1; id <= graph_.tensor_count(); ++id) {
+    const GraphTensor& t = graph_.tensor(id);
+    if (t.kind == GALLEY_KIND_TRANSIENT || t.slice_of) continue;
+    const uint32_t memory = TRY(memory_of(t));
+    const Life life = t.kind == GALLEY_KIND_GRADIENT ? Life::Window : Life::Run;
+    if (t.storage.empty()) {
+      components_[id] = {add({t.name, t.dtype, t.shape, 0, memory, owner_of(t.kind), life, who(t.use)})};
+      continue;
+    }
+    for (ProgramTensor& part : TRY(components_of(t, memory, owner_of(t.kind), life))) components_[id].push_back(add(std::move(part)));
+  }
+  program_.scalars = stored(graph_.scalars);
+  const auto host = [&](const char* name, int64_t bytes) { return add({name, GALLEY_U8, {bytes}, 0, 0, Owner::Data, Life::Run, ""}); };
+  program_.staging = host("staging", kStagingBytes);
+  if (c_.options.window_bytes) program_.window = host("window buffers", c_.options.window_bytes(micro_batches));
+  if (c_.options.corpus_bytes > 0) program_.corpus = host("data in memory", c_.options.corpus_bytes);
+  return ok();
+}
+
+bool Placer::plain(galley_tensor id) const { return tensors_[id].storage.empty() && tensors_[id].placement.empty(); }
+
+Placer::Slot Placer::slot(galley_tensor id) {
+  const GraphTensor& t = tensors_[id];
+  if (t.slice_of) return {components_.at(t.slice_of).front(), t.slice_offset};
+  if (t.kind != GALLEY_KIND_TRANSIENT) return {components_.at(id).front(), 0};
+  const auto [it, fresh] = local_.try_emplace(id, no_tensor);
+  if (fresh)
+    it->second = add({t.name, t.dtype, t.shape, 0, 0, Owner::Activations, outlives_.contains(id) ? Life::Run : Life::Segment, who(t.use)});
+  return {it->second, 0};
+}
+
+std::vector<TensorId> Placer::transients() const {
+  std::vector<TensorId> out(tensors_.count() + 1, no_tensor);
+  for (const auto& [t, id] : local_) out[t] = id;
+  return out;
+}
+
+Result<Operand> Placer::operand(const Ref& ref, const galley_operand_rule* rule) {
+  const GraphTensor& t = tensors_[ref.tensor];
+  const Slot s = slot(ref.tensor);
+  Operand out;
+  out.tensor = s.tensor;
+  out.offset = s.offset;
+  out.dtype = t.dtype;
+  out.shape = t.shape;
+  if (ref.rows >= 0) {
+    const bool one_a_row = (rule && rule->flags & GALLEY_OPERAND_SAME_ROWS) || t.shape.empty();
+    const int64_t columns = one_a_row ? 1 : t.shape.back();
+    out.offset += ref.row * columns * galley_dtype_bytes(t.dtype);
+    out.shape = one_a_row ? Shape{ref.rows} : Shape{ref.rows, columns};
+  }
+  return out;
+}
+
+Result<const galley_op*> Placer::op(const std::string& name, const std::string& needed_by) const {
+  if (const galley_op* found = c_.plugins.op(name).table) return found;
+  return plugin_error("no plugin provides the op '" + name + "' that '" + needed_by + "' needs");
+}
+
+Status Placer::emit_op(const galley_op* op, const std::string& name, std::vector<Operand> inputs, std::vector<Operand> outputs,
+                       AttrList attrs) {
+  Instruction i;
+  i.op = op;
+  i.name = name;
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    const galley_operand_rule* rule = input_rule(op, k);
+    i.inputs.push_back(with_access(std::move(inputs[k]), rule && rule->flags & GALLEY_OPERAND_INOUT ? GALLEY_READ_WRITE : GALLEY_READ));
+  }
+  for (Operand& o : outputs) i.outputs.push_back(with_access(std::move(o), GALLEY_WRITE));
+  i.attrs = std::move(attrs);
+  code().push_back(std::move(i));
+  return ok();
+}
+
+Status Placer::inputs(const Item& item, Instruction* i, std::vector<Stored>* stored) {
+  for (size_t k = 0; k < item.inputs.size(); ++k) {
+    const Ref& r = item.inputs[k];
+    if (!r.tensor) {
+      i->inputs.emplace_back();
+      continue;
+    }
+    const galley_operand_rule* rule = input_rule(item.node->op, k);
+    const bool inout = rule && rule->flags & GALLEY_OPERAND_INOUT;
+    if (!plain(r.tensor)) {
+      stored->push_back({k, r.tensor, inout, TRY(stage(r.tensor, true))});
+      i->inputs.emplace_back();
+      continue;
+    }
+    i->inputs.push_back(with_access(TRY(operand(r, rule)), inout ? GALLEY_READ_WRITE : GALLEY_READ));
+  }
+  return ok();
+}
+
+Status Placer::outputs(const Item& item, Instruction* i) {
+  const GraphNode& node = *item.node;
+  for (size_t k = 0; k < item.outputs.size(); ++k) {
+    const Ref& r = item.outputs[k];
+    if (!r.tensor) {
+      i->outputs.emplace_back();
+      continue;
+    }
+    const galley_operand_rule* rule = output_rule(node.op, k);
+    const GraphTensor& t = tensors_[r.tensor];
+    Operand o = TRY(operand(r, rule));
+    o.access = o.later = item.accumulate >> k & 1 ? GALLEY_ACCUMULATE : GALLEY_WRITE;
+    if (t.kind == GALLEY_KIND_GRADIENT && kind_ == SegmentKind::Micro && program_.micro_batches > 1) o.later = GALLEY_ACCUMULATE;
+    if (o.later == GALLEY_ACCUMULATE && !(rule->flags & GALLEY_OPERAND_ACCUMULATES))
+      return plugin_error("op '" + std::string(node.op->name) + "' of '" + node.name + "' cannot add into '" + t.name + "', which it must");
+    i->outputs.push_back(std::move(o));
+  }
+  return ok();
+}
+
+Status Placer::emit(const Item& item) {
+  const GraphNode& node = *item.node;
+  Instruction i;
+  i.name = node.name;
+  i.strategy = who(node.use);
+  i.op = node.op;
+  i.attrs = node.attrs;
+  i.flags = item.training ? GALLEY_NODE_TRAINING : 0;
+  i.first_row = item.first_row;
+  i.flops = TRY(item_cost(c_, item)).flops;
+  std::vector<Stored> stored;
+  TRY_STATUS(inputs(item, &i, &stored));
+  TRY_STATUS(outputs(item, &i));
+  if (!TRY(as_stored(&i, stored)))
+    for (const Stored& s : stored)
+      i.inputs[s.input] = with_access(TRY(numbers_of(s.tensor, s.parts, true)), s.updated ? GALLEY_READ_WRITE : GALLEY_READ);
+  code().push_back(i);
+  for (const Stored& s : stored) {
+    if (!s.updated) continue;
+    if (!i.components) TRY_STATUS(pack(s.tensor, i.inputs[s.input], s.parts));
+    put_back(s.tensor, s.parts);
+  }
+  return ok();
+}
+
+Status Placer::items(SegmentKind kind, const std::vector<Item>& items, std::vector<uint32_t>* begins) {
+  if (kind != kind_) local_.clear();
+  kind_ = kind;
+  for (const Item& item : items) {
+    if (begins) begins->push_back(static_cast<uint32_t>(code().size()));
+    TRY_STATUS(emit(item));
+  }
+  return ok();
+}
+
+Status place(Compilation& c) {
+  Placer placer(c);
+  Program& p = c.program;
+  const galley_tensor logits = c.options.keep_logits ? c.graph.logits : 0;
+  const int64_t micro_batches = c.options.micro_batches > 0 ? c.options.micro_batches : c.backward() ? c.decisions.micro_batches : 1;
+  TRY_STATUS(placer.begin(micro_batches));
+  p.window_tokens = micro_batches == c.decisions.micro_batches ? c.decisions.window_tokens : 0;
+  TRY_STATUS(placer.load());
+  if (logits) placer.keep(logits);
+  if (c.backward()) {
+    for (const auto* part : {&c.orders.forward, &c.orders.head, &c.orders.backward})
+      TRY_STATUS(placer.items(SegmentKind::Micro, *part, &c.micro.begin));
+    c.micro.begin.push_back(static_cast<uint32_t>(p.segment(SegmentKind::Micro).code.size()));
+    c.micro.forward = c.orders.forward.size();
+    c.micro.head = c.orders.head.size();
+    c.micro.tensors = placer.transients();
+  }
+  if (logits) p.logits = TRY(placer.locate(logits)).tensor;
+  if (c.trains()) TRY_STATUS(placer.items(SegmentKind::Update, c.orders.update));
+  if (c.sample_logits) {
+    placer.keep(c.sample_logits);
+    TRY_STATUS(placer.items(SegmentKind::Sample, c.orders.inference));
+    p.sample_logits = TRY(placer.locate(c.sample_logits)).tensor;
+    p.sample_position = TRY(placer.locate(c.graph.position)).tensor;
+  } else {
+    TRY_STATUS(placer.items(SegmentKind::Eval, c.orders.inference));
+  }
+  if (c.trains() && c.options.exports) TRY_STATUS(placer.export_tensors());
+  describe(c, placer);
+  return ok();
+}
+
+}  // namespace galley

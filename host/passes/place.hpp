@@ -1,0 +1,88 @@
+// From items to instructions: where each tensor's bytes are, and what has to be done before and after a node that needs them elsewhere or otherwise.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "host/passes/passes.hpp"
+
+namespace galley {
+
+inline Operand with_access(Operand operand, uint32_t access) {
+  operand.access = operand.later = access;
+  return operand;
+}
+
+class Placer {
+ public:
+  explicit Placer(Compilation& c) : c_(c), graph_(c.graph), tensors_(c.graph, c.orders), program_(c.program) {}
+
+  /// Tensors of the whole run, in order of making.
+  Status begin(int64_t micro_batches);
+  Status load();
+  Status items(SegmentKind kind, const std::vector<Item>& items, std::vector<uint32_t>* begins = nullptr);
+  /// Writes of everything that is saved, each after the nodes that make its value.
+  Status export_tensors();
+  /// `t` must outlive its segment: it is read after the program has run.
+  void keep(galley_tensor t) { outlives_.insert(t); }
+  /// A range of a tensor as program operand.
+  Result<Operand> locate(galley_tensor t) { return operand({t, 0, -1}, nullptr); }
+  TensorId stored(galley_tensor t) const { return components_.at(t).front(); }
+  const std::vector<TensorId>& components(galley_tensor t) const { return components_.at(t); }
+  /// Of the segment placed last: the transients' tensors, by graph tensor.
+  std::vector<TensorId> transients() const;
+
+ private:
+  struct Slot {
+    TensorId tensor;
+    int64_t offset;
+  };
+  /// An input of a node whose numbers do not simply lie where kernels compute.
+  struct Stored {
+    size_t input;
+    galley_tensor tensor;
+    bool updated;                ///< in place
+    std::vector<Operand> parts;  ///< its components in the computing class
+  };
+  TensorId add(ProgramTensor tensor);
+  std::string who(int use) const { return label(c_.strategies, use); }
+  Result<uint32_t> memory_of(const GraphTensor& t) const;
+  Result<std::vector<ProgramTensor>> components_of(const GraphTensor& t, uint32_t memory, Owner owner, Life life) const;
+  bool plain(galley_tensor t) const;
+  Slot slot(galley_tensor t);
+  Result<Operand> operand(const Ref& ref, const galley_operand_rule* rule);
+  Status inputs(const Item& item, Instruction* instruction, std::vector<Stored>* stored);
+  Status outputs(const Item& item, Instruction* instruction);
+  Status emit(const Item& item);
+  Status emit_op(const galley_op* op, const std::string& name, std::vector<Operand> inputs, std::vector<Operand> outputs, AttrList attrs);
+  Result<const galley_op*> op(const std::string& name, const std::string& needed_by) const;
+  Status initialize(galley_tensor t, const Operand& value);
+  Result<Operand> exported(galley_tensor t, const std::map<galley_tensor, galley_tensor>& values, std::set<galley_node>* done);
+
+  // stage.cpp: memory classes and formats.
+  Result<std::vector<Operand>> stage(galley_tensor t, bool read);
+  Result<Operand> numbers_of(galley_tensor t, const std::vector<Operand>& parts, bool read);
+  Result<Operand> read(galley_tensor t);
+  Status pack(galley_tensor t, const Operand& value, const std::vector<Operand>& parts);
+  void put_back(galley_tensor t, const std::vector<Operand>& parts);
+  Result<bool> as_stored(Instruction* instruction, const std::vector<Stored>& stored);
+  void copy(const Operand& from, const Operand& to);
+  Operand temporary(const std::string& name, uint32_t dtype, const Shape& shape, int use);
+  Operand all_of(TensorId id) const;
+
+  std::vector<Instruction>& code() { return program_.segment(kind_).code; }
+
+  Compilation& c_;
+  const Graph& graph_;
+  const Tensors tensors_;
+  Program& program_;
+  SegmentKind kind_ = SegmentKind::Load;
+  std::map<galley_tensor, std::vector<TensorId>> components_;  // of what lives for the run or a window
+  std::map<galley_tensor, TensorId> local_;                    // transients of the segment at hand
+  std::set<galley_tensor> outlives_;
+  uint32_t events_ = 0;
+};
+
+}  // namespace galley

@@ -1,0 +1,93 @@
+// The segments that begin and end a run: every parameter, state and constant from its file or initializer; every saved tensor into its file.
+#include <algorithm>
+
+#include "galley/op.h"
+#include "host/passes/place.hpp"
+
+namespace galley {
+
+Status Placer::initialize(galley_tensor id, const Operand& value) {
+  const GraphTensor& t = graph_.tensor(id);
+  AttrList attrs = t.attrs;
+  std::vector<Operand> inputs;
+  for (const galley_tensor in : t.initializer_inputs) inputs.push_back(TRY(read(in)));
+  const std::string name = "init " + t.name;
+  const galley_op* from = c_.roles.fill;
+  if (t.initializer.empty()) attrs.set("value", 0.0);
+  else from = TRY(op(t.initializer, name));
+  if (inputs.empty()) {
+    attrs.set("seed", static_cast<int64_t>(c_.options.seed));
+    attrs.set("stream", t.name);
+  }
+  return emit_op(from, name, std::move(inputs), {value}, std::move(attrs));
+}
+
+Status Placer::load() {
+  kind_ = SegmentKind::Load;
+  local_.clear();
+  // In the order of making: an initializer's inputs were made before its tensor.
+  for (galley_tensor id = 1; id <= graph_.tensor_count(); ++id) {
+    const GraphTensor& t = graph_.tensor(id);
+    if (t.slice_of || (t.kind != GALLEY_KIND_PARAMETER && t.kind != GALLEY_KIND_STATE && t.kind != GALLEY_KIND_CONSTANT)) continue;
+    const std::vector<Operand> parts = TRY(stage(id, false));
+    const Operand value = TRY(numbers_of(id, parts, false));
+    if (t.source.empty()) {
+      TRY_STATUS(initialize(id, value));
+    } else {
+      Instruction i;
+      i.action = Action::Read;
+      i.name = "read " + t.name;
+      i.outputs = {with_access(value, GALLEY_WRITE), with_access(all_of(program_.staging), GALLEY_WRITE)};
+      i.file = t.source;
+      i.entry = t.source_name.empty() ? t.name : t.source_name;
+      i.aliases = t.source_aliases;
+      i.hint = t.source_hint;
+      code().push_back(std::move(i));
+    }
+    TRY_STATUS(pack(id, value, parts));
+    put_back(id, parts);
+  }
+  return ok();
+}
+
+/// The value to save, after the nodes that make it and have not run.
+Result<Operand> Placer::exported(galley_tensor id, const std::map<galley_tensor, galley_tensor>& values, std::set<galley_node>* done) {
+  const auto it = values.find(id);
+  if (it == values.end()) return plain(id) ? locate(id) : read(id);
+  std::vector<galley_node> order, pending = {graph_.tensor(it->second).producer};
+  while (!pending.empty()) {
+    const galley_node n = pending.back();
+    pending.pop_back();
+    if (!n || graph_.node(n).section != Section::Export || !done->insert(n).second) continue;
+    order.push_back(n);
+    for (const galley_tensor in : graph_.node(n).inputs)
+      if (in) pending.push_back(graph_.tensor(in).producer);
+  }
+  std::sort(order.begin(), order.end());
+  for (const galley_node n : order) TRY_STATUS(emit(whole(graph_.node(n))));
+  return locate(it->second);
+}
+
+Status Placer::export_tensors() {
+  kind_ = SegmentKind::Export;
+  local_.clear();
+  std::map<galley_tensor, galley_tensor> values;
+  for (const ExportedValue& e : graph_.exported) values[e.parameter] = e.value;
+  std::set<galley_node> done;
+  for (galley_tensor id = 1; id <= graph_.tensor_count(); ++id) {
+    const GraphTensor& t = graph_.tensor(id);
+    if (!t.parameter_kind() || t.slice_of) continue;
+    if (t.file.empty() ? graph_.export_model == GALLEY_EXPORT_OWN : graph_.export_model == GALLEY_EXPORT_MODEL) continue;
+    const Operand value = TRY(exported(id, values, &done));
+    Instruction i;
+    i.action = Action::Write;
+    i.name = "write " + t.name;
+    i.inputs = {with_access(value, GALLEY_READ)};
+    i.file = t.file.empty() ? "model/model.safetensors" : t.file;
+    i.entry = t.file_name.empty() ? t.name : t.file_name;
+    code().push_back(std::move(i));
+  }
+  return ok();
+}
+
+}  // namespace galley

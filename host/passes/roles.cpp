@@ -1,0 +1,33 @@
+#include "host/passes/roles.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+namespace galley {
+
+std::string plugin_of(Plugins& plugins, const galley_op* op) {
+  const Registered<galley_op> found = plugins.op(op->name);
+  return found.table == op ? found.plugin->manifest.id : standard_plugin;
+}
+
+Result<Roles> bind_roles(Plugins& plugins) {
+  Plugin* standard = nullptr;
+  for (const auto& plugin : plugins.all())
+    if (plugin->manifest.id == standard_plugin) standard = plugin.get();
+  if (!standard)
+    return plugin_error(std::string("plugin '") + standard_plugin + "', which has the ops that every run needs, is not there",
+                        "it belongs into the folder 'plugins' beside the program");
+  TRY_STATUS(plugins.load(*standard));
+  Roles roles;
+  const std::pair<const char*, const galley_op**> wanted[] = {
+      {"add", &roles.add},   {"copy", &roles.copy},          {"sum_squares", &roles.sum_squares}, {"norm_finish", &roles.norm_finish},
+      {"fill", &roles.fill}, {"take_rows", &roles.take_rows}};
+  for (const auto& [name, op] : wanted) {
+    for (const galley_op* known : standard->library->ops)
+      if (std::string_view(known->name) == name) *op = known;
+    if (!*op) return plugin_error(std::string("plugin '") + standard_plugin + "' has no op '" + name + "', which every run needs");
+  }
+  return roles;
+}
+
+}  // namespace galley

@@ -1,0 +1,28 @@
+// The ops that the host itself needs. All of them come from one plugin, whatever else calls an op by such a name.
+#pragma once
+
+#include "galley/op.h"
+#include "host/base/result.hpp"
+#include "host/plugins/loader.hpp"
+
+namespace galley {
+
+/// The plugin that ships the standard ops. It is the only one that the host knows by name.
+inline constexpr const char* standard_plugin = "models";
+
+struct Roles {
+  const galley_op* add = nullptr;          ///< joins two gradients
+  const galley_op* copy = nullptr;         ///< brings a gradient into the parameter's buffer
+  const galley_op* sum_squares = nullptr;  ///< of one gradient
+  const galley_op* norm_finish = nullptr;  ///< from the sums of squares to the norm
+  const galley_op* fill = nullptr;         ///< begins what has no initializer
+  const galley_op* take_rows = nullptr;    ///< the position to sample from
+};
+
+/// Whose op it is, for messages.
+std::string plugin_of(Plugins& plugins, const galley_op* op);
+
+/// Loads the standard plugin. [plan-time]
+Result<Roles> bind_roles(Plugins& plugins);
+
+}  // namespace galley

@@ -1,0 +1,128 @@
+// Tensors that are stored in a format, or in a memory class where nothing computes: brought where a node needs them, and back.
+#include "galley/format.h"
+#include "galley/op.h"
+#include "host/passes/place.hpp"
+
+namespace galley {
+
+Operand Placer::all_of(TensorId id) const {
+  const ProgramTensor& t = program_.tensors[static_cast<size_t>(id)];
+  Operand out;
+  out.tensor = id;
+  out.shape = t.shape;
+  out.dtype = t.dtype;
+  return out;
+}
+
+Operand Placer::temporary(const std::string& name, uint32_t dtype, const Shape& shape, int use) {
+  return all_of(add({name, dtype, shape, 0, 0, Owner::Workspace, Life::Segment, who(use)}));
+}
+
+void Placer::copy(const Operand& from, const Operand& to) {
+  const uint32_t queue = c_.target.queues > 1 ? 1 : 0;
+  const auto sync = [&](Action action, uint32_t on, uint32_t event) {
+    Instruction i;
+    i.action = action;
+    i.name = action == Action::Record ? "record" : "wait";
+    i.queue = on;
+    i.event = event;
+    code().push_back(std::move(i));
+  };
+  // The copy begins after all that was computed before it, and what is computed next waits for it.
+  const uint32_t before = ++events_, after = ++events_;
+  sync(Action::Record, 0, before);
+  sync(Action::Wait, queue, before);
+  Instruction i;
+  i.action = Action::Copy;
+  i.name = "copy of " + program_.tensors[static_cast<size_t>(from.tensor)].name;
+  i.inputs = {with_access(from, GALLEY_READ)};
+  i.outputs = {with_access(to, GALLEY_WRITE)};
+  i.queue = queue;
+  i.event = after;
+  code().push_back(std::move(i));
+  sync(Action::Wait, 0, after);
+}
+
+/// A tensor's components in the computing class; copied there where they lie elsewhere and are to be read.
+Result<std::vector<Operand>> Placer::stage(galley_tensor id, bool read) {
+  std::vector<Operand> parts;
+  for (const TensorId c : components_.at(id)) {
+    const ProgramTensor part = program_.tensors[static_cast<size_t>(c)];
+    Operand here = all_of(c);
+    if (part.memory != 0) {
+      Operand local = temporary("staged " + part.name, part.dtype, part.shape, graph_.tensor(id).use);
+      if (read) copy(here, local);
+      here = local;
+    }
+    parts.push_back(here);
+  }
+  return parts;
+}
+
+/// An operand that holds the tensor's numbers in its own dtype.
+Result<Operand> Placer::numbers_of(galley_tensor id, const std::vector<Operand>& parts, bool read) {
+  const GraphTensor& t = graph_.tensor(id);
+  if (t.storage.empty()) return parts.front();
+  Operand numbers = temporary("unpacked " + t.name, t.dtype, t.shape, t.use);
+  const std::string name = "unpack " + t.name;
+  if (read) {
+    AttrList attrs = t.storage_attrs;
+    attrs.set("dtype", static_cast<int64_t>(t.dtype));
+    TRY_STATUS(emit_op(TRY(op(c_.plugins.format(t.storage).table->unpack_op, name)), name, parts, {numbers}, attrs));
+  }
+  return numbers;
+}
+
+Result<Operand> Placer::read(galley_tensor id) {
+  const std::vector<Operand> parts = TRY(stage(id, true));
+  return numbers_of(id, parts, true);
+}
+
+Status Placer::pack(galley_tensor id, const Operand& value, const std::vector<Operand>& parts) {
+  const GraphTensor& t = graph_.tensor(id);
+  if (t.storage.empty()) return ok();
+  const std::string name = "pack " + t.name;
+  const galley_op* pack_op = TRY(op(c_.plugins.format(t.storage).table->pack_op, name));
+  return emit_op(pack_op, name, {value}, parts, t.storage_attrs);
+}
+
+/// The way back after an update or while loading.
+void Placer::put_back(galley_tensor id, const std::vector<Operand>& parts) {
+  const auto& components = components_.at(id);
+  for (size_t i = 0; i < components.size(); ++i)
+    if (program_.tensors[static_cast<size_t>(components[i])].memory != 0) copy(parts[i], all_of(components[i]));
+}
+
+/// Hands the components on as further inputs where a kernel reads all of the node's formats as they are stored.
+Result<bool> Placer::as_stored(Instruction* instruction, const std::vector<Stored>& stored) {
+  Instruction i = *instruction;
+  bool formats = false;
+  for (const Stored& s : stored) {
+    const GraphTensor& t = graph_.tensor(s.tensor);
+    const uint32_t access = s.updated ? GALLEY_READ_WRITE : GALLEY_READ;
+    if (t.storage.empty()) {
+      i.inputs[s.input] = with_access(s.parts.front(), access);
+      continue;
+    }
+    formats = true;
+    auto as = std::make_shared<StoredAs>();
+    as->format = t.storage;
+    as->attrs = t.storage_attrs;
+    as->view = as->attrs.view();
+    as->first = i.inputs.size();
+    as->count = s.parts.size();
+    Operand& operand = i.inputs[s.input];
+    operand.shape = t.shape;
+    operand.dtype = t.dtype;
+    operand.access = operand.later = access;
+    operand.stored = std::move(as);
+    for (const Operand& part : s.parts) i.inputs.push_back(with_access(part, access));
+    i.components += s.parts.size();
+  }
+  if (!formats) return false;
+  if (!TRY(c_.kernels.choose(i, program_.tensors))->kernel) return false;
+  *instruction = std::move(i);
+  return true;
+}
+
+}  // namespace galley

@@ -1,0 +1,34 @@
+#include "host/passes/strategies.hpp"
+
+#include <cstdio>
+
+namespace galley {
+
+std::string label(Strategies strategies, int use) {
+  if (use == no_use) return "";
+  const LoadedStrategy& s = *strategies[static_cast<size_t>(use)];
+  return s.name() + " (" + s.place().text() + ")";
+}
+
+Result<Schedule> option_schedule(const LoadedStrategy& strategy, const std::string& option) {
+  if (const Schedule* schedule = strategy.options().schedule(option)) return *schedule;
+  const auto number = strategy.options().number(option, 1);
+  if (!number)
+    return plugin_error(strategy.place().text() + ": " + strategy.name() + " asks for its option '" + option +
+                        "' as a number, and it has none");
+  Schedule constant;
+  char text[32];
+  std::snprintf(text, sizeof text, "%.9g", *number);
+  constant.text = text;
+  constant.table = {*number};
+  return constant;
+}
+
+Status call_strategy(Graph& graph, Strategies strategies, Author author, std::string_view what,
+                     const std::function<galley_status(galley_error*)>& call) {
+  const LoadedStrategy& s = *strategies[static_cast<size_t>(author.use)];
+  const Graph::As as(graph, std::move(author));
+  return call_plugin(s.caller(), what, call);
+}
+
+}  // namespace galley

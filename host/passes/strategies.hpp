@@ -1,0 +1,27 @@
+// The recipe's strategies, as passes see them.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "host/graph/graph.hpp"
+#include "host/plugins/strategy.hpp"
+
+namespace galley {
+
+/// In the recipe's order. `use` is an index into it.
+using Strategies = std::span<const std::unique_ptr<const LoadedStrategy>>;
+
+/// "NAME (recipe.lua:9)": for messages and the plan; "" for no_use.
+std::string label(Strategies strategies, int use);
+
+/// The schedule of an option that is a number; an error names the option.
+Result<Schedule> option_schedule(const LoadedStrategy& strategy, const std::string& option);
+
+/// Calls into a strategy, which builds as `author`. A bad status or an exception becomes an error that names it.
+Status call_strategy(Graph& graph, Strategies strategies, Author author, std::string_view what,
+                     const std::function<galley_status(galley_error*)>& call);
+
+}  // namespace galley

@@ -1,0 +1,71 @@
+// The update graph: what is measured of the gradients, then what strategies append, stage by stage.
+#include "galley/update.h"
+
+#include "host/passes/passes.hpp"
+
+namespace galley {
+namespace {
+
+/// One sum of squares a gradient, in one tensor, and the norm of all.
+Status measure(Compilation& c) {
+  Graph& graph = c.graph;
+  const Graph::As as(graph, {Section::Update, no_use, -1, 0, "update."});
+  const std::vector<galley_tensor>& trainable = c.decisions.trainable;
+  GraphTensor all;
+  all.name = "sums of squares";
+  all.dtype = GALLEY_F64;
+  all.shape = {static_cast<int64_t>(trainable.size())};
+  all.kind = GALLEY_KIND_SCALAR;
+  c.sums = TRY(graph.make(std::move(all)));
+  std::vector<galley_tensor> norm_inputs = {TRY(graph.scalar(GALLEY_SCALAR_LOSS_SCALE))};
+  for (size_t i = 0; i < trainable.size(); ++i) {
+    const galley_tensor gradient = graph.tensor(trainable[i]).gradient;
+    GraphTensor one;
+    one.name = "sum of squares of " + graph.tensor(gradient).name;
+    one.dtype = GALLEY_F64;
+    one.shape = {1};
+    one.kind = GALLEY_KIND_SCALAR;
+    one.slice_of = c.sums;
+    one.slice_offset = static_cast<int64_t>(i) * 8;
+    std::vector<galley_tensor> out = {TRY(graph.make(std::move(one)))};
+    TRY(graph.append(c.roles.sum_squares, "", {gradient}, {}, &out, 0));
+    norm_inputs.push_back(out[0]);
+  }
+  std::vector<galley_tensor> results = {TRY(graph.scalar(GALLEY_SCALAR_GRADIENT_NORM)), TRY(graph.scalar(GALLEY_SCALAR_FOUND_INF))};
+  TRY(graph.append(c.roles.norm_finish, "", norm_inputs, {}, &results, 0));
+  return ok();
+}
+
+Status build(Compilation& c, size_t use, galley_tensor parameter) {
+  Graph& graph = c.graph;
+  const LoadedStrategy& s = *c.strategies[use];
+  const std::string prefix = "update." + (parameter ? graph.tensor(parameter).name + "." : std::string());
+  const galley_tensor gradient = parameter ? graph.tensor(parameter).gradient : 0, first = graph.tensor_count() + 1;
+  TRY_STATUS(call_strategy(graph, c.strategies, {Section::Update, static_cast<int>(use), -1, 0, prefix}, "build", [&](galley_error* error) {
+    return s.update()->build(s.instance(), Graph::verbs(), graph.handle(), parameter, gradient, error);
+  }));
+  for (galley_tensor t = first; t <= graph.tensor_count(); ++t)
+    if (graph.tensor(t).kind == GALLEY_KIND_STATE && !graph.tensor(t).parameter) graph.tensor(t).parameter = parameter;
+  return ok();
+}
+
+}  // namespace
+
+Status update(Compilation& c) {
+  if (!c.trains()) return ok();
+  TRY_STATUS(measure(c));
+  for (const uint32_t stage : {GALLEY_STAGE_CHECK, GALLEY_STAGE_CLIP, GALLEY_STAGE_GRADIENT, GALLEY_STAGE_STEP, GALLEY_STAGE_AFTER}) {
+    const bool per_parameter = stage >= GALLEY_STAGE_GRADIENT;
+    for (const galley_tensor t : per_parameter ? c.decisions.trainable : std::vector<galley_tensor>{0}) {
+      for (size_t i = 0; i < c.strategies.size(); ++i) {
+        const galley_update* interface = c.strategies[i]->update();
+        if (!interface || interface->stage != stage) continue;
+        if (stage == GALLEY_STAGE_STEP && c.graph.tensor(t).update_use != static_cast<int>(i)) continue;
+        TRY_STATUS(build(c, i, t));
+      }
+    }
+  }
+  return ok();
+}
+
+}  // namespace galley

@@ -1,0 +1,233 @@
+#include "host/passes/verify.hpp"
+#include "host/plugins/abi.hpp"
+
+#include <algorithm>
+
+#include "galley/op.h"
+
+namespace galley {
+namespace {
+
+/// Sections that run as one: what one of them leaves, the next one finds.
+enum class Part : uint8_t { None, Micro, Update, Export, Sample };
+Part part_of(Section s) {
+  switch (s) {
+    case Section::Update: return Part::Update;
+    case Section::Export: return Part::Export;
+    case Section::Sample: return Part::Sample;
+    default: return Part::Micro;
+  }
+}
+
+class Verifier {
+ public:
+  Verifier(Compilation& c, std::string_view pass) : c_(c), graph_(c.graph), pass_(pass), writer_(graph_.tensor_count() + 1, 0) {}
+
+  Status run() {
+    for (galley_tensor t = 1; t <= graph_.tensor_count(); ++t) TRY_STATUS(check_tensor(graph_.tensor(t)));
+    c_.inferred.resize(graph_.node_count() + 1);
+    for (const Section s : {Section::Forward, Section::Backward, Section::Update, Section::Export, Section::Sample})
+      for (const galley_node n : graph_.section(s)) TRY_STATUS(check_node(graph_.node(n)));
+    if (!graph_.section(Section::Backward).empty())
+      for (const galley_tensor t : c_.decisions.trainable) {
+        const GraphTensor& p = graph_.tensor(t);
+        if (!p.gradient || !writer_[p.gradient]) return wrong_tensor(p, "is to be trained, but no node writes its gradient");
+      }
+    return ok();
+  }
+
+ private:
+  // ---- Who is to blame -------------------------------------------------------------------------------------------------------
+
+  std::string plugin_of(const galley_op* op) const { return galley::plugin_of(c_.plugins, op); }
+  std::string strategy(int use) const {
+    return label(c_.strategies, use) + ", plugin '" + c_.strategies[static_cast<size_t>(use)]->plugin().manifest.id + "'";
+  }
+  Error error(const std::string& who, bool plugin, const std::string& text) const {
+    const std::string cause = "after pass '" + std::string(pass_) + "': " + who + " " + text;
+    if (plugin) return plugin_error(cause, "report it to the plugin's author");
+    return run_error(cause, "this is a mistake of Galley, not of the recipe: please report it with the recipe");
+  }
+  Error wrong(const GraphNode& node, const std::string& text) const { return wrong(node, node, text); }
+  /// `guilty`: the node whose author is to blame.
+  Error wrong(const GraphNode& node, const GraphNode& guilty, const std::string& text) const {
+    std::string who = "node '" + node.name + "' (op '" + node.op->name + "'";
+    std::string author = ", made by ";
+    if (guilty.id != node.id) author = ", because of '" + guilty.name + "', made by ";
+    bool plugin = true;
+    if (guilty.use != no_use) {
+      who += author + strategy(guilty.use);
+    } else if (guilty.origin) {
+      const GraphNode& of = graph_.node(guilty.origin);
+      who += author + "the gradient rule of op '" + of.op->name + "' of '" + of.name + "', plugin '" + plugin_of(of.op) + "'";
+    } else {
+      who += ", of plugin '" + plugin_of(node.op) + "'";
+      plugin = plugin_of(node.op) != standard_plugin;
+    }
+    return error(who + ")", plugin, text);
+  }
+  Error wrong_tensor(const GraphTensor& t, const std::string& text) const {
+    return error("tensor '" + t.name + "'" + (t.use == no_use ? "" : " (made by " + strategy(t.use) + ")"), t.use != no_use, text);
+  }
+
+  // ---- Tensors ---------------------------------------------------------------------------------------------------------------
+
+  Status check_tensor(const GraphTensor& t) const {
+    if (t.shape.size() > GALLEY_MAX_RANK) return wrong_tensor(t, "has rank " + std::to_string(t.shape.size()));
+    if (!galley_dtype_bytes(t.dtype)) return wrong_tensor(t, "has the unknown dtype " + std::to_string(t.dtype));
+    if (t.kind < GALLEY_KIND_PARAMETER || t.kind > GALLEY_KIND_SCALAR)
+      return wrong_tensor(t, "is of the unknown kind " + std::to_string(t.kind));
+    if (t.slice_of && (t.slice_offset < 0 || t.slice_offset + t.bytes() > graph_.tensor(t.slice_of).bytes()))
+      return wrong_tensor(t, "lies beyond '" + graph_.tensor(t.slice_of).name + "', of which it is a part");
+    return ok();
+  }
+
+  // ---- Nodes -----------------------------------------------------------------------------------------------------------------
+
+  Status check_node(const GraphNode& node) {
+    TRY_STATUS(check_operands(node));
+    TRY_STATUS(check_shapes(node));
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      if (node.inputs[i]) TRY_STATUS(check_input(node, i));
+    for (size_t i = 0; i < node.outputs.size(); ++i)
+      if (node.outputs[i]) TRY_STATUS(check_output(node, i));
+    return check_overlaps(node);
+  }
+
+  Status check_operands(const GraphNode& node) const {
+    const galley_op* op = node.op;
+    const bool variadic = op->n_inputs && op->inputs[op->n_inputs - 1]->flags & GALLEY_OPERAND_VARIADIC;
+    if (node.inputs.size() > op->n_inputs && !variadic)
+      return wrong(node, "has " + std::to_string(node.inputs.size()) + " inputs; the op takes " + std::to_string(op->n_inputs));
+    if (node.outputs.size() > op->n_outputs)
+      return wrong(node, "has " + std::to_string(node.outputs.size()) + " outputs; the op has " + std::to_string(op->n_outputs));
+    for (size_t i = 0; i < op->n_inputs; ++i) {
+      const bool optional = op->inputs[i]->flags & (GALLEY_OPERAND_OPTIONAL | GALLEY_OPERAND_VARIADIC);
+      if (!optional && (i >= node.inputs.size() || !node.inputs[i]))
+        return wrong(node, std::string("lacks its input '") + op->inputs[i]->name + "'");
+    }
+    return ok();
+  }
+
+  /// What a node writes it takes once.
+  Status check_overlaps(const GraphNode& node) const {
+    std::vector<galley_tensor> all = node.inputs;
+    all.insert(all.end(), node.outputs.begin(), node.outputs.end());
+    for (size_t i = 0; i < all.size(); ++i) {
+      const galley_operand_rule* rule = i < node.inputs.size() ? input_rule(node.op, i) : nullptr;
+      const bool writes = i >= node.inputs.size() || (rule && rule->flags & GALLEY_OPERAND_INOUT);
+      if (writes && all[i] && std::count(all.begin(), all.end(), all[i]) > 1)
+        return wrong(node, "writes '" + graph_.tensor(all[i]).name + "', which is another operand of it as well");
+    }
+    return ok();
+  }
+
+  /// What the op's rule says is what is there. A node is asked about again only when its inputs have been replaced.
+  Status check_shapes(const GraphNode& node) {
+    std::vector<galley_tensor>& before = c_.inferred[node.id];
+    if (!before.empty() && before == node.inputs) return ok();
+    const galley_op* op = node.op;
+    if (!op->infer) return op->n_outputs ? Status(wrong(node, "has no shape rule")) : ok();
+    const NodeDescription description(op, node.name, graph_.tensors(node.inputs), node.attrs, {}, 0, graph_.length());
+    std::vector<galley_shape> shapes(op->n_outputs);
+    std::vector<galley_shape*> pointers;
+    for (galley_shape& s : shapes) {
+      s = new_struct<galley_shape>();
+      pointers.push_back(&s);
+    }
+    const Status asked =
+        call_plugin({plugin_of(op)}, "infer", [&](galley_error* said) { return op->infer(description.view(), pointers.data(), said); });
+    if (!asked) return wrong(node, "is not what its op takes: " + asked.error().cause);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (!node.outputs[i]) continue;
+      const GraphTensor& t = graph_.tensor(node.outputs[i]);
+      const galley_shape& s = shapes[i];
+      if (s.rank > GALLEY_MAX_RANK) return wrong(node, "has a shape rule that makes rank " + std::to_string(s.rank));
+      GraphTensor inferred;
+      inferred.dtype = s.dtype;
+      inferred.shape.assign(s.extents, s.extents + s.rank);
+      if (s.dtype != t.dtype || inferred.shape != t.shape)
+        return wrong(node, "writes " + (s.dtype ? type_text(inferred) : std::string("nothing")) + " as '" + op->outputs[i]->name +
+                               "', but '" + t.name + "' is " + type_text(t));
+    }
+    before = node.inputs;
+    return ok();
+  }
+
+  // ---- Who writes what, and when it is read --------------------------------------------------------------------------------------
+
+  bool written(galley_tensor t, const GraphNode& before) const {
+    return writer_[t] && part_of(graph_.node(writer_[t]).section) == part_of(before.section);
+  }
+
+  Status check_input(const GraphNode& node, size_t i) {
+    const GraphTensor& t = graph_.tensor(node.inputs[i]);
+    if (t.kind == GALLEY_KIND_TRANSIENT && !handed_to_sample(node, t) && !written(t.id, node)) {
+      if (writer_[t.id])
+        return wrong(node,
+                     "reads '" + t.name + "', which is gone when the " + section_names[static_cast<size_t>(node.section)] + " part runs");
+      // Only `replace` makes a reader of what comes later: whoever made that has replaced it.
+      if (t.producer)
+        return wrong(node, graph_.node(t.producer), "reads '" + t.name + "' before '" + graph_.node(t.producer).name + "' writes it");
+      return wrong(node, "reads '" + t.name + "', which no node writes");
+    }
+    if (t.kind == GALLEY_KIND_GRADIENT && !writer_[t.id]) return wrong(node, "reads '" + t.name + "', which no node has written");
+    if (t.kind == GALLEY_KIND_GRADIENT && part_of(node.section) != Part::Micro && node.section != Section::Update)
+      return wrong(node,
+                   "reads '" + t.name + "', which is gone when the " + section_names[static_cast<size_t>(node.section)] + " part runs");
+    const galley_operand_rule* rule = input_rule(node.op, i);
+    if (rule && rule->flags & GALLEY_OPERAND_INOUT) return check_written(node, t);
+    return ok();
+  }
+
+  /// The sample part is spliced into forward, behind the last hidden state.
+  bool handed_to_sample(const GraphNode& node, const GraphTensor& t) const {
+    return node.section == Section::Sample && t.id == graph_.hidden && writer_[t.id];
+  }
+
+  /// Whether a node of this section may change what the tensor holds.
+  Status check_written(const GraphNode& node, const GraphTensor& t) const {
+    const std::string section = section_names[static_cast<size_t>(node.section)];
+    switch (t.kind) {
+      case GALLEY_KIND_CONSTANT:
+      case GALLEY_KIND_INPUT: return wrong(node, "writes '" + t.name + "', which nodes only read");
+      case GALLEY_KIND_PARAMETER:
+        if (node.section == Section::Update && !t.trainable()) return wrong(node, "writes '" + t.name + "', which is frozen");
+        [[fallthrough]];
+      case GALLEY_KIND_STATE:
+        if (node.section != Section::Update) return wrong(node, "writes '" + t.name + "' in the " + section + " part; only the update may");
+        return ok();
+      case GALLEY_KIND_GRADIENT:
+        if (node.section != Section::Backward && node.section != Section::Update)
+          return wrong(node, "writes '" + t.name + "' in the " + section + " part");
+        return ok();
+      default: return ok();
+    }
+  }
+
+  Status check_output(const GraphNode& node, size_t i) {
+    const GraphTensor& t = graph_.tensor(node.outputs[i]);
+    TRY_STATUS(check_written(node, t));
+    const bool adds = node.accumulate >> i & 1;
+    if (adds && !(node.op->outputs[i]->flags & GALLEY_OPERAND_ACCUMULATES))
+      return wrong(node, "adds to '" + t.name + "', which its op cannot");
+    if (t.kind == GALLEY_KIND_TRANSIENT || (t.kind == GALLEY_KIND_GRADIENT && node.section == Section::Backward)) {
+      if (writer_[t.id] && !adds)
+        return wrong(node, "overwrites '" + t.name + "', which '" + graph_.node(writer_[t.id]).name + "' has written");
+      if (!writer_[t.id] && adds) return wrong(node, "adds to '" + t.name + "', which no node has written");
+    }
+    if (!writer_[t.id]) writer_[t.id] = node.id;
+    return ok();
+  }
+
+  Compilation& c_;
+  const Graph& graph_;
+  std::string_view pass_;
+  std::vector<galley_node> writer_;  ///< by tensor: the first node that writes it, in the order of the run
+};
+
+}  // namespace
+
+Status verify_graph(Compilation& c, std::string_view pass) { return Verifier(c, pass).run(); }
+
+}  // namespace galley

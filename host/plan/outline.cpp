@@ -1,0 +1,96 @@
+#include "host/plan/outline.hpp"
+
+#include <cassert>
+
+namespace galley {
+namespace {
+
+/// Every mention of a tensor in a program.
+template <class Visit>
+void visit_ids(Program& p, Visit&& visit) {
+  for (Segment& segment : p.segments)
+    for (Instruction& i : segment.code) {
+      for (Operand& o : i.inputs) visit(o.tensor);
+      for (Operand& o : i.outputs) visit(o.tensor);
+      visit(i.workspace);
+    }
+  for (TensorId* id : {&p.scalars, &p.window, &p.corpus, &p.staging, &p.logits, &p.sample_logits, &p.sample_position}) visit(*id);
+  for (auto& [name, id] : p.inputs) visit(id);
+  for (auto& [name, id] : p.resume) visit(id);
+  for (TensorId& id : p.frozen) visit(id);
+  for (Trained& t : p.trained) {
+    visit(t.parameter);
+    visit(t.gradient);
+    visit(t.sum_squares.tensor);
+  }
+}
+
+template <class T>
+std::vector<T> moved(std::vector<T>&& from, const std::vector<TensorId>& numbers) {
+  size_t count = 0;
+  for (const TensorId n : numbers) count += n != no_tensor;
+  std::vector<T> out(count);
+  for (size_t i = 0; i < from.size(); ++i)
+    if (numbers[i] != no_tensor) out[static_cast<size_t>(numbers[i])] = std::move(from[i]);
+  return out;
+}
+
+}  // namespace
+
+Outline::Code outline_of(const Segment& segment) {
+  Outline::Code out;
+  out.steps.reserve(segment.code.size());
+  for (const Instruction& i : segment.code) {
+    Outline::Step step = {i.action, i.queue, i.event, static_cast<uint32_t>(out.touched.size()), 0};
+    for (const Operand& o : i.inputs)
+      if (o.present()) out.touched.push_back(o.tensor);
+    for (const Operand& o : i.outputs)
+      if (o.present()) out.touched.push_back(o.tensor);
+    if (i.workspace != no_tensor) out.touched.push_back(i.workspace);
+    step.end = static_cast<uint32_t>(out.touched.size());
+    out.steps.push_back(step);
+  }
+  return out;
+}
+
+Outline outline_of(const Program& program) {
+  Outline out;
+  for (size_t s = 0; s < program.segments.size(); ++s) out.segments[s] = outline_of(program.segments[s]);
+  out.tensors.reserve(program.tensors.size());
+  for (const ProgramTensor& t : program.tensors) out.tensors.push_back({t.bytes, t.memory, t.life});
+  out.micro_batches = program.micro_batches;
+  for (const TensorId t : {program.logits, program.sample_logits})
+    if (t != no_tensor) out.read_by_host.push_back(t);
+  for (const Trained& trained : program.trained)
+    if (trained.sum_squares.present()) out.read_by_host.push_back(trained.sum_squares.tensor);
+  return out;
+}
+
+std::vector<TensorId> canonical_numbers(const Outline& outline) {
+  std::vector<TensorId> numbers(outline.tensors.size(), no_tensor);
+  TensorId next = 0;
+  for (size_t t = 0; t < numbers.size(); ++t)
+    if (outline.tensors[t].life != Life::Segment) numbers[t] = next++;
+  for (const Outline::Code& code : outline.segments)
+    for (const TensorId t : code.touched)
+      if (TensorId& number = numbers[static_cast<size_t>(t)]; number == no_tensor) number = next++;
+  return numbers;
+}
+
+void renumber(Outline& outline, const std::vector<TensorId>& numbers) {
+  outline.tensors = moved(std::move(outline.tensors), numbers);
+  for (Outline::Code& code : outline.segments)
+    for (TensorId& t : code.touched) t = numbers[static_cast<size_t>(t)];
+  for (TensorId& t : outline.read_by_host) t = numbers[static_cast<size_t>(t)];
+}
+
+void renumber(Program& program, const std::vector<TensorId>& numbers) {
+  program.tensors = moved(std::move(program.tensors), numbers);
+  visit_ids(program, [&](TensorId& id) {
+    if (id == no_tensor) return;
+    id = numbers[static_cast<size_t>(id)];
+    assert(id != no_tensor);
+  });
+}
+
+}  // namespace galley

@@ -1,0 +1,49 @@
+// What the planner reads of a program: who touches which tensor when, and how many bytes it has. An outline is a hundredth of its program, so that a
+// strategy which searches can ask for hundreds of peaks.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "host/plan/program.hpp"
+
+namespace galley {
+
+struct Outline {
+  struct Tensor {
+    int64_t bytes = 0;
+    uint32_t memory = 0;
+    Life life = Life::Segment;
+  };
+  struct Step {
+    Action action = Action::Kernel;
+    uint32_t queue = 0;
+    uint32_t event = 0;
+    uint32_t begin = 0, end = 0;  ///< of its tensors in `touched`
+  };
+  /// The instructions of a segment.
+  struct Code {
+    std::vector<Step> steps;
+    std::vector<TensorId> touched;  ///< of each step: inputs, outputs, workspace; absent operands are left out
+    std::span<const TensorId> of(const Step& step) const { return {touched.data() + step.begin, touched.data() + step.end}; }
+  };
+  std::array<Code, 6> segments;
+  std::vector<Tensor> tensors;
+  int64_t micro_batches = 1;
+  std::vector<TensorId> read_by_host;  ///< when their segment (a window's tensors: the step) is over
+};
+
+Outline outline_of(const Program& program);
+/// The steps of one segment.
+Outline::Code outline_of(const Segment& segment);
+
+/// The order of tensors in which two programs that differ only in how they number theirs are the same: what lives for the run or a window as it
+/// stands, then the others by their first use. Entry i is the new number of tensor i; no_tensor where nothing uses a segment's tensor.
+std::vector<TensorId> canonical_numbers(const Outline& outline);
+/// `numbers` applied.
+void renumber(Outline& outline, const std::vector<TensorId>& numbers);
+void renumber(Program& program, const std::vector<TensorId>& numbers);
+
+}  // namespace galley

@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""How long planning takes: a model of the shape of Llama 2 7B, and a search that asks for 200 peaks of a model of 80 blocks. Not a test: it prints seconds, of the
+program in GALLEY (several may be given, to compare), and asserts nothing about them.
+
+    GALLEY=build/release/galley GALLEY_BINARY=build/release tests/bench/plan.py [OTHER_GALLEY ...]
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+binary = pathlib.Path(os.environ['GALLEY_BINARY']).resolve()
+programs = [pathlib.Path(x).resolve() for x in (os.environ['GALLEY'], *sys.argv[1:])]
+target = pathlib.Path(__file__).resolve().parents[1] / 'golden' / 'target.toml'
+
+
+def llama(hidden, inner, layers, heads):
+    return (f'model {{ family = "llama", config = {{ vocab_size = 32000, hidden_size = {hidden}, intermediate_size = {inner}, num_hidden_layers = {layers}, '
+            f'num_attention_heads = {heads}, num_key_value_heads = {heads}, max_position_embeddings = 4096, tie_word_embeddings = false }} }}')
+
+
+def recipe(model, *uses):
+    lines = ''.join(f'  {x},\n' for x in (f'model = {model}', 'data = data.random {}', 'batch = 1', 'length = 512', 'steps = 1', *uses))
+    return f'return recipe {{\n{lines}}}\n'
+
+
+seven = recipe(llama(4096, 11008, 32, 32), 'use "adamw" { lr = 1e-4 }')
+eighty = llama(1024, 2816, 80, 16)
+cases = {'Llama 2 7B': seven, '80 blocks, no peak': recipe(eighty, 'use "adamw" { lr = 1e-4 }')}
+for share in (0.1, 0.5, 0.9):
+    cases[f'80 blocks, 200 peaks, {100 * share:.0f} % recomputed'] = recipe(eighty, f'use "peaks" {{ calls = 200, share = {share} }}', 'use "adamw" { lr = 1e-4 }')
+with tempfile.TemporaryDirectory() as folder:
+    os.chdir(folder)
+    for name, text in cases.items():
+        pathlib.Path('bench.lua').write_text(text)
+        for program in programs:
+            begin = time.monotonic()
+            subprocess.run([program, 'plan', 'bench.lua', '--json', '--target', target, '--plugin-path', binary / 'tests' / 'plugins' / 'peaks'], check=True,
+                           capture_output=True)
+            print(f'{name:36} {time.monotonic() - begin:7.2f} s  {program}', flush=True)

@@ -1,0 +1,110 @@
+// The graph by itself: making, appending, replacing, sorting.
+#include "host/graph/graph.hpp"
+
+#include <gtest/gtest.h>
+
+#include "galley/cpp/plugin.hpp"
+
+namespace galley {
+namespace {
+
+void like_first(const sdk::Node& n, sdk::Shapes& out) { out.like(0, n.in(0)); }
+
+const galley_op* join_op() {
+  static sdk::Op op("join", "y = a and b");
+  static const galley_op* table = op.input("a", GALLEY_ROLE_ROWS)
+                                      .input("b", GALLEY_ROLE_ROWS, GALLEY_OPERAND_OPTIONAL)
+                                      .output("y", GALLEY_ROLE_ROWS)
+                                      .infer<like_first>()
+                                      .table();
+  return table;
+}
+
+class Graphs : public testing::Test {
+ protected:
+  Graphs()
+      : graph([](std::string_view name) { return name == "join" ? join_op() : nullptr; }, [] { return std::vector<std::string>{"join"}; },
+              2, 4) {}
+  galley_tensor input(const std::string& name) {
+    GraphTensor t;
+    t.name = name;
+    t.shape = {2, 4};
+    t.kind = GALLEY_KIND_INPUT;
+    return graph.make(std::move(t)).value();
+  }
+  galley_tensor join(const std::string& name, galley_tensor a, galley_tensor b = 0) {
+    std::vector<galley_tensor> out;
+    EXPECT_TRUE(graph.append("join", name, {a, b}, {}, &out, 0).ok());
+    return out.at(0);
+  }
+  std::string order(Section s) const {
+    std::string out;
+    for (const galley_node n : graph.section(s)) out += (out.empty() ? "" : " ") + graph.node(n).name;
+    return out;
+  }
+  Graph graph;
+};
+
+TEST_F(Graphs, RefusesWhatNoMemoryHolds) {
+  GraphTensor t;
+  t.name = "t";
+  t.shape = {int64_t{1} << 30, int64_t{1} << 30};
+  EXPECT_FALSE(graph.make(t).ok());
+  t.shape = {-1};
+  EXPECT_FALSE(graph.make(t).ok());
+  t.shape = Shape(9, 1);
+  EXPECT_NE(graph.make(t).error().cause.find("rank 9"), std::string::npos);
+}
+
+TEST_F(Graphs, NamesOfWhatLastsAreUnique) {
+  input("x");
+  GraphTensor t;
+  t.name = "x";
+  t.kind = GALLEY_KIND_STATE;
+  EXPECT_FALSE(graph.make(t).ok());
+}
+
+TEST_F(Graphs, RefusesMissingAndSurplusInputs) {
+  const galley_tensor x = input("x");
+  std::vector<galley_tensor> out;
+  EXPECT_FALSE(graph.append("join", "n", {0}, {}, &out, 0).ok());
+  EXPECT_FALSE(graph.append("join", "n", {x, x, x}, {}, &out, 0).ok());
+  EXPECT_FALSE(graph.append("join", "n", {99}, {}, &out, 0).ok());
+  EXPECT_NE(graph.append("jion", "n", {x}, {}, &out, 0).error().hint.find("join"), std::string::npos);
+}
+
+TEST_F(Graphs, WhoAppendsIsWritten) {
+  const galley_tensor x = input("x");
+  galley_tensor y = 0;
+  {
+    const Graph::As as(graph, {Section::Update, 3, 7, 0, "before."});
+    y = join("", x);
+  }
+  const GraphNode& node = graph.node(graph.tensor(y).producer);
+  EXPECT_EQ(node.section, Section::Update);
+  EXPECT_EQ(node.use, 3);
+  EXPECT_EQ(node.block, 7);
+  EXPECT_EQ(node.name, "before.join.1");
+  EXPECT_EQ(graph.author.section, Section::Forward);
+  EXPECT_EQ(graph.author.use, no_use);
+}
+
+TEST_F(Graphs, ReplaceSparesWhatItIsMadeFrom) {
+  const galley_tensor x = input("x"), a = join("a", x), b = join("b", a);
+  const galley_tensor c = join("c", a);
+  ASSERT_TRUE(graph.replace(a, c).ok());
+  EXPECT_EQ(graph.node(graph.tensor(b).producer).inputs[0], c);
+  EXPECT_EQ(graph.node(graph.tensor(c).producer).inputs[0], a);
+}
+
+TEST_F(Graphs, SortPutsProducersFirst) {
+  const galley_tensor x = input("x"), a = join("a", x);
+  join("b", a);
+  const galley_tensor late = join("late", x);
+  ASSERT_TRUE(graph.replace(a, join("c", a, late)).ok());
+  graph.sort(Section::Forward);
+  EXPECT_EQ(order(Section::Forward), "a late c b");
+}
+
+}  // namespace
+}  // namespace galley

@@ -1,0 +1,136 @@
+#include "tests/passes/hand.hpp"
+
+#include "host/passes/verify.hpp"
+
+namespace galley::hand {
+namespace {
+
+using sdk::Backward;
+using sdk::Node;
+using sdk::Op;
+using sdk::Shapes;
+
+void like_first(const Node& n, Shapes& out) { out.like(0, n.in(0)); }
+void two_of_one_shape(const Node& n, Shapes& out) {
+  if (sdk::count(n.in(0)) != sdk::count(n.in(1))) sdk::invalid("operands differ in size");
+  out.like(0, n.in(0));
+}
+void one_double(const Node&, Shapes& out) { out.set(0, GALLEY_F64, {1}); }
+void same_size(const Node& n, Shapes&) {
+  if (sdk::count(n.in(0)) != sdk::count(n.in(1))) sdk::invalid("operands differ in size");
+}
+
+void add_gradient(Backward& b) {
+  for (uint32_t i = 0; i < 2; ++i)
+    if (b.needs(i)) b.d_inputs[i] = b.d_outputs[0];
+}
+void mul_gradient(Backward& b) {
+  for (uint32_t i = 0; i < 2; ++i)
+    if (b.needs(i)) b.d_inputs[i] = b.graph.node("mul", nullptr, {b.d_outputs[0], b.node.inputs[1 - i]}, {}, {b.d_inputs[i]}, b.adds(i))[0];
+}
+void loss_gradient(Backward& b) { b.d_inputs[0] = b.graph.node("mul", nullptr, {b.node.inputs[0], b.node.inputs[0]}, {}, {0})[0]; }
+void wide_gradient(Backward& b) { b.d_inputs[0] = b.graph.scalar(GALLEY_SCALAR_LOSS_SEED); }
+void idle_gradient(Backward&) {}
+
+Op& made(const char* name) {
+  static std::deque<Op> all;
+  return all.emplace_back(name, name);
+}
+
+}  // namespace
+
+const std::vector<const galley_op*>& ops() {
+  static const std::vector<const galley_op*> all = [] {
+    constexpr uint32_t in_place = GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT;
+    const auto binary = [](const char* name) -> Op& {
+      return made(name)
+          .input("a", GALLEY_ROLE_ROWS)
+          .input("b", GALLEY_ROLE_ROWS)
+          .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES, 0);
+    };
+    return std::vector<const galley_op*>{
+        binary("add").infer<two_of_one_shape>().gradient<add_gradient>().table(),
+        binary("mul").infer<two_of_one_shape>().gradient<mul_gradient>().table(),
+        made("loss")
+            .input("x", GALLEY_ROLE_ROWS)
+            .output("sum", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES)
+            .flags(GALLEY_OP_LOSS)
+            .infer<one_double>()
+            .gradient<loss_gradient>()
+            .table(),
+        made("copy").input("x", GALLEY_ROLE_ROWS).output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES).infer<like_first>().table(),
+        made("square").input("x", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<one_double>().table(),
+        made("step")
+            .input("p", GALLEY_ROLE_ROWS, in_place)
+            .input("g", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
+            .infer<same_size>()
+            .table(),
+        made("wide").input("x", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<like_first>().gradient<wide_gradient>().table(),
+        made("idle").input("x", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<like_first>().gradient<idle_gradient>().table(),
+    };
+  }();
+  return all;
+}
+
+const galley_op* op(std::string_view name) {
+  for (const galley_op* o : ops())
+    if (o->name == name) return o;
+  return nullptr;
+}
+
+Hand::Hand()
+    : plugins(Plugins::scan({})),
+      graph(
+          op,
+          [] {
+            std::vector<std::string> names;
+            for (const galley_op* o : ops()) names.emplace_back(o->name);
+            return names;
+          },
+          1, 4) {
+  target.memories = {{"host"}};
+  Roles roles;
+  roles.add = op("add");
+  roles.copy = op("copy");
+  roles.sum_squares = op("square");
+  c.reset(new Compilation{graph, {}, *plugins, target, options, roles, Kernels(*plugins, {}, target, options, 4)});
+}
+
+galley_tensor Hand::tensor(const std::string& name, Shape shape, uint32_t kind, uint64_t flags) {
+  GraphTensor t;
+  t.name = name;
+  t.shape = std::move(shape);
+  t.kind = kind;
+  t.flags = flags;
+  return graph.make(std::move(t)).value();
+}
+
+galley_tensor Hand::node(const std::string& name, const char* op_name, std::vector<galley_tensor> inputs, Section section,
+                         std::vector<galley_tensor> outputs, uint32_t accumulate) {
+  const Graph::As as(graph, {section});
+  const auto made = graph.append(op_name, name, std::move(inputs), {}, &outputs, accumulate);
+  EXPECT_TRUE(made.ok()) << (made.ok() ? "" : made.error().cause);
+  return outputs.empty() ? 0 : outputs[0];
+}
+
+void Hand::train(std::vector<galley_tensor> parameters) {
+  for (const galley_tensor t : parameters) graph.tensor(t).flags |= GALLEY_TENSOR_TRAINABLE;
+  c->decisions.trainable = std::move(parameters);
+}
+
+Status Hand::verify(std::string_view pass) { return verify_graph(*c, pass); }
+
+std::string Hand::text(Section section) const {
+  std::string out;
+  for (const galley_node n : graph.section(section)) {
+    const GraphNode& x = graph.node(n);
+    out += x.op->name + std::string("(");
+    for (size_t i = 0; i < x.inputs.size(); ++i) out += (i ? ", " : "") + graph.tensor(x.inputs[i]).name;
+    out += ") -> ";
+    for (size_t i = 0; i < x.outputs.size(); ++i) out += std::string(x.accumulate >> i & 1 ? "+" : "") + graph.tensor(x.outputs[i]).name;
+    out += "\n";
+  }
+  return out;
+}
+
+}  // namespace galley::hand

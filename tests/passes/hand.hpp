@@ -1,0 +1,43 @@
+// Graphs made by hand over four ops that no plugin has, and a compilation around them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "galley/cpp/plugin.hpp"
+#include "host/passes/passes.hpp"
+
+namespace galley::hand {
+
+/// add: y = a + b · mul: y = x · w, adds into its gradients · loss: Σ x · step: p updated in place by g · square: Σ x², F64.
+const std::vector<const galley_op*>& ops();
+const galley_op* op(std::string_view name);
+
+class Hand : public testing::Test {
+ protected:
+  Hand();
+  galley_tensor tensor(const std::string& name, Shape shape, uint32_t kind, uint64_t flags = 0);
+  galley_tensor parameter(const std::string& name, Shape shape = {4}) { return tensor(name, std::move(shape), GALLEY_KIND_PARAMETER); }
+  galley_tensor input(const std::string& name, Shape shape = {4}) { return tensor(name, std::move(shape), GALLEY_KIND_INPUT); }
+  /// Appends to a section; its first output.
+  galley_tensor node(const std::string& name, const char* op, std::vector<galley_tensor> inputs, Section section = Section::Forward,
+                     std::vector<galley_tensor> outputs = {0}, uint32_t accumulate = 0);
+  void train(std::vector<galley_tensor> parameters);
+  /// "" or what is wrong.
+  std::string verified() { return cause(verify("test")); }
+  Status verify(std::string_view pass);
+  static std::string cause(const Status& status) { return status ? "" : status.error().cause; }
+  /// "name: op(inputs) -> outputs", one a node, + before what is added to.
+  std::string text(Section section) const;
+
+  std::unique_ptr<Plugins> plugins;
+  Target target;
+  CompileOptions options;
+  Graph graph;
+  std::unique_ptr<Compilation> c;
+};
+
+}  // namespace galley::hand

@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+"""A plugin that builds a wrong graph is found out before anything runs: exit code 4, with the plugin, the node, its op and what is wrong with it."""
+from galley_test import binary, check, finish, fresh_folder, from_config, recipe, run, use
+
+fresh_folder()
+model = from_config('gpt2', vocab_size=61, n_positions=32, n_embd=32, n_layer=1, n_head=4)
+plugins = ['--plugin-path', binary / 'tests' / 'plugins' / 'misbuilds']
+adamw, line = use('adamw', lr=1e-3), 'misbuilds (wrong.lua:'
+mistakes = {
+    'gradient shape': ("op 'tinker'", "node 'tinkered'", "f32(1)", 'f32(32)'),
+    'gradient nothing': ("op 'tinker'", "node 'tinkered'", 'nothing for input 0'),
+    'gradient unwritten': ("op 'tinker'", "node 'tinkered'", 'none of its nodes writes it'),
+    'gradient throws': ("op 'tinker'", "node 'tinkered'", 'of no use'),
+    'late read': ("after pass 'update'", line, "op 'sum_squares'", 'because of', 'before', 'writes it'),
+    'overwrite': ("after pass 'update'", line, "op 'scale'", 'overwrites'),
+    'output shape': ("after pass 'update'", line, "op 'scale'", 'gradient_factor', 'f32(1)'),
+    'input shape': ("after pass 'update'", line, "op 'tinker_step'", 'x and y differ in size'),
+    'twice': ("after pass 'update'", line, "op 'tinker_step'", 'which is another operand of it as well'),
+    'surplus': ("after pass 'update'", line, "op 'scale'", 'has 2 outputs; the op has 1'),
+    'input': ("after pass 'update'", line, "op 'tinker_step'", "writes 'input_ids', which nodes only read"),
+    'frozen': ("after pass 'update'", line, "op 'tinker_step'", 'which is frozen'),
+    'gone': ("after pass 'update'", line, "op 'scale'", 'which is gone when the update part runs'),
+}
+for how, parts in mistakes.items():
+    uses = [use('misbuilds', how=how), adamw] + ([use('freeze', patterns='*.wte.*')] if how == 'frozen' else [])
+    path = recipe('wrong.lua', model, 'data.random {}', *uses, batch=2, length=8, steps=2)
+    for command in (['plan', path], ['train', path, '--out', 'out']):
+        said = run(*command, *plugins, code=4).stderr
+        for part in (*parts, 'misbuilds'):
+            check(part in said, f'{how}: {part!r} is not in: {said}')
+path = recipe('right.lua', model, 'data.random {}', use('misbuilds', how='nothing'), adamw, batch=2, length=8, steps=2)
+said = run('plan', path, '--json', *plugins)
+check("op 'add' of plugin 'misbuilds' is hidden by that of 'models'" in said.stderr, f'a standard op is hidden: {said.stderr}')
+plain = recipe('plain.lua', model, 'data.random {}', adamw, batch=2, length=8, steps=2)
+check(said.stdout == run('plan', plain, '--json').stdout, 'the plan beside an op of the same name is another one')
+finish()
