@@ -2,19 +2,18 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <cstdio>
 
 #include "host/base/ordered.hpp"
 #include "host/commands/cli.hpp"
 #include "host/commands/inspect.hpp"
 #include "host/commands/listing.hpp"
-#include "host/commands/run.hpp"
+#include "host/commands/run_commands.hpp"
 #include "host/commands/sample.hpp"
+#include "host/commands/stop_signals.hpp"
 #include "host/commands/tokenize.hpp"
 #include "host/commands/train_tokenizer.hpp"
 #include "host/plan/shadow.hpp"
-#include "host/report/data_report.hpp"
 #include "host/report/plan_report.hpp"
 
 namespace galley {
@@ -30,27 +29,6 @@ const FlagSpec poison_flag = {"--poison", "", "debug: junk in all memory but the
 int terminal_columns() {
   winsize size = {};
   return isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
-
-Result<StudyOptions> study_options(const CommandLine& a) {
-  StudyOptions out;
-  if (const auto it = a.flags.find("--set"); it != a.flags.end()) {
-    for (const std::string& set : it->second) {
-      const size_t equals = set.find('=');
-      if (equals == std::string::npos || equals == 0) return recipe_error("--set " + set + ": NAME=VALUE is wanted");
-      if (!out.sets.emplace(set.substr(0, equals), set.substr(equals + 1)).second)
-        return recipe_error("--set " + set.substr(0, equals) + " is given twice");
-    }
-  }
-  if (const auto it = a.flags.find("--plugin-path"); it != a.flags.end()) out.plugin_path.assign(it->second.begin(), it->second.end());
-  out.device = a.get("--device", "cpu");
-  out.target = a.get("--target");
-  if (a.has("--memory")) {
-    const auto bytes = parse_bytes(a.get("--memory"));
-    if (!bytes) return recipe_error("--memory: " + bytes.error().cause, bytes.error().hint);
-    out.memory_limit = *bytes;
-  }
-  return out;
 }
 
 Status command_tokenize(const CommandLine& a) {
@@ -70,8 +48,6 @@ Status command_tokenize(const CommandLine& a) {
                   a.has("--special") ? Template::Yes : Template::No, threads);
 }
 
-Poison poison_of(const CommandLine& a) { return a.has("--poison") ? Poison::Yes : Poison::No; }
-
 Status command_plan(const CommandLine& a) {
   StudyOptions options = TRY(study_options(a));
   options.runs = false;
@@ -89,62 +65,6 @@ Status command_plan(const CommandLine& a) {
   return ok();
 }
 
-Status command_train(const CommandLine& a) {
-  const StopSignals signals;
-  const StudyOptions options = TRY(study_options(a));
-  const auto s = TRY(study(a.positional[0], options));
-  TRY_STATUS(check_files(s->program, s->graph->ignored_files));
-  const std::filesystem::path out = a.get("--out");
-  TRY_STATUS(check_vacant(out));
-  std::unique_ptr<Source> source = TRY(open_source(*s));
-  if (StopSignals::asked()) return Error{Exit::Interrupted, "interrupted before the run began", ""};
-  const RunRecord record = TRY(record_of(*s, options, *source));
-  TRY_STATUS(create_run(out, record));
-  std::printf("training %s: %s parameters, %s of them trained, %s planned\n", s->model.model_type.c_str(),
-              count_text(static_cast<double>(s->program.parameters)).c_str(), count_text(static_cast<double>(s->program.trainable)).c_str(),
-              bytes_text(s->peak_memory()).c_str());
-  for (const DataReport& report : source->reports()) std::fputs(data_line(report).c_str(), stdout);
-  if (source->epoch() > 0 && s->program.window_tokens == 0) {
-    const int64_t rows = s->recipe.steps * s->program.micro_batches * s->program.rows;
-    std::printf("  the run takes %s rows: %.2f epochs\n", grouped(static_cast<uint64_t>(rows)).c_str(),
-                static_cast<double>(rows) / static_cast<double>(source->epoch()));
-  }
-  std::fflush(stdout);
-  Status trained = train(*s, std::move(source), out, poison_of(a));
-  if (!trained) {
-    // What is wrong with the recipe or a plugin will be put right and tried again, in the same place.
-    const Exit exit = trained.error().exit;
-    if (exit == Exit::Recipe || exit == Exit::Plugin || exit == Exit::DoesNotFit) discard_run(out);
-    return trained;
-  }
-  std::printf("done: %s\n", out.c_str());
-  return ok();
-}
-
-Status command_resume(const CommandLine& a) {
-  const StopSignals signals;
-  const std::filesystem::path directory = a.positional[0];
-  const auto s = TRY(study_run(directory, Purpose::Train));
-  TRY_STATUS(train(*s, nullptr, directory, poison_of(a)));
-  std::printf("done: %s\n", directory.c_str());
-  return ok();
-}
-
-Status command_eval(const CommandLine& a) {
-  const std::filesystem::path what = a.positional[0];
-  StudyOptions options = TRY(study_options(a));
-  options.purpose = Purpose::Evaluate;
-  const bool run = std::filesystem::is_directory(what);
-  const auto s = TRY(run ? study_run(what, Purpose::Evaluate) : study(what, options));
-  std::unique_ptr<Source> source = TRY(open_source(*s));
-  Session session = TRY(open_session(*s, std::move(source), Poison::No));
-  if (run) TRY_STATUS(load_newest(*s, what, *session.executor));
-  const double loss = TRY(validation_loss(*s, session));
-  if (a.has("--json")) std::printf("{\"validation_loss\": %.17g}\n", loss);
-  else std::printf("validation loss %.4f nats a token, perplexity %.3f\n", loss, std::exp(loss));
-  return ok();
-}
-
 Status command_data(const CommandLine& a) {
   const StopSignals signals;
   StudyOptions options = TRY(study_options(a));
@@ -152,14 +72,6 @@ Status command_data(const CommandLine& a) {
   options.runs = false;
   const int64_t rows = TRY(a.integer("--rows", 2, 0));
   return show_data(*TRY(study(a.positional[0], options)), rows, a.has("--json") ? DataForm::Json : DataForm::Text);
-}
-
-Status command_gradients(const CommandLine& a) {
-  StudyOptions options = TRY(study_options(a));
-  options.purpose = Purpose::Gradients;
-  options.keep_logits = a.has("--logits");
-  const auto s = TRY(study(a.positional[0], options));
-  return write_gradients(*s, a.get("--out"));
 }
 
 Status command_plugins(const CommandLine& a) {

@@ -4,8 +4,8 @@
 #include <cstdio>
 
 #include "host/base/nearest.hpp"
-#include "host/commands/study.hpp"
 #include "host/plugins/loader.hpp"
+#include "host/session/study.hpp"
 
 namespace galley {
 namespace {

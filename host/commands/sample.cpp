@@ -7,10 +7,10 @@
 #include <iostream>
 
 #include "host/base/random.hpp"
-#include "host/commands/generate.hpp"
+#include "host/commands/run_commands.hpp"
 #include "host/data/chat.hpp"
 #include "host/data/coder.hpp"
-#include "host/exec/state.hpp"
+#include "host/session/generate.hpp"
 #include "host/text/unicode.hpp"
 
 namespace galley {
@@ -42,8 +42,9 @@ DataSpec text_spec(const Recipe& recipe) {
 /// Everything between a person's text and the model.
 class Talker {
  public:
-  static Result<std::unique_ptr<Talker>> open(const CommandLine& a, const Study& study, Session& session) {
-    std::unique_ptr<Talker> out(new Talker(study, session, TRY(Coder::open(text_spec(study.recipe), study.recipe))));
+  static Result<std::unique_ptr<Talker>> open(const CommandLine& a, Session& session) {
+    const Study& study = session.study();
+    std::unique_ptr<Talker> out(new Talker(session, TRY(Coder::open(text_spec(study.recipe), study.recipe))));
     out->most_ = TRY(a.integer("--tokens", 200, 1));
     out->draw_.temperature = TRY(a.number("--temperature", 0.8, 0, 1e300));
     out->draw_.top_k = TRY(a.integer("--top-k", 40, 0));
@@ -95,7 +96,7 @@ class Talker {
   }
 
  private:
-  Talker(const Study& study, Session& session, Coder coder) : generator_(study, session), coder_(std::move(coder)), work_(coder_) {}
+  Talker(Session& session, Coder coder) : generator_(session), coder_(std::move(coder)), work_(coder_) {}
 
   /// Draws and shows tokens until one ends the text; what was shown.
   Result<std::string> reply(std::vector<int32_t> tokens) {
@@ -173,26 +174,6 @@ Status converse(Talker& talker) {
 
 }  // namespace
 
-Result<std::unique_ptr<Study>> study_run(const fs::path& directory, Purpose purpose) {
-  const RunRecord record = TRY(open_run(directory));
-  StudyOptions options;
-  options.sets = record.sets;
-  options.plugin_path.assign(record.plugin_path.begin(), record.plugin_path.end());
-  options.device = record.device;
-  options.target_text = record.target;
-  options.recipe_text = record.recipe_text;
-  options.directory = record.working_directory;
-  options.purpose = purpose;
-  options.single_row = purpose == Purpose::Sample;
-  return study(record.recipe, options);
-}
-
-Status load_newest(const Study& study, const fs::path& directory, Executor& executor) {
-  const auto latest = TRY(find_latest(directory / "state"));
-  if (!latest) return recipe_error(directory.string() + ": this run has saved nothing yet", "let it come to its first save");
-  return load_state(*latest, study.program, executor.machine(), StatePart::Some);
-}
-
 Status command_sample(const CommandLine& a) {
   const fs::path directory = a.positional[0];
   std::error_code error;
@@ -203,9 +184,9 @@ Status command_sample(const CommandLine& a) {
     if (a.has(flag) && !a.has("--chat")) return recipe_error(std::string("galley sample: ") + flag + " goes with --chat");
   if (run && a.has("--length")) return recipe_error("galley sample: --length is the recipe's in a run; it goes with a model's folder");
   const auto s = TRY(run ? study_run(directory, Purpose::Sample) : study_model(directory, TRY(a.integer("--length", 512, 1))));
-  Session session = TRY(open_session(*s, nullptr, Poison::No));
-  const auto talker = TRY(Talker::open(a, *s, session));
-  if (run) TRY_STATUS(load_newest(*s, directory, *session.executor));
+  const auto session = TRY(Session::open(*s, nullptr));
+  const auto talker = TRY(Talker::open(a, *session));
+  if (run) TRY_STATUS(load_newest(*session, directory));
   const std::string prompt = valid_utf8(a.get("--prompt"), nullptr);
   if (!a.has("--chat")) return talker->go_on(prompt);
   if (!a.has("--prompt")) return converse(*talker);

@@ -55,6 +55,9 @@ Status save_state(const std::filesystem::path& states, int64_t keep, const State
 /// The newest state in the folder; none when there is no folder or no state in it. Changes nothing.
 Result<std::optional<std::filesystem::path>> find_latest(const std::filesystem::path& states);
 
+/// The step that a state's folder is of; −1: the name is not that of a state.
+int64_t step_of(const std::filesystem::path& state);
+
 /// Removes what a killed save left: half-written states, half-removed ones, and all but the newest `keep`.
 Status clean_states(const std::filesystem::path& states, int64_t keep);
 

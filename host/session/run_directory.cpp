@@ -1,4 +1,4 @@
-#include "host/report/run_directory.hpp"
+#include "host/session/run_directory.hpp"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -1,4 +1,4 @@
-#include "host/commands/study.hpp"
+#include "host/session/study.hpp"
 
 #include <unistd.h>
 
@@ -9,9 +9,9 @@
 
 #include "host/base/file.hpp"
 #include "host/base/nearest.hpp"
+#include "host/base/units.hpp"
 #include "host/data/coder.hpp"
 #include "host/plugins/host_table.hpp"
-#include "host/report/plan_report.hpp"
 
 namespace galley {
 namespace {
