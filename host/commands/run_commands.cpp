@@ -3,46 +3,25 @@
 #include <cmath>
 #include <cstdio>
 
-#include "host/base/json.hpp"
+#include <spdlog/spdlog.h>
+
 #include "host/commands/stop_signals.hpp"
 #include "host/report/data_report.hpp"
 #include "host/report/metrics.hpp"
 #include "host/report/plan_report.hpp"
 #include "host/report/progress.hpp"
 #include "host/report/tensorboard.hpp"
-#include "host/session/run_directory.hpp"
+#include "host/session/origins.hpp"
+#include "host/session/run.hpp"
 #include "host/session/train.hpp"
 
 namespace galley {
 namespace {
 
-/// The record of a new run.
-Result<RunRecord> record_of(const Study& study, const StudyOptions& options, const Source& source) {
-  RunRecord out;
-  out.version = GALLEY_VERSION;
-  out.recipe = study.recipe.path;
-  out.recipe_text = study.recipe.text;
-  out.sets = study.recipe.sets;
-  out.working_directory = std::filesystem::current_path();
-  for (const auto& p : options.plugin_path) out.plugin_path.push_back(std::filesystem::absolute(p).string());
-  out.device = options.device;
-  out.seed = study.recipe.seed;
-  out.steps = study.recipe.steps;
-  out.target = target_toml(study.target);
-  for (const auto& p : study.plugins->all()) {
-    if (!p->entry) continue;
-    std::string hash = TRY(hash_files(p->open_files()));
-    out.plugins.push_back({p->manifest.id, p->manifest.version, p->manifest.state_version, std::move(hash)});
-  }
-  for (const auto& s : study.loaded) out.strategies.push_back({s->name(), to_json(Value(s->options().values()))});
-  for (const DataReport& report : source.reports()) out.data.push_back({report.kind, facts_of(report)});
-  return out;
-}
-
 Poison poison_of(const CommandLine& a) { return a.has("--poison") ? Poison::Yes : Poison::No; }
 
 /// Trains with everything that listens to a run: its files, and the terminal.
-Status train_shown(const Study& study, std::unique_ptr<Source> source, const std::filesystem::path& directory, Poison poison) {
+Status train_shown(const Study& study, const OpenSource& open, const std::filesystem::path& directory, Poison poison) {
   MemoryFile memory;
   MetricsFile metrics;
   EventsFile events;
@@ -51,14 +30,14 @@ Status train_shown(const Study& study, std::unique_ptr<Source> source, const std
   options.session.poison = poison;
   options.observers = {&memory, &metrics, &events, &progress};
   options.stop = StopSignals::asked;
-  return train(
-      study, std::move(source), [&] { return open_source_shown(study); }, directory, options);
+  return train(study, open, directory, options);
 }
 
 }  // namespace
 
 Result<StudyOptions> study_options(const CommandLine& a) {
   StudyOptions out;
+  out.warn = [](const std::string& line) { spdlog::warn("{}", line); };
   if (const auto it = a.flags.find("--set"); it != a.flags.end()) {
     for (const std::string& set : it->second) {
       const size_t equals = set.find('=');
@@ -88,26 +67,6 @@ Result<std::unique_ptr<Source>> open_source_shown(const Study& study) {
   });
 }
 
-Result<std::unique_ptr<Study>> study_run(const std::filesystem::path& directory, Purpose purpose) {
-  const RunRecord record = TRY(open_run(directory));
-  StudyOptions options;
-  options.sets = record.sets;
-  options.plugin_path.assign(record.plugin_path.begin(), record.plugin_path.end());
-  options.device = record.device;
-  options.target_text = record.target;
-  options.recipe_text = record.recipe_text;
-  options.directory = record.working_directory;
-  options.purpose = purpose;
-  options.single_row = purpose == Purpose::Sample;
-  return study(record.recipe, options);
-}
-
-Status load_newest(Session& session, const std::filesystem::path& directory) {
-  const auto latest = TRY(find_latest(directory / "state"));
-  if (!latest) return recipe_error(directory.string() + ": this run has saved nothing yet", "let it come to its first save");
-  return session.resume(*latest, StatePart::Some);
-}
-
 Status command_train(const CommandLine& a) {
   const StopSignals signals;
   const StudyOptions options = TRY(study_options(a));
@@ -117,8 +76,9 @@ Status command_train(const CommandLine& a) {
   TRY_STATUS(check_vacant(out));
   std::unique_ptr<Source> source = TRY(open_source_shown(*s));
   if (StopSignals::asked()) return Error{Exit::Interrupted, "interrupted before the run began", ""};
-  const RunRecord record = TRY(record_of(*s, options, *source));
-  TRY_STATUS(create_run(out, record));
+  std::vector<RunRecord::DataUsed> found;
+  for (const DataReport& report : source->reports()) found.push_back({report.kind, facts_of(report)});
+  TRY_STATUS(create_run(out, TRY(record_of(*s, options.device, *source, std::move(found)))));
   std::printf("training %s: %s parameters, %s of them trained, %s planned\n", s->model.model_type.c_str(),
               count_text(static_cast<double>(s->program.parameters)).c_str(), count_text(static_cast<double>(s->program.trainable)).c_str(),
               bytes_text(s->peak_memory()).c_str());
@@ -129,7 +89,8 @@ Status command_train(const CommandLine& a) {
                 static_cast<double>(rows) / static_cast<double>(source->epoch()));
   }
   std::fflush(stdout);
-  Status trained = train_shown(*s, std::move(source), out, poison_of(a));
+  Status trained = train_shown(
+      *s, [&] { return std::move(source); }, out, poison_of(a));
   if (!trained) {
     // What is wrong with the recipe or a plugin will be put right and tried again, in the same place.
     const Exit exit = trained.error().exit;
@@ -143,8 +104,15 @@ Status command_train(const CommandLine& a) {
 Status command_resume(const CommandLine& a) {
   const StopSignals signals;
   const std::filesystem::path directory = a.positional[0];
-  const auto s = TRY(study_run(directory, Purpose::Train));
-  TRY_STATUS(train_shown(*s, nullptr, directory, poison_of(a)));
+  if (!a.has("--recorded")) TRY_STATUS(check_recipe(TRY(open_run(directory)), directory));
+  const Run run = TRY(study_run(directory, TRY(study_options(a))));
+  TRY_STATUS(check_origins(run.record, *run.study, directory));
+  const auto open = [&]() -> Result<std::unique_ptr<Source>> {
+    std::unique_ptr<Source> source = TRY(open_source_shown(*run.study));
+    TRY_STATUS(check_data_files(run.record, *run.study, *source, directory));
+    return source;
+  };
+  TRY_STATUS(train_shown(*run.study, open, directory, poison_of(a)));
   std::printf("done: %s\n", directory.c_str());
   return ok();
 }
@@ -154,7 +122,11 @@ Status command_eval(const CommandLine& a) {
   StudyOptions options = TRY(study_options(a));
   options.purpose = Purpose::Evaluate;
   const bool run = std::filesystem::is_directory(what);
-  const auto s = TRY(run ? study_run(what, Purpose::Evaluate) : study(what, options));
+  for (const char* flag : {"--set", "--device"})
+    if (run && a.has(flag)) return recipe_error(std::string("galley eval: ") + flag + " goes with a recipe; a run has its own");
+  std::unique_ptr<Study> s;
+  if (run) s = TRY(study_run(what, options)).study;
+  else s = TRY(study(what, options));
   std::unique_ptr<Source> source = TRY(open_source_shown(*s));
   const auto session = TRY(Session::open(*s, std::move(source)));
   if (run) TRY_STATUS(load_newest(*session, what));

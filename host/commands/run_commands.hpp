@@ -12,12 +12,6 @@ Result<StudyOptions> study_options(const CommandLine& a);
 /// Opens the data and shows on stderr how far that has come. SIGINT and SIGTERM end it where StopSignals lives.
 Result<std::unique_ptr<Source>> open_source_shown(const Study& study);
 
-/// Studies the recipe of a run as it was when the run began.
-Result<std::unique_ptr<Study>> study_run(const std::filesystem::path& directory, Purpose purpose);
-
-/// Puts the run's newest state into a session that evaluates or samples.
-Status load_newest(Session& session, const std::filesystem::path& directory);
-
 Status command_train(const CommandLine& a);
 Status command_resume(const CommandLine& a);
 Status command_eval(const CommandLine& a);

@@ -11,6 +11,7 @@
 #include "host/data/chat.hpp"
 #include "host/data/coder.hpp"
 #include "host/session/generate.hpp"
+#include "host/session/run.hpp"
 #include "host/text/unicode.hpp"
 
 namespace galley {
@@ -22,11 +23,9 @@ namespace fs = std::filesystem;
 constexpr const char* kModelRecipe =
     "return recipe { model = model { path = arg('model') }, data = data.random {}, batch = 1, length = arg('length', 512), steps = 1 }";
 
-Result<std::unique_ptr<Study>> study_model(const fs::path& folder, int64_t length) {
-  StudyOptions options;
+Result<std::unique_ptr<Study>> study_model(const fs::path& folder, int64_t length, StudyOptions options) {
   options.recipe_text = kModelRecipe;
   options.sets = {{"model", folder.string()}, {"length", std::to_string(length)}};
-  options.purpose = Purpose::Sample;
   options.single_row = true;
   return study("sample.lua", options);
 }
@@ -183,7 +182,11 @@ Status command_sample(const CommandLine& a) {
   for (const char* flag : {"--system", "--template"})
     if (a.has(flag) && !a.has("--chat")) return recipe_error(std::string("galley sample: ") + flag + " goes with --chat");
   if (run && a.has("--length")) return recipe_error("galley sample: --length is the recipe's in a run; it goes with a model's folder");
-  const auto s = TRY(run ? study_run(directory, Purpose::Sample) : study_model(directory, TRY(a.integer("--length", 512, 1))));
+  StudyOptions options = TRY(study_options(a));
+  options.purpose = Purpose::Sample;
+  std::unique_ptr<Study> s;
+  if (run) s = TRY(study_run(directory, options)).study;
+  else s = TRY(study_model(directory, TRY(a.integer("--length", 512, 1)), options));
   const auto session = TRY(Session::open(*s, nullptr));
   const auto talker = TRY(Talker::open(a, *session));
   if (run) TRY_STATUS(load_newest(*session, directory));

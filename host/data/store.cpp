@@ -108,6 +108,7 @@ class StoreBuilder {
       hash.add(document.identity);
       hash.add(size);
       hash.add(content.digits());
+      found_.push_back({document.path.string(), content.digits()});
       kept_.files.push_back(document);
       times_.push_back(written(document));
       kept_.files.back().size = size;
@@ -121,7 +122,9 @@ class StoreBuilder {
   Result<std::optional<TokenStore>> find() const {
     std::optional<CacheFile> file = TRY(CacheFile::open(key_, "tokens"));
     if (!file) return std::optional<TokenStore>();
-    return std::optional(TokenStore(std::move(*file), key_));
+    TokenStore store(std::move(*file), key_);
+    store.files_ = found_;
+    return std::optional(std::move(store));
   }
 
   Status begin() {
@@ -180,6 +183,7 @@ class StoreBuilder {
   const DataSpec& spec_;
   const PrepareOptions& options_;
   Documents kept_;
+  std::vector<DataFile> found_;                         // of kept_
   std::vector<std::filesystem::file_time_type> times_;  // of kept_
   std::string key_;
   StoreFacts facts_;

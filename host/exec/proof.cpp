@@ -48,6 +48,12 @@ Status Proof::after_load() {
   return ok();
 }
 
+std::map<std::string, uint64_t> Proof::frozen() const {
+  std::map<std::string, uint64_t> out;
+  for (size_t i = 0; i < frozen_.size(); ++i) out[program_.tensors[static_cast<size_t>(program_.frozen[i])].name] = frozen_[i];
+  return out;
+}
+
 Status Proof::finish() {
   std::vector<std::string> changed;
   for (size_t i = 0; i < frozen_.size(); ++i) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,9 @@ class Proof {
 
   /// Takes the checksums of frozen tensors: after `load`, and after a state was loaded.
   Status after_load();
+
+  /// The checksums that after_load() took, by the tensors' names.
+  std::map<std::string, uint64_t> frozen() const;
 
   /// Before the step's first micro-batch (updates may be part of it): takes the checksums of parameters that have yet to move, from the
   /// second applied step on and while no learning rate is 0 (a schedule may begin there).

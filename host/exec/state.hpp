@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,6 +45,7 @@ struct StateInfo {
   uint64_t data = 0;   ///< Source::fingerprint
   std::string recipe;  ///< a hash
   std::vector<PluginStamp> plugins;
+  std::map<std::string, uint64_t> frozen;  ///< checksums of the weights that are not trained, by name
   friend bool operator==(const StateInfo&, const StateInfo&) = default;
 };
 
@@ -64,8 +66,8 @@ Status clean_states(const std::filesystem::path& states, int64_t keep);
 /// state.toml of one state. A newer format, a missing key or a wrong checksum is an error, exit code Failed.
 Result<StateInfo> read_state(const std::filesystem::path& state);
 
-/// Whether a run that is `now` (positions aside) can go on from `saved`: device, ISA, recipe, data, plugins and the versions of their
-/// states. The error (exit code Recipe) names the first that differs, with both values. Versions of plugins themselves may differ.
+/// Whether a run that is `now` (positions aside) can go on from `saved`: device, ISA, recipe, data, frozen weights, plugins and the versions
+/// of their states. The error (exit code Recipe) names the first that differs, with both values. Versions of plugins themselves may differ.
 Status check_state(const StateInfo& saved, const StateInfo& now, const std::filesystem::path& state);
 
 enum class StatePart : uint8_t {

@@ -75,8 +75,12 @@ std::string state_text(const StateInfo& info, const std::map<std::string, uint64
     line("version", json_quote(plugin.version));
     line("state_version", std::to_string(plugin.state_version));
   }
-  text += "\n[checksums]\n";
-  for (const auto& [name, sum] : sums) line(json_quote(name).c_str(), json_quote(hexadecimal(sum)));
+  const auto sums_of = [&](const char* title, const std::map<std::string, uint64_t>& tensors) {
+    text += std::string("\n[") + title + "]\n";
+    for (const auto& [name, sum] : tensors) line(json_quote(name).c_str(), json_quote(hexadecimal(sum)));
+  };
+  sums_of("frozen", info.frozen);
+  sums_of("checksums", sums);
   return text + std::string(kSumLine) + hexadecimal(checksum(text)) + "\n";
 }
 
@@ -119,13 +123,18 @@ Result<StateText> parse_state(std::string_view text, const std::filesystem::path
       TRY_STATUS(plugin.status());
     }
   }
-  if (const toml::table* sums = root["checksums"].as_table()) {
+  const auto read_sums = [&](const char* title, std::map<std::string, uint64_t>* to) -> Status {
+    const toml::table* sums = root[title].as_table();
+    if (!sums) return run_error(place + ": '" + title + "' is missing", hint);
     for (const auto& [name, value] : *sums) {
       const auto bits = hexadecimal_value(value.value<std::string_view>().value_or(""));
       if (!bits) return run_error(place + ": the checksum of '" + std::string(name.str()) + "' is not 16 hexadecimal digits", hint);
-      out.sums[std::string(name.str())] = *bits;
+      (*to)[std::string(name.str())] = *bits;
     }
-  }
+    return ok();
+  };
+  TRY_STATUS(read_sums("frozen", &out.info.frozen));
+  TRY_STATUS(read_sums("checksums", &out.sums));
   return out;
 }
 
@@ -158,6 +167,14 @@ Status check_state(const StateInfo& saved, const StateInfo& now, const std::file
   if (saved.recipe != now.recipe) return differ("the recipe", saved.recipe, now.recipe, "resume goes on with the recipe as it was");
   if (saved.data != now.data)
     return differ("the data", hexadecimal(saved.data), hexadecimal(now.data), "a file that the recipe reads has changed since");
+  for (const auto& [name, sum] : saved.frozen) {
+    const auto at = now.frozen.find(name);
+    if (at == now.frozen.end() || at->second != sum) {
+      return recipe_error(
+          state.string() + ": cannot resume: the base model has changed: its frozen weight '" + name + "' is not what it was",
+          "put the model's files back as they were, or begin a new run");
+    }
+  }
   return ok();
 }
 

@@ -34,6 +34,8 @@ Result<LuaSource> Sandbox::find_module(const std::string& module) const {
   std::string relative = module;
   std::replace(relative.begin(), relative.end(), '.', '/');
   relative += ".lua";
+  const auto provided = std::find_if(provided_.begin(), provided_.end(), [&](const LuaSource& m) { return m.module == relative; });
+  if (provided != provided_.end()) return *provided;
   std::string looked;
   for (const std::filesystem::path& root : roots_) {
     const std::filesystem::path path = (root / relative).lexically_normal();
@@ -43,7 +45,10 @@ Result<LuaSource> Sandbox::find_module(const std::string& module) const {
     if (code) continue;
     for (const std::filesystem::path& allowed : roots_) {
       const std::filesystem::path folder = std::filesystem::canonical(allowed, code);
-      if (!code && is_below(real, folder)) return read_source(real, path.string());
+      if (code || !is_below(real, folder)) continue;
+      LuaSource source = TRY(read_source(real, path.string()));
+      source.module = relative;
+      return source;
     }
     return recipe_error("require: " + path.string() + " is a link to outside of the folders for modules");
   }

@@ -319,6 +319,8 @@ Result<Recipe> read_recipe(const std::filesystem::path& path, const RecipeOption
   recipe.text = TRY(recipe_text(path, options, LuaLimits().source));
   recipe.sets = options.sets;
   recipe.library = options.library;
+  recipe.modules = options.modules;
+  recipe.required = options.required;
   LuaLimits limits;
   limits.seconds = options.seconds;
   limits.bytes = options.bytes;
@@ -327,7 +329,10 @@ Result<Recipe> read_recipe(const std::filesystem::path& path, const RecipeOption
   const std::filesystem::path directory = options.directory.empty() ? std::filesystem::current_path() : options.directory;
   const PathRules paths(folder_of(path), directory, script->arguments().given_texts());
   TRY_STATUS(Reader(script->language(), paths, script->sandbox(), recipe.name, recipe.text).read(script->returned(), &recipe));
-  for (const LuaSource& source : script->sandbox().sources()) recipe.modules.emplace(source.path.string(), source.text);
+  for (const LuaSource& source : script->sandbox().sources()) {
+    recipe.modules.emplace(source.path.string(), source.text);
+    if (!source.module.empty()) recipe.required.emplace(source.module, source.path.string());
+  }
   return recipe;
 }
 

@@ -65,11 +65,13 @@ struct Recipe {
   std::string name;                            ///< the recipe as the user typed it
   std::filesystem::path library;               ///< Galley's own modules for `require`
   std::map<std::string, std::string> modules;  ///< the files it required, by their real path: a run can tell when they change
+  std::map<std::string, std::string> required;  ///< their real paths by what they were required as: "lib/common.lua"
 };
 
 struct RecipeOptions {
   std::map<std::string, std::string> sets = {};  ///< --set name=value
   std::string text = {};                         ///< the recipe as it was when a run began; "": read the file
+  std::map<std::string, std::string> modules = {}, required = {};  ///< of a recipe that was read before: these are taken and not the files
   std::filesystem::path library = {};            ///< Galley's own modules for `require`; "": none
   std::filesystem::path directory = {};          ///< what paths in `sets` are relative to; "": the current directory
   double seconds = 1;                            ///< Lua's processor time, all of it

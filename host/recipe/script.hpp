@@ -19,7 +19,7 @@ std::filesystem::path folder_of(const std::filesystem::path& path);
 /// Owns the sandbox and everything in it. Used by one thread at a time; several of one recipe are independent of each other.
 class RecipeScript {
  public:
-  /// Runs the recipe's text; of `recipe` the name, text, sets and library are read. A recipe run twice says the same twice: nothing that it
+  /// Runs the recipe's text; of `recipe` the name, text, sets, library and what it required are read. A recipe run twice says the same twice: nothing that it
   /// sees can change.
   static Result<std::unique_ptr<RecipeScript>> run(const Recipe& recipe, const LuaLimits& limits);
 

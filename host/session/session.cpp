@@ -82,20 +82,25 @@ Status Session::feed(const WindowBuffer& window, int64_t micro_batch) {
   return executor_->copy_inputs({sources.data(), n});
 }
 
-Status Session::resume(const std::filesystem::path& state, StatePart part) {
-  if (part == StatePart::All) {
-    const StateInfo saved = TRY(read_state(state));
-    TRY_STATUS(check_state(saved, info_, state));
-    info_.attempted = saved.attempted;
-    info_.applied = saved.applied;
-    info_.next_window = saved.next_window;
-  }
-  return load_state(state, study_.program, executor_->machine(), part);
+Status Session::start() {
+  proof_.emplace(*executor_);
+  TRY_STATUS(proof_->after_load());
+  info_.frozen = proof_->frozen();
+  return ok();
 }
 
-Status Session::begin() {
-  proof_.emplace(*executor_);
-  return proof_->after_load();
+Status Session::resume(const std::filesystem::path& state) {
+  TRY_STATUS(start());
+  const StateInfo saved = TRY(read_state(state));
+  TRY_STATUS(check_state(saved, info_, state));
+  info_.attempted = saved.attempted;
+  info_.applied = saved.applied;
+  info_.next_window = saved.next_window;
+  return load_state(state, study_.program, executor_->machine());
+}
+
+Status Session::load_weights(const std::filesystem::path& state) {
+  return load_state(state, study_.program, executor_->machine(), StatePart::Some);
 }
 
 Result<StepEvent> Session::step() {

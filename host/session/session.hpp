@@ -31,10 +31,12 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  /// Goes on from a state: All, to train; Some, to evaluate or sample. Before the first step.
-  Status resume(const std::filesystem::path& state, StatePart part);
-  /// Begins with the proof of training, at the weights as they are now: before the first step, after resume().
-  Status begin();
+  /// Begins to train at the first step, the weights being as they were loaded.
+  Status start();
+  /// Goes on from a state that this study, and the same base model, have saved.
+  Status resume(const std::filesystem::path& state);
+  /// Takes only the weights of a state, to evaluate or sample.
+  Status load_weights(const std::filesystem::path& state);
   /// Trains one window.
   Result<StepEvent> step();
   /// The mean loss over the validation data.

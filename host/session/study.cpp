@@ -140,13 +140,16 @@ Installation find_installation() {
 }
 
 Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, const StudyOptions& options) {
-  const Installation here = find_installation();
+  const Installation& here = options.installation;
   auto out = std::make_unique<Study>();
   Study& s = *out;
+  s.installation = here;
 
   RecipeOptions recipe_options;
   recipe_options.sets = options.sets;
   recipe_options.text = options.recipe_text;
+  recipe_options.modules = options.modules;
+  recipe_options.required = options.required;
   recipe_options.library = here.families.library;
   recipe_options.directory = options.directory;
   s.recipe = TRY(read_recipe(recipe_path, recipe_options));
@@ -156,8 +159,8 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   else s.data = TRY(describe_data(s.recipe.data, s.recipe));
 
   const std::filesystem::path built_in[] = {here.plugins};
-  s.plugins = Plugins::scan(plugin_search_path(built_in, options.plugin_path),
-                            [](const std::string& line) { std::fprintf(stderr, "galley: warning: %s\n", line.c_str()); });
+  s.plugins = Plugins::scan(
+      plugin_search_path(built_in, options.plugin_path), options.warn ? options.warn : [](const std::string&) {});
   for (const Use& use : s.recipe.uses) s.loaded.push_back(TRY(LoadedStrategy::create(*s.plugins, use)));
   TRY_STATUS(check_needs(s.loaded));
   for (const auto& l : s.loaded) s.strategies.push_back(strategy_of(*l));
@@ -172,6 +175,7 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
     return recipe_error("--device " + options.device + ": no plugin provides it", guess.empty() ? "there is: " + list : guess);
   }
   s.target = TRY(describe_target(*s.device.table));
+  s.machine = s.target.isa;
   if (!options.target.empty()) s.target = TRY(read_target(options.target, s.target));
   if (!options.target_text.empty()) s.target = TRY(parse_target(options.target_text, "run.toml", s.target));
   set_compute_threads(static_cast<int>(s.target.threads));

@@ -58,8 +58,7 @@ Result<std::vector<int64_t>> allocated(const Study& study, const Executor& execu
 
 }  // namespace
 
-Status train(const Study& study, std::unique_ptr<Source> source, const std::function<Result<std::unique_ptr<Source>>()>& open,
-             const fs::path& directory, const TrainOptions& options) {
+Status train(const Study& study, const OpenSource& open, const fs::path& directory, const TrainOptions& options) {
   const Recipe& recipe = study.recipe;
   const fs::path states = directory / "state";
   const std::string go_on = "go on with: galley resume " + directory.string();
@@ -74,10 +73,8 @@ Status train(const Study& study, std::unique_ptr<Source> source, const std::func
     return tell(options,
                 [&](Observer& o) { return o.note("nothing left to do: all " + std::to_string(recipe.steps) + " steps are done"); });
 
-  if (!source) source = TRY(open());
-  const auto session = TRY(Session::open(study, std::move(source), options.session));
-  if (latest) TRY_STATUS(session->resume(*latest, StatePart::All));
-  TRY_STATUS(session->begin());
+  const auto session = TRY(Session::open(study, TRY(open()), options.session));
+  TRY_STATUS(latest ? session->resume(*latest) : session->start());
   const StartEvent start = {study, directory, session->steps_done(), TRY(allocated(study, session->executor()))};
   TRY_STATUS(tell(options, [&](Observer& o) { return o.started(start); }));
   if (stop()) return Error{Exit::Interrupted, "interrupted before step " + std::to_string(session->steps_done() + 1), go_on};

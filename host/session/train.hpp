@@ -16,9 +16,10 @@ struct TrainOptions {
   std::function<bool()> stop = {};        ///< asked between steps; true: save and end with exit code Interrupted
 };
 
-/// Trains from where the directory's newest state is, or from the beginning, to the recipe's last step, saves and exports. Where nothing is
-/// left to do, says so and opens nothing. Without a source (null) opens it by `open`.
-Status train(const Study& study, std::unique_ptr<Source> source, const std::function<Result<std::unique_ptr<Source>>()>& open,
-             const std::filesystem::path& directory, const TrainOptions& options);
+/// Opens the data. Called at most once, and not where nothing is left to do.
+using OpenSource = std::function<Result<std::unique_ptr<Source>>()>;
+
+/// Trains from where the directory's newest state is, or from the beginning, to the recipe's last step, saves and exports.
+Status train(const Study& study, const OpenSource& open, const std::filesystem::path& directory, const TrainOptions& options);
 
 }  // namespace galley
