@@ -63,6 +63,9 @@ std::string state_text(const StateInfo& info, const std::map<std::string, uint64
   line("applied", std::to_string(info.applied));
   line("next_window", std::to_string(info.next_window));
   line("loss_scale", number_text(info.loss_scale));
+  std::string names;
+  for (const std::string& name : info.without_gradient) names += (names.empty() ? "" : ", ") + json_quote(name);
+  line("without_gradient", "[" + names + "]");
   line("device", json_quote(info.device));
   line("isa", json_quote(info.isa));
   line("data", json_quote(hexadecimal(info.data)));
@@ -115,6 +118,9 @@ Result<StateText> parse_state(std::string_view text, const std::filesystem::path
   out.info.data = fields.bits("data");
   out.info.recipe = fields.get<std::string>("recipe");
   TRY_STATUS(fields.status());
+  const toml::array* names = root["without_gradient"].as_array();
+  if (!names) return run_error(place + ": 'without_gradient' is missing", hint);
+  for (const toml::node& name : *names) out.info.without_gradient.push_back(name.value<std::string>().value_or(""));
   if (const toml::array* plugins = root["plugin"].as_array()) {
     for (const toml::node& node : *plugins) {
       if (!node.is_table()) return run_error(place + ": 'plugin' is not a list of tables", hint);

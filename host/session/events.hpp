@@ -23,12 +23,13 @@ struct StartEvent {
 struct StepEvent {
   int64_t step = 0;      ///< from 1
   double loss = 0;       ///< mean over the window's valid tokens
-  double grad_norm = 0;  ///< before clipping
+  double grad_norm = 0;  ///< before clipping; infinite or NaN only where the step was not applied
   double lr = 0;         ///< of the first optimizer
   int64_t tokens = 0;    ///< valid ones
   int64_t micro_batches = 0;
-  double seconds = 0;  ///< from the end of the step before
-  double aside = 0;    ///< of them, those that went into validation and saving
+  bool applied = true;  ///< false: a strategy skipped its update, because the gradients were not finite
+  double seconds = 0;   ///< from the end of the step before
+  double aside = 0;     ///< of them, those that went into validation and saving
 };
 
 struct ValidationEvent {

@@ -96,6 +96,7 @@ Status Session::resume(const std::filesystem::path& state) {
   info_.attempted = saved.attempted;
   info_.applied = saved.applied;
   info_.next_window = saved.next_window;
+  proof_->restore(saved.without_gradient);
   return load_state(state, study_.program, executor_->machine());
 }
 
@@ -132,11 +133,13 @@ Result<StepEvent> Session::step() {
   out.grad_norm = TRY(executor_->scalar(GALLEY_SCALAR_GRADIENT_NORM));
   const double sum = TRY(executor_->scalar(GALLEY_SCALAR_LOSS));
   out.loss = out.tokens ? sum / static_cast<double>(out.tokens) : 0;
-  if (!std::isfinite(out.loss) || !std::isfinite(out.grad_norm)) return not_finite(out.step, out.loss, out.grad_norm);
+  // A norm that is not finite ends the run only if nobody has skipped the step for it.
+  out.applied = !executor_->has_scalar(GALLEY_SCALAR_APPLY) || TRY(executor_->scalar(GALLEY_SCALAR_APPLY)) != 0;
+  if (out.applied && (!std::isfinite(out.loss) || !std::isfinite(out.grad_norm))) return not_finite(out.step, out.loss, out.grad_norm);
   TRY_STATUS(proof_->after_step(begin));
   info_.attempted = out.step;
   info_.next_window = out.step;
-  ++info_.applied;
+  info_.applied += out.applied ? 1 : 0;
 
   const double t = now();
   out.seconds = t - last_;
@@ -184,6 +187,7 @@ Result<double> Session::evaluate() {
 
 Status Session::save(const std::filesystem::path& states, int64_t keep) {
   const double begin = now();
+  info_.without_gradient = proof_->without_gradient();
   TRY_STATUS(save_state(states, keep, info_, study_.program, executor_->machine()));
   aside_ += now() - begin;
   return ok();

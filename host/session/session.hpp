@@ -47,10 +47,9 @@ class Session {
   Result<double> gradients();
   /// Saves a state to go on from, into the folder of states; the newest `keep` stay.
   Status save(const std::filesystem::path& states, int64_t keep);
-  /// What must hold at the end, before anything is exported: frozen tensors are as they were loaded.
+  /// What must hold at the end, before anything is exported; see Proof::finish().
   Status finish() { return proof_->finish(); }
-  /// Trainable tensors that rounding kept from moving.
-  std::vector<std::string> unmoved() const { return proof_->unmoved(); }
+  const Proof& proof() const { return *proof_; }
   Status export_model(const std::filesystem::path& directory) { return executor_->export_model(directory); }
 
   int64_t steps_done() const { return info_.attempted; }

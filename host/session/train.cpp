@@ -77,21 +77,20 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
   TRY_STATUS(latest ? session->resume(*latest) : session->start());
   const StartEvent start = {study, directory, session->steps_done(), TRY(allocated(study, session->executor()))};
   TRY_STATUS(tell(options, [&](Observer& o) { return o.started(start); }));
-  if (stop()) return Error{Exit::Interrupted, "interrupted before step " + std::to_string(session->steps_done() + 1), go_on};
-
   const auto validate = [&](int64_t step) -> Status {
     const ValidationEvent event = {step, TRY(session->evaluate())};
     return tell(options, [&](Observer& o) { return o.validated(event); });
   };
   const bool validates = recipe.validate_every > 0 && session->evaluates();
   if (validates && recipe.validate_start && session->steps_done() == 0) TRY_STATUS(validate(0));
+  if (stop()) return Error{Exit::Interrupted, "interrupted before step " + std::to_string(session->steps_done() + 1), go_on};
   while (session->steps_done() < recipe.steps) {
     const StepEvent event = TRY(session->step());
     TRY_STATUS(tell(options, [&](Observer& o) { return o.step(event); }));
     if (validates && event.step % recipe.validate_every == 0) TRY_STATUS(validate(event.step));
     const bool stopping = stop() && event.step < recipe.steps;
+    if (event.step == recipe.steps) TRY_STATUS(session->finish());
     if (scheduled(recipe, event.step) || stopping) {
-      if (event.step == recipe.steps) TRY_STATUS(session->finish());
       TRY_STATUS(tell(options, [](Observer& o) { return o.saving(); }));
       TRY_STATUS(session->save(states, recipe.save_keep + 1));
       if (scheduled(recipe, event.step)) TRY_STATUS(drop_unscheduled(states, recipe, event.step));
@@ -102,9 +101,11 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
     }
   }
   TRY_STATUS(tell(options, [](Observer& o) { return o.ended(); }));
-  for (const std::string& name : session->unmoved())
-    TRY_STATUS(
-        tell(options, [&](Observer& o) { return o.note("note: '" + name + "' never moved: its updates are smaller than its rounding"); }));
+  const auto note = [&](const std::string& text) { return tell(options, [&](Observer& o) { return o.note("note: " + text); }); };
+  for (const std::string& name : session->proof().without_gradient())
+    TRY_STATUS(note("'" + name + "' never got a gradient: it has not been trained"));
+  for (const std::string& name : session->proof().unmoved())
+    TRY_STATUS(note("'" + name + "' never moved: its updates are smaller than its rounding"));
   TRY_STATUS(tell(options, [](Observer& o) { return o.saving(); }));
   if (recipe.save_final) TRY_STATUS(session->export_model(directory));
   return ok();
