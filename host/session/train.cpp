@@ -1,5 +1,7 @@
 #include "host/session/train.hpp"
 
+#include "host/session/run_lock.hpp"
+
 namespace galley {
 namespace {
 
@@ -64,6 +66,7 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
   const std::string go_on = "go on with: galley resume " + directory.string();
   const auto stop = [&] { return options.stop && options.stop(); };
 
+  const RunLock lock = TRY(RunLock::take(directory));
   const auto latest = TRY(find_latest(states));
   const int64_t done = latest ? step_of(*latest) : 0;
   // A process that was killed between a save and the removal of older states left both.
