@@ -53,7 +53,7 @@ Status command_plan(const CommandLine& a) {
   options.runs = false;
   const auto s = TRY(study(a.positional[0], options));
   if (a.has("--check")) TRY_STATUS(check_plan(s->program, s->plan, s->target));
-  const DiskUse disk = disk_use(s->program, s->recipe.save_every > 0 || s->recipe.save_final, s->recipe.save_keep);
+  const DiskUse disk = disk_use(s->program, s->recipe);
   if (a.has("--json")) {
     std::fputs(plan_json(s->program, s->plan, s->target, disk, {}).c_str(), stdout);
     return ok();

@@ -62,13 +62,16 @@ std::string picture(const std::vector<int64_t>& live, size_t begin, size_t end, 
 
 }  // namespace
 
-DiskUse disk_use(const Program& program, bool saves, int64_t keep) {
+DiskUse disk_use(const Program& program, const Recipe& recipe) {
   DiskUse out;
   for (const Instruction& i : program.segment(SegmentKind::Export).code)
     if (i.action == Action::Write) out.exported += i.inputs[0].bytes();
-  if (saves) {
+  // No more than the run ever saves; for an instant one more than are kept, since the newest is complete before the oldest goes.
+  int64_t saved = recipe.save_every > 0 ? recipe.steps / recipe.save_every : 0;
+  if (recipe.save_final && (recipe.save_every == 0 || recipe.steps % recipe.save_every != 0)) ++saved;
+  if (saved > 0) {
     for (const auto& [name, t] : program.resume) out.state += program.tensors[static_cast<size_t>(t)].bytes;
-    out.states = keep + 1;  // the newest is complete before the oldest goes
+    out.states = recipe.save_keep < saved ? recipe.save_keep + 1 : saved;
   }
   return out;
 }
@@ -97,9 +100,8 @@ std::string plan_json(const Program& program, const Plan& plan, const Target& ta
 
 Status MemoryFile::started(const StartEvent& start) {
   const Study& s = start.study;
-  const bool saving = s.recipe.save_every > 0 || s.recipe.save_final;
   return write_atomic(start.directory / "memory.json",
-                      plan_json(s.program, s.plan, s.target, disk_use(s.program, saving, s.recipe.save_keep), start.allocated));
+                      plan_json(s.program, s.plan, s.target, disk_use(s.program, s.recipe), start.allocated));
 }
 
 std::string plan_table(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk, int columns) {

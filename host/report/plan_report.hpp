@@ -6,6 +6,7 @@
 
 #include "host/base/units.hpp"
 #include "host/plan/plan.hpp"
+#include "host/recipe/recipe.hpp"
 #include "host/session/events.hpp"
 
 namespace galley {
@@ -17,7 +18,7 @@ struct DiskUse {
   int64_t states = 0;  ///< how many are there at once, at most
   int64_t total() const { return exported + state * states; }
 };
-DiskUse disk_use(const Program& program, bool saves, int64_t keep);
+DiskUse disk_use(const Program& program, const Recipe& recipe);
 
 /// The document of `plan --json` and memory.json; see the run directory's contract. `allocated`: one a class, for runs; empty for plans.
 std::string plan_json(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk,

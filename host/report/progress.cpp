@@ -23,6 +23,14 @@ const char* duration(char (&text)[24], double seconds) {
   return text;
 }
 
+/// "  37 % of peak", or nothing where the target's peak is evidently none.
+const char* share_of_peak(char (&text)[32], double flops, double seconds, double peak) {
+  const double share = 100 * flops / seconds / peak;
+  text[0] = '\0';
+  if (share <= 100) std::snprintf(text, sizeof text, "  %.0f %% of peak", share);
+  return text;
+}
+
 constexpr double plain_interval = 5;  // seconds between lines where nobody watches
 
 }  // namespace
@@ -53,15 +61,15 @@ Status Progress::step(const StepEvent& m) {
   line_.flops += flops;
   line_.tokens += static_cast<double>(m.tokens);
   line_.seconds += seconds;
-  char eta[24];
+  char eta[24], share[32];
   duration(eta, (smoothed_ + aside_ / static_cast<double>(seen_)) * static_cast<double>(steps_ - m.step));
   if (terminal_) {
     constexpr int width = 24;
-    const double rate = static_cast<double>(m.tokens) / smoothed_, share = 100 * flops / smoothed_ / peak_flops_;
+    const double rate = static_cast<double>(m.tokens) / smoothed_;
     const auto filled = static_cast<int>(m.step * width / std::max<int64_t>(steps_, 1));
-    std::printf("\r\x1b[K  [%.*s%.*s] %lld/%lld  loss %.4f  %.0f tok/s  %.0f %% of peak  ETA %s", filled,
-                "========================", width - filled, "                        ", static_cast<long long>(m.step),
-                static_cast<long long>(steps_), m.loss, rate, share, eta);
+    std::printf("\r\x1b[K  [%.*s%.*s] %lld/%lld  loss %.4f  %.0f tok/s%s  ETA %s", filled, "========================", width - filled,
+                "                        ", static_cast<long long>(m.step), static_cast<long long>(steps_), m.loss, rate,
+                share_of_peak(share, flops, smoothed_, peak_flops_), eta);
     std::fflush(stdout);
     drawn_ = true;
     return ok();
@@ -69,9 +77,10 @@ Status Progress::step(const StepEvent& m) {
   const double t = now();
   if (m.step != 1 && m.step != steps_ && t - last_line_ < plain_interval) return ok();
   last_line_ = t;
-  const double rate = line_.tokens / line_.seconds, share = 100 * line_.flops / line_.seconds / peak_flops_;
+  const double rate = line_.tokens / line_.seconds;
+  share_of_peak(share, line_.flops, line_.seconds, peak_flops_);
   line_ = {};
-  std::printf("step %lld/%lld  loss %.4f  grad_norm %.3g  lr %.3g  %.0f tok/s  %.0f %% of peak  ETA %s\n", static_cast<long long>(m.step),
+  std::printf("step %lld/%lld  loss %.4f  grad_norm %.3g  lr %.3g  %.0f tok/s%s  ETA %s\n", static_cast<long long>(m.step),
               static_cast<long long>(steps_), m.loss, m.grad_norm, m.lr, rate, share, eta);
   std::fflush(stdout);
   return ok();
