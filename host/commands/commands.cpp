@@ -10,7 +10,6 @@
 #include "host/commands/listing.hpp"
 #include "host/commands/run_commands.hpp"
 #include "host/commands/sample.hpp"
-#include "host/commands/stop_signals.hpp"
 #include "host/commands/tokenize.hpp"
 #include "host/commands/train_tokenizer.hpp"
 #include "host/plan/shadow.hpp"
@@ -20,7 +19,7 @@ namespace galley {
 namespace {
 
 const FlagSpec set_flag = {"--set", "NAME=VALUE", "an argument of the recipe: arg(\"NAME\")", true, false};
-const FlagSpec plugin_path_flag = {"--plugin-path", "DIR", "a folder with a plugin, or with folders of plugins", true, false};
+const FlagSpec plugin_path_flag = {"--plugin-path", "DIR", "a folder with a plugin, or with folders of plugins; so may GALLEY_PLUGIN_PATH=DIR:DIR", true, false};
 const FlagSpec device_flag = {"--device", "KIND", "the device to run on (cpu)", false, false};
 const FlagSpec target_flag = {"--target", "FILE", "plan for the machine in this TOML file instead of this one", false, false};
 const FlagSpec memory_flag = {"--memory", "BYTES", "refuse a plan that needs more, e.g. 24GiB", false, false};
@@ -66,7 +65,6 @@ Status command_plan(const CommandLine& a) {
 }
 
 Status command_data(const CommandLine& a) {
-  const StopSignals signals;
   StudyOptions options = TRY(study_options(a));
   options.purpose = Purpose::Gradients;
   options.runs = false;
@@ -101,7 +99,7 @@ std::vector<CommandSpec> all_commands() {
        "train, into a new run directory",
        "Plans first, and refuses by name what cannot work. The directory gets metrics.jsonl, memory.json, run.toml, model/ or adapter/, "
        "and state/ to go on from.\n"
-       "Ctrl-C finishes the step, saves, and says how to go on.\n",
+       "Ctrl-C finishes the step, saves, and says how to go on; a second one ends at once.\n",
        {{"--out", "DIR", "the run's directory: new, or empty", false, true},
         set_flag,
         memory_flag,

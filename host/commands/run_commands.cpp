@@ -26,9 +26,10 @@ Status train_shown(const Study& study, const OpenSource& open, const std::filesy
   MetricsFile metrics;
   EventsFile events;
   Progress progress;
+  StopSignals signals;
   TrainOptions options;
   options.session.poison = poison;
-  options.observers = {&memory, &metrics, &events, &progress};
+  options.observers = {&memory, &metrics, &events, &progress, &signals};
   options.stop = StopSignals::asked;
   return train(study, open, directory, options);
 }
@@ -59,6 +60,8 @@ Result<StudyOptions> study_options(const CommandLine& a) {
 
 Result<std::unique_ptr<Source>> open_source_shown(const Study& study) {
   BytesProgress progress("preparing the data");
+  StopSignals signals;
+  signals.install();  // what has been written of it has to go
   return open_source(study, [&](uint64_t done, uint64_t total) -> Status {
     progress.update(done, total);
     if (StopSignals::asked())
@@ -68,14 +71,12 @@ Result<std::unique_ptr<Source>> open_source_shown(const Study& study) {
 }
 
 Status command_train(const CommandLine& a) {
-  const StopSignals signals;
   const StudyOptions options = TRY(study_options(a));
   const auto s = TRY(study(a.positional[0], options));
   TRY_STATUS(check_files(s->program, s->graph->ignored_files));
   const std::filesystem::path out = a.get("--out");
   TRY_STATUS(check_vacant(out));
   std::unique_ptr<Source> source = TRY(open_source_shown(*s));
-  if (StopSignals::asked()) return Error{Exit::Interrupted, "interrupted before the run began", ""};
   std::vector<RunRecord::DataUsed> found;
   for (const DataReport& report : source->reports()) found.push_back({report.kind, facts_of(report)});
   TRY_STATUS(create_run(out, TRY(record_of(*s, options.device, *source, std::move(found)))));
@@ -102,7 +103,6 @@ Status command_train(const CommandLine& a) {
 }
 
 Status command_resume(const CommandLine& a) {
-  const StopSignals signals;
   const std::filesystem::path directory = a.positional[0];
   if (!a.has("--recorded")) TRY_STATUS(check_recipe(TRY(open_run(directory)), directory));
   const Run run = TRY(study_run(directory, TRY(study_options(a))));

@@ -9,7 +9,7 @@ namespace galley {
 /// What the flags --set, --plugin-path, --device, --target and --memory say.
 Result<StudyOptions> study_options(const CommandLine& a);
 
-/// Opens the data and shows on stderr how far that has come. SIGINT and SIGTERM end it where StopSignals lives.
+/// Opens the data and shows on stderr how far that has come. A signal ends it, and nothing is left of what was not finished.
 Result<std::unique_ptr<Source>> open_source_shown(const Study& study);
 
 Status command_train(const CommandLine& a);

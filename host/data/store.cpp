@@ -91,6 +91,7 @@ class StoreBuilder {
       uint64_t size = 0;
       bool nul = false;
       while (const size_t n = TRY(file.read_some(buffer, size))) {
+        if (options_.progress) TRY_STATUS(options_.progress(0, 0));
         const auto piece = std::span(buffer).first(n);
         content.part(piece);
         if (const void* at = binary_is_wrong && !nul ? std::memchr(piece.data(), 0, n) : nullptr) {

@@ -65,7 +65,7 @@ class TokenStore {
   uint64_t raw_bytes_ = 0;  // of a token there: 2 or 4
 };
 
-/// How far a first pass has come, in bytes; called by the thread that waits for it. An error ends the pass, and nothing is kept of it.
+/// How far a first pass has come, in bytes (0 of 0 while files are hashed); called by the thread that waits for it. An error ends the pass, and nothing is kept of it.
 using PrepareProgress = std::function<Status(uint64_t done, uint64_t total)>;
 
 struct PrepareOptions {

@@ -1,5 +1,7 @@
 #include "host/session/train.hpp"
 
+#include <algorithm>
+
 #include "host/session/run_lock.hpp"
 
 namespace galley {
@@ -104,11 +106,14 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
     }
   }
   TRY_STATUS(tell(options, [](Observer& o) { return o.ended(); }));
-  const auto note = [&](const std::string& text) { return tell(options, [&](Observer& o) { return o.note("note: " + text); }); };
-  for (const std::string& name : session->proof().without_gradient())
-    TRY_STATUS(note("'" + name + "' never got a gradient: it has not been trained"));
-  for (const std::string& name : session->proof().unmoved())
-    TRY_STATUS(note("'" + name + "' never moved: its updates are smaller than its rounding"));
+  const auto note = [&](const std::vector<std::string>& names, const char* what) -> Status {
+    std::string list;
+    for (size_t i = 0; i < std::min<size_t>(names.size(), 4); ++i) list += (i ? ", '" : "'") + names[i] + "'";
+    if (names.size() > 4) list += ", … (" + std::to_string(names.size()) + ")";
+    return names.empty() ? ok() : tell(options, [&](Observer& o) { return o.note("note: " + list + " " + what); });
+  };
+  TRY_STATUS(note(session->proof().without_gradient(), "never got a gradient: not trained"));
+  TRY_STATUS(note(session->proof().unmoved(), "never moved: their updates are smaller than their rounding"));
   TRY_STATUS(tell(options, [](Observer& o) { return o.saving(); }));
   if (recipe.save_final) TRY_STATUS(session->export_model(directory));
   return ok();

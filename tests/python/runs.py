@@ -215,5 +215,248 @@ def flags_of_another_recipe():
         check_error(galley("eval", folder.out, flag, value), 2, flag)
 
 
+# --- Two processes -------------------------------------------------------------------------------------------------------------
+@case
+def two_processes():
+    folder = halfway("two")
+    held = os.open(folder.out, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    not_resumed(folder, folder.out + " is in use by process %d" % os.getpid(), hint="interrupt it", code=1)
+    os.close(held)
+    before = set(os.listdir(folder.out))
+    resumed(folder)
+    new = [name for name in os.listdir(folder.out) if name not in before and not name.startswith("events.out.")]
+    assert new == ["model"], "other files are left: %s" % new
+    run, _ = long_run("two-running")
+    try:
+        check_error(galley("resume", run.folder.out), 1, "is in use by process %d" % run.pid)
+    finally:
+        run.kill()
+        run.communicate()
+
+
+# --- Signals -------------------------------------------------------------------------------------------------------------------
+def long_run(name, micro_batches=1, steps=1000000, **pipes):
+    """A run that is in the middle of its steps."""
+    folder = Folder(name)
+    folder.write("text/a.txt", "".join("line %d of a text\n" % i for i in range(200)))
+    folder.recipe(TEXT.replace("STEPS", str(steps)).replace('  use "adamw"', '  use "accumulate" { steps = %d },\n  use "adamw"' % micro_batches).replace("every = 50", "every = 0"))
+    run = subprocess.Popen([GALLEY, "train", folder.path("recipe.lua"), "--out", folder.out], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                           **{"stdout": subprocess.PIPE, **pipes})
+    run.folder = folder
+    file = os.path.join(folder.out, "metrics.jsonl")
+    begin = time.monotonic()
+    # A single long step writes no line: the file itself says that the steps have begun.
+    while run.poll() is None and not (os.path.exists(file) and (micro_batches > 1 or os.path.getsize(file) > 0)) and time.monotonic() - begin < 20:
+        time.sleep(0.001)
+    return run, begin
+
+
+def ended_of(run, begin):
+    out, err = run.communicate(timeout=20)
+    return Ended(run.returncode, (out or b"").decode(), err.decode(), time.monotonic() - begin)
+
+
+def saved(ended, folder):
+    check_error(ended, 130, "interrupted after step ", "which is saved", hint="galley resume " + folder.out)
+    step = int(ended.lines[0].split("interrupted after step ")[1].split(",")[0])
+    check(ended, os.listdir(os.path.join(folder.out, "state")) == ["step-%08d" % step], "the state of that step must be there")
+    check_no_halves(ended, folder.out)
+
+
+@case
+def hang_up():
+    run, begin = long_run("hang-up")
+    run.send_signal(signal.SIGHUP)
+    run.send_signal(signal.SIGHUP)  # A closed terminal sends it from two sides
+    saved(ended_of(run, begin), run.folder)
+
+
+@case
+def hang_up_that_nohup_ignores():
+    run, begin = long_run("nohup", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    run.send_signal(signal.SIGHUP)
+    time.sleep(0.3)
+    assert run.poll() is None, "nohup was not heeded"
+    run.send_signal(signal.SIGTERM)
+    saved(ended_of(run, begin), run.folder)
+
+
+@case
+def reader_that_went_away():
+    """train … | head -1"""
+    run, begin = long_run("head", restore_signals=True)
+    run.stdout.readline()
+    run.stdout.close()
+    run.stdout = None
+    saved(ended_of(run, begin), run.folder)
+
+
+@case
+def second_interrupt():
+    run, begin = long_run("second", micro_batches=65536, steps=10)
+    time.sleep(0.3)
+    run.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    assert run.poll() is None, "the first one must let the step come to its end"
+    run.send_signal(signal.SIGINT)
+    second = time.monotonic()
+    run.communicate(timeout=20)
+    assert run.returncode == -signal.SIGINT and time.monotonic() - second < 5, run.returncode
+
+
+@case
+def one_signal_that_comes_twice():
+    run, begin = long_run("twice")
+    run.send_signal(signal.SIGTERM)
+    run.send_signal(signal.SIGTERM)  # As timeout(1) does
+    saved(ended_of(run, begin), run.folder)
+
+
+@case
+def interrupt_of_what_can_be_begun_again():
+    """Where there is no step to finish, the first signal ends the program."""
+    folder = Folder("planning")
+    folder.recipe(RECIPE.replace('model { path = "model" }', 'model { family = "gpt2", config = { vocab_size = 64, n_positions = 16, n_embd = 8, n_layer = 2000, n_head = 2 } }'))
+    run = start("train", folder.path("recipe.lua"), "--out", folder.out)
+    time.sleep(0.4)
+    run.send_signal(signal.SIGINT)
+    out, err = run.communicate(timeout=20)
+    assert run.returncode == -signal.SIGINT, (run.returncode, out, err)
+    assert not os.path.exists(folder.out)
+
+
+# --- What is asked of a disk ---------------------------------------------------------------------------------------------------
+@case
+def full_device():
+    folder = Folder("full")
+    for words in (["plan", folder.path("recipe.lua")], ["plan", folder.path("recipe.lua"), "--json"], ["data", folder.path("recipe.lua")], ["plugins"], ["--help"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([GALLEY, *words], stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE)
+        check_error(Ended(done.returncode, "", done.stderr.decode(), 0), 1, "cannot write to stdout")
+
+
+@case
+def stdout_that_is_closed():
+    folder = Folder("closed")
+    line = '"$0" train "$1" --out "$2" >&- 2>/dev/null'
+    assert subprocess.run(["sh", "-c", line, GALLEY, folder.path("recipe.lua"), folder.out]).returncode == 0
+    there = {name: digest(os.path.join(folder.out, name)) for name in ("model", "state")}
+    lines = metrics(folder.out)
+    shutil.rmtree(folder.out)
+    assert whole(folder) == there and metrics(folder.out) == lines, "what was to be printed went into a file"
+
+
+@case
+def directory_that_is_gone():
+    folder = Folder("gone")
+    gone = os.path.join(folder.root, "gone")
+    for words in (["train", folder.path("recipe.lua"), "--out", folder.out], ["train", "recipe.lua", "--out", "out"], ["plan", folder.path("recipe.lua"), "--plugin-path", "x"], ["resume", "x"]):
+        os.makedirs(gone)
+        ended = galley(*words, before=lambda: (os.chdir(gone), os.rmdir(gone)))
+        check(ended, ended.code in (0, 1, 2) and len(ended.lines) <= 3 and "terminate" not in ended.err, "one error was expected")
+
+
+@case
+def read_only_run():
+    folder = halfway("read-only")
+    if os.geteuid() == 0:  # To whom permissions mean nothing
+        if subprocess.run(["mount", "--bind", folder.out, folder.out], stderr=subprocess.DEVNULL).returncode or \
+           subprocess.run(["mount", "-o", "remount,ro,bind", folder.out], stderr=subprocess.DEVNULL).returncode:
+            print("read_only_run: no right to mount")
+            return
+    else:
+        os.chmod(folder.out, 0o555)
+    try:
+        not_resumed(folder, folder.out, "cannot", code=1)
+        ended = galley("eval", folder.out)
+        check(ended, "Read-only" not in ended.err and "denied" not in ended.err, "reading needs no right to write")
+    finally:
+        if os.geteuid() == 0:
+            subprocess.run(["umount", folder.out], check=True)
+        else:
+            os.chmod(folder.out, 0o755)
+    resumed(folder)
+
+
+@case
+def killed_while_validating_and_exporting():
+    """SIGKILL at instants of a run that validates and saves all the time: what goes on ends as an undisturbed one does."""
+    folder = Folder("killed")
+    folder.write("text/a.txt", "".join("line %d of a text\n" % i for i in range(400)))
+    folder.recipe(TEXT.replace("STEPS", "12").replace('"bytes" }', '"bytes", validation = 0.5 }').replace("every = 50, keep = 2", "every = 3, keep = 2")
+                  .replace("  save", "  validate = { every = 1, start = true },\n  save"))
+    begin = time.monotonic()
+    wanted = whole(folder)
+    seconds = time.monotonic() - begin
+    lines = metrics(folder.out)
+    numbers = random.Random(5)
+    for round in range(6):
+        out = os.path.join(folder.root, "out-%d" % round)
+        run = start("train", folder.path("recipe.lua"), "--out", out)
+        for _ in range(3):
+            try:
+                run.communicate(timeout=numbers.uniform(0.3, 1.1) * seconds)
+            except subprocess.TimeoutExpired:
+                run.kill()
+                run.communicate()
+            if not os.path.exists(os.path.join(out, "run.toml")):
+                break
+            run = start("resume", out)
+        run.communicate(timeout=60)
+        if not os.path.exists(os.path.join(out, "run.toml")):
+            shutil.rmtree(out, ignore_errors=True)
+            trained(galley("train", folder.path("recipe.lua"), "--out", out))
+        trained(galley("resume", out))
+        for part, hash in wanted.items():
+            assert digest(os.path.join(out, part)) == hash, part + "/ differs"
+        assert metrics(out) == lines, "metrics differ"
+        check_no_halves(None, out)
+
+
+def metrics(out):
+    with open(os.path.join(out, "metrics.jsonl")) as file:
+        lines = [json.loads(line) for line in file]
+    for line in lines:
+        assert line.pop("seconds", 0) >= 0, "negative seconds"
+    return lines
+
+
+# --- Sampling ------------------------------------------------------------------------------------------------------------------
+@case
+def sampling():
+    folder = Folder("sample")
+    folder.write("text/a.txt", "".join("line %d of a text\n" % i for i in range(200)))
+    folder.recipe(TEXT.replace("STEPS", "2"))
+    trained(galley("train", folder.path("recipe.lua"), "--out", folder.out))
+
+    def sampled(prompt, *more):  # Bytes that this model writes need not be text
+        done = subprocess.run([GALLEY, "sample", folder.out, "--tokens", "5", "--prompt", prompt, *more], stdin=subprocess.DEVNULL, capture_output=True)
+        return Ended(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(), 0)
+    plain = sampled("abcdefgh")
+    trained(plain)
+    check(plain, plain.out.startswith("abcdefgh"), "the prompt, and what follows, were expected")
+    check_error(sampled("abcdefgh", "--stop", ""), 2, "--stop", "empty")
+    long = sampled("abcdefghi")
+    check(long, long.code == 0 and "the prompt has 9 tokens, and the model sees 8" in long.err and len(long.lines) == 1, "the beginning that is lost must be told of")
+
+
+# --- Numbers -------------------------------------------------------------------------------------------------------------------
+@case
+def states_that_are_kept():
+    """Bytes on disk: no more states than the run ever saves."""
+    sizes = {}
+    for keep, every, steps in ((2 ** 53, 1, 4), (3, 1, 4), (4, 1, 4), (9, 2, 4), (1, 0, 4), (1, 3, 4)):
+        folder = Folder("keep")
+        folder.recipe(RECIPE.replace("steps = 3", "steps = %d, save = { every = %d, keep = %d }" % (steps, every, keep)))
+        plan = json.loads(galley("plan", folder.path("recipe.lua"), "--json").out)
+        sizes[keep, every] = plan["disk"]
+    one = sizes[1, 0]
+    state = sizes[1, 3] - one
+    assert state > 0
+    for (keep, every), states in {(2 ** 53, 1): 4, (3, 1): 4, (4, 1): 4, (9, 2): 2, (1, 0): 1, (1, 3): 2}.items():
+        assert sizes[keep, every] == one + (states - 1) * state, (keep, every, sizes, state)
+
+
 if __name__ == "__main__":
     sys.exit(run_all(sys.argv[1:]))
