@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <iostream>
 
+#include <spdlog/spdlog.h>
+
 #include "host/base/random.hpp"
 #include "host/commands/run_commands.hpp"
 #include "host/data/chat.hpp"
@@ -73,6 +75,8 @@ class Talker {
     std::vector<int32_t> tokens(coder_.before().begin(), coder_.before().end());
     coder_.encode(prompt, work_, &tokens);
     if (tokens.empty()) tokens.push_back(coder_.eos() >= 0 ? coder_.eos() : '\n');
+    if (static_cast<int64_t>(tokens.size()) > generator_.length())
+      spdlog::warn("the prompt has {} tokens, and the model sees {}: it does not see the beginning", tokens.size(), generator_.length());
     std::fputs(prompt.c_str(), stdout);
     TRY(reply(std::move(tokens)));
     std::putchar('\n');
@@ -115,7 +119,7 @@ class Talker {
       tokens.push_back(token);
       text = coder_.decode(tokens).substr(begin);
       size_t end = text.size();
-      for (const std::string& stop : stop_texts_) end = std::min(end, stop.empty() ? end : text.find(stop));
+      for (const std::string& stop : stop_texts_) end = std::min(end, text.find(stop));
       if (end < text.size()) {
         text.resize(end);
         break;
@@ -181,6 +185,9 @@ Status command_sample(const CommandLine& a) {
     return recipe_error("galley sample: there is nothing to begin with", "give --prompt TEXT, or --chat for a conversation");
   for (const char* flag : {"--system", "--template"})
     if (a.has(flag) && !a.has("--chat")) return recipe_error(std::string("galley sample: ") + flag + " goes with --chat");
+  if (const auto stops = a.flags.find("--stop"); stops != a.flags.end())
+    for (const std::string& stop : stops->second)
+      if (stop.empty()) return recipe_error("galley sample: --stop is empty", "give the text to end before, or leave it out");
   if (run && a.has("--length")) return recipe_error("galley sample: --length is the recipe's in a run; it goes with a model's folder");
   StudyOptions options = TRY(study_options(a));
   options.purpose = Purpose::Sample;
