@@ -12,7 +12,9 @@ Result<RunRecord> record_of(const Study& study, const std::string& device, const
   out.recipe_text = study.recipe.text;
   for (const auto& [name, path] : study.recipe.required) out.modules.push_back({name, path, study.recipe.modules.at(path)});
   out.sets = study.recipe.sets;
-  out.working_directory = std::filesystem::current_path();
+  std::error_code error;
+  out.working_directory = std::filesystem::current_path(error);
+  if (error) return run_error("the current directory cannot be found: " + error.message(), "go to one that exists");
   out.device = device;
   out.seed = study.recipe.seed;
   out.steps = study.recipe.steps;
