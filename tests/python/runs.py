@@ -422,6 +422,48 @@ def metrics(out):
     return lines
 
 
+# --- Memory --------------------------------------------------------------------------------------------------------------------
+def memory_group(limit):
+    """A cgroup below this process's with a limit, as a folder; none where that is not allowed."""
+    for line in open("/proc/self/cgroup"):
+        _, controllers, path = line.rstrip("\n").split(":", 2)
+        if controllers not in ("", "memory"):
+            continue
+        mount, name = ("/sys/fs/cgroup", "memory.max") if controllers == "" else ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+        group = os.path.join(mount + path, "galley-test-%d" % os.getpid())
+        try:
+            os.mkdir(group)
+        except OSError:
+            continue
+        try:
+            with open(os.path.join(group, name), "w") as file:
+                file.write(str(limit))
+            return group
+        except OSError:
+            os.rmdir(group)
+    return None
+
+
+@case
+def memory_that_the_group_does_not_have():
+    folder = Folder("group")
+    folder.recipe(RECIPE.replace('model { path = "model" }', 'model { family = "gpt2", config = { vocab_size = 50000, n_positions = 16, n_embd = 256, n_layer = 1, n_head = 2 } }'))
+    group = memory_group(128 << 20)
+    if not group:
+        print("memory_that_the_group_does_not_have: no right to make a group with a limit; tests/models/memory_test.cpp stands for it")
+        return
+
+    def enter():
+        with open(os.path.join(group, "cgroup.procs"), "w") as file:
+            file.write(str(os.getpid()))
+    try:
+        ended = galley("train", folder.path("recipe.lua"), "--out", folder.out, before=enter)
+        check_error(ended, 3, "cannot allocate", "are available", hint="galley plan")
+    finally:
+        time.sleep(0.1)
+        os.rmdir(group)
+
+
 # --- Sampling ------------------------------------------------------------------------------------------------------------------
 @case
 def sampling():

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "host/session/run_lock.hpp"
+#include "host/session/train.hpp"
 #include "tests/exec/small.hpp"
 
 namespace galley {
@@ -137,6 +139,76 @@ TEST(Session, TwoAtOnceDoNotMeet) {
   }
   EXPECT_EQ(a->steps_done(), 3);
   EXPECT_EQ(b->steps_done(), 1);
+}
+
+/// Writes down what a run tells.
+class Listener final : public Observer {
+ public:
+  Status started(const StartEvent& e) override { return add("started " + std::to_string(e.steps_done)); }
+  Status step(const StepEvent& e) override { return add("step " + std::to_string(e.step)); }
+  Status validated(const ValidationEvent&) override { return add("validated"); }
+  Status saving() override { return add("saving"); }
+  Status note(const std::string& text) override { return add(text); }
+  Status ended() override { return add("ended"); }
+  std::vector<std::string> told;
+
+ private:
+  Status add(std::string what) {
+    told.push_back(std::move(what));
+    return ok();
+  }
+};
+
+struct Telling {
+  Status status;
+  std::vector<std::string> told;
+};
+
+Telling run_of(const Study& study, const std::filesystem::path& directory, size_t stop_after = 100) {
+  Listener listener;
+  TrainOptions options;
+  options.observers = {&listener};
+  options.stop = [&] { return listener.told.size() > stop_after; };
+  const auto open = []() -> Result<std::unique_ptr<Source>> { return std::unique_ptr<Source>(std::make_unique<Rows>()); };
+  Status status = train(study, open, directory, options);
+  return {std::move(status), listener.told};
+}
+
+using Told = std::vector<std::string>;
+
+TEST(Train, TellsWhatHappens) {
+  const auto study = study_of(true);
+  study->recipe.save_every = 2;
+  const auto run = run_of(*study, small::scratch());
+  EXPECT_TRUE(run.status.ok()) << run.status.error().cause;
+  EXPECT_EQ(run.told, (Told{"started 0", "step 1", "step 2", "saving", "step 3", "step 4", "saving", "ended", "saving"}));
+}
+
+TEST(Train, StopsBetweenStepsAndGoesOn) {
+  const auto study = study_of(true);
+  const std::filesystem::path directory = small::scratch();
+  const auto first = run_of(*study, directory, 1);
+  ASSERT_FALSE(first.status.ok());
+  EXPECT_EQ(first.status.error().exit, Exit::Interrupted);
+  EXPECT_EQ(first.told, (Told{"started 0", "step 1", "saving", "ended"}));
+  EXPECT_EQ(run_of(*study, directory).told, (Told{"started 1", "step 2", "step 3", "step 4", "saving", "ended", "saving"}));
+  const Told nothing = run_of(*study, directory).told;
+  EXPECT_EQ(nothing, Told{"nothing left to do: all 4 steps are done"});
+}
+
+TEST(Train, OneAtATimeInADirectory) {
+  const auto study = study_of(true);
+  const std::filesystem::path directory = small::scratch();
+  {
+    const auto lock = RunLock::take(directory);
+    ASSERT_TRUE(lock.ok());
+    const auto run = run_of(*study, directory);
+    ASSERT_FALSE(run.status.ok());
+    EXPECT_NE(run.status.error().cause.find("is in use"), std::string::npos) << run.status.error().cause;
+    EXPECT_TRUE(run.told.empty());
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(directory)) << "a lock leaves no file";
+  EXPECT_TRUE(run_of(*study, directory).status.ok());
 }
 
 }  // namespace
