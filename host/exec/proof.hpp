@@ -30,11 +30,11 @@ class Proof {
   /// second applied step on and while no learning rate is 0 (a schedule may begin there).
   Status before_step(const StepBegin& begin);
 
-  /// After the step's last segment; synchronizes. Nothing is checked when the window had no valid token or the step was not applied. Gradients
-  /// have to be finite. That a gradient is all zero proves nothing in one step (a document of two tokens has none for queries and keys); a
-  /// tensor that has never had another one in kSpan applied steps does not train, unless none is to be expected (GALLEY_TENSOR_ZERO_GRADIENT;
-  /// GALLEY_TENSOR_LATE_GRADIENT: counted from the first step that moved anything). From the second applied step on tensors have to move;
-  /// one that did not is let off for kPatience steps where rounding can be the reason. Exit code Failed.
+  /// After the step's last segment; synchronizes. Nothing is checked when the window had no valid token or the step was not applied.
+  /// Gradients have to be finite. That a gradient is all zero proves nothing in one step (a document of two tokens has none for queries and
+  /// keys); a tensor that has never had another one in kSpan applied steps does not train, unless none is to be expected
+  /// (GALLEY_TENSOR_ZERO_GRADIENT; GALLEY_TENSOR_LATE_GRADIENT: counted from the first step that moved anything). From the second applied
+  /// step on tensors have to move; one that did not is let off for kPatience steps where rounding can be the reason. Exit code Failed.
   Status after_step(const StepBegin& begin);
 
   /// At the end of the run, before anything is exported: frozen tensors are as they were, and something got a gradient.

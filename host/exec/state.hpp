@@ -67,8 +67,9 @@ Status clean_states(const std::filesystem::path& states, int64_t keep);
 /// state.toml of one state. A newer format, a missing key or a wrong checksum is an error, exit code Failed.
 Result<StateInfo> read_state(const std::filesystem::path& state);
 
-/// Whether a run that is `now` (positions aside) can go on from `saved`: device, ISA, recipe, data, frozen weights, plugins and the versions
-/// of their states. The error (exit code Recipe) names the first that differs, with both values. Versions of plugins themselves may differ.
+/// Whether a run that is `now` (positions aside) can go on from `saved`: device, ISA, recipe, data, frozen weights, plugins and the
+/// versions of their states. The error (exit code Recipe) names the first that differs, with both values. Versions of plugins themselves
+/// may differ.
 Status check_state(const StateInfo& saved, const StateInfo& now, const std::filesystem::path& state);
 
 enum class StatePart : uint8_t {

@@ -9,8 +9,8 @@
 
 namespace galley {
 
-/// How a token is drawn from logits: divided by the temperature, of them the `top_k` likeliest (0: all), of those the fewest whose probabilities
-/// reach `top_p` (Holtzman et al. 2020, arXiv:1904.09751).
+/// How a token is drawn from logits: divided by the temperature, of them the `top_k` likeliest (0: all), of those the fewest whose
+/// probabilities reach `top_p` (Holtzman et al. 2020, arXiv:1904.09751).
 struct Draw {
   double temperature = 0.8;  ///< 0: the likeliest
   int64_t top_k = 40;
@@ -26,7 +26,8 @@ class Generator {
  public:
   explicit Generator(Session& session);
 
-  /// What may follow the tokens: one number for each token of the vocabulary, valid until the next call. The model sees the last length() tokens.
+  /// What may follow the tokens: one number for each token of the vocabulary, valid until the next call. The model sees the last length()
+  /// tokens.
   Result<std::span<const float>> logits(std::span<const int32_t> tokens);
   /// The most tokens that the model sees.
   int64_t length() const { return session_.study().program.length; }

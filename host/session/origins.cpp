@@ -31,11 +31,13 @@ Result<std::string> hash_of_file(const fs::path& path) {
   return hash.digits();
 }
 
-std::vector<fs::path> files_in(const fs::path& folder) {
+/// Regular files of a kind, in order.
+template <class Iterator>
+std::vector<fs::path> files_in(const fs::path& folder, std::string_view extension) {
   std::vector<fs::path> out;
   std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
-    if (entry->is_regular_file(error)) out.push_back(entry->path());
+  for (Iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    if (entry->path().extension() == extension && entry->is_regular_file(error)) out.push_back(entry->path());
   std::sort(out.begin(), out.end());
   return out;
 }
@@ -50,8 +52,7 @@ Status add_file(const char* kind, const fs::path& path, std::vector<Origin>* out
 Status add_small_files(const fs::path& path, std::vector<Origin>* out) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return fs::file_size(path, error) <= kSmallFile && !error ? add_file("file", path, out) : ok();
-  for (const fs::path& file : files_in(path))
-    if (file.extension() == ".json") TRY_STATUS(add_file("file", file, out));
+  for (const fs::path& file : files_in<fs::directory_iterator>(path, ".json")) TRY_STATUS(add_file("file", file, out));
   return ok();
 }
 
@@ -150,9 +151,8 @@ Result<std::vector<Origin>> origins_of(const Study& study) {
   }
   KeyHash hash;
   for (const fs::path& folder : {study.installation.families.families, study.installation.families.library}) {
-    for (const fs::path& file : files_in(folder)) {
-      if (file.extension() != ".lua") continue;
-      hash.add(file.filename().string());
+    for (const fs::path& file : files_in<fs::recursive_directory_iterator>(folder, ".lua")) {
+      hash.add(file.lexically_relative(folder).string());
       hash.add(TRY(hash_of_file(file)));
     }
   }

@@ -17,8 +17,8 @@ struct Run {
   std::unique_ptr<Study> study;
 };
 
-/// Studies a run with its own recipe text, modules, arguments, device and target, so that the same program comes out. Of `options` count the
-/// plugin path, the purpose, and who is warned. A plugin is taken from where it was only if check_plugin_folder() (origins.hpp) agrees.
+/// Studies a run with its own recipe text, modules, arguments, device and target, so that the same program comes out. Of `options` count
+/// the plugin path, the purpose, and who is warned. A plugin is taken from where it was only if check_plugin_folder() (origins.hpp) agrees.
 Result<Run> study_run(const std::filesystem::path& directory, StudyOptions options);
 
 /// Puts the run's newest weights into a session that evaluates or samples.

@@ -56,11 +56,12 @@ struct RunRecord {
 /// Whether create_run would take the directory: it is absent or empty.
 Status check_vacant(const std::filesystem::path& directory);
 
-/// Makes a run of an empty or absent directory: run.toml is written beside it, synced, and renamed in as the first file; then recipe.lua. Killed before, nothing or an empty
-/// directory is left; killed after, `resume` goes on. A directory that is not empty is refused.
+/// Makes a run of an empty or absent directory: run.toml is written beside it, synced, and renamed in as the first file; then recipe.lua.
+/// Killed before, nothing or an empty directory is left; killed after, `resume` goes on. A directory that is not empty is refused.
 Status create_run(const std::filesystem::path& directory, const RunRecord& record);
 
-/// Takes a run away again that has trained nothing: what create_run wrote, and what beginning to train adds. Does nothing once there is a step or a state.
+/// Takes a run away again that has trained nothing: what create_run wrote, and what beginning to train adds. Does nothing once there is a
+/// step or a state.
 void discard_run(const std::filesystem::path& directory);
 
 /// Reads run.toml, and puts recipe.lua back if it is missing.

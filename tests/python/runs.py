@@ -137,6 +137,41 @@ def data_changed():
 
 
 @case
+def tokenizer_changed():
+    folder = Folder("tokenizer")
+    words = folder.write("text/a.txt", "some words of a text\n" * 50)
+    trained(galley("tokenize", "--train", words, "--vocab", "270", "--out", folder.path("tokenizer")))
+    folder.recipe(TEXT.replace("STEPS", "4").replace("every = 50, keep = 2", "every = 2, keep = 3").replace("vocab_size = 256", "vocab_size = 270")
+                  .replace('"bytes"', '"tokenizer/tokenizer.json"'))
+    folder.whole = whole(folder)
+    take_back(folder)
+    resumed(folder)
+    take_back(folder)
+    with open(folder.path("tokenizer/tokenizer.json"), "a") as file:
+        file.write("\n")
+    not_resumed(folder, "the tokenizer '" + folder.path("tokenizer/tokenizer.json"), "has changed")
+
+
+@case
+def adapter_that_was_begun_from_changed():
+    folder = Folder("adapter")
+    folder.recipe(LORA)
+    whole(folder)
+    shutil.move(os.path.join(folder.out, "adapter"), folder.path("adapter"))
+    shutil.rmtree(folder.out)
+    folder.recipe(LORA.replace('{ rank = 2, targets = { "c_attn" } }', '{ path = "adapter" }'))
+    folder.whole = whole(folder)
+    take_back(folder)
+    file = folder.path("adapter/adapter_config.json")
+    with open(file) as adapter:
+        config = json.load(adapter)
+    write(file, json.dumps({**config, "lora_alpha": 3 * config["lora_alpha"]}))
+    not_resumed(folder, "the file '" + file, "has changed")
+    write(file, json.dumps(config))
+    not_resumed(folder, "the file '" + file, "has changed")  # Bytes count, not what they say
+
+
+@case
 def machine_and_version_changed():
     folder = halfway("machine")
     record = os.path.join(folder.out, "run.toml")
