@@ -46,7 +46,7 @@ struct StateInfo {
   uint64_t data = 0;   ///< Source::fingerprint
   std::string recipe;  ///< a hash
   std::vector<PluginStamp> plugins;
-  std::map<std::string, uint64_t> frozen;  ///< checksums of the weights that are not trained, by name
+  std::map<std::string, uint64_t> weights;  ///< checksums of the weights that the run began with, by name
   friend bool operator==(const StateInfo&, const StateInfo&) = default;
 };
 
@@ -67,7 +67,7 @@ Status clean_states(const std::filesystem::path& states, int64_t keep);
 /// state.toml of one state. A newer format, a missing key or a wrong checksum is an error, exit code Failed.
 Result<StateInfo> read_state(const std::filesystem::path& state);
 
-/// Whether a run that is `now` (positions aside) can go on from `saved`: device, ISA, recipe, data, frozen weights, plugins and the
+/// Whether a run that is `now` (positions aside) can go on from `saved`: device, ISA, recipe, data, first weights, plugins and the
 /// versions of their states. The error (exit code Recipe) names the first that differs, with both values. Versions of plugins themselves
 /// may differ.
 Status check_state(const StateInfo& saved, const StateInfo& now, const std::filesystem::path& state);

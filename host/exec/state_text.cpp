@@ -82,7 +82,7 @@ std::string state_text(const StateInfo& info, const std::map<std::string, uint64
     text += std::string("\n[") + title + "]\n";
     for (const auto& [name, sum] : tensors) line(json_quote(name).c_str(), json_quote(hexadecimal(sum)));
   };
-  sums_of("frozen", info.frozen);
+  sums_of("weights", info.weights);
   sums_of("checksums", sums);
   return text + std::string(kSumLine) + hexadecimal(checksum(text)) + "\n";
 }
@@ -139,7 +139,7 @@ Result<StateText> parse_state(std::string_view text, const std::filesystem::path
     }
     return ok();
   };
-  TRY_STATUS(read_sums("frozen", &out.info.frozen));
+  TRY_STATUS(read_sums("weights", &out.info.weights));
   TRY_STATUS(read_sums("checksums", &out.sums));
   return out;
 }
@@ -173,12 +173,11 @@ Status check_state(const StateInfo& saved, const StateInfo& now, const std::file
   if (saved.recipe != now.recipe) return differ("the recipe", saved.recipe, now.recipe, "resume goes on with the recipe as it was");
   if (saved.data != now.data)
     return differ("the data", hexadecimal(saved.data), hexadecimal(now.data), "a file that the recipe reads has changed since");
-  for (const auto& [name, sum] : saved.frozen) {
-    const auto at = now.frozen.find(name);
-    if (at == now.frozen.end() || at->second != sum) {
-      return recipe_error(
-          state.string() + ": cannot resume: the base model has changed: its frozen weight '" + name + "' is not what it was",
-          "put the model's files back as they were, or begin a new run");
+  for (const auto& [name, sum] : saved.weights) {
+    const auto at = now.weights.find(name);
+    if (at == now.weights.end() || at->second != sum) {
+      return recipe_error(state.string() + ": cannot resume: the base model has changed: its weight '" + name + "' is not what it was",
+                          "put the model's files back as they were, or begin a new run");
     }
   }
   return ok();

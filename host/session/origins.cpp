@@ -48,7 +48,7 @@ Status add_file(const char* kind, const fs::path& path, std::vector<Origin>* out
   return ok();
 }
 
-/// Configurations beside tensors; tensors themselves are compared as they lie in memory, or come back from the state.
+/// Configurations beside tensors; tensors themselves are compared as they lie in memory.
 Status add_small_files(const fs::path& path, std::vector<Origin>* out) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return fs::file_size(path, error) <= kSmallFile && !error ? add_file("file", path, out) : ok();

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "host/base/ordered.hpp"
+#include "host/exec/checksum.hpp"
 
 namespace galley {
 namespace {
@@ -85,7 +86,9 @@ Status Session::feed(const WindowBuffer& window, int64_t micro_batch) {
 Status Session::start() {
   proof_.emplace(*executor_);
   TRY_STATUS(proof_->after_load());
-  info_.frozen = proof_->frozen();
+  // All of them, trained ones too: a run that goes on from other weights than it began with is another run.
+  info_.weights = proof_->frozen();
+  for (const Trained& t : study_.program.trained) info_.weights[t.name] = TRY(checksum(executor_->machine(), t.parameter));
   return ok();
 }
 

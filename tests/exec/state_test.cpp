@@ -59,7 +59,7 @@ StateInfo info(int64_t step) {
   out.data = 0xfedcba9876543210;
   out.recipe = "00ff";
   out.plugins = {{"adamw", "1.2.0", 3}, {"models", "1.0.0", 1}};
-  out.frozen = {{"base.weight", 0x12}, {"it's \"odd\"", 0xffffffffffffffff}};
+  out.weights = {{"base.weight", 0x12}, {"it's \"odd\"", 0xffffffffffffffff}};
   out.without_gradient = {"q.weight"};
   return out;
 }
@@ -194,8 +194,8 @@ TEST(State, BelongsToItsRun) {
     return status.error().cause.substr(status.error().cause.find("cannot"));
   };
   EXPECT_EQ(refusal([](StateInfo& s) { s.plugins[0].version = "1.3.0"; }), "");
-  EXPECT_EQ(refusal([](StateInfo& s) { s.frozen["base.weight"] = 0x13; }),
-            "cannot resume: the base model has changed: its frozen weight 'base.weight' is not what it was");
+  EXPECT_EQ(refusal([](StateInfo& s) { s.weights["base.weight"] = 0x13; }),
+            "cannot resume: the base model has changed: its weight 'base.weight' is not what it was");
   EXPECT_EQ(refusal([](StateInfo& s) { s.plugins[0].state_version = 4, s.plugins[0].version = "2.0.0"; }),
             "cannot resume: the state version of plugin 'adamw' was 3 (version 1.2.0) and is 4 (version 2.0.0) now");
   EXPECT_EQ(refusal([](StateInfo& s) { s.plugins.pop_back(); }), "cannot resume: plugin 'models' 1.0.0 is not there any more");

@@ -60,14 +60,15 @@ def nothing_has_changed():
 
 @case
 def base_model_changed():
-    folder = halfway("base", LORA)
-    tensors = weights()
-    dtype, shape, data = tensors["transformer.h.0.mlp.c_fc.weight"]
-    tensors["transformer.h.0.mlp.c_fc.weight"] = (dtype, shape, data[:-4] + struct.pack("<f", 0.5))
-    folder.model(tensors)
-    not_resumed(folder, "base model has changed", "'transformer.h.0.mlp.c_fc.weight'", hint="put the model's files back")
-    folder.model()
-    resumed(folder)
+    for recipe in (SAVES, LORA):  # Trained, and frozen
+        folder = halfway("base", recipe)
+        tensors = weights()
+        dtype, shape, data = tensors["transformer.h.0.mlp.c_fc.weight"]
+        tensors["transformer.h.0.mlp.c_fc.weight"] = (dtype, shape, data[:-4] + struct.pack("<f", 0.5))
+        folder.model(tensors)
+        not_resumed(folder, "base model has changed", "'transformer.h.0.mlp.c_fc.weight'", hint="put the model's files back")
+        folder.model()
+        resumed(folder)
     take_back(folder)
     folder.config(layer_norm_epsilon=1e-4)
     not_resumed(folder, "configuration", folder.path("model/config.json"), "has changed", hint="put the file back")
@@ -169,6 +170,18 @@ def adapter_that_was_begun_from_changed():
     not_resumed(folder, "the file '" + file, "has changed")
     write(file, json.dumps(config))
     not_resumed(folder, "the file '" + file, "has changed")  # Bytes count, not what they say
+    folder = Folder("adapter-weights")
+    folder.recipe(LORA)
+    whole(folder)
+    shutil.move(os.path.join(folder.out, "adapter"), folder.path("adapter"))
+    shutil.rmtree(folder.out)
+    folder.recipe(LORA.replace('{ rank = 2, targets = { "c_attn" } }', '{ path = "adapter" }'))
+    folder.whole = whole(folder)
+    take_back(folder)
+    with open(folder.path("adapter/adapter_model.safetensors"), "r+b") as file:
+        file.seek(-4, os.SEEK_END)
+        file.write(struct.pack("<f", 0.25))
+    not_resumed(folder, "base model has changed", "lora_")
 
 
 @case
