@@ -1,8 +1,12 @@
+#include <fcntl.h>
 #include <malloc.h>
 
 #include "host/commands/cli.hpp"
 
 int main(int argc, char** argv) {
+  // A file that is opened later must not become the standard output of a process that was started without one.
+  for (int descriptor = 0; descriptor <= 2; ++descriptor)
+    if (fcntl(descriptor, F_GETFD) < 0) (void)!open("/dev/null", O_RDWR);
   // Training asks the system for no memory between its first and its last step: one heap for all threads, grown ahead and never given back.
   mallopt(M_ARENA_MAX, 1);
   mallopt(M_TOP_PAD, 16 << 20);

@@ -1,9 +1,14 @@
 #include "host/commands/cli.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstring>
+#include <memory>
+#include <new>
 
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -115,20 +120,43 @@ std::string program_help(const std::vector<CommandSpec>& commands) {
       "  galley train scripts/quickstart.lua --set text=. --out runs/first\n"
       "  galley sample runs/first --prompt \"A plan is\"\n\n"
       "Exit codes: 0 done, 1 the run failed, 2 the recipe or the command line is wrong, 3 it does not fit, 4 a plugin is at fault, 130 "
-      "interrupted and saved.\n";
+      "interrupted and saved.\n"
+      "Environment: GALLEY_PLUGIN_PATH, folders with plugins, separated by colons; GALLEY_CACHE, where prepared data is kept.\n";
   return out;
 }
 
-int run_program(const std::vector<std::string>& words) {
-  spdlog::set_default_logger(spdlog::stderr_logger_mt("galley"));  // stdout is for results
-  spdlog::set_pattern("galley: %l: %v");
+namespace {
+
+/// Everything but results goes to stderr, through here: "galley: " and an error's cause, "galley: warning: " and the like.
+class MessageText final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {
+    const std::string_view text(message.payload.data(), message.payload.size());
+    std::string line;
+    if (message.level == spdlog::level::warn) line = "warning: ";
+    else if (message.level < spdlog::level::warn) line = "note: ";
+    line += message.level == spdlog::level::err ? std::string(text) : printable(text, Lines::Escape);  // fail() has two lines
+    out.append(line.data(), line.data() + line.size());
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<MessageText>(); }
+};
+
+void open_messages() {
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<MessageText>('*').set_pattern("galley: %*");
+  auto logger = std::make_shared<spdlog::logger>("galley", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  logger->set_formatter(std::move(formatter));
+  spdlog::set_default_logger(std::move(logger));
+}
+
+int fail(const Error& error) {
+  std::fflush(stdout);
+  spdlog::error("{}{}{}", printable(error.cause, Lines::Escape), error.hint.empty() ? "" : "\n  ", printable(error.hint, Lines::Escape));
+  return static_cast<int>(error.exit);
+}
+
+int run_words(const std::vector<std::string>& words) {
   const std::vector<CommandSpec> commands = all_commands();
-  const auto fail = [](const Error& error) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "galley: %s\n", printable(error.cause, Lines::Escape).c_str());
-    if (!error.hint.empty()) std::fprintf(stderr, "  %s\n", printable(error.hint, Lines::Escape).c_str());
-    return static_cast<int>(error.exit);
-  };
   if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
     std::fputs(program_help(commands).c_str(), stdout);
     return words.empty() ? static_cast<int>(Exit::Recipe) : 0;
@@ -154,6 +182,25 @@ int run_program(const std::vector<std::string>& words) {
   if (!arguments) return fail(arguments.error());
   const Status status = command->run(*arguments);
   return status ? 0 : fail(status.error());
+}
+
+}  // namespace
+
+int run_program(const std::vector<std::string>& words) {
+  open_messages();
+  int code = 0;
+  try {
+    code = run_words(words);
+  } catch (const std::bad_alloc&) {
+    return fail(run_error("there is no memory left for the program itself"));
+  } catch (const std::exception& error) {
+    return fail(run_error(error.what(), "this is a mistake of Galley: please report it"));
+  }
+  // A result that did not arrive is none.
+  errno = 0;
+  if ((std::fflush(stdout) != 0 || std::ferror(stdout)) && code == 0)
+    return fail(run_error(std::string("cannot write to stdout") + (errno ? std::string(": ") + std::strerror(errno) : "")));
+  return code;
 }
 
 }  // namespace galley

@@ -2,19 +2,18 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <cstdio>
 
+#include "host/base/nearest.hpp"
 #include "host/base/ordered.hpp"
 #include "host/commands/cli.hpp"
 #include "host/commands/inspect.hpp"
 #include "host/commands/listing.hpp"
-#include "host/commands/run.hpp"
+#include "host/commands/run_commands.hpp"
 #include "host/commands/sample.hpp"
 #include "host/commands/tokenize.hpp"
 #include "host/commands/train_tokenizer.hpp"
 #include "host/plan/shadow.hpp"
-#include "host/report/data_report.hpp"
 #include "host/report/plan_report.hpp"
 
 namespace galley {
@@ -22,7 +21,8 @@ namespace {
 
 const FlagSpec set_flag = {"--set", "NAME=VALUE", "an argument of the recipe: arg(\"NAME\")", true, false};
 const FlagSpec confine_flag = {"--confine", "", "the recipe is from somebody else: keep it in its folder", false, false};
-const FlagSpec plugin_path_flag = {"--plugin-path", "DIR", "a folder with a plugin, or with folders of plugins", true, false};
+const FlagSpec plugin_path_flag = {"--plugin-path", "DIR",
+                                   "a folder with a plugin, or with folders of plugins; so may GALLEY_PLUGIN_PATH=DIR:DIR", true, false};
 const FlagSpec device_flag = {"--device", "KIND", "the device to run on (cpu)", false, false};
 const FlagSpec target_flag = {"--target", "FILE", "plan for the machine in this TOML file instead of this one", false, false};
 const FlagSpec memory_flag = {"--memory", "BYTES", "refuse a plan that needs more, e.g. 24GiB", false, false};
@@ -31,28 +31,6 @@ const FlagSpec poison_flag = {"--poison", "", "debug: junk in all memory but the
 int terminal_columns() {
   winsize size = {};
   return isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
-
-Result<StudyOptions> study_options(const CommandLine& a) {
-  StudyOptions out;
-  if (const auto it = a.flags.find("--set"); it != a.flags.end()) {
-    for (const std::string& set : it->second) {
-      const size_t equals = set.find('=');
-      if (equals == std::string::npos || equals == 0) return recipe_error("--set " + set + ": NAME=VALUE is wanted");
-      if (!out.sets.emplace(set.substr(0, equals), set.substr(equals + 1)).second)
-        return recipe_error("--set " + set.substr(0, equals) + " is given twice");
-    }
-  }
-  if (const auto it = a.flags.find("--plugin-path"); it != a.flags.end()) out.plugin_path.assign(it->second.begin(), it->second.end());
-  out.confine = a.has("--confine") ? Confine::Yes : Confine::No;
-  out.device = a.get("--device", "cpu");
-  out.target = a.get("--target");
-  if (a.has("--memory")) {
-    const auto bytes = parse_bytes(a.get("--memory"));
-    if (!bytes) return recipe_error("--memory: " + bytes.error().cause, bytes.error().hint);
-    out.memory_limit = *bytes;
-  }
-  return out;
 }
 
 constexpr size_t kMostThreads = 4096;
@@ -76,20 +54,41 @@ Status command_tokenize(const CommandLine& a) {
                   a.has("--special") ? Template::Yes : Template::No, threads);
 }
 
-Poison poison_of(const CommandLine& a) { return a.has("--poison") ? Poison::Yes : Poison::No; }
+Status check_dump(const std::string& wanted) {
+  if (wanted.empty() || wanted == "all" || wanted == plan_pass.name) return ok();
+  std::vector<std::string> names = {"all"};
+  std::string list;
+  for (const PassInfo& pass : pass_list()) {
+    if (wanted == pass.name) return ok();
+    names.emplace_back(pass.name);
+    list += (list.empty() ? "" : ", ") + names.back();
+  }
+  names.emplace_back(plan_pass.name);
+  const std::string guess = did_you_mean(wanted, names);
+  return recipe_error("--dump " + wanted + ": there is no such pass", guess.empty() ? "all, " + list + ", plan" : guess);
+}
+
+void print_dump(const std::string& wanted, const PassInfo& pass, const std::function<std::string()>& text) {
+  if (wanted != "all" && wanted != pass.name) return;
+  std::printf("# %s: %s\n", pass.name, pass.does);
+  std::fputs(text().c_str(), stdout);
+}
 
 Status command_plan(const CommandLine& a) {
   StudyOptions options = TRY(study_options(a));
   options.runs = false;
-  options.dump = a.get("--dump");
-  if (options.dump == "help") {
+  const std::string dump = a.get("--dump");
+  if (dump == "help") {
     for (const PassInfo& pass : pass_list()) std::printf("%-14s %s\n", pass.name, pass.does);
+    std::printf("%-14s %s\n", plan_pass.name, plan_pass.does);
     return ok();
   }
+  TRY_STATUS(check_dump(dump));
+  if (!dump.empty()) options.watch = [&](const PassInfo& pass, const auto& text) { print_dump(dump, pass, text); };
   const auto s = TRY(study(a.positional[0], options));
-  if (!options.dump.empty()) return ok();
+  if (!dump.empty()) return ok();
   if (a.has("--check")) TRY_STATUS(check_plan(s->program, s->plan, s->target));
-  const DiskUse disk = disk_use(s->program, s->recipe.save_every > 0 || s->recipe.save_final, s->recipe.save_keep);
+  const DiskUse disk = disk_use(s->program, s->recipe);
   if (a.has("--json")) {
     std::fputs(plan_json(s->program, s->plan, s->target, disk, {}).c_str(), stdout);
     return ok();
@@ -101,78 +100,12 @@ Status command_plan(const CommandLine& a) {
   return ok();
 }
 
-Status command_train(const CommandLine& a) {
-  const StudyOptions options = TRY(study_options(a));
-  const auto s = TRY(study(a.positional[0], options));
-  const StopSignals signals;  // not before: there is nothing to finish while a recipe runs
-  TRY_STATUS(check_files(s->program, s->graph->ignored_files));
-  const std::filesystem::path out = a.get("--out");
-  TRY_STATUS(check_vacant(out));
-  std::unique_ptr<Source> source = TRY(open_source(*s));
-  if (StopSignals::asked()) return Error{Exit::Interrupted, "interrupted before the run began", ""};
-  const RunRecord record = TRY(record_of(*s, options, *source));
-  TRY_STATUS(create_run(out, record));
-  std::printf("training %s: %s parameters, %s of them trained, %s planned\n", s->model.model_type.c_str(),
-              count_text(static_cast<double>(s->program.parameters)).c_str(), count_text(static_cast<double>(s->program.trainable)).c_str(),
-              bytes_text(s->peak_memory()).c_str());
-  for (const DataReport& report : source->reports()) std::fputs(data_line(report).c_str(), stdout);
-  if (source->epoch() > 0 && s->program.window_tokens == 0) {
-    const int64_t rows = s->recipe.steps * s->program.micro_batches * s->program.rows;
-    std::printf("  the run takes %s rows: %.2f epochs\n", grouped(static_cast<uint64_t>(rows)).c_str(),
-                static_cast<double>(rows) / static_cast<double>(source->epoch()));
-  }
-  std::fflush(stdout);
-  Status trained = train(*s, std::move(source), out, poison_of(a));
-  if (!trained) {
-    // What is wrong with the recipe or a plugin will be put right and tried again, in the same place.
-    const Exit exit = trained.error().exit;
-    if (exit == Exit::Recipe || exit == Exit::Plugin || exit == Exit::DoesNotFit) discard_run(out);
-    return trained;
-  }
-  std::printf("done: %s\n", out.c_str());
-  return ok();
-}
-
-Status command_resume(const CommandLine& a) {
-  const std::filesystem::path directory = a.positional[0];
-  const auto s = TRY(study_run(directory, Purpose::Train));
-  const StopSignals signals;
-  TRY_STATUS(train(*s, nullptr, directory, poison_of(a)));
-  std::printf("done: %s\n", directory.c_str());
-  return ok();
-}
-
-Status command_eval(const CommandLine& a) {
-  const std::filesystem::path what = a.positional[0];
-  StudyOptions options = TRY(study_options(a));
-  options.purpose = Purpose::Evaluate;
-  const bool run = std::filesystem::is_directory(what);
-  const auto s = TRY(run ? study_run(what, Purpose::Evaluate) : study(what, options));
-  std::unique_ptr<Source> source = TRY(open_source(*s));
-  Session session = TRY(open_session(*s, std::move(source), Poison::No));
-  if (run) TRY_STATUS(load_newest(*s, what, *session.executor));
-  const double loss = TRY(validation_loss(*s, session));
-  if (a.has("--json")) std::printf("{\"validation_loss\": %.17g}\n", loss);
-  else std::printf("validation loss %.4f nats a token, perplexity %.3f\n", loss, std::exp(loss));
-  return ok();
-}
-
 Status command_data(const CommandLine& a) {
   StudyOptions options = TRY(study_options(a));
   options.purpose = Purpose::Gradients;
   options.runs = false;
   const int64_t rows = TRY(a.integer("--rows", 2, 0));
-  const auto s = TRY(study(a.positional[0], options));
-  const StopSignals signals;
-  return show_data(*s, rows, a.has("--json") ? DataForm::Json : DataForm::Text);
-}
-
-Status command_gradients(const CommandLine& a) {
-  StudyOptions options = TRY(study_options(a));
-  options.purpose = Purpose::Gradients;
-  options.keep_logits = a.has("--logits");
-  const auto s = TRY(study(a.positional[0], options));
-  return write_gradients(*s, a.get("--out"));
+  return show_data(*TRY(study(a.positional[0], options)), rows, a.has("--json") ? DataForm::Json : DataForm::Text);
 }
 
 Status command_plugins(const CommandLine& a) {
@@ -204,7 +137,7 @@ std::vector<CommandSpec> all_commands() {
        "train, into a new run directory",
        "Plans first, and refuses by name what cannot work. The directory gets metrics.jsonl, memory.json, run.toml, model/ or adapter/, "
        "and state/ to go on from.\n"
-       "Ctrl-C finishes the step, saves, and says how to go on.\n",
+       "Ctrl-C finishes the step, saves, and says how to go on; a second one ends at once.\n",
        {{"--out", "DIR", "the run's directory: new, or empty", false, true},
         set_flag,
         confine_flag,
@@ -217,8 +150,12 @@ std::vector<CommandSpec> all_commands() {
       {"resume",
        "DIR",
        "go on where a run stopped, bit for bit",
-       "A run that was killed before its first save begins again.\n",
-       {poison_flag},
+       "A run that was killed before its first save begins again. Where something has changed that the run depends on (its recipe, "
+       "modules,\n"
+       "data, base model, plugins), it is not resumed; the error says what has changed.\n",
+       {{"--recorded", "", "go on with the recipe and modules as the run wrote them down, although their files have changed"},
+        plugin_path_flag,
+        poison_flag},
        command_resume},
       {"eval",
        "RECIPE|DIR",
@@ -246,7 +183,8 @@ std::vector<CommandSpec> all_commands() {
         {"--stop", "TEXT", "end before this text", true, false},
         {"--system", "TEXT", "with --chat: what the system says first"},
         {"--template", "NAME", "with --chat: the chat template, where the model's is not recognised"},
-        {"--length", "N", "of a model's folder: the tokens that the model sees (512)"}},
+        {"--length", "N", "of a model's folder: the tokens that the model sees (512)"},
+        plugin_path_flag},
        command_sample},
       {"data",
        "RECIPE",

@@ -9,7 +9,7 @@
 
 #include "host/base/json.hpp"
 #include "host/base/printable.hpp"
-#include "host/commands/run.hpp"
+#include "host/commands/run_commands.hpp"
 #include "host/data/text_codec.hpp"
 #include "host/report/data_report.hpp"
 
@@ -120,7 +120,7 @@ std::string json_of(const std::vector<DataReport>& reports) {
 
 Status show_data(const Study& study, int64_t rows, DataForm form) {
   const Recipe& recipe = study.recipe;
-  const auto source = TRY(open_source(study));
+  const auto source = TRY(open_source_shown(study));
   std::vector<std::byte> memory(study.data.bytes + BatchLayout::kAlignment);
   TRY_STATUS(source->load(memory));
   const std::vector<DataReport> reports = source->reports();

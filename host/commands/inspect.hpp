@@ -1,7 +1,7 @@
 // `galley data`: what the model will see.
 #pragma once
 
-#include "host/commands/study.hpp"
+#include "host/session/study.hpp"
 
 namespace galley {
 

@@ -4,8 +4,8 @@
 #include <cstdio>
 
 #include "host/base/nearest.hpp"
-#include "host/commands/study.hpp"
 #include "host/plugins/loader.hpp"
+#include "host/session/study.hpp"
 
 namespace galley {
 namespace {
@@ -40,8 +40,7 @@ void print_strategy(const Plugin& plugin, const StrategySpec& s) {
 
 Status print_plugins(const std::vector<std::filesystem::path>& plugin_path, const std::string& name) {
   const std::filesystem::path built_in[] = {find_installation().plugins};
-  const auto plugins = Plugins::scan(plugin_search_path(built_in, plugin_path),
-                                     [](const std::string& line) { std::fprintf(stderr, "galley: %s\n", line.c_str()); });
+  const auto plugins = Plugins::scan(plugin_search_path(built_in, plugin_path), {});
   if (name.empty()) {
     std::printf("%-16s %-9s %s\n", "strategy", "plugin", "what it does");
     for (const auto& p : plugins->all())

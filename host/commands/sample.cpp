@@ -6,11 +6,14 @@
 #include <cstdio>
 #include <iostream>
 
+#include <spdlog/spdlog.h>
+
 #include "host/base/random.hpp"
-#include "host/commands/generate.hpp"
+#include "host/commands/run_commands.hpp"
 #include "host/data/chat.hpp"
 #include "host/data/text_codec.hpp"
-#include "host/exec/state.hpp"
+#include "host/session/generate.hpp"
+#include "host/session/run.hpp"
 #include "host/text/unicode.hpp"
 
 namespace galley {
@@ -22,11 +25,9 @@ namespace fs = std::filesystem;
 constexpr const char* kModelRecipe =
     "return recipe { model = model { path = arg('model') }, data = data.random {}, batch = 1, length = arg('length', 512), steps = 1 }";
 
-Result<std::unique_ptr<Study>> study_model(const fs::path& folder, int64_t length) {
-  StudyOptions options;
+Result<std::unique_ptr<Study>> study_model(const fs::path& folder, int64_t length, StudyOptions options) {
   options.recipe_text = kModelRecipe;
   options.sets = {{"model", folder.string()}, {"length", std::to_string(length)}};
-  options.purpose = Purpose::Sample;
   options.single_row = true;
   return study("sample.lua", options);
 }
@@ -42,8 +43,9 @@ DataSpec text_spec(const Recipe& recipe) {
 /// Everything between a person's text and the model.
 class Talker {
  public:
-  static Result<std::unique_ptr<Talker>> open(const CommandLine& a, const Study& study, Session& session) {
-    std::unique_ptr<Talker> out(new Talker(study, session, TRY(TextCodec::open(text_spec(study.recipe), study.recipe))));
+  static Result<std::unique_ptr<Talker>> open(const CommandLine& a, Session& session) {
+    const Study& study = session.study();
+    std::unique_ptr<Talker> out(new Talker(session, TRY(TextCodec::open(text_spec(study.recipe), study.recipe))));
     out->most_ = TRY(a.integer("--tokens", 200, 1));
     out->draw_.temperature = TRY(a.number("--temperature", 0.8, 0, 1e300));
     out->draw_.top_k = TRY(a.integer("--top-k", 40, 0));
@@ -73,6 +75,8 @@ class Talker {
     std::vector<int32_t> tokens(codec_.before().begin(), codec_.before().end());
     TRY_STATUS(codec_.encode(prompt, work_, &tokens));
     if (tokens.empty()) tokens.push_back(codec_.eos() >= 0 ? codec_.eos() : '\n');
+    if (static_cast<int64_t>(tokens.size()) > generator_.length())
+      spdlog::warn("the prompt has {} tokens, and the model sees {}: it does not see the beginning", tokens.size(), generator_.length());
     std::fputs(prompt.c_str(), stdout);
     TRY(reply(std::move(tokens)));
     std::putchar('\n');
@@ -95,7 +99,7 @@ class Talker {
   }
 
  private:
-  Talker(const Study& study, Session& session, TextCodec codec) : generator_(study, session), codec_(std::move(codec)), work_(codec_) {}
+  Talker(Session& session, TextCodec codec) : generator_(session), codec_(std::move(codec)), work_(codec_) {}
 
   /// Draws and shows tokens until one ends the text; what was shown.
   Result<std::string> reply(std::vector<int32_t> tokens) {
@@ -115,7 +119,7 @@ class Talker {
       tokens.push_back(token);
       text = codec_.decode(tokens).substr(begin);
       size_t end = text.size();
-      for (const std::string& stop : stop_texts_) end = std::min(end, stop.empty() ? end : text.find(stop));
+      for (const std::string& stop : stop_texts_) end = std::min(end, text.find(stop));
       if (end < text.size()) {
         text.resize(end);
         break;
@@ -173,27 +177,6 @@ Status converse(Talker& talker) {
 
 }  // namespace
 
-Result<std::unique_ptr<Study>> study_run(const fs::path& directory, Purpose purpose) {
-  const RunRecord record = TRY(open_run(directory));
-  StudyOptions options;
-  options.sets = record.sets;
-  options.confine = record.confined ? Confine::Yes : Confine::No;
-  options.plugin_path.assign(record.plugin_path.begin(), record.plugin_path.end());
-  options.device = record.device;
-  options.target_text = record.target;
-  options.recipe_text = record.recipe_text;
-  options.directory = record.working_directory;
-  options.purpose = purpose;
-  options.single_row = purpose == Purpose::Sample;
-  return study(record.recipe, options);
-}
-
-Status load_newest(const Study& study, const fs::path& directory, Executor& executor) {
-  const auto latest = TRY(find_latest(directory / "state"));
-  if (!latest) return recipe_error(directory.string() + ": this run has saved nothing yet", "let it come to its first save");
-  return load_state(*latest, study.program, executor.machine(), StatePart::Some);
-}
-
 Status command_sample(const CommandLine& a) {
   const fs::path directory = a.positional[0];
   std::error_code error;
@@ -202,11 +185,18 @@ Status command_sample(const CommandLine& a) {
     return recipe_error("galley sample: there is nothing to begin with", "give --prompt TEXT, or --chat for a conversation");
   for (const char* flag : {"--system", "--template"})
     if (a.has(flag) && !a.has("--chat")) return recipe_error(std::string("galley sample: ") + flag + " goes with --chat");
+  if (const auto stops = a.flags.find("--stop"); stops != a.flags.end())
+    for (const std::string& stop : stops->second)
+      if (stop.empty()) return recipe_error("galley sample: --stop is empty", "give the text to end before, or leave it out");
   if (run && a.has("--length")) return recipe_error("galley sample: --length is the recipe's in a run; it goes with a model's folder");
-  const auto s = TRY(run ? study_run(directory, Purpose::Sample) : study_model(directory, TRY(a.integer("--length", 512, 1))));
-  Session session = TRY(open_session(*s, nullptr, Poison::No));
-  const auto talker = TRY(Talker::open(a, *s, session));
-  if (run) TRY_STATUS(load_newest(*s, directory, *session.executor));
+  StudyOptions options = TRY(study_options(a));
+  options.purpose = Purpose::Sample;
+  std::unique_ptr<Study> s;
+  if (run) s = TRY(study_run(directory, options)).study;
+  else s = TRY(study_model(directory, TRY(a.integer("--length", 512, 1)), options));
+  const auto session = TRY(Session::open(*s, nullptr));
+  const auto talker = TRY(Talker::open(a, *session));
+  if (run) TRY_STATUS(load_newest(*session, directory));
   const std::string prompt = valid_utf8(a.get("--prompt"), nullptr);
   if (!a.has("--chat")) return talker->go_on(prompt);
   if (!a.has("--prompt")) return converse(*talker);

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <spdlog/spdlog.h>
+
 #include "host/base/json.hpp"
 #include "host/base/lines.hpp"
 #include "host/base/ordered.hpp"
@@ -118,7 +120,7 @@ Status tokenize(const std::filesystem::path& path, Direction direction, Template
       write);
   if (std::fflush(stdout) != 0) return run_error("cannot write to stdout");
   TRY_STATUS(status);
-  if (broken) std::fprintf(stderr, "galley: %lld places were no UTF-8 and became U+FFFD\n", static_cast<long long>(broken));
+  if (broken) spdlog::warn("{} places were no UTF-8 and became U+FFFD", broken);
   return ok();
 }
 

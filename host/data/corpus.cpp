@@ -128,6 +128,11 @@ class Corpus final : public RowStream {
   std::vector<DataReport> reports() const override {
     return {{kind_, store_.facts(), rows_.facts(Part::Train), validation_file().facts(validation_part()), options_.pack.length}};
   }
+  std::vector<DataFile> files() const override {
+    std::vector<DataFile> out = store_.files();
+    if (other_store_) out.insert(out.end(), other_store_->files().begin(), other_store_->files().end());
+    return out;
+  }
 
  private:
   const RowFile& validation_file() const { return other_rows_ ? *other_rows_ : rows_; }

@@ -68,6 +68,12 @@ class Mix final : public RowStream {
       for (DataReport& report : stream->reports()) out.push_back(std::move(report));
     return out;
   }
+  std::vector<DataFile> files() const override {
+    std::vector<DataFile> out;
+    for (const auto& stream : streams_)
+      for (DataFile& file : stream->files()) out.push_back(std::move(file));
+    return out;
+  }
 
  private:
   // Each block is shuffled by itself; in it a stream's rows go on where they ended in the block before.

@@ -100,6 +100,7 @@ class StreamSource final : public Source {
   }
   uint64_t fingerprint() const override { return rows_->fingerprint(); }
   std::vector<DataReport> reports() const override { return rows_->reports(); }
+  std::vector<DataFile> files() const override { return rows_->files(); }
   uint64_t epoch() const override { return rows_->epoch(); }
 
  private:

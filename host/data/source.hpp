@@ -50,6 +50,8 @@ class Source {
   virtual uint64_t fingerprint() const { return 0; }
   /// What was found in files.
   virtual std::vector<DataReport> reports() const { return {}; }
+  /// The files that all of it comes from.
+  virtual std::vector<DataFile> files() const { return {}; }
   /// Rows of an epoch; 0: there are no epochs.
   virtual uint64_t epoch() const { return 0; }
 };

@@ -91,6 +91,7 @@ class StoreBuilder {
       uint64_t size = 0;
       bool nul = false;
       while (const size_t n = TRY(file.read_some(buffer, size))) {
+        if (options_.progress) TRY_STATUS(options_.progress(0, 0));
         const auto piece = std::span(buffer).first(n);
         content.part(piece);
         if (const void* at = binary_is_wrong && !nul ? std::memchr(piece.data(), 0, n) : nullptr) {
@@ -108,6 +109,7 @@ class StoreBuilder {
       hash.add(document.identity);
       hash.add(size);
       hash.add(content.digits());
+      found_.push_back({document.path.string(), content.digits()});
       kept_.files.push_back(document);
       times_.push_back(written(document));
       kept_.files.back().size = size;
@@ -121,7 +123,9 @@ class StoreBuilder {
   Result<std::optional<TokenStore>> find() const {
     std::optional<CacheFile> file = TRY(CacheFile::open(key_, "tokens"));
     if (!file) return std::optional<TokenStore>();
-    return std::optional(TokenStore(std::move(*file), key_));
+    TokenStore store(std::move(*file), key_);
+    store.files_ = found_;
+    return std::optional(std::move(store));
   }
 
   Status begin() {
@@ -180,6 +184,7 @@ class StoreBuilder {
   const DataSpec& spec_;
   const PrepareOptions& options_;
   Documents kept_;
+  std::vector<DataFile> found_;                         // of kept_
   std::vector<std::filesystem::file_time_type> times_;  // of kept_
   std::string key_;
   StoreFacts facts_;

@@ -32,12 +32,18 @@ struct StoreFacts {
   uint64_t binary = 0;    ///< files with a NUL, left out
 };
 
+/// A file that data was read from, and a hash of its bytes, hexadecimal.
+struct DataFile {
+  std::string path, hash;
+};
+
 /// Immutable; reading is [thread-safe] and allocates nothing unless it fails.
 class TokenStore {
  public:
   const StoreFacts& facts() const { return facts_; }
   /// What it was made from: stores with equal keys are equal.
   const std::string& key() const { return key_; }
+  const std::vector<DataFile>& files() const { return files_; }
   Status read_documents(uint64_t first, std::span<DocumentEnd> out) const { return index_.read(kIndex, first, out); }
   /// Tokens [begin, begin + out.size()), with kUncounted.
   Status read_tokens(uint64_t begin, std::span<uint32_t> out) const;
@@ -54,11 +60,12 @@ class TokenStore {
   CacheFile index_;
   std::string key_;
   StoreFacts facts_;
+  std::vector<DataFile> files_;
   std::vector<Raw> raw_;    // data.tokens: the tokens lie there
   uint64_t raw_bytes_ = 0;  // of a token there: 2 or 4
 };
 
-/// How far a first pass has come, in bytes; called by the thread that waits for it. An error ends the pass, and nothing is kept of it.
+/// How far a first pass has come, in bytes (0 of 0 while files are hashed); called by the thread that waits for it. An error ends the pass, and nothing is kept of it.
 using PrepareProgress = std::function<Status(uint64_t done, uint64_t total)>;
 
 struct PrepareOptions {

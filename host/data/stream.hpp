@@ -35,6 +35,7 @@ class RowStream {
 
   virtual uint64_t fingerprint() const = 0;
   virtual std::vector<DataReport> reports() const = 0;
+  virtual std::vector<DataFile> files() const = 0;
 };
 
 /// Rows of several streams, so many of each in every 4,096 as the weights say; each goes through its own epochs. `weights` are at least 0, one a

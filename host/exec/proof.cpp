@@ -38,14 +38,24 @@ double half_place(uint32_t dtype) {
 Proof::Proof(Executor& executor) : executor_(executor), program_(executor.program()) {
   before_.resize(program_.trained.size());
   pending_.assign(program_.trained.size(), true);
-  for (size_t i = 0; i < program_.trained.size(); ++i)
-    if (program_.trained[i].flags & GALLEY_TENSOR_ZERO_GRADIENT) pending_[i] = false;
+  waiting_.resize(program_.trained.size());
+  for (size_t i = 0; i < program_.trained.size(); ++i) {
+    const bool none = program_.trained[i].flags & GALLEY_TENSOR_ZERO_GRADIENT;
+    if (none) pending_[i] = false;
+    waiting_[i] = !none && program_.trained[i].sum_squares.present();
+  }
 }
 
 Status Proof::after_load() {
   frozen_.clear();
   for (const TensorId tensor : program_.frozen) frozen_.push_back(TRY(checksum(executor_.machine(), tensor)));
   return ok();
+}
+
+std::map<std::string, uint64_t> Proof::frozen() const {
+  std::map<std::string, uint64_t> out;
+  for (size_t i = 0; i < frozen_.size(); ++i) out[program_.tensors[static_cast<size_t>(program_.frozen[i])].name] = frozen_[i];
+  return out;
 }
 
 Status Proof::finish() {
@@ -55,7 +65,12 @@ Status Proof::finish() {
     const uint64_t now = TRY(checksum(executor_.machine(), tensor));
     if (now != frozen_[i]) changed.push_back(program_.tensors[static_cast<size_t>(tensor)].name);
   }
-  if (changed.empty()) return ok();
+  if (changed.empty()) {
+    const std::vector<std::string> none = without_gradient();
+    if (last_applied_ < 2 || none.size() < program_.trained.size()) return ok();
+    return run_error("no trainable tensor got a gradient in any step: " + listed(none),
+                     "nothing has trained: see whether anything that reaches the loss reads them, and whether labels count");
+  }
   return run_error(counted(changed, frozen_.size(), "frozen tensors have changed since they were loaded: ") + listed(changed),
                    "a kernel wrote where it must only read; nothing of this run should be used");
 }
@@ -88,11 +103,13 @@ Status Proof::before_step(const StepBegin& begin) {
 }
 
 Status Proof::after_step(const StepBegin& begin) {
-  if (begin.applied < 2 || begin.window_tokens == 0) return ok();
+  if (begin.window_tokens == 0) return ok();
   if (executor_.has_scalar(GALLEY_SCALAR_APPLY)) {
     const double apply = TRY(executor_.scalar(GALLEY_SCALAR_APPLY));
     if (apply == 0) return ok();
   }
+  last_applied_ = begin.applied;
+  TRY_STATUS(check_finite(begin));
   TRY_STATUS(check_gradients(begin));
   return compares_ ? check_movement(begin) : ok();
 }
@@ -103,28 +120,52 @@ Result<double> Proof::sum_squares(const Trained& trained) {
   return sum;
 }
 
-Status Proof::check_gradients(const StepBegin& begin) {
-  std::vector<std::string> none, broken;
+Status Proof::check_finite(const StepBegin& begin) {
+  // One number tells for all of them.
+  if (executor_.has_scalar(GALLEY_SCALAR_GRADIENT_NORM)) {
+    const double norm = TRY(executor_.scalar(GALLEY_SCALAR_GRADIENT_NORM));
+    if (std::isfinite(norm)) return ok();
+  }
+  std::vector<std::string> broken;
   for (const Trained& trained : program_.trained) {
     if (!trained.sum_squares.present()) continue;
     const double sum = TRY(sum_squares(trained));
-    if (!std::isfinite(sum)) {
-      broken.push_back(trained.name);
-    } else if (sum == 0 && !(trained.flags & GALLEY_TENSOR_ZERO_GRADIENT)) {
-      if (!(trained.flags & GALLEY_TENSOR_LATE_GRADIENT) || learned_before(begin.applied)) none.push_back(trained.name);
-    }
+    if (!std::isfinite(sum)) broken.push_back(trained.name);
   }
-  const std::string step = " in step " + std::to_string(begin.attempted) + ": ";
-  if (!broken.empty()) {
-    return run_error(
-        counted(broken, program_.trained.size(), "trainable tensors got a gradient that is not finite") + step + listed(broken),
-        "a lower learning rate or clipping keeps the loss from diverging; in F16, scaling the loss does");
+  if (broken.empty()) return ok();
+  return run_error(counted(broken, program_.trained.size(), "trainable tensors got a gradient that is not finite in step ") +
+                       std::to_string(begin.attempted) + ": " + listed(broken),
+                   "a lower learning rate or clipping keeps the loss from diverging; in F16, scaling the loss does");
+}
+
+Status Proof::check_gradients(const StepBegin& begin) {
+  std::vector<std::string> none;
+  for (size_t i = 0; i < waiting_.size(); ++i) {
+    if (!waiting_[i]) continue;
+    const Trained& trained = program_.trained[i];
+    const double sum = TRY(sum_squares(trained));
+    waiting_[i] = sum == 0;
+    if (!waiting_[i]) continue;
+    const bool late = trained.flags & GALLEY_TENSOR_LATE_GRADIENT;
+    if (late ? learned_before(begin.applied - kSpan + 1) : begin.applied >= kSpan) none.push_back(trained.name);
   }
-  if (!none.empty()) {
-    return run_error(counted(none, program_.trained.size(), "trainable tensors got no gradient") + step + listed(none),
-                     "they would not train: see whether anything that reaches the loss reads them, or freeze them");
-  }
-  return ok();
+  if (none.empty()) return ok();
+  return run_error(counted(none, program_.trained.size(), "trainable tensors got no gradient in any step up to ") +
+                       std::to_string(begin.attempted) + ": " + listed(none),
+                   "they do not train: see whether anything that reaches the loss reads them, or freeze them");
+}
+
+std::vector<std::string> Proof::without_gradient() const {
+  std::vector<std::string> out;
+  for (size_t i = 0; i < waiting_.size(); ++i)
+    if (waiting_[i]) out.push_back(program_.trained[i].name);
+  return out;
+}
+
+void Proof::restore(const std::vector<std::string>& without_gradient) {
+  for (size_t i = 0; i < waiting_.size(); ++i)
+    if (std::find(without_gradient.begin(), without_gradient.end(), program_.trained[i].name) == without_gradient.end())
+      waiting_[i] = false;
 }
 
 // An update can be too small for the dtype: a norm's weight of 1 in BF16 does not feel a step of 1e-5. Neither the optimizer nor its size
@@ -174,7 +215,7 @@ std::vector<std::string> Proof::unmoved() const {
   std::vector<std::string> names;
   if (compared_ > 0)
     for (size_t i = 0; i < pending_.size(); ++i)
-      if (pending_[i]) names.push_back(program_.trained[i].name);
+      if (pending_[i] && !waiting_[i]) names.push_back(program_.trained[i].name);
   return names;
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,22 +23,33 @@ class Proof {
   /// Takes the checksums of frozen tensors: after `load`, and after a state was loaded.
   Status after_load();
 
+  /// The checksums that after_load() took, by the tensors' names.
+  std::map<std::string, uint64_t> frozen() const;
+
   /// Before the step's first micro-batch (updates may be part of it): takes the checksums of parameters that have yet to move, from the
   /// second applied step on and while no learning rate is 0 (a schedule may begin there).
   Status before_step(const StepBegin& begin);
 
-  /// After the step's last segment; synchronizes. From the second applied step on each trainable tensor must have a finite gradient that is
-  /// not all zero (unless it may be: GALLEY_TENSOR_ZERO_GRADIENT; GALLEY_TENSOR_LATE_GRADIENT while no step has moved anything yet), and
-  /// must have moved. A tensor that did not move is let off for kPatience steps where rounding can be the reason. Nothing is checked when
-  /// the window had no valid token or the step was not applied. Exit code Failed.
+  /// After the step's last segment; synchronizes. Nothing is checked when the window had no valid token or the step was not applied.
+  /// Gradients have to be finite. That a gradient is all zero proves nothing in one step (a document of two tokens has none for queries and
+  /// keys); a tensor that has never had another one in kSpan applied steps does not train, unless none is to be expected
+  /// (GALLEY_TENSOR_ZERO_GRADIENT; GALLEY_TENSOR_LATE_GRADIENT: counted from the first step that moved anything). From the second applied
+  /// step on tensors have to move; one that did not is let off for kPatience steps where rounding can be the reason. Exit code Failed.
   Status after_step(const StepBegin& begin);
 
-  /// Frozen tensors must be as they were. At the end of the run, before anything is exported.
+  /// At the end of the run, before anything is exported: frozen tensors are as they were, and something got a gradient.
   Status finish();
 
-  /// Trainable tensors that never moved, rounding being the likely reason: for a warning.
+  /// Trainable tensors that should have had a gradient other than zero by now and never had: part of a state, since a process that goes on
+  /// cannot know it otherwise. By name.
+  std::vector<std::string> without_gradient() const;
+  /// What without_gradient() said when the state was saved.
+  void restore(const std::vector<std::string>& without_gradient);
+
+  /// Trainable tensors that had a gradient and never moved, rounding being the likely reason: for a warning.
   std::vector<std::string> unmoved() const;
 
+  static constexpr int64_t kSpan = 32;      ///< applied steps by which a tensor must have had a gradient
   static constexpr int64_t kPatience = 16;  ///< steps in which a tensor that rounding may hold is still compared
 
  private:
@@ -45,6 +57,7 @@ class Proof {
   bool learned_before(int64_t applied) const;
   double learning_rate(int64_t applied) const;
   Result<double> sum_squares(const Trained& trained);
+  Status check_finite(const StepBegin& begin);
   Status check_gradients(const StepBegin& begin);
   Status check_movement(const StepBegin& begin);
   Result<bool> rounding_holds(const Trained& trained, const StepBegin& begin);
@@ -54,6 +67,8 @@ class Proof {
   std::vector<uint64_t> frozen_;  ///< checksums, as Program::frozen
   std::vector<uint64_t> before_;  ///< as Program::trained
   std::vector<bool> pending_;     ///< has yet to be seen moving
+  std::vector<bool> waiting_;     ///< has yet to be seen with a gradient
+  int64_t last_applied_ = 0;      ///< of the steps of this process
   bool compares_ = false;         ///< before_ is of the step in hand
   int64_t compared_ = 0;          ///< steps that were compared
 };

@@ -31,17 +31,6 @@ std::string folder_name(int64_t step) {
   return "step-" + digits;
 }
 
-// −1: not the name of a state.
-int64_t step_of(const std::string& name) {
-  if (!name.starts_with("step-") || name.size() < 13 || name.size() > 22) return -1;
-  int64_t step = 0;
-  for (const char c : std::string_view(name).substr(5)) {
-    if (c < '0' || c > '9') return -1;
-    step = step * 10 + (c - '0');
-  }
-  return step;
-}
-
 bool is_file(const fs::path& path) {
   std::error_code error;
   return fs::is_regular_file(path, error);
@@ -114,6 +103,17 @@ Error damaged(const fs::path& state, const std::string& what) {
 }
 
 }  // namespace
+
+int64_t step_of(const fs::path& state) {
+  const std::string name = state.filename().string();
+  if (!name.starts_with("step-") || name.size() < 13 || name.size() > 22) return -1;
+  int64_t step = 0;
+  for (const char c : std::string_view(name).substr(5)) {
+    if (c < '0' || c > '9') return -1;
+    step = step * 10 + (c - '0');
+  }
+  return step;
+}
 
 Status save_state(const fs::path& states, int64_t keep, const StateInfo& info, const Program& program, Machine& machine) {
   TRY_STATUS(make_directories(states));

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,14 +37,16 @@ struct StateInfo {
   // Where the run was.
   int64_t attempted = 0;  ///< steps done; the next one is attempted + 1
   int64_t applied = 0;
-  int64_t next_window = 0;  ///< the data's cursor
-  double loss_scale = 1;    ///< that the next step begins with
+  int64_t next_window = 0;                    ///< the data's cursor
+  double loss_scale = 1;                      ///< that the next step begins with
+  std::vector<std::string> without_gradient;  ///< Proof::without_gradient: as a rule nothing
   // What made it. Threads are not here: they do not change a byte of any state.
   std::string device;  ///< Target::device
   std::string isa;     ///< kernels of another level round differently
   uint64_t data = 0;   ///< Source::fingerprint
   std::string recipe;  ///< a hash
   std::vector<PluginStamp> plugins;
+  std::map<std::string, uint64_t> weights;  ///< checksums of the weights that the run began with, by name
   friend bool operator==(const StateInfo&, const StateInfo&) = default;
 };
 
@@ -55,14 +58,18 @@ Status save_state(const std::filesystem::path& states, int64_t keep, const State
 /// The newest state in the folder; none when there is no folder or no state in it. Changes nothing.
 Result<std::optional<std::filesystem::path>> find_latest(const std::filesystem::path& states);
 
+/// The step that a state's folder is of; −1: the name is not that of a state.
+int64_t step_of(const std::filesystem::path& state);
+
 /// Removes what a killed save left: half-written states, half-removed ones, and all but the newest `keep`.
 Status clean_states(const std::filesystem::path& states, int64_t keep);
 
 /// state.toml of one state. A newer format, a missing key or a wrong checksum is an error, exit code Failed.
 Result<StateInfo> read_state(const std::filesystem::path& state);
 
-/// Whether a run that is `now` (positions aside) can go on from `saved`: device, ISA, recipe, data, plugins and the versions of their
-/// states. The error (exit code Recipe) names the first that differs, with both values. Versions of plugins themselves may differ.
+/// Whether a run that is `now` (positions aside) can go on from `saved`: device, ISA, recipe, data, first weights, plugins and the
+/// versions of their states. The error (exit code Recipe) names the first that differs, with both values. Versions of plugins themselves
+/// may differ.
 Status check_state(const StateInfo& saved, const StateInfo& now, const std::filesystem::path& state);
 
 enum class StatePart : uint8_t {

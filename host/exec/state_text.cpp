@@ -63,6 +63,9 @@ std::string state_text(const StateInfo& info, const std::map<std::string, uint64
   line("applied", std::to_string(info.applied));
   line("next_window", std::to_string(info.next_window));
   line("loss_scale", number_text(info.loss_scale));
+  std::string names;
+  for (const std::string& name : info.without_gradient) names += (names.empty() ? "" : ", ") + json_quote(name);
+  line("without_gradient", "[" + names + "]");
   line("device", json_quote(info.device));
   line("isa", json_quote(info.isa));
   line("data", json_quote(hexadecimal(info.data)));
@@ -75,8 +78,12 @@ std::string state_text(const StateInfo& info, const std::map<std::string, uint64
     line("version", json_quote(plugin.version));
     line("state_version", std::to_string(plugin.state_version));
   }
-  text += "\n[checksums]\n";
-  for (const auto& [name, sum] : sums) line(json_quote(name).c_str(), json_quote(hexadecimal(sum)));
+  const auto sums_of = [&](const char* title, const std::map<std::string, uint64_t>& tensors) {
+    text += std::string("\n[") + title + "]\n";
+    for (const auto& [name, sum] : tensors) line(json_quote(name).c_str(), json_quote(hexadecimal(sum)));
+  };
+  sums_of("weights", info.weights);
+  sums_of("checksums", sums);
   return text + std::string(kSumLine) + hexadecimal(checksum(text)) + "\n";
 }
 
@@ -111,6 +118,9 @@ Result<StateText> parse_state(std::string_view text, const std::filesystem::path
   out.info.data = fields.bits("data");
   out.info.recipe = fields.get<std::string>("recipe");
   TRY_STATUS(fields.status());
+  const toml::array* names = root["without_gradient"].as_array();
+  if (!names) return run_error(place + ": 'without_gradient' is missing", hint);
+  for (const toml::node& name : *names) out.info.without_gradient.push_back(name.value<std::string>().value_or(""));
   if (const toml::array* plugins = root["plugin"].as_array()) {
     for (const toml::node& node : *plugins) {
       if (!node.is_table()) return run_error(place + ": 'plugin' is not a list of tables", hint);
@@ -119,13 +129,18 @@ Result<StateText> parse_state(std::string_view text, const std::filesystem::path
       TRY_STATUS(plugin.status());
     }
   }
-  if (const toml::table* sums = root["checksums"].as_table()) {
+  const auto read_sums = [&](const char* title, std::map<std::string, uint64_t>* to) -> Status {
+    const toml::table* sums = root[title].as_table();
+    if (!sums) return run_error(place + ": '" + title + "' is missing", hint);
     for (const auto& [name, value] : *sums) {
       const auto bits = hexadecimal_value(value.value<std::string_view>().value_or(""));
       if (!bits) return run_error(place + ": the checksum of '" + std::string(name.str()) + "' is not 16 hexadecimal digits", hint);
-      out.sums[std::string(name.str())] = *bits;
+      (*to)[std::string(name.str())] = *bits;
     }
-  }
+    return ok();
+  };
+  TRY_STATUS(read_sums("weights", &out.info.weights));
+  TRY_STATUS(read_sums("checksums", &out.sums));
   return out;
 }
 
@@ -158,6 +173,13 @@ Status check_state(const StateInfo& saved, const StateInfo& now, const std::file
   if (saved.recipe != now.recipe) return differ("the recipe", saved.recipe, now.recipe, "resume goes on with the recipe as it was");
   if (saved.data != now.data)
     return differ("the data", hexadecimal(saved.data), hexadecimal(now.data), "a file that the recipe reads has changed since");
+  for (const auto& [name, sum] : saved.weights) {
+    const auto at = now.weights.find(name);
+    if (at == now.weights.end() || at->second != sum) {
+      return recipe_error(state.string() + ": cannot resume: the base model has changed: its weight '" + name + "' is not what it was",
+                          "put the model's files back as they were, or begin a new run");
+    }
+  }
   return ok();
 }
 

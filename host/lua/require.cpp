@@ -38,6 +38,8 @@ Result<LuaSource> Sandbox::find_module(const std::string& module) const {
              return !code && is_below(real, folder);
            });
   };
+  const auto provided = std::find_if(provided_.begin(), provided_.end(), [&](const LuaSource& m) { return m.module == file; });
+  if (provided != provided_.end()) return *provided;
   std::string looked;
   for (const std::filesystem::path& root : roots_) {
     const std::filesystem::path path = (root / file).lexically_normal();
@@ -47,7 +49,9 @@ Result<LuaSource> Sandbox::find_module(const std::string& module) const {
     const std::filesystem::path real = std::filesystem::canonical(path, code);
     if (code) continue;
     if (!allowed(real)) return recipe_error("require: " + path.string() + " leads out of the folders for modules, to " + real.string());
-    return read_source(real, path.string());
+    LuaSource source = TRY(read_source(real, path.string()));
+    source.module = file;
+    return source;
   }
   return recipe_error("require: there is no module '" + module + "'", "looked for " + looked);
 }

@@ -37,6 +37,7 @@ struct LuaSource {
   std::string name;
   std::filesystem::path path;  ///< with its symbolic links resolved
   std::string text;
+  std::string module = {};  ///< "lib/common.lua" where it was required
 };
 
 /// One Lua state. Owns everything in it; closed with its owner. Used by one thread at a time; states are independent of each other.
@@ -68,6 +69,9 @@ class Sandbox {
   Status call(int arguments, int results);
   /// Calls a C function with `context` as its one argument (light userdata): the way to use those parts of Lua's API that can raise.
   Status protect(lua_CFunction body, void* context, int results = 0);
+
+  /// Modules that `require` takes from here and not from files. Before any script runs.
+  void provide(std::vector<LuaSource> modules) { provided_ = std::move(modules); }
 
   /// Gives the script its time anew, where it is used again and again; nothing once a limit has been passed. Not while Lua runs.
   void renew() { spent_ = 0; }
@@ -107,7 +111,7 @@ class Sandbox {
   LuaLimits limits_;
   std::vector<std::filesystem::path> roots_;
   Reach reach_;
-  std::vector<LuaSource> sources_;
+  std::vector<LuaSource> sources_, provided_;
   lua_State* L_ = nullptr;
   size_t bytes_ = 0, peak_ = 0;
   int depth_ = 0;          ///< of call() within call(); the clock runs while it is > 0

@@ -350,6 +350,8 @@ Result<Recipe> read_recipe(const std::filesystem::path& path, const RecipeOption
   recipe.sets = options.sets;
   recipe.library = options.library;
   recipe.confine = options.confine;
+  recipe.modules = options.modules;
+  recipe.required = options.required;
   LuaLimits limits;
   limits.seconds = options.seconds;
   limits.bytes = options.bytes;
@@ -358,7 +360,10 @@ Result<Recipe> read_recipe(const std::filesystem::path& path, const RecipeOption
   const std::filesystem::path directory = options.directory.empty() ? std::filesystem::current_path() : options.directory;
   const PathRules paths(folder_of(path), directory, script->arguments().given_texts(), options.confine);
   TRY_STATUS(Reader(script->language(), paths, script->sandbox(), recipe.name, recipe.text).read(script->returned(), &recipe));
-  for (const LuaSource& source : script->sandbox().sources()) recipe.modules.emplace(source.path.string(), source.text);
+  for (const LuaSource& source : script->sandbox().sources()) {
+    recipe.modules.emplace(source.path.string(), source.text);
+    if (!source.module.empty()) recipe.required.emplace(source.module, source.path.string());
+  }
   return recipe;
 }
 

@@ -60,29 +60,31 @@ struct Recipe {
   std::optional<int64_t> length;  ///< positions of a row
   int64_t steps = 0;
   uint64_t seed = 1;
-  int64_t validate_every = 0;   ///< 0: never
-  bool validate_start = false;  ///< before the first step too
-  int64_t save_every = 0;       ///< 0: only at the end
-  int64_t save_keep = 2;        ///< how many resume states stay
-  bool save_final = true;       ///< false: nothing is saved at the end
-  int64_t head_rows = 0;        ///< rows of one chunk of the head and loss; 0: chosen by the host
+  int64_t validate_every = 0;        ///< 0: never
+  bool validate_start = false;       ///< before the first step too
+  int64_t save_every = 0;            ///< 0: only at the end
+  int64_t save_keep = 2;             ///< how many resume states stay
+  bool save_final = true;            ///< false: nothing is saved at the end
+  int64_t head_rows = 0;             ///< rows of one chunk of the head and loss; 0: chosen by the host
   std::vector<std::string> kernels;  ///< plugins whose kernels may do ops of others
   std::vector<Use> uses;
   std::string name;               ///< the recipe as the user typed it
   std::filesystem::path library;  ///< Galley's own modules for `require`
   Confine confine = Confine::No;
-  std::map<std::string, std::string> modules;  ///< the files it required, by their real path: a run can tell when they change
-  std::vector<std::string> warnings;           ///< what is legal and may not be meant, with the line
+  std::map<std::string, std::string> modules;   ///< the files it required, by their real path: a run can tell when they change
+  std::vector<std::string> warnings;            ///< what is legal and may not be meant, with the line
+  std::map<std::string, std::string> required;  ///< their real paths by what they were required as: "lib/common.lua"
 };
 
 struct RecipeOptions {
-  std::map<std::string, std::string> sets = {};  ///< --set name=value
-  std::string text = {};                         ///< the recipe as it was when a run began; "": read the file
-  std::filesystem::path library = {};            ///< Galley's own modules for `require`; "": none
-  std::filesystem::path directory = {};          ///< what paths in `sets` are relative to; "": the current directory
-  Confine confine = Confine::No;                 ///< --confine
-  double seconds = 1;                            ///< Lua's processor time, all of it
-  size_t bytes = 64u << 20;                      ///< Lua's memory
+  std::map<std::string, std::string> sets = {};                    ///< --set name=value
+  std::string text = {};                                           ///< the recipe as it was when a run began; "": read the file
+  std::map<std::string, std::string> modules = {}, required = {};  ///< of a recipe that was read before: these are taken and not the files
+  std::filesystem::path library = {};                              ///< Galley's own modules for `require`; "": none
+  std::filesystem::path directory = {};                            ///< what paths in `sets` are relative to; "": the current directory
+  Confine confine = Confine::No;                                   ///< --confine
+  double seconds = 1;                                              ///< Lua's processor time, all of it
+  size_t bytes = 64u << 20;                                        ///< Lua's memory
 };
 
 /// Runs the recipe in the sandbox and closes Lua. Relative paths in it are relative to its folder, even if `text` is given and the file is

@@ -17,6 +17,9 @@ Result<std::unique_ptr<RecipeScript>> RecipeScript::run(const Recipe& recipe, co
   if (!recipe.library.empty()) roots.push_back(recipe.library);
   const Sandbox::Reach reach = recipe.confine == Confine::Yes ? Sandbox::Reach::Roots : Sandbox::Reach::Anywhere;
   std::unique_ptr<RecipeScript> script(new RecipeScript(TRY(Sandbox::create(limits, std::move(roots), reach)), recipe));
+  std::vector<LuaSource> modules;
+  for (const auto& [module, path] : recipe.required) modules.push_back({path, path, recipe.modules.at(path), module});
+  script->sandbox_->provide(std::move(modules));
   TRY_STATUS(script->language_.open());
 
   Result<const Entry*> made = script->language_.run(recipe.text, recipe.name);

@@ -19,8 +19,8 @@ std::filesystem::path folder_of(const std::filesystem::path& path);
 /// Owns the sandbox and everything in it. Used by one thread at a time; several of one recipe are independent of each other.
 class RecipeScript {
  public:
-  /// Runs the recipe's text; of `recipe` the name, text, sets, library and confine are read. A recipe run twice says the same twice:
-  /// nothing that it sees can change.
+  /// Runs the recipe's text; of `recipe` the name, text, sets, library, confine and what it required are read. A recipe run twice says the
+  /// same twice: nothing that it sees can change.
   static Result<std::unique_ptr<RecipeScript>> run(const Recipe& recipe, const LuaLimits& limits);
 
   const Entry& returned() const { return *returned_; }

@@ -17,10 +17,11 @@ const char* number(char (&text)[32], double value) {
 
 }  // namespace
 
-Result<MetricsFile> MetricsFile::open(const std::filesystem::path& path, int64_t last_step) {
+Status MetricsFile::started(const StartEvent& start) {
+  const std::filesystem::path path = start.directory / "metrics.jsonl";
   uint64_t keep = 0;
   std::error_code error;
-  if (std::filesystem::exists(path, error) && last_step > 0) {
+  if (std::filesystem::exists(path, error) && start.steps_done > 0) {
     const std::string text = TRY(read_text(path, UINT64_C(1) << 34));
     for (size_t begin = 0; begin < text.size();) {
       const size_t end = text.find('\n', begin);
@@ -29,30 +30,29 @@ Result<MetricsFile> MetricsFile::open(const std::filesystem::path& path, int64_t
       const Table* row = line ? line->as<Table>() : nullptr;
       const auto it = row ? row->find("step") : Table::const_iterator();
       const int64_t* step = row && it != row->end() ? it->second.as<int64_t>() : nullptr;
-      if (!step || *step > last_step) break;
+      if (!step || *step > start.steps_done) break;
       begin = end + 1;
       keep = begin;
     }
   }
-  MetricsFile out(TRY(File::open_append(path)));
-  TRY_STATUS(out.file_.truncate(keep));
-  return out;
+  file_.emplace(TRY(File::open_append(path)));
+  return file_->truncate(keep);
 }
 
-Status MetricsFile::step(const StepMetrics& m) {
+Status MetricsFile::step(const StepEvent& m) {
   char loss[32], norm[32], lr[32], line[256];
   const int n = std::snprintf(line, sizeof line,
                               "{\"step\": %lld, \"loss\": %s, \"grad_norm\": %s, \"lr\": %s, \"tokens\": %lld, \"seconds\": %.6f}\n",
                               static_cast<long long>(m.step), number(loss, m.loss), number(norm, m.grad_norm), number(lr, m.lr),
                               static_cast<long long>(m.tokens), m.seconds);
-  return file_.write(std::string_view(line, static_cast<size_t>(n)));
+  return file_->write(std::string_view(line, static_cast<size_t>(n)));
 }
 
-Status MetricsFile::validation(int64_t step, double loss) {
+Status MetricsFile::validated(const ValidationEvent& v) {
   char value[32], line[128];
-  const int n =
-      std::snprintf(line, sizeof line, "{\"step\": %lld, \"validation_loss\": %s}\n", static_cast<long long>(step), number(value, loss));
-  return file_.write(std::string_view(line, static_cast<size_t>(n)));
+  const int n = std::snprintf(line, sizeof line, "{\"step\": %lld, \"validation_loss\": %s}\n", static_cast<long long>(v.step),
+                              number(value, v.loss));
+  return file_->write(std::string_view(line, static_cast<size_t>(n)));
 }
 
 }  // namespace galley

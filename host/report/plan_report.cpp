@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <map>
 
+#include "host/base/file.hpp"
 #include "host/base/json.hpp"
+#include "host/session/study.hpp"
 
 namespace galley {
 namespace {
@@ -60,38 +62,16 @@ std::string picture(const std::vector<int64_t>& live, size_t begin, size_t end, 
 
 }  // namespace
 
-std::string bytes_text(int64_t bytes) {
-  static constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes);
-  size_t u = 0;
-  while (value >= 1024 && u < 4) {
-    value /= 1024;
-    ++u;
-  }
-  char text[32];
-  std::snprintf(text, sizeof text, u ? "%.2f %s" : "%.0f %s", value, units[u]);
-  return text;
-}
-
-std::string count_text(double count) {
-  static constexpr const char* units[] = {"", " k", " M", " G", " T", " P"};
-  size_t u = 0;
-  while (count >= 1000 && u < 5) {
-    count /= 1000;
-    ++u;
-  }
-  char text[32];
-  std::snprintf(text, sizeof text, u ? "%.2f%s" : "%.0f%s", count, units[u]);
-  return text;
-}
-
-DiskUse disk_use(const Program& program, bool saves, int64_t keep) {
+DiskUse disk_use(const Program& program, const Recipe& recipe) {
   DiskUse out;
   for (const Instruction& i : program.segment(SegmentKind::Export).code)
     if (i.action == Action::Write) out.exported += i.inputs[0].bytes();
-  if (saves) {
+  // No more than the run ever saves; for an instant one more than are kept, since the newest is complete before the oldest goes.
+  int64_t saved = recipe.save_every > 0 ? recipe.steps / recipe.save_every : 0;
+  if (recipe.save_final && (recipe.save_every == 0 || recipe.steps % recipe.save_every != 0)) ++saved;
+  if (saved > 0) {
     for (const auto& [name, t] : program.resume) out.state += program.tensors[static_cast<size_t>(t)].bytes;
-    out.states = keep + 1;  // the newest is complete before the oldest goes
+    out.states = recipe.save_keep < saved ? recipe.save_keep + 1 : saved;
   }
   return out;
 }
@@ -122,6 +102,12 @@ std::string plan_json(const Program& program, const Plan& plan, const Target& ta
                      {"flops_per_token", Value(program.flops_per_token)},
                      {"disk", Value(disk.total())}};
   return to_json(Value(out), 2) + "\n";
+}
+
+Status MemoryFile::started(const StartEvent& start) {
+  const Study& s = start.study;
+  return write_atomic(start.directory / "memory.json",
+                      plan_json(s.program, s.plan, s.target, disk_use(s.program, s.recipe), start.allocated));
 }
 
 std::string plan_table(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk, int columns) {

@@ -4,14 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "host/base/units.hpp"
 #include "host/plan/plan.hpp"
+#include "host/recipe/recipe.hpp"
+#include "host/session/events.hpp"
 
 namespace galley {
-
-/// "1.50 GiB"
-std::string bytes_text(int64_t bytes);
-/// "123.69 M"
-std::string count_text(double count);
 
 /// Bytes that the run will write: weights or adapter, and the resume states that are kept.
 struct DiskUse {
@@ -20,11 +18,17 @@ struct DiskUse {
   int64_t states = 0;  ///< how many are there at once, at most
   int64_t total() const { return exported + state * states; }
 };
-DiskUse disk_use(const Program& program, bool saves, int64_t keep);
+DiskUse disk_use(const Program& program, const Recipe& recipe);
 
 /// The document of `plan --json` and memory.json; see the run directory's contract. `allocated`: one a class, for runs; empty for plans.
 std::string plan_json(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk,
                       const std::vector<int64_t>& allocated);
+
+/// Writes a run's memory.json: what was planned and what the device gave.
+class MemoryFile final : public Observer {
+ public:
+  Status started(const StartEvent& start) override;
+};
 
 /// Tables and a picture: what is needed, when, by whom. `columns`: width of the terminal.
 std::string plan_table(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk, int columns);

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "host/session/study.hpp"
+
 namespace galley {
 namespace {
 
@@ -21,68 +23,88 @@ const char* duration(char (&text)[24], double seconds) {
   return text;
 }
 
+/// "  37 % of peak", or nothing where the target's peak is evidently none.
+const char* share_of_peak(char (&text)[32], double flops, double seconds, double peak) {
+  const double share = 100 * flops / seconds / peak;
+  text[0] = '\0';
+  if (share <= 100) std::snprintf(text, sizeof text, "  %.0f %% of peak", share);
+  return text;
+}
+
 constexpr double plain_interval = 5;  // seconds between lines where nobody watches
 
 }  // namespace
 
-Progress::Progress(int64_t steps, double flops_a_micro_batch, double peak_flops)
-    : steps_(steps), flops_a_micro_batch_(flops_a_micro_batch), peak_flops_(peak_flops), terminal_(isatty(STDOUT_FILENO)) {}
+Progress::Progress() : terminal_(isatty(STDOUT_FILENO)) {}
+
+Status Progress::started(const StartEvent& start) {
+  const Program& program = start.study.program;
+  steps_ = start.study.recipe.steps;
+  flops_a_micro_batch_ = program.flops_per_token * static_cast<double>(program.rows * program.length);
+  peak_flops_ = start.study.target.peak_flops();
+  return ok();
+}
 
 void Progress::clear() {
   if (drawn_) std::fputs("\r\x1b[K", stdout);
   drawn_ = false;
 }
 
-void Progress::step(const StepMetrics& m, int64_t micro_batches, double aside) {
+Status Progress::step(const StepEvent& m) {
   ++seen_;
-  const double seconds = std::max(m.seconds - aside, 1e-9);
+  const double seconds = std::max(m.seconds - m.aside, 1e-9);
   // The first step of a process touches everything for the first time: it does not count in the estimate once there is another.
   if (seen_ <= 2) smoothed_ = seconds;
   else smoothed_ += 0.1 * (seconds - smoothed_);
-  aside_ += aside;
-  const double flops = flops_a_micro_batch_ * static_cast<double>(micro_batches);
+  aside_ += m.aside;
+  const double flops = flops_a_micro_batch_ * static_cast<double>(m.micro_batches);
   line_.flops += flops;
   line_.tokens += static_cast<double>(m.tokens);
   line_.seconds += seconds;
-  char eta[24];
+  char eta[24], share[32];
   duration(eta, (smoothed_ + aside_ / static_cast<double>(seen_)) * static_cast<double>(steps_ - m.step));
   if (terminal_) {
     constexpr int width = 24;
-    const double rate = static_cast<double>(m.tokens) / smoothed_, share = 100 * flops / smoothed_ / peak_flops_;
+    const double rate = static_cast<double>(m.tokens) / smoothed_;
     const auto filled = static_cast<int>(m.step * width / std::max<int64_t>(steps_, 1));
-    std::printf("\r\x1b[K  [%.*s%.*s] %lld/%lld  loss %.4f  %.0f tok/s  %.0f %% of peak  ETA %s", filled,
-                "========================", width - filled, "                        ", static_cast<long long>(m.step),
-                static_cast<long long>(steps_), m.loss, rate, share, eta);
+    std::printf("\r\x1b[K  [%.*s%.*s] %lld/%lld  loss %.4f  %.0f tok/s%s  ETA %s", filled, "========================", width - filled,
+                "                        ", static_cast<long long>(m.step), static_cast<long long>(steps_), m.loss, rate,
+                share_of_peak(share, flops, smoothed_, peak_flops_), eta);
     std::fflush(stdout);
     drawn_ = true;
-    return;
+    return ok();
   }
   const double t = now();
-  if (m.step != 1 && m.step != steps_ && t - last_line_ < plain_interval) return;
+  if (m.step != 1 && m.step != steps_ && t - last_line_ < plain_interval) return ok();
   last_line_ = t;
-  const double rate = line_.tokens / line_.seconds, share = 100 * line_.flops / line_.seconds / peak_flops_;
+  const double rate = line_.tokens / line_.seconds;
+  share_of_peak(share, line_.flops, line_.seconds, peak_flops_);
   line_ = {};
-  std::printf("step %lld/%lld  loss %.4f  grad_norm %.3g  lr %.3g  %.0f tok/s  %.0f %% of peak  ETA %s\n", static_cast<long long>(m.step),
+  std::printf("step %lld/%lld  loss %.4f  grad_norm %.3g  lr %.3g  %.0f tok/s%s  ETA %s\n", static_cast<long long>(m.step),
               static_cast<long long>(steps_), m.loss, m.grad_norm, m.lr, rate, share, eta);
   std::fflush(stdout);
+  return ok();
 }
 
-void Progress::validation(int64_t step, double loss) {
+Status Progress::validated(const ValidationEvent& v) {
   clear();
-  std::printf("step %lld/%lld  validation loss %.4f\n", static_cast<long long>(step), static_cast<long long>(steps_), loss);
+  std::printf("step %lld/%lld  validation loss %.4f\n", static_cast<long long>(v.step), static_cast<long long>(steps_), v.loss);
   std::fflush(stdout);
+  return ok();
 }
 
-void Progress::note(const std::string& text) {
+Status Progress::note(const std::string& text) {
   clear();
   std::printf("%s\n", text.c_str());
   std::fflush(stdout);
+  return ok();
 }
 
-void Progress::finish() {
+Status Progress::ended() {
   if (drawn_) std::fputs("\n", stdout);
   drawn_ = false;
   std::fflush(stdout);
+  return ok();
 }
 
 BytesProgress::BytesProgress(std::string what) : what_(std::move(what)), terminal_(isatty(STDERR_FILENO)), begin_(now()), last_(begin_) {}

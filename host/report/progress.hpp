@@ -4,26 +4,26 @@
 #include <cstdint>
 #include <string>
 
-#include "host/report/metrics.hpp"
+#include "host/session/events.hpp"
 
 namespace galley {
 
-class Progress {
+class Progress final : public Observer {
  public:
-  /// `peak_flops` of the target and FLOPs of a micro-batch give the share of the machine's peak. Decides by isatty(stdout).
-  Progress(int64_t steps, double flops_a_micro_batch, double peak_flops);
-  /// `aside`: of the step's seconds, those that went into validation and saving. They count for the ETA, not as training.
-  void step(const StepMetrics& m, int64_t micro_batches, double aside);
-  void validation(int64_t step, double loss);
+  /// Decides by isatty(stdout).
+  Progress();
+  Status started(const StartEvent& start) override;
+  Status step(const StepEvent& m) override;
+  Status validated(const ValidationEvent& v) override;
   /// A line of its own, above the bar.
-  void note(const std::string& text);
-  void finish();
+  Status note(const std::string& text) override;
+  Status ended() override;
 
  private:
   void clear();
-  int64_t steps_;
-  double flops_a_micro_batch_;
-  double peak_flops_;
+  int64_t steps_ = 0;
+  double flops_a_micro_batch_ = 0;
+  double peak_flops_ = 1;
   bool terminal_;
   bool drawn_ = false;
   double smoothed_ = 0;  ///< seconds a step

@@ -62,18 +62,26 @@ Message event_at_now() {
 
 }  // namespace
 
-Result<EventsFile> EventsFile::create(const std::filesystem::path& folder) {
+Status EventsFile::started(const StartEvent& start) {
   const auto name = "events.out.tfevents." + std::to_string(static_cast<long long>(wall_time())) + ".galley." + std::to_string(getpid());
-  EventsFile out(TRY(File::create(folder / name)));
+  file_.emplace(TRY(File::create(start.directory / name)));
   Message m = event_at_now();
   m.text(3, "brain.Event:2");  // file_version
-  TRY_STATUS(out.record(m.view()));
-  return out;
+  return record(m.view());
 }
 
-Status EventsFile::scalar(std::string_view tag, int64_t step, float value) {
+Status EventsFile::step(const StepEvent& m) {
+  TRY_STATUS(scalar("train/loss", m.step, m.loss));
+  TRY_STATUS(scalar("train/grad_norm", m.step, m.grad_norm));
+  return scalar("train/lr", m.step, m.lr);
+}
+
+Status EventsFile::validated(const ValidationEvent& v) { return scalar("validation/loss", v.step, v.loss); }
+
+Status EventsFile::scalar(std::string_view tag, int64_t step, double number) {
+  const auto value = static_cast<float>(number);
   Message v;  // Summary.Value { tag = 1, simple_value = 2 }
-  v.text(1, tag.substr(0, 40));
+  v.text(1, tag);
   v.varint(2 << 3 | 5);
   v.raw(&value, 4);
   Message summary;
@@ -93,7 +101,7 @@ Status EventsFile::record(std::string_view event) {
   std::memcpy(out.data() + 8, &head, 4);
   std::memcpy(out.data() + 12, event.data(), n);
   std::memcpy(out.data() + 12 + n, &body, 4);
-  return file_.write(std::string_view(out.data(), n + 16));
+  return file_->write(std::string_view(out.data(), n + 16));
 }
 
 }  // namespace galley

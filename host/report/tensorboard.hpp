@@ -2,25 +2,25 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
+#include <optional>
 #include <string_view>
 
 #include "host/base/file.hpp"
+#include "host/session/events.hpp"
 
 namespace galley {
 
-/// One file a process; scalars only. Nothing is allocated for a record. One thread.
-class EventsFile {
+/// One file a process, events.out.tfevents.<time>.galley.<pid>; scalars only. Nothing is allocated for a record. One thread.
+class EventsFile final : public Observer {
  public:
-  /// events.out.tfevents.<time>.galley.<pid> in `folder`.
-  static Result<EventsFile> create(const std::filesystem::path& folder);
-  /// `tag` of at most 40 bytes.
-  Status scalar(std::string_view tag, int64_t step, float value);
+  Status started(const StartEvent& start) override;
+  Status step(const StepEvent& m) override;
+  Status validated(const ValidationEvent& v) override;
 
  private:
-  explicit EventsFile(File file) : file_(std::move(file)) {}
+  Status scalar(std::string_view tag, int64_t step, double value);
   Status record(std::string_view event);
-  File file_;
+  std::optional<File> file_;
 };
 
 }  // namespace galley

@@ -13,6 +13,7 @@
 
 #include "host/base/file.hpp"
 #include "host/exec/checksum.hpp"
+#include "host/exec/state_text.hpp"
 #include "tests/exec/small.hpp"
 
 namespace galley {
@@ -58,6 +59,8 @@ StateInfo info(int64_t step) {
   out.data = 0xfedcba9876543210;
   out.recipe = "00ff";
   out.plugins = {{"adamw", "1.2.0", 3}, {"models", "1.0.0", 1}};
+  out.weights = {{"base.weight", 0x12}, {"it's \"odd\"", 0xffffffffffffffff}};
+  out.without_gradient = {"q.weight"};
   return out;
 }
 
@@ -191,6 +194,8 @@ TEST(State, BelongsToItsRun) {
     return status.error().cause.substr(status.error().cause.find("cannot"));
   };
   EXPECT_EQ(refusal([](StateInfo& s) { s.plugins[0].version = "1.3.0"; }), "");
+  EXPECT_EQ(refusal([](StateInfo& s) { s.weights["base.weight"] = 0x13; }),
+            "cannot resume: the base model has changed: its weight 'base.weight' is not what it was");
   EXPECT_EQ(refusal([](StateInfo& s) { s.plugins[0].state_version = 4, s.plugins[0].version = "2.0.0"; }),
             "cannot resume: the state version of plugin 'adamw' was 3 (version 1.2.0) and is 4 (version 2.0.0) now");
   EXPECT_EQ(refusal([](StateInfo& s) { s.plugins.pop_back(); }), "cannot resume: plugin 'models' 1.0.0 is not there any more");
@@ -215,12 +220,13 @@ TEST(State, ALaterFormatIsRefusedByItsNumber) {
   const fs::path states = small::scratch() / "state", state = states / "step-00000006";
   ASSERT_TRUE(play(states).ok());
   std::string text = *read_text(state / "state.toml");
-  text.replace(text.find("format = 1"), 10, "format = 2");
+  const std::string format = "format = " + std::to_string(kStateFormat);
+  text.replace(text.find(format), format.size(), "format = 99");
   text.resize(text.rfind("# checksum"));
   std::ofstream(state / "state.toml") << text << "# checksum of the lines above: " << hexadecimal(checksum(text)) << "\n";
   const auto read = read_state(state);
   ASSERT_FALSE(read.ok());
-  EXPECT_NE(read.error().cause.find("the state has format 2, this Galley reads format 1"), std::string::npos) << read.error().cause;
+  EXPECT_NE(read.error().cause.find("the state has format 99, this Galley reads " + format.substr(0, 6) + format.substr(8)), std::string::npos) << read.error().cause;
 }
 
 // A run that is killed at system call number `nth`; true when it came so far. −1: tracing is not allowed here.

@@ -25,6 +25,9 @@ struct Installation {
 };
 Installation find_installation();
 
+/// The planner comes behind the passes; what it makes can be looked at as well.
+inline constexpr PassInfo plan_pass = {"plan", "every tensor at an offset"};
+
 struct StudyOptions {
   std::map<std::string, std::string> sets;         ///< --set name=value
   Confine confine = Confine::No;                   ///< --confine
@@ -36,14 +39,20 @@ struct StudyOptions {
   bool runs = true;                                ///< the plan will be run here: it must fit this machine
   Purpose purpose = Purpose::Train;
   bool keep_logits = false;
-  bool single_row = false;          ///< Sample: B = 1
-  std::string recipe_text;          ///< the recipe as it was when the run began, for resume; "": read the file
-  std::string dump;                 ///< --dump: a pass, or "all"; "": none
+  bool single_row = false;                               ///< Sample: B = 1
+  std::string recipe_text;                               ///< the recipe as it was when the run began, for resume; "": read the file
+  std::map<std::string, std::string> modules, required;  ///< likewise, of RecipeOptions
+  std::function<void(const std::string&)> warn;          ///< gets a line for each plugin that cannot be used; not given: nobody does
+  Installation installation = find_installation();
+  /// Is told of every pass of the compiler, and of the plan behind them; the text prints what it made.
+  std::function<void(const PassInfo& pass, const std::function<std::string()>& text)> watch;
   std::filesystem::path directory;  ///< what relative paths in `sets` start from; "": the current directory
 };
 
 /// Owns all of it. Nothing in it moves once made.
 struct Study {
+  Installation installation;
+  std::string machine;  ///< the ISA of the device that is here, whatever the target
   std::unique_ptr<Plugins> plugins;
   Recipe recipe;
   ModelConfig model;

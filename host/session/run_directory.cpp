@@ -1,7 +1,4 @@
-#include "host/report/run_directory.hpp"
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "host/session/run_directory.hpp"
 
 #include <toml++/toml.h>
 #include <sstream>
@@ -11,7 +8,7 @@
 namespace galley {
 namespace {
 
-constexpr int64_t format_version = 1;
+constexpr int64_t format_version = 2;
 
 std::string text_of(const toml::table& table) {
   std::ostringstream out;
@@ -22,10 +19,11 @@ std::string text_of(const toml::table& table) {
 Result<std::string> text_of(const RunRecord& r) {
   toml::table sets, out;
   for (const auto& [name, value] : r.sets) sets.insert(name, value);
-  toml::array path, plugins, strategies;
-  for (const std::string& p : r.plugin_path) path.push_back(p);
+  toml::array modules, plugins, strategies, origins;
+  for (const auto& m : r.modules) modules.push_back(toml::table{{"name", m.name}, {"path", m.path}, {"text", m.text}});
   for (const auto& p : r.plugins)
-    plugins.push_back(toml::table{{"id", p.id}, {"version", p.version}, {"state_version", p.state_version}, {"hash", p.hash}});
+    plugins.push_back(
+        toml::table{{"id", p.id}, {"version", p.version}, {"state_version", p.state_version}, {"folder", p.folder}, {"hash", p.hash}});
   for (const auto& s : r.strategies) strategies.push_back(toml::table{{"name", s.name}, {"options", s.options}});
   toml::array data;
   for (const auto& d : r.data) {
@@ -38,18 +36,21 @@ Result<std::string> text_of(const RunRecord& r) {
   out.insert("seed", static_cast<int64_t>(r.seed));
   out.insert("steps", r.steps);
   out.insert("device", r.device);
-  out.insert("plugin_path", std::move(path));
+  out.insert("machine", r.machine);
   out.insert("recipe", toml::table{{"path", r.recipe.string()},
                                    {"working_directory", r.working_directory.string()},
                                    {"confined", r.confined},
                                    {"sets", std::move(sets)},
-                                   {"text", r.recipe_text}});
+                                   {"text", r.recipe_text},
+                                   {"modules", std::move(modules)}});
   out.insert("plugins", std::move(plugins));
   toml::array kernels;
   for (const std::string& k : r.kernels) kernels.push_back(k);
   out.insert("kernels", std::move(kernels));
   out.insert("strategies", std::move(strategies));
   out.insert("data", std::move(data));
+  for (const Origin& o : r.origins) origins.push_back(toml::table{{"kind", o.kind}, {"name", o.name}, {"hash", o.hash}});
+  out.insert("origins", std::move(origins));
   toml::parse_result target = toml::parse(r.target);
   if (!target) return run_error("the target is no TOML: " + std::string(target.error().description()));
   out.insert("target", std::move(target).table());
@@ -139,8 +140,8 @@ Result<RunRecord> open_run(const std::filesystem::path& directory) {
     return recipe_error(directory.string() + " is not a run: it has no run.toml",
                         "a run is made by galley train RECIPE --out " + directory.string());
   RunRecord out;
-  const std::string text = TRY(read_text(file));
-  const toml::parse_result parsed = toml::parse(text, file.string());
+  const std::string toml_text = TRY(read_text(file, uint64_t{1} << 30));
+  const toml::parse_result parsed = toml::parse(toml_text, file.string());
   if (!parsed)
     return run_error(file.string() + ":" + std::to_string(parsed.error().source().begin.line) + ": " +
                      std::string(parsed.error().description()));
@@ -162,30 +163,22 @@ Result<RunRecord> open_run(const std::filesystem::path& directory) {
   out.target = text_of(*target);
   if (const toml::table* sets = (*recipe)["sets"].as_table())
     for (const auto& [name, value] : *sets) out.sets[std::string(name.str())] = value.value_or<std::string>("");
-  if (const toml::array* path = t["plugin_path"].as_array())
-    for (const auto& p : *path) out.plugin_path.push_back(p.value_or<std::string>(""));
-  if (const toml::array* plugins = t["plugins"].as_array()) {
-    for (const auto& p : *plugins) {
-      const toml::table* x = p.as_table();
-      if (x)
-        out.plugins.push_back({(*x)["id"].value_or<std::string>(""), (*x)["version"].value_or<std::string>(""),
-                               (*x)["state_version"].value_or<int64_t>(1), (*x)["hash"].value_or<std::string>("")});
-    }
-  }
+  out.machine = TRY(text_field(t, "machine", file));
+  const auto rows = [](const toml::table& table, const char* name, const auto& take) {
+    const toml::array* array = table[name].as_array();
+    for (size_t i = 0; array && i < array->size(); ++i)
+      if (const toml::table* row = (*array)[i].as_table())
+        take([row](const char* key) { return (*row)[key].value_or<std::string>(""); }, *row);
+  };
+  rows(*recipe, "modules", [&](const auto& text, const toml::table&) {
+    out.modules.push_back({text("name"), text("path"), text("text")});
+  });
+  rows(t, "plugins", [&](const auto& text, const toml::table& row) {
+    out.plugins.push_back({text("id"), text("version"), row["state_version"].value_or<int64_t>(1), text("folder"), text("hash")});
+  });
+  rows(t, "origins", [&](const auto& text, const toml::table&) { out.origins.push_back({text("kind"), text("name"), text("hash")}); });
   if (!std::filesystem::exists(directory / "recipe.lua", error)) TRY_STATUS(write_atomic(directory / "recipe.lua", out.recipe_text));
   return out;
-}
-
-Result<std::string> hash_files(const std::vector<std::filesystem::path>& files) {
-  XXH3_state_t state;
-  XXH3_64bits_reset(&state);
-  for (const auto& path : files) {
-    const std::string bytes = TRY(read_text(path, UINT64_C(1) << 32));
-    XXH3_64bits_update(&state, bytes.data(), bytes.size());
-  }
-  char text[20];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(XXH3_64bits_digest(&state)));
-  return std::string(text);
 }
 
 }  // namespace galley

@@ -1,4 +1,4 @@
-#include "host/commands/generate.hpp"
+#include "host/session/generate.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -38,16 +38,17 @@ int32_t draw_token(std::span<const float> logits, const Draw& how, uint32_t rand
   return order[n - 1];
 }
 
-Generator::Generator(const Study& study, Session& session) : study_(study), session_(session) {
-  window_ = {{1, study.program.length}, {}, 0, 1, 0};
+Generator::Generator(Session& session) : session_(session) {
+  const Program& program = session.study().program;
+  window_ = {{1, program.length}, {}, 0, 1, 0};
   memory_.resize(window_.layout.bytes() + BatchLayout::kAlignment);
   window_.memory = memory_;
-  logits_.resize(static_cast<size_t>(study.program.vocabulary));
+  logits_.resize(static_cast<size_t>(program.vocabulary));
 }
 
 Result<std::span<const float>> Generator::logits(std::span<const int32_t> tokens) {
-  Executor& executor = *session_.executor;
-  const Program& program = study_.program;
+  Executor& executor = session_.executor();
+  const Program& program = session_.study().program;
   const auto most = static_cast<size_t>(program.length);
   const size_t shown = std::min(tokens.size(), most), first = tokens.size() - shown;
   const BatchRow row = window_.row(0);

@@ -1,4 +1,4 @@
-#include "host/commands/study.hpp"
+#include "host/session/study.hpp"
 
 #include <unistd.h>
 
@@ -10,12 +10,12 @@
 
 #include "host/base/file.hpp"
 #include "host/base/nearest.hpp"
+#include "host/base/units.hpp"
 #include "host/data/text_codec.hpp"
 #include "host/passes/roles.hpp"
 #include "host/plan/dump.hpp"
 #include "host/plan/shadow.hpp"
 #include "host/plugins/host_table.hpp"
-#include "host/report/plan_report.hpp"
 
 namespace galley {
 namespace {
@@ -38,29 +38,6 @@ Status check_needs(const std::vector<std::unique_ptr<const LoadedStrategy>>& loa
     }
   }
   return ok();
-}
-
-/// The planner comes last; what it makes can be looked at as well.
-constexpr PassInfo plan_pass = {"plan", "every tensor at an offset"};
-
-Status check_dump(const std::string& wanted) {
-  if (wanted.empty() || wanted == "all" || wanted == plan_pass.name) return ok();
-  std::vector<std::string> names = {"all"};
-  std::string list;
-  for (const PassInfo& pass : pass_list()) {
-    if (wanted == pass.name) return ok();
-    names.emplace_back(pass.name);
-    list += (list.empty() ? "" : ", ") + names.back();
-  }
-  names.emplace_back(plan_pass.name);
-  const std::string guess = did_you_mean(wanted, names);
-  return recipe_error("--dump " + wanted + ": there is no such pass", guess.empty() ? "all, " + list + ", plan" : guess);
-}
-
-void print_dump(const std::string& wanted, const PassInfo& pass, const std::function<std::string()>& text) {
-  if (wanted != "all" && wanted != pass.name) return;
-  std::printf("# %s: %s\n", pass.name, pass.does);
-  std::fputs(text().c_str(), stdout);
 }
 
 /// A program that plugins of others have touched is proved before it runs: it takes milliseconds, and what is wrong with it is theirs.
@@ -145,26 +122,30 @@ Installation find_installation() {
 }
 
 Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, const StudyOptions& options) {
-  const Installation here = find_installation();
+  const Installation& here = options.installation;
   auto out = std::make_unique<Study>();
   Study& s = *out;
+  s.installation = here;
 
   RecipeOptions recipe_options;
   recipe_options.sets = options.sets;
   recipe_options.text = options.recipe_text;
+  recipe_options.modules = options.modules;
+  recipe_options.required = options.required;
   recipe_options.library = here.families.library;
   recipe_options.directory = options.directory;
   recipe_options.confine = options.confine;
   s.recipe = TRY(read_recipe(recipe_path, recipe_options));
-  for (const std::string& warning : s.recipe.warnings) std::fprintf(stderr, "galley: warning: %s\n", warning.c_str());
+  if (options.warn)
+    for (const std::string& warning : s.recipe.warnings) options.warn(warning);
   s.model = TRY(read_model_config(s.recipe, here.families));
   // Sampling needs no data, which may be gone by now, where the recipe itself says how long a row is.
   if (options.purpose == Purpose::Sample && s.recipe.length) s.data.layout = {1, *s.recipe.length};
   else s.data = TRY(describe_data(s.recipe.data, s.recipe));
 
   const std::filesystem::path built_in[] = {here.plugins};
-  s.plugins = Plugins::scan(plugin_search_path(built_in, options.plugin_path),
-                            [](const std::string& line) { std::fprintf(stderr, "galley: warning: %s\n", line.c_str()); });
+  s.plugins = Plugins::scan(
+      plugin_search_path(built_in, options.plugin_path), options.warn ? options.warn : [](const std::string&) {});
   // First of all, so that no strategy's plugin can put an op of its own in the place of a standard one.
   TRY(bind_roles(*s.plugins));
   for (const Use& use : s.recipe.uses) s.loaded.push_back(TRY(LoadedStrategy::create(*s.plugins, use)));
@@ -180,6 +161,7 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
     return recipe_error("--device " + options.device + ": no plugin provides it", guess.empty() ? "there is: " + list : guess);
   }
   s.target = TRY(describe_target(*s.device.table));
+  s.machine = s.target.isa;
   if (!options.target.empty()) s.target = TRY(read_target(options.target, s.target));
   if (!options.target_text.empty()) s.target = TRY(parse_target(options.target_text, "run.toml", s.target));
   set_compute_threads(static_cast<int>(s.target.threads));
@@ -207,20 +189,19 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
       for (const auto& p : plugins.all()) ids.push_back(p->manifest.id);
       return recipe_error(s.recipe.name + ": 'kernels' names the plugin '" + id + "', which is not there", did_you_mean(id, ids));
     }
-  TRY_STATUS(check_dump(options.dump));
-  if (!options.dump.empty())
-    compile_options.watch = [&options](const PassInfo& pass, const auto& text) { print_dump(options.dump, pass, text); };
+  compile_options.watch = options.watch;
   compile_options.built_in = [folder = here.plugins](const Plugin& plugin) { return plugin.manifest.folder().parent_path() == folder; };
   s.program = TRY(compile(*s.graph, s.loaded, plugins, s.target, compile_options));
 
   if (options.purpose != Purpose::Sample)
     TRY_STATUS(check_data(s.data, s.recipe.data, s.program.vocabulary, {s.program.micro_batches, s.program.window_tokens}));
   s.plan = make_plan(s.program, s.target);
-  print_dump(options.dump, plan_pass, [&] {
-    std::string text = describe_tensors(s.program, s.plan);
-    for (size_t k = 0; k < segment_names.size(); ++k) text += describe(s.program, s.plan, static_cast<SegmentKind>(k));
-    return text;
-  });
+  if (options.watch)
+    options.watch(plan_pass, [&] {
+      std::string text = describe_tensors(s.program, s.plan);
+      for (size_t k = 0; k < segment_names.size(); ++k) text += describe(s.program, s.plan, static_cast<SegmentKind>(k));
+      return text;
+    });
   TRY_STATUS(check_foreign(s, compile_options));
   TRY_STATUS(check_fit(s, options));
   describe_model(s.model, s.program.documents);

@@ -10,23 +10,36 @@
 
 namespace galley {
 
+/// Something outside of the run's directory that its bits depend on.
+struct Origin {
+  std::string kind;  ///< "model", "data", …
+  std::string name;  ///< which one: a file's path
+  std::string hash;
+  friend bool operator==(const Origin&, const Origin&) = default;
+};
+
 /// run.toml. Holds all that `resume` needs, the recipe's text included, so that one rename makes a run.
 struct RunRecord {
   std::string version;           ///< Galley's
   std::filesystem::path recipe;  ///< where it was, absolute: relative paths in it start there
   std::string recipe_text;
+  struct Module {
+    std::string name, path, text;
+  };
+  std::vector<Module> modules;              ///< that the recipe required: "lib/common.lua", where it was, its text
   std::map<std::string, std::string> sets;  ///< --set
   bool confined = false;                    ///< --confine
   std::filesystem::path working_directory;  ///< where relative --set paths start
-  std::vector<std::string> plugin_path;
   std::string device;
   uint64_t seed = 0;
   int64_t steps = 0;
-  std::string target;  ///< TOML
+  std::string target;   ///< TOML
+  std::string machine;  ///< the ISA of the machine that it began on; the target may be another one
   struct PluginUsed {
     std::string id, version;
     int64_t state_version = 1;
-    std::string hash;  ///< XXH3 of its libraries, hexadecimal
+    std::string folder;
+    std::string hash;  ///< plugin_hash() (origins.hpp)
   };
   std::vector<PluginUsed> plugins;
   std::vector<std::string> kernels;  ///< "OP: KERNEL (PLUGIN)"; not read again
@@ -39,22 +52,21 @@ struct RunRecord {
     std::vector<std::pair<std::string, int64_t>> facts;
   };
   std::vector<DataUsed> data;  ///< what was found in it; not read again
+  std::vector<Origin> origins;
 };
 
 /// Whether create_run would take the directory: it is absent or empty.
 Status check_vacant(const std::filesystem::path& directory);
 
-/// Makes a run of an empty or absent directory: run.toml is written beside it, synced, and renamed in as the first file; then recipe.lua. Killed before, nothing or an empty
-/// directory is left; killed after, `resume` goes on. A directory that is not empty is refused.
+/// Makes a run of an empty or absent directory: run.toml is written beside it, synced, and renamed in as the first file; then recipe.lua.
+/// Killed before, nothing or an empty directory is left; killed after, `resume` goes on. A directory that is not empty is refused.
 Status create_run(const std::filesystem::path& directory, const RunRecord& record);
 
-/// Takes a run away again that has trained nothing: what create_run wrote, and what beginning to train adds. Does nothing once there is a step or a state.
+/// Takes a run away again that has trained nothing: what create_run wrote, and what beginning to train adds. Does nothing once there is a
+/// step or a state.
 void discard_run(const std::filesystem::path& directory);
 
 /// Reads run.toml, and puts recipe.lua back if it is missing.
 Result<RunRecord> open_run(const std::filesystem::path& directory);
-
-/// XXH3 of the files' bytes in order, hexadecimal.
-Result<std::string> hash_files(const std::vector<std::filesystem::path>& files);
 
 }  // namespace galley

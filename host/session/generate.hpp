@@ -5,12 +5,12 @@
 #include <span>
 #include <vector>
 
-#include "host/commands/run.hpp"
+#include "host/session/session.hpp"
 
 namespace galley {
 
-/// How a token is drawn from logits: divided by the temperature, of them the `top_k` likeliest (0: all), of those the fewest whose probabilities
-/// reach `top_p` (Holtzman et al. 2020, arXiv:1904.09751).
+/// How a token is drawn from logits: divided by the temperature, of them the `top_k` likeliest (0: all), of those the fewest whose
+/// probabilities reach `top_p` (Holtzman et al. 2020, arXiv:1904.09751).
 struct Draw {
   double temperature = 0.8;  ///< 0: the likeliest
   int64_t top_k = 40;
@@ -21,18 +21,18 @@ struct Draw {
 /// The token that `random`, 32 uniform bits, draws; of equally likely ones the smaller id comes first.
 int32_t draw_token(std::span<const float> logits, const Draw& how, uint32_t random);
 
-/// Refers to the study and the session. One thread.
+/// Refers to the session. One thread.
 class Generator {
  public:
-  Generator(const Study& study, Session& session);
+  explicit Generator(Session& session);
 
-  /// What may follow the tokens: one number for each token of the vocabulary, valid until the next call. The model sees the last length() tokens.
+  /// What may follow the tokens: one number for each token of the vocabulary, valid until the next call. The model sees the last length()
+  /// tokens.
   Result<std::span<const float>> logits(std::span<const int32_t> tokens);
   /// The most tokens that the model sees.
-  int64_t length() const { return study_.program.length; }
+  int64_t length() const { return session_.study().program.length; }
 
  private:
-  const Study& study_;
   Session& session_;
   std::vector<std::byte> memory_;
   WindowBuffer window_;

@@ -1,4 +1,4 @@
-#include "host/commands/generate.hpp"
+#include "host/session/generate.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,152 @@
+#include "host/commands/run_commands.hpp"
+
+#include <cmath>
+#include <cstdio>
+
+#include <spdlog/spdlog.h>
+
+#include "host/commands/stop_signals.hpp"
+#include "host/report/data_report.hpp"
+#include "host/report/metrics.hpp"
+#include "host/report/plan_report.hpp"
+#include "host/report/progress.hpp"
+#include "host/report/tensorboard.hpp"
+#include "host/session/origins.hpp"
+#include "host/session/run.hpp"
+#include "host/session/train.hpp"
+
+namespace galley {
+namespace {
+
+Poison poison_of(const CommandLine& a) { return a.has("--poison") ? Poison::Yes : Poison::No; }
+
+/// Trains with everything that listens to a run: its files, and the terminal.
+Status train_shown(const Study& study, const OpenSource& open, const std::filesystem::path& directory, Poison poison) {
+  MemoryFile memory;
+  MetricsFile metrics;
+  EventsFile events;
+  Progress progress;
+  StopSignals signals;
+  TrainOptions options;
+  options.session.poison = poison;
+  options.observers = {&memory, &metrics, &events, &progress, &signals};
+  options.stop = StopSignals::asked;
+  return train(study, open, directory, options);
+}
+
+}  // namespace
+
+Result<StudyOptions> study_options(const CommandLine& a) {
+  StudyOptions out;
+  out.warn = [](const std::string& line) { spdlog::warn("{}", line); };
+  if (const auto it = a.flags.find("--set"); it != a.flags.end()) {
+    for (const std::string& set : it->second) {
+      const size_t equals = set.find('=');
+      if (equals == std::string::npos || equals == 0) return recipe_error("--set " + set + ": NAME=VALUE is wanted");
+      if (!out.sets.emplace(set.substr(0, equals), set.substr(equals + 1)).second)
+        return recipe_error("--set " + set.substr(0, equals) + " is given twice");
+    }
+  }
+  if (const auto it = a.flags.find("--plugin-path"); it != a.flags.end()) out.plugin_path.assign(it->second.begin(), it->second.end());
+  out.confine = a.has("--confine") ? Confine::Yes : Confine::No;
+  out.device = a.get("--device", "cpu");
+  out.target = a.get("--target");
+  if (a.has("--memory")) {
+    const auto bytes = parse_bytes(a.get("--memory"));
+    if (!bytes) return recipe_error("--memory: " + bytes.error().cause, bytes.error().hint);
+    out.memory_limit = *bytes;
+  }
+  return out;
+}
+
+Result<std::unique_ptr<Source>> open_source_shown(const Study& study) {
+  BytesProgress progress("preparing the data");
+  StopSignals signals;
+  signals.install();  // what has been written of it has to go
+  return open_source(study, [&](uint64_t done, uint64_t total) -> Status {
+    progress.update(done, total);
+    if (StopSignals::asked())
+      return Error{Exit::Interrupted, "interrupted while the data was being prepared", "nothing is left of it; begin again"};
+    return ok();
+  });
+}
+
+Status command_train(const CommandLine& a) {
+  const StudyOptions options = TRY(study_options(a));
+  const auto s = TRY(study(a.positional[0], options));
+  TRY_STATUS(check_files(s->program, s->graph->ignored_files));
+  const std::filesystem::path out = a.get("--out");
+  TRY_STATUS(check_vacant(out));
+  std::unique_ptr<Source> source = TRY(open_source_shown(*s));
+  std::vector<RunRecord::DataUsed> found;
+  for (const DataReport& report : source->reports()) found.push_back({report.kind, facts_of(report)});
+  TRY_STATUS(create_run(out, TRY(record_of(*s, options.device, *source, std::move(found)))));
+  std::printf("training %s: %s parameters, %s of them trained, %s planned\n", s->model.model_type.c_str(),
+              count_text(static_cast<double>(s->program.parameters)).c_str(), count_text(static_cast<double>(s->program.trainable)).c_str(),
+              bytes_text(s->peak_memory()).c_str());
+  for (const DataReport& report : source->reports()) std::fputs(data_line(report).c_str(), stdout);
+  if (source->epoch() > 0 && s->program.window_tokens == 0) {
+    const int64_t rows = s->recipe.steps * s->program.micro_batches * s->program.rows;
+    std::printf("  the run takes %s rows: %.2f epochs\n", grouped(static_cast<uint64_t>(rows)).c_str(),
+                static_cast<double>(rows) / static_cast<double>(source->epoch()));
+  }
+  std::fflush(stdout);
+  Status trained = train_shown(
+      *s, [&] { return std::move(source); }, out, poison_of(a));
+  if (!trained) {
+    // What is wrong with the recipe or a plugin will be put right and tried again, in the same place.
+    const Exit exit = trained.error().exit;
+    if (exit == Exit::Recipe || exit == Exit::Plugin || exit == Exit::DoesNotFit) discard_run(out);
+    return trained;
+  }
+  std::printf("done: %s\n", out.c_str());
+  return ok();
+}
+
+Status command_resume(const CommandLine& a) {
+  const std::filesystem::path directory = a.positional[0];
+  if (!a.has("--recorded")) TRY_STATUS(check_recipe(TRY(open_run(directory)), directory));
+  const Run run = TRY(study_run(directory, TRY(study_options(a))));
+  TRY_STATUS(check_origins(run.record, *run.study, directory));
+  const auto open = [&]() -> Result<std::unique_ptr<Source>> {
+    std::unique_ptr<Source> source = TRY(open_source_shown(*run.study));
+    TRY_STATUS(check_data_files(run.record, *run.study, *source, directory));
+    return source;
+  };
+  TRY_STATUS(train_shown(*run.study, open, directory, poison_of(a)));
+  std::printf("done: %s\n", directory.c_str());
+  return ok();
+}
+
+Status command_eval(const CommandLine& a) {
+  const std::filesystem::path what = a.positional[0];
+  StudyOptions options = TRY(study_options(a));
+  options.purpose = Purpose::Evaluate;
+  const bool run = std::filesystem::is_directory(what);
+  for (const char* flag : {"--set", "--device"})
+    if (run && a.has(flag)) return recipe_error(std::string("galley eval: ") + flag + " goes with a recipe; a run has its own");
+  std::unique_ptr<Study> s;
+  if (run) s = TRY(study_run(what, options)).study;
+  else s = TRY(study(what, options));
+  std::unique_ptr<Source> source = TRY(open_source_shown(*s));
+  const auto session = TRY(Session::open(*s, std::move(source)));
+  if (run) TRY_STATUS(load_newest(*session, what));
+  const double loss = TRY(session->evaluate());
+  if (a.has("--json")) std::printf("{\"validation_loss\": %.17g}\n", loss);
+  else std::printf("validation loss %.4f nats a token, perplexity %.3f\n", loss, std::exp(loss));
+  return ok();
+}
+
+Status command_gradients(const CommandLine& a) {
+  StudyOptions options = TRY(study_options(a));
+  options.purpose = Purpose::Gradients;
+  options.keep_logits = a.has("--logits");
+  const auto s = TRY(study(a.positional[0], options));
+  if (options.keep_logits && s->program.micro_batches > 1)
+    return recipe_error("--logits are those of one micro-batch, and this recipe's window has " + std::to_string(s->program.micro_batches),
+                        "leave --logits out, or make the window one micro-batch");
+  const auto session = TRY(Session::open(*s, TRY(open_source_shown(*s))));
+  return write_gradients(*session, a.get("--out"));
+}
+
+}  // namespace galley

@@ -1,0 +1,55 @@
+// What a run tells while it goes on. The terminal, metrics.jsonl and TensorBoard listen (host/report); so can anything else.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "host/base/result.hpp"
+
+namespace galley {
+
+struct Study;
+
+/// The weights are loaded; the first step comes next.
+struct StartEvent {
+  const Study& study;
+  std::filesystem::path directory;
+  int64_t steps_done = 0;          ///< of an earlier process
+  std::vector<int64_t> allocated;  ///< bytes that the device gave for each memory class
+};
+
+struct StepEvent {
+  int64_t step = 0;      ///< from 1
+  double loss = 0;       ///< mean over the window's valid tokens
+  double grad_norm = 0;  ///< before clipping; infinite or NaN only where the step was not applied
+  double lr = 0;         ///< of the first optimizer
+  int64_t tokens = 0;    ///< valid ones
+  int64_t micro_batches = 0;
+  bool applied = true;  ///< false: a strategy skipped its update, because the gradients were not finite
+  double seconds = 0;   ///< from the end of the step before
+  double aside = 0;     ///< of them, those that went into validation and saving
+};
+
+struct ValidationEvent {
+  int64_t step = 0;
+  double loss = 0;
+};
+
+/// Called by the thread that trains, between the steps. An error ends the run. step() allocates nothing unless it fails.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual Status started(const StartEvent&) { return ok(); }
+  virtual Status step(const StepEvent&) { return ok(); }
+  virtual Status validated(const ValidationEvent&) { return ok(); }
+  /// A state is about to be saved: what has been told so far has to outlast what outlasts the state.
+  virtual Status saving() { return ok(); }
+  /// Something that a person should read.
+  virtual Status note(const std::string&) { return ok(); }
+  /// There will be no further step in this process; the run may go on in another one.
+  virtual Status ended() { return ok(); }
+};
+
+}  // namespace galley

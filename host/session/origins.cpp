@@ -1,0 +1,240 @@
+#include "host/session/origins.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "host/base/below.hpp"
+#include "host/base/file.hpp"
+#include "host/base/json.hpp"
+#include "host/data/cache.hpp"
+#include "host/data/text_codec.hpp"
+
+namespace galley {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kSmallFile = uint64_t{1} << 20;
+/// More files of data than this are written down as one.
+constexpr size_t kMostDataFiles = 10'000;
+
+Result<std::string> hash_of_file(const fs::path& path) {
+  const File file = TRY(File::open_read(path));
+  std::vector<std::byte> buffer(size_t{1} << 20);
+  KeyHash hash;
+  uint64_t size = 0;
+  while (const size_t n = TRY(file.read_some(buffer, size))) {
+    hash.part(std::span(buffer).first(n));
+    size += n;
+  }
+  hash.add(size);
+  return hash.digits();
+}
+
+/// Regular files of a kind, in order.
+template <class Iterator>
+std::vector<fs::path> files_in(const fs::path& folder, std::string_view extension) {
+  std::vector<fs::path> out;
+  std::error_code error;
+  for (Iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    if (entry->path().extension() == extension && entry->is_regular_file(error)) out.push_back(entry->path());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+Status add_file(const char* kind, const fs::path& path, std::vector<Origin>* out) {
+  std::error_code error;
+  if (fs::is_regular_file(path, error)) out->push_back({kind, path.string(), TRY(hash_of_file(path))});
+  return ok();
+}
+
+/// Configurations beside tensors; tensors themselves are compared as they lie in memory.
+Status add_small_files(const fs::path& path, std::vector<Origin>* out) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return fs::file_size(path, error) <= kSmallFile && !error ? add_file("file", path, out) : ok();
+  for (const fs::path& file : files_in<fs::directory_iterator>(path, ".json")) TRY_STATUS(add_file("file", file, out));
+  return ok();
+}
+
+Error changed(const fs::path& directory, const std::string& what, const std::string& how, std::string hint) {
+  return recipe_error(directory.string() + ": cannot resume: " + what + " " + how + " since the run began", std::move(hint));
+}
+
+struct Kind {
+  const char *name, *noun, *hint;
+};
+
+const Kind& kind_of(const std::string& name) {
+  static const Kind kinds[] = {
+      {"data", "the data file", "put the file back as it was, or begin a new run"},
+      {"model", "the base model's configuration", "put the file back as it was, or begin a new run"},
+      {"tokenizer", "the tokenizer", "put the file back as it was, or begin a new run"},
+      {"galley", "Galley's own Lua", "resume with the Galley that began the run, or begin a new run"},
+      {"file", "the file", "put the file back as it was, or begin a new run"},
+  };
+  const auto found = std::find_if(std::begin(kinds), std::end(kinds), [&](const Kind& k) { return k.name == name; });
+  return found == std::end(kinds) ? *std::prev(std::end(kinds)) : *found;
+}
+
+Status compare(const std::vector<Origin>& then, const std::vector<Origin>& now, const fs::path& directory) {
+  const auto error = [&](const Origin& o, const char* how) {
+    const Kind& kind = kind_of(o.kind);
+    return changed(directory, std::string(kind.noun) + " '" + o.name + "'", how, kind.hint);
+  };
+  std::map<std::pair<std::string, std::string>, std::string> today;
+  for (const Origin& o : now) today[{o.kind, o.name}] = o.hash;
+  for (const Origin& o : then) {
+    const auto found = today.find({o.kind, o.name});
+    if (found == today.end()) return error(o, "has gone");
+    if (found->second != o.hash) return error(o, "has changed");
+    today.erase(found);
+  }
+  for (const Origin& o : now)
+    if (today.contains({o.kind, o.name})) return error(o, "has come");
+  return ok();
+}
+
+std::vector<Origin> of_kinds(const std::vector<Origin>& origins, bool data) {
+  std::vector<Origin> out;
+  for (const Origin& o : origins)
+    if ((o.kind == "data") == data) out.push_back(o);
+  return out;
+}
+
+/// Whether a file says something else than the record; one that is gone does not.
+Result<bool> differs(const fs::path& file, const std::string& text) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return false;
+  return TRY(read_text(file)) != text;
+}
+
+}  // namespace
+
+Result<std::string> plugin_hash(const Manifest& manifest) {
+  KeyHash hash;
+  std::set<fs::path> files = {manifest.file, manifest.folder() / manifest.library};
+  for (const KernelLibrary& library : manifest.kernel_libraries) files.insert(manifest.folder() / library.library);
+  for (const fs::path& file : files) {
+    std::error_code error;
+    if (!fs::is_regular_file(file, error)) continue;  // a manifest may name libraries that are built for other processors only
+    hash.add(file.filename().string());
+    hash.add(TRY(hash_of_file(file)));
+  }
+  return hash.digits();
+}
+
+Result<std::vector<RunRecord::PluginUsed>> plugins_of(const Study& study) {
+  std::vector<RunRecord::PluginUsed> out;
+  for (const auto& p : study.plugins->all()) {
+    if (!p->library) continue;
+    const Manifest& m = p->manifest;
+    out.push_back({m.id, m.version, m.state_version, m.folder().string(), TRY(plugin_hash(m))});
+  }
+  return out;
+}
+
+Result<std::vector<Origin>> origins_of(const Study& study) {
+  std::vector<Origin> out;
+  if (!study.model.folder.empty()) TRY_STATUS(add_file("model", study.model.folder / "config.json", &out));
+  const fs::path tokenizer = TRY(tokenizer_file(text_data(study.recipe), study.recipe));
+  TRY_STATUS(add_file("tokenizer", tokenizer, &out));
+  if (!tokenizer.empty()) TRY_STATUS(add_file("tokenizer", tokenizer.parent_path() / "tokenizer_config.json", &out));
+  for (const auto& strategy : study.loaded) {
+    for (const auto& [name, value] : strategy->options().values()) {
+      const auto* path = value.as<std::string>();
+      if (path && (name == "path" || name.ends_with("_path"))) TRY_STATUS(add_small_files(*path, &out));
+    }
+  }
+  KeyHash hash;
+  for (const fs::path& folder : {study.installation.families.families, study.installation.families.library}) {
+    for (const fs::path& file : files_in<fs::recursive_directory_iterator>(folder, ".lua")) {
+      hash.add(file.lexically_relative(folder).string());
+      hash.add(TRY(hash_of_file(file)));
+    }
+  }
+  out.push_back({"galley", "models", hash.digits()});
+  return out;
+}
+
+Result<std::vector<Origin>> origins_of(const Study& study, const Source& source) {
+  std::vector<Origin> out;
+  const DataSpec& spec = study.recipe.data;
+  if (spec.kind == "batch") {
+    const auto path = spec.options.find("path");
+    if (path != spec.options.end() && path->second.as<std::string>()) TRY_STATUS(add_file("data", *path->second.as<std::string>(), &out));
+  }
+  const std::vector<DataFile> files = source.files();
+  if (files.size() <= kMostDataFiles) {
+    for (const DataFile& file : files) out.push_back({"data", file.path, file.hash});
+    return out;
+  }
+  KeyHash hash;
+  for (const DataFile& file : files) hash.add(file.path + file.hash);
+  out.push_back({"data", "one of " + std::to_string(files.size()) + " files", hash.digits()});
+  return out;
+}
+
+Status check_recipe(const RunRecord& record, const fs::path& directory) {
+  const std::string way =
+      "galley resume --recorded " + directory.string() + " goes on with what the run has written down; for the new one begin a new run";
+  if (TRY(differs(directory / "recipe.lua", record.recipe_text)))
+    return changed(directory, "its recipe.lua", "has changed",
+                   "remove it, and it comes back as it was; for another recipe begin a new run");
+  if (TRY(differs(record.recipe, record.recipe_text)))
+    return changed(directory, "the recipe '" + record.recipe.string() + "'", "has changed", way);
+  for (const auto& module : record.modules)
+    if (TRY(differs(module.path, module.text))) return changed(directory, "the module '" + module.path + "'", "has changed", way);
+  return ok();
+}
+
+Status check_origins(const RunRecord& record, const Study& study, const fs::path& directory) {
+  const auto differ = [&](const std::string& what, const std::string& then, const std::string& now, const char* hint) {
+    return recipe_error(directory.string() + ": cannot resume: " + what + " was " + then + " and is " + now + " now", hint);
+  };
+  if (record.version != GALLEY_VERSION)
+    return differ("Galley", record.version, GALLEY_VERSION, "resume with the version that began the run, or begin a new run");
+  if (record.machine != study.machine)
+    return differ("the machine's instruction set", "'" + record.machine + "'", "'" + study.machine + "'",
+                  "kernels of another one round differently; resume on a machine with the same");
+  std::map<std::string, RunRecord::PluginUsed> plugins;
+  for (auto& plugin : TRY(plugins_of(study))) plugins[plugin.id] = plugin;
+  const char* const hint = "put the plugin back as it was, or begin a new run";
+  for (const auto& then : record.plugins) {
+    const std::string what = "the plugin '" + then.id + "'";
+    const auto now = plugins.find(then.id);
+    if (now == plugins.end()) return changed(directory, what + " of " + then.folder, "has gone", hint);
+    const std::string where =
+        now->second.folder == then.folder ? " in " + then.folder : " (then in " + then.folder + ", now in " + now->second.folder + ")";
+    if (now->second.hash != then.hash) return changed(directory, what + where, "has changed", hint);
+    plugins.erase(now);
+  }
+  if (!plugins.empty())
+    return changed(directory, "the plugin '" + plugins.begin()->first + "' in " + plugins.begin()->second.folder, "has come",
+                   "take it off the plugin path, or begin a new run");
+  return compare(of_kinds(record.origins, false), TRY(origins_of(study)), directory);
+}
+
+Status check_data_files(const RunRecord& record, const Study& study, const Source& source, const fs::path& directory) {
+  return compare(of_kinds(record.origins, true), TRY(origins_of(study, source)), directory);
+}
+
+Status check_plugin_folder(const RunRecord::PluginUsed& plugin, const fs::path& directory) {
+  const auto refuse = [&](const std::string& why) {
+    return recipe_error(directory.string() + ": plugin '" + plugin.id + "' of this run is not loaded: " + why,
+                        "if you trust it, name its folder: --plugin-path DIR");
+  };
+  const fs::path folder = plugin.folder;
+  std::error_code error;
+  if (!folder.is_absolute()) return refuse("its folder '" + plugin.folder + "' is no absolute path");
+  const fs::path real = fs::canonical(folder, error);
+  if (error) return refuse("there is no " + plugin.folder + " any more");
+  const fs::path run = fs::canonical(directory, error);
+  if (error || is_below(real, run)) return refuse(plugin.folder + " lies in the run's own directory");
+  const Manifest manifest = TRY(read_manifest(folder / "plugin.toml"));
+  if (manifest.id != plugin.id || TRY(plugin_hash(manifest)) != plugin.hash)
+    return refuse("what lies in " + plugin.folder + " has changed since the run began");
+  return ok();
+}
+
+}  // namespace galley

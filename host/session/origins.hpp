@@ -1,0 +1,37 @@
+// What a run comes from: everything outside its directory that could change a bit of it. Written down when it begins, compared before it
+// goes on. Threads are not among it: their number changes no bit.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "host/session/run_directory.hpp"
+#include "host/session/study.hpp"
+
+namespace galley {
+
+/// A hash of all that a plugin is: its manifest, its library and its libraries of kernels.
+Result<std::string> plugin_hash(const Manifest& manifest);
+
+/// Plugins that are loaded, and their hashes.
+Result<std::vector<RunRecord::PluginUsed>> plugins_of(const Study& study);
+
+/// The model's configuration, the tokenizer, small files that strategies read, Galley's own Lua.
+Result<std::vector<Origin>> origins_of(const Study& study);
+/// The files of the data.
+Result<std::vector<Origin>> origins_of(const Study& study, const Source& source);
+
+/// The checks, in the order in which they can be made. Each error (exit code Recipe) names the first thing that has changed and what to do.
+///
+/// The recipe and the modules that it required, where they still lie where they were; and recipe.lua in the run's directory.
+Status check_recipe(const RunRecord& record, const std::filesystem::path& directory);
+/// Galley, the machine, the plugins, and what origins_of(study) says.
+Status check_origins(const RunRecord& record, const Study& study, const std::filesystem::path& directory);
+/// The data.
+Status check_data_files(const RunRecord& record, const Study& study, const Source& source, const std::filesystem::path& directory);
+
+/// Whether a plugin that the record names may be loaded from where it was, although nobody has named that place today: its folder is
+/// absolute, lies outside of the run's directory, and holds what it held. A run that somebody else made must not be a program.
+Status check_plugin_folder(const RunRecord::PluginUsed& plugin, const std::filesystem::path& directory);
+
+}  // namespace galley

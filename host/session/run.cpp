@@ -1,0 +1,65 @@
+#include "host/session/run.hpp"
+
+#include "host/base/json.hpp"
+#include "host/session/origins.hpp"
+
+namespace galley {
+
+Result<RunRecord> record_of(const Study& study, const std::string& device, const Source& source, std::vector<RunRecord::DataUsed> data) {
+  RunRecord out;
+  out.version = GALLEY_VERSION;
+  out.recipe = study.recipe.path;
+  out.recipe_text = study.recipe.text;
+  for (const auto& [name, path] : study.recipe.required) out.modules.push_back({name, path, study.recipe.modules.at(path)});
+  out.sets = study.recipe.sets;
+  out.confined = study.recipe.confine == Confine::Yes;
+  std::error_code error;
+  out.working_directory = std::filesystem::current_path(error);
+  if (error) return run_error("the current directory cannot be found: " + error.message(), "go to one that exists");
+  out.device = device;
+  out.seed = study.recipe.seed;
+  out.steps = study.recipe.steps;
+  out.target = target_toml(study.target);
+  out.machine = study.machine;
+  out.plugins = TRY(plugins_of(study));
+  for (const Program::Chosen& k : study.program.kernels) out.kernels.push_back(k.op + ": " + k.kernel + " (" + k.plugin + ")");
+  for (const auto& s : study.loaded) out.strategies.push_back({s->name(), to_json(Value(s->options().values()))});
+  out.data = std::move(data);
+  out.origins = TRY(origins_of(study));
+  for (Origin& origin : TRY(origins_of(study, source))) out.origins.push_back(std::move(origin));
+  return out;
+}
+
+Result<Run> study_run(const std::filesystem::path& directory, StudyOptions options) {
+  Run run;
+  run.record = TRY(open_run(directory));
+  const RunRecord& record = run.record;
+  const std::filesystem::path built_in[] = {options.installation.plugins};
+  const auto named = Plugins::scan(plugin_search_path(built_in, options.plugin_path), [](const std::string&) {});
+  for (const auto& plugin : record.plugins) {
+    if (named->find(plugin.id)) continue;
+    TRY_STATUS(check_plugin_folder(plugin, directory));
+    options.plugin_path.emplace_back(plugin.folder);
+  }
+  options.sets = record.sets;
+  options.confine = record.confined ? Confine::Yes : Confine::No;
+  options.device = record.device;
+  options.target_text = record.target;
+  options.recipe_text = record.recipe_text;
+  for (const auto& module : record.modules) {
+    options.modules[module.path] = module.text;
+    options.required[module.name] = module.path;
+  }
+  options.directory = record.working_directory;
+  options.single_row = options.purpose == Purpose::Sample;
+  run.study = TRY(study(record.recipe, options));
+  return run;
+}
+
+Status load_newest(Session& session, const std::filesystem::path& directory) {
+  const auto latest = TRY(find_latest(directory / "state"));
+  if (!latest) return recipe_error(directory.string() + ": this run has saved nothing yet", "let it come to its first save");
+  return session.load_weights(*latest);
+}
+
+}  // namespace galley

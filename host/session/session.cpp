@@ -1,0 +1,254 @@
+#include "host/session/session.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <set>
+
+#include "host/base/ordered.hpp"
+#include "host/exec/checksum.hpp"
+#include "host/exec/convert.hpp"
+
+namespace galley {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+BatchLayout layout_of(const Program& program) { return {program.rows, program.length}; }
+
+StateInfo state_info(const Study& study, const Source* source) {
+  StateInfo info;
+  info.device = study.target.device;
+  info.isa = study.target.isa;
+  info.data = source ? source->fingerprint() : 0;
+  std::set<const Plugin*> plugins;
+  for (const auto& s : study.loaded) plugins.insert(&s->plugin());
+  for (const Plugin* p : plugins) info.plugins.push_back({p->manifest.id, p->manifest.version, p->manifest.state_version});
+  std::sort(info.plugins.begin(), info.plugins.end(), [](const PluginStamp& a, const PluginStamp& b) { return a.id < b.id; });
+  std::string text = study.recipe.text;
+  for (const auto& [name, value] : study.recipe.sets) text += "\n" + name + "=" + value;
+  char hash[20];
+  std::snprintf(hash, sizeof hash, "%016llx", static_cast<unsigned long long>(galley_name_hash(text.c_str())));
+  info.recipe = hash;
+  return info;
+}
+
+/// The learning rate that metrics show: of the first strategy that has one.
+const ScalarSlot* lr_slot(const Program& program) {
+  for (const ScalarSlot& s : program.slots)
+    if (s.option.ends_with(".lr")) return &s;
+  return nullptr;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Source>> open_source(const Study& study, PrepareProgress progress) {
+  PrepareOptions options;
+  options.threads = usable_threads();
+  options.progress = std::move(progress);
+  const Windows windows = {study.program.micro_batches, study.program.window_tokens};
+  return open_data(study.data, study.recipe.data, study.recipe, study.program.vocabulary, windows, options);
+}
+
+Result<std::unique_ptr<Session>> Session::open(const Study& study, std::unique_ptr<Source> source, const SessionOptions& options) {
+  TRY_STATUS(check_files(study.program, study.graph->ignored_files));
+  std::unique_ptr<Session> out(new Session(study));
+  out->source_ = std::move(source);
+  out->info_ = state_info(study, out->source_.get());
+  ExecutorOptions executor;
+  executor.seed = study.recipe.seed;
+  executor.poison = options.poison;
+  out->executor_ = TRY(Executor::create(study.program, study.plan, study.target, *study.device.table, executor));
+  if (out->source_) TRY_STATUS(out->source_->load(out->bytes_of(study.program.corpus)));
+  TRY_STATUS(out->executor_->load());
+  TRY_STATUS(out->executor_->synchronize());
+  return out;
+}
+
+std::span<std::byte> Session::bytes_of(TensorId tensor) const {
+  if (tensor == no_tensor) return {};
+  const auto size = static_cast<size_t>(study_.program.tensors[static_cast<size_t>(tensor)].bytes);
+  return {executor_->address(tensor), size};
+}
+
+/// Puts a micro-batch of a window where the program reads it.
+Status Session::feed(const WindowBuffer& window, int64_t micro_batch) {
+  std::array<const void*, kBatchTensorCount> sources = {};
+  size_t n = 0;
+  for (const auto& [name, tensor] : study_.program.inputs) {
+    for (size_t t = 0; t < kBatchTensorCount; ++t)
+      if (name == kBatchTensors[t]) sources[n] = window.tensor(micro_batch, t).data();
+    if (!sources[n]) return plugin_error("the model reads an input '" + name + "' that no data source makes");
+    ++n;
+  }
+  return executor_->copy_inputs({sources.data(), n});
+}
+
+Status Session::start() {
+  proof_.emplace(*executor_);
+  TRY_STATUS(proof_->after_load());
+  // All of them, trained ones too: a run that goes on from other weights than it began with is another run.
+  info_.weights = proof_->frozen();
+  for (const Trained& t : study_.program.trained) info_.weights[t.name] = TRY(checksum(executor_->machine(), t.parameter));
+  return ok();
+}
+
+Status Session::resume(const std::filesystem::path& state) {
+  TRY_STATUS(start());
+  const StateInfo saved = TRY(read_state(state));
+  TRY_STATUS(check_state(saved, info_, state));
+  info_.attempted = saved.attempted;
+  info_.applied = saved.applied;
+  info_.next_window = saved.next_window;
+  proof_->restore(saved.without_gradient);
+  return load_state(state, study_.program, executor_->machine());
+}
+
+Status Session::load_weights(const std::filesystem::path& state) {
+  return load_state(state, study_.program, executor_->machine(), StatePart::Some);
+}
+
+Result<StepEvent> Session::step() {
+  const Program& program = study_.program;
+  if (!loader_) {
+    loader_ = TRY(Loader::start(*source_, layout_of(program), program.micro_batches, info_.next_window, study_.recipe.steps,
+                                bytes_of(program.window)));
+    last_ = now();
+    aside_ = 0;
+  }
+  window_ = TRY(loader_->next());
+  const ScalarSlot* lr = lr_slot(program);
+  const StepBegin begin = {info_.attempted + 1, info_.applied + 1, window_->valid_tokens, 1.0};
+  TRY_STATUS(proof_->before_step(begin));
+  TRY_STATUS(executor_->begin_step(begin));
+  for (int64_t m = 0; m < window_->micro_batches; ++m) {
+    TRY_STATUS(executor_->begin_micro(m));
+    TRY_STATUS(feed(*window_, m));
+    TRY_STATUS(executor_->run_micro(m));
+  }
+  TRY_STATUS(executor_->run_update());
+  TRY_STATUS(executor_->synchronize());
+
+  StepEvent out;
+  out.step = begin.attempted;
+  out.tokens = window_->valid_tokens;
+  out.micro_batches = window_->micro_batches;
+  out.lr = lr ? lr->schedule.at(begin.applied) : 0;
+  out.grad_norm = TRY(executor_->scalar(GALLEY_SCALAR_GRADIENT_NORM));
+  const double sum = TRY(executor_->scalar(GALLEY_SCALAR_LOSS));
+  out.loss = out.tokens ? sum / static_cast<double>(out.tokens) : 0;
+  // A norm that is not finite ends the run only if nobody has skipped the step for it.
+  out.applied = !executor_->has_scalar(GALLEY_SCALAR_APPLY) || TRY(executor_->scalar(GALLEY_SCALAR_APPLY)) != 0;
+  if (out.applied && (!std::isfinite(out.loss) || !std::isfinite(out.grad_norm))) return not_finite(out.step, out.loss, out.grad_norm);
+  TRY_STATUS(proof_->after_step(begin));
+  info_.attempted = out.step;
+  info_.next_window = out.step;
+  info_.applied += out.applied ? 1 : 0;
+
+  const double t = now();
+  out.seconds = t - last_;
+  out.aside = aside_;
+  last_ = t;
+  aside_ = 0;
+  return out;
+}
+
+Error Session::not_finite(int64_t step, double loss, double norm) {
+  std::string which;
+  for (const Trained& t : study_.program.trained) {
+    double sum = 0;
+    if (!executor_->machine().get(t.sum_squares.tensor, t.sum_squares.offset, std::as_writable_bytes(std::span(&sum, 1)))) break;
+    if (std::isfinite(sum)) continue;
+    which = "; first gradient that is not finite: " + t.name;
+    break;
+  }
+  return run_error("step " + std::to_string(step) + ": loss " + std::to_string(loss) + ", gradient norm " + std::to_string(norm) + which,
+                   "a smaller learning rate or clipping may help; the states saved before are good");
+}
+
+Result<double> Session::evaluate() {
+  const double begin = now();
+  if (!evaluates())
+    return recipe_error(study_.recipe.data.place.text() + ": there is no validation data",
+                        "hold some out: data.text { …, validation = 0.05 }");
+  // Once the loader runs, the window at hand has been used up, and the other one is being filled.
+  const std::span<std::byte> memory = window_ ? window_->memory : bytes_of(study_.program.window);
+  WindowBuffer buffer = {layout_of(study_.program), memory, -1, 0, 0};
+  int64_t tokens = 0;
+  TRY_STATUS(executor_->begin_step({1, 1, 1, 1}));
+  for (int64_t b = 0; b < source_->validation_batches(); ++b) {
+    TRY_STATUS(source_->fill_validation(b, buffer));
+    TRY_STATUS(executor_->begin_micro(0));
+    TRY_STATUS(feed(buffer, 0));
+    TRY_STATUS(executor_->run(SegmentKind::Eval));
+    TRY_STATUS(executor_->synchronize());
+    tokens += buffer.valid_tokens;
+  }
+  const double loss = TRY(executor_->scalar(GALLEY_SCALAR_LOSS));
+  aside_ += now() - begin;
+  return tokens ? loss / static_cast<double>(tokens) : 0.0;
+}
+
+Status Session::save(const std::filesystem::path& states, int64_t keep) {
+  const double begin = now();
+  info_.without_gradient = proof_->without_gradient();
+  TRY_STATUS(save_state(states, keep, info_, study_.program, executor_->machine()));
+  aside_ += now() - begin;
+  return ok();
+}
+
+Result<double> Session::gradients() {
+  const Program& program = study_.program;
+  WindowBuffer window = {layout_of(program), bytes_of(program.window), -1, 0, 0};
+  TRY_STATUS(source_->fill(0, window));
+  TRY_STATUS(executor_->begin_step({1, 1, window.valid_tokens, 1.0}));
+  for (int64_t m = 0; m < window.micro_batches; ++m) {
+    TRY_STATUS(executor_->begin_micro(m));
+    TRY_STATUS(feed(window, m));
+    TRY_STATUS(executor_->run_micro(m));
+  }
+  TRY_STATUS(executor_->synchronize());
+  const double sum = TRY(executor_->scalar(GALLEY_SCALAR_LOSS));
+  return window.valid_tokens ? sum / static_cast<double>(window.valid_tokens) : 0.0;
+}
+
+Status write_gradients(Session& session, const std::filesystem::path& file) {
+  const Program& program = session.study().program;
+  const double loss = TRY(session.gradients());
+  std::map<std::string, TensorId> tensors;
+  for (const Trained& t : program.trained) tensors["grad." + t.name] = t.gradient;
+  if (program.logits != no_tensor) tensors["logits"] = program.logits;
+  std::vector<safetensors::Item> items = {{"loss", safetensors::Dtype::F64, {1}}};
+  for (const auto& [name, id] : tensors) {
+    Shape shape = program.tensors[static_cast<size_t>(id)].shape;
+    if (name == "logits") shape = {program.rows, program.length, program.vocabulary};
+    items.push_back({name, safetensors::Dtype::F32, shape});
+  }
+  const std::filesystem::path aside = file.string() + ".tmp";
+  std::string not_finite = std::isfinite(loss) ? "" : "the loss is " + std::to_string(loss);
+  const auto write = [&]() -> Status {
+    auto writer = TRY(safetensors::Writer::create(aside, std::move(items)));
+    const std::vector<safetensors::Item> order(writer.items().begin(), writer.items().end());
+    for (const safetensors::Item& item : order) {
+      if (item.name == "loss") {
+        TRY_STATUS(writer.write(item.name, std::as_bytes(std::span(&loss, 1))));
+        continue;
+      }
+      TRY_STATUS(session.executor().machine().show(tensors.at(item.name), [&](std::span<const std::byte> piece) {
+        const auto count = static_cast<int64_t>(piece.size() / sizeof(float));
+        if (not_finite.empty() && first_not_finite(piece.data(), GALLEY_F32, count) >= 0) not_finite = item.name + " is not finite";
+        return writer.write(item.name, piece);
+      }));
+    }
+    TRY_STATUS(writer.finish());
+    return rename_synced(aside, file);
+  };
+  Status status = write();
+  std::error_code error;
+  if (!status) std::filesystem::remove(aside, error);
+  // The file shows where it went wrong, and a program that goes by the exit code does not take it for right.
+  if (status && !not_finite.empty()) return run_error(file.string() + " is written, but " + not_finite);
+  return status;
+}
+
+}  // namespace galley

@@ -1,0 +1,79 @@
+// A model at work: loaded from what a study has planned, it steps, evaluates, saves, resumes and exports. Every command that computes is
+// made of one; several may be there at once. Nothing is printed here, and nothing is global.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "host/data/loader.hpp"
+#include "host/exec/executor.hpp"
+#include "host/exec/proof.hpp"
+#include "host/exec/state.hpp"
+#include "host/session/events.hpp"
+#include "host/session/study.hpp"
+
+namespace galley {
+
+/// Opens the study's data, preparing it where that has not been done yet. No device is opened.
+Result<std::unique_ptr<Source>> open_source(const Study& study, PrepareProgress progress = {});
+
+struct SessionOptions {
+  Poison poison = Poison::No;
+};
+
+/// One thread. After an error only destruction is safe.
+class Session {
+ public:
+  /// Checks the model's files, opens the device, loads weights and data. Without a source (null) nothing can be trained or evaluated.
+  /// `study` outlives the session.
+  static Result<std::unique_ptr<Session>> open(const Study& study, std::unique_ptr<Source> source, const SessionOptions& options = {});
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  /// Begins to train at the first step, the weights being as they were loaded.
+  Status start();
+  /// Goes on from a state that this study, and the same base model, have saved.
+  Status resume(const std::filesystem::path& state);
+  /// Takes only the weights of a state, to evaluate or sample.
+  Status load_weights(const std::filesystem::path& state);
+  /// Trains one window.
+  Result<StepEvent> step();
+  /// The mean loss over the validation data.
+  Result<double> evaluate();
+  /// Whether there is validation data.
+  bool evaluates() const { return source_ && source_->validation_batches() > 0; }
+  /// Forward and backward of the first window, without an update; its mean loss. The gradients then lie in their tensors.
+  Result<double> gradients();
+  /// Saves a state to go on from, into the folder of states; the newest `keep` stay.
+  Status save(const std::filesystem::path& states, int64_t keep);
+  /// What must hold at the end, before anything is exported; see Proof::finish().
+  Status finish() { return proof_->finish(); }
+  const Proof& proof() const { return *proof_; }
+  Status export_model(const std::filesystem::path& directory) { return executor_->export_model(directory); }
+
+  int64_t steps_done() const { return info_.attempted; }
+  const Study& study() const { return study_; }
+  Executor& executor() { return *executor_; }
+
+ private:
+  explicit Session(const Study& study) : study_(study) {}
+  std::span<std::byte> bytes_of(TensorId tensor) const;
+  Status feed(const WindowBuffer& window, int64_t micro_batch);
+  Error not_finite(int64_t step, double loss, double norm);
+
+  const Study& study_;
+  std::unique_ptr<Source> source_;
+  std::unique_ptr<Executor> executor_;
+  std::optional<Proof> proof_;
+  StateInfo info_;
+  std::unique_ptr<Loader> loader_;        ///< from the first step on
+  const WindowBuffer* window_ = nullptr;  ///< the last one, which has been used up
+  double last_ = 0;                       ///< when the step before ended
+  double aside_ = 0;                      ///< seconds of validation and saving since
+};
+
+/// Writes loss, grad.* and, where the study kept them, logits of the first window into a safetensors file (written aside, renamed).
+Status write_gradients(Session& session, const std::filesystem::path& file);
+
+}  // namespace galley

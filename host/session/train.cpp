@@ -1,0 +1,122 @@
+#include "host/session/train.hpp"
+
+#include <algorithm>
+
+#include "host/session/run_lock.hpp"
+
+namespace galley {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Tells all observers, up to the first one that fails.
+template <class Tell>
+Status tell(const TrainOptions& options, const Tell& one) {
+  for (Observer* observer : options.observers) TRY_STATUS(one(*observer));
+  return ok();
+}
+
+/// What a recipe's `save` asks for.
+bool scheduled(const Recipe& recipe, int64_t step) {
+  return (recipe.save_every > 0 && step % recipe.save_every == 0) || (step == recipe.steps && recipe.save_final);
+}
+
+/// States that a signal asked for, out of turn: they go when the next one in turn is there, so that an interrupted run leaves what a whole
+/// one does.
+Status drop_unscheduled(const fs::path& states, const Recipe& recipe, int64_t newest) {
+  std::error_code error;
+  std::vector<fs::path> doomed;
+  for (const auto& entry : fs::directory_iterator(states, error)) {
+    const int64_t step = step_of(entry.path());
+    if (step >= 0 && !scheduled(recipe, step) && step != newest) doomed.push_back(entry.path());
+  }
+  for (const auto& path : doomed) {
+    fs::remove(path / "state.toml", error);
+    TRY_STATUS(sync_directory(path));
+    fs::remove_all(path, error);
+  }
+  if (error) return run_error("cannot remove old states in " + states.string() + ": " + error.message());
+  return clean_states(states, recipe.save_keep);
+}
+
+bool exported(const Program& program, const fs::path& directory) {
+  std::error_code error;
+  for (const Instruction& i : program.segment(SegmentKind::Export).code)
+    if (i.action == Action::Write && !fs::exists(directory / i.file, error)) return false;
+  for (const Document& d : program.documents)
+    if (!fs::exists(directory / d.file, error)) return false;
+  return true;
+}
+
+/// The memory that the device gave, which is what was planned.
+Result<std::vector<int64_t>> allocated(const Study& study, const Executor& executor) {
+  std::vector<int64_t> out;
+  for (size_t c = 0; c < study.plan.classes.size(); ++c) {
+    out.push_back(executor.allocated(c));
+    if (out[c] != study.plan.classes[c].planned)
+      return run_error("memory '" + study.target.memories[c].name + "': planned " + std::to_string(study.plan.classes[c].planned) +
+                       " bytes, allocated " + std::to_string(out[c]));
+  }
+  return out;
+}
+
+}  // namespace
+
+Status train(const Study& study, const OpenSource& open, const fs::path& directory, const TrainOptions& options) {
+  const Recipe& recipe = study.recipe;
+  const fs::path states = directory / "state";
+  const std::string go_on = "go on with: galley resume " + directory.string();
+  const auto stop = [&] { return options.stop && options.stop(); };
+
+  const RunLock lock = TRY(RunLock::take(directory));
+  const auto latest = TRY(find_latest(states));
+  const int64_t done = latest ? step_of(*latest) : 0;
+  // A process that was killed between a save and the removal of older states left both.
+  if (latest && scheduled(recipe, done)) TRY_STATUS(drop_unscheduled(states, recipe, done));
+  else TRY_STATUS(clean_states(states, recipe.save_keep + 1));
+  if (done >= recipe.steps && (!recipe.save_final || exported(study.program, directory)))
+    return tell(options,
+                [&](Observer& o) { return o.note("nothing left to do: all " + std::to_string(recipe.steps) + " steps are done"); });
+
+  const auto session = TRY(Session::open(study, TRY(open()), options.session));
+  TRY_STATUS(latest ? session->resume(*latest) : session->start());
+  const StartEvent start = {study, directory, session->steps_done(), TRY(allocated(study, session->executor()))};
+  TRY_STATUS(tell(options, [&](Observer& o) { return o.started(start); }));
+  const auto validate = [&](int64_t step) -> Status {
+    const ValidationEvent event = {step, TRY(session->evaluate())};
+    return tell(options, [&](Observer& o) { return o.validated(event); });
+  };
+  const bool validates = recipe.validate_every > 0 && session->evaluates();
+  if (validates && recipe.validate_start && session->steps_done() == 0) TRY_STATUS(validate(0));
+  if (stop()) return Error{Exit::Interrupted, "interrupted before step " + std::to_string(session->steps_done() + 1), go_on};
+  while (session->steps_done() < recipe.steps) {
+    const StepEvent event = TRY(session->step());
+    TRY_STATUS(tell(options, [&](Observer& o) { return o.step(event); }));
+    if (validates && event.step % recipe.validate_every == 0) TRY_STATUS(validate(event.step));
+    const bool stopping = stop() && event.step < recipe.steps;
+    if (event.step == recipe.steps) TRY_STATUS(session->finish());
+    if (scheduled(recipe, event.step) || stopping) {
+      TRY_STATUS(tell(options, [](Observer& o) { return o.saving(); }));
+      TRY_STATUS(session->save(states, recipe.save_keep + 1));
+      if (scheduled(recipe, event.step)) TRY_STATUS(drop_unscheduled(states, recipe, event.step));
+    }
+    if (stopping) {
+      TRY_STATUS(tell(options, [](Observer& o) { return o.ended(); }));
+      return Error{Exit::Interrupted, "interrupted after step " + std::to_string(event.step) + ", which is saved", go_on};
+    }
+  }
+  TRY_STATUS(tell(options, [](Observer& o) { return o.ended(); }));
+  const auto note = [&](const std::vector<std::string>& names, const char* what) -> Status {
+    std::string list;
+    for (size_t i = 0; i < std::min<size_t>(names.size(), 4); ++i) list += (i ? ", '" : "'") + names[i] + "'";
+    if (names.size() > 4) list += ", … (" + std::to_string(names.size()) + ")";
+    return names.empty() ? ok() : tell(options, [&](Observer& o) { return o.note("note: " + list + " " + what); });
+  };
+  TRY_STATUS(note(session->proof().without_gradient(), "never got a gradient: not trained"));
+  TRY_STATUS(note(session->proof().unmoved(), "never moved: their updates are smaller than their rounding"));
+  TRY_STATUS(tell(options, [](Observer& o) { return o.saving(); }));
+  if (recipe.save_final) TRY_STATUS(session->export_model(directory));
+  return ok();
+}
+
+}  // namespace galley

@@ -1,0 +1,552 @@
+#!/usr/bin/env python3
+# Runs and what can happen to them: what they come from changes before they go on, two processes want one, signals, odd disks.
+#
+#   GALLEY=… GALLEY_SOURCE=… GALLEY_BINARY=… tests/python/runs.py [CASE]…
+import fcntl
+import re
+
+from errors_kit import *
+
+SAVES = RECIPE.replace("steps = 3", "steps = 4").replace(ADAMW, "  save = { every = 2, keep = 3 },\n" + ADAMW)
+LORA = SAVES.replace(ADAMW, '  use "lora" { rank = 2, targets = { "c_attn" } },\n' + ADAMW)
+
+
+def whole(folder, *more):
+    trained(galley("train", folder.path("recipe.lua"), "--out", folder.out, *more))
+    return {part: digest(os.path.join(folder.out, part)) for part in ("model", "adapter", "state") if os.path.exists(os.path.join(folder.out, part))}
+
+
+def take_back(folder):
+    """The run as it was after step 2 of 4."""
+    shutil.rmtree(os.path.join(folder.out, "state", "step-00000004"))
+    for part in ("model", "adapter"):
+        shutil.rmtree(os.path.join(folder.out, part), ignore_errors=True)
+
+
+def halfway(name, recipe=SAVES, prepare=lambda folder: None, more=()):
+    folder = Folder(name)
+    folder.recipe(recipe)
+    prepare(folder)
+    folder.whole = whole(folder, *more)
+    take_back(folder)
+    return folder
+
+
+def not_resumed(folder, *parts, hint=None, more=(), code=2):
+    before = digest(folder.out)
+    check_error(galley("resume", folder.out, *more), code, *parts, hint=hint)
+    assert digest(folder.out) == before, "a refused resume has changed the run"
+
+
+def resumed(folder, *more):
+    trained(galley("resume", folder.out, *more))
+    for part, wanted in folder.whole.items():
+        assert digest(os.path.join(folder.out, part)) == wanted, part + "/ differs from that of a run that nobody disturbed"
+
+
+def edit(path, old, new):
+    with open(path) as file:
+        text = file.read()
+    assert old in text, "%r is not in %s" % (old, path)
+    write(path, text.replace(old, new))
+
+
+# --- What a run comes from -----------------------------------------------------------------------------------------------------
+@case
+def nothing_has_changed():
+    resumed(halfway("same"))
+    resumed(halfway("same-lora", LORA))
+
+
+@case
+def base_model_changed():
+    for recipe in (SAVES, LORA):  # Trained, and frozen
+        folder = halfway("base", recipe)
+        tensors = weights()
+        dtype, shape, data = tensors["transformer.h.0.mlp.c_fc.weight"]
+        tensors["transformer.h.0.mlp.c_fc.weight"] = (dtype, shape, data[:-4] + struct.pack("<f", 0.5))
+        folder.model(tensors)
+        not_resumed(folder, "base model has changed", "'transformer.h.0.mlp.c_fc.weight'", hint="put the model's files back")
+        folder.model()
+        resumed(folder)
+    take_back(folder)
+    folder.config(layer_norm_epsilon=1e-4)
+    not_resumed(folder, "configuration", folder.path("model/config.json"), "has changed", hint="put the file back")
+
+
+@case
+def recipe_changed():
+    folder = halfway("recipe")
+    edit(folder.path("recipe.lua"), "1e-3", "1e-2")
+    not_resumed(folder, "the recipe '" + folder.path("recipe.lua"), "has changed", hint="--recorded")
+    resumed(folder, "--recorded")
+    take_back(folder)
+    os.remove(folder.path("recipe.lua"))
+    resumed(folder)
+    take_back(folder)
+    edit(os.path.join(folder.out, "recipe.lua"), "1e-3", "1e-2")
+    not_resumed(folder, "its recipe.lua has changed", hint="remove it")
+    os.remove(os.path.join(folder.out, "recipe.lua"))
+    resumed(folder)
+    take_back(folder)
+    edit(os.path.join(folder.out, "run.toml"), "lr = 1e-3", "lr = 1e-2")
+    os.remove(os.path.join(folder.out, "recipe.lua"))
+    ended = galley("resume", folder.out)
+    check_error(ended, 2, "the recipe was", hint="as it was")
+
+
+MODULE = SAVES.replace("return recipe", 'local common = require "lib.common"\nreturn recipe').replace("1e-3", "common.lr")
+
+
+@case
+def module_changed():
+    prepare = lambda folder: folder.write("lib/common.lua", "return { lr = 1e-3 }\n")
+    folder = halfway("module", MODULE, prepare)
+    file = folder.write("lib/common.lua", "return { lr = 1.0 }\n")
+    not_resumed(folder, "the module '" + file, "has changed", hint="--recorded")
+    resumed(folder, "--recorded")
+    os.remove(file)
+    take_back(folder)
+    resumed(folder)
+    ended = galley("sample", folder.out, "--prompt", "ab", "--tokens", "3")
+    check(ended, "common" not in ended.err, "sample must not need the module's file")
+
+
+@case
+def data_changed():
+    folder = halfway("batch")
+    file = folder.write("batch.safetensors", batch(ids=[1] * 16))
+    not_resumed(folder, "data file '" + file, "has changed", hint="put the file back")
+    folder.write("batch.safetensors", batch())
+    resumed(folder)
+
+    text = TEXT.replace("STEPS", "4").replace("every = 50, keep = 2", "every = 2, keep = 3")
+
+    def prepare(folder):
+        for i in range(4):
+            folder.write("text/%d.txt" % i, "text %d of some words\n" % i * 40)
+    folder = halfway("text", text, prepare)
+    file = folder.write("text/2.txt", "other words\n" * 70)
+    not_resumed(folder, "data file '" + file, "has changed")
+    os.remove(file)
+    not_resumed(folder, "data file '" + file, "has gone")
+    prepare(folder)
+    extra = folder.write("text/5.txt", "more words than there were\n" * 9)
+    not_resumed(folder, "data file '" + extra, "has come")
+    os.remove(extra)
+    resumed(folder)
+
+
+@case
+def tokenizer_changed():
+    folder = Folder("tokenizer")
+    words = folder.write("text/a.txt", "some words of a text\n" * 50)
+    trained(galley("tokenize", "--train", words, "--vocab", "270", "--out", folder.path("tokenizer")))
+    folder.recipe(TEXT.replace("STEPS", "4").replace("every = 50, keep = 2", "every = 2, keep = 3").replace("vocab_size = 256", "vocab_size = 270")
+                  .replace('"bytes"', '"tokenizer/tokenizer.json"'))
+    folder.whole = whole(folder)
+    take_back(folder)
+    resumed(folder)
+    take_back(folder)
+    with open(folder.path("tokenizer/tokenizer.json"), "a") as file:
+        file.write("\n")
+    not_resumed(folder, "the tokenizer '" + folder.path("tokenizer/tokenizer.json"), "has changed")
+
+
+@case
+def adapter_that_was_begun_from_changed():
+    folder = Folder("adapter")
+    folder.recipe(LORA)
+    whole(folder)
+    shutil.move(os.path.join(folder.out, "adapter"), folder.path("adapter"))
+    shutil.rmtree(folder.out)
+    folder.recipe(LORA.replace('{ rank = 2, targets = { "c_attn" } }', '{ path = "adapter" }'))
+    folder.whole = whole(folder)
+    take_back(folder)
+    file = folder.path("adapter/adapter_config.json")
+    with open(file) as adapter:
+        config = json.load(adapter)
+    write(file, json.dumps({**config, "lora_alpha": 3 * config["lora_alpha"]}))
+    not_resumed(folder, "the file '" + file, "has changed")
+    write(file, json.dumps(config))
+    not_resumed(folder, "the file '" + file, "has changed")  # Bytes count, not what they say
+    folder = Folder("adapter-weights")
+    folder.recipe(LORA)
+    whole(folder)
+    shutil.move(os.path.join(folder.out, "adapter"), folder.path("adapter"))
+    shutil.rmtree(folder.out)
+    folder.recipe(LORA.replace('{ rank = 2, targets = { "c_attn" } }', '{ path = "adapter" }'))
+    folder.whole = whole(folder)
+    take_back(folder)
+    with open(folder.path("adapter/adapter_model.safetensors"), "r+b") as file:
+        file.seek(-4, os.SEEK_END)
+        file.write(struct.pack("<f", 0.25))
+    not_resumed(folder, "base model has changed", "lora_")
+
+
+@case
+def machine_and_version_changed():
+    folder = halfway("machine")
+    record = os.path.join(folder.out, "run.toml")
+    with open(record) as file:
+        good = file.read()
+    machine = re.search(r'^machine = "(.*)"$', good, re.M).group(1)
+    write(record, good.replace('machine = "%s"' % machine, 'machine = "x86-64-v9"'))
+    not_resumed(folder, "instruction set was 'x86-64-v9'", "'%s' now" % machine)
+    write(record, re.sub(r'^galley = ".*"$', 'galley = "0.0.1"', good, flags=re.M))
+    not_resumed(folder, "Galley was 0.0.1", hint="version")
+    write(record, good)
+    resumed(folder)
+
+
+# --- Plugins of a run ----------------------------------------------------------------------------------------------------------
+EMA = SAVES.replace(ADAMW, ADAMW + '  use "ema" { decay = 0.5 },\n')
+
+
+def copied(folder, to):
+    shutil.copytree(os.path.join(TEST_PLUGINS, "ema"), to)
+    return to
+
+
+def library_of(plugin):
+    return next(os.path.join(plugin, name) for name in sorted(os.listdir(plugin)) if name.endswith(".so"))
+
+
+@case
+def plugin_changed():
+    folder = Folder("plugin")
+    folder.recipe(EMA)
+    plugin = copied(folder, os.path.join(folder.root, "plugins", "ema"))
+    folder.whole = whole(folder, "--plugin-path", plugin)
+    take_back(folder)
+    resumed(folder)  # From where it was, which nobody has to name again
+    take_back(folder)
+    with open(library_of(plugin), "ab") as library:
+        library.write(b"\0")
+    for more in ((), ("--plugin-path", plugin)):
+        not_resumed(folder, "plugin 'ema'", plugin, "has changed", more=more)
+    check_error(galley("sample", folder.out, "--prompt", "a"), 2, "plugin 'ema'", "has changed", hint="--plugin-path")
+    shutil.rmtree(plugin)
+    not_resumed(folder, "plugin 'ema'", plugin, "any more", hint="--plugin-path")
+    moved = copied(folder, os.path.join(folder.root, "elsewhere"))
+    resumed(folder, "--plugin-path", moved)
+
+
+@case
+def plugin_of_a_stranger():
+    """A run that came from somebody else is data: what it names in itself is not run."""
+    folder = Folder("stranger")
+    folder.recipe(EMA)
+    plugin = copied(folder, os.path.join(folder.root, "ema"))
+    folder.whole = whole(folder, "--plugin-path", plugin)
+    take_back(folder)
+    inside = shutil.move(plugin, os.path.join(folder.out, "ema"))
+    record = os.path.join(folder.out, "run.toml")
+    with open(record) as file:
+        good = file.read()
+    link = os.path.join(folder.root, "link")
+    os.symlink(inside, link)
+    for named, part in ((inside, "own directory"), (link, "own directory"), ("ema", "no absolute path"), ("./ema", "no absolute path")):
+        write(record, good.replace(plugin, named))
+        for words in (["resume", folder.out], ["sample", folder.out, "--prompt", "a"], ["eval", folder.out]):
+            ended = galley(*words, cwd=folder.out)
+            check_error(ended, 2, "plugin 'ema'", part, hint="--plugin-path")
+    resumed(folder, "--plugin-path", inside)  # Who names it has decided
+    shutil.rmtree(inside)
+    write(record, good)
+
+
+@case
+def flags_of_another_recipe():
+    folder = halfway("flags")
+    for flag, value in (("--set", "steps=3"), ("--device", "cpu")):
+        check_error(galley("eval", folder.out, flag, value), 2, flag)
+
+
+# --- Two processes -------------------------------------------------------------------------------------------------------------
+@case
+def two_processes():
+    folder = halfway("two")
+    held = os.open(folder.out, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    not_resumed(folder, folder.out + " is in use by process %d" % os.getpid(), hint="interrupt it", code=1)
+    os.close(held)
+    before = set(os.listdir(folder.out))
+    resumed(folder)
+    new = [name for name in os.listdir(folder.out) if name not in before and not name.startswith("events.out.")]
+    assert new == ["model"], "other files are left: %s" % new
+    run, _ = long_run("two-running")
+    try:
+        check_error(galley("resume", run.folder.out), 1, "is in use by process %d" % run.pid)
+    finally:
+        run.kill()
+        run.communicate()
+
+
+# --- Signals -------------------------------------------------------------------------------------------------------------------
+def long_run(name, micro_batches=1, steps=1000000, **pipes):
+    """A run that is in the middle of its steps."""
+    folder = Folder(name)
+    folder.write("text/a.txt", "".join("line %d of a text\n" % i for i in range(200)))
+    folder.recipe(TEXT.replace("STEPS", str(steps)).replace('  use "adamw"', '  use "accumulate" { steps = %d },\n  use "adamw"' % micro_batches).replace("every = 50", "every = 0"))
+    run = subprocess.Popen([GALLEY, "train", folder.path("recipe.lua"), "--out", folder.out], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                           **{"stdout": subprocess.PIPE, **pipes})
+    run.folder = folder
+    file = os.path.join(folder.out, "metrics.jsonl")
+    begin = time.monotonic()
+    # A single long step writes no line: the file itself says that the steps have begun.
+    while run.poll() is None and not (os.path.exists(file) and (micro_batches > 1 or os.path.getsize(file) > 0)) and time.monotonic() - begin < 20:
+        time.sleep(0.001)
+    return run, begin
+
+
+def ended_of(run, begin):
+    out, err = run.communicate(timeout=20)
+    return Ended(run.returncode, (out or b"").decode(), err.decode(), time.monotonic() - begin)
+
+
+def saved(ended, folder):
+    check_error(ended, 130, "interrupted after step ", "which is saved", hint="galley resume " + folder.out)
+    step = int(ended.lines[0].split("interrupted after step ")[1].split(",")[0])
+    check(ended, os.listdir(os.path.join(folder.out, "state")) == ["step-%08d" % step], "the state of that step must be there")
+    check_no_halves(ended, folder.out)
+
+
+@case
+def hang_up():
+    run, begin = long_run("hang-up")
+    run.send_signal(signal.SIGHUP)
+    run.send_signal(signal.SIGHUP)  # A closed terminal sends it from two sides
+    saved(ended_of(run, begin), run.folder)
+
+
+@case
+def hang_up_that_nohup_ignores():
+    run, begin = long_run("nohup", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    run.send_signal(signal.SIGHUP)
+    time.sleep(0.3)
+    assert run.poll() is None, "nohup was not heeded"
+    run.send_signal(signal.SIGTERM)
+    saved(ended_of(run, begin), run.folder)
+
+
+@case
+def reader_that_went_away():
+    """train … | head -1"""
+    run, begin = long_run("head", restore_signals=True)
+    run.stdout.readline()
+    run.stdout.close()
+    run.stdout = None
+    saved(ended_of(run, begin), run.folder)
+
+
+@case
+def second_interrupt():
+    run, begin = long_run("second", micro_batches=65536, steps=10)
+    time.sleep(0.3)
+    run.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    assert run.poll() is None, "the first one must let the step come to its end"
+    run.send_signal(signal.SIGINT)
+    second = time.monotonic()
+    run.communicate(timeout=20)
+    assert run.returncode == -signal.SIGINT and time.monotonic() - second < 5, run.returncode
+
+
+@case
+def one_signal_that_comes_twice():
+    run, begin = long_run("twice")
+    run.send_signal(signal.SIGTERM)
+    run.send_signal(signal.SIGTERM)  # As timeout(1) does
+    saved(ended_of(run, begin), run.folder)
+
+
+@case
+def interrupt_of_what_can_be_begun_again():
+    """Where there is no step to finish, the first signal ends the program."""
+    folder = Folder("planning")
+    folder.recipe(RECIPE.replace('model { path = "model" }', 'model { family = "gpt2", config = { vocab_size = 64, n_positions = 16, n_embd = 8, n_layer = 2000, n_head = 2 } }'))
+    run = start("train", folder.path("recipe.lua"), "--out", folder.out)
+    time.sleep(0.4)
+    run.send_signal(signal.SIGINT)
+    out, err = run.communicate(timeout=20)
+    assert run.returncode == -signal.SIGINT, (run.returncode, out, err)
+    assert not os.path.exists(folder.out)
+
+
+# --- What is asked of a disk ---------------------------------------------------------------------------------------------------
+@case
+def full_device():
+    folder = Folder("full")
+    for words in (["plan", folder.path("recipe.lua")], ["plan", folder.path("recipe.lua"), "--json"], ["data", folder.path("recipe.lua")], ["plugins"], ["--help"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([GALLEY, *words], stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE)
+        check_error(Ended(done.returncode, "", done.stderr.decode(), 0), 1, "cannot write to stdout")
+
+
+@case
+def stdout_that_is_closed():
+    folder = Folder("closed")
+    line = '"$0" train "$1" --out "$2" >&- 2>/dev/null'
+    assert subprocess.run(["sh", "-c", line, GALLEY, folder.path("recipe.lua"), folder.out]).returncode == 0
+    there = {name: digest(os.path.join(folder.out, name)) for name in ("model", "state")}
+    lines = metrics(folder.out)
+    shutil.rmtree(folder.out)
+    assert whole(folder) == there and metrics(folder.out) == lines, "what was to be printed went into a file"
+
+
+@case
+def directory_that_is_gone():
+    folder = Folder("gone")
+    gone = os.path.join(folder.root, "gone")
+    for words in (["train", folder.path("recipe.lua"), "--out", folder.out], ["train", "recipe.lua", "--out", "out"], ["plan", folder.path("recipe.lua"), "--plugin-path", "x"], ["resume", "x"]):
+        os.makedirs(gone)
+        ended = galley(*words, before=lambda: (os.chdir(gone), os.rmdir(gone)))
+        check(ended, ended.code in (0, 1, 2) and len(ended.lines) <= 3 and "terminate" not in ended.err, "one error was expected")
+
+
+@case
+def read_only_run():
+    folder = halfway("read-only")
+    if os.geteuid() == 0:  # To whom permissions mean nothing
+        if subprocess.run(["mount", "--bind", folder.out, folder.out], stderr=subprocess.DEVNULL).returncode or \
+           subprocess.run(["mount", "-o", "remount,ro,bind", folder.out], stderr=subprocess.DEVNULL).returncode:
+            print("read_only_run: no right to mount")
+            return
+    else:
+        os.chmod(folder.out, 0o555)
+    try:
+        not_resumed(folder, folder.out, "cannot", code=1)
+        ended = galley("eval", folder.out)
+        check(ended, "Read-only" not in ended.err and "denied" not in ended.err, "reading needs no right to write")
+    finally:
+        if os.geteuid() == 0:
+            subprocess.run(["umount", folder.out], check=True)
+        else:
+            os.chmod(folder.out, 0o755)
+    resumed(folder)
+
+
+@case
+def killed_while_validating_and_exporting():
+    """SIGKILL at instants of a run that validates and saves all the time: what goes on ends as an undisturbed one does."""
+    folder = Folder("killed")
+    folder.write("text/a.txt", "".join("line %d of a text\n" % i for i in range(400)))
+    folder.recipe(TEXT.replace("STEPS", "12").replace('"bytes" }', '"bytes", validation = 0.5 }').replace("every = 50, keep = 2", "every = 3, keep = 2")
+                  .replace("  save", "  validate = { every = 1, start = true },\n  save"))
+    begin = time.monotonic()
+    wanted = whole(folder)
+    seconds = time.monotonic() - begin
+    lines = metrics(folder.out)
+    numbers = random.Random(5)
+    for round in range(6):
+        out = os.path.join(folder.root, "out-%d" % round)
+        run = start("train", folder.path("recipe.lua"), "--out", out)
+        for _ in range(3):
+            try:
+                run.communicate(timeout=numbers.uniform(0.3, 1.1) * seconds)
+            except subprocess.TimeoutExpired:
+                run.kill()
+                run.communicate()
+            if not os.path.exists(os.path.join(out, "run.toml")):
+                break
+            run = start("resume", out)
+        run.communicate(timeout=60)
+        if not os.path.exists(os.path.join(out, "run.toml")):
+            shutil.rmtree(out, ignore_errors=True)
+            trained(galley("train", folder.path("recipe.lua"), "--out", out))
+        trained(galley("resume", out))
+        for part, hash in wanted.items():
+            assert digest(os.path.join(out, part)) == hash, part + "/ differs"
+        assert metrics(out) == lines, "metrics differ"
+        check_no_halves(None, out)
+
+
+def metrics(out):
+    with open(os.path.join(out, "metrics.jsonl")) as file:
+        lines = [json.loads(line) for line in file]
+    for line in lines:
+        assert line.pop("seconds", 0) >= 0, "negative seconds"
+    return lines
+
+
+# --- Memory --------------------------------------------------------------------------------------------------------------------
+def memory_group(limit):
+    """A cgroup below this process's with a limit, as a folder; none where that is not allowed."""
+    for line in open("/proc/self/cgroup"):
+        _, controllers, path = line.rstrip("\n").split(":", 2)
+        if controllers not in ("", "memory"):
+            continue
+        mount, name = ("/sys/fs/cgroup", "memory.max") if controllers == "" else ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+        group = os.path.join(mount + path, "galley-test-%d" % os.getpid())
+        try:
+            os.mkdir(group)
+        except OSError:
+            continue
+        try:
+            with open(os.path.join(group, name), "w") as file:
+                file.write(str(limit))
+            return group
+        except OSError:
+            os.rmdir(group)
+    return None
+
+
+@case
+def memory_that_the_group_does_not_have():
+    folder = Folder("group")
+    folder.recipe(RECIPE.replace('model { path = "model" }', 'model { family = "gpt2", config = { vocab_size = 50000, n_positions = 16, n_embd = 256, n_layer = 1, n_head = 2 } }'))
+    group = memory_group(128 << 20)
+    if not group:
+        print("memory_that_the_group_does_not_have: no right to make a group with a limit; tests/models/memory_test.cpp stands for it")
+        return
+
+    def enter():
+        with open(os.path.join(group, "cgroup.procs"), "w") as file:
+            file.write(str(os.getpid()))
+    try:
+        ended = galley("train", folder.path("recipe.lua"), "--out", folder.out, before=enter)
+        check_error(ended, 3, "cannot allocate", "are available", hint="galley plan")
+    finally:
+        time.sleep(0.1)
+        os.rmdir(group)
+
+
+# --- Sampling ------------------------------------------------------------------------------------------------------------------
+@case
+def sampling():
+    folder = Folder("sample")
+    folder.write("text/a.txt", "".join("line %d of a text\n" % i for i in range(200)))
+    folder.recipe(TEXT.replace("STEPS", "2"))
+    trained(galley("train", folder.path("recipe.lua"), "--out", folder.out))
+
+    def sampled(prompt, *more):  # Bytes that this model writes need not be text
+        done = subprocess.run([GALLEY, "sample", folder.out, "--tokens", "5", "--prompt", prompt, *more], stdin=subprocess.DEVNULL, capture_output=True)
+        return Ended(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(), 0)
+    plain = sampled("abcdefgh")
+    trained(plain)
+    check(plain, plain.out.startswith("abcdefgh"), "the prompt, and what follows, were expected")
+    check_error(sampled("abcdefgh", "--stop", ""), 2, "--stop", "empty")
+    long = sampled("abcdefghi")
+    check(long, long.code == 0 and "the prompt has 9 tokens, and the model sees 8" in long.err and len(long.lines) == 1, "the beginning that is lost must be told of")
+
+
+# --- Numbers -------------------------------------------------------------------------------------------------------------------
+@case
+def states_that_are_kept():
+    """Bytes on disk: no more states than the run ever saves."""
+    sizes = {}
+    for keep, every, steps in ((2 ** 53, 1, 4), (3, 1, 4), (4, 1, 4), (9, 2, 4), (1, 0, 4), (1, 3, 4)):
+        folder = Folder("keep")
+        folder.recipe(RECIPE.replace("steps = 3", "steps = %d, save = { every = %d, keep = %d }" % (steps, every, keep)))
+        plan = json.loads(galley("plan", folder.path("recipe.lua"), "--json").out)
+        sizes[keep, every] = plan["disk"]
+    one = sizes[1, 0]
+    state = sizes[1, 3] - one
+    assert state > 0
+    for (keep, every), states in {(2 ** 53, 1): 4, (3, 1): 4, (4, 1): 4, (9, 2): 2, (1, 0): 1, (1, 3): 2}.items():
+        assert sizes[keep, every] == one + (states - 1) * state, (keep, every, sizes, state)
+
+
+if __name__ == "__main__":
+    sys.exit(run_all(sys.argv[1:]))

@@ -1,0 +1,215 @@
+#include "host/session/session.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "host/session/run_lock.hpp"
+#include "host/session/train.hpp"
+#include "tests/exec/small.hpp"
+
+namespace galley {
+namespace {
+
+using small::Builder;
+
+/// One row of ids a window, as many windows as anybody wants.
+class Rows final : public Source {
+ public:
+  Status fill(int64_t window, WindowBuffer& buffer) const override {
+    buffer.window = window;
+    buffer.micro_batches = 1;
+    for (size_t t = 0; t < kBatchTensorCount; ++t) std::fill_n(buffer.tensor(0, t).data(), buffer.tensor(0, t).size(), 1);
+    buffer.valid_tokens = buffer.count_valid();
+    return ok();
+  }
+};
+
+// Writes the norm, and skips the step when that is not finite: attempted step, apply, norm.
+void run_judge(const sdk::Node& node, void*) {
+  const int64_t step = *node.read<int64_t>(0);
+  *node.update<float>(2) = step == 2 ? std::numeric_limits<float>::infinity() : static_cast<float>(step);
+  if (node.f("value", 0) != 0 && step == 2) *node.update<int32_t>(1) = 0;
+}
+const galley_kernel judge = sdk::kernel<run_judge>("judge.test", "judge");
+
+/// A study by hand of one weight that follows a constant gradient.
+std::unique_ptr<Study> study_of(bool skips, double gradient = 1) {
+  Builder b;
+  b.program.rows = 1;
+  b.program.length = 4;
+  b.program.window = b.tensor("window", {2 * static_cast<int64_t>(window_bytes({1, 4}, 1))}, Life::Run, 0, GALLEY_U8);
+  for (const char* name : kBatchTensors) b.program.inputs.emplace_back(name, b.tensor(name, {1, 4}, Life::Run, 0, GALLEY_I32));
+  b.scalars({GALLEY_SCALAR_ATTEMPTED_STEP, GALLEY_SCALAR_APPLIED_STEP, GALLEY_SCALAR_APPLY, GALLEY_SCALAR_GRADIENT_NORM,
+             GALLEY_SCALAR_GRADIENT_FACTOR, GALLEY_SCALAR_LOSS});
+  b.option("sgd.lr", {0.5, 0.25, 0.125});
+  const TensorId p = b.tensor("p", {4}), g = b.tensor("p.grad", {4}), s = b.tensor("p.sum", {}, Life::Run, 0, GALLEY_F64);
+  b.kernel(SegmentKind::Load, small::fill, {}, {b.write(p)}, 1);
+  b.kernel(SegmentKind::Micro, small::fill, {}, {b.write(g)}, gradient);
+  b.kernel(SegmentKind::Update, small::sum_squares, {b.read(g)}, {b.write(s)});
+  b.kernel(SegmentKind::Update, judge,
+           {b.scalar(GALLEY_SCALAR_ATTEMPTED_STEP), b.scalar(GALLEY_SCALAR_APPLY, GALLEY_READ_WRITE),
+            b.scalar(GALLEY_SCALAR_GRADIENT_NORM, GALLEY_READ_WRITE)},
+           {}, skips ? 1 : 0);
+  b.kernel(SegmentKind::Update, small::descend,
+           {b.update(p), b.read(g), b.option("sgd.lr"), b.scalar(GALLEY_SCALAR_GRADIENT_FACTOR), b.scalar(GALLEY_SCALAR_APPLY)}, {});
+  b.program.trained = {{.name = "p", .parameter = p, .gradient = g, .sum_squares = b.read(s), .count = 4}};
+  b.program.resume = {{"p", p}};
+
+  auto out = std::make_unique<Study>();
+  out->recipe.steps = 4;
+  out->graph = std::make_unique<Graph>([](std::string_view) { return nullptr; }, [] { return std::vector<std::string>(); }, 1, 4);
+  out->device.table = &small::cpu();
+  out->target = small::target();
+  out->plan = b.plan();
+  out->program = std::move(b.program);
+  return out;
+}
+
+std::unique_ptr<Session> session_of(const Study& study) {
+  auto session = Session::open(study, std::make_unique<Rows>());
+  EXPECT_TRUE(session.ok()) << session.error().cause;
+  return std::move(session).value();
+}
+
+TEST(Session, StepsOneAfterTheOther) {
+  const auto study = study_of(true);
+  const auto session = session_of(*study);
+  ASSERT_TRUE(session->start().ok());
+  const auto step = session->step();
+  ASSERT_TRUE(step.ok()) << step.error().cause;
+  EXPECT_EQ(step->step, 1);
+  EXPECT_EQ(step->tokens, 4);
+  EXPECT_EQ(step->lr, 0.5);
+  EXPECT_EQ(step->grad_norm, 1);
+  EXPECT_TRUE(step->applied);
+  EXPECT_GE(step->seconds, 0);
+}
+
+TEST(Session, ASkippedStepDoesNotCountAsApplied) {
+  const auto study = study_of(true);
+  const auto session = session_of(*study);
+  ASSERT_TRUE(session->start().ok());
+  const std::vector<double> rates = {0.5, 0.25, 0.25, 0.125};  // the schedule follows the applied steps
+  for (size_t i = 0; i < rates.size(); ++i) {
+    const auto step = session->step();
+    ASSERT_TRUE(step.ok()) << step.error().cause;
+    EXPECT_EQ(step->applied, i != 1);
+    EXPECT_EQ(std::isfinite(step->grad_norm), i != 1);
+    EXPECT_EQ(step->lr, rates[i]) << i;
+  }
+  const std::filesystem::path states = small::scratch() / "state";
+  ASSERT_TRUE(session->save(states, 1).ok());
+  const auto saved = read_state(states / "step-00000004");
+  ASSERT_TRUE(saved.ok());
+  EXPECT_EQ(saved->attempted, 4);
+  EXPECT_EQ(saved->applied, 3);
+}
+
+TEST(Session, AnInfiniteNormThatNobodySkipsEndsTheRun) {
+  const auto study = study_of(false);
+  const auto session = session_of(*study);
+  ASSERT_TRUE(session->start().ok());
+  ASSERT_TRUE(session->step().ok());
+  const auto step = session->step();
+  ASSERT_FALSE(step.ok());
+  EXPECT_NE(step.error().cause.find("step 2: loss 0.000000, gradient norm inf"), std::string::npos) << step.error().cause;
+}
+
+TEST(Session, ARunThatTrainedNothingDoesNotEndWell) {
+  const auto study = study_of(true, 0);
+  const auto session = session_of(*study);
+  ASSERT_TRUE(session->start().ok());
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(session->step().ok());
+  EXPECT_EQ(session->proof().without_gradient(), std::vector<std::string>{"p"});
+  EXPECT_FALSE(session->finish().ok());
+}
+
+TEST(Session, TwoAtOnceDoNotMeet) {
+  const auto study = study_of(true);
+  const auto a = session_of(*study), b = session_of(*study);
+  ASSERT_TRUE(a->start().ok());
+  ASSERT_TRUE(b->start().ok());
+  for (int64_t i = 1; i <= 3; ++i) {
+    ASSERT_TRUE(a->step().ok());
+    if (i == 2) {
+      ASSERT_TRUE(b->step().ok());
+    }
+  }
+  EXPECT_EQ(a->steps_done(), 3);
+  EXPECT_EQ(b->steps_done(), 1);
+}
+
+/// Writes down what a run tells.
+class Listener final : public Observer {
+ public:
+  Status started(const StartEvent& e) override { return add("started " + std::to_string(e.steps_done)); }
+  Status step(const StepEvent& e) override { return add("step " + std::to_string(e.step)); }
+  Status validated(const ValidationEvent&) override { return add("validated"); }
+  Status saving() override { return add("saving"); }
+  Status note(const std::string& text) override { return add(text); }
+  Status ended() override { return add("ended"); }
+  std::vector<std::string> told;
+
+ private:
+  Status add(std::string what) {
+    told.push_back(std::move(what));
+    return ok();
+  }
+};
+
+struct Telling {
+  Status status;
+  std::vector<std::string> told;
+};
+
+Telling run_of(const Study& study, const std::filesystem::path& directory, size_t stop_after = 100) {
+  Listener listener;
+  TrainOptions options;
+  options.observers = {&listener};
+  options.stop = [&] { return listener.told.size() > stop_after; };
+  const auto open = []() -> Result<std::unique_ptr<Source>> { return std::unique_ptr<Source>(std::make_unique<Rows>()); };
+  Status status = train(study, open, directory, options);
+  return {std::move(status), listener.told};
+}
+
+using Told = std::vector<std::string>;
+
+TEST(Train, TellsWhatHappens) {
+  const auto study = study_of(true);
+  study->recipe.save_every = 2;
+  const auto run = run_of(*study, small::scratch());
+  EXPECT_TRUE(run.status.ok()) << run.status.error().cause;
+  EXPECT_EQ(run.told, (Told{"started 0", "step 1", "step 2", "saving", "step 3", "step 4", "saving", "ended", "saving"}));
+}
+
+TEST(Train, StopsBetweenStepsAndGoesOn) {
+  const auto study = study_of(true);
+  const std::filesystem::path directory = small::scratch();
+  const auto first = run_of(*study, directory, 1);
+  ASSERT_FALSE(first.status.ok());
+  EXPECT_EQ(first.status.error().exit, Exit::Interrupted);
+  EXPECT_EQ(first.told, (Told{"started 0", "step 1", "saving", "ended"}));
+  EXPECT_EQ(run_of(*study, directory).told, (Told{"started 1", "step 2", "step 3", "step 4", "saving", "ended", "saving"}));
+  const Told nothing = run_of(*study, directory).told;
+  EXPECT_EQ(nothing, Told{"nothing left to do: all 4 steps are done"});
+}
+
+TEST(Train, OneAtATimeInADirectory) {
+  const auto study = study_of(true);
+  const std::filesystem::path directory = small::scratch();
+  {
+    const auto lock = RunLock::take(directory);
+    ASSERT_TRUE(lock.ok());
+    const auto run = run_of(*study, directory);
+    ASSERT_FALSE(run.status.ok());
+    EXPECT_NE(run.status.error().cause.find("is in use"), std::string::npos) << run.status.error().cause;
+    EXPECT_TRUE(run.told.empty());
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(directory)) << "a lock leaves no file";
+  EXPECT_TRUE(run_of(*study, directory).status.ok());
+}
+
+}  // namespace
+}  // namespace galley
