@@ -16,14 +16,15 @@
 namespace galley {
 namespace {
 
-// How long a thread spins before it sleeps. Longer than what lies between two kernels, and than most threads are done before the last one; far
-// shorter than the milliseconds for which the system gives a processor to another program.
+// How long a thread spins before it sleeps. Longer than what lies between two kernels, and than most threads are done before the last one;
+// far shorter than the milliseconds for which the system gives a processor to another program.
 constexpr auto kPatience = std::chrono::microseconds(50);
 
 constexpr int kCountBits = 40;
 constexpr uint64_t kCount = (uint64_t{1} << kCountBits) - 1;
 
-// Not std::atomic::wait: it yields before it sleeps, which beside a busy program costs a whole slice of its time, and it wakes one thread or all.
+// Not std::atomic::wait: it yields before it sleeps, which beside a busy program costs a whole slice of its time, and it wakes one thread
+// or all.
 void sleep(std::atomic<uint32_t>& word, uint32_t old) {
   static_assert(sizeof word == sizeof(uint32_t));
   ::syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, old, nullptr, nullptr, 0);

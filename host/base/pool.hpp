@@ -1,5 +1,6 @@
-// Threads that do the blocks of one piece of work after the other. Blocks are claimed as threads come free, so that a thread whose processor
-// another program has taken holds up one block and not its share; a thread that waits spins for some microseconds and then sleeps.
+// Threads that do the blocks of one piece of work after the other. Blocks are claimed as threads come free, so that a thread whose
+// processor another program has taken holds up one block and not its share; a thread that waits spins for some microseconds and then
+// sleeps.
 #pragma once
 
 #include <atomic>
@@ -14,23 +15,23 @@ namespace galley {
 
 class Pool {
  public:
-  /// `threads` (at least 1) counts the one that calls run(); the others start with the first run of two blocks or more. Where the system gives
-  /// fewer, those it gives do the work.
+  /// `threads` (at least 1) counts the one that calls run(); the others start with the first run of two blocks or more. Where the system
+  /// gives fewer, those it gives do the work.
   explicit Pool(int threads);
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  /// fn(context, i) once for each i in [0, blocks), in any order and on any thread; returns when all are done. If blocks throw, the exception of the
-  /// lowest i is thrown here. A call from a block, or while another thread's is under way, does all of its blocks on the calling thread.
-  /// Allocates nothing, except when threads start. [thread-safe]
+  /// fn(context, i) once for each i in [0, blocks), in any order and on any thread; returns when all are done. If blocks throw, the
+  /// exception of the lowest i is thrown here. A call from a block, or while another thread's is under way, does all of its blocks on the
+  /// calling thread. Allocates nothing, except when threads start. [thread-safe]
   void run(int64_t blocks, void (*fn)(void* context, int64_t block), void* context);
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// A thread's own run of blocks, which the others take from when theirs is done: alone, a thread meets the same rows in kernel after kernel and
-  /// finds them in its cache.
+  /// A thread's own run of blocks, which the others take from when theirs is done: alone, a thread meets the same rows in kernel after
+  /// kernel and finds them in its cache.
   struct alignas(128) Share {
     std::atomic<uint64_t> open = 0;  ///< generation << 40 | blocks that nobody has claimed
     int64_t end = 0;                 ///< behind its last block

@@ -1,9 +1,10 @@
-// What forward and backward of blocked attention share. A block is 64 queries by 64 keys. Its scores lie transposed, keys in rows and queries in columns: so
-// keys and values are read where they lie, one number at a time (tile.hpp), only queries are transposed, and a softmax runs down columns, 16 queries in a vector,
-// without a sum across one.
+// What forward and backward of blocked attention share. A block is 64 queries by 64 keys. Its scores lie transposed, keys in rows and
+// queries in columns: so keys and values are read where they lie, one number at a time (tile.hpp), only queries are transposed, and a
+// softmax runs down columns, 16 queries in a vector, without a sum across one.
 //
-// Blocks begin at multiples of 64 whatever a query sees, and are left out where none of their keys is seen; so a query's sums have one order, which depends on
-// S, the window and the documents alone. In the block on the diagonal, 16 keys at a time leave out the queries before them.
+// Blocks begin at multiples of 64 whatever a query sees, and are left out where none of their keys is seen; so a query's sums have one
+// order, which depends on S, the window and the documents alone. In the block on the diagonal, 16 keys at a time leave out the queries
+// before them.
 #pragma once
 
 #include <cstring>
@@ -74,7 +75,8 @@ struct Bounds {
   }
 };
 
-/// body(key, keys, group): all keys of a block and all groups of queries; on the diagonal 16 keys and the groups from the one they begin in.
+/// body(key, keys, group): all keys of a block and all groups of queries; on the diagonal 16 keys and the groups from the one they begin
+/// in.
 template <class Body>
 inline void seen(const Queries& q, int64_t key, int64_t keys, const Body& body) {
   if (key < q.first) return body(int64_t{0}, keys, int64_t{0});

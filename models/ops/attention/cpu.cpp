@@ -1,8 +1,9 @@
-// Attention in F32: blocks of 64 queries by 64 keys with a running maximum and sum for each query (Dao et al., arXiv:2205.14135; Milakov and Gimelshein,
-// arXiv:1805.02867), nothing of S × S. A task is one block of queries of one head; a lane's buffers hold 2·64·D + 64·64
+// Attention in F32: blocks of 64 queries by 64 keys with a running maximum and sum for each query (Dao et al., arXiv:2205.14135; Milakov
+// and Gimelshein, arXiv:1805.02867), nothing of S × S. A task is one block of queries of one head; a lane's buffers hold 2·64·D + 64·64
 // numbers, and 64·64 more where dropout acts.
 //
-// Bits. A task's result depends on nothing but its inputs, so any number of threads gives the same bytes; so do a batch of 8 and 8 batches of 1.
+// Bits. A task's result depends on nothing but its inputs, so any number of threads gives the same bytes; so do a batch of 8 and 8 batches
+// of 1.
 //
 // Measured: see cpu_grad.cpp.
 #include "ops/attention/block.hpp"

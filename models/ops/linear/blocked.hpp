@@ -1,9 +1,10 @@
-// A general product of matrices in F32 after Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", ACM TOMS 34(3), 2008), for any
-// strides: C (m × n, dense) = or += A · B (+ bias). Blocks of B and, where its columns are contiguous, of A are copied into cache, and asked for ahead of
-// that while the block before is multiplied; tile.hpp does the rest.
+// A general product of matrices in F32 after Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", ACM TOMS 34(3),
+// 2008), for any strides: C (m × n, dense) = or += A · B (+ bias). Blocks of B and, where its columns are contiguous, of A are copied into
+// cache, and asked for ahead of that while the block before is multiplied; tile.hpp does the rest.
 //
-// Bits. Each element of C is a sum of chains of at most 512 fused multiply-adds in the order of k, on top of what C held and the bias. Where a chain ends
-// depends on k alone; blocks and tasks cut the work, not the chains: the result is the same for any number of threads, and for every CPU with fused multiply-add.
+// Bits. Each element of C is a sum of chains of at most 512 fused multiply-adds in the order of k, on top of what C held and the bias.
+// Where a chain ends depends on k alone; blocks and tasks cut the work, not the chains: the result is the same for any number of threads,
+// and for every CPU with fused multiply-add.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +26,8 @@ struct Multiply {
   bool add;
 };
 
-/// How a product is cut: blocks of C of `rows` × `columns`, all of k in steps of `depth`. A task is a run of blocks, down a column first: what is copied of
-/// B serves those below each other. Lanes do tasks, each with buffers of its own.
+/// How a product is cut: blocks of C of `rows` × `columns`, all of k in steps of `depth`. A task is a run of blocks, down a column first:
+/// what is copied of B serves those below each other. Lanes do tasks, each with buffers of its own.
 struct Blocking {
   int64_t rows, columns, depth, row_blocks, column_blocks, tasks, lanes;
   int64_t blocks() const { return row_blocks * column_blocks; }
@@ -52,7 +53,7 @@ inline Blocking block(const Multiply& p, int64_t threads) {
   threads = std::max<int64_t>(threads, 1);
   // Where A is copied too, wide blocks do that seldom; narrow ones leave enough tasks for all threads.
   for (out.columns = p.a_step == 1 ? 128 : 256; out.columns > 64; out.columns /= 2)
-    if ((p.a_step == 1 ? 1 : out.row_blocks) * ((p.n + out.columns - 1) / out.columns) >= 8 * threads) break;
+    if ((p.a_step == 1 ? 1 : out.row_blocks) * ((p.n + out.columns - 1) / out.columns) >= 4 * threads) break;
   out.columns = std::min(out.columns, round_up(p.n, tile::width));
   out.column_blocks = (p.n + out.columns - 1) / out.columns;
   // Several a thread, so that none waits long for another's last one; whole columns, if they are as many.

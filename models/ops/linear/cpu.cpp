@@ -1,23 +1,38 @@
-// Linear layers on oneDNN 2.6: y = x·Wᵀ + b, dx = dy·W, dW = dyᵀ·x, in F32, for both layouts of a weight. Processors with 512-bit vectors only: below, oneDNN
-// takes another path, which allocates by itself and splits sums by threads; cpu_blocked.cpp serves those.
+// Linear layers on oneDNN 2.6: y = x·Wᵀ + b, dx = dy·W, dW = dyᵀ·x, in F32, for both layouts of a weight. Processors with 512-bit vectors
+// only: below, oneDNN takes another path, which allocates by itself and splits sums by threads; cpu_blocked.cpp serves those.
 //
-// Which primitive. `matmul` for all three: it has a declared scratchpad and adds by a `sum` post-op. `inner_product` (a gemm inside) is up to 10 % faster for
-// dW and dx, up to 40 % slower elsewhere, allocates by itself and cannot add. With 2 threads of a Zen 4 at 256 rows, shares of the FMA peak (235 GF),
-// matmul | inner_product, dW added by the one and written by the other:
+// Which primitive. `matmul` for all three: it has a declared scratchpad and adds by a `sum` post-op. `inner_product` (a gemm inside) is up
+// to 10 % faster for dW and dx, up to 40 % slower elsewhere, allocates by itself and cannot add. With 2 threads of a Zen 4 at 256 rows,
+// shares of the FMA peak (235 GF), matmul | inner_product, dW added by the one and written by the other:
 //     K → N                y             dx            dW
 //     768 → 768          .95 | .86     .99 | .99     .96 | .99
 //     768 → 768, T       .99 | .98     .97 | .86     .95 | .99
 //     768 → 3072, T      .92 | .87     .93 | .60     .80 | .83
 //     576 → 1536         .97 | .89     .99 | .99     .97 | .99
 //     576 → 49152        .90 | .78     .87 | .97     .85 | .88
-// Against our own product: the table in cpu_blocked.cpp (tests/models/bench_kernels). A sum costs 1–8 %; operands off a cache line cost up to a quarter.
+// A sum costs 1–8 %; operands off a cache line cost up to a quarter.
 //
-// Workspace. A plan is a function of the target, not of the machine that makes it, so the scratchpad is bounded by a formula from oneDNN's own choice of
-// blocks (brgemm_matmul_utils.cpp, v2.6.3) and compared with the real one in `prepare`.
+// Threads. They are the host's: a product is cut into tasks by shape alone (Cut), and oneDNN makes each on the thread that claimed it. It
+// wants dense operands, strided ones take the slow path; so tasks are rows of C, or 64 columns of C that are made in a buffer and written
+// out behind. Measured on one thread of an Intel core with 512-bit vectors and 2 MiB of second-level cache (FMA peak 226 GF;
+// tests/models/bench_kernels), in GF, whole product | its tasks:
+//     rows, K → N               y             dx             dW
+//     256,  768 → 768, T     168 | 167     174 | 170      165 | 162
+//     256,  768 → 3072, T     74 | 150     158 | 160      108 | –
+//     256, 3072 → 768, T     147 | –       163 | 161      156 | 153
+//     256,  576 → 1536       172 | 167     164 | 164      166 | 159
+//     256,  768 → 50304      146 | 147     116 | –        139 | 136
+//     1024, 192 → 512        172 | 164     184 | 183      166 | 151
+//     1024, 512 → 192        175 | 166     176 | 170      164 | 129
+// So tasks cost up to 5 % of a product; up to 20 % for a dW of few rows whose columns are a power of two, as oneDNN copies x for each of them.
+// They are twice as fast where rows of W are a multiple of 4 KiB: such rows meet in one set of the cache, their copies do not. –: left to
+// cpu_blocked.cpp, which is as fast or faster there (its table). Whole steps are no slower than with oneDNN's own threads, where the one
+// that is done first waits for the other.
 //
-// Bits. Within `matmul` a sum over k runs in blocks of 512 or 1,024 that depend on the shape alone, for any number of threads, with one exception: with 2,048
-// or more rows it may split the sums of a narrow dW between threads. dW is therefore made of pieces of at most 512 rows, each adding to the last. With that
-// all shapes of tests/models/bench_linear.cpp give the same bytes with 1, 2, 3 and 8 threads.
+// Workspace. A plan is a function of the target, not of the machine that makes it, so the scratchpad is bounded by a formula from oneDNN's
+// own choice of blocks (brgemm_matmul_utils.cpp, v2.6.3) and compared with the real one in `prepare`.
+//
+// Bits. A task is one thread's, and where a product is cut depends on its shape alone.
 #if defined(GALLEY_CPU_LEVEL) && GALLEY_CPU_LEVEL >= 4
 
 #include <array>
@@ -29,7 +44,8 @@
 #include "cpu/vector.hpp"
 #include "ops/linear/roles.hpp"
 
-// oneDNN's threads are OpenMP's, and a primitive is made for as many as there are at that moment. Weak: the library comes with oneDNN, or not at all.
+// oneDNN's threads are OpenMP's, and a primitive is made for as many as there are at that moment. Weak: the library comes with oneDNN, or
+// not at all.
 extern "C" {
 __attribute__((weak)) int omp_get_max_threads();
 __attribute__((weak)) void omp_set_num_threads(int);
@@ -45,13 +61,13 @@ using cpu::round_up;
 
 constexpr int64_t piece_rows = 512;    // of dW's sums at a time: what is copied of its operands stays in cache
 constexpr int64_t wide = 1024;         // rows of B up to here lie near enough to each other
-constexpr int64_t long_column = 2048;  // a copy of 64 columns of this length leaves the second-level cache
+constexpr int64_t long_column = 2048;  // what is copied of 64 longer columns no longer stays in the second-level cache
 
 // How a product is cut into tasks, by shape alone. Operands have to be dense: what a cut leaves strided is copied, C behind its product.
 struct Cut {
   explicit Cut(const Multiply& p) : columns(p.n), pieces(cpu::a_transposed(p) ? cpu::divide_up(p.k, piece_rows) : 1) {
     if (cpu::a_transposed(p)) {
-      rows = 64;
+      rows = p.m >= 256 ? 64 : 48;
     } else if (p.n <= wide && p.k <= 512 && p.m >= 256) {
       rows = p.m >= 1024 ? 128 : 64;
     } else {
@@ -87,8 +103,8 @@ Multiply task_of(const Multiply& whole, const Cut& cut, int64_t m, int64_t n, in
   return p;
 }
 
-// At least what matmul asks for: a block of B where its columns are not contiguous (or lie a large power of two apart), one of A where it is transposed, and
-// sums where k has several blocks and C is added to.
+// At least what matmul asks for: a block of B where its columns are not contiguous (or lie a large power of two apart), one of A where it
+// is transposed, and sums where k has several blocks and C is added to.
 int64_t scratchpad_bound(const Multiply& p) {
   const int64_t depth = std::min<int64_t>(p.k, p.k > 1024 ? 1024 : 512);
   const bool power = p.n > 256 && (p.n & (p.n - 1)) == 0;
@@ -140,7 +156,7 @@ class OneDnn {
     if (!cpu::all_f32(node)) unsupported("F32 only");
     const Multiply p = product_of(node);
     // Rows of B that are whole multiples of 4 KiB meet in one set of the cache.
-    if (cpu::a_transposed(p) ? p.m < 256 || (p.n > wide && p.n % 1024 == 0) : p.b_step == 1 && p.k > long_column)
+    if (cpu::a_transposed(p) ? p.m < 128 || (p.n > wide && p.n % 1024 == 0) : p.b_step == 1 && p.k > long_column)
       unsupported("the blocked product is faster");
     const Cut cut(p);
     plan.workspace_bytes = 64 + cut.lanes(target.threads) * lane_bytes(p, cut);

@@ -1,7 +1,14 @@
-// Linear layers by the blocked product of blocked.hpp, in F32, on any CPU: what runs where oneDNN's fast path does not (see cpu.cpp), and before it for the dx of
-// a head: sums over 16,384 or more rows of a weight. The same bytes for any number of threads, and with 256-bit and 512-bit vectors.
+// Linear layers by the blocked product of blocked.hpp, in F32, on any CPU: what runs where oneDNN's fast path does not, or is slower (see
+// cpu.cpp). The same bytes for any number of threads, and with 256-bit and 512-bit vectors.
 //
-// MEASURED
+// Measured on one thread of an Intel core with 512-bit vectors (FMA peak 226 GF; tests/models/bench_kernels) at 256 rows, in GF, oneDNN's
+// tasks (cpu.cpp, – where it declines) | this:
+//     K → N                y             dx            dW
+//     768 → 768, T     167 | 154     170 | 151     162 | 144
+//     768 → 3072, T    150 | 137     160 | 141       – | 140
+//     3072 → 768, T      – | 144     161 | 143     153 | 144
+//     576 → 1536       167 | 146     164 | 151     159 | 142
+//     768 → 50304      147 | 131       – | 114     136 | 127
 #include "cpu/lanes.hpp"
 #include "cpu/vector.hpp"
 #include "ops/linear/roles.hpp"
@@ -11,16 +18,12 @@ namespace {
 using namespace galley::sdk;
 namespace cpu = galley::cpu;
 
-// From here on oneDNN, which reads a strip of 64 columns of B from its first row to its last, waits for memory.
-constexpr int64_t long_sum = 16384;
-
 class Blocked {
  public:
   static void query(const Node& node, const galley_target& target, galley_kernel_plan& plan) {
     if (!cpu::all_f32(node)) unsupported("F32 only");
     const cpu::Multiply p = cpu::product_of(node);
     plan.workspace_bytes = cut_for(p, target).bytes();
-    plan.priority = p.k >= long_sum && p.a_step == 1 && p.b_step == 1 ? 2 : 0;
   }
   Blocked(const Node& node, const galley_kernel_setup& setup) : Blocked(node, *setup.target, setup.workspace) {}
   Blocked(const Node& node, const galley_target& target, void* workspace)

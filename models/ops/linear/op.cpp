@@ -118,7 +118,7 @@ void dw_cost(const Node& n, galley_cost& out) {
 
 constexpr uint32_t F = GALLEY_F32;
 
-// Shapes that no block divides, and more rows than a piece of dW takes.
+// Shapes that no block divides, all ways to cut a product (cpu.cpp), and more rows than a piece of dW takes.
 Op linear("linear", "y = x·Wᵀ + b; x (…, K), W (N, K) or transposed (K, N), b (N), y (…, N)");
 const bool linear_added = add(linear.input("x", GALLEY_ROLE_ROWS)
                                   .input("w", GALLEY_ROLE_WHOLE)
@@ -136,6 +136,8 @@ const bool linear_added = add(linear.input("x", GALLEY_ROLE_ROWS)
                                   .test("odd", {{F, {129, 67}}, {F, {131, 67}}, {F, {131}}})
                                   .test("odd transposed", {{F, {65, 1031}}, {F, {1031, 19}}, {0, {}}}, Attrs().i("transposed", 1))
                                   .test("deep", {{F, {9, 2050}}, {F, {70, 2050}}, {F, {70}}})
+                                  .test("blocks of rows", {{F, {300, 40}}, {F, {70, 40}}, {F, {70}}})
+                                  .test("blocks of both", {{F, {260, 9}}, {F, {9, 1100}}, {F, {1100}}}, Attrs().i("transposed", 1))
                                   .test("power of two", {{F, {20, 64}}, {F, {64, 512}}, {F, {512}}}, Attrs().i("transposed", 1)));
 
 Op linear_dx("linear_dx", "dx = dy·W; dy (…, N), W (N, K) or transposed (K, N), dx (…, K)");
@@ -149,6 +151,7 @@ const bool dx_added = add(linear_dx.input("dy", GALLEY_ROLE_ROWS)
                               .test("small transposed", {{F, {2, 3, 7}}, {F, {5, 7}}}, Attrs().i("transposed", 1))
                               .test("one", {{F, {1, 1}}, {F, {1, 1}}})
                               .test("odd", {{F, {70, 1029}}, {F, {1029, 67}}})
+                              .test("blocks of rows", {{F, {300, 70}}, {F, {70, 40}}})
                               .test("odd transposed", {{F, {129, 131}}, {F, {67, 131}}}, Attrs().i("transposed", 1)));
 
 Op linear_dw("linear_dw", "dW = dyᵀ·x; dy (…, N), x (…, K), dW (N, K) or transposed (K, N)");
@@ -162,6 +165,7 @@ const bool dw_added = add(linear_dw.input("dy", GALLEY_ROLE_ROWS)
                               .test("small transposed", {{F, {2, 3, 7}}, {F, {2, 3, 5}}}, Attrs().i("transposed", 1))
                               .test("one row", {{F, {1, 33}}, {F, {1, 17}}})
                               .test("odd", {{F, {131, 67}}, {F, {131, 129}}})
+                              .test("blocks of rows", {{F, {600, 140}}, {F, {600, 33}}})
                               .test("pieces", {{F, {1031, 21}}, {F, {1031, 35}}}, Attrs().i("transposed", 1))
                               .test("long and narrow", {{F, {2100, 16}}, {F, {2100, 40}}}));
 

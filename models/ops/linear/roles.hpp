@@ -1,5 +1,5 @@
-// The three products of a linear layer as products of matrices: y = x·Wᵀ (+ b), dx = dy·W, dW = dyᵀ·x. A weight is stored (N, K), or with the attribute
-// `transposed` (K, N); nothing is copied for either, only strides differ.
+// The three products of a linear layer as products of matrices: y = x·Wᵀ (+ b), dx = dy·W, dW = dyᵀ·x. A weight is stored (N, K), or with
+// the attribute `transposed` (K, N); nothing is copied for either, only strides differ.
 #pragma once
 
 #include <string_view>

@@ -1,10 +1,11 @@
-// Times the kernels of matrix products and attention at the shapes of GPT-2 124M and SmolLM2-135M, as shares of the peak of fused multiply-adds that this machine
-// reaches meanwhile. Nothing is checked here: tests/models/kernel_test.cpp does that.
+// Times the kernels of matrix products and attention at the shapes of GPT-2 124M, SmolLM2-135M and the quickstart's model, as shares of the
+// peak of fused multiply-adds that this machine reaches meanwhile. Nothing is checked here: tests/models/kernel_test.cpp does that.
 //
 //   c++ -std=c++20 -O2 -I . -I sdk/include tests/models/bench_kernels/bench.cpp host/base/{pool,ordered}.cpp -o bench
 //   ./bench build/release/plugins/models v4 [THREADS [FILTER]]
 //
-// With one thread the clock is the thread's own time, which other programs on the machine hardly disturb; with more it is the wall's. Best of several runs.
+// With one thread the clock is the thread's own time, which other programs on the machine hardly disturb; with more it is the wall's. Best
+// of several runs.
 #include <dlfcn.h>
 #include <immintrin.h>
 
@@ -246,6 +247,7 @@ int main(int argc, char** argv) {
     linear(bench, rows, 768, 50304, 0);
     for (const auto& [K, N] : {std::pair(576, 576), {576, 192}, {576, 1536}, {1536, 576}, {576, 49152}}) linear(bench, rows, K, N, 0);
   }
+  for (const auto& [K, N] : {std::pair(192, 192), {192, 512}, {512, 192}}) linear(bench, 1024, K, N, 0);
   linear(bench, 2048, 576, 1536, 0);
   attention(bench, "GPT-2 4 x 64", 4, 64, 12, 12, 64, true, 0, 0);
   attention(bench, "GPT-2 1 x 512", 1, 512, 12, 12, 64, true, 0, 0);
