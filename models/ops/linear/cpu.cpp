@@ -22,9 +22,9 @@
 //     256, 3072 → 768, T     147 | –       163 | 161      156 | 153
 //     256,  576 → 1536       172 | 167     164 | 164      166 | 159
 //     256,  768 → 50304      146 | 147     116 | –        139 | 136
-//     1024, 192 → 512        172 | 164     184 | 183      166 | 151
-//     1024, 512 → 192        175 | 166     176 | 170      164 | 129
-// So tasks cost up to 5 % of a product; up to 20 % for a dW of few rows whose columns are a power of two, as oneDNN copies x for each of them.
+//     1024, 192 → 512        172 | 172     184 | 184      166 | 148
+//     1024, 512 → 192        175 | 173     176 | 170      164 | 146
+// So tasks cost up to 5 % of a product; up to 11 % for a dW of few rows whose columns are a power of two, as oneDNN copies x for each of them.
 // They are twice as fast where rows of W are a multiple of 4 KiB: such rows meet in one set of the cache, their copies do not. –: left to
 // cpu_blocked.cpp, which is as fast or faster there (its table). Whole steps are no slower than with oneDNN's own threads, where the one
 // that is done first waits for the other.
@@ -67,9 +67,9 @@ constexpr int64_t long_column = 2048;  // what is copied of 64 longer columns no
 struct Cut {
   explicit Cut(const Multiply& p) : columns(p.n), pieces(cpu::a_transposed(p) ? cpu::divide_up(p.k, piece_rows) : 1) {
     if (cpu::a_transposed(p)) {
-      rows = p.m >= 256 ? 64 : 48;
+      rows = p.m >= 256 ? 64 : 96;
     } else if (p.n <= wide && p.k <= 512 && p.m >= 256) {
-      rows = p.m >= 1024 ? 128 : 64;
+      rows = p.m >= 1024 ? 256 : 64;
     } else {
       columns = std::min<int64_t>(p.n, 64);
       rows = p.n >= 8 * columns ? 256 : 64;
