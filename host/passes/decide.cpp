@@ -6,7 +6,7 @@
 #include <set>
 
 #include "host/passes/alias.hpp"
-#include "host/passes/recompute.hpp"
+#include "host/passes/clone.hpp"
 #include "host/plan/plan.hpp"
 
 namespace galley {

@@ -52,7 +52,7 @@ struct Compilation {
   galley_tensor sums = 0;              ///< update: one F64 a trainable parameter
   Orders orders = {};                  ///< order
   galley_tensor sample_logits = 0;     ///< order
-  Program program = {};                ///< place, bind; recompute and alias change micro
+  Program program = {};                ///< place, bind; clone and alias change micro
   MicroItems micro = {};               ///< place
   SavedSet saved = {};                 ///< decide
   std::vector<uint32_t> choices = {};  ///< decide: one a saved tensor
@@ -91,7 +91,7 @@ Status bind(Compilation& c);
 /// Asks the strategy that decides what backward keeps.
 Status decide(Compilation& c);
 /// Puts clones of forward's instructions before what reads them in backward.
-Status recompute(Compilation& c);
+Status clone(Compilation& c);
 /// Lets outputs take over the buffers of inputs that nobody reads any more.
 Status alias(Compilation& c);
 
