@@ -1,5 +1,5 @@
-// What the passes hand on, and the passes themselves. Each reads what earlier ones have made and adds one thing of its own; none changes what a later one
-// has made, and between two of them a verifier looks at all of it.
+// What the passes hand on, and the passes themselves. Each reads what earlier ones have made and adds one thing of its own; none changes
+// what a later one has made, and between two of them a verifier looks at all of it.
 #pragma once
 
 #include <deque>
@@ -71,7 +71,8 @@ Result<galley_cost> item_cost(const Compilation& c, const Item& item);
 Status rewrite(Compilation& c);
 /// TRAINABLE, STORAGE, PLACEMENT, SHARD and UPDATE of parameters, COMPUTE of the model's nodes, the run's window.
 Status claim_model(Compilation& c);
-/// Appends the backward section. Every trainable parameter gets one gradient buffer; a frozen weight gets none, a frozen prefix no input gradients.
+/// Appends the backward section. Every trainable parameter gets one gradient buffer; a frozen weight gets none, a frozen prefix no input
+/// gradients.
 Status differentiate(Compilation& c);
 /// Appends the update section: sums of squares, the norm, then CHECK, CLIP, STEP and AFTER.
 Status update(Compilation& c);
@@ -83,8 +84,8 @@ Status export_model(Compilation& c);
 Status sample(Compilation& c);
 /// Puts nodes in order and unrolls the head over chunks of rows.
 Status order(Compilation& c);
-/// Items become instructions over tensors in memory classes: formats unpacked and packed, other classes staged. Micro stands as if nothing were
-/// recomputed, every transient has bytes of its own, and no kernel is bound.
+/// Items become instructions over tensors in memory classes: formats unpacked and packed, other classes staged. Micro stands as if nothing
+/// were recomputed, every transient has bytes of its own, and no kernel is bound.
 Status place(Compilation& c);
 /// Chooses kernels, and gives each its workspace.
 Status bind(Compilation& c);

@@ -123,8 +123,8 @@ class Occupancy {
     const Range* end;
   };
 
-  /// The lowest offset not below `from` where `bytes` are free. Offsets only grow between two calls of select, so no list is walked twice, and one that
-  /// has been walked to its end is let go.
+  /// The lowest offset not below `from` where `bytes` are free. Offsets only grow between two calls of select, so no list is walked twice,
+  /// and one that has been walked to its end is let go.
   int64_t free_from(int64_t from, int64_t bytes) {
     for (size_t agree = 0, i = 0; agree < lists_.size();) {
       if (i >= lists_.size()) i = 0;
