@@ -1,7 +1,7 @@
 // The graph of a run: tensors and nodes, in sections. Families, rewrites, gradient rules and updates all build it with the same verbs.
 //
-// Nodes of a section stand in execution order. A transient is written by one node, except gradients, which several nodes add to in order; parameters and
-// states are updated in place by update nodes (operands with GALLEY_OPERAND_INOUT). Shapes are static.
+// Nodes of a section stand in execution order. A transient is written by one node, except gradients, which several nodes add to in order;
+// parameters and states are updated in place by update nodes (operands with GALLEY_OPERAND_INOUT). Shapes are static.
 #pragma once
 
 #include <array>
@@ -202,8 +202,8 @@ class Graph {
   size_t blocks_seen_ = 0;
 };
 
-/// A node with its operands' descriptions, as ops see it; null: an operand that is absent. Owns what the view points to; the tensors must not change
-/// meanwhile.
+/// A node with its operands' descriptions, as ops see it; null: an operand that is absent. Owns what the view points to; the tensors must
+/// not change meanwhile.
 class NodeDescription {
  public:
   NodeDescription(const galley_op* op, const std::string& name, const std::vector<const GraphTensor*>& inputs, const AttrList& attrs,

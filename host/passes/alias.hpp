@@ -16,7 +16,8 @@ struct TakeOver {
 /// By the op's rule: both are whole tensors of one segment and of one size, the input is there once, and the output does not add.
 std::vector<TakeOver> take_overs(const Program& program, const Instruction& instruction);
 
-/// Lets each output whose first use this is take over an input whose last use this is, and renames it from there on. `allowed`: of each step.
+/// Lets each output whose first use this is take over an input whose last use this is, and renames it from there on. `allowed`: of each
+/// step.
 void share(Outline::Code& code, const std::vector<const std::vector<TakeOver>*>& allowed, size_t tensors);
 
 }  // namespace galley

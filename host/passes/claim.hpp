@@ -25,8 +25,8 @@ struct Said {
   Claimed value;
 };
 
-/// Judges all answers at once, so that the order in the recipe decides nothing: the strongest hold, and they must agree. `by_claimant`: values of
-/// different strategies are unequal whatever they say.
+/// Judges all answers at once, so that the order in the recipe decides nothing: the strongest hold, and they must agree. `by_claimant`:
+/// values of different strategies are unequal whatever they say.
 Result<Claimed> judge(Strategies strategies, const galley_subject& subject, const std::vector<Said>& answers, bool by_claimant);
 
 /// Asks every strategy about one subject, then judges.

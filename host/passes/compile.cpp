@@ -41,7 +41,7 @@ constexpr Pass passes[] = {
     {{"place", "instructions over tensors in memory classes"}, place, verify_program, dump_program},
     {{"bind", "kernels and their workspace"}, bind, verify_program, dump_program},
     {{"decide", "what backward keeps"}, decide, verify_program, dump_choices},
-    {{"recompute", "what backward makes again"}, recompute, verify_program, dump_program},
+    {{"clone", "what backward makes again"}, clone, verify_program, dump_program},
     {{"alias", "outputs take over inputs' bytes"}, alias, verify_program, dump_program},
 };
 

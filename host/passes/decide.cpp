@@ -6,7 +6,7 @@
 #include <set>
 
 #include "host/passes/alias.hpp"
-#include "host/passes/recompute.hpp"
+#include "host/passes/clone.hpp"
 #include "host/plan/plan.hpp"
 #include "host/plugins/abi.hpp"
 
@@ -69,8 +69,8 @@ Result<SavedSet> saved_set(const Compilation& c) {
   return set;
 }
 
-/// The peaks of plans that differ in the choices alone. All that the choices do not change is looked at once; a question costs an outline of micro and
-/// the planner's search.
+/// The peaks of plans that differ in the choices alone. All that the choices do not change is looked at once; a question costs an outline
+/// of micro and the planner's search.
 class Peaks {
  public:
   explicit Peaks(const Compilation& c) : c_(c), recomputer_(c), base_(outline_of(c.program)) {

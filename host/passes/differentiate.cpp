@@ -1,7 +1,7 @@
 // The backward graph.
 //
-// Reverse accumulation over the forward section. Each tensor that needs a gradient has at most one that is pending; contributions are joined by letting the
-// next rule add into the tensor at hand, where nobody else still waits for it, and by an add node where not.
+// Reverse accumulation over the forward section. Each tensor that needs a gradient has at most one that is pending; contributions are
+// joined by letting the next rule add into the tensor at hand, where nobody else still waits for it, and by an add node where not.
 #include <map>
 
 #include "galley/op.h"

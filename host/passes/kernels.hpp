@@ -23,11 +23,12 @@ struct KernelChoice {
 /// Asks each kernel once for each kind of instruction and remembers the answer.
 class Kernels {
  public:
-  /// Kernels of these plugins may do ops of others: those that came with the program, that the recipe uses or asks for, and the device's own.
+  /// Kernels of these plugins may do ops of others: those that came with the program, that the recipe uses or asks for, and the device's
+  /// own.
   Kernels(Plugins& plugins, Strategies strategies, const Target& target, const CompileOptions& options, int64_t length);
 
-  /// The best kernel for an instruction. `query` is shown the heavier of each operand's two accesses: a kernel that cannot add is none for a
-  /// gradient.
+  /// The best kernel for an instruction. `query` is shown the heavier of each operand's two accesses: a kernel that cannot add is none for
+  /// a gradient.
   Result<const KernelChoice*> choose(const Instruction& instruction, const std::vector<ProgramTensor>& tensors);
 
  private:

@@ -1,5 +1,5 @@
-// Nodes become items in order. Head and loss are every forward node that depends on the last hidden state, and the backward nodes of these: they are
-// unrolled over chunks of its rows, so that logits of all rows are never there at once.
+// Nodes become items in order. Head and loss are every forward node that depends on the last hidden state, and the backward nodes of
+// these: they are unrolled over chunks of its rows, so that logits of all rows are never there at once.
 #include "host/passes/order.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// What the passes hand on, and the passes themselves. Each reads what earlier ones have made and adds one thing of its own; none changes what a later one
-// has made, and between two of them a verifier looks at all of it.
+// What the passes hand on, and the passes themselves. Each reads what earlier ones have made and adds one thing of its own; none changes
+// what a later one has made, and between two of them a verifier looks at all of it.
 #pragma once
 
 #include <deque>
@@ -52,7 +52,7 @@ struct Compilation {
   galley_tensor sums = 0;              ///< update: one F64 a trainable parameter
   Orders orders = {};                  ///< order
   galley_tensor sample_logits = 0;     ///< order
-  Program program = {};                ///< place, bind; recompute and alias change micro
+  Program program = {};                ///< place, bind; clone and alias change micro
   MicroItems micro = {};               ///< place
   SavedSet saved = {};                 ///< decide
   std::vector<uint32_t> choices = {};  ///< decide: one a saved tensor
@@ -71,7 +71,8 @@ Result<galley_cost> item_cost(const Compilation& c, const Item& item);
 Status rewrite(Compilation& c);
 /// TRAINABLE, STORAGE, PLACEMENT, SHARD and UPDATE of parameters, COMPUTE of the model's nodes, the run's window.
 Status claim_model(Compilation& c);
-/// Appends the backward section. Every trainable parameter gets one gradient buffer; a frozen weight gets none, a frozen prefix no input gradients.
+/// Appends the backward section. Every trainable parameter gets one gradient buffer; a frozen weight gets none, a frozen prefix no input
+/// gradients.
 Status differentiate(Compilation& c);
 /// Appends the update section: sums of squares, the norm, then CHECK, CLIP, STEP and AFTER.
 Status update(Compilation& c);
@@ -83,15 +84,15 @@ Status export_model(Compilation& c);
 Status sample(Compilation& c);
 /// Puts nodes in order and unrolls the head over chunks of rows.
 Status order(Compilation& c);
-/// Items become instructions over tensors in memory classes: formats unpacked and packed, other classes staged. Micro stands as if nothing were
-/// recomputed, every transient has bytes of its own, and no kernel is bound.
+/// Items become instructions over tensors in memory classes: formats unpacked and packed, other classes staged. Micro stands as if nothing
+/// were recomputed, every transient has bytes of its own, and no kernel is bound.
 Status place(Compilation& c);
 /// Chooses kernels, and gives each its workspace.
 Status bind(Compilation& c);
 /// Asks the strategy that decides what backward keeps.
 Status decide(Compilation& c);
 /// Puts clones of forward's instructions before what reads them in backward.
-Status recompute(Compilation& c);
+Status clone(Compilation& c);
 /// Lets outputs take over the buffers of inputs that nobody reads any more.
 Status alias(Compilation& c);
 

@@ -1,4 +1,5 @@
-// From items to instructions: where each tensor's bytes are, and what has to be done before and after a node that needs them elsewhere or otherwise.
+// From items to instructions: where each tensor's bytes are, and what has to be done before and after a node that needs them elsewhere or
+// otherwise.
 #pragma once
 
 #include <map>

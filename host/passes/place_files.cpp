@@ -1,4 +1,5 @@
-// The segments that begin and end a run: every parameter, state and constant from its file or initializer; every saved tensor into its file.
+// The segments that begin and end a run: every parameter, state and constant from its file or initializer; every saved tensor into its
+// file.
 #include <algorithm>
 
 #include "galley/op.h"

@@ -25,9 +25,11 @@ class RangeSet {
   bool empty() const { return ranges_.empty(); }
   const Range* begin() const { return ranges_.data(); }
   const Range* end() const { return ranges_.data() + ranges_.size(); }
-  void insert(Range range) {
+  /// False where all of it was there already.
+  bool insert(Range range) {
     const auto first =
         std::lower_bound(ranges_.begin(), ranges_.end(), range.begin, [](const Range& r, int64_t value) { return r.end < value; });
+    if (first != ranges_.end() && first->begin <= range.begin && range.end <= first->end) return false;
     auto last = first;
     for (; last != ranges_.end() && last->begin <= range.end; ++last) {
       range.begin = std::min(range.begin, last->begin);
@@ -39,6 +41,7 @@ class RangeSet {
       *first = range;
       ranges_.erase(first + 1, last);
     }
+    return true;
   }
 
  private:
@@ -50,11 +53,14 @@ class RangeSet {
 /// ranges, which is what makes a trial fast.
 class Occupancy {
  public:
-  explicit Occupancy(int32_t moments)
-      : leaves_(std::bit_ceil(static_cast<size_t>(std::max(moments, 1)))),
-        through_(2 * leaves_),
-        ever_(2 * leaves_),
-        seen_(2 * leaves_, 0) {}
+  /// For so many moments; keeps the memory of the packing before, which a search of hundreds would otherwise ask for again each time.
+  void reset(int32_t moments) {
+    leaves_ = std::bit_ceil(static_cast<size_t>(std::max(moments, 1)));
+    through_.resize(2 * leaves_);
+    ever_.resize(2 * leaves_);
+    seen_.assign(2 * leaves_, 0);
+    visit_ = 0;
+  }
 
   void clear() {
     for (RangeSet& set : through_) set.clear();
@@ -106,7 +112,7 @@ class Occupancy {
       ever_[node].insert(range);
       for (size_t up = node / 2; up >= 1 && seen_[up] != visit_; up /= 2) {
         seen_[up] = visit_;
-        ever_[up].insert(range);
+        if (!ever_[up].insert(range)) break;  // and all above it have it too
       }
     }
   }
@@ -117,8 +123,8 @@ class Occupancy {
     const Range* end;
   };
 
-  /// The lowest offset not below `from` where `bytes` are free. Offsets only grow between two calls of select, so no list is walked twice, and one that
-  /// has been walked to its end is let go.
+  /// The lowest offset not below `from` where `bytes` are free. Offsets only grow between two calls of select, so no list is walked twice,
+  /// and one that has been walked to its end is let go.
   int64_t free_from(int64_t from, int64_t bytes) {
     for (size_t agree = 0, i = 0; agree < lists_.size();) {
       if (i >= lists_.size()) i = 0;
@@ -136,7 +142,7 @@ class Occupancy {
     return from;
   }
 
-  size_t leaves_;
+  size_t leaves_ = 1;
   std::vector<RangeSet> through_, ever_;
   std::vector<uint64_t> seen_;
   uint64_t visit_ = 0;
@@ -158,21 +164,25 @@ class Packer {
   Order order(By by) const;
   bool place(const Order& order, Fit fit, bool to_the_end);
   void improve(By by, int64_t step, int rounds);
-  bool done() const { return result_.peak == result_.lower_bound; }
-  /// Not worth another search: within a thousandth.
-  bool close() const { return result_.peak - result_.lower_bound <= result_.lower_bound / 1024; }
+  /// So close to the lower bound that another order, or rounds of mending, are not worth their time.
+  bool within(int64_t part) const { return result_.peak - result_.lower_bound <= result_.lower_bound / part; }
 
   std::vector<Block> blocks_;      ///< those with bytes; moments counted where a block begins, because only there something can collide
   std::vector<size_t> index_;      ///< of each in the caller's list
   std::vector<int64_t> pressure_;  ///< largest sum of live bytes during a block's life
   std::vector<bool> at_peak_;
-  Occupancy occupancy_{0};
+  Occupancy& occupancy_;
   std::vector<int64_t> trial_;  ///< offsets of the placement under way
   Packing result_;
   size_t count_;
 };
 
-Packer::Packer(std::span<const Block> blocks) : count_(blocks.size()) {
+Occupancy& occupancy_of_thread() {
+  static thread_local Occupancy occupancy;
+  return occupancy;
+}
+
+Packer::Packer(std::span<const Block> blocks) : occupancy_(occupancy_of_thread()), count_(blocks.size()) {
   std::vector<int32_t> begins;
   for (size_t i = 0; i < blocks.size(); ++i) {
     if (blocks[i].bytes <= 0) continue;
@@ -210,7 +220,7 @@ Packer::Packer(std::span<const Block> blocks) : count_(blocks.size()) {
     pressure_.push_back(std::max(tallest[level][begin], tallest[level][second]));
     at_peak_.push_back(block.first <= peak_at && peak_at <= block.last);
   }
-  occupancy_ = Occupancy(moments);
+  occupancy_.reset(moments);
 }
 
 Packer::Order Packer::order(By by) const {
@@ -267,7 +277,7 @@ void Packer::improve(By by, int64_t step, int rounds) {
   Order order = this->order(by);
   std::vector<int64_t> rank(order.size());
   for (size_t i = 0; i < order.size(); ++i) rank[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
-  for (int round = 0; round < rounds && !close(); ++round) {
+  for (int round = 0; round < rounds && !within(256); ++round) {
     if (round > 0)
       std::stable_sort(order.begin(), order.end(),
                        [&](int32_t x, int32_t y) { return rank[static_cast<size_t>(x)] < rank[static_cast<size_t>(y)]; });
@@ -294,7 +304,7 @@ Packing Packer::run() {
                                                                 {By::Length, Fit::First},
                                                                 {By::Size, Fit::Best}}};
   for (const auto& [by, fit] : tries)
-    if (result_.offsets.empty() || !done()) place(order(by), fit, false);
+    if (result_.offsets.empty() || !within(1024)) place(order(by), fit, false);
 
   // More rounds for small programs, where one costs little. A strategy that searches asks for hundreds of plans of large ones.
   const auto n = static_cast<int64_t>(blocks_.size());
@@ -302,7 +312,7 @@ Packing Packer::run() {
   static constexpr std::array<std::pair<By, int64_t>, 5> starts = {
       {{By::PressureFirst, 50}, {By::PeakLast, 10}, {By::PeakLength, 10}, {By::PeakFirst, 50}, {By::PressureLength, 50}}};
   for (const auto& [by, part] : starts)
-    if (!close()) improve(by, std::max<int64_t>(n / part, 1), rounds);
+    if (!within(256)) improve(by, std::max<int64_t>(n / part, 1), rounds);
 
   std::vector<int64_t> offsets(count_, 0);
   for (size_t i = 0; i < index_.size(); ++i) offsets[index_[i]] = result_.offsets[i];

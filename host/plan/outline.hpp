@@ -1,5 +1,5 @@
-// What the planner reads of a program: who touches which tensor when, and how many bytes it has. An outline is a hundredth of its program, so that a
-// strategy which searches can ask for hundreds of peaks.
+// What the planner reads of a program: who touches which tensor when, and how many bytes it has. An outline is a hundredth of its program,
+// so that a strategy which searches can ask for hundreds of peaks.
 #pragma once
 
 #include <array>
@@ -39,8 +39,9 @@ Outline outline_of(const Program& program);
 /// The steps of one segment.
 Outline::Code outline_of(const Segment& segment);
 
-/// The order of tensors in which two programs that differ only in how they number theirs are the same: what lives for the run or a window as it
-/// stands, then the others by their first use. Entry i is the new number of tensor i; no_tensor where nothing uses a segment's tensor.
+/// The order of tensors in which two programs that differ only in how they number theirs are the same: what lives for the run or a window
+/// as it stands, then the others by their first use. Entry i is the new number of tensor i; no_tensor where nothing uses a segment's
+/// tensor.
 std::vector<TensorId> canonical_numbers(const Outline& outline);
 /// `numbers` applied.
 void renumber(Outline& outline, const std::vector<TensorId>& numbers);

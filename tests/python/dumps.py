@@ -13,7 +13,7 @@ folder = source / 'tests' / 'golden' / 'passes'
 shutil.copy(source / 'scripts' / 'lora.lua', 'lora.lua')
 pathlib.Path('model').mkdir()
 pathlib.Path('model/config.json').write_text(json.dumps(dict(
-    model_type='llama', vocab_size=32, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
+    model_type='llama', vocab_size=32, hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
     max_position_embeddings=32, rms_norm_eps=1e-5, hidden_act='silu', tie_word_embeddings=False)))
 save('batch.safetensors', {name: ('I32', (2, 8), list(range(16))) for name in ('input_ids', 'labels')})
 words = ['plan', 'lora.lua', '--set', 'model=model', '--set', 'batch=batch.safetensors', '--set', 'accumulate=2', '--target', source / 'tests' / 'golden' / 'target.toml']

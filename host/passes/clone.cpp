@@ -1,4 +1,4 @@
-#include "host/passes/recompute.hpp"
+#include "host/passes/clone.hpp"
 
 #include <algorithm>
 
@@ -113,7 +113,7 @@ class Recomputer::Pass {
 
 Recomputed Recomputer::apply(std::span<const uint32_t> choices) const { return Pass(*this, choices).run(); }
 
-Status recompute(Compilation& c) {
+Status clone(Compilation& c) {
   if (!c.backward()) return ok();
   const Recomputed made = Recomputer(c).apply(c.choices);
   Program& program = c.program;
