@@ -2,6 +2,7 @@
 #include <malloc.h>
 
 #include "host/commands/cli.hpp"
+#include "host/plugins/fault.hpp"
 
 int main(int argc, char** argv) {
   // A file that is opened later must not become the standard output of a process that was started without one.
@@ -11,5 +12,6 @@ int main(int argc, char** argv) {
   mallopt(M_ARENA_MAX, 1);
   mallopt(M_TOP_PAD, 16 << 20);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  galley::name_faults();
   return galley::run_program({argv + 1, argv + argc});
 }

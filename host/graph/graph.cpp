@@ -5,6 +5,7 @@
 
 #include "galley/op.h"
 #include "host/base/nearest.hpp"
+#include "host/plugins/library.hpp"
 
 namespace galley {
 namespace {
@@ -120,17 +121,9 @@ Result<galley_node> Graph::append(std::string_view op_name, std::string name, st
 Result<galley_node> Graph::append(const galley_op* op, std::string name, std::vector<galley_tensor> inputs, AttrList attrs,
                                   std::vector<galley_tensor>* outputs, uint32_t accumulate) {
   const std::string op_name = op->name;
-  for (const galley_tensor t : inputs)
-    if (t && !has(t)) return plugin_error(op_name + ": an input that is no tensor of this graph");
+  if (const std::string wrong = inputs_problem(*this, *op, inputs); !wrong.empty()) return plugin_error(wrong);
   for (const galley_tensor t : *outputs)
     if (t && !has(t)) return plugin_error(op_name + ": an output that is no tensor of this graph");
-  const bool variadic = op->n_inputs && op->inputs[op->n_inputs - 1]->flags & GALLEY_OPERAND_VARIADIC;
-  if (inputs.size() > op->n_inputs && !variadic)
-    return plugin_error(op_name + " takes " + std::to_string(op->n_inputs) + " inputs, got " + std::to_string(inputs.size()));
-  for (size_t i = 0; i < op->n_inputs; ++i) {
-    const bool optional = op->inputs[i]->flags & (GALLEY_OPERAND_OPTIONAL | GALLEY_OPERAND_VARIADIC);
-    if (!optional && (i >= inputs.size() || !inputs[i])) return plugin_error(op_name + ": input '" + op->inputs[i]->name + "' is missing");
-  }
   ++made_;
   if (name.empty()) name = author.prefix + op_name + "." + std::to_string(made_);
   outputs->resize(std::max<size_t>(outputs->size(), op->n_outputs), 0);
@@ -146,8 +139,19 @@ Result<galley_node> Graph::append(const galley_op* op, std::string name, std::ve
       s = {sizeof(galley_shape), 1, 0, 0, {}, 0};
       pointers.push_back(&s);
     }
-    galley_error error = GALLEY_ERROR_INIT;
-    if (op->infer(description.view(), pointers.data(), &error) != GALLEY_OK) return recipe_error(error.text);
+    // What the rule refuses may be a configuration; whoever called has the better word for whose fault it is.
+    std::optional<Error> declined;
+    TRY_STATUS(call_plugin(caller_of(op, op->name), "infer of op '" + op_name + "', node '" + name + "'", [&](galley_error* error) {
+      const galley_status status = op->infer(description.view(), pointers.data(), error);
+      if (status != GALLEY_INVALID && status != GALLEY_UNSUPPORTED) return status;
+      declined = recipe_error(error->text, error->hint);
+      return GALLEY_OK;
+    }));
+    if (declined) return *declined;
+    for (const galley_shape& s : shapes)
+      if (s.rank > GALLEY_MAX_RANK)
+        return plugin_error("infer of op '" + op_name + "', node '" + name + "', plugin '" + caller_of(op, op->name).plugin + "': an output of rank " +
+                            std::to_string(s.rank));
     for (size_t i = 0; i < op->n_outputs; ++i) {
       if ((*outputs)[i] || !shapes[i].dtype) continue;
       GraphTensor t;
@@ -255,6 +259,19 @@ const galley_operand_rule* input_rule(const galley_op* op, size_t i) {
 }
 
 const galley_operand_rule* output_rule(const galley_op* op, size_t i) { return i < op->n_outputs ? op->outputs[i] : nullptr; }
+
+std::string inputs_problem(const Graph& graph, const galley_op& op, const std::vector<galley_tensor>& inputs) {
+  const bool variadic = op.n_inputs && op.inputs[op.n_inputs - 1]->flags & GALLEY_OPERAND_VARIADIC;
+  if (inputs.size() > op.n_inputs && !variadic)
+    return std::string(op.name) + " takes " + std::to_string(op.n_inputs) + " inputs, got " + std::to_string(inputs.size());
+  for (const galley_tensor t : inputs)
+    if (t && !graph.has(t)) return std::string(op.name) + ": an input that is no tensor of this graph";
+  for (size_t i = 0; i < op.n_inputs; ++i) {
+    const bool optional = op.inputs[i]->flags & (GALLEY_OPERAND_OPTIONAL | GALLEY_OPERAND_VARIADIC);
+    if (!optional && (i >= inputs.size() || !inputs[i])) return std::string(op.name) + ": input '" + op.inputs[i]->name + "' is missing";
+  }
+  return {};
+}
 
 NodeDescription::NodeDescription(const galley_op* op, const std::string& name, const std::vector<const GraphTensor*>& inputs,
                                  const AttrList& attrs, const std::vector<const GraphTensor*>& outputs, uint32_t accumulate, int64_t length)

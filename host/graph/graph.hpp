@@ -223,4 +223,7 @@ class NodeDescription {
 const galley_operand_rule* input_rule(const galley_op* op, size_t i);
 const galley_operand_rule* output_rule(const galley_op* op, size_t i);
 
+/// What is wrong with a list of inputs of an op, or "".
+std::string inputs_problem(const Graph& graph, const galley_op& op, const std::vector<galley_tensor>& inputs);
+
 }  // namespace galley

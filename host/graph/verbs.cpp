@@ -41,20 +41,6 @@ galley_status guarded(galley_graph* g, galley_error* out, Body&& body) noexcept 
 std::string text_or_empty(const char* text) { return text ? text : ""; }
 std::string quoted(const std::string& text) { return "'" + text + "'"; }
 
-/// What is wrong with a list of inputs of an op, or "".
-std::string inputs_problem(const Graph& graph, const galley_op& op, const std::vector<galley_tensor>& inputs) {
-  const bool variadic = op.n_inputs && op.inputs[op.n_inputs - 1]->flags & GALLEY_OPERAND_VARIADIC;
-  if (inputs.size() > op.n_inputs && !variadic)
-    return std::string(op.name) + " takes " + std::to_string(op.n_inputs) + " inputs, got " + std::to_string(inputs.size());
-  for (const galley_tensor t : inputs)
-    if (t && !graph.has(t)) return std::string(op.name) + ": an input that is no tensor of this graph";
-  for (size_t i = 0; i < op.n_inputs; ++i) {
-    const bool optional = op.inputs[i]->flags & (GALLEY_OPERAND_OPTIONAL | GALLEY_OPERAND_VARIADIC);
-    if (!optional && (i >= inputs.size() || !inputs[i])) return std::string(op.name) + ": input '" + op.inputs[i]->name + "' is missing";
-  }
-  return {};
-}
-
 std::string initializer_problem(const Graph& graph, const GraphTensor& t) {
   if (t.initializer.empty()) return t.initializer_inputs.empty() ? "" : "inputs of an initializer, and no initializer";
   const galley_op* op = graph.op(t.initializer);
@@ -144,7 +130,8 @@ galley_status node_make(galley_graph* g, const galley_node_desc* from, galley_te
     const galley_op* op = graph_of(g).op(desc.op);
     if (op && desc.n_outputs > op->n_outputs)
       return refuse(g, error,
-                    std::string(op->name) + " has " + std::to_string(op->n_outputs) + " outputs, not " + std::to_string(desc.n_outputs));
+                    "op '" + std::string(op->name) + "' has " + std::to_string(desc.n_outputs) + " outputs; the op has " +
+                        std::to_string(op->n_outputs));
     if ((desc.n_inputs && !desc.inputs) || (desc.n_outputs && !outputs)) return refuse(g, error, who + " without its table of operands");
     AttrList attrs;
     if (Status status = attrs.add(desc.attrs, desc.n_attrs); !status.ok()) return refuse(g, error, who + ": " + status.error().cause);

@@ -238,6 +238,7 @@ Status Placer::emit(const Item& item) {
   i.attrs = node.attrs;
   i.flags = item.training ? GALLEY_NODE_TRAINING : 0;
   i.first_row = item.first_row;
+  i.block = node.block;
   i.flops = TRY(item_cost(c_, item)).flops;
   std::vector<Stored> stored;
   TRY_STATUS(inputs(item, &i, &stored));
@@ -282,7 +283,11 @@ Status place(Compilation& c) {
     c.micro.tensors = placer.transients();
   }
   if (logits) p.logits = TRY(placer.locate(logits)).tensor;
-  if (c.trains()) TRY_STATUS(placer.items(SegmentKind::Update, c.orders.update));
+  if (c.trains()) {
+    for (const Reported& reported : c.graph.reports) placer.keep(reported.tensor);
+    TRY_STATUS(placer.items(SegmentKind::Update, c.orders.update));
+    for (const Reported& reported : c.graph.reports) p.metrics.push_back({reported.name, TRY(placer.locate(reported.tensor))});
+  }
   if (c.sample_logits) {
     placer.keep(c.sample_logits);
     TRY_STATUS(placer.items(SegmentKind::Sample, c.orders.inference));

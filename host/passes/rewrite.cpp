@@ -1,6 +1,9 @@
 // Rewrites of the model, and of what is saved.
 #include "galley/rewrite.h"
 
+#include <map>
+#include <set>
+
 #include "host/passes/passes.hpp"
 
 namespace galley {
@@ -18,6 +21,28 @@ Status rewrite_segment(Compilation& c, uint32_t segment, Section section) {
   return ok();
 }
 
+Error document_error(const Compilation& c, const Document& d, const std::string& what) {
+  return plugin_error(label(c.strategies, d.use) + ", plugin '" + c.strategies[static_cast<size_t>(d.use)]->plugin().manifest.id +
+                      "': document '" + d.file + "' " + what);
+}
+
+/// A document describes the tensors beside which it lies, and belongs to one strategy.
+Status check_documents(const Compilation& c) {
+  std::set<std::string> folders = {"model"};
+  for (galley_tensor t = 1; t <= c.graph.tensor_count(); ++t)
+    if (const std::string& file = c.graph.tensor(t).file; !file.empty()) folders.insert(file.substr(0, file.rfind('/')));
+  std::map<std::string, const Document*> written;
+  for (const Document& d : c.graph.documents) {
+    if (d.use == no_use) continue;
+    if (!folders.contains(d.file.substr(0, d.file.rfind('/'))))
+      return document_error(c, d, "lies in a folder into which no tensor is saved");
+    const auto [first, fresh] = written.try_emplace(d.file, &d);
+    if (!fresh && first->second->use != d.use)
+      return document_error(c, d, "is written by " + label(c.strategies, first->second->use) + " as well");
+  }
+  return ok();
+}
+
 }  // namespace
 
 Status rewrite(Compilation& c) {
@@ -27,7 +52,8 @@ Status rewrite(Compilation& c) {
 
 Status export_model(Compilation& c) {
   if (!c.trains() || !c.options.exports) return ok();
-  return rewrite_segment(c, GALLEY_SEGMENT_EXPORT, Section::Export);
+  TRY_STATUS(rewrite_segment(c, GALLEY_SEGMENT_EXPORT, Section::Export));
+  return check_documents(c);
 }
 
 }  // namespace galley

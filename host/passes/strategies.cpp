@@ -28,7 +28,12 @@ Status call_strategy(Graph& graph, Strategies strategies, Author author, std::st
                      const std::function<galley_status(galley_error*)>& call) {
   const LoadedStrategy& s = *strategies[static_cast<size_t>(author.use)];
   const Graph::As as(graph, std::move(author));
-  return call_plugin(s.caller(), what, call);
+  graph.refused.reset();
+  Status status = call_plugin(s.caller(), what, call);
+  // A plugin that hands on the refusal of a verb: what it said to the verb makes no sense, whatever the recipe says.
+  if (!status.ok() && status.error().exit == Exit::Recipe && graph.refused && graph.refused->exit == Exit::Plugin)
+    return plugin_fault(s.caller(), what, *graph.refused);
+  return status;
 }
 
 }  // namespace galley

@@ -14,7 +14,7 @@
 
 #include "galley/galley.h"
 #include "host/base/result.hpp"
-#include "host/recipe/schedule.hpp"
+#include "host/base/schedule.hpp"
 
 namespace galley {
 

@@ -35,6 +35,10 @@ Error plugin_failure(const Caller& caller, std::string_view what, galley_status 
   return recipe_error(where(caller) + std::string(what) + " (plugin '" + caller.plugin + "'): " + text, hint);
 }
 
+Error plugin_fault(const Caller& caller, std::string_view what, const Error& found) {
+  return fault(caller, what, "failed", found.cause, found.hint);
+}
+
 Error plugin_exception(const Caller& caller, std::string_view what, std::string_view text) {
   return fault(caller, what, "let an exception escape", text);
 }

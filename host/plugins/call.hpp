@@ -27,6 +27,8 @@ enum class Phase { Plan, Run };
 /// is at fault.
 Error plugin_failure(const Caller& caller, std::string_view what, galley_status status, const galley_error& error,
                      Phase phase = Phase::Plan);
+/// What a plugin did wrong in a call, as found by the host.
+Error plugin_fault(const Caller& caller, std::string_view what, const Error& found);
 /// The same for an exception.
 Error plugin_exception(const Caller& caller, std::string_view what, std::string_view text);
 

@@ -10,7 +10,7 @@ namespace galley {
 struct CallMark {
   std::string_view plugin;
   std::string_view what;           ///< "enqueue", "claim"
-  std::string_view strategy = {};  ///< "adamw (recipe.lua:9)", or empty
+  std::string_view strategy = {};  ///< with the recipe's line: "NAME (recipe.lua:9)"; or empty
   std::string_view node = {};
   std::string_view kernel = {};
   const CallMark* outer = nullptr;  ///< the call around this one

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "host/base/file.hpp"
 #include "host/base/nearest.hpp"
 #include "host/plugins/isa.hpp"
 
@@ -75,7 +76,7 @@ void Plugins::add_plugin(const fs::path& file) {
   Result<Manifest> manifest = read_manifest(file);
   if (!manifest) {
     warn(manifest.error().cause);
-    unreadable_.push_back(manifest.error().cause);
+    unreadable_.push_back({file, manifest.error().cause});
     return;
   }
   if (const Plugin* first = find(manifest->id)) {
@@ -104,9 +105,16 @@ Result<StrategyRef> Plugins::strategy(std::string_view name, const Place& place)
     if (const StrategySpec* spec = plugin->manifest.strategy(name)) return StrategyRef{plugin.get(), spec};
     for (const StrategySpec& spec : plugin->manifest.strategies) names.push_back(spec.name);
   }
+  // A plugin that means to have it, and whose manifest is broken.
+  for (const Unreadable& broken : unreadable_) {
+    const Result<std::string> text = read_text(broken.file, 1u << 20);
+    if (broken.file.parent_path().filename() == name || (text && text->find("\"" + std::string(name) + "\"") != std::string::npos))
+      return plugin_error(place.text() + ": " + std::string(name) + " cannot be used: " + broken.cause);
+  }
   const std::string nearest_name = did_you_mean(name, names);
   std::string hint = "`galley plugins` lists what is there";
-  if (!unreadable_.empty()) hint = std::to_string(unreadable_.size()) + " plugin(s) could not be read, the first: " + unreadable_.front();
+  if (!unreadable_.empty())
+    hint = std::to_string(unreadable_.size()) + " plugin(s) could not be read, the first: " + unreadable_.front().cause;
   return recipe_error(place.text() + ": unknown strategy '" + std::string(name) + "'" + (nearest_name.empty() ? "" : "; " + nearest_name),
                       hint);
 }
@@ -253,7 +261,7 @@ Error Plugins::missing(const char* noun, std::string_view name) {
   else
     for (const auto& [n, r] : ops_) names.push_back(n);
   const std::string hint = did_you_mean(name, names);
-  return plugin_error(cause + (hint.empty() ? "" : "; " + hint), unreadable_.empty() ? "" : unreadable_.front());
+  return plugin_error(cause + (hint.empty() ? "" : "; " + hint), unreadable_.empty() ? "" : unreadable_.front().cause);
 }
 
 }  // namespace galley

@@ -118,7 +118,11 @@ class Plugins {
 
   Warn warn_;
   std::vector<std::unique_ptr<Plugin>> plugins_;
-  std::vector<std::string> unreadable_;  ///< manifests that could not be read, one line each
+  struct Unreadable {
+    std::filesystem::path file;
+    std::string cause;
+  };
+  std::vector<Unreadable> unreadable_;  ///< manifests that could not be read
   Names<galley_op> ops_;
   Names<galley_format> formats_;
   Names<galley_device> devices_;

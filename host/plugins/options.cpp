@@ -18,46 +18,55 @@ const Value* element(const Value* value, uint64_t index) {
 
 const Value* find_in(const void* handle, const char* name) { return name ? static_cast<const Options*>(handle)->find(name) : nullptr; }
 
-galley_status as_number(const Value* value, double* out) {
+/// Reads a value by `as`; one that is there and is of another type is the plugin's mistake.
+template <class As>
+galley_status read(const void* handle, const char* name, const Value* value, As&& as) {
   if (!value) return GALLEY_INVALID;
-  if (const auto* schedule = value->as<Schedule>()) {
-    *out = schedule->at(1);
-    return GALLEY_OK;
-  }
-  return value->number(out) ? GALLEY_OK : GALLEY_INVALID;
+  if (as(*value)) return GALLEY_OK;
+  static_cast<const Options*>(handle)->note_misread(name);
+  return GALLEY_INVALID;
 }
 
-galley_status as_string(const Value* value, const char** out) {
-  const auto* text = value ? value->as<std::string>() : nullptr;
-  if (!text) return GALLEY_INVALID;
-  *out = text->c_str();
-  return GALLEY_OK;
+bool to_number(const Value& value, double* out) {
+  const auto* schedule = value.as<Schedule>();
+  if (schedule) *out = schedule->at(1);
+  return schedule || value.number(out);
+}
+
+bool to_string(const Value& value, const char** out) {
+  const auto* text = value.as<std::string>();
+  if (text) *out = text->c_str();
+  return text != nullptr;
 }
 
 galley_status get_integer(const void* handle, const char* name, int64_t* out) {
-  const Value* value = find_in(handle, name);
-  if (!value) return GALLEY_INVALID;
-  if (const auto* i = value->as<int64_t>()) {
-    *out = *i;
-    return GALLEY_OK;
-  }
-  const auto* schedule = value->as<Schedule>();
-  if (!schedule || std::floor(schedule->at(1)) != schedule->at(1)) return GALLEY_INVALID;
-  *out = static_cast<int64_t>(schedule->at(1));
-  return GALLEY_OK;
+  return read(handle, name, find_in(handle, name), [&](const Value& value) {
+    if (const auto* i = value.as<int64_t>()) {
+      *out = *i;
+      return true;
+    }
+    const auto* schedule = value.as<Schedule>();
+    if (!schedule || std::floor(schedule->at(1)) != schedule->at(1)) return false;
+    *out = static_cast<int64_t>(schedule->at(1));
+    return true;
+  });
 }
 
-galley_status get_number(const void* handle, const char* name, double* out) { return as_number(find_in(handle, name), out); }
+galley_status get_number(const void* handle, const char* name, double* out) {
+  return read(handle, name, find_in(handle, name), [&](const Value& value) { return to_number(value, out); });
+}
 
 galley_status get_boolean(const void* handle, const char* name, int32_t* out) {
-  const Value* value = find_in(handle, name);
-  const bool* b = value ? value->as<bool>() : nullptr;
-  if (!b) return GALLEY_INVALID;
-  *out = *b ? 1 : 0;
-  return GALLEY_OK;
+  return read(handle, name, find_in(handle, name), [&](const Value& value) {
+    const bool* b = value.as<bool>();
+    if (b) *out = *b ? 1 : 0;
+    return b != nullptr;
+  });
 }
 
-galley_status get_string(const void* handle, const char* name, const char** out) { return as_string(find_in(handle, name), out); }
+galley_status get_string(const void* handle, const char* name, const char** out) {
+  return read(handle, name, find_in(handle, name), [&](const Value& value) { return to_string(value, out); });
+}
 
 galley_status get_count(const void* handle, const char* name, uint64_t* out) {
   const Value* value = find_in(handle, name);
@@ -68,11 +77,11 @@ galley_status get_count(const void* handle, const char* name, uint64_t* out) {
 }
 
 galley_status get_string_at(const void* handle, const char* name, uint64_t index, const char** out) {
-  return as_string(element(find_in(handle, name), index), out);
+  return read(handle, name, element(find_in(handle, name), index), [&](const Value& value) { return to_string(value, out); });
 }
 
 galley_status get_number_at(const void* handle, const char* name, uint64_t index, double* out) {
-  return as_number(element(find_in(handle, name), index), out);
+  return read(handle, name, element(find_in(handle, name), index), [&](const Value& value) { return to_number(value, out); });
 }
 
 }  // namespace

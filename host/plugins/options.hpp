@@ -34,11 +34,15 @@ class Options {
   const Schedule* schedule(std::string_view name) const;
   /// The number at a step (from 1), whether scheduled or not; none for an option that is no number or has no value.
   std::optional<double> number(std::string_view name, int64_t step) const;
+  /// An option that the plugin has asked for as another type than its manifest says; "": none.
+  const std::string& misread() const { return misread_; }
+  void note_misread(const char* name) const { misread_ = name; }
 
  private:
   explicit Options(Table values);
   Table values_;
   galley_options table_ = {};
+  mutable std::string misread_;
 };
 
 }  // namespace galley

@@ -41,8 +41,12 @@ Result<std::unique_ptr<const LoadedStrategy>> LoadedStrategy::create(Plugins& pl
     return i.build != nullptr && i.stage >= GALLEY_STAGE_CHECK && i.stage <= GALLEY_STAGE_AFTER;
   }));
   TRY_STATUS(find_interface(caller, table, GALLEY_SAVED, &out->saved_, [](const auto& i) { return i.decide != nullptr; }));
-  TRY_STATUS(
-      call_plugin(caller, "create", [&](galley_error* error) { return table.create(out->options_->table(), &out->instance_, error); }));
+  Status created =
+      call_plugin(caller, "create", [&](galley_error* error) { return table.create(out->options_->table(), &out->instance_, error); });
+  if (!created.ok() && created.error().exit == Exit::Recipe && !out->options_->misread().empty())
+    return plugin_fault(caller, "create",
+                        plugin_error("it asks for its option '" + out->options_->misread() + "' as another type than its manifest says"));
+  TRY_STATUS(std::move(created));
   out->created_ = true;
   return std::unique_ptr<const LoadedStrategy>(std::move(out));
 }

@@ -11,7 +11,7 @@
 #include "host/lua/convert.hpp"
 #include "host/lua/sandbox.hpp"
 #include "host/recipe/arguments.hpp"
-#include "host/recipe/schedule.hpp"
+#include "host/base/schedule.hpp"
 
 namespace galley {
 

@@ -12,7 +12,7 @@
 #include "host/recipe/language.hpp"
 #include "host/recipe/paths.hpp"
 #include "host/recipe/scan.hpp"
-#include "host/recipe/schedule.hpp"
+#include "host/base/schedule.hpp"
 #include "host/recipe/script.hpp"
 
 namespace galley {

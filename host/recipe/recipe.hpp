@@ -10,7 +10,7 @@
 
 #include "host/base/result.hpp"
 #include "host/base/value.hpp"
-#include "host/recipe/schedule.hpp"
+#include "host/base/schedule.hpp"
 
 namespace galley {
 

@@ -41,11 +41,16 @@ Status MetricsFile::started(const StartEvent& start) {
 
 Status MetricsFile::step(const StepEvent& m) {
   char loss[32], norm[32], lr[32], line[256];
-  const int n = std::snprintf(line, sizeof line,
-                              "{\"step\": %lld, \"loss\": %s, \"grad_norm\": %s, \"lr\": %s, \"tokens\": %lld, \"seconds\": %.6f}\n",
-                              static_cast<long long>(m.step), number(loss, m.loss), number(norm, m.grad_norm), number(lr, m.lr),
-                              static_cast<long long>(m.tokens), m.seconds);
-  return file_->write(std::string_view(line, static_cast<size_t>(n)));
+  const int n =
+      std::snprintf(line, sizeof line, "{\"step\": %lld, \"loss\": %s, \"grad_norm\": %s, \"lr\": %s, \"tokens\": %lld, \"seconds\": %.6f",
+                    static_cast<long long>(m.step), number(loss, m.loss), number(norm, m.grad_norm), number(lr, m.lr),
+                    static_cast<long long>(m.tokens), m.seconds);
+  line_.assign(line, static_cast<size_t>(n));
+  for (const ReportedMetric& metric : m.reported) {  // names have no character that JSON escapes
+    line_.append(", \"").append(metric.name).append("\": ").append(number(loss, metric.value));
+  }
+  line_.append("}\n");
+  return file_->write(line_);
 }
 
 Status MetricsFile::validated(const ValidationEvent& v) {

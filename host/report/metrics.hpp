@@ -21,6 +21,7 @@ class MetricsFile final : public Observer {
 
  private:
   std::optional<File> file_;
+  std::string line_;  ///< keeps its memory
 };
 
 }  // namespace galley

@@ -73,6 +73,7 @@ Status EventsFile::started(const StartEvent& start) {
 Status EventsFile::step(const StepEvent& m) {
   TRY_STATUS(scalar("train/loss", m.step, m.loss));
   TRY_STATUS(scalar("train/grad_norm", m.step, m.grad_norm));
+  for (const ReportedMetric& metric : m.reported) TRY_STATUS(scalar("train/" + std::string(metric.name), m.step, metric.value));
   return scalar("train/lr", m.step, m.lr);
 }
 

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "host/base/result.hpp"
@@ -20,6 +22,12 @@ struct StartEvent {
   std::vector<int64_t> allocated;  ///< bytes that the device gave for each memory class
 };
 
+/// What a strategy reports of a step.
+struct ReportedMetric {
+  std::string_view name;
+  double value = 0;
+};
+
 struct StepEvent {
   int64_t step = 0;      ///< from 1
   double loss = 0;       ///< mean over the window's valid tokens
@@ -30,6 +38,7 @@ struct StepEvent {
   bool applied = true;  ///< false: a strategy skipped its update, because the gradients were not finite
   double seconds = 0;   ///< from the end of the step before
   double aside = 0;     ///< of them, those that went into validation and saving
+  std::span<const ReportedMetric> reported = {};  ///< valid until the next step
 };
 
 struct ValidationEvent {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <set>
 
 #include "host/base/ordered.hpp"
@@ -140,6 +141,8 @@ Result<StepEvent> Session::step() {
   // A norm that is not finite ends the run only if nobody has skipped the step for it.
   out.applied = !executor_->has_scalar(GALLEY_SCALAR_APPLY) || TRY(executor_->scalar(GALLEY_SCALAR_APPLY)) != 0;
   if (out.applied && (!std::isfinite(out.loss) || !std::isfinite(out.grad_norm))) return not_finite(out.step, out.loss, out.grad_norm);
+  TRY_STATUS(read_reported());
+  out.reported = reported_;
   TRY_STATUS(proof_->after_step(begin));
   info_.attempted = out.step;
   info_.next_window = out.step;
@@ -151,6 +154,25 @@ Result<StepEvent> Session::step() {
   last_ = t;
   aside_ = 0;
   return out;
+}
+
+Status Session::read_reported() {
+  const std::vector<Metric>& metrics = study_.program.metrics;
+  reported_.resize(metrics.size());  // the first time
+  for (size_t i = 0; i < metrics.size(); ++i) {
+    const Operand& value = metrics[i].value;
+    std::array<std::byte, 8> bytes = {};
+    TRY_STATUS(
+        executor_->machine().get(value.tensor, value.offset, std::span(bytes).first(static_cast<size_t>(galley_dtype_bytes(value.dtype)))));
+    float single = 0;
+    reported_[i].name = metrics[i].name;
+    if (value.dtype == GALLEY_F64) std::memcpy(&reported_[i].value, bytes.data(), sizeof(double));
+    else {
+      std::memcpy(&single, bytes.data(), sizeof single);
+      reported_[i].value = single;
+    }
+  }
+  return ok();
 }
 
 Error Session::not_finite(int64_t step, double loss, double norm) {

@@ -60,6 +60,7 @@ class Session {
   explicit Session(const Study& study) : study_(study) {}
   std::span<std::byte> bytes_of(TensorId tensor) const;
   Status feed(const WindowBuffer& window, int64_t micro_batch);
+  Status read_reported();
   Error not_finite(int64_t step, double loss, double norm);
 
   const Study& study_;
@@ -69,6 +70,7 @@ class Session {
   StateInfo info_;
   std::unique_ptr<Loader> loader_;        ///< from the first step on
   const WindowBuffer* window_ = nullptr;  ///< the last one, which has been used up
+  std::vector<ReportedMetric> reported_;  ///< of the last step
   double last_ = 0;                       ///< when the step before ended
   double aside_ = 0;                      ///< seconds of validation and saving since
 };

@@ -88,7 +88,7 @@ TEST(Poison, AStepOneElementTooFar) {
   };
   far.release = [](void*) {};
   Builder b;
-  const TensorId p = b.tensor("p", {16}), s = b.tensor("s", {16});
+  const TensorId p = b.tensor("p", {5}), s = b.tensor("s", {5});
   b.tensor("behind", {16});
   b.kernel(SegmentKind::Eval, far, {}, {b.write(p), b.write(s)});
   Running r(b, false, Poison::Yes);

@@ -72,7 +72,8 @@ TEST(Target, Refusals) {
   EXPECT_EQ(refusal("[[memory]]\nalignment = 8\n"), "t.toml:1: 'name' of [[memory]] is missing | name = \"spill\"");
   EXPECT_EQ(refusal("[[memory]]\nname = 'a'\nalignment = 48\n"), "t.toml:3: 'alignment' of [[memory]] must be a power of two, not 48");
   EXPECT_EQ(refusal("[[memory]]\nname = 'a'\nhost = true\n"),
-            "t.toml:3: unknown option 'host' of [[memory]] | options of [[memory]]: name, alignment, host_access, computes");
+            "t.toml:3: unknown option 'host' of [[memory]] | options of [[memory]]: name, alignment, host_access, computes, capacity, "
+            "in_bandwidth, out_bandwidth");
   EXPECT_EQ(refusal("[[memory]]\nname = 'a'\ncomputes = 1\n"), "t.toml:3: 'computes' of [[memory]] must be true or false, not 1");
   EXPECT_EQ(refusal("[[memory]]\nname = 'a'\ncomputes = false\n"), "t.toml:1: memory class 0, 'a', does not compute");
   EXPECT_EQ(refusal("[[memory]]\nname = 'a'\n[[memory]]\nname = 'a'\n"), "t.toml:1: two memory classes are called 'a'");

@@ -72,8 +72,8 @@ description = "Elements."
   EXPECT_EQ(m.id, "quantize");
   EXPECT_EQ(m.version, "2.1.0");
   EXPECT_EQ(m.state_version, 3);
-  EXPECT_EQ(m.abi_major, 1u);
-  EXPECT_EQ(m.abi_minor, 0u);
+  EXPECT_EQ(m.abi_major, 0u);
+  EXPECT_EQ(m.abi_minor, 2u);
   EXPECT_EQ(m.folder(), "/there");
   EXPECT_EQ(m.library, "q.so");
   ASSERT_EQ(m.kernel_libraries.size(), 1u);

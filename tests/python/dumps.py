@@ -24,7 +24,7 @@ def dump(name):
     return run(*words, '--dump', name).stdout.replace(here, '.')
 
 
-passes = [line.split()[0] for line in run(*words, '--dump', 'help').stdout.splitlines()] + ['plan']
+passes = [line.split()[0] for line in run(*words, '--dump', 'help').stdout.splitlines()]
 everything = ''
 for name in passes:
     made = dump(name)

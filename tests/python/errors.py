@@ -325,13 +325,13 @@ def terminate():
 @case
 def plugin_from_later():
     folder = with_recipe("from-later", ADAMW, '  use "from-later" { },\n' + ADAMW)
-    check_error(galley("train", folder.path("recipe.lua"), "--out", folder.out, "--plugin-path", os.path.join(TEST_PLUGINS, "from-later")), 4, "from-later", "recipe.lua:5", "flags 1073741824")
+    check_error(galley("train", folder.path("recipe.lua"), "--out", folder.out, "--plugin-path", os.path.join(TEST_PLUGINS, "from-later")), 4, "from-later", "recipe.lua:5", "flags that this version does not know: 1073741824")
 
 
 @case
 def facets_of_later():
-    for facet, value, parts in (("compute", "bf16", ["'compute' of 'transformer.", "'bf16'"]), ("gradient", "bf16", ["'gradient' of 'grad.transformer.", "'bf16'"]),
-                                ("gradient", "immediate", ["'gradient' of 'grad.transformer.", "to be 1"]), ("shard", "2", ["'shard' of 'transformer.", "to be 2"])):
+    for facet, value, parts in (("compute", "bf16", ["'compute' of 'transformer.", "'bf16'"]), ("gradient", "bf16", ["'gradient dtype' of 'grad.transformer.", "'bf16'"]),
+                                ("gradient", "immediate", ["'gradient lifetime' of 'grad.transformer.", "to be 1"]), ("shard", "2", ["'shard' of 'transformer.", "to be 2"])):
         folder = with_recipe("facet-%s-%s" % (facet, value), ADAMW, '  use "claims" { facet = "%s", value = "%s" },\n' % (facet, value) + ADAMW)
         refused(folder, 2, "claims (", "recipe.lua:5", *parts, more=("--plugin-path", os.path.join(TEST_PLUGINS, "claims")))
 

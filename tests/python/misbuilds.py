@@ -16,7 +16,7 @@ mistakes = {
     'output shape': ("after pass 'update'", line, "op 'scale'", 'gradient_factor', 'f32(1)'),
     'input shape': ("after pass 'update'", line, "op 'tinker_step'", 'x and y differ in size'),
     'twice': ("after pass 'update'", line, "op 'tinker_step'", 'which is another operand of it as well'),
-    'surplus': ("after pass 'update'", line, "op 'scale'", 'has 2 outputs; the op has 1'),
+    'surplus': ('wrong.lua:', "op 'scale'", 'has 2 outputs; the op has 1'),
     'input': ("after pass 'update'", line, "op 'tinker_step'", "writes 'input_ids', which nodes only read"),
     'frozen': ("after pass 'update'", line, "op 'tinker_step'", 'which is frozen'),
     'gone': ("after pass 'update'", line, "op 'scale'", 'which is gone when the update part runs'),

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "host/recipe/schedule.hpp"
+#include "host/base/schedule.hpp"
 #include "tests/recipe/helper.hpp"
 
 namespace galley {

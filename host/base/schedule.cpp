@@ -1,4 +1,4 @@
-#include "host/recipe/schedule.hpp"
+#include "host/base/schedule.hpp"
 
 #include <cmath>
 #include <numbers>

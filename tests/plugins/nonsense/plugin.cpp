@@ -1,0 +1,191 @@
+// For tests: everything that a plugin can say and that makes no sense, one mistake for each value of `how`. No guard of the SDK is around any of it.
+#include <csignal>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
+#include "galley/cpp/strategy.hpp"
+
+namespace {
+
+using namespace galley::sdk;
+
+std::string how;  // of the one strategy that a test uses
+
+void maybe_throw(const char* here) {
+  if (how == std::string("throw ") + here) throw std::runtime_error(std::string("thrown in ") + here);
+}
+
+// ---- An op whose every function may throw ------------------------------------------------------------------------------------------
+
+galley_status infer_op(const galley_node_view* node, galley_shape* const* outputs, galley_error*) {
+  maybe_throw("infer");
+  const galley_operand& x = *node->inputs[0];
+  outputs[0]->rank = how == "rank" ? 99 : x.rank;
+  outputs[0]->dtype = x.dtype;
+  for (uint32_t i = 0; i < x.rank; ++i) outputs[0]->extents[i] = x.shape[i];
+  return GALLEY_OK;
+}
+galley_status gradient(const galley_graph_verbs*, galley_graph*, galley_node, const galley_tensor* d_outputs, const uint32_t*,
+                       galley_tensor* d_inputs, uint32_t, galley_error*) {
+  maybe_throw("gradient");
+  d_inputs[0] = d_outputs[0];
+  return GALLEY_OK;
+}
+galley_status cost_op(const galley_node_view*, galley_cost*, galley_error*) {
+  maybe_throw("cost");
+  return GALLEY_OK;
+}
+const galley_operand_rule x = rule("x", GALLEY_ROLE_ROWS), y = rule("y", GALLEY_ROLE_ROWS);
+const galley_operand_rule *const inputs[] = {&x}, *const outputs[] = {&y};
+const galley_op op = [] {
+  auto o = fresh<galley_op>();
+  o.name = "nonsense";
+  o.summary = "y = x, or a mistake";
+  o.inputs = inputs;
+  o.n_inputs = 1;
+  o.outputs = outputs;
+  o.n_outputs = 1;
+  o.infer = infer_op;
+  o.gradient = gradient;
+  o.cost = cost_op;
+  return o;
+}();
+
+galley_status query(const galley_node_view* const*, uint32_t, const galley_target*, galley_kernel_plan* plan, galley_error* error) {
+  maybe_throw("query");
+  if (how == "query fails") return fill(error, GALLEY_FAILED, "no licence");
+  plan->workspace_bytes = how == "workspace" ? -7 : 0;
+  if (how == "plan flags") plan->flags = 1u << 20;
+  return GALLEY_OK;
+}
+galley_status prepare(const galley_node_view* const* nodes, uint32_t, const galley_kernel_setup*, void** state, galley_error*) {
+  maybe_throw("prepare");
+  *state = const_cast<galley_node_view*>(nodes[0]);
+  return GALLEY_OK;
+}
+/// An address that nothing has, as a kernel might make it of an index.
+volatile char* nowhere(int64_t index) {
+  static volatile uintptr_t base = 16;
+  return reinterpret_cast<volatile char*>(base + static_cast<uintptr_t>(index));
+}
+galley_status enqueue(void* state, galley_queue*, galley_error* error) {
+  const auto* node = static_cast<const galley_node_view*>(state);
+  if (how == "crash") *nowhere(0) = 1;
+  if (how == "abort") std::abort();
+  if (how == "crash elsewhere") parallel(64, [](int64_t block) { *nowhere(block) = 1; });
+  if (how == "parallel throws") return guard(error, [] { parallel(64, [](int64_t) { throw std::runtime_error("thrown in a block"); }); });
+  maybe_throw("enqueue");
+  std::memcpy(node->outputs[0]->data, node->inputs[0]->data, static_cast<size_t>(galley_operand_bytes(node->inputs[0])));
+  return GALLEY_OK;
+}
+void release(void*) { maybe_throw("release"); }
+const galley_kernel kernel_table = [] {
+  auto k = fresh<galley_kernel>();
+  k.name = "nonsense.cpu";
+  k.op = "nonsense";
+  k.device = "cpu";
+  k.query = query;
+  k.prepare = prepare;
+  k.enqueue = enqueue;
+  k.release = release;
+  return k;
+}();
+
+galley_status components(const int64_t*, uint32_t, const galley_attr* const*, uint32_t, galley_component* const* out, uint32_t* n,
+                         galley_error*) {
+  maybe_throw("components");
+  out[0]->dtype = how == "component dtype" ? 77 : GALLEY_F32;
+  out[0]->rank = 1;
+  out[0]->extents[0] = 1;
+  *n = how == "components" ? 99 : 1;
+  return GALLEY_OK;
+}
+const galley_format format_table = [] {
+  auto f = fresh<galley_format>();
+  f.name = "nonsense";
+  f.pack_op = f.unpack_op = "nonsense";
+  f.components = components;
+  f.trainable = 1;
+  return f;
+}();
+
+// ---- A strategy that says it ---------------------------------------------------------------------------------------------------------
+
+class Nonsense {
+ public:
+  static constexpr uint32_t stage = GALLEY_STAGE_CLIP;
+  explicit Nonsense(const Options& options) {
+    how = options.string("how");
+    if (how == "option type") options.string("number");
+  }
+
+  void rewrite(Graph& graph, uint32_t segment) const {
+    if (segment == GALLEY_SEGMENT_EXPORT) {
+      if (how == "document nowhere") graph.document("attic/notes.txt", "x");
+      if (how == "document above") graph.document("../notes.txt", "x");
+      return;
+    }
+    galley_tensor_desc d = fresh<galley_tensor_desc>();
+    const int64_t shape[] = {4};
+    d.name = "nonsense";
+    d.shape = shape;
+    d.rank = 1;
+    d.dtype = GALLEY_F32;
+    d.kind = GALLEY_KIND_CONSTANT;
+    galley_attr attr = fresh<galley_attr>();
+    attr.name = "value";
+    attr.type = GALLEY_ATTR_F64;
+    attr.count = 1;
+    const double one = 1;
+    attr.data = &one;
+    const galley_attr* attrs[] = {&attr};
+    if (how == "kind") d.kind = 99;
+    if (how == "desc size") d.size = 0;
+    if (how == "desc flags") d.flags = 1u << 20;
+    if (how == "file of a state") {
+      d.kind = GALLEY_KIND_STATE;
+      d.file = "adapter/x.safetensors";
+    }
+    if (how == "initializer inputs") d.initializer = "copy";
+    if (how == "initializer unknown") d.initializer = "no_such_op";
+    if (how == "attribute type" || how == "attribute null" || how == "attribute size") {
+      d.initializer = "fill";
+      d.attrs = attrs;
+      d.n_attrs = 1;
+      if (how == "attribute type") attr.type = 77;
+      if (how == "attribute null") attr.data = nullptr;
+      if (how == "attribute size") attr.size = 8;
+    }
+    if (d.kind == 99 || d.size == 0 || d.flags || d.file || d.initializer) graph.make(d);
+    if (how == "report twice") {
+      graph.report(graph.scalar(GALLEY_SCALAR_GRADIENT_NORM), "nonsense");
+      graph.report(graph.scalar(GALLEY_SCALAR_GRADIENT_NORM), "nonsense");
+    }
+    if (how == "report taken") graph.report(graph.scalar(GALLEY_SCALAR_GRADIENT_NORM), "loss");
+    if (how == "rate") graph.scale_rate(graph.next_tensor(0), -1);
+    // Beside the last norm, where gradients come through.
+    for (galley_node n = graph.next_node(0); n; n = graph.next_node(n)) {
+      const galley_node_info info = graph.node(n);
+      if (std::string(info.name).find("ln_f") == std::string::npos) continue;
+      graph.replace(info.outputs[0], graph.node("nonsense", "nonsensical", {info.outputs[0]})[0]);
+      return;
+    }
+  }
+
+  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
+    const bool stored = how.rfind("component", 0) == 0 || how == "throw components";
+    if (stored && subject.facet == GALLEY_FACET_STORAGE && subject.kind == GALLEY_SUBJECT_STATE) out.strong(0, "nonsense");
+  }
+
+  void build(Graph& graph, Trained) const {
+    if (how == "rate late") throw Failure(GALLEY_INVALID, "never");
+    if (how == "report") graph.report(graph.scalar(GALLEY_SCALAR_GRADIENT_NORM), "nonsense_norm");
+  }
+};
+
+const bool registered = add(&op) && add(kernel_table) && add(&format_table) && add(strategy<Nonsense>("nonsense"));
+
+}  // namespace
+
+GALLEY_PLUGIN("nonsense", "1.0.0");
