@@ -21,7 +21,7 @@ SOURCES = $(shell find host sdk models plugins tests -name '*.[ch]' -o -name '*.
 help:
 	@echo 'make quickstart   install what is missing, build, train a small model on this folder and let it speak'
 	@echo 'make build        install what is missing and build $(GALLEY)'
-	@echo 'make test         build, and run every test'
+	@echo 'make test         build, run every test, and a part of them under sanitizers'
 	@echo 'make format       lay out the sources as .clang-format says'
 	@echo 'make lint         clang-tidy and cppcheck; FILES="host/base/file.cpp …" for some files only'
 	@echo 'make fuzz         feed junk to what reads strangers'\'' files; SECONDS=3600 for an hour each'
@@ -54,6 +54,10 @@ test:
 	@echo 'galley: building in build/release'
 	@$(call compile,all)
 	@ctest --preset release
+	@cmake --preset asan --log-level=WARNING -DGALLEY_TESTS=ON >/dev/null
+	@echo 'galley: building in build/asan'
+	@cmake --build --preset asan --parallel $(JOBS) --target quick -- --quiet | sed '/^ninja: no work to do\.$$/d'
+	@ctest --preset asan -L quick
 
 format:
 	@command -v clang-format >/dev/null || { echo 'make format: clang-format is missing; apt-get install clang-format'; exit 1; }

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
+#include <vector>
 
 #include "host/base/nearest.hpp"
+#include "host/plan/target.hpp"
+#include "host/plugins/abi.hpp"
 #include "host/plugins/loader.hpp"
 #include "host/session/study.hpp"
 
@@ -36,11 +40,92 @@ void print_strategy(const Plugin& plugin, const StrategySpec& s) {
   std::printf("\n");
 }
 
+void print_operands(const char* title, const galley_operand_rule* const* rules, uint32_t n) {
+  for (uint32_t i = 0; i < n; ++i) {
+    const galley_operand_rule& r = *rules[i];
+    std::string traits = r.role == GALLEY_ROLE_ROWS ? "by rows" : r.role == GALLEY_ROLE_REDUCED ? "summed over rows" : "whole";
+    if (r.flags & GALLEY_OPERAND_OPTIONAL) traits += ", optional";
+    if (r.flags & GALLEY_OPERAND_VARIADIC) traits += ", any number";
+    if (r.flags & GALLEY_OPERAND_INOUT) traits += ", updated in place";
+    if (r.flags & GALLEY_OPERAND_ACCUMULATES) traits += ", may be added to";
+    if (r.flags & GALLEY_OPERAND_NO_GRADIENT) traits += ", no gradient";
+    std::printf("    %-6s %u  %-18s %s%s%s\n", title, i, r.name, traits.c_str(), r.summary ? "; " : "", r.summary ? r.summary : "");
+  }
+}
+
+/// Attributes that the op's own examples have: an op declares no list of them.
+std::string attributes_of(const galley_op& op) {
+  constexpr const char* types[] = {"", "I64", "F64", "string"};
+  std::map<std::string, std::string> found;
+  for (uint32_t c = 0; c < op.n_cases; ++c)
+    for (uint32_t a = 0; a < op.cases[c]->node->n_attrs; ++a) {
+      const galley_attr& attr = *op.cases[c]->node->attrs[a];
+      found[attr.name] = std::string(types[attr.type <= GALLEY_ATTR_STRING ? attr.type : 0]) +
+                         (attr.count > 1 && attr.type != GALLEY_ATTR_STRING ? "s" : "");
+    }
+  std::string out;
+  for (const auto& [name, type] : found) out += (out.empty() ? "" : ", ") + name + " (" + type + ")";
+  return out;
+}
+
+/// The priority that a kernel answers with for the first example of its op that it takes.
+std::string priority_of(const galley_op& op, const Registered<galley_kernel>& kernel, const Target& target) {
+  const TargetView view(target);
+  for (uint32_t c = 0; c < op.n_cases; ++c) {
+    auto node = read_struct(*op.cases[c]->node);
+    // An example has inputs; its outputs come from the shape rule.
+    std::vector<galley_shape> shapes(op.n_outputs, new_struct<galley_shape>());
+    std::vector<galley_operand> operands(op.n_outputs, new_struct<galley_operand>());
+    std::vector<galley_shape*> pointers;
+    std::vector<const galley_operand*> outputs;
+    for (galley_shape& s : shapes) pointers.push_back(&s);
+    auto plan = new_struct<galley_kernel_plan>();
+    const Status asked = call_plugin(kernel.caller(), "query", [&](galley_error* error) {
+      if (const galley_status status = op.infer(&node, pointers.data(), error); status != GALLEY_OK) return status;
+      for (uint32_t i = 0; i < op.n_outputs; ++i) {
+        operands[i].name = op.outputs[i]->name;
+        operands[i].shape = shapes[i].extents;
+        operands[i].rank = shapes[i].rank;
+        operands[i].dtype = shapes[i].dtype;
+        operands[i].access = GALLEY_WRITE;
+        outputs.push_back(shapes[i].dtype ? &operands[i] : nullptr);
+      }
+      node.outputs = outputs.data();
+      node.n_outputs = op.n_outputs;
+      const galley_node_view* nodes[] = {&node};
+      return kernel.table->query(nodes, 1, view.get(), &plan, error);
+    });
+    if (asked.ok()) return ", priority " + std::to_string(plan.priority);
+  }
+  return "";
+}
+
+/// What authors of other plugins ask: which ops there are, what they take, and which kernels do them on the processor.
+Status print_ops(Plugins& plugins, const Plugin& plugin) {
+  if (!plugin.library || plugin.library->ops.empty()) return ok();
+  const Registered<galley_device> device = plugins.device("cpu");
+  const Target target = device ? TRY(describe_target(*device.table)) : Target();
+  std::printf("  ops\n");
+  for (const galley_op* op : plugin.library->ops) {
+    std::printf("\n  %s  %s\n", op->name, op->summary ? op->summary : "");
+    print_operands("input", op->inputs, op->n_inputs);
+    print_operands("output", op->outputs, op->n_outputs);
+    if (const std::string attributes = attributes_of(*op); !attributes.empty()) std::printf("    attributes: %s\n", attributes.c_str());
+    for (const auto& kernel : plugins.kernels(op->name, "cpu", target.isa))
+      std::printf("    kernel %s of plugin %s%s\n", kernel.table->name, kernel.plugin->manifest.id.c_str(),
+                  priority_of(*op, kernel, target).c_str());
+  }
+  return ok();
+}
+
 }  // namespace
 
 Status print_plugins(const std::vector<std::filesystem::path>& plugin_path, const std::string& name) {
   const std::filesystem::path built_in[] = {find_installation().plugins};
   const auto plugins = Plugins::scan(plugin_search_path(built_in, plugin_path), {});
+  if (plugins->all().empty())
+    return run_error("there is no plugin in '" + built_in[0].string() + "' and none elsewhere: Galley can do nothing without them",
+                     "keep the program beside its folder 'plugins', or give --plugin-path");
   if (name.empty()) {
     std::printf("%-16s %-9s %s\n", "strategy", "plugin", "what it does");
     for (const auto& p : plugins->all())
@@ -49,7 +134,7 @@ Status print_plugins(const std::vector<std::filesystem::path>& plugin_path, cons
     std::printf("\n%-16s %-9s %s\n", "plugin", "version", "folder");
     for (const auto& p : plugins->all())
       std::printf("%-16s %-9s %s\n", p->manifest.id.c_str(), p->manifest.version.c_str(), p->manifest.folder().c_str());
-    std::printf("\ngalley plugins NAME says what a strategy takes.\n");
+    std::printf("\ngalley plugins NAME says what a strategy takes, and what ops a plugin has.\n");
     return ok();
   }
   std::vector<std::string> names;
@@ -66,6 +151,10 @@ Status print_plugins(const std::vector<std::filesystem::path>& plugin_path, cons
       std::printf("%s %s - %s\n  folder     %s\n", p->manifest.id.c_str(), p->manifest.version.c_str(), p->manifest.summary.c_str(),
                   p->manifest.folder().c_str());
       found = true;
+    }
+    if (p->manifest.id == name) {
+      TRY_STATUS(plugins->load(*p));
+      TRY_STATUS(print_ops(*plugins, *p));
     }
   }
   return found ? ok() : Status(recipe_error("no plugin or strategy '" + name + "'", did_you_mean(name, names)));

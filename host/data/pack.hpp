@@ -1,15 +1,17 @@
 // Packing documents into rows.
 //
-// A document of n tokens has n − 1 positions (a token whose successor is known); its last token is only ever a label. How rows of S positions
-// come about:
+// A document of n tokens has n − 1 positions (a token whose successor is known); its last token is only ever a label. How rows of S
+// positions come about:
 //
-//   best-fit    a document of more than S positions is cut into pieces of S; the rests are put together, longest first, each into the row that it
+//   best-fit    a document of more than S positions is cut into pieces of S; the rests are put together, longest first, each into the row
+// that it
 //               fills best (best-fit decreasing; Ding et al. 2024, arXiv:2404.10830), so that hardly a position is padding and no piece is
 //               cut twice. Which ones share a row changes no number of the model, since no document sees another
 //   sequential  documents one behind the other, in their order, cut where a row ends
 //   none        one document, or one piece of a long one, a row
 //
-// A piece without a label that counts is left out: it would train nothing. Blocks of kBlock pieces are packed by themselves, which bounds the memory.
+// A piece without a label that counts is left out: it would train nothing. Blocks of kBlock pieces are packed by themselves, which bounds
+// the memory.
 #pragma once
 
 #include <cstdint>

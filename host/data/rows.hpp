@@ -48,9 +48,9 @@ class RowFile {
   std::array<RowFacts, 2> facts_;
 };
 
-/// Packs the store's documents; takes what the cache has. Which documents are held out is decided by the seed and by what they are known by: the
-/// share with the smallest hashes, at least one and never all, so that a document that joins moves at most one other across the line for each
-/// that it adds to the count.
+/// Packs the store's documents; takes what the cache has. Which documents are held out is decided by the seed and by what they are known
+/// by: the share with the smallest hashes, at least one and never all, so that a document that joins moves at most one other across the
+/// line for each that it adds to the count.
 Result<RowFile> pack_documents(const TokenStore& store, const RowOptions& options);
 
 }  // namespace galley

@@ -1,8 +1,9 @@
-// Sources of training data, by the recipe's data.KIND: corpus.hpp, batch.hpp and random_tokens.hpp say what there is. A window is a function of the
-// data, the seed and the window's number alone, so the whole state of the data in a run is the number of the next window.
+// Sources of training data, by the recipe's data.KIND: corpus.hpp, batch.hpp and random_tokens.hpp say what there is. A window is a
+// function of the data, the seed and the window's number alone, so the whole state of the data in a run is the number of the next window.
 //
-// Before planning, describe_data() looks at headers, file sizes and the tokenizer only and says what the data needs. open_data() then prepares
-// it, which may take a while the first time, before a device is opened. What is wrong is an error with the recipe's line, exit code Recipe.
+// Before planning, describe_data() looks at headers, file sizes and the tokenizer only and says what the data needs. open_data() then
+// prepares it, which may take a while the first time, before a device is opened. What is wrong is an error with the recipe's line, exit
+// code Recipe.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,8 @@ class Source {
  public:
   virtual ~Source() = default;
 
-  /// Reads what the source keeps in memory: DataInfo::bytes, aligned to BatchLayout::kAlignment, which stay the caller's and outlive the source.
+  /// Reads what the source keeps in memory: DataInfo::bytes, aligned to BatchLayout::kAlignment, which stay the caller's and outlive the
+  /// source.
   /// Before anything else.
   virtual Status load(std::span<std::byte> memory);
 
@@ -56,8 +58,8 @@ class Source {
   virtual uint64_t epoch() const { return 0; }
 };
 
-/// Cheap: stats files, reads headers, the tokenizer, and the first 8 KiB of texts (files with a NUL are not texts). The same files give the same
-/// answer.
+/// Cheap: stats files, reads headers, the tokenizer, and the first 8 KiB of texts (files with a NUL are not texts). The same files give
+/// the same answer.
 Result<DataInfo> describe_data(const DataSpec& spec, const Recipe& recipe);
 
 /// What can be checked before anything is read, once the model and the strategies are known: ids fit the vocabulary, a window has room

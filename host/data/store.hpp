@@ -65,7 +65,8 @@ class TokenStore {
   uint64_t raw_bytes_ = 0;  // of a token there: 2 or 4
 };
 
-/// How far a first pass has come, in bytes (0 of 0 while files are hashed); called by the thread that waits for it. An error ends the pass, and nothing is kept of it.
+/// How far a first pass has come, in bytes (0 of 0 while files are hashed); called by the thread that waits for it. An error ends the
+/// pass, and nothing is kept of it.
 using PrepareProgress = std::function<Status(uint64_t done, uint64_t total)>;
 
 struct PrepareOptions {
@@ -78,8 +79,8 @@ struct PrepareOptions {
 Result<TokenStore> prepare_documents(const DataSpec& spec, const Documents& documents, const DocumentEncoder& encoder,
                                      const std::string& separator, bool skip_bad, const PrepareOptions& options);
 
-/// Files of uint16 (token_bytes 2) or uint32 (4) tokens, little-endian; a document is a file, or ends behind each token `separator` (−1: none
-/// does). The tokens stay where they are.
+/// Files of uint16 (token_bytes 2) or uint32 (4) tokens, little-endian; a document is a file, or ends behind each token `separator` (−1:
+/// none does). The tokens stay where they are.
 Result<TokenStore> prepare_tokens(const DataSpec& spec, const Documents& documents, uint64_t token_bytes, int64_t separator,
                                   const PrepareOptions& options);
 

@@ -20,7 +20,8 @@ struct DataReport {
   uint64_t length = 0;  ///< of a row
 };
 
-/// Rows numbered from 0, running on over the end of an epoch. Immutable; every function is [thread-safe] and allocates nothing unless it fails.
+/// Rows numbered from 0, running on over the end of an epoch. Immutable; every function is [thread-safe] and allocates nothing unless it
+/// fails.
 class RowStream {
  public:
   virtual ~RowStream() = default;
@@ -38,8 +39,8 @@ class RowStream {
   virtual std::vector<DataFile> files() const = 0;
 };
 
-/// Rows of several streams, so many of each in every 4,096 as the weights say; each goes through its own epochs. `weights` are at least 0, one a
-/// stream, their sum is above 0. Validation shows that of all of them, one after the other.
+/// Rows of several streams, so many of each in every 4,096 as the weights say; each goes through its own epochs. `weights` are at least
+/// 0, one a stream, their sum is above 0. Validation shows that of all of them, one after the other.
 std::unique_ptr<RowStream> mix_streams(std::vector<std::unique_ptr<RowStream>> streams, const std::vector<double>& weights, uint64_t seed);
 
 }  // namespace galley

@@ -1,6 +1,7 @@
 // The executor: walks the segments of a program on a device, in memory that the plan laid out.
 //
-//   create ─▶ load ─▶ for each step { begin_step · for each micro-batch { begin_micro · copy_inputs · run_micro } · run_update · synchronize } ─▶ export_model
+//   create ─▶ load ─▶ for each step { begin_step · for each micro-batch { begin_micro · copy_inputs · run_micro }
+//                                           · run_update · synchronize } ─▶ export_model
 //
 // Instructions mean what they say and nothing more: work on one queue is in order, and across queues only Record and Wait order it. A Copy
 // with an event records it behind itself; it does not wait for what other queues wrote before. Read and Write are done by the host and wait

@@ -1,13 +1,16 @@
-// Poison mode: every kernel and copy runs twice, each time on an arena that is junk but for its own operands, with two different kinds of junk.
+// Poison mode: every kernel and copy runs twice, each time on an arena that is junk but for its own operands, with two different kinds of
+// junk.
 //
-// What the tensors hold lies in a copy of each arena (Machine::host_address). Before a run the operands that the instruction reads are copied in;
-// its outputs and its workspace stay junk. Afterwards what it wrote is copied out and everything is made junk again. The instruction is at fault when
+// What the tensors hold lies in a copy of each arena (Machine::host_address). Before a run the operands that the instruction reads are
+// copied in; its outputs and its workspace stay junk. Afterwards what it wrote is copied out and everything is made junk again. The
+// instruction is at fault when
 //   - a byte of the arena beyond its operands and workspace changed: it wrote outside;
 //   - an operand that it only reads changed;
-//   - a byte that it wrote differs between the two runs: it read outside its operands, or what nobody had written, or left a part of the output out.
-// The first kind of junk has all bits set, a NaN in every floating dtype. The second differs from byte to byte, so that a value that is computed from
-// junk and put back where it came from is not the same. A tensor whose lifetime is over becomes junk in the copy as well. All of it costs some passes
-// over the arena for each instruction: a mode for tests.
+//   - a byte that it wrote differs between the two runs: it read outside its operands, or what nobody had written, or left a part of the
+// output out.
+// The first kind of junk has all bits set, a NaN in every floating dtype. The second differs from byte to byte, so that a value that is
+// computed from junk and put back where it came from is not the same. A tensor whose lifetime is over becomes junk in the copy as well.
+// All of it costs some passes over the arena for each instruction: a mode for tests.
 #pragma once
 
 #include <array>
@@ -23,8 +26,8 @@ class Poisoner {
   /// All three outlive it.
   Poisoner(const Program& program, const Plan& plan, Machine& machine);
 
-  /// Runs an instruction by `body`, which synchronizes; twice. `later`: second or later micro-batch. The error says what it did; the caller adds
-  /// which one it was.
+  /// Runs an instruction by `body`, which synchronizes; twice. `later`: second or later micro-batch. The error says what it did; the
+  /// caller adds which one it was.
   Status run(const Instruction& code, bool later, const std::function<Status()>& body);
   /// Makes junk of the tensors whose last use the instruction was.
   void end_lives(SegmentKind kind, size_t index);

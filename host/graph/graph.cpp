@@ -221,7 +221,8 @@ void Graph::sort(Section s) {
   std::vector<galley_node>& nodes = section(s);
   std::vector<galley_node> sorted;
   std::set<galley_node> done;
-  // Depth first from each node in turn, so that what was appended late stands right before its first reader. Explicit stack: graphs are deep.
+  // Depth first from each node in turn, so that what was appended late stands right before its first reader. Explicit stack: graphs are
+  // deep.
   for (const galley_node root : nodes) {
     std::vector<std::pair<galley_node, size_t>> stack = {{root, 0}};
     while (!stack.empty()) {

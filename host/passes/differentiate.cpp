@@ -97,6 +97,7 @@ class Differentiator {
         into = p->second;
         adds = true;
       }
+      if (adds && i >= 32) into = 0;  // `accumulate` has no bit for it
       for (const galley_tensor d : d_outputs)
         if (into && d == into) into = 0;
       for (size_t k = 0; k < i; ++k)
@@ -109,7 +110,7 @@ class Differentiator {
     const Graph::As as(graph_, {Section::Backward, no_use, node.block, n, node.name + "."});
     const size_t before = graph_.node_count();
     const Status built = call_plugin(
-        Caller{plugin_of(c_.plugins, node.op)}, "gradient of op '" + std::string(node.op->name) + "', node '" + node.name + "'",
+        Caller{owner_of(node.op)}, "gradient of op '" + std::string(node.op->name) + "', node '" + node.name + "'",
         [&](galley_error* error) {
           return node.op->gradient(Graph::verbs(), graph_.handle(), n, d_outputs.data(), need.data(), d_inputs.data(), accumulate, error);
         });
@@ -155,7 +156,7 @@ class Differentiator {
   Status check_rule(const GraphNode& node, size_t i, galley_tensor got, galley_tensor offered, bool adds, size_t before) {
     const GraphTensor& x = graph_.tensor(node.inputs[i]);
     const std::string who =
-        "plugin '" + plugin_of(c_.plugins, node.op) + "': the gradient rule of op '" + node.op->name + "', node '" + node.name + "', ";
+        "plugin '" + owner_of(node.op) + "': the gradient rule of op '" + node.op->name + "', node '" + node.name + "', ";
     const std::string what = "input " + std::to_string(i) + " ('" + x.name + "')";
     if (!got) return plugin_error(who + "hands out nothing for " + what);
     if (!graph_.has(got)) return plugin_error(who + "hands out something that is no tensor for " + what);

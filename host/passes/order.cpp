@@ -251,7 +251,7 @@ Result<galley_cost> item_cost(const Compilation& c, const Item& item) {
   }
   if (node.op->cost) {
     const NodeDescription description(node.op, node.name, inputs, node.attrs, outputs, 0, graph.length());
-    const Caller caller = {plugin_of(c.plugins, node.op)};
+    const Caller caller = {owner_of(node.op)};
     TRY_STATUS(call_plugin(caller, "cost of '" + node.name + "'",
                            [&](galley_error* error) { return node.op->cost(description.view(), &cost, error); }));
   }

@@ -5,9 +5,9 @@
 
 namespace galley {
 
-std::string plugin_of(Plugins& plugins, const galley_op* op) {
-  const Registered<galley_op> found = plugins.op(op->name);
-  return found.table == op ? found.plugin->manifest.id : standard_plugin;
+std::string owner_of(const galley_op* op) {
+  const std::string& plugin = plugin_of(op);
+  return plugin.empty() ? standard_plugin : plugin;
 }
 
 Result<Roles> bind_roles(Plugins& plugins) {

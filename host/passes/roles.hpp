@@ -20,7 +20,7 @@ struct Roles {
 };
 
 /// Whose op it is, for messages.
-std::string plugin_of(Plugins& plugins, const galley_op* op);
+std::string owner_of(const galley_op* op);
 
 /// Loads the standard plugin. [plan-time]
 Result<Roles> bind_roles(Plugins& plugins);

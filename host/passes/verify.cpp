@@ -39,7 +39,6 @@ class Verifier {
  private:
   // ---- Who is to blame -------------------------------------------------------------------------------------------------------
 
-  std::string plugin_of(const galley_op* op) const { return galley::plugin_of(c_.plugins, op); }
   std::string strategy(int use) const {
     return label(c_.strategies, use) + ", plugin '" + c_.strategies[static_cast<size_t>(use)]->plugin().manifest.id + "'";
   }
@@ -59,10 +58,10 @@ class Verifier {
       who += author + strategy(guilty.use);
     } else if (guilty.origin) {
       const GraphNode& of = graph_.node(guilty.origin);
-      who += author + "the gradient rule of op '" + of.op->name + "' of '" + of.name + "', plugin '" + plugin_of(of.op) + "'";
+      who += author + "the gradient rule of op '" + of.op->name + "' of '" + of.name + "', plugin '" + owner_of(of.op) + "'";
     } else {
-      who += ", of plugin '" + plugin_of(node.op) + "'";
-      plugin = plugin_of(node.op) != standard_plugin;
+      who += ", of plugin '" + owner_of(node.op) + "'";
+      plugin = owner_of(node.op) != standard_plugin;
     }
     return error(who + ")", plugin, text);
   }
@@ -136,7 +135,7 @@ class Verifier {
       pointers.push_back(&s);
     }
     const Status asked =
-        call_plugin({plugin_of(op)}, "infer", [&](galley_error* said) { return op->infer(description.view(), pointers.data(), said); });
+        call_plugin({owner_of(op)}, "infer", [&](galley_error* said) { return op->infer(description.view(), pointers.data(), said); });
     if (!asked) return wrong(node, "is not what its op takes: " + asked.error().cause);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (!node.outputs[i]) continue;

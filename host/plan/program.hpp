@@ -1,7 +1,8 @@
-// The program of a run: flat lists of instructions over tensors whose sizes are known. The planner gives every tensor an offset; the executor walks a
-// segment. Nothing here runs or allocates.
+// The program of a run: flat lists of instructions over tensors whose sizes are known. The planner gives every tensor an offset; the
+// executor walks a segment. Nothing here runs or allocates.
 //
-// A run is: load · for each step { micro (first) · micro (later) × (micro_batches − 1) · update } with eval between steps · export at the end.
+// A run is: load · for each step { micro (first) · micro (later) × (micro_batches − 1) · update } with eval between steps · export at the
+// end.
 // `micro` is one list: where an operand is added to instead of written from the second micro-batch on, its `later` access says so.
 #pragma once
 
@@ -92,7 +93,8 @@ struct Operand {
   uint32_t dtype = GALLEY_F32;
   uint32_t access = GALLEY_READ;
   uint32_t later = GALLEY_READ;  ///< access in the second and later micro-batches
-  /// Of an operand that its kernel reads as it is stored: shape and dtype are those of the numbers, the bytes are further inputs. Else null.
+  /// Of an operand that its kernel reads as it is stored: shape and dtype are those of the numbers, the bytes are further inputs. Else
+  /// null.
   std::shared_ptr<const StoredAs> stored;
   bool present() const { return tensor != no_tensor; }
   int64_t bytes() const { return elements(shape) * galley_dtype_bytes(dtype); }

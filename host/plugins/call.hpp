@@ -1,5 +1,5 @@
-// Every call into a plugin goes through here: what comes back as a status, or as an exception that should not have come at all, is an Error that names
-// the plugin, the strategy and the recipe's line.
+// Every call into a plugin goes through here: what comes back as a status, or as an exception that should not have come at all, is an
+// Error that names the plugin, the strategy and the recipe's line.
 #pragma once
 
 #include <exception>
@@ -20,11 +20,12 @@ struct Caller {
   Place place = {};           ///< of the strategy's `use`
 };
 
-/// Whose fault GALLEY_INVALID and GALLEY_UNSUPPORTED are. While a run is planned they speak of the recipe; later nothing is left to be refused.
+/// Whose fault GALLEY_INVALID and GALLEY_UNSUPPORTED are. While a run is planned they speak of the recipe; later nothing is left to be
+/// refused.
 enum class Phase { Plan, Run };
 
-/// "recipe.lua:14: NAME: <text>", exit code Recipe, where the plugin refuses what the recipe asks; "recipe.lua:14: plugin 'ID' failed in create: <text>", exit code Plugin, where it
-/// is at fault.
+/// "recipe.lua:14: NAME: <text>", exit code Recipe, where the plugin refuses what the recipe asks; "recipe.lua:14: plugin 'ID' failed in
+/// create: <text>", exit code Plugin, where it is at fault.
 Error plugin_failure(const Caller& caller, std::string_view what, galley_status status, const galley_error& error,
                      Phase phase = Phase::Plan);
 /// What a plugin did wrong in a call, as found by the host.

@@ -33,7 +33,8 @@ class Calling {
   CallMark mark_;
 };
 
-/// From now on a fault (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) within such a scope writes one line to stderr before the process dies of it.
+/// From now on a fault (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) within such a scope writes one line to stderr before the process dies
+/// of it.
 /// Does nothing under sanitizers, which have words of their own. [main-thread]
 void name_faults();
 

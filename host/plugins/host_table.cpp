@@ -12,8 +12,8 @@
 namespace galley {
 namespace {
 
-// More threads than processors would only take turns, and which thread does a block changes nothing: kernels may count on as many as a target says
-// without any that gets in the others' way.
+// More threads than processors would only take turns, and which thread does a block changes nothing: kernels may count on as many as a
+// target says without any that gets in the others' way.
 int useful(int threads) { return std::min(threads, static_cast<int>(usable_threads())); }
 
 // Never destroyed at the end of the process: its threads sleep then, and nobody waits for them.

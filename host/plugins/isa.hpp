@@ -7,7 +7,8 @@
 
 namespace galley {
 
-/// How far up `isa` lies among those that `target` can run: its number, 0 for an empty `isa` (every machine), none when it is above the target or of another kind.
+/// How far up `isa` lies among those that `target` can run: its number, 0 for an empty `isa` (every machine), none when it is above the
+/// target or of another kind.
 std::optional<int> isa_rank(std::string_view isa, std::string_view target);
 
 /// What this CPU can run: "x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64-v1"; "" on other processors.

@@ -164,12 +164,10 @@ Result<const Library*> take_contents(const std::filesystem::path& file, const st
   return keep(std::move(library));
 }
 
-// Boost says "… failed (dlerror system message: PATH: CAUSE): Bad file descriptor": the cause is what helps.
-std::string loader_text(const std::filesystem::path& file, std::string text) {
-  const std::string before = "(dlerror system message: ";
-  const size_t begin = text.find(before), end = text.rfind("): ");
-  if (begin != std::string::npos && end != std::string::npos) text = text.substr(begin + before.size(), end - begin - before.size());
-  const std::string prefix = file.string() + ": ";
+// "PATH: CAUSE", as the system's loader says it; the caller names the file.
+std::string loader_text(const std::filesystem::path& file) {
+  const char* said = ::dlerror();
+  const std::string text = said ? said : "the system's loader does not say why", prefix = file.string() + ": ";
   return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
 }
 
@@ -209,9 +207,11 @@ Result<const Library*> open_library(const std::filesystem::path& file, const Man
   auto* library = libraries.emplace_back(std::make_unique<boost::dll::shared_library>()).get();
   // Initializers of the library run in here, and may throw.
   try {
-    library->load(path, boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local);
+    std::error_code failed;  // of this kind of call dlerror() still has the cause
+    library->load(path, boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local, failed);
+    if (failed) return at(file, "cannot be loaded: " + loader_text(path));
   } catch (const std::exception& exception) {
-    return at(file, "cannot be loaded: " + loader_text(path, exception.what()));
+    return at(file, std::string("cannot be loaded: ") + exception.what());
   } catch (...) {
     return at(file, "cannot be loaded: an exception of unknown type");
   }

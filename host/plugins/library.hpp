@@ -16,10 +16,12 @@
 
 namespace galley {
 
-/// Whether `file` is a shared library for this processor, from its first bytes alone: a missing file, something else than ELF, another architecture.
+/// Whether `file` is a shared library for this processor, from its first bytes alone: a missing file, something else than ELF, another
+/// architecture.
 Status check_library_file(const std::filesystem::path& file);
 
-/// What a library registers: tables that are complete as this version knows them, whatever version the plugin was built for. Lives as long as the process.
+/// What a library registers: tables that are complete as this version knows them, whatever version the plugin was built for. Lives as
+/// long as the process.
 struct Library {
   std::vector<const galley_strategy*> strategies;
   std::vector<const galley_op*> ops;
@@ -28,13 +30,14 @@ struct Library {
   std::vector<const galley_device*> devices;
 };
 
-/// Loads a library of the manifest's plugin and calls its `open`. Checks that the symbol is there, that the ABI is one that this host runs, that id and version are
-/// the manifest's, and that every table is complete. Errors: one line, exit code Plugin. A library that this process has already opened is handed out again.
+/// Loads a library of the manifest's plugin and calls its `open`. Checks that the symbol is there, that the ABI is one that this host
+/// runs, that id and version are the manifest's, and that every table is complete. Errors: one line, exit code Plugin. A library that this
+/// process has already opened is handed out again.
 /// [main-thread]
 Result<const Library*> open_library(const std::filesystem::path& file, const Manifest& manifest);
 
-/// The id of the plugin that registered a table (an op, a kernel, a format, a device, a strategy), for messages; "" for one that no library did. [thread-safe] once the
-/// libraries are open.
+/// The id of the plugin that registered a table (an op, a kernel, a format, a device, a strategy), for messages; "" for one that no
+/// library did. [thread-safe] once the libraries are open.
 const std::string& plugin_of(const void* table);
 
 /// Who is called through a table: its plugin, or `name` for a table that no library registered.

@@ -52,8 +52,8 @@ struct Registered {
   Caller caller() const { return {plugin->manifest.id}; }
 };
 
-/// The folders of --plugin-path, of GALLEY_PLUGIN_PATH (separated by colons), and those that come with the program, in this order; the first one that has a plugin
-/// wins.
+/// The folders of --plugin-path, of GALLEY_PLUGIN_PATH (separated by colons), and those that come with the program, in this order; the
+/// first one that has a plugin wins.
 std::vector<std::filesystem::path> plugin_search_path(std::span<const std::filesystem::path> built_in,
                                                       std::span<const std::filesystem::path> extra);
 
@@ -62,8 +62,8 @@ class Plugins {
  public:
   using Warn = std::function<void(const std::string& line)>;
 
-  /// Reads the manifests in `folders`: each holds a plugin.toml, or folders that do. Loads nothing. `warn` gets a line for a folder that is not there, a manifest
-  /// that is wrong and a plugin that another one hides; without it they go to the log.
+  /// Reads the manifests in `folders`: each holds a plugin.toml, or folders that do. Loads nothing. `warn` gets a line for a folder that
+  /// is not there, a manifest that is wrong and a plugin that another one hides; without it they go to the log.
   static std::unique_ptr<Plugins> scan(std::span<const std::filesystem::path> folders, Warn warn = {});
 
   Plugins(const Plugins&) = delete;
@@ -84,8 +84,8 @@ class Plugins {
   Registered<galley_op> op(std::string_view name);
   Registered<galley_format> format(std::string_view name);
   Registered<galley_device> device(std::string_view kind);
-  /// Every kernel of an op for a device, by name. Of a plugin's libraries for that device the one with the highest ISA that neither the target nor (on a CPU) this
-  /// machine falls short of. The order does not say which one is best.
+  /// Every kernel of an op for a device, by name. Of a plugin's libraries for that device the one with the highest ISA that neither the
+  /// target nor (on a CPU) this machine falls short of. The order does not say which one is best.
   std::vector<Registered<galley_kernel>> kernels(std::string_view op, std::string_view device, std::string_view isa);
 
   /// The names of the ops of all plugins that are loaded, and of those that are always loaded.
@@ -96,7 +96,8 @@ class Plugins {
   std::vector<Registered<galley_format>> formats();
   std::vector<Registered<galley_device>> devices();
 
-  /// The error for something that nobody registered: "no plugin provides op 'x'" with the nearest name, or the plugin that should have but is broken.
+  /// The error for something that nobody registered: "no plugin provides op 'x'" with the nearest name, or the plugin that should have
+  /// but is broken.
   Error missing(const char* noun, std::string_view name);
 
  private:

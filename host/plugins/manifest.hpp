@@ -94,8 +94,8 @@ struct Manifest {
   const StrategySpec* strategy(std::string_view name) const;
 };
 
-/// Errors are one line with file and line, exit code Plugin. Unknown keys are errors too, unless the manifest is for a later minor version. A manifest for another ABI
-/// than this Galley's is read as well as it goes: loading its library is what fails.
+/// Errors are one line with file and line, exit code Plugin. Unknown keys are errors too, unless the manifest is for a later minor
+/// version. A manifest for another ABI than this Galley's is read as well as it goes: loading its library is what fails.
 Result<Manifest> read_manifest(const std::filesystem::path& file);
 /// The same from memory; `file` is for messages.
 Result<Manifest> parse_manifest(std::string_view text, const std::filesystem::path& file);

@@ -17,8 +17,8 @@ namespace galley {
 /// Immutable once made. Stays where it is, because the plugin keeps pointers into it.
 class Options {
  public:
-  /// Unknown names, wrong types, values out of range, schedules where none may be, required options that are missing and paths that do not exist are errors with
-  /// the recipe's line, exit code Recipe. Paths are absolute already: the recipe's reader resolves them.
+  /// Unknown names, wrong types, values out of range, schedules where none may be, required options that are missing and paths that do
+  /// not exist are errors with the recipe's line, exit code Recipe. Paths are absolute already: the recipe's reader resolves them.
   static Result<std::unique_ptr<const Options>> create(const StrategySpec& spec, const Use& use);
 
   Options(const Options&) = delete;

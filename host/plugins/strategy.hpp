@@ -18,8 +18,8 @@ namespace galley {
 
 class LoadedStrategy {
  public:
-  /// Finds the strategy, checks the options against its manifest, loads its plugin and creates the instance. What is wrong with the recipe comes out before anything is
-  /// loaded. `plugins` outlives the strategy. [main-thread]
+  /// Finds the strategy, checks the options against its manifest, loads its plugin and creates the instance. What is wrong with the
+  /// recipe comes out before anything is loaded. `plugins` outlives the strategy. [main-thread]
   static Result<std::unique_ptr<const LoadedStrategy>> create(Plugins& plugins, const Use& use);
 
   LoadedStrategy(const LoadedStrategy&) = delete;

@@ -88,7 +88,8 @@ struct RecipeOptions {
 };
 
 /// Runs the recipe in the sandbox and closes Lua. Relative paths in it are relative to its folder, even if `text` is given and the file is
-/// gone. Errors have exit code Recipe and a cause that begins with "<path as given>:<line>: ", or with the path alone where no line is known.
+/// gone. Errors have exit code Recipe and a cause that begins with "<path as given>:<line>: ", or with the path alone where no line is
+/// known.
 /// [main-thread]
 Result<Recipe> read_recipe(const std::filesystem::path& path, const RecipeOptions& options);
 

@@ -1,4 +1,5 @@
-// Byte-pair encoding (Sennrich, Haddow, Birch 2016, arXiv:1508.07909): words to ids by ranked merges, as the `tokenizers` library computes them.
+// Byte-pair encoding (Sennrich, Haddow, Birch 2016, arXiv:1508.07909): words to ids by ranked merges, as the `tokenizers` library
+// computes them.
 #pragma once
 
 #include <cstdint>

@@ -21,8 +21,9 @@ struct TrainedBpe {
   std::vector<std::pair<uint32_t, uint32_t>> merges;  ///< ids, the best first
 };
 
-/// Merges the pair that is most frequent, of equally frequent ones the one with the smaller ids, until there are `vocabulary` tokens or no pair
-/// is left. `specials` ids at the beginning are left free. Bytes stand in the order of the characters that write them (bytes_of_text()).
+/// Merges the pair that is most frequent, of equally frequent ones the one with the smaller ids, until there are `vocabulary` tokens or
+/// no pair is left. `specials` ids at the beginning are left free. Bytes stand in the order of the characters that write them
+/// (bytes_of_text()).
 TrainedBpe train_bpe(const WordCounts& words, size_t vocabulary, size_t specials);
 
 }  // namespace galley

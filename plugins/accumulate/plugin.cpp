@@ -1,5 +1,6 @@
-// Gradient accumulation: a window of several micro-batches between two updates. The host adds the gradients up and divides the loss by the valid tokens of the whole
-// window, so that micro-batches of unequal length weigh as they would in one large batch; all that is decided here is their number.
+// Gradient accumulation: a window of several micro-batches between two updates. The host adds the gradients up and divides the loss by
+// the valid tokens of the whole window, so that micro-batches of unequal length weigh as they would in one large batch; all that is
+// decided here is their number.
 #include "galley/cpp/strategy.hpp"
 
 namespace {

@@ -1,5 +1,6 @@
-// adamw_step: parameter, gradient and states of n elements, F32, in one pass: 28 bytes an element (36 with amsgrad). Bound by memory: time it beside a copy of as many
-// bytes. Element-wise, with IEEE division and square root, so that neither threads nor the width of vectors change a bit; bias corrections are computed once, in double.
+// adamw_step: parameter, gradient and states of n elements, F32, in one pass: 28 bytes an element (36 with amsgrad). Bound by memory:
+// time it beside a copy of as many bytes. Element-wise, with IEEE division and square root, so that neither threads nor the width of
+// vectors change a bit; bias corrections are computed once, in double.
 #include <cmath>
 
 #include "galley/cpp/plugin.hpp"

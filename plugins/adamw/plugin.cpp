@@ -1,4 +1,5 @@
-// AdamW (Loshchilov, Hutter, "Decoupled weight decay regularization", ICLR 2019, arXiv:1711.05101), as torch.optim.AdamW defines it; t is the applied step:
+// AdamW (Loshchilov, Hutter, "Decoupled weight decay regularization", ICLR 2019, arXiv:1711.05101), as torch.optim.AdamW defines it; t is
+// the applied step:
 //   g = factor · gradient
 //   p = p − lr · weight_decay · p
 //   m = m + (1 − β₁) (g − m),  v = β₂ v + (1 − β₂) g²

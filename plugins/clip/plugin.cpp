@@ -1,5 +1,6 @@
-// Clipping by the global norm (Pascanu, Mikolov, Bengio 2013, arXiv:1211.5063), as torch.nn.utils.clip_grad_norm_ computes it. The norm is there already: what is
-// added is one scalar. Optimizers multiply gradients by it as they read them, so that no gradient is written a second time.
+// Clipping by the global norm (Pascanu, Mikolov, Bengio 2013, arXiv:1211.5063), as torch.nn.utils.clip_grad_norm_ computes it. The norm
+// is there already: what is added is one scalar. Optimizers multiply gradients by it as they read them, so that no gradient is written a
+// second time.
 #include "galley/cpp/strategy.hpp"
 
 namespace {

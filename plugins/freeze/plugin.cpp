@@ -1,4 +1,5 @@
-// Frozen parameters: claims TRAINABLE, strongly, by name. What another strategy has added (an adapter) is frozen only where a pattern names it.
+// Frozen parameters: claims TRAINABLE, strongly, by name. What another strategy has added (an adapter) is frozen only where a pattern
+// names it.
 #include "galley/cpp/glob.hpp"
 #include "galley/cpp/strategy.hpp"
 

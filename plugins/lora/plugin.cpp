@@ -1,6 +1,6 @@
-// LoRA (Hu et al. 2021, "LoRA: Low-rank adaptation of large language models", arXiv:2106.09685): y + scaling · B·A·dropout(x) beside each linear node that is meant,
-// A (rank, in), B (out, rank). With rslora (Kalajdzievski 2023, arXiv:2312.03732) the scaling is alpha / √rank. Parameters, files and the choice of layers are PEFT's,
-// so that an adapter goes from here to there and back.
+// LoRA (Hu et al. 2021, "LoRA: Low-rank adaptation of large language models", arXiv:2106.09685): y + scaling · B·A·dropout(x) beside each
+// linear node that is meant, A (rank, in), B (out, rank). With rslora (Kalajdzievski 2023, arXiv:2312.03732) the scaling is alpha / √rank.
+// Parameters, files and the choice of layers are PEFT's, so that an adapter goes from here to there and back.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -40,12 +40,12 @@ int64_t attr(const galley_node_info& node, const char* name) {
   return 0;
 }
 
-/// The model's linear layers in order of execution, each weight once.
-std::vector<Module> linear_modules(Graph& graph) {
+/// The model's linear layers in order of execution, each weight once; an adapter's own are none of them.
+std::vector<Module> linear_modules(const GraphReader& graph) {
   std::vector<Module> out;
-  for (galley_node n = graph.next_node(0); n; n = graph.next_node(n)) {
+  for (galley_node n = graph.next_node(0, GALLEY_SEGMENT_MODEL); n; n = graph.next_node(n, GALLEY_SEGMENT_MODEL)) {
     const galley_node_info node = graph.node(n);
-    if (!galley_same_text(node.op, "linear") || node.n_inputs < 2) continue;
+    if (!(node.op_flags & GALLEY_OP_LINEAR) || node.n_inputs < 2) continue;
     const galley_tensor_info w = graph.info(node.inputs[1]);
     const bool transposed = attr(node, "transposed") != 0, tied = w.flags & GALLEY_TENSOR_EMBEDDING;
     Module m = {node.name,
@@ -109,13 +109,6 @@ class Lora {
   }
 
  private:
-  struct Merge {
-    galley_tensor weight, a, b;
-    double scaling;
-    bool transposed, tied;
-    std::string name;
-  };
-
   static Adapter make_adapter(const Options& options) {
     if (options.given("path")) {
       for (const char* name : {"rank", "alpha", "targets", "rslora"})
@@ -157,8 +150,6 @@ class Lora {
   }
 
   void adapt(Graph& graph) const {
-    merges_.clear();
-    biases_.clear();
     const std::vector<Module> modules = linear_modules(graph);
     const std::vector<const Module*> chosen = choose(modules);
     std::set<std::string> used;
@@ -183,7 +174,6 @@ class Lora {
     const galley_tensor bax = graph.node("linear", (prefix + ".lora_B").c_str(), {ax, b})[0];
     const double scaling = adapter_.scaling(m.name);
     graph.replace(m.y, graph.node("add", (prefix + ".lora").c_str(), {m.y, bax}, Attrs().f("alpha", scaling))[0]);
-    merges_.push_back({m.weight, a, b, scaling, m.transposed, m.tied, m.name});
   }
 
   /// A parameter of the adapter, from its file where there is one; else uniform in ±bound, or zeros.
@@ -232,11 +222,11 @@ class Lora {
       const galley_tensor_info info = graph.info(bias);
       const galley_tensor taken = parameter(graph, name, {info.shape, info.shape + info.rank}, info.flags, 0, used);
       graph.replace(bias, taken);
-      biases_.emplace_back(bias, taken);
     }
   }
 
-  /// What is left over in the file would be lost. PEFT puts the weight of an adapted head into it; that one is the model's own as long as nobody has resized it.
+  /// What is left over in the file would be lost. PEFT puts the weight of an adapted head into it; that one is the model's own as long as
+  /// nobody has resized it.
   void check_all_used(Graph& graph, const std::vector<Module>& modules, const std::set<std::string>& used) const {
     for (const auto& [name, stored] : adapter_.tensors()) {
       if (used.count(name)) continue;
@@ -261,26 +251,36 @@ class Lora {
     }
     graph.export_model(merge_ ? GALLEY_EXPORT_MODEL : trained ? GALLEY_EXPORT_BOTH : GALLEY_EXPORT_OWN);
     if (!merge_) return;
-    for (const auto& [bias, taken] : biases_) graph.export_as(bias, taken);
-    for (const Merge& m : merges_) {
-      if (m.tied)
-        invalid("'merge' would change the embedding too: " + m.name + " shares its weight with it; leave out 'merge', or the target");
-      const std::string name = prefixed(m.name) + ".merged";
-      // B·A, or its transpose Aᵀ·Bᵀ: `linear` multiplies rows by a weight in either layout.
-      galley_tensor delta = 0;
-      if (m.transposed)
-        delta = graph.node("linear", (name + ".delta").c_str(), {graph.node("transpose", (name + ".a").c_str(), {m.a})[0], m.b})[0];
-      else delta = graph.node("linear", (name + ".delta").c_str(), {m.b, m.a}, Attrs().i("transposed", 1))[0];
-      graph.export_as(m.weight, graph.node("add", name.c_str(), {m.weight, delta}, Attrs().f("alpha", m.scaling))[0]);
+    const std::vector<Module> modules = linear_modules(graph);
+    for (const Module* m : choose(modules)) merge(graph, *m);
+    // Biases of the adapter's own are called after the model's.
+    for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) {
+      std::string name = graph.info(t).name;
+      const std::string before = prefixed("");
+      if (name.rfind(before, 0) != 0 || !ends_with(name, ".bias")) continue;
+      name = name.substr(before.size());
+      if (ends_with(name, ".base_layer.bias")) name = name.substr(0, name.size() - std::string("base_layer.bias").size()) + "bias";
+      graph.export_as(graph.find(name), t);
     }
+  }
+
+  /// W + s·B·A in the place of W.
+  void merge(Graph& graph, const Module& m) const {
+    if (m.tied)
+      invalid("'merge' would change the embedding too: " + m.name + " shares its weight with it; leave out 'merge', or the target");
+    const std::string prefix = prefixed(m.name), name = prefix + ".merged";
+    const galley_tensor a = graph.find(prefix + ".lora_A.weight"), b = graph.find(prefix + ".lora_B.weight");
+    // B·A, or its transpose Aᵀ·Bᵀ: `linear` multiplies rows by a weight in either layout.
+    galley_tensor delta = 0;
+    if (m.transposed)
+      delta = graph.node("linear", (name + ".delta").c_str(), {graph.node("transpose", (name + ".a").c_str(), {a})[0], b})[0];
+    else delta = graph.node("linear", (name + ".delta").c_str(), {b, a}, Attrs().i("transposed", 1))[0];
+    graph.export_as(m.weight, graph.node("add", name.c_str(), {m.weight, delta}, Attrs().f("alpha", adapter_.scaling(m.name)))[0]);
   }
 
   Adapter adapter_;
   std::vector<std::string> targets_;
   bool merge_;
-  // What the rewrite of the model has made, for the export of the same plan: there the model's nodes, which tell a weight's layout, are out of sight.
-  mutable std::vector<Merge> merges_;
-  mutable std::vector<std::pair<galley_tensor, galley_tensor>> biases_;  // the model's, and what the adapter has in its place
 };
 
 const bool registered = add(strategy<Lora>("lora"));

@@ -1,5 +1,6 @@
-// Recomputation (Chen, Xu, Zhang, Guestrin 2016, "Training deep nets with sublinear memory cost", arXiv:1604.06174): of what forward leaves for backward only the hidden
-// states that enter every n-th block are kept, and what lies outside blocks. Backward computes the rest from them, n blocks at a time.
+// Recomputation (Chen, Xu, Zhang, Guestrin 2016, "Training deep nets with sublinear memory cost", arXiv:1604.06174): of what forward
+// leaves for backward only the hidden states that enter every n-th block are kept, and what lies outside blocks. Backward computes the
+// rest from them, n blocks at a time.
 #include <algorithm>
 #include <cmath>
 

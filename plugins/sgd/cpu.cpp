@@ -1,5 +1,5 @@
-// sgd_step: parameter, gradient and momentum buffer of n elements, F32, in one pass: 12 bytes an element without momentum, 20 with it. Bound by memory: time it beside a
-// copy of as many bytes. Element-wise, so that neither threads nor the width of vectors change a bit.
+// sgd_step: parameter, gradient and momentum buffer of n elements, F32, in one pass: 12 bytes an element without momentum, 20 with it.
+// Bound by memory: time it beside a copy of as many bytes. Element-wise, so that neither threads nor the width of vectors change a bit.
 #include "galley/cpp/plugin.hpp"
 
 namespace {

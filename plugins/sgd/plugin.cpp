@@ -1,4 +1,5 @@
-// SGD with momentum (Sutskever, Martens, Dahl, Hinton, "On the importance of initialization and momentum in deep learning", ICML 2013), as torch.optim.SGD defines it:
+// SGD with momentum (Sutskever, Martens, Dahl, Hinton, "On the importance of initialization and momentum in deep learning", ICML 2013),
+// as torch.optim.SGD defines it:
 //   g = factor · gradient + weight_decay · p
 //   b = g at the first step, momentum · b + (1 − dampening) · g later
 //   p = p − lr · (b, or g + momentum · b with nesterov; g without momentum)

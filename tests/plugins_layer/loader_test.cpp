@@ -1,4 +1,5 @@
-// Finding plugins, loading them, and one message for everything that can be wrong with a library. Broken libraries are good ones with bytes changed.
+// Finding plugins, loading them, and one message for everything that can be wrong with a library. Broken libraries are good ones with
+// bytes changed.
 #include "host/plugins/loader.hpp"
 
 #include <elf.h>

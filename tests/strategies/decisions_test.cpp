@@ -136,8 +136,8 @@ TEST_F(Decisions, ClipTouchesOneScalar) {
 
 // ---- Recomputation ------------------------------------------------------------------------------------------------------------------
 
-/// A model of `blocks` blocks: an embedding, and in each block an input that enters it and two inner tensors; behind them a norm's input. One letter an item, 'k'
-/// kept, 'r' recomputed.
+/// A model of `blocks` blocks: an embedding, and in each block an input that enters it and two inner tensors; behind them a norm's input.
+/// One letter an item, 'k' kept, 'r' recomputed.
 std::string recomputed(Table options, int64_t blocks) {
   const auto s = strategy("recompute", std::move(options));
   std::vector<galley_saved_item> items;

@@ -1,4 +1,5 @@
-// SGD and AdamW: twenty steps beside PyTorch's, kernels beside their double-precision definitions, the same bytes for any number of threads and any ISA.
+// SGD and AdamW: twenty steps beside PyTorch's, kernels beside their double-precision definitions, the same bytes for any number of
+// threads and any ISA.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>

@@ -1,4 +1,5 @@
-// What tests of strategies share: the plugins of this build, strategies made from options, and nodes run by their op's reference or by a kernel.
+// What tests of strategies share: the plugins of this build, strategies made from options, and nodes run by their op's reference or by a
+// kernel.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -38,7 +39,8 @@ class NodeRun {
   NodeRun& absent();
   /// Asks the op for the outputs; "" or what it says against the inputs.
   std::string infer();
-  /// By the op's definition in double, or by the kernel for this ISA ("": this machine's). The inputs that are updated in place, and the outputs, change.
+  /// By the op's definition in double, or by the kernel for this ISA ("": this machine's). The inputs that are updated in place, and the
+  /// outputs, change.
   void reference();
   void kernel(const std::string& isa = "");
   std::vector<double>& value(size_t input) { return inputs_[input].values; }

@@ -35,7 +35,6 @@ Op add_op("add", "y = a + alpha · b");
 const bool add_added = add(add_op.input("a", GALLEY_ROLE_ROWS)
                                .input("b", GALLEY_ROLE_ROWS)
                                .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES, 0)
-                               .flags(GALLEY_OP_ADD)
                                .infer<add_shape>()
                                .gradient<add_gradient>()
                                .reference<add_reference>()

@@ -24,9 +24,8 @@ class Forward {
     plan.workspace_bytes = lanes(e, target) * floats(e) * static_cast<int64_t>(sizeof(float)) + 64;
   }
 
-  Forward(const Node& node, const galley_kernel_setup& setup) : Forward(node, *setup.target, setup.workspace) {}
-  Forward(const Node& node, const galley_target& target, void* workspace)
-      : node_(node), e_(attention_extents(node)), lanes_(lanes(e_, target)), workspace_(on_a_line(workspace)) {}
+  Forward(const Node& node, const galley_kernel_setup& setup)
+      : node_(node), e_(attention_extents(node)), lanes_(lanes(e_, *setup.target)), workspace_(on_a_line(setup.workspace)) {}
 
   void run() const {
     const Dropout dropout(e_, node_.read<int64_t>(4), node_.stream());

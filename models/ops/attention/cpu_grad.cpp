@@ -38,12 +38,11 @@ class Gradient {
     plan.workspace_bytes = (d.lanes * floats(e) + d.sums() * sum_floats(e)) * static_cast<int64_t>(sizeof(float)) + 64;
   }
 
-  Gradient(const Node& node, const galley_kernel_setup& setup) : Gradient(node, *setup.target, setup.workspace) {}
-  Gradient(const Node& node, const galley_target& target, void* workspace)
+  Gradient(const Node& node, const galley_kernel_setup& setup)
       : node_(node),
         e_(attention_extents(node)),
-        division_(e_, target),
-        lanes_(on_a_line(workspace)),
+        division_(e_, *setup.target),
+        lanes_(on_a_line(setup.workspace)),
         sums_(lanes_ + division_.lanes * floats(e_)) {}
 
   void run() const {

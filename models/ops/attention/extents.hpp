@@ -85,8 +85,9 @@ AttentionOperands<T> attention_outputs(const sdk::Node& n, const AttentionExtent
   return e.packed ? packed_operands(e, q) : AttentionOperands<T>{q, n.write<T>(1), n.write<T>(2)};
 }
 
-/// Dropout of probabilities: that of (head, query i, key j) is kept where the word's upper 24 bits reach the threshold. The draw belongs to the row of the
-/// window and to the query's position; its block is numbered by head and key, so that neither B nor S nor a blocking changes it. Word j mod 4 of the block.
+/// Dropout of probabilities: that of (head, query i, key j) is kept where the word's upper 24 bits reach the threshold. The draw belongs
+/// to the row of the window and to the query's position; its block is numbered by head and key, so that neither B nor S nor a blocking
+/// changes it. Word j mod 4 of the block.
 inline int64_t attention_draw(int64_t head, int64_t key) { return head << 32 | key >> 2; }
 inline uint32_t attention_threshold(double dropout) { return static_cast<uint32_t>(std::ceil(dropout * 16777216.0)); }
 

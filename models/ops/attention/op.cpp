@@ -1,12 +1,14 @@
 // Attention, causal: o = softmax(scale · q·kᵀ) · v over the keys that a query sees.
 //
-// q (B, S, heads·D), k and v (B, S, kv_heads·D); query head h reads key head h / (heads / kv_heads) (Ainslie et al., "GQA", arXiv:2305.13245). With k and v
-// absent, q holds all three, (B, S, (heads + 2·kv_heads)·D), as GPT-2's c_attn makes them. Query i of sequence b sees key j where
+// q (B, S, heads·D), k and v (B, S, kv_heads·D); query head h reads key head h / (heads / kv_heads) (Ainslie et al., "GQA",
+// arXiv:2305.13245). With k and v absent, q holds all three, (B, S, (heads + 2·kv_heads)·D), as GPT-2's c_attn makes them. Query i of
+// sequence b sees key j where
 //     max(first_key[b, i], i − window + 1) ≤ j ≤ i
 // (no window: attribute 0): one bound for causality, documents and sliding windows, and no mask matrix. A query always sees itself.
 //
-// For backward, forward leaves lse (B, heads, S), the logarithm of each softmax's denominator, and no matrix of S × S: probabilities are made again from it
-// (Dao, Fu, Ermon, Rudra, Ré: "FlashAttention", arXiv:2205.14135). Attribute `dropout` drops probabilities after the softmax, in training.
+// For backward, forward leaves lse (B, heads, S), the logarithm of each softmax's denominator, and no matrix of S × S: probabilities are
+// made again from it (Dao, Fu, Ermon, Rudra, Ré: "FlashAttention", arXiv:2205.14135). Attribute `dropout` drops probabilities after the
+// softmax, in training.
 #include <vector>
 
 #include "ops/attention/extents.hpp"

@@ -35,7 +35,6 @@ void gradient(Backward& b) {
 Op copy("copy", "y = x, converted to dtype (f64, f32, f16, bf16, …; x's own by default)");
 const bool added = add(copy.input("x", GALLEY_ROLE_ROWS)
                            .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES)
-                           .flags(GALLEY_OP_COPY)
                            .infer<shape>()
                            .gradient<gradient>()
                            .reference<reference>()

@@ -24,7 +24,8 @@
 //     256,  768 → 50304      146 | 147     116 | –        139 | 136
 //     1024, 192 → 512        172 | 172     184 | 184      166 | 148
 //     1024, 512 → 192        175 | 173     176 | 170      164 | 146
-// So tasks cost up to 5 % of a product; up to 11 % for a dW of few rows whose columns are a power of two, as oneDNN copies x for each of them.
+// So tasks cost up to 5 % of a product; up to 11 % for a dW of few rows whose columns are a power of two, as oneDNN copies x for each of
+// them.
 // They are twice as fast where rows of W are a multiple of 4 KiB: such rows meet in one set of the cache, their copies do not. –: left to
 // cpu_blocked.cpp, which is as fast or faster there (its table). Whole steps are no slower than with oneDNN's own threads, where the one
 // that is done first waits for the other.

@@ -25,9 +25,8 @@ class Blocked {
     const cpu::Multiply p = cpu::product_of(node);
     plan.workspace_bytes = cut_for(p, target).bytes();
   }
-  Blocked(const Node& node, const galley_kernel_setup& setup) : Blocked(node, *setup.target, setup.workspace) {}
-  Blocked(const Node& node, const galley_target& target, void* workspace)
-      : product_(cpu::product_of(node)), cut_(cut_for(product_, target)), workspace_(workspace) {}
+  Blocked(const Node& node, const galley_kernel_setup& setup)
+      : product_(cpu::product_of(node)), cut_(cut_for(product_, *setup.target)), workspace_(setup.workspace) {}
   void run() const {
     cpu::in_lanes(cut_.lanes, cut_.tasks, [this](int64_t task, int64_t lane) { multiply(product_, cut_, task, lane, workspace_); });
   }

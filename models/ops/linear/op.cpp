@@ -1,7 +1,7 @@
 // Linear layers: y = x·Wᵀ + b, and their two backward products dx = dy·W and dW = dyᵀ·x; db is the op sum_rows.
 //
-// x (…, K), W (N, K) as PyTorch's Linear stores it, or (K, N) with the attribute `transposed` as GPT-2's Conv1D does, b (N), y (…, N). A frozen weight gets no
-// dW and a frozen prefix no dx: each is a node of its own.
+// x (…, K), W (N, K) as PyTorch's Linear stores it, or (K, N) with the attribute `transposed` as GPT-2's Conv1D does, b (N), y (…, N). A
+// frozen weight gets no dW and a frozen prefix no dx: each is a node of its own.
 #include "ops/check.hpp"
 
 namespace {

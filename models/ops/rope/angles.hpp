@@ -10,7 +10,8 @@ namespace galley::models {
 
 /// Radians a position for each of head_dim / 2 pairs: theta^(−2i / head_dim), then
 ///   linear   divided by factor (all positions squeezed);
-///   llama3   divided by factor where a turn takes more than original_max_position / low_freq_factor positions, kept where it takes less than
+///   llama3   divided by factor where a turn takes more than original_max_position / low_freq_factor positions, kept where it takes less
+/// than
 ///            original_max_position / high_freq_factor, and in between from one to the other.
 struct Angles {
   double theta, factor, low, high, original;

@@ -18,7 +18,6 @@ void sum_squares_reference(const Node& n) {
 Op sum_squares("sum_squares", "y = Σ x², F64 (1)");
 const bool squares_added = add(sum_squares.input("x", GALLEY_ROLE_WHOLE)
                                    .output("y", GALLEY_ROLE_WHOLE)
-                                   .flags(GALLEY_OP_SUM_SQUARES)
                                    .infer<sum_squares_shape>()
                                    .reference<sum_squares_reference>()
                                    .test("small", {{GALLEY_F32, {2, 3, 5}}})
@@ -53,7 +52,6 @@ const bool norm_added = add(
         .input("sums", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_VARIADIC | GALLEY_OPERAND_NO_GRADIENT)
         .output("norm", GALLEY_ROLE_WHOLE)
         .output("found_inf", GALLEY_ROLE_WHOLE)
-        .flags(GALLEY_OP_NORM_FINISH)
         .infer<norm_shape>()
         .reference<norm_reference>()
         .test("none", {{GALLEY_F32, {1}, 1, 2}})

@@ -1,4 +1,5 @@
-// Some rows of a tensor: y[k] = row index[k] of x; x (…, C), index (n) I32, y (n, C). Sampling takes the last position of a hidden state with it, before the head.
+// Some rows of a tensor: y[k] = row index[k] of x; x (…, C), index (n) I32, y (n, C). Sampling takes the last position of a hidden state
+// with it, before the head.
 #include <cstring>
 
 #include "ops/check.hpp"

@@ -1,5 +1,5 @@
-// Transposition in F32, tile by tile: 64 rows by 16 columns, whose lines stay in the nearest cache while each is used in turn. At the bandwidth of memory but for
-// widths that are large powers of two, where a column's lines share few sets.
+// Transposition in F32, tile by tile: 64 rows by 16 columns, whose lines stay in the nearest cache while each is used in turn. At the
+// bandwidth of memory but for widths that are large powers of two, where a column's lines share few sets.
 #include <algorithm>
 
 #include "cpu/vector.hpp"

@@ -1,4 +1,5 @@
-// Transposition of a matrix: y[j, i] = x[i, j]; x (M, N), y (N, M). Merging an adapter into a weight that is stored the other way round needs it.
+// Transposition of a matrix: y[j, i] = x[i, j]; x (M, N), y (N, M). Merging an adapter into a weight that is stored the other way round
+// needs it.
 #include "ops/check.hpp"
 
 namespace {

@@ -40,12 +40,8 @@ typedef struct galley_operand_rule {
 #define GALLEY_OP_TRAINING_ONLY 2ull /* outside training output 0 is input 0: the host removes the node (dropout) */
 #define GALLEY_OP_LOSS 4ull          /* adds to GALLEY_SCALAR_LOSS and is where differentiation starts */
 #define GALLEY_OP_LINEAR 8ull        /* input 0 times input 1, a weight: what adapters and quantizers look for */
-#define GALLEY_OP_ADD 16ull          /* output 0 = input 0 + input 1: what the host joins gradients with */
-#define GALLEY_OP_COPY 32ull         /* output 0 = input 0, converted to the output's dtype */
-#define GALLEY_OP_SUM_SQUARES 64ull  /* output 0 (F64, one element) = sum of squares of input 0: proof of training and the global norm */
-#define GALLEY_OP_NORM_FINISH 128ull /* reads SUM_SQUARES' results, writes gradient norm and found-inf */
 
-#define GALLEY_OP_KNOWN 255ull /* all of them */
+#define GALLEY_OP_KNOWN 15ull /* all of them */
 
 /* Grain of an update op: what of it can be split off and run by itself. */
 #define GALLEY_GRAIN_NONE 0u
@@ -103,7 +99,7 @@ typedef struct galley_op {
    * node, also where there are no outputs and where they exist already, and compares what it says with what is there. */
   galley_status (*infer)(const galley_node_view*, galley_shape* const* outputs, galley_error*);
   /* Appends the backward nodes of `node`. d_outputs[i] is 0 where no gradient arrives. need[i] says whether input i needs one; d_inputs[i]
-   * comes in as 0, or as a tensor to write or to add to (bit i of `accumulate`), and goes out as what holds it. A rule may return a
+   * comes in as 0, or as a tensor to write or to add to (bit i of `accumulate`, of the first 32 inputs), and goes out as what holds it. A rule may return a
    * different tensor: the host then adds. NULL: not differentiable. */
   galley_status (*gradient)(const galley_graph_verbs*, galley_graph*, galley_node node, const galley_tensor* d_outputs,
                             const uint32_t* need, galley_tensor* d_inputs, uint32_t accumulate, galley_error*);

@@ -1,4 +1,5 @@
-// embedding of a table in the format "bf16", and sgd_step with its momentum in it: to the bit what unpacking, the F32 kernel and packing give.
+// embedding of a table in the format "bf16", and sgd_step with its momentum in it: to the bit what unpacking, the F32 kernel and packing
+// give.
 #include <cstring>
 #include <string>
 

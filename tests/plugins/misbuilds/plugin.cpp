@@ -39,7 +39,6 @@ Op& add_op() {
   return op.input("a", GALLEY_ROLE_WHOLE)
       .input("b", GALLEY_ROLE_WHOLE)
       .output("y", GALLEY_ROLE_WHOLE)
-      .flags(GALLEY_OP_ADD)
       .infer<like_x>()
       .reference<nothing>();
 }

@@ -1,4 +1,5 @@
-// For tests: everything that a plugin can say and that makes no sense, one mistake for each value of `how`. No guard of the SDK is around any of it.
+// For tests: everything that a plugin can say and that makes no sense, one mistake for each value of `how`. No guard of the SDK is around
+// any of it.
 #include <csignal>
 #include <cstdlib>
 #include <stdexcept>

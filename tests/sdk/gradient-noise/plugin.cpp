@@ -1,5 +1,5 @@
-// Gradient noise (Neelakantan et al. 2015, arXiv:1511.06807): g = g + N(0, eta / (1 + t)^gamma), t the updates before this one. For tests, built outside the
-// tree: a strategy that changes gradients before any optimizer sees them, in place.
+// Gradient noise (Neelakantan et al. 2015, arXiv:1511.06807): g = g + N(0, eta / (1 + t)^gamma), t the updates before this one. For
+// tests, built outside the tree: a strategy that changes gradients before any optimizer sees them, in place.
 #include <galley/cpp/strategy.hpp>
 
 #include <cmath>

@@ -1,6 +1,6 @@
-// Layer-wise decay of the learning rate (Howard, Ruder 2018, arXiv:1801.06146): the last block learns at the optimizer's own rate, each block before it at `decay`
-// times the rate of the one behind it, the embeddings as if they were a block before the first. For tests, built outside the tree: a strategy that scales
-// rates, whatever optimizer there is.
+// Layer-wise decay of the learning rate (Howard, Ruder 2018, arXiv:1801.06146): the last block learns at the optimizer's own rate, each
+// block before it at `decay` times the rate of the one behind it, the embeddings as if they were a block before the first. For tests,
+// built outside the tree: a strategy that scales rates, whatever optimizer there is.
 #include <galley/cpp/strategy.hpp>
 
 #include <algorithm>

@@ -1,8 +1,9 @@
-/* For tests: a plugin in C that fills and reads every table and description of the ABI, and of each only the fields that every version has. It is built against headers
- * with a field less and a field more in each struct (tests/python/abi_versions.py), loaded by this host, and has to train to the same bytes.
+/* For tests: a plugin in C that fills and reads every table and description of the ABI, and of each only the fields that every version
+ * has. It is built against headers with a field less and a field more in each struct (tests/python/abi_versions.py), loaded by this host,
+ * and has to train to the same bytes.
  *
- * A strategy "versions": SGD with momentum, p = p - lr * (m = 0.5 * m + g), whose momentum is stored in the format "halves" (two components); a device "versions",
- * which computes as the processor does. */
+ * A strategy "versions": SGD with momentum, p = p - lr * (m = 0.5 * m + g), whose momentum is stored in the format "halves" (two
+ * components); a device "versions", which computes as the processor does. */
 #include <galley/galley.h>
 #include <stdlib.h>
 
@@ -45,7 +46,8 @@ static galley_status fail(galley_error* error, galley_status status, const char*
 
 /* ---- Ops and kernels ---------------------------------------------------------------------------------------------------------------- */
 
-#define RULE(name_, role_, flags_) {HEAD(galley_operand_rule), .name = name_, .role = role_, .flags = flags_, .alias = -1}
+#define RULE(name_, role_, flags_) \
+  { HEAD(galley_operand_rule), .name = name_, .role = role_, .flags = flags_, .alias = -1 }
 static const galley_operand_rule step_rules[] = {
     RULE("parameter", GALLEY_ROLE_ROWS, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT),
     RULE("gradient", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT),
@@ -60,7 +62,7 @@ static const galley_operand_rule* const halves[] = {&row_rules[0], &row_rules[1]
 static galley_status step_infer(const galley_node_view* node, galley_shape* const* outputs, galley_error* error) {
   (void)outputs;
   return galley_operand_count(node->inputs[0]) == galley_operand_count(node->inputs[1]) ? GALLEY_OK
-                                                                                       : fail(error, GALLEY_INVALID, "sizes differ");
+                                                                                        : fail(error, GALLEY_INVALID, "sizes differ");
 }
 static void shape_like(galley_shape* out, const galley_operand* like, uint32_t dtype) {
   out->rank = like->rank;
@@ -90,16 +92,25 @@ static const galley_node_view no_view = {HEAD(galley_node_view), .op = "versions
 static const galley_op_case step_case = {HEAD(galley_op_case), .node = &no_view, .low = low, .high = high};
 static const galley_op_case* const no_cases[] = {&step_case};
 
-static const galley_op step_op = {HEAD(galley_op), .name = "versions_step", .summary = "p = p - lr (m = m / 2 + g)", .inputs = step_inputs,
-                                  .n_inputs = 5, .cases = no_cases, .n_cases = 1, .grain = GALLEY_GRAIN_ELEMENT, .infer = step_infer,
+static const galley_op step_op = {HEAD(galley_op),
+                                  .name = "versions_step",
+                                  .summary = "p = p - lr (m = m / 2 + g)",
+                                  .inputs = step_inputs,
+                                  .n_inputs = 5,
+                                  .cases = no_cases,
+                                  .n_cases = 1,
+                                  .grain = GALLEY_GRAIN_ELEMENT,
+                                  .infer = step_infer,
 #if !TEST_SHORTER
                                   .cost = step_cost
 #endif
 };
-static const galley_op pack_op = {HEAD(galley_op), .name = "halves_pack", .summary = "the halves of each F32", .inputs = halves, .n_inputs = 1,
-                                  .outputs = halves, .n_outputs = 2, .infer = pack_infer};
-static const galley_op unpack_op = {HEAD(galley_op), .name = "halves_unpack", .summary = "F32 from its halves", .inputs = halves, .n_inputs = 2,
-                                    .outputs = halves, .n_outputs = 1, .infer = unpack_infer};
+static const galley_op pack_op = {HEAD(galley_op),  .name = "halves_pack", .summary = "the halves of each F32",
+                                  .inputs = halves, .n_inputs = 1,         .outputs = halves,
+                                  .n_outputs = 2,   .infer = pack_infer};
+static const galley_op unpack_op = {HEAD(galley_op),  .name = "halves_unpack", .summary = "F32 from its halves",
+                                    .inputs = halves, .n_inputs = 2,           .outputs = halves,
+                                    .n_outputs = 1,   .infer = unpack_infer};
 
 enum { BLOCK = 4096 };
 
@@ -128,9 +139,11 @@ static galley_status query(const galley_node_view* const* nodes, uint32_t n, con
   plan->priority = 1;
   return GALLEY_OK;
 }
-static galley_status prepare(const galley_node_view* const* nodes, uint32_t n, const galley_kernel_setup* setup, void** out, galley_error* error) {
+static galley_status prepare(const galley_node_view* const* nodes, uint32_t n, const galley_kernel_setup* setup, void** out,
+                             galley_error* error) {
   state* s = malloc(sizeof *s);
-  if (n != 1 || !s || setup->workspace_bytes != 64 || !setup->target || setup->constants) return fail(error, GALLEY_FAILED, "not what was asked for");
+  if (n != 1 || !s || setup->workspace_bytes != 64 || !setup->target || setup->constants)
+    return fail(error, GALLEY_FAILED, "not what was asked for");
   s->node = nodes[0];
   s->workspace = setup->workspace;
   *out = s;
@@ -164,8 +177,11 @@ static galley_status unpack(void* s, galley_queue* queue, galley_error* error) {
   for (int64_t i = 0; i < galley_operand_count(node->inputs[0]); ++i) y[i] = (uint32_t)a[i] << 16 | b[i];
   return GALLEY_OK;
 }
-#define KERNEL(name_, op_, run_) \
-  {.size = TEST_SIZE_KERNEL, .revision = TEST_REVISION_KERNEL, .name = name_, .op = op_, .device = "cpu", .query = query, .prepare = prepare, .enqueue = run_, .release = release}
+#define KERNEL(name_, op_, run_)                                                                                           \
+  {                                                                                                                        \
+    .size = TEST_SIZE_KERNEL, .revision = TEST_REVISION_KERNEL, .name = name_, .op = op_, .device = "cpu", .query = query, \
+    .prepare = prepare, .enqueue = run_, .release = release                                                                \
+  }
 static const galley_kernel step_kernel = KERNEL("versions_step.c", "versions_step", step),
                            pack_kernel = KERNEL("halves_pack.c", "halves_pack", pack),
                            unpack_kernel = KERNEL("halves_unpack.c", "halves_unpack", unpack);
@@ -186,8 +202,8 @@ static galley_status components(const int64_t* shape, uint32_t rank, const galle
   *n = 2;
   return GALLEY_OK;
 }
-static const galley_format format = {HEAD(galley_format), .name = "halves", .pack_op = "halves_pack", .unpack_op = "halves_unpack", .exact = 1,
-                                     .trainable = 1, .components = components};
+static const galley_format format = {HEAD(galley_format), .name = "halves", .pack_op = "halves_pack", .unpack_op = "halves_unpack",
+                                     .exact = 1,          .trainable = 1,   .components = components};
 
 /* ---- The strategy ------------------------------------------------------------------------------------------------------------------- */
 
@@ -283,7 +299,8 @@ static const void* interface(const char* id) {
   if (galley_same_text(id, GALLEY_UPDATE)) return &updates;
   return galley_same_text(id, GALLEY_SAVED) ? &saved : NULL;
 }
-static const galley_strategy strategy = {HEAD(galley_strategy), .name = "versions", .create = create, .destroy = destroy, .interface = interface};
+static const galley_strategy strategy = {HEAD(galley_strategy), .name = "versions", .create = create, .destroy = destroy,
+                                         .interface = interface};
 
 /* ---- The device --------------------------------------------------------------------------------------------------------------------- */
 
@@ -353,14 +370,30 @@ static galley_status synchronize(void* device, galley_error* error) {
   (void)device, (void)error;
   return GALLEY_OK;
 }
-static const galley_memory_class memories[] = {{HEAD(galley_memory_class), .name = "host", .alignment = 64, .host_access = 1, .computes = 1},
-                                               {HEAD(galley_memory_class), .name = "spill", .alignment = 64, .host_access = 1}};
+static const galley_memory_class memories[] = {
+    {HEAD(galley_memory_class), .name = "host", .alignment = 64, .host_access = 1, .computes = 1},
+    {HEAD(galley_memory_class), .name = "spill", .alignment = 64, .host_access = 1}};
 static const galley_memory_class* const memory_list[] = {&memories[0], &memories[1]};
-static const galley_queue_info queues[] = {{HEAD(galley_queue_info), .role = GALLEY_QUEUE_COMPUTE}, {HEAD(galley_queue_info), .role = GALLEY_QUEUE_OUT}};
+static const galley_queue_info queues[] = {{HEAD(galley_queue_info), .role = GALLEY_QUEUE_COMPUTE},
+                                           {HEAD(galley_queue_info), .role = GALLEY_QUEUE_OUT}};
 static const galley_queue_info* const queue_list[] = {&queues[0], &queues[1]};
-static const galley_device device = {.size = TEST_SIZE_DEVICE, .revision = TEST_REVISION_DEVICE, .kind = "versions", .memories = memory_list, .queues = queue_list, .n_memories = 2,
-                                     .n_queues = 2, .describe = describe, .open = open_device, .close = close_device, .allocate = allocate,
-                                     .release = release_memory, .launch = launch, .copy = copy, .record = event, .wait = event, .await = await,
+static const galley_device device = {.size = TEST_SIZE_DEVICE,
+                                     .revision = TEST_REVISION_DEVICE,
+                                     .kind = "versions",
+                                     .memories = memory_list,
+                                     .queues = queue_list,
+                                     .n_memories = 2,
+                                     .n_queues = 2,
+                                     .describe = describe,
+                                     .open = open_device,
+                                     .close = close_device,
+                                     .allocate = allocate,
+                                     .release = release_memory,
+                                     .launch = launch,
+                                     .copy = copy,
+                                     .record = event,
+                                     .wait = event,
+                                     .await = await,
                                      .synchronize = synchronize};
 
 /* ---- The entry ---------------------------------------------------------------------------------------------------------------------- */
@@ -378,6 +411,19 @@ static const galley_format* const formats[] = {&format};
 static const galley_device* const devices[] = {&device};
 
 GALLEY_EXPORT extern const galley_entry galley_entry_v1;
-const galley_entry galley_entry_v1 = {HEAD(galley_entry), .abi_major = GALLEY_ABI_MAJOR, .abi_minor = GALLEY_ABI_MINOR, .id = "versions",
-                                      .version = "1.0.0", .open = opened, .strategies = strategies, .n_strategies = 1, .ops = ops, .n_ops = 3,
-                                      .kernels = kernels, .n_kernels = 3, .formats = formats, .n_formats = 1, .devices = devices, .n_devices = 1};
+const galley_entry galley_entry_v1 = {HEAD(galley_entry),
+                                      .abi_major = GALLEY_ABI_MAJOR,
+                                      .abi_minor = GALLEY_ABI_MINOR,
+                                      .id = "versions",
+                                      .version = "1.0.0",
+                                      .open = opened,
+                                      .strategies = strategies,
+                                      .n_strategies = 1,
+                                      .ops = ops,
+                                      .n_ops = 3,
+                                      .kernels = kernels,
+                                      .n_kernels = 3,
+                                      .formats = formats,
+                                      .n_formats = 1,
+                                      .devices = devices,
+                                      .n_devices = 1};
