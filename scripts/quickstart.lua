@@ -2,6 +2,7 @@
 --
 --   galley train scripts/quickstart.lua --set text=. --out runs/quickstart
 --   galley sample runs/quickstart --prompt "A plan is"
+--
 -- 2.3 M parameters: 5 blocks of 4 · 192² + 3 · 192 · 512 make 2.2 M; the embedding of 256 · 192 is also the head.
 -- Positions are encoded by RoPE, because a byte depends mostly on the bytes just before it; learned positions need
 -- several times as many steps to learn that. A step is 4 rows of 256 bytes; 1,200 steps see 1.2 M bytes. Memory: at

@@ -10,12 +10,14 @@
 #                     [LIBRARIES lib...]               for <id>.so
 #                     [KERNEL_LIBRARIES lib...]        for the CPU kernels
 #                     [OUTPUT_DIRECTORY dir])          default: ${CMAKE_BINARY_DIR}/plugins
+#
 # The result is the folder OUTPUT_DIRECTORY/<id> with the libraries and a copy of the manifest; Galley loads this folder. The copy ends with
 # a [[kernels]] table for each library of kernels that was built; a manifest that already has `kernels` is copied unchanged. Each library
 # exports only `galley_entry_v1` and must resolve all other symbols by itself. Targets: plugin-<id>, which includes the others,
 # plugin-<id>-main, plugin-<id>-cpu-v3, plugin-<id>-cpu-v4, plugin-<id>-cuda.
 #
 # CPU kernels see GALLEY_CPU_LEVEL: 3 or 4 (x86-64-v3, x86-64-v4); 0 in <id>-cpu-base.so, the only one on other processors.
+#
 # `cmake --install` installs the folder in <prefix>/lib/galley/plugins, where an installed Galley looks for plugins. GALLEY_PLUGIN_INSTALL
 # sets another folder; OFF installs nothing.
 include_guard(GLOBAL)

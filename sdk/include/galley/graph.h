@@ -1,6 +1,5 @@
 /* The graph, through handles and verbs. Strategies and the gradient rules of ops build graphs with them and never see the host's structs.
  *
- *
  * A graph handle is valid during the call that it was passed to. Tensor and node ids live as long as the graph; 0 means "none". All verbs
  * are [main-thread] [plan-time]. All memory of a plugin is tensors made here: there is no other way to get memory, and these tensors are
  * all that resume needs to save. */

@@ -112,8 +112,8 @@ static galley_status create(const galley_options* options, void** instance, gall
 }
 static void destroy(void* instance) { (void)instance; }
 
-/* Called for each property of each tensor. Claims the update of every trainable parameter, weakly: a strong claim of another strategy wins.
- * */
+/* Called for each property of each tensor. Claims the update of every trainable parameter, weakly: a strong claim of another strategy
+ * wins. */
 static galley_status claim(void* instance, const galley_graph_reader* reader, galley_graph* graph, const galley_subject* subject,
                            galley_claim_value* out, galley_error* error) {
   (void)instance, (void)reader, (void)graph, (void)error;
