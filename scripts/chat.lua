@@ -1,12 +1,13 @@
--- Fine-tuning on conversations: a model's folder from the hub and a file of JSON lines, {"messages": [{"role": …, "content": …}, …]} each.
+-- Fine-tunes a Hugging Face model on conversations: a file of JSON lines of the form {"messages": [{"role": …, "content": …}, …]}.
 --
---   galley data   scripts/chat.lua --set model=DIR --set chat=FILE              what the model will see
+--   galley data   scripts/chat.lua --set model=DIR --set chat=FILE              shows what the model will see
 --   galley train  scripts/chat.lua --set model=DIR --set chat=FILE --out runs/chat
 --   galley sample runs/chat --chat
 --
--- DIR holds config.json, model.safetensors, tokenizer.json, and tokenizer_config.json with the model's chat template. The loss is on what the
--- assistant says. A step is 4 micro-batches of 2 rows of 512 tokens, as many conversations as fit; a tenth of them is held out.
--- Everything is trained: 16 bytes a parameter. --set adapter=true trains a LoRA adapter beside the frozen model instead: 4 bytes a parameter.
+-- DIR holds config.json, model.safetensors, tokenizer.json, and tokenizer_config.json with the model's chat template. Only the assistant's
+-- messages count in the loss. A step is 4 micro-batches of 2 rows of 512 tokens; conversations are packed into rows. One tenth of them is
+-- held out. Trains all parameters, at 16 bytes per parameter. --set adapter=true trains a LoRA adapter instead and freezes the model, at 4
+-- bytes per parameter.
 local adapter = arg("adapter", false)
 
 return recipe {

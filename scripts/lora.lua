@@ -1,9 +1,9 @@
--- A LoRA adapter beside every linear layer of a model's blocks; the base stays frozen. Leaves adapter/ in PEFT's format.
+-- Trains a LoRA adapter for every linear layer of a model's blocks; the model is frozen. Leaves adapter/ in PEFT's format.
 --
 --   galley train scripts/lora.lua --set model=DIR --set batch=FILE --out runs/lora
 --
--- DIR holds config.json and model.safetensors, FILE I32 input_ids and labels of shape (B, S). A frozen parameter takes 4 bytes, a trained one 16: at rank 8
--- a layer of 4,096 × 4,096 trains 65,536 of 16.8 M parameters, 0.4 %. A window of 4 micro-batches costs the memory of one.
+-- DIR holds config.json and model.safetensors; FILE holds I32 input_ids and labels (B, S). A frozen parameter takes 4 bytes, a trained one
+-- 16. At rank 8, a layer of 4,096 × 4,096 trains 65,536 of 16.8 M parameters (0.4 %). A window of 4 micro-batches takes no more memory.
 return recipe {
   model = model { path = arg("model") },
   data  = data.batch { path = arg("batch") },

@@ -1,12 +1,12 @@
--- A first model: a GPT on bytes, trained from scratch on the text of a folder.
+-- Trains a small GPT from scratch on the bytes of the text files in a folder.
 --
 --   galley train scripts/quickstart.lua --set text=. --out runs/quickstart
 --   galley sample runs/quickstart --prompt "A plan is"
 --
--- 2.3 M parameters: 5 blocks of 4 · 192² + 3 · 192 · 512 = 2.2 M, an embedding of 256 · 192 that is the head as well. Positions are rotations
--- (RoPE), because bytes are learned from the bytes just before them: learned positions need several times as many steps for it. A step is
--- 4 rows of 256 bytes; 1,200 of them see 1.2 M bytes. Memory: weights, gradients and two moments are 4 · 4 bytes · 2.3 M = 36 MB,
--- activations the rest.
+-- 2.3 M parameters: 5 blocks of 4 · 192² + 3 · 192 · 512 make 2.2 M; the embedding of 256 · 192 is also the head.
+-- Positions are encoded by RoPE, because a byte depends mostly on the bytes just before it; learned positions need
+-- several times as many steps to learn that. A step is 4 rows of 256 bytes; 1,200 steps see 1.2 M bytes. Memory: at
+-- most 4 · 4 bytes · 2.3 M = 36 MB for weights, gradients and two moments; the rest is activations.
 return recipe {
   model = model {
     family = "llama",

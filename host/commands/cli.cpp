@@ -38,7 +38,7 @@ Result<int64_t> CommandLine::integer(const std::string& flag, int64_t otherwise,
   int64_t value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (code != std::errc() || end != text.data() + text.size() || value < least)
-    return recipe_error(flag + " '" + text + "' is no integer of at least " + std::to_string(least));
+    return recipe_error(flag + " '" + text + "' is not an integer of at least " + std::to_string(least));
   return value;
 }
 
@@ -50,7 +50,7 @@ Result<double> CommandLine::number(const std::string& flag, double otherwise, do
   if (code != std::errc() || end != text.data() + text.size() || !(value >= least && value <= most)) {
     char range[64];
     std::snprintf(range, sizeof range, most < 1e300 ? "from %g to %g" : "of at least %g", least, most);
-    return recipe_error(flag + " '" + text + "' is no number " + range);
+    return recipe_error(flag + " '" + text + "' is not a number " + range);
   }
   return value;
 }
@@ -78,7 +78,7 @@ Result<CommandLine> parse_command_line(const CommandSpec& command, const std::ve
       continue;
     }
     if (equals == std::string::npos && i + 1 >= words.size())
-      return recipe_error("galley " + command.name + ": " + name + " wants a value: " + name + " " + flag->value, hint);
+      return recipe_error("galley " + command.name + ": " + name + " needs a value: " + name + " " + flag->value, hint);
     const std::string value = equals == std::string::npos ? words[++i] : words[i].substr(equals + 1);
     auto& values = out.flags[name];
     if (!flag->repeats && !values.empty()) return recipe_error("galley " + command.name + ": " + name + " is given twice", hint);
@@ -89,7 +89,7 @@ Result<CommandLine> parse_command_line(const CommandSpec& command, const std::ve
     return recipe_error("galley " + command.name + ": " + command.positional + " is missing", "usage: " + usage(command));
   const size_t most = wants ? 1 : 0;
   if (out.positional.size() > most)
-    return recipe_error("galley " + command.name + ": one thing too many: '" + out.positional[most] + "'", "usage: " + usage(command));
+    return recipe_error("galley " + command.name + ": unexpected argument '" + out.positional[most] + "'", "usage: " + usage(command));
   for (const FlagSpec& f : command.flags)
     if (f.required && !out.has(f.name))
       return recipe_error("galley " + command.name + ": " + f.name + " " + f.value + " is missing", f.help);
@@ -114,14 +114,15 @@ std::string program_help(const std::vector<CommandSpec>& commands) {
   for (const CommandSpec& c : commands)
     out += "  " + pad("galley " + c.name + (c.positional.empty() ? "" : " " + c.positional), 24) + c.summary + "\n";
   out +=
-      "\n  galley COMMAND --help     what a command takes, with examples\n\n"
+      "\n  galley COMMAND --help     options of a command, with examples\n\n"
       "A first run, from a recipe to a trained model:\n"
       "  galley plan scripts/quickstart.lua --set text=.\n"
       "  galley train scripts/quickstart.lua --set text=. --out runs/first\n"
       "  galley sample runs/first --prompt \"A plan is\"\n\n"
       "Exit codes: 0 done, 1 the run failed, 2 the recipe or the command line is wrong, 3 it does not fit, 4 a plugin is at fault, 130 "
       "interrupted and saved.\n"
-      "Environment: GALLEY_PLUGIN_PATH, folders with plugins, separated by colons; GALLEY_CACHE, where prepared data is kept.\n";
+      "Environment: GALLEY_PLUGIN_PATH lists folders to search for plugins, separated by colons, after those of --plugin-path.\n"
+      "GALLEY_CACHE is the folder for prepared data; the default is ~/.cache/galley.\n";
   return out;
 }
 
@@ -171,7 +172,7 @@ int run_words(const std::vector<std::string>& words) {
     names.reserve(commands.size());
     for (const CommandSpec& c : commands) names.push_back(c.name);
     const std::string guess = did_you_mean(words[0], names);
-    return fail(recipe_error("no command '" + words[0] + "'", guess.empty() ? "galley --help lists them" : guess));
+    return fail(recipe_error("unknown command '" + words[0] + "'", guess.empty() ? "galley --help lists them" : guess));
   }
   const std::vector<std::string> rest(words.begin() + 1, words.end());
   if (std::any_of(rest.begin(), rest.end(), [](const std::string& w) { return w == "--help" || w == "-h"; })) {
@@ -192,11 +193,11 @@ int run_program(const std::vector<std::string>& words) {
   try {
     code = run_words(words);
   } catch (const std::bad_alloc&) {
-    return fail(run_error("there is no memory left for the program itself"));
+    return fail(run_error("the program itself has run out of memory"));
   } catch (const std::exception& error) {
-    return fail(run_error(error.what(), "this is a mistake of Galley: please report it"));
+    return fail(run_error(error.what(), "this is a bug in Galley: please report it"));
   }
-  // A result that did not arrive is none.
+  // A result that could not be written is a failure.
   errno = 0;
   if ((std::fflush(stdout) != 0 || std::ferror(stdout)) && code == 0)
     return fail(run_error(std::string("cannot write to stdout") + (errno ? std::string(": ") + std::strerror(errno) : "")));

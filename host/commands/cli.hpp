@@ -1,4 +1,4 @@
-// The command line: which commands there are, what they take, and their help, from one table.
+// The command line: commands, their options and their help, all from one table.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ struct FlagSpec {
   bool required = false;
 };
 
-/// A command line, taken apart.
+/// A parsed command line.
 struct CommandLine {
   std::vector<std::string> positional;
   std::map<std::string, std::vector<std::string>> flags;
@@ -40,14 +40,14 @@ struct CommandSpec {
   std::function<Status(const CommandLine&)> run;
 };
 
-/// Unknown flags get the nearest known one; missing values and positionals are named. Exit code Recipe.
+/// An error suggests the nearest known flag, or names the missing value or argument. Exit code Recipe.
 Result<CommandLine> parse_command_line(const CommandSpec& command, const std::vector<std::string>& words);
 std::string command_help(const CommandSpec& command);
 std::string program_help(const std::vector<CommandSpec>& commands);
 
 std::vector<CommandSpec> all_commands();
 
-/// Runs the program: prints help, one line of cause and a hint on stderr; the process's exit code. [main-thread]
+/// Runs the program. Prints an error to stderr: one line of cause, then a hint. Returns the process's exit code. [main-thread]
 int run_program(const std::vector<std::string>& words);
 
 }  // namespace galley

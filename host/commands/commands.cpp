@@ -19,14 +19,15 @@
 namespace galley {
 namespace {
 
-const FlagSpec set_flag = {"--set", "NAME=VALUE", "an argument of the recipe: arg(\"NAME\")", true, false};
-const FlagSpec confine_flag = {"--confine", "", "the recipe is from somebody else: keep it in its folder", false, false};
+const FlagSpec set_flag = {"--set", "NAME=VALUE", "set a recipe argument: the value of arg(\"NAME\")", true, false};
+const FlagSpec confine_flag = {"--confine", "", "limit a recipe by somebody else to files in its own folder and in --set", false, false};
 const FlagSpec plugin_path_flag = {"--plugin-path", "DIR",
-                                   "a folder with a plugin, or with folders of plugins; so may GALLEY_PLUGIN_PATH=DIR:DIR", true, false};
+                                   "search DIR for plugins first; DIR is a plugin's folder or a folder of such folders", true, false};
 const FlagSpec device_flag = {"--device", "KIND", "the device to run on (cpu)", false, false};
-const FlagSpec target_flag = {"--target", "FILE", "plan for the machine in this TOML file instead of this one", false, false};
-const FlagSpec memory_flag = {"--memory", "BYTES", "refuse a plan that needs more, e.g. 24GiB", false, false};
-const FlagSpec poison_flag = {"--poison", "", "debug: junk in all memory but the current instruction's operands (slow)", false, false};
+const FlagSpec target_flag = {"--target", "FILE", "plan for the machine that this TOML file describes, not for this machine", false, false};
+const FlagSpec memory_flag = {"--memory", "BYTES", "refuse a plan that needs more memory than this, e.g. 24GiB", false, false};
+const FlagSpec poison_flag = {"--poison", "", "debug: before each instruction, fill all memory except its operands with junk (slow)", false,
+                              false};
 
 int terminal_columns() {
   winsize size = {};
@@ -37,19 +38,18 @@ constexpr size_t kMostThreads = 4096;
 
 Status command_tokenize(const CommandLine& a) {
   const auto threads = static_cast<size_t>(TRY(a.integer("--threads", static_cast<int64_t>(usable_threads()), 1)));
-  if (threads > kMostThreads)
-    return recipe_error("--threads " + a.get("--threads") + ": more than " + std::to_string(kMostThreads) + " are not started");
+  if (threads > kMostThreads) return recipe_error("--threads " + a.get("--threads") + ": the limit is " + std::to_string(kMostThreads));
   if (a.has("--train")) {
     if (!a.positional.empty() || a.has("--decode") || a.has("--special"))
-      return recipe_error("galley tokenize: --train makes a tokenizer, and takes none");
-    if (!a.has("--vocab") || !a.has("--out")) return recipe_error("galley tokenize: --train wants --vocab N and --out DIR");
+      return recipe_error("galley tokenize: --train takes no TOKENIZER_JSON, --decode or --special");
+    if (!a.has("--vocab") || !a.has("--out")) return recipe_error("galley tokenize: --train needs --vocab N and --out DIR");
     return train_tokenizer(a.flags.at("--train"), static_cast<size_t>(TRY(a.integer("--vocab", 0, 1))), a.get("--out"), threads);
   }
   for (const char* flag : {"--vocab", "--out"})
-    if (a.has(flag)) return recipe_error(std::string("galley tokenize: ") + flag + " goes with --train");
+    if (a.has(flag)) return recipe_error(std::string("galley tokenize: ") + flag + " requires --train");
   if (a.positional.empty())
-    return recipe_error("galley tokenize: TOKENIZER_JSON is missing", "or train one: galley tokenize --train FILE --vocab N --out DIR");
-  if (a.has("--decode") && a.has("--special")) return recipe_error("galley tokenize: --special goes with texts, not with --decode");
+    return recipe_error("galley tokenize: TOKENIZER_JSON is missing", "to train one: galley tokenize --train FILE --vocab N --out DIR");
+  if (a.has("--decode") && a.has("--special")) return recipe_error("galley tokenize: --special cannot be combined with --decode");
   return tokenize(a.positional[0], a.has("--decode") ? Direction::Decode : Direction::Encode,
                   a.has("--special") ? Template::Yes : Template::No, threads);
 }
@@ -65,7 +65,7 @@ Status check_dump(const std::string& wanted) {
   }
   names.emplace_back(plan_pass.name);
   const std::string guess = did_you_mean(wanted, names);
-  return recipe_error("--dump " + wanted + ": there is no such pass", guess.empty() ? "all, " + list + ", plan" : guess);
+  return recipe_error("--dump " + wanted + ": there is no such pass", guess.empty() ? "known: all, " + list + ", plan" : guess);
 }
 
 void print_dump(const std::string& wanted, const PassInfo& pass, const std::function<std::string()>& text) {
@@ -119,26 +119,27 @@ std::vector<CommandSpec> all_commands() {
   return {
       {"plan",
        "RECIPE",
-       "say to the byte what a recipe will need, when and for whom",
-       "Opens no device and no weights. Examples:\n  galley plan scripts/quickstart.lua --set text=.\n  galley plan finetune.lua --set "
-       "model=DIR --memory 24GiB   exit code 3 when it does not fit\n",
+       "show how much memory a recipe needs, to the byte: when, and for what",
+       "Opens no device and reads no weights. Examples:\n"
+       "  galley plan scripts/quickstart.lua --set text=.\n"
+       "  galley plan finetune.lua --set model=DIR --memory 24GiB   exit code 3 if it does not fit\n",
        {set_flag,
         confine_flag,
         memory_flag,
         target_flag,
         device_flag,
         plugin_path_flag,
-        {"--json", "", "for programs"},
-        {"--check", "", "prove the plan on the shadow device as well"},
-        {"--dump", "PASS", "show what a pass of the compiler has made, or all of them: all; `--dump help` lists them"}},
+        {"--json", "", "print the plan as JSON"},
+        {"--check", "", "also execute the plan on a device without data, which proves that it is correct"},
+        {"--dump", "PASS", "print the result of a compiler pass; `all` prints every pass, `help` lists them"}},
        command_plan},
       {"train",
        "RECIPE",
-       "train, into a new run directory",
-       "Plans first, and refuses by name what cannot work. The directory gets metrics.jsonl, memory.json, run.toml, model/ or adapter/, "
-       "and state/ to go on from.\n"
-       "Ctrl-C finishes the step, saves, and says how to go on; a second one ends at once.\n",
-       {{"--out", "DIR", "the run's directory: new, or empty", false, true},
+       "train a model in a new run directory",
+       "Plans the run before it starts; an error names whatever cannot work. Writes recipe.lua, run.toml, metrics.jsonl, memory.json,\n"
+       "model/ or adapter/, and state/, from which `galley resume` continues.\n"
+       "Ctrl-C finishes the step, saves, and prints how to continue. A second Ctrl-C ends the program at once.\n",
+       {{"--out", "DIR", "the run's directory; it must be new or empty", false, true},
         set_flag,
         confine_flag,
         memory_flag,
@@ -149,51 +150,48 @@ std::vector<CommandSpec> all_commands() {
        command_train},
       {"resume",
        "DIR",
-       "go on where a run stopped, bit for bit",
-       "A run that was killed before its first save begins again. Where something has changed that the run depends on (its recipe, "
-       "modules,\n"
-       "data, base model, plugins), it is not resumed; the error says what has changed.\n",
-       {{"--recorded", "", "go on with the recipe and modules as the run wrote them down, although their files have changed"},
+       "continue a run from its last save, with the same results to the bit",
+       "A run that was killed before its first save starts again. If something that the run depends on has changed (its recipe, modules,\n"
+       "data, base model or plugins), the run is not resumed; the error says what has changed.\n",
+       {{"--recorded", "", "use the recipe and modules that the run recorded, even if their files have changed"},
         plugin_path_flag,
         poison_flag},
        command_resume},
       {"eval",
        "RECIPE|DIR",
-       "the loss on the validation data of a recipe or a run",
+       "compute the loss of a recipe's or a run's model on the validation data",
        "",
-       {set_flag, confine_flag, device_flag, plugin_path_flag, {"--json", "", "for programs"}},
+       {set_flag, confine_flag, device_flag, plugin_path_flag, {"--json", "", "print the result as JSON"}},
        command_eval},
       {"sample",
        "DIR",
-       "let a model write on from a prompt, or talk with it",
-       "DIR is a run's directory, or a model's folder (config.json, model.safetensors, tokenizer.json). Text is shown as it is made, until "
-       "--tokens, a "
-       "token that ends texts, or a --stop. Examples:\n  galley sample runs/first --prompt \"A plan is\" --tokens 200 --temperature 0.8 "
-       "--seed 7\n  galley "
-       "sample runs/chat --chat                  a conversation, with the model's template\n  echo \"Name a prime.\" | galley sample model "
-       "--chat "
-       "--temperature 0\n",
-       {{"--prompt", "TEXT", "what to begin with; with --chat: what the user says"},
-        {"--chat", "", "a conversation: each line of stdin is what the user says next"},
-        {"--tokens", "N", "how many to write at most (200)"},
-        {"--temperature", "T", "0 takes the likeliest each time (0.8)"},
-        {"--top-k", "K", "draw from the K likeliest only (40; 0: all)"},
-        {"--top-p", "P", "of those, from the fewest that are P likely together (1)"},
-        {"--seed", "N", "of the draws (1)"},
-        {"--stop", "TEXT", "end before this text", true, false},
-        {"--system", "TEXT", "with --chat: what the system says first"},
-        {"--template", "NAME", "with --chat: the chat template, where the model's is not recognised"},
-        {"--length", "N", "of a model's folder: the tokens that the model sees (512)"},
+       "continue a prompt, or chat with the model",
+       "DIR is a run's directory, or a model's folder (config.json, model.safetensors, tokenizer.json). Prints text as it is generated,\n"
+       "until it has --tokens tokens, an end-of-text token, or a --stop text. Examples:\n"
+       "  galley sample runs/first --prompt \"A plan is\" --tokens 200 --temperature 0.8 --seed 7\n"
+       "  galley sample runs/chat --chat                  a conversation, in the model's chat template\n"
+       "  echo \"Name a prime.\" | galley sample model --chat --temperature 0\n",
+       {{"--prompt", "TEXT", "the text to continue; with --chat: the user's message"},
+        {"--chat", "", "chat: each line of stdin is the user's next message"},
+        {"--tokens", "N", "generate at most N tokens (200)"},
+        {"--temperature", "T", "sampling temperature; 0 always takes the most probable token (0.8)"},
+        {"--top-k", "K", "sample from the K most probable tokens (40; 0: all)"},
+        {"--top-p", "P", "of those, sample from the smallest set of tokens whose cumulative probability is at least P (1)"},
+        {"--seed", "N", "seed of the random numbers (1)"},
+        {"--stop", "TEXT", "stop before this text", true, false},
+        {"--system", "TEXT", "with --chat: the system message"},
+        {"--template", "NAME", "with --chat: the chat template, if the model's is not recognised"},
+        {"--length", "N", "with a model's folder: the context length in tokens (512)"},
         plugin_path_flag},
        command_sample},
       {"data",
        "RECIPE",
-       "what the model will see: documents, tokens, padding, a few rows",
-       "Prepares the data as train would, which then finds it prepared. Tokens that count in the loss are in colour on a terminal, "
-       "elsewhere "
-       "between ‹ and ›. Example:\n  galley data scripts/chat.lua --set model=DIR --set chat=talk.jsonl --rows 4\n",
-       {{"--rows", "N", "how many rows to show (2)"},
-        {"--json", "", "for programs"},
+       "show what the model will see: documents, tokens, padding, a few rows",
+       "Prepares the data as `galley train` would, and keeps it for a later run. Tokens that count in the loss are shown in colour on a\n"
+       "terminal, and between ‹ and › elsewhere. Example:\n"
+       "  galley data scripts/chat.lua --set model=DIR --set chat=talk.jsonl --rows 4\n",
+       {{"--rows", "N", "show N rows (2)"},
+        {"--json", "", "print facts and rows as JSON lines"},
         set_flag,
         confine_flag,
         device_flag,
@@ -201,10 +199,11 @@ std::vector<CommandSpec> all_commands() {
        command_data},
       {"gradients",
        "RECIPE",
-       "loss and every gradient of one window, as safetensors",
-       "For comparing with other programs: loss (F64), grad.PARAMETER (F32, before clipping), and with --logits the logits.\n",
+       "compute the loss and all gradients of one window; write them as safetensors",
+       "For comparison with other programs.\n"
+       "Writes loss (F64), grad.PARAMETER (F32, before clipping), and with --logits also logits (F32).\n",
        {{"--out", "FILE", "the file to write", false, true},
-        {"--logits", "", "the logits too"},
+        {"--logits", "", "also write the logits"},
         set_flag,
         confine_flag,
         target_flag,
@@ -213,19 +212,19 @@ std::vector<CommandSpec> all_commands() {
        command_gradients},
       {"tokenize",
        "[TOKENIZER_JSON]",
-       "texts to token ids and back, as JSON lines; or train a tokenizer",
-       "Reads {\"text\": …} a line from stdin and writes {\"ids\": […]}; with --decode the other way. Example:\n"
+       "convert texts to token ids or back, as JSON lines; or train a tokenizer",
+       "Reads a line {\"text\": …} from stdin and writes a line {\"ids\": […]}; with --decode, the reverse. Example:\n"
        "  echo '{\"text\": \"Hello\"}' | galley tokenize model/tokenizer.json --special\n"
-       "With --train, makes a byte-level BPE of text files, folders and patterns. Example:\n"
+       "With --train, trains a byte-level BPE on text files, folders and patterns. Example:\n"
        "  galley tokenize --train \"books/*.txt\" --vocab 8000 --out tokenizer\n",
-       {{"--special", "", "with the tokens that the file puts around each text (<s>)", false, false},
-        {"--decode", "", "from ids to text", false, false},
-        {"--threads", "N", "how many to use (all)", false, false},
+       {{"--special", "", "add the special tokens that the tokenizer puts around each text (<s>)", false, false},
+        {"--decode", "", "convert ids to text", false, false},
+        {"--threads", "N", "number of threads (all)", false, false},
         {"--train", "FILES", "train on these files", true, false},
-        {"--vocab", "N", "with --train: how many tokens"},
-        {"--out", "DIR", "with --train: where tokenizer.json goes"}},
+        {"--vocab", "N", "with --train: size of the vocabulary"},
+        {"--out", "DIR", "with --train: folder for tokenizer.json and tokenizer_config.json"}},
        command_tokenize},
-      {"plugins", "[NAME]", "what strategies there are; their options", "", {plugin_path_flag}, command_plugins},
+      {"plugins", "[NAME]", "list plugins and strategies, or show the options of one", "", {plugin_path_flag}, command_plugins},
   };
 }
 

@@ -33,7 +33,7 @@ void print_strategy(const Plugin& plugin, const StrategySpec& s) {
   size_t width = 0;
   for (const OptionSpec& o : s.options) width = std::max(width, o.name.size());
   for (const OptionSpec& o : s.options) {
-    const std::string fallback = o.required ? "must be given" : o.fallback.is_nil() ? "optional" : "default " + value_text(o.fallback);
+    const std::string fallback = o.required ? "required" : o.fallback.is_nil() ? "optional" : "default " + value_text(o.fallback);
     std::printf("    %-*s  %s\n    %-*s  %s; %s\n", static_cast<int>(width), o.name.c_str(), o.description.c_str(), static_cast<int>(width),
                 "", o.expects().c_str(), fallback.c_str());
   }
@@ -134,7 +134,7 @@ Status print_plugins(const std::vector<std::filesystem::path>& plugin_path, cons
     std::printf("\n%-16s %-9s %s\n", "plugin", "version", "folder");
     for (const auto& p : plugins->all())
       std::printf("%-16s %-9s %s\n", p->manifest.id.c_str(), p->manifest.version.c_str(), p->manifest.folder().c_str());
-    std::printf("\ngalley plugins NAME says what a strategy takes, and what ops a plugin has.\n");
+    std::printf("\ngalley plugins NAME shows the options of a strategy, and the ops of a plugin.\n");
     return ok();
   }
   std::vector<std::string> names;

@@ -1,4 +1,4 @@
-// `galley plugins`: what there is, and help made from manifests.
+// `galley plugins`: lists plugins and prints help made from their manifests.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 
 namespace galley {
 
-/// All plugins in a table, or everything about one plugin or strategy. Loads no library.
+/// Prints all plugins as a table, or everything about one plugin or strategy. Loads no library.
 Status print_plugins(const std::vector<std::filesystem::path>& plugin_path, const std::string& name);
 
 }  // namespace galley

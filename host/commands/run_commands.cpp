@@ -20,7 +20,7 @@ namespace {
 
 Poison poison_of(const CommandLine& a) { return a.has("--poison") ? Poison::Yes : Poison::No; }
 
-/// Trains with everything that listens to a run: its files, and the terminal.
+/// Trains with all observers of a run: its files and the terminal.
 Status train_shown(const Study& study, const OpenSource& open, const std::filesystem::path& directory, Poison poison) {
   MemoryFile memory;
   MetricsFile metrics;
@@ -42,7 +42,7 @@ Result<StudyOptions> study_options(const CommandLine& a) {
   if (const auto it = a.flags.find("--set"); it != a.flags.end()) {
     for (const std::string& set : it->second) {
       const size_t equals = set.find('=');
-      if (equals == std::string::npos || equals == 0) return recipe_error("--set " + set + ": NAME=VALUE is wanted");
+      if (equals == std::string::npos || equals == 0) return recipe_error("--set " + set + ": expected NAME=VALUE");
       if (!out.sets.emplace(set.substr(0, equals), set.substr(equals + 1)).second)
         return recipe_error("--set " + set.substr(0, equals) + " is given twice");
     }
@@ -62,11 +62,11 @@ Result<StudyOptions> study_options(const CommandLine& a) {
 Result<std::unique_ptr<Source>> open_source_shown(const Study& study) {
   BytesProgress progress("preparing the data");
   StopSignals signals;
-  signals.install();  // what has been written of it has to go
+  signals.install();  // an interrupted preparation has to remove what it has written
   return open_source(study, [&](uint64_t done, uint64_t total) -> Status {
     progress.update(done, total);
     if (StopSignals::asked())
-      return Error{Exit::Interrupted, "interrupted while the data was being prepared", "nothing is left of it; begin again"};
+      return Error{Exit::Interrupted, "interrupted while the data was being prepared", "nothing was kept; start the command again"};
     return ok();
   });
 }
@@ -94,7 +94,7 @@ Status command_train(const CommandLine& a) {
   Status trained = train_shown(
       *s, [&] { return std::move(source); }, out, poison_of(a));
   if (!trained) {
-    // What is wrong with the recipe or a plugin will be put right and tried again, in the same place.
+    // The person will correct the recipe or the plugin and try again with the same directory.
     const Exit exit = trained.error().exit;
     if (exit == Exit::Recipe || exit == Exit::Plugin || exit == Exit::DoesNotFit) discard_run(out);
     return trained;
@@ -124,7 +124,7 @@ Status command_eval(const CommandLine& a) {
   options.purpose = Purpose::Evaluate;
   const bool run = std::filesystem::is_directory(what);
   for (const char* flag : {"--set", "--device"})
-    if (run && a.has(flag)) return recipe_error(std::string("galley eval: ") + flag + " goes with a recipe; a run has its own");
+    if (run && a.has(flag)) return recipe_error(std::string("galley eval: ") + flag + " applies to a recipe only; a run uses its own");
   std::unique_ptr<Study> s;
   if (run) s = TRY(study_run(what, options)).study;
   else s = TRY(study(what, options));
@@ -143,8 +143,8 @@ Status command_gradients(const CommandLine& a) {
   options.keep_logits = a.has("--logits");
   const auto s = TRY(study(a.positional[0], options));
   if (options.keep_logits && s->program.micro_batches > 1)
-    return recipe_error("--logits are those of one micro-batch, and this recipe's window has " + std::to_string(s->program.micro_batches),
-                        "leave --logits out, or make the window one micro-batch");
+    return recipe_error("--logits needs a window of one micro-batch; this recipe's window has " + std::to_string(s->program.micro_batches),
+                        "omit --logits, or make the window one micro-batch");
   const auto session = TRY(Session::open(*s, TRY(open_source_shown(*s))));
   return write_gradients(*session, a.get("--out"));
 }

@@ -1,4 +1,4 @@
-// The commands that make runs and look into them: train, resume, eval, gradients.
+// The commands that make runs and evaluate them: train, resume, eval, gradients.
 #pragma once
 
 #include "host/commands/cli.hpp"
@@ -6,10 +6,10 @@
 
 namespace galley {
 
-/// What the flags --set, --plugin-path, --device, --target and --memory say.
+/// The options that --set, --confine, --plugin-path, --device, --target and --memory set.
 Result<StudyOptions> study_options(const CommandLine& a);
 
-/// Opens the data and shows on stderr how far that has come. A signal ends it, and nothing is left of what was not finished.
+/// Opens the data and shows progress on stderr. A signal ends it; unfinished files are removed.
 Result<std::unique_ptr<Source>> open_source_shown(const Study& study);
 
 Status command_train(const CommandLine& a);

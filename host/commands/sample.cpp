@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A model's folder has no recipe: this one says all that sampling needs.
+/// A model's folder has no recipe: sampling uses this one.
 constexpr const char* kModelRecipe =
     "return recipe { model = model { path = arg('model') }, data = data.random {}, batch = 1, length = arg('length', 512), steps = 1 }";
 
@@ -32,7 +32,7 @@ Result<std::unique_ptr<Study>> study_model(const fs::path& folder, int64_t lengt
   return study("sample.lua", options);
 }
 
-/// The data that says how the model reads text; without options where it is not of text.
+/// The data source that defines how the model reads text; without options if it is not a text source.
 DataSpec text_spec(const Recipe& recipe) {
   DataSpec spec = text_data(recipe);
   const bool has_text = spec.kind != "random" && spec.kind != "batch" && spec.kind != "tokens";
@@ -40,7 +40,7 @@ DataSpec text_spec(const Recipe& recipe) {
   return spec;
 }
 
-/// Everything between a person's text and the model.
+/// Translates between a person's text and the model.
 class Talker {
  public:
   static Result<std::unique_ptr<Talker>> open(const CommandLine& a, Session& session) {
@@ -70,13 +70,13 @@ class Talker {
     return out;
   }
 
-  /// Writes on from the text.
+  /// Continues the text.
   Status go_on(const std::string& prompt) {
     std::vector<int32_t> tokens(codec_.before().begin(), codec_.before().end());
     TRY_STATUS(codec_.encode(prompt, work_, &tokens));
     if (tokens.empty()) tokens.push_back(codec_.eos() >= 0 ? codec_.eos() : '\n');
     if (static_cast<int64_t>(tokens.size()) > generator_.length())
-      spdlog::warn("the prompt has {} tokens, and the model sees {}: it does not see the beginning", tokens.size(), generator_.length());
+      spdlog::warn("the prompt has {} tokens, but the model sees only the last {}", tokens.size(), generator_.length());
     std::fputs(prompt.c_str(), stdout);
     TRY(reply(std::move(tokens)));
     std::putchar('\n');
@@ -91,8 +91,8 @@ class Talker {
     TRY_STATUS(codec_.encode(segments, work_, &tokens, &counts));
     if (static_cast<int64_t>(tokens.size()) >= generator_.length())
       return recipe_error(
-          "the conversation has " + std::to_string(tokens.size()) + " tokens; the model sees " + std::to_string(generator_.length()),
-          "for a model's folder, --length gives more");
+          "the conversation has " + std::to_string(tokens.size()) + " tokens; the model sees only " + std::to_string(generator_.length()),
+          "for a model's folder, --length sets a longer context");
     std::string text = TRY(reply(std::move(tokens)));
     std::putchar('\n');
     return text;
@@ -101,7 +101,7 @@ class Talker {
  private:
   Talker(Session& session, TextCodec codec) : generator_(session), codec_(std::move(codec)), work_(codec_) {}
 
-  /// Draws and shows tokens until one ends the text; what was shown.
+  /// Samples and prints tokens until one ends the text. Returns what was printed.
   Result<std::string> reply(std::vector<int32_t> tokens) {
     const size_t begin = codec_.decode(tokens).size();
     std::string text;
@@ -124,7 +124,7 @@ class Talker {
         text.resize(end);
         break;
       }
-      // What may be the beginning of a character, or of a stop, is not shown yet.
+      // An incomplete character, or a possible beginning of a stop text, is not printed yet.
       show(std::max(shown, certain(text)));
     }
     show(std::max(shown, text.size()));
@@ -153,10 +153,10 @@ class Talker {
   std::vector<std::string> stop_texts_;
 };
 
-/// A conversation: a line of stdin is what the user says next.
+/// A conversation: each line of stdin is the user's next message.
 Status converse(Talker& talker) {
   const bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
-  if (terminal) std::fputs("Say something; an empty line begins anew, Ctrl-D ends.\n", stdout);
+  if (terminal) std::fputs("Type a message. An empty line starts a new conversation; Ctrl-D ends.\n", stdout);
   std::vector<Message> messages;
   std::string line;
   while (true) {
@@ -182,13 +182,14 @@ Status command_sample(const CommandLine& a) {
   std::error_code error;
   const bool run = fs::exists(directory / "run.toml", error) || !fs::exists(directory / "config.json", error);
   if (!a.has("--chat") && !a.has("--prompt"))
-    return recipe_error("galley sample: there is nothing to begin with", "give --prompt TEXT, or --chat for a conversation");
+    return recipe_error("galley sample: --prompt or --chat is missing", "give --prompt TEXT, or --chat for a conversation");
   for (const char* flag : {"--system", "--template"})
-    if (a.has(flag) && !a.has("--chat")) return recipe_error(std::string("galley sample: ") + flag + " goes with --chat");
+    if (a.has(flag) && !a.has("--chat")) return recipe_error(std::string("galley sample: ") + flag + " requires --chat");
   if (const auto stops = a.flags.find("--stop"); stops != a.flags.end())
     for (const std::string& stop : stops->second)
-      if (stop.empty()) return recipe_error("galley sample: --stop is empty", "give the text to end before, or leave it out");
-  if (run && a.has("--length")) return recipe_error("galley sample: --length is the recipe's in a run; it goes with a model's folder");
+      if (stop.empty()) return recipe_error("galley sample: --stop is empty", "give the text to stop before, or omit --stop");
+  if (run && a.has("--length"))
+    return recipe_error("galley sample: --length applies to a model's folder only; a run uses its recipe's length");
   StudyOptions options = TRY(study_options(a));
   options.purpose = Purpose::Sample;
   std::unique_ptr<Study> s;

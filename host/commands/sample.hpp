@@ -1,4 +1,4 @@
-// `galley sample`: text from a run's model, or a folder's.
+// `galley sample`: generates text with the model of a run or of a folder.
 #pragma once
 
 #include "host/commands/cli.hpp"

@@ -9,8 +9,8 @@ namespace {
 volatile std::sig_atomic_t asked_to_stop = 0;
 volatile std::sig_atomic_t first_time = 0;  // milliseconds, of the first SIGINT or SIGTERM; 0: there was none
 
-/// Milliseconds of a clock that nobody sets, never 0. Some programs (timeout, for one) send a signal twice: what comes within a moment is
-/// one.
+/// Milliseconds of the monotonic clock, never 0. Some programs (`timeout`, for example) send a signal twice: signals within kMoment
+/// count as one.
 int milliseconds() {
   timespec t{};
   clock_gettime(CLOCK_MONOTONIC, &t);

@@ -1,4 +1,4 @@
-// Ctrl-C and its like, while there is something to finish.
+// Handles Ctrl-C and similar signals during training.
 #pragma once
 
 #include <csignal>
@@ -8,9 +8,9 @@
 
 namespace galley {
 
-/// Once installed, SIGINT, SIGTERM, SIGHUP (a terminal that was closed) and SIGPIPE (nobody reads stdout any more) ask for the end of the
-/// run instead of ending the process; a second SIGINT or SIGTERM ends it at once. As an observer of a run, installs itself when the steps
-/// begin: before there is nothing to finish, and signals do what they always do. One at a time, until it is destroyed. [main-thread]
+/// Once installed, SIGINT, SIGTERM, SIGHUP (the terminal was closed) and SIGPIPE (nobody reads stdout any more) request the end of the run
+/// instead of ending the process; a second SIGINT or SIGTERM ends it at once. As an observer of a run, it installs itself when the steps
+/// begin: before that there is nothing to finish, and signals have their default effect. One instance at a time. [main-thread]
 class StopSignals final : public Observer {
  public:
   StopSignals() = default;

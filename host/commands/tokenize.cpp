@@ -23,7 +23,7 @@ void append(TokenId id, std::string* out) {
   out->append(digits, end);
 }
 
-/// A block of lines and what becomes of it.
+/// A block of lines and its output.
 struct Job {
   LineBlock block;
   std::string out;
@@ -32,7 +32,7 @@ struct Job {
 
 Error wrong(int64_t line, const std::string& what) { return recipe_error("stdin:" + std::to_string(line) + ": " + what); }
 
-/// Turns lines into lines.
+/// Converts blocks of lines.
 class Translator {
  public:
   Translator(const Tokenizer& tokenizer, Direction direction, Tokenizer::Encoding how)
@@ -56,13 +56,13 @@ class Translator {
     Value root = TRY(parse_json(line, "stdin:" + std::to_string(number)));
     Table* table = std::get_if<Table>(&root);
     const auto it = table ? table->find(name) : Table::iterator();
-    if (!table || it == table->end()) return wrong(number, "there is no '" + std::string(name) + "' in an object");
+    if (!table || it == table->end()) return wrong(number, "expected an object with '" + std::string(name) + "'");
     return std::move(it->second);
   }
 
   Status encode(std::string_view line, int64_t number, std::string* out) {
     const Value value = TRY(field(line, number, "text"));
-    if (!value.as<std::string>()) return wrong(number, "'text' is a " + std::string(value.type_name()) + "; it has to be a string");
+    if (!value.as<std::string>()) return wrong(number, "'text' is a " + std::string(value.type_name()) + "; it must be a string");
     const Status encoded = tokenizer_.encode(*value.as<std::string>(), how_, work_, &ids_);
     if (!encoded) return wrong(number, encoded.error().cause);
     *out += "{\"ids\": [";
@@ -77,11 +77,11 @@ class Translator {
   Status decode(std::string_view line, int64_t number, std::string* out) {
     const Value value = TRY(field(line, number, "ids"));
     const List* list = value.as<List>();
-    if (!list) return wrong(number, "'ids' is a " + std::string(value.type_name()) + "; it has to be a list");
+    if (!list) return wrong(number, "'ids' is a " + std::string(value.type_name()) + "; it must be a list");
     for (const Value& id : *list) {
       const int64_t* integer = id.as<int64_t>();
       if (!integer || *integer < 0 || *integer >= tokenizer_.vocabulary())
-        return wrong(number, "an id has to be an integer in [0, " + std::to_string(tokenizer_.vocabulary()) + ")" +
+        return wrong(number, "an id must be an integer in [0, " + std::to_string(tokenizer_.vocabulary()) + ")" +
                                  (integer ? ", not " + std::to_string(*integer) : ""));
       ids_.push_back(static_cast<TokenId>(*integer));
     }
@@ -102,7 +102,7 @@ Status tokenize(const std::filesystem::path& path, Direction direction, Template
   const Tokenizer tokenizer = TRY(Tokenizer::read(path));
   Tokenizer::Encoding how;
   if (around == Template::Yes) how.around = Tokenizer::Around::Template;
-  // Each made by its own thread: made side by side they would share cache lines, and slow each other down by a third.
+  // Each thread makes its own: made together they would share cache lines, which costs a third of the speed.
   std::vector<std::unique_ptr<Translator>> translators(threads);
   LineBlocks lines(read_stdin);
   int64_t broken = 0;
@@ -120,7 +120,7 @@ Status tokenize(const std::filesystem::path& path, Direction direction, Template
       write);
   if (std::fflush(stdout) != 0) return run_error("cannot write to stdout");
   TRY_STATUS(status);
-  if (broken) spdlog::warn("{} places were no UTF-8 and became U+FFFD", broken);
+  if (broken) spdlog::warn("replaced {} invalid UTF-8 sequences by U+FFFD", broken);
   return ok();
 }
 

@@ -25,7 +25,7 @@ Table byte_level(bool add_prefix_space) {
           {"use_regex", Value(true)}};
 }
 
-/// How often which word occurs, counted on all threads.
+/// Counts how often each word occurs, on all threads.
 Result<WordCounts> count_words(const Documents& documents, size_t threads) {
   const Value spec(byte_level(false));
   const PreTokenizer cutter = TRY(PreTokenizer::read(&spec, "pre_tokenizer"));
@@ -102,11 +102,11 @@ std::string tokenizer_json(const TrainedBpe& trained) {
 
 Status train_tokenizer(const std::vector<std::string>& files, size_t vocabulary, const std::filesystem::path& out, size_t threads) {
   if (vocabulary < kLeast)
-    return recipe_error("--vocab " + std::to_string(vocabulary) + ": there are " + std::to_string(kLeast) +
-                        " tokens at least, a byte each and " + kEnd);
+    return recipe_error("--vocab " + std::to_string(vocabulary) + ": the least is " + std::to_string(kLeast) +
+                        ", one token for each byte and " + kEnd);
   std::error_code error;
   if (std::filesystem::exists(out / "tokenizer.json", error))
-    return recipe_error((out / "tokenizer.json").string() + " is there already", "name another directory with --out");
+    return recipe_error((out / "tokenizer.json").string() + " exists already", "name another directory with --out");
   DataSpec spec;
   spec.kind = "text";
   spec.place.file = "--train";
@@ -116,7 +116,7 @@ Status train_tokenizer(const std::vector<std::string>& files, size_t vocabulary,
   const TrainedBpe trained = train_bpe(words, vocabulary, 1);
 
   std::filesystem::create_directories(out, error);
-  if (error) return run_error("cannot make '" + out.string() + "': " + error.message());
+  if (error) return run_error("cannot create '" + out.string() + "': " + error.message());
   TRY_STATUS(
       write_atomic(out / "tokenizer_config.json", to_json(Value(Table{{"tokenizer_class", Value(std::string("PreTrainedTokenizerFast"))},
                                                                       {"bos_token", Value(std::string(kEnd))},
@@ -127,7 +127,7 @@ Status train_tokenizer(const std::vector<std::string>& files, size_t vocabulary,
   std::printf("%s: %s tokens from %s files, %s different words\n", (out / "tokenizer.json").c_str(), grouped(trained.tokens.size()).c_str(),
               grouped(documents.files.size()).c_str(), grouped(words.size()).c_str());
   if (trained.tokens.size() < vocabulary)
-    std::printf("  fewer than %s: no two tokens stand side by side any more\n", grouped(vocabulary).c_str());
+    std::printf("  fewer than %s: there are no more pairs of tokens to merge\n", grouped(vocabulary).c_str());
   return ok();
 }
 

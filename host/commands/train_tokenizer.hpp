@@ -1,4 +1,4 @@
-// `galley tokenize --train`: a tokenizer of one's own, from one's own text.
+// `galley tokenize --train`: trains a tokenizer on text files.
 #pragma once
 
 #include <filesystem>
@@ -9,9 +9,9 @@
 
 namespace galley {
 
-/// Trains a byte-level BPE of `vocabulary` tokens on the files (as data.text means them), with GPT-2's words and <|endoftext|> as token
-/// 0, and writes tokenizer.json and tokenizer_config.json into `out`, which must not have them yet. The same files give the same
-/// tokenizer, whatever the threads.
+/// Trains a byte-level BPE of `vocabulary` tokens on the files (named as for data.text), with GPT-2's word rule and <|endoftext|> as token
+/// 0. Writes tokenizer.json and tokenizer_config.json into `out`, which must not have a tokenizer.json yet. The same files give the same
+/// tokenizer, whatever the number of threads.
 Status train_tokenizer(const std::vector<std::string>& files, size_t vocabulary, const std::filesystem::path& out, size_t threads);
 
 }  // namespace galley

@@ -45,7 +45,7 @@ class Verifier {
   Error error(const std::string& who, bool plugin, const std::string& text) const {
     const std::string cause = "after pass '" + std::string(pass_) + "': " + who + " " + text;
     if (plugin) return plugin_error(cause, "report it to the plugin's author");
-    return run_error(cause, "this is a mistake of Galley, not of the recipe: please report it with the recipe");
+    return run_error(cause, "this is a bug in Galley, not in the recipe: please report it with the recipe");
   }
   Error wrong(const GraphNode& node, const std::string& text) const { return wrong(node, node, text); }
   /// `guilty`: the node whose author is to blame.

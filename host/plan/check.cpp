@@ -18,7 +18,7 @@ std::string range_text(const Program& program, TensorId tensor, int64_t begin, i
 }
 
 Error plan_error(std::string cause) {
-  return run_error("plan: " + std::move(cause), "this is a mistake of Galley, not of the recipe: please report it with the recipe");
+  return run_error("plan: " + std::move(cause), "this is a bug in Galley, not in the recipe: please report it with the recipe");
 }
 
 namespace {

@@ -1,25 +1,25 @@
-# How a plugin is built, Galley's own and a stranger's alike: the same options in the same order, so that the same source computes the
+# How to build a plugin. Galley's own plugins and all others use the same options in the same order, so that the same source computes the
 # same bytes wherever it is built.
 #
 #   galley_add_plugin(MANIFEST plugin.toml
 #                     SOURCES plugin.cpp...            the library <id>.so: strategies, ops, formats, devices
 #                     [KERNELS_CPU cpu.cpp...]         built once for each CPU level: <id>-cpu-v3.so and <id>-cpu-v4.so
 #                     [KERNELS_CUDA cuda.cu...]        <id>-cuda.so, when the project has the language CUDA
-#                     [NAME id]                        must be the manifest's; it is here to be read
-#                     [INCLUDES dir...]                besides the SDK's
+#                     [NAME id]                        must equal the manifest's id; optional, for readers
+#                     [INCLUDES dir...]                in addition to the SDK's
 #                     [LIBRARIES lib...]               for <id>.so
 #                     [KERNEL_LIBRARIES lib...]        for the CPU kernels
 #                     [OUTPUT_DIRECTORY dir])          default: ${CMAKE_BINARY_DIR}/plugins
 #
-# The folder OUTPUT_DIRECTORY/<id> then holds the libraries and a copy of the manifest, and is what Galley loads. The copy ends with a
-# [[kernels]] table for each library of kernels that was built; a manifest that has `kernels` of its own is copied as it is. Each library
-# exports `galley_entry_v1` and nothing else, and must resolve everything else by itself. Targets: plugin-<id>, which stands for all of
-# them, plugin-<id>-main, plugin-<id>-cpu-v3, plugin-<id>-cpu-v4, plugin-<id>-cuda.
+# The result is the folder OUTPUT_DIRECTORY/<id> with the libraries and a copy of the manifest; Galley loads this folder. The copy ends with
+# a [[kernels]] table for each library of kernels that was built; a manifest that already has `kernels` is copied unchanged. Each library
+# exports only `galley_entry_v1` and must resolve all other symbols by itself. Targets: plugin-<id>, which includes the others,
+# plugin-<id>-main, plugin-<id>-cpu-v3, plugin-<id>-cpu-v4, plugin-<id>-cuda.
 #
 # CPU kernels see GALLEY_CPU_LEVEL: 3 or 4 (x86-64-v3, x86-64-v4); 0 in <id>-cpu-base.so, the only one on other processors.
 #
-# `cmake --install` puts the folder into <prefix>/lib/galley/plugins, where an installed Galley looks; GALLEY_PLUGIN_INSTALL names another place, or
-# OFF for none.
+# `cmake --install` installs the folder in <prefix>/lib/galley/plugins, where an installed Galley looks for plugins. GALLEY_PLUGIN_INSTALL
+# sets another folder; OFF installs nothing.
 include_guard(GLOBAL)
 include(GNUInstallDirs)
 

@@ -528,7 +528,7 @@ def sampling():
     check(plain, plain.out.startswith("abcdefgh"), "the prompt, and what follows, were expected")
     check_error(sampled("abcdefgh", "--stop", ""), 2, "--stop", "empty")
     long = sampled("abcdefghi")
-    check(long, long.code == 0 and "the prompt has 9 tokens, and the model sees 8" in long.err and len(long.lines) == 1, "the beginning that is lost must be told of")
+    check(long, long.code == 0 and "the prompt has 9 tokens, but the model sees only the last 8" in long.err and len(long.lines) == 1, "the beginning that is lost must be told of")
 
 
 # --- Numbers -------------------------------------------------------------------------------------------------------------------

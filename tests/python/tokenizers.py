@@ -98,11 +98,11 @@ check('none.json' in tokenize('none.json', text='', code=1), 'a missing file is 
 os.mkfifo('pipe.json')
 check("'pipe.json': it is a named pipe" in tokenize('pipe.json', text='', code=1), 'a named pipe is not refused')
 for many in (4097, 1 << 62):
-    check(f'--threads {many}: more than 4096' in tokenize(gpt2, '--threads', many, text='', code=2), f'{many} threads are not refused')
+    check(f'--threads {many}: the limit is 4096' in tokenize(gpt2, '--threads', many, text='', code=2), f'{many} threads are not refused')
 tokenize(gpt2, '--threads', 64, text='{"text": "a"}\n')
 r = subprocess.run([program, 'tokenize', gpt2], input=b'{"text": "a\xff\xfeb\xe2\x82c"}\n', capture_output=True)
 same = tokenize(gpt2, text=json.dumps({'text': 'a\ufffd\ufffdb\ufffdc'}) + '\n')
-check(r.returncode == 0 and json.loads(r.stdout) == same[0] and b'3 places' in r.stderr, f'broken UTF-8: {r.stdout} {r.stderr}')
+check(r.returncode == 0 and json.loads(r.stdout) == same[0] and b'replaced 3 invalid' in r.stderr, f'broken UTF-8: {r.stdout} {r.stderr}')
 
 # A regular expression that gives up is an error with its place, in data as well; so is one that means something else here.
 def with_pattern(regex):
@@ -142,9 +142,9 @@ for name in ('tokenizer.json', 'tokenizer_config.json'):
     check(pathlib.Path('one', name).read_bytes() == pathlib.Path('two', name).read_bytes(), f'{name}: threads change nothing')
 back = tokenize('one/tokenizer.json', '--decode', text=''.join(json.dumps(x) + '\n' for x in tokenize('one/tokenizer.json', text=lines)))
 check([x['text'] for x in back] == texts, 'every text comes back from the trained tokenizer')
-for words, part in ((('--train', 'text.txt', '--vocab', 2000, '--out', 'one'), 'is there already'),
-                    (('--train', 'text.txt', '--vocab', 100, '--out', 'x'), '257 tokens at least'),
+for words, part in ((('--train', 'text.txt', '--vocab', 2000, '--out', 'one'), 'exists already'),
+                    (('--train', 'text.txt', '--vocab', 100, '--out', 'x'), 'the least is 257'),
                     (('--train', 'text.txt', '--vocab', 2000), '--out DIR'), (('--train', 'nothing.txt', '--vocab', 2000, '--out', 'x'), 'nothing.txt'),
-                    (('--vocab', 3), 'goes with --train'), ((), 'TOKENIZER_JSON is missing')):
+                    (('--vocab', 3), 'requires --train'), ((), 'TOKENIZER_JSON is missing')):
     check(part in tokenize(*words, text='', code=2), f'{words}: does not say {part}')
 finish()

@@ -1,25 +1,30 @@
 /* Galley's C ABI: versions, status, errors, attributes. Every other header includes this one.
  *
- * Versions. Five numbers change for five reasons, each raised by whoever edits a header:
- *   size       of a struct: its maker's sizeof. It grows when a release appends fields, always by multiples of 8 bytes.
- *   revision   of a struct: 1. It is raised when a field that exists changes its meaning. A reader refuses a revision that it does not know.
- *   abi_minor  of the ABI: raised by each release that appended anything. A host runs plugins of its own minor version and of lower ones.
- *   "/1"       of an interface's id: "/2" is a second interface, with other signatures or another contract. A host may know both.
- *   "_v1"      of the entry's symbol, and abi_major: raised when nothing older can be run any more.
- * While abi_major is 0 the ABI is a draft: abi_minor numbers the drafts, each may break with the one before, and a plugin of another draft
- * is refused by name. Version 1.0 freezes every GALLEY_…_MIN_SIZE.
+ * Versions. Five numbers change for five reasons. Whoever edits a header raises them:
+ *   size       of a struct: its maker's sizeof. It grows when a release appends fields, always by a multiple of 8 bytes.
+ *   revision   of a struct, now 1: raised when an existing field changes its meaning. A reader refuses a revision that it does not know.
+ *   abi_minor  of the ABI: raised by each release that appends something. A host runs plugins of its own minor version and of lower ones.
+ *   "/1"       in an interface's id: "/2" is a second interface, with other signatures or another contract. A host may know both.
+ *   "_v1"      in the entry's symbol, and abi_major: raised when no older plugin can run any more.
+ * While abi_major is 0, the ABI is a draft: abi_minor numbers the drafts, each draft may break with the one before, and a host refuses a
+ * plugin of another draft by name. Version 1.0 freezes every GALLEY_…_MIN_SIZE.
  *
  * Rules for all headers here:
- *   - Structs begin with `size` and `revision`. Reader and writer go by the smaller of their two sizes (galley_assign); what the other side
- *     does not have reads as 0. GALLEY_…_MIN_SIZE is the smallest size that a reader accepts; fields behind it may be missing, and a reader
- *     asks GALLEY_HAS before it touches one in a struct that it does not own.
- *   - Arrays are arrays of pointers, so that what they point to may grow; also those that a plugin fills: the host makes the elements.
- *   - Of a field `flags` the lower half must be understood: a reader that meets a flag there which it does not know refuses the whole struct.
- *     The upper half are hints, which may be ignored.
- *   - No exception crosses. Functions return galley_status and fill a caller-owned galley_error. Outputs stay untouched on error.
- *   - Strings are UTF-8, NUL-terminated, and belong to whoever made them.
- * Tags: [main-thread] called from the host's main thread only; [thread-safe] called from any thread; [plan-time] no device is open yet, the
- * function is pure; [stream-ordered] only enqueues on a device's queue; [capture-safe] makes no call that a CUDA graph cannot capture. */
+ *   - Structs begin with `size` and `revision`. Reader and writer use the smaller of their two sizes (galley_assign); fields that the other
+ *     side lacks read as 0. GALLEY_…_MIN_SIZE is the smallest size that a reader accepts. Fields after it may be missing: in a struct that
+ *     it does not own, a reader asks GALLEY_HAS before it touches such a field.
+ *   - Arrays are arrays of pointers, so that their elements can grow. This includes arrays that a plugin fills: the host makes the
+ *   elements. - The lower half of a field `flags` must be understood: a reader that finds an unknown flag there refuses the whole struct.
+ *   The upper half
+ *     are hints, which may be ignored.
+ *   - No exception crosses the ABI. Functions return galley_status and fill a galley_error of the caller. On error, outputs stay unchanged.
+ *   - Strings are UTF-8 and NUL-terminated. They belong to whoever made them.
+ * Tags:
+ *   [main-thread]     called from the host's main thread only
+ *   [thread-safe]     called from any thread
+ *   [plan-time]       called before a device is open; the function is pure
+ *   [stream-ordered]  only enqueues work on a device's queue
+ *   [capture-safe]    makes no call that a CUDA graph cannot capture */
 #ifndef GALLEY_ABI_H
 #define GALLEY_ABI_H
 
@@ -34,10 +39,10 @@ extern "C" {
 #define GALLEY_ABI_MAJOR 0u
 #define GALLEY_ABI_MINOR 2u
 
-/* Whether the struct of *p, as its maker knew it, reaches to the end of `field`. */
+/* Whether the struct *p, as its maker knew it, includes the whole of `field`. */
 #define GALLEY_HAS(p, T, field) ((p)->size >= offsetof(T, field) + sizeof((p)->field))
 
-/* The flags of a field that must be understood. */
+/* The bits of a flags field that must be understood. */
 #define GALLEY_MUST_UNDERSTAND_64 0xFFFFFFFFull
 #define GALLEY_MUST_UNDERSTAND_32 0xFFFFu
 
@@ -47,8 +52,8 @@ extern "C" {
 #define GALLEY_EXPORT __attribute__((visibility("default")))
 #endif
 
-/* Copies one struct of this ABI to another of the same type by the smaller of their sizes. `to` keeps its size and revision; what `from` does
- * not have becomes 0. Reads a struct of another maker into one's own, and fills another's from one's own. */
+/* Copies one struct of this ABI to another of the same type, as far as the smaller of their sizes. `to` keeps its size and revision; fields
+ * that `from` lacks become 0. Use it to read a struct of another maker into your own, and to fill another maker's struct from your own. */
 static inline void galley_assign(void* to, const void* from) {
   uint32_t to_size = 0, from_size = 0;
   memcpy(&to_size, to, sizeof to_size);
@@ -62,11 +67,12 @@ static inline void galley_assign(void* to, const void* from) {
 
 typedef int32_t galley_status;
 #define GALLEY_OK 0
-#define GALLEY_INVALID 1     /* what was asked for is wrong: an option, a shape, a name */
-#define GALLEY_UNSUPPORTED 2 /* legal, but not done here (a kernel's query says so to be passed over) */
+#define GALLEY_INVALID 1     /* the request is wrong: an option, a shape, a name */
+#define GALLEY_UNSUPPORTED 2 /* legal, but not implemented here (a kernel's query returns it so that another kernel is tried) */
 #define GALLEY_FAILED 3      /* the machine or a library failed */
 
-/* Owned by the caller. `text` is one line: place, value, cause; `hint` is what to do next, or empty. Both end in NUL and are cut between characters. */
+/* Owned by the caller. `text` is one line: place, value, cause. `hint` says what to do next, or is empty. Both end with NUL; text that is
+ * too long is cut between two characters. */
 typedef struct galley_error {
   uint32_t size;
   uint32_t revision;
@@ -82,8 +88,8 @@ typedef struct galley_error {
     (uint32_t)sizeof(galley_error), 1u, 0, 0u, {0}, { 0 } \
   }
 
-/* A named constant of a node or an option: `count` values of `type` at `data` (of GALLEY_ATTR_STRING: so many characters). `data` may be NULL
- * only where `count` is 0. */
+/* A named constant of a node, or an option: `count` values of `type` at `data` (for GALLEY_ATTR_STRING: `count` characters). `data` may be
+ * NULL only if `count` is 0. */
 #define GALLEY_ATTR_I64 1u
 #define GALLEY_ATTR_F64 2u
 #define GALLEY_ATTR_STRING 3u

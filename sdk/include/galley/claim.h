@@ -1,8 +1,9 @@
-/* galley.claim/1: a strategy that decides one property of a tensor, a node or the run.
+/* galley.claim/1: a strategy that decides properties ("facets") of tensors, nodes or the run.
  *
- * The host asks every strategy once for every subject as it comes to exist, facet by facet in the order of their numbers; each facet sees only
- * earlier ones. All claims on a subject are collected before they are judged, so that the order of the recipe decides nothing. Strong beats weak;
- * equal values agree; unequal values of equal strength are an error that names both strategies, both lines and the subject. */
+ * The host asks every strategy once about every facet of every subject, after the subject has been made. It asks facet by facet, in the
+ * order of their numbers; a claim can depend on earlier facets only. The host collects all claims on a facet of a subject before it judges
+ * them, so the order of strategies in the recipe does not matter. A strong claim beats a weak one. Equal values agree. Unequal values of
+ * equal strength are an error that names both strategies, both lines of the recipe and the subject. */
 #ifndef GALLEY_CLAIM_H
 #define GALLEY_CLAIM_H
 
@@ -14,19 +15,21 @@ extern "C" {
 
 #define GALLEY_CLAIM "galley.claim/1"
 
-/* Facets, in the order in which they are asked. The value is `text`, `number`, or both. A host refuses by name what it cannot do.
+/* Facets, in the order in which they are asked. The value is `text`, `number`, or both. If a host cannot do what is claimed, its error
+ * names it.
  *   facet              subjects                     value
  *   TRAINABLE          parameter                    number: 0 or 1
  *   STORAGE            parameter, state             text: a format's name ("bf16"), attrs: its options. Default: the tensor's own dtype
- *   COMPUTE            node                         text: dtype of its products ("bf16")
+ *   COMPUTE            node                         text: dtype in which its products are computed ("bf16")
  *   GRADIENT_DTYPE     gradient                     text: "f32" (default), "bf16"
  *   GRADIENT_LIFETIME  gradient                     number: GALLEY_GRADIENT_…
  *   UPDATE             parameter                    text: the name of the strategy that updates it (the claimant's own)
  *   PLACEMENT          parameter, gradient, state   text: a memory class of the device
  *   SHARD              parameter, gradient, state   number: parts
- *   WINDOW             run                          number: micro-batches in a window; with text "tokens": the number of counted tokens that a
- *                                                   window comes closest to
- * Gradients and states exist only after the update has been built: they are asked then, their facets in this order. */
+ *   WINDOW             run                          number: micro-batches per window; with text "tokens": tokens per window that count
+ *                                                   in the loss; the host takes as many micro-batches as come closest
+ * Gradients, states and the update's nodes exist only after the update graph has been built: the host asks about them then, in the same
+ * order. */
 #define GALLEY_FACET_TRAINABLE 1u
 #define GALLEY_FACET_STORAGE 2u
 #define GALLEY_FACET_COMPUTE 3u
@@ -38,9 +41,9 @@ extern "C" {
 #define GALLEY_FACET_WINDOW 9u
 
 /* How long a gradient lives. */
-#define GALLEY_GRADIENT_WINDOW 0 /* until the window's end: its update comes after all micro-batches */
+#define GALLEY_GRADIENT_WINDOW 0 /* until the end of the window: its update comes after all micro-batches */
 #define GALLEY_GRADIENT_IMMEDIATE \
-  1 /* until its last contribution: the host moves its update into backward, or refuses by name what crosses parameters */
+  1 /* until its last contribution: the host moves its update into backward, or names the node that crosses parameters in an error */
 
 #define GALLEY_SUBJECT_PARAMETER 1u
 #define GALLEY_SUBJECT_GRADIENT 2u
@@ -52,16 +55,16 @@ extern "C" {
 #define GALLEY_WEAK 1u
 #define GALLEY_STRONG 2u
 
-/* Who is asked about. Owned by the host, valid for the call. */
+/* What the host asks about. Owned by the host, valid during the call. */
 typedef struct galley_subject {
   uint32_t size;
   uint32_t revision;
   uint32_t kind;
   uint32_t facet;
   const char* name;
-  const char* owner;       /* the strategy that made it; "" for the model's own */
+  const char* owner;       /* the strategy that made it; "" if it is the model's own */
   galley_tensor tensor;    /* 0 for nodes and the run */
-  galley_tensor parameter; /* itself, or the one that a gradient or a state belongs to; 0 for nodes and the run */
+  galley_tensor parameter; /* the parameter itself, or the one that a gradient or state belongs to; 0 for nodes and the run */
   galley_node node;
   uint64_t trainable;    /* of the parameter, once TRAINABLE is decided */
   uint64_t tensor_flags; /* GALLEY_TENSOR_… of the tensor */
@@ -75,15 +78,15 @@ typedef struct galley_claim_value {
   uint32_t strength;
   uint32_t n_attrs;
   int64_t number;
-  const char* text;                /* lives as long as the instance; NULL: none */
-  const galley_attr* const* attrs; /* options of what `text` names; likewise */
+  const char* text;                /* must live as long as the instance; NULL: none */
+  const galley_attr* const* attrs; /* options of what `text` names; must live as long as the instance */
 } galley_claim_value;
 #define GALLEY_CLAIM_VALUE_MIN_SIZE 32u
 
 typedef struct galley_claim {
   uint32_t size;
   uint32_t revision;
-  /* `out` comes in as "abstain". The graph can be read, not changed. [main-thread] [plan-time] */
+  /* On entry, `out` is "abstain". The graph can be read but not changed. [main-thread] [plan-time] */
   galley_status (*claim)(void* instance, const galley_graph_reader*, galley_graph*, const galley_subject*, galley_claim_value* out,
                          galley_error*);
   uint64_t flags; /* none yet */

@@ -1,4 +1,4 @@
-/* The one symbol that a plugin exports, the host's services, strategies and their options. */
+/* The symbol that a plugin exports, the host's services, strategies and their options. */
 #ifndef GALLEY_ENTRY_H
 #define GALLEY_ENTRY_H
 
@@ -13,48 +13,49 @@ extern "C" {
 #define GALLEY_LOG_INFO 1u
 #define GALLEY_LOG_WARNING 2u
 
-/* What the host offers. Lives as long as the process. `context` is the table's own. */
+/* The host's services. Lives as long as the process. `context` is the first argument of every service. */
 typedef struct galley_host {
   uint32_t size;
   uint32_t revision;
   uint32_t abi_major;
   uint32_t abi_minor;
   void* context;
-  /* One line. [thread-safe] */
+  /* Logs one line. [thread-safe] */
   void (*log)(void* context, uint32_t level, const char* text);
-  /* Runs fn(fn_context, i) for i in [0, blocks) on the compute threads and returns when all are done. Which thread runs a block must not matter: threads
-   * take blocks as they come free. fn must not throw. For kernels and for a device's functions, one call at a time; a call inside a call runs on
-   * the calling thread. */
+  /* Runs fn(fn_context, i) for i in [0, blocks) on the compute threads and returns when all are done. The result must not depend on which
+   * thread runs which block: threads take blocks as they become free. fn must not throw. Kernels and a device's functions may call it, one
+   * call at a time; a nested call runs on the calling thread. */
   void (*parallel)(void* context, int64_t blocks, void (*fn)(void* fn_context, int64_t block), void* fn_context);
   /* Further services by id ("com.acme.thing/1"); NULL when there is none. [thread-safe] */
   const void* (*service)(void* context, const char* id);
 } galley_host;
 #define GALLEY_HOST_MIN_SIZE 40u
 
-/* The recipe's options for one use, already checked against the manifest (names, types, ranges; defaults filled in). Valid during `create`. Each getter:
- * [main-thread]; GALLEY_INVALID when the option was not given and has no default, so that "absent" can be told. */
+/* The recipe's options for one use. The host has checked them against the manifest (names, types, ranges) and filled in defaults. Valid
+ * during `create`. Each getter is [main-thread], and returns GALLEY_INVALID if the option was not given and has no default. */
 typedef struct galley_options {
   uint32_t size;
   uint32_t revision;
   const void* handle;
   galley_status (*integer)(const void* handle, const char* name, int64_t* out);
-  galley_status (*number)(const void* handle, const char* name, double* out); /* a scheduled option: its value at step 1 */
+  galley_status (*number)(const void* handle, const char* name, double* out); /* for a scheduled option, its value at step 1 */
   galley_status (*boolean)(const void* handle, const char* name, int32_t* out);
   galley_status (*string)(const void* handle, const char* name, const char** out); /* lives as long as the instance */
-  galley_status (*count)(const void* handle, const char* name, uint64_t* out);     /* of a list; a single value counts as a list of one */
+  galley_status (*count)(const void* handle, const char* name, uint64_t* out);     /* length of a list; a single value is a list of one */
   galley_status (*string_at)(const void* handle, const char* name, uint64_t index, const char** out);
   galley_status (*number_at)(const void* handle, const char* name, uint64_t index, double* out);
 } galley_options;
 #define GALLEY_OPTIONS_MIN_SIZE 64u
 
-/* A strategy: what `use "name" { … }` instantiates. Instances are immutable after `create`. */
+/* A strategy. `use "name" { … }` creates an instance. Instances are immutable after `create`. */
 typedef struct galley_strategy {
   uint32_t size;
   uint32_t revision;
   const char* name;
   galley_status (*create)(const galley_options*, void** instance, galley_error*); /* [main-thread] [plan-time] */
   void (*destroy)(void* instance);                                                /* [main-thread] */
-  /* "galley.rewrite/1", "galley.claim/1", "galley.update/1", "galley.saved/1"; NULL for what it does not do. [thread-safe] */
+  /* Returns the table for "galley.rewrite/1", "galley.claim/1", "galley.update/1" or "galley.saved/1"; NULL if the strategy does not have
+   * it. [thread-safe] */
   const void* (*interface)(const char* id);
   uint64_t flags; /* none yet */
 } galley_strategy;
@@ -66,9 +67,9 @@ typedef struct galley_entry {
   uint32_t revision;
   uint32_t abi_major;
   uint32_t abi_minor;
-  const char* id; /* the manifest's */
+  const char* id; /* as in the manifest */
   const char* version;
-  /* [main-thread] Once, before the tables below are read: it may fill them. May be NULL. */
+  /* Called once, before the tables below are read, and may fill them. May be NULL. [main-thread] */
   galley_status (*open)(const galley_host*, galley_error*);
   const galley_strategy* const* strategies;
   /* Tables of ops, kernels, formats and devices (op.h, kernel.h, format.h, device.h). */

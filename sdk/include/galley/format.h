@@ -1,5 +1,5 @@
-/* galley.format/1: how a tensor of numbers is stored as components (bf16; int8 with row scales; NF4 with nested absmax). Storage is not compute: a node
- * whose kernel does not take the format reads what the unpack op makes of it. */
+/* galley.format/1: how a tensor of numbers is stored as components (bf16; int8 with row scales; NF4 with nested absmax). A format is about
+ * storage, not about arithmetic: if a node's kernel does not take the format, it reads the output of the unpack op. */
 #ifndef GALLEY_FORMAT_H
 #define GALLEY_FORMAT_H
 
@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* One component: its name is the tensor's plus `suffix`, in the run's own files and in files that are already packed. */
+/* One component. Its name is the tensor's name plus `suffix`, in the run's own files and in files that are already packed. */
 typedef struct galley_component {
   uint32_t size;
   uint32_t revision;
@@ -17,9 +17,10 @@ typedef struct galley_component {
   uint32_t rank;
   uint32_t dtype;
   int64_t extents[8];
-  int64_t
-      numbers; /* numbers of the tensor, in order, that one element stands for (two codes in a byte: 2; an absmax a block: its block); 0: the
-                      component belongs to the tensor as a whole. A range of the tensor at multiples of all of them can be unpacked by itself */
+  /* How many consecutive numbers of the tensor one element represents (two codes in a byte: 2; one absmax per block: the block size); 0:
+   * the component belongs to the tensor as a whole. A range of the tensor that begins and ends at multiples of all of them can be unpacked
+   * by itself. */
+  int64_t numbers;
 } galley_component;
 #define GALLEY_COMPONENT_MIN_SIZE 88u
 
@@ -27,7 +28,7 @@ typedef struct galley_component {
 
 /* Flags of a format. */
 #define GALLEY_FORMAT_STOCHASTIC \
-  1ull /* its pack op takes a last, optional input `random` (GALLEY_SCALAR_RANDOM): with it, rounding is stochastic */
+  1ull /* its pack op has a last, optional input `random` (GALLEY_SCALAR_RANDOM); with it, rounding is stochastic */
 
 #define GALLEY_FORMAT_KNOWN 1ull /* all of them */
 
@@ -35,14 +36,14 @@ typedef struct galley_format {
   uint32_t size;
   uint32_t revision;
   const char* name;
-  const char* pack_op; /* inputs: the tensor; outputs: the components in order */
-  const char*
-      unpack_op; /* inputs: the components; output: the tensor in the dtype that its attribute "dtype" names (GALLEY_F32, GALLEY_BF16 …) */
-  uint32_t exact;     /* 1: unpack(pack(x)) is x rounded once, and packing that again changes nothing */
-  uint32_t trainable; /* 1: an update may unpack, step and pack; 0: only frozen tensors */
-  /* Fills out[0] … out[*n - 1] (there are GALLEY_MAX_COMPONENTS) for a tensor of this shape. `attrs`: the options of the claim (block size, double
-   * quantization), which its pack and unpack nodes have as attributes too; one that the format does not know is GALLEY_INVALID.
-   * [thread-safe] [plan-time] */
+  const char* pack_op; /* inputs: the tensor; outputs: the components, in order */
+  /* Inputs: the components; output: the tensor, in the dtype given by the attribute "dtype" (GALLEY_F32, GALLEY_BF16 …). */
+  const char* unpack_op;
+  uint32_t exact;     /* 1: unpack(pack(x)) is x rounded once, and packing it again changes nothing */
+  uint32_t trainable; /* 1: an update may unpack, step and pack; 0: for frozen tensors only */
+  /* Fills out[0] … out[*n - 1] for a tensor of this shape; there is room for GALLEY_MAX_COMPONENTS. `attrs` are the options of the claim
+   * (block size, double quantization); the pack and unpack nodes have the same attributes. Returns GALLEY_INVALID for an option that it
+   * does not know. [thread-safe] [plan-time] */
   galley_status (*components)(const int64_t* shape, uint32_t rank, const galley_attr* const* attrs, uint32_t n_attrs,
                               galley_component* const* out, uint32_t* n, galley_error*);
   uint64_t flags;

@@ -1,4 +1,5 @@
-/* galley.op/1: what a node does, apart from any device: shapes, gradient, cost, and a plain double-precision reference that every kernel answers to. */
+/* galley.op/1: what a node does, independent of any device: shapes, gradient, cost, and a reference in double precision that all kernels
+ * are tested against. */
 #ifndef GALLEY_OP_H
 #define GALLEY_OP_H
 
@@ -8,18 +9,19 @@
 extern "C" {
 #endif
 
-/* How an operand relates to rows (all extents but the last, flattened). The head and loss are chunked over rows by these roles alone. */
-#define GALLEY_ROLE_WHOLE 0u   /* not split: a weight, a scalar, or an op that mixes rows */
+/* How an operand relates to rows (all extents except the last, flattened). The host uses these roles to compute head and loss in chunks of
+ * rows. */
+#define GALLEY_ROLE_WHOLE 0u   /* not split: a weight, a scalar, or any operand of an op that mixes rows */
 #define GALLEY_ROLE_ROWS 1u    /* row i of this operand belongs to row i of all others with this role */
-#define GALLEY_ROLE_REDUCED 2u /* an output summed over rows: chunks accumulate into it */
+#define GALLEY_ROLE_REDUCED 2u /* an output that is a sum over rows: chunks accumulate into it */
 
 /* Flags of an operand rule. */
 #define GALLEY_OPERAND_OPTIONAL 1u
 #define GALLEY_OPERAND_INOUT 2u        /* an input that the node updates in place: a parameter, a state */
-#define GALLEY_OPERAND_ACCUMULATES 4u  /* an output that kernels can add into */
-#define GALLEY_OPERAND_VARIADIC 8u     /* the last input: any number of them */
-#define GALLEY_OPERAND_NO_GRADIENT 16u /* ids, scalars: never differentiated */
-#define GALLEY_OPERAND_SAME_ROWS 32u   /* rows counted without the last extent dropped: one value a row (labels, loss weights) */
+#define GALLEY_OPERAND_ACCUMULATES 4u  /* an output that kernels can accumulate into */
+#define GALLEY_OPERAND_VARIADIC 8u     /* the last input may occur any number of times */
+#define GALLEY_OPERAND_NO_GRADIENT 16u /* never differentiated: ids, scalars */
+#define GALLEY_OPERAND_SAME_ROWS 32u   /* all extents count as rows, the last one too: one value per row (labels, loss weights) */
 
 #define GALLEY_OPERAND_KNOWN 63u /* all of them */
 
@@ -29,21 +31,21 @@ typedef struct galley_operand_rule {
   const char* name;
   uint32_t role;
   uint32_t flags;
-  int32_t alias; /* output: the input whose buffer it may take over when that input is not needed any more; -1: none */
+  int32_t alias; /* of an output: the input whose buffer it may reuse if that input is no longer needed; -1: none */
   uint32_t reserved;
-  const char* summary; /* what it is, with its shape: "x (…, K)"; NULL: not said */
+  const char* summary; /* describes the operand and its shape: "x (…, K)"; may be NULL */
 } galley_operand_rule;
 #define GALLEY_OPERAND_RULE_MIN_SIZE 32u
 
 /* Flags of an op. */
-#define GALLEY_OP_RANDOM 1ull        /* draws random numbers keyed by the node's name: input "random" is GALLEY_SCALAR_RANDOM */
-#define GALLEY_OP_TRAINING_ONLY 2ull /* outside training output 0 is input 0: the host removes the node (dropout) */
-#define GALLEY_OP_LOSS 4ull          /* adds to GALLEY_SCALAR_LOSS and is where differentiation starts */
-#define GALLEY_OP_LINEAR 8ull        /* input 0 times input 1, a weight: what adapters and quantizers look for */
+#define GALLEY_OP_RANDOM 1ull        /* uses random numbers keyed by the node's name: its input "random" is GALLEY_SCALAR_RANDOM */
+#define GALLEY_OP_TRAINING_ONLY 2ull /* outside training, output 0 equals input 0, and the host removes the node (dropout) */
+#define GALLEY_OP_LOSS 4ull          /* adds to GALLEY_SCALAR_LOSS; differentiation starts here */
+#define GALLEY_OP_LINEAR 8ull        /* multiplies input 0 by input 1, a weight; adapters and quantizers look for this flag */
 
 #define GALLEY_OP_KNOWN 15ull /* all of them */
 
-/* Grain of an update op: what of it can be split off and run by itself. */
+/* Grain of an update op: the smallest part that can be computed by itself. */
 #define GALLEY_GRAIN_NONE 0u
 #define GALLEY_GRAIN_ELEMENT 1u
 #define GALLEY_GRAIN_BLOCK 2u /* of `grain_block` elements */
@@ -63,13 +65,14 @@ typedef struct galley_shape {
 typedef struct galley_cost {
   uint32_t size;
   uint32_t revision;
-  double flops; /* multiplications and additions; matrix products and attention count, element-wise work may be 0 */
-  double bytes; /* read and written; 0: all operands once */
+  double flops; /* multiplications and additions of matrix products and attention; element-wise work may be 0 */
+  double bytes; /* bytes read and written; 0: each operand once */
 } galley_cost;
 #define GALLEY_COST_MIN_SIZE 16u
 
-/* An example of the op with the range that its inputs are drawn from (integers: inclusive bounds). Tests take these for the reference's finite
- * differences and for every kernel; inputs have shapes and dtypes, outputs come from `infer`. */
+/* A test case: a node, and the range from which each of its inputs is drawn (integers: inclusive bounds). Tests use it to check the
+ * gradient against finite differences of the reference, and to check every kernel. Inputs have shapes and dtypes; outputs come from
+ * `infer`. */
 typedef struct galley_op_case {
   uint32_t size;
   uint32_t revision;
@@ -80,7 +83,7 @@ typedef struct galley_op_case {
 } galley_op_case;
 #define GALLEY_OP_CASE_MIN_SIZE 32u
 
-/* [thread-safe] [plan-time], all of them. */
+/* An op. All functions are [thread-safe] [plan-time]. */
 typedef struct galley_op {
   uint32_t size;
   uint32_t revision;
@@ -95,17 +98,18 @@ typedef struct galley_op {
   uint32_t grain;
   int64_t grain_block;
   uint64_t flags;
-  /* Checks inputs and attributes, fills outputs (n_outputs of them; rank 0 and dtype 0: this optional output is not there). The host calls it for every
-   * node, also where there are no outputs and where they exist already, and compares what it says with what is there. */
+  /* Checks inputs and attributes, and fills the shapes of the n_outputs outputs (rank 0 and dtype 0: this optional output is absent). The
+   * host calls it for every node, even if there are no outputs or they exist already, and compares the result with the existing tensors. */
   galley_status (*infer)(const galley_node_view*, galley_shape* const* outputs, galley_error*);
-  /* Appends the backward nodes of `node`. d_outputs[i] is 0 where no gradient arrives. need[i] says whether input i needs one; d_inputs[i]
-   * comes in as 0, or as a tensor to write or to add to (bit i of `accumulate`, of the first 32 inputs), and goes out as what holds it. A rule may return a
-   * different tensor: the host then adds. NULL: not differentiable. */
+  /* Appends the backward nodes of `node`. d_outputs[i] is the gradient of output i, or 0 if there is none. need[i] says whether input i
+   * needs a gradient. On entry, d_inputs[i] is 0, or a tensor to write, or, if bit i of `accumulate` is set (of the first 32 inputs), a tensor to add to. On return,
+   * it is the tensor that holds the gradient. The rule may return a different tensor: the host then copies or adds it. NULL: the op is not
+   * differentiable. */
   galley_status (*gradient)(const galley_graph_verbs*, galley_graph*, galley_node node, const galley_tensor* d_outputs,
                             const uint32_t* need, galley_tensor* d_inputs, uint32_t accumulate, galley_error*);
-  galley_status (*cost)(const galley_node_view*, galley_cost*, galley_error*); /* NULL: no FLOPs, all operands once */
-  /* The definition: operands of floating dtype arrive as F64, integers as they are; ACCUMULATE is the caller's business (outputs are always
-   * written). */
+  galley_status (*cost)(const galley_node_view*, galley_cost*, galley_error*); /* NULL: no FLOPs, each operand once */
+  /* Computes the op as it is defined. Operands of floating-point dtypes are passed as F64, integers unchanged. Outputs are always written:
+   * the caller handles ACCUMULATE. */
   galley_status (*reference)(const galley_node_view*, galley_error*);
 } galley_op;
 #define GALLEY_OP_MIN_SIZE 88u /* up to `infer` */

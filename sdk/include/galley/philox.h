@@ -1,7 +1,8 @@
-/* Counter-based random numbers, the same on every device: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+/* Counter-based random numbers, the same on every device: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as
+ * 1, 2, 3", SC 2011).
  *
- * A draw is keyed by (seed, window, row in the window, position, hash of the node's name): see GALLEY_SCALAR_RANDOM. Recomputation repeats it, batch 8 and
- * 8 × 1 draw the same, and a node more or less elsewhere moves nothing. */
+ * A draw is keyed by (seed, window, row in the window, position, hash of the node's name): see GALLEY_SCALAR_RANDOM. Recomputation
+ * repeats it, a batch of 8 draws the same numbers as 8 batches of 1, and adding a node does not change the draws of other nodes. */
 #ifndef GALLEY_PHILOX_H
 #define GALLEY_PHILOX_H
 
@@ -43,23 +44,23 @@ static inline GALLEY_HOST_DEVICE galley_philox_block galley_philox(uint64_t key,
   return out;
 }
 
-/* A word as a uniform number in [0, 1): 24 bits, exact in F32. */
+/* Converts a word to a uniform number in [0, 1) with 24 bits, exact in F32. */
 static inline GALLEY_HOST_DEVICE float galley_uniform(uint32_t word) { return (float)(word >> 8) * (1.0f / 16777216.0f); }
 
-/* FNV-1a of a name: the part of the key that tells one node's numbers from another's. */
+/* FNV-1a hash of a name: the part of the key that differs from node to node. */
 static inline uint64_t galley_name_hash(const char* name) {
   uint64_t h = 14695981039346656037ull;
   for (; *name; ++name) h = (h ^ (uint8_t)*name) * 1099511628211ull;
   return h;
 }
 
-/* The key of a node in a window. `random` is GALLEY_SCALAR_RANDOM's data. */
+/* The key of a node in a window. `random` is the data of GALLEY_SCALAR_RANDOM. */
 static inline GALLEY_HOST_DEVICE uint64_t galley_random_key(const int64_t* random, uint64_t name_hash) {
   const galley_philox_block b = galley_philox((uint64_t)random[0], name_hash, (uint64_t)random[1]);
   return (uint64_t)b.word[0] | (uint64_t)b.word[1] << 32;
 }
 
-/* Element `column` of the row at (row of the window, position): word column % 4 of the block with counter column / 4. */
+/* Four draws for the row at (row of the window, position). Element `column` of that row uses word column % 4 of block column / 4. */
 static inline GALLEY_HOST_DEVICE galley_philox_block galley_random_block(uint64_t key, int64_t row, int64_t position, int64_t block) {
   return galley_philox(key, (uint64_t)block, (uint64_t)row << 32 | (uint64_t)(uint32_t)position);
 }

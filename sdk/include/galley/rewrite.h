@@ -1,4 +1,5 @@
-/* galley.rewrite/1: a strategy that changes the model's graph (LoRA puts B·A·x beside a linear node), or what is exported (merging). */
+/* galley.rewrite/1: a strategy that changes the model's graph (LoRA adds B·A·x to the output of a linear node) or what is exported
+ * (merging). */
 #ifndef GALLEY_REWRITE_H
 #define GALLEY_REWRITE_H
 
@@ -13,8 +14,8 @@ extern "C" {
 typedef struct galley_rewrite {
   uint32_t size;
   uint32_t revision;
-  /* Called once for each segment (GALLEY_SEGMENT_…), strategies in the order of the recipe. A plugin does nothing for a segment that it does not
-   * know. [main-thread] [plan-time] */
+  /* Called once for each segment (GALLEY_SEGMENT_…); strategies are called in the order of the recipe. A plugin must ignore segments that
+   * it does not know. [main-thread] [plan-time] */
   galley_status (*rewrite)(void* instance, const galley_graph_verbs*, galley_graph*, uint32_t segment, galley_error*);
   uint64_t flags; /* none yet */
 } galley_rewrite;

@@ -1,4 +1,4 @@
-/* Tensors as kernels and ops see them: dense, row-major, at an address that the plan fixed (after DLPack's tensor). */
+/* Tensors as kernels and ops see them: dense, row-major, at an address that the plan has fixed (modelled on DLPack's tensor). */
 #ifndef GALLEY_TENSOR_H
 #define GALLEY_TENSOR_H
 
@@ -20,7 +20,7 @@ extern "C" {
 #define GALLEY_U16 10u
 #define GALLEY_U32 11u
 
-/* Bytes of one element, 0 for an unknown dtype. */
+/* Returns the bytes of one element; 0 for an unknown dtype. */
 static inline int64_t galley_dtype_bytes(uint32_t dtype) {
   switch (dtype) {
     case GALLEY_F64:
@@ -38,7 +38,7 @@ static inline int64_t galley_dtype_bytes(uint32_t dtype) {
   }
 }
 
-/* How an instruction touches an operand. ACCUMULATE: the node adds to what is there instead of writing. */
+/* How a node accesses an operand. ACCUMULATE: it adds to the operand instead of overwriting it. */
 #define GALLEY_READ 1u
 #define GALLEY_WRITE 2u
 #define GALLEY_READ_WRITE 3u
@@ -46,7 +46,7 @@ static inline int64_t galley_dtype_bytes(uint32_t dtype) {
 
 #define GALLEY_MAX_RANK 8u
 
-/* One operand. `data` is NULL at plan time. `shape` has `rank` extents, the last one contiguous; rank 0 is one element. */
+/* An operand. `data` is NULL at plan time. `shape` has `rank` extents, of which the last is contiguous; rank 0 means one element. */
 typedef struct galley_operand {
   uint32_t size;
   uint32_t revision;
@@ -57,9 +57,9 @@ typedef struct galley_operand {
   uint32_t dtype;
   uint32_t access;
   uint32_t n_components;
-  /* A tensor in a format (format.h): `shape` and `dtype` are those of the numbers, `data` is NULL, and the bytes are the components', in the
-   * format's order. Only kernels that say GALLEY_KERNEL_FORMATS are shown such an operand; the others get the numbers unpacked. */
-  const char* format; /* NULL: plain */
+  /* For a tensor in a format (format.h): `shape` and `dtype` describe its numbers, `data` is NULL, and `components` hold the bytes, in the
+   * order of the format. Only kernels with GALLEY_KERNEL_FORMATS get such operands; other kernels get the unpacked numbers. */
+  const char* format; /* NULL: none */
   const struct galley_operand* const* components;
   const galley_attr* const* attrs; /* the format's options */
   uint32_t n_attrs;
@@ -68,13 +68,13 @@ typedef struct galley_operand {
 } galley_operand;
 #define GALLEY_OPERAND_MIN_SIZE 80u
 
-/* A node with its operands. An optional operand that is absent is a NULL pointer. Owned by the host: valid for the call, or, where it is handed
- * to a kernel's `prepare`, until `release`. */
+/* A node with its operands. An absent optional operand is a NULL pointer. Owned by the host: valid during the call, or, if it is passed to
+ * a kernel's `prepare`, until `release`. */
 typedef struct galley_node_view {
   uint32_t size;
   uint32_t revision;
   const char* op;
-  const char* name; /* stable: recomputation and chunking keep it */
+  const char* name; /* stable: recomputation and chunking do not change it */
   const galley_operand* const* inputs;
   const galley_operand* const* outputs;
   const galley_attr* const* attrs;
@@ -82,13 +82,13 @@ typedef struct galley_node_view {
   uint32_t n_outputs;
   uint32_t n_attrs;
   uint32_t flags;
-  int64_t first_row; /* of a row-wise chunk: its first row in the whole tensor; else 0 */
-  int64_t length;    /* positions of a sequence: row r of a flattened (B, S) belongs to sequence r / length */
-  int64_t block;     /* of the model's repeated blocks the one that the node belongs to; -1: none */
+  int64_t first_row; /* of a chunk of rows: its first row in the whole tensor; else 0 */
+  int64_t length;    /* positions per sequence: row r of a flattened (B, S) belongs to sequence r / length */
+  int64_t block;     /* index of the repeated block of the model that the node belongs to; -1: none */
 } galley_node_view;
 #define GALLEY_NODE_VIEW_MIN_SIZE 80u
 
-/* The node belongs to a forward pass that trains: ops that only act in training (dropout) act. */
+/* The node belongs to training, so ops such as dropout are active. */
 #define GALLEY_NODE_TRAINING 1u
 
 /* End of draft 0.2. */
@@ -99,10 +99,10 @@ static inline int64_t galley_operand_count(const galley_operand* t) {
   return n;
 }
 
-/* The last extent (1 for rank 0): the length of a row. */
+/* The length of a row: the last extent, or 1 for rank 0. */
 static inline int64_t galley_operand_columns(const galley_operand* t) { return t->rank ? t->shape[t->rank - 1] : 1; }
 
-/* The product of all extents but the last. */
+/* The number of rows: the product of all extents except the last. */
 static inline int64_t galley_operand_rows(const galley_operand* t) {
   int64_t n = 1;
   for (uint32_t i = 0; i + 1 < t->rank; ++i) n *= t->shape[i];
@@ -119,7 +119,7 @@ static inline int galley_same_text(const char* a, const char* b) {
   return *a == *b;
 }
 
-/* NULL when the node has no such attribute. */
+/* Returns NULL if the node has no such attribute. */
 static inline const galley_attr* galley_attr_find(const galley_node_view* node, const char* name) {
   for (uint32_t i = 0; i < node->n_attrs; ++i)
     if (galley_same_text(node->attrs[i]->name, name)) return node->attrs[i];

@@ -1,5 +1,5 @@
-/* galley.update/1: a strategy that appends nodes to the update graph. An update is graph, not a callback: what it keeps between steps are tensors of
- * kind STATE, what it computes are nodes. */
+/* galley.update/1: a strategy that appends nodes to the update graph. An update is a graph, not a callback:
+ * what it keeps between steps are tensors of kind STATE, and what it computes are nodes. */
 #ifndef GALLEY_UPDATE_H
 #define GALLEY_UPDATE_H
 
@@ -12,11 +12,11 @@ extern "C" {
 #define GALLEY_UPDATE "galley.update/1"
 
 /* Stages run in this order. */
-#define GALLEY_STAGE_CHECK 1u /* loss scaling: looks at the gradients, decides `apply` */
+#define GALLEY_STAGE_CHECK 1u /* loss scaling: inspects the gradients and decides `apply` */
 #define GALLEY_STAGE_CLIP 2u  /* writes the gradient factor */
 #define GALLEY_STAGE_GRADIENT \
-  3u /* changes gradients in place, for every trainable parameter: noise, centralization. What it adds is divided by the gradient factor,
-        by which the optimizer multiplies */
+  3u /* changes gradients in place, for every trainable parameter: noise, centralization. The optimizer multiplies gradients by the
+        gradient factor later, so whatever this stage adds must be divided by it */
 #define GALLEY_STAGE_STEP 4u  /* the optimizer: for every parameter whose UPDATE facet it won */
 #define GALLEY_STAGE_AFTER 5u /* EMA: for every trainable parameter */
 
@@ -25,8 +25,9 @@ typedef struct galley_update {
   uint32_t revision;
   uint32_t stage;
   uint32_t reserved;
-  /* CHECK and CLIP: once, parameter and gradient are 0. GRADIENT, STEP and AFTER: once for each parameter. `gradient` is the parameter's gradient in
-   * F32 (or as claimed), not yet multiplied by GALLEY_SCALAR_GRADIENT_FACTOR. [main-thread] [plan-time] */
+  /* For CHECK and CLIP, called once, with parameter and gradient 0. For GRADIENT, STEP and AFTER, called once per parameter. `gradient` is
+   * the parameter's gradient in F32 (or in the claimed dtype), not yet multiplied by GALLEY_SCALAR_GRADIENT_FACTOR. [main-thread]
+   * [plan-time] */
   galley_status (*build)(void* instance, const galley_graph_verbs*, galley_graph*, galley_tensor parameter, galley_tensor gradient,
                          galley_error*);
   uint64_t flags; /* none yet */

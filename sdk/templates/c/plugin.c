@@ -1,7 +1,7 @@
-/* An optimizer as a Galley plugin, in C and nothing else: signSGD (Bernstein et al. 2018, arXiv:1802.04434), p = p - lr * sign(g).
+/* An optimizer as a Galley plugin, in plain C: signSGD (Bernstein et al. 2018, arXiv:1802.04434), p = p - lr * sign(g).
  *
- * A strategy has no code that runs during training, except kernels. So there are three parts: an op (what a node does), a kernel (how the CPU
- * does it), and a strategy (which says where such nodes go). Read them in this order; then plugin.toml. */
+ * A strategy has no code that runs during training, except kernels. So there are three parts: an op (what a node does), a kernel (how the
+ * CPU computes it), and a strategy (which adds such nodes to the graph). Read them in this order, then read plugin.toml. */
 #include <galley/galley.h>
 #include <stdio.h>
 
@@ -15,7 +15,7 @@ static galley_status fail(galley_error* error, galley_status status, const char*
 
 enum { PARAMETER, GRADIENT, LR, APPLY, INPUTS };
 
-/* INOUT: updated in place. ROWS: the operands belong together row by row. Nothing of an update is differentiated. */
+/* INOUT: updated in place. ROWS: row i of one operand belongs to row i of the others. An update is not differentiated. */
 static const galley_operand_rule rules[INPUTS] = {
     {sizeof(galley_operand_rule), 1, "parameter", GALLEY_ROLE_ROWS, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT, -1, 0, NULL},
     {sizeof(galley_operand_rule), 1, "gradient", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT, -1, 0, NULL},
@@ -24,7 +24,7 @@ static const galley_operand_rule rules[INPUTS] = {
 };
 static const galley_operand_rule* const inputs[INPUTS] = {&rules[PARAMETER], &rules[GRADIENT], &rules[LR], &rules[APPLY]};
 
-/* There are no outputs to give shapes to; what is left is to check the inputs. */
+/* The op has no outputs, so there are no shapes to infer. It only checks its inputs. */
 static galley_status infer(const galley_node_view* node, galley_shape* const* outputs, galley_error* error) {
   (void)outputs;
   if (galley_operand_count(node->inputs[PARAMETER]) != galley_operand_count(node->inputs[GRADIENT]))
@@ -32,13 +32,13 @@ static galley_status infer(const galley_node_view* node, galley_shape* const* ou
   return GALLEY_OK;
 }
 
-/* The definition, in double precision: tests hold kernels against it. Floating operands arrive as double here. */
+/* The definition, in double precision. Tests compare kernels with it. Floating-point operands are passed as double. */
 static galley_status reference(const galley_node_view* node, galley_error* error) {
   (void)error;
   double* p = node->inputs[PARAMETER]->data;
   const double* g = node->inputs[GRADIENT]->data;
   const double lr = *(const double*)node->inputs[LR]->data;
-  if (!*(const int32_t*)node->inputs[APPLY]->data) return GALLEY_OK; /* a step that is skipped changes nothing */
+  if (!*(const int32_t*)node->inputs[APPLY]->data) return GALLEY_OK; /* a skipped step changes nothing */
   for (int64_t i = 0; i < galley_operand_count(node->inputs[PARAMETER]); ++i) p[i] -= lr * ((g[i] > 0) - (g[i] < 0));
   return GALLEY_OK;
 }
@@ -50,16 +50,16 @@ static const galley_op op = {
     .summary = "p = p - lr * sign(g)",
     .inputs = inputs,
     .n_inputs = INPUTS,
-    .grain = GALLEY_GRAIN_ELEMENT, /* any part of it can be done by itself */
+    .grain = GALLEY_GRAIN_ELEMENT, /* any part of it can be computed by itself */
     .infer = infer,
     .reference = reference,
 };
 
-/* ---- 2. The kernel: the same for F32 on the CPU ------------------------------------------------------------------------------------ */
+/* ---- 2. The kernel: the op for F32 on the CPU ------------------------------------------------------------------------------------ */
 
 static const galley_host* host; /* set by `opened` below */
 
-enum { BLOCK = 16384 }; /* elements; fixed, so that the number of threads does not change what is computed together */
+enum { BLOCK = 16384 }; /* elements; fixed, so that the result does not depend on the number of threads */
 
 static void step_block(void* context, int64_t block) {
   const galley_node_view* node = context;
@@ -71,7 +71,7 @@ static void step_block(void* context, int64_t block) {
   for (int64_t i = begin; i < end; ++i) p[i] -= lr * (float)((g[i] > 0) - (g[i] < 0));
 }
 
-/* While a run is planned: can this kernel do it? GALLEY_UNSUPPORTED lets Galley look for another. */
+/* Called while a run is planned: does this kernel support the node? After GALLEY_UNSUPPORTED, Galley tries another kernel. */
 static galley_status query(const galley_node_view* const* nodes, uint32_t n, const galley_target* target, galley_kernel_plan* plan,
                            galley_error* error) {
   (void)target, (void)plan;
@@ -80,7 +80,7 @@ static galley_status query(const galley_node_view* const* nodes, uint32_t n, con
   return GALLEY_OK;
 }
 
-/* Once, when addresses are known. The view stays valid until `release`: it is all that is needed later. */
+/* Called once, when addresses are known. The view stays valid until `release`, so it can be the kernel's state. */
 static galley_status prepare(const galley_node_view* const* nodes, uint32_t n, const galley_kernel_setup* setup, void** state,
                              galley_error* error) {
   (void)n, (void)setup, (void)error;
@@ -88,7 +88,7 @@ static galley_status prepare(const galley_node_view* const* nodes, uint32_t n, c
   return GALLEY_OK;
 }
 
-/* In each step. No allocation, no waiting. */
+/* Called in each step. Must not allocate or wait. */
 static galley_status enqueue(void* state, galley_queue* queue, galley_error* error) {
   (void)queue, (void)error;
   const galley_node_view* node = state;
@@ -104,7 +104,7 @@ static const galley_kernel kernel = {
 
 /* ---- 3. The strategy: which parameters it updates, and with which nodes ------------------------------------------------------------- */
 
-/* Nothing to remember between the calls: the learning rate is a scalar on the device (see `build`). */
+/* The instance has no data: the learning rate is a scalar on the device (see `build`). */
 static galley_status create(const galley_options* options, void** instance, galley_error* error) {
   (void)options, (void)error;
   *instance = NULL;
@@ -112,7 +112,8 @@ static galley_status create(const galley_options* options, void** instance, gall
 }
 static void destroy(void* instance) { (void)instance; }
 
-/* Asked about each property of each tensor: "who updates this parameter?" - "I do, unless somebody insists". */
+/* Called for each property of each tensor. Claims the update of every trainable parameter, weakly: a strong claim of another strategy
+ * wins. */
 static galley_status claim(void* instance, const galley_graph_reader* reader, galley_graph* graph, const galley_subject* subject,
                            galley_claim_value* out, galley_error* error) {
   (void)instance, (void)reader, (void)graph, (void)error;
@@ -123,7 +124,7 @@ static galley_status claim(void* instance, const galley_graph_reader* reader, ga
   return GALLEY_OK;
 }
 
-/* Called once for each parameter that it won. `rate` makes a scalar that follows the recipe's schedule, for this parameter. */
+/* Called once for each parameter whose update it won. `rate` returns a scalar that follows the recipe's schedule for this parameter. */
 static galley_status build(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, galley_tensor parameter,
                            galley_tensor gradient, galley_error* error) {
   galley_tensor in[INPUTS] = {parameter, gradient, 0, 0};
@@ -146,7 +147,7 @@ static const void* interface(const char* id) {
 
 static const galley_strategy strategy = {sizeof(galley_strategy), 1, "signsgd-c", create, destroy, interface, 0};
 
-/* ---- The one symbol that the library exports ------------------------------------------------------------------------------------------ */
+/* ---- The symbol that the library exports ------------------------------------------------------------------------------------------ */
 
 static galley_status opened(const galley_host* table, galley_error* error) {
   (void)error;

@@ -5,10 +5,10 @@ namespace {
 
 using namespace galley::sdk;
 
-// While a run is planned: can this kernel do it? If not, Galley looks for another.
+// Called while a run is planned: does this kernel support the node? If not, Galley tries another kernel.
 bool supports(const Node& node) { return node.in(0).dtype == GALLEY_F32 && node.in(1).dtype == GALLEY_F32; }
 
-// In each step. No allocation, no waiting. Blocks are of a fixed size, so that the number of threads changes nothing.
+// Called in each step. Must not allocate or wait. Blocks have a fixed size, so the result does not depend on the number of threads.
 void signsgd_step(const Node& node, void*) {
   constexpr int64_t block_elements = 16384;
   if (!*node.read<int32_t>(4)) return;

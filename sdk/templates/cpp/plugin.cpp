@@ -1,8 +1,9 @@
 // An optimizer as a Galley plugin: signSGD with momentum, "Signum" (Bernstein et al. 2018, arXiv:1802.04434):
 //   m = momentum · m + (1 − momentum) · factor · g,   p = p − lr · sign(m)
 //
-// A strategy has no code that runs during training, except kernels. So there are three parts: an op (what a node does) and a strategy (which says where such
-// nodes go), here, and a kernel (how the CPU does it), in cpu.cpp. What throws here becomes a line of text for the person who wrote the recipe.
+// A strategy has no code that runs during training, except kernels. So there are three parts: an op (what a node does) and a strategy
+// (which adds such nodes to the graph) in this file, and a kernel (how the CPU computes the op) in cpu.cpp. An exception becomes an error
+// message for the author of the recipe.
 #include <galley/cpp/strategy.hpp>
 
 namespace {
@@ -13,16 +14,16 @@ using namespace galley::sdk;
 
 enum Input : uint32_t { Parameter, Gradient, Rate, Factor, Apply, Momentum };
 
-// There are no outputs to give shapes to; what is left is to check the inputs.
+// The op has no outputs, so there are no shapes to infer. It only checks its inputs.
 void infer(const Node& node, Shapes&) {
   if (count(node.in(Gradient)) != count(node.in(Parameter)))
     invalid(std::string(node.name()) + ": parameter " + shape_text(node.in(Parameter)) + " and gradient " + shape_text(node.in(Gradient)) +
             " differ");
 }
 
-// The definition, in double precision: tests hold kernels against it. Floating operands arrive as double here.
+// The definition, in double precision. Tests compare kernels with it. Floating-point operands are passed as double.
 void reference(const Node& node) {
-  if (!*node.read<int32_t>(Apply)) return;  // a step that is skipped changes nothing
+  if (!*node.read<int32_t>(Apply)) return;  // a skipped step changes nothing
   const double lr = *node.read<double>(Rate), factor = *node.read<double>(Factor), momentum = node.f("momentum", 0);
   const double* gradient = node.read<double>(Gradient);
   double* p = node.update<double>(Parameter);
@@ -34,7 +35,7 @@ void reference(const Node& node) {
   }
 }
 
-// INOUT: updated in place. ROWS: the operands belong together row by row. ELEMENT: any part can be done by itself.
+// INOUT: updated in place. ROWS: row i of one operand belongs to row i of the others. ELEMENT: any part can be computed by itself.
 Op signsgd_step("signsgd_step", "p = p - lr · sign(m), m the running mean of the gradient");
 const bool op_added =
     add(signsgd_step.input("parameter", GALLEY_ROLE_ROWS, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT)
@@ -55,13 +56,14 @@ class SignSgd {
 
   explicit SignSgd(const Options& options) : momentum_(options.number("momentum")) {}
 
-  // Asked about each property of each tensor: "who updates this parameter?" — "I do, unless somebody insists".
+  // Called for each property of each tensor. Claims the update of every trainable parameter, weakly: a strong claim of another strategy
+  // wins.
   void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
     if (subject.facet == GALLEY_FACET_UPDATE && subject.trainable) out.weak(0, "signsgd");
   }
 
-  // Called once for each parameter that it won. A state is a tensor: saved, resumed and counted in the plan like any other. `rate` makes a
-  // scalar that follows the recipe's schedule, for this parameter; the factor carries clipping and unscaling.
+  // Called once for each parameter whose update it won. A state is a tensor: it is planned, saved and resumed like any other. `rate`
+  // returns a scalar that follows the recipe's schedule for this parameter. The gradient factor contains clipping and unscaling.
   void build(Graph& graph, Trained trained) const {
     const galley_tensor_info p = graph.info(trained.parameter);
     const galley_tensor mean = momentum_ > 0 ? graph.state(std::string(p.name) + ".momentum", p) : 0;

@@ -1,4 +1,4 @@
-// Patterns over tensors' names, so that every plugin reads them alike: `*` stands for any characters, `?` for one. Header-only.
+// Patterns for names of tensors, the same in every plugin: `*` matches any characters, `?` matches one. Header-only.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace galley::sdk {
 
 inline bool glob_match(std::string_view pattern, std::string_view text) {
-  // After a mismatch the last `*` takes one character more: earlier ones need not be tried again.
+  // After a mismatch, the last `*` matches one more character: earlier ones need not be tried again.
   size_t p = 0, t = 0, star = std::string_view::npos, taken = 0;
   while (t < text.size()) {
     if (p < pattern.size() && pattern[p] == '*') {
@@ -30,7 +30,8 @@ inline bool glob_match(std::string_view pattern, std::string_view text) {
   return p == pattern.size();
 }
 
-/// The whole name, or what follows one of its dots: "q_proj" and "self_attn.*" find "model.layers.0.self_attn.q_proj".
+/// Whether the pattern matches the whole name, or the part after one of its dots: "q_proj" and "self_attn.*" match
+/// "model.layers.0.self_attn.q_proj".
 inline bool glob_match_suffix(std::string_view pattern, std::string_view name) {
   if (glob_match(pattern, name)) return true;
   for (size_t dot = name.find('.'); dot != std::string_view::npos; dot = name.find('.', dot + 1))
@@ -38,7 +39,7 @@ inline bool glob_match_suffix(std::string_view pattern, std::string_view name) {
   return false;
 }
 
-/// How many insertions, deletions and replacements `text` is away from matching the pattern.
+/// Returns how many insertions, deletions and replacements would make `text` match the pattern.
 inline size_t glob_distance(std::string_view pattern, std::string_view text) {
   std::vector<size_t> row(text.size() + 1), last;
   for (size_t t = 0; t <= text.size(); ++t) row[t] = t;
@@ -55,8 +56,8 @@ inline size_t glob_distance(std::string_view pattern, std::string_view text) {
   return row[text.size()];
 }
 
-/// "the nearest are 'a', 'b' and 'c'": for a pattern that matches none of `names`. Of names that differ in numbers only
-/// (layers) the first stands for all.
+/// Returns "the nearest are 'a', 'b' and 'c'", for a pattern that matches none of `names`. Of names that differ only in numbers (layers),
+/// it considers the first.
 inline std::string nearest_names(std::string_view pattern, const std::vector<std::string>& names, size_t most = 3) {
   std::vector<std::pair<size_t, std::string>> found;
   std::vector<std::string> seen;

@@ -1,4 +1,4 @@
-// The graph verbs as methods, for strategies and gradient rules.
+// The graph's functions as methods, for strategies and gradient rules.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace galley::sdk {
 
-/// What can be asked of a graph; each method throws Failure with the host's text.
+/// Reads a graph. Each method throws Failure with the host's text.
 class GraphReader {
  public:
   GraphReader(const galley_graph_reader* reader, galley_graph* graph) : reader_(reader), graph_(graph) {}
@@ -23,14 +23,14 @@ class GraphReader {
     check([&](galley_error* e) { return reader_->node_get(graph_, n, &out, e); });
     return out;
   }
-  /// 0 when there is none. The gradient of parameter P is "grad.P".
+  /// Returns 0 if there is no such tensor. The gradient of parameter P is "grad.P".
   galley_tensor find(const std::string& name) const {
     galley_tensor out = 0;
     check([&](galley_error* e) { return reader_->tensor_find(graph_, name.c_str(), &out, e); });
     return out;
   }
   galley_tensor next_tensor(galley_tensor t) const { return reader_->tensor_next(graph_, t); }
-  /// Of what is being built, or of GALLEY_SEGMENT_MODEL.
+  /// Iterates over the nodes of the graph that is being built, or of GALLEY_SEGMENT_MODEL.
   galley_node next_node(galley_node n, uint32_t segment = 0) const {
     if (!GALLEY_HAS(reader_, galley_graph_reader, node_next)) unsupported("this Galley does not list nodes");
     return reader_->node_next(graph_, segment, n);
@@ -47,7 +47,7 @@ class GraphReader {
   galley_graph* graph_;
 };
 
-/// The graph verbs as methods; each throws Failure with the host's text.
+/// Changes a graph. Each method throws Failure with the host's text.
 class Graph : public GraphReader {
  public:
   Graph(const galley_graph_verbs* verbs, galley_graph* graph) : GraphReader(verbs->reader, graph), verbs_(verbs) {}
@@ -58,7 +58,7 @@ class Graph : public GraphReader {
     check([&](galley_error* e) { return verbs_->tensor_make(graph_, &desc, &out, e); });
     return out;
   }
-  /// A state of the shape of `like`, F32 zeros, named `name`; flags: GALLEY_TENSOR_….
+  /// Makes a state of the shape of `like`, F32, initialized with zeros. `flags`: GALLEY_TENSOR_….
   galley_tensor state(const std::string& name, const galley_tensor_info& like, uint64_t flags = 0) {
     galley_tensor_desc d = fresh<galley_tensor_desc>();
     d.name = name.c_str();
@@ -70,7 +70,8 @@ class Graph : public GraphReader {
     return make(d);
   }
 
-  /// Appends a node and returns its outputs. `outputs`: 0 entries are made by the shape rule; bit i of `accumulate`: output i is added to.
+  /// Appends a node and returns its outputs. An entry 0 of `outputs` makes a tensor by the shape rule. If bit i of `accumulate` is set, the
+  /// node adds to output i.
   std::vector<galley_tensor> node(const char* op, const char* name, const std::vector<galley_tensor>& inputs, const Attrs& attrs = {},
                                   std::vector<galley_tensor> outputs = {0}, uint32_t accumulate = 0) {
     galley_node_desc d = fresh<galley_node_desc>();
@@ -98,7 +99,7 @@ class Graph : public GraphReader {
     check([&](galley_error* e) { return verbs_->option(graph_, name, &out, e); });
     return out;
   }
-  /// The option `name` as the learning rate of `parameter`.
+  /// Returns the option `name` as the learning rate of `parameter`.
   galley_tensor rate(const char* name, galley_tensor parameter) {
     galley_tensor out = 0;
     check([&](galley_error* e) { return verbs_->rate(graph_, name, parameter, &out, e); });
@@ -137,7 +138,7 @@ class Graph : public GraphReader {
   const galley_graph_verbs* verbs_;
 };
 
-/// What a gradient rule is given; see galley_op.gradient.
+/// The arguments of a gradient rule; see galley_op.gradient.
 struct Backward {
   Graph graph;
   galley_node_info node;
@@ -146,14 +147,14 @@ struct Backward {
   galley_tensor* d_inputs;
   uint32_t accumulate;
   bool needs(uint32_t input) const { return input < node.n_inputs && node.inputs[input] && need[input]; }
-  /// The bit that a node's description takes when its output `output` goes to d_inputs[input].
+  /// Returns the bits for galley_node_desc.accumulate if output `output` of a node is written to d_inputs[input].
   uint32_t adds(uint32_t input, uint32_t output = 0) const { return (accumulate >> input & 1u) << output; }
   const galley_attr* attr(const char* name) const {
     for (uint32_t k = 0; k < node.n_attrs; ++k)
       if (galley_same_text(node.attrs[k]->name, name)) return node.attrs[k];
     return nullptr;
   }
-  /// All attributes of the forward node, for a backward node that takes the same.
+  /// Returns all attributes of the forward node, for a backward node with the same attributes.
   Attrs attrs() const {
     Attrs out;
     for (uint32_t k = 0; k < node.n_attrs; ++k) out.copy(*node.attrs[k]);

@@ -1,4 +1,4 @@
-// Nodes and operands in C++, and the guard that keeps exceptions on this side of the C tables.
+// Nodes and operands in C++, and a guard that keeps exceptions from crossing the C ABI.
 #pragma once
 
 #include <cstring>
@@ -16,7 +16,7 @@
 
 namespace galley::sdk {
 
-/// A struct of the ABI with its size and revision set and zeros behind them.
+/// Returns a struct of the ABI with size and revision set and all other fields 0.
 template <class T>
 T fresh() {
   T out = {};
@@ -24,7 +24,7 @@ T fresh() {
   out.revision = 1;
   return out;
 }
-/// A struct of another maker, whatever its size, as one of this header's.
+/// Returns a copy of another maker's struct, whatever its size, as a struct of this header.
 template <class T>
 T read(const T* from) {
   T out = fresh<T>();
@@ -32,7 +32,7 @@ T read(const T* from) {
   return out;
 }
 
-/// What a guarded function throws to answer with a status, a line of text, and what to do about it.
+/// A guarded function throws this to return a status, a line of text and a hint.
 struct Failure : std::runtime_error {
   Failure(galley_status status_, const std::string& text, std::string hint_ = {})
       : std::runtime_error(text), status(status_), hint(std::move(hint_)) {}
@@ -43,7 +43,7 @@ struct Failure : std::runtime_error {
 [[noreturn]] inline void invalid(const std::string& text, const std::string& hint = {}) { throw Failure(GALLEY_INVALID, text, hint); }
 [[noreturn]] inline void unsupported(const std::string& text) { throw Failure(GALLEY_UNSUPPORTED, text); }
 
-/// Copies text into an array of `room` bytes, cut between two UTF-8 characters.
+/// Copies text into an array of `room` bytes. Text that is too long is cut between two UTF-8 characters.
 inline void put_text(char* out, size_t room, const char* text) noexcept {
   size_t n = std::strlen(text);
   if (n >= room) {
@@ -62,7 +62,7 @@ inline galley_status fill(galley_error* error, galley_status status, const char*
   return status;
 }
 
-/// Runs `body`; an exception becomes a status and a text. Nothing gets past it.
+/// Runs `body`. Every exception becomes a status and a text.
 template <class Body>
 galley_status guard(galley_error* error, Body&& body) noexcept {
   try {
@@ -85,7 +85,7 @@ class Attrs {
   Attrs() = default;
   Attrs(const Attrs&) = delete;
   Attrs& operator=(const Attrs&) = delete;
-  Attrs(Attrs&&) = default;  // a deque's elements stay where they are
+  Attrs(Attrs&&) = default;  // the elements of a deque keep their addresses
   Attrs& operator=(Attrs&&) = default;
   Attrs& i(const char* name, int64_t value) & { return add(name, GALLEY_ATTR_I64, 1, &integers_.emplace_back(value)); }
   Attrs& f(const char* name, double value) & { return add(name, GALLEY_ATTR_F64, 1, &numbers_.emplace_back(value)); }
@@ -93,7 +93,7 @@ class Attrs {
     const std::string& kept = texts_.emplace_back(value);
     return add(name, GALLEY_ATTR_STRING, static_cast<uint32_t>(kept.size()), kept.c_str());
   }
-  /// Several integers: a shape.
+  /// A list of integers, for example a shape.
   Attrs& list(const char* name, std::vector<int64_t> values) & {
     const std::vector<int64_t>& kept = lists_.emplace_back(std::move(values));
     return add(name, GALLEY_ATTR_I64, static_cast<uint32_t>(kept.size()), kept.data());
@@ -102,7 +102,7 @@ class Attrs {
   Attrs&& i(const char* name, int64_t value) && { return std::move(i(name, value)); }
   Attrs&& f(const char* name, double value) && { return std::move(f(name, value)); }
   Attrs&& s(const char* name, const std::string& value) && { return std::move(s(name, value)); }
-  /// A copy of an attribute of another node.
+  /// Adds a copy of another node's attribute.
   Attrs& copy(const galley_attr& a) {
     if (a.type == GALLEY_ATTR_STRING) return s(a.name, static_cast<const char*>(a.data));
     if (a.count != 1 && a.type == GALLEY_ATTR_I64) {
@@ -134,7 +134,7 @@ class Attrs {
   std::vector<const galley_attr*> pointers_;
 };
 
-/// A node as an op's functions and kernels see it. Operands by index, attributes by name.
+/// A node as the functions of ops and kernels see it. Operands are accessed by index, attributes by name.
 class Node {
  public:
   explicit Node(const galley_node_view* view) : view_(view) {}
@@ -165,12 +165,12 @@ class Node {
   }
   bool accumulates(uint32_t output) const { return out(output).access == GALLEY_ACCUMULATE; }
   bool training() const { return view_->flags & GALLEY_NODE_TRAINING; }
-  /// Of the model's repeated blocks the one that it belongs to; -1: none.
+  /// Index of the repeated block of the model that the node belongs to; -1: none.
   int64_t block() const { return GALLEY_HAS(view_, galley_node_view, block) ? view_->block : -1; }
   int64_t i(const char* name, int64_t otherwise) const { return galley_attr_i64(view_, name, otherwise); }
   double f(const char* name, double otherwise) const { return galley_attr_f64(view_, name, otherwise); }
   std::string s(const char* name, const char* otherwise) const { return galley_attr_string(view_, name, otherwise); }
-  /// What keys this node's random numbers: its attribute "stream", or its name.
+  /// The part of the random numbers' key that belongs to this node: a hash of its attribute "stream", or else of its name.
   uint64_t stream() const { return galley_name_hash(galley_attr_string(view_, "stream", view_->name)); }
 
  private:
@@ -181,7 +181,7 @@ inline int64_t rows(const galley_operand& t) { return galley_operand_rows(&t); }
 inline int64_t columns(const galley_operand& t) { return galley_operand_columns(&t); }
 inline int64_t count(const galley_operand& t) { return galley_operand_count(&t); }
 
-/// A plain operand.
+/// Makes an operand without a format.
 inline galley_operand operand(void* data, const int64_t* shape, uint32_t rank, uint32_t dtype, uint32_t access, const char* name = "") {
   galley_operand t = fresh<galley_operand>();
   t.name = name;
@@ -201,7 +201,7 @@ inline std::string shape_text(const int64_t* shape, uint32_t rank) {
 }
 inline std::string shape_text(const galley_operand& t) { return shape_text(t.shape, t.rank); }
 
-/// What a shape rule fills.
+/// Receives the results of a shape rule.
 class Shapes {
  public:
   explicit Shapes(galley_shape* const* out) : out_(out) {}
@@ -214,7 +214,7 @@ class Shapes {
     set(output, dtype, shape.begin(), static_cast<uint32_t>(shape.size()));
   }
   void like(uint32_t output, const galley_operand& t) { set(output, t.dtype, t.shape, t.rank); }
-  /// Shape of `t` with another last extent.
+  /// The shape of `t` with another last extent.
   void like(uint32_t output, const galley_operand& t, int64_t last) {
     like(output, t);
     out_[output]->extents[t.rank - 1] = last;

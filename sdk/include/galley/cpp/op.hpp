@@ -1,4 +1,4 @@
-// Ops: C functions made of C++ ones, and the tables of an op with its test cases.
+// Ops: turns C++ functions into the C functions of an op, and builds its tables and test cases.
 #pragma once
 
 #include <deque>
@@ -48,14 +48,14 @@ inline galley_operand_rule rule(const char* name, uint32_t role, uint32_t flags 
   return out;
 }
 
-/// An example for tests: inputs by name, dtype, shape and range.
+/// One input of a test case: dtype, shape, and the range of its values.
 struct CaseInput {
   uint32_t dtype;  ///< 0: this optional input is absent
   std::vector<int64_t> shape;
   double low = -1, high = 1;
 };
 
-/// An op and its tables. Make one object at namespace scope and fill it once, where it is registered:
+/// An op and its tables. Define one object at namespace scope, and fill it once, where it is registered:
 ///   Op step("signsgd_step", "p = p − lr · sign(m)");
 ///   const bool registered = add(step.input(…).infer<infer>().reference<reference>());
 class Op {
@@ -102,7 +102,7 @@ class Op {
     op_.reference = sdk::reference<F>;
     return *this;
   }
-  /// One test case. `length`: positions of a sequence (0: rows).
+  /// Adds a test case. `length`: positions per sequence (0: rows).
   Op& test(const char* name, std::vector<CaseInput> inputs, Attrs attrs = {}, int64_t length = 0,
            uint32_t node_flags = GALLEY_NODE_TRAINING) {
     Case& c = cases_.emplace_back();
@@ -128,7 +128,7 @@ class Op {
     c.table.high = c.high.data();
     return *this;
   }
-  /// The finished table; call after everything else.
+  /// Returns the finished table; call it last.
   const galley_op* table() {
     if (input_pointers_.empty() && output_pointers_.empty()) {
       for (const auto& r : inputs_) input_pointers_.push_back(&r);

@@ -1,5 +1,5 @@
-// The C++ side of the SDK: guards that keep exceptions on this side of the C tables, and short words for what a plugin does. Header-only; it uses the C
-// headers and nothing else of Galley's.
+// The C++ side of the SDK: kernels, formats, registration and the plugin's entry. Exceptions do not cross the C ABI. Header-only; of
+// Galley, it uses only the C headers.
 #pragma once
 
 #include <atomic>
@@ -14,13 +14,14 @@ namespace galley::sdk {
 
 // ---- Kernels ------------------------------------------------------------------------------------------------------------------
 
-/// The host, set by `open`.
+/// The host's table, set by `open`.
 inline const galley_host*& host() {
   static const galley_host* h = nullptr;
   return h;
 }
 
-/// Runs body(block) for each of `blocks` on the compute threads. What a body throws ends the call: the first exception is thrown again here.
+/// Runs body(block) for each block in [0, blocks) on the compute threads. If a body throws, the remaining blocks are skipped, and the first
+/// exception is rethrown here.
 template <class Body>
 void parallel(int64_t blocks, const Body& body) {
   struct Context {
@@ -42,18 +43,19 @@ void parallel(int64_t blocks, const Body& body) {
   if (context.first) std::rethrow_exception(context.first);
 }
 
-/// Looks a service of the host up; null when there is none.
+/// Returns a service of the host; null if there is none.
 inline const void* service(const char* id) {
   return GALLEY_HAS(host(), galley_host, service) ? host()->service(host()->context, id) : nullptr;
 }
 
-/// Whether a function was given as a template argument. By types: compilers do not agree on comparing a function's address with null.
+/// Whether a function was given as a template argument. Compares types, because compilers disagree about comparing a function's address
+/// with null.
 template <class F, F function>
 inline constexpr bool kGiven = !std::is_same_v<std::integral_constant<F, function>, std::integral_constant<F, nullptr>>;
 
 namespace detail {
 
-/// One node at a time: `T::query(Node, target, plan)`, `T(Node, setup)`, `run()`.
+/// The table of a kernel that takes one node at a time: `T::query(Node, target, plan)`, `T(Node, setup)`, `run()`.
 template <class T>
 struct KernelTable {
   static galley_status query(const galley_node_view* const* nodes, uint32_t n, const galley_target* target, galley_kernel_plan* out,
@@ -109,27 +111,27 @@ class PlainKernel {
 
 }  // namespace detail
 
-/// A kernel made of plain functions: kernel<run>("gelu.cpu", "gelu"). run(node, workspace) computes; `Supports` looks at dtypes and shapes; `Workspace` says how many
-/// bytes of workspace it needs.
+/// A kernel made of plain functions: kernel<run>("gelu.cpu", "gelu"). run(node, workspace) computes. `Supports` checks dtypes and shapes.
+/// `Workspace` returns the bytes of workspace that it needs.
 template <void (*Run)(const Node&, void*), bool (*Supports)(const Node&) = nullptr,
           int64_t (*Workspace)(const Node&, const galley_target&) = nullptr, int64_t Priority = 0>
 galley_kernel kernel(const char* name, const char* op, const char* device = "cpu", uint64_t flags = 0) {
   return detail::KernelTable<detail::PlainKernel<Run, Supports, Workspace, Priority>>::table(name, op, device, flags);
 }
 
-/// A kernel with a state of its own, kernel_of<OneDnn>("linear.onednn", "linear"): T::query(node, target, plan) checks and asks for workspace, constants and
-/// priority; T(node, setup) is made once the addresses are final; run() enqueues.
+/// A kernel with a state: kernel_of<OneDnn>("linear.onednn", "linear"). T::query(node, target, plan) checks the node and sets workspace,
+/// constants and priority. T(node, setup) is constructed when the addresses are final. run() enqueues.
 template <class T>
 galley_kernel kernel_of(const char* name, const char* op, const char* device = "cpu", uint64_t flags = 0) {
   return detail::KernelTable<T>::table(name, op, device, flags);
 }
 
 /// A format: format<components>("bf16", "bf16_pack", "bf16_unpack"). components(shape, options, out) adds the components in order. `exact`,
-/// `trainable` and `flags` as in galley_format.
+/// `trainable` and `flags` are those of galley_format.
 class Components {
  public:
   Components(galley_component* const* out, uint32_t* n) : out_(out), n_(n) {}
-  /// `numbers`: how many numbers of the tensor one element stands for; 0: the component belongs to the whole tensor.
+  /// `numbers`: how many numbers of the tensor one element represents; 0: the component belongs to the tensor as a whole.
   void add(const char* suffix, uint32_t dtype, const std::vector<int64_t>& shape, int64_t numbers) {
     galley_component c = fresh<galley_component>();
     c.suffix = suffix;
@@ -182,7 +184,7 @@ inline Registry& registry() {
   static Registry r;
   return r;
 }
-/// At namespace scope: static const bool registered = add(op);
+/// Registers an op. At namespace scope: static const bool registered = add(op);
 inline bool add(Op& op) {
   registry().ops.push_back(op.table());
   return true;
@@ -225,7 +227,8 @@ inline void publish(galley_entry& entry, const galley_host* h) {
   entry.n_devices = static_cast<uint32_t>(r.devices.size());
 }
 
-/// GALLEY_PLUGIN("adamw", "1.0.0"): the library's entry, once in a plugin (and once in each of its kernel libraries).
+/// GALLEY_PLUGIN("adamw", "1.0.0") defines the library's entry. Use it once in the plugin's library and once in each of its kernel
+/// libraries.
 #define GALLEY_PLUGIN(id_, version_)                                                      \
   extern "C" GALLEY_EXPORT galley_entry galley_entry_v1;                                  \
   static galley_status galley_plugin_open(const galley_host* h, galley_error*) noexcept { \

@@ -1,4 +1,4 @@
-// A strategy as a C++ class, and its options. Header-only; goes with plugin.hpp.
+// A strategy as a C++ class, and its options. Header-only.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace galley::sdk {
 
-/// The recipe's options for one use. Getters without a second argument throw where the option has no value.
+/// The recipe's options for one use. Getters without a second argument throw if the option has no value.
 class Options {
  public:
   explicit Options(const galley_options* table) : table_(table) {}
@@ -21,14 +21,14 @@ class Options {
   }
   int64_t integer(const char* name) const { return get<int64_t>(name, table_->integer); }
   int64_t integer(const char* name, int64_t otherwise) const { return given(name) ? integer(name) : otherwise; }
-  /// Of a scheduled option its value at step 1: kernels take the scalar of Graph::option instead.
+  /// For a scheduled option, its value at step 1; nodes should read the scalar of Graph::option or Graph::rate instead.
   double number(const char* name) const { return get<double>(name, table_->number); }
   double number(const char* name, double otherwise) const { return given(name) ? number(name) : otherwise; }
   bool boolean(const char* name) const { return get<int32_t>(name, table_->boolean) != 0; }
   bool boolean(const char* name, bool otherwise) const { return given(name) ? boolean(name) : otherwise; }
   std::string string(const char* name) const { return get<const char*>(name, table_->string); }
   std::string string(const char* name, const char* otherwise) const { return given(name) ? string(name) : otherwise; }
-  /// Empty when the option has no value.
+  /// Returns an empty list if the option has no value.
   std::vector<std::string> strings(const char* name) const {
     std::vector<std::string> out;
     each(name, [&](uint64_t i) {
@@ -67,13 +67,13 @@ class Options {
   const galley_options* table_;
 };
 
-/// What a claim answers. Texts and attributes must live as long as the strategy.
+/// The answer to a claim. Texts and attributes must live as long as the strategy.
 class Claim {
  public:
   explicit Claim(galley_claim_value* out) : out_(out) {}
   void weak(int64_t number, const char* text = nullptr) { set(GALLEY_WEAK, number, text); }
   void strong(int64_t number, const char* text = nullptr) { set(GALLEY_STRONG, number, text); }
-  /// Options of what the text names: weak(0, "nf4"), then with(options).
+  /// Sets options of what the text names: weak(0, "nf4"), then with(options).
   void with(const Attrs& attrs) {
     out_->attrs = attrs.data();
     out_->n_attrs = attrs.count();
@@ -88,7 +88,7 @@ class Claim {
   galley_claim_value* out_;
 };
 
-/// A gradient as the update stage is given it, and the parameter it belongs to.
+/// A parameter and its gradient, as an update stage gets them.
 struct Trained {
   galley_tensor parameter;
   galley_tensor gradient;
@@ -175,12 +175,12 @@ struct StrategyOf {
 
 }  // namespace detail
 
-/// The table of a strategy `T`, which is constructed from Options and has whichever of these it needs, all const:
+/// Returns the table of a strategy `T`. T is constructed from Options and has those of the following const methods that it needs:
 ///   void rewrite(Graph&, uint32_t segment);
 ///   void claim(const GraphReader&, const galley_subject&, Claim&);
 ///   static constexpr uint32_t stage = GALLEY_STAGE_STEP;  void build(Graph&, Trained);
 ///   void decide(const galley_saved_set&, uint32_t* choices);
-/// What they throw becomes a status and a text. At namespace scope: static const bool registered = add(strategy<AdamW>("adamw"));
+/// Exceptions become a status and a text. At namespace scope: static const bool registered = add(strategy<AdamW>("adamw"));
 template <class T>
 const galley_strategy* strategy(const char* name) {
   using S = detail::StrategyOf<T>;
