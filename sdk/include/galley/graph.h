@@ -40,7 +40,7 @@ typedef uint64_t galley_node;
  *
  * `initializer` names an op with one output ("fill", "random_normal", "copy", …), which runs once while the run is loaded, with the
  * attributes `attrs`. Its inputs are `initializer_inputs`: parameters, states and constants that were made before this tensor, with their
- * initial values. NULL: zeros. The ops that come with Galley are in models/ops/ of its sources.
+ * initial values. NULL: zeros. `galley plugins models` lists the ops.
  *
  * With `source`, the bytes come from that safetensors file (or folder of shards), under the name `source_name`; the initializer is not
  * used.
