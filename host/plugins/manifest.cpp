@@ -18,7 +18,8 @@ namespace galley {
 namespace {
 
 const std::vector<std::string>& facet_names() {
-  static const std::vector<std::string> names = {"trainable", "storage", "compute", "gradient", "update", "placement", "shard", "saved"};
+  static const std::vector<std::string> names = {"trainable", "storage", "compute", "gradient dtype", "gradient lifetime",
+                                                 "update", "placement", "shard", "window", "saved"};
   return names;
 }
 

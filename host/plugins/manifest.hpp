@@ -25,7 +25,7 @@
 //   summary = "Adam with decoupled weight decay"
 //   source = "Loshchilov, Hutter 2019, arXiv:1711.05101"
 //   exactness = "rounding"            # beside the definition: "bits", "rounding" or "approximate"
-//   provides = [{ facet = "gradient", value = "window", when = { steps = [2, 3] } }]   # `when` is optional: any of these values
+//   provides = [{ facet = "window", value = "micro-batches", when = { steps = [2, 3] } }]   # `when` is optional: any of these values
 //   needs = [{ facet = "storage", value = "bf16" }]     # what another strategy of the recipe has to provide
 //
 //   [[strategy.option]]

@@ -102,9 +102,9 @@ typedef struct galley_op {
    * host calls it for every node, even if there are no outputs or they exist already, and compares the result with the existing tensors. */
   galley_status (*infer)(const galley_node_view*, galley_shape* const* outputs, galley_error*);
   /* Appends the backward nodes of `node`. d_outputs[i] is the gradient of output i, or 0 if there is none. need[i] says whether input i
-   * needs a gradient. On entry, d_inputs[i] is 0, or a tensor to write, or, if bit i of `accumulate` is set (of the first 32 inputs), a tensor to add to. On return,
-   * it is the tensor that holds the gradient. The rule may return a different tensor: the host then copies or adds it. NULL: the op is not
-   * differentiable. */
+   * needs a gradient. On entry, d_inputs[i] is 0, or a tensor to write, or, if bit i of `accumulate` is set (of the first 32 inputs), a
+   * tensor to add to. On return, it is the tensor that holds the gradient. The rule may return a different tensor: the host then copies or
+   * adds it. NULL: the op is not differentiable. */
   galley_status (*gradient)(const galley_graph_verbs*, galley_graph*, galley_node node, const galley_tensor* d_outputs,
                             const uint32_t* need, galley_tensor* d_inputs, uint32_t accumulate, galley_error*);
   galley_status (*cost)(const galley_node_view*, galley_cost*, galley_error*); /* NULL: no FLOPs, each operand once */
