@@ -42,7 +42,7 @@ std::string_view name_of(int signal) {
   }
 }
 
-void die(int signal) {
+[[maybe_unused]] void die(int signal) {  // under sanitizers nobody calls it
   // The innermost mark that knows the node says most: a device's `launch` stands within the call of a kernel.
   const CallMark* mark = Calling::innermost.load(std::memory_order_acquire);
   for (const CallMark* m = mark; m; m = m->outer)

@@ -160,10 +160,11 @@ TEST_F(Loader, AnElfFileThatIsNoLibrary) {
 
 TEST_F(Loader, ALibraryThatTheLinkerRefuses) {
   const fs::path library = copy("clip") / "clip.so";
-  patch(library, std::string("libc.so.6"), "libc.so.9");
-  EXPECT_EQ(use_clip(),
-            "recipe.lua:9: clip cannot be used: …/a/clip/clip.so: cannot be loaded: libc.so.9: cannot open shared object file: No such "
-            "file or directory");
+  patch(library, std::string("libstdc++.so.6"), "libstdc++.so.9");
+  EXPECT_EQ(
+      use_clip(),
+      "recipe.lua:9: clip cannot be used: …/a/clip/clip.so: cannot be loaded: libstdc++.so.9: cannot open shared object file: No such "
+      "file or directory");
 }
 
 TEST_F(Loader, ALibraryWithoutAnEntry) {
