@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Data from files, from outside: what rows hold, that gradients are those of the same tokens given as a batch, that documents do not see each other,
 packing, mixes, windows by tokens, the cache, and what is said of bad input. The standard library only."""
+import ctypes
 import gzip
 import json
 import math
@@ -12,7 +13,6 @@ import shutil
 import signal
 import struct
 import subprocess
-import tempfile
 import time
 
 from galley_test import check, finish, fixtures, fresh_folder, load, program, save
@@ -363,26 +363,29 @@ p = subprocess.run([program, 'data', recipe(data)], capture_output=True, text=Tr
 check(p.returncode == 1 and p.stderr.startswith(f"galley: cannot write '{full}/") and 'GALLEY_CACHE=DIR' in p.stderr, f'a full disk is said: {p.stderr}')
 check(in_cache(full) == [], 'and leaves nothing')
 
-# A folder that cannot be written serves what is in it; what is not is an error with a next step. Root writes everywhere: somebody else tries.
-if os.getuid() == 0:
-    readable = tempfile.mkdtemp(prefix='galley-test-')
-    os.chmod(readable, 0o755)
-    for name in ('model', 'texts.jsonl'):
-        (shutil.copytree if os.path.isdir(name) else shutil.copy)(name, os.path.join(readable, name))
-    os.environ['GALLEY_CACHE'] = os.path.join(readable, 'cache')
-    before, here = show(data), os.getcwd()
-    shutil.copy('recipe.lua', readable)
-    os.chdir(readable)
-    words = [program, 'data', 'recipe.lua']
-    somebody = dict(capture_output=True, text=True, user=65534, group=65534, extra_groups=[])
-    said = subprocess.run(words, **somebody)
-    if 'Permission denied' not in said.stderr or 'cache' in said.stderr:  # the program itself is within reach
-        check(said.returncode == 0, f'a cache that cannot be written is read: {said.stderr}')
-        pathlib.Path('texts.jsonl').write_text(pathlib.Path('texts.jsonl').read_text().replace('moru', 'tiva'))
-        said = subprocess.run(words, **somebody)
-        check(said.returncode == 1 and "cannot create '" in said.stderr and 'GALLEY_CACHE=DIR' in said.stderr, f'what is not in it is said: {said.stderr}')
-    os.chdir(here)
-    shutil.rmtree(readable)
+
+# A folder that cannot be written serves what is in it; what is not is an error with a next step. Root gives up its right to write everywhere.
+def bound():
+    if os.geteuid() == 0:
+        for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+            if ctypes.CDLL(None, use_errno=True).prctl(24, capability, 0, 0, 0) != 0:  # PR_CAPBSET_DROP
+                raise OSError(ctypes.get_errno(), 'prctl')
+
+
+shut = os.environ['GALLEY_CACHE'] = os.path.abspath('shut')
+shutil.copy('texts.jsonl', 'shut.jsonl')
+show('data.jsonl { files = "shut.jsonl", text = "body" }')
+folders = [root for root, _, _ in os.walk(shut)]
+for folder in folders:
+    os.chmod(folder, 0o555)
+words = dict(args=[program, 'data', 'recipe.lua'], capture_output=True, text=True, preexec_fn=bound)
+said = subprocess.run(**words)
+check(said.returncode == 0, f'a cache that cannot be written is read: {said.stderr}')
+pathlib.Path('shut.jsonl').write_text(pathlib.Path('shut.jsonl').read_text().replace('moru', 'tiva'))
+said = subprocess.run(**words)
+check(said.returncode == 1 and "cannot create '" in said.stderr and 'GALLEY_CACHE=DIR' in said.stderr, f'what is not in it is said: {said.stderr}')
+for folder in folders:
+    os.chmod(folder, 0o755)
 os.environ['GALLEY_CACHE'] = os.path.abspath('cache')
 
 # ---- Bad input ------------------------------------------------------------------------------------------------------------------------
