@@ -25,6 +25,16 @@ Recipe chat_recipe(const std::string& text = "") {
   return recipe;
 }
 
+/// Chat data whose template is the recipe's one function. Reading the recipe finds its number among the entries.
+DataSpec spec_with_function(const Recipe& recipe) {
+  DataSpec spec = spec_of("chat", {});
+  const auto script = RecipeScript::run(recipe, {}).value();
+  size_t number = 0;
+  while (script->language().entry(number).kind != Entry::Kind::Function) ++number;
+  spec.chat_template = number;
+  return spec;
+}
+
 /// The text of a template, and the spans of it that count, in characters.
 using Rendered = std::pair<std::string, std::vector<std::pair<int64_t, int64_t>>>;
 
@@ -93,12 +103,7 @@ TEST(Chat, ARecipesOwnTemplateIsALuaFunction) {
       "  if generate then parts[#parts + 1] = '>' end\n"
       "  return parts\n"
       "end } }\n");
-  DataSpec spec = spec_of("chat", {});
-  // What reading the recipe finds: the function's number among its entries.
-  const auto script = RecipeScript::run(recipe, {}).value();
-  size_t number = 0;
-  while (script->language().entry(number).kind != Entry::Kind::Function) ++number;
-  spec.chat_template = number;
+  const DataSpec spec = spec_with_function(recipe);
   const auto chat = ChatTemplate::open(choose_chat(spec, recipe, {}).value()).value();
   const Rendered made = join(chat->render({{"user", "ab"}, {"assistant", "cde"}}, ChatTemplate::Generate::Yes).value());
   EXPECT_EQ(made.first, "#ab#cde>");
@@ -208,11 +213,7 @@ TEST(Chat, ARecipesOwnTemplateIsGivenAll) {
       "  return { line.tools[1].name, messages[1].content, call.name, messages[2].content == '' and '-' or '+', "
       "messages[3].content[1].text }\n"
       "end } }\n");
-  DataSpec spec = spec_of("chat", {});
-  const auto script = RecipeScript::run(recipe, {}).value();
-  size_t number = 0;
-  while (script->language().entry(number).kind != Entry::Kind::Function) ++number;
-  spec.chat_template = number;
+  const DataSpec spec = spec_with_function(recipe);
   const ChatChoice choice = choose_chat(spec, recipe, {}).value();
   EXPECT_EQ(join(render_line(choice, R"({"tools": [{"name": "T"}], "messages": [)" + kUser +
                                          R"({"role": "assistant", "content": null, "tool_calls": [{"name": "f"}]},

@@ -226,7 +226,9 @@ TEST(State, ALaterFormatIsRefusedByItsNumber) {
   std::ofstream(state / "state.toml") << text << "# checksum of the lines above: " << hexadecimal(checksum(text)) << "\n";
   const auto read = read_state(state);
   ASSERT_FALSE(read.ok());
-  EXPECT_NE(read.error().cause.find("the state has format 99, this Galley reads " + format.substr(0, 6) + format.substr(8)), std::string::npos) << read.error().cause;
+  EXPECT_NE(read.error().cause.find("the state has format 99, this Galley reads " + format.substr(0, 6) + format.substr(8)),
+            std::string::npos)
+      << read.error().cause;
 }
 
 // A run that is killed at system call number `nth`; true when it came so far. −1: tracing is not allowed here.

@@ -49,7 +49,8 @@ TEST(Target, MemoryClassesAreReplaced) {
 
 TEST(Target, Refusals) {
   const std::string options =
-      " | options of the target: device, isa, threads, workspace_budget, peak_flops, libraries, bandwidth, link_bandwidth, memory_limit, queues, "
+      " | options of the target: device, isa, threads, workspace_budget, peak_flops, libraries, bandwidth, link_bandwidth, memory_limit, "
+      "queues, "
       "memory";
   EXPECT_EQ(refusal("isa = 'a'\nthread = 2\n"), "t.toml:2: unknown option 'thread' of the target; did you mean 'threads'?" + options);
   EXPECT_EQ(refusal("\nthreads = '2'\n"),
@@ -133,8 +134,10 @@ TEST(Target, PeaksAndLibraries) {
   EXPECT_EQ(target->peak_flops("f16"), 1e12) << "of an arithmetic that is not listed: F32's";
   EXPECT_EQ(target->libraries, (std::vector<LibraryVersion>{{"cublaslt", "13.0"}}));
   for (size_t i = 1; i < target->memories.size(); ++i) EXPECT_EQ(target->memories[i].out_bandwidth, 3e9);
-  EXPECT_EQ(parse_target("peak_flops = { f32 = 0 }\n", "t.toml", base()).error().cause, "t.toml:1: 'f32' of 'peak_flops' must be a number in (0, 1e+30], not 0");
-  EXPECT_EQ(parse_target("libraries = { a = 1 }\n", "t.toml", base()).error().cause, "t.toml:1: 'a' of 'libraries' must be a string, not 1");
+  EXPECT_EQ(parse_target("peak_flops = { f32 = 0 }\n", "t.toml", base()).error().cause,
+            "t.toml:1: 'f32' of 'peak_flops' must be a number in (0, 1e+30], not 0");
+  EXPECT_EQ(parse_target("libraries = { a = 1 }\n", "t.toml", base()).error().cause,
+            "t.toml:1: 'a' of 'libraries' must be a string, not 1");
 }
 
 galley_status describe_box(galley_target* out, galley_error*) {

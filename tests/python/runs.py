@@ -153,9 +153,9 @@ def tokenizer_changed():
     not_resumed(folder, "the tokenizer '" + folder.path("tokenizer/tokenizer.json"), "has changed")
 
 
-@case
-def adapter_that_was_begun_from_changed():
-    folder = Folder("adapter")
+def begun_from_adapter(name):
+    """A run that goes on from the adapter of another, taken back to its middle."""
+    folder = Folder(name)
     folder.recipe(LORA)
     whole(folder)
     shutil.move(os.path.join(folder.out, "adapter"), folder.path("adapter"))
@@ -163,6 +163,12 @@ def adapter_that_was_begun_from_changed():
     folder.recipe(LORA.replace('{ rank = 2, targets = { "c_attn" } }', '{ path = "adapter" }'))
     folder.whole = whole(folder)
     take_back(folder)
+    return folder
+
+
+@case
+def adapter_that_was_begun_from_changed():
+    folder = begun_from_adapter("adapter")
     file = folder.path("adapter/adapter_config.json")
     with open(file) as adapter:
         config = json.load(adapter)
@@ -170,14 +176,7 @@ def adapter_that_was_begun_from_changed():
     not_resumed(folder, "the file '" + file, "has changed")
     write(file, json.dumps(config))
     not_resumed(folder, "the file '" + file, "has changed")  # Bytes count, not what they say
-    folder = Folder("adapter-weights")
-    folder.recipe(LORA)
-    whole(folder)
-    shutil.move(os.path.join(folder.out, "adapter"), folder.path("adapter"))
-    shutil.rmtree(folder.out)
-    folder.recipe(LORA.replace('{ rank = 2, targets = { "c_attn" } }', '{ path = "adapter" }'))
-    folder.whole = whole(folder)
-    take_back(folder)
+    folder = begun_from_adapter("adapter-weights")
     with open(folder.path("adapter/adapter_model.safetensors"), "r+b") as file:
         file.seek(-4, os.SEEK_END)
         file.write(struct.pack("<f", 0.25))

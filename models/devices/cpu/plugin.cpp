@@ -101,9 +101,7 @@ constexpr galley_queue_info kOut = {sizeof(galley_queue_info), 1, GALLEY_QUEUE_O
 constexpr const galley_queue_info* kQueues[] = {&kCompute, &kOut};
 
 constexpr galley_device kDevice = [] {
-  galley_device d = {};
-  d.size = sizeof d;
-  d.revision = 1;
+  galley_device d = sdk::fresh<galley_device>();
   d.kind = "cpu";
   d.memories = kMemories;
   d.queues = kQueues;

@@ -1,4 +1,5 @@
--- The messages of templates that know turns only: what the system says, and the rest, which has to be the user's and the assistant's in turn.
+-- The messages of templates that know turns only: what the system says, and the rest.
+-- The rest has to be the user's and the assistant's in turn.
 return function(messages)
   local first = 1
   local system = messages[1] and messages[1].role == "system" and messages[1].content or nil

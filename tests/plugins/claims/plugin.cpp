@@ -10,7 +10,8 @@ using namespace galley::sdk;
 
 class Claims {
  public:
-  explicit Claims(const Options& options) : facet_(options.string("facet")), value_(options.string("value")), strong_(options.boolean("strong", false)) {}
+  explicit Claims(const Options& options)
+      : facet_(options.string("facet")), value_(options.string("value")), strong_(options.boolean("strong", false)) {}
 
   void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
     if (facet_ == "compute" && subject.facet == GALLEY_FACET_COMPUTE) {

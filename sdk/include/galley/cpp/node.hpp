@@ -18,7 +18,7 @@ namespace galley::sdk {
 
 /// Returns a struct of the ABI with size and revision set and all other fields 0.
 template <class T>
-T fresh() {
+constexpr T fresh() {
   T out = {};
   out.size = static_cast<uint32_t>(sizeof(T));
   out.revision = 1;
