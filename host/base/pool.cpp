@@ -19,6 +19,8 @@ namespace {
 // How long a thread spins before it sleeps. Longer than what lies between two kernels, and than most threads are done before the last one;
 // far shorter than the milliseconds for which the system gives a processor to another program.
 constexpr auto kPatience = std::chrono::microseconds(50);
+// How long while the others are seen to run: whoever sleeps lends nothing, and may find another program on its processor when it wakes.
+constexpr auto kLongPatience = std::chrono::microseconds(500);
 
 constexpr int kCountBits = 40;
 constexpr uint64_t kCount = (uint64_t{1} << kCountBits) - 1;
@@ -42,8 +44,7 @@ void relax() {
 }  // namespace
 
 // With more threads than processors, one that spins keeps another from its work.
-Pool::Pool(int threads)
-    : wanted_(static_cast<size_t>(std::max(1, threads))), patience_(wanted_ <= usable_threads() ? kPatience : Clock::duration::zero()) {}
+Pool::Pool(int threads) : wanted_(static_cast<size_t>(std::max(1, threads))), spins_(wanted_ <= usable_threads()) {}
 
 Pool::~Pool() {
   stop_ = true;
@@ -61,7 +62,7 @@ void Pool::start() {
   for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) sigdelset(&all, fault);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    // They look at count_ once there is work, which is after all have started.
+    // Until all have started, count_ says that there is nobody else.
     while (threads_.size() + 1 < wanted_) threads_.emplace_back([this, own = threads_.size() + 1] { work(own); });
   } catch (const std::system_error&) {
     // No more threads are to be had: which of them does a block makes no difference.
@@ -81,8 +82,9 @@ void Pool::run(int64_t blocks, void (*fn)(void*, int64_t), void* context) {
   blocks_ = blocks;
   ++number_;
   done_.store(0, std::memory_order_relaxed);
-  for (size_t k = 0, begin = 0; k < count_; ++k) {
-    const auto end = static_cast<size_t>(blocks) / count_ * (k + 1) + std::min(static_cast<size_t>(blocks) % count_, k + 1);
+  const size_t count = count_;
+  for (size_t k = 0, begin = 0; k < count; ++k) {
+    const auto end = static_cast<size_t>(blocks) / count * (k + 1) + std::min(static_cast<size_t>(blocks) % count, k + 1);
     shares_[k].end = static_cast<int64_t>(end);
     shares_[k].open.store(uint64_t{number_} << kCountBits | (end - begin), std::memory_order_release);
     begin = end;
@@ -90,7 +92,7 @@ void Pool::run(int64_t blocks, void (*fn)(void*, int64_t), void* context) {
   generation_.store(number_);
   if (const uint32_t asleep = idle_.load()) wake(generation_, static_cast<int>(std::min<int64_t>(asleep, blocks - 1)));
   take(0);
-  while (finished_.load(std::memory_order_acquire) != number_) wait(finished_, number_ - 1, caller_asleep_);
+  while (finished_.load(std::memory_order_acquire) != number_) wait(finished_, number_ - 1, caller_asleep_, 0);
   const std::exception_ptr failure = std::exchange(failure_, nullptr);
   busy_.clear(std::memory_order_release);
   if (failure) std::rethrow_exception(failure);
@@ -98,7 +100,7 @@ void Pool::run(int64_t blocks, void (*fn)(void*, int64_t), void* context) {
 
 void Pool::work(size_t own) {
   for (uint32_t seen = 0;;) {
-    wait(generation_, seen, idle_);
+    wait(generation_, seen, idle_, own);
     if (stop_) return;
     seen = generation_.load(std::memory_order_acquire);
     take(own);
@@ -108,9 +110,12 @@ void Pool::work(size_t own) {
 // A thread that comes late may claim blocks of later work than it woke for, which is as well: what it claims, nobody else has.
 void Pool::take(size_t own) {
   int64_t done = 0, block = 0;
-  for (size_t k = 0; k < count_; ++k)
-    for (Share& share = shares_[(own + k) % count_]; claim(share, block); ++done) call(block);
+  if (spins_) shares_[own].thread.begin();
+  const size_t count = count_;
+  for (size_t k = 0; k < count; ++k)
+    for (Share& share = shares_[(own + k) % count]; claim(share, block); ++done) call(block);
   if (done > 0) finish(done);
+  if (spins_) shares_[own].thread.end();
 }
 
 // Whoever claims a block holds up the end of its work, so that `end`, fn_ and the rest stay as they are until finish().
@@ -146,18 +151,33 @@ void Pool::finish(int64_t done) {
   if (caller_asleep_.load() > 0) wake(finished_, 1);
 }
 
-void Pool::wait(std::atomic<uint32_t>& word, uint32_t old, std::atomic<uint32_t>& sleepers) {
+void Pool::wait(std::atomic<uint32_t>& word, uint32_t old, std::atomic<uint32_t>& sleepers, size_t own) {
   if (word.load(std::memory_order_acquire) != old) return;
-  for (const Clock::time_point until = Clock::now() + patience_; Clock::now() < until;) {
-    for (int i = 0; i < 16; ++i) {
-      if (word.load(std::memory_order_acquire) != old) return;
-      relax();
+  if (spins_) {
+    const Clock::time_point start = Clock::now();
+    for (Clock::duration waited = {}; waited < kPatience || (waited < kLongPatience && others_run(own)); waited = Clock::now() - start) {
+      for (int i = 0; i < 16; ++i) {
+        if (word.load(std::memory_order_acquire) != old) return;
+        relax();
+      }
     }
   }
   // Counted before the system compares the word a last time, as the other side changes the word before it looks at the count.
   ++sleepers;
   while (word.load() == old) sleep(word, old);
   --sleepers;
+}
+
+// False once there is nothing to spin for: nobody has a block, or somebody who has was moved to this thread's processor.
+bool Pool::others_run(size_t own) {
+  bool run = false;
+  for (size_t k = 0; k < count_; ++k) {
+    if (k == own) continue;
+    const ProcessorLoan::State state = shares_[k].thread.look();
+    if (state == ProcessorLoan::State::Starved && shares_[k].thread.lend()) return false;
+    run |= state != ProcessorLoan::State::Done;
+  }
+  return run;
 }
 
 }  // namespace galley

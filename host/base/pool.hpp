@@ -1,6 +1,6 @@
 // Threads that do the blocks of one piece of work after the other. Blocks are claimed as threads come free, so that a thread whose
-// processor another program has taken holds up one block and not its share; a thread that waits spins for some microseconds and then
-// sleeps.
+// processor another program has taken holds up one block and not its share; a thread that waits spins for some microseconds, lends its
+// processor to one that has a block and no processor, and sleeps.
 #pragma once
 
 #include <atomic>
@@ -10,6 +10,8 @@
 #include <memory>
 #include <thread>
 #include <vector>
+
+#include "host/base/processor_loan.hpp"
 
 namespace galley {
 
@@ -35,6 +37,7 @@ class Pool {
   struct alignas(128) Share {
     std::atomic<uint64_t> open = 0;  ///< generation << 40 | blocks that nobody has claimed
     int64_t end = 0;                 ///< behind its last block
+    ProcessorLoan thread;            ///< waited for while it may have blocks
   };
 
   void start();
@@ -43,13 +46,14 @@ class Pool {
   bool claim(Share& share, int64_t& block);
   void call(int64_t block) noexcept;
   void finish(int64_t done);
-  void wait(std::atomic<uint32_t>& word, uint32_t old, std::atomic<uint32_t>& sleepers);
+  void wait(std::atomic<uint32_t>& word, uint32_t old, std::atomic<uint32_t>& sleepers, size_t own);
+  bool others_run(size_t own);
 
   size_t wanted_;
-  Clock::duration patience_;
+  bool spins_;
   std::vector<std::thread> threads_;
   std::unique_ptr<Share[]> shares_;
-  size_t count_ = 1;  ///< of shares: the threads that there are
+  std::atomic<size_t> count_ = 1;  ///< of shares: the threads that there are
   std::atomic_flag busy_;
 
   // The work under way. Written by run() while nobody has a block; read by those who have one.
