@@ -1,6 +1,7 @@
 #include "tests/passes/hand.hpp"
 
 #include "host/passes/verify.hpp"
+#include "host/plan/check.hpp"
 
 namespace galley::hand {
 namespace {
@@ -15,6 +16,7 @@ void two_of_one_shape(const Node& n, Shapes& out) {
   if (sdk::count(n.in(0)) != sdk::count(n.in(1))) sdk::invalid("operands differ in size");
   out.like(0, n.in(0));
 }
+void nothing(const Node&, Shapes&) {}
 void one_double(const Node&, Shapes& out) { out.set(0, GALLEY_F64, {1}); }
 void same_size(const Node& n, Shapes&) {
   if (sdk::count(n.in(0)) != sdk::count(n.in(1))) sdk::invalid("operands differ in size");
@@ -31,6 +33,12 @@ void mul_gradient(Backward& b) {
 void loss_gradient(Backward& b) { b.d_inputs[0] = b.graph.node("mul", nullptr, {b.node.inputs[0], b.node.inputs[0]}, {}, {0})[0]; }
 void wide_gradient(Backward& b) { b.d_inputs[0] = b.graph.scalar(GALLEY_SCALAR_LOSS_SEED); }
 void idle_gradient(Backward&) {}
+
+std::vector<std::filesystem::path> folders() {
+  const char* build = std::getenv("GALLEY_BINARY");
+  const std::filesystem::path plugins = std::filesystem::path(build ? build : ".") / "tests" / "plugins";
+  return {plugins / "hand", plugins / "peaks"};
+}
 
 Op& made(const char* name) {
   static std::deque<Op> all;
@@ -65,6 +73,7 @@ const std::vector<const galley_op*>& ops() {
             .input("g", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
             .infer<same_size>()
             .table(),
+        made("fill").output("y", GALLEY_ROLE_WHOLE).infer<nothing>().table(),
         made("wide").input("x", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<like_first>().gradient<wide_gradient>().table(),
         made("idle").input("x", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<like_first>().gradient<idle_gradient>().table(),
     };
@@ -79,7 +88,7 @@ const galley_op* op(std::string_view name) {
 }
 
 Hand::Hand()
-    : plugins(Plugins::scan({})),
+    : plugins(Plugins::scan(folders())),
       graph(
           op,
           [] {
@@ -88,11 +97,16 @@ Hand::Hand()
             return names;
           },
           1, 4) {
-  target.memories = {{"host"}};
+  target.device = "hand";
+  target.isa = "any";
+  target.memories = {{"host"}, {"spill"}};
+  options.purpose = Purpose::Gradients;
+  options.built_in = [](const Plugin&) { return true; };
   Roles roles;
   roles.add = op("add");
   roles.copy = op("copy");
   roles.sum_squares = op("square");
+  roles.fill = op("fill");
   c.reset(new Compilation{graph, {}, *plugins, target, options, roles, Kernels(*plugins, {}, target, options, 4)});
 }
 
@@ -119,6 +133,15 @@ void Hand::train(std::vector<galley_tensor> parameters) {
 }
 
 Status Hand::verify(std::string_view pass) { return verify_graph(*c, pass); }
+
+std::string Hand::run(const std::vector<Status (*)(Compilation&)>& passes) {
+  for (const auto pass : passes) {
+    Status done = pass(*c);
+    if (done) done = check_program(c->program, target);
+    if (!done) return done.error().cause;
+  }
+  return "";
+}
 
 std::string Hand::text(Section section) const {
   std::string out;

@@ -1,4 +1,5 @@
-// Graphs made by hand over four ops that no plugin has, and a compilation around them.
+// Graphs made by hand over ops that no plugin has, and a compilation around them for a device that nobody opens: its kernels are in
+// tests/plugins/hand.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,6 +10,7 @@
 
 #include "galley/cpp/plugin.hpp"
 #include "host/passes/passes.hpp"
+#include "host/plan/dump.hpp"
 
 namespace galley::hand {
 
@@ -29,6 +31,10 @@ class Hand : public testing::Test {
   /// "" or what is wrong.
   std::string verified() { return cause(verify("test")); }
   Status verify(std::string_view pass);
+  /// Runs passes one after the other and checks the program after each; "" or what is wrong.
+  std::string run(const std::vector<Status (*)(Compilation&)>& passes);
+  /// A segment's instructions as `plan --dump` prints them.
+  std::string code(SegmentKind kind) const { return describe(c->program, kind); }
   static std::string cause(const Status& status) { return status ? "" : status.error().cause; }
   /// "name: op(inputs) -> outputs", one a node, + before what is added to.
   std::string text(Section section) const;

@@ -1,0 +1,194 @@
+// Where tensors lie, and what is done before and after a node whose tensors lie elsewhere or are stored otherwise.
+#include "tests/passes/hand.hpp"
+
+namespace galley::hand {
+namespace {
+
+class Place : public Hand {
+ protected:
+  Place() {
+    x = input("x");
+    w = parameter("w");
+  }
+  galley_tensor loss(galley_tensor of) { return node("l", "loss", {of}, Section::Forward, {*graph.scalar(GALLEY_SCALAR_LOSS)}); }
+  /// y = x · w, trained, with a step that updates w in place.
+  void trained() {
+    loss(node("y", "mul", {x, w}));
+    train({w});
+    options.purpose = Purpose::Train;
+    options.exports = false;
+    ASSERT_EQ(cause(differentiate(*c)), "");
+    node("s", "step", {w, graph.tensor(w).gradient}, Section::Update, {});
+  }
+  const ProgramTensor& tensor_called(const std::string& name) const {
+    for (const ProgramTensor& t : c->program.tensors)
+      if (t.name == name) return t;
+    ADD_FAILURE() << name << " is not in the program";
+    static const ProgramTensor none;
+    return none;
+  }
+  galley_tensor x, w;
+};
+
+TEST_F(Place, AnInstructionForEachItemAndNoKernelYet) {
+  loss(node("y", "mul", {x, w}));
+  train({w});
+  ASSERT_EQ(run({differentiate, order, place}), "");
+  EXPECT_EQ(code(SegmentKind::Load), "load[0] fill 'init w' -> w w f32(4)\n");
+  EXPECT_EQ(code(SegmentKind::Micro),
+            "micro[0] mul 'y': r x f32(4), r w f32(4) -> w y f32(4)\n"
+            "micro[1] loss 'l': r y f32(4) -> w step scalars+640 f64(1)\n"
+            "micro[2] mul 'l.mul.3': r y f32(4), r y f32(4) -> w l.mul.3 f32(4)\n"
+            "micro[3] mul 'y.mul.4': r l.mul.3 f32(4), r x f32(4) -> w grad.w f32(4)\n");
+  for (const Instruction& i : c->program.segment(SegmentKind::Micro).code) EXPECT_EQ(i.kernel, nullptr);
+  EXPECT_EQ(c->micro.begin, (std::vector<uint32_t>{0, 1, 2, 3, 4}));
+}
+
+TEST_F(Place, LivesAndOwners) {
+  loss(node("y", "mul", {x, w}));
+  train({w});
+  ASSERT_EQ(run({differentiate, order, place}), "");
+  const auto is = [&](const char* name, Owner owner, Life life) {
+    EXPECT_EQ(tensor_called(name).owner, owner) << name;
+    EXPECT_EQ(tensor_called(name).life, life) << name;
+  };
+  is("x", Owner::Data, Life::Run);
+  is("w", Owner::Weights, Life::Run);
+  is("grad.w", Owner::Gradients, Life::Window);
+  is("y", Owner::Activations, Life::Segment);
+  EXPECT_EQ(c->program.trained.size(), 1u);
+  EXPECT_EQ(c->program.resume.size(), 1u);
+  EXPECT_TRUE(c->program.frozen.empty());
+}
+
+TEST_F(Place, LaterMicroBatchesAddToGradients) {
+  loss(node("y", "mul", {x, w}));
+  train({w});
+  c->decisions.micro_batches = 2;
+  ASSERT_EQ(run({differentiate, order, place}), "");
+  const Operand& gradient = c->program.segment(SegmentKind::Micro).code.back().outputs[0];
+  EXPECT_EQ(gradient.access, uint32_t{GALLEY_WRITE});
+  EXPECT_EQ(gradient.later, uint32_t{GALLEY_ACCUMULATE});
+}
+
+TEST_F(Place, AnOpThatCannotAddIsRefusedWhereItMust) {
+  // `wide` only writes.
+  loss(node("y", "mul", {x, w}));
+  train({w});
+  c->decisions.micro_batches = 2;
+  ASSERT_EQ(cause(differentiate(*c)), "");
+  node("again", "wide", {x}, Section::Backward, {graph.tensor(w).gradient});
+  EXPECT_EQ(run({order, place}), "op 'wide' of 'again' cannot add into 'grad.w', which it must");
+}
+
+TEST_F(Place, WhatLiesElsewhereIsBroughtAndTakenBack) {
+  graph.tensor(w).placement = "spill";
+  trained();
+  ASSERT_EQ(run({order, place}), "");
+  EXPECT_EQ(tensor_called("w").memory, 1u);
+  EXPECT_EQ(code(SegmentKind::Load),
+            "load[0] fill 'init w' -> w staged w f32(4)\n"
+            "load[1] record event 1 'record'\n"
+            "load[2] wait event 1 'wait'\n"
+            "load[3] copy event 2 'copy of staged w': r staged w f32(4) -> w w@1 f32(4)\n"
+            "load[4] wait event 2 'wait'\n");
+  EXPECT_EQ(code(SegmentKind::Update),
+            "update[0] record event 5 'record'\n"
+            "update[1] wait event 5 'wait'\n"
+            "update[2] copy event 6 'copy of w': r w@1 f32(4) -> w staged w f32(4)\n"
+            "update[3] wait event 6 'wait'\n"
+            "update[4] step 's': rw staged w f32(4), r grad.w f32(4)\n"
+            "update[5] record event 7 'record'\n"
+            "update[6] wait event 7 'wait'\n"
+            "update[7] copy event 8 'copy of staged w': r staged w f32(4) -> w w@1 f32(4)\n"
+            "update[8] wait event 8 'wait'\n");
+}
+
+TEST_F(Place, CopiesRunBesideComputingWhereThereIsAQueueForThem) {
+  target.queues = 2;
+  graph.tensor(w).placement = "spill";
+  trained();
+  ASSERT_EQ(run({order, place}), "");
+  EXPECT_EQ(code(SegmentKind::Update),
+            "update[0] record event 5 'record'\n"
+            "update[1] wait queue 1 event 5 'wait'\n"
+            "update[2] copy queue 1 event 6 'copy of w': r w@1 f32(4) -> w staged w f32(4)\n"
+            "update[3] wait event 6 'wait'\n"
+            "update[4] step 's': rw staged w f32(4), r grad.w f32(4)\n"
+            "update[5] record event 7 'record'\n"
+            "update[6] wait queue 1 event 7 'wait'\n"
+            "update[7] copy queue 1 event 8 'copy of staged w': r staged w f32(4) -> w w@1 f32(4)\n"
+            "update[8] wait event 8 'wait'\n");
+}
+
+TEST_F(Place, AMemoryClassThatIsNotThere) {
+  graph.tensor(w).placement = "attic";
+  trained();
+  EXPECT_EQ(run({order, place}), "'w': no memory class 'attic'");
+}
+
+TEST_F(Place, WhatIsStoredIsUnpackedForWhoCannotReadIt) {
+  graph.tensor(w).storage = "pair";
+  loss(node("y", "mul", {x, w}));
+  options.purpose = Purpose::Evaluate;
+  ASSERT_EQ(run({order, place}), "");
+  EXPECT_EQ(tensor_called("w.halves").dtype, uint32_t{GALLEY_I16});
+  EXPECT_EQ(tensor_called("w.scale").bytes, 4);
+  EXPECT_EQ(code(SegmentKind::Load),
+            "load[0] fill 'init w' -> w unpacked w f32(4)\n"
+            "load[1] pair_pack 'pack w': r unpacked w f32(4) -> w w.halves i16(4), w w.scale f32(1)\n");
+  EXPECT_EQ(code(SegmentKind::Eval),
+            "eval[0] pair_unpack 'unpack w': r w.halves i16(4), r w.scale f32(1) -> w unpacked w f32(4)\n"
+            "eval[1] mul 'y': r x f32(4), r unpacked w f32(4) -> w y f32(4)\n"
+            "eval[2] loss 'l': r y f32(4) -> w step scalars+640 f64(1)\n");
+}
+
+TEST_F(Place, AKernelThatReadsTheFormatGetsTheComponents) {
+  graph.tensor(w).storage = "pair";
+  graph.tensor(w).placement = "spill";
+  trained();
+  ASSERT_EQ(run({order, place}), "");
+  EXPECT_EQ(code(SegmentKind::Update),
+            "update[0] record event 9 'record'\n"
+            "update[1] wait event 9 'wait'\n"
+            "update[2] copy event 10 'copy of w.halves': r w.halves@1 i16(4) -> w staged w.halves i16(4)\n"
+            "update[3] wait event 10 'wait'\n"
+            "update[4] record event 11 'record'\n"
+            "update[5] wait event 11 'wait'\n"
+            "update[6] copy event 12 'copy of w.scale': r w.scale@1 f32(1) -> w staged w.scale f32(1)\n"
+            "update[7] wait event 12 'wait'\n"
+            "update[8] step 's': as pair, r grad.w f32(4), rw staged w.halves i16(4), rw staged w.scale f32(1)\n"
+            "update[9] record event 13 'record'\n"
+            "update[10] wait event 13 'wait'\n"
+            "update[11] copy event 14 'copy of staged w.halves': r staged w.halves i16(4) -> w w.halves@1 i16(4)\n"
+            "update[12] wait event 14 'wait'\n"
+            "update[13] record event 15 'record'\n"
+            "update[14] wait event 15 'wait'\n"
+            "update[15] copy event 16 'copy of staged w.scale': r staged w.scale f32(1) -> w w.scale@1 f32(1)\n"
+            "update[16] wait event 16 'wait'\n");
+}
+
+TEST_F(Place, ChunksOfRowsAreRangesOfTheirTensors) {
+  const galley_tensor rows = input("rows", {6, 2}), v = parameter("v", {6, 2});
+  const galley_tensor hidden = node("hidden", "mul", {rows, v}), logits = node("logits", "add", {hidden, hidden});
+  loss(logits);
+  graph.hidden = hidden;
+  graph.logits = logits;
+  train({v});
+  options.head_rows = 3;
+  ASSERT_EQ(run({differentiate, order, place}), "");
+  EXPECT_EQ(code(SegmentKind::Micro),
+            "micro[0] mul 'hidden': r rows f32(6,2), r v f32(6,2) -> w hidden f32(6,2)\n"
+            "micro[1] add 'logits': r hidden f32(3,2), r hidden f32(3,2) -> w logits f32(3,2)\n"
+            "micro[2] loss 'l': r logits f32(3,2) -> w step scalars+640 f64(1)\n"
+            "micro[3] mul 'l.mul.4': r logits f32(3,2), r logits f32(3,2) -> w l.mul.4 f32(3,2)\n"
+            "micro[4] add 'logits.add.5': r l.mul.4 f32(3,2), r l.mul.4 f32(3,2) -> w logits.add.5 f32(3,2)\n"
+            "micro[5] add 'logits' row 3: r hidden+24 f32(3,2), r hidden+24 f32(3,2) -> w logits f32(3,2)\n"
+            "micro[6] loss 'l' row 3: r logits f32(3,2) -> a step scalars+640 f64(1)\n"
+            "micro[7] mul 'l.mul.4' row 3: r logits f32(3,2), r logits f32(3,2) -> w l.mul.4 f32(3,2)\n"
+            "micro[8] add 'logits.add.5' row 3: r l.mul.4 f32(3,2), r l.mul.4 f32(3,2) -> w logits.add.5+24 f32(3,2)\n"
+            "micro[9] mul 'hidden.mul.6': r logits.add.5 f32(6,2), r rows f32(6,2) -> w grad.v f32(6,2)\n");
+}
+
+}  // namespace
+}  // namespace galley::hand

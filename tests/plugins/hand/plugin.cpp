@@ -1,0 +1,50 @@
+// Kernels that differ in what they say to `query`, and the format "pair": a number as two halves of one byte each, and a scale of all.
+#include "galley/cpp/plugin.hpp"
+
+namespace {
+
+using namespace galley::sdk;
+
+constexpr const char* kDevice = "hand";
+
+void never(const Node&, void*) { throw Failure(GALLEY_FAILED, "this kernel is there to be chosen, not to run"); }
+
+bool wide(const Node& n) { return count(n.in(0)) >= 8; }
+int64_t sixteen_a_number(const Node& n, const galley_target&) { return 16 * count(n.in(0)); }
+bool only_writes(const Node& n) { return n.out(0).access == GALLEY_WRITE; }
+bool pair(const Node& n) { return n.in(0).format && galley_same_text(n.in(0).format, "pair") && n.in(0).n_components == 2; }
+
+void pack_shape(const Node& n, Shapes& out) {
+  out.set(0, GALLEY_I16, n.in(0).shape, n.in(0).rank);
+  out.set(1, GALLEY_F32, {1});
+}
+void unpack_shape(const Node& n, Shapes& out) { out.set(0, GALLEY_F32, n.in(0).shape, n.in(0).rank); }
+
+Op& pack() {
+  static Op op("pair_pack", "halves and scale of x");
+  op.input("x", GALLEY_ROLE_WHOLE).output("halves", GALLEY_ROLE_WHOLE).output("scale", GALLEY_ROLE_WHOLE).infer<pack_shape>();
+  return op;
+}
+Op& unpack() {
+  static Op op("pair_unpack", "x = halves · scale");
+  op.input("halves", GALLEY_ROLE_WHOLE).input("scale", GALLEY_ROLE_WHOLE).output("x", GALLEY_ROLE_WHOLE).infer<unpack_shape>();
+  return op;
+}
+
+void components(const std::vector<int64_t>& shape, const FormatOptions&, Components& out) {
+  out.add(".halves", GALLEY_I16, shape, 1);
+  out.add(".scale", GALLEY_F32, {1}, 0);
+}
+
+const bool registered =
+    add(pack()) && add(unpack()) && add(format<components>("pair", "pair_pack", "pair_unpack", false, true)) &&
+    add(kernel<never>("add.b", "add", kDevice)) && add(kernel<never>("add.a", "add", kDevice)) &&
+    add(kernel<never>("mul.any", "mul", kDevice)) && add(kernel<never, wide, sixteen_a_number, 1>("mul.wide", "mul", kDevice)) &&
+    add(kernel<never>("loss.any", "loss", kDevice)) && add(kernel<never, only_writes>("copy.writes", "copy", kDevice)) &&
+    add(kernel<never>("square.any", "square", kDevice)) && add(kernel<never>("fill.any", "fill", kDevice)) &&
+    add(kernel<never>("step.any", "step", kDevice)) && add(kernel<never, pair>("step.pair", "step", kDevice, GALLEY_KERNEL_FORMATS)) &&
+    add(kernel<never>("pair_pack.any", "pair_pack", kDevice)) && add(kernel<never>("pair_unpack.any", "pair_unpack", kDevice));
+
+}  // namespace
+
+GALLEY_PLUGIN("hand", "1.0.0");
