@@ -9,6 +9,7 @@
 #include "host/base/ordered.hpp"
 #include "host/exec/checksum.hpp"
 #include "host/exec/convert.hpp"
+#include "host/plugins/host_table.hpp"
 
 namespace galley {
 namespace {
@@ -53,6 +54,7 @@ Result<std::unique_ptr<Source>> open_source(const Study& study, PrepareProgress 
 
 Result<std::unique_ptr<Session>> Session::open(const Study& study, std::unique_ptr<Source> source, const SessionOptions& options) {
   TRY_STATUS(check_files(study.program, study.graph->ignored_files));
+  set_compute_threads(static_cast<int>(study.target.threads));
   std::unique_ptr<Session> out(new Session(study));
   out->source_ = std::move(source);
   out->info_ = state_info(study, out->source_.get());

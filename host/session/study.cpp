@@ -15,7 +15,6 @@
 #include "host/passes/roles.hpp"
 #include "host/plan/dump.hpp"
 #include "host/plan/shadow.hpp"
-#include "host/plugins/host_table.hpp"
 
 namespace galley {
 namespace {
@@ -38,27 +37,6 @@ Status check_needs(const std::vector<std::unique_ptr<const LoadedStrategy>>& loa
     }
   }
   return ok();
-}
-
-/// A program that plugins of others have touched is proved before it runs: it takes milliseconds, and what is wrong with it is theirs.
-Status check_foreign(const Study& s, const CompileOptions& options) {
-  std::set<std::string> foreign;
-  const auto touched = [&](const Plugin* plugin) {
-    if (plugin && !options.built_in(*plugin)) foreign.insert(plugin->manifest.id);
-  };
-  touched(s.device.plugin);
-  for (const auto& strategy : s.loaded) touched(&strategy->plugin());
-  for (const Program::Chosen& k : s.program.kernels) {
-    touched(s.plugins->find(k.plugin));
-    touched(s.plugins->op(k.op).plugin);
-  }
-  if (foreign.empty()) return ok();
-  Status proved = check_plan(s.program, s.plan, s.target);
-  if (proved) return ok();
-  std::string list;
-  for (const std::string& id : foreign) list += (list.empty() ? "'" : ", '") + id + "'";
-  return plugin_error("the program does not pass its proof with plugin " + list + ": " + proved.error().cause,
-                      "without the plugin such programs pass: report it to the plugin's author, with the recipe");
 }
 
 Status check_fit(const Study& s, const StudyOptions& options) {
@@ -105,6 +83,28 @@ Status add_tokenizer(const Recipe& recipe, Program& program) {
 }
 
 }  // namespace
+
+Status check_foreign(const Study& s) {
+  std::set<std::string> foreign;
+  const auto touched = [&](const Plugin* plugin) {
+    if (plugin && !s.built_in(*plugin)) foreign.insert(plugin->manifest.id);
+  };
+  touched(s.device.plugin);
+  for (const auto& strategy : s.loaded) touched(&strategy->plugin());
+  for (const Program::Chosen& k : s.program.kernels) {
+    touched(s.plugins->find(k.plugin));
+    touched(s.plugins->op(k.op).plugin);
+  }
+  if (foreign.empty()) return ok();
+  Status proved = check_plan(s.program, s.plan, s.target);
+  if (proved) return ok();
+  std::string list;
+  for (const std::string& id : foreign) list += (list.empty() ? "'" : ", '") + id + "'";
+  return plugin_error("the program does not pass its proof with plugin " + list + ": " + proved.error().cause,
+                      "without the plugin such programs pass: report it to the plugin's author, with the recipe");
+}
+
+bool Study::built_in(const Plugin& plugin) const { return plugin.manifest.folder().parent_path() == installation.plugins; }
 
 int64_t Study::peak_memory() const {
   int64_t sum = 0;
@@ -164,7 +164,6 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   s.machine = s.target.isa;
   if (!options.target.empty()) s.target = TRY(read_target(options.target, s.target));
   if (!options.target_text.empty()) s.target = TRY(parse_target(options.target_text, "run.toml", s.target));
-  set_compute_threads(static_cast<int>(s.target.threads));
 
   Plugins& plugins = *s.plugins;
   const int64_t rows = options.single_row ? 1 : s.data.layout.rows, length = s.data.layout.length;
@@ -190,7 +189,7 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
       return recipe_error(s.recipe.name + ": 'kernels' names the plugin '" + id + "', which is not there", did_you_mean(id, ids));
     }
   compile_options.watch = options.watch;
-  compile_options.built_in = [folder = here.plugins](const Plugin& plugin) { return plugin.manifest.folder().parent_path() == folder; };
+  compile_options.built_in = [&s](const Plugin& plugin) { return s.built_in(plugin); };
   s.program = TRY(compile(*s.graph, s.loaded, plugins, s.target, compile_options));
 
   if (options.purpose != Purpose::Sample)
@@ -202,7 +201,7 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
       for (size_t k = 0; k < segment_names.size(); ++k) text += describe(s.program, s.plan, static_cast<SegmentKind>(k));
       return text;
     });
-  TRY_STATUS(check_foreign(s, compile_options));
+  TRY_STATUS(check_foreign(s));
   TRY_STATUS(check_fit(s, options));
   describe_model(s.model, s.program.documents);
   if (compile_options.exports && options.purpose == Purpose::Train) TRY_STATUS(add_tokenizer(s.recipe, s.program));

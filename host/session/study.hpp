@@ -63,11 +63,15 @@ struct Study {
   std::unique_ptr<Graph> graph;
   Program program;
   Plan plan;
-  int64_t peak_memory() const;  ///< planned bytes of all classes
+  int64_t peak_memory() const;                ///< planned bytes of all classes
+  bool built_in(const Plugin& plugin) const;  ///< it came with the program
 };
 
 /// [main-thread] Pure but for reading files; opens no weights and no device.
 Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe, const StudyOptions& options);
+
+/// A program that plugins of others have touched is proved before it runs: it takes milliseconds, and what is wrong with it is theirs.
+Status check_foreign(const Study& study);
 
 /// "24GiB", "512MB", "1.5e9": bytes.
 Result<int64_t> parse_bytes(const std::string& text);
