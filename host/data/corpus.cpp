@@ -60,7 +60,7 @@ Status read_validation(const DataSpec& spec, const Recipe& recipe, CorpusOptions
     out->validation_files = TRY(find_documents(spec, files, kind_of_files(spec)));
     return check_files(spec, out->validation_files);
   }
-  out->rows.validation = TRY(options.number("validation", Range{0, 1, false, true})).value_or(recipe.validate_every > 0 ? 0.05 : 0.0);
+  out->rows.validation = TRY(options.number("validation", Range{0, 1, false, true})).value_or(recipe.validate.every > 0 ? 0.05 : 0.0);
   return ok();
 }
 

@@ -14,7 +14,7 @@ namespace galley {
 namespace {
 
 Error no_validation(const DataSpec& spec, const Recipe& recipe) {
-  return data_error(spec, "the recipe validates every " + std::to_string(recipe.validate_every) + " steps, but nothing is held out for it",
+  return data_error(spec, "the recipe validates every " + std::to_string(recipe.validate.every) + " steps, but nothing is held out for it",
                     spec.kind != "batch" && spec.kind != "random" ? "give two documents or more and a validation above 0"
                                                                   : "take 'validate' out of the recipe");
 }
@@ -153,7 +153,7 @@ Status Source::fill_validation(int64_t, WindowBuffer&) const { return run_error(
 
 Result<DataInfo> describe_data(const DataSpec& spec, const Recipe& recipe) {
   DataInfo info = TRY(describe_kind(spec, recipe));
-  if (recipe.validate_every > 0 && !info.validation) return no_validation(spec, recipe);
+  if (recipe.validate.every > 0 && !info.validation) return no_validation(spec, recipe);
   return info;
 }
 
@@ -180,7 +180,7 @@ Result<std::unique_ptr<Source>> open_data(const DataInfo& info, const DataSpec& 
   if (spec.kind == "batch") return open_batch(spec, recipe, vocabulary, windows);
   if (spec.kind == "random") return open_random(spec, recipe, vocabulary, windows);
   std::unique_ptr<Source> source = std::make_unique<StreamSource>(TRY(open_rows(spec, recipe, vocabulary, options)), info.layout, windows);
-  if (recipe.validate_every > 0 && source->validation_batches() == 0) return no_validation(spec, recipe);
+  if (recipe.validate.every > 0 && source->validation_batches() == 0) return no_validation(spec, recipe);
   return source;
 }
 

@@ -207,14 +207,14 @@ Status Reader::read_numbers(const Fields& fields, Recipe* recipe) const {
 
   if (const auto validate = TRY(fields.table("validate", "{ every = 50 }"))) {
     TRY_STATUS(validate->only({"every", "start"}));
-    recipe->validate_every = TRY(validate->integer("every", 0)).value_or(0);
-    recipe->validate_start = TRY(validate->boolean("start")).value_or(false);
+    recipe->validate.every = TRY(validate->integer("every", 0)).value_or(0);
+    recipe->validate.start = TRY(validate->boolean("start")).value_or(false);
   }
   if (const auto save = TRY(fields.table("save", "{ every = 100, keep = 2 }"))) {
     TRY_STATUS(save->only({"every", "keep", "final"}));
-    recipe->save_every = TRY(save->integer("every", 0)).value_or(0);
-    recipe->save_keep = TRY(save->integer("keep", 1)).value_or(recipe->save_keep);
-    recipe->save_final = TRY(save->boolean("final")).value_or(true);
+    recipe->save.every = TRY(save->integer("every", 0)).value_or(0);
+    recipe->save.keep = TRY(save->integer("keep", 1)).value_or(recipe->save.keep);
+    recipe->save.final = TRY(save->boolean("final")).value_or(true);
   }
   return ok();
 }

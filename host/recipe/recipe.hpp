@@ -50,6 +50,19 @@ struct DataSpec {
   std::vector<std::filesystem::path> roots = {};  ///< of a confined recipe: what a pattern finds lies below one of them; empty: anywhere
 };
 
+/// validate = { every = N, start = true }
+struct Validation {
+  int64_t every = 0;   ///< steps; 0: never
+  bool start = false;  ///< before the first step too
+};
+
+/// save = { every = N, keep = N, final = false }
+struct Saving {
+  int64_t every = 0;  ///< steps; 0: only at the end
+  int64_t keep = 2;   ///< how many resume states stay
+  bool final = true;  ///< false: nothing is saved at the end
+};
+
 struct Recipe {
   std::filesystem::path path;               ///< absolute
   std::string text;                         ///< the file's bytes, copied into the run directory
@@ -60,11 +73,8 @@ struct Recipe {
   std::optional<int64_t> length;  ///< positions of a row
   int64_t steps = 0;
   uint64_t seed = 1;
-  int64_t validate_every = 0;        ///< 0: never
-  bool validate_start = false;       ///< before the first step too
-  int64_t save_every = 0;            ///< 0: only at the end
-  int64_t save_keep = 2;             ///< how many resume states stay
-  bool save_final = true;            ///< false: nothing is saved at the end
+  Validation validate;
+  Saving save;
   int64_t head_rows = 0;             ///< rows of one chunk of the head and loss; 0: chosen by the host
   std::vector<std::string> kernels;  ///< plugins whose kernels may do ops of others
   std::vector<Use> uses;

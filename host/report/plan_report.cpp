@@ -67,11 +67,11 @@ DiskUse disk_use(const Program& program, const Recipe& recipe) {
   for (const Instruction& i : program.segment(SegmentKind::Export).code)
     if (i.action == Action::Write) out.exported += i.inputs[0].bytes();
   // No more than the run ever saves; for an instant one more than are kept, since the newest is complete before the oldest goes.
-  int64_t saved = recipe.save_every > 0 ? recipe.steps / recipe.save_every : 0;
-  if (recipe.save_final && (recipe.save_every == 0 || recipe.steps % recipe.save_every != 0)) ++saved;
+  int64_t saved = recipe.save.every > 0 ? recipe.steps / recipe.save.every : 0;
+  if (recipe.save.final && (recipe.save.every == 0 || recipe.steps % recipe.save.every != 0)) ++saved;
   if (saved > 0) {
     for (const auto& [name, t] : program.resume) out.state += program.tensors[static_cast<size_t>(t)].bytes;
-    out.states = recipe.save_keep < saved ? recipe.save_keep + 1 : saved;
+    out.states = recipe.save.keep < saved ? recipe.save.keep + 1 : saved;
   }
   return out;
 }

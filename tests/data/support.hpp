@@ -88,7 +88,7 @@ inline Recipe recipe_of(std::optional<int64_t> batch, std::optional<int64_t> len
   recipe.batch = batch;
   recipe.length = length;
   recipe.seed = seed;
-  recipe.validate_every = validate_every;
+  recipe.validate.every = validate_every;
   return recipe;
 }
 

@@ -44,10 +44,10 @@ return recipe {
   EXPECT_EQ(recipe.steps, 200);
   EXPECT_EQ(recipe.seed, 9u);
   EXPECT_EQ(recipe.head_rows, 128);
-  EXPECT_EQ(recipe.validate_every, 50);
-  EXPECT_EQ(recipe.save_every, 100);
-  EXPECT_EQ(recipe.save_keep, 3);
-  EXPECT_FALSE(recipe.save_final);
+  EXPECT_EQ(recipe.validate.every, 50);
+  EXPECT_EQ(recipe.save.every, 100);
+  EXPECT_EQ(recipe.save.keep, 3);
+  EXPECT_FALSE(recipe.save.final);
 
   ASSERT_EQ(recipe.uses.size(), 4u);
   EXPECT_EQ(recipe.uses[0].name, "quantize-nf4");
@@ -70,16 +70,16 @@ TEST(Recipe, Defaults) {
   EXPECT_FALSE(recipe.batch.has_value());
   EXPECT_FALSE(recipe.length.has_value());
   EXPECT_EQ(recipe.seed, 1u);
-  EXPECT_EQ(recipe.validate_every, 0);
-  EXPECT_EQ(recipe.save_every, 0);
-  EXPECT_EQ(recipe.save_keep, 2);
-  EXPECT_TRUE(recipe.save_final);
+  EXPECT_EQ(recipe.validate.every, 0);
+  EXPECT_EQ(recipe.save.every, 0);
+  EXPECT_EQ(recipe.save.keep, 2);
+  EXPECT_TRUE(recipe.save.final);
   EXPECT_EQ(recipe.model.family, "gpt2");
   EXPECT_TRUE(recipe.model.random);
   EXPECT_TRUE(recipe.model.path.empty());
   EXPECT_EQ(*recipe.model.config.at("n_layer").as<int64_t>(), 1);
   EXPECT_EQ(RecipeFolder().recipe(with("steps = 1e3,")).steps, 1000);
-  EXPECT_TRUE(RecipeFolder().recipe(with("steps = 1, save = {},")).save_final);
+  EXPECT_TRUE(RecipeFolder().recipe(with("steps = 1, save = {},")).save.final);
 }
 
 TEST(Recipe, ConditionalStrategies) {

@@ -178,7 +178,7 @@ using Told = std::vector<std::string>;
 
 TEST(Train, TellsWhatHappens) {
   const auto study = study_of(true);
-  study->recipe.save_every = 2;
+  study->recipe.save.every = 2;
   const auto run = run_of(*study, small::scratch());
   EXPECT_TRUE(run.status.ok()) << run.status.error().cause;
   EXPECT_EQ(run.told, (Told{"started 0", "step 1", "step 2", "saving", "step 3", "step 4", "saving", "ended", "saving"}));
