@@ -40,7 +40,7 @@ class Proof {
   /// At the end of the run, before anything is exported: frozen tensors are as they were, and something got a gradient.
   Status finish();
 
-  /// Trainable tensors that should have had a gradient other than zero by now and never had: part of a state, since a process that goes on
+  /// Trainable tensors that should have had a gradient other than zero by now and never had: part of a state, since a process that continues
   /// cannot know it otherwise. By name.
   std::vector<std::string> without_gradient() const;
   /// What without_gradient() said when the state was saved.

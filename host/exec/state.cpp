@@ -99,7 +99,7 @@ Status write_state(const fs::path& folder, const StateInfo& info, const Program&
 }
 
 Error damaged(const fs::path& state, const std::string& what) {
-  return run_error(state.string() + ": " + what, "this state is damaged; without its folder the run goes on from the state before it");
+  return run_error(state.string() + ": " + what, "this state is damaged; delete its folder, and the run continues from the state before it");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Resume states: what a run needs to go on, bit for bit.
+// Resume states: what a run needs to continue, bit for bit.
 //
 //   state/step-00000080/state.safetensors    every tensor of Program::resume under its stable name
 //   state/step-00000080/state.toml           where the run was, what made it, a checksum for each tensor and, in its last line, one for the
@@ -67,18 +67,18 @@ Status clean_states(const std::filesystem::path& states, int64_t keep);
 /// state.toml of one state. A newer format, a missing key or a wrong checksum is an error, exit code Failed.
 Result<StateInfo> read_state(const std::filesystem::path& state);
 
-/// Whether a run that is `now` (positions aside) can go on from `saved`: device, ISA, recipe, data, first weights, plugins and the
+/// Whether a run that is `now` (positions aside) can continue from `saved`: device, ISA, recipe, data, first weights, plugins and the
 /// versions of their states. The error (exit code Recipe) names the first that differs, with both values. Versions of plugins themselves
 /// may differ.
 Status check_state(const StateInfo& saved, const StateInfo& now, const std::filesystem::path& state);
 
 enum class StatePart : uint8_t {
-  All,  ///< the program keeps exactly the state's tensors: a run goes on
+  All,  ///< the program keeps exactly the state's tensors: a run continues
   Some  ///< it may keep fewer: one that only evaluates or samples has weights and no optimizer
 };
 
 /// Reads the program's tensors into the machine, after `load` ran. Missing or (All) unexpected tensors, other shapes and wrong checksums
-/// are errors that name them; the run cannot go on then.
+/// are errors that name them; the run cannot continue then.
 Status load_state(const std::filesystem::path& state, const Program& program, Machine& machine, StatePart part = StatePart::All);
 
 }  // namespace galley

@@ -56,7 +56,7 @@ class Fields {
 }  // namespace
 
 std::string state_text(const StateInfo& info, const std::map<std::string, uint64_t>& sums) {
-  std::string text = "# Where a run was after step " + std::to_string(info.attempted) + ": `galley resume` goes on from here.\n";
+  std::string text = "# Where a run was after step " + std::to_string(info.attempted) + ": `galley resume` continues from here.\n";
   const auto line = [&](const char* key, const std::string& value) { text += std::string(key) + " = " + value + "\n"; };
   line("format", std::to_string(kStateFormat));
   line("attempted", std::to_string(info.attempted));
@@ -89,7 +89,7 @@ std::string state_text(const StateInfo& info, const std::map<std::string, uint64
 
 Result<StateText> parse_state(std::string_view text, const std::filesystem::path& file) {
   const std::string place = file.string();
-  const char* const hint = "this state is damaged; without its folder the run goes on from the state before it";
+  const char* const hint = "this state is damaged; delete its folder, and the run continues from the state before it";
   const size_t last = text.rfind(kSumLine);
   if (last == std::string_view::npos) return run_error(place + ": the line with its checksum is missing", hint);
   const std::string_view body = text.substr(0, last);
@@ -170,7 +170,7 @@ Status check_state(const StateInfo& saved, const StateInfo& now, const std::file
   }
   if (!plugins.empty())
     return recipe_error(state.string() + ": cannot resume: plugin '" + plugins.begin()->first + "' had no part in this run before");
-  if (saved.recipe != now.recipe) return differ("the recipe", saved.recipe, now.recipe, "resume goes on with the recipe as it was");
+  if (saved.recipe != now.recipe) return differ("the recipe", saved.recipe, now.recipe, "resume continues with the recipe as it was");
   if (saved.data != now.data)
     return differ("the data", hexadecimal(saved.data), hexadecimal(now.data), "a file that the recipe reads has changed since");
   for (const auto& [name, sum] : saved.weights) {

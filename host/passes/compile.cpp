@@ -31,18 +31,18 @@ Status verify_program(Compilation& c, std::string_view pass) {
 // The compiler. Casts go behind claim, groups of nodes before bind, early copies behind alias.
 constexpr Pass passes[] = {
     {{"rewrite", "strategies change the model"}, rewrite, verify_graph, dump_graph},
-    {{"claim", "who decides what of parameters and the run"}, claim_model, verify_graph, dump_graph},
+    {{"claim", "strategies' claims on parameters and the run"}, claim_model, verify_graph, dump_graph},
     {{"differentiate", "the backward graph"}, differentiate, verify_graph, dump_graph},
     {{"update", "the update graph"}, update, verify_graph, dump_graph},
-    {{"claim-made", "who decides what of gradients and states"}, claim_made, verify_graph, dump_graph},
+    {{"claim-made", "strategies' claims on gradients and states"}, claim_made, verify_graph, dump_graph},
     {{"export", "strategies change what is saved"}, export_model, verify_graph, dump_graph},
     {{"sample", "the row to sample from"}, sample, verify_graph, dump_graph},
-    {{"order", "nodes in order, the head in chunks of rows"}, order, verify_graph, dump_orders},
+    {{"order", "nodes in execution order, the head in chunks of rows"}, order, verify_graph, dump_orders},
     {{"place", "instructions over tensors in memory classes"}, place, verify_program, dump_program},
     {{"bind", "kernels and their workspace"}, bind, verify_program, dump_program},
     {{"decide", "what backward keeps"}, decide, verify_program, dump_choices},
-    {{"clone", "what backward makes again"}, clone, verify_program, dump_program},
-    {{"alias", "outputs take over inputs' bytes"}, alias, verify_program, dump_program},
+    {{"clone", "what backward recomputes"}, clone, verify_program, dump_program},
+    {{"alias", "outputs that take over their inputs' memory"}, alias, verify_program, dump_program},
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What a run tells while it goes on. The terminal, metrics.jsonl and TensorBoard listen (host/report); so can anything else.
+// What a run tells while it runs. The terminal, metrics.jsonl and TensorBoard listen (host/report); so can anything else.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +57,7 @@ class Observer {
   virtual Status saving() { return ok(); }
   /// Something that a person should read.
   virtual Status note(const std::string&) { return ok(); }
-  /// There will be no further step in this process; the run may go on in another one.
+  /// There will be no further step in this process; the run may continue in another one.
   virtual Status ended() { return ok(); }
 };
 

@@ -177,7 +177,7 @@ Result<std::vector<Origin>> origins_of(const Study& study, const Source& source)
 
 Status check_recipe(const RunRecord& record, const fs::path& directory) {
   const std::string way =
-      "galley resume --recorded " + directory.string() + " goes on with what the run has written down; for the new one begin a new run";
+      "galley resume --recorded " + directory.string() + " continues with what the run has recorded; to use the new one, begin a new run";
   if (TRY(differs(directory / "recipe.lua", record.recipe_text)))
     return changed(directory, "its recipe.lua", "has changed",
                    "remove it, and it comes back as it was; for another recipe begin a new run");

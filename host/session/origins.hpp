@@ -1,5 +1,5 @@
 // What a run comes from: everything outside its directory that could change a bit of it. Written down when it begins, compared before it
-// goes on. Threads are not among it: their number changes no bit.
+// continues. Threads are not among it: their number changes no bit.
 #pragma once
 
 #include <filesystem>

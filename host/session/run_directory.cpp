@@ -66,7 +66,7 @@ std::filesystem::path normal(const std::filesystem::path& given) {
 
 Error occupied(const std::filesystem::path& directory) {
   return recipe_error(directory.string() + " is not empty",
-                      "name a new directory with --out, or go on with the run in it: galley resume " + directory.string());
+                      "name a new directory with --out, or continue the run in it: galley resume " + directory.string());
 }
 
 Result<std::string> text_field(const toml::table& table, const char* key, const std::filesystem::path& file) {

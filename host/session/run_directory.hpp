@@ -59,7 +59,7 @@ struct RunRecord {
 Status check_vacant(const std::filesystem::path& directory);
 
 /// Makes a run of an empty or absent directory: run.toml is written beside it, synced, and renamed in as the first file; then recipe.lua.
-/// Killed before, nothing or an empty directory is left; killed after, `resume` goes on. A directory that is not empty is refused.
+/// Killed before, nothing or an empty directory is left; killed after, `resume` continues. A directory that is not empty is refused.
 Status create_run(const std::filesystem::path& directory, const RunRecord& record);
 
 /// Takes a run away again that has trained nothing: what create_run wrote, and what beginning to train adds. Does nothing once there is a

@@ -90,7 +90,7 @@ Status Session::feed(const WindowBuffer& window, int64_t micro_batch) {
 Status Session::start() {
   proof_.emplace(*executor_);
   TRY_STATUS(proof_->after_load());
-  // All of them, trained ones too: a run that goes on from other weights than it began with is another run.
+  // All of them, trained ones too: a run that continues from other weights than it began with is another run.
   info_.weights = proof_->frozen();
   for (const Trained& t : study_.program.trained) info_.weights[t.name] = TRY(checksum(executor_->machine(), t.parameter));
   return ok();

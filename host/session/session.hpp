@@ -45,7 +45,7 @@ class Session {
   bool evaluates() const { return source_ && source_->validation_batches() > 0; }
   /// Forward and backward of the first window, without an update; its mean loss. The gradients then lie in their tensors.
   Result<double> gradients();
-  /// Saves a state to go on from, into the folder of states; the newest `keep` stay.
+  /// Saves a state to continue from, into the folder of states; the newest `keep` stay.
   Status save(const std::filesystem::path& states, int64_t keep);
   /// What must hold at the end, before anything is exported; see Proof::finish().
   Status finish() { return proof_->finish(); }

@@ -174,8 +174,8 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   CompileOptions compile_options;
   compile_options.purpose = options.purpose;
   compile_options.keep_logits = options.keep_logits;
-  compile_options.evaluates = s.recipe.validate_every > 0 && s.data.validation;
-  compile_options.exports = s.recipe.save_final;
+  compile_options.evaluates = s.recipe.validate.every > 0 && s.data.validation;
+  compile_options.exports = s.recipe.save.final;
   compile_options.head_rows = s.recipe.head_rows;
   compile_options.seed = s.recipe.seed;
   compile_options.corpus_bytes = options.purpose == Purpose::Sample ? 0 : static_cast<int64_t>(s.data.bytes);

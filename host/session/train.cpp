@@ -18,7 +18,7 @@ Status tell(const TrainOptions& options, const Tell& one) {
 
 /// What a recipe's `save` asks for.
 bool scheduled(const Recipe& recipe, int64_t step) {
-  return (recipe.save_every > 0 && step % recipe.save_every == 0) || (step == recipe.steps && recipe.save_final);
+  return (recipe.save.every > 0 && step % recipe.save.every == 0) || (step == recipe.steps && recipe.save.final);
 }
 
 /// States that a signal asked for, out of turn: they go when the next one in turn is there, so that an interrupted run leaves what a whole
@@ -36,7 +36,7 @@ Status drop_unscheduled(const fs::path& states, const Recipe& recipe, int64_t ne
     fs::remove_all(path, error);
   }
   if (error) return run_error("cannot remove old states in " + states.string() + ": " + error.message());
-  return clean_states(states, recipe.save_keep);
+  return clean_states(states, recipe.save.keep);
 }
 
 bool exported(const Program& program, const fs::path& directory) {
@@ -65,7 +65,7 @@ Result<std::vector<int64_t>> allocated(const Study& study, const Executor& execu
 Status train(const Study& study, const OpenSource& open, const fs::path& directory, const TrainOptions& options) {
   const Recipe& recipe = study.recipe;
   const fs::path states = directory / "state";
-  const std::string go_on = "go on with: galley resume " + directory.string();
+  const std::string go_on = "continue with: galley resume " + directory.string();
   const auto stop = [&] { return options.stop && options.stop(); };
 
   const RunLock lock = TRY(RunLock::take(directory));
@@ -73,8 +73,8 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
   const int64_t done = latest ? step_of(*latest) : 0;
   // A process that was killed between a save and the removal of older states left both.
   if (latest && scheduled(recipe, done)) TRY_STATUS(drop_unscheduled(states, recipe, done));
-  else TRY_STATUS(clean_states(states, recipe.save_keep + 1));
-  if (done >= recipe.steps && (!recipe.save_final || exported(study.program, directory)))
+  else TRY_STATUS(clean_states(states, recipe.save.keep + 1));
+  if (done >= recipe.steps && (!recipe.save.final || exported(study.program, directory)))
     return tell(options,
                 [&](Observer& o) { return o.note("nothing left to do: all " + std::to_string(recipe.steps) + " steps are done"); });
 
@@ -86,18 +86,18 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
     const ValidationEvent event = {step, TRY(session->evaluate())};
     return tell(options, [&](Observer& o) { return o.validated(event); });
   };
-  const bool validates = recipe.validate_every > 0 && session->evaluates();
-  if (validates && recipe.validate_start && session->steps_done() == 0) TRY_STATUS(validate(0));
+  const bool validates = recipe.validate.every > 0 && session->evaluates();
+  if (validates && recipe.validate.start && session->steps_done() == 0) TRY_STATUS(validate(0));
   if (stop()) return Error{Exit::Interrupted, "interrupted before step " + std::to_string(session->steps_done() + 1), go_on};
   while (session->steps_done() < recipe.steps) {
     const StepEvent event = TRY(session->step());
     TRY_STATUS(tell(options, [&](Observer& o) { return o.step(event); }));
-    if (validates && event.step % recipe.validate_every == 0) TRY_STATUS(validate(event.step));
+    if (validates && event.step % recipe.validate.every == 0) TRY_STATUS(validate(event.step));
     const bool stopping = stop() && event.step < recipe.steps;
     if (event.step == recipe.steps) TRY_STATUS(session->finish());
     if (scheduled(recipe, event.step) || stopping) {
       TRY_STATUS(tell(options, [](Observer& o) { return o.saving(); }));
-      TRY_STATUS(session->save(states, recipe.save_keep + 1));
+      TRY_STATUS(session->save(states, recipe.save.keep + 1));
       if (scheduled(recipe, event.step)) TRY_STATUS(drop_unscheduled(states, recipe, event.step));
     }
     if (stopping) {
@@ -115,7 +115,7 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
   TRY_STATUS(note(session->proof().without_gradient(), "never got a gradient: not trained"));
   TRY_STATUS(note(session->proof().unmoved(), "never moved: their updates are smaller than their rounding"));
   TRY_STATUS(tell(options, [](Observer& o) { return o.saving(); }));
-  if (recipe.save_final) TRY_STATUS(session->export_model(directory));
+  if (recipe.save.final) TRY_STATUS(session->export_model(directory));
   return ok();
 }
 

@@ -118,7 +118,7 @@ class Lora {
       adapter.set_dropout(options.number("dropout", adapter.dropout()));
       return adapter;
     }
-    if (!options.given("rank")) invalid("give a 'rank' for a new adapter, or the 'path' of one to go on with");
+    if (!options.given("rank")) invalid("give a 'rank' for a new adapter, or the 'path' of one to continue");
     const int64_t rank = options.integer("rank");
     return {rank, options.number("alpha", static_cast<double>(rank)), options.boolean("rslora", false), options.number("dropout", 0)};
   }

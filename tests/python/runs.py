@@ -154,7 +154,7 @@ def tokenizer_changed():
 
 
 def begun_from_adapter(name):
-    """A run that goes on from the adapter of another, taken back to its middle."""
+    """A run that continues from the adapter of another, taken back to its middle."""
     folder = Folder(name)
     folder.recipe(LORA)
     whole(folder)

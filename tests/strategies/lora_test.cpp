@@ -198,7 +198,7 @@ TEST_F(Lora, TargetsThatAreNotThere) {
   EXPECT_EQ(rewrite(*strategy("lora", {{"rank", Value(int64_t{2})}, {"targets", list({"q_proj", "k_proj"})}})),
             "recipe.lua:3: lora: no linear layer is called 'k_proj'; the nearest are 'model.layers.0.self_attn.q_proj', "
             "'model.layers.0.self_attn.v_proj' and 'lm_head'");
-  EXPECT_EQ(refusal("lora", {}), "recipe.lua:3: lora: give a 'rank' for a new adapter, or the 'path' of one to go on with");
+  EXPECT_EQ(refusal("lora", {}), "recipe.lua:3: lora: give a 'rank' for a new adapter, or the 'path' of one to continue");
   EXPECT_EQ(refusal("lora", {{"r", Value(int64_t{2})}}), "recipe.lua:3: unknown option 'r' of lora; did you mean 'rank'?");
 }
 
