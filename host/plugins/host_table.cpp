@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <string_view>
 
 #include "host/base/ordered.hpp"
 #include "host/base/pool.hpp"
+#include "host/plugins/files_service.hpp"
 
 namespace galley {
 namespace {
@@ -30,7 +32,7 @@ void log_line(void*, uint32_t level, const char* text) {
 
 void parallel(void*, int64_t blocks, void (*fn)(void*, int64_t), void* context) { pool()->run(blocks, fn, context); }
 
-const void* service(void*, const char*) { return nullptr; }
+const void* service(void*, const char* id) { return id && std::string_view(id) == GALLEY_FILES ? files_service() : nullptr; }
 
 }  // namespace
 

@@ -1,15 +1,11 @@
 #include "adapter.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
+#include <utility>
 
-#include "galley/cpp/plugin.hpp"
+#include "galley/cpp/files.hpp"
 
 namespace galley::lora {
 namespace {
@@ -35,22 +31,6 @@ bool among(const std::string& key, const char* const (&names)[N]) {
 
 // null, false, an empty list or object: how PEFT writes what is not used.
 bool unused(const json& value) { return value.is_null() || value == false || ((value.is_array() || value.is_object()) && value.empty()); }
-
-// Opening a named pipe would wait for a writer.
-void refuse_other_than_files(const std::string& path) {
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
-    invalid("cannot read '" + path + "': it is no regular file");
-}
-
-std::string read_file(const std::string& path) {
-  refuse_other_than_files(path);
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  if (!in || !(text << in.rdbuf())) invalid("cannot read '" + path + "': " + std::strerror(errno));
-  return text.str();
-}
 
 bool listed(const std::vector<std::string>& names, const std::string& module) {
   return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
@@ -137,7 +117,7 @@ Adapter Adapter::read(const std::string& folder) {
 }
 
 void Adapter::read_config(const std::string& path) {
-  text_ = read_file(path);
+  text_ = sdk::read_text(path);
   const json config = json::parse(text_, nullptr, false);
   if (!config.is_object()) invalid(path + " is not a JSON object");
   const auto key = [&](const char* name) { return Key(config, path, name); };
@@ -171,29 +151,7 @@ void Adapter::read_config(const std::string& path) {
 }
 
 void Adapter::read_header() {
-  refuse_other_than_files(file_);
-  std::ifstream in(file_, std::ios::binary);
-  if (!in) invalid("cannot read '" + file_ + "': " + std::strerror(errno));
-  uint64_t size = 0;
-  unsigned char bytes[8] = {};
-  in.read(reinterpret_cast<char*>(bytes), sizeof bytes);
-  for (int i = 7; i >= 0; --i) size = size << 8 | bytes[i];
-  std::string text;
-  if (in && size <= 100'000'000) {
-    text.resize(size);
-    in.read(text.data(), static_cast<std::streamsize>(size));
-  }
-  const json header = in ? json::parse(text, nullptr, false) : json();
-  if (!header.is_object()) invalid("'" + file_ + "' is not a safetensors file");
-  for (const auto& [name, entry] : header.items()) {
-    if (name == "__metadata__") continue;
-    const auto shape = entry.find("shape"), dtype = entry.find("dtype");
-    if (!entry.is_object() || shape == entry.end() || !shape->is_array() || dtype == entry.end() || !dtype->is_string())
-      invalid("'" + file_ + "': the entry of '" + name + "' is not complete");
-    Stored& stored = tensors_[name];
-    stored.dtype = dtype->get<std::string>();
-    for (const json& extent : *shape) stored.shape.push_back(extent.is_number_integer() ? extent.get<int64_t>() : -1);
-  }
+  for (sdk::FileTensor& t : sdk::read_tensors(file_)) tensors_[t.name] = std::move(t.shape);
   if (tensors_.empty()) invalid("'" + file_ + "' holds no tensors");
 }
 

@@ -12,12 +12,6 @@
 
 namespace galley::lora {
 
-/// A tensor of an adapter file.
-struct Stored {
-  std::string dtype;
-  std::vector<int64_t> shape;
-};
-
 /// Throws sdk::Failure with one line that names the file and the key.
 class Adapter {
  public:
@@ -39,7 +33,8 @@ class Adapter {
   void set_dropout(double dropout) { dropout_ = dropout; }
   const std::string& bias() const { return bias_; }
   const std::string& file() const { return file_; }
-  const std::map<std::string, Stored>& tensors() const { return tensors_; }
+  /// The shapes of the file's tensors.
+  const std::map<std::string, std::vector<int64_t>>& tensors() const { return tensors_; }
 
   /// adapter_config.json for an adapter with these targets. One that was read comes out as it went in, but for its dropout.
   std::string config(const std::vector<std::string>& targets, bool fan_in_fan_out) const;
@@ -60,7 +55,7 @@ class Adapter {
   std::optional<Pattern> target_pattern_, exclude_pattern_;  ///< none: the lists
   std::string file_;
   std::string text_;  ///< of adapter_config.json
-  std::map<std::string, Stored> tensors_;
+  std::map<std::string, std::vector<int64_t>> tensors_;
 };
 
 }  // namespace galley::lora

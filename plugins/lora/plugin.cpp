@@ -15,7 +15,6 @@ namespace {
 
 using namespace galley::sdk;
 using galley::lora::Adapter;
-using galley::lora::Stored;
 
 /// A linear layer of the model. W is (out, in), or (in, out) where `transposed` (GPT-2's Conv1D).
 struct Module {
@@ -192,10 +191,8 @@ class Lora {
     if (adapter_.from_file()) {
       const auto stored = adapter_.tensors().find(name);
       if (stored == adapter_.tensors().end()) invalid("'" + adapter_.file() + "' has no '" + name + "'");
-      if (stored->second.shape != shape)
-        invalid("'" + adapter_.file() + "': '" + name + "' is " +
-                shape_text(stored->second.shape.data(), static_cast<uint32_t>(stored->second.shape.size())) + "; this model takes " +
-                shape_text(shape.data(), d.rank));
+      if (stored->second != shape)
+        invalid("'" + adapter_.file() + "': '" + name + "' is " + shape_text(stored->second) + "; this model takes " + shape_text(shape));
       d.source = adapter_.file().c_str();
       d.source_name = name.c_str();
       d.flags &= ~static_cast<uint64_t>(GALLEY_TENSOR_LATE_GRADIENT);  // B is not zero any more
@@ -234,10 +231,10 @@ class Lora {
                                      [n = name](const Module& m) { return n == prefixed(m.name) + ".base_layer.weight"; });
       if (base == modules.end()) invalid("'" + adapter_.file() + "' has '" + name + "', which lora does not use");
       const galley_tensor_info w = graph.info(base->weight);
-      if (stored.shape != std::vector<int64_t>(w.shape, w.shape + w.rank))
-        invalid("'" + adapter_.file() + "': '" + name + "' is " +
-                shape_text(stored.shape.data(), static_cast<uint32_t>(stored.shape.size())) + ", but the model's is " +
-                shape_text(w.shape, w.rank) + "; the adapter belongs to a model with another vocabulary");
+      const std::vector<int64_t> expected(w.shape, w.shape + w.rank);
+      if (stored != expected)
+        invalid("'" + adapter_.file() + "': '" + name + "' is " + shape_text(stored) + ", but the model's is " + shape_text(expected) +
+                "; the adapter belongs to a model with another vocabulary");
       graph.ignore(name);
     }
   }

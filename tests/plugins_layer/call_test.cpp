@@ -7,11 +7,15 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "host/base/ordered.hpp"
+#include "host/base/safetensors.hpp"
+#include "host/plugins/files_service.hpp"
 #include "host/plugins/host_table.hpp"
 
 namespace galley {
@@ -114,11 +118,63 @@ TEST(HostTable, ACallInsideACallRunsWhereItIs) {
   for (const int64_t sum : sums.outer) EXPECT_EQ(sum, 4950);
 }
 
-TEST(HostTable, HasNoServicesYet) {
+TEST(HostTable, LogsAndHasOneService) {
   EXPECT_EQ(host_table()->service(nullptr, "com.acme.thing/1"), nullptr);
+  EXPECT_EQ(host_table()->service(nullptr, nullptr), nullptr);
+  EXPECT_EQ(host_table()->service(nullptr, GALLEY_FILES), files_service());
   EXPECT_EQ(host_table()->abi_major, GALLEY_ABI_MAJOR);
   host_table()->log(nullptr, GALLEY_LOG_DEBUG, "a line with {} in it");
   host_table()->log(nullptr, GALLEY_LOG_DEBUG, nullptr);
+}
+
+class Files : public testing::Test {
+ protected:
+  /// The error's text, or what was seen.
+  std::string text(const char* path, uint64_t limit = 100) {
+    std::string out;
+    galley_error error = GALLEY_ERROR_INIT;
+    status = files_service()->text(
+        nullptr, path, limit,
+        [](void* context, const char* text, uint64_t bytes) { static_cast<std::string*>(context)->assign(text, bytes); }, &out, &error);
+    return status == GALLEY_OK ? out : error.text;
+  }
+  std::string tensors(const char* path) {
+    std::string out;
+    galley_error error = GALLEY_ERROR_INIT;
+    status = files_service()->tensors(
+        nullptr, path,
+        [](void* context, const galley_file_tensor* t) {
+          auto& lines = *static_cast<std::string*>(context);
+          lines += std::string(t->name) + " " + t->dtype + " ";
+          for (uint32_t i = 0; i < t->rank; ++i) lines += std::to_string(t->extents[i]) + " ";
+          lines += std::to_string(t->bytes) + "\n";
+        },
+        &out, &error);
+    return status == GALLEY_OK ? out : error.text;
+  }
+  galley_status status = GALLEY_OK;
+};
+
+TEST_F(Files, ShowsWhatIsThere) {
+  std::ofstream("files.txt") << "a\nb";
+  EXPECT_EQ(text("files.txt"), "a\nb");
+  auto writer =
+      safetensors::Writer::create("files.safetensors", {{"b", safetensors::Dtype::BF16, {2, 3}}, {"a", safetensors::Dtype::F32, {}}});
+  ASSERT_TRUE(writer.ok());
+  for (const auto& item : writer->items()) ASSERT_TRUE(writer->write(item.name, std::vector<std::byte>(item.name == "a" ? 4 : 12)).ok());
+  ASSERT_TRUE(writer->finish().ok());
+  EXPECT_EQ(tensors("files.safetensors"), "a F32 4\nb BF16 2 3 12\n");
+}
+
+TEST_F(Files, SaysWhatIsWrong) {
+  std::ofstream("long.txt") << std::string(101, 'x');
+  EXPECT_NE(text("long.txt").find("long.txt"), std::string::npos);
+  EXPECT_NE(status, GALLEY_OK);
+  EXPECT_NE(text("absent.txt").find("absent.txt"), std::string::npos);
+  EXPECT_NE(status, GALLEY_OK);
+  EXPECT_NE(tensors("long.txt").find("long.txt"), std::string::npos);
+  EXPECT_EQ(status, GALLEY_INVALID);
+  EXPECT_NE(text(nullptr).find("without a path"), std::string::npos);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@ draft are refused by name."""
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 
@@ -85,6 +86,9 @@ def build(name, headers, *flags, manifest=None, code=0):
 
 
 model = from_config('gpt2', vocab_size=61, n_positions=16, n_embd=32, n_layer=2, n_head=4)
+matrix = b'{"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"b":{"dtype":"F32","shape":[3,2],"data_offsets":[24,48]}}'
+with open('versions.safetensors', 'wb') as f:
+    f.write(struct.pack('<Q', len(matrix)) + matrix + bytes(48))
 path = recipe('versions.lua', model, 'data.random {}', use('versions', lr=1e-2), batch=2, length=16, steps=4, seed=3, save=dict(every=2))
 
 
@@ -100,7 +104,7 @@ check(len(files) >= 3, f'too few files to compare: {files}')
 for name, change, flags in (('field-less', less, ()), ('minimum', minimum, ('-DTEST_SHORTER=1',)), ('field-more', more, ())):
     structs = altered(name, change)
     print(f'{name}: {len(structs)} structs: ' + ' '.join(x.removeprefix('galley_') for x in structs))
-    check(len(structs) >= 40, f'{name}: only {len(structs)} structs were found')
+    check(len(structs) >= 42, f'{name}: only {len(structs)} structs were found')
     # Without the last field of a claim's value there are no options of formats.
     run = runs(name, build(name, f'{name}/include', *flags, *(('-DTEST_SHORTER=1',) if name == 'field-less' else ())))
     check(run.steps == today.steps, f'{name}: the metrics differ')

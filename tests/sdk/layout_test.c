@@ -571,6 +571,34 @@ FIELD(galley_op, cost, 96, 8, galley_op_cost_fn*);
 FIELD(galley_op, reference, 104, 8, galley_op_reference_fn*);
 CONSTANT(GALLEY_OP_MIN_SIZE, 88u);
 
+/* --- files.h ------------------------------------------------------------------------------------------------ */
+TEXT(GALLEY_FILES, "galley.files/1");
+
+SIZE(galley_file_tensor, 56);
+FIELD(galley_file_tensor, size, 0, 4, uint32_t);
+FIELD(galley_file_tensor, revision, 4, 4, uint32_t);
+FIELD(galley_file_tensor, name, 8, 8, const char*);
+FIELD(galley_file_tensor, dtype, 16, 8, const char*);
+FIELD(galley_file_tensor, extents, 24, 8, const int64_t*);
+FIELD(galley_file_tensor, bytes, 32, 8, uint64_t);
+FIELD(galley_file_tensor, rank, 40, 4, uint32_t);
+FIELD(galley_file_tensor, reserved, 44, 4, uint32_t);
+FIELD(galley_file_tensor, flags, 48, 8, uint64_t);
+CONSTANT(GALLEY_FILE_TENSOR_MIN_SIZE, 48u);
+
+typedef galley_status galley_files_text_fn(void* context, const char* path, uint64_t limit,
+                                           void (*see)(void* see_context, const char* text, uint64_t bytes), void* see_context,
+                                           galley_error*);
+typedef galley_status galley_files_tensors_fn(void* context, const char* path,
+                                              void (*see)(void* see_context, const galley_file_tensor*), void* see_context, galley_error*);
+SIZE(galley_files, 32);
+FIELD(galley_files, size, 0, 4, uint32_t);
+FIELD(galley_files, revision, 4, 4, uint32_t);
+FIELD(galley_files, text, 8, 8, galley_files_text_fn*);
+FIELD(galley_files, tensors, 16, 8, galley_files_tensors_fn*);
+FIELD(galley_files, flags, 24, 8, uint64_t);
+CONSTANT(GALLEY_FILES_MIN_SIZE, 24u);
+
 /* --- format.h ----------------------------------------------------------------------------------------------- */
 
 typedef int64_t galley_component_extents_array[8];

@@ -357,13 +357,15 @@ TEST_F(Lora, FoldersThatHoldNoAdapter) {
   make_model();
   const fs::path folder = adapter(q_config, q_items());
   fs::resize_file(folder / "adapter_model.safetensors", 20);
-  EXPECT_EQ(continued(folder), "recipe.lua:3: lora: '…/adapter_model.safetensors' is not a safetensors file");
+  EXPECT_EQ(continued(folder),
+            "recipe.lua:3: lora: …/adapter_model.safetensors: the header's size is given as 504 bytes, but only 12 follow: the file is "
+            "truncated");
   std::ofstream(folder / "adapter_config.json") << "[]";
   EXPECT_EQ(continued(folder), "recipe.lua:3: lora: …/adapter_config.json is not a JSON object");
   fs::remove(folder / "adapter_config.json");
-  EXPECT_EQ(continued(folder), "recipe.lua:3: lora: cannot read '…/adapter_config.json': No such file or directory");
+  EXPECT_EQ(continued(folder), "recipe.lua:3: lora: cannot open '…/adapter_config.json': No such file or directory");
   ASSERT_EQ(::mkfifo((folder / "adapter_config.json").c_str(), 0600), 0);
-  EXPECT_EQ(continued(folder), "recipe.lua:3: lora: cannot read '…/adapter_config.json': it is no regular file");
+  EXPECT_EQ(continued(folder), "recipe.lua:3: lora: cannot open '…/adapter_config.json': it is a named pipe");
   fs::remove(folder / "adapter_config.json");
   EXPECT_EQ(refusal("lora", {{"path", Value(folder.string())}, {"rank", Value(int64_t{2})}}),
             "recipe.lua:3: lora: 'rank' cannot stand beside 'path': the adapter's own configuration decides it");

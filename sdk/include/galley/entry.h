@@ -26,7 +26,7 @@ typedef struct galley_host {
    * thread runs which block: threads take blocks as they become free. fn must not throw. Kernels and a device's functions may call it, one
    * call at a time; a nested call runs on the calling thread. */
   void (*parallel)(void* context, int64_t blocks, void (*fn)(void* fn_context, int64_t block), void* fn_context);
-  /* Further services by id ("com.acme.thing/1"); NULL when there is none. [thread-safe] */
+  /* Further services by id: "galley.files/1" (files.h); NULL for an id that this host does not know. [thread-safe] */
   const void* (*service)(void* context, const char* id);
 } galley_host;
 #define GALLEY_HOST_MIN_SIZE 40u

@@ -6,6 +6,7 @@
 #include "galley/claim.h"
 #include "galley/device.h"
 #include "galley/entry.h"
+#include "galley/files.h"
 #include "galley/format.h"
 #include "galley/graph.h"
 #include "galley/kernel.h"

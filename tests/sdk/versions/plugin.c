@@ -207,13 +207,42 @@ static const galley_format format = {HEAD(galley_format), .name = "halves", .pac
 
 /* ---- The strategy ------------------------------------------------------------------------------------------------------------------- */
 
+#if !TEST_SHORTER
+static void see_text(void* context, const char* text, uint64_t bytes) { *(uint64_t*)context = text[bytes] == 0 ? bytes : 0; }
+static void see_tensor(void* context, const galley_file_tensor* tensor) {
+  uint64_t* good = context;
+  *good += tensor->name && tensor->dtype && tensor->rank == 2 && tensor->extents[0] > 0 && tensor->bytes == 24;
+}
+
+/* Reads files by the host's service: a text, and a safetensors file with the matrices that tests/python/abi_versions.py writes. */
+static galley_status look_into_files(galley_error* error) {
+  const galley_files* files = host->service(host->context, GALLEY_FILES);
+  uint64_t bytes = 0, matrices = 0;
+  if (!files || files->size < GALLEY_FILES_MIN_SIZE) return fail(error, GALLEY_INVALID, "no service for files");
+  const galley_status read = files->text(host->context, "versions.lua", 65536, see_text, &bytes, error);
+  if (read != GALLEY_OK) return read;
+  if (bytes < 20) return fail(error, GALLEY_INVALID, "the recipe has no text");
+  const galley_status looked = files->tensors(host->context, "versions.safetensors", see_tensor, &matrices, error);
+  if (looked != GALLEY_OK) return looked;
+  if (matrices != 2) return fail(error, GALLEY_INVALID, "versions.safetensors has two matrices of 24 bytes");
+  galley_error why = GALLEY_ERROR_INIT;
+  if (files->tensors(host->context, "versions.lua", see_tensor, &matrices, &why) == GALLEY_OK || !why.text[0])
+    return fail(error, GALLEY_INVALID, "a recipe passes for a safetensors file");
+  return GALLEY_OK;
+}
+#endif
+
 static galley_status create(const galley_options* options, void** instance, galley_error* error) {
   double lr = 0;
   uint64_t n = 0;
   *instance = NULL;
   if (options->number(options->handle, "lr", &lr) != GALLEY_OK || options->count(options->handle, "lr", &n) != GALLEY_OK || n != 1)
     return fail(error, GALLEY_INVALID, "no rate");
+#if !TEST_SHORTER
+  return look_into_files(error);
+#else
   return GALLEY_OK;
+#endif
 }
 static void destroy(void* instance) { (void)instance; }
 

@@ -199,6 +199,7 @@ inline std::string shape_text(const int64_t* shape, uint32_t rank) {
   for (uint32_t k = 0; k < rank; ++k) text += (k ? ", " : "") + std::to_string(shape[k]);
   return text + ")";
 }
+inline std::string shape_text(const std::vector<int64_t>& shape) { return shape_text(shape.data(), static_cast<uint32_t>(shape.size())); }
 inline std::string shape_text(const galley_operand& t) { return shape_text(t.shape, t.rank); }
 
 /// Receives the results of a shape rule.

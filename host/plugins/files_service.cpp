@@ -1,0 +1,58 @@
+#include "host/plugins/files_service.hpp"
+
+#include "host/base/ordered.hpp"
+#include "host/base/safetensors.hpp"
+#include "host/plugins/abi.hpp"
+
+namespace galley {
+namespace {
+
+/// Runs `body`; what it returns or throws becomes a status. A file that cannot be read is the fault of whoever named it.
+template <class Body>
+galley_status answer(galley_error* error, const Body& body) noexcept {
+  const auto failed = [&](galley_status status, const Error& why) {
+    fill_error(error, status, why.cause, why.hint);
+    return status;
+  };
+  try {
+    const Status done = body();
+    return done ? GALLEY_OK : failed(GALLEY_INVALID, done.error());
+  } catch (...) {
+    return failed(GALLEY_FAILED, error_of_exception());
+  }
+}
+
+galley_status text(void*, const char* path, uint64_t limit, void (*see)(void*, const char*, uint64_t), void* context, galley_error* error) {
+  return answer(error, [&]() -> Status {
+    if (!path || !see) return plugin_error("galley.files/1: text() was called without a path or a function");
+    const std::string contents = TRY(read_text(path, limit));
+    see(context, contents.c_str(), contents.size());
+    return ok();
+  });
+}
+
+galley_status tensors(void*, const char* path, void (*see)(void*, const galley_file_tensor*), void* context, galley_error* error) {
+  return answer(error, [&]() -> Status {
+    if (!path || !see) return plugin_error("galley.files/1: tensors() was called without a path or a function");
+    const safetensors::Reader reader = TRY(safetensors::Reader::open(path));
+    for (const safetensors::Entry& entry : reader.entries()) {
+      auto t = new_struct<galley_file_tensor>();
+      t.name = entry.name.c_str();
+      t.dtype = safetensors::name_of(entry.dtype);
+      t.extents = entry.shape.data();
+      t.bytes = entry.bytes;
+      t.rank = static_cast<uint32_t>(entry.shape.size());
+      see(context, &t);
+    }
+    return ok();
+  });
+}
+
+}  // namespace
+
+const galley_files* files_service() {
+  static const galley_files table = {sizeof(galley_files), 1, text, tensors, 0};
+  return &table;
+}
+
+}  // namespace galley
