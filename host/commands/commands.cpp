@@ -138,7 +138,7 @@ std::vector<CommandSpec> all_commands() {
        "train a model in a new run directory",
        "Plans the run before it starts; an error names whatever cannot work. Writes recipe.lua, run.toml, metrics.jsonl, memory.json,\n"
        "model/ or adapter/, and state/, from which `galley resume` continues.\n"
-       "Ctrl-C finishes the step, saves, and prints how to continue. A second Ctrl-C ends the program at once.\n",
+       "Ctrl-C finishes the step and its validation, saves, and prints how to continue. A second Ctrl-C ends the program at once.\n",
        {{"--out", "DIR", "the run's directory; it must be new or empty", false, true},
         set_flag,
         confine_flag,

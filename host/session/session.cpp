@@ -190,7 +190,7 @@ Error Session::not_finite(int64_t step, double loss, double norm) {
                    "a smaller learning rate or clipping may help; the states saved before are good");
 }
 
-Result<double> Session::evaluate() {
+Result<double> Session::evaluate(const std::function<bool()>& stop) {
   const double begin = now();
   if (!evaluates())
     return recipe_error(study_.recipe.data.place.text() + ": there is no validation data",
@@ -201,6 +201,7 @@ Result<double> Session::evaluate() {
   int64_t tokens = 0;
   TRY_STATUS(executor_->begin_step({1, 1, 1, 1}));
   for (int64_t b = 0; b < source_->validation_batches(); ++b) {
+    if (stop && stop()) return Error{Exit::Interrupted, "interrupted in validation batch " + std::to_string(b + 1), ""};
     TRY_STATUS(source_->fill_validation(b, buffer));
     TRY_STATUS(executor_->begin_micro(0));
     TRY_STATUS(feed(buffer, 0));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -39,8 +40,8 @@ class Session {
   Status load_weights(const std::filesystem::path& state);
   /// Trains one window.
   Result<StepEvent> step();
-  /// The mean loss over the validation data.
-  Result<double> evaluate();
+  /// The mean loss over the validation data. `stop` is asked between batches; true: an error, exit code Interrupted.
+  Result<double> evaluate(const std::function<bool()>& stop = {});
   /// Whether there is validation data.
   bool evaluates() const { return source_ && source_->validation_batches() > 0; }
   /// Forward and backward of the first window, without an update; its mean loss. The gradients then lie in their tensors.

@@ -82,17 +82,20 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
   TRY_STATUS(latest ? session->resume(*latest) : session->start());
   const StartEvent start = {study, directory, session->steps_done(), TRY(allocated(study, session->executor()))};
   TRY_STATUS(tell(options, [&](Observer& o) { return o.started(start); }));
-  const auto validate = [&](int64_t step) -> Status {
-    const ValidationEvent event = {step, TRY(session->evaluate())};
+  const auto validate = [&](int64_t step, const std::function<bool()>& until) -> Status {
+    const ValidationEvent event = {step, TRY(session->evaluate(until))};
     return tell(options, [&](Observer& o) { return o.validated(event); });
   };
   const bool validates = recipe.validate.every > 0 && session->evaluates();
-  if (validates && recipe.validate.start && session->steps_done() == 0) TRY_STATUS(validate(0));
+  if (validates && recipe.validate.start && session->steps_done() == 0) {
+    // Nothing is lost if it ends early. Behind a step it runs to its end: a run that is interrupted there would miss the step's value.
+    if (Status first = validate(0, options.stop); !first && first.error().exit != Exit::Interrupted) return first;
+  }
   if (stop()) return Error{Exit::Interrupted, "interrupted before step " + std::to_string(session->steps_done() + 1), go_on};
   while (session->steps_done() < recipe.steps) {
     const StepEvent event = TRY(session->step());
     TRY_STATUS(tell(options, [&](Observer& o) { return o.step(event); }));
-    if (validates && event.step % recipe.validate.every == 0) TRY_STATUS(validate(event.step));
+    if (validates && event.step % recipe.validate.every == 0) TRY_STATUS(validate(event.step, {}));
     const bool stopping = stop() && event.step < recipe.steps;
     if (event.step == recipe.steps) TRY_STATUS(session->finish());
     if (scheduled(recipe, event.step) || stopping) {

@@ -24,6 +24,9 @@ class Rows final : public Source {
     buffer.valid_tokens = buffer.count_valid();
     return ok();
   }
+  int64_t validation_batches() const override { return validations; }
+  Status fill_validation(int64_t batch, WindowBuffer& buffer) const override { return fill(batch, buffer); }
+  int64_t validations = 0;
 };
 
 // Writes the norm, and skips the step when that is not finite: attempted step, apply, norm.
@@ -164,12 +167,14 @@ struct Telling {
   std::vector<std::string> told;
 };
 
-Telling run_of(const Study& study, const std::filesystem::path& directory, size_t stop_after = 100) {
+Telling run_of(const Study& study, const std::filesystem::path& directory, size_t stop_after = 100, std::unique_ptr<Rows> rows = nullptr) {
   Listener listener;
   TrainOptions options;
   options.observers = {&listener};
   options.stop = [&] { return listener.told.size() > stop_after; };
-  const auto open = []() -> Result<std::unique_ptr<Source>> { return std::unique_ptr<Source>(std::make_unique<Rows>()); };
+  const auto open = [&]() -> Result<std::unique_ptr<Source>> {
+    return std::unique_ptr<Source>(rows ? std::move(rows) : std::make_unique<Rows>());
+  };
   Status status = train(study, open, directory, options);
   return {std::move(status), listener.told};
 }
@@ -184,7 +189,7 @@ TEST(Train, TellsWhatHappens) {
   EXPECT_EQ(run.told, (Told{"started 0", "step 1", "step 2", "saving", "step 3", "step 4", "saving", "ended", "saving"}));
 }
 
-TEST(Train, StopsBetweenStepsAndGoesOn) {
+TEST(Train, StopsBetweenStepsAndContinues) {
   const auto study = study_of(true);
   const std::filesystem::path directory = small::scratch();
   const auto first = run_of(*study, directory, 1);
@@ -194,6 +199,24 @@ TEST(Train, StopsBetweenStepsAndGoesOn) {
   EXPECT_EQ(run_of(*study, directory).told, (Told{"started 1", "step 2", "step 3", "step 4", "saving", "ended", "saving"}));
   const Told nothing = run_of(*study, directory).told;
   EXPECT_EQ(nothing, Told{"nothing left to do: all 4 steps are done"});
+}
+
+// Before the first step nothing is lost by it. Behind a step the run would miss the value.
+TEST(Train, StopsInTheFirstValidationAndInNoOther) {
+  const auto study = study_of(true);
+  study->recipe.validate = {1, true};
+  const auto with_validation = [] {
+    auto rows = std::make_unique<Rows>();
+    rows->validations = 5;
+    return rows;
+  };
+  const auto first = run_of(*study, small::scratch(), 0, with_validation());
+  ASSERT_FALSE(first.status.ok());
+  EXPECT_EQ(first.status.error().exit, Exit::Interrupted);
+  EXPECT_EQ(first.status.error().cause, "interrupted before step 1");
+  EXPECT_EQ(first.told, (Told{"started 0"}));
+  const auto second = run_of(*study, small::scratch(), 2, with_validation());
+  EXPECT_EQ(second.told, (Told{"started 0", "validated", "step 1", "validated", "saving", "ended"}));
 }
 
 TEST(Train, OneAtATimeInADirectory) {
