@@ -16,17 +16,6 @@ class Decide : public Hand {
     node("l", "loss", {z}, Section::Forward, {*graph.scalar(GALLEY_SCALAR_LOSS)});
     train({w[0], w[1], w[2]});
   }
-  /// Lets the test plugin "peaks" choose: each tensor with this probability.
-  void add_decider(double share) {
-    Use use;
-    use.name = "peaks";
-    use.place = {"hand.lua", static_cast<int>(strategies_.size()) + 3};
-    use.options["share"] = share;
-    auto made = LoadedStrategy::create(*plugins, use);
-    ASSERT_TRUE(made.ok()) << made.error().cause;
-    strategies_.push_back(std::move(*made));
-    c->strategies = strategies_;
-  }
   std::string decided() {
     testing::internal::CaptureStderr();
     const std::string wrong = run({differentiate, order, place, bind, decide});
@@ -43,7 +32,6 @@ class Decide : public Hand {
     for (const galley_saved_item& s : c->saved.items) out.emplace_back(s.name);
     return out;
   }
-  std::vector<std::unique_ptr<const LoadedStrategy>> strategies_;
   std::string said_;
 };
 
@@ -67,22 +55,32 @@ TEST_F(Decide, EachSavedTensorHasItsPrice) {
 }
 
 TEST_F(Decide, ThePeakThatIsAnsweredIsThePlansIfAllIsKept) {
-  add_decider(0);
+  use("peaks", {{"share", 0.0}});
   ASSERT_EQ(decided(), "");
   EXPECT_EQ(c->choices, (std::vector<uint32_t>(3, GALLEY_KEEP)));
   EXPECT_EQ(said_, planned());
 }
 
 TEST_F(Decide, ThePeakThatIsAnsweredIsThePlansIfAllIsMadeAgain) {
-  add_decider(1);
+  use("peaks", {{"share", 1.0}});
   ASSERT_EQ(decided(), "");
   EXPECT_EQ(c->choices, (std::vector<uint32_t>(3, GALLEY_RECOMPUTE)));
   EXPECT_EQ(said_, planned());
 }
 
+TEST_F(Decide, PeaksAreOfMemoryClassesThatThereAre) {
+  use("peaks", {{"memory", int64_t{2}}});
+  EXPECT_NE(decided().find("device 'hand' has no memory class 2"), std::string::npos);
+}
+
+TEST_F(Decide, WhatADeviceCannotDoIsNoChoice) {
+  use("peaks", {{"choice", int64_t{7}}});
+  EXPECT_EQ(decided(), "peaks (hand.lua:3): device 'hand' keeps or recomputes saved tensors; choice 7 for 'a' is not among them");
+}
+
 TEST_F(Decide, OneStrategyDecides) {
-  add_decider(0);
-  add_decider(0);
+  use("peaks", {{"share", 0.0}});
+  use("peaks", {{"share", 0.0}});
   EXPECT_EQ(decided(), "two strategies decide what backward keeps: peaks (hand.lua:3) and peaks (hand.lua:4)");
 }
 

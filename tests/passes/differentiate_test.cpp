@@ -63,6 +63,17 @@ TEST_F(Differentiate, ARuleThatHandsOutAnotherShape) {
       << status.error().cause;
 }
 
+TEST_F(Differentiate, ARuleThatHandsOutNoTensor) {
+  const galley_tensor w = parameter("w");
+  loss(node("y", "stray", {w}));
+  train({w});
+  const Status status = differentiate(*c);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().exit, Exit::Plugin);
+  EXPECT_NE(status.error().cause.find("hands out something that is no tensor for input 0 ('w')"), std::string::npos)
+      << status.error().cause;
+}
+
 TEST_F(Differentiate, ARuleThatWritesNothing) {
   const galley_tensor w = parameter("w");
   loss(node("y", "idle", {w}));

@@ -33,11 +33,12 @@ void mul_gradient(Backward& b) {
 void loss_gradient(Backward& b) { b.d_inputs[0] = b.graph.node("mul", nullptr, {b.node.inputs[0], b.node.inputs[0]}, {}, {0})[0]; }
 void wide_gradient(Backward& b) { b.d_inputs[0] = b.graph.scalar(GALLEY_SCALAR_LOSS_SEED); }
 void idle_gradient(Backward&) {}
+void stray_gradient(Backward& b) { b.d_inputs[0] = 1000; }
 
 std::vector<std::filesystem::path> folders() {
   const char* build = std::getenv("GALLEY_BINARY");
   const std::filesystem::path plugins = std::filesystem::path(build ? build : ".") / "tests" / "plugins";
-  return {plugins / "hand", plugins / "peaks"};
+  return {plugins / "hand", plugins / "claims", plugins / "peaks"};
 }
 
 Op& made(const char* name) {
@@ -75,6 +76,7 @@ const std::vector<const galley_op*>& ops() {
             .table(),
         made("fill").output("y", GALLEY_ROLE_WHOLE).infer<nothing>().table(),
         made("wide").input("x", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<like_first>().gradient<wide_gradient>().table(),
+        made("stray").input("x", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<like_first>().gradient<stray_gradient>().table(),
         made("idle").input("x", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<like_first>().gradient<idle_gradient>().table(),
     };
   }();
@@ -130,6 +132,17 @@ galley_tensor Hand::node(const std::string& name, const char* op_name, std::vect
 void Hand::train(std::vector<galley_tensor> parameters) {
   for (const galley_tensor t : parameters) graph.tensor(t).flags |= GALLEY_TENSOR_TRAINABLE;
   c->decisions.trainable = std::move(parameters);
+}
+
+void Hand::use(const std::string& name, Table given) {
+  Use entry;
+  entry.name = name;
+  entry.options = std::move(given);
+  entry.place = {"hand.lua", static_cast<int>(strategies_.size()) + 3};
+  auto made = LoadedStrategy::create(*plugins, entry);
+  ASSERT_TRUE(made.ok()) << made.error().cause;
+  strategies_.push_back(std::move(*made));
+  c->strategies = strategies_;
 }
 
 Status Hand::verify(std::string_view pass) { return verify_graph(*c, pass); }

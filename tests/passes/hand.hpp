@@ -28,6 +28,8 @@ class Hand : public testing::Test {
   galley_tensor node(const std::string& name, const char* op, std::vector<galley_tensor> inputs, Section section = Section::Forward,
                      std::vector<galley_tensor> outputs = {0}, uint32_t accumulate = 0);
   void train(std::vector<galley_tensor> parameters);
+  /// Appends a strategy of a test plugin to the recipe, in line 3 of hand.lua, 4, …
+  void use(const std::string& name, Table given);
   /// "" or what is wrong.
   std::string verified() { return cause(verify("test")); }
   Status verify(std::string_view pass);
@@ -44,6 +46,9 @@ class Hand : public testing::Test {
   CompileOptions options;
   Graph graph;
   std::unique_ptr<Compilation> c;
+
+ private:
+  std::vector<std::unique_ptr<const LoadedStrategy>> strategies_;
 };
 
 }  // namespace galley::hand

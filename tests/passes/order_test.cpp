@@ -63,5 +63,11 @@ TEST_F(HeadChunks, TheGraphStaysAsItIs) {
   EXPECT_FALSE(c->orders.own.empty());
 }
 
+TEST_F(HeadChunks, WithoutAHeadThereIsNothingToSampleFrom) {
+  options.purpose = Purpose::Sample;
+  graph.hidden = 0;
+  EXPECT_EQ(cause(sample(*c)), "this model marks no head to sample from");
+}
+
 }  // namespace
 }  // namespace galley::hand

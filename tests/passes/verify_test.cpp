@@ -61,6 +61,26 @@ TEST_F(Verify, AnOpThatCannotAdd) {
   says(verified(), {"'s2'", "which its op cannot"});
 }
 
+TEST_F(Verify, ANodeHasTheOperandsOfItsOp) {
+  GraphNode& node = graph.node(graph.section(Section::Forward)[0]);
+  node.inputs = {x};
+  says(verified(), {"'y'", "lacks its input 'b'"});
+  node.inputs = {x, w, x};
+  says(verified(), {"'y'", "has 3 inputs; the op takes 2"});
+}
+
+TEST_F(Verify, GradientsAreGoneWhenTheModelIsSaved) {
+  backward();
+  node("late", "mul", {g, x}, Section::Export);
+  says(verified(), {"'late'", "reads 'grad.w', which is gone when the export part runs"});
+}
+
+TEST_F(Verify, OnlyBackwardAndTheUpdateWriteGradients) {
+  backward();
+  node("early", "mul", {x, x}, Section::Forward, {g});
+  says(verified(), {"'early'", "writes 'grad.w' in the forward part"});
+}
+
 TEST_F(Verify, ReadersComeAfterWriters) {
   backward();
   const galley_tensor late = node("late", "mul", {g, g}, Section::Update);

@@ -69,7 +69,7 @@ def more(of, least):
     return of + [('uint64_t of_a_later_version', 8)]
 
 
-def build(name, headers, *flags, manifest=None, code=0):
+def build(name, headers, *flags, manifest=None, change=None):
     folder = f'{name}/plugins/versions'
     os.makedirs(folder)
     shutil.copy(source / 'tests/sdk/versions/plugin.toml', folder)
@@ -78,8 +78,13 @@ def build(name, headers, *flags, manifest=None, code=0):
             text = f.read()
         with open(f'{folder}/plugin.toml', 'w') as f:
             f.write(manifest(text))
-    r = subprocess.run(['cc', '-std=c11', '-O2', '-fPIC', '-shared', '-w', *flags, f'-I{headers}', str(source / 'tests/sdk/versions/plugin.c'),
-                        '-o', f'{folder}/versions.so'], capture_output=True, text=True)
+    text = (source / 'tests/sdk/versions/plugin.c').read_text()
+    if change:
+        before, after = change
+        check(before in text, f'{name}: {before} is not in plugin.c')
+        text = text.replace(before, after)
+    r = subprocess.run(['cc', '-std=c11', '-O2', '-fPIC', '-shared', '-w', *flags, f'-I{headers}', '-xc', '-', '-o', f'{folder}/versions.so'],
+                       input=text, capture_output=True, text=True)
     if r.returncode:
         sys.exit(f'FAILED: {name} does not compile:\n{r.stderr[:3000]}')
     return f'{name}/plugins'
@@ -138,4 +143,14 @@ for what, part in (('KERNEL', 'kernel 1 of 3'), ('CLAIM', 'galley.claim/1'), ('D
     refused(f'a {what} of 8 bytes', build(name, include.parent, f'-DTEST_SIZE_{what}=8'), part, '8 bytes')
     name = f'revision-{what.lower()}'
     refused(f'a {what} of revision 2', build(name, include.parent, f'-DTEST_REVISION_{what}=2'), part, 'revision 2')
+for name, before, after, *parts in (
+        ('an op without a shape rule', '.n_outputs = 2,   .infer = pack_infer', '.n_outputs = 2', 'op 2 of 3 has no shape rule'),
+        ('an operand without a name', 'RULE("gradient",', 'RULE(0,', 'op 1 of 3: an operand without a name'),
+        ('a device without copies', '.copy = copy,', '', 'device 1 of 1 has no complete set of functions'),
+        ('a strategy that claims without a function', '.claim = claim}', '}', 'galley.claim/1', 'is not complete'),
+        ('a peak without a name', '.name = "f32", .flops', '.flops', 'a peak that has no name'),
+        ('a memory class of 8 bytes', 'memory = {HEAD(galley_target_memory)', 'memory = {.size = 8, .revision = 1', 'a memory that has 8 bytes'),
+        ('a library of revision 2', 'library = {HEAD(galley_library)', 'library = {.size = sizeof(galley_library), .revision = 2', 'a library that has revision 2'),
+        ('a library without a version', ', .version = "1"};', '};', 'a library without name or version')):
+    refused(name, build(name.replace(' ', '-'), include.parent, change=(before, after)), *parts)
 finish()

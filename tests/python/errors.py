@@ -330,9 +330,11 @@ def plugin_from_later():
 
 @case
 def facets_of_later():
-    for facet, value, parts in (("compute", "bf16", ["'compute' of 'transformer.", "'bf16'"]), ("gradient", "bf16", ["'gradient dtype' of 'grad.transformer.", "'bf16'"]),
-                                ("gradient", "immediate", ["'gradient lifetime' of 'grad.transformer.", "to be 1"]), ("shard", "2", ["'shard' of 'transformer.", "to be 2"])):
-        folder = with_recipe("facet-%s-%s" % (facet, value), ADAMW, '  use "claims" { facet = "%s", value = "%s" },\n' % (facet, value) + ADAMW)
+    for claim, parts in (('facet = "compute", value = "bf16"', ["'compute' of 'transformer.", "'bf16'"]),
+                         ('facet = "gradient_dtype", value = "bf16"', ["'gradient dtype' of 'grad.transformer.", "'bf16'"]),
+                         ('facet = "gradient_lifetime", number = 1', ["'gradient lifetime' of 'grad.transformer.", "to be 1"]),
+                         ('facet = "shard", number = 2', ["'shard' of 'transformer.", "to be 2"])):
+        folder = with_recipe("facet-" + "".join(c for c in claim if c.isalnum()), ADAMW, '  use "claims" { %s },\n' % claim + ADAMW)
         refused(folder, 2, "claims (", "recipe.lua:5", *parts, more=("--plugin-path", os.path.join(TEST_PLUGINS, "claims")))
 
 

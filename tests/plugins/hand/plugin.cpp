@@ -1,4 +1,5 @@
-// Kernels that differ in what they say to `query`, and the format "pair": a number as two halves of one byte each, and a scale of all.
+// Kernels that differ in what they say to `query`, and the format "pair": a number as two halves of one byte each, and a scale of all; "stone" is the same, and no update can
+// write it.
 #include "galley/cpp/plugin.hpp"
 
 namespace {
@@ -38,11 +39,12 @@ void components(const std::vector<int64_t>& shape, const FormatOptions&, Compone
 
 const bool registered =
     add(pack()) && add(unpack()) && add(format<components>("pair", "pair_pack", "pair_unpack", false, true)) &&
-    add(kernel<never>("add.b", "add", kDevice)) && add(kernel<never>("add.a", "add", kDevice)) &&
-    add(kernel<never>("mul.any", "mul", kDevice)) && add(kernel<never, wide, sixteen_a_number, 1>("mul.wide", "mul", kDevice)) &&
-    add(kernel<never>("loss.any", "loss", kDevice)) && add(kernel<never, only_writes>("copy.writes", "copy", kDevice)) &&
-    add(kernel<never>("square.any", "square", kDevice)) && add(kernel<never>("fill.any", "fill", kDevice)) &&
-    add(kernel<never>("step.any", "step", kDevice)) && add(kernel<never, pair>("step.pair", "step", kDevice, GALLEY_KERNEL_FORMATS)) &&
+    add(format<components>("stone", "pair_pack", "pair_unpack", false, false)) && add(kernel<never>("add.b", "add", kDevice)) &&
+    add(kernel<never>("add.a", "add", kDevice)) && add(kernel<never>("mul.any", "mul", kDevice)) &&
+    add(kernel<never, wide, sixteen_a_number, 1>("mul.wide", "mul", kDevice)) && add(kernel<never>("loss.any", "loss", kDevice)) &&
+    add(kernel<never, only_writes>("copy.writes", "copy", kDevice)) && add(kernel<never>("square.any", "square", kDevice)) &&
+    add(kernel<never>("fill.any", "fill", kDevice)) && add(kernel<never>("step.any", "step", kDevice)) &&
+    add(kernel<never, pair>("step.pair", "step", kDevice, GALLEY_KERNEL_FORMATS)) &&
     add(kernel<never>("pair_pack.any", "pair_pack", kDevice)) && add(kernel<never>("pair_unpack.any", "pair_unpack", kDevice));
 
 }  // namespace

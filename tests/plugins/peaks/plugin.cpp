@@ -14,7 +14,8 @@ class Peaks {
       : calls_(options.integer("calls", 1)),
         seed_(static_cast<uint64_t>(options.integer("seed", 1))),
         share_(options.number("share", 0.5)),
-        memory_(static_cast<uint32_t>(options.integer("memory", 0))) {}
+        memory_(static_cast<uint32_t>(options.integer("memory", 0))),
+        choice_(options.integer("choice", -1)) {}
 
   void decide(const galley_saved_set& set, uint32_t* choices) const {
     int64_t peak = 0;
@@ -25,6 +26,7 @@ class Peaks {
       galley_error error = GALLEY_ERROR_INIT;
       if (set.peak(set.context, choices, memory_, &peak, &error) != GALLEY_OK) invalid(error.text);
     }
+    if (choice_ >= 0) choices[0] = static_cast<uint32_t>(choice_);
     std::fprintf(stderr, "peaks: %lld\n", static_cast<long long>(peak));
   }
 
@@ -38,6 +40,7 @@ class Peaks {
   uint64_t seed_;
   double share_;
   uint32_t memory_;
+  int64_t choice_;
 };
 
 const bool registered = add(strategy<Peaks>("peaks"));
