@@ -20,10 +20,21 @@ const galley_op* join_op() {
   return table;
 }
 
+const galley_op* bare_op() {
+  static sdk::Op op("bare", "y = a, without a shape rule");
+  static const galley_op* table = op.input("a", GALLEY_ROLE_ROWS).output("y", GALLEY_ROLE_ROWS).table();
+  return table;
+}
+
 class Graphs : public testing::Test {
  protected:
   Graphs()
-      : graph([](std::string_view name) { return name == "join" ? join_op() : nullptr; }, [] { return std::vector<std::string>{"join"}; },
+      : graph([](std::string_view name) { return name == "join"   ? join_op()
+                                                 : name == "bare" ? bare_op()
+                                                                  : nullptr; },
+              [] {
+                return std::vector<std::string>{"join", "bare"};
+              },
               2, 4) {}
   galley_tensor input(const std::string& name) {
     GraphTensor t;
@@ -71,6 +82,29 @@ TEST_F(Graphs, RefusesMissingAndSurplusInputs) {
   EXPECT_FALSE(graph.append("join", "n", {x, x, x}, {}, &out, 0).ok());
   EXPECT_FALSE(graph.append("join", "n", {99}, {}, &out, 0).ok());
   EXPECT_NE(graph.append("jion", "n", {x}, {}, &out, 0).error().hint.find("join"), std::string::npos);
+}
+
+TEST_F(Graphs, RefusesOutputsFromElsewhere) {
+  const galley_tensor x = input("x");
+  const size_t tensors = graph.tensor_count();
+  std::vector<galley_tensor> out = {tensors + 1};
+  const auto made = graph.append("join", "n", {x}, {}, &out, 0);
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.error().cause, "join: an output that is no tensor of this graph");
+  EXPECT_EQ(graph.tensor_count(), tensors);
+  EXPECT_EQ(graph.node_count(), 0u);
+  EXPECT_EQ(order(Section::Forward), "");
+}
+
+TEST_F(Graphs, WithoutAShapeRuleOutputsAreGiven) {
+  const galley_tensor x = input("x"), y = input("y");
+  std::vector<galley_tensor> out = {0};
+  const auto made = graph.append("bare", "n", {x}, {}, &out, 0);
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.error().cause, "bare has no shape rule");
+  EXPECT_EQ(graph.node_count(), 0u);
+  out = {y};
+  EXPECT_TRUE(graph.append("bare", "n", {x}, {}, &out, 0).ok());
 }
 
 TEST_F(Graphs, WhoAppendsIsWritten) {

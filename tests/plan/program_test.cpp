@@ -54,6 +54,47 @@ TEST(AttrList, CopiesShareValuesAndChangeAlone) {
   EXPECT_EQ(second.view().size(), 2u);
 }
 
+TEST(AttrList, AddsOnlyWhatIsWhole) {
+  const int64_t one = 1;
+  const galley_attr good = {sizeof(galley_attr), 1, "a", &one, GALLEY_ATTR_I64, 1, 0};
+  const auto spoiled = [&](auto spoil) {
+    galley_attr attr = good;
+    spoil(attr);
+    return attr;
+  };
+  const struct {
+    const char* about;
+    galley_attr attr;
+    const char* cause;
+  } cases[] = {
+      {"no name", spoiled([](galley_attr& a) { a.name = nullptr; }), "attribute 2 has no name"},
+      {"an empty name", spoiled([](galley_attr& a) { a.name = ""; }), "attribute 2 has no name"},
+      {"no type", spoiled([](galley_attr& a) { a.type = 0; }), "attribute 'a' has the unknown type 0"},
+      {"a type of the future", spoiled([](galley_attr& a) { a.type = 4; }), "attribute 'a' has the unknown type 4"},
+      {"no values", spoiled([](galley_attr& a) { a.data = nullptr; }), "attribute 'a' has no values"},
+      {"of the future", spoiled([](galley_attr& a) { a.revision = 2; }), "attribute 2 has revision 2; this version knows revision 1"},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.about);
+    AttrList list;
+    const galley_attr* const attrs[] = {&good, &c.attr};
+    const Status status = list.add(attrs, 2);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().cause, c.cause);
+  }
+  AttrList list;
+  const Status no_table = list.add(nullptr, 3);
+  ASSERT_FALSE(no_table.ok());
+  EXPECT_EQ(no_table.error().cause, "3 attributes and no table of them");
+  const galley_attr* const none[] = {nullptr};
+  EXPECT_EQ(list.add(none, 1).error().cause, "attribute 1 is null");
+  EXPECT_TRUE(list.empty());
+  EXPECT_TRUE(list.add(nullptr, 0).ok());
+  const galley_attr* const attrs[] = {&good};
+  EXPECT_TRUE(list.add(attrs, 1).ok());
+  EXPECT_EQ(list.view().size(), 1u);
+}
+
 TEST(Operand, Bytes) {
   Operand operand;
   EXPECT_FALSE(operand.present());

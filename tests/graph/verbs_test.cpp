@@ -1,0 +1,360 @@
+// What the host refuses of a plugin's calls to the graph's verbs. A refusal says what is wrong and leaves the graph as it was.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "galley/cpp/plugin.hpp"
+#include "host/graph/graph.hpp"
+#include "host/plugins/abi.hpp"
+
+namespace galley {
+namespace {
+
+void like_first(const sdk::Node& n, sdk::Shapes& out) { out.like(0, n.in(0)); }
+
+/// join: y = a and b · bare: the same, without a shape rule.
+const galley_op* op(std::string_view name) {
+  static sdk::Op join("join", "y = a and b"), bare("bare", "y = a");
+  static const galley_op* const tables[] = {
+      join.input("a", GALLEY_ROLE_ROWS)
+          .input("b", GALLEY_ROLE_ROWS, GALLEY_OPERAND_OPTIONAL)
+          .output("y", GALLEY_ROLE_ROWS)
+          .infer<like_first>()
+          .table(),
+      bare.input("a", GALLEY_ROLE_ROWS).output("y", GALLEY_ROLE_ROWS).table(),
+  };
+  for (const galley_op* table : tables)
+    if (table->name == name) return table;
+  return nullptr;
+}
+
+constexpr galley_tensor nowhere = 999;  // no tensor of any graph here
+constexpr galley_tensor untouched = 12345;
+
+class Verbs : public testing::Test {
+ protected:
+  /// A call that is refused, and what the plugin is told.
+  struct Case {
+    const char* about;
+    std::function<galley_status(galley_error*)> call;
+    std::string text;
+    std::string hint = {};
+  };
+  /// A good description, spoiled in one place.
+  template <class Desc>
+  struct Spoiled {
+    const char* about;
+    std::function<void(Desc&)> spoil;
+    std::string text;
+  };
+
+  Verbs()
+      : graph(
+            op,
+            [] {
+              return std::vector<std::string>{"join", "bare"};
+            },
+            2, 4) {
+    parameter = tensor("p", {4}, GALLEY_KIND_PARAMETER);
+    input = tensor("x", {2, 4}, GALLEY_KIND_INPUT);
+    number = tensor("n", {1}, GALLEY_KIND_STATE);
+  }
+
+  galley_tensor tensor(const std::string& name, Shape shape, uint32_t kind, uint32_t dtype = GALLEY_F32) {
+    GraphTensor t;
+    t.name = name;
+    t.shape = std::move(shape);
+    t.kind = kind;
+    t.dtype = dtype;
+    return graph.make(std::move(t)).value();
+  }
+
+  void expect_refused(const std::vector<Case>& cases) {
+    for (const Case& c : cases) {
+      SCOPED_TRACE(c.about);
+      const size_t tensors = graph.tensor_count(), nodes = graph.node_count(), slots = graph.slots.size();
+      graph.refused.reset();
+      galley_error error = GALLEY_ERROR_INIT;
+      EXPECT_EQ(c.call(&error), GALLEY_INVALID);
+      EXPECT_EQ(error.code, GALLEY_INVALID);
+      EXPECT_EQ(error.text, c.text);
+      EXPECT_EQ(error.hint, c.hint);
+      EXPECT_TRUE(graph.refused && graph.refused->cause == c.text) << "remembered, if the plugin's own call fails now";
+      EXPECT_EQ(graph.tensor_count(), tensors);
+      EXPECT_EQ(graph.node_count(), nodes);
+      EXPECT_EQ(graph.slots.size(), slots);
+    }
+  }
+
+  /// Of a verb that hands out a tensor.
+  template <class Call>
+  static std::function<galley_status(galley_error*)> handing_out(Call call) {
+    return [call](galley_error* error) {
+      galley_tensor out = untouched;
+      const galley_status status = call(&out, error);
+      EXPECT_EQ(out, untouched);
+      return status;
+    };
+  }
+
+  galley_tensor_desc tensor_desc() const {
+    auto desc = new_struct<galley_tensor_desc>();
+    desc.name = "t";
+    desc.shape = shape_;
+    desc.rank = 2;
+    desc.dtype = GALLEY_F32;
+    desc.kind = GALLEY_KIND_STATE;
+    return desc;
+  }
+  galley_node_desc node_desc() const {
+    auto desc = new_struct<galley_node_desc>();
+    desc.op = "join";
+    desc.inputs = &input;
+    desc.n_inputs = 1;
+    desc.n_outputs = 1;
+    return desc;
+  }
+
+  void expect_refused(const std::vector<Spoiled<galley_tensor_desc>>& cases) {
+    for (const auto& c : cases) {
+      galley_tensor_desc desc = tensor_desc();
+      c.spoil(desc);
+      expect_refused(
+          {Case{c.about, handing_out([&](galley_tensor* out, galley_error* e) { return verbs.tensor_make(graph.handle(), &desc, out, e); }),
+                c.text}});
+    }
+  }
+  void expect_refused(const std::vector<Spoiled<galley_node_desc>>& cases) {
+    for (const auto& c : cases) {
+      galley_node_desc desc = node_desc();
+      c.spoil(desc);
+      expect_refused({Case{c.about,
+                           [&](galley_error* e) {
+                             galley_tensor out[3] = {0, 0, untouched};
+                             const galley_status status = verbs.node_make(graph.handle(), &desc, out, e);
+                             EXPECT_EQ(out[0], 0u);
+                             EXPECT_EQ(out[2], untouched);
+                             return status;
+                           },
+                           c.text}});
+    }
+  }
+
+  const galley_graph_verbs& verbs = *Graph::verbs();
+  const galley_graph_reader& reader = *Graph::reader();
+  Graph graph;
+  galley_tensor parameter = 0, input = 0, number = 0;
+
+ private:
+  const int64_t shape_[2] = {2, 4};
+};
+
+TEST_F(Verbs, MakeATensorOnlyOfAWholeDescription) {
+  const int64_t deep[GALLEY_MAX_RANK + 1] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
+  const galley_attr* const no_attr = nullptr;
+  using Desc = galley_tensor_desc;
+  expect_refused(std::vector<Spoiled<Desc>>{
+      {"too small", [](Desc& d) { d.size = 8; }, "the description of a tensor has 8 bytes; the least that this version reads is 112"},
+      {"no name", [](Desc& d) { d.name = nullptr; }, "a tensor without a name"},
+      {"an empty name", [](Desc& d) { d.name = ""; }, "a tensor without a name"},
+      {"too many extents", [&](Desc& d) { d.rank = GALLEY_MAX_RANK + 1, d.shape = deep; }, "tensor 't': rank 9"},
+      {"no extents", [](Desc& d) { d.shape = nullptr; }, "tensor 't': rank 2"},
+      {"no dtype", [](Desc& d) { d.dtype = 0; }, "tensor 't': unknown dtype 0"},
+      {"a dtype of the future", [](Desc& d) { d.dtype = 77; }, "tensor 't': unknown dtype 77"},
+      {"inputs without a table", [](Desc& d) { d.initializer = "join", d.n_initializer_inputs = 1; },
+       "tensor 't': inputs of an initializer are missing"},
+      {"attributes without a table", [](Desc& d) { d.n_attrs = 2; }, "tensor 't': 2 attributes and no table of them"},
+      {"an attribute that is null", [&](Desc& d) { d.attrs = &no_attr, d.n_attrs = 1; }, "tensor 't': attribute 1 is null"},
+      {"of no tensor", [](Desc& d) { d.parameter = nowhere; }, "tensor 't' is said to belong to what is no parameter"},
+      {"of an input", [&](Desc& d) { d.parameter = input; }, "tensor 't' is said to belong to what is no parameter"},
+      {"a name that is taken", [](Desc& d) { d.name = "p"; }, "two tensors of the name 'p'"},
+  });
+  galley_tensor_desc good = tensor_desc();
+  good.parameter = parameter;
+  galley_tensor made = 0;
+  galley_error error = GALLEY_ERROR_INIT;
+  EXPECT_EQ(verbs.tensor_make(graph.handle(), &good, &made, &error), GALLEY_OK) << error.text;
+  EXPECT_EQ(graph.find("t"), made);
+}
+
+TEST_F(Verbs, MakeANodeOnlyOfAWholeDescription) {
+  galley_attr nameless = {sizeof(galley_attr), 1, "", nullptr, GALLEY_ATTR_I64, 0, 0};
+  const galley_attr* const attrs[] = {&nameless};
+  using Desc = galley_node_desc;
+  expect_refused(std::vector<Spoiled<Desc>>{
+      {"too small", [](Desc& d) { d.size = 8; }, "the description of a node has 8 bytes; the least that this version reads is 56"},
+      {"of the future", [](Desc& d) { d.revision = 2; }, "the description of a node has revision 2; this version knows revision 1"},
+      {"an unknown flag", [](Desc& d) { d.flags = 4; }, "the description of a node has flags that this version does not know: 4"},
+      {"no op", [](Desc& d) { d.op = nullptr; }, "a node without an op"},
+      {"an empty op", [](Desc& d) { d.op = ""; }, "a node without an op"},
+      {"too many outputs", [](Desc& d) { d.n_outputs = 2; }, "op 'join' has 2 outputs; the op has 1"},
+      {"inputs without a table", [](Desc& d) { d.inputs = nullptr; }, "a node of op 'join' without its table of operands"},
+      {"attributes without a table", [](Desc& d) { d.n_attrs = 2; }, "a node of op 'join': 2 attributes and no table of them"},
+      {"a nameless attribute", [&](Desc& d) { d.attrs = attrs, d.n_attrs = 1; }, "a node of op 'join': attribute 1 has no name"},
+      {"no shape rule", [](Desc& d) { d.op = "bare"; }, "bare has no shape rule"},
+  });
+  const galley_node_desc good = node_desc();
+  expect_refused({
+      {"no description", [&](galley_error* e) { return verbs.node_make(graph.handle(), nullptr, nullptr, e); },
+       "the description of a node is null"},
+      {"outputs without a table", [&](galley_error* e) { return verbs.node_make(graph.handle(), &good, nullptr, e); },
+       "a node of op 'join' without its table of operands"},
+  });
+  galley_tensor out = nowhere;
+  expect_refused({{"an output from elsewhere", [&](galley_error* e) { return verbs.node_make(graph.handle(), &good, &out, e); },
+                   "join: an output that is no tensor of this graph"}});
+  EXPECT_EQ(out, nowhere);
+  out = 0;
+  galley_error error = GALLEY_ERROR_INIT;
+  EXPECT_EQ(verbs.node_make(graph.handle(), &good, &out, &error), GALLEY_OK) << error.text;
+  EXPECT_EQ(graph.tensor(out).producer, 1u);
+}
+
+TEST_F(Verbs, ReadOnlyWhatIsThere) {
+  auto t = new_struct<galley_tensor_info>();
+  auto n = new_struct<galley_node_info>();
+  expect_refused({
+      {"tensor 0", [&](galley_error* e) { return reader.tensor_get(graph.handle(), 0, &t, e); }, "no tensor 0"},
+      {"tensor 999", [&](galley_error* e) { return reader.tensor_get(graph.handle(), nowhere, &t, e); }, "no tensor 999"},
+      {"node 0", [&](galley_error* e) { return reader.node_get(graph.handle(), 0, &n, e); }, "no node 0"},
+      {"node 1", [&](galley_error* e) { return reader.node_get(graph.handle(), 1, &n, e); }, "no node 1"},
+      {"no name", handing_out([&](galley_tensor* out, galley_error* e) { return reader.tensor_find(graph.handle(), nullptr, out, e); }),
+       "a tensor is looked for without a name"},
+  });
+  EXPECT_EQ(t.name, nullptr);
+  EXPECT_EQ(n.op, nullptr);
+}
+
+TEST_F(Verbs, HandOutOnlyScalarsThatExist) {
+  const auto scalar = [&](uint32_t which) {
+    return handing_out([&, which](galley_tensor* out, galley_error* e) { return verbs.scalar(graph.handle(), which, out, e); });
+  };
+  expect_refused({{"0", scalar(0), "no step scalar 0"}, {"one of the future", scalar(99), "no step scalar 99"}});
+}
+
+TEST_F(Verbs, HandOutOptionsToStrategiesOnly) {
+  const auto option = [&](const char* name) {
+    return handing_out([&, name](galley_tensor* out, galley_error* e) { return verbs.option(graph.handle(), name, out, e); });
+  };
+  const Case outside = {"nobody's call", option("beta"), "option 'beta' asked for outside of a strategy's call"};
+  const Graph::As nobody(graph, {Section::Update});
+  graph.option_slot = [](int, const std::string&) { return ScalarSlot(); };
+  expect_refused({outside});
+  const Graph::As as(graph, {Section::Update, 0});
+  graph.option_slot = nullptr;
+  expect_refused({outside});
+  graph.option_slot = [](int, const std::string&) { return ScalarSlot(); };
+  galley_tensor beta = 0;
+  galley_error error = GALLEY_ERROR_INIT;
+  EXPECT_EQ(verbs.option(graph.handle(), "beta", &beta, &error), GALLEY_OK) << error.text;
+  EXPECT_EQ(graph.find("option.0.beta"), beta);
+}
+
+TEST_F(Verbs, RatesBelongToParameters) {
+  graph.option_slot = [](int, const std::string&) { return ScalarSlot(); };
+  const Graph::As as(graph, {Section::Update, 0});
+  const auto rate = [&](galley_tensor t) {
+    return handing_out([&, t](galley_tensor* out, galley_error* e) { return verbs.rate(graph.handle(), "lr", t, out, e); });
+  };
+  const auto scale = [&](galley_tensor t, double factor) {
+    return [&, t, factor](galley_error* e) { return verbs.scale_rate(graph.handle(), t, factor, e); };
+  };
+  const std::string cannot = "scale_rate: the rate of 'p' cannot be multiplied by ";
+  expect_refused({
+      {"rate of none", rate(0), "rate: no such parameter"},
+      {"rate of what is not there", rate(nowhere), "rate: no such parameter"},
+      {"rate of an input", rate(input), "rate: no such parameter"},
+      {"scaled, of none", scale(0, 0.5), "scale_rate: no such parameter"},
+      {"scaled, of what is not there", scale(nowhere, 0.5), "scale_rate: no such parameter"},
+      {"scaled, of an input", scale(input, 0.5), "scale_rate: no such parameter"},
+      {"by less than nothing", scale(parameter, -1), cannot + "-1.000000"},
+      {"by infinity", scale(parameter, std::numeric_limits<double>::infinity()), cannot + "inf"},
+      {"by no number", scale(parameter, std::nan("")), cannot + "nan"},
+  });
+  galley_tensor lr = 0;
+  galley_error error = GALLEY_ERROR_INIT;
+  ASSERT_EQ(verbs.scale_rate(graph.handle(), parameter, 0.5, &error), GALLEY_OK) << error.text;
+  ASSERT_EQ(verbs.rate(graph.handle(), "lr", parameter, &lr, &error), GALLEY_OK) << error.text;
+  EXPECT_EQ(graph.slots.back().factor, 0.5) << "what was refused does not count";
+  expect_refused({{"too late", scale(parameter, 0.5), "scale_rate: the update of 'p' has been built", "call it before GALLEY_STAGE_STEP"}});
+}
+
+TEST_F(Verbs, ReportOneNumberUnderAPlainName) {
+  const galley_tensor count = tensor("count", {1}, GALLEY_KIND_STATE, GALLEY_I32);
+  const auto report = [&](galley_tensor t, const char* name) {
+    return [&, t, name](galley_error* e) { return verbs.report(graph.handle(), t, name, e); };
+  };
+  const auto no_name = [](const std::string& name) {
+    return "report: '" + name + "' is no name of a metric: lower-case letters, digits, '_', '.' and '/'";
+  };
+  expect_refused({
+      {"none", report(0, "m"), "report: no tensor 0"},
+      {"what is not there", report(nowhere, "m"), "report: no tensor 999"},
+      {"many numbers", report(parameter, "m"), "report: 'p' is not one F32 or F64 number"},
+      {"an integer", report(count, "m"), "report: 'count' is not one F32 or F64 number"},
+      {"no name", report(number, nullptr), no_name("")},
+      {"an empty name", report(number, ""), no_name("")},
+      {"an upper-case name", report(number, "lossA"), no_name("lossA")},
+      {"a name with a quote", report(number, "a\"b"), no_name("a\"b")},
+  });
+  EXPECT_TRUE(graph.reports.empty());
+  galley_error error = GALLEY_ERROR_INIT;
+  EXPECT_EQ(verbs.report(graph.handle(), number, "group_1/a.b", &error), GALLEY_OK) << error.text;
+}
+
+TEST_F(Verbs, DocumentsLieInAFolderOfTheRun) {
+  const auto document = [&](const char* file, const char* text = "{}") {
+    return [&, file, text](galley_error* e) { return verbs.document(graph.handle(), file, text, e); };
+  };
+  const auto must_lie = [](const std::string& file) {
+    return "document '" + file + "' must lie in a folder of the run: \"adapter/adapter_config.json\"";
+  };
+  expect_refused({
+      {"no text", document("a/b.json", nullptr), "document 'a/b.json' has no text"},
+      {"no file", document(nullptr), must_lie("")},
+      {"no folder", document("b.json"), must_lie("b.json")},
+      {"an absolute path", document("/b.json"), must_lie("/b.json")},
+      {"only a folder", document("a/"), must_lie("a/")},
+      {"above the run", document("../b.json"), must_lie("../b.json")},
+      {"beside the folder", document("a/../b.json"), must_lie("a/../b.json")},
+  });
+  EXPECT_TRUE(graph.documents.empty());
+  galley_error error = GALLEY_ERROR_INIT;
+  EXPECT_EQ(verbs.document(graph.handle(), "a/b.json", "{}", &error), GALLEY_OK) << error.text;
+}
+
+TEST_F(Verbs, ExportAParameterAsWhatHasItsShape) {
+  const galley_tensor merged = tensor("merged", {4}, GALLEY_KIND_TRANSIENT);
+  const auto export_as = [&](galley_tensor from, galley_tensor to) {
+    return [&, from, to](galley_error* e) { return verbs.export_as(graph.handle(), from, to, e); };
+  };
+  expect_refused({
+      {"none", export_as(0, merged), "export_as: no such tensor"},
+      {"what is not there", export_as(nowhere, merged), "export_as: no such tensor"},
+      {"as none", export_as(parameter, 0), "export_as: no such tensor"},
+      {"as what is not there", export_as(parameter, nowhere), "export_as: no such tensor"},
+      {"a state", export_as(number, number), "export_as: 'n' is no parameter"},
+      {"as another shape", export_as(parameter, input), "export_as: 'x' has not the shape of 'p'"},
+  });
+  EXPECT_TRUE(graph.exported.empty());
+  galley_error error = GALLEY_ERROR_INIT;
+  EXPECT_EQ(verbs.export_as(graph.handle(), parameter, merged, &error), GALLEY_OK) << error.text;
+}
+
+TEST_F(Verbs, ExportOnlyByAKnownChoice) {
+  expect_refused(
+      {{"one of the future", [&](galley_error* e) { return verbs.export_model(graph.handle(), 3, e); }, "export_model: no such choice 3"}});
+  EXPECT_EQ(graph.export_model, GALLEY_EXPORT_BOTH);
+}
+
+TEST_F(Verbs, IgnoreOnlyByAPattern) {
+  expect_refused({{"none", [&](galley_error* e) { return verbs.ignore(graph.handle(), nullptr, e); }, "ignore: no pattern"}});
+  EXPECT_TRUE(graph.ignored_files.empty());
+}
+
+}  // namespace
+}  // namespace galley
