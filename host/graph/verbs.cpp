@@ -1,6 +1,7 @@
 // The graph's verbs as the C tables that plugins get. What a plugin says is checked here, so that the graph holds only what makes sense.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "host/graph/graph.hpp"
 #include "host/plugins/abi.hpp"
@@ -223,8 +224,9 @@ galley_status document(galley_graph* g, const char* file, const char* text, gall
   return guarded(g, error, [&] {
     const std::string path = text_or_empty(file);
     if (!text) return refuse(g, error, "document " + quoted(path) + " has no text");
-    const size_t slash = path.find('/');
-    if (slash == std::string::npos || slash == 0 || slash + 1 == path.size() || path.find("..") != std::string::npos)
+    const std::filesystem::path below = path;
+    if (!below.has_parent_path() || !below.has_filename() || below.is_absolute() || *below.begin() == ".." ||
+        below.lexically_normal() != below)
       return refuse(g, error, "document " + quoted(path) + " must lie in a folder of the run: \"adapter/adapter_config.json\"");
     graph_of(g).documents.push_back({path, text, graph_of(g).author.use});
     return GALLEY_OK;

@@ -320,6 +320,7 @@ TEST_F(Verbs, DocumentsLieInAFolderOfTheRun) {
       {"an absolute path", document("/b.json"), must_lie("/b.json")},
       {"only a folder", document("a/"), must_lie("a/")},
       {"above the run", document("../b.json"), must_lie("../b.json")},
+      {"the run's own folder", document("./b.json"), must_lie("./b.json")},
       {"beside the folder", document("a/../b.json"), must_lie("a/../b.json")},
   });
   EXPECT_TRUE(graph.documents.empty());
