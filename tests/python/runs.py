@@ -547,5 +547,17 @@ def states_that_are_kept():
         assert sizes[keep, every] == one + (states - 1) * state, (keep, every, sizes, state)
 
 
+@case
+def shares_of_a_peak():
+    """More than all of it says that the target's peak is none."""
+    for peak, shown in (("1e15", True), ("1", False)):
+        folder = Folder("peak-" + peak)
+        folder.recipe(RECIPE)
+        folder.write("target.toml", "peak_flops = %s\n" % peak)
+        ended = galley("train", folder.path("recipe.lua"), "--out", folder.out, "--target", folder.path("target.toml"))
+        trained(ended)
+        check(ended, ("% of peak" in ended.out) == shown, "a share of the peak was %sexpected" % ("" if shown else "not "))
+
+
 if __name__ == "__main__":
     sys.exit(run_all(sys.argv[1:]))
