@@ -345,7 +345,11 @@ const std::vector<std::string>& data_kinds() {
 Result<Recipe> read_recipe(const std::filesystem::path& path, const RecipeOptions& options) {
   Recipe recipe;
   recipe.name = path.string();
-  recipe.path = std::filesystem::absolute(path).lexically_normal();
+  std::error_code error;
+  const std::filesystem::path here = std::filesystem::current_path(error);
+  if (error && (path.is_relative() || options.directory.empty()))
+    return run_error("the current directory cannot be found: " + error.message(), "go to one that exists");
+  recipe.path = (here / path).lexically_normal();
   recipe.text = TRY(recipe_text(path, options, LuaLimits().source));
   recipe.sets = options.sets;
   recipe.library = options.library;
@@ -357,8 +361,8 @@ Result<Recipe> read_recipe(const std::filesystem::path& path, const RecipeOption
   limits.bytes = options.bytes;
   const std::unique_ptr<RecipeScript> script = TRY(RecipeScript::run(recipe, limits));
 
-  const std::filesystem::path directory = options.directory.empty() ? std::filesystem::current_path() : options.directory;
-  const PathRules paths(folder_of(path), directory, script->arguments().given_texts(), options.confine);
+  const PathRules paths(folder_of(path), options.directory.empty() ? here : options.directory, script->arguments().given_texts(),
+                        options.confine);
   TRY_STATUS(Reader(script->language(), paths, script->sandbox(), recipe.name, recipe.text).read(script->returned(), &recipe));
   for (const LuaSource& source : script->sandbox().sources()) {
     recipe.modules.emplace(source.path.string(), source.text);

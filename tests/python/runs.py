@@ -397,11 +397,16 @@ def stdout_that_is_closed():
 @case
 def directory_that_is_gone():
     folder = Folder("gone")
-    gone = os.path.join(folder.root, "gone")
-    for words in (["train", folder.path("recipe.lua"), "--out", folder.out], ["train", "recipe.lua", "--out", "out"], ["plan", folder.path("recipe.lua"), "--plugin-path", "x"], ["resume", "x"]):
+    gone, recipe = os.path.join(folder.root, "gone"), folder.path("recipe.lua")
+
+    def lost(*words):
         os.makedirs(gone)
-        ended = galley(*words, before=lambda: (os.chdir(gone), os.rmdir(gone)))
-        check(ended, ended.code in (0, 1, 2) and len(ended.lines) <= 3 and "terminate" not in ended.err, "one error was expected")
+        return galley(*words, before=lambda: (os.chdir(gone), os.rmdir(gone)))
+    for words in (["train", recipe, "--out", folder.out], ["train", "recipe.lua", "--out", "out"], ["plan", recipe, "--plugin-path", "x"]):
+        check_error(lost(*words), 1, "the current directory cannot be found", hint="go to one that exists")
+    check_error(lost("resume", "x"), 2, "x: no such run directory")
+    trained(galley("train", recipe, "--out", folder.out))
+    trained(lost("resume", folder.out))
 
 
 @case
