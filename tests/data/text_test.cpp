@@ -293,6 +293,21 @@ TEST_F(TextTest, PreparationThatFailsLeavesNothing) {
   EXPECT_EQ(files(), before);
 }
 
+TEST_F(TextTest, WhatWasPreparedMustBeFound) {
+  make(3, 60);
+  use_own_cache();
+  const std::string cache = std::getenv("GALLEY_CACHE"), elsewhere = (folder_ / "elsewhere").string();
+  const PrepareOptions options = {.threads = 2, .progress = [&](uint64_t, uint64_t total) -> Status {
+                                    if (total > 0) setenv("GALLEY_CACHE", elsewhere.c_str(), 1);
+                                    return ok();
+                                  }};
+  const DataInfo info = describe_data(spec(), recipe_of(1, 8)).value();
+  const Error gone = open_data(info, spec(), recipe_of(1, 8), 256, {1}, options).error();
+  setenv("GALLEY_CACHE", cache.c_str(), 1);
+  EXPECT_EQ(gone.exit, Exit::Failed);
+  EXPECT_EQ(gone.cause, "prepared data vanished from " + elsewhere);
+}
+
 TEST_F(TextTest, TheFingerprintIsOfNamesAndBytes) {
   make(3, 60);
   const uint64_t before = open(spec(), recipe_of(1, 8, 1)).source->fingerprint();

@@ -195,6 +195,18 @@ std::string load_error(const Saved& saved, uint32_t dtype) {
   return status.error().cause.substr(status.error().cause.rfind("tensor '"));
 }
 
+// check_files finds it earlier, unless the file changes in between.
+TEST(ReadingWeights, ATensorThatIsNotThereIsNamed) {
+  Model model(save({w}));
+  model.b.program.staging = model.b.tensor("staging", {64}, Life::Run, 0, GALLEY_U8);
+  Running r(model.b);
+  const Status status = r.executor->load();
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().exit, Exit::Recipe);
+  EXPECT_EQ(fs::path(status.error().cause).filename(), "model.safetensors: tensor 'layer.v' is missing");
+  EXPECT_EQ(status.error().hint, "untie them");
+}
+
 /// What loading says of a tensor that the file has under two names.
 std::string twice(const Saved& a, const Saved& b) {
   const fs::path file = save({a, b});

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <fstream>
+#include <type_traits>
 
 #include "tests/plan/little.hpp"
 
@@ -138,6 +139,10 @@ TEST(Target, PeaksAndLibraries) {
             "t.toml:1: 'f32' of 'peak_flops' must be a number in (0, 1e+30], not 0");
   EXPECT_EQ(parse_target("libraries = { a = 1 }\n", "t.toml", base()).error().cause,
             "t.toml:1: 'a' of 'libraries' must be a string, not 1");
+  EXPECT_EQ(refusal("peak_flops = {}\n"),
+            "t.toml:1: 'peak_flops' of the target must be a number, or a table of numbers: { f32 = 1e12, bf16 = 2e12 }, not a table");
+  EXPECT_EQ(refusal("libraries = '13.0'\n"),
+            "t.toml:1: 'libraries' of the target must be a table of versions: { cublaslt = \"13.0\" }, not '13.0'");
 }
 
 galley_status describe_box(galley_target* out, galley_error*) {
@@ -156,6 +161,19 @@ galley_status describe_a_stranger(galley_target* out, galley_error*) {
   out->n_memories = 1;
   return GALLEY_OK;
 }
+void give(galley_target* out, const galley_peak* const* list) { out->peaks = list, out->n_peaks = 1; }
+void give(galley_target* out, const galley_target_memory* const* list) { out->memories = list, out->n_memories = 1; }
+void give(galley_target* out, const galley_library* const* list) { out->libraries = list, out->n_libraries = 1; }
+template <const auto& given>
+galley_status describe_one(galley_target* out, galley_error*) {
+  static constexpr const std::remove_reference_t<decltype(given)>* list[] = {&given};
+  give(out, list);
+  return GALLEY_OK;
+}
+constexpr galley_peak cut_peak = {8, 1, "f32", 3e12, 0}, nameless_peak = {sizeof(galley_peak), 1, nullptr, 3e12, 0};
+constexpr galley_target_memory cut_memory = {8, 1, "fast", 1, 1, 1, 0};
+constexpr galley_library cut_library = {8, 1, "acme", "1.0", 0}, nameless_library = {sizeof(galley_library), 1, nullptr, "1.0", 0},
+                         library_of_no_version = {sizeof(galley_library), 1, "acme", nullptr, 0};
 galley_status describe_nothing(galley_target*, galley_error* error) {
   std::snprintf(error->text, sizeof(error->text), "the box is shut");
   return GALLEY_FAILED;
@@ -189,6 +207,18 @@ TEST(Target, OfADevice) {
   EXPECT_EQ(describe_target(device).error().exit, Exit::Plugin);
   device.describe = describe_a_stranger;
   EXPECT_EQ(describe_target(device).error().cause, "device 'box' describes this machine with the memory 'attic', which it does not have");
+  const auto said = [&](galley_status (*describe)(galley_target*, galley_error*)) {
+    device.describe = describe;
+    const Result<Target> made = describe_target(device);
+    return made.ok() ? "" : made.error().cause.substr(made.error().cause.find("with ") + 5);
+  };
+  EXPECT_EQ(said(describe_one<cut_peak>), "a peak that has 8 bytes; the least that this version reads is 24");
+  EXPECT_EQ(said(describe_one<nameless_peak>), "a peak that has no name");
+  EXPECT_EQ(said(describe_one<cut_memory>), "a memory that has 8 bytes; the least that this version reads is 40");
+  EXPECT_EQ(said(describe_one<cut_library>), "a library that has 8 bytes; the least that this version reads is 24");
+  EXPECT_EQ(said(describe_one<nameless_library>), "a library without name or version");
+  EXPECT_EQ(said(describe_one<library_of_no_version>), "a library without name or version");
+
   device.describe = describe_box;
   device.n_queues = 0;
   EXPECT_EQ(describe_target(device).error().cause, "device 'box' describes this machine with no queue");

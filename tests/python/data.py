@@ -441,6 +441,9 @@ refused('data.chat { files = "plain.jsonl", template = "chatlm" }', "there is no
 refused('data.chat { files = "plain.jsonl", template = "chatml", train_on = "user" }', "'train_on' of data.chat must be 'assistant' or 'all', not 'user'")
 refused('data.mix { data.jsonl { files = "texts.jsonl", text = "body" }, weights = { 1, 2 } }', "'weights' of data.mix must be a list of 1 numbers in [0, 1000000000], not { 1, 2 }")
 refused('data.mix { data.random {} }', 'data.random: it cannot be mixed')
+refused('data.mix { data.jsonl { files = "texts.jsonl", text = "body", packing = "none", group_by_length = true } }',
+        'data.jsonl: group_by_length: a mix puts rows of several data into a micro-batch')
+refused('data.mix { data.jsonl { files = "texts.jsonl", text = "body" }, weights = { 0 } }', 'data.mix: all weights are 0')
 refused('data.tokens { files = "texts.jsonl", dtype = "uint8" }', "'dtype' of data.tokens must be 'uint16' or 'uint32', not 'uint8'")
 refused('data.jsonl { files = "texts.jsonl", text = "body", group_by_length = true }', 'group_by_length groups rows of one document', 'packing = "none"')
 refused('data.jsonl { files = "texts.jsonl", text = "body", pakcing = "none" }', "unknown option 'pakcing' of data.jsonl; did you mean 'packing'?")
@@ -458,6 +461,11 @@ refused('data.jsonl { files = "new.jsonl", tokenizer = "added.json" }', f"ids up
 pathlib.Path('nomodel.json').write_text(json.dumps({k: v for k, v in tokenizer.items() if k != 'model'}))
 refused('data.jsonl { files = "new.jsonl", tokenizer = "nomodel.json" }', "there is no 'model'")
 refused('data.jsonl { files = "new.jsonl", tokenizer = "nothing.json" }', 'there is no ')
+split = dict(type='Split', pattern=dict(Regex='(?:a|aa)+$'), behavior='Isolated', invert=False)
+pathlib.Path('wild.json').write_text(json.dumps(dict(tokenizer, pre_tokenizer=split)))
+pathlib.Path('wild.txt').write_text('a' * 60 + '!')
+refused('data.text { files = "wild.txt", tokenizer = "wild.json" }',
+        f"wild.txt: {os.path.abspath('wild.json')}: pre_tokenizer: the regular expression '(?:a|aa)+$' gives up")
 os.environ['GALLEY_CACHE'] = os.path.abspath('added.json') + '/cache'
 check('name another folder for prepared data: GALLEY_CACHE=DIR' in galley('data', recipe(data), code=1), 'a cache that cannot be made is said')
 finish()

@@ -140,7 +140,7 @@ def nobody_updates():
 @case
 def command_line():
     folder = Folder("command-line")
-    recipe = folder.path("recipe.lua")
+    recipe, model = folder.path("recipe.lua"), folder.path("model")
     for arguments, parts, hint in (
         (["tran"], ["'tran'"], "did you mean 'train'?"),
         (["frobnicate"], ["'frobnicate'"], "--help"),
@@ -161,11 +161,29 @@ def command_line():
         (["resume", folder.input], [folder.input, "run.toml"], None),
         (["eval", recipe], ["recipe.lua:3", "validation"], "validation = "),
         (["plugins", "adamv"], ["'adamv'"], None),
+        (["plan", recipe, "--set", "steps=4", "--set", "steps=5"], ["--set steps is given twice"], None),
+        (["data", recipe, "--rows", "-1"], ["--rows '-1' is not an integer of at least 0"], None),
+        (["tokenize", recipe, "--threads", "0"], ["--threads '0' is not an integer of at least 1"], None),
+        (["tokenize", recipe, "--threads", "2x"], ["--threads '2x' is not an integer"], None),
+        (["tokenize", recipe, "--decode", "--special"], ["--special cannot be combined with --decode"], None),
+        *((["tokenize", "--train", recipe, word], ["--train takes no TOKENIZER_JSON, --decode or --special"], None)
+          for word in ("t.json", "--decode", "--special")),
+        (["sample", model], ["--prompt or --chat is missing"], "--prompt TEXT"),
+        *((["sample", model, "--prompt", "a", flag, "chatml"], [flag + " requires --chat"], None) for flag in ("--system", "--template")),
+        (["sample", folder.out, "--prompt", "a", "--length", "9"], ["--length applies to a model's folder only"], None),
     ):
         before = digest(folder.root)
         ended = galley(*arguments)
         check_error(ended, 2, *parts, hint=hint)
         check(ended, digest(folder.root) == before, "something has changed after %s" % arguments)
+
+
+@case
+def logits_of_several_micro_batches():
+    folder = with_recipe("logits", ADAMW, '  batch = 1,\n  use "accumulate" { steps = 2 },\n' + ADAMW)
+    more = ["--logits", "--out", os.path.join(folder.root, "g.safetensors")]
+    cause = "--logits needs a window of one micro-batch; this recipe's window has 2"
+    refused(folder, 2, cause, hint="omit --logits", more=more, command="gradients")
 
 
 @case
@@ -193,6 +211,7 @@ def output_directory():
     check_error(galley("train", recipe, "--out", recipe), 2, recipe, "not a directory")
     below = os.path.join(recipe, "run")  # Nobody can write there, root neither
     check_error(galley("train", recipe, "--out", below), 1, recipe)
+    check_error(galley("tokenize", "--train", recipe, "--vocab", "300", "--out", below), 1, "cannot create '%s': " % below)
     if os.geteuid() != 0:
         os.chmod(folder.input, 0o555)
         check_error(galley("train", recipe, "--out", folder.path("run")), 1, folder.path("run"))
@@ -414,6 +433,14 @@ def plugins_that_nobody_needs():
     folder.recipe(RECIPE.replace(ADAMW, '  use "gone-strategy" { },\n' + ADAMW))
     path = ["--plugin-path", folder.path("plugins/gone")]
     refused(folder, 4, "recipe.lua:5", "gone-strategy", folder.path("plugins/gone/gone.so"), more=path)
+
+
+@case
+def no_plugins_at_all():
+    folder = Folder("no-plugins")
+    alone = shutil.copy(GALLEY, folder.path("galley"))
+    os.mkdir(folder.path("plugins"))
+    check_error(galley("plugins", program=alone), 1, "there is no plugin in '%s'" % folder.path("plugins"), hint="--plugin-path")
 
 
 # --- Ways out of the sandbox ---------------------------------------------------------------------------------------------------

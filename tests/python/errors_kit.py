@@ -169,10 +169,11 @@ class Ended:
         return "exit code %s after %.2f s\n--- stderr\n%s--- stdout (end)\n%s" % (self.code, self.seconds, self.err, self.out[-500:])
 
 
-def galley(*arguments, timeout=20, cwd=None, before=None):
+def galley(*arguments, timeout=20, cwd=None, before=None, program=GALLEY):
     begin = time.monotonic()
     try:
-        done = subprocess.run([GALLEY, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=timeout, cwd=cwd, preexec_fn=before)
+        done = subprocess.run([program, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              timeout=timeout, cwd=cwd, preexec_fn=before)
     except subprocess.TimeoutExpired as late:
         return Ended("none: killed", "", (late.stderr or b"").decode(errors="replace") + "\n", time.monotonic() - begin)
     return Ended(done.returncode, done.stdout.decode(), done.stderr.decode(), time.monotonic() - begin)

@@ -533,6 +533,8 @@ def sampling():
     check_error(sampled("abcdefgh", "--stop", ""), 2, "--stop", "empty")
     long = sampled("abcdefghi")
     check(long, long.code == 0 and "the prompt has 9 tokens, but the model sees only the last 8" in long.err and len(long.lines) == 1, "the beginning that is lost must be told of")
+    shutil.rmtree(os.path.join(folder.out, "state"))
+    check_error(sampled("abcdefgh"), 2, folder.out + ": this run has saved nothing yet", hint="first save")
 
 
 # --- Numbers -------------------------------------------------------------------------------------------------------------------

@@ -87,6 +87,18 @@ refused(lambda t: t['model'].update(unk_token='<none>'), "'<none>'")
 refused(lambda t: t['model']['vocab'].update(x=-1), "vocab['x']")
 refused(lambda t: t['added_tokens'].append(dict(id='7', content='<x>')), 'added_tokens[')
 refused(lambda t: t.pop('model'), "'model'")
+refused(lambda t: t['model'].update(vocab=[]), "model: 'vocab' has to be an object")
+refused(lambda t: t['model']['merges'].append('a \u4e00'), '] has a character that stands for no byte')
+for name in ('continuing_subword_prefix', 'end_of_word_suffix'):
+    refused(lambda t: t['model'].update({name: '##'}), f"model: '{name}' is not supported")
+for value in (0.1, '0'):
+    refused(lambda t: t['model'].update(dropout=value), "model: 'dropout' is not supported")
+for name in ('truncation', 'padding'):
+    refused(lambda t: t.update({name: {}}), f'{name} is not supported', 'set it to null')
+start, text = dict(SpecialToken=dict(id='<s>')), dict(Sequence=dict(id='A'))
+for single, part in (([text, text], "'single' has to be special tokens around one sequence"), ([{}], "'single' has to be special tokens"),
+                     ([start, text], "'special_tokens' does not say the ids of '<s>'"), ([], "'single' has no sequence")):
+    refused(lambda t: t.update(post_processor=dict(type='TemplateProcessing', single=single, special_tokens={})), f'post_processor: {part}')
 gpt2 = tokenizer(folder / 'gpt2')
 for text, part in (('{"txt": "a"}\n', "stdin:1"), ('{"text": "a"}\n{"text": 1}\n', 'stdin:2'), ('{"text": "a"\n', 'stdin:1'), ('[]\n', 'stdin:1')):
     said = tokenize(gpt2, text=text, code=2)

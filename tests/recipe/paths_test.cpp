@@ -1,5 +1,6 @@
 // Which files a recipe may name.
 #include "host/recipe/paths.hpp"
+#include "tests/base/nobody.hpp"
 #include "tests/recipe/helper.hpp"
 
 namespace galley {
@@ -164,6 +165,17 @@ TEST_F(Paths, LinksInFolders) {
   EXPECT_EQ(anywhere("model"), "scripts/model");
   EXPECT_EQ(resolve("../scripts/model", {"../scripts/model"}), "scripts/model");
   EXPECT_EQ(resolve("model", {"../away"}), "scripts/model");  // --set gives where the link leads
+}
+
+TEST_F(Paths, AFolderThatCannotBeListed) {
+  const fs::path deep = folder.write("scripts/model/deep/x", "").parent_path();
+  fs::permissions(folder.path(), fs::perms(0755));
+  fs::permissions(deep, fs::perms::none);
+  {
+    const Nobody nobody;
+    EXPECT_EQ(resolve("model"), "! cannot list 'scripts/model': Permission denied");
+  }
+  fs::permissions(deep, fs::perms(0755));
 }
 
 TEST_F(Paths, Roots) {

@@ -188,6 +188,10 @@ TEST(Errors, OfTypesAndRanges) {
   EXPECT_EQ(cause(with("steps = 1, save = { keep = 0 },")), "r.lua:4: 'save.keep' of the recipe must be a whole number in [1, inf), not 0");
   EXPECT_EQ(cause(with("steps = 1, save = { final = 'no' },")), "r.lua:4: 'save.final' of the recipe must be true or false, not 'no'");
   EXPECT_EQ(cause(with("steps = 1, save = { final = 0 },")), "r.lua:4: 'save.final' of the recipe must be true or false, not 0");
+  EXPECT_EQ(cause(with("steps = 1, kernels = 'a',")),
+            "r.lua:4: 'kernels' of the recipe must be a list of plugins such as { \"fast-norm\" }, not 'a'");
+  EXPECT_EQ(cause(with("steps = 1, kernels = { 'a', 5 },")),
+            "r.lua:4: 'kernels' of the recipe must be a list of plugins such as { \"fast-norm\" }, not { 'a', 5 }");
   EXPECT_EQ(hint(with("steps = '10',")), "it is a text; an argument of a recipe is one unless its default is a number: arg(\"name\", 10)");
   EXPECT_EQ(cause(with("steps = ('x'):rep(100),")),
             "r.lua:4: 'steps' of the recipe must be a whole number in [1, 10000000], not '" + std::string(60, 'x') + "...'");

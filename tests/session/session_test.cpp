@@ -7,6 +7,8 @@
 
 #include "host/session/run_lock.hpp"
 #include "host/session/train.hpp"
+#include "tests/base/folder.hpp"
+#include "tests/base/nobody.hpp"
 #include "tests/exec/small.hpp"
 
 namespace galley {
@@ -129,6 +131,17 @@ TEST(Session, ARunThatTrainedNothingDoesNotEndWell) {
   EXPECT_FALSE(session->finish().ok());
 }
 
+TEST(Session, AnInputThatNoDataMakesIsNamed) {
+  const auto study = study_of(true);
+  study->program.inputs[1].first = "audio";
+  const auto session = session_of(*study);
+  ASSERT_TRUE(session->start().ok());
+  const auto step = session->step();
+  ASSERT_FALSE(step.ok());
+  EXPECT_EQ(step.error().exit, Exit::Plugin);
+  EXPECT_EQ(step.error().cause, "the model reads an input 'audio' that no data source makes");
+}
+
 TEST(Session, TwoAtOnceDoNotMeet) {
   const auto study = study_of(true);
   const auto a = session_of(*study), b = session_of(*study);
@@ -217,6 +230,25 @@ TEST(Train, StopsInTheFirstValidationAndInNoOther) {
   EXPECT_EQ(first.told, (Told{"started 0"}));
   const auto second = run_of(*study, small::scratch(), 2, with_validation());
   EXPECT_EQ(second.told, (Told{"started 0", "validated", "step 1", "validated", "saving", "ended"}));
+}
+
+// A state out of turn, with a folder in it that only its owner could empty.
+TEST(Train, OldStatesThatCannotBeRemovedAreAnError) {
+  const auto study = study_of(true);
+  const Folder folder;
+  ASSERT_TRUE(run_of(*study, folder.path()).status.ok());
+  const std::filesystem::path states = folder / "state", locked = states / "step-00000001/locked";
+  folder.put("state/step-00000001/locked/file", "");
+  for (const auto& path : {folder.path(), states, locked.parent_path()}) std::filesystem::permissions(path, std::filesystem::perms(0777));
+  std::filesystem::permissions(locked, std::filesystem::perms(0555));
+  {
+    const Nobody nobody;
+    const auto run = run_of(*study, folder.path());
+    ASSERT_FALSE(run.status.ok());
+    EXPECT_EQ(run.status.error().exit, Exit::Failed);
+    EXPECT_EQ(run.status.error().cause, "cannot remove old states in " + states.string() + ": Permission denied");
+  }
+  std::filesystem::permissions(locked, std::filesystem::perms(0755));
 }
 
 TEST(Train, OneAtATimeInADirectory) {
