@@ -212,7 +212,6 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
 Result<int64_t> parse_bytes(const std::string& text) {
   double number = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (code != std::errc()) return recipe_error("'" + text + "' is no amount of memory", "write 24GiB, 512MiB or a number of bytes");
   std::string unit(end, text.data() + text.size());
   unit.erase(0, unit.find_first_not_of(' ') == std::string::npos ? unit.size() : unit.find_first_not_of(' '));
   static const std::map<std::string, double> units = {
@@ -220,7 +219,7 @@ Result<int64_t> parse_bytes(const std::string& text) {
       {"TB", 1e12}, {"KiB", 1024},  {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1099511627776.0},
       {"K", 1024},  {"M", 1 << 20}, {"G", 1 << 30}};
   const auto it = units.find(unit);
-  if (it == units.end() || !std::isfinite(number) || number <= 0 || number * it->second > 9e18)
+  if (code != std::errc() || it == units.end() || !std::isfinite(number) || number <= 0 || number * it->second > 9e18)
     return recipe_error("'" + text + "' is no amount of memory", "write 24GiB, 512MiB or a number of bytes");
   return static_cast<int64_t>(number * it->second);
 }

@@ -34,6 +34,7 @@ Status drop_unscheduled(const fs::path& states, const Recipe& recipe, int64_t ne
     fs::remove(path / "state.toml", error);
     TRY_STATUS(sync_directory(path));
     fs::remove_all(path, error);
+    if (error) break;
   }
   if (error) return run_error("cannot remove old states in " + states.string() + ": " + error.message());
   return clean_states(states, recipe.save.keep);
