@@ -174,7 +174,8 @@ TEST_F(Files, SaysWhatIsWrong) {
   EXPECT_NE(status, GALLEY_OK);
   EXPECT_NE(tensors("long.txt").find("long.txt"), std::string::npos);
   EXPECT_EQ(status, GALLEY_INVALID);
-  EXPECT_NE(text(nullptr).find("without a path"), std::string::npos);
+  EXPECT_NE(text(nullptr).find("text() was called without a path"), std::string::npos);
+  EXPECT_NE(tensors(nullptr).find("tensors() was called without a path"), std::string::npos);
 }
 
 }  // namespace
