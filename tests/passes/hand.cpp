@@ -16,6 +16,10 @@ void two_of_one_shape(const Node& n, Shapes& out) {
   if (sdk::count(n.in(0)) != sdk::count(n.in(1))) sdk::invalid("operands differ in size");
   out.like(0, n.in(0));
 }
+void norm_shape(const Node&, Shapes& out) {
+  out.set(0, GALLEY_F32, {1});
+  out.set(1, GALLEY_I32, {1});
+}
 void nothing(const Node&, Shapes&) {}
 void one_double(const Node&, Shapes& out) { out.set(0, GALLEY_F64, {1}); }
 void same_size(const Node& n, Shapes&) {
@@ -75,6 +79,13 @@ const std::vector<const galley_op*>& ops() {
             .infer<same_size>()
             .table(),
         made("fill").output("y", GALLEY_ROLE_WHOLE).infer<nothing>().table(),
+        made("norm")
+            .input("scale", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+            .input("sums", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_VARIADIC | GALLEY_OPERAND_NO_GRADIENT)
+            .output("norm", GALLEY_ROLE_WHOLE)
+            .output("found_inf", GALLEY_ROLE_WHOLE)
+            .infer<norm_shape>()
+            .table(),
         made("wide").input("x", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<like_first>().gradient<wide_gradient>().table(),
         made("stray").input("x", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<like_first>().gradient<stray_gradient>().table(),
         made("idle").input("x", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<like_first>().gradient<idle_gradient>().table(),
@@ -108,6 +119,7 @@ Hand::Hand()
   roles.add = op("add");
   roles.copy = op("copy");
   roles.sum_squares = op("square");
+  roles.norm_finish = op("norm");
   roles.fill = op("fill");
   c.reset(new Compilation{graph, {}, *plugins, target, options, roles, Kernels(*plugins, {}, target, options, 4)});
 }
@@ -163,7 +175,8 @@ std::string Hand::text(Section section) const {
     out += x.op->name + std::string("(");
     for (size_t i = 0; i < x.inputs.size(); ++i) out += (i ? ", " : "") + graph.tensor(x.inputs[i]).name;
     out += ") -> ";
-    for (size_t i = 0; i < x.outputs.size(); ++i) out += std::string(x.accumulate >> i & 1 ? "+" : "") + graph.tensor(x.outputs[i]).name;
+    for (size_t i = 0; i < x.outputs.size(); ++i)
+      out += std::string(i ? ", " : "") + (x.accumulate >> i & 1 ? "+" : "") + graph.tensor(x.outputs[i]).name;
     out += "\n";
   }
   return out;

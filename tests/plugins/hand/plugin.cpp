@@ -1,6 +1,6 @@
 // Kernels that differ in what they say to `query`, and the format "pair": a number as two halves of one byte each, and a scale of all; "stone" is the same, and no update can
 // write it.
-#include "galley/cpp/plugin.hpp"
+#include "galley/cpp/strategy.hpp"
 
 namespace {
 
@@ -37,8 +37,52 @@ void components(const std::vector<int64_t>& shape, const FormatOptions&, Compone
   out.add(".scale", GALLEY_F32, {1}, 0);
 }
 
+/// p takes its step by g.
+class Steps {
+ public:
+  static constexpr uint32_t stage = GALLEY_STAGE_STEP;
+  explicit Steps(const Options&) {}
+  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
+    if (subject.facet == GALLEY_FACET_UPDATE && subject.trainable) out.weak(0);
+  }
+  void build(Graph& graph, Trained t) const { graph.node("step", "step", {t.parameter, t.gradient}, {}, {}); }
+};
+
+/// Copies what it is given at its stage: the gradient, or the norm before there is one.
+template <uint32_t Stage>
+class Looks {
+ public:
+  static constexpr uint32_t stage = Stage;
+  explicit Looks(const Options&) {}
+  void build(Graph& graph, Trained t) const {
+    graph.node("copy", nullptr, {t.gradient ? t.gradient : graph.scalar(GALLEY_SCALAR_GRADIENT_NORM)});
+  }
+};
+
+/// y becomes y + y for whoever reads the output of a mul; the export saves w · w in the place of w.
+class Doubles {
+ public:
+  explicit Doubles(const Options&) {}
+  void rewrite(Graph& graph, uint32_t segment) const {
+    if (segment == GALLEY_SEGMENT_EXPORT) {
+      const galley_tensor w = graph.find("w");
+      graph.export_as(w, graph.node("mul", "squared", {w, w})[0]);
+      return;
+    }
+    for (galley_node n = graph.next_node(0); n; n = graph.next_node(n)) {
+      const galley_node_info info = graph.node(n);
+      if (!galley_same_text(info.op, "mul")) continue;
+      const galley_tensor y = info.outputs[0];
+      graph.replace(y, graph.node("add", "doubled", {y, y})[0]);
+    }
+  }
+};
+
 const bool registered =
-    add(pack()) && add(unpack()) && add(format<components>("pair", "pair_pack", "pair_unpack", false, true)) &&
+    add(strategy<Steps>("steps")) && add(strategy<Looks<GALLEY_STAGE_CHECK>>("looks-check")) &&
+    add(strategy<Looks<GALLEY_STAGE_GRADIENT>>("looks-gradient")) && add(strategy<Looks<GALLEY_STAGE_AFTER>>("looks-after")) &&
+    add(strategy<Doubles>("doubles")) && add(pack()) && add(unpack()) &&
+    add(format<components>("pair", "pair_pack", "pair_unpack", false, true)) &&
     add(format<components>("stone", "pair_pack", "pair_unpack", false, false)) && add(kernel<never>("add.b", "add", kDevice)) &&
     add(kernel<never>("add.a", "add", kDevice)) && add(kernel<never>("mul.any", "mul", kDevice)) &&
     add(kernel<never, wide, sixteen_a_number, 1>("mul.wide", "mul", kDevice)) && add(kernel<never>("loss.any", "loss", kDevice)) &&

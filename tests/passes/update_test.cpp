@@ -1,0 +1,57 @@
+// What is measured of gradients, and in which order strategies append to the update.
+#include "tests/passes/hand.hpp"
+
+namespace galley::hand {
+namespace {
+
+class Update : public Hand {
+ protected:
+  Update() {
+    options.purpose = Purpose::Train;
+    galley_tensor w = parameter("w"), v = parameter("v");
+    node("l", "loss", {node("z", "mul", {node("y", "mul", {input("x"), w}), v})}, Section::Forward, {*graph.scalar(GALLEY_SCALAR_LOSS)});
+  }
+  std::string updated() {
+    for (const auto pass : {claim_model, differentiate, update})
+      if (const Status done = pass(*c); !done) return done.error().cause;
+    return verified();
+  }
+};
+
+TEST_F(Update, SumsOfSquaresThenTheNormThenTheSteps) {
+  use("steps", {});
+  ASSERT_EQ(updated(), "");
+  EXPECT_EQ(text(Section::Update),
+            "square(grad.w) -> sum of squares of grad.w\n"
+            "square(grad.v) -> sum of squares of grad.v\n"
+            "norm(scalar.loss_scale, sum of squares of grad.w, sum of squares of grad.v) -> scalar.gradient_norm, scalar.found_inf\n"
+            "step(w, grad.w) -> \n"
+            "step(v, grad.v) -> \n");
+  EXPECT_EQ(graph.tensor(c->sums).shape, Shape{2});
+}
+
+TEST_F(Update, StagesComeInTheirOrderWhateverTheRecipes) {
+  for (const char* name : {"looks-after", "steps", "looks-gradient", "looks-check"}) use(name, {});
+  ASSERT_EQ(updated(), "");
+  EXPECT_EQ(text(Section::Update),
+            "square(grad.w) -> sum of squares of grad.w\n"
+            "square(grad.v) -> sum of squares of grad.v\n"
+            "norm(scalar.loss_scale, sum of squares of grad.w, sum of squares of grad.v) -> scalar.gradient_norm, scalar.found_inf\n"
+            "copy(scalar.gradient_norm) -> update.copy.11\n"
+            "copy(grad.w) -> update.w.copy.12\n"
+            "copy(grad.v) -> update.v.copy.13\n"
+            "step(w, grad.w) -> \n"
+            "step(v, grad.v) -> \n"
+            "copy(grad.w) -> update.w.copy.16\n"
+            "copy(grad.v) -> update.v.copy.17\n");
+}
+
+TEST_F(Update, AnotherPurposeHasNoUpdate) {
+  use("steps", {});
+  options.purpose = Purpose::Gradients;
+  ASSERT_EQ(updated(), "");
+  EXPECT_EQ(text(Section::Update), "");
+}
+
+}  // namespace
+}  // namespace galley::hand
