@@ -10,7 +10,8 @@
 
 namespace galley {
 
-/// One thread that others wait for. It says when they do; a waiting thread looks whether it gets processor time, and lends it its own if not.
+/// One thread that others wait for. It says when they do. A waiting thread looks whether it gets processor time, and if not, lends it its
+/// own processor.
 class ProcessorLoan {
  public:
   /// Others may wait for the calling thread from here on. Which thread that is may change from one begin() to the next.

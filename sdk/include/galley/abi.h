@@ -13,7 +13,8 @@
  *   - Structs begin with `size` and `revision`. Reader and writer use the smaller of their two sizes (galley_assign); fields that the other
  *     side lacks read as 0. GALLEY_…_MIN_SIZE is the smallest size that a reader accepts. Fields after it may be missing: in a struct that
  *     it does not own, a reader asks GALLEY_HAS before it touches such a field.
- *   - Arrays are arrays of pointers, so that their elements can grow. This includes arrays that a plugin fills: the host makes the elements.
+ *   - Arrays are arrays of pointers, so that their elements can grow. This includes arrays that a plugin fills: the host makes the
+ *     elements.
  *   - The lower half of a field `flags` must be understood: a reader that finds an unknown flag there refuses the whole struct. The upper
  *     half is for hints, which may be ignored.
  *   - No exception crosses the ABI. Functions return galley_status and fill a galley_error of the caller. On error, outputs stay unchanged.

@@ -1,5 +1,5 @@
-// Kernels that differ in what they say to `query`, and the format "pair": a number as two halves of one byte each, and a scale of all; "stone" is the same, and no update can
-// write it.
+// Kernels that differ in what they say to `query`, small strategies, and two formats: "pair" keeps a number as I16 and a scale of all;
+// "stone" is the same, and no update can write it.
 #include "galley/cpp/strategy.hpp"
 
 namespace {

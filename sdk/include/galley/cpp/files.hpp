@@ -61,7 +61,8 @@ inline std::string read_text(const std::string& path, uint64_t limit = uint64_t{
   return seen.take(status, error);
 }
 
-/// The tensors of a safetensors file, an index or a model's folder, by name. Reads headers only. Throws Failure with the path and the cause.
+/// The tensors of a safetensors file, an index or a model's folder, by name. Reads headers only. Throws Failure with the path and the
+/// cause.
 inline std::vector<FileTensor> read_tensors(const std::string& path) {
   using Tensors = std::vector<FileTensor>;
   detail::Seen<Tensors> seen;
