@@ -47,6 +47,18 @@ inline void integers(const sdk::Node& node, uint32_t i, const char* name) {
   if (node.in(i).dtype != GALLEY_I32) wrong(node, std::string(name) + " has to be I32");
 }
 
+/// Input `i`, where it is there, holds numbers in F32, BF16 or F16.
+inline void numbers(const sdk::Node& node, uint32_t i, const char* name) {
+  if (!node.has(i)) return;
+  const uint32_t dtype = node.in(i).dtype;
+  if (dtype != GALLEY_F32 && dtype != GALLEY_BF16 && dtype != GALLEY_F16) wrong(node, std::string(name) + " has to be F32, BF16 or F16");
+}
+
+/// The output has the shape of `t`, and the dtype that the node's attribute asks for, or else t's.
+inline void like_in_dtype(sdk::Shapes& shapes, uint32_t output, const sdk::Node& node, const galley_operand& t) {
+  shapes.set(output, node.dtype(t.dtype), t.shape, t.rank);
+}
+
 /// A value for each row of `t`: its shape without the last extent.
 inline void like_rows(sdk::Shapes& shapes, uint32_t output, uint32_t dtype, const galley_operand& t) {
   shapes.set(output, dtype, t.shape, t.rank ? t.rank - 1 : 0);

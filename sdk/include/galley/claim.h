@@ -20,7 +20,8 @@ extern "C" {
  *   facet              subjects                     value
  *   TRAINABLE          parameter                    number: 0 or 1
  *   STORAGE            parameter, state             text: a format's name ("bf16"), attrs: its options. Default: the tensor's own dtype
- *   COMPUTE            node                         text: dtype in which its products are computed ("bf16")
+ *   COMPUTE            node                         text: "f32" (default), "bf16", "f16"; see "Dtypes" in op.h. number: how weights
+ *                                                   that are trained get there, GALLEY_WEIGHTS_…
  *   GRADIENT_DTYPE     gradient                     text: "f32" (default), "bf16"
  *   GRADIENT_LIFETIME  gradient                     number: GALLEY_GRADIENT_…
  *   UPDATE             parameter                    text: the name of the strategy that updates it (the claimant's own)
@@ -39,6 +40,11 @@ extern "C" {
 #define GALLEY_FACET_PLACEMENT 7u
 #define GALLEY_FACET_SHARD 8u
 #define GALLEY_FACET_WINDOW 9u
+
+/* How a node that computes in 16 bit reads an F32 parameter that is trained. A frozen one whose readers all compute in 16 bit is stored so,
+ * and nothing else is kept of it. */
+#define GALLEY_WEIGHTS_DERIVED 0     /* a copy in 16 bit lives beside the parameter; the host makes it again after each update */
+#define GALLEY_WEIGHTS_CAST_ON_USE 1 /* no copy: the parameter is cast before each node that reads it */
 
 /* How long a gradient lives. */
 #define GALLEY_GRADIENT_WINDOW 0 /* until the end of the window: its update comes after all micro-batches */

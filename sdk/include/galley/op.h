@@ -23,7 +23,21 @@ extern "C" {
 #define GALLEY_OPERAND_NO_GRADIENT 16u /* never differentiated: ids, scalars */
 #define GALLEY_OPERAND_SAME_ROWS 32u   /* all extents count as rows, the last one too: one value per row (labels, loss weights) */
 
-#define GALLEY_OPERAND_KNOWN 63u /* all of them */
+/* Which dtype an operand that holds floating-point numbers has; see "Dtypes" below. */
+#define GALLEY_OPERAND_COMPUTE 64u    /* an input that is read in the node's compute dtype */
+#define GALLEY_OPERAND_ANY_DTYPE 128u /* an input that is read, or an output that is written, in F32, BF16 or F16 */
+
+#define GALLEY_OPERAND_KNOWN 255u /* all of them */
+
+/* Dtypes. Every node computes in a dtype: what the claim on its facet COMPUTE says, or F32; a node of backward in that of the forward node
+ * it belongs to. In a 16-bit dtype, sums are F32 all the same. The host puts casts where it is needed:
+ *   COMPUTE     inputs with this flag are all in the compute dtype of their node.
+ *   ANY_DTYPE   an input has the dtype that it happens to have, each such input its own. An output has the dtype that the node's attribute
+ *               "dtype" names ("f32", "bf16", "f16"); without the attribute, that of the first input with COMPUTE or ANY_DTYPE, unless the
+ *               shape rule says otherwise. The attribute holds for all outputs with this flag. Kernels convert: so a cast behind the node
+ *               costs nothing.
+ *   neither     the dtype that the shape rule asks for: F32, mostly.
+ * The shape rule checks inputs and follows the attribute. */
 
 typedef struct galley_operand_rule {
   uint32_t size;
@@ -43,7 +57,10 @@ typedef struct galley_operand_rule {
 #define GALLEY_OP_LOSS 4ull          /* adds to GALLEY_SCALAR_LOSS; differentiation starts here */
 #define GALLEY_OP_LINEAR 8ull        /* multiplies input 0 by input 1, a weight; adapters and quantizers look for this flag */
 
-#define GALLEY_OP_KNOWN 15ull /* all of them */
+#define GALLEY_OP_LOW 16ull          /* pays in 16 bit: matrix products, attention, look-ups in a table */
+#define GALLEY_OP_FULL 32ull         /* computes in F32 whatever its operands are: norms, losses. With neither: it follows its inputs */
+
+#define GALLEY_OP_KNOWN 63ull /* all of them */
 
 /* Grain of an update op: the smallest part that can be computed by itself. */
 #define GALLEY_GRAIN_NONE 0u

@@ -170,6 +170,15 @@ class Node {
   int64_t i(const char* name, int64_t otherwise) const { return galley_attr_i64(view_, name, otherwise); }
   double f(const char* name, double otherwise) const { return galley_attr_f64(view_, name, otherwise); }
   std::string s(const char* name, const char* otherwise) const { return galley_attr_string(view_, name, otherwise); }
+  /// The dtype that the attribute "dtype" gives to outputs with GALLEY_OPERAND_ANY_DTYPE.
+  uint32_t dtype(uint32_t otherwise) const {
+    const std::string text = s("dtype", "");
+    if (text.empty()) return otherwise;
+    if (text == "f32") return GALLEY_F32;
+    if (text == "bf16") return GALLEY_BF16;
+    if (text == "f16") return GALLEY_F16;
+    invalid(std::string(view_->name) + ": dtype = '" + text + "'; it has to be f32, bf16 or f16");
+  }
   /// The part of the random numbers' key that belongs to this node: a hash of its attribute "stream", or else of its name.
   uint64_t stream() const { return galley_name_hash(galley_attr_string(view_, "stream", view_->name)); }
 
