@@ -102,7 +102,7 @@ class Executor {
   NodeViews views_;
   Scalars scalars_;
   std::unique_ptr<Poisoner> poisoner_;
-  std::array<std::vector<Step>, 6> steps_;
+  std::array<std::vector<Step>, segment_count> steps_;
 };
 
 }  // namespace galley

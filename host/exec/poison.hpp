@@ -59,7 +59,7 @@ class Poisoner {
   const Plan& plan_;
   Machine& machine_;
   std::vector<Range> ranges_;                               ///< of the instruction in hand; a workspace neither reads nor writes
-  std::array<std::vector<std::vector<TensorId>>, 6> ends_;  ///< tensors whose last use an instruction is
+  std::array<std::vector<std::vector<TensorId>>, segment_count> ends_;  ///< tensors whose last use an instruction is
   std::vector<std::byte> scratch_;
   std::vector<std::vector<std::byte>> written_;  ///< by the first run, of each range
   int kind_ = 0;                                 ///< of the junk that the arenas hold

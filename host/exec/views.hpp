@@ -34,7 +34,7 @@ class NodeViews {
   std::vector<const galley_operand*> operand_pointers_;
   std::vector<const galley_attr*> attr_pointers_;
   std::vector<galley_node_view> views_;
-  std::array<std::vector<Pair>, 6> pairs_;
+  std::array<std::vector<Pair>, segment_count> pairs_;
 };
 
 }  // namespace galley

@@ -45,10 +45,12 @@ struct GraphTensor {
   std::string source_hint;                  ///< the next step where the file has none of the names, or has several and they differ
   // Where it is saved.
   std::string file, file_name;
+  galley_tensor numbers_of = 0;  ///< of a view: the tensor whose numbers these are, in this one's dtype; it has no bytes of its own
   // A range of another tensor (step scalars): bytes from its begin.
   galley_tensor slice_of = 0;
   int64_t slice_offset = 0;
   // Decided by claims.
+  uint32_t stored = 0;      ///< of a frozen parameter: the 16-bit dtype that is all that is kept of it; 0: its own
   std::string storage;      ///< a format's name; "": plain
   AttrList storage_attrs;   ///< its options
   std::string placement;    ///< a memory class; "": where kernels compute
@@ -85,6 +87,10 @@ struct GraphNode {
   int use = no_use;
   Section section = Section::Forward;
   galley_node origin = 0;  ///< of a backward node: the forward node it is the gradient of
+  // Decided by claims.
+  uint32_t compute = 0;      ///< the dtype of its products; 0: nobody has claimed it
+  int compute_use = no_use;  ///< who has
+  int64_t weights = GALLEY_WEIGHTS_DERIVED;
 };
 
 /// "f32(2, 8)", for messages and dumps.

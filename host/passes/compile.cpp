@@ -28,13 +28,15 @@ Status verify_program(Compilation& c, std::string_view pass) {
   return error;
 }
 
-// The compiler. Casts go behind claim, groups of nodes before bind, early copies behind alias.
+// The compiler. Groups of nodes go before bind, early copies behind alias.
 constexpr Pass passes[] = {
     {{"rewrite", "strategies change the model"}, rewrite, verify_graph, dump_graph},
     {{"claim", "strategies' claims on parameters and the run"}, claim_model, verify_graph, dump_graph},
     {{"differentiate", "the backward graph"}, differentiate, verify_graph, dump_graph},
+    {{"cast", "casts between nodes that compute in different dtypes"}, cast, verify_graph, dump_graph},
     {{"update", "the update graph"}, update, verify_graph, dump_graph},
     {{"claim-made", "strategies' claims on gradients and states"}, claim_made, verify_graph, dump_graph},
+    {{"cast-made", "casts in the update graph"}, cast_made, verify_graph, dump_graph},
     {{"export", "strategies change what is saved"}, export_model, verify_graph, dump_graph},
     {{"sample", "the row to sample from"}, sample, verify_graph, dump_graph},
     {{"order", "nodes in execution order, the head in chunks of rows"}, order, verify_graph, dump_orders},

@@ -61,7 +61,22 @@ Status take_storage(const Answer& a) {
   return ok();
 }
 
-Status take_compute(const Answer& a) { return as_is(a, "f32", 0, "kernels compute in f32"); }
+Status take_compute(const Answer& a) {
+  if (!a.said.claimed) return ok();
+  const std::string& text = a.said.text;
+  uint32_t dtype = 0;
+  for (const uint32_t known : {GALLEY_F32, GALLEY_BF16, GALLEY_F16})
+    if (text == dtype_text(known)) dtype = known;
+  if (!dtype) return recipe_error(a.by() + " wants '" + a.name + "' to compute in '" + text + "'", "nodes compute in f32, bf16 or f16");
+  if (a.said.number != GALLEY_WEIGHTS_DERIVED && a.said.number != GALLEY_WEIGHTS_CAST_ON_USE)
+    return plugin_error(a.by() + ": COMPUTE of '" + a.name + "' has the number " + std::to_string(a.said.number) +
+                        ", which is no GALLEY_WEIGHTS_…");
+  GraphNode& node = a.c.graph.node(a.who.node);
+  node.compute = dtype;
+  node.compute_use = a.said.use;
+  node.weights = a.said.number;
+  return ok();
+}
 
 Status take_gradient_dtype(const Answer& a) { return as_is(a, "f32", 0, "gradients are f32"); }
 

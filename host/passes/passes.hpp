@@ -74,10 +74,14 @@ Status claim_model(Compilation& c);
 /// Appends the backward section. Every trainable parameter gets one gradient buffer; a frozen weight gets none, a frozen prefix no input
 /// gradients.
 Status differentiate(Compilation& c);
+/// Casts where nodes of forward and backward read another dtype than is written, by the dtypes they compute in.
+Status cast(Compilation& c);
 /// Appends the update section: sums of squares, the norm, then CHECK, CLIP, STEP and AFTER.
 Status update(Compilation& c);
 /// Claims on gradients and states, and on the update's nodes.
 Status claim_made(Compilation& c);
+/// Casts in the update section.
+Status cast_made(Compilation& c);
 /// Strategies' rewrites of what is saved.
 Status export_model(Compilation& c);
 /// Sample: the position to sample from and the node that takes its row.

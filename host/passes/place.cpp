@@ -12,8 +12,12 @@ namespace {
 /// For Read and Write: large enough for fast I/O, small enough not to matter.
 constexpr int64_t kStagingBytes = 1 << 20;
 
-Owner owner_of(uint32_t kind) {
-  switch (kind) {
+Owner owner_of(const Graph& graph, const GraphTensor& t) {
+  // What is derived from a weight is one.
+  if (t.kind == GALLEY_KIND_CONSTANT)
+    for (const galley_tensor in : t.initializer_inputs)
+      if (graph.tensor(in).parameter_kind()) return Owner::Weights;
+  switch (t.kind) {
     case GALLEY_KIND_PARAMETER: return Owner::Weights;
     case GALLEY_KIND_STATE: return Owner::States;
     case GALLEY_KIND_GRADIENT: return Owner::Gradients;
@@ -118,14 +122,14 @@ Status Placer::begin(int64_t micro_batches) {
   program_.micro_batches = micro_batches;
   for (galley_tensor id = 1; id <= graph_.tensor_count(); ++id) {
     const GraphTensor& t = graph_.tensor(id);
-    if (t.kind == GALLEY_KIND_TRANSIENT || t.slice_of) continue;
+    if (t.kind == GALLEY_KIND_TRANSIENT || t.slice_of || t.numbers_of) continue;
     const uint32_t memory = TRY(memory_of(t));
     const Life life = t.kind == GALLEY_KIND_GRADIENT ? Life::Window : Life::Run;
     if (t.storage.empty()) {
-      components_[id] = {add({t.name, t.dtype, t.shape, 0, memory, owner_of(t.kind), life, who(t.use)})};
+      components_[id] = {add({t.name, t.stored ? t.stored : t.dtype, t.shape, 0, memory, owner_of(graph_, t), life, who(t.use)})};
       continue;
     }
-    for (ProgramTensor& part : TRY(components_of(t, memory, owner_of(t.kind), life))) components_[id].push_back(add(std::move(part)));
+    for (ProgramTensor& part : TRY(components_of(t, memory, owner_of(graph_, t), life))) components_[id].push_back(add(std::move(part)));
   }
   program_.scalars = stored(graph_.scalars);
   const auto host = [&](const char* name, int64_t bytes) { return add({name, GALLEY_U8, {bytes}, 0, 0, Owner::Data, Life::Run, ""}); };
@@ -135,12 +139,18 @@ Status Placer::begin(int64_t micro_batches) {
   return ok();
 }
 
-bool Placer::plain(galley_tensor id) const { return tensors_[id].storage.empty() && tensors_[id].placement.empty(); }
+galley_tensor Placer::base(galley_tensor id) const { return tensors_[id].numbers_of ? tensors_[id].numbers_of : id; }
+
+/// Whether its numbers lie where kernels compute, in its dtype.
+bool Placer::plain(galley_tensor id) const {
+  const GraphTensor& of = tensors_[base(id)];
+  return of.placement.empty() && !unpacks(id);
+}
 
 Placer::Slot Placer::slot(galley_tensor id) {
   const GraphTensor& t = tensors_[id];
   if (t.slice_of) return {components_.at(t.slice_of).front(), t.slice_offset};
-  if (t.kind != GALLEY_KIND_TRANSIENT) return {components_.at(id).front(), 0};
+  if (t.kind != GALLEY_KIND_TRANSIENT) return {components_.at(base(id)).front(), 0};
   const auto [it, fresh] = local_.try_emplace(id, no_tensor);
   if (fresh)
     it->second = add({t.name, t.dtype, t.shape, 0, 0, Owner::Activations, outlives_.contains(id) ? Life::Run : Life::Segment, who(t.use)});
@@ -273,6 +283,7 @@ Status place(Compilation& c) {
   TRY_STATUS(placer.begin(micro_batches));
   p.window_tokens = micro_batches == c.decisions.micro_batches ? c.decisions.window_tokens : 0;
   TRY_STATUS(placer.load());
+  if (c.trains() || c.options.purpose != Purpose::Gradients) TRY_STATUS(placer.refresh(SegmentKind::Refresh));
   if (logits) placer.keep(logits);
   if (c.backward()) {
     for (const auto* part : {&c.orders.forward, &c.orders.head, &c.orders.backward})
@@ -286,6 +297,7 @@ Status place(Compilation& c) {
   if (c.trains()) {
     for (const Reported& reported : c.graph.reports) placer.keep(reported.tensor);
     TRY_STATUS(placer.items(SegmentKind::Update, c.orders.update));
+    TRY_STATUS(placer.refresh(SegmentKind::Update));
     for (const Reported& reported : c.graph.reports) p.metrics.push_back({reported.name, TRY(placer.locate(reported.tensor))});
   }
   if (c.sample_logits) {

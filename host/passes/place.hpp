@@ -23,6 +23,8 @@ class Placer {
   /// Tensors of the whole run, in order of making.
   Status begin(int64_t micro_batches);
   Status load();
+  /// Makes again the constants that are made from what training changes.
+  Status refresh(SegmentKind kind);
   Status items(SegmentKind kind, const std::vector<Item>& items, std::vector<uint32_t>* begins = nullptr);
   /// Writes of everything that is saved, each after the nodes that make its value.
   Status export_tensors();
@@ -51,7 +53,9 @@ class Placer {
   std::string who(int use) const { return label(c_.strategies, use); }
   Result<uint32_t> memory_of(const GraphTensor& t) const;
   Result<std::vector<ProgramTensor>> components_of(const GraphTensor& t, uint32_t memory, Owner owner, Life life) const;
+  galley_tensor base(galley_tensor t) const;  ///< of a view: whose numbers it has
   bool plain(galley_tensor t) const;
+  bool unpacks(galley_tensor t) const;
   Slot slot(galley_tensor t);
   Result<Operand> operand(const Ref& ref, const galley_operand_rule* rule);
   Status inputs(const Item& item, Instruction* instruction, std::vector<Stored>* stored);

@@ -29,10 +29,12 @@ Status Placer::load() {
   // In the order of making: an initializer's inputs were made before its tensor.
   for (galley_tensor id = 1; id <= graph_.tensor_count(); ++id) {
     const GraphTensor& t = graph_.tensor(id);
-    if (t.slice_of || (t.kind != GALLEY_KIND_PARAMETER && t.kind != GALLEY_KIND_STATE && t.kind != GALLEY_KIND_CONSTANT)) continue;
+    if (t.slice_of || t.numbers_of || (t.kind != GALLEY_KIND_PARAMETER && t.kind != GALLEY_KIND_STATE && t.kind != GALLEY_KIND_CONSTANT)) continue;
     const std::vector<Operand> parts = TRY(stage(id, false));
-    const Operand value = TRY(numbers_of(id, parts, false));
-    if (t.source.empty()) {
+    // A file is read in the dtype that is kept.
+    const bool reads = !t.source.empty(), direct = reads && t.stored;
+    const Operand value = direct ? parts.front() : TRY(numbers_of(id, parts, false));
+    if (!reads) {
       TRY_STATUS(initialize(id, value));
     } else {
       Instruction i;
@@ -45,6 +47,25 @@ Status Placer::load() {
       i.hint = t.source_hint;
       code().push_back(std::move(i));
     }
+    if (!direct) TRY_STATUS(pack(id, value, parts));
+    put_back(id, parts);
+  }
+  return ok();
+}
+
+Status Placer::refresh(SegmentKind kind) {
+  if (kind != kind_) local_.clear();
+  kind_ = kind;
+  std::vector<bool> changes(graph_.tensor_count() + 1, false);
+  for (galley_tensor id = 1; id <= graph_.tensor_count(); ++id) {
+    const GraphTensor& t = graph_.tensor(id);
+    changes[id] = t.kind == GALLEY_KIND_STATE || (t.parameter_kind() && t.trainable());
+    if (t.kind != GALLEY_KIND_CONSTANT) continue;
+    for (const galley_tensor in : t.initializer_inputs) changes[id] = changes[id] || changes[base(in)];
+    if (!changes[id] || t.numbers_of) continue;
+    const std::vector<Operand> parts = TRY(stage(id, false));
+    const Operand value = TRY(numbers_of(id, parts, false));
+    TRY_STATUS(initialize(id, value));
     TRY_STATUS(pack(id, value, parts));
     put_back(id, parts);
   }

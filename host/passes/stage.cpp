@@ -46,11 +46,11 @@ void Placer::copy(const Operand& from, const Operand& to) {
 /// A tensor's components in the computing class; copied there where they lie elsewhere and are to be read.
 Result<std::vector<Operand>> Placer::stage(galley_tensor id, bool read) {
   std::vector<Operand> parts;
-  for (const TensorId c : components_.at(id)) {
+  for (const TensorId c : components_.at(base(id))) {
     const ProgramTensor part = program_.tensors[static_cast<size_t>(c)];
     Operand here = all_of(c);
     if (part.memory != 0) {
-      Operand local = temporary("staged " + part.name, part.dtype, part.shape, graph_.tensor(id).use);
+      Operand local = temporary("staged " + part.name, part.dtype, part.shape, graph_.tensor(base(id)).use);
       if (read) copy(here, local);
       here = local;
     }
@@ -59,17 +59,29 @@ Result<std::vector<Operand>> Placer::stage(galley_tensor id, bool read) {
   return parts;
 }
 
+/// Whether the tensor's bytes are not its numbers in its dtype.
+bool Placer::unpacks(galley_tensor id) const {
+  const GraphTensor &t = tensors_[id], &of = tensors_[base(id)];
+  if (of.storage.empty()) return t.dtype != (of.stored ? of.stored : of.dtype);
+  return !(c_.plugins.format(of.storage).table->flags & GALLEY_FORMAT_PLAIN) ||
+         program_.tensors[static_cast<size_t>(components_.at(of.id).front())].dtype != t.dtype;
+}
+
 /// An operand that holds the tensor's numbers in its own dtype.
 Result<Operand> Placer::numbers_of(galley_tensor id, const std::vector<Operand>& parts, bool read) {
-  const GraphTensor& t = graph_.tensor(id);
-  if (t.storage.empty()) return parts.front();
-  Operand numbers = temporary("unpacked " + t.name, t.dtype, t.shape, t.use);
-  const std::string name = "unpack " + t.name;
-  if (read) {
-    AttrList attrs = t.storage_attrs;
-    attrs.set("dtype", static_cast<int64_t>(t.dtype));
-    TRY_STATUS(emit_op(TRY(op(c_.plugins.format(t.storage).table->unpack_op, name)), name, parts, {numbers}, attrs));
+  const GraphTensor &t = tensors_[id], &of = tensors_[base(id)];
+  if (!unpacks(id)) return parts.front();
+  Operand numbers = temporary((of.storage.empty() ? "cast " : "unpacked ") + of.name, t.dtype, t.shape, of.use);
+  if (!read) return numbers;
+  AttrList attrs = of.storage_attrs;
+  if (of.storage.empty()) {
+    attrs.set("dtype", dtype_text(t.dtype));
+    TRY_STATUS(emit_op(c_.roles.copy, "cast " + of.name, parts, {numbers}, attrs));
+    return numbers;
   }
+  const std::string name = "unpack " + of.name;
+  attrs.set("dtype", static_cast<int64_t>(t.dtype));
+  TRY_STATUS(emit_op(TRY(op(c_.plugins.format(of.storage).table->unpack_op, name)), name, parts, {numbers}, attrs));
   return numbers;
 }
 
@@ -80,10 +92,21 @@ Result<Operand> Placer::read(galley_tensor id) {
 
 Status Placer::pack(galley_tensor id, const Operand& value, const std::vector<Operand>& parts) {
   const GraphTensor& t = graph_.tensor(id);
-  if (t.storage.empty()) return ok();
+  if (!unpacks(id)) return ok();
   const std::string name = "pack " + t.name;
-  const galley_op* pack_op = TRY(op(c_.plugins.format(t.storage).table->pack_op, name));
-  return emit_op(pack_op, name, {value}, parts, t.storage_attrs);
+  if (t.storage.empty()) {
+    AttrList attrs;
+    attrs.set("dtype", dtype_text(t.stored));
+    return emit_op(c_.roles.copy, name, {value}, parts, attrs);
+  }
+  const galley_format& format = *c_.plugins.format(t.storage).table;
+  std::vector<Operand> inputs = {value};
+  AttrList attrs = t.storage_attrs;
+  if (format.flags & GALLEY_FORMAT_STOCHASTIC && kind_ == SegmentKind::Update) {
+    inputs.push_back(TRY(locate(TRY(c_.graph.scalar(GALLEY_SCALAR_RANDOM)))));
+    attrs.set("stream", name);
+  }
+  return emit_op(TRY(op(format.pack_op, name)), name, std::move(inputs), parts, std::move(attrs));
 }
 
 /// The way back after an update or while loading.
@@ -98,16 +121,17 @@ Result<bool> Placer::as_stored(Instruction* instruction, const std::vector<Store
   Instruction i = *instruction;
   bool formats = false;
   for (const Stored& s : stored) {
-    const GraphTensor& t = graph_.tensor(s.tensor);
+    const GraphTensor &t = graph_.tensor(s.tensor), &of = graph_.tensor(base(s.tensor));
     const uint32_t access = s.updated ? GALLEY_READ_WRITE : GALLEY_READ;
-    if (t.storage.empty()) {
+    if (of.storage.empty() && unpacks(t.id)) return false;
+    if (!unpacks(t.id)) {
       i.inputs[s.input] = with_access(s.parts.front(), access);
       continue;
     }
     formats = true;
     auto as = std::make_shared<StoredAs>();
-    as->format = t.storage;
-    as->attrs = t.storage_attrs;
+    as->format = of.storage;
+    as->attrs = of.storage_attrs;
     as->view = as->attrs.view();
     as->first = i.inputs.size();
     as->count = s.parts.size();

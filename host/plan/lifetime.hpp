@@ -1,6 +1,6 @@
 // Lifetimes: from when to when the bytes of a tensor belong to it, found from the program alone.
 //
-// The run's timeline is load | micro | update | eval | sample | export, each segment's instructions in a row; a moment is a position on it.
+// The run's timeline is load | refresh | micro | update | eval | sample | export, each segment's instructions in a row; a moment is a position on it.
 // Work on queue 0 happens at its own moment. Work on another queue, and a Copy with an event on any, is in flight: from the moment after
 // the last Record of queue 0 that its queue has waited for (it cannot begin earlier) to the Wait by which queue 0 knows it to be over. Two
 // tensors whose lifetimes do not meet can therefore share bytes whatever the queues do.
@@ -22,7 +22,7 @@ struct Lifetime {
 };
 
 struct Timeline {
-  std::array<int32_t, 6> begin = {};  ///< position of each segment
+  std::array<int32_t, segment_count> begin = {};  ///< position of each segment
   int32_t end = 0;                    ///< number of moments
   int32_t segment_end(size_t segment) const { return segment + 1 < begin.size() ? begin[segment + 1] : end; }
 };

@@ -29,7 +29,7 @@ struct Outline {
     std::vector<TensorId> touched;  ///< of each step: inputs, outputs, workspace; absent operands are left out
     std::span<const TensorId> of(const Step& step) const { return {touched.data() + step.begin, touched.data() + step.end}; }
   };
-  std::array<Code, 6> segments;
+  std::array<Code, segment_count> segments;
   std::vector<Tensor> tensors;
   int64_t micro_batches = 1;
   std::vector<TensorId> read_by_host;  ///< when their segment (a window's tensors: the step) is over

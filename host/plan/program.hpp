@@ -2,7 +2,7 @@
 // executor walks a segment. Nothing here runs or allocates.
 //
 // A run is: load · for each step { micro (first) · micro (later) × (micro_batches − 1) · update } with eval between steps · export at the
-// end.
+// end. `refresh` runs when parameters have come from a resume state: it makes again what is derived from them.
 // `micro` is one list: where an operand is added to instead of written from the second micro-batch on, its `later` access says so.
 #pragma once
 
@@ -137,8 +137,9 @@ struct Instruction {
   bool recomputed = false;  ///< a clone that runs forward again for backward
 };
 
-enum class SegmentKind : uint8_t { Load, Micro, Update, Eval, Sample, Export };
-inline constexpr std::array<const char*, 6> segment_names = {"load", "micro", "update", "eval", "sample", "export"};
+enum class SegmentKind : uint8_t { Load, Refresh, Micro, Update, Eval, Sample, Export };
+inline constexpr std::array<const char*, 7> segment_names = {"load", "refresh", "micro", "update", "eval", "sample", "export"};
+inline constexpr size_t segment_count = segment_names.size();
 
 struct Segment {
   SegmentKind kind = SegmentKind::Load;
@@ -182,7 +183,7 @@ struct Metric {
 
 struct Program {
   std::vector<ProgramTensor> tensors;
-  std::array<Segment, 6> segments;  ///< indexed by SegmentKind; a segment that does not occur is empty
+  std::array<Segment, segment_count> segments;  ///< indexed by SegmentKind; a segment that does not occur is empty
   int64_t rows = 0;                 ///< B
   int64_t length = 0;               ///< S
   int64_t micro_batches = 1;        ///< of a window

@@ -34,6 +34,7 @@ class Replay {
   Status run() {
     for (const TensorId t : {program_.window, program_.corpus}) write_by_host(t);
     TRY_STATUS(run_segment(SegmentKind::Load, false));
+    TRY_STATUS(run_segment(SegmentKind::Refresh, false));
     for (int64_t step = 0; step < kSteps; ++step) {
       window_begin_ = clock_ + 1;
       write_by_host(program_.window);

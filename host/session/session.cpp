@@ -104,11 +104,13 @@ Status Session::resume(const std::filesystem::path& state) {
   info_.applied = saved.applied;
   info_.next_window = saved.next_window;
   proof_->restore(saved.without_gradient);
-  return load_state(state, study_.program, executor_->machine());
+  TRY_STATUS(load_state(state, study_.program, executor_->machine()));
+  return executor_->run(SegmentKind::Refresh);
 }
 
 Status Session::load_weights(const std::filesystem::path& state) {
-  return load_state(state, study_.program, executor_->machine(), StatePart::Some);
+  TRY_STATUS(load_state(state, study_.program, executor_->machine(), StatePart::Some));
+  return executor_->run(SegmentKind::Refresh);
 }
 
 Result<StepEvent> Session::step() {

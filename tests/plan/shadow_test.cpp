@@ -253,7 +253,7 @@ TEST(Shadow, PlanThatDoesNotFit) {
   --plan.placements[weight].last;
   EXPECT_SAYS(verdict(s.program, plan), "'weight' lives from 0 to 3 and not for the whole run");
   plan = good;
-  ++plan.segment_begin[2];
+  ++plan.segment_begin[static_cast<size_t>(SegmentKind::Update)];
   EXPECT_SAYS(verdict(s.program, plan), "update begins at moment 5 and not 4");
   plan = good;
   plan.classes[0].lower_bound = plan.classes[0].planned + 1;

@@ -349,7 +349,7 @@ def plugin_from_later():
 
 @case
 def facets_of_later():
-    for claim, parts in (('facet = "compute", value = "bf16"', ["'compute' of 'transformer.", "'bf16'"]),
+    for claim, parts in (('facet = "compute", value = "f8"', ["to compute in 'f8'"]),
                          ('facet = "gradient_dtype", value = "bf16"', ["'gradient dtype' of 'grad.transformer.", "'bf16'"]),
                          ('facet = "gradient_lifetime", number = 1', ["'gradient lifetime' of 'grad.transformer.", "to be 1"]),
                          ('facet = "shard", number = 2', ["'shard' of 'transformer.", "to be 2"])):

@@ -30,7 +30,10 @@ typedef struct galley_component {
 #define GALLEY_FORMAT_STOCHASTIC \
   1ull /* its pack op has a last, optional input `random` (GALLEY_SCALAR_RANDOM); with it, rounding is stochastic */
 
-#define GALLEY_FORMAT_KNOWN 1ull /* all of them */
+#define GALLEY_FORMAT_PLAIN \
+  2ull /* the only component holds the tensor's numbers, each in the component's dtype: what reads that dtype reads the component itself */
+
+#define GALLEY_FORMAT_KNOWN 3ull /* all of them */
 
 typedef struct galley_format {
   uint32_t size;

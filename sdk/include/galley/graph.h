@@ -19,7 +19,7 @@ typedef uint64_t galley_node;
 #define GALLEY_KIND_PARAMETER 1u /* loaded or initialized once, lives for the whole run, saved with the model */
 #define GALLEY_KIND_STATE 2u     /* lives for the whole run, saved for resume; starts from its initializer */
 #define GALLEY_KIND_GRADIENT 3u  /* lives from its first contribution in a window to its update */
-#define GALLEY_KIND_CONSTANT 4u  /* made once by its initializer, never written again, not saved */
+#define GALLEY_KIND_CONSTANT 4u  /* made by its initializer, and made again whenever what that one reads has changed; not saved */
 #define GALLEY_KIND_TRANSIENT 5u /* lives from its producer to its last reader */
 #define GALLEY_KIND_INPUT 6u     /* filled by the loader for each micro-batch */
 #define GALLEY_KIND_SCALAR 7u    /* part of the block of step scalars, which the host writes at the beginning of each step */
