@@ -1,5 +1,6 @@
 #include "host/data/loader.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <string>
 #include <system_error>
@@ -9,12 +10,12 @@
 namespace galley {
 
 Result<std::unique_ptr<Loader>> Loader::start(const Source& source, const BatchLayout& layout, int64_t most_micro_batches, int64_t first,
-                                              int64_t end, std::span<std::byte> memory) {
-  assert(memory.size() >= bytes(layout, most_micro_batches));
+                                              int64_t end, std::span<std::byte> memory, int64_t held) {
+  assert(memory.size() >= bytes(layout, most_micro_batches, held));
   assert(reinterpret_cast<uintptr_t>(memory.data()) % BatchLayout::kAlignment == 0);
-  std::unique_ptr<Loader> loader(new Loader(source, first, end));
+  std::unique_ptr<Loader> loader(new Loader(source, first, end, held));
   const uint64_t one = window_bytes(layout, most_micro_batches);
-  for (size_t i = 0; i < kBuffers; ++i) loader->buffers_[i] = {.layout = layout, .memory = memory.subspan(i * one, one)};
+  for (size_t i = 0; i < loader->buffers_.size(); ++i) loader->buffers_[i] = {.layout = layout, .memory = memory.subspan(i * one, one)};
   try {
     loader->thread_ = std::thread([raw = loader.get()] { raw->run(); });
   } catch (const std::system_error& error) {
@@ -35,8 +36,8 @@ Loader::~Loader() {
 void Loader::run() {
   std::unique_lock lock(mutex_);
   while (filled_ < end_) {
-    // The buffer of window w was that of w − 2, which must have been given back.
-    changed_.wait(lock, [&] { return stop_ || filled_ < (in_hand_ >= 0 ? in_hand_ : next_) + kBuffers; });
+    // A buffer's last window must have been given back.
+    changed_.wait(lock, [&] { return stop_ || filled_ < oldest_ + static_cast<int64_t>(buffers_.size()); });
     if (stop_) return;
     const int64_t window = filled_;
     lock.unlock();
@@ -54,14 +55,13 @@ void Loader::run() {
 
 Result<const WindowBuffer*> Loader::next() {
   std::unique_lock lock(mutex_);
-  in_hand_ = -1;
+  oldest_ = std::max(oldest_, next_ - held_ + 1);
   changed_.notify_all();
   if (next_ >= end_)
     return run_error("the loader was asked for window " + std::to_string(next_) + ", but the last is " + std::to_string(end_ - 1));
   changed_.wait(lock, [&] { return next_ < filled_ || !failure_.ok(); });
   if (next_ == filled_) return failure_.error();
-  in_hand_ = next_++;
-  return &buffer_of(in_hand_);
+  return &buffer_of(next_++);
 }
 
 }  // namespace galley

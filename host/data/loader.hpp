@@ -1,16 +1,16 @@
 // The loader: a thread that fills the next window while the current one is being trained on.
 //
-// Two window buffers in memory that the caller owns; windows come out in order, one at a time. Between start() and the destructor it
+// Window buffers in memory that the caller owns: one more than the caller holds at a time. Windows come out in order, one at a time. Between start() and the destructor it
 // allocates nothing, as long as the source does not fail.
 #pragma once
 
-#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <thread>
+#include <vector>
 
 #include "host/base/result.hpp"
 #include "host/data/source.hpp"
@@ -20,20 +20,18 @@ namespace galley {
 
 class Loader {
  public:
-  static constexpr int kBuffers = 2;
-
   /// The memory that start() is to be given, for windows of at most `most_micro_batches`.
-  static uint64_t bytes(const BatchLayout& layout, int64_t most_micro_batches) {
-    return kBuffers * window_bytes(layout, most_micro_batches);
+  static uint64_t bytes(const BatchLayout& layout, int64_t most_micro_batches, int64_t held = 1) {
+    return static_cast<uint64_t>(held + 1) * window_bytes(layout, most_micro_batches);
   }
 
   /// Begins with window `first`; the one before `end` is the last. `source` and `memory` (bytes(), aligned to BatchLayout::kAlignment)
   /// outlive the loader. [main-thread]
   static Result<std::unique_ptr<Loader>> start(const Source& source, const BatchLayout& layout, int64_t most_micro_batches, int64_t first,
-                                               int64_t end, std::span<std::byte> memory);
+                                               int64_t end, std::span<std::byte> memory, int64_t held = 1);
 
-  /// Waits for the next window and hands it out. It stays as it is until the next call of next(), which gives its buffer back: whoever
-  /// still copies from it has to be done by then. The source's error comes in place of the window that it was for, and again with every
+  /// Waits for the next window and hands it out. It stays as it is until the call of next() that makes it the oldest of more than `held`
+  /// windows; that gives its buffer back: whoever still copies from it has to be done by then. The source's error comes in place of the window that it was for, and again with every
   /// call after it. Asking for more windows than there are is an error. One thread.
   Result<const WindowBuffer*> next();
 
@@ -43,18 +41,20 @@ class Loader {
   Loader& operator=(const Loader&) = delete;
 
  private:
-  Loader(const Source& source, int64_t first, int64_t end) : source_(source), next_(first), filled_(first), end_(end) {}
+  Loader(const Source& source, int64_t first, int64_t end, int64_t held)
+      : source_(source), buffers_(static_cast<size_t>(held + 1)), held_(held), next_(first), filled_(first), oldest_(first), end_(end) {}
   void run();
-  WindowBuffer& buffer_of(int64_t window) { return buffers_[static_cast<size_t>(window % kBuffers)]; }
+  WindowBuffer& buffer_of(int64_t window) { return buffers_[static_cast<size_t>(window) % buffers_.size()]; }
 
   const Source& source_;
-  std::array<WindowBuffer, kBuffers> buffers_;
+  std::vector<WindowBuffer> buffers_;
+  const int64_t held_;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  int64_t next_;          // the window that next() will hand out; the one before it is in the caller's hands
-  int64_t filled_;        // windows below this one have been filled
-  int64_t in_hand_ = -1;  // the window in the caller's hands; −1: none
+  int64_t next_;    // the window that next() will hand out
+  int64_t filled_;  // windows below this one have been filled
+  int64_t oldest_;  // windows below this one have been given back
   const int64_t end_;
   bool stop_ = false;
   Status failure_;  // of window filled_

@@ -9,7 +9,7 @@
 namespace galley {
 
 Executor::Executor(const Program& program, const Plan& plan, std::unique_ptr<Machine> machine, const ExecutorOptions& options)
-    : program_(program), plan_(plan), machine_(std::move(machine)), views_(program, *machine_), scalars_(program, *machine_, options.seed) {
+    : program_(program), plan_(plan), machine_(std::move(machine)), views_(program, *machine_), scalars_(program, *machine_) {
   if (options.poison == Poison::Yes) poisoner_ = std::make_unique<Poisoner>(program, plan, *machine_);
 }
 
@@ -135,6 +135,23 @@ Status Executor::run_segment(SegmentKind kind, bool later, Exporter* exporter) {
 Status Executor::load() {
   TRY_STATUS(run_segment(SegmentKind::Load, false, nullptr));
   return synchronize();
+}
+
+Status Executor::begin_step(const StepBegin& begin) {
+  tell(begin);
+  return run(SegmentKind::Window);
+}
+
+Status Executor::await_update() {
+  TRY_STATUS(machine_->await(program_.readback_event));
+  scalars_.take();
+  return ok();
+}
+
+Status Executor::read_back() {
+  TRY_STATUS(machine_->synchronize());
+  scalars_.take();
+  return ok();
 }
 
 Status Executor::copy_inputs(std::span<const void* const> sources) {

@@ -1,7 +1,7 @@
 // The executor: walks the segments of a program on a device, in memory that the plan laid out.
 //
-//   create ─▶ load ─▶ for each step { begin_step · for each micro-batch { begin_micro · copy_inputs · run_micro }
-//                                           · run_update · synchronize } ─▶ export_model
+//   create ─▶ load ─▶ for each step { begin_step · for each micro-batch { copy_inputs · run_micro }
+//                                           · run_update } · await_update ─▶ export_model
 //
 // Instructions mean what they say and nothing more: work on one queue is in order, and across queues only Record and Wait order it. A Copy
 // with an event records it behind itself; it does not wait for what other queues wrote before. Read and Write are done by the host and wait
@@ -30,7 +30,6 @@
 namespace galley {
 
 struct ExecutorOptions {
-  uint64_t seed = 1;           ///< of the run: keys all random numbers
   Poison poison = Poison::No;  ///< see poison.hpp
 };
 
@@ -48,8 +47,11 @@ class Executor {
   /// Runs `load`: weights from their files, initializers, packing. check_files() has said before whether the files are right.
   Status load();
 
-  Status begin_step(const StepBegin& begin) { return scalars_.begin_step(begin); }
-  Status begin_micro(int64_t index) { return scalars_.begin_micro(index); }
+  /// Tells the device what the host knows of a step, without running anything: for eval and sample. What it was told before must have been
+  /// taken.
+  void tell(const StepBegin& begin) { scalars_.tell(begin); }
+  /// Tells, and runs `window`.
+  Status begin_step(const StepBegin& begin);
   /// Copies a micro-batch into Program::inputs, one pointer for each in their order. Stream-ordered: the memory must not change before
   /// synchronize().
   Status copy_inputs(std::span<const void* const> sources);
@@ -63,9 +65,13 @@ class Executor {
   /// Returns when all enqueued work is done; its errors come out here at the latest.
   Status synchronize();
 
-  /// A step scalar (GALLEY_SCALAR_…) as it is now; synchronizes.
-  Result<double> scalar(uint32_t which) { return scalars_.read(which); }
-  bool has_scalar(uint32_t which) const { return scalars_.has(which); }
+  /// Waits until the last update is done, and takes what it has read back.
+  Status await_update();
+  /// Waits for everything, and takes what was read back.
+  Status read_back();
+  /// A number of what was taken: a step scalar (GALLEY_SCALAR_…), or any.
+  double scalar(uint32_t which) const { return scalars_.at(which); }
+  double number(const Operand& number) const { return scalars_.at(number); }
 
   /// Where the host reads and writes the tensor directly, while nothing enqueued uses it; null when it cannot reach its class.
   std::byte* address(TensorId tensor) const { return machine_->host_address(tensor); }

@@ -113,6 +113,9 @@ Status Machine::record(uint32_t queue, uint32_t event) {
 Status Machine::wait(uint32_t queue, uint32_t event) {
   return call("wait", [&](galley_error* error) { return device_.wait(handle_, queue, event, error); });
 }
+Status Machine::await(uint32_t event) {
+  return call("await", [&](galley_error* error) { return device_.await(handle_, event, error); });
+}
 Status Machine::synchronize() {
   return call("synchronize", [&](galley_error* error) { return device_.synchronize(handle_, error); });
 }

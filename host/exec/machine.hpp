@@ -56,6 +56,8 @@ class Machine {
   Status copy(uint32_t queue, const galley_copy& copy);
   Status record(uint32_t queue, uint32_t event);
   Status wait(uint32_t queue, uint32_t event);
+  /// Returns when what the event was last recorded after is done.
+  Status await(uint32_t event);
   /// Returns when all queues are empty.
   Status synchronize();
 

@@ -93,43 +93,29 @@ double Proof::learning_rate(int64_t applied) const {
   return most;
 }
 
-Status Proof::before_step(const StepBegin& begin) {
-  compares_ = begin.applied >= 2 && begin.window_tokens > 0 && learns(begin.applied) && compared_ < kPatience &&
-              std::find(pending_.begin(), pending_.end(), true) != pending_.end();
+bool Proof::compares() const { return compared_ < kPatience && std::find(pending_.begin(), pending_.end(), true) != pending_.end(); }
+
+Status Proof::before_step(const ProofStep& begin) {
+  compares_ = begin.applied >= 2 && begin.window_tokens > 0 && learns(begin.applied) && compares();
   if (!compares_) return ok();
   for (size_t i = 0; i < pending_.size(); ++i)
     if (pending_[i]) before_[i] = TRY(checksum(executor_.machine(), program_.trained[i].parameter));
   return ok();
 }
 
-Status Proof::after_step(const StepBegin& begin) {
-  if (begin.window_tokens == 0) return ok();
-  if (executor_.has_scalar(GALLEY_SCALAR_APPLY)) {
-    const double apply = TRY(executor_.scalar(GALLEY_SCALAR_APPLY));
-    if (apply == 0) return ok();
-  }
+Status Proof::after_step(const ProofStep& begin) {
+  if (begin.window_tokens == 0 || executor_.scalar(GALLEY_SCALAR_APPLY) == 0) return ok();
   last_applied_ = begin.applied;
   TRY_STATUS(check_finite(begin));
   TRY_STATUS(check_gradients(begin));
   return compares_ ? check_movement(begin) : ok();
 }
 
-Result<double> Proof::sum_squares(const Trained& trained) {
-  double sum = 0;
-  TRY_STATUS(executor_.machine().get(trained.sum_squares.tensor, trained.sum_squares.offset, std::as_writable_bytes(std::span(&sum, 1))));
-  return sum;
-}
-
-Status Proof::check_finite(const StepBegin& begin) {
-  // One number tells for all of them.
-  if (executor_.has_scalar(GALLEY_SCALAR_GRADIENT_NORM)) {
-    const double norm = TRY(executor_.scalar(GALLEY_SCALAR_GRADIENT_NORM));
-    if (std::isfinite(norm)) return ok();
-  }
+Status Proof::check_finite(const ProofStep& begin) {
   std::vector<std::string> broken;
   for (const Trained& trained : program_.trained) {
     if (!trained.sum_squares.present()) continue;
-    const double sum = TRY(sum_squares(trained));
+    const double sum = sum_squares(trained);
     if (!std::isfinite(sum)) broken.push_back(trained.name);
   }
   if (broken.empty()) return ok();
@@ -138,12 +124,12 @@ Status Proof::check_finite(const StepBegin& begin) {
                    "a lower learning rate or clipping keeps the loss from diverging; in F16, scaling the loss does");
 }
 
-Status Proof::check_gradients(const StepBegin& begin) {
+Status Proof::check_gradients(const ProofStep& begin) {
   std::vector<std::string> none;
   for (size_t i = 0; i < waiting_.size(); ++i) {
     if (!waiting_[i]) continue;
     const Trained& trained = program_.trained[i];
-    const double sum = TRY(sum_squares(trained));
+    const double sum = sum_squares(trained);
     waiting_[i] = sum == 0;
     if (!waiting_[i]) continue;
     const bool late = trained.flags & GALLEY_TENSOR_LATE_GRADIENT;
@@ -171,13 +157,12 @@ void Proof::restore(const std::vector<std::string>& without_gradient) {
 // An update can be too small for the dtype: a norm's weight of 1 in BF16 does not feel a step of 1e-5. Neither the optimizer nor its size
 // of step is known here; that no common one makes it smaller than lr · min(1, rms of the gradient), within a factor of 16, tells when
 // rounding is no excuse.
-Result<bool> Proof::rounding_holds(const Trained& trained, const StepBegin& begin) {
+Result<bool> Proof::rounding_holds(const Trained& trained, const ProofStep& begin) {
   const uint32_t dtype = program_.tensors[static_cast<size_t>(trained.parameter)].dtype;
   const double place = half_place(dtype);
   if (place == 0 || !trained.sum_squares.present()) return true;
-  const double factor =
-      executor_.has_scalar(GALLEY_SCALAR_GRADIENT_FACTOR) ? TRY(executor_.scalar(GALLEY_SCALAR_GRADIENT_FACTOR)) : 1.0 / begin.loss_scale;
-  const double sum = TRY(sum_squares(trained));
+  const double factor = executor_.scalar(GALLEY_SCALAR_GRADIENT_FACTOR);
+  const double sum = sum_squares(trained);
   const double rms = factor * std::sqrt(sum / static_cast<double>(std::max<int64_t>(1, trained.count)));
   double largest = 0;
   TRY_STATUS(executor_.machine().show(trained.parameter, [&](std::span<const std::byte> bytes) -> Status {
@@ -192,7 +177,7 @@ Result<bool> Proof::rounding_holds(const Trained& trained, const StepBegin& begi
   return learning_rate(begin.applied) * std::min(1.0, rms) <= 16 * place * largest;
 }
 
-Status Proof::check_movement(const StepBegin& begin) {
+Status Proof::check_movement(const ProofStep& begin) {
   std::vector<std::string> still;
   for (size_t i = 0; i < pending_.size(); ++i) {
     if (!pending_[i]) continue;

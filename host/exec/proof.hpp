@@ -14,6 +14,13 @@
 
 namespace galley {
 
+/// A step as the proof sees it.
+struct ProofStep {
+  int64_t attempted = 1;      ///< from 1
+  int64_t applied = 1;        ///< from 1: the number that the step gets if it is applied
+  int64_t window_tokens = 0;  ///< valid tokens
+};
+
 /// One thread. Steps allocate nothing unless they fail.
 class Proof {
  public:
@@ -28,14 +35,17 @@ class Proof {
 
   /// Before the step's first micro-batch (updates may be part of it): takes the checksums of parameters that have yet to move, from the
   /// second applied step on and while no learning rate is 0 (a schedule may begin there).
-  Status before_step(const StepBegin& begin);
+  Status before_step(const ProofStep& begin);
 
-  /// After the step's last segment; synchronizes. Nothing is checked when the window had no valid token or the step was not applied.
+  /// Whether before_step() may have to look at parameters, which all steps before have to have written.
+  bool compares() const;
+
+  /// After the step has been read back. Nothing is checked when the window had no valid token or the step was not applied.
   /// Gradients have to be finite. That a gradient is all zero proves nothing in one step (a document of two tokens has none for queries and
   /// keys); a tensor that has never had another one in kSpan applied steps does not train, unless none is to be expected
   /// (GALLEY_TENSOR_ZERO_GRADIENT; GALLEY_TENSOR_LATE_GRADIENT: counted from the first step that moved anything). From the second applied
   /// step on tensors have to move; one that did not is let off for kPatience steps where rounding can be the reason. Exit code Failed.
-  Status after_step(const StepBegin& begin);
+  Status after_step(const ProofStep& begin);
 
   /// At the end of the run, before anything is exported: frozen tensors are as they were, and something got a gradient.
   Status finish();
@@ -56,11 +66,11 @@ class Proof {
   bool learns(int64_t applied) const;
   bool learned_before(int64_t applied) const;
   double learning_rate(int64_t applied) const;
-  Result<double> sum_squares(const Trained& trained);
-  Status check_finite(const StepBegin& begin);
-  Status check_gradients(const StepBegin& begin);
-  Status check_movement(const StepBegin& begin);
-  Result<bool> rounding_holds(const Trained& trained, const StepBegin& begin);
+  double sum_squares(const Trained& trained) const { return executor_.number(trained.sum_squares); }
+  Status check_finite(const ProofStep& begin);
+  Status check_gradients(const ProofStep& begin);
+  Status check_movement(const ProofStep& begin);
+  Result<bool> rounding_holds(const Trained& trained, const ProofStep& begin);
 
   Executor& executor_;
   const Program& program_;

@@ -38,7 +38,6 @@ struct StateInfo {
   int64_t attempted = 0;  ///< steps done; the next one is attempted + 1
   int64_t applied = 0;
   int64_t next_window = 0;                    ///< the data's cursor
-  double loss_scale = 1;                      ///< that the next step begins with
   std::vector<std::string> without_gradient;  ///< Proof::without_gradient: as a rule nothing
   // What made it. Threads are not here: they do not change a byte of any state.
   std::string device;  ///< Target::device

@@ -15,13 +15,6 @@ namespace {
 
 constexpr std::string_view kSumLine = "# checksum of the lines above: ";
 
-std::string number_text(double value) {
-  char digits[32];
-  const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;
-  std::string text(digits, end);
-  return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
-}
-
 std::optional<uint64_t> hexadecimal_value(std::string_view text) {
   uint64_t value = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), value, 16);
@@ -62,7 +55,6 @@ std::string state_text(const StateInfo& info, const std::map<std::string, uint64
   line("attempted", std::to_string(info.attempted));
   line("applied", std::to_string(info.applied));
   line("next_window", std::to_string(info.next_window));
-  line("loss_scale", number_text(info.loss_scale));
   std::string names;
   for (const std::string& name : info.without_gradient) names += (names.empty() ? "" : ", ") + json_quote(name);
   line("without_gradient", "[" + names + "]");
@@ -112,7 +104,6 @@ Result<StateText> parse_state(std::string_view text, const std::filesystem::path
   out.info.attempted = fields.get<int64_t>("attempted");
   out.info.applied = fields.get<int64_t>("applied");
   out.info.next_window = fields.get<int64_t>("next_window");
-  out.info.loss_scale = fields.get<double>("loss_scale");
   out.info.device = fields.get<std::string>("device");
   out.info.isa = fields.get<std::string>("isa");
   out.info.data = fields.bits("data");

@@ -18,10 +18,10 @@ struct ScalarShape {
 };
 constexpr ScalarShape scalar_shapes[] = {
     {GALLEY_SCALAR_ATTEMPTED_STEP, "attempted_step", GALLEY_I64, 1},
+    {GALLEY_SCALAR_WINDOW_TOKENS, "window_tokens", GALLEY_F32, 1},
     {GALLEY_SCALAR_APPLIED_STEP, "applied_step", GALLEY_I64, 1},
     {GALLEY_SCALAR_APPLY, "apply", GALLEY_I32, 1},
     {GALLEY_SCALAR_LOSS_SCALE, "loss_scale", GALLEY_F32, 1},
-    {GALLEY_SCALAR_WINDOW_TOKENS, "window_tokens", GALLEY_F32, 1},
     {GALLEY_SCALAR_LOSS_SEED, "loss_seed", GALLEY_F32, 1},
     {GALLEY_SCALAR_GRADIENT_NORM, "gradient_norm", GALLEY_F32, 1},
     {GALLEY_SCALAR_GRADIENT_FACTOR, "gradient_factor", GALLEY_F32, 1},
@@ -43,7 +43,7 @@ Graph::Graph(OpLookup ops, std::function<std::vector<std::string>()> op_names, i
   all.shape = {0};
   all.kind = GALLEY_KIND_SCALAR;
   scalars = *make(std::move(all));
-  // The host writes all of them at each step's begin, whether or not a node reads them.
+  // All of them, whether or not a node asks: the host reads some, and writes the first.
   for (const ScalarShape& s : scalar_shapes) (void)*scalar(s.which);
 }
 
@@ -76,19 +76,29 @@ galley_tensor Graph::find(std::string_view name) const {
   return it == by_name_.end() ? 0 : it->second;
 }
 
-Result<galley_tensor> Graph::slot(ScalarSlot s, const std::string& name) {
-  s.offset = scalar_bytes;
-  scalar_bytes += slot_stride;
+int64_t Graph::reserve(int64_t bytes) {
+  const int64_t offset = scalar_bytes;
+  scalar_bytes += (bytes + slot_stride - 1) / slot_stride * slot_stride;
+  tensor(scalars).shape = {scalar_bytes};
+  return offset;
+}
+
+Result<galley_tensor> Graph::in_block(const std::string& name, uint32_t dtype, int64_t count, int64_t offset) {
   GraphTensor t;
   t.name = name;
-  t.dtype = s.dtype;
-  t.shape = {s.bytes / std::max<int64_t>(1, galley_dtype_bytes(s.dtype))};
+  t.dtype = dtype;
+  t.shape = {count};
   t.kind = GALLEY_KIND_SCALAR;
   t.slice_of = scalars;
-  t.slice_offset = s.offset;
-  slots.push_back(std::move(s));
-  tensor(scalars).shape = {scalar_bytes};
+  t.slice_offset = offset;
   return make(std::move(t));
+}
+
+Result<galley_tensor> Graph::slot(ScalarSlot s, const std::string& name) {
+  s.offset = reserve(s.bytes);
+  s.tensor_name = name;
+  slots.push_back(s);
+  return in_block(name, s.dtype, s.bytes / std::max<int64_t>(1, galley_dtype_bytes(s.dtype)), s.offset);
 }
 
 Result<galley_tensor> Graph::scalar(uint32_t which) {

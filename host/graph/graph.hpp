@@ -62,8 +62,8 @@ struct GraphTensor {
   bool trainable() const { return flags & GALLEY_TENSOR_TRAINABLE; }
 };
 
-enum class Section : uint8_t { Forward, Backward, Update, Export, Sample };
-inline constexpr std::array<const char*, 5> section_names = {"forward", "backward", "update", "export", "sample"};
+enum class Section : uint8_t { Window, Forward, Backward, Update, Export, Sample };
+inline constexpr std::array<const char*, 6> section_names = {"window", "forward", "backward", "update", "export", "sample"};
 
 /// In whose name tensors and nodes are made, and where they go.
 struct Author {
@@ -106,6 +106,13 @@ struct Reported {
   int use = no_use;
 };
 
+/// A flag that ends the run: I32, one element, not 0 after the update.
+struct Stop {
+  galley_tensor tensor = 0;
+  std::string cause, hint;
+  int use = no_use;
+};
+
 struct ExportedValue {
   galley_tensor parameter = 0;
   galley_tensor value = 0;
@@ -125,6 +132,9 @@ class Graph {
   Status replace(galley_tensor from, galley_tensor to);
   galley_tensor find(std::string_view name) const;
   Result<galley_tensor> scalar(uint32_t which);
+  /// Room in the block of step scalars: the offset of so many bytes, and a tensor that is a part of it.
+  int64_t reserve(int64_t bytes);
+  Result<galley_tensor> in_block(const std::string& name, uint32_t dtype, int64_t count, int64_t offset);
   /// The scalar of an option of the strategy in charge, times a factor.
   Result<galley_tensor> option(const std::string& name, double factor = 1);
   /// The same for the learning rate of one parameter, which strategies may have scaled.
@@ -179,6 +189,7 @@ class Graph {
   std::vector<Document> documents;
   std::vector<ExportedValue> exported;
   std::vector<Reported> reports;
+  std::vector<Stop> stops;
   std::optional<Error> refused;  ///< the last verb that was refused: whose fault it is when the plugin's call then fails
   uint32_t export_model = GALLEY_EXPORT_BOTH;
   galley_tensor logits = 0;                ///< marked by the family

@@ -270,6 +270,18 @@ galley_status ignore(galley_graph* g, const char* pattern, galley_error* error) 
   });
 }
 
+galley_status stop_if(galley_graph* g, galley_tensor flag, const char* cause, const char* hint, galley_error* error) {
+  return guarded(g, error, [&] {
+    Graph& graph = graph_of(g);
+    if (!graph.has(flag)) return refuse(g, error, "stop_if: no such tensor");
+    const GraphTensor& x = graph.tensor(flag);
+    if (x.count() != 1 || x.dtype != GALLEY_I32) return refuse(g, error, "stop_if: " + quoted(x.name) + " is not one I32 number");
+    if (!cause || !*cause) return refuse(g, error, "stop_if: no cause is given");
+    graph.stops.push_back({flag, cause, text_or_empty(hint), graph.author.use});
+    return GALLEY_OK;
+  });
+}
+
 constexpr galley_graph_reader reader_table = {sizeof(galley_graph_reader), 1, tensor_get, tensor_find, node_get, tensor_next, node_next};
 constexpr galley_graph_verbs table = {sizeof(galley_graph_verbs),
                                       1,
@@ -288,7 +300,8 @@ constexpr galley_graph_verbs table = {sizeof(galley_graph_verbs),
                                       export_stored,
                                       export_model,
                                       config,
-                                      ignore};
+                                      ignore,
+                                      stop_if};
 
 }  // namespace
 

@@ -35,6 +35,7 @@ constexpr Pass passes[] = {
     {{"differentiate", "the backward graph"}, differentiate, verify_graph, dump_graph},
     {{"cast", "casts between nodes that compute in different dtypes"}, cast, verify_graph, dump_graph},
     {{"update", "the update graph"}, update, verify_graph, dump_graph},
+    {{"window", "what runs once a window"}, window, verify_graph, dump_graph},
     {{"claim-made", "strategies' claims on gradients and states"}, claim_made, verify_graph, dump_graph},
     {{"cast-made", "casts in the update graph"}, cast_made, verify_graph, dump_graph},
     {{"export", "strategies change what is saved"}, export_model, verify_graph, dump_graph},

@@ -35,7 +35,7 @@ struct CompileOptions {
   uint64_t seed = 1;          ///< for initializers
   int64_t micro_batches = 0;  ///< > 0 overrides what strategies claim
   int64_t corpus_bytes = 0;   ///< what the data source keeps in memory
-  std::function<int64_t(int64_t micro_batches)> window_bytes;  ///< the loader's two buffers
+  std::function<int64_t(int64_t micro_batches)> window_bytes;  ///< the loader's buffers
   /// Whether a plugin came with the program. All are taken for foreign without it.
   std::function<bool(const Plugin&)> built_in;
   std::set<std::string> kernels;  ///< plugins whose kernels the recipe asks for, by id

@@ -216,7 +216,7 @@ Status claim_made(Compilation& c) {
   for (galley_tensor t = 1; t <= c.graph.tensor_count(); ++t) {
     const uint32_t kind = c.graph.tensor(t).kind;
     if (kind == GALLEY_KIND_GRADIENT) subjects.push_back({GALLEY_SUBJECT_GRADIENT, t});
-    if (kind == GALLEY_KIND_STATE) subjects.push_back({GALLEY_SUBJECT_STATE, t});
+    if (kind == GALLEY_KIND_STATE && t != c.applied) subjects.push_back({GALLEY_SUBJECT_STATE, t});
   }
   for (const galley_node n : c.graph.section(Section::Update)) subjects.push_back({GALLEY_SUBJECT_NODE, 0, n});
   for (const Facet& facet : facets)

@@ -217,6 +217,24 @@ std::vector<Item> without_training(std::vector<Item> items, galley_tensor* logit
   return kept;
 }
 
+/// The nodes of the window part that the items cannot do without, and the one that begins the loss.
+std::vector<Item> before_inference(const Graph& graph, const Roles& roles, const std::vector<Item>& items) {
+  std::set<galley_tensor> read;
+  for (const Item& item : items)
+    for (const Ref& r : item.inputs) read.insert(r.tensor);
+  std::vector<Item> out;
+  const std::vector<galley_node>& nodes = graph.section(Section::Window);
+  for (auto n = nodes.rbegin(); n != nodes.rend(); ++n) {
+    const GraphNode& node = graph.node(*n);
+    const bool needed = node.op == roles.loss_begin ||
+                        std::any_of(node.outputs.begin(), node.outputs.end(), [&](galley_tensor t) { return t && read.contains(t); });
+    if (!needed) continue;
+    read.insert(node.inputs.begin(), node.inputs.end());
+    out.insert(out.begin(), whole(node));
+  }
+  return out;
+}
+
 }  // namespace
 
 Item whole(const GraphNode& node) {
@@ -285,9 +303,9 @@ Status order(Compilation& c) {
   Orders& out = c.orders;
   const int64_t chunk = chunk_rows(graph, c.options);
   Head head(graph, out, c.options.keep_logits);
-  std::vector<Item> body;
+  std::vector<Item> body, rows;
   for (const galley_node n : graph.section(Section::Forward))
-    if (!head.contains(n)) body.push_back(whole(graph.node(n)));
+    if (!head.contains(n)) (graph.node(n).op == c.roles.next_rows ? rows : body).push_back(whole(graph.node(n)));
   const Purpose purpose = c.options.purpose;
   if (purpose == Purpose::Sample) {
     out.inference = body;
@@ -298,8 +316,14 @@ Status order(Compilation& c) {
     for (Item& item : evaluated.unroll(chunk, false)) out.inference.push_back(std::move(item));
   }
   out.inference = without_training(std::move(out.inference), &c.sample_logits);
+  if (!out.inference.empty()) {
+    const std::vector<Item> before = before_inference(graph, c.roles, out.inference);
+    out.inference.insert(out.inference.begin(), before.begin(), before.end());
+  }
   if (c.backward()) {
-    out.forward = std::move(body);
+    for (const galley_node n : graph.section(Section::Window)) out.window.push_back(whole(graph.node(n)));
+    out.forward = std::move(rows);
+    out.forward.insert(out.forward.end(), body.begin(), body.end());
     out.head = head.unroll(chunk, true);
     for (const galley_node n : graph.section(Section::Backward))
       if (!head.contains(n)) out.backward.push_back(whole(graph.node(n)));

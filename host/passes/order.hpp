@@ -29,6 +29,7 @@ struct Orders {
   /// What only an order has (a chunk's own logits): numbered behind the graph's tensors.
   std::deque<GraphTensor> own;
   std::vector<Item> forward, head, backward;  ///< one after another: a micro-batch
+  std::vector<Item> window;  ///< once before them
   std::vector<Item> update;
   std::vector<Item> inference;  ///< forward without what only training does: to evaluate, or to sample one row
 };

@@ -49,7 +49,8 @@ struct Compilation {
   Kernels kernels;
 
   Decisions decisions = {};            ///< claim
-  galley_tensor sums = 0;              ///< update: one F64 a trainable parameter
+  int64_t sums = -1;                   ///< update: offset in the block of one F64 a trainable parameter
+  galley_tensor applied = 0;           ///< window: how many steps have been applied
   Orders orders = {};                  ///< order
   galley_tensor sample_logits = 0;     ///< order
   Program program = {};                ///< place, bind; clone and alias change micro
@@ -78,6 +79,8 @@ Status differentiate(Compilation& c);
 Status cast(Compilation& c);
 /// Appends the update section: sums of squares, the norm, then CHECK, CLIP, STEP and AFTER.
 Status update(Compilation& c);
+/// What a window begins with and an update ends with: the step scalars.
+Status window(Compilation& c);
 /// Claims on gradients and states, and on the update's nodes.
 Status claim_made(Compilation& c);
 /// Casts in the update section.

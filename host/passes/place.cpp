@@ -11,6 +11,8 @@ namespace {
 
 /// For Read and Write: large enough for fast I/O, small enough not to matter.
 constexpr int64_t kStagingBytes = 1 << 20;
+/// The first two slots of the block of scalars: what the host alone knows.
+constexpr int64_t kImageBytes = 128;
 
 Owner owner_of(const Graph& graph, const GraphTensor& t) {
   // What is derived from a weight is one.
@@ -60,9 +62,9 @@ void describe(Compilation& c, const Placer& placer) {
     trained.name = x.name;
     trained.parameter = placer.stored(x.id);
     if (x.gradient) trained.gradient = placer.stored(x.gradient);
-    if (c.sums) {
-      trained.sum_squares.tensor = placer.stored(c.sums);
-      trained.sum_squares.offset = static_cast<int64_t>(i) * 8;
+    if (c.sums >= 0) {
+      trained.sum_squares.tensor = p.readback;
+      trained.sum_squares.offset = c.sums + static_cast<int64_t>(i) * 8;
       trained.sum_squares.shape = {1};
       trained.sum_squares.dtype = GALLEY_F64;
     }
@@ -134,6 +136,10 @@ Status Placer::begin(int64_t micro_batches) {
   program_.scalars = stored(graph_.scalars);
   const auto host = [&](const char* name, int64_t bytes) { return add({name, GALLEY_U8, {bytes}, 0, 0, Owner::Data, Life::Run, ""}); };
   program_.staging = host("staging", kStagingBytes);
+  if (steps()) {
+    program_.step_image = host("what the host says of a step", kImageBytes);
+    program_.readback = host("what the host reads of a step", graph_.scalar_bytes);
+  }
   if (c_.options.window_bytes) program_.window = host("window buffers", c_.options.window_bytes(micro_batches));
   if (c_.options.corpus_bytes > 0) program_.corpus = host("data in memory", c_.options.corpus_bytes);
   return ok();
@@ -150,11 +156,54 @@ bool Placer::plain(galley_tensor id) const {
 Placer::Slot Placer::slot(galley_tensor id) {
   const GraphTensor& t = tensors_[id];
   if (t.slice_of) return {components_.at(t.slice_of).front(), t.slice_offset};
-  if (t.kind != GALLEY_KIND_TRANSIENT) return {components_.at(base(id)).front(), 0};
+  if (t.kind != GALLEY_KIND_TRANSIENT || handed(id)) return {components_.at(base(id)).front(), 0};
   const auto [it, fresh] = local_.try_emplace(id, no_tensor);
   if (fresh)
     it->second = add({t.name, t.dtype, t.shape, 0, 0, Owner::Activations, outlives_.contains(id) ? Life::Run : Life::Segment, who(t.use)});
   return {it->second, 0};
+}
+
+bool Placer::handed(galley_tensor id) const {
+  const bool step = kind_ == SegmentKind::Window || kind_ == SegmentKind::Micro || kind_ == SegmentKind::Update;
+  return step && components_.contains(id) && tensors_[id].kind == GALLEY_KIND_TRANSIENT;
+}
+
+void Placer::window(const std::vector<Item>& items, const std::vector<const std::vector<Item>*>& readers) {
+  std::set<galley_tensor> read;
+  for (const auto* part : readers)
+    for (const Item& item : *part)
+      for (const Ref& r : item.inputs) read.insert(r.tensor);
+  for (const Item& item : items)
+    for (const Ref& r : item.outputs) {
+      const GraphTensor* t = r.tensor ? &tensors_[r.tensor] : nullptr;
+      if (!t || t->kind != GALLEY_KIND_TRANSIENT || !read.contains(t->id) || components_.contains(t->id)) continue;
+      components_[t->id] = {add({t->name, t->dtype, t->shape, 0, 0, Owner::Activations, Life::Run, who(t->use)})};
+    }
+}
+
+/// What the host says of a step comes into the block.
+void Placer::take_image(SegmentKind kind) {
+  if (kind != kind_) local_.clear();
+  kind_ = kind;
+  if (!steps()) return;
+  Operand block = all_of(program_.scalars);
+  block.shape = {kImageBytes};
+  copy(all_of(program_.step_image), block);
+}
+
+void Placer::read_back(SegmentKind kind) {
+  if (!steps()) return;
+  kind_ = kind;
+  copy(all_of(program_.scalars), all_of(program_.readback));
+}
+
+Operand Placer::in_readback(galley_tensor t) const {
+  Operand out;
+  out.tensor = program_.readback;
+  out.offset = tensors_[t].slice_offset;
+  out.shape = tensors_[t].shape;
+  out.dtype = tensors_[t].dtype;
+  return out;
 }
 
 std::vector<TensorId> Placer::transients() const {
@@ -286,27 +335,36 @@ Status place(Compilation& c) {
   if (c.trains() || c.options.purpose != Purpose::Gradients) TRY_STATUS(placer.refresh(SegmentKind::Refresh));
   if (logits) placer.keep(logits);
   if (c.backward()) {
+    placer.window(c.orders.window, {&c.orders.forward, &c.orders.head, &c.orders.backward, &c.orders.update});
+    placer.take_image(SegmentKind::Window);
+    TRY_STATUS(placer.items(SegmentKind::Window, c.orders.window));
     for (const auto* part : {&c.orders.forward, &c.orders.head, &c.orders.backward})
       TRY_STATUS(placer.items(SegmentKind::Micro, *part, &c.micro.begin));
     c.micro.begin.push_back(static_cast<uint32_t>(p.segment(SegmentKind::Micro).code.size()));
     c.micro.forward = c.orders.forward.size();
     c.micro.head = c.orders.head.size();
     c.micro.tensors = placer.transients();
+    if (!c.trains()) placer.read_back(SegmentKind::Update);
   }
   if (logits) p.logits = TRY(placer.locate(logits)).tensor;
   if (c.trains()) {
-    for (const Reported& reported : c.graph.reports) placer.keep(reported.tensor);
     TRY_STATUS(placer.items(SegmentKind::Update, c.orders.update));
     TRY_STATUS(placer.refresh(SegmentKind::Update));
-    for (const Reported& reported : c.graph.reports) p.metrics.push_back({reported.name, TRY(placer.locate(reported.tensor))});
+    placer.read_back(SegmentKind::Update);
+    p.readback_event = placer.last_event();
+    for (const Reported& reported : c.graph.reports) p.metrics.push_back({reported.name, placer.in_readback(reported.tensor)});
+    for (const Stop& stop : c.graph.stops) p.stops.push_back({placer.in_readback(stop.tensor), label(c.strategies, stop.use), stop.cause, stop.hint});
   }
   if (c.sample_logits) {
     placer.keep(c.sample_logits);
+    placer.take_image(SegmentKind::Sample);
     TRY_STATUS(placer.items(SegmentKind::Sample, c.orders.inference));
     p.sample_logits = TRY(placer.locate(c.sample_logits)).tensor;
     p.sample_position = TRY(placer.locate(c.graph.position)).tensor;
-  } else {
+  } else if (!c.orders.inference.empty()) {
+    placer.take_image(SegmentKind::Eval);
     TRY_STATUS(placer.items(SegmentKind::Eval, c.orders.inference));
+    placer.read_back(SegmentKind::Eval);
   }
   if (c.trains() && c.options.exports) TRY_STATUS(placer.export_tensors());
   describe(c, placer);

@@ -26,6 +26,16 @@ class Placer {
   /// Makes again the constants that are made from what training changes.
   Status refresh(SegmentKind kind);
   Status items(SegmentKind kind, const std::vector<Item>& items, std::vector<uint32_t>* begins = nullptr);
+  /// Whether there is a window part, and with it numbers that host and device exchange.
+  bool steps() const { return !graph_.section(Section::Window).empty(); }
+  /// Tensors that items of the window part hand to micro or update.
+  void window(const std::vector<Item>& items, const std::vector<const std::vector<Item>*>& readers);
+  void take_image(SegmentKind kind);
+  /// Behind what is there of the segment at hand: the block goes where the host can read it.
+  void read_back(SegmentKind kind);
+  /// A number of the block, there.
+  Operand in_readback(galley_tensor t) const;
+  uint32_t last_event() const { return events_; }
   /// Writes of everything that is saved, each after the nodes that make its value.
   Status export_tensors();
   /// `t` must outlive its segment: it is read after the program has run.
@@ -57,6 +67,7 @@ class Placer {
   bool plain(galley_tensor t) const;
   bool unpacks(galley_tensor t) const;
   Slot slot(galley_tensor t);
+  bool handed(galley_tensor t) const;  ///< from the window part to another one
   Result<Operand> operand(const Ref& ref, const galley_operand_rule* rule);
   Status inputs(const Item& item, Instruction* instruction, std::vector<Stored>* stored);
   Status outputs(const Item& item, Instruction* instruction);

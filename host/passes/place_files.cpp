@@ -50,7 +50,10 @@ Status Placer::load() {
     if (!direct) TRY_STATUS(pack(id, value, parts));
     put_back(id, parts);
   }
-  return ok();
+  if (!steps()) return ok();
+  AttrList zero;
+  zero.set("value", 0.0);
+  return emit_op(c_.roles.fill, "init step scalars", {}, {all_of(program_.scalars)}, zero);
 }
 
 Status Placer::refresh(SegmentKind kind) {

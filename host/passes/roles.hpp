@@ -17,6 +17,13 @@ struct Roles {
   const galley_op* norm_finish = nullptr;  ///< from the sums of squares to the norm
   const galley_op* fill = nullptr;         ///< begins what has no initializer
   const galley_op* take_rows = nullptr;    ///< the position to sample from
+  const galley_op* step_begin = nullptr;   ///< step scalars before the first micro-batch
+  const galley_op* loss_begin = nullptr;   ///< the loss, 0
+  const galley_op* loss_seed = nullptr;    ///< from loss scale and tokens
+  const galley_op* scheduled = nullptr;    ///< an option's value from its table
+  const galley_op* values = nullptr;       ///< fills a table
+  const galley_op* next_rows = nullptr;    ///< the random numbers' row in each micro-batch
+  const galley_op* step_end = nullptr;     ///< counts applied steps
 };
 
 /// Whose op it is, for messages.

@@ -11,23 +11,12 @@ Status measure(Compilation& c) {
   Graph& graph = c.graph;
   const Graph::As as(graph, {Section::Update, no_use, -1, 0, "update."});
   const std::vector<galley_tensor>& trainable = c.decisions.trainable;
-  GraphTensor all;
-  all.name = "sums of squares";
-  all.dtype = GALLEY_F64;
-  all.shape = {static_cast<int64_t>(trainable.size())};
-  all.kind = GALLEY_KIND_SCALAR;
-  c.sums = TRY(graph.make(std::move(all)));
+  c.sums = graph.reserve(static_cast<int64_t>(trainable.size()) * 8);
   std::vector<galley_tensor> norm_inputs = {TRY(graph.scalar(GALLEY_SCALAR_LOSS_SCALE))};
   for (size_t i = 0; i < trainable.size(); ++i) {
     const galley_tensor gradient = graph.tensor(trainable[i]).gradient;
-    GraphTensor one;
-    one.name = "sum of squares of " + graph.tensor(gradient).name;
-    one.dtype = GALLEY_F64;
-    one.shape = {1};
-    one.kind = GALLEY_KIND_SCALAR;
-    one.slice_of = c.sums;
-    one.slice_offset = static_cast<int64_t>(i) * 8;
-    std::vector<galley_tensor> out = {TRY(graph.make(std::move(one)))};
+    std::vector<galley_tensor> out = {TRY(graph.in_block("sum of squares of " + graph.tensor(gradient).name, GALLEY_F64, 1,
+                                                         c.sums + static_cast<int64_t>(i) * 8))};
     TRY(graph.append(c.roles.sum_squares, "", {gradient}, {}, &out, 0));
     norm_inputs.push_back(out[0]);
   }

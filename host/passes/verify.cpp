@@ -9,9 +9,10 @@ namespace galley {
 namespace {
 
 /// Sections that run as one: what one of them leaves, the next one finds.
-enum class Part : uint8_t { None, Micro, Update, Export, Sample };
+enum class Part : uint8_t { None, Window, Micro, Update, Export, Sample };
 Part part_of(Section s) {
   switch (s) {
+    case Section::Window: return Part::Window;
     case Section::Update: return Part::Update;
     case Section::Export: return Part::Export;
     case Section::Sample: return Part::Sample;
@@ -26,7 +27,7 @@ class Verifier {
   Status run() {
     for (galley_tensor t = 1; t <= graph_.tensor_count(); ++t) TRY_STATUS(check_tensor(graph_.tensor(t)));
     c_.inferred.resize(graph_.node_count() + 1);
-    for (const Section s : {Section::Forward, Section::Backward, Section::Update, Section::Export, Section::Sample})
+    for (const Section s : {Section::Window, Section::Forward, Section::Backward, Section::Update, Section::Export, Section::Sample})
       for (const galley_node n : graph_.section(s)) TRY_STATUS(check_node(graph_.node(n)));
     if (!graph_.section(Section::Backward).empty())
       for (const galley_tensor t : c_.decisions.trainable) {
@@ -155,8 +156,11 @@ class Verifier {
 
   // ---- Who writes what, and when it is read --------------------------------------------------------------------------------------
 
+  /// What the window part will write has no writer before there is one.
   bool written(galley_tensor t, const GraphNode& before) const {
-    return writer_[t] && part_of(graph_.node(writer_[t]).section) == part_of(before.section);
+    if (!writer_[t]) return graph_.section(Section::Window).empty() && graph_.tensor(t).use != no_use && !graph_.tensor(t).producer;
+    const Part writer = part_of(graph_.node(writer_[t]).section), reader = part_of(before.section);
+    return writer == reader || (writer == Part::Window && (reader == Part::Micro || reader == Part::Update));
   }
 
   Status check_input(const GraphNode& node, size_t i) {

@@ -62,7 +62,7 @@ class ProgramCheck {
       if (t.bytes < 0) return plan_error("tensor '" + t.name + "' has " + std::to_string(t.bytes) + " bytes");
     }
     if (program_.micro_batches < 1) return plan_error("a window of " + std::to_string(program_.micro_batches) + " micro-batches");
-    std::vector<std::pair<const char*, TensorId>> by_host = {{"scalars", program_.scalars},
+    std::vector<std::pair<const char*, TensorId>> by_host = {{"step image", program_.step_image},
                                                              {"window", program_.window},
                                                              {"corpus", program_.corpus},
                                                              {"staging", program_.staging},

@@ -14,7 +14,7 @@ void visit_ids(Program& p, Visit&& visit) {
       for (Operand& o : i.outputs) visit(o.tensor);
       visit(i.workspace);
     }
-  for (TensorId* id : {&p.scalars, &p.window, &p.corpus, &p.staging, &p.logits, &p.sample_logits, &p.sample_position}) visit(*id);
+  for (TensorId* id : {&p.scalars, &p.step_image, &p.readback, &p.window, &p.corpus, &p.staging, &p.logits, &p.sample_logits, &p.sample_position}) visit(*id);
   for (auto& [name, id] : p.inputs) visit(id);
   for (auto& [name, id] : p.resume) visit(id);
   for (TensorId& id : p.frozen) visit(id);
@@ -23,6 +23,8 @@ void visit_ids(Program& p, Visit&& visit) {
     visit(t.gradient);
     visit(t.sum_squares.tensor);
   }
+  for (Metric& m : p.metrics) visit(m.value.tensor);
+  for (StopFlag& s : p.stops) visit(s.value.tensor);
 }
 
 template <class T>

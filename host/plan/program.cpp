@@ -53,6 +53,14 @@ void AttrList::set(const std::string& name, int64_t value) {
   put(std::move(item));
 }
 
+void AttrList::set(const std::string& name, std::vector<double> values) {
+  auto item = std::make_shared<Item>();
+  item->name = name;
+  item->numbers = std::move(values);
+  item->attr.type = GALLEY_ATTR_F64;
+  put(std::move(item));
+}
+
 void AttrList::set(const std::string& name, double value) {
   auto item = std::make_shared<Item>();
   item->name = name;

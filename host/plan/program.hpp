@@ -1,8 +1,8 @@
 // The program of a run: flat lists of instructions over tensors whose sizes are known. The planner gives every tensor an offset; the
 // executor walks a segment. Nothing here runs or allocates.
 //
-// A run is: load · for each step { micro (first) · micro (later) × (micro_batches − 1) · update } with eval between steps · export at the
-// end. `refresh` runs when parameters have come from a resume state: it makes again what is derived from them.
+// A run is: load · for each step { window · micro (first) · micro (later) × (micro_batches − 1) · update } with eval between steps ·
+// export at the end. `refresh` runs when parameters have come from a resume state: it makes again what is derived from them.
 // `micro` is one list: where an operand is added to instead of written from the second micro-batch on, its `later` access says so.
 #pragma once
 
@@ -56,6 +56,7 @@ class AttrList {
   void set(const std::string& name, int64_t value);
   void set(const std::string& name, double value);
   void set(const std::string& name, const std::string& value);
+  void set(const std::string& name, std::vector<double> values);
   void set(const galley_attr& attr);  ///< copies
   /// Copies what a plugin gives; a name, type or value that makes no sense is exit code Plugin.
   Status add(const galley_attr* const* attrs, uint32_t n);
@@ -137,8 +138,8 @@ struct Instruction {
   bool recomputed = false;  ///< a clone that runs forward again for backward
 };
 
-enum class SegmentKind : uint8_t { Load, Refresh, Micro, Update, Eval, Sample, Export };
-inline constexpr std::array<const char*, 7> segment_names = {"load", "refresh", "micro", "update", "eval", "sample", "export"};
+enum class SegmentKind : uint8_t { Load, Refresh, Window, Micro, Update, Eval, Sample, Export };
+inline constexpr std::array<const char*, 8> segment_names = {"load", "refresh", "window", "micro", "update", "eval", "sample", "export"};
 inline constexpr size_t segment_count = segment_names.size();
 
 struct Segment {
@@ -146,13 +147,14 @@ struct Segment {
   std::vector<Instruction> code;
 };
 
-/// The block of step scalars: one tensor of Life::Run; each scalar is a range of it.
+/// The block of step scalars: one tensor of Life::Run; each scalar is a range of it. The first ones are the host's (`step_image`).
 struct ScalarSlot {
   uint32_t which = 0;  ///< GALLEY_SCALAR_…, or 0 for an option
   int64_t offset = 0;  ///< bytes in the block
   int64_t bytes = 0;
   uint32_t dtype = GALLEY_F32;
   std::string option;  ///< "NAME.lr"
+  std::string tensor_name;  ///< of the graph's tensor
   size_t use = 0;      ///< index of the recipe's strategy, for an option
   Schedule schedule;   ///< an option's values by applied step (a constant has one entry)
   double factor = 1;   ///< by which they are multiplied
@@ -163,7 +165,7 @@ struct Trained {
   std::string name;
   TensorId parameter = no_tensor;  ///< logical storage that updates write (its first component under a storage format)
   TensorId gradient = no_tensor;
-  Operand sum_squares;  ///< F64, one element: of its gradient, before clipping and still multiplied by the loss scale
+  Operand sum_squares;  ///< in the readback; F64, one element: of its gradient, before clipping, and multiplied by the loss scale
   uint64_t flags = 0;   ///< GALLEY_TENSOR_ZERO_GRADIENT, GALLEY_TENSOR_LATE_GRADIENT
   int64_t count = 0;
 };
@@ -175,10 +177,16 @@ struct Document {
   int use = -1;  ///< the recipe's strategy that writes it; -1: the model's own
 };
 
-/// A metric of the step that a strategy reports: F32 or F64, one element, read when the update is over.
+/// A number that a strategy reports of a step: F32 or F64, one element of the readback.
 struct Metric {
   std::string name;
   Operand value;
+};
+
+/// A number of the readback that ends the run when it is not 0: I32, one element.
+struct StopFlag {
+  Operand value;
+  std::string strategy, cause, hint;
 };
 
 struct Program {
@@ -191,6 +199,9 @@ struct Program {
       0;  ///< > 0: windows have as many micro-batches as come closest to so many tokens that count, micro_batches at most
 
   TensorId scalars = no_tensor;
+  TensorId step_image = no_tensor;  ///< where the host can reach it: what it alone knows of a step, as the block's first bytes
+  TensorId readback = no_tensor;    ///< where the host can reach it: the block as it was at the end of update, eval or micro
+  uint32_t readback_event = 0;      ///< of update: is recorded when that is so
   std::vector<ScalarSlot> slots;
   /// The loader's inputs of a micro-batch, by name: "input_ids", "labels", "position_ids", "first_key"; (B, S) I32, Life::Run.
   std::vector<std::pair<std::string, TensorId>> inputs;
@@ -208,6 +219,7 @@ struct Program {
   std::vector<TensorId> frozen;
   std::vector<Document> documents;
   std::vector<Metric> metrics;
+  std::vector<StopFlag> stops;
   struct Chosen {
     std::string op, kernel, plugin;
     auto operator<=>(const Chosen&) const = default;

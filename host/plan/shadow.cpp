@@ -32,12 +32,14 @@ class Replay {
   }
 
   Status run() {
-    for (const TensorId t : {program_.window, program_.corpus}) write_by_host(t);
+    for (const TensorId t : {program_.window, program_.corpus, program_.step_image}) write_by_host(t);
     TRY_STATUS(run_segment(SegmentKind::Load, false));
     TRY_STATUS(run_segment(SegmentKind::Refresh, false));
     for (int64_t step = 0; step < kSteps; ++step) {
       window_begin_ = clock_ + 1;
       write_by_host(program_.window);
+      write_by_host(program_.step_image);
+      TRY_STATUS(run_segment(SegmentKind::Window, false));
       for (int64_t m = 0; m < std::min(program_.micro_batches, kMicroBatches); ++m) TRY_STATUS(run_segment(SegmentKind::Micro, m > 0));
       TRY_STATUS(run_segment(SegmentKind::Update, false));
       for (const Trained& trained : program_.trained)
@@ -282,7 +284,7 @@ class Replay {
     executions_.push_back({kind, segment_begin_, segment_begin_ + size_of(kind) - 1});
     for (auto& readers : readers_) readers.clear();
     events_.clear();
-    if (kind != SegmentKind::Update) write_by_host(program_.scalars);
+    if (kind == SegmentKind::Eval || kind == SegmentKind::Sample) write_by_host(program_.step_image);
     if (kind == SegmentKind::Micro || kind == SegmentKind::Eval || kind == SegmentKind::Sample)
       for (const auto& input : program_.inputs) write_by_host(input.second);
     if (kind == SegmentKind::Sample) write_by_host(program_.sample_position);

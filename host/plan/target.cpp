@@ -168,6 +168,7 @@ Result<Target> describe_target(const galley_device& device) {
     const galley_memory_class& memory = *device.memories[i];
     target.memories.push_back({memory.name ? memory.name : "", memory.alignment, memory.host_access != 0, memory.computes != 0});
   }
+  target.synchronous = device.flags & GALLEY_DEVICE_SYNCHRONOUS;
   target.queues = device.n_queues;
   const TargetView defaults(target);
   galley_target described = *defaults.get();  // what the device leaves alone stays as it is
@@ -223,7 +224,7 @@ Result<Target> parse_target(std::string_view text, std::string_view origin, Targ
   const Keys keys(root, origin, "the target");
   const OptionReader reader(keys.values, keys.context);
   TRY_STATUS(reader.only({"device", "isa", "threads", "workspace_budget", "peak_flops", "libraries", "bandwidth", "link_bandwidth",
-                          "memory_limit", "queues", "memory"}));
+                          "memory_limit", "queues", "synchronous", "memory"}));
   base.device = TRY(reader.text("device")).value_or(base.device);
   if (base.device.empty()) return reader.wrong("device", "the name of a device");
   base.isa = TRY(reader.text("isa")).value_or(base.isa);  // may be empty
@@ -236,6 +237,7 @@ Result<Target> parse_target(std::string_view text, std::string_view origin, Targ
   for (size_t i = 0; i < base.memories.size(); ++i)
     if (const auto one = i == 0 ? bandwidth : link) base.memories[i].in_bandwidth = base.memories[i].out_bandwidth = *one;
   base.memory_limit = TRY(reader.integer("memory_limit", 0)).value_or(base.memory_limit);
+  base.synchronous = TRY(reader.boolean("synchronous")).value_or(base.synchronous);
   base.queues = static_cast<uint32_t>(TRY(reader.integer("queues", 1, 64)).value_or(base.queues));
   const toml::node* memories = root.get("memory");
   if (!memories) return base;
@@ -273,6 +275,7 @@ std::string target_toml(const Target& target) {
   line("peak_flops", "{ " + peaks + " }");
   if (!libraries.empty()) line("libraries", "{ " + libraries + " }");
   line("queues", std::to_string(target.queues));
+  line("synchronous", target.synchronous ? "true" : "false");
   line("memory_limit", std::to_string(target.memory_limit));
   for (const MemoryClass& memory : target.memories) {
     out += "\n[[memory]]\n";

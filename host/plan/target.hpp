@@ -45,6 +45,7 @@ struct Target {
   std::vector<MemoryClass> memories;          ///< class 0 computes
   std::vector<LibraryVersion> libraries;
   uint32_t queues = 1;
+  bool synchronous = false;  ///< a call returns when its work is done: the host gains nothing by running ahead
   int64_t memory_limit = 0;  ///< bytes that the plan may take in all; 0: not limited
 
   /// Operations a second; of an arithmetic that the target does not list, those of F32.

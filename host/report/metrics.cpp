@@ -46,6 +46,7 @@ Status MetricsFile::step(const StepEvent& m) {
                     static_cast<long long>(m.step), number(loss, m.loss), number(norm, m.grad_norm), number(lr, m.lr),
                     static_cast<long long>(m.tokens), m.seconds);
   line_.assign(line, static_cast<size_t>(n));
+  if (!m.applied) line_.append(", \"skipped\": true");
   for (const ReportedMetric& metric : m.reported) {  // names have no character that JSON escapes
     line_.append(", \"").append(metric.name).append("\": ").append(number(loss, metric.value));
   }

@@ -58,7 +58,7 @@ Result<std::span<const float>> Generator::logits(std::span<const int32_t> tokens
     row.position_ids[i] = static_cast<int32_t>(i);
     row.first_key[i] = 0;
   }
-  TRY_STATUS(executor.begin_step({1, 1, 1, 1}));
+  executor.tell({1, 1});
   std::vector<const void*> sources;
   for (const auto& [name, tensor] : program.inputs)
     for (size_t t = 0; t < kBatchTensorCount; ++t)

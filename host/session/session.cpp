@@ -59,7 +59,6 @@ Result<std::unique_ptr<Session>> Session::open(const Study& study, std::unique_p
   out->source_ = std::move(source);
   out->info_ = state_info(study, out->source_.get());
   ExecutorOptions executor;
-  executor.seed = study.recipe.seed;
   executor.poison = options.poison;
   out->executor_ = TRY(Executor::create(study.program, study.plan, study.target, *study.device.table, executor));
   if (out->source_) TRY_STATUS(out->source_->load(out->bytes_of(study.program.corpus)));
@@ -113,41 +112,58 @@ Status Session::load_weights(const std::filesystem::path& state) {
   return executor_->run(SegmentKind::Refresh);
 }
 
-Result<StepEvent> Session::step() {
+Status Session::enqueue() {
   const Program& program = study_.program;
   if (!loader_) {
+    const int64_t held = study_.target.synchronous ? 1 : 2;
     loader_ = TRY(Loader::start(*source_, layout_of(program), program.micro_batches, info_.next_window, study_.recipe.steps,
-                                bytes_of(program.window)));
+                                bytes_of(program.window), held));
+    under_way_.reserve(static_cast<size_t>(held));
     last_ = now();
     aside_ = 0;
   }
   window_ = TRY(loader_->next());
-  const ScalarSlot* lr = lr_slot(program);
-  const StepBegin begin = {info_.attempted + 1, info_.applied + 1, window_->valid_tokens, 1.0};
-  TRY_STATUS(proof_->before_step(begin));
-  TRY_STATUS(executor_->begin_step(begin));
+  const ProofStep step = {steps_enqueued() + 1, info_.applied + 1, window_->valid_tokens};
+  TRY_STATUS(proof_->before_step(step));
+  TRY_STATUS(executor_->begin_step({step.attempted, step.window_tokens}));
   for (int64_t m = 0; m < window_->micro_batches; ++m) {
-    TRY_STATUS(executor_->begin_micro(m));
     TRY_STATUS(feed(*window_, m));
     TRY_STATUS(executor_->run_micro(m));
   }
+  // This update reads back where the one before did.
+  TRY_STATUS(take());
   TRY_STATUS(executor_->run_update());
-  TRY_STATUS(executor_->synchronize());
+  under_way_.push_back({step, window_->micro_batches});
+  return ok();
+}
+
+Status Session::take() {
+  if (under_way_.empty() || taken_) return ok();
+  taken_ = true;
+  return executor_->await_update();
+}
+
+Result<StepEvent> Session::finished() {
+  TRY_STATUS(take());
+  taken_ = false;
+  const UnderWay done = under_way_.front();
+  under_way_.erase(under_way_.begin());
+  const ProofStep step = {done.step.attempted, info_.applied + 1, done.step.window_tokens};
+  const ScalarSlot* lr = lr_slot(study_.program);
 
   StepEvent out;
-  out.step = begin.attempted;
-  out.tokens = window_->valid_tokens;
-  out.micro_batches = window_->micro_batches;
-  out.lr = lr ? lr->schedule.at(begin.applied) : 0;
-  out.grad_norm = TRY(executor_->scalar(GALLEY_SCALAR_GRADIENT_NORM));
-  const double sum = TRY(executor_->scalar(GALLEY_SCALAR_LOSS));
-  out.loss = out.tokens ? sum / static_cast<double>(out.tokens) : 0;
-  // A norm that is not finite ends the run only if nobody has skipped the step for it.
-  out.applied = !executor_->has_scalar(GALLEY_SCALAR_APPLY) || TRY(executor_->scalar(GALLEY_SCALAR_APPLY)) != 0;
-  if (out.applied && (!std::isfinite(out.loss) || !std::isfinite(out.grad_norm))) return not_finite(out.step, out.loss, out.grad_norm);
-  TRY_STATUS(read_reported());
+  out.step = step.attempted;
+  out.tokens = step.window_tokens;
+  out.micro_batches = done.micro_batches;
+  out.lr = lr ? lr->schedule.at(step.applied) : 0;
+  out.grad_norm = executor_->scalar(GALLEY_SCALAR_GRADIENT_NORM);
+  out.loss = out.tokens ? executor_->scalar(GALLEY_SCALAR_LOSS) / static_cast<double>(out.tokens) : 0;
+  out.applied = executor_->scalar(GALLEY_SCALAR_APPLY) != 0;
+  TRY_STATUS(check_finite(out));
+  TRY_STATUS(check_stops(out));
+  read_reported();
   out.reported = reported_;
-  TRY_STATUS(proof_->after_step(begin));
+  TRY_STATUS(proof_->after_step(step));
   info_.attempted = out.step;
   info_.next_window = out.step;
   info_.applied += out.applied ? 1 : 0;
@@ -160,36 +176,32 @@ Result<StepEvent> Session::step() {
   return out;
 }
 
-Status Session::read_reported() {
+void Session::read_reported() {
   const std::vector<Metric>& metrics = study_.program.metrics;
   reported_.resize(metrics.size());  // the first time
-  for (size_t i = 0; i < metrics.size(); ++i) {
-    const Operand& value = metrics[i].value;
-    std::array<std::byte, 8> bytes = {};
-    TRY_STATUS(
-        executor_->machine().get(value.tensor, value.offset, std::span(bytes).first(static_cast<size_t>(galley_dtype_bytes(value.dtype)))));
-    float single = 0;
-    reported_[i].name = metrics[i].name;
-    if (value.dtype == GALLEY_F64) std::memcpy(&reported_[i].value, bytes.data(), sizeof(double));
-    else {
-      std::memcpy(&single, bytes.data(), sizeof single);
-      reported_[i].value = single;
-    }
-  }
-  return ok();
+  for (size_t i = 0; i < metrics.size(); ++i) reported_[i] = {metrics[i].name, executor_->number(metrics[i].value)};
 }
 
-Error Session::not_finite(int64_t step, double loss, double norm) {
+/// A norm that is not finite ends the run only if nobody has skipped the step for it.
+Status Session::check_finite(const StepEvent& event) const {
+  if (!event.applied || (std::isfinite(event.loss) && std::isfinite(event.grad_norm))) return ok();
   std::string which;
   for (const Trained& t : study_.program.trained) {
-    double sum = 0;
-    if (!executor_->machine().get(t.sum_squares.tensor, t.sum_squares.offset, std::as_writable_bytes(std::span(&sum, 1)))) break;
-    if (std::isfinite(sum)) continue;
+    if (std::isfinite(executor_->number(t.sum_squares))) continue;
     which = "; first gradient that is not finite: " + t.name;
     break;
   }
-  return run_error("step " + std::to_string(step) + ": loss " + std::to_string(loss) + ", gradient norm " + std::to_string(norm) + which,
+  return run_error("step " + std::to_string(event.step) + ": loss " + std::to_string(event.loss) + ", gradient norm " +
+                       std::to_string(event.grad_norm) + which,
                    "a smaller learning rate or clipping may help; the states saved before are good");
+}
+
+/// A strategy may give up.
+Status Session::check_stops(const StepEvent& event) const {
+  for (const StopFlag& stop : study_.program.stops)
+    if (executor_->number(stop.value) != 0)
+      return run_error("step " + std::to_string(event.step) + ": " + stop.strategy + ": " + stop.cause, stop.hint);
+  return ok();
 }
 
 Result<double> Session::evaluate(const std::function<bool()>& stop) {
@@ -201,17 +213,18 @@ Result<double> Session::evaluate(const std::function<bool()>& stop) {
   const std::span<std::byte> memory = window_ ? window_->memory : bytes_of(study_.program.window);
   WindowBuffer buffer = {layout_of(study_.program), memory, -1, 0, 0};
   int64_t tokens = 0;
-  TRY_STATUS(executor_->begin_step({1, 1, 1, 1}));
+  TRY_STATUS(executor_->synchronize());
+  double loss = 0;
   for (int64_t b = 0; b < source_->validation_batches(); ++b) {
     if (stop && stop()) return Error{Exit::Interrupted, "interrupted in validation batch " + std::to_string(b + 1), ""};
     TRY_STATUS(source_->fill_validation(b, buffer));
-    TRY_STATUS(executor_->begin_micro(0));
+    executor_->tell({info_.attempted + 1, buffer.valid_tokens});
     TRY_STATUS(feed(buffer, 0));
     TRY_STATUS(executor_->run(SegmentKind::Eval));
-    TRY_STATUS(executor_->synchronize());
+    TRY_STATUS(executor_->read_back());
+    loss += executor_->scalar(GALLEY_SCALAR_LOSS);
     tokens += buffer.valid_tokens;
   }
-  const double loss = TRY(executor_->scalar(GALLEY_SCALAR_LOSS));
   aside_ += now() - begin;
   return tokens ? loss / static_cast<double>(tokens) : 0.0;
 }
@@ -228,14 +241,14 @@ Result<double> Session::gradients() {
   const Program& program = study_.program;
   WindowBuffer window = {layout_of(program), bytes_of(program.window), -1, 0, 0};
   TRY_STATUS(source_->fill(0, window));
-  TRY_STATUS(executor_->begin_step({1, 1, window.valid_tokens, 1.0}));
+  TRY_STATUS(executor_->begin_step({1, window.valid_tokens}));
   for (int64_t m = 0; m < window.micro_batches; ++m) {
-    TRY_STATUS(executor_->begin_micro(m));
     TRY_STATUS(feed(window, m));
     TRY_STATUS(executor_->run_micro(m));
   }
-  TRY_STATUS(executor_->synchronize());
-  const double sum = TRY(executor_->scalar(GALLEY_SCALAR_LOSS));
+  TRY_STATUS(executor_->run_update());
+  TRY_STATUS(executor_->read_back());
+  const double sum = executor_->scalar(GALLEY_SCALAR_LOSS);
   return window.valid_tokens ? sum / static_cast<double>(window.valid_tokens) : 0.0;
 }
 

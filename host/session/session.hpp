@@ -38,8 +38,12 @@ class Session {
   Status resume(const std::filesystem::path& state);
   /// Takes only the weights of a state, to evaluate or sample.
   Status load_weights(const std::filesystem::path& state);
-  /// Trains one window.
-  Result<StepEvent> step();
+  /// Hands the next window's step to the device. At most depth() steps may be under way.
+  Status enqueue();
+  /// Waits for the oldest step that is under way.
+  Result<StepEvent> finished();
+  /// How many steps may be under way: the host runs ahead of a device that works by itself.
+  int64_t depth() const { return study_.target.synchronous || proof_->compares() ? 1 : 2; }
   /// The mean loss over the validation data. `stop` is asked between batches; true: an error, exit code Interrupted.
   Result<double> evaluate(const std::function<bool()>& stop = {});
   /// Whether there is validation data.
@@ -54,6 +58,7 @@ class Session {
   Status export_model(const std::filesystem::path& directory) { return executor_->export_model(directory); }
 
   int64_t steps_done() const { return info_.attempted; }
+  int64_t steps_enqueued() const { return info_.attempted + static_cast<int64_t>(under_way_.size()); }
   const Study& study() const { return study_; }
   Executor& executor() { return *executor_; }
 
@@ -61,8 +66,15 @@ class Session {
   explicit Session(const Study& study) : study_(study) {}
   std::span<std::byte> bytes_of(TensorId tensor) const;
   Status feed(const WindowBuffer& window, int64_t micro_batch);
-  Status read_reported();
-  Error not_finite(int64_t step, double loss, double norm);
+  Status take();
+  void read_reported();
+  Status check_finite(const StepEvent& event) const;
+  Status check_stops(const StepEvent& event) const;
+
+  struct UnderWay {
+    ProofStep step;
+    int64_t micro_batches = 0;
+  };
 
   const Study& study_;
   std::unique_ptr<Source> source_;
@@ -71,6 +83,8 @@ class Session {
   StateInfo info_;
   std::unique_ptr<Loader> loader_;        ///< from the first step on
   const WindowBuffer* window_ = nullptr;  ///< the last one, which has been used up
+  std::vector<UnderWay> under_way_;       ///< the oldest first
+  bool taken_ = false;                    ///< the oldest one has been read back
   std::vector<ReportedMetric> reported_;  ///< of the last step
   double last_ = 0;                       ///< when the step before ended
   double aside_ = 0;                      ///< seconds of validation and saving since

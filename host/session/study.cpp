@@ -11,6 +11,7 @@
 #include "host/base/file.hpp"
 #include "host/base/nearest.hpp"
 #include "host/base/units.hpp"
+#include "host/data/loader.hpp"
 #include "host/data/text_codec.hpp"
 #include "host/passes/roles.hpp"
 #include "host/plan/dump.hpp"
@@ -180,7 +181,10 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   compile_options.seed = s.recipe.seed;
   compile_options.corpus_bytes = options.purpose == Purpose::Sample ? 0 : static_cast<int64_t>(s.data.bytes);
   const BatchLayout layout = {rows, length};
-  compile_options.window_bytes = [layout](int64_t micro_batches) { return 2 * static_cast<int64_t>(window_bytes(layout, micro_batches)); };
+  const int64_t held = s.target.synchronous ? 1 : 2;
+  compile_options.window_bytes = [layout, held](int64_t micro_batches) {
+    return static_cast<int64_t>(Loader::bytes(layout, micro_batches, held));
+  };
   compile_options.kernels = {s.recipe.kernels.begin(), s.recipe.kernels.end()};
   for (const std::string& id : s.recipe.kernels)
     if (!plugins.find(id)) {

@@ -93,11 +93,18 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
     if (Status first = validate(0, options.stop); !first && first.error().exit != Exit::Interrupted) return first;
   }
   if (stop()) return Error{Exit::Interrupted, "interrupted before step " + std::to_string(session->steps_done() + 1), go_on};
+  // What a step is followed by has to find it done.
+  const auto followed = [&](int64_t step) { return scheduled(recipe, step) || (validates && step % recipe.validate.every == 0); };
   while (session->steps_done() < recipe.steps) {
-    const StepEvent event = TRY(session->step());
+    const auto runs_ahead = [&](int64_t enqueued) {
+      const int64_t ahead = enqueued - session->steps_done();
+      return enqueued < recipe.steps && (ahead == 0 || (ahead < session->depth() && !followed(enqueued) && !stop()));
+    };
+    while (runs_ahead(session->steps_enqueued())) TRY_STATUS(session->enqueue());
+    const StepEvent event = TRY(session->finished());
     TRY_STATUS(tell(options, [&](Observer& o) { return o.step(event); }));
     if (validates && event.step % recipe.validate.every == 0) TRY_STATUS(validate(event.step, {}));
-    const bool stopping = stop() && event.step < recipe.steps;
+    const bool stopping = stop() && event.step < recipe.steps && session->steps_enqueued() == event.step;
     if (event.step == recipe.steps) TRY_STATUS(session->finish());
     if (scheduled(recipe, event.step) || stopping) {
       TRY_STATUS(tell(options, [](Observer& o) { return o.saving(); }));

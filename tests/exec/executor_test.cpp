@@ -112,35 +112,35 @@ TEST_P(Executors, ScalarsOfAStep) {
   const uint32_t rw = GALLEY_READ_WRITE;
   b.kernel(SegmentKind::Load, small::fill, {}, {b.write(x)}, 3);
   b.kernel(SegmentKind::Micro, small::lose, {b.scalar(GALLEY_SCALAR_LOSS, rw), b.read(x), b.scalar(GALLEY_SCALAR_LOSS_SEED)}, {});
+  b.kernel(SegmentKind::Micro, small::next_rows, {b.scalar(GALLEY_SCALAR_RANDOM, rw)}, {}).attrs.set("rows", int64_t{4});
   b.kernel(SegmentKind::Update, small::multiply, {b.option("sgd.lr"), b.option("sgd.lr")}, {b.write(lr)});
+  b.own_steps(4);
   Running r = run(b);
   ASSERT_TRUE(r.executor) << r.error.cause;
   ASSERT_OK(r.executor->load());
   for (int64_t step = 5; step < 7; ++step) {  // the loss begins at 0 each time
-    ASSERT_OK(r.executor->begin_step({.attempted = step, .applied = 2, .window_tokens = 8, .loss_scale = 4}));
-    for (int64_t m = 0; m < 2; ++m) {
-      ASSERT_OK(r.executor->begin_micro(m));
-      ASSERT_OK(r.executor->run_micro(m));
-    }
+    ASSERT_OK(r.executor->begin_step({.attempted = step, .window_tokens = 8}));
+    for (int64_t m = 0; m < 2; ++m) ASSERT_OK(r.executor->run_micro(m));
     ASSERT_OK(r.executor->run_update());
-    EXPECT_EQ(*r.executor->scalar(GALLEY_SCALAR_LOSS), 6.0);
-    EXPECT_EQ(*r.executor->scalar(GALLEY_SCALAR_ATTEMPTED_STEP), static_cast<double>(step));
+    ASSERT_OK(r.executor->await_update());
+    EXPECT_EQ(r.executor->scalar(GALLEY_SCALAR_LOSS), 6.0);
+    EXPECT_EQ(r.executor->scalar(GALLEY_SCALAR_ATTEMPTED_STEP), static_cast<double>(step));
   }
-  EXPECT_EQ(*r.executor->scalar(GALLEY_SCALAR_APPLIED_STEP), 2);
-  EXPECT_EQ(*r.executor->scalar(GALLEY_SCALAR_APPLY), 1);
-  EXPECT_EQ(*r.executor->scalar(GALLEY_SCALAR_LOSS_SEED), 0.5);
-  EXPECT_EQ(*r.executor->scalar(GALLEY_SCALAR_GRADIENT_FACTOR), 0.25);
-  EXPECT_EQ(*r.executor->scalar(GALLEY_SCALAR_FOUND_INF), 0);
+  EXPECT_EQ(r.executor->scalar(GALLEY_SCALAR_APPLIED_STEP), 2);
+  EXPECT_EQ(r.executor->scalar(GALLEY_SCALAR_APPLY), 1);
+  EXPECT_EQ(r.executor->scalar(GALLEY_SCALAR_LOSS_SEED), 0.5);
+  EXPECT_EQ(r.executor->scalar(GALLEY_SCALAR_GRADIENT_FACTOR), 0.25);
+  EXPECT_EQ(r.executor->scalar(GALLEY_SCALAR_FOUND_INF), 0);
   EXPECT_EQ(r.values(lr), (Floats{0.0625f}));
   int64_t random[4];
-  const ScalarSlot& slot = r.builder.program.slots[9];
-  ASSERT_OK(r.executor->machine().get(r.builder.program.scalars, slot.offset, std::as_writable_bytes(std::span(random))));
+  ASSERT_OK(r.executor->machine().get(r.builder.program.scalars, r.builder.scalar(GALLEY_SCALAR_RANDOM).offset, std::as_writable_bytes(std::span(random))));
   EXPECT_EQ(random[0], 42);  // seed
   EXPECT_EQ(random[1], 5);   // window
   EXPECT_EQ(random[2], 4);   // first row of micro-batch 1
-  ASSERT_OK(r.executor->begin_step({.attempted = 7, .applied = 9, .window_tokens = 0}));
-  EXPECT_EQ(*r.executor->scalar(GALLEY_SCALAR_LOSS_SEED), 0);
-  EXPECT_FALSE(r.executor->scalar(99).ok());
+  ASSERT_OK(r.executor->begin_step({.attempted = 7, .window_tokens = 0}));
+  ASSERT_OK(r.executor->run_update());
+  ASSERT_OK(r.executor->read_back());
+  EXPECT_EQ(r.executor->scalar(GALLEY_SCALAR_LOSS_SEED), 0);
 }
 
 // A whole step is enqueued before anything of it runs: rows and inputs must not be overwritten by later ones.
@@ -152,14 +152,16 @@ TEST_P(Executors, AStepMayBeEnqueuedAhead) {
   const TensorId rows = b.tensor("rows", {4}, Life::Run, 0, GALLEY_I64), x = b.tensor("x", {1}), sum = b.tensor("sum", {1});
   b.program.inputs = {{"x", x}};
   b.kernel(SegmentKind::Micro, small::multiply, {b.read(x), b.read(x)}, {b.gather(sum)});
+  b.kernel(SegmentKind::Micro, small::next_rows, {b.scalar(GALLEY_SCALAR_RANDOM, GALLEY_READ_WRITE)}, {}).attrs.set("rows", int64_t{2});
   b.copy(SegmentKind::Micro, b.program.scalars, rows, 0, 0).inputs[0] = b.scalar(GALLEY_SCALAR_RANDOM);
+  b.own_steps();
   Running r = run(b);
   ASSERT_TRUE(r.executor) << r.error.cause;
+  ASSERT_OK(r.executor->load());
   ASSERT_OK(r.executor->begin_step({.attempted = 1}));
   const Floats batches = {1, 2, 3, 4};
   for (int64_t m = 0; m < 4; ++m) {
     const void* input = &batches[static_cast<size_t>(m)];
-    ASSERT_OK(r.executor->begin_micro(m));
     ASSERT_OK(r.executor->copy_inputs({&input, 1}));
     ASSERT_OK(r.executor->run_micro(m));
   }

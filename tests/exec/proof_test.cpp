@@ -24,9 +24,9 @@ struct Model {
     build.copy(SegmentKind::Load, made, frozen, 0, 0);
     for (const char* name : {"a", "b"}) {
       const TensorId p = build.tensor(name, {4}), g = build.tensor(std::string(name) + ".grad", {4});
-      const TensorId s = build.tensor(std::string(name) + ".sum", {}, Life::Run, 0, GALLEY_F64);
+      const Operand s = build.number(GALLEY_F64);
       build.kernel(SegmentKind::Load, small::fill, {}, {build.write(p)}, start);
-      build.kernel(SegmentKind::Update, small::sum_squares, {build.read(g)}, {build.write(s)});
+      build.kernel(SegmentKind::Update, small::sum_squares, {build.read(g)}, {s});
       build.kernel(SegmentKind::Update, small::descend,
                    {build.update(p), build.read(g), build.option("sgd.lr"), build.scalar(GALLEY_SCALAR_GRADIENT_FACTOR),
                     build.scalar(GALLEY_SCALAR_APPLY)},
@@ -35,11 +35,12 @@ struct Model {
       trained.name = name;
       trained.parameter = p;
       trained.gradient = g;
-      trained.sum_squares = build.read(s);
+      trained.sum_squares = s;
       trained.count = 4;
       build.program.trained.push_back(trained);
     }
     build.program.frozen = {frozen};
+    build.own_steps();
   }
   uint64_t& flags(size_t i) { return build.program.trained[i].flags; }
   Builder build;
@@ -53,8 +54,8 @@ struct Training {
   }
   /// A step with these gradients; what the proof says of it.
   std::string step(float a, float b, int64_t tokens = 8, bool apply = true) {
-    const StepBegin begin = {.attempted = ++attempted, .applied = applied, .window_tokens = tokens};
-    EXPECT_TRUE(running.executor->begin_step(begin).ok());
+    const ProofStep begin = {.attempted = ++attempted, .applied = applied, .window_tokens = tokens};
+    EXPECT_TRUE(running.executor->begin_step({attempted, tokens}).ok());
     set(0, a);
     set(1, b);
     if (!apply) {
@@ -64,6 +65,7 @@ struct Training {
     }
     Status status = proof.before_step(begin);
     if (status.ok()) status = running.executor->run_update();
+    if (status.ok()) status = running.executor->await_update();
     if (status.ok()) status = proof.after_step(begin);
     applied += apply;
     EXPECT_TRUE(status.ok() || status.error().exit == Exit::Failed);

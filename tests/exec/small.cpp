@@ -3,8 +3,11 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <stdexcept>
 
 namespace galley::small {
@@ -84,6 +87,45 @@ void run_leave_out(const Node& n, void*) {
 }
 void run_fails(const Node&, void*) { throw sdk::Failure(GALLEY_FAILED, "the cable is loose"); }
 
+// What a window begins with, in the block of scalars; the attributes say where each number is.
+void run_begin_window(const sdk::Node& node, void*) {
+  char* const block = static_cast<char*>(node.in(0).data);
+  const auto at = [&](const char* name) { return node.i(name, -1) < 0 ? nullptr : block + node.i(name, -1); };
+  const auto put = [&](const char* name, auto value) {
+    if (char* to = at(name)) std::memcpy(to, &value, sizeof value);
+  };
+  int64_t attempted = 0, applied = 0;
+  float tokens = 0;
+  std::memcpy(&attempted, block, sizeof attempted);
+  std::memcpy(&tokens, block + 64, sizeof tokens);
+  std::memcpy(&applied, at("count"), sizeof applied);
+  const float scale = static_cast<float>(node.f("scale", 1));
+  put("2", applied + 1);
+  put("3", int32_t{1});
+  put("4", scale);
+  put("6", tokens > 0 ? scale / tokens : 0.0f);
+  put("7", 0.0f);
+  put("8", 1 / scale);
+  put("9", int32_t{0});
+  put("10", std::array<int64_t, 4>{42, attempted - 1, -node.i("rows", 0), 0});
+  put("11", 0.0);
+  if (const galley_attr* table = galley_attr_find(node.view(), "table"))
+    put("option", static_cast<float>(
+                      static_cast<const double*>(table->data)[std::min<int64_t>(applied, static_cast<int64_t>(table->count) - 1)]));
+}
+
+void run_next_rows(const sdk::Node& node, void*) { node.update<int64_t>(0)[2] += node.i("rows", 0); }
+
+void run_end_step(const sdk::Node& node, void*) {
+  char* const block = static_cast<char*>(node.in(0).data);
+  int32_t apply = 1;
+  if (node.i("3", -1) >= 0) std::memcpy(&apply, block + node.i("3", 0), sizeof apply);
+  int64_t applied = 0;
+  std::memcpy(&applied, block + node.i("count", 0), sizeof applied);
+  applied += apply != 0;
+  std::memcpy(block + node.i("count", 0), &applied, sizeof applied);
+}
+
 galley_kernel throwing() {
   galley_kernel k = sdk::kernel<run_fill>("throws.test", "throws");
   k.enqueue = [](void*, galley_queue*, galley_error*) -> galley_status { throw std::runtime_error("past the table"); };
@@ -110,6 +152,9 @@ const galley_kernel read_beyond = sdk::kernel<run_read_beyond>("read_beyond.test
 const galley_kernel write_beyond = sdk::kernel<run_write_beyond>("write_beyond.test", "write_beyond");
 const galley_kernel write_input = sdk::kernel<run_write_input>("write_input.test", "write_input");
 const galley_kernel leave_out = sdk::kernel<run_leave_out>("leave_out.test", "leave_out");
+const galley_kernel begin_window = sdk::kernel<run_begin_window>("begin_window.test", "begin_window");
+const galley_kernel next_rows = sdk::kernel<run_next_rows>("next_rows.test", "next_rows");
+const galley_kernel end_step = sdk::kernel<run_end_step>("end_step.test", "end_step");
 const galley_kernel fails = sdk::kernel<run_fails>("fails.test", "fails");
 const galley_kernel throws = throwing();
 const galley_kernel no_prepare = unpreparable();
@@ -224,28 +269,74 @@ void Builder::slot(ScalarSlot slot) {
   if (program.scalars == no_tensor) program.scalars = tensor("scalars", {0}, Life::Run, 0, GALLEY_U8);
   ProgramTensor& block = program.tensors[static_cast<size_t>(program.scalars)];
   slot.offset = block.bytes;
-  block.bytes += (slot.bytes + 7) / 8 * 8;
+  block.bytes += (slot.bytes + 63) / 64 * 64;
   block.shape = {block.bytes};
   program.slots.push_back(std::move(slot));
 }
 
-void Builder::scalars(const std::vector<uint32_t>& which) {
+void Builder::scalars(std::vector<uint32_t> which) {
+  // The host's come first.
+  std::erase_if(which, [](uint32_t w) { return w == GALLEY_SCALAR_ATTEMPTED_STEP || w == GALLEY_SCALAR_WINDOW_TOKENS; });
+  which.insert(which.begin(), {GALLEY_SCALAR_ATTEMPTED_STEP, GALLEY_SCALAR_WINDOW_TOKENS});
   for (const uint32_t w : which) {
     const bool wide = w == GALLEY_SCALAR_ATTEMPTED_STEP || w == GALLEY_SCALAR_APPLIED_STEP || w == GALLEY_SCALAR_RANDOM;
-    const uint32_t dtype = w == GALLEY_SCALAR_LOSS                                    ? GALLEY_F64
-                           : wide                                                     ? GALLEY_I64
-                           : w == GALLEY_SCALAR_APPLY || w == GALLEY_SCALAR_FOUND_INF ? GALLEY_I32
-                                                                                      : GALLEY_F32;
-    slot({.which = w,
-          .bytes = galley_dtype_bytes(dtype) * (w == GALLEY_SCALAR_RANDOM ? 4 : 1),
-          .dtype = dtype,
-          .option = {},
-          .schedule = {}});
+    ScalarSlot one;
+    one.which = w;
+    one.dtype = w == GALLEY_SCALAR_LOSS                                    ? GALLEY_F64
+                : wide                                                     ? GALLEY_I64
+                : w == GALLEY_SCALAR_APPLY || w == GALLEY_SCALAR_FOUND_INF ? GALLEY_I32
+                                                                           : GALLEY_F32;
+    one.bytes = galley_dtype_bytes(one.dtype) * (w == GALLEY_SCALAR_RANDOM ? 4 : 1);
+    slot(std::move(one));
   }
 }
 
 void Builder::option(const std::string& name, std::vector<double> values) {
-  slot({.bytes = 4, .dtype = GALLEY_F32, .option = name, .schedule = {"", std::move(values)}});
+  ScalarSlot one;
+  one.bytes = 4;
+  one.option = name;
+  one.schedule = {"", std::move(values)};
+  slot(std::move(one));
+}
+
+Operand Builder::number(uint32_t dtype) {
+  ScalarSlot one;
+  one.which = 1000 + static_cast<uint32_t>(program.slots.size());
+  one.dtype = dtype;
+  one.bytes = galley_dtype_bytes(dtype);
+  slot(std::move(one));
+  return of(program.slots.back(), GALLEY_WRITE);
+}
+
+void Builder::own_steps(double scale) {
+  const Operand count = number(GALLEY_I64);
+  const int64_t bytes = program.tensors[static_cast<size_t>(program.scalars)].bytes;
+  program.step_image = tensor("step image", {128}, Life::Run, 0, GALLEY_U8);
+  program.readback = tensor("readback", {bytes}, Life::Run, 0, GALLEY_U8);
+  const auto block = [&](uint32_t access, int64_t size) {
+    Operand out = operand(program.scalars, access, access);
+    out.shape = {size};
+    return out;
+  };
+  Operand numbers = block(GALLEY_WRITE, bytes / 4);
+  numbers.dtype = GALLEY_F32;
+  kernel(SegmentKind::Load, fill, {}, {numbers}, 0);
+  copy(SegmentKind::Window, program.step_image, program.scalars, 0, 0).outputs[0] = block(GALLEY_WRITE, 128);
+  AttrList where;
+  where.set("count", count.offset);
+  where.set("scale", scale);
+  where.set("rows", program.rows);
+  for (const ScalarSlot& s : program.slots) {
+    where.set(s.option.empty() ? std::to_string(s.which) : "option", s.offset);
+    if (!s.option.empty()) where.set("table", s.schedule.table);
+  }
+  for (auto* k : {&begin_window, &end_step})
+    kernel(k == &begin_window ? SegmentKind::Window : SegmentKind::Update, *k, {block(GALLEY_READ_WRITE, bytes)}, {}).attrs = where;
+  copy(SegmentKind::Update, program.scalars, program.readback, 0, 0);
+  program.readback_event = 99;
+  record(SegmentKind::Update, 0, program.readback_event);
+  for (Trained& t : program.trained)
+    if (t.sum_squares.present()) t.sum_squares.tensor = program.readback;
 }
 
 Operand Builder::of(const ScalarSlot& slot, uint32_t access) const {
@@ -300,7 +391,7 @@ Plan Builder::plan() const {
 }
 
 Running::Running(Builder builder_, bool is_lazy, Poison poison) : builder(std::move(builder_)), plan(builder.plan()), machine(target()) {
-  auto made = Executor::create(builder.program, plan, machine, device(is_lazy), {.seed = 42, .poison = poison});
+  auto made = Executor::create(builder.program, plan, machine, device(is_lazy), {.poison = poison});
   if (made.ok()) executor = std::move(*made);
   else error = made.error();
 }

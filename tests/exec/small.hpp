@@ -35,6 +35,7 @@ extern const galley_kernel read_beyond;   ///< y[i] = x[i + 1], which for the la
 extern const galley_kernel write_beyond;  ///< y[i] = x[i], and one more
 extern const galley_kernel write_input;   ///< y = x, and x[0] = 0
 extern const galley_kernel leave_out;     ///< y = x but for the last element
+extern const galley_kernel next_rows;     ///< random (I64 (4), updated): random[2] += attribute "rows"
 extern const galley_kernel fails;         ///< GALLEY_FAILED, "the cable is loose"
 extern const galley_kernel throws;        ///< std::runtime_error, past its own table
 extern const galley_kernel no_prepare;    ///< cannot be prepared
@@ -61,10 +62,14 @@ class Builder {
   Instruction& read_file(const std::filesystem::path& file, const std::string& entry, TensorId to);
   Instruction& write_file(const std::string& file, const std::string& entry, TensorId from);
   /// The block of scalars with one slot each, and the operand of a slot.
-  void scalars(const std::vector<uint32_t>& which);
+  void scalars(std::vector<uint32_t> which);
   void option(const std::string& name, std::vector<double> values);
   Operand scalar(uint32_t which, uint32_t access = GALLEY_READ) const;
   Operand option(const std::string& name) const;
+  /// Another number of the block.
+  Operand number(uint32_t dtype);
+  /// What begins a window and ends an update, and what is read back; called last.
+  void own_steps(double scale = 1);
 
   Plan plan() const;
 

@@ -53,7 +53,6 @@ StateInfo info(int64_t step) {
   StateInfo out;
   out.attempted = out.next_window = step;
   out.applied = step - 1;
-  out.loss_scale = 1.0 / 3;
   out.device = "cpu";
   out.isa = "x86-64-v3";
   out.data = 0xfedcba9876543210;

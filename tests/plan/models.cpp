@@ -143,7 +143,7 @@ Program Builder::run() {
   p.rows = s.batch;
   p.length = s.length;
   p.micro_batches = s.micro_batches;
-  p.scalars = tensor("scalars", {256}, GALLEY_U8, Owner::Data, Life::Run);
+  p.scalars = p.step_image = tensor("scalars", {256}, GALLEY_U8, Owner::Data, Life::Run);
   for (uint32_t i = 0; i < 5; ++i) {
     ScalarSlot slot;
     slot.which = i + 1;

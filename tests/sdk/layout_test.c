@@ -248,7 +248,8 @@ typedef galley_status galley_graph_verbs_export_stored_fn(galley_graph*, galley_
 typedef galley_status galley_graph_verbs_export_model_fn(galley_graph*, uint32_t what, galley_error*);
 typedef galley_status galley_graph_verbs_config_fn(galley_graph*, const char* key, const char* json, galley_error*);
 typedef galley_status galley_graph_verbs_ignore_fn(galley_graph*, const char* pattern, galley_error*);
-SIZE(galley_graph_verbs, 136);
+typedef galley_status galley_graph_verbs_stop_if_fn(galley_graph*, galley_tensor flag, const char* cause, const char* hint, galley_error*);
+SIZE(galley_graph_verbs, 144);
 FIELD(galley_graph_verbs, size, 0, 4, uint32_t);
 FIELD(galley_graph_verbs, revision, 4, 4, uint32_t);
 FIELD(galley_graph_verbs, reader, 8, 8, const galley_graph_reader*);
@@ -267,7 +268,8 @@ FIELD(galley_graph_verbs, export_stored, 104, 8, galley_graph_verbs_export_store
 FIELD(galley_graph_verbs, export_model, 112, 8, galley_graph_verbs_export_model_fn*);
 FIELD(galley_graph_verbs, config, 120, 8, galley_graph_verbs_config_fn*);
 FIELD(galley_graph_verbs, ignore, 128, 8, galley_graph_verbs_ignore_fn*);
-CONSTANT(GALLEY_GRAPH_VERBS_MIN_SIZE, 128u);
+FIELD(galley_graph_verbs, stop_if, 136, 8, galley_graph_verbs_stop_if_fn*);
+CONSTANT(GALLEY_GRAPH_VERBS_MIN_SIZE, 144u);
 
 /* --- claim.h ------------------------------------------------------------------------------------------------ */
 TEXT(GALLEY_CLAIM, "galley.claim/1");

@@ -118,6 +118,7 @@ constexpr galley_device kDevice = [] {
   d.wait = wait;
   d.await = await;
   d.synchronize = synchronize;
+  d.flags = GALLEY_DEVICE_SYNCHRONOUS;
   return d;
 }();
 const bool registered = sdk::add(&kDevice);

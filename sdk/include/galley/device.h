@@ -68,6 +68,9 @@ typedef struct galley_device_options {
 /* A captured sequence of launches and copies. Each device defines its own. */
 typedef struct galley_run galley_run;
 
+/* Flags of a device. */
+#define GALLEY_DEVICE_SYNCHRONOUS (1ull << 32) /* a hint: a call returns when its work is done */
+
 /* Only one thread at a time calls the functions that take a `device`. All of them are [main-thread] unless they say otherwise. */
 typedef struct galley_device {
   uint32_t size;
@@ -103,7 +106,7 @@ typedef struct galley_device {
   galley_status (*end_capture)(void* device, galley_run** out, galley_error*);
   galley_status (*replay)(void* device, galley_run*, galley_error*);
   void (*discard)(void* device, galley_run*);
-  uint64_t flags; /* none yet */
+  uint64_t flags;
 } galley_device;
 #define GALLEY_DEVICE_MIN_SIZE 128u /* up to `synchronize` */
 

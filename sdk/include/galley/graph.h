@@ -22,7 +22,7 @@ typedef uint64_t galley_node;
 #define GALLEY_KIND_CONSTANT 4u  /* made by its initializer, and made again whenever what that one reads has changed; not saved */
 #define GALLEY_KIND_TRANSIENT 5u /* lives from its producer to its last reader */
 #define GALLEY_KIND_INPUT 6u     /* filled by the loader for each micro-batch */
-#define GALLEY_KIND_SCALAR 7u    /* part of the block of step scalars, which the host writes at the beginning of each step */
+#define GALLEY_KIND_SCALAR 7u    /* part of the block of step scalars */
 
 /* Flags of a tensor. */
 #define GALLEY_TENSOR_NO_DECAY 1ull      /* a norm's weight or a bias: not decayed by default */
@@ -122,12 +122,13 @@ typedef struct galley_node_info {
 } galley_node_info;
 #define GALLEY_NODE_INFO_MIN_SIZE 72u
 
-/* Step scalars. Each has one element unless it says otherwise; see galley_graph_verbs.scalar. */
+/* Step scalars. Each has one element unless it says otherwise; see galley_graph_verbs.scalar. The host writes the first two; the others
+ * are written by nodes, the host's own and strategies', in GALLEY_SEGMENT_WINDOW and in the update. */
 #define GALLEY_SCALAR_ATTEMPTED_STEP 1u /* I64, from 1; data and random numbers follow it */
-#define GALLEY_SCALAR_APPLIED_STEP 2u   /* I64, from 1: the number of this step if it is applied */
-#define GALLEY_SCALAR_APPLY 3u          /* I32; 0: the step is skipped. Every node that writes a parameter or a state reads it */
-#define GALLEY_SCALAR_LOSS_SCALE 4u     /* F32 */
 #define GALLEY_SCALAR_WINDOW_TOKENS 5u  /* F32, number of valid tokens in the window */
+#define GALLEY_SCALAR_APPLIED_STEP 2u   /* I64, from 1: the number of this step if it is applied */
+#define GALLEY_SCALAR_APPLY 3u          /* I32, 1; 0: the step is skipped. Every node that writes a parameter or a state reads it */
+#define GALLEY_SCALAR_LOSS_SCALE 4u     /* F32, 1 unless a node of GALLEY_SEGMENT_WINDOW writes it */
 #define GALLEY_SCALAR_LOSS_SEED 6u      /* F32, loss scale / valid tokens; 0 if there are none */
 #define GALLEY_SCALAR_GRADIENT_NORM 7u  /* F32, global L2 norm of the unscaled gradients, before clipping */
 #define GALLEY_SCALAR_GRADIENT_FACTOR \
@@ -202,8 +203,11 @@ typedef struct galley_graph_verbs {
   /* Ignores tensors of source files whose names match the pattern ('*' matches any characters). Any other tensor that nobody reads is an
    * error. */
   galley_status (*ignore)(galley_graph*, const char* pattern, galley_error*);
+  /* While building an update. Ends the run after a step in which `flag`, an I32 tensor of one element, is not 0 after the update. The run's
+   * error says "step N: " and `cause`, and then `hint`, which may be NULL. */
+  galley_status (*stop_if)(galley_graph*, galley_tensor flag, const char* cause, const char* hint, galley_error*);
 } galley_graph_verbs;
-#define GALLEY_GRAPH_VERBS_MIN_SIZE 128u
+#define GALLEY_GRAPH_VERBS_MIN_SIZE 144u
 
 /* End of draft 0.2. */
 

@@ -129,6 +129,9 @@ class Graph : public GraphReader {
   void config(const std::string& key, const std::string& json) {
     check([&](galley_error* e) { return verbs_->config(graph_, key.c_str(), json.c_str(), e); });
   }
+  void stop_if(galley_tensor flag, const std::string& cause, const std::string& hint = {}) {
+    check([&](galley_error* e) { return verbs_->stop_if(graph_, flag, cause.c_str(), hint.c_str(), e); });
+  }
   void ignore(const std::string& pattern) {
     if (!GALLEY_HAS(verbs_, galley_graph_verbs, ignore)) unsupported("this Galley has no 'ignore'");
     check([&](galley_error* e) { return verbs_->ignore(graph_, pattern.c_str(), e); });

@@ -93,12 +93,17 @@ class Attrs {
     const std::string& kept = texts_.emplace_back(value);
     return add(name, GALLEY_ATTR_STRING, static_cast<uint32_t>(kept.size()), kept.c_str());
   }
-  /// A list of integers, for example a shape.
+  /// A list of integers, for example a shape; `numbers`: of numbers.
   Attrs& list(const char* name, std::vector<int64_t> values) & {
     const std::vector<int64_t>& kept = lists_.emplace_back(std::move(values));
     return add(name, GALLEY_ATTR_I64, static_cast<uint32_t>(kept.size()), kept.data());
   }
+  Attrs& numbers(const char* name, std::vector<double> values) & {
+    const std::vector<double>& kept = number_lists_.emplace_back(std::move(values));
+    return add(name, GALLEY_ATTR_F64, static_cast<uint32_t>(kept.size()), kept.data());
+  }
   Attrs&& list(const char* name, std::vector<int64_t> values) && { return std::move(list(name, std::move(values))); }
+  Attrs&& numbers(const char* name, std::vector<double> values) && { return std::move(numbers(name, std::move(values))); }
   Attrs&& i(const char* name, int64_t value) && { return std::move(i(name, value)); }
   Attrs&& f(const char* name, double value) && { return std::move(f(name, value)); }
   Attrs&& s(const char* name, const std::string& value) && { return std::move(s(name, value)); }

@@ -1,0 +1,118 @@
+// What a window begins with and a step ends with: the step scalars that the device owns.
+//
+// The window part runs before the first micro-batch: the host's nodes, those of strategies (a loss scale, a weight's norm), then what
+// follows from both (the loss seed, scheduled options). Each micro-batch moves the random numbers' row on, and the update ends by counting
+// itself if it was applied.
+#include <algorithm>
+#include <map>
+
+#include "galley/rewrite.h"
+#include "host/passes/passes.hpp"
+
+namespace galley {
+namespace {
+
+Status rewrite_window(Compilation& c) {
+  for (size_t i = 0; i < c.strategies.size(); ++i) {
+    const LoadedStrategy& s = *c.strategies[i];
+    if (!s.rewrite()) continue;
+    TRY_STATUS(call_strategy(c.graph, c.strategies, {Section::Window, static_cast<int>(i), -1, 0, "window."}, "rewrite", [&](galley_error* e) {
+      return s.rewrite()->rewrite(s.instance(), Graph::verbs(), c.graph.handle(), GALLEY_SEGMENT_WINDOW, e);
+    }));
+  }
+  return ok();
+}
+
+Status append(Compilation& c, const galley_op* op, const std::string& name, std::vector<galley_tensor> inputs, AttrList attrs,
+              std::vector<galley_tensor> outputs) {
+  TRY(c.graph.append(op, name, std::move(inputs), std::move(attrs), &outputs, 0));
+  return ok();
+}
+
+/// One value of a table each. The tables of an option's factors are one.
+Status schedules(Compilation& c) {
+  Graph& graph = c.graph;
+  std::map<std::string, galley_tensor> tables;
+  for (size_t i = 0; i < graph.slots.size(); ++i) {
+    const ScalarSlot slot = graph.slots[i];
+    if (slot.which) continue;
+    const auto [at, fresh] = tables.try_emplace(std::to_string(slot.use) + " " + slot.option, 0);
+    if (fresh) {
+      GraphTensor table;
+      table.name = "table." + slot.tensor_name;
+      table.dtype = GALLEY_F64;
+      table.shape = {static_cast<int64_t>(slot.schedule.table.size())};
+      table.kind = GALLEY_KIND_CONSTANT;
+      table.initializer = c.roles.values->name;
+      table.attrs.set("values", slot.schedule.table);
+      at->second = TRY(graph.make(std::move(table)));
+    }
+    AttrList attrs;
+    attrs.set("factor", slot.factor);
+    TRY_STATUS(append(c, c.roles.scheduled, "window." + slot.tensor_name, {TRY(graph.scalar(GALLEY_SCALAR_APPLIED_STEP)), at->second},
+                      std::move(attrs), {graph.find(slot.tensor_name)}));
+  }
+  return ok();
+}
+
+/// What the host reads of a step lies in the block.
+Status gather(Compilation& c, galley_tensor* t, const std::string& name) {
+  const GraphTensor& x = c.graph.tensor(*t);
+  if (x.slice_of == c.graph.scalars) return ok();
+  const galley_tensor slot = TRY(c.graph.in_block(name, x.dtype, 1, c.graph.reserve(galley_dtype_bytes(x.dtype))));
+  TRY_STATUS(append(c, c.roles.copy, "update." + name, {*t}, {}, {slot}));
+  *t = slot;
+  return ok();
+}
+
+bool draws(const Graph& graph, galley_tensor random) {
+  for (const Section s : {Section::Forward, Section::Backward})
+    for (const galley_node n : graph.section(s))
+      for (const galley_tensor t : graph.node(n).inputs)
+        if (t == random) return true;
+  return false;
+}
+
+}  // namespace
+
+Status window(Compilation& c) {
+  Graph& graph = c.graph;
+  GraphTensor applied;
+  applied.name = "applied steps";
+  applied.dtype = GALLEY_I64;
+  applied.shape = {1};
+  applied.kind = GALLEY_KIND_STATE;
+  c.applied = TRY(graph.make(std::move(applied)));
+  const auto scalar = [&](uint32_t which) { return *graph.scalar(which); };  // all were made with the graph
+  {
+    const Graph::As as(graph, {Section::Window});
+    AttrList attrs;
+    attrs.set("seed", static_cast<int64_t>(c.options.seed));
+    attrs.set("rows", graph.rows());
+    TRY_STATUS(append(c, c.roles.step_begin, "window.begin", {scalar(GALLEY_SCALAR_ATTEMPTED_STEP), c.applied}, std::move(attrs),
+                      {scalar(GALLEY_SCALAR_APPLIED_STEP), scalar(GALLEY_SCALAR_APPLY), scalar(GALLEY_SCALAR_LOSS_SCALE),
+                       scalar(GALLEY_SCALAR_RANDOM)}));
+    TRY_STATUS(append(c, c.roles.loss_begin, "window.loss", {}, {}, {scalar(GALLEY_SCALAR_LOSS)}));
+  }
+  TRY_STATUS(rewrite_window(c));
+  const Graph::As as(graph, {Section::Window});
+  TRY_STATUS(append(c, c.roles.loss_seed, "window.seed", {scalar(GALLEY_SCALAR_LOSS_SCALE), scalar(GALLEY_SCALAR_WINDOW_TOKENS)}, {},
+                    {scalar(GALLEY_SCALAR_LOSS_SEED), scalar(GALLEY_SCALAR_GRADIENT_FACTOR)}));
+  TRY_STATUS(schedules(c));
+  graph.sort(Section::Window);
+  if (c.backward() && draws(graph, scalar(GALLEY_SCALAR_RANDOM))) {
+    AttrList attrs;
+    attrs.set("rows", graph.rows());
+    const Graph::As micro(graph, {Section::Forward});
+    TRY_STATUS(append(c, c.roles.next_rows, "micro.rows", {scalar(GALLEY_SCALAR_RANDOM)}, std::move(attrs), {}));
+    std::vector<galley_node>& forward = graph.section(Section::Forward);
+    std::rotate(forward.begin(), forward.end() - 1, forward.end());
+  }
+  if (!c.trains()) return ok();
+  const Graph::As end(graph, {Section::Update});
+  for (Reported& r : graph.reports) TRY_STATUS(gather(c, &r.tensor, "reported " + r.name));
+  for (size_t i = 0; i < graph.stops.size(); ++i) TRY_STATUS(gather(c, &graph.stops[i].tensor, "stop " + std::to_string(i + 1)));
+  return append(c, c.roles.step_end, "update.end", {scalar(GALLEY_SCALAR_APPLY), c.applied}, {}, {});
+}
+
+}  // namespace galley

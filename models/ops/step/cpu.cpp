@@ -1,0 +1,44 @@
+// Single numbers: one thread, no loop.
+#include <algorithm>
+
+#include "galley/cpp/plugin.hpp"
+
+namespace {
+
+using namespace galley::sdk;
+
+void step_begin(const Node& n, void*) {
+  *n.write<int64_t>(0) = *n.read<int64_t>(1) + 1;
+  *n.write<int32_t>(1) = 1;
+  *n.write<float>(2) = 1;
+  int64_t* random = n.write<int64_t>(3);
+  random[0] = n.i("seed", 0);
+  random[1] = *n.read<int64_t>(0) - 1;
+  random[2] = -n.i("rows", 0);
+  random[3] = 0;
+}
+
+void loss_begin(const Node& n, void*) { *n.write<double>(0) = 0; }
+
+void loss_seed(const Node& n, void*) {
+  const double scale = *n.read<float>(0), tokens = *n.read<float>(1);
+  *n.write<float>(0) = static_cast<float>(tokens > 0 ? scale / tokens : 0);
+  *n.write<float>(1) = static_cast<float>(1 / scale);
+}
+
+void scheduled(const Node& n, void*) {
+  const int64_t step = std::clamp<int64_t>(*n.read<int64_t>(0), 1, count(n.in(1)));
+  *n.write<float>(0) = static_cast<float>(n.f("factor", 1) * n.read<double>(1)[step - 1]);
+}
+
+void next_rows(const Node& n, void*) { n.update<int64_t>(0)[2] += n.i("rows", 0); }
+
+void step_end(const Node& n, void*) { *n.update<int64_t>(1) += *n.read<int32_t>(0) != 0; }
+
+bool any(const Node&) { return true; }
+
+const bool added = add(kernel<step_begin, any>("step_begin.cpu", "step_begin")) && add(kernel<loss_begin, any>("loss_begin.cpu", "loss_begin")) &&
+                   add(kernel<loss_seed, any>("loss_seed.cpu", "loss_seed")) && add(kernel<scheduled, any>("scheduled.cpu", "scheduled")) &&
+                   add(kernel<next_rows, any>("next_rows.cpu", "next_rows")) && add(kernel<step_end, any>("step_end.cpu", "step_end"));
+
+}  // namespace

@@ -1,0 +1,115 @@
+// What a window begins and ends with: the step scalars that follow from what the host alone knows (the attempted step, the window's
+// tokens), from the number of steps that were applied, and from tables. They are computed where they are read, so that a step never waits
+// for the host.
+#include <cmath>
+
+#include "ops/check.hpp"
+
+namespace {
+
+using namespace galley::sdk;
+using namespace galley::models;
+
+void integer64(const Node& n, uint32_t i, const char* name, int64_t count_) {
+  if (n.in(i).dtype != GALLEY_I64 || count(n.in(i)) != count_)
+    wrong(n, std::string(name) + " is " + shape_text(n.in(i)) + "; it has to be I64 (" + std::to_string(count_) + ")");
+}
+
+void begin_shape(const Node& n, Shapes& out) {
+  integer64(n, 0, "attempted", 1);
+  integer64(n, 1, "applied", 1);
+  out.set(0, GALLEY_I64, {1});
+  out.set(1, GALLEY_I32, {1});
+  out.set(2, GALLEY_F32, {1});
+  out.set(3, GALLEY_I64, {4});
+}
+void begin_reference(const Node& n) {
+  *n.write<int64_t>(0) = *n.read<int64_t>(1) + 1;
+  *n.write<int32_t>(1) = 1;
+  *n.write<double>(2) = 1;
+  int64_t* random = n.write<int64_t>(3);
+  random[0] = n.i("seed", 0);
+  random[1] = *n.read<int64_t>(0) - 1;
+  random[2] = -n.i("rows", 0);
+  random[3] = 0;
+}
+Op step_begin("step_begin",
+              "applied_step = applied + 1, apply = 1, loss_scale = 1, random = (seed, attempted - 1, -rows, 0): before the first micro-batch");
+const bool begin_added = add(step_begin.input("attempted", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+                                 .input("applied", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+                                 .output("applied_step", GALLEY_ROLE_WHOLE)
+                                 .output("apply", GALLEY_ROLE_WHOLE)
+                                 .output("loss_scale", GALLEY_ROLE_WHOLE)
+                                 .output("random", GALLEY_ROLE_WHOLE)
+                                 .infer<begin_shape>()
+                                 .reference<begin_reference>()
+                                 .test("step", {{GALLEY_I64, {1}, 1, 1000}, {GALLEY_I64, {1}, 0, 1000}}, Attrs().i("seed", 7).i("rows", 4)));
+
+void loss_shape(const Node&, Shapes& out) { out.set(0, GALLEY_F64, {1}); }
+void loss_reference(const Node& n) { *n.write<double>(0) = 0; }
+Op loss_begin("loss_begin", "loss = 0");
+const bool loss_added =
+    add(loss_begin.output("loss", GALLEY_ROLE_WHOLE).infer<loss_shape>().reference<loss_reference>().test("zero", {}));
+
+void seed_shape(const Node& n, Shapes& out) {
+  single(n, 0, "loss_scale");
+  single(n, 1, "tokens");
+  out.set(0, GALLEY_F32, {1});
+  out.set(1, GALLEY_F32, {1});
+}
+void seed_reference(const Node& n) {
+  const double scale = *n.read<double>(0), tokens = *n.read<double>(1);
+  *n.write<double>(0) = tokens > 0 ? scale / tokens : 0;
+  *n.write<double>(1) = 1 / scale;
+}
+Op loss_seed("loss_seed", "seed = loss_scale / tokens, 0 without tokens; factor = 1 / loss_scale");
+const bool seed_added = add(loss_seed.input("loss_scale", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+                                .input("tokens", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+                                .output("seed", GALLEY_ROLE_WHOLE)
+                                .output("factor", GALLEY_ROLE_WHOLE)
+                                .infer<seed_shape>()
+                                .reference<seed_reference>()
+                                .test("some", {{GALLEY_F32, {1}, 1, 70000}, {GALLEY_F32, {1}, 1, 5000}})
+                                .test("none", {{GALLEY_F32, {1}, 1, 70000}, {GALLEY_F32, {1}, 0, 0}}));
+
+void scheduled_shape(const Node& n, Shapes& out) {
+  integer64(n, 0, "step", 1);
+  if (n.in(1).rank != 1 || n.in(1).dtype != GALLEY_F64 || count(n.in(1)) < 1) wrong(n, "the table has to be F64 (n)");
+  out.set(0, GALLEY_F32, {1});
+}
+void scheduled_reference(const Node& n) {
+  const int64_t step = *n.read<int64_t>(0), size = count(n.in(1));
+  *n.write<double>(0) = n.f("factor", 1) * n.read<double>(1)[step < 1 ? 0 : step > size ? size - 1 : step - 1];
+}
+Op scheduled("scheduled", "value = factor · table[step - 1], the last entry from there on; step I64 (1), table F64 (n), value F32 (1)");
+const bool scheduled_added = add(scheduled.input("step", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+                                     .input("table", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+                                     .output("value", GALLEY_ROLE_WHOLE)
+                                     .infer<scheduled_shape>()
+                                     .reference<scheduled_reference>()
+                                     .test("constant", {{GALLEY_I64, {1}, 1, 9}, {GALLEY_F64, {1}}})
+                                     .test("within", {{GALLEY_I64, {1}, 1, 9}, {GALLEY_F64, {9}}}, Attrs().f("factor", 0.25))
+                                     .test("beyond", {{GALLEY_I64, {1}, 10, 20}, {GALLEY_F64, {9}}}));
+
+void rows_shape(const Node& n, Shapes&) { integer64(n, 0, "random", 4); }
+void rows_reference(const Node& n) { n.update<int64_t>(0)[2] += n.i("rows", 0); }
+Op next_rows("next_rows", "random[2] += rows: the first row of the next micro-batch");
+const bool rows_added = add(next_rows.input("random", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT)
+                                .infer<rows_shape>()
+                                .reference<rows_reference>()
+                                .test("rows", {{GALLEY_I64, {4}, 0, 1000}}, Attrs().i("rows", 4)));
+
+void end_shape(const Node& n, Shapes&) {
+  single(n, 0, "apply");
+  integer64(n, 1, "applied", 1);
+}
+void end_reference(const Node& n) { *n.update<int64_t>(1) += *n.read<int32_t>(0) != 0; }
+Op step_end("step_end", "applied += 1 if apply is not 0");
+const bool end_added = add(step_end.input("apply", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+                               .input("applied", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT)
+                               .infer<end_shape>()
+                               .reference<end_reference>()
+                               .test("applied", {{GALLEY_I32, {1}, 1, 1}, {GALLEY_I64, {1}, 0, 100}})
+                               .test("skipped", {{GALLEY_I32, {1}, 0, 0}, {GALLEY_I64, {1}, 0, 100}}));
+
+}  // namespace
