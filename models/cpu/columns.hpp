@@ -2,12 +2,12 @@
 // 32 at a time (short sums round less), and the pieces are added in order. What the pieces found lies in the workspace.
 #pragma once
 
-#include "cpu/vector.hpp"
+#include "cpu/number.hpp"
 
 namespace galley::cpu {
 
-inline constexpr int64_t column_block = 512;  // columns of a piece: its running sums stay in the first-level cache
-inline constexpr int64_t short_sum = 32;      // rows added up before they join the running sum
+inline constexpr int64_t column_block = run_length;  // columns of a piece: its running sums stay in the first-level cache
+inline constexpr int64_t short_sum = 32;             // rows added up before they join the running sum
 
 struct ColumnPieces {
   int64_t row_blocks, rows_of_one, column_blocks;
@@ -31,18 +31,20 @@ inline int64_t column_sums_workspace(int64_t rows, int64_t columns, int64_t outp
   return blocks > 1 ? blocks * columns * outputs * static_cast<int64_t>(sizeof(float)) : 0;
 }
 
-/// out[k][c] = Σ_r of what row(r, c, n, into) adds to into[k][0 … n) for columns c … c + n, or adds to out where accumulates[k]. An output
-/// may be null: then row must leave into[k] alone.
+/// out[k][c] = Σ_r of what row(r, c, n, into) adds to into[k][0 … n) for columns c … c + n, at most a run of them, or adds that sum to out.
+/// An output may be absent: then row must leave into[k] alone.
 template <int outputs, class Row>
-inline void column_sums(int64_t rows, int64_t columns, float* const (&out)[outputs], const bool (&accumulates)[outputs], void* workspace,
-                        const Row& row) {
+inline void column_sums(int64_t rows, int64_t columns, const Output (&out)[outputs], void* workspace, const Row& row) {
   const ColumnPieces pieces = column_pieces(rows, columns);
   float* const partial = static_cast<float*>(workspace);  // (row_blocks, outputs, columns)
   const auto finish = [&](int k, int64_t first, int64_t n, const float* sums) {
-    if (accumulates[k])
-      for (int64_t c = 0; c < n; ++c) out[k][first + c] += sums[c];
+    Buffer buffer;
+    float* const to = out[k].open(first, n, buffer);
+    if (out[k].adds())
+      for (int64_t c = 0; c < n; ++c) to[c] += sums[c];
     else
-      for (int64_t c = 0; c < n; ++c) out[k][first + c] = sums[c];
+      for (int64_t c = 0; c < n; ++c) to[c] = sums[c];
+    out[k].close(first, n, to);
   };
   sdk::parallel(pieces.row_blocks * pieces.column_blocks, [&](int64_t piece) {
     const int64_t block = piece / pieces.column_blocks, first = piece % pieces.column_blocks * column_block;

@@ -1,46 +1,22 @@
-// BF16 and F16 as bits. Conversions round to the nearest value, ties to even, keep NaN a NaN, and are written so that loops over them
-// vectorise.
+// BF16 and F16 (galley/cpp/half.hpp) for many numbers at once.
 #pragma once
 
-#include <bit>
-#include <cstdint>
+#include "galley/cpp/half.hpp"
 
 namespace galley::cpu {
 
-struct Bf16 {
-  uint16_t bits;
-};
-struct F16 {
-  uint16_t bits;
-};
+using sdk::Bf16;
+using sdk::F16;
+using sdk::from_float;
+using sdk::to_float;
 
-inline float to_float(float x) { return x; }
-inline float to_float(Bf16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
-inline float to_float(F16 x) {
-  const uint32_t sign = static_cast<uint32_t>(x.bits & 0x8000u) << 16, magnitude = static_cast<uint32_t>(x.bits & 0x7FFFu) << 13;
-  // The exponent moves by 127 − 15; the product also makes numbers of the subnormals. Infinity and NaN keep an exponent of ones.
-  const float value = std::bit_cast<float>(magnitude) * 0x1p112f;
-  const uint32_t bits = magnitude >= 0x0F800000u ? magnitude | 0x7F800000u : std::bit_cast<uint32_t>(value);
-  return std::bit_cast<float>(bits | sign);
+template <class T>
+inline void widen(const T* from, int64_t n, float* __restrict to) {
+  for (int64_t i = 0; i < n; ++i) to[i] = to_float(from[i]);
 }
-
-inline void from_float(float x, float& y) { y = x; }
-inline void from_float(float x, Bf16& y) {
-  const uint32_t bits = std::bit_cast<uint32_t>(x);
-  const uint32_t rounded = (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16;
-  const uint32_t nan = (bits >> 16) | 0x40u;
-  y.bits = static_cast<uint16_t>((bits & 0x7FFFFFFFu) > 0x7F800000u ? nan : rounded);
-}
-inline void from_float(float x, F16& y) {
-  const uint32_t bits = std::bit_cast<uint32_t>(x), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7FFFFFFFu;
-  // Normal: the exponent moves by 127 − 15, then round as integers; what rounds past the largest becomes infinity by itself.
-  const uint32_t normal = (magnitude - 0x38000000u + 0x0FFFu + (magnitude >> 13 & 1u)) >> 13;
-  // Subnormal: adding 0.5 (a unit in its last place is 2⁻²⁴) lets the machine round.
-  const uint32_t small = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3F000000u;
-  uint32_t half = magnitude < 0x38800000u ? small : normal;
-  half = magnitude >= 0x47800000u ? 0x7C00u : half;
-  half = magnitude > 0x7F800000u ? 0x7E00u : half;
-  y.bits = static_cast<uint16_t>(half | sign);
+template <class T>
+inline void narrow(const float* from, int64_t n, T* __restrict to) {
+  for (int64_t i = 0; i < n; ++i) from_float(from[i], to[i]);
 }
 
 }  // namespace galley::cpu

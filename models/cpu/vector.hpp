@@ -151,32 +151,46 @@ inline T fold(T* lane) {
   return lane[0];
 }
 
-/// Σ term(i) for i in [0, n): lane i mod 32 adds its terms in order, then the lanes are folded. T is float or double.
+/// A sum whose terms may come in several runs: all but the last one have a multiple of 32 terms, so that a term's lane depends on its
+/// place alone. T is float or double.
+template <class T = float>
+class LaneSum {
+ public:
+  /// Adds term(i) for i in [0, n): lane i mod 32 adds its terms in order.
+  template <class Term>
+  void add(int64_t n, const Term& term) {
+    int64_t i = 0;
+    for (; i + lanes <= n; i += lanes)
+      for (int64_t k = 0; k < lanes; ++k) lane_[k] += static_cast<T>(term(i + k));
+    for (int64_t k = 0; i < n; ++i, ++k) lane_[k] += static_cast<T>(term(i));
+  }
+  /// Adds to two sums over the same elements, read once.
+  template <class First, class Second>
+  static void add_both(LaneSum& a, LaneSum& b, int64_t n, const First& first, const Second& second) {
+    int64_t i = 0;
+    for (; i + lanes <= n; i += lanes)
+      for (int64_t k = 0; k < lanes; ++k) {
+        a.lane_[k] += first(i + k);
+        b.lane_[k] += second(i + k);
+      }
+    for (int64_t k = 0; i < n; ++i, ++k) {
+      a.lane_[k] += first(i);
+      b.lane_[k] += second(i);
+    }
+  }
+  /// The lanes, folded; once, at the end.
+  T total() { return fold(lane_); }
+
+ private:
+  alignas(64) T lane_[lanes] = {};
+};
+
+/// Σ term(i) for i in [0, n).
 template <class T = float, class Term>
 inline T sum(int64_t n, const Term& term) {
-  alignas(64) T lane[lanes] = {};
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes)
-    for (int64_t k = 0; k < lanes; ++k) lane[k] += static_cast<T>(term(i + k));
-  for (int64_t k = 0; i < n; ++i, ++k) lane[k] += static_cast<T>(term(i));
-  return fold(lane);
-}
-
-/// Two sums over the same elements, read once.
-template <class First, class Second>
-inline std::pair<float, float> sums(int64_t n, const First& first, const Second& second) {
-  alignas(64) float a[lanes] = {}, b[lanes] = {};
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes)
-    for (int64_t k = 0; k < lanes; ++k) {
-      a[k] += first(i + k);
-      b[k] += second(i + k);
-    }
-  for (int64_t k = 0; i < n; ++i, ++k) {
-    a[k] += first(i);
-    b[k] += second(i);
-  }
-  return {fold(a), fold(b)};
+  LaneSum<T> of;
+  of.add(n, term);
+  return of.total();
 }
 
 /// The largest of n > 0 numbers. A NaN may be passed over.
@@ -239,19 +253,6 @@ template <class Body>
 inline void by_access(bool accumulates, const Body& body) {
   if (accumulates) body(std::true_type());
   else body(std::false_type());
-}
-
-/// Output 0 element by element: y[i] = value(i), added where the node accumulates.
-template <class Value>
-inline void map(const sdk::Node& node, const Value& value) {
-  float* y = node.write<float>(0);
-  by_access(node.accumulates(0), [&](auto add) {
-    over_elements(sdk::count(node.out(0)), [&](int64_t first, int64_t last) {
-      const Value local = value;  // its numbers in registers: through the reference, writing y might change them
-      GALLEY_INDEPENDENT
-      for (int64_t i = first; i < last; ++i) put(add, y[i], local(i));
-    });
-  });
 }
 
 /// The operands that are there and hold numbers hold them as F32.

@@ -54,9 +54,32 @@ inline void numbers(const sdk::Node& node, uint32_t i, const char* name) {
   if (dtype != GALLEY_F32 && dtype != GALLEY_BF16 && dtype != GALLEY_F16) wrong(node, std::string(name) + " has to be F32, BF16 or F16");
 }
 
+/// Input `i`, where it is there, is F32.
+inline void in_f32(const sdk::Node& node, uint32_t i, const char* name) {
+  if (node.has(i) && node.in(i).dtype != GALLEY_F32) wrong(node, std::string(name) + " has to be F32");
+}
+
+/// Inputs `i` and `k` are in the dtype in which the node computes: one of F32, BF16 and F16.
+inline void one_dtype(const sdk::Node& node, uint32_t i, const char* name, uint32_t k, const char* other) {
+  numbers(node, i, name);
+  numbers(node, k, other);
+  const auto text = [&](uint32_t input) {
+    const uint32_t dtype = node.in(input).dtype;
+    return dtype == GALLEY_F32 ? " is F32" : dtype == GALLEY_BF16 ? " is BF16" : " is F16";
+  };
+  if (node.in(i).dtype != node.in(k).dtype) wrong(node, std::string(name) + text(i) + ", but " + other + text(k));
+}
+
 /// The output has the shape of `t`, and the dtype that the node's attribute asks for, or else t's.
 inline void like_in_dtype(sdk::Shapes& shapes, uint32_t output, const sdk::Node& node, const galley_operand& t) {
   shapes.set(output, node.dtype(t.dtype), t.shape, t.rank);
+}
+
+/// The same with another last extent.
+inline void like_in_dtype(sdk::Shapes& shapes, uint32_t output, const sdk::Node& node, const galley_operand& t, int64_t last) {
+  galley_operand in_dtype = t;
+  in_dtype.dtype = node.dtype(t.dtype);
+  shapes.like(output, in_dtype, last);
 }
 
 /// A value for each row of `t`: its shape without the last extent.

@@ -17,6 +17,8 @@ using namespace galley::sdk;
 enum Input : uint32_t { Parameter, Gradient, Mean, Square, Rate, Step, Factor, Apply, Largest };
 
 void infer_adamw_step(const Node& node, Shapes&) {
+  if (const uint32_t dtype = node.in(Gradient).dtype; dtype != GALLEY_F32 && dtype != GALLEY_BF16 && dtype != GALLEY_F16)
+    invalid(std::string(node.name()) + ": the gradient has to be F32, BF16 or F16");
   for (const uint32_t i : {Gradient, Mean, Square, Largest})
     if (node.has(i) && count(node.in(i)) != count(node.in(Parameter)))
       invalid(std::string(node.name()) + ": the parameter is " + shape_text(node.in(Parameter)) + ", but input " + std::to_string(i) +
@@ -45,7 +47,7 @@ Op& adamw_step() {
   static Op op("adamw_step", "one step of AdamW");
   constexpr uint32_t scalar = GALLEY_OPERAND_NO_GRADIENT, in_place = GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT, F = GALLEY_F32;
   op.input("parameter", GALLEY_ROLE_ROWS, in_place)
-      .input("gradient", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
+      .input("gradient", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT | GALLEY_OPERAND_ANY_DTYPE)
       .input("exp_avg", GALLEY_ROLE_ROWS, in_place)
       .input("exp_avg_sq", GALLEY_ROLE_ROWS, in_place)
       .input("lr", GALLEY_ROLE_WHOLE, scalar)
@@ -56,9 +58,9 @@ Op& adamw_step() {
       .grain(GALLEY_GRAIN_ELEMENT)
       .infer<infer_adamw_step>()
       .reference<reference_adamw_step>();
-  const auto inputs = [](std::vector<int64_t> shape, double step, double apply, bool amsgrad) {
+  const auto inputs = [](std::vector<int64_t> shape, double step, double apply, bool amsgrad, uint32_t gradient = GALLEY_F32) {
     return std::vector<CaseInput>{{F, shape},
-                                  {F, shape},
+                                  {gradient, shape},
                                   {F, shape},
                                   {F, shape, 0, 1},
                                   {F, {1}, 0.001, 0.1},
@@ -72,7 +74,9 @@ Op& adamw_step() {
       .test("later", inputs({37, 671}, 100, 1, false), attrs(0.1))
       .test("no decay", inputs({131, 67}, 2, 1, false), attrs(0))
       .test("amsgrad", inputs({37, 671}, 10, 1, true), attrs(0.1))
-      .test("skipped", inputs({7, 5}, 10, 0, false), attrs(0.1));
+      .test("skipped", inputs({7, 5}, 10, 0, false), attrs(0.1))
+      .test("bf16", inputs({37, 671}, 100, 1, false, GALLEY_BF16), attrs(0.1))
+      .test("f16", inputs({37, 671}, 10, 1, true, GALLEY_F16), attrs(0.1));
   return op;
 }
 

@@ -1,5 +1,6 @@
-// sgd_step: parameter, gradient and momentum buffer of n elements, F32, in one pass: 12 bytes an element without momentum, 20 with it.
-// Bound by memory: time it beside a copy of as many bytes. Element-wise, so that neither threads nor the width of vectors change a bit.
+// sgd_step: parameter, gradient and momentum buffer of n elements in one pass: 12 bytes an element without momentum, 20 with it, 2 less
+// with a gradient in BF16 or F16; all else is F32. Bound by memory: time it beside a copy of as many bytes. Element-wise, so that neither threads nor the width of vectors change a bit.
+#include "galley/cpp/half.hpp"
 #include "galley/cpp/plugin.hpp"
 
 namespace {
@@ -12,31 +13,32 @@ struct Rule {
   float lr, factor, momentum, part, decay;  // part: of the gradient in the momentum
 };
 
-void plain(float* __restrict p, const float* __restrict gradient, int64_t n, const Rule r) {
-  for (int64_t i = 0; i < n; ++i) p[i] = p[i] - r.lr * (r.factor * gradient[i] + r.decay * p[i]);
+template <class G>
+void plain(float* __restrict p, const G* __restrict gradient, int64_t n, const Rule r) {
+  for (int64_t i = 0; i < n; ++i) p[i] = p[i] - r.lr * (r.factor * to_float(gradient[i]) + r.decay * p[i]);
 }
 
-template <bool nesterov>
-void with_momentum(float* __restrict p, const float* __restrict gradient, float* __restrict buffer, int64_t n, const Rule r) {
+template <bool nesterov, class G>
+void with_momentum(float* __restrict p, const G* __restrict gradient, float* __restrict buffer, int64_t n, const Rule r) {
   for (int64_t i = 0; i < n; ++i) {
-    const float g = r.factor * gradient[i] + r.decay * p[i];
+    const float g = r.factor * to_float(gradient[i]) + r.decay * p[i];
     const float b = r.momentum * buffer[i] + r.part * g;
     buffer[i] = b;
     p[i] = p[i] - r.lr * (nesterov ? g + r.momentum * b : b);
   }
 }
 
-template <bool nesterov>
-void first_momentum(float* __restrict p, const float* __restrict gradient, float* __restrict buffer, int64_t n, const Rule r) {
+template <bool nesterov, class G>
+void first_momentum(float* __restrict p, const G* __restrict gradient, float* __restrict buffer, int64_t n, const Rule r) {
   for (int64_t i = 0; i < n; ++i) {
-    const float g = r.factor * gradient[i] + r.decay * p[i];
+    const float g = r.factor * to_float(gradient[i]) + r.decay * p[i];
     buffer[i] = g;
     p[i] = p[i] - r.lr * (nesterov ? g + r.momentum * g : g);
   }
 }
 
 bool supports(const Node& node) {
-  for (const uint32_t i : {0u, 1u, 2u, 4u, 6u})
+  for (const uint32_t i : {0u, 2u, 4u, 6u})
     if (node.has(i) && node.in(i).dtype != GALLEY_F32) return false;
   return node.in(3).dtype == GALLEY_I64 && node.in(5).dtype == GALLEY_I32;
 }
@@ -47,16 +49,22 @@ void sgd_step(const Node& node, void*) {
                   static_cast<float>(1.0 - node.f("dampening", 0)), static_cast<float>(node.f("weight_decay", 0))};
   const bool nesterov = node.i("nesterov", 0) != 0, first = *node.read<int64_t>(3) == 1;
   float *p = node.update<float>(0), *buffer = node.has(6) ? node.update<float>(6) : nullptr;
-  const float* gradient = node.read<float>(1);
   const int64_t n = count(node.in(0));
-  const auto step = first      ? (nesterov ? first_momentum<true> : first_momentum<false>)
-                    : nesterov ? with_momentum<true>
-                               : with_momentum<false>;
-  parallel((n + kBlock - 1) / kBlock, [&](int64_t block) {
-    const int64_t begin = block * kBlock, size = n - begin < kBlock ? n - begin : kBlock;
-    if (buffer) step(p + begin, gradient + begin, buffer + begin, size, r);
-    else plain(p + begin, gradient + begin, size, r);
-  });
+  const auto all = [&]<class G>(const G* gradient) {
+    const auto step = first      ? (nesterov ? first_momentum<true, G> : first_momentum<false, G>)
+                      : nesterov ? with_momentum<true, G>
+                                 : with_momentum<false, G>;
+    parallel((n + kBlock - 1) / kBlock, [&](int64_t block) {
+      const int64_t begin = block * kBlock, size = n - begin < kBlock ? n - begin : kBlock;
+      if (buffer) step(p + begin, gradient + begin, buffer + begin, size, r);
+      else plain(p + begin, gradient + begin, size, r);
+    });
+  };
+  switch (node.in(1).dtype) {
+    case GALLEY_BF16: return all(node.read<Bf16>(1));
+    case GALLEY_F16: return all(node.read<F16>(1));
+    default: return all(node.read<float>(1));
+  }
 }
 
 const bool registered = add(kernel<sgd_step, supports>("sgd_step.cpu", "sgd_step"));

@@ -12,6 +12,8 @@ using namespace galley::sdk;
 enum Input : uint32_t { Parameter, Gradient, Rate, Step, Factor, Apply, Momentum };
 
 void infer_sgd_step(const Node& node, Shapes&) {
+  if (const uint32_t dtype = node.in(Gradient).dtype; dtype != GALLEY_F32 && dtype != GALLEY_BF16 && dtype != GALLEY_F16)
+    invalid(std::string(node.name()) + ": the gradient has to be F32, BF16 or F16");
   for (const uint32_t i : {Gradient, Momentum})
     if (node.has(i) && count(node.in(i)) != count(node.in(Parameter)))
       invalid(std::string(node.name()) + ": the parameter is " + shape_text(node.in(Parameter)) + ", but input " + std::to_string(i) +
@@ -40,7 +42,7 @@ Op& sgd_step() {
   static Op op("sgd_step", "one step of stochastic gradient descent, with a momentum buffer or without");
   constexpr uint32_t scalar = GALLEY_OPERAND_NO_GRADIENT, in_place = GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT, F = GALLEY_F32;
   op.input("parameter", GALLEY_ROLE_ROWS, in_place)
-      .input("gradient", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
+      .input("gradient", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT | GALLEY_OPERAND_ANY_DTYPE)
       .input("lr", GALLEY_ROLE_WHOLE, scalar)
       .input("applied_step", GALLEY_ROLE_WHOLE, scalar)
       .input("gradient_factor", GALLEY_ROLE_WHOLE, scalar)
@@ -49,9 +51,9 @@ Op& sgd_step() {
       .grain(GALLEY_GRAIN_ELEMENT)
       .infer<infer_sgd_step>()
       .reference<reference_sgd_step>();
-  const auto inputs = [](std::vector<int64_t> shape, double step, double apply, bool buffer) {
+  const auto inputs = [](std::vector<int64_t> shape, double step, double apply, bool buffer, uint32_t gradient = GALLEY_F32) {
     return std::vector<CaseInput>{{F, shape},
-                                  {F, shape},
+                                  {gradient, shape},
                                   {F, {1}, 0.01, 0.1},
                                   {GALLEY_I64, {1}, step, step},
                                   {F, {1}, 0.5, 1},
@@ -63,7 +65,10 @@ Op& sgd_step() {
       .test("first", inputs({33}, 1, 1, true), Attrs().f("momentum", 0.9).f("dampening", 0.5))
       .test("momentum", inputs({37, 671}, 2, 1, true), Attrs().f("momentum", 0.9).f("dampening", 0.5).f("weight_decay", 0.1))
       .test("nesterov", inputs({131, 67}, 2, 1, true), Attrs().f("momentum", 0.9).i("nesterov", 1))
-      .test("skipped", inputs({7, 5}, 2, 0, true), Attrs().f("momentum", 0.9));
+      .test("skipped", inputs({7, 5}, 2, 0, true), Attrs().f("momentum", 0.9))
+      .test("bf16", inputs({37, 671}, 3, 1, false, GALLEY_BF16))
+      .test("bf16 first", inputs({33}, 1, 1, true, GALLEY_BF16), Attrs().f("momentum", 0.9))
+      .test("f16", inputs({131, 67}, 2, 1, true, GALLEY_F16), Attrs().f("momentum", 0.9).i("nesterov", 1));
   return op;
 }
 

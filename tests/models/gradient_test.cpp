@@ -141,9 +141,20 @@ TEST_P(Gradient, EqualsFiniteDifferences) {
   }
 }
 
+// Whether an operand is in 16 bit. The host differentiates graphs in F32 and casts afterwards, so that no rule meets one.
+bool in_16_bit(const Case& c) {
+  const auto is_16_bit = [](uint32_t dtype) { return dtype == GALLEY_BF16 || dtype == GALLEY_F16; };
+  std::mt19937_64 random;
+  const Problem problem = Problem::draw(c.op, *c.example, random);
+  for (const auto* operands : {&problem.inputs, &problem.outputs})
+    for (const auto& t : *operands)
+      if (t && is_16_bit(t->dtype)) return true;
+  return false;
+}
+
 std::vector<Case> with_gradient() {
   std::vector<Case> all = cases();
-  std::erase_if(all, [](const Case& c) { return !c.op->gradient; });
+  std::erase_if(all, [](const Case& c) { return !c.op->gradient || in_16_bit(c); });
   return all;
 }
 

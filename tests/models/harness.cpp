@@ -1,6 +1,7 @@
 #include "tests/models/harness.hpp"
 
 #include "galley/cpp/plugin.hpp"
+#include "models/devices/cpu/machine.hpp"
 
 #include <dlfcn.h>
 
@@ -351,6 +352,21 @@ galley_target target_for(const std::string& isa) {
   target.isa = isa.c_str();
   target.threads = 2;
   target.workspace_budget = 64 << 20;
+  // The peaks of this machine: kernels tell by them which instructions there are.
+  static const std::vector<galley_peak> peaks = [] {
+    galley_target machine = sdk::fresh<galley_target>();
+    cpu::describe(&machine);
+    std::vector<galley_peak> all;
+    for (uint32_t i = 0; i < machine.n_peaks; ++i) all.push_back(*machine.peaks[i]);
+    return all;
+  }();
+  static const std::vector<const galley_peak*> pointers = [] {
+    std::vector<const galley_peak*> all;
+    for (const galley_peak& peak : peaks) all.push_back(&peak);
+    return all;
+  }();
+  target.peaks = pointers.data();
+  target.n_peaks = static_cast<uint32_t>(pointers.size());
   return target;
 }
 

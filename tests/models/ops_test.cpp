@@ -67,6 +67,18 @@ TEST(Ops, RefuseWrongShapesWithNodeAndShapes) {
   EXPECT_EQ(refusal("fill", {}), "h.0.node: fill: there is no tensor to fill, and no attribute 'shape' that says how large one is");
 }
 
+TEST(Ops, RefuseWrongDtypesWithNodeAndNames) {
+  const auto in = [](uint32_t dtype, std::vector<int64_t> shape) { return std::optional(Tensor{dtype, std::move(shape), {}}); };
+  EXPECT_EQ(refusal("linear", {in(GALLEY_BF16, {2, 4}), f32({3, 4}), {}}), "h.0.node: linear: x is BF16, but w is F32");
+  EXPECT_EQ(refusal("linear_dw", {in(GALLEY_F16, {2, 4}), in(GALLEY_BF16, {2, 3})}), "h.0.node: linear_dw: dy is F16, but x is BF16");
+  EXPECT_EQ(refusal("add", {f32({4}), in(GALLEY_F16, {4})}), "h.0.node: add: a is F32, but b is F16");
+  EXPECT_EQ(refusal("cross_entropy", {in(GALLEY_BF16, {2, 9}), i32({2})}), "h.0.node: cross_entropy: logits has to be F32");
+  EXPECT_EQ(refusal("layer_norm", {in(GALLEY_F64, {2, 4}), {}, {}}), "h.0.node: layer_norm: x has to be F32, BF16 or F16");
+  const std::string wanted = "f64";
+  const galley_attr dtype = {sizeof(galley_attr), 1, "dtype", wanted.c_str(), GALLEY_ATTR_STRING, 3, 0};
+  EXPECT_EQ(refusal("gelu", {f32({2, 4})}, {&dtype}), "h.0.node: dtype = 'f64'; it has to be f32, bf16 or f16");
+}
+
 // The text with which a kernel refuses what its operands hold.
 std::string failure(Problem p) {
   set_threads(2);

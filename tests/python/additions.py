@@ -24,10 +24,14 @@ namespace {
 using namespace galley::sdk;
 using namespace galley::models;
 
-void like_x(const Node& n, Shapes& out) { out.like(0, n.in(0)); }
+void like_x(const Node& n, Shapes& out) {
+  numbers(n, 0, "x");
+  like_in_dtype(out, 0, n, n.in(0));
+}
 void like_dy(const Node& n, Shapes& out) {
   same_shape(n, 0, "dy", 1, "x");
-  out.like(0, n.in(0));
+  one_dtype(n, 0, "dy", 1, "x");
+  like_in_dtype(out, 0, n, n.in(0));
 }
 void reference(const Node& n) {
   for (int64_t i = 0; i < count(n.in(0)); ++i) n.write<double>(0)[i] = n.read<double>(0)[i] / (1 + std::fabs(n.read<double>(0)[i]));
@@ -41,18 +45,21 @@ void gradient(Backward& b) {
 
 Op softsign("softsign", "y = x / (1 + |x|)");
 Op softsign_grad("softsign_grad", "dx = dy / (1 + |x|)²");
-const bool added = add(softsign.input("x", GALLEY_ROLE_ROWS)
-                           .output("y", GALLEY_ROLE_ROWS, 0, 0)
+constexpr uint32_t compute = GALLEY_OPERAND_COMPUTE, any = GALLEY_OPERAND_ANY_DTYPE;
+const bool added = add(softsign.input("x", GALLEY_ROLE_ROWS, compute)
+                           .output("y", GALLEY_ROLE_ROWS, any, 0)
                            .infer<like_x>()
                            .gradient<gradient>()
                            .reference<reference>()
-                           .test("right", {{GALLEY_F32, {37, 67}, 0.01, 9}})) &&
-                   add(softsign_grad.input("dy", GALLEY_ROLE_ROWS)
-                           .input("x", GALLEY_ROLE_ROWS)
-                           .output("dx", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES, 0)
+                           .test("right", {{GALLEY_F32, {37, 67}, 0.01, 9}})
+                           .test("bf16", {{GALLEY_BF16, {37, 67}, 0.01, 9}})) &&
+                   add(softsign_grad.input("dy", GALLEY_ROLE_ROWS, compute)
+                           .input("x", GALLEY_ROLE_ROWS, compute)
+                           .output("dx", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES | any, 0)
                            .infer<like_dy>()
                            .reference<reference_grad>()
-                           .test("left", {{GALLEY_F32, {37, 67}}, {GALLEY_F32, {37, 67}, -9, -0.01}}));
+                           .test("left", {{GALLEY_F32, {37, 67}}, {GALLEY_F32, {37, 67}, -9, -0.01}})
+                           .test("bf16", {{GALLEY_BF16, {37, 67}}, {GALLEY_BF16, {37, 67}, -9, -0.01}}));
 
 }  // namespace
 '''
@@ -60,7 +67,7 @@ const bool added = add(softsign.input("x", GALLEY_ROLE_ROWS)
 softsign_cpu = r'''// softsign on the processor: one pass.
 #include <cmath>
 
-#include "cpu/vector.hpp"
+#include "cpu/number.hpp"
 
 namespace {
 
@@ -68,17 +75,17 @@ using namespace galley::sdk;
 namespace cpu = galley::cpu;
 
 void forward(const Node& n, void*) {
-  cpu::map(n, [x = n.read<float>(0)](int64_t i) { return x[i] / (1.0f + std::fabs(x[i])); });
+  cpu::map(n, [](float x) { return x / (1.0f + std::fabs(x)); });
 }
 void backward(const Node& n, void*) {
-  cpu::map(n, [dy = n.read<float>(0), x = n.read<float>(1)](int64_t i) {
-    const float r = 1.0f / (1.0f + std::fabs(x[i]));
-    return dy[i] * r * r;
+  cpu::map(n, [](float dy, float x) {
+    const float r = 1.0f / (1.0f + std::fabs(x));
+    return dy * r * r;
   });
 }
 
-const bool added = add(kernel<forward, cpu::all_f32>("softsign.cpu", "softsign")) &&
-                   add(kernel<backward, cpu::all_f32>("softsign_grad.cpu", "softsign_grad"));
+const bool added = add(kernel<forward, cpu::all_numbers>("softsign.cpu", "softsign")) &&
+                   add(kernel<backward, cpu::all_numbers>("softsign_grad.cpu", "softsign_grad"));
 
 }  // namespace
 '''

@@ -6,6 +6,7 @@
 #include <functional>
 #include <random>
 
+#include "galley/cpp/half.hpp"
 #include "host/base/safetensors.hpp"
 #include "host/plugins/host_table.hpp"
 #include "host/plugins/isa.hpp"
@@ -111,6 +112,18 @@ TEST(AdamW, FollowsPyTorch) {
 
 // ---- Kernels beside definitions ---------------------------------------------------------------------------------------------------
 
+/// The nearest value that the dtype has.
+double rounded(double value, uint32_t dtype) {
+  float x = static_cast<float>(value);
+  const auto through = [&](auto half) {
+    sdk::from_float(x, half);
+    x = sdk::to_float(half);
+  };
+  if (dtype == GALLEY_BF16) through(sdk::Bf16());
+  if (dtype == GALLEY_F16) through(sdk::F16());
+  return static_cast<double>(x);
+}
+
 /// The op's own test cases with inputs drawn from their ranges; `stretch` blows tensors up to several blocks.
 std::vector<NodeRun> draw_cases(const char* op, std::mt19937_64& random, int64_t stretch) {
   std::vector<NodeRun> out;
@@ -130,7 +143,7 @@ std::vector<NodeRun> draw_cases(const char* op, std::mt19937_64& random, int64_t
       const bool whole = operand->dtype == GALLEY_I64 || operand->dtype == GALLEY_I32;
       std::uniform_real_distribution<double> between(example.low[i], example.high[i]);
       std::vector<double> values(static_cast<size_t>(count));
-      for (double& x : values) x = whole ? std::round(between(random)) : static_cast<double>(static_cast<float>(between(random)));
+      for (double& x : values) x = whole ? std::round(between(random)) : rounded(between(random), operand->dtype);
       node.in(operand->dtype, {count}, std::move(values));
     }
     EXPECT_EQ(node.infer(), "");

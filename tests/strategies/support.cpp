@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "galley/cpp/half.hpp"
+
 namespace galley::test {
 namespace {
 
@@ -23,22 +25,13 @@ void convert_back(const std::vector<std::byte>& bytes, std::vector<double>* out)
   }
 }
 
-// bfloat16 travels as the upper half of a float.
-struct Bf16 {
-  uint16_t bits = 0;
-  Bf16() = default;
-  explicit Bf16(double value) {
-    const float x = static_cast<float>(value);
-    uint32_t all = 0;
-    std::memcpy(&all, &x, sizeof all);
-    bits = static_cast<uint16_t>(all >> 16);
-  }
-  explicit operator double() const {
-    const uint32_t all = static_cast<uint32_t>(bits) << 16;
-    float x = 0;
-    std::memcpy(&x, &all, sizeof x);
-    return x;
-  }
+// Numbers of 16 bit that convert as the others do.
+template <class T>
+struct Half {
+  T value = {};
+  Half() = default;
+  explicit Half(double x) { sdk::from_float(static_cast<float>(x), value); }
+  explicit operator double() const { return static_cast<double>(sdk::to_float(value)); }
 };
 
 template <class Call>
@@ -46,7 +39,8 @@ void with_type(uint32_t dtype, const Call& call) {
   switch (dtype) {
     case GALLEY_F64: return call(double());
     case GALLEY_F32: return call(float());
-    case GALLEY_BF16: return call(Bf16());
+    case GALLEY_BF16: return call(Half<sdk::Bf16>());
+    case GALLEY_F16: return call(Half<sdk::F16>());
     case GALLEY_I64: return call(int64_t());
     case GALLEY_I32: return call(int32_t());
     default: FAIL() << "dtype " << dtype;
@@ -144,7 +138,7 @@ std::string NodeRun::infer() {
 void NodeRun::run(bool as_double, const galley_kernel* kernel) {
   View v;
   const auto dtype_of = [&](const Tensor& t) {
-    return as_double && (t.dtype == GALLEY_F32 || t.dtype == GALLEY_BF16) ? GALLEY_F64 : t.dtype;
+    return as_double && (t.dtype == GALLEY_F32 || t.dtype == GALLEY_BF16 || t.dtype == GALLEY_F16) ? GALLEY_F64 : t.dtype;
   };
   const auto add = [&](const Tensor& t, uint32_t access) -> const galley_operand* {
     if (!t.dtype) return nullptr;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <sched.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -45,6 +46,23 @@ inline double flops_per_cycle(const std::string& level) {
   if (level == "x86-64-v4") return 2 * 2 * 16;
   if (level == "x86-64-v3") return 2 * 2 * 8;
   return 2 * 4;
+}
+
+/// Operations of matrix products in BF16 for each one in F32: 16 with tiles (AMX: 16 × 16 pairs a cycle), 2 with vectors of pairs
+/// (AVX512-BF16), 0 where there are no instructions for it. Kernels tell by this what a target has.
+inline double bf16_per_f32() {
+#if defined(__x86_64__)
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (std::string(isa()) != "x86-64-v4") return 0;
+  constexpr unsigned bf16_of_tiles = 1u << 22, tiles = 1u << 24, bf16_of_vectors = 1u << 5;
+  unsigned long kinds = 0;  // of registers that the system gives to programs that ask
+  constexpr long supported = 0x1021, tile_data = 18;  // ARCH_GET_XCOMP_SUPP, XFEATURE_XTILEDATA
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & bf16_of_tiles) && (edx & tiles) &&
+      ::syscall(SYS_arch_prctl, supported, &kinds) == 0 && (kinds >> tile_data & 1u))
+    return 16;
+  if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & bf16_of_vectors)) return 2;
+#endif
+  return 0;
 }
 
 /// The processor's nominal clock in hertz.
@@ -100,9 +118,12 @@ inline void describe(galley_target* out) {
   static galley_peak f32 = sdk::fresh<galley_peak>();
   f32.name = "f32";
   f32.flops = static_cast<double>(target.threads) * flops_per_cycle(target.isa) * nominal_clock();
-  static const galley_peak* const peaks[] = {&f32};
+  static galley_peak bf16 = sdk::fresh<galley_peak>();
+  bf16.name = "bf16";
+  bf16.flops = bf16_per_f32() * f32.flops;
+  static const galley_peak* const peaks[] = {&f32, &bf16};
   target.peaks = peaks;
-  target.n_peaks = 1;
+  target.n_peaks = bf16.flops > 0 ? 2 : 1;
   galley_assign(out, &target);
 }
 

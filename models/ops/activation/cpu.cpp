@@ -1,5 +1,5 @@
 // Activations: one pass over the operands, at their bandwidth; an exponential costs a quarter of a nanosecond an element.
-#include "cpu/vector.hpp"
+#include "cpu/number.hpp"
 
 namespace {
 
@@ -24,11 +24,11 @@ inline float relu_slope(float x) { return x > 0.0f ? 1.0f : 0.0f; }
 using Function = float (*)(float);
 template <Function f>
 void forward(const Node& n, void*) {
-  cpu::map(n, [x = n.read<float>(0)](int64_t i) { return f(x[i]); });
+  cpu::map(n, [](float x) { return f(x); });
 }
 template <Function slope>
 void backward(const Node& n, void*) {
-  cpu::map(n, [dy = n.read<float>(0), x = n.read<float>(1)](int64_t i) { return dy[i] * slope(x[i]); });
+  cpu::map(n, [](float dy, float x) { return dy * slope(x); });
 }
 
 void gelu(const Node& n, void* workspace) { (n.s("approximate", "none") == "tanh" ? forward<gelu_tanh> : forward<gelu_erf>)(n, workspace); }
@@ -36,11 +36,11 @@ void gelu_grad(const Node& n, void* workspace) {
   (n.s("approximate", "none") == "tanh" ? backward<gelu_tanh_slope> : backward<gelu_erf_slope>)(n, workspace);
 }
 
-const bool added = add(kernel<gelu, cpu::all_f32>("gelu.cpu", "gelu")) &&
-                   add(kernel<gelu_grad, cpu::all_f32>("gelu_grad.cpu", "gelu_grad")) &&
-                   add(kernel<forward<cpu::silu>, cpu::all_f32>("silu.cpu", "silu")) &&
-                   add(kernel<backward<cpu::silu_slope>, cpu::all_f32>("silu_grad.cpu", "silu_grad")) &&
-                   add(kernel<forward<relu>, cpu::all_f32>("relu.cpu", "relu")) &&
-                   add(kernel<backward<relu_slope>, cpu::all_f32>("relu_grad.cpu", "relu_grad"));
+const bool added = add(kernel<gelu, cpu::all_numbers>("gelu.cpu", "gelu")) &&
+                   add(kernel<gelu_grad, cpu::all_numbers>("gelu_grad.cpu", "gelu_grad")) &&
+                   add(kernel<forward<cpu::silu>, cpu::all_numbers>("silu.cpu", "silu")) &&
+                   add(kernel<backward<cpu::silu_slope>, cpu::all_numbers>("silu_grad.cpu", "silu_grad")) &&
+                   add(kernel<forward<relu>, cpu::all_numbers>("relu.cpu", "relu")) &&
+                   add(kernel<backward<relu_slope>, cpu::all_numbers>("relu_grad.cpu", "relu_grad"));
 
 }  // namespace

@@ -12,10 +12,14 @@ namespace {
 using namespace galley::sdk;
 using namespace galley::models;
 
-void like_x(const Node& n, Shapes& out) { out.like(0, n.in(0)); }
+void like_x(const Node& n, Shapes& out) {
+  numbers(n, 0, "x");
+  like_in_dtype(out, 0, n, n.in(0));
+}
 void like_dy(const Node& n, Shapes& out) {
   same_shape(n, 0, "dy", 1, "x");
-  out.like(0, n.in(0));
+  one_dtype(n, 0, "dy", 1, "x");
+  like_in_dtype(out, 0, n, n.in(0));
 }
 
 // "tanh" or "none"; anything else is a mistake of the family that built the graph.
@@ -69,20 +73,31 @@ void gradient(Backward& b) {
   b.d_inputs[0] = b.graph.node(op.c_str(), nullptr, {b.d_outputs[0], b.node.inputs[0]}, b.attrs(), {b.d_inputs[0]}, b.adds(0))[0];
 }
 
-Op& forward(Op& op) { return op.input("x", GALLEY_ROLE_ROWS).output("y", GALLEY_ROLE_ROWS, 0, 0).gradient<gradient>(); }
+constexpr uint32_t compute = GALLEY_OPERAND_COMPUTE, any = GALLEY_OPERAND_ANY_DTYPE;
+
+Op& forward(Op& op) { return op.input("x", GALLEY_ROLE_ROWS, compute).output("y", GALLEY_ROLE_ROWS, any, 0).gradient<gradient>(); }
 Op& backward(Op& op) {
-  return op.input("dy", GALLEY_ROLE_ROWS).input("x", GALLEY_ROLE_ROWS).output("dx", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES, 0);
+  return op.input("dy", GALLEY_ROLE_ROWS, compute)
+      .input("x", GALLEY_ROLE_ROWS, compute)
+      .output("dx", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES | any, 0);
 }
 // Away from 0 on purpose: ReLU has no slope there.
 Op& forward_cases(Op& op) {
   return op.test("right", {{GALLEY_F32, {2, 3, 5}, 0.01, 4}})
       .test("left", {{GALLEY_F32, {37, 67}, -6, -0.01}})
-      .test("far", {{GALLEY_F32, {5, 4099}, 0.01, 90}});
+      .test("far", {{GALLEY_F32, {5, 4099}, 0.01, 90}})
+      .test("bf16", {{GALLEY_BF16, {37, 67}, -6, -0.01}})
+      .test("f16", {{GALLEY_F16, {5, 4099}, 0.01, 90}})
+      .test("bf16_f32", {{GALLEY_BF16, {3, 611}, 0.01, 6}}, Attrs().s("dtype", "f32"))
+      .test("f32_f16", {{GALLEY_F32, {3, 611}, 0.01, 6}}, Attrs().s("dtype", "f16"));
 }
 Op& backward_cases(Op& op) {
   return op.test("right", {{GALLEY_F32, {2, 3, 5}}, {GALLEY_F32, {2, 3, 5}, 0.01, 4}})
       .test("left", {{GALLEY_F32, {37, 67}}, {GALLEY_F32, {37, 67}, -6, -0.01}})
-      .test("far", {{GALLEY_F32, {5, 4099}}, {GALLEY_F32, {5, 4099}, -90, 90}});
+      .test("far", {{GALLEY_F32, {5, 4099}}, {GALLEY_F32, {5, 4099}, -90, 90}})
+      .test("bf16", {{GALLEY_BF16, {37, 67}}, {GALLEY_BF16, {37, 67}, -6, -0.01}})
+      .test("f16", {{GALLEY_F16, {5, 4099}}, {GALLEY_F16, {5, 4099}, -90, 90}})
+      .test("bf16_f32", {{GALLEY_BF16, {3, 611}}, {GALLEY_BF16, {3, 611}, 0.01, 6}}, Attrs().s("dtype", "f32"));
 }
 
 Op gelu("gelu", "y = x Φ(x); approximate: tanh or none");

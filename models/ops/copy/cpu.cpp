@@ -2,49 +2,51 @@
 // and rounded once.
 #include <cstring>
 
-#include "cpu/half.hpp"
-#include "cpu/vector.hpp"
+#include "cpu/number.hpp"
 
 namespace {
 
 using namespace galley::sdk;
 namespace cpu = galley::cpu;
 
-using cpu::from_float;
-using cpu::to_float;
-float to_float(double x) { return static_cast<float>(x); }
-void from_float(float x, double& y) { y = x; }
+// Both sides in F64.
+void add_doubles(const Node& n) {
+  const auto* x = n.read<double>(0);
+  auto* y = n.write<double>(0);
+  cpu::over_elements(count(n.in(0)), [=](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) y[i] += x[i];
+  });
+}
 
-template <class From, class To>
-void convert(const Node& n) {
-  const From* x = n.read<From>(0);
-  To* y = n.write<To>(0);
-  cpu::by_access(n.accumulates(0), [&](auto add) {
+// One side in F64.
+void from_double(const Node& n) {
+  const auto* x = n.read<double>(0);
+  const cpu::Output y(n, 0);
+  cpu::by_access(y.adds(), [&](auto add) {
     cpu::over_elements(count(n.in(0)), [=](int64_t first, int64_t last) {
-      GALLEY_INDEPENDENT
-      for (int64_t i = first; i < last; ++i) {
-        if constexpr (std::is_same_v<From, double> && std::is_same_v<To, double>) {
-          y[i] = decltype(add)::value ? y[i] + x[i] : x[i];
-        } else {
-          const float value = to_float(x[i]);
-          from_float(decltype(add)::value ? to_float(y[i]) + value : value, y[i]);
-        }
-      }
+      cpu::Buffer buffer;
+      cpu::in_runs(first, last, cpu::run_over(y), [&](int64_t at, int64_t size) {
+        float* const to = y.open(at, size, buffer);
+        for (int64_t i = 0; i < size; ++i) cpu::put(add, to[i], static_cast<float>(x[at + i]));
+        y.close(at, size, to);
+      });
+    });
+  });
+}
+void to_double(const Node& n) {
+  const cpu::Input x(n, 0);
+  auto* y = n.write<double>(0);
+  const bool adds = n.accumulates(0);
+  cpu::over_elements(count(n.in(0)), [=](int64_t first, int64_t last) {
+    cpu::Buffer buffer;
+    cpu::in_runs(first, last, cpu::run_over(x), [&](int64_t at, int64_t size) {
+      const float* from = x.read(at, size, buffer);
+      for (int64_t i = 0; i < size; ++i) y[at + i] = static_cast<double>(adds ? static_cast<float>(y[at + i]) + from[i] : from[i]);
     });
   });
 }
 
-template <class From>
-void convert_from(const Node& n) {
-  switch (n.out(0).dtype) {
-    case GALLEY_F64: return convert<From, double>(n);
-    case GALLEY_F32: return convert<From, float>(n);
-    case GALLEY_F16: return convert<From, cpu::F16>(n);
-    default: return convert<From, cpu::Bf16>(n);
-  }
-}
-
-bool floating(uint32_t dtype) { return dtype == GALLEY_F64 || dtype == GALLEY_F32 || dtype == GALLEY_F16 || dtype == GALLEY_BF16; }
+bool floating(uint32_t dtype) { return dtype == GALLEY_F64 || cpu::is_number(dtype); }
 
 bool supports(const Node& n) {
   const galley_operand &x = n.in(0), &y = n.out(0);
@@ -60,12 +62,10 @@ void copy(const Node& n, void*) {
                    [=](int64_t first, int64_t last) { std::memmove(to + first, from + first, static_cast<size_t>(last - first)); });
     return;
   }
-  switch (x.dtype) {
-    case GALLEY_F64: return convert_from<double>(n);
-    case GALLEY_F32: return convert_from<float>(n);
-    case GALLEY_F16: return convert_from<cpu::F16>(n);
-    default: return convert_from<cpu::Bf16>(n);
-  }
+  if (x.dtype == GALLEY_F64 && y.dtype == GALLEY_F64) return add_doubles(n);
+  if (x.dtype == GALLEY_F64) return from_double(n);
+  if (y.dtype == GALLEY_F64) return to_double(n);
+  cpu::map(n, [](float value) { return value; });
 }
 
 const bool added = add(kernel<copy, supports>("copy.cpu", "copy"));

@@ -33,8 +33,8 @@ void gradient(Backward& b) {
 }
 
 Op copy("copy", "y = x, converted to dtype (f64, f32, f16, bf16, …; x's own by default)");
-const bool added = add(copy.input("x", GALLEY_ROLE_ROWS)
-                           .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES)
+const bool added = add(copy.input("x", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ANY_DTYPE)
+                           .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_ANY_DTYPE)
                            .infer<shape>()
                            .gradient<gradient>()
                            .reference<reference>()
@@ -45,6 +45,8 @@ const bool added = add(copy.input("x", GALLEY_ROLE_ROWS)
                            .test("f32_f16_tiny", {{GALLEY_F32, {5, 99}, -1e-5, 1e-5}}, Attrs().s("dtype", "f16"))
                            .test("f16_f32", {{GALLEY_F16, {5, 4099}, -1e3, 1e3}}, Attrs().s("dtype", "f32"))
                            .test("f16_bf16", {{GALLEY_F16, {5, 99}}}, Attrs().s("dtype", "bf16"))
+                           .test("bf16", {{GALLEY_BF16, {37, 67}}})
+                           .test("f16", {{GALLEY_F16, {37, 67}}})
                            .test("f32_f64", {{GALLEY_F32, {37}}}, Attrs().s("dtype", "f64"))
                            .test("f64_f32", {{GALLEY_F64, {37}}}, Attrs().s("dtype", "f32"))
                            .test("f64", {{GALLEY_F64, {3, 7}}})

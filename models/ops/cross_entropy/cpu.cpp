@@ -3,7 +3,7 @@
 // pass, in place.
 #include <cmath>
 
-#include "cpu/vector.hpp"
+#include "cpu/number.hpp"
 
 namespace {
 
@@ -42,23 +42,29 @@ int64_t workspace(const Node& n, const galley_target&) { return rows(n.in(0)) * 
 void cross_entropy_grad(const Node& n, void*) {
   const float *logits = n.read<float>(0), *lse = n.read<float>(2), *seed_at = n.read<float>(3);
   const int32_t* labels = n.read<int32_t>(1);
-  float* d = n.write<float>(0);
-  const int64_t R = rows(n.in(0)), V = columns(n.in(0));
+  const cpu::Output d(n, 0);
+  const int64_t R = rows(n.in(0)), V = columns(n.in(0)), run = cpu::run_over(d);
   check_labels(n, labels, R, V);
   const float seed = *seed_at;
-  cpu::by_access(n.accumulates(0), [&](auto add) {
+  cpu::by_access(d.adds(), [&](auto add) {
     cpu::over_rows(R, V, [=](int64_t r) {
       const float* x = logits + r * V;
-      float* to = d + r * V;
-      if (labels[r] < 0) {
-        if (!decltype(add)::value)
-          for (int64_t v = 0; v < V; ++v) to[v] = 0.0f;
-        return;
-      }
-      const float total = lse[r];
-      GALLEY_INDEPENDENT
-      for (int64_t v = 0; v < V; ++v) cpu::put(add, to[v], cpu::exp(x[v] - total) * seed);
-      to[labels[r]] -= seed;
+      const int32_t label = labels[r];
+      if (label < 0 && decltype(add)::value) return;
+      const float total = label < 0 ? 0.0f : lse[r];
+      cpu::Buffer buffer;
+      cpu::in_runs(0, V, run, [&](int64_t first, int64_t size) {
+        float* const to = d.open(r * V + first, size, buffer);
+        if (label < 0) {
+          std::fill(to, to + size, 0.0f);
+        } else {
+          const float* from = x + first;
+          GALLEY_INDEPENDENT
+          for (int64_t v = 0; v < size; ++v) cpu::put(add, to[v], cpu::exp(from[v] - total) * seed);
+          if (label >= first && label < first + size) to[label - first] -= seed;
+        }
+        d.close(r * V + first, size, to);
+      });
     });
   });
 }
@@ -68,6 +74,6 @@ bool supports(const Node& n) {
 }
 
 const bool added = add(kernel<cross_entropy, supports, workspace>("cross_entropy.cpu", "cross_entropy")) &&
-                   add(kernel<cross_entropy_grad, cpu::all_f32>("cross_entropy_grad.cpu", "cross_entropy_grad"));
+                   add(kernel<cross_entropy_grad, cpu::all_numbers>("cross_entropy_grad.cpu", "cross_entropy_grad"));
 
 }  // namespace

@@ -11,6 +11,7 @@ using namespace galley::models;
 
 void forward_shape(const Node& n, Shapes& out) {
   has_rows(n, 0, "logits");
+  in_f32(n, 0, "logits");
   integers(n, 1, "labels");
   one_a_row(n, 1, "labels", 0, "logits");
   out.set(0, GALLEY_F64, {1});
@@ -54,7 +55,7 @@ const bool forward_added = add(cross_entropy.input("logits", GALLEY_ROLE_ROWS)
                                    .input("labels", GALLEY_ROLE_ROWS, a_row)
                                    .output("loss", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES)
                                    .output("lse", GALLEY_ROLE_ROWS, a_row)
-                                   .flags(GALLEY_OP_LOSS)
+                                   .flags(GALLEY_OP_LOSS | GALLEY_OP_FULL)
                                    .infer<forward_shape>()
                                    .gradient<gradient>()
                                    .reference<forward_reference>()
@@ -66,11 +67,14 @@ const bool forward_added = add(cross_entropy.input("logits", GALLEY_ROLE_ROWS)
 
 void backward_shape(const Node& n, Shapes& out) {
   has_rows(n, 0, "logits");
+  in_f32(n, 0, "logits");
   integers(n, 1, "labels");
   one_a_row(n, 1, "labels", 0, "logits");
   one_a_row(n, 2, "lse", 0, "logits");
   single(n, 3, "seed");
-  out.like(0, n.in(0));
+  in_f32(n, 2, "lse");
+  in_f32(n, 3, "seed");
+  like_in_dtype(out, 0, n, n.in(0));
 }
 
 void backward_reference(const Node& n) {
@@ -88,11 +92,16 @@ const bool backward_added =
             .input("labels", GALLEY_ROLE_ROWS, a_row)
             .input("lse", GALLEY_ROLE_ROWS, a_row)
             .input("seed", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
-            .output("dlogits", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES, 0)
+            .output("dlogits", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_ANY_DTYPE, 0)
+            .flags(GALLEY_OP_FULL)
             .infer<backward_shape>()
             .reference<backward_reference>()
             .test("small", {{GALLEY_F32, {2, 3, 5}, -3, 3}, {GALLEY_I32, {2, 3}, -2, 4}, {GALLEY_F32, {2, 3}, 2, 5}, {GALLEY_F32, {1}}})
             .test("odd", {{GALLEY_F32, {37, 67}, -10, 10}, {GALLEY_I32, {37}, -30, 66}, {GALLEY_F32, {37}, 10, 14}, {GALLEY_F32, {1}}})
-            .test("wide", {{GALLEY_F32, {3, 5003}, -10, 10}, {GALLEY_I32, {3}, 0, 5002}, {GALLEY_F32, {3}, 17, 20}, {GALLEY_F32, {1}}}));
+            .test("wide", {{GALLEY_F32, {3, 5003}, -10, 10}, {GALLEY_I32, {3}, 0, 5002}, {GALLEY_F32, {3}, 17, 20}, {GALLEY_F32, {1}}})
+            .test("bf16", {{GALLEY_F32, {3, 5003}, -10, 10}, {GALLEY_I32, {3}, -2, 5002}, {GALLEY_F32, {3}, 17, 20}, {GALLEY_F32, {1}}},
+                  Attrs().s("dtype", "bf16"))
+            .test("f16", {{GALLEY_F32, {37, 67}, -10, 10}, {GALLEY_I32, {37}, -30, 66}, {GALLEY_F32, {37}, 10, 14}, {GALLEY_F32, {1}}},
+                  Attrs().s("dtype", "f16")));
 
 }  // namespace

@@ -2,8 +2,8 @@
 // half a nanosecond an element.
 #include <cmath>
 
+#include "cpu/number.hpp"
 #include "cpu/philox.hpp"
-#include "cpu/vector.hpp"
 
 namespace {
 
@@ -11,9 +11,9 @@ using namespace galley::sdk;
 namespace cpu = galley::cpu;
 
 void dropout(const Node& n, void*) {
-  const float* x = n.read<float>(0);
+  const cpu::Input x(n, 0);
   const int64_t* random = n.read<int64_t>(1);
-  float* y = n.write<float>(0);
+  const cpu::Output y(n, 0);
   const double p = n.training() ? n.f("p", 0.5) : 0;
   const float factor = p < 1 ? static_cast<float>(1 / (1 - p)) : 0.0f;
   // galley_uniform(word) ≥ p, in integers.
@@ -21,32 +21,31 @@ void dropout(const Node& n, void*) {
   const int64_t R = rows(n.in(0)), C = columns(n.in(0)), S = n.view()->length, first_row = n.view()->first_row;
   const uint64_t key = galley_random_key(random, n.stream());
   const int64_t first_sequence = random[2];
-  cpu::by_access(n.accumulates(0), [&](auto add) {
+  if (threshold == 0) return cpu::map(n, [](float value) { return value; });
+  cpu::by_access(y.adds(), [&](auto add) {
     cpu::over_rows(R, C, [=](int64_t r) {
       const int64_t row = first_row + r, sequence = first_sequence + (S ? row / S : 0), position = S ? row % S : row;
-      const float* from = x + r * C;
-      float* to = y + r * C;
-      if (threshold == 0) {
-        GALLEY_INDEPENDENT
-        for (int64_t c = 0; c < C; ++c) cpu::put(add, to[c], from[c]);
-        return;
-      }
       constexpr int64_t at_once = 4 * cpu::philox_blocks;
+      static_assert(at_once <= cpu::run_length);
+      cpu::Buffer buffers[2];
       for (int64_t c = 0; c < C; c += at_once) {
         uint32_t words[at_once];
         cpu::philox_many(key, static_cast<uint64_t>(c / 4),
                          static_cast<uint64_t>(sequence) << 32 | static_cast<uint64_t>(static_cast<uint32_t>(position)), words);
         const int64_t count = C - c < at_once ? C - c : at_once;
+        const float* from = x.read(r * C + c, count, buffers[0]);
+        float* const to = y.open(r * C + c, count, buffers[1]);
         GALLEY_INDEPENDENT
         for (int64_t i = 0; i < count; ++i) {
-          const float kept = from[c + i] * factor;  // before the choice: a load that depends on it would not vectorise
-          cpu::put(add, to[c + i], words[i] >> 8 >= threshold ? kept : 0.0f);
+          const float kept = from[i] * factor;  // before the choice: a load that depends on it would not vectorise
+          cpu::put(add, to[i], words[i] >> 8 >= threshold ? kept : 0.0f);
         }
+        y.close(r * C + c, count, to);
       }
     });
   });
 }
 
-const bool added = add(kernel<dropout, cpu::all_f32>("dropout.cpu", "dropout"));
+const bool added = add(kernel<dropout, cpu::all_numbers>("dropout.cpu", "dropout"));
 
 }  // namespace

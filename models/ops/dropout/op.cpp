@@ -16,9 +16,10 @@ void shape(const Node& n, Shapes& out) {
   const double p = n.f("p", 0.5);
   if (!(p >= 0 && p <= 1)) wrong(n, "p = " + std::to_string(p) + "; it has to be between 0 and 1");
   has_rows(n, 0, "x");
+  numbers(n, 0, "x");
   const galley_operand& random = n.in(1);
   if (random.dtype != GALLEY_I64 || count(random) != 4) wrong(n, "random has to be I64 (4): seed, window, first row, 0");
-  out.like(0, n.in(0));
+  like_in_dtype(out, 0, n, n.in(0));
 }
 
 void reference(const Node& n) {
@@ -49,9 +50,9 @@ void gradient(Backward& b) {
 }
 
 Op dropout("dropout", "y = x / (1 - p) where a draw keeps the element, else 0; x (…, C), random I64 (4)");
-const bool added = add(dropout.input("x", GALLEY_ROLE_ROWS)
+const bool added = add(dropout.input("x", GALLEY_ROLE_ROWS, GALLEY_OPERAND_COMPUTE)
                            .input("random", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
-                           .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES, 0)
+                           .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_ANY_DTYPE, 0)
                            .flags(GALLEY_OP_RANDOM | GALLEY_OP_TRAINING_ONLY)
                            .infer<shape>()
                            .gradient<gradient>()
@@ -60,6 +61,10 @@ const bool added = add(dropout.input("x", GALLEY_ROLE_ROWS)
                            .test("odd", {{GALLEY_F32, {4, 9, 67}}, {GALLEY_I64, {4}, 0, 1000000}}, Attrs().f("p", 0.1), 9)
                            .test("wide", {{GALLEY_F32, {3, 1031}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().f("p", 0.9).s("stream", "another"))
                            .test("none", {{GALLEY_F32, {3, 40}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().f("p", 0.0))
-                           .test("evaluation", {{GALLEY_F32, {3, 40}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().f("p", 0.5), 0, 0));
+                           .test("evaluation", {{GALLEY_F32, {3, 40}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().f("p", 0.5), 0, 0)
+                           .test("bf16", {{GALLEY_BF16, {4, 9, 667}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().f("p", 0.1), 9)
+                           .test("f16", {{GALLEY_F16, {4, 9, 67}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().f("p", 0.1), 9)
+                           .test("bf16_f32", {{GALLEY_BF16, {3, 40}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().f("p", 0.2).s("dtype", "f32"))
+                           .test("bf16_none", {{GALLEY_BF16, {3, 40}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().f("p", 0.0)));
 
 }  // namespace

@@ -9,12 +9,13 @@ using namespace galley::models;
 void embedding_shape(const Node& n, Shapes& out) {
   integers(n, 0, "ids");
   const galley_operand &ids = n.in(0), &table = n.in(1);
+  numbers(n, 1, "table");
   if (table.rank != 2) wrong(n, "table is " + shape_text(table) + "; it has to be (V, C)");
   if (ids.rank + 1 > GALLEY_MAX_RANK) wrong(n, "ids has rank " + std::to_string(ids.rank) + "; at most 7 fit");
   int64_t shape[GALLEY_MAX_RANK];
   for (uint32_t k = 0; k < ids.rank; ++k) shape[k] = ids.shape[k];
   shape[ids.rank] = table.shape[1];
-  out.set(0, table.dtype, shape, ids.rank + 1);
+  out.set(0, GALLEY_F32, shape, ids.rank + 1);
 }
 
 void embedding_reference(const Node& n) {
@@ -35,14 +36,15 @@ void embedding_gradient(Backward& b) {
 
 // Only the rows that are looked up are read.
 void embedding_cost(const Node& n, galley_cost& cost) {
-  const double row = static_cast<double>(columns(n.in(1)) * galley_dtype_bytes(n.in(1).dtype));
-  cost.bytes = static_cast<double>(count(n.in(0))) * (2 * row + 4);
+  const double row = static_cast<double>(columns(n.in(1)) * (galley_dtype_bytes(n.in(1).dtype) + 4));
+  cost.bytes = static_cast<double>(count(n.in(0))) * (row + 4);
 }
 
-Op embedding("embedding", "y = table[ids]; ids (…) I32, table (V, C), y (…, C)");
+Op embedding("embedding", "y = table[ids]; ids (…) I32, table (V, C), y (…, C) F32");
 const bool embedding_added = add(embedding.input("ids", GALLEY_ROLE_ROWS, GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT)
-                                     .input("table", GALLEY_ROLE_WHOLE)
+                                     .input("table", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_ANY_DTYPE)
                                      .output("y", GALLEY_ROLE_ROWS)
+                                     .flags(GALLEY_OP_LOW)
                                      .infer<embedding_shape>()
                                      .gradient<embedding_gradient>()
                                      .cost<embedding_cost>()
@@ -50,17 +52,20 @@ const bool embedding_added = add(embedding.input("ids", GALLEY_ROLE_ROWS, GALLEY
                                      .test("small", {{GALLEY_I32, {2, 3}, 0, 4}, {GALLEY_F32, {5, 4}}})
                                      .test("odd", {{GALLEY_I32, {37}, 0, 10}, {GALLEY_F32, {11, 67}}})
                                      .test("repeats", {{GALLEY_I32, {3, 50}, 0, 2}, {GALLEY_F32, {3, 130}}})
-                                     .test("wide", {{GALLEY_I32, {2, 9}, 0, 299}, {GALLEY_F32, {300, 513}}}));
+                                     .test("wide", {{GALLEY_I32, {2, 9}, 0, 299}, {GALLEY_F32, {300, 513}}})
+                                     .test("bf16", {{GALLEY_I32, {2, 9}, 0, 299}, {GALLEY_BF16, {300, 513}}})
+                                     .test("f16", {{GALLEY_I32, {37}, 0, 10}, {GALLEY_F16, {11, 67}}}));
 
 // ---- The table's gradient -------------------------------------------------------------------------------------------------------
 
 void embedding_grad_shape(const Node& n, Shapes& out) {
   integers(n, 1, "ids");
   has_rows(n, 0, "dy");
+  numbers(n, 0, "dy");
   one_a_row(n, 1, "ids", 0, "dy");
   const int64_t V = n.i("rows", 0);
   if (V <= 0) wrong(n, "the attribute 'rows' says how many rows the table has; it is missing");
-  out.set(0, GALLEY_F32, {V, columns(n.in(0))});
+  out.set(0, n.dtype(GALLEY_F32), {V, columns(n.in(0))});
 }
 
 void embedding_grad_reference(const Node& n) {
@@ -74,21 +79,28 @@ void embedding_grad_reference(const Node& n) {
 }
 
 void embedding_grad_cost(const Node& n, galley_cost& cost) {
-  const double row = static_cast<double>(columns(n.in(0))) * 4, R = static_cast<double>(count(n.in(1)));
-  cost.bytes = R * (3 * row + 4);
+  const double C = static_cast<double>(columns(n.in(0))), R = static_cast<double>(count(n.in(1)));
+  const double read = C * static_cast<double>(galley_dtype_bytes(n.in(0).dtype));
+  const double row = C * static_cast<double>(galley_dtype_bytes(n.dtype(GALLEY_F32)));
+  cost.bytes = R * (read + 2 * row + 4);
   if (!n.has_out(0) || !n.accumulates(0)) cost.bytes += static_cast<double>(n.i("rows", 0)) * row;
 }
 
 Op embedding_grad("embedding_grad", "dtable[ids[r]] += dy[r] in the order of r; dy (…, C), ids (…) I32, dtable (rows, C)");
-const bool embedding_grad_added = add(embedding_grad.input("dy", GALLEY_ROLE_ROWS)
-                                          .input("ids", GALLEY_ROLE_ROWS, GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT)
-                                          .output("dtable", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES)
-                                          .infer<embedding_grad_shape>()
-                                          .cost<embedding_grad_cost>()
-                                          .reference<embedding_grad_reference>()
-                                          .test("small", {{GALLEY_F32, {2, 3, 4}}, {GALLEY_I32, {2, 3}, 0, 4}}, Attrs().i("rows", 5))
-                                          .test("odd", {{GALLEY_F32, {37, 67}}, {GALLEY_I32, {37}, 0, 10}}, Attrs().i("rows", 11))
-                                          .test("repeats", {{GALLEY_F32, {3, 50, 130}}, {GALLEY_I32, {3, 50}, 0, 2}}, Attrs().i("rows", 4))
-                                          .test("wide", {{GALLEY_F32, {2, 9, 513}}, {GALLEY_I32, {2, 9}, 0, 299}}, Attrs().i("rows", 300)));
+const bool embedding_grad_added =
+    add(embedding_grad.input("dy", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ANY_DTYPE)
+            .input("ids", GALLEY_ROLE_ROWS, GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT)
+            .output("dtable", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_ANY_DTYPE)
+            .flags(GALLEY_OP_LOW)
+            .infer<embedding_grad_shape>()
+            .cost<embedding_grad_cost>()
+            .reference<embedding_grad_reference>()
+            .test("small", {{GALLEY_F32, {2, 3, 4}}, {GALLEY_I32, {2, 3}, 0, 4}}, Attrs().i("rows", 5))
+            .test("odd", {{GALLEY_F32, {37, 67}}, {GALLEY_I32, {37}, 0, 10}}, Attrs().i("rows", 11))
+            .test("repeats", {{GALLEY_F32, {3, 50, 130}}, {GALLEY_I32, {3, 50}, 0, 2}}, Attrs().i("rows", 4))
+            .test("wide", {{GALLEY_F32, {2, 9, 513}}, {GALLEY_I32, {2, 9}, 0, 299}}, Attrs().i("rows", 300))
+            .test("bf16", {{GALLEY_BF16, {3, 50, 130}}, {GALLEY_I32, {3, 50}, 0, 2}}, Attrs().i("rows", 4))
+            .test("f16_f16", {{GALLEY_F16, {3, 50, 130}}, {GALLEY_I32, {3, 50}, 0, 2}}, Attrs().i("rows", 4).s("dtype", "f16"))
+            .test("f32_bf16", {{GALLEY_F32, {2, 9, 513}}, {GALLEY_I32, {2, 9}, 0, 299}}, Attrs().i("rows", 300).s("dtype", "bf16")));
 
 }  // namespace

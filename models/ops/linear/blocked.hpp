@@ -1,6 +1,7 @@
-// A general product of matrices in F32 after Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", ACM TOMS 34(3),
-// 2008), for any strides: C (m × n, dense) = or += A · B (+ bias). Blocks of B and, where its columns are contiguous, of A are copied into
-// cache, and asked for ahead of that while the block before is multiplied; tile.hpp does the rest.
+// A general product of matrices after Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", ACM TOMS 34(3), 2008),
+// for any strides: C (m × n, dense) = or += A · B (+ bias). Blocks of B and, where its columns are contiguous, of A are copied into cache,
+// and asked for ahead of that while the block before is multiplied; tile.hpp does the rest. It multiplies and adds in F32: operands in
+// BF16 and F16 are converted as they are copied, and a C in 16 bit is held in F32 until it is done.
 //
 // Bits. Each element of C is a sum of chains of at most 512 fused multiply-adds in the order of k, on top of what C held and the bias.
 // Where a chain ends depends on k alone; blocks and tasks cut the work, not the chains: the result is the same for any number of threads,
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cpu/number.hpp"
 #include "ops/linear/tile.hpp"
 
 namespace galley::cpu {
@@ -17,24 +19,30 @@ namespace galley::cpu {
 /// A(i, k) = a[i·a_row + k·a_step], B(k, j) = b[k·b_row + j·b_step]; one of each pair of strides is 1.
 struct Multiply {
   int64_t m, n, k;
-  const float* a;
+  const void* a;
   int64_t a_row, a_step;
-  const float* b;
+  const void* b;
   int64_t b_row, b_step;
-  float* c;           ///< (m, n)
-  const float* bias;  ///< (n), or null
+  void* c;           ///< (m, n)
+  const void* bias;  ///< (n), or null
   bool add;
+  uint32_t dtype;  ///< of A and B
+  uint32_t c_dtype, bias_dtype;
+  bool copies_a() const { return a_step != 1 || dtype != GALLEY_F32; }
 };
 
 /// How a product is cut: blocks of C of `rows` × `columns`, all of k in steps of `depth`. A task is a run of blocks, down a column first:
 /// what is copied of B serves those below each other. Lanes do tasks, each with buffers of its own.
 struct Blocking {
   int64_t rows, columns, depth, row_blocks, column_blocks, tasks, lanes;
+  bool holds_c;
   int64_t blocks() const { return row_blocks * column_blocks; }
   int64_t packed_a() const { return rows * depth; }
   int64_t packed_b() const { return columns * depth; }
   int64_t edge() const { return rows * tile::width; }
-  int64_t bytes() const { return lanes * (packed_a() + packed_b() + edge()) * static_cast<int64_t>(sizeof(float)) + 64; }
+  int64_t held_c() const { return holds_c ? std::min(row_blocks, (blocks() + tasks - 1) / tasks) * rows * columns : 0; }
+  int64_t per_lane() const { return packed_a() + packed_b() + edge() + held_c(); }
+  int64_t bytes() const { return lanes * per_lane() * static_cast<int64_t>(sizeof(float)) + 64; }
 };
 
 inline int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -44,21 +52,24 @@ inline float* on_a_line(void* p) {
   return reinterpret_cast<float*>(static_cast<char*>(p) + (64 - reinterpret_cast<uintptr_t>(p) % 64) % 64);
 }
 
+inline constexpr int64_t most_columns = 256, most_depth = 512;
+
 inline Blocking block(const Multiply& p, int64_t threads) {
   Blocking out = {};
-  const int64_t steps = std::max<int64_t>(1, (p.k + 511) / 512);
+  const int64_t steps = std::max<int64_t>(1, (p.k + most_depth - 1) / most_depth);
   out.depth = (p.k + steps - 1) / steps;
-  out.rows = std::min<int64_t>(p.m, p.a_step == 1 ? 96 : 48);
+  out.rows = std::min<int64_t>(p.m, p.copies_a() ? 48 : 96);
   out.row_blocks = (p.m + out.rows - 1) / out.rows;
   threads = std::max<int64_t>(threads, 1);
   // Where A is copied too, wide blocks do that seldom; narrow ones leave enough tasks for all threads.
-  for (out.columns = p.a_step == 1 ? 128 : 256; out.columns > 64; out.columns /= 2)
-    if ((p.a_step == 1 ? 1 : out.row_blocks) * ((p.n + out.columns - 1) / out.columns) >= 4 * threads) break;
+  for (out.columns = p.copies_a() ? most_columns : 128; out.columns > 64; out.columns /= 2)
+    if ((p.copies_a() ? out.row_blocks : 1) * ((p.n + out.columns - 1) / out.columns) >= 4 * threads) break;
   out.columns = std::min(out.columns, round_up(p.n, tile::width));
   out.column_blocks = (p.n + out.columns - 1) / out.columns;
   // Several a thread, so that none waits long for another's last one; whole columns, if they are as many.
   out.tasks = std::min(out.blocks(), out.column_blocks >= 4 * threads ? out.column_blocks : 8 * threads);
   out.lanes = std::min(threads, out.tasks);
+  out.holds_c = p.c_dtype != GALLEY_F32;
   return out;
 }
 

@@ -252,14 +252,15 @@ class OneDnn {
     auto* const copied_a = reinterpret_cast<float*>(workspace_ + lane * lane_bytes_);
     float *const copied_b = copied_a + cut_.floats_of_a(), *const copied_c = copied_b + cut_.floats_of_b();
     float* const scratchpad = copied_c + cut_.floats_of_c();
-    float* const c = whole_.c + i * whole_.n + j;
+    float* const c = static_cast<float*>(whole_.c) + i * whole_.n + j;
     for (int64_t first = 0; first == 0 || first < whole_.k; first += cut_.depth) {
       const int64_t k = std::min(cut_.depth, whole_.k - first);
-      const float *a = whole_.a + i * whole_.a_row + first * whole_.a_step, *b = whole_.b + j * whole_.b_step + first * whole_.b_row;
+      const float* a = static_cast<const float*>(whole_.a) + i * whole_.a_row + first * whole_.a_step;
+      const float* b = static_cast<const float*>(whole_.b) + j * whole_.b_step + first * whole_.b_row;
       if (cut_.copies_a) a = copy(a, whole_.a_step, k, m, copied_a);
       if (cut_.copies_b) b = copy(b, whole_.b_row, k, n, copied_b);
       execute(*find(m, n, k, first > 0 || (whole_.add && !cut_.copies_c)), lane, a, b, cut_.copies_c ? copied_c : c, scratchpad,
-              whole_.bias ? whole_.bias + j : nullptr);
+              whole_.bias ? static_cast<const float*>(whole_.bias) + j : nullptr);
     }
     if (!cut_.copies_c) return;
     for (int64_t r = 0; r < m; ++r) {

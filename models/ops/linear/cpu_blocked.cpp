@@ -1,5 +1,5 @@
-// Linear layers by the blocked product of blocked.hpp, in F32, on any CPU: what runs where oneDNN's fast path does not, or is slower (see
-// cpu.cpp). The same bytes for any number of threads, and with 256-bit and 512-bit vectors.
+// Linear layers by the blocked product of blocked.hpp, for all dtypes, on any CPU: what runs where oneDNN's fast path does not, or is slower
+// (see cpu.cpp). The same bytes for any number of threads, and with 256-bit and 512-bit vectors.
 //
 // Measured on one thread of an Intel core with 512-bit vectors (FMA peak 226 GF; tests/models/bench_kernels) at 256 rows, in GF, oneDNN's
 // tasks (cpu.cpp, – where it declines) | this:
@@ -10,7 +10,6 @@
 //     576 → 1536       167 | 146     164 | 151     159 | 142
 //     768 → 50304      147 | 131       – | 114     136 | 127
 #include "cpu/lanes.hpp"
-#include "cpu/vector.hpp"
 #include "ops/linear/roles.hpp"
 
 namespace {
@@ -21,7 +20,7 @@ namespace cpu = galley::cpu;
 class Blocked {
  public:
   static void query(const Node& node, const galley_target& target, galley_kernel_plan& plan) {
-    if (!cpu::all_f32(node)) unsupported("F32 only");
+    if (!cpu::all_numbers(node)) unsupported("F32, BF16 and F16 only");
     const cpu::Multiply p = cpu::product_of(node);
     plan.workspace_bytes = cut_for(p, target).bytes();
   }

@@ -32,17 +32,32 @@ inline void transpose_8(const float* from, int64_t from_row, float* to, int64_t 
 #endif
 
 struct Lane {
-  float *a, *b, *edge;
+  float *a, *b, *edge, *c;
 };
+
+const void* address(const void* data, uint32_t dtype, int64_t index) {
+  return static_cast<const char*>(data) + index * galley_dtype_bytes(dtype);
+}
+
+// `rows` rows of `columns` numbers, as floats.
+void copy_rows(const void* data, uint32_t dtype, int64_t at, int64_t row, int64_t rows, int64_t columns, float* to, int64_t to_row) {
+  for (int64_t r = 0; r < rows; ++r) load(data, dtype, at + r * row, columns, to + r * to_row);
+}
 
 // Block of B as rows of `cut.columns` numbers, those beyond n zero.
 void pack_b(const Multiply& p, int64_t k0, int64_t depth, int64_t j0, int64_t columns, int64_t ld, float* to) {
-  const int64_t whole = round_up(columns, tile::width);
-  const float* from = p.b + k0 * p.b_row + j0 * p.b_step;
+  const int64_t whole = round_up(columns, tile::width), at = k0 * p.b_row + j0 * p.b_step;
   if (p.b_step == 1) {
-    for (int64_t k = 0; k < depth; ++k) std::memcpy(to + k * ld, from + k * p.b_row, static_cast<size_t>(columns) * sizeof(float));
+    copy_rows(p.b, p.dtype, at, p.b_row, depth, columns, to, ld);
+  } else if (p.dtype == GALLEY_F32) {
+    transpose(static_cast<const float*>(p.b) + at, p.b_step, columns, depth, to, ld);
   } else {
-    transpose(from, p.b_step, columns, depth, to, ld);
+    alignas(64) float few[8 * most_depth];
+    for (int64_t j = 0; j < columns; j += 8) {
+      const int64_t n = std::min<int64_t>(8, columns - j);
+      copy_rows(p.b, p.dtype, at + j * p.b_step, p.b_step, n, depth, few, most_depth);
+      transpose(few, most_depth, n, depth, to + j, ld);
+    }
   }
   if (whole != columns)
     for (int64_t k = 0; k < depth; ++k) std::fill(to + k * ld + columns, to + k * ld + whole, 0.0f);
@@ -53,17 +68,21 @@ class Ahead {
  public:
   Ahead() = default;
   /// n rows of `columns` numbers.
-  Ahead(const float* from, int64_t row, int64_t columns, int64_t n, int64_t calls)
-      : at_(from), row_(row), lines_(columns / 16 + 1), left_(n * lines_), share_(left_ / calls + 1) {}
+  Ahead(const void* data, uint32_t dtype, int64_t at, int64_t row, int64_t columns, int64_t n, int64_t calls)
+      : at_(static_cast<const char*>(address(data, dtype, at))),
+        row_(row * galley_dtype_bytes(dtype)),
+        lines_(columns * galley_dtype_bytes(dtype) / 64 + 1),
+        left_(n * lines_),
+        share_(left_ / calls + 1) {}
   void some() {
     for (int64_t n = std::min(share_, left_); n > 0; --n, --left_) {
-      __builtin_prefetch(at_ + 16 * line_, 0, 2);
+      __builtin_prefetch(at_ + 64 * line_, 0, 2);
       if (++line_ == lines_) line_ = 0, at_ += row_;
     }
   }
 
  private:
-  const float* at_ = nullptr;
+  const char* at_ = nullptr;
   int64_t row_ = 0, lines_ = 0, left_ = 0, share_ = 0, line_ = 0;
 };
 
@@ -83,19 +102,39 @@ int64_t corners(const Panel& at, int64_t rows) {
 }
 
 Ahead ahead_of_b(const Multiply& p, const Panel& next, int64_t calls) {
-  const float* from = p.b + next.k0 * p.b_row + next.j0 * p.b_step;
-  return p.b_step == 1 ? Ahead(from, p.b_row, next.columns, next.depth, calls) : Ahead(from, p.b_step, next.depth, next.columns, calls);
+  const int64_t at = next.k0 * p.b_row + next.j0 * p.b_step;
+  return p.b_step == 1 ? Ahead(p.b, p.dtype, at, p.b_row, next.columns, next.depth, calls)
+                       : Ahead(p.b, p.dtype, at, p.b_step, next.depth, next.columns, calls);
 }
 
-// One block of C. `a` is where A's block lies.
-void block_of(const Multiply& p, int64_t i0, int64_t rows, const Panel& at, tile::Strided a, const Lane& lane, int64_t ld, Ahead& next_b,
-              Ahead& next_a) {
-  float* c = p.c + i0 * p.n + at.j0;
+// A's rows i0 … i0 + rows − 1, copied so that they lie near each other: in the order in which they lie.
+tile::Strided pack_a(const Multiply& p, int64_t i0, int64_t rows, const Panel& at, const Blocking& cut, float* to) {
+  const int64_t from = i0 * p.a_row + at.k0 * p.a_step;
+  if (p.a_step == 1) {
+    copy_rows(p.a, p.dtype, from, p.a_row, rows, at.depth, to, cut.depth);
+    return {to, cut.depth, 1};
+  }
+  copy_rows(p.a, p.dtype, from, p.a_step, at.depth, rows, to, cut.rows);
+  return {to, 1, cut.rows};
+}
+
+Ahead ahead_of_a(const Multiply& p, int64_t i0, int64_t rows, const Panel& at, int64_t calls) {
+  const int64_t from = i0 * p.a_row + at.k0 * p.a_step;
+  return p.a_step == 1 ? Ahead(p.a, p.dtype, from, p.a_row, at.depth, rows, calls)
+                       : Ahead(p.a, p.dtype, from, p.a_step, rows, at.depth, calls);
+}
+
+// One block of C, which lies at `c` in rows of `ldc`. `a` is where A's block lies.
+void block_of(const Multiply& p, int64_t rows, const Panel& at, tile::Strided a, float* c, int64_t ldc, const Lane& lane, int64_t ld,
+              Ahead& next_b, Ahead& next_a) {
   const int64_t groups = at.columns / tile::width, rest = at.columns % tile::width;
   const bool first = at.k0 == 0;
-  if (first && p.bias)
+  if (first && p.bias) {
+    float bias[most_columns];
+    load(p.bias, p.bias_dtype, at.j0, at.columns, bias);
     for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < at.columns; ++j) c[i * p.n + j] = (p.add ? c[i * p.n + j] : 0.0f) + p.bias[at.j0 + j];
+      for (int64_t j = 0; j < at.columns; ++j) c[i * ldc + j] = (p.add ? c[i * ldc + j] : 0.0f) + bias[j];
+  }
   const tile::Onto onto = first && !p.add && !p.bias ? tile::Onto::Write : tile::Onto::Add;
   // Strip by strip, so that a strip of B is read from near cache by all rows.
   for (int64_t g = 0; g < groups; g += tile::most_groups)
@@ -103,15 +142,15 @@ void block_of(const Multiply& p, int64_t i0, int64_t rows, const Panel& at, tile
       next_b.some();
       next_a.some();
       tile::product(std::min<int64_t>(tile::most_rows, rows - r), std::min<int64_t>(tile::most_groups, groups - g), at.depth,
-                    {a.data + r * a.row, a.row, a.step}, lane.b + g * tile::width, ld, c + r * p.n + g * tile::width, p.n, onto);
+                    {a.data + r * a.row, a.row, a.step}, lane.b + g * tile::width, ld, c + r * ldc + g * tile::width, ldc, onto);
     }
   if (rest) {  // the row ends within a vector: through a buffer
     c += groups * tile::width;
     for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < rest; ++j) lane.edge[i * tile::width + j] = c[i * p.n + j];
+      for (int64_t j = 0; j < rest; ++j) lane.edge[i * tile::width + j] = c[i * ldc + j];
     tile::product(rows, 1, at.depth, a, lane.b + groups * tile::width, ld, lane.edge, tile::width, onto);
     for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < rest; ++j) c[i * p.n + j] = lane.edge[i * tile::width + j];
+      for (int64_t j = 0; j < rest; ++j) c[i * ldc + j] = lane.edge[i * tile::width + j];
   }
 }
 
@@ -130,34 +169,36 @@ void transpose(const float* from, int64_t from_row, int64_t rows, int64_t column
 }
 
 void multiply(const Multiply& p, const Blocking& cut, int64_t index, int64_t whose, void* workspace) {
-  const int64_t per_lane = cut.packed_a() + cut.packed_b() + cut.edge();
-  float* own = on_a_line(workspace) + whose * per_lane;
-  const Lane lane{own + cut.packed_b(), own, own + cut.packed_b() + cut.packed_a()};
+  float* own = on_a_line(workspace) + whose * cut.per_lane();
+  const Lane lane{own + cut.packed_b(), own, own + cut.packed_b() + cut.packed_a(), own + cut.packed_b() + cut.packed_a() + cut.edge()};
   const int64_t end = cut.blocks() * (index + 1) / cut.tasks;
   for (int64_t t = cut.blocks() * index / cut.tasks; t < end;) {
     const int64_t j0 = t / cut.row_blocks * cut.columns, first_row = t % cut.row_blocks,
                   last_row = std::min(cut.row_blocks, first_row + end - t);
+    const int64_t top = first_row * cut.rows, rows_of_all = std::min(p.m, last_row * cut.rows) - top;
     t += last_row - first_row;
+    float* const c = cut.holds_c ? lane.c : static_cast<float*>(p.c) + top * p.n + j0;
+    const int64_t ldc = cut.holds_c ? cut.columns : p.n, columns = std::min(cut.columns, p.n - j0);
+    if (cut.holds_c && p.add) copy_rows(p.c, p.c_dtype, top * p.n + j0, p.n, rows_of_all, columns, c, ldc);
     for (int64_t k0 = 0; k0 == 0 || k0 < p.k; k0 += cut.depth) {
       const Panel at = panel_of(p, cut, j0, k0);
       pack_b(p, at.k0, at.depth, at.j0, at.columns, cut.columns, lane.b);
-      const int64_t calls = corners(at, std::min(p.m, last_row * cut.rows) - first_row * cut.rows);
+      const int64_t calls = corners(at, rows_of_all);
       Ahead next_b, next_a;
       if (k0 + cut.depth < p.k) next_b = ahead_of_b(p, panel_of(p, cut, j0, k0 + cut.depth), calls);
       else if (t < end) next_b = ahead_of_b(p, panel_of(p, cut, j0 + cut.columns, 0), calls);
-      for (int64_t r = first_row; r < last_row; ++r) {
-        const int64_t i0 = r * cut.rows, rows = std::min(cut.rows, p.m - i0);
-        tile::Strided a{p.a + i0 * p.a_row + k0 * p.a_step, p.a_row, p.a_step};
-        if (p.a_step != 1) {  // a column of A is one line a number: copied, its rows lie near each other
-          for (int64_t k = 0; k < at.depth; ++k)
-            std::memcpy(lane.a + k * cut.rows, a.data + k * p.a_step, static_cast<size_t>(rows) * sizeof(float));
-          if (r + 1 < last_row)
-            next_a = Ahead(a.data + cut.rows, p.a_step, std::min(cut.rows, p.m - i0 - cut.rows), at.depth, corners(at, rows));
-          a = {lane.a, 1, cut.rows};
+      for (int64_t i0 = top; i0 < top + rows_of_all; i0 += cut.rows) {
+        const int64_t rows = std::min(cut.rows, p.m - i0), below = std::min(cut.rows, top + rows_of_all - i0 - rows);
+        tile::Strided a{static_cast<const float*>(p.a) + i0 * p.a_row + k0 * p.a_step, p.a_row, p.a_step};
+        if (p.copies_a()) {
+          a = pack_a(p, i0, rows, at, cut, lane.a);
+          if (below > 0) next_a = ahead_of_a(p, i0 + rows, below, at, corners(at, rows));
         }
-        block_of(p, i0, rows, at, a, lane, cut.columns, next_b, next_a);
+        block_of(p, rows, at, a, c + (i0 - top) * ldc, ldc, lane, cut.columns, next_b, next_a);
       }
     }
+    if (cut.holds_c)
+      for (int64_t r = 0; r < rows_of_all; ++r) store(c + r * ldc, columns, p.c, p.c_dtype, (top + r) * p.n + j0);
   }
 }
 

@@ -31,7 +31,9 @@ void shape(const Node& n, Shapes& out) {
     wrong(n, "x " + shape_text(n.in(0)) + " has rows of " + std::to_string(columns(n.in(0))) + ", but w " + shape_text(n.in(1)) +
                  layout(n) + " takes " + std::to_string(w.k));
   vector_of(n, 2, "bias", w.n);
-  out.like(0, n.in(0), w.n);
+  one_dtype(n, 0, "x", 1, "w");
+  numbers(n, 2, "bias");
+  like_in_dtype(out, 0, n, n.in(0), w.n);
 }
 
 void reference(const Node& n) {
@@ -70,7 +72,8 @@ void dx_shape(const Node& n, Shapes& out) {
   if (columns(n.in(0)) != w.n)
     wrong(n, "dy " + shape_text(n.in(0)) + " has rows of " + std::to_string(columns(n.in(0))) + ", but w " + shape_text(n.in(1)) +
                  layout(n) + " makes " + std::to_string(w.n));
-  out.like(0, n.in(0), w.k);
+  one_dtype(n, 0, "dy", 1, "w");
+  like_in_dtype(out, 0, n, n.in(0), w.k);
 }
 
 void dx_reference(const Node& n) {
@@ -93,9 +96,10 @@ void dw_shape(const Node& n, Shapes& out) {
   has_rows(n, 1, "x");
   if (rows(n.in(0)) != rows(n.in(1)))
     wrong(n, "dy is " + shape_text(n.in(0)) + ", but x is " + shape_text(n.in(1)) + "; their rows have to be as many");
+  one_dtype(n, 0, "dy", 1, "x");
   const int64_t N = columns(n.in(0)), K = columns(n.in(1));
-  if (transposed(n)) out.set(0, GALLEY_F32, {K, N});
-  else out.set(0, GALLEY_F32, {N, K});
+  if (transposed(n)) out.set(0, n.dtype(GALLEY_F32), {K, N});
+  else out.set(0, n.dtype(GALLEY_F32), {N, K});
 }
 
 void dw_reference(const Node& n) {
@@ -116,34 +120,50 @@ void dw_cost(const Node& n, galley_cost& out) {
 
 // ---- Tables ----
 
-constexpr uint32_t F = GALLEY_F32;
+constexpr uint32_t F = GALLEY_F32, B = GALLEY_BF16, H = GALLEY_F16, compute = GALLEY_OPERAND_COMPUTE, any = GALLEY_OPERAND_ANY_DTYPE;
 
 // Shapes that no block divides, all ways to cut a product (cpu.cpp), and more rows than a piece of dW takes.
 Op linear("linear", "y = x·Wᵀ + b; x (…, K), W (N, K) or transposed (K, N), b (N), y (…, N)");
-const bool linear_added = add(linear.input("x", GALLEY_ROLE_ROWS)
-                                  .input("w", GALLEY_ROLE_WHOLE)
-                                  .input("bias", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL)
-                                  .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES)
-                                  .flags(GALLEY_OP_LINEAR)
-                                  .infer<shape>()
-                                  .gradient<gradient>()
-                                  .cost<cost>()
-                                  .reference<reference>()
-                                  .test("small", {{F, {2, 3, 5}}, {F, {7, 5}}, {F, {7}}})
-                                  .test("small transposed", {{F, {2, 3, 5}}, {F, {5, 7}}, {F, {7}}}, Attrs().i("transposed", 1))
-                                  .test("one", {{F, {1, 1}}, {F, {1, 1}}, {0, {}}})
-                                  .test("vector", {{F, {33}}, {F, {17, 33}}, {0, {}}})
-                                  .test("odd", {{F, {129, 67}}, {F, {131, 67}}, {F, {131}}})
-                                  .test("odd transposed", {{F, {65, 1031}}, {F, {1031, 19}}, {0, {}}}, Attrs().i("transposed", 1))
-                                  .test("deep", {{F, {9, 2050}}, {F, {70, 2050}}, {F, {70}}})
-                                  .test("blocks of rows", {{F, {300, 40}}, {F, {70, 40}}, {F, {70}}})
-                                  .test("blocks of both", {{F, {260, 9}}, {F, {9, 1100}}, {F, {1100}}}, Attrs().i("transposed", 1))
-                                  .test("power of two", {{F, {20, 64}}, {F, {64, 512}}, {F, {512}}}, Attrs().i("transposed", 1)));
+const bool linear_added =
+    add(linear.input("x", GALLEY_ROLE_ROWS, compute)
+            .input("w", GALLEY_ROLE_WHOLE, compute)
+            .input("bias", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL | any)
+            .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES | any)
+            .flags(GALLEY_OP_LINEAR | GALLEY_OP_LOW)
+            .infer<shape>()
+            .gradient<gradient>()
+            .cost<cost>()
+            .reference<reference>()
+            .test("small", {{F, {2, 3, 5}}, {F, {7, 5}}, {F, {7}}})
+            .test("small transposed", {{F, {2, 3, 5}}, {F, {5, 7}}, {F, {7}}}, Attrs().i("transposed", 1))
+            .test("one", {{F, {1, 1}}, {F, {1, 1}}, {0, {}}})
+            .test("vector", {{F, {33}}, {F, {17, 33}}, {0, {}}})
+            .test("odd", {{F, {129, 67}}, {F, {131, 67}}, {F, {131}}})
+            .test("odd transposed", {{F, {65, 1031}}, {F, {1031, 19}}, {0, {}}}, Attrs().i("transposed", 1))
+            .test("deep", {{F, {9, 2050}}, {F, {70, 2050}}, {F, {70}}})
+            .test("blocks of rows", {{F, {300, 40}}, {F, {70, 40}}, {F, {70}}})
+            .test("blocks of both", {{F, {260, 9}}, {F, {9, 1100}}, {F, {1100}}}, Attrs().i("transposed", 1))
+            .test("power of two", {{F, {20, 64}}, {F, {64, 512}}, {F, {512}}}, Attrs().i("transposed", 1))
+            .test("bf16 small", {{B, {2, 3, 5}}, {B, {7, 5}}, {F, {7}}})
+            .test("bf16 one", {{B, {1, 1}}, {B, {1, 1}}, {0, {}}})
+            .test("bf16 vector", {{B, {33}}, {B, {17, 33}}, {0, {}}})
+            .test("bf16 odd", {{B, {129, 67}}, {B, {131, 67}}, {B, {131}}})
+            .test("bf16 odd transposed", {{B, {65, 1031}}, {B, {1031, 19}}, {0, {}}}, Attrs().i("transposed", 1))
+            .test("bf16 deep", {{B, {9, 2050}}, {B, {70, 2050}}, {F, {70}}})
+            .test("bf16 blocks of rows", {{B, {300, 40}}, {B, {70, 40}}, {H, {70}}})
+            .test("bf16 blocks of both", {{B, {260, 9}}, {B, {9, 1100}}, {F, {1100}}}, Attrs().i("transposed", 1))
+            .test("bf16 to f32", {{B, {65, 130}}, {B, {600, 130}}, {F, {600}}}, Attrs().s("dtype", "f32"))
+            .test("bf16 to f32 transposed", {{B, {300, 64}}, {B, {64, 512}}, {B, {512}}}, Attrs().i("transposed", 1).s("dtype", "f32"))
+            .test("f16", {{H, {129, 67}}, {H, {131, 67}}, {F, {131}}})
+            .test("f16 deep transposed", {{H, {33, 1031}}, {H, {1031, 70}}, {H, {70}}}, Attrs().i("transposed", 1))
+            .test("f16 to f32", {{H, {65, 130}}, {H, {600, 130}}, {0, {}}}, Attrs().s("dtype", "f32"))
+            .test("f32 to bf16", {{F, {129, 67}}, {F, {131, 67}}, {F, {131}}}, Attrs().s("dtype", "bf16")));
 
 Op linear_dx("linear_dx", "dx = dy·W; dy (…, N), W (N, K) or transposed (K, N), dx (…, K)");
-const bool dx_added = add(linear_dx.input("dy", GALLEY_ROLE_ROWS)
-                              .input("w", GALLEY_ROLE_WHOLE)
-                              .output("dx", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES)
+const bool dx_added = add(linear_dx.input("dy", GALLEY_ROLE_ROWS, compute)
+                              .input("w", GALLEY_ROLE_WHOLE, compute)
+                              .output("dx", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES | any)
+                              .flags(GALLEY_OP_LOW)
                               .infer<dx_shape>()
                               .cost<cost>()
                               .reference<dx_reference>()
@@ -152,12 +172,20 @@ const bool dx_added = add(linear_dx.input("dy", GALLEY_ROLE_ROWS)
                               .test("one", {{F, {1, 1}}, {F, {1, 1}}})
                               .test("odd", {{F, {70, 1029}}, {F, {1029, 67}}})
                               .test("blocks of rows", {{F, {300, 70}}, {F, {70, 40}}})
-                              .test("odd transposed", {{F, {129, 131}}, {F, {67, 131}}}, Attrs().i("transposed", 1)));
+                              .test("odd transposed", {{F, {129, 131}}, {F, {67, 131}}}, Attrs().i("transposed", 1))
+                              .test("bf16 one", {{B, {1, 1}}, {B, {1, 1}}})
+                              .test("bf16 odd", {{B, {70, 1029}}, {B, {1029, 67}}})
+                              .test("bf16 blocks of rows", {{B, {300, 70}}, {B, {70, 40}}})
+                              .test("bf16 odd transposed", {{B, {129, 131}}, {B, {67, 131}}}, Attrs().i("transposed", 1))
+                              .test("bf16 to f32", {{B, {70, 600}}, {B, {600, 70}}}, Attrs().s("dtype", "f32"))
+                              .test("f16", {{H, {129, 131}}, {H, {67, 131}}}, Attrs().i("transposed", 1))
+                              .test("f32 to f16", {{F, {2, 3, 7}}, {F, {7, 5}}}, Attrs().s("dtype", "f16")));
 
 Op linear_dw("linear_dw", "dW = dyᵀ·x; dy (…, N), x (…, K), dW (N, K) or transposed (K, N)");
-const bool dw_added = add(linear_dw.input("dy", GALLEY_ROLE_ROWS)
-                              .input("x", GALLEY_ROLE_ROWS)
-                              .output("dw", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES)
+const bool dw_added = add(linear_dw.input("dy", GALLEY_ROLE_ROWS, compute)
+                              .input("x", GALLEY_ROLE_ROWS, compute)
+                              .output("dw", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES | any)
+                              .flags(GALLEY_OP_LOW)
                               .infer<dw_shape>()
                               .cost<dw_cost>()
                               .reference<dw_reference>()
@@ -167,6 +195,15 @@ const bool dw_added = add(linear_dw.input("dy", GALLEY_ROLE_ROWS)
                               .test("odd", {{F, {131, 67}}, {F, {131, 129}}})
                               .test("blocks of rows", {{F, {600, 140}}, {F, {600, 33}}})
                               .test("pieces", {{F, {1031, 21}}, {F, {1031, 35}}}, Attrs().i("transposed", 1))
-                              .test("long and narrow", {{F, {2100, 16}}, {F, {2100, 40}}}));
+                              .test("long and narrow", {{F, {2100, 16}}, {F, {2100, 40}}})
+                              .test("bf16 one row", {{B, {1, 33}}, {B, {1, 17}}})
+                              .test("bf16 odd", {{B, {131, 67}}, {B, {131, 129}}})
+                              .test("bf16 blocks of rows", {{B, {600, 140}}, {B, {600, 33}}})
+                              .test("bf16 pieces", {{B, {1031, 21}}, {B, {1031, 35}}}, Attrs().i("transposed", 1))
+                              .test("bf16 wide", {{B, {70, 300}}, {B, {70, 515}}})
+                              .test("bf16 to bf16", {{B, {131, 267}}, {B, {131, 129}}}, Attrs().s("dtype", "bf16"))
+                              .test("f16", {{H, {600, 140}}, {H, {600, 33}}})
+                              .test("f16 to f16", {{H, {131, 67}}, {H, {131, 129}}}, Attrs().i("transposed", 1).s("dtype", "f16"))
+                              .test("f32 to bf16", {{F, {131, 67}}, {F, {131, 129}}}, Attrs().s("dtype", "bf16")));
 
 }  // namespace

@@ -12,13 +12,15 @@ namespace galley::cpu {
 /// The product that a node of one of the three ops stands for; at plan time its addresses are null.
 inline Multiply product_of(const sdk::Node& node) {
   const bool transposed = node.i("transposed", 0) != 0;
-  const auto* first = node.read<float>(0);
-  const auto* second = node.read<float>(1);
+  const void *first = node.read<char>(0), *second = node.read<char>(1);
   const int64_t rows = sdk::rows(node.in(0)), C = sdk::columns(node.in(0));
   const std::string_view op = node.view()->op;
   Multiply p = {};
-  p.c = node.write<float>(0);
+  p.c = node.write<char>(0);
   p.add = node.accumulates(0);
+  p.dtype = node.in(0).dtype;
+  p.c_dtype = node.out(0).dtype;
+  p.bias_dtype = GALLEY_F32;
   if (op == "linear") {  // x (rows, K), W
     p.m = rows;
     p.k = C;
@@ -29,7 +31,8 @@ inline Multiply product_of(const sdk::Node& node) {
     p.b = second;
     p.b_row = transposed ? p.n : 1;
     p.b_step = transposed ? 1 : p.k;
-    p.bias = node.read<float>(2);
+    p.bias = node.read<char>(2);
+    if (node.has(2)) p.bias_dtype = node.in(2).dtype;
   } else if (op == "linear_dx") {  // dy (rows, N), W
     p.m = rows;
     p.k = C;

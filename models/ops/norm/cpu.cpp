@@ -1,5 +1,6 @@
 // LayerNorm and RMSNorm: one row, or group, at a time. A row is read from memory once and stays in the first-level cache for the passes
-// that follow it, so both directions run at the bandwidth of their operands.
+// that follow it, so both directions run at the bandwidth of their operands. What is not F32 is converted in each pass: that costs less
+// than a buffer of a whole row would.
 #include <cmath>
 
 #include "cpu/columns.hpp"
@@ -10,70 +11,112 @@ using namespace galley::sdk;
 namespace cpu = galley::cpu;
 
 void layer_norm(const Node& n, void*) {
-  const float *x = n.read<float>(0), *w = n.read<float>(1), *b = n.read<float>(2);  // (R, C), (C), (C)
-  float *y = n.write<float>(0), *mean = n.write<float>(1), *rstd = n.write<float>(2);
-  const int64_t R = rows(n.in(0)), C = columns(n.in(0));
+  const cpu::Input x(n, 0), w(n, 1), b(n, 2);  // (R, C), (C), (C)
+  const cpu::Output y(n, 0);
+  float *mean = n.write<float>(1), *rstd = n.write<float>(2);
+  const int64_t R = rows(n.in(0)), C = columns(n.in(0)), run = cpu::run_over(x, w, b, y);
   const double eps = n.f("eps", 1e-5);
   cpu::over_rows(R, C, [=](int64_t r) {
-    const float* from = x + r * C;
-    float* to = y + r * C;
-    const float m = cpu::sum(C, [=](int64_t c) { return from[c]; }) / static_cast<float>(C);
-    const float squares = cpu::sum(C, [=](int64_t c) { return (from[c] - m) * (from[c] - m); });
-    const float s = static_cast<float>(1 / std::sqrt(static_cast<double>(squares) / static_cast<double>(C) + eps));
+    const int64_t row = r * C;
+    cpu::Buffer buffers[4];
+    cpu::LaneSum<> sum, squares;
+    cpu::in_runs(0, C, run, [&](int64_t at, int64_t size) {
+      const float* from = x.read(row + at, size, buffers[0]);
+      sum.add(size, [=](int64_t c) { return from[c]; });
+    });
+    const float m = sum.total() / static_cast<float>(C);
+    cpu::in_runs(0, C, run, [&](int64_t at, int64_t size) {
+      const float* from = x.read(row + at, size, buffers[0]);
+      squares.add(size, [=](int64_t c) { return (from[c] - m) * (from[c] - m); });
+    });
+    const float s = static_cast<float>(1 / std::sqrt(static_cast<double>(squares.total()) / static_cast<double>(C) + eps));
     if (mean) mean[r] = m;
     if (rstd) rstd[r] = s;
-    if (w && b) {
-      GALLEY_INDEPENDENT
-      for (int64_t c = 0; c < C; ++c) to[c] = cpu::fma((from[c] - m) * s, w[c], b[c]);
-    } else {
-      GALLEY_INDEPENDENT
-      for (int64_t c = 0; c < C; ++c) to[c] = (from[c] - m) * s;
-      if (w)
-        for (int64_t c = 0; c < C; ++c) to[c] *= w[c];
-      if (b)
-        for (int64_t c = 0; c < C; ++c) to[c] += b[c];
-    }
+    cpu::in_runs(0, C, run, [&](int64_t at, int64_t size) {
+      const float* from = x.read(row + at, size, buffers[0]);
+      float* const to = y.open(row + at, size, buffers[1]);
+      if (w && b) {
+        const float *weight = w.read(at, size, buffers[2]), *bias = b.read(at, size, buffers[3]);
+        GALLEY_INDEPENDENT
+        for (int64_t c = 0; c < size; ++c) to[c] = cpu::fma((from[c] - m) * s, weight[c], bias[c]);
+      } else {
+        GALLEY_INDEPENDENT
+        for (int64_t c = 0; c < size; ++c) to[c] = (from[c] - m) * s;
+        const float *weight = w ? w.read(at, size, buffers[2]) : nullptr, *bias = b ? b.read(at, size, buffers[3]) : nullptr;
+        if (weight)
+          for (int64_t c = 0; c < size; ++c) to[c] *= weight[c];
+        if (bias)
+          for (int64_t c = 0; c < size; ++c) to[c] += bias[c];
+      }
+      y.close(row + at, size, to);
+    });
+  });
+}
+
+// body(add, weighted): whether the node adds to dx, and whether there is a weight, as types.
+template <class Body>
+void by_weight(const cpu::Output& dx, const cpu::Input& w, const Body& body) {
+  cpu::by_access(dx.adds(), [&](auto add) {
+    if (w) body(add, std::true_type());
+    else body(add, std::false_type());
   });
 }
 
 void layer_norm_dx(const Node& n, void*) {
-  const float *dy = n.read<float>(0), *x = n.read<float>(1), *w = n.read<float>(2), *mean = n.read<float>(3), *rstd = n.read<float>(4);
-  float* dx = n.write<float>(0);
-  const int64_t R = rows(n.in(0)), C = columns(n.in(0));
-  const auto run = [=](auto add, auto weight) {
+  const cpu::Input dy(n, 0), x(n, 1), w(n, 2);
+  const float *mean = n.read<float>(3), *rstd = n.read<float>(4);
+  const cpu::Output dx(n, 0);
+  const int64_t R = rows(n.in(0)), C = columns(n.in(0)), run = cpu::run_over(dy, x, w, dx);
+  by_weight(dx, w, [&](auto add, auto weighted) {
     cpu::over_rows(R, C, [=](int64_t r) {
-      const float *d = dy + r * C, *from = x + r * C, m = mean[r], s = rstd[r];
-      float* to = dx + r * C;
-      const auto g = [=](int64_t c) { return d[c] * weight(c); };
-      const auto hat = [=](int64_t c) { return (from[c] - m) * s; };
-      const auto [sum, dot] = cpu::sums(C, g, [=](int64_t c) { return g(c) * hat(c); });
-      const float a = sum / static_cast<float>(C), b = dot / static_cast<float>(C);
-      GALLEY_INDEPENDENT
-      for (int64_t c = 0; c < C; ++c) cpu::put(add, to[c], s * (g(c) - cpu::fma(hat(c), b, a)));
+      const int64_t row = r * C;
+      const float m = mean[r], s = rstd[r];
+      cpu::Buffer buffers[4];
+      // body(at, size, g, hat): a run with g = dy·w and x̂ as functions of the column.
+      const auto runs = [&](const auto& body) {
+        cpu::in_runs(0, C, run, [&](int64_t at, int64_t size) {
+          const float *d = dy.read(row + at, size, buffers[0]), *from = x.read(row + at, size, buffers[1]);
+          const float* weight = decltype(weighted)::value ? w.read(at, size, buffers[2]) : nullptr;
+          body(
+              at, size, [=](int64_t c) { return decltype(weighted)::value ? d[c] * weight[c] : d[c]; },
+              [=](int64_t c) { return (from[c] - m) * s; });
+        });
+      };
+      cpu::LaneSum<> sum, dot;
+      runs([&](int64_t, int64_t size, const auto& g, const auto& hat) {
+        cpu::LaneSum<>::add_both(sum, dot, size, g, [=](int64_t c) { return g(c) * hat(c); });
+      });
+      const float a = sum.total() / static_cast<float>(C), b = dot.total() / static_cast<float>(C);
+      runs([&](int64_t at, int64_t size, const auto g, const auto hat) {
+        float* const to = dx.open(row + at, size, buffers[3]);
+        GALLEY_INDEPENDENT
+        for (int64_t c = 0; c < size; ++c) cpu::put(add, to[c], s * (g(c) - cpu::fma(hat(c), b, a)));
+        dx.close(row + at, size, to);
+      });
     });
-  };
-  cpu::by_access(n.accumulates(0), [&](auto add) {
-    if (w) run(add, [=](int64_t c) { return w[c]; });
-    else run(add, [](int64_t) { return 1.0f; });
   });
 }
 
 void layer_norm_dw(const Node& n, void* workspace) {
-  const float *dy = n.read<float>(0), *x = n.read<float>(1), *mean = n.read<float>(2), *rstd = n.read<float>(3);
+  const cpu::Input dy(n, 0), x(n, 1);
+  const float *mean = n.read<float>(2), *rstd = n.read<float>(3);
   const int64_t R = rows(n.in(0)), C = columns(n.in(0));
   if (!n.has_out(1)) {
-    cpu::column_sums<1>(R, C, {n.write<float>(0)}, {n.accumulates(0)}, workspace,
-                        [=](int64_t r, int64_t first, int64_t count, float* const* into) {
-                          const float *d = dy + r * C + first, *from = x + r * C + first, m = mean[r], s = rstd[r];
-                          float* dw = into[0];
-                          GALLEY_INDEPENDENT
-                          for (int64_t c = 0; c < count; ++c) dw[c] = cpu::fma(d[c], (from[c] - m) * s, dw[c]);
-                        });
+    cpu::column_sums<1>(R, C, {cpu::Output(n, 0)}, workspace, [=](int64_t r, int64_t first, int64_t count, float* const* into) {
+      cpu::Buffer buffers[2];
+      const float *d = dy.read(r * C + first, count, buffers[0]), *from = x.read(r * C + first, count, buffers[1]);
+      const float m = mean[r], s = rstd[r];
+      float* dw = into[0];
+      GALLEY_INDEPENDENT
+      for (int64_t c = 0; c < count; ++c) dw[c] = cpu::fma(d[c], (from[c] - m) * s, dw[c]);
+    });
     return;
   }
-  cpu::column_sums<2>(R, C, {n.write<float>(0), n.write<float>(1)}, {n.accumulates(0), n.accumulates(1)}, workspace,
+  cpu::column_sums<2>(R, C, {cpu::Output(n, 0), cpu::Output(n, 1)}, workspace,
                       [=](int64_t r, int64_t first, int64_t count, float* const* into) {
-                        const float *d = dy + r * C + first, *from = x + r * C + first, m = mean[r], s = rstd[r];
+                        cpu::Buffer buffers[2];
+                        const float *d = dy.read(r * C + first, count, buffers[0]), *from = x.read(r * C + first, count, buffers[1]);
+                        const float m = mean[r], s = rstd[r];
                         float *dw = into[0], *db = into[1];
                         GALLEY_INDEPENDENT
                         for (int64_t c = 0; c < count; ++c) {
@@ -90,57 +133,80 @@ int64_t layer_norm_dw_workspace(const Node& n, const galley_target&) {
 // ---- RMSNorm: G elements a group, R groups -------------------------------------------------------------------------------------------
 
 void rms_norm(const Node& n, void*) {
-  const float *x = n.read<float>(0), *w = n.read<float>(1);
-  float *y = n.write<float>(0), *rstd = n.write<float>(1);
-  const int64_t G = n.i("group", w ? count(n.in(1)) : columns(n.in(0))), R = count(n.in(0)) / G;
+  const cpu::Input x(n, 0), w(n, 1);
+  const cpu::Output y(n, 0);
+  float* rstd = n.write<float>(1);
+  const int64_t G = n.i("group", w ? count(n.in(1)) : columns(n.in(0))), R = count(n.in(0)) / G, run = cpu::run_over(x, w, y);
   const double eps = n.f("eps", 1e-6);
   cpu::over_rows(R, G, [=](int64_t r) {
-    const float* from = x + r * G;
-    float* to = y + r * G;
-    const float squares = cpu::sum(G, [=](int64_t c) { return from[c] * from[c]; });
-    const float s = static_cast<float>(1 / std::sqrt(static_cast<double>(squares) / static_cast<double>(G) + eps));
+    const int64_t group = r * G;
+    cpu::Buffer buffers[3];
+    cpu::LaneSum<> squares;
+    cpu::in_runs(0, G, run, [&](int64_t at, int64_t size) {
+      const float* from = x.read(group + at, size, buffers[0]);
+      squares.add(size, [=](int64_t c) { return from[c] * from[c]; });
+    });
+    const float s = static_cast<float>(1 / std::sqrt(static_cast<double>(squares.total()) / static_cast<double>(G) + eps));
     if (rstd) rstd[r] = s;
-    if (w) {
-      GALLEY_INDEPENDENT
-      for (int64_t c = 0; c < G; ++c) to[c] = from[c] * s * w[c];
-    } else {
-      GALLEY_INDEPENDENT
-      for (int64_t c = 0; c < G; ++c) to[c] = from[c] * s;
-    }
+    cpu::in_runs(0, G, run, [&](int64_t at, int64_t size) {
+      const float* from = x.read(group + at, size, buffers[0]);
+      float* const to = y.open(group + at, size, buffers[1]);
+      if (w) {
+        const float* weight = w.read(at, size, buffers[2]);
+        GALLEY_INDEPENDENT
+        for (int64_t c = 0; c < size; ++c) to[c] = from[c] * s * weight[c];
+      } else {
+        GALLEY_INDEPENDENT
+        for (int64_t c = 0; c < size; ++c) to[c] = from[c] * s;
+      }
+      y.close(group + at, size, to);
+    });
   });
 }
 
 void rms_norm_dx(const Node& n, void*) {
-  const float *dy = n.read<float>(0), *x = n.read<float>(1), *w = n.read<float>(2), *rstd = n.read<float>(3);
-  float* dx = n.write<float>(0);
-  const int64_t R = count(n.in(3)), G = count(n.in(1)) / R;
-  const auto run = [=](auto add, auto weight) {
+  const cpu::Input dy(n, 0), x(n, 1), w(n, 2);
+  const float* rstd = n.read<float>(3);
+  const cpu::Output dx(n, 0);
+  const int64_t R = count(n.in(3)), G = count(n.in(1)) / R, run = cpu::run_over(dy, x, w, dx);
+  by_weight(dx, w, [&](auto add, auto weighted) {
     cpu::over_rows(R, G, [=](int64_t r) {
-      const float *d = dy + r * G, *from = x + r * G, s = rstd[r];
-      float* to = dx + r * G;
-      const auto g = [=](int64_t c) { return d[c] * weight(c); };
-      const float dot = cpu::sum(G, [=](int64_t c) { return g(c) * from[c]; });
-      const float b = s * s * dot / static_cast<float>(G);
-      GALLEY_INDEPENDENT
-      for (int64_t c = 0; c < G; ++c) cpu::put(add, to[c], s * (g(c) - from[c] * b));
+      const int64_t group = r * G;
+      const float s = rstd[r];
+      cpu::Buffer buffers[4];
+      // body(at, size, g, from): a run with g = dy·w as a function of the column, and x.
+      const auto runs = [&](const auto& body) {
+        cpu::in_runs(0, G, run, [&](int64_t at, int64_t size) {
+          const float *d = dy.read(group + at, size, buffers[0]), *from = x.read(group + at, size, buffers[1]);
+          const float* weight = decltype(weighted)::value ? w.read(at, size, buffers[2]) : nullptr;
+          body(
+              at, size, [=](int64_t c) { return decltype(weighted)::value ? d[c] * weight[c] : d[c]; }, from);
+        });
+      };
+      cpu::LaneSum<> dot;
+      runs([&](int64_t, int64_t size, const auto& g, const float* from) { dot.add(size, [=](int64_t c) { return g(c) * from[c]; }); });
+      const float b = s * s * dot.total() / static_cast<float>(G);
+      runs([&](int64_t at, int64_t size, const auto g, const float* from) {
+        float* const to = dx.open(group + at, size, buffers[3]);
+        GALLEY_INDEPENDENT
+        for (int64_t c = 0; c < size; ++c) cpu::put(add, to[c], s * (g(c) - from[c] * b));
+        dx.close(group + at, size, to);
+      });
     });
-  };
-  cpu::by_access(n.accumulates(0), [&](auto add) {
-    if (w) run(add, [=](int64_t c) { return w[c]; });
-    else run(add, [](int64_t) { return 1.0f; });
   });
 }
 
 void rms_norm_dw(const Node& n, void* workspace) {
-  const float *dy = n.read<float>(0), *x = n.read<float>(1), *rstd = n.read<float>(2);
+  const cpu::Input dy(n, 0), x(n, 1);
+  const float* rstd = n.read<float>(2);
   const int64_t G = count(n.out(0)), R = count(n.in(0)) / G;
-  cpu::column_sums<1>(R, G, {n.write<float>(0)}, {n.accumulates(0)}, workspace,
-                      [=](int64_t r, int64_t first, int64_t count, float* const* into) {
-                        const float *d = dy + r * G + first, *from = x + r * G + first, s = rstd[r];
-                        float* dw = into[0];
-                        GALLEY_INDEPENDENT
-                        for (int64_t c = 0; c < count; ++c) dw[c] = cpu::fma(d[c], from[c] * s, dw[c]);
-                      });
+  cpu::column_sums<1>(R, G, {cpu::Output(n, 0)}, workspace, [=](int64_t r, int64_t first, int64_t count, float* const* into) {
+    cpu::Buffer buffers[2];
+    const float *d = dy.read(r * G + first, count, buffers[0]), *from = x.read(r * G + first, count, buffers[1]), s = rstd[r];
+    float* dw = into[0];
+    GALLEY_INDEPENDENT
+    for (int64_t c = 0; c < count; ++c) dw[c] = cpu::fma(d[c], from[c] * s, dw[c]);
+  });
 }
 
 int64_t rms_norm_dw_workspace(const Node& n, const galley_target&) {
@@ -148,11 +214,11 @@ int64_t rms_norm_dw_workspace(const Node& n, const galley_target&) {
   return cpu::column_sums_workspace(count(n.in(0)) / G, G, 1);
 }
 
-const bool added = add(kernel<layer_norm, cpu::all_f32>("layer_norm.cpu", "layer_norm")) &&
-                   add(kernel<layer_norm_dx, cpu::all_f32>("layer_norm_dx.cpu", "layer_norm_dx")) &&
-                   add(kernel<layer_norm_dw, cpu::all_f32, layer_norm_dw_workspace>("layer_norm_dw.cpu", "layer_norm_dw")) &&
-                   add(kernel<rms_norm, cpu::all_f32>("rms_norm.cpu", "rms_norm")) &&
-                   add(kernel<rms_norm_dx, cpu::all_f32>("rms_norm_dx.cpu", "rms_norm_dx")) &&
-                   add(kernel<rms_norm_dw, cpu::all_f32, rms_norm_dw_workspace>("rms_norm_dw.cpu", "rms_norm_dw"));
+const bool added = add(kernel<layer_norm, cpu::all_numbers>("layer_norm.cpu", "layer_norm")) &&
+                   add(kernel<layer_norm_dx, cpu::all_numbers>("layer_norm_dx.cpu", "layer_norm_dx")) &&
+                   add(kernel<layer_norm_dw, cpu::all_numbers, layer_norm_dw_workspace>("layer_norm_dw.cpu", "layer_norm_dw")) &&
+                   add(kernel<rms_norm, cpu::all_numbers>("rms_norm.cpu", "rms_norm")) &&
+                   add(kernel<rms_norm_dx, cpu::all_numbers>("rms_norm_dx.cpu", "rms_norm_dx")) &&
+                   add(kernel<rms_norm_dw, cpu::all_numbers, rms_norm_dw_workspace>("rms_norm_dw.cpu", "rms_norm_dw"));
 
 }  // namespace

@@ -17,7 +17,10 @@ void forward_shape(const Node& n, Shapes& out) {
   const galley_operand& x = n.in(0);
   vector_of(n, 1, "w", columns(x));
   vector_of(n, 2, "b", columns(x));
-  out.like(0, x);
+  numbers(n, 0, "x");
+  numbers(n, 1, "w");
+  numbers(n, 2, "b");
+  like_in_dtype(out, 0, n, x);
   like_rows(out, 1, GALLEY_F32, x);
   like_rows(out, 2, GALLEY_F32, x);
 }
@@ -53,17 +56,18 @@ void gradient(Backward& b) {
   }
 }
 
-constexpr uint32_t a_row = GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT;
+constexpr uint32_t any = GALLEY_OPERAND_ANY_DTYPE, a_row = GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT;
 
 Op layer_norm("layer_norm",
               "y = (x - mean(x)) / sqrt(var(x) + eps) * w + b over the last extent; x (…, C), w (C), b (C), y (…, C), mean (…), rstd (…)");
 const bool layer_norm_added =
-    add(layer_norm.input("x", GALLEY_ROLE_ROWS)
-            .input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL)
-            .input("b", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL)
-            .output("y", GALLEY_ROLE_ROWS, 0, 0)
+    add(layer_norm.input("x", GALLEY_ROLE_ROWS, any)
+            .input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL | any)
+            .input("b", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL | any)
+            .output("y", GALLEY_ROLE_ROWS, any, 0)
             .output("mean", GALLEY_ROLE_ROWS, a_row)
             .output("rstd", GALLEY_ROLE_ROWS, a_row)
+            .flags(GALLEY_OP_FULL)
             .infer<forward_shape>()
             .gradient<gradient>()
             .reference<forward_reference>()
@@ -71,7 +75,11 @@ const bool layer_norm_added =
             .test("odd", {{GALLEY_F32, {37, 67}, -3, 5}, {GALLEY_F32, {67}}, {GALLEY_F32, {67}}}, Attrs().f("eps", 1e-3))
             .test("no_bias", {{GALLEY_F32, {5, 33}}, {GALLEY_F32, {33}}, {0, {}}})
             .test("no_weights", {{GALLEY_F32, {5, 33}}, {0, {}}, {0, {}}})
-            .test("wide", {{GALLEY_F32, {3, 1031}, 9, 11}, {GALLEY_F32, {1031}}, {GALLEY_F32, {1031}}}));
+            .test("wide", {{GALLEY_F32, {3, 1031}, 9, 11}, {GALLEY_F32, {1031}}, {GALLEY_F32, {1031}}})
+            .test("bf16", {{GALLEY_BF16, {3, 1031}, -3, 5}, {GALLEY_F32, {1031}}, {GALLEY_F32, {1031}}})
+            .test("f16", {{GALLEY_F16, {37, 67}, -3, 5}, {GALLEY_F16, {67}}, {GALLEY_F16, {67}}})
+            .test("bf16_f32", {{GALLEY_BF16, {5, 633}}, {GALLEY_BF16, {633}}, {0, {}}}, Attrs().s("dtype", "f32"))
+            .test("f32_bf16", {{GALLEY_F32, {3, 1031}}, {GALLEY_F32, {1031}}, {GALLEY_F32, {1031}}}, Attrs().s("dtype", "bf16")));
 
 // ---- Backward -------------------------------------------------------------------------------------------------------------------
 
@@ -81,7 +89,12 @@ void dx_shape(const Node& n, Shapes& out) {
   vector_of(n, 2, "w", columns(n.in(0)));
   one_a_row(n, 3, "mean", 1, "x");
   one_a_row(n, 4, "rstd", 1, "x");
-  out.like(0, n.in(1));
+  numbers(n, 0, "dy");
+  numbers(n, 1, "x");
+  numbers(n, 2, "w");
+  in_f32(n, 3, "mean");
+  in_f32(n, 4, "rstd");
+  like_in_dtype(out, 0, n, n.in(0));
 }
 
 void dx_reference(const Node& n) {
@@ -103,12 +116,13 @@ void dx_reference(const Node& n) {
 
 Op layer_norm_dx("layer_norm_dx", "dx of layer_norm; dy (…, C), x (…, C), w (C), mean (…), rstd (…), dx (…, C)");
 const bool dx_added = add(
-    layer_norm_dx.input("dy", GALLEY_ROLE_ROWS)
-        .input("x", GALLEY_ROLE_ROWS)
-        .input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL)
+    layer_norm_dx.input("dy", GALLEY_ROLE_ROWS, any)
+        .input("x", GALLEY_ROLE_ROWS, any)
+        .input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL | any)
         .input("mean", GALLEY_ROLE_ROWS, a_row)
         .input("rstd", GALLEY_ROLE_ROWS, a_row)
-        .output("dx", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES, 0)
+        .output("dx", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES | any, 0)
+        .flags(GALLEY_OP_FULL)
         .infer<dx_shape>()
         .reference<dx_reference>()
         .test("small",
@@ -116,15 +130,25 @@ const bool dx_added = add(
         .test("odd", {{GALLEY_F32, {37, 67}}, {GALLEY_F32, {37, 67}}, {GALLEY_F32, {67}}, {GALLEY_F32, {37}}, {GALLEY_F32, {37}, 0.5, 2}})
         .test("no_weights", {{GALLEY_F32, {5, 33}}, {GALLEY_F32, {5, 33}}, {0, {}}, {GALLEY_F32, {5}}, {GALLEY_F32, {5}, 0.5, 2}})
         .test("wide",
-              {{GALLEY_F32, {3, 1031}}, {GALLEY_F32, {3, 1031}}, {GALLEY_F32, {1031}}, {GALLEY_F32, {3}}, {GALLEY_F32, {3}, 0.5, 2}}));
+              {{GALLEY_F32, {3, 1031}}, {GALLEY_F32, {3, 1031}}, {GALLEY_F32, {1031}}, {GALLEY_F32, {3}}, {GALLEY_F32, {3}, 0.5, 2}})
+        .test("bf16",
+              {{GALLEY_BF16, {3, 1031}}, {GALLEY_BF16, {3, 1031}}, {GALLEY_F32, {1031}}, {GALLEY_F32, {3}}, {GALLEY_F32, {3}, 0.5, 2}})
+        .test("f16", {{GALLEY_F16, {37, 67}}, {GALLEY_F16, {37, 67}}, {GALLEY_F16, {67}}, {GALLEY_F32, {37}}, {GALLEY_F32, {37}, 0.5, 2}})
+        .test("bf16 and f32", {{GALLEY_BF16, {3, 1031}}, {GALLEY_F32, {3, 1031}}, {0, {}}, {GALLEY_F32, {3}}, {GALLEY_F32, {3}, 0.5, 2}},
+              Attrs().s("dtype", "f32")));
 
 void dw_shape(const Node& n, Shapes& out) {
   has_rows(n, 0, "dy");
   same_shape(n, 0, "dy", 1, "x");
   one_a_row(n, 2, "mean", 1, "x");
   one_a_row(n, 3, "rstd", 1, "x");
-  out.set(0, GALLEY_F32, {columns(n.in(0))});
-  if (n.i("bias", 1)) out.set(1, GALLEY_F32, {columns(n.in(0))});
+  numbers(n, 0, "dy");
+  numbers(n, 1, "x");
+  in_f32(n, 2, "mean");
+  in_f32(n, 3, "rstd");
+  const uint32_t dtype = n.dtype(GALLEY_F32);
+  out.set(0, dtype, {columns(n.in(0))});
+  if (n.i("bias", 1)) out.set(1, dtype, {columns(n.in(0))});
   else out.absent(1);
 }
 
@@ -145,18 +169,22 @@ void dw_reference(const Node& n) {
 
 Op layer_norm_dw("layer_norm_dw", "dw and, unless bias = 0, db of layer_norm; dy (…, C), x (…, C), mean (…), rstd (…), dw (C), db (C)");
 const bool dw_added =
-    add(layer_norm_dw.input("dy", GALLEY_ROLE_ROWS)
-            .input("x", GALLEY_ROLE_ROWS)
+    add(layer_norm_dw.input("dy", GALLEY_ROLE_ROWS, any)
+            .input("x", GALLEY_ROLE_ROWS, any)
             .input("mean", GALLEY_ROLE_ROWS, a_row)
             .input("rstd", GALLEY_ROLE_ROWS, a_row)
-            .output("dw", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES)
-            .output("db", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_OPTIONAL)
+            .output("dw", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES | any)
+            .output("db", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_OPTIONAL | any)
+            .flags(GALLEY_OP_FULL)
             .infer<dw_shape>()
             .reference<dw_reference>()
             .test("small", {{GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {2, 3}}, {GALLEY_F32, {2, 3}, 0.5, 2}})
             .test("no_bias", {{GALLEY_F32, {37, 67}}, {GALLEY_F32, {37, 67}}, {GALLEY_F32, {37}}, {GALLEY_F32, {37}, 0.5, 2}},
                   Attrs().i("bias", 0))
             .test("tall", {{GALLEY_F32, {2, 333, 40}}, {GALLEY_F32, {2, 333, 40}}, {GALLEY_F32, {2, 333}}, {GALLEY_F32, {2, 333}, 0.5, 2}})
-            .test("wide", {{GALLEY_F32, {131, 1031}}, {GALLEY_F32, {131, 1031}}, {GALLEY_F32, {131}}, {GALLEY_F32, {131}, 0.5, 2}}));
+            .test("wide", {{GALLEY_F32, {131, 1031}}, {GALLEY_F32, {131, 1031}}, {GALLEY_F32, {131}}, {GALLEY_F32, {131}, 0.5, 2}})
+            .test("bf16", {{GALLEY_BF16, {131, 1031}}, {GALLEY_F32, {131, 1031}}, {GALLEY_F32, {131}}, {GALLEY_F32, {131}, 0.5, 2}})
+            .test("f16_f16", {{GALLEY_F16, {37, 67}}, {GALLEY_F16, {37, 67}}, {GALLEY_F32, {37}}, {GALLEY_F32, {37}, 0.5, 2}},
+                  Attrs().s("dtype", "f16")));
 
 }  // namespace

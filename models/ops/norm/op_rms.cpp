@@ -13,6 +13,12 @@ namespace {
 using namespace galley::sdk;
 using namespace galley::models;
 
+// x, and the weight where it is there, in any dtype.
+void any_dtypes(const Node& n, uint32_t x, uint32_t w) {
+  numbers(n, x, "x");
+  numbers(n, w, "w");
+}
+
 // The attribute, or the weight's length, or a whole row of x; it has to divide the row.
 int64_t group_of(const Node& n, uint32_t x, uint32_t w) {
   has_rows(n, x, "x");
@@ -23,6 +29,7 @@ int64_t group_of(const Node& n, uint32_t x, uint32_t w) {
 }
 
 void rstd_fits(const Node& n, uint32_t i, int64_t groups) {
+  in_f32(n, i, "rstd");
   if (count(n.in(i)) != groups)
     wrong(n, "rstd is " + shape_text(n.in(i)) + "; it needs one value for each of the " + std::to_string(groups) + " groups of x " +
                  shape_text(n.in(1)));
@@ -30,8 +37,11 @@ void rstd_fits(const Node& n, uint32_t i, int64_t groups) {
 
 void forward_shape(const Node& n, Shapes& out) {
   const int64_t G = group_of(n, 0, 1);
-  out.like(0, n.in(0));
-  out.like(1, n.in(0), columns(n.in(0)) / G);
+  any_dtypes(n, 0, 1);
+  like_in_dtype(out, 0, n, n.in(0));
+  galley_operand rstd = n.in(0);
+  rstd.dtype = GALLEY_F32;
+  out.like(1, rstd, columns(rstd) / G);
 }
 
 void forward_reference(const Node& n) {
@@ -56,12 +66,15 @@ void gradient(Backward& b) {
   if (b.needs(1)) b.d_inputs[1] = b.graph.node("rms_norm_dw", nullptr, {dy, x, rstd}, Attrs().i("group", G), {b.d_inputs[1]}, b.adds(1))[0];
 }
 
+constexpr uint32_t any = GALLEY_OPERAND_ANY_DTYPE;
+
 Op rms_norm("rms_norm",
             "y = x / sqrt(mean(x²) + eps) * w over groups of G elements of the last extent; x (…, N), w (G), y (…, N), rstd (…, N / G)");
-const bool rms_norm_added = add(rms_norm.input("x", GALLEY_ROLE_ROWS)
-                                    .input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL)
-                                    .output("y", GALLEY_ROLE_ROWS, 0, 0)
+const bool rms_norm_added = add(rms_norm.input("x", GALLEY_ROLE_ROWS, any)
+                                    .input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL | any)
+                                    .output("y", GALLEY_ROLE_ROWS, any, 0)
                                     .output("rstd", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
+                                    .flags(GALLEY_OP_FULL)
                                     .infer<forward_shape>()
                                     .gradient<gradient>()
                                     .reference<forward_reference>()
@@ -70,14 +83,21 @@ const bool rms_norm_added = add(rms_norm.input("x", GALLEY_ROLE_ROWS)
                                     .test("heads", {{GALLEY_F32, {2, 7, 48}}, {GALLEY_F32, {16}}}, Attrs().i("group", 16))
                                     .test("odd_heads", {{GALLEY_F32, {11, 35}}, {GALLEY_F32, {5}}})
                                     .test("no_weight", {{GALLEY_F32, {5, 34}}, {0, {}}}, Attrs().i("group", 17))
-                                    .test("wide", {{GALLEY_F32, {3, 1031}, 9, 11}, {GALLEY_F32, {1031}}}));
+                                    .test("wide", {{GALLEY_F32, {3, 1031}, 9, 11}, {GALLEY_F32, {1031}}})
+                                    .test("bf16", {{GALLEY_BF16, {3, 1031}, -3, 5}, {GALLEY_F32, {1031}}})
+                                    .test("bf16_heads", {{GALLEY_BF16, {2, 7, 48}}, {GALLEY_BF16, {16}}}, Attrs().i("group", 16))
+                                    .test("f16_f32", {{GALLEY_F16, {37, 67}}, {GALLEY_F16, {67}}}, Attrs().s("dtype", "f32"))
+                                    .test("f32_bf16", {{GALLEY_F32, {3, 1031}}, {GALLEY_F32, {1031}}}, Attrs().s("dtype", "bf16"))
+                                    .test("f32_f16", {{GALLEY_F32, {5, 34}}, {0, {}}}, Attrs().i("group", 17).s("dtype", "f16")));
 
 // ---- Backward -------------------------------------------------------------------------------------------------------------------
 
 void dx_shape(const Node& n, Shapes& out) {
   same_shape(n, 0, "dy", 1, "x");
   rstd_fits(n, 3, count(n.in(1)) / group_of(n, 1, 2));
-  out.like(0, n.in(1));
+  numbers(n, 0, "dy");
+  any_dtypes(n, 1, 2);
+  like_in_dtype(out, 0, n, n.in(0));
 }
 
 void dx_reference(const Node& n) {
@@ -94,24 +114,31 @@ void dx_reference(const Node& n) {
 
 Op rms_norm_dx("rms_norm_dx", "dx of rms_norm; dy (…, N), x (…, N), w (G), rstd (…, N / G), dx (…, N)");
 const bool dx_added = add(
-    rms_norm_dx.input("dy", GALLEY_ROLE_ROWS)
-        .input("x", GALLEY_ROLE_ROWS)
-        .input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL)
+    rms_norm_dx.input("dy", GALLEY_ROLE_ROWS, any)
+        .input("x", GALLEY_ROLE_ROWS, any)
+        .input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL | any)
         .input("rstd", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
-        .output("dx", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES, 0)
+        .output("dx", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES | any, 0)
+        .flags(GALLEY_OP_FULL)
         .infer<dx_shape>()
         .reference<dx_reference>()
         .test("small", {{GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {8}}, {GALLEY_F32, {2, 3, 1}, 0.5, 2}})
         .test("heads", {{GALLEY_F32, {2, 7, 48}}, {GALLEY_F32, {2, 7, 48}}, {GALLEY_F32, {16}}, {GALLEY_F32, {2, 7, 3}, 0.5, 2}})
         .test("no_weight", {{GALLEY_F32, {11, 34}}, {GALLEY_F32, {11, 34}}, {0, {}}, {GALLEY_F32, {11, 2}, 0.5, 2}}, Attrs().i("group", 17))
-        .test("wide", {{GALLEY_F32, {3, 1031}}, {GALLEY_F32, {3, 1031}}, {GALLEY_F32, {1031}}, {GALLEY_F32, {3, 1}, 0.5, 2}}));
+        .test("wide", {{GALLEY_F32, {3, 1031}}, {GALLEY_F32, {3, 1031}}, {GALLEY_F32, {1031}}, {GALLEY_F32, {3, 1}, 0.5, 2}})
+        .test("bf16", {{GALLEY_BF16, {3, 1031}}, {GALLEY_BF16, {3, 1031}}, {GALLEY_BF16, {1031}}, {GALLEY_F32, {3, 1}, 0.5, 2}})
+        .test("f16", {{GALLEY_F16, {2, 7, 48}}, {GALLEY_F16, {2, 7, 48}}, {GALLEY_F32, {16}}, {GALLEY_F32, {2, 7, 3}, 0.5, 2}})
+        .test("bf16 and f32", {{GALLEY_BF16, {3, 1031}}, {GALLEY_F32, {3, 1031}}, {GALLEY_F32, {1031}}, {GALLEY_F32, {3, 1}, 0.5, 2}},
+              Attrs().s("dtype", "f32")));
 
 void dw_shape(const Node& n, Shapes& out) {
   same_shape(n, 0, "dy", 1, "x");
   const int64_t G = n.i("group", columns(n.in(1)));
   if (G <= 0 || columns(n.in(1)) % G) wrong(n, "groups of " + std::to_string(G) + " do not divide the rows of x " + shape_text(n.in(1)));
   rstd_fits(n, 2, count(n.in(1)) / G);
-  out.set(0, GALLEY_F32, {G});
+  numbers(n, 0, "dy");
+  numbers(n, 1, "x");
+  out.set(0, n.dtype(GALLEY_F32), {G});
 }
 
 void dw_reference(const Node& n) {
@@ -127,15 +154,18 @@ void dw_reference(const Node& n) {
 
 Op rms_norm_dw("rms_norm_dw", "dw of rms_norm; dy (…, N), x (…, N), rstd (…, N / G), dw (G), G = group");
 const bool dw_added = add(
-    rms_norm_dw.input("dy", GALLEY_ROLE_ROWS)
-        .input("x", GALLEY_ROLE_ROWS)
+    rms_norm_dw.input("dy", GALLEY_ROLE_ROWS, any)
+        .input("x", GALLEY_ROLE_ROWS, any)
         .input("rstd", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
-        .output("dw", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES)
+        .output("dw", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES | any)
+        .flags(GALLEY_OP_FULL)
         .infer<dw_shape>()
         .reference<dw_reference>()
         .test("small", {{GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {2, 3, 1}, 0.5, 2}})
         .test("heads", {{GALLEY_F32, {2, 107, 48}}, {GALLEY_F32, {2, 107, 48}}, {GALLEY_F32, {2, 107, 3}, 0.5, 2}}, Attrs().i("group", 16))
         .test("odd_heads", {{GALLEY_F32, {11, 35}}, {GALLEY_F32, {11, 35}}, {GALLEY_F32, {11, 7}, 0.5, 2}}, Attrs().i("group", 5))
-        .test("wide", {{GALLEY_F32, {131, 1031}}, {GALLEY_F32, {131, 1031}}, {GALLEY_F32, {131, 1}, 0.5, 2}}));
+        .test("wide", {{GALLEY_F32, {131, 1031}}, {GALLEY_F32, {131, 1031}}, {GALLEY_F32, {131, 1}, 0.5, 2}})
+        .test("bf16", {{GALLEY_BF16, {131, 1031}}, {GALLEY_F32, {131, 1031}}, {GALLEY_F32, {131, 1}, 0.5, 2}})
+        .test("f16_f16", {{GALLEY_F16, {2, 3, 8}}, {GALLEY_F16, {2, 3, 8}}, {GALLEY_F32, {2, 3, 1}, 0.5, 2}}, Attrs().s("dtype", "f16")));
 
 }  // namespace

@@ -1,6 +1,6 @@
 // RoPE: one pass over x and y; a row's cos and sin (D numbers) serve all its heads. Both halves of a pair are read before either is
 // written: in place is legal.
-#include "cpu/vector.hpp"
+#include "cpu/number.hpp"
 #include "ops/rope/angles.hpp"
 
 namespace {
@@ -16,26 +16,40 @@ void check_positions(const Node& n, const int32_t* ids, int64_t R, int64_t P) {
 }
 
 void rope(const Node& n, void*) {
-  const float *x = n.read<float>(0), *table = n.read<float>(2);  // (R, H·D), (P, T)
+  const cpu::Input x(n, 0);               // (R, H·D)
+  const float* table = n.read<float>(2);  // (P, T)
   const int32_t* ids = n.read<int32_t>(1);
-  float* y = n.write<float>(0);
+  const cpu::Output y(n, 0);
   const int64_t R = rows(n.in(0)), H = n.i("heads", 0), D = n.i("head_dim", 0), T = columns(n.in(2)), half = T / 2;
   const float sign = n.i("inverse", 0) ? -1.0f : 1.0f;
   check_positions(n, ids, R, n.in(2).shape[0]);
-  cpu::by_access(n.accumulates(0), [&](auto add) {
+  const int64_t run = cpu::run_over(x, y);
+  cpu::by_access(y.adds(), [&](auto add) {
     cpu::over_rows(R, H * D, [=](int64_t r) {
       const float *cos = table + ids[r] * T, *sin = cos + half;
       for (int64_t h = 0; h < H; ++h) {
-        const float* from = x + (r * H + h) * D;
-        float* to = y + (r * H + h) * D;
-        GALLEY_INDEPENDENT
-        for (int64_t i = 0; i < half; ++i) {
-          const float a = from[i], b = from[i + half], s = sign * sin[i];
-          cpu::put(add, to[i], cpu::fma(a, cos[i], -(b * s)));
-          cpu::put(add, to[i + half], cpu::fma(b, cos[i], a * s));
-        }
-        GALLEY_INDEPENDENT
-        for (int64_t i = T; i < D; ++i) cpu::put(add, to[i], from[i]);
+        const int64_t head = (r * H + h) * D;
+        cpu::Buffer buffers[4];
+        cpu::in_runs(0, half, run, [&](int64_t first, int64_t size) {
+          const int64_t left = head + first, right = left + half;
+          const float *from_a = x.read(left, size, buffers[0]), *from_b = x.read(right, size, buffers[1]);
+          float *const to_a = y.open(left, size, buffers[2]), *const to_b = y.open(right, size, buffers[3]);
+          GALLEY_INDEPENDENT
+          for (int64_t i = 0; i < size; ++i) {
+            const float a = from_a[i], b = from_b[i], s = sign * sin[first + i], c = cos[first + i];
+            cpu::put(add, to_a[i], cpu::fma(a, c, -(b * s)));
+            cpu::put(add, to_b[i], cpu::fma(b, c, a * s));
+          }
+          y.close(left, size, to_a);
+          y.close(right, size, to_b);
+        });
+        cpu::in_runs(head + T, head + D, run, [&](int64_t first, int64_t size) {
+          const float* from = x.read(first, size, buffers[0]);
+          float* const to = y.open(first, size, buffers[1]);
+          GALLEY_INDEPENDENT
+          for (int64_t i = 0; i < size; ++i) cpu::put(add, to[i], from[i]);
+          y.close(first, size, to);
+        });
       }
     });
   });
@@ -56,6 +70,6 @@ void rope_table(const Node& n, void*) {
 }
 
 const bool added =
-    add(kernel<rope, cpu::all_f32>("rope.cpu", "rope")) && add(kernel<rope_table, cpu::all_f32>("rope_table.cpu", "rope_table"));
+    add(kernel<rope, cpu::all_numbers>("rope.cpu", "rope")) && add(kernel<rope_table, cpu::all_f32>("rope_table.cpu", "rope_table"));
 
 }  // namespace

@@ -13,6 +13,8 @@ using namespace galley::models;
 
 void rope_shape(const Node& n, Shapes& out) {
   has_rows(n, 0, "x");
+  numbers(n, 0, "x");
+  in_f32(n, 2, "table");
   integers(n, 1, "position_ids");
   one_a_row(n, 1, "position_ids", 0, "x");
   const galley_operand &x = n.in(0), &table = n.in(2);
@@ -22,7 +24,7 @@ void rope_shape(const Node& n, Shapes& out) {
   if (table.rank != 2 || columns(table) % 2 || columns(table) > D)
     wrong(n, "table is " + shape_text(table) +
                  "; it has to be (positions, an even number of columns up to head_dim = " + std::to_string(D) + ")");
-  out.like(0, x);
+  like_in_dtype(out, 0, n, x);
 }
 
 void rope_reference(const Node& n) {
@@ -57,10 +59,10 @@ void rope_gradient(Backward& b) {
 Op rope("rope",
         "turns each head of x by its row's position; x (…, heads·head_dim), position_ids (…) I32, table (P, D): cos then sin, y like x");
 const bool rope_added = add(
-    rope.input("x", GALLEY_ROLE_ROWS)
+    rope.input("x", GALLEY_ROLE_ROWS, GALLEY_OPERAND_COMPUTE)
         .input("position_ids", GALLEY_ROLE_ROWS, GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT)
         .input("table", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
-        .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES, 0)
+        .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_ANY_DTYPE, 0)
         .infer<rope_shape>()
         .gradient<rope_gradient>()
         .reference<rope_reference>()
@@ -68,7 +70,12 @@ const bool rope_added = add(
         .test("odd", {{GALLEY_F32, {37, 66}}, {GALLEY_I32, {37}, 0, 10}, {GALLEY_F32, {11, 22}}}, Attrs().i("heads", 3).i("head_dim", 22))
         .test("inverse", {{GALLEY_F32, {2, 5, 192}}, {GALLEY_I32, {2, 5}, 0, 6}, {GALLEY_F32, {7, 64}}},
               Attrs().i("heads", 3).i("head_dim", 64).i("inverse", 1))
-        .test("partial", {{GALLEY_F32, {9, 60}}, {GALLEY_I32, {9}, 0, 6}, {GALLEY_F32, {7, 6}}}, Attrs().i("heads", 4).i("head_dim", 15)));
+        .test("partial", {{GALLEY_F32, {9, 60}}, {GALLEY_I32, {9}, 0, 6}, {GALLEY_F32, {7, 6}}}, Attrs().i("heads", 4).i("head_dim", 15))
+        .test("bf16", {{GALLEY_BF16, {2, 5, 192}}, {GALLEY_I32, {2, 5}, 0, 6}, {GALLEY_F32, {7, 64}}},
+              Attrs().i("heads", 3).i("head_dim", 64))
+        .test("f16", {{GALLEY_F16, {9, 60}}, {GALLEY_I32, {9}, 0, 6}, {GALLEY_F32, {7, 6}}}, Attrs().i("heads", 4).i("head_dim", 15))
+        .test("bf16_f32", {{GALLEY_BF16, {9, 60}}, {GALLEY_I32, {9}, 0, 6}, {GALLEY_F32, {7, 6}}},
+              Attrs().i("heads", 4).i("head_dim", 15).s("dtype", "f32")));
 
 // ---- The table ------------------------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "cpu/columns.hpp"
-#include "cpu/half.hpp"
 
 namespace {
 
@@ -35,7 +34,7 @@ void sum_squares(const Node& n, void* workspace) {
 }
 bool sum_squares_supports(const Node& n) {
   const uint32_t t = n.in(0).dtype;
-  return (t == GALLEY_F32 || t == GALLEY_BF16 || t == GALLEY_F16) && n.out(0).dtype == GALLEY_F64;
+  return cpu::is_number(t) && n.out(0).dtype == GALLEY_F64;
 }
 int64_t sum_squares_workspace(const Node& n, const galley_target&) {
   return cpu::divide_up(count(n.in(0)), cpu::block_elements) * static_cast<int64_t>(sizeof(double));
@@ -49,20 +48,20 @@ void norm_finish(const Node& n, void*) {
 }
 
 void sum_rows(const Node& n, void* workspace) {
-  const float* dy = n.read<float>(0);
+  const cpu::Input dy(n, 0);
   const int64_t R = rows(n.in(0)), N = columns(n.in(0));
-  cpu::column_sums<1>(R, N, {n.write<float>(0)}, {n.accumulates(0)}, workspace,
-                      [=](int64_t r, int64_t first, int64_t count, float* const* into) {
-                        const float* from = dy + r * N + first;
-                        float* to = into[0];
-                        GALLEY_INDEPENDENT
-                        for (int64_t c = 0; c < count; ++c) to[c] += from[c];
-                      });
+  cpu::column_sums<1>(R, N, {cpu::Output(n, 0)}, workspace, [=](int64_t r, int64_t first, int64_t count, float* const* into) {
+    cpu::Buffer buffer;
+    const float* from = dy.read(r * N + first, count, buffer);
+    float* to = into[0];
+    GALLEY_INDEPENDENT
+    for (int64_t c = 0; c < count; ++c) to[c] += from[c];
+  });
 }
 int64_t sum_rows_workspace(const Node& n, const galley_target&) { return cpu::column_sums_workspace(rows(n.in(0)), columns(n.in(0)), 1); }
 
 const bool added = add(kernel<sum_squares, sum_squares_supports, sum_squares_workspace>("sum_squares.cpu", "sum_squares")) &&
                    add(kernel<norm_finish>("norm_finish.cpu", "norm_finish")) &&
-                   add(kernel<sum_rows, cpu::all_f32, sum_rows_workspace>("sum_rows.cpu", "sum_rows"));
+                   add(kernel<sum_rows, cpu::all_numbers, sum_rows_workspace>("sum_rows.cpu", "sum_rows"));
 
 }  // namespace

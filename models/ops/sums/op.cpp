@@ -8,7 +8,10 @@ namespace {
 using namespace galley::sdk;
 using namespace galley::models;
 
-void sum_squares_shape(const Node&, Shapes& out) { out.set(0, GALLEY_F64, {1}); }
+void sum_squares_shape(const Node& n, Shapes& out) {
+  numbers(n, 0, "x");
+  out.set(0, GALLEY_F64, {1});
+}
 void sum_squares_reference(const Node& n) {
   double sum = 0;
   for (int64_t i = 0; i < count(n.in(0)); ++i) sum += n.read<double>(0)[i] * n.read<double>(0)[i];
@@ -16,7 +19,7 @@ void sum_squares_reference(const Node& n) {
 }
 
 Op sum_squares("sum_squares", "y = Σ x², F64 (1)");
-const bool squares_added = add(sum_squares.input("x", GALLEY_ROLE_WHOLE)
+const bool squares_added = add(sum_squares.input("x", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_ANY_DTYPE)
                                    .output("y", GALLEY_ROLE_WHOLE)
                                    .infer<sum_squares_shape>()
                                    .reference<sum_squares_reference>()
@@ -24,12 +27,14 @@ const bool squares_added = add(sum_squares.input("x", GALLEY_ROLE_WHOLE)
                                    .test("number", {{GALLEY_F32, {}}})
                                    .test("large", {{GALLEY_F32, {37, 6711}}})
                                    .test("bf16", {{GALLEY_BF16, {37, 671}}})
+                                   .test("f16", {{GALLEY_F16, {37, 671}}})
                                    // Squares that F32 has no room for.
                                    .test("huge", {{GALLEY_F32, {3, 67}, -1e30, 1e30}})
                                    .test("tiny", {{GALLEY_F32, {3, 67}, -1e-30, 1e-30}}));
 
 void norm_shape(const Node& n, Shapes& out) {
   single(n, 0, "scale");
+  in_f32(n, 0, "scale");
   for (uint32_t i = 1; i < n.view()->n_inputs; ++i) {
     single(n, i, "a sum of squares");
     if (n.in(i).dtype != GALLEY_F64) wrong(n, "sums of squares have to be F64");
@@ -60,7 +65,8 @@ const bool norm_added = add(
 
 void sum_rows_shape(const Node& n, Shapes& out) {
   has_rows(n, 0, "dy");
-  out.set(0, GALLEY_F32, {columns(n.in(0))});
+  numbers(n, 0, "dy");
+  out.set(0, n.dtype(GALLEY_F32), {columns(n.in(0))});
 }
 void sum_rows_reference(const Node& n) {
   const int64_t R = rows(n.in(0)), N = columns(n.in(0));
@@ -72,13 +78,17 @@ void sum_rows_reference(const Node& n) {
 }
 
 Op sum_rows("sum_rows", "y = Σ rows of dy; dy (…, N), y (N)");
-const bool rows_added = add(sum_rows.input("dy", GALLEY_ROLE_ROWS)
-                                .output("y", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES)
+const bool rows_added = add(sum_rows.input("dy", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ANY_DTYPE)
+                                .output("y", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_ANY_DTYPE)
                                 .infer<sum_rows_shape>()
                                 .reference<sum_rows_reference>()
                                 .test("small", {{GALLEY_F32, {2, 3, 5}}})
                                 .test("tall", {{GALLEY_F32, {3, 711, 67}}})
                                 .test("wide", {{GALLEY_F32, {131, 1031}}})
-                                .test("one_row", {{GALLEY_F32, {33}}}));
+                                .test("one_row", {{GALLEY_F32, {33}}})
+                                .test("bf16", {{GALLEY_BF16, {3, 711, 67}}})
+                                .test("f16", {{GALLEY_F16, {131, 1031}}})
+                                .test("bf16_bf16", {{GALLEY_BF16, {131, 1031}}}, Attrs().s("dtype", "bf16"))
+                                .test("f32_f16", {{GALLEY_F32, {2, 3, 5}}}, Attrs().s("dtype", "f16")));
 
 }  // namespace

@@ -11,7 +11,8 @@ using namespace galley::models;
 
 void forward_shape(const Node& n, Shapes& out) {
   same_shape(n, 0, "gate", 1, "up");
-  out.like(0, n.in(0));
+  one_dtype(n, 0, "gate", 1, "up");
+  like_in_dtype(out, 0, n, n.in(0));
 }
 
 void forward_reference(const Node& n) {
@@ -29,23 +30,30 @@ void gradient(Backward& b) {
   if (up) b.d_inputs[1] = d[1];
 }
 
+constexpr uint32_t compute = GALLEY_OPERAND_COMPUTE, any = GALLEY_OPERAND_ANY_DTYPE;
+
 Op swiglu("swiglu", "y = silu(gate) · up");
-const bool swiglu_added = add(swiglu.input("gate", GALLEY_ROLE_ROWS)
-                                  .input("up", GALLEY_ROLE_ROWS)
-                                  .output("y", GALLEY_ROLE_ROWS, 0, 0)
+const bool swiglu_added = add(swiglu.input("gate", GALLEY_ROLE_ROWS, compute)
+                                  .input("up", GALLEY_ROLE_ROWS, compute)
+                                  .output("y", GALLEY_ROLE_ROWS, any, 0)
                                   .infer<forward_shape>()
                                   .gradient<gradient>()
                                   .reference<forward_reference>()
                                   .test("small", {{GALLEY_F32, {2, 3, 5}, -4, 4}, {GALLEY_F32, {2, 3, 5}}})
                                   .test("odd", {{GALLEY_F32, {37, 67}, -4, 4}, {GALLEY_F32, {37, 67}}})
-                                  .test("large", {{GALLEY_F32, {5, 4099}, -60, 60}, {GALLEY_F32, {5, 4099}}}));
+                                  .test("large", {{GALLEY_F32, {5, 4099}, -60, 60}, {GALLEY_F32, {5, 4099}}})
+                                  .test("bf16", {{GALLEY_BF16, {5, 4099}, -60, 60}, {GALLEY_BF16, {5, 4099}}})
+                                  .test("f16", {{GALLEY_F16, {37, 67}, -4, 4}, {GALLEY_F16, {37, 67}}})
+                                  .test("bf16_f32", {{GALLEY_BF16, {7, 33}, -4, 4}, {GALLEY_BF16, {7, 33}}}, Attrs().s("dtype", "f32")));
 
 void backward_shape(const Node& n, Shapes& out) {
   same_shape(n, 0, "dy", 1, "gate");
   same_shape(n, 1, "gate", 2, "up");
-  if (n.i("gate", 1)) out.like(0, n.in(1));
+  one_dtype(n, 0, "dy", 1, "gate");
+  one_dtype(n, 1, "gate", 2, "up");
+  if (n.i("gate", 1)) like_in_dtype(out, 0, n, n.in(1));
   else out.absent(0);
-  if (n.i("up", 1)) out.like(1, n.in(2));
+  if (n.i("up", 1)) like_in_dtype(out, 1, n, n.in(2));
   else out.absent(1);
 }
 
@@ -60,18 +68,22 @@ void backward_reference(const Node& n) {
 }
 
 Op swiglu_grad("swiglu_grad", "dgate = dy · up · silu'(gate), unless gate = 0; dup = dy · silu(gate), unless up = 0");
-const bool swiglu_grad_added =
-    add(swiglu_grad.input("dy", GALLEY_ROLE_ROWS)
-            .input("gate", GALLEY_ROLE_ROWS)
-            .input("up", GALLEY_ROLE_ROWS)
-            .output("dgate", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_OPTIONAL, 1)
-            .output("dup", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_OPTIONAL, 2)
-            .infer<backward_shape>()
-            .reference<backward_reference>()
-            .test("small", {{GALLEY_F32, {2, 3, 5}}, {GALLEY_F32, {2, 3, 5}, -4, 4}, {GALLEY_F32, {2, 3, 5}}})
-            .test("odd", {{GALLEY_F32, {37, 67}}, {GALLEY_F32, {37, 67}, -4, 4}, {GALLEY_F32, {37, 67}}})
-            .test("gate_only", {{GALLEY_F32, {7, 33}}, {GALLEY_F32, {7, 33}, -4, 4}, {GALLEY_F32, {7, 33}}}, Attrs().i("up", 0))
-            .test("up_only", {{GALLEY_F32, {7, 33}}, {GALLEY_F32, {7, 33}, -4, 4}, {GALLEY_F32, {7, 33}}}, Attrs().i("gate", 0))
-            .test("large", {{GALLEY_F32, {5, 4099}}, {GALLEY_F32, {5, 4099}, -60, 60}, {GALLEY_F32, {5, 4099}}}));
+const bool swiglu_grad_added = add(
+    swiglu_grad.input("dy", GALLEY_ROLE_ROWS, compute)
+        .input("gate", GALLEY_ROLE_ROWS, compute)
+        .input("up", GALLEY_ROLE_ROWS, compute)
+        .output("dgate", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_OPTIONAL | any, 1)
+        .output("dup", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_OPTIONAL | any, 2)
+        .infer<backward_shape>()
+        .reference<backward_reference>()
+        .test("small", {{GALLEY_F32, {2, 3, 5}}, {GALLEY_F32, {2, 3, 5}, -4, 4}, {GALLEY_F32, {2, 3, 5}}})
+        .test("odd", {{GALLEY_F32, {37, 67}}, {GALLEY_F32, {37, 67}, -4, 4}, {GALLEY_F32, {37, 67}}})
+        .test("gate_only", {{GALLEY_F32, {7, 33}}, {GALLEY_F32, {7, 33}, -4, 4}, {GALLEY_F32, {7, 33}}}, Attrs().i("up", 0))
+        .test("up_only", {{GALLEY_F32, {7, 33}}, {GALLEY_F32, {7, 33}, -4, 4}, {GALLEY_F32, {7, 33}}}, Attrs().i("gate", 0))
+        .test("large", {{GALLEY_F32, {5, 4099}}, {GALLEY_F32, {5, 4099}, -60, 60}, {GALLEY_F32, {5, 4099}}})
+        .test("bf16", {{GALLEY_BF16, {5, 4099}}, {GALLEY_BF16, {5, 4099}, -60, 60}, {GALLEY_BF16, {5, 4099}}})
+        .test("f16", {{GALLEY_F16, {37, 67}}, {GALLEY_F16, {37, 67}, -4, 4}, {GALLEY_F16, {37, 67}}})
+        .test("bf16_gate_only", {{GALLEY_BF16, {7, 33}}, {GALLEY_BF16, {7, 33}, -4, 4}, {GALLEY_BF16, {7, 33}}}, Attrs().i("up", 0))
+        .test("bf16_f32", {{GALLEY_BF16, {7, 633}}, {GALLEY_BF16, {7, 633}, -4, 4}, {GALLEY_BF16, {7, 633}}}, Attrs().s("dtype", "f32")));
 
 }  // namespace

@@ -11,9 +11,10 @@ using namespace galley::models;
 
 void shape(const Node& n, Shapes& out) {
   has_rows(n, 0, "x");
+  numbers(n, 0, "x");
   integers(n, 1, "index");
   if (n.in(1).rank != 1) wrong(n, "index is " + shape_text(n.in(1)) + "; it has to be (n)");
-  out.set(0, n.in(0).dtype, {n.in(1).shape[0], columns(n.in(0))});
+  out.set(0, n.dtype(n.in(0).dtype), {n.in(1).shape[0], columns(n.in(0))});
 }
 
 void reference(const Node& n) {
@@ -25,12 +26,15 @@ void reference(const Node& n) {
 }
 
 Op take_rows("take_rows", "y[k] = row index[k] of x; x (…, C), index (n) I32, y (n, C)");
-const bool added = add(take_rows.input("x", GALLEY_ROLE_WHOLE)
+const bool added = add(take_rows.input("x", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_ANY_DTYPE)
                            .input("index", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
-                           .output("y", GALLEY_ROLE_WHOLE)
+                           .output("y", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_ANY_DTYPE)
                            .infer<shape>()
                            .reference<reference>()
                            .test("small", {{GALLEY_F32, {2, 3, 5}}, {GALLEY_I32, {4}, 0, 5}})
-                           .test("one", {{GALLEY_F32, {33, 67}}, {GALLEY_I32, {1}, 0, 32}}));
+                           .test("one", {{GALLEY_F32, {33, 67}}, {GALLEY_I32, {1}, 0, 32}})
+                           .test("bf16", {{GALLEY_BF16, {7, 667}}, {GALLEY_I32, {3}, 0, 6}})
+                           .test("f16_f32", {{GALLEY_F16, {7, 667}}, {GALLEY_I32, {3}, 0, 6}}, Attrs().s("dtype", "f32"))
+                           .test("f32_bf16", {{GALLEY_F32, {7, 67}}, {GALLEY_I32, {3}, 0, 6}}, Attrs().s("dtype", "bf16")));
 
 }  // namespace

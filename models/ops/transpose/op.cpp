@@ -10,7 +10,8 @@ using namespace galley::models;
 void shape(const Node& n, Shapes& out) {
   const galley_operand& x = n.in(0);
   if (x.rank != 2) wrong(n, "x is " + shape_text(x) + "; it has to be a matrix");
-  out.set(0, x.dtype, {x.shape[1], x.shape[0]});
+  numbers(n, 0, "x");
+  out.set(0, n.dtype(x.dtype), {x.shape[1], x.shape[0]});
 }
 
 void reference(const Node& n) {
@@ -28,14 +29,18 @@ void gradient(Backward& b) {
 }
 
 Op transpose("transpose", "y = xᵀ; x (M, N), y (N, M)");
-const bool added = add(transpose.input("x", GALLEY_ROLE_WHOLE)
-                           .output("y", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_ACCUMULATES)
+const bool added = add(transpose.input("x", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_ANY_DTYPE)
+                           .output("y", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_ANY_DTYPE)
                            .infer<shape>()
                            .gradient<gradient>()
                            .reference<reference>()
                            .test("small", {{GALLEY_F32, {2, 3}}})
                            .test("odd", {{GALLEY_F32, {131, 67}}})
                            .test("row", {{GALLEY_F32, {1, 100}}})
-                           .test("column", {{GALLEY_F32, {1031, 1}}}));
+                           .test("column", {{GALLEY_F32, {1031, 1}}})
+                           .test("bf16", {{GALLEY_BF16, {131, 67}}})
+                           .test("f16", {{GALLEY_F16, {67, 131}}})
+                           .test("bf16_f32", {{GALLEY_BF16, {131, 67}}}, Attrs().s("dtype", "f32"))
+                           .test("f32_bf16", {{GALLEY_F32, {131, 67}}}, Attrs().s("dtype", "bf16")));
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Times the kernels of matrix products and attention at the shapes of GPT-2 124M, SmolLM2-135M and the quickstart's model, as shares of the
 // peak of fused multiply-adds that this machine reaches meanwhile. Nothing is checked here: tests/models/kernel_test.cpp does that.
 //
-//   c++ -std=c++20 -O2 -I . -I sdk/include tests/models/bench_kernels/bench.cpp host/base/{pool,ordered}.cpp -o bench
+//   c++ -std=c++20 -O2 -I . -I sdk/include tests/models/bench_kernels/bench.cpp host/base/{pool,ordered,processor_loan}.cpp -o bench
 //   ./bench build/release/plugins/models v4 [THREADS [FILTER]]
 //
 // With one thread the clock is the thread's own time, which other programs on the machine hardly disturb; with more it is the wall's. Best
@@ -18,8 +18,10 @@
 #include <string>
 #include <vector>
 
+#include "galley/cpp/half.hpp"
 #include "galley/cpp/plugin.hpp"
 #include "host/base/pool.hpp"
+#include "models/devices/cpu/machine.hpp"
 
 namespace {
 
@@ -71,7 +73,7 @@ double peak(bool wide) {
     std::vector<double> kept(static_cast<size_t>(thread_count));
     const auto body = [&](int64_t i) { kept[static_cast<size_t>(i)] = wide ? wide_chains(n) : chains(n); };
     parallel(
-        thread_count, [](void* context, int64_t i) { (*static_cast<const decltype(body)*>(context))(i); },
+        nullptr, thread_count, [](void* context, int64_t i) { (*static_cast<const decltype(body)*>(context))(i); },
         const_cast<void*>(static_cast<const void*>(&body)));
     best = std::max(best, (wide ? 32.0 : 16.0) * 12 * n * thread_count / (seconds() - begin));
     if (kept[0] == 0.5) std::puts("");
@@ -139,11 +141,16 @@ class Bench {
         int64_t n = 1;
         for (const int64_t extent : shapes[i].extents) n *= extent;
         data[i].assign(static_cast<size_t>(n * galley_dtype_bytes(shapes[i].dtype) / 4 + 16), 0.0f);
-        uint32_t random = static_cast<uint32_t>(n);
-        if (shapes[i].dtype == GALLEY_F32)
-          for (float& x : data[i]) x = static_cast<float>((random = random * 1664525u + 1013904223u) >> 8) * 0x1p-23f - 1.0f;
         // On a cache line, as in the arena: oneDNN is a quarter slower on some shapes that are not.
         float* begin = data[i].data() + (64 - reinterpret_cast<uintptr_t>(data[i].data()) % 64) % 64 / 4;
+        uint32_t random = static_cast<uint32_t>(n);
+        const auto draw = [&](auto* numbers) {
+          for (int64_t k = 0; k < n; ++k)
+            galley::sdk::from_float(static_cast<float>((random = random * 1664525u + 1013904223u) >> 8) * 0x1p-23f - 1.0f, numbers[k]);
+        };
+        if (shapes[i].dtype == GALLEY_F32) draw(begin);
+        if (shapes[i].dtype == GALLEY_BF16) draw(reinterpret_cast<galley::sdk::Bf16*>(begin));
+        if (shapes[i].dtype == GALLEY_F16) draw(reinterpret_cast<galley::sdk::F16*>(begin));
         operands[i] =
             galley::sdk::operand(begin, shapes[i].extents.data(), static_cast<uint32_t>(shapes[i].extents.size()), shapes[i].dtype, access);
         pointers[i] = &operands[i];
@@ -174,7 +181,7 @@ class Bench {
   void time(const std::string& label, const galley_kernel& kernel, const galley_node_view& node, double flops, bool add) const {
     const galley_node_view* view = &node;
     auto target = galley::sdk::fresh<galley_target>();
-    target.device = "cpu";
+    galley::cpu::describe(&target);  // with this machine's peaks
     target.isa = isa_.c_str();
     target.threads = thread_count;
     target.workspace_budget = 1 << 30;
@@ -207,14 +214,20 @@ class Bench {
   double peak_;
 };
 
-void linear(Bench& bench, int64_t rows, int64_t K, int64_t N, int64_t transposed) {
-  constexpr uint32_t F = GALLEY_F32;
-  const std::string label = std::to_string(rows) + " x " + std::to_string(K) + " -> " + std::to_string(N) + (transposed ? " T" : "");
-  const Shape x{F, {rows, K}}, w{F, transposed ? std::vector<int64_t>{K, N} : std::vector<int64_t>{N, K}}, b{F, {N}}, dy{F, {rows, N}};
+void linear_in(Bench& bench, uint32_t dtype, const char* name, int64_t rows, int64_t K, int64_t N, int64_t transposed) {
+  const std::string label =
+      std::to_string(rows) + " x " + std::to_string(K) + " -> " + std::to_string(N) + (transposed ? " T" : "") + name;
+  const Shape x{dtype, {rows, K}}, w{dtype, transposed ? std::vector<int64_t>{K, N} : std::vector<int64_t>{N, K}}, b{GALLEY_F32, {N}},
+      dy{dtype, {rows, N}};
   const auto attrs = [=] { return Attrs().i("transposed", transposed); };
   bench.run(label, "linear", {x, w, b}, attrs());
   bench.run(label, "linear_dx", {dy, w}, attrs());
   bench.run(label, "linear_dw", {dy, x}, attrs(), true);
+}
+
+void linear(Bench& bench, int64_t rows, int64_t K, int64_t N, int64_t transposed) {
+  linear_in(bench, GALLEY_F32, "", rows, K, N, transposed);
+  linear_in(bench, GALLEY_BF16, " bf16", rows, K, N, transposed);
 }
 
 void attention(Bench& bench, const char* label, int64_t B, int64_t S, int64_t heads, int64_t kv, int64_t D, bool packed, double dropout,

@@ -1,0 +1,159 @@
+// Linear layers in BF16 by the processor's own instructions (pairs.hpp), for targets that have them: AMX, whose tiles make 16 times as many
+// operations a cycle as F32, and AVX512-BF16, which makes twice as many. A target says so with its peaks.
+#if defined(GALLEY_CPU_LEVEL) && GALLEY_CPU_LEVEL >= 4
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "cpu/lanes.hpp"
+#include "ops/linear/pairs.hpp"
+#include "ops/linear/roles.hpp"
+
+namespace {
+
+using namespace galley::sdk;
+namespace cpu = galley::cpu;
+namespace pairs = galley::cpu::pairs;
+
+#pragma GCC push_options
+#pragma GCC target("amx-tile,amx-bf16,avx512bf16")
+
+struct alignas(64) TileShapes {
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+void amx_block(int64_t steps, pairs::Strip a, const char* b, float* sums, bool adds) {
+  constexpr int64_t row = pairs::strip * sizeof(float);
+  float* const below = sums + 16 * pairs::strip;
+  if (adds) {
+    _tile_loadd(0, sums, row);
+    _tile_loadd(1, sums + 16, row);
+    _tile_loadd(2, below, row);
+    _tile_loadd(3, below + 16, row);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  for (; steps > 0; --steps, a.data += a.next, b += 2 * pairs::tile_bytes) {
+    _tile_loadd(4, a.data, a.row);
+    _tile_loadd(6, b, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, b + pairs::tile_bytes, 64);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(5, a.data + a.below, a.row);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_stored(0, sums, row);
+  _tile_stored(1, sums + 16, row);
+  _tile_stored(2, below, row);
+  _tile_stored(3, below + 16, row);
+}
+
+void begin_tiles() {
+  static constexpr TileShapes shapes;  // in memory: the compiler believes that only its first bytes are read
+  _tile_loadconfig(&shapes);
+}
+void end_tiles() { _tile_release(); }
+
+void avx512_block(int64_t steps, pairs::Strip a, const char* b, float* sums, bool adds) {
+  constexpr int64_t at_once = 8;  // 16 sums, 2 of B, 1 of A
+  for (int64_t first = 0; first < pairs::strip; first += at_once) {
+    const char* from = a.data + (first < 16 ? first * a.row : a.below + (first - 16) * a.row);
+    float* const to = sums + first * pairs::strip;
+    __m512 sum[at_once][2];
+    for (int64_t r = 0; r < at_once; ++r)
+      for (int64_t h = 0; h < 2; ++h) sum[r][h] = adds ? _mm512_load_ps(to + r * pairs::strip + 16 * h) : _mm512_setzero_ps();
+    for (int64_t s = 0; s < steps; ++s)
+      for (int64_t i = 0; i < 16; ++i) {
+        const char* const row = b + s * 2 * pairs::tile_bytes + i * 64;
+        const auto left = (__m512bh)_mm512_load_si512(row), right = (__m512bh)_mm512_load_si512(row + pairs::tile_bytes);
+        for (int64_t r = 0; r < at_once; ++r) {
+          int pair;
+          std::memcpy(&pair, from + r * a.row + s * a.next + 4 * i, sizeof pair);
+          const auto x = (__m512bh)_mm512_set1_epi32(pair);
+          sum[r][0] = _mm512_dpbf16_ps(sum[r][0], x, left);
+          sum[r][1] = _mm512_dpbf16_ps(sum[r][1], x, right);
+        }
+      }
+    for (int64_t r = 0; r < at_once; ++r)
+      for (int64_t h = 0; h < 2; ++h) _mm512_store_ps(to + r * pairs::strip + 16 * h, sum[r][h]);
+  }
+}
+
+#pragma GCC pop_options
+
+// The system gives tiles to programs that ask for them: once, for all threads.
+bool tiles_allowed() {
+  constexpr long ask = 0x1023, tiles = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  static const bool allowed = syscall(SYS_arch_prctl, ask, tiles) == 0;
+  return allowed;
+}
+
+double peak(const galley_target& target, const char* name) {
+  for (uint32_t i = 0; i < target.n_peaks; ++i)
+    if (galley_same_text(target.peaks[i]->name, name)) return target.peaks[i]->flops;
+  return 0;
+}
+
+// What the two kinds of instructions differ in.
+struct Amx {
+  static constexpr double least = 8;  // operations for each of F32 that a target with it has
+  static constexpr int64_t priority = 2;
+  static constexpr pairs::Block block = amx_block;
+  static bool here() { return tiles_allowed(); }
+  Amx() { begin_tiles(); }
+  ~Amx() { end_tiles(); }
+  Amx(const Amx&) = delete;
+  Amx& operator=(const Amx&) = delete;
+};
+struct Avx512 {
+  static constexpr double least = 1.5;
+  static constexpr int64_t priority = 1;
+  static constexpr pairs::Block block = avx512_block;
+  static bool here() { return __builtin_cpu_supports("avx512bf16"); }
+};
+
+template <class Instructions>
+class Pairs {
+ public:
+  static void query(const Node& node, const galley_target& target, galley_kernel_plan& plan) {
+    if (!cpu::all_numbers(node) || node.in(0).dtype != GALLEY_BF16 || node.in(1).dtype != GALLEY_BF16) unsupported("operands in BF16 only");
+    if (peak(target, "bf16") < Instructions::least * peak(target, "f32") || target.n_peaks == 0)
+      unsupported("the target's peak of bf16 says that it has no such instructions");
+    plan.workspace_bytes = pairs::cut(cpu::product_of(node), target.threads).bytes();
+    plan.priority = Instructions::priority;
+  }
+  Pairs(const Node& node, const galley_kernel_setup& setup)
+      : product_(cpu::product_of(node)), cut_(pairs::cut(product_, setup.target->threads)), workspace_(setup.workspace) {
+    if (!Instructions::here())
+      throw Failure(GALLEY_FAILED, std::string(node.name()) + ": the plan is for a processor with instructions for BF16; this one has none");
+  }
+  void run() const {
+    cpu::in_lanes(cut_.lanes, cut_.tasks(), [this](int64_t task, int64_t lane) {
+      [[maybe_unused]] const Instructions begun;
+      multiply(product_, cut_, Instructions::block, task, lane, workspace_);
+    });
+  }
+
+ private:
+  cpu::Multiply product_;
+  pairs::Cut cut_;
+  void* workspace_;
+};
+
+const bool added =
+    add(kernel_of<Pairs<Amx>>("linear.amx", "linear")) && add(kernel_of<Pairs<Amx>>("linear_dx.amx", "linear_dx")) &&
+    add(kernel_of<Pairs<Amx>>("linear_dw.amx", "linear_dw")) && add(kernel_of<Pairs<Avx512>>("linear.avx512_bf16", "linear")) &&
+    add(kernel_of<Pairs<Avx512>>("linear_dx.avx512_bf16", "linear_dx")) &&
+    add(kernel_of<Pairs<Avx512>>("linear_dw.avx512_bf16", "linear_dw"));
+
+}  // namespace
+
+#endif

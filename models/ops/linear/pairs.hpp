@@ -1,0 +1,44 @@
+// Products of BF16 matrices by instructions that multiply pairs of BF16 numbers and add in F32: what processors have in place of a
+// multiply-add of BF16. Both operands are read 32 numbers of k at a time:
+//   A   16 rows of 64 bytes, a row's 32 numbers behind each other. Where they lie so in memory, they are read there.
+//   B   16 rows of 64 bytes for 16 columns: row i has the numbers 2i and 2i + 1 of each column. It is always copied.
+// Two such tiles make a strip of 32 rows of A or 32 columns of B.
+#pragma once
+
+#include "ops/linear/blocked.hpp"
+
+namespace galley::cpu::pairs {
+
+inline constexpr int64_t strip = 32;        // rows or columns of C at a time
+inline constexpr int64_t step = 32;         // numbers of k in a tile
+inline constexpr int64_t tile_bytes = 1024; // 16 rows of 64
+inline constexpr int64_t most_depth = 512;  // numbers of k whose strip of A stays in the first-level cache
+
+/// How a product is cut. A task makes a block of C, in pieces of k: for each piece it copies a panel of B, which stays in the second-level
+/// cache, and takes A strip by strip. Sums that have more than one piece are held in F32.
+struct Cut {
+  int64_t rows, columns, depth, row_blocks, column_blocks, pieces, lanes;
+  bool copies_a;
+  int64_t tasks() const { return row_blocks * column_blocks; }
+  int64_t panel_bytes() const { return columns * depth * 2; }
+  int64_t strip_bytes() const { return strip * depth * 2; }
+  int64_t sums_bytes() const { return (pieces > 1 ? rows * columns : strip * strip) * static_cast<int64_t>(sizeof(float)); }
+  int64_t lane_bytes() const { return panel_bytes() + strip_bytes() + sums_bytes(); }
+  int64_t bytes() const { return lanes * lane_bytes() + 64; }
+};
+
+Cut cut(const Multiply& p, int64_t threads);
+
+/// A strip of A: two tiles, the second `below` bytes behind the first, rows `row` bytes apart; the next numbers of k `next` bytes behind.
+struct Strip {
+  const char* data;
+  int64_t row, below, next;
+};
+
+/// sums (32 × 32) = or += a strip of A times a strip of B, `steps` tiles deep.
+using Block = void (*)(int64_t steps, Strip a, const char* b, float* sums, bool adds);
+
+/// Task `task` in the buffers of lane `lane`.
+void multiply(const Multiply& p, const Cut& cut, Block block, int64_t task, int64_t lane, void* workspace);
+
+}  // namespace galley::cpu::pairs
