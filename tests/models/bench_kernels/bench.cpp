@@ -1,7 +1,7 @@
 // Times the kernels of matrix products and attention at the shapes of GPT-2 124M, SmolLM2-135M and the quickstart's model, as shares of the
 // peak of fused multiply-adds that this machine reaches meanwhile. Nothing is checked here: tests/models/kernel_test.cpp does that.
 //
-//   c++ -std=c++20 -O2 -I . -I sdk/include tests/models/bench_kernels/bench.cpp host/base/{pool,ordered}.cpp -o bench
+//   c++ -std=c++20 -O2 -I . -I sdk/include tests/models/bench_kernels/bench.cpp host/base/{pool,ordered,processor_loan}.cpp -o bench
 //   ./bench build/release/plugins/models v4 [THREADS [FILTER]]
 //
 // With one thread the clock is the thread's own time, which other programs on the machine hardly disturb; with more it is the wall's. Best
@@ -71,7 +71,7 @@ double peak(bool wide) {
     std::vector<double> kept(static_cast<size_t>(thread_count));
     const auto body = [&](int64_t i) { kept[static_cast<size_t>(i)] = wide ? wide_chains(n) : chains(n); };
     parallel(
-        thread_count, [](void* context, int64_t i) { (*static_cast<const decltype(body)*>(context))(i); },
+        nullptr, thread_count, [](void* context, int64_t i) { (*static_cast<const decltype(body)*>(context))(i); },
         const_cast<void*>(static_cast<const void*>(&body)));
     best = std::max(best, (wide ? 32.0 : 16.0) * 12 * n * thread_count / (seconds() - begin));
     if (kept[0] == 0.5) std::puts("");
