@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "cpu/lanes.hpp"
+#include "cpu/philox.hpp"
 #include "ops/attention/rows.hpp"
 #include "ops/linear/blocked.hpp"
 
@@ -19,6 +20,7 @@ using tile::Onto;
 using tile::Strided;
 
 inline constexpr int64_t side = 64;
+static_assert(side == philox_blocks);
 
 /// Buffers cut from a lane's workspace, each on a cache line. Without a workspace it counts what they take.
 class Cut {
@@ -157,17 +159,12 @@ class Dropout {
   }
   bool acts() const { return threshold_ > 0; }
   void fill(const Queries& q, int64_t key, int64_t keys, float* __restrict factors) const {
-    const uint64_t random_key = key_;
-    const int64_t row = first_row_ + q.b, position = q.first;
+    const uint64_t first = static_cast<uint64_t>(first_row_ + q.b) << 32 | static_cast<uint64_t>(q.first);
     const uint32_t threshold = threshold_;
     const float factor = factor_;
     for (int64_t j = 0; j < keys; j += 4) {
-      uint32_t words[4][side];
-      const int64_t block = models::attention_draw(q.head, key + j);
-      for (int64_t c = 0; c < side; ++c) {
-        const galley_philox_block drawn = galley_random_block(random_key, row, position + c, block);
-        for (int k = 0; k < 4; ++k) words[k][c] = drawn.word[k];
-      }
+      uint32_t words[4][philox_blocks];
+      philox_along(key_, static_cast<uint64_t>(models::attention_draw(q.head, key + j)), first, words);
       for (int64_t k = 0; k < 4; ++k)
         for (int64_t c = 0; c < side; ++c) factors[(j + k) * side + c] = words[k][c] >> 8 >= threshold ? factor : 0.0f;
     }
