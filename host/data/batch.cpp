@@ -72,6 +72,9 @@ Result<BatchFile> open_file(const DataSpec& spec) {
   return file;
 }
 
+// Neither documents, nor padding on the left.
+bool one_document(const BatchFile& file) { return !file.document_ids && !file.attention_mask; }
+
 Result<BatchLayout> layout_of(const DataSpec& spec, const Recipe& recipe, const BatchFile& file) {
   const BatchLayout layout{recipe.batch.value_or(file.rows), recipe.length.value_or(file.length)};
   TRY_STATUS(check_layout(spec, layout));
@@ -238,13 +241,17 @@ Result<DataInfo> describe_batch(const DataSpec& spec, const Recipe& recipe) {
   DataInfo info;
   info.layout = TRY(layout_of(spec, recipe, file));
   info.window_rows = file.rows;
+  info.one_document = one_document(file);
   info.bytes = window_bytes({file.rows, info.layout.length}, 1);
   info.summary = "one batch of " + std::to_string(file.rows) + " rows of " + std::to_string(file.length) + " positions";
   return info;
 }
 
-Result<std::unique_ptr<Source>> open_batch(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const Windows& windows) {
+Result<std::unique_ptr<Source>> open_batch(const DataInfo& info, const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
+                                           const Windows& windows) {
   BatchFile file = TRY(open_file(spec));
+  if (info.one_document && !one_document(file))
+    return data_error(spec, file.path + " has changed since the run was planned: it has documents or padding now");
   const BatchLayout layout = TRY(layout_of(spec, recipe, file));
   return std::unique_ptr<Source>(std::make_unique<BatchSource>(spec, std::move(file), layout, windows, vocabulary));
 }

@@ -23,6 +23,7 @@ namespace galley {
 
 /// The parts of open_data() and describe_data() for this kind. describe_batch reads the file's header only.
 Result<DataInfo> describe_batch(const DataSpec& spec, const Recipe& recipe);
-Result<std::unique_ptr<Source>> open_batch(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const Windows& windows);
+Result<std::unique_ptr<Source>> open_batch(const DataInfo& info, const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
+                                           const Windows& windows);
 
 }  // namespace galley

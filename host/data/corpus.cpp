@@ -92,6 +92,13 @@ Result<CorpusOptions> read_corpus_options(const DataSpec& spec, const Recipe& re
   return out;
 }
 
+/// The recipe names one file by its own name, and all of it is a document.
+bool lone_document(const DataSpec& spec, const CorpusOptions& options) {
+  const auto lone = [](const Documents& documents) { return documents.files.size() == 1 && documents.files.front().named; };
+  const bool whole = (spec.kind == "text" && options.separator.empty()) || (spec.kind == "tokens" && options.separator_id < 0);
+  return whole && lone(options.files) && (options.validation_files.files.empty() || lone(options.validation_files));
+}
+
 class Corpus final : public RowStream {
  public:
   Corpus(std::string kind, TokenStore store, RowFile rows, const RowOptions& options, int64_t batch)
@@ -220,6 +227,7 @@ Result<CorpusInfo> describe_corpus(const DataSpec& spec, const Recipe& recipe) {
     TRY(DocumentEncoder::create(spec, recipe, codec));
     if (codec.bytes()) info.vocabulary = 256;
   }
+  info.one_document = options.rows.pack.packing == Packing::None || lone_document(spec, options);
   uint64_t bytes = 0;
   for (const TextDocument& document : options.files.files) bytes += document.size;
   const size_t count = options.files.files.size();

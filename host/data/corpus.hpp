@@ -26,9 +26,10 @@ namespace galley {
 
 /// What can be said before the files are read.
 struct CorpusInfo {
-  int64_t vocabulary = 0;   ///< every id is below this; 0: not known
-  bool validation = false;  ///< some is asked for
-  std::string summary;      ///< "12 documents, 48213 bytes; 5% of them held out"
+  int64_t vocabulary = 0;     ///< every id is below this; 0: not known
+  bool validation = false;    ///< some is asked for
+  bool one_document = false;  ///< no row has two documents: they are not packed, or there is one
+  std::string summary;        ///< "12 documents, 48213 bytes; 5% of them held out"
 };
 Result<CorpusInfo> describe_corpus(const DataSpec& spec, const Recipe& recipe);
 

@@ -53,6 +53,7 @@ Result<DataInfo> describe_random(const DataSpec& spec, const Recipe& recipe) {
   TRY_STATUS(options_of(spec).only(std::initializer_list<const char*>{}));
   DataInfo info;
   info.layout = TRY(recipe_layout(spec, recipe));
+  info.one_document = true;
   info.summary = "uniform random tokens";
   return info;
 }

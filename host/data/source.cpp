@@ -49,14 +49,17 @@ Result<DataInfo> describe_rows(const DataSpec& spec, const Recipe& recipe) {
     const CorpusInfo corpus = TRY(describe_corpus(spec, recipe));
     info.vocabulary = corpus.vocabulary;
     info.validation = corpus.validation;
+    info.one_document = corpus.one_document;
     info.summary = corpus.summary;
     return info;
   }
   TRY(mix_weights(spec));
+  info.one_document = true;
   for (const DataSpec& part : spec.parts) {
     const CorpusInfo corpus = TRY(describe_corpus(part, recipe));
     info.vocabulary = std::max(info.vocabulary, corpus.vocabulary);
     info.validation |= corpus.validation;
+    info.one_document &= corpus.one_document;
     info.summary += (info.summary.empty() ? "" : " + ") + part.kind + " (" + corpus.summary + ")";
   }
   return info;
@@ -177,9 +180,13 @@ Status check_data(const DataInfo& info, const DataSpec& spec, int64_t vocabulary
 Result<std::unique_ptr<Source>> open_data(const DataInfo& info, const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
                                           const Windows& windows, const PrepareOptions& options) {
   TRY_STATUS(check_data(info, spec, vocabulary, windows));
-  if (spec.kind == "batch") return open_batch(spec, recipe, vocabulary, windows);
+  if (spec.kind == "batch") return open_batch(info, spec, recipe, vocabulary, windows);
   if (spec.kind == "random") return open_random(spec, recipe, vocabulary, windows);
   std::unique_ptr<Source> source = std::make_unique<StreamSource>(TRY(open_rows(spec, recipe, vocabulary, options)), info.layout, windows);
+  for (const DataReport& report : source->reports())
+    for (const RowFacts* facts : {&report.train, &report.validation})
+      if (info.one_document && facts->packed.pieces > facts->packed.rows)
+        return data_error(spec, "its files have changed since the run was planned: there are rows of several documents now");
   if (recipe.validate.every > 0 && source->validation_batches() == 0) return no_validation(spec, recipe);
   return source;
 }

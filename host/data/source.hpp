@@ -26,7 +26,10 @@ struct DataInfo {
   int64_t window_rows = 0;  ///< rows that a window must have room for (data.batch); 0: any
   uint64_t bytes = 0;       ///< memory that Source::load() is to be given; owner "data" of the plan. The window buffers are not in it
   bool validation = false;  ///< there are to be validation batches
-  std::string summary;      ///< "12 documents, 48213 bytes; 5% of them held out": for the report
+  /// Every row is a document, or a piece of one, from its first position on, and padding behind it: first_key says nothing, as no label
+  /// counts in padding. Known from the recipe and from what it names, not from what is in it.
+  bool one_document = false;
+  std::string summary;  ///< "12 documents, 48213 bytes; 5% of them held out": for the report
 };
 
 /// Immutable once loaded. Every function is [thread-safe].

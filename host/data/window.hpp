@@ -6,7 +6,8 @@
 //   position_ids  counted from the start of the document (or of the piece of it that is in the row); always below S
 //   first_key     the index in the row of the first position that this one may attend to; it attends to [first_key, s]. What an
 //                 attention layer's sliding window takes off is the model's affair
-// Padding has label −100, input id 0, position 0 and its own index as first_key: it sees itself and nobody sees it.
+// Padding has label −100, input id 0, position 0 and its own index as first_key: it sees itself and nobody sees it. A model whose rows are
+// one document each (DataInfo::one_document) does not read first_key.
 //
 // A window is the micro-batches between two updates. Windows are counted from 0 by attempted steps: step n of the metrics is window
 // n − 1.

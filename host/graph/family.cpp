@@ -15,6 +15,7 @@ namespace {
 struct Building {
   Graph* graph = nullptr;
   const ModelConfig* model = nullptr;
+  RowDocuments documents = RowDocuments::Several;
   std::set<std::string> read;  // keys of the configuration
   Table resolved;              // what the family has written back
 };
@@ -152,9 +153,13 @@ int make_constant(lua_State* L) {
   return push_tensor(L, building(L).graph->make(std::move(t)));
 }
 
-// g:input(name): a (B, S) I32 tensor that the loader fills for each micro-batch
+// g:input(name): a (B, S) I32 tensor that the loader fills for each micro-batch; false for "first_key" where a row is one document
 int make_input(lua_State* L) {
   const std::string name = luaL_checkstring(L, 2);
+  if (name == "first_key" && building(L).documents == RowDocuments::One) {
+    lua_pushboolean(L, 0);
+    return 1;
+  }
   Graph& graph = *building(L).graph;
   if (const galley_tensor found = graph.find(name)) return push_tensor(L, found);
   GraphTensor t;
@@ -382,12 +387,13 @@ Result<ModelConfig> read_model_config(const Recipe& recipe, const FamilyFolders&
   return out;
 }
 
-Status build_family(ModelConfig& model, const FamilyFolders& folders, Graph& graph) {
+Status build_family(ModelConfig& model, const FamilyFolders& folders, RowDocuments documents, Graph& graph) {
   Family family = TRY(find_family(model.model_type, folders, model.origin));
   Sandbox& lua = *family.lua;
   Building b;
   b.graph = &graph;
   b.model = &model;
+  b.documents = documents;
   lua_State* L = lua.state();
   TRY_STATUS(lua.protect(
       [](lua_State* S) -> int {

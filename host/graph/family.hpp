@@ -30,10 +30,14 @@ struct ModelConfig {
 /// those there are.
 Result<ModelConfig> read_model_config(const Recipe& recipe, const FamilyFolders& folders);
 
+/// What a row of a micro-batch may hold. Where it is one document, the loader's input "first_key" would be 0 throughout: the model is
+/// built without it, so that attention is known to be plainly causal when planning.
+enum class RowDocuments : uint8_t { One, Several };
+
 /// Runs the family on the configuration and closes Lua again: fills `graph` with the forward section, and the configuration with every
 /// value that the family takes where it says nothing, and with the architecture, so that other programs read the same model from it. A key
 /// that the family neither reads nor declares harmless is an error by name. [main-thread] [plan-time]
-Status build_family(ModelConfig& model, const FamilyFolders& folders, Graph& graph);
+Status build_family(ModelConfig& model, const FamilyFolders& folders, RowDocuments documents, Graph& graph);
 
 /// Adds what saving writes as config.json: the configuration as build_family() left it, with a dtype of float32. A document of JSON that
 /// leaves base_model_name_or_path null, as an adapter's does, gets the folder that the model's weights come from.

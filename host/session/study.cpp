@@ -143,6 +143,7 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   // Sampling needs no data, which may be gone by now, where the recipe itself says how long a row is.
   if (options.purpose == Purpose::Sample && s.recipe.length) s.data.layout = {1, *s.recipe.length};
   else s.data = TRY(describe_data(s.recipe.data, s.recipe));
+  if (options.purpose == Purpose::Sample) s.data.one_document = true;
 
   const std::filesystem::path built_in[] = {here.plugins};
   s.plugins = Plugins::scan(
@@ -170,7 +171,7 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   const int64_t rows = options.single_row ? 1 : s.data.layout.rows, length = s.data.layout.length;
   s.graph = std::make_unique<Graph>([&plugins](std::string_view name) { return plugins.op(name).table; },
                                     [&plugins] { return plugins.op_names(); }, rows, length);
-  TRY_STATUS(build_family(s.model, here.families, *s.graph));
+  TRY_STATUS(build_family(s.model, here.families, s.data.one_document ? RowDocuments::One : RowDocuments::Several, *s.graph));
 
   CompileOptions compile_options;
   compile_options.purpose = options.purpose;

@@ -48,14 +48,13 @@ local function build(config, g)
 
   local by_layer = lib.boolean(config, "scale_attn_by_inverse_layer_idx", false)
   local scaled = lib.boolean(config, "scale_attn_weights", true)
-  local random = attn_p > 0 and g:scalar("random") or nil
   for i = 0, layers - 1 do
     local p = ("h.%d."):format(i)
     g:block(i)
     g:mark_block_input(x)
     local scale = (scaled and 1 / math.sqrt(C // heads) or 1.0) / (by_layer and i + 1 or 1)
     local qkv = conv1d(norm(x, p .. "ln_1"), p .. "attn.c_attn", C, 3 * C, std)
-    local a = g:node("attention", "transformer." .. p .. "attn", { qkv, false, false, g:input("first_key"), random or false },
+    local a = lib.attention(g, "transformer." .. p .. "attn", { qkv },
       { heads = heads, kv_heads = heads, head_dim = C // heads, scale = scale, dropout = attn_p })
     a = conv1d(a, p .. "attn.c_proj", C, C, std / math.sqrt(2 * layers))
     a = lib.dropout(g, a, resid_p, "transformer." .. p .. "attn.resid_dropout")

@@ -175,7 +175,6 @@ local function build(config, g)
   local function turn(x, name, n) return g:node("rope", name, { x, ids, table_ }, { heads = n, head_dim = D }) end
 
   local x = g:node("embedding", "model.embed_tokens", { g:input("input_ids"), embed })
-  local random = attn_p > 0 and g:scalar("random") or nil
   for i = 0, layers - 1 do
     local size = window[i + 1]
     local p = ("model.layers.%d."):format(i)
@@ -191,7 +190,7 @@ local function build(config, g)
       k = norm(k, attn .. "k_norm", D, D)
     end
     q, k = turn(q, attn .. "q_rope", heads), turn(k, attn .. "k_rope", kv_heads)
-    local a = g:node("attention", p .. "self_attn", { q, k, v, g:input("first_key"), random or false },
+    local a = lib.attention(g, p .. "self_attn", { q, k, v },
       { heads = heads, kv_heads = kv_heads, head_dim = D, dropout = attn_p, window = size and size < g.length and size or 0 })
     x = g:node("add", p .. "residual_attention", { x, linear(a, attn .. "o_proj", heads * D, C, attention_bias) })
     h = norm(x, p .. "post_attention_layernorm", C)

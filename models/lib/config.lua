@@ -105,4 +105,11 @@ function M.dropout(g, x, p, name)
   return g:node("dropout", name, { x, g:scalar("random") }, { p = p })
 end
 
+-- Causal attention within documents. `operands`: q, k and v, or one that holds all three. `attrs`: those of the op, with dropout.
+function M.attention(g, name, operands, attrs)
+  local q, k, v = table.unpack(operands)
+  local random = attrs.dropout > 0 and g:scalar("random")
+  return g:node("attention", name, { q, k or false, v or false, g:input("first_key"), false, false, false, random }, attrs)
+end
+
 return M

@@ -30,12 +30,13 @@ class Family : public testing::Test {
               "build = function(config, g)\n" +
                   body + "\nend }");
     graph_ = std::make_unique<Graph>([](std::string_view) { return nullptr; }, [] { return std::vector<std::string>(); }, 1, 8);
-    const Status status = build_family(model_, {root_ / "families", root_ / "lib"}, *graph_);
+    const Status status = build_family(model_, {root_ / "families", root_ / "lib"}, documents_, *graph_);
     return status ? "" : status.error().cause;
   }
 
   const Folder root_;
   ModelConfig model_;
+  RowDocuments documents_ = RowDocuments::Several;
   std::unique_ptr<Graph> graph_;
 };
 
@@ -69,6 +70,15 @@ TEST_F(Family, HasNoGlobalsToSpoil) {
   EXPECT_EQ(build("galley_family_ = 7"), "");
   model_.config["shared"] = Value(int64_t{1});
   EXPECT_EQ(build("galley_family_ = { harmless = {}, model_types = {} }"), "");
+}
+
+TEST_F(Family, HasNoFirstKeyWhereARowIsOneDocument) {
+  const std::string ask = "g:input('input_ids'); if g:input('first_key') then error('there', 0) end";
+  EXPECT_EQ(build(ask), "config.json: there");
+  documents_ = RowDocuments::One;
+  EXPECT_EQ(build(ask), "");
+  EXPECT_TRUE(graph_->find("input_ids"));
+  EXPECT_FALSE(graph_->find("first_key"));
 }
 
 TEST_F(Family, NamesATensorInItsFile) {

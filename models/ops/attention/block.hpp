@@ -3,15 +3,14 @@
 // softmax runs down columns, 16 queries in a vector, without a sum across one.
 //
 // Blocks begin at multiples of 64 whatever a query sees, and are left out where none of their keys is seen; so a query's sums have one
-// order, which depends on S, the window and the documents alone. In the block on the diagonal, 16 keys at a time leave out the queries
-// before them.
+// order, which depends on its bounds alone. In blocks on the causal diagonal, 16 keys at a time leave out the queries before them.
 #pragma once
 
 #include <cstring>
 
 #include "cpu/lanes.hpp"
-#include "cpu/vector.hpp"
-#include "ops/attention/extents.hpp"
+#include "cpu/philox.hpp"
+#include "ops/attention/rows.hpp"
 #include "ops/linear/blocked.hpp"
 
 namespace galley::cpu {
@@ -21,20 +20,23 @@ using tile::Onto;
 using tile::Strided;
 
 inline constexpr int64_t side = 64;
+static_assert(side == philox_blocks);
 
-/// Buffers cut from a lane's workspace, each on a cache line.
+/// Buffers cut from a lane's workspace, each on a cache line. Without a workspace it counts what they take.
 class Cut {
  public:
-  explicit Cut(float* at) : at_(at) {}
+  explicit Cut(float* begin) : begin_(begin) {}
   template <class T = float>
   T* take(int64_t n) {
-    T* out = reinterpret_cast<T*>(at_);
-    at_ += round_up(n, 16);
+    T* out = begin_ ? reinterpret_cast<T*>(begin_ + taken_) : nullptr;
+    taken_ += round_up(n, 16);
     return out;
   }
+  int64_t taken() const { return taken_; }
 
  private:
-  float* at_;
+  float* begin_;
+  int64_t taken_ = 0;
 };
 
 /// Up to 64 queries of one head.
@@ -45,69 +47,107 @@ struct Queries {
   int64_t last() const { return first + n - 1; }
 };
 
-/// The keys each query sees, and over all: from where blocks begin, and from which key on every query sees what is causal.
-struct Bounds {
-  int32_t *first, *last;
-  int64_t begin, common;
+/// Which keys the queries of a block see. Where all is said by the causal diagonal, or nothing needs to be, a block of queries costs no
+/// work here, and a block on the diagonal one fill of a triangle.
+class Bounds {
+ public:
+  /// `first` and `last`: buffers of 64.
+  Bounds(int32_t* first, int32_t* last) : first_(first), last_(last) {}
 
-  void fill(const AttentionExtents& e, const Queries& q, const int32_t* first_key) {
-    begin = q.last();
-    common = 0;
-    for (int64_t c = 0; c < q.columns(); ++c) {  // beyond the last query: as the last one
-      const int64_t i = std::min(q.first + c, q.last()), from = e.first(i, first_key[q.b * e.S + i]);
-      first[c] = static_cast<int32_t>(from);
-      last[c] = static_cast<int32_t>(i);
-      begin = std::min(begin, from);
-      common = std::max(common, from);
-    }
-    begin = begin / side * side;
+  void set(const AttentionExtents& e, const Queries& q, const int32_t* first_key, const int32_t* last_key) {
+    diagonal_ = e.causal && !last_key ? q.first + e.shift() : e.Sk;
+    plain_ = !first_key && !last_key && e.window == 0;
+    if (!plain_) return each(e, q, first_key, last_key);
+    begin_ = from_ = 0;
+    to_ = diagonal_;
+    end_ = std::min(e.Sk, diagonal_ + q.n);
   }
+
+  /// Blocks of keys from begin() on, a multiple of 64, to end().
+  int64_t begin() const { return begin_; }
+  int64_t end() const { return end_; }
   /// Some query does not see some key of the block.
-  bool masks(const Queries& q, int64_t key, int64_t keys) const { return key < common || key + keys - 1 > q.first; }
+  bool masks(int64_t key, int64_t keys) const { return key < from_ || key + keys - 1 > to_; }
   /// Scores of keys that a query does not see become `value`.
   void mask(const Queries& q, int64_t key, int64_t keys, float value, float* scores) const {
-    const int32_t* __restrict from = first, * __restrict to = last;
+    const int32_t* __restrict first = first_, * __restrict last = last_;
     for (int64_t j = 0; j < keys; ++j) {
-      const int32_t at = static_cast<int32_t>(key + j);
       float* __restrict row = scores + j * side;
-      for (int64_t c = 0; c < q.columns(); ++c) row[c] = (at >= from[c]) & (at <= to[c]) ? row[c] : value;
+      if (plain_) {
+        std::fill_n(row, std::clamp<int64_t>(key + j - diagonal_, 0, q.columns()), value);
+        continue;
+      }
+      const int32_t at = static_cast<int32_t>(key + j);
+      for (int64_t c = 0; c < q.columns(); ++c) row[c] = (at >= first[c]) & (at <= last[c]) ? row[c] : value;
     }
   }
+  /// body(key, keys, group): all keys of a block and all groups of queries; on the diagonal 16 keys and the groups from the one on that
+  /// sees the first of them.
+  template <class Body>
+  void parts(int64_t key, int64_t keys, const Body& body) const {
+    if (key + keys - 1 <= diagonal_) return body(int64_t{0}, keys, int64_t{0});
+    for (int64_t j = 0; j < keys; j += tile::width)
+      body(j, std::min(tile::width, keys - j), std::max<int64_t>(0, key + j - diagonal_) / tile::width);
+  }
+
+ private:
+  void each(const AttentionExtents& e, const Queries& q, const int32_t* first_key, const int32_t* last_key) {
+    begin_ = e.Sk;
+    end_ = from_ = 0;
+    to_ = e.Sk - 1;
+    for (int64_t c = 0; c < q.columns(); ++c) {  // beyond the last query: as the last one
+      const int64_t i = std::min(q.first + c, q.last()), at = q.b * e.Sq + i;
+      const AttentionExtents::Seen seen = e.seen(i, first_key ? first_key + at : nullptr, last_key ? last_key + at : nullptr);
+      first_[c] = static_cast<int32_t>(seen.first);
+      last_[c] = static_cast<int32_t>(seen.last);
+      from_ = std::max(from_, seen.first);
+      to_ = std::min(to_, seen.last);
+      if (seen.first > seen.last) continue;
+      begin_ = std::min(begin_, seen.first);
+      end_ = std::max(end_, seen.last + 1);
+    }
+    begin_ = begin_ / side * side;
+  }
+
+  int32_t *first_, *last_;
+  int64_t begin_ = 0, end_ = 0;
+  int64_t from_ = 0, to_ = 0;  // keys that every query sees
+  int64_t diagonal_ = 0;       // the first query sees no key behind this one, the next query one more
+  bool plain_ = true;
 };
 
-/// body(key, keys, group): all keys of a block and all groups of queries; on the diagonal 16 keys and the groups from the one they begin
-/// in.
-template <class Body>
-inline void seen(const Queries& q, int64_t key, int64_t keys, const Body& body) {
-  if (key < q.first) return body(int64_t{0}, keys, int64_t{0});
-  for (int64_t j = 0; j < keys; j += tile::width) body(j, std::min(tile::width, keys - j), j / tile::width);
-}
-
 /// out[j][c] = Σ_d rows[j][d] · columns[d][c], where a query of column c may see the key of row j.
-inline void scores(const Queries& q, int64_t key, int64_t keys, int64_t D, const float* rows, int64_t row, const float* columns,
+inline void scores(const Queries& q, const Bounds& bounds, int64_t key, int64_t keys, int64_t D, const Rows& rows, const float* columns,
                    float* out) {
-  seen(q, key, keys, [&](int64_t j, int64_t n, int64_t g) {
-    tile::product(n, q.groups() - g, D, Strided{rows + j * row, row, 1}, columns + g * tile::width, side, out + j * side + g * tile::width,
-                  side, Onto::Write);
+  bounds.parts(key, keys, [&](int64_t j, int64_t n, int64_t g) {
+    tile::product(n, q.groups() - g, D, Strided{rows.data + j * rows.row, rows.row, 1}, columns + g * tile::width, side,
+                  out + j * side + g * tile::width, side, Onto::Write);
   });
 }
 
 /// out[d][c] += Σ_j rows[j][d] · weights[j][c].
-inline void combine(const Queries& q, int64_t key, int64_t keys, int64_t D, const float* rows, int64_t row, const float* weights,
+inline void combine(const Queries& q, const Bounds& bounds, int64_t key, int64_t keys, int64_t D, const Rows& rows, const float* weights,
                     float* out) {
-  seen(q, key, keys, [&](int64_t j, int64_t n, int64_t g) {
-    tile::product(D, q.groups() - g, n, Strided{rows + j * row, 1, row}, weights + j * side + g * tile::width, side, out + g * tile::width,
-                  side, Onto::Add);
+  bounds.parts(key, keys, [&](int64_t j, int64_t n, int64_t g) {
+    tile::product(D, q.groups() - g, n, Strided{rows.data + j * rows.row, 1, rows.row}, weights + j * side + g * tile::width, side,
+                  out + g * tile::width, side, Onto::Add);
   });
 }
 
 /// to[d][c] = factor · from[c][d]; columns without a query are 0.
-inline void load_columns(const Queries& q, int64_t D, const float* from, int64_t row, float factor, float* to) {
-  transpose(from, row, q.n, D, to, side);
+inline void load_columns(const Queries& q, int64_t D, const Rows& from, float factor, float* to) {
+  transpose(from.data, from.row, q.n, D, to, side);
   for (int64_t d = 0; d < D; ++d) {
     for (int64_t c = q.n; c < q.columns(); ++c) to[d * side + c] = 0;
     for (int64_t c = 0; c < q.n; ++c) to[d * side + c] *= factor;
   }
+}
+
+/// to[c][d] = from[d][c], through `buffer` (n, D) where `to` has 16 bits.
+inline void store_columns(const Queries& q, int64_t D, const float* from, const Numbers& to, int64_t row, float* buffer) {
+  if (to.is_f32()) return transpose(from, side, D, q.n, to.f32(), row);
+  transpose(from, side, D, q.n, buffer, D);
+  store_rows(buffer, D, q.n, D, to, row);
 }
 
 /// Dropout of a block of probabilities: what each is multiplied with, (keys, 64).
@@ -119,17 +159,12 @@ class Dropout {
   }
   bool acts() const { return threshold_ > 0; }
   void fill(const Queries& q, int64_t key, int64_t keys, float* __restrict factors) const {
-    const uint64_t random_key = key_;
-    const int64_t row = first_row_ + q.b, position = q.first;
+    const uint64_t first = static_cast<uint64_t>(first_row_ + q.b) << 32 | static_cast<uint64_t>(q.first);
     const uint32_t threshold = threshold_;
     const float factor = factor_;
     for (int64_t j = 0; j < keys; j += 4) {
-      uint32_t words[4][side];
-      const int64_t block = models::attention_draw(q.head, key + j);
-      for (int64_t c = 0; c < side; ++c) {
-        const galley_philox_block drawn = galley_random_block(random_key, row, position + c, block);
-        for (int k = 0; k < 4; ++k) words[k][c] = drawn.word[k];
-      }
+      uint32_t words[4][philox_blocks];
+      philox_along(key_, static_cast<uint64_t>(models::attention_draw(q.head, key + j)), first, words);
       for (int64_t k = 0; k < 4; ++k)
         for (int64_t c = 0; c < side; ++c) factors[(j + k) * side + c] = words[k][c] >> 8 >= threshold ? factor : 0.0f;
     }

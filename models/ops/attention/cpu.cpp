@@ -1,46 +1,52 @@
-// Attention in F32: blocks of 64 queries by 64 keys with a running maximum and sum for each query (Dao et al., arXiv:2205.14135; Milakov
-// and Gimelshein, arXiv:1805.02867), nothing of S × S. A task is one block of queries of one head; a lane's buffers hold 2·64·D + 64·64
-// numbers, and 64·64 more where dropout acts.
+// Attention: blocks of 64 queries by 64 keys with a running maximum and sum for each query (Dao et al., arXiv:2205.14135; Milakov and
+// Gimelshein, arXiv:1805.02867), nothing of Sq × Sk. A task is one block of queries of one head. What a node does not ask for costs
+// nothing: bounds, biases, a cap and dropout are each a pass over a block of scores, made where they act.
+//
+// A lane's buffers hold 2·64·D + 64·64 numbers; 64·D more for keys or values of 16 bit, 64·64 more where dropout acts.
 //
 // Bits. A task's result depends on nothing but its inputs, so any number of threads gives the same bytes; so do a batch of 8 and 8 batches
-// of 1.
+// of 1, and a row of one document with first_key and without.
 //
 // Measured: see cpu_grad.cpp.
-#include "ops/attention/block.hpp"
+#include "ops/attention/relative.hpp"
 
 namespace galley::cpu {
 namespace {
 
 using namespace sdk;
 using namespace models;
+using namespace models::attention_input;
 
 constexpr float lowest = -1e30f;  // a maximum before any score: finite, so that e^(−∞ − lowest) is 0 and e^(lowest − lowest) is 1
 
 class Forward {
  public:
   static void query(const Node& node, const galley_target& target, galley_kernel_plan& plan) {
-    if (!all_f32(node)) unsupported("F32 only");
     const AttentionExtents e = attention_extents(node);
-    plan.workspace_bytes = lanes(e, target) * floats(e) * static_cast<int64_t>(sizeof(float)) + 64;
+    const int64_t floats = lanes(e, target) * Lane(node, e, nullptr).floats + Relative::table_ints(e);
+    plan.workspace_bytes = floats * static_cast<int64_t>(sizeof(float)) + 64;
   }
 
   Forward(const Node& node, const galley_kernel_setup& setup)
       : node_(node), e_(attention_extents(node)), lanes_(lanes(e_, *setup.target)), workspace_(on_a_line(setup.workspace)) {}
 
   void run() const {
-    const Dropout dropout(e_, node_.read<int64_t>(4), node_.stream());
-    const int64_t blocks = divide_up(e_.S, side), heads = e_.B * e_.heads;
+    const int64_t floats = Lane(node_, e_, nullptr).floats;
+    const Dropout dropout(e_, node_.read<int64_t>(Random), node_.stream());
+    const Relative relative(e_, node_, reinterpret_cast<int32_t*>(workspace_ + lanes_ * floats));
+    relative.fill();
+    const int64_t blocks = divide_up(e_.Sq, side), heads = e_.B * e_.heads;
     in_lanes(lanes_, heads * blocks, [&](int64_t task, int64_t lane) {
-      Lane l(e_, workspace_ + lane * floats(e_));
+      Lane l(node_, e_, workspace_ + lane * floats);
       // Later blocks see more keys: a head's last goes first, so that what is left at the end is short.
       const int64_t head = task / blocks, first = (blocks - 1 - task % blocks) * side;
-      block({head / e_.heads, head % e_.heads, first, std::min(side, e_.S - first)}, dropout, l);
+      block({head / e_.heads, head % e_.heads, first, std::min(side, e_.Sq - first)}, dropout, relative, l);
     });
   }
 
  private:
   struct Lane {
-    Lane(const AttentionExtents& e, float* at) {
+    Lane(const Node& node, const AttentionExtents& e, float* at) {
       Cut cut(at);
       q = cut.take(e.D * side);
       o = cut.take(e.D * side);
@@ -48,43 +54,58 @@ class Forward {
       largest = cut.take(side);
       before = cut.take(side);
       sum = cut.take(side);
-      bounds.first = cut.take<int32_t>(side);
-      bounds.last = cut.take<int32_t>(side);
-      factors = cut.take(e.dropout > 0 ? side * side : 0);
+      int32_t* first = cut.take<int32_t>(side);
+      bounds = Bounds(first, cut.take<int32_t>(side));
+      if (reads_16_bit(node)) rows = cut.take(side * e.D);
+      if (node.has(Slopes) || node.has(Bias)) line = cut.take(Relative::line_floats);
+      if (e.dropout > 0) factors = cut.take(side * side);
+      floats = cut.taken();
     }
     float *q, *o, *p;               // (D, 64), (D, 64), (keys, 64)
     float *largest, *before, *sum;  // (64)
-    float* factors;                 // (keys, 64)
-    Bounds bounds;
+    float* rows = nullptr;          // (64, D): keys or values
+    float* line = nullptr;          // of Relative
+    float* factors = nullptr;       // (keys, 64)
+    Bounds bounds{nullptr, nullptr};
+    int64_t floats;
   };
-  static int64_t floats(const AttentionExtents& e) { return 2 * e.D * side + side * side + 5 * side + (e.dropout > 0 ? side * side : 0); }
   static int64_t lanes(const AttentionExtents& e, const galley_target& target) {
-    return std::clamp<int64_t>(target.threads, 1, e.B * e.heads * divide_up(e.S, side));
+    return std::clamp<int64_t>(target.threads, 1, e.B * e.heads * divide_up(e.Sq, side));
   }
 
-  void block(const Queries& q, const Dropout& dropout, Lane& l) const {
-    const AttentionOperands<const float> in = attention_inputs<float>(node_, e_);
+  void block(const Queries& q, const Dropout& dropout, const Relative& relative, Lane& l) const {
+    const AttentionOperands<Numbers> in = operands_of(e_, &node_.in(Q), node_.view()->inputs[K], node_.view()->inputs[V]);
     const int64_t D = e_.D, row = e_.kv_row(), columns = q.columns();
-    const int64_t heads = q.b * e_.S * row + q.head / e_.group() * D;
-    const float *k = in.k + heads, *v = in.v + heads;
-    load_columns(q, D, in.q + (q.b * e_.S + q.first) * e_.q_row() + q.head * D, e_.q_row(), static_cast<float>(e_.scale), l.q);
-    l.bounds.fill(e_, q, node_.read<int32_t>(3));
+    const int64_t heads = q.b * e_.Sk * row + q.head / e_.group() * D;
+    const Numbers from = in.q.from((q.b * e_.Sq + q.first) * e_.q_row() + q.head * D);
+    load_columns(q, D, rows_of(from, e_.q_row(), q.n, D, l.o), static_cast<float>(e_.scale), l.q);
+    l.bounds.set(e_, q, node_.read<int32_t>(FirstKey), node_.read<int32_t>(LastKey));
     std::fill_n(l.o, D * side, 0.0f);
     std::fill_n(l.largest, side, lowest);
     std::fill_n(l.sum, side, 0.0f);
-    for (int64_t key = l.bounds.begin; key <= q.last(); key += side) {
-      const int64_t keys = std::min(side, q.last() + 1 - key);
-      scores(q, key, keys, D, k + key * row, row, l.q, l.p);
-      if (l.bounds.masks(q, key, keys)) l.bounds.mask(q, key, keys, -__builtin_inff(), l.p);
+    for (int64_t key = l.bounds.begin(); key < l.bounds.end(); key += side) {
+      const int64_t keys = std::min(side, l.bounds.end() - key);
+      scores(q, l.bounds, key, keys, D, rows_of(in.k.from(heads + key * row), row, keys, D, l.rows), l.q, l.p);
+      if (e_.softcap > 0) cap(keys, columns, l);
+      if (relative.acts()) relative.add(q, key, keys, l.p, l.line);
+      if (l.bounds.masks(key, keys)) l.bounds.mask(q, key, keys, -__builtin_inff(), l.p);
       softmax(keys, columns, D, l);
       if (dropout.acts()) {
         dropout.fill(q, key, keys, l.factors);
         for (int64_t j = 0; j < keys; ++j)
           for (int64_t c = 0; c < columns; ++c) l.p[j * side + c] *= l.factors[j * side + c];
       }
-      combine(q, key, keys, D, v + key * row, row, l.p, l.o);
+      combine(q, l.bounds, key, keys, D, rows_of(in.v.from(heads + key * row), row, keys, D, l.rows), l.p, l.o);
     }
     finish(q, l);
+  }
+
+  void cap(int64_t keys, int64_t columns, Lane& l) const {
+    const float most = static_cast<float>(e_.softcap);
+    for (int64_t j = 0; j < keys; ++j) {
+      float* __restrict p = l.p + j * side;
+      for (int64_t c = 0; c < columns; ++c) p[c] = most * tanh(p[c] / most);
+    }
   }
 
   // Scores become e^(score − largest); what was summed under a smaller maximum shrinks.
@@ -116,13 +137,15 @@ class Forward {
     }
   }
 
+  // A query that saw no key has a sum of 0: so its lse is −∞, and o is to be 0.
   void finish(const Queries& q, Lane& l) const {
-    float* lse = node_.write<float>(1) + (q.b * e_.heads + q.head) * e_.S + q.first;
+    float* lse = node_.write<float>(1) + (q.b * e_.heads + q.head) * e_.Sq + q.first;
     for (int64_t c = 0; c < q.n; ++c) lse[c] = l.largest[c] + log(l.sum[c]);
-    for (int64_t c = 0; c < q.columns(); ++c) l.before[c] = 1.0f / l.sum[c];
+    for (int64_t c = 0; c < q.columns(); ++c) l.before[c] = l.sum[c] == 0.0f ? 0.0f : 1.0f / l.sum[c];
     for (int64_t d = 0; d < e_.D; ++d)
       for (int64_t c = 0; c < q.columns(); ++c) l.o[d * side + c] *= l.before[c];
-    transpose(l.o, side, e_.D, q.n, node_.write<float>(0) + (q.b * e_.S + q.first) * e_.q_columns() + q.head * e_.D, e_.q_columns());
+    const Numbers o = numbers_of(&node_.out(0)).from((q.b * e_.Sq + q.first) * e_.q_columns() + q.head * e_.D);
+    store_columns(q, e_.D, l.o, o, e_.q_columns(), l.q);
   }
 
   Node node_;

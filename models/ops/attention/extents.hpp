@@ -1,4 +1,5 @@
-// What attention's nodes say about themselves: extents, where heads lie in their operands, which keys a query sees, what dropout draws.
+// What attention's nodes say about themselves: extents, where heads lie in their operands, which keys a query sees, what is added to a
+// score for its distance, what dropout draws.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +11,25 @@
 
 namespace galley::models {
 
-/// q (B, S, heads·D), k and v (B, S, kv_heads·D); packed: one operand (B, S, (heads + 2·kv_heads)·D) that holds q, then k, then v.
+/// Inputs of both ops; attention_grad goes on behind `Random`.
+namespace attention_input {
+enum : uint32_t { Q, K, V, FirstKey, LastKey, Slopes, Bias, Random, O, Lse, DO };
+}
+/// Outputs of attention_grad. DBias is there where the attribute "dbias" asks for it.
+namespace attention_output {
+enum : uint32_t { DQ, DK, DV, DBias };
+}
+
+/// q (B, Sq, heads·D), k and v (B, Sk, kv_heads·D); packed: one operand (B, S, (heads + 2·kv_heads)·D) that holds q, then k, then v.
 struct AttentionExtents {
-  int64_t B, S, heads, kv_heads, D;
-  bool packed;
-  double scale;
-  int64_t window;  ///< 0: none
-  double dropout;  ///< 0 outside training
+  int64_t B, Sq, Sk, heads, kv_heads, D;
+  bool packed, causal;
+  double scale, softcap;  ///< softcap 0: none
+  int64_t window;         ///< 0: none
+  double dropout;         ///< 0 outside training
+  int64_t buckets;        ///< of the table of biases; 0: there is none
+  int64_t max_distance;
+  bool bidirectional;
 
   int64_t group() const { return heads / kv_heads; }
   int64_t q_columns() const { return heads * D; }
@@ -25,65 +38,101 @@ struct AttentionExtents {
   int64_t q_row() const { return packed ? q_columns() + 2 * kv_columns() : q_columns(); }
   int64_t kv_row() const { return packed ? q_row() : kv_columns(); }
 
-  /// Query i of a sequence sees the keys first(i, first_key) … i; itself always.
-  int64_t first(int64_t i, int64_t first_key) const {
-    const int64_t bound = window > 0 ? std::max(first_key, i - window + 1) : first_key;
-    return std::clamp<int64_t>(bound, 0, i);
+  /// Query i stands at key i + shift(): the last query at the last key.
+  int64_t shift() const { return Sk - Sq; }
+  /// The keys first … last, of those there are; none where first > last.
+  struct Seen {
+    int64_t first, last;
+  };
+  /// What query i sees, given its entries of first_key and last_key; null: there is no such input.
+  Seen seen(int64_t i, const int32_t* first_key, const int32_t* last_key) const {
+    const int64_t at = i + shift();
+    Seen s = {first_key ? *first_key : 0, last_key ? *last_key : causal ? at : Sk - 1};
+    if (window > 0) {
+      s.first = std::max(s.first, at - window + 1);
+      if (!causal) s.last = std::min(s.last, at + window - 1);
+    }
+    return {std::max<int64_t>(s.first, 0), std::min(s.last, Sk - 1)};
   }
-  /// Pairs of a query and a key that it sees, for one head of one sequence of one document.
+  /// Pairs of a query and a key that it sees, for one head of one sequence without first_key and last_key.
   double pairs() const {
-    const int64_t w = window > 0 ? std::min(window, S) : S;
-    return 0.5 * static_cast<double>(w) * static_cast<double>(w + 1) + static_cast<double>(S - w) * static_cast<double>(w);
+    int64_t sum = 0;
+    for (int64_t i = 0; i < Sq; ++i) {
+      const Seen s = seen(i, nullptr, nullptr);
+      sum += std::max<int64_t>(s.last - s.first + 1, 0);
+    }
+    return static_cast<double>(sum);
+  }
+
+  /// The bucket of a key at `distance` from the query (T5, Raffel et al., arXiv:1910.10683), rounded as transformers does in F32: half of
+  /// the buckets for a distance each, the others for ranges that grow up to max_distance.
+  int64_t bucket(int64_t distance) const {
+    int64_t n = buckets, side = 0;
+    if (bidirectional) {
+      n /= 2;
+      if (distance > 0) side = n;
+      distance = std::abs(distance);
+    } else {
+      distance = std::max<int64_t>(-distance, 0);
+    }
+    const int64_t exact = n / 2;
+    if (distance < exact) return side + distance;
+    if (distance >= max_distance) return side + n - 1;
+    // Logarithms in double, then rounded: the same on every machine.
+    const auto log = [](float x) { return static_cast<float>(std::log(static_cast<double>(x))); };
+    const float ratio = static_cast<float>(distance) / static_cast<float>(exact);
+    const float most = static_cast<float>(std::log(static_cast<double>(max_distance) / static_cast<double>(exact)));
+    return side + std::min(exact + static_cast<int64_t>(log(ratio) / most * static_cast<float>(n - exact)), n - 1);
   }
 };
 
-/// Inputs 0, 1 and 2 of both ops are q, k and v.
 inline AttentionExtents attention_extents(const sdk::Node& n) {
-  const galley_operand& q = n.in(0);
+  using namespace attention_input;
+  const galley_operand& q = n.in(Q);
   if (q.rank != 3) wrong(n, "q is " + shape_text(q) + "; it has to be (B, S, columns)");
   AttentionExtents e = {};
   e.B = q.shape[0];
-  e.S = q.shape[1];
+  e.Sq = q.shape[1];
   e.heads = n.i("heads", 0);
   e.kv_heads = n.i("kv_heads", e.heads);
   if (e.heads < 1 || e.kv_heads < 1 || e.heads % e.kv_heads)
     wrong(n,
           "heads = " + std::to_string(e.heads) + ", kv_heads = " + std::to_string(e.kv_heads) + "; heads has to be a multiple of kv_heads");
-  e.packed = !n.has(1) && !n.has(2);
+  e.packed = !n.has(K) && !n.has(V);
+  e.Sk = n.has(K) && n.in(K).rank == 3 ? n.in(K).shape[1] : e.Sq;
   const int64_t slots = e.packed ? e.heads + 2 * e.kv_heads : e.heads;
   e.D = n.i("head_dim", sdk::columns(q) / slots);
   if (e.D < 1 || sdk::columns(q) != slots * e.D)
     wrong(n, std::string(e.packed ? "q with k and v packed behind it" : "q") + " is " + shape_text(q) + "; " + std::to_string(slots) +
                  " heads of " + std::to_string(e.D) + " take " + std::to_string(slots * e.D) + " columns");
+  e.causal = n.i("causal", 1) != 0;
   e.scale = n.f("scale", 1 / std::sqrt(static_cast<double>(e.D)));
+  e.softcap = n.f("softcap", 0);
+  if (!(e.softcap >= 0)) wrong(n, "softcap = " + std::to_string(e.softcap) + "; it has to be 0 (none) or more");
   e.window = n.i("window", 0);
   if (e.window < 0) wrong(n, "window = " + std::to_string(e.window) + "; it has to be 0 (none) or more");
   e.dropout = n.training() ? n.f("dropout", 0) : 0;
   if (!(e.dropout >= 0 && e.dropout < 1)) wrong(n, "dropout = " + std::to_string(e.dropout) + "; it has to be at least 0 and below 1");
+  if (n.has(Bias)) {
+    e.buckets = sdk::columns(n.in(Bias));
+    e.max_distance = n.i("max_distance", 128);
+    e.bidirectional = n.i("bidirectional", !e.causal) != 0;
+    const int64_t least = e.bidirectional ? 4 : 2, exact = e.buckets / least;
+    if (exact < 1)
+      wrong(n, "bias is " + shape_text(n.in(Bias)) + "; it needs " + std::to_string(least) + " buckets or more" +
+                   (e.bidirectional ? ", as it is bidirectional" : ""));
+    if (e.max_distance <= exact)
+      wrong(n, "max_distance = " + std::to_string(e.max_distance) + "; with " + std::to_string(e.buckets) + " buckets it has to be above " +
+                   std::to_string(exact));
+  }
   return e;
 }
 
-/// Where head h of sequence b begins, in q and in k and v alike; T is the type of their elements.
+/// Head 0 of sequence 0 in q, in k and in v.
 template <class T>
 struct AttentionOperands {
-  T *q, *k, *v;
+  T q, k, v;
 };
-template <class T>
-AttentionOperands<T> packed_operands(const AttentionExtents& e, T* data) {
-  return {data, data + e.q_columns(), data + e.q_columns() + e.kv_columns()};
-}
-/// Of inputs 0, 1 and 2.
-template <class T>
-AttentionOperands<const T> attention_inputs(const sdk::Node& n, const AttentionExtents& e) {
-  const T* q = n.read<T>(0);
-  return e.packed ? packed_operands(e, q) : AttentionOperands<const T>{q, n.read<T>(1), n.read<T>(2)};
-}
-/// Of attention_grad's outputs.
-template <class T>
-AttentionOperands<T> attention_outputs(const sdk::Node& n, const AttentionExtents& e) {
-  T* q = n.write<T>(0);
-  return e.packed ? packed_operands(e, q) : AttentionOperands<T>{q, n.write<T>(1), n.write<T>(2)};
-}
 
 /// Dropout of probabilities: that of (head, query i, key j) is kept where the word's upper 24 bits reach the threshold. The draw belongs
 /// to the row of the window and to the query's position; its block is numbered by head and key, so that neither B nor S nor a blocking

@@ -1,40 +1,73 @@
-// Attention, causal: o = softmax(scale · q·kᵀ) · v over the keys that a query sees.
+// Attention: o = softmax(s) · v over the keys that a query sees, one contract for every model and every device.
 //
-// q (B, S, heads·D), k and v (B, S, kv_heads·D); query head h reads key head h / (heads / kv_heads) (Ainslie et al., "GQA",
-// arXiv:2305.13245). With k and v absent, q holds all three, (B, S, (heads + 2·kv_heads)·D), as GPT-2's c_attn makes them. Query i of
-// sequence b sees key j where
-//     max(first_key[b, i], i − window + 1) ≤ j ≤ i
-// (no window: attribute 0): one bound for causality, documents and sliding windows, and no mask matrix. A query always sees itself.
+// Operands. q (B, Sq, heads·D), k and v (B, Sk, kv_heads·D); query head h reads key head h / (heads / kv_heads) (Ainslie et al., "GQA",
+// arXiv:2305.13245). With k and v absent, q holds all three, (B, S, (heads + 2·kv_heads)·D), as GPT-2's c_attn makes them. A head's D
+// numbers lie side by side and heads in a row, as linear layers write them: kernels take the distance of rows as a stride (as cuDNN and
+// FlashAttention do), and those that want a head's rows together copy a block at a time, which conversion from 16 bit does anyway. Heads
+// before rows, (B, heads, S, D), would save that copy and cost two transpositions of o and its gradient.
 //
-// For backward, forward leaves lse (B, heads, S), the logarithm of each softmax's denominator, and no matrix of S × S: probabilities are
-// made again from it (Dao, Fu, Ermon, Rudra, Ré: "FlashAttention", arXiv:2205.14135). Attribute `dropout` drops probabilities after the
-// softmax, in training.
+// What is seen. Query i stands at key i' = i + Sk − Sq, the last query at the last key. It sees key j where first ≤ j ≤ last:
+//     first = first_key[b, i], or 0 where that input is absent
+//     last  = last_key[b, i], or, where that is absent, i' if `causal` (the default), else Sk − 1
+// and, with a window W (0: none), i' − W < j and, unless causal, j < i' + W. So two bounds say causality, documents, padding on either
+// side, prefixes that are seen whole and sliding windows, and there is no mask matrix. Without both, a kernel knows when planning that a
+// row is plain. last_key stands in the place of the causal bound, it is not a second one. A query that sees no key (bounds that leave
+// none; Sk < Sq) has o = 0, lse = −∞, and no gradient comes from it.
+//
+// The score of query i and key j, in this order:
+//     s = scale · q·k                                  scale: 1/√D
+//     s = softcap · tanh(s / softcap)                  unless softcap is 0 (Gemma 2, arXiv:2408.00118)
+//     s = s + slopes[h] · (j − i')                     ALiBi (Press et al., arXiv:2108.12409); slopes (heads) are constants
+//     s = s + bias[h, bucket(j − i')]                  T5 (Raffel et al., arXiv:1910.10683); bias (heads, buckets) is learned, its gradient
+//                                                      can be added to. max_distance: 128; bidirectional: unless causal
+// Attribute `dropout` drops probabilities after the softmax, in training; attention_draw() says which.
+//
+// Dtypes. q, k, v, o and do are in the compute dtype, o, dq, dk and dv in what the attribute "dtype" asks for; lse, slopes, bias and its
+// gradient are F32. Softmax and all sums are F32 or better.
+//
+// For backward, forward leaves lse (B, heads, Sq), the logarithm of each softmax's denominator, and no matrix of Sq × Sk: probabilities
+// are made again from it (Dao, Fu, Ermon, Rudra, Ré: "FlashAttention", arXiv:2205.14135).
 #include <vector>
 
+#include "ops/attention/cases.hpp"
 #include "ops/attention/extents.hpp"
 
 namespace {
 
 using namespace galley::sdk;
 using namespace galley::models;
+using namespace galley::models::attention_input;
+using namespace galley::models::attention_output;
 
-// Indices of inputs. attention_grad goes on behind `random`.
-enum : uint32_t { Q, K, V, FirstKey, Random, O, Lse, DO };
+std::string one_a_query(const AttentionExtents& e) { return "it has to be (" + std::to_string(e.B) + ", " + std::to_string(e.Sq) + ")"; }
 
 AttentionExtents check(const Node& n) {
   const AttentionExtents e = attention_extents(n);
+  numbers(n, Q, "q");
   if (!e.packed)
     for (uint32_t i : {K, V}) {
+      const char* name = i == K ? "k" : "v";
       const galley_operand& t = n.in(i);
-      if (t.rank != 3 || t.shape[0] != e.B || t.shape[1] != e.S || t.shape[2] != e.kv_columns())
-        wrong(n, std::string(i == K ? "k" : "v") + " is " + shape_text(t) + "; beside q " + shape_text(n.in(Q)) + " and with " +
-                     std::to_string(e.kv_heads) + " heads of " + std::to_string(e.D) + " it has to be (" + std::to_string(e.B) + ", " +
-                     std::to_string(e.S) + ", " + std::to_string(e.kv_columns()) + ")");
+      if (t.rank != 3 || t.shape[0] != e.B || t.shape[1] != e.Sk || t.shape[2] != e.kv_columns())
+        wrong(n, std::string(name) + " is " + shape_text(t) + "; beside q " + shape_text(n.in(Q)) +
+                     (i == V ? ", k " + shape_text(n.in(K)) : "") + " and with " + std::to_string(e.kv_heads) + " heads of " +
+                     std::to_string(e.D) + " it has to be (" + std::to_string(e.B) + ", " + (i == V ? std::to_string(e.Sk) : "keys") +
+                     ", " + std::to_string(e.kv_columns()) + ")");
+      numbers(n, i, name);
     }
-  integers(n, FirstKey, "first_key");
-  const galley_operand& first = n.in(FirstKey);
-  if (first.rank != 2 || first.shape[0] != e.B || first.shape[1] != e.S)
-    wrong(n, "first_key is " + shape_text(first) + "; it has to be (" + std::to_string(e.B) + ", " + std::to_string(e.S) + ")");
+  for (uint32_t i : {FirstKey, LastKey}) {
+    if (!n.has(i)) continue;
+    const char* name = i == FirstKey ? "first_key" : "last_key";
+    integers(n, i, name);
+    const galley_operand& t = n.in(i);
+    if (t.rank != 2 || t.shape[0] != e.B || t.shape[1] != e.Sq)
+      wrong(n, std::string(name) + " is " + shape_text(t) + "; " + one_a_query(e));
+  }
+  vector_of(n, Slopes, "slopes", e.heads);
+  for (uint32_t i : {Slopes, Bias})
+    if (n.has(i) && n.in(i).dtype != GALLEY_F32) wrong(n, std::string(i == Slopes ? "slopes" : "bias") + " has to be F32");
+  if (n.has(Bias) && (n.in(Bias).rank != 2 || n.in(Bias).shape[0] != e.heads))
+    wrong(n, "bias is " + shape_text(n.in(Bias)) + "; it has to be (" + std::to_string(e.heads) + ", buckets)");
   if (n.has(Random) && (n.in(Random).dtype != GALLEY_I64 || count(n.in(Random)) != 4))
     wrong(n, "random has to be I64 (4): seed, window, first row, 0");
   if (e.dropout > 0 && !n.has(Random)) wrong(n, "dropout = " + std::to_string(e.dropout) + ", but there is no input random to draw from");
@@ -48,15 +81,23 @@ void cost_of(const AttentionExtents& e, double products, galley_cost& out) {
 // ---- The definition, one row of probabilities at a time ----
 
 struct Row {
-  int64_t b, h, i, first;
+  int64_t b, h, i, first, last;
 };
+
+template <class T>
+AttentionOperands<T*> operands_of(const AttentionExtents& e, T* q, T* k, T* v) {
+  return e.packed ? AttentionOperands<T*>{q, q + e.q_columns(), q + e.q_columns() + e.kv_columns()} : AttentionOperands<T*>{q, k, v};
+}
 
 class Definition {
  public:
   explicit Definition(const Node& n)
       : e(attention_extents(n)),
-        in(attention_inputs<double>(n, e)),
+        in(operands_of(e, n.read<double>(Q), n.read<double>(K), n.read<double>(V))),
         first_key_(n.read<int32_t>(FirstKey)),
+        last_key_(n.read<int32_t>(LastKey)),
+        slopes_(n.read<double>(Slopes)),
+        bias_(n.read<double>(Bias)),
         random_(n.read<int64_t>(Random)) {
     if (e.dropout > 0) key_ = galley_random_key(random_, n.stream());
   }
@@ -64,20 +105,39 @@ class Definition {
   void rows(const Body& body) const {
     for (int64_t b = 0; b < e.B; ++b)
       for (int64_t h = 0; h < e.heads; ++h)
-        for (int64_t i = 0; i < e.S; ++i) body(Row{b, h, i, e.first(i, first_key_[b * e.S + i])});
+        for (int64_t i = 0; i < e.Sq; ++i) {
+          const int64_t at = b * e.Sq + i;
+          const AttentionExtents::Seen s = e.seen(i, first_key_ ? first_key_ + at : nullptr, last_key_ ? last_key_ + at : nullptr);
+          body(Row{b, h, i, s.first, s.last});
+        }
   }
-  const double* q(const Row& r) const { return in.q + (r.b * e.S + r.i) * e.q_row() + r.h * e.D; }
+  const double* q(const Row& r) const { return in.q + (r.b * e.Sq + r.i) * e.q_row() + r.h * e.D; }
   const double* k(const Row& r, int64_t j) const { return in.k + kv(r, j); }
   const double* v(const Row& r, int64_t j) const { return in.v + kv(r, j); }
-  int64_t kv(const Row& r, int64_t j) const { return (r.b * e.S + j) * e.kv_row() + r.h / e.group() * e.D; }
-  int64_t o(const Row& r) const { return (r.b * e.S + r.i) * e.q_columns() + r.h * e.D; }
-  int64_t lse(const Row& r) const { return (r.b * e.heads + r.h) * e.S + r.i; }
+  int64_t kv(const Row& r, int64_t j) const { return (r.b * e.Sk + j) * e.kv_row() + r.h / e.group() * e.D; }
+  int64_t o(const Row& r) const { return (r.b * e.Sq + r.i) * e.q_columns() + r.h * e.D; }
+  int64_t lse(const Row& r) const { return (r.b * e.heads + r.h) * e.Sq + r.i; }
   double dot(const double* a, const double* b) const {
     double sum = 0;
     for (int64_t d = 0; d < e.D; ++d) sum += a[d] * b[d];
     return sum;
   }
-  double score(const Row& r, int64_t j) const { return e.scale * dot(q(r), k(r, j)); }
+  int64_t distance(const Row& r, int64_t j) const { return j - (r.i + e.shift()); }
+  /// Of the table of biases, and of its gradient.
+  int64_t entry(const Row& r, int64_t j) const { return r.h * e.buckets + e.bucket(distance(r, j)); }
+  struct Score {
+    double value, slope;  ///< slope: by scale · q·k
+  };
+  Score score(const Row& r, int64_t j) const {
+    Score s = {e.scale * dot(q(r), k(r, j)), 1};
+    if (e.softcap > 0) {
+      const double t = std::tanh(s.value / e.softcap);
+      s = {e.softcap * t, 1 - t * t};
+    }
+    if (slopes_) s.value += slopes_[r.h] * static_cast<double>(distance(r, j));
+    if (bias_) s.value += bias_[entry(r, j)];
+    return s;
+  }
   /// What dropout multiplies the probability of key j with.
   double kept(const Row& r, int64_t j) const {
     if (e.dropout == 0) return 1;
@@ -86,10 +146,11 @@ class Definition {
   }
 
   AttentionExtents e;
-  AttentionOperands<const double> in;
+  AttentionOperands<const double*> in;
 
  private:
-  const int32_t* first_key_;
+  const int32_t *first_key_, *last_key_;
+  const double *slopes_, *bias_;
   const int64_t* random_;
   uint64_t key_ = 0;
 };
@@ -98,23 +159,23 @@ class Definition {
 
 void shape(const Node& n, Shapes& out) {
   const AttentionExtents e = check(n);
-  out.like(0, n.in(Q), e.q_columns());
-  out.set(1, GALLEY_F32, {e.B, e.heads, e.S});
+  out.set(0, n.dtype(n.in(Q).dtype), {e.B, e.Sq, e.q_columns()});
+  out.set(1, GALLEY_F32, {e.B, e.heads, e.Sq});
 }
 
 void reference(const Node& n) {
   const Definition a(n);
   const int64_t D = a.e.D;
   double *o = n.write<double>(0), *lse = n.write<double>(1);
-  std::vector<double> p(static_cast<size_t>(a.e.S));
+  std::vector<double> p(static_cast<size_t>(a.e.Sk));
   a.rows([&](const Row& r) {
     double largest = -HUGE_VAL, sum = 0;
-    for (int64_t j = r.first; j <= r.i; ++j) largest = std::max(largest, p[static_cast<size_t>(j)] = a.score(r, j));
-    for (int64_t j = r.first; j <= r.i; ++j) sum += p[static_cast<size_t>(j)] = std::exp(p[static_cast<size_t>(j)] - largest);
-    lse[a.lse(r)] = largest + std::log(sum);
+    for (int64_t j = r.first; j <= r.last; ++j) largest = std::max(largest, p[static_cast<size_t>(j)] = a.score(r, j).value);
+    for (int64_t j = r.first; j <= r.last; ++j) sum += p[static_cast<size_t>(j)] = std::exp(p[static_cast<size_t>(j)] - largest);
+    lse[a.lse(r)] = largest + std::log(sum);  // −∞ where no key is seen
     double* to = o + a.o(r);
     std::fill(to, to + D, 0.0);
-    for (int64_t j = r.first; j <= r.i; ++j) {
+    for (int64_t j = r.first; j <= r.last; ++j) {
       const double weight = p[static_cast<size_t>(j)] / sum * a.kept(r, j);
       for (int64_t d = 0; d < D; ++d) to[d] += weight * a.v(r, j)[d];
     }
@@ -122,58 +183,74 @@ void reference(const Node& n) {
 }
 
 void gradient(Backward& b) {
-  const bool packed = !b.node.inputs[K] && !b.node.inputs[V];
-  if (b.d_outputs[1]) unsupported(std::string(b.node.name) + ": attention: lse has no gradient");
-  if (!b.d_outputs[0] || !(b.needs(Q) || b.needs(K) || b.needs(V))) return;
-  Attrs attrs = b.attrs();
-  if (!b.attr("stream")) attrs.s("stream", b.node.name);  // the same draws
-  const galley_tensor* in = b.node.inputs;
-  // All three at once; what comes in is not added to, so what already holds something is left to the host to add.
+  const galley_node_info& n = b.node;
+  const auto in = [&](uint32_t i) { return i < n.n_inputs ? n.inputs[i] : 0; };
+  if (b.d_outputs[1]) unsupported(std::string(n.name) + ": attention: lse has no gradient");
+  if (!b.d_outputs[0] || !(b.needs(Q) || b.needs(K) || b.needs(V) || b.needs(Bias))) return;
+  Attrs attrs;
+  for (uint32_t k = 0; k < n.n_attrs; ++k)
+    if (!galley_same_text(n.attrs[k]->name, "dtype")) attrs.copy(*n.attrs[k]);  // that is what o is written in
+  if (!b.attr("stream")) attrs.s("stream", n.name);                             // the same draws
+  if (b.needs(Bias)) attrs.i("dbias", 1);
+  // dq, dk and dv at once; what comes in is not added to, so what already holds something is left to the host to add.
   const auto target = [&](uint32_t i) { return b.needs(i) && !b.adds(i) ? b.d_inputs[i] : 0; };
-  const std::string name = std::string(b.node.name) + ".grad";
+  const bool packed = !in(K) && !in(V);
+  const std::string name = std::string(n.name) + ".grad";
   const std::vector<galley_tensor> d = b.graph.node(
-      "attention_grad", name.c_str(), {in[Q], in[K], in[V], in[FirstKey], in[Random], b.node.outputs[0], b.node.outputs[1], b.d_outputs[0]},
-      attrs, {target(Q), packed ? 0 : target(K), packed ? 0 : target(V)});
+      "attention_grad", name.c_str(),
+      {in(Q), in(K), in(V), in(FirstKey), in(LastKey), in(Slopes), in(Bias), in(Random), n.outputs[0], n.outputs[1], b.d_outputs[0]}, attrs,
+      {target(Q), packed ? 0 : target(K), packed ? 0 : target(V), b.needs(Bias) ? b.d_inputs[Bias] : 0},
+      b.needs(Bias) ? b.adds(Bias, DBias) : 0);
   for (uint32_t i : {Q, K, V})
     if (b.needs(i)) b.d_inputs[i] = d[i];
+  if (b.needs(Bias)) b.d_inputs[Bias] = d[DBias];
 }
 
 void cost(const Node& n, galley_cost& out) { cost_of(attention_extents(n), 2, out); }
 
 // ---- Backward: with P = exp(s − lse) and M what dropout makes of 1,
-//      dV = (P∘M)ᵀ·dO,  dP = (dO·Vᵀ)∘M,  dS = P∘(dP − Σ dO∘O),  dQ = scale·dS·K,  dK = scale·dSᵀ·Q ----
+//      dV = (P∘M)ᵀ·dO,  dP = (dO·Vᵀ)∘M,  dS = P∘(dP − Σ dO∘O),  dbias[bucket] = Σ dS,
+//      dX = scale·(1 − tanh²)∘dS (the second factor with a softcap),  dQ = dX·K,  dK = dXᵀ·Q ----
 
 void grad_shape(const Node& n, Shapes& out) {
   const AttentionExtents e = check(n);
   for (uint32_t i : {O, DO}) {
     const galley_operand& t = n.in(i);
-    if (t.rank != 3 || t.shape[0] != e.B || t.shape[1] != e.S || t.shape[2] != e.q_columns())
-      wrong(n, std::string(i == O ? "o" : "do") + " is " + shape_text(t) + "; beside q " + shape_text(n.in(Q)) + " it has to have " +
+    const char* name = i == O ? "o" : "do";
+    if (t.rank != 3 || t.shape[0] != e.B || t.shape[1] != e.Sq || t.shape[2] != e.q_columns())
+      wrong(n, std::string(name) + " is " + shape_text(t) + "; beside q " + shape_text(n.in(Q)) + " it has to have " +
                    std::to_string(e.q_columns()) + " columns");
+    numbers(n, i, name);
   }
-  if (count(n.in(Lse)) != e.B * e.heads * e.S) wrong(n, "lse is " + shape_text(n.in(Lse)) + "; it has to be (B, heads, S)");
+  if (n.in(Lse).dtype != GALLEY_F32 || count(n.in(Lse)) != e.B * e.heads * e.Sq)
+    wrong(n, "lse is " + shape_text(n.in(Lse)) + "; it has to be (B, heads, Sq) in F32");
   for (uint32_t i : {Q, K, V})
-    if (n.has(i)) out.like(i, n.in(i));
+    if (n.has(i)) out.set(i, n.dtype(n.in(Q).dtype), n.in(i).shape, n.in(i).rank);
     else out.absent(i);
+  if (n.i("dbias", 0) && n.has(Bias)) out.like(DBias, n.in(Bias));
+  else out.absent(DBias);
 }
 
 void grad_reference(const Node& n) {
   const Definition a(n);
-  const AttentionOperands<double> out = attention_outputs<double>(n, a.e);
+  const AttentionOperands<double*> out = operands_of(a.e, n.write<double>(DQ), n.write<double>(DK), n.write<double>(DV));
   const double *o = n.read<double>(O), *lse = n.read<double>(Lse), *go = n.read<double>(DO);
-  for (uint32_t i = 0; i < 3; ++i)
+  double* dbias = n.write<double>(DBias);
+  for (uint32_t i : {DQ, DK, DV, DBias})
     if (n.has_out(i)) std::fill_n(n.write<double>(i), count(n.out(i)), 0.0);
   a.rows([&](const Row& r) {
     const double *q = a.q(r), *dor = go + a.o(r), delta = a.dot(dor, o + a.o(r));
     double* dq = out.q + (q - a.in.q);
-    for (int64_t j = r.first; j <= r.i; ++j) {
-      const double p = std::exp(a.score(r, j) - lse[a.lse(r)]), m = a.kept(r, j);
-      const double ds = a.e.scale * p * (m * a.dot(dor, a.v(r, j)) - delta);
+    for (int64_t j = r.first; j <= r.last; ++j) {
+      const Definition::Score s = a.score(r, j);
+      const double p = std::exp(s.value - lse[a.lse(r)]), m = a.kept(r, j);
+      const double ds = p * (m * a.dot(dor, a.v(r, j)) - delta), dx = a.e.scale * s.slope * ds;
       const double* k = a.k(r, j);
       double *dk = out.k + a.kv(r, j), *dv = out.v + a.kv(r, j);
+      if (dbias) dbias[a.entry(r, j)] += ds;
       for (int64_t d = 0; d < a.e.D; ++d) {
-        dq[d] += ds * k[d];
-        dk[d] += ds * q[d];
+        dq[d] += dx * k[d];
+        dk[d] += dx * q[d];
         dv[d] += p * m * dor[d];
       }
     }
@@ -182,81 +259,42 @@ void grad_reference(const Node& n) {
 
 void grad_cost(const Node& n, galley_cost& out) { cost_of(attention_extents(n), 5, out); }
 
-// ---- Tables. Sequences shorter than a block, longer, and of no round length; heads of odd size; groups; documents and windows ----
-
-constexpr uint32_t F = GALLEY_F32, I = GALLEY_I32;
-
-CaseInput first_key(int64_t B, int64_t S, double high) { return {I, {B, S}, 0, high}; }
-CaseInput none() { return {0, {}}; }
-CaseInput draws() { return {GALLEY_I64, {4}, 0, 100000}; }
-Attrs heads(int64_t n, int64_t kv, int64_t D) { return Attrs().i("heads", n).i("kv_heads", kv).i("head_dim", D); }
-
-// The case of the forward op and, as o, lse and do are free inputs of backward, of attention_grad with the same q, k and v.
-std::vector<CaseInput> with_grad(std::vector<CaseInput> in, int64_t B, int64_t S, int64_t n, int64_t D, double range) {
-  in.push_back({F, {B, S, n * D}});
-  in.push_back({F, {B, n, S}, 3 * range, 4 * range});
-  in.push_back({F, {B, S, n * D}});
-  return in;
-}
+// ---- Tables ----
 
 Op attention("attention",
-             "o = softmax(scale·q·kᵀ)·v, causal; q (B, S, heads·D), k, v (B, S, kv_heads·D) or packed in q, first_key (B, S), o (B, S, "
-             "heads·D), lse (B, heads, S)");
-Op attention_grad("attention_grad", "dq, dk, dv of attention from q, k, v, o, lse and do; shapes as there");
-
-void cases() {
-  const auto both = [](const char* name, int64_t B, int64_t S, int64_t n, int64_t kv, int64_t D, bool packed, double documents,
-                       const auto& more, double range = 1) {
-    std::vector<CaseInput> in;
-    if (packed) in = {{F, {B, S, (n + 2 * kv) * D}, -range, range}, none(), none()};
-    else in = {{F, {B, S, n * D}, -range, range}, {F, {B, S, kv * D}, -range, range}, {F, {B, S, kv * D}}};
-    in.push_back(first_key(B, S, documents));
-    in.push_back(draws());
-    Attrs a = heads(n, kv, D), g = heads(n, kv, D);
-    more(a), more(g);
-    attention.test(name, in, std::move(a), S);
-    attention_grad.test(name, with_grad(in, B, S, n, D, range), std::move(g), S);
-  };
-  const auto plain = [](Attrs&) {};
-  both("one position", 2, 1, 2, 2, 4, false, 0, plain);
-  both("small", 2, 9, 2, 2, 8, false, 0, plain);
-  both("small packed", 2, 9, 2, 1, 6, true, 0, plain);
-  both("documents", 2, 21, 4, 2, 5, false, 20, plain);
-  both("window", 1, 40, 2, 1, 20, false, 0, [](Attrs& a) { a.i("window", 7); });
-  both("window and documents", 2, 150, 2, 2, 24, true, 100, [](Attrs& a) { a.i("window", 70).f("scale", 0.3); });
-  both("groups", 1, 131, 9, 3, 24, false, 0, plain);
-  both("blocks", 1, 200, 2, 2, 64, true, 0, plain);
-  both("wide heads", 1, 70, 2, 1, 129, false, 0, plain);
-  both(
-      "steep", 1, 100, 1, 1, 16, false, 30, [](Attrs& a) { a.f("scale", 1.0); }, 2);
-  both("dropout", 2, 19, 3, 1, 8, false, 5, [](Attrs& a) { a.f("dropout", 0.25).s("stream", "model.attention"); });
-  both("dropout over blocks", 3, 133, 2, 2, 20, true, 60, [](Attrs& a) { a.f("dropout", 0.1); });
-}
+             "o = softmax(scale·q·kᵀ + biases)·v over the keys from first_key to last_key; q (B, Sq, heads·D), k, v (B, Sk, kv_heads·D) or "
+             "packed in q, first_key, last_key (B, Sq), slopes (heads), bias (heads, buckets), o (B, Sq, heads·D), lse (B, heads, Sq)");
+Op attention_grad("attention_grad", "dq, dk, dv and dbias of attention from its inputs, o, lse and do; shapes as there");
 
 bool registered() {
-  cases();
   const auto operands = [](Op& op) -> Op& {
-    return op.input("q", GALLEY_ROLE_WHOLE)
-        .input("k", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL)
-        .input("v", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL)
-        .input("first_key", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
-        .input("random", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL | GALLEY_OPERAND_NO_GRADIENT)
-        .flags(GALLEY_OP_RANDOM);
+    constexpr uint32_t optional = GALLEY_OPERAND_OPTIONAL, constant = GALLEY_OPERAND_NO_GRADIENT, compute = GALLEY_OPERAND_COMPUTE;
+    return op.input("q", GALLEY_ROLE_WHOLE, compute)
+        .input("k", GALLEY_ROLE_WHOLE, compute | optional)
+        .input("v", GALLEY_ROLE_WHOLE, compute | optional)
+        .input("first_key", GALLEY_ROLE_WHOLE, optional | constant)
+        .input("last_key", GALLEY_ROLE_WHOLE, optional | constant)
+        .input("slopes", GALLEY_ROLE_WHOLE, optional | constant)
+        .input("bias", GALLEY_ROLE_WHOLE, optional)
+        .input("random", GALLEY_ROLE_WHOLE, optional | constant)
+        .flags(GALLEY_OP_RANDOM | GALLEY_OP_LOW);
   };
+  attention_cases(attention, attention_grad);
   operands(attention)
-      .output("o", GALLEY_ROLE_WHOLE)
+      .output("o", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_ANY_DTYPE)
       .output("lse", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
       .infer<shape>()
       .gradient<gradient>()
       .cost<cost>()
       .reference<reference>();
   operands(attention_grad)
-      .input("o", GALLEY_ROLE_WHOLE)
+      .input("o", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_COMPUTE)
       .input("lse", GALLEY_ROLE_WHOLE)
-      .input("do", GALLEY_ROLE_WHOLE)
-      .output("dq", GALLEY_ROLE_WHOLE)
-      .output("dk", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL)
-      .output("dv", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL)
+      .input("do", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_COMPUTE)
+      .output("dq", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_ANY_DTYPE)
+      .output("dk", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL | GALLEY_OPERAND_ANY_DTYPE)
+      .output("dv", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL | GALLEY_OPERAND_ANY_DTYPE)
+      .output("dbias", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL | GALLEY_OPERAND_ACCUMULATES)
       .infer<grad_shape>()
       .cost<grad_cost>()
       .reference<grad_reference>();

@@ -230,20 +230,36 @@ void linear(Bench& bench, int64_t rows, int64_t K, int64_t N, int64_t transposed
   linear_in(bench, GALLEY_BF16, " bf16", rows, K, N, transposed);
 }
 
-void attention(Bench& bench, const char* label, int64_t B, int64_t S, int64_t heads, int64_t kv, int64_t D, bool packed, double dropout,
-               int64_t window) {
+struct Attention {
+  const char* label;
+  int64_t B, Sq, Sk, heads, kv, D;
+  bool packed;
+  Attrs (*more)() = [] { return Attrs(); };
+  bool documents = false;  // with first_key
+  int64_t buckets = 0;
+  uint32_t dtype = GALLEY_F32;
+};
+
+void attention(Bench& bench, const Attention& a) {
   constexpr uint32_t F = GALLEY_F32;
-  const Shape none{0, {}}, o{F, {B, S, heads * D}};
-  const std::vector<Shape> in = {{F, {B, S, (packed ? heads + 2 * kv : heads) * D}},
-                                 packed ? none : Shape{F, {B, S, kv * D}},
-                                 packed ? none : Shape{F, {B, S, kv * D}},
-                                 {GALLEY_I32, {B, S}},
+  const Shape none{0, {}}, o{a.dtype, {a.B, a.Sq, a.heads * a.D}}, kv{a.dtype, {a.B, a.Sk, a.kv * a.D}};
+  const std::vector<Shape> in = {{a.dtype, {a.B, a.Sq, (a.packed ? a.heads + 2 * a.kv : a.heads) * a.D}},
+                                 a.packed ? none : kv,
+                                 a.packed ? none : kv,
+                                 a.documents ? Shape{GALLEY_I32, {a.B, a.Sq}} : none,
+                                 none,
+                                 none,
+                                 a.buckets ? Shape{F, {a.heads, a.buckets}} : none,
                                  {GALLEY_I64, {4}}};
-  const auto attrs = [=] { return Attrs().i("heads", heads).i("kv_heads", kv).i("head_dim", D).i("window", window).f("dropout", dropout); };
-  bench.run(label, "attention", in, attrs());
+  const auto attrs = [&] {
+    Attrs all = a.more();
+    all.i("heads", a.heads).i("kv_heads", a.kv).i("head_dim", a.D).i("dbias", a.buckets > 0);
+    return all;
+  };
+  bench.run(a.label, "attention", in, attrs());
   std::vector<Shape> back = in;
-  for (const Shape& s : {o, Shape{F, {B, heads, S}}, o}) back.push_back(s);
-  bench.run(label, "attention_grad", back, attrs());
+  for (const Shape& s : {o, Shape{F, {a.B, a.heads, a.Sq}}, o}) back.push_back(s);
+  bench.run(a.label, "attention_grad", back, attrs());
 }
 
 }  // namespace
@@ -262,11 +278,21 @@ int main(int argc, char** argv) {
   }
   for (const auto& [K, N] : {std::pair(192, 192), {192, 512}, {512, 192}}) linear(bench, 1024, K, N, 0);
   linear(bench, 2048, 576, 1536, 0);
-  attention(bench, "GPT-2 4 x 64", 4, 64, 12, 12, 64, true, 0, 0);
-  attention(bench, "GPT-2 1 x 512", 1, 512, 12, 12, 64, true, 0, 0);
-  attention(bench, "GPT-2 1 x 512, dropout", 1, 512, 12, 12, 64, true, 0.1, 0);
-  attention(bench, "SmolLM2 1 x 512", 1, 512, 9, 3, 64, false, 0, 0);
-  attention(bench, "SmolLM2 1 x 2048", 1, 2048, 9, 3, 64, false, 0, 0);
-  attention(bench, "SmolLM2 1 x 2048, window 256", 1, 2048, 9, 3, 64, false, 0, 256);
-  attention(bench, "16 + 8 heads of 128, 1 x 512", 1, 512, 16, 8, 128, false, 0, 0);
+  attention(bench, {"GPT-2 4 x 64", 4, 64, 64, 12, 12, 64, true});
+  attention(bench, {"GPT-2 1 x 512", 1, 512, 512, 12, 12, 64, true});
+  attention(bench, {"GPT-2 1 x 512, documents", 1, 512, 512, 12, 12, 64, true, [] { return Attrs(); }, true});
+  attention(bench, {"GPT-2 1 x 512, dropout", 1, 512, 512, 12, 12, 64, true, [] { return Attrs().f("dropout", 0.1); }});
+  attention(bench, {"SmolLM2 1 x 512", 1, 512, 512, 9, 3, 64, false});
+  attention(bench, {"SmolLM2 1 x 2048", 1, 2048, 2048, 9, 3, 64, false});
+  attention(bench, {"SmolLM2 1 x 2048, window 256", 1, 2048, 2048, 9, 3, 64, false, [] { return Attrs().i("window", 256); }});
+  attention(bench, {"SmolLM2 1 x 2048, cap", 1, 2048, 2048, 9, 3, 64, false, [] { return Attrs().f("softcap", 50); }});
+  attention(bench, {"16 + 8 heads of 128, 1 x 512", 1, 512, 512, 16, 8, 128, false});
+  attention(bench, {"T5, both ways, 1 x 512", 1, 512, 512, 8, 8, 64, false, [] { return Attrs().i("causal", 0); }, false, 32});
+  for (const uint32_t dtype : {GALLEY_BF16, GALLEY_F16}) {
+    const bool b = dtype == GALLEY_BF16;
+    attention(bench,
+              {b ? "GPT-2 1 x 512, bf16" : "GPT-2 1 x 512, f16", 1, 512, 512, 12, 12, 64, true, [] { return Attrs(); }, false, 0, dtype});
+    attention(bench, {b ? "SmolLM2 1 x 2048, bf16" : "SmolLM2 1 x 2048, f16", 1, 2048, 2048, 9, 3, 64, false, [] { return Attrs(); }, false,
+                      0, dtype});
+  }
 }

@@ -1,0 +1,115 @@
+// Test cases of attention and attention_grad: sequences shorter than a block of 64, longer, and of no round length; heads of odd size;
+// each feature by itself, and together.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "galley/cpp/plugin.hpp"
+
+namespace galley::models {
+
+struct AttentionCase {
+  struct Range {
+    double low, high;
+  };
+  int64_t B, Sq, Sk, heads, kv_heads, D;
+  bool packed = false;
+  std::optional<Range> first_key = {}, last_key = {};
+  bool slopes = false;
+  int64_t buckets = 0;
+  double range = 1;  ///< of q and k
+  uint32_t dtype = GALLEY_F32;
+};
+
+/// The case of the forward op and, as o, lse and do are free inputs of backward, of attention_grad with the same inputs.
+template <class More>
+void attention_case(sdk::Op& forward, sdk::Op& backward, const char* name, const AttentionCase& c, const More& more) {
+  using sdk::CaseInput;
+  constexpr uint32_t F = GALLEY_F32, I = GALLEY_I32;
+  const CaseInput none{0, {}};
+  const auto bound = [&](const std::optional<AttentionCase::Range>& r) { return r ? CaseInput{I, {c.B, c.Sq}, r->low, r->high} : none; };
+  const int64_t slots = c.packed ? c.heads + 2 * c.kv_heads : c.heads;
+  std::vector<CaseInput> in = {
+      {c.dtype, {c.B, c.Sq, slots * c.D}, -c.range, c.range},
+      c.packed ? none : CaseInput{c.dtype, {c.B, c.Sk, c.kv_heads * c.D}, -c.range, c.range},
+      c.packed ? none : CaseInput{c.dtype, {c.B, c.Sk, c.kv_heads * c.D}},
+      bound(c.first_key),
+      bound(c.last_key),
+      c.slopes ? CaseInput{F, {c.heads}, 0.005, 0.05} : none,
+      c.buckets ? CaseInput{F, {c.heads, c.buckets}} : none,
+      {GALLEY_I64, {4}, 0, 100000},
+  };
+  const auto attrs = [&] {
+    sdk::Attrs a;
+    a.i("heads", c.heads).i("kv_heads", c.kv_heads).i("head_dim", c.D).s("stream", "model.attention");
+    more(a);
+    return a;
+  };
+  forward.test(name, in, attrs(), c.Sq);
+  in.push_back({c.dtype, {c.B, c.Sq, c.heads * c.D}});
+  in.push_back({F, {c.B, c.heads, c.Sq}, 3 * c.range, 4 * c.range});
+  in.push_back({c.dtype, {c.B, c.Sq, c.heads * c.D}});
+  sdk::Attrs a = attrs();
+  if (c.buckets) a.i("dbias", 1);
+  backward.test(name, in, std::move(a), c.Sq);
+}
+
+inline void attention_cases(sdk::Op& forward, sdk::Op& backward) {
+  using sdk::Attrs;
+  using Range = AttentionCase::Range;
+  const auto with = [&](const char* name, const AttentionCase& c, const auto& more) { attention_case(forward, backward, name, c, more); };
+  const auto both = [&](const char* name, const AttentionCase& c) { with(name, c, [](Attrs&) {}); };
+  const auto everything = [](Attrs& a) { a.i("causal", 0); };
+
+  // Rows of one document: nothing but the diagonal.
+  both("one position", {2, 1, 1, 2, 2, 4});
+  both("small", {2, 9, 9, 2, 2, 8});
+  both("small packed", {2, 9, 9, 2, 1, 6, true});
+  both("groups", {1, 131, 131, 9, 3, 24});
+  both("blocks", {1, 200, 200, 2, 2, 64, true});
+  both("wide heads", {1, 70, 70, 2, 1, 129});
+  // Bounds. Random ones leave queries that see nothing.
+  both("documents", {2, 21, 21, 4, 2, 5, false, Range{0, 20}});
+  both("documents over blocks", {2, 150, 150, 2, 1, 12, true, Range{-3, 80}});
+  both("ends", {2, 37, 37, 2, 2, 7, false, {}, Range{-2, 40}});
+  both("both bounds", {2, 140, 140, 2, 1, 9, false, Range{0, 130}, Range{-1, 150}});
+  both("prefixes", {1, 100, 100, 2, 2, 16, false, {}, Range{70, 99}});
+  with("window", {1, 40, 40, 2, 1, 20, false, Range{0, 0}}, [](Attrs& a) { a.i("window", 7); });
+  with("window and documents", {2, 150, 150, 2, 2, 24, true, Range{0, 100}}, [](Attrs& a) { a.i("window", 70).f("scale", 0.3); });
+  with("window and ends", {1, 90, 90, 2, 1, 8, false, {}, Range{0, 89}}, [](Attrs& a) { a.i("window", 30); });
+  // More keys than queries, fewer, and no causality.
+  both("more keys", {2, 40, 105, 2, 1, 10});
+  both("fewer keys", {1, 105, 40, 2, 2, 10});
+  with("everything", {1, 70, 70, 2, 1, 16, true}, everything);
+  with("everything of another", {2, 37, 130, 4, 2, 8}, everything);
+  with("window both ways", {1, 140, 140, 2, 2, 8}, [](Attrs& a) { a.i("causal", 0).i("window", 9); });
+  with("window both ways, more keys", {1, 70, 90, 2, 2, 8, false, Range{0, 40}}, [](Attrs& a) { a.i("causal", 0).i("window", 30); });
+  with("padding", {2, 30, 67, 2, 2, 8, false, Range{0, 9}, Range{50, 66}}, everything);
+  // What is done to scores.
+  with("steep", {1, 100, 100, 1, 1, 16, false, Range{0, 30}, {}, false, 0, 2}, [](Attrs& a) { a.f("scale", 1.0); });
+  both("slopes", {2, 100, 100, 4, 2, 8, false, {}, {}, true});
+  with("slopes both ways", {1, 30, 70, 2, 2, 8, false, {}, {}, true}, everything);
+  both("biases", {2, 90, 90, 2, 1, 8, false, {}, {}, false, 32});
+  with("biases both ways", {2, 70, 100, 4, 2, 8, false, Range{0, 20}, {}, false, 12},
+       [](Attrs& a) { a.i("causal", 0).i("max_distance", 40); });
+  with("cap", {1, 100, 100, 2, 2, 16, true, {}, {}, false, 0, 3}, [](Attrs& a) { a.f("softcap", 2.5).f("scale", 0.5); });
+  with("dropout", {2, 19, 19, 3, 1, 8, false, Range{0, 5}}, [](Attrs& a) { a.f("dropout", 0.25); });
+  with("dropout over blocks", {3, 133, 133, 2, 2, 20, true, Range{0, 60}}, [](Attrs& a) { a.f("dropout", 0.1); });
+  const auto all = [](Attrs& a) { a.f("softcap", 1.5).f("dropout", 0.2).i("window", 50).i("max_distance", 60); };
+  with("all at once", {2, 80, 110, 4, 2, 9, false, Range{0, 70}, Range{20, 120}, true, 10}, all);
+  with("all at once, causal", {1, 140, 140, 4, 2, 9, true, Range{0, 70}, {}, true, 10}, all);
+
+  // 16 bit.
+  for (const uint32_t dtype : {GALLEY_BF16, GALLEY_F16}) {
+    const bool b = dtype == GALLEY_BF16;
+    both(b ? "small, bf16" : "small, f16", {2, 9, 9, 2, 2, 7, false, {}, {}, false, 0, 1, dtype});
+    both(b ? "blocks, bf16" : "blocks, f16", {1, 140, 140, 2, 1, 64, true, Range{0, 90}, {}, false, 0, 1, dtype});
+    with(b ? "everything, bf16" : "everything, f16", {1, 70, 100, 2, 2, 24, false, {}, {}, false, 0, 1, dtype}, everything);
+    with(b ? "all at once, bf16" : "all at once, f16", {2, 80, 110, 4, 2, 9, false, Range{0, 70}, Range{20, 120}, true, 10, 1, dtype}, all);
+    with(b ? "bf16 to f32" : "f16 to f32", {1, 20, 20, 2, 1, 16, true, {}, {}, false, 0, 1, dtype}, [](Attrs& a) { a.s("dtype", "f32"); });
+  }
+  with("f32 to bf16", {1, 20, 20, 2, 1, 16}, [](Attrs& a) { a.s("dtype", "bf16"); });
+}
+
+}  // namespace galley::models

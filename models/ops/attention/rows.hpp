@@ -1,0 +1,82 @@
+// Rows of heads in F32, BF16 or F16, as F32 and back. Blocks compute in F32: 16-bit rows are converted into a lane's buffer when a block
+// is loaded, which is a few percent of its products. AVX-512's product of BF16 pairs (vdpbf16ps) is not used: on the Intel core of
+// cpu_grad.cpp it does half of what F32's multiply-add does (110 | 225 GF), rounds probabilities to 8 bits, and is no part of x86-64-v4.
+#pragma once
+
+#include <algorithm>
+
+#include "cpu/half.hpp"
+#include "cpu/vector.hpp"
+#include "ops/attention/extents.hpp"
+
+namespace galley::cpu {
+
+/// An operand's numbers from one of them on.
+struct Numbers {
+  void* data;
+  uint32_t dtype;
+  Numbers from(int64_t n) const { return {static_cast<char*>(data) + n * galley_dtype_bytes(dtype), dtype}; }
+  bool is_f32() const { return dtype == GALLEY_F32; }
+  float* f32() const { return static_cast<float*>(data); }
+};
+inline Numbers numbers_of(const galley_operand* t) { return t ? Numbers{t->data, t->dtype} : Numbers{nullptr, GALLEY_F32}; }
+
+/// Keys or values are to be converted.
+inline bool reads_16_bit(const sdk::Node& node) {
+  const auto is = [&](uint32_t i) { return node.has(i) && node.in(i).dtype != GALLEY_F32; };
+  return is(models::attention_input::Q) || is(models::attention_input::K) || is(models::attention_input::V);
+}
+
+/// `q` holds k and v behind it where attention is packed.
+inline models::AttentionOperands<Numbers> operands_of(const models::AttentionExtents& e, const galley_operand* q, const galley_operand* k,
+                                                      const galley_operand* v) {
+  const Numbers all = numbers_of(q);
+  if (e.packed) return {all, all.from(e.q_columns()), all.from(e.q_columns() + e.kv_columns())};
+  return {all, numbers_of(k), numbers_of(v)};
+}
+
+/// body(pointer) with the type of the numbers.
+template <class Body>
+inline void by_dtype(const Numbers& x, const Body& body) {
+  switch (x.dtype) {
+    case GALLEY_BF16: return body(static_cast<Bf16*>(x.data));
+    case GALLEY_F16: return body(static_cast<F16*>(x.data));
+    default: return body(static_cast<float*>(x.data));
+  }
+}
+
+/// to[i][d] = factor · from[i][d], n rows of D numbers; `row` and `to_row` are the distances of rows.
+inline void load_rows(const Numbers& from, int64_t row, int64_t n, int64_t D, float factor, float* to, int64_t to_row) {
+  by_dtype(from, [&](const auto* data) {
+    for (int64_t i = 0; i < n; ++i) {
+      const auto* __restrict x = data + i * row;
+      float* __restrict y = to + i * to_row;
+      for (int64_t d = 0; d < D; ++d) y[d] = factor * to_float(x[d]);
+    }
+  });
+}
+
+/// to[i][d] = from[i][d], rounded where `to` has 16 bits.
+inline void store_rows(const float* from, int64_t row, int64_t n, int64_t D, const Numbers& to, int64_t to_row) {
+  by_dtype(to, [&](auto* data) {
+    for (int64_t i = 0; i < n; ++i) {
+      const float* __restrict x = from + i * row;
+      auto* __restrict y = data + i * to_row;
+      for (int64_t d = 0; d < D; ++d) from_float(x[d], y[d]);
+    }
+  });
+}
+
+/// Rows as F32, `row` numbers apart.
+struct Rows {
+  const float* data;
+  int64_t row;
+};
+/// n rows of D numbers: where they lie if they are F32, else a copy in `buffer` (n, D).
+inline Rows rows_of(const Numbers& from, int64_t row, int64_t n, int64_t D, float* buffer) {
+  if (from.is_f32()) return {from.f32(), row};
+  load_rows(from, row, n, D, 1.0f, buffer, D);
+  return {buffer, D};
+}
+
+}  // namespace galley::cpu
