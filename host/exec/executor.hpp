@@ -50,9 +50,9 @@ class Executor {
 
   Status begin_step(const StepBegin& begin) { return scalars_.begin_step(begin); }
   Status begin_micro(int64_t index) { return scalars_.begin_micro(index); }
-  /// Copies a micro-batch into Program::inputs, one pointer for each in their order. Stream-ordered: the memory must not change before
-  /// synchronize().
-  Status copy_inputs(std::span<const void* const> sources);
+  /// Copies a micro-batch from Program::window into Program::inputs: one offset for each, in their order. Stream-ordered: the window must
+  /// not change before synchronize().
+  Status copy_inputs(std::span<const int64_t> offsets);
   /// `index` 0 writes what later ones add to.
   Status run_micro(int64_t index);
   Status run_update() { return run(SegmentKind::Update); }

@@ -128,7 +128,9 @@ Status Placer::begin(int64_t micro_batches) {
     for (ProgramTensor& part : TRY(components_of(t, memory, owner_of(t.kind), life))) components_[id].push_back(add(std::move(part)));
   }
   program_.scalars = stored(graph_.scalars);
-  const auto host = [&](const char* name, int64_t bytes) { return add({name, GALLEY_U8, {bytes}, 0, 0, Owner::Data, Life::Run, ""}); };
+  const auto host = [&, memory = c_.target.host_memory()](const char* name, int64_t bytes) {
+    return add({name, GALLEY_U8, {bytes}, 0, memory, Owner::Data, Life::Run, ""});
+  };
   program_.staging = host("staging", kStagingBytes);
   if (c_.options.window_bytes) program_.window = host("window buffers", c_.options.window_bytes(micro_batches));
   if (c_.options.corpus_bytes > 0) program_.corpus = host("data in memory", c_.options.corpus_bytes);

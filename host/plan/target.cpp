@@ -40,6 +40,8 @@ std::string problem(const Target& target) {
     for (size_t j = 0; j < i; ++j)
       if (target.memories[j].name == memory.name) return "two memory classes are called '" + memory.name + "'";
   }
+  if (std::none_of(target.memories.begin(), target.memories.end(), [](const MemoryClass& m) { return m.host_access; }))
+    return "no memory class that the host can reach";
   if (target.peaks.empty()) return "no peak";
   for (const Peak& peak : target.peaks)
     if (!(peak.flops > 0)) return "a peak of '" + peak.name + "' that is not positive";
@@ -122,6 +124,11 @@ double Target::peak_flops(std::string_view arithmetic) const {
     if (peak.name == "f32") f32 = &peak;
   }
   return f32 ? f32->flops : 1e11;
+}
+
+uint32_t Target::host_memory() const {
+  const auto at = std::find_if(memories.begin(), memories.end(), [](const MemoryClass& m) { return m.host_access; });
+  return static_cast<uint32_t>(at - memories.begin());
 }
 
 TargetView::TargetView(const Target& target) : view_(new_struct<galley_target>()) {

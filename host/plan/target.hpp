@@ -49,6 +49,8 @@ struct Target {
 
   /// Operations a second; of an arithmetic that the target does not list, those of F32.
   double peak_flops(std::string_view arithmetic = "f32") const;
+  /// The first class that the host reads and writes directly: staging, the loader's windows and the corpus lie there.
+  uint32_t host_memory() const;
   /// Of class 0, bytes a second.
   double bandwidth() const { return memories.empty() ? 1e10 : memories[0].in_bandwidth; }
   friend bool operator==(const Target&, const Target&) = default;

@@ -74,17 +74,16 @@ std::span<std::byte> Session::bytes_of(TensorId tensor) const {
   return {executor_->address(tensor), size};
 }
 
-/// Puts a micro-batch of a window where the program reads it.
 Status Session::feed(const WindowBuffer& window, int64_t micro_batch) {
-  std::array<const void*, kBatchTensorCount> sources = {};
+  const std::byte* const begin = bytes_of(study_.program.window).data();
+  std::array<int64_t, kBatchTensorCount> offsets = {};
   size_t n = 0;
   for (const auto& [name, tensor] : study_.program.inputs) {
-    for (size_t t = 0; t < kBatchTensorCount; ++t)
-      if (name == kBatchTensors[t]) sources[n] = window.tensor(micro_batch, t).data();
-    if (!sources[n]) return plugin_error("the model reads an input '" + name + "' that no data source makes");
-    ++n;
+    const auto* const at = std::find(std::begin(kBatchTensors), std::end(kBatchTensors), name);
+    if (at == std::end(kBatchTensors)) return plugin_error("the model reads an input '" + name + "' that no data source makes");
+    offsets[n++] = std::as_bytes(window.tensor(micro_batch, static_cast<size_t>(at - kBatchTensors))).data() - begin;
   }
-  return executor_->copy_inputs({sources.data(), n});
+  return executor_->copy_inputs({offsets.data(), n});
 }
 
 Status Session::start() {

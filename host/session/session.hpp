@@ -40,6 +40,10 @@ class Session {
   Status load_weights(const std::filesystem::path& state);
   /// Trains one window.
   Result<StepEvent> step();
+  /// Puts a micro-batch where the program reads it, from a window that lies in the program's buffers. Stream-ordered.
+  Status feed(const WindowBuffer& window, int64_t micro_batch);
+  /// Memory of a tensor that the host reaches; empty for no_tensor.
+  std::span<std::byte> bytes_of(TensorId tensor) const;
   /// The mean loss over the validation data. `stop` is asked between batches; true: an error, exit code Interrupted.
   Result<double> evaluate(const std::function<bool()>& stop = {});
   /// Whether there is validation data.
@@ -59,8 +63,6 @@ class Session {
 
  private:
   explicit Session(const Study& study) : study_(study) {}
-  std::span<std::byte> bytes_of(TensorId tensor) const;
-  Status feed(const WindowBuffer& window, int64_t micro_batch);
   Status read_reported();
   Error not_finite(int64_t step, double loss, double norm);
 

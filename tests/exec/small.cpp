@@ -265,6 +265,13 @@ Operand Builder::scalar(uint32_t which, uint32_t access) const {
   return {};
 }
 
+TensorId Builder::input(const std::string& name, int64_t numbers, int64_t micro_batches) {
+  const TensorId id = tensor(name, {numbers});
+  program.window = tensor("window", {4 * numbers * micro_batches}, Life::Run, 0, GALLEY_U8);
+  program.inputs = {{name, id}};
+  return id;
+}
+
 Operand Builder::option(const std::string& name) const {
   for (const ScalarSlot& slot : program.slots)
     if (slot.option == name) return of(slot, GALLEY_READ);
