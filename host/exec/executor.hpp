@@ -84,7 +84,7 @@ class Executor {
     uint32_t event = 0;
     const galley_kernel* kernel = nullptr;
     std::string_view plugin;  ///< of the kernel
-    void* first = nullptr;  ///< prepared states
+    void* first = nullptr;    ///< prepared states
     void* later = nullptr;
     galley_copy copy = {};  ///< Copy
   };

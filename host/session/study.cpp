@@ -55,7 +55,8 @@ Status check_fit(const Study& s, const StudyOptions& options) {
   const bool asked = options.memory_limit > 0;
   const int64_t planned = s.peak_memory(), limit = asked ? options.memory_limit : s.target.memory_limit;
   if (limit > 0 && planned > limit)
-    return does_not_fit(s.plan.classes[0], "the plan needs " + bytes_text(planned), asked ? "--memory" : "the target's memory_limit", limit);
+    return does_not_fit(s.plan.classes[0], "the plan needs " + bytes_text(planned), asked ? "--memory" : "the target's memory_limit",
+                        limit);
   if (limit == 0 && options.runs && s.host_memory() > machine_memory())
     return does_not_fit(s.plan.classes[s.target.host_memory()], "the plan needs " + bytes_text(s.host_memory()), "this machine",
                         machine_memory());

@@ -82,7 +82,8 @@ class Memory {
 
   std::byte* side(uint32_t memory, int64_t offset, const void* address) const {
     if (memory == GALLEY_MEMORY_PROCESS) return static_cast<std::byte*>(const_cast<void*>(address));
-    if (memory >= kClasses || !arenas_[memory]) sdk::invalid("a copy names memory class " + std::to_string(memory) + ", which has no arena");
+    if (memory >= kClasses || !arenas_[memory])
+      sdk::invalid("a copy names memory class " + std::to_string(memory) + ", which has no arena");
     return arenas_[memory] + offset;
   }
 
@@ -91,7 +92,8 @@ class Memory {
     for (size_t done = 0; done < bytes;) {
       const ssize_t n = call(file_, data + done, bytes - done, static_cast<off_t>(offset) + static_cast<off_t>(done));
       if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) throw sdk::Failure(GALLEY_FAILED, std::string("the memory class 'file': ") + (n ? std::strerror(errno) : "it is too short"));
+      if (n <= 0)
+        throw sdk::Failure(GALLEY_FAILED, std::string("the memory class 'file': ") + (n ? std::strerror(errno) : "it is too short"));
       done += static_cast<size_t>(n);
     }
   }

@@ -51,8 +51,8 @@ class Trace {
   }
   void add(uint32_t queue, const std::string& name, double begin, double end) {
     if (!file_) return;
-    std::fprintf(file_, "%s\n{\"ph\": \"X\", \"pid\": 0, \"tid\": %u, \"name\": \"%s\", \"ts\": %.3f, \"dur\": %.3f}", first_ ? "" : ",", queue,
-                 name.c_str(), 1e6 * begin, 1e6 * (end - begin));
+    std::fprintf(file_, "%s\n{\"ph\": \"X\", \"pid\": 0, \"tid\": %u, \"name\": \"%s\", \"ts\": %.3f, \"dur\": %.3f}", first_ ? "" : ",",
+                 queue, name.c_str(), 1e6 * begin, 1e6 * (end - begin));
     first_ = false;
   }
 
