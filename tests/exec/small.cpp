@@ -129,7 +129,7 @@ Target target() {
   out.isa = "x86-64";
   out.memories = {{.name = "host", .alignment = 64, .host_access = true, .computes = true},
                   {.name = "spill", .alignment = 64, .host_access = true, .computes = false}};
-  out.queues = 2;
+  out.queues = {Queue::Compute, Queue::Compute};
   return out;
 }
 
