@@ -193,6 +193,7 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   compile_options.exports = s.recipe.save.final;
   compile_options.head_rows = s.recipe.head_rows;
   compile_options.seed = s.recipe.seed;
+  compile_options.memory_limit = options.memory_limit > 0 ? options.memory_limit : s.target.memory_limit;
   compile_options.corpus_bytes = options.purpose == Purpose::Sample ? 0 : static_cast<int64_t>(s.data.bytes);
   const BatchLayout layout = {rows, length};
   compile_options.window_bytes = [layout](int64_t micro_batches) { return 2 * static_cast<int64_t>(window_bytes(layout, micro_batches)); };
