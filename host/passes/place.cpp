@@ -242,6 +242,7 @@ Status Placer::emit(const Item& item) {
   i.first_row = item.first_row;
   i.block = node.block;
   i.flops = TRY(item_cost(c_, item)).flops;
+  if (const int64_t part = TRY(part_of(item))) return emit_parts(item, i, part);
   std::vector<Stored> stored;
   TRY_STATUS(inputs(item, &i, &stored));
   TRY_STATUS(outputs(item, &i));

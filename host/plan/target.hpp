@@ -52,7 +52,7 @@ struct Target {
   std::vector<MemoryClass> memories;          ///< class 0 computes
   std::vector<LibraryVersion> libraries;
   std::vector<Queue> queues = {Queue::Compute};  ///< queue 0 computes
-  int64_t memory_limit = 0;  ///< bytes that the plan may take in all; 0: not limited
+  int64_t memory_limit = 0;                      ///< bytes that the plan may take of the memory that computes; 0: not limited
 
   /// Operations a second; of an arithmetic that the target does not list, those of F32.
   double peak_flops(std::string_view arithmetic = "f32") const;

@@ -122,6 +122,71 @@ TEST_F(Place, CopiesRunBesideComputingWhereThereIsAQueueForThem) {
             "update[8] wait event 8 'wait'\n");
 }
 
+/// Parts of an update: what the link carries in a millisecond, in multiples of what stays together.
+class PlaceParts : public Place {
+ protected:
+  std::string update(const std::string& op, Shape shape, double bandwidth) {
+    const galley_tensor big = parameter("big", shape), in = input("in", shape);
+    graph.tensor(big).placement = "spill";
+    target.memories[1].in_bandwidth = bandwidth;
+    loss(node("y", "mul", {in, big}));
+    train({big});
+    options.purpose = Purpose::Train;
+    options.exports = false;
+    EXPECT_EQ(cause(differentiate(*c)), "");
+    std::vector<galley_tensor> inputs = {big, graph.tensor(big).gradient};
+    if (op == "step_by_element") inputs.push_back(*graph.scalar(GALLEY_SCALAR_LOSS_SEED));
+    node("s", op.c_str(), inputs, Section::Update, {});
+    EXPECT_EQ(run({order, place}), "");
+    return code(SegmentKind::Update);
+  }
+};
+
+TEST_F(PlaceParts, OfElements) {
+  const std::string text = update("step_by_element", {15, 10}, 3e5);
+  const std::string scalar =
+      text.substr(text.find("r step scalars"), text.find('\n', text.find("r step scalars")) - text.find("r step scalars"));
+  EXPECT_EQ(text,
+            "update[0] copy 'copy of big': r big@1 f32(64) -> w staged big f32(64)\n"
+            "update[1] step_by_element 's': rw staged big f32(64), r grad.big f32(64), " +
+                scalar +
+                "\n"
+                "update[2] copy 'copy of staged big': r staged big f32(64) -> w big@1 f32(64)\n"
+                "update[3] copy 'copy of big': r big@1+256 f32(64) -> w staged big f32(64)\n"
+                "update[4] step_by_element 's': rw staged big f32(64), r grad.big+256 f32(64), " +
+                scalar +
+                "\n"
+                "update[5] copy 'copy of staged big': r staged big f32(64) -> w big@1+256 f32(64)\n"
+                "update[6] copy 'copy of big': r big@1+512 f32(22) -> w staged big f32(22)\n"
+                "update[7] step_by_element 's': rw staged big f32(22), r grad.big+512 f32(22), " +
+                scalar +
+                "\n"
+                "update[8] copy 'copy of staged big': r staged big f32(22) -> w big@1+512 f32(22)\n");
+}
+
+TEST_F(PlaceParts, OfRows) {
+  EXPECT_EQ(update("step_by_row", {5, 10}, 1e5),
+            "update[0] copy 'copy of big': r big@1 f32(2,10) -> w staged big f32(2,10)\n"
+            "update[1] step_by_row 's': rw staged big f32(2,10), r grad.big f32(2,10)\n"
+            "update[2] copy 'copy of staged big': r staged big f32(2,10) -> w big@1 f32(2,10)\n"
+            "update[3] copy 'copy of big': r big@1+80 f32(2,10) -> w staged big f32(2,10)\n"
+            "update[4] step_by_row 's': rw staged big f32(2,10), r grad.big+80 f32(2,10)\n"
+            "update[5] copy 'copy of staged big': r staged big f32(2,10) -> w big@1+80 f32(2,10)\n"
+            "update[6] copy 'copy of big': r big@1+160 f32(1,10) -> w staged big f32(1,10)\n"
+            "update[7] step_by_row 's': rw staged big f32(1,10), r grad.big+160 f32(1,10)\n"
+            "update[8] copy 'copy of staged big': r staged big f32(1,10) -> w big@1+160 f32(1,10)\n");
+}
+
+TEST_F(PlaceParts, ATensorThatFitsIntoOneIsWhole) {
+  const std::string text = update("step_by_element", {15, 10}, 1e6);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3) << text;
+}
+
+TEST_F(PlaceParts, AnOpThatNeedsTheWholeTensorGetsIt) {
+  const std::string text = update("step", {15, 10}, 3e5);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3) << text;
+}
+
 TEST_F(Place, AMemoryClassThatIsNotThere) {
   graph.tensor(w).placement = "attic";
   trained();

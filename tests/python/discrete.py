@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 """A device whose memory the host cannot touch (tests/plugins/discrete) trains to the bytes that the processor gives."""
+import json
+import os
 import shutil
 
 from galley_test import binary, check, finish, fresh_folder, from_config, plan, recipe, run, source, train, use
@@ -65,6 +67,43 @@ def other_classes():
         check(planned >= 8 * made.memory['trainable'], f'{name}: {planned} bytes in {memory}')
 
 
+def streams():
+    """Updates of states in a file stream through small buffers, beside each other and beside kernels."""
+    with open('slow.toml', 'w') as file:
+        file.write('link_bandwidth = 4e6\n')  # parts of 4,000 bytes
+    paths = [recipe(f'{name}.lua', model, 'data.random {}', clip, *more, adamw, batch=1, length=4, steps=3, seed=4)
+             for name, more in (('here', ()), ('streamed', (use('second-memory', memory='file', states=['*']),)))]
+    os.environ['GALLEY_DISCRETE_TRACE'] = 'trace.json'
+    here, streamed = (train(path, path[:-4], *discrete, '--target', 'slow.toml') for path in paths)
+    del os.environ['GALLEY_DISCRETE_TRACE']
+    same('streams', here, streamed, 'model')
+    streamed.check_memory('streams')
+    run('plan', paths[1], '--check', '--target', 'slow.toml', *discrete)
+    planned = [x.memory['classes']['device'] for x in (here, streamed)]
+    states = planned[0]['owners']['states']
+    check(states >= 8 * here.memory['trainable'] and planned[1]['owners']['states'] == 0, f'streams: {states} bytes of states')
+    check(planned[0]['planned'] - planned[1]['planned'] > 0.9 * states, f'streams: states of {states} bytes, but {planned}')
+    with open('trace.json') as file:
+        events = json.load(file)
+    spans = {queue: [(x['ts'], x['ts'] + x['dur']) for x in events if x['tid'] == queue] for queue in range(3)}
+    check(all(all(a[1] <= b[0] + 0.01 for a, b in zip(x, x[1:])) for x in spans.values()), 'trace: work on a queue is not in order')
+
+    check(len(spans[1]) >= 3 * states / 4000, f'trace: {len(spans[1])} copies in')
+
+    def together(a, b):
+        return sum(x[0] < y[1] and y[0] < x[1] for x in spans[a] for y in spans[b])
+    for a, b, what in ((0, 1, 'kernels beside copies in'), (0, 2, 'kernels beside copies out'), (1, 2, 'copies both ways')):
+        check(together(a, b) >= 20, f'trace: {what}: {together(a, b)} times')
+    busy = {queue: sum(b - a for a, b in x) for queue, x in spans.items()}
+    whole = max(b for x in spans.values() for _, b in x)
+    check(whole < 0.8 * sum(busy.values()), f'trace: {whole} µs for work of {busy}')
+    for link in (1e3, 1e5, 1e7, 1e9, 1e11):
+        with open('link.toml', 'w') as file:
+            file.write(f'link_bandwidth = {link}\n')
+        run('plan', paths[1], '--check', '--target', 'link.toml', *discrete)
+        same(f'link of {link} bytes/s', here, train(paths[1], f'link-{link:.0f}', *discrete, '--target', 'link.toml'), 'model')
+
+
 def resume():
     path = recipe('resume.lua', model, 'data.random {}', use('second-memory', memory='file', states=['*']), clip, adamw, **entries)
     whole = train(path, 'whole', *discrete)
@@ -93,6 +132,7 @@ def limits():
 
 strategies()
 other_classes()
+streams()
 resume()
 limits()
 finish()
