@@ -98,7 +98,8 @@ std::string OptionSpec::expects() const {
   const std::string many = length ? std::to_string(length) + " " : "";
   switch (type) {
     case OptionType::Integer: return "a whole number" + within + (schedule ? ", or a schedule" : "");
-    case OptionType::Number: return "a number" + within + (schedule ? ", or a schedule" : "");
+    case OptionType::Number:
+      return "a number" + within + (schedule ? ", or a schedule" : "") + (choices.empty() ? "" : ", or " + list_text(choices));
     case OptionType::Boolean: return "true or false";
     case OptionType::String: return "a string";
     case OptionType::Strings: return "a string or a list of strings";
@@ -131,6 +132,7 @@ Result<Value> OptionSpec::accept(const Value& value, const std::function<std::st
     }
     case OptionType::Number: {
       double x = 0;
+      if (const auto* word = value.as<std::string>(); word && std::find(choices.begin(), choices.end(), *word) != choices.end()) return value;
       if (!value.number(&x) || !in_range(x)) return wrong(value);
       return Value(x);
     }

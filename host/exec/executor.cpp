@@ -154,14 +154,13 @@ Status Executor::read_back() {
   return ok();
 }
 
-Status Executor::copy_inputs(std::span<const void* const> sources) {
-  if (sources.size() != program_.inputs.size())
-    return run_error("the program takes " + std::to_string(program_.inputs.size()) + " inputs, " + std::to_string(sources.size()) +
+Status Executor::copy_inputs(std::span<const int64_t> offsets) {
+  if (offsets.size() != program_.inputs.size())
+    return run_error("the program takes " + std::to_string(program_.inputs.size()) + " inputs, " + std::to_string(offsets.size()) +
                      " were given");
-  for (size_t i = 0; i < sources.size(); ++i) {
+  for (size_t i = 0; i < offsets.size(); ++i) {
     const TensorId tensor = program_.inputs[i].second;
-    const auto bytes = static_cast<size_t>(program_.tensors[static_cast<size_t>(tensor)].bytes);
-    TRY_STATUS(machine_->put(tensor, 0, {static_cast<const std::byte*>(sources[i]), bytes}));
+    TRY_STATUS(machine_->copy(tensor, 0, program_.window, offsets[i], program_.tensors[static_cast<size_t>(tensor)].bytes));
   }
   return ok();
 }

@@ -52,9 +52,9 @@ class Executor {
   void tell(const StepBegin& begin) { scalars_.tell(begin); }
   /// Tells, and runs `window`.
   Status begin_step(const StepBegin& begin);
-  /// Copies a micro-batch into Program::inputs, one pointer for each in their order. Stream-ordered: the memory must not change before
-  /// synchronize().
-  Status copy_inputs(std::span<const void* const> sources);
+  /// Copies a micro-batch from Program::window into Program::inputs: one offset for each, in their order. Stream-ordered: the window must
+  /// not change before synchronize().
+  Status copy_inputs(std::span<const int64_t> offsets);
   /// `index` 0 writes what later ones add to.
   Status run_micro(int64_t index);
   Status run_update() { return run(SegmentKind::Update); }
@@ -90,7 +90,7 @@ class Executor {
     uint32_t event = 0;
     const galley_kernel* kernel = nullptr;
     std::string_view plugin;  ///< of the kernel
-    void* first = nullptr;  ///< prepared states
+    void* first = nullptr;    ///< prepared states
     void* later = nullptr;
     galley_copy copy = {};  ///< Copy
   };

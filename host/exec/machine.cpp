@@ -70,6 +70,8 @@ Status Machine::allocate(const Target& target) {
     arenas_[i].data = static_cast<std::byte*>(data);
     arenas_[i].bytes = bytes;
     arenas_[i].host_access = device_.memories[i]->host_access != 0;
+    if (!data && (arenas_[i].host_access || device_.memories[i]->computes))
+      return plugin_error("device '" + std::string(device_.kind) + "': the arena of '" + name + "' has no address");
     if (reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(target.memories[i].alignment) != 0) {
       return plugin_error("device '" + std::string(device_.kind) + "': the arena of '" + name + "' is not aligned to " +
                           std::to_string(target.memories[i].alignment) + " bytes");
@@ -86,7 +88,7 @@ Machine::~Machine() {
   if (!handle_) return;
   (void)synchronize();
   for (size_t i = arenas_.size(); i-- > 0;)
-    if (arenas_[i].data) device_.release(handle_, static_cast<uint32_t>(i), arenas_[i].data, arenas_[i].bytes);
+    if (arenas_[i].bytes > 0) device_.release(handle_, static_cast<uint32_t>(i), arenas_[i].data, arenas_[i].bytes);
   device_.close(handle_);
 }
 
@@ -153,9 +155,18 @@ galley_copy Machine::from_process(size_t memory, int64_t offset, const std::byte
   return out;
 }
 
+Status Machine::copy(TensorId to, int64_t to_offset, TensorId from, int64_t from_offset, int64_t bytes) {
+  if (bytes == 0) return ok();
+  // In poison mode the host's side is where the bytes are, and nothing is ever pending.
+  if (poisoned()) {
+    std::memcpy(host_address(to, to_offset), host_address(from, from_offset), static_cast<size_t>(bytes));
+    return ok();
+  }
+  return copy(0, between(to, to_offset, from, from_offset, bytes));
+}
+
 Status Machine::put(TensorId tensor, int64_t offset, std::span<const std::byte> bytes) {
   if (bytes.empty()) return ok();
-  // In poison mode the host's side is where the bytes are, and nothing is ever pending.
   if (poisoned()) {
     std::memcpy(host_address(tensor, offset), bytes.data(), bytes.size());
     return ok();
@@ -166,16 +177,11 @@ Status Machine::put(TensorId tensor, int64_t offset, std::span<const std::byte> 
 }
 
 Status Machine::get(TensorId tensor, int64_t offset, std::span<std::byte> bytes) {
-  TRY_STATUS(synchronize());
-  if (bytes.empty()) return ok();
-  if (const std::byte* from = host_address(tensor, offset)) {
-    std::memcpy(bytes.data(), from, bytes.size());
+  return show(tensor, offset, static_cast<int64_t>(bytes.size()), [&bytes](std::span<const std::byte> piece) -> Status {
+    std::ranges::copy(piece, bytes.begin());
+    bytes = bytes.subspan(piece.size());
     return ok();
-  }
-  const auto t = static_cast<size_t>(tensor);
-  TRY_STATUS(copy(
-      0, to_process(bytes.data(), program_.tensors[t].memory, plan_.placements[t].offset + offset, static_cast<int64_t>(bytes.size()))));
-  return synchronize();
+  });
 }
 
 Result<std::span<std::byte>> Machine::staging() const {
@@ -196,7 +202,8 @@ Status Machine::show(TensorId tensor, int64_t offset, int64_t bytes, const std::
   for (int64_t done = 0; done < bytes;) {
     const int64_t part = std::min(bytes - done, static_cast<int64_t>(buffer.size()));
     const std::span<std::byte> here = buffer.first(static_cast<size_t>(part));
-    TRY_STATUS(get(tensor, offset + done, here));
+    TRY_STATUS(copy(program_.staging, 0, tensor, offset + done, part));
+    TRY_STATUS(synchronize());
     TRY_STATUS(piece(here));
     done += part;
   }
@@ -211,7 +218,7 @@ Status Machine::fill(TensorId tensor, int64_t offset, int64_t bytes, const std::
     const int64_t part = std::min(bytes - done, static_cast<int64_t>(buffer.size()));
     const std::span<std::byte> here = buffer.first(static_cast<size_t>(part));
     TRY_STATUS(piece(here));
-    TRY_STATUS(put(tensor, offset + done, here));
+    TRY_STATUS(copy(tensor, offset + done, program_.staging, 0, part));
     TRY_STATUS(synchronize());
     done += part;
   }

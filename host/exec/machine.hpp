@@ -2,6 +2,8 @@
 //
 // A tensor has one address for kernels, in its class's arena, and one for the host. They are the same where the host may touch the class
 // directly, and differ in poison mode (executor.hpp), where the arena holds junk between instructions and the host's side is a copy of it.
+// A class that the host cannot touch may have no addresses at all: bytes go there and come from there by copies through the program's
+// staging, which lies where the host can reach it.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +47,7 @@ class Machine {
   void* handle() const { return handle_; }
   bool poisoned() const { return poison_ == Poison::Yes; }
 
-  /// Where kernels find byte `offset` of the tensor.
+  /// Where kernels find byte `offset` of the tensor, which lies in a class that computes.
   std::byte* kernel_address(TensorId tensor, int64_t offset = 0) const;
   /// Where the host finds it; null when it cannot reach that class.
   std::byte* host_address(TensorId tensor, int64_t offset = 0) const;
@@ -64,7 +66,9 @@ class Machine {
   /// A copy between two places of the plan: where bytes [offset, offset + bytes) of the tensors lie. The sizes agree.
   galley_copy between(TensorId to, int64_t to_offset, TensorId from, int64_t from_offset, int64_t bytes) const;
 
-  /// Copies host memory into a tensor, after what is on queue 0; it must stay as it is until synchronize().
+  /// Copies bytes between tensors, after what is on queue 0; the source must stay as it is until synchronize().
+  Status copy(TensorId to, int64_t to_offset, TensorId from, int64_t from_offset, int64_t bytes);
+  /// The same from memory of the process.
   Status put(TensorId tensor, int64_t offset, std::span<const std::byte> bytes);
   /// Synchronizes and copies out.
   Status get(TensorId tensor, int64_t offset, std::span<std::byte> bytes);

@@ -205,7 +205,8 @@ Status WeightFiles::read(const Instruction& code) {
                           "store this tensor in a dtype with more range");
     }
     if (!direct) {
-      TRY_STATUS(machine_.put(operand.tensor, operand.offset + done * to_bytes, {target, static_cast<size_t>(part * to_bytes)}));
+      TRY_STATUS(machine_.copy(operand.tensor, operand.offset + done * to_bytes, staging.tensor, staging.offset + most * from_bytes,
+                               part * to_bytes));
       TRY_STATUS(machine_.synchronize());
     }
     done += part;

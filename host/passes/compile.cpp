@@ -28,7 +28,7 @@ Status verify_program(Compilation& c, std::string_view pass) {
   return error;
 }
 
-// The compiler. Groups of nodes go before bind, early copies behind alias.
+// The compiler. Groups of nodes go before bind.
 constexpr Pass passes[] = {
     {{"rewrite", "strategies change the model"}, rewrite, verify_graph, dump_graph},
     {{"claim", "strategies' claims on parameters and the run"}, claim_model, verify_graph, dump_graph},
@@ -46,6 +46,7 @@ constexpr Pass passes[] = {
     {{"decide", "what backward keeps"}, decide, verify_program, dump_choices},
     {{"clone", "what backward recomputes"}, clone, verify_program, dump_program},
     {{"alias", "outputs that take over their inputs' memory"}, alias, verify_program, dump_program},
+    {{"early", "copies between memory classes that run beside kernels"}, early, verify_program, dump_program},
 };
 
 }  // namespace

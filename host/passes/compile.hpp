@@ -34,6 +34,7 @@ struct CompileOptions {
   int64_t head_rows = 0;      ///< rows of a chunk of the head and loss; 0: chosen
   uint64_t seed = 1;          ///< for initializers
   int64_t micro_batches = 0;  ///< > 0 overrides what strategies claim
+  int64_t memory_limit = 0;   ///< bytes that the memory which computes may take; 0: not limited
   int64_t corpus_bytes = 0;   ///< what the data source keeps in memory
   std::function<int64_t(int64_t micro_batches)> window_bytes;  ///< the loader's buffers
   /// Whether a plugin came with the program. All are taken for foreign without it.

@@ -134,7 +134,9 @@ Status Placer::begin(int64_t micro_batches) {
     for (ProgramTensor& part : TRY(components_of(t, memory, owner_of(graph_, t), life))) components_[id].push_back(add(std::move(part)));
   }
   program_.scalars = stored(graph_.scalars);
-  const auto host = [&](const char* name, int64_t bytes) { return add({name, GALLEY_U8, {bytes}, 0, 0, Owner::Data, Life::Run, ""}); };
+  const auto host = [&, memory = c_.target.host_memory()](const char* name, int64_t bytes) {
+    return add({name, GALLEY_U8, {bytes}, 0, memory, Owner::Data, Life::Run, ""});
+  };
   program_.staging = host("staging", kStagingBytes);
   if (steps()) {
     program_.step_image = host("what the host says of a step", kImageBytes);
@@ -299,6 +301,7 @@ Status Placer::emit(const Item& item) {
   i.first_row = item.first_row;
   i.block = node.block;
   i.flops = TRY(item_cost(c_, item)).flops;
+  if (const int64_t part = TRY(part_of(item))) return emit_parts(item, i, part);
   std::vector<Stored> stored;
   TRY_STATUS(inputs(item, &i, &stored));
   TRY_STATUS(outputs(item, &i));

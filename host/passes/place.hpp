@@ -77,6 +77,11 @@ class Placer {
   Status initialize(galley_tensor t, const Operand& value);
   Result<Operand> exported(galley_tensor t, const std::map<galley_tensor, galley_tensor>& values, std::set<galley_node>* done);
 
+  // stream.cpp: updates in parts.
+  Result<int64_t> part_of(const Item& item) const;
+  Status emit_parts(const Item& item, const Instruction& node, int64_t part);
+  static Operand range_of(Operand operand, int64_t first, int64_t count, bool rows);
+
   // stage.cpp: memory classes and formats.
   Result<std::vector<Operand>> stage(galley_tensor t, bool read);
   Result<Operand> numbers_of(galley_tensor t, const std::vector<Operand>& parts, bool read);

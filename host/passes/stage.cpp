@@ -18,8 +18,10 @@ Operand Placer::temporary(const std::string& name, uint32_t dtype, const Shape& 
   return all_of(add({name, dtype, shape, 0, 0, Owner::Workspace, Life::Segment, who(use)}));
 }
 
+/// Without a queue of its own a copy is one more step of queue 0.
 void Placer::copy(const Operand& from, const Operand& to) {
-  const uint32_t queue = c_.target.queues > 1 ? 1 : 0;
+  const bool in = program_.tensors[static_cast<size_t>(to.tensor)].memory == 0;
+  const uint32_t queue = c_.target.queue_for(in ? Queue::In : Queue::Out);
   const auto sync = [&](Action action, uint32_t on, uint32_t event) {
     Instruction i;
     i.action = action;
@@ -29,9 +31,11 @@ void Placer::copy(const Operand& from, const Operand& to) {
     code().push_back(std::move(i));
   };
   // The copy begins after all that was computed before it, and what is computed next waits for it.
-  const uint32_t before = ++events_, after = ++events_;
-  sync(Action::Record, 0, before);
-  sync(Action::Wait, queue, before);
+  const uint32_t before = queue ? ++events_ : 0, after = queue ? ++events_ : 0;
+  if (queue) {
+    sync(Action::Record, 0, before);
+    sync(Action::Wait, queue, before);
+  }
   Instruction i;
   i.action = Action::Copy;
   i.name = "copy of " + program_.tensors[static_cast<size_t>(from.tensor)].name;
@@ -40,7 +44,7 @@ void Placer::copy(const Operand& from, const Operand& to) {
   i.queue = queue;
   i.event = after;
   code().push_back(std::move(i));
-  sync(Action::Wait, 0, after);
+  if (queue) sync(Action::Wait, 0, after);
 }
 
 /// A tensor's components in the computing class; copied there where they lie elsewhere and are to be read.

@@ -47,6 +47,7 @@ class ProgramCheck {
   const ProgramTensor& tensor(TensorId id) const { return program_.tensors[static_cast<size_t>(id)]; }
 
   Status check_target() const {
+    if (target_.queues.empty() || target_.queues[0] != Queue::Compute) return plan_error("the target has no queue 0 that computes");
     if (target_.memories.empty()) return plan_error("the target has no memory class");
     for (const MemoryClass& memory : target_.memories)
       if (memory.alignment < 1 || (memory.alignment & (memory.alignment - 1)) != 0)
@@ -124,11 +125,22 @@ class ProgramCheck {
     return ok();
   }
 
+  /// A queue for copies in brings bytes to class 0, one for copies out takes them from there.
+  Status check_direction(const std::string& at, const Instruction& code) const {
+    const Queue role = target_.queues[code.queue];
+    if (role == Queue::Compute) return ok();
+    const TensorId id = role == Queue::In ? code.outputs[0].tensor : code.inputs[0].tensor;
+    if (exists(id) && tensor(id).memory != 0)
+      return plan_error(at + " is on queue " + std::to_string(code.queue) + ", which is for copies " + (role == Queue::In ? "to" : "from") +
+                        " class 0");
+    return ok();
+  }
+
   Status check_instruction(SegmentKind kind, size_t index) {
     const Instruction& code = program_.segment(kind).code[index];
     const std::string at = place_text(program_, kind, index);
-    if (code.queue >= std::max(target_.queues, 1u))
-      return plan_error(at + " runs on queue " + std::to_string(code.queue) + " of " + std::to_string(target_.queues));
+    if (code.queue >= target_.queues.size())
+      return plan_error(at + " runs on queue " + std::to_string(code.queue) + " of " + std::to_string(target_.queues.size()));
     if (code.action == Action::Record || code.action == Action::Wait)
       return code.event != 0 ? ok() : Status(plan_error(at + " has no event"));
     if (code.action == Action::Copy) {
@@ -139,6 +151,9 @@ class ProgramCheck {
                           std::to_string(code.outputs[0].bytes()));
       if (code.queue != 0 && code.event == 0)
         return plan_error(at + " copies on queue " + std::to_string(code.queue) + " without an event to wait for");
+      TRY_STATUS(check_direction(at, code));
+    } else if (target_.queues[code.queue] != Queue::Compute) {
+      return plan_error(at + " runs on queue " + std::to_string(code.queue) + ", which is for copies");
     } else if (code.queue != 0 && code.action != Action::Kernel) {
       return plan_error(at + ": files are read and written by the host, not on queue " + std::to_string(code.queue));
     }

@@ -17,7 +17,7 @@ class Replay {
   Replay(const Program& program, const Plan& plan, const Target& target)
       : program_(program),
         plan_(plan),
-        aside_(std::max(target.queues, 1u)),
+        aside_(static_cast<uint32_t>(target.queues.size())),
         known_(aside_ + 1, std::vector<int64_t>(aside_ + 1, 0)),
         ideal_(program.tensors.size()),
         arenas_(target.memories.size()),

@@ -24,6 +24,9 @@ bool is_power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
 /// More than machines have; a run has to start as many.
 constexpr int64_t kMostThreads = 1024;
 
+/// By their numbers less 1.
+constexpr std::array<const char*, 3> queue_names = {"compute", "in", "out"};
+
 /// What is wrong with the target as a whole, or "".
 std::string problem(const Target& target) {
   if (target.device.empty()) return "no device";
@@ -40,6 +43,10 @@ std::string problem(const Target& target) {
     for (size_t j = 0; j < i; ++j)
       if (target.memories[j].name == memory.name) return "two memory classes are called '" + memory.name + "'";
   }
+  if (std::none_of(target.memories.begin(), target.memories.end(), [](const MemoryClass& m) { return m.host_access; }))
+    return "no memory class that the host can reach";
+  if (target.queues.empty()) return "no queue";
+  if (target.queues[0] != Queue::Compute) return "queue 0 that does not compute";
   if (target.peaks.empty()) return "no peak";
   for (const Peak& peak : target.peaks)
     if (!(peak.flops > 0)) return "a peak of '" + peak.name + "' that is not positive";
@@ -124,6 +131,16 @@ double Target::peak_flops(std::string_view arithmetic) const {
   return f32 ? f32->flops : 1e11;
 }
 
+uint32_t Target::queue_for(Queue role) const {
+  const auto at = std::find(queues.begin(), queues.end(), role);
+  return at == queues.end() ? 0 : static_cast<uint32_t>(at - queues.begin());
+}
+
+uint32_t Target::host_memory() const {
+  const auto at = std::find_if(memories.begin(), memories.end(), [](const MemoryClass& m) { return m.host_access; });
+  return static_cast<uint32_t>(at - memories.begin());
+}
+
 TargetView::TargetView(const Target& target) : view_(new_struct<galley_target>()) {
   for (const Peak& peak : target.peaks) {
     auto& out = peaks_.emplace_back(new_struct<galley_peak>());
@@ -169,7 +186,8 @@ Result<Target> describe_target(const galley_device& device) {
     target.memories.push_back({memory.name ? memory.name : "", memory.alignment, memory.host_access != 0, memory.computes != 0});
   }
   target.synchronous = device.flags & GALLEY_DEVICE_SYNCHRONOUS;
-  target.queues = device.n_queues;
+  target.queues.clear();
+  for (uint32_t i = 0; i < device.n_queues; ++i) target.queues.push_back(static_cast<Queue>(device.queues[i]->role));
   const TargetView defaults(target);
   galley_target described = *defaults.get();  // what the device leaves alone stays as it is
   TRY_STATUS(call_plugin(
@@ -209,7 +227,6 @@ Result<Target> describe_target(const galley_device& device) {
   std::sort(out.libraries.begin(), out.libraries.end(), [](const LibraryVersion& a, const LibraryVersion& b) { return a.name < b.name; });
   std::string wrong = problem(out);
   if (wrong.empty() && out.threads < 1) wrong = std::to_string(out.threads) + " threads";
-  if (wrong.empty() && out.queues < 1) wrong = "no queue";
   if (wrong.empty() && out.workspace_budget < 0) wrong = "a workspace budget of " + std::to_string(out.workspace_budget) + " bytes";
   if (!wrong.empty()) return wrong_with(wrong);
   return out;
@@ -238,7 +255,15 @@ Result<Target> parse_target(std::string_view text, std::string_view origin, Targ
     if (const auto one = i == 0 ? bandwidth : link) base.memories[i].in_bandwidth = base.memories[i].out_bandwidth = *one;
   base.memory_limit = TRY(reader.integer("memory_limit", 0)).value_or(base.memory_limit);
   base.synchronous = TRY(reader.boolean("synchronous")).value_or(base.synchronous);
-  base.queues = static_cast<uint32_t>(TRY(reader.integer("queues", 1, 64)).value_or(base.queues));
+  if (const auto names = TRY(reader.texts("queues"))) {
+    base.queues.clear();
+    for (const std::string& name : *names) {
+      const auto* const at = std::find(queue_names.begin(), queue_names.end(), name);
+      if (at == queue_names.end() || (base.queues.empty() && name != "compute"))
+        return reader.wrong("queues", "'compute', 'in' and 'out', the first 'compute'");
+      base.queues.push_back(static_cast<Queue>(at - queue_names.begin() + 1));
+    }
+  }
   const toml::node* memories = root.get("memory");
   if (!memories) return base;
   const toml::array* list = memories->as_array();
@@ -274,7 +299,9 @@ std::string target_toml(const Target& target) {
     libraries += (libraries.empty() ? "" : ", ") + json_quote(l.name) + " = " + json_quote(l.version);
   line("peak_flops", "{ " + peaks + " }");
   if (!libraries.empty()) line("libraries", "{ " + libraries + " }");
-  line("queues", std::to_string(target.queues));
+  std::string queues;
+  for (const Queue queue : target.queues) queues += (queues.empty() ? "" : ", ") + json_quote(queue_names[static_cast<size_t>(queue) - 1]);
+  line("queues", "[" + queues + "]");
   line("synchronous", target.synchronous ? "true" : "false");
   line("memory_limit", std::to_string(target.memory_limit));
   for (const MemoryClass& memory : target.memories) {

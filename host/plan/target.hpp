@@ -23,6 +23,13 @@ struct MemoryClass {
   friend bool operator==(const MemoryClass&, const MemoryClass&) = default;
 };
 
+/// What a queue is for. Copies run on compute queues too.
+enum class Queue : uint8_t {
+  Compute = GALLEY_QUEUE_COMPUTE,
+  In = GALLEY_QUEUE_IN,   ///< copies towards class 0
+  Out = GALLEY_QUEUE_OUT  ///< copies away from class 0
+};
+
 /// The matrix peak of one arithmetic: "f32", "bf16", …
 struct Peak {
   std::string name;
@@ -44,12 +51,16 @@ struct Target {
   std::vector<Peak> peaks = {{"f32", 1e11}};  ///< by name, as libraries are
   std::vector<MemoryClass> memories;          ///< class 0 computes
   std::vector<LibraryVersion> libraries;
-  uint32_t queues = 1;
-  bool synchronous = false;  ///< a call returns when its work is done: the host gains nothing by running ahead
-  int64_t memory_limit = 0;  ///< bytes that the plan may take in all; 0: not limited
+  std::vector<Queue> queues = {Queue::Compute};  ///< queue 0 computes
+  bool synchronous = false;                      ///< a call returns when its work is done: the host gains nothing by running ahead
+  int64_t memory_limit = 0;                      ///< bytes that the plan may take of the memory that computes; 0: not limited
 
   /// Operations a second; of an arithmetic that the target does not list, those of F32.
   double peak_flops(std::string_view arithmetic = "f32") const;
+  /// The first queue of a role; queue 0 where there is none.
+  uint32_t queue_for(Queue role) const;
+  /// The first class that the host reads and writes directly: staging, the loader's windows and the corpus lie there.
+  uint32_t host_memory() const;
   /// Of class 0, bytes a second.
   double bandwidth() const { return memories.empty() ? 1e10 : memories[0].in_bandwidth; }
   friend bool operator==(const Target&, const Target&) = default;

@@ -256,7 +256,7 @@ OptionSpec Reader::read_option(const toml::table& table, const std::string& stra
   meant_for("min", numeric || list);
   meant_for("max", numeric || list);
   meant_for("schedule", numeric);
-  meant_for("choices", out.type == OptionType::Choice);
+  meant_for("choices", out.type == OptionType::Choice || out.type == OptionType::Number);
   meant_for("length", list || out.type == OptionType::Strings);
 
   read_range(table, &out);

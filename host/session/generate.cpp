@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 
 #include "host/base/random.hpp"
@@ -41,8 +42,7 @@ int32_t draw_token(std::span<const float> logits, const Draw& how, uint32_t rand
 Generator::Generator(Session& session) : session_(session) {
   const Program& program = session.study().program;
   window_ = {{1, program.length}, {}, 0, 1, 0};
-  memory_.resize(window_.layout.bytes() + BatchLayout::kAlignment);
-  window_.memory = memory_;
+  window_.memory = session.bytes_of(program.window);
   logits_.resize(static_cast<size_t>(program.vocabulary));
 }
 
@@ -59,13 +59,12 @@ Result<std::span<const float>> Generator::logits(std::span<const int32_t> tokens
     row.first_key[i] = 0;
   }
   executor.tell({1, 1});
-  std::vector<const void*> sources;
-  for (const auto& [name, tensor] : program.inputs)
-    for (size_t t = 0; t < kBatchTensorCount; ++t)
-      if (name == kBatchTensors[t]) sources.push_back(window_.tensor(0, t).data());
-  TRY_STATUS(executor.copy_inputs(sources));
+  TRY_STATUS(session_.feed(window_, 0));
   const auto position = static_cast<int32_t>(shown - 1);
-  TRY_STATUS(executor.machine().put(program.sample_position, 0, std::as_bytes(std::span(&position, 1))));
+  TRY_STATUS(executor.machine().fill(program.sample_position, 0, sizeof position, [&](std::span<std::byte> bytes) -> Status {
+    std::memcpy(bytes.data(), &position, sizeof position);
+    return ok();
+  }));
   TRY_STATUS(executor.run(SegmentKind::Sample));
   TRY_STATUS(executor.synchronize());
   TRY_STATUS(executor.machine().get(program.sample_logits, 0, std::as_writable_bytes(std::span(logits_))));

@@ -34,7 +34,6 @@ class Generator {
 
  private:
   Session& session_;
-  std::vector<std::byte> memory_;
   WindowBuffer window_;
   std::vector<float> logits_;
 };

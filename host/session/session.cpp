@@ -73,17 +73,16 @@ std::span<std::byte> Session::bytes_of(TensorId tensor) const {
   return {executor_->address(tensor), size};
 }
 
-/// Puts a micro-batch of a window where the program reads it.
 Status Session::feed(const WindowBuffer& window, int64_t micro_batch) {
-  std::array<const void*, kBatchTensorCount> sources = {};
+  const std::byte* const begin = bytes_of(study_.program.window).data();
+  std::array<int64_t, kBatchTensorCount> offsets = {};
   size_t n = 0;
   for (const auto& [name, tensor] : study_.program.inputs) {
-    for (size_t t = 0; t < kBatchTensorCount; ++t)
-      if (name == kBatchTensors[t]) sources[n] = window.tensor(micro_batch, t).data();
-    if (!sources[n]) return plugin_error("the model reads an input '" + name + "' that no data source makes");
-    ++n;
+    const auto* const at = std::find(std::begin(kBatchTensors), std::end(kBatchTensors), name);
+    if (at == std::end(kBatchTensors)) return plugin_error("the model reads an input '" + name + "' that no data source makes");
+    offsets[n++] = std::as_bytes(window.tensor(micro_batch, static_cast<size_t>(at - kBatchTensors))).data() - begin;
   }
-  return executor_->copy_inputs({sources.data(), n});
+  return executor_->copy_inputs({offsets.data(), n});
 }
 
 Status Session::start() {
@@ -265,6 +264,8 @@ Status write_gradients(Session& session, const std::filesystem::path& file) {
     items.push_back({name, safetensors::Dtype::F32, shape});
   }
   const std::filesystem::path aside = file.string() + ".tmp";
+  const auto scale = static_cast<float>(session.executor().scalar(GALLEY_SCALAR_LOSS_SCALE));
+  std::vector<float> unscaled;
   std::string not_finite = std::isfinite(loss) ? "" : "the loss is " + std::to_string(loss);
   const auto write = [&]() -> Status {
     auto writer = TRY(safetensors::Writer::create(aside, std::move(items)));
@@ -276,6 +277,12 @@ Status write_gradients(Session& session, const std::filesystem::path& file) {
       }
       TRY_STATUS(session.executor().machine().show(tensors.at(item.name), [&](std::span<const std::byte> piece) {
         const auto count = static_cast<int64_t>(piece.size() / sizeof(float));
+        if (scale != 1 && item.name != "logits") {
+          unscaled.resize(static_cast<size_t>(count));
+          std::memcpy(unscaled.data(), piece.data(), piece.size());
+          for (float& x : unscaled) x /= scale;
+          piece = std::as_bytes(std::span(unscaled));
+        }
         if (not_finite.empty() && first_not_finite(piece.data(), GALLEY_F32, count) >= 0) not_finite = item.name + " is not finite";
         return writer.write(item.name, piece);
       }));

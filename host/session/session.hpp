@@ -44,6 +44,10 @@ class Session {
   Result<StepEvent> finished();
   /// How many steps may be under way: the host runs ahead of a device that works by itself.
   int64_t depth() const { return study_.target.synchronous || proof_->compares() ? 1 : 2; }
+  /// Puts a micro-batch where the program reads it, from a window that lies in the program's buffers. Stream-ordered.
+  Status feed(const WindowBuffer& window, int64_t micro_batch);
+  /// Memory of a tensor that the host reaches; empty for no_tensor.
+  std::span<std::byte> bytes_of(TensorId tensor) const;
   /// The mean loss over the validation data. `stop` is asked between batches; true: an error, exit code Interrupted.
   Result<double> evaluate(const std::function<bool()>& stop = {});
   /// Whether there is validation data.
@@ -64,8 +68,6 @@ class Session {
 
  private:
   explicit Session(const Study& study) : study_(study) {}
-  std::span<std::byte> bytes_of(TensorId tensor) const;
-  Status feed(const WindowBuffer& window, int64_t micro_batch);
   Status take();
   void read_reported();
   Status check_finite(const StepEvent& event) const;

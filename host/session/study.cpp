@@ -40,23 +40,35 @@ Status check_needs(const std::vector<std::unique_ptr<const LoadedStrategy>>& loa
   return ok();
 }
 
-Status check_fit(const Study& s, const StudyOptions& options) {
-  int64_t limit = options.memory_limit > 0 ? options.memory_limit : s.target.memory_limit;
-  std::string whose = options.memory_limit > 0 ? "--memory" : "the target's memory_limit";
-  if (limit == 0 && options.runs) {
-    limit = machine_memory();
-    whose = "this machine";
-  }
-  const int64_t planned = s.peak_memory();
-  if (limit == 0 || planned <= limit) return ok();
+/// `needs` is who needs what: "the plan needs 3 GiB".
+Error does_not_fit(const ClassPlan& plan, const std::string& needs, const std::string& whose, int64_t limit) {
   std::string owners;
   for (size_t o = 0; o < owner_names.size(); ++o)
-    if (const int64_t bytes = s.plan.classes[0].owners[o]; bytes > 0)
+    if (const int64_t bytes = plan.owners[o]; bytes > 0)
       owners += (owners.empty() ? "" : ", ") + std::string(owner_names[o]) + " " + bytes_text(bytes);
-  return Error{
-      Exit::DoesNotFit,
-      "the plan needs " + bytes_text(planned) + ", " + whose + " has " + bytes_text(limit) + " (at the peak: " + owners + ")",
-      "smaller batch or length, fewer trainable tensors, recomputation or a smaller optimizer; `galley plan` shows who needs what"};
+  return {Exit::DoesNotFit, needs + ", " + whose + " has " + bytes_text(limit) + " (at the peak: " + owners + ")",
+          "smaller batch or length, fewer trainable tensors, recomputation or a smaller optimizer; `galley plan` shows who needs what"};
+}
+
+/// The memory that computes into what the user or the target allows, and each class into its capacity. What this machine has counts only
+/// where the plan is to be run.
+Status check_fit(const Study& s, const StudyOptions& options) {
+  const bool asked = options.memory_limit > 0;
+  const int64_t planned = s.peak_memory(), limit = asked ? options.memory_limit : s.target.memory_limit;
+  if (limit > 0 && planned > limit)
+    return does_not_fit(s.plan.classes[0], "the plan needs " + bytes_text(planned), asked ? "--memory" : "the target's memory_limit",
+                        limit);
+  if (limit == 0 && options.runs && s.host_memory() > machine_memory())
+    return does_not_fit(s.plan.classes[s.target.host_memory()], "the plan needs " + bytes_text(s.host_memory()), "this machine",
+                        machine_memory());
+  if (!options.runs && options.target.empty()) return ok();
+  for (size_t i = 0; i < s.plan.classes.size(); ++i) {
+    const MemoryClass& memory = s.target.memories[i];
+    const ClassPlan& plan = s.plan.classes[i];
+    if (memory.capacity > 0 && plan.planned > memory.capacity)
+      return does_not_fit(plan, "the plan needs " + bytes_text(plan.planned) + " of '" + memory.name + "'", "which", memory.capacity);
+  }
+  return ok();
 }
 
 /// Documents go with the tensors beside which they lie: config.json with the model, an adapter's configuration with the adapter.
@@ -107,11 +119,14 @@ Status check_foreign(const Study& s) {
 
 bool Study::built_in(const Plugin& plugin) const { return plugin.manifest.folder().parent_path() == installation.plugins; }
 
-int64_t Study::peak_memory() const {
+int64_t Study::host_memory() const {
   int64_t sum = 0;
-  for (const ClassPlan& c : plan.classes) sum += c.planned;
+  for (size_t i = 0; i < plan.classes.size(); ++i)
+    if (target.memories[i].host_access) sum += plan.classes[i].planned;
   return sum;
 }
+
+int64_t Study::peak_memory() const { return target.memories[0].host_access ? host_memory() : plan.classes[0].planned; }
 
 int64_t machine_memory() { return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE); }
 
@@ -180,6 +195,7 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   compile_options.exports = s.recipe.save.final;
   compile_options.head_rows = s.recipe.head_rows;
   compile_options.seed = s.recipe.seed;
+  compile_options.memory_limit = options.memory_limit > 0 ? options.memory_limit : s.target.memory_limit;
   compile_options.corpus_bytes = options.purpose == Purpose::Sample ? 0 : static_cast<int64_t>(s.data.bytes);
   const BatchLayout layout = {rows, length};
   const int64_t held = s.target.synchronous ? 1 : 2;

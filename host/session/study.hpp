@@ -63,7 +63,8 @@ struct Study {
   std::unique_ptr<Graph> graph;
   Program program;
   Plan plan;
-  int64_t peak_memory() const;                ///< planned bytes of all classes
+  int64_t host_memory() const;  ///< planned bytes of the classes that the host reaches: all lie in its memory
+  int64_t peak_memory() const;  ///< planned bytes of the memory that computes: of the host's, or of class 0 where it has its own
   bool built_in(const Plugin& plugin) const;  ///< it came with the program
 };
 

@@ -40,9 +40,8 @@ TEST(Allocations, AStepMakesNone) {
   b.program.micro_batches = 3;
   b.scalars({GALLEY_SCALAR_APPLY, GALLEY_SCALAR_GRADIENT_FACTOR, GALLEY_SCALAR_RANDOM, GALLEY_SCALAR_LOSS, GALLEY_SCALAR_LOSS_SEED});
   b.option("sgd.lr", {1e-2});
-  const TensorId x = b.tensor("x", {1024}), p = b.tensor("p", {1024}, Life::Run, 1), in = b.tensor("in", {1024}), g = b.tensor("g", {1024});
+  const TensorId x = b.input("x", 1024, 1), p = b.tensor("p", {1024}, Life::Run, 1), in = b.tensor("in", {1024}), g = b.tensor("g", {1024});
   const Operand s = b.number(GALLEY_F64);
-  b.program.inputs = {{"x", x}};
   b.kernel(SegmentKind::Load, small::count_up, {}, {b.write(in)}, 1);
   b.copy(SegmentKind::Load, in, p, 0, 0);
   b.copy(SegmentKind::Micro, p, in, 1, 1);
@@ -65,15 +64,14 @@ TEST(Allocations, AStepMakesNone) {
   ASSERT_TRUE(r.executor) << r.error.cause;
   ASSERT_TRUE(r.executor->load().ok());
   Proof proof(*r.executor);
-  const std::vector<float> batch(1024, 0.125f);
-  const void* input = batch.data();
+  std::fill_n(r.micro_batch(0), 1024, 0.125f);
   const int64_t before = mallocs;
   double loss = 0;
   for (int64_t step = 1; step <= 12; ++step) {
     const ProofStep begin = {.attempted = step, .applied = step, .window_tokens = 1024};
     bool ok = r.executor->begin_step({step, 1024}).ok() && proof.before_step(begin).ok();
     for (int64_t m = 0; m < 3; ++m)
-      ok = ok && r.executor->copy_inputs({&input, 1}).ok() && r.executor->run_micro(m).ok();
+      ok = ok && r.feed(0).ok() && r.executor->run_micro(m).ok();
     ok = ok && r.executor->run_update().ok() && r.executor->await_update().ok() && proof.after_step(begin).ok();
     loss = r.executor->scalar(GALLEY_SCALAR_LOSS);
     if (!ok) break;

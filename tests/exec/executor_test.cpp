@@ -48,18 +48,15 @@ TEST_P(Executors, RunsASegmentInOrder) {
 TEST_P(Executors, TheFirstMicroBatchWritesAndTheLaterOnesAdd) {
   Builder b;
   b.program.micro_batches = 3;
-  const TensorId x = b.tensor("x", {3}), g = b.tensor("g", {3}), h = b.tensor("h", {3}, Life::Segment);
-  b.program.inputs = {{"x", x}};
+  const TensorId x = b.input("x", 3, 3), g = b.tensor("g", {3}), h = b.tensor("h", {3}, Life::Segment);
   b.kernel(SegmentKind::Micro, small::add, {b.read(x), b.read(x)}, {b.write(h)});
   b.kernel(SegmentKind::Micro, small::multiply, {b.read(h), b.read(x)}, {b.gather(g)});
   Running r = run(b);
   ASSERT_TRUE(r.executor) << r.error.cause;
   for (int window = 0; window < 2; ++window) {  // the second one begins anew
-    std::vector<Floats> batches;
-    for (int m = 0; m < 3; ++m) batches.push_back({1.0f, static_cast<float>(m), static_cast<float>(window)});
+    for (int m = 0; m < 3; ++m) std::ranges::copy(Floats{1.0f, static_cast<float>(m), static_cast<float>(window)}, r.micro_batch(m));
     for (int m = 0; m < 3; ++m) {
-      const void* input = batches[static_cast<size_t>(m)].data();
-      ASSERT_OK(r.executor->copy_inputs({&input, 1}));
+      ASSERT_OK(r.feed(m));
       ASSERT_OK(r.executor->run_micro(m));
     }
     EXPECT_EQ(r.values(g), (Floats{6, 10, static_cast<float>(6 * window)}));
@@ -149,8 +146,7 @@ TEST_P(Executors, AStepMayBeEnqueuedAhead) {
   b.program.micro_batches = 4;
   b.program.rows = 2;
   b.scalars({GALLEY_SCALAR_RANDOM});
-  const TensorId rows = b.tensor("rows", {4}, Life::Run, 0, GALLEY_I64), x = b.tensor("x", {1}), sum = b.tensor("sum", {1});
-  b.program.inputs = {{"x", x}};
+  const TensorId rows = b.tensor("rows", {4}, Life::Run, 0, GALLEY_I64), x = b.input("x", 1, 4), sum = b.tensor("sum", {1});
   b.kernel(SegmentKind::Micro, small::multiply, {b.read(x), b.read(x)}, {b.gather(sum)});
   b.kernel(SegmentKind::Micro, small::next_rows, {b.scalar(GALLEY_SCALAR_RANDOM, GALLEY_READ_WRITE)}, {}).attrs.set("rows", int64_t{2});
   b.copy(SegmentKind::Micro, b.program.scalars, rows, 0, 0).inputs[0] = b.scalar(GALLEY_SCALAR_RANDOM);
@@ -159,10 +155,9 @@ TEST_P(Executors, AStepMayBeEnqueuedAhead) {
   ASSERT_TRUE(r.executor) << r.error.cause;
   ASSERT_OK(r.executor->load());
   ASSERT_OK(r.executor->begin_step({.attempted = 1}));
-  const Floats batches = {1, 2, 3, 4};
+  for (int64_t m = 0; m < 4; ++m) *r.micro_batch(m) = static_cast<float>(m + 1);
   for (int64_t m = 0; m < 4; ++m) {
-    const void* input = &batches[static_cast<size_t>(m)];
-    ASSERT_OK(r.executor->copy_inputs({&input, 1}));
+    ASSERT_OK(r.feed(m));
     ASSERT_OK(r.executor->run_micro(m));
   }
   ASSERT_OK(r.executor->synchronize());

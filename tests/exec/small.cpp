@@ -174,7 +174,7 @@ Target target() {
   out.isa = "x86-64";
   out.memories = {{.name = "host", .alignment = 64, .host_access = true, .computes = true},
                   {.name = "spill", .alignment = 64, .host_access = true, .computes = false}};
-  out.queues = 2;
+  out.queues = {Queue::Compute, Queue::Compute};
   return out;
 }
 
@@ -354,6 +354,13 @@ Operand Builder::scalar(uint32_t which, uint32_t access) const {
   for (const ScalarSlot& slot : program.slots)
     if (slot.which == which) return of(slot, access);
   return {};
+}
+
+TensorId Builder::input(const std::string& name, int64_t numbers, int64_t micro_batches) {
+  const TensorId id = tensor(name, {numbers});
+  program.window = tensor("window", {4 * numbers * micro_batches}, Life::Run, 0, GALLEY_U8);
+  program.inputs = {{name, id}};
+  return id;
 }
 
 Operand Builder::option(const std::string& name) const {

@@ -70,6 +70,8 @@ class Builder {
   Operand number(uint32_t dtype);
   /// What begins a window and ends an update, and what is read back; called last.
   void own_steps(double scale = 1);
+  /// An input of micro-batches (F32) whose numbers come from a window of `micro_batches`.
+  TensorId input(const std::string& name, int64_t numbers, int64_t micro_batches);
 
   Plan plan() const;
 
@@ -87,6 +89,14 @@ struct Running {
   Target machine;
   std::unique_ptr<Executor> executor;
   Error error;  ///< why there is no executor
+
+  /// Where micro-batch `m` of the window lies; feeds it to the program's one input.
+  float* micro_batch(int64_t m) { return reinterpret_cast<float*>(executor->address(builder.program.window)) + m * numbers(); }
+  Status feed(int64_t m) {
+    const int64_t offset = m * numbers() * 4;
+    return executor->copy_inputs({&offset, 1});
+  }
+  int64_t numbers() const { return builder.program.tensors[static_cast<size_t>(builder.program.inputs[0].second)].bytes / 4; }
 
   /// The tensor's elements; synchronizes.
   template <class T = float>

@@ -78,6 +78,19 @@ const std::vector<const galley_op*>& ops() {
             .input("g", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
             .infer<same_size>()
             .table(),
+        made("step_by_element")
+            .input("p", GALLEY_ROLE_ROWS, in_place)
+            .input("g", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
+            .input("rate", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+            .grain(GALLEY_GRAIN_ELEMENT)
+            .infer<same_size>()
+            .table(),
+        made("step_by_row")
+            .input("p", GALLEY_ROLE_ROWS, in_place)
+            .input("g", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
+            .grain(GALLEY_GRAIN_ROW)
+            .infer<same_size>()
+            .table(),
         made("fill").output("y", GALLEY_ROLE_WHOLE).infer<nothing>().table(),
         made("norm")
             .input("scale", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)

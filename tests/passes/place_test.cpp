@@ -88,24 +88,25 @@ TEST_F(Place, WhatLiesElsewhereIsBroughtAndTakenBack) {
   EXPECT_EQ(tensor_called("w").memory, 1u);
   EXPECT_EQ(code(SegmentKind::Load),
             "load[0] fill 'init w' -> w staged w f32(4)\n"
-            "load[1] record event 1 'record'\n"
-            "load[2] wait event 1 'wait'\n"
-            "load[3] copy event 2 'copy of staged w': r staged w f32(4) -> w w@1 f32(4)\n"
-            "load[4] wait event 2 'wait'\n");
+            "load[1] copy 'copy of staged w': r staged w f32(4) -> w w@1 f32(4)\n");
   EXPECT_EQ(code(SegmentKind::Update),
-            "update[0] record event 5 'record'\n"
-            "update[1] wait event 5 'wait'\n"
-            "update[2] copy event 6 'copy of w': r w@1 f32(4) -> w staged w f32(4)\n"
-            "update[3] wait event 6 'wait'\n"
-            "update[4] step 's': rw staged w f32(4), r grad.w f32(4)\n"
-            "update[5] record event 7 'record'\n"
-            "update[6] wait event 7 'wait'\n"
-            "update[7] copy event 8 'copy of staged w': r staged w f32(4) -> w w@1 f32(4)\n"
-            "update[8] wait event 8 'wait'\n");
+            "update[0] copy 'copy of w': r w@1 f32(4) -> w staged w f32(4)\n"
+            "update[1] step 's': rw staged w f32(4), r grad.w f32(4)\n"
+            "update[2] copy 'copy of staged w': r staged w f32(4) -> w w@1 f32(4)\n");
+}
+
+TEST_F(Place, WhatTheHostReadsAndWritesLiesWhereItCan) {
+  target.memories = {{"device", 64, false, true}, {"file", 64, false, false}, {"pinned", 64, true, false}};
+  options.window_bytes = [](int64_t) { return 128; };
+  options.corpus_bytes = 10;
+  trained();
+  ASSERT_EQ(run({order, place}), "");
+  for (const char* name : {"staging", "window buffers", "data in memory"}) EXPECT_EQ(tensor_called(name).memory, 2u) << name;
+  for (const char* name : {"w", "x", "step scalars"}) EXPECT_EQ(tensor_called(name).memory, 0u) << name;
 }
 
 TEST_F(Place, CopiesRunBesideComputingWhereThereIsAQueueForThem) {
-  target.queues = 2;
+  target.queues = {Queue::Compute, Queue::In, Queue::Out};
   graph.tensor(w).placement = "spill";
   trained();
   ASSERT_EQ(run({order, place}), "");
@@ -116,9 +117,74 @@ TEST_F(Place, CopiesRunBesideComputingWhereThereIsAQueueForThem) {
             "update[3] wait event 6 'wait'\n"
             "update[4] step 's': rw staged w f32(4), r grad.w f32(4)\n"
             "update[5] record event 7 'record'\n"
-            "update[6] wait queue 1 event 7 'wait'\n"
-            "update[7] copy queue 1 event 8 'copy of staged w': r staged w f32(4) -> w w@1 f32(4)\n"
+            "update[6] wait queue 2 event 7 'wait'\n"
+            "update[7] copy queue 2 event 8 'copy of staged w': r staged w f32(4) -> w w@1 f32(4)\n"
             "update[8] wait event 8 'wait'\n");
+}
+
+/// Parts of an update: what the link carries in a millisecond, in multiples of what stays together.
+class PlaceParts : public Place {
+ protected:
+  std::string update(const std::string& op, Shape shape, double bandwidth) {
+    const galley_tensor big = parameter("big", shape), in = input("in", shape);
+    graph.tensor(big).placement = "spill";
+    target.memories[1].in_bandwidth = bandwidth;
+    loss(node("y", "mul", {in, big}));
+    train({big});
+    options.purpose = Purpose::Train;
+    options.exports = false;
+    EXPECT_EQ(cause(differentiate(*c)), "");
+    std::vector<galley_tensor> inputs = {big, graph.tensor(big).gradient};
+    if (op == "step_by_element") inputs.push_back(*graph.scalar(GALLEY_SCALAR_LOSS_SEED));
+    node("s", op.c_str(), inputs, Section::Update, {});
+    EXPECT_EQ(run({order, place}), "");
+    return code(SegmentKind::Update);
+  }
+};
+
+TEST_F(PlaceParts, OfElements) {
+  const std::string text = update("step_by_element", {15, 10}, 3e5);
+  const std::string scalar =
+      text.substr(text.find("r step scalars"), text.find('\n', text.find("r step scalars")) - text.find("r step scalars"));
+  EXPECT_EQ(text,
+            "update[0] copy 'copy of big': r big@1 f32(64) -> w staged big f32(64)\n"
+            "update[1] step_by_element 's': rw staged big f32(64), r grad.big f32(64), " +
+                scalar +
+                "\n"
+                "update[2] copy 'copy of staged big': r staged big f32(64) -> w big@1 f32(64)\n"
+                "update[3] copy 'copy of big': r big@1+256 f32(64) -> w staged big f32(64)\n"
+                "update[4] step_by_element 's': rw staged big f32(64), r grad.big+256 f32(64), " +
+                scalar +
+                "\n"
+                "update[5] copy 'copy of staged big': r staged big f32(64) -> w big@1+256 f32(64)\n"
+                "update[6] copy 'copy of big': r big@1+512 f32(22) -> w staged big f32(22)\n"
+                "update[7] step_by_element 's': rw staged big f32(22), r grad.big+512 f32(22), " +
+                scalar +
+                "\n"
+                "update[8] copy 'copy of staged big': r staged big f32(22) -> w big@1+512 f32(22)\n");
+}
+
+TEST_F(PlaceParts, OfRows) {
+  EXPECT_EQ(update("step_by_row", {5, 10}, 1e5),
+            "update[0] copy 'copy of big': r big@1 f32(2,10) -> w staged big f32(2,10)\n"
+            "update[1] step_by_row 's': rw staged big f32(2,10), r grad.big f32(2,10)\n"
+            "update[2] copy 'copy of staged big': r staged big f32(2,10) -> w big@1 f32(2,10)\n"
+            "update[3] copy 'copy of big': r big@1+80 f32(2,10) -> w staged big f32(2,10)\n"
+            "update[4] step_by_row 's': rw staged big f32(2,10), r grad.big+80 f32(2,10)\n"
+            "update[5] copy 'copy of staged big': r staged big f32(2,10) -> w big@1+80 f32(2,10)\n"
+            "update[6] copy 'copy of big': r big@1+160 f32(1,10) -> w staged big f32(1,10)\n"
+            "update[7] step_by_row 's': rw staged big f32(1,10), r grad.big+160 f32(1,10)\n"
+            "update[8] copy 'copy of staged big': r staged big f32(1,10) -> w big@1+160 f32(1,10)\n");
+}
+
+TEST_F(PlaceParts, ATensorThatFitsIntoOneIsWhole) {
+  const std::string text = update("step_by_element", {15, 10}, 1e6);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3) << text;
+}
+
+TEST_F(PlaceParts, AnOpThatNeedsTheWholeTensorGetsIt) {
+  const std::string text = update("step", {15, 10}, 3e5);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3) << text;
 }
 
 TEST_F(Place, AMemoryClassThatIsNotThere) {
@@ -149,23 +215,11 @@ TEST_F(Place, AKernelThatReadsTheFormatGetsTheComponents) {
   trained();
   ASSERT_EQ(run({order, place}), "");
   EXPECT_EQ(code(SegmentKind::Update),
-            "update[0] record event 9 'record'\n"
-            "update[1] wait event 9 'wait'\n"
-            "update[2] copy event 10 'copy of w.halves': r w.halves@1 i16(4) -> w staged w.halves i16(4)\n"
-            "update[3] wait event 10 'wait'\n"
-            "update[4] record event 11 'record'\n"
-            "update[5] wait event 11 'wait'\n"
-            "update[6] copy event 12 'copy of w.scale': r w.scale@1 f32(1) -> w staged w.scale f32(1)\n"
-            "update[7] wait event 12 'wait'\n"
-            "update[8] step 's': as pair, r grad.w f32(4), rw staged w.halves i16(4), rw staged w.scale f32(1)\n"
-            "update[9] record event 13 'record'\n"
-            "update[10] wait event 13 'wait'\n"
-            "update[11] copy event 14 'copy of staged w.halves': r staged w.halves i16(4) -> w w.halves@1 i16(4)\n"
-            "update[12] wait event 14 'wait'\n"
-            "update[13] record event 15 'record'\n"
-            "update[14] wait event 15 'wait'\n"
-            "update[15] copy event 16 'copy of staged w.scale': r staged w.scale f32(1) -> w w.scale@1 f32(1)\n"
-            "update[16] wait event 16 'wait'\n");
+            "update[0] copy 'copy of w.halves': r w.halves@1 i16(4) -> w staged w.halves i16(4)\n"
+            "update[1] copy 'copy of w.scale': r w.scale@1 f32(1) -> w staged w.scale f32(1)\n"
+            "update[2] step 's': as pair, r grad.w f32(4), rw staged w.halves i16(4), rw staged w.scale f32(1)\n"
+            "update[3] copy 'copy of staged w.halves': r staged w.halves i16(4) -> w w.halves@1 i16(4)\n"
+            "update[4] copy 'copy of staged w.scale': r staged w.scale f32(1) -> w w.scale@1 f32(1)\n");
 }
 
 TEST_F(Place, ChunksOfRowsAreRangesOfTheirTensors) {

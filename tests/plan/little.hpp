@@ -70,7 +70,7 @@ struct Little {
 /// "host" aligned to 64 bytes, which computes, and "spill" to 4,096; two queues.
 inline Target little_target() {
   Target target;
-  target.queues = 2;
+  target.queues = {Queue::Compute, Queue::Compute};
   target.memories = {{"host", 64, true, true}, {"spill", 4096, true, false}};
   return target;
 }

@@ -255,7 +255,7 @@ std::string text(const Spec& s) {
 
 Target two_classes() {
   Target target;
-  target.queues = 2;
+  target.queues = {Queue::Compute, Queue::Compute};
   target.memories = {{"host", 64, true, true}, {"spill", 4096, true, false}};
   return target;
 }

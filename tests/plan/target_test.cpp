@@ -41,10 +41,14 @@ TEST(Target, Overrides) {
 
 TEST(Target, MemoryClassesAreReplaced) {
   const Result<Target> target = parse_target(
-      "queues = 3\n[[memory]]\nname = 'device'\nalignment = 256\nhost_access = false\n[[memory]]\nname = 'pinned'\ncomputes = false\n",
+      "queues = ['compute', 'out']\n[[memory]]\nname = 'device'\nalignment = 256\nhost_access = false\n[[memory]]\nname = "
+      "'pinned'\ncomputes = false\n",
       "t.toml", base());
   ASSERT_TRUE(target.ok()) << target.error().cause;
-  EXPECT_EQ(target->queues, 3u);
+  EXPECT_EQ(target->queues, (std::vector{Queue::Compute, Queue::Out}));
+  EXPECT_EQ(target->queue_for(Queue::Out), 1u);
+  EXPECT_EQ(target->queue_for(Queue::In), 0u);
+  EXPECT_EQ(target->host_memory(), 1u);
   EXPECT_EQ(target->memories, (std::vector<MemoryClass>{{"device", 256, false, true}, {"pinned", 64, true, false}}));
 }
 
@@ -66,7 +70,10 @@ TEST(Target, Refusals) {
   EXPECT_EQ(refusal("device = ''\n"), "t.toml:1: 'device' of the target must be the name of a device, not ''");
   EXPECT_EQ(refusal("isa = 5\n"), "t.toml:1: 'isa' of the target must be a string, not 5");
   EXPECT_EQ(refusal("threads = 100000\n"), "t.toml:1: 'threads' of the target must be a whole number in [1, 1024], not 100000");
-  EXPECT_EQ(refusal("queues = 100\n"), "t.toml:1: 'queues' of the target must be a whole number in [1, 64], not 100");
+  for (const char* queues : {"['in', 'compute']", "['compute', 'sideways']"})
+    EXPECT_EQ(refusal(std::string("queues = ") + queues + "\n").substr(0, 77),
+              "t.toml:1: 'queues' of the target must be 'compute', 'in' and 'out', the first")
+        << queues;
   EXPECT_EQ(refusal("bandwith = 1\nbandwdth = 1\n"),
             "t.toml:1: unknown option 'bandwith' of the target; did you mean 'bandwidth'?" + options)
       << "the first in the file";
@@ -189,6 +196,10 @@ TEST(Target, OfADevice) {
   device.kind = "box";
   device.memories = memories;
   device.n_memories = 2;
+  const galley_queue_info compute = {sizeof(galley_queue_info), 1, GALLEY_QUEUE_COMPUTE, 0, 0},
+                          in = {sizeof(galley_queue_info), 1, GALLEY_QUEUE_IN, 0, 0};
+  const galley_queue_info* queues[] = {&compute, &in};
+  device.queues = queues;
   device.n_queues = 2;
   device.describe = describe_box;
   const Result<Target> target = describe_target(device);

@@ -256,9 +256,9 @@ TEST_F(Loader, ThingsAreFoundByName) {
   EXPECT_EQ(op.plugin->manifest.id, "clip");
   EXPECT_EQ(plugins->find("adamw")->library, nullptr);  // nobody has asked for anything of it
   EXPECT_EQ(plugins->op_names(), std::vector<std::string>{"clip_factor"});
-  EXPECT_TRUE(plugins->format("bf16"));
+  EXPECT_TRUE(plugins->format("brain"));
   EXPECT_FALSE(plugins->format("bf61"));
-  EXPECT_EQ(plugins->missing("format", "bf61").cause, "no plugin provides format 'bf61'; did you mean 'bf16'?");
+  EXPECT_EQ(plugins->missing("format", "brian").cause, "no plugin provides format 'brian'; did you mean 'brain'?");
   EXPECT_EQ(plugins->missing("device", "cuda").cause, "no plugin provides device 'cuda'");
   EXPECT_EQ(plugins->ops().size(), 4u);
   EXPECT_TRUE(warnings.empty());

@@ -223,12 +223,12 @@ TEST(Bf16Storage, RoundsToEven) {
   const std::vector<double> x = {1.0, 1.00390625, 1.01171875, -3.14159, 1e-40, 65504};
   const std::vector<double> expected = {1.0, 1.0, 1.015625, -3.140625, 9.183549615799121e-41, 65536};
   for (const bool kernel : {false, true}) {
-    NodeRun node("bf16_pack");
+    NodeRun node("brain_pack");
     node.in(GALLEY_F32, {6}, x);
     ASSERT_EQ(node.infer(), "");
     kernel ? node.kernel() : node.reference();
     for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(node.output(0)[i], expected[i], 1e-6 * std::abs(expected[i])) << i << kernel;
-    NodeRun back("bf16_unpack");
+    NodeRun back("brain_unpack");
     back.in(GALLEY_BF16, {6}, node.output(0));
     ASSERT_EQ(back.infer(), "");
     kernel ? back.kernel() : back.reference();

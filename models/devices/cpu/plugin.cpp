@@ -1,9 +1,9 @@
 // The device "cpu": the processor and its memory.
 //
 // Memory class 0, "host", is where kernels compute. Class 1, "spill", is memory of the same machine in which none does: it stands for the
-// slower second class that other devices have, so that every plan with two classes runs everywhere. Both queues work at once: a launch
-// returns when the kernel is done, a copy when the bytes are there, so events need no bookkeeping and synchronize() has nothing to wait
-// for.
+// slower second class that other devices have, so that every plan with two classes runs everywhere. There is one queue, which works at once: a
+// launch returns when the kernel is done, a copy when the bytes are there, so events need no bookkeeping and synchronize() has nothing to
+// wait for.
 #include "arena.hpp"
 #include "machine.hpp"
 
@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kCopyBlock = int64_t{1} << 20;
 
 struct Device {
-  char queues[2];  // their addresses stand for them
+  char queue;  // its address stands for it
   std::byte* arenas[2] = {};
 };
 
@@ -55,12 +55,11 @@ void release(void* device, uint32_t memory, void* data, int64_t bytes) noexcept 
   static_cast<Device*>(device)->arenas[memory & 1u] = nullptr;
 }
 
-galley_status launch(void* device, uint32_t queue, const galley_kernel* kernel, void* state, galley_error* error) noexcept {
+galley_status launch(void* device, uint32_t, const galley_kernel* kernel, void* state, galley_error* error) noexcept {
   galley_status status = GALLEY_OK;
   // A kernel of C++ may throw whatever its table says; nothing gets past here.
-  const galley_status thrown = sdk::guard(error, [&] {
-    status = kernel->enqueue(state, reinterpret_cast<galley_queue*>(&static_cast<Device*>(device)->queues[queue & 1u]), error);
-  });
+  const galley_status thrown = sdk::guard(
+      error, [&] { status = kernel->enqueue(state, reinterpret_cast<galley_queue*>(&static_cast<Device*>(device)->queue), error); });
   return thrown != GALLEY_OK ? thrown : status;
 }
 
@@ -97,8 +96,7 @@ constexpr galley_memory_class kHost = {sizeof(galley_memory_class), 1, "host", 6
 constexpr galley_memory_class kSpill = {sizeof(galley_memory_class), 1, "spill", 64, 1, 0, 0};
 constexpr const galley_memory_class* kMemories[] = {&kHost, &kSpill};
 constexpr galley_queue_info kCompute = {sizeof(galley_queue_info), 1, GALLEY_QUEUE_COMPUTE, 0, 0};
-constexpr galley_queue_info kOut = {sizeof(galley_queue_info), 1, GALLEY_QUEUE_OUT, 0, 0};
-constexpr const galley_queue_info* kQueues[] = {&kCompute, &kOut};
+constexpr const galley_queue_info* kQueues[] = {&kCompute};
 
 constexpr galley_device kDevice = [] {
   galley_device d = sdk::fresh<galley_device>();
@@ -106,7 +104,7 @@ constexpr galley_device kDevice = [] {
   d.memories = kMemories;
   d.queues = kQueues;
   d.n_memories = 2;
-  d.n_queues = 2;
+  d.n_queues = 1;
   d.describe = describe_machine;
   d.open = open;
   d.close = close;

@@ -85,7 +85,8 @@ typedef struct galley_device {
   galley_status (*describe)(galley_target* out, galley_error*);
   galley_status (*open)(const galley_device_options*, void** device, galley_error*);
   void (*close)(void* device);
-  /* Makes the one allocation of a memory class. `out` may be an address that the host cannot use. Need not touch the pages. */
+  /* Makes the one allocation of a memory class. `out` may be an address that the host cannot use; it is NULL if the class has no addresses
+   * (a file), which the host must not access and where nothing computes. Need not touch the pages. */
   galley_status (*allocate)(void* device, uint32_t memory, int64_t bytes, void** out, galley_error*);
   void (*release)(void* device, uint32_t memory, void* data, int64_t bytes);
   /* Calls the kernel's `enqueue`. `state` comes from its `prepare`. [stream-ordered] [capture-safe] */

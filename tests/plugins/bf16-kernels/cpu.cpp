@@ -1,4 +1,4 @@
-// embedding of a table in the format "bf16", and sgd_step with its momentum in it: to the bit what unpacking, the F32 kernel and packing
+// embedding of a table in the format "brain", and sgd_step with its momentum in it: to the bit what unpacking, the F32 kernel and packing
 // give.
 #include <cstring>
 #include <string>
@@ -9,9 +9,9 @@ namespace {
 
 using namespace galley::sdk;
 
-/// The one component of an operand in the format "bf16"; nullptr for any other operand.
+/// The one component of an operand in the format "brain"; nullptr for any other operand.
 const galley_operand* bf16(const galley_operand& t) {
-  return t.format && galley_same_text(t.format, "bf16") && t.n_components == 1 ? t.components[0] : nullptr;
+  return t.format && galley_same_text(t.format, "brain") && t.n_components == 1 ? t.components[0] : nullptr;
 }
 
 float wide(uint16_t x) {

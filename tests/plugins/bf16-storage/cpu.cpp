@@ -1,4 +1,4 @@
-// bf16_pack and bf16_unpack.
+// brain_pack and brain_unpack.
 #include <cstring>
 
 #include "galley/cpp/plugin.hpp"
@@ -27,7 +27,7 @@ void unpack(const Node& node, void*) {
   }
 }
 
-const bool registered = add(kernel<pack>("bf16_pack.cpu", "bf16_pack")) && add(kernel<unpack>("bf16_unpack.cpu", "bf16_unpack"));
+const bool registered = add(kernel<pack>("brain_pack.cpu", "brain_pack")) && add(kernel<unpack>("brain_unpack.cpu", "brain_unpack"));
 
 }  // namespace
 

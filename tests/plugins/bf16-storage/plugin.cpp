@@ -1,4 +1,4 @@
-// The format "bf16": one component, the upper half of each F32, rounded to even.
+// The format "brain": one component, the upper half of each F32, rounded to even.
 #include <cstring>
 
 #include "galley/cpp/glob.hpp"
@@ -29,20 +29,20 @@ void unpack_reference(const Node& node) {
 }
 
 Op& pack() {
-  static Op op("bf16_pack", "y = x rounded to bfloat16, ties to even");
+  static Op op("brain_pack", "y = x rounded to bfloat16, ties to even");
   op.input("x", GALLEY_ROLE_ROWS).output("y", GALLEY_ROLE_ROWS).infer<pack_shape>().reference<pack_reference>();
   op.test("odd", {{GALLEY_F32, {37, 671}}});
   return op;
 }
 Op& unpack() {
-  static Op op("bf16_unpack", "y = x as F32");
+  static Op op("brain_unpack", "y = x as F32");
   op.input("x", GALLEY_ROLE_ROWS).output("y", GALLEY_ROLE_ROWS).infer<unpack_shape>().reference<unpack_reference>();
   op.test("odd", {{GALLEY_BF16, {37, 671}}});
   return op;
 }
 
 void components(const std::vector<int64_t>& shape, const FormatOptions& options, Components& out) {
-  if (!options.empty()) invalid(std::string("bf16 has no option '") + options[0]->name + "'");
+  if (!options.empty()) invalid(std::string("brain has no option '") + options[0]->name + "'");
   out.add("", GALLEY_BF16, shape, 1);
 }
 
@@ -57,14 +57,14 @@ class Storage {
                                                                     : nullptr;
     if (!patterns) return;
     for (const std::string& pattern : *patterns)
-      if (glob_match(pattern, subject.name)) out.strong(0, "bf16");
+      if (glob_match(pattern, subject.name)) out.strong(0, "brain");
   }
 
  private:
   std::vector<std::string> parameters_, states_;
 };
 
-const bool registered = add(pack()) && add(unpack()) && add(format<components>("bf16", "bf16_pack", "bf16_unpack", true, true)) &&
+const bool registered = add(pack()) && add(unpack()) && add(format<components>("brain", "brain_pack", "brain_unpack", true, true)) &&
                         add(strategy<Storage>("bf16-storage"));
 
 }  // namespace

@@ -33,7 +33,7 @@ struct Job {
   uint32_t source = 0;  // Wait: the queue of that record
 };
 
-constexpr uint32_t kQueues = 2;
+constexpr uint32_t kQueues = 3;
 
 class Device {
  public:
@@ -141,8 +141,9 @@ constexpr galley_memory_class kHost = {sizeof(galley_memory_class), 1, "host", 6
 constexpr galley_memory_class kSpill = {sizeof(galley_memory_class), 1, "spill", 64, 1, 0, 0};
 constexpr const galley_memory_class* kMemories[] = {&kHost, &kSpill};
 constexpr galley_queue_info kCompute = {sizeof(galley_queue_info), 1, GALLEY_QUEUE_COMPUTE, 0, 0};
+constexpr galley_queue_info kIn = {sizeof(galley_queue_info), 1, GALLEY_QUEUE_IN, 0, 0};
 constexpr galley_queue_info kOut = {sizeof(galley_queue_info), 1, GALLEY_QUEUE_OUT, 0, 0};
-constexpr const galley_queue_info* kQueueInfos[] = {&kCompute, &kOut};
+constexpr const galley_queue_info* kQueueInfos[] = {&kCompute, &kIn, &kOut};
 const galley_device kDevice = [] {
   galley_device d = sdk::fresh<galley_device>();
   d.kind = "lazy";

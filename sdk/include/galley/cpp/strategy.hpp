@@ -28,6 +28,11 @@ class Options {
   bool boolean(const char* name, bool otherwise) const { return given(name) ? boolean(name) : otherwise; }
   std::string string(const char* name) const { return get<const char*>(name, table_->string); }
   std::string string(const char* name, const char* otherwise) const { return given(name) ? string(name) : otherwise; }
+  /// The word that stands in place of a number; "" if it is a number, or has no value.
+  std::string word(const char* name) const {
+    const char* text = nullptr;
+    return table_->string(table_->handle, name, &text) == GALLEY_OK && text ? text : "";
+  }
   /// Returns an empty list if the option has no value.
   std::vector<std::string> strings(const char* name) const {
     std::vector<std::string> out;

@@ -1,0 +1,40 @@
+#include "host/plan/timing.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace galley {
+
+double step_seconds(const Program& program, const Instruction& code, const Target& target) {
+  const auto class_of = [&](const Operand& o) -> const MemoryClass& {
+    return target.memories[program.tensors[static_cast<size_t>(o.tensor)].memory];
+  };
+  if (code.action == Action::Copy) {
+    const Operand &from = code.inputs[0], &to = code.outputs[0];
+    const bool in = program.tensors[static_cast<size_t>(to.tensor)].memory == 0;
+    return static_cast<double>(from.bytes()) / (in ? class_of(from).in_bandwidth : class_of(to).out_bandwidth);
+  }
+  if (code.action != Action::Kernel) return 0;
+  double bytes = 0;
+  for (const auto* operands : {&code.inputs, &code.outputs})
+    for (const Operand& o : *operands)
+      if (o.present()) bytes += static_cast<double>(o.bytes());
+  return std::max(code.flops / target.peak_flops(), bytes / target.bandwidth());
+}
+
+double segment_seconds(const Program& program, SegmentKind kind, const Target& target) {
+  std::vector<double> clocks(std::max<size_t>(target.queues.size(), 1), 0.0);
+  std::unordered_map<uint32_t, double> events;
+  for (const Instruction& code : program.segment(kind).code) {
+    double& clock = clocks[code.queue];
+    if (code.action == Action::Wait) {
+      if (const auto event = events.find(code.event); event != events.end()) clock = std::max(clock, event->second);
+      continue;
+    }
+    clock += step_seconds(program, code, target);
+    if (code.event != 0) events[code.event] = clock;
+  }
+  return *std::max_element(clocks.begin(), clocks.end());
+}
+
+}  // namespace galley

@@ -1,0 +1,109 @@
+// Mixed precision (Micikevicius et al., "Mixed Precision Training", 2018, arXiv:1710.03740): claims COMPUTE of the nodes that pay in 16 bit
+// and leaves the casts to the host. In FP16, gradients are kept from underflow by a scale on the loss: a node of the window part puts it
+// into the step's scalars, a node of the update changes it by what it finds, and skips the step where gradients have overflowed.
+#include "galley/cpp/glob.hpp"
+#include "galley/cpp/strategy.hpp"
+#include "scale.hpp"
+
+namespace {
+
+using namespace galley::sdk;
+
+class Amp {
+ public:
+  static constexpr uint32_t stage = GALLEY_STAGE_CHECK;
+
+  explicit Amp(const Options& options)
+      : compute_(options.string("compute") == "fp16" ? "f16" : "bf16"),
+        weights_(options.string("weights")),
+        except_(options.strings("except")),
+        dynamic_(options.word("loss_scale") == "dynamic" || (!options.given("loss_scale") && compute_ == "f16")),
+        scales_(dynamic_ || options.given("loss_scale")),
+        init_(dynamic_ ? options.number("init") : scales_ ? options.number("loss_scale") : 1) {
+    if (weights_ == "bf16" && compute_ != "bf16") invalid("weights = \"bf16\" goes with compute = \"bf16\"");
+    attrs_.i("growth_interval", dynamic_ ? options.integer("growth_interval") : 1)
+        .f("growth", dynamic_ ? options.number("growth") : 1)
+        .f("backoff", dynamic_ ? options.number("backoff") : 1)
+        .i("max_skips", options.integer("max_skips"));
+    max_skips_ = options.integer("max_skips");
+  }
+
+  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const {
+    if (subject.facet == GALLEY_FACET_COMPUTE) {
+      check_patterns(graph, subject.node);
+      const int64_t weights = weights_ == "cast-on-use" ? GALLEY_WEIGHTS_CAST_ON_USE : GALLEY_WEIGHTS_DERIVED;
+      if (matches(subject.name)) out.strong(0, "f32");
+      else if (subject.op_flags & GALLEY_OP_LOW) out.weak(weights, compute_.c_str());
+      else if (subject.op_flags & GALLEY_OP_FULL) out.weak(0, "f32");
+    }
+    if (subject.facet == GALLEY_FACET_STORAGE && subject.kind == GALLEY_SUBJECT_PARAMETER && weights_ == "bf16" && subject.trainable)
+      out.weak(0, "bf16");
+  }
+
+  void rewrite(Graph& graph, uint32_t segment) const {
+    if (segment == GALLEY_SEGMENT_WINDOW && scales_)
+      graph.node("copy", "amp.scale_of_window", {scale(graph)}, {}, {graph.scalar(GALLEY_SCALAR_LOSS_SCALE)});
+  }
+
+  void build(Graph& graph, Trained) const {
+    if (!scales_) return;
+    const std::vector<galley_tensor> inputs = {graph.scalar(GALLEY_SCALAR_FOUND_INF), scale(graph), number(graph, "amp.good_steps"),
+                                               number(graph, "amp.skipped_in_a_row")};
+    const std::vector<galley_tensor> out =
+        graph.node("update_scale", "amp.update_scale", inputs, attrs_, {graph.scalar(GALLEY_SCALAR_APPLY), 0});
+    graph.report(scale(graph), "loss_scale");
+    graph.stop_if(out[1], "gradients have overflowed in " + std::to_string(max_skips_) + " steps in a row",
+                  dynamic_ ? "the loss diverges, or the model does not fit fp16: try compute = \"bf16\"" : "try loss_scale = \"dynamic\"");
+  }
+
+ private:
+  bool matches(const char* name) const {
+    return std::any_of(except_.begin(), except_.end(), [&](const std::string& pattern) { return glob_match(pattern, name); });
+  }
+
+  /// A pattern that finds nothing is a typing error. Looked at once, with the model's first node.
+  void check_patterns(const GraphReader& graph, galley_node asked) const {
+    if (except_.empty() || asked != graph.next_node(0, GALLEY_SEGMENT_MODEL)) return;
+    std::vector<std::string> names;
+    for (galley_node n = asked; n; n = graph.next_node(n, GALLEY_SEGMENT_MODEL)) names.emplace_back(graph.node(n).name);
+    for (const std::string& pattern : except_)
+      if (std::none_of(names.begin(), names.end(), [&](const std::string& name) { return glob_match(pattern, name); }))
+        invalid("no node is called '" + pattern + "'; " + nearest_names(pattern, names));
+  }
+
+  galley_tensor scale(Graph& graph) const {
+    if (const galley_tensor found = graph.find("amp.scale")) return found;
+    return state(graph, "amp.scale", GALLEY_F32, init_);
+  }
+  static galley_tensor number(Graph& graph, const char* name) {
+    const galley_tensor found = graph.find(name);
+    return found ? found : state(graph, name, GALLEY_I32, 0);
+  }
+  static galley_tensor state(Graph& graph, const char* name, uint32_t dtype, double value) {
+    const int64_t one = 1;
+    const Attrs attrs = Attrs().f("value", value);
+    galley_tensor_desc d = fresh<galley_tensor_desc>();
+    d.name = name;
+    d.shape = &one;
+    d.rank = 1;
+    d.dtype = dtype;
+    d.kind = GALLEY_KIND_STATE;
+    d.initializer = "fill";
+    d.attrs = attrs.data();
+    d.n_attrs = attrs.count();
+    return graph.make(d);
+  }
+
+  std::string compute_, weights_;
+  std::vector<std::string> except_;
+  bool dynamic_, scales_;
+  double init_;
+  int64_t max_skips_ = 0;
+  Attrs attrs_;
+};
+
+const bool registered = add(galley::amp::update_scale()) && add(strategy<Amp>("amp"));
+
+}  // namespace
+
+GALLEY_PLUGIN("amp", "1.0.0");

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""A device whose memory the host cannot touch (tests/plugins/discrete) trains to the bytes that the processor gives."""
+import json
+import os
+import shutil
+
+from galley_test import binary, check, finish, fresh_folder, from_config, plan, recipe, run, source, train, use
+
+fresh_folder()
+plugins = [x for name in ('discrete', 'second-memory', 'bf16-storage') for x in ('--plugin-path', binary / 'tests' / 'plugins' / name)]
+discrete = ['--device', 'discrete', *plugins]
+model = from_config('gpt2', vocab_size=97, n_positions=32, n_embd=32, n_layer=4, n_head=4)
+text = f'data.text {{ files = {{ {", ".join(repr(str(x)) for x in sorted((source / "models").glob("families/*.lua")))} }}, tokenizer = "bytes", validation = 0.2 }}'
+adamw, clip = use('adamw', lr=1e-2), use('clip', norm=0.5)
+entries = dict(batch=2, length=16, steps=4, seed=4, save=dict(every=2, keep=2))
+
+
+def bytes_of(made, *parts):
+    """What a run left that says nothing of times, by name."""
+    files = {x.relative_to(made.path): x.read_bytes() for part in parts for x in sorted((made.path / part).rglob('*')) if x.is_file()}
+    lines = [{k: v for k, v in x.items() if k != 'seconds'} for x in made.lines]
+    return {**files, 'metrics': lines}
+
+
+def same(who, a, b, *parts):
+    x, y = (bytes_of(made, *parts) for made in (a, b))
+    check(len(x) > 1 and x.keys() == y.keys(), f'{who}: other files: {sorted(map(str, x.keys() ^ y.keys()))}')
+    for name in x:
+        check(x[name] == y.get(name), f'{who}: {name} differs')
+
+
+def trains_alike(name, *uses, data='data.random {}', model=model, **more):
+    path = recipe(f'{name}.lua', model, data, *uses, **{**entries, **more})
+    run('plan', path, '--check', *discrete)
+    made = [train(path, f'{name}-{where}', *flags) for where, flags in {'cpu': plugins, 'discrete': discrete}.items()]
+    same(name, *made, 'model', 'adapter', 'state')
+    made[1].check_memory(name)
+    check(all(made[1].memory['classes'][c]['planned'] > 0 for c in ('device', 'pinned')), f'{name}: {made[1].memory["classes"]}')
+    return made
+
+
+def strategies():
+    full = trains_alike('full', clip, adamw, data=text, model=from_config('gpt2', vocab_size=257, n_positions=32, n_embd=32, n_layer=2, n_head=4),
+                        validate=dict(every=2))
+    check(sum('validation_loss' in x for x in full[1].lines) == 2, 'full: there are not two validations')
+    said = [run('sample', x.path, '--prompt', 'local', '--tokens', 9, *plugins).stdout for x in full]
+    check(said[0] == said[1] and len(said[0]) > 9, f'full: the two devices continue a text otherwise: {said}')
+    trains_alike('lora', use('lora', rank=2, alpha=4, targets='all-linear', dropout=0.1), adamw)
+    trains_alike('stored', use('bf16-storage', parameters=['*.c_fc.weight'], states=['*']), clip, adamw)
+    trains_alike('stacked', use('recompute', every=2), use('accumulate', steps=3), clip, adamw)
+
+
+def other_classes():
+    """Parameters and states that rest where nothing computes: in memory of the host, and in a file that has no addresses."""
+    normal = train(recipe('normal.lua', model, 'data.random {}', use('accumulate', steps=2), clip, adamw, **entries), 'normal')
+    for name, memory, more in (('pinned', 'pinned', ()), ('file', 'file', ()), ('later', 'file', (use('recompute', every=1),))):
+        placed = use('second-memory', memory=memory, parameters=['*.c_fc.weight'], states=['*'])
+        path = recipe(f'{name}.lua', model, 'data.random {}', use('accumulate', steps=2), *more, clip, placed, adamw, **entries)
+        run('plan', path, '--check', *discrete)
+        made = train(path, name, *discrete)
+        same(name, normal, made, 'model')
+        for step in (2, 4):
+            state = f'state/step-{step:08}/state.safetensors'
+            check(normal.bytes(state) == made.bytes(state), f'{name}: {state} differs')
+        made.check_memory(name)
+        planned = made.memory['classes'][memory]['planned']
+        check(planned >= 8 * made.memory['trainable'], f'{name}: {planned} bytes in {memory}')
+
+
+def streams():
+    """Updates of states in a file stream through small buffers, beside each other and beside kernels."""
+    with open('slow.toml', 'w') as file:
+        file.write('link_bandwidth = 4e6\n')  # parts of 4,000 bytes
+    paths = [recipe(f'{name}.lua', model, 'data.random {}', clip, *more, adamw, batch=1, length=4, steps=3, seed=4)
+             for name, more in (('here', ()), ('streamed', (use('second-memory', memory='file', states=['*']),)))]
+    os.environ['GALLEY_DISCRETE_TRACE'] = 'trace.json'
+    here, streamed = (train(path, path[:-4], *discrete, '--target', 'slow.toml') for path in paths)
+    del os.environ['GALLEY_DISCRETE_TRACE']
+    same('streams', here, streamed, 'model')
+    streamed.check_memory('streams')
+    run('plan', paths[1], '--check', '--target', 'slow.toml', *discrete)
+    planned = [x.memory['classes']['device'] for x in (here, streamed)]
+    states = planned[0]['owners']['states']
+    check(states >= 8 * here.memory['trainable'] and planned[1]['owners']['states'] == 0, f'streams: {states} bytes of states')
+    check(planned[0]['planned'] - planned[1]['planned'] > 0.9 * states, f'streams: states of {states} bytes, but {planned}')
+    with open('trace.json') as file:
+        events = json.load(file)
+    spans = {queue: [(x['ts'], x['ts'] + x['dur']) for x in events if x['tid'] == queue] for queue in range(3)}
+    check(all(all(a[1] <= b[0] + 0.01 for a, b in zip(x, x[1:])) for x in spans.values()), 'trace: work on a queue is not in order')
+
+    check(len(spans[1]) >= 3 * states / 4000, f'trace: {len(spans[1])} copies in')
+
+    def together(a, b):
+        return sum(x[0] < y[1] and y[0] < x[1] for x in spans[a] for y in spans[b])
+    for a, b, what in ((0, 1, 'kernels beside copies in'), (0, 2, 'kernels beside copies out'), (1, 2, 'copies both ways')):
+        check(together(a, b) >= 20, f'trace: {what}: {together(a, b)} times')
+    busy = {queue: sum(b - a for a, b in x) for queue, x in spans.items()}
+    whole = max(b for x in spans.values() for _, b in x)
+    check(whole < 0.8 * sum(busy.values()), f'trace: {whole} µs for work of {busy}')
+    for link in (1e3, 1e5, 1e7, 1e9, 1e11):
+        with open('link.toml', 'w') as file:
+            file.write(f'link_bandwidth = {link}\n')
+        run('plan', paths[1], '--check', '--target', 'link.toml', *discrete)
+        same(f'link of {link} bytes/s', here, train(paths[1], f'link-{link:.0f}', *discrete, '--target', 'link.toml'), 'model')
+
+
+def resume():
+    path = recipe('resume.lua', model, 'data.random {}', use('second-memory', memory='file', states=['*']), clip, adamw, **entries)
+    whole = train(path, 'whole', *discrete)
+    shutil.copytree('whole', 'again')
+    shutil.rmtree('again/state/step-00000004')
+    shutil.rmtree('again/model')
+    run('resume', 'again', *plugins)
+    again = type(whole)('again')
+    same('resume', whole, again, 'model', 'state')
+
+
+def limits():
+    """Every class has a limit of its own."""
+    path = recipe('limits.lua', model, 'data.random {}', use('second-memory', memory='file', states=['*']), adamw, batch=2, length=16, steps=2)
+    planned = {k: v['planned'] for k, v in plan(path, *discrete)['classes'].items()}
+    lines = {'device': 'computes = true\nhost_access = false', 'pinned': 'computes = false', 'file': 'computes = false\nhost_access = false'}
+    for small in (None, *planned):
+        text = ''.join(f'[[memory]]\nname = "{k}"\n{v}\ncapacity = {planned[k] - (k == small)}\n' for k, v in lines.items())
+        with open('target.toml', 'w') as file:
+            file.write(text)
+        said = run('plan', path, '--target', 'target.toml', *discrete, code=3 if small else 0)
+        check(not small or f"of '{small}'" in said.stderr, f'{small} is too small: {said.stderr}')
+    run('plan', path, '--memory', planned['device'], *discrete)
+    run('plan', path, '--memory', planned['device'] - 1, *discrete, code=3)
+
+
+strategies()
+other_classes()
+streams()
+resume()
+limits()
+finish()
