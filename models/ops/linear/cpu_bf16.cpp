@@ -136,7 +136,7 @@ class Pairs {
       throw Failure(GALLEY_FAILED, std::string(node.name()) + ": the plan is for a processor with instructions for BF16; this one has none");
   }
   void run() const {
-    cpu::in_lanes(cut_.lanes, cut_.tasks(), [this](int64_t task, int64_t lane) {
+    cpu::in_lanes(cut_.lanes, cut_.tasks, [this](int64_t task, int64_t lane) {
       [[maybe_unused]] const Instructions begun;
       multiply(product_, cut_, Instructions::block, task, lane, workspace_);
     });
