@@ -1,5 +1,5 @@
-// Times the kernels of matrix products and attention at the shapes of GPT-2 124M, SmolLM2-135M and the quickstart's model, as shares of the
-// peak of fused multiply-adds that this machine reaches meanwhile. Nothing is checked here: tests/models/kernel_test.cpp does that.
+// Times kernels at the shapes of GPT-2 124M, SmolLM2-135M and the quickstart's model: matrix products and attention as shares of the peak of
+// fused multiply-adds that this machine reaches meanwhile, others by the bytes of their operands. Nothing is checked here: tests/models/kernel_test.cpp does that.
 //
 //   c++ -std=c++20 -O2 -I . -I sdk/include tests/models/bench_kernels/bench.cpp host/base/{pool,ordered,processor_loan}.cpp -o bench
 //   ./bench build/release/plugins/models v4 [THREADS [FILTER]]
@@ -192,6 +192,13 @@ class Bench {
     std::exit(1);
   }
 
+  static int64_t bytes_of(const galley_node_view& node) {
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < node.n_inputs; ++i) bytes += node.inputs[i] ? galley_operand_bytes(node.inputs[i]) : 0;
+    for (uint32_t i = 0; i < node.n_outputs; ++i) bytes += node.outputs[i] ? galley_operand_bytes(node.outputs[i]) : 0;
+    return bytes;
+  }
+
   void time(const std::string& label, const galley_kernel& kernel, const galley_node_view& node, double flops, bool add) const {
     const galley_node_view* view = &node;
     auto target = galley::sdk::fresh<galley_target>();
@@ -218,8 +225,10 @@ class Bench {
       spent += took;
     }
     kernel.release(state);
-    std::printf("%-28s %-24s %s %9.3f ms %7.1f GF  %.2f of peak  workspace %.2f MiB\n", label.c_str(), kernel.name, add ? "+=" : "= ",
-                best * 1e3, flops / best * 1e-9, flops / best / peak_, static_cast<double>(plan.workspace_bytes) / (1 << 20));
+    std::printf("%-28s %-24s %s %9.3f ms ", label.c_str(), kernel.name, add ? "+=" : "= ", best * 1e3);
+    if (flops > 0) std::printf("%7.1f GF  %.2f of peak ", flops / best * 1e-9, flops / best / peak_);
+    else std::printf("%7.1f GB/s ", static_cast<double>(bytes_of(node)) / best * 1e-9);
+    std::printf(" workspace %.2f MiB\n", static_cast<double>(plan.workspace_bytes) / (1 << 20));
     std::fflush(stdout);
   }
 
@@ -242,6 +251,27 @@ void linear_in(Bench& bench, uint32_t dtype, const char* name, int64_t rows, int
 void linear(Bench& bench, int64_t rows, int64_t K, int64_t N, int64_t transposed) {
   linear_in(bench, GALLEY_F32, "", rows, K, N, transposed);
   linear_in(bench, GALLEY_BF16, " bf16", rows, K, N, transposed);
+}
+
+// What stands between the products, with data in `dtype`; weights of norms and logits are F32.
+void between(Bench& bench, uint32_t dtype, const char* name, int64_t rows) {
+  constexpr uint32_t F = GALLEY_F32;
+  const Shape narrow{dtype, {rows, 768}}, wide{dtype, {rows, 3072}}, w{F, {768}}, one{F, {rows}}, logits{F, {rows, 50304}};
+  const std::string label = std::to_string(rows) + name;
+  const auto in_dtype = [&] { return dtype == F ? Attrs() : Attrs().s("dtype", "bf16"); };
+  bench.run(label, "gelu", {wide}, Attrs().s("approximate", "tanh"));
+  bench.run(label, "gelu_grad", {wide, wide}, Attrs().s("approximate", "tanh"));
+  bench.run(label, "swiglu", {wide, wide});
+  bench.run(label, "swiglu_grad", {wide, wide, wide});
+  bench.run(label, "add", {wide, wide});
+  bench.run(label, "dropout", {wide, {GALLEY_I64, {4}}}, Attrs().f("p", 0.1));
+  bench.run(label, "layer_norm", {narrow, w, w});
+  bench.run(label, "layer_norm_dx", {narrow, narrow, w, one, one});
+  bench.run(label, "layer_norm_dw", {narrow, narrow, one, one}, {}, true);
+  bench.run(label, "rms_norm", {narrow, w});
+  bench.run(label, "sum_rows", {wide}, {}, true);
+  bench.run(label, "copy", {{F, {rows, 3072}}}, in_dtype());
+  bench.run(label, "cross_entropy_grad", {logits, {GALLEY_I32, {rows}}, one, {F, {1}}}, in_dtype());
 }
 
 void attention(Bench& bench, const char* label, int64_t B, int64_t S, int64_t heads, int64_t kv, int64_t D, bool packed, double dropout,
@@ -276,6 +306,10 @@ int main(int argc, char** argv) {
   }
   for (const auto& [K, N] : {std::pair(192, 192), {192, 512}, {512, 192}}) linear(bench, 1024, K, N, 0);
   linear(bench, 2048, 576, 1536, 0);
+  for (const int64_t rows : {256, 512}) {
+    between(bench, GALLEY_F32, " rows, f32", rows);
+    between(bench, GALLEY_BF16, " rows, bf16", rows);
+  }
   attention(bench, "GPT-2 4 x 64", 4, 64, 12, 12, 64, true, 0, 0);
   attention(bench, "GPT-2 1 x 512", 1, 512, 12, 12, 64, true, 0, 0);
   attention(bench, "GPT-2 1 x 512, dropout", 1, 512, 12, 12, 64, true, 0.1, 0);
