@@ -100,12 +100,9 @@ void pack_b(const Multiply& p, int64_t j0, int64_t j1, int64_t k0, int64_t depth
   }
 }
 
-#pragma GCC push_options
-#pragma GCC target("avx512bf16")
-
 // C's numbers from (i, j) on, where there are any: sums and bias, added to what was there or not. Numbers below the smallest normal one
 // become 0 in BF16: these instructions take them for that anyway.
-void finish(const Multiply& p, int64_t i, int64_t j, const float* sums) {
+__attribute__((target("avx512bf16"))) void finish(const Multiply& p, int64_t i, int64_t j, const float* sums) {
   const int64_t rows = std::min(strip, p.m - i), columns = std::min(strip, p.n - j);
   alignas(64) float bias[strip] = {};
   if (p.bias) load(p.bias, p.bias_dtype, j, columns, bias);
@@ -143,8 +140,6 @@ void finish(const Multiply& p, int64_t i, int64_t j, const float* sums) {
   }
 }
 
-#pragma GCC pop_options
-
 Ahead ahead_of(const Multiply& p, int64_t j0, int64_t j1, int64_t k0, int64_t depth, int64_t calls) {
   const int64_t at = k0 * p.b_row + j0 * p.b_step;
   return p.b_row == 1 ? Ahead(p.b, p.dtype, at, p.b_step, depth, j1 - j0, calls) : Ahead(p.b, p.dtype, at, p.b_row, j1 - j0, depth, calls);
@@ -178,7 +173,9 @@ Cut cut(const Multiply& p, int64_t threads) {
       if (now.panel_bytes() + now.sums_bytes() > 1 << 20) continue;
       const auto times_a = static_cast<double>(now.column_blocks);
       const auto times_b = static_cast<double>(now.pieces > 1 ? now.row_blocks : std::min(now.row_blocks, now.tasks));
-      const double a = m * k * ((out.copies_a ? times_a * of_copied_number : 0) + (a_stays_near ? of_far_number + times_a * of_near_number : times_a * of_far_number));
+      const double a = m * k *
+                       ((out.copies_a ? times_a * of_copied_number : 0) +
+                        (a_stays_near ? of_far_number + times_a * of_near_number : times_a * of_far_number));
       const double b = k * n * times_b * (of_copied_number + of_far_number);
       const double share = static_cast<double>(divide_up(now.blocks(), threads)) / static_cast<double>(now.blocks());
       const double few = now.tasks < 4 * threads ? 1.2 : 1.0;  // another program may take a thread's time

@@ -9,9 +9,9 @@
 
 namespace galley::cpu::pairs {
 
-inline constexpr int64_t strip = 32;        // rows or columns of C at a time
-inline constexpr int64_t step = 32;         // numbers of k in a tile
-inline constexpr int64_t tile_bytes = 1024; // 16 rows of 64
+inline constexpr int64_t strip = 32;         // rows or columns of C at a time
+inline constexpr int64_t step = 32;          // numbers of k in a tile
+inline constexpr int64_t tile_bytes = 1024;  // 16 rows of 64
 
 /// Numbers of k at a time, whose strips of A and B stay in the first-level cache; up to `most_depth` are not worth two pieces.
 inline constexpr int64_t good_depth = 256, most_depth = 512;
@@ -38,7 +38,8 @@ struct Strip {
   int64_t row, below, next;
 };
 
-/// sums (32 × 32) = or += a strip of A times a strip of B, `steps` tiles deep.
+/// sums (32 × 32) = or += a strip of A times a strip of B, `steps` tiles deep. A function of another file: compilers do not see that tiles
+/// are read from memory, and would otherwise write what is copied too late.
 using Block = void (*)(int64_t steps, Strip a, const char* b, float* sums, bool adds);
 
 /// Task `task` in the buffers of lane `lane`.

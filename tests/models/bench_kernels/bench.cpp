@@ -238,8 +238,7 @@ class Bench {
 };
 
 void linear_in(Bench& bench, uint32_t dtype, const char* name, int64_t rows, int64_t K, int64_t N, int64_t transposed) {
-  const std::string label =
-      std::to_string(rows) + " x " + std::to_string(K) + " -> " + std::to_string(N) + (transposed ? " T" : "") + name;
+  const std::string label = std::to_string(rows) + " x " + std::to_string(K) + " -> " + std::to_string(N) + (transposed ? " T" : "") + name;
   const Shape x{dtype, {rows, K}}, w{dtype, transposed ? std::vector<int64_t>{K, N} : std::vector<int64_t>{N, K}}, b{GALLEY_F32, {N}},
       dy{dtype, {rows, N}};
   const auto attrs = [=] { return Attrs().i("transposed", transposed); };
