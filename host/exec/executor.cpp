@@ -137,13 +137,23 @@ Status Executor::load() {
   return synchronize();
 }
 
+Status Executor::await_copy(SegmentKind kind, TensorId tensor) {
+  const std::vector<Instruction>& code = program_.segment(kind).code;
+  for (auto i = code.rbegin(); i != code.rend(); ++i)
+    if (i->action == Action::Copy && i->event && (i->inputs[0].tensor == tensor || i->outputs[0].tensor == tensor))
+      return machine_->await(i->event);
+  return machine_->synchronize();
+}
+
 Status Executor::begin_step(const StepBegin& begin) {
+  if (began_) TRY_STATUS(await_copy(SegmentKind::Window, program_.step_image));
+  began_ = true;
   tell(begin);
   return run(SegmentKind::Window);
 }
 
 Status Executor::await_update() {
-  TRY_STATUS(machine_->await(program_.readback_event));
+  TRY_STATUS(await_copy(SegmentKind::Update, program_.readback));
   scalars_.take();
   return ok();
 }

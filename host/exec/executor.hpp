@@ -100,6 +100,8 @@ class Executor {
   Result<void*> prepare(const Instruction& code, const galley_node_view* view, const TargetView& target);
   Status run_segment(SegmentKind kind, bool later, Exporter* exporter);
   Status run_step(const Step& step, const Instruction& code, bool later, WeightFiles& files, Exporter* exporter);
+  /// Waits until the last copy from or to the tensor in that segment is done.
+  Status await_copy(SegmentKind kind, TensorId tensor);
   Error located(Error error, SegmentKind kind, size_t index) const;
 
   const Program& program_;
@@ -108,6 +110,7 @@ class Executor {
   NodeViews views_;
   Scalars scalars_;
   std::unique_ptr<Poisoner> poisoner_;
+  bool began_ = false;  ///< a step has been told to the device
   std::array<std::vector<Step>, segment_count> steps_;
 };
 

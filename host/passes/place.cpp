@@ -354,7 +354,6 @@ Status place(Compilation& c) {
     TRY_STATUS(placer.items(SegmentKind::Update, c.orders.update));
     TRY_STATUS(placer.refresh(SegmentKind::Update));
     placer.read_back(SegmentKind::Update);
-    p.readback_event = placer.last_event();
     for (const Reported& reported : c.graph.reports) p.metrics.push_back({reported.name, placer.in_readback(reported.tensor)});
     for (const Stop& stop : c.graph.stops) p.stops.push_back({placer.in_readback(stop.tensor), label(c.strategies, stop.use), stop.cause, stop.hint});
   }

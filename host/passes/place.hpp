@@ -35,7 +35,6 @@ class Placer {
   void read_back(SegmentKind kind);
   /// A number of the block, there.
   Operand in_readback(galley_tensor t) const;
-  uint32_t last_event() const { return events_; }
   /// Writes of everything that is saved, each after the nodes that make its value.
   Status export_tensors();
   /// `t` must outlive its segment: it is read after the program has run.

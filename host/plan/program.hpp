@@ -201,7 +201,6 @@ struct Program {
   TensorId scalars = no_tensor;
   TensorId step_image = no_tensor;  ///< where the host can reach it: what it alone knows of a step, as the block's first bytes
   TensorId readback = no_tensor;    ///< where the host can reach it: the block as it was at the end of update, eval or micro
-  uint32_t readback_event = 0;      ///< of update: is recorded when that is so
   std::vector<ScalarSlot> slots;
   /// The loader's inputs of a micro-batch, by name: "input_ids", "labels", "position_ids", "first_key"; (B, S) I32, Life::Run.
   std::vector<std::pair<std::string, TensorId>> inputs;

@@ -333,8 +333,6 @@ void Builder::own_steps(double scale) {
   for (auto* k : {&begin_window, &end_step})
     kernel(k == &begin_window ? SegmentKind::Window : SegmentKind::Update, *k, {block(GALLEY_READ_WRITE, bytes)}, {}).attrs = where;
   copy(SegmentKind::Update, program.scalars, program.readback, 0, 0);
-  program.readback_event = 99;
-  record(SegmentKind::Update, 0, program.readback_event);
   for (Trained& t : program.trained)
     if (t.sum_squares.present()) t.sum_squares.tensor = program.readback;
 }

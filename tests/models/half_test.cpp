@@ -4,10 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 
+#include "galley/cpp/node.hpp"
 #include "tests/models/harness.hpp"
 
 namespace galley::test {
@@ -64,6 +67,60 @@ TEST(Half, EveryPatternComesBack) {
 TEST(Half, RoundsToTheNearestEven) {
   rounding<cpu::Bf16>(GALLEY_BF16, -130, 127);
   rounding<cpu::F16>(GALLEY_F16, -27, 17);
+}
+
+// `data` converted by the copy kernel of a level.
+std::vector<std::byte> converted(const Level& level, uint32_t from, uint32_t to, void* data, int64_t n) {
+  Problem p;
+  p.op = models().op("copy");
+  p.name = "copy";
+  p.inputs = {Tensor{from, {n}, {}}};
+  p.outputs = {Tensor{to, {n}, {}}};
+  std::vector<std::byte> out(static_cast<size_t>(n * galley_dtype_bytes(to)));
+  const View view(p, {data}, {out.data()}, {GALLEY_WRITE}, false);
+  const galley_node_view* node = view.node();
+  const galley_kernel* kernel = level.kernel("copy");
+  auto target = sdk::fresh<galley_target>();
+  auto setup = sdk::fresh<galley_kernel_setup>();
+  setup.target = &target;
+  galley_error error = GALLEY_ERROR_INIT;
+  void* state = nullptr;
+  EXPECT_EQ(kernel->prepare(&node, 1, &setup, &state, &error), GALLEY_OK) << error.text;
+  EXPECT_EQ(kernel->enqueue(state, nullptr, &error), GALLEY_OK) << error.text;
+  kernel->release(state);
+  return out;
+}
+
+template <class T>
+void same_bits_in_kernels(uint32_t dtype) {
+  std::vector<T> patterns(65536);
+  for (uint32_t bits = 0; bits < 65536; ++bits) patterns[bits].bits = static_cast<uint16_t>(bits);
+  // All exponents; half of the numbers lie where F16 has subnormals, ends, or has no numbers.
+  std::mt19937_64 random(seed());
+  std::vector<uint32_t> floats(200003);
+  for (size_t i = 0; i < floats.size(); ++i) {
+    floats[i] = static_cast<uint32_t>(random());
+    if (i % 2) floats[i] = (floats[i] & 0x8FFFFFFFu) | (i % 4 == 1 ? 0x30000000u : 0x40000000u);
+    if (i % 50 == 0) floats[i] |= 0x7F800000u;  // NaN
+  }
+  for (const Level& level : models().levels) {
+    SCOPED_TRACE(level.isa);
+    const auto wide = converted(level, dtype, GALLEY_F32, patterns.data(), 65536);
+    for (size_t i = 0; i < patterns.size(); ++i) {
+      const float expected = cpu::to_float(patterns[i]);
+      ASSERT_EQ(std::memcmp(wide.data() + 4 * i, &expected, 4), 0) << i;
+    }
+    const auto narrow = converted(level, GALLEY_F32, dtype, floats.data(), static_cast<int64_t>(floats.size()));
+    for (size_t i = 0; i < floats.size(); ++i) {
+      const uint16_t expected = bits_of<T>(std::bit_cast<float>(floats[i]));
+      ASSERT_EQ(std::memcmp(narrow.data() + 2 * i, &expected, 2), 0) << std::hex << floats[i];
+    }
+  }
+}
+
+TEST(Half, KernelsConvertToTheSameBits) {
+  same_bits_in_kernels<cpu::Bf16>(GALLEY_BF16);
+  same_bits_in_kernels<cpu::F16>(GALLEY_F16);
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ inline double bf16_per_f32() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   if (std::string(isa()) != "x86-64-v4") return 0;
   constexpr unsigned bf16_of_tiles = 1u << 22, tiles = 1u << 24, bf16_of_vectors = 1u << 5;
-  unsigned long kinds = 0;  // of registers that the system gives to programs that ask
+  unsigned long kinds = 0;                            // of registers that the system gives to programs that ask
   constexpr long supported = 0x1021, tile_data = 18;  // ARCH_GET_XCOMP_SUPP, XFEATURE_XTILEDATA
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & bf16_of_tiles) && (edx & tiles) &&
       ::syscall(SYS_arch_prctl, supported, &kinds) == 0 && (kinds >> tile_data & 1u))

@@ -1,4 +1,4 @@
-// Linear layers on oneDNN 2.6: y = x·Wᵀ + b, dx = dy·W, dW = dyᵀ·x, in F32, for both layouts of a weight. Processors with 512-bit vectors
+// Linear layers in F32 on oneDNN 2.6: y = x·Wᵀ + b, dx = dy·W, dW = dyᵀ·x, for both layouts of a weight. Processors with 512-bit vectors
 // only: below, oneDNN takes another path, which allocates by itself and splits sums by threads; cpu_blocked.cpp serves those.
 //
 // Which primitive. `matmul` for all three: it has a declared scratchpad and adds by a `sum` post-op. `inner_product` (a gemm inside) is up

@@ -1,5 +1,35 @@
 // Linear layers in BF16 by the processor's own instructions (pairs.hpp), for targets that have them: AMX, whose tiles make 16 times as many
-// operations a cycle as F32, and AVX512-BF16, which makes twice as many. A target says so with its peaks.
+// operations a cycle as F32, and AVX512-BF16, which makes twice as many. A target says so with its peaks, so that a plan does not depend on
+// the machine that makes it. Without them, and for F16, cpu_blocked.cpp multiplies in F32.
+//
+// Why not oneDNN 2.6, as in F32: where memory and not arithmetic is the limit, its copies cost too much. On one thread of an Intel core
+// with AMX (2 MiB of second-level cache; FMA peak 226 GF, AMX peak 3,240 GF with all operands in the first-level cache), whole products at
+// 512 rows, y and dx in BF16, dW added in F32, in GF, oneDNN | this:
+//     K → N                  y             dx             dW
+//     768 → 768, T     1136 | 1470    1146 | 1470     937 | 1280
+//     768 → 3072, T     877 | 1130     900 |  960     835 | 1100
+//     3072 → 768, T     691 | 1070    1090 | 1190     875 | 1110
+//     768 → 50304       769 |  940     471 |  980     644 |  800
+//
+// Beside F32 (the faster one of cpu.cpp and cpu_blocked.cpp), in tasks for one thread, while other programs had the machine's other
+// processor (tests/models/bench_kernels), in GF, F32 | this:
+//     rows, K → N              y             dx             dW
+//     256,  768 → 768, T    168 | 1173    173 | 1118    162 | 1076
+//     256,  768 → 2304, T   163 |  982    169 | 1111    150 |  875
+//     256,  768 → 3072, T   156 |  950    166 |  788    142 |  916
+//     256, 3072 → 768, T    147 |  801    172 |  982    157 |  990
+//     256,  768 → 50304     149 |  807    126 |  832    138 |  754
+//     512,  768 → 768, T    163 | 1224    167 | 1210    154 | 1089
+//     512,  768 → 2304, T   158 |  986    164 | 1032    144 |  909
+//     512,  768 → 3072, T   152 |  978    165 |  822    141 |  947
+//     512, 3072 → 768, T    149 |  888    162 | 1011    150 |  938
+//     512,  768 → 50304     149 |  850    136 |  890    146 |  846
+// So BF16 is 5 to 7.5 times as fast. AVX512-BF16 makes 81 to 110 GF on this core, less than cpu_blocked.cpp: it is for processors that
+// have two units for it and no tiles.
+//
+// Bits. Each sum is one chain in the order of k, in F32: the same for any number of threads and any cut. The instructions take numbers
+// below the smallest normal one for 0. AMX, AVX512-BF16 and F32 add a pair's products in different ways: the result depends on which of
+// them the target has.
 #if defined(GALLEY_CPU_LEVEL) && GALLEY_CPU_LEVEL >= 4
 
 #include <sys/syscall.h>
@@ -17,16 +47,13 @@ using namespace galley::sdk;
 namespace cpu = galley::cpu;
 namespace pairs = galley::cpu::pairs;
 
-#pragma GCC push_options
-#pragma GCC target("amx-tile,amx-bf16,avx512bf16")
-
 struct alignas(64) TileShapes {
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
   uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-void amx_block(int64_t steps, pairs::Strip a, const char* b, float* sums, bool adds) {
+__attribute__((target("amx-tile,amx-bf16"))) void amx_block(int64_t steps, pairs::Strip a, const char* b, float* sums, bool adds) {
   constexpr int64_t row = pairs::strip * sizeof(float);
   float* const below = sums + 16 * pairs::strip;
   if (adds) {
@@ -56,13 +83,13 @@ void amx_block(int64_t steps, pairs::Strip a, const char* b, float* sums, bool a
   _tile_stored(3, below + 16, row);
 }
 
-void begin_tiles() {
+__attribute__((target("amx-tile"))) void begin_tiles() {
   static constexpr TileShapes shapes;  // in memory: the compiler believes that only its first bytes are read
   _tile_loadconfig(&shapes);
 }
-void end_tiles() { _tile_release(); }
+__attribute__((target("amx-tile"))) void end_tiles() { _tile_release(); }
 
-void avx512_block(int64_t steps, pairs::Strip a, const char* b, float* sums, bool adds) {
+__attribute__((target("avx512bf16"))) void avx512_block(int64_t steps, pairs::Strip a, const char* b, float* sums, bool adds) {
   constexpr int64_t at_once = 8;  // 16 sums, 2 of B, 1 of A
   for (int64_t first = 0; first < pairs::strip; first += at_once) {
     const char* from = a.data + (first < 16 ? first * a.row : a.below + (first - 16) * a.row);
@@ -86,8 +113,6 @@ void avx512_block(int64_t steps, pairs::Strip a, const char* b, float* sums, boo
       for (int64_t h = 0; h < 2; ++h) _mm512_store_ps(to + r * pairs::strip + 16 * h, sum[r][h]);
   }
 }
-
-#pragma GCC pop_options
 
 // The system gives tiles to programs that ask for them: once, for all threads.
 bool tiles_allowed() {
@@ -133,10 +158,11 @@ class Pairs {
   Pairs(const Node& node, const galley_kernel_setup& setup)
       : product_(cpu::product_of(node)), cut_(pairs::cut(product_, setup.target->threads)), workspace_(setup.workspace) {
     if (!Instructions::here())
-      throw Failure(GALLEY_FAILED, std::string(node.name()) + ": the plan is for a processor with instructions for BF16; this one has none");
+      throw Failure(GALLEY_FAILED,
+                    std::string(node.name()) + ": the plan is for a processor with instructions for BF16; this one has none");
   }
   void run() const {
-    cpu::in_lanes(cut_.lanes, cut_.tasks(), [this](int64_t task, int64_t lane) {
+    cpu::in_lanes(cut_.lanes, cut_.tasks, [this](int64_t task, int64_t lane) {
       [[maybe_unused]] const Instructions begun;
       multiply(product_, cut_, Instructions::block, task, lane, workspace_);
     });
@@ -148,11 +174,11 @@ class Pairs {
   void* workspace_;
 };
 
-const bool added =
-    add(kernel_of<Pairs<Amx>>("linear.amx", "linear")) && add(kernel_of<Pairs<Amx>>("linear_dx.amx", "linear_dx")) &&
-    add(kernel_of<Pairs<Amx>>("linear_dw.amx", "linear_dw")) && add(kernel_of<Pairs<Avx512>>("linear.avx512_bf16", "linear")) &&
-    add(kernel_of<Pairs<Avx512>>("linear_dx.avx512_bf16", "linear_dx")) &&
-    add(kernel_of<Pairs<Avx512>>("linear_dw.avx512_bf16", "linear_dw"));
+const bool added = add(kernel_of<Pairs<Amx>>("linear.amx", "linear")) && add(kernel_of<Pairs<Amx>>("linear_dx.amx", "linear_dx")) &&
+                   add(kernel_of<Pairs<Amx>>("linear_dw.amx", "linear_dw")) &&
+                   add(kernel_of<Pairs<Avx512>>("linear.avx512_bf16", "linear")) &&
+                   add(kernel_of<Pairs<Avx512>>("linear_dx.avx512_bf16", "linear_dx")) &&
+                   add(kernel_of<Pairs<Avx512>>("linear_dw.avx512_bf16", "linear_dw"));
 
 }  // namespace
 

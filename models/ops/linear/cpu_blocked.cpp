@@ -9,6 +9,7 @@
 //     3072 → 768, T      – | 144     161 | 143     153 | 144
 //     576 → 1536       167 | 146     164 | 151     159 | 142
 //     768 → 50304      147 | 131       – | 114     136 | 127
+// In BF16 and F16 it is as fast to within 5 %, but for a dx with a transposed weight (.8), whose columns are converted and then transposed.
 #include "cpu/lanes.hpp"
 #include "ops/linear/roles.hpp"
 

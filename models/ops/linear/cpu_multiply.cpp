@@ -1,6 +1,8 @@
 // The blocked product of blocked.hpp, and the transposition that it packs with.
 #include "ops/linear/blocked.hpp"
 
+#include "ops/linear/ahead.hpp"
+
 namespace galley::cpu {
 namespace {
 
@@ -35,10 +37,6 @@ struct Lane {
   float *a, *b, *edge, *c;
 };
 
-const void* address(const void* data, uint32_t dtype, int64_t index) {
-  return static_cast<const char*>(data) + index * galley_dtype_bytes(dtype);
-}
-
 // `rows` rows of `columns` numbers, as floats.
 void copy_rows(const void* data, uint32_t dtype, int64_t at, int64_t row, int64_t rows, int64_t columns, float* to, int64_t to_row) {
   for (int64_t r = 0; r < rows; ++r) load(data, dtype, at + r * row, columns, to + r * to_row);
@@ -62,29 +60,6 @@ void pack_b(const Multiply& p, int64_t k0, int64_t depth, int64_t j0, int64_t co
   if (whole != columns)
     for (int64_t k = 0; k < depth; ++k) std::fill(to + k * ld + columns, to + k * ld + whole, 0.0f);
 }
-
-// A region of memory that is copied next: its lines are asked for a few at a time, while the block before it is multiplied.
-class Ahead {
- public:
-  Ahead() = default;
-  /// n rows of `columns` numbers.
-  Ahead(const void* data, uint32_t dtype, int64_t at, int64_t row, int64_t columns, int64_t n, int64_t calls)
-      : at_(static_cast<const char*>(address(data, dtype, at))),
-        row_(row * galley_dtype_bytes(dtype)),
-        lines_(columns * galley_dtype_bytes(dtype) / 64 + 1),
-        left_(n * lines_),
-        share_(left_ / calls + 1) {}
-  void some() {
-    for (int64_t n = std::min(share_, left_); n > 0; --n, --left_) {
-      __builtin_prefetch(at_ + 64 * line_, 0, 2);
-      if (++line_ == lines_) line_ = 0, at_ += row_;
-    }
-  }
-
- private:
-  const char* at_ = nullptr;
-  int64_t row_ = 0, lines_ = 0, left_ = 0, share_ = 0, line_ = 0;
-};
 
 // What a task is at: columns j0 … j0 + columns − 1 and numbers k0 … k0 + depth − 1 of each sum.
 struct Panel {

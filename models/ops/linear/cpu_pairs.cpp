@@ -3,6 +3,8 @@
 
 #include "ops/linear/pairs.hpp"
 
+#include "ops/linear/ahead.hpp"
+
 namespace galley::cpu::pairs {
 namespace {
 
@@ -67,43 +69,80 @@ inline Tile along_k(const uint16_t* from, int64_t row, int64_t width, int64_t de
   return out;
 }
 
-// `width` rows of A or columns of B, `depth` numbers of k, as a strip of tiles.
-void pack(const uint16_t* from, int64_t across, int64_t k_step, int64_t width, int64_t depth, bool is_b, char* to) {
-  for (int64_t k = 0; k < depth; k += step, to += 2 * tile_bytes) {
-    Tile tiles[2];
-    // A's tiles have rows along k, B's along the strip: what lies the other way round is transposed, pair by pair.
-    const bool lies_along_k = k_step == 1;
-    if (lies_along_k)
-      for (int64_t t = 0; t < 2; ++t) tiles[t] = along_k(from + k + 16 * t * across, across, width - 16 * t, depth - k);
-    else along_strip(from + k * k_step, k_step, width, depth - k, tiles);
-    for (int64_t t = 0; t < 2; ++t) {
-      if (lies_along_k == is_b) transpose_16(tiles[t].row);
-      tiles[t].store(to + t * tile_bytes);
+// The next 32 numbers of k, of which there are `depth`, of `width` rows of A or columns of B, as the tiles of a strip.
+inline void pack_step(const uint16_t* from, int64_t across, int64_t k_step, int64_t width, int64_t depth, bool is_b, char* to) {
+  Tile tiles[2];
+  // A's tiles have rows along k, B's along the strip: what lies the other way round is transposed, pair by pair.
+  const bool lies_along_k = k_step == 1;
+  if (lies_along_k)
+    for (int64_t t = 0; t < 2; ++t) tiles[t] = along_k(from + 16 * t * across, across, width - 16 * t, depth);
+  else along_strip(from, k_step, width, depth, tiles);
+  for (int64_t t = 0; t < 2; ++t) {
+    if (lies_along_k == is_b) transpose_16(tiles[t].row);
+    tiles[t].store(to + t * tile_bytes);
+  }
+}
+
+void pack_a(const uint16_t* from, const Multiply& p, int64_t width, int64_t depth, char* to) {
+  for (int64_t k = 0; k < depth; k += step, to += 2 * tile_bytes)
+    pack_step(from + k * p.a_step, p.a_row, p.a_step, width, depth - k, false, to);
+}
+
+// B's numbers k0 … k0 + depth − 1 of columns j0 … j1 − 1, strip behind strip, in the order in which they lie.
+void pack_b(const Multiply& p, int64_t j0, int64_t j1, int64_t k0, int64_t depth, char* panel) {
+  const auto* b = static_cast<const uint16_t*>(p.b);
+  const int64_t steps = divide_up(depth, step), strips = divide_up(j1 - j0, strip);
+  const bool along_k = p.b_row == 1;
+  for (int64_t n = 0; n < steps * strips; ++n) {
+    const int64_t s = along_k ? n / steps : n % strips, k = along_k ? n % steps : n / strips, j = j0 + s * strip;
+    pack_step(b + (k0 + k * step) * p.b_row + j * p.b_step, p.b_step, p.b_row, j1 - j, depth - k * step, true,
+              panel + (s * steps + k) * 2 * tile_bytes);
+  }
+}
+
+// C's numbers from (i, j) on, where there are any: sums and bias, added to what was there or not. Numbers below the smallest normal one
+// become 0 in BF16: these instructions take them for that anyway.
+__attribute__((target("avx512bf16"))) void finish(const Multiply& p, int64_t i, int64_t j, const float* sums) {
+  const int64_t rows = std::min(strip, p.m - i), columns = std::min(strip, p.n - j);
+  alignas(64) float bias[strip] = {};
+  if (p.bias) load(p.bias, p.bias_dtype, j, columns, bias);
+  const __m512 bias_left = _mm512_load_ps(bias), bias_right = _mm512_load_ps(bias + 16);
+  const __mmask32 some = first_of(columns);
+  const auto some_left = static_cast<__mmask16>(some), some_right = static_cast<__mmask16>(some >> 16);
+  for (int64_t r = 0; r < rows; ++r, sums += strip) {
+    const int64_t at = (i + r) * p.n + j;
+    __m512 left = _mm512_add_ps(_mm512_load_ps(sums), bias_left), right = _mm512_add_ps(_mm512_load_ps(sums + 16), bias_right);
+    if (p.c_dtype == GALLEY_F32) {
+      float* const c = static_cast<float*>(p.c) + at;
+      if (p.add) {
+        left = _mm512_add_ps(_mm512_maskz_loadu_ps(some_left, c), left);
+        right = _mm512_add_ps(_mm512_maskz_loadu_ps(some_right, c + 16), right);
+      }
+      _mm512_mask_storeu_ps(c, some_left, left);
+      _mm512_mask_storeu_ps(c + 16, some_right, right);
+    } else if (p.c_dtype == GALLEY_BF16) {
+      uint16_t* const c = static_cast<uint16_t*>(p.c) + at;
+      if (p.add) {
+        const __m512i before = _mm512_maskz_loadu_epi16(some, c);
+        const __m512i low = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(before));
+        const __m512i high = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(before, 1));
+        left = _mm512_add_ps((__m512)_mm512_slli_epi32(low, 16), left);
+        right = _mm512_add_ps((__m512)_mm512_slli_epi32(high, 16), right);
+      }
+      _mm512_mask_storeu_epi16(c, some, (__m512i)_mm512_cvtne2ps_pbh(right, left));
+    } else {
+      alignas(64) float row[strip] = {};
+      if (p.add) load(p.c, p.c_dtype, at, columns, row);
+      _mm512_store_ps(row, _mm512_add_ps(_mm512_load_ps(row), left));
+      _mm512_store_ps(row + 16, _mm512_add_ps(_mm512_load_ps(row + 16), right));
+      store(row, columns, p.c, p.c_dtype, at);
     }
   }
 }
 
-// Where results go: C's numbers from (i, j) on, `rows` × `columns` of them.
-void finish(const Multiply& p, int64_t i, int64_t j, const float* sums) {
-  const int64_t rows = std::min(strip, p.m - i), columns = std::min(strip, p.n - j);
-  float bias[strip] = {};
-  if (p.bias) load(p.bias, p.bias_dtype, j, columns, bias);
-  for (int64_t r = 0; r < rows; ++r, sums += strip) {
-    const int64_t at = (i + r) * p.n + j;
-    if (p.c_dtype == GALLEY_F32) {
-      float* const c = static_cast<float*>(p.c) + at;
-      for (int64_t h = 0; h < strip; h += 16) {
-        const auto some = static_cast<__mmask16>(first_of(columns - h));
-        const __m512 sum = _mm512_add_ps(_mm512_load_ps(sums + h), _mm512_loadu_ps(bias + h));
-        _mm512_mask_storeu_ps(c + h, some, p.add ? _mm512_add_ps(_mm512_maskz_loadu_ps(some, c + h), sum) : sum);
-      }
-    } else {
-      float row[strip] = {};
-      if (p.add) load(p.c, p.c_dtype, at, columns, row);
-      for (int64_t c = 0; c < strip; ++c) row[c] += sums[c] + bias[c];
-      store(row, columns, p.c, p.c_dtype, at);
-    }
-  }
+Ahead ahead_of(const Multiply& p, int64_t j0, int64_t j1, int64_t k0, int64_t depth, int64_t calls) {
+  const int64_t at = k0 * p.b_row + j0 * p.b_step;
+  return p.b_row == 1 ? Ahead(p.b, p.dtype, at, p.b_step, depth, j1 - j0, calls) : Ahead(p.b, p.dtype, at, p.b_row, j1 - j0, depth, calls);
 }
 
 }  // namespace
@@ -111,11 +150,15 @@ void finish(const Multiply& p, int64_t i, int64_t j, const float* sums) {
 Cut cut(const Multiply& p, int64_t threads) {
   threads = std::max<int64_t>(threads, 1);
   Cut out = {};
-  out.depth = round_up(divide_up(p.k, divide_up(p.k, most_depth)), step);
+  const int64_t most = p.k <= most_depth ? most_depth : good_depth;
+  out.depth = round_up(divide_up(p.k, divide_up(p.k, most)), step);
   out.pieces = divide_up(p.k, out.depth);
   // Rows of A that are far apart by large powers of two would share a few sets of the cache.
   out.copies_a = p.a_step != 1 || p.a_row % 1024 == 0;
-  // Seconds, roughly: of one core, on which a byte costs as much as a hundred operations.
+  // Seconds of one core, roughly, as measured (cpu_bf16.cpp).
+  constexpr double of_operation = 0.5e-12, of_copied_number = 0.06e-9, of_far_number = 0.08e-9, of_near_number = 0.02e-9;
+  const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
+  const bool a_stays_near = p.m * p.k * 2 <= 1 << 20;
   double best = 0;
   for (const int64_t most_rows : {64, 128, 256, 512, 1024})
     for (const int64_t most_columns : {64, 96, 128, 192, 256, 384, 512, 768}) {
@@ -124,14 +167,19 @@ Cut cut(const Multiply& p, int64_t threads) {
       now.columns = std::min<int64_t>(most_columns, round_up(p.n, strip));
       now.row_blocks = divide_up(p.m, now.rows);
       now.column_blocks = divide_up(p.n, now.columns);
-      now.lanes = std::min(threads, now.tasks());
+      // Several a thread, so that none waits long for another's last one.
+      now.tasks = std::min(now.blocks(), 8 * threads);
+      now.lanes = std::min(threads, now.tasks);
       if (now.panel_bytes() + now.sums_bytes() > 1 << 20) continue;
-      const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
-      const double bytes_a = 2 * m * k * static_cast<double>(now.column_blocks) * (out.copies_a ? 2 : 1);
-      const double bytes_b = 2 * k * n * static_cast<double>(now.row_blocks) * 2;
-      const double share = static_cast<double>(divide_up(now.tasks(), threads)) / static_cast<double>(now.tasks());
-      const double few = now.tasks() < 4 * threads ? 1.2 : 1.0;  // another program may take a thread's time
-      const double cost = (2 * m * n * k + 100 * (bytes_a + bytes_b)) * share * few;
+      const auto times_a = static_cast<double>(now.column_blocks);
+      const auto times_b = static_cast<double>(now.pieces > 1 ? now.row_blocks : std::min(now.row_blocks, now.tasks));
+      const double a = m * k *
+                       ((out.copies_a ? times_a * of_copied_number : 0) +
+                        (a_stays_near ? of_far_number + times_a * of_near_number : times_a * of_far_number));
+      const double b = k * n * times_b * (of_copied_number + of_far_number);
+      const double share = static_cast<double>(divide_up(now.blocks(), threads)) / static_cast<double>(now.blocks());
+      const double few = now.tasks < 4 * threads ? 1.2 : 1.0;  // another program may take a thread's time
+      const double cost = (2 * m * n * k * of_operation + a + b) * share * few;
       if (best != 0 && cost >= best) continue;
       best = cost;
       out = now;
@@ -143,27 +191,36 @@ void multiply(const Multiply& p, const Cut& cut, Block block, int64_t task, int6
   char* const panel = reinterpret_cast<char*>(on_a_line(workspace)) + whose * cut.lane_bytes();
   char* const copied = panel + cut.panel_bytes();
   auto* const held = reinterpret_cast<float*>(copied + cut.strip_bytes());
-  // Down a column of blocks first, which read the same columns of B.
-  const int64_t i0 = task % cut.row_blocks * cut.rows, j0 = task / cut.row_blocks * cut.columns;
-  const int64_t i1 = std::min(p.m, i0 + cut.rows), j1 = std::min(p.n, j0 + cut.columns);
-  const auto *a = static_cast<const uint16_t*>(p.a), *b = static_cast<const uint16_t*>(p.b);
-  for (int64_t k0 = 0; k0 == 0 || k0 < p.k; k0 += cut.depth) {
-    const int64_t depth = std::min(cut.depth, p.k - k0), steps = divide_up(depth, step);
-    for (int64_t j = j0; j < j1; j += strip)
-      pack(b + k0 * p.b_row + j * p.b_step, p.b_step, p.b_row, std::min(strip, p.n - j), depth, true,
-           panel + (j - j0) / strip * steps * 2 * tile_bytes);
-    float* sums = held;
-    for (int64_t i = i0; i < i1; i += strip) {
-      const uint16_t* from = a + i * p.a_row + k0 * p.a_step;
-      Strip s{reinterpret_cast<const char*>(from), p.a_row * 2, 16 * p.a_row * 2, 2 * step};
-      if (cut.copies_a || p.m - i < strip || depth % step) {
-        pack(from, p.a_row, p.a_step, std::min(strip, p.m - i), depth, false, copied);
-        s = {copied, 64, tile_bytes, 2 * tile_bytes};
-      }
-      for (int64_t j = j0; j < j1; j += strip) {
-        block(steps, s, panel + (j - j0) / strip * steps * 2 * tile_bytes, sums, k0 > 0);
-        if (k0 + cut.depth >= p.k) finish(p, i, j, sums);
-        if (cut.pieces > 1) sums += strip * strip;
+  const int64_t end = cut.blocks() * (task + 1) / cut.tasks;
+  int64_t there = -1;  // the column of blocks whose only panel is there
+  for (int64_t t = cut.blocks() * task / cut.tasks; t < end; ++t) {
+    const int64_t i0 = t % cut.row_blocks * cut.rows, j0 = t / cut.row_blocks * cut.columns;
+    const int64_t i1 = std::min(p.m, i0 + cut.rows), j1 = std::min(p.n, j0 + cut.columns);
+    for (int64_t k0 = 0; k0 == 0 || k0 < p.k; k0 += cut.depth) {
+      const int64_t depth = std::min(cut.depth, p.k - k0), steps = divide_up(depth, step);
+      if (there != j0) pack_b(p, j0, j1, k0, depth, panel);
+      if (cut.pieces == 1) there = j0;
+      // The panel after this one.
+      int64_t next_j = j0, next_k = k0 + cut.depth;
+      if (next_k >= p.k) next_j = (t + 1) / cut.row_blocks * cut.columns, next_k = 0;
+      Ahead next;
+      if (t + 1 < end && (next_j != there))
+        next = ahead_of(p, next_j, std::min(p.n, next_j + cut.columns), next_k, std::min(cut.depth, p.k - next_k),
+                        divide_up(i1 - i0, strip) * divide_up(j1 - j0, strip));
+      float* sums = held;
+      for (int64_t i = i0; i < i1; i += strip) {
+        const uint16_t* from = static_cast<const uint16_t*>(p.a) + i * p.a_row + k0 * p.a_step;
+        Strip a{reinterpret_cast<const char*>(from), p.a_row * 2, 16 * p.a_row * 2, 2 * step};
+        if (cut.copies_a || p.m - i < strip || depth % step) {
+          pack_a(from, p, i1 - i, depth, copied);
+          a = {copied, 64, tile_bytes, 2 * tile_bytes};
+        }
+        for (int64_t j = j0; j < j1; j += strip) {
+          next.some();
+          block(steps, a, panel + (j - j0) / strip * steps * 2 * tile_bytes, sums, k0 > 0);
+          if (k0 + cut.depth >= p.k) finish(p, i, j, sums);
+          if (cut.pieces > 1) sums += strip * strip;
+        }
       }
     }
   }

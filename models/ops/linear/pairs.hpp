@@ -9,17 +9,20 @@
 
 namespace galley::cpu::pairs {
 
-inline constexpr int64_t strip = 32;        // rows or columns of C at a time
-inline constexpr int64_t step = 32;         // numbers of k in a tile
-inline constexpr int64_t tile_bytes = 1024; // 16 rows of 64
-inline constexpr int64_t most_depth = 512;  // numbers of k whose strip of A stays in the first-level cache
+inline constexpr int64_t strip = 32;         // rows or columns of C at a time
+inline constexpr int64_t step = 32;          // numbers of k in a tile
+inline constexpr int64_t tile_bytes = 1024;  // 16 rows of 64
 
-/// How a product is cut. A task makes a block of C, in pieces of k: for each piece it copies a panel of B, which stays in the second-level
-/// cache, and takes A strip by strip. Sums that have more than one piece are held in F32.
+/// Numbers of k at a time, whose strips of A and B stay in the first-level cache; up to `most_depth` are not worth two pieces.
+inline constexpr int64_t good_depth = 256, most_depth = 512;
+
+/// How a product is cut: blocks of C, each made in pieces of k. For each piece a panel of B is copied, which stays in the second-level
+/// cache, and A is taken strip by strip. Sums that have more than one piece are held in F32. A task is a run of blocks, down a column
+/// first; what the next block needs is asked for ahead.
 struct Cut {
-  int64_t rows, columns, depth, row_blocks, column_blocks, pieces, lanes;
+  int64_t rows, columns, depth, row_blocks, column_blocks, pieces, tasks, lanes;
   bool copies_a;
-  int64_t tasks() const { return row_blocks * column_blocks; }
+  int64_t blocks() const { return row_blocks * column_blocks; }
   int64_t panel_bytes() const { return columns * depth * 2; }
   int64_t strip_bytes() const { return strip * depth * 2; }
   int64_t sums_bytes() const { return (pieces > 1 ? rows * columns : strip * strip) * static_cast<int64_t>(sizeof(float)); }
@@ -35,7 +38,8 @@ struct Strip {
   int64_t row, below, next;
 };
 
-/// sums (32 × 32) = or += a strip of A times a strip of B, `steps` tiles deep.
+/// sums (32 × 32) = or += a strip of A times a strip of B, `steps` tiles deep. A function of another file: compilers do not see that tiles
+/// are read from memory, and would otherwise write what is copied too late.
 using Block = void (*)(int64_t steps, Strip a, const char* b, float* sums, bool adds);
 
 /// Task `task` in the buffers of lane `lane`.

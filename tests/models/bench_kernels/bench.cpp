@@ -1,5 +1,5 @@
-// Times the kernels of matrix products and attention at the shapes of GPT-2 124M, SmolLM2-135M and the quickstart's model, as shares of the
-// peak of fused multiply-adds that this machine reaches meanwhile. Nothing is checked here: tests/models/kernel_test.cpp does that.
+// Times kernels at the shapes of GPT-2 124M, SmolLM2-135M and the quickstart's model: matrix products and attention as shares of the peak of
+// fused multiply-adds that this machine reaches meanwhile, others by the bytes of their operands. Nothing is checked here: tests/models/kernel_test.cpp does that.
 //
 //   c++ -std=c++20 -O2 -I . -I sdk/include tests/models/bench_kernels/bench.cpp host/base/{pool,ordered,processor_loan}.cpp -o bench
 //   ./bench build/release/plugins/models v4 [THREADS [FILTER]]
@@ -8,6 +8,7 @@
 // of several runs.
 #include <dlfcn.h>
 #include <immintrin.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <chrono>
@@ -15,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -134,15 +136,27 @@ class Bench {
   }
 
  private:
+  struct Free {
+    void operator()(void* p) const { std::free(p); }
+  };
+  using Memory = std::unique_ptr<void, Free>;
+  // On a cache line and in huge pages, as in the arena: oneDNN is a quarter slower on some shapes that are not.
+  static Memory huge(int64_t bytes) {
+    constexpr int64_t page = int64_t{2} << 20;
+    const auto whole = static_cast<size_t>((bytes + page) / page * page);
+    Memory memory(std::aligned_alloc(page, whole));
+    madvise(memory.get(), whole, MADV_HUGEPAGE);
+    std::memset(memory.get(), 0, whole);
+    return memory;
+  }
   struct Operands {
     Operands(const std::vector<Shape>& shapes, uint32_t access) : data(shapes.size()), operands(shapes.size()), pointers(shapes.size()) {
       for (size_t i = 0; i < shapes.size(); ++i) {
         if (!shapes[i].dtype) continue;
         int64_t n = 1;
         for (const int64_t extent : shapes[i].extents) n *= extent;
-        data[i].assign(static_cast<size_t>(n * galley_dtype_bytes(shapes[i].dtype) / 4 + 16), 0.0f);
-        // On a cache line, as in the arena: oneDNN is a quarter slower on some shapes that are not.
-        float* begin = data[i].data() + (64 - reinterpret_cast<uintptr_t>(data[i].data()) % 64) % 64 / 4;
+        data[i] = huge(n * galley_dtype_bytes(shapes[i].dtype));
+        auto* begin = static_cast<float*>(data[i].get());
         uint32_t random = static_cast<uint32_t>(n);
         const auto draw = [&](auto* numbers) {
           for (int64_t k = 0; k < n; ++k)
@@ -156,7 +170,7 @@ class Bench {
         pointers[i] = &operands[i];
       }
     }
-    std::vector<std::vector<float>> data;
+    std::vector<Memory> data;
     std::vector<galley_operand> operands;
     std::vector<const galley_operand*> pointers;
   };
@@ -178,6 +192,13 @@ class Bench {
     std::exit(1);
   }
 
+  static int64_t bytes_of(const galley_node_view& node) {
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < node.n_inputs; ++i) bytes += node.inputs[i] ? galley_operand_bytes(node.inputs[i]) : 0;
+    for (uint32_t i = 0; i < node.n_outputs; ++i) bytes += node.outputs[i] ? galley_operand_bytes(node.outputs[i]) : 0;
+    return bytes;
+  }
+
   void time(const std::string& label, const galley_kernel& kernel, const galley_node_view& node, double flops, bool add) const {
     const galley_node_view* view = &node;
     auto target = galley::sdk::fresh<galley_target>();
@@ -188,10 +209,11 @@ class Bench {
     auto plan = galley::sdk::fresh<galley_kernel_plan>();
     galley_error error = GALLEY_ERROR_INIT;
     if (kernel.query(&view, 1, &target, &plan, &error)) return;
-    void *workspace = std::aligned_alloc(4096, static_cast<size_t>(plan.workspace_bytes / 4096 + 1) * 4096), *state = nullptr;
+    const Memory workspace = huge(plan.workspace_bytes);
+    void* state = nullptr;
     auto setup = galley::sdk::fresh<galley_kernel_setup>();
     setup.target = &target;
-    setup.workspace = workspace;
+    setup.workspace = workspace.get();
     setup.workspace_bytes = plan.workspace_bytes;
     check(kernel.prepare(&view, 1, &setup, &state, &error), error);
     double best = 1e9, spent = 0;
@@ -203,9 +225,10 @@ class Bench {
       spent += took;
     }
     kernel.release(state);
-    std::free(workspace);
-    std::printf("%-28s %-24s %s %9.3f ms %7.1f GF  %.2f of peak  workspace %.2f MiB\n", label.c_str(), kernel.name, add ? "+=" : "= ",
-                best * 1e3, flops / best * 1e-9, flops / best / peak_, static_cast<double>(plan.workspace_bytes) / (1 << 20));
+    std::printf("%-28s %-24s %s %9.3f ms ", label.c_str(), kernel.name, add ? "+=" : "= ", best * 1e3);
+    if (flops > 0) std::printf("%7.1f GF  %.2f of peak ", flops / best * 1e-9, flops / best / peak_);
+    else std::printf("%7.1f GB/s ", static_cast<double>(bytes_of(node)) / best * 1e-9);
+    std::printf(" workspace %.2f MiB\n", static_cast<double>(plan.workspace_bytes) / (1 << 20));
     std::fflush(stdout);
   }
 
@@ -215,8 +238,7 @@ class Bench {
 };
 
 void linear_in(Bench& bench, uint32_t dtype, const char* name, int64_t rows, int64_t K, int64_t N, int64_t transposed) {
-  const std::string label =
-      std::to_string(rows) + " x " + std::to_string(K) + " -> " + std::to_string(N) + (transposed ? " T" : "") + name;
+  const std::string label = std::to_string(rows) + " x " + std::to_string(K) + " -> " + std::to_string(N) + (transposed ? " T" : "") + name;
   const Shape x{dtype, {rows, K}}, w{dtype, transposed ? std::vector<int64_t>{K, N} : std::vector<int64_t>{N, K}}, b{GALLEY_F32, {N}},
       dy{dtype, {rows, N}};
   const auto attrs = [=] { return Attrs().i("transposed", transposed); };
@@ -228,6 +250,27 @@ void linear_in(Bench& bench, uint32_t dtype, const char* name, int64_t rows, int
 void linear(Bench& bench, int64_t rows, int64_t K, int64_t N, int64_t transposed) {
   linear_in(bench, GALLEY_F32, "", rows, K, N, transposed);
   linear_in(bench, GALLEY_BF16, " bf16", rows, K, N, transposed);
+}
+
+// What stands between the products, with data in `dtype`; weights of norms and logits are F32.
+void between(Bench& bench, uint32_t dtype, const char* name, int64_t rows) {
+  constexpr uint32_t F = GALLEY_F32;
+  const Shape narrow{dtype, {rows, 768}}, wide{dtype, {rows, 3072}}, w{F, {768}}, one{F, {rows}}, logits{F, {rows, 50304}};
+  const std::string label = std::to_string(rows) + name;
+  const auto in_dtype = [&] { return dtype == F ? Attrs() : Attrs().s("dtype", "bf16"); };
+  bench.run(label, "gelu", {wide}, Attrs().s("approximate", "tanh"));
+  bench.run(label, "gelu_grad", {wide, wide}, Attrs().s("approximate", "tanh"));
+  bench.run(label, "swiglu", {wide, wide});
+  bench.run(label, "swiglu_grad", {wide, wide, wide});
+  bench.run(label, "add", {wide, wide});
+  bench.run(label, "dropout", {wide, {GALLEY_I64, {4}}}, Attrs().f("p", 0.1));
+  bench.run(label, "layer_norm", {narrow, w, w});
+  bench.run(label, "layer_norm_dx", {narrow, narrow, w, one, one});
+  bench.run(label, "layer_norm_dw", {narrow, narrow, one, one}, {}, true);
+  bench.run(label, "rms_norm", {narrow, w});
+  bench.run(label, "sum_rows", {wide}, {}, true);
+  bench.run(label, "copy", {{F, {rows, 3072}}}, in_dtype());
+  bench.run(label, "cross_entropy_grad", {logits, {GALLEY_I32, {rows}}, one, {F, {1}}}, in_dtype());
 }
 
 struct Attention {
@@ -278,6 +321,10 @@ int main(int argc, char** argv) {
   }
   for (const auto& [K, N] : {std::pair(192, 192), {192, 512}, {512, 192}}) linear(bench, 1024, K, N, 0);
   linear(bench, 2048, 576, 1536, 0);
+  for (const int64_t rows : {256, 512}) {
+    between(bench, GALLEY_F32, " rows, f32", rows);
+    between(bench, GALLEY_BF16, " rows, bf16", rows);
+  }
   attention(bench, {"GPT-2 4 x 64", 4, 64, 64, 12, 12, 64, true});
   attention(bench, {"GPT-2 1 x 512", 1, 512, 512, 12, 12, 64, true});
   attention(bench, {"GPT-2 1 x 512, documents", 1, 512, 512, 12, 12, 64, true, [] { return Attrs(); }, true});
