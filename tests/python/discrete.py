@@ -81,7 +81,7 @@ def streams():
     run('plan', paths[1], '--check', '--target', 'slow.toml', *discrete)
     planned = [x.memory['classes']['device'] for x in (here, streamed)]
     states = planned[0]['owners']['states']
-    check(states >= 8 * here.memory['trainable'] and planned[1]['owners']['states'] == 0, f'streams: {states} bytes of states')
+    check(states >= 8 * here.memory['trainable'] and planned[1]['owners']['states'] <= 256, f'streams: {states} bytes of states')
     check(planned[0]['planned'] - planned[1]['planned'] > 0.9 * states, f'streams: states of {states} bytes, but {planned}')
     with open('trace.json') as file:
         events = json.load(file)
