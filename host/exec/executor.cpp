@@ -38,7 +38,7 @@ Executor::~Executor() {
   }
 }
 
-Result<void*> Executor::prepare(const Instruction& code, const galley_node_view* view, const TargetView& target) {
+Result<void*> Executor::prepare(const Instruction& code, const galley_node_view* const* nodes, uint32_t n, const TargetView& target) {
   auto setup = new_struct<galley_kernel_setup>();
   setup.target = target.get();
   setup.device = machine_->handle();
@@ -46,10 +46,14 @@ Result<void*> Executor::prepare(const Instruction& code, const galley_node_view*
     setup.workspace = machine_->kernel_address(code.workspace);
     setup.workspace_bytes = program_.tensors[static_cast<size_t>(code.workspace)].bytes;
   }
+  if (code.constants != no_tensor) {
+    setup.constants = machine_->kernel_address(code.constants);
+    setup.constants_bytes = program_.tensors[static_cast<size_t>(code.constants)].bytes;
+  }
   void* state = nullptr;
   Status status = call_plugin(
       caller_of(code.kernel, code.kernel->name), "prepare",
-      [&](galley_error* error) { return code.kernel->prepare(&view, 1, &setup, &state, error); }, Phase::Run);
+      [&](galley_error* error) { return code.kernel->prepare(nodes, n, &setup, &state, error); }, Phase::Run);
   if (status.ok()) return state;
   const std::string whose = code.strategy.empty() ? "" : " of " + code.strategy;
   return plugin_error(
@@ -73,8 +77,9 @@ Status Executor::prepare(const Target& target) {
         step.kernel = code.kernel;
         step.plugin = plugin_of(code.kernel);
         const NodeViews::Pair pair = views_.of(static_cast<SegmentKind>(s), i);
-        step.first = TRY(prepare(code, pair.first, view));
-        step.later = pair.later == pair.first ? step.first : TRY(prepare(code, pair.later, view));
+        step.first = TRY(prepare(code, pair.first, pair.n, view));
+        step.later = pair.later == pair.first ? step.first : TRY(prepare(code, pair.later, pair.n, view));
+        if (poisoner_ && code.constants != no_tensor) TRY_STATUS(poisoner_->keep(code.constants));
       } else if (code.action == Action::Copy) {
         const Operand &from = code.inputs[0], &to = code.outputs[0];
         if (from.bytes() != to.bytes())

@@ -97,7 +97,7 @@ class Executor {
 
   Executor(const Program& program, const Plan& plan, std::unique_ptr<Machine> machine, const ExecutorOptions& options);
   Status prepare(const Target& target);
-  Result<void*> prepare(const Instruction& code, const galley_node_view* view, const TargetView& target);
+  Result<void*> prepare(const Instruction& code, const galley_node_view* const* nodes, uint32_t n, const TargetView& target);
   Status run_segment(SegmentKind kind, bool later, Exporter* exporter);
   Status run_step(const Step& step, const Instruction& code, bool later, WeightFiles& files, Exporter* exporter);
   /// Waits until the last copy from or to the tensor in that segment is done.

@@ -52,7 +52,8 @@ std::span<std::byte> Poisoner::copy_of(const Range& range) {
 }
 
 void Poisoner::add(const Operand& operand, bool later, bool output) {
-  if (!operand.present() || operand.bytes() == 0) return;
+  // What an earlier link of a chain makes is its output, and nothing to bring in.
+  if (!operand.present() || operand.bytes() == 0 || (operand.inner && !output)) return;
   const auto t = static_cast<size_t>(operand.tensor);
   const uint32_t access = later ? operand.later : operand.access;
   ranges_.push_back({program_.tensors[t].memory, plan_.placements[t].offset + operand.offset, operand.bytes(), operand.tensor,
@@ -120,6 +121,11 @@ Status Poisoner::run(const Instruction& code, bool later, const std::function<St
     ranges_.push_back(
         {program_.tensors[t].memory, plan_.placements[t].offset, program_.tensors[t].bytes, code.workspace, GALLEY_U8, false, false});
   }
+  if (code.constants != no_tensor) {
+    const auto t = static_cast<size_t>(code.constants);
+    ranges_.push_back(
+        {program_.tensors[t].memory, plan_.placements[t].offset, program_.tensors[t].bytes, code.constants, GALLEY_U8, true, false});
+  }
   if (ranges_.empty()) return body();
   // The copy stays as it was until both runs are over.
   for (const bool first : {true, false}) {
@@ -136,6 +142,14 @@ Status Poisoner::run(const Instruction& code, bool later, const std::function<St
   for (size_t r = 0; r < ranges_.size(); ++r)
     if (ranges_[r].writes) std::ranges::copy(written_[r], copy_of(ranges_[r]).begin());
   return ok();
+}
+
+Status Poisoner::keep(TensorId constants) {
+  TRY_STATUS(machine_.synchronize());
+  const auto t = static_cast<size_t>(constants);
+  const size_t memory = program_.tensors[t].memory;
+  const int64_t offset = plan_.placements[t].offset;
+  return machine_.read_arena(memory, offset, machine_.copy_of(memory).subspan(static_cast<size_t>(offset), static_cast<size_t>(program_.tensors[t].bytes)));
 }
 
 void Poisoner::end_lives(SegmentKind kind, size_t index) {

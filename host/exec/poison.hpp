@@ -29,6 +29,8 @@ class Poisoner {
   /// Runs an instruction by `body`, which synchronizes; twice. `later`: second or later micro-batch. The error says what it did; the
   /// caller adds which one it was.
   Status run(const Instruction& code, bool later, const std::function<Status()>& body);
+  /// What a kernel has written to its constants while it was prepared stays.
+  Status keep(TensorId constants);
   /// Makes junk of the tensors whose last use the instruction was.
   void end_lives(SegmentKind kind, size_t index);
 

@@ -33,13 +33,14 @@ NodeViews::NodeViews(const Program& program, const Machine& machine) {
   for (size_t s = 0; s < program.segments.size(); ++s) {
     for (const Instruction& code : program.segments[s].code) {
       const size_t n = variants(static_cast<SegmentKind>(s), code);
-      views += n;
+      views += n * nodes_of(code).size();
       operands += n * (code.inputs.size() + code.outputs.size());
       pointers += operands_of(code) * n;
-      attrs += n * code.attrs.view().size();
+      for (const NodeOf& node : nodes_of(code)) attrs += n * node.attrs.view().size();
     }
   }
   views_.reserve(views);
+  view_pointers_.reserve(views);
   operands_.reserve(operands);
   operand_pointers_.reserve(pointers);
   attr_pointers_.reserve(attrs);
@@ -51,6 +52,7 @@ NodeViews::NodeViews(const Program& program, const Machine& machine) {
       const size_t n = variants(static_cast<SegmentKind>(s), code);
       if (n == 0) continue;
       Pair& pair = pairs_[s][i];
+      pair.n = static_cast<uint32_t>(nodes_of(code).size());
       pair.first = build(program, machine, code, false);
       pair.later = n == 2 ? build(program, machine, code, true) : pair.first;
     }
@@ -62,21 +64,21 @@ const galley_operand* NodeViews::build(const Program& program, const Machine& ma
   if (operand.present()) {
     const char* name = program.tensors[static_cast<size_t>(operand.tensor)].name.c_str();
     operands_.push_back(operand_view(operand, name, machine.kernel_address(operand.tensor, operand.offset), access));
-  } else if (operand.stored) {
-    operands_.push_back(operand_view(operand, operand.stored->format.c_str(), nullptr, access));
+  } else if (operand.stored || operand.inner) {
+    operands_.push_back(operand_view(operand, operand.stored ? operand.stored->format.c_str() : "", nullptr, access));
   } else {
     return nullptr;
   }
   return &operands_.back();
 }
 
-const galley_node_view* NodeViews::build(const Program& program, const Machine& machine, const Instruction& code, bool later) {
+const galley_node_view* const* NodeViews::build(const Program& program, const Machine& machine, const Instruction& code, bool later) {
   const size_t inputs = operand_pointers_.size(), begin = operands_.size();
   for (const Operand& operand : code.inputs) operand_pointers_.push_back(build(program, machine, operand, later));
   // Operands of components have all been built by now.
   size_t built = begin;
   for (const Operand& operand : code.inputs) {
-    if (!operand.present() && !operand.stored) continue;
+    if (!operand.present() && !operand.stored && !operand.inner) continue;
     galley_operand& view = operands_[built++];
     if (!operand.stored) continue;
     view.components = operand_pointers_.data() + operand_pointers_.size();
@@ -84,23 +86,30 @@ const galley_node_view* NodeViews::build(const Program& program, const Machine& 
   }
   const size_t outputs = operand_pointers_.size();
   for (const Operand& operand : code.outputs) operand_pointers_.push_back(build(program, machine, operand, later));
-  const size_t attrs = attr_pointers_.size();
-  for (const galley_attr* attr : code.attrs.view()) attr_pointers_.push_back(attr);
-
-  galley_node_view& view = views_.emplace_back(new_struct<galley_node_view>());
-  view.op = code.op ? code.op->name : code.kernel->op;
-  view.name = code.name.c_str();
-  view.inputs = operand_pointers_.data() + inputs;
-  view.outputs = operand_pointers_.data() + outputs;
-  view.attrs = attr_pointers_.data() + attrs;
-  view.n_inputs = static_cast<uint32_t>(code.inputs.size() - code.components);
-  view.n_outputs = static_cast<uint32_t>(code.outputs.size());
-  view.n_attrs = static_cast<uint32_t>(attr_pointers_.size() - attrs);
-  view.flags = code.flags;
-  view.first_row = code.first_row;
-  view.length = program.length;
-  view.block = code.block;
-  return &view;
+  const galley_operand* const* input = operand_pointers_.data() + inputs;
+  const galley_operand* const* output = operand_pointers_.data() + outputs;
+  const size_t first = view_pointers_.size();
+  for (const NodeOf& node : nodes_of(code)) {
+    const size_t attrs = attr_pointers_.size();
+    for (const galley_attr* attr : node.attrs.view()) attr_pointers_.push_back(attr);
+    galley_node_view& view = views_.emplace_back(new_struct<galley_node_view>());
+    view.op = node.op ? node.op->name : code.kernel->op;
+    view.name = node.name.c_str();
+    view.inputs = input;
+    view.outputs = output;
+    view.attrs = attr_pointers_.data() + attrs;
+    view.n_inputs = static_cast<uint32_t>(node.inputs.size());
+    view.n_outputs = static_cast<uint32_t>(node.outputs.size());
+    view.n_attrs = static_cast<uint32_t>(attr_pointers_.size() - attrs);
+    view.flags = node.flags;
+    view.first_row = node.first_row;
+    view.length = program.length;
+    view.block = node.block;
+    view_pointers_.push_back(&view);
+    input += node.inputs.size();
+    output += node.outputs.size();
+  }
+  return view_pointers_.data() + first;
 }
 
 }  // namespace galley

@@ -18,15 +18,17 @@ class NodeViews {
   NodeViews(const NodeViews&) = delete;
   NodeViews& operator=(const NodeViews&) = delete;
 
+  /// The nodes of an instruction.
   struct Pair {
-    const galley_node_view* first = nullptr;
-    const galley_node_view* later = nullptr;  ///< of the second and later micro-batches; the same as `first` where nothing differs
+    const galley_node_view* const* first = nullptr;
+    const galley_node_view* const* later = nullptr;  ///< of the second and later micro-batches; the same as `first` where nothing differs
+    uint32_t n = 0;
   };
-  /// Null for instructions that are no kernels.
+  /// None for instructions that are no kernels.
   Pair of(SegmentKind kind, size_t index) const { return pairs_[static_cast<size_t>(kind)][index]; }
 
  private:
-  const galley_node_view* build(const Program& program, const Machine& machine, const Instruction& code, bool later);
+  const galley_node_view* const* build(const Program& program, const Machine& machine, const Instruction& code, bool later);
   const galley_operand* build(const Program& program, const Machine& machine, const Operand& operand, bool later);
 
   // Sized before the first view is built, so that nothing moves afterwards.
@@ -34,6 +36,7 @@ class NodeViews {
   std::vector<const galley_operand*> operand_pointers_;
   std::vector<const galley_attr*> attr_pointers_;
   std::vector<galley_node_view> views_;
+  std::vector<const galley_node_view*> view_pointers_;
   std::array<std::vector<Pair>, segment_count> pairs_;
 };
 

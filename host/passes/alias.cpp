@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "galley/op.h"
 #include "host/passes/passes.hpp"
 
 namespace galley {
@@ -21,12 +20,12 @@ std::vector<TakeOver> take_overs(const Program& program, const Instruction& i) {
         std::count_if(operands.begin(), operands.begin() + static_cast<std::ptrdiff_t>(end), [](const Operand& o) { return o.present(); }));
   };
   for (size_t k = 0; k < i.outputs.size(); ++k) {
-    const galley_operand_rule* rule = output_rule(i.op, k);
-    if (!rule || rule->alias < 0 || static_cast<size_t>(rule->alias) >= i.inputs.size() - i.components) continue;
-    const auto from = static_cast<size_t>(rule->alias);
+    const int64_t taken = taken_input(i, k);
+    if (taken < 0) continue;
+    const auto from = static_cast<size_t>(taken);
     const Operand &to = i.outputs[k], &in = i.inputs[from];
     if (!movable(to) || !movable(in) || to.access != GALLEY_WRITE || in.access != GALLEY_READ || to.bytes() != in.bytes()) continue;
-    if (std::count_if(i.inputs.begin(), i.inputs.end(), [&](const Operand& o) { return o.tensor == in.tensor; }) != 1) continue;
+    if (std::count_if(i.inputs.begin(), i.inputs.end(), [&](const Operand& o) { return o.tensor == in.tensor && !o.inner; }) != 1) continue;
     out.push_back({position(i.inputs, i.inputs.size()) + position(i.outputs, k), position(i.inputs, from)});
   }
   return out;

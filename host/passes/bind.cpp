@@ -28,12 +28,8 @@ Status bind(Compilation& c) {
       if (i.action != Action::Kernel) continue;
       const KernelChoice& choice = *TRY(c.kernels.choose(i, program.tensors));
       if (!choice.kernel) return no_kernel(i, c.target, choice);
-      i.kernel = choice.kernel;
+      give(program, i, choice);
       chosen.insert({i.op->name, choice.kernel->name, choice.plugin->manifest.id});
-      if (choice.workspace <= 0) continue;
-      i.workspace = static_cast<TensorId>(program.tensors.size());
-      program.tensors.push_back(
-          {"workspace of " + i.name, GALLEY_U8, {choice.workspace}, choice.workspace, 0, Owner::Workspace, Life::Segment, ""});
     }
   }
   program.kernels.assign(chosen.begin(), chosen.end());

@@ -28,7 +28,7 @@ Status verify_program(Compilation& c, std::string_view pass) {
   return error;
 }
 
-// The compiler. Groups of nodes go before bind.
+// The compiler.
 constexpr Pass passes[] = {
     {{"rewrite", "strategies change the model"}, rewrite, verify_graph, dump_graph},
     {{"claim", "strategies' claims on parameters and the run"}, claim_model, verify_graph, dump_graph},
@@ -45,6 +45,7 @@ constexpr Pass passes[] = {
     {{"bind", "kernels and their workspace"}, bind, verify_program, dump_program},
     {{"decide", "what backward keeps"}, decide, verify_program, dump_choices},
     {{"clone", "what backward recomputes"}, clone, verify_program, dump_program},
+    {{"fuse", "groups and chains of nodes that one launch computes"}, fuse, verify_program, dump_program},
     {{"alias", "outputs that take over their inputs' memory"}, alias, verify_program, dump_program},
     {{"early", "copies between memory classes that run beside kernels"}, early, verify_program, dump_program},
 };

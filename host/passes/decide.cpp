@@ -5,8 +5,8 @@
 #include <optional>
 #include <set>
 
-#include "host/passes/alias.hpp"
 #include "host/passes/clone.hpp"
+#include "host/passes/fuse.hpp"
 #include "host/plan/plan.hpp"
 #include "host/plugins/abi.hpp"
 
@@ -73,49 +73,45 @@ Result<SavedSet> saved_set(const Compilation& c) {
 /// of micro and the planner's search.
 class Peaks {
  public:
-  explicit Peaks(const Compilation& c) : c_(c), recomputer_(c), base_(outline_of(c.program)) {
-    for (size_t s = 0; s < base_.segments.size(); ++s) {
-      std::vector<std::vector<TakeOver>> allowed;
-      for (const Instruction& i : c.program.segments[s].code) allowed.push_back(take_overs(c.program, i));
-      if (static_cast<SegmentKind>(s) == SegmentKind::Micro) {
-        micro_ = std::move(allowed);
-        continue;
+  explicit Peaks(Compilation& c) : c_(c), recomputer_(c), fuser_(c), base_(outline_of(c.program)) {
+    for (size_t s = 0; s < segment_count; ++s)
+      for (const Instruction& i : c.program.segments[s].code) {
+        sources_[s].instructions.push_back(&i);
+        sources_[s].recomputed.push_back(false);
       }
-      std::vector<const std::vector<TakeOver>*> by_step;
-      for (const auto& a : allowed) by_step.push_back(&a);
-      share(base_.segments[s], by_step, base_.tensors.size());
-    }
+    micro_ = sources_[static_cast<size_t>(SegmentKind::Micro)].instructions;
   }
 
-  Result<int64_t> of(std::span<const uint32_t> choices, uint32_t memory) const {
+  Result<int64_t> of(std::span<const uint32_t> choices, uint32_t memory) {
     if (memory >= c_.target.memories.size())
       return plugin_error("device '" + c_.target.device + "' has no memory class " + std::to_string(memory));
     Recomputed made = recomputer_.apply(choices);
     Outline outline = base_;
     for (const TensorId t : made.copies) outline.tensors.push_back(outline.tensors[static_cast<size_t>(t)]);
-    std::vector<const std::vector<TakeOver>*> by_step;
-    by_step.reserve(made.from.size());
-    for (const uint32_t i : made.from) by_step.push_back(&micro_[i]);
-    share(made.code, by_step, outline.tensors.size());
     outline.segments[static_cast<size_t>(SegmentKind::Micro)] = std::move(made.code);
-    renumber(outline, canonical_numbers(outline));
-    return plan_peak(outline, c_.target, memory);
+    StepsOf& micro = sources_[static_cast<size_t>(SegmentKind::Micro)];
+    micro.instructions.clear();
+    for (const uint32_t i : made.from) micro.instructions.push_back(micro_[i]);
+    micro.recomputed = std::move(made.again);
+    return TRY(fuser_.find(outline, sources_)).peaks[memory];
   }
 
  private:
-  const Compilation& c_;
+  Compilation& c_;
   Recomputer recomputer_;
+  Fuser fuser_;
   Outline base_;
-  std::vector<std::vector<TakeOver>> micro_;  ///< of each instruction
+  Sources sources_;
+  std::vector<const Instruction*> micro_;  ///< without clones
 };
 
 struct Question {
-  const Peaks* peaks;
+  Peaks* peaks;
   size_t choices;
 };
 
 galley_status answer_peak(void* context, const uint32_t* asked, uint32_t memory, int64_t* out, galley_error* error) {
-  const auto* question = static_cast<const Question*>(context);
+  auto* question = static_cast<Question*>(context);
   const auto got = question->peaks->of({asked, question->choices}, memory);
   if (!got) {
     fill_error(error, GALLEY_FAILED, got.error().cause, got.error().hint);
@@ -126,7 +122,7 @@ galley_status answer_peak(void* context, const uint32_t* asked, uint32_t memory,
 }
 
 Status ask(Compilation& c, size_t use) {
-  const Peaks peaks(c);
+  Peaks peaks(c);
   Question question = {&peaks, c.choices.size()};
   std::vector<const galley_saved_item*> items;
   for (const galley_saved_item& s : c.saved.items) items.push_back(&s);

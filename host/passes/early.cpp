@@ -309,13 +309,6 @@ void copy_once(const Program& program, std::vector<Instruction>& code, const Tar
   }
 }
 
-std::vector<int64_t> peaks(const Program& program, const Target& target) {
-  const Outline outline = outline_of(program);
-  std::vector<int64_t> out;
-  for (uint32_t memory = 0; memory < target.memories.size(); ++memory) out.push_back(plan_peak(outline, target, memory));
-  return out;
-}
-
 /// Whether no class has grown beyond its limit. Staging is in class 0, so that one alone can have grown.
 bool fits(const Compilation& c, const std::vector<int64_t>& before, const std::vector<int64_t>& after) {
   const auto within = [](int64_t was, int64_t is, int64_t limit) { return limit <= 0 || is <= std::max(was, limit); };
@@ -339,7 +332,7 @@ Status early(Compilation& c) {
     copy_once(program, once[kind], c.target);
   }
   if (placed.empty()) return ok();
-  const std::vector<int64_t> before = peaks(program, c.target);
+  const std::vector<int64_t> before = plan_peaks(outline_of(program), c.target);
   const auto as_placed = [&](SegmentKind kind) { program.segment(kind).code = placed.at(kind); };
   for (int64_t most = INT64_MAX;;) {
     int64_t in_flight = 0;
@@ -352,7 +345,7 @@ Status early(Compilation& c) {
       program.segment(kind).code = copies.made();
       if (segment_seconds(program, kind, c.target) > waiting * kSame) as_placed(kind);
     }
-    if (fits(c, before, peaks(program, c.target))) break;
+    if (fits(c, before, plan_peaks(outline_of(program), c.target))) break;
     if (in_flight == 0) {  // then it is what readers share that lies there for too long
       for (const auto& [kind, code] : placed) as_placed(kind);
       break;

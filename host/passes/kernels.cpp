@@ -12,41 +12,48 @@ namespace {
 /// An instruction as `query` sees it, and all that it sees as a string.
 struct Question {
   Question(const Instruction& i, const std::vector<ProgramTensor>& tensors, int64_t length) {
-    key = i.op->name;
-    key += " " + std::to_string(i.flags) + " " + std::to_string(i.first_row) + " " + std::to_string(i.components);
-    inputs.reserve(i.inputs.size());  // it stays where it is: operands that are stored point to their components, which come behind
-    for (const Operand& o : i.inputs) inputs.push_back(describe(o, tensors));
-    key += ">";
-    for (const Operand& o : i.outputs) outputs.push_back(describe(o, tensors));
-    attrs = i.attrs.view();
-    key += ";" + i.attrs.key();
-    view = {sizeof(galley_node_view),
-            1,
-            i.op->name,
-            i.name.c_str(),
-            inputs.data(),
-            outputs.data(),
-            attrs.data(),
-            static_cast<uint32_t>(inputs.size() - i.components),
-            static_cast<uint32_t>(outputs.size()),
-            static_cast<uint32_t>(attrs.size()),
-            i.flags,
-            i.first_row,
-            length,
-            i.block};
+    key = op_text(i) + " " + std::to_string(i.components);
+    // They stay where they are: nodes point to their operands, and operands that are stored to their components, which come behind.
+    inputs.reserve(i.inputs.size());
+    outputs.reserve(i.outputs.size());
+    for (const NodeOf& node : nodes_of(i)) {
+      key += " " + std::to_string(node.flags) + " " + std::to_string(node.first_row);
+      const size_t first_input = inputs.size(), first_output = outputs.size();
+      for (const Operand& o : node.inputs) inputs.push_back(describe(o, tensors));
+      for (size_t k = i.inputs.size() - i.components; i.components && k < i.inputs.size(); ++k) inputs.push_back(describe(i.inputs[k], tensors));
+      key += ">";
+      for (const Operand& o : node.outputs) outputs.push_back(describe(o, tensors));
+      const auto& attrs = all_attrs.emplace_back(node.attrs.view());
+      key += ";" + node.attrs.key();
+      views.push_back({sizeof(galley_node_view),
+                       1,
+                       node.op->name,
+                       node.name.c_str(),
+                       inputs.data() + first_input,
+                       outputs.data() + first_output,
+                       attrs.data(),
+                       static_cast<uint32_t>(node.inputs.size()),
+                       static_cast<uint32_t>(node.outputs.size()),
+                       static_cast<uint32_t>(attrs.size()),
+                       node.flags,
+                       node.first_row,
+                       length,
+                       node.block});
+      nodes.push_back(&views.back());
+    }
   }
   Question(const Question&) = delete;
   Question& operator=(const Question&) = delete;
 
   const galley_operand* describe(const Operand& o, const std::vector<ProgramTensor>& tensors) {
-    if (!o.present() && !o.stored) {
+    if (!o.present() && !o.stored && !o.inner) {
       key += "|-";
       return nullptr;
     }
     const uint32_t access = std::max(o.access, o.later);
-    const std::string& name = o.present() ? tensors[static_cast<size_t>(o.tensor)].name : o.stored->format;
-    operands.push_back(operand_view(o, name.c_str(), nullptr, access));
-    key += "|" + std::to_string(o.dtype) + "," + std::to_string(access);
+    const char* name = o.present() ? tensors[static_cast<size_t>(o.tensor)].name.c_str() : o.stored ? o.stored->format.c_str() : "";
+    operands.push_back(operand_view(o, name, nullptr, access));
+    key += "|" + std::to_string(o.dtype) + "," + std::to_string(access) + "," + std::to_string(o.inner);
     for (const int64_t extent : o.shape) key += "," + std::to_string(extent);
     if (o.stored) {
       key += "," + o.stored->format + o.stored->attrs.key();
@@ -60,11 +67,23 @@ struct Question {
   bool formats = false;
   std::deque<galley_operand> operands;
   std::vector<const galley_operand*> inputs, outputs;
-  std::vector<const galley_attr*> attrs;
-  galley_node_view view = {};
+  std::deque<std::vector<const galley_attr*>> all_attrs;
+  std::deque<galley_node_view> views;
+  std::vector<const galley_node_view*> nodes;
 };
 
 }  // namespace
+
+void give(Program& program, Instruction& i, const KernelChoice& choice) {
+  i.kernel = choice.kernel;
+  const auto memory = [&](const char* what, int64_t bytes, Life life) {
+    if (bytes <= 0) return no_tensor;
+    program.tensors.push_back({what + i.name, GALLEY_U8, {bytes}, bytes, 0, Owner::Workspace, life, ""});
+    return static_cast<TensorId>(program.tensors.size() - 1);
+  };
+  i.workspace = memory("workspace of ", choice.workspace, Life::Segment);
+  i.constants = memory("constants of ", choice.constants, Life::Run);
+}
 
 Kernels::Kernels(Plugins& plugins, Strategies strategies, const Target& target, const CompileOptions& options, int64_t length)
     : plugins_(plugins), target_(target), length_(length) {
@@ -75,10 +94,36 @@ Kernels::Kernels(Plugins& plugins, Strategies strategies, const Target& target, 
   };
 }
 
-bool Kernels::admitted(const Plugin& plugin, const galley_op* op) {
+/// A chain is a plugin's own if all of its links are.
+bool Kernels::admitted(const Plugin& plugin, const Instruction& i) {
   if (admits_(plugin)) return true;
-  const Registered<galley_op> registered = plugins_.op(op->name);
-  return registered.table == op && registered.plugin == &plugin;
+  const std::vector<NodeOf> nodes = nodes_of(i);
+  return std::all_of(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(i.links), [&](const NodeOf& node) {
+    const Registered<galley_op> registered = plugins_.op(node.op->name);
+    return registered.table == node.op && registered.plugin == &plugin;
+  });
+}
+
+const std::vector<std::vector<std::string>>& Kernels::chains() {
+  if (chains_) return *chains_;
+  chains_.emplace();
+  for (const std::string& text : plugins_.chains(target_.device, target_.isa)) {
+    std::vector<std::string>& links = chains_->emplace_back(1);
+    for (const char letter : text) {
+      if (letter == '>') links.emplace_back();
+      else links.back() += letter;
+    }
+  }
+  std::stable_sort(chains_->begin(), chains_->end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  return *chains_;
+}
+
+bool Kernels::takes_groups(const std::string& op) {
+  const auto [found, fresh] = takes_groups_.try_emplace(op, false);
+  if (fresh)
+    for (const Registered<galley_kernel>& k : plugins_.kernels(op, target_.device, target_.isa))
+      found->second = found->second || (k.table->flags & GALLEY_KERNEL_GROUPS);
+  return found->second;
 }
 
 Result<const KernelChoice*> Kernels::choose(const Instruction& i, const std::vector<ProgramTensor>& tensors) {
@@ -86,13 +131,14 @@ Result<const KernelChoice*> Kernels::choose(const Instruction& i, const std::vec
   const auto [found, fresh] = chosen_.try_emplace(question.key);
   KernelChoice& choice = found->second;
   if (!fresh) return &choice;
-  const galley_node_view* nodes[] = {&question.view};
+  const auto n = static_cast<uint32_t>(question.nodes.size());
   const TargetView target(target_);
   galley_kernel_plan plan = {};
-  for (const Registered<galley_kernel>& k : plugins_.kernels(i.op->name, target_.device, target_.isa)) {
+  for (const Registered<galley_kernel>& k : plugins_.kernels(op_text(i), target_.device, target_.isa)) {
     const galley_kernel* kernel = k.table;
     if (question.formats && !(kernel->flags & GALLEY_KERNEL_FORMATS)) continue;
-    if (!admitted(*k.plugin, i.op)) {
+    if (n > i.links && !(kernel->flags & GALLEY_KERNEL_GROUPS)) continue;
+    if (!admitted(*k.plugin, i)) {
       choice.refusals +=
           std::string("; ") + kernel->name + ": the recipe does not ask for kernels of plugin '" + k.plugin->manifest.id + "'";
       continue;
@@ -102,7 +148,7 @@ Result<const KernelChoice*> Kernels::choose(const Instruction& i, const std::vec
     galley_status status = GALLEY_OK;
     const Status asked =
         call_plugin(k.caller(), std::string("query of kernel '") + kernel->name + "' for '" + i.name + "'", [&](galley_error* said) {
-          status = kernel->query(nodes, 1, target.get(), &offer, said);
+          status = kernel->query(question.nodes.data(), n, target.get(), &offer, said);
           error = *said;
           return status == GALLEY_UNSUPPORTED || status == GALLEY_INVALID ? GALLEY_OK : status;
         });
@@ -114,13 +160,10 @@ Result<const KernelChoice*> Kernels::choose(const Instruction& i, const std::vec
     if (const uint64_t unknown = offer.flags & GALLEY_MUST_UNDERSTAND_64 & ~GALLEY_PLAN_KNOWN)
       return plugin_error("plugin '" + k.plugin->manifest.id + "': kernel '" + kernel->name +
                           "' answers with flags that this version does not know: " + std::to_string(unknown));
-    if (offer.constants_bytes > 0) {
-      choice.refusals += std::string("; ") + kernel->name + ": asks for constants, which this version does not plan yet";
-      continue;
-    }
-    if (offer.workspace_bytes < 0)
-      return plugin_error("plugin '" + k.plugin->manifest.id + "': kernel '" + kernel->name + "' asks for " +
-                          std::to_string(offer.workspace_bytes) + " bytes of workspace for '" + i.name + "'");
+    for (const auto& [bytes, what] : {std::pair(offer.workspace_bytes, "workspace"), std::pair(offer.constants_bytes, "constants")})
+      if (bytes < 0)
+        return plugin_error("plugin '" + k.plugin->manifest.id + "': kernel '" + kernel->name + "' asks for " + std::to_string(bytes) +
+                            " bytes of " + what + " for '" + i.name + "'");
     if (offer.workspace_bytes > target_.workspace_budget) {
       choice.refusals += std::string("; ") + kernel->name + ": needs " + std::to_string(offer.workspace_bytes) + " bytes of workspace";
       continue;
@@ -135,6 +178,7 @@ Result<const KernelChoice*> Kernels::choose(const Instruction& i, const std::vec
     }
   }
   choice.workspace = plan.workspace_bytes;
+  choice.constants = plan.constants_bytes;
   return &choice;
 }
 

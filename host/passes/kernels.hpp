@@ -3,8 +3,10 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "host/passes/compile.hpp"
 #include "host/plan/program.hpp"
@@ -12,13 +14,17 @@
 
 namespace galley {
 
-/// A kernel and the workspace it asked for; no kernel: why none serves.
+/// A kernel and the memory it asked for; no kernel: why none serves.
 struct KernelChoice {
   const galley_kernel* kernel = nullptr;
   const Plugin* plugin = nullptr;  ///< whose kernel it is
   int64_t workspace = 0;
+  int64_t constants = 0;
   std::string refusals;
 };
+
+/// Gives an instruction its kernel, a workspace and constants.
+void give(Program& program, Instruction& instruction, const KernelChoice& choice);
 
 /// Asks each kernel once for each kind of instruction and remembers the answer.
 class Kernels {
@@ -31,14 +37,21 @@ class Kernels {
   /// a gradient.
   Result<const KernelChoice*> choose(const Instruction& instruction, const std::vector<ProgramTensor>& tensors);
 
+  /// The chains that there are kernels for, as lists of ops; longer ones first, then by name.
+  const std::vector<std::vector<std::string>>& chains();
+  /// Whether some kernel of this op, or chain ("a>b"), takes groups.
+  bool takes_groups(const std::string& op);
+
  private:
-  bool admitted(const Plugin& plugin, const galley_op* op);
+  bool admitted(const Plugin& plugin, const Instruction& instruction);
 
   Plugins& plugins_;
   const Target& target_;
   int64_t length_;
   std::function<bool(const Plugin&)> admits_;
   std::map<std::string, KernelChoice> chosen_;
+  std::optional<std::vector<std::vector<std::string>>> chains_;
+  std::map<std::string, bool> takes_groups_;
 };
 
 }  // namespace galley

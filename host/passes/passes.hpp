@@ -53,7 +53,7 @@ struct Compilation {
   galley_tensor applied = 0;           ///< window: how many steps have been applied
   Orders orders = {};                  ///< order
   galley_tensor sample_logits = 0;     ///< order
-  Program program = {};                ///< place, bind; clone and alias change micro
+  Program program = {};                ///< place, bind; clone and fuse change its code
   MicroItems micro = {};               ///< place
   SavedSet saved = {};                 ///< decide
   std::vector<uint32_t> choices = {};  ///< decide: one a saved tensor
@@ -100,6 +100,8 @@ Status bind(Compilation& c);
 Status decide(Compilation& c);
 /// Puts clones of forward's instructions before what reads them in backward.
 Status clone(Compilation& c);
+/// Makes one launch of groups and chains of nodes, where there are kernels for them.
+Status fuse(Compilation& c);
 /// Lets outputs take over the buffers of inputs that nobody reads any more.
 Status alias(Compilation& c);
 /// Lets copies on queues of their own run beside steps: in before they are needed, out while what follows runs; one copy for readers that are

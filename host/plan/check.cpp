@@ -102,8 +102,8 @@ class ProgramCheck {
   /// The op lets this output take over this input's buffer, and both are the same bytes.
   static bool takes_over(const Instruction& code, size_t output, size_t input) {
     const Operand &from = code.inputs[input], &to = code.outputs[output];
-    if (!code.op || output >= code.op->n_outputs || from.offset != to.offset || from.bytes() != to.bytes() || writes(from)) return false;
-    return code.op->outputs[output]->alias == static_cast<int32_t>(input);
+    if (from.offset != to.offset || from.bytes() != to.bytes() || writes(from)) return false;
+    return taken_input(code, output) == static_cast<int64_t>(input);
   }
 
   Status check_overlaps(const std::string& at, const Instruction& code) const {
@@ -111,11 +111,11 @@ class ProgramCheck {
     auto operand = [&](size_t i) -> const Operand& { return i < n ? code.inputs[i] : code.outputs[i - n]; };
     for (size_t i = 0; i < all; ++i) {
       const Operand& a = operand(i);
-      if (!a.present()) continue;
+      if (!a.present() || (i < n && a.inner)) continue;
       if (a.tensor == code.workspace) return plan_error(at + " has its workspace '" + tensor(a.tensor).name + "' among its operands");
       for (size_t j = i + 1; j < all; ++j) {
         const Operand& b = operand(j);
-        if (a.tensor != b.tensor || (!writes(a) && !writes(b))) continue;
+        if (a.tensor != b.tensor || (j < n && b.inner) || (!writes(a) && !writes(b))) continue;
         if (a.offset >= b.offset + b.bytes() || b.offset >= a.offset + a.bytes()) continue;
         if (i < n && j >= n && takes_over(code, j - n, i)) continue;
         return plan_error(at + " has operands that overlap: " + range_text(program_, a.tensor, a.offset, a.offset + a.bytes()) + " and [" +
@@ -172,6 +172,8 @@ class ProgramCheck {
         return plan_error(at + " has the workspace " + std::to_string(code.workspace) + ", which does not exist");
       segments_[static_cast<size_t>(code.workspace)] |= bit;
     }
+    if (code.constants != no_tensor && (!exists(code.constants) || tensor(code.constants).life != Life::Run))
+      return plan_error(at + " has the constants " + std::to_string(code.constants) + ", which do not live for the whole run");
     return check_overlaps(at, code);
   }
 

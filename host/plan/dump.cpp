@@ -30,8 +30,9 @@ class Dump {
     return offset ? text + "+" + std::to_string(offset) : text;
   }
   std::string operand(const Operand& o, bool micro) const {
+    if (!o.present() && o.inner) return "between " + dtype_text(o.dtype) + shape_text(o.shape);
     if (!o.present()) return o.stored ? "as " + o.stored->format : "-";
-    std::string access = access_name(o.access);
+    std::string access = o.inner && o.access == GALLEY_READ ? "between" : access_name(o.access);
     if (micro && program_.micro_batches > 1 && o.later != o.access) access += std::string("/") + access_name(o.later);
     return access + " " + place(o.tensor, o.offset) + " " + dtype_text(o.dtype) + shape_text(o.shape);
   }
@@ -51,16 +52,23 @@ class Dump {
     if (code.recomputed) text += " again";
     if (code.first_row != 0) text += " row " + std::to_string(code.first_row);
     if (!code.entry.empty()) text += " entry '" + code.entry + "'";
-    auto list = [&](const std::vector<Operand>& operands) {
+    auto list = [&](std::span<const Operand> operands) {
       std::string items;
       for (const Operand& o : operands) items += (items.empty() ? "" : ", ") + operand(o, micro);
       return items;
     };
-    if (!code.inputs.empty()) text += ": " + list(code.inputs);
-    if (!code.outputs.empty()) text += " -> " + list(code.outputs);
+    auto operands = [&](std::span<const Operand> inputs, std::span<const Operand> outputs) {
+      return (inputs.empty() ? "" : ": " + list(inputs)) + (outputs.empty() ? "" : " -> " + list(outputs));
+    };
+    if (code.parts.empty()) text += operands(code.inputs, code.outputs);
     if (code.workspace != no_tensor)
       text +=
           " | " + place(code.workspace, 0) + " " + std::to_string(program_.tensors[static_cast<size_t>(code.workspace)].bytes) + " bytes";
+    if (code.constants != no_tensor)
+      text +=
+          " | " + place(code.constants, 0) + " " + std::to_string(program_.tensors[static_cast<size_t>(code.constants)].bytes) + " bytes";
+    if (!code.parts.empty())
+      for (const NodeOf& node : nodes_of(code)) text += "\n  " + std::string(node.op->name) + " '" + node.name + "'" + operands(node.inputs, node.outputs);
     return text;
   }
 

@@ -13,6 +13,7 @@ void visit_ids(Program& p, Visit&& visit) {
       for (Operand& o : i.inputs) visit(o.tensor);
       for (Operand& o : i.outputs) visit(o.tensor);
       visit(i.workspace);
+      visit(i.constants);
     }
   for (TensorId* id : {&p.scalars, &p.step_image, &p.readback, &p.window, &p.corpus, &p.staging, &p.logits, &p.sample_logits, &p.sample_position}) visit(*id);
   for (auto& [name, id] : p.inputs) visit(id);

@@ -105,4 +105,10 @@ int64_t plan_peak(const Outline& outline, const Target& target, uint32_t memory)
   return plan.planned;
 }
 
+std::vector<int64_t> plan_peaks(const Outline& outline, const Target& target) {
+  std::vector<int64_t> out;
+  for (uint32_t memory = 0; memory < target.memories.size(); ++memory) out.push_back(plan_peak(outline, target, memory));
+  return out;
+}
+
 }  // namespace galley

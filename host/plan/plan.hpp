@@ -49,5 +49,7 @@ Plan make_plan(const Program& program, const Target& target);
 
 /// The peak of one memory class, for `decide`: same code.
 int64_t plan_peak(const Outline& outline, const Target& target, uint32_t memory);
+/// Of all memory classes.
+std::vector<int64_t> plan_peaks(const Outline& outline, const Target& target);
 
 }  // namespace galley

@@ -139,6 +139,46 @@ galley_operand operand_view(const Operand& operand, const char* name, void* data
   return out;
 }
 
+std::vector<NodeOf> nodes_of(const Instruction& i) {
+  if (i.parts.empty()) return {{i.name, i.op, i.attrs, i.flags, i.first_row, i.block, std::span(i.inputs).first(i.inputs.size() - i.components), i.outputs}};
+  std::vector<NodeOf> out;
+  out.reserve(i.parts.size());
+  size_t input = 0, output = 0;
+  for (const PartNode& p : i.parts) {
+    out.push_back({p.name, p.op, p.attrs, p.flags, p.first_row, p.block, std::span(i.inputs).subspan(input, p.inputs),
+                   std::span(i.outputs).subspan(output, p.outputs)});
+    input += p.inputs;
+    output += p.outputs;
+  }
+  return out;
+}
+
+std::string op_text(const Instruction& i) {
+  std::string text = i.op->name;
+  for (size_t k = 1; k < i.links; ++k) text += std::string(">") + i.parts[k].op->name;
+  return text;
+}
+
+int64_t taken_input(const Instruction& i, size_t output) {
+  const std::vector<NodeOf> nodes = nodes_of(i);
+  size_t at = 0, first_output = 0;
+  while (at < nodes.size() && output >= first_output + nodes[at].outputs.size()) first_output += nodes[at++].outputs.size();
+  for (size_t k = output - first_output; at < nodes.size();) {
+    const NodeOf& node = nodes[at];
+    if (!node.op || k >= node.op->n_outputs) return -1;
+    const int32_t from = node.op->outputs[k]->alias;
+    if (from < 0 || static_cast<size_t>(from) >= node.inputs.size()) return -1;
+    const Operand& in = node.inputs[static_cast<size_t>(from)];
+    if (!in.inner) return &in - i.inputs.data();
+    if (in.present()) return -1;
+    const auto made = [&](const Operand& o) { return o.inner == in.inner; };
+    do --at;
+    while (std::none_of(nodes[at].outputs.begin(), nodes[at].outputs.end(), made));
+    k = static_cast<size_t>(std::find_if(nodes[at].outputs.begin(), nodes[at].outputs.end(), made) - nodes[at].outputs.begin());
+  }
+  return -1;
+}
+
 const galley_attr* AttrList::find(const std::string& name) const {
   for (const auto& item : items_)
     if (item->name == name) return &item->attr;

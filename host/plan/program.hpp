@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -97,6 +98,9 @@ struct Operand {
   /// Of an operand that its kernel reads as it is stored: shape and dtype are those of the numbers, the bytes are further inputs. Else
   /// null.
   std::shared_ptr<const StoredAs> stored;
+  /// > 0: lies between two links of the chain that the instruction is, the how-manieth to do so. As an input, an earlier link makes it. Without
+  /// a tensor it has no memory, since nothing else reads it.
+  uint32_t inner = 0;
   bool present() const { return tensor != no_tensor; }
   int64_t bytes() const { return elements(shape) * galley_dtype_bytes(dtype); }
 };
@@ -113,6 +117,17 @@ enum class Action : uint8_t {
   Write,   ///< export: inputs[0] into `file` under `entry`
 };
 
+/// One node of an instruction that does several.
+struct PartNode {
+  std::string name;
+  const galley_op* op = nullptr;
+  AttrList attrs;
+  uint32_t flags = 0;
+  int64_t first_row = 0;
+  int64_t block = -1;
+  size_t inputs = 0, outputs = 0;  ///< so many operands, behind those of the parts before it
+};
+
 struct Instruction {
   Action action = Action::Kernel;
   std::string name;               ///< the node's stable name
@@ -123,7 +138,12 @@ struct Instruction {
   size_t components = 0;  ///< so many of the last inputs are components of operands that are read as they are stored; no inputs of the op
   std::vector<Operand> outputs;  ///< an operand that is updated in place stands among the inputs with READ_WRITE
   AttrList attrs;
+  /// The nodes of a group or a chain: chain by chain, each of `links` nodes. Empty: the instruction is one node, which `op`, `attrs`, `flags`,
+  /// `first_row` and `block` describe.
+  std::vector<PartNode> parts;
+  size_t links = 1;
   TensorId workspace = no_tensor;
+  TensorId constants = no_tensor;  ///< of the whole run; the kernel's `prepare` fills them
   uint32_t flags = 0;  ///< GALLEY_NODE_TRAINING
   int64_t first_row = 0;
   int64_t block = -1;  ///< of the model's repeated blocks; -1: none
@@ -137,6 +157,21 @@ struct Instruction {
   double flops = 0;
   bool recomputed = false;  ///< a clone that runs forward again for backward
 };
+
+/// A node of an instruction: all of it, or one of its parts. Points into the instruction.
+struct NodeOf {
+  const std::string& name;
+  const galley_op* op;
+  const AttrList& attrs;
+  uint32_t flags;
+  int64_t first_row, block;
+  std::span<const Operand> inputs, outputs;
+};
+std::vector<NodeOf> nodes_of(const Instruction& instruction);
+/// "rms_norm"; of a chain "add>rms_norm".
+std::string op_text(const Instruction& instruction);
+/// The input whose bytes output `output` may take over by the ops' rules, through links of a chain that have no memory; -1: none.
+int64_t taken_input(const Instruction& instruction, size_t output);
 
 enum class SegmentKind : uint8_t { Load, Refresh, Window, Micro, Update, Eval, Sample, Export };
 inline constexpr std::array<const char*, 8> segment_names = {"load", "refresh", "window", "micro", "update", "eval", "sample", "export"};

@@ -221,7 +221,7 @@ class Replay {
     if (!operand.present()) return ok();
     TRY_STATUS(lives(operand.tensor, from, now));
     const int64_t begin = operand.offset, end = begin + operand.bytes();
-    if (access & GALLEY_READ) {
+    if ((access & GALLEY_READ) && !operand.inner) {
       TRY_STATUS(read(operand.tensor, begin, end, queue, now));
       if (floats_[static_cast<size_t>(operand.tensor)])
         readers_[static_cast<size_t>(operand.tensor)].push_back({begin, end, clock_, queue});

@@ -18,7 +18,7 @@ double step_seconds(const Program& program, const Instruction& code, const Targe
   double bytes = 0;
   for (const auto* operands : {&code.inputs, &code.outputs})
     for (const Operand& o : *operands)
-      if (o.present()) bytes += static_cast<double>(o.bytes());
+      if (o.present() && (operands == &code.outputs || !o.inner)) bytes += static_cast<double>(o.bytes());
   return std::max(code.flops / target.peak_flops(), bytes / target.bandwidth());
 }
 

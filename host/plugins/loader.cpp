@@ -230,18 +230,33 @@ void Plugins::open_kernels(Plugin& plugin, const std::string& device, const std:
   else warn(library.error().cause);
 }
 
-std::vector<Registered<galley_kernel>> Plugins::kernels(std::string_view op, std::string_view device, std::string_view isa) {
-  load_providers(&Manifest::kernels, op);
-  std::vector<Registered<galley_kernel>> out;
+template <class Visit>
+void Plugins::visit_kernels(std::string_view device, std::string_view isa, const Visit& visit) {
   for (const auto& plugin : plugins_) {
     if (!plugin->library) continue;
     open_kernels(*plugin, std::string(device), std::string(isa));
     for (const Library* library : {plugin->library, plugin->kernels[{std::string(device), std::string(isa)}].library}) {
       if (!library) continue;
       for (const galley_kernel* kernel : library->kernels)
-        if (op == kernel->op && device == kernel->device) out.push_back({kernel, plugin.get()});
+        if (device == kernel->device) visit(kernel, plugin.get());
     }
   }
+}
+
+std::set<std::string> Plugins::chains(std::string_view device, std::string_view isa) {
+  std::set<std::string> out;
+  visit_kernels(device, isa, [&](const galley_kernel* kernel, const Plugin*) {
+    if (std::string_view(kernel->op).find('>') != std::string_view::npos) out.insert(kernel->op);
+  });
+  return out;
+}
+
+std::vector<Registered<galley_kernel>> Plugins::kernels(std::string_view op, std::string_view device, std::string_view isa) {
+  load_providers(&Manifest::kernels, op);
+  std::vector<Registered<galley_kernel>> out;
+  visit_kernels(device, isa, [&](const galley_kernel* kernel, const Plugin* plugin) {
+    if (op == kernel->op) out.push_back({kernel, plugin});
+  });
   std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return std::string_view(a.table->name) < b.table->name; });
   return out;
 }

@@ -88,6 +88,9 @@ class Plugins {
   /// target nor (on a CPU) this machine falls short of. The order does not say which one is best.
   std::vector<Registered<galley_kernel>> kernels(std::string_view op, std::string_view device, std::string_view isa);
 
+  /// The chains ("a>b") that loaded plugins have kernels for, each once and by name.
+  std::set<std::string> chains(std::string_view device, std::string_view isa);
+
   /// The names of the ops of all plugins that are loaded, and of those that are always loaded.
   std::vector<std::string> op_names();
 
@@ -110,6 +113,9 @@ class Plugins {
   void warn(const std::string& line) const;
   /// Loads plugins without strategies, and those whose list has `name`.
   void load_providers(std::vector<std::string> Manifest::*list, std::string_view name);
+  /// Every kernel of a loaded plugin for a device.
+  template <class Visit>
+  void visit_kernels(std::string_view device, std::string_view isa, const Visit& visit);
   void open_kernels(Plugin& plugin, const std::string& device, const std::string& isa);
   void register_tables(Plugin& plugin);
   template <class Table>

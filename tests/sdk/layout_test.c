@@ -428,6 +428,7 @@ FIELD(galley_kernel_setup, queue, 56, 8, galley_queue*);
 CONSTANT(GALLEY_KERNEL_SETUP_MIN_SIZE, 48u);
 CONSTANT(GALLEY_KERNEL_FORMATS, 1ull);
 CONSTANT(GALLEY_KERNEL_KNOWN, 1ull);
+CONSTANT(GALLEY_KERNEL_GROUPS, 1ull << 32);
 
 typedef galley_status galley_kernel_query_fn(const galley_node_view* const* nodes, uint32_t n, const galley_target*,
                                              galley_kernel_plan* out, galley_error*);

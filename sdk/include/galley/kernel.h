@@ -4,11 +4,13 @@
  * A kernel never allocates and never waits. It declares in `query` what it needs besides its operands; `enqueue` only puts work on a queue.
  *
  * One launch may serve several nodes:
- *   group   n nodes of one op that do not depend on each other (the steps of all parameters). query and prepare get all of them.
+ *   group   n nodes of one op that do not depend on each other (the steps of all parameters). query and prepare get all of them. Only
+ *           kernels with GALLEY_KERNEL_GROUPS are offered groups; they also take a single node.
  *   chain   a kernel whose `op` is "add>rms_norm" computes an add and the rms_norm that reads its output. It gets both nodes, in this
- *           order. An operand between them that no other node reads has no memory: its `data` is NULL, also after planning. A group of
- *           chains is passed chain by chain, so n is a multiple of the chain's length.
- * A kernel that supports neither returns GALLEY_UNSUPPORTED if n != 1. */
+ *           order. An operand between them that no other node reads has no memory: its `data` is NULL, also after planning. An output may
+ *           lie where an input lies if the rules of the ops say so from link to link. A group of chains is passed chain by chain, so n is a
+ *           multiple of the chain's length.
+ * A kernel returns GALLEY_UNSUPPORTED for nodes that it does not take together; they are then computed apart. */
 #ifndef GALLEY_KERNEL_H
 #define GALLEY_KERNEL_H
 
@@ -105,6 +107,8 @@ typedef struct galley_kernel_setup {
 #define GALLEY_KERNEL_FORMATS 1ull /* reads galley_operand.format: operands in a format are passed as they are stored */
 
 #define GALLEY_KERNEL_KNOWN 1ull /* all of them */
+
+#define GALLEY_KERNEL_GROUPS (1ull << 32) /* a hint: takes groups of nodes, or of chains */
 
 typedef struct galley_kernel {
   uint32_t size;

@@ -1,0 +1,171 @@
+#include "host/passes/fuse.hpp"
+
+#include <set>
+
+#include "host/passes/fuse_segment.hpp"
+#include "host/plan/plan.hpp"
+
+namespace galley {
+
+Instruction join(const std::vector<const Instruction*>& nodes, const Launch& launch) {
+  const Instruction& first = *nodes.front();
+  Instruction out;
+  out.op = first.op;
+  out.strategy = first.strategy;
+  out.links = launch.links;
+  out.recomputed = first.recomputed;
+  for (const Instruction* node : nodes) {
+    out.parts.push_back({node->name, node->op, node->attrs, node->flags, node->first_row, node->block, node->inputs.size(), node->outputs.size()});
+    out.inputs.insert(out.inputs.end(), node->inputs.begin(), node->inputs.end());
+    out.flops += node->flops;
+    if (node->strategy != out.strategy) out.strategy.clear();
+  }
+  for (const Instruction* node : nodes) out.outputs.insert(out.outputs.end(), node->outputs.begin(), node->outputs.end());
+  for (size_t k = 0; k < launch.marks.size(); ++k) {
+    Operand& o = k < out.inputs.size() ? out.inputs[k] : out.outputs[k - out.inputs.size()];
+    o.inner = launch.marks[k].inner;
+    if (launch.marks[k].gone) o.tensor = no_tensor;
+  }
+  for (size_t k = 0; k < launch.links; ++k) out.name += (k ? ">" : "") + nodes[k]->name;
+  if (nodes.size() > launch.links) out.name += " and " + std::to_string(nodes.size() / launch.links - 1) + " more";
+  return out;
+}
+
+Result<const Fuser::Joint*> Fuser::joint(const std::vector<const Instruction*>& nodes, const Launch& launch) {
+  std::vector<uint64_t> key = {launch.links};
+  for (const Instruction* node : nodes) key.push_back(reinterpret_cast<uintptr_t>(node));
+  for (const Mark& mark : launch.marks) key.push_back(uint64_t{mark.inner} << 1 | mark.gone);
+  const auto [found, fresh] = joints_.try_emplace(std::move(key));
+  if (fresh) {
+    const Instruction joined = join(nodes, launch);
+    found->second.choice = TRY(c_.kernels.choose(joined, c_.program.tensors));
+    found->second.take_overs = take_overs(c_.program, joined);
+  }
+  return &found->second;
+}
+
+const std::vector<TakeOver>& Fuser::take_overs_of(const Instruction* i) {
+  const auto [found, fresh] = take_overs_.try_emplace(i);
+  if (fresh) found->second = take_overs(c_.program, *i);
+  return found->second;
+}
+
+void Fuser::share_all(Outline& outline, const Sources& sources) {
+  for (size_t s = 0; s < segment_count; ++s) {
+    std::vector<const std::vector<TakeOver>*> allowed;
+    allowed.reserve(sources[s].instructions.size());
+    for (const Instruction* i : sources[s].instructions) allowed.push_back(&take_overs_of(i));
+    share(outline.segments[s], allowed, outline.tensors.size());
+  }
+}
+
+/// Of the program with its launches, each output in the place of an input where that is possible.
+std::vector<int64_t> Fuser::peaks(const Outline& outline, const Sources& sources, const Fusion& fusion) {
+  Outline out = outline;
+  for (size_t s = 0; s < segment_count; ++s) {
+    const Outline::Code& from = outline.segments[s];
+    Outline::Code code;
+    code.steps.reserve(fusion.launches[s].size());
+    code.touched.reserve(from.touched.size());
+    std::vector<const std::vector<TakeOver>*> allowed;
+    for (const Launch& launch : fusion.launches[s]) {
+      Outline::Step step = from.steps[launch.steps.front()];
+      std::vector<const Instruction*> nodes;
+      for (const uint32_t k : launch.steps) nodes.push_back(sources[s].instructions[k]);
+      step.begin = static_cast<uint32_t>(code.touched.size());
+      if (!launch.choice) {
+        const auto ids = from.of(from.steps[launch.steps.front()]);
+        code.touched.insert(code.touched.end(), ids.begin(), ids.end());
+        allowed.push_back(&take_overs_of(nodes.front()));
+      } else {
+        size_t mark = 0;
+        for (const bool output : {false, true})
+          for (const uint32_t k : launch.steps) {
+            const Instruction& node = *sources[s].instructions[k];
+            const TensorId* id = from.of(from.steps[k]).data();
+            if (output) id += std::count_if(node.inputs.begin(), node.inputs.end(), [](const Operand& o) { return o.present(); });
+            for (const Operand& o : output ? node.outputs : node.inputs) {
+              const bool gone = !launch.marks.empty() && launch.marks[mark].gone;
+              ++mark;
+              if (!o.present()) continue;
+              if (!gone) code.touched.push_back(*id);
+              ++id;
+            }
+          }
+        if (launch.choice->workspace > 0) {
+          code.touched.push_back(static_cast<TensorId>(out.tensors.size()));
+          out.tensors.push_back({launch.choice->workspace, 0, Life::Segment});
+        }
+        allowed.push_back(&joint(nodes, launch).value()->take_overs);
+      }
+      step.end = static_cast<uint32_t>(code.touched.size());
+      code.steps.push_back(step);
+    }
+    share(code, allowed, out.tensors.size());
+    out.segments[s] = std::move(code);
+  }
+  renumber(out, canonical_numbers(out));
+  return plan_peaks(out, c_.target);
+}
+
+Result<Fusion> Fuser::find(const Outline& outline, const Sources& sources) {
+  Outline apart = outline;
+  share_all(apart, sources);
+  Room room(apart, c_.target);
+  Fusion fusion;
+  bool any = false;
+  for (size_t s = 0; s < segment_count; ++s) {
+    fusion.launches[s] = TRY(SegmentFuser(*this, c_.kernels, outline, apart, sources[s], s, room).run());
+    any = any || fusion.launches[s].size() < sources[s].instructions.size();
+  }
+  const std::vector<int64_t>& least = room.least();
+  if (any) {
+    fusion.peaks = peaks(outline, sources, fusion);
+    // A plan cannot need less than what lives at one time.
+    if (std::equal(fusion.peaks.begin(), fusion.peaks.end(), least.begin(), std::less_equal<>())) return fusion;
+  }
+  renumber(apart, canonical_numbers(apart));
+  Fusion none;
+  none.peaks = plan_peaks(apart, c_.target);
+  if (any && std::equal(fusion.peaks.begin(), fusion.peaks.end(), none.peaks.begin(), std::less_equal<>())) return fusion;
+  return none;
+}
+
+Status fuse(Compilation& c) {
+  Program& program = c.program;
+  Sources sources;
+  for (size_t s = 0; s < segment_count; ++s)
+    for (const Instruction& i : program.segments[s].code) {
+      sources[s].instructions.push_back(&i);
+      sources[s].recomputed.push_back(i.recomputed);
+    }
+  const Fusion fusion = TRY(Fuser(c).find(outline_of(program), sources));
+  std::set<Program::Chosen> chosen;
+  std::set<std::string> alone;
+  for (size_t s = 0; s < segment_count; ++s) {
+    if (fusion.launches[s].empty()) continue;
+    std::vector<Instruction> code;
+    code.reserve(fusion.launches[s].size());
+    for (const Launch& launch : fusion.launches[s]) {
+      if (!launch.choice) {
+        code.push_back(program.segments[s].code[launch.steps.front()]);
+        if (code.back().kernel) alone.insert(code.back().kernel->name);
+        continue;
+      }
+      std::vector<const Instruction*> nodes;
+      for (const uint32_t k : launch.steps) nodes.push_back(sources[s].instructions[k]);
+      Instruction& i = code.emplace_back(join(nodes, launch));
+      const KernelChoice& choice = *launch.choice;
+      give(program, i, choice);
+      chosen.insert({op_text(i), choice.kernel->name, choice.plugin->manifest.id});
+    }
+    program.segments[s].code = std::move(code);
+  }
+  if (chosen.empty()) return ok();
+  for (const Program::Chosen& k : program.kernels)
+    if (alone.contains(k.kernel)) chosen.insert(k);
+  program.kernels.assign(chosen.begin(), chosen.end());
+  return ok();
+}
+
+}  // namespace galley

@@ -1,0 +1,69 @@
+// Several nodes in one launch: groups of nodes that do not depend on each other, and chains of nodes that read what the one before has made.
+//
+// A launch stands where its first node stood; the others move up to it, past instructions that neither read what they write nor write what
+// they use. Nothing moves past a copy or an event. The most bytes that live at one time do not grow, in any memory class; where the planner
+// should need more all the same, everything stays apart.
+#pragma once
+
+#include <array>
+#include <map>
+#include <vector>
+
+#include "host/passes/alias.hpp"
+#include "host/passes/passes.hpp"
+
+namespace galley {
+
+/// How a chain sees an operand: as `Operand::inner` says, and whether it has lost its memory.
+struct Mark {
+  uint32_t inner = 0;
+  bool gone = false;
+};
+
+/// Steps of a segment that become one instruction, chain by chain.
+struct Launch {
+  std::vector<uint32_t> steps;
+  size_t links = 1;
+  std::vector<Mark> marks;               ///< of a chain's operands: all inputs, then all outputs; empty for a group of nodes
+  const KernelChoice* choice = nullptr;  ///< null: the step as it is
+};
+
+/// The instruction that does several; its kernel and workspace are for the caller to add.
+Instruction join(const std::vector<const Instruction*>& nodes, const Launch& launch);
+
+/// The instructions that the steps of a segment are, or are clones of: alike but for tensors.
+struct StepsOf {
+  std::vector<const Instruction*> instructions;
+  std::vector<bool> recomputed;
+};
+using Sources = std::array<StepsOf, segment_count>;
+
+struct Fusion {
+  std::array<std::vector<Launch>, segment_count> launches;  ///< by segment, in order; all empty: nothing changes
+  std::vector<int64_t> peaks;                               ///< by memory class, with outputs in the place of inputs
+};
+
+/// Finds launches for any choice of what backward keeps. Kernels are asked once about nodes of one kind.
+class Fuser {
+ public:
+  explicit Fuser(Compilation& c) : c_(c) {}
+  /// `outline` is the program before any output takes over an input.
+  Result<Fusion> find(const Outline& outline, const Sources& sources);
+
+ private:
+  friend class SegmentFuser;
+  struct Joint {
+    const KernelChoice* choice = nullptr;
+    std::vector<TakeOver> take_overs;
+  };
+  Result<const Joint*> joint(const std::vector<const Instruction*>& nodes, const Launch& launch);
+  const std::vector<TakeOver>& take_overs_of(const Instruction* i);
+  void share_all(Outline& outline, const Sources& sources);
+  std::vector<int64_t> peaks(const Outline& outline, const Sources& sources, const Fusion& fusion);
+
+  Compilation& c_;
+  std::map<std::vector<uint64_t>, Joint> joints_;
+  std::map<const Instruction*, std::vector<TakeOver>> take_overs_;
+};
+
+}  // namespace galley
