@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
+#include <string>
 #include <vector>
 
 #include "host/exec/machine.hpp"
@@ -37,6 +39,7 @@ class NodeViews {
   std::vector<const galley_attr*> attr_pointers_;
   std::vector<galley_node_view> views_;
   std::vector<const galley_node_view*> view_pointers_;
+  std::deque<std::string> between_;  ///< names of operands without memory
   std::array<std::vector<Pair>, segment_count> pairs_;
 };
 

@@ -308,7 +308,7 @@ Result<std::vector<Launch>> SegmentFuser::run() {
       continue;
     }
     Launch& launch = launches_[static_cast<size_t>(launch_[step])];
-    if (launch.steps.front() == step) out.push_back(std::move(launch));
+    if (!launch.steps.empty() && launch.steps.front() == step) out.push_back(std::move(launch));
   }
   return out;
 }

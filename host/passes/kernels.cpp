@@ -16,6 +16,7 @@ struct Question {
     // They stay where they are: nodes point to their operands, and operands that are stored to their components, which come behind.
     inputs.reserve(i.inputs.size());
     outputs.reserve(i.outputs.size());
+    instruction = &i;
     for (const NodeOf& node : nodes_of(i)) {
       key += " " + std::to_string(node.flags) + " " + std::to_string(node.first_row);
       const size_t first_input = inputs.size(), first_output = outputs.size();
@@ -51,10 +52,13 @@ struct Question {
       return nullptr;
     }
     const uint32_t access = std::max(o.access, o.later);
-    const char* name = o.present() ? tensors[static_cast<size_t>(o.tensor)].name.c_str() : o.stored ? o.stored->format.c_str() : "";
+    const char* name = o.present()  ? tensors[static_cast<size_t>(o.tensor)].name.c_str()
+                       : o.stored ? o.stored->format.c_str()
+                                  : names.emplace_back("between " + std::to_string(o.inner)).c_str();
     operands.push_back(operand_view(o, name, nullptr, access));
     key += "|" + std::to_string(o.dtype) + "," + std::to_string(access) + "," + std::to_string(o.inner);
     for (const int64_t extent : o.shape) key += "," + std::to_string(extent);
+    if (o.inner && o.present()) key += "@" + maker_of(o);
     if (o.stored) {
       key += "," + o.stored->format + o.stored->attrs.key();
       operands.back().components = inputs.data() + o.stored->first;
@@ -63,6 +67,15 @@ struct Question {
     return &operands.back();
   }
 
+  /// Which operand of the instruction makes what this one reads.
+  std::string maker_of(const Operand& o) const {
+    const auto makes = [&](const Operand& x) { return x.tensor == o.tensor && ((x.access | x.later) & GALLEY_WRITE); };
+    const auto of = [&](const std::vector<Operand>& all) { return std::find_if(all.begin(), all.end(), makes) - all.begin(); };
+    return std::to_string(of(instruction->inputs)) + "," + std::to_string(of(instruction->outputs));
+  }
+
+  const Instruction* instruction = nullptr;
+  std::deque<std::string> names;
   std::string key;
   bool formats = false;
   std::deque<galley_operand> operands;

@@ -1,10 +1,11 @@
 // adamw_step: parameter, gradient and states of n elements in one pass: 28 bytes an element (36 with amsgrad), 26 with a gradient in
 // BF16 or F16; all else is F32. Bound by memory: time it beside a copy of as many bytes. Element-wise, with IEEE division and square root, so that neither threads nor the width of
 // vectors change a bit; bias corrections are computed once, in double.
+#include <algorithm>
 #include <cmath>
 
+#include "galley/cpp/groups.hpp"
 #include "galley/cpp/half.hpp"
-#include "galley/cpp/plugin.hpp"
 
 namespace {
 
@@ -39,33 +40,32 @@ void step(float* __restrict p, const G* __restrict gradient, float* __restrict m
   }
 }
 
-bool supports(const Node& node) {
+void check(const Node& node) {
   for (const uint32_t i : {0u, 2u, 3u, 4u, 6u, 8u})
-    if (node.has(i) && node.in(i).dtype != GALLEY_F32) return false;
-  return node.in(5).dtype == GALLEY_I64 && node.in(7).dtype == GALLEY_I32;
+    if (node.has(i) && node.in(i).dtype != GALLEY_F32) unsupported("dtypes");
+  if (node.in(5).dtype != GALLEY_I64 || node.in(7).dtype != GALLEY_I32) unsupported("dtypes");
 }
 
-void adamw_step(const Node& node, void*) {
-  if (!*node.read<int32_t>(7)) return;
+Rule rule_of(const Node& node) {
   const double lr = *node.read<float>(4), t = static_cast<double>(*node.read<int64_t>(5));
   const double beta1 = node.f("beta1", 0.9), beta2 = node.f("beta2", 0.999);
-  const Rule r = {*node.read<float>(6),
-                  static_cast<float>(1 - lr * node.f("weight_decay", 0)),
-                  static_cast<float>(lr / (1 - std::pow(beta1, t))),
-                  static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, t))),
-                  static_cast<float>(1 - beta1),
-                  static_cast<float>(beta2),
-                  static_cast<float>(1 - beta2),
-                  static_cast<float>(node.f("eps", 1e-8))};
-  float *p = node.update<float>(0), *mean = node.update<float>(2), *square = node.update<float>(3);
-  float* largest = node.has(8) ? node.update<float>(8) : nullptr;
-  const int64_t n = count(node.in(0));
+  return {*node.read<float>(6),
+          static_cast<float>(1 - lr * node.f("weight_decay", 0)),
+          static_cast<float>(lr / (1 - std::pow(beta1, t))),
+          static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, t))),
+          static_cast<float>(1 - beta1),
+          static_cast<float>(beta2),
+          static_cast<float>(1 - beta2),
+          static_cast<float>(node.f("eps", 1e-8))};
+}
+
+/// Elements [begin, begin + n).
+void step_part(const Node& node, const Rule& r, int64_t begin, int64_t n) {
+  float *p = node.update<float>(0) + begin, *mean = node.update<float>(2) + begin, *square = node.update<float>(3) + begin;
+  float* largest = node.has(8) ? node.update<float>(8) + begin : nullptr;
   const auto all = [&](const auto* gradient) {
-    parallel((n + kBlock - 1) / kBlock, [&](int64_t block) {
-      const int64_t begin = block * kBlock, size = n - begin < kBlock ? n - begin : kBlock;
-      if (largest) step<true>(p + begin, gradient + begin, mean + begin, square + begin, largest + begin, size, r);
-      else step<false>(p + begin, gradient + begin, mean + begin, square + begin, nullptr, size, r);
-    });
+    if (largest) step<true>(p, gradient + begin, mean, square, largest, n, r);
+    else step<false>(p, gradient + begin, mean, square, nullptr, n, r);
   };
   switch (node.in(1).dtype) {
     case GALLEY_BF16: return all(node.read<Bf16>(1));
@@ -74,7 +74,68 @@ void adamw_step(const Node& node, void*) {
   }
 }
 
-const bool registered = add(kernel<adamw_step, supports>("adamw_step.cpu", "adamw_step"));
+/// The steps of any number of parameters, all their blocks in one region.
+class Steps {
+ public:
+  static void query(const Nodes& nodes, const galley_target&, galley_kernel_plan&) {
+    for (const Node& node : nodes) check(node);
+  }
+  Steps(const Nodes& nodes, const galley_kernel_setup&) : nodes_(nodes), rules_(nodes.size()) {
+    for (const Node& node : nodes_) blocks_.add((count(node.in(0)) + kBlock - 1) / kBlock);
+  }
+  void run() {
+    for (size_t i = 0; i < nodes_.size(); ++i) rules_[i] = rule_of(nodes_[i]);
+    blocks_.run([&](size_t i, int64_t block) {
+      const int64_t begin = block * kBlock, n = std::min(count(nodes_[i].in(0)) - begin, kBlock);
+      if (*nodes_[i].read<int32_t>(7)) step_part(nodes_[i], rules_[i], begin, n);
+    });
+  }
+
+ private:
+  Nodes nodes_;
+  std::vector<Rule> rules_;
+  Blocks blocks_;
+};
+
+/// Steps, each followed by a copy of the parameter in 16 bit, which is made while a block of it is in the cache.
+class StepsWithCopies {
+ public:
+  static void query(const Nodes& nodes, const galley_target&, galley_kernel_plan&) {
+    for (size_t i = 0; i < nodes.size(); i += 2) {
+      check(nodes[i]);
+      const galley_operand& copy = nodes[i + 1].out(0);
+      if (!same_operand(nodes[i].in(0), nodes[i + 1].in(0))) unsupported("copies of something else than the parameter");
+      if (copy.access != GALLEY_WRITE || (copy.dtype != GALLEY_BF16 && copy.dtype != GALLEY_F16)) unsupported("copies that are not in 16 bit");
+    }
+  }
+  StepsWithCopies(const Nodes& nodes, const galley_kernel_setup&) : nodes_(nodes), rules_(nodes.size() / 2) {
+    for (size_t i = 0; i < nodes_.size(); i += 2) blocks_.add((count(nodes_[i].in(0)) + kBlock - 1) / kBlock);
+  }
+  void run() {
+    for (size_t i = 0; i < rules_.size(); ++i) rules_[i] = rule_of(nodes_[2 * i]);
+    blocks_.run([&](size_t i, int64_t block) {
+      const Node &node = nodes_[2 * i], &copy = nodes_[2 * i + 1];
+      const int64_t begin = block * kBlock, n = std::min(count(node.in(0)) - begin, kBlock);
+      if (*node.read<int32_t>(7)) step_part(node, rules_[i], begin, n);
+      const float* from = node.read<float>(0) + begin;
+      if (copy.out(0).dtype == GALLEY_BF16) round(from, n, copy.write<Bf16>(0) + begin);
+      else round(from, n, copy.write<F16>(0) + begin);
+    });
+  }
+
+ private:
+  template <class T>
+  static void round(const float* __restrict from, int64_t n, T* __restrict to) {
+    for (int64_t i = 0; i < n; ++i) from_float(from[i], to[i]);
+  }
+
+  Nodes nodes_;
+  std::vector<Rule> rules_;
+  Blocks blocks_;
+};
+
+const bool registered = add(nodes_kernel<Steps>("adamw_step.cpu", "adamw_step")) &&
+                        add(nodes_kernel<StepsWithCopies>("adamw_step_copy.cpu", "adamw_step>copy"));
 
 }  // namespace
 

@@ -1,7 +1,9 @@
 // sgd_step: parameter, gradient and momentum buffer of n elements in one pass: 12 bytes an element without momentum, 20 with it, 2 less
 // with a gradient in BF16 or F16; all else is F32. Bound by memory: time it beside a copy of as many bytes. Element-wise, so that neither threads nor the width of vectors change a bit.
+#include <algorithm>
+
+#include "galley/cpp/groups.hpp"
 #include "galley/cpp/half.hpp"
-#include "galley/cpp/plugin.hpp"
 
 namespace {
 
@@ -37,28 +39,19 @@ void first_momentum(float* __restrict p, const G* __restrict gradient, float* __
   }
 }
 
-bool supports(const Node& node) {
-  for (const uint32_t i : {0u, 2u, 4u, 6u})
-    if (node.has(i) && node.in(i).dtype != GALLEY_F32) return false;
-  return node.in(3).dtype == GALLEY_I64 && node.in(5).dtype == GALLEY_I32;
-}
-
-void sgd_step(const Node& node, void*) {
+/// Elements [begin, begin + n).
+void step_part(const Node& node, int64_t begin, int64_t n) {
   if (!*node.read<int32_t>(5)) return;
   const Rule r = {*node.read<float>(2), *node.read<float>(4), static_cast<float>(node.f("momentum", 0)),
                   static_cast<float>(1.0 - node.f("dampening", 0)), static_cast<float>(node.f("weight_decay", 0))};
   const bool nesterov = node.i("nesterov", 0) != 0, first = *node.read<int64_t>(3) == 1;
-  float *p = node.update<float>(0), *buffer = node.has(6) ? node.update<float>(6) : nullptr;
-  const int64_t n = count(node.in(0));
+  float *p = node.update<float>(0) + begin, *buffer = node.has(6) ? node.update<float>(6) + begin : nullptr;
   const auto all = [&]<class G>(const G* gradient) {
     const auto step = first      ? (nesterov ? first_momentum<true, G> : first_momentum<false, G>)
                       : nesterov ? with_momentum<true, G>
                                  : with_momentum<false, G>;
-    parallel((n + kBlock - 1) / kBlock, [&](int64_t block) {
-      const int64_t begin = block * kBlock, size = n - begin < kBlock ? n - begin : kBlock;
-      if (buffer) step(p + begin, gradient + begin, buffer + begin, size, r);
-      else plain(p + begin, gradient + begin, size, r);
-    });
+    if (buffer) step(p, gradient + begin, buffer, n, r);
+    else plain(p, gradient + begin, n, r);
   };
   switch (node.in(1).dtype) {
     case GALLEY_BF16: return all(node.read<Bf16>(1));
@@ -67,7 +60,32 @@ void sgd_step(const Node& node, void*) {
   }
 }
 
-const bool registered = add(kernel<sgd_step, supports>("sgd_step.cpu", "sgd_step"));
+/// The steps of any number of parameters, all their blocks in one region.
+class Steps {
+ public:
+  static void query(const Nodes& nodes, const galley_target&, galley_kernel_plan&) {
+    for (const Node& node : nodes) {
+      for (const uint32_t i : {0u, 2u, 4u, 6u})
+        if (node.has(i) && node.in(i).dtype != GALLEY_F32) unsupported("dtypes");
+      if (node.in(3).dtype != GALLEY_I64 || node.in(5).dtype != GALLEY_I32) unsupported("dtypes");
+    }
+  }
+  Steps(const Nodes& nodes, const galley_kernel_setup&) : nodes_(nodes) {
+    for (const Node& node : nodes_) blocks_.add((count(node.in(0)) + kBlock - 1) / kBlock);
+  }
+  void run() const {
+    blocks_.run([&](size_t i, int64_t block) {
+      const int64_t begin = block * kBlock;
+      step_part(nodes_[i], begin, std::min(count(nodes_[i].in(0)) - begin, kBlock));
+    });
+  }
+
+ private:
+  Nodes nodes_;
+  Blocks blocks_;
+};
+
+const bool registered = add(nodes_kernel<Steps>("sgd_step.cpu", "sgd_step"));
 
 }  // namespace
 

@@ -4,20 +4,96 @@
 #include <cmath>
 
 #include "cpu/columns.hpp"
+#include "galley/cpp/groups.hpp"
 
 namespace {
 
 using namespace galley::sdk;
 namespace cpu = galley::cpu;
 
-void layer_norm(const Node& n, void*) {
-  const cpu::Input x(n, 0), w(n, 1), b(n, 2);  // (R, C), (C), (C)
+/// What a norm reads: an operand that is there.
+struct Given : cpu::Input {
+  using cpu::Input::Input;
+  void make(int64_t, int64_t) const {}
+};
+
+/// What a norm reads: the sum that an `add` before it makes. Where others read the sum too, it is written first; where not, it is made
+/// again for each pass, with the bits that it would have in its dtype.
+class Sum {
+ public:
+  explicit Sum(const Node& add)
+      : a_(add, 0), b_(add, 1), y_(add, 0), kept_(add.out(0).data), dtype_(add.out(0).dtype), alpha_(static_cast<float>(add.f("alpha", 1))) {}
+  bool in_place() const { return kept_ && dtype_ == GALLEY_F32; }
+  void make(int64_t at, int64_t n) const {
+    if (!kept_) return;
+    cpu::Buffer buffer;
+    cpu::in_runs(at, at + n, cpu::run_over(a_, b_, y_), [&](int64_t first, int64_t size) {
+      float* const to = y_.open(first, size, buffer);
+      add(first, size, to);
+      y_.close(first, size, to);
+    });
+  }
+  const float* read(int64_t at, int64_t n, cpu::Buffer& buffer) const {
+    if (in_place()) return static_cast<const float*>(kept_) + at;
+    if (kept_) {
+      cpu::load(kept_, dtype_, at, n, buffer.numbers);
+      return buffer.numbers;
+    }
+    add(at, n, buffer.numbers);
+    if (dtype_ == GALLEY_F32) return buffer.numbers;
+    uint16_t rounded[cpu::run_length];
+    cpu::store(buffer.numbers, n, rounded, dtype_, 0);
+    cpu::load(rounded, dtype_, 0, n, buffer.numbers);
+    return buffer.numbers;
+  }
+
+ private:
+  void add(int64_t at, int64_t n, float* to) const {
+    cpu::Buffer buffers[2];
+    const float *a = a_.read(at, n, buffers[0]), *b = b_.read(at, n, buffers[1]), alpha = alpha_;
+    if (alpha == 1.0f) {
+      GALLEY_INDEPENDENT
+      for (int64_t i = 0; i < n; ++i) to[i] = a[i] + b[i];
+    } else {
+      GALLEY_INDEPENDENT
+      for (int64_t i = 0; i < n; ++i) to[i] = cpu::fma(alpha, b[i], a[i]);
+    }
+  }
+
+  cpu::Input a_, b_;
+  cpu::Output y_;
+  const void* kept_;
+  uint32_t dtype_;
+  float alpha_;
+};
+
+/// "add>norm", one chain at a time: rows of the sum are in the first-level cache when the norm reads them.
+template <void (*Norm)(const Node&, const Sum&)>
+class AddedNorm {
+ public:
+  static void query(const Nodes& nodes, const galley_target&, galley_kernel_plan&) {
+    for (const Node& node : nodes)
+      if (!cpu::all_numbers(node)) unsupported("dtypes or shapes");
+    if (nodes[0].accumulates(0)) unsupported("a sum that is added to");
+    if (!same_operand(nodes[0].out(0), nodes[1].in(0))) unsupported("a sum that is not what is normed");
+  }
+  AddedNorm(const Nodes& nodes, const galley_kernel_setup&) : add_(nodes[0]), norm_(nodes[1]) {}
+  void run() const { Norm(norm_, Sum(add_)); }
+
+ private:
+  Node add_, norm_;
+};
+
+template <class X>
+void layer_norm_of(const Node& n, const X& x) {
+  const cpu::Input w(n, 1), b(n, 2);  // (C), (C); x is (R, C)
   const cpu::Output y(n, 0);
   float *mean = n.write<float>(1), *rstd = n.write<float>(2);
   const int64_t R = rows(n.in(0)), C = columns(n.in(0)), run = cpu::run_over(x, w, b, y);
   const double eps = n.f("eps", 1e-5);
   cpu::over_rows(R, C, [=](int64_t r) {
     const int64_t row = r * C;
+    x.make(row, C);
     cpu::Buffer buffers[4];
     cpu::LaneSum<> sum, squares;
     cpu::in_runs(0, C, run, [&](int64_t at, int64_t size) {
@@ -52,6 +128,8 @@ void layer_norm(const Node& n, void*) {
     });
   });
 }
+
+void layer_norm(const Node& n, void*) { layer_norm_of(n, Given(n, 0)); }
 
 // body(add, weighted): whether the node adds to dx, and whether there is a weight, as types.
 template <class Body>
@@ -132,14 +210,16 @@ int64_t layer_norm_dw_workspace(const Node& n, const galley_target&) {
 
 // ---- RMSNorm: G elements a group, R groups -------------------------------------------------------------------------------------------
 
-void rms_norm(const Node& n, void*) {
-  const cpu::Input x(n, 0), w(n, 1);
+template <class X>
+void rms_norm_of(const Node& n, const X& x) {
+  const cpu::Input w(n, 1);
   const cpu::Output y(n, 0);
   float* rstd = n.write<float>(1);
   const int64_t G = n.i("group", w ? count(n.in(1)) : columns(n.in(0))), R = count(n.in(0)) / G, run = cpu::run_over(x, w, y);
   const double eps = n.f("eps", 1e-6);
   cpu::over_rows(R, G, [=](int64_t r) {
     const int64_t group = r * G;
+    x.make(group, G);
     cpu::Buffer buffers[3];
     cpu::LaneSum<> squares;
     cpu::in_runs(0, G, run, [&](int64_t at, int64_t size) {
@@ -163,6 +243,8 @@ void rms_norm(const Node& n, void*) {
     });
   });
 }
+
+void rms_norm(const Node& n, void*) { rms_norm_of(n, Given(n, 0)); }
 
 void rms_norm_dx(const Node& n, void*) {
   const cpu::Input dy(n, 0), x(n, 1), w(n, 2);
@@ -218,6 +300,8 @@ const bool added = add(kernel<layer_norm, cpu::all_numbers>("layer_norm.cpu", "l
                    add(kernel<layer_norm_dx, cpu::all_numbers>("layer_norm_dx.cpu", "layer_norm_dx")) &&
                    add(kernel<layer_norm_dw, cpu::all_numbers, layer_norm_dw_workspace>("layer_norm_dw.cpu", "layer_norm_dw")) &&
                    add(kernel<rms_norm, cpu::all_numbers>("rms_norm.cpu", "rms_norm")) &&
+                   add(nodes_kernel<AddedNorm<layer_norm_of<Sum>>>("add_layer_norm.cpu", "add>layer_norm", "cpu", 0)) &&
+                   add(nodes_kernel<AddedNorm<rms_norm_of<Sum>>>("add_rms_norm.cpu", "add>rms_norm", "cpu", 0)) &&
                    add(kernel<rms_norm_dx, cpu::all_numbers>("rms_norm_dx.cpu", "rms_norm_dx")) &&
                    add(kernel<rms_norm_dw, cpu::all_numbers, rms_norm_dw_workspace>("rms_norm_dw.cpu", "rms_norm_dw"));
 

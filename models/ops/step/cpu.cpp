@@ -1,7 +1,7 @@
 // Single numbers: one thread, no loop.
 #include <algorithm>
 
-#include "galley/cpp/plugin.hpp"
+#include "galley/cpp/groups.hpp"
 
 namespace {
 
@@ -26,10 +26,21 @@ void loss_seed(const Node& n, void*) {
   *n.write<float>(1) = static_cast<float>(1 / scale);
 }
 
-void scheduled(const Node& n, void*) {
-  const int64_t step = std::clamp<int64_t>(*n.read<int64_t>(0), 1, count(n.in(1)));
-  *n.write<float>(0) = static_cast<float>(n.f("factor", 1) * n.read<double>(1)[step - 1]);
-}
+/// Any number of options.
+class Scheduled {
+ public:
+  static void query(const Nodes&, const galley_target&, galley_kernel_plan&) {}
+  Scheduled(const Nodes& nodes, const galley_kernel_setup&) : nodes_(nodes) {}
+  void run() const {
+    for (const Node& n : nodes_) {
+      const int64_t step = std::clamp<int64_t>(*n.read<int64_t>(0), 1, count(n.in(1)));
+      *n.write<float>(0) = static_cast<float>(n.f("factor", 1) * n.read<double>(1)[step - 1]);
+    }
+  }
+
+ private:
+  Nodes nodes_;
+};
 
 void next_rows(const Node& n, void*) { n.update<int64_t>(0)[2] += n.i("rows", 0); }
 
@@ -38,7 +49,7 @@ void step_end(const Node& n, void*) { *n.update<int64_t>(1) += *n.read<int32_t>(
 bool any(const Node&) { return true; }
 
 const bool added = add(kernel<step_begin, any>("step_begin.cpu", "step_begin")) && add(kernel<loss_begin, any>("loss_begin.cpu", "loss_begin")) &&
-                   add(kernel<loss_seed, any>("loss_seed.cpu", "loss_seed")) && add(kernel<scheduled, any>("scheduled.cpu", "scheduled")) &&
+                   add(kernel<loss_seed, any>("loss_seed.cpu", "loss_seed")) && add(nodes_kernel<Scheduled>("scheduled.cpu", "scheduled")) &&
                    add(kernel<next_rows, any>("next_rows.cpu", "next_rows")) && add(kernel<step_end, any>("step_end.cpu", "step_end"));
 
 }  // namespace

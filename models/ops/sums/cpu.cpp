@@ -1,8 +1,10 @@
 // Sums in a fixed order. sum_squares: blocks of 16,384 elements, each in 32 double lanes (a square of an F32 has neither overflow nor
 // rounding there), the blocks added in order; at the bandwidth of memory. sum_rows: column_sums.
+#include <algorithm>
 #include <cmath>
 
 #include "cpu/columns.hpp"
+#include "galley/cpp/groups.hpp"
 
 namespace {
 
@@ -10,35 +12,50 @@ using namespace galley::sdk;
 namespace cpu = galley::cpu;
 
 template <class T>
-void squares(const Node& n, double* partial) {
-  const T* x = n.read<T>(0);
-  const int64_t N = count(n.in(0));
-  cpu::over_elements(N, [=](int64_t first, int64_t last) {
-    partial[first / cpu::block_elements] = cpu::sum<double>(last - first, [from = x + first](int64_t i) {
-      const double value = static_cast<double>(cpu::to_float(from[i]));
-      return value * value;
-    });
+double squares(const T* x, int64_t n) {
+  return cpu::sum<double>(n, [x](int64_t i) {
+    const double value = static_cast<double>(cpu::to_float(x[i]));
+    return value * value;
   });
-  double sum = 0;
-  for (int64_t block = 0; block < cpu::divide_up(N, cpu::block_elements); ++block) sum += partial[block];
-  *n.write<double>(0) = sum;
 }
 
-void sum_squares(const Node& n, void* workspace) {
-  auto* partial = static_cast<double*>(workspace);
-  switch (n.in(0).dtype) {
-    case GALLEY_BF16: return squares<cpu::Bf16>(n, partial);
-    case GALLEY_F16: return squares<cpu::F16>(n, partial);
-    default: return squares<float>(n, partial);
+/// Of any number of tensors, all their blocks in one region.
+class SumSquares {
+ public:
+  static void query(const Nodes& nodes, const galley_target&, galley_kernel_plan& plan) {
+    for (const Node& n : nodes) {
+      if (!cpu::is_number(n.in(0).dtype) || n.out(0).dtype != GALLEY_F64) unsupported("dtypes or shapes");
+      plan.workspace_bytes += blocks_of(n) * static_cast<int64_t>(sizeof(double));
+    }
   }
-}
-bool sum_squares_supports(const Node& n) {
-  const uint32_t t = n.in(0).dtype;
-  return cpu::is_number(t) && n.out(0).dtype == GALLEY_F64;
-}
-int64_t sum_squares_workspace(const Node& n, const galley_target&) {
-  return cpu::divide_up(count(n.in(0)), cpu::block_elements) * static_cast<int64_t>(sizeof(double));
-}
+  SumSquares(const Nodes& nodes, const galley_kernel_setup& setup) : nodes_(nodes), partial_(static_cast<double*>(setup.workspace)) {
+    for (const Node& n : nodes_) blocks_.add(blocks_of(n));
+  }
+  void run() const {
+    blocks_.run([&](size_t i, int64_t block) {
+      const Node& n = nodes_[i];
+      const int64_t first = block * cpu::block_elements, size = std::min(count(n.in(0)) - first, cpu::block_elements);
+      double& sum = partial_[blocks_.begin(i) + block];
+      switch (n.in(0).dtype) {
+        case GALLEY_BF16: sum = squares(n.read<cpu::Bf16>(0) + first, size); break;
+        case GALLEY_F16: sum = squares(n.read<cpu::F16>(0) + first, size); break;
+        default: sum = squares(n.read<float>(0) + first, size);
+      }
+    });
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      double sum = 0;
+      for (int64_t block = 0; block < blocks_of(nodes_[i]); ++block) sum += partial_[blocks_.begin(i) + block];
+      *nodes_[i].write<double>(0) = sum;
+    }
+  }
+
+ private:
+  static int64_t blocks_of(const Node& n) { return cpu::divide_up(count(n.in(0)), cpu::block_elements); }
+
+  Nodes nodes_;
+  Blocks blocks_;
+  double* partial_;
+};
 
 void norm_finish(const Node& n, void*) {
   double sum = 0;
@@ -60,7 +77,7 @@ void sum_rows(const Node& n, void* workspace) {
 }
 int64_t sum_rows_workspace(const Node& n, const galley_target&) { return cpu::column_sums_workspace(rows(n.in(0)), columns(n.in(0)), 1); }
 
-const bool added = add(kernel<sum_squares, sum_squares_supports, sum_squares_workspace>("sum_squares.cpu", "sum_squares")) &&
+const bool added = add(nodes_kernel<SumSquares>("sum_squares.cpu", "sum_squares")) &&
                    add(kernel<norm_finish>("norm_finish.cpu", "norm_finish")) &&
                    add(kernel<sum_rows, cpu::all_numbers, sum_rows_workspace>("sum_rows.cpu", "sum_rows"));
 

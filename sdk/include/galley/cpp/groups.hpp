@@ -1,0 +1,80 @@
+// Kernels that compute several nodes at once: groups of nodes, chains, and groups of chains.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "galley/cpp/plugin.hpp"
+
+namespace galley::sdk {
+
+using Nodes = std::vector<Node>;
+
+/// Whether two operands of a chain's nodes are the same: what one makes and the other reads.
+inline bool same_operand(const galley_operand& a, const galley_operand& b) { return galley_same_text(a.name, b.name); }
+
+namespace detail {
+
+/// The table of a kernel that takes all nodes of a launch: `T::query(Nodes, target, plan)`, `T(Nodes, setup)`, `run()`.
+template <class T>
+struct NodesTable {
+  static Nodes all(const galley_node_view* const* nodes, uint32_t n) {
+    Nodes out;
+    out.reserve(n);
+    for (uint32_t i = 0; i < n; ++i) out.emplace_back(nodes[i]);
+    return out;
+  }
+  static galley_status query(const galley_node_view* const* nodes, uint32_t n, const galley_target* target, galley_kernel_plan* out,
+                             galley_error* error) noexcept {
+    return guard(error, [&] {
+      galley_kernel_plan plan = read(out);
+      T::query(all(nodes, n), read(target), plan);
+      galley_assign(out, &plan);
+    });
+  }
+  static galley_status prepare(const galley_node_view* const* nodes, uint32_t n, const galley_kernel_setup* setup, void** state,
+                               galley_error* error) noexcept {
+    return guard(error, [&] { *state = new T(all(nodes, n), read(setup)); });
+  }
+};
+
+}  // namespace detail
+
+/// A kernel of groups, of chains ("a>b"), or of groups of chains: nodes_kernel<Steps>("adamw_step.cpu", "adamw_step").
+/// T::query(nodes, target, plan) checks the nodes, whose number is a multiple of the chain's length, and sets workspace, constants and
+/// priority. T(nodes, setup) is constructed when the addresses are final; nodes stay valid as long as it lives. run() enqueues.
+template <class T>
+galley_kernel nodes_kernel(const char* name, const char* op, const char* device = "cpu", uint64_t flags = GALLEY_KERNEL_GROUPS) {
+  galley_kernel k = fresh<galley_kernel>();
+  k.name = name;
+  k.op = op;
+  k.device = device;
+  k.query = detail::NodesTable<T>::query;
+  k.prepare = detail::NodesTable<T>::prepare;
+  k.enqueue = [](void* state, galley_queue*, galley_error* error) noexcept { return guard(error, [&] { static_cast<T*>(state)->run(); }); };
+  k.release = [](void* state) noexcept { delete static_cast<T*>(state); };
+  k.flags = flags;
+  return k;
+}
+
+/// The blocks of several nodes in a row.
+class Blocks {
+ public:
+  void add(int64_t blocks) { ends_.push_back(total() + blocks); }
+  int64_t total() const { return ends_.empty() ? 0 : ends_.back(); }
+  /// Where a node's blocks begin.
+  int64_t begin(size_t node) const { return node ? ends_[node - 1] : 0; }
+  /// body(node, block of the node) on the compute threads, as `parallel`.
+  template <class Body>
+  void run(const Body& body) const {
+    parallel(total(), [&](int64_t block) {
+      const auto node = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), block) - ends_.begin());
+      body(node, block - begin(node));
+    });
+  }
+
+ private:
+  std::vector<int64_t> ends_;
+};
+
+}  // namespace galley::sdk
