@@ -110,6 +110,15 @@ Status MemoryFile::started(const StartEvent& start) {
                       plan_json(s.program, s.plan, s.target, disk_use(s.program, s.recipe), start.allocated));
 }
 
+/// Kernels that a step of `micro_batches` micro-batches launches.
+static int64_t launches(const Program& program) {
+  const auto of = [&](SegmentKind kind) {
+    const auto& code = program.segment(kind).code;
+    return std::count_if(code.begin(), code.end(), [](const Instruction& i) { return i.action == Action::Kernel; });
+  };
+  return of(SegmentKind::Window) + program.micro_batches * of(SegmentKind::Micro) + of(SegmentKind::Update);
+}
+
 std::string plan_table(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk, int columns) {
   std::string out;
   char line[512];
@@ -132,6 +141,7 @@ std::string plan_table(const Program& program, const Plan& plan, const Target& t
   const double per_micro = program.flops_per_token * static_cast<double>(program.rows * program.length);
   add("  work            %12sFLOP a token", count_text(program.flops_per_token).c_str());
   if (program.recomputed_flops > 0) add(", %.1f %% of it recomputation", 100 * program.recomputed_flops / per_micro);
+  if (const int64_t n = launches(program)) add("\n  launches        %12lld a step", static_cast<long long>(n));
   add("\n  on disk         %12s   %s saved, %s a resume state\n\n", bytes_text(disk.total()).c_str(), bytes_text(disk.exported).c_str(),
       bytes_text(disk.state).c_str());
 

@@ -1,5 +1,6 @@
 // Kernels that differ in what they say to `query`, small strategies, and two formats: "pair" keeps a number as I16 and a scale of all;
 // "stone" is the same, and no update can write it.
+#include "galley/cpp/groups.hpp"
 #include "galley/cpp/strategy.hpp"
 
 namespace {
@@ -9,6 +10,17 @@ using namespace galley::sdk;
 constexpr const char* kDevice = "hand";
 
 void never(const Node&, void*) { throw Failure(GALLEY_FAILED, "this kernel is there to be chosen, not to run"); }
+
+/// Takes several nodes; `Length`: of the chain.
+template <size_t Length, bool Groups>
+class Never {
+ public:
+  static void query(const Nodes& nodes, const galley_target&, galley_kernel_plan&) {
+    if (nodes.size() < 2 || (!Groups && nodes.size() != Length)) unsupported("so many nodes");
+  }
+  Never(const Nodes&, const galley_kernel_setup&) {}
+  void run() { throw Failure(GALLEY_FAILED, "this kernel is there to be chosen, not to run"); }
+};
 
 bool wide(const Node& n) { return count(n.in(0)) >= 8; }
 int64_t sixteen_a_number(const Node& n, const galley_target&) { return 16 * count(n.in(0)); }
@@ -87,6 +99,8 @@ const bool registered =
     add(kernel<never>("add.a", "add", kDevice)) && add(kernel<never>("mul.any", "mul", kDevice)) &&
     add(kernel<never, wide, sixteen_a_number, 1>("mul.wide", "mul", kDevice)) && add(kernel<never>("loss.any", "loss", kDevice)) &&
     add(kernel<never, only_writes>("copy.writes", "copy", kDevice)) && add(kernel<never>("square.any", "square", kDevice)) &&
+    add(nodes_kernel<Never<1, true>>("square.group", "square", kDevice)) &&
+    add(nodes_kernel<Never<2, false>>("add.square", "add>square", kDevice, 0)) &&
     add(kernel<never>("fill.any", "fill", kDevice)) && add(kernel<never>("step.any", "step", kDevice)) &&
     add(kernel<never, pair>("step.pair", "step", kDevice, GALLEY_KERNEL_FORMATS)) &&
     add(kernel<never>("pair_pack.any", "pair_pack", kDevice)) && add(kernel<never>("pair_unpack.any", "pair_unpack", kDevice));
