@@ -84,6 +84,14 @@ TEST_F(Clone, AChainIsMadeAgainFromItsBeginning) {
             "micro[11] mul.any 'a.mul.10': r b.mul.8 f32(4), r x f32(4) -> w grad.wa f32(4)\n");
 }
 
+TEST_F(Clone, WhatIsKeptCountsAsSavedInBytesThatWereAnothers) {
+  cloned({GALLEY_RECOMPUTE, GALLEY_KEEP, GALLEY_KEEP});
+  ASSERT_EQ(run({alias}), "");
+  const Instruction& b = c->program.segment(SegmentKind::Micro).code[1];
+  ASSERT_EQ(b.outputs[0].tensor, b.inputs[0].tensor) << "b takes over the bytes of a, which is made again";
+  EXPECT_EQ(c->program.tensors[static_cast<size_t>(b.outputs[0].tensor)].owner, Owner::Saved);
+}
+
 TEST_F(Clone, WhatIsMadeForEachBlockIsDroppedAtTheBlocksEnd) {
   EXPECT_EQ(cloned({GALLEY_RECOMPUTE_EACH, GALLEY_RECOMPUTE_EACH, GALLEY_KEEP}),
             "micro[0] mul.any 'a': r x f32(4), r wa f32(4) -> w a f32(4)\n"
