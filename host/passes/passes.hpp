@@ -62,6 +62,8 @@ struct Compilation {
 
   bool backward() const { return options.purpose == Purpose::Train || options.purpose == Purpose::Gradients; }
   bool trains() const { return options.purpose == Purpose::Train; }
+  /// To evaluate or to sample, by weights that only an update has (eval_as).
+  bool averages() const;
   Tensors tensors() const { return {graph, orders}; }
 };
 

@@ -49,6 +49,7 @@ void describe(Compilation& c, const Placer& placer) {
   for (galley_tensor t = 1; t <= graph.tensor_count(); ++t) {
     const GraphTensor& x = graph.tensor(t);
     if (x.kind == GALLEY_KIND_INPUT && t != graph.position) p.inputs.emplace_back(x.name, placer.stored(t));
+    if (x.unused) continue;
     const bool kept = (x.parameter_kind() && x.trainable()) || x.kind == GALLEY_KIND_STATE;
     if (!kept && !x.parameter_kind()) continue;
     for (const TensorId component : placer.components(t)) {
@@ -124,7 +125,7 @@ Status Placer::begin(int64_t micro_batches) {
   program_.micro_batches = micro_batches;
   for (galley_tensor id = 1; id <= graph_.tensor_count(); ++id) {
     const GraphTensor& t = graph_.tensor(id);
-    if (t.kind == GALLEY_KIND_TRANSIENT || t.slice_of || t.numbers_of) continue;
+    if (t.kind == GALLEY_KIND_TRANSIENT || t.slice_of || t.numbers_of || t.unused) continue;
     const uint32_t memory = TRY(memory_of(t));
     const Life life = t.kind == GALLEY_KIND_GRADIENT ? Life::Window : Life::Run;
     if (t.storage.empty()) {
