@@ -49,7 +49,8 @@ struct GraphTensor {
   // A range of another tensor (step scalars): bytes from its begin.
   galley_tensor slice_of = 0;
   int64_t slice_offset = 0;
-  bool unused = false;  ///< what it was made for is not part of this program
+  bool immediate = false;  ///< of a gradient: lives until its last contribution, where its parameter is updated
+  bool unused = false;     ///< what it was made for is not part of this program
   // Decided by claims.
   uint32_t stored = 0;      ///< of a frozen parameter: the 16-bit dtype that is all that is kept of it; 0: its own
   std::string storage;      ///< a format's name; "": plain

@@ -127,7 +127,7 @@ Status Placer::begin(int64_t micro_batches) {
     const GraphTensor& t = graph_.tensor(id);
     if (t.kind == GALLEY_KIND_TRANSIENT || t.slice_of || t.numbers_of || t.unused) continue;
     const uint32_t memory = TRY(memory_of(t));
-    const Life life = t.kind == GALLEY_KIND_GRADIENT ? Life::Window : Life::Run;
+    const Life life = t.kind != GALLEY_KIND_GRADIENT ? Life::Run : t.immediate ? Life::Segment : Life::Window;
     if (t.storage.empty()) {
       components_[id] = {add({t.name, t.stored ? t.stored : t.dtype, t.shape, 0, memory, owner_of(graph_, t), life, who(t.use)})};
       continue;

@@ -106,7 +106,7 @@ Status Placer::pack(galley_tensor id, const Operand& value, const std::vector<Op
   const galley_format& format = *c_.plugins.format(t.storage).table;
   std::vector<Operand> inputs = {value};
   AttrList attrs = t.storage_attrs;
-  if (format.flags & GALLEY_FORMAT_STOCHASTIC && kind_ == SegmentKind::Update) {
+  if (format.flags & GALLEY_FORMAT_STOCHASTIC && kind_ != SegmentKind::Load) {
     inputs.push_back(TRY(locate(TRY(c_.graph.scalar(GALLEY_SCALAR_RANDOM)))));
     attrs.set("stream", name);
   }
