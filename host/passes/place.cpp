@@ -306,13 +306,15 @@ Status Placer::emit(const Item& item) {
   std::vector<Stored> stored;
   TRY_STATUS(inputs(item, &i, &stored));
   TRY_STATUS(outputs(item, &i));
-  if (!TRY(as_stored(&i, stored)))
-    for (const Stored& s : stored)
+  const std::vector<bool> kept = TRY(as_stored(&i, stored));
+  for (size_t k = 0; k < stored.size(); ++k)
+    if (const Stored& s = stored[k]; !kept[k])
       i.inputs[s.input] = with_access(TRY(numbers_of(s.tensor, s.parts, true)), s.updated ? GALLEY_READ_WRITE : GALLEY_READ);
   code().push_back(i);
-  for (const Stored& s : stored) {
+  for (size_t k = 0; k < stored.size(); ++k) {
+    const Stored& s = stored[k];
     if (!s.updated) continue;
-    if (!i.components) TRY_STATUS(pack(s.tensor, i.inputs[s.input], s.parts));
+    if (!kept[k]) TRY_STATUS(pack(s.tensor, i.inputs[s.input], s.parts));
     put_back(s.tensor, s.parts);
   }
   return ok();

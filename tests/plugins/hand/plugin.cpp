@@ -13,7 +13,9 @@ void never(const Node&, void*) { throw Failure(GALLEY_FAILED, "this kernel is th
 bool wide(const Node& n) { return count(n.in(0)) >= 8; }
 int64_t sixteen_a_number(const Node& n, const galley_target&) { return 16 * count(n.in(0)); }
 bool only_writes(const Node& n) { return n.out(0).access == GALLEY_WRITE; }
-bool pair(const Node& n) { return n.in(0).format && galley_same_text(n.in(0).format, "pair") && n.in(0).n_components == 2; }
+bool pair(const Node& n) {
+  return n.in(0).format && galley_same_text(n.in(0).format, "pair") && n.in(0).n_components == 2 && !n.in(1).format;
+}
 
 void pack_shape(const Node& n, Shapes& out) {
   out.set(0, GALLEY_I16, n.in(0).shape, n.in(0).rank);
