@@ -31,10 +31,11 @@ struct MicroItems {
   std::vector<TensorId> tensors;  ///< by graph tensor, the transients of micro; no_tensor: not there
 };
 
-/// What forward leaves for head and backward.
+/// What forward leaves for head and backward, and what enters blocks.
 struct SavedSet {
   std::vector<galley_tensor> tensors;
   std::deque<std::vector<uint64_t>> parents;
+  std::deque<std::vector<double>> offload_seconds;
   std::vector<galley_saved_item> items;
   int64_t blocks = 0;
 };
@@ -57,6 +58,7 @@ struct Compilation {
   MicroItems micro = {};               ///< place
   SavedSet saved = {};                 ///< decide
   std::vector<uint32_t> choices = {};  ///< decide: one a saved tensor
+  int64_t budget = 0;                  ///< decide: bytes of class 0 that a strategy allows; 0: none does
   /// verify: by node, the inputs that its shape rule has seen.
   std::vector<std::vector<galley_tensor>> inferred = {};
 
@@ -66,6 +68,9 @@ struct Compilation {
   bool averages() const;
   Tensors tensors() const { return {graph, orders}; }
 };
+
+/// "keep"; "offload to pinned".
+std::string choice_text(const Compilation& c, uint32_t choice);
 
 /// FLOPs and bytes of an item by its op's rule.
 Result<galley_cost> item_cost(const Compilation& c, const Item& item);
@@ -102,9 +107,12 @@ Status order(Compilation& c);
 Status place(Compilation& c);
 /// Chooses kernels, and gives each its workspace.
 Status bind(Compilation& c);
-/// Asks the strategy that decides what backward keeps.
+/// What can be decided on: saved tensors and their prices.
+Result<SavedSet> find_saved(const Compilation& c);
+/// Asks the strategies that decide what backward keeps.
 Status decide(Compilation& c);
-/// Puts clones of forward's instructions before what reads them in backward.
+/// Puts clones of forward's instructions before what reads them in backward, and copies of what is offloaded behind its producer and before
+/// its readers.
 Status clone(Compilation& c);
 /// Lets outputs take over the buffers of inputs that nobody reads any more.
 Status alias(Compilation& c);

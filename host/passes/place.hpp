@@ -7,14 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "host/passes/copy.hpp"
 #include "host/passes/passes.hpp"
 
 namespace galley {
-
-inline Operand with_access(Operand operand, uint32_t access) {
-  operand.access = operand.later = access;
-  return operand;
-}
 
 class Placer {
  public:
@@ -92,7 +88,7 @@ class Placer {
   Result<std::vector<bool>> as_stored(Instruction* instruction, const std::vector<Stored>& stored);
   void copy(const Operand& from, const Operand& to);
   Operand temporary(const std::string& name, uint32_t dtype, const Shape& shape, int use);
-  Operand all_of(TensorId id) const;
+  Operand all_of(TensorId id) const { return galley::all_of(program_.tensors, id); }
 
   std::vector<Instruction>& code() { return program_.segment(kind_).code; }
 

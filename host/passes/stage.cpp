@@ -7,15 +7,6 @@
 
 namespace galley {
 
-Operand Placer::all_of(TensorId id) const {
-  const ProgramTensor& t = program_.tensors[static_cast<size_t>(id)];
-  Operand out;
-  out.tensor = id;
-  out.shape = t.shape;
-  out.dtype = t.dtype;
-  return out;
-}
-
 Operand Placer::temporary(const std::string& name, uint32_t dtype, const Shape& shape, int use) {
   return all_of(add({name, dtype, shape, 0, 0, Owner::Workspace, Life::Segment, who(use)}));
 }
@@ -24,29 +15,14 @@ Operand Placer::temporary(const std::string& name, uint32_t dtype, const Shape& 
 void Placer::copy(const Operand& from, const Operand& to) {
   const bool in = program_.tensors[static_cast<size_t>(to.tensor)].memory == 0;
   const uint32_t queue = c_.target.queue_for(in ? Queue::In : Queue::Out);
-  const auto sync = [&](Action action, uint32_t on, uint32_t event) {
-    Instruction i;
-    i.action = action;
-    i.name = action == Action::Record ? "record" : "wait";
-    i.queue = on;
-    i.event = event;
-    code().push_back(std::move(i));
-  };
   // The copy begins after all that was computed before it, and what is computed next waits for it.
   const uint32_t before = queue ? ++events_ : 0, after = queue ? ++events_ : 0;
   if (queue) {
-    sync(Action::Record, 0, before);
-    sync(Action::Wait, queue, before);
+    code().push_back(sync(Action::Record, 0, before));
+    code().push_back(sync(Action::Wait, queue, before));
   }
-  Instruction i;
-  i.action = Action::Copy;
-  i.name = "copy of " + program_.tensors[static_cast<size_t>(from.tensor)].name;
-  i.inputs = {with_access(from, GALLEY_READ)};
-  i.outputs = {with_access(to, GALLEY_WRITE)};
-  i.queue = queue;
-  i.event = after;
-  code().push_back(std::move(i));
-  if (queue) sync(Action::Wait, 0, after);
+  code().push_back(copy_between(program_.tensors, from, to, queue, after));
+  if (queue) code().push_back(sync(Action::Wait, 0, after));
 }
 
 /// A tensor's components in the computing class; copied there where they lie elsewhere and are to be read.
