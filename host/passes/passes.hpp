@@ -64,6 +64,8 @@ struct Compilation {
 
   bool backward() const { return options.purpose == Purpose::Train || options.purpose == Purpose::Gradients; }
   bool trains() const { return options.purpose == Purpose::Train; }
+  /// To evaluate or to sample, by weights that only an update has (eval_as).
+  bool averages() const;
   Tensors tensors() const { return {graph, orders}; }
 };
 
@@ -86,10 +88,14 @@ Status cast(Compilation& c);
 Status update(Compilation& c);
 /// What a window begins with and an update ends with: the step scalars.
 Status window(Compilation& c);
-/// Claims on gradients and states, and on the update's nodes.
+/// Claims on gradients.
+Status claim_gradients(Compilation& c);
+/// Claims on states and on the update's nodes.
 Status claim_made(Compilation& c);
 /// Casts in the update section.
 Status cast_made(Compilation& c);
+/// Updates whose gradients are to live no longer than need be move into backward.
+Status immediate(Compilation& c);
 /// Strategies' rewrites of what is saved.
 Status export_model(Compilation& c);
 /// Sample: the position to sample from and the node that takes its row.

@@ -83,7 +83,9 @@ class Placer {
   Result<Operand> read(galley_tensor t);
   Status pack(galley_tensor t, const Operand& value, const std::vector<Operand>& parts);
   void put_back(galley_tensor t, const std::vector<Operand>& parts);
-  Result<bool> as_stored(Instruction* instruction, const std::vector<Stored>& stored);
+  bool in_format(const Stored& stored) const;
+  Instruction with_stored(const Instruction& instruction, const std::vector<Stored>& stored, uint32_t kept) const;
+  Result<std::vector<bool>> as_stored(Instruction* instruction, const std::vector<Stored>& stored);
   void copy(const Operand& from, const Operand& to);
   Operand temporary(const std::string& name, uint32_t dtype, const Shape& shape, int use);
   Operand all_of(TensorId id) const { return galley::all_of(program_.tensors, id); }

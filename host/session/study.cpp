@@ -222,7 +222,7 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
     });
   TRY_STATUS(check_foreign(s));
   TRY_STATUS(check_fit(s, options));
-  describe_model(s.model, s.program.documents);
+  describe_model(s.model, s.graph->config, s.program.documents);
   if (compile_options.exports && options.purpose == Purpose::Train) TRY_STATUS(add_tokenizer(s.recipe, s.program));
   keep_written_documents(s.program);
   return out;
