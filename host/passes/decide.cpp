@@ -167,7 +167,7 @@ Result<int64_t> budget_of(Compilation& c, size_t use) {
 std::string choice_text(const Compilation& c, uint32_t choice) {
   switch (choice & kHow) {
     case GALLEY_KEEP: return "keep";
-    case GALLEY_RECOMPUTE: return "recompute";
+    case GALLEY_RECOMPUTE: return "recompute once";
     case GALLEY_RECOMPUTE_EACH: return "recompute each";
     default: return "offload to " + c.target.memories[choice >> 8].name;
   }

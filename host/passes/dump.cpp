@@ -121,7 +121,7 @@ std::string dump_choices(const Compilation& c) {
   for (size_t i = 0; i < c.choices.size(); ++i) {
     const galley_saved_item& s = c.saved.items[i];
     const std::string choice = choice_text(c, c.choices[i]);
-    out += choice + std::string(choice.size() < 10 ? 10 - choice.size() : 1, ' ') + s.name + " " + std::to_string(s.bytes) + " bytes";
+    out += choice + std::string(choice.size() < 15 ? 15 - choice.size() : 1, ' ') + s.name + " " + std::to_string(s.bytes) + " bytes";
     if (s.block >= 0) out += ", block " + std::to_string(s.block);
     if (s.flags & GALLEY_SAVED_BLOCK_INPUT) out += ", block input";
     out += "\n";

@@ -88,7 +88,7 @@ TEST_F(Decide, SeveralDecideOnWhatThoseBeforeThemKeep) {
 TEST_F(Decide, WhatAnotherHasChosenStays) {
   use("peaks", {{"share", 1.0}});
   use("peaks", {{"share", 0.0}});
-  EXPECT_EQ(decided(), "peaks (hand.lua:4) chooses 'keep' for 'a', for which peaks (hand.lua:3) has chosen 'recompute'");
+  EXPECT_EQ(decided(), "peaks (hand.lua:4) chooses 'keep' for 'a', for which peaks (hand.lua:3) has chosen 'recompute once'");
 }
 
 TEST_F(Decide, WhoHoldsABudgetChoosesForAll) {
