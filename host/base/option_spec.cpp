@@ -5,6 +5,8 @@
 #include <cmath>
 #include <optional>
 
+#include "host/base/units.hpp"
+
 namespace galley {
 namespace {
 
@@ -56,7 +58,7 @@ std::string shortened(const std::string& text) {
 }
 
 const std::vector<std::string>& option_type_names() {
-  static const std::vector<std::string> names = {"integer", "number", "boolean", "string", "strings", "numbers", "path", "choice"};
+  static const std::vector<std::string> names = {"integer", "number", "boolean", "string", "strings", "numbers", "path", "choice", "bytes"};
   return names;
 }
 
@@ -106,6 +108,7 @@ std::string OptionSpec::expects() const {
     case OptionType::Numbers: return "a list of " + many + "numbers" + within;
     case OptionType::Path: return "a path";
     case OptionType::Choice: return list_text(choices);
+    case OptionType::Bytes: return "an amount of memory like \"24GiB\", or a number of bytes";
   }
   return {};
 }
@@ -147,6 +150,12 @@ Result<Value> OptionSpec::accept(const Value& value, const std::function<std::st
       const auto* s = value.as<std::string>();
       if (!s || std::find(choices.begin(), choices.end(), *s) == choices.end()) return wrong(value);
       return value;
+    }
+    case OptionType::Bytes: {
+      const auto* text = value.as<std::string>();
+      const auto bytes = text ? parse_bytes(*text) : Result<int64_t>(whole(value).value_or(0));
+      if (!bytes || *bytes <= 0) return wrong(value);
+      return Value(*bytes);
     }
     case OptionType::Strings:
     case OptionType::Numbers: break;

@@ -5,6 +5,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "host/base/units.hpp"
 #include "host/commands/stop_signals.hpp"
 #include "host/report/data_report.hpp"
 #include "host/report/metrics.hpp"

@@ -437,7 +437,7 @@ Status build_family(ModelConfig& model, const FamilyFolders& folders, RowDocumen
   return ok();
 }
 
-void describe_model(const ModelConfig& model, std::vector<Document>& documents) {
+void describe_model(const ModelConfig& model, const std::vector<ConfigKey>& keys, std::vector<Document>& documents) {
   for (Document& document : documents) {
     if (model.random || !document.file.ends_with(".json")) continue;
     Result<Value> parsed = parse_json(document.text, document.file);
@@ -451,6 +451,8 @@ void describe_model(const ModelConfig& model, std::vector<Document>& documents) 
   Table config = model.config;
   config.erase("torch_dtype");
   config["dtype"] = Value(std::string("float32"));
+  for (const ConfigKey& key : keys)
+    if (Result<Value> value = parse_json(key.json, key.key)) config[key.key] = std::move(*value);
   documents.push_back({"model/config.json", to_json(Value(std::move(config)), 2) + "\n"});
 }
 

@@ -49,6 +49,8 @@ struct GraphTensor {
   // A range of another tensor (step scalars): bytes from its begin.
   galley_tensor slice_of = 0;
   int64_t slice_offset = 0;
+  bool immediate = false;  ///< of a gradient: lives until its last contribution, where its parameter is updated
+  bool unused = false;     ///< what it was made for is not part of this program
   // Decided by claims.
   uint32_t stored = 0;      ///< of a frozen parameter: the 16-bit dtype that is all that is kept of it; 0: its own
   std::string storage;      ///< a format's name; "": plain
@@ -113,9 +115,16 @@ struct Stop {
   int use = no_use;
 };
 
+/// What stands for a parameter: when it is saved, or when the model is evaluated.
 struct ExportedValue {
   galley_tensor parameter = 0;
   galley_tensor value = 0;
+};
+
+/// A key of config.json; `json` is its value.
+struct ConfigKey {
+  std::string key, json;
+  int use = no_use;
 };
 
 class Graph {
@@ -187,7 +196,9 @@ class Graph {
   std::vector<ScalarSlot> slots;
   int64_t scalar_bytes = 0;
   std::vector<Document> documents;
-  std::vector<ExportedValue> exported;
+  std::vector<ExportedValue> exported, evaluated;
+  std::set<galley_tensor> exported_stored;  ///< parameters that are saved as they are stored
+  std::vector<ConfigKey> config;
   std::vector<Reported> reports;
   std::vector<Stop> stops;
   std::optional<Error> refused;  ///< the last verb that was refused: whose fault it is when the plugin's call then fails

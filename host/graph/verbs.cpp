@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "host/base/json.hpp"
 #include "host/graph/graph.hpp"
 #include "host/plugins/abi.hpp"
 
@@ -12,17 +13,12 @@ namespace {
 Graph& graph_of(galley_graph* handle) { return *reinterpret_cast<Graph*>(handle); }
 
 /// Refuses, and remembers it: when the plugin's call fails now, the fault is the one that stands here.
-galley_status refuse(galley_graph* g, galley_error* out, Error error, galley_status status = GALLEY_INVALID) {
-  fill_error(out, status, error.cause, error.hint);
+galley_status refuse(galley_graph* g, galley_error* out, Error error) {
+  fill_error(out, GALLEY_INVALID, error.cause, error.hint);
   graph_of(g).refused = std::move(error);
-  return status;
+  return GALLEY_INVALID;
 }
 galley_status refuse(galley_graph* g, galley_error* out, std::string cause) { return refuse(g, out, plugin_error(std::move(cause))); }
-
-/// A verb of the ABI that this version cannot carry out.
-galley_status unsupported(galley_graph* g, galley_error* out, std::string cause) {
-  return refuse(g, out, recipe_error(std::move(cause)), GALLEY_UNSUPPORTED);
-}
 
 /// Runs a verb's body. No exception of the host crosses the ABI.
 template <class Body>
@@ -215,9 +211,29 @@ galley_status report(galley_graph* g, galley_tensor tensor, const char* name, ga
   });
 }
 
-galley_status eval_as(galley_graph* g, galley_tensor, galley_tensor, galley_error* error) {
-  return guarded(g, error,
-                 [&] { return unsupported(g, error, "this version validates on the parameters themselves: eval_as is not there yet"); });
+/// A verb that lets a tensor stand for a parameter.
+galley_status stands_for(galley_graph* g, const char* verb, galley_tensor parameter, galley_tensor value, bool state, galley_error* error,
+                         std::vector<ExportedValue> Graph::*list) {
+  return guarded(g, error, [&] {
+    Graph& graph = graph_of(g);
+    const std::string who = verb;
+    if (!graph.has(parameter) || !graph.has(value)) return refuse(g, error, who + ": no such tensor");
+    const GraphTensor &from = graph.tensor(parameter), &to = graph.tensor(value);
+    if (!from.parameter_kind()) return refuse(g, error, who + ": " + quoted(from.name) + " is no parameter");
+    if (state && to.kind != GALLEY_KIND_STATE) return refuse(g, error, who + ": " + quoted(to.name) + " is no state");
+    if (from.shape != to.shape) return refuse(g, error, who + ": " + quoted(to.name) + " has not the shape of " + quoted(from.name));
+    for (const ExportedValue& other : graph.*list) {
+      const GraphTensor& taken = graph.tensor(other.value);
+      if (state && other.parameter == parameter)
+        return refuse(g, error, who + ": " + quoted(taken.name) + " stands for " + quoted(from.name) + " already");
+    }
+    (graph.*list).push_back({parameter, value});
+    return GALLEY_OK;
+  });
+}
+
+galley_status eval_as(galley_graph* g, galley_tensor parameter, galley_tensor value, galley_error* error) {
+  return stands_for(g, "eval_as", parameter, value, true, error, &Graph::evaluated);
 }
 
 galley_status document(galley_graph* g, const char* file, const char* text, galley_error* error) {
@@ -234,19 +250,16 @@ galley_status document(galley_graph* g, const char* file, const char* text, gall
 }
 
 galley_status export_as(galley_graph* g, galley_tensor parameter, galley_tensor value, galley_error* error) {
-  return guarded(g, error, [&] {
-    Graph& graph = graph_of(g);
-    if (!graph.has(parameter) || !graph.has(value)) return refuse(g, error, "export_as: no such tensor");
-    const GraphTensor &from = graph.tensor(parameter), &to = graph.tensor(value);
-    if (!from.parameter_kind()) return refuse(g, error, "export_as: " + quoted(from.name) + " is no parameter");
-    if (from.shape != to.shape) return refuse(g, error, "export_as: " + quoted(to.name) + " has not the shape of " + quoted(from.name));
-    graph.exported.push_back({parameter, value});
-    return GALLEY_OK;
-  });
+  return stands_for(g, "export_as", parameter, value, false, error, &Graph::exported);
 }
 
-galley_status export_stored(galley_graph* g, galley_tensor, galley_error* error) {
-  return guarded(g, error, [&] { return unsupported(g, error, "this version saves parameters as F32: export_stored is not there yet"); });
+galley_status export_stored(galley_graph* g, galley_tensor parameter, galley_error* error) {
+  return guarded(g, error, [&] {
+    Graph& graph = graph_of(g);
+    if (!graph.has(parameter) || !graph.tensor(parameter).parameter_kind()) return refuse(g, error, "export_stored: no such parameter");
+    graph.exported_stored.insert(parameter);
+    return GALLEY_OK;
+  });
 }
 
 galley_status export_model(galley_graph* g, uint32_t what, galley_error* error) {
@@ -257,9 +270,19 @@ galley_status export_model(galley_graph* g, uint32_t what, galley_error* error) 
   });
 }
 
-galley_status config(galley_graph* g, const char*, const char*, galley_error* error) {
-  return guarded(g, error,
-                 [&] { return unsupported(g, error, "this version writes the model's own config.json: config is not there yet"); });
+galley_status config(galley_graph* g, const char* key, const char* json, galley_error* error) {
+  return guarded(g, error, [&] {
+    Graph& graph = graph_of(g);
+    const std::string name = text_or_empty(key);
+    if (name.empty()) return refuse(g, error, "config: no key");
+    if (!json) return refuse(g, error, "config: " + quoted(name) + " has no value");
+    if (const Result<Value> parsed = parse_json(json, "config: " + name); !parsed) return refuse(g, error, parsed.error().cause);
+    for (const ConfigKey& other : graph.config)
+      if (other.key == name && other.json != json)
+        return refuse(g, error, "config: " + quoted(name) + " is set to " + other.json + " already, not " + json);
+    graph.config.push_back({name, json, graph.author.use});
+    return GALLEY_OK;
+  });
 }
 
 galley_status ignore(galley_graph* g, const char* pattern, galley_error* error) {

@@ -68,8 +68,13 @@ Status alias(Compilation& c) {
       Instruction& i = segment.code[s];
       const TensorId* next = code.of(code.steps[s]).data();
       for (auto* operands : {&i.inputs, &i.outputs})
-        for (Operand& o : *operands)
-          if (o.present()) o.tensor = *next++;
+        for (Operand& o : *operands) {
+          if (!o.present()) continue;
+          // What backward keeps counts as saved, whoever had its bytes before.
+          if (program.tensors[static_cast<size_t>(o.tensor)].owner == Owner::Saved)
+            program.tensors[static_cast<size_t>(*next)].owner = Owner::Saved;
+          o.tensor = *next++;
+        }
       if (i.workspace != no_tensor) i.workspace = *next++;
     }
   }

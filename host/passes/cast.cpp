@@ -29,6 +29,8 @@ class Caster {
   Status run() {
     for (const Section s : sections_)
       for (const galley_node n : graph_.section(s)) take(graph_.node(n));
+    for (galley_tensor t = 1; t <= graph_.tensor_count(); ++t)
+      any_ = any_ || (graph_.tensor(t).kind == GALLEY_KIND_GRADIENT && is_16_bit(graph_.tensor(t).dtype));
     if (!any_) return ok();
     for (const auto& [t, writers] : writers_) choose(t, writers);
     for (const Section s : sections_)
@@ -128,9 +130,14 @@ class Caster {
   /// One attribute holds for all outputs of a node that may have any dtype.
   void agree(const GraphNode& node) {
     std::set<uint32_t> dtypes;
-    for (const galley_tensor t : any_outputs(node)) dtypes.insert(graph_.tensor(t).dtype);
+    uint32_t fixed = GALLEY_F32;  // a gradient's is claimed
+    for (const galley_tensor t : any_outputs(node)) {
+      const GraphTensor& x = graph_.tensor(t);
+      dtypes.insert(x.dtype);
+      if (x.kind != GALLEY_KIND_TRANSIENT) fixed = x.dtype;
+    }
     if (dtypes.size() < 2) return;
-    for (const galley_tensor t : any_outputs(node)) graph_.tensor(t).dtype = GALLEY_F32;
+    for (const galley_tensor t : any_outputs(node)) graph_.tensor(t).dtype = fixed;
   }
 
   std::vector<galley_tensor> any_outputs(const GraphNode& node) const {

@@ -1,6 +1,9 @@
 #include "host/passes/clone.hpp"
 
 #include <algorithm>
+#include <limits>
+
+#include "host/passes/copy.hpp"
 
 namespace galley {
 
@@ -16,7 +19,10 @@ Recomputer::Recomputer(const Compilation& c)
     return out;
   };
   for (const auto* part : {&c.orders.forward, &c.orders.head, &c.orders.backward})
-    for (const Item& item : *part) items_.push_back({transients(item.inputs), transients(item.outputs)});
+    for (const Item& item : *part) {
+      items_.push_back({transients(item.inputs), transients(item.outputs)});
+      blocks_.push_back(item.node->block);
+    }
   for (size_t i = 0; i < c.micro.forward; ++i)
     for (const TensorId t : items_[i].outputs) producer_[static_cast<size_t>(t)] = static_cast<int32_t>(i);
   for (const TensorId t : micro_.touched)
@@ -29,37 +35,88 @@ Recomputer::Recomputer(const Compilation& c)
 class Recomputer::Pass {
  public:
   Pass(const Recomputer& r, std::span<const uint32_t> choices)
-      : r_(r), kept_(r.producer_.size(), false), clone_(r.producer_.size(), no_tensor), next_(static_cast<TensorId>(r.producer_.size())) {
-    for (size_t i = 0; i < choices.size(); ++i)
-      if (choices[i] == GALLEY_KEEP) kept_[static_cast<size_t>(r.c_.micro.tensors[r.c_.saved.tensors[i]])] = true;
+      : r_(r),
+        state_(r.producer_.size()),
+        next_(static_cast<TensorId>(r.producer_.size())),
+        events_(r.events_) {
+    for (size_t i = 0; i < choices.size(); ++i) {
+      State& x = at(r.c_.micro.tensors[r.c_.saved.tensors[i]]);
+      x.offered = true;
+      x.how = choices[i] & 0xFFu;
+      x.memory = choices[i] >> 8;
+    }
+    find_needed();
     out_.code.steps.reserve(2 * r.micro_.steps.size());
     out_.code.touched.reserve(2 * r.micro_.touched.size());
   }
 
   Recomputed run() {
-    const size_t before = r_.c_.micro.forward + r_.c_.micro.head;
-    for (size_t i = 0; i < before; ++i) emit(i, false);
-    std::vector<bool> read(r_.producer_.size(), false);
+    const size_t forward = r_.c_.micro.forward, before = forward + r_.c_.micro.head;
+    for (size_t i = 0; i < forward; ++i) {
+      emit(i, false);
+      for (const TensorId t : r_.items_[i].outputs)
+        if (at(t).needed && at(t).how == GALLEY_OFFLOAD) take_out(t);
+    }
+    for (size_t i = forward; i < before; ++i) {
+      for (const TensorId t : r_.items_[i].inputs)
+        if (at(t).how == GALLEY_KEEP) save(t);
+      emit(i, false);
+    }
+    int64_t block = std::numeric_limits<int64_t>::max();
     for (size_t i = before; i < r_.items_.size(); ++i) {
-      for (const TensorId t : r_.items_[i].inputs) {
-        make(t);
-        const auto at = static_cast<size_t>(t);
-        if (clone_[at] == no_tensor || kept_[at] || read[at]) continue;
-        read[at] = true;
-        out_.read.push_back(clone_[at]);
+      if (r_.blocks_[i] >= 0 && r_.blocks_[i] < block) {
+        block = r_.blocks_[i];
+        drop();
       }
+      for (const TensorId t : r_.items_[i].inputs) make(t);
+      bring_inputs(i);
+      for (const TensorId t : r_.items_[i].inputs)
+        if (at(t).how != GALLEY_KEEP && at(t).now != no_tensor) save(at(t).now);
       emit(i, false);
     }
     return std::move(out_);
   }
 
  private:
+  /// Of a tensor of micro.
+  struct State {
+    uint32_t how = GALLEY_RECOMPUTE;  ///< without the memory class
+    uint32_t memory = 0;
+    TensorId now = no_tensor;   ///< its clone, or where it has been brought back
+    TensorId home = no_tensor;  ///< where it has been offloaded
+    bool offered = false;       ///< it is a saved tensor
+    bool needed = false;        ///< backward or a clone reads it
+  };
+  State& at(TensorId t) { return state_[static_cast<size_t>(t)]; }
+  bool made_by_forward(TensorId t) const { return r_.producer_[static_cast<size_t>(t)] >= 0; }
+
+  /// What is on the way to a tensor that is made for each block is so itself.
+  void find_needed() {
+    const size_t forward = r_.c_.micro.forward;
+    for (size_t i = forward + r_.c_.micro.head; i < r_.items_.size(); ++i)
+      for (const TensorId t : r_.items_[i].inputs) at(t).needed = true;
+    for (size_t i = forward; i-- > 0;) {
+      bool again = false, each = false;
+      for (const TensorId t : r_.items_[i].outputs) {
+        const State& x = at(t);
+        if (!x.needed || x.how == GALLEY_KEEP || x.how == GALLEY_OFFLOAD) continue;
+        again = true;
+        each = each || x.how == GALLEY_RECOMPUTE_EACH;
+      }
+      if (!again) continue;
+      for (const TensorId t : r_.items_[i].inputs) {
+        at(t).needed = true;
+        if (each && !at(t).offered) at(t).how = GALLEY_RECOMPUTE_EACH;
+      }
+    }
+  }
+
   /// Clones what is needed to have `t` in backward. Explicit stack: a chain may be as long as the model is deep.
   void make(TensorId t) {
     std::vector<std::pair<size_t, size_t>> stack;  // an item, and which of its inputs comes next
     const auto missing = [&](TensorId x) {
-      const auto at = static_cast<size_t>(x);
-      return r_.producer_[at] >= 0 && !kept_[at] && clone_[at] == no_tensor;
+      const State& s = at(x);
+      return made_by_forward(x) && s.how != GALLEY_KEEP && s.how != GALLEY_OFFLOAD && s.now == no_tensor;
     };
     if (missing(t)) stack.emplace_back(r_.producer_[static_cast<size_t>(t)], 0);
     while (!stack.empty()) {
@@ -72,42 +129,105 @@ class Recomputer::Pass {
       }
       const size_t done = item;
       stack.pop_back();
+      bring_inputs(done);
       emit(done, true);
     }
   }
 
-  void copy(TensorId t) {
-    out_.copies.push_back(t);
-    clone_[static_cast<size_t>(t)] = next_++;
+  /// Where backward leaves a block.
+  void drop() {
+    for (const TensorId t : passing_) at(t).now = no_tensor;
+    passing_.clear();
+  }
+
+  TensorId add(TensorId like, uint32_t memory) {
+    out_.tensors.push_back({like, memory});
+    return next_++;
+  }
+  void replace(TensorId t) {
+    at(t).now = add(t, 0);
+    if (at(t).how == GALLEY_RECOMPUTE_EACH || at(t).how == GALLEY_OFFLOAD) passing_.push_back(t);
+  }
+  void save(TensorId t) {
+    if (saved_.size() <= static_cast<size_t>(t)) saved_.resize(static_cast<size_t>(t) + 1, false);
+    if (!saved_[static_cast<size_t>(t)]) out_.saved.push_back(t);
+    saved_[static_cast<size_t>(t)] = true;
+  }
+
+  void take_out(TensorId t) {
+    at(t).home = add(t, at(t).memory);
+    save(at(t).home);
+    copy(t, at(t).home, r_.c_.target.queue_for(Queue::Out));
+  }
+  /// What an item of backward or a clone reads of kept and offloaded tensors.
+  void bring_inputs(size_t item) {
+    for (const TensorId t : r_.items_[item].inputs) {
+      if (!made_by_forward(t)) continue;
+      if (at(t).how == GALLEY_KEEP) save(t);
+      if (at(t).how != GALLEY_OFFLOAD || at(t).now != no_tensor) continue;
+      replace(t);
+      save(at(t).now);
+      copy(at(t).home, at(t).now, r_.c_.target.queue_for(Queue::In));
+    }
+  }
+
+  void add_step(Action action, uint32_t queue, uint32_t event, std::initializer_list<TensorId> touched) {
+    const auto begin = static_cast<uint32_t>(out_.code.touched.size());
+    out_.code.touched.insert(out_.code.touched.end(), touched);
+    out_.code.steps.push_back({action, queue, event, begin, static_cast<uint32_t>(out_.code.touched.size())});
+    out_.from.push_back(Recomputed::added);
+    out_.again.push_back(false);
+  }
+  /// As Placer::copy: after all that stands before it, and what follows waits. `early` gives it the time that it needs.
+  void copy(TensorId from, TensorId to, uint32_t queue) {
+    const uint32_t before = queue ? ++events_ : 0, after = queue ? ++events_ : 0;
+    if (queue) {
+      add_step(Action::Record, 0, before, {});
+      add_step(Action::Wait, queue, before, {});
+    }
+    add_step(Action::Copy, queue, after, {from, to});
+    if (queue) add_step(Action::Wait, 0, after, {});
   }
 
   void emit(size_t item, bool again) {
-    clones_ += again;
-    for (uint32_t k = r_.c_.micro.begin[item]; k < r_.c_.micro.begin[item + 1]; ++k) {
+    const uint32_t begin = r_.c_.micro.begin[item], end = r_.c_.micro.begin[item + 1];
+    const auto mine = [&](TensorId t) {
+      return again && (r_.temporary_[static_cast<size_t>(t)] || r_.producer_[static_cast<size_t>(t)] == static_cast<int32_t>(item));
+    };
+    uint32_t most = 0, least = UINT32_MAX;  // events
+    for (uint32_t k = begin; again && k < end; ++k) {
+      const Outline::Step& step = r_.micro_.steps[k];
+      for (const TensorId t : r_.micro_.of(step))
+        if (mine(t)) at(t).now = no_tensor;
+      if (!step.event) continue;
+      most = std::max(most, step.event);
+      least = std::min(least, step.event);
+    }
+    for (uint32_t k = begin; k < end; ++k) {
       const Outline::Step& from = r_.micro_.steps[k];
       Outline::Step step = from;
       step.begin = static_cast<uint32_t>(out_.code.touched.size());
-      if (again && from.event) step.event = from.event + clones_ * r_.events_;
+      if (again && from.event) step.event = events_ + 1 + from.event - least;
       for (const TensorId t : r_.micro_.of(from)) {
-        const auto at = static_cast<size_t>(t);
-        const bool mine = again && (r_.temporary_[at] || r_.producer_[at] == static_cast<int32_t>(item));
-        if (mine && clone_[at] == no_tensor) copy(t);
+        if (mine(t) && at(t).now == no_tensor) replace(t);
         // A kept tensor is read as it is, also where a clone has made it again beside another output.
-        const bool renamed = clone_[at] != no_tensor && (mine || !kept_[at]);
-        out_.code.touched.push_back(renamed ? clone_[at] : t);
+        const bool renamed = at(t).now != no_tensor && (mine(t) || at(t).how != GALLEY_KEEP);
+        out_.code.touched.push_back(renamed ? at(t).now : t);
       }
       step.end = static_cast<uint32_t>(out_.code.touched.size());
       out_.code.steps.push_back(step);
       out_.from.push_back(k);
       out_.again.push_back(again);
     }
+    if (most) events_ += most - least + 1;
   }
 
   const Recomputer& r_;
-  std::vector<bool> kept_;
-  std::vector<TensorId> clone_;
+  std::vector<State> state_;
+  std::vector<TensorId> passing_;  ///< there until backward leaves the block
+  std::vector<bool> saved_;        ///< by tensor, added ones too
   TensorId next_;
-  uint32_t clones_ = 0;
+  uint32_t events_;
   Recomputed out_;
 };
 
@@ -116,25 +236,33 @@ Recomputed Recomputer::apply(std::span<const uint32_t> choices) const { return P
 Status clone(Compilation& c) {
   if (!c.backward()) return ok();
   const Recomputed made = Recomputer(c).apply(c.choices);
-  Program& program = c.program;
-  for (const TensorId t : made.copies) program.tensors.push_back(ProgramTensor(program.tensors[static_cast<size_t>(t)]));
-  for (size_t i = 0; i < c.choices.size(); ++i)
-    if (c.choices[i] == GALLEY_KEEP) program.tensors[static_cast<size_t>(c.micro.tensors[c.saved.tensors[i]])].owner = Owner::Saved;
-  for (const TensorId t : made.read) program.tensors[static_cast<size_t>(t)].owner = Owner::Saved;
+  std::vector<ProgramTensor>& tensors = c.program.tensors;
+  for (const auto& [like, memory] : made.tensors) {
+    tensors.push_back(ProgramTensor(tensors[static_cast<size_t>(like)]));
+    tensors.back().memory = memory;
+  }
+  for (const TensorId t : made.saved) tensors[static_cast<size_t>(t)].owner = Owner::Saved;
 
-  std::vector<Instruction>& micro = program.segment(SegmentKind::Micro).code;
+  std::vector<Instruction>& micro = c.program.segment(SegmentKind::Micro).code;
   std::vector<Instruction> code;
   code.reserve(made.from.size());
   for (size_t s = 0; s < made.from.size(); ++s) {
+    const Outline::Step& step = made.code.steps[s];
+    const TensorId* next = made.code.of(step).data();
+    if (made.from[s] == Recomputed::added) {
+      code.push_back(step.action == Action::Copy
+                         ? copy_between(tensors, all_of(tensors, next[0]), all_of(tensors, next[1]), step.queue, step.event)
+                         : sync(step.action, step.queue, step.event));
+      continue;
+    }
     Instruction i = micro[made.from[s]];
-    const TensorId* next = made.code.of(made.code.steps[s]).data();
     for (auto* operands : {&i.inputs, &i.outputs})
       for (Operand& o : *operands)
         if (o.present()) o.tensor = *next++;
     if (i.workspace != no_tensor) i.workspace = *next++;
-    i.event = made.code.steps[s].event;
+    i.event = step.event;
     i.recomputed = made.again[s];
-    if (i.recomputed) program.recomputed_flops += i.flops;
+    if (i.recomputed) c.program.recomputed_flops += i.flops;
     code.push_back(std::move(i));
   }
   micro = std::move(code);

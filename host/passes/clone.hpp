@@ -1,4 +1,4 @@
-// A micro-batch in which backward makes again what it does not find.
+// A micro-batch in which backward recomputes or brings back what it does not find.
 #pragma once
 
 #include <span>
@@ -9,20 +9,25 @@
 
 namespace galley {
 
-/// Micro with clones, as references into micro without them.
+/// Micro with clones and copies, as references into micro without them.
 struct Recomputed {
+  static constexpr uint32_t added = UINT32_MAX;
+  struct Tensor {
+    TensorId like;
+    uint32_t memory;
+  };
   Outline::Code code;
-  std::vector<uint32_t> from;    ///< of each step: the instruction that it is, or that it clones
-  std::vector<bool> again;       ///< of each step: it is a clone
-  std::vector<TensorId> copies;  ///< tensor N + k is like tensor copies[k], where N tensors are there without clones
-  std::vector<TensorId> read;    ///< clones that backward reads
+  std::vector<uint32_t> from;   ///< of each step: the instruction that it is, or that it clones; `added`: it copies or keeps queues in step
+  std::vector<bool> again;      ///< of each step: it is a clone
+  std::vector<Tensor> tensors;  ///< entry k is tensor N + k, where N tensors are there without clones
+  std::vector<TensorId> saved;  ///< what backward reads of forward, and what lies elsewhere or is made again for it
 };
 
 /// Knows micro as `place` and `bind` have left it; says what it becomes for any choices.
 class Recomputer {
  public:
   explicit Recomputer(const Compilation& c);
-  /// One choice a tensor of c.saved; what is not GALLEY_KEEP is made again.
+  /// One choice a tensor of c.saved.
   Recomputed apply(std::span<const uint32_t> choices) const;
 
  private:
@@ -33,6 +38,7 @@ class Recomputer {
   const Compilation& c_;
   Outline::Code micro_;
   std::vector<Operands> items_;
+  std::vector<int64_t> blocks_;    ///< of each item
   std::vector<int32_t> producer_;  ///< by tensor: the forward item that makes it, -1: none
   std::vector<bool> temporary_;    ///< by tensor: workspace and what is staged, of one instruction or item only
   uint32_t events_ = 0;            ///< so many are in use

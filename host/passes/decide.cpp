@@ -1,11 +1,10 @@
-// What backward keeps of forward, and what one strategy of the recipe says to that.
+// What backward keeps of forward, and what strategies of the recipe say to that.
 #include <algorithm>
-#include <cstdio>
-#include <map>
+#include <array>
 #include <optional>
-#include <set>
 
 #include "host/passes/clone.hpp"
+#include "host/passes/copy.hpp"
 #include "host/passes/fuse.hpp"
 #include "host/plan/plan.hpp"
 #include "host/plugins/abi.hpp"
@@ -13,60 +12,20 @@
 namespace galley {
 namespace {
 
-/// What forward leaves for head and backward, with the price of each: the nodes between it and the saved tensors that it is made from.
-Result<SavedSet> saved_set(const Compilation& c) {
-  const Tensors tensors = c.tensors();
-  const std::vector<Item>& forward = c.orders.forward;
-  std::set<galley_tensor> read;
-  for (const auto* items : {&c.orders.head, &c.orders.backward})
-    for (const Item& item : *items)
-      for (const Ref& r : item.inputs) read.insert(r.tensor);
+constexpr uint32_t kHow = 0xFF;  ///< of a choice: what is done; the rest is a memory class
 
-  SavedSet set;
-  std::map<galley_tensor, size_t> producers;
-  std::map<galley_tensor, uint64_t> index;
-  std::vector<std::optional<galley_cost>> costs(forward.size());
-  for (size_t at = 0; at < forward.size(); ++at) {
-    const Item& item = forward[at];
-    set.blocks = std::max(set.blocks, item.node->block + 1);
-    for (const Ref& r : item.outputs)
-      if (r.tensor) producers[r.tensor] = at;
-    for (const Ref& r : item.outputs) {
-      if (!r.tensor || !read.contains(r.tensor) || tensors[r.tensor].kind != GALLEY_KIND_TRANSIENT) continue;
-      const GraphTensor& t = tensors[r.tensor];
-      auto s = new_struct<galley_saved_item>();
-      s.name = t.name.c_str();
-      s.bytes = t.bytes();
-      s.block = item.node->block;
-      std::set<size_t> between;
-      std::set<uint64_t> parents;
-      for (std::vector<size_t> open = {at}; !open.empty();) {
-        const size_t made = open.back();
-        open.pop_back();
-        if (!between.insert(made).second) continue;
-        for (const Ref& in : forward[made].inputs) {
-          if (const auto saved = index.find(in.tensor); saved != index.end()) parents.insert(saved->second);
-          else if (const auto producer = producers.find(in.tensor); producer != producers.end()) open.push_back(producer->second);
-        }
-      }
-      for (const size_t made : between) {
-        if (!costs[made]) costs[made] = TRY(item_cost(c, forward[made]));
-        const galley_cost& cost = *costs[made];
-        s.flops += cost.flops;
-        s.recompute_seconds += std::max(cost.flops / c.target.peak_flops(), cost.bytes / c.target.bandwidth());
-      }
-      const MemoryClass& other = c.target.memories.size() > 1 ? c.target.memories[1] : c.target.memories[0];
-      s.offload_seconds = static_cast<double>(s.bytes) / other.out_bandwidth + static_cast<double>(s.bytes) / other.in_bandwidth;
-      s.flags = GALLEY_SAVED_RECOMPUTABLE | (t.flags & GALLEY_TENSOR_BLOCK_INPUT ? GALLEY_SAVED_BLOCK_INPUT : 0u);
-      set.parents.emplace_back(parents.begin(), parents.end());
-      s.parents = set.parents.back().data();
-      s.n_parents = static_cast<uint32_t>(set.parents.back().size());
-      index[r.tensor] = set.items.size();
-      set.tensors.push_back(r.tensor);
-      set.items.push_back(s);
-    }
+/// Why an item's choice is none; "": it is one.
+std::string problem(const Compilation& c, size_t item, uint32_t choice) {
+  const galley_saved_item& s = c.saved.items[item];
+  const uint32_t memory = choice >> 8;
+  const std::string device = "device '" + c.target.device + "'", of = std::string(" '") + s.name + "'";
+  if ((choice & kHow) == GALLEY_OFFLOAD) {
+    if (memory < s.n_memories && s.offload_seconds_to[memory] > 0) return "";
+    if (s.n_memories <= memory) return device + " has no memory class " + std::to_string(memory) + " to offload" + of + " to";
+    return device + " cannot offload" + of + " to memory class '" + c.target.memories[memory].name + "', which computes";
   }
-  return set;
+  if (choice == GALLEY_KEEP || choice == GALLEY_RECOMPUTE || choice == GALLEY_RECOMPUTE_EACH) return "";
+  return "choice " + std::to_string(choice) + " for" + of + " is none of galley/saved.h";
 }
 
 /// The peaks of plans that differ in the choices alone. All that the choices do not change is looked at once; a question costs an outline
@@ -85,18 +44,42 @@ class Peaks {
   Result<int64_t> of(std::span<const uint32_t> choices, uint32_t memory) {
     if (memory >= c_.target.memories.size())
       return plugin_error("device '" + c_.target.device + "' has no memory class " + std::to_string(memory));
+    for (size_t i = 0; i < choices.size(); ++i)
+      if (std::string wrong = problem(c_, i, choices[i]); !wrong.empty()) return plugin_error(std::move(wrong));
     Recomputed made = recomputer_.apply(choices);
     Outline outline = base_;
-    for (const TensorId t : made.copies) outline.tensors.push_back(outline.tensors[static_cast<size_t>(t)]);
+    for (const auto& [like, in] : made.tensors) {
+      outline.tensors.push_back(Outline::Tensor(outline.tensors[static_cast<size_t>(like)]));
+      outline.tensors.back().memory = in;
+    }
     outline.segments[static_cast<size_t>(SegmentKind::Micro)] = std::move(made.code);
     StepsOf& micro = sources_[static_cast<size_t>(SegmentKind::Micro)];
     micro.instructions.clear();
-    for (const uint32_t i : made.from) micro.instructions.push_back(micro_[i]);
+    for (size_t step = 0; step < made.from.size(); ++step)
+      micro.instructions.push_back(made.from[step] == Recomputed::added ? added(outline.segments[kMicro].steps[step].action)
+                                                                         : micro_[made.from[step]]);
     micro.recomputed = std::move(made.again);
     return TRY(fuser_.find(outline, sources_)).peaks[memory];
   }
 
  private:
+  /// Stands for what is not there before the choices are made: a copy of all of a tensor, or what keeps queues in step.
+  static const Instruction* added(Action action) {
+    static const std::array<Instruction, 2> all = [] {
+      std::array<Instruction, 2> out;
+      Operand whole;
+      whole.tensor = 0;
+      whole.shape = {int64_t{1} << 40};
+      out[0].action = Action::Copy;
+      out[0].inputs = {with_access(whole, GALLEY_READ)};
+      out[0].outputs = {with_access(whole, GALLEY_WRITE)};
+      out[1].action = Action::Wait;
+      return out;
+    }();
+    return &all[action == Action::Copy ? 0 : 1];
+  }
+
+  static constexpr auto kMicro = static_cast<size_t>(SegmentKind::Micro);
   Compilation& c_;
   Recomputer recomputer_;
   Fuser fuser_;
@@ -121,11 +104,13 @@ galley_status answer_peak(void* context, const uint32_t* asked, uint32_t memory,
   return GALLEY_OK;
 }
 
-Status ask(Compilation& c, size_t use) {
-  Peaks peaks(c);
-  Question question = {&peaks, c.choices.size()};
+using Choices = std::vector<uint32_t>;
+
+/// What one strategy makes of the choices so far.
+Result<Choices> ask(Compilation& c, Peaks& peaks, size_t use, const std::vector<galley_saved_item>& about, Choices choices) {
+  Question question = {&peaks, choices.size()};
   std::vector<const galley_saved_item*> items;
-  for (const galley_saved_item& s : c.saved.items) items.push_back(&s);
+  for (const galley_saved_item& s : about) items.push_back(&s);
   const TargetView target(c.target);
   auto view = new_struct<galley_saved_set>();
   view.target = target.get();
@@ -136,31 +121,95 @@ Status ask(Compilation& c, size_t use) {
   view.peak = answer_peak;
   const LoadedStrategy& s = *c.strategies[use];
   TRY_STATUS(call_strategy(c.graph, c.strategies, {Section::Forward, static_cast<int>(use)}, "decide",
-                           [&](galley_error* error) { return s.saved()->decide(s.instance(), &view, c.choices.data(), error); }));
-  for (size_t k = 0; k < c.choices.size(); ++k)
-    if (c.choices[k] != GALLEY_KEEP && c.choices[k] != GALLEY_RECOMPUTE)
-      return recipe_error(label(c.strategies, static_cast<int>(use)) + ": device '" + c.target.device +
-                          "' keeps or recomputes saved tensors; choice " + std::to_string(c.choices[k]) + " for '" + c.saved.items[k].name +
-                          "' is not among them");
+                           [&](galley_error* error) { return s.saved()->decide(s.instance(), &view, choices.data(), error); }));
+  for (size_t k = 0; k < choices.size(); ++k)
+    if (const std::string wrong = problem(c, k, choices[k]); !wrong.empty())
+      return recipe_error(label(c.strategies, static_cast<int>(use)) + ": " + wrong);
+  return choices;
+}
+
+/// Each decides on what those before it keep.
+Status in_turn(Compilation& c, Peaks& peaks, const std::vector<size_t>& deciders) {
+  std::vector<size_t> decided_by(c.choices.size(), 0);
+  for (const size_t use : deciders) {
+    Choices choices = TRY(ask(c, peaks, use, c.saved.items, c.choices));
+    for (size_t k = 0; k < choices.size(); ++k) {
+      if (choices[k] == c.choices[k]) continue;
+      if (c.choices[k] != GALLEY_KEEP)
+        return recipe_error(label(c.strategies, static_cast<int>(use)) + " chooses '" + choice_text(c, choices[k]) + "' for '" +
+                                c.saved.items[k].name + "', for which " + label(c.strategies, static_cast<int>(decided_by[k])) +
+                                " has chosen '" + choice_text(c, c.choices[k]) + "'",
+                            "a strategy decides on what those before it keep");
+      decided_by[k] = use;
+    }
+    c.choices = std::move(choices);
+  }
   return ok();
+}
+
+/// The strategy with a budget decides, and is told what the others would have chosen.
+Status for_all(Compilation& c, Peaks& peaks, const std::vector<size_t>& deciders, size_t holder) {
+  std::vector<Choices> accepted(c.choices.size());
+  for (const size_t use : deciders) {
+    if (use == holder) continue;
+    const Choices would = TRY(ask(c, peaks, use, c.saved.items, c.choices));
+    for (size_t k = 0; k < would.size(); ++k)
+      if (would[k] != GALLEY_KEEP && std::find(accepted[k].begin(), accepted[k].end(), would[k]) == accepted[k].end())
+        accepted[k].push_back(would[k]);
+  }
+  std::vector<galley_saved_item> items = c.saved.items;
+  for (size_t k = 0; k < items.size(); ++k) {
+    items[k].accepted = accepted[k].data();
+    items[k].n_accepted = static_cast<uint32_t>(accepted[k].size());
+  }
+  c.choices = TRY(ask(c, peaks, holder, items, c.choices));
+  return ok();
+}
+
+Result<int64_t> budget_of(Compilation& c, size_t use) {
+  const LoadedStrategy& s = *c.strategies[use];
+  int64_t bytes = 0;
+  if (s.saved()->budget)
+    TRY_STATUS(call_strategy(c.graph, c.strategies, {Section::Forward, static_cast<int>(use)}, "budget", [&](galley_error*) {
+      bytes = s.saved()->budget(s.instance());
+      return GALLEY_OK;
+    }));
+  if (bytes < 0) return plugin_error(label(c.strategies, static_cast<int>(use)) + ": a budget of " + std::to_string(bytes) + " bytes");
+  return bytes;
 }
 
 }  // namespace
 
+std::string choice_text(const Compilation& c, uint32_t choice) {
+  switch (choice & kHow) {
+    case GALLEY_KEEP: return "keep";
+    case GALLEY_RECOMPUTE: return "recompute once";
+    case GALLEY_RECOMPUTE_EACH: return "recompute each";
+    default: return "offload to " + c.target.memories[choice >> 8].name;
+  }
+}
+
 Status decide(Compilation& c) {
   if (!c.backward()) return ok();
-  c.saved = TRY(saved_set(c));
+  c.saved = TRY(find_saved(c));
   c.choices.assign(c.saved.items.size(), GALLEY_KEEP);
-  int decider = no_use;
+  std::vector<size_t> deciders;
+  std::optional<size_t> holder;
   for (size_t i = 0; i < c.strategies.size(); ++i) {
     if (!c.strategies[i]->saved()) continue;
-    if (decider != no_use)
-      return recipe_error(
-          "two strategies decide what backward keeps: " + label(c.strategies, decider) + " and " + label(c.strategies, static_cast<int>(i)),
-          "take one of the two out");
-    decider = static_cast<int>(i);
+    deciders.push_back(i);
+    const int64_t budget = TRY(budget_of(c, i));
+    if (!budget) continue;
+    if (holder)
+      return recipe_error("two strategies hold a budget for what backward keeps: " + label(c.strategies, static_cast<int>(*holder)) + " and " +
+                              label(c.strategies, static_cast<int>(i)),
+                          "take one of the two budgets out");
+    holder = i;
+    c.budget = budget;
   }
-  return decider == no_use ? ok() : ask(c, static_cast<size_t>(decider));
+  if (deciders.empty()) return ok();
+  Peaks peaks(c);
+  return holder ? for_all(c, peaks, deciders, *holder) : in_turn(c, peaks, deciders);
 }
 
 }  // namespace galley

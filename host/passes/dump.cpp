@@ -120,7 +120,8 @@ std::string dump_choices(const Compilation& c) {
   std::string out;
   for (size_t i = 0; i < c.choices.size(); ++i) {
     const galley_saved_item& s = c.saved.items[i];
-    out += std::string(c.choices[i] == GALLEY_KEEP ? "keep      " : "recompute ") + s.name + " " + std::to_string(s.bytes) + " bytes";
+    const std::string choice = choice_text(c, c.choices[i]);
+    out += choice + std::string(choice.size() < 15 ? 15 - choice.size() : 1, ' ') + s.name + " " + std::to_string(s.bytes) + " bytes";
     if (s.block >= 0) out += ", block " + std::to_string(s.block);
     if (s.flags & GALLEY_SAVED_BLOCK_INPUT) out += ", block input";
     out += "\n";

@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "host/passes/copy.hpp"
 #include "host/passes/passes.hpp"
 #include "host/plan/plan.hpp"
 #include "host/plan/timing.hpp"
@@ -16,15 +17,6 @@ namespace {
 constexpr double kSame = 1 + 1e-9;
 
 bool writes(const Operand& o) { return ((o.access | o.later) & GALLEY_WRITE) != 0; }
-
-Instruction sync(Action action, uint32_t queue, uint32_t event) {
-  Instruction i;
-  i.action = action;
-  i.name = action == Action::Record ? "record" : "wait";
-  i.queue = queue;
-  i.event = event;
-  return i;
-}
 
 }  // namespace
 
@@ -309,9 +301,11 @@ void copy_once(const Program& program, std::vector<Instruction>& code, const Tar
   }
 }
 
-/// Whether no class has grown beyond its limit. Staging is in class 0, so that one alone can have grown.
+/// Whether no class has grown beyond its limit, and class 0 not beyond the budget that a strategy holds. Staging is in class 0, so that one
+/// alone can have grown.
 bool fits(const Compilation& c, const std::vector<int64_t>& before, const std::vector<int64_t>& after) {
   const auto within = [](int64_t was, int64_t is, int64_t limit) { return limit <= 0 || is <= std::max(was, limit); };
+  if (!within(before[0], after[0], c.budget)) return false;
   int64_t others = 0;
   for (size_t i = 0; i < after.size(); ++i) {
     if (!within(before[i], after[i], c.target.memories[i].capacity)) return false;

@@ -61,12 +61,17 @@ Status take_storage(const Answer& a) {
   return ok();
 }
 
+/// A dtype that numbers may be computed or kept in; 0: none.
+uint32_t dtype_of(const std::string& text) {
+  for (const uint32_t known : {GALLEY_F32, GALLEY_BF16, GALLEY_F16})
+    if (text == dtype_text(known)) return known;
+  return 0;
+}
+
 Status take_compute(const Answer& a) {
   if (!a.said.claimed) return ok();
   const std::string& text = a.said.text;
-  uint32_t dtype = 0;
-  for (const uint32_t known : {GALLEY_F32, GALLEY_BF16, GALLEY_F16})
-    if (text == dtype_text(known)) dtype = known;
+  const uint32_t dtype = dtype_of(text);
   if (!dtype) return recipe_error(a.by() + " wants '" + a.name + "' to compute in '" + text + "'", "nodes compute in f32, bf16 or f16");
   if (a.said.number != GALLEY_WEIGHTS_DERIVED && a.said.number != GALLEY_WEIGHTS_CAST_ON_USE)
     return plugin_error(a.by() + ": COMPUTE of '" + a.name + "' has the number " + std::to_string(a.said.number) +
@@ -78,9 +83,21 @@ Status take_compute(const Answer& a) {
   return ok();
 }
 
-Status take_gradient_dtype(const Answer& a) { return as_is(a, "f32", 0, "gradients are f32"); }
+Status take_gradient_dtype(const Answer& a) {
+  if (!a.said.claimed) return ok();
+  const uint32_t dtype = dtype_of(a.said.text);
+  if (!dtype) return recipe_error(a.by() + " wants '" + a.name + "' to be in '" + a.said.text + "'", "gradients are in f32, bf16 or f16");
+  a.tensor().dtype = dtype;
+  return ok();
+}
 
-Status take_gradient_lifetime(const Answer& a) { return as_is(a, "", GALLEY_GRADIENT_WINDOW, "gradients live until the window's update"); }
+Status take_gradient_lifetime(const Answer& a) {
+  if (!a.said.claimed) return ok();
+  if (a.said.number != GALLEY_GRADIENT_WINDOW && a.said.number != GALLEY_GRADIENT_IMMEDIATE)
+    return plugin_error(a.by() + ": GRADIENT_LIFETIME of '" + a.name + "' is " + std::to_string(a.said.number) + ", which is no GALLEY_GRADIENT_…");
+  a.tensor().immediate = a.said.number == GALLEY_GRADIENT_IMMEDIATE && a.c.trains();
+  return ok();
+}
 
 Status take_update(const Answer& a) {
   if (!a.said.claimed)
@@ -210,14 +227,21 @@ Status claim_model(Compilation& c) {
   return ok();
 }
 
+Status claim_gradients(Compilation& c) {
+  const Graph::As as(c.graph, {Section::Backward});
+  std::vector<Who> subjects;
+  for (galley_tensor t = 1; t <= c.graph.tensor_count(); ++t)
+    if (c.graph.tensor(t).kind == GALLEY_KIND_GRADIENT) subjects.push_back({GALLEY_SUBJECT_GRADIENT, t});
+  for (const Facet& facet : facets)
+    if (facet.id != GALLEY_FACET_TRAINABLE) TRY_STATUS(ask(c, facet, subjects));
+  return ok();
+}
+
 Status claim_made(Compilation& c) {
   const Graph::As as(c.graph, {Section::Update});
   std::vector<Who> subjects;
-  for (galley_tensor t = 1; t <= c.graph.tensor_count(); ++t) {
-    const uint32_t kind = c.graph.tensor(t).kind;
-    if (kind == GALLEY_KIND_GRADIENT) subjects.push_back({GALLEY_SUBJECT_GRADIENT, t});
-    if (kind == GALLEY_KIND_STATE && t != c.applied) subjects.push_back({GALLEY_SUBJECT_STATE, t});
-  }
+  for (galley_tensor t = 1; t <= c.graph.tensor_count(); ++t)
+    if (c.graph.tensor(t).kind == GALLEY_KIND_STATE && t != c.applied) subjects.push_back({GALLEY_SUBJECT_STATE, t});
   for (const galley_node n : c.graph.section(Section::Update)) subjects.push_back({GALLEY_SUBJECT_NODE, 0, n});
   for (const Facet& facet : facets)
     if (facet.id != GALLEY_FACET_TRAINABLE) TRY_STATUS(ask(c, facet, subjects));

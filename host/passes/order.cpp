@@ -217,6 +217,29 @@ std::vector<Item> without_training(std::vector<Item> items, galley_tensor* logit
   return kept;
 }
 
+/// What stands for parameters where the model is evaluated, and for what is read in their place: their numbers in 16 bit.
+Result<std::map<galley_tensor, galley_tensor>> evaluated(Compilation& c) {
+  Graph& graph = c.graph;
+  std::map<galley_tensor, galley_tensor> values;
+  for (const ExportedValue& e : graph.evaluated) values[e.parameter] = e.value;
+  const size_t count = graph.evaluated.empty() ? 0 : graph.tensor_count();
+  for (galley_tensor t = 1; t <= count; ++t) {
+    const GraphTensor& x = graph.tensor(t);
+    const bool derived = x.kind == GALLEY_KIND_CONSTANT && x.initializer_inputs.size() == 1 && x.initializer == c.roles.copy->name;
+    const auto value = values.find(x.numbers_of ? x.numbers_of : derived ? x.initializer_inputs[0] : 0);
+    if (value == values.end()) continue;
+    GraphTensor view;
+    view.name = graph.tensor(value->second).name + " in " + dtype_text(x.dtype);
+    view.shape = x.shape;
+    view.dtype = x.dtype;
+    view.kind = GALLEY_KIND_CONSTANT;
+    view.numbers_of = value->second;
+    if (!c.backward()) graph.tensor(t).unused = true;  // nobody else reads it
+    values[t] = TRY(graph.make(std::move(view)));
+  }
+  return values;
+}
+
 /// The nodes of the window part that the items cannot do without, and the one that begins the loss.
 std::vector<Item> before_inference(const Graph& graph, const Roles& roles, const std::vector<Item>& items) {
   std::set<galley_tensor> read;
@@ -299,6 +322,7 @@ Status sample(Compilation& c) {
 }
 
 Status order(Compilation& c) {
+  const std::map<galley_tensor, galley_tensor> stands = TRY(evaluated(c));  // before orders number tensors of their own
   const Graph& graph = c.graph;
   Orders& out = c.orders;
   const int64_t chunk = chunk_rows(graph, c.options);
@@ -316,6 +340,9 @@ Status order(Compilation& c) {
     for (Item& item : evaluated.unroll(chunk, false)) out.inference.push_back(std::move(item));
   }
   out.inference = without_training(std::move(out.inference), &c.sample_logits);
+  for (Item& item : out.inference)
+    for (Ref& r : item.inputs)
+      if (const auto value = stands.find(r.tensor); value != stands.end()) r.tensor = value->second;
   if (!out.inference.empty()) {
     const std::vector<Item> before = before_inference(graph, c.roles, out.inference);
     out.inference.insert(out.inference.begin(), before.begin(), before.end());

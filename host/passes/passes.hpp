@@ -31,10 +31,11 @@ struct MicroItems {
   std::vector<TensorId> tensors;  ///< by graph tensor, the transients of micro; no_tensor: not there
 };
 
-/// What forward leaves for head and backward.
+/// What forward leaves for head and backward, and what enters blocks.
 struct SavedSet {
   std::vector<galley_tensor> tensors;
   std::deque<std::vector<uint64_t>> parents;
+  std::deque<std::vector<double>> offload_seconds;
   std::vector<galley_saved_item> items;
   int64_t blocks = 0;
 };
@@ -57,13 +58,19 @@ struct Compilation {
   MicroItems micro = {};               ///< place
   SavedSet saved = {};                 ///< decide
   std::vector<uint32_t> choices = {};  ///< decide: one a saved tensor
+  int64_t budget = 0;                  ///< decide: bytes of class 0 that a strategy allows; 0: none does
   /// verify: by node, the inputs that its shape rule has seen.
   std::vector<std::vector<galley_tensor>> inferred = {};
 
   bool backward() const { return options.purpose == Purpose::Train || options.purpose == Purpose::Gradients; }
   bool trains() const { return options.purpose == Purpose::Train; }
+  /// To evaluate or to sample, by weights that only an update has (eval_as).
+  bool averages() const;
   Tensors tensors() const { return {graph, orders}; }
 };
+
+/// "keep"; "offload to pinned".
+std::string choice_text(const Compilation& c, uint32_t choice);
 
 /// FLOPs and bytes of an item by its op's rule.
 Result<galley_cost> item_cost(const Compilation& c, const Item& item);
@@ -81,10 +88,14 @@ Status cast(Compilation& c);
 Status update(Compilation& c);
 /// What a window begins with and an update ends with: the step scalars.
 Status window(Compilation& c);
-/// Claims on gradients and states, and on the update's nodes.
+/// Claims on gradients.
+Status claim_gradients(Compilation& c);
+/// Claims on states and on the update's nodes.
 Status claim_made(Compilation& c);
 /// Casts in the update section.
 Status cast_made(Compilation& c);
+/// Updates whose gradients are to live no longer than need be move into backward.
+Status immediate(Compilation& c);
 /// Strategies' rewrites of what is saved.
 Status export_model(Compilation& c);
 /// Sample: the position to sample from and the node that takes its row.
@@ -96,9 +107,12 @@ Status order(Compilation& c);
 Status place(Compilation& c);
 /// Chooses kernels, and gives each its workspace.
 Status bind(Compilation& c);
-/// Asks the strategy that decides what backward keeps.
+/// What can be decided on: saved tensors and their prices.
+Result<SavedSet> find_saved(const Compilation& c);
+/// Asks the strategies that decide what backward keeps.
 Status decide(Compilation& c);
-/// Puts clones of forward's instructions before what reads them in backward.
+/// Puts clones of forward's instructions before what reads them in backward, and copies of what is offloaded behind its producer and before
+/// its readers.
 Status clone(Compilation& c);
 /// Makes one launch of groups and chains of nodes, where there are kernels for them.
 Status fuse(Compilation& c);

@@ -49,6 +49,7 @@ void describe(Compilation& c, const Placer& placer) {
   for (galley_tensor t = 1; t <= graph.tensor_count(); ++t) {
     const GraphTensor& x = graph.tensor(t);
     if (x.kind == GALLEY_KIND_INPUT && t != graph.position) p.inputs.emplace_back(x.name, placer.stored(t));
+    if (x.unused) continue;
     const bool kept = (x.parameter_kind() && x.trainable()) || x.kind == GALLEY_KIND_STATE;
     if (!kept && !x.parameter_kind()) continue;
     for (const TensorId component : placer.components(t)) {
@@ -124,9 +125,9 @@ Status Placer::begin(int64_t micro_batches) {
   program_.micro_batches = micro_batches;
   for (galley_tensor id = 1; id <= graph_.tensor_count(); ++id) {
     const GraphTensor& t = graph_.tensor(id);
-    if (t.kind == GALLEY_KIND_TRANSIENT || t.slice_of || t.numbers_of) continue;
+    if (t.kind == GALLEY_KIND_TRANSIENT || t.slice_of || t.numbers_of || t.unused) continue;
     const uint32_t memory = TRY(memory_of(t));
-    const Life life = t.kind == GALLEY_KIND_GRADIENT ? Life::Window : Life::Run;
+    const Life life = t.kind != GALLEY_KIND_GRADIENT ? Life::Run : t.immediate ? Life::Segment : Life::Window;
     if (t.storage.empty()) {
       components_[id] = {add({t.name, t.stored ? t.stored : t.dtype, t.shape, 0, memory, owner_of(graph_, t), life, who(t.use)})};
       continue;
@@ -305,13 +306,15 @@ Status Placer::emit(const Item& item) {
   std::vector<Stored> stored;
   TRY_STATUS(inputs(item, &i, &stored));
   TRY_STATUS(outputs(item, &i));
-  if (!TRY(as_stored(&i, stored)))
-    for (const Stored& s : stored)
+  const std::vector<bool> kept = TRY(as_stored(&i, stored));
+  for (size_t k = 0; k < stored.size(); ++k)
+    if (const Stored& s = stored[k]; !kept[k])
       i.inputs[s.input] = with_access(TRY(numbers_of(s.tensor, s.parts, true)), s.updated ? GALLEY_READ_WRITE : GALLEY_READ);
   code().push_back(i);
-  for (const Stored& s : stored) {
+  for (size_t k = 0; k < stored.size(); ++k) {
+    const Stored& s = stored[k];
     if (!s.updated) continue;
-    if (!i.components) TRY_STATUS(pack(s.tensor, i.inputs[s.input], s.parts));
+    if (!kept[k]) TRY_STATUS(pack(s.tensor, i.inputs[s.input], s.parts));
     put_back(s.tensor, s.parts);
   }
   return ok();

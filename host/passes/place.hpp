@@ -7,14 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "host/passes/copy.hpp"
 #include "host/passes/passes.hpp"
 
 namespace galley {
-
-inline Operand with_access(Operand operand, uint32_t access) {
-  operand.access = operand.later = access;
-  return operand;
-}
 
 class Placer {
  public:
@@ -87,10 +83,12 @@ class Placer {
   Result<Operand> read(galley_tensor t);
   Status pack(galley_tensor t, const Operand& value, const std::vector<Operand>& parts);
   void put_back(galley_tensor t, const std::vector<Operand>& parts);
-  Result<bool> as_stored(Instruction* instruction, const std::vector<Stored>& stored);
+  bool in_format(const Stored& stored) const;
+  Instruction with_stored(const Instruction& instruction, const std::vector<Stored>& stored, uint32_t kept) const;
+  Result<std::vector<bool>> as_stored(Instruction* instruction, const std::vector<Stored>& stored);
   void copy(const Operand& from, const Operand& to);
   Operand temporary(const std::string& name, uint32_t dtype, const Shape& shape, int use);
-  Operand all_of(TensorId id) const;
+  Operand all_of(TensorId id) const { return galley::all_of(program_.tensors, id); }
 
   std::vector<Instruction>& code() { return program_.segment(kind_).code; }
 

@@ -29,7 +29,7 @@ Status Placer::load() {
   // In the order of making: an initializer's inputs were made before its tensor.
   for (galley_tensor id = 1; id <= graph_.tensor_count(); ++id) {
     const GraphTensor& t = graph_.tensor(id);
-    if (t.slice_of || t.numbers_of || (t.kind != GALLEY_KIND_PARAMETER && t.kind != GALLEY_KIND_STATE && t.kind != GALLEY_KIND_CONSTANT)) continue;
+    if (t.slice_of || t.numbers_of || t.unused || (t.kind != GALLEY_KIND_PARAMETER && t.kind != GALLEY_KIND_STATE && t.kind != GALLEY_KIND_CONSTANT)) continue;
     const std::vector<Operand> parts = TRY(stage(id, false));
     // A file is read in the dtype that is kept.
     const bool reads = !t.source.empty(), direct = reads && t.stored;
@@ -63,7 +63,7 @@ Status Placer::refresh(SegmentKind kind) {
   for (galley_tensor id = 1; id <= graph_.tensor_count(); ++id) {
     const GraphTensor& t = graph_.tensor(id);
     changes[id] = t.kind == GALLEY_KIND_STATE || (t.parameter_kind() && t.trainable());
-    if (t.kind != GALLEY_KIND_CONSTANT) continue;
+    if (t.kind != GALLEY_KIND_CONSTANT || t.unused) continue;
     for (const galley_tensor in : t.initializer_inputs) changes[id] = changes[id] || changes[base(in)];
     if (!changes[id] || t.numbers_of) continue;
     const std::vector<Operand> parts = TRY(stage(id, false));
@@ -90,7 +90,7 @@ Result<Operand> Placer::exported(galley_tensor id, const std::map<galley_tensor,
   }
   std::sort(order.begin(), order.end());
   for (const galley_node n : order) TRY_STATUS(emit(whole(graph_.node(n))));
-  return locate(it->second);
+  return plain(it->second) ? locate(it->second) : read(it->second);
 }
 
 Status Placer::export_tensors() {
@@ -103,14 +103,23 @@ Status Placer::export_tensors() {
     const GraphTensor& t = graph_.tensor(id);
     if (!t.parameter_kind() || t.slice_of) continue;
     if (t.file.empty() ? graph_.export_model == GALLEY_EXPORT_OWN : graph_.export_model == GALLEY_EXPORT_MODEL) continue;
-    const Operand value = TRY(exported(id, values, &done));
-    Instruction i;
-    i.action = Action::Write;
-    i.name = "write " + t.name;
-    i.inputs = {with_access(value, GALLEY_READ)};
-    i.file = t.file.empty() ? "model/model.safetensors" : t.file;
-    i.entry = t.file_name.empty() ? t.name : t.file_name;
-    code().push_back(std::move(i));
+    const auto write = [&](const Operand& value, const std::string& entry) {
+      Instruction i;
+      i.action = Action::Write;
+      i.name = "write " + entry;
+      i.inputs = {with_access(value, GALLEY_READ)};
+      i.file = t.file.empty() ? "model/model.safetensors" : t.file;
+      i.entry = entry;
+      code().push_back(std::move(i));
+    };
+    const std::string entry = t.file_name.empty() ? t.name : t.file_name;
+    if (!graph_.exported_stored.contains(id) || values.contains(id)) {
+      write(TRY(exported(id, values, &done)), entry);
+      continue;
+    }
+    const std::vector<Operand> parts = TRY(stage(id, true));
+    for (size_t k = 0; k < parts.size(); ++k)
+      write(parts[k], entry + program_.tensors[static_cast<size_t>(components_.at(id)[k])].name.substr(t.name.size()));
   }
   return ok();
 }

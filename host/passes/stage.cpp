@@ -1,18 +1,11 @@
 // Tensors that are stored in a format, or in a memory class where nothing computes: brought where a node needs them, and back.
+#include <algorithm>
+
 #include "galley/format.h"
 #include "galley/op.h"
 #include "host/passes/place.hpp"
 
 namespace galley {
-
-Operand Placer::all_of(TensorId id) const {
-  const ProgramTensor& t = program_.tensors[static_cast<size_t>(id)];
-  Operand out;
-  out.tensor = id;
-  out.shape = t.shape;
-  out.dtype = t.dtype;
-  return out;
-}
 
 Operand Placer::temporary(const std::string& name, uint32_t dtype, const Shape& shape, int use) {
   return all_of(add({name, dtype, shape, 0, 0, Owner::Workspace, Life::Segment, who(use)}));
@@ -22,29 +15,14 @@ Operand Placer::temporary(const std::string& name, uint32_t dtype, const Shape& 
 void Placer::copy(const Operand& from, const Operand& to) {
   const bool in = program_.tensors[static_cast<size_t>(to.tensor)].memory == 0;
   const uint32_t queue = c_.target.queue_for(in ? Queue::In : Queue::Out);
-  const auto sync = [&](Action action, uint32_t on, uint32_t event) {
-    Instruction i;
-    i.action = action;
-    i.name = action == Action::Record ? "record" : "wait";
-    i.queue = on;
-    i.event = event;
-    code().push_back(std::move(i));
-  };
   // The copy begins after all that was computed before it, and what is computed next waits for it.
   const uint32_t before = queue ? ++events_ : 0, after = queue ? ++events_ : 0;
   if (queue) {
-    sync(Action::Record, 0, before);
-    sync(Action::Wait, queue, before);
+    code().push_back(sync(Action::Record, 0, before));
+    code().push_back(sync(Action::Wait, queue, before));
   }
-  Instruction i;
-  i.action = Action::Copy;
-  i.name = "copy of " + program_.tensors[static_cast<size_t>(from.tensor)].name;
-  i.inputs = {with_access(from, GALLEY_READ)};
-  i.outputs = {with_access(to, GALLEY_WRITE)};
-  i.queue = queue;
-  i.event = after;
-  code().push_back(std::move(i));
-  if (queue) sync(Action::Wait, 0, after);
+  code().push_back(copy_between(program_.tensors, from, to, queue, after));
+  if (queue) code().push_back(sync(Action::Wait, 0, after));
 }
 
 /// A tensor's components in the computing class; copied there where they lie elsewhere and are to be read.
@@ -106,7 +84,7 @@ Status Placer::pack(galley_tensor id, const Operand& value, const std::vector<Op
   const galley_format& format = *c_.plugins.format(t.storage).table;
   std::vector<Operand> inputs = {value};
   AttrList attrs = t.storage_attrs;
-  if (format.flags & GALLEY_FORMAT_STOCHASTIC && kind_ == SegmentKind::Update) {
+  if (format.flags & GALLEY_FORMAT_STOCHASTIC && kind_ != SegmentKind::Load) {
     inputs.push_back(TRY(locate(TRY(c_.graph.scalar(GALLEY_SCALAR_RANDOM)))));
     attrs.set("stream", name);
   }
@@ -120,37 +98,64 @@ void Placer::put_back(galley_tensor id, const std::vector<Operand>& parts) {
     if (program_.tensors[static_cast<size_t>(components[i])].memory != 0) copy(parts[i], all_of(components[i]));
 }
 
-/// Hands the components on as further inputs where a kernel reads all of the node's formats as they are stored.
-Result<bool> Placer::as_stored(Instruction* instruction, const std::vector<Stored>& stored) {
-  Instruction i = *instruction;
-  bool formats = false;
-  for (const Stored& s : stored) {
-    const GraphTensor &t = graph_.tensor(s.tensor), &of = graph_.tensor(base(s.tensor));
-    const uint32_t access = s.updated ? GALLEY_READ_WRITE : GALLEY_READ;
-    if (of.storage.empty() && unpacks(t.id)) return false;
-    if (!unpacks(t.id)) {
-      i.inputs[s.input] = with_access(s.parts.front(), access);
+/// Whether an operand is stored in a format, and not in one that is its numbers.
+bool Placer::in_format(const Stored& s) const { return !tensors_[base(s.tensor)].storage.empty() && unpacks(s.tensor); }
+
+/// The instruction if it reads those operands as they are stored whose bits are in `kept`: their components are further inputs.
+Instruction Placer::with_stored(const Instruction& instruction, const std::vector<Stored>& stored, uint32_t kept) const {
+  Instruction i = instruction;
+  for (size_t k = 0; k < stored.size(); ++k) {
+    const Stored& s = stored[k];
+    const GraphTensor &t = tensors_[s.tensor], &of = tensors_[base(s.tensor)];
+    Operand& operand = i.inputs[s.input];
+    operand.shape = t.shape;
+    operand.dtype = t.dtype;
+    operand.access = operand.later = s.updated ? GALLEY_READ_WRITE : GALLEY_READ;
+    if (!(kept >> k & 1)) {
+      operand.tensor = s.parts.front().tensor;  // until it is known where its numbers will be
       continue;
     }
-    formats = true;
     auto as = std::make_shared<StoredAs>();
     as->format = of.storage;
     as->attrs = of.storage_attrs;
     as->view = as->attrs.view();
     as->first = i.inputs.size();
     as->count = s.parts.size();
-    Operand& operand = i.inputs[s.input];
-    operand.shape = t.shape;
-    operand.dtype = t.dtype;
-    operand.access = operand.later = access;
+    const uint32_t access = operand.access;
     operand.stored = std::move(as);
     for (const Operand& part : s.parts) i.inputs.push_back(with_access(part, access));
     i.components += s.parts.size();
   }
-  if (!formats) return false;
-  if (!TRY(c_.kernels.choose(i, program_.tensors))->kernel) return false;
-  *instruction = std::move(i);
-  return true;
+  return i;
+}
+
+/// Which operands stay as they are stored: of the sets for which there is a kernel, the one with the most numbers.
+Result<std::vector<bool>> Placer::as_stored(Instruction* instruction, const std::vector<Stored>& stored) {
+  constexpr size_t most = 6;  // of more operands in formats, all or none
+  std::vector<size_t> formats;
+  for (size_t k = 0; k < stored.size(); ++k)
+    if (in_format(stored[k])) formats.push_back(k);
+  std::vector<std::pair<int64_t, uint32_t>> sets;  // numbers, with a minus; bits
+  for (uint32_t chosen = 1; chosen < 1u << std::min(formats.size(), most); ++chosen) {
+    int64_t numbers = 0;
+    uint32_t kept = 0;
+    for (size_t f = 0; f < formats.size(); ++f) {
+      if (formats.size() <= most && !(chosen >> f & 1)) continue;
+      numbers += tensors_[stored[formats[f]].tensor].count();
+      kept |= 1u << formats[f];
+    }
+    sets.emplace_back(-numbers, kept);
+  }
+  std::sort(sets.begin(), sets.end());
+  std::vector<bool> out(stored.size(), false);
+  for (const auto& [numbers, kept] : sets) {
+    Instruction i = with_stored(*instruction, stored, kept);
+    if (!TRY(c_.kernels.choose(i, program_.tensors))->kernel) continue;
+    *instruction = std::move(i);
+    for (size_t k = 0; k < stored.size(); ++k) out[k] = kept >> k & 1;
+    break;
+  }
+  return out;
 }
 
 }  // namespace galley

@@ -1,6 +1,9 @@
 // The update graph: what is measured of the gradients, then what strategies append, stage by stage.
 #include "galley/update.h"
 
+#include <algorithm>
+#include <set>
+
 #include "host/passes/passes.hpp"
 
 namespace galley {
@@ -38,12 +41,33 @@ Status build(Compilation& c, size_t use, galley_tensor parameter) {
   return ok();
 }
 
+/// Of an update that is not run, the states that stand for parameters are left.
+void drop_training(Compilation& c) {
+  Graph& graph = c.graph;
+  std::set<galley_tensor> kept;
+  for (const ExportedValue& e : graph.evaluated) kept.insert(e.value);
+  for (galley_tensor t = 1; t <= graph.tensor_count(); ++t) {
+    GraphTensor& x = graph.tensor(t);
+    x.gradient = 0;
+    x.unused = x.unused || x.kind == GALLEY_KIND_GRADIENT || (x.kind == GALLEY_KIND_STATE && !kept.contains(t));
+  }
+  graph.section(Section::Backward).clear();
+  graph.section(Section::Update).clear();
+}
+
 }  // namespace
 
+bool Compilation::averages() const {
+  return (options.purpose == Purpose::Evaluate || options.purpose == Purpose::Sample) && !decisions.trainable.empty() &&
+         std::any_of(strategies.begin(), strategies.end(),
+                     [](const auto& s) { return s->update() && s->update()->stage == GALLEY_STAGE_AFTER; });
+}
+
 Status update(Compilation& c) {
-  if (!c.trains()) return ok();
-  TRY_STATUS(measure(c));
+  if (!c.trains() && !c.averages()) return ok();
+  if (c.trains()) TRY_STATUS(measure(c));
   for (const uint32_t stage : {GALLEY_STAGE_CHECK, GALLEY_STAGE_CLIP, GALLEY_STAGE_GRADIENT, GALLEY_STAGE_STEP, GALLEY_STAGE_AFTER}) {
+    if (!c.trains() && stage != GALLEY_STAGE_AFTER) continue;
     const bool per_parameter = stage >= GALLEY_STAGE_GRADIENT;
     for (const galley_tensor t : per_parameter ? c.decisions.trainable : std::vector<galley_tensor>{0}) {
       for (size_t i = 0; i < c.strategies.size(); ++i) {
@@ -54,6 +78,7 @@ Status update(Compilation& c) {
       }
     }
   }
+  if (!c.trains()) drop_training(c);
   return ok();
 }
 

@@ -265,7 +265,7 @@ Status write_gradients(Session& session, const std::filesystem::path& file) {
   }
   const std::filesystem::path aside = file.string() + ".tmp";
   const auto scale = static_cast<float>(session.executor().scalar(GALLEY_SCALAR_LOSS_SCALE));
-  std::vector<float> unscaled;
+  std::vector<float> numbers;
   std::string not_finite = std::isfinite(loss) ? "" : "the loss is " + std::to_string(loss);
   const auto write = [&]() -> Status {
     auto writer = TRY(safetensors::Writer::create(aside, std::move(items)));
@@ -276,12 +276,14 @@ Status write_gradients(Session& session, const std::filesystem::path& file) {
         continue;
       }
       TRY_STATUS(session.executor().machine().show(tensors.at(item.name), [&](std::span<const std::byte> piece) {
-        const auto count = static_cast<int64_t>(piece.size() / sizeof(float));
-        if (scale != 1 && item.name != "logits") {
-          unscaled.resize(static_cast<size_t>(count));
-          std::memcpy(unscaled.data(), piece.data(), piece.size());
-          for (float& x : unscaled) x /= scale;
-          piece = std::as_bytes(std::span(unscaled));
+        const uint32_t dtype = program.tensors[static_cast<size_t>(tensors.at(item.name))].dtype;
+        const auto count = static_cast<int64_t>(piece.size()) / galley_dtype_bytes(dtype);
+        const float divisor = item.name == "logits" ? 1 : scale;
+        if (dtype != GALLEY_F32 || divisor != 1) {
+          numbers.resize(static_cast<size_t>(count));
+          convert(numbers.data(), GALLEY_F32, piece.data(), dtype, count);
+          for (float& x : numbers) x /= divisor;
+          piece = std::as_bytes(std::span(numbers));
         }
         if (not_finite.empty() && first_not_finite(piece.data(), GALLEY_F32, count) >= 0) not_finite = item.name + " is not finite";
         return writer.write(item.name, piece);

@@ -3,8 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstdio>
 #include <set>
 
@@ -224,25 +222,10 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
     });
   TRY_STATUS(check_foreign(s));
   TRY_STATUS(check_fit(s, options));
-  describe_model(s.model, s.program.documents);
+  describe_model(s.model, s.graph->config, s.program.documents);
   if (compile_options.exports && options.purpose == Purpose::Train) TRY_STATUS(add_tokenizer(s.recipe, s.program));
   keep_written_documents(s.program);
   return out;
-}
-
-Result<int64_t> parse_bytes(const std::string& text) {
-  double number = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
-  std::string unit(end, text.data() + text.size());
-  unit.erase(0, unit.find_first_not_of(' ') == std::string::npos ? unit.size() : unit.find_first_not_of(' '));
-  static const std::map<std::string, double> units = {
-      {"", 1},      {"B", 1},       {"KB", 1e3},      {"MB", 1e6},      {"GB", 1e9},
-      {"TB", 1e12}, {"KiB", 1024},  {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1099511627776.0},
-      {"K", 1024},  {"M", 1 << 20}, {"G", 1 << 30}};
-  const auto it = units.find(unit);
-  if (code != std::errc() || it == units.end() || !std::isfinite(number) || number <= 0 || number * it->second > 9e18)
-    return recipe_error("'" + text + "' is no amount of memory", "write 24GiB, 512MiB or a number of bytes");
-  return static_cast<int64_t>(number * it->second);
 }
 
 }  // namespace galley

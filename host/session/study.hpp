@@ -74,9 +74,6 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe, const 
 /// A program that plugins of others have touched is proved before it runs: it takes milliseconds, and what is wrong with it is theirs.
 Status check_foreign(const Study& study);
 
-/// "24GiB", "512MB", "1.5e9": bytes.
-Result<int64_t> parse_bytes(const std::string& text);
-
 /// Bytes of memory that this machine has.
 int64_t machine_memory();
 

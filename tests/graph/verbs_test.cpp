@@ -346,6 +346,64 @@ TEST_F(Verbs, ExportAParameterAsWhatHasItsShape) {
   EXPECT_EQ(verbs.export_as(graph.handle(), parameter, merged, &error), GALLEY_OK) << error.text;
 }
 
+TEST_F(Verbs, EvaluateAParameterAsAStateOfItsShape) {
+  const galley_tensor mean = tensor("mean", {4}, GALLEY_KIND_STATE), other = tensor("other", {4}, GALLEY_KIND_STATE);
+  const auto eval_as = [&](galley_tensor from, galley_tensor to) {
+    return [&, from, to](galley_error* e) { return verbs.eval_as(graph.handle(), from, to, e); };
+  };
+  expect_refused({
+      {"none", eval_as(0, mean), "eval_as: no such tensor"},
+      {"as what is not there", eval_as(parameter, nowhere), "eval_as: no such tensor"},
+      {"a state", eval_as(mean, mean), "eval_as: 'mean' is no parameter"},
+      {"as an input", eval_as(parameter, input), "eval_as: 'x' is no state"},
+      {"as another shape", eval_as(parameter, number), "eval_as: 'n' has not the shape of 'p'"},
+  });
+  EXPECT_TRUE(graph.evaluated.empty());
+  galley_error error = GALLEY_ERROR_INIT;
+  EXPECT_EQ(verbs.eval_as(graph.handle(), parameter, mean, &error), GALLEY_OK) << error.text;
+  expect_refused({{"twice", eval_as(parameter, other), "eval_as: 'mean' stands for 'p' already"}});
+}
+
+TEST_F(Verbs, StopOnlyByOneInteger) {
+  const galley_tensor flag = tensor("flag", {1}, GALLEY_KIND_STATE);
+  graph.tensor(flag).dtype = GALLEY_I32;
+  const auto stop_if = [&](galley_tensor t, const char* cause) {
+    return [&, t, cause](galley_error* e) { return verbs.stop_if(graph.handle(), t, cause, nullptr, e); };
+  };
+  expect_refused({
+      {"none", stop_if(nowhere, "why"), "stop_if: no such tensor"},
+      {"a number", stop_if(number, "why"), "stop_if: 'n' is not one I32 number"},
+      {"several", stop_if(parameter, "why"), "stop_if: 'p' is not one I32 number"},
+      {"no cause", stop_if(flag, nullptr), "stop_if: no cause is given"},
+      {"an empty cause", stop_if(flag, ""), "stop_if: no cause is given"},
+  });
+  EXPECT_TRUE(graph.stops.empty());
+  galley_error error = GALLEY_ERROR_INIT;
+  EXPECT_EQ(verbs.stop_if(graph.handle(), flag, "why", nullptr, &error), GALLEY_OK) << error.text;
+}
+
+TEST_F(Verbs, KeysOfTheConfiguration) {
+  const auto config = [&](const char* key, const char* json) {
+    return [&, key, json](galley_error* e) { return verbs.config(graph.handle(), key, json, e); };
+  };
+  expect_refused({
+      {"no key", config(nullptr, "1"), "config: no key"},
+      {"no value", config("bits", nullptr), "config: 'bits' has no value"},
+  });
+  galley_error error = GALLEY_ERROR_INIT;
+  EXPECT_EQ(verbs.config(graph.handle(), "bits", "{", &error), GALLEY_INVALID);
+  EXPECT_TRUE(graph.config.empty());
+  EXPECT_EQ(verbs.config(graph.handle(), "bits", "4", &error), GALLEY_OK) << error.text;
+  expect_refused({{"another value", config("bits", "8"), "config: 'bits' is set to 4 already, not 8"}});
+}
+
+TEST_F(Verbs, WhatIsStoredIsAParameters) {
+  const auto stored = [&](galley_tensor t) { return [&, t](galley_error* e) { return verbs.export_stored(graph.handle(), t, e); }; };
+  expect_refused({{"none", stored(nowhere), "export_stored: no such parameter"}, {"a state", stored(number), "export_stored: no such parameter"}});
+  galley_error error = GALLEY_ERROR_INIT;
+  EXPECT_EQ(verbs.export_stored(graph.handle(), parameter, &error), GALLEY_OK) << error.text;
+}
+
 TEST_F(Verbs, ExportOnlyByAKnownChoice) {
   expect_refused(
       {{"one of the future", [&](galley_error* e) { return verbs.export_model(graph.handle(), 3, e); }, "export_model: no such choice 3"}});

@@ -55,7 +55,7 @@ TEST_F(Facets, Placement) {
 TEST_F(Facets, GradientsStayWhereKernelsCompute) {
   train({w});
   ASSERT_EQ(cause(differentiate(*c)), "");
-  EXPECT_EQ(claimed({{"facet", "placement"}, {"value", "spill"}, {"of", "grad.*"}}, claim_made),
+  EXPECT_EQ(claimed({{"facet", "placement"}, {"value", "spill"}, {"of", "grad.*"}}, claim_gradients),
             "claims (hand.lua:3): gradients stay where kernels compute; 'grad.w' cannot lie in 'spill'");
 }
 

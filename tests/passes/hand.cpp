@@ -39,6 +39,32 @@ void wide_gradient(Backward& b) { b.d_inputs[0] = b.graph.scalar(GALLEY_SCALAR_L
 void idle_gradient(Backward&) {}
 void stray_gradient(Backward& b) { b.d_inputs[0] = 1000; }
 
+void like_first_in_dtype(const Node& n, Shapes& out) { out.set(0, n.dtype(n.in(0).dtype), n.in(0).shape, n.in(0).rank); }
+void begin_shape(const Node&, Shapes& out) {
+  out.set(0, GALLEY_I64, {1});
+  out.set(1, GALLEY_I32, {1});
+  out.set(2, GALLEY_F32, {1});
+  out.set(3, GALLEY_I64, {4});
+}
+void two_numbers(const Node&, Shapes& out) {
+  out.set(0, GALLEY_F32, {1});
+  out.set(1, GALLEY_F32, {1});
+}
+void one_number(const Node&, Shapes& out) { out.set(0, GALLEY_F32, {1}); }
+void rows_of_table(const Node& n, Shapes& out) { out.set(0, GALLEY_F32, n.in(0).shape, n.in(0).rank); }
+void product_shape(const Node& n, Shapes& out) {
+  if (n.in(0).dtype != n.in(1).dtype) sdk::invalid("a product of two dtypes");
+  like_first_in_dtype(n, out);
+}
+void product_gradient(Backward& b) {
+  for (uint32_t i = 0; i < 2; ++i)
+    if (b.needs(i))
+      b.d_inputs[i] = b.graph.node("product", nullptr, {b.d_outputs[0], b.node.inputs[1 - i]}, {}, {b.d_inputs[i]}, b.adds(i))[0];
+}
+void norm_gradient(Backward& b) {
+  if (b.needs(0)) b.d_inputs[0] = b.graph.node("full", nullptr, {b.d_outputs[0]}, {}, {b.d_inputs[0]}, b.adds(0))[0];
+}
+
 std::vector<std::filesystem::path> folders() {
   const char* build = std::getenv("GALLEY_BINARY");
   const std::filesystem::path plugins = std::filesystem::path(build ? build : ".") / "tests" / "plugins";
@@ -71,7 +97,66 @@ const std::vector<const galley_op*>& ops() {
             .infer<one_double>()
             .gradient<loss_gradient>()
             .table(),
-        made("copy").input("x", GALLEY_ROLE_ROWS).output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES).infer<like_first>().table(),
+        made("copy")
+            .input("x", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ANY_DTYPE)
+            .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_ANY_DTYPE)
+            .infer<like_first_in_dtype>()
+            .table(),
+        made("product")
+            .input("x", GALLEY_ROLE_ROWS, GALLEY_OPERAND_COMPUTE)
+            .input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_COMPUTE)
+            .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_ANY_DTYPE)
+            .flags(GALLEY_OP_LOW)
+            .infer<product_shape>()
+            .gradient<product_gradient>()
+            .table(),
+        made("follows")
+            .input("x", GALLEY_ROLE_ROWS, GALLEY_OPERAND_COMPUTE)
+            .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ANY_DTYPE)
+            .infer<like_first_in_dtype>()
+            .table(),
+        made("full")
+            .input("x", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ANY_DTYPE)
+            .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_ANY_DTYPE)
+            .flags(GALLEY_OP_FULL)
+            .infer<like_first_in_dtype>()
+            .gradient<norm_gradient>()
+            .table(),
+        made("begin")
+            .input("attempted", GALLEY_ROLE_WHOLE)
+            .input("applied", GALLEY_ROLE_WHOLE)
+            .output("applied_step", GALLEY_ROLE_WHOLE)
+            .output("apply", GALLEY_ROLE_WHOLE)
+            .output("loss_scale", GALLEY_ROLE_WHOLE)
+            .output("random", GALLEY_ROLE_WHOLE)
+            .infer<begin_shape>()
+            .table(),
+        made("zero").output("loss", GALLEY_ROLE_WHOLE).infer<one_double>().table(),
+        made("seed")
+            .input("scale", GALLEY_ROLE_WHOLE)
+            .input("tokens", GALLEY_ROLE_WHOLE)
+            .output("seed", GALLEY_ROLE_WHOLE)
+            .output("factor", GALLEY_ROLE_WHOLE)
+            .infer<two_numbers>()
+            .table(),
+        made("scheduled").input("step", GALLEY_ROLE_WHOLE).input("table", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<one_number>().table(),
+        made("values").output("y", GALLEY_ROLE_WHOLE).infer<nothing>().table(),
+        made("rows").input("random", GALLEY_ROLE_WHOLE, in_place).infer<nothing>().table(),
+        made("end").input("apply", GALLEY_ROLE_WHOLE).input("applied", GALLEY_ROLE_WHOLE, in_place).infer<nothing>().table(),
+        made("draws")
+            .input("x", GALLEY_ROLE_ROWS)
+            .input("random", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+            .output("y", GALLEY_ROLE_ROWS)
+            .flags(GALLEY_OP_RANDOM)
+            .infer<like_first>()
+            .gradient<add_gradient>()
+            .table(),
+        made("look")
+            .input("table", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_ANY_DTYPE)
+            .output("y", GALLEY_ROLE_ROWS)
+            .flags(GALLEY_OP_LOW)
+            .infer<rows_of_table>()
+            .table(),
         made("square").input("x", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<one_double>().table(),
         made("step")
             .input("p", GALLEY_ROLE_ROWS, in_place)
@@ -134,6 +219,13 @@ Hand::Hand()
   roles.sum_squares = op("square");
   roles.norm_finish = op("norm");
   roles.fill = op("fill");
+  roles.step_begin = op("begin");
+  roles.loss_begin = op("zero");
+  roles.loss_seed = op("seed");
+  roles.scheduled = op("scheduled");
+  roles.values = op("values");
+  roles.next_rows = op("rows");
+  roles.step_end = op("end");
   c.reset(new Compilation{graph, {}, *plugins, target, options, roles, Kernels(*plugins, {}, target, options, 4)});
 }
 

@@ -222,6 +222,21 @@ TEST_F(Place, AKernelThatReadsTheFormatGetsTheComponents) {
             "update[4] copy 'copy of staged w.scale': r staged w.scale f32(1) -> w w.scale@1 f32(1)\n");
 }
 
+TEST_F(Place, AKernelThatReadsOneFormatGetsTheOtherUnpacked) {
+  const galley_tensor v = parameter("v");
+  for (const galley_tensor t : {w, v}) graph.tensor(t).storage = "pair";
+  loss(node("y", "mul", {x, w}));
+  train({w});
+  options.purpose = Purpose::Train;
+  options.exports = options.evaluates = false;
+  ASSERT_EQ(cause(differentiate(*c)), "");
+  node("s", "step", {w, v}, Section::Update, {});
+  ASSERT_EQ(run({order, place}), "");
+  EXPECT_EQ(code(SegmentKind::Update),
+            "update[0] pair_unpack 'unpack v': r v.halves i16(4), r v.scale f32(1) -> w unpacked v f32(4)\n"
+            "update[1] step 's': as pair, r unpacked v f32(4), rw w.halves i16(4), rw w.scale f32(1)\n");
+}
+
 TEST_F(Place, ChunksOfRowsAreRangesOfTheirTensors) {
   const galley_tensor rows = input("rows", {6, 2}), v = parameter("v", {6, 2});
   const galley_tensor hidden = node("hidden", "mul", {rows, v}), logits = node("logits", "add", {hidden, hidden});

@@ -28,6 +28,7 @@ option = [
   { name = "targets", type = "strings", default = ["all-linear"], description = "Layers." },
   { name = "betas", type = "numbers", length = 2, range = "[0, 1)", default = [0.9, 0.95], description = "Means." },
   { name = "path", type = "path", description = "Folder." },
+  { name = "budget", type = "bytes", description = "Memory." },
   { name = "mode", type = "choice", choices = ["a", "b"], default = "a", description = "Way." },
 ]
 [[strategy]]
@@ -53,6 +54,17 @@ std::string cause(Table options) {
   if (made.ok()) return "";
   EXPECT_EQ(made.error().exit, Exit::Recipe);
   return made.error().cause;
+}
+
+TEST(Options, AmountsOfMemory) {
+  for (const Value& given : {Value("6GiB"), Value(int64_t{6} << 30), Value("6442450944")}) {
+    const auto made = make({{"rank", Value(int64_t{4})}, {"budget", given}});
+    ASSERT_TRUE(made.ok());
+    EXPECT_EQ((*made)->find("budget")->as<int64_t>() ? *(*made)->find("budget")->as<int64_t>() : 0, int64_t{6} << 30);
+  }
+  for (const Value& given : {Value("6 apples"), Value(int64_t{0}), Value(true), Value("")})
+    EXPECT_NE(cause({{"budget", given}}).find("'budget' of lora must be an amount of memory like \"24GiB\", or a number of bytes, not "),
+              std::string::npos);
 }
 
 TEST(Options, UnknownNames) {

@@ -52,7 +52,7 @@ def memory():
     """Bytes a parameter, and what forward leaves for backward."""
     shape = from_config('gpt2', **dict(config, n_embd=256, vocab_size=512))
     data = 'data.random { }'
-    common = dict(batch=2, length=32, steps=2, save=dict(every=0, final=False))
+    common = dict(batch=16, length=32, steps=2, save=dict(every=0, final=False))
     lora = use('lora', rank=4)
     made = {}
     for adapter in ('full', 'lora'):

@@ -7,7 +7,7 @@ import shutil
 from galley_test import binary, check, finish, fresh_folder, from_config, plan, recipe, run, source, train, use
 
 fresh_folder()
-plugins = [x for name in ('discrete', 'second-memory', 'bf16-storage') for x in ('--plugin-path', binary / 'tests' / 'plugins' / name)]
+plugins = [x for name in ('discrete', 'second-memory', 'bf16-storage', 'offload-saved') for x in ('--plugin-path', binary / 'tests' / 'plugins' / name)]
 discrete = ['--device', 'discrete', *plugins]
 model = from_config('gpt2', vocab_size=97, n_positions=32, n_embd=32, n_layer=4, n_head=4)
 text = f'data.text {{ files = {{ {", ".join(repr(str(x)) for x in sorted((source / "models").glob("families/*.lua")))} }}, tokenizer = "bytes", validation = 0.2 }}'
@@ -65,6 +65,44 @@ def other_classes():
         made.check_memory(name)
         planned = made.memory['classes'][memory]['planned']
         check(planned >= 8 * made.memory['trainable'], f'{name}: {planned} bytes in {memory}')
+
+
+def offloaded():
+    """Saved tensors that rest elsewhere until backward reads them; what is recomputed from them, and what a budget makes of both."""
+    with open('fast.toml', 'w') as file:
+        file.write('link_bandwidth = 1e12\n')
+
+    def made(name, *uses):
+        path = recipe(f'offloaded-{name}.lua', model, 'data.random {}', *uses, clip, adamw, **{**entries, 'batch': 8, 'length': 32})
+        run('plan', path, '--check', *discrete)
+        out = train(path, f'offloaded-{name}', *discrete)
+        out.check_memory(f'offloaded {name}')
+        fast = plan(path, '--check', '--target', 'fast.toml', *discrete)['classes']
+        return out, {k: v['planned'] for k, v in fast.items()}
+
+    def away(memory, *patterns):
+        return use('offload-saved', memory=memory, patterns=list(patterns))
+    twice, recompute = use('accumulate', steps=2), use('recompute')
+    normal, accumulated = made('none'), made('accumulated', twice)
+    budget = normal[1]['device'] - 150000
+    for memory in ('pinned', 'file'):
+        for name, base, uses in (('all', normal, (away(memory, '*'),)), ('some', normal, (away(memory, '*.mlp.*'),)), ('twice', accumulated, (twice, away(memory, '*'))),
+                                 ('before', normal, (away(memory, '*.attn*'), recompute)), ('behind', normal, (recompute, away(memory, '*'))),
+                                 ('input', normal, (use('recompute', policy='input'), away(memory, '*'))),
+                                 ('budget', normal, (use('recompute', budget=budget), away(memory, '*')))):
+            x, planned = made(f'{name}-{memory}', *uses)
+            who = f'offloaded {name} to {memory}'
+            same(who, base[0], x, 'model')
+            for step in (2, 4):
+                state = f'state/step-{step:08}/state.safetensors'
+                check(base[0].bytes(state) == x.bytes(state), f'{who}: {state} differs')
+            there, gone = planned[memory] - base[1][memory], base[1]['device'] - planned['device']
+            check(gone > 0 and there > 0, f'{who}: {there} bytes more there, {gone} fewer on the device')
+            check(name not in ('all', 'some') or gone > 0.8 * there, f'{who}: {there} bytes more there, but {gone} fewer on the device')
+            check(name != 'budget' or max(planned['device'], x.memory['classes']['device']['planned']) <= budget, f'{who}: {planned}, but {budget} is the budget')
+    path = recipe('offloaded-wrong.lua', model, 'data.random {}', away('device', '*'), clip, adamw, **entries)
+    said = run('plan', path, *discrete, code=2).stderr
+    check("cannot offload" in said, f'offloaded to the device itself: {said}')
 
 
 def streams():
@@ -132,6 +170,7 @@ def limits():
 
 strategies()
 other_classes()
+offloaded()
 streams()
 resume()
 limits()

@@ -18,7 +18,8 @@ for i in range(40):
         model = from_config('llama', vocab_size=r.randint(40, 4000), hidden_size=heads * 8, intermediate_size=r.randint(8, 90), num_hidden_layers=layers,
                             num_attention_heads=heads, num_key_value_heads=1, max_position_embeddings=64, tie_word_embeddings=r.random() < 0.5)
     memory = i % 4 == 3
-    uses = [use('peaks', calls=r.randint(1, 4), seed=i, share=r.choice([0.1, 0.5, 0.9, 1.0]), memory=int(memory)), use('adamw', lr=1e-3)]
+    uses = [use('peaks', calls=r.randint(1, 4), seed=i, share=r.choice([0.1, 0.5, 0.9, 1.0]), memory=int(memory), each=r.choice([0, 0.5, 1]),
+                offload=r.choice([0, 0.3, 1])), use('adamw', lr=1e-3)]
     if r.random() < 0.5:
         uses.append(use('lora', rank=2, alpha=4, targets='all-linear'))
     if memory:

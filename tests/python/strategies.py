@@ -25,18 +25,60 @@ def same(a, b, who):
 
 def recompute():
     runs, saved = {}, {}
-    for name, options in {'none': dict(policy='none'), 'every-1': dict(every=1), 'every-2': dict(every=2), 'sqrt': dict(policy='sqrt')}.items():
+    for name, options in {'none': dict(policy='none'), 'every-1': dict(every=1), 'every-2': dict(every=2), 'sqrt': dict(policy='sqrt'),
+                          'input': dict(policy='input')}.items():
         path = recipe(f'recompute-{name}.lua', small_gpt2(layers=6), 'data.random {}', use('recompute', **options), use('adamw', lr=1e-3), use('clip', norm=1.0),
                       batch=4, length=32, steps=4, seed=3)
         runs[name] = train(path, f'recompute-{name}')
         runs[name].check_memory(f'recompute {name}')
         host = plan(path)['classes']['host']
         saved[name] = (host['owners']['saved'], host['planned'])
-    for name in ('every-1', 'every-2', 'sqrt'):
+    for name in ('every-1', 'every-2', 'sqrt', 'input'):
         same(runs['none'], runs[name], f'recompute {name}')
         for less, all_of_it, what in zip(saved[name], saved['none'], ('saves', 'plans')):
             check(less < all_of_it, f'recompute {name} {what} {less} bytes, {all_of_it} without')
     check(len(runs['none'].steps) == 4, 'recompute: there are not four steps')
+
+
+def depth():
+    """With the model's input alone a deep model peaks lower than with every block's, and gives the same bytes."""
+    made, planned = {}, {}
+    for name, options in {'every': {}, 'sqrt': dict(policy='sqrt'), 'input': dict(policy='input')}.items():
+        path = recipe(f'depth-{name}.lua', small_gpt2(layers=48, dropout=0.0), 'data.random {}', use('recompute', **options), use('sgd', lr=1e-3),
+                      batch=32, length=32, steps=1, seed=3)
+        run('plan', path, '--check')
+        made[name] = train(path, f'depth-{name}')
+        made[name].check_memory(f'depth {name}')
+        planned[name] = plan(path)['classes']['host']
+        same(made['every'], made[name], f'depth {name}')
+    x = {name: host['planned'] for name, host in planned.items()}
+    check(x['input'] < x['every'] < x['sqrt'], f'48 blocks: planned are {x}')
+    inputs = 47 * 32 * 32 * 32 * 4
+    check(x['every'] - x['input'] > 0.5 * inputs, f'48 blocks: planned are {x}, and the inputs of blocks are {inputs} bytes')
+
+
+def budget():
+    def planned(name, **options):
+        path = recipe(f'budget-{name}.lua', small_gpt2(layers=6), 'data.random {}', use('recompute', **options), use('adamw', lr=1e-3), batch=16, length=32,
+                      steps=3, seed=3)
+        return path, plan(path)['classes']['host']['planned'], plan(path)['flops_per_token']
+    paths = {name: planned(name, **options) for name, options in {'none': dict(policy='none'), 'every': {}, 'input': dict(policy='input')}.items()}
+    most, some, least = (paths[name][1] for name in ('none', 'every', 'input'))
+    runs = [train(paths['none'][0], 'budget-none')]
+    work = paths['none'][2]
+    for i, bytes_ in enumerate((most, most - 1, (most + some) // 2, some, (some + least) // 2, least)):
+        path, taken, flops = planned(i, budget=bytes_)
+        check(taken <= bytes_, f'a budget of {bytes_} bytes: {taken} are planned')
+        check(flops >= work, f'a budget of {bytes_} bytes costs less than a larger one: {flops} operations a token, {work} with the larger')
+        check((taken == most) == (i == 0), f'a budget of {bytes_} bytes: all is kept, or nothing is')
+        check(i != 2 or flops < paths['every'][2], f'half the memory takes all the time: {flops}, {paths["every"][2]} with the inputs of blocks alone')
+        work = flops
+        run('plan', path, '--check')
+        runs.append(train(path, f'budget-{i}'))
+        same(runs[0], runs[-1], f'a budget of {bytes_} bytes')
+    path = recipe('budget-small.lua', small_gpt2(layers=6), 'data.random {}', use('recompute', budget='1 MiB'), use('adamw', lr=1e-3), batch=16, length=32, steps=3)
+    said = run('plan', path, code=2).stderr
+    check('recompute: the plan takes at least ' in said and 'the budget is 1.00 MiB' in said, f'a budget that is too small: {said}')
 
 
 def accumulate():
@@ -247,7 +289,7 @@ def means():
             check(error(got, wanted) < 1e-7, f'ema: {name} with decay {decay} is off by {error(got, wanted)}')
 
 
-for test in (recompute, accumulate, freeze, clip_and_sgd, threads, lora, poison, storage_and_placement, kernels_of_formats, means):
+for test in (recompute, depth, budget, accumulate, freeze, clip_and_sgd, threads, lora, poison, storage_and_placement, kernels_of_formats, means):
     print(test.__name__, flush=True)
     test()
 finish()

@@ -454,11 +454,12 @@ TEXT(GALLEY_SAVED, "galley.saved/1");
 CONSTANT(GALLEY_KEEP, 0u);
 CONSTANT(GALLEY_RECOMPUTE, 1u);
 CONSTANT(GALLEY_OFFLOAD, 2u);
+CONSTANT(GALLEY_RECOMPUTE_EACH, 3u);
 CONSTANT(GALLEY_SAVED_BLOCK_INPUT, 1u);
 CONSTANT(GALLEY_SAVED_RECOMPUTABLE, 2u);
 CONSTANT(GALLEY_SAVED_OFFLOADABLE, 4u);
 
-SIZE(galley_saved_item, 72);
+SIZE(galley_saved_item, 96);
 FIELD(galley_saved_item, size, 0, 4, uint32_t);
 FIELD(galley_saved_item, revision, 4, 4, uint32_t);
 FIELD(galley_saved_item, name, 8, 8, const char*);
@@ -470,6 +471,10 @@ FIELD(galley_saved_item, offload_seconds, 48, 8, double);
 FIELD(galley_saved_item, flags, 56, 4, uint32_t);
 FIELD(galley_saved_item, n_parents, 60, 4, uint32_t);
 FIELD(galley_saved_item, parents, 64, 8, const uint64_t*);
+FIELD(galley_saved_item, offload_seconds_to, 72, 8, const double*);
+FIELD(galley_saved_item, accepted, 80, 8, const uint32_t*);
+FIELD(galley_saved_item, n_memories, 88, 4, uint32_t);
+FIELD(galley_saved_item, n_accepted, 92, 4, uint32_t);
 CONSTANT(GALLEY_SAVED_ITEM_MIN_SIZE, 64u);
 
 typedef galley_status galley_saved_set_peak_fn(void* context, const uint32_t* choices, uint32_t memory, int64_t* out, galley_error*);
@@ -484,12 +489,14 @@ FIELD(galley_saved_set, peak, 40, 8, galley_saved_set_peak_fn*);
 FIELD(galley_saved_set, target, 48, 8, const galley_target*);
 CONSTANT(GALLEY_SAVED_SET_MIN_SIZE, 48u);
 
+typedef int64_t galley_saved_budget_fn(void* instance);
 typedef galley_status galley_saved_decide_fn(void* instance, const galley_saved_set*, uint32_t* choices, galley_error*);
-SIZE(galley_saved, 24);
+SIZE(galley_saved, 32);
 FIELD(galley_saved, size, 0, 4, uint32_t);
 FIELD(galley_saved, revision, 4, 4, uint32_t);
 FIELD(galley_saved, decide, 8, 8, galley_saved_decide_fn*);
 FIELD(galley_saved, flags, 16, 8, uint64_t);
+FIELD(galley_saved, budget, 24, 8, galley_saved_budget_fn*);
 CONSTANT(GALLEY_SAVED_MIN_SIZE, 16u);
 
 /* --- op.h --------------------------------------------------------------------------------------------------- */

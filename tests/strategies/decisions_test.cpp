@@ -136,32 +136,46 @@ TEST_F(Decisions, ClipTouchesOneScalar) {
 
 // ---- Recomputation ------------------------------------------------------------------------------------------------------------------
 
-/// A model of `blocks` blocks: an embedding, and in each block an input that enters it and two inner tensors; behind them a norm's input.
-/// One letter an item, 'k' kept, 'r' recomputed.
-std::string recomputed(Table options, int64_t blocks) {
-  const auto s = strategy("recompute", std::move(options));
+/// The peak of a model with nothing but saved tensors: the bytes of those that are kept.
+galley_status kept_bytes(void* context, const uint32_t* choices, uint32_t, int64_t* out, galley_error*) {
+  const auto& items = *static_cast<std::vector<galley_saved_item>*>(context);
+  *out = 0;
+  for (size_t i = 0; i < items.size(); ++i)
+    if (choices[i] == GALLEY_KEEP) *out += items[i].bytes;
+  return GALLEY_OK;
+}
+
+/// A model of `blocks` blocks: an embedding, and in each block two inner tensors and the input of the next block; behind them a norm's input.
+std::vector<galley_saved_item> saved_of(int64_t blocks) {
   std::vector<galley_saved_item> items;
-  const auto add = [&](int64_t block, uint32_t flags) {
-    items.push_back({sizeof(galley_saved_item), 1, "", 8, block, 0, 0, 0, flags, 0, nullptr});
+  const auto add = [&](int64_t block, uint32_t flags, double seconds) {
+    items.push_back({sizeof(galley_saved_item), 1, "", 8, block, 0, seconds, 0, flags, 0, nullptr, nullptr, nullptr, 0, 0});
   };
-  add(-1, GALLEY_SAVED_RECOMPUTABLE | GALLEY_SAVED_BLOCK_INPUT);  // enters block 0
+  add(-1, GALLEY_SAVED_RECOMPUTABLE | GALLEY_SAVED_BLOCK_INPUT, 1);  // enters block 0
   for (int64_t b = 0; b < blocks; ++b) {
-    add(b, GALLEY_SAVED_RECOMPUTABLE);
-    add(b, 0);                                                     // cannot be recomputed
-    add(b, GALLEY_SAVED_RECOMPUTABLE | GALLEY_SAVED_BLOCK_INPUT);  // enters the next block, the last one the final norm
+    add(b, GALLEY_SAVED_RECOMPUTABLE, 1);
+    add(b, 0, 0);                                                     // cannot be recomputed
+    add(b, GALLEY_SAVED_RECOMPUTABLE | GALLEY_SAVED_BLOCK_INPUT, 1);  // enters the next block, the last one the final norm
   }
-  add(-1, GALLEY_SAVED_RECOMPUTABLE);
+  add(-1, GALLEY_SAVED_RECOMPUTABLE, 1);
+  return items;
+}
+
+/// One letter an item, 'k' kept, 'r' recomputed, 'e' recomputed for each block, 'o' offloaded; or the error.
+std::string decided(Table options, std::vector<galley_saved_item> items, int64_t blocks, std::vector<uint32_t> choices = {}) {
+  const auto s = strategy("recompute", std::move(options));
   std::vector<const galley_saved_item*> pointers;
   for (const auto& item : items) pointers.push_back(&item);
-  galley_saved_set set = {sizeof(galley_saved_set), 1, pointers.data(), pointers.size(), blocks, nullptr, nullptr, nullptr};
-  std::vector<uint32_t> choices(items.size(), GALLEY_KEEP);
+  galley_saved_set set = {sizeof(galley_saved_set), 1, pointers.data(), pointers.size(), blocks, &items, kept_bytes, nullptr};
+  choices.resize(items.size(), GALLEY_KEEP);
   const Status status = call_plugin(s->caller(), "decide",
                                     [&](galley_error* error) { return s->saved()->decide(s->instance(), &set, choices.data(), error); });
-  EXPECT_TRUE(status.ok());
+  if (!status.ok()) return status.error().cause;
   std::string text;
-  for (const uint32_t choice : choices) text += choice == GALLEY_KEEP ? 'k' : choice == GALLEY_RECOMPUTE ? 'r' : '?';
+  for (const uint32_t choice : choices) text += "kroe"[choice & 3];
   return text;
 }
+std::string recomputed(Table options, int64_t blocks) { return decided(std::move(options), saved_of(blocks), blocks); }
 
 TEST(Recompute, KeepsWhatEntersEveryNthBlock) {
   EXPECT_EQ(recomputed({}, 3),
@@ -197,6 +211,63 @@ TEST(Recompute, KeepsWhatEntersEveryNthBlock) {
             "k");
   EXPECT_EQ(refusal("recompute", {{"policy", Value("sqrt")}, {"every", Value(int64_t{2})}}),
             "recipe.lua:3: recompute: 'every' goes with the policy 'every', not with 'sqrt'");
+  EXPECT_EQ(refusal("recompute", {{"budget", Value("1GiB")}, {"every", Value(int64_t{2})}}),
+            "recipe.lua:3: recompute: a 'budget' chooses by itself: it goes without 'policy' and 'every'");
+}
+
+TEST(Recompute, KeepsTheModelsInputAlone) {
+  EXPECT_EQ(recomputed({{"policy", Value("input")}}, 3),
+            "k"
+            "eke"
+            "eke"
+            "ekk"
+            "k");
+}
+
+TEST(Recompute, LeavesWhatOthersHaveDecided) {
+  EXPECT_EQ(decided({}, saved_of(1), 1, {GALLEY_KEEP, GALLEY_OFFLOAD_TO(1)}), "kokkk");
+}
+
+TEST(Recompute, ABudgetIsMetByWhatTakesLeastTime) {
+  const auto within = [](const char* bytes, int64_t blocks) { return recomputed({{"budget", Value(bytes)}}, blocks); };
+  EXPECT_EQ(within("88 B", 3), "kkkkkkkkkkk");
+  EXPECT_EQ(within("87", 3), "krkkkkkkkkk") << "early blocks first";
+  EXPECT_EQ(within("64", 3),
+            "k"
+            "rkk"
+            "rkk"
+            "rkk"
+            "k");
+  EXPECT_EQ(within("63", 3),
+            "k"
+            "rkr"
+            "rkk"
+            "rkk"
+            "k");
+  EXPECT_EQ(within("1KiB", 3), "kkkkkkkkkkk");
+  EXPECT_EQ(within("8", 3),
+            "recipe.lua:3: recompute: the plan takes at least 48 B of the memory that computes, whatever is recomputed; the budget is 8 B");
+  auto items = saved_of(2);
+  items[4].recompute_seconds = 0.5;
+  EXPECT_EQ(decided({{"budget", Value("63")}}, items, 2), "kkkkrkkk") << "what takes fewer seconds a byte";
+  const auto s = strategy("recompute", {{"budget", Value("1KiB")}});
+  EXPECT_EQ(s->saved()->budget(s->instance()), 1024);
+}
+
+TEST(Recompute, ABudgetTakesWhatOthersAcceptIfThatIsFaster) {
+  const uint32_t accepted = GALLEY_OFFLOAD_TO(1);
+  auto items = saved_of(1);
+  const double slow[] = {0, 2}, fast[] = {0, 0.5};
+  for (const size_t i : {0u, 1u}) {
+    items[i].accepted = &accepted;
+    items[i].n_accepted = 1;
+    items[i].offload_seconds_to = i ? slow : fast;
+    items[i].n_memories = 2;
+  }
+  EXPECT_EQ(decided({{"budget", Value("39")}}, items, 1), "okkkk");
+  EXPECT_EQ(decided({{"budget", Value("24")}}, items, 1), "orkkk");
+  items[1].offload_seconds_to = fast;
+  EXPECT_EQ(decided({{"budget", Value("24")}}, items, 1), "ookkk");
 }
 
 }  // namespace

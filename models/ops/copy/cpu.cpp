@@ -46,6 +46,25 @@ void to_double(const Node& n) {
   });
 }
 
+// From F32 to 16 bit or back, without the buffers between: what is done to all weights behind each update.
+template <class From, class To, class Convert>
+void convert(const Node& n, const Convert& of) {
+  const From* x = n.read<From>(0);
+  To* y = n.write<To>(0);
+  cpu::over_elements(count(n.in(0)), [=](int64_t first, int64_t last) { of(x + first, last - first, y + first); });
+}
+bool converts(const Node& n) {
+  const auto widen = [](const auto* from, int64_t size, float* to) { cpu::widen(from, size, to); };
+  const auto narrow = [](const float* from, int64_t size, auto* to) { cpu::narrow(from, size, to); };
+  const uint32_t x = n.in(0).dtype, y = n.out(0).dtype;
+  if (n.accumulates(0)) return false;
+  if (x == GALLEY_F32 && y == GALLEY_BF16) return convert<float, cpu::Bf16>(n, narrow), true;
+  if (x == GALLEY_F32 && y == GALLEY_F16) return convert<float, cpu::F16>(n, narrow), true;
+  if (x == GALLEY_BF16 && y == GALLEY_F32) return convert<cpu::Bf16, float>(n, widen), true;
+  if (x == GALLEY_F16 && y == GALLEY_F32) return convert<cpu::F16, float>(n, widen), true;
+  return false;
+}
+
 bool floating(uint32_t dtype) { return dtype == GALLEY_F64 || cpu::is_number(dtype); }
 
 bool supports(const Node& n) {
@@ -65,7 +84,7 @@ void copy(const Node& n, void*) {
   if (x.dtype == GALLEY_F64 && y.dtype == GALLEY_F64) return add_doubles(n);
   if (x.dtype == GALLEY_F64) return from_double(n);
   if (y.dtype == GALLEY_F64) return to_double(n);
-  cpu::map(n, [](float value) { return value; });
+  if (!converts(n)) cpu::map(n, [](float value) { return value; });
 }
 
 const bool added = add(kernel<copy, supports>("copy.cpu", "copy"));

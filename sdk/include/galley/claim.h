@@ -22,15 +22,15 @@ extern "C" {
  *   STORAGE            parameter, state             text: a format's name ("bf16"), attrs: its options. Default: the tensor's own dtype
  *   COMPUTE            node                         text: "f32" (default), "bf16", "f16"; see "Dtypes" in op.h. number: how weights
  *                                                   that are trained get there, GALLEY_WEIGHTS_…
- *   GRADIENT_DTYPE     gradient                     text: "f32" (default), "bf16"
+ *   GRADIENT_DTYPE     gradient                     text: "f32" (default), "bf16", "f16"
  *   GRADIENT_LIFETIME  gradient                     number: GALLEY_GRADIENT_…
  *   UPDATE             parameter                    text: the name of the strategy that updates it (the claimant's own)
  *   PLACEMENT          parameter, gradient, state   text: a memory class of the device
  *   SHARD              parameter, gradient, state   number: parts
  *   WINDOW             run                          number: micro-batches per window; with text "tokens": tokens per window that count
  *                                                   in the loss; the host takes as many micro-batches as come closest
- * Gradients, states and the update's nodes exist only after the update graph has been built: the host asks about them then, in the same
- * order. */
+ * Gradients exist only after the backward graph has been built, states and the update's nodes after the update graph: the host asks about
+ * them then, in the same order. */
 #define GALLEY_FACET_TRAINABLE 1u
 #define GALLEY_FACET_STORAGE 2u
 #define GALLEY_FACET_COMPUTE 3u

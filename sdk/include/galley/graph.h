@@ -141,7 +141,7 @@ typedef struct galley_node_info {
 #define GALLEY_SEGMENT_MODEL 1u  /* the forward graph, before anything is claimed */
 #define GALLEY_SEGMENT_EXPORT 2u /* runs when the model is saved at the end; its inputs are parameters */
 #define GALLEY_SEGMENT_WINDOW 3u /* runs once before the first micro-batch of a window */
-#define GALLEY_SEGMENT_EVAL 4u   /* the forward graph of validation, which may use other weights (eval_as) */
+#define GALLEY_SEGMENT_EVAL 4u   /* the forward graph of validation: it uses other weights by eval_as, and is not rewritten */
 
 /* What saving at the end writes. */
 #define GALLEY_EXPORT_OWN 0u   /* tensors with a file of their own (an adapter), without the model */

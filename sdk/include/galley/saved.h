@@ -1,4 +1,9 @@
-/* galley.saved/1: a strategy that decides for each tensor saved for backward whether to keep it, recompute it or offload it. */
+/* galley.saved/1: a strategy that decides for each tensor saved for backward whether to keep it, recompute it or offload it.
+ *
+ * Several strategies of a recipe may decide. They are asked in the recipe's order, each about what those before it keep.
+ *
+ * If one of them holds a budget, it is asked last and decides alone. The others are then asked first, each as if it were the only one;
+ * what they answer decides nothing: it is what they accept (`accepted` of an item). */
 #ifndef GALLEY_SAVED_H
 #define GALLEY_SAVED_H
 
@@ -10,17 +15,24 @@ extern "C" {
 
 #define GALLEY_SAVED "galley.saved/1"
 
+/* Choices. What is not kept, and what lies between it and kept or offloaded tensors, is recomputed from these. */
 #define GALLEY_KEEP 0u
+/* Backward recomputes it once, before the first node that reads it, and holds it until the last one has. */
 #define GALLEY_RECOMPUTE 1u
 #define GALLEY_OFFLOAD 2u
-/* A choice: offload to memory class `memory` of the device, which must not be 0. */
+/* Backward recomputes it for each block that needs it, and drops it where the block ends. Where n blocks lie between two kept tensors, this
+ * holds one block's tensors at a time instead of n blocks', and recomputes the first of these blocks n times. */
+#define GALLEY_RECOMPUTE_EACH 3u
+/* Offload to memory class `memory` of the device, which must not be 0. Forward copies it out when it is made. Backward copies it back for
+ * each block that needs it, and drops it where the block ends. */
 #define GALLEY_OFFLOAD_TO(memory) (GALLEY_OFFLOAD | (uint32_t)(memory) << 8)
 
 #define GALLEY_SAVED_BLOCK_INPUT 1u  /* the hidden state that enters a block */
 #define GALLEY_SAVED_RECOMPUTABLE 2u /* it can be recomputed */
 #define GALLEY_SAVED_OFFLOADABLE 4u  /* it can be offloaded to another memory class of the device and brought back */
 
-/* A saved tensor. Items are in the order in which forward makes them. */
+/* A saved tensor: one that backward reads, or the input of a block. An input that backward does not read is there to recompute from; if
+ * nothing is recomputed from it, keeping it takes no memory. Items are in the order in which forward makes them. */
 typedef struct galley_saved_item {
   uint32_t size;
   uint32_t revision;
@@ -32,10 +44,16 @@ typedef struct galley_saved_item {
    * recomputed for another item. */
   double flops;
   double recompute_seconds;
-  double offload_seconds; /* for both directions */
+  double offload_seconds; /* for both directions, to the class where this takes the least time */
   uint32_t flags;
   uint32_t n_parents;
   const uint64_t* parents; /* indices of the saved items that recomputation of this one reads; ascending, all smaller than its own */
+  /* By memory class of the target, n_memories entries: seconds to offload it there, for both directions; 0: it cannot be offloaded there. */
+  const double* offload_seconds_to;
+  /* For a strategy that holds a budget: the choices that the other strategies have made for it, without GALLEY_KEEP and each once. */
+  const uint32_t* accepted;
+  uint32_t n_memories;
+  uint32_t n_accepted;
 } galley_saved_item;
 #define GALLEY_SAVED_ITEM_MIN_SIZE 64u
 
@@ -55,9 +73,13 @@ typedef struct galley_saved_set {
 typedef struct galley_saved {
   uint32_t size;
   uint32_t revision;
-  /* Fills n_items choices; on entry, each is GALLEY_KEEP. A pure function. [main-thread] [plan-time] */
+  /* Changes n_items choices, of those that are GALLEY_KEEP on entry. The others are the choices of strategies before it in the recipe. A
+   * pure function. [main-thread] [plan-time] */
   galley_status (*decide)(void* instance, const galley_saved_set*, uint32_t* choices, galley_error*);
   uint64_t flags; /* none yet */
+  /* Returns the bytes of memory class 0 that a plan may take by this strategy's options; 0: it holds no budget. NULL: it never does. One
+   * strategy of a recipe may hold a budget. [main-thread] [plan-time] */
+  int64_t (*budget)(void* instance);
 } galley_saved;
 #define GALLEY_SAVED_MIN_SIZE 16u
 

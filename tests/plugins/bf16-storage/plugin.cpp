@@ -48,7 +48,7 @@ void components(const std::vector<int64_t>& shape, const FormatOptions& options,
 
 class Storage {
  public:
-  explicit Storage(const Options& options) : parameters_(options.strings("parameters")), states_(options.strings("states")) {}
+  explicit Storage(const Options& options) : parameters_(options.strings("parameters")), states_(options.strings("states")), exports_(options.boolean("export", false)) {}
 
   void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
     if (subject.facet != GALLEY_FACET_STORAGE) return;
@@ -60,8 +60,21 @@ class Storage {
       if (glob_match(pattern, subject.name)) out.strong(0, "brain");
   }
 
+  /// Saves what is stored, and says so.
+  void rewrite(Graph& graph, uint32_t segment) const {
+    if (segment != GALLEY_SEGMENT_EXPORT || !exports_) return;
+    for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) {
+      const galley_tensor_info info = graph.info(t);
+      if (info.kind != GALLEY_KIND_PARAMETER) continue;
+      for (const std::string& pattern : parameters_)
+        if (glob_match(pattern, info.name)) graph.export_stored(t);
+    }
+    graph.config("stored_in", "\"brain\"");
+  }
+
  private:
   std::vector<std::string> parameters_, states_;
+  bool exports_;
 };
 
 const bool registered = add(pack()) && add(unpack()) && add(format<components>("brain", "brain_pack", "brain_unpack", true, true)) &&

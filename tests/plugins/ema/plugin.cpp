@@ -34,7 +34,7 @@ Op& ema_step() {
 class Ema {
  public:
   static constexpr uint32_t stage = GALLEY_STAGE_AFTER;
-  explicit Ema(const Options& options) : decay_(options.number("decay")) {}
+  explicit Ema(const Options& options) : decay_(options.number("decay")), evaluate_(options.boolean("evaluate")) {}
 
   void build(Graph& graph, Trained trained) const {
     const galley_tensor_info p = graph.info(trained.parameter);
@@ -48,11 +48,14 @@ class Ema {
     d.initializer = "copy";
     d.initializer_inputs = &trained.parameter;
     d.n_initializer_inputs = 1;
-    graph.node("ema_step", nullptr, {graph.make(d), trained.parameter, graph.scalar(GALLEY_SCALAR_APPLY)}, Attrs().f("decay", decay_), {});
+    const galley_tensor mean = graph.make(d);
+    graph.node("ema_step", nullptr, {mean, trained.parameter, graph.scalar(GALLEY_SCALAR_APPLY)}, Attrs().f("decay", decay_), {});
+    if (evaluate_) graph.eval_as(trained.parameter, mean);
   }
 
  private:
   double decay_;
+  bool evaluate_;
 };
 
 const bool registered = add(ema_step()) && add(strategy<Ema>("ema"));

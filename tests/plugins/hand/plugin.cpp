@@ -25,7 +25,9 @@ class Never {
 bool wide(const Node& n) { return count(n.in(0)) >= 8; }
 int64_t sixteen_a_number(const Node& n, const galley_target&) { return 16 * count(n.in(0)); }
 bool only_writes(const Node& n) { return n.out(0).access == GALLEY_WRITE; }
-bool pair(const Node& n) { return n.in(0).format && galley_same_text(n.in(0).format, "pair") && n.in(0).n_components == 2; }
+bool pair(const Node& n) {
+  return n.in(0).format && galley_same_text(n.in(0).format, "pair") && n.in(0).n_components == 2 && !n.in(1).format;
+}
 
 void pack_shape(const Node& n, Shapes& out) {
   out.set(0, GALLEY_I16, n.in(0).shape, n.in(0).rank);
@@ -90,10 +92,30 @@ class Doubles {
   }
 };
 
+/// The model reads `held`, which the window part makes of w.
+class Holds {
+ public:
+  explicit Holds(const Options&) {}
+  void rewrite(Graph& graph, uint32_t segment) const {
+    const galley_tensor w = graph.find("w");
+    if (segment == GALLEY_SEGMENT_MODEL) {
+      const galley_tensor_info info = graph.info(w);
+      galley_tensor_desc d = fresh<galley_tensor_desc>();
+      d.name = "held";
+      d.shape = info.shape;
+      d.rank = info.rank;
+      d.dtype = GALLEY_F32;
+      d.kind = GALLEY_KIND_TRANSIENT;
+      graph.replace(w, graph.make(d));
+    }
+    if (segment == GALLEY_SEGMENT_WINDOW) graph.node("copy", "hold", {w}, {}, {graph.find("held")});
+  }
+};
+
 const bool registered =
     add(strategy<Steps>("steps")) && add(strategy<Looks<GALLEY_STAGE_CHECK>>("looks-check")) &&
     add(strategy<Looks<GALLEY_STAGE_GRADIENT>>("looks-gradient")) && add(strategy<Looks<GALLEY_STAGE_AFTER>>("looks-after")) &&
-    add(strategy<Doubles>("doubles")) && add(pack()) && add(unpack()) &&
+    add(strategy<Doubles>("doubles")) && add(strategy<Holds>("holds")) && add(pack()) && add(unpack()) &&
     add(format<components>("pair", "pair_pack", "pair_unpack", false, true)) &&
     add(format<components>("stone", "pair_pack", "pair_unpack", false, false)) && add(kernel<never>("add.b", "add", kDevice)) &&
     add(kernel<never>("add.a", "add", kDevice)) && add(kernel<never>("mul.any", "mul", kDevice)) &&

@@ -121,6 +121,10 @@ struct Saves : std::false_type {};
 template <class T>
 struct Saves<T, std::void_t<decltype(std::declval<const T&>().decide(std::declval<const galley_saved_set&>(), std::declval<uint32_t*>()))>>
     : std::true_type {};
+template <class T, class = void>
+struct HoldsBudget : std::false_type {};
+template <class T>
+struct HoldsBudget<T, std::void_t<decltype(int64_t{std::declval<const T&>().budget()})>> : std::true_type {};
 
 template <class T>
 struct StrategyOf {
@@ -157,6 +161,7 @@ struct StrategyOf {
   static galley_status decide(void* instance, const galley_saved_set* set, uint32_t* choices, galley_error* error) noexcept {
     return guard(error, [&] { self(instance).decide(read(set), choices); });
   }
+  static int64_t budget(void* instance) noexcept { return self(instance).budget(); }
   static const void* interface(const char* id) noexcept {
     if constexpr (Rewrites<T>::value) {
       static const galley_rewrite table = {sizeof(galley_rewrite), 1, rewrite, 0};
@@ -171,7 +176,11 @@ struct StrategyOf {
       if (galley_same_text(id, GALLEY_UPDATE)) return &table;
     }
     if constexpr (Saves<T>::value) {
-      static const galley_saved table = {sizeof(galley_saved), 1, decide, 0};
+      static const galley_saved table = [] {
+        galley_saved t = {sizeof(galley_saved), 1, decide, 0, nullptr};
+        if constexpr (HoldsBudget<T>::value) t.budget = budget;
+        return t;
+      }();
       if (galley_same_text(id, GALLEY_SAVED)) return &table;
     }
     return nullptr;
@@ -184,7 +193,7 @@ struct StrategyOf {
 ///   void rewrite(Graph&, uint32_t segment);
 ///   void claim(const GraphReader&, const galley_subject&, Claim&);
 ///   static constexpr uint32_t stage = GALLEY_STAGE_STEP;  void build(Graph&, Trained);
-///   void decide(const galley_saved_set&, uint32_t* choices);
+///   void decide(const galley_saved_set&, uint32_t* choices);  int64_t budget();
 /// Exceptions become a status and a text. At namespace scope: static const bool registered = add(strategy<AdamW>("adamw"));
 template <class T>
 const galley_strategy* strategy(const char* name) {

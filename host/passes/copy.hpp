@@ -1,0 +1,45 @@
+// Instructions that copy between memory classes, and those that keep queues in step.
+#pragma once
+
+#include <vector>
+
+#include "host/plan/program.hpp"
+
+namespace galley {
+
+inline Instruction sync(Action action, uint32_t queue, uint32_t event) {
+  Instruction i;
+  i.action = action;
+  i.name = action == Action::Record ? "record" : "wait";
+  i.queue = queue;
+  i.event = event;
+  return i;
+}
+
+inline Operand all_of(const std::vector<ProgramTensor>& tensors, TensorId id) {
+  const ProgramTensor& t = tensors[static_cast<size_t>(id)];
+  Operand out;
+  out.tensor = id;
+  out.shape = t.shape;
+  out.dtype = t.dtype;
+  return out;
+}
+
+inline Operand with_access(Operand operand, uint32_t access) {
+  operand.access = operand.later = access;
+  return operand;
+}
+
+inline Instruction copy_between(const std::vector<ProgramTensor>& tensors, const Operand& from, const Operand& to, uint32_t queue,
+                                uint32_t event) {
+  Instruction i;
+  i.action = Action::Copy;
+  i.name = "copy of " + tensors[static_cast<size_t>(from.tensor)].name;
+  i.inputs = {with_access(from, GALLEY_READ)};
+  i.outputs = {with_access(to, GALLEY_WRITE)};
+  i.queue = queue;
+  i.event = event;
+  return i;
+}
+
+}  // namespace galley

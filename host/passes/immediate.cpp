@@ -1,0 +1,126 @@
+// Updates in backward: where a gradient is to live no longer than its last contribution (GALLEY_GRADIENT_IMMEDIATE), the nodes that update
+// its parameter move from the update into backward, behind the last node that needs either (Lv et al., "Full Parameter Fine-tuning for Large
+// Language Models with Limited Resources", 2023, arXiv:2306.09782). So no two such gradients need be there at once.
+//
+// What they read must be there by then: an update that depends on other parameters, by a norm over all gradients for instance, cannot move.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "galley/op.h"
+#include "host/passes/passes.hpp"
+
+namespace galley {
+namespace {
+
+class Mover {
+ public:
+  explicit Mover(Compilation& c) : c_(c), graph_(c.graph), owner_(graph_.tensor_count() + 1, 0) {}
+
+  Status run() {
+    for (const galley_tensor p : c_.decisions.trainable)
+      if (const galley_tensor g = graph_.tensor(p).gradient; g && graph_.tensor(g).immediate) owner_[p] = owner_[g] = p;
+    if (std::all_of(owner_.begin(), owner_.end(), [](galley_tensor p) { return p == 0; })) return ok();
+    if (c_.decisions.micro_batches > 1)
+      return recipe_error("gradients are to be used as soon as they are there, but a window has " + std::to_string(c_.decisions.micro_batches) +
+                              " micro-batches that add to them",
+                          "updates in backward and gradient accumulation exclude each other: take one of the two out");
+    for (galley_tensor t = 1; t <= graph_.tensor_count(); ++t) {
+      const GraphTensor& x = graph_.tensor(t);
+      if (x.kind == GALLEY_KIND_STATE && x.parameter) owner_[t] = owner_[x.parameter];
+    }
+    std::map<galley_tensor, std::vector<galley_node>> moved;
+    std::vector<galley_node> left;
+    for (const galley_node n : graph_.section(Section::Update)) {
+      const galley_tensor p = TRY(owner_of(graph_.node(n)));
+      (p ? moved[p] : left).push_back(n);
+    }
+    for (const auto& [p, nodes] : moved)
+      for (const galley_node n : nodes) TRY_STATUS(check_reads(graph_.node(n)));
+    graph_.section(Section::Update) = std::move(left);
+    insert(moved);
+    return ok();
+  }
+
+ private:
+  /// The parameter whose update a node is part of; 0: none that moves.
+  Result<galley_tensor> owner_of(const GraphNode& node) {
+    galley_tensor owner = 0;
+    for (const auto* operands : {&node.inputs, &node.outputs})
+      for (const galley_tensor t : *operands) {
+        const galley_tensor of = t ? owner_[t] : 0;
+        if (!of || of == owner) continue;
+        if (owner)
+          return recipe_error("'" + node.name + "'" + by(node) + " joins the updates of '" + graph_.tensor(owner).name + "' and '" +
+                                  graph_.tensor(of).name + "', so neither can be done in backward",
+                              "let their gradients live until the end of the window");
+        owner = of;
+      }
+    if (owner)
+      for (const galley_tensor t : node.outputs)
+        if (t && graph_.tensor(t).kind == GALLEY_KIND_TRANSIENT) owner_[t] = owner;
+    for (size_t i = 0; i < node.inputs.size() + node.outputs.size(); ++i) {
+      const bool input = i < node.inputs.size();
+      const galley_tensor t = input ? node.inputs[i] : node.outputs[i - node.inputs.size()];
+      const galley_operand_rule* rule = input ? input_rule(node.op, i) : nullptr;
+      if (t && graph_.tensor(t).kind == GALLEY_KIND_SCALAR && (!input || (rule && rule->flags & GALLEY_OPERAND_INOUT)))
+        scalars_.emplace(t, node.id);
+    }
+    return owner;
+  }
+
+  /// What the update writes of the step's scalars is not there before all gradients are.
+  Status check_reads(const GraphNode& node) const {
+    for (const galley_tensor t : node.inputs) {
+      const auto writer = scalars_.find(t);
+      if (writer == scalars_.end()) continue;
+      const GraphNode& other = graph_.node(writer->second);
+      return recipe_error("'" + node.name + "'" + by(node) + " is to be done in backward, but reads '" + graph_.tensor(t).name + "', which '" +
+                              other.name + "'" + by(other) + " makes of all gradients",
+                          "updates in backward do without clipping by norm and loss scaling: take one of the two out");
+    }
+    return ok();
+  }
+
+  std::string by(const GraphNode& node) const { return node.use == no_use ? "" : " of " + label(c_.strategies, node.use); }
+
+  /// The parameter whose numbers a tensor of forward or backward is, or whose gradient.
+  galley_tensor parameter_of(galley_tensor t) const {
+    const GraphTensor& x = graph_.tensor(t);
+    if (x.numbers_of) return parameter_of(x.numbers_of);
+    if (x.kind == GALLEY_KIND_CONSTANT && x.initializer_inputs.size() == 1) return parameter_of(x.initializer_inputs[0]);
+    return x.kind == GALLEY_KIND_GRADIENT ? x.parameter : t;
+  }
+
+  void insert(const std::map<galley_tensor, std::vector<galley_node>>& moved) {
+    std::map<galley_tensor, size_t> last;
+    const std::vector<galley_node> backward = std::move(graph_.section(Section::Backward));
+    for (size_t i = 0; i < backward.size(); ++i)
+      for (const auto* operands : {&graph_.node(backward[i]).inputs, &graph_.node(backward[i]).outputs})
+        for (const galley_tensor t : *operands)
+          if (t) last[parameter_of(t)] = i;
+    std::map<size_t, std::vector<galley_tensor>> behind;
+    for (const auto& [p, nodes] : moved) behind[last.at(p)].push_back(p);
+    std::vector<galley_node>& out = graph_.section(Section::Backward);
+    out.clear();
+    for (size_t i = 0; i < backward.size(); ++i) {
+      out.push_back(backward[i]);
+      if (const auto here = behind.find(i); here != behind.end())
+        for (const galley_tensor p : here->second) out.insert(out.end(), moved.at(p).begin(), moved.at(p).end());
+    }
+  }
+
+  Compilation& c_;
+  Graph& graph_;
+  std::vector<galley_tensor> owner_;             ///< by tensor: the parameter to whose update it belongs
+  std::map<galley_tensor, galley_node> scalars_;  ///< that the update writes, and by which node first
+};
+
+}  // namespace
+
+Status immediate(Compilation& c) {
+  if (!c.trains()) return ok();
+  return Mover(c).run();
+}
+
+}  // namespace galley

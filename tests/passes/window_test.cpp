@@ -1,0 +1,138 @@
+// What runs once a window, and updates that move into backward.
+#include "tests/passes/hand.hpp"
+
+namespace galley::hand {
+namespace {
+
+class Window : public Hand {
+ protected:
+  Window() { options.purpose = Purpose::Train; }
+  galley_tensor scalar(uint32_t which) { return *graph.scalar(which); }
+  void lose(galley_tensor of) { node("l", "loss", {of}, Section::Forward, {scalar(GALLEY_SCALAR_LOSS)}); }
+  std::string through(const std::vector<Status (*)(Compilation&)>& passes) {
+    for (const auto pass : passes)
+      if (const Status done = pass(*c); !done) return done.error().cause;
+    return verified();
+  }
+  const std::string begins =
+      "begin(scalar.attempted_step, applied steps) -> scalar.applied_step, scalar.apply, scalar.loss_scale, scalar.random\n"
+      "zero() -> scalar.loss\n";
+  const std::string seeds = "seed(scalar.loss_scale, scalar.window_tokens) -> scalar.loss_seed, scalar.gradient_factor\n";
+};
+
+TEST_F(Window, BeginsWithTheScalarsAndTheUpdateCountsItself) {
+  const galley_tensor w = parameter("w");
+  lose(node("y", "mul", {input("x"), w}));
+  train({w});
+  use("steps", {});
+  graph.tensor(w).update_use = 0;
+  ASSERT_EQ(through({differentiate, update, window}), "");
+  EXPECT_EQ(text(Section::Window), begins + seeds);
+  EXPECT_EQ(text(Section::Update).substr(text(Section::Update).rfind("end(")), "end(scalar.apply, applied steps) -> \n");
+  EXPECT_EQ(text(Section::Forward).find("rows("), std::string::npos) << "nobody draws";
+  EXPECT_EQ(graph.tensor(c->applied).kind, uint32_t{GALLEY_KIND_STATE});
+}
+
+TEST_F(Window, EachMicroBatchMovesTheRowOnWhereSomethingDraws) {
+  const galley_tensor w = parameter("w");
+  lose(node("y", "draws", {w, scalar(GALLEY_SCALAR_RANDOM)}));
+  train({w});
+  ASSERT_EQ(through({window}), "");
+  EXPECT_EQ(text(Section::Forward).substr(0, text(Section::Forward).find('\n')), "rows(scalar.random) -> ");
+}
+
+TEST_F(Window, WhatItMakesIsThereInEveryMicroBatchAndInValidation) {
+  const galley_tensor w = parameter("w"), x = input("x");
+  lose(node("y", "mul", {x, w}));
+  use("holds", {});
+  train({});
+  options.purpose = Purpose::Gradients;
+  ASSERT_EQ(through({rewrite, window}), "");
+  EXPECT_EQ(text(Section::Window), begins + "copy(w) -> held\n" + seeds);
+  EXPECT_EQ(text(Section::Forward).substr(0, 17), "mul(x, held) -> y");
+  ASSERT_EQ(run({order, place}), "");
+  const auto held = std::find_if(c->program.tensors.begin(), c->program.tensors.end(), [](const ProgramTensor& t) { return t.name == "held"; });
+  ASSERT_NE(held, c->program.tensors.end());
+  EXPECT_EQ(held->life, Life::Run);
+  EXPECT_NE(code(SegmentKind::Window).find("'hold'"), std::string::npos);
+}
+
+TEST_F(Window, ValidationTakesAlongWhatItReads) {
+  const galley_tensor w = parameter("w"), x = input("x");
+  lose(node("y", "mul", {x, w}));
+  use("holds", {});
+  options.purpose = Purpose::Evaluate;
+  ASSERT_EQ(through({rewrite, window}), "");
+  ASSERT_EQ(run({order, place}), "");
+  const std::string eval = code(SegmentKind::Eval);
+  EXPECT_LT(eval.find("'hold'"), eval.find("'y'"));
+  EXPECT_NE(eval.find("zero"), std::string::npos);
+  EXPECT_EQ(eval.find("begin"), std::string::npos) << "nothing of it is read";
+}
+
+// ---- Updates in backward -----------------------------------------------------------------------------------------------------------
+
+class Immediate : public Window {
+ protected:
+  Immediate() {
+    w = parameter("w"), v = parameter("v");
+    lose(node("z", "mul", {node("y", "mul", {input("x"), w}), v}));
+    train({w, v});
+    use("steps", {});
+    for (const galley_tensor p : {w, v}) graph.tensor(p).update_use = 0;
+  }
+  std::string moved(std::vector<galley_tensor> parameters) {
+    if (const Status done = differentiate(*c); !done) return done.error().cause;
+    for (const galley_tensor p : parameters) graph.tensor(graph.tensor(p).gradient).immediate = true;
+    return through({update, window, immediate});
+  }
+  galley_tensor w = 0, v = 0;
+};
+
+TEST_F(Immediate, AnUpdateFollowsTheLastReaderOfItsParameter) {
+  ASSERT_EQ(moved({w, v}), "");
+  const std::string backward = text(Section::Backward);
+  // v's product for dy reads v, and comes before v moves; the norm stays where it was.
+  EXPECT_EQ(backward,
+            "mul(z, z) -> l.mul.4\n"
+            "mul(l.mul.4, v) -> z.mul.5\n"
+            "mul(l.mul.4, y) -> grad.v\n"
+            "square(grad.v) -> sum of squares of grad.v\n"
+            "step(v, grad.v) -> \n"
+            "mul(z.mul.5, x) -> grad.w\n"
+            "square(grad.w) -> sum of squares of grad.w\n"
+            "step(w, grad.w) -> \n");
+  EXPECT_EQ(text(Section::Update).substr(0, 5), "norm(");
+}
+
+TEST_F(Immediate, TheOthersStay) {
+  ASSERT_EQ(moved({v}), "");
+  EXPECT_EQ(text(Section::Backward).find("step(w"), std::string::npos);
+  EXPECT_NE(text(Section::Update).find("step(w, grad.w)"), std::string::npos);
+  EXPECT_EQ(text(Section::Update).find("step(v"), std::string::npos);
+}
+
+TEST_F(Immediate, SeveralMicroBatchesAreRefused) {
+  c->decisions.micro_batches = 4;
+  EXPECT_EQ(moved({w}).substr(0, 79), "gradients are to be used as soon as they are there, but a window has 4 micro-ba");
+}
+
+TEST_F(Immediate, WhatJoinsTwoUpdatesIsNamed) {
+  if (const Status done = differentiate(*c); !done) FAIL();
+  for (const galley_tensor p : {w, v}) graph.tensor(graph.tensor(p).gradient).immediate = true;
+  ASSERT_EQ(through({update, window}), "");
+  node("joins", "add", {graph.tensor(w).gradient, graph.tensor(v).gradient}, Section::Update);
+  EXPECT_EQ(cause(immediate(*c)), "'joins' joins the updates of 'w' and 'v', so neither can be done in backward");
+}
+
+TEST_F(Immediate, WhatNeedsAllGradientsIsNamed) {
+  if (const Status done = differentiate(*c); !done) FAIL();
+  graph.tensor(graph.tensor(w).gradient).immediate = true;
+  ASSERT_EQ(through({update, window}), "");
+  node("clipped", "scheduled", {graph.tensor(w).gradient, scalar(GALLEY_SCALAR_GRADIENT_NORM)}, Section::Update);
+  const std::string said = cause(immediate(*c));
+  EXPECT_NE(said.find("'clipped' is to be done in backward, but reads 'scalar.gradient_norm', which 'update.norm."), std::string::npos) << said;
+}
+
+}  // namespace
+}  // namespace galley::hand

@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""Gradients by claim: updates in backward give the bytes of updates behind it in less memory, and are refused by name where something needs all gradients at
+once; gradients in 16 bit take half the bytes."""
+from galley_test import binary, check, error, finish, fresh_folder, from_config, gradients, norm, plan, recipe, run, train, use
+
+fresh_folder()
+more = ('--plugin-path', binary / 'tests' / 'plugins' / 'claims')
+adamw = use('adamw', lr=1e-2)
+immediate = use('claims', facet='gradient_lifetime', number=1)
+
+
+def model(tied):
+    return from_config('llama', vocab_size=96, hidden_size=64, intermediate_size=128, num_hidden_layers=6, num_attention_heads=4, num_key_value_heads=2,
+                       max_position_embeddings=32, tie_word_embeddings=tied)
+
+
+def made(name, *uses, tied=False, **entries):
+    entries = dict(dict(batch=1, length=8, steps=3, seed=2, save=dict(every=3)), **entries)
+    return recipe(f'{name}.lua', model(tied), 'data.random { }', *uses, **entries)
+
+
+for name, uses, tied in (('plain', [], False), ('tied', [], True), ('amp', [use('amp')], True), ('cast', [use('amp', weights='cast-on-use')], False),
+                         ('bf16', [use('amp', weights='bf16')], False), ('recompute', [use('recompute')], True)):
+    late = train(made(f'{name}-late', *uses, adamw, tied=tied), f'{name}-late', *more)
+    early = train(made(f'{name}-early', *uses, immediate, adamw, tied=tied), f'{name}-early', *more)
+    check(late.bytes() == early.bytes(), f'{name}: an update in backward gives other weights')
+    check(late.bytes('state/step-00000003/state.safetensors') == early.bytes('state/step-00000003/state.safetensors'), f'{name}: other states')
+    check(late.steps == early.steps, f'{name}: other metrics')
+    early.check_memory(name)
+    run('plan', f'{name}-early.lua', '--check', *more)
+    saves = [x.memory['classes']['host']['planned'] for x in (late, early)]
+    check(saves[1] < saves[0] - 2 * late.memory['trainable'], f'{name}: {saves[1]} bytes, {saves[0]} where gradients live until the update')
+
+for name, uses, words in (('accumulate', [use('accumulate', steps=2)], ('2 micro-batches', 'gradient accumulation')),
+                          ('clip', [use('clip', norm=1.0)], ('clip_factor', 'clip (clip.lua:', 'gradient_factor')),
+                          ('scaling', [use('amp', compute='fp16')], ('amp.update_scale', 'amp (scaling.lua:', 'scalar.apply'))):
+    said = run('plan', made(name, *uses, immediate, adamw), *more, code=2).stderr
+    check(all(x in said for x in words), f'{name}: {said}')
+
+f32 = made('f32', adamw)
+half = made('half', use('claims', facet='gradient_dtype', value='bf16'), adamw)
+bytes32, bytes16 = (plan(x, *more)['classes']['host']['owners']['gradients'] for x in (f32, half))
+check(bytes16 <= 0.55 * bytes32, f'gradients in bf16 hold {bytes16} bytes, in f32 {bytes32}')
+one, other = gradients(f32, 'f32.safetensors', *more), gradients(half, 'half.safetensors', *more)
+for name in (x for x in one if x.startswith('grad.')):
+    e = error(other[name][2], one[name][2])
+    check(e < 4e-3 and (e > 0 or norm(one[name][2]) == 0), f'{name} in bf16 is {e:.1e} from that in f32')
+ran = train(half, 'half', *more)
+ran.check_memory('half')
+finish()
