@@ -1,9 +1,9 @@
 // What holds of every op, and what ops say when they are used wrongly.
-#include <sstream>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <set>
+#include <sstream>
 
 #include "tests/models/harness.hpp"
 
