@@ -50,9 +50,7 @@ class Caster {
   // ---- What nodes compute in ---------------------------------------------------------------------------------------------------
 
   /// Of a node of backward: the forward node whose claims hold for it.
-  const GraphNode& claimed(const GraphNode& node) const {
-    return node.compute || !node.origin ? node : graph_.node(node.origin);
-  }
+  const GraphNode& claimed(const GraphNode& node) const { return node.compute || !node.origin ? node : graph_.node(node.origin); }
 
   /// The 16-bit dtype in which all writers of a transient compute, who can all write it; else 0.
   uint32_t low(galley_tensor t) const {
@@ -96,7 +94,8 @@ class Caster {
       else if (wants) wants_[t].emplace_back(node.section, wants);
     }
     for (size_t i = 0; i < node.outputs.size(); ++i)
-      if (node.outputs[i] && graph_.tensor(node.outputs[i]).kind == GALLEY_KIND_TRANSIENT) writers_[node.outputs[i]].push_back({node.id, i});
+      if (node.outputs[i] && graph_.tensor(node.outputs[i]).kind == GALLEY_KIND_TRANSIENT)
+        writers_[node.outputs[i]].push_back({node.id, i});
   }
 
   /// The dtype that input i has to have; 0: whatever it is.
@@ -254,12 +253,12 @@ class Caster {
   Compilation& c_;
   Graph& graph_;
   std::vector<Section> sections_;
-  bool any_ = false;                                                                ///< a node computes in 16 bit
-  std::map<galley_node, uint32_t> compute_;                                         ///< what each computes in
-  std::map<galley_tensor, std::vector<Writer>> writers_;                            ///< of transients
-  std::map<galley_tensor, std::vector<std::pair<Section, uint32_t>>> wants_;        ///< of each reader that minds
-  std::map<galley_tensor, std::set<uint32_t>> parameters_;                          ///< what their readers read or compute in
-  std::map<galley_tensor, std::map<uint32_t, galley_tensor>> casts_;                ///< of a tensor as it is now
+  bool any_ = false;                                                          ///< a node computes in 16 bit
+  std::map<galley_node, uint32_t> compute_;                                   ///< what each computes in
+  std::map<galley_tensor, std::vector<Writer>> writers_;                      ///< of transients
+  std::map<galley_tensor, std::vector<std::pair<Section, uint32_t>>> wants_;  ///< of each reader that minds
+  std::map<galley_tensor, std::set<uint32_t>> parameters_;                    ///< what their readers read or compute in
+  std::map<galley_tensor, std::map<uint32_t, galley_tensor>> casts_;          ///< of a tensor as it is now
   std::map<std::pair<galley_tensor, uint32_t>, galley_tensor> views_, derived_;
 };
 

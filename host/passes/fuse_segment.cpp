@@ -29,7 +29,8 @@ int64_t Room::rounded(int64_t bytes, uint32_t memory) const {
 
 int64_t Room::born(TensorId tensor, int32_t moment) const {
   const auto t = static_cast<size_t>(tensor);
-  return lives_[t].first == moment && outline_.tensors[t].life != Life::Run ? rounded(outline_.tensors[t].bytes, outline_.tensors[t].memory) : 0;
+  return lives_[t].first == moment && outline_.tensors[t].life != Life::Run ? rounded(outline_.tensors[t].bytes, outline_.tensors[t].memory)
+                                                                            : 0;
 }
 
 bool Room::fits(uint32_t memory, int32_t first, int32_t last, int64_t bytes) const {

@@ -39,7 +39,8 @@ class Room {
 class SegmentFuser {
  public:
   /// `apart` is `outline` with outputs in the place of inputs.
-  SegmentFuser(Fuser& fuser, Kernels& kernels, const Outline& outline, const Outline& apart, const StepsOf& source, size_t segment, Room& room);
+  SegmentFuser(Fuser& fuser, Kernels& kernels, const Outline& outline, const Outline& apart, const StepsOf& source, size_t segment,
+               Room& room);
   /// The segment's launches in order. All steps are in one.
   Result<std::vector<Launch>> run();
 
@@ -75,13 +76,13 @@ class SegmentFuser {
   const StepsOf& source_;
   size_t segment_;
   Room& room_;
-  std::vector<Use> uses_;                       ///< by step
+  std::vector<Use> uses_;  ///< by step
   std::vector<size_t> first_use_;
   std::vector<std::vector<uint32_t>> readers_;  ///< by tensor: indices into uses_
   std::vector<std::vector<uint32_t>> writers_;
-  std::vector<uint32_t> region_;                ///< of each step: nothing moves from one to another
-  std::vector<uint32_t> slot_;                  ///< of each step: where it stands
-  std::vector<int64_t> launch_;                 ///< of each step: its launch; -1: none yet
+  std::vector<uint32_t> region_;  ///< of each step: nothing moves from one to another
+  std::vector<uint32_t> slot_;    ///< of each step: where it stands
+  std::vector<int64_t> launch_;   ///< of each step: its launch; -1: none yet
   std::vector<Launch> launches_;
 };
 

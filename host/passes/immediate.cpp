@@ -22,8 +22,8 @@ class Mover {
       if (const galley_tensor g = graph_.tensor(p).gradient; g && graph_.tensor(g).immediate) owner_[p] = owner_[g] = p;
     if (std::all_of(owner_.begin(), owner_.end(), [](galley_tensor p) { return p == 0; })) return ok();
     if (c_.decisions.micro_batches > 1)
-      return recipe_error("gradients are to be used as soon as they are there, but a window has " + std::to_string(c_.decisions.micro_batches) +
-                              " micro-batches that add to them",
+      return recipe_error("gradients are to be used as soon as they are there, but a window has " +
+                              std::to_string(c_.decisions.micro_batches) + " micro-batches that add to them",
                           "updates in backward and gradient accumulation exclude each other: take one of the two out");
     for (galley_tensor t = 1; t <= graph_.tensor_count(); ++t) {
       const GraphTensor& x = graph_.tensor(t);
@@ -75,8 +75,8 @@ class Mover {
       const auto writer = scalars_.find(t);
       if (writer == scalars_.end()) continue;
       const GraphNode& other = graph_.node(writer->second);
-      return recipe_error("'" + node.name + "'" + by(node) + " is to be done in backward, but reads '" + graph_.tensor(t).name + "', which '" +
-                              other.name + "'" + by(other) + " makes of all gradients",
+      return recipe_error("'" + node.name + "'" + by(node) + " is to be done in backward, but reads '" + graph_.tensor(t).name +
+                              "', which '" + other.name + "'" + by(other) + " makes of all gradients",
                           "updates in backward do without clipping by norm and loss scaling: take one of the two out");
     }
     return ok();
@@ -112,7 +112,7 @@ class Mover {
 
   Compilation& c_;
   Graph& graph_;
-  std::vector<galley_tensor> owner_;             ///< by tensor: the parameter to whose update it belongs
+  std::vector<galley_tensor> owner_;              ///< by tensor: the parameter to whose update it belongs
   std::map<galley_tensor, galley_node> scalars_;  ///< that the update writes, and by which node first
 };
 

@@ -16,9 +16,9 @@ Status rewrite_window(Compilation& c) {
   for (size_t i = 0; i < c.strategies.size(); ++i) {
     const LoadedStrategy& s = *c.strategies[i];
     if (!s.rewrite()) continue;
-    TRY_STATUS(call_strategy(c.graph, c.strategies, {Section::Window, static_cast<int>(i), -1, 0, "window."}, "rewrite", [&](galley_error* e) {
-      return s.rewrite()->rewrite(s.instance(), Graph::verbs(), c.graph.handle(), GALLEY_SEGMENT_WINDOW, e);
-    }));
+    TRY_STATUS(call_strategy(
+        c.graph, c.strategies, {Section::Window, static_cast<int>(i), -1, 0, "window."}, "rewrite",
+        [&](galley_error* e) { return s.rewrite()->rewrite(s.instance(), Graph::verbs(), c.graph.handle(), GALLEY_SEGMENT_WINDOW, e); }));
   }
   return ok();
 }
@@ -89,9 +89,9 @@ Status window(Compilation& c) {
     AttrList attrs;
     attrs.set("seed", static_cast<int64_t>(c.options.seed));
     attrs.set("rows", graph.rows());
-    TRY_STATUS(append(c, c.roles.step_begin, "window.begin", {scalar(GALLEY_SCALAR_ATTEMPTED_STEP), c.applied}, std::move(attrs),
-                      {scalar(GALLEY_SCALAR_APPLIED_STEP), scalar(GALLEY_SCALAR_APPLY), scalar(GALLEY_SCALAR_LOSS_SCALE),
-                       scalar(GALLEY_SCALAR_RANDOM)}));
+    TRY_STATUS(append(
+        c, c.roles.step_begin, "window.begin", {scalar(GALLEY_SCALAR_ATTEMPTED_STEP), c.applied}, std::move(attrs),
+        {scalar(GALLEY_SCALAR_APPLIED_STEP), scalar(GALLEY_SCALAR_APPLY), scalar(GALLEY_SCALAR_LOSS_SCALE), scalar(GALLEY_SCALAR_RANDOM)}));
     TRY_STATUS(append(c, c.roles.loss_begin, "window.loss", {}, {}, {scalar(GALLEY_SCALAR_LOSS)}));
   }
   TRY_STATUS(rewrite_window(c));

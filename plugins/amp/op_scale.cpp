@@ -18,9 +18,10 @@ void shape(const Node& node, Shapes& out) {
 }  // namespace
 
 Op& update_scale() {
-  static Op op("update_scale",
-               "apply = !found_inf; scale *= backoff after an overflow, *= growth after growth_interval good steps; gave_up after max_skips "
-               "overflows in a row");
+  static Op op(
+      "update_scale",
+      "apply = !found_inf; scale *= backoff after an overflow, *= growth after growth_interval good steps; gave_up after max_skips "
+      "overflows in a row");
   constexpr uint32_t updated = GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT;
   const auto attrs = [] { return Attrs().i("growth_interval", 3).f("growth", 2).f("backoff", 0.5).i("max_skips", 2); };
   constexpr uint32_t I = GALLEY_I32;

@@ -19,7 +19,9 @@ class Amp {
         except_(options.strings("except")),
         dynamic_(options.word("loss_scale") == "dynamic" || (!options.given("loss_scale") && compute_ == "f16")),
         scales_(dynamic_ || options.given("loss_scale")),
-        init_(dynamic_ ? options.number("init") : scales_ ? options.number("loss_scale") : 1) {
+        init_(dynamic_  ? options.number("init")
+              : scales_ ? options.number("loss_scale")
+                        : 1) {
     if (weights_ == "bf16" && compute_ != "bf16") invalid("weights = \"bf16\" goes with compute = \"bf16\"");
     attrs_.i("growth_interval", dynamic_ ? options.integer("growth_interval") : 1)
         .f("growth", dynamic_ ? options.number("growth") : 1)

@@ -51,7 +51,8 @@ TEST_F(Window, WhatItMakesIsThereInEveryMicroBatchAndInValidation) {
   EXPECT_EQ(text(Section::Window), begins + "copy(w) -> held\n" + seeds);
   EXPECT_EQ(text(Section::Forward).substr(0, 17), "mul(x, held) -> y");
   ASSERT_EQ(run({order, place}), "");
-  const auto held = std::find_if(c->program.tensors.begin(), c->program.tensors.end(), [](const ProgramTensor& t) { return t.name == "held"; });
+  const auto held =
+      std::find_if(c->program.tensors.begin(), c->program.tensors.end(), [](const ProgramTensor& t) { return t.name == "held"; });
   ASSERT_NE(held, c->program.tensors.end());
   EXPECT_EQ(held->life, Life::Run);
   EXPECT_NE(code(SegmentKind::Window).find("'hold'"), std::string::npos);
@@ -131,7 +132,8 @@ TEST_F(Immediate, WhatNeedsAllGradientsIsNamed) {
   ASSERT_EQ(through({update, window}), "");
   node("clipped", "scheduled", {graph.tensor(w).gradient, scalar(GALLEY_SCALAR_GRADIENT_NORM)}, Section::Update);
   const std::string said = cause(immediate(*c));
-  EXPECT_NE(said.find("'clipped' is to be done in backward, but reads 'scalar.gradient_norm', which 'update.norm."), std::string::npos) << said;
+  EXPECT_NE(said.find("'clipped' is to be done in backward, but reads 'scalar.gradient_norm', which 'update.norm."), std::string::npos)
+      << said;
 }
 
 }  // namespace

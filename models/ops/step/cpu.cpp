@@ -48,8 +48,9 @@ void step_end(const Node& n, void*) { *n.update<int64_t>(1) += *n.read<int32_t>(
 
 bool any(const Node&) { return true; }
 
-const bool added = add(kernel<step_begin, any>("step_begin.cpu", "step_begin")) && add(kernel<loss_begin, any>("loss_begin.cpu", "loss_begin")) &&
-                   add(kernel<loss_seed, any>("loss_seed.cpu", "loss_seed")) && add(nodes_kernel<Scheduled>("scheduled.cpu", "scheduled")) &&
-                   add(kernel<next_rows, any>("next_rows.cpu", "next_rows")) && add(kernel<step_end, any>("step_end.cpu", "step_end"));
+const bool added =
+    add(kernel<step_begin, any>("step_begin.cpu", "step_begin")) && add(kernel<loss_begin, any>("loss_begin.cpu", "loss_begin")) &&
+    add(kernel<loss_seed, any>("loss_seed.cpu", "loss_seed")) && add(nodes_kernel<Scheduled>("scheduled.cpu", "scheduled")) &&
+    add(kernel<next_rows, any>("next_rows.cpu", "next_rows")) && add(kernel<step_end, any>("step_end.cpu", "step_end"));
 
 }  // namespace

@@ -33,23 +33,24 @@ void begin_reference(const Node& n) {
   random[2] = -n.i("rows", 0);
   random[3] = 0;
 }
-Op step_begin("step_begin",
-              "applied_step = applied + 1, apply = 1, loss_scale = 1, random = (seed, attempted - 1, -rows, 0): before the first micro-batch");
-const bool begin_added = add(step_begin.input("attempted", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
-                                 .input("applied", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
-                                 .output("applied_step", GALLEY_ROLE_WHOLE)
-                                 .output("apply", GALLEY_ROLE_WHOLE)
-                                 .output("loss_scale", GALLEY_ROLE_WHOLE)
-                                 .output("random", GALLEY_ROLE_WHOLE)
-                                 .infer<begin_shape>()
-                                 .reference<begin_reference>()
-                                 .test("step", {{GALLEY_I64, {1}, 1, 1000}, {GALLEY_I64, {1}, 0, 1000}}, Attrs().i("seed", 7).i("rows", 4)));
+Op step_begin(
+    "step_begin",
+    "applied_step = applied + 1, apply = 1, loss_scale = 1, random = (seed, attempted - 1, -rows, 0): before the first micro-batch");
+const bool begin_added =
+    add(step_begin.input("attempted", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+            .input("applied", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+            .output("applied_step", GALLEY_ROLE_WHOLE)
+            .output("apply", GALLEY_ROLE_WHOLE)
+            .output("loss_scale", GALLEY_ROLE_WHOLE)
+            .output("random", GALLEY_ROLE_WHOLE)
+            .infer<begin_shape>()
+            .reference<begin_reference>()
+            .test("step", {{GALLEY_I64, {1}, 1, 1000}, {GALLEY_I64, {1}, 0, 1000}}, Attrs().i("seed", 7).i("rows", 4)));
 
 void loss_shape(const Node&, Shapes& out) { out.set(0, GALLEY_F64, {1}); }
 void loss_reference(const Node& n) { *n.write<double>(0) = 0; }
 Op loss_begin("loss_begin", "loss = 0");
-const bool loss_added =
-    add(loss_begin.output("loss", GALLEY_ROLE_WHOLE).infer<loss_shape>().reference<loss_reference>().test("zero", {}));
+const bool loss_added = add(loss_begin.output("loss", GALLEY_ROLE_WHOLE).infer<loss_shape>().reference<loss_reference>().test("zero", {}));
 
 void seed_shape(const Node& n, Shapes& out) {
   single(n, 0, "loss_scale");
