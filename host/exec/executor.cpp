@@ -7,9 +7,26 @@
 #include "host/plugins/library.hpp"
 
 namespace galley {
+namespace {
+
+/// Of the last copy from or to the tensor in a segment; 0: that copy is a step of queue 0.
+uint32_t event_of(const Program& program, SegmentKind kind, TensorId tensor) {
+  uint32_t event = 0;
+  for (const Instruction& i : program.segment(kind).code)
+    if (i.action == Action::Copy && (i.inputs[0].tensor == tensor || i.outputs[0].tensor == tensor)) event = i.event;
+  return event;
+}
+
+}  // namespace
 
 Executor::Executor(const Program& program, const Plan& plan, std::unique_ptr<Machine> machine, const ExecutorOptions& options)
-    : program_(program), plan_(plan), machine_(std::move(machine)), views_(program, *machine_), scalars_(program, *machine_) {
+    : program_(program),
+      plan_(plan),
+      machine_(std::move(machine)),
+      views_(program, *machine_),
+      scalars_(program, *machine_),
+      image_event_(event_of(program, SegmentKind::Window, program.step_image)),
+      readback_event_(event_of(program, SegmentKind::Update, program.readback)) {
   if (options.poison == Poison::Yes) poisoner_ = std::make_unique<Poisoner>(program, plan, *machine_);
 }
 
@@ -142,23 +159,17 @@ Status Executor::load() {
   return synchronize();
 }
 
-Status Executor::await_copy(SegmentKind kind, TensorId tensor) {
-  const std::vector<Instruction>& code = program_.segment(kind).code;
-  for (auto i = code.rbegin(); i != code.rend(); ++i)
-    if (i->action == Action::Copy && i->event && (i->inputs[0].tensor == tensor || i->outputs[0].tensor == tensor))
-      return machine_->await(i->event);
-  return machine_->synchronize();
-}
+Status Executor::await(uint32_t event) { return event ? machine_->await(event) : machine_->synchronize(); }
 
 Status Executor::begin_step(const StepBegin& begin) {
-  if (began_) TRY_STATUS(await_copy(SegmentKind::Window, program_.step_image));
+  if (began_) TRY_STATUS(await(image_event_));
   began_ = true;
   tell(begin);
   return run(SegmentKind::Window);
 }
 
 Status Executor::await_update() {
-  TRY_STATUS(await_copy(SegmentKind::Update, program_.readback));
+  TRY_STATUS(await(readback_event_));
   scalars_.take();
   return ok();
 }

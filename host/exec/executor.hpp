@@ -100,8 +100,8 @@ class Executor {
   Result<void*> prepare(const Instruction& code, const galley_node_view* const* nodes, uint32_t n, const TargetView& target);
   Status run_segment(SegmentKind kind, bool later, Exporter* exporter);
   Status run_step(const Step& step, const Instruction& code, bool later, WeightFiles& files, Exporter* exporter);
-  /// Waits until the last copy from or to the tensor in that segment is done.
-  Status await_copy(SegmentKind kind, TensorId tensor);
+  /// Waits for an event; for 0, for everything.
+  Status await(uint32_t event);
   Error located(Error error, SegmentKind kind, size_t index) const;
 
   const Program& program_;
@@ -110,7 +110,8 @@ class Executor {
   NodeViews views_;
   Scalars scalars_;
   std::unique_ptr<Poisoner> poisoner_;
-  bool began_ = false;  ///< a step has been told to the device
+  const uint32_t image_event_, readback_event_;  ///< when the image has been taken, and when the block has come back
+  bool began_ = false;                           ///< a step has been told to the device
   std::array<std::vector<Step>, segment_count> steps_;
 };
 

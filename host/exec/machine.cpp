@@ -165,17 +165,6 @@ Status Machine::copy(TensorId to, int64_t to_offset, TensorId from, int64_t from
   return copy(0, between(to, to_offset, from, from_offset, bytes));
 }
 
-Status Machine::put(TensorId tensor, int64_t offset, std::span<const std::byte> bytes) {
-  if (bytes.empty()) return ok();
-  if (poisoned()) {
-    std::memcpy(host_address(tensor, offset), bytes.data(), bytes.size());
-    return ok();
-  }
-  const auto t = static_cast<size_t>(tensor);
-  return copy(
-      0, from_process(program_.tensors[t].memory, plan_.placements[t].offset + offset, bytes.data(), static_cast<int64_t>(bytes.size())));
-}
-
 Status Machine::get(TensorId tensor, int64_t offset, std::span<std::byte> bytes) {
   return show(tensor, offset, static_cast<int64_t>(bytes.size()), [&bytes](std::span<const std::byte> piece) -> Status {
     std::ranges::copy(piece, bytes.begin());

@@ -68,8 +68,7 @@ class Machine {
 
   /// Copies bytes between tensors, after what is on queue 0; the source must stay as it is until synchronize().
   Status copy(TensorId to, int64_t to_offset, TensorId from, int64_t from_offset, int64_t bytes);
-  /// The same from memory of the process.
-  Status put(TensorId tensor, int64_t offset, std::span<const std::byte> bytes);
+
   /// Synchronizes and copies out.
   Status get(TensorId tensor, int64_t offset, std::span<std::byte> bytes);
 

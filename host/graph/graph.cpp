@@ -44,7 +44,10 @@ Graph::Graph(OpLookup ops, std::function<std::vector<std::string>()> op_names, i
   all.kind = GALLEY_KIND_SCALAR;
   scalars = *make(std::move(all));
   // All of them, whether or not a node asks: the host reads some, and writes the first.
-  for (const ScalarShape& s : scalar_shapes) (void)*scalar(s.which);
+  for (const ScalarShape& s : scalar_shapes) {
+    (void)*scalar(s.which);
+    if (s.which == GALLEY_SCALAR_WINDOW_TOKENS) host_bytes = scalar_bytes;
+  }
 }
 
 Result<galley_tensor> Graph::make(GraphTensor tensor) {
@@ -160,8 +163,8 @@ Result<galley_node> Graph::append(const galley_op* op, std::string name, std::ve
     if (declined) return *declined;
     for (const galley_shape& s : shapes)
       if (s.rank > GALLEY_MAX_RANK)
-        return plugin_error("infer of op '" + op_name + "', node '" + name + "', plugin '" + caller_of(op, op->name).plugin + "': an output of rank " +
-                            std::to_string(s.rank));
+        return plugin_error("infer of op '" + op_name + "', node '" + name + "', plugin '" + caller_of(op, op->name).plugin +
+                            "': an output of rank " + std::to_string(s.rank));
     for (size_t i = 0; i < op->n_outputs; ++i) {
       if ((*outputs)[i] || !shapes[i].dtype) continue;
       GraphTensor t;

@@ -195,6 +195,7 @@ class Graph {
   galley_tensor scalars = 0;  ///< the block
   std::vector<ScalarSlot> slots;
   int64_t scalar_bytes = 0;
+  int64_t host_bytes = 0;  ///< of them, the first: what the host writes
   std::vector<Document> documents;
   std::vector<ExportedValue> exported, evaluated;
   std::set<galley_tensor> exported_stored;  ///< parameters that are saved as they are stored

@@ -211,20 +211,21 @@ galley_status report(galley_graph* g, galley_tensor tensor, const char* name, ga
   });
 }
 
-/// A verb that lets a tensor stand for a parameter.
-galley_status stands_for(galley_graph* g, const char* verb, galley_tensor parameter, galley_tensor value, bool state, galley_error* error,
+/// A verb that lets a tensor stand for a parameter: to save it, any; to evaluate, a state, and only one.
+galley_status stands_for(galley_graph* g, const char* verb, galley_tensor parameter, galley_tensor value, galley_error* error,
                          std::vector<ExportedValue> Graph::*list) {
   return guarded(g, error, [&] {
     Graph& graph = graph_of(g);
     const std::string who = verb;
+    const bool evaluates = list == &Graph::evaluated;
     if (!graph.has(parameter) || !graph.has(value)) return refuse(g, error, who + ": no such tensor");
     const GraphTensor &from = graph.tensor(parameter), &to = graph.tensor(value);
     if (!from.parameter_kind()) return refuse(g, error, who + ": " + quoted(from.name) + " is no parameter");
-    if (state && to.kind != GALLEY_KIND_STATE) return refuse(g, error, who + ": " + quoted(to.name) + " is no state");
+    if (evaluates && to.kind != GALLEY_KIND_STATE) return refuse(g, error, who + ": " + quoted(to.name) + " is no state");
     if (from.shape != to.shape) return refuse(g, error, who + ": " + quoted(to.name) + " has not the shape of " + quoted(from.name));
     for (const ExportedValue& other : graph.*list) {
       const GraphTensor& taken = graph.tensor(other.value);
-      if (state && other.parameter == parameter)
+      if (evaluates && other.parameter == parameter)
         return refuse(g, error, who + ": " + quoted(taken.name) + " stands for " + quoted(from.name) + " already");
     }
     (graph.*list).push_back({parameter, value});
@@ -233,7 +234,7 @@ galley_status stands_for(galley_graph* g, const char* verb, galley_tensor parame
 }
 
 galley_status eval_as(galley_graph* g, galley_tensor parameter, galley_tensor value, galley_error* error) {
-  return stands_for(g, "eval_as", parameter, value, true, error, &Graph::evaluated);
+  return stands_for(g, "eval_as", parameter, value, error, &Graph::evaluated);
 }
 
 galley_status document(galley_graph* g, const char* file, const char* text, galley_error* error) {
@@ -250,7 +251,7 @@ galley_status document(galley_graph* g, const char* file, const char* text, gall
 }
 
 galley_status export_as(galley_graph* g, galley_tensor parameter, galley_tensor value, galley_error* error) {
-  return stands_for(g, "export_as", parameter, value, false, error, &Graph::exported);
+  return stands_for(g, "export_as", parameter, value, error, &Graph::exported);
 }
 
 galley_status export_stored(galley_graph* g, galley_tensor parameter, galley_error* error) {

@@ -38,7 +38,7 @@ class Peaks {
         sources_[s].instructions.push_back(&i);
         sources_[s].recomputed.push_back(false);
       }
-    micro_ = sources_[static_cast<size_t>(SegmentKind::Micro)].instructions;
+    micro_ = sources_[kMicro].instructions;
   }
 
   Result<int64_t> of(std::span<const uint32_t> choices, uint32_t memory) {
@@ -52,12 +52,12 @@ class Peaks {
       outline.tensors.push_back(Outline::Tensor(outline.tensors[static_cast<size_t>(like)]));
       outline.tensors.back().memory = in;
     }
-    outline.segments[static_cast<size_t>(SegmentKind::Micro)] = std::move(made.code);
-    StepsOf& micro = sources_[static_cast<size_t>(SegmentKind::Micro)];
+    outline.segments[kMicro] = std::move(made.code);
+    StepsOf& micro = sources_[kMicro];
     micro.instructions.clear();
     for (size_t step = 0; step < made.from.size(); ++step)
       micro.instructions.push_back(made.from[step] == Recomputed::added ? added(outline.segments[kMicro].steps[step].action)
-                                                                         : micro_[made.from[step]]);
+                                                                        : micro_[made.from[step]]);
     micro.recomputed = std::move(made.again);
     return TRY(fuser_.find(outline, sources_)).peaks[memory];
   }
@@ -201,8 +201,8 @@ Status decide(Compilation& c) {
     const int64_t budget = TRY(budget_of(c, i));
     if (!budget) continue;
     if (holder)
-      return recipe_error("two strategies hold a budget for what backward keeps: " + label(c.strategies, static_cast<int>(*holder)) + " and " +
-                              label(c.strategies, static_cast<int>(i)),
+      return recipe_error("two strategies hold a budget for what backward keeps: " + label(c.strategies, static_cast<int>(*holder)) +
+                              " and " + label(c.strategies, static_cast<int>(i)),
                           "take one of the two budgets out");
     holder = i;
     c.budget = budget;

@@ -32,15 +32,6 @@ struct Answer {
   GraphTensor& tensor() const { return c.graph.tensor(who.tensor); }
 };
 
-/// A facet of which this host does only what it does unasked: the value `text` and `number`. Any other is refused by name.
-Status as_is(const Answer& a, const std::string& text, int64_t number, const char* hint) {
-  const Claimed& said = a.said;
-  if (!said.claimed || ((said.text.empty() || said.text == text) && said.number == number)) return ok();
-  const std::string value = said.text.empty() || said.text == text ? std::to_string(said.number) : "'" + said.text + "'";
-  return recipe_error(a.by() + " wants '" + facet_name(a.facet) + "' of '" + a.name + "' to be " + value + ", which this version cannot do",
-                      hint);
-}
-
 Status take_trainable(const Answer& a) {
   if (a.said.claimed && !a.said.number) return ok();
   a.tensor().flags |= GALLEY_TENSOR_TRAINABLE;
@@ -94,7 +85,8 @@ Status take_gradient_dtype(const Answer& a) {
 Status take_gradient_lifetime(const Answer& a) {
   if (!a.said.claimed) return ok();
   if (a.said.number != GALLEY_GRADIENT_WINDOW && a.said.number != GALLEY_GRADIENT_IMMEDIATE)
-    return plugin_error(a.by() + ": GRADIENT_LIFETIME of '" + a.name + "' is " + std::to_string(a.said.number) + ", which is no GALLEY_GRADIENT_…");
+    return plugin_error(a.by() + ": GRADIENT_LIFETIME of '" + a.name + "' is " + std::to_string(a.said.number) +
+                        ", which is no GALLEY_GRADIENT_…");
   a.tensor().immediate = a.said.number == GALLEY_GRADIENT_IMMEDIATE && a.c.trains();
   return ok();
 }
@@ -127,7 +119,13 @@ Status take_placement(const Answer& a) {
   return ok();
 }
 
-Status take_shard(const Answer& a) { return as_is(a, "", 1, "a run is one process on one device: number 1, or no claim"); }
+Status take_shard(const Answer& a) {
+  const Claimed& said = a.said;
+  if (!said.claimed || (said.text.empty() && said.number == 1)) return ok();
+  const std::string value = said.text.empty() ? std::to_string(said.number) : "'" + said.text + "'";
+  return recipe_error(a.by() + " wants '" + facet_name(a.facet) + "' of '" + a.name + "' to be " + value + ", which this version cannot do",
+                      "a run is one process on one device: number 1, or no claim");
+}
 
 Status take_window(const Answer& a) {
   if (!a.said.claimed) return ok();

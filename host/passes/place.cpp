@@ -11,8 +11,6 @@ namespace {
 
 /// For Read and Write: large enough for fast I/O, small enough not to matter.
 constexpr int64_t kStagingBytes = 1 << 20;
-/// The first two slots of the block of scalars: what the host alone knows.
-constexpr int64_t kImageBytes = 128;
 
 Owner owner_of(const Graph& graph, const GraphTensor& t) {
   // What is derived from a weight is one.
@@ -140,7 +138,7 @@ Status Placer::begin(int64_t micro_batches) {
   };
   program_.staging = host("staging", kStagingBytes);
   if (steps()) {
-    program_.step_image = host("what the host says of a step", kImageBytes);
+    program_.step_image = host("what the host says of a step", graph_.host_bytes);
     program_.readback = host("what the host reads of a step", graph_.scalar_bytes);
   }
   if (c_.options.window_bytes) program_.window = host("window buffers", c_.options.window_bytes(micro_batches));
@@ -190,7 +188,7 @@ void Placer::take_image(SegmentKind kind) {
   kind_ = kind;
   if (!steps()) return;
   Operand block = all_of(program_.scalars);
-  block.shape = {kImageBytes};
+  block.shape = {graph_.host_bytes};
   copy(all_of(program_.step_image), block);
 }
 
@@ -358,7 +356,8 @@ Status place(Compilation& c) {
     TRY_STATUS(placer.refresh(SegmentKind::Update));
     placer.read_back(SegmentKind::Update);
     for (const Reported& reported : c.graph.reports) p.metrics.push_back({reported.name, placer.in_readback(reported.tensor)});
-    for (const Stop& stop : c.graph.stops) p.stops.push_back({placer.in_readback(stop.tensor), label(c.strategies, stop.use), stop.cause, stop.hint});
+    for (const Stop& stop : c.graph.stops)
+      p.stops.push_back({placer.in_readback(stop.tensor), label(c.strategies, stop.use), stop.cause, stop.hint});
   }
   if (c.sample_logits) {
     placer.keep(c.sample_logits);

@@ -21,8 +21,8 @@ struct Moment {
 
 struct Placement {
   int64_t offset = 0;  ///< bytes from the begin of its class's arena; 0 for a tensor that is never used or has no bytes
-  /// First and last moment of its life (lifetime.hpp) on the run's timeline (load, refresh, window, micro, update, eval, sample, export, each a range of
-  /// instructions), both included: from 0 to end - 1 for Life::Run, used or not; -1, -1 for another tensor that is never used.
+  /// First and last moment of its life (lifetime.hpp) on the run's timeline (the segments in order, each a range of instructions), both
+  /// included: from 0 to end - 1 for Life::Run, used or not; -1, -1 for another tensor that is never used.
   int32_t first = -1;
   int32_t last = -1;
 };
@@ -37,8 +37,8 @@ struct ClassPlan {
 };
 
 struct Plan {
-  std::vector<ClassPlan> classes;             ///< one a memory class of the target
-  std::vector<Placement> placements;          ///< one a tensor
+  std::vector<ClassPlan> classes;                         ///< one a memory class of the target
+  std::vector<Placement> placements;                      ///< one a tensor
   std::array<int32_t, segment_count> segment_begin = {};  ///< position of each segment on the timeline
   int32_t end = 0;
 };

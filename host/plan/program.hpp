@@ -98,8 +98,8 @@ struct Operand {
   /// Of an operand that its kernel reads as it is stored: shape and dtype are those of the numbers, the bytes are further inputs. Else
   /// null.
   std::shared_ptr<const StoredAs> stored;
-  /// > 0: lies between two links of the chain that the instruction is, the how-manieth to do so. As an input, an earlier link makes it. Without
-  /// a tensor it has no memory, since nothing else reads it.
+  /// > 0: numbers what lies between two links of the chain that the instruction is. As an input, an earlier link makes it. Without a tensor
+  /// it has no memory, since nothing else reads it.
   uint32_t inner = 0;
   bool present() const { return tensor != no_tensor; }
   int64_t bytes() const { return elements(shape) * galley_dtype_bytes(dtype); }
@@ -138,13 +138,13 @@ struct Instruction {
   size_t components = 0;  ///< so many of the last inputs are components of operands that are read as they are stored; no inputs of the op
   std::vector<Operand> outputs;  ///< an operand that is updated in place stands among the inputs with READ_WRITE
   AttrList attrs;
-  /// The nodes of a group or a chain: chain by chain, each of `links` nodes. Empty: the instruction is one node, which `op`, `attrs`, `flags`,
-  /// `first_row` and `block` describe.
+  /// The nodes of a group or a chain: chain by chain, each of `links` nodes. Empty: the instruction is one node, which `op`, `attrs`,
+  /// `flags`, `first_row` and `block` describe.
   std::vector<PartNode> parts;
   size_t links = 1;
   TensorId workspace = no_tensor;
   TensorId constants = no_tensor;  ///< of the whole run; the kernel's `prepare` fills them
-  uint32_t flags = 0;  ///< GALLEY_NODE_TRAINING
+  uint32_t flags = 0;              ///< GALLEY_NODE_TRAINING
   int64_t first_row = 0;
   int64_t block = -1;  ///< of the model's repeated blocks; -1: none
   uint32_t device = 0;
@@ -188,11 +188,11 @@ struct ScalarSlot {
   int64_t offset = 0;  ///< bytes in the block
   int64_t bytes = 0;
   uint32_t dtype = GALLEY_F32;
-  std::string option;  ///< "NAME.lr"
+  std::string option;       ///< "NAME.lr"
   std::string tensor_name;  ///< of the graph's tensor
-  size_t use = 0;      ///< index of the recipe's strategy, for an option
-  Schedule schedule;   ///< an option's values by applied step (a constant has one entry)
-  double factor = 1;   ///< by which they are multiplied
+  size_t use = 0;           ///< index of the recipe's strategy, for an option
+  Schedule schedule;        ///< an option's values by applied step (a constant has one entry)
+  double factor = 1;        ///< by which they are multiplied
 };
 
 /// One trainable tensor, for the proof of training and the gradients command.
@@ -227,9 +227,9 @@ struct StopFlag {
 struct Program {
   std::vector<ProgramTensor> tensors;
   std::array<Segment, segment_count> segments;  ///< indexed by SegmentKind; a segment that does not occur is empty
-  int64_t rows = 0;                 ///< B
-  int64_t length = 0;               ///< S
-  int64_t micro_batches = 1;        ///< of a window
+  int64_t rows = 0;                             ///< B
+  int64_t length = 0;                           ///< S
+  int64_t micro_batches = 1;                    ///< of a window
   int64_t window_tokens =
       0;  ///< > 0: windows have as many micro-batches as come closest to so many tokens that count, micro_batches at most
 

@@ -55,6 +55,8 @@ struct Target {
   bool synchronous = false;                      ///< a call returns when its work is done: the host gains nothing by running ahead
   int64_t memory_limit = 0;                      ///< bytes that the plan may take of the memory that computes; 0: not limited
 
+  /// Steps that may be under way at a time: the host prepares the next one for a device that works by itself.
+  int64_t steps_under_way() const { return synchronous ? 1 : 2; }
   /// Operations a second; of an arithmetic that the target does not list, those of F32.
   double peak_flops(std::string_view arithmetic = "f32") const;
   /// The first queue of a role; queue 0 where there is none.

@@ -114,7 +114,7 @@ Status Session::load_weights(const std::filesystem::path& state) {
 Status Session::enqueue() {
   const Program& program = study_.program;
   if (!loader_) {
-    const int64_t held = study_.target.synchronous ? 1 : 2;
+    const int64_t held = study_.target.steps_under_way();
     loader_ = TRY(Loader::start(*source_, layout_of(program), program.micro_batches, info_.next_window, study_.recipe.steps,
                                 bytes_of(program.window), held));
     under_way_.reserve(static_cast<size_t>(held));

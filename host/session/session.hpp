@@ -43,7 +43,7 @@ class Session {
   /// Waits for the oldest step that is under way.
   Result<StepEvent> finished();
   /// How many steps may be under way: the host runs ahead of a device that works by itself.
-  int64_t depth() const { return study_.target.synchronous || proof_->compares() ? 1 : 2; }
+  int64_t depth() const { return proof_->compares() ? 1 : study_.target.steps_under_way(); }
   /// Puts a micro-batch where the program reads it, from a window that lies in the program's buffers. Stream-ordered.
   Status feed(const WindowBuffer& window, int64_t micro_batch);
   /// Memory of a tensor that the host reaches; empty for no_tensor.

@@ -196,7 +196,7 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   compile_options.memory_limit = options.memory_limit > 0 ? options.memory_limit : s.target.memory_limit;
   compile_options.corpus_bytes = options.purpose == Purpose::Sample ? 0 : static_cast<int64_t>(s.data.bytes);
   const BatchLayout layout = {rows, length};
-  const int64_t held = s.target.synchronous ? 1 : 2;
+  const int64_t held = s.target.steps_under_way();
   compile_options.window_bytes = [layout, held](int64_t micro_batches) {
     return static_cast<int64_t>(Loader::bytes(layout, micro_batches, held));
   };

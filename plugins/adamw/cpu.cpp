@@ -1,7 +1,6 @@
 // adamw_step: parameter, gradient and states of n elements in one pass: 28 bytes an element (36 with amsgrad), 26 with a gradient in
-// BF16 or F16; all else is F32. Bound by memory: time it beside a copy of as many bytes. Element-wise, with IEEE division and square root, so that neither threads nor the width of
-// vectors change a bit; bias corrections are computed once, in double.
-#include <algorithm>
+// BF16 or F16; all else is F32. Bound by memory: time it beside a copy of as many bytes. Element-wise, with IEEE division and square root,
+// so that neither threads nor the width of vectors change a bit; bias corrections are computed once, in double.
 #include <cmath>
 
 #include "galley/cpp/groups.hpp"
@@ -67,11 +66,7 @@ void step_part(const Node& node, const Rule& r, int64_t begin, int64_t n) {
     if (largest) step<true>(p, gradient + begin, mean, square, largest, n, r);
     else step<false>(p, gradient + begin, mean, square, nullptr, n, r);
   };
-  switch (node.in(1).dtype) {
-    case GALLEY_BF16: return all(node.read<Bf16>(1));
-    case GALLEY_F16: return all(node.read<F16>(1));
-    default: return all(node.read<float>(1));
-  }
+  by_dtype(node.in(1), all);
 }
 
 /// The steps of any number of parameters, all their blocks in one region.
@@ -81,12 +76,11 @@ class Steps {
     for (const Node& node : nodes) check(node);
   }
   Steps(const Nodes& nodes, const galley_kernel_setup&) : nodes_(nodes), rules_(nodes.size()) {
-    for (const Node& node : nodes_) blocks_.add((count(node.in(0)) + kBlock - 1) / kBlock);
+    for (const Node& node : nodes_) blocks_.add(node.in(0));
   }
   void run() {
     for (size_t i = 0; i < nodes_.size(); ++i) rules_[i] = rule_of(nodes_[i]);
-    blocks_.run([&](size_t i, int64_t block) {
-      const int64_t begin = block * kBlock, n = std::min(count(nodes_[i].in(0)) - begin, kBlock);
+    blocks_.run([&](size_t i, int64_t begin, int64_t n) {
       if (*nodes_[i].read<int32_t>(7)) step_part(nodes_[i], rules_[i], begin, n);
     });
   }
@@ -94,7 +88,7 @@ class Steps {
  private:
   Nodes nodes_;
   std::vector<Rule> rules_;
-  Blocks blocks_;
+  ElementBlocks blocks_{kBlock};
 };
 
 /// Steps, each followed by a copy of the parameter in 16 bit, which is made while a block of it is in the cache.
@@ -105,17 +99,17 @@ class StepsWithCopies {
       check(nodes[i]);
       const galley_operand& copy = nodes[i + 1].out(0);
       if (!same_operand(nodes[i].in(0), nodes[i + 1].in(0))) unsupported("copies of something else than the parameter");
-      if (copy.access != GALLEY_WRITE || (copy.dtype != GALLEY_BF16 && copy.dtype != GALLEY_F16)) unsupported("copies that are not in 16 bit");
+      if (copy.access != GALLEY_WRITE || (copy.dtype != GALLEY_BF16 && copy.dtype != GALLEY_F16))
+        unsupported("copies that are not in 16 bit");
     }
   }
   StepsWithCopies(const Nodes& nodes, const galley_kernel_setup&) : nodes_(nodes), rules_(nodes.size() / 2) {
-    for (size_t i = 0; i < nodes_.size(); i += 2) blocks_.add((count(nodes_[i].in(0)) + kBlock - 1) / kBlock);
+    for (size_t i = 0; i < nodes_.size(); i += 2) blocks_.add(nodes_[i].in(0));
   }
   void run() {
     for (size_t i = 0; i < rules_.size(); ++i) rules_[i] = rule_of(nodes_[2 * i]);
-    blocks_.run([&](size_t i, int64_t block) {
+    blocks_.run([&](size_t i, int64_t begin, int64_t n) {
       const Node &node = nodes_[2 * i], &copy = nodes_[2 * i + 1];
-      const int64_t begin = block * kBlock, n = std::min(count(node.in(0)) - begin, kBlock);
       if (*node.read<int32_t>(7)) step_part(node, rules_[i], begin, n);
       const float* from = node.read<float>(0) + begin;
       if (copy.out(0).dtype == GALLEY_BF16) round(from, n, copy.write<Bf16>(0) + begin);
@@ -131,7 +125,7 @@ class StepsWithCopies {
 
   Nodes nodes_;
   std::vector<Rule> rules_;
-  Blocks blocks_;
+  ElementBlocks blocks_{kBlock};
 };
 
 const bool registered = add(nodes_kernel<Steps>("adamw_step.cpu", "adamw_step")) &&

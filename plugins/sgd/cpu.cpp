@@ -1,7 +1,6 @@
 // sgd_step: parameter, gradient and momentum buffer of n elements in one pass: 12 bytes an element without momentum, 20 with it, 2 less
-// with a gradient in BF16 or F16; all else is F32. Bound by memory: time it beside a copy of as many bytes. Element-wise, so that neither threads nor the width of vectors change a bit.
-#include <algorithm>
-
+// with a gradient in BF16 or F16; all else is F32. Bound by memory: time it beside a copy of as many bytes. Element-wise, so that neither
+// threads nor the width of vectors change a bit.
 #include "galley/cpp/groups.hpp"
 #include "galley/cpp/half.hpp"
 
@@ -53,11 +52,7 @@ void step_part(const Node& node, int64_t begin, int64_t n) {
     if (buffer) step(p, gradient + begin, buffer, n, r);
     else plain(p, gradient + begin, n, r);
   };
-  switch (node.in(1).dtype) {
-    case GALLEY_BF16: return all(node.read<Bf16>(1));
-    case GALLEY_F16: return all(node.read<F16>(1));
-    default: return all(node.read<float>(1));
-  }
+  by_dtype(node.in(1), all);
 }
 
 /// The steps of any number of parameters, all their blocks in one region.
@@ -71,18 +66,15 @@ class Steps {
     }
   }
   Steps(const Nodes& nodes, const galley_kernel_setup&) : nodes_(nodes) {
-    for (const Node& node : nodes_) blocks_.add((count(node.in(0)) + kBlock - 1) / kBlock);
+    for (const Node& node : nodes_) blocks_.add(node.in(0));
   }
   void run() const {
-    blocks_.run([&](size_t i, int64_t block) {
-      const int64_t begin = block * kBlock;
-      step_part(nodes_[i], begin, std::min(count(nodes_[i].in(0)) - begin, kBlock));
-    });
+    blocks_.run([&](size_t i, int64_t begin, int64_t n) { step_part(nodes_[i], begin, n); });
   }
 
  private:
   Nodes nodes_;
-  Blocks blocks_;
+  ElementBlocks blocks_{kBlock};
 };
 
 const bool registered = add(nodes_kernel<Steps>("sgd_step.cpu", "sgd_step"));

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "tests/exec/small.hpp"
@@ -66,9 +66,14 @@ struct Training {
     set(0, a);
     set(1, b);
     if (!apply) {
-      const int32_t zero = 0;
       const Operand at = running.builder.scalar(GALLEY_SCALAR_APPLY);
-      EXPECT_TRUE(running.executor->machine().put(at.tensor, at.offset, std::as_bytes(std::span(&zero, 1))).ok());
+      EXPECT_TRUE(running.executor->machine()
+                      .fill(at.tensor, at.offset, sizeof(int32_t),
+                            [](std::span<std::byte> bytes) -> Status {
+                              std::ranges::fill(bytes, std::byte{0});
+                              return ok();
+                            })
+                      .ok());
     }
     Status status = proof.before_step(begin);
     if (status.ok()) status = running.executor->run_update();

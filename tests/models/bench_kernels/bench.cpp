@@ -1,5 +1,6 @@
-// Times kernels at the shapes of GPT-2 124M, SmolLM2-135M and the quickstart's model: matrix products and attention as shares of the peak of
-// fused multiply-adds that this machine reaches meanwhile, others by the bytes of their operands. Nothing is checked here: tests/models/kernel_test.cpp does that.
+// Times kernels at the shapes of GPT-2 124M, SmolLM2-135M and the quickstart's model: matrix products and attention as shares of the peak
+// of fused multiply-adds that this machine reaches meanwhile, others by the bytes of their operands. Nothing is checked here:
+// tests/models/kernel_test.cpp does that.
 //
 //   c++ -std=c++20 -O2 -I . -I sdk/include tests/models/bench_kernels/bench.cpp host/base/{pool,ordered,processor_loan}.cpp -o bench
 //   ./bench build/release/plugins/models v4 [THREADS [FILTER]]

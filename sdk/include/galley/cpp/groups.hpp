@@ -77,4 +77,27 @@ class Blocks {
   std::vector<int64_t> ends_;
 };
 
+/// The elements of several tensors, in blocks of `size`.
+class ElementBlocks {
+ public:
+  explicit ElementBlocks(int64_t size) : size_(size) {}
+  void add(const galley_operand& operand) {
+    counts_.push_back(count(operand));
+    blocks_.add((counts_.back() + size_ - 1) / size_);
+  }
+  /// body(tensor, first element, how many) on the compute threads.
+  template <class Body>
+  void run(const Body& body) const {
+    blocks_.run([&](size_t i, int64_t block) {
+      const int64_t first = block * size_;
+      body(i, first, std::min(counts_[i] - first, size_));
+    });
+  }
+
+ private:
+  int64_t size_;
+  std::vector<int64_t> counts_;
+  Blocks blocks_;
+};
+
 }  // namespace galley::sdk

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "galley/tensor.h"
+
 namespace galley::sdk {
 
 struct Bf16 {
@@ -58,6 +60,16 @@ inline void from_float(float x, F16& y) {
   half = magnitude >= 0x47800000u ? 0x7C00u : half;
   half = magnitude > 0x7F800000u ? 0x7E00u | (magnitude >> 13 & 0x3FFu) : half;
   y.bits = static_cast<uint16_t>(half | sign);
+}
+
+/// body(const T*) with the numbers of an operand in F32, BF16 or F16.
+template <class Body>
+void by_dtype(const galley_operand& operand, const Body& body) {
+  switch (operand.dtype) {
+    case GALLEY_BF16: return body(static_cast<const Bf16*>(operand.data));
+    case GALLEY_F16: return body(static_cast<const F16*>(operand.data));
+    default: return body(static_cast<const float*>(operand.data));
+  }
 }
 
 }  // namespace galley::sdk
