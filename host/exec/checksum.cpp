@@ -22,15 +22,6 @@ uint64_t Checksum::value() const { return XXH3_64bits_digest(state_of(const_cast
 
 uint64_t checksum(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
 
-Result<uint64_t> checksum(Machine& machine, TensorId tensor) {
-  Checksum sum;
-  TRY_STATUS(machine.show(tensor, [&](std::span<const std::byte> bytes) -> Status {
-    sum.add(bytes);
-    return ok();
-  }));
-  return sum.value();
-}
-
 std::string hexadecimal(uint64_t value) {
   static constexpr char digits[] = "0123456789abcdef";
   std::string text(16, '0');

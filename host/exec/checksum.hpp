@@ -1,4 +1,4 @@
-// Checksums of what tensors hold: XXH3, 64 bits.
+// Checksums of what files hold: XXH3, 64 bits.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,6 @@
 #include <string>
 #include <string_view>
 
-#include "host/base/result.hpp"
-#include "host/exec/machine.hpp"
 
 namespace galley {
 
@@ -26,8 +24,6 @@ class Checksum {
 };
 
 uint64_t checksum(std::string_view text);
-/// Of a whole tensor; synchronizes.
-Result<uint64_t> checksum(Machine& machine, TensorId tensor);
 
 /// 16 hexadecimal digits, lower case.
 std::string hexadecimal(uint64_t value);

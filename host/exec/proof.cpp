@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "host/exec/checksum.hpp"
 #include "host/exec/convert.hpp"
 
 namespace galley {
@@ -35,8 +34,10 @@ double half_place(uint32_t dtype) {
 
 }  // namespace
 
-Proof::Proof(Executor& executor) : executor_(executor), program_(executor.program()) {
+Proof::Proof(Executor& executor) : executor_(executor), program_(executor.program()), sums_(executor) {
+  frozen_.resize(program_.frozen.size());
   before_.resize(program_.trained.size());
+  now_.resize(std::max(frozen_.size(), before_.size()));
   pending_.assign(program_.trained.size(), true);
   waiting_.resize(program_.trained.size());
   for (size_t i = 0; i < program_.trained.size(); ++i) {
@@ -46,11 +47,7 @@ Proof::Proof(Executor& executor) : executor_(executor), program_(executor.progra
   }
 }
 
-Status Proof::after_load() {
-  frozen_.clear();
-  for (const TensorId tensor : program_.frozen) frozen_.push_back(TRY(checksum(executor_.machine(), tensor)));
-  return ok();
-}
+Status Proof::after_load() { return sums_.frozen(frozen_); }
 
 std::map<std::string, uint64_t> Proof::frozen() const {
   std::map<std::string, uint64_t> out;
@@ -60,11 +57,9 @@ std::map<std::string, uint64_t> Proof::frozen() const {
 
 Status Proof::finish() {
   std::vector<std::string> changed;
-  for (size_t i = 0; i < frozen_.size(); ++i) {
-    const TensorId tensor = program_.frozen[i];
-    const uint64_t now = TRY(checksum(executor_.machine(), tensor));
-    if (now != frozen_[i]) changed.push_back(program_.tensors[static_cast<size_t>(tensor)].name);
-  }
+  TRY_STATUS(sums_.frozen(std::span(now_).first(frozen_.size())));
+  for (size_t i = 0; i < frozen_.size(); ++i)
+    if (now_[i] != frozen_[i]) changed.push_back(program_.tensors[static_cast<size_t>(program_.frozen[i])].name);
   if (changed.empty()) {
     const std::vector<std::string> none = without_gradient();
     if (last_applied_ < 2 || none.size() < program_.trained.size()) return ok();
@@ -97,10 +92,7 @@ bool Proof::compares() const { return compared_ < kPatience && std::find(pending
 
 Status Proof::before_step(const ProofStep& begin) {
   compares_ = begin.applied >= 2 && begin.window_tokens > 0 && learns(begin.applied) && compares();
-  if (!compares_) return ok();
-  for (size_t i = 0; i < pending_.size(); ++i)
-    if (pending_[i]) before_[i] = TRY(checksum(executor_.machine(), program_.trained[i].parameter));
-  return ok();
+  return compares_ ? sums_.trained(before_) : ok();
 }
 
 Status Proof::after_step(const ProofStep& begin) {
@@ -179,11 +171,11 @@ Result<bool> Proof::rounding_holds(const Trained& trained, const ProofStep& begi
 
 Status Proof::check_movement(const ProofStep& begin) {
   std::vector<std::string> still;
+  TRY_STATUS(sums_.trained(std::span(now_).first(before_.size())));
   for (size_t i = 0; i < pending_.size(); ++i) {
     if (!pending_[i]) continue;
     const Trained& trained = program_.trained[i];
-    const uint64_t now = TRY(checksum(executor_.machine(), trained.parameter));
-    pending_[i] = now == before_[i];
+    pending_[i] = now_[i] == before_[i];
     if (!pending_[i]) continue;
     const bool held = TRY(rounding_holds(trained, begin));
     if (!held) still.push_back(trained.name);

@@ -11,6 +11,7 @@
 
 #include "host/base/result.hpp"
 #include "host/exec/executor.hpp"
+#include "host/exec/weight_sums.hpp"
 
 namespace galley {
 
@@ -74,8 +75,10 @@ class Proof {
 
   Executor& executor_;
   const Program& program_;
+  WeightSums sums_;
   std::vector<uint64_t> frozen_;  ///< checksums, as Program::frozen
   std::vector<uint64_t> before_;  ///< as Program::trained
+  std::vector<uint64_t> now_;     ///< room for either
   std::vector<bool> pending_;     ///< has yet to be seen moving
   std::vector<bool> waiting_;     ///< has yet to be seen with a gradient
   int64_t last_applied_ = 0;      ///< of the steps of this process

@@ -40,10 +40,11 @@ struct StateInfo {
   int64_t next_window = 0;                    ///< the data's cursor
   std::vector<std::string> without_gradient;  ///< Proof::without_gradient: as a rule nothing
   // What made it. Threads are not here: they do not change a byte of any state.
-  std::string device;  ///< Target::device
-  std::string isa;     ///< kernels of another level round differently
-  uint64_t data = 0;   ///< Source::fingerprint
-  std::string recipe;  ///< a hash
+  std::string device;    ///< Target::device
+  std::string isa;       ///< kernels of another level round differently
+  std::string products;  ///< Target::products: other instructions round differently
+  uint64_t data = 0;     ///< Source::fingerprint
+  std::string recipe;    ///< a hash
   std::vector<PluginStamp> plugins;
   std::map<std::string, uint64_t> weights;  ///< checksums of the weights that the run began with, by name
   friend bool operator==(const StateInfo&, const StateInfo&) = default;

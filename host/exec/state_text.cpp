@@ -60,6 +60,7 @@ std::string state_text(const StateInfo& info, const std::map<std::string, uint64
   line("without_gradient", "[" + names + "]");
   line("device", json_quote(info.device));
   line("isa", json_quote(info.isa));
+  line("products", json_quote(info.products));
   line("data", json_quote(hexadecimal(info.data)));
   line("recipe", json_quote(info.recipe));
   std::vector<PluginStamp> plugins = info.plugins;
@@ -106,6 +107,7 @@ Result<StateText> parse_state(std::string_view text, const std::filesystem::path
   out.info.next_window = fields.get<int64_t>("next_window");
   out.info.device = fields.get<std::string>("device");
   out.info.isa = fields.get<std::string>("isa");
+  out.info.products = fields.get<std::string>("products");
   out.info.data = fields.bits("data");
   out.info.recipe = fields.get<std::string>("recipe");
   TRY_STATUS(fields.status());
@@ -144,6 +146,10 @@ Status check_state(const StateInfo& saved, const StateInfo& now, const std::file
   if (saved.isa != now.isa) {
     return differ("the instruction set", "'" + saved.isa + "'", "'" + now.isa + "'",
                   "kernels of another one round differently; resume on a machine with the same");
+  }
+  if (saved.products != now.products) {
+    return differ("the speed of matrix products beside F32", "'" + saved.products + "'", "'" + now.products + "'",
+                  "the machine has other instructions for them, which round differently; resume on one with the same");
   }
   std::map<std::string, const PluginStamp*> plugins;
   for (const PluginStamp& plugin : now.plugins) plugins[plugin.id] = &plugin;

@@ -13,7 +13,7 @@
 namespace galley {
 
 /// The format that is written. A later one may mean other things, so only the same is read.
-inline constexpr int64_t kStateFormat = 2;
+inline constexpr int64_t kStateFormat = 3;
 
 struct StateText {
   StateInfo info;

@@ -328,6 +328,27 @@ Status Placer::items(SegmentKind kind, const std::vector<Item>& items, std::vect
   return ok();
 }
 
+Status Placer::sums() {
+  std::vector<TensorId> trained;
+  for (const Trained& t : program_.trained) trained.push_back(t.parameter);
+  const auto n = static_cast<int64_t>(program_.frozen.size() + trained.size());
+  program_.sums = add({"checksums of weights", GALLEY_I32, {n, 2}, 0, 0, Owner::Data, Life::Run, ""});
+  int64_t row = 0;
+  for (const auto& [kind, weights] : {std::pair(SegmentKind::Frozen, &program_.frozen), std::pair(SegmentKind::Trained, &trained)}) {
+    kind_ = kind;
+    for (const TensorId weight : *weights) {
+      const ProgramTensor& tensor = program_.tensors[static_cast<size_t>(weight)];
+      Operand bytes = all_of(weight), sum = all_of(program_.sums);
+      bytes.dtype = GALLEY_U8;
+      bytes.shape = {tensor.bytes};
+      sum.shape = {2};
+      sum.offset = row++ * Program::sum_bytes;
+      if (tensor.memory == 0) TRY_STATUS(emit_op(c_.roles.checksum, "checksum of " + tensor.name, {bytes}, {sum}, {}));
+    }
+  }
+  return ok();
+}
+
 Status place(Compilation& c) {
   Placer placer(c);
   Program& p = c.program;
@@ -372,6 +393,7 @@ Status place(Compilation& c) {
   }
   if (c.trains() && c.options.exports) TRY_STATUS(placer.export_tensors());
   describe(c, placer);
+  if (c.trains()) TRY_STATUS(placer.sums());
   return ok();
 }
 

@@ -31,6 +31,8 @@ class Placer {
   void read_back(SegmentKind kind);
   /// A number of the block, there.
   Operand in_readback(galley_tensor t) const;
+  /// Checksums of the program's weights: those of frozen ones and of trained ones.
+  Status sums();
   /// Writes of everything that is saved, each after the nodes that make its value.
   Status export_tensors();
   /// `t` must outlive its segment: it is read after the program has run.

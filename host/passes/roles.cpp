@@ -19,11 +19,20 @@ Result<Roles> bind_roles(Plugins& plugins) {
                         "it belongs into the folder 'plugins' beside the program");
   TRY_STATUS(plugins.load(*standard));
   Roles roles;
-  const std::pair<const char*, const galley_op**> wanted[] = {
-      {"add", &roles.add},   {"copy", &roles.copy},          {"sum_squares", &roles.sum_squares}, {"norm_finish", &roles.norm_finish},
-      {"fill", &roles.fill}, {"take_rows", &roles.take_rows},
-      {"step_begin", &roles.step_begin}, {"loss_begin", &roles.loss_begin}, {"loss_seed", &roles.loss_seed},
-      {"scheduled", &roles.scheduled}, {"values", &roles.values}, {"next_rows", &roles.next_rows}, {"step_end", &roles.step_end}};
+  const std::pair<const char*, const galley_op**> wanted[] = {{"add", &roles.add},
+                                                              {"copy", &roles.copy},
+                                                              {"sum_squares", &roles.sum_squares},
+                                                              {"norm_finish", &roles.norm_finish},
+                                                              {"fill", &roles.fill},
+                                                              {"take_rows", &roles.take_rows},
+                                                              {"step_begin", &roles.step_begin},
+                                                              {"loss_begin", &roles.loss_begin},
+                                                              {"loss_seed", &roles.loss_seed},
+                                                              {"scheduled", &roles.scheduled},
+                                                              {"values", &roles.values},
+                                                              {"next_rows", &roles.next_rows},
+                                                              {"step_end", &roles.step_end},
+                                                              {"checksum", &roles.checksum}};
   for (const auto& [name, op] : wanted) {
     for (const galley_op* known : standard->library->ops)
       if (std::string_view(known->name) == name) *op = known;

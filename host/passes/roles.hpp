@@ -24,6 +24,7 @@ struct Roles {
   const galley_op* values = nullptr;       ///< fills a table
   const galley_op* next_rows = nullptr;    ///< the random numbers' row in each micro-batch
   const galley_op* step_end = nullptr;     ///< counts applied steps
+  const galley_op* checksum = nullptr;     ///< of weights, for the proof of training
 };
 
 /// Whose op it is, for messages.

@@ -15,7 +15,9 @@ void visit_ids(Program& p, Visit&& visit) {
       visit(i.workspace);
       visit(i.constants);
     }
-  for (TensorId* id : {&p.scalars, &p.step_image, &p.readback, &p.window, &p.corpus, &p.staging, &p.logits, &p.sample_logits, &p.sample_position}) visit(*id);
+  for (TensorId* id :
+       {&p.scalars, &p.step_image, &p.readback, &p.window, &p.corpus, &p.staging, &p.logits, &p.sample_logits, &p.sample_position, &p.sums})
+    visit(*id);
   for (auto& [name, id] : p.inputs) visit(id);
   for (auto& [name, id] : p.resume) visit(id);
   for (TensorId& id : p.frozen) visit(id);

@@ -2,7 +2,8 @@
 // executor walks a segment. Nothing here runs or allocates.
 //
 // A run is: load · for each step { window · micro (first) · micro (later) × (micro_batches − 1) · update } with eval between steps ·
-// export at the end. `refresh` runs when parameters have come from a resume state: it makes again what is derived from them.
+// export at the end. `refresh` runs when parameters have come from a resume state: it makes again what is derived from them. `frozen` and
+// `trained` make checksums of weights for the proof of training, between steps.
 // `micro` is one list: where an operand is added to instead of written from the second micro-batch on, its `later` access says so.
 #pragma once
 
@@ -173,8 +174,9 @@ std::string op_text(const Instruction& instruction);
 /// The input whose bytes output `output` may take over by the ops' rules, through links of a chain that have no memory; -1: none.
 int64_t taken_input(const Instruction& instruction, size_t output);
 
-enum class SegmentKind : uint8_t { Load, Refresh, Window, Micro, Update, Eval, Sample, Export };
-inline constexpr std::array<const char*, 8> segment_names = {"load", "refresh", "window", "micro", "update", "eval", "sample", "export"};
+enum class SegmentKind : uint8_t { Load, Refresh, Frozen, Trained, Window, Micro, Update, Eval, Sample, Export };
+inline constexpr std::array<const char*, 10> segment_names = {"load",  "refresh", "frozen", "trained", "window",
+                                                                "micro", "update",  "eval",   "sample",  "export"};
 inline constexpr size_t segment_count = segment_names.size();
 
 struct Segment {
@@ -251,6 +253,10 @@ struct Program {
   std::vector<std::pair<std::string, TensorId>> resume;
   /// Frozen parameters: every byte stays as loaded.
   std::vector<TensorId> frozen;
+  /// Checksums: a row, I32 (2), for each of `frozen`, then for each of `trained`. The segments of their names make those of what lies
+  /// where kernels compute; the others are for the host to make.
+  TensorId sums = no_tensor;
+  static constexpr int64_t sum_bytes = 8;
   std::vector<Document> documents;
   std::vector<Metric> metrics;
   std::vector<StopFlag> stops;

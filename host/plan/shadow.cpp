@@ -35,7 +35,9 @@ class Replay {
     for (const TensorId t : {program_.window, program_.corpus, program_.step_image}) write_by_host(t);
     TRY_STATUS(run_segment(SegmentKind::Load, false));
     TRY_STATUS(run_segment(SegmentKind::Refresh, false));
+    TRY_STATUS(run_segment(SegmentKind::Frozen, false));
     for (int64_t step = 0; step < kSteps; ++step) {
+      TRY_STATUS(run_segment(SegmentKind::Trained, false));
       window_begin_ = clock_ + 1;
       write_by_host(program_.window);
       write_by_host(program_.step_image);
@@ -47,6 +49,7 @@ class Replay {
       if (step + 1 < kSteps) TRY_STATUS(run_segment(SegmentKind::Eval, false));
     }
     TRY_STATUS(run_segment(SegmentKind::Sample, false));
+    TRY_STATUS(run_segment(SegmentKind::Frozen, false));
     return run_segment(SegmentKind::Export, false);
   }
 
@@ -217,6 +220,17 @@ class Replay {
     return read_by_host(all);
   }
 
+  /// The host reads a weight's checksum, unless it makes it.
+  Status read_sum(TensorId weight, size_t row) {
+    if (program_.sums == no_tensor || tensor(weight).memory != 0) return ok();
+    Operand sum;
+    sum.tensor = program_.sums;
+    sum.offset = static_cast<int64_t>(row) * Program::sum_bytes;
+    sum.shape = {Program::sum_bytes};
+    sum.dtype = GALLEY_U8;
+    return read_by_host(sum);
+  }
+
   Status touch(const Operand& operand, uint32_t access, uint32_t queue, int32_t from, int32_t now) {
     if (!operand.present()) return ok();
     TRY_STATUS(lives(operand.tensor, from, now));
@@ -314,6 +328,10 @@ class Replay {
       return plan_error(here() + " on queue " + std::to_string(flights_.front().code->queue) +
                         " is still under way when the segment ends: queue 0 has not waited for it");
     }
+    if (kind == SegmentKind::Frozen)
+      for (size_t i = 0; i < program_.frozen.size(); ++i) TRY_STATUS(read_sum(program_.frozen[i], i));
+    if (kind == SegmentKind::Trained)
+      for (size_t i = 0; i < program_.trained.size(); ++i) TRY_STATUS(read_sum(program_.trained[i].parameter, program_.frozen.size() + i));
     if (kind == SegmentKind::Micro && program_.logits != no_tensor) TRY_STATUS(read_by_host(program_.logits));
     if (kind == SegmentKind::Sample && program_.sample_logits != no_tensor) TRY_STATUS(read_by_host(program_.sample_logits));
     return ok();

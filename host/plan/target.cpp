@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -121,6 +122,13 @@ std::string number_text(double value) {
 }
 
 }  // namespace
+
+std::string Target::products() const {
+  std::string out;
+  for (const Peak& peak : peaks)
+    if (peak.name != "f32") out += (out.empty() ? "" : ", ") + peak.name + " " + std::to_string(std::llround(peak.flops / peak_flops()));
+  return out;
+}
 
 double Target::peak_flops(std::string_view arithmetic) const {
   const Peak* f32 = nullptr;

@@ -59,6 +59,8 @@ struct Target {
   int64_t steps_under_way() const { return synchronous ? 1 : 2; }
   /// Operations a second; of an arithmetic that the target does not list, those of F32.
   double peak_flops(std::string_view arithmetic = "f32") const;
+  /// "bf16 16": how many times as fast as in F32 products are in each other arithmetic. Kernels tell by it which instructions there are.
+  std::string products() const;
   /// The first queue of a role; queue 0 where there is none.
   uint32_t queue_for(Queue role) const;
   /// The first class that the host reads and writes directly: staging, the loader's windows and the corpus lie there.

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "host/base/ordered.hpp"
-#include "host/exec/checksum.hpp"
 #include "host/exec/convert.hpp"
+#include "host/exec/weight_sums.hpp"
 #include "host/plugins/host_table.hpp"
 
 namespace galley {
@@ -22,6 +22,7 @@ StateInfo state_info(const Study& study, const Source* source) {
   StateInfo info;
   info.device = study.target.device;
   info.isa = study.target.isa;
+  info.products = study.target.products();
   info.data = source ? source->fingerprint() : 0;
   std::set<const Plugin*> plugins;
   for (const auto& s : study.loaded) plugins.insert(&s->plugin());
@@ -90,7 +91,10 @@ Status Session::start() {
   TRY_STATUS(proof_->after_load());
   // All of them, trained ones too: a run that continues from other weights than it began with is another run.
   info_.weights = proof_->frozen();
-  for (const Trained& t : study_.program.trained) info_.weights[t.name] = TRY(checksum(executor_->machine(), t.parameter));
+  const std::vector<Trained>& trained = study_.program.trained;
+  std::vector<uint64_t> sums(trained.size());
+  TRY_STATUS(WeightSums(*executor_).trained(sums));
+  for (size_t i = 0; i < sums.size(); ++i) info_.weights[trained[i].name] = sums[i];
   return ok();
 }
 

@@ -14,7 +14,7 @@ namespace {
 using small::Builder;
 using small::Running;
 
-// Two trained tensors a and b, whose gradients the test sets, and a frozen one.
+// Two trained tensors a and b, whose gradients the test sets, and frozen ones: where kernels compute, and elsewhere.
 struct Model {
   explicit Model(std::vector<double> rates = {0.5}, double start = 1) {
     build.scalars({GALLEY_SCALAR_APPLY, GALLEY_SCALAR_GRADIENT_FACTOR});
@@ -23,6 +23,8 @@ struct Model {
     const TensorId made = build.tensor("made", {8});
     build.kernel(SegmentKind::Load, small::fill, {}, {build.write(made)}, 3);
     build.copy(SegmentKind::Load, made, frozen, 0, 0);
+    frozen_here = build.tensor("frozen here", {5});
+    build.kernel(SegmentKind::Load, small::fill, {}, {build.write(frozen_here)}, 2);
     for (const char* name : {"a", "b"}) {
       const TensorId p = build.tensor(name, {4}), g = build.tensor(std::string(name) + ".grad", {4});
       const Operand s = build.number(GALLEY_F64);
@@ -40,7 +42,7 @@ struct Model {
       trained.count = 4;
       build.program.trained.push_back(trained);
     }
-    build.program.frozen = {frozen};
+    build.program.frozen = {frozen, frozen_here};
     build.own_steps();
   }
   /// b's.
@@ -51,7 +53,7 @@ struct Model {
   }
   uint64_t& flags(size_t i) { return build.program.trained[i].flags; }
   Builder build;
-  TensorId frozen;
+  TensorId frozen, frozen_here;
 };
 
 struct Training {
@@ -201,7 +203,9 @@ TEST(Proof, FrozenBytesStay) {
   reinterpret_cast<float*>(run.running.executor->address(model.frozen))[7] = -3;
   const Status status = run.proof.finish();
   ASSERT_FALSE(status.ok());
-  EXPECT_EQ(status.error().cause, "1 of 1 frozen tensors have changed since they were loaded: 'frozen'");
+  EXPECT_EQ(status.error().cause, "1 of 2 frozen tensors have changed since they were loaded: 'frozen'");
+  reinterpret_cast<float*>(run.running.executor->address(model.frozen_here))[4] = 2.0000002f;
+  EXPECT_EQ(run.proof.finish().error().cause, "2 of 2 frozen tensors have changed since they were loaded: 'frozen', 'frozen here'");
 }
 
 }  // namespace

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "galley/checksum.h"
+
 namespace galley::small {
 namespace {
 
@@ -63,6 +65,10 @@ void run_sum_squares(const Node& n, void*) {
   for (int64_t i = 0; i < sdk::count(n.in(0)); ++i) sum += static_cast<double>(x[i]) * x[i];
   *n.write<double>(0) = sum;
 }
+void run_checksum(const Node& n, void*) {
+  const uint64_t sum = galley_checksum_begin(sdk::count(n.in(0))) + galley_checksum_part(n.read<std::byte>(0), sdk::count(n.in(0)), 0);
+  std::memcpy(n.write<std::byte>(0), &sum, sizeof sum);
+}
 void run_descend(const Node& n, void*) {
   auto* p = n.update<float>(0);
   if (*n.read<int32_t>(4) == 0) return;
@@ -110,8 +116,8 @@ void run_begin_window(const sdk::Node& node, void*) {
   put("10", std::array<int64_t, 4>{42, attempted - 1, -node.i("rows", 0), 0});
   put("11", 0.0);
   if (const galley_attr* table = galley_attr_find(node.view(), "table"))
-    put("option", static_cast<float>(
-                      static_cast<const double*>(table->data)[std::min<int64_t>(applied, static_cast<int64_t>(table->count) - 1)]));
+    put("option",
+        static_cast<float>(static_cast<const double*>(table->data)[std::min<int64_t>(applied, static_cast<int64_t>(table->count) - 1)]));
 }
 
 void run_next_rows(const sdk::Node& node, void*) { node.update<int64_t>(0)[2] += node.i("rows", 0); }
@@ -146,6 +152,7 @@ const galley_kernel count_up = sdk::kernel<run_count_up>("count_up.test", "count
 const galley_kernel add = sdk::kernel<run_add>("add.test", "add");
 const galley_kernel multiply = sdk::kernel<run_multiply>("multiply.test", "multiply");
 const galley_kernel sum_squares = sdk::kernel<run_sum_squares>("sum_squares.test", "sum_squares");
+const galley_kernel checksum = sdk::kernel<run_checksum>("checksum.test", "checksum");
 const galley_kernel descend = sdk::kernel<run_descend>("descend.test", "descend");
 const galley_kernel lose = sdk::kernel<run_lose>("lose.test", "lose");
 const galley_kernel read_beyond = sdk::kernel<run_read_beyond>("read_beyond.test", "read_beyond");
@@ -335,6 +342,24 @@ void Builder::own_steps(double scale) {
   copy(SegmentKind::Update, program.scalars, program.readback, 0, 0);
   for (Trained& t : program.trained)
     if (t.sum_squares.present()) t.sum_squares.tensor = program.readback;
+  sum_weights();
+}
+
+void Builder::sum_weights() {
+  std::vector<TensorId> trained;
+  for (const Trained& t : program.trained) trained.push_back(t.parameter);
+  program.sums = tensor("checksums", {static_cast<int64_t>(program.frozen.size() + trained.size()), 2}, Life::Run, 0, GALLEY_I32);
+  int64_t row = 0;
+  for (const auto& [kind, weights] : {std::pair(SegmentKind::Frozen, &program.frozen), std::pair(SegmentKind::Trained, &trained)})
+    for (const TensorId weight : *weights) {
+      const ProgramTensor& t = program.tensors[static_cast<size_t>(weight)];
+      Operand bytes = read(weight), sum = write(program.sums);
+      bytes.dtype = GALLEY_U8;
+      bytes.shape = {t.bytes};
+      sum.shape = {2};
+      sum.offset = row++ * Program::sum_bytes;
+      if (t.memory == 0) kernel(kind, checksum, {bytes}, {sum});
+    }
 }
 
 Operand Builder::of(const ScalarSlot& slot, uint32_t access) const {

@@ -29,6 +29,7 @@ extern const galley_kernel count_up;      ///< y[i] = attribute "value" + i; acc
 extern const galley_kernel add;           ///< y = a + b; accumulates
 extern const galley_kernel multiply;      ///< y = a · b, b of one element or as many; accumulates
 extern const galley_kernel sum_squares;   ///< s (F64, one element) = Σ x²
+extern const galley_kernel checksum;      ///< s (I32 (2)) = galley/checksum.h of x (U8)
 extern const galley_kernel descend;       ///< p (updated) −= lr · factor · g, unless apply (I32) is 0: p, g, lr, factor, apply
 extern const galley_kernel lose;          ///< loss (F64, updated) += Σ x · seed: loss, x, seed
 extern const galley_kernel read_beyond;   ///< y[i] = x[i + 1], which for the last i is no operand
@@ -70,6 +71,8 @@ class Builder {
   Operand number(uint32_t dtype);
   /// What begins a window and ends an update, and what is read back; called last.
   void own_steps(double scale = 1);
+  /// Checksums of `frozen` and `trained`; own_steps() calls it.
+  void sum_weights();
   /// An input of micro-batches (F32) whose numbers come from a window of `micro_batches`.
   TensorId input(const std::string& name, int64_t numbers, int64_t micro_batches);
 

@@ -55,6 +55,7 @@ StateInfo info(int64_t step) {
   out.applied = step - 1;
   out.device = "cpu";
   out.isa = "x86-64-v3";
+  out.products = "bf16 16";
   out.data = 0xfedcba9876543210;
   out.recipe = "00ff";
   out.plugins = {{"adamw", "1.2.0", 3}, {"models", "1.0.0", 1}};
@@ -204,6 +205,8 @@ TEST(State, BelongsToItsRun) {
             "cannot resume: plugin 'ema' had no part in this run before");
   EXPECT_EQ(refusal([](StateInfo& s) { s.isa = "x86-64-v4"; }),
             "cannot resume: the instruction set was 'x86-64-v3' and is 'x86-64-v4' now");
+  EXPECT_EQ(refusal([](StateInfo& s) { s.products = "bf16 2"; }),
+            "cannot resume: the speed of matrix products beside F32 was 'bf16 16' and is 'bf16 2' now");
   EXPECT_EQ(refusal([](StateInfo& s) { s.recipe = "ff00"; }), "cannot resume: the recipe was 00ff and is ff00 now");
   EXPECT_EQ(refusal([](StateInfo& s) { s.data = 1; }), "cannot resume: the data was fedcba9876543210 and is 0000000000000001 now");
 

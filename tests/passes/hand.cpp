@@ -177,6 +177,7 @@ const std::vector<const galley_op*>& ops() {
             .infer<same_size>()
             .table(),
         made("fill").output("y", GALLEY_ROLE_WHOLE).infer<nothing>().table(),
+        made("checksum").input("x", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<nothing>().table(),
         made("norm")
             .input("scale", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
             .input("sums", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_VARIADIC | GALLEY_OPERAND_NO_GRADIENT)
@@ -219,6 +220,7 @@ Hand::Hand()
   roles.sum_squares = op("square");
   roles.norm_finish = op("norm");
   roles.fill = op("fill");
+  roles.checksum = op("checksum");
   roles.step_begin = op("begin");
   roles.loss_begin = op("zero");
   roles.loss_seed = op("seed");

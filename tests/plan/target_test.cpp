@@ -140,6 +140,7 @@ TEST(Target, PeaksAndLibraries) {
   ASSERT_TRUE(target.ok()) << target.error().cause;
   EXPECT_EQ(target->peak_flops("bf16"), 4e12);
   EXPECT_EQ(target->peak_flops("f16"), 1e12) << "of an arithmetic that is not listed: F32's";
+  EXPECT_EQ(target->products(), "bf16 4");
   EXPECT_EQ(target->libraries, (std::vector<LibraryVersion>{{"cublaslt", "13.0"}}));
   for (size_t i = 1; i < target->memories.size(); ++i) EXPECT_EQ(target->memories[i].out_bandwidth, 3e9);
   EXPECT_EQ(parse_target("peak_flops = { f32 = 0 }\n", "t.toml", base()).error().cause,

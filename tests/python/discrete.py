@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""A device whose memory the host cannot touch (tests/plugins/discrete) trains to the bytes that the processor gives."""
+"""A device whose memory the host cannot touch (tests/plugins/discrete) trains to the bytes that the processor gives.
+
+With --table it times copies beside kernels instead, for links from slow to fast, and prints what tests/results/overlap.md holds."""
 import json
 import os
 import shutil
+import sys
 
 from galley_test import binary, check, finish, fresh_folder, from_config, plan, recipe, run, source, train, use
 
@@ -65,6 +68,11 @@ def other_classes():
         made.check_memory(name)
         planned = made.memory['classes'][memory]['planned']
         check(planned >= 8 * made.memory['trainable'], f'{name}: {planned} bytes in {memory}')
+    # Frozen weights there: the host proves that they have not changed.
+    lora = use('lora', rank=2, alpha=4, targets='all-linear')
+    frozen = [train(recipe(f'frozen-{name}.lua', model, 'data.random {}', lora, clip, *more, adamw, **entries), f'frozen-{name}', *discrete)
+              for name, more in (('here', ()), ('there', (use('second-memory', memory='file', parameters=['*.c_fc.weight']),)))]
+    same('frozen weights in a file', *frozen, 'adapter')
 
 
 def offloaded():
@@ -105,15 +113,57 @@ def offloaded():
     check("cannot offload" in said, f'offloaded to the device itself: {said}')
 
 
+class Trace:
+    """Spans of the device's clock, in µs: of kernels, of copies in, of copies out."""
+
+    def __init__(self, path):
+        with open(path) as file:
+            events = json.load(file)
+        self.spans = [[(x['ts'], x['ts'] + x['dur']) for x in events if x['tid'] == queue] for queue in range(3)]
+        check(all(all(a[1] <= b[0] + 0.01 for a, b in zip(x, x[1:])) for x in self.spans), f'{path}: work on a queue is not in order')
+        self.busy = [sum(b - a for a, b in x) for x in self.spans]
+        self.whole = max(b for x in self.spans for _, b in x)
+        # One after the other, each waits for the one before.
+        check(self.whole <= 1.001 * sum(self.busy), f'{path}: {self.whole} µs for work of {self.busy}')
+
+    def together(self, a, b):
+        """Pairs of a span of one queue and one of the other that overlap."""
+        return sum(x[0] < y[1] and y[0] < x[1] for x in self.spans[a] for y in self.spans[b])
+
+
+def traced(path, name, target):
+    os.environ['GALLEY_DISCRETE_TRACE'] = f'{name}.json'
+    made = train(path, name, *discrete, '--target', target)
+    del os.environ['GALLEY_DISCRETE_TRACE']
+    return made, Trace(f'{name}.json')
+
+
+def table():
+    """No link is so slow or fast that copies beside kernels take longer than copies that are waited for."""
+    cases = {'states in the file': (use('second-memory', memory='file', states=['*']),),
+             'saved tensors pinned': (use('offload-saved', memory='pinned', patterns=['*']),),
+             'both, and recomputation': (use('second-memory', memory='file', states=['*']), use('recompute'), use('offload-saved', memory='pinned', patterns=['*']))}
+    print('| what rests elsewhere | link, bytes/s | kernels, ms | copies in, ms | copies out, ms | together, ms | one by one / together | planned = allocated, bytes |')
+    print('|---|---|---|---|---|---|---|---|')
+    for k, (case, uses) in enumerate(cases.items()):
+        path = recipe(f'table-{k}.lua', model, 'data.random {}', *uses, clip, adamw, batch=8, length=32, steps=3, seed=4)
+        for link in (1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11):
+            with open('table.toml', 'w') as file:
+                file.write(f'link_bandwidth = {link}\n')
+            made, trace = traced(path, f'table-{k}-{link:.0f}', 'table.toml')
+            made.check_memory(case)
+            held = ', '.join(f"{x['planned']} {name}" for name, x in made.memory['classes'].items())
+            print(f'| {case} | {link:.0e} | {" | ".join(f"{x / 1e3:.2f}" for x in (*trace.busy, trace.whole))} | {sum(trace.busy) / trace.whole:.2f} | {held} |')
+
+
 def streams():
     """Updates of states in a file stream through small buffers, beside each other and beside kernels."""
     with open('slow.toml', 'w') as file:
         file.write('link_bandwidth = 4e6\n')  # parts of 4,000 bytes
     paths = [recipe(f'{name}.lua', model, 'data.random {}', clip, *more, adamw, batch=1, length=4, steps=3, seed=4)
              for name, more in (('here', ()), ('streamed', (use('second-memory', memory='file', states=['*']),)))]
-    os.environ['GALLEY_DISCRETE_TRACE'] = 'trace.json'
-    here, streamed = (train(path, path[:-4], *discrete, '--target', 'slow.toml') for path in paths)
-    del os.environ['GALLEY_DISCRETE_TRACE']
+    here = train(paths[0], 'here', *discrete, '--target', 'slow.toml')
+    streamed, trace = traced(paths[1], 'streamed', 'slow.toml')
     same('streams', here, streamed, 'model')
     streamed.check_memory('streams')
     run('plan', paths[1], '--check', '--target', 'slow.toml', *discrete)
@@ -121,20 +171,10 @@ def streams():
     states = planned[0]['owners']['states']
     check(states >= 8 * here.memory['trainable'] and planned[1]['owners']['states'] <= 256, f'streams: {states} bytes of states')
     check(planned[0]['planned'] - planned[1]['planned'] > 0.9 * states, f'streams: states of {states} bytes, but {planned}')
-    with open('trace.json') as file:
-        events = json.load(file)
-    spans = {queue: [(x['ts'], x['ts'] + x['dur']) for x in events if x['tid'] == queue] for queue in range(3)}
-    check(all(all(a[1] <= b[0] + 0.01 for a, b in zip(x, x[1:])) for x in spans.values()), 'trace: work on a queue is not in order')
-
-    check(len(spans[1]) >= 3 * states / 4000, f'trace: {len(spans[1])} copies in')
-
-    def together(a, b):
-        return sum(x[0] < y[1] and y[0] < x[1] for x in spans[a] for y in spans[b])
+    check(len(trace.spans[1]) >= 3 * states / 4000, f'trace: {len(trace.spans[1])} copies in')
     for a, b, what in ((0, 1, 'kernels beside copies in'), (0, 2, 'kernels beside copies out'), (1, 2, 'copies both ways')):
-        check(together(a, b) >= 20, f'trace: {what}: {together(a, b)} times')
-    busy = {queue: sum(b - a for a, b in x) for queue, x in spans.items()}
-    whole = max(b for x in spans.values() for _, b in x)
-    check(whole < 0.8 * sum(busy.values()), f'trace: {whole} µs for work of {busy}')
+        check(trace.together(a, b) >= 20, f'trace: {what}: {trace.together(a, b)} times')
+    check(trace.whole < 0.8 * sum(trace.busy), f'trace: {trace.whole} µs for work of {trace.busy}')
     for link in (1e3, 1e5, 1e7, 1e9, 1e11):
         with open('link.toml', 'w') as file:
             file.write(f'link_bandwidth = {link}\n')
@@ -168,10 +208,6 @@ def limits():
     run('plan', path, '--memory', planned['device'] - 1, *discrete, code=3)
 
 
-strategies()
-other_classes()
-offloaded()
-streams()
-resume()
-limits()
+for part in (table,) if '--table' in sys.argv else (strategies, other_classes, offloaded, streams, resume, limits):
+    part()
 finish()

@@ -3,6 +3,7 @@
 #define GALLEY_GALLEY_H
 
 #include "galley/abi.h"
+#include "galley/checksum.h"
 #include "galley/claim.h"
 #include "galley/device.h"
 #include "galley/entry.h"

@@ -122,8 +122,8 @@ const bool registered =
     add(kernel<never, wide, sixteen_a_number, 1>("mul.wide", "mul", kDevice)) && add(kernel<never>("loss.any", "loss", kDevice)) &&
     add(kernel<never, only_writes>("copy.writes", "copy", kDevice)) && add(kernel<never>("square.any", "square", kDevice)) &&
     add(nodes_kernel<Never<1, true>>("square.group", "square", kDevice)) &&
-    add(nodes_kernel<Never<2, false>>("add.square", "add>square", kDevice, 0)) &&
-    add(kernel<never>("fill.any", "fill", kDevice)) && add(kernel<never>("step.any", "step", kDevice)) &&
+    add(nodes_kernel<Never<2, false>>("add.square", "add>square", kDevice, 0)) && add(kernel<never>("fill.any", "fill", kDevice)) &&
+    add(kernel<never>("checksum.any", "checksum", kDevice)) && add(kernel<never>("step.any", "step", kDevice)) &&
     add(kernel<never, pair>("step.pair", "step", kDevice, GALLEY_KERNEL_FORMATS)) &&
     add(kernel<never>("pair_pack.any", "pair_pack", kDevice)) && add(kernel<never>("pair_unpack.any", "pair_unpack", kDevice));
 
