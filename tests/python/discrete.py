@@ -140,20 +140,21 @@ def traced(path, name, target):
 
 def table():
     """No link is so slow or fast that copies beside kernels take longer than copies that are waited for."""
-    cases = {'states in the file': (use('second-memory', memory='file', states=['*']),),
+    cases = {'nothing': (), 'states in the file': (use('second-memory', memory='file', states=['*']),),
              'saved tensors pinned': (use('offload-saved', memory='pinned', patterns=['*']),),
              'both, and recomputation': (use('second-memory', memory='file', states=['*']), use('recompute'), use('offload-saved', memory='pinned', patterns=['*']))}
-    print('| what rests elsewhere | link, bytes/s | kernels, ms | copies in, ms | copies out, ms | together, ms | one by one / together | planned = allocated, bytes |')
-    print('|---|---|---|---|---|---|---|---|')
+    print('| what rests elsewhere | link, bytes/s | kernels, ms | copies in, ms | copies out, ms | together, ms | one by one / together | overlaps | planned = allocated, bytes |')
+    print('|---|---|---|---|---|---|---|---|---|')
     for k, (case, uses) in enumerate(cases.items()):
         path = recipe(f'table-{k}.lua', model, 'data.random {}', *uses, clip, adamw, batch=8, length=32, steps=3, seed=4)
-        for link in (1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11):
+        for link in (1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11) if uses else (1e9,):
             with open('table.toml', 'w') as file:
                 file.write(f'link_bandwidth = {link}\n')
             made, trace = traced(path, f'table-{k}-{link:.0f}', 'table.toml')
             made.check_memory(case)
             held = ', '.join(f"{x['planned']} {name}" for name, x in made.memory['classes'].items())
-            print(f'| {case} | {link:.0e} | {" | ".join(f"{x / 1e3:.2f}" for x in (*trace.busy, trace.whole))} | {sum(trace.busy) / trace.whole:.2f} | {held} |')
+            overlaps = ', '.join(str(trace.together(*pair)) for pair in ((0, 1), (0, 2), (1, 2)))
+            print(f'| {case} | {link:.0e} | {" | ".join(f"{x / 1e3:.2f}" for x in (*trace.busy, trace.whole))} | {sum(trace.busy) / trace.whole:.2f} | {overlaps} | {held} |')
 
 
 def streams():
