@@ -1,5 +1,6 @@
 // Which nodes become one launch. The device "hand" has kernels for groups of any `square`, of `product` that read the same x, and of up to
 // three `follows` with 256 bytes of workspace each, and for the chains add>square, full>add and (in groups too) product>full.
+#include <algorithm>
 #include <random>
 
 #include "host/plan/plan.hpp"
@@ -244,6 +245,64 @@ TEST(FuseRandom, NoPeakIsHigherAndTheProgramIsValid) {
   EXPECT_GT(again, 100u);
   EXPECT_GT(elsewhere, 150u);
   EXPECT_LT(given_up, 10u) << "room is looked for before it is taken";
+}
+
+/// What a launch reads of the micro-batch it runs in, where another instruction has first made it.
+std::vector<std::pair<size_t, TensorId>> made_before(const Program& program, size_t launch) {
+  const auto& code = program.segment(SegmentKind::Micro).code;
+  std::vector<std::pair<size_t, TensorId>> out;
+  for (const Operand& o : code[launch].inputs) {
+    if (!o.present() || o.inner || program.tensors[static_cast<size_t>(o.tensor)].life != Life::Segment) continue;
+    const auto writes = [&](const Instruction& i) {
+      return std::ranges::any_of(i.outputs, [&](const Operand& made) { return made.tensor == o.tensor; });
+    };
+    const auto maker = std::find_if(code.begin(), code.end(), writes);
+    if (maker != code.end()) out.emplace_back(maker - code.begin(), o.tensor);
+  }
+  return out;
+}
+
+TEST(FuseRandom, TheShadowRejectsMutants) {
+  size_t too_early = 0, not_made = 0, dependent = 0;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    RandomGraph g(seed);
+    ASSERT_EQ(g.prepare(), "");
+    ASSERT_EQ(g.run({fuse}), "");
+    const Program good = g.c->program;
+    const auto rejected = [&](const Program& program) { return !check_plan(program, make_plan(program, g.target), g.target).ok(); };
+    ASSERT_FALSE(rejected(good));
+    const auto& code = good.segment(SegmentKind::Micro).code;
+    for (size_t launch = 0; launch < code.size(); ++launch) {
+      if (code[launch].parts.empty()) continue;
+      for (const auto& [maker, tensor] : made_before(good, launch)) {
+        SCOPED_TRACE("seed " + std::to_string(seed) + ", '" + code[launch].name + "' reads '" +
+                     good.tensors[static_cast<size_t>(tensor)].name + "'");
+        Program program = good;
+        auto& mutant = program.segment(SegmentKind::Micro).code;
+        const auto at = [&](size_t i) { return mutant.begin() + static_cast<std::ptrdiff_t>(i); };
+        std::rotate(at(maker), at(launch), at(launch + 1));
+        EXPECT_TRUE(rejected(program)) << "before it is made";
+        ++too_early;
+        program = good;
+        for (Operand& o : mutant[maker].outputs)
+          if (o.tensor == tensor) o.tensor = no_tensor;
+        EXPECT_TRUE(rejected(program)) << "which has no memory where it is made";
+        ++not_made;
+        program = good;
+        if (code[maker].action != Action::Kernel || code[maker].links != code[launch].links) continue;
+        for (const NodeOf& n : nodes_of(code[maker]))
+          mutant[launch].parts.push_back({n.name, n.op, n.attrs, n.flags, n.first_row, n.block, n.inputs.size(), n.outputs.size()});
+        mutant[launch].inputs.insert(mutant[launch].inputs.end(), code[maker].inputs.begin(), code[maker].inputs.end());
+        mutant[launch].outputs.insert(mutant[launch].outputs.end(), code[maker].outputs.begin(), code[maker].outputs.end());
+        mutant.erase(at(maker));
+        EXPECT_TRUE(rejected(program)) << "in the launch that makes it";
+        ++dependent;
+      }
+    }
+  }
+  EXPECT_GT(too_early, 100u);
+  EXPECT_GT(not_made, 100u);
+  EXPECT_GT(dependent, 100u);
 }
 
 }  // namespace
