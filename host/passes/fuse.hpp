@@ -7,6 +7,7 @@
 
 #include <array>
 #include <map>
+#include <unordered_map>
 #include <vector>
 
 #include "host/passes/alias.hpp"
@@ -63,7 +64,7 @@ class Fuser {
 
   Compilation& c_;
   std::map<std::vector<uint64_t>, Joint> joints_;
-  std::map<const Instruction*, std::vector<TakeOver>> take_overs_;
+  std::unordered_map<const Instruction*, std::vector<TakeOver>> take_overs_;
 };
 
 }  // namespace galley

@@ -52,8 +52,7 @@ SegmentFuser::SegmentFuser(Fuser& fuser, Kernels& kernels, const Outline& outlin
       source_(source),
       segment_(segment),
       room_(room),
-      readers_(outline.tensors.size()),
-      writers_(outline.tensors.size()),
+      widest_(outline.tensors.size(), 0),
       region_(source.instructions.size(), 0),
       slot_(source.instructions.size()),
       launch_(source.instructions.size(), -1) {
@@ -66,22 +65,38 @@ void SegmentFuser::find_uses() {
   for (uint32_t step = 0; step < slot_.size(); ++step) {
     const Instruction& i = of(step);
     const bool kernel = i.action == Action::Kernel && i.queue == 0;
-    region += !kernel;
-    region_[step] = region;
-    region += !kernel;
+    region_[step] = kernel ? region : step;
+    if (!kernel) region = step + 1;
     first_use_.push_back(uses_.size());
     const TensorId* id = code_.of(code_.steps[step]).data();
     for (const auto* operands : {&i.inputs, &i.outputs})
       for (const Operand& o : *operands) {
         if (!o.present()) continue;
         const uint32_t access = o.access | o.later;
-        const auto t = static_cast<size_t>(*id);
-        if (access & GALLEY_WRITE) writers_[t].push_back(static_cast<uint32_t>(uses_.size()));
-        if (access & GALLEY_READ) readers_[t].push_back(static_cast<uint32_t>(uses_.size()));
         uses_.push_back({step, *id++, o.offset, o.offset + o.bytes(), (access & GALLEY_READ) != 0, (access & GALLEY_WRITE) != 0});
+        int64_t& widest = widest_[static_cast<size_t>(uses_.back().tensor)];
+        if (kernel) widest = std::max(widest, o.bytes());
       }
   }
   first_use_.push_back(uses_.size());
+  readers_ = index(&Use::reads);
+  writers_ = index(&Use::writes);
+}
+
+SegmentFuser::Index SegmentFuser::index(bool Use::*counts) const {
+  Index out;
+  out.first.assign(widest_.size() + 1, 0);
+  for (const Use& use : uses_) out.first[static_cast<size_t>(use.tensor) + 1] += use.*counts;
+  std::partial_sum(out.first.begin(), out.first.end(), out.first.begin());
+  out.uses.resize(out.first.back());
+  std::vector<uint32_t> next = out.first;
+  for (uint32_t k = 0; k < uses_.size(); ++k)
+    if (uses_[k].*counts) out.uses[next[static_cast<size_t>(uses_[k].tensor)]++] = k;
+  const auto place = [&](uint32_t k) { return std::tuple(region_[uses_[k].step], uses_[k].begin, k); };
+  for (size_t t = 0; t < widest_.size(); ++t)
+    if (out.first[t + 1] - out.first[t] > 1)
+      std::ranges::sort(out.uses.begin() + out.first[t], out.uses.begin() + out.first[t + 1], {}, place);
+  return out;
 }
 
 /// A kernel's step that may join others. Operands in a format have components, which groups and chains do not pass on; a kernel with
@@ -91,23 +106,26 @@ bool SegmentFuser::open(uint32_t step) const {
   return i.action == Action::Kernel && i.queue == 0 && i.op && i.components == 0 && i.constants == no_tensor;
 }
 
-bool SegmentFuser::joins(uint32_t step, const std::vector<uint32_t>& members, bool chain) const {
-  const uint32_t to = slot_[members.front()], from = slot_[step];
-  if (region_[step] != region_[members.front()] || source_.recomputed[step] != source_.recomputed[members.front()]) return false;
+uint32_t SegmentFuser::floor(uint32_t step, std::span<const uint32_t> chain) const {
+  uint32_t out = region_[step];
   for (const Use& mine : uses_of(step)) {
-    const auto t = static_cast<size_t>(mine.tensor);
-    const auto stays = [&](uint32_t index) {
-      const Use& other = uses_[index];
-      if (!mine.conflicts(other) || other.step == step) return false;
-      if (std::find(members.begin(), members.end(), other.step) == members.end())
-        return slot_[other.step] >= to && slot_[other.step] < from && other.step < step;
-      // What a link reads, the one before has made as a whole.
-      return !(chain && other.writes && !mine.writes && mine.same_range(other));
+    const auto place = [&](uint32_t k) { return std::pair(region_[uses_[k].step], uses_[k].begin); };
+    const auto look = [&](const Index& index) {
+      const auto others = index.of(mine.tensor);
+      const auto first = std::pair(region_[step], mine.begin - widest_[static_cast<size_t>(mine.tensor)]);
+      for (auto at = std::ranges::lower_bound(others, first, {}, place); at != others.end(); ++at) {
+        const Use& other = uses_[*at];
+        if (region_[other.step] != region_[step] || other.begin >= mine.end) break;
+        if (other.step >= step || !mine.conflicts(other) || slot_[other.step] == slot_[step]) continue;
+        // What a link reads, the one before has made as a whole.
+        const bool link = other.writes && !mine.writes && mine.same_range(other) && std::ranges::find(chain, other.step) != chain.end();
+        if (!link) out = std::max(out, slot_[other.step] + 1);
+      }
     };
-    if (std::any_of(writers_[t].begin(), writers_[t].end(), stays)) return false;
-    if (mine.writes && std::any_of(readers_[t].begin(), readers_[t].end(), stays)) return false;
+    look(writers_);
+    if (mine.writes) look(readers_);
   }
-  return true;
+  return out;
 }
 
 /// A chain of these links that begins with the step, each link the next one that reads what the one before has made.
@@ -120,14 +138,15 @@ Result<bool> SegmentFuser::try_chain(uint32_t step, const std::vector<std::strin
     uint32_t next = UINT32_MAX;
     for (const Use& made : uses_of(last)) {
       if (!made.writes) continue;
-      for (const uint32_t index : readers_[static_cast<size_t>(made.tensor)]) {
+      for (const uint32_t index : readers_.of(made.tensor)) {
         const Use& use = uses_[index];
         if (use.step > last && use.step < next && use.same_range(made) && open(use.step) && launch_[use.step] < 0 &&
             of(use.step).op->name == links[launch.steps.size()])
           next = use.step;
       }
     }
-    if (next == UINT32_MAX || !joins(next, launch.steps, true)) return false;
+    if (next == UINT32_MAX || region_[next] != region_[step] || source_.recomputed[next] != source_.recomputed[step]) return false;
+    if (floor(next, launch.steps) > slot_[step]) return false;
     launch.steps.push_back(next);
   }
   mark(launch);
@@ -138,11 +157,10 @@ Result<bool> SegmentFuser::try_chain(uint32_t step, const std::vector<std::strin
 void SegmentFuser::mark(Launch& launch) const {
   const auto among = [](const auto& list, auto what) { return std::find(list.begin(), list.end(), what) != list.end(); };
   const auto only_here = [&](TensorId tensor) {
-    const auto t = static_cast<size_t>(tensor);
-    if (outline_.tensors[t].life != Life::Segment || among(outline_.read_by_host, tensor)) return false;
-    for (const auto* list : {&readers_[t], &writers_[t]})
-      for (const uint32_t index : *list)
-        if (!among(launch.steps, uses_[index].step)) return false;
+    if (outline_.tensors[static_cast<size_t>(tensor)].life != Life::Segment || among(outline_.read_by_host, tensor)) return false;
+    for (const Index* index : {&readers_, &writers_})
+      for (const uint32_t k : index->of(tensor))
+        if (!among(launch.steps, uses_[k].step)) return false;
     return true;
   };
   std::vector<TensorId> made, between;
@@ -176,41 +194,46 @@ void SegmentFuser::mark(Launch& launch) const {
   launch.marks.insert(launch.marks.end(), outputs.begin(), outputs.end());
 }
 
-bool SegmentFuser::has_room(const Launch& launch, bool take) {
-  const int32_t begin = room_.begin_of(segment_), to = begin + static_cast<int32_t>(slot_[launch.steps.front()]);
-  struct Early {
-    TensorId tensor;
-    int32_t until;
-    int64_t bytes;
-  };
-  std::vector<Early> early;
-  for (const uint32_t step : launch.steps) {
+bool SegmentFuser::move(std::span<const uint32_t> steps, uint32_t to, std::vector<Early>& early) {
+  const int32_t begin = room_.begin_of(segment_), first = begin + static_cast<int32_t>(to);
+  const size_t before = early.size();
+  for (const uint32_t step : steps) {
     const int32_t at = begin + static_cast<int32_t>(slot_[step]);
+    if (at <= first) continue;
     const auto ids = apart_.segments[segment_].of(code_.steps[step]);
     // A workspace is not moved: the launch has one of its own.
-    for (const TensorId id : ids.first(ids.size() - (of(step).workspace != no_tensor)))
-      if (const int64_t bytes = at > to ? room_.born(id, at) : 0;
-          bytes && std::none_of(early.begin(), early.end(), [&](const Early& e) { return e.tensor == id; }))
-        early.push_back({id, at - 1, bytes});
-  }
-  const Instruction& first = of(launch.steps.front());
-  int64_t workspace = launch.choice ? room_.rounded(launch.choice->workspace, 0) : 0;
-  if (first.workspace != no_tensor && launch_[launch.steps.front()] < 0)
-    workspace -= room_.rounded(outline_.tensors[static_cast<size_t>(code_.of(code_.steps[launch.steps.front()]).back())].bytes, 0);
-  if (early.empty() && workspace <= 0) return true;
-  bool fits = true;
-  size_t taken = 0;
-  for (; fits && taken < early.size(); ++taken) {
-    const Early& e = early[taken];
-    fits = room_.fits(room_.memory_of(e.tensor), to, e.until, e.bytes);
-    room_.take(room_.memory_of(e.tensor), to, e.until, e.bytes);
-  }
-  fits = fits && (workspace <= 0 || room_.fits(0, to, to, workspace));
-  if (!fits || !take) {
-    while (taken > 0) {
-      const Early& e = early[--taken];
-      room_.take(room_.memory_of(e.tensor), to, e.until, -e.bytes);
+    for (const TensorId id : ids.first(ids.size() - (of(step).workspace != no_tensor))) {
+      const int64_t bytes = room_.born(id, at);
+      if (!bytes || std::any_of(early.begin(), early.end(), [&](const Early& e) { return e.tensor == id; })) continue;
+      if (!room_.fits(room_.memory_of(id), first, at - 1, bytes)) {
+        give_back(early, before);
+        return false;
+      }
+      early.push_back({id, first, at - 1, bytes});
+      room_.take(room_.memory_of(id), first, at - 1, bytes);
     }
+  }
+  return true;
+}
+
+void SegmentFuser::give_back(std::vector<Early>& early, size_t keep) {
+  for (; early.size() > keep; early.pop_back()) {
+    const Early& e = early.back();
+    room_.take(room_.memory_of(e.tensor), e.first, e.last, -e.bytes);
+  }
+}
+
+bool SegmentFuser::has_room(const Launch& launch, bool take) {
+  const uint32_t front = launch.steps.front();
+  std::vector<Early> early;
+  if (!move(launch.steps, slot_[front], early)) return false;
+  const int32_t to = room_.begin_of(segment_) + static_cast<int32_t>(slot_[front]);
+  int64_t workspace = launch.choice ? room_.rounded(launch.choice->workspace, 0) : 0;
+  if (of(front).workspace != no_tensor && launch_[front] < 0)
+    workspace -= room_.rounded(outline_.tensors[static_cast<size_t>(code_.of(code_.steps[front]).back())].bytes, 0);
+  const bool fits = workspace <= 0 || room_.fits(0, to, to, workspace);
+  if (!fits || !take) {
+    give_back(early, 0);
     return fits;
   }
   for (const Early& e : early) room_.bear(e.tensor, to);
@@ -237,62 +260,98 @@ Result<bool> SegmentFuser::accept(Launch launch) {
   return true;
 }
 
-/// Nodes and chains of one kind in a region: as many as can stand where the first does, then as many of the others, and so on.
+Launch SegmentFuser::joined(std::span<Unit* const> members) const {
+  Launch launch;
+  launch.links = members.front()->steps.size();
+  for (const Unit* unit : members) launch.steps.insert(launch.steps.end(), unit->steps.begin(), unit->steps.end());
+  // All inputs of the chains, then all outputs.
+  for (const bool outputs : {false, true})
+    for (const Unit* unit : members) {
+      if (unit->marks.empty()) continue;
+      std::ptrdiff_t inputs = 0;
+      for (const uint32_t step : unit->steps) inputs += std::ssize(of(step).inputs);
+      const auto between = unit->marks.begin() + inputs;
+      launch.marks.insert(launch.marks.end(), outputs ? between : unit->marks.begin(), outputs ? unit->marks.end() : between);
+    }
+  return launch;
+}
+
+/// All in one launch, or, if no kernel takes it or there is no room for it, each half likewise.
+Status SegmentFuser::offer(std::span<Unit* const> members) {
+  if (members.size() < 2) return ok();
+  if (TRY(accept(joined(members)))) {
+    for (Unit* unit : members) unit->grouped = true;
+    return ok();
+  }
+  const size_t half = (members.size() + 1) / 2;
+  TRY_STATUS(offer(members.first(half)));
+  return offer(members.subspan(half));
+}
+
+/// As many as can stand where the first does, then as many of the others, and so on.
+Status SegmentFuser::group(std::vector<Unit*> units) {
+  std::erase_if(units, [](const Unit* unit) { return unit->grouped; });
+  for (std::vector<Unit*> rest; units.size() > 1; units = std::move(rest), rest.clear()) {
+    const uint32_t to = slot_[units.front()->steps.front()];
+    std::vector<Unit*> members;
+    std::vector<Early> early;
+    for (Unit* unit : units) {
+      const bool joins = members.empty() || (unit->floor <= to && move(unit->steps, to, early));
+      (joins ? members : rest).push_back(unit);
+    }
+    give_back(early, 0);
+    TRY_STATUS(offer(members));
+  }
+  return ok();
+}
+
+std::vector<std::vector<SegmentFuser::Unit*>> SegmentFuser::sharing(std::vector<Unit>& units) const {
+  std::map<std::tuple<TensorId, int64_t, int64_t>, size_t> known;
+  std::vector<std::vector<Unit*>> out;
+  for (Unit& unit : units) {
+    const uint32_t step = unit.steps.front();
+    const Use* use = uses_of(step).data();
+    for (size_t k = 0; k < of(step).inputs.size(); ++k) {
+      if (!of(step).inputs[k].present()) continue;
+      const Use& read = *use++;
+      const galley_operand_rule* rule = input_rule(of(step).op, k);
+      if (read.writes || !rule || rule->role != GALLEY_ROLE_ROWS) continue;
+      const size_t at = known.try_emplace({read.tensor, read.begin, read.end}, out.size()).first->second;
+      if (at == out.size()) out.emplace_back();
+      if (out[at].empty() || out[at].back() != &unit) out[at].push_back(&unit);
+    }
+  }
+  std::erase_if(out, [](const auto& same) { return same.size() < 2; });
+  return out;
+}
+
+/// Nodes and chains of one kind in a region: first those that read the same, then all that are left.
 Status SegmentFuser::find_groups() {
-  struct Unit {
-    std::vector<uint32_t> steps;
-    size_t links;
-    std::vector<Mark> marks;
-  };
   std::map<std::tuple<uint32_t, bool, std::string>, std::vector<Unit>> kinds;
   for (uint32_t step = 0; step < slot_.size(); ++step) {
     if (!open(step)) continue;
-    Unit unit = {{step}, 1, {}};
-    std::string text = of(step).op->name;
-    if (launch_[step] >= 0) {
+    Unit unit = {{step}, {}};
+    std::string text;
+    if (launch_[step] < 0) {
+      if (!kernels_.takes_groups(of(step).op)) continue;
+      text = of(step).op->name;
+    } else {
       const Launch& chain = launches_[static_cast<size_t>(launch_[step])];
       if (chain.steps.front() != step) continue;
-      unit = {chain.steps, chain.links, chain.marks};
-      for (size_t k = 1; k < chain.links; ++k) text += std::string(">") + of(chain.steps[k]).op->name;
+      unit = {chain.steps, chain.marks};
+      for (const uint32_t link : chain.steps) text += (text.empty() ? "" : ">") + std::string(of(link).op->name);
+      if (!kernels_.takes_groups(text)) continue;
     }
-    if (kernels_.takes_groups(text)) kinds[{region_[step], source_.recomputed[step], text}].push_back(std::move(unit));
+    kinds[{region_[step], source_.recomputed[step], text}].push_back(std::move(unit));
   }
   for (auto& [kind, units] : kinds) {
-    for (std::vector<Unit> rest; units.size() > 1; units = std::move(rest), rest.clear()) {
-      Launch launch;
-      launch.links = units.front().links;
-      launch.steps = units.front().steps;
-      std::vector<const Unit*> members = {&units.front()};
-      // All inputs of the chains, then all outputs.
-      const auto marks = [&] {
-        for (const bool outputs : {false, true})
-          for (const Unit* unit : members) {
-            size_t inputs = 0;
-            for (const uint32_t step : unit->steps) inputs += of(step).inputs.size();
-            const auto begin = unit->marks.begin() + static_cast<std::ptrdiff_t>(unit->marks.empty() ? 0 : inputs);
-            if (outputs) launch.marks.insert(launch.marks.end(), begin, unit->marks.end());
-            else launch.marks.insert(launch.marks.end(), unit->marks.begin(), begin);
-          }
-      };
-      for (size_t k = 1; k < units.size(); ++k) {
-        const auto independent = [&](uint32_t step) { return joins(step, launch.steps, false); };
-        const size_t before = launch.steps.size();
-        if (!std::all_of(units[k].steps.begin(), units[k].steps.end(), independent)) {
-          rest.push_back(std::move(units[k]));
-          continue;
-        }
-        launch.steps.insert(launch.steps.end(), units[k].steps.begin(), units[k].steps.end());
-        if (has_room(launch, false)) {
-          members.push_back(&units[k]);
-          continue;
-        }
-        launch.steps.resize(before);
-        rest.push_back(std::move(units[k]));
-      }
-      if (members.size() == 1) continue;
-      marks();
-      (void)TRY(accept(std::move(launch)));
+    std::vector<Unit*> all;
+    for (Unit& unit : units) {
+      for (const uint32_t step : unit.steps) unit.floor = std::max(unit.floor, floor(step));
+      all.push_back(&unit);
     }
+    for (std::vector<Unit*>& same : sharing(units)) TRY_STATUS(group(std::move(same)));
+    TRY_STATUS(group(std::move(all)));
   }
   return ok();
 }

@@ -55,16 +55,49 @@ class SegmentFuser {
     }
     bool same_range(const Use& with) const { return tensor == with.tensor && begin == with.begin && end == with.end; }
   };
+  /// Uses by tensor, then by region and first byte: indices into uses_.
+  struct Index {
+    std::vector<uint32_t> first, uses;
+    std::span<const uint32_t> of(TensorId tensor) const {
+      const auto t = static_cast<size_t>(tensor);
+      return {uses.data() + first[t], uses.data() + first[t + 1]};
+    }
+  };
   void find_uses();
+  Index index(bool Use::*counts) const;
   const Instruction& of(uint32_t step) const { return *source_.instructions[step]; }
   std::span<const Use> uses_of(uint32_t step) const { return {uses_.data() + first_use_[step], uses_.data() + first_use_[step + 1]}; }
   bool open(uint32_t step) const;
-  /// Whether a step can stand where the launch of `members` does, as one more of its group, or as the next link of its chain.
-  bool joins(uint32_t step, const std::vector<uint32_t>& members, bool chain) const;
+  /// The first slot where a step can stand: behind all that it conflicts with, but for what it reads of the links of its chain before it.
+  uint32_t floor(uint32_t step, std::span<const uint32_t> chain = {}) const;
   Result<bool> try_chain(uint32_t step, const std::vector<std::string>& links);
-  Status find_groups();
   void mark(Launch& launch) const;
-  /// Whether the launch has room without its workspace; with `take`, it gets it, and its workspace.
+
+  /// A node or a chain that may become one of a group.
+  struct Unit {
+    std::vector<uint32_t> steps;
+    std::vector<Mark> marks;
+    uint32_t floor = 0;
+    bool grouped = false;
+  };
+  Status find_groups();
+  Status group(std::vector<Unit*> units);
+  Status offer(std::span<Unit* const> members);
+  Launch joined(std::span<Unit* const> members) const;
+  /// The units that read the same, each time that there are several: only what their ops read by rows counts.
+  std::vector<std::vector<Unit*>> sharing(std::vector<Unit>& units) const;
+
+  /// A tensor whose life begins earlier, because the step that makes it moves.
+  struct Early {
+    TensorId tensor;
+    int32_t first, last;  ///< the moments that are new
+    int64_t bytes;
+  };
+  /// Takes the room that steps need to stand in slot `to`; false, and nothing taken, where there is none.
+  bool move(std::span<const uint32_t> steps, uint32_t to, std::vector<Early>& early);
+  /// Gives back all but the first ones.
+  void give_back(std::vector<Early>& early, size_t keep);
+  /// Whether the launch has room, with its workspace if it has a kernel; with `take`, it gets it.
   bool has_room(const Launch& launch, bool take);
   Result<bool> accept(Launch launch);
 
@@ -78,9 +111,9 @@ class SegmentFuser {
   Room& room_;
   std::vector<Use> uses_;  ///< by step
   std::vector<size_t> first_use_;
-  std::vector<std::vector<uint32_t>> readers_;  ///< by tensor: indices into uses_
-  std::vector<std::vector<uint32_t>> writers_;
-  std::vector<uint32_t> region_;  ///< of each step: nothing moves from one to another
+  Index readers_, writers_;
+  std::vector<int64_t> widest_;   ///< by tensor: the most bytes that a step which can move uses of it
+  std::vector<uint32_t> region_;  ///< of each step: the first step of its region; nothing moves from one to another
   std::vector<uint32_t> slot_;    ///< of each step: where it stands
   std::vector<int64_t> launch_;   ///< of each step: its launch; -1: none yet
   std::vector<Launch> launches_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <deque>
+#include <string_view>
+#include <tuple>
 
 #include "galley/kernel.h"
 #include "host/plugins/abi.hpp"
@@ -55,10 +57,10 @@ struct Question {
     const char* name = o.present()  ? tensors[static_cast<size_t>(o.tensor)].name.c_str()
                        : o.stored ? o.stored->format.c_str()
                                   : names.emplace_back("between " + std::to_string(o.inner)).c_str();
-    operands.push_back(operand_view(o, name, nullptr, access));
     key += "|" + std::to_string(o.dtype) + "," + std::to_string(access) + "," + std::to_string(o.inner);
     for (const int64_t extent : o.shape) key += "," + std::to_string(extent);
-    if (o.inner && o.present()) key += "@" + maker_of(o);
+    if (o.present() && !instruction->parts.empty()) name = shared_name(o, name);
+    operands.push_back(operand_view(o, name, nullptr, access));
     if (o.stored) {
       key += "," + o.stored->format + o.stored->attrs.key();
       operands.back().components = inputs.data() + o.stored->first;
@@ -67,15 +69,19 @@ struct Question {
     return &operands.back();
   }
 
-  /// Which operand of the instruction makes what this one reads.
-  std::string maker_of(const Operand& o) const {
-    const auto makes = [&](const Operand& x) { return x.tensor == o.tensor && ((x.access | x.later) & GALLEY_WRITE); };
-    const auto of = [&](const std::vector<Operand>& all) { return std::find_if(all.begin(), all.end(), makes) - all.begin(); };
-    return std::to_string(of(instruction->inputs)) + "," + std::to_string(of(instruction->outputs));
+  /// Operands of several nodes have one name where they are the same bytes, and only there; which are is part of the question.
+  const char* shared_name(const Operand& o, const char* name) {
+    const size_t number = operands.size();
+    const auto [same, fresh] = ranges.try_emplace({o.tensor, o.offset, o.bytes()}, number, name);
+    if (fresh && !taken.insert(name).second) same->second.second = names.emplace_back(name + (" " + std::to_string(number))).c_str();
+    if (!fresh) key += "=" + std::to_string(same->second.first);
+    return same->second.second;
   }
 
   const Instruction* instruction = nullptr;
   std::deque<std::string> names;
+  std::map<std::tuple<TensorId, int64_t, int64_t>, std::pair<size_t, const char*>> ranges;  ///< of several nodes: first operand and name
+  std::set<std::string_view> taken;
   std::string key;
   bool formats = false;
   std::deque<galley_operand> operands;
@@ -136,6 +142,12 @@ bool Kernels::takes_groups(const std::string& op) {
   if (fresh)
     for (const Registered<galley_kernel>& k : plugins_.kernels(op, target_.device, target_.isa))
       found->second = found->second || (k.table->flags & GALLEY_KERNEL_GROUPS);
+  return found->second;
+}
+
+bool Kernels::takes_groups(const galley_op* op) {
+  const auto [found, fresh] = ops_take_groups_.try_emplace(op, false);
+  if (fresh) found->second = takes_groups(std::string(op->name));
   return found->second;
 }
 

@@ -41,6 +41,7 @@ class Kernels {
   const std::vector<std::vector<std::string>>& chains();
   /// Whether some kernel of this op, or chain ("a>b"), takes groups.
   bool takes_groups(const std::string& op);
+  bool takes_groups(const galley_op* op);
 
  private:
   bool admitted(const Plugin& plugin, const Instruction& instruction);
@@ -52,6 +53,7 @@ class Kernels {
   std::map<std::string, KernelChoice> chosen_;
   std::optional<std::vector<std::vector<std::string>>> chains_;
   std::map<std::string, bool> takes_groups_;
+  std::map<const galley_op*, bool> ops_take_groups_;  ///< the same by table, since it is asked of each instruction
 };
 
 }  // namespace galley

@@ -131,6 +131,43 @@ class ProgramCheck {
     return ok();
   }
 
+  /// Whether an output of a link, or what it updates, is what a later link of its chain reads between the two.
+  static bool makes(const NodeOf& link, const Operand& between) {
+    const auto same = [&](const Operand& o) {
+      if (!between.present()) return !o.present() && o.inner == between.inner && o.dtype == between.dtype && o.bytes() == between.bytes();
+      return o.tensor == between.tensor && o.offset == between.offset && o.bytes() == between.bytes() && writes(o);
+    };
+    return std::ranges::any_of(link.outputs, same) || (between.present() && std::ranges::any_of(link.inputs, same));
+  }
+
+  /// Operands belong to parts, and what lies between the links of a chain is made by a link before the one that reads it.
+  Status check_parts(const std::string& at, const Instruction& code) const {
+    size_t inputs = 0, outputs = 0;
+    for (const PartNode& part : code.parts) {
+      inputs += part.inputs;
+      outputs += part.outputs;
+    }
+    const size_t links = std::max<size_t>(code.links, 1);
+    const bool one = code.parts.empty();
+    if (!one && (inputs != code.inputs.size() || outputs != code.outputs.size()))
+      return plan_error(at + " has nodes with " + std::to_string(inputs) + " inputs and " + std::to_string(outputs) + " outputs, and " +
+                        std::to_string(code.inputs.size()) + " and " + std::to_string(code.outputs.size()) + " operands");
+    if (one ? code.links != 1 : code.parts.size() % links != 0 || code.components != 0 || code.action != Action::Kernel)
+      return plan_error(at + " has " + std::to_string(code.parts.size()) + " nodes in chains of " + std::to_string(code.links));
+    const std::vector<NodeOf> nodes = nodes_of(code);
+    for (size_t n = 0; n < nodes.size(); ++n)
+      for (const Operand& o : nodes[n].inputs) {
+        if (!o.inner) continue;
+        const auto chain = nodes.begin() + static_cast<std::ptrdiff_t>(n - n % links);
+        const auto here = nodes.begin() + static_cast<std::ptrdiff_t>(n);
+        const bool made = std::any_of(chain, here, [&](const NodeOf& link) { return makes(link, o); });
+        if (!made || writes(o))
+          return plan_error(at + ": '" + nodes[n].name + "' reads " + (o.present() ? "'" + tensor(o.tensor).name + "'" : "an operand without memory") +
+                            " as what lies between links of its chain, but no link before it makes it");
+      }
+    return ok();
+  }
+
   /// A queue for copies in brings bytes to class 0, one for copies out takes them from there.
   Status check_direction(const std::string& at, const Instruction& code) const {
     const Queue role = target_.queues[code.queue];
@@ -163,6 +200,7 @@ class ProgramCheck {
     } else if (code.queue != 0 && code.action != Action::Kernel) {
       return plan_error(at + ": files are read and written by the host, not on queue " + std::to_string(code.queue));
     }
+    TRY_STATUS(check_parts(at, code));
     const uint32_t bit = 1u << static_cast<uint32_t>(kind);
     for (const auto* operands : {&code.inputs, &code.outputs})
       for (const Operand& operand : *operands) {

@@ -115,14 +115,26 @@ class Replay {
     arenas_[tensor(id).memory].write(placement(id).offset + begin, placement(id).offset + end, number);
   }
 
-  /// The clock at which what lies in the tensor now may have been written at the earliest.
-  int64_t floor_of(TensorId id) const {
-    switch (tensor(id).life) {
-      case Life::Run: return 0;
-      case Life::Window: return window_begin_;
-      case Life::Segment: return segment_begin_;
+  /// What lies in a tensor counts from this clock on, the begin of a window or a segment: what kernels read of the step scalars is of
+  /// their own step, although the block lives on. (A copy of the block takes all of it, whether it holds something or not.)
+  struct Since {
+    int64_t clock;
+    const char* what;
+  };
+  Since since(TensorId id) const {
+    const Since window = {window_begin_, " in this window"}, segment = {segment_begin_, " in this segment"}, ever = {0, ""};
+    if (tensor(id).life == Life::Window) return window;
+    if (tensor(id).life == Life::Segment) return segment;
+    const auto& code = program_.segment(kind_).code;
+    if (id != program_.scalars || index_ >= size_of(kind_) || code[static_cast<size_t>(index_)].action != Action::Kernel) return ever;
+    switch (kind_) {
+      case SegmentKind::Window:
+      case SegmentKind::Micro:
+      case SegmentKind::Update: return window;
+      case SegmentKind::Eval:
+      case SegmentKind::Sample: return segment;
+      default: return ever;
     }
-    return 0;
   }
 
   Status lives(TensorId id, int32_t first, int32_t last) const {
@@ -153,11 +165,12 @@ class Replay {
     const int64_t offset = placement(id).offset;
     arenas_[tensor(id).memory].read(offset + begin, offset + end, found_);
     int64_t oldest = clock_;
+    const Since since_when = since(id);
     for (const Stamped& piece : expected_) {
       const Write* write = piece.stamp ? &writes_[static_cast<size_t>(piece.stamp - 1)] : nullptr;
-      if (!write || write->clock < floor_of(id))
+      if (!write || write->clock < since_when.clock)
         return plan_error(here() + " reads " + range_text(program_, id, piece.begin, piece.end) + ", which nothing has written" +
-                          (write ? std::string(" in this ") + (tensor(id).life == Life::Window ? "window" : "segment") : ""));
+                          (write ? since_when.what : ""));
       if (!knows(queue, write->queue, write->clock))
         return plan_error(here() + " on queue " + std::to_string(queue) + " reads " + range_text(program_, id, piece.begin, piece.end) +
                           " without having waited for " + writer_text(*write) + " on queue " + std::to_string(write->queue));

@@ -24,7 +24,7 @@ Status check_plan(const Program& program, const Plan& plan, const Target& target
 ///   - Before load, micro, eval, sample and export the host writes the step scalars; before micro, eval and sample the inputs; before load
 ///     and export the staging buffer; before a step the window. After micro it reads the logits, after sample the sample's, after a step
 ///     the sums of squares.
-///   - What a segment's tensors held when it ended is lost; likewise a window's tensors.
+///   - What a segment's tensors held when it ended is lost; likewise a window's tensors, and for kernels the step scalars of another step.
 /// [plan-time]
 Status run_shadow(const Program& program, const Plan& plan, const Target& target);
 

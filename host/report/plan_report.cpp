@@ -60,6 +60,25 @@ std::string picture(const std::vector<int64_t>& live, size_t begin, size_t end, 
   return out;
 }
 
+/// Kernels that a step launches, what they compute, and what lies between the links of their chains and has no memory.
+struct Launches {
+  int64_t launches = 0, nodes = 0, bytes_without_memory = 0;
+};
+
+Launches launches_of(const Program& program) {
+  Launches out;
+  for (const auto& [kind, times] : {std::pair(SegmentKind::Window, int64_t{1}), std::pair(SegmentKind::Micro, program.micro_batches),
+                                    std::pair(SegmentKind::Update, int64_t{1})})
+    for (const Instruction& i : program.segment(kind).code) {
+      if (i.action != Action::Kernel) continue;
+      out.launches += times;
+      out.nodes += times * static_cast<int64_t>(std::max<size_t>(i.parts.size(), 1));
+      for (const Operand& o : i.outputs)
+        if (o.inner && !o.present()) out.bytes_without_memory += times * o.bytes();
+    }
+  return out;
+}
+
 }  // namespace
 
 DiskUse disk_use(const Program& program, const Recipe& recipe) {
@@ -95,8 +114,12 @@ std::string plan_json(const Program& program, const Plan& plan, const Target& ta
     Value& list = kernels.try_emplace(k.op, Value(List())).first->second;
     std::get<List>(list).emplace_back(Table{{"name", Value(k.kernel)}, {"plugin", Value(k.plugin)}});
   }
+  const Launches step = launches_of(program);
+  const Table launches = {
+      {"a_step", Value(step.launches)}, {"nodes", Value(step.nodes)}, {"bytes_without_memory", Value(step.bytes_without_memory)}};
   const Table out = {{"classes", Value(std::move(classes))},
                      {"kernels", Value(std::move(kernels))},
+                     {"launches", Value(launches)},
                      {"parameters", Value(program.parameters)},
                      {"trainable", Value(program.trainable)},
                      {"flops_per_token", Value(program.flops_per_token)},
@@ -108,15 +131,6 @@ Status MemoryFile::started(const StartEvent& start) {
   const Study& s = start.study;
   return write_atomic(start.directory / "memory.json",
                       plan_json(s.program, s.plan, s.target, disk_use(s.program, s.recipe), start.allocated));
-}
-
-/// Kernels that a step of `micro_batches` micro-batches launches.
-static int64_t launches(const Program& program) {
-  const auto of = [&](SegmentKind kind) {
-    const auto& code = program.segment(kind).code;
-    return std::count_if(code.begin(), code.end(), [](const Instruction& i) { return i.action == Action::Kernel; });
-  };
-  return of(SegmentKind::Window) + program.micro_batches * of(SegmentKind::Micro) + of(SegmentKind::Update);
 }
 
 std::string plan_table(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk, int columns) {
@@ -141,7 +155,10 @@ std::string plan_table(const Program& program, const Plan& plan, const Target& t
   const double per_micro = program.flops_per_token * static_cast<double>(program.rows * program.length);
   add("  work            %12sFLOP a token", count_text(program.flops_per_token).c_str());
   if (program.recomputed_flops > 0) add(", %.1f %% of it recomputation", 100 * program.recomputed_flops / per_micro);
-  if (const int64_t n = launches(program)) add("\n  launches        %12lld a step", static_cast<long long>(n));
+  if (const Launches step = launches_of(program); step.launches) {
+    add("\n  launches        %12lld a step, of %lld nodes", static_cast<long long>(step.launches), static_cast<long long>(step.nodes));
+    if (step.bytes_without_memory) add("; %s between them without memory", bytes_text(step.bytes_without_memory).c_str());
+  }
   add("\n  on disk         %12s   %s saved, %s a resume state\n\n", bytes_text(disk.total()).c_str(), bytes_text(disk.exported).c_str(),
       bytes_text(disk.state).c_str());
 

@@ -1,5 +1,10 @@
-// Which nodes become one launch. The device "hand" has a kernel for groups of `square` and one for the chain add>square.
+// Which nodes become one launch. The device "hand" has kernels for groups of any `square`, of `product` that read the same x, and of up to
+// three `follows` with 256 bytes of workspace each, and for the chains add>square, full>add and (in groups too) product>full.
+#include <algorithm>
+#include <random>
+
 #include "host/plan/plan.hpp"
+#include "host/plan/shadow.hpp"
 #include "tests/passes/hand.hpp"
 
 namespace galley::hand {
@@ -14,6 +19,16 @@ class Fuse : public Hand {
     std::string out;
     for (const Instruction& i : c->program.segment(SegmentKind::Eval).code)
       if (i.kernel) out += (out.empty() ? "" : " ") + std::string(i.kernel->name);
+    return out;
+  }
+  /// The nodes of eval's groups: "a b, c d".
+  std::string groups() const {
+    std::string out;
+    for (const Instruction& i : c->program.segment(SegmentKind::Eval).code) {
+      if (i.parts.size() <= i.links) continue;
+      out += out.empty() ? "" : ", ";
+      for (const PartNode& part : i.parts) out += (&part == i.parts.data() ? "" : " ") + part.name;
+    }
     return out;
   }
   const Instruction& first() const {
@@ -67,17 +82,227 @@ TEST_F(Fuse, WhatIsReadLaterIsWritten) {
   EXPECT_EQ(first().inputs[2].inner, 1u);
 }
 
-TEST_F(Fuse, NothingRaisesThePeak) {
-  const galley_tensor x = input("x", {64}), y = input("y", {64});
-  const galley_tensor a = node("a", "mul", {x, y}), b = node("b", "mul", {y, x});
-  loss(node("q", "square", {node("s", "add", {a, b})}));
-  const auto peaks = [&](const std::vector<Status (*)(Compilation&)>& passes) {
-    c->program = {};
-    EXPECT_EQ(run(passes), "");
-    return plan_peaks(outline_of(c->program), target);
-  };
-  const std::vector<int64_t> apart = peaks({order, place, bind, alias}), joined = peaks({place, bind, fuse, alias});
-  for (size_t memory = 0; memory < apart.size(); ++memory) EXPECT_LE(joined[memory], apart[memory]);
+TEST_F(Fuse, NodesThatReadTheSameAreOfferedBeforeOthersJoin) {
+  // All five are independent, and the kernel takes none together that read different x.
+  const galley_tensor x = input("x"), y = input("y"), w = parameter("w");
+  const galley_tensor a = node("a", "product", {x, w}), b = node("b", "product", {y, w}), d = node("d", "product", {x, w});
+  const galley_tensor e = node("e", "product", {y, w}), f = node("f", "product", {x, w});
+  loss(node("s", "mul", {a, b}));
+  loss(node("t", "mul", {d, e}));
+  loss(f);
+  ASSERT_EQ(run({order, place, bind, fuse, alias}), "");
+  EXPECT_EQ(kernels(), "product.group product.group mul.any loss.any mul.any loss.any loss.any");
+  EXPECT_EQ(groups(), "a d f, b e");
+}
+
+TEST_F(Fuse, RowsOfOneTensorAreNotTheSame) {
+  // Three chunks of the head read other rows each; the tensor has one name.
+  Instruction three;
+  ProgramTensor x;
+  x.name = "x";
+  x.bytes = 48;
+  c->program.tensors = {x};
+  for (size_t k = 0; k < 3; ++k) {
+    Operand rows;
+    rows.tensor = 0;
+    rows.offset = k == 2 ? 16 : 0;
+    rows.shape = {4};
+    three.inputs.insert(three.inputs.end(), {rows, rows});
+    three.outputs.push_back(rows);
+    three.parts.push_back({std::to_string(k), op("product"), {}, 0, 0, -1, 2, 1});
+  }
+  three.op = op("product");
+  const auto asked = [&] { return std::string((*c->kernels.choose(three, c->program.tensors))->refusals); };
+  EXPECT_NE(asked().find("product.group: different x"), std::string::npos) << asked();
+  three.inputs[4].offset = 0;
+  EXPECT_EQ(asked(), "") << "the answer is not that to a question of the same shapes";
+}
+
+TEST_F(Fuse, HalvesOfAGroupThatNoKernelTakes) {
+  const galley_tensor x = input("x");
+  for (const char* name : {"a", "b", "c", "d", "e"}) loss(node(name, "follows", {x}));
+  loss(node("wide", "copy", {input("y", {1000})}));
+  ASSERT_EQ(run({order, place, bind, fuse, alias}), "");
+  EXPECT_EQ(groups(), "a b c, d e");
+}
+
+TEST_F(Fuse, HalvesOfAGroupWhoseWorkspaceHasNoRoom) {
+  // 3 · 64 bytes and 3 · 256 of workspace are more than what lives at most, 2 · 64 and 2 · 256 are not.
+  const galley_tensor x = input("x"), y = input("y", {176});
+  for (const char* name : {"a", "b", "c"}) loss(node(name, "follows", {x}));
+  loss(node("wide", "copy", {y}));
+  ASSERT_EQ(run({order, place, bind, fuse, alias}), "");
+  EXPECT_EQ(groups(), "a b");
+  EXPECT_EQ(kernels(), "follows.group loss.any loss.any follows.any loss.any copy.writes loss.any");
+}
+
+TEST_F(Fuse, WhatHasNoRoomStaysApart) {
+  const galley_tensor x = input("x", {64});
+  loss(node("a", "follows", {x}));
+  loss(node("b", "follows", {x}));
+  ASSERT_EQ(run({order, place, bind, fuse, alias}), "");
+  EXPECT_EQ(groups(), "") << "b would live beside a";
+}
+
+// ---- Random graphs -----------------------------------------------------------------------------------------------------------------
+
+/// A model over tensors of five sizes; backward keeps, makes again or brings back what it reads.
+class RandomGraph : public Hand {
+ public:
+  explicit RandomGraph(uint64_t seed) : random_(seed) {
+    target.memories[1].computes = false;
+    target.memories[1].alignment = 512;
+    target.memories[1].in_bandwidth = target.memories[1].out_bandwidth = 1e9;
+    if (one_of(2)) target.queues = {Queue::Compute, Queue::In, Queue::Out};
+    c->decisions.micro_batches = one_of(2) ? 1 : 3;
+    std::vector<galley_tensor> parameters;
+    for (const int64_t count : {40, 250, 400, 700, 1000}) {
+      const std::string size = std::to_string(count);
+      parameters.push_back(parameter("w" + size, {count}));
+      const galley_tensor x = input("x" + size, {count});
+      made_.push_back({x, parameters.back(), node("y" + size, "product", {x, parameters.back()})});
+    }
+    for (size_t k = 0, nodes = 10 + one_of(50); k < nodes; ++k) {
+      std::vector<galley_tensor>& same = made_[one_of(made_.size())];
+      const std::string name = "n" + std::to_string(k);
+      const auto any = [&] {
+        const size_t at = one_of(same.size() - 1);
+        return same[at ? at + 1 : 0];  // no node reads the parameter twice
+      };
+      galley_tensor y = 0;
+      switch (one_of(7)) {
+        case 0: y = node(name, "add", {any(), any()}); break;
+        case 1: y = node(name, "mul", {any(), any()}); break;
+        case 2: y = node(name, "full", {any()}); break;
+        case 3: node(name, "square", {any()}); continue;
+        case 4: node(name, "follows", {same[0]}); continue;
+        default: y = node(name, "product", {any(), same[1]}); break;
+      }
+      graph.node(graph.tensor(y).producer).block = static_cast<int64_t>(k / 8);
+      same.push_back(y);
+    }
+    const galley_tensor loss = *graph.scalar(GALLEY_SCALAR_LOSS);
+    for (const auto& same : made_) {
+      const std::string size = std::to_string(graph.tensor(same[0]).shape[0]);
+      const galley_tensor last = node("last" + size, "product", {same.back(), same[1]});
+      node("loss" + size, "loss", {last}, Section::Forward, {loss}, same == made_.front() ? 0 : 1);
+    }
+    train(parameters);
+  }
+  void TestBody() override {}
+  using Hand::c, Hand::run, Hand::target;
+
+  size_t one_of(size_t n) { return random_() % n; }
+  /// "" or what is wrong.
+  std::string prepare() {
+    if (const std::string wrong = run({differentiate}) + verified(); !wrong.empty()) return wrong;
+    if (const std::string wrong = run({order, place, bind, decide}); !wrong.empty()) return wrong;
+    for (size_t k = 0; k < c->choices.size(); ++k) {
+      const bool leaves = c->saved.items[k].flags & GALLEY_SAVED_OFFLOADABLE;
+      const std::array<uint32_t, 4> choices = {GALLEY_KEEP, GALLEY_RECOMPUTE, GALLEY_RECOMPUTE_EACH,
+                                               leaves ? uint32_t{GALLEY_OFFLOAD_TO(1)} : uint32_t{GALLEY_KEEP}};
+      c->choices[k] = choices[one_of(4)];
+    }
+    return run({clone});
+  }
+  std::string shadow() { return cause(check_plan(c->program, make_plan(c->program, target), target)); }
+
+ private:
+  std::mt19937_64 random_;
+  std::vector<std::vector<galley_tensor>> made_;  ///< by size; input and parameter first
+};
+
+TEST(FuseRandom, NoPeakIsHigherAndTheProgramIsValid) {
+  size_t groups = 0, chains = 0, again = 0, elsewhere = 0, given_up = 0;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    RandomGraph g(seed);
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    ASSERT_EQ(g.prepare(), "");
+    const Program cloned = g.c->program;
+    const auto planned = [&](const std::vector<Status (*)(Compilation&)>& passes) {
+      g.c->program = cloned;
+      EXPECT_EQ(g.run(passes), "");
+      std::vector<int64_t> out;
+      for (const auto& memory : make_plan(g.c->program, g.target).classes) out.push_back(memory.planned);
+      return out;
+    };
+    const std::vector<int64_t> apart = planned({alias}), joined = planned({fuse, alias});
+    for (size_t memory = 0; memory < apart.size(); ++memory) EXPECT_LE(joined[memory], apart[memory]) << "class " << memory;
+    EXPECT_EQ(g.shadow(), "");
+    const size_t before = groups + chains;
+    for (const Instruction& i : g.c->program.segment(SegmentKind::Micro).code) {
+      groups += i.parts.size() > i.links;
+      chains += i.links > 1;
+      again += !i.parts.empty() && i.recomputed;
+    }
+    given_up += groups + chains == before;
+    elsewhere += apart[1] > 0;
+    EXPECT_EQ(g.run({early}), "");
+    EXPECT_EQ(g.shadow(), "");
+  }
+  EXPECT_GT(groups, 1000u);
+  EXPECT_GT(chains, 300u);
+  EXPECT_GT(again, 100u);
+  EXPECT_GT(elsewhere, 150u);
+  EXPECT_LT(given_up, 10u) << "room is looked for before it is taken";
+}
+
+/// What a launch reads of the micro-batch it runs in, where another instruction has first made it.
+std::vector<std::pair<size_t, TensorId>> made_before(const Program& program, size_t launch) {
+  const auto& code = program.segment(SegmentKind::Micro).code;
+  std::vector<std::pair<size_t, TensorId>> out;
+  for (const Operand& o : code[launch].inputs) {
+    if (!o.present() || o.inner || program.tensors[static_cast<size_t>(o.tensor)].life != Life::Segment) continue;
+    const auto writes = [&](const Instruction& i) {
+      return std::ranges::any_of(i.outputs, [&](const Operand& made) { return made.tensor == o.tensor; });
+    };
+    const auto maker = std::find_if(code.begin(), code.end(), writes);
+    if (maker != code.end()) out.emplace_back(maker - code.begin(), o.tensor);
+  }
+  return out;
+}
+
+TEST(FuseRandom, TheShadowRejectsMutants) {
+  size_t too_early = 0, not_made = 0, dependent = 0;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    RandomGraph g(seed);
+    ASSERT_EQ(g.prepare(), "");
+    ASSERT_EQ(g.run({fuse}), "");
+    const Program good = g.c->program;
+    const auto rejected = [&](const Program& program) { return !check_plan(program, make_plan(program, g.target), g.target).ok(); };
+    ASSERT_FALSE(rejected(good));
+    const auto& code = good.segment(SegmentKind::Micro).code;
+    for (size_t launch = 0; launch < code.size(); ++launch) {
+      if (code[launch].parts.empty()) continue;
+      for (const auto& [maker, tensor] : made_before(good, launch)) {
+        SCOPED_TRACE("seed " + std::to_string(seed) + ", '" + code[launch].name + "' reads '" +
+                     good.tensors[static_cast<size_t>(tensor)].name + "'");
+        Program program = good;
+        auto& mutant = program.segment(SegmentKind::Micro).code;
+        const auto at = [&](size_t i) { return mutant.begin() + static_cast<std::ptrdiff_t>(i); };
+        std::rotate(at(maker), at(launch), at(launch + 1));
+        EXPECT_TRUE(rejected(program)) << "before it is made";
+        ++too_early;
+        program = good;
+        for (Operand& o : mutant[maker].outputs)
+          if (o.tensor == tensor) o.tensor = no_tensor;
+        EXPECT_TRUE(rejected(program)) << "which has no memory where it is made";
+        ++not_made;
+        program = good;
+        if (code[maker].action != Action::Kernel || code[maker].links != code[launch].links) continue;
+        for (const NodeOf& n : nodes_of(code[maker]))
+          mutant[launch].parts.push_back({n.name, n.op, n.attrs, n.flags, n.first_row, n.block, n.inputs.size(), n.outputs.size()});
+        mutant[launch].inputs.insert(mutant[launch].inputs.end(), code[maker].inputs.begin(), code[maker].inputs.end());
+        mutant[launch].outputs.insert(mutant[launch].outputs.end(), code[maker].outputs.begin(), code[maker].outputs.end());
+        mutant.erase(at(maker));
+        EXPECT_TRUE(rejected(program)) << "in the launch that makes it";
+        ++dependent;
+      }
+    }
+  }
+  EXPECT_GT(too_early, 100u);
+  EXPECT_GT(not_made, 100u);
+  EXPECT_GT(dependent, 100u);
 }
 
 }  // namespace

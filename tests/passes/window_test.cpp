@@ -1,4 +1,5 @@
 // What runs once a window, and updates that move into backward.
+#include "host/plan/shadow.hpp"
 #include "tests/passes/hand.hpp"
 
 namespace galley::hand {
@@ -69,6 +70,65 @@ TEST_F(Window, ValidationTakesAlongWhatItReads) {
   EXPECT_LT(eval.find("'hold'"), eval.find("'y'"));
   EXPECT_NE(eval.find("zero"), std::string::npos);
   EXPECT_EQ(eval.find("begin"), std::string::npos) << "nothing of it is read";
+}
+
+/// All that is wrong with the window part, one thing at a time; what is read of it in micro must be rejected.
+TEST_F(Window, TheShadowRejectsItsMutants) {
+  const galley_tensor w = parameter("w"), v = parameter("v");
+  const galley_tensor y = node("y", "mul", {node("m", "mul", {input("x"), w}), v});
+  const galley_tensor z = node("z", "draws", {y, scalar(GALLEY_SCALAR_RANDOM)});
+  node("l", "loss", {z}, Section::Forward, {scalar(GALLEY_SCALAR_LOSS)}, 1);
+  node("seeded", "square", {scalar(GALLEY_SCALAR_LOSS_SEED)});
+  train({v});
+  use("holds", {});
+  use("steps", {});
+  graph.tensor(v).update_use = 1;
+  ASSERT_EQ(through({rewrite, differentiate, update, window}), "");
+  ASSERT_EQ(run({order, place}), "");
+  const Program good = c->program;
+  const auto verdict = [&](const Program& program) { return cause(check_plan(program, make_plan(program, target), target)); };
+  ASSERT_EQ(verdict(good), "");
+  const auto& code = good.segment(SegmentKind::Window).code;
+  ASSERT_GT(code.size(), 4u);
+  const auto conflict = [](const Instruction& before, const Instruction& behind) {
+    for (const Operand& o : before.outputs)
+      for (const Operand& i : behind.inputs)
+        if (o.tensor == i.tensor && o.offset < i.offset + i.bytes() && i.offset < o.offset + o.bytes()) return true;
+    return false;
+  };
+  for (size_t i = 0; i < code.size(); ++i) {
+    Program program = good;
+    auto& window = program.segment(SegmentKind::Window).code;
+    window.erase(window.begin() + static_cast<std::ptrdiff_t>(i));
+    EXPECT_NE(verdict(program), "") << "without " << code[i].name;
+    auto& update = program.segment(SegmentKind::Update).code;
+    update.insert(update.begin(), code[i]);
+    EXPECT_NE(verdict(program), "") << code[i].name << " in the update";
+    for (size_t k = i + 1; k < code.size(); ++k) {
+      if (!conflict(code[i], code[k])) continue;
+      program = good;
+      std::swap(program.segment(SegmentKind::Window).code[i], program.segment(SegmentKind::Window).code[k]);
+      EXPECT_NE(verdict(program), "") << code[i].name << " and " << code[k].name << " change places";
+    }
+  }
+}
+
+TEST_F(Window, WhatItMakesOutlivesTheWindow) {
+  const galley_tensor w = parameter("w"), v = parameter("v");
+  lose(node("y", "mul", {node("m", "mul", {input("x"), w}), v}));
+  train({v});
+  options.purpose = Purpose::Gradients;
+  use("holds", {});
+  ASSERT_EQ(through({rewrite, differentiate, window}), "");
+  ASSERT_EQ(run({order, place}), "");
+  for (const Life life : {Life::Segment, Life::Window}) {
+    Program program = c->program;
+    for (ProgramTensor& t : program.tensors)
+      if (t.name == "held") t.life = life;
+    const std::string said = cause(check_plan(program, make_plan(program, target), target));
+    EXPECT_NE(said.find("tensor 'held' of "), std::string::npos) << said;
+    EXPECT_NE(said.find(" is used in window, micro"), std::string::npos) << said;
+  }
 }
 
 // ---- Updates in backward -----------------------------------------------------------------------------------------------------------

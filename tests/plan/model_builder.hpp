@@ -89,6 +89,13 @@ class Builder {
     i.outputs = {out(to)};
     return events;
   }
+  /// A segment begins with what the host says of a step.
+  void take_image(SegmentKind kind) {
+    code = &p.segment(kind).code;
+    Instruction& i = emit(Action::Copy, "step image");
+    i.inputs = {in(p.step_image)};
+    i.outputs = {out(p.scalars)};
+  }
   void wait(uint32_t event) { emit(Action::Wait, "wait").event = event; }
 
   // --- pieces of a model ---

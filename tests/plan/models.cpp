@@ -143,7 +143,8 @@ Program Builder::run() {
   p.rows = s.batch;
   p.length = s.length;
   p.micro_batches = s.micro_batches;
-  p.scalars = p.step_image = tensor("scalars", {256}, GALLEY_U8, Owner::Data, Life::Run);
+  p.scalars = tensor("scalars", {256}, GALLEY_U8, Owner::Data, Life::Run);
+  p.step_image = tensor("step image", {256}, GALLEY_U8, Owner::Data, Life::Run);
   for (uint32_t i = 0; i < 5; ++i) {
     ScalarSlot slot;
     slot.which = i + 1;
@@ -182,11 +183,16 @@ Program Builder::run() {
   weight("norm.weight", {s.width});
   if (!s.tied) weight("head.weight", {s.vocabulary, s.width});
 
+  take_image(SegmentKind::Load);
   load();
+  take_image(SegmentKind::Window);
   micro();
   updates();
-  if (s.evaluates) forward_only(SegmentKind::Eval);
-  if (s.samples) forward_only(SegmentKind::Sample);
+  for (const auto& [kind, wanted] : {std::pair(SegmentKind::Eval, s.evaluates), std::pair(SegmentKind::Sample, s.samples)}) {
+    if (!wanted) continue;
+    take_image(kind);
+    forward_only(kind);
+  }
   code = &p.segment(SegmentKind::Export).code;
   for (const auto& [name, id] : weights) {
     if (s.training == Training::Lora && !trains(name)) continue;

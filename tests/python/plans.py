@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Plans of random recipes: proved on the shadow device, close to the lower bound, and kept to the byte by runs; and the plan of a large model."""
 import json
+import math
 import os
 import random
+import re
 
-from galley_test import check, finish, fresh_folder, from_config, from_folder, plan, recipe, train, use
+from galley_test import check, finish, fresh_folder, from_config, from_folder, plan, recipe, run, train, use
 
 fresh_folder()
 seed = int(os.environ.get('GALLEY_TEST_SEED', 1))
@@ -82,6 +84,31 @@ def large_plan():
     check(host['planned'] <= 1.02 * host['lower_bound'], f'{host["planned"]} bytes planned, {host["lower_bound"]} is the least')
 
 
+def launches():
+    """What the plan says of launches is what the last pass's dump has: here the sum before the last norm has no memory, for nothing trained is below the head."""
+    llama = from_config('llama', vocab_size=50, hidden_size=24, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=32,
+                        tie_word_embeddings=False)
+    path = recipe('launches.lua', llama, 'data.random {}', use('freeze', **{'except': ['lm_head.weight']}), use('accumulate', steps=3), use('adamw', lr=1e-3), batch=2,
+                  length=8, steps=1)
+    counted, times, alone = dict(a_step=0, nodes=0, bytes_without_memory=0), 0, False
+    for line in run('plan', path, '--dump', 'early').stdout.splitlines():
+        if line.startswith('  ') and times:  # a node of the launch above
+            counted['nodes'] += times - alone * times
+            alone = False
+            for shape in re.findall(r'between f32\(([0-9,]+)\)', line.partition('->')[2]):
+                counted['bytes_without_memory'] += times * 4 * math.prod(map(int, shape.split(',')))
+            continue
+        words = re.match(r'(\w+)\[\d+\] (\w+)', line)
+        times = dict(window=1, micro=3, update=1).get(words[1], 0) if words and words[2] not in ('copy', 'record', 'wait', 'read', 'write') else 0
+        counted['a_step'] += times
+        counted['nodes'] += times
+        alone = True
+    said = plan(path)['launches']
+    check(said == counted, f'launches are said to be {said}, and are {counted}')
+    check(said['bytes_without_memory'] == 3 * 2 * 8 * 24 * 4 and said['nodes'] > said['a_step'] > 0, f'launches: {said}')
+
+
 random_plans()
 large_plan()
+launches()
 finish()

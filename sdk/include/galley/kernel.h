@@ -11,7 +11,9 @@
  *           has the same name in both nodes: a kernel has to check which operand that is. An output may lie where an input lies if the
  *           rules of the ops say so from link to link. A group of chains is passed chain by chain, so n is a multiple of the chain's
  *           length.
- * A kernel returns GALLEY_UNSUPPORTED for nodes that it does not take together; they are then computed apart. */
+ * A kernel returns GALLEY_UNSUPPORTED for nodes that it does not take together: it is then offered each half of them, and so on. Nodes
+ * that read the same operand by rows are offered together before others join them. In `query`, operands of several nodes have the same
+ * name where they are the same bytes, and only there; in `prepare`, `data` says which are the same. */
 #ifndef GALLEY_KERNEL_H
 #define GALLEY_KERNEL_H
 

@@ -22,6 +22,28 @@ class Never {
   void run() { throw Failure(GALLEY_FAILED, "this kernel is there to be chosen, not to run"); }
 };
 
+/// Takes nodes that read the same x.
+class Shares : public Never<1, true> {
+ public:
+  using Never::Never;
+  static void query(const Nodes& nodes, const galley_target& target, galley_kernel_plan& plan) {
+    Never::query(nodes, target, plan);
+    for (const Node& n : nodes)
+      if (!same_operand(n.in(0), nodes[0].in(0))) unsupported("different x");
+  }
+};
+
+/// Takes up to three nodes, and asks for 256 bytes for each.
+class Few : public Never<1, true> {
+ public:
+  using Never::Never;
+  static void query(const Nodes& nodes, const galley_target& target, galley_kernel_plan& plan) {
+    Never::query(nodes, target, plan);
+    if (nodes.size() > 3) unsupported("more than three nodes");
+    plan.workspace_bytes = 256 * static_cast<int64_t>(nodes.size());
+  }
+};
+
 bool wide(const Node& n) { return count(n.in(0)) >= 8; }
 int64_t sixteen_a_number(const Node& n, const galley_target&) { return 16 * count(n.in(0)); }
 bool only_writes(const Node& n) { return n.out(0).access == GALLEY_WRITE; }
@@ -122,7 +144,11 @@ const bool registered =
     add(kernel<never, wide, sixteen_a_number, 1>("mul.wide", "mul", kDevice)) && add(kernel<never>("loss.any", "loss", kDevice)) &&
     add(kernel<never, only_writes>("copy.writes", "copy", kDevice)) && add(kernel<never>("square.any", "square", kDevice)) &&
     add(nodes_kernel<Never<1, true>>("square.group", "square", kDevice)) &&
-    add(nodes_kernel<Never<2, false>>("add.square", "add>square", kDevice, 0)) && add(kernel<never>("fill.any", "fill", kDevice)) &&
+    add(nodes_kernel<Never<2, false>>("add.square", "add>square", kDevice, 0)) && add(kernel<never>("product.any", "product", kDevice)) &&
+    add(nodes_kernel<Shares>("product.group", "product", kDevice)) && add(kernel<never>("follows.any", "follows", kDevice)) &&
+    add(nodes_kernel<Few>("follows.group", "follows", kDevice)) && add(kernel<never>("full.any", "full", kDevice)) &&
+    add(nodes_kernel<Never<2, true>>("product.full", "product>full", kDevice)) &&
+    add(nodes_kernel<Never<2, false>>("full.add", "full>add", kDevice, 0)) && add(kernel<never>("fill.any", "fill", kDevice)) &&
     add(kernel<never>("checksum.any", "checksum", kDevice)) && add(kernel<never>("step.any", "step", kDevice)) &&
     add(kernel<never, pair>("step.pair", "step", kDevice, GALLEY_KERNEL_FORMATS)) &&
     add(kernel<never>("pair_pack.any", "pair_pack", kDevice)) && add(kernel<never>("pair_unpack.any", "pair_unpack", kDevice));
