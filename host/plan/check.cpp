@@ -162,7 +162,8 @@ class ProgramCheck {
         const auto here = nodes.begin() + static_cast<std::ptrdiff_t>(n);
         const bool made = std::any_of(chain, here, [&](const NodeOf& link) { return makes(link, o); });
         if (!made || writes(o))
-          return plan_error(at + ": '" + nodes[n].name + "' reads " + (o.present() ? "'" + tensor(o.tensor).name + "'" : "an operand without memory") +
+          return plan_error(at + ": '" + nodes[n].name + "' reads " +
+                            (o.present() ? "'" + tensor(o.tensor).name + "'" : "an operand without memory") +
                             " as what lies between links of its chain, but no link before it makes it");
       }
     return ok();

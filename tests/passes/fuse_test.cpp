@@ -188,21 +188,23 @@ class RandomGraph : public Hand {
       node("loss" + size, "loss", {last}, Section::Forward, {loss}, same == made_.front() ? 0 : 1);
     }
     train(parameters);
+    asked = static_cast<uint32_t>(one_of(2));
+    use("peaks", {{"share", 0.7}, {"each", 0.5}, {"offload", 0.35}, {"memory", int64_t{asked}}, {"seed", static_cast<int64_t>(seed)}});
   }
   void TestBody() override {}
   using Hand::c, Hand::run, Hand::target;
+
+  uint32_t asked = 0;  ///< the memory class whose peak a strategy asks for
+  std::string answered;
 
   size_t one_of(size_t n) { return random_() % n; }
   /// "" or what is wrong.
   std::string prepare() {
     if (const std::string wrong = run({differentiate}) + verified(); !wrong.empty()) return wrong;
-    if (const std::string wrong = run({order, place, bind, decide}); !wrong.empty()) return wrong;
-    for (size_t k = 0; k < c->choices.size(); ++k) {
-      const bool leaves = c->saved.items[k].flags & GALLEY_SAVED_OFFLOADABLE;
-      const std::array<uint32_t, 4> choices = {GALLEY_KEEP, GALLEY_RECOMPUTE, GALLEY_RECOMPUTE_EACH,
-                                               leaves ? uint32_t{GALLEY_OFFLOAD_TO(1)} : uint32_t{GALLEY_KEEP}};
-      c->choices[k] = choices[one_of(4)];
-    }
+    testing::internal::CaptureStderr();
+    const std::string wrong = run({order, place, bind, decide});
+    answered = testing::internal::GetCapturedStderr();
+    if (!wrong.empty()) return wrong;
     return run({clone});
   }
   std::string shadow() { return cause(check_plan(c->program, make_plan(c->program, target), target)); }
@@ -228,6 +230,7 @@ TEST(FuseRandom, NoPeakIsHigherAndTheProgramIsValid) {
     };
     const std::vector<int64_t> apart = planned({alias}), joined = planned({fuse, alias});
     for (size_t memory = 0; memory < apart.size(); ++memory) EXPECT_LE(joined[memory], apart[memory]) << "class " << memory;
+    EXPECT_EQ(g.answered, "peaks: " + std::to_string(joined[g.asked]) + "\n");
     EXPECT_EQ(g.shadow(), "");
     const size_t before = groups + chains;
     for (const Instruction& i : g.c->program.segment(SegmentKind::Micro).code) {

@@ -17,8 +17,8 @@ std::string verdict(const Program& program) {
 
 #define EXPECT_SAYS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << "says: " << (text)
 
-/// x and y are made; a group squares both; two chains, each a sum and its norm, are one launch, and the second one's sum has no memory; all is
-/// read at the end.
+/// x and y are made; a group squares both; two chains, each a sum and its norm, are one launch, and the second one's sum has no memory;
+/// all is read at the end.
 struct Launches : Little {
   TensorId x = tensor("x", 50), y = tensor("y", 50), sx = tensor("sx", 50), sy = tensor("sy", 50), sum = tensor("sum", 50),
            n = tensor("n", 50), m = tensor("m", 50);
