@@ -130,6 +130,7 @@ galley_operand operand_view(const Operand& operand, const char* name, void* data
   out.rank = static_cast<uint32_t>(operand.shape.size());
   out.dtype = operand.dtype;
   out.access = access;
+  if (operand.inner && !operand.present()) out.flags = GALLEY_OPERAND_NO_MEMORY;
   if (operand.stored) {
     out.format = operand.stored->format.c_str();
     out.n_components = static_cast<uint32_t>(operand.stored->count);

@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <memory>
 
-#include "galley/cpp/node.hpp"
+#include "galley/cpp/groups.hpp"
 #include "tests/models/harness.hpp"
 
 namespace galley::test {
@@ -13,13 +14,15 @@ namespace {
 
 /// A node's operands, with addresses of their own.
 struct Placed {
-  explicit Placed(const Problem& p) : problem(p) {
+  explicit Placed(const Problem& p, const How& how_ = {}) : problem(p), how(how_) {
     for (const auto& t : p.inputs) {
       memory.push_back(t ? pack(*t, t->dtype) : Memory(0, 0));
       inputs.push_back(t ? memory.back().data() : nullptr);
     }
-    for (const auto& t : p.outputs) {
-      memory.emplace_back(t ? t->count() * galley_dtype_bytes(t->dtype) : 0, 0xFF);
+    for (size_t i = 0; i < p.outputs.size(); ++i) {
+      const auto& t = p.outputs[i];
+      if (t && i < how.initial.size()) memory.push_back(pack({t->dtype, t->shape, how.initial[i]}, t->dtype));
+      else memory.emplace_back(t ? t->count() * galley_dtype_bytes(t->dtype) : 0, 0xFF);
       outputs.push_back(t ? memory.back().data() : nullptr);
     }
   }
@@ -32,16 +35,14 @@ struct Placed {
     return true;
   }
   const Problem& problem;
+  How how;
   std::vector<Memory> memory;
   std::vector<void*> inputs, outputs;
 };
 
-galley_status run(const galley_kernel* kernel, const std::string& isa, const std::vector<const galley_node_view*>& nodes, std::string* text) {
-  galley_target target = sdk::fresh<galley_target>();
-  target.device = "cpu";
-  target.isa = isa.c_str();
-  target.threads = 2;
-  target.workspace_budget = 64 << 20;
+galley_status run(const galley_kernel* kernel, const std::string& isa, const std::vector<const galley_node_view*>& nodes,
+                  std::string* text) {
+  const galley_target target = target_for(isa);
   auto plan = sdk::fresh<galley_kernel_plan>();
   galley_error error = GALLEY_ERROR_INIT;
   const auto n = static_cast<uint32_t>(nodes.size());
@@ -56,78 +57,264 @@ galley_status run(const galley_kernel* kernel, const std::string& isa, const std
   if (status == GALLEY_OK) {
     status = kernel->enqueue(state, nullptr, &error);
     kernel->release(state);
+    EXPECT_TRUE(workspace.intact());
   }
   *text = error.text;
   return status;
 }
 
-TEST(Groups, HaveTheBytesOfTheirNodes) {
+/// The kernel that the host chooses for a node.
+const galley_kernel* chosen(const Level& level, const Problem& problem, const How& how = {}) {
+  const galley_kernel* best = nullptr;
+  int64_t priority = 0;
+  for (const galley_kernel* kernel : level.kernels) {
+    auto plan = sdk::fresh<galley_kernel_plan>();
+    galley_error error = GALLEY_ERROR_INIT;
+    if (std::strcmp(kernel->op, problem.op->name) != 0 || query(kernel, level.isa, problem, how, &plan, &error) != GALLEY_OK) continue;
+    if (best && (plan.priority < priority || (plan.priority == priority && std::strcmp(kernel->name, best->name) >= 0))) continue;
+    best = kernel;
+    priority = plan.priority;
+  }
+  EXPECT_NE(best, nullptr);
+  return best;
+}
+Execution alone(const Level& level, const Problem& problem, const How& how = {}) {
+  return execute(chosen(level, problem, how), level.isa, problem, how);
+}
+/// A product by instructions for BF16, which no chain takes.
+bool by_pairs(const Level& level, const Problem& problem) {
+  const std::string name = chosen(level, problem)->name;
+  return name == "linear.amx" || name == "linear.avx512_bf16";
+}
+
+/// body(level, only_bf16) for each set of instructions that this machine has; where only_bf16, products in BF16 alone differ from those of
+/// another set.
+void on_all_levels(const std::function<void(const Level&, bool only_bf16)>& body) {
   set_threads(2);
+  // Instructions for BF16: the machine's, only those of vectors, and none.
+  for (const std::optional<double> bf16 : {std::optional<double>(), std::optional<double>(2), std::optional<double>(0)})
+    for (const Level& level : models().levels) {
+      if (bf16 && (level.isa != "x86-64-v4" || (*bf16 > 0 && !__builtin_cpu_supports("avx512bf16")))) continue;
+      SCOPED_TRACE(level.isa + (bf16 ? ", BF16 " + std::to_string(*bf16) : ""));
+      set_bf16_per_f32(bf16);
+      body(level, bf16.has_value());
+    }
+  set_bf16_per_f32({});
+}
+
+Tensor draw(uint32_t dtype, const std::vector<int64_t>& shape, std::mt19937_64& random) {
+  Tensor t{dtype, shape, {}};
+  for (int64_t k = t.count(); k > 0; --k) t.values.push_back(rounded(std::uniform_real_distribution(-2.0, 2.0)(random), dtype));
+  return t;
+}
+
+/// Products of one input: rows, its columns, the columns of each product.
+struct Shared {
+  int64_t rows, K;
+  std::vector<int64_t> N;
+};
+const std::vector<Shared> shared = {{128, 192, {192, 64, 64}}, {37, 67, {129, 33}}, {300, 1030, {8, 8, 8, 200}},
+                                    {65, 96, {4, 64, 16}},     {1, 64, {16, 300}},  {513, 40, {1100, 8}}};
+
+struct Products {
+  const char* op;
+  uint32_t dtype;
+  bool transposed, bias;
+};
+
+/// The problems of a group: of "linear" with x in common, of "linear_dx" with nothing, of "linear_dw" with x.
+std::vector<Problem> products(const Products& of, const Shared& s, const sdk::Attrs& attrs, std::mt19937_64& random) {
+  std::vector<Problem> out;
+  const Tensor x = draw(of.dtype, {s.rows, s.K}, random);
+  for (const int64_t N : s.N) {
+    Problem& p = out.emplace_back();
+    p.op = models().op(of.op);
+    p.name = std::to_string(s.rows) + " x " + std::to_string(s.K) + " to " + std::to_string(N);
+    p.attrs = attrs.data();
+    p.n_attrs = attrs.count();
+    const Tensor w = draw(of.dtype, of.transposed ? std::vector{s.K, N} : std::vector{N, s.K}, random),
+                 dy = draw(of.dtype, {s.rows, N}, random);
+    if (p.op->name == std::string("linear")) p.inputs = {x, w, {}};
+    else if (p.op->name == std::string("linear_dx")) p.inputs = {dy, w};
+    else p.inputs = {dy, x};
+    if (p.op->name == std::string("linear") && of.bias) p.inputs[2] = draw(GALLEY_F32, {N}, random);
+    p.infer();
+  }
+  return out;
+}
+
+void expect_same_as_alone(const Level& level, const galley_kernel* kernel, const std::vector<Problem>& problems,
+                          const std::vector<How>& how) {
+  std::vector<std::unique_ptr<Placed>> placed;
+  std::vector<std::unique_ptr<View>> views;
+  std::vector<const galley_node_view*> nodes;
+  for (size_t i = 0; i < problems.size(); ++i) {
+    placed.push_back(std::make_unique<Placed>(problems[i], how[i]));
+    Placed& p = *placed.back();
+    views.push_back(std::make_unique<View>(p.problem, p.inputs, p.outputs, how[i].access, false));
+    nodes.push_back(views.back()->node());
+  }
+  std::string text;
+  ASSERT_EQ(run(kernel, level.isa, nodes, &text), GALLEY_OK) << text;
+  for (const auto& p : placed) EXPECT_TRUE(p->same(alone(level, p->problem, p->how))) << p->problem.name;
+}
+
+TEST(Groups, HaveTheBytesOfTheirNodes) {
   std::mt19937_64 random(seed());
   int groups = 0;
-  for (const Level& level : models().levels)
+  on_all_levels([&](const Level& level, bool) {
     for (const galley_kernel* kernel : level.kernels) {
       const galley_op* op = models().op(kernel->op);
       if (!op || !(kernel->flags & GALLEY_KERNEL_GROUPS)) continue;
-      SCOPED_TRACE(std::string(kernel->name) + " at " + level.isa);
+      SCOPED_TRACE(kernel->name);
       std::vector<Problem> problems;
       for (uint32_t k = 0; k < op->n_cases; ++k) problems.push_back(Problem::draw(op, *op->cases[k], random));
-      std::vector<Placed> placed(problems.begin(), problems.end());
-      std::vector<std::unique_ptr<View>> views;
-      std::vector<const galley_node_view*> nodes;
-      for (const Placed& p : placed) {
-        views.push_back(std::make_unique<View>(p.problem, p.inputs, p.outputs, std::vector<uint32_t>(), false));
-        nodes.push_back(views.back()->node());
-      }
-      std::string text;
-      ASSERT_EQ(run(kernel, level.isa, nodes, &text), GALLEY_OK) << text;
-      for (const Placed& p : placed) EXPECT_TRUE(p.same(execute(kernel, level.isa, p.problem, {}))) << p.problem.name;
+      expect_same_as_alone(level, kernel, problems, std::vector<How>(problems.size()));
       ++groups;
     }
+  });
   EXPECT_GT(groups, 0);
 }
 
-/// add>norm for each case of the norm, with a sum that others read and with one that has no memory.
-TEST(Chains, HaveTheBytesOfTheirLinks) {
-  set_threads(2);
+TEST(Groups, OfProductsHaveTheBytesOfTheirNodes) {
   std::mt19937_64 random(seed());
-  for (const Level& level : models().levels)
+  on_all_levels([&](const Level& level, bool only_bf16) {
+    for (const char* op : {"linear", "linear_dx", "linear_dw"})
+      for (const uint32_t dtype : {GALLEY_F32, GALLEY_BF16, GALLEY_F16})
+        for (const bool transposed : {false, true}) {
+          sdk::Attrs attrs;
+          attrs.i("transposed", transposed);
+          if (only_bf16 && dtype != GALLEY_BF16) continue;
+          const auto& kernels = level.kernels;
+          const auto several = std::find_if(kernels.begin(), kernels.end(), [&](const galley_kernel* k) {
+            return k->op == std::string(op) && k->flags & GALLEY_KERNEL_GROUPS;
+          });
+          ASSERT_NE(several, kernels.end());
+          for (const Shared& s : shared) {
+            const bool adds = (&s - shared.data() + transposed) % 2 != 0;
+            SCOPED_TRACE(std::string(op) + " of " + std::to_string(dtype) + (transposed ? ", transposed" : "") + (adds ? ", added" : ""));
+            const std::vector<Problem> problems = products({op, dtype, transposed, !adds}, s, attrs, random);
+            std::vector<How> how(problems.size());
+            for (size_t i = 0; adds && i < problems.size(); ++i) {
+              const Tensor& out = *problems[i].outputs[0];
+              how[i].access = {GALLEY_ACCUMULATE};
+              how[i].initial = {draw(out.dtype, out.shape, random).values};
+            }
+            expect_same_as_alone(level, *several, problems, how);
+          }
+        }
+  });
+}
+
+/// Whether a chain takes what others read.
+enum class Keeps { No, Yes };
+
+/// A chain's bytes are those of its links: with what lies between in memory, which others may read, and without. `place`: which input of
+/// `second` it is.
+void expect_same_as_links(const Level& level, const std::string& links, const Problem& first, Problem second, size_t place, Keeps keeps) {
+  const auto chain = level.kernel(links);
+  ASSERT_NE(chain, nullptr) << links;
+  const Execution made = alone(level, first);
+  second.inputs[place]->values = unpack(made.outputs[0].data(), first.outputs[0]->dtype, first.outputs[0]->count());
+  const Execution read = alone(level, second);
+  for (const bool kept : {true, false}) {
+    SCOPED_TRACE(links + " of " + first.name + " and " + second.name + (kept ? ", kept" : ""));
+    Placed one(first), two(second);
+    std::memset(two.memory[place].data(), 0xFF, static_cast<size_t>(two.memory[place].bytes()));
+    void* const between = kept ? one.outputs[0] : nullptr;
+    const View first_view(first, one.inputs, {between}, {}, false);
+    two.inputs[place] = between;
+    const View second_view(second, two.inputs, two.outputs, {}, false);
+    // What lies between has one name, and no other operand has it.
+    galley_node_view nodes[2] = {*first_view.node(), *second_view.node()};
+    galley_operand output = *nodes[0].outputs[0], input = *nodes[1].inputs[place];
+    output.name = input.name = "between";
+    output.flags = input.flags = kept ? 0 : GALLEY_OPERAND_NO_MEMORY;
+    const galley_operand* const outputs[] = {&output};
+    std::vector<const galley_operand*> inputs(nodes[1].inputs, nodes[1].inputs + nodes[1].n_inputs);
+    inputs[place] = &input;
+    nodes[0].outputs = outputs;
+    nodes[1].inputs = inputs.data();
+    std::string text;
+    if ((kept && keeps == Keeps::No) || by_pairs(level, first)) {
+      EXPECT_EQ(run(chain, level.isa, {&nodes[0], &nodes[1]}, &text), GALLEY_UNSUPPORTED);
+      continue;
+    }
+    ASSERT_EQ(run(chain, level.isa, {&nodes[0], &nodes[1]}, &text), GALLEY_OK) << text;
+    EXPECT_TRUE(!kept || one.same(made));
+    for (size_t i = 0; i < two.memory.size(); ++i)
+      if (i != place) {
+        const Memory& other = i < read.inputs.size() ? read.inputs[i] : read.outputs[i - read.inputs.size()];
+        EXPECT_TRUE(two.memory[i].intact() && std::memcmp(two.memory[i].data(), other.data(), static_cast<size_t>(other.bytes())) == 0);
+      }
+  }
+}
+
+TEST(Chains, OfSumAndNormHaveTheBytesOfTheirLinks) {
+  std::mt19937_64 random(seed());
+  on_all_levels([&](const Level& level, bool) {
     for (const std::string name : {"layer_norm", "rms_norm"}) {
       const galley_op *add = models().op("add"), *norm = models().op(name);
-      const galley_kernel* chain = level.kernel("add>" + name);
-      ASSERT_NE(chain, nullptr);
       for (uint32_t k = 0; k < norm->n_cases; ++k) {
-        Problem normed = Problem::draw(norm, *norm->cases[k], random), sum;
+        const Problem normed = Problem::draw(norm, *norm->cases[k], random);
+        Problem sum;
         sum.op = add;
         sum.name = "sum";
         sum.inputs = {normed.inputs[0], normed.inputs[0]};
         std::reverse(sum.inputs[1]->values.begin(), sum.inputs[1]->values.end());
         sum.infer();
-        const Execution added = execute(level.kernel("add"), level.isa, sum, {});
-        normed.inputs[0]->values = unpack(added.outputs[0].data(), sum.outputs[0]->dtype, sum.outputs[0]->count());
-        const Execution alone = execute(level.kernel(name), level.isa, normed, {});
-        for (const bool kept : {true, false}) {
-          SCOPED_TRACE(name + " of " + normed.name + " at " + level.isa + (kept ? ", kept" : ""));
-          Placed first(sum), second(normed);
-          std::memset(second.memory[0].data(), 0xFF, static_cast<size_t>(second.memory[0].bytes()));
-          void* const between = kept ? first.outputs[0] : nullptr;
-          const View sum_view(sum, first.inputs, {between}, {}, false);
-          second.inputs[0] = between;
-          const View norm_view(normed, second.inputs, second.outputs, {}, false);
-          // What lies between has one name.
-          galley_operand read = *norm_view.node()->inputs[0];
-          read.name = sum_view.node()->outputs[0]->name;
-          std::vector<const galley_operand*> inputs(norm_view.node()->inputs, norm_view.node()->inputs + norm_view.node()->n_inputs);
-          inputs[0] = &read;
-          galley_node_view node = *norm_view.node();
-          node.inputs = inputs.data();
-          std::string text;
-          ASSERT_EQ(run(chain, level.isa, {sum_view.node(), &node}, &text), GALLEY_OK) << text;
-          EXPECT_TRUE(!kept || first.same(added));
-          EXPECT_TRUE(second.same(alone, 1));
-        }
+        expect_same_as_links(level, "add>" + name, sum, normed, 0, Keeps::Yes);
       }
     }
+  });
+}
+
+/// The activation of a product; of "swiglu", the product is input `place`.
+Problem activation(const std::string& op, const Problem& product, size_t place, const sdk::Attrs& attrs, std::mt19937_64& random) {
+  Problem p;
+  p.op = models().op(op);
+  p.name = op + " " + std::to_string(place);
+  p.inputs.assign(op == "swiglu" ? 2 : 1, product.outputs[0]);
+  for (auto& input : p.inputs) input = draw(input->dtype, input->shape, random);
+  p.attrs = attrs.data();
+  p.n_attrs = attrs.count();
+  p.infer();
+  return p;
+}
+
+TEST(Chains, OfProductAndActivationHaveTheBytesOfTheirLinks) {
+  std::mt19937_64 random(seed());
+  sdk::Attrs none, by_tanh, to_f32, to_bf16;
+  by_tanh.s("approximate", "tanh");
+  to_f32.s("dtype", "f32");
+  to_bf16.s("dtype", "bf16");
+  struct Kind {
+    const char* op;
+    size_t place;
+    const sdk::Attrs* attrs;
+  };
+  const std::vector<Kind> kinds = {{"gelu", 0, &none},   {"gelu", 0, &by_tanh}, {"silu", 0, &none},
+                                   {"relu", 0, &to_f32}, {"swiglu", 0, &none},  {"swiglu", 1, &none},
+                                   {"gelu", 0, &to_f32}, {"silu", 0, &to_bf16}, {"swiglu", 1, &to_f32}};
+  size_t next = 0;
+  on_all_levels([&](const Level& level, bool only_bf16) {
+    // A kind for each product, and all of them in turn.
+    const auto one_of = [&](const Problem& product) {
+      if (only_bf16 && product.inputs[0]->dtype != GALLEY_BF16) return;
+      const Kind& kind = kinds[next++ % kinds.size()];
+      expect_same_as_links(level, std::string("linear>") + kind.op, product, activation(kind.op, product, kind.place, *kind.attrs, random),
+                           kind.place, Keeps::No);
+    };
+    const galley_op* linear = models().op("linear");
+    for (uint32_t k = 0; k < linear->n_cases; ++k) one_of(Problem::draw(linear, *linear->cases[k], random));
+    for (const uint32_t dtype : {GALLEY_F32, GALLEY_BF16, GALLEY_F16})
+      for (const bool transposed : {false, true}) {
+        sdk::Attrs attrs;
+        attrs.i("transposed", transposed);
+        for (const Shared& s : shared)
+          for (const Problem& product : products({"linear", dtype, transposed, true}, s, attrs, random)) one_of(product);
+      }
+  });
 }
 
 }  // namespace

@@ -346,6 +346,12 @@ void run_reference(Problem& p) {
 
 namespace {
 
+std::optional<double> bf16_per_f32;
+
+}  // namespace
+
+void set_bf16_per_f32(std::optional<double> peak) { bf16_per_f32 = peak; }
+
 galley_target target_for(const std::string& isa) {
   galley_target target = sdk::fresh<galley_target>();
   target.device = "cpu";
@@ -365,12 +371,20 @@ galley_target target_for(const std::string& isa) {
     for (const galley_peak& peak : peaks) all.push_back(&peak);
     return all;
   }();
+  if (bf16_per_f32 && peaks.size() > 1) {
+    static std::vector<galley_peak> other;
+    static std::vector<const galley_peak*> to_other;
+    other = peaks;
+    other[1].flops = *bf16_per_f32 * peaks[0].flops;
+    to_other = {&other[0], &other[1]};
+    target.peaks = to_other.data();
+    target.n_peaks = 2;
+    return target;
+  }
   target.peaks = pointers.data();
   target.n_peaks = static_cast<uint32_t>(pointers.size());
   return target;
 }
-
-}  // namespace
 
 galley_status query(const galley_kernel* kernel, const std::string& isa, const Problem& p, const How& how, galley_kernel_plan* plan,
                     galley_error* error) {

@@ -73,6 +73,11 @@ class View {
   galley_node_view view_ = {};
 };
 
+/// A target of this machine with two threads. It lives until the next call.
+galley_target target_for(const std::string& isa);
+/// Operations in BF16 for each in F32 that targets have from now on, where the machine has any; empty: as many as the machine.
+void set_bf16_per_f32(std::optional<double> peak);
+
 /// Fills outputs' values (and updated inputs') by the op's reference.
 void run_reference(Problem& problem);
 

@@ -93,6 +93,7 @@ FIELD(galley_operand, n_attrs, 72, 4, uint32_t);
 FIELD(galley_operand, reserved, 76, 4, uint32_t);
 FIELD(galley_operand, flags, 80, 8, uint64_t);
 CONSTANT(GALLEY_OPERAND_MIN_SIZE, 80u);
+CONSTANT(GALLEY_OPERAND_NO_MEMORY, 1ull << 32);
 
 SIZE(galley_node_view, 88);
 FIELD(galley_node_view, size, 0, 4, uint32_t);

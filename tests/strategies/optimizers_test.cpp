@@ -199,6 +199,50 @@ TEST_P(Kernels, AreTheSameForAnyThreadsAndVectors) {
   }
 }
 
+/// What these inputs of the nodes hold.
+std::vector<std::vector<double>> held(std::vector<NodeRun>& nodes, const std::vector<size_t>& inputs) {
+  std::vector<std::vector<double>> out;
+  for (NodeRun& node : nodes)
+    for (const size_t i : inputs) out.push_back(node.value(i));
+  return out;
+}
+
+TEST_P(Kernels, AreTheSameInGroups) {
+  const std::string op = GetParam();
+  if (op == "clip_factor") GTEST_SKIP() << "there is one of them in a step";
+  std::mt19937_64 random(5), again(5);
+  std::vector<NodeRun> alone = draw_cases(GetParam(), random, 3), group = draw_cases(GetParam(), again, 3);
+  std::vector<NodeRun*> nodes;
+  for (NodeRun& node : alone) node.kernel();
+  for (NodeRun& node : group) nodes.push_back(&node);
+  NodeRun::together(op, nodes);
+  EXPECT_EQ(held(group, updated(GetParam())), held(alone, updated(GetParam())));
+}
+
+TEST(AdamW, AndItsCopyAreTheSameInChains) {
+  const std::vector<size_t> updated = {0, 2, 3};
+  for (const uint32_t dtype : {GALLEY_BF16, GALLEY_F16}) {
+    const char* const text = dtype == GALLEY_BF16 ? "bf16" : "f16";
+    std::mt19937_64 random(5), again(5);
+    std::vector<NodeRun> alone = draw_cases("adamw_step", random, 3), steps = draw_cases("adamw_step", again, 3);
+    std::vector<NodeRun> copies, copies_alone;
+    std::vector<NodeRun*> chains;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const auto n = static_cast<int64_t>(steps[i].value(0).size());
+      alone[i].kernel();
+      copies_alone.emplace_back("copy", Attrs().s("dtype", text)).in(GALLEY_F32, {n}, alone[i].value(0));
+      EXPECT_EQ(copies_alone.back().infer(), "");
+      copies_alone.back().kernel();
+      copies.emplace_back("copy", Attrs().s("dtype", text)).before(GALLEY_F32, {n});
+      EXPECT_EQ(copies.back().infer(), "");
+    }
+    for (size_t i = 0; i < steps.size(); ++i) chains.insert(chains.end(), {&steps[i], &copies[i]});
+    NodeRun::together("adamw_step>copy", chains);
+    EXPECT_EQ(held(steps, updated), held(alone, updated));
+    for (size_t i = 0; i < copies.size(); ++i) EXPECT_EQ(copies[i].output(0), copies_alone[i].output(0)) << text << ", case " << i;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ops, Kernels, testing::Values("sgd_step", "adamw_step", "clip_factor"),
                          [](const auto& op) { return std::string(op.param); });
 

@@ -87,6 +87,7 @@ Value list(std::initializer_list<double> numbers) {
 
 /// The node as the op or a kernel sees it, with bytes behind it.
 struct NodeRun::View {
+  std::deque<std::string> names;
   std::deque<std::vector<std::byte>> bytes;
   std::deque<galley_operand> operands;
   std::vector<const galley_operand*> inputs, outputs;
@@ -135,16 +136,28 @@ std::string NodeRun::infer() {
   return "";
 }
 
-void NodeRun::run(bool as_double, const galley_kernel* kernel) {
-  View v;
-  const auto dtype_of = [&](const Tensor& t) {
-    return as_double && (t.dtype == GALLEY_F32 || t.dtype == GALLEY_BF16 || t.dtype == GALLEY_F16) ? GALLEY_F64 : t.dtype;
-  };
+NodeRun& NodeRun::before(uint32_t dtype, std::vector<int64_t> shape) {
+  inputs_.push_back({dtype, std::move(shape), {}, true});
+  return *this;
+}
+
+namespace {
+
+uint32_t in_memory(uint32_t dtype, bool as_double) {
+  return as_double && (dtype == GALLEY_F32 || dtype == GALLEY_BF16 || dtype == GALLEY_F16) ? GALLEY_F64 : dtype;
+}
+
+}  // namespace
+
+void NodeRun::place(View& v, const View* before, Numbers numbers) const {
   const auto add = [&](const Tensor& t, uint32_t access) -> const galley_operand* {
     if (!t.dtype) return nullptr;
+    if (t.before) return before->inputs.front();
+    const uint32_t dtype = in_memory(t.dtype, numbers == Numbers::Double);
     std::vector<std::byte>& data = v.bytes.emplace_back();
-    with_type(dtype_of(t), [&](auto x) { convert<decltype(x)>(t.values, &data); });
-    v.operands.push_back(sdk::operand(data.data(), t.shape.data(), static_cast<uint32_t>(t.shape.size()), dtype_of(t), access));
+    with_type(dtype, [&](auto x) { convert<decltype(x)>(t.values, &data); });
+    const std::string& name = v.names.emplace_back(std::to_string(v.names.size()) + (before ? " behind" : ""));
+    v.operands.push_back(sdk::operand(data.data(), t.shape.data(), static_cast<uint32_t>(t.shape.size()), dtype, access, name.c_str()));
     return &v.operands.back();
   };
   for (size_t i = 0; i < inputs_.size(); ++i)
@@ -164,10 +177,26 @@ void NodeRun::run(bool as_double, const galley_kernel* kernel) {
             0,
             0,
             -1};
+}
 
+void NodeRun::read_back(const View& v, Numbers numbers) {
+  size_t at = 0;
+  for (std::vector<Tensor>* tensors : {&inputs_, &outputs_})
+    for (Tensor& t : *tensors)
+      if (t.dtype && !t.before)
+        with_type(in_memory(t.dtype, numbers == Numbers::Double), [&](auto x) { convert_back<decltype(x)>(v.bytes[at++], &t.values); });
+}
+
+void NodeRun::run(const std::vector<NodeRun*>& nodes, Numbers numbers, const galley_kernel* kernel) {
+  std::deque<View> views;
+  std::vector<const galley_node_view*> all;
+  for (const NodeRun* node : nodes) {
+    View* const before = views.empty() ? nullptr : &views.back();
+    node->place(views.emplace_back(), before, numbers);
+    all.push_back(&views.back().view);
+  }
   galley_error error = GALLEY_ERROR_INIT;
   if (kernel) {
-    const galley_node_view* const nodes[] = {&v.view};
     auto target = sdk::fresh<galley_target>();
     target.device = "cpu";
     target.isa = "";
@@ -177,26 +206,28 @@ void NodeRun::run(bool as_double, const galley_kernel* kernel) {
     auto setup = sdk::fresh<galley_kernel_setup>();
     setup.target = &target;
     void* state = nullptr;
-    ASSERT_EQ(kernel->query(nodes, 1, &target, &plan, &error), GALLEY_OK) << error.text;
-    ASSERT_EQ(kernel->prepare(nodes, 1, &setup, &state, &error), GALLEY_OK) << error.text;
+    const auto n = static_cast<uint32_t>(all.size());
+    ASSERT_EQ(kernel->query(all.data(), n, &target, &plan, &error), GALLEY_OK) << error.text;
+    ASSERT_EQ(kernel->prepare(all.data(), n, &setup, &state, &error), GALLEY_OK) << error.text;
     EXPECT_EQ(kernel->enqueue(state, nullptr, &error), GALLEY_OK) << error.text;
     kernel->release(state);
   } else {
-    ASSERT_EQ(op_->reference(&v.view, &error), GALLEY_OK) << error.text;
+    ASSERT_EQ(nodes[0]->op_->reference(all[0], &error), GALLEY_OK) << error.text;
   }
-  size_t at = 0;
-  for (std::vector<Tensor>* tensors : {&inputs_, &outputs_})
-    for (Tensor& t : *tensors)
-      if (t.dtype) with_type(dtype_of(t), [&](auto x) { convert_back<decltype(x)>(v.bytes[at++], &t.values); });
+  for (size_t i = 0; i < nodes.size(); ++i) nodes[i]->read_back(views[i], numbers);
 }
 
-void NodeRun::reference() { run(true, nullptr); }
+void NodeRun::reference() { run({this}, Numbers::Double, nullptr); }
 
-void NodeRun::kernel(const std::string& isa) {
-  auto found = plugins().kernels(op_->name, "cpu", isa);
+void NodeRun::kernel(const std::string& isa) { run_kernel(op_->name, {this}, isa); }
+
+void NodeRun::together(const std::string& op, const std::vector<NodeRun*>& nodes) { run_kernel(op, nodes, ""); }
+
+void NodeRun::run_kernel(const std::string& op, const std::vector<NodeRun*>& nodes, const std::string& isa) {
+  auto found = plugins().kernels(op, "cpu", isa);
   std::erase_if(found, [](const auto& k) { return k.table->flags & GALLEY_KERNEL_FORMATS; });  // those take no plain operands
-  ASSERT_EQ(found.size(), 1u) << op_->name << " for " << isa;
-  run(false, found[0].table);
+  ASSERT_EQ(found.size(), 1u) << op << " for " << isa;
+  run(nodes, Numbers::Own, found[0].table);
 }
 
 // ---- GraphFixture -----------------------------------------------------------------------------------------------------------------

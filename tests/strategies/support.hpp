@@ -37,12 +37,16 @@ class NodeRun {
   NodeRun& in(uint32_t dtype, std::vector<int64_t> shape, std::vector<double> values);
   NodeRun& scalar(uint32_t dtype, double value) { return in(dtype, {1}, {value}); }
   NodeRun& absent();
+  /// The next input is input 0 of the node before this one in a chain, which updates it.
+  NodeRun& before(uint32_t dtype, std::vector<int64_t> shape);
   /// Asks the op for the outputs; "" or what it says against the inputs.
   std::string infer();
   /// By the op's definition in double, or by the kernel for this ISA ("": this machine's). The inputs that are updated in place, and the
   /// outputs, change.
   void reference();
   void kernel(const std::string& isa = "");
+  /// All of them in one launch of a kernel of groups, or of the chain `op`.
+  static void together(const std::string& op, const std::vector<NodeRun*>& nodes);
   std::vector<double>& value(size_t input) { return inputs_[input].values; }
   std::vector<double>& output(size_t i) { return outputs_[i].values; }
 
@@ -51,9 +55,14 @@ class NodeRun {
     uint32_t dtype = 0;  // 0: absent
     std::vector<int64_t> shape;
     std::vector<double> values;
+    bool before = false;
   };
   struct View;
-  void run(bool as_double, const galley_kernel* kernel);
+  enum class Numbers { Double, Own };
+  static void run_kernel(const std::string& op, const std::vector<NodeRun*>& nodes, const std::string& isa);
+  static void run(const std::vector<NodeRun*>& nodes, Numbers numbers, const galley_kernel* kernel);
+  void place(View& v, const View* before, Numbers numbers) const;
+  void read_back(const View& v, Numbers numbers);
 
   const galley_op* op_;
   sdk::Attrs attrs_;

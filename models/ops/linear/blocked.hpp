@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "cpu/number.hpp"
+#include "ops/linear/activation.hpp"
 #include "ops/linear/tile.hpp"
 
 namespace galley::cpu {
@@ -23,7 +24,7 @@ struct Multiply {
   int64_t a_row, a_step;
   const void* b;
   int64_t b_row, b_step;
-  void* c;           ///< (m, n)
+  void* c;           ///< (m, n); null where an activation takes it
   const void* bias;  ///< (n), or null
   bool add;
   uint32_t dtype;  ///< of A and B
@@ -34,15 +35,14 @@ struct Multiply {
 /// How a product is cut: blocks of C of `rows` × `columns`, all of k in steps of `depth`. A task is a run of blocks, down a column first:
 /// what is copied of B serves those below each other. Lanes do tasks, each with buffers of its own.
 struct Blocking {
-  int64_t rows, columns, depth, row_blocks, column_blocks, tasks, lanes;
-  bool holds_c;
+  int64_t rows, columns, depth, row_blocks, column_blocks, tasks;
+  bool holds_c;  ///< has room for sums in F32
   int64_t blocks() const { return row_blocks * column_blocks; }
   int64_t packed_a() const { return rows * depth; }
   int64_t packed_b() const { return columns * depth; }
   int64_t edge() const { return rows * tile::width; }
   int64_t held_c() const { return holds_c ? std::min(row_blocks, (blocks() + tasks - 1) / tasks) * rows * columns : 0; }
-  int64_t per_lane() const { return packed_a() + packed_b() + edge() + held_c(); }
-  int64_t bytes() const { return lanes * per_lane() * static_cast<int64_t>(sizeof(float)) + 64; }
+  int64_t lane_bytes() const { return (packed_a() + packed_b() + edge() + held_c()) * static_cast<int64_t>(sizeof(float)); }
 };
 
 inline int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -54,7 +54,7 @@ inline float* on_a_line(void* p) {
 
 inline constexpr int64_t most_columns = 256, most_depth = 512;
 
-inline Blocking block(const Multiply& p, int64_t threads) {
+inline Blocking block(const Multiply& p, int64_t threads, bool holds_c) {
   Blocking out = {};
   const int64_t steps = std::max<int64_t>(1, (p.k + most_depth - 1) / most_depth);
   out.depth = (p.k + steps - 1) / steps;
@@ -68,15 +68,14 @@ inline Blocking block(const Multiply& p, int64_t threads) {
   out.column_blocks = (p.n + out.columns - 1) / out.columns;
   // Several a thread, so that none waits long for another's last one; whole columns, if they are as many.
   out.tasks = std::min(out.blocks(), out.column_blocks >= 4 * threads ? out.column_blocks : 8 * threads);
-  out.lanes = std::min(threads, out.tasks);
-  out.holds_c = p.c_dtype != GALLEY_F32;
+  out.holds_c = holds_c;
   return out;
 }
 
 /// to[j][i] = from[i][j] for i < rows, j < columns; rows' distances are given. Rows of `to` beyond are untouched.
 void transpose(const float* from, int64_t from_row, int64_t rows, int64_t columns, float* to, int64_t to_row);
 
-/// Task `task` of the product, in the buffers of lane `lane`. `workspace` is that of all lanes (Blocking::bytes).
-void multiply(const Multiply& p, const Blocking& cut, int64_t task, int64_t lane, void* workspace);
+/// Task `task` of the product, in a lane's memory (Blocking::lane_bytes), with the activation that follows, if one does.
+void multiply(const Multiply& p, const Blocking& cut, int64_t task, void* memory, const Activation* activation);
 
 }  // namespace galley::cpu

@@ -41,9 +41,7 @@
 #include <string>
 #include <vector>
 
-#include "cpu/lanes.hpp"
-#include "cpu/vector.hpp"
-#include "ops/linear/roles.hpp"
+#include "ops/linear/products.hpp"
 
 // oneDNN's threads are OpenMP's, and a primitive is made for as many as there are at that moment. Weak: the library comes with oneDNN, or
 // not at all.
@@ -52,13 +50,11 @@ __attribute__((weak)) int omp_get_max_threads();
 __attribute__((weak)) void omp_set_num_threads(int);
 }
 
+namespace galley::cpu {
 namespace {
 
-using namespace galley::sdk;
-namespace cpu = galley::cpu;
-using cpu::Multiply;
-using cpu::product_of;
-using cpu::round_up;
+using sdk::Failure;
+using sdk::Node;
 
 constexpr int64_t piece_rows = 512;    // of dW's sums at a time: what is copied of its operands stays in cache
 constexpr int64_t wide = 1024;         // rows of B up to here lie near enough to each other
@@ -66,8 +62,8 @@ constexpr int64_t long_column = 2048;  // what is copied of 64 longer columns no
 
 // How a product is cut into tasks, by shape alone. Operands have to be dense: what a cut leaves strided is copied, C behind its product.
 struct Cut {
-  explicit Cut(const Multiply& p) : columns(p.n), pieces(cpu::a_transposed(p) ? cpu::divide_up(p.k, piece_rows) : 1) {
-    if (cpu::a_transposed(p)) {
+  Cut(const Multiply& p, Links links) : columns(p.n), pieces(a_transposed(p) ? divide_up(p.k, piece_rows) : 1) {
+    if (a_transposed(p)) {
       rows = p.m >= 256 ? 64 : 96;
     } else if (p.n <= wide && p.k <= 512 && p.m >= 256) {
       rows = p.m >= 1024 ? 256 : 64;
@@ -76,15 +72,14 @@ struct Cut {
       rows = p.n >= 8 * columns ? 256 : 64;
     }
     rows = std::min(rows, p.m);
-    depth = cpu::divide_up(p.k, pieces);
-    row_blocks = cpu::divide_up(p.m, rows);
-    column_blocks = cpu::divide_up(p.n, columns);
+    depth = divide_up(p.k, pieces);
+    row_blocks = divide_up(p.m, rows);
+    column_blocks = divide_up(p.n, columns);
     copies_a = p.a_step != 1 && rows < p.m;
     copies_b = p.b_step == 1 && columns < p.n;
-    copies_c = columns < p.n;
+    copies_c = columns < p.n || links == Links::Two;
   }
   int64_t tasks() const { return row_blocks * column_blocks; }
-  int64_t lanes(int64_t threads) const { return std::clamp<int64_t>(threads, 1, tasks()); }
   int64_t floats_of_a() const { return copies_a ? round_up(depth * rows, 16) : 0; }
   int64_t floats_of_b() const { return copies_b ? round_up(depth * columns, 16) : 0; }
   int64_t floats_of_c() const { return copies_c ? round_up(rows * columns, 16) : 0; }
@@ -110,8 +105,8 @@ int64_t scratchpad_bound(const Multiply& p) {
   const int64_t depth = std::min<int64_t>(p.k, p.k > 1024 ? 1024 : 512);
   const bool power = p.n > 256 && (p.n & (p.n - 1)) == 0;
   int64_t floats = 0;
-  if (cpu::b_transposed(p) || power || p.n == 1 || p.k == 1) floats += 64 * round_up(depth, 16);
-  if (cpu::a_transposed(p) || p.m == 1 || p.k == 1) floats += std::min<int64_t>(p.m, 256) * (round_up(depth, 16) + 16);
+  if (b_transposed(p) || power || p.n == 1 || p.k == 1) floats += 64 * round_up(depth, 16);
+  if (a_transposed(p) || p.m == 1 || p.k == 1) floats += std::min<int64_t>(p.m, 256) * (round_up(depth, 16) + 16);
   if (p.k > depth) floats += std::min<int64_t>(p.m, 256) * 64;
   return round_up(floats * static_cast<int64_t>(sizeof(float)) + 1024, 64);
 }
@@ -151,25 +146,20 @@ class OneThread {
   int before_;
 };
 
-class OneDnn {
+class OneDnn : public Product {
  public:
-  static void query(const Node& node, const galley_target& target, galley_kernel_plan& plan) {
-    if (!cpu::all_f32(node)) unsupported("F32 only");
+  static Offer offer(const Node& node, const galley_target&, Links links) {
+    if (!all_f32(node)) return {"F32 only"};
     const Multiply p = product_of(node);
     // Rows of B that are whole multiples of 4 KiB meet in one set of the cache.
-    if (cpu::a_transposed(p) ? p.m < 128 || (p.n > wide && p.n % 1024 == 0) : p.b_step == 1 && p.k > long_column)
-      unsupported("the blocked product is faster");
-    const Cut cut(p);
-    plan.workspace_bytes = 64 + cut.lanes(target.threads) * lane_bytes(p, cut);
-    plan.priority = 1;
+    if (a_transposed(p) ? p.m < 128 || (p.n > wide && p.n % 1024 == 0) : p.b_step == 1 && p.k > long_column)
+      return {"the blocked product is faster"};
+    const Cut cut(p, links);
+    return {nullptr, cut.tasks(), lane_bytes(p, cut)};
   }
 
-  OneDnn(const Node& node, const galley_kernel_setup& setup)
-      : whole_(product_of(node)),
-        cut_(whole_),
-        lanes_(cut_.lanes(setup.target->threads)),
-        lane_bytes_(lane_bytes(whole_, cut_)),
-        workspace_(reinterpret_cast<char*>(cpu::on_a_line(setup.workspace))) {
+  OneDnn(const Node& node, const galley_target&, int64_t n_lanes, const std::optional<Activation>& activation)
+      : whole_(product_of(node)), cut_(whole_, activation ? Links::Two : Links::One), activation_(activation) {
     const OneThread one;
     const int64_t bound = scratchpad_bound(whole_, cut_);
     for (const int64_t m : {cut_.rows, whole_.m - (cut_.row_blocks - 1) * cut_.rows})
@@ -178,11 +168,7 @@ class OneDnn {
           for (const bool add : {whole_.add && !cut_.copies_c, cut_.pieces > 1})
             if (!find(m, n, k, add)) kinds_.push_back({m, n, k, add, make(node, task_of(whole_, cut_, m, n, k, add), bound), {}});
     for (Kind& kind : kinds_)
-      for (int64_t lane = 0; lane < lanes_; ++lane) kind.calls.push_back(call(kind));
-  }
-
-  void run() const {
-    cpu::in_lanes(lanes_, cut_.tasks(), [this](int64_t task, int64_t lane) { block(task, lane); });
+      for (int64_t lane = 0; lane < n_lanes; ++lane) kind.calls.push_back(call(kind));
   }
 
  private:
@@ -245,14 +231,14 @@ class OneDnn {
     return call;
   }
 
-  void block(int64_t task, int64_t lane) const {
+  void task(int64_t task, int64_t lane, void* memory) const override {
     // Down a column of blocks first, which read the same columns of B.
     const int64_t i = task % cut_.row_blocks * cut_.rows, j = task / cut_.row_blocks * cut_.columns;
     const int64_t m = std::min(cut_.rows, whole_.m - i), n = std::min(cut_.columns, whole_.n - j);
-    auto* const copied_a = reinterpret_cast<float*>(workspace_ + lane * lane_bytes_);
+    auto* const copied_a = static_cast<float*>(memory);
     float *const copied_b = copied_a + cut_.floats_of_a(), *const copied_c = copied_b + cut_.floats_of_b();
     float* const scratchpad = copied_c + cut_.floats_of_c();
-    float* const c = static_cast<float*>(whole_.c) + i * whole_.n + j;
+    float* const c = static_cast<float*>(whole_.c) + (activation_ ? 0 : i * whole_.n + j);
     for (int64_t first = 0; first == 0 || first < whole_.k; first += cut_.depth) {
       const int64_t k = std::min(cut_.depth, whole_.k - first);
       const float* a = static_cast<const float*>(whole_.a) + i * whole_.a_row + first * whole_.a_step;
@@ -262,6 +248,7 @@ class OneDnn {
       execute(*find(m, n, k, first > 0 || (whole_.add && !cut_.copies_c)), lane, a, b, cut_.copies_c ? copied_c : c, scratchpad,
               whole_.bias ? static_cast<const float*>(whole_.bias) + j : nullptr);
     }
+    if (activation_) return activation_->block(i, j, m, n, copied_c, n);
     if (!cut_.copies_c) return;
     for (int64_t r = 0; r < m; ++r) {
       float* __restrict to = c + r * whole_.n;
@@ -291,14 +278,17 @@ class OneDnn {
 
   Multiply whole_;
   Cut cut_;
-  int64_t lanes_, lane_bytes_;
-  char* workspace_;
+  std::optional<Activation> activation_;
   std::vector<Kind> kinds_;
 };
 
-const bool added = add(kernel_of<OneDnn>("linear.onednn", "linear")) && add(kernel_of<OneDnn>("linear_dx.onednn", "linear_dx")) &&
-                   add(kernel_of<OneDnn>("linear_dw.onednn", "linear_dw"));
+constexpr Way onednn = {1, OneDnn::offer,
+                        [](const Node& node, const galley_target& target, int64_t n_lanes, const std::optional<Activation>& activation) {
+                          return std::unique_ptr<Product>(std::make_unique<OneDnn>(node, target, n_lanes, activation));
+                        }};
+const bool added = add_way<onednn>({"linear.onednn", "linear_dx.onednn", "linear_dw.onednn"});
 
 }  // namespace
+}  // namespace galley::cpu
 
 #endif

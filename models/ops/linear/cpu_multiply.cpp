@@ -129,6 +129,16 @@ void block_of(const Multiply& p, int64_t rows, const Panel& at, tile::Strided a,
   }
 }
 
+// Sums that are held go where they belong: into C, or, in C's dtype, to the activation.
+void finish(const Multiply& p, int64_t i0, int64_t rows, const Panel& at, const float* sums, int64_t ld, const Activation* activation) {
+  if (activation && p.c_dtype == GALLEY_F32) return activation->block(i0, at.j0, rows, at.columns, sums, ld);
+  for (int64_t i = i0; i < i0 + rows; ++i, sums += ld) {
+    uint16_t rounded[most_columns];
+    store(sums, at.columns, activation ? rounded : p.c, p.c_dtype, activation ? 0 : i * p.n + at.j0);
+    if (activation) activation->row(i, at.j0, at.columns, rounded, 0);
+  }
+}
+
 }  // namespace
 
 void transpose(const float* from, int64_t from_row, int64_t rows, int64_t columns, float* to, int64_t to_row) {
@@ -143,8 +153,8 @@ void transpose(const float* from, int64_t from_row, int64_t rows, int64_t column
     for (int64_t j = 0; j < columns; ++j) to[j * to_row + i] = from[i * from_row + j];
 }
 
-void multiply(const Multiply& p, const Blocking& cut, int64_t index, int64_t whose, void* workspace) {
-  float* own = on_a_line(workspace) + whose * cut.per_lane();
+void multiply(const Multiply& p, const Blocking& cut, int64_t index, void* memory, const Activation* activation) {
+  auto* const own = static_cast<float*>(memory);
   const Lane lane{own + cut.packed_b(), own, own + cut.packed_b() + cut.packed_a(), own + cut.packed_b() + cut.packed_a() + cut.edge()};
   const int64_t end = cut.blocks() * (index + 1) / cut.tasks;
   for (int64_t t = cut.blocks() * index / cut.tasks; t < end;) {
@@ -169,11 +179,11 @@ void multiply(const Multiply& p, const Blocking& cut, int64_t index, int64_t who
           a = pack_a(p, i0, rows, at, cut, lane.a);
           if (below > 0) next_a = ahead_of_a(p, i0 + rows, below, at, corners(at, rows));
         }
-        block_of(p, rows, at, a, c + (i0 - top) * ldc, ldc, lane, cut.columns, next_b, next_a);
+        float* const made = c + (i0 - top) * ldc;
+        block_of(p, rows, at, a, made, ldc, lane, cut.columns, next_b, next_a);
+        if (cut.holds_c && k0 + cut.depth >= p.k) finish(p, i0, rows, at, made, ldc, activation);
       }
     }
-    if (cut.holds_c)
-      for (int64_t r = 0; r < rows_of_all; ++r) store(c + r * ldc, columns, p.c, p.c_dtype, (top + r) * p.n + j0);
   }
 }
 

@@ -169,7 +169,6 @@ Cut cut(const Multiply& p, int64_t threads) {
       now.column_blocks = divide_up(p.n, now.columns);
       // Several a thread, so that none waits long for another's last one.
       now.tasks = std::min(now.blocks(), 8 * threads);
-      now.lanes = std::min(threads, now.tasks);
       if (now.panel_bytes() + now.sums_bytes() > 1 << 20) continue;
       const auto times_a = static_cast<double>(now.column_blocks);
       const auto times_b = static_cast<double>(now.pieces > 1 ? now.row_blocks : std::min(now.row_blocks, now.tasks));
@@ -187,8 +186,8 @@ Cut cut(const Multiply& p, int64_t threads) {
   return out;
 }
 
-void multiply(const Multiply& p, const Cut& cut, Block block, int64_t task, int64_t whose, void* workspace) {
-  char* const panel = reinterpret_cast<char*>(on_a_line(workspace)) + whose * cut.lane_bytes();
+void multiply(const Multiply& p, const Cut& cut, Block block, int64_t task, void* memory) {
+  char* const panel = static_cast<char*>(memory);
   char* const copied = panel + cut.panel_bytes();
   auto* const held = reinterpret_cast<float*>(copied + cut.strip_bytes());
   const int64_t end = cut.blocks() * (task + 1) / cut.tasks;

@@ -20,14 +20,13 @@ inline constexpr int64_t good_depth = 256, most_depth = 512;
 /// cache, and A is taken strip by strip. Sums that have more than one piece are held in F32. A task is a run of blocks, down a column
 /// first; what the next block needs is asked for ahead.
 struct Cut {
-  int64_t rows, columns, depth, row_blocks, column_blocks, pieces, tasks, lanes;
+  int64_t rows, columns, depth, row_blocks, column_blocks, pieces, tasks;
   bool copies_a;
   int64_t blocks() const { return row_blocks * column_blocks; }
   int64_t panel_bytes() const { return columns * depth * 2; }
   int64_t strip_bytes() const { return strip * depth * 2; }
   int64_t sums_bytes() const { return (pieces > 1 ? rows * columns : strip * strip) * static_cast<int64_t>(sizeof(float)); }
   int64_t lane_bytes() const { return panel_bytes() + strip_bytes() + sums_bytes(); }
-  int64_t bytes() const { return lanes * lane_bytes() + 64; }
 };
 
 Cut cut(const Multiply& p, int64_t threads);
@@ -42,7 +41,7 @@ struct Strip {
 /// are read from memory, and would otherwise write what is copied too late.
 using Block = void (*)(int64_t steps, Strip a, const char* b, float* sums, bool adds);
 
-/// Task `task` in the buffers of lane `lane`.
-void multiply(const Multiply& p, const Cut& cut, Block block, int64_t task, int64_t lane, void* workspace);
+/// Task `task` in a lane's memory (Cut::lane_bytes).
+void multiply(const Multiply& p, const Cut& cut, Block block, int64_t task, void* memory);
 
 }  // namespace galley::cpu::pairs

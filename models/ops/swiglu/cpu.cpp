@@ -1,6 +1,7 @@
 // SwiGLU: one pass over three operands forward, five backward. Each element is read before either gradient is written, so both may take
 // over an input.
 #include "cpu/number.hpp"
+#include "ops/activation/functions.hpp"
 
 namespace {
 
@@ -8,7 +9,7 @@ using namespace galley::sdk;
 namespace cpu = galley::cpu;
 
 void swiglu(const Node& n, void*) {
-  cpu::map(n, [](float gate, float up) { return cpu::silu(gate) * up; });
+  cpu::map(n, [](float gate, float up) { return cpu::swiglu(gate, up); });
 }
 
 void swiglu_grad(const Node& n, void*) {

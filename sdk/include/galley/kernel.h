@@ -7,7 +7,8 @@
  *   group   n nodes of one op that do not depend on each other (the steps of all parameters). query and prepare get all of them. Only
  *           kernels with GALLEY_KERNEL_GROUPS are offered groups; they also take a single node.
  *   chain   a kernel whose `op` is "add>rms_norm" computes an add and the rms_norm that reads its output. It gets both nodes, in this
- *           order. An operand between them that no other node reads has no memory: its `data` is NULL, also after planning. What lies between
+ *           order. An operand between them that no other node reads has no memory: its `data` is NULL, also after planning, and it has the
+ *           flag GALLEY_OPERAND_NO_MEMORY. What lies between
  *           has the same name in both nodes: a kernel has to check which operand that is. An output may lie where an input lies if the
  *           rules of the ops say so from link to link. A group of chains is passed chain by chain, so n is a multiple of the chain's
  *           length.

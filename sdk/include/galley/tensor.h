@@ -46,6 +46,9 @@ static inline int64_t galley_dtype_bytes(uint32_t dtype) {
 
 #define GALLEY_MAX_RANK 8u
 
+/* Flags of an operand. */
+#define GALLEY_OPERAND_NO_MEMORY (1ull << 32) /* a hint: lies between the links of a chain, and nobody else reads it; `data` stays NULL */
+
 /* An operand. `data` is NULL at plan time. `shape` has `rank` extents, of which the last is contiguous; rank 0 means one element. */
 typedef struct galley_operand {
   uint32_t size;
@@ -64,7 +67,7 @@ typedef struct galley_operand {
   const galley_attr* const* attrs; /* the format's options */
   uint32_t n_attrs;
   uint32_t reserved;
-  uint64_t flags; /* none yet */
+  uint64_t flags;
 } galley_operand;
 #define GALLEY_OPERAND_MIN_SIZE 80u
 

@@ -101,39 +101,80 @@ class Bench {
 
   void run(const std::string& label, const char* op_name, const std::vector<Shape>& inputs, Attrs attrs = {}, bool add = false) {
     if ((label + op_name).find(filter_) == std::string::npos) return;
-    const galley_op* op = nullptr;
-    for (uint32_t i = 0; i < ops_->n_ops; ++i)
-      if (!std::strcmp(ops_->ops[i]->name, op_name)) op = ops_->ops[i];
-    if (!op) return;
-    Operands in(inputs, GALLEY_READ);
-    galley_node_view node = {sizeof node,
-                             1,
-                             op_name,
-                             "node",
-                             in.pointers.data(),
-                             nullptr,
-                             attrs.data(),
-                             static_cast<uint32_t>(in.pointers.size()),
-                             0,
-                             attrs.count(),
-                             GALLEY_NODE_TRAINING,
-                             0,
-                             0};
+    const Placed placed(*this, op_name, inputs, attrs, add);
     galley_error error = GALLEY_ERROR_INIT;
-    galley_shape shapes[8] = {};
-    galley_shape* pointers[8] = {};
-    for (size_t i = 0; i < 8; ++i) pointers[i] = &shapes[i];
-    check(op->infer(&node, pointers, &error), error);
-    std::vector<Shape> outputs;
-    for (uint32_t i = 0; i < op->n_outputs; ++i)
-      outputs.push_back({shapes[i].dtype, {shapes[i].extents, shapes[i].extents + shapes[i].rank}});
-    Operands out(outputs, add ? GALLEY_ACCUMULATE : GALLEY_WRITE);
-    node.outputs = out.pointers.data();
-    node.n_outputs = static_cast<uint32_t>(out.pointers.size());
     galley_cost cost = {sizeof cost, 1, 0, 0};
-    if (op->cost) check(op->cost(&node, &cost, &error), error);
+    if (placed.op->cost) check(placed.op->cost(&placed.node, &cost, &error), error);
     for (uint32_t i = 0; i < kernels_->n_kernels; ++i)
-      if (!std::strcmp(kernels_->kernels[i]->op, op_name)) time(label, *kernels_->kernels[i], node, cost.flops, add);
+      if (!std::strcmp(kernels_->kernels[i]->op, op_name)) time(label, *kernels_->kernels[i], placed.node, cost.flops, add);
+  }
+
+  struct Link {
+    const char* op;
+    std::vector<Shape> inputs;
+    Attrs attrs = {};
+    bool add = false;
+    int common = -1;  // the input that is the first node's, too
+    int made = -1;    // the input that is the first node's output
+  };
+  /// Nodes in one launch of kernel `text`, a chain or an op of which they are a group, beside each by its best kernel: in turns. `kept`:
+  /// what lies between has memory.
+  void together(const std::string& label, const char* text, const std::vector<Link>& links, bool kept = true) {
+    if ((label + text).find(filter_) == std::string::npos) return;
+    std::vector<std::unique_ptr<Placed>> apart, joint;
+    for (auto* nodes : {&apart, &joint})
+      for (const Link& link : links) {
+        Placed& placed = *nodes->emplace_back(std::make_unique<Placed>(*this, link.op, link.inputs, link.attrs, link.add));
+        const Placed& first = *nodes->front();
+        const auto to = static_cast<size_t>(std::max(link.common, link.made));
+        if (link.common >= 0) placed.in.operands[to].data = first.in.operands[to].data;
+        if (link.made >= 0) placed.in.operands[to].data = first.out.operands[0].data;
+        placed.in.operands[to].name = link.made >= 0 ? "between" : "";
+        if (text != std::string(link.op) && nodes->size() == 1) placed.out.operands[0].name = "between";
+        if (nodes == &joint && !kept && link.made >= 0)
+          for (galley_operand* between : {&placed.in.operands[to], &nodes->front()->out.operands[0]}) {
+            between->data = nullptr;
+            between->flags = GALLEY_OPERAND_NO_MEMORY;
+          }
+      }
+    std::vector<std::unique_ptr<Prepared>> alone;
+    for (const auto& placed : apart) {
+      std::unique_ptr<Prepared> best;
+      for (uint32_t i = 0; i < kernels_->n_kernels; ++i) {
+        if (std::strcmp(kernels_->kernels[i]->op, placed->op->name)) continue;
+        auto next = std::make_unique<Prepared>(*this, *kernels_->kernels[i], std::vector<const galley_node_view*>{&placed->node});
+        if (next->state && (!best || next->plan.priority > best->plan.priority)) best = std::move(next);
+      }
+      alone.push_back(std::move(best));
+    }
+    std::vector<const galley_node_view*> views;
+    for (const auto& placed : joint) views.push_back(&placed->node);
+    std::unique_ptr<Prepared> all;
+    for (uint32_t i = 0; i < kernels_->n_kernels && !(all && all->state); ++i)
+      if (!std::strcmp(kernels_->kernels[i]->op, text) &&
+          (links[0].op != std::string(text) || kernels_->kernels[i]->flags & GALLEY_KERNEL_GROUPS))
+        all = std::make_unique<Prepared>(*this, *kernels_->kernels[i], views);
+    if (!all || !all->state) return void(std::printf("%-44s %-16s declined\n", label.c_str(), text));
+    std::vector<double> times[2];
+    double spent = 0;
+    for (int round = 0; round < 200 && (round < 9 || spent < 1.2); ++round)
+      for (const int which : {round % 2, 1 - round % 2}) {
+        const double begin = seconds();
+        if (which) all->run();
+        else
+          for (const auto& one : alone) one->run();
+        times[which].push_back(seconds() - begin);
+        spent += times[which].back();
+      }
+    double least[2], middle[2];
+    for (int which : {0, 1}) {
+      std::sort(times[which].begin(), times[which].end());
+      least[which] = times[which].front();
+      middle[which] = times[which][times[which].size() / 2];
+    }
+    std::printf("%-44s %-16s apart %8.3f ms, together %8.3f ms: least %.3f, median %.3f\n", label.c_str(), text, least[0] * 1e3,
+                least[1] * 1e3, least[1] / least[0], middle[1] / middle[0]);
+    std::fflush(stdout);
   }
 
  private:
@@ -151,7 +192,9 @@ class Bench {
     return memory;
   }
   struct Operands {
-    Operands(const std::vector<Shape>& shapes, uint32_t access) : data(shapes.size()), operands(shapes.size()), pointers(shapes.size()) {
+    Operands() = default;
+    Operands(std::vector<Shape> of, uint32_t access)
+        : shapes(std::move(of)), data(shapes.size()), operands(shapes.size()), pointers(shapes.size()) {
       for (size_t i = 0; i < shapes.size(); ++i) {
         if (!shapes[i].dtype) continue;
         int64_t n = 1;
@@ -171,9 +214,79 @@ class Bench {
         pointers[i] = &operands[i];
       }
     }
+    std::vector<Shape> shapes;
     std::vector<Memory> data;
     std::vector<galley_operand> operands;
     std::vector<const galley_operand*> pointers;
+  };
+
+  /// A node with its operands.
+  struct Placed {
+    Placed(const Bench& bench, const char* op_name, const std::vector<Shape>& inputs, const Attrs& attrs, bool add)
+        : in(inputs, GALLEY_READ) {
+      for (uint32_t i = 0; i < bench.ops_->n_ops; ++i)
+        if (!std::strcmp(bench.ops_->ops[i]->name, op_name)) op = bench.ops_->ops[i];
+      node = {sizeof node,
+              1,
+              op_name,
+              "node",
+              in.pointers.data(),
+              nullptr,
+              attrs.data(),
+              static_cast<uint32_t>(in.pointers.size()),
+              0,
+              attrs.count(),
+              GALLEY_NODE_TRAINING,
+              0,
+              0};
+      galley_error error = GALLEY_ERROR_INIT;
+      galley_shape shapes[8] = {};
+      galley_shape* pointers[8] = {};
+      for (size_t i = 0; i < 8; ++i) pointers[i] = &shapes[i];
+      check(op->infer(&node, pointers, &error), error);
+      std::vector<Shape> outputs;
+      for (uint32_t i = 0; i < op->n_outputs; ++i)
+        outputs.push_back({shapes[i].dtype, {shapes[i].extents, shapes[i].extents + shapes[i].rank}});
+      out = Operands(outputs, add ? GALLEY_ACCUMULATE : GALLEY_WRITE);
+      node.outputs = out.pointers.data();
+      node.n_outputs = static_cast<uint32_t>(out.pointers.size());
+    }
+    const galley_op* op = nullptr;
+    Operands in, out;
+    galley_node_view node;
+  };
+
+  /// A kernel ready to run; no state: it declines.
+  struct Prepared {
+    Prepared(const Bench& bench, const galley_kernel& kernel_, const std::vector<const galley_node_view*>& nodes) : kernel(kernel_) {
+      galley::cpu::describe(&target);  // with this machine's peaks
+      target.isa = bench.isa_.c_str();
+      target.threads = thread_count;
+      target.workspace_budget = 1 << 30;
+      galley_error error = GALLEY_ERROR_INIT;
+      const auto n = static_cast<uint32_t>(nodes.size());
+      if (kernel.query(nodes.data(), n, &target, &plan, &error)) return;
+      workspace = huge(plan.workspace_bytes);
+      auto setup = galley::sdk::fresh<galley_kernel_setup>();
+      setup.target = &target;
+      setup.workspace = workspace.get();
+      setup.workspace_bytes = plan.workspace_bytes;
+      check(kernel.prepare(nodes.data(), n, &setup, &state, &error), error);
+    }
+    Prepared(const Prepared&) = delete;
+    Prepared& operator=(const Prepared&) = delete;
+    ~Prepared() {
+      if (state) kernel.release(state);
+    }
+    void run() const {
+      galley_error error = GALLEY_ERROR_INIT;
+      check(kernel.enqueue(state, nullptr, &error), error);
+    }
+    const galley_kernel& kernel;
+    galley_target target = galley::sdk::fresh<galley_target>();
+    galley_kernel_plan plan = galley::sdk::fresh<galley_kernel_plan>();
+    Memory workspace;
+    void* state = nullptr;
   };
 
   static const galley_entry* open(const std::string& file) {
@@ -201,35 +314,20 @@ class Bench {
   }
 
   void time(const std::string& label, const galley_kernel& kernel, const galley_node_view& node, double flops, bool add) const {
-    const galley_node_view* view = &node;
-    auto target = galley::sdk::fresh<galley_target>();
-    galley::cpu::describe(&target);  // with this machine's peaks
-    target.isa = isa_.c_str();
-    target.threads = thread_count;
-    target.workspace_budget = 1 << 30;
-    auto plan = galley::sdk::fresh<galley_kernel_plan>();
-    galley_error error = GALLEY_ERROR_INIT;
-    if (kernel.query(&view, 1, &target, &plan, &error)) return;
-    const Memory workspace = huge(plan.workspace_bytes);
-    void* state = nullptr;
-    auto setup = galley::sdk::fresh<galley_kernel_setup>();
-    setup.target = &target;
-    setup.workspace = workspace.get();
-    setup.workspace_bytes = plan.workspace_bytes;
-    check(kernel.prepare(&view, 1, &setup, &state, &error), error);
+    const Prepared prepared(*this, kernel, {&node});
+    if (!prepared.state) return;
     double best = 1e9, spent = 0;
     for (int run = 0; run < 100 && (run < 5 || spent < 0.6); ++run) {
       const double begin = seconds();
-      check(kernel.enqueue(state, nullptr, &error), error);
+      prepared.run();
       const double took = seconds() - begin;
       best = std::min(best, took);
       spent += took;
     }
-    kernel.release(state);
     std::printf("%-28s %-24s %s %9.3f ms ", label.c_str(), kernel.name, add ? "+=" : "= ", best * 1e3);
     if (flops > 0) std::printf("%7.1f GF  %.2f of peak ", flops / best * 1e-9, flops / best / peak_);
     else std::printf("%7.1f GB/s ", static_cast<double>(bytes_of(node)) / best * 1e-9);
-    std::printf(" workspace %.2f MiB\n", static_cast<double>(plan.workspace_bytes) / (1 << 20));
+    std::printf(" workspace %.2f MiB\n", static_cast<double>(prepared.plan.workspace_bytes) / (1 << 20));
     std::fflush(stdout);
   }
 
@@ -251,6 +349,44 @@ void linear_in(Bench& bench, uint32_t dtype, const char* name, int64_t rows, int
 void linear(Bench& bench, int64_t rows, int64_t K, int64_t N, int64_t transposed) {
   linear_in(bench, GALLEY_F32, "", rows, K, N, transposed);
   linear_in(bench, GALLEY_BF16, " bf16", rows, K, N, transposed);
+}
+
+// Chains and groups at `rows` rows.
+void several(Bench& bench, uint32_t dtype, const char* name, int64_t rows) {
+  constexpr uint32_t F = GALLEY_F32;
+  const auto x = [=](int64_t K) { return Shape{dtype, {rows, K}}; };
+  const auto T = [](int64_t t) { return Attrs().i("transposed", t); };
+  const auto product = [&](int64_t K, int64_t N, int64_t t) {
+    return Bench::Link{
+        "linear", {x(K), {dtype, t ? std::vector{K, N} : std::vector{N, K}}, t ? Shape{F, {N}} : Shape{0, {}}}, T(t), false, 0};
+  };
+  const auto gradient = [&](int64_t K, int64_t N) { return Bench::Link{"linear_dw", {x(N), x(K)}, T(0), true, 1}; };
+  const auto all = [](auto... link) {
+    std::vector<Bench::Link> out;
+    (out.push_back(std::move(link)), ...);
+    return out;
+  };
+  const std::string label = std::to_string(rows) + " rows" + name;
+  for (const bool kept : {true, false}) {
+    const std::string what = label + (kept ? ", kept" : ", gone");
+    const auto gelu = [&](int64_t N) { return Bench::Link{"gelu", {x(N)}, Attrs().s("approximate", "tanh"), false, -1, 0}; };
+    bench.together(what + " 768 -> 3072 T", "linear>gelu", all(product(768, 3072, 1), gelu(3072)), kept);
+    bench.together(what + " 768 -> 3072", "linear>gelu", all(product(768, 3072, 0), gelu(3072)), kept);
+    bench.together(what + " 576 -> 1536", "linear>silu", all(product(576, 1536, 0), Bench::Link{"silu", {x(1536)}, {}, false, -1, 0}),
+                   kept);
+    bench.together(what + " 576 -> 1536", "linear>relu", all(product(576, 1536, 0), Bench::Link{"relu", {x(1536)}, {}, false, -1, 0}),
+                   kept);
+    bench.together(what + " 576 -> 1536", "linear>swiglu",
+                   all(product(576, 1536, 0), Bench::Link{"swiglu", {x(1536), x(1536)}, {}, false, -1, 1}), kept);
+  }
+  bench.together(label + " 576 -> 576, 192, 192", "linear", all(product(576, 576, 0), product(576, 192, 0), product(576, 192, 0)));
+  bench.together(label + " 576 -> 1536, 1536", "linear", all(product(576, 1536, 0), product(576, 1536, 0)));
+  for (const int64_t rank : {8, 32})
+    bench.together(label + " 576 -> 3 of " + std::to_string(rank), "linear",
+                   all(product(576, rank, 0), product(576, rank, 0), product(576, rank, 0)));
+  bench.together(label + " 576 -> 576, 192, 192", "linear_dw", all(gradient(576, 576), gradient(576, 192), gradient(576, 192)));
+  bench.together(label + " 576 -> 1536, 1536", "linear_dw", all(gradient(576, 1536), gradient(576, 1536)));
+  bench.together(label + " 576 -> 3 of 8", "linear_dw", all(gradient(576, 8), gradient(576, 8), gradient(576, 8)));
 }
 
 // What stands between the products, with data in `dtype`; weights of norms and logits are F32.
@@ -322,6 +458,11 @@ int main(int argc, char** argv) {
   }
   for (const auto& [K, N] : {std::pair(192, 192), {192, 512}, {512, 192}}) linear(bench, 1024, K, N, 0);
   linear(bench, 2048, 576, 1536, 0);
+  for (const int64_t rows : {256, 512}) {
+    several(bench, GALLEY_F32, ", f32", rows);
+    several(bench, GALLEY_BF16, ", bf16", rows);
+    several(bench, GALLEY_F16, ", f16", rows);
+  }
   for (const int64_t rows : {256, 512}) {
     between(bench, GALLEY_F32, " rows, f32", rows);
     between(bench, GALLEY_BF16, " rows, bf16", rows);
