@@ -69,6 +69,11 @@ class Placer {
   Status emit(const Item& item);
   Status emit_op(const galley_op* op, const std::string& name, std::vector<Operand> inputs, std::vector<Operand> outputs, AttrList attrs);
   Result<const galley_op*> op(const std::string& name, const std::string& needed_by) const;
+
+  // place_files.cpp
+  std::vector<ProgramTensor> stored_as(galley_tensor t) const;
+  std::string suffix(galley_tensor t, size_t component) const;
+  void read_file(const GraphTensor& t, const std::string& suffix, const Operand& to);
   Status initialize(galley_tensor t, const Operand& value);
   Result<Operand> exported(galley_tensor t, const std::map<galley_tensor, galley_tensor>& values, std::set<galley_node>* done);
 

@@ -1,4 +1,9 @@
 // Where tensors lie, and what is done before and after a node whose tensors lie elsewhere or are stored otherwise.
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "host/base/safetensors.hpp"
 #include "tests/passes/hand.hpp"
 
 namespace galley::hand {
@@ -207,6 +212,43 @@ TEST_F(Place, WhatIsStoredIsUnpackedForWhoCannotReadIt) {
             "eval[0] pair_unpack 'unpack w': r w.halves i16(4), r w.scale f32(1) -> w unpacked w f32(4)\n"
             "eval[1] mul 'y': r x f32(4), r unpacked w f32(4) -> w y f32(4)\n"
             "eval[2] loss 'l': r y f32(4) -> w step scalars+640 f64(1)\n");
+}
+
+TEST_F(Place, AFileThatIsPackedIsReadAsItIs) {
+  const std::filesystem::path file = std::filesystem::temp_directory_path() / ("galley-place-" + std::to_string(getpid()) + ".safetensors");
+  const auto load = [&](std::vector<safetensors::Item> items) {
+    auto writer = safetensors::Writer::create(file, items);
+    for (const safetensors::Item& item : writer->items()) {
+      const std::vector<std::byte> zeros(*safetensors::tensor_bytes(item.dtype, item.shape));
+      EXPECT_TRUE(writer->write(item.name, zeros).ok());
+    }
+    EXPECT_TRUE(writer->finish().ok());
+    c->program = {};
+    const std::string wrong = run({place});
+    std::filesystem::remove(file);
+    return wrong.empty() ? code(SegmentKind::Load) : wrong.substr(wrong.find("tensor '"));
+  };
+  GraphTensor& t = graph.tensor(w);
+  t.storage = "pair";
+  t.source = file;
+  t.source_name = "a.w";
+  t.source_aliases = {"b.w"};
+  loss(node("y", "mul", {x, w}));
+  options.purpose = Purpose::Evaluate;
+  ASSERT_EQ(run({order}), "");
+  using safetensors::Dtype;
+  const std::string packed =
+      "load[0] read 'read w.halves' entry 'a.w.halves' -> w w.halves i16(4), w staging u8(1048576)\n"
+      "load[1] read 'read w.scale' entry 'a.w.scale' -> w w.scale f32(1), w staging u8(1048576)\n";
+  EXPECT_EQ(load({{"a.w.halves", Dtype::I16, {4}}, {"a.w.scale", Dtype::F32, {1}}}), packed);
+  EXPECT_EQ(load({{"b.w.halves", Dtype::I16, {4}}, {"b.w.scale", Dtype::F32, {1}}}), packed) << "under another name";
+  EXPECT_EQ(load({{"a.w", Dtype::F32, {4}}}),
+            "load[0] read 'read w' entry 'a.w' -> w unpacked w f32(4), w staging u8(1048576)\n"
+            "load[1] pair_pack 'pack w': r unpacked w f32(4) -> w w.halves i16(4), w w.scale f32(1)\n");
+  EXPECT_EQ(load({{"a.w", Dtype::F32, {4}}, {"a.w.scale", Dtype::F32, {1}}}),
+            "tensor 'a.w.halves', I16 (4), is missing; the file has other components of 'w' in format 'pair'");
+  EXPECT_EQ(load({{"a.w.halves", Dtype::I16, {4}}, {"a.w.scale", Dtype::F32, {}}}),
+            "tensor 'a.w.scale' is F32 (), but in format 'pair' it is F32 (1)");
 }
 
 TEST_F(Place, AKernelThatReadsTheFormatGetsTheComponents) {
