@@ -47,26 +47,46 @@ class Placer {
     TensorId tensor;
     int64_t offset;
   };
+  /// Which of a tensor's numbers: all, or those that one part of an update is about, as rows or as a list.
+  struct Range {
+    int64_t first = 0, count = -1;  ///< −1: all
+    bool rows = false;
+
+    bool all() const { return count < 0; }
+    Shape shape(const Shape& whole) const;
+    int64_t first_row(const Shape& whole) const;  ///< of a list: the first number
+  };
+  /// How an update is split; 0 numbers: it is not.
+  struct Parts {
+    int64_t numbers = 0, all = 0;
+    bool rows = false;
+  };
+  struct Component {
+    ProgramTensor tensor;
+    int64_t numbers;  ///< that one element stands for
+  };
   /// An input of a node whose numbers do not simply lie where kernels compute.
   struct Stored {
     size_t input;
     galley_tensor tensor;
-    bool updated;                ///< in place
+    bool updated;  ///< in place
+    Range range;
     std::vector<Operand> parts;  ///< its components in the computing class
   };
   TensorId add(ProgramTensor tensor);
   std::string who(int use) const { return label(c_.strategies, use); }
   Result<uint32_t> memory_of(const GraphTensor& t) const;
-  Result<std::vector<ProgramTensor>> components_of(const GraphTensor& t, uint32_t memory, Owner owner, Life life) const;
+  Result<std::vector<Component>> components_of(const GraphTensor& t, const Shape& shape) const;
   galley_tensor base(galley_tensor t) const;  ///< of a view: whose numbers it has
   bool plain(galley_tensor t) const;
   bool unpacks(galley_tensor t) const;
   Slot slot(galley_tensor t);
   bool handed(galley_tensor t) const;  ///< from the window part to another one
   Result<Operand> operand(const Ref& ref, const galley_operand_rule* rule);
-  Status inputs(const Item& item, Instruction* instruction, std::vector<Stored>* stored);
-  Status outputs(const Item& item, Instruction* instruction);
+  Status inputs(const Item& item, const Range& range, Instruction* instruction, std::vector<Stored>* stored);
+  Status outputs(const Item& item, const Range& range, Instruction* instruction);
   Status emit(const Item& item);
+  Status emit(const Item& item, const Range& range, Instruction instruction);
   Status emit_op(const galley_op* op, const std::string& name, std::vector<Operand> inputs, std::vector<Operand> outputs, AttrList attrs);
   Result<const galley_op*> op(const std::string& name, const std::string& needed_by) const;
 
@@ -78,16 +98,18 @@ class Placer {
   Result<Operand> exported(galley_tensor t, const std::map<galley_tensor, galley_tensor>& values, std::set<galley_node>* done);
 
   // stream.cpp: updates in parts.
-  Result<int64_t> part_of(const Item& item) const;
-  Status emit_parts(const Item& item, const Instruction& node, int64_t part);
-  static Operand range_of(Operand operand, int64_t first, int64_t count, bool rows);
+  Result<Parts> parts_of(const Item& item) const;
+  Result<bool> splits(galley_tensor t, int64_t numbers, bool rows) const;
+  static Range range_for(const galley_operand_rule* rule, const Range& range);
+  static Operand range_of(Operand operand, const Range& range);
 
   // stage.cpp: memory classes and formats.
-  Result<std::vector<Operand>> stage(galley_tensor t, bool read);
-  Result<Operand> numbers_of(galley_tensor t, const std::vector<Operand>& parts, bool read);
+  Result<std::vector<Operand>> homes(galley_tensor t, const Range& range) const;
+  Result<std::vector<Operand>> stage(galley_tensor t, const Range& range, bool read);
+  Result<Operand> numbers_of(galley_tensor t, const Range& range, const std::vector<Operand>& parts, bool read);
   Result<Operand> read(galley_tensor t);
-  Status pack(galley_tensor t, const Operand& value, const std::vector<Operand>& parts);
-  void put_back(galley_tensor t, const std::vector<Operand>& parts);
+  Status pack(galley_tensor t, const Range& range, const Operand& value, const std::vector<Operand>& parts);
+  Status put_back(galley_tensor t, const Range& range, const std::vector<Operand>& parts);
   bool in_format(const Stored& stored) const;
   Instruction with_stored(const Instruction& instruction, const std::vector<Stored>& stored, uint32_t kept) const;
   Result<std::vector<bool>> as_stored(Instruction* instruction, const std::vector<Stored>& stored);

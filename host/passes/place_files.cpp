@@ -58,19 +58,19 @@ Status Placer::load() {
     if (t.slice_of || t.numbers_of || t.unused ||
         (t.kind != GALLEY_KIND_PARAMETER && t.kind != GALLEY_KIND_STATE && t.kind != GALLEY_KIND_CONSTANT))
       continue;
-    const std::vector<Operand> parts = TRY(stage(id, false));
+    const std::vector<Operand> parts = TRY(stage(id, {}, false));
     const bool reads = !t.source.empty();
     if (reads && !t.storage.empty() && TRY(files.hold(t, stored_as(id)))) {
       for (size_t k = 0; k < parts.size(); ++k) read_file(t, suffix(id, k), parts[k]);
     } else if (reads && t.stored) {  // in the dtype that is kept
       read_file(t, "", parts.front());
     } else {
-      const Operand value = TRY(numbers_of(id, parts, false));
+      const Operand value = TRY(numbers_of(id, {}, parts, false));
       if (reads) read_file(t, "", value);
       else TRY_STATUS(initialize(id, value));
-      TRY_STATUS(pack(id, value, parts));
+      TRY_STATUS(pack(id, {}, value, parts));
     }
-    put_back(id, parts);
+    TRY_STATUS(put_back(id, {}, parts));
   }
   if (!steps()) return ok();
   AttrList zero;
@@ -88,11 +88,11 @@ Status Placer::refresh(SegmentKind kind) {
     if (t.kind != GALLEY_KIND_CONSTANT || t.unused) continue;
     for (const galley_tensor in : t.initializer_inputs) changes[id] = changes[id] || changes[base(in)];
     if (!changes[id] || t.numbers_of) continue;
-    const std::vector<Operand> parts = TRY(stage(id, false));
-    const Operand value = TRY(numbers_of(id, parts, false));
+    const std::vector<Operand> parts = TRY(stage(id, {}, false));
+    const Operand value = TRY(numbers_of(id, {}, parts, false));
     TRY_STATUS(initialize(id, value));
-    TRY_STATUS(pack(id, value, parts));
-    put_back(id, parts);
+    TRY_STATUS(pack(id, {}, value, parts));
+    TRY_STATUS(put_back(id, {}, parts));
   }
   return ok();
 }
@@ -139,7 +139,7 @@ Status Placer::export_tensors() {
       write(TRY(exported(id, values, &done)), entry);
       continue;
     }
-    const std::vector<Operand> parts = TRY(stage(id, true));
+    const std::vector<Operand> parts = TRY(stage(id, {}, true));
     for (size_t k = 0; k < parts.size(); ++k) write(parts[k], entry + suffix(id, k));
   }
   return ok();

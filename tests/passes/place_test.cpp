@@ -130,9 +130,10 @@ TEST_F(Place, CopiesRunBesideComputingWhereThereIsAQueueForThem) {
 /// Parts of an update: what the link carries in a millisecond, in multiples of what stays together.
 class PlaceParts : public Place {
  protected:
-  std::string update(const std::string& op, Shape shape, double bandwidth) {
+  std::string update(const std::string& op, Shape shape, double bandwidth, const std::string& storage = "") {
     const galley_tensor big = parameter("big", shape), in = input("in", shape);
     graph.tensor(big).placement = "spill";
+    graph.tensor(big).storage = storage;
     target.memories[1].in_bandwidth = bandwidth;
     loss(node("y", "mul", {in, big}));
     train({big});
@@ -180,6 +181,53 @@ TEST_F(PlaceParts, OfRows) {
             "update[6] copy 'copy of big': r big@1+160 f32(1,10) -> w staged big f32(1,10)\n"
             "update[7] step_by_row 's': rw staged big f32(1,10), r grad.big+160 f32(1,10)\n"
             "update[8] copy 'copy of staged big': r staged big f32(1,10) -> w big@1+160 f32(1,10)\n");
+}
+
+TEST_F(PlaceParts, OfBlocksOfAFormat) {
+  const std::string text = update("step_by_element", {20, 20}, 3e5, "tiles");
+  const auto lines = [&](const std::string& part) {
+    std::string out;
+    for (size_t at = 0; at < text.size(); at = text.find('\n', at) + 1)
+      if (const std::string line = text.substr(at, text.find('\n', at) - at); line.find(part) != std::string::npos)
+        out += line.substr(line.find(": ") + 2) + "\n";
+    return out;
+  };
+  // Of 48 and of 64 numbers.
+  EXPECT_EQ(lines("'copy of big.halves'"),
+            "r big.halves@1 i16(192) -> w staged big.halves i16(192)\n"
+            "r big.halves@1+384 i16(192) -> w staged big.halves i16(192)\n"
+            "r big.halves@1+768 i16(16) -> w staged big.halves i16(16)\n");
+  EXPECT_EQ(lines("'copy of big.scale'"),
+            "r big.scale@1 f32(4) -> w staged big.scale f32(4)\n"
+            "r big.scale@1+16 f32(4) -> w staged big.scale f32(4)\n"
+            "r big.scale@1+32 f32(1) -> w staged big.scale f32(1)\n");
+  EXPECT_EQ(lines("'pack big'"),
+            "r unpacked big f32(192) -> w staged big.halves i16(192), w staged big.scale f32(4)\n"
+            "r unpacked big f32(192) -> w staged big.halves i16(192), w staged big.scale f32(4)\n"
+            "r unpacked big f32(16) -> w staged big.halves i16(16), w staged big.scale f32(1)\n");
+  EXPECT_EQ(lines("'copy of staged big.scale'"),
+            "r staged big.scale f32(4) -> w big.scale@1 f32(4)\n"
+            "r staged big.scale f32(4) -> w big.scale@1+16 f32(4)\n"
+            "r staged big.scale f32(1) -> w big.scale@1+32 f32(1)\n");
+  EXPECT_NE(lines("'s'").find("rw unpacked big f32(192), r grad.big+768 f32(192)"), std::string::npos) << lines("'s'");
+}
+
+TEST_F(PlaceParts, OfRowsWhereAFormatHasNoOthers) {
+  const std::string text = update("step_by_element", {30, 10}, 3e5, "rows");
+  EXPECT_NE(text.find("'pack big': r unpacked big f32(12,10) -> w staged big.halves i16(12,10), w staged big.scale f32(12)"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("'copy of big.scale': r big.scale@1+96 f32(6) -> w staged big.scale f32(6)"), std::string::npos) << text;
+}
+
+TEST_F(PlaceParts, AFormatWithAScaleOfAllHasNone) {
+  const std::string text = update("step_by_element", {20, 20}, 3e5, "pair");
+  EXPECT_NE(text.find("'pack big': r unpacked big f32(20,20)"), std::string::npos) << text;
+}
+
+TEST_F(PlaceParts, AFormatWhoseRandomBitsDoNotKnowOfPartsHasNone) {
+  const std::string text = update("step_by_element", {20, 20}, 3e5, "drawn");
+  EXPECT_NE(text.find("'pack big': r unpacked big f32(20,20), r "), std::string::npos) << text;
 }
 
 TEST_F(PlaceParts, ATensorThatFitsIntoOneIsWhole) {

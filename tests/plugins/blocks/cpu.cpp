@@ -14,7 +14,7 @@ void pack(const Node& node, void*) {
   auto* codes = node.write<int8_t>(0);
   auto* absmax = node.write<float>(1);
   const uint64_t key = random ? galley_random_key(random, node.stream()) : 0;
-  const int64_t n = count(node.in(0)), block = node.i("block", 32);
+  const int64_t n = count(node.in(0)), block = node.i("block", 32), before = first_number(node, 0);
   for (int64_t first = 0; first < n; first += block) {
     float& most = absmax[first / block];
     most = 0;
@@ -22,7 +22,7 @@ void pack(const Node& node, void*) {
     for (int64_t i = first; i < last; ++i) most = std::max(most, std::fabs(x[i]));
     for (int64_t i = first; i < last; ++i) {
       const float scaled = most > 0 ? x[i] / most * 127 : 0;
-      const float below = random ? static_cast<float>(galley_philox(key, static_cast<uint64_t>(i), 0).word[0] >> 8) * 0x1p-24f : 0;
+      const float below = random ? static_cast<float>(galley_philox(key, static_cast<uint64_t>(before + i), 0).word[0] >> 8) * 0x1p-24f : 0;
       codes[i] = static_cast<int8_t>(std::clamp(random ? std::floor(scaled + below) : std::nearbyint(scaled), -127.0f, 127.0f));
     }
   }
