@@ -290,8 +290,10 @@ Status Placer::outputs(const Item& item, const Range& range, Instruction* i) {
     }
     const galley_operand_rule* rule = output_rule(node.op, k);
     const GraphTensor& t = tensors_[r.tensor];
-    Operand o = range_of(TRY(operand(r, rule)), range_for(rule, range));
-    o.access = o.later = item.accumulate >> k & 1 ? GALLEY_ACCUMULATE : GALLEY_WRITE;
+    const bool adds = item.accumulate >> k & 1;
+    const Range mine = range_for(rule, range);
+    Operand o = t.placement.empty() ? range_of(TRY(operand(r, rule)), mine) : TRY(gradient_here(t.id, mine, adds));
+    o.access = o.later = adds ? GALLEY_ACCUMULATE : GALLEY_WRITE;
     if (t.kind == GALLEY_KIND_GRADIENT && kind_ == SegmentKind::Micro && program_.micro_batches > 1) o.later = GALLEY_ACCUMULATE;
     if (o.later == GALLEY_ACCUMULATE && !(rule->flags & GALLEY_OPERAND_ACCUMULATES))
       return plugin_error("op '" + std::string(node.op->name) + "' of '" + node.name + "' cannot add into '" + t.name + "', which it must");
@@ -337,6 +339,9 @@ Status Placer::emit(const Item& item, const Range& range, Instruction i) {
     if (!kept[k]) TRY_STATUS(pack(s.tensor, s.range, i.inputs[s.input], s.parts));
     TRY_STATUS(put_back(s.tensor, s.range, s.parts));
   }
+  for (size_t k = 0; k < item.outputs.size(); ++k)
+    if (const galley_tensor t = item.outputs[k].tensor; t && !tensors_[t].placement.empty())
+      TRY_STATUS(put_gradient_back(t, range_for(output_rule(item.node->op, k), range), i.outputs[k]));
   return ok();
 }
 
@@ -362,6 +367,7 @@ Status place(Compilation& c) {
   if (logits) placer.keep(logits);
   if (c.backward()) {
     placer.window(c.orders.window, {&c.orders.forward, &c.orders.head, &c.orders.backward, &c.orders.update});
+    for (const auto* part : {&c.orders.forward, &c.orders.head, &c.orders.backward}) placer.contributions(*part);
     placer.take_image(SegmentKind::Window);
     TRY_STATUS(placer.items(SegmentKind::Window, c.orders.window));
     for (const auto* part : {&c.orders.forward, &c.orders.head, &c.orders.backward})

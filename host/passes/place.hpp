@@ -24,6 +24,8 @@ class Placer {
   Status items(SegmentKind kind, const std::vector<Item>& items, std::vector<uint32_t>* begins = nullptr);
   /// Whether there is a window part, and with it numbers that host and device exchange.
   bool steps() const { return !graph_.section(Section::Window).empty(); }
+  /// Counts what micro adds to gradients that lie where nothing computes.
+  void contributions(const std::vector<Item>& items);
   /// Tensors that items of the window part hand to micro or update.
   void window(const std::vector<Item>& items, const std::vector<const std::vector<Item>*>& readers);
   void take_image(SegmentKind kind);
@@ -103,6 +105,10 @@ class Placer {
   static Range range_for(const galley_operand_rule* rule, const Range& range);
   static Operand range_of(Operand operand, const Range& range);
 
+  // gradients.cpp: those that lie where nothing computes.
+  Result<Operand> gradient_here(galley_tensor t, const Range& range, bool adds);
+  Status put_gradient_back(galley_tensor t, const Range& range, const Operand& here);
+
   // stage.cpp: memory classes and formats.
   Result<std::vector<Operand>> homes(galley_tensor t, const Range& range) const;
   Result<std::vector<Operand>> stage(galley_tensor t, const Range& range, bool read);
@@ -113,7 +119,8 @@ class Placer {
   bool in_format(const Stored& stored) const;
   Instruction with_stored(const Instruction& instruction, const std::vector<Stored>& stored, uint32_t kept) const;
   Result<std::vector<bool>> as_stored(Instruction* instruction, const std::vector<Stored>& stored);
-  void copy(const Operand& from, const Operand& to);
+  enum class When : uint8_t { Always, LaterMicroBatches };
+  void copy(const Operand& from, const Operand& to, When when = When::Always);
   Operand temporary(const std::string& name, uint32_t dtype, const Shape& shape, int use);
   Operand all_of(TensorId id) const { return galley::all_of(program_.tensors, id); }
 
@@ -126,6 +133,8 @@ class Placer {
   SegmentKind kind_ = SegmentKind::Load;
   std::map<galley_tensor, std::vector<TensorId>> components_;  // of what lives for the run or a window
   std::map<galley_tensor, TensorId> local_;                    // transients of the segment at hand
+  std::map<galley_tensor, TensorId> sums_;                     // of gradients that lie elsewhere: where micro adds them up
+  std::map<galley_tensor, size_t> contributions_;              // to them that are still to come
   std::set<galley_tensor> outlives_;
   uint32_t events_ = 0;
 };

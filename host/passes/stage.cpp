@@ -12,7 +12,7 @@ Operand Placer::temporary(const std::string& name, uint32_t dtype, const Shape& 
 }
 
 /// Without a queue of its own a copy is one more step of queue 0.
-void Placer::copy(const Operand& from, const Operand& to) {
+void Placer::copy(const Operand& from, const Operand& to, When when) {
   const bool in = program_.tensors[static_cast<size_t>(to.tensor)].memory == 0;
   const uint32_t queue = c_.target.queue_for(in ? Queue::In : Queue::Out);
   // The copy begins after all that was computed before it, and what is computed next waits for it.
@@ -21,7 +21,8 @@ void Placer::copy(const Operand& from, const Operand& to) {
     code().push_back(sync(Action::Record, 0, before));
     code().push_back(sync(Action::Wait, queue, before));
   }
-  code().push_back(copy_between(program_.tensors, from, to, queue, after));
+  Instruction& made = code().emplace_back(copy_between(program_.tensors, from, to, queue, after));
+  if (when == When::LaterMicroBatches) made.inputs[0].access = made.outputs[0].access = no_access;
   if (queue) code().push_back(sync(Action::Wait, 0, after));
 }
 

@@ -100,6 +100,42 @@ TEST_F(Place, WhatLiesElsewhereIsBroughtAndTakenBack) {
             "update[2] copy 'copy of staged w': r staged w f32(4) -> w w@1 f32(4)\n");
 }
 
+/// A gradient that two nodes add to, elsewhere.
+TEST_F(Place, GradientsElsewhereAreAddedUpWhereKernelsCompute) {
+  loss(node("y", "mul", {node("z", "mul", {x, w}), w}));
+  train({w});
+  options.purpose = Purpose::Train;
+  options.exports = options.evaluates = false;
+  ASSERT_EQ(cause(differentiate(*c)), "");
+  const galley_tensor gradient = graph.tensor(w).gradient;
+  graph.tensor(gradient).placement = "spill";
+  node("s", "step", {w, gradient}, Section::Update, {});
+  const auto touching = [&](SegmentKind kind) {
+    std::string out, text = code(kind);
+    for (size_t at = 0; at < text.size(); at = text.find('\n', at) + 1)
+      if (const std::string line = text.substr(at, text.find('\n', at) - at); line.find("grad.w") != std::string::npos)
+        out += line.substr(line.find("] ") + 2) + "\n";
+    return out;
+  };
+  ASSERT_EQ(run({order, place}), "");
+  EXPECT_EQ(touching(SegmentKind::Micro),
+            "mul 'y.mul.6': r l.mul.4 f32(4), r z f32(4) -> w sum of grad.w f32(4)\n"
+            "mul 'z.mul.7': r y.mul.5 f32(4), r x f32(4) -> a sum of grad.w f32(4)\n"
+            "copy 'copy of sum of grad.w': r sum of grad.w f32(4) -> w grad.w@1 f32(4)\n");
+  EXPECT_EQ(touching(SegmentKind::Update),
+            "copy 'copy of grad.w': r grad.w@1 f32(4) -> w staged grad.w f32(4)\n"
+            "step 's': rw w f32(4), r staged grad.w f32(4)\n");
+  c->decisions.micro_batches = 2;
+  c->program = {};
+  c->micro = {};
+  ASSERT_EQ(run({place}), "");
+  EXPECT_EQ(touching(SegmentKind::Micro),
+            "copy 'copy of grad.w': -/r grad.w@1 f32(4) -> -/w sum of grad.w f32(4)\n"
+            "mul 'y.mul.6': r l.mul.4 f32(4), r z f32(4) -> w/a sum of grad.w f32(4)\n"
+            "mul 'z.mul.7': r y.mul.5 f32(4), r x f32(4) -> a sum of grad.w f32(4)\n"
+            "copy 'copy of sum of grad.w': r sum of grad.w f32(4) -> w grad.w@1 f32(4)\n");
+}
+
 TEST_F(Place, WhatTheHostReadsAndWritesLiesWhereItCan) {
   target.memories = {{"device", 64, false, true}, {"file", 64, false, false}, {"pinned", 64, true, false}};
   options.window_bytes = [](int64_t) { return 128; };
