@@ -45,15 +45,15 @@ Result<bool> Placer::splits(galley_tensor id, int64_t numbers, bool rows) const 
   const galley_format& format = *c_.plugins.format(of.storage).table;
   const galley_operand_rule* packed = input_rule(TRY(op(format.pack_op, of.name)), 0);
   if (format.flags & GALLEY_FORMAT_STOCHASTIC && (!packed || packed->role != GALLEY_ROLE_ROWS)) return false;
-  const std::vector<TensorId>& stored = components_.at(of.id);
+  const std::vector<Component> whole = TRY(components_of(of, of.shape));
   for (const int64_t count : {of.count(), numbers, of.count() % numbers}) {
     if (!count) continue;
-    const std::vector<Component> made = TRY(components_of(of, count == of.count() ? of.shape : Range{0, count, rows}.shape(of.shape)));
-    if (made.size() != stored.size()) return false;
-    for (size_t k = 0; k < made.size(); ++k) {
-      const auto& [component, each] = made[k];
-      if (each < 1 || numbers % each || component.dtype != program_.tensors[static_cast<size_t>(stored[k])].dtype ||
-          elements(component.shape) != (count + each - 1) / each)
+    const std::vector<Component> part = TRY(components_of(of, count == of.count() ? of.shape : Range{0, count, rows}.shape(of.shape)));
+    if (part.size() != whole.size()) return false;
+    for (size_t k = 0; k < part.size(); ++k) {
+      const int64_t each = whole[k].numbers;
+      if (each < 1 || numbers % each || part[k].numbers != each || part[k].tensor.dtype != whole[k].tensor.dtype ||
+          elements(part[k].tensor.shape) != (count + each - 1) / each)
         return false;
     }
   }
