@@ -13,8 +13,8 @@ namespace galley {
 
 class PackedFiles {
  public:
-  /// Whether the file of `t` holds its components, and not its numbers. Only some of them, or another shape or dtype than the format makes, is
-  /// exit code Recipe with file and component. Where a component has the tensor's own name, it is taken for the numbers unless its dtype
+  /// Whether the file of `t` holds its components, and not its numbers. Only some of them, or another shape or dtype than the format makes,
+  /// is exit code Recipe with file and component. Where a component has the tensor's own name, it is taken for the numbers unless its dtype
   /// cannot be theirs, or the file holds every component as the format makes it. Reads headers only.
   Result<bool> hold(const GraphTensor& t, std::span<const ProgramTensor> components);
 

@@ -60,8 +60,8 @@ Result<bool> Placer::splits(galley_tensor id, int64_t numbers, bool rows) const 
   return true;
 }
 
-/// Parts are multiples of the op's grain and of the blocks of the formats. Operands in rows have one shape; of the others none is a sum over
-/// rows. A format may have parts as rows only.
+/// Parts are multiples of the op's grain and of the blocks of the formats. Operands in rows have one shape; of the others none is a sum
+/// over rows. A format may have parts as rows only.
 Result<Placer::Parts> Placer::parts_of(const Item& item) const {
   const galley_op* op = item.node->op;
   if (item.node->section != Section::Update || op->flags & GALLEY_OP_RANDOM) return Parts();

@@ -28,10 +28,10 @@ typedef struct galley_component {
 #define GALLEY_MAX_COMPONENTS 8u
 
 /* Flags of a format. */
-#define GALLEY_FORMAT_STOCHASTIC \
-  1ull /* its pack op has a last, optional input `random` (GALLEY_SCALAR_RANDOM); with it, rounding is stochastic. If the role of its first \
-          input is GALLEY_ROLE_ROWS, it also packs ranges by themselves, and a number draws by its index in the whole tensor: see        \
-          galley_node_view.first_row */
+/* Its pack op has a last, optional input `random` (GALLEY_SCALAR_RANDOM); with it, rounding is stochastic. If the role of its first input
+ * is GALLEY_ROLE_ROWS, it also packs ranges by themselves, and a number draws by its index in the whole tensor: see first_row
+ * in tensor.h. */
+#define GALLEY_FORMAT_STOCHASTIC 1ull
 
 #define GALLEY_FORMAT_PLAIN \
   2ull /* the only component holds the tensor's numbers, each in the component's dtype: what reads that dtype reads the component itself */
