@@ -126,7 +126,7 @@ Status Executor::run_step(const Step& step, const Instruction& code, bool later,
       return machine_->launch(step.queue, *step.kernel, later ? step.later : step.first);
     }
     case Action::Copy:
-      TRY_STATUS(machine_->copy(step.queue, step.copy));
+      if (later || code.inputs[0].access != no_access) TRY_STATUS(machine_->copy(step.queue, step.copy));
       return step.event != 0 ? machine_->record(step.queue, step.event) : ok();
     case Action::Record: return machine_->record(step.queue, step.event);
     case Action::Wait: return machine_->wait(step.queue, step.event);

@@ -112,9 +112,9 @@ Status take_placement(const Answer& a) {
   if (!known)
     return recipe_error(a.by() + ": device '" + target.device + "' has no memory class '" + a.said.text + "', claimed for '" + a.name + "'",
                         did_you_mean(a.said.text, names));
-  if (a.who.kind == GALLEY_SUBJECT_GRADIENT)
-    return recipe_error(a.by() + ": gradients stay where kernels compute; '" + a.name + "' cannot lie in '" + a.said.text + "'",
-                        "place the states or the parameters there");
+  if (a.tensor().immediate)
+    return recipe_error(a.by() + ": '" + a.name + "' is updated as soon as it is there, so it cannot lie in '" + a.said.text + "'",
+                        "let it live for the window, or place the states or the parameters there");
   a.tensor().placement = a.said.text;
   return ok();
 }

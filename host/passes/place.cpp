@@ -88,7 +88,8 @@ Result<uint32_t> Placer::memory_of(const GraphTensor& t) const {
   return recipe_error("'" + t.name + "': no memory class '" + t.placement + "'");
 }
 
-Result<std::vector<ProgramTensor>> Placer::components_of(const GraphTensor& t, uint32_t memory, Owner owner, Life life) const {
+/// Of a tensor in a format, or of a part of it that has this shape.
+Result<std::vector<Placer::Component>> Placer::components_of(const GraphTensor& t, const Shape& shape) const {
   const Registered<galley_format> format = c_.plugins.format(t.storage);
   galley_component parts[GALLEY_MAX_COMPONENTS];
   galley_component* pointers[GALLEY_MAX_COMPONENTS];
@@ -100,8 +101,8 @@ Result<std::vector<ProgramTensor>> Placer::components_of(const GraphTensor& t, u
   uint32_t n = 0;
   const auto attrs = t.storage_attrs.view();
   TRY_STATUS(call_plugin(format.caller(), "format '" + t.storage + "' cannot store '" + t.name + "'", [&](galley_error* error) {
-    return format.table->components(t.shape.data(), static_cast<uint32_t>(t.shape.size()), attrs.data(),
-                                    static_cast<uint32_t>(attrs.size()), pointers, &n, error);
+    return format.table->components(shape.data(), static_cast<uint32_t>(shape.size()), attrs.data(), static_cast<uint32_t>(attrs.size()),
+                                    pointers, &n, error);
   }));
   if (n == 0 || n > GALLEY_MAX_COMPONENTS)
     return plugin_error("format '" + t.storage + "' makes " + std::to_string(n) + " components of '" + t.name + "'");
@@ -110,10 +111,14 @@ Result<std::vector<ProgramTensor>> Placer::components_of(const GraphTensor& t, u
         std::any_of(parts[i].extents, parts[i].extents + parts[i].rank, [](int64_t extent) { return extent < 0; }))
       return plugin_error("format '" + t.storage + "' of plugin '" + format.plugin->manifest.id + "': component " + std::to_string(i + 1) +
                           " of '" + t.name + "' has no suffix, or a shape or dtype that makes no sense");
-  std::vector<ProgramTensor> out;
-  for (uint32_t i = 0; i < n; ++i)
-    out.push_back({t.name + parts[i].suffix, parts[i].dtype, Shape(parts[i].extents, parts[i].extents + parts[i].rank), 0, memory, owner,
-                   life, who(t.use)});
+  std::vector<Component> out;
+  for (uint32_t i = 0; i < n; ++i) {
+    ProgramTensor& made = out.emplace_back(Component{{}, parts[i].numbers}).tensor;
+    made.name = t.name + parts[i].suffix;
+    made.dtype = parts[i].dtype;
+    made.shape.assign(parts[i].extents, parts[i].extents + parts[i].rank);
+    made.strategy = who(t.use);
+  }
   return out;
 }
 
@@ -130,7 +135,12 @@ Status Placer::begin(int64_t micro_batches) {
       components_[id] = {add({t.name, t.stored ? t.stored : t.dtype, t.shape, 0, memory, owner_of(graph_, t), life, who(t.use)})};
       continue;
     }
-    for (ProgramTensor& part : TRY(components_of(t, memory, owner_of(graph_, t), life))) components_[id].push_back(add(std::move(part)));
+    for (auto& [component, numbers] : TRY(components_of(t, t.shape))) {
+      component.memory = memory;
+      component.owner = owner_of(graph_, t);
+      component.life = life;
+      components_[id].push_back(add(std::move(component)));
+    }
   }
   program_.scalars = stored(graph_.scalars);
   const auto host = [&, memory = c_.target.host_memory()](const char* name, int64_t bytes) {
@@ -250,7 +260,7 @@ Status Placer::emit_op(const galley_op* op, const std::string& name, std::vector
   return ok();
 }
 
-Status Placer::inputs(const Item& item, Instruction* i, std::vector<Stored>* stored) {
+Status Placer::inputs(const Item& item, const Range& range, Instruction* i, std::vector<Stored>* stored) {
   for (size_t k = 0; k < item.inputs.size(); ++k) {
     const Ref& r = item.inputs[k];
     if (!r.tensor) {
@@ -259,17 +269,18 @@ Status Placer::inputs(const Item& item, Instruction* i, std::vector<Stored>* sto
     }
     const galley_operand_rule* rule = input_rule(item.node->op, k);
     const bool inout = rule && rule->flags & GALLEY_OPERAND_INOUT;
+    const Range mine = range_for(rule, range);
     if (!plain(r.tensor)) {
-      stored->push_back({k, r.tensor, inout, TRY(stage(r.tensor, true))});
+      stored->push_back({k, r.tensor, inout, mine, TRY(stage(r.tensor, mine, true))});
       i->inputs.emplace_back();
       continue;
     }
-    i->inputs.push_back(with_access(TRY(operand(r, rule)), inout ? GALLEY_READ_WRITE : GALLEY_READ));
+    i->inputs.push_back(with_access(range_of(TRY(operand(r, rule)), mine), inout ? GALLEY_READ_WRITE : GALLEY_READ));
   }
   return ok();
 }
 
-Status Placer::outputs(const Item& item, Instruction* i) {
+Status Placer::outputs(const Item& item, const Range& range, Instruction* i) {
   const GraphNode& node = *item.node;
   for (size_t k = 0; k < item.outputs.size(); ++k) {
     const Ref& r = item.outputs[k];
@@ -279,8 +290,10 @@ Status Placer::outputs(const Item& item, Instruction* i) {
     }
     const galley_operand_rule* rule = output_rule(node.op, k);
     const GraphTensor& t = tensors_[r.tensor];
-    Operand o = TRY(operand(r, rule));
-    o.access = o.later = item.accumulate >> k & 1 ? GALLEY_ACCUMULATE : GALLEY_WRITE;
+    const bool adds = item.accumulate >> k & 1;
+    const Range mine = range_for(rule, range);
+    Operand o = t.placement.empty() ? range_of(TRY(operand(r, rule)), mine) : TRY(gradient_here(t.id, mine, adds));
+    o.access = o.later = adds ? GALLEY_ACCUMULATE : GALLEY_WRITE;
     if (t.kind == GALLEY_KIND_GRADIENT && kind_ == SegmentKind::Micro && program_.micro_batches > 1) o.later = GALLEY_ACCUMULATE;
     if (o.later == GALLEY_ACCUMULATE && !(rule->flags & GALLEY_OPERAND_ACCUMULATES))
       return plugin_error("op '" + std::string(node.op->name) + "' of '" + node.name + "' cannot add into '" + t.name + "', which it must");
@@ -300,21 +313,35 @@ Status Placer::emit(const Item& item) {
   i.first_row = item.first_row;
   i.block = node.block;
   i.flops = TRY(item_cost(c_, item)).flops;
-  if (const int64_t part = TRY(part_of(item))) return emit_parts(item, i, part);
+  const Parts parts = TRY(parts_of(item));
+  if (!parts.numbers) return emit(item, {}, std::move(i));
+  for (int64_t first = 0; first < parts.all; first += parts.numbers) {
+    const Range range = {first, std::min(parts.numbers, parts.all - first), parts.rows};
+    Instruction part = i;
+    part.flops *= static_cast<double>(range.count) / static_cast<double>(parts.all);
+    TRY_STATUS(emit(item, range, std::move(part)));
+  }
+  return ok();
+}
+
+Status Placer::emit(const Item& item, const Range& range, Instruction i) {
   std::vector<Stored> stored;
-  TRY_STATUS(inputs(item, &i, &stored));
-  TRY_STATUS(outputs(item, &i));
+  TRY_STATUS(inputs(item, range, &i, &stored));
+  TRY_STATUS(outputs(item, range, &i));
   const std::vector<bool> kept = TRY(as_stored(&i, stored));
   for (size_t k = 0; k < stored.size(); ++k)
     if (const Stored& s = stored[k]; !kept[k])
-      i.inputs[s.input] = with_access(TRY(numbers_of(s.tensor, s.parts, true)), s.updated ? GALLEY_READ_WRITE : GALLEY_READ);
+      i.inputs[s.input] = with_access(TRY(numbers_of(s.tensor, s.range, s.parts, true)), s.updated ? GALLEY_READ_WRITE : GALLEY_READ);
   code().push_back(i);
   for (size_t k = 0; k < stored.size(); ++k) {
     const Stored& s = stored[k];
     if (!s.updated) continue;
-    if (!kept[k]) TRY_STATUS(pack(s.tensor, i.inputs[s.input], s.parts));
-    put_back(s.tensor, s.parts);
+    if (!kept[k]) TRY_STATUS(pack(s.tensor, s.range, i.inputs[s.input], s.parts));
+    TRY_STATUS(put_back(s.tensor, s.range, s.parts));
   }
+  for (size_t k = 0; k < item.outputs.size(); ++k)
+    if (const galley_tensor t = item.outputs[k].tensor; t && !tensors_[t].placement.empty())
+      TRY_STATUS(put_gradient_back(t, range_for(output_rule(item.node->op, k), range), i.outputs[k]));
   return ok();
 }
 
@@ -361,6 +388,7 @@ Status place(Compilation& c) {
   if (logits) placer.keep(logits);
   if (c.backward()) {
     placer.window(c.orders.window, {&c.orders.forward, &c.orders.head, &c.orders.backward, &c.orders.update});
+    for (const auto* part : {&c.orders.forward, &c.orders.head, &c.orders.backward}) placer.contributions(*part);
     placer.take_image(SegmentKind::Window);
     TRY_STATUS(placer.items(SegmentKind::Window, c.orders.window));
     for (const auto* part : {&c.orders.forward, &c.orders.head, &c.orders.backward})

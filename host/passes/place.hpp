@@ -24,6 +24,8 @@ class Placer {
   Status items(SegmentKind kind, const std::vector<Item>& items, std::vector<uint32_t>* begins = nullptr);
   /// Whether there is a window part, and with it numbers that host and device exchange.
   bool steps() const { return !graph_.section(Section::Window).empty(); }
+  /// Counts what micro adds to gradients that lie where nothing computes.
+  void contributions(const std::vector<Item>& items);
   /// Tensors that items of the window part hand to micro or update.
   void window(const std::vector<Item>& items, const std::vector<const std::vector<Item>*>& readers);
   void take_image(SegmentKind kind);
@@ -49,46 +51,78 @@ class Placer {
     TensorId tensor;
     int64_t offset;
   };
+  /// Which of a tensor's numbers: all, or those that one part of an update is about, as rows or as a list.
+  struct Range {
+    int64_t first = 0, count = -1;  ///< −1: all
+    bool rows = false;
+
+    bool all() const { return count < 0; }
+    Shape shape(const Shape& whole) const;
+    int64_t first_row(const Shape& whole) const;  ///< of a list: the first number
+  };
+  /// How an update is split; 0 numbers: it is not.
+  struct Parts {
+    int64_t numbers = 0, all = 0;
+    bool rows = false;
+  };
+  struct Component {
+    ProgramTensor tensor;
+    int64_t numbers;  ///< that one element stands for
+  };
   /// An input of a node whose numbers do not simply lie where kernels compute.
   struct Stored {
     size_t input;
     galley_tensor tensor;
-    bool updated;                ///< in place
+    bool updated;  ///< in place
+    Range range;
     std::vector<Operand> parts;  ///< its components in the computing class
   };
   TensorId add(ProgramTensor tensor);
   std::string who(int use) const { return label(c_.strategies, use); }
   Result<uint32_t> memory_of(const GraphTensor& t) const;
-  Result<std::vector<ProgramTensor>> components_of(const GraphTensor& t, uint32_t memory, Owner owner, Life life) const;
+  Result<std::vector<Component>> components_of(const GraphTensor& t, const Shape& shape) const;
   galley_tensor base(galley_tensor t) const;  ///< of a view: whose numbers it has
   bool plain(galley_tensor t) const;
   bool unpacks(galley_tensor t) const;
   Slot slot(galley_tensor t);
   bool handed(galley_tensor t) const;  ///< from the window part to another one
   Result<Operand> operand(const Ref& ref, const galley_operand_rule* rule);
-  Status inputs(const Item& item, Instruction* instruction, std::vector<Stored>* stored);
-  Status outputs(const Item& item, Instruction* instruction);
+  Status inputs(const Item& item, const Range& range, Instruction* instruction, std::vector<Stored>* stored);
+  Status outputs(const Item& item, const Range& range, Instruction* instruction);
   Status emit(const Item& item);
+  Status emit(const Item& item, const Range& range, Instruction instruction);
   Status emit_op(const galley_op* op, const std::string& name, std::vector<Operand> inputs, std::vector<Operand> outputs, AttrList attrs);
   Result<const galley_op*> op(const std::string& name, const std::string& needed_by) const;
+
+  // place_files.cpp
+  std::vector<ProgramTensor> stored_as(galley_tensor t) const;
+  std::string suffix(galley_tensor t, size_t component) const;
+  void read_file(const GraphTensor& t, const std::string& suffix, const Operand& to);
   Status initialize(galley_tensor t, const Operand& value);
   Result<Operand> exported(galley_tensor t, const std::map<galley_tensor, galley_tensor>& values, std::set<galley_node>* done);
 
   // stream.cpp: updates in parts.
-  Result<int64_t> part_of(const Item& item) const;
-  Status emit_parts(const Item& item, const Instruction& node, int64_t part);
-  static Operand range_of(Operand operand, int64_t first, int64_t count, bool rows);
+  Result<Parts> parts_of(const Item& item) const;
+  Result<bool> splits(galley_tensor t, int64_t numbers, bool rows) const;
+  static Range range_for(const galley_operand_rule* rule, const Range& range);
+  static Operand range_of(Operand operand, const Range& range);
+
+  // gradients.cpp: those that lie where nothing computes.
+  Result<Operand> gradient_here(galley_tensor t, const Range& range, bool adds);
+  Status put_gradient_back(galley_tensor t, const Range& range, const Operand& here);
 
   // stage.cpp: memory classes and formats.
-  Result<std::vector<Operand>> stage(galley_tensor t, bool read);
-  Result<Operand> numbers_of(galley_tensor t, const std::vector<Operand>& parts, bool read);
+  Result<std::vector<Operand>> homes(galley_tensor t, const Range& range) const;
+  Result<std::vector<Operand>> stage(galley_tensor t, const Range& range, bool read);
+  Result<Operand> numbers_of(galley_tensor t, const Range& range, const std::vector<Operand>& parts, bool read);
   Result<Operand> read(galley_tensor t);
-  Status pack(galley_tensor t, const Operand& value, const std::vector<Operand>& parts);
-  void put_back(galley_tensor t, const std::vector<Operand>& parts);
+  Status pack(galley_tensor t, const Range& range, const Operand& value, const std::vector<Operand>& parts);
+  Status put_back(galley_tensor t, const Range& range, const std::vector<Operand>& parts);
   bool in_format(const Stored& stored) const;
   Instruction with_stored(const Instruction& instruction, const std::vector<Stored>& stored, uint32_t kept) const;
   Result<std::vector<bool>> as_stored(Instruction* instruction, const std::vector<Stored>& stored);
-  void copy(const Operand& from, const Operand& to);
+  enum class When : uint8_t { Always, LaterMicroBatches };
+  void copy(const Operand& from, const Operand& to, When when = When::Always);
   Operand temporary(const std::string& name, uint32_t dtype, const Shape& shape, int use);
   Operand all_of(TensorId id) const { return galley::all_of(program_.tensors, id); }
 
@@ -101,6 +135,8 @@ class Placer {
   SegmentKind kind_ = SegmentKind::Load;
   std::map<galley_tensor, std::vector<TensorId>> components_;  // of what lives for the run or a window
   std::map<galley_tensor, TensorId> local_;                    // transients of the segment at hand
+  std::map<galley_tensor, TensorId> sums_;                     // of gradients that lie elsewhere: where micro adds them up
+  std::map<galley_tensor, size_t> contributions_;              // to them that are still to come
   std::set<galley_tensor> outlives_;
   uint32_t events_ = 0;
 };

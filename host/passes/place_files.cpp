@@ -3,9 +3,20 @@
 #include <algorithm>
 
 #include "galley/op.h"
+#include "host/passes/packed.hpp"
 #include "host/passes/place.hpp"
 
 namespace galley {
+
+std::vector<ProgramTensor> Placer::stored_as(galley_tensor id) const {
+  std::vector<ProgramTensor> out;
+  for (const TensorId c : components_.at(id)) out.push_back(program_.tensors[static_cast<size_t>(c)]);
+  return out;
+}
+
+std::string Placer::suffix(galley_tensor id, size_t component) const {
+  return program_.tensors[static_cast<size_t>(components_.at(id)[component])].name.substr(graph_.tensor(id).name.size());
+}
 
 Status Placer::initialize(galley_tensor id, const Operand& value) {
   const GraphTensor& t = graph_.tensor(id);
@@ -23,32 +34,43 @@ Status Placer::initialize(galley_tensor id, const Operand& value) {
   return emit_op(from, name, std::move(inputs), {value}, std::move(attrs));
 }
 
+/// From the tensor's file: its numbers, or with a suffix a component.
+void Placer::read_file(const GraphTensor& t, const std::string& suffix, const Operand& to) {
+  Instruction i;
+  i.action = Action::Read;
+  i.name = "read " + t.name + suffix;
+  i.outputs = {with_access(to, GALLEY_WRITE), with_access(all_of(program_.staging), GALLEY_WRITE)};
+  i.file = t.source;
+  for (const std::string& name : source_names(t)) i.aliases.push_back(name + suffix);
+  i.entry = i.aliases.front();
+  i.aliases.erase(i.aliases.begin());
+  i.hint = t.source_hint;
+  code().push_back(std::move(i));
+}
+
 Status Placer::load() {
   kind_ = SegmentKind::Load;
   local_.clear();
+  PackedFiles files;
   // In the order of making: an initializer's inputs were made before its tensor.
   for (galley_tensor id = 1; id <= graph_.tensor_count(); ++id) {
     const GraphTensor& t = graph_.tensor(id);
-    if (t.slice_of || t.numbers_of || t.unused || (t.kind != GALLEY_KIND_PARAMETER && t.kind != GALLEY_KIND_STATE && t.kind != GALLEY_KIND_CONSTANT)) continue;
-    const std::vector<Operand> parts = TRY(stage(id, false));
-    // A file is read in the dtype that is kept.
-    const bool reads = !t.source.empty(), direct = reads && t.stored;
-    const Operand value = direct ? parts.front() : TRY(numbers_of(id, parts, false));
-    if (!reads) {
-      TRY_STATUS(initialize(id, value));
+    if (t.slice_of || t.numbers_of || t.unused ||
+        (t.kind != GALLEY_KIND_PARAMETER && t.kind != GALLEY_KIND_STATE && t.kind != GALLEY_KIND_CONSTANT))
+      continue;
+    const std::vector<Operand> parts = TRY(stage(id, {}, false));
+    const bool reads = !t.source.empty();
+    if (reads && !t.storage.empty() && TRY(files.hold(t, stored_as(id)))) {
+      for (size_t k = 0; k < parts.size(); ++k) read_file(t, suffix(id, k), parts[k]);
+    } else if (reads && t.stored) {  // in the dtype that is kept
+      read_file(t, "", parts.front());
     } else {
-      Instruction i;
-      i.action = Action::Read;
-      i.name = "read " + t.name;
-      i.outputs = {with_access(value, GALLEY_WRITE), with_access(all_of(program_.staging), GALLEY_WRITE)};
-      i.file = t.source;
-      i.entry = t.source_name.empty() ? t.name : t.source_name;
-      i.aliases = t.source_aliases;
-      i.hint = t.source_hint;
-      code().push_back(std::move(i));
+      const Operand value = TRY(numbers_of(id, {}, parts, false));
+      if (reads) read_file(t, "", value);
+      else TRY_STATUS(initialize(id, value));
+      TRY_STATUS(pack(id, {}, value, parts));
     }
-    if (!direct) TRY_STATUS(pack(id, value, parts));
-    put_back(id, parts);
+    TRY_STATUS(put_back(id, {}, parts));
   }
   if (!steps()) return ok();
   AttrList zero;
@@ -66,11 +88,11 @@ Status Placer::refresh(SegmentKind kind) {
     if (t.kind != GALLEY_KIND_CONSTANT || t.unused) continue;
     for (const galley_tensor in : t.initializer_inputs) changes[id] = changes[id] || changes[base(in)];
     if (!changes[id] || t.numbers_of) continue;
-    const std::vector<Operand> parts = TRY(stage(id, false));
-    const Operand value = TRY(numbers_of(id, parts, false));
+    const std::vector<Operand> parts = TRY(stage(id, {}, false));
+    const Operand value = TRY(numbers_of(id, {}, parts, false));
     TRY_STATUS(initialize(id, value));
-    TRY_STATUS(pack(id, value, parts));
-    put_back(id, parts);
+    TRY_STATUS(pack(id, {}, value, parts));
+    TRY_STATUS(put_back(id, {}, parts));
   }
   return ok();
 }
@@ -117,9 +139,8 @@ Status Placer::export_tensors() {
       write(TRY(exported(id, values, &done)), entry);
       continue;
     }
-    const std::vector<Operand> parts = TRY(stage(id, true));
-    for (size_t k = 0; k < parts.size(); ++k)
-      write(parts[k], entry + program_.tensors[static_cast<size_t>(components_.at(id)[k])].name.substr(t.name.size()));
+    const std::vector<Operand> parts = TRY(stage(id, {}, true));
+    for (size_t k = 0; k < parts.size(); ++k) write(parts[k], entry + suffix(id, k));
   }
   return ok();
 }

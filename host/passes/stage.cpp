@@ -12,7 +12,7 @@ Operand Placer::temporary(const std::string& name, uint32_t dtype, const Shape& 
 }
 
 /// Without a queue of its own a copy is one more step of queue 0.
-void Placer::copy(const Operand& from, const Operand& to) {
+void Placer::copy(const Operand& from, const Operand& to, When when) {
   const bool in = program_.tensors[static_cast<size_t>(to.tensor)].memory == 0;
   const uint32_t queue = c_.target.queue_for(in ? Queue::In : Queue::Out);
   // The copy begins after all that was computed before it, and what is computed next waits for it.
@@ -21,22 +21,38 @@ void Placer::copy(const Operand& from, const Operand& to) {
     code().push_back(sync(Action::Record, 0, before));
     code().push_back(sync(Action::Wait, queue, before));
   }
-  code().push_back(copy_between(program_.tensors, from, to, queue, after));
+  Instruction& made = code().emplace_back(copy_between(program_.tensors, from, to, queue, after));
+  if (when == When::LaterMicroBatches) made.inputs[0].access = made.outputs[0].access = no_access;
   if (queue) code().push_back(sync(Action::Wait, 0, after));
 }
 
+/// Where a tensor's components lie, or those elements of them that stand for a range of its numbers.
+Result<std::vector<Operand>> Placer::homes(galley_tensor id, const Range& range) const {
+  const GraphTensor& of = tensors_[base(id)];
+  std::vector<Operand> out;
+  for (const TensorId c : components_.at(of.id)) out.push_back(all_of(c));
+  if (range.all()) return out;
+  if (of.storage.empty()) {
+    out.front() = range_of(out.front(), range);
+    return out;
+  }
+  const std::vector<Component> parts = TRY(components_of(of, range.shape(of.shape)));
+  for (size_t k = 0; k < out.size(); ++k) {
+    out[k].offset = range.first / parts[k].numbers * galley_dtype_bytes(out[k].dtype);
+    out[k].shape = parts[k].tensor.shape;
+  }
+  return out;
+}
+
 /// A tensor's components in the computing class; copied there where they lie elsewhere and are to be read.
-Result<std::vector<Operand>> Placer::stage(galley_tensor id, bool read) {
-  std::vector<Operand> parts;
-  for (const TensorId c : components_.at(base(id))) {
-    const ProgramTensor part = program_.tensors[static_cast<size_t>(c)];
-    Operand here = all_of(c);
-    if (part.memory != 0) {
-      Operand local = temporary("staged " + part.name, part.dtype, part.shape, graph_.tensor(base(id)).use);
-      if (read) copy(here, local);
-      here = local;
-    }
-    parts.push_back(here);
+Result<std::vector<Operand>> Placer::stage(galley_tensor id, const Range& range, bool read) {
+  std::vector<Operand> parts = TRY(homes(id, range));
+  for (Operand& part : parts) {
+    const ProgramTensor& home = program_.tensors[static_cast<size_t>(part.tensor)];
+    if (home.memory == 0) continue;
+    const Operand local = temporary("staged " + home.name, part.dtype, part.shape, tensors_[base(id)].use);
+    if (read) copy(part, local);
+    part = local;
   }
   return parts;
 }
@@ -50,10 +66,10 @@ bool Placer::unpacks(galley_tensor id) const {
 }
 
 /// An operand that holds the tensor's numbers in its own dtype.
-Result<Operand> Placer::numbers_of(galley_tensor id, const std::vector<Operand>& parts, bool read) {
+Result<Operand> Placer::numbers_of(galley_tensor id, const Range& range, const std::vector<Operand>& parts, bool read) {
   const GraphTensor &t = tensors_[id], &of = tensors_[base(id)];
   if (!unpacks(id)) return parts.front();
-  Operand numbers = temporary((of.storage.empty() ? "cast " : "unpacked ") + of.name, t.dtype, t.shape, of.use);
+  Operand numbers = temporary((of.storage.empty() ? "cast " : "unpacked ") + of.name, t.dtype, range.shape(t.shape), of.use);
   if (!read) return numbers;
   AttrList attrs = of.storage_attrs;
   if (of.storage.empty()) {
@@ -68,11 +84,11 @@ Result<Operand> Placer::numbers_of(galley_tensor id, const std::vector<Operand>&
 }
 
 Result<Operand> Placer::read(galley_tensor id) {
-  const std::vector<Operand> parts = TRY(stage(id, true));
-  return numbers_of(id, parts, true);
+  const std::vector<Operand> parts = TRY(stage(id, {}, true));
+  return numbers_of(id, {}, parts, true);
 }
 
-Status Placer::pack(galley_tensor id, const Operand& value, const std::vector<Operand>& parts) {
+Status Placer::pack(galley_tensor id, const Range& range, const Operand& value, const std::vector<Operand>& parts) {
   const GraphTensor& t = graph_.tensor(id);
   if (!unpacks(id)) return ok();
   const std::string name = "pack " + t.name;
@@ -88,14 +104,18 @@ Status Placer::pack(galley_tensor id, const Operand& value, const std::vector<Op
     inputs.push_back(TRY(locate(TRY(c_.graph.scalar(GALLEY_SCALAR_RANDOM)))));
     attrs.set("stream", name);
   }
-  return emit_op(TRY(op(format.pack_op, name)), name, std::move(inputs), parts, std::move(attrs));
+  const bool draws = inputs.size() > 1;
+  TRY_STATUS(emit_op(TRY(op(format.pack_op, name)), name, std::move(inputs), parts, std::move(attrs)));
+  if (draws && !range.all()) code().back().first_row = range.first_row(t.shape);
+  return ok();
 }
 
 /// The way back after an update or while loading.
-void Placer::put_back(galley_tensor id, const std::vector<Operand>& parts) {
-  const auto& components = components_.at(id);
-  for (size_t i = 0; i < components.size(); ++i)
-    if (program_.tensors[static_cast<size_t>(components[i])].memory != 0) copy(parts[i], all_of(components[i]));
+Status Placer::put_back(galley_tensor id, const Range& range, const std::vector<Operand>& parts) {
+  const std::vector<Operand> to = TRY(homes(id, range));
+  for (size_t i = 0; i < to.size(); ++i)
+    if (program_.tensors[static_cast<size_t>(to[i].tensor)].memory != 0) copy(parts[i], to[i]);
+  return ok();
 }
 
 /// Whether an operand is stored in a format, and not in one that is its numbers.
@@ -108,7 +128,7 @@ Instruction Placer::with_stored(const Instruction& instruction, const std::vecto
     const Stored& s = stored[k];
     const GraphTensor &t = tensors_[s.tensor], &of = tensors_[base(s.tensor)];
     Operand& operand = i.inputs[s.input];
-    operand.shape = t.shape;
+    operand.shape = s.range.shape(t.shape);
     operand.dtype = t.dtype;
     operand.access = operand.later = s.updated ? GALLEY_READ_WRITE : GALLEY_READ;
     if (!(kept >> k & 1)) {

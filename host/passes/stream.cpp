@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "galley/format.h"
 #include "galley/op.h"
 #include "host/passes/place.hpp"
 
@@ -16,98 +17,116 @@ constexpr int64_t kPartMultiple = 64;
 /// Of one update: a program stays small however slow a link is.
 constexpr int64_t kMostParts = 256;
 
+/// The least common multiple, or `most` if it is larger.
+int64_t multiple_of(int64_t a, int64_t b, int64_t most) {
+  const int64_t factor = a / std::gcd(a, b);
+  return factor > most / b ? most : factor * b;
+}
+
+int64_t columns(const Shape& shape) { return shape.empty() ? 1 : shape.back(); }
+
 /// Elements that stay together; 0: the op needs the whole tensor.
 int64_t grain_of(const galley_op* op, const Shape& shape) {
   switch (op->grain) {
     case GALLEY_GRAIN_ELEMENT: return 1;
     case GALLEY_GRAIN_BLOCK: return op->grain_block;
-    case GALLEY_GRAIN_ROW: return shape.empty() ? 1 : shape.back();
+    case GALLEY_GRAIN_ROW: return columns(shape);
     default: return 0;
   }
 }
 
 }  // namespace
 
-/// Elements of a part of an update, a multiple of its op's grain; 0: it is not to be split. Operands in rows have one shape and are stored as
-/// they are; of the others none is a sum over rows.
-Result<int64_t> Placer::part_of(const Item& item) const {
+/// Whether parts of so many numbers have components of their own: whole elements, in the shapes that the format gives a tensor of a part's
+/// shape. What is packed with random bits has to draw them by what comes before the part.
+Result<bool> Placer::splits(galley_tensor id, int64_t numbers, bool rows) const {
+  const GraphTensor& of = tensors_[base(id)];
+  if (of.storage.empty()) return true;
+  const galley_format& format = *c_.plugins.format(of.storage).table;
+  const galley_operand_rule* packed = input_rule(TRY(op(format.pack_op, of.name)), 0);
+  if (format.flags & GALLEY_FORMAT_STOCHASTIC && (!packed || packed->role != GALLEY_ROLE_ROWS)) return false;
+  const std::vector<Component> whole = TRY(components_of(of, of.shape));
+  for (const int64_t count : {of.count(), numbers, of.count() % numbers}) {
+    if (!count) continue;
+    const std::vector<Component> part = TRY(components_of(of, count == of.count() ? of.shape : Range{0, count, rows}.shape(of.shape)));
+    if (part.size() != whole.size()) return false;
+    for (size_t k = 0; k < part.size(); ++k) {
+      const int64_t each = whole[k].numbers;
+      if (each < 1 || numbers % each || part[k].numbers != each || part[k].tensor.dtype != whole[k].tensor.dtype ||
+          elements(part[k].tensor.shape) != (count + each - 1) / each)
+        return false;
+    }
+  }
+  return true;
+}
+
+/// Parts are multiples of the op's grain and of the blocks of the formats. Operands in rows have one shape; of the others none is a sum
+/// over rows. A format may have parts as rows only.
+Result<Placer::Parts> Placer::parts_of(const Item& item) const {
   const galley_op* op = item.node->op;
-  if (item.node->section != Section::Update || op->flags & GALLEY_OP_RANDOM) return 0;
+  if (item.node->section != Section::Update || op->flags & GALLEY_OP_RANDOM) return Parts();
   const Shape* shape = nullptr;
   double most = 0;
-  const auto splits = [&](const Ref& r, const galley_operand_rule* rule) -> Result<bool> {
+  std::vector<galley_tensor> in_rows;
+  const auto takes_parts = [&](const Ref& r, const galley_operand_rule* rule) -> Result<bool> {
     if (!r.tensor) return true;
-    const GraphTensor& t = tensors_[r.tensor];
-    if (!rule || r.rows >= 0 || !t.storage.empty()) return false;
-    if (rule->role != GALLEY_ROLE_ROWS) return rule->role == GALLEY_ROLE_WHOLE && t.placement.empty();
+    const GraphTensor &t = tensors_[r.tensor], &of = tensors_[base(r.tensor)];
+    if (!rule || r.rows >= 0) return false;
+    if (rule->role != GALLEY_ROLE_ROWS) return rule->role == GALLEY_ROLE_WHOLE && plain(r.tensor);
     if (shape && *shape != t.shape) return false;
     shape = &t.shape;
-    if (t.placement.empty()) return true;
-    const MemoryClass& memory = c_.target.memories[TRY(memory_of(t))];
+    in_rows.push_back(r.tensor);
+    if (of.placement.empty()) return true;
+    const MemoryClass& memory = c_.target.memories[TRY(memory_of(of))];
+    int64_t bytes = 0;
+    for (const TensorId c : components_.at(of.id)) bytes += program_.tensors[static_cast<size_t>(c)].bytes;
     const double carried =
-        kPartSeconds * std::min(memory.in_bandwidth, memory.out_bandwidth) / static_cast<double>(galley_dtype_bytes(t.dtype));
+        kPartSeconds * std::min(memory.in_bandwidth, memory.out_bandwidth) * static_cast<double>(t.count()) / static_cast<double>(bytes);
     most = most > 0 ? std::min(most, carried) : carried;
     return true;
   };
   for (size_t k = 0; k < item.inputs.size(); ++k)
-    if (!TRY(splits(item.inputs[k], input_rule(op, k)))) return 0;
+    if (!TRY(takes_parts(item.inputs[k], input_rule(op, k)))) return Parts();
   for (size_t k = 0; k < item.outputs.size(); ++k)
-    if (!TRY(splits(item.outputs[k], output_rule(op, k)))) return 0;
-  const int64_t grain = shape ? grain_of(op, *shape) : 0;
-  if (grain <= 0 || most <= 0) return 0;
-  const int64_t all = elements(*shape), multiple = op->grain == GALLEY_GRAIN_ROW ? grain : std::lcm(grain, kPartMultiple);
+    if (!TRY(takes_parts(item.outputs[k], output_rule(op, k)))) return Parts();
+  const int64_t all = shape ? elements(*shape) : 0, grain = shape ? grain_of(op, *shape) : 0;
+  if (grain <= 0 || all == 0 || most <= 0) return Parts();
   most = std::max(most, static_cast<double>(all) / static_cast<double>(kMostParts));
-  if (most >= static_cast<double>(all)) return 0;
-  const int64_t part = std::max(multiple, static_cast<int64_t>(most) / multiple * multiple);
-  return part < all ? part : 0;
-}
+  if (most >= static_cast<double>(all)) return Parts();
 
-/// Elements [first, first + count) of an operand.
-Operand Placer::range_of(Operand operand, int64_t first, int64_t count, bool rows) {
-  operand.offset += first * galley_dtype_bytes(operand.dtype);
-  operand.shape = rows ? Shape{count / operand.shape.back(), operand.shape.back()} : Shape{count};
-  return operand;
-}
-
-Status Placer::emit_parts(const Item& item, const Instruction& node, int64_t part) {
-  const galley_op* op = node.op;
-  Instruction all = node;
-  TRY_STATUS(outputs(item, &all));
-  const auto split = [&](const galley_operand_rule* rule) { return rule->role == GALLEY_ROLE_ROWS; };
-  int64_t count = 0;
-  for (size_t k = 0; k < item.inputs.size(); ++k) {
-    all.inputs.push_back(item.inputs[k].tensor ? TRY(operand(item.inputs[k], input_rule(op, k))) : Operand());
-    if (all.inputs[k].present() && split(input_rule(op, k))) count = elements(all.inputs[k].shape);
-  }
-  for (int64_t first = 0; first < count; first += part) {
-    const int64_t here = std::min(part, count - first);
-    Instruction i = all;
-    i.flops = all.flops * static_cast<double>(here) / static_cast<double>(count);
-    std::vector<std::pair<Operand, Operand>> back;
-    // An operand of this part, where kernels compute.
-    const auto bring = [&](Operand& o, const galley_operand_rule* rule, bool reads, bool writes) {
-      if (!o.present() || !split(rule)) return;
-      o = range_of(o, first, here, op->grain == GALLEY_GRAIN_ROW);
-      const ProgramTensor& home = program_.tensors[static_cast<size_t>(o.tensor)];
-      if (home.memory == 0) return;
-      Operand local = temporary("staged " + home.name, o.dtype, o.shape, item.node->use);
-      if (reads) copy(o, local);
-      if (writes) back.emplace_back(local, o);
-      local.access = o.access;
-      local.later = o.later;
-      o = local;
-    };
-    for (size_t k = 0; k < i.inputs.size(); ++k) {
-      const galley_operand_rule* rule = input_rule(op, k);
-      const bool updated = rule->flags & GALLEY_OPERAND_INOUT;
-      i.inputs[k] = with_access(i.inputs[k], updated ? GALLEY_READ_WRITE : GALLEY_READ);
-      bring(i.inputs[k], rule, true, updated);
+  for (const bool rows : {false, true}) {
+    if (!rows && op->grain == GALLEY_GRAIN_ROW) continue;
+    int64_t multiple = multiple_of(grain, rows ? columns(*shape) : kPartMultiple, all);
+    for (const galley_tensor t : in_rows) {
+      if (const GraphTensor& of = tensors_[base(t)]; !of.storage.empty())
+        for (const Component& c : TRY(components_of(of, of.shape)))
+          if (c.numbers > 0) multiple = multiple_of(multiple, c.numbers, all);
     }
-    for (size_t k = 0; k < i.outputs.size(); ++k) bring(i.outputs[k], output_rule(op, k), i.outputs[k].access == GALLEY_ACCUMULATE, true);
-    code().push_back(std::move(i));
-    for (const auto& [local, home] : back) copy(local, home);
+    const int64_t part = std::max(multiple, static_cast<int64_t>(most) / multiple * multiple);
+    bool each = part < all;
+    for (size_t k = 0; each && k < in_rows.size(); ++k) each = TRY(splits(in_rows[k], part, rows));
+    if (each) return Parts{part, all, rows};
   }
-  return ok();
+  return Parts();
+}
+
+Shape Placer::Range::shape(const Shape& whole) const {
+  if (all()) return whole;
+  return rows ? Shape{count / whole.back(), whole.back()} : Shape{count};
+}
+
+int64_t Placer::Range::first_row(const Shape& whole) const { return rows ? first / whole.back() : first; }
+
+/// A part of an update has all of what is not in rows.
+Placer::Range Placer::range_for(const galley_operand_rule* rule, const Range& range) {
+  return rule && rule->role == GALLEY_ROLE_ROWS ? range : Range();
+}
+
+Operand Placer::range_of(Operand operand, const Range& range) {
+  if (range.all()) return operand;
+  operand.offset += range.first * galley_dtype_bytes(operand.dtype);
+  operand.shape = range.shape(operand.shape);
+  return operand;
 }
 
 }  // namespace galley

@@ -89,7 +89,7 @@ class ProgramCheck {
     return ok();
   }
 
-  Status check_operand(const std::string& at, const Operand& operand) const {
+  Status check_operand(const std::string& at, const Instruction& code, const Operand& operand) const {
     if (!exists(operand.tensor)) return plan_error(at + " uses tensor " + std::to_string(operand.tensor) + ", which does not exist");
     const ProgramTensor& t = tensor(operand.tensor);
     const int64_t size = galley_dtype_bytes(operand.dtype);
@@ -99,7 +99,8 @@ class ProgramCheck {
     if (operand.offset < 0 || operand.offset % size != 0 || operand.offset + operand.bytes() > t.bytes)
       return plan_error(at + " uses " + range_text(program_, operand.tensor, operand.offset, operand.offset + operand.bytes()) +
                         ", which has " + std::to_string(t.bytes) + " in elements of " + std::to_string(size));
-    if (!is_access(operand.access) || !is_access(operand.later))
+    const bool left_out = code.action == Action::Copy && operand.access == no_access;
+    if (!(left_out || is_access(operand.access)) || !is_access(operand.later))
       return plan_error(at + ": access " + std::to_string(operand.access) + ", later " + std::to_string(operand.later) + " of '" + t.name +
                         "'");
     return ok();
@@ -195,6 +196,8 @@ class ProgramCheck {
                           std::to_string(code.outputs[0].bytes()));
       if (code.queue != 0 && code.event == 0)
         return plan_error(at + " copies on queue " + std::to_string(code.queue) + " without an event to wait for");
+      if ((code.inputs[0].access == no_access) != (code.outputs[0].access == no_access))
+        return plan_error(at + ": a copy that is left out neither reads nor writes");
       TRY_STATUS(check_direction(at, code));
     } else if (target_.queues[code.queue] != Queue::Compute) {
       return plan_error(at + " runs on queue " + std::to_string(code.queue) + ", which is for copies");
@@ -206,7 +209,7 @@ class ProgramCheck {
     for (const auto* operands : {&code.inputs, &code.outputs})
       for (const Operand& operand : *operands) {
         if (!operand.present()) continue;
-        TRY_STATUS(check_operand(at, operand));
+        TRY_STATUS(check_operand(at, code, operand));
         if (code.action == Action::Kernel && !target_.memories[tensor(operand.tensor).memory].computes)
           return plan_error(at + " computes with '" + tensor(operand.tensor).name + "' in memory class '" +
                             target_.memories[tensor(operand.tensor).memory].name + "', which does not compute");

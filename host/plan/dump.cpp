@@ -14,6 +14,7 @@ const char* access_name(uint32_t access) {
     case GALLEY_WRITE: return "w";
     case GALLEY_READ_WRITE: return "rw";
     case GALLEY_ACCUMULATE: return "a";
+    case no_access: return "-";
     default: return "?";
   }
 }

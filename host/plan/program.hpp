@@ -88,14 +88,16 @@ struct StoredAs {
   size_t first = 0, count = 0;
 };
 
+inline constexpr uint32_t no_access = 0;
+
 /// A dense range of a tensor: all of it, or a chunk of its rows.
 struct Operand {
   TensorId tensor = no_tensor;  ///< no_tensor: an optional operand that is absent
   int64_t offset = 0;           ///< bytes from the tensor's begin
   Shape shape;
   uint32_t dtype = GALLEY_F32;
-  uint32_t access = GALLEY_READ;
-  uint32_t later = GALLEY_READ;  ///< access in the second and later micro-batches
+  uint32_t access = GALLEY_READ;  ///< no_access: of a copy that the first micro-batch leaves out
+  uint32_t later = GALLEY_READ;   ///< access in the second and later micro-batches
   /// Of an operand that its kernel reads as it is stored: shape and dtype are those of the numbers, the bytes are further inputs. Else
   /// null.
   std::shared_ptr<const StoredAs> stored;

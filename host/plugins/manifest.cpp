@@ -190,7 +190,7 @@ StrategySpec Reader::read_strategy(const toml::table& table) {
   if (!is_name(out.name, "._-"))
     fail(*table.get("name"), "'name' must be lower-case letters, digits, '.', '_' and '-', not '" + out.name + "'");
   const std::string where = "strategy '" + out.name + "'";
-  only(table, where, {"name", "summary", "source", "exactness", "option", "provides", "needs"});
+  only(table, where, {"name", "summary", "source", "exactness", "option", "provides", "needs", "config"});
   out.summary = string(table, "summary", where, true);
   out.source = string(table, "source", where);
   const std::string exactness = string(table, "exactness", where, true);
@@ -205,6 +205,7 @@ StrategySpec Reader::read_strategy(const toml::table& table) {
   });
   out.provides = read_facets(table, "provides", out);
   out.needs = read_facets(table, "needs", out);
+  out.config = strings(table, "config");
   return out;
 }
 

@@ -27,6 +27,7 @@
 //   exactness = "rounding"            # beside the definition: "bits", "rounding" or "approximate"
 //   provides = [{ facet = "window", value = "micro-batches", when = { steps = [2, 3] } }]   # `when` is optional: any of these values
 //   needs = [{ facet = "storage", value = "bf16" }]     # what another strategy of the recipe has to provide
+//   config = ["quantization_config"]  # keys of a model's config.json that describe what this strategy has saved
 //
 //   [[strategy.option]]
 //   name = "lr"
@@ -67,6 +68,7 @@ struct StrategySpec {
   Exactness exactness = Exactness::Bits;
   std::vector<OptionSpec> options;
   std::vector<FacetRule> provides, needs;
+  std::vector<std::string> config;  ///< keys of a model's config.json that a run with this strategy understands
   int line = 0;
 
   const OptionSpec* option(std::string_view option_name) const;

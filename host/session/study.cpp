@@ -184,6 +184,9 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   const int64_t rows = options.single_row ? 1 : s.data.layout.rows, length = s.data.layout.length;
   s.graph = std::make_unique<Graph>([&plugins](std::string_view name) { return plugins.op(name).table; },
                                     [&plugins] { return plugins.op_names(); }, rows, length);
+  // What a strategy has written into config.json is for it to know, and to write again.
+  for (const auto& strategy : s.loaded)
+    for (const std::string& key : strategy->spec().config) s.model.config.erase(key);
   TRY_STATUS(build_family(s.model, here.families, s.data.one_document ? RowDocuments::One : RowDocuments::Several, *s.graph));
 
   CompileOptions compile_options;

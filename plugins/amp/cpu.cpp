@@ -26,14 +26,17 @@ void pack(const Node& node, void*) {
   const int64_t* random = node.read<int64_t>(1);
   auto* y = node.write<uint16_t>(0);
   const uint64_t key = random ? galley_random_key(random, node.stream()) : 0;
+  const int64_t before = first_number(node, 0);
   in_blocks(count(node.in(0)), [=](int64_t first, int64_t last) {
     if (!random) {
       for (int64_t i = first; i < last; ++i) y[i] = nearest(x[i]);
       return;
     }
-    for (int64_t i = first; i < last; i += draws) {
-      const galley_philox_block drawn = galley_philox(key, static_cast<uint64_t>(i / draws), 0);
-      for (int64_t k = i; k < std::min(last, i + draws); ++k) y[k] = cut(x[k], half_of(drawn, k));
+    for (int64_t i = first, next = first; i < last; i = next) {
+      const int64_t block = (before + i) / draws;
+      const galley_philox_block drawn = galley_philox(key, static_cast<uint64_t>(block), 0);
+      next = std::min(last, (block + 1) * draws - before);
+      for (int64_t k = i; k < next; ++k) y[k] = cut(x[k], half_of(drawn, before + k));
     }
   });
 }

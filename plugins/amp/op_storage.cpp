@@ -17,10 +17,11 @@ void pack_shape(const Node& node, Shapes& out) {
 void pack_reference(const Node& node) {
   const int64_t* random = node.read<int64_t>(1);
   const uint64_t key = random ? galley_random_key(random, node.stream()) : 0;
+  const int64_t before = first_number(node, 0);
   for (int64_t i = 0; i < count(node.in(0)); ++i) {
     const float x = static_cast<float>(node.read<double>(0)[i]);
-    const galley_philox_block drawn = random ? galley_philox(key, static_cast<uint64_t>(i / draws), 0) : galley_philox_block{};
-    node.write<double>(0)[i] = widened(random ? cut(x, half_of(drawn, i)) : nearest(x));
+    const galley_philox_block drawn = random ? galley_philox(key, static_cast<uint64_t>((before + i) / draws), 0) : galley_philox_block{};
+    node.write<double>(0)[i] = widened(random ? cut(x, half_of(drawn, before + i)) : nearest(x));
   }
 }
 
@@ -43,16 +44,16 @@ Op pack("bf16_pack", "y = x as BF16: to the nearest, ties to even; with random, 
 Op unpack("bf16_unpack", "y = x in dtype (a GALLEY_ code)");
 
 bool registered_ops() {
-  pack.input("x", GALLEY_ROLE_WHOLE)
+  pack.input("x", GALLEY_ROLE_ROWS)
       .input("random", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL | GALLEY_OPERAND_NO_GRADIENT)
-      .output("y", GALLEY_ROLE_WHOLE)
+      .output("y", GALLEY_ROLE_ROWS)
       .infer<pack_shape>()
       .reference<pack_reference>()
       .test("nearest", {{GALLEY_F32, {37, 671}}})
       .test("stochastic", {{GALLEY_F32, {37, 671}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().s("stream", "wte"))
       .test("few", {{GALLEY_F32, {3}}, {GALLEY_I64, {4}, 0, 1000}});
-  unpack.input("x", GALLEY_ROLE_WHOLE)
-      .output("y", GALLEY_ROLE_WHOLE)
+  unpack.input("x", GALLEY_ROLE_ROWS)
+      .output("y", GALLEY_ROLE_ROWS)
       .infer<unpack_shape>()
       .reference<unpack_reference>()
       .test("f32", {{GALLEY_BF16, {37, 671}}})

@@ -52,11 +52,14 @@ TEST_F(Facets, Placement) {
             "claims (hand.lua:4): device 'hand' has no memory class 'spil', claimed for 'w'");
 }
 
-TEST_F(Facets, GradientsStayWhereKernelsCompute) {
+TEST_F(Facets, PlacementOfGradients) {
   train({w});
   ASSERT_EQ(cause(differentiate(*c)), "");
-  EXPECT_EQ(claimed({{"facet", "placement"}, {"value", "spill"}, {"of", "grad.*"}}, claim_gradients),
-            "claims (hand.lua:3): gradients stay where kernels compute; 'grad.w' cannot lie in 'spill'");
+  EXPECT_EQ(claimed({{"facet", "placement"}, {"value", "spill"}, {"of", "grad.*"}}, claim_gradients), "");
+  const galley_tensor gradient = graph.tensor(w).gradient;
+  EXPECT_EQ(graph.tensor(gradient).placement, "spill");
+  graph.tensor(gradient).immediate = true;
+  EXPECT_EQ(cause(claim_gradients(*c)), "claims (hand.lua:3): 'grad.w' is updated as soon as it is there, so it cannot lie in 'spill'");
 }
 
 TEST_F(Facets, Window) {

@@ -1,4 +1,9 @@
 // Where tensors lie, and what is done before and after a node whose tensors lie elsewhere or are stored otherwise.
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "host/base/safetensors.hpp"
 #include "tests/passes/hand.hpp"
 
 namespace galley::hand {
@@ -95,6 +100,42 @@ TEST_F(Place, WhatLiesElsewhereIsBroughtAndTakenBack) {
             "update[2] copy 'copy of staged w': r staged w f32(4) -> w w@1 f32(4)\n");
 }
 
+/// A gradient that two nodes add to, elsewhere.
+TEST_F(Place, GradientsElsewhereAreAddedUpWhereKernelsCompute) {
+  loss(node("y", "mul", {node("z", "mul", {x, w}), w}));
+  train({w});
+  options.purpose = Purpose::Train;
+  options.exports = options.evaluates = false;
+  ASSERT_EQ(cause(differentiate(*c)), "");
+  const galley_tensor gradient = graph.tensor(w).gradient;
+  graph.tensor(gradient).placement = "spill";
+  node("s", "step", {w, gradient}, Section::Update, {});
+  const auto touching = [&](SegmentKind kind) {
+    std::string out, text = code(kind);
+    for (size_t at = 0; at < text.size(); at = text.find('\n', at) + 1)
+      if (const std::string line = text.substr(at, text.find('\n', at) - at); line.find("grad.w") != std::string::npos)
+        out += line.substr(line.find("] ") + 2) + "\n";
+    return out;
+  };
+  ASSERT_EQ(run({order, place}), "");
+  EXPECT_EQ(touching(SegmentKind::Micro),
+            "mul 'y.mul.6': r l.mul.4 f32(4), r z f32(4) -> w sum of grad.w f32(4)\n"
+            "mul 'z.mul.7': r y.mul.5 f32(4), r x f32(4) -> a sum of grad.w f32(4)\n"
+            "copy 'copy of sum of grad.w': r sum of grad.w f32(4) -> w grad.w@1 f32(4)\n");
+  EXPECT_EQ(touching(SegmentKind::Update),
+            "copy 'copy of grad.w': r grad.w@1 f32(4) -> w staged grad.w f32(4)\n"
+            "step 's': rw w f32(4), r staged grad.w f32(4)\n");
+  c->decisions.micro_batches = 2;
+  c->program = {};
+  c->micro = {};
+  ASSERT_EQ(run({place}), "");
+  EXPECT_EQ(touching(SegmentKind::Micro),
+            "copy 'copy of grad.w': -/r grad.w@1 f32(4) -> -/w sum of grad.w f32(4)\n"
+            "mul 'y.mul.6': r l.mul.4 f32(4), r z f32(4) -> w/a sum of grad.w f32(4)\n"
+            "mul 'z.mul.7': r y.mul.5 f32(4), r x f32(4) -> a sum of grad.w f32(4)\n"
+            "copy 'copy of sum of grad.w': r sum of grad.w f32(4) -> w grad.w@1 f32(4)\n");
+}
+
 TEST_F(Place, WhatTheHostReadsAndWritesLiesWhereItCan) {
   target.memories = {{"device", 64, false, true}, {"file", 64, false, false}, {"pinned", 64, true, false}};
   options.window_bytes = [](int64_t) { return 128; };
@@ -125,9 +166,10 @@ TEST_F(Place, CopiesRunBesideComputingWhereThereIsAQueueForThem) {
 /// Parts of an update: what the link carries in a millisecond, in multiples of what stays together.
 class PlaceParts : public Place {
  protected:
-  std::string update(const std::string& op, Shape shape, double bandwidth) {
+  std::string update(const std::string& op, Shape shape, double bandwidth, const std::string& storage = "") {
     const galley_tensor big = parameter("big", shape), in = input("in", shape);
     graph.tensor(big).placement = "spill";
+    graph.tensor(big).storage = storage;
     target.memories[1].in_bandwidth = bandwidth;
     loss(node("y", "mul", {in, big}));
     train({big});
@@ -177,6 +219,53 @@ TEST_F(PlaceParts, OfRows) {
             "update[8] copy 'copy of staged big': r staged big f32(1,10) -> w big@1+160 f32(1,10)\n");
 }
 
+TEST_F(PlaceParts, OfBlocksOfAFormat) {
+  const std::string text = update("step_by_element", {20, 20}, 3e5, "tiles");
+  const auto lines = [&](const std::string& part) {
+    std::string out;
+    for (size_t at = 0; at < text.size(); at = text.find('\n', at) + 1)
+      if (const std::string line = text.substr(at, text.find('\n', at) - at); line.find(part) != std::string::npos)
+        out += line.substr(line.find(": ") + 2) + "\n";
+    return out;
+  };
+  // Of 48 and of 64 numbers.
+  EXPECT_EQ(lines("'copy of big.halves'"),
+            "r big.halves@1 i16(192) -> w staged big.halves i16(192)\n"
+            "r big.halves@1+384 i16(192) -> w staged big.halves i16(192)\n"
+            "r big.halves@1+768 i16(16) -> w staged big.halves i16(16)\n");
+  EXPECT_EQ(lines("'copy of big.scale'"),
+            "r big.scale@1 f32(4) -> w staged big.scale f32(4)\n"
+            "r big.scale@1+16 f32(4) -> w staged big.scale f32(4)\n"
+            "r big.scale@1+32 f32(1) -> w staged big.scale f32(1)\n");
+  EXPECT_EQ(lines("'pack big'"),
+            "r unpacked big f32(192) -> w staged big.halves i16(192), w staged big.scale f32(4)\n"
+            "r unpacked big f32(192) -> w staged big.halves i16(192), w staged big.scale f32(4)\n"
+            "r unpacked big f32(16) -> w staged big.halves i16(16), w staged big.scale f32(1)\n");
+  EXPECT_EQ(lines("'copy of staged big.scale'"),
+            "r staged big.scale f32(4) -> w big.scale@1 f32(4)\n"
+            "r staged big.scale f32(4) -> w big.scale@1+16 f32(4)\n"
+            "r staged big.scale f32(1) -> w big.scale@1+32 f32(1)\n");
+  EXPECT_NE(lines("'s'").find("rw unpacked big f32(192), r grad.big+768 f32(192)"), std::string::npos) << lines("'s'");
+}
+
+TEST_F(PlaceParts, OfRowsWhereAFormatHasNoOthers) {
+  const std::string text = update("step_by_element", {30, 10}, 3e5, "rows");
+  EXPECT_NE(text.find("'pack big': r unpacked big f32(12,10) -> w staged big.halves i16(12,10), w staged big.scale f32(12)"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("'copy of big.scale': r big.scale@1+96 f32(6) -> w staged big.scale f32(6)"), std::string::npos) << text;
+}
+
+TEST_F(PlaceParts, AFormatWithAScaleOfAllHasNone) {
+  const std::string text = update("step_by_element", {20, 20}, 3e5, "pair");
+  EXPECT_NE(text.find("'pack big': r unpacked big f32(20,20)"), std::string::npos) << text;
+}
+
+TEST_F(PlaceParts, AFormatWhoseRandomBitsDoNotKnowOfPartsHasNone) {
+  const std::string text = update("step_by_element", {20, 20}, 3e5, "drawn");
+  EXPECT_NE(text.find("'pack big': r unpacked big f32(20,20), r "), std::string::npos) << text;
+}
+
 TEST_F(PlaceParts, ATensorThatFitsIntoOneIsWhole) {
   const std::string text = update("step_by_element", {15, 10}, 1e6);
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3) << text;
@@ -207,6 +296,43 @@ TEST_F(Place, WhatIsStoredIsUnpackedForWhoCannotReadIt) {
             "eval[0] pair_unpack 'unpack w': r w.halves i16(4), r w.scale f32(1) -> w unpacked w f32(4)\n"
             "eval[1] mul 'y': r x f32(4), r unpacked w f32(4) -> w y f32(4)\n"
             "eval[2] loss 'l': r y f32(4) -> w step scalars+640 f64(1)\n");
+}
+
+TEST_F(Place, AFileThatIsPackedIsReadAsItIs) {
+  const std::filesystem::path file = std::filesystem::temp_directory_path() / ("galley-place-" + std::to_string(getpid()) + ".safetensors");
+  const auto load = [&](std::vector<safetensors::Item> items) {
+    auto writer = safetensors::Writer::create(file, items);
+    for (const safetensors::Item& item : writer->items()) {
+      const std::vector<std::byte> zeros(*safetensors::tensor_bytes(item.dtype, item.shape));
+      EXPECT_TRUE(writer->write(item.name, zeros).ok());
+    }
+    EXPECT_TRUE(writer->finish().ok());
+    c->program = {};
+    const std::string wrong = run({place});
+    std::filesystem::remove(file);
+    return wrong.empty() ? code(SegmentKind::Load) : wrong.substr(wrong.find("tensor '"));
+  };
+  GraphTensor& t = graph.tensor(w);
+  t.storage = "pair";
+  t.source = file;
+  t.source_name = "a.w";
+  t.source_aliases = {"b.w"};
+  loss(node("y", "mul", {x, w}));
+  options.purpose = Purpose::Evaluate;
+  ASSERT_EQ(run({order}), "");
+  using safetensors::Dtype;
+  const std::string packed =
+      "load[0] read 'read w.halves' entry 'a.w.halves' -> w w.halves i16(4), w staging u8(1048576)\n"
+      "load[1] read 'read w.scale' entry 'a.w.scale' -> w w.scale f32(1), w staging u8(1048576)\n";
+  EXPECT_EQ(load({{"a.w.halves", Dtype::I16, {4}}, {"a.w.scale", Dtype::F32, {1}}}), packed);
+  EXPECT_EQ(load({{"b.w.halves", Dtype::I16, {4}}, {"b.w.scale", Dtype::F32, {1}}}), packed) << "under another name";
+  EXPECT_EQ(load({{"a.w", Dtype::F32, {4}}}),
+            "load[0] read 'read w' entry 'a.w' -> w unpacked w f32(4), w staging u8(1048576)\n"
+            "load[1] pair_pack 'pack w': r unpacked w f32(4) -> w w.halves i16(4), w w.scale f32(1)\n");
+  EXPECT_EQ(load({{"a.w", Dtype::F32, {4}}, {"a.w.scale", Dtype::F32, {1}}}),
+            "tensor 'a.w.halves', I16 (4), is missing; the file has other components of 'w' in format 'pair'");
+  EXPECT_EQ(load({{"a.w.halves", Dtype::I16, {4}}, {"a.w.scale", Dtype::F32, {}}}),
+            "tensor 'a.w.scale' is F32 (), but in format 'pair' it is F32 (1)");
 }
 
 TEST_F(Place, AKernelThatReadsTheFormatGetsTheComponents) {

@@ -159,6 +159,32 @@ struct Offload : Little {
   }
 };
 
+/// A gradient whose home is in the other class: from the second micro-batch on, what is there comes back first.
+TEST(Shadow, ACopyThatTheFirstMicroBatchLeavesOut) {
+  struct Elsewhere : Little {
+    TensorId home = tensor("home", 50, Life::Window, 1), sum = tensor("sum", 50), back = tensor("back", 50);
+    Elsewhere() {
+      program.micro_batches = 2;
+      copy(kMicro, "bring", home, sum, 0, 0);
+      op(kMicro, "backward", {}, {wa(sum)});
+      copy(kMicro, "take", sum, home, 0, 0);
+      copy(kUpdate, "fetch", home, back, 0, 0);
+      op(kUpdate, "step", {r(back)}, {});
+    }
+    Instruction& bring() { return program.segment(kMicro).code[0]; }
+  };
+  Elsewhere e;
+  EXPECT_SAYS(verdict(e.program), "micro[0] 'bring' reads 'home' bytes [0, 200), which nothing has written");
+  e.bring().inputs[0].access = no_access;
+  EXPECT_SAYS(verdict(e.program), "micro[0] 'bring': a copy that is left out neither reads nor writes");
+  e.bring().outputs[0].access = no_access;
+  EXPECT_EQ(verdict(e.program), "");
+  e.program.segment(kMicro).code.erase(e.program.segment(kMicro).code.begin());
+  EXPECT_SAYS(verdict(e.program), "micro[0] 'backward' reads 'sum' bytes [0, 200), which nothing has written in this segment");
+  e.program.segment(kMicro).code[0].outputs[0].access = no_access;
+  EXPECT_SAYS(verdict(e.program), "access 0");
+}
+
 TEST(Shadow, CopiesThatAreWaitedFor) {
   Offload o;
   EXPECT_EQ(verdict(o.program), "");

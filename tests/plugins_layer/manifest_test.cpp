@@ -39,6 +39,7 @@ source = "Dettmers"
 exactness = "approximate"
 provides = [{ facet = "storage", value = "nf4", when = { kind = ["nf4", "fp4"], double = true } }]
 needs = [{ facet = "shard", value = 1 }]
+config = ["quantization_config"]
 [[strategy.option]]
 name = "kind"
 type = "choice"
@@ -92,6 +93,7 @@ description = "Elements."
   EXPECT_FALSE(s->provides[0].holds({{"kind", Value("fp4")}}));
   ASSERT_EQ(s->needs.size(), 1u);
   EXPECT_TRUE(s->needs[0].holds({}));
+  EXPECT_EQ(s->config, std::vector<std::string>{"quantization_config"});
   EXPECT_EQ(s->option("betas")->fallback, Value(List{Value(0.0), Value(0.5)}));
   EXPECT_EQ(s->option("betas")->expects(), "a list of 2 numbers in [0, 1)");
   EXPECT_EQ(s->option("block")->expects(), "a whole number in [32, 4096], or a schedule");

@@ -10,7 +10,7 @@ import sys
 from galley_test import binary, check, finish, fresh_folder, from_config, plan, recipe, run, source, train, use
 
 fresh_folder()
-plugins = [x for name in ('discrete', 'second-memory', 'bf16-storage', 'offload-saved') for x in ('--plugin-path', binary / 'tests' / 'plugins' / name)]
+plugins = [x for name in ('discrete', 'second-memory', 'bf16-storage', 'blocks', 'offload-saved') for x in ('--plugin-path', binary / 'tests' / 'plugins' / name)]
 discrete = ['--device', 'discrete', *plugins]
 model = from_config('gpt2', vocab_size=97, n_positions=32, n_embd=32, n_layer=4, n_head=4)
 text = f'data.text {{ files = {{ {", ".join(repr(str(x)) for x in sorted((source / "models").glob("families/*.lua")))} }}, tokenizer = "bytes", validation = 0.2 }}'
@@ -183,6 +183,54 @@ def streams():
         same(f'link of {link} bytes/s', here, train(paths[1], f'link-{link:.0f}', *discrete, '--target', 'link.toml'), 'model')
 
 
+def streams_in_formats():
+    """Parts of what is stored in formats are packed to the bytes that the whole is packed to, with random bits too."""
+    with open('slower.toml', 'w') as file:
+        file.write('link_bandwidth = 1e6\n')  # parts of 1,000 bytes
+    momentum, blocks = use('sgd', lr=1e-2, momentum=0.9), use('bf16-storage', format='blocks', block=48, states=['*'])
+    for name, packs, uses in (('blocks', 'momentum', (blocks, momentum)), ('weights', 'h.0', (use('amp', weights='bf16'), adamw))):
+        made = []
+        for memory in ('', 'file', 'pinned'):
+            away = (use('second-memory', memory=memory, states=['*']),) if memory else ()
+            path = recipe(f'in-{name}{memory}.lua', model, 'data.random {}', clip, *away, *uses, batch=1, length=4, steps=3, seed=4)
+            flags = ('--target', 'slower.toml', *discrete)
+            made.append(train(path, path[:-4], *flags))
+            dump = run('plan', path, '--check', '--dump', 'place', *flags).stdout
+            parts = sum(x.startswith('update[') and "'pack " in x and packs in x for x in dump.splitlines())
+            made[-1].parts = parts
+            made[-1].check_memory(f'{name} in {memory}')
+        here = made[0]
+        states = here.memory['classes']['device']['owners']['states']
+        for x in made[1:]:
+            same(f'{name} in parts', here, x, 'model')
+            check(x.parts > 2 * here.parts > 0, f'{name}: {x.parts} parts of {here.parts} tensors')
+            planned = [m.memory['classes']['device'] for m in (here, x)]
+            check(planned[1]['owners']['states'] <= 256 and planned[0]['planned'] - planned[1]['planned'] > 0.9 * states,
+                  f'{name}: states of {states} bytes, but {planned}')
+
+
+def gradients():
+    """Gradients that rest elsewhere from their last contribution until the update reads them, and between micro-batches."""
+    away = use('second-memory', memory='file', gradients=['*'])
+    tied = from_config('gpt2', vocab_size=97, n_positions=32, n_embd=32, n_layer=4, n_head=4, tie_word_embeddings=True)
+    for name, uses in (('one', ()), ('three', (use('accumulate', steps=3),)), ('recomputed', (use('accumulate', steps=2), use('recompute'), use('amp', compute='bf16')))):
+        paths = [recipe(f'gradients-{name}-{len(more)}.lua', tied, 'data.random {}', *uses, clip, *more, adamw, **entries) for more in ((), (away,))]
+        run('plan', paths[1], '--check', *discrete)
+        here, there = (train(path, path[:-4], *discrete) for path in paths)
+        same(f'gradients elsewhere, {name}', here, there, 'model')
+        states = [x.bytes('state/step-00000004/state.safetensors') for x in (here, there)]
+        check(states[0] == states[1], f'gradients elsewhere, {name}: the states differ')
+        there.check_memory(f'gradients elsewhere, {name}')
+        planned = [x.memory['classes']['device']['planned'] for x in (here, there)]
+        held = there.memory['classes']['file']['planned']
+        check(held >= 4 * here.memory['trainable'], f'gradients elsewhere, {name}: {held} bytes in the file')
+        # Of one micro-batch no gradient is there yet where forward ends, at the peak.
+        less = 0 if name == 'one' else 0.5 * held
+        check(planned[1] < planned[0] - less, f'gradients elsewhere, {name}: {planned} bytes on the device, {held} in the file')
+        checked = train(paths[1], f'gradients-{name}-poisoned', '--poison', *discrete)
+        same(f'gradients elsewhere, {name}, poisoned', here, checked, 'model')
+
+
 def resume():
     path = recipe('resume.lua', model, 'data.random {}', use('second-memory', memory='file', states=['*']), clip, adamw, **entries)
     whole = train(path, 'whole', *discrete)
@@ -209,6 +257,7 @@ def limits():
     run('plan', path, '--memory', planned['device'] - 1, *discrete, code=3)
 
 
-for part in (table,) if '--table' in sys.argv else (strategies, other_classes, offloaded, streams, resume, limits):
+parts = (strategies, other_classes, offloaded, streams, streams_in_formats, gradients, resume, limits)
+for part in (table,) if '--table' in sys.argv else parts:
     part()
 finish()

@@ -19,7 +19,8 @@ typedef struct galley_component {
   int64_t extents[8];
   /* How many consecutive numbers of the tensor one element represents (two codes in a byte: 2; one absmax per block: the block size); 0:
    * the component belongs to the tensor as a whole. A range of the tensor that begins and ends at multiples of all of them can be unpacked
-   * by itself. */
+   * and packed by itself, as a tensor of rank 1 or of whole rows, if for such a shape the components have as many elements as they have for
+   * the range. */
   int64_t numbers;
 } galley_component;
 #define GALLEY_COMPONENT_MIN_SIZE 88u
@@ -27,8 +28,10 @@ typedef struct galley_component {
 #define GALLEY_MAX_COMPONENTS 8u
 
 /* Flags of a format. */
-#define GALLEY_FORMAT_STOCHASTIC \
-  1ull /* its pack op has a last, optional input `random` (GALLEY_SCALAR_RANDOM); with it, rounding is stochastic */
+/* Its pack op has a last, optional input `random` (GALLEY_SCALAR_RANDOM); with it, rounding is stochastic. If the role of its first input
+ * is GALLEY_ROLE_ROWS, it also packs ranges by themselves, and a number draws by its index in the whole tensor: see first_row
+ * in tensor.h. */
+#define GALLEY_FORMAT_STOCHASTIC 1ull
 
 #define GALLEY_FORMAT_PLAIN \
   2ull /* the only component holds the tensor's numbers, each in the component's dtype: what reads that dtype reads the component itself */

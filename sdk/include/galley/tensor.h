@@ -85,7 +85,7 @@ typedef struct galley_node_view {
   uint32_t n_outputs;
   uint32_t n_attrs;
   uint32_t flags;
-  int64_t first_row; /* of a chunk of rows: its first row in the whole tensor; else 0 */
+  int64_t first_row; /* of a chunk of rows: its first row in the whole tensor, where each number of rank 1 is a row; else 0 */
   int64_t length;    /* positions per sequence: row r of a flattened (B, S) belongs to sequence r / length */
   int64_t block;     /* index of the repeated block of the model that the node belongs to; -1: none */
 } galley_node_view;

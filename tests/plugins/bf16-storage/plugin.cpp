@@ -48,7 +48,13 @@ void components(const std::vector<int64_t>& shape, const FormatOptions& options,
 
 class Storage {
  public:
-  explicit Storage(const Options& options) : parameters_(options.strings("parameters")), states_(options.strings("states")), exports_(options.boolean("export", false)) {}
+  explicit Storage(const Options& options)
+      : format_(options.string("format")),
+        parameters_(options.strings("parameters")),
+        states_(options.strings("states")),
+        exports_(options.boolean("export", false)) {
+    if (const int64_t block = options.integer("block", 0)) attrs_.i("block", block);
+  }
 
   void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
     if (subject.facet != GALLEY_FACET_STORAGE) return;
@@ -57,7 +63,10 @@ class Storage {
                                                                     : nullptr;
     if (!patterns) return;
     for (const std::string& pattern : *patterns)
-      if (glob_match(pattern, subject.name)) out.strong(0, "brain");
+      if (glob_match(pattern, subject.name)) {
+        out.strong(0, format_.c_str());
+        out.with(attrs_);
+      }
   }
 
   /// Saves what is stored, and says so.
@@ -69,10 +78,12 @@ class Storage {
       for (const std::string& pattern : parameters_)
         if (glob_match(pattern, info.name)) graph.export_stored(t);
     }
-    graph.config("stored_in", "\"brain\"");
+    graph.config("stored_in", "\"" + format_ + "\"");
   }
 
  private:
+  std::string format_;
+  Attrs attrs_;
   std::vector<std::string> parameters_, states_;
   bool exports_;
 };

@@ -1,5 +1,6 @@
-// Kernels that differ in what they say to `query`, small strategies, and two formats: "pair" keeps a number as I16 and a scale of all;
-// "stone" is the same, and no update can write it.
+// Kernels that differ in what they say to `query`, small strategies, and formats that keep a number as I16: "pair" with a scale of all,
+// "tiles" with one for 48 numbers, "rows" with one for each row, "drawn" as "tiles" with random bits that do not know of parts; "stone" is
+// "pair", and no update can write it.
 #include "galley/cpp/groups.hpp"
 #include "galley/cpp/strategy.hpp"
 
@@ -73,6 +74,17 @@ void components(const std::vector<int64_t>& shape, const FormatOptions&, Compone
   out.add(".scale", GALLEY_F32, {1}, 0);
 }
 
+void tiles(const std::vector<int64_t>& shape, const FormatOptions&, Components& out) {
+  int64_t numbers = 1;
+  for (const int64_t extent : shape) numbers *= extent;
+  out.add(".halves", GALLEY_I16, shape, 1);
+  out.add(".scale", GALLEY_F32, {(numbers + 47) / 48}, 48);
+}
+void rows_of(const std::vector<int64_t>& shape, const FormatOptions&, Components& out) {
+  out.add(".halves", GALLEY_I16, shape, 1);
+  out.add(".scale", GALLEY_F32, {shape.size() > 1 ? shape[0] : 1}, shape.back());
+}
+
 /// p takes its step by g.
 class Steps {
  public:
@@ -139,11 +151,14 @@ const bool registered =
     add(strategy<Looks<GALLEY_STAGE_GRADIENT>>("looks-gradient")) && add(strategy<Looks<GALLEY_STAGE_AFTER>>("looks-after")) &&
     add(strategy<Doubles>("doubles")) && add(strategy<Holds>("holds")) && add(pack()) && add(unpack()) &&
     add(format<components>("pair", "pair_pack", "pair_unpack", false, true)) &&
-    add(format<components>("stone", "pair_pack", "pair_unpack", false, false)) && add(kernel<never>("add.b", "add", kDevice)) &&
-    add(kernel<never>("add.a", "add", kDevice)) && add(kernel<never>("mul.any", "mul", kDevice)) &&
-    add(kernel<never, wide, sixteen_a_number, 1>("mul.wide", "mul", kDevice)) && add(kernel<never>("loss.any", "loss", kDevice)) &&
-    add(kernel<never, only_writes>("copy.writes", "copy", kDevice)) && add(kernel<never>("square.any", "square", kDevice)) &&
-    add(nodes_kernel<Never<1, true>>("square.group", "square", kDevice)) &&
+    add(format<components>("stone", "pair_pack", "pair_unpack", false, false)) &&
+    add(format<tiles>("tiles", "pair_pack", "pair_unpack", false, true)) &&
+    add(format<rows_of>("rows", "pair_pack", "pair_unpack", false, true)) &&
+    add(format<tiles>("drawn", "pair_pack", "pair_unpack", false, true, GALLEY_FORMAT_STOCHASTIC)) &&
+    add(kernel<never>("add.b", "add", kDevice)) && add(kernel<never>("add.a", "add", kDevice)) &&
+    add(kernel<never>("mul.any", "mul", kDevice)) && add(kernel<never, wide, sixteen_a_number, 1>("mul.wide", "mul", kDevice)) &&
+    add(kernel<never>("loss.any", "loss", kDevice)) && add(kernel<never, only_writes>("copy.writes", "copy", kDevice)) &&
+    add(kernel<never>("square.any", "square", kDevice)) && add(nodes_kernel<Never<1, true>>("square.group", "square", kDevice)) &&
     add(nodes_kernel<Never<2, false>>("add.square", "add>square", kDevice, 0)) && add(kernel<never>("product.any", "product", kDevice)) &&
     add(nodes_kernel<Shares>("product.group", "product", kDevice)) && add(kernel<never>("follows.any", "follows", kDevice)) &&
     add(nodes_kernel<Few>("follows.group", "follows", kDevice)) && add(kernel<never>("full.any", "full", kDevice)) &&

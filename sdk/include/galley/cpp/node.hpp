@@ -195,6 +195,11 @@ inline int64_t rows(const galley_operand& t) { return galley_operand_rows(&t); }
 inline int64_t columns(const galley_operand& t) { return galley_operand_columns(&t); }
 inline int64_t count(const galley_operand& t) { return galley_operand_count(&t); }
 
+/// The index that the first number of an input in rows has in the whole tensor, if the node is about a part of it.
+inline int64_t first_number(const Node& node, uint32_t input) {
+  return node.view()->first_row * (node.in(input).rank > 1 ? columns(node.in(input)) : 1);
+}
+
 /// Makes an operand without a format.
 inline galley_operand operand(void* data, const int64_t* shape, uint32_t rank, uint32_t dtype, uint32_t access, const char* name = "") {
   galley_operand t = fresh<galley_operand>();

@@ -1,0 +1,60 @@
+#include "host/passes/packed.hpp"
+
+#include <algorithm>
+
+#include "host/plan/dtype.hpp"
+
+namespace galley {
+namespace {
+
+using safetensors::Entry;
+
+std::string described(const ProgramTensor& component) {
+  if (const auto dtype = stored_dtype(component.dtype)) return safetensors::describe(*dtype, component.shape);
+  return dtype_name(component.dtype) + (" " + shape_text(component.shape));
+}
+
+bool fits(const Entry& entry, const ProgramTensor& component) {
+  return dtype_of(entry.dtype) == component.dtype && entry.shape == component.shape;
+}
+
+}  // namespace
+
+std::vector<std::string> source_names(const GraphTensor& t) {
+  std::vector<std::string> names = {t.source_name.empty() ? t.name : t.source_name};
+  names.insert(names.end(), t.source_aliases.begin(), t.source_aliases.end());
+  return names;
+}
+
+Result<bool> PackedFiles::hold(const GraphTensor& t, std::span<const ProgramTensor> components) {
+  auto at = readers_.find(t.source);
+  if (at == readers_.end()) at = readers_.emplace(t.source, TRY(safetensors::Reader::open(t.source))).first;
+  const safetensors::Reader& reader = at->second;
+  const std::vector<std::string> names = source_names(t);
+  const auto suffix = [&](const ProgramTensor& component) { return component.name.substr(t.name.size()); };
+
+  std::vector<const Entry*> entries;
+  bool some = false, all = true;
+  for (const ProgramTensor& component : components) {
+    const Entry* entry = nullptr;
+    for (size_t n = 0; n < names.size() && !entry; ++n) entry = reader.find(names[n] + suffix(component));
+    entries.push_back(entry);
+    all = all && entry && fits(*entry, component);
+    some = some || (entry && (!suffix(component).empty() || !is_floating(dtype_of(entry->dtype))));
+  }
+  if (all || !some) return all;
+  for (size_t k = 0; k < components.size(); ++k) {
+    if (!entries[k])
+      return recipe_error(t.source + ": tensor '" + names[0] + suffix(components[k]) + "', " + described(components[k]) +
+                              ", is missing; the file has other components of '" + t.name + "' in format '" + t.storage + "'",
+                          "a file has to hold all components of a tensor, or its numbers under the name '" + names[0] + "'");
+    if (!fits(*entries[k], components[k]))
+      return recipe_error(reader.files()[entries[k]->file].path().string() + ": tensor '" + entries[k]->name + "' is " +
+                              safetensors::describe(entries[k]->dtype, entries[k]->shape) + ", but in format '" + t.storage + "' it is " +
+                              described(components[k]),
+                          "the file may have been packed with other options of the format; the recipe has to use the same ones");
+  }
+  return true;
+}
+
+}  // namespace galley

@@ -1,0 +1,28 @@
+// Files that hold a tensor as its format stores it: each component under the tensor's name plus the component's suffix.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "host/base/safetensors.hpp"
+#include "host/graph/graph.hpp"
+
+namespace galley {
+
+class PackedFiles {
+ public:
+  /// Whether the file of `t` holds its components, and not its numbers. Only some of them, or another shape or dtype than the format makes,
+  /// is exit code Recipe with file and component. Where a component has the tensor's own name, it is taken for the numbers unless its dtype
+  /// cannot be theirs, or the file holds every component as the format makes it. Reads headers only.
+  Result<bool> hold(const GraphTensor& t, std::span<const ProgramTensor> components);
+
+ private:
+  std::map<std::string, safetensors::Reader> readers_;
+};
+
+/// The names that a tensor may have in its file, the first one first.
+std::vector<std::string> source_names(const GraphTensor& t);
+
+}  // namespace galley
