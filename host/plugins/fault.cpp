@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstring>
 
@@ -42,7 +43,7 @@ std::string_view name_of(int signal) {
   }
 }
 
-[[maybe_unused]] void die(int signal) {  // under sanitizers nobody calls it
+void tell(int signal) {
   // The innermost mark that knows the node says most: a device's `launch` stands within the call of a kernel.
   const CallMark* mark = Calling::innermost.load(std::memory_order_acquire);
   for (const CallMark* m = mark; m; m = m->outer)
@@ -58,7 +59,17 @@ std::string_view name_of(int signal) {
     if (!mark->strategy.empty()) line << ", " << mark->strategy;
     line.write();
   }
-  // The handler was for once: now the process dies as it would have, with a core where the system writes one.
+}
+
+[[maybe_unused]] void die(int signal) {  // under sanitizers nobody calls it
+  // Threads of one kernel may fault together: the first one tells, the others wait for the end. One that faults in telling ends at once.
+  static std::atomic<pid_t> telling = 0;
+  pid_t first = 0;
+  if (telling.compare_exchange_strong(first, ::gettid())) tell(signal);
+  else
+    while (first != ::gettid()) ::pause();
+  // Now the process dies as it would have, with a core where the system writes one.
+  std::signal(signal, SIG_DFL);
   std::raise(signal);
 }
 
@@ -74,7 +85,7 @@ void name_faults() {
   ::sigaltstack(&alternate, nullptr);
   struct sigaction action = {};
   action.sa_handler = die;
-  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER | SA_ONSTACK);
+  action.sa_flags = SA_NODEFER | SA_ONSTACK;
   ::sigemptyset(&action.sa_mask);
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) ::sigaction(signal, &action, nullptr);
 #endif
