@@ -37,6 +37,9 @@
 #if defined(GALLEY_CPU_LEVEL) && GALLEY_CPU_LEVEL >= 4
 
 #include <array>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 #include <vector>
@@ -146,29 +149,32 @@ class OneThread {
   int before_;
 };
 
-class OneDnn : public Product {
+// A product of one size, made once for all kernels that have it: a primitive and its operands take kilobytes. Each lane has operands of its
+// own, whose addresses change with the task. Launches run one after the other, so kernels can share them.
+class Primitive {
  public:
-  static Offer offer(const Node& node, const galley_target&, Links links) {
-    if (!all_f32(node)) return {"F32 only"};
-    const Multiply p = product_of(node);
-    // Rows of B that are whole multiples of 4 KiB meet in one set of the cache.
-    if (a_transposed(p) ? p.m < 128 || (p.n > wide && p.n % 1024 == 0) : p.b_step == 1 && p.k > long_column)
-      return {"the blocked product is faster"};
-    const Cut cut(p, links);
-    return {nullptr, cut.tasks(), lane_bytes(p, cut)};
+  static std::shared_ptr<Primitive> of(const Node& node, const Multiply& p, int64_t bound, int64_t n_lanes) {
+    static std::mutex mutex;
+    static std::map<std::array<int64_t, 10>, std::weak_ptr<Primitive>> known;
+    const std::lock_guard lock(mutex);
+    std::weak_ptr<Primitive>& place = known[{p.m, p.n, p.k, p.a_row, p.a_step, p.b_row, p.b_step, p.add, p.bias != nullptr, bound}];
+    std::shared_ptr<Primitive> out = place.lock();
+    if (!out) place = out = std::make_shared<Primitive>(node, p, bound);
+    while (std::ssize(out->calls_) < n_lanes) out->calls_.push_back(out->call());
+    return out;
   }
 
-  OneDnn(const Node& node, const galley_target&, int64_t n_lanes, const std::optional<Activation>& activation)
-      : whole_(product_of(node)), cut_(whole_, activation ? Links::Two : Links::One), activation_(activation) {
-    const OneThread one;
-    const int64_t bound = scratchpad_bound(whole_, cut_);
-    for (const int64_t m : {cut_.rows, whole_.m - (cut_.row_blocks - 1) * cut_.rows})
-      for (const int64_t n : {cut_.columns, whole_.n - (cut_.column_blocks - 1) * cut_.columns})
-        for (const int64_t k : {cut_.depth, whole_.k - (cut_.pieces - 1) * cut_.depth})
-          for (const bool add : {whole_.add && !cut_.copies_c, cut_.pieces > 1})
-            if (!find(m, n, k, add)) kinds_.push_back({m, n, k, add, make(node, task_of(whole_, cut_, m, n, k, add), bound), {}});
-    for (Kind& kind : kinds_)
-      for (int64_t lane = 0; lane < n_lanes; ++lane) kind.calls.push_back(call(kind));
+  Primitive(const Node& node, const Multiply& p, int64_t bound) : primitive_(make(node, p, bound)) {}
+
+  void execute(int64_t lane, const float* a, const float* b, float* c, void* scratchpad, const float* bias) const {
+    const Call& call = calls_[static_cast<size_t>(lane)];
+    const std::array<const void*, 5> data = {a, b, c, scratchpad, bias};
+    const int n = bias ? 5 : 4;
+    bool done = true;
+    for (size_t i = 0; i < static_cast<size_t>(n); ++i)
+      done = done && dnnl_memory_set_data_handle(call.arguments[i].memory, const_cast<void*>(data[i])) == dnnl_success;
+    if (!done || dnnl_primitive_execute(primitive_.get(), stream().get(), n, call.arguments.data()) != dnnl_success)
+      throw Failure(GALLEY_FAILED, "oneDNN failed to execute a product");
   }
 
  private:
@@ -176,23 +182,6 @@ class OneDnn : public Product {
     std::array<dnnl::memory, 5> memory;
     std::array<dnnl_exec_arg_t, 5> arguments;  // of the C interface: the C++ one makes a vector at each call
   };
-  // Tasks of one size. Each lane has operands of its own, whose addresses change with the task.
-  struct Kind {
-    int64_t m, n, k;
-    bool add;
-    dnnl::matmul primitive;
-    std::vector<Call> calls;
-  };
-
-  static int64_t lane_bytes(const Multiply& p, const Cut& cut) {
-    return (cut.floats_of_a() + cut.floats_of_b() + cut.floats_of_c()) * static_cast<int64_t>(sizeof(float)) + scratchpad_bound(p, cut);
-  }
-
-  const Kind* find(int64_t m, int64_t n, int64_t k, bool add) const {
-    for (const Kind& kind : kinds_)
-      if (kind.m == m && kind.n == n && kind.k == k && kind.add == add) return &kind;
-    return nullptr;
-  }
 
   static dnnl::matmul make(const Node& node, const Multiply& p, int64_t bound) {
     using dnnl::memory;
@@ -216,8 +205,8 @@ class OneDnn : public Product {
     return dnnl::matmul(chosen);
   }
 
-  static Call call(const Kind& kind) {
-    const const_dnnl_primitive_desc_t made = kind.primitive.get_primitive_desc();
+  Call call() const {
+    const const_dnnl_primitive_desc_t made = primitive_.get_primitive_desc();
     const auto operand = [&](dnnl_query_t which) {
       return dnnl::memory(dnnl::memory::desc(*dnnl_primitive_desc_query_md(made, which, 0)), engine(), nullptr);
     };
@@ -229,6 +218,52 @@ class OneDnn : public Product {
       call.memory[4] = dnnl::memory(dnnl::memory::desc(*bias), engine(), nullptr);
     for (size_t i = 0; i < 5; ++i) call.arguments[i] = {names[i], call.memory[i].get(true)};
     return call;
+  }
+
+  dnnl::matmul primitive_;
+  std::vector<Call> calls_;
+};
+
+class OneDnn : public Product {
+ public:
+  static Offer offer(const Node& node, const galley_target&, Links links) {
+    if (!all_f32(node)) return {"F32 only"};
+    const Multiply p = product_of(node);
+    // Rows of B that are whole multiples of 4 KiB meet in one set of the cache.
+    if (a_transposed(p) ? p.m < 128 || (p.n > wide && p.n % 1024 == 0) : p.b_step == 1 && p.k > long_column)
+      return {"the blocked product is faster"};
+    const Cut cut(p, links);
+    return {nullptr, cut.tasks(), lane_bytes(p, cut)};
+  }
+
+  OneDnn(const Node& node, const galley_target&, int64_t n_lanes, const std::optional<Activation>& activation)
+      : whole_(product_of(node)), cut_(whole_, activation ? Links::Two : Links::One), activation_(activation) {
+    const OneThread one;
+    const int64_t bound = scratchpad_bound(whole_, cut_);
+    for (const int64_t m : {cut_.rows, whole_.m - (cut_.row_blocks - 1) * cut_.rows})
+      for (const int64_t n : {cut_.columns, whole_.n - (cut_.column_blocks - 1) * cut_.columns})
+        for (const int64_t k : {cut_.depth, whole_.k - (cut_.pieces - 1) * cut_.depth})
+          for (const bool add : {whole_.add && !cut_.copies_c, cut_.pieces > 1})
+            if (!find(m, n, k, add))
+              kinds_.push_back({m, n, k, add, Primitive::of(node, task_of(whole_, cut_, m, n, k, add), bound, n_lanes)});
+  }
+
+ private:
+  // Tasks of one size.
+  struct Kind {
+    int64_t m, n, k;
+    bool add;
+    std::shared_ptr<Primitive> primitive;
+  };
+
+  static int64_t lane_bytes(const Multiply& p, const Cut& cut) {
+    return (cut.floats_of_a() + cut.floats_of_b() + cut.floats_of_c()) * static_cast<int64_t>(sizeof(float)) + scratchpad_bound(p, cut);
+  }
+
+  const Kind* find(int64_t m, int64_t n, int64_t k, bool add) const {
+    for (const Kind& kind : kinds_)
+      if (kind.m == m && kind.n == n && kind.k == k && kind.add == add) return &kind;
+    return nullptr;
   }
 
   void task(int64_t task, int64_t lane, void* memory) const override {
@@ -245,8 +280,9 @@ class OneDnn : public Product {
       const float* b = static_cast<const float*>(whole_.b) + j * whole_.b_step + first * whole_.b_row;
       if (cut_.copies_a) a = copy(a, whole_.a_step, k, m, copied_a);
       if (cut_.copies_b) b = copy(b, whole_.b_row, k, n, copied_b);
-      execute(*find(m, n, k, first > 0 || (whole_.add && !cut_.copies_c)), lane, a, b, cut_.copies_c ? copied_c : c, scratchpad,
-              whole_.bias ? static_cast<const float*>(whole_.bias) + j : nullptr);
+      const Kind& kind = *find(m, n, k, first > 0 || (whole_.add && !cut_.copies_c));
+      kind.primitive->execute(lane, a, b, cut_.copies_c ? copied_c : c, scratchpad,
+                              whole_.bias ? static_cast<const float*>(whole_.bias) + j : nullptr);
     }
     if (activation_) return activation_->block(i, j, m, n, copied_c, n);
     if (!cut_.copies_c) return;
@@ -263,17 +299,6 @@ class OneDnn : public Product {
   static const float* copy(const float* from, int64_t row, int64_t rows, int64_t columns, float* to) {
     for (int64_t r = 0; r < rows; ++r) std::memcpy(to + r * columns, from + r * row, static_cast<size_t>(columns) * sizeof(float));
     return to;
-  }
-
-  static void execute(const Kind& kind, int64_t lane, const float* a, const float* b, float* c, void* scratchpad, const float* bias) {
-    const Call& call = kind.calls[static_cast<size_t>(lane)];
-    const std::array<const void*, 5> data = {a, b, c, scratchpad, bias};
-    const int n = bias ? 5 : 4;
-    bool done = true;
-    for (size_t i = 0; i < static_cast<size_t>(n); ++i)
-      done = done && dnnl_memory_set_data_handle(call.arguments[i].memory, const_cast<void*>(data[i])) == dnnl_success;
-    if (!done || dnnl_primitive_execute(kind.primitive.get(), stream().get(), n, call.arguments.data()) != dnnl_success)
-      throw Failure(GALLEY_FAILED, "oneDNN failed to execute a product");
   }
 
   Multiply whole_;
