@@ -99,6 +99,12 @@ Ahead ahead_of_a(const Multiply& p, int64_t i0, int64_t rows, const Panel& at, i
                        : Ahead(p.a, p.dtype, from, p.a_step, rows, at.depth, calls);
 }
 
+// Not inlined: with its caller's variables the inner loop has too few registers, and loads distances again and again.
+[[gnu::noinline]] void tiles(int64_t rows, int64_t groups, int64_t depth, tile::Strided a, const float* b, int64_t ldb, float* c,
+                             int64_t ldc, tile::Onto onto) {
+  tile::product(rows, groups, depth, a, b, ldb, c, ldc, onto);
+}
+
 // One block of C, which lies at `c` in rows of `ldc`. `a` is where A's block lies.
 void block_of(const Multiply& p, int64_t rows, const Panel& at, tile::Strided a, float* c, int64_t ldc, const Lane& lane, int64_t ld,
               Ahead& next_b, Ahead& next_a) {
@@ -116,14 +122,14 @@ void block_of(const Multiply& p, int64_t rows, const Panel& at, tile::Strided a,
     for (int64_t r = 0; r < rows; r += tile::most_rows) {
       next_b.some();
       next_a.some();
-      tile::product(std::min<int64_t>(tile::most_rows, rows - r), std::min<int64_t>(tile::most_groups, groups - g), at.depth,
-                    {a.data + r * a.row, a.row, a.step}, lane.b + g * tile::width, ld, c + r * ldc + g * tile::width, ldc, onto);
+      tiles(std::min<int64_t>(tile::most_rows, rows - r), std::min<int64_t>(tile::most_groups, groups - g), at.depth,
+            {a.data + r * a.row, a.row, a.step}, lane.b + g * tile::width, ld, c + r * ldc + g * tile::width, ldc, onto);
     }
   if (rest) {  // the row ends within a vector: through a buffer
     c += groups * tile::width;
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < rest; ++j) lane.edge[i * tile::width + j] = c[i * ldc + j];
-    tile::product(rows, 1, at.depth, a, lane.b + groups * tile::width, ld, lane.edge, tile::width, onto);
+    tiles(rows, 1, at.depth, a, lane.b + groups * tile::width, ld, lane.edge, tile::width, onto);
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < rest; ++j) c[i * ldc + j] = lane.edge[i * tile::width + j];
   }
