@@ -1,7 +1,9 @@
 // amp's kernels: the scale, and BF16 storage at the bandwidth of its operands; with random bits, at the speed of Philox.
 #include <algorithm>
+#include <cstring>
 
 #include "galley/cpp/half.hpp"
+#include "galley/cpp/philox.hpp"
 #include "galley/cpp/plugin.hpp"
 #include "scale.hpp"
 #include "storage.hpp"
@@ -33,10 +35,13 @@ void pack(const Node& node, void*) {
       return;
     }
     for (int64_t i = first, next = first; i < last; i = next) {
-      const int64_t block = (before + i) / draws;
-      const galley_philox_block drawn = galley_philox(key, static_cast<uint64_t>(block), 0);
-      next = std::min(last, (block + 1) * draws - before);
-      for (int64_t k = i; k < next; ++k) y[k] = cut(x[k], half_of(drawn, before + k));
+      uint32_t words[4 * philox_blocks];
+      uint16_t halves[draws * philox_blocks];
+      const int64_t block = (before + i) / draws, begin = block * draws - before;
+      philox_many(key, static_cast<uint64_t>(block), 0, words);
+      std::memcpy(halves, words, sizeof halves);
+      next = std::min(last, begin + draws * philox_blocks);
+      for (int64_t k = i; k < next; ++k) y[k] = cut(x[k], halves[k - begin]);
     }
   });
 }

@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "cpu/lanes.hpp"
-#include "cpu/philox.hpp"
+#include "galley/cpp/philox.hpp"
 #include "ops/attention/rows.hpp"
 #include "ops/linear/blocked.hpp"
 
@@ -20,7 +20,7 @@ using tile::Onto;
 using tile::Strided;
 
 inline constexpr int64_t side = 64;
-static_assert(side == philox_blocks);
+static_assert(side == sdk::philox_blocks);
 
 /// Buffers cut from a lane's workspace, each on a cache line. Without a workspace it counts what they take.
 class Cut {
@@ -163,8 +163,8 @@ class Dropout {
     const uint32_t threshold = threshold_;
     const float factor = factor_;
     for (int64_t j = 0; j < keys; j += 4) {
-      uint32_t words[4][philox_blocks];
-      philox_along(key_, static_cast<uint64_t>(models::attention_draw(q.head, key + j)), first, words);
+      uint32_t words[4][sdk::philox_blocks];
+      sdk::philox_along(key_, static_cast<uint64_t>(models::attention_draw(q.head, key + j)), first, words);
       for (int64_t k = 0; k < 4; ++k)
         for (int64_t c = 0; c < side; ++c) factors[(j + k) * side + c] = words[k][c] >> 8 >= threshold ? factor : 0.0f;
     }

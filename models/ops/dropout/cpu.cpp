@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "cpu/number.hpp"
-#include "cpu/philox.hpp"
+#include "galley/cpp/philox.hpp"
 
 namespace {
 
@@ -25,13 +25,13 @@ void dropout(const Node& n, void*) {
   cpu::by_access(y.adds(), [&](auto add) {
     cpu::over_rows(R, C, [=](int64_t r) {
       const int64_t row = first_row + r, sequence = first_sequence + (S ? row / S : 0), position = S ? row % S : row;
-      constexpr int64_t at_once = 4 * cpu::philox_blocks;
+      constexpr int64_t at_once = 4 * philox_blocks;
       static_assert(at_once <= cpu::run_length);
       cpu::Buffer buffers[2];
       for (int64_t c = 0; c < C; c += at_once) {
         uint32_t words[at_once];
-        cpu::philox_many(key, static_cast<uint64_t>(c / 4),
-                         static_cast<uint64_t>(sequence) << 32 | static_cast<uint64_t>(static_cast<uint32_t>(position)), words);
+        philox_many(key, static_cast<uint64_t>(c / 4),
+                    static_cast<uint64_t>(sequence) << 32 | static_cast<uint64_t>(static_cast<uint32_t>(position)), words);
         const int64_t count = C - c < at_once ? C - c : at_once;
         const float* from = x.read(r * C + c, count, buffers[0]);
         float* const to = y.open(r * C + c, count, buffers[1]);

@@ -12,7 +12,7 @@
 #include <immintrin.h>
 #endif
 
-namespace galley::cpu {
+namespace galley::sdk {
 
 inline constexpr int64_t philox_blocks = 64;
 
@@ -106,4 +106,4 @@ inline void philox_along(uint64_t key, uint64_t low, uint64_t high, uint32_t (&w
 
 #endif
 
-}  // namespace galley::cpu
+}  // namespace galley::sdk
