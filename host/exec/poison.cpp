@@ -150,7 +150,8 @@ Status Poisoner::keep(TensorId constants) {
   const auto t = static_cast<size_t>(constants);
   const size_t memory = program_.tensors[t].memory;
   const int64_t offset = plan_.placements[t].offset;
-  return machine_.read_arena(memory, offset, machine_.copy_of(memory).subspan(static_cast<size_t>(offset), static_cast<size_t>(program_.tensors[t].bytes)));
+  return machine_.read_arena(memory, offset,
+                             machine_.copy_of(memory).subspan(static_cast<size_t>(offset), static_cast<size_t>(program_.tensors[t].bytes)));
 }
 
 void Poisoner::end_lives(SegmentKind kind, size_t index) {

@@ -23,24 +23,15 @@ struct Question {
       key += " " + std::to_string(node.flags) + " " + std::to_string(node.first_row);
       const size_t first_input = inputs.size(), first_output = outputs.size();
       for (const Operand& o : node.inputs) inputs.push_back(describe(o, tensors));
-      for (size_t k = i.inputs.size() - i.components; i.components && k < i.inputs.size(); ++k) inputs.push_back(describe(i.inputs[k], tensors));
+      for (size_t k = i.inputs.size() - i.components; i.components && k < i.inputs.size(); ++k)
+        inputs.push_back(describe(i.inputs[k], tensors));
       key += ">";
       for (const Operand& o : node.outputs) outputs.push_back(describe(o, tensors));
       const auto& attrs = all_attrs.emplace_back(node.attrs.view());
       key += ";" + node.attrs.key();
-      views.push_back({sizeof(galley_node_view),
-                       1,
-                       node.op->name,
-                       node.name.c_str(),
-                       inputs.data() + first_input,
-                       outputs.data() + first_output,
-                       attrs.data(),
-                       static_cast<uint32_t>(node.inputs.size()),
-                       static_cast<uint32_t>(node.outputs.size()),
-                       static_cast<uint32_t>(attrs.size()),
-                       node.flags,
-                       node.first_row,
-                       length,
+      views.push_back({sizeof(galley_node_view), 1, node.op->name, node.name.c_str(), inputs.data() + first_input,
+                       outputs.data() + first_output, attrs.data(), static_cast<uint32_t>(node.inputs.size()),
+                       static_cast<uint32_t>(node.outputs.size()), static_cast<uint32_t>(attrs.size()), node.flags, node.first_row, length,
                        node.block});
       nodes.push_back(&views.back());
     }
@@ -54,9 +45,9 @@ struct Question {
       return nullptr;
     }
     const uint32_t access = std::max(o.access, o.later);
-    const char* name = o.present()  ? tensors[static_cast<size_t>(o.tensor)].name.c_str()
-                       : o.stored ? o.stored->format.c_str()
-                                  : names.emplace_back("between " + std::to_string(o.inner)).c_str();
+    const char* name = o.present() ? tensors[static_cast<size_t>(o.tensor)].name.c_str()
+                       : o.stored  ? o.stored->format.c_str()
+                                   : names.emplace_back("between " + std::to_string(o.inner)).c_str();
     key += "|" + std::to_string(o.dtype) + "," + std::to_string(access) + "," + std::to_string(o.inner);
     for (const int64_t extent : o.shape) key += "," + std::to_string(extent);
     if (o.present() && !instruction->parts.empty()) name = shared_name(o, name);

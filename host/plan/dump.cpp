@@ -69,7 +69,8 @@ class Dump {
       text +=
           " | " + place(code.constants, 0) + " " + std::to_string(program_.tensors[static_cast<size_t>(code.constants)].bytes) + " bytes";
     if (!code.parts.empty())
-      for (const NodeOf& node : nodes_of(code)) text += "\n  " + std::string(node.op->name) + " '" + node.name + "'" + operands(node.inputs, node.outputs);
+      for (const NodeOf& node : nodes_of(code))
+        text += "\n  " + std::string(node.op->name) + " '" + node.name + "'" + operands(node.inputs, node.outputs);
     return text;
   }
 

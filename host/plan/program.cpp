@@ -141,7 +141,8 @@ galley_operand operand_view(const Operand& operand, const char* name, void* data
 }
 
 std::vector<NodeOf> nodes_of(const Instruction& i) {
-  if (i.parts.empty()) return {{i.name, i.op, i.attrs, i.flags, i.first_row, i.block, std::span(i.inputs).first(i.inputs.size() - i.components), i.outputs}};
+  if (i.parts.empty())
+    return {{i.name, i.op, i.attrs, i.flags, i.first_row, i.block, std::span(i.inputs).first(i.inputs.size() - i.components), i.outputs}};
   std::vector<NodeOf> out;
   out.reserve(i.parts.size());
   size_t input = 0, output = 0;

@@ -139,7 +139,12 @@ const std::vector<const galley_op*>& ops() {
             .output("factor", GALLEY_ROLE_WHOLE)
             .infer<two_numbers>()
             .table(),
-        made("scheduled").input("step", GALLEY_ROLE_WHOLE).input("table", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<one_number>().table(),
+        made("scheduled")
+            .input("step", GALLEY_ROLE_WHOLE)
+            .input("table", GALLEY_ROLE_WHOLE)
+            .output("y", GALLEY_ROLE_WHOLE)
+            .infer<one_number>()
+            .table(),
         made("values").output("y", GALLEY_ROLE_WHOLE).infer<nothing>().table(),
         made("rows").input("random", GALLEY_ROLE_WHOLE, in_place).infer<nothing>().table(),
         made("end").input("apply", GALLEY_ROLE_WHOLE).input("applied", GALLEY_ROLE_WHOLE, in_place).infer<nothing>().table(),
