@@ -1,7 +1,7 @@
 // The loader: a thread that fills the next window while the current one is being trained on.
 //
-// Window buffers in memory that the caller owns: one more than the caller holds at a time. Windows come out in order, one at a time. Between start() and the destructor it
-// allocates nothing, as long as the source does not fail.
+// Window buffers in memory that the caller owns: one more than the caller holds at a time. Windows come out in order, one at a time.
+// Between start() and the destructor it allocates nothing, as long as the source does not fail.
 #pragma once
 
 #include <condition_variable>
@@ -31,8 +31,8 @@ class Loader {
                                                int64_t end, std::span<std::byte> memory, int64_t held = 1);
 
   /// Waits for the next window and hands it out. It stays as it is until the call of next() that makes it the oldest of more than `held`
-  /// windows; that gives its buffer back: whoever still copies from it has to be done by then. The source's error comes in place of the window that it was for, and again with every
-  /// call after it. Asking for more windows than there are is an error. One thread.
+  /// windows; that gives its buffer back: whoever still copies from it has to be done by then. The source's error comes in place of the
+  /// window that it was for, and again with every call after it. Asking for more windows than there are is an error. One thread.
   Result<const WindowBuffer*> next();
 
   /// Stops after the window that is being filled, if any, and joins the thread.

@@ -75,7 +75,7 @@ class Proof {
 
   Executor& executor_;
   const Program& program_;
-  WeightSums sums_;
+  WeightSums frozen_sums_, trained_sums_;
   std::vector<uint64_t> frozen_;  ///< checksums, as Program::frozen
   std::vector<uint64_t> before_;  ///< as Program::trained
   std::vector<uint64_t> now_;     ///< room for either

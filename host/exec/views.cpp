@@ -65,7 +65,10 @@ const galley_operand* NodeViews::build(const Program& program, const Machine& ma
     const char* name = program.tensors[static_cast<size_t>(operand.tensor)].name.c_str();
     operands_.push_back(operand_view(operand, name, machine.kernel_address(operand.tensor, operand.offset), access));
   } else if (operand.stored || operand.inner) {
-    operands_.push_back(operand_view(operand, operand.stored ? operand.stored->format.c_str() : between_.emplace_back("between " + std::to_string(operand.inner)).c_str(), nullptr, access));
+    operands_.push_back(operand_view(
+        operand,
+        operand.stored ? operand.stored->format.c_str() : between_.emplace_back("between " + std::to_string(operand.inner)).c_str(),
+        nullptr, access));
   } else {
     return nullptr;
   }

@@ -7,28 +7,23 @@
 
 #include "host/base/result.hpp"
 #include "host/exec/executor.hpp"
+#include "host/plan/sums.hpp"
 
 namespace galley {
 
 /// One thread. Taking them waits for everything that is under way, and allocates nothing.
 class WeightSums {
  public:
-  /// `executor` outlives it.
-  explicit WeightSums(Executor& executor) : executor_(executor), program_(executor.program()) {}
+  /// Of frozen weights (SegmentKind::Frozen) or trained ones (SegmentKind::Trained); `executor` outlives it.
+  WeightSums(Executor& executor, SegmentKind kind) : executor_(executor), kind_(kind), sums_(weight_sums(executor.program(), kind)) {}
 
-  /// As Program::frozen.
-  Status frozen(std::span<uint64_t> out) const;
-  /// As Program::trained.
-  Status trained(std::span<uint64_t> out) const;
+  /// As Program::frozen or Program::trained.
+  Status take(std::span<uint64_t> out) const;
 
  private:
-  /// Those that kernels make; the rows from `first` on.
-  Status run(SegmentKind kind, size_t first, std::span<uint64_t> out) const;
-  /// Makes the sum of a weight that lies elsewhere.
-  Status complete(TensorId weight, uint64_t* sum) const;
-
   Executor& executor_;
-  const Program& program_;
+  SegmentKind kind_;
+  std::vector<WeightSum> sums_;
 };
 
 }  // namespace galley

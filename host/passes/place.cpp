@@ -1,10 +1,11 @@
 #include "host/passes/place.hpp"
-#include "host/plugins/abi.hpp"
 
 #include <algorithm>
 
 #include "galley/format.h"
 #include "galley/op.h"
+#include "host/plan/sums.hpp"
+#include "host/plugins/abi.hpp"
 
 namespace galley {
 namespace {
@@ -356,22 +357,14 @@ Status Placer::items(SegmentKind kind, const std::vector<Item>& items, std::vect
 }
 
 Status Placer::sums() {
-  std::vector<TensorId> trained;
-  for (const Trained& t : program_.trained) trained.push_back(t.parameter);
-  const auto n = static_cast<int64_t>(program_.frozen.size() + trained.size());
-  program_.sums = add({"checksums of weights", GALLEY_I32, {n, 2}, 0, 0, Owner::Data, Life::Run, ""});
-  int64_t row = 0;
-  for (const auto& [kind, weights] : {std::pair(SegmentKind::Frozen, &program_.frozen), std::pair(SegmentKind::Trained, &trained)}) {
+  const auto rows = static_cast<int64_t>(program_.frozen.size() + program_.trained.size());
+  program_.sums = add({"checksums of weights", GALLEY_I32, {rows, 2}, 0, 0, Owner::Data, Life::Run, ""});
+  for (const SegmentKind kind : {SegmentKind::Frozen, SegmentKind::Trained}) {
     kind_ = kind;
-    for (const TensorId weight : *weights) {
-      const ProgramTensor& tensor = program_.tensors[static_cast<size_t>(weight)];
-      Operand bytes = all_of(weight), sum = all_of(program_.sums);
-      bytes.dtype = GALLEY_U8;
-      bytes.shape = {tensor.bytes};
-      sum.shape = {2};
-      sum.offset = row++ * Program::sum_bytes;
-      if (tensor.memory == 0) TRY_STATUS(emit_op(c_.roles.checksum, "checksum of " + tensor.name, {bytes}, {sum}, {}));
-    }
+    for (const WeightSum& s : weight_sums(program_, kind))
+      if (s.sum.present())
+        TRY_STATUS(
+            emit_op(c_.roles.checksum, "checksum of " + program_.tensors[static_cast<size_t>(s.weight)].name, {s.bytes}, {s.sum}, {}));
   }
   return ok();
 }

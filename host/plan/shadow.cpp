@@ -5,6 +5,7 @@
 
 #include "host/plan/check.hpp"
 #include "host/plan/stamps.hpp"
+#include "host/plan/sums.hpp"
 
 namespace galley {
 namespace {
@@ -233,17 +234,6 @@ class Replay {
     return read_by_host(all);
   }
 
-  /// The host reads a weight's checksum, unless it makes it.
-  Status read_sum(TensorId weight, size_t row) {
-    if (program_.sums == no_tensor || tensor(weight).memory != 0) return ok();
-    Operand sum;
-    sum.tensor = program_.sums;
-    sum.offset = static_cast<int64_t>(row) * Program::sum_bytes;
-    sum.shape = {Program::sum_bytes};
-    sum.dtype = GALLEY_U8;
-    return read_by_host(sum);
-  }
-
   Status touch(const Operand& operand, uint32_t access, uint32_t queue, int32_t from, int32_t now) {
     if (!operand.present()) return ok();
     TRY_STATUS(lives(operand.tensor, from, now));
@@ -341,10 +331,9 @@ class Replay {
       return plan_error(here() + " on queue " + std::to_string(flights_.front().code->queue) +
                         " is still under way when the segment ends: queue 0 has not waited for it");
     }
-    if (kind == SegmentKind::Frozen)
-      for (size_t i = 0; i < program_.frozen.size(); ++i) TRY_STATUS(read_sum(program_.frozen[i], i));
-    if (kind == SegmentKind::Trained)
-      for (size_t i = 0; i < program_.trained.size(); ++i) TRY_STATUS(read_sum(program_.trained[i].parameter, program_.frozen.size() + i));
+    if (kind == SegmentKind::Frozen || kind == SegmentKind::Trained)
+      for (const WeightSum& s : weight_sums(program_, kind))
+        if (s.sum.present()) TRY_STATUS(read_by_host(s.sum));
     if (kind == SegmentKind::Micro && program_.logits != no_tensor) TRY_STATUS(read_by_host(program_.logits));
     if (kind == SegmentKind::Sample && program_.sample_logits != no_tensor) TRY_STATUS(read_by_host(program_.sample_logits));
     return ok();

@@ -93,7 +93,7 @@ Status Session::start() {
   info_.weights = proof_->frozen();
   const std::vector<Trained>& trained = study_.program.trained;
   std::vector<uint64_t> sums(trained.size());
-  TRY_STATUS(WeightSums(*executor_).trained(sums));
+  TRY_STATUS(WeightSums(*executor_, SegmentKind::Trained).take(sums));
   for (size_t i = 0; i < sums.size(); ++i) info_.weights[trained[i].name] = sums[i];
   return ok();
 }

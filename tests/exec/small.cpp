@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "galley/checksum.h"
+#include "host/plan/sums.hpp"
 
 namespace galley::small {
 namespace {
@@ -346,20 +347,10 @@ void Builder::own_steps(double scale) {
 }
 
 void Builder::sum_weights() {
-  std::vector<TensorId> trained;
-  for (const Trained& t : program.trained) trained.push_back(t.parameter);
-  program.sums = tensor("checksums", {static_cast<int64_t>(program.frozen.size() + trained.size()), 2}, Life::Run, 0, GALLEY_I32);
-  int64_t row = 0;
-  for (const auto& [kind, weights] : {std::pair(SegmentKind::Frozen, &program.frozen), std::pair(SegmentKind::Trained, &trained)})
-    for (const TensorId weight : *weights) {
-      const ProgramTensor& t = program.tensors[static_cast<size_t>(weight)];
-      Operand bytes = read(weight), sum = write(program.sums);
-      bytes.dtype = GALLEY_U8;
-      bytes.shape = {t.bytes};
-      sum.shape = {2};
-      sum.offset = row++ * Program::sum_bytes;
-      if (t.memory == 0) kernel(kind, checksum, {bytes}, {sum});
-    }
+  program.sums = tensor("checksums", {static_cast<int64_t>(program.frozen.size() + program.trained.size()), 2}, Life::Run, 0, GALLEY_I32);
+  for (const SegmentKind kind : {SegmentKind::Frozen, SegmentKind::Trained})
+    for (const WeightSum& s : weight_sums(program, kind))
+      if (s.sum.present()) kernel(kind, checksum, {s.bytes}, {s.sum});
 }
 
 Operand Builder::of(const ScalarSlot& slot, uint32_t access) const {

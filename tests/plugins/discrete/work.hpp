@@ -1,9 +1,9 @@
 // The queues of the device "discrete", and its clock.
 //
-// Nothing runs when it is enqueued: work is done when the host waits for it, by the thread that waits, each queue in its own order and never
-// before what it waits for. Beyond that the order is chosen to hurt, as the lazy device does: at odd synchronisations a copy runs as late as
-// the events allow, so that a result used without waiting for its copy is not there; at even ones as early as they allow, so that memory
-// which is reused too early is overwritten.
+// Nothing runs when it is enqueued: work is done when the host waits for it, by the thread that waits, each queue in its own order and
+// never before what it waits for. Beyond that the order is chosen to hurt, as the lazy device does: at odd synchronisations a copy runs as
+// late as the events allow, so that a result used without waiting for its copy is not there; at even ones as early as they allow, so that
+// memory which is reused too early is overwritten.
 //
 // The clock is that of a device whose queues run beside each other. A launch takes the time that its kernel took here, a copy its bytes by
 // the target's bandwidth of the class; an event is over when the work before it is. With GALLEY_DISCRETE_TRACE=FILE every launch and copy
