@@ -59,6 +59,7 @@ Result<void*> Executor::prepare(const Instruction& code, const galley_node_view*
   auto setup = new_struct<galley_kernel_setup>();
   setup.target = target.get();
   setup.device = machine_->handle();
+  setup.queue = machine_->queue();
   if (code.workspace != no_tensor) {
     setup.workspace = machine_->kernel_address(code.workspace);
     setup.workspace_bytes = program_.tensors[static_cast<size_t>(code.workspace)].bytes;

@@ -92,6 +92,10 @@ Machine::~Machine() {
   device_.close(handle_);
 }
 
+galley_queue* Machine::queue() const {
+  return GALLEY_HAS(&device_, galley_device, queue_of) && device_.queue_of ? device_.queue_of(handle_, 0) : nullptr;
+}
+
 std::byte* Machine::kernel_address(TensorId tensor, int64_t offset) const {
   return arena_of(tensor).data + plan_.placements[static_cast<size_t>(tensor)].offset + offset;
 }

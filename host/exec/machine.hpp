@@ -45,6 +45,8 @@ class Machine {
   size_t classes() const { return arenas_.size(); }
   /// What the device's `open` returned.
   void* handle() const { return handle_; }
+  /// Queue 0 as kernels see it; null: the device has no queues of its own.
+  galley_queue* queue() const;
   bool poisoned() const { return poison_ == Poison::Yes; }
 
   /// Where kernels find byte `offset` of the tensor, which lies in a class that computes.

@@ -70,6 +70,8 @@ Plugin open_plugin(const std::string& folder, const std::string& id) {
     for (uint32_t k = 0; k < entry->n_kernels; ++k) l.kernels.push_back(entry->kernels[k]);
     plugin.levels.push_back(std::move(l));
   }
+  if (entry = open_library(folder + "/" + id + "-cuda-emulated.so", &handle); entry)
+    plugin.levels.push_back({"emulated", {entry->kernels, entry->kernels + entry->n_kernels}});
   if (plugin.levels.empty()) throw std::runtime_error("this processor runs none of the kernel libraries");
   return plugin;
 }
@@ -354,7 +356,7 @@ void set_bf16_per_f32(std::optional<double> peak) { bf16_per_f32 = peak; }
 
 galley_target target_for(const std::string& isa) {
   galley_target target = sdk::fresh<galley_target>();
-  target.device = "cpu";
+  target.device = isa == "emulated" ? "cuda" : "cpu";
   target.isa = isa.c_str();
   target.threads = 2;
   target.workspace_budget = 64 << 20;

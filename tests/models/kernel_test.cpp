@@ -156,6 +156,24 @@ TEST_P(Kernel, MakesTheSameBytesWithAnyNumberOfThreads) {
   });
 }
 
+// An emulated GPU runs the threads of a block in one order or another; on a GPU there is none to count on.
+TEST_P(Kernel, MakesTheSameBytesInAnyOrderOfThreads) {
+  each([&](const galley_kernel* kernel, const std::string& isa) {
+    if (isa != "emulated") return;
+    const Execution forward = run(kernel, isa, problem);
+    for (const std::string& order : {std::string("reverse"), std::to_string(random())}) {
+      setenv("GALLEY_CUDA_ORDER", order.c_str(), 1);
+      const Execution other = run(kernel, isa, problem);
+      unsetenv("GALLEY_CUDA_ORDER");
+      ASSERT_EQ(other.status, GALLEY_OK) << other.text;
+      for (size_t i = 0; i < forward.outputs.size(); ++i)
+        EXPECT_TRUE(same_bytes(forward.outputs[i], other.outputs[i])) << "output " << i << ", order " << order;
+      for (size_t i = 0; i < forward.inputs.size(); ++i)
+        EXPECT_TRUE(same_bytes(forward.inputs[i], other.inputs[i])) << "input " << i << ", order " << order;
+    }
+  });
+}
+
 TEST_P(Kernel, WorksInPlace) {
   std::vector<std::vector<int>> ways;
   std::vector<int> all(problem.outputs.size(), -1);

@@ -708,7 +708,8 @@ typedef galley_status galley_device_capture_fn(void* device, galley_error*);
 typedef galley_status galley_device_end_capture_fn(void* device, galley_run** out, galley_error*);
 typedef galley_status galley_device_replay_fn(void* device, galley_run*, galley_error*);
 typedef void galley_device_discard_fn(void* device, galley_run*);
-SIZE(galley_device, 168);
+typedef galley_queue* galley_device_queue_of_fn(void* device, uint32_t queue);
+SIZE(galley_device, 176);
 FIELD(galley_device, size, 0, 4, uint32_t);
 FIELD(galley_device, revision, 4, 4, uint32_t);
 FIELD(galley_device, kind, 8, 8, const char*);
@@ -732,6 +733,7 @@ FIELD(galley_device, end_capture, 136, 8, galley_device_end_capture_fn*);
 FIELD(galley_device, replay, 144, 8, galley_device_replay_fn*);
 FIELD(galley_device, discard, 152, 8, galley_device_discard_fn*);
 FIELD(galley_device, flags, 160, 8, uint64_t);
+FIELD(galley_device, queue_of, 168, 8, galley_device_queue_of_fn*);
 CONSTANT(GALLEY_DEVICE_MIN_SIZE, 128u);
 
 /* --- entry.h ------------------------------------------------------------------------------------------------ */

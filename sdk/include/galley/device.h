@@ -108,6 +108,8 @@ typedef struct galley_device {
   galley_status (*replay)(void* device, galley_run*, galley_error*);
   void (*discard)(void* device, galley_run*);
   uint64_t flags;
+  /* Returns what kernels get as `queue`, in `prepare` already (queue 0); NULL, or no function: the device has no queues of its own. */
+  galley_queue* (*queue_of)(void* device, uint32_t queue);
 } galley_device;
 #define GALLEY_DEVICE_MIN_SIZE 128u /* up to `synchronize` */
 
