@@ -388,7 +388,7 @@ FIELD(galley_library, version, 16, 8, const char*);
 FIELD(galley_library, flags, 24, 8, uint64_t);
 CONSTANT(GALLEY_LIBRARY_MIN_SIZE, 24u);
 
-SIZE(galley_target, 88);
+SIZE(galley_target, 96);
 FIELD(galley_target, size, 0, 4, uint32_t);
 FIELD(galley_target, revision, 4, 4, uint32_t);
 FIELD(galley_target, device, 8, 8, const char*);
@@ -403,6 +403,7 @@ FIELD(galley_target, n_memories, 68, 4, uint32_t);
 FIELD(galley_target, n_libraries, 72, 4, uint32_t);
 FIELD(galley_target, reserved, 76, 4, uint32_t);
 FIELD(galley_target, flags, 80, 8, uint64_t);
+FIELD(galley_target, shared_memory, 88, 8, int64_t);
 CONSTANT(GALLEY_TARGET_MIN_SIZE, 80u);
 CONSTANT(GALLEY_PLAN_NOT_CAPTURABLE, 1ull);
 CONSTANT(GALLEY_PLAN_KNOWN, 1ull);
@@ -689,7 +690,7 @@ FIELD(galley_device_options, size, 0, 4, uint32_t);
 FIELD(galley_device_options, revision, 4, 4, uint32_t);
 FIELD(galley_device_options, target, 8, 8, const galley_target*);
 FIELD(galley_device_options, n_events, 16, 4, uint32_t);
-FIELD(galley_device_options, reserved, 20, 4, uint32_t);
+FIELD(galley_device_options, n_marks, 20, 4, uint32_t);
 FIELD(galley_device_options, flags, 24, 8, uint64_t);
 CONSTANT(GALLEY_DEVICE_OPTIONS_MIN_SIZE, 24u);
 
@@ -709,7 +710,10 @@ typedef galley_status galley_device_end_capture_fn(void* device, galley_run** ou
 typedef galley_status galley_device_replay_fn(void* device, galley_run*, galley_error*);
 typedef void galley_device_discard_fn(void* device, galley_run*);
 typedef galley_queue* galley_device_queue_of_fn(void* device, uint32_t queue);
-SIZE(galley_device, 176);
+typedef galley_status galley_device_mark_fn(void* device, uint32_t queue, uint32_t mark, galley_error*);
+typedef galley_status galley_device_time_fn(void* device, uint32_t mark, double* seconds, galley_error*);
+typedef void galley_device_name_work_fn(void* device, const char* name);
+SIZE(galley_device, 200);
 FIELD(galley_device, size, 0, 4, uint32_t);
 FIELD(galley_device, revision, 4, 4, uint32_t);
 FIELD(galley_device, kind, 8, 8, const char*);
@@ -734,6 +738,9 @@ FIELD(galley_device, replay, 144, 8, galley_device_replay_fn*);
 FIELD(galley_device, discard, 152, 8, galley_device_discard_fn*);
 FIELD(galley_device, flags, 160, 8, uint64_t);
 FIELD(galley_device, queue_of, 168, 8, galley_device_queue_of_fn*);
+FIELD(galley_device, mark, 176, 8, galley_device_mark_fn*);
+FIELD(galley_device, time, 184, 8, galley_device_time_fn*);
+FIELD(galley_device, name_work, 192, 8, galley_device_name_work_fn*);
 CONSTANT(GALLEY_DEVICE_MIN_SIZE, 128u);
 
 /* --- entry.h ------------------------------------------------------------------------------------------------ */

@@ -25,7 +25,7 @@ namespace galley::discrete {
 inline constexpr uint32_t kQueues = 3;
 
 struct Job {
-  enum class Kind { Launch, Copy, Record, Wait } kind;
+  enum class Kind { Launch, Copy, Record, Wait, Mark } kind;
   const galley_kernel* kernel = nullptr;
   void* state = nullptr;
   galley_copy copy = {};
@@ -82,6 +82,9 @@ class Device {
     put(queue, {.kind = Job::Kind::Wait, .serial = last.serial, .event = event, .source = last.source});
   }
 
+  void mark(uint32_t queue, uint32_t mark) { put(queue, {.kind = Job::Kind::Mark, .event = mark}); }
+  double time(uint32_t mark) { return marks_[mark] - marks_[0]; }
+
   /// Does no more than it has to.
   void await(uint32_t event) {
     const Memory::Access access(memory);
@@ -124,6 +127,7 @@ class Device {
       case Job::Kind::Wait:
         if (job.serial) clock = std::max(clock, times_[job.event]);
         break;
+      case Job::Kind::Mark: marks_[job.event] = clock; break;
       case Job::Kind::Copy: {
         memory.copy(job.copy);
         const double took = seconds(job.copy);
@@ -163,9 +167,10 @@ class Device {
   std::deque<Job> queues_[kQueues];
   std::map<uint32_t, Last> last_;     // of each event, as enqueued
   std::map<uint32_t, double> times_;  // of each event, as it ran
-  uint64_t done_[kQueues] = {};       // serial of the last record that ran, of each queue
-  double clocks_[kQueues] = {};       // when the queue's work so far is over
-  double host_ = 0;                   // what the host has waited for is over
+  std::map<uint32_t, double> marks_;
+  uint64_t done_[kQueues] = {};  // serial of the last record that ran, of each queue
+  double clocks_[kQueues] = {};  // when the queue's work so far is over
+  double host_ = 0;              // what the host has waited for is over
   uint64_t serial_ = 0;
   uint64_t synchronisations_ = 0;
   Trace trace_;

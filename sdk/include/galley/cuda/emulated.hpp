@@ -38,10 +38,10 @@ inline bool enabled(const char* file, int line) {
   return here.size() < wanted.size() || here.compare(here.size() - wanted.size(), wanted.size(), wanted) != 0;
 }
 // Asked once for each place.
-#define GALLEY_EMULATED_ENABLED()                                                  \
-  ([] {                                                                            \
+#define GALLEY_EMULATED_ENABLED()                                                 \
+  ([] {                                                                           \
     static const bool on = ::galley::cuda::emulated::enabled(__FILE__, __LINE__); \
-    return on;                                                                     \
+    return on;                                                                    \
   }())
 
 /// Runs a kernel on all threads of all blocks; blocks run beside each other on the host's compute threads.

@@ -74,6 +74,10 @@ inline void upload(const galley_kernel_setup& setup, void* to, const void* from,
   else std::memcpy(to, from, bytes);
 }
 
+/// In a kernel that finds what no kernel can compute with, such as an id that its table does not have: the launch fails. On a GPU, whatever
+/// waits for the device then hears of it, without the text.
+[[noreturn]] inline void refuse(const char* what) { emulated::Worker::here().fail(what); }
+
 template <class... P>
 void allow_shared(void (*)(P...), int64_t) {}
 
@@ -95,9 +99,9 @@ void launch(void (*kernel)(P...), const Grid& grid, galley_queue*, A&&... argume
 }
 
 // The tag is one for each place, and in a template one for each of its instances.
-#define GALLEY_SHARED(Type, name, count)                                                                                    \
-  static const char name##_tag = 0;                                                                                         \
-  auto* const name = static_cast<Type*>(                                                                                    \
+#define GALLEY_SHARED(Type, name, count) \
+  static const char name##_tag = 0;      \
+  auto* const name = static_cast<Type*>( \
       ::galley::cuda::emulated::Worker::here().shared(&name##_tag, sizeof(Type) * (count), alignof(Type) > 16 ? alignof(Type) : 16))
 #define GALLEY_DYNAMIC_SHARED(Type, name) \
   auto* const name = reinterpret_cast<Type*>(::galley::cuda::emulated::Worker::here().dynamic_shared())
@@ -118,6 +122,8 @@ inline void upload(const galley_kernel_setup& setup, void* to, const void* from,
   check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
   check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
 }
+
+__device__ inline void refuse(const char*) { __trap(); }
 
 /// Call in the constructor of kernels with more than 48 KiB of dynamic shared memory.
 template <class... P>
@@ -143,7 +149,7 @@ void launch(void (*kernel)(P...), const Grid& grid, galley_queue* queue, A&&... 
 }
 
 #define GALLEY_SHARED(Type, name, count) __shared__ __align__(16) Type name[count]
-#define GALLEY_DYNAMIC_SHARED(Type, name)                      \
+#define GALLEY_DYNAMIC_SHARED(Type, name)                        \
   extern __shared__ __align__(128) char galley_dynamic_shared[]; \
   auto* const name = reinterpret_cast<Type*>(galley_dynamic_shared)
 
