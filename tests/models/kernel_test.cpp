@@ -227,6 +227,10 @@ TEST_P(Kernel, WorksInChunksOfRows) {
   const std::vector<int64_t> cuts = {0, 1, 1 + (rows - 1) / 2, rows};
   each([&](const galley_kernel* kernel, const std::string& isa) {
     const Execution whole = run(kernel, isa, problem);
+    const auto expect_rows = [&](const Memory& part, const Memory& all, int64_t first, const std::string& what) {
+      EXPECT_EQ(std::memcmp(part.data(), all.data() + all.bytes() / rows * first, static_cast<size_t>(part.bytes())), 0)
+          << what << ", rows from " << first;
+    };
     std::vector<std::vector<double>> sums(problem.outputs.size()), largest(problem.outputs.size());
     for (size_t cut = 0; cut + 1 < cuts.size(); ++cut) {
       const int64_t first = cuts[cut], n = cuts[cut + 1] - first;
@@ -248,13 +252,13 @@ TEST_P(Kernel, WorksInChunksOfRows) {
       }
       const Execution r = run(kernel, isa, part, {access, sums, {}});
       ASSERT_EQ(r.status, GALLEY_OK) << r.text;
+      for (size_t i = 0; i < part.inputs.size(); ++i)
+        if (part.inputs[i] && inout(i) && rule_of(false, i)->role == GALLEY_ROLE_ROWS)
+          expect_rows(r.inputs[i], whole.inputs[i], first, "input " + std::to_string(i));
       for (size_t i = 0; i < part.outputs.size(); ++i) {
         if (!part.outputs[i]) continue;
         if (rule_of(true, i)->role == GALLEY_ROLE_ROWS) {
-          EXPECT_EQ(std::memcmp(r.outputs[i].data(), whole.outputs[i].data() + whole.outputs[i].bytes() / rows * first,
-                                static_cast<size_t>(r.outputs[i].bytes())),
-                    0)
-              << "output " << i << ", rows from " << first;
+          expect_rows(r.outputs[i], whole.outputs[i], first, "output " + std::to_string(i));
           continue;
         }
         sums[i] = values(r.outputs[i], *part.outputs[i]);
@@ -274,11 +278,15 @@ TEST_P(Kernel, AgreesBetweenLevels) {
   each([&](const galley_kernel* kernel, const std::string& isa) {
     const Execution r = run(kernel, isa, problem);
     std::vector<std::vector<double>> got;
-    for (size_t i = 0; i < problem.outputs.size(); ++i)
-      got.push_back(problem.outputs[i] ? values(r.outputs[i], *problem.outputs[i]) : std::vector<double>());
+    std::vector<uint32_t> dtypes;
+    const auto take = [&](const Memory& m, const std::optional<Tensor>& t) {
+      if (t) got.push_back(values(m, *t)), dtypes.push_back(t->dtype);
+    };
+    for (size_t i = 0; i < problem.outputs.size(); ++i) take(r.outputs[i], problem.outputs[i]);
+    for (size_t i = 0; i < problem.inputs.size(); ++i)
+      if (inout(i)) take(r.inputs[i], problem.inputs[i]);
     if (first.empty()) first.push_back(got);
-    for (size_t i = 0; i < got.size(); ++i)
-      if (problem.outputs[i]) expect_near(got[i], first[0][i], problem.outputs[i]->dtype, "against the first level");
+    for (size_t i = 0; i < got.size(); ++i) expect_near(got[i], first[0][i], dtypes[i], "against the first level");
   });
 }
 

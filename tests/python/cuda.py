@@ -57,7 +57,7 @@ def strategies():
     trains_as_the_processor('dropout', clip, adamw, model=from_config('gpt2', **small, resid_pdrop=0.1, embd_pdrop=0.1, attn_pdrop=0.1))
     trains_as_the_processor('freeze', use('freeze', **{'except': ['transformer.h.1.*']}), use('sgd', lr=1e-2, momentum=0.9, nesterov=True))
     for dtype in ('bf16', 'fp16'):
-        trains_as_the_processor(f'amp-{dtype}', use('amp', dtype=dtype), clip, adamw, model=llama, bound=1e-2)
+        trains_as_the_processor(f'amp-{dtype}', use('amp', compute=dtype), clip, adamw, model=llama, bound=1e-2)
 
 
 def scripts():
@@ -93,7 +93,7 @@ def profiled():
         check('linear' in said and 'adamw (' in said and 'of peak' in said, f'--profile on {where}:\n{said}')
         events = json.load(open(f'{where}.json'))
         spans = [x for x in events if x['ph'] == 'X']
-        check(len(spans) > 300 and {x['args']['segment'] for x in spans} == {'window', 'micro', 'update'}, f'--trace on {where}: {len(spans)} spans')
+        check(len(spans) > 300 and {x['args']['segment'] for x in spans} >= {'window', 'micro', 'update'}, f'--trace on {where}: {len(spans)} spans')
         rows = {}
         for x in spans:
             rows.setdefault(x['tid'], []).append((x['ts'], x['ts'] + x['dur']))
@@ -105,14 +105,14 @@ def profiled():
 def refusals():
     path = recipe('refused.lua', gpt2, 'data.random {}', adamw, **entries)
     said = run('plan', path, '--target', 'h10', code=2).stderr
-    check("there is no such target; did you mean 'h100'?" in said and 'rtx4090' in said, f'a target that is not there: {said}')
+    check("no such target; did you mean 'h100'?" in said and 'rtx4090' in said, f'a target that is not there: {said}')
     big = recipe('big.lua', from_config('llama', vocab_size=32000, max_position_embeddings=2048, hidden_size=4096, intermediate_size=11008,
                                         num_hidden_layers=32, num_attention_heads=32), 'data.random {}', adamw, **{**entries, 'length': 1024, 'save': dict(every=0)})
     said = run('plan', big, '--target', 'rtx4090', code=3).stderr
     check("of 'device'" in said and 'states' in said, f'7B with AdamW on 24 GB: {said}')
     old = (source / 'models' / 'targets' / 'a100.toml').read_text().replace('sm_80', 'sm_75')
     open('old.toml', 'w').write(old)
-    said = run('plan', path, '--target', 'old.toml', code=4).stderr
+    said = run('plan', path, '--target', 'old.toml', code=2).stderr
     check('sm_75: sm_80 or later is needed' in said, f'a GPU that is too old: {said}')
     if not shutil.which('nvidia-smi'):
         r = subprocess.run([program, 'train', path, '--device', 'cuda', '--out', 'none'], capture_output=True, text=True)

@@ -13,8 +13,8 @@
 namespace galley::cuda {
 
 using sdk::add;
-using sdk::count;
 using sdk::columns;
+using sdk::count;
 using sdk::Node;
 using sdk::Nodes;
 using sdk::rows;
@@ -23,7 +23,8 @@ using sdk::unsupported;
 namespace detail {
 
 inline void check_architecture(const galley_target& target) {
-  if (architecture(target) < 80) unsupported(std::string("the architecture ") + (target.isa ? target.isa : "") + ": sm_80 or later is needed");
+  if (architecture(target) < 80)
+    unsupported(std::string("the architecture ") + (target.isa ? target.isa : "") + ": sm_80 or later is needed");
 }
 inline const galley_kernel_setup& checked(const galley_kernel_setup& setup) {
   check_platform(setup);

@@ -59,14 +59,16 @@ struct alignas(sizeof(T) * N) Vector {
 template <class T, int N>
 __device__ inline Vector<T, N> load_vector(const T* from) {
 #if GALLEY_CUDA_EMULATED
-  if (reinterpret_cast<uintptr_t>(from) % (sizeof(T) * N)) emulated::Worker::here().fail("a vector is read at an address that is not aligned");
+  if (reinterpret_cast<uintptr_t>(from) % (sizeof(T) * N))
+    emulated::Worker::here().fail("a vector is read at an address that is not aligned");
 #endif
   return *reinterpret_cast<const Vector<T, N>*>(from);
 }
 template <class T, int N>
 __device__ inline void store_vector(T* to, const Vector<T, N>& v) {
 #if GALLEY_CUDA_EMULATED
-  if (reinterpret_cast<uintptr_t>(to) % (sizeof(T) * N)) emulated::Worker::here().fail("a vector is written at an address that is not aligned");
+  if (reinterpret_cast<uintptr_t>(to) % (sizeof(T) * N))
+    emulated::Worker::here().fail("a vector is written at an address that is not aligned");
 #endif
   *reinterpret_cast<Vector<T, N>*>(to) = v;
 }
