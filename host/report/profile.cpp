@@ -7,21 +7,13 @@
 
 #include "host/base/file.hpp"
 #include "host/base/json.hpp"
+#include "host/plan/timing.hpp"
 
 namespace galley {
 namespace {
 
 /// The end of one segment and the begin of the next, as the trace draws them.
 constexpr double kGap = 1e-5;
-
-const char* arithmetic_of(const Instruction& i) {
-  for (const Operand& input : i.inputs) {
-    if (input.dtype == GALLEY_BF16) return "bf16";
-    if (input.dtype == GALLEY_F16) return "f16";
-    if (input.dtype == GALLEY_F32) return "f32";
-  }
-  return "f32";
-}
 
 double bytes_of(const Instruction& i) {
   double sum = 0;

@@ -120,9 +120,24 @@ def refusals():
               f'no GPU: exit code {r.returncode}: {r.stderr}')
 
 
+def lost():
+    """The GPU is lost in the middle of a run: a message, and the last state is whole."""
+    path = recipe('lost.lua', gpt2, 'data.random {}', clip, adamw, **{**entries, 'steps': 6})
+    whole = train(path, 'whole', *gpu)
+    os.environ['GALLEY_DISCRETE_LOST'] = '500'
+    r = subprocess.run([program, 'train', path, '--out', 'lost', *map(str, gpu)], capture_output=True, text=True)
+    del os.environ['GALLEY_DISCRETE_LOST']
+    check(r.returncode not in (0, -11) and 'the device was lost' in r.stderr, f'a lost GPU: exit code {r.returncode}: {r.stderr}')
+    states = sorted(x.name for x in (whole.path.parent / 'lost' / 'state').iterdir()) if os.path.isdir('lost/state') else []
+    check(states and states[-1] in ('step-00000002', 'step-00000004'), f'a lost GPU leaves the states {states}: choose another GALLEY_DISCRETE_LOST')
+    run('resume', 'lost', *plugins)
+    check(open('lost/model/model.safetensors', 'rb').read() == whole.bytes(), 'a run on a GPU that was lost ends elsewhere')
+
+
 strategies()
 scripts()
 profiled()
 if device == 'cuda-emulated':
+    lost()
     refusals()
 finish()

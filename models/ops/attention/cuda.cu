@@ -100,7 +100,8 @@ class Gradient {
 
 const bool added = add(kernel_of<Forward<Multiplied>>("attention.cuda", "attention")) &&
                    add(kernel_of<Gradient<Multiplied>>("attention_grad.cuda", "attention_grad")) &&
-                   add(kernel_of<Forward<TensorCores>>("attention.cuda_mma", "attention"));
+                   add(kernel_of<Forward<TensorCores>>("attention.cuda_mma", "attention")) &&
+                   add(kernel_of<Gradient<TensorCores>>("attention_grad.cuda_mma", "attention_grad"));
 
 }  // namespace
 }  // namespace galley::cuda::attention

@@ -31,7 +31,7 @@ __device__ inline void copy_rows(const Reader& from, int64_t at, int64_t row, in
   constexpr int across = kD / 8;
   static_assert(kRows * across % kThreads == 0);
   if (D % 8 == 0 && row % 8 == 0 && reinterpret_cast<uintptr_t>(data) % 16 == 0) {
-#pragma unroll 2
+#pragma unroll 1
     for (int k = 0; k < kRows * across / kThreads; ++k) {
       const int x = static_cast<int>(threadIdx.x) + k * kThreads, r = x / across, d = x % across * 8;
       const bool there = r < n && d < D;
@@ -125,23 +125,30 @@ __device__ inline void clear_sums(float (&sums)[kM][kN][4]) {
       for (int e = 0; e < 4; ++e) sums[m][j][e] = 0.0f;
 }
 
-/// Rows first … n − 1 of a head, times factors[m][of the row's half]. `first`: the warp's first row.
-template <int kD, int kM>
-__device__ inline void store_products(const float (&sums)[kM][kD / 8][4], const float (&factors)[kM][2], const Writer& to, int64_t at,
-                                      int64_t row, int first, int n, int D) {
+template <class To, int kD, int kM>
+__device__ inline void store_products_of(const float (&sums)[kM][kD / 8][4], const float (&factors)[kM][2], To* to, int64_t row, int n,
+                                         int D) {
 #pragma unroll
   for (int m = 0; m < kM; ++m)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int i = first + m * 16 + row_of(2 * half);
+      const int i = m * 16 + row_of(2 * half), left = D - column_of(0);
       if (i >= n) continue;
+      To* const head = to + i * row + column_of(0);
 #pragma unroll
       for (int j = 0; j < kD / 8; ++j) {
-        const int d = j * 8 + column_of(0);
         const float x[2] = {factors[m][half] * sums[m][j][2 * half], factors[m][half] * sums[m][j][2 * half + 1]};
-        store_some(to, at + i * row + d, D - d, x);
+        store_some(head + j * 8, left - j * 8, x);
       }
     }
+}
+/// to[at + i·row …] = row i of the warp's sums times factors[m][of the row's half], for i < n. `at`: of the warp's first row.
+template <int kD, int kM>
+__device__ inline void store_products(const float (&sums)[kM][kD / 8][4], const float (&factors)[kM][2], const Writer& to, int64_t at,
+                                      int64_t row, int n, int D) {
+  if (to.dtype == GALLEY_BF16) store_products_of<Bf16, kD>(sums, factors, static_cast<Bf16*>(to.data) + at, row, n, D);
+  else if (to.dtype == GALLEY_F16) store_products_of<F16, kD>(sums, factors, static_cast<F16*>(to.data) + at, row, n, D);
+  else store_products_of<float, kD>(sums, factors, static_cast<float*>(to.data) + at, row, n, D);
 }
 
 /// The sizes of heads that tensor cores are used for: multiples of 16.

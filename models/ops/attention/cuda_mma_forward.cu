@@ -1,12 +1,12 @@
 // Attention in BF16 and F16 on tensor cores: o and lse as cuda_forward.cu makes them. Products in 16 bits with sums in F32, the softmax in
-// F32; probabilities are rounded to 16 bits for their product with v (Dao: "FlashAttention-2", arXiv:2307.08691).
+// F32 (Dao: "FlashAttention-2", arXiv:2307.08691); probabilities go into their product with v in two parts of 16 bits (cuda_mma.hpp).
 //
-// A block of 4 warps takes 128 queries of one head, a warp twice 16 of them, and goes over its keys 64 at a time (heads of 96 and 128: 32;
-// of 256: 64 queries, 16 keys). The next tile of keys and values is copied while this one is computed with: one barrier a tile. Sums are
+// A block of 4 warps takes 128 queries of one head, a warp twice 16 of them, and goes over its keys 32 at a time (heads of 128: 16 keys; of
+// 256: 64 queries, 16 keys). The next tile of keys and values is copied while this one is computed with: one barrier a tile. Sums are
 // scaled down only where some row's maximum grew, which changes no bit: the factors are 1 elsewhere.
 //
-// Scores are kept in units of 1/log₂e, so that a power of 2 is all that an exponential takes. Bound by tensor cores and these powers.
-// Shared memory: 55 KiB for heads of 64, 68 for 128 and for 256.
+// Scores are kept in units of 1/log₂e, so that a power of 2 is all that an exponential takes. Bound by tensor cores and these powers; two
+// blocks a multiprocessor by registers. Shared memory: 39 KiB for heads of 64, 54 for 96 and 128, 71 for 256.
 #include "ops/attention/cuda_mma.hpp"
 #include "ops/attention/cuda_variants.hpp"
 
@@ -68,7 +68,7 @@ __device__ inline void finish_scores(const Call& a, const float* line, bool mask
 }
 
 template <class T, int kD>
-__global__ void __launch_bounds__(kThreads, kD <= 64 ? 3 : 2) attention_mma(ForwardCall call) {
+__global__ void __launch_bounds__(kThreads, 2) attention_mma(ForwardCall call) {
   using Size = Sizes<kD>;
   constexpr int kM = Size::kM, kQ = Size::kQ, kK = Size::kK, kLine = kQ + kK, kKept = kQ * kK / 4;
   GALLEY_DYNAMIC_SHARED(uint16_t, shared);
@@ -130,13 +130,6 @@ __global__ void __launch_bounds__(kThreads, kD <= 64 ? 3 : 2) attention_mma(Forw
         shrink[m][half] = exp2f(largest[m][half] - most);
         largest[m][half] = most;
         sum[m][half] *= shrink[m][half];
-#pragma unroll
-        for (int j = 0; j < kK / 8; ++j)
-#pragma unroll
-          for (int e = 2 * half; e < 2 * half + 2; ++e) {
-            s[m][j][e] = exp2f(s[m][j][e] - most);
-            sum[m][half] += s[m][j][e];
-          }
       }
     if (__any_sync(kAllLanes, grew)) {
 #pragma unroll
@@ -146,6 +139,15 @@ __global__ void __launch_bounds__(kThreads, kD <= 64 ? 3 : 2) attention_mma(Forw
 #pragma unroll
           for (int e = 0; e < 4; ++e) o[m][j][e] *= shrink[m][e / 2];
     }
+#pragma unroll
+    for (int m = 0; m < kM; ++m)
+#pragma unroll
+      for (int j = 0; j < kK / 8; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          s[m][j][e] = exp2f(s[m][j][e] - largest[m][e / 2]);
+          sum[m][e / 2] += s[m][j][e];
+        }
     if (a.threshold) {
 #pragma unroll
       for (int m = 0; m < kM; ++m)
@@ -167,7 +169,7 @@ __global__ void __launch_bounds__(kThreads, kD <= 64 ? 3 : 2) attention_mma(Forw
       if (i < at.n && column_of(0) == 0) call.lse[lse_at(a, at.b, at.head, at.first + i)] = kLn2 * (largest[m][half] + log2f(all));
       sum[m][half] = all == 0.0f ? 0.0f : 1.0f / all;
     }
-  store_products<kD>(o, sum, call.o, o_at(a, at.b, at.head, at.first), a.o_row, row, at.n, a.D);
+  store_products<kD>(o, sum, call.o, o_at(a, at.b, at.head, at.first + row), a.o_row, at.n - row, a.D);
 }
 
 template <class T>

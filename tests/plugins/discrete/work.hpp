@@ -7,7 +7,8 @@
 //
 // The clock is that of a device whose queues run beside each other. A launch takes the time that its kernel took here, a copy its bytes by
 // the target's bandwidth of the class; an event is over when the work before it is. With GALLEY_DISCRETE_TRACE=FILE every launch and copy
-// is written there with its times, in the format that chrome://tracing and Perfetto read.
+// is written there with its times, in the format that chrome://tracing and Perfetto read. With GALLEY_DISCRETE_LOST=N the device is lost after
+// N launches: from then on every launch fails.
 #pragma once
 
 #include <chrono>
@@ -141,6 +142,7 @@ class Device {
   }
 
   void launch(uint32_t queue, const Job& job) {
+    if (lost_after_ && ++launches_ > lost_after_) throw sdk::Failure(GALLEY_FAILED, "the device was lost (GALLEY_DISCRETE_LOST)");
     galley_error error = GALLEY_ERROR_INIT;
     galley_status status = GALLEY_OK;
     const auto begin = std::chrono::steady_clock::now();
@@ -173,6 +175,11 @@ class Device {
   double host_ = 0;              // what the host has waited for is over
   uint64_t serial_ = 0;
   uint64_t synchronisations_ = 0;
+  const uint64_t lost_after_ = [] {
+    const char* launches = std::getenv("GALLEY_DISCRETE_LOST");
+    return launches ? std::strtoull(launches, nullptr, 10) : 0;
+  }();
+  uint64_t launches_ = 0;
   Trace trace_;
 };
 
