@@ -3,16 +3,16 @@
 // it (gemm_emulated.hpp); all else is the same.
 //
 //   query:        if (const char* why = Gemm::refusal(product, target)) unsupported(why);
-//                 plan.workspace_bytes = Gemm::workspace_bytes(product, target);
-//                 plan.constants_bytes = Gemm::constants_bytes(product, 1);
-//   constructor:  Gemm gemm(node.name(), {product}, setup, 0);
+//                 plan.workspace_bytes = Gemm::workspace_bytes(product, 1, target);
+//   constructor:  Gemm gemm(node.name(), {product}, setup);
 //   run:          gemm.run(queue);
 //
 // Algorithms. The heuristic's first one within the workspace is taken, once, while the kernel is prepared. It is searched for the product
 // without an activation, one product at a time, and for addresses as aligned as rows are: so a product has the same bytes alone, in a
 // group, at any row of a tensor and in every run. It does depend on the number of rows.
 //
-// Bias. cuBLASLt wants it in the dtype of C, so one in another dtype is copied into the workspace before each product.
+// Bias. cuBLASLt wants it in the dtype of C, so one in another dtype is copied into the workspace before each product. Addresses of several
+// products are written there, too: constants would not let the host group products.
 #pragma once
 
 #include <cstring>
@@ -79,6 +79,17 @@ struct SameNumber {
   __device__ float operator()(float x) const { return x; }
 };
 
+/// Addresses as an argument of a launch.
+struct Addresses {
+  static constexpr int kMost = 480;
+  const void* at[kMost];
+  int count;
+};
+template <class Table>
+__global__ void __launch_bounds__(256) write_addresses(GALLEY_LARGE(Table) from, const void** to) {
+  for (int i = static_cast<int>(threadIdx.x); i < from.count; i += 256) to[i] = from.at[i];
+}
+
 }  // namespace detail
 
 /// What an engine is given: products of one form (several only if they can be batched), and what the form asked for.
@@ -114,8 +125,9 @@ class Gemm {
     return nullptr;
   }
 
-  static int64_t workspace_bytes(const Matmul& p, const galley_target& target) {
-    return kAlignment + bias_bytes(p) + library_bytes(p, target);
+  /// `products`: how many of this form are made together.
+  static int64_t workspace_bytes(const Matmul& p, size_t products, const galley_target& target) {
+    return kAlignment + bias_bytes(p) + table_bytes(products) + library_bytes(p, products, target);
   }
 
   /// Whether several products of this form are made in one call.
@@ -124,12 +136,10 @@ class Gemm {
     return p.m == q.m && p.n == q.n && p.k == q.k && p.a_transposed == q.a_transposed && p.b_transposed == q.b_transposed &&
            p.dtype == q.dtype && p.c_dtype == q.c_dtype && p.compute == q.compute && p.adds == q.adds;
   }
-  static int64_t constants_bytes(size_t products) { return products > 1 ? static_cast<int64_t>(3 * products * sizeof(void*)) : 0; }
-
-  /// `products`: one, or several of one form that batches, which do not depend on each other. Their constants begin at byte
-  /// `constants_at`. Fails if cuBLASLt cannot be opened, or has no algorithm.
-  Gemm(const char* name, const std::vector<Matmul>& products, const galley_kernel_setup& setup, int64_t constants_at = 0)
-      : form_(products.front()), engine_(prepare(name, products, setup, constants_at)) {}
+  /// `products`: one, or several of one form that batches, which do not depend on each other. Fails if cuBLASLt cannot be
+  /// opened, or has no algorithm.
+  Gemm(const char* name, const std::vector<Matmul>& products, const galley_kernel_setup& setup)
+      : form_(products.front()), engine_(prepare(name, products, setup)) {}
 
   void run(galley_queue* queue) const {
     if (converted_bias_) {
@@ -141,6 +151,12 @@ class Gemm {
       to.dtype = form_.c_dtype;
       launch(detail::map_numbers<detail::SameNumber>, map_grid(form_.n), queue, from, to, form_.n, detail::SameNumber());
     }
+    int64_t written = 0;
+    if (!engine_.reads_addresses()) return engine_.run(queue);
+    for (const detail::Addresses& part : addresses_) {
+      launch(detail::write_addresses<detail::Addresses>, {1, 256}, queue, part, table_ + written);
+      written += part.count;
+    }
     engine_.run(queue);
   }
 
@@ -150,38 +166,45 @@ class Gemm {
 
   static int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
   static int64_t bias_bytes(const Matmul& p) { return p.has_bias ? aligned(p.n * galley_dtype_bytes(p.c_dtype)) : 0; }
+  static int64_t table_bytes(size_t products) { return products > 1 ? aligned(static_cast<int64_t>(3 * products * sizeof(void*))) : 0; }
   /// What an algorithm may ask for: as much as cuBLAS itself sets aside, 32 MiB on Hopper and later ones.
-  static int64_t library_bytes(const Matmul& p, const galley_target& target) {
-    const int64_t most = int64_t{architecture(target) >= 90 ? 32 : 8} << 20, left = target.workspace_budget - kAlignment - bias_bytes(p);
+  static int64_t library_bytes(const Matmul& p, size_t products, const galley_target& target) {
+    const int64_t most = int64_t{architecture(target) >= 90 ? 32 : 8} << 20,
+                  left = target.workspace_budget - kAlignment - bias_bytes(p) - table_bytes(products);
     return left < 0 ? 0 : left < most ? left : most;
   }
 
-  GemmSetup prepare(const char* name, const std::vector<Matmul>& products, const galley_kernel_setup& setup, int64_t constants_at) {
+  GemmSetup prepare(const char* name, const std::vector<Matmul>& products, const galley_kernel_setup& setup) {
     const auto begin = reinterpret_cast<uintptr_t>(setup.workspace);
     char* const memory = static_cast<char*>(setup.workspace) + (kAlignment - begin % kAlignment) % kAlignment;
     GemmSetup out = {name,
                      products,
                      form_.bias,
                      library_version(*setup.target, "cublaslt"),
-                     memory + bias_bytes(form_),
-                     library_bytes(form_, *setup.target),
+                     memory + bias_bytes(form_) + table_bytes(products.size()),
+                     library_bytes(form_, products.size(), *setup.target),
                      nullptr};
     if (form_.has_bias && (form_.bias_dtype != form_.c_dtype || reinterpret_cast<uintptr_t>(form_.bias) % kVector != 0))
       out.bias = converted_bias_ = memory;
     if (products.size() > 1) {
-      std::vector<const void*> table;
-      for (const Matmul& p : products) table.push_back(p.a);
-      for (const Matmul& p : products) table.push_back(p.b);
-      for (const Matmul& p : products) table.push_back(p.c);
-      void* const there = static_cast<char*>(setup.constants) + constants_at;
-      upload(setup, there, table.data(), table.size() * sizeof(void*));
-      out.addresses = static_cast<const void* const*>(there);
+      table_ = reinterpret_cast<const void**>(memory + bias_bytes(form_));
+      out.addresses = table_;
+      for (const Matmul& p : products) add_address(p.a);
+      for (const Matmul& p : products) add_address(p.b);
+      for (const Matmul& p : products) add_address(p.c);
     }
     return out;
   }
 
+  void add_address(const void* address) {
+    if (addresses_.empty() || addresses_.back().count == detail::Addresses::kMost) addresses_.emplace_back();
+    addresses_.back().at[addresses_.back().count++] = address;
+  }
+
   Matmul form_;
   void* converted_bias_ = nullptr;
+  const void** table_ = nullptr;
+  std::vector<detail::Addresses> addresses_;  ///< what the table gets
   GemmEngine engine_;
 };
 

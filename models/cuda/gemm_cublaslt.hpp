@@ -72,6 +72,8 @@ class GemmEngine {
     if (setup_.products.size() > 1) batch();
   }
 
+  /// Whether run() needs the table of addresses.
+  bool reads_addresses() const { return pointers_; }
   void run(galley_queue* queue) const {
     const size_t count = setup_.products.size();
     if (pointers_) call(*batch_, setup_.addresses + count, setup_.addresses, setup_.addresses + 2 * count, queue);

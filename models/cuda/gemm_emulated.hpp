@@ -14,6 +14,7 @@ class GemmEngine {
  public:
   explicit GemmEngine(const GemmSetup& setup) : setup_(setup) {}
 
+  bool reads_addresses() const { return setup_.products.size() > 1; }
   void run(galley_queue*) const {
     // As an algorithm might: whatever must outlive a product has to lie elsewhere.
     const auto junk = static_cast<size_t>(std::min<int64_t>(setup_.workspace_bytes, 4096));

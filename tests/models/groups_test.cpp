@@ -27,8 +27,8 @@ struct Shared {
   int64_t rows, K;
   std::vector<int64_t> N;
 };
-const std::vector<Shared> shared = {{128, 192, {192, 64, 64}}, {37, 67, {129, 33}}, {300, 1030, {8, 8, 8, 200}},
-                                    {65, 96, {4, 64, 16}},     {1, 64, {16, 300}},  {513, 40, {1100, 8}}};
+const std::vector<Shared> shared = {{128, 192, {192, 64, 64}}, {37, 67, {129, 33}},  {300, 1030, {8, 8, 8, 200}}, {65, 96, {4, 64, 16}},
+                                    {1, 64, {16, 300}},        {513, 40, {1100, 8}}, {33, 64, {16, 8, 16, 8}}};
 
 struct Products {
   const char* op;
@@ -101,6 +101,54 @@ TEST(Groups, OfProductsHaveTheBytesOfTheirNodes) {
             expect_same_as_alone(level, *several, problems, how);
           }
         }
+  });
+}
+
+// Products that one call could make, were it not for one of them.
+TEST(Groups, OfProductsThatDifferHaveTheBytesOfTheirNodes) {
+  std::mt19937_64 random(seed());
+  sdk::Attrs none, transposed, to_bf16;
+  transposed.i("transposed", 1);
+  to_bf16.s("dtype", "bf16");
+  struct Kind {
+    uint32_t dtype;
+    int64_t rows, N, K;
+    const sdk::Attrs* attrs;
+    bool adds;
+  };
+  std::vector<Kind> kinds = {{GALLEY_BF16, 24, 16, 16, &none, false}};
+  kinds.resize(7, kinds[0]);
+  kinds[0].dtype = GALLEY_F16;
+  kinds[1].rows = 25;
+  kinds[2].N = 8;
+  kinds[3].K = 8;
+  kinds[4].attrs = &transposed;
+  kinds[5].attrs = &to_bf16;
+  kinds[6].adds = true;
+  kinds.resize(9, {GALLEY_BF16, 24, 16, 16, &none, false});
+  on_all_levels([&](const Level& level, bool) {
+    const auto several = std::find_if(level.kernels.begin(), level.kernels.end(), [](const galley_kernel* k) {
+      return k->op == std::string("linear_dw") && k->flags & GALLEY_KERNEL_GROUPS;
+    });
+    ASSERT_NE(several, level.kernels.end());
+    for (const bool again : {false, true}) {
+      if (again) std::rotate(kinds.begin(), kinds.end() - 2, kinds.end());
+      std::vector<Problem> problems;
+      std::vector<How> how(kinds.size());
+      for (size_t i = 0; i < kinds.size(); ++i) {
+        const Kind& kind = kinds[i];
+        Problem& p = problems.emplace_back();
+        p.op = models().op("linear_dw");
+        p.name = "product " + std::to_string(i);
+        p.attrs = kind.attrs->data();
+        p.n_attrs = kind.attrs->count();
+        p.inputs = {draw(kind.dtype, {kind.rows, kind.N}, random), draw(kind.dtype, {kind.rows, kind.K}, random)};
+        p.infer();
+        const Tensor& out = *p.outputs[0];
+        if (kind.adds) how[i] = {{GALLEY_ACCUMULATE}, {draw(out.dtype, out.shape, random).values}, {}};
+      }
+      expect_same_as_alone(level, *several, problems, how);
+    }
   });
 }
 
@@ -191,17 +239,19 @@ TEST(Chains, OfProductAndActivationHaveTheBytesOfTheirLinks) {
     size_t place;
     const sdk::Attrs* attrs;
   };
-  const std::vector<Kind> kinds = {{"gelu", 0, &none},   {"gelu", 0, &by_tanh}, {"silu", 0, &none},
-                                   {"relu", 0, &to_f32}, {"swiglu", 0, &none},  {"swiglu", 1, &none},
-                                   {"gelu", 0, &to_f32}, {"silu", 0, &to_bf16}, {"swiglu", 1, &to_f32}};
+  const std::vector<Kind> kinds = {{"gelu", 0, &none},     {"gelu", 0, &by_tanh}, {"silu", 0, &none},   {"relu", 0, &to_f32},
+                                   {"swiglu", 0, &none},   {"swiglu", 1, &none},  {"gelu", 0, &to_f32}, {"silu", 0, &to_bf16},
+                                   {"swiglu", 1, &to_f32}, {"relu", 0, &none}};
   size_t next = 0;
   on_all_levels([&](const Level& level, bool only_bf16) {
     // A kind for each product, and all of them in turn.
     const auto one_of = [&](const Problem& product) {
       if (only_bf16 && product.inputs[0]->dtype != GALLEY_BF16) return;
       const Kind& kind = kinds[next++ % kinds.size()];
-      expect_same_as_links(level, std::string("linear>") + kind.op, product, activation(kind.op, product, kind.place, *kind.attrs, random),
-                           kind.place, Keeps::No);
+      const Problem link = activation(kind.op, product, kind.place, *kind.attrs, random);
+      // On a GPU, what lies between is not rounded (epilogues_test.cpp). That changes nothing before ReLU.
+      if (level.isa.rfind("x86", 0) != 0 && (kind.op != std::string("relu") || link.outputs[0]->dtype != product.outputs[0]->dtype)) return;
+      expect_same_as_links(level, std::string("linear>") + kind.op, product, link, kind.place, Keeps::No);
     };
     const galley_op* linear = models().op("linear");
     for (uint32_t k = 0; k < linear->n_cases; ++k) one_of(Problem::draw(linear, *linear->cases[k], random));

@@ -408,6 +408,17 @@ galley_target target_for(const std::string& isa) {
   target.isa = isa.c_str();
   target.threads = 2;
   target.workspace_budget = 64 << 20;
+  static const galley_library cublaslt = [] {
+    galley_library library = sdk::fresh<galley_library>();
+    library.name = "cublaslt";
+    library.version = "13.0";
+    return library;
+  }();
+  static const galley_library* const libraries[] = {&cublaslt};
+  if (isa == "emulated") {
+    target.libraries = libraries;
+    target.n_libraries = 1;
+  }
   // The peaks of this machine: kernels tell by them which instructions there are.
   static const std::vector<galley_peak> peaks = [] {
     galley_target machine = sdk::fresh<galley_target>();

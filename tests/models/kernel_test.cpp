@@ -286,7 +286,8 @@ TEST_P(Kernel, AgreesBetweenLevels) {
     for (size_t i = 0; i < problem.inputs.size(); ++i)
       if (inout(i)) take(r.inputs[i], problem.inputs[i]);
     if (first.empty()) first.push_back(got);
-    for (size_t i = 0; i < got.size(); ++i) expect_near(got[i], first[0][i], dtypes[i], "against the first level");
+    // Each of the two is as far from the reference as it may be.
+    for (size_t i = 0; i < got.size(); ++i) expect_near(got[i], first[0][i], dtypes[i], "against the first level", {2});
   });
 }
 

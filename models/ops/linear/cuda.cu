@@ -34,20 +34,17 @@ class Products {
   static void query(const Nodes& nodes, const galley_target& target, galley_kernel_plan& plan) {
     for (const Set& set : sets(nodes, target)) {
       if (set.way == Way::Tiles) continue;
-      plan.workspace_bytes = std::max(plan.workspace_bytes, Gemm::workspace_bytes(set.products.front(), target));
-      plan.constants_bytes += Gemm::constants_bytes(set.products.size());
+      plan.workspace_bytes = std::max(plan.workspace_bytes, Gemm::workspace_bytes(set.products.front(), set.products.size(), target));
     }
     plan.priority = Choice::priority;
   }
 
   Products(const Nodes& nodes, const galley_kernel_setup& setup) {
-    int64_t constants = 0;
     for (const Set& set : sets(nodes, *setup.target)) {
       if (set.way == Way::Tiles) {
         tiles_.insert(tiles_.end(), set.products.begin(), set.products.end());
       } else {
-        gemms_.emplace_back(set.name, set.products, setup, constants);
-        constants += Gemm::constants_bytes(set.products.size());
+        gemms_.emplace_back(set.name, set.products, setup);
       }
     }
   }

@@ -20,7 +20,7 @@ class Chain {
   static void query(const Nodes& nodes, const galley_target& target, galley_kernel_plan& plan) {
     const Matmul p = product(nodes);
     if (const char* reason = Gemm::refusal(p, target)) unsupported(reason);
-    plan.workspace_bytes = Gemm::workspace_bytes(p, target);
+    plan.workspace_bytes = Gemm::workspace_bytes(p, 1, target);
   }
   Chain(const Nodes& nodes, const galley_kernel_setup& setup) : gemm_(nodes[0].name(), {product(nodes)}, setup) {}
   void run(galley_queue* queue) const { gemm_.run(queue); }

@@ -3,6 +3,8 @@
 // a kernel for each combination of dtypes.
 #pragma once
 
+#include <cstring>
+
 #include "galley/cpp/half.hpp"
 #include "galley/cuda/platform.hpp"
 
@@ -56,22 +58,32 @@ template <class T, int N>
 struct alignas(sizeof(T) * N) Vector {
   T at[N];
 };
-template <class T, int N>
-__device__ inline Vector<T, N> load_vector(const T* from) {
 #if GALLEY_CUDA_EMULATED
+// By memcpy: compilers move an aligned access ahead of the test that it is one.
+template <class T, int N>
+inline Vector<T, N> load_vector(const T* from) {
   if (reinterpret_cast<uintptr_t>(from) % (sizeof(T) * N))
     emulated::Worker::here().fail("a vector is read at an address that is not aligned");
-#endif
+  Vector<T, N> v;
+  std::memcpy(v.at, from, sizeof v.at);
+  return v;
+}
+template <class T, int N>
+inline void store_vector(T* to, const Vector<T, N>& v) {
+  if (reinterpret_cast<uintptr_t>(to) % (sizeof(T) * N))
+    emulated::Worker::here().fail("a vector is written at an address that is not aligned");
+  std::memcpy(to, v.at, sizeof v.at);
+}
+#else
+template <class T, int N>
+__device__ inline Vector<T, N> load_vector(const T* from) {
   return *reinterpret_cast<const Vector<T, N>*>(from);
 }
 template <class T, int N>
 __device__ inline void store_vector(T* to, const Vector<T, N>& v) {
-#if GALLEY_CUDA_EMULATED
-  if (reinterpret_cast<uintptr_t>(to) % (sizeof(T) * N))
-    emulated::Worker::here().fail("a vector is written at an address that is not aligned");
-#endif
   *reinterpret_cast<Vector<T, N>*>(to) = v;
 }
+#endif
 
 // ---- Operands -------------------------------------------------------------------------------------------------------------------------
 

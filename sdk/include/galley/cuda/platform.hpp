@@ -5,6 +5,7 @@
 //   GALLEY_SHARED(float, sums, 32);        an array of shared memory           instead of __shared__ float sums[32];
 //   GALLEY_DYNAMIC_SHARED(char, tile);     the launch's shared bytes           instead of extern __shared__ char tile[];
 //   upload(setup, to, from, bytes)         constants, while preparing          instead of cudaMemcpy
+//   GALLEY_LARGE(Table) table              a parameter of up to 32 KB          instead of const __grid_constant__ Table table
 //
 // Barriers and warp operations are CUDA's own: __syncthreads(), __syncwarp(), __shfl_xor_sync(), …
 //
@@ -63,7 +64,7 @@ struct Queue {
 
 /// A library that was built without the toolkit plans for every target, and runs on emulated devices only.
 inline void check_platform(const galley_kernel_setup& setup) {
-  if (setup.target && std::string(setup.target->isa).rfind("sm_", 0) == 0)
+  if (setup.target && setup.target->isa && std::string(setup.target->isa).rfind("sm_", 0) == 0)
     throw sdk::Failure(GALLEY_UNSUPPORTED, "this kernel was built without the CUDA toolkit: it can be planned, but not run",
                        "build with nvcc: cmake --preset cuda");
 }
@@ -103,6 +104,7 @@ void launch(void (*kernel)(P...), const Grid& grid, galley_queue*, A&&... argume
   static const char name##_tag = 0;      \
   auto* const name = static_cast<Type*>( \
       ::galley::cuda::emulated::Worker::here().shared(&name##_tag, sizeof(Type) * (count), alignof(Type) > 16 ? alignof(Type) : 16))
+#define GALLEY_LARGE(...) const __VA_ARGS__&
 #define GALLEY_DYNAMIC_SHARED(Type, name) \
   auto* const name = reinterpret_cast<Type*>(::galley::cuda::emulated::Worker::here().dynamic_shared())
 
@@ -148,6 +150,8 @@ void launch(void (*kernel)(P...), const Grid& grid, galley_queue* queue, A&&... 
       values);
 }
 
+// It stays where arguments lie: a copy for each thread would be local memory.
+#define GALLEY_LARGE(...) const __grid_constant__ __VA_ARGS__
 #define GALLEY_SHARED(Type, name, count) __shared__ __align__(16) Type name[count]
 #define GALLEY_DYNAMIC_SHARED(Type, name)                        \
   extern __shared__ __align__(128) char galley_dynamic_shared[]; \

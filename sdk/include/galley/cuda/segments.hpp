@@ -50,12 +50,8 @@ struct SegmentsPart {
   }
 };
 
-// A kernel's first parameter. It stays where arguments lie: a copy for each thread would be one of 32 KB.
-#if GALLEY_CUDA_EMULATED
-#define GALLEY_SEGMENTS(Entry) const ::galley::cuda::SegmentsPart<Entry>&
-#else
-#define GALLEY_SEGMENTS(Entry) const __grid_constant__ ::galley::cuda::SegmentsPart<Entry>
-#endif
+// A kernel's first parameter.
+#define GALLEY_SEGMENTS(Entry) GALLEY_LARGE(::galley::cuda::SegmentsPart<Entry>)
 
 /// The tables on the host's side. Entries with no block are left out.
 template <class Entry>
