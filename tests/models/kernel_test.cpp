@@ -7,6 +7,7 @@
 
 #include "galley/cpp/node.hpp"
 #include "tests/models/harness.hpp"
+#include "tests/models/together.hpp"
 
 namespace galley::test {
 namespace {
@@ -170,6 +171,20 @@ TEST_P(Kernel, MakesTheSameBytesInAnyOrderOfThreads) {
         EXPECT_TRUE(same_bytes(forward.outputs[i], other.outputs[i])) << "output " << i << ", order " << order;
       for (size_t i = 0; i < forward.inputs.size(); ++i)
         EXPECT_TRUE(same_bytes(forward.inputs[i], other.inputs[i])) << "input " << i << ", order " << order;
+    }
+  });
+}
+
+// A range of a tensor may begin anywhere, and vectors of 16 bytes may not.
+TEST_P(Kernel, MakesTheSameBytesAtAnyAddress) {
+  each([&](const galley_kernel* kernel, const std::string& isa) {
+    const Execution alone = execute(kernel, isa, problem);
+    for (const int64_t off : {8, 4}) {
+      const Placed placed(problem, {}, off);
+      const View view(problem, placed.inputs, placed.outputs, {}, false);
+      const Launch made = launch(kernel, isa, {view.node()}, {view.node()});
+      ASSERT_EQ(made.status, GALLEY_OK) << made.text;
+      EXPECT_TRUE(placed.same(alone)) << off << " bytes off";
     }
   });
 }

@@ -42,7 +42,7 @@ def ops_of(file):
             names |= {x.name for x in files() if x.suffix == '.hpp' and any(f'/{n}"' in x.read_text() or f'"{n}"' in x.read_text() for n in names)}
         folders = {x.parent for x in files() if any(f'/{n}"' in x.read_text() or f'"{n}"' in x.read_text() for n in names)}
         users = [x for folder in folders for x in folder.glob('*.cu')]
-    return sorted({op for x in users for op in re.findall(r'\.cuda[a-z_.]*",\s*"([a-z0-9_]+)"', x.read_text())})
+    return sorted({op for x in users for op in re.findall(r'\("[a-z0-9_]+\.[a-z0-9_.]+",\s*"([a-z0-9_]+)"', x.read_text())})
 
 
 def notices(site):

@@ -16,6 +16,8 @@ using models::AttentionExtents;
 /// Threads of a block, in all kernels.
 inline constexpr int kThreads = 128;
 
+inline constexpr double kLog2e = 1.4426950408889634, kLn2 = 0.6931471805599453;
+
 struct Call {
   const int32_t *first_key = nullptr, *last_key = nullptr;  // (B, Sq)
   const float *slopes = nullptr, *bias = nullptr;           // (heads), (heads, buckets)
@@ -26,6 +28,7 @@ struct Call {
   int32_t B = 0, Sq = 0, Sk = 0, heads = 0, group = 0, D = 0, window = 0, reach = 0, buckets = 0;
   uint32_t threshold = 0;  // of dropout; 0: none
   float scale = 0, softcap = 0, kept = 1;
+  float exponent = 0, cap_exponent = 0;  // for powers of 2: scale·log₂e, or scale / softcap where there is one; softcap·log₂e
   bool causal = false;
 
   __device__ int shift() const { return Sk - Sq; }
@@ -60,6 +63,8 @@ inline Call call_of(const Node& n, const AttentionExtents& e, const void* consta
   c.window = i32(std::min(e.window, e.Sq + e.Sk)), c.reach = i32(e.buckets ? reach_of(e) : 0), c.buckets = i32(e.buckets);
   c.threshold = models::attention_threshold(e.dropout);
   c.scale = static_cast<float>(e.scale), c.softcap = static_cast<float>(e.softcap), c.kept = static_cast<float>(1 / (1 - e.dropout));
+  c.exponent = static_cast<float>(e.scale * (e.softcap > 0 ? 1 / e.softcap : kLog2e)),
+  c.cap_exponent = static_cast<float>(e.softcap * kLog2e);
   c.causal = e.causal;
   return c;
 }
@@ -156,6 +161,17 @@ __device__ inline void store_some(const Writer& to, int64_t at, int n, const flo
   else if (to.dtype == GALLEY_F16) store_some(static_cast<F16*>(to.data) + at, n, x);
   else store_some(static_cast<float*>(to.data) + at, n, x);
 }
+/// threadIdx.x, read again: so what loading a tile computes from it is not kept in registers while the tile before it is computed with.
+__device__ inline int thread_again() {
+#if GALLEY_CUDA_EMULATED
+  return static_cast<int>(threadIdx.x);
+#else
+  unsigned x;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+  return static_cast<int>(x & (kThreads - 1));  // as the compiler knows of threadIdx.x
+#endif
+}
+
 // ---- Distances ------------------------------------------------------------------------------------------------------------------------
 
 /// Tiles of kQ queries by kK keys have kQ + kK − 1 distances; what belongs to them lies in a line, at this place for a query and a key.
@@ -173,7 +189,8 @@ __device__ inline int bucket_at(const Call& a, int query, int key, int x) {
 template <int kQ, int kK>
 __device__ inline void fill_line(const Call& a, int head, int query, int key, float unit, float* line) {
   if (!a.relative()) return;
-  for (int x = static_cast<int>(threadIdx.x); x < kQ + kK - 1; x += kThreads) {
+#pragma unroll 1
+  for (int x = thread_again(); x < kQ + kK - 1; x += kThreads) {
     const int distance = key - (query + a.shift()) + x - (kQ - 1);
     float sum = a.slopes ? a.slopes[head] * static_cast<float>(distance) : 0.0f;
     if (a.bias) sum += a.bias[static_cast<int64_t>(head) * a.buckets + bucket_at<kQ>(a, query, key, x)];
@@ -190,7 +207,7 @@ __device__ inline void fill_kept(const Call& a, int b, int head, int query, int 
   const uint64_t random_key = galley_random_key(a.random, a.stream);  // again for each tile: kept, it would take registers everywhere
   const int64_t row = a.random[2] + b;
 #pragma unroll 1
-  for (int x = static_cast<int>(threadIdx.x); x < kQ * kK / 4; x += kThreads) {
+  for (int x = thread_again(); x < kQ * kK / 4; x += kThreads) {
     const int qi = x / (kK / 4), four = x % (kK / 4);
     const int64_t draw = static_cast<int64_t>(head) << 32 | (key / 4 + four);  // attention_draw()
     const galley_philox_block block = galley_random_block(random_key, row, query + qi, draw);

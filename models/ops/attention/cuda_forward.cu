@@ -4,8 +4,8 @@
 // running maximum and sum for each query (Dao et al., arXiv:2205.14135; Milakov and Gimelshein, arXiv:1805.02867). Tiles of keys begin at
 // multiples of their size whatever a query sees, and those that no query of the block sees are left out: a query's sums have one order.
 //
-// Bound by multiply-adds: in a step of four numbers of D, a thread reads 10 vectors of shared memory for 64 of them. Shared memory: 21 KiB
-// for heads of 32, 44 KiB for 64, 75 KiB for 128.
+// Bound by multiply-adds: in a step of four numbers of D, a thread reads 10 vectors of shared memory for 64 of them. Shared memory: 27 KiB
+// for heads of 32, 43 for 64, 59 for 96, 75 for 128, 67 for 256.
 #include "ops/attention/cuda_tiles.hpp"
 #include "ops/attention/cuda_variants.hpp"
 

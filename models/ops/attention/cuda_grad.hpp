@@ -72,7 +72,8 @@ struct QueryRows {
 template <int kQ>
 __device__ inline void fill_queries(const GradCall& call, int b, int head, int query, float unit, const QueryRows& to) {
   const Call& a = call.a;
-  for (int qi = static_cast<int>(threadIdx.x); qi < kQ; qi += kThreads) {
+#pragma unroll 1
+  for (int qi = thread_again(); qi < kQ; qi += kThreads) {
     const bool there = query + qi < a.Sq;
     const Seen s = there ? seen(a, b, query + qi) : Seen{0, -1};
     const int64_t at = lse_at(a, b, head, query + qi);
@@ -91,12 +92,12 @@ __device__ inline float* biases_of(const GradCall& call, const Piece& at, int ti
 }
 /// Each bucket belongs to one thread, here and in add_buckets().
 __device__ inline void clear_buckets(const Call& a, float* biases) {
-  for (int k = static_cast<int>(threadIdx.x); k < a.buckets; k += kThreads) biases[k] = 0.0f;
+  for (int k = thread_again(); k < a.buckets; k += kThreads) biases[k] = 0.0f;
 }
 /// sums[x] = the sum of ds (kQ, kStride) at a distance. Before it ds, and behind it `sums`, need a barrier.
 template <int kQ, int kK, int kStride>
 __device__ inline void sum_distances(const float* ds, float* sums) {
-  for (int x = static_cast<int>(threadIdx.x); x < kQ + kK - 1; x += kThreads) {
+  for (int x = thread_again(); x < kQ + kK - 1; x += kThreads) {
     float sum = 0.0f;
     for (int kj = larger(0, x - (kQ - 1)); kj < kK && kj <= x; ++kj) sum += ds[(kj - x + kQ - 1) * kStride + kj];
     sums[x] = sum;
@@ -105,7 +106,7 @@ __device__ inline void sum_distances(const float* ds, float* sums) {
 template <int kQ, int kK>
 __device__ inline void add_buckets(const Call& a, int query, int key, const float* sums, float* biases) {
   // Buckets grow and shrink along a line only where it crosses distance 0, so what is one bucket's is mostly one run.
-  for (int k = static_cast<int>(threadIdx.x); k < a.buckets; k += kThreads) {
+  for (int k = thread_again(); k < a.buckets; k += kThreads) {
     float sum = 0.0f;
     for (int x = 0; x < kQ + kK - 1; ++x)
       if (bucket_at<kQ>(a, query, key, x) == k) sum += sums[x];

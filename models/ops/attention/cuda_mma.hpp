@@ -15,8 +15,6 @@ namespace galley::cuda::attention {
 template <int kD>
 inline constexpr int kHalfRow = kD + 8;
 
-inline constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
-
 __device__ inline int lane_of_warp() { return static_cast<int>(threadIdx.x) % kWarpSize; }
 __device__ inline int warp_of_block() { return static_cast<int>(threadIdx.x) / kWarpSize; }
 /// Of number e (0 … 3) of a lane: its row of 16, and its column of 8.
@@ -30,15 +28,17 @@ __device__ inline void copy_rows(const Reader& from, int64_t at, int64_t row, in
   const auto* const data = static_cast<const uint16_t*>(from.data) + at;
   constexpr int across = kD / 8;
   static_assert(kRows * across % kThreads == 0);
+  const int thread = thread_again();
   if (D % 8 == 0 && row % 8 == 0 && reinterpret_cast<uintptr_t>(data) % 16 == 0) {
 #pragma unroll 1
     for (int k = 0; k < kRows * across / kThreads; ++k) {
-      const int x = static_cast<int>(threadIdx.x) + k * kThreads, r = x / across, d = x % across * 8;
+      const int x = thread + k * kThreads, r = x / across, d = x % across * 8;
       const bool there = r < n && d < D;
       copy_async(to + r * kHalfRow<kD> + d, there ? data + r * row + d : data, there);
     }
   } else {
-    for (int x = static_cast<int>(threadIdx.x); x < kRows * kD; x += kThreads) {
+#pragma unroll 1
+    for (int x = thread; x < kRows * kD; x += kThreads) {
       const int r = x / kD, d = x % kD;
       to[r * kHalfRow<kD> + d] = r < n && d < D ? data[r * row + d] : uint16_t{0};
     }
@@ -48,7 +48,7 @@ __device__ inline void copy_rows(const Reader& from, int64_t at, int64_t row, in
 /// out[m] = rows[16m …] · columnsᵀ over the kD numbers of each, 8·kJ columns. `rows`: the warp's.
 template <class T, int kD, int kM, int kJ>
 __device__ inline void multiply(const uint16_t* rows, const uint16_t* columns, float (&out)[kM][kJ][4]) {
-  const int lane = lane_of_warp();
+  const int lane = thread_again() % kWarpSize;
   const uint16_t* const a_row = rows + lane % 16 * kHalfRow<kD> + lane / 16 * 8;
   const uint16_t* const b_row = columns + (lane % 8 + lane / 16 * 8) * kHalfRow<kD> + lane / 8 % 2 * 8;
 #pragma unroll
@@ -76,14 +76,14 @@ __device__ inline void multiply(const uint16_t* rows, const uint16_t* columns, f
 }
 
 /// Weights, which are F32, go into a product in so many parts of 16 bits: the number rounded, and what rounding lost. With one part, as
-/// FlashAttention has it, backward would take 7 products of tiles instead of 10, forward 2 instead of 3, and results would be off by as much
-/// as rounding them to 16 bits costs, once more.
+/// FlashAttention has it, forward would take 2 products of tiles instead of 3, backward 7 instead of 10, and results would be off once more by
+/// as much as rounding them costs: more than what tests allow.
 inline constexpr int kParts = 2;
 
 /// sums[m] += weights[m] · values: the weights as multiply() left them; 8·kJ rows of `values`.
 template <class T, int kD, int kM, int kJ>
 __device__ inline void accumulate(const float (&weights)[kM][kJ][4], const uint16_t* values, float (&sums)[kM][kD / 8][4]) {
-  const int lane = lane_of_warp();
+  const int lane = thread_again() % kWarpSize;
   const uint16_t* const b_row = values + lane % 16 * kHalfRow<kD> + lane / 16 * 8;
 #pragma unroll
   for (int k = 0; k < kJ / 2; ++k) {
@@ -125,30 +125,23 @@ __device__ inline void clear_sums(float (&sums)[kM][kN][4]) {
       for (int e = 0; e < 4; ++e) sums[m][j][e] = 0.0f;
 }
 
-template <class To, int kD, int kM>
-__device__ inline void store_products_of(const float (&sums)[kM][kD / 8][4], const float (&factors)[kM][2], To* to, int64_t row, int n,
-                                         int D) {
+/// to[at + i·row …] = row i of the warp's sums times factors[m][of the row's half], for i < n. `at`: of the warp's first row.
+template <class T, int kD, int kM>
+__device__ inline void store_products(const float (&sums)[kM][kD / 8][4], const float (&factors)[kM][2], const Writer& to, int64_t at,
+                                      int64_t row, int n, int D) {
+  T* const first = static_cast<T*>(to.data) + at + column_of(0);
 #pragma unroll
   for (int m = 0; m < kM; ++m)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int i = m * 16 + row_of(2 * half), left = D - column_of(0);
       if (i >= n) continue;
-      To* const head = to + i * row + column_of(0);
 #pragma unroll
       for (int j = 0; j < kD / 8; ++j) {
         const float x[2] = {factors[m][half] * sums[m][j][2 * half], factors[m][half] * sums[m][j][2 * half + 1]};
-        store_some(head + j * 8, left - j * 8, x);
+        store_some(first + i * row + j * 8, left - j * 8, x);
       }
     }
-}
-/// to[at + i·row …] = row i of the warp's sums times factors[m][of the row's half], for i < n. `at`: of the warp's first row.
-template <int kD, int kM>
-__device__ inline void store_products(const float (&sums)[kM][kD / 8][4], const float (&factors)[kM][2], const Writer& to, int64_t at,
-                                      int64_t row, int n, int D) {
-  if (to.dtype == GALLEY_BF16) store_products_of<Bf16, kD>(sums, factors, static_cast<Bf16*>(to.data) + at, row, n, D);
-  else if (to.dtype == GALLEY_F16) store_products_of<F16, kD>(sums, factors, static_cast<F16*>(to.data) + at, row, n, D);
-  else store_products_of<float, kD>(sums, factors, static_cast<float*>(to.data) + at, row, n, D);
 }
 
 /// The sizes of heads that tensor cores are used for: multiples of 16.
@@ -160,12 +153,15 @@ void by_mma_size(int64_t D, const Body& body) {
   else body(std::integral_constant<int, 256>());
 }
 
-/// Why a node is none for tensor cores; null: it is one. All of these inputs that are there have one dtype of 16 bits.
-inline const char* no_halves(const Node& n, std::initializer_list<uint32_t> inputs) {
+/// Why a node is none for tensor cores; null: it is one. These inputs and outputs, where they are there, have one dtype of 16 bits: in two
+/// parts a weight of BF16 has 16 bits, which is not enough for results in F32.
+inline const char* no_halves(const Node& n, std::initializer_list<uint32_t> inputs, std::initializer_list<uint32_t> outputs) {
   const uint32_t dtype = n.in(models::attention_input::Q).dtype;
   if (dtype != GALLEY_BF16 && dtype != GALLEY_F16) return "dtypes: tensor cores take BF16 and F16";
   for (const uint32_t i : inputs)
     if (n.has(i) && n.in(i).dtype != dtype) return "operands of several dtypes";
+  for (const uint32_t i : outputs)
+    if (n.has_out(i) && n.out(i).dtype != dtype) return "results of another dtype than the operands";
   return nullptr;
 }
 

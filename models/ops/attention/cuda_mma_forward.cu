@@ -1,12 +1,12 @@
 // Attention in BF16 and F16 on tensor cores: o and lse as cuda_forward.cu makes them. Products in 16 bits with sums in F32, the softmax in
 // F32 (Dao: "FlashAttention-2", arXiv:2307.08691); probabilities go into their product with v in two parts of 16 bits (cuda_mma.hpp).
 //
-// A block of 4 warps takes 128 queries of one head, a warp twice 16 of them, and goes over its keys 32 at a time (heads of 128: 16 keys; of
-// 256: 64 queries, 16 keys). The next tile of keys and values is copied while this one is computed with: one barrier a tile. Sums are
-// scaled down only where some row's maximum grew, which changes no bit: the factors are 1 elsewhere.
+// A block of 4 warps takes 128 queries of one head, a warp twice 16 of them, and goes over its keys 32 at a time (heads of 256: 64 queries,
+// 16 keys). The next tile of keys and values is copied while this one is computed with: one barrier a tile. Sums are scaled down only where
+// some row's maximum grew, which changes no bit: the factors are 1 elsewhere.
 //
 // Scores are kept in units of 1/log₂e, so that a power of 2 is all that an exponential takes. Bound by tensor cores and these powers; two
-// blocks a multiprocessor by registers. Shared memory: 39 KiB for heads of 64, 54 for 96 and 128, 71 for 256.
+// blocks a multiprocessor by registers. Shared memory: 36 KiB for heads of 64, 52 for 96, 68 for 128, 66 for 256.
 #include "ops/attention/cuda_mma.hpp"
 #include "ops/attention/cuda_variants.hpp"
 
@@ -26,21 +26,20 @@ struct Sizes {
 template <int kQ, int kM, int kJ>
 __device__ inline void finish_scores(const Call& a, const float* line, bool masked, int key, const int32_t* first, const int32_t* last,
                                      float (&s)[kM][kJ][4]) {
-  const float factor = a.scale * (a.softcap > 0.0f ? 1.0f / a.softcap : kLog2e), most = a.softcap * kLog2e;
   const int row = warp_of_block() * kM * 16;
 #pragma unroll
   for (int m = 0; m < kM; ++m)
 #pragma unroll
     for (int j = 0; j < kJ; ++j)
 #pragma unroll
-      for (int e = 0; e < 4; ++e) s[m][j][e] *= factor;
+      for (int e = 0; e < 4; ++e) s[m][j][e] *= a.exponent;
   if (a.softcap > 0.0f) {
 #pragma unroll
     for (int m = 0; m < kM; ++m)
 #pragma unroll
       for (int j = 0; j < kJ; ++j)
 #pragma unroll
-        for (int e = 0; e < 4; ++e) s[m][j][e] = most * tanhf(s[m][j][e]);
+        for (int e = 0; e < 4; ++e) s[m][j][e] = a.cap_exponent * tanhf(s[m][j][e]);
   }
   if (a.relative()) {
 #pragma unroll
@@ -86,7 +85,7 @@ __global__ void __launch_bounds__(kThreads, 2) attention_mma(ForwardCall call) {
     const int n = smaller(kK, a.Sk - key);
     copy_rows<kK, kD>(call.k, from, a.kv_row, n, a.D, tiles + 2 * stage * Size::kTile);
     copy_rows<kK, kD>(call.v, from, a.kv_row, n, a.D, tiles + (2 * stage + 1) * Size::kTile);
-    fill_line<kQ, kK>(a, at.head, at.first, key, kLog2e, line + stage * kLine);
+    fill_line<kQ, kK>(a, at.head, at.first, key, float(kLog2e), line + stage * kLine);
     fill_kept<kQ, kK>(a, at.b, at.head, at.first, key, kept + stage * kKept);
   };
 
@@ -166,10 +165,11 @@ __global__ void __launch_bounds__(kThreads, 2) attention_mma(ForwardCall call) {
     for (int half = 0; half < 2; ++half) {
       const float all = warp_sum<4>(sum[m][half]);
       const int i = row + m * 16 + row_of(2 * half);
-      if (i < at.n && column_of(0) == 0) call.lse[lse_at(a, at.b, at.head, at.first + i)] = kLn2 * (largest[m][half] + log2f(all));
+      if (at.first + i < a.Sq && column_of(0) == 0)
+        call.lse[lse_at(a, at.b, at.head, at.first + i)] = float(kLn2) * (largest[m][half] + log2f(all));
       sum[m][half] = all == 0.0f ? 0.0f : 1.0f / all;
     }
-  store_products<kD>(o, sum, call.o, o_at(a, at.b, at.head, at.first + row), a.o_row, at.n - row, a.D);
+  store_products<T, kD>(o, sum, call.o, o_at(a, at.b, at.head, at.first + row), a.o_row, a.Sq - at.first - row, a.D);
 }
 
 template <class T>
@@ -185,7 +185,7 @@ void launch_forward(const ForwardCall& c, galley_queue* queue) {
 
 const char* TensorCores::refuses_forward(const Node& n, const AttentionExtents& e) {
   using namespace models::attention_input;
-  if (const char* why = no_halves(n, {Q, K, V})) return why;
+  if (const char* why = no_halves(n, {Q, K, V}, {0})) return why;
   return Multiplied::refuses_forward(n, e);
 }
 
