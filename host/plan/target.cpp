@@ -303,7 +303,7 @@ Result<std::optional<Target>> read_whole_target(const std::filesystem::path& pat
   if (!text) return recipe_error(text.error().cause, text.error().hint);
   const toml::parse_result parsed = toml::parse(*text, path.string());
   if (parsed)
-    for (const char* key : {"device", "isa", "threads", "peak_flops", "queues", "memory"})
+    for (const char* key : {"device", "isa", "threads", "peak_flops", "queues", "synchronous", "memory"})
       if (!parsed.table().contains(key)) return std::optional<Target>();
   return std::optional(TRY(parse_target(*text, path.string(), Target())));
 }

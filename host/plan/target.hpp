@@ -94,7 +94,7 @@ class TargetView {
 /// `shipped`). A name that is neither is an error with the names that there are, exit code Recipe.
 Result<std::filesystem::path> find_target(const std::string& name, const std::filesystem::path& shipped);
 
-/// The machine that a TOML file describes, if it says all that a plan depends on: device, isa, threads, peaks, queues and memory. Nothing
+/// The machine that a TOML file describes, if it says all that a plan depends on: device, isa, threads, peak_flops, queues, synchronous, memory. Nothing
 /// is then asked of the machine that Galley runs on. Empty: it overrides parts of another target (read_target).
 Result<std::optional<Target>> read_whole_target(const std::filesystem::path& path);
 

@@ -90,7 +90,7 @@ inline void attention_cases(sdk::Op& forward, sdk::Op& backward) {
   with("window both ways, more keys", {1, 70, 90, 2, 2, 8, false, Range{0, 40}}, [](Attrs& a) { a.i("causal", 0).i("window", 30); });
   with("padding", {2, 30, 67, 2, 2, 8, false, Range{0, 9}, Range{50, 66}}, everything);
   // What is done to scores.
-  with("steep", {1, 100, 100, 1, 1, 16, false, Range{0, 30}, {}, false, 0, 2}, [](Attrs& a) { a.f("scale", 1.0); });
+  with("steep", {1, 100, 100, 1, 1, 16, false, Range{0, 30}, {}, false, 0, 1.5}, [](Attrs& a) { a.f("scale", 1.0); });
   both("slopes", {2, 100, 100, 4, 2, 8, false, {}, {}, true});
   with("slopes both ways", {1, 30, 70, 2, 2, 8, false, {}, {}, true}, everything);
   both("biases", {2, 90, 90, 2, 1, 8, false, {}, {}, false, 32});
