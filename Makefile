@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test build format lint fuzz
+.PHONY: help quickstart test test-mutants test-gpu bench-gpu build format lint fuzz
 
 # A fresh machine has no locale but this one.
 export LC_ALL := C.UTF-8
@@ -22,6 +22,9 @@ help:
 	@echo 'make quickstart   install what is missing, build, train a small model on this folder and let it speak'
 	@echo 'make build        install what is missing and build $(GALLEY)'
 	@echo 'make test         build, run every test, and a part of them under sanitizers'
+	@echo 'make test-mutants take away each barrier of the CUDA kernels in turn: a test has to fail'
+	@echo 'make test-gpu     build for the NVIDIA GPU that is here, and test on it'
+	@echo 'make bench-gpu    time whole steps on it, beside PyTorch where python3 has that'
 	@echo 'make format       lay out the sources as .clang-format says'
 	@echo 'make lint         clang-tidy and cppcheck; FILES="host/base/file.cpp …" for some files only'
 	@echo 'make fuzz         feed junk to what reads strangers'\'' files; SECONDS=3600 for an hour each'
@@ -53,11 +56,33 @@ test:
 	@$(call configure,-DGALLEY_TESTS=ON)
 	@echo 'galley: building in build/release'
 	@$(call compile,all)
+	@ls build/release/CMakeFiles/*/CMakeCUDACompiler.cmake >/dev/null 2>&1 || echo 'galley: nvcc was not found: kernels for GPUs are tested by emulation only'
 	@ctest --preset release
 	@cmake --preset asan --log-level=WARNING -DGALLEY_TESTS=ON >/dev/null
 	@echo 'galley: building in build/asan'
 	@cmake --build --preset asan --parallel $(JOBS) --target quick -- --quiet | sed '/^ninja: no work to do\.$$/d'
 	@ctest --preset asan -L quick
+
+test-mutants:
+	@.ci/setup tests
+	@$(call configure,-DGALLEY_TESTS=ON)
+	@echo 'galley: building in build/release'
+	@$(call compile,test-models program)
+	@GALLEY_SOURCE=$(CURDIR) GALLEY_BINARY=$(CURDIR)/build/release tests/python/mutants.py --all
+
+test-gpu:
+	@.ci/setup tests
+	@cmake --preset cuda --log-level=WARNING -DGALLEY_TESTS=ON >/dev/null
+	@echo 'galley: building in build/cuda'
+	@cmake --build --preset cuda --parallel $(JOBS) -- --quiet | sed '/^ninja: no work to do\.$$/d'
+	@tests/gpu/test build/cuda
+
+bench-gpu:
+	@.ci/setup
+	@cmake --preset cuda --log-level=WARNING >/dev/null
+	@echo 'galley: building in build/cuda'
+	@cmake --build --preset cuda --parallel $(JOBS) --target program -- --quiet | sed '/^ninja: no work to do\.$$/d'
+	@tests/gpu/bench.py build/cuda
 
 format:
 	@command -v clang-format >/dev/null || { echo 'make format: clang-format is missing; apt-get install clang-format'; exit 1; }

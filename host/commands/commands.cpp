@@ -23,11 +23,18 @@ const FlagSpec set_flag = {"--set", "NAME=VALUE", "set a recipe argument: the va
 const FlagSpec confine_flag = {"--confine", "", "limit a recipe by somebody else to files in its own folder and in --set", false, false};
 const FlagSpec plugin_path_flag = {"--plugin-path", "DIR",
                                    "search DIR for plugins first; DIR is a plugin's folder or a folder of such folders", true, false};
-const FlagSpec device_flag = {"--device", "KIND", "the device to run on (cpu)", false, false};
-const FlagSpec target_flag = {"--target", "FILE", "plan for the machine that this TOML file describes, not for this machine", false, false};
+const FlagSpec device_flag = {"--device", "KIND", "the device to run on: cpu, or cuda for an NVIDIA GPU (cpu)", false, false};
+const FlagSpec target_flag = {"--target", "NAME|FILE",
+                              "plan for another machine: a100, h100, h200, b200, l40s, rtx3090, rtx4090, rtx5090, or a TOML file", false,
+                              false};
 const FlagSpec memory_flag = {"--memory", "BYTES", "refuse a plan that needs more memory than this, e.g. 24GiB", false, false};
 const FlagSpec poison_flag = {"--poison", "", "debug: before each instruction, fill all memory except its operands with junk (slow)", false,
                               false};
+const FlagSpec profile_flag = {"--profile", "",
+                               "print how long each op and each strategy takes on the device, and the share of its peak that it reaches",
+                               false, false};
+const FlagSpec trace_flag = {"--trace", "FILE", "write what runs when in steps 2 to 4, for chrome://tracing or ui.perfetto.dev", false,
+                             false};
 
 int terminal_columns() {
   winsize size = {};
@@ -146,6 +153,8 @@ std::vector<CommandSpec> all_commands() {
         target_flag,
         device_flag,
         plugin_path_flag,
+        profile_flag,
+        trace_flag,
         poison_flag},
        command_train},
       {"resume",
@@ -155,6 +164,8 @@ std::vector<CommandSpec> all_commands() {
        "data, base model or plugins), the run is not resumed; the error says what has changed.\n",
        {{"--recorded", "", "use the recipe and modules that the run recorded, even if their files have changed"},
         plugin_path_flag,
+        profile_flag,
+        trace_flag,
         poison_flag},
        command_resume},
       {"eval",

@@ -10,6 +10,7 @@
 #include "host/report/data_report.hpp"
 #include "host/report/metrics.hpp"
 #include "host/report/plan_report.hpp"
+#include "host/report/profile.hpp"
 #include "host/report/progress.hpp"
 #include "host/report/tensorboard.hpp"
 #include "host/session/origins.hpp"
@@ -22,17 +23,29 @@ namespace {
 Poison poison_of(const CommandLine& a) { return a.has("--poison") ? Poison::Yes : Poison::No; }
 
 /// Trains with all observers of a run: its files and the terminal.
-Status train_shown(const Study& study, const OpenSource& open, const std::filesystem::path& directory, Poison poison) {
+Status train_shown(const CommandLine& a, const Study& study, const OpenSource& open, const std::filesystem::path& directory) {
   MemoryFile memory;
   MetricsFile metrics;
   EventsFile events;
   Progress progress;
   StopSignals signals;
   TrainOptions options;
-  options.session.poison = poison;
+  options.session.poison = poison_of(a);
+  Profile profile(study.program, study.target);
+  Trace trace(a.get("--trace"), study.program);
+  if (a.has("--profile") || a.has("--trace"))
+    options.session.timed = [&](std::span<const TimedStep> steps) {
+      if (a.has("--profile")) profile.add(steps);
+      if (a.has("--trace")) trace.add(steps);
+    };
   options.observers = {&memory, &metrics, &events, &progress, &signals};
   options.stop = StopSignals::asked;
-  return train(study, open, directory, options);
+  Status trained = train(study, open, directory, options);
+  if (a.has("--profile")) std::fputs(profile.text().c_str(), stdout);
+  // Of a run that was interrupted or failed, too: what it did up to there is worth a look.
+  if (a.has("--trace"))
+    if (Status written = trace.finish(); trained.ok()) return written;
+  return trained;
 }
 
 }  // namespace
@@ -93,7 +106,7 @@ Status command_train(const CommandLine& a) {
   }
   std::fflush(stdout);
   Status trained = train_shown(
-      *s, [&] { return std::move(source); }, out, poison_of(a));
+      a, *s, [&] { return std::move(source); }, out);
   if (!trained) {
     // The person will correct the recipe or the plugin and try again with the same directory.
     const Exit exit = trained.error().exit;
@@ -114,7 +127,7 @@ Status command_resume(const CommandLine& a) {
     TRY_STATUS(check_data_files(run.record, *run.study, *source, directory));
     return source;
   };
-  TRY_STATUS(train_shown(*run.study, open, directory, poison_of(a)));
+  TRY_STATUS(train_shown(a, *run.study, open, directory));
   std::printf("done: %s\n", directory.c_str());
   return ok();
 }

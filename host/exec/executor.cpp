@@ -1,5 +1,6 @@
 #include "host/exec/executor.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "host/plugins/abi.hpp"
@@ -17,6 +18,16 @@ uint32_t event_of(const Program& program, SegmentKind kind, TensorId tensor) {
   return event;
 }
 
+bool runs_often(SegmentKind kind) { return kind != SegmentKind::Load && kind != SegmentKind::Export; }
+
+/// One at the begin of a segment, and two around each of its steps.
+uint32_t marks_of(const Program& program) {
+  size_t longest = 0;
+  for (size_t k = 0; k < segment_count; ++k)
+    if (runs_often(static_cast<SegmentKind>(k))) longest = std::max(longest, program.segments[k].code.size());
+  return static_cast<uint32_t>(1 + 2 * longest);
+}
+
 }  // namespace
 
 Executor::Executor(const Program& program, const Plan& plan, std::unique_ptr<Machine> machine, const ExecutorOptions& options)
@@ -25,6 +36,7 @@ Executor::Executor(const Program& program, const Plan& plan, std::unique_ptr<Mac
       machine_(std::move(machine)),
       views_(program, *machine_),
       scalars_(program, *machine_),
+      timed_(options.timed),
       image_event_(event_of(program, SegmentKind::Window, program.step_image)),
       readback_event_(event_of(program, SegmentKind::Update, program.readback)) {
   if (options.poison == Poison::Yes) poisoner_ = std::make_unique<Poisoner>(program, plan, *machine_);
@@ -33,7 +45,8 @@ Executor::Executor(const Program& program, const Plan& plan, std::unique_ptr<Mac
 Result<std::unique_ptr<Executor>> Executor::create(const Program& program, const Plan& plan, const Target& target,
                                                    const galley_device& device, const ExecutorOptions& options) {
   // By itself: TRY returns from here, and what `new` had allocated by then would be lost.
-  std::unique_ptr<Machine> machine = TRY(Machine::open(program, plan, target, device, options.poison));
+  std::unique_ptr<Machine> machine =
+      TRY(Machine::open(program, plan, target, device, options.poison, options.timed ? marks_of(program) : 0));
   std::unique_ptr<Executor> executor(new Executor(program, plan, std::move(machine), options));
   TRY_STATUS(executor->prepare(target));
   return executor;
@@ -41,6 +54,10 @@ Result<std::unique_ptr<Executor>> Executor::create(const Program& program, const
 
 Executor::~Executor() {
   (void)machine_->synchronize();
+  for (auto& both : courses_)
+    for (Course& course : both)
+      for (Stretch& stretch : course.stretches)
+        if (stretch.run) machine_->discard(stretch.run);
   for (auto& steps : steps_) {
     for (Step& step : steps) {
       for (void* state : {step.later == step.first ? nullptr : step.later, step.first}) {
@@ -59,6 +76,7 @@ Result<void*> Executor::prepare(const Instruction& code, const galley_node_view*
   auto setup = new_struct<galley_kernel_setup>();
   setup.target = target.get();
   setup.device = machine_->handle();
+  setup.queue = machine_->queue();
   if (code.workspace != no_tensor) {
     setup.workspace = machine_->kernel_address(code.workspace);
     setup.workspace_bytes = program_.tensors[static_cast<size_t>(code.workspace)].bytes;
@@ -93,6 +111,7 @@ Status Executor::prepare(const Target& target) {
         if (!code.kernel) return plugin_error("'" + code.name + "' has no kernel");
         step.kernel = code.kernel;
         step.plugin = plugin_of(code.kernel);
+        if (machine_->names_work()) step.name = code.name + (code.strategy.empty() ? "" : " of " + code.strategy);
         const NodeViews::Pair pair = views_.of(static_cast<SegmentKind>(s), i);
         step.first = TRY(prepare(code, pair.first, pair.n, view));
         step.later = pair.later == pair.first ? step.first : TRY(prepare(code, pair.later, pair.n, view));
@@ -122,8 +141,11 @@ Error Executor::located(Error error, SegmentKind kind, size_t index) const {
 Status Executor::run_step(const Step& step, const Instruction& code, bool later, WeightFiles& files, Exporter* exporter) {
   switch (step.action) {
     case Action::Kernel: {
+      if (machine_->names_work()) machine_->name_work(step.name.c_str());
       const Calling calling({step.plugin, "enqueue", code.strategy, code.name, code.kernel->name});
-      return machine_->launch(step.queue, *step.kernel, later ? step.later : step.first);
+      Status launched = machine_->launch(step.queue, *step.kernel, later ? step.later : step.first);
+      if (machine_->names_work()) machine_->name_work(nullptr);
+      return launched;
     }
     case Action::Copy:
       if (later || code.inputs[0].access != no_access) TRY_STATUS(machine_->copy(step.queue, step.copy));
@@ -136,11 +158,10 @@ Status Executor::run_step(const Step& step, const Instruction& code, bool later,
   return ok();
 }
 
-Status Executor::run_segment(SegmentKind kind, bool later, Exporter* exporter) {
+Status Executor::run_steps(SegmentKind kind, size_t begin, size_t end, bool later, WeightFiles& files, Exporter* exporter) {
   const std::vector<Step>& steps = steps_[static_cast<size_t>(kind)];
   const std::vector<Instruction>& code = program_.segment(kind).code;
-  WeightFiles files(program_, *machine_);
-  for (size_t i = 0; i < steps.size(); ++i) {
+  for (size_t i = begin; i < end; ++i) {
     // What the host does itself needs no poison: it goes by the host's addresses.
     const bool on_device = steps[i].action == Action::Kernel || steps[i].action == Action::Copy;
     const auto run = [&]() -> Status {
@@ -150,6 +171,61 @@ Status Executor::run_segment(SegmentKind kind, bool later, Exporter* exporter) {
     Status status = poisoner_ && on_device ? poisoner_->run(code[i], later, run) : run();
     if (status.ok() && poisoner_) poisoner_->end_lives(kind, i);
     if (!status.ok()) return located(std::move(status).error(), kind, i);
+  }
+  return ok();
+}
+
+std::vector<Executor::Stretch> Executor::stretches_of(SegmentKind kind) const {
+  const std::vector<Instruction>& code = program_.segment(kind).code;
+  std::vector<Stretch> out;
+  for (size_t i = 0; i < code.size(); ++i) {
+    const bool capturable = code[i].action != Action::Read && code[i].action != Action::Write && code[i].capturable;
+    if (out.empty() || out.back().capturable != capturable) out.push_back({i, i, capturable, nullptr});
+    out.back().end = i + 1;
+  }
+  return out;
+}
+
+Status Executor::run_timed(SegmentKind kind, bool later, WeightFiles& files) {
+  const std::vector<Step>& steps = steps_[static_cast<size_t>(kind)];
+  TRY_STATUS(machine_->synchronize());
+  TRY_STATUS(machine_->mark(0, 0));
+  times_.clear();
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const Step& step = steps[i];
+    const bool takes_time = step.action == Action::Kernel || step.action == Action::Copy;
+    const auto mark = static_cast<uint32_t>(1 + 2 * i);
+    if (takes_time) TRY_STATUS(machine_->mark(step.queue, mark));
+    TRY_STATUS(run_steps(kind, i, i + 1, later, files, nullptr));
+    if (!takes_time) continue;
+    TRY_STATUS(machine_->mark(step.queue, mark + 1));
+    times_.push_back({kind, static_cast<uint32_t>(i), step.queue, 0, 0});
+  }
+  TRY_STATUS(machine_->synchronize());
+  for (TimedStep& time : times_) {
+    time.begin = TRY(machine_->time(1 + 2 * time.instruction));
+    time.end = TRY(machine_->time(2 + 2 * time.instruction));
+  }
+  timed_(times_);
+  return ok();
+}
+
+Status Executor::run_segment(SegmentKind kind, bool later, Exporter* exporter) {
+  WeightFiles files(program_, *machine_);
+  Course& course = courses_[static_cast<size_t>(kind)][later];
+  if (timed_ && runs_often(kind) && !poisoner_) return run_timed(kind, later, files);
+  // The first time, kernels may still load what they need.
+  if (course.runs++ == 0 || !runs_often(kind) || poisoner_ || !machine_->captures() || machine_->names_work())
+    return run_steps(kind, 0, steps_[static_cast<size_t>(kind)].size(), later, files, exporter);
+  if (course.stretches.empty()) course.stretches = stretches_of(kind);
+  for (Stretch& stretch : course.stretches) {
+    const auto run = [&] { return run_steps(kind, stretch.begin, stretch.end, later, files, exporter); };
+    if (!stretch.capturable) {
+      TRY_STATUS(run());
+      continue;
+    }
+    if (!stretch.run) stretch.run = TRY(machine_->capture(run));
+    if (Status status = machine_->replay(stretch.run); !status.ok()) return located(std::move(status).error(), kind, stretch.begin);
   }
   return ok();
 }

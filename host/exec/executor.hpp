@@ -7,7 +7,10 @@
 // with an event records it behind itself; it does not wait for what other queues wrote before. Read and Write are done by the host and wait
 // for everything before them.
 //
-// Running load, micro, update, eval or sample allocates nothing in the host, unless it fails or reads files. Every function is for one
+// A device that can capture does so the second time that a segment runs, and replays it from then on: what cannot be captured (a kernel
+// that says so, files) runs between two replays. Nothing is captured in poison mode, nor while a profiler wants to know what runs.
+//
+// Running load, micro, update, eval or sample allocates nothing in the host, unless it fails, captures or reads files. Every function is for one
 // thread, the same one. After an error the run is over: what tensors hold is not known, only destruction and reading are safe.
 #pragma once
 
@@ -15,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -29,8 +33,20 @@
 
 namespace galley {
 
+/// When a step of a segment ran on the device.
+struct TimedStep {
+  SegmentKind segment = SegmentKind::Load;
+  uint32_t instruction = 0;  ///< of the segment
+  uint32_t queue = 0;
+  double begin = 0, end = 0;  ///< seconds from the segment's begin
+};
+/// Is given a segment that has run: its launches and copies, in the order of the program.
+using TimedSegment = std::function<void(std::span<const TimedStep>)>;
+
 struct ExecutorOptions {
   Poison poison = Poison::No;  ///< see poison.hpp
+  /// Given: window, micro, update and eval are timed, step by step. Then nothing is captured, and each segment waits for the one before it.
+  TimedSegment timed = {};
 };
 
 class Executor {
@@ -90,6 +106,7 @@ class Executor {
     uint32_t event = 0;
     const galley_kernel* kernel = nullptr;
     std::string_view plugin;  ///< of the kernel
+    std::string name;         ///< for profilers
     void* first = nullptr;    ///< prepared states
     void* later = nullptr;
     galley_copy copy = {};  ///< Copy
@@ -98,7 +115,22 @@ class Executor {
   Executor(const Program& program, const Plan& plan, std::unique_ptr<Machine> machine, const ExecutorOptions& options);
   Status prepare(const Target& target);
   Result<void*> prepare(const Instruction& code, const galley_node_view* const* nodes, uint32_t n, const TargetView& target);
+  /// A stretch of a segment: all of it can be captured, or none.
+  struct Stretch {
+    size_t begin = 0, end = 0;
+    bool capturable = false;
+    galley_run* run = nullptr;  ///< once it is captured
+  };
+  /// A segment as it is run: how often it has been, and its stretches.
+  struct Course {
+    int64_t runs = 0;
+    std::vector<Stretch> stretches;
+  };
+
   Status run_segment(SegmentKind kind, bool later, Exporter* exporter);
+  Status run_timed(SegmentKind kind, bool later, WeightFiles& files);
+  Status run_steps(SegmentKind kind, size_t begin, size_t end, bool later, WeightFiles& files, Exporter* exporter);
+  std::vector<Stretch> stretches_of(SegmentKind kind) const;
   Status run_step(const Step& step, const Instruction& code, bool later, WeightFiles& files, Exporter* exporter);
   /// Waits for an event; for 0, for everything.
   Status await(uint32_t event);
@@ -110,9 +142,12 @@ class Executor {
   NodeViews views_;
   Scalars scalars_;
   std::unique_ptr<Poisoner> poisoner_;
+  const TimedSegment timed_;
+  std::vector<TimedStep> times_;
   const uint32_t image_event_, readback_event_;  ///< when the image has been taken, and when the block has come back
   bool began_ = false;                           ///< a step has been told to the device
   std::array<std::vector<Step>, segment_count> steps_;
+  std::array<std::array<Course, 2>, segment_count> courses_;  ///< by `later`
 };
 
 }  // namespace galley

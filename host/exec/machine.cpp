@@ -34,12 +34,15 @@ Status Machine::call(const char* doing, Call&& body) {
 }
 
 Result<std::unique_ptr<Machine>> Machine::open(const Program& program, const Plan& plan, const Target& target, const galley_device& device,
-                                               Poison poison) {
+                                               Poison poison, uint32_t marks) {
+  if (marks > 0 && !device.mark)
+    return recipe_error("device '" + std::string(device.kind) + "' does not tell the time of its work", "leave out --profile and --trace");
   std::unique_ptr<Machine> machine(new Machine(program, plan, device, poison));
   const TargetView view(target);
   auto options = new_struct<galley_device_options>();
   options.target = view.get();
   options.n_events = events_of(program);
+  options.n_marks = marks;
   void* handle = nullptr;
   TRY_STATUS(machine->call("open", [&](galley_error* error) { return device.open(&options, &handle, error); }));
   machine->handle_ = handle;
@@ -92,6 +95,8 @@ Machine::~Machine() {
   device_.close(handle_);
 }
 
+galley_queue* Machine::queue() const { return device_.queue_of ? device_.queue_of(handle_, 0) : nullptr; }
+
 std::byte* Machine::kernel_address(TensorId tensor, int64_t offset) const {
   return arena_of(tensor).data + plan_.placements[static_cast<size_t>(tensor)].offset + offset;
 }
@@ -120,6 +125,33 @@ Status Machine::await(uint32_t event) {
 }
 Status Machine::synchronize() {
   return call("synchronize", [&](galley_error* error) { return device_.synchronize(handle_, error); });
+}
+
+Status Machine::mark(uint32_t queue, uint32_t mark) {
+  return call("mark", [&](galley_error* error) { return device_.mark(handle_, queue, mark, error); });
+}
+Result<double> Machine::time(uint32_t mark) {
+  double seconds = 0;
+  TRY_STATUS(call("time", [&](galley_error* error) { return device_.time(handle_, mark, &seconds, error); }));
+  return seconds;
+}
+Result<galley_run*> Machine::capture(const std::function<Status()>& work) {
+  TRY_STATUS(call("capture", [&](galley_error* error) { return device_.capture(handle_, error); }));
+  Status worked = work();
+  galley_run* run = nullptr;
+  Status ended = call("end_capture", [&](galley_error* error) { return device_.end_capture(handle_, &run, error); });
+  if (worked.ok() && ended.ok()) return run;
+  if (run) discard(run);
+  return worked.ok() ? std::move(ended).error() : std::move(worked).error();
+}
+Status Machine::replay(galley_run* run) {
+  return call("replay", [&](galley_error* error) { return device_.replay(handle_, run, error); });
+}
+void Machine::discard(galley_run* run) {
+  (void)call("discard", [&](galley_error*) {
+    device_.discard(handle_, run);
+    return GALLEY_OK;
+  });
 }
 
 galley_copy Machine::copy_of_bytes(int64_t bytes) {

@@ -30,11 +30,11 @@ inline constexpr std::byte kJunk{0xff};
 /// Used by one thread, except that host addresses may be read and written by another (the loader) while nothing enqueued touches them.
 class Machine {
  public:
-  /// Opens the device and allocates one arena for each class, of exactly Plan's bytes (none where those are 0). All arguments but `poison`
+  /// Opens the device and allocates one arena for each class, of exactly Plan's bytes (none where those are 0). Plan, program, target and device
   /// outlive the machine. A class that the device does not have is exit code Recipe, memory that it cannot give DoesNotFit, anything else
   /// Plugin.
   static Result<std::unique_ptr<Machine>> open(const Program& program, const Plan& plan, const Target& target, const galley_device& device,
-                                               Poison poison);
+                                               Poison poison, uint32_t marks = 0);
   /// Waits for enqueued work, then gives everything back.
   ~Machine();
   Machine(const Machine&) = delete;
@@ -45,6 +45,8 @@ class Machine {
   size_t classes() const { return arenas_.size(); }
   /// What the device's `open` returned.
   void* handle() const { return handle_; }
+  /// Queue 0 as kernels see it; null: the device has no queues of its own.
+  galley_queue* queue() const;
   bool poisoned() const { return poison_ == Poison::Yes; }
 
   /// Where kernels find byte `offset` of the tensor, which lies in a class that computes.
@@ -62,6 +64,23 @@ class Machine {
   Status await(uint32_t event);
   /// Returns when all queues are empty.
   Status synchronize();
+
+  /// Notes the moment when a queue gets to this place. `marks` of open() says how many there are.
+  Status mark(uint32_t queue, uint32_t mark);
+  /// Seconds from mark 0 to this one; what was enqueued before is done.
+  Result<double> time(uint32_t mark);
+  /// Names what is enqueued from now on for a profiler that is attached; null: ends that.
+  void name_work(const char* name) const {
+    if (device_.name_work) device_.name_work(handle_, name);
+  }
+  bool names_work() const { return device_.name_work != nullptr; }
+
+  /// Whether the device can capture.
+  bool captures() const { return device_.capture != nullptr; }
+  /// Records what `work` enqueues instead of running it. What comes back is given back by discard().
+  Result<galley_run*> capture(const std::function<Status()>& work);
+  Status replay(galley_run* run);
+  void discard(galley_run* run);
 
   /// A copy between two places of the plan: where bytes [offset, offset + bytes) of the tensors lie. The sizes agree.
   galley_copy between(TensorId to, int64_t to_offset, TensorId from, int64_t from_offset, int64_t bytes) const;

@@ -86,6 +86,7 @@ struct Question {
 
 void give(Program& program, Instruction& i, const KernelChoice& choice) {
   i.kernel = choice.kernel;
+  i.capturable = choice.capturable;
   const auto memory = [&](const char* what, int64_t bytes, Life life) {
     if (bytes <= 0) return no_tensor;
     program.tensors.push_back({what + i.name, GALLEY_U8, {bytes}, bytes, 0, Owner::Workspace, life, ""});
@@ -195,6 +196,7 @@ Result<const KernelChoice*> Kernels::choose(const Instruction& i, const std::vec
   }
   choice.workspace = plan.workspace_bytes;
   choice.constants = plan.constants_bytes;
+  choice.capturable = !(plan.flags & GALLEY_PLAN_NOT_CAPTURABLE);
   return &choice;
 }
 

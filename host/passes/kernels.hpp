@@ -20,6 +20,7 @@ struct KernelChoice {
   const Plugin* plugin = nullptr;  ///< whose kernel it is
   int64_t workspace = 0;
   int64_t constants = 0;
+  bool capturable = true;
   std::string refusals;
 };
 

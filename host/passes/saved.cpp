@@ -5,6 +5,7 @@
 #include <set>
 
 #include "host/passes/passes.hpp"
+#include "host/plan/timing.hpp"
 #include "host/plugins/abi.hpp"
 
 namespace galley {
@@ -18,6 +19,15 @@ std::vector<double> offload_seconds(const Target& target, int64_t bytes) {
     if (!to.computes) out[m] = static_cast<double>(bytes) / to.out_bandwidth + static_cast<double>(bytes) / to.in_bandwidth;
   }
   return out;
+}
+
+/// Of the item's first operand of floating-point numbers.
+std::string_view arithmetic_of(const Item& item, const Tensors& tensors) {
+  for (const Ref& r : item.inputs) {
+    const uint32_t dtype = r.tensor ? tensors[r.tensor].dtype : 0;
+    if (dtype == GALLEY_BF16 || dtype == GALLEY_F16 || dtype == GALLEY_F32) return galley::arithmetic_of(dtype);
+  }
+  return "f32";
 }
 
 }  // namespace
@@ -64,14 +74,16 @@ Result<SavedSet> find_saved(const Compilation& c) {
         if (!costs[made]) costs[made] = TRY(item_cost(c, forward[made]));
         const galley_cost& cost = *costs[made];
         s.flops += cost.flops;
-        s.recompute_seconds += std::max(cost.flops / c.target.peak_flops(), cost.bytes / c.target.bandwidth());
+        s.recompute_seconds +=
+            std::max(cost.flops / c.target.peak_flops(arithmetic_of(forward[made], tensors)), cost.bytes / c.target.bandwidth());
       }
       const std::vector<double>& seconds = set.offload_seconds.emplace_back(offload_seconds(c.target, s.bytes));
       for (const double to : seconds)
         if (to > 0 && (s.offload_seconds == 0 || to < s.offload_seconds)) s.offload_seconds = to;
       s.offload_seconds_to = seconds.data();
       s.n_memories = static_cast<uint32_t>(seconds.size());
-      s.flags = GALLEY_SAVED_RECOMPUTABLE | (enters ? GALLEY_SAVED_BLOCK_INPUT : 0u) | (s.offload_seconds > 0 ? GALLEY_SAVED_OFFLOADABLE : 0u);
+      s.flags =
+          GALLEY_SAVED_RECOMPUTABLE | (enters ? GALLEY_SAVED_BLOCK_INPUT : 0u) | (s.offload_seconds > 0 ? GALLEY_SAVED_OFFLOADABLE : 0u);
       set.parents.emplace_back(parents.begin(), parents.end());
       s.parents = set.parents.back().data();
       s.n_parents = static_cast<uint32_t>(set.parents.back().size());

@@ -137,6 +137,7 @@ struct Instruction {
   std::string strategy;           ///< "NAME (recipe.lua:9)" of whose node it is; "": the model's own, or the host's
   const galley_op* op = nullptr;  ///< Kernel only
   const galley_kernel* kernel = nullptr;
+  bool capturable = true;  ///< Kernel: the device can capture its work and replay it
   std::vector<Operand> inputs;
   size_t components = 0;  ///< so many of the last inputs are components of operands that are read as they are stored; no inputs of the op
   std::vector<Operand> outputs;  ///< an operand that is updated in place stands among the inputs with READ_WRITE
@@ -178,7 +179,7 @@ int64_t taken_input(const Instruction& instruction, size_t output);
 
 enum class SegmentKind : uint8_t { Load, Refresh, Frozen, Trained, Window, Micro, Update, Eval, Sample, Export };
 inline constexpr std::array<const char*, 10> segment_names = {"load",  "refresh", "frozen", "trained", "window",
-                                                                "micro", "update",  "eval",   "sample",  "export"};
+                                                              "micro", "update",  "eval",   "sample",  "export"};
 inline constexpr size_t segment_count = segment_names.size();
 
 struct Segment {

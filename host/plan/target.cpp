@@ -11,6 +11,7 @@
 
 #include "host/base/file.hpp"
 #include "host/base/json.hpp"
+#include "host/base/nearest.hpp"
 #include "host/base/option_reader.hpp"
 #include "host/base/toml.hpp"
 #include "host/plugins/abi.hpp"
@@ -174,6 +175,7 @@ TargetView::TargetView(const Target& target) : view_(new_struct<galley_target>()
   view_.isa = target.isa.c_str();
   view_.threads = target.threads;
   view_.workspace_budget = target.workspace_budget;
+  view_.shared_memory = target.shared_memory;
   view_.peaks = peak_pointers_.data();
   view_.memories = memory_pointers_.data();
   view_.libraries = library_pointers_.data();
@@ -207,6 +209,7 @@ Result<Target> describe_target(const galley_device& device) {
   out.isa = described.isa ? described.isa : "";
   out.threads = described.threads;
   out.workspace_budget = described.workspace_budget;
+  out.shared_memory = described.shared_memory;
   out.peaks.clear();
   for (uint32_t i = 0; i < described.n_peaks; ++i) {
     const std::string problem_ = struct_problem(described.peaks[i]);
@@ -235,6 +238,7 @@ Result<Target> describe_target(const galley_device& device) {
   std::sort(out.libraries.begin(), out.libraries.end(), [](const LibraryVersion& a, const LibraryVersion& b) { return a.name < b.name; });
   std::string wrong = problem(out);
   if (wrong.empty() && out.threads < 1) wrong = std::to_string(out.threads) + " threads";
+  if (wrong.empty() && out.shared_memory < 0) wrong = std::to_string(out.shared_memory) + " bytes of shared memory";
   if (wrong.empty() && out.workspace_budget < 0) wrong = "a workspace budget of " + std::to_string(out.workspace_budget) + " bytes";
   if (!wrong.empty()) return wrong_with(wrong);
   return out;
@@ -248,13 +252,14 @@ Result<Target> parse_target(std::string_view text, std::string_view origin, Targ
   const toml::table& root = parsed.table();
   const Keys keys(root, origin, "the target");
   const OptionReader reader(keys.values, keys.context);
-  TRY_STATUS(reader.only({"device", "isa", "threads", "workspace_budget", "peak_flops", "libraries", "bandwidth", "link_bandwidth",
-                          "memory_limit", "queues", "synchronous", "memory"}));
+  TRY_STATUS(reader.only({"device", "isa", "threads", "workspace_budget", "shared_memory", "peak_flops", "libraries", "bandwidth",
+                          "link_bandwidth", "memory_limit", "queues", "synchronous", "memory"}));
   base.device = TRY(reader.text("device")).value_or(base.device);
   if (base.device.empty()) return reader.wrong("device", "the name of a device");
   base.isa = TRY(reader.text("isa")).value_or(base.isa);  // may be empty
   base.threads = TRY(reader.integer("threads", 1, kMostThreads)).value_or(base.threads);
   base.workspace_budget = TRY(reader.integer("workspace_budget", 0)).value_or(base.workspace_budget);
+  base.shared_memory = TRY(reader.integer("shared_memory", 0)).value_or(base.shared_memory);
   if (const toml::node* peaks = root.get("peak_flops")) base.peaks = TRY(read_peaks(*peaks, reader, origin));
   if (const toml::node* libraries = root.get("libraries")) base.libraries = TRY(read_libraries(*libraries, reader, origin));
   // Shorthands: of class 0, and of all others in both directions.
@@ -293,6 +298,32 @@ Result<Target> read_target(const std::filesystem::path& path, Target base) {
   return parse_target(*text, path.string(), std::move(base));
 }
 
+Result<std::optional<Target>> read_whole_target(const std::filesystem::path& path) {
+  const Result<std::string> text = read_text(path, 1u << 20);
+  if (!text) return recipe_error(text.error().cause, text.error().hint);
+  const toml::parse_result parsed = toml::parse(*text, path.string());
+  if (parsed)
+    for (const char* key : {"device", "isa", "threads", "peak_flops", "queues", "synchronous", "memory"})
+      if (!parsed.table().contains(key)) return std::optional<Target>();
+  return std::optional(TRY(parse_target(*text, path.string(), Target())));
+}
+
+Result<std::filesystem::path> find_target(const std::string& name, const std::filesystem::path& shipped) {
+  std::error_code error;
+  if (std::filesystem::is_regular_file(name, error)) return std::filesystem::path(name);
+  const std::filesystem::path own = shipped / (name + ".toml");
+  if (name.find('/') == std::string::npos && std::filesystem::is_regular_file(own, error)) return own;
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(shipped, error))
+    if (entry.path().extension() == ".toml") names.push_back(entry.path().stem().string());
+  std::sort(names.begin(), names.end());
+  std::string list;
+  for (const std::string& n : names) list += (list.empty() ? "" : ", ") + n;
+  const std::string guess = did_you_mean(name, names);
+  return recipe_error("--target " + name + ": there is no such file, and no such target" + (guess.empty() ? "" : "; " + guess),
+                      "a TOML file, or one of: " + list);
+}
+
 std::string target_toml(const Target& target) {
   std::string out;
   auto line = [&](const char* key, const std::string& value) { out += std::string(key) + " = " + value + "\n"; };
@@ -301,6 +332,7 @@ std::string target_toml(const Target& target) {
   line("isa", json_quote(target.isa));
   line("threads", std::to_string(target.threads));
   line("workspace_budget", std::to_string(target.workspace_budget));
+  if (target.shared_memory > 0) line("shared_memory", std::to_string(target.shared_memory));
   std::string peaks, libraries;
   for (const Peak& peak : target.peaks) peaks += (peaks.empty() ? "" : ", ") + json_quote(peak.name) + " = " + number_text(peak.flops);
   for (const LibraryVersion& l : target.libraries)

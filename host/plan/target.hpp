@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,6 +49,7 @@ struct Target {
   std::string isa;
   int64_t threads = 1;
   int64_t workspace_budget = 256 << 20;       ///< bytes one kernel may ask for
+  int64_t shared_memory = 0;                  ///< bytes that the threads of a block can share; 0: none, or not known
   std::vector<Peak> peaks = {{"f32", 1e11}};  ///< by name, as libraries are
   std::vector<MemoryClass> memories;          ///< class 0 computes
   std::vector<LibraryVersion> libraries;
@@ -87,6 +89,14 @@ class TargetView {
   std::vector<const galley_library*> library_pointers_;
   galley_target view_ = {};
 };
+
+/// Where --target finds the machine that it names: a file, or one of the targets that come with the program ("h100" is h100.toml in
+/// `shipped`). A name that is neither is an error with the names that there are, exit code Recipe.
+Result<std::filesystem::path> find_target(const std::string& name, const std::filesystem::path& shipped);
+
+/// The machine that a TOML file describes, if it says all that a plan depends on: device, isa, threads, peak_flops, queues, synchronous, memory. Nothing
+/// is then asked of the machine that Galley runs on. Empty: it overrides parts of another target (read_target).
+Result<std::optional<Target>> read_whole_target(const std::filesystem::path& path);
 
 /// The target that `device` describes: this machine. A device that cannot say, or says what makes no sense, is exit code Plugin.
 /// [plan-time]

@@ -5,6 +5,21 @@
 
 namespace galley {
 
+std::string_view arithmetic_of(uint32_t dtype) { return dtype == GALLEY_BF16 ? "bf16" : dtype == GALLEY_F16 ? "f16" : "f32"; }
+
+std::string_view arithmetic_of(const Instruction& code) {
+  for (const Operand& input : code.inputs)
+    if (input.dtype == GALLEY_BF16 || input.dtype == GALLEY_F16 || input.dtype == GALLEY_F32) return arithmetic_of(input.dtype);
+  return "f32";
+}
+
+double arithmetic_seconds(const Program& program, SegmentKind kind, const Target& target) {
+  double sum = 0;
+  for (const Instruction& code : program.segment(kind).code)
+    if (code.flops > 0) sum += code.flops / target.peak_flops(arithmetic_of(code));
+  return sum;
+}
+
 double step_seconds(const Program& program, const Instruction& code, const Target& target) {
   const auto class_of = [&](const Operand& o) -> const MemoryClass& {
     return target.memories[program.tensors[static_cast<size_t>(o.tensor)].memory];
@@ -19,7 +34,7 @@ double step_seconds(const Program& program, const Instruction& code, const Targe
   for (const auto* operands : {&code.inputs, &code.outputs})
     for (const Operand& o : *operands)
       if (o.present() && (operands == &code.outputs || !o.inner)) bytes += static_cast<double>(o.bytes());
-  return std::max(code.flops / target.peak_flops(), bytes / target.bandwidth());
+  return std::max(code.flops / target.peak_flops(arithmetic_of(code)), bytes / target.bandwidth());
 }
 
 double segment_seconds(const Program& program, SegmentKind kind, const Target& target) {

@@ -1,17 +1,27 @@
 // How long instructions take by what the target says, and how long a segment takes when its queues run beside each other.
 #pragma once
 
+#include <string_view>
+
 #include "host/plan/program.hpp"
 #include "host/plan/target.hpp"
 
 namespace galley {
 
-/// A kernel: the larger of its FLOPs by the peak and of its operands' bytes by the bandwidth of class 0. A copy: its bytes by the bandwidth
+/// The arithmetic of a matrix product whose operands have this dtype, as targets name peaks: "bf16", "f16", else "f32".
+std::string_view arithmetic_of(uint32_t dtype);
+/// By the first operand of floating-point numbers.
+std::string_view arithmetic_of(const Instruction& code);
+
+/// A kernel: the larger of its FLOPs by the peak of its arithmetic and of its operands' bytes by the bandwidth of class 0. A copy: its bytes by the bandwidth
 /// of the link. 0 for others: files are not the device's affair. [plan-time] Pure.
 double step_seconds(const Program& program, const Instruction& code, const Target& target);
 
 /// From the segment's begin to the end of its last instruction. Each queue runs its instructions in order, one at a time; a Wait lets its
 /// queue go on when the work before the event is over. [plan-time] Pure.
 double segment_seconds(const Program& program, SegmentKind kind, const Target& target);
+
+/// All FLOPs of a segment by the peaks of their arithmetics. [plan-time] Pure.
+double arithmetic_seconds(const Program& program, SegmentKind kind, const Target& target);
 
 }  // namespace galley

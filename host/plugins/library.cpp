@@ -68,7 +68,7 @@ const char* missing_of(const galley_device& d) {
   const bool works =
       d.describe && d.open && d.close && d.allocate && d.release && d.launch && d.copy && d.record && d.wait && d.await && d.synchronize;
   const int captures = (d.capture != nullptr) + (d.end_capture != nullptr) + (d.replay != nullptr) + (d.discard != nullptr);
-  return works && (captures == 0 || captures == 4) ? nullptr : "complete set of functions";
+  return works && (captures == 0 || captures == 4) && !d.mark == !d.time ? nullptr : "complete set of functions";
 }
 
 // Never destroyed, as the libraries are not: tables are used to the very end of the process.

@@ -7,6 +7,7 @@
 
 #include "host/base/file.hpp"
 #include "host/base/json.hpp"
+#include "host/plan/timing.hpp"
 #include "host/session/study.hpp"
 
 namespace galley {
@@ -77,6 +78,14 @@ Launches launches_of(const Program& program) {
         if (o.inner && !o.present()) out.bytes_without_memory += times * o.bytes();
     }
   return out;
+}
+
+/// "12.3 ms"
+std::string seconds_text(double seconds) {
+  char text[32];
+  if (seconds < 1) std::snprintf(text, sizeof text, "%.3g ms", 1e3 * seconds);
+  else std::snprintf(text, sizeof text, "%.3g s", seconds);
+  return text;
 }
 
 }  // namespace
@@ -159,6 +168,11 @@ std::string plan_table(const Program& program, const Plan& plan, const Target& t
     add("\n  launches        %12lld a step, of %lld nodes", static_cast<long long>(step.launches), static_cast<long long>(step.nodes));
     if (step.bytes_without_memory) add("; %s between them without memory", bytes_text(step.bytes_without_memory).c_str());
   }
+  const double best = static_cast<double>(program.micro_batches) * segment_seconds(program, SegmentKind::Micro, target) +
+                      segment_seconds(program, SegmentKind::Window, target) + segment_seconds(program, SegmentKind::Update, target);
+  if (best > 0 && program.segment(SegmentKind::Update).code.size() > 0)
+    add("\n  at best         %12s a step, %stok/s: an estimate, each launch at the target's peak or bandwidth", seconds_text(best).c_str(),
+        count_text((program.window_tokens > 0 ? static_cast<double>(program.window_tokens) : tokens) / best).c_str());
   add("\n  on disk         %12s   %s saved, %s a resume state\n\n", bytes_text(disk.total()).c_str(), bytes_text(disk.exported).c_str(),
       bytes_text(disk.state).c_str());
 

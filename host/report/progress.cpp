@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "host/plan/timing.hpp"
 #include "host/session/study.hpp"
 
 namespace galley {
@@ -24,8 +25,8 @@ const char* duration(char (&text)[24], double seconds) {
 }
 
 /// "  37 % of peak", or nothing where the target's peak is evidently none.
-const char* share_of_peak(char (&text)[32], double flops, double seconds, double peak) {
-  const double share = 100 * flops / seconds / peak;
+const char* share_of_peak(char (&text)[32], double ideal_seconds, double seconds) {
+  const double share = 100 * ideal_seconds / seconds;
   text[0] = '\0';
   if (share <= 100) std::snprintf(text, sizeof text, "  %.0f %% of peak", share);
   return text;
@@ -40,8 +41,7 @@ Progress::Progress() : terminal_(isatty(STDOUT_FILENO)) {}
 Status Progress::started(const StartEvent& start) {
   const Program& program = start.study.program;
   steps_ = start.study.recipe.steps;
-  flops_a_micro_batch_ = program.flops_per_token * static_cast<double>(program.rows * program.length);
-  peak_flops_ = start.study.target.peak_flops();
+  ideal_a_micro_batch_ = arithmetic_seconds(program, SegmentKind::Micro, start.study.target);
   return ok();
 }
 
@@ -57,8 +57,8 @@ Status Progress::step(const StepEvent& m) {
   if (seen_ <= 2) smoothed_ = seconds;
   else smoothed_ += 0.1 * (seconds - smoothed_);
   aside_ += m.aside;
-  const double flops = flops_a_micro_batch_ * static_cast<double>(m.micro_batches);
-  line_.flops += flops;
+  const double ideal = ideal_a_micro_batch_ * static_cast<double>(m.micro_batches);
+  line_.ideal += ideal;
   line_.tokens += static_cast<double>(m.tokens);
   line_.seconds += seconds;
   char eta[24], share[32];
@@ -69,7 +69,7 @@ Status Progress::step(const StepEvent& m) {
     const auto filled = static_cast<int>(m.step * width / std::max<int64_t>(steps_, 1));
     std::printf("\r\x1b[K  [%.*s%.*s] %lld/%lld  loss %.4f  %.0f tok/s%s  ETA %s", filled, "========================", width - filled,
                 "                        ", static_cast<long long>(m.step), static_cast<long long>(steps_), m.loss, rate,
-                share_of_peak(share, flops, smoothed_, peak_flops_), eta);
+                share_of_peak(share, ideal, smoothed_), eta);
     std::fflush(stdout);
     drawn_ = true;
     return ok();
@@ -78,7 +78,7 @@ Status Progress::step(const StepEvent& m) {
   if (m.step != 1 && m.step != steps_ && t - last_line_ < plain_interval) return ok();
   last_line_ = t;
   const double rate = line_.tokens / line_.seconds;
-  share_of_peak(share, line_.flops, line_.seconds, peak_flops_);
+  share_of_peak(share, line_.ideal, line_.seconds);
   line_ = {};
   std::printf("step %lld/%lld  loss %.4f  grad_norm %.3g  lr %.3g  %.0f tok/s%s  ETA %s\n", static_cast<long long>(m.step),
               static_cast<long long>(steps_), m.loss, m.grad_norm, m.lr, rate, share, eta);

@@ -22,15 +22,14 @@ class Progress final : public Observer {
  private:
   void clear();
   int64_t steps_ = 0;
-  double flops_a_micro_batch_ = 0;
-  double peak_flops_ = 1;
+  double ideal_a_micro_batch_ = 0;  ///< seconds that its arithmetic takes at the target's peaks
   bool terminal_;
   bool drawn_ = false;
   double smoothed_ = 0;  ///< seconds a step
   double aside_ = 0;     ///< seconds of validation and saving so far
   int64_t seen_ = 0;
   struct {
-    double flops = 0, tokens = 0, seconds = 0;
+    double ideal = 0, tokens = 0, seconds = 0;
   } line_;                ///< since the last plain line
   double last_line_ = 0;  ///< when a plain line was last printed, seconds of a steady clock
 };

@@ -55,12 +55,15 @@ Result<std::unique_ptr<Source>> open_source(const Study& study, PrepareProgress 
 
 Result<std::unique_ptr<Session>> Session::open(const Study& study, std::unique_ptr<Source> source, const SessionOptions& options) {
   TRY_STATUS(check_files(study.program, study.graph->ignored_files));
-  set_compute_threads(static_cast<int>(study.target.threads));
+  // A device that works by itself has threads of its own; the host's are then as many as there are processors.
+  const auto threads = static_cast<int>(study.target.threads);
+  set_compute_threads(study.target.synchronous ? threads : std::min(threads, static_cast<int>(usable_threads())));
   std::unique_ptr<Session> out(new Session(study));
   out->source_ = std::move(source);
   out->info_ = state_info(study, out->source_.get());
   ExecutorOptions executor;
   executor.poison = options.poison;
+  executor.timed = options.timed;
   out->executor_ = TRY(Executor::create(study.program, study.plan, study.target, *study.device.table, executor));
   if (out->source_) TRY_STATUS(out->source_->load(out->bytes_of(study.program.corpus)));
   TRY_STATUS(out->executor_->load());

@@ -21,6 +21,7 @@ Result<std::unique_ptr<Source>> open_source(const Study& study, PrepareProgress 
 
 struct SessionOptions {
   Poison poison = Poison::No;
+  TimedSegment timed = {};  ///< see ExecutorOptions
 };
 
 /// One thread. After an error only destruction is safe.

@@ -69,6 +69,32 @@ Status check_fit(const Study& s, const StudyOptions& options) {
   return ok();
 }
 
+/// The machine that the plan is for, and its device. A plan for a machine that a file describes whole asks nothing of this one.
+Status choose_target(Study& s, const StudyOptions& options) {
+  std::filesystem::path file;
+  if (!options.target.empty()) file = TRY(find_target(options.target, s.installation.targets));
+  if (!file.empty() && !options.runs) {
+    if (std::optional<Target> whole = TRY(read_whole_target(file))) {
+      s.target = *std::move(whole);
+      return ok();
+    }
+  }
+  s.device = s.plugins->device(options.device);
+  if (!s.device) {
+    std::vector<std::string> kinds;
+    for (const auto& d : s.plugins->devices()) kinds.emplace_back(d.table->kind);
+    std::string list;
+    for (const std::string& k : kinds) list += (list.empty() ? "" : ", ") + k;
+    const std::string guess = did_you_mean(options.device, kinds);
+    return recipe_error("--device " + options.device + ": no plugin provides it", guess.empty() ? "there is: " + list : guess);
+  }
+  s.target = TRY(describe_target(*s.device.table));
+  s.machine = s.target.isa;
+  if (!file.empty()) s.target = TRY(read_target(file, s.target));
+  if (!options.target_text.empty()) s.target = TRY(parse_target(options.target_text, "run.toml", s.target));
+  return ok();
+}
+
 /// Documents go with the tensors beside which they lie: config.json with the model, an adapter's configuration with the adapter.
 void keep_written_documents(Program& program) {
   std::set<std::string> folders;
@@ -132,7 +158,7 @@ Installation find_installation() {
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
   const std::filesystem::path base = program.parent_path();  // an installed bin/galley is a link into lib/galley
-  return {base / "plugins", {base / "models" / "families", base / "models" / "lib"}};
+  return {base / "plugins", {base / "models" / "families", base / "models" / "lib"}, base / "models" / "targets"};
 }
 
 Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, const StudyOptions& options) {
@@ -166,19 +192,7 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   for (const Use& use : s.recipe.uses) s.loaded.push_back(TRY(LoadedStrategy::create(*s.plugins, use)));
   TRY_STATUS(check_needs(s.loaded));
 
-  s.device = s.plugins->device(options.device);
-  if (!s.device) {
-    std::vector<std::string> kinds;
-    for (const auto& d : s.plugins->devices()) kinds.emplace_back(d.table->kind);
-    std::string list;
-    for (const std::string& k : kinds) list += (list.empty() ? "" : ", ") + k;
-    const std::string guess = did_you_mean(options.device, kinds);
-    return recipe_error("--device " + options.device + ": no plugin provides it", guess.empty() ? "there is: " + list : guess);
-  }
-  s.target = TRY(describe_target(*s.device.table));
-  s.machine = s.target.isa;
-  if (!options.target.empty()) s.target = TRY(read_target(options.target, s.target));
-  if (!options.target_text.empty()) s.target = TRY(parse_target(options.target_text, "run.toml", s.target));
+  TRY_STATUS(choose_target(s, options));
 
   Plugins& plugins = *s.plugins;
   const int64_t rows = options.single_row ? 1 : s.data.layout.rows, length = s.data.layout.length;

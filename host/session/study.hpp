@@ -22,6 +22,7 @@ namespace galley {
 struct Installation {
   std::filesystem::path plugins;  ///< built-in plugins, one folder each
   FamilyFolders families;
+  std::filesystem::path targets;  ///< machines that --target names
 };
 Installation find_installation();
 
@@ -33,7 +34,7 @@ struct StudyOptions {
   Confine confine = Confine::No;                   ///< --confine
   std::vector<std::filesystem::path> plugin_path;  ///< --plugin-path
   std::string device = "cpu";                      ///< --device
-  std::filesystem::path target;                    ///< --target; empty: this machine
+  std::string target;                              ///< --target, a file or a name; "": this machine
   std::string target_text;                         ///< a run's own target, for resume; "" : not given
   int64_t memory_limit = 0;                        ///< --memory, bytes; 0: what the machine has where the plan is to be run
   bool runs = true;                                ///< the plan will be run here: it must fit this machine
@@ -58,7 +59,7 @@ struct Study {
   ModelConfig model;
   DataInfo data;
   std::vector<std::unique_ptr<const LoadedStrategy>> loaded;
-  Registered<galley_device> device;
+  Registered<galley_device> device;  ///< none, if the plan is made for another machine
   Target target;
   std::unique_ptr<Graph> graph;
   Program program;

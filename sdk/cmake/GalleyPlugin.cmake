@@ -4,17 +4,19 @@
 #   galley_add_plugin(MANIFEST plugin.toml
 #                     SOURCES plugin.cpp...            the library <id>.so: strategies, ops, formats, devices
 #                     [KERNELS_CPU cpu.cpp...]         built once for each CPU level: <id>-cpu-v3.so and <id>-cpu-v4.so
-#                     [KERNELS_CUDA cuda.cu...]        <id>-cuda.so, when the project has the language CUDA
+#                     [KERNELS_CUDA cuda.cu...]        <id>-cuda.so, when the project has the language CUDA; and, by the C++ compiler,
+#                                                      <id>-cuda-emulated.so, which plans anywhere and runs on emulated devices
 #                     [NAME id]                        must equal the manifest's id; optional, for readers
 #                     [INCLUDES dir...]                in addition to the SDK's
 #                     [LIBRARIES lib...]               for <id>.so
 #                     [KERNEL_LIBRARIES lib...]        for the CPU kernels
+#                     [CUDA_LIBRARIES lib...]          for <id>-cuda.so
 #                     [OUTPUT_DIRECTORY dir])          default: ${CMAKE_BINARY_DIR}/plugins
 #
 # The result is the folder OUTPUT_DIRECTORY/<id> with the libraries and a copy of the manifest; Galley loads this folder. The copy ends with
 # a [[kernels]] table for each library of kernels that was built; a manifest that already has `kernels` is copied unchanged. Each library
 # exports only `galley_entry_v1` and must resolve all other symbols by itself. Targets: plugin-<id>, which includes the others,
-# plugin-<id>-main, plugin-<id>-cpu-v3, plugin-<id>-cpu-v4, plugin-<id>-cuda.
+# plugin-<id>-main, plugin-<id>-cpu-v3, plugin-<id>-cpu-v4, plugin-<id>-cuda, plugin-<id>-cuda-emulated.
 #
 # CPU kernels see GALLEY_CPU_LEVEL: 3 or 4 (x86-64-v3, x86-64-v4); 0 in <id>-cpu-base.so, the only one on other processors.
 #
@@ -42,7 +44,7 @@ endfunction()
 
 function(galley_add_plugin)
   cmake_parse_arguments(PARSE_ARGV 0 ARG "" "NAME;MANIFEST;OUTPUT_DIRECTORY"
-                        "SOURCES;KERNELS_CPU;KERNELS_CUDA;INCLUDES;LIBRARIES;KERNEL_LIBRARIES")
+                        "SOURCES;KERNELS_CPU;KERNELS_CUDA;INCLUDES;LIBRARIES;KERNEL_LIBRARIES;CUDA_LIBRARIES")
   if(ARG_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "galley_add_plugin: unknown argument ${ARG_UNPARSED_ARGUMENTS}")
   endif()
@@ -96,13 +98,44 @@ function(galley_add_plugin)
     endforeach()
   endif()
 
+  if(ARG_KERNELS_CUDA)
+    # A file of C++ around each source: in one project the same source may be CUDA's and C++'s.
+    set(wrapped)
+    foreach(source IN LISTS ARG_KERNELS_CUDA)
+      get_filename_component(source ${source} ABSOLUTE)
+      string(MD5 hash ${source})
+      set(wrapper ${CMAKE_CURRENT_BINARY_DIR}/emulated/${id}-${hash}.cpp)
+      set(text "#include \"${source}\"\n")
+      set(before)
+      if(EXISTS ${wrapper})
+        file(READ ${wrapper} before)
+      endif()
+      if(NOT text STREQUAL before)
+        file(WRITE ${wrapper} ${text})
+      endif()
+      list(APPEND wrapped ${wrapper})
+    endforeach()
+    galley_add_plugin_library_(plugin-${id}-cuda-emulated ${folder} ${id}-cuda-emulated "${wrapped}" "${ARG_INCLUDES}" "")
+    # `#pragma unroll` is nvcc's; and compilers that see through a thread's loops doubt that the part of an array which it uses is filled.
+    target_compile_options(plugin-${id}-cuda-emulated PRIVATE -Wno-unknown-pragmas -Wno-uninitialized)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      target_compile_options(plugin-${id}-cuda-emulated PRIVATE -Wno-maybe-uninitialized)
+    endif()
+    add_dependencies(plugin-${id} plugin-${id}-cuda-emulated)
+    list(APPEND libraries ${id}-cuda-emulated.so)
+    string(APPEND tables "\n[[kernels]]\ndevice = \"cuda\"\nlibrary = \"${id}-cuda-emulated.so\"\n")
+  endif()
+
   if(ARG_KERNELS_CUDA AND CMAKE_CUDA_COMPILER)
-    galley_add_plugin_library_(plugin-${id}-cuda ${folder} ${id}-cuda "${ARG_KERNELS_CUDA}" "${ARG_INCLUDES}" "")
+    galley_add_plugin_library_(plugin-${id}-cuda ${folder} ${id}-cuda "${ARG_KERNELS_CUDA}" "${ARG_INCLUDES}" "${ARG_CUDA_LIBRARIES}")
     # The runtime is inside each library, so that two plugins may have been built with two versions of CUDA.
     set_target_properties(plugin-${id}-cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON)
+    # No contraction into FMA, as for the CPU; each spill to memory is reported.
+    target_compile_options(plugin-${id}-cuda PRIVATE
+      "$<$<COMPILE_LANGUAGE:CUDA>:-fmad=false;-Xptxas=-warn-spills,-warn-lmem-usage>")
     add_dependencies(plugin-${id} plugin-${id}-cuda)
     list(APPEND libraries ${id}-cuda.so)
-    string(APPEND tables "\n[[kernels]]\ndevice = \"cuda\"\nlibrary = \"${id}-cuda.so\"\n")
+    string(APPEND tables "\n[[kernels]]\ndevice = \"cuda\"\nisa = \"sm_80\"\nlibrary = \"${id}-cuda.so\"\n")
   endif()
 
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${manifest})

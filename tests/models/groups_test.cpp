@@ -3,103 +3,17 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
-#include <memory>
 
 #include "galley/cpp/groups.hpp"
-#include "tests/models/harness.hpp"
+#include "tests/models/together.hpp"
 
 namespace galley::test {
 namespace {
 
-/// A node's operands, with addresses of their own.
-struct Placed {
-  explicit Placed(const Problem& p, const How& how_ = {}) : problem(p), how(how_) {
-    for (const auto& t : p.inputs) {
-      memory.push_back(t ? pack(*t, t->dtype) : Memory(0, 0));
-      inputs.push_back(t ? memory.back().data() : nullptr);
-    }
-    for (size_t i = 0; i < p.outputs.size(); ++i) {
-      const auto& t = p.outputs[i];
-      if (t && i < how.initial.size()) memory.push_back(pack({t->dtype, t->shape, how.initial[i]}, t->dtype));
-      else memory.emplace_back(t ? t->count() * galley_dtype_bytes(t->dtype) : 0, 0xFF);
-      outputs.push_back(t ? memory.back().data() : nullptr);
-    }
-  }
-  /// All operands have the bytes that they have where the node ran alone.
-  bool same(const Execution& alone, size_t from = 0) const {
-    for (size_t i = from; i < memory.size(); ++i) {
-      const Memory& other = i < alone.inputs.size() ? alone.inputs[i] : alone.outputs[i - alone.inputs.size()];
-      if (!memory[i].intact() || std::memcmp(memory[i].data(), other.data(), static_cast<size_t>(memory[i].bytes())) != 0) return false;
-    }
-    return true;
-  }
-  const Problem& problem;
-  How how;
-  std::vector<Memory> memory;
-  std::vector<void*> inputs, outputs;
-};
-
-galley_status run(const galley_kernel* kernel, const std::string& isa, const std::vector<const galley_node_view*>& nodes,
-                  std::string* text) {
-  const galley_target target = target_for(isa);
-  auto plan = sdk::fresh<galley_kernel_plan>();
-  galley_error error = GALLEY_ERROR_INIT;
-  const auto n = static_cast<uint32_t>(nodes.size());
-  galley_status status = kernel->query(nodes.data(), n, &target, &plan, &error);
-  const Memory workspace(plan.workspace_bytes, 0xFF);
-  auto setup = sdk::fresh<galley_kernel_setup>();
-  setup.target = &target;
-  setup.workspace = workspace.data();
-  setup.workspace_bytes = plan.workspace_bytes;
-  void* state = nullptr;
-  if (status == GALLEY_OK) status = kernel->prepare(nodes.data(), n, &setup, &state, &error);
-  if (status == GALLEY_OK) {
-    status = kernel->enqueue(state, nullptr, &error);
-    kernel->release(state);
-    EXPECT_TRUE(workspace.intact());
-  }
-  *text = error.text;
-  return status;
-}
-
-/// The kernel that the host chooses for a node.
-const galley_kernel* chosen(const Level& level, const Problem& problem, const How& how = {}) {
-  const galley_kernel* best = nullptr;
-  int64_t priority = 0;
-  for (const galley_kernel* kernel : level.kernels) {
-    auto plan = sdk::fresh<galley_kernel_plan>();
-    galley_error error = GALLEY_ERROR_INIT;
-    if (std::strcmp(kernel->op, problem.op->name) != 0 || query(kernel, level.isa, problem, how, &plan, &error) != GALLEY_OK) continue;
-    if (best && (plan.priority < priority || (plan.priority == priority && std::strcmp(kernel->name, best->name) >= 0))) continue;
-    best = kernel;
-    priority = plan.priority;
-  }
-  EXPECT_NE(best, nullptr);
-  return best;
-}
-Execution alone(const Level& level, const Problem& problem, const How& how = {}) {
-  return execute(chosen(level, problem, how), level.isa, problem, how);
-}
 /// A product by instructions for BF16, which no chain takes.
 bool by_pairs(const Level& level, const Problem& problem) {
   const std::string name = chosen(level, problem)->name;
   return name == "linear.amx" || name == "linear.avx512_bf16";
-}
-
-/// body(level, only_bf16) for each set of instructions that this machine has; where only_bf16, products in BF16 alone differ from those of
-/// another set.
-void on_all_levels(const std::function<void(const Level&, bool only_bf16)>& body) {
-  set_threads(2);
-  // Instructions for BF16: the machine's, only those of vectors, and none.
-  for (const std::optional<double> bf16 : {std::optional<double>(), std::optional<double>(2), std::optional<double>(0)})
-    for (const Level& level : models().levels) {
-      if (bf16 && (level.isa != "x86-64-v4" || (*bf16 > 0 && !__builtin_cpu_supports("avx512bf16")))) continue;
-      SCOPED_TRACE(level.isa + (bf16 ? ", BF16 " + std::to_string(*bf16) : ""));
-      set_bf16_per_f32(bf16);
-      body(level, bf16.has_value());
-    }
-  set_bf16_per_f32({});
 }
 
 Tensor draw(uint32_t dtype, const std::vector<int64_t>& shape, std::mt19937_64& random) {
@@ -113,8 +27,8 @@ struct Shared {
   int64_t rows, K;
   std::vector<int64_t> N;
 };
-const std::vector<Shared> shared = {{128, 192, {192, 64, 64}}, {37, 67, {129, 33}}, {300, 1030, {8, 8, 8, 200}},
-                                    {65, 96, {4, 64, 16}},     {1, 64, {16, 300}},  {513, 40, {1100, 8}}};
+const std::vector<Shared> shared = {{128, 192, {192, 64, 64}}, {37, 67, {129, 33}},  {300, 1030, {8, 8, 8, 200}}, {65, 96, {4, 64, 16}},
+                                    {1, 64, {16, 300}},        {513, 40, {1100, 8}}, {33, 64, {16, 8, 16, 8}}};
 
 struct Products {
   const char* op;
@@ -143,22 +57,6 @@ std::vector<Problem> products(const Products& of, const Shared& s, const sdk::At
   return out;
 }
 
-void expect_same_as_alone(const Level& level, const galley_kernel* kernel, const std::vector<Problem>& problems,
-                          const std::vector<How>& how) {
-  std::vector<std::unique_ptr<Placed>> placed;
-  std::vector<std::unique_ptr<View>> views;
-  std::vector<const galley_node_view*> nodes;
-  for (size_t i = 0; i < problems.size(); ++i) {
-    placed.push_back(std::make_unique<Placed>(problems[i], how[i]));
-    Placed& p = *placed.back();
-    views.push_back(std::make_unique<View>(p.problem, p.inputs, p.outputs, how[i].access, false));
-    nodes.push_back(views.back()->node());
-  }
-  std::string text;
-  ASSERT_EQ(run(kernel, level.isa, nodes, &text), GALLEY_OK) << text;
-  for (const auto& p : placed) EXPECT_TRUE(p->same(alone(level, p->problem, p->how))) << p->problem.name;
-}
-
 TEST(Groups, HaveTheBytesOfTheirNodes) {
   std::mt19937_64 random(seed());
   int groups = 0;
@@ -169,7 +67,7 @@ TEST(Groups, HaveTheBytesOfTheirNodes) {
       SCOPED_TRACE(kernel->name);
       std::vector<Problem> problems;
       for (uint32_t k = 0; k < op->n_cases; ++k) problems.push_back(Problem::draw(op, *op->cases[k], random));
-      expect_same_as_alone(level, kernel, problems, std::vector<How>(problems.size()));
+      expect_same_as_alone(level, kernel, problems);
       ++groups;
     }
   });
@@ -203,6 +101,54 @@ TEST(Groups, OfProductsHaveTheBytesOfTheirNodes) {
             expect_same_as_alone(level, *several, problems, how);
           }
         }
+  });
+}
+
+// Products that one call could make, were it not for one of them.
+TEST(Groups, OfProductsThatDifferHaveTheBytesOfTheirNodes) {
+  std::mt19937_64 random(seed());
+  sdk::Attrs none, transposed, to_bf16;
+  transposed.i("transposed", 1);
+  to_bf16.s("dtype", "bf16");
+  struct Kind {
+    uint32_t dtype;
+    int64_t rows, N, K;
+    const sdk::Attrs* attrs;
+    bool adds;
+  };
+  std::vector<Kind> kinds = {{GALLEY_BF16, 24, 16, 16, &none, false}};
+  kinds.resize(7, kinds[0]);
+  kinds[0].dtype = GALLEY_F16;
+  kinds[1].rows = 25;
+  kinds[2].N = 8;
+  kinds[3].K = 8;
+  kinds[4].attrs = &transposed;
+  kinds[5].attrs = &to_bf16;
+  kinds[6].adds = true;
+  kinds.resize(9, {GALLEY_BF16, 24, 16, 16, &none, false});
+  on_all_levels([&](const Level& level, bool) {
+    const auto several = std::find_if(level.kernels.begin(), level.kernels.end(), [](const galley_kernel* k) {
+      return k->op == std::string("linear_dw") && k->flags & GALLEY_KERNEL_GROUPS;
+    });
+    ASSERT_NE(several, level.kernels.end());
+    for (const bool again : {false, true}) {
+      if (again) std::rotate(kinds.begin(), kinds.end() - 2, kinds.end());
+      std::vector<Problem> problems;
+      std::vector<How> how(kinds.size());
+      for (size_t i = 0; i < kinds.size(); ++i) {
+        const Kind& kind = kinds[i];
+        Problem& p = problems.emplace_back();
+        p.op = models().op("linear_dw");
+        p.name = "product " + std::to_string(i);
+        p.attrs = kind.attrs->data();
+        p.n_attrs = kind.attrs->count();
+        p.inputs = {draw(kind.dtype, {kind.rows, kind.N}, random), draw(kind.dtype, {kind.rows, kind.K}, random)};
+        p.infer();
+        const Tensor& out = *p.outputs[0];
+        if (kind.adds) how[i] = {{GALLEY_ACCUMULATE}, {draw(out.dtype, out.shape, random).values}, {}};
+      }
+      expect_same_as_alone(level, *several, problems, how);
+    }
   });
 }
 
@@ -293,17 +239,19 @@ TEST(Chains, OfProductAndActivationHaveTheBytesOfTheirLinks) {
     size_t place;
     const sdk::Attrs* attrs;
   };
-  const std::vector<Kind> kinds = {{"gelu", 0, &none},   {"gelu", 0, &by_tanh}, {"silu", 0, &none},
-                                   {"relu", 0, &to_f32}, {"swiglu", 0, &none},  {"swiglu", 1, &none},
-                                   {"gelu", 0, &to_f32}, {"silu", 0, &to_bf16}, {"swiglu", 1, &to_f32}};
+  const std::vector<Kind> kinds = {{"gelu", 0, &none},     {"gelu", 0, &by_tanh}, {"silu", 0, &none},   {"relu", 0, &to_f32},
+                                   {"swiglu", 0, &none},   {"swiglu", 1, &none},  {"gelu", 0, &to_f32}, {"silu", 0, &to_bf16},
+                                   {"swiglu", 1, &to_f32}, {"relu", 0, &none}};
   size_t next = 0;
   on_all_levels([&](const Level& level, bool only_bf16) {
     // A kind for each product, and all of them in turn.
     const auto one_of = [&](const Problem& product) {
       if (only_bf16 && product.inputs[0]->dtype != GALLEY_BF16) return;
       const Kind& kind = kinds[next++ % kinds.size()];
-      expect_same_as_links(level, std::string("linear>") + kind.op, product, activation(kind.op, product, kind.place, *kind.attrs, random),
-                           kind.place, Keeps::No);
+      const Problem link = activation(kind.op, product, kind.place, *kind.attrs, random);
+      // On a GPU, what lies between is not rounded (epilogues_test.cpp). That changes nothing before ReLU.
+      if (level.isa.rfind("x86", 0) != 0 && (kind.op != std::string("relu") || link.outputs[0]->dtype != product.outputs[0]->dtype)) return;
+      expect_same_as_links(level, std::string("linear>") + kind.op, product, link, kind.place, Keeps::No);
     };
     const galley_op* linear = models().op("linear");
     for (uint32_t k = 0; k < linear->n_cases; ++k) one_of(Problem::draw(linear, *linear->cases[k], random));

@@ -76,19 +76,12 @@ std::vector<std::byte> converted(const Level& level, uint32_t from, uint32_t to,
   p.name = "copy";
   p.inputs = {Tensor{from, {n}, {}}};
   p.outputs = {Tensor{to, {n}, {}}};
-  std::vector<std::byte> out(static_cast<size_t>(n * galley_dtype_bytes(to)));
-  const View view(p, {data}, {out.data()}, {GALLEY_WRITE}, false);
-  const galley_node_view* node = view.node();
-  const galley_kernel* kernel = level.kernel("copy");
-  auto target = sdk::fresh<galley_target>();
-  auto setup = sdk::fresh<galley_kernel_setup>();
-  setup.target = &target;
-  galley_error error = GALLEY_ERROR_INIT;
-  void* state = nullptr;
-  EXPECT_EQ(kernel->prepare(&node, 1, &setup, &state, &error), GALLEY_OK) << error.text;
-  EXPECT_EQ(kernel->enqueue(state, nullptr, &error), GALLEY_OK) << error.text;
-  kernel->release(state);
-  return out;
+  const Memory in(n * galley_dtype_bytes(from), 0), out(n * galley_dtype_bytes(to), 0);
+  std::memcpy(in.data(), data, static_cast<size_t>(in.bytes()));
+  const View view(p, {in.data()}, {out.data()}, {GALLEY_WRITE}, false);
+  const Launch made = launch(level.kernel("copy"), level.isa, {view.node()}, {view.node()});
+  EXPECT_EQ(made.status, GALLEY_OK) << made.text;
+  return {out.data(), out.data() + out.bytes()};
 }
 
 template <class T>

@@ -2,15 +2,21 @@
 
 #include "galley/cpp/plugin.hpp"
 #include "models/devices/cpu/machine.hpp"
+#include "tests/models/device.hpp"
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <sstream>
 #include <stdexcept>
 #include <thread>
 
@@ -40,38 +46,46 @@ void parallel(void*, int64_t blocks, void (*fn)(void*, int64_t), void* context) 
 const void* service(void*, const char*) { return nullptr; }
 void log(void*, uint32_t, const char* text) { std::fprintf(stderr, "%s\n", text); }
 
-const galley_entry* open_library(const std::string& file, void** handle) {
+}  // namespace
+
+const galley_entry* open_library(const std::string& file) {
   static const galley_host host = {sizeof(galley_host), 1, GALLEY_ABI_MAJOR, GALLEY_ABI_MINOR, nullptr, log, parallel, service};
-  *handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!*handle) throw std::runtime_error(dlerror());
-  auto* entry = static_cast<galley_entry*>(dlsym(*handle, GALLEY_ENTRY_SYMBOL));
+  void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle) throw std::runtime_error(dlerror());
+  auto* entry = static_cast<galley_entry*>(dlsym(handle, GALLEY_ENTRY_SYMBOL));
   if (!entry) throw std::runtime_error(file + " does not export " GALLEY_ENTRY_SYMBOL);
   galley_error error = GALLEY_ERROR_INIT;
   if (entry->open && entry->open(&host, &error) != GALLEY_OK) throw std::runtime_error(file + ": " + error.text);
   return entry;
 }
 
-Plugin open_plugin(const std::string& folder, const std::string& id) {
-  Plugin plugin;
-  void* handle = nullptr;
-  const galley_entry* entry = open_library(folder + "/" + id + ".so", &handle);
-  plugin.ops.assign(entry->ops, entry->ops + entry->n_ops);
+namespace {
+
+/// Adds a plugin's ops and kernels.
+void open_plugin(const std::string& folder, Plugin* plugin) {
+  const std::string library = folder + folder.substr(folder.rfind('/'));  // called after the folder
+  const galley_entry* entry = open_library(library + ".so");
+  plugin->ops.insert(plugin->ops.end(), entry->ops, entry->ops + entry->n_ops);
+  const char* only = std::getenv("GALLEY_TEST_LEVEL");
+  const auto add_level = [&](const std::string& isa, const std::string& file) {
+    if (only && isa != only) return;
+    entry = open_library(file);
+    auto level = std::find_if(plugin->levels.begin(), plugin->levels.end(), [&](const Level& l) { return l.isa == isa; });
+    if (level == plugin->levels.end()) level = plugin->levels.insert(level, {isa, {}});
+    level->kernels.insert(level->kernels.end(), entry->kernels, entry->kernels + entry->n_kernels);
+  };
   __builtin_cpu_init();
   const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
   const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
                   __builtin_cpu_supports("avx512vl");
-  for (const auto& [level, runs] : {std::pair("v3", v3), std::pair("v4", v4)}) {
-    if (!runs) continue;
-    std::string file = folder;
-    file.append("/").append(id).append("-cpu-").append(level).append(".so");
-    entry = open_library(file, &handle);
-    Level l;
-    l.isa = std::string("x86-64-") + level;
-    for (uint32_t k = 0; k < entry->n_kernels; ++k) l.kernels.push_back(entry->kernels[k]);
-    plugin.levels.push_back(std::move(l));
+  if (only && std::string(only) == "cuda" && TestDevice::get()) {
+    only = TestDevice::get()->target().isa;
+    add_level(only, library + "-cuda.so");
   }
-  if (plugin.levels.empty()) throw std::runtime_error("this processor runs none of the kernel libraries");
-  return plugin;
+  add_level("emulated", library + "-cuda-emulated.so");  // the first one, so that the last one is the best of this processor
+  for (const auto& [level, runs] : {std::pair("v3", v3), std::pair("v4", v4)})
+    if (runs) add_level(std::string("x86-64-") + level, library + "-cpu-" + level + ".so");
+  if (plugin->levels.empty()) throw std::runtime_error("this processor runs none of the kernel libraries");
 }
 
 std::string test_seed_text() {
@@ -84,16 +98,24 @@ std::string test_seed_text() {
 void set_threads(int n) { thread_count = n; }
 
 const Plugin& models() {
-  static const Plugin plugin = [] {
-    const char* binary = std::getenv("GALLEY_BINARY");
+  static const Plugin all = [] {
+    Plugin plugin;
+    const char *binary = std::getenv("GALLEY_BINARY"), *others = std::getenv("GALLEY_TEST_PLUGINS");
     try {
-      return open_plugin(std::string(binary ? binary : ".") + "/plugins/models", "models");
+      for (const char* id : {"models", "adamw", "sgd", "clip", "amp"}) {
+        const std::string folder = std::string(binary ? binary : ".") + "/plugins/" + id;
+        if (std::string(id) == "models" || std::filesystem::exists(folder + "/" + id + ".so"))
+          open_plugin(folder, &plugin);  // a build may be of a part
+      }
+      std::istringstream folders(others ? others : "");
+      for (std::string folder; std::getline(folders, folder, ':');) open_plugin(folder, &plugin);
     } catch (const std::exception& error) {
-      std::fprintf(stderr, "the plugin 'models' cannot be opened (GALLEY_BINARY is the build folder): %s\n", error.what());
+      std::fprintf(stderr, "a plugin cannot be opened (GALLEY_BINARY is the build folder): %s\n", error.what());
       std::exit(1);
     }
+    return plugin;
   }();
-  return plugin;
+  return all;
 }
 
 const galley_op* Plugin::op(const std::string& name) const {
@@ -214,15 +236,46 @@ double load_as(const std::byte* from, uint32_t dtype) {
 
 constexpr int64_t guard = 64;
 constexpr std::byte guard_byte{0xA5};
+constexpr unsigned char poison = 0xFF;  // NaN in every floating dtype
 
 }  // namespace
 
-Memory::Memory(int64_t bytes, unsigned char fill) : storage_(new std::byte[static_cast<size_t>(bytes + 3 * guard)]), bytes_(bytes) {
+namespace {
+
+/// All that are there, so that an operand's address leads to the memory around it.
+std::set<const Memory*>& memories() {
+  static std::set<const Memory*> all;
+  return all;
+}
+
+Extent around(const void* address) {
+  const auto* at = static_cast<const std::byte*>(address);
+  for (const Memory* m : memories())
+    if (at >= m->data() && at < m->data() + std::max<int64_t>(m->bytes(), 1)) return {m->data() - guard, m->bytes() + 2 * guard};
+  throw std::runtime_error("an operand lies outside of the tests' memory");
+}
+
+}  // namespace
+
+Memory::Memory(Memory&& other) noexcept : storage_(std::move(other.storage_)), data_(other.data_), bytes_(other.bytes_) {
+  memories().insert(this);
+}
+Memory& Memory::operator=(Memory&& other) noexcept {
+  storage_ = std::move(other.storage_);
+  data_ = other.data_;
+  bytes_ = other.bytes_;
+  return *this;
+}
+Memory::~Memory() { memories().erase(this); }
+
+Memory::Memory(int64_t bytes, unsigned char fill, int64_t off)
+    : storage_(new std::byte[static_cast<size_t>(bytes + 3 * guard + off)]), bytes_(bytes) {
   const auto address = reinterpret_cast<uintptr_t>(storage_.get()) + guard;
-  data_ = storage_.get() + guard + (64 - address % 64) % 64;
+  data_ = storage_.get() + guard + (64 - address % 64) % 64 + off;
   std::memset(data_ - guard, static_cast<int>(guard_byte), static_cast<size_t>(guard));
   std::memset(data_, fill, static_cast<size_t>(bytes));
   std::memset(data_ + bytes, static_cast<int>(guard_byte), static_cast<size_t>(guard));
+  memories().insert(this);
 }
 
 bool Memory::intact() const {
@@ -231,9 +284,9 @@ bool Memory::intact() const {
   return true;
 }
 
-Memory pack(const Tensor& t, uint32_t dtype) {
+Memory pack(const Tensor& t, uint32_t dtype, int64_t off) {
   const int64_t size = galley_dtype_bytes(dtype);
-  Memory m(t.count() * size, 0xFF);
+  Memory m(t.count() * size, 0xFF, off);
   for (size_t i = 0; i < t.values.size(); ++i) store_as(m.data() + static_cast<int64_t>(i) * size, dtype, t.values[i]);
   return m;
 }
@@ -353,11 +406,23 @@ std::optional<double> bf16_per_f32;
 void set_bf16_per_f32(std::optional<double> peak) { bf16_per_f32 = peak; }
 
 galley_target target_for(const std::string& isa) {
+  if (TestDevice* device = TestDevice::get(); device && isa == device->target().isa) return device->target();
   galley_target target = sdk::fresh<galley_target>();
-  target.device = "cpu";
+  target.device = isa == "emulated" ? "cuda" : "cpu";
   target.isa = isa.c_str();
   target.threads = 2;
   target.workspace_budget = 64 << 20;
+  static const galley_library cublaslt = [] {
+    galley_library library = sdk::fresh<galley_library>();
+    library.name = "cublaslt";
+    library.version = "13.0";
+    return library;
+  }();
+  static const galley_library* const libraries[] = {&cublaslt};
+  if (isa == "emulated") {
+    target.libraries = libraries;
+    target.n_libraries = 1;
+  }
   // The peaks of this machine: kernels tell by them which instructions there are.
   static const std::vector<galley_peak> peaks = [] {
     galley_target machine = sdk::fresh<galley_target>();
@@ -394,8 +459,54 @@ galley_status query(const galley_kernel* kernel, const std::string& isa, const P
   return kernel->query(&node, 1, &target, plan, error);
 }
 
+Launch launch(const galley_kernel* kernel, const std::string& isa, const std::vector<const galley_node_view*>& planned,
+              const std::vector<const galley_node_view*>& nodes, int times) {
+  Launch r;
+  const galley_target target = target_for(isa);
+  const auto n = static_cast<uint32_t>(nodes.size());
+  galley_error error = GALLEY_ERROR_INIT;
+  void* state = nullptr;
+  auto plan = sdk::fresh<galley_kernel_plan>();
+  r.status = kernel->query(planned.data(), n, &target, &plan, &error);
+  if (r.status == GALLEY_OK) {
+    r.workspace = Memory(plan.workspace_bytes, poison);
+    r.constants = Memory(plan.constants_bytes, poison);
+    auto setup = sdk::fresh<galley_kernel_setup>();
+    setup.target = &target;
+    setup.workspace = plan.workspace_bytes ? r.workspace.data() : nullptr;
+    setup.workspace_bytes = plan.workspace_bytes;
+    setup.constants = plan.constants_bytes ? r.constants.data() : nullptr;
+    setup.constants_bytes = plan.constants_bytes;
+    if (TestDevice* device = TestDevice::get(); device && isa == device->target().isa) {
+      std::map<const std::byte*, Extent> memory;
+      const auto add = [&](const void* address) {
+        if (!address) return;
+        const Extent extent = around(address);
+        memory[extent.begin] = extent;
+      };
+      for (const galley_node_view* node : nodes) {
+        for (uint32_t i = 0; i < node->n_inputs; ++i) add(node->inputs[i] ? node->inputs[i]->data : nullptr);
+        for (uint32_t i = 0; i < node->n_outputs; ++i) add(node->outputs[i] ? node->outputs[i]->data : nullptr);
+      }
+      add(setup.workspace);
+      add(setup.constants);
+      std::vector<Extent> all;
+      for (const auto& [begin, extent] : memory) all.push_back(extent);
+      r.status = device->launch(*kernel, nodes, setup, all, times, &error);
+      r.text = error.text;
+      return r;
+    }
+    r.status = kernel->prepare(nodes.data(), n, &setup, &state, &error);
+  }
+  if (r.status == GALLEY_OK) {
+    for (int k = 0; k < times && r.status == GALLEY_OK; ++k) r.status = kernel->enqueue(state, nullptr, &error);
+    kernel->release(state);
+  }
+  r.text = error.text;
+  return r;
+}
+
 Execution execute(const galley_kernel* kernel, const std::string& isa, const Problem& p, const How& how) {
-  constexpr unsigned char poison = 0xFF;  // NaN in every floating dtype
   Execution r;
   std::vector<void*> inputs, outputs;
   for (const auto& t : p.inputs) {
@@ -415,31 +526,17 @@ Execution execute(const galley_kernel* kernel, const std::string& isa, const Pro
     if (elsewhere) outputs.back() = inputs[static_cast<size_t>(how.in_place[i])];
     again = again && !adds && !elsewhere;
   }
-  auto plan = sdk::fresh<galley_kernel_plan>();
-  galley_error error = GALLEY_ERROR_INIT;
-  void* state = nullptr;
-  r.status = query(kernel, isa, p, how, &plan, &error);
-  const View view(p, inputs, outputs, how.access, false);
-  const galley_node_view* node = view.node();
-  const galley_target target = target_for(isa);
-  if (r.status == GALLEY_OK) {
-    r.workspace = Memory(plan.workspace_bytes, poison);
-    auto setup = sdk::fresh<galley_kernel_setup>();
-    setup.target = &target;
-    setup.workspace = r.workspace.data();
-    setup.workspace_bytes = plan.workspace_bytes;
-    r.status = kernel->prepare(&node, 1, &setup, &state, &error);
-  }
-  if (r.status == GALLEY_OK) {
-    for (int k = 0; k < 1 + again && r.status == GALLEY_OK; ++k) r.status = kernel->enqueue(state, nullptr, &error);
-    kernel->release(state);
-  }
-  r.text = error.text;
+  const View planned(p, {}, {}, how.access, false), placed(p, inputs, outputs, how.access, false);
+  Launch made = launch(kernel, isa, {planned.node()}, {placed.node()}, 1 + again);
+  r.workspace = std::move(made.workspace);
+  r.constants = std::move(made.constants);
+  r.status = made.status;
+  r.text = made.text;
   return r;
 }
 
 bool Execution::intact() const {
-  bool all = workspace.intact();
+  bool all = workspace.intact() && constants.intact();
   for (const auto* list : {&inputs, &outputs})
     for (const Memory& m : *list) all = all && m.intact();
   return all;

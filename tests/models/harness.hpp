@@ -27,10 +27,16 @@ bool floating(uint32_t dtype);
 /// The nearest value that the dtype has.
 double rounded(double value, uint32_t dtype);
 
-/// Bytes at an address of 64, between guards of 64 bytes.
+/// The tables of a library. Throws what is wrong with it.
+const galley_entry* open_library(const std::string& file);
+
+/// Bytes at an address of 64, or `off` bytes behind one, between guards of 64 bytes.
 class Memory {
  public:
-  Memory(int64_t bytes, unsigned char fill);
+  Memory(int64_t bytes, unsigned char fill, int64_t off = 0);
+  Memory(Memory&& other) noexcept;
+  Memory& operator=(Memory&& other) noexcept;
+  ~Memory();
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
   bool intact() const;  ///< nothing was written before or behind it
@@ -40,7 +46,7 @@ class Memory {
   std::byte* data_;
   int64_t bytes_;
 };
-Memory pack(const Tensor& t, uint32_t dtype);
+Memory pack(const Tensor& t, uint32_t dtype, int64_t off = 0);
 std::vector<double> unpack(const void* data, uint32_t dtype, int64_t count);
 
 /// A node with its operands, absent ones empty.
@@ -81,13 +87,23 @@ void set_bf16_per_f32(std::optional<double> peak);
 /// Fills outputs' values (and updated inputs') by the op's reference.
 void run_reference(Problem& problem);
 
+/// A launch of a kernel for one or several nodes: query with `planned`, prepare with `nodes`, whose operands have addresses, enqueue as
+/// often as `times` says, release. Workspace and constants begin as NaN.
+struct Launch {
+  Memory workspace{0, 0}, constants{0, 0};
+  galley_status status = GALLEY_OK;
+  std::string text;  ///< of the error
+};
+Launch launch(const galley_kernel* kernel, const std::string& isa, const std::vector<const galley_node_view*>& planned,
+              const std::vector<const galley_node_view*>& nodes, int times = 1);
+
 /// One run of a kernel, with all that it could touch. Outputs that are written begin as NaN, as does the workspace.
 struct Execution {
   std::vector<Memory> inputs, outputs;
-  Memory workspace{0, 0};
+  Memory workspace{0, 0}, constants{0, 0};
   galley_status status = GALLEY_OK;
   std::string text;     ///< of the error
-  bool intact() const;  ///< nothing was written outside of operands and workspace
+  bool intact() const;  ///< nothing was written outside of operands, workspace and constants
 };
 struct How {
   std::vector<uint32_t> access;              ///< of each output; all are written where it is empty
@@ -99,7 +115,7 @@ Execution execute(const galley_kernel* kernel, const std::string& isa, const Pro
 galley_status query(const galley_kernel* kernel, const std::string& isa, const Problem& problem, const How& how, galley_kernel_plan* plan,
                     galley_error* error);
 
-/// The libraries of one plugin: its ops, and the kernels of each CPU level that this machine can run.
+/// The libraries of plugins: their ops, and their kernels, for each CPU level that this machine can run and for an emulated GPU.
 struct Level {
   std::string isa;
   std::vector<const galley_kernel*> kernels;
@@ -110,7 +126,9 @@ struct Plugin {
   std::vector<Level> levels;
   const galley_op* op(const std::string& name) const;
 };
-/// Of the build folder: GALLEY_BINARY/plugins/models. Ends the program with a message where it is not there.
+/// Of the build folder, GALLEY_BINARY/plugins: models, and with it the strategies that have kernels, as if they were one plugin; further
+/// plugins that GALLEY_TEST_PLUGINS names (their folders, separated by colons). GALLEY_TEST_LEVEL leaves only this level: "emulated",
+/// "x86-64-v4"; "cuda": the GPU of GALLEY_TEST_DEVICE (device.hpp). Ends the program with a message where a library is not there.
 const Plugin& models();
 
 /// An op with one of its cases; called "linear_one_row" where the case is "one row".

@@ -93,6 +93,26 @@ std::string failure(Problem p) {
   return r.status == GALLEY_INVALID ? r.text : "not refused";
 }
 
+TEST(Ops, FillTensorsOfAnyDtype) {
+  for (const Level& level : models().levels)
+    for (const uint32_t dtype : {GALLEY_F64, GALLEY_F32, GALLEY_I64, GALLEY_I32, GALLEY_U8})
+      for (const int64_t size : {0, 1, 3, 5000}) {
+        Problem p;
+        p.op = models().op("fill");
+        p.name = "fill";
+        p.outputs = {Tensor{dtype, {size}, {}}};
+        const double value = 7;
+        const galley_attr seven = {sizeof(galley_attr), 1, "value", &value, GALLEY_ATTR_F64, 1, 0};
+        const galley_attr* const attrs[] = {&seven};
+        p.attrs = attrs;
+        p.n_attrs = 1;
+        const Execution r = execute(level.kernel("fill"), level.isa, p);
+        ASSERT_EQ(r.status, GALLEY_OK) << r.text;
+        EXPECT_TRUE(r.intact());
+        EXPECT_EQ(unpack(r.outputs[0].data(), dtype, size), std::vector<double>(static_cast<size_t>(size), 7)) << level.isa << " " << dtype;
+      }
+}
+
 TEST(Ops, RefuseNumbersThatPointNowhere) {
   Problem p;
   p.op = models().op("embedding");

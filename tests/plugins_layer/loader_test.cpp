@@ -277,10 +277,12 @@ TEST_F(Loader, KernelsOfTheBestIsa) {
   EXPECT_EQ(file("x86-64-v3"), "clip-cpu-v3.so");
   EXPECT_EQ(file(""), "clip-cpu-v" + cpu_isa().substr(8) + ".so");
   EXPECT_EQ(file("x86-64-v9"), "clip-cpu-v" + cpu_isa().substr(8) + ".so");  // never above what this machine runs
-  EXPECT_TRUE(plugins->kernels("clip_factor", "cuda", "sm_90").empty());
+  EXPECT_EQ(plugins->kernels("clip_factor", "cuda", "sm_90").size(), 1u);
+  EXPECT_EQ(plugins->kernels("clip_factor", "cuda", "emulated").size(), 1u);
+  EXPECT_EQ(plugins->find("clip")->kernels.at({"cuda", "emulated"}).file.filename().string(), "clip-cuda-emulated.so");
   EXPECT_TRUE(plugins->kernels("linear", "cpu", "x86-64-v3").empty());
   EXPECT_TRUE(warnings.empty());
-  EXPECT_EQ(plugins->find("clip")->open_files().size(), 4u);
+  EXPECT_EQ(plugins->find("clip")->open_files().size(), 6u);
 #else
   GTEST_SKIP() << "names of x86-64 are expected";
 #endif

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Plugins that are built with the installed SDK alone, in folders that hold nothing of this repository: `adamw` gives the bytes that the
-built-in one gives, and the templates, one of them in C and nothing else, train."""
+built-in one gives, and the templates, one of them in C and nothing else, train; the one for CUDA on an emulated device too."""
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -144,13 +145,29 @@ def templates_train():
     model = from_config('gpt2', vocab_size=61, n_positions=32, n_embd=32, n_layer=2, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
     ids = [(5 * i + row) % 61 for row in range(4) for i in range(32)]
     galley_test.save('cycle.safetensors', {'input_ids': ('I32', (4, 32), ids), 'labels': ('I32', (4, 32), ids)})
-    for name, id in {'c': 'signsgd-c', 'cpp': 'signsgd'}.items():
+    for name, id, lr in (('c', 'signsgd-c', 2e-3), ('cpp', 'signsgd', 2e-3), ('cuda', 'fromage', 3e-2)):
         plugins = build(id, source / 'sdk' / 'templates' / name)
-        path = recipe(f'{id}.lua', model, 'data.batch { path = "cycle.safetensors" }', use(id, lr=2e-3), batch=4, length=32, steps=60, seed=1)
-        run = train(path, id, '--plugin-path', plugins)
-        run.check_memory(id)
-        first, last = run.steps[0][0], run.steps[-1][0]
-        check(len(run.steps) == 60 and last < first - 2, f'{id}: the loss went from {first} to {last} only')
+
+        def trains(run, steps, *flags):
+            path = recipe(f'{run}.lua', model, 'data.batch { path = "cycle.safetensors" }', use(id, lr=lr), batch=4, length=32, steps=steps, seed=1)
+            made = train(path, run, '--plugin-path', plugins, *flags)
+            made.check_memory(run)
+            check(len(made.steps) == steps, f'{run}: {len(made.steps)} steps')
+            return made.steps
+
+        steps = trains(id, 60)
+        check(steps[-1][0] < steps[0][0] - 2, f'{id}: the loss went from {steps[0][0]} to {steps[-1][0]} only')
+        if name != 'cuda':
+            continue
+        # What the C++ compiler has made of cuda.cu: on the cases of its op, and in a run.
+        tests = binary / 'tests' / 'bin' / 'models'
+        if tests.exists():
+            r = subprocess.run([tests, f'--gtest_filter=Ops/Kernel.*/{id}_*', '--gtest_brief=1'], capture_output=True, text=True, errors='replace',
+                               env=dict(os.environ, GALLEY_TEST_PLUGINS=str(plugins / id)))
+            check(r.returncode == 0 and re.search(r'PASSED  \] [1-9]', r.stdout), f'{id}: the cases of its op: {r.stdout[-2000:]}{r.stderr[-1000:]}')
+        emulated = trains(f'{id}-emulated', 6, '--device', 'cuda-emulated', '--plugin-path', binary / 'tests' / 'plugins' / 'cuda-emulated')
+        for (loss, norm), (on_cpu, norm_on_cpu) in zip(emulated, steps):
+            check(abs(loss - on_cpu) < 1e-4 and abs(norm - norm_on_cpu) < 1e-3, f'{id}: loss {loss} and norm {norm} on an emulated GPU, not {on_cpu} and {norm_on_cpu}')
 
 
 try:

@@ -4,6 +4,10 @@
 // slower second class that other devices have, so that every plan with two classes runs everywhere. There is one queue, which works at once: a
 // launch returns when the kernel is done, a copy when the bytes are there, so events need no bookkeeping and synchronize() has nothing to
 // wait for.
+#include <chrono>
+#include <memory>
+#include <vector>
+
 #include "arena.hpp"
 #include "machine.hpp"
 
@@ -12,9 +16,12 @@ namespace {
 
 constexpr int64_t kCopyBlock = int64_t{1} << 20;
 
+using Clock = std::chrono::steady_clock;
+
 struct Device {
   char queue;  // its address stands for it
   std::byte* arenas[2] = {};
+  std::vector<Clock::time_point> marks;
 };
 
 const char* class_name(uint32_t memory) { return memory == 0 ? "host" : "spill"; }
@@ -35,7 +42,9 @@ galley_status open(const galley_device_options* options, void** device, galley_e
   return sdk::guard(error, [&] {
     if (!galley_same_text(options->target->device, "cpu"))
       sdk::invalid(std::string("this is the device 'cpu'; the target is for '") + options->target->device + "'");
-    *device = new Device();
+    auto opened = std::make_unique<Device>();
+    if (GALLEY_HAS(options, galley_device_options, n_marks)) opened->marks.resize(options->n_marks);
+    *device = opened.release();
   });
 }
 
@@ -92,6 +101,16 @@ galley_status wait(void*, uint32_t, uint32_t, galley_error*) noexcept { return G
 galley_status await(void*, uint32_t, galley_error*) noexcept { return GALLEY_OK; }
 galley_status synchronize(void*, galley_error*) noexcept { return GALLEY_OK; }
 
+galley_status mark(void* device, uint32_t, uint32_t number, galley_error* error) noexcept {
+  return sdk::guard(error, [&] { static_cast<Device*>(device)->marks.at(number) = Clock::now(); });
+}
+galley_status time(void* device, uint32_t number, double* seconds, galley_error* error) noexcept {
+  return sdk::guard(error, [&] {
+    const auto& marks = static_cast<const Device*>(device)->marks;
+    *seconds = std::chrono::duration<double>(marks.at(number) - marks.at(0)).count();
+  });
+}
+
 constexpr galley_memory_class kHost = {sizeof(galley_memory_class), 1, "host", 64, 1, 1, 0};
 constexpr galley_memory_class kSpill = {sizeof(galley_memory_class), 1, "spill", 64, 1, 0, 0};
 constexpr const galley_memory_class* kMemories[] = {&kHost, &kSpill};
@@ -116,6 +135,8 @@ constexpr galley_device kDevice = [] {
   d.wait = wait;
   d.await = await;
   d.synchronize = synchronize;
+  d.mark = mark;
+  d.time = time;
   d.flags = GALLEY_DEVICE_SYNCHRONOUS;
   return d;
 }();

@@ -68,6 +68,9 @@ inline void attention_cases(sdk::Op& forward, sdk::Op& backward) {
   both("small packed", {2, 9, 9, 2, 1, 6, true});
   both("groups", {1, 131, 131, 9, 3, 24});
   both("blocks", {1, 200, 200, 2, 2, 64, true});
+  both("heads of 96", {1, 40, 40, 2, 1, 96});
+  both("heads of 128", {1, 75, 75, 2, 1, 128, true});
+  both("heads of 256", {1, 35, 35, 1, 1, 256});
   both("wide heads", {1, 70, 70, 2, 1, 129});
   // Bounds. Random ones leave queries that see nothing.
   both("documents", {2, 21, 21, 4, 2, 5, false, Range{0, 20}});
@@ -87,7 +90,7 @@ inline void attention_cases(sdk::Op& forward, sdk::Op& backward) {
   with("window both ways, more keys", {1, 70, 90, 2, 2, 8, false, Range{0, 40}}, [](Attrs& a) { a.i("causal", 0).i("window", 30); });
   with("padding", {2, 30, 67, 2, 2, 8, false, Range{0, 9}, Range{50, 66}}, everything);
   // What is done to scores.
-  with("steep", {1, 100, 100, 1, 1, 16, false, Range{0, 30}, {}, false, 0, 2}, [](Attrs& a) { a.f("scale", 1.0); });
+  with("steep", {1, 100, 100, 1, 1, 16, false, Range{0, 30}, {}, false, 0, 1.5}, [](Attrs& a) { a.f("scale", 1.0); });
   both("slopes", {2, 100, 100, 4, 2, 8, false, {}, {}, true});
   with("slopes both ways", {1, 30, 70, 2, 2, 8, false, {}, {}, true}, everything);
   both("biases", {2, 90, 90, 2, 1, 8, false, {}, {}, false, 32});
@@ -107,6 +110,9 @@ inline void attention_cases(sdk::Op& forward, sdk::Op& backward) {
     both(b ? "blocks, bf16" : "blocks, f16", {1, 140, 140, 2, 1, 64, true, Range{0, 90}, {}, false, 0, 1, dtype});
     with(b ? "everything, bf16" : "everything, f16", {1, 70, 100, 2, 2, 24, false, {}, {}, false, 0, 1, dtype}, everything);
     with(b ? "all at once, bf16" : "all at once, f16", {2, 80, 110, 4, 2, 9, false, Range{0, 70}, Range{20, 120}, true, 10, 1, dtype}, all);
+    both(b ? "heads of 96, bf16" : "heads of 96, f16", {1, 80, 80, 2, 1, 96, true, {}, {}, false, 0, 1, dtype});
+    both(b ? "heads of 128, bf16" : "heads of 128, f16", {1, 150, 150, 2, 1, 128, false, {}, {}, false, 0, 1, dtype});
+    both(b ? "heads of 256, bf16" : "heads of 256, f16", {1, 70, 70, 2, 1, 256, false, {}, {}, false, 0, 1, dtype});
     with(b ? "bf16 to f32" : "f16 to f32", {1, 20, 20, 2, 1, 16, true, {}, {}, false, 0, 1, dtype}, [](Attrs& a) { a.s("dtype", "f32"); });
   }
   with("f32 to bf16", {1, 20, 20, 2, 1, 16}, [](Attrs& a) { a.s("dtype", "bf16"); });

@@ -39,6 +39,7 @@ const bool added = add(copy.input("x", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ANY_DTYP
                            .gradient<gradient>()
                            .reference<reference>()
                            .test("f32", {{GALLEY_F32, {37, 67}}})
+                           .test("large", {{GALLEY_F32, {5, 4099}}})
                            .test("f32_bf16", {{GALLEY_F32, {5, 4099}, -1e3, 1e3}}, Attrs().s("dtype", "bf16"))
                            .test("bf16_f32", {{GALLEY_BF16, {5, 4099}, -1e3, 1e3}}, Attrs().s("dtype", "f32"))
                            .test("f32_f16", {{GALLEY_F32, {5, 4099}, -1e3, 1e3}}, Attrs().s("dtype", "f16"))
@@ -49,7 +50,11 @@ const bool added = add(copy.input("x", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ANY_DTYP
                            .test("f16", {{GALLEY_F16, {37, 67}}})
                            .test("f32_f64", {{GALLEY_F32, {37}}}, Attrs().s("dtype", "f64"))
                            .test("f64_f32", {{GALLEY_F64, {37}}}, Attrs().s("dtype", "f32"))
+                           .test("f64_bf16", {{GALLEY_F64, {3, 200}}}, Attrs().s("dtype", "bf16"))
+                           .test("f16_f64", {{GALLEY_F16, {3, 200}}}, Attrs().s("dtype", "f64"))
                            .test("f64", {{GALLEY_F64, {3, 7}}})
+                           .test("i64", {{GALLEY_I64, {3, 7}, -1000, 1000}})
+                           .test("i16", {{GALLEY_I16, {3, 7}, -1000, 1000}})
                            .test("i32", {{GALLEY_I32, {3, 70}, -1000, 1000}})
                            .test("u8", {{GALLEY_U8, {3, 70}, 0, 255}}));
 

@@ -63,6 +63,7 @@ const bool forward_added = add(cross_entropy.input("logits", GALLEY_ROLE_ROWS)
                                    .test("odd", {{GALLEY_F32, {37, 67}, -10, 10}, {GALLEY_I32, {37}, -30, 66}})
                                    .test("none_counted", {{GALLEY_F32, {4, 33}}, {GALLEY_I32, {4}, -100, -100}})
                                    .test("far_from_zero", {{GALLEY_F32, {3, 33}, 500, 520}, {GALLEY_I32, {3}, 0, 32}})
+                                   .test("tall", {{GALLEY_F32, {1100, 3}, -10, 10}, {GALLEY_I32, {1100}, -1, 2}})
                                    .test("wide", {{GALLEY_F32, {3, 5003}, -10, 10}, {GALLEY_I32, {3}, 0, 5002}}));
 
 void backward_shape(const Node& n, Shapes& out) {
@@ -98,7 +99,8 @@ const bool backward_added =
             .reference<backward_reference>()
             .test("small", {{GALLEY_F32, {2, 3, 5}, -3, 3}, {GALLEY_I32, {2, 3}, -2, 4}, {GALLEY_F32, {2, 3}, 2, 5}, {GALLEY_F32, {1}}})
             .test("odd", {{GALLEY_F32, {37, 67}, -10, 10}, {GALLEY_I32, {37}, -30, 66}, {GALLEY_F32, {37}, 10, 14}, {GALLEY_F32, {1}}})
-            .test("wide", {{GALLEY_F32, {3, 5003}, -10, 10}, {GALLEY_I32, {3}, 0, 5002}, {GALLEY_F32, {3}, 17, 20}, {GALLEY_F32, {1}}})
+            .test("even", {{GALLEY_F32, {5, 2056}, -10, 10}, {GALLEY_I32, {5}, -1, 2055}, {GALLEY_F32, {5}, 16, 19}, {GALLEY_F32, {1}}})
+            .test("wide", {{GALLEY_F32, {3, 9003}, -10, 10}, {GALLEY_I32, {3}, 0, 9002}, {GALLEY_F32, {3}, 17, 20}, {GALLEY_F32, {1}}})
             .test("bf16", {{GALLEY_F32, {3, 5003}, -10, 10}, {GALLEY_I32, {3}, -2, 5002}, {GALLEY_F32, {3}, 17, 20}, {GALLEY_F32, {1}}},
                   Attrs().s("dtype", "bf16"))
             .test("f16", {{GALLEY_F32, {37, 67}, -10, 10}, {GALLEY_I32, {37}, -30, 66}, {GALLEY_F32, {37}, 10, 14}, {GALLEY_F32, {1}}},

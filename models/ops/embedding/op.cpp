@@ -54,7 +54,9 @@ const bool embedding_added = add(embedding.input("ids", GALLEY_ROLE_ROWS, GALLEY
                                      .test("repeats", {{GALLEY_I32, {3, 50}, 0, 2}, {GALLEY_F32, {3, 130}}})
                                      .test("wide", {{GALLEY_I32, {2, 9}, 0, 299}, {GALLEY_F32, {300, 513}}})
                                      .test("bf16", {{GALLEY_I32, {2, 9}, 0, 299}, {GALLEY_BF16, {300, 513}}})
-                                     .test("f16", {{GALLEY_I32, {37}, 0, 10}, {GALLEY_F16, {11, 67}}}));
+                                     .test("f16", {{GALLEY_I32, {37}, 0, 10}, {GALLEY_F16, {11, 67}}})
+                                     .test("long", {{GALLEY_I32, {9}, 0, 6}, {GALLEY_BF16, {7, 1096}}})
+                                     .test("aligned", {{GALLEY_I32, {50}, 0, 39}, {GALLEY_BF16, {40, 64}}}));
 
 // ---- The table's gradient -------------------------------------------------------------------------------------------------------
 
@@ -101,6 +103,11 @@ const bool embedding_grad_added =
             .test("wide", {{GALLEY_F32, {2, 9, 513}}, {GALLEY_I32, {2, 9}, 0, 299}}, Attrs().i("rows", 300))
             .test("bf16", {{GALLEY_BF16, {3, 50, 130}}, {GALLEY_I32, {3, 50}, 0, 2}}, Attrs().i("rows", 4))
             .test("f16_f16", {{GALLEY_F16, {3, 50, 130}}, {GALLEY_I32, {3, 50}, 0, 2}}, Attrs().i("rows", 4).s("dtype", "f16"))
-            .test("f32_bf16", {{GALLEY_F32, {2, 9, 513}}, {GALLEY_I32, {2, 9}, 0, 299}}, Attrs().i("rows", 300).s("dtype", "bf16")));
+            .test("f32_bf16", {{GALLEY_F32, {2, 9, 513}}, {GALLEY_I32, {2, 9}, 0, 299}}, Attrs().i("rows", 300).s("dtype", "bf16"))
+            // Long runs of one id; more ids than rows, of several digits.
+            .test("padding", {{GALLEY_BF16, {2600, 16}}, {GALLEY_I32, {2600}, 2, 2}}, Attrs().i("rows", 70))
+            .test("runs", {{GALLEY_F32, {1500, 24}}, {GALLEY_I32, {1500}, 0, 2}}, Attrs().i("rows", 3).s("dtype", "bf16"))
+            .test("digits", {{GALLEY_F32, {1300, 9}}, {GALLEY_I32, {1300}, 0, 1499}}, Attrs().i("rows", 1500))
+            .test("tiles", {{GALLEY_BF16, {1100, 264}}, {GALLEY_I32, {1100}, 0, 511}}, Attrs().i("rows", 512)));
 
 }  // namespace

@@ -14,6 +14,7 @@ class Draws {
     const int64_t random[4] = {node.i("seed", 0), 0, 0, 0};  // windows count from 1: no draw of training is keyed alike
     key_ = galley_random_key(random, node.stream());
   }
+  uint64_t key() const { return key_; }
 
   /// In [0, 1), 24 bits.
   double uniform(int64_t i) const {

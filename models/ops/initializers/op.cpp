@@ -53,12 +53,19 @@ void values_reference(const Node& n) {
   for (int64_t i = 0; i < count(n.out(0)); ++i) n.write<double>(0)[i] = from[i];
 }
 
+std::vector<double> many_values() {
+  std::vector<double> numbers;
+  for (int i = 0; i < 700; ++i) numbers.push_back(1.0 / (i + 3));
+  return numbers;
+}
+
 Op values("values", "the numbers of the attribute values, F64 (n)");
 const bool values_added = add(values.output("y", GALLEY_ROLE_WHOLE)
                                   .infer<values_shape>()
                                   .reference<values_reference>()
                                   .test("one", {}, Attrs().f("values", 0.25))
-                                  .test("several", {}, Attrs().numbers("values", {1, 2.5, -3e-9})));
+                                  .test("several", {}, Attrs().numbers("values", {1, 2.5, -3e-9}))
+                                  .test("many", {}, Attrs().numbers("values", many_values())));
 
 Op random_normal("random_normal", "normal numbers of this mean and std, from seed and stream");
 const bool normal_added =

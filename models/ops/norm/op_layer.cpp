@@ -79,7 +79,11 @@ const bool layer_norm_added =
             .test("bf16", {{GALLEY_BF16, {3, 1031}, -3, 5}, {GALLEY_F32, {1031}}, {GALLEY_F32, {1031}}})
             .test("f16", {{GALLEY_F16, {37, 67}, -3, 5}, {GALLEY_F16, {67}}, {GALLEY_F16, {67}}})
             .test("bf16_f32", {{GALLEY_BF16, {5, 633}}, {GALLEY_BF16, {633}}, {0, {}}}, Attrs().s("dtype", "f32"))
-            .test("f32_bf16", {{GALLEY_F32, {3, 1031}}, {GALLEY_F32, {1031}}, {GALLEY_F32, {1031}}}, Attrs().s("dtype", "bf16")));
+            .test("f32_bf16", {{GALLEY_F32, {3, 1031}}, {GALLEY_F32, {1031}}, {GALLEY_F32, {1031}}}, Attrs().s("dtype", "bf16"))
+            // Lengths that GPUs take in one way each, with addresses that are aligned.
+            .test("warp", {{GALLEY_F32, {11, 776}}, {GALLEY_BF16, {776}}, {GALLEY_F32, {776}}})
+            .test("block", {{GALLEY_BF16, {3, 2064}, -3, 5}, {GALLEY_F32, {2064}}, {GALLEY_F32, {2064}}})
+            .test("long", {{GALLEY_F32, {2, 8203}, 2, 5}, {GALLEY_F32, {8203}}, {0, {}}}));
 
 // ---- Backward -------------------------------------------------------------------------------------------------------------------
 
@@ -135,7 +139,13 @@ const bool dx_added = add(
               {{GALLEY_BF16, {3, 1031}}, {GALLEY_BF16, {3, 1031}}, {GALLEY_F32, {1031}}, {GALLEY_F32, {3}}, {GALLEY_F32, {3}, 0.5, 2}})
         .test("f16", {{GALLEY_F16, {37, 67}}, {GALLEY_F16, {37, 67}}, {GALLEY_F16, {67}}, {GALLEY_F32, {37}}, {GALLEY_F32, {37}, 0.5, 2}})
         .test("bf16 and f32", {{GALLEY_BF16, {3, 1031}}, {GALLEY_F32, {3, 1031}}, {0, {}}, {GALLEY_F32, {3}}, {GALLEY_F32, {3}, 0.5, 2}},
-              Attrs().s("dtype", "f32")));
+              Attrs().s("dtype", "f32"))
+        .test("warp",
+              {{GALLEY_F32, {11, 776}}, {GALLEY_BF16, {11, 776}}, {GALLEY_F32, {776}}, {GALLEY_F32, {11}}, {GALLEY_F32, {11}, 0.5, 2}})
+        .test("block",
+              {{GALLEY_BF16, {3, 2064}}, {GALLEY_F32, {3, 2064}}, {GALLEY_F32, {2064}}, {GALLEY_F32, {3}}, {GALLEY_F32, {3}, 0.5, 2}})
+        .test("long",
+              {{GALLEY_F32, {2, 8203}}, {GALLEY_F32, {2, 8203}}, {GALLEY_F32, {8203}}, {GALLEY_F32, {2}}, {GALLEY_F32, {2}, 0.5, 2}}));
 
 void dw_shape(const Node& n, Shapes& out) {
   has_rows(n, 0, "dy");

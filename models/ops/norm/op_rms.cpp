@@ -88,7 +88,11 @@ const bool rms_norm_added = add(rms_norm.input("x", GALLEY_ROLE_ROWS, any)
                                     .test("bf16_heads", {{GALLEY_BF16, {2, 7, 48}}, {GALLEY_BF16, {16}}}, Attrs().i("group", 16))
                                     .test("f16_f32", {{GALLEY_F16, {37, 67}}, {GALLEY_F16, {67}}}, Attrs().s("dtype", "f32"))
                                     .test("f32_bf16", {{GALLEY_F32, {3, 1031}}, {GALLEY_F32, {1031}}}, Attrs().s("dtype", "bf16"))
-                                    .test("f32_f16", {{GALLEY_F32, {5, 34}}, {0, {}}}, Attrs().i("group", 17).s("dtype", "f16")));
+                                    .test("f32_f16", {{GALLEY_F32, {5, 34}}, {0, {}}}, Attrs().i("group", 17).s("dtype", "f16"))
+                                    // Lengths that GPUs take in one way each, with addresses that are aligned.
+                                    .test("warp", {{GALLEY_F32, {11, 776}}, {GALLEY_BF16, {776}}})
+                                    .test("block", {{GALLEY_BF16, {3, 2064}}, {GALLEY_F32, {2064}}})
+                                    .test("long", {{GALLEY_F32, {2, 8203}, 2, 5}, {GALLEY_F32, {8203}}}));
 
 // ---- Backward -------------------------------------------------------------------------------------------------------------------
 
@@ -129,7 +133,10 @@ const bool dx_added = add(
         .test("bf16", {{GALLEY_BF16, {3, 1031}}, {GALLEY_BF16, {3, 1031}}, {GALLEY_BF16, {1031}}, {GALLEY_F32, {3, 1}, 0.5, 2}})
         .test("f16", {{GALLEY_F16, {2, 7, 48}}, {GALLEY_F16, {2, 7, 48}}, {GALLEY_F32, {16}}, {GALLEY_F32, {2, 7, 3}, 0.5, 2}})
         .test("bf16 and f32", {{GALLEY_BF16, {3, 1031}}, {GALLEY_F32, {3, 1031}}, {GALLEY_F32, {1031}}, {GALLEY_F32, {3, 1}, 0.5, 2}},
-              Attrs().s("dtype", "f32")));
+              Attrs().s("dtype", "f32"))
+        .test("warp", {{GALLEY_F32, {11, 776}}, {GALLEY_BF16, {11, 776}}, {GALLEY_F32, {776}}, {GALLEY_F32, {11, 1}, 0.5, 2}})
+        .test("block", {{GALLEY_BF16, {3, 2064}}, {GALLEY_F32, {3, 2064}}, {GALLEY_F32, {2064}}, {GALLEY_F32, {3, 1}, 0.5, 2}})
+        .test("long", {{GALLEY_F32, {2, 8203}}, {GALLEY_F32, {2, 8203}}, {GALLEY_F32, {8203}}, {GALLEY_F32, {2, 1}, 0.5, 2}}));
 
 void dw_shape(const Node& n, Shapes& out) {
   same_shape(n, 0, "dy", 1, "x");

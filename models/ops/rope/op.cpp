@@ -75,7 +75,9 @@ const bool rope_added = add(
               Attrs().i("heads", 3).i("head_dim", 64))
         .test("f16", {{GALLEY_F16, {9, 60}}, {GALLEY_I32, {9}, 0, 6}, {GALLEY_F32, {7, 6}}}, Attrs().i("heads", 4).i("head_dim", 15))
         .test("bf16_f32", {{GALLEY_BF16, {9, 60}}, {GALLEY_I32, {9}, 0, 6}, {GALLEY_F32, {7, 6}}},
-              Attrs().i("heads", 4).i("head_dim", 15).s("dtype", "f32")));
+              Attrs().i("heads", 4).i("head_dim", 15).s("dtype", "f32"))
+        .test("many_heads", {{GALLEY_F32, {150, 112}}, {GALLEY_I32, {150}, 0, 6}, {GALLEY_F32, {7, 16}}},
+              Attrs().i("heads", 7).i("head_dim", 16)));
 
 // ---- The table ------------------------------------------------------------------------------------------------------------------
 
@@ -104,6 +106,7 @@ const bool rope_table_added =
             .infer<table_shape>()
             .reference<table_reference>()
             .test("default", {}, Attrs().i("positions", 300).i("head_dim", 64))
+            .test("long", {}, Attrs().i("positions", 7).i("head_dim", 530))
             .test("linear", {}, Attrs().i("positions", 77).i("head_dim", 6).s("type", "linear").f("factor", 4).f("theta", 500000))
             .test("llama3", {},
                   Attrs()

@@ -28,9 +28,11 @@ const bool squares_added = add(sum_squares.input("x", GALLEY_ROLE_WHOLE, GALLEY_
                                    .test("large", {{GALLEY_F32, {37, 6711}}})
                                    .test("bf16", {{GALLEY_BF16, {37, 671}}})
                                    .test("f16", {{GALLEY_F16, {37, 671}}})
+                                   .test("zeros", {{GALLEY_F32, {37, 671}, 0, 0}})
                                    // Squares that F32 has no room for.
                                    .test("huge", {{GALLEY_F32, {3, 67}, -1e30, 1e30}})
-                                   .test("tiny", {{GALLEY_F32, {3, 67}, -1e-30, 1e-30}}));
+                                   .test("tiny", {{GALLEY_F32, {3, 67}, -1e-30, 1e-30}})
+                                   .test("huge_bf16", {{GALLEY_BF16, {37, 671}, -1e30, 1e30}}));
 
 void norm_shape(const Node& n, Shapes& out) {
   single(n, 0, "scale");
@@ -49,19 +51,27 @@ void norm_reference(const Node& n) {
   *n.write<int32_t>(1) = !std::isfinite(sum);
 }
 
+/// As many sums as a large model has parameters.
+std::vector<CaseInput> many_sums() {
+  std::vector<CaseInput> inputs(301, CaseInput{GALLEY_F64, {1}, 0, 5});
+  inputs[0] = {GALLEY_F32, {1}, 1, 2};
+  return inputs;
+}
+
 Op norm_finish(
     "norm_finish",
     "norm = √(Σ sums) / scale, found_inf = 1 where Σ sums is not finite; scale F32 (1), sums F64 (1), norm F32 (1), found_inf I32 (1)");
-const bool norm_added = add(
-    norm_finish.input("scale", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
-        .input("sums", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_VARIADIC | GALLEY_OPERAND_NO_GRADIENT)
-        .output("norm", GALLEY_ROLE_WHOLE)
-        .output("found_inf", GALLEY_ROLE_WHOLE)
-        .infer<norm_shape>()
-        .reference<norm_reference>()
-        .test("none", {{GALLEY_F32, {1}, 1, 2}})
-        .test("one", {{GALLEY_F32, {1}, 1, 2}, {GALLEY_F64, {1}, 0, 5}})
-        .test("several", {{GALLEY_F32, {1}, 1000, 70000}, {GALLEY_F64, {1}, 0, 5}, {GALLEY_F64, {1}, 0, 1e9}, {GALLEY_F64, {1}, 0, 0}}));
+const bool norm_added =
+    add(norm_finish.input("scale", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+            .input("sums", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_VARIADIC | GALLEY_OPERAND_NO_GRADIENT)
+            .output("norm", GALLEY_ROLE_WHOLE)
+            .output("found_inf", GALLEY_ROLE_WHOLE)
+            .infer<norm_shape>()
+            .reference<norm_reference>()
+            .test("none", {{GALLEY_F32, {1}, 1, 2}})
+            .test("one", {{GALLEY_F32, {1}, 1, 2}, {GALLEY_F64, {1}, 0, 5}})
+            .test("several", {{GALLEY_F32, {1}, 1000, 70000}, {GALLEY_F64, {1}, 0, 5}, {GALLEY_F64, {1}, 0, 1e9}, {GALLEY_F64, {1}, 0, 0}})
+            .test("many", many_sums()));
 
 void sum_rows_shape(const Node& n, Shapes& out) {
   has_rows(n, 0, "dy");

@@ -35,6 +35,7 @@ const bool added = add(take_rows.input("x", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_AN
                            .test("one", {{GALLEY_F32, {33, 67}}, {GALLEY_I32, {1}, 0, 32}})
                            .test("bf16", {{GALLEY_BF16, {7, 667}}, {GALLEY_I32, {3}, 0, 6}})
                            .test("f16_f32", {{GALLEY_F16, {7, 667}}, {GALLEY_I32, {3}, 0, 6}}, Attrs().s("dtype", "f32"))
-                           .test("f32_bf16", {{GALLEY_F32, {7, 67}}, {GALLEY_I32, {3}, 0, 6}}, Attrs().s("dtype", "bf16")));
+                           .test("f32_bf16", {{GALLEY_F32, {7, 67}}, {GALLEY_I32, {3}, 0, 6}}, Attrs().s("dtype", "bf16"))
+                           .test("wide", {{GALLEY_BF16, {7, 2064}}, {GALLEY_I32, {3}, 0, 6}}));
 
 }  // namespace

@@ -41,6 +41,7 @@ const bool added = add(transpose.input("x", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_AN
                            .test("bf16", {{GALLEY_BF16, {131, 67}}})
                            .test("f16", {{GALLEY_F16, {67, 131}}})
                            .test("bf16_f32", {{GALLEY_BF16, {131, 67}}}, Attrs().s("dtype", "f32"))
-                           .test("f32_bf16", {{GALLEY_F32, {131, 67}}}, Attrs().s("dtype", "bf16")));
+                           .test("f32_bf16", {{GALLEY_F32, {131, 67}}}, Attrs().s("dtype", "bf16"))
+                           .test("aligned", {{GALLEY_BF16, {136, 72}}}));
 
 }  // namespace

@@ -60,8 +60,8 @@ typedef struct galley_device_options {
   uint32_t revision;
   const galley_target* target;
   uint32_t n_events; /* the events of `record`, `wait` and `await` are numbered 1 … n_events */
-  uint32_t reserved;
-  uint64_t flags; /* none yet */
+  uint32_t n_marks;  /* the marks of `mark` and `time` are numbered 0 … n_marks − 1 */
+  uint64_t flags;    /* none yet */
 } galley_device_options;
 #define GALLEY_DEVICE_OPTIONS_MIN_SIZE 24u
 
@@ -102,12 +102,24 @@ typedef struct galley_device {
   galley_status (*await)(void* device, uint32_t event, galley_error*);
   galley_status (*synchronize)(void* device, galley_error*);
   /* Capture: a device has all four functions or none (NULL). Between `capture` and `end_capture`, work on the queues is recorded instead of
-   * run. `replay` enqueues it on queue 0, any number of times, with the same operands. `discard` releases it. */
+   * run. `replay` enqueues it on queue 0, any number of times, with the same operands; it begins after the events that the work waits for
+   * but does not record itself. An event that was recorded in between is over, for the host and for other work, when the whole replay is.
+   * `await` and `synchronize` are not called in between. `end_capture` also ends a capture in which a call failed; it may then fail, too.
+   * `discard` releases what was captured. */
   galley_status (*capture)(void* device, galley_error*);
   galley_status (*end_capture)(void* device, galley_run** out, galley_error*);
   galley_status (*replay)(void* device, galley_run*, galley_error*);
   void (*discard)(void* device, galley_run*);
   uint64_t flags;
+  /* Returns what kernels get as `queue`, in `prepare` already (queue 0); NULL, or no function: the device has no queues of its own. */
+  galley_queue* (*queue_of)(void* device, uint32_t queue);
+  /* Time: a device has both functions or none (NULL). `mark` notes the moment when the queue gets to this place; `time` returns the seconds
+   * from mark 0 to it, when the work before it is done. Neither is captured. */
+  galley_status (*mark)(void* device, uint32_t queue, uint32_t mark, galley_error*);
+  galley_status (*time)(void* device, uint32_t mark, double* seconds, galley_error*);
+  /* For a profiler that is attached: names the work that is enqueued until the next call; NULL: no name. No function: there are no
+   * profilers for the device. The name is valid during the call. */
+  void (*name_work)(void* device, const char* name);
 } galley_device;
 #define GALLEY_DEVICE_MIN_SIZE 128u /* up to `synchronize` */
 

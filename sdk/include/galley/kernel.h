@@ -72,6 +72,7 @@ typedef struct galley_target {
   uint32_t n_libraries;
   uint32_t reserved;
   uint64_t flags; /* none yet */
+  int64_t shared_memory; /* bytes of fast memory that the threads of a block can share; 0: there is none, or it is not known */
 } galley_target;
 #define GALLEY_TARGET_MIN_SIZE 80u
 

@@ -7,7 +7,8 @@
 //
 // The clock is that of a device whose queues run beside each other. A launch takes the time that its kernel took here, a copy its bytes by
 // the target's bandwidth of the class; an event is over when the work before it is. With GALLEY_DISCRETE_TRACE=FILE every launch and copy
-// is written there with its times, in the format that chrome://tracing and Perfetto read.
+// is written there with its times, in the format that chrome://tracing and Perfetto read. With GALLEY_DISCRETE_LOST=N the device is lost after
+// N launches: from then on every launch fails.
 #pragma once
 
 #include <chrono>
@@ -25,7 +26,7 @@ namespace galley::discrete {
 inline constexpr uint32_t kQueues = 3;
 
 struct Job {
-  enum class Kind { Launch, Copy, Record, Wait } kind;
+  enum class Kind { Launch, Copy, Record, Wait, Mark } kind;
   const galley_kernel* kernel = nullptr;
   void* state = nullptr;
   galley_copy copy = {};
@@ -82,6 +83,9 @@ class Device {
     put(queue, {.kind = Job::Kind::Wait, .serial = last.serial, .event = event, .source = last.source});
   }
 
+  void mark(uint32_t queue, uint32_t mark) { put(queue, {.kind = Job::Kind::Mark, .event = mark}); }
+  double time(uint32_t mark) { return marks_[mark] - marks_[0]; }
+
   /// Does no more than it has to.
   void await(uint32_t event) {
     const Memory::Access access(memory);
@@ -124,6 +128,7 @@ class Device {
       case Job::Kind::Wait:
         if (job.serial) clock = std::max(clock, times_[job.event]);
         break;
+      case Job::Kind::Mark: marks_[job.event] = clock; break;
       case Job::Kind::Copy: {
         memory.copy(job.copy);
         const double took = seconds(job.copy);
@@ -137,6 +142,7 @@ class Device {
   }
 
   void launch(uint32_t queue, const Job& job) {
+    if (lost_after_ && ++launches_ > lost_after_) throw sdk::Failure(GALLEY_FAILED, "the device was lost (GALLEY_DISCRETE_LOST)");
     galley_error error = GALLEY_ERROR_INIT;
     galley_status status = GALLEY_OK;
     const auto begin = std::chrono::steady_clock::now();
@@ -163,11 +169,17 @@ class Device {
   std::deque<Job> queues_[kQueues];
   std::map<uint32_t, Last> last_;     // of each event, as enqueued
   std::map<uint32_t, double> times_;  // of each event, as it ran
-  uint64_t done_[kQueues] = {};       // serial of the last record that ran, of each queue
-  double clocks_[kQueues] = {};       // when the queue's work so far is over
-  double host_ = 0;                   // what the host has waited for is over
+  std::map<uint32_t, double> marks_;
+  uint64_t done_[kQueues] = {};  // serial of the last record that ran, of each queue
+  double clocks_[kQueues] = {};  // when the queue's work so far is over
+  double host_ = 0;              // what the host has waited for is over
   uint64_t serial_ = 0;
   uint64_t synchronisations_ = 0;
+  const uint64_t lost_after_ = [] {
+    const char* launches = std::getenv("GALLEY_DISCRETE_LOST");
+    return launches ? std::strtoull(launches, nullptr, 10) : 0;
+  }();
+  uint64_t launches_ = 0;
   Trace trace_;
 };
 

@@ -42,7 +42,8 @@ struct NodesTable {
 
 /// A kernel of groups, of chains ("a>b"), or of groups of chains: nodes_kernel<Steps>("adamw_step.cpu", "adamw_step").
 /// T::query(nodes, target, plan) checks the nodes, whose number is a multiple of the chain's length, and sets workspace, constants and
-/// priority. T(nodes, setup) is constructed when the addresses are final; nodes stay valid as long as it lives. run() enqueues.
+/// priority. T(nodes, setup) is constructed when the addresses are final; nodes stay valid as long as it lives. run(), or run(queue),
+/// enqueues.
 template <class T>
 galley_kernel nodes_kernel(const char* name, const char* op, const char* device = "cpu", uint64_t flags = GALLEY_KERNEL_GROUPS) {
   galley_kernel k = fresh<galley_kernel>();
@@ -51,7 +52,9 @@ galley_kernel nodes_kernel(const char* name, const char* op, const char* device 
   k.device = device;
   k.query = detail::NodesTable<T>::query;
   k.prepare = detail::NodesTable<T>::prepare;
-  k.enqueue = [](void* state, galley_queue*, galley_error* error) noexcept { return guard(error, [&] { static_cast<T*>(state)->run(); }); };
+  k.enqueue = [](void* state, galley_queue* queue, galley_error* error) noexcept {
+    return guard(error, [&] { detail::run_kernel(*static_cast<T*>(state), queue, 0); });
+  };
   k.release = [](void* state) noexcept { delete static_cast<T*>(state); };
   k.flags = flags;
   return k;

@@ -55,7 +55,17 @@ inline constexpr bool kGiven = !std::is_same_v<std::integral_constant<F, functio
 
 namespace detail {
 
-/// The table of a kernel that takes one node at a time: `T::query(Node, target, plan)`, `T(Node, setup)`, `run()`.
+/// Runs a kernel's state: `run(queue)` where it has that, else `run()`.
+template <class T>
+auto run_kernel(T& state, galley_queue* queue, int) -> decltype(state.run(queue)) {
+  return state.run(queue);
+}
+template <class T>
+void run_kernel(T& state, galley_queue*, long) {
+  state.run();
+}
+
+/// The table of a kernel that takes one node at a time: `T::query(Node, target, plan)`, `T(Node, setup)`, `run()` or `run(queue)`.
 template <class T>
 struct KernelTable {
   static galley_status query(const galley_node_view* const* nodes, uint32_t n, const galley_target* target, galley_kernel_plan* out,
@@ -71,8 +81,8 @@ struct KernelTable {
                                galley_error* error) noexcept {
     return guard(error, [&] { *state = new T(Node(nodes[0]), read(setup)); });
   }
-  static galley_status enqueue(void* state, galley_queue*, galley_error* error) noexcept {
-    return guard(error, [&] { static_cast<T*>(state)->run(); });
+  static galley_status enqueue(void* state, galley_queue* queue, galley_error* error) noexcept {
+    return guard(error, [&] { run_kernel(*static_cast<T*>(state), queue, 0); });
   }
   static void release(void* state) noexcept { delete static_cast<T*>(state); }
 
@@ -120,7 +130,7 @@ galley_kernel kernel(const char* name, const char* op, const char* device = "cpu
 }
 
 /// A kernel with a state: kernel_of<OneDnn>("linear.onednn", "linear"). T::query(node, target, plan) checks the node and sets workspace,
-/// constants and priority. T(node, setup) is constructed when the addresses are final. run() enqueues.
+/// constants and priority. T(node, setup) is constructed when the addresses are final. run(), or run(queue), enqueues.
 template <class T>
 galley_kernel kernel_of(const char* name, const char* op, const char* device = "cpu", uint64_t flags = 0) {
   return detail::KernelTable<T>::table(name, op, device, flags);

@@ -1,0 +1,119 @@
+#include "host/report/profile.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+#include "host/base/file.hpp"
+#include "host/base/json.hpp"
+#include "host/plan/timing.hpp"
+
+namespace galley {
+namespace {
+
+/// The end of one segment and the begin of the next, as the trace draws them.
+constexpr double kGap = 1e-5;
+
+double bytes_of(const Instruction& i) {
+  double sum = 0;
+  for (const auto* list : {&i.inputs, &i.outputs})
+    for (const Operand& o : *list)
+      if (o.present()) sum += static_cast<double>(o.bytes()) * (o.access == GALLEY_READ_WRITE || o.access == GALLEY_ACCUMULATE ? 2 : 1);
+  return sum;
+}
+
+std::string line(const char* format, auto... values) {
+  std::string out(256, '\0');
+  out.resize(static_cast<size_t>(std::max(0, std::snprintf(out.data(), out.size(), format, values...))));
+  return out;
+}
+
+std::string percent(double share) { return share > 0 ? line("%.1f %%", 100 * share) : "-"; }
+
+}  // namespace
+
+void Profile::add(std::span<const TimedStep> steps) {
+  if (steps.empty()) return;
+  if (steps.front().segment == SegmentKind::Window && ++steps_ == 2) {
+    ops_.clear();
+    strategies_.clear();
+    seconds_ = 0;
+  }
+  double end = 0;
+  for (const TimedStep& step : steps) {
+    const Instruction& i = program_.segment(step.segment).code[step.instruction];
+    const double seconds = step.end - step.begin, bytes = bytes_of(i);
+    end = std::max(end, step.end);
+    const std::string op = i.action == Action::Copy ? "copies between memories" : op_text(i);
+    const std::string whose = i.strategy.empty() ? (step.segment == SegmentKind::Micro ? "the model" : "the host") : i.strategy;
+    for (Sum* sum : {&ops_[op], &strategies_[whose]}) {
+      ++sum->launches;
+      sum->seconds += seconds;
+      sum->flops += i.flops;
+      sum->bytes += bytes;
+      sum->ideal_flops_seconds += i.flops / target_.peak_flops(arithmetic_of(i));
+    }
+  }
+  seconds_ += end;
+}
+
+std::string Profile::table(const char* title, const Sums& sums) const {
+  std::vector<std::pair<std::string, Sum>> rows(sums.begin(), sums.end());
+  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  size_t width = std::char_traits<char>::length(title);
+  for (const auto& [name, sum] : rows) width = std::max(width, name.size());
+  const auto steps = static_cast<double>(std::max<int64_t>(1, steps_ - 1));
+  std::string out = line("  %-*s %9s %10s %8s %9s %8s %8s %8s\n", static_cast<int>(width), title, "launches", "ms", "time", "GFLOP/s",
+                         "of peak", "GB/s", "of peak");
+  for (const auto& [name, sum] : rows) {
+    const bool timed = sum.seconds > 0;
+    out += line("  %-*s %9.4g %10.3f %8s %9.1f %8s %8.1f %8s\n", static_cast<int>(width), name.c_str(),
+                static_cast<double>(sum.launches) / steps, 1e3 * sum.seconds / steps,
+                percent(seconds_ > 0 ? sum.seconds / seconds_ : 0).c_str(), timed ? 1e-9 * sum.flops / sum.seconds : 0,
+                percent(timed ? sum.ideal_flops_seconds / sum.seconds : 0).c_str(), timed ? 1e-9 * sum.bytes / sum.seconds : 0,
+                percent(timed ? sum.bytes / target_.bandwidth() / sum.seconds : 0).c_str());
+  }
+  return out;
+}
+
+std::string Profile::text() const {
+  if (steps_ == 0) return "";
+  const int64_t steps = std::max<int64_t>(1, steps_ - 1);
+  return line(
+             "profile: %.3f ms a step on the device, mean of %lld steps%s; launched one by one, so small steps take longer than in a run\n",
+             1e3 * seconds_ / static_cast<double>(steps), static_cast<long long>(steps), steps_ > 1 ? " (without the first)" : "") +
+         table("op", ops_) + table("strategy", strategies_);
+}
+
+void Trace::add(std::span<const TimedStep> steps) {
+  if (steps.empty()) return;
+  if (steps.front().segment == SegmentKind::Window && ++steps_ == kFirst) {
+    events_.clear();  // of the first step
+    offset_ = 0;
+  }
+  if (steps_ > kLast) return;
+  double end = 0;
+  for (const TimedStep& step : steps) {
+    const Instruction& i = program_.segment(step.segment).code[step.instruction];
+    end = std::max(end, step.end);
+    events_ += line(",\n{\"ph\": \"X\", \"pid\": 0, \"tid\": %u, \"ts\": %.3f, \"dur\": %.3f, ", step.queue, 1e6 * (offset_ + step.begin),
+                    1e6 * (step.end - step.begin));
+    events_ += "\"name\": " + json_quote(i.name) + ", \"cat\": " + json_quote(i.action == Action::Copy ? "copy" : op_text(i)) +
+               ", \"args\": {\"segment\": " + json_quote(segment_names[static_cast<size_t>(step.segment)]);
+    if (i.kernel) events_ += ", \"kernel\": " + json_quote(i.kernel->name);
+    if (!i.strategy.empty()) events_ += ", \"strategy\": " + json_quote(i.strategy);
+    events_ += "}}";
+  }
+  offset_ += end + kGap;
+}
+
+Status Trace::finish() {
+  std::string text = "[{\"ph\": \"M\", \"pid\": 0, \"name\": \"process_name\", \"args\": {\"name\": \"galley\"}}";
+  for (const auto& [queue, name] : {std::pair(0, "compute"), std::pair(1, "copies in"), std::pair(2, "copies out")})
+    text += ",\n{\"ph\": \"M\", \"pid\": 0, \"tid\": " + std::to_string(queue) +
+            ", \"name\": \"thread_name\", \"args\": {\"name\": " + json_quote(name) + "}}";
+  return write_atomic(file_, text + events_ + "\n]\n");
+}
+
+}  // namespace galley

@@ -1,0 +1,61 @@
+// Where the time of a run goes (--profile), and a picture of it (--trace).
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+
+#include "host/base/result.hpp"
+#include "host/exec/executor.hpp"
+#include "host/plan/program.hpp"
+#include "host/plan/target.hpp"
+
+namespace galley {
+
+/// Adds up what steps took, by op and by strategy. The first step, in which kernels still load what they need, is left out if there are more.
+class Profile {
+ public:
+  /// Both outlive it.
+  Profile(const Program& program, const Target& target) : program_(program), target_(target) {}
+  void add(std::span<const TimedStep> steps);
+  /// Tables of time, arithmetic and traffic beside what the target can do; "" if nothing ran.
+  std::string text() const;
+
+ private:
+  struct Sum {
+    int64_t launches = 0;
+    double seconds = 0;
+    double flops = 0, bytes = 0;
+    double ideal_flops_seconds = 0;  ///< that the arithmetic takes at the peak of its dtype
+  };
+  using Sums = std::map<std::string, Sum>;
+  std::string table(const char* title, const Sums& sums) const;
+
+  const Program& program_;
+  const Target& target_;
+  Sums ops_, strategies_;
+  int64_t steps_ = 0;  ///< that have begun
+  double seconds_ = 0;
+};
+
+/// Writes what ran when as a Chrome trace (chrome://tracing, ui.perfetto.dev): a row for each queue, steps 2 to 4, or the only ones there
+/// are.
+class Trace {
+ public:
+  static constexpr int64_t kFirst = 2, kLast = 4;
+
+  Trace(std::filesystem::path file, const Program& program) : file_(std::move(file)), program_(program) {}
+  void add(std::span<const TimedStep> steps);
+  /// Writes the file (aside, renamed). Exit code Run if it cannot be written.
+  Status finish();
+
+ private:
+  std::filesystem::path file_;
+  const Program& program_;
+  std::string events_;
+  int64_t steps_ = 0;
+  double offset_ = 0;  ///< when the next segment begins
+};
+
+}  // namespace galley

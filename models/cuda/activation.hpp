@@ -1,0 +1,74 @@
+// Activations and their slopes, number by number, as kernels of their own and those that fuse them compute them. Functions, and structs to
+// pass to kernels. An exponential and a division are their cost: quotients are __fdividef's (2 units in the last place), since IEEE's cost
+// more than the operands' way through memory.
+#pragma once
+
+#include <cmath>
+
+#include "galley/cuda/platform.hpp"
+
+namespace galley::cuda {
+
+/// 1 / (1 + e^−x).
+__device__ inline float sigmoid(float x) { return __fdividef(1.0f, 1.0f + expf(-x)); }
+
+__device__ inline float silu(float x) { return __fdividef(x, 1.0f + expf(-x)); }
+__device__ inline float silu_slope(float x) {
+  const float s = sigmoid(x);
+  return fmaf(x * s, 1.0f - s, s);
+}
+
+namespace detail {
+
+inline constexpr float kRoot2OverPi = 0.797884561f, kCubic = 0.044715f, kRootHalf = 0.707106781f,
+                       kDensity = 0.398942280f;  // √(2/π), √½, 1/√(2π)
+
+/// (1 + tanh u) / 2 = σ(2u): one exponential, and no cancellation on the left.
+__device__ inline float half_tanh(float x) { return sigmoid(2 * kRoot2OverPi * fmaf(kCubic * x * x, x, x)); }
+
+}  // namespace detail
+
+__device__ inline float gelu_tanh(float x) { return x * detail::half_tanh(x); }
+__device__ inline float gelu_tanh_slope(float x) {
+  const float s = detail::half_tanh(x);
+  const float inner = 2 * detail::kRoot2OverPi * fmaf(3 * detail::kCubic * x, x, 1.0f);
+  return fmaf(x * s * (1.0f - s), inner, s);
+}
+
+__device__ inline float gelu_erf(float x) { return 0.5f * x * (1.0f + erff(x * detail::kRootHalf)); }
+__device__ inline float gelu_erf_slope(float x) {
+  return fmaf(x * detail::kDensity, expf(-0.5f * x * x), 0.5f * (1.0f + erff(x * detail::kRootHalf)));
+}
+
+__device__ inline float relu(float x) { return x > 0.0f ? x : 0.0f; }
+__device__ inline float relu_slope(float x) { return x > 0.0f ? 1.0f : 0.0f; }
+
+__device__ inline float swiglu(float gate, float up) { return silu(gate) * up; }
+
+struct GeluTanh {
+  __device__ float operator()(float x) const { return gelu_tanh(x); }
+  __device__ static float slope(float x) { return gelu_tanh_slope(x); }
+};
+struct GeluErf {
+  __device__ float operator()(float x) const { return gelu_erf(x); }
+  __device__ static float slope(float x) { return gelu_erf_slope(x); }
+};
+struct Silu {
+  __device__ float operator()(float x) const { return silu(x); }
+  __device__ static float slope(float x) { return silu_slope(x); }
+};
+struct Relu {
+  __device__ float operator()(float x) const { return relu(x); }
+  __device__ static float slope(float x) { return relu_slope(x); }
+};
+struct Swiglu {
+  __device__ float operator()(float gate, float up) const { return swiglu(gate, up); }
+};
+
+/// dx from dy and x.
+template <class Activation>
+struct Gradient {
+  __device__ float operator()(float dy, float x) const { return dy * Activation::slope(x); }
+};
+
+}  // namespace galley::cuda

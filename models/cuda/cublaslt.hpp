@@ -1,0 +1,99 @@
+// cuBLASLt, opened when the first product is prepared: a kernel library is never linked with it, so it loads on machines that have none.
+// For nvcc only.
+//
+// GALLEY_CUBLASLT = PATH: the library to open. Without it, the loader searches for libcublasLt.so of the target's version, then of 13
+// and 12.
+#pragma once
+
+#include <cublasLt.h>
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "galley/cuda/platform.hpp"
+
+namespace galley::cuda {
+
+/// The library's functions, and the process's handle. They stay until the process ends: kernels are released in any order.
+class Lt {
+  // The functions below are taken from it, so it is opened before.
+  struct Library {
+    explicit Library(const std::string& planned) {
+      std::vector<std::string> paths;
+      if (const char* given = std::getenv("GALLEY_CUBLASLT"); given && *given) {
+        paths = {given};
+      } else {
+        if (const int major = std::atoi(planned.c_str()); major > 0) paths.push_back("libcublasLt.so." + std::to_string(major));
+        paths.insert(paths.end(), {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"});
+      }
+      std::string reason;
+      for (size_t i = 0; !address && i < paths.size(); ++i) {
+        path = paths[i];
+        address = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+        const char* const text = address ? nullptr : ::dlerror();
+        if (reason.empty() && text) reason = text;
+      }
+      if (!address)
+        throw sdk::Failure(GALLEY_FAILED, "cuBLASLt cannot be opened: " + reason,
+                           "install cuBLAS " + planned + ", or set GALLEY_CUBLASLT to the path of libcublasLt.so");
+    }
+    template <class Function>
+    Function function(const char* name) const {
+      void* const found = ::dlsym(address, name);
+      if (!found) throw sdk::Failure(GALLEY_FAILED, path + " has no function " + name, "cuBLAS 12 or 13 is needed");
+      return reinterpret_cast<Function>(found);
+    }
+    void* address = nullptr;
+    std::string path;
+  } library_;
+
+ public:
+  /// `planned`: the version that the target lists. Fails if there is no library, or one of another major version. [thread-safe]
+  static const Lt& of(const std::string& planned) {
+    static const Lt lt(planned);
+    const int major = std::atoi(planned.c_str());
+    if (major != static_cast<int>(lt.version_number() / 10000))
+      throw sdk::Failure(GALLEY_FAILED, "the plan is made for cuBLASLt " + planned + ", but " + lt.library_.path + " is " + lt.version(),
+                         "set GALLEY_CUBLASLT to the path of a libcublasLt.so." + std::to_string(major) + ", or plan for this machine");
+    return lt;
+  }
+
+#define GALLEY_LT(member, name) decltype(&name) const member = library_.function<decltype(&name)>(#name)
+  GALLEY_LT(matmul, cublasLtMatmul);
+  GALLEY_LT(heuristic, cublasLtMatmulAlgoGetHeuristic);
+  GALLEY_LT(algorithm_check, cublasLtMatmulAlgoCheck);
+  GALLEY_LT(algorithm_capability, cublasLtMatmulAlgoCapGetAttribute);
+  GALLEY_LT(operation_create, cublasLtMatmulDescCreate);
+  GALLEY_LT(operation_destroy, cublasLtMatmulDescDestroy);
+  GALLEY_LT(operation_set, cublasLtMatmulDescSetAttribute);
+  GALLEY_LT(layout_create, cublasLtMatrixLayoutCreate);
+  GALLEY_LT(layout_destroy, cublasLtMatrixLayoutDestroy);
+  GALLEY_LT(layout_set, cublasLtMatrixLayoutSetAttribute);
+  GALLEY_LT(preference_create, cublasLtMatmulPreferenceCreate);
+  GALLEY_LT(preference_destroy, cublasLtMatmulPreferenceDestroy);
+  GALLEY_LT(preference_set, cublasLtMatmulPreferenceSetAttribute);
+  GALLEY_LT(create, cublasLtCreate);
+  GALLEY_LT(version_number, cublasLtGetVersion);
+  GALLEY_LT(status_name, cublasLtGetStatusName);
+#undef GALLEY_LT
+
+  cublasLtHandle_t handle() const { return handle_; }
+  /// "13.1.0".
+  std::string version() const {
+    const size_t number = version_number();
+    return std::to_string(number / 10000) + "." + std::to_string(number / 100 % 100) + "." + std::to_string(number % 100);
+  }
+  /// Throws what a status says, with the call's name.
+  void check(cublasStatus_t status, const char* call) const {
+    if (status != CUBLAS_STATUS_SUCCESS) throw sdk::Failure(GALLEY_FAILED, library_.path + ": " + call + ": " + status_name(status));
+  }
+
+ private:
+  explicit Lt(const std::string& planned) : library_(planned) { check(create(&handle_), "cublasLtCreate"); }
+
+  cublasLtHandle_t handle_ = nullptr;
+};
+
+}  // namespace galley::cuda

@@ -1,0 +1,230 @@
+// Products by cuBLASLt.
+//
+// Rows and columns. cuBLASLt's matrices lie in columns; the same bytes in rows are the transposed matrix. So it is asked for
+// Cᵀ (n, m) = Bᵀ (n, k) · Aᵀ (k, m): our B is its first operand, our A its second.
+//
+//     ours                      cuBLASLt's, in columns            leading dimension
+//     B stored (k, n)           first is Bᵀ (n, k) as it lies      n
+//     B stored (n, k)           first lies as B (k, n), taken T    k
+//     A stored (m, k)           second is Aᵀ (k, m) as it lies     k
+//     A stored (k, m)           second lies as A (m, k), taken T   m
+//     C        (m, n)           Cᵀ (n, m)                          n
+//
+// Its bias has one number for each row of Cᵀ: that is one for each column of C, as ours.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+
+#include "cuda/cublaslt.hpp"
+#include "cuda/gemm.hpp"
+
+namespace galley::cuda {
+
+namespace detail {
+
+inline cudaDataType_t cuda_type(uint32_t dtype) {
+  return dtype == GALLEY_BF16 ? CUDA_R_16BF : dtype == GALLEY_F16 ? CUDA_R_16F : CUDA_R_32F;
+}
+inline cublasComputeType_t cuda_compute(Compute compute) {
+  return compute == Compute::Tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+}
+
+template <class Handle>
+using LtOwned = std::unique_ptr<std::remove_pointer_t<Handle>, cublasStatus_t (*)(Handle)>;
+
+/// A matrix in columns.
+struct LtLayout {
+  LtLayout(const Lt& lt_, uint32_t dtype, int64_t rows, int64_t columns) : lt(lt_) {
+    lt.check(lt.layout_create(&made, cuda_type(dtype), static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), rows),
+             "cublasLtMatrixLayoutCreate");
+    owned.reset(made);
+  }
+  template <class T>
+  void set(cublasLtMatrixLayoutAttribute_t attribute, T value) {
+    lt.check(lt.layout_set(made, attribute, &value, sizeof value), "cublasLtMatrixLayoutSetAttribute");
+  }
+  const Lt& lt;
+  cublasLtMatrixLayout_t made = nullptr;
+  LtOwned<cublasLtMatrixLayout_t> owned{nullptr, lt.layout_destroy};
+};
+
+/// Those of a product.
+struct LtLayouts {
+  LtLayouts(const Lt& lt, const Matmul& p)
+      : first(lt, p.dtype, p.b_row(), p.b_transposed ? p.n : p.k),
+        second(lt, p.dtype, p.a_row(), p.a_transposed ? p.k : p.m),
+        out(lt, p.c_dtype, p.n, p.m) {}
+  LtLayout first, second, out;
+};
+
+}  // namespace detail
+
+class GemmEngine {
+ public:
+  explicit GemmEngine(const GemmSetup& setup)
+      : setup_(setup), lt_(Lt::of(setup.version)), layouts_(lt_, form()), beta_(form().adds ? 1.0f : 0.0f) {
+    lt_.check(lt_.operation_create(&made_, detail::cuda_compute(form().compute), CUDA_R_32F), "cublasLtMatmulDescCreate");
+    operation_.reset(made_);
+    set(CUBLASLT_MATMUL_DESC_TRANSA, form().b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, form().a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    choose();
+    if (setup_.products.size() > 1) batch();
+  }
+
+  /// Whether run() needs the table of addresses.
+  bool reads_addresses() const { return pointers_; }
+  void run(galley_queue* queue) const {
+    const size_t count = setup_.products.size();
+    if (pointers_) call(*batch_, setup_.addresses + count, setup_.addresses, setup_.addresses + 2 * count, queue);
+    else if (batch_) call(*batch_, form().b, form().a, form().c, queue);
+    else
+      for (const Matmul& p : setup_.products) call(layouts_, p.b, p.a, p.c, queue);
+  }
+
+ private:
+  // An address that stands for all of this alignment: heuristics look at those of biases, which lie elsewhere in the next run.
+  static void* somewhere() { return reinterpret_cast<void*>(uintptr_t{16}); }
+
+  const Matmul& form() const { return setup_.products.front(); }
+  template <class T>
+  void set(cublasLtMatmulDescAttributes_t attribute, T value) {
+    lt_.check(lt_.operation_set(made_, attribute, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
+  }
+
+  void call(const detail::LtLayouts& layouts, const void* first, const void* second, const void* c, galley_queue* queue) const {
+    const float one = 1.0f;
+    void* const out = const_cast<void*>(c);
+    const cublasStatus_t status = lt_.matmul(lt_.handle(), made_, &one, first, layouts.first.made, second, layouts.second.made, &beta_, out,
+                                             layouts.out.made, out, layouts.out.made, &algorithm_, setup_.workspace,
+                                             static_cast<size_t>(setup_.workspace_bytes), reinterpret_cast<cudaStream_t>(queue));
+    if (status != CUBLAS_STATUS_SUCCESS) fail("cublasLtMatmul", status);
+  }
+  [[noreturn]] void fail(const char* what, cublasStatus_t status) const {
+    throw sdk::Failure(GALLEY_FAILED, setup_.name + ": cuBLASLt " + lt_.version() + ", " + text(form()) + ", within " +
+                                          std::to_string(setup_.workspace_bytes) + " bytes of workspace: " + what + ": " +
+                                          lt_.status_name(status));
+  }
+
+  /// Sets the algorithm: the heuristic's first one for the product and its bias; also for what follows, if it takes that.
+  void choose() {
+    const uint32_t bias = form().has_bias ? CUBLASLT_EPILOGUE_BIAS : 0;
+    const auto epilogue = [&](uint32_t then) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, bias | then ? bias | then : uint32_t{CUBLASLT_EPILOGUE_DEFAULT});
+    };
+    epilogue(0);
+    if (bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, somewhere());
+    algorithm_ = search();
+    if (form().epilogue != Epilogue::None) {
+      const bool reads = form().epilogue == Epilogue::GeluGrad;
+      epilogue(form().epilogue == Epilogue::Relu ? CUBLASLT_EPILOGUE_RELU
+               : reads                           ? CUBLASLT_EPILOGUE_DGELU
+               : form().keeps_product            ? CUBLASLT_EPILOGUE_GELU_AUX
+                                                 : CUBLASLT_EPILOGUE_GELU);
+      if (reads || form().keeps_product) {
+        set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, form().n);
+        set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, somewhere());
+      }
+      if (!takes(layouts_)) algorithm_ = search();
+      if (reads || form().keeps_product) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, form().product);
+    }
+    if (bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, setup_.bias);
+  }
+
+  cublasLtMatmulAlgo_t search() const {
+    cublasLtMatmulPreference_t made = nullptr;
+    lt_.check(lt_.preference_create(&made), "cublasLtMatmulPreferenceCreate");
+    const detail::LtOwned<cublasLtMatmulPreference_t> preference(made, lt_.preference_destroy);
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+      lt_.check(lt_.preference_set(made, attribute, &value, sizeof value), "cublasLtMatmulPreferenceSetAttribute");
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(setup_.workspace_bytes));
+    // Where sums are split, their parts are added up in F32.
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(form().b_row(), form().dtype, &Matmul::b));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(form().a_row(), form().dtype, &Matmul::a));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(form().n, form().c_dtype, &Matmul::c));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(form().n, form().c_dtype, &Matmul::c));
+    cublasLtMatmulHeuristicResult_t found[8] = {};
+    int count = 0;
+    const cublasStatus_t status = lt_.heuristic(lt_.handle(), made_, layouts_.first.made, layouts_.second.made, layouts_.out.made,
+                                                layouts_.out.made, made, 8, found, &count);
+    for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < count; ++i)
+      if (fits(found[i])) return found[i].algo;
+    fail("it has no algorithm", status == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : status);
+  }
+  bool fits(const cublasLtMatmulHeuristicResult_t& result) const {
+    return result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= static_cast<size_t>(setup_.workspace_bytes);
+  }
+  /// The bytes that divide the address of every row, at most 16, since no algorithm asks for more. Tensors begin at addresses of 64, so
+  /// it is the row that decides; a tensor that does not counts as it lies.
+  template <class Address>
+  uint32_t alignment(int64_t row, uint32_t dtype, Address Matmul::*address) const {
+    auto bits = static_cast<uint64_t>(row * galley_dtype_bytes(dtype)) | 16;
+    for (const Matmul& p : setup_.products) bits |= reinterpret_cast<uintptr_t>(p.*address);
+    return static_cast<uint32_t>(bits & (~bits + 1));
+  }
+
+  bool takes(const detail::LtLayouts& layouts) const {
+    cublasLtMatmulHeuristicResult_t result = {};
+    return lt_.algorithm_check(lt_.handle(), made_, layouts.first.made, layouts.second.made, layouts.out.made, layouts.out.made,
+                               &algorithm_, &result) == CUBLAS_STATUS_SUCCESS &&
+           fits(result);
+  }
+  bool can(cublasLtMatmulAlgoCapAttributes_t capability) const {
+    int32_t value = 0;
+    size_t written = 0;
+    return lt_.algorithm_capability(&algorithm_, capability, &value, sizeof value, &written) == CUBLAS_STATUS_SUCCESS && value != 0;
+  }
+
+  /// One call for all products, if the algorithm that each of them has alone can do that: by a stride where their addresses have one, or
+  /// by the table of addresses.
+  void batch() {
+    int64_t strides[3];
+    if (can(CUBLASLT_ALGO_CAP_STRIDED_BATCH_SUPPORT) && stride(&Matmul::b, form().dtype, strides[0]) &&
+        stride(&Matmul::a, form().dtype, strides[1]) && stride(&Matmul::c, form().c_dtype, strides[2])) {
+      batch_ = batched();
+      detail::LtLayout* const layouts[] = {&batch_->first, &batch_->second, &batch_->out};
+      for (size_t i = 0; i < 3; ++i) layouts[i]->set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, strides[i]);
+      if (takes(*batch_)) return;
+    }
+    batch_.reset();
+#if CUBLAS_VERSION >= 130000
+    if (std::atoi(lt_.version().c_str()) >= 13 && can(CUBLASLT_ALGO_CAP_POINTER_ARRAY_BATCH_SUPPORT)) {
+      batch_ = batched();
+      for (detail::LtLayout* layout : {&batch_->first, &batch_->second, &batch_->out})
+        layout->set(CUBLASLT_MATRIX_LAYOUT_BATCH_MODE, uint32_t{CUBLASLT_BATCH_MODE_POINTER_ARRAY});
+      pointers_ = takes(*batch_);
+      if (!pointers_) batch_.reset();
+    }
+#endif
+  }
+  std::unique_ptr<detail::LtLayouts> batched() const {
+    auto out = std::make_unique<detail::LtLayouts>(lt_, form());
+    for (detail::LtLayout* layout : {&out->first, &out->second, &out->out})
+      layout->set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(setup_.products.size()));
+    return out;
+  }
+  /// The distance between an operand of one product and the next one's, in numbers; false if it is not the same everywhere.
+  template <class Address>
+  bool stride(Address Matmul::*address, uint32_t dtype, int64_t& out) const {
+    const auto at = [&](size_t i) { return static_cast<int64_t>(reinterpret_cast<uintptr_t>(setup_.products[i].*address)); };
+    const int64_t bytes = at(1) - at(0);
+    for (size_t i = 2; i < setup_.products.size(); ++i)
+      if (at(i) - at(i - 1) != bytes) return false;
+    out = bytes / galley_dtype_bytes(dtype);
+    return bytes >= 0 && bytes % galley_dtype_bytes(dtype) == 0;
+  }
+
+  GemmSetup setup_;
+  const Lt& lt_;
+  detail::LtLayouts layouts_;
+  cublasLtMatmulDesc_t made_ = nullptr;
+  detail::LtOwned<cublasLtMatmulDesc_t> operation_{nullptr, lt_.operation_destroy};
+  cublasLtMatmulAlgo_t algorithm_ = {};
+  float beta_;
+  std::unique_ptr<detail::LtLayouts> batch_;
+  bool pointers_ = false;
+};
+
+}  // namespace galley::cuda

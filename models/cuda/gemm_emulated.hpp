@@ -1,0 +1,119 @@
+// What stands in for cuBLASLt where CUDA is emulated: plain loops over rows, on the host's threads. Sums are made in F64 and rounded to
+// F32, then to the dtype of C. A row of C is computed alone, so it has the same bytes wherever it lies.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "cuda/gemm.hpp"
+
+namespace galley::cuda {
+
+class GemmEngine {
+ public:
+  explicit GemmEngine(const GemmSetup& setup) : setup_(setup) {}
+
+  bool reads_addresses() const { return setup_.products.size() > 1; }
+  void run(galley_queue*) const {
+    // As an algorithm might: whatever must outlive a product has to lie elsewhere.
+    const auto junk = static_cast<size_t>(std::min<int64_t>(setup_.workspace_bytes, 4096));
+    std::memset(setup_.workspace, 0xFF, junk);
+    std::memset(static_cast<char*>(setup_.workspace) + setup_.workspace_bytes - junk, 0xFF, junk);
+    const size_t count = setup_.products.size();
+    for (size_t i = 0; i < count; ++i) {
+      Matmul p = setup_.products.front();  // of all but the addresses
+      p.bias = setup_.bias;
+      if (count > 1) {
+        p.a = setup_.addresses[i];
+        p.b = setup_.addresses[count + i];
+        p.c = const_cast<void*>(setup_.addresses[2 * count + i]);
+      }
+      multiply(p);
+    }
+  }
+
+ private:
+  static constexpr int64_t kRows = 16;  // of C at a time: what is converted of B serves all of them
+
+  static void multiply(const Matmul& p) {
+    const int64_t blocks = (p.m + kRows - 1) / kRows;
+    const auto block = [&p](int64_t i) { rows(p, i * kRows, std::min(kRows, p.m - i * kRows)); };
+    if (sdk::host() && blocks > 1) return sdk::parallel(blocks, block);
+    for (int64_t i = 0; i < blocks; ++i) block(i);
+  }
+
+  /// Rows first … first + count − 1 of C.
+  static void rows(const Matmul& p, int64_t first, int64_t count) {
+    std::vector<double> a(static_cast<size_t>(count * p.k)), b(static_cast<size_t>(p.b_row())), sums(static_cast<size_t>(count * p.n));
+    for (int64_t r = 0; r < count; ++r)
+      load(p.a, p.dtype, p.a_transposed ? first + r : (first + r) * p.k, p.a_transposed ? p.m : 1, p.k, &a[static_cast<size_t>(r * p.k)]);
+    for (int64_t i = 0; i < (p.b_transposed ? p.n : p.k); ++i) {
+      load(p.b, p.dtype, i * p.b_row(), 1, p.b_row(), b.data());
+      for (int64_t r = 0; r < count; ++r) {
+        const double* const row = &a[static_cast<size_t>(r * p.k)];
+        double* const sum = &sums[static_cast<size_t>(r * p.n)];
+        if (p.b_transposed) sum[i] = dot(row, b.data(), p.k);
+        else
+          for (int64_t j = 0; j < p.n; ++j) sum[j] += row[i] * b[static_cast<size_t>(j)];
+      }
+    }
+    for (int64_t r = 0; r < count; ++r) finish(p, first + r, &sums[static_cast<size_t>(r * p.n)]);
+  }
+
+  static void finish(const Matmul& p, int64_t row, const double* sums) {
+    Reader bias, held, product;
+    bias.data = p.bias;
+    bias.dtype = p.c_dtype;
+    held.data = p.c;
+    product.data = p.product;
+    held.dtype = product.dtype = p.c_dtype;
+    for (int64_t j = 0; j < p.n; ++j) {
+      const int64_t at = row * p.n + j;
+      double sum = sums[j];
+      if (p.adds) sum += static_cast<double>(held.at(at));
+      if (p.has_bias) sum += static_cast<double>(bias.at(j));
+      auto y = static_cast<float>(sum);
+      if (p.keeps_product) store(p.product, p.c_dtype, at, y);
+      if (p.epilogue == Epilogue::Relu) y = y > 0.0f ? y : 0.0f;
+      if (p.epilogue == Epilogue::Gelu) y = gelu(y);
+      if (p.epilogue == Epilogue::GeluGrad) y *= gelu_slope(product.at(at));
+      store(p.c, p.c_dtype, at, y);
+    }
+  }
+
+  static float tanh_of(float x) { return std::tanh(0.797884561f * (x + 0.044715f * x * x * x)); }
+  static float gelu(float x) { return 0.5f * x * (1.0f + tanh_of(x)); }
+  static float gelu_slope(float x) {
+    const float t = tanh_of(x);
+    return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * 0.797884561f * (1.0f + 3.0f * 0.044715f * x * x);
+  }
+
+  /// Eight sums beside each other, so that the compiler makes vectors of them.
+  static double dot(const double* x, const double* y, int64_t n) {
+    double sums[8] = {};
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8)
+      for (int64_t k = 0; k < 8; ++k) sums[k] += x[i + k] * y[i + k];
+    for (int64_t k = 0; i + k < n; ++k) sums[k] += x[i + k] * y[i + k];
+    return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+  }
+  static void load(const void* data, uint32_t dtype, int64_t at, int64_t stride, int64_t n, double* to) {
+    if (dtype == GALLEY_BF16) widen_all(static_cast<const Bf16*>(data) + at, stride, n, to);
+    else if (dtype == GALLEY_F16) widen_all(static_cast<const F16*>(data) + at, stride, n, to);
+    else widen_all(static_cast<const float*>(data) + at, stride, n, to);
+  }
+  template <class T>
+  static void widen_all(const T* from, int64_t stride, int64_t n, double* to) {
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<double>(sdk::to_float(from[i * stride]));
+  }
+  static void store(void* data, uint32_t dtype, int64_t at, float x) {
+    if (dtype == GALLEY_BF16) narrow(x, static_cast<Bf16*>(data)[at]);
+    else if (dtype == GALLEY_F16) narrow(x, static_cast<F16*>(data)[at]);
+    else static_cast<float*>(data)[at] = x;
+  }
+
+  GemmSetup setup_;
+};
+
+}  // namespace galley::cuda

@@ -1,0 +1,155 @@
+#include "machine.hpp"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+namespace galley::cuda {
+namespace {
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+/// What the context, the kernels' code and the libraries' handles take of the GPU's memory beside the plan, generously.
+constexpr int64_t kOutsideThePlan = kGiB;
+constexpr int64_t kWorkspaceBudget = int64_t{256} << 20;
+/// Bytes a second that a copy from pinned memory reaches over PCI Express 4 (x16); of version 5 twice as much.
+constexpr double kLink4 = 2.5e10, kLink5 = 5e10;
+
+/// Operations that one multiprocessor starts in a cycle, dense, with sums in F32; 0: it has no such instructions. From NVIDIA's white papers.
+struct Speed {
+  int architecture;
+  double f32, tf32, half, i8, f8;
+};
+constexpr Speed kSpeeds[] = {
+    {80, 128, 1024, 2048, 4096, 0},        // A100
+    {86, 256, 256, 512, 2048, 0},          // RTX 30, A40
+    {87, 256, 256, 512, 2048, 0},          // Orin
+    {89, 256, 256, 512, 2048, 1024},       // RTX 40; L40S has twice the tensor cores' rate
+    {90, 256, 2048, 4096, 8192, 8192},     // H100, H200
+    {100, 256, 4096, 8192, 16384, 16384},  // B200
+    {103, 256, 4096, 8192, 16384, 16384},  // B300
+    {120, 256, 256, 512, 2048, 1024},      // RTX 50
+};
+
+/// The speed of the architecture, or of the one before it.
+const Speed& speed_of(int architecture) {
+  const Speed* found = &kSpeeds[0];
+  for (const Speed& speed : kSpeeds)
+    if (speed.architecture <= architecture) found = &speed;
+  return *found;
+}
+
+int attribute(cudaDeviceAttr which) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, which, 0), "cudaDeviceGetAttribute");
+  return value;
+}
+
+/// The version of a library that kernels may call, by its function that returns a number; "": it is not there.
+template <class Version>
+std::string version_of(std::initializer_list<const char*> files, const char* environment, const char* function, const Version& text) {
+  std::vector<const char*> all;
+  if (const char* file = std::getenv(environment)) all.push_back(file);
+  all.insert(all.end(), files);
+  for (const char* file : all) {
+    void* const library = ::dlopen(file, RTLD_LAZY | RTLD_LOCAL);
+    if (!library) continue;
+    if (auto* const version = reinterpret_cast<size_t (*)()>(::dlsym(library, function))) return text(version());
+  }
+  return "";
+}
+
+std::string dotted(size_t major, size_t minor, size_t patch) {
+  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
+}
+
+}  // namespace
+
+void check(cudaError_t status, const char* call) {
+  if (status == cudaSuccess) return;
+  (void)cudaGetLastError();  // or the next call would report it again
+  const std::string text = std::string(call) + ": " + cudaGetErrorString(status) + " (" + cudaGetErrorName(status) + ")";
+  if (status == cudaErrorInsufficientDriver || status == cudaErrorNoDevice || status == cudaErrorInitializationError)
+    throw sdk::Failure(GALLEY_FAILED, "no NVIDIA GPU can be used here: " + text,
+                       "`nvidia-smi` shows GPU and driver; --device cpu needs neither, and `galley plan --target h100` plans without them");
+  throw sdk::Failure(GALLEY_FAILED, text);
+}
+
+int architecture() { return 10 * attribute(cudaDevAttrComputeCapabilityMajor) + attribute(cudaDevAttrComputeCapabilityMinor); }
+
+void describe(galley_target* out) {
+  int devices = 0;
+  check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
+  check(devices > 0 ? cudaSuccess : cudaErrorNoDevice, "cudaGetDeviceCount");
+  cudaDeviceProp properties = {};
+  check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+  const int sm = 10 * properties.major + properties.minor;
+  if (sm < 80)
+    throw sdk::Failure(GALLEY_UNSUPPORTED, std::string(properties.name) + " is too old: it is sm_" + std::to_string(sm) +
+                                               ", and sm_80 (Ampere) or later is needed");
+
+  static const std::string isa = "sm_" + std::to_string(sm);
+  const double cycles = 1e3 * attribute(cudaDevAttrClockRate) * properties.multiProcessorCount;
+  const Speed& speed = speed_of(sm);
+  const bool l40 = std::string(properties.name).find("L40") != std::string::npos || std::string(properties.name).find("L4") == 7;
+  const double tensor = l40 ? 2 : 1;
+  static std::vector<galley_peak> peaks;
+  static std::vector<const galley_peak*> peak_pointers;
+  peaks.clear();
+  peak_pointers.clear();
+  const std::pair<const char*, double> rates[] = {
+      {"bf16", tensor * speed.half}, {"f16", tensor * speed.half}, {"f32", speed.f32},
+      {"f8", tensor * speed.f8},     {"i8", tensor * speed.i8},    {"tf32", tensor * speed.tf32}};
+  for (const auto& [name, rate] : rates) {
+    if (rate <= 0) continue;
+    galley_peak peak = sdk::fresh<galley_peak>();
+    peak.name = name;
+    peak.flops = rate * cycles;
+    peaks.push_back(peak);
+  }
+  for (const galley_peak& peak : peaks) peak_pointers.push_back(&peak);
+
+  static galley_target_memory device = sdk::fresh<galley_target_memory>(), pinned = device;
+  static const galley_target_memory* const memories[] = {&device, &pinned};
+  device.name = "device";
+  device.capacity = std::max<int64_t>(kGiB / 2, static_cast<int64_t>(properties.totalGlobalMem) - kOutsideThePlan);
+  // Both edges of the memory's clock carry data.
+  device.in_bandwidth = device.out_bandwidth =
+      2.0 * 1e3 * attribute(cudaDevAttrMemoryClockRate) * attribute(cudaDevAttrGlobalMemoryBusWidth) / 8;
+  pinned.name = "pinned";
+  pinned.in_bandwidth = pinned.out_bandwidth = sm == 90 || sm >= 100 ? kLink5 : kLink4;
+
+  static const std::string cublaslt = version_of({"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"}, "GALLEY_CUBLASLT",
+                                                 "cublasLtGetVersion", [](size_t v) { return dotted(v / 10000, v / 100 % 100, v % 100); });
+  static const std::string cudnn = version_of({"libcudnn.so.9", "libcudnn.so"}, "GALLEY_CUDNN", "cudnnGetVersion",
+                                              [](size_t v) { return dotted(v / 10000, v / 100 % 100, v % 100); });
+  static std::vector<galley_library> libraries;
+  static std::vector<const galley_library*> library_pointers;
+  libraries.clear();
+  library_pointers.clear();
+  for (const auto& [name, version] : {std::pair("cublaslt", &cublaslt), std::pair("cudnn", &cudnn)}) {
+    if (version->empty()) continue;
+    galley_library library = sdk::fresh<galley_library>();
+    library.name = name;
+    library.version = version->c_str();
+    libraries.push_back(library);
+  }
+  for (const galley_library& library : libraries) library_pointers.push_back(&library);
+
+  galley_target target = sdk::read(out);
+  target.device = "cuda";
+  target.isa = isa.c_str();
+  target.threads = properties.multiProcessorCount;
+  target.workspace_budget = kWorkspaceBudget;
+  target.shared_memory = static_cast<int64_t>(properties.sharedMemPerBlockOptin);
+  target.peaks = peak_pointers.data();
+  target.n_peaks = static_cast<uint32_t>(peaks.size());
+  target.memories = memories;
+  target.n_memories = 2;
+  target.libraries = library_pointers.data();
+  target.n_libraries = static_cast<uint32_t>(libraries.size());
+  galley_assign(out, &target);
+}
+
+}  // namespace galley::cuda

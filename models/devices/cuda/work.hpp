@@ -1,0 +1,72 @@
+// The streams of a GPU behind the queues of galley/device.h, its events, and what is captured.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "machine.hpp"
+
+/// A captured sequence: a graph that queue 0 launches.
+struct galley_run {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  cudaEvent_t done = nullptr;      ///< behind each launch of it
+  std::vector<uint32_t> recorded;  ///< events that it records
+  std::vector<uint32_t> awaited;   ///< events that it waits for and does not record before
+  ~galley_run();
+};
+
+namespace galley::cuda {
+
+inline constexpr uint32_t kQueues = 3;  ///< compute, copies in, copies out
+inline constexpr uint32_t kClasses = 2;
+inline constexpr const char* kClassNames[kClasses] = {"device", "pinned"};
+
+/// One thread at a time. Throws sdk::Failure with the name of the call that failed; errors of work that was enqueued before come out of any
+/// later call.
+class Device {
+ public:
+  explicit Device(const galley_device_options& options);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  void* allocate(uint32_t memory, int64_t bytes);
+  void release(uint32_t memory) noexcept;
+  void launch(uint32_t queue, const galley_kernel& kernel, void* state);
+  void copy(uint32_t queue, const galley_copy& copy);
+  void record(uint32_t queue, uint32_t event);
+  void wait(uint32_t queue, uint32_t event);
+  void await(uint32_t event);
+  void synchronize();
+  void capture();
+  std::unique_ptr<galley_run> end_capture();
+  void replay(const galley_run& run);
+  void mark(uint32_t queue, uint32_t mark);
+  double time(uint32_t mark);
+  cudaStream_t stream(uint32_t queue) const;
+
+ private:
+  struct Capture {
+    std::vector<bool> recorded;  ///< by event
+    std::unique_ptr<galley_run> run;
+  };
+  void* side(uint32_t memory, int64_t offset, const void* address) const;
+  void check_event(uint32_t event) const;
+  /// Makes stream `to` wait for what is on stream `from` now.
+  void join(uint32_t from, uint32_t to);
+  void destroy() noexcept;
+
+  cudaStream_t streams_[kQueues] = {};
+  cudaEvent_t joins_[kQueues] = {};
+  std::vector<cudaEvent_t> events_;  ///< by number; 0 is not used
+  std::vector<cudaEvent_t> marks_;   ///< with times
+  std::vector<cudaEvent_t> last_;  ///< what to wait for: the event itself, or the end of the replay that recorded it; null: never recorded
+  std::unique_ptr<Capture> capture_;
+  char* arenas_[kClasses] = {};
+  bool synchronous_ = false;  ///< GALLEY_CUDA_SYNC=1: an error is found where it happens
+};
+
+}  // namespace galley::cuda

@@ -1,0 +1,30 @@
+// Activations y = f(x) and their gradients dx = dy · f'(x), element by element: one pass, at the bandwidth of the operands, but for GELU
+// with erf in 16 bit, which its arithmetic bounds.
+#include "cuda/activation.hpp"
+#include "galley/cuda/elementwise.hpp"
+
+namespace {
+
+using namespace galley::cuda;
+
+template <class Activation>
+void forward(const Node& n, void*, galley_queue* queue) {
+  map(n, queue, Activation());
+}
+template <class Activation>
+void backward(const Node& n, void*, galley_queue* queue) {
+  map2(n, queue, Gradient<Activation>());
+}
+
+void gelu(const Node& n, void* workspace, galley_queue* queue) {
+  (n.s("approximate", "none") == "tanh" ? forward<GeluTanh> : forward<GeluErf>)(n, workspace, queue);
+}
+void gelu_grad(const Node& n, void* workspace, galley_queue* queue) {
+  (n.s("approximate", "none") == "tanh" ? backward<GeluTanh> : backward<GeluErf>)(n, workspace, queue);
+}
+
+const bool added = add(kernel<gelu>("gelu.cuda", "gelu")) && add(kernel<gelu_grad>("gelu_grad.cuda", "gelu_grad")) &&
+                   add(kernel<forward<Silu>>("silu.cuda", "silu")) && add(kernel<backward<Silu>>("silu_grad.cuda", "silu_grad")) &&
+                   add(kernel<forward<Relu>>("relu.cuda", "relu")) && add(kernel<backward<Relu>>("relu_grad.cuda", "relu_grad"));
+
+}  // namespace

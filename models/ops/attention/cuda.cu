@@ -1,0 +1,107 @@
+// attention and attention_grad on CUDA. Two ways, of which a node takes the first that it fits:
+//   tensor cores      BF16 and F16      cuda_mma_forward.cu, cuda_mma_grad.cu
+//   multiply-adds     any dtype         cuda_forward.cu, cuda_grad.cu
+// No way keeps anything of Sq × Sk. Heads of up to 256 numbers.
+//
+// Bits. A query's sums, and those of a key's gradient, have an order that depends on shapes and bounds alone: the same bytes in every run,
+// for a batch of 8 and 8 batches of 1, for a row of one document with first_key and without.
+#include "ops/attention/cuda_variants.hpp"
+
+namespace galley::cuda::attention {
+namespace {
+
+using namespace models;
+using namespace models::attention_input;
+using namespace models::attention_output;
+
+/// `n` numbers behind what a reader or a writer begins with.
+template <class Operand>
+Operand behind(Operand x, int64_t n) {
+  using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(x.data)>>, const char, char>;
+  if (x.there()) x.data = static_cast<Byte*>(x.data) + n * galley_dtype_bytes(x.dtype);
+  return x;
+}
+/// q, k and v, or their gradients; packed, the first operand has all three.
+template <class Operand>
+AttentionOperands<Operand> parts(const AttentionExtents& e, const Operand& q, const Operand& k, const Operand& v) {
+  if (!e.packed) return {q, k, v};
+  return {q, behind(q, e.q_columns()), behind(q, e.q_columns() + e.kv_columns())};
+}
+
+template <class Way>
+class Forward {
+ public:
+  static void query(const Node& node, const galley_target&, galley_kernel_plan& plan) {
+    const AttentionExtents e = attention_extents(node);
+    if (const char* why = Way::refuses_forward(node, e)) unsupported(why);
+    plan.constants_bytes = constant_bytes(e);
+    plan.priority = Way::kPriority;
+  }
+  Forward(const Node& node, const galley_kernel_setup& setup) {
+    const AttentionExtents e = attention_extents(node);
+    upload_buckets(e, setup);
+    Way::prepare_forward(e);
+    call_.a = call_of(node, e, setup.constants);
+    const auto in = parts(e, Reader(node, Q), Reader(node, K), Reader(node, V));
+    call_.q = in.q, call_.k = in.k, call_.v = in.v;
+    call_.o = Writer(node, 0);
+    call_.lse = node.write<float>(1);
+  }
+  void run(galley_queue* queue) const { Way::forward(call_, queue); }
+
+ private:
+  ForwardCall call_;
+};
+
+template <class Way>
+class Gradient {
+ public:
+  static void query(const Node& node, const galley_target&, galley_kernel_plan& plan) {
+    const AttentionExtents e = attention_extents(node);
+    if (const char* why = Way::refuses_gradient(node, e)) unsupported(why);
+    plan.workspace_bytes = Workspace(node, e).end * 4;
+    plan.constants_bytes = constant_bytes(e);
+    plan.priority = Way::kPriority;
+  }
+  Gradient(const Node& node, const galley_kernel_setup& setup) {
+    const AttentionExtents e = attention_extents(node);
+    upload_buckets(e, setup);
+    Way::prepare_gradient(e);
+    call_.a = call_of(node, e, setup.constants);
+    const auto in = parts(e, Reader(node, Q), Reader(node, K), Reader(node, V));
+    call_.q = in.q, call_.k = in.k, call_.v = in.v;
+    call_.o = Reader(node, O), call_.go = Reader(node, DO);
+    call_.lse = node.read<float>(Lse);
+    const auto out = parts(e, Writer(node, DQ), Writer(node, DK), Writer(node, DV));
+    call_.dq = out.q, call_.dk = out.k, call_.dv = out.v;
+    call_.dbias = Writer(node, DBias);
+    const Workspace w(node, e);
+    auto* const floats = static_cast<float*>(setup.workspace);
+    call_.delta = floats;
+    call_.spans = reinterpret_cast<Span*>(floats + w.spans);
+    call_.biases = floats + w.biases;
+  }
+  void run(galley_queue* queue) const { Way::gradient(call_, queue); }
+
+ private:
+  /// In numbers of 32 bits.
+  struct Workspace {
+    Workspace(const Node& node, const AttentionExtents& e) {
+      const GradTiles tiles = Way::grad_tiles(e.D);
+      const auto blocks = [](int64_t n, int64_t size) { return (n + size - 1) / size; };
+      spans = blocks(e.B * e.heads * e.Sq, 16) * 16;
+      biases = spans + e.B * blocks(e.Sq, tiles.streamed) * static_cast<int64_t>(sizeof(Span) / 4);
+      end = biases + (node.has_out(DBias) ? e.B * e.heads * blocks(e.Sq, tiles.resident) * e.buckets : 0);
+    }
+    int64_t spans, biases, end;
+  };
+  GradCall call_;
+};
+
+const bool added = add(kernel_of<Forward<Multiplied>>("attention.cuda", "attention")) &&
+                   add(kernel_of<Gradient<Multiplied>>("attention_grad.cuda", "attention_grad")) &&
+                   add(kernel_of<Forward<TensorCores>>("attention.cuda_mma", "attention")) &&
+                   add(kernel_of<Gradient<TensorCores>>("attention_grad.cuda_mma", "attention_grad"));
+
+}  // namespace
+}  // namespace galley::cuda::attention

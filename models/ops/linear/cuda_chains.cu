@@ -1,0 +1,66 @@
+// A product and the activation behind it in one pass, as epilogues of cuBLASLt (cuda/gemm.hpp):
+//
+//   linear>gelu            y = gelu(x·Wᵀ + b), the form by tanh; x·Wᵀ + b is written too where others read it
+//   linear_dx>gelu_grad    dh = (dy·W) · gelu'(h)
+//   linear>relu            y = max(x·Wᵀ + b, 0)
+//
+// What lies between is not rounded to its dtype before the activation, so GELU's bytes differ from those of the two nodes, by that
+// rounding. They are the same whether or not others read the product. In F32 GELU stays a kernel of its own: the epilogue's tanh is an
+// approximation that 16 bits do not show, but 32 do. ReLU's bytes are those of the two nodes.
+//
+// SiLU and SwiGLU have no epilogue.
+#include "ops/linear/cuda_products.hpp"
+
+namespace galley::cuda {
+namespace {
+
+template <Epilogue epilogue>
+class Chain {
+ public:
+  static void query(const Nodes& nodes, const galley_target& target, galley_kernel_plan& plan) {
+    const Matmul p = product(nodes);
+    if (const char* reason = Gemm::refusal(p, target)) unsupported(reason);
+    plan.workspace_bytes = Gemm::workspace_bytes(p, 1, target);
+  }
+  Chain(const Nodes& nodes, const galley_kernel_setup& setup) : gemm_(nodes[0].name(), {product(nodes)}, setup) {}
+  void run(galley_queue* queue) const { gemm_.run(queue); }
+
+ private:
+  static Matmul product(const Nodes& nodes) {
+    if (nodes.size() != 2) unsupported("one chain at a time");
+    const Node &first = nodes[0], &second = nodes[1];
+    const galley_operand &between = first.out(0), &out = second.out(0);
+    Matmul p = product_of(first);
+    if (first.accumulates(0) || second.accumulates(0)) unsupported("a sum");
+    if (!sdk::same_operand(between, second.in(0))) unsupported("the activation of something else than the product");
+    if (out.dtype != between.dtype) unsupported("an activation into another dtype");
+    const bool kept = !(between.flags & GALLEY_OPERAND_NO_MEMORY);
+    p.epilogue = epilogue;
+    p.c = out.data;
+    if (epilogue == Epilogue::Relu) {
+      if (kept) unsupported("a product that others read");
+      return p;
+    }
+    if (second.s("approximate", "none") != "tanh") unsupported("GELU is cublaslt's only by tanh");
+    if (out.dtype == GALLEY_F32) unsupported("GELU in F32");
+    if (p.n % 8 != 0) unsupported("cublaslt keeps what GELU is applied to in rows of multiples of 8");
+    if (epilogue == Epilogue::Gelu) {
+      p.keeps_product = kept;
+      p.product = between.data;
+    } else {
+      if (kept) unsupported("a product that others read");
+      if (second.in(1).dtype != out.dtype || sdk::same_operand(between, second.in(1))) unsupported("what GELU was applied to");
+      p.product = second.in(1).data;
+    }
+    return p;
+  }
+
+  Gemm gemm_;
+};
+
+const bool added = add(nodes_kernel<Chain<Epilogue::Gelu>>("linear_gelu.cublaslt", "linear>gelu", 0)) &&
+                   add(nodes_kernel<Chain<Epilogue::GeluGrad>>("linear_dx_gelu_grad.cublaslt", "linear_dx>gelu_grad", 0)) &&
+                   add(nodes_kernel<Chain<Epilogue::Relu>>("linear_relu.cublaslt", "linear>relu", 0));
+
+}  // namespace
+}  // namespace galley::cuda

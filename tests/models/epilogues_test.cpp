@@ -1,0 +1,177 @@
+// Chains of a product and an activation that round once, behind both (models/ops/linear/cuda_chains.cu): against the references of their
+// links, and which nodes they take.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "galley/cpp/node.hpp"
+#include "tests/models/together.hpp"
+
+namespace galley::test {
+namespace {
+
+Tensor draw(uint32_t dtype, const std::vector<int64_t>& shape, std::mt19937_64& random) {
+  Tensor t{dtype, shape, {}};
+  for (int64_t k = t.count(); k > 0; --k) t.values.push_back(rounded(std::uniform_real_distribution(-1.0, 1.0)(random), dtype));
+  return t;
+}
+
+enum class Between { NoMemory, Kept };
+
+/// A product, and an activation of it.
+struct Links {
+  Problem product, activation;
+  Between between = Between::NoMemory;
+  std::vector<uint32_t> access = {};  ///< of the activation's output
+
+  Links(const char* op, uint32_t dtype, int64_t rows, int64_t K, int64_t N, const char* then, const sdk::Attrs& attrs,
+        const sdk::Attrs& then_attrs, std::mt19937_64& random, uint32_t bias = 0) {
+    const bool back = std::string(op) == "linear_dx", t = attrs.count() > 0;
+    product.op = models().op(op);
+    product.name = "product";
+    product.attrs = attrs.data();
+    product.n_attrs = attrs.count();
+    product.inputs = {draw(dtype, {rows, back ? N : K}, random), draw(dtype, t ? std::vector{K, N} : std::vector{N, K}, random)};
+    if (!back) product.inputs.emplace_back(bias ? std::optional(draw(bias, {N}, random)) : std::nullopt);
+    product.infer();
+    activation.op = models().op(then);
+    activation.name = "activation";
+    activation.attrs = then_attrs.data();
+    activation.n_attrs = then_attrs.count();
+    activation.inputs = {product.outputs[0]};
+    if (back) activation.inputs.emplace_back(draw(dtype, {rows, K}, random));
+    activation.infer();
+  }
+};
+
+struct Made {
+  galley_status status;
+  std::string text;
+  std::vector<double> product, y;
+};
+
+Made make(const Level& level, const Links& links, int64_t off = 0) {
+  const galley_kernel* const chain = level.kernel(std::string(links.product.op->name) + ">" + links.activation.op->name);
+  if (!chain) return {GALLEY_UNSUPPORTED, "no chain", {}, {}};
+  Placed one(links.product, {}, off), two(links.activation, {}, off);
+  const bool kept = links.between == Between::Kept;
+  void* const between = kept ? one.outputs[0] : nullptr;
+  two.inputs[0] = between;
+  const auto nodes = [&](bool placed, const auto& use) {
+    const View first(links.product, placed ? one.inputs : std::vector<void*>(), placed ? std::vector{between} : std::vector<void*>(), {},
+                     false);
+    const View second(links.activation, placed ? two.inputs : std::vector<void*>(), placed ? two.outputs : std::vector<void*>(),
+                      links.access, false);
+    galley_node_view views[2] = {*first.node(), *second.node()};
+    galley_operand output = *views[0].outputs[0], input = *views[1].inputs[0];
+    output.name = input.name = "between";
+    output.flags = input.flags = kept ? 0 : GALLEY_OPERAND_NO_MEMORY;
+    const galley_operand* const outputs[] = {&output};
+    std::vector<const galley_operand*> inputs(views[1].inputs, views[1].inputs + views[1].n_inputs);
+    inputs[0] = &input;
+    views[0].outputs = outputs;
+    views[1].inputs = inputs.data();
+    use({&views[0], &views[1]});
+  };
+  Made made = {GALLEY_OK, "", {}, {}};
+  nodes(false, [&](const std::vector<const galley_node_view*>& planned) {
+    nodes(true, [&](const std::vector<const galley_node_view*>& placed) {
+      const Launch r = launch(chain, level.isa, planned, placed, links.access.empty() ? 2 : 1);
+      EXPECT_TRUE(r.workspace.intact() && r.constants.intact());
+      made.status = r.status;
+      made.text = r.text;
+    });
+  });
+  for (const Memory& m : one.memory) EXPECT_TRUE(m.intact());
+  for (const Memory& m : two.memory) EXPECT_TRUE(m.intact());
+  const Tensor &product = *links.product.outputs[0], &y = *links.activation.outputs[0];
+  if (kept) made.product = unpack(one.outputs[0], product.dtype, product.count());
+  made.y = unpack(two.outputs[0], y.dtype, y.count());
+  return made;
+}
+
+/// `passed`: the largest number that was rounded on the way, a bias.
+void expect_near(const std::vector<double>& got, const std::vector<double>& expected, uint32_t dtype, double passed) {
+  const double t = dtype == GALLEY_F32 ? 1e-5 : dtype == GALLEY_BF16 ? 4e-3 : 5e-4;
+  double squares = 0;
+  for (const double v : expected) squares += v * v;
+  const double size = std::sqrt(squares / static_cast<double>(expected.size()));
+  ASSERT_EQ(got.size(), expected.size());
+  size_t wrong = 0;
+  for (size_t i = 0; i < got.size(); ++i) wrong += !(std::fabs(got[i] - expected[i]) <= t * (std::fabs(expected[i]) + size + passed));
+  EXPECT_EQ(wrong, 0u);
+}
+
+/// A GPU's, or the emulated one's; CPUs round between the links (groups_test.cpp).
+const Level& gpu() {
+  for (const Level& level : models().levels)
+    if (level.kernel("linear_dx>gelu_grad")) return level;
+  throw std::runtime_error("no kernels for GPUs");
+}
+
+class Epilogues : public testing::Test {
+ protected:
+  void SetUp() override {
+    set_threads(2);
+    by_tanh.s("approximate", "tanh");
+    transposed.i("transposed", 1);
+    to_f32.s("dtype", "f32");
+  }
+  std::mt19937_64 random{seed()};
+  sdk::Attrs none, by_tanh, transposed, to_f32;
+};
+
+TEST_F(Epilogues, ComputeWhatTheirLinksDo) {
+  struct Chain {
+    const char *op, *then;
+    const sdk::Attrs* attrs;
+  };
+  for (const Chain& chain : {Chain{"linear", "gelu", &by_tanh}, Chain{"linear_dx", "gelu_grad", &by_tanh}, Chain{"linear", "relu", &none}})
+    for (const uint32_t dtype : {GALLEY_F32, GALLEY_BF16, GALLEY_F16})
+      for (const sdk::Attrs* attrs : {&none, &transposed})
+        for (const uint32_t bias : {0u, GALLEY_F32, GALLEY_BF16, GALLEY_F16})
+          for (const auto& [rows, K, N] : {std::tuple{1, 8, 16}, {37, 72, 136}, {70, 200, 24}}) {
+            if (dtype == GALLEY_F32 && chain.attrs == &by_tanh) continue;
+            if (bias && std::string(chain.op) == "linear_dx") continue;
+            SCOPED_TRACE(std::string(chain.op) + ">" + chain.then + " of " + std::to_string(dtype) + ", bias " + std::to_string(bias) +
+                         ", " + std::to_string(rows) + " rows, GALLEY_TEST_SEED=" + std::to_string(seed()));
+            Links links(chain.op, dtype, rows, K, N, chain.then, *attrs, *chain.attrs, random, bias);
+            Problem product = links.product, activation = links.activation;
+            run_reference(product);
+            activation.inputs[0]->values = product.outputs[0]->values;
+            run_reference(activation);
+            const Made made = make(gpu(), links);
+            ASSERT_EQ(made.status, GALLEY_OK) << made.text;
+            expect_near(made.y, activation.outputs[0]->values, dtype, bias ? 1 : 0);
+            const Made elsewhere = make(gpu(), links, 16);
+            EXPECT_EQ(made.y, elsewhere.y);
+            links.between = Between::Kept;
+            const Made kept = make(gpu(), links);
+            if (std::string(chain.then) != "gelu") {
+              EXPECT_EQ(kept.status, GALLEY_UNSUPPORTED);
+              continue;
+            }
+            ASSERT_EQ(kept.status, GALLEY_OK) << kept.text;
+            EXPECT_EQ(kept.y, made.y);
+            expect_near(kept.product, product.outputs[0]->values, dtype, bias ? 1 : 0);
+          }
+}
+
+TEST_F(Epilogues, RefuseWhatTheyWouldMakeDifferently) {
+  const auto refusal = [&](const Links& links) {
+    const Made made = make(gpu(), links);
+    EXPECT_EQ(made.status, GALLEY_UNSUPPORTED);
+    return made.text;
+  };
+  EXPECT_EQ(refusal({"linear", GALLEY_BF16, 3, 8, 16, "gelu", none, none, random}), "GELU is cublaslt's only by tanh");
+  EXPECT_EQ(refusal({"linear", GALLEY_F32, 3, 8, 16, "gelu", none, by_tanh, random}), "GELU in F32");
+  EXPECT_EQ(refusal({"linear", GALLEY_BF16, 3, 8, 12, "gelu", none, by_tanh, random}),
+            "cublaslt keeps what GELU is applied to in rows of multiples of 8");
+  EXPECT_EQ(refusal({"linear", GALLEY_BF16, 3, 8, 16, "relu", none, to_f32, random}), "an activation into another dtype");
+  Links sum("linear_dx", GALLEY_BF16, 3, 8, 16, "gelu_grad", none, by_tanh, random);
+  sum.access = {GALLEY_ACCUMULATE};
+  EXPECT_EQ(refusal(sum), "a sum");
+}
+
+}  // namespace
+}  // namespace galley::test

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""CUDA kernels in whole runs, on a GPU that is emulated (tests/plugins/cuda-emulated): they train as the processor does; and plans for machines that are
+not here.
+
+`tests/python/cuda.py DEVICE` tries another device (cuda)."""
+import json
+import os
+import shutil
+import sys
+
+from galley_test import binary, check, finish, fixtures, fresh_folder, from_config, plan, program, recipe, run, source, train, use
+
+import subprocess
+
+device = sys.argv[1] if len(sys.argv) > 1 else 'cuda-emulated'
+fresh_folder()
+plugins = ['--plugin-path', binary / 'tests' / 'plugins' / 'cuda-emulated']
+gpu = ['--device', device, *plugins]
+targets = sorted(x.stem for x in (source / 'models' / 'targets').glob('*.toml'))
+small = dict(vocab_size=97, n_positions=32, n_embd=32, n_layer=2, n_head=4)
+gpt2 = from_config('gpt2', **small)
+llama = from_config('llama', vocab_size=99, max_position_embeddings=64, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=6,
+                    num_key_value_heads=2, tie_word_embeddings=True)
+adamw, clip = use('adamw', lr=1e-2), use('clip', norm=0.5)
+entries = dict(batch=2, length=16, steps=4, seed=4, save=dict(every=2, keep=2))
+
+
+def near(who, a, b, bound):
+    """Losses and norms of two runs, step by step; training drives rounding apart."""
+    check(len(a.steps) == len(b.steps) > 0, f'{who}: {len(a.steps)} and {len(b.steps)} steps')
+    for step, (x, y) in enumerate(zip(a.steps, b.steps), 1):
+        for what, p, q in zip(('loss', 'norm'), x, y):
+            wide = bound * step * (10 if what == 'norm' else 1)
+            check(abs(p - q) <= wide * max(abs(p), 1e-6), f'{who}: {what} of step {step} is {q}, on the processor {p}')
+
+
+def trains_as_the_processor(name, *uses, model=gpt2, data='data.random {}', bound=1e-5, **more):
+    path = recipe(f'{name}.lua', model, data, *uses, **{**entries, **more})
+    run('plan', path, '--check', *gpu)
+    cpu, first, second = (train(path, f'{name}-{where}', *flags) for where, flags in (('cpu', []), ('gpu', gpu), ('again', gpu)))
+    near(name, cpu, first, bound)
+    first.check_memory(name)
+    check(all(first.memory['classes'][c]['planned'] > 0 for c in ('device', 'pinned')), f'{name}: {first.memory["classes"]}')
+    for file in sorted(x.relative_to(first.path) for part in ('model', 'adapter', 'state') for x in (first.path / part).rglob('*.safetensors')):
+        check(first.bytes(file) == second.bytes(file), f'{name}: {file} is another one in a second run')
+    return first
+
+
+def strategies():
+    text = f'data.text {{ files = {{ {", ".join(repr(str(x)) for x in sorted((source / "models").glob("families/*.lua")))} }}, tokenizer = "bytes", validation = 0.2 }}'
+    full = trains_as_the_processor('full', clip, adamw, data=text, model=from_config('gpt2', **{**small, 'vocab_size': 257}), validate=dict(every=2))
+    check(sum('validation_loss' in x for x in full.lines) == 2, 'full: there are not two validations')
+    check(len(run('sample', full.path, '--prompt', 'local', '--tokens', 5, *plugins).stdout) > 5, 'full: nothing was sampled')
+    trains_as_the_processor('llama', clip, adamw, model=llama)
+    trains_as_the_processor('stacked', use('recompute', every=1), use('accumulate', steps=3), clip, adamw)
+    trains_as_the_processor('lora', use('lora', rank=2, alpha=4, targets='all-linear', dropout=0.1), adamw, model=llama)
+    trains_as_the_processor('dropout', clip, adamw, model=from_config('gpt2', **small, resid_pdrop=0.1, embd_pdrop=0.1, attn_pdrop=0.1))
+    trains_as_the_processor('freeze', use('freeze', **{'except': ['transformer.h.1.*']}), use('sgd', lr=1e-2, momentum=0.9, nesterov=True))
+    for dtype in ('bf16', 'fp16'):
+        trains_as_the_processor(f'amp-{dtype}', use('amp', compute=dtype), clip, adamw, model=llama, bound=1e-2)
+
+
+def scripts():
+    """Every recipe that people run: planned for every machine that ships, and trained for a step or two."""
+    for name, part in (('model', fixtures / 'models' / 'llama-gqa-tied'), ('chat', fixtures / 'models' / 'llama-gqa-tied')):
+        shutil.copytree(part, name, ignore=shutil.ignore_patterns('*.npy'))
+    with open('text.txt', 'w') as file:
+        file.write('Some text for a small model to read.\n' * 60)
+    sets = {'model': 'model', 'batch': 'model/batch.safetensors', 'text': 'text.txt', 'steps': '2'}
+    names = sorted(x.name for x in (source / 'scripts').glob('*.lua'))
+    check(len(names) >= 5, f'scripts: {names}')
+    for name in names:
+        text = (source / 'scripts' / name).read_text()
+        words = [y for x, v in sets.items() if f'arg("{x}"' in text for y in ('--set', f'{x}={v}')]
+        if 'arg("chat")' in text:
+            continue  # needs a tokenizer; the same strategies as the others
+        path = source / 'scripts' / name
+        for target in targets:
+            p = json.loads(run('plan', path, '--json', '--target', target, *words).stdout)
+            check(p['classes']['device']['planned'] > p['classes']['pinned']['planned'] > 0, f'{name} for {target}: {p["classes"]}')
+        made = []
+        for where, flags in (('cpu', []), ('gpu', gpu)):
+            run('train', path, '--out', f'{name}-{where}', *words, *flags)
+            made.append([json.loads(x)['loss'] for x in open(f'{name}-{where}/metrics.jsonl') if '"loss"' in x])
+        bound = 2e-2 if 'amp' in text else 1e-4
+        check(len(made[0]) == 2 and all(abs(a - b) <= bound * abs(a) for a, b in zip(*made)), f'{name}: losses {made}')
+
+
+def profiled():
+    path = recipe('profiled.lua', gpt2, 'data.random {}', use('accumulate', steps=2), clip, adamw, **entries)
+    for where, flags in (('cpu', []), (device, gpu)):
+        said = run('train', path, '--out', f'profiled-{where}', '--profile', '--trace', f'{where}.json', *flags).stdout
+        check('linear' in said and 'adamw (' in said and 'of peak' in said, f'--profile on {where}:\n{said}')
+        events = json.load(open(f'{where}.json'))
+        spans = [x for x in events if x['ph'] == 'X']
+        check(len(spans) > 300 and {x['args']['segment'] for x in spans} >= {'window', 'micro', 'update'}, f'--trace on {where}: {len(spans)} spans')
+        rows = {}
+        for x in spans:
+            rows.setdefault(x['tid'], []).append((x['ts'], x['ts'] + x['dur']))
+        check(all(a[1] <= b[0] + 0.01 for x in rows.values() for a, b in zip(x, x[1:])), f'--trace on {where}: spans of a queue overlap')
+        plain = train(path, f'plain-{where}', *flags)
+        check(plain.bytes() == open(f'profiled-{where}/model/model.safetensors', 'rb').read(), f'--profile on {where} changes the result')
+
+
+def refusals():
+    path = recipe('refused.lua', gpt2, 'data.random {}', adamw, **entries)
+    said = run('plan', path, '--target', 'h10', code=2).stderr
+    check("no such target; did you mean 'h100'?" in said and 'rtx4090' in said, f'a target that is not there: {said}')
+    big = recipe('big.lua', from_config('llama', vocab_size=32000, max_position_embeddings=2048, hidden_size=4096, intermediate_size=11008,
+                                        num_hidden_layers=32, num_attention_heads=32), 'data.random {}', adamw, **{**entries, 'length': 1024, 'save': dict(every=0)})
+    said = run('plan', big, '--target', 'rtx4090', code=3).stderr
+    check("of 'device'" in said and 'states' in said, f'7B with AdamW on 24 GB: {said}')
+    old = (source / 'models' / 'targets' / 'a100.toml').read_text().replace('sm_80', 'sm_75')
+    open('old.toml', 'w').write(old)
+    said = run('plan', path, '--target', 'old.toml', code=2).stderr
+    check('sm_75: sm_80 or later is needed' in said, f'a GPU that is too old: {said}')
+    if not shutil.which('nvidia-smi'):
+        r = subprocess.run([program, 'train', path, '--device', 'cuda', '--out', 'none'], capture_output=True, text=True)
+        check(r.returncode in (2, 4) and len(r.stderr.strip().splitlines()) <= 2 and not os.path.exists('none'),
+              f'no GPU: exit code {r.returncode}: {r.stderr}')
+
+
+def lost():
+    """The GPU is lost in the middle of a run: a message, and the last state is whole."""
+    path = recipe('lost.lua', gpt2, 'data.random {}', clip, adamw, **{**entries, 'steps': 6})
+    whole = train(path, 'whole', *gpu)
+    os.environ['GALLEY_DISCRETE_LOST'] = '500'
+    r = subprocess.run([program, 'train', path, '--out', 'lost', *map(str, gpu)], capture_output=True, text=True)
+    del os.environ['GALLEY_DISCRETE_LOST']
+    check(r.returncode not in (0, -11) and 'the device was lost' in r.stderr, f'a lost GPU: exit code {r.returncode}: {r.stderr}')
+    states = sorted(x.name for x in (whole.path.parent / 'lost' / 'state').iterdir()) if os.path.isdir('lost/state') else []
+    check(states and states[-1] in ('step-00000002', 'step-00000004'), f'a lost GPU leaves the states {states}: choose another GALLEY_DISCRETE_LOST')
+    run('resume', 'lost', *plugins)
+    check(open('lost/model/model.safetensors', 'rb').read() == whole.bytes(), 'a run on a GPU that was lost ends elsewhere')
+
+
+strategies()
+scripts()
+profiled()
+if device == 'cuda-emulated':
+    lost()
+    refusals()
+finish()
