@@ -7,6 +7,10 @@ SHELL := /bin/bash
 
 # A fresh machine has no locale but this one.
 export LC_ALL := C.UTF-8
+# ccache goes by the compiler's own list of headers, instead of running the preprocessor first: a fifth of the time where it finds nothing.
+export CCACHE_DEPEND := 1
+# And by paths inside this folder, so that a copy of it compiles nothing anew (tests/python/additions.py).
+export CCACHE_BASEDIR := $(CURDIR)
 
 JOBS ?= $(shell nproc)
 GALLEY := build/release/galley

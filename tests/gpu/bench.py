@@ -33,7 +33,7 @@ qwen = dict(model_type='qwen2', vocab_size=151936, hidden_size=896, intermediate
 cases = {
     'gpt2-124m': (gpt2(12, 12, 768), 32, 1024, 24, 0, ''),
     'gpt2-1558m': (gpt2(48, 25, 1600), 8, 1024, 12, 0, ''),
-    'llama-8b-lora': (llama_8b, 1, 4096, 12, 16, 'use "recompute" { every = 1 },'),
+    'llama-8b-lora': (llama_8b, 1, 4096, 12, 16, ''),
     'qwen2.5-0.5b': (qwen, 8, 2048, 16, 0, ''),
 }
 

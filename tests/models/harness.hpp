@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "galley/galley.h"
+#include "tests/models/device.hpp"
 
 namespace galley::test {
 
@@ -46,6 +47,8 @@ class Memory {
   std::byte* data_;
   int64_t bytes_;
 };
+/// The Memory that has this address, guards included. Throws if there is none.
+Extent memory_around(const void* address);
 Memory pack(const Tensor& t, uint32_t dtype, int64_t off = 0);
 std::vector<double> unpack(const void* data, uint32_t dtype, int64_t count);
 

@@ -180,7 +180,7 @@ TEST_P(Kernel, MakesTheSameBytesInAnyOrderOfThreads) {
 TEST_P(Kernel, MakesTheSameBytesAtAnyAddress) {
   each([&](const galley_kernel* kernel, const std::string& isa) {
     const Execution alone = execute(kernel, isa, problem);
-    for (const int64_t off : {8, 4}) {
+    for (const int64_t off : isa == "emulated" ? std::vector<int64_t>{8} : std::vector<int64_t>{8, 4}) {
       const Placed placed(problem, {}, off);
       const View view(problem, placed.inputs, placed.outputs, {}, false);
       const Launch made = launch(kernel, isa, {view.node()}, {view.node()});
@@ -292,6 +292,7 @@ TEST_P(Kernel, WorksInChunksOfRows) {
 TEST_P(Kernel, AgreesBetweenLevels) {
   std::vector<std::vector<std::vector<double>>> first;
   each([&](const galley_kernel* kernel, const std::string& isa) {
+    if (isa == "emulated") return;  // levels are the processor's
     const Execution r = run(kernel, isa, problem);
     std::vector<std::vector<double>> got;
     std::vector<uint32_t> dtypes;
