@@ -1,4 +1,4 @@
-// Activations and their slopes, number by number, as kernels of their own and those that fuse them compute them. Functions, and structs to
+// Activations and their slopes, number by number, as kernels of their own and those that fuse them compute them. Structs, to
 // pass to kernels. An exponential and a division are their cost: quotients are __fdividef's (2 units in the last place), since IEEE's cost
 // more than the operands' way through memory.
 #pragma once
@@ -12,12 +12,6 @@ namespace galley::cuda {
 /// 1 / (1 + e^−x).
 __device__ inline float sigmoid(float x) { return __fdividef(1.0f, 1.0f + expf(-x)); }
 
-__device__ inline float silu(float x) { return __fdividef(x, 1.0f + expf(-x)); }
-__device__ inline float silu_slope(float x) {
-  const float s = sigmoid(x);
-  return fmaf(x * s, 1.0f - s, s);
-}
-
 namespace detail {
 
 inline constexpr float kRoot2OverPi = 0.797884561f, kCubic = 0.044715f, kRootHalf = 0.707106781f,
@@ -28,41 +22,33 @@ __device__ inline float half_tanh(float x) { return sigmoid(2 * kRoot2OverPi * f
 
 }  // namespace detail
 
-__device__ inline float gelu_tanh(float x) { return x * detail::half_tanh(x); }
-__device__ inline float gelu_tanh_slope(float x) {
-  const float s = detail::half_tanh(x);
-  const float inner = 2 * detail::kRoot2OverPi * fmaf(3 * detail::kCubic * x, x, 1.0f);
-  return fmaf(x * s * (1.0f - s), inner, s);
-}
-
-__device__ inline float gelu_erf(float x) { return 0.5f * x * (1.0f + erff(x * detail::kRootHalf)); }
-__device__ inline float gelu_erf_slope(float x) {
-  return fmaf(x * detail::kDensity, expf(-0.5f * x * x), 0.5f * (1.0f + erff(x * detail::kRootHalf)));
-}
-
-__device__ inline float relu(float x) { return x > 0.0f ? x : 0.0f; }
-__device__ inline float relu_slope(float x) { return x > 0.0f ? 1.0f : 0.0f; }
-
-__device__ inline float swiglu(float gate, float up) { return silu(gate) * up; }
-
 struct GeluTanh {
-  __device__ float operator()(float x) const { return gelu_tanh(x); }
-  __device__ static float slope(float x) { return gelu_tanh_slope(x); }
+  __device__ float operator()(float x) const { return x * detail::half_tanh(x); }
+  __device__ static float slope(float x) {
+    const float s = detail::half_tanh(x);
+    const float inner = 2 * detail::kRoot2OverPi * fmaf(3 * detail::kCubic * x, x, 1.0f);
+    return fmaf(x * s * (1.0f - s), inner, s);
+  }
 };
 struct GeluErf {
-  __device__ float operator()(float x) const { return gelu_erf(x); }
-  __device__ static float slope(float x) { return gelu_erf_slope(x); }
+  __device__ float operator()(float x) const { return 0.5f * x * (1.0f + erff(x * detail::kRootHalf)); }
+  __device__ static float slope(float x) {
+    return fmaf(x * detail::kDensity, expf(-0.5f * x * x), 0.5f * (1.0f + erff(x * detail::kRootHalf)));
+  }
 };
 struct Silu {
-  __device__ float operator()(float x) const { return silu(x); }
-  __device__ static float slope(float x) { return silu_slope(x); }
+  __device__ float operator()(float x) const { return __fdividef(x, 1.0f + expf(-x)); }
+  __device__ static float slope(float x) {
+    const float s = sigmoid(x);
+    return fmaf(x * s, 1.0f - s, s);
+  }
 };
 struct Relu {
-  __device__ float operator()(float x) const { return relu(x); }
-  __device__ static float slope(float x) { return relu_slope(x); }
+  __device__ float operator()(float x) const { return x > 0.0f ? x : 0.0f; }
+  __device__ static float slope(float x) { return x > 0.0f ? 1.0f : 0.0f; }
 };
 struct Swiglu {
-  __device__ float operator()(float gate, float up) const { return swiglu(gate, up); }
+  __device__ float operator()(float gate, float up) const { return Silu()(gate) * up; }
 };
 
 /// dx from dy and x.

@@ -16,7 +16,6 @@
 #include <algorithm>
 
 #include "cuda/packed.hpp"
-#include "galley/cuda/segments.hpp"
 
 namespace galley::cuda {
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "cuda/packed.hpp"
-#include "galley/cuda/segments.hpp"
 
 namespace galley::cuda {
 

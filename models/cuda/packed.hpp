@@ -6,8 +6,6 @@
 //   for (int k = 0; k < 4; ++k) unpack(packs[k], x.dtype, numbers);
 #pragma once
 
-#include <cstring>
-
 #include "galley/cuda/kernel.hpp"
 
 namespace galley::cuda {
@@ -17,29 +15,14 @@ struct Packed {
   Vector<uint32_t, 4> low, high;
 };
 
-namespace detail {
-
-__device__ inline Vector<uint32_t, 4> fetch_words(const void* from) {
-#if GALLEY_CUDA_EMULATED
-  if (reinterpret_cast<uintptr_t>(from) % 16) emulated::Worker::here().fail("a vector is read at an address that is not aligned");
-  Vector<uint32_t, 4> words;
-  std::memcpy(&words, from, sizeof words);
-  return words;
-#else
-  return load_vector<uint32_t, 4>(static_cast<const uint32_t*>(from));
-#endif
-}
-
-}  // namespace detail
-
 /// n ≤ 8 numbers from index `at` on; zeros behind them.
 __device__ inline Packed fetch(const Reader& from, int64_t at, int n) {
   Packed pack = {};
   if (from.dtype == GALLEY_F32) {
     const float* const numbers = static_cast<const float*>(from.data) + at;
     if (n == kPack && reinterpret_cast<uintptr_t>(numbers) % 16 == 0) {
-      pack.low = detail::fetch_words(numbers);
-      pack.high = detail::fetch_words(numbers + 4);
+      pack.low = load_vector<uint32_t, 4>(reinterpret_cast<const uint32_t*>(numbers));
+      pack.high = load_vector<uint32_t, 4>(reinterpret_cast<const uint32_t*>(numbers + 4));
     } else {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -50,7 +33,7 @@ __device__ inline Packed fetch(const Reader& from, int64_t at, int n) {
   } else {
     const Bf16* const numbers = static_cast<const Bf16*>(from.data) + at;
     if (n == kPack && reinterpret_cast<uintptr_t>(numbers) % 16 == 0) {
-      pack.low = detail::fetch_words(numbers);
+      pack.low = load_vector<uint32_t, 4>(reinterpret_cast<const uint32_t*>(numbers));
     } else {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -83,9 +66,6 @@ __device__ inline void unpack(const Packed& pack, uint32_t dtype, float (&to)[kP
     }
   }
 }
-
-/// How many of the eight numbers from column `c` on are in a row of C: none where it ends before.
-__device__ inline int pack_at(int64_t c, int64_t C) { return C - c >= kPack ? kPack : C > c ? static_cast<int>(C - c) : 0; }
 
 /// How many lanes, a power of two up to a warp, a row of C numbers keeps busy with a pack each.
 inline int lanes_of(int64_t C) {

@@ -22,7 +22,6 @@
 
 #include "cuda/packed.hpp"
 #include "galley/cuda/reduce.hpp"
-#include "galley/cuda/segments.hpp"
 
 namespace galley::cuda {
 

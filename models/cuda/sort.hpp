@@ -16,7 +16,6 @@
 
 #include "galley/cuda/kernel.hpp"
 #include "galley/cuda/reduce.hpp"
-#include "galley/cuda/segments.hpp"
 
 namespace galley::cuda {
 

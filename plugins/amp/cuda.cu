@@ -53,9 +53,9 @@ __global__ void __launch_bounds__(kThreads)
   const uint64_t key = random ? galley_random_key(random, stream) : 0;
   int64_t at = (static_cast<int64_t>(blockIdx.x) * kTurns * kThreads + threadIdx.x) * kPack;
   for (int turn = 0; turn < kTurns && at < count; ++turn, at += kThreads * kPack) {
-    const int n = count - at < kPack ? static_cast<int>(count - at) : kPack;
+    const int n = pack_at(at, count);
     float numbers[kPack];
-    cuda::detail::load_pack(x + at, n, numbers);
+    load_numbers(x + at, n, numbers);
     Vector<uint16_t, kPack> packed;
     if (random) {
       uint32_t drawn[kPack];

@@ -28,6 +28,15 @@ AttentionOperands<Operand> parts(const AttentionExtents& e, const Operand& q, co
   return {q, behind(q, e.q_columns()), behind(q, e.q_columns() + e.kv_columns())};
 }
 
+/// What both directions read.
+template <class Call>
+void take_inputs(Call& call, const Node& node, const AttentionExtents& e, const galley_kernel_setup& setup) {
+  upload_buckets(e, setup);
+  call.a = call_of(node, e, setup.constants);
+  const auto in = parts(e, Reader(node, Q), Reader(node, K), Reader(node, V));
+  call.q = in.q, call.k = in.k, call.v = in.v;
+}
+
 template <class Way>
 class Forward {
  public:
@@ -39,11 +48,8 @@ class Forward {
   }
   Forward(const Node& node, const galley_kernel_setup& setup) {
     const AttentionExtents e = attention_extents(node);
-    upload_buckets(e, setup);
     Way::prepare_forward(e);
-    call_.a = call_of(node, e, setup.constants);
-    const auto in = parts(e, Reader(node, Q), Reader(node, K), Reader(node, V));
-    call_.q = in.q, call_.k = in.k, call_.v = in.v;
+    take_inputs(call_, node, e, setup);
     call_.o = Writer(node, 0);
     call_.lse = node.write<float>(1);
   }
@@ -65,11 +71,8 @@ class Gradient {
   }
   Gradient(const Node& node, const galley_kernel_setup& setup) {
     const AttentionExtents e = attention_extents(node);
-    upload_buckets(e, setup);
     Way::prepare_gradient(e);
-    call_.a = call_of(node, e, setup.constants);
-    const auto in = parts(e, Reader(node, Q), Reader(node, K), Reader(node, V));
-    call_.q = in.q, call_.k = in.k, call_.v = in.v;
+    take_inputs(call_, node, e, setup);
     call_.o = Reader(node, O), call_.go = Reader(node, DO);
     call_.lse = node.read<float>(Lse);
     const auto out = parts(e, Writer(node, DQ), Writer(node, DK), Writer(node, DV));
@@ -88,10 +91,9 @@ class Gradient {
   struct Workspace {
     Workspace(const Node& node, const AttentionExtents& e) {
       const GradTiles tiles = Way::grad_tiles(e.D);
-      const auto blocks = [](int64_t n, int64_t size) { return (n + size - 1) / size; };
-      spans = blocks(e.B * e.heads * e.Sq, 16) * 16;
-      biases = spans + e.B * blocks(e.Sq, tiles.streamed) * static_cast<int64_t>(sizeof(Span) / 4);
-      end = biases + (node.has_out(DBias) ? e.B * e.heads * blocks(e.Sq, tiles.resident) * e.buckets : 0);
+      spans = blocks_of(e.B * e.heads * e.Sq, 16) * 16;
+      biases = spans + e.B * blocks_of(e.Sq, tiles.streamed) * static_cast<int64_t>(sizeof(Span) / 4);
+      end = biases + (node.has_out(DBias) ? e.B * e.heads * blocks_of(e.Sq, tiles.resident) * e.buckets : 0);
     }
     int64_t spans, biases, end;
   };

@@ -13,7 +13,6 @@
 
 #include "galley/cuda/kernel.hpp"
 #include "galley/cuda/reduce.hpp"
-#include "galley/cuda/segments.hpp"
 
 namespace {
 
@@ -110,7 +109,7 @@ __global__ void __launch_bounds__(kGradThreads)
     if (first >= last) continue;
     const int size = static_cast<int>(last - first);
     float x[kPack];
-    galley::cuda::detail::load_pack(logits + first, size, x);
+    load_numbers(logits + first, size, x);
 #pragma unroll
     for (int i = 0; i < kPack; ++i) x[i] = label < 0 ? 0.0f : (expf(x[i] - total) - (first + i == at_label ? 1.0f : 0.0f)) * seed;
     d.store(first, size, x);

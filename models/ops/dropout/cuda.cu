@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kRows* kWarpSize)
   const int64_t sequence = random[2] + of_window, position = row - of_window * mask.length;
   const uint64_t key = galley_random_key(random, mask.name);
   for (int64_t c = static_cast<int64_t>(threadIdx.x) % kWarpSize * kPack; c < columns; c += kWarpSize * kPack) {
-    const int n = columns - c < kPack ? static_cast<int>(columns - c) : kPack;
+    const int n = pack_at(c, columns);
     float pack[kPack];
     x.load(r * columns + c, n, pack);
 #pragma unroll
@@ -52,7 +52,7 @@ void dropout(const Node& n, void*, galley_queue* queue) {
   if (threshold == 0) return map(n, queue, Unchanged());
   const Mask mask = {n.stream(), n.view()->first_row, n.view()->length, threshold, p < 1 ? static_cast<float>(1 / (1 - p)) : 0.0f};
   const int64_t R = rows(n.in(0)), C = columns(n.in(0));
-  launch(drop, {(R + kRows - 1) / kRows, kRows * kWarpSize}, queue, Reader(n, 0), n.read<int64_t>(1), Writer(n, 0), R, C, mask);
+  launch(drop, {blocks_of(R, kRows), kRows * kWarpSize}, queue, Reader(n, 0), n.read<int64_t>(1), Writer(n, 0), R, C, mask);
 }
 
 const bool added = add(kernel<dropout>("dropout.cuda", "dropout"));

@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kMapThreads) draw_numbers(Writer y, int64_t co
   float pack[kPack];
 #pragma unroll
   for (int half = 0; half < kPack; half += 4) draw(galley_philox(key, static_cast<uint64_t>((at + half) / 4), 0), pack + half);
-  y.store(at, count - at < kPack ? static_cast<int>(count - at) : kPack, pack);
+  y.store(at, pack_at(at, count), pack);
 }
 template <class Draw>
 void random_numbers(const Node& n, galley_queue* queue, Draw draw) {

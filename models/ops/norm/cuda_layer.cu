@@ -2,11 +2,13 @@
 // so that memory is passed over once in each direction: bound by memory. The squares are those of x − mean, from numbers that are still in
 // registers: E[x²] − mean² would cancel.
 #include "ops/norm/added.hpp"
+#include "ops/norm/gradient.hpp"
 
 namespace {
 
 using namespace galley::cuda;
 using galley::models::AddedNorm;
+using galley::models::NormGradient;
 using galley::models::Summed;
 
 template <int packs, class X>
@@ -65,29 +67,13 @@ void layer_norm(const Node& n, void*, galley_queue* queue) { layer_norm_of(n, Gi
 // ---- dx = rstd·(g − mean(g) − x̂·mean(g·x̂)), g = dy·w ----------------------------------------------------------------------------------
 
 /// g and x̂ of a row.
-struct Gradient {
-  static constexpr int kWidth = 2;
-  struct Raw {
-    Packed dy, x;
-  };
-  Reader dy, x, w;
+struct Gradient : NormGradient {
   float m, s;  // of the row
 
+  __device__ Gradient(const NormGradient& of, float mean, float rstd) : NormGradient(of), m(mean), s(rstd) {}
   template <bool again>
-  __device__ void fetch(int64_t at, int n, Raw& raw) const {
-    raw.dy = galley::cuda::fetch(dy, at, n);
-    raw.x = galley::cuda::fetch(x, at, n);
-  }
-  template <bool again>
-  __device__ void value(const Raw& raw, int64_t, int column, int n, float (&to)[2][kPack]) const {
-    unpack(raw.dy, dy.dtype, to[0]);
-    unpack(raw.x, x.dtype, to[1]);
-    if (w.there()) {
-      float weight[kPack];
-      w.load(column, n, weight);
-#pragma unroll
-      for (int i = 0; i < kPack; ++i) to[0][i] *= weight[i];
-    }
+  __device__ void value(const Raw& raw, int64_t at, int column, int n, float (&to)[2][kPack]) const {
+    NormGradient::value<again>(raw, at, column, n, to);
 #pragma unroll
     for (int i = 0; i < kPack; ++i) to[1][i] = (to[1][i] - m) * s;
   }
@@ -95,11 +81,11 @@ struct Gradient {
 
 template <int packs>
 __global__ void __launch_bounds__(kRowThreads<packs>)
-    layer_norm_dx_rows(Reader dy, Reader x, Reader w, const float* mean, const float* rstd, Writer dx, int64_t R, int C, int lanes) {
+    layer_norm_dx_rows(NormGradient operands, const float* mean, const float* rstd, Writer dx, int64_t R, int C, int lanes) {
   const Team<packs> team(lanes);
   const bool there = team.row < R;
   const float s = there ? rstd[team.row] : 0.0f;
-  const Gradient gradient = {dy, x, w, there ? mean[team.row] : 0.0f, s};
+  const Gradient gradient(operands, there ? mean[team.row] : 0.0f, s);
   Row<packs, Gradient> row(gradient, team, R, C);
   float sums[2] = {};  // of g, of g·x̂; g is 0 behind the row
   row.first([&](int, int, const float(&from)[2][kPack]) {
@@ -122,8 +108,8 @@ __global__ void __launch_bounds__(kRowThreads<packs>)
 void layer_norm_dx(const Node& n, void*, galley_queue* queue) {
   const int64_t R = rows(n.in(0)), C = columns(n.in(0));
   by_length(R, C, [&](auto packs, const Grid& grid, int lanes) {
-    launch(layer_norm_dx_rows<packs()>, grid, queue, Reader(n, 0), Reader(n, 1), Reader(n, 2), n.read<float>(3), n.read<float>(4),
-           Writer(n, 0), R, static_cast<int>(C), lanes);
+    launch(layer_norm_dx_rows<packs()>, grid, queue, NormGradient(n), n.read<float>(3), n.read<float>(4), Writer(n, 0), R,
+           static_cast<int>(C), lanes);
   });
 }
 

@@ -1,11 +1,13 @@
 // RMSNorm (op_rms.cpp): groups of G numbers, R of them; x (R, G), w (G), y (R, G), rstd (R) in F32; and dx from dy. A team of threads a
 // group (rows.hpp): a few lanes for a head, a block for a long row. Memory is passed over once in each direction: bound by memory.
 #include "ops/norm/added.hpp"
+#include "ops/norm/gradient.hpp"
 
 namespace {
 
 using namespace galley::cuda;
 using galley::models::AddedNorm;
+using galley::models::NormGradient;
 using galley::models::Summed;
 
 template <int packs, class X>
@@ -48,36 +50,11 @@ void rms_norm(const Node& n, void*, galley_queue* queue) { rms_norm_of(n, Given{
 
 // ---- dx = rstd·(g − x̂·mean(g·x̂)), g = dy·w, x̂ = x·rstd -------------------------------------------------------------------------------
 
-/// g and x of a group.
-struct Gradient {
-  static constexpr int kWidth = 2;
-  struct Raw {
-    Packed dy, x;
-  };
-  Reader dy, x, w;
-
-  template <bool again>
-  __device__ void fetch(int64_t at, int n, Raw& raw) const {
-    raw.dy = galley::cuda::fetch(dy, at, n);
-    raw.x = galley::cuda::fetch(x, at, n);
-  }
-  template <bool again>
-  __device__ void value(const Raw& raw, int64_t, int column, int n, float (&to)[2][kPack]) const {
-    unpack(raw.dy, dy.dtype, to[0]);
-    unpack(raw.x, x.dtype, to[1]);
-    if (!w.there()) return;
-    float weight[kPack];
-    w.load(column, n, weight);
-#pragma unroll
-    for (int i = 0; i < kPack; ++i) to[0][i] *= weight[i];
-  }
-};
-
 template <int packs>
 __global__ void __launch_bounds__(kRowThreads<packs>)
-    rms_norm_dx_rows(Gradient gradient, const float* rstd, Writer dx, int64_t R, int G, int lanes) {
+    rms_norm_dx_rows(NormGradient gradient, const float* rstd, Writer dx, int64_t R, int G, int lanes) {
   const Team<packs> team(lanes);
-  Row<packs, Gradient> row(gradient, team, R, G);
+  Row<packs, NormGradient> row(gradient, team, R, G);
   const float s = team.row < R ? rstd[team.row] : 0.0f;
   float dot[1] = {};
   row.first([&](int, int, const float(&from)[2][kPack]) {
@@ -96,9 +73,8 @@ __global__ void __launch_bounds__(kRowThreads<packs>)
 
 void rms_norm_dx(const Node& n, void*, galley_queue* queue) {
   const int64_t R = count(n.in(3)), G = count(n.in(1)) / R;
-  const Gradient gradient = {Reader(n, 0), Reader(n, 1), Reader(n, 2)};
   by_length(R, G, [&](auto packs, const Grid& grid, int lanes) {
-    launch(rms_norm_dx_rows<packs()>, grid, queue, gradient, n.read<float>(3), Writer(n, 0), R, static_cast<int>(G), lanes);
+    launch(rms_norm_dx_rows<packs()>, grid, queue, NormGradient(n), n.read<float>(3), Writer(n, 0), R, static_cast<int>(G), lanes);
   });
 }
 

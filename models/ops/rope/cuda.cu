@@ -8,7 +8,6 @@
 #include <algorithm>
 
 #include "cuda/packed.hpp"
-#include "galley/cuda/segments.hpp"
 #include "ops/rope/angles.hpp"
 
 namespace {

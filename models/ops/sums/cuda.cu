@@ -64,7 +64,7 @@ struct Squares {
       for (int k = 0; k < kPacks; ++k) {
         const int first = (round * kPacks + k) * kStride;
         const int64_t rest = left - first;
-        galley::cuda::detail::load_pack(at + first, whole || rest >= kPack ? kPack : rest > 0 ? static_cast<int>(rest) : 0, packs[k]);
+        load_numbers(at + first, whole ? kPack : pack_at(0, rest), packs[k]);
       }
       sum += squares(packs);
     }

@@ -1,6 +1,6 @@
-// swiglu: y = silu(gate) · up. swiglu_grad: dgate = dy · up · silu'(gate) and dup = dy · silu(gate), either of which may be absent. One pass
-// over three operands forward, five backward, at their bandwidth. A thread reads its eight numbers before it writes either gradient, so both
-// may take over an input.
+// swiglu: y = silu(gate) · up. swiglu_grad: dgate = dy · up · silu'(gate) and dup = dy · silu(gate), either of which may be absent. One
+// pass over three operands forward, five backward, at their bandwidth. A thread reads its eight numbers before it writes either gradient,
+// so both may take over an input.
 #include "cuda/activation.hpp"
 #include "galley/cuda/elementwise.hpp"
 
@@ -13,7 +13,7 @@ void forward(const Node& n, void*, galley_queue* queue) { map2(n, queue, Swiglu(
 __global__ void __launch_bounds__(kMapThreads) gradients(Reader dy, Reader gate, Reader up, Writer dgate, Writer dup, int64_t count) {
   const int64_t at = (static_cast<int64_t>(blockIdx.x) * kMapThreads + threadIdx.x) * kPack;
   if (at >= count) return;
-  const int n = count - at < kPack ? static_cast<int>(count - at) : kPack;
+  const int n = pack_at(at, count);
   float d[kPack], g[kPack], u[kPack];
   dy.load(at, n, d);
   gate.load(at, n, g);

@@ -1,7 +1,6 @@
 // transpose: y[j, i] = x[i, j]; x (M, N), y (N, M). A block turns a tile of 64 by 64 in shared memory, so that both x and y are passed over
 // in packs of eight neighbours: bound by memory. Rows of the tile are 65 numbers long, so that a column of it lies in different banks.
 #include "cuda/packed.hpp"
-#include "galley/cuda/segments.hpp"
 
 namespace {
 

@@ -18,7 +18,7 @@ template <class Value>
 __global__ void __launch_bounds__(kMapThreads) map_numbers(Reader a, Writer y, int64_t count, Value value) {
   const int64_t at = (static_cast<int64_t>(blockIdx.x) * kMapThreads + threadIdx.x) * kPack;
   if (at >= count) return;
-  const int n = count - at < kPack ? static_cast<int>(count - at) : kPack;
+  const int n = pack_at(at, count);
   float x[kPack];
   a.load(at, n, x);
 #pragma unroll
@@ -30,7 +30,7 @@ template <class Value>
 __global__ void __launch_bounds__(kMapThreads) map_pairs(Reader a, Reader b, Writer y, int64_t count, Value value) {
   const int64_t at = (static_cast<int64_t>(blockIdx.x) * kMapThreads + threadIdx.x) * kPack;
   if (at >= count) return;
-  const int n = count - at < kPack ? static_cast<int>(count - at) : kPack;
+  const int n = pack_at(at, count);
   float x[kPack], z[kPack];
   a.load(at, n, x);
   b.load(at, n, z);
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kMapThreads) map_pairs(Reader a, Reader b, Wri
 }  // namespace detail
 
 /// The blocks of kMapThreads threads that take `count` numbers, eight each.
-inline Grid map_grid(int64_t count) { return {(count + kMapThreads * kPack - 1) / (kMapThreads * kPack), kMapThreads}; }
+inline Grid map_grid(int64_t count) { return {blocks_of(count, kMapThreads * kPack), kMapThreads}; }
 
 template <class Value>
 void map(const Node& node, galley_queue* queue, Value value) {

@@ -87,29 +87,33 @@ __device__ inline void store_vector(T* to, const Vector<T, N>& v) {
 
 // ---- Operands -------------------------------------------------------------------------------------------------------------------------
 
-namespace detail {
+/// How many of the eight numbers from index `at` on lie before `end`.
+__host__ __device__ inline int pack_at(int64_t at, int64_t end) {
+  return end - at >= kPack ? kPack : end > at ? static_cast<int>(end - at) : 0;
+}
 
-template <class T>
-__device__ inline void load_pack(const T* from, int n, float (&to)[kPack]) {
-  constexpr int width = 16 / static_cast<int>(sizeof(T));
-  if (n == kPack && reinterpret_cast<uintptr_t>(from) % 16 == 0) {
+/// n ≤ N numbers, zeros behind them: in vectors of up to 16 bytes where there are N and the address allows it.
+template <int N, class T>
+__device__ inline void load_numbers(const T* from, int n, float (&to)[N]) {
+  constexpr int most = 16 / static_cast<int>(sizeof(T)), width = N < most ? N : most;
+  if (n == N && reinterpret_cast<uintptr_t>(from) % (width * sizeof(T)) == 0) {
 #pragma unroll
-    for (int k = 0; k < kPack; k += width) {
+    for (int k = 0; k < N; k += width) {
       const Vector<T, width> v = load_vector<T, width>(from + k);
 #pragma unroll
       for (int i = 0; i < width; ++i) to[k + i] = widen(v.at[i]);
     }
   } else {
 #pragma unroll
-    for (int i = 0; i < kPack; ++i) to[i] = i < n ? widen(from[i]) : 0.0f;
+    for (int i = 0; i < N; ++i) to[i] = i < n ? widen(from[i]) : 0.0f;
   }
 }
-template <class T>
-__device__ inline void store_pack(T* to, int n, const float (&from)[kPack]) {
-  constexpr int width = 16 / static_cast<int>(sizeof(T));
-  if (n == kPack && reinterpret_cast<uintptr_t>(to) % 16 == 0) {
+template <int N, class T>
+__device__ inline void store_numbers(T* to, int n, const float (&from)[N]) {
+  constexpr int most = 16 / static_cast<int>(sizeof(T)), width = N < most ? N : most;
+  if (n == N && reinterpret_cast<uintptr_t>(to) % (width * sizeof(T)) == 0) {
 #pragma unroll
-    for (int k = 0; k < kPack; k += width) {
+    for (int k = 0; k < N; k += width) {
       Vector<T, width> v;
 #pragma unroll
       for (int i = 0; i < width; ++i) narrow(from[k + i], v.at[i]);
@@ -117,12 +121,23 @@ __device__ inline void store_pack(T* to, int n, const float (&from)[kPack]) {
     }
   } else {
 #pragma unroll
-    for (int i = 0; i < kPack; ++i)
+    for (int i = 0; i < N; ++i)
       if (i < n) narrow(from[i], to[i]);
   }
 }
-
-}  // namespace detail
+/// The same for a dtype that is known when the kernel runs; from index `at` of `data` on.
+template <int N>
+__device__ inline void load_numbers(const void* data, uint32_t dtype, int64_t at, int n, float (&to)[N]) {
+  if (dtype == GALLEY_BF16) load_numbers(static_cast<const Bf16*>(data) + at, n, to);
+  else if (dtype == GALLEY_F16) load_numbers(static_cast<const F16*>(data) + at, n, to);
+  else load_numbers(static_cast<const float*>(data) + at, n, to);
+}
+template <int N>
+__device__ inline void store_numbers(void* data, uint32_t dtype, int64_t at, int n, const float (&from)[N]) {
+  if (dtype == GALLEY_BF16) store_numbers(static_cast<Bf16*>(data) + at, n, from);
+  else if (dtype == GALLEY_F16) store_numbers(static_cast<F16*>(data) + at, n, from);
+  else store_numbers(static_cast<float*>(data) + at, n, from);
+}
 
 inline bool is_number(uint32_t dtype) { return dtype == GALLEY_F32 || dtype == GALLEY_BF16 || dtype == GALLEY_F16; }
 
@@ -144,11 +159,7 @@ struct Reader {
     return static_cast<const float*>(data)[i];
   }
   /// n ≤ 8 numbers from index `at` on; zeros behind them.
-  __device__ void load(int64_t at, int n, float (&to)[kPack]) const {
-    if (dtype == GALLEY_BF16) detail::load_pack(static_cast<const Bf16*>(data) + at, n, to);
-    else if (dtype == GALLEY_F16) detail::load_pack(static_cast<const F16*>(data) + at, n, to);
-    else detail::load_pack(static_cast<const float*>(data) + at, n, to);
-  }
+  __device__ void load(int64_t at, int n, float (&to)[kPack]) const { load_numbers(data, dtype, at, n, to); }
 };
 
 /// An operand of numbers that a kernel writes, or adds to. It may be absent. What is added is rounded once, after the sum.
@@ -182,9 +193,7 @@ struct Writer {
 #pragma unroll
       for (int i = 0; i < kPack; ++i) sum[i] = from[i];
     }
-    if (dtype == GALLEY_BF16) detail::store_pack(static_cast<Bf16*>(data) + at, n, sum);
-    else if (dtype == GALLEY_F16) detail::store_pack(static_cast<F16*>(data) + at, n, sum);
-    else detail::store_pack(static_cast<float*>(data) + at, n, sum);
+    store_numbers(data, dtype, at, n, sum);
   }
   /// What is there now.
   __device__ void load(int64_t at, int n, float (&to)[kPack]) const {

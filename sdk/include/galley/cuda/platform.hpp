@@ -42,6 +42,9 @@ inline int architecture(const galley_target& target) {
   return number > 0 ? number : 80;
 }
 
+/// How many blocks of `block` it takes for `count`.
+inline int64_t blocks_of(int64_t count, int64_t block) { return (count + block - 1) / block; }
+
 /// A launch: how many blocks, how many threads in each, and how many bytes of dynamic shared memory.
 struct Extents {
   Extents(int64_t x_, int64_t y_ = 1, int64_t z_ = 1) : x(x_), y(y_), z(z_) {}

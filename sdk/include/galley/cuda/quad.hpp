@@ -19,39 +19,17 @@ __device__ inline int quad_at(int64_t at, int64_t end) { return end - at < kQuad
 /// n ≤ 4 numbers in F32, BF16 or F16; zeros behind them.
 template <class T>
 __device__ inline void load_quad(const T* from, int n, float (&to)[kQuad]) {
-  if (n == kQuad && reinterpret_cast<uintptr_t>(from) % (kQuad * sizeof(T)) == 0) {
-    const Vector<T, kQuad> v = load_vector<T, kQuad>(from);
-#pragma unroll
-    for (int i = 0; i < kQuad; ++i) to[i] = widen(v.at[i]);
-  } else {
-#pragma unroll
-    for (int i = 0; i < kQuad; ++i) to[i] = i < n ? widen(from[i]) : 0.0f;
-  }
+  load_numbers(from, n, to);
 }
 template <class T>
 __device__ inline void store_quad(T* to, int n, const float (&from)[kQuad]) {
-  if (n == kQuad && reinterpret_cast<uintptr_t>(to) % (kQuad * sizeof(T)) == 0) {
-    Vector<T, kQuad> v;
-#pragma unroll
-    for (int i = 0; i < kQuad; ++i) narrow(from[i], v.at[i]);
-    store_vector<T, kQuad>(to, v);
-  } else {
-#pragma unroll
-    for (int i = 0; i < kQuad; ++i)
-      if (i < n) narrow(from[i], to[i]);
-  }
+  store_numbers(to, n, from);
 }
-
-/// The same for a dtype that is known when the kernel runs; from index `at` of `data` on.
 __device__ inline void load_quad(const void* data, uint32_t dtype, int64_t at, int n, float (&to)[kQuad]) {
-  if (dtype == GALLEY_BF16) load_quad(static_cast<const Bf16*>(data) + at, n, to);
-  else if (dtype == GALLEY_F16) load_quad(static_cast<const F16*>(data) + at, n, to);
-  else load_quad(static_cast<const float*>(data) + at, n, to);
+  load_numbers(data, dtype, at, n, to);
 }
 __device__ inline void store_quad(void* data, uint32_t dtype, int64_t at, int n, const float (&from)[kQuad]) {
-  if (dtype == GALLEY_BF16) store_quad(static_cast<Bf16*>(data) + at, n, from);
-  else if (dtype == GALLEY_F16) store_quad(static_cast<F16*>(data) + at, n, from);
-  else store_quad(static_cast<float*>(data) + at, n, from);
+  store_numbers(data, dtype, at, n, from);
 }
 
 }  // namespace galley::cuda

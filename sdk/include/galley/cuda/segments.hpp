@@ -16,8 +16,6 @@
 
 namespace galley::cuda {
 
-inline int64_t blocks_of(int64_t count, int64_t block) { return (count + block - 1) / block; }
-
 /// The entries of one launch. Blocks are numbered from 0 in each launch.
 template <class Entry>
 struct SegmentsPart {
