@@ -148,7 +148,7 @@ class Builder {
   std::optional<Error> error_;
 };
 
-std::string number_text(double number) {
+std::string json_number(double number) {
   if (!std::isfinite(number)) return "null";
   char digits[32];
   const auto end = std::to_chars(digits, digits + sizeof digits, number).ptr;
@@ -165,7 +165,7 @@ class Printer {
   void print(const Value& value) {
     if (const auto* boolean = value.as<bool>()) text += *boolean ? "true" : "false";
     else if (const auto* integer = value.as<int64_t>()) text += std::to_string(*integer);
-    else if (const auto* number = value.as<double>()) text += number_text(*number);
+    else if (const auto* number = value.as<double>()) text += json_number(*number);
     else if (const auto* string = value.as<std::string>()) text += json_quote(*string);
     else if (const auto* foreign = value.as<Foreign>()) text += json_quote(foreign->written());
     else if (const auto* list = value.as<List>()) print_list(*list);

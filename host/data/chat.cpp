@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kVersion = 2;  // of what is written, and what is refused
+constexpr uint64_t kChatVersion = 2;  // of what is written, and what is refused
 
 /// For one conversation at a time.
 LuaLimits chat_limits() {
@@ -117,7 +117,7 @@ Result<ChatChoice> choose_chat(const DataSpec& spec, const Recipe& recipe, const
   out.name = TRY(options_of(spec).text("template")).value_or("");
   out.ignored = TRY(options_of(spec).texts("ignore")).value_or(std::vector<std::string>());
   KeyHash hash;
-  hash.add(kVersion);
+  hash.add(kChatVersion);
   const std::vector<std::string> names = modules_in(recipe.library / "chat");
   const std::string how =
       "name one: data." + spec.kind + " { template = \"chatml\" } (there are " + text_of(names) + "), or give a function of the messages";

@@ -10,7 +10,7 @@
 namespace galley {
 namespace {
 
-constexpr uint64_t kVersion = 1;
+constexpr uint64_t kRowsVersion = 1;
 constexpr size_t kBuffer = size_t{1} << 16;  // items read at once
 
 /// A row in its section: its first piece; behind the last one stands one more.
@@ -89,7 +89,7 @@ class LabelCounter {
 
 std::string key_of(const TokenStore& store, const RowOptions& options) {
   KeyHash hash;
-  hash.add(kVersion);
+  hash.add(kRowsVersion);
   hash.add(store.key());
   hash.add(options.pack.length);
   hash.add(static_cast<uint64_t>(options.pack.packing));

@@ -15,7 +15,7 @@
 namespace galley {
 namespace {
 
-constexpr uint64_t kVersion = 1;  // of what a first pass makes: another one makes it again
+constexpr uint64_t kStoreVersion = 1;  // of what a first pass makes: another one makes it again
 constexpr size_t kRead = size_t{1} << 20;
 constexpr size_t kKept = size_t{4} << 20;  // of a job's memory that is used again
 
@@ -83,7 +83,7 @@ class StoreBuilder {
   /// Hashes the files' names and contents into the key; files with a NUL are found on the way.
   Status read_key(const Documents& documents, KeyHash& hash, bool binary_is_wrong) {
     std::vector<std::byte> buffer(kRead);
-    hash.add(kVersion);
+    hash.add(kStoreVersion);
     hash.add(spec_.kind);
     for (const TextDocument& document : documents.files) {
       const File file = TRY(File::open_read(document.path));

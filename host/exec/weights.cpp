@@ -66,7 +66,7 @@ double number_at(const void* data, uint32_t dtype, int64_t index) {
   return value;
 }
 
-std::string number_text(double value) {
+std::string short_text(double value) {
   char text[32];
   return {text, std::to_chars(text, text + sizeof text, value, std::chars_format::general, 9).ptr};
 }
@@ -95,7 +95,7 @@ Status check_same(const Reader& reader, const Entry& a, const Entry& b, const In
       }
       const auto [x, y] = std::mismatch(numbers[0].begin(), numbers[0].end(), numbers[1].begin());
       if (x == numbers[0].end()) continue;
-      where = " at " + index_text(done + (x - numbers[0].begin()), a.shape) + ": " + number_text(*x) + " and " + number_text(*y);
+      where = " at " + index_text(done + (x - numbers[0].begin()), a.shape) + ": " + short_text(*x) + " and " + short_text(*y);
     }
     return recipe_error(code.file + ": tensors '" + a.name + "' and '" + b.name + "' differ" + where + ", and the model has one for both",
                         code.hint);

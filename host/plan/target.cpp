@@ -116,7 +116,7 @@ Result<MemoryClass> read_memory(const OptionReader& reader) {
   return memory;
 }
 
-std::string number_text(double value) {
+std::string toml_number(double value) {
   std::array<char, 32> buffer;
   std::string text(buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr);
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
@@ -334,7 +334,7 @@ std::string target_toml(const Target& target) {
   line("workspace_budget", std::to_string(target.workspace_budget));
   if (target.shared_memory > 0) line("shared_memory", std::to_string(target.shared_memory));
   std::string peaks, libraries;
-  for (const Peak& peak : target.peaks) peaks += (peaks.empty() ? "" : ", ") + json_quote(peak.name) + " = " + number_text(peak.flops);
+  for (const Peak& peak : target.peaks) peaks += (peaks.empty() ? "" : ", ") + json_quote(peak.name) + " = " + toml_number(peak.flops);
   for (const LibraryVersion& l : target.libraries)
     libraries += (libraries.empty() ? "" : ", ") + json_quote(l.name) + " = " + json_quote(l.version);
   line("peak_flops", "{ " + peaks + " }");
@@ -351,8 +351,8 @@ std::string target_toml(const Target& target) {
     line("host_access", flag(memory.host_access));
     line("computes", flag(memory.computes));
     line("capacity", std::to_string(memory.capacity));
-    line("in_bandwidth", number_text(memory.in_bandwidth));
-    line("out_bandwidth", number_text(memory.out_bandwidth));
+    line("in_bandwidth", toml_number(memory.in_bandwidth));
+    line("out_bandwidth", toml_number(memory.out_bandwidth));
   }
   return out;
 }

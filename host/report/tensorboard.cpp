@@ -30,7 +30,7 @@ uint32_t masked_crc(std::string_view bytes) {
 double wall_time() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 /// A protocol buffer in a fixed block.
-struct Message {
+struct Protobuf {
   std::array<char, 192> data;
   size_t size = 0;
   void raw(const void* bytes, size_t n) {
@@ -52,8 +52,8 @@ struct Message {
   std::string_view view() const { return {data.data(), size}; }
 };
 
-Message event_at_now() {
-  Message m;
+Protobuf event_at_now() {
+  Protobuf m;
   const double t = wall_time();
   m.varint(1 << 3 | 1);  // wall_time, double
   m.raw(&t, 8);
@@ -65,7 +65,7 @@ Message event_at_now() {
 Status EventsFile::started(const StartEvent& start) {
   const auto name = "events.out.tfevents." + std::to_string(static_cast<long long>(wall_time())) + ".galley." + std::to_string(getpid());
   file_.emplace(TRY(File::create(start.directory / name)));
-  Message m = event_at_now();
+  Protobuf m = event_at_now();
   m.text(3, "brain.Event:2");  // file_version
   return record(m.view());
 }
@@ -81,13 +81,13 @@ Status EventsFile::validated(const ValidationEvent& v) { return scalar("validati
 
 Status EventsFile::scalar(std::string_view tag, int64_t step, double number) {
   const auto value = static_cast<float>(number);
-  Message v;  // Summary.Value { tag = 1, simple_value = 2 }
+  Protobuf v;  // Summary.Value { tag = 1, simple_value = 2 }
   v.text(1, tag);
   v.varint(2 << 3 | 5);
   v.raw(&value, 4);
-  Message summary;
+  Protobuf summary;
   summary.text(1, v.view());
-  Message m = event_at_now();
+  Protobuf m = event_at_now();
   m.varint(2 << 3 | 0);  // step
   m.varint(static_cast<uint64_t>(step));
   m.text(5, summary.view());

@@ -130,7 +130,8 @@ TEST_P(Executors, ScalarsOfAStep) {
   EXPECT_EQ(r.executor->scalar(GALLEY_SCALAR_FOUND_INF), 0);
   EXPECT_EQ(r.values(lr), (Floats{0.0625f}));
   int64_t random[4];
-  ASSERT_OK(r.executor->machine().get(r.builder.program.scalars, r.builder.scalar(GALLEY_SCALAR_RANDOM).offset, std::as_writable_bytes(std::span(random))));
+  ASSERT_OK(r.executor->machine().get(r.builder.program.scalars, r.builder.scalar(GALLEY_SCALAR_RANDOM).offset,
+                                      std::as_writable_bytes(std::span(random))));
   EXPECT_EQ(random[0], 42);  // seed
   EXPECT_EQ(random[1], 5);   // window
   EXPECT_EQ(random[2], 4);   // first row of micro-batch 1

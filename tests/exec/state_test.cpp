@@ -27,8 +27,8 @@ using Floats = std::vector<float>;
 constexpr int64_t kSteps = 6, kKeep = 2;
 
 // Each step adds d to w, which rests in the second class, and counts in m.
-struct Model {
-  Model() {
+struct OneStep {
+  OneStep() {
     w = b.tensor("w", {700}, Life::Run, 1);
     m = b.tensor("m", {3});
     d = b.tensor("d", {700});
@@ -66,7 +66,7 @@ StateInfo info(int64_t step) {
 
 // A run: from the newest state, or the begin, to the end, saving every second step.
 Status play(const fs::path& states, int64_t steps = kSteps) {
-  Model model;
+  OneStep model;
   Running r(model.b);
   TRY_STATUS(clean_states(states, kKeep));
   TRY_STATUS(r.executor->load());
@@ -112,7 +112,7 @@ TEST(State, ComesBackAsItWas) {
   ASSERT_TRUE(read.ok()) << read.error().cause;
   EXPECT_EQ(*read, info(6));
   for (const bool lazy : {false, true}) {
-    Model model;
+    OneStep model;
     Running r(model.b, lazy, lazy ? Poison::Yes : Poison::No);
     ASSERT_TRUE(r.executor->load().ok());
     const Status loaded = load_state(*latest, r.builder.program, r.executor->machine());
@@ -125,7 +125,7 @@ TEST(State, ComesBackAsItWas) {
 TEST(State, AProgramThatKeepsLessReadsItsPart) {
   const fs::path states = small::scratch() / "state", state = states / "step-00000006";
   ASSERT_TRUE(play(states).ok());
-  Model model;
+  OneStep model;
   model.b.program.resume.pop_back();
   Running r(model.b);
   ASSERT_TRUE(r.executor->load().ok());
@@ -164,7 +164,7 @@ TEST(State, DamageIsNamed) {
     std::string text = before;
     text[at] = static_cast<char>(text[at] ^ 1);
     std::ofstream(state / file) << text;
-    Model model;
+    OneStep model;
     Running r(model.b);
     const Status loaded = load_state(state, r.builder.program, r.executor->machine());
     std::ofstream(state / file) << before;
@@ -210,7 +210,7 @@ TEST(State, BelongsToItsRun) {
   EXPECT_EQ(refusal([](StateInfo& s) { s.recipe = "ff00"; }), "cannot resume: the recipe was 00ff and is ff00 now");
   EXPECT_EQ(refusal([](StateInfo& s) { s.data = 1; }), "cannot resume: the data was fedcba9876543210 and is 0000000000000001 now");
 
-  Model other;
+  OneStep other;
   other.b.program.resume[1].first = "adamw.v of w";
   Running r(other.b);
   const Status loaded = load_state(state, r.builder.program, r.executor->machine());

@@ -48,8 +48,8 @@ Floats numbers(size_t n) {
 }
 
 // A model of two tensors, (3, 2) and (2).
-struct Model {
-  explicit Model(const fs::path& file) {
+struct TwoTensors {
+  explicit TwoTensors(const fs::path& file) {
     w = b.tensor("w", {3, 2});
     v = b.tensor("v", {2});
     b.read_file(file, "layer.w", w);
@@ -62,7 +62,7 @@ struct Model {
 };
 
 std::string refusal(const std::vector<Saved>& tensors, const std::vector<std::string>& ignored = {}) {
-  Model model(save(tensors));
+  TwoTensors model(save(tensors));
   const Status status = check_files(model.b.program, ignored);
   if (status.ok()) return "";
   EXPECT_EQ(status.error().exit, Exit::Recipe);
@@ -111,7 +111,7 @@ TEST(CheckFiles, IgnoresWhatTheCallerSays) {
 }
 
 TEST(CheckFiles, AFileThatIsNotThere) {
-  Model model(small::scratch() / "nothing.safetensors");
+  TwoTensors model(small::scratch() / "nothing.safetensors");
   const Status status = check_files(model.b.program, {});
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().exit, Exit::Recipe);
@@ -197,7 +197,7 @@ std::string load_error(const Saved& saved, uint32_t dtype) {
 
 // check_files finds it earlier, unless the file changes in between.
 TEST(ReadingWeights, ATensorThatIsNotThereIsNamed) {
-  Model model(save({w}));
+  TwoTensors model(save({w}));
   model.b.program.staging = model.b.tensor("staging", {64}, Life::Run, 0, GALLEY_U8);
   Running r(model.b);
   const Status status = r.executor->load();

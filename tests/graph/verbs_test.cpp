@@ -14,7 +14,7 @@
 namespace galley {
 namespace {
 
-void like_first(const sdk::Node& n, sdk::Shapes& out) { out.like(0, n.in(0)); }
+void same_as_a(const sdk::Node& n, sdk::Shapes& out) { out.like(0, n.in(0)); }
 
 /// join: y = a and b · bare: the same, without a shape rule.
 const galley_op* op(std::string_view name) {
@@ -23,7 +23,7 @@ const galley_op* op(std::string_view name) {
       join.input("a", GALLEY_ROLE_ROWS)
           .input("b", GALLEY_ROLE_ROWS, GALLEY_OPERAND_OPTIONAL)
           .output("y", GALLEY_ROLE_ROWS)
-          .infer<like_first>()
+          .infer<same_as_a>()
           .table(),
       bare.input("a", GALLEY_ROLE_ROWS).output("y", GALLEY_ROLE_ROWS).table(),
   };

@@ -43,9 +43,9 @@ exactness = "bits"
   return m;
 }
 
-Result<std::unique_ptr<const Options>> make(Table options, const char* strategy = "lora") {
-  Use use{strategy, std::move(options), {"recipe.lua", 14}, {{"mode", 15}}};
-  return Options::create(*manifest().strategy(strategy), use);
+Result<std::unique_ptr<const Options>> make(Table options, const char* name = "lora") {
+  Use use{name, std::move(options), {"recipe.lua", 14}, {{"mode", 15}}};
+  return Options::create(*manifest().strategy(name), use);
 }
 
 std::string cause(Table options) {

@@ -16,7 +16,7 @@ Schedule lr(const std::string& value, int steps = 10) {
   return schedule ? *schedule : Schedule{};
 }
 
-std::string cause(const std::string& value) { return RecipeFolder().cause(uses("use 'adamw' { lr = " + value + " }")); }
+std::string rate_cause(const std::string& value) { return RecipeFolder().cause(uses("use 'adamw' { lr = " + value + " }")); }
 
 /// What transformers' schedules give at step `i` (from 0) of N, for a peak of 1: the multiplier of LambdaLR.
 double linear_of_transformers(int64_t i, int64_t warmup, int64_t steps) {
@@ -97,11 +97,11 @@ TEST(Errors, FloorAboveThePeak) {
   EXPECT_EQ(RecipeFolder().cause(uses("use 'adamw' { lr = cosine { peak = 1e-3,\n floor = 0.5 } }"), {}, &hint),
             "r.lua:6: the cosine schedule of 'lr' falls from its peak of 0.001 to a floor of 0.5, which is above it");
   EXPECT_EQ(hint, "what rises is a function: lr = function(step, steps) return … end");
-  EXPECT_EQ(cause("linear { peak = 1e-3, min = 0.5 }"),
+  EXPECT_EQ(rate_cause("linear { peak = 1e-3, min = 0.5 }"),
             "r.lua:5: the linear schedule of 'lr' falls from its peak of 0.001 to a floor of 0.5, which is above it");
-  EXPECT_EQ(cause("linear { peak = -1 }"),
+  EXPECT_EQ(rate_cause("linear { peak = -1 }"),
             "r.lua:5: the linear schedule of 'lr' falls from its peak of -1.0 to a floor of 0.0, which is above it");
-  EXPECT_EQ(cause("linear { peak = 0.5, min = 0.5 }"), "");
+  EXPECT_EQ(rate_cause("linear { peak = 0.5, min = 0.5 }"), "");
 }
 
 TEST(Schedule, Constant) {
@@ -128,33 +128,34 @@ TEST(Schedule, TenThousandStepsOfAFunctionAreQuick) {
 }
 
 TEST(Errors, OfSchedules) {
-  EXPECT_EQ(cause("cosine {}"), "r.lua:5: 'peak' of cosine is missing");
-  EXPECT_EQ(cause("cosine(1e-3)"), "r.lua:5: cosine takes a table in braces, got number");
-  EXPECT_EQ(cause("cosine { 1e-3 }"), "r.lua:5: cosine takes named options, got a list");
-  EXPECT_EQ(cause("cosine {\n  peak = 'x' }"), "r.lua:6: 'peak' of cosine must be a number, not 'x'");
-  EXPECT_EQ(cause("cosine { peak = 1,\n  warmup = 0.1 }"), "r.lua:6: 'warmup' of cosine must be a whole number in [0, inf), not 0.1");
-  EXPECT_EQ(cause("cosine { peak = 1, wramup = 1 }"), "r.lua:5: unknown option 'wramup' of cosine; did you mean 'warmup'?");
-  EXPECT_EQ(cause("linear { peak = 1, floor = 0, min = 0 }"), "r.lua:5: 'floor' and 'min' are two names of the same");
-  EXPECT_EQ(cause("cosine { peak = 1 / 0 }"), "r.lua:5: 'peak' is not a finite number");
-  EXPECT_EQ(cause("cosine { peak = constant(1) }"), "r.lua:5: 'peak' of cosine must be a number, not a schedule");
-  EXPECT_EQ(cause("constant('x')"), "r.lua:5: 'value' of constant must be a number, not 'x'");
-  EXPECT_EQ(cause("constant()"), "r.lua:5: constant takes a number");
-  EXPECT_EQ(cause("constant { 1 }"), "r.lua:5: constant takes a number");
+  EXPECT_EQ(rate_cause("cosine {}"), "r.lua:5: 'peak' of cosine is missing");
+  EXPECT_EQ(rate_cause("cosine(1e-3)"), "r.lua:5: cosine takes a table in braces, got number");
+  EXPECT_EQ(rate_cause("cosine { 1e-3 }"), "r.lua:5: cosine takes named options, got a list");
+  EXPECT_EQ(rate_cause("cosine {\n  peak = 'x' }"), "r.lua:6: 'peak' of cosine must be a number, not 'x'");
+  EXPECT_EQ(rate_cause("cosine { peak = 1,\n  warmup = 0.1 }"), "r.lua:6: 'warmup' of cosine must be a whole number in [0, inf), not 0.1");
+  EXPECT_EQ(rate_cause("cosine { peak = 1, wramup = 1 }"), "r.lua:5: unknown option 'wramup' of cosine; did you mean 'warmup'?");
+  EXPECT_EQ(rate_cause("linear { peak = 1, floor = 0, min = 0 }"), "r.lua:5: 'floor' and 'min' are two names of the same");
+  EXPECT_EQ(rate_cause("cosine { peak = 1 / 0 }"), "r.lua:5: 'peak' is not a finite number");
+  EXPECT_EQ(rate_cause("cosine { peak = constant(1) }"), "r.lua:5: 'peak' of cosine must be a number, not a schedule");
+  EXPECT_EQ(rate_cause("constant('x')"), "r.lua:5: 'value' of constant must be a number, not 'x'");
+  EXPECT_EQ(rate_cause("constant()"), "r.lua:5: constant takes a number");
+  EXPECT_EQ(rate_cause("constant { 1 }"), "r.lua:5: constant takes a number");
 }
 
 TEST(Errors, OfFunctions) {
-  EXPECT_EQ(cause("function(s) return s > 2 and 0 / 0 or 1 end"),
+  EXPECT_EQ(rate_cause("function(s) return s > 2 and 0 / 0 or 1 end"),
             "r.lua:5: the schedule of 'lr' returned nan at step 3; it must be a finite number");
-  EXPECT_EQ(cause("function(s) return 1 / (3 - s) end"),
+  EXPECT_EQ(rate_cause("function(s) return 1 / (3 - s) end"),
             "r.lua:5: the schedule of 'lr' returned inf at step 3; it must be a finite number");
-  EXPECT_EQ(cause("function(s) if s < 5 then return 1 end end"),
+  EXPECT_EQ(rate_cause("function(s) if s < 5 then return 1 end end"),
             "r.lua:5: the schedule of 'lr' returned nil at step 5; it must be a finite number");
-  EXPECT_EQ(cause("function(s) return '1' end"), "r.lua:5: the schedule of 'lr' returned a string at step 1; it must be a finite number");
-  EXPECT_EQ(cause("function(s)\n return s + nothing end"), "r.lua:6: 'nothing' is not defined; did you mean 'string'?");
-  EXPECT_EQ(cause("function(s) error('my own') end"), "r.lua:5: my own");
-  EXPECT_EQ(cause("function(s) error('my own', 0) end"), "r.lua:5: my own");
-  EXPECT_EQ(cause("error"), "r.lua:5: error() was called with a number and not a text");
-  EXPECT_EQ(cause("tostring"), "r.lua:5: the schedule of 'lr' returned a string at step 1; it must be a finite number");
+  EXPECT_EQ(rate_cause("function(s) return '1' end"),
+            "r.lua:5: the schedule of 'lr' returned a string at step 1; it must be a finite number");
+  EXPECT_EQ(rate_cause("function(s)\n return s + nothing end"), "r.lua:6: 'nothing' is not defined; did you mean 'string'?");
+  EXPECT_EQ(rate_cause("function(s) error('my own') end"), "r.lua:5: my own");
+  EXPECT_EQ(rate_cause("function(s) error('my own', 0) end"), "r.lua:5: my own");
+  EXPECT_EQ(rate_cause("error"), "r.lua:5: error() was called with a number and not a text");
+  EXPECT_EQ(rate_cause("tostring"), "r.lua:5: the schedule of 'lr' returned a string at step 1; it must be a finite number");
   const RecipeFolder folder;
   EXPECT_EQ(folder.cause(uses("use 'x' { y = function()\n while true do end end }"), {.seconds = 0.1}),
             "r.lua:6: stopped after 0.1 s of processor time");
