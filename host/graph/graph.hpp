@@ -91,6 +91,7 @@ struct GraphNode {
   galley_node origin = 0;  ///< of a backward node: the forward node it is the gradient of
   // Decided by claims.
   uint32_t compute = 0;      ///< the dtype of its products; 0: nobody has claimed it
+  bool tf32 = false;         ///< products of F32 may be made in TF32
   int compute_use = no_use;  ///< who has
   int64_t weights = GALLEY_WEIGHTS_DERIVED;
 };

@@ -85,6 +85,11 @@ class Caster {
     const uint32_t computes = compute_of(node);
     compute_[node.id] = computes;
     any_ = any_ || is_16_bit(computes);
+    if ((node.op->flags & GALLEY_OP_LOW) && claimed(node).tf32) {
+      GraphNode& says = graph_.node(node.id);
+      says.attrs.set("tf32", int64_t{1});
+      says.attr_view = says.attrs.view();
+    }
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const galley_tensor t = node.inputs[i];
       if (!t || graph_.tensor(t).dtype != GALLEY_F32) continue;

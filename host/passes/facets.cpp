@@ -62,13 +62,15 @@ uint32_t dtype_of(const std::string& text) {
 Status take_compute(const Answer& a) {
   if (!a.said.claimed) return ok();
   const std::string& text = a.said.text;
-  const uint32_t dtype = dtype_of(text);
-  if (!dtype) return recipe_error(a.by() + " wants '" + a.name + "' to compute in '" + text + "'", "nodes compute in f32, bf16 or f16");
+  const bool tf32 = text == "tf32";
+  const uint32_t dtype = tf32 ? GALLEY_F32 : dtype_of(text);
+  if (!dtype) return recipe_error(a.by() + " wants '" + a.name + "' to compute in '" + text + "'", "nodes compute in f32, tf32, bf16 or f16");
   if (a.said.number != GALLEY_WEIGHTS_DERIVED && a.said.number != GALLEY_WEIGHTS_CAST_ON_USE)
     return plugin_error(a.by() + ": COMPUTE of '" + a.name + "' has the number " + std::to_string(a.said.number) +
                         ", which is no GALLEY_WEIGHTS_…");
   GraphNode& node = a.c.graph.node(a.who.node);
   node.compute = dtype;
+  node.tf32 = tf32;
   node.compute_use = a.said.use;
   node.weights = a.said.number;
   return ok();

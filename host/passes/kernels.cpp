@@ -87,6 +87,7 @@ struct Question {
 void give(Program& program, Instruction& i, const KernelChoice& choice) {
   i.kernel = choice.kernel;
   i.capturable = choice.capturable;
+  i.varies = choice.varies;
   const auto memory = [&](const char* what, int64_t bytes, Life life) {
     if (bytes <= 0) return no_tensor;
     program.tensors.push_back({what + i.name, GALLEY_U8, {bytes}, bytes, 0, Owner::Workspace, life, ""});
@@ -181,6 +182,10 @@ Result<const KernelChoice*> Kernels::choose(const Instruction& i, const std::vec
       if (bytes < 0)
         return plugin_error("plugin '" + k.plugin->manifest.id + "': kernel '" + kernel->name + "' asks for " + std::to_string(bytes) +
                             " bytes of " + what + " for '" + i.name + "'");
+    if ((offer.flags & GALLEY_PLAN_VARIES) && target_.deterministic) {
+      choice.refusals += std::string("; ") + kernel->name + ": it has other bytes in another run, which takes 'deterministic = false'";
+      continue;
+    }
     if (offer.workspace_bytes > target_.workspace_budget) {
       choice.refusals += std::string("; ") + kernel->name + ": needs " + std::to_string(offer.workspace_bytes) + " bytes of workspace";
       continue;
@@ -197,6 +202,7 @@ Result<const KernelChoice*> Kernels::choose(const Instruction& i, const std::vec
   choice.workspace = plan.workspace_bytes;
   choice.constants = plan.constants_bytes;
   choice.capturable = !(plan.flags & GALLEY_PLAN_NOT_CAPTURABLE);
+  choice.varies = plan.flags & GALLEY_PLAN_VARIES;
   return &choice;
 }
 

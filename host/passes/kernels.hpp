@@ -21,6 +21,7 @@ struct KernelChoice {
   int64_t workspace = 0;
   int64_t constants = 0;
   bool capturable = true;
+  bool varies = false;
   std::string refusals;
 };
 

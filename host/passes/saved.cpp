@@ -24,8 +24,8 @@ std::vector<double> offload_seconds(const Target& target, int64_t bytes) {
 /// Of the item's first operand of floating-point numbers.
 std::string_view arithmetic_of(const Item& item, const Tensors& tensors) {
   for (const Ref& r : item.inputs) {
-    const uint32_t dtype = r.tensor ? tensors[r.tensor].dtype : 0;
-    if (dtype == GALLEY_BF16 || dtype == GALLEY_F16 || dtype == GALLEY_F32) return galley::arithmetic_of(dtype);
+    const auto known = galley::arithmetic_of(r.tensor ? tensors[r.tensor].dtype : 0, item.node->attrs);
+    if (!known.empty()) return known;
   }
   return "f32";
 }

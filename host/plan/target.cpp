@@ -176,6 +176,7 @@ TargetView::TargetView(const Target& target) : view_(new_struct<galley_target>()
   view_.threads = target.threads;
   view_.workspace_budget = target.workspace_budget;
   view_.shared_memory = target.shared_memory;
+  view_.flags = target.deterministic ? 0 : GALLEY_TARGET_MAY_VARY;
   view_.peaks = peak_pointers_.data();
   view_.memories = memory_pointers_.data();
   view_.libraries = library_pointers_.data();

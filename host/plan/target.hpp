@@ -56,6 +56,7 @@ struct Target {
   std::vector<Queue> queues = {Queue::Compute};  ///< queue 0 computes
   bool synchronous = false;                      ///< a call returns when its work is done: the host gains nothing by running ahead
   int64_t memory_limit = 0;                      ///< bytes that the plan may take of the memory that computes; 0: not limited
+  bool deterministic = true;                     ///< what the recipe asks for, not what the machine is
 
   /// Steps that may be under way at a time: the host prepares the next one for a device that works by itself.
   int64_t steps_under_way() const { return synchronous ? 1 : 2; }

@@ -5,11 +5,18 @@
 
 namespace galley {
 
-std::string_view arithmetic_of(uint32_t dtype) { return dtype == GALLEY_BF16 ? "bf16" : dtype == GALLEY_F16 ? "f16" : "f32"; }
+std::string_view arithmetic_of(uint32_t dtype, const AttrList& attrs) {
+  if (dtype == GALLEY_BF16) return "bf16";
+  if (dtype == GALLEY_F16) return "f16";
+  if (dtype != GALLEY_F32) return "";
+  return attrs.find("tf32") ? "tf32" : "f32";
+}
 
 std::string_view arithmetic_of(const Instruction& code) {
-  for (const Operand& input : code.inputs)
-    if (input.dtype == GALLEY_BF16 || input.dtype == GALLEY_F16 || input.dtype == GALLEY_F32) return arithmetic_of(input.dtype);
+  for (const Operand& input : code.inputs) {
+    const auto known = arithmetic_of(input.dtype, code.parts.empty() ? code.attrs : code.parts[0].attrs);
+    if (!known.empty()) return known;
+  }
   return "f32";
 }
 

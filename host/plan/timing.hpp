@@ -8,13 +8,14 @@
 
 namespace galley {
 
-/// The arithmetic of a matrix product whose operands have this dtype, as targets name peaks: "bf16", "f16", else "f32".
-std::string_view arithmetic_of(uint32_t dtype);
-/// By the first operand of floating-point numbers.
+/// The arithmetic of a node with an operand of this dtype, as targets name peaks: "bf16", "f16", "f32" or, where its attribute says so,
+/// "tf32"; empty for operands of other dtypes.
+std::string_view arithmetic_of(uint32_t dtype, const AttrList& attrs);
+/// By the first operand of floating-point numbers; of several nodes, by the first one.
 std::string_view arithmetic_of(const Instruction& code);
 
-/// A kernel: the larger of its FLOPs by the peak of its arithmetic and of its operands' bytes by the bandwidth of class 0. A copy: its bytes by the bandwidth
-/// of the link. 0 for others: files are not the device's affair. [plan-time] Pure.
+/// A kernel: the larger of its FLOPs by the peak of its arithmetic and of its operands' bytes by the bandwidth of class 0. A copy: its
+/// bytes by the bandwidth of the link. 0 for others: files are not the device's affair. [plan-time] Pure.
 double step_seconds(const Program& program, const Instruction& code, const Target& target);
 
 /// From the segment's begin to the end of its last instruction. Each queue runs its instructions in order, one at a time; a Wait lets its

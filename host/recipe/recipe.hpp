@@ -75,6 +75,7 @@ struct Recipe {
   uint64_t seed = 1;
   Validation validate;
   Saving save;
+  bool deterministic = true;         ///< false: kernels may be faster and have other bytes in another run
   int64_t head_rows = 0;             ///< rows of one chunk of the head and loss; 0: chosen by the host
   std::vector<std::string> kernels;  ///< plugins whose kernels may do ops of others
   std::vector<Use> uses;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <set>
 
 #include "host/base/file.hpp"
 #include "host/base/json.hpp"
@@ -63,7 +64,8 @@ std::string picture(const std::vector<int64_t>& live, size_t begin, size_t end, 
 
 /// Kernels that a step launches, what they compute, and what lies between the links of their chains and has no memory.
 struct Launches {
-  int64_t launches = 0, nodes = 0, bytes_without_memory = 0;
+  int64_t launches = 0, nodes = 0, bytes_without_memory = 0, varying = 0;
+  std::set<std::string> varying_kernels;
 };
 
 Launches launches_of(const Program& program) {
@@ -74,6 +76,10 @@ Launches launches_of(const Program& program) {
       if (i.action != Action::Kernel) continue;
       out.launches += times;
       out.nodes += times * static_cast<int64_t>(std::max<size_t>(i.parts.size(), 1));
+      if (i.varies) {
+        out.varying += times;
+        out.varying_kernels.insert(i.kernel->name);
+      }
       for (const Operand& o : i.outputs)
         if (o.inner && !o.present()) out.bytes_without_memory += times * o.bytes();
     }
@@ -167,6 +173,12 @@ std::string plan_table(const Program& program, const Plan& plan, const Target& t
   if (const Launches step = launches_of(program); step.launches) {
     add("\n  launches        %12lld a step, of %lld nodes", static_cast<long long>(step.launches), static_cast<long long>(step.nodes));
     if (step.bytes_without_memory) add("; %s between them without memory", bytes_text(step.bytes_without_memory).c_str());
+    if (step.varying) {
+      std::string names;
+      for (const std::string& name : step.varying_kernels) names += (names.empty() ? "" : ", ") + name;
+      add("\n  varying         %12lld launches of %s: other bytes in another run (deterministic = false)",
+          static_cast<long long>(step.varying), names.c_str());
+    }
   }
   const double best = static_cast<double>(program.micro_batches) * segment_seconds(program, SegmentKind::Micro, target) +
                       segment_seconds(program, SegmentKind::Window, target) + segment_seconds(program, SegmentKind::Update, target);

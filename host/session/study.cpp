@@ -193,6 +193,7 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   TRY_STATUS(check_needs(s.loaded));
 
   TRY_STATUS(choose_target(s, options));
+  s.target.deterministic = s.recipe.deterministic;
 
   Plugins& plugins = *s.plugins;
   const int64_t rows = options.single_row ? 1 : s.data.layout.rows, length = s.data.layout.length;

@@ -1,53 +1,19 @@
-// cuBLASLt, opened when the first product is prepared: a kernel library is never linked with it, so it loads on machines that have none.
-// For nvcc only.
+// cuBLASLt, opened when the first product is prepared (library.hpp). For nvcc only.
 //
 // GALLEY_CUBLASLT = PATH: the library to open. Without it, the loader searches for libcublasLt.so of the target's version, then of 13
 // and 12.
 #pragma once
 
 #include <cublasLt.h>
-#include <dlfcn.h>
 
-#include <cstdlib>
-#include <string>
-#include <vector>
-
+#include "cuda/library.hpp"
 #include "galley/cuda/platform.hpp"
 
 namespace galley::cuda {
 
 /// The library's functions, and the process's handle. They stay until the process ends: kernels are released in any order.
 class Lt {
-  // The functions below are taken from it, so it is opened before.
-  struct Library {
-    explicit Library(const std::string& planned) {
-      std::vector<std::string> paths;
-      if (const char* given = std::getenv("GALLEY_CUBLASLT"); given && *given) {
-        paths = {given};
-      } else {
-        if (const int major = std::atoi(planned.c_str()); major > 0) paths.push_back("libcublasLt.so." + std::to_string(major));
-        paths.insert(paths.end(), {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"});
-      }
-      std::string reason;
-      for (size_t i = 0; !address && i < paths.size(); ++i) {
-        path = paths[i];
-        address = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-        const char* const text = address ? nullptr : ::dlerror();
-        if (reason.empty() && text) reason = text;
-      }
-      if (!address)
-        throw sdk::Failure(GALLEY_FAILED, "cuBLASLt cannot be opened: " + reason,
-                           "install cuBLAS " + planned + ", or set GALLEY_CUBLASLT to the path of libcublasLt.so");
-    }
-    template <class Function>
-    Function function(const char* name) const {
-      void* const found = ::dlsym(address, name);
-      if (!found) throw sdk::Failure(GALLEY_FAILED, path + " has no function " + name, "cuBLAS 12 or 13 is needed");
-      return reinterpret_cast<Function>(found);
-    }
-    void* address = nullptr;
-    std::string path;
-  } library_;
+  Library library_;  // the functions below are taken from it, so it is opened before
 
  public:
   /// `planned`: the version that the target lists. Fails if there is no library, or one of another major version. [thread-safe]
@@ -55,7 +21,7 @@ class Lt {
     static const Lt lt(planned);
     const int major = std::atoi(planned.c_str());
     if (major != static_cast<int>(lt.version_number() / 10000))
-      throw sdk::Failure(GALLEY_FAILED, "the plan is made for cuBLASLt " + planned + ", but " + lt.library_.path + " is " + lt.version(),
+      throw sdk::Failure(GALLEY_FAILED, "the plan is made for cuBLASLt " + planned + ", but " + lt.library_.path() + " is " + lt.version(),
                          "set GALLEY_CUBLASLT to the path of a libcublasLt.so." + std::to_string(major) + ", or plan for this machine");
     return lt;
   }
@@ -80,18 +46,23 @@ class Lt {
 #undef GALLEY_LT
 
   cublasLtHandle_t handle() const { return handle_; }
-  /// "13.1.0".
-  std::string version() const {
-    const size_t number = version_number();
-    return std::to_string(number / 10000) + "." + std::to_string(number / 100 % 100) + "." + std::to_string(number % 100);
-  }
+  std::string version() const { return dotted_version(version_number()); }
   /// Throws what a status says, with the call's name.
   void check(cublasStatus_t status, const char* call) const {
-    if (status != CUBLAS_STATUS_SUCCESS) throw sdk::Failure(GALLEY_FAILED, library_.path + ": " + call + ": " + status_name(status));
+    if (status != CUBLAS_STATUS_SUCCESS) throw sdk::Failure(GALLEY_FAILED, library_.path() + ": " + call + ": " + status_name(status));
   }
 
  private:
-  explicit Lt(const std::string& planned) : library_(planned) { check(create(&handle_), "cublasLtCreate"); }
+  static std::vector<std::string> names(const std::string& planned) {
+    std::vector<std::string> out = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"};
+    if (const int major = std::atoi(planned.c_str()); major > 0) out.insert(out.begin(), "libcublasLt.so." + std::to_string(major));
+    return out;
+  }
+  explicit Lt(const std::string& planned)
+      : library_("cuBLASLt", "GALLEY_CUBLASLT", names(planned),
+                 "install cuBLAS " + planned + ", or set GALLEY_CUBLASLT to the path of libcublasLt.so") {
+    check(create(&handle_), "cublasLtCreate");
+  }
 
   cublasLtHandle_t handle_ = nullptr;
 };

@@ -15,10 +15,10 @@
 // products are written there, too: constants would not let the host group products.
 #pragma once
 
-#include <cstring>
 #include <string>
 #include <vector>
 
+#include "cuda/library.hpp"
 #include "galley/cuda/elementwise.hpp"
 
 namespace galley::cuda {
@@ -64,13 +64,6 @@ inline std::string text(const Matmul& p) {
   return "A " + shape(p.m, p.k, p.a_transposed) + " B " + shape(p.k, p.n, p.b_transposed) + ", " + dtype_text(p.dtype) + " to " +
          dtype_text(p.c_dtype) + (p.compute == Compute::Tf32 ? ", in tf32" : "") + (p.has_bias ? ", with a bias" : "") +
          (p.adds ? ", added" : "");
-}
-
-/// The version of a library that the target lists; null if it does not.
-inline const char* library_version(const galley_target& target, const char* name) {
-  for (uint32_t i = 0; i < target.n_libraries; ++i)
-    if (std::strcmp(target.libraries[i]->name, name) == 0) return target.libraries[i]->version;
-  return nullptr;
 }
 
 namespace detail {

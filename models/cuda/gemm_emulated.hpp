@@ -47,9 +47,9 @@ class GemmEngine {
   static void rows(const Matmul& p, int64_t first, int64_t count) {
     std::vector<double> a(static_cast<size_t>(count * p.k)), b(static_cast<size_t>(p.b_row())), sums(static_cast<size_t>(count * p.n));
     for (int64_t r = 0; r < count; ++r)
-      load(p.a, p.dtype, p.a_transposed ? first + r : (first + r) * p.k, p.a_transposed ? p.m : 1, p.k, &a[static_cast<size_t>(r * p.k)]);
+      load(p, p.a, p.a_transposed ? first + r : (first + r) * p.k, p.a_transposed ? p.m : 1, p.k, &a[static_cast<size_t>(r * p.k)]);
     for (int64_t i = 0; i < (p.b_transposed ? p.n : p.k); ++i) {
-      load(p.b, p.dtype, i * p.b_row(), 1, p.b_row(), b.data());
+      load(p, p.b, i * p.b_row(), 1, p.b_row(), b.data());
       for (int64_t r = 0; r < count; ++r) {
         const double* const row = &a[static_cast<size_t>(r * p.k)];
         double* const sum = &sums[static_cast<size_t>(r * p.n)];
@@ -98,10 +98,17 @@ class GemmEngine {
     for (int64_t k = 0; i + k < n; ++k) sums[k] += x[i + k] * y[i + k];
     return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
   }
-  static void load(const void* data, uint32_t dtype, int64_t at, int64_t stride, int64_t n, double* to) {
-    if (dtype == GALLEY_BF16) widen_all(static_cast<const Bf16*>(data) + at, stride, n, to);
-    else if (dtype == GALLEY_F16) widen_all(static_cast<const F16*>(data) + at, stride, n, to);
+  static void load(const Matmul& p, const void* data, int64_t at, int64_t stride, int64_t n, double* to) {
+    if (p.dtype == GALLEY_BF16) widen_all(static_cast<const Bf16*>(data) + at, stride, n, to);
+    else if (p.dtype == GALLEY_F16) widen_all(static_cast<const F16*>(data) + at, stride, n, to);
     else widen_all(static_cast<const float*>(data) + at, stride, n, to);
+    if (p.compute == Compute::Tf32) std::transform(to, to + n, to, tf32);
+  }
+  /// Rounded to 10 bits behind the point.
+  static double tf32(double x) {
+    int exponent = 0;
+    const double fraction = std::frexp(x, &exponent);
+    return std::ldexp(std::nearbyint(std::ldexp(fraction, 11)), exponent - 11);
   }
   template <class T>
   static void widen_all(const T* from, int64_t stride, int64_t n, double* to) {

@@ -14,7 +14,7 @@ class Amp {
   static constexpr uint32_t stage = GALLEY_STAGE_CHECK;
 
   explicit Amp(const Options& options)
-      : compute_(options.string("compute") == "fp16" ? "f16" : "bf16"),
+      : compute_(options.string("compute") == "fp16" ? "f16" : options.string("compute")),
         weights_(options.string("weights")),
         except_(options.strings("except")),
         dynamic_(options.word("loss_scale") == "dynamic" || (!options.given("loss_scale") && compute_ == "f16")),
@@ -22,6 +22,7 @@ class Amp {
         init_(dynamic_  ? options.number("init")
               : scales_ ? options.number("loss_scale")
                         : 1) {
+    if (weights_ != "master" && compute_ == "tf32") invalid("weights = \"" + weights_ + "\" goes with 16 bit: with tf32, weights are F32");
     if (weights_ == "bf16" && compute_ != "bf16") invalid("weights = \"bf16\" goes with compute = \"bf16\"");
     attrs_.i("growth_interval", dynamic_ ? options.integer("growth_interval") : 1)
         .f("growth", dynamic_ ? options.number("growth") : 1)

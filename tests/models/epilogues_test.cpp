@@ -10,12 +10,6 @@
 namespace galley::test {
 namespace {
 
-Tensor draw(uint32_t dtype, const std::vector<int64_t>& shape, std::mt19937_64& random) {
-  Tensor t{dtype, shape, {}};
-  for (int64_t k = t.count(); k > 0; --k) t.values.push_back(rounded(std::uniform_real_distribution(-1.0, 1.0)(random), dtype));
-  return t;
-}
-
 enum class Between { NoMemory, Kept };
 
 /// A product, and an activation of it.

@@ -23,7 +23,7 @@ bool differentiable(const galley_operand_rule* rule, const std::optional<Tensor>
 
 const galley_operand_rule* input_rule(const galley_op* op, size_t i) { return op->inputs[std::min<size_t>(i, op->n_inputs - 1)]; }
 
-std::vector<double> draw(size_t n, std::mt19937_64& random) {
+std::vector<double> direction(size_t n, std::mt19937_64& random) {
   std::vector<double> values(n);
   for (double& v : values) v = std::uniform_real_distribution(-1.0, 1.0)(random);
   return values;
@@ -40,7 +40,7 @@ std::vector<Slope> measure(const Problem& problem, size_t input, const std::vect
                            std::mt19937_64& random) {
   constexpr double h = 1e-3;
   const size_t n = problem.inputs[input]->values.size();
-  std::vector<std::vector<double>> directions = {draw(n, random)};
+  std::vector<std::vector<double>> directions = {direction(n, random)};
   for (int k = 0; k < 8; ++k) {
     directions.emplace_back(n, 0.0);
     directions.back()[random() % n] = 1;
@@ -75,7 +75,7 @@ TEST_P(Gradient, EqualsFiniteDifferences) {
   std::vector<std::vector<double>> cotangents(problem.outputs.size());
   for (size_t i = 0; i < problem.outputs.size(); ++i)
     if (differentiable(op->outputs[i], problem.outputs[i]))
-      cotangents[i] = loss ? std::vector<double>(1, loss_seed) : draw(problem.outputs[i]->values.size(), random);
+      cotangents[i] = loss ? std::vector<double>(1, loss_seed) : direction(problem.outputs[i]->values.size(), random);
 
   std::vector<size_t> inputs;
   std::vector<std::vector<Slope>> slopes(problem.inputs.size());
@@ -106,7 +106,7 @@ TEST_P(Gradient, EqualsFiniteDifferences) {
         need[i] = 1;
         const Tensor& x = *problem.inputs[i];
         if (given == ToAddTo) {
-          before[i] = draw(x.values.size(), random);
+          before[i] = direction(x.values.size(), random);
           accumulate |= 1u << i;
         }
         if (given != Nothing)

@@ -16,12 +16,6 @@ bool by_pairs(const Level& level, const Problem& problem) {
   return name == "linear.amx" || name == "linear.avx512_bf16";
 }
 
-Tensor draw(uint32_t dtype, const std::vector<int64_t>& shape, std::mt19937_64& random) {
-  Tensor t{dtype, shape, {}};
-  for (int64_t k = t.count(); k > 0; --k) t.values.push_back(rounded(std::uniform_real_distribution(-2.0, 2.0)(random), dtype));
-  return t;
-}
-
 /// Products of one input: rows, its columns, the columns of each product.
 struct Shared {
   int64_t rows, K;

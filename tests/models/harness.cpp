@@ -269,16 +269,17 @@ galley_target target_for(const std::string& isa) {
   target.isa = isa.c_str();
   target.threads = 2;
   target.workspace_budget = 64 << 20;
-  static const galley_library cublaslt = [] {
-    galley_library library = sdk::fresh<galley_library>();
-    library.name = "cublaslt";
-    library.version = "13.0";
-    return library;
-  }();
-  static const galley_library* const libraries[] = {&cublaslt};
+  const auto library = [](const char* name, const char* version) {
+    galley_library out = sdk::fresh<galley_library>();
+    out.name = name;
+    out.version = version;
+    return out;
+  };
+  static const galley_library cublaslt = library("cublaslt", "13.0"), cudnn = library("cudnn", "9.19");
+  static const galley_library* const libraries[] = {&cublaslt, &cudnn};
   if (isa == "emulated") {
     target.libraries = libraries;
-    target.n_libraries = 1;
+    target.n_libraries = 2;
   }
   // The peaks of this machine: kernels tell by them which instructions there are.
   static const std::vector<galley_peak> peaks = [] {

@@ -27,6 +27,8 @@ struct Tensor {
 bool floating(uint32_t dtype);
 /// The nearest value that the dtype has.
 double rounded(double value, uint32_t dtype);
+/// Numbers from −1 to 1.
+Tensor draw(uint32_t dtype, const std::vector<int64_t>& shape, std::mt19937_64& random);
 
 /// The tables of a library. Throws what is wrong with it.
 const galley_entry* open_library(const std::string& file);

@@ -184,6 +184,8 @@ TEST_P(Kernel, MakesTheSameBytesAtAnyAddress) {
       const Placed placed(problem, {}, off);
       const View view(problem, placed.inputs, placed.outputs, {}, false);
       const Launch made = launch(kernel, isa, {view.node()}, {view.node()});
+      // A library's kernel may refuse such an address by name.
+      if (made.status == GALLEY_UNSUPPORTED && made.text.find("takes operands at multiples of 16 bytes") != std::string::npos) continue;
       ASSERT_EQ(made.status, GALLEY_OK) << made.text;
       EXPECT_TRUE(placed.same(alone)) << off << " bytes off";
     }

@@ -26,6 +26,11 @@ double rounded(double value, uint32_t dtype) {
   const double limit = dtype == GALLEY_F16 ? 65520.0 : 0x1.FFp127;
   return std::fabs(value) >= limit ? std::copysign(INFINITY, value) : result;
 }
+Tensor draw(uint32_t dtype, const std::vector<int64_t>& shape, std::mt19937_64& random) {
+  Tensor t{dtype, shape, {}};
+  for (int64_t k = t.count(); k > 0; --k) t.values.push_back(rounded(std::uniform_real_distribution(-1.0, 1.0)(random), dtype));
+  return t;
+}
 
 namespace {
 

@@ -58,6 +58,27 @@ def strategies():
     trains_as_the_processor('freeze', use('freeze', **{'except': ['transformer.h.1.*']}), use('sgd', lr=1e-2, momentum=0.9, nesterov=True))
     for dtype in ('bf16', 'fp16'):
         trains_as_the_processor(f'amp-{dtype}', use('amp', compute=dtype), clip, adamw, model=llama, bound=1e-2)
+    tf32 = trains_as_the_processor('tf32', use('amp', compute='tf32'), clip, adamw, model=llama, bound=1e-2)
+    plain = trains_as_the_processor('f32', clip, adamw, model=llama)
+    check(tf32.steps != plain.steps, 'amp { compute = "tf32" } changes nothing')
+
+
+def fused():
+    """Rows that are one document each, of a length that cuDNN's attention takes."""
+    whole = dict(batch=3, length=128, steps=2, seed=4)
+    wide = from_config('llama', vocab_size=99, max_position_embeddings=128, hidden_size=64, intermediate_size=80, num_hidden_layers=2,
+                       num_attention_heads=8, num_key_value_heads=2, tie_word_embeddings=True)
+    trains_as_the_processor('fused', use('amp', compute='bf16'), adamw, model=wide, bound=1e-2, **whole)
+    trains_as_the_processor('fused-packed', use('amp', compute='fp16'), adamw, model=from_config('gpt2', **{**small, 'n_positions': 128}), bound=1e-2, **whole)
+    varies = recipe('varies.lua', wide, 'data.random {}', use('amp', compute='bf16'), adamw, deterministic=False, **whole)
+    for name, path, said in (('fused', 'fused.lua', []), ('varies', varies, ['2 launches of attention_grad.cudnn: other bytes in another run'])):
+        for where in ([*gpu], ['--target', 'h100']):
+            kernels = json.loads(run('plan', path, '--json', *where).stdout)['kernels']
+            check([k['name'] for op in ('attention', 'attention_grad') for k in kernels[op]] == ['attention.cudnn', 'attention_grad.cudnn'],
+                  f'{name} {where}: {kernels}')
+            shown = run('plan', path, *where).stdout
+            check(all(x in shown for x in said) and ('varying' in shown) == bool(said), f'{name} {where}:\n{shown}')
+    near('varies', train('fused.lua', 'fused-cpu-again'), train(varies, 'varies', *gpu), 1e-2)
 
 
 def scripts():
@@ -135,6 +156,7 @@ def lost():
 
 
 strategies()
+fused()
 scripts()
 profiled()
 if device == 'cuda-emulated':

@@ -405,8 +405,10 @@ FIELD(galley_target, reserved, 76, 4, uint32_t);
 FIELD(galley_target, flags, 80, 8, uint64_t);
 FIELD(galley_target, shared_memory, 88, 8, int64_t);
 CONSTANT(GALLEY_TARGET_MIN_SIZE, 80u);
+CONSTANT(GALLEY_TARGET_MAY_VARY, 1ull);
 CONSTANT(GALLEY_PLAN_NOT_CAPTURABLE, 1ull);
-CONSTANT(GALLEY_PLAN_KNOWN, 1ull);
+CONSTANT(GALLEY_PLAN_VARIES, 2ull);
+CONSTANT(GALLEY_PLAN_KNOWN, 3ull);
 
 SIZE(galley_kernel_plan, 40);
 FIELD(galley_kernel_plan, size, 0, 4, uint32_t);

@@ -115,6 +115,9 @@ inline void attention_cases(sdk::Op& forward, sdk::Op& backward) {
     both(b ? "heads of 256, bf16" : "heads of 256, f16", {1, 70, 70, 2, 1, 256, false, {}, {}, false, 0, 1, dtype});
     with(b ? "bf16 to f32" : "f16 to f32", {1, 20, 20, 2, 1, 16, true, {}, {}, false, 0, 1, dtype}, [](Attrs& a) { a.s("dtype", "f32"); });
   }
+  // Rows of one document, of lengths that a library's fused engines take.
+  both("whole blocks", {3, 128, 128, 8, 4, 8, false, {}, {}, false, 0, 1, GALLEY_BF16});
+  both("whole blocks packed", {1, 128, 128, 16, 2, 8, true, {}, {}, false, 0, 1, GALLEY_F16});
   with("f32 to bf16", {1, 20, 20, 2, 1, 16}, [](Attrs& a) { a.s("dtype", "bf16"); });
 }
 

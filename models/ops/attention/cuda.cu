@@ -1,7 +1,8 @@
-// attention and attention_grad on CUDA. Two ways, of which a node takes the first that it fits:
+// attention and attention_grad on CUDA. A node takes the first way that it fits:
+//   cuDNN             BF16 and F16      cuda_fused.cu, for rows of one document
 //   tensor cores      BF16 and F16      cuda_mma_forward.cu, cuda_mma_grad.cu
 //   multiply-adds     any dtype         cuda_forward.cu, cuda_grad.cu
-// No way keeps anything of Sq × Sk. Heads of up to 256 numbers.
+// Our own keep nothing of Sq × Sk. Heads of up to 256 numbers.
 //
 // Bits. A query's sums, and those of a key's gradient, have an order that depends on shapes and bounds alone: the same bytes in every run,
 // for a batch of 8 and 8 batches of 1, for a row of one document with first_key and without.

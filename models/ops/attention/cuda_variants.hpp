@@ -1,4 +1,4 @@
-// The two ways in which attention is computed on CUDA: by fused multiply-adds, and on tensor cores. cuda.cu makes kernels of them; each has
+// The two ways in which our own kernels compute attention: by fused multiply-adds, and on tensor cores. cuda.cu makes kernels of them; each has
 // its forward and backward in files of their own.
 #pragma once
 

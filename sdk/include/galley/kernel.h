@@ -56,6 +56,9 @@ typedef struct galley_library {
 } galley_library;
 #define GALLEY_LIBRARY_MIN_SIZE 24u
 
+/* Flags of a target. */
+#define GALLEY_TARGET_MAY_VARY 1ull /* kernels may have other bytes in another run: the recipe says deterministic = false */
+
 /* The machine for which a plan is made. */
 typedef struct galley_target {
   uint32_t size;
@@ -71,15 +74,16 @@ typedef struct galley_target {
   uint32_t n_memories;
   uint32_t n_libraries;
   uint32_t reserved;
-  uint64_t flags; /* none yet */
+  uint64_t flags;
   int64_t shared_memory; /* bytes of fast memory that the threads of a block can share; 0: there is none, or it is not known */
 } galley_target;
 #define GALLEY_TARGET_MIN_SIZE 80u
 
 /* Flags of a plan. */
 #define GALLEY_PLAN_NOT_CAPTURABLE 1ull /* `enqueue` makes calls that cannot be captured */
+#define GALLEY_PLAN_VARIES 2ull         /* other bytes in another run; taken for targets with GALLEY_TARGET_MAY_VARY only */
 
-#define GALLEY_PLAN_KNOWN 1ull /* all of them */
+#define GALLEY_PLAN_KNOWN 3ull /* all of them */
 
 /* What a kernel returns from `query`. On entry, all fields are 0. */
 typedef struct galley_kernel_plan {

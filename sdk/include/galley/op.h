@@ -37,7 +37,9 @@ extern "C" {
  *               shape rule says otherwise. The attribute holds for all outputs with this flag. Kernels convert: so a cast behind the node
  *               costs nothing.
  *   neither     the dtype that the shape rule asks for: F32, mostly.
- * The shape rule checks inputs and follows the attribute. */
+ * The shape rule checks inputs and follows the attribute.
+ * A claim of "tf32" is F32 with the attribute "tf32" = 1: a kernel may round the operands of its products to TF32, 10 bits behind the point.
+ * One that does not know the attribute computes in F32. */
 
 typedef struct galley_operand_rule {
   uint32_t size;

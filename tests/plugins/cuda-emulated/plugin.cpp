@@ -43,7 +43,7 @@ galley_status describe(galley_target* out, galley_error* error) noexcept {
     // The proportions of a GPU, at the speed of nothing in particular.
     static const galley_peak peaks[] = {peak("f32", 1e11), peak("tf32", 8e11), peak("bf16", 16e11), peak("f16", 16e11)};
     static const galley_peak* const peak_pointers[] = {&peaks[0], &peaks[1], &peaks[2], &peaks[3]};
-    static const galley_library libraries[] = {library("cublaslt", "13.0"), library("cudnn", "9.0")};
+    static const galley_library libraries[] = {library("cublaslt", "13.0"), library("cudnn", "9.19")};
     static const galley_library* const library_pointers[] = {&libraries[0], &libraries[1]};
     static const galley_target_memory memories[] = {cpu::described_memory("device", true), cpu::described_memory("pinned", false)};
     static const galley_target_memory* const memory_pointers[] = {&memories[0], &memories[1]};

@@ -1,0 +1,67 @@
+// Does cuDNN take our graphs of attention, on every kind of GPU, and do its engines stay within the memory that the plan gives them? Asked
+// of cuDNN itself, for GPUs that are only described, in the place of whose driver there is one that runs nothing (tests/gpu/driver.c).
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "models/ops/attention/fused_cudnn.hpp"
+
+namespace galley {
+namespace {
+
+namespace dnn = cuda::dnn;
+using models::FusedForm;
+using models::FusedGraph;
+using models::FusedMemory;
+
+struct Gpu {
+  const char* name;
+  int sm, processors, shared_memory;
+};
+
+std::string properties_of(const Gpu& gpu) {
+  return R"({"cudaDeviceId":0,"deviceVer":)" + std::to_string(gpu.sm * 10) +
+         R"(,"driverVer":13000,"totalGlobalMem":85899345920,"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],)" +
+         R"("regsPerBlock":65536,"multiProcessorCount":)" + std::to_string(gpu.processors) +
+         R"(,"warpSize":32,"maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":)" + std::to_string(gpu.shared_memory) +
+         R"(,"reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,"maxCtasPerSM":32,"maxThreadsPerBlock":1024,)" +
+         R"("maxThreadsPerSM":2048,"pciDeviceId":0,"isTccDriver":0,"supportCoopLaunch":1,"smClockRateKHz":1980000,)" +
+         R"("memClockRateKHz":3201000,"l2CacheSize":62914560,"deviceName":")" + gpu.name + "\"}";
+}
+
+TEST(Cudnn, TakesItsGraphsWithinTheirMemory) {
+  const char* const given = std::getenv("GALLEY_CUDNN");
+  if (!given && !::dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL)) GTEST_SKIP() << "there is no cuDNN here";
+  if (std::getenv("GALLEY_TEST_DEVICE")) GTEST_SKIP() << "there is a GPU";
+  const auto driver = std::filesystem::path(std::getenv("GALLEY_BINARY")) / "tests" / "driver" / "libcuda.so.1";
+  ASSERT_NE(::dlopen(driver.c_str(), RTLD_NOW | RTLD_GLOBAL), nullptr) << ::dlerror();
+
+  const dnn::Dnn& library = dnn::Dnn::of("9.0");
+  const FusedForm packed = {2, 12, 12, 256, 64, 3 * 768, 3 * 768, 768, 12, GALLEY_BF16, 0.125f, true},
+                  grouped = {1, 8, 2, 384, 128, 1024, 256, 1024, 32, GALLEY_F16, 0.125f, true};
+  for (const Gpu& gpu : {Gpu{"a100", 80, 108, 166912}, Gpu{"rtx3090", 86, 82, 101376}, Gpu{"l40s", 89, 142, 101376},
+                         Gpu{"h100", 90, 132, 232448}, Gpu{"b200", 100, 148, 232448}, Gpu{"rtx5090", 120, 170, 101376}})
+    for (FusedForm form : {packed, grouped})
+      for (const auto& [backward, deterministic] : {std::pair(false, true), std::pair(true, true), std::pair(true, false)}) {
+        SCOPED_TRACE(std::string(gpu.name) + (backward ? deterministic ? ", backward" : ", backward by atomics" : ", forward"));
+        form.deterministic = deterministic;
+        const std::string text = properties_of(gpu);
+        dnn::Descriptor properties(library, dnn::CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+        properties.set(dnn::CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, dnn::CUDNN_TYPE_CHAR, static_cast<int64_t>(text.size()), text.data())
+            .finish("a GPU's properties");
+        const FusedMemory memory(form, gpu.sm);
+        const int64_t most = backward ? memory.end - memory.library : FusedMemory::kForward;
+        try {
+          const FusedGraph graph(library, {nullptr, &properties}, form, backward, most);
+          EXPECT_GE(graph.workspace_bytes(), most - FusedMemory::kForward);  // the plan gives not much more than is used
+          const models::FusedOperands none = {};
+          graph.pack(none, nullptr, nullptr, nullptr);
+        } catch (const sdk::Failure& failure) {
+          ADD_FAILURE() << failure.what();
+        }
+      }
+}
+
+}  // namespace
+}  // namespace galley
