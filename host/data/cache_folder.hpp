@@ -14,7 +14,7 @@
 namespace galley {
 
 /// The endings of files in the cache.
-inline constexpr const char* kCacheKinds[] = {"tokens", "rows"};
+inline constexpr const char* kCacheKinds[] = {"tokens", "rows", "choices"};
 
 /// The folder, made and marked if need be. A folder that cannot be written is no error here: what is prepared in it already can be used.
 Result<std::filesystem::path> cache_folder();

@@ -36,6 +36,7 @@ Executor::Executor(const Program& program, const Plan& plan, std::unique_ptr<Mac
       machine_(std::move(machine)),
       views_(program, *machine_),
       scalars_(program, *machine_),
+      choices_(options.choices),
       timed_(options.timed),
       image_event_(event_of(program, SegmentKind::Window, program.step_image)),
       readback_event_(event_of(program, SegmentKind::Update, program.readback)) {
@@ -77,6 +78,7 @@ Result<void*> Executor::prepare(const Instruction& code, const galley_node_view*
   setup.target = target.get();
   setup.device = machine_->handle();
   setup.queue = machine_->queue();
+  setup.choices = choices_ ? choices_->table() : nullptr;
   if (code.workspace != no_tensor) {
     setup.workspace = machine_->kernel_address(code.workspace);
     setup.workspace_bytes = program_.tensors[static_cast<size_t>(code.workspace)].bytes;

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "host/base/result.hpp"
+#include "host/exec/choices.hpp"
 #include "host/exec/export.hpp"
 #include "host/exec/machine.hpp"
 #include "host/exec/poison.hpp"
@@ -47,6 +48,7 @@ struct ExecutorOptions {
   Poison poison = Poison::No;  ///< see poison.hpp
   /// Given: window, micro, update and eval are timed, step by step. Then nothing is captured, and each segment waits for the one before it.
   TimedSegment timed = {};
+  Choices* choices = nullptr;  ///< given: kernels may measure, and what they choose is kept there
 };
 
 class Executor {
@@ -142,6 +144,7 @@ class Executor {
   NodeViews views_;
   Scalars scalars_;
   std::unique_ptr<Poisoner> poisoner_;
+  Choices* const choices_;  ///< null: kernels do not measure
   const TimedSegment timed_;
   std::vector<TimedStep> times_;
   const uint32_t image_event_, readback_event_;  ///< when the image has been taken, and when the block has come back

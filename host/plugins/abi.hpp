@@ -52,6 +52,8 @@ inline constexpr uint32_t min_struct_size<galley_device> = GALLEY_DEVICE_MIN_SIZ
 template <>
 inline constexpr uint32_t min_struct_size<galley_peak> = GALLEY_PEAK_MIN_SIZE;
 template <>
+inline constexpr uint32_t min_struct_size<galley_choices> = GALLEY_CHOICES_MIN_SIZE;
+template <>
 inline constexpr uint32_t min_struct_size<galley_target_memory> = GALLEY_TARGET_MEMORY_MIN_SIZE;
 template <>
 inline constexpr uint32_t min_struct_size<galley_library> = GALLEY_LIBRARY_MIN_SIZE;

@@ -204,6 +204,7 @@ Status Reader::read_numbers(const Fields& fields, Recipe* recipe) const {
     if (!list || recipe->kernels.size() != list->size()) return fields.wrong("kernels", "a list of plugins such as { \"fast-norm\" }");
   }
   recipe->deterministic = TRY(fields.boolean("deterministic")).value_or(true);
+  recipe->tune = TRY(fields.boolean("tune")).value_or(false);
   recipe->head_rows = TRY(fields.integer("head_rows", 0, kMostRows)).value_or(0);
 
   if (const auto validate = TRY(fields.table("validate", "{ every = 50 }"))) {
@@ -315,7 +316,7 @@ Status Reader::read_uses(const Entry& entry, Recipe* recipe) {
 
 Status Reader::read(const Entry& entry, Recipe* recipe) {
   const Fields fields = fields_of(entry, "the recipe");
-  TRY_STATUS(fields.only({"model", "data", "batch", "length", "steps", "seed", "deterministic", "validate", "save", "head_rows", "kernels"}));
+  TRY_STATUS(fields.only({"model", "data", "batch", "length", "steps", "seed", "deterministic", "tune", "validate", "save", "head_rows", "kernels"}));
   TRY_STATUS(read_model(*TRY(entry_of(fields, "model", Entry::Kind::Model, "model { path = … }")), &recipe->model));
   TRY_STATUS(read_data(*TRY(entry_of(fields, "data", Entry::Kind::Data, "data.text { files = { … } }")), &recipe->data));
   TRY_STATUS(read_numbers(fields, recipe));

@@ -76,6 +76,7 @@ struct Recipe {
   Validation validate;
   Saving save;
   bool deterministic = true;         ///< false: kernels may be faster and have other bytes in another run
+  bool tune = false;                 ///< kernels may measure before the first step which way is the fastest
   int64_t head_rows = 0;             ///< rows of one chunk of the head and loss; 0: chosen by the host
   std::vector<std::string> kernels;  ///< plugins whose kernels may do ops of others
   std::vector<Use> uses;

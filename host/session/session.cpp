@@ -64,6 +64,7 @@ Result<std::unique_ptr<Session>> Session::open(const Study& study, std::unique_p
   ExecutorOptions executor;
   executor.poison = options.poison;
   executor.timed = options.timed;
+  executor.choices = options.choices;
   out->executor_ = TRY(Executor::create(study.program, study.plan, study.target, *study.device.table, executor));
   if (out->source_) TRY_STATUS(out->source_->load(out->bytes_of(study.program.corpus)));
   TRY_STATUS(out->executor_->load());

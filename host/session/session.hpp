@@ -21,7 +21,8 @@ Result<std::unique_ptr<Source>> open_source(const Study& study, PrepareProgress 
 
 struct SessionOptions {
   Poison poison = Poison::No;
-  TimedSegment timed = {};  ///< see ExecutorOptions
+  TimedSegment timed = {};     ///< see ExecutorOptions
+  Choices* choices = nullptr;  ///< see ExecutorOptions
 };
 
 /// One thread. After an error only destruction is safe.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "host/data/cache.hpp"
 #include "host/session/run_lock.hpp"
 
 namespace galley {
@@ -49,6 +50,28 @@ bool exported(const Program& program, const fs::path& directory) {
   return true;
 }
 
+// ---- Choices of kernels: the run's own, and those of all runs on such a machine ----
+
+fs::path of_run(const fs::path& directory) { return directory / "choices.json"; }
+Result<fs::path> of_machine(const Target& target) {
+  KeyHash key;
+  for (const std::string& text : {std::string(GALLEY_VERSION), target.device, target.isa, std::to_string(target.threads)}) key.add(text);
+  for (const LibraryVersion& library : target.libraries) key.add(library.name + " " + library.version);
+  return TRY(cache_folder()) / (key.digits() + ".choices");
+}
+
+Status read_choices(const Study& study, const fs::path& directory, Choices& choices) {
+  std::error_code error;
+  return choices.read(fs::exists(of_run(directory), error) ? of_run(directory) : TRY(of_machine(study.target)));
+}
+/// Before the first step: the run has its bytes by them.
+Status write_choices(const Study& study, const fs::path& directory, const Choices& choices) {
+  std::error_code error;
+  if (choices.changed()) TRY_STATUS(choices.write(TRY(of_machine(study.target))));
+  if (choices.changed() || !fs::exists(of_run(directory), error)) TRY_STATUS(choices.write(of_run(directory)));
+  return ok();
+}
+
 /// The memory that the device gave, which is what was planned.
 Result<std::vector<int64_t>> allocated(const Study& study, const Executor& executor) {
   std::vector<int64_t> out;
@@ -79,7 +102,14 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
     return tell(options,
                 [&](Observer& o) { return o.note("nothing left to do: all " + std::to_string(recipe.steps) + " steps are done"); });
 
-  const auto session = TRY(Session::open(study, TRY(open()), options.session));
+  SessionOptions session_options = options.session;
+  Choices choices;
+  if (recipe.tune) {
+    TRY_STATUS(read_choices(study, directory, choices));
+    session_options.choices = &choices;
+  }
+  const auto session = TRY(Session::open(study, TRY(open()), session_options));
+  if (recipe.tune) TRY_STATUS(write_choices(study, directory, choices));
   TRY_STATUS(latest ? session->resume(*latest) : session->start());
   const StartEvent start = {study, directory, session->steps_done(), TRY(allocated(study, session->executor()))};
   TRY_STATUS(tell(options, [&](Observer& o) { return o.started(start); }));

@@ -7,7 +7,8 @@
 //   constructor:  Gemm gemm(node.name(), {product}, setup);
 //   run:          gemm.run(queue);
 //
-// Algorithms. The heuristic's first one within the workspace is taken, once, while the kernel is prepared. It is searched for the product
+// Algorithms. The heuristic's first one within the workspace is taken, once, while the kernel is prepared; where the host gives choices, the
+// fastest of its first eight, which is measured once for each form. It is searched for the product
 // without an activation, one product at a time, and for addresses as aligned as rows are: so a product has the same bytes alone, in a
 // group, at any row of a tensor and in every run. It does depend on the number of rows.
 //
@@ -95,6 +96,8 @@ struct GemmSetup {
   int64_t workspace_bytes;
   /// In device memory, for several products: the addresses of all A, then of all B, then of all C.
   const void* const* addresses;
+  const galley_choices* choices;  ///< null: nothing is measured
+  galley_queue* queue;            ///< to measure on
 };
 
 }  // namespace galley::cuda
@@ -176,7 +179,9 @@ class Gemm {
                      library_version(*setup.target, "cublaslt"),
                      memory + bias_bytes(form_) + table_bytes(products.size()),
                      library_bytes(form_, products.size(), *setup.target),
-                     nullptr};
+                     nullptr,
+                     setup.choices,
+                     setup.queue};
     if (form_.has_bias && (form_.bias_dtype != form_.c_dtype || reinterpret_cast<uintptr_t>(form_.bias) % kVector != 0))
       out.bias = converted_bias_ = memory;
     if (products.size() > 1) {

@@ -12,7 +12,11 @@ namespace galley::cuda {
 
 class GemmEngine {
  public:
-  explicit GemmEngine(const GemmSetup& setup) : setup_(setup) {}
+  explicit GemmEngine(const GemmSetup& setup) : setup_(setup) {
+    const galley_choices* const choices = setup.choices;
+    const std::string key = "loops: " + text(setup.products.front());
+    if (choices && !choices->find(choices->self, key.c_str())) choices->keep(choices->self, key.c_str(), "the only ones");
+  }
 
   bool reads_addresses() const { return setup_.products.size() > 1; }
   void run(galley_queue*) const {

@@ -5,6 +5,7 @@ not here.
 `tests/python/cuda.py DEVICE` tries another device (cuda)."""
 import json
 import os
+import pathlib
 import shutil
 import sys
 
@@ -79,6 +80,28 @@ def fused():
             shown = run('plan', path, *where).stdout
             check(all(x in shown for x in said) and ('varying' in shown) == bool(said), f'{name} {where}:\n{shown}')
     near('varies', train('fused.lua', 'fused-cpu-again'), train(varies, 'varies', *gpu), 1e-2)
+
+
+def tuned():
+    """What kernels choose is kept for later runs on such a machine, and with the run."""
+    def files():
+        return sorted((pathlib.Path(os.environ['GALLEY_CACHE']).glob('*.choices')))
+
+    path = recipe('tuned.lua', gpt2, 'data.random {}', clip, adamw, tune=True, **entries)
+    for old in files():
+        old.unlink()
+    first = train(path, 'tuned', *gpu)
+    check(len(files()) == 1, f'tune: {files()}')
+    own = first.path / 'choices.json'
+    check(own.read_text() == files()[0].read_text() and len(json.loads(own.read_text())) > 5, f'tune: {own.read_text()}')
+    files()[0].write_text(own.read_text().replace('{', '{ "of others": "kept",', 1))
+    again = train(path, 'tuned-again', *gpu)
+    check('of others' in (again.path / 'choices.json').read_text(), 'tune: a second run does not take what the first one chose')
+    check(again.bytes() == first.bytes(), 'tune: another result in a second run')
+    files()[0].write_text('[]')
+    said = run('train', path, '--out', 'tuned-broken', *gpu, code=1).stderr
+    check('it is no table of choices' in said and 'remove it' in said, f'tune: a broken file: {said}')
+    files()[0].unlink()
 
 
 def scripts():
@@ -157,6 +180,7 @@ def lost():
 
 strategies()
 fused()
+tuned()
 scripts()
 profiled()
 if device == 'cuda-emulated':

@@ -19,7 +19,7 @@ TEST(Recipe, Whole) {
 return recipe {
   model  = model { path = "m", init = "random" },
   data   = data.text { files = { "t.txt" }, tokenizer = "model", validation = 0.05 },
-  batch  = 1, length = 512, steps = 200, seed = 9, head_rows = 128, deterministic = false,
+  batch  = 1, length = 512, steps = 200, seed = 9, head_rows = 128, deterministic = false, tune = true,
   validate = { every = 50 }, save = { every = 100, keep = 3, final = false },
   use "quantize-nf4" { double = true },
   use "lora"         { rank = 16, alpha = 32.0, targets = "all-linear" },
@@ -45,6 +45,7 @@ return recipe {
   EXPECT_EQ(recipe.seed, 9u);
   EXPECT_EQ(recipe.head_rows, 128);
   EXPECT_FALSE(recipe.deterministic);
+  EXPECT_TRUE(recipe.tune);
   EXPECT_EQ(recipe.validate.every, 50);
   EXPECT_EQ(recipe.save.every, 100);
   EXPECT_EQ(recipe.save.keep, 3);
@@ -140,7 +141,7 @@ TEST(Errors, OfTheFile) {
 TEST(Errors, OfNamedEntries) {
   EXPECT_EQ(cause(with("steps = 1,\n  stepps = 5,")), "r.lua:5: unknown option 'stepps' of the recipe; did you mean 'steps'?");
   EXPECT_EQ(hint(with("steps = 1, optimiser = 5,")),
-            "options of the recipe: model, data, batch, length, steps, seed, deterministic, validate, save, head_rows, kernels");
+            "options of the recipe: model, data, batch, length, steps, seed, deterministic, tune, validate, save, head_rows, kernels");
   EXPECT_EQ(cause(with("steps = 1, learning_rate = 5,")), "r.lua:4: unknown option 'learning_rate' of the recipe");
   EXPECT_EQ(cause(with("steps = 1, save = { evry = 1 },")), "r.lua:4: unknown option 'save.evry' of the recipe; did you mean 'every'?");
   EXPECT_EQ(cause(with("steps = 1, validate = { every = 1, keep = 1 },")), "r.lua:4: unknown option 'validate.keep' of the recipe");

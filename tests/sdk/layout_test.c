@@ -419,7 +419,13 @@ FIELD(galley_kernel_plan, constants_bytes, 24, 8, int64_t);
 FIELD(galley_kernel_plan, flags, 32, 8, uint64_t);
 CONSTANT(GALLEY_KERNEL_PLAN_MIN_SIZE, 24u);
 
-SIZE(galley_kernel_setup, 64);
+SIZE(galley_choices, 32);
+FIELD(galley_choices, size, 0, 4, uint32_t);
+FIELD(galley_choices, revision, 4, 4, uint32_t);
+FIELD(galley_choices, self, 8, 8, void*);
+CONSTANT(GALLEY_CHOICES_MIN_SIZE, 32u);
+
+SIZE(galley_kernel_setup, 72);
 FIELD(galley_kernel_setup, size, 0, 4, uint32_t);
 FIELD(galley_kernel_setup, revision, 4, 4, uint32_t);
 FIELD(galley_kernel_setup, target, 8, 8, const galley_target*);
@@ -429,6 +435,7 @@ FIELD(galley_kernel_setup, constants, 32, 8, void*);
 FIELD(galley_kernel_setup, constants_bytes, 40, 8, int64_t);
 FIELD(galley_kernel_setup, device, 48, 8, void*);
 FIELD(galley_kernel_setup, queue, 56, 8, galley_queue*);
+FIELD(galley_kernel_setup, choices, 64, 8, const galley_choices*);
 CONSTANT(GALLEY_KERNEL_SETUP_MIN_SIZE, 48u);
 CONSTANT(GALLEY_KERNEL_FORMATS, 1ull);
 CONSTANT(GALLEY_KERNEL_KNOWN, 1ull);

@@ -98,6 +98,18 @@ typedef struct galley_kernel_plan {
 
 typedef struct galley_queue galley_queue; /* a device's own: a cudaStream_t, a list of jobs */
 
+/* Choices between ways to do the same that a kernel has measured: texts of its own under keys of its own, which name the kernel and all that
+ * the choice depends on, but not the machine and its libraries. The host keeps them for later runs on such a machine, and with the run, so
+ * that it is resumed with the same ones. */
+typedef struct galley_choices {
+  uint32_t size;
+  uint32_t revision;
+  void* self;
+  const char* (*find)(void* self, const char* key); /* NULL: there is none; valid until the next call */
+  void (*keep)(void* self, const char* key, const char* choice);
+} galley_choices;
+#define GALLEY_CHOICES_MIN_SIZE 32u
+
 /* What `prepare` is given. Valid during the call; what it points to is valid until `release`. */
 typedef struct galley_kernel_setup {
   uint32_t size;
@@ -109,6 +121,8 @@ typedef struct galley_kernel_setup {
   int64_t constants_bytes;
   void* device;        /* the device's handle, as its `open` returned it */
   galley_queue* queue; /* for filling the constants; NULL if the device has no queues of its own */
+  /* NULL unless the recipe says tune = true. Then a kernel may measure: until `prepare` returns, its operands hold nothing yet. */
+  const galley_choices* choices;
 } galley_kernel_setup;
 #define GALLEY_KERNEL_SETUP_MIN_SIZE 48u
 
