@@ -130,8 +130,10 @@ TEST_P(Kernel, EqualsReference) {
         std::vector<double> wanted = expected.outputs[i]->values;
         if (access[i] == GALLEY_ACCUMULATE)
           for (size_t e = 0; e < wanted.size(); ++e) wanted[e] += initial[i][e];
+        // cuDNN rounds probabilities and the gradients of scores on the way.
+        const int times = std::string_view(kernel->name).ends_with(".cudnn") ? 10 : 1;
         expect_near(values(r.outputs[i], *problem.outputs[i]), wanted, problem.outputs[i]->dtype,
-                    access[i] == GALLEY_ACCUMULATE ? "added" : "written");
+                    access[i] == GALLEY_ACCUMULATE ? "added" : "written", {times, {}});
       }
       for (size_t i = 0; i < problem.inputs.size(); ++i) {
         if (!problem.inputs[i]) continue;

@@ -1,5 +1,6 @@
-// What stands in for cuDNN's attention where CUDA is emulated: plain loops over rows, on the host's threads, in F64. Backward uses what it
-// asked of its workspace, as the library would: an overlap with another operand shows.
+// What stands in for cuDNN's attention where CUDA is emulated: plain loops over rows, on the host's threads, in F64. As in cuDNN's graphs
+// (fused_cudnn.hpp), probabilities and the gradients of scores are rounded to 16 bits before they are multiplied. Backward uses what it asked
+// of its workspace, as the library would: an overlap with another operand shows.
 #pragma once
 
 #include <cmath>
@@ -23,8 +24,10 @@ class FusedLoops {
         for (int64_t j = 0; j <= i; ++j) largest = std::max(largest, p[size_t(j)] = score(head, i, j));
         for (int64_t j = 0; j <= i; ++j) sum += p[size_t(j)] = std::exp(p[size_t(j)] - largest);
         std::fill(o.begin(), o.end(), 0.0);
-        for (int64_t j = 0; j <= i; ++j)
-          for (int64_t d = 0; d < f_.D; ++d) o[size_t(d)] += p[size_t(j)] / sum * at(a_.v, kv(head, j) + d);
+        for (int64_t j = 0; j <= i; ++j) {
+          const double weight = rounded(p[size_t(j)] / sum);
+          for (int64_t d = 0; d < f_.D; ++d) o[size_t(d)] += weight * at(a_.v, kv(head, j) + d);
+        }
         for (int64_t d = 0; d < f_.D; ++d) store(a_.o, o_at(head, i) + d, o[size_t(d)]);
         a_.lse[lse(head, i)] = static_cast<float>(largest + std::log(sum));
       }
@@ -46,11 +49,11 @@ class FusedLoops {
             double dp = 0;
             for (int64_t d = 0; d < f_.D; ++d) dp += at(a_.go, o_at(head, i) + d) * at(a_.v, kv(head, j) + d);
             const double p = std::exp(score(head, i, j) - static_cast<double>(a_.lse[lse(head, i)]));
-            const double ds = p * (dp - static_cast<double>(delta)) * static_cast<double>(f_.scale);
+            const double ds = rounded(p * (dp - static_cast<double>(delta)) * static_cast<double>(f_.scale)), weight = rounded(p);
             for (int64_t d = 0; d < f_.D; ++d) {
               dq[size_t(d)] += ds * at(a_.k, kv(head, j) + d);
               dk[size_t(j * f_.D + d)] += ds * at(a_.q, q(head, i) + d);
-              dv[size_t(j * f_.D + d)] += p * at(a_.go, o_at(head, i) + d);
+              dv[size_t(j * f_.D + d)] += weight * at(a_.go, o_at(head, i) + d);
             }
           }
           for (int64_t d = 0; d < f_.D; ++d) store(a_.dq, q(head, i) + d, dq[size_t(d)]);
@@ -86,6 +89,13 @@ class FusedLoops {
     return f_.dtype == GALLEY_BF16 ? static_cast<double>(cuda::widen(static_cast<const cuda::Bf16*>(data)[index]))
                                    : static_cast<double>(cuda::widen(static_cast<const cuda::F16*>(data)[index]));
   }
+  template <class T>
+  static double rounded_to(double x) {
+    T y;
+    cuda::narrow(static_cast<float>(x), y);
+    return static_cast<double>(cuda::widen(y));
+  }
+  double rounded(double x) const { return f_.dtype == GALLEY_BF16 ? rounded_to<cuda::Bf16>(x) : rounded_to<cuda::F16>(x); }
   void store(void* data, int64_t index, double x) const {
     if (f_.dtype == GALLEY_BF16) cuda::narrow(static_cast<float>(x), static_cast<cuda::Bf16*>(data)[index]);
     else cuda::narrow(static_cast<float>(x), static_cast<cuda::F16*>(data)[index]);
