@@ -109,6 +109,18 @@ std::vector<int64_t> Fuser::peaks(const Outline& outline, const Sources& sources
   return plan_peaks(out, c_.target);
 }
 
+/// Whether launches may be joined although the planner packs them worse than what is apart: by a thousandth, and where that fits.
+bool Fuser::worth(const std::vector<int64_t>& joined, const std::vector<int64_t>& apart) const {
+  int64_t sum = 0;
+  for (size_t m = 0; m < joined.size(); ++m) {
+    const int64_t capacity = c_.target.memories[m].capacity;
+    sum += joined[m];
+    if (joined[m] > apart[m] + apart[m] / 1024 || (joined[m] > apart[m] && capacity > 0 && joined[m] > capacity)) return false;
+  }
+  const int64_t limit = c_.options.memory_limit;
+  return limit <= 0 || sum <= limit || std::equal(joined.begin(), joined.end(), apart.begin(), std::less_equal<>());
+}
+
 Result<Fusion> Fuser::find(const Outline& outline, const Sources& sources) {
   Outline apart = outline;
   share_all(apart, sources);
@@ -128,7 +140,7 @@ Result<Fusion> Fuser::find(const Outline& outline, const Sources& sources) {
   renumber(apart, canonical_numbers(apart));
   Fusion none;
   none.peaks = plan_peaks(apart, c_.target);
-  if (any && std::equal(fusion.peaks.begin(), fusion.peaks.end(), none.peaks.begin(), std::less_equal<>())) return fusion;
+  if (any && worth(fusion.peaks, none.peaks)) return fusion;
   return none;
 }
 

@@ -1,8 +1,8 @@
 // Several nodes in one launch: groups of nodes that do not depend on each other, and chains of nodes that read what the one before has made.
 //
 // A launch stands where its first node stood; the others move up to it, past instructions that neither read what they write nor write what
-// they use. Nothing moves past a copy or an event. The most bytes that live at one time do not grow, in any memory class; where the planner
-// should need more all the same, everything stays apart.
+// they use. Nothing moves past a copy or an event. The most bytes that live at one time do not grow, in any memory class. Where the planner
+// should need a thousandth more all the same, or more than there is, everything stays apart.
 #pragma once
 
 #include <array>
@@ -61,6 +61,7 @@ class Fuser {
   const std::vector<TakeOver>& take_overs_of(const Instruction* i);
   void share_all(Outline& outline, const Sources& sources);
   std::vector<int64_t> peaks(const Outline& outline, const Sources& sources, const Fusion& fusion);
+  bool worth(const std::vector<int64_t>& joined, const std::vector<int64_t>& apart) const;
 
   Compilation& c_;
   std::map<std::vector<uint64_t>, Joint> joints_;
