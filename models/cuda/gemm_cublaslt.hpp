@@ -33,6 +33,20 @@ inline cublasComputeType_t cuda_compute(Compute compute) {
 template <class Handle>
 using LtOwned = std::unique_ptr<std::remove_pointer_t<Handle>, cublasStatus_t (*)(Handle)>;
 
+/// nvcc 13.0 cannot make a vector of cuBLASLt's own struct, which has no name.
+struct Algorithm {
+  cublasLtMatmulAlgo_t made = {};
+};
+
+/// A time on a stream.
+struct Event {
+  Event() { check(cudaEventCreate(&made), "cudaEventCreate"); }
+  ~Event() { cudaEventDestroy(made); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  cudaEvent_t made = nullptr;
+};
+
 /// A matrix in columns.
 struct LtLayout {
   LtLayout(const Lt& lt_, uint32_t dtype, int64_t rows, int64_t columns) : lt(lt_) {
@@ -118,7 +132,7 @@ class GemmEngine {
     if (setup_.choices) {
       tune();
     } else {
-      algorithm_ = search().front();
+      algorithm_ = search().front().made;
     }
     if (form().epilogue != Epilogue::None) {
       const bool reads = form().epilogue == Epilogue::GeluGrad;
@@ -130,14 +144,14 @@ class GemmEngine {
         set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, form().n);
         set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, somewhere());
       }
-      if (!takes(layouts_)) algorithm_ = search().front();
+      if (!takes(layouts_)) algorithm_ = search().front().made;
       if (reads || form().keeps_product) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, form().product);
     }
     if (bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, setup_.bias);
   }
 
   /// Those that the heuristic knows, the best first; one at least.
-  std::vector<cublasLtMatmulAlgo_t> search() const {
+  std::vector<detail::Algorithm> search() const {
     cublasLtMatmulPreference_t made = nullptr;
     lt_.check(lt_.preference_create(&made), "cublasLtMatmulPreferenceCreate");
     const detail::LtOwned<cublasLtMatmulPreference_t> preference(made, lt_.preference_destroy);
@@ -155,9 +169,9 @@ class GemmEngine {
     int count = 0;
     const cublasStatus_t status = lt_.heuristic(lt_.handle(), made_, layouts_.first.made, layouts_.second.made, layouts_.out.made,
                                                 layouts_.out.made, made, 8, found, &count);
-    std::vector<cublasLtMatmulAlgo_t> out;
+    std::vector<detail::Algorithm> out;
     for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < count; ++i)
-      if (fits(found[i])) out.push_back(found[i].algo);
+      if (fits(found[i])) out.push_back({found[i].algo});
     if (!out.empty()) return out;
     fail("it has no algorithm", status == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : status);
   }
@@ -181,15 +195,15 @@ class GemmEngine {
                             std::to_string(alignment(form().b_row(), form().dtype, &Matmul::b)) + ", " +
                             std::to_string(alignment(form().n, form().c_dtype, &Matmul::c));
     if (const char* known = setup_.choices->find(setup_.choices->self, key.c_str()); known && read(known) && takes(layouts_)) return;
-    const std::vector<cublasLtMatmulAlgo_t> candidates = search();
+    const std::vector<detail::Algorithm> candidates = search();
     if (form().has_bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, setup_.bias);
     double best = 0;
-    cublasLtMatmulAlgo_t fastest = candidates.front();
+    cublasLtMatmulAlgo_t fastest = candidates.front().made;
     for (size_t i = 0; i < candidates.size(); ++i) {
-      algorithm_ = candidates[i];
+      algorithm_ = candidates[i].made;
       const double seconds = measure();
       // The heuristic's order decides between equals: times scatter.
-      if (i == 0 || seconds < 0.98 * best) best = seconds, fastest = candidates[i];
+      if (i == 0 || seconds < 0.98 * best) best = seconds, fastest = candidates[i].made;
     }
     algorithm_ = fastest;
     if (form().has_bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, somewhere());
@@ -198,20 +212,15 @@ class GemmEngine {
   /// Seconds of the first product, the shortest of a few.
   double measure() const {
     const auto stream = reinterpret_cast<cudaStream_t>(setup_.queue);
-    const auto event = [] {
-      cudaEvent_t made = nullptr;
-      check(cudaEventCreate(&made), "cudaEventCreate");
-      return std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, cudaError_t (*)(cudaEvent_t)>(made, cudaEventDestroy);
-    };
-    const auto begin = event(), end = event();
+    const detail::Event begin, end;
     float best = 0;
     for (int round = 0; round < 6; ++round) {
-      check(cudaEventRecord(begin.get(), stream), "cudaEventRecord");
+      check(cudaEventRecord(begin.made, stream), "cudaEventRecord");
       call(layouts_, form().b, form().a, form().c, setup_.queue);
-      check(cudaEventRecord(end.get(), stream), "cudaEventRecord");
-      check(cudaEventSynchronize(end.get()), "cudaEventSynchronize");
+      check(cudaEventRecord(end.made, stream), "cudaEventRecord");
+      check(cudaEventSynchronize(end.made), "cudaEventSynchronize");
       float milliseconds = 0;
-      check(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), "cudaEventElapsedTime");
+      check(cudaEventElapsedTime(&milliseconds, begin.made, end.made), "cudaEventElapsedTime");
       if (round == 1 || (round > 1 && milliseconds < best)) best = milliseconds;  // the first one loads the code
     }
     return static_cast<double>(best) / 1e3;
