@@ -30,6 +30,24 @@ std::string properties_of(const Gpu& gpu) {
          R"("memClockRateKHz":3201000,"l2CacheSize":62914560,"deviceName":")" + gpu.name + "\"}";
 }
 
+TEST(Cudnn, BackwardRunsInPiecesThatKeepTheGpuBusyWithinTheBudget) {
+  constexpr int64_t budget = int64_t{256} << 20;
+  const auto piece = [](int64_t B, int64_t heads, int64_t kv_heads, int64_t S, int64_t bytes, bool deterministic = true) {
+    const FusedForm whole = {B, heads, kv_heads, S, 128, heads * 128, kv_heads * 128, heads * 128, heads, GALLEY_BF16, 1.0f, deterministic};
+    const FusedForm of = models::fused_piece_within(whole, 90, 132, bytes);
+    EXPECT_EQ(of.heads, of.kv_heads * (heads / kv_heads));
+    EXPECT_EQ(of.lse_heads, heads);
+    EXPECT_LE(of.B ? FusedMemory(of, 90).end : 0, bytes);
+    return std::pair(of.B, of.kv_heads);
+  };
+  EXPECT_EQ(piece(8, 16, 16, 1024, budget), std::pair(int64_t{4}, int64_t{16}));  // 528 blocks of rows: 5 sequences at least, but 4 fit
+  EXPECT_EQ(piece(16, 16, 4, 512, budget), std::pair(int64_t{16}, int64_t{4}));   // all at once
+  EXPECT_EQ(piece(64, 16, 16, 1024, budget, false), std::pair(int64_t{8}, int64_t{16}));  // no more than keeps it busy
+  EXPECT_EQ(piece(1, 32, 8, 4096, budget), std::pair(int64_t{1}, int64_t{1}));            // a key head and its four query heads
+  EXPECT_EQ(piece(1, 32, 8, 16384, budget).first, 0);                                     // 2 GiB for one key head
+  EXPECT_EQ(piece(1, 32, 8, 16384, budget, false), std::pair(int64_t{1}, int64_t{2}));
+}
+
 TEST(Cudnn, TakesItsGraphsWithinTheirMemory) {
   const char* const given = std::getenv("GALLEY_CUDNN");
   if (!given && !::dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL)) GTEST_SKIP() << "there is no cuDNN here";
