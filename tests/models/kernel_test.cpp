@@ -130,8 +130,9 @@ TEST_P(Kernel, EqualsReference) {
         std::vector<double> wanted = expected.outputs[i]->values;
         if (access[i] == GALLEY_ACCUMULATE)
           for (size_t e = 0; e < wanted.size(); ++e) wanted[e] += initial[i][e];
-        // cuDNN rounds probabilities and the gradients of scores on the way.
-        const int times = std::string_view(kernel->name).ends_with(".cudnn") ? 10 : 1;
+        // Attention on tensor cores rounds probabilities and the gradients of scores to 16 bits, before they are summed up.
+        const std::string_view name = kernel->name;
+        const int times = name.starts_with("attention") && (name.ends_with(".cudnn") || name.ends_with(".cuda_mma")) ? 10 : 1;
         expect_near(values(r.outputs[i], *problem.outputs[i]), wanted, problem.outputs[i]->dtype,
                     access[i] == GALLEY_ACCUMULATE ? "added" : "written", {times, {}});
       }

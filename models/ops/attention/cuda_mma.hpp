@@ -75,42 +75,27 @@ __device__ inline void multiply(const uint16_t* rows, const uint16_t* columns, f
   }
 }
 
-/// Weights, which are F32, go into a product in so many parts of 16 bits: the number rounded, and what rounding lost. With one part, as
-/// FlashAttention has it, forward would take 2 products of tiles instead of 3, backward 7 instead of 10, and results would be off once more by
-/// as much as rounding them costs: more than what tests allow.
-inline constexpr int kParts = 2;
-
-/// sums[m] += weights[m] · values: the weights as multiply() left them; 8·kJ rows of `values`.
+/// sums[m] += weights[m] · values: the weights as multiply() left them, rounded to 16 bits, as in FlashAttention; 8·kJ rows of `values`.
 template <class T, int kD, int kM, int kJ>
 __device__ inline void accumulate(const float (&weights)[kM][kJ][4], const uint16_t* values, float (&sums)[kM][kD / 8][4]) {
   const int lane = thread_again() % kWarpSize;
   const uint16_t* const b_row = values + lane % 16 * kHalfRow<kD> + lane / 16 * 8;
 #pragma unroll
   for (int k = 0; k < kJ / 2; ++k) {
-    uint32_t a[kParts][kM][4];
+    uint32_t a[kM][4];
 #pragma unroll
     for (int m = 0; m < kM; ++m)
 #pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        float low = weights[m][2 * k + r / 2][r % 2 * 2], high = weights[m][2 * k + r / 2][r % 2 * 2 + 1];
-#pragma unroll
-        for (int part = 0; part < kParts; ++part) {
-          a[part][m][r] = pack_pair<T>(low, high);
-          low -= low_of<T>(a[part][m][r]);
-          high -= high_of<T>(a[part][m][r]);
-        }
-      }
+      for (int r = 0; r < 4; ++r) a[m][r] = pack_pair<T>(weights[m][2 * k + r / 2][r % 2 * 2], weights[m][2 * k + r / 2][r % 2 * 2 + 1]);
 #pragma unroll
     for (int j = 0; j < kD / 16; ++j) {
       uint32_t b[4];
       load_transposed(b, b_row + k * 16 * kHalfRow<kD> + j * 16);
 #pragma unroll
-      for (int part = 0; part < kParts; ++part)
-#pragma unroll
-        for (int m = 0; m < kM; ++m) {
-          mma<T>(sums[m][2 * j], a[part][m], {b[0], b[1]});
-          mma<T>(sums[m][2 * j + 1], a[part][m], {b[2], b[3]});
-        }
+      for (int m = 0; m < kM; ++m) {
+        mma<T>(sums[m][2 * j], a[m], {b[0], b[1]});
+        mma<T>(sums[m][2 * j + 1], a[m], {b[2], b[3]});
+      }
     }
   }
 }
@@ -153,8 +138,8 @@ void by_mma_size(int64_t D, const Body& body) {
   else body(std::integral_constant<int, 256>());
 }
 
-/// Why a node is none for tensor cores; null: it is one. These inputs and outputs, where they are there, have one dtype of 16 bits: in two
-/// parts a weight of BF16 has 16 bits, which is not enough for results in F32.
+/// Why a node is none for tensor cores; null: it is one. These inputs and outputs, where they are there, have one dtype of 16 bits: weights
+/// are rounded to it, which is not enough for results in F32.
 inline const char* no_halves(const Node& n, std::initializer_list<uint32_t> inputs, std::initializer_list<uint32_t> outputs) {
   const uint32_t dtype = n.in(models::attention_input::Q).dtype;
   if (dtype != GALLEY_BF16 && dtype != GALLEY_F16) return "dtypes: tensor cores take BF16 and F16";

@@ -1,5 +1,5 @@
 // Attention in BF16 and F16 on tensor cores: o and lse as cuda_forward.cu makes them. Products in 16 bits with sums in F32, the softmax in
-// F32 (Dao: "FlashAttention-2", arXiv:2307.08691); probabilities go into their product with v in two parts of 16 bits (cuda_mma.hpp).
+// F32 (Dao: "FlashAttention-2", arXiv:2307.08691); probabilities go into their product with v in 16 bits.
 //
 // A block of 4 warps takes 128 queries of one head, a warp twice 16 of them, and goes over its keys 32 at a time (heads of 256: 64 queries,
 // 16 keys). The next tile of keys and values is copied while this one is computed with: one barrier a tile. Sums are scaled down only where

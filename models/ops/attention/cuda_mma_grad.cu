@@ -1,5 +1,5 @@
 // The gradient of attention in BF16 and F16 on tensor cores: what cuda_grad.cu computes, split in the same way. Products in 16 bits with
-// sums in F32; probabilities and dS go into products in two parts of 16 bits (cuda_mma.hpp), never through shared memory.
+// sums in F32; probabilities and dS go into products in 16 bits, never through shared memory.
 //
 // A block of 4 warps keeps 64 rows of two operands, a warp 16 of them, and goes over columns of the two others, 64 at a time (heads of 96
 // and 128: 32; for dk and dv of 128: 16, by registers). The next tile of columns is copied while this one is computed with: one barrier a

@@ -2,7 +2,7 @@
 //
 //   mma<Bf16>(d, a, b)                  d += a · b, 16×8 from 16×16 and 16×8 in BF16 or F16, sums in F32
 //   load_matrices(r, row)               four matrices of 8×8 numbers of 16 bits from shared memory; load_transposed(): each transposed
-//   pack_pair<Bf16>(low, high)          two numbers in a register; low_of<Bf16>(), high_of<Bf16>(): in F32
+//   pack_pair<Bf16>(low, high)          two numbers in a register
 //   copy_async(to, from, there)         16 bytes from global to shared memory, zeros where not `there`
 //   GALLEY_ASYNC_COMMIT();              the thread's copies since the last one are a group
 //   GALLEY_ASYNC_WAIT(n);               until at most n of the thread's groups are under way; others see them after a barrier
@@ -178,18 +178,5 @@ __device__ inline void copy_async(void* to, const void* from, bool there) {
 #define GALLEY_ASYNC_WAIT(n) asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
 
 #endif
-
-template <class T>
-__device__ inline float low_of(uint32_t pair) {
-  T x;
-  x.bits = static_cast<uint16_t>(pair);
-  return widen(x);
-}
-template <class T>
-__device__ inline float high_of(uint32_t pair) {
-  T x;
-  x.bits = static_cast<uint16_t>(pair >> 16);
-  return widen(x);
-}
 
 }  // namespace galley::cuda
