@@ -64,7 +64,8 @@ Status take_compute(const Answer& a) {
   const std::string& text = a.said.text;
   const bool tf32 = text == "tf32";
   const uint32_t dtype = tf32 ? GALLEY_F32 : dtype_of(text);
-  if (!dtype) return recipe_error(a.by() + " wants '" + a.name + "' to compute in '" + text + "'", "nodes compute in f32, tf32, bf16 or f16");
+  if (!dtype)
+    return recipe_error(a.by() + " wants '" + a.name + "' to compute in '" + text + "'", "nodes compute in f32, tf32, bf16 or f16");
   if (a.said.number != GALLEY_WEIGHTS_DERIVED && a.said.number != GALLEY_WEIGHTS_CAST_ON_USE)
     return plugin_error(a.by() + ": COMPUTE of '" + a.name + "' has the number " + std::to_string(a.said.number) +
                         ", which is no GALLEY_WEIGHTS_…");

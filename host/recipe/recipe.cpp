@@ -6,13 +6,13 @@
 
 #include "host/base/file.hpp"
 #include "host/base/json.hpp"
+#include "host/base/schedule.hpp"
 #include "host/lua/sandbox.hpp"
 #include "host/recipe/arguments.hpp"
 #include "host/recipe/fields.hpp"
 #include "host/recipe/language.hpp"
 #include "host/recipe/paths.hpp"
 #include "host/recipe/scan.hpp"
-#include "host/base/schedule.hpp"
 #include "host/recipe/script.hpp"
 
 namespace galley {
@@ -316,7 +316,8 @@ Status Reader::read_uses(const Entry& entry, Recipe* recipe) {
 
 Status Reader::read(const Entry& entry, Recipe* recipe) {
   const Fields fields = fields_of(entry, "the recipe");
-  TRY_STATUS(fields.only({"model", "data", "batch", "length", "steps", "seed", "deterministic", "tune", "validate", "save", "head_rows", "kernels"}));
+  TRY_STATUS(fields.only(
+      {"model", "data", "batch", "length", "steps", "seed", "deterministic", "tune", "validate", "save", "head_rows", "kernels"}));
   TRY_STATUS(read_model(*TRY(entry_of(fields, "model", Entry::Kind::Model, "model { path = … }")), &recipe->model));
   TRY_STATUS(read_data(*TRY(entry_of(fields, "data", Entry::Kind::Data, "data.text { files = { … } }")), &recipe->data));
   TRY_STATUS(read_numbers(fields, recipe));

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "host/base/result.hpp"
-#include "host/base/value.hpp"
 #include "host/base/schedule.hpp"
+#include "host/base/value.hpp"
 
 namespace galley {
 

@@ -50,4 +50,6 @@ int cuGetProcAddress_v2(const char* name, void** found, int cuda, uint64_t flags
   if (status) *status = 0;
   return 0;
 }
-int cuGetProcAddress(const char* name, void** found, int cuda, uint64_t flags) { return cuGetProcAddress_v2(name, found, cuda, flags, NULL); }
+int cuGetProcAddress(const char* name, void** found, int cuda, uint64_t flags) {
+  return cuGetProcAddress_v2(name, found, cuda, flags, NULL);
+}

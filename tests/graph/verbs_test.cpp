@@ -399,7 +399,8 @@ TEST_F(Verbs, KeysOfTheConfiguration) {
 
 TEST_F(Verbs, WhatIsStoredIsAParameters) {
   const auto stored = [&](galley_tensor t) { return [&, t](galley_error* e) { return verbs.export_stored(graph.handle(), t, e); }; };
-  expect_refused({{"none", stored(nowhere), "export_stored: no such parameter"}, {"a state", stored(number), "export_stored: no such parameter"}});
+  expect_refused(
+      {{"none", stored(nowhere), "export_stored: no such parameter"}, {"a state", stored(number), "export_stored: no such parameter"}});
   galley_error error = GALLEY_ERROR_INIT;
   EXPECT_EQ(verbs.export_stored(graph.handle(), parameter, &error), GALLEY_OK) << error.text;
 }

@@ -229,7 +229,8 @@ TEST(FuseRandom, NoPeakIsHigherAndTheProgramIsValid) {
       return out;
     };
     const std::vector<int64_t> apart = planned({alias}), joined = planned({fuse, alias});
-    for (size_t memory = 0; memory < apart.size(); ++memory) EXPECT_LE(joined[memory], apart[memory] + apart[memory] / 1024) << "class " << memory;
+    for (size_t memory = 0; memory < apart.size(); ++memory)
+      EXPECT_LE(joined[memory], apart[memory] + apart[memory] / 1024) << "class " << memory;
     EXPECT_EQ(g.answered, "peaks: " + std::to_string(joined[g.asked]) + "\n");
     EXPECT_EQ(g.shadow(), "");
     const size_t before = groups + chains;
