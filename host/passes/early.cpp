@@ -301,17 +301,9 @@ void copy_once(const Program& program, std::vector<Instruction>& code, const Tar
   }
 }
 
-/// Whether no class has grown beyond its limit, and class 0 not beyond the budget that a strategy holds. Staging is in class 0, so that one
-/// alone can have grown.
+/// Within the limits, and class 0 not beyond the budget that a strategy holds. Staging is in class 0, so that one alone can have grown.
 bool fits(const Compilation& c, const std::vector<int64_t>& before, const std::vector<int64_t>& after) {
-  const auto within = [](int64_t was, int64_t is, int64_t limit) { return limit <= 0 || is <= std::max(was, limit); };
-  if (!within(before[0], after[0], c.budget)) return false;
-  int64_t others = 0;
-  for (size_t i = 0; i < after.size(); ++i) {
-    if (!within(before[i], after[i], c.target.memories[i].capacity)) return false;
-    if (i > 0 && c.target.memories[0].host_access && c.target.memories[i].host_access) others += after[i];
-  }
-  return within(others + before[0], others + after[0], c.options.memory_limit);
+  return (c.budget <= 0 || after[0] <= std::max(before[0], c.budget)) && c.within_limits(before, after);
 }
 
 }  // namespace

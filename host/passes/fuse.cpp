@@ -111,14 +111,8 @@ std::vector<int64_t> Fuser::peaks(const Outline& outline, const Sources& sources
 
 /// Whether launches may be joined although the planner packs them worse than what is apart: by a thousandth, and where that fits.
 bool Fuser::worth(const std::vector<int64_t>& joined, const std::vector<int64_t>& apart) const {
-  int64_t sum = 0;
-  for (size_t m = 0; m < joined.size(); ++m) {
-    const int64_t capacity = c_.target.memories[m].capacity;
-    sum += joined[m];
-    if (joined[m] > apart[m] + apart[m] / 1024 || (joined[m] > apart[m] && capacity > 0 && joined[m] > capacity)) return false;
-  }
-  const int64_t limit = c_.options.memory_limit;
-  return limit <= 0 || sum <= limit || std::equal(joined.begin(), joined.end(), apart.begin(), std::less_equal<>());
+  const auto near = [](int64_t is, int64_t was) { return is <= was + was / 1024; };
+  return std::equal(joined.begin(), joined.end(), apart.begin(), near) && c_.within_limits(apart, joined);
 }
 
 Result<Fusion> Fuser::find(const Outline& outline, const Sources& sources) {

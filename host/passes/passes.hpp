@@ -67,6 +67,8 @@ struct Compilation {
   /// To evaluate or to sample, by weights that only an update has (eval_as).
   bool averages() const;
   Tensors tensors() const { return {graph, orders}; }
+  /// Whether no memory class has grown, from peaks `before` to peaks `after`, beyond its capacity, nor all that counts beyond --memory.
+  bool within_limits(const std::vector<int64_t>& before, const std::vector<int64_t>& after) const;
 };
 
 /// "keep"; "offload to pinned".

@@ -19,10 +19,7 @@ class Lt {
   /// `planned`: the version that the target lists. Fails if there is no library, or one of another major version. [thread-safe]
   static const Lt& of(const std::string& planned) {
     static const Lt lt(planned);
-    const int major = std::atoi(planned.c_str());
-    if (major != static_cast<int>(lt.version_number() / 10000))
-      throw sdk::Failure(GALLEY_FAILED, "the plan is made for cuBLASLt " + planned + ", but " + lt.library_.path() + " is " + lt.version(),
-                         "set GALLEY_CUBLASLT to the path of a libcublasLt.so." + std::to_string(major) + ", or plan for this machine");
+    lt.library_.check_planned(planned, lt.version_number(), "libcublasLt.so");
     return lt;
   }
 

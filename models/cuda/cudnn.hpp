@@ -5,7 +5,6 @@
 // GALLEY_CUDNN = PATH: the library to open. Without it, the loader searches for libcudnn.so.9.
 #pragma once
 
-#include <initializer_list>
 #include <memory>
 
 #include "cuda/library.hpp"
@@ -119,10 +118,7 @@ class Dnn {
   /// `planned`: the version that the target lists. Fails if there is no library, or one of another major version. [thread-safe]
   static const Dnn& of(const std::string& planned) {
     static const Dnn dnn(planned);
-    const int major = std::atoi(planned.c_str());
-    if (major != static_cast<int>(dnn.version_number() / 10000))
-      throw sdk::Failure(GALLEY_FAILED, "the plan is made for cuDNN " + planned + ", but " + dnn.library_.path() + " is " + dnn.version(),
-                         "set GALLEY_CUDNN to the path of a libcudnn.so." + std::to_string(major) + ", or plan for this machine");
+    dnn.library_.check_planned(planned, dnn.version_number(), "libcudnn.so");
     return dnn;
   }
 
@@ -184,9 +180,6 @@ class Descriptor {
     return *this;
   }
   Descriptor& number(int attribute, int64_t value) { return set(attribute, CUDNN_TYPE_INT64, 1, &value); }
-  Descriptor& numbers(int attribute, std::initializer_list<int64_t> values) {
-    return set(attribute, CUDNN_TYPE_INT64, static_cast<int64_t>(values.size()), values.begin());
-  }
   /// Of the attribute's own enumeration, which `type` names.
   Descriptor& choice(int attribute, int type, int value) { return set(attribute, type, 1, &value); }
   Descriptor& yes(int attribute) {

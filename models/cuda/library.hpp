@@ -19,11 +19,17 @@ inline const char* library_version(const galley_target& target, const char* name
   return nullptr;
 }
 
+/// "13.1.0" of 130100.
+inline std::string dotted_version(size_t number) {
+  return std::to_string(number / 10000) + "." + std::to_string(number / 100 % 100) + "." + std::to_string(number % 100);
+}
+
 class Library {
  public:
   /// `variable`: the environment variable with the path of the library to open; without it, the loader searches for `names`, in this order.
   /// Fails with `hint` if none can be opened.
-  Library(const char* what, const char* variable, std::vector<std::string> names, const std::string& hint) : hint_(hint) {
+  Library(const char* what, const char* variable, std::vector<std::string> names, const std::string& hint)
+      : what_(what), variable_(variable), hint_(hint) {
     if (const char* given = std::getenv(variable); given && *given) names = {given};
     std::string reason;
     for (size_t i = 0; !address_ && i < names.size(); ++i) {
@@ -42,15 +48,19 @@ class Library {
     return reinterpret_cast<Function>(found);
   }
   const std::string& path() const { return path_; }
+  /// Fails if the library is of another major version than the one that the target lists. `number`: its own;
+  /// `file`: what its file is called, "libcudnn.so".
+  void check_planned(const std::string& planned, size_t number, const std::string& file) const {
+    const int major = std::atoi(planned.c_str());
+    if (major != static_cast<int>(number / 10000))
+      throw sdk::Failure(GALLEY_FAILED,
+                         "the plan is made for " + what_ + " " + planned + ", but " + path_ + " is " + dotted_version(number),
+                         "set " + variable_ + " to the path of a " + file + "." + std::to_string(major) + ", or plan for this machine");
+  }
 
  private:
   void* address_ = nullptr;
-  std::string path_, hint_;
+  std::string what_, variable_, path_, hint_;
 };
-
-/// "13.1.0" of 130100.
-inline std::string dotted_version(size_t number) {
-  return std::to_string(number / 10000) + "." + std::to_string(number / 100 % 100) + "." + std::to_string(number % 100);
-}
 
 }  // namespace galley::cuda

@@ -15,20 +15,6 @@ using namespace models;
 using namespace models::attention_input;
 using namespace models::attention_output;
 
-/// `n` numbers behind what a reader or a writer begins with.
-template <class Operand>
-Operand behind(Operand x, int64_t n) {
-  using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(x.data)>>, const char, char>;
-  if (x.there()) x.data = static_cast<Byte*>(x.data) + n * galley_dtype_bytes(x.dtype);
-  return x;
-}
-/// q, k and v, or their gradients; packed, the first operand has all three.
-template <class Operand>
-AttentionOperands<Operand> parts(const AttentionExtents& e, const Operand& q, const Operand& k, const Operand& v) {
-  if (!e.packed) return {q, k, v};
-  return {q, behind(q, e.q_columns()), behind(q, e.q_columns() + e.kv_columns())};
-}
-
 /// What both directions read.
 template <class Call>
 void take_inputs(Call& call, const Node& node, const AttentionExtents& e, const galley_kernel_setup& setup) {

@@ -49,6 +49,20 @@ inline void upload_buckets(const AttentionExtents& e, const galley_kernel_setup&
   upload(setup, setup.constants, table.data(), table.size() * sizeof(int32_t));
 }
 
+/// `n` numbers behind what a reader or a writer begins with.
+template <class Operand>
+Operand behind(Operand x, int64_t n) {
+  using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(x.data)>>, const char, char>;
+  if (x.there()) x.data = static_cast<Byte*>(x.data) + n * galley_dtype_bytes(x.dtype);
+  return x;
+}
+/// q, k and v, or their gradients; packed, the first operand has all three.
+template <class Operand>
+models::AttentionOperands<Operand> parts(const AttentionExtents& e, const Operand& q, const Operand& k, const Operand& v) {
+  if (!e.packed) return {q, k, v};
+  return {q, behind(q, e.q_columns()), behind(q, e.q_columns() + e.kv_columns())};
+}
+
 inline Call call_of(const Node& n, const AttentionExtents& e, const void* constants) {
   using namespace models::attention_input;
   const auto i32 = [](int64_t x) { return static_cast<int32_t>(x); };

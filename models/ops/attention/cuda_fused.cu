@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "galley/cuda/kernel.hpp"
+#include "ops/attention/cuda_call.hpp"
 #include "ops/attention/fused.hpp"
 
 #if GALLEY_CUDA_EMULATED
@@ -30,7 +30,6 @@ using namespace models::attention_input;
 using namespace models::attention_output;
 
 constexpr int64_t kPriority = 20;
-constexpr int kHalf = 2;  // bytes of BF16 and F16
 
 /// The version of cuDNN that the target lists.
 std::string planned_version(const galley_target& target) {
@@ -43,19 +42,6 @@ char* aligned(void* memory) {
   const auto address = reinterpret_cast<uintptr_t>(memory);
   return static_cast<char*>(memory) + (alignment - address % alignment) % alignment;
 }
-/// `n` numbers behind an address; null stays null.
-template <class T>
-T* behind(T* address, int64_t n, int64_t bytes = kHalf) {
-  using Byte = std::conditional_t<std::is_const_v<T>, const char, char>;
-  return address ? static_cast<T*>(static_cast<Byte*>(address) + n * bytes) : nullptr;
-}
-/// q, k, v and, in the same places, their gradients.
-template <class T>
-AttentionOperands<T*> parts(const AttentionExtents& e, T* q, T* k, T* v) {
-  if (e.packed) return {q, behind(q, e.q_columns()), behind(q, e.q_columns() + e.kv_columns())};
-  return {q, k, v};
-}
-
 const FusedOperands& checked(const Node& node, const FusedOperands& a) {
   for (const void* address : std::initializer_list<const void*>{a.q, a.k, a.v, a.go, a.o, a.dq, a.dk, a.dv, a.lse})
     if (reinterpret_cast<uintptr_t>(address) % 16)
@@ -65,10 +51,10 @@ const FusedOperands& checked(const Node& node, const FusedOperands& a) {
 
 #if GALLEY_CUDA_EMULATED
 /// A call, ready to be made.
-class Call {
+class FusedCall {
  public:
-  Call(const Node&, const galley_target&, const FusedForm& form, const FusedOperands& operands, bool backward, char* workspace,
-       int64_t bytes)
+  FusedCall(const Node&, const galley_target&, const FusedForm& form, const FusedOperands& operands, bool backward, char* workspace,
+            int64_t bytes)
       : form_(form), operands_(operands), backward_(backward), workspace_(workspace), bytes_(bytes) {}
   void run(galley_queue*) const {
     std::memset(workspace_, 0xFF, static_cast<size_t>(bytes_));  // as an engine might: what must outlive it has to lie elsewhere
@@ -85,10 +71,10 @@ class Call {
   int64_t bytes_;
 };
 #else
-class Call {
+class FusedCall {
  public:
-  Call(const Node& node, const galley_target& target, const FusedForm& form, const FusedOperands& operands, bool backward, char* workspace,
-       int64_t bytes)
+  FusedCall(const Node& node, const galley_target& target, const FusedForm& form, const FusedOperands& operands, bool backward,
+            char* workspace, int64_t bytes)
       : name_(node.name()), dnn_(dnn::Dnn::of(planned_version(target))) {
     const FusedMemory memory(form, architecture(target));
     float* const sums = backward ? reinterpret_cast<float*>(workspace) : nullptr;
@@ -137,10 +123,10 @@ class FusedForward {
  private:
   static FusedOperands operands(const Node& node) {
     const AttentionExtents e = attention_extents(node);
-    const auto in = parts<const void>(e, node.read<void>(Q), node.read<void>(K), node.read<void>(V));
-    return {in.q, in.k, in.v, nullptr, node.write<void>(0), nullptr, nullptr, nullptr, node.write<float>(1)};
+    const auto in = parts(e, Reader(node, Q), Reader(node, K), Reader(node, V));
+    return {in.q.data, in.k.data, in.v.data, nullptr, node.write<void>(0), nullptr, nullptr, nullptr, node.write<float>(1)};
   }
-  Call call_;
+  FusedCall call_;
 };
 
 class FusedGradient {
@@ -165,26 +151,26 @@ class FusedGradient {
     const FusedForm piece = piece_of(node, *setup.target);
     const int64_t bytes = FusedMemory(piece, architecture(*setup.target)).end, group = e.group();
     char* const workspace = aligned(setup.workspace);
-    const auto in = parts<const void>(e, node.read<void>(Q), node.read<void>(K), node.read<void>(V));
-    const auto out = parts<void>(e, node.write<void>(DQ), node.write<void>(DK), node.write<void>(DV));
+    const auto in = parts(e, Reader(node, Q), Reader(node, K), Reader(node, V));
+    const auto out = parts(e, Writer(node, DQ), Writer(node, DK), Writer(node, DV));
     for (int64_t b = 0; b < e.B; b += piece.B)
       for (int64_t g = 0; g < e.kv_heads; g += piece.kv_heads) {
         const int64_t q = b * e.Sq * e.q_row() + g * group * e.D, kv = b * e.Sq * e.kv_row() + g * e.D,
                       o = b * e.Sq * e.q_columns() + g * group * e.D, lse = (b * e.heads + g * group) * e.Sq;
-        const FusedOperands operands = {behind(in.q, q),
-                                        behind(in.k, kv),
-                                        behind(in.v, kv),
-                                        behind(node.read<void>(DO), o),
-                                        const_cast<void*>(behind(node.read<void>(O), o)),  // read
-                                        behind(out.q, q),
-                                        behind(out.k, kv),
-                                        behind(out.v, kv),
+        const FusedOperands operands = {behind(in.q, q).data,
+                                        behind(in.k, kv).data,
+                                        behind(in.v, kv).data,
+                                        behind(Reader(node, DO), o).data,
+                                        const_cast<void*>(behind(Reader(node, O), o).data),  // read
+                                        behind(out.q, q).data,
+                                        behind(out.k, kv).data,
+                                        behind(out.v, kv).data,
                                         const_cast<float*>(node.read<float>(Lse)) + lse};  // read
         calls_.emplace_back(node, *setup.target, piece, checked(node, operands), true, workspace, bytes);
       }
   }
   void run(galley_queue* queue) const {
-    for (const Call& call : calls_) call.run(queue);
+    for (const FusedCall& call : calls_) call.run(queue);
   }
 
  private:
@@ -193,7 +179,7 @@ class FusedGradient {
     return fused_piece_within(fused_form(node, attention_extents(node), deterministic(target)), architecture(target), target.threads,
                               target.workspace_budget);
   }
-  std::vector<Call> calls_;
+  std::vector<FusedCall> calls_;
 };
 
 const bool added =

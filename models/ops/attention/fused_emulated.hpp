@@ -86,20 +86,13 @@ class FusedLoops {
     return sum * static_cast<double>(f_.scale);
   }
   double at(const void* data, int64_t index) const {
-    return f_.dtype == GALLEY_BF16 ? static_cast<double>(cuda::widen(static_cast<const cuda::Bf16*>(data)[index]))
-                                   : static_cast<double>(cuda::widen(static_cast<const cuda::F16*>(data)[index]));
+    cuda::Reader reader;
+    reader.data = data;
+    reader.dtype = f_.dtype;
+    return static_cast<double>(reader.at(index));
   }
-  template <class T>
-  static double rounded_to(double x) {
-    T y;
-    cuda::narrow(static_cast<float>(x), y);
-    return static_cast<double>(cuda::widen(y));
-  }
-  double rounded(double x) const { return f_.dtype == GALLEY_BF16 ? rounded_to<cuda::Bf16>(x) : rounded_to<cuda::F16>(x); }
-  void store(void* data, int64_t index, double x) const {
-    if (f_.dtype == GALLEY_BF16) cuda::narrow(static_cast<float>(x), static_cast<cuda::Bf16*>(data)[index]);
-    else cuda::narrow(static_cast<float>(x), static_cast<cuda::F16*>(data)[index]);
-  }
+  double rounded(double x) const { return static_cast<double>(cuda::rounded(static_cast<float>(x), f_.dtype)); }
+  void store(void* data, int64_t index, double x) const { cuda::store_numbers<1>(data, f_.dtype, index, 1, {static_cast<float>(x)}); }
 
   const FusedForm& f_;
   const FusedOperands& a_;
