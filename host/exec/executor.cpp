@@ -1,5 +1,7 @@
 #include "host/exec/executor.hpp"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <string>
 
@@ -30,9 +32,11 @@ uint32_t marks_of(const Program& program) {
 
 }  // namespace
 
-Executor::Executor(const Program& program, const Plan& plan, std::unique_ptr<Machine> machine, const ExecutorOptions& options)
+Executor::Executor(const Program& program, const Plan& plan, const Target& target, std::unique_ptr<Machine> machine,
+                   const ExecutorOptions& options)
     : program_(program),
       plan_(plan),
+      target_(target),
       machine_(std::move(machine)),
       views_(program, *machine_),
       scalars_(program, *machine_),
@@ -48,8 +52,8 @@ Result<std::unique_ptr<Executor>> Executor::create(const Program& program, const
   // By itself: TRY returns from here, and what `new` had allocated by then would be lost.
   std::unique_ptr<Machine> machine =
       TRY(Machine::open(program, plan, target, device, options.poison, options.timed ? marks_of(program) : 0));
-  std::unique_ptr<Executor> executor(new Executor(program, plan, std::move(machine), options));
-  TRY_STATUS(executor->prepare(target));
+  std::unique_ptr<Executor> executor(new Executor(program, plan, target, std::move(machine), options));
+  TRY_STATUS(executor->prepare());
   return executor;
 }
 
@@ -73,9 +77,9 @@ Executor::~Executor() {
   }
 }
 
-Result<void*> Executor::prepare(const Instruction& code, const galley_node_view* const* nodes, uint32_t n, const TargetView& target) {
+Result<void*> Executor::prepare(const Instruction& code, const galley_node_view* const* nodes, uint32_t n) {
   auto setup = new_struct<galley_kernel_setup>();
-  setup.target = target.get();
+  setup.target = target_.get();
   setup.device = machine_->handle();
   setup.queue = machine_->queue();
   setup.choices = choices_ ? choices_->table() : nullptr;
@@ -98,8 +102,7 @@ Result<void*> Executor::prepare(const Instruction& code, const galley_node_view*
       status.error().hint);
 }
 
-Status Executor::prepare(const Target& target) {
-  const TargetView view(target);
+Status Executor::prepare() {
   for (size_t s = 0; s < steps_.size(); ++s) {
     const Segment& segment = program_.segments[s];
     steps_[s].resize(segment.code.size());
@@ -115,8 +118,8 @@ Status Executor::prepare(const Target& target) {
         step.plugin = plugin_of(code.kernel);
         if (machine_->names_work()) step.name = code.name + (code.strategy.empty() ? "" : " of " + code.strategy);
         const NodeViews::Pair pair = views_.of(static_cast<SegmentKind>(s), i);
-        step.first = TRY(prepare(code, pair.first, pair.n, view));
-        step.later = pair.later == pair.first ? step.first : TRY(prepare(code, pair.later, pair.n, view));
+        step.first = TRY(prepare(code, pair.first, pair.n));
+        step.later = pair.later == pair.first ? step.first : TRY(prepare(code, pair.later, pair.n));
         if (poisoner_ && code.constants != no_tensor) TRY_STATUS(poisoner_->keep(code.constants));
       } else if (code.action == Action::Copy) {
         const Operand &from = code.inputs[0], &to = code.outputs[0];
@@ -226,8 +229,24 @@ Status Executor::run_segment(SegmentKind kind, bool later, Exporter* exporter) {
       TRY_STATUS(run());
       continue;
     }
-    if (!stretch.run) stretch.run = TRY(machine_->capture(run));
-    if (Status status = machine_->replay(stretch.run); !status.ok()) return located(std::move(status).error(), kind, stretch.begin);
+    if (!stretch.run) {
+      Result<galley_run*> captured = machine_->capture(run);
+      if (!captured) {
+        spdlog::warn("{} is launched piece by piece from now on, since it cannot be captured: {}", segment_names[static_cast<size_t>(kind)],
+                     captured.error().cause);
+        stretch.capturable = false;
+        TRY_STATUS(run());
+        continue;
+      }
+      stretch.run = *captured;
+    }
+    if (Status status = machine_->replay(stretch.run); !status.ok()) {
+      // It may be an error of any launch in it.
+      Error error = std::move(status).error();
+      error.cause = std::string(segment_names[static_cast<size_t>(kind)]) + ", " + std::to_string(stretch.end - stretch.begin) +
+                    " instructions at once: " + error.cause;
+      return error;
+    }
   }
   return ok();
 }

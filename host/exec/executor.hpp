@@ -114,9 +114,10 @@ class Executor {
     galley_copy copy = {};  ///< Copy
   };
 
-  Executor(const Program& program, const Plan& plan, std::unique_ptr<Machine> machine, const ExecutorOptions& options);
-  Status prepare(const Target& target);
-  Result<void*> prepare(const Instruction& code, const galley_node_view* const* nodes, uint32_t n, const TargetView& target);
+  Executor(const Program& program, const Plan& plan, const Target& target, std::unique_ptr<Machine> machine,
+           const ExecutorOptions& options);
+  Status prepare();
+  Result<void*> prepare(const Instruction& code, const galley_node_view* const* nodes, uint32_t n);
   /// A stretch of a segment: all of it can be captured, or none.
   struct Stretch {
     size_t begin = 0, end = 0;
@@ -140,6 +141,7 @@ class Executor {
 
   const Program& program_;
   const Plan& plan_;
+  const TargetView target_;
   std::unique_ptr<Machine> machine_;
   NodeViews views_;
   Scalars scalars_;

@@ -68,7 +68,7 @@ Status Machine::allocate(const Target& target) {
     if (!allocated.ok()) {
       Error error = std::move(allocated).error();
       return Error{Exit::DoesNotFit, std::to_string(bytes) + " bytes of '" + name + "': " + error.cause,
-                   "'galley plan' shows who holds the bytes"};
+                   error.hint.empty() ? "'galley plan' shows who holds the bytes" : error.hint};
     }
     arenas_[i].data = static_cast<std::byte*>(data);
     arenas_[i].bytes = bytes;

@@ -32,6 +32,7 @@ struct CompileOptions {
   bool evaluates = true;      ///< Train: a validation segment is wanted
   bool exports = true;        ///< Train: an export segment is wanted
   int64_t head_rows = 0;      ///< rows of a chunk of the head and loss; 0: chosen
+  bool least_head = false;    ///< chosen: as few as products can do with
   uint64_t seed = 1;          ///< for initializers
   int64_t micro_batches = 0;  ///< > 0 overrides what strategies claim
   int64_t memory_limit = 0;   ///< bytes that the memory which computes may take; 0: not limited

@@ -306,9 +306,21 @@ bool fits(const Compilation& c, const std::vector<int64_t>& before, const std::v
   return (c.budget <= 0 || after[0] <= std::max(before[0], c.budget)) && c.within_limits(before, after);
 }
 
-}  // namespace
+/// An event belongs to one segment: who waits for the last time that it was recorded must not wait for another segment's.
+void number_events(Program& program) {
+  uint32_t last = 0;
+  for (Segment& segment : program.segments) {
+    std::map<uint32_t, uint32_t> now;
+    for (Instruction& i : segment.code)
+      if (i.event) {
+        const auto [at, fresh] = now.try_emplace(i.event, last + 1);
+        if (fresh) ++last;
+        i.event = at->second;
+      }
+  }
+}
 
-Status early(Compilation& c) {
+void begin_early(Compilation& c) {
   Program& program = c.program;
   std::map<SegmentKind, std::vector<Instruction>> placed, once;
   for (const SegmentKind kind : kinds) {
@@ -317,7 +329,7 @@ Status early(Compilation& c) {
     placed[kind] = once[kind] = code;
     copy_once(program, once[kind], c.target);
   }
-  if (placed.empty()) return ok();
+  if (placed.empty()) return;
   const std::vector<int64_t> before = plan_peaks(outline_of(program), c.target);
   const auto as_placed = [&](SegmentKind kind) { program.segment(kind).code = placed.at(kind); };
   for (int64_t most = INT64_MAX;;) {
@@ -339,6 +351,13 @@ Status early(Compilation& c) {
     most = in_flight / 2;
   }
   renumber(program, canonical_numbers(outline_of(program)));
+}
+
+}  // namespace
+
+Status early(Compilation& c) {
+  begin_early(c);
+  number_events(c.program);
   return ok();
 }
 

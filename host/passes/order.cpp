@@ -16,6 +16,10 @@ namespace {
 /// Logits of about so many bytes are one chunk, but at least so many rows, for the products to run at full speed.
 constexpr int64_t kChunkBytes = 64 << 20;
 constexpr int64_t kChunkRows = 128;
+/// More where the head's weight and its gradient, which each chunk reads and writes whole, would take longer than this share of the
+/// products; but not more than this share of the memory.
+constexpr double kTraffic = 0.25;
+constexpr int64_t kMemoryShare = 128;
 
 galley_tensor own_tensor(const Graph& graph, Orders& orders, GraphTensor x) {
   orders.own.push_back(std::move(x));
@@ -160,11 +164,16 @@ class Head {
   bool chunkable_ = true;
 };
 
-int64_t chunk_rows(const Graph& graph, const CompileOptions& options) {
+int64_t chunk_rows(const Graph& graph, const Target& target, const CompileOptions& options) {
   if (options.head_rows > 0) return options.head_rows;
   if (!graph.logits) return INT64_MAX;
   const int64_t bytes_a_row = std::max<int64_t>(1, graph.tensor(graph.logits).shape.back() * 4);
-  return std::max<int64_t>(kChunkRows, kChunkBytes / bytes_a_row);
+  // A number of the weight costs 6 operations a row, and 12 bytes a chunk: read twice in 16 bits, its gradient read and written in F32.
+  const double peak = target.peak_flops(dtype_text(graph.tensor(graph.hidden).dtype));
+  const auto worth = static_cast<int64_t>(12 * peak / (6 * kTraffic * target.bandwidth()));
+  int64_t memory = target.memories.empty() ? 0 : target.memories[0].capacity;
+  if (options.memory_limit > 0) memory = std::min(memory, options.memory_limit);
+  return std::max({kChunkRows, kChunkBytes / bytes_a_row, options.least_head ? 0 : std::min(worth, memory / kMemoryShare / bytes_a_row)});
 }
 
 /// One row of the hidden state through the head, without the loss.
@@ -325,7 +334,7 @@ Status order(Compilation& c) {
   const std::map<galley_tensor, galley_tensor> stands = TRY(evaluated(c));  // before orders number tensors of their own
   const Graph& graph = c.graph;
   Orders& out = c.orders;
-  const int64_t chunk = chunk_rows(graph, c.options);
+  const int64_t chunk = chunk_rows(graph, c.target, c.options);
   Head head(graph, out, c.options.keep_logits);
   std::vector<Item> body, rows;
   for (const galley_node n : graph.section(Section::Forward))

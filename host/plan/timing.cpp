@@ -8,6 +8,7 @@ namespace galley {
 std::string_view arithmetic_of(uint32_t dtype, const AttrList& attrs) {
   if (dtype == GALLEY_BF16) return "bf16";
   if (dtype == GALLEY_F16) return "f16";
+  if (dtype == GALLEY_I8) return "i8";
   if (dtype != GALLEY_F32) return "";
   return attrs.find("tf32") ? "tf32" : "f32";
 }

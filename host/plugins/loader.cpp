@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
+#include <map>
 
 #include "host/base/file.hpp"
 #include "host/base/nearest.hpp"
@@ -17,12 +19,6 @@ namespace fs = std::filesystem;
 bool lists(const std::vector<std::string>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
-
-// "for every machine" is below each ISA of the device.
-struct Candidate {
-  int rank = -1;
-  const KernelLibrary* library = nullptr;
-};
 
 }  // namespace
 
@@ -203,7 +199,8 @@ void Plugins::open_kernels(Plugin& plugin, const std::string& device, const std:
   const auto [at, first_time] = plugin.kernels.try_emplace({device, isa});
   if (!first_time) return;
   const std::string cpu = cpu_isa(), target = isa.empty() && device == "cpu" ? cpu : isa;
-  Candidate best, missing;
+  // A manifest may name libraries that are built for other processors only; "for every machine" is below each ISA of the device.
+  std::multimap<int, const KernelLibrary*, std::greater<>> there, missing;
   std::string too_high;
   for (const KernelLibrary& library : plugin.manifest.kernel_libraries) {
     if (library.device != device) continue;
@@ -213,21 +210,21 @@ void Plugins::open_kernels(Plugin& plugin, const std::string& device, const std:
       continue;
     }
     std::error_code ignored;
-    // A manifest may name libraries that are built for other processors only.
-    Candidate& candidate = std::filesystem::exists(plugin.manifest.folder() / library.library, ignored) ? best : missing;
-    if (*rank > candidate.rank) candidate = {*rank, &library};
+    (fs::exists(plugin.manifest.folder() / library.library, ignored) ? there : missing).emplace(*rank, &library);
   }
-  const KernelLibrary* chosen = best.library ? best.library : missing.library;
-  if (!chosen) {
-    if (!too_high.empty())
-      warn("plugin '" + plugin.manifest.id + "' has " + device + " kernels only for " + too_high + ", not for " +
-           (target.empty() ? "this machine" : target));
-    return;
+  if (there.empty() && missing.empty() && !too_high.empty())
+    warn("plugin '" + plugin.manifest.id + "' has " + device + " kernels only for " + too_high + ", not for " +
+         (target.empty() ? "this machine" : target));
+  // One that cannot be opened, as what it needs is not on this machine, leaves the work to the next.
+  for (const auto& [rank, chosen] : there.empty() ? missing : there) {
+    at->second.file = plugin.manifest.folder() / chosen->library;
+    const Result<const Library*> library = open_library(at->second.file, plugin.manifest);
+    if (library) {
+      at->second.library = *library;
+      return;
+    }
+    warn(library.error().cause);
   }
-  at->second.file = plugin.manifest.folder() / chosen->library;
-  const Result<const Library*> library = open_library(at->second.file, plugin.manifest);
-  if (library) at->second.library = *library;
-  else warn(library.error().cause);
 }
 
 template <class Visit>

@@ -161,7 +161,9 @@ Installation find_installation() {
   return {base / "plugins", {base / "models" / "families", base / "models" / "lib"}, base / "models" / "targets"};
 }
 
-Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, const StudyOptions& options) {
+namespace {
+
+Result<std::unique_ptr<Study>> make_study(const std::filesystem::path& recipe_path, const StudyOptions& options, bool least_head) {
   const Installation& here = options.installation;
   auto out = std::make_unique<Study>();
   Study& s = *out;
@@ -210,6 +212,7 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   compile_options.evaluates = s.recipe.validate.every > 0 && s.data.validation;
   compile_options.exports = s.recipe.save.final;
   compile_options.head_rows = s.recipe.head_rows;
+  compile_options.least_head = least_head;
   compile_options.seed = s.recipe.seed;
   compile_options.memory_limit = options.memory_limit > 0 ? options.memory_limit : s.target.memory_limit;
   compile_options.corpus_bytes = options.purpose == Purpose::Sample ? 0 : static_cast<int64_t>(s.data.bytes);
@@ -244,6 +247,16 @@ Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe_path, c
   if (compile_options.exports && options.purpose == Purpose::Train) TRY_STATUS(add_tokenizer(s.recipe, s.program));
   keep_written_documents(s.program);
   return out;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe, const StudyOptions& options) {
+  Result<std::unique_ptr<Study>> made = make_study(recipe, options, false);
+  if (made || made.error().exit != Exit::DoesNotFit) return made;
+  StudyOptions again = options;
+  again.warn = {};  // it has been told
+  return make_study(recipe, again, true);
 }
 
 }  // namespace galley

@@ -24,10 +24,11 @@
 
 namespace galley::cuda {
 
-/// What sums are made of. Whoever adds products of I8 adds "I32" here, and its dtypes to Gemm::refusal.
+/// What sums are made of.
 enum class Compute : uint8_t {
   F32,   ///< of F32, BF16 or F16 as they are
   Tf32,  ///< of F32 with 10 bits behind the point
+  I32,   ///< of I8, into I32
 };
 
 /// What follows a product. Gelu is the form by tanh.
@@ -55,7 +56,12 @@ struct Matmul {
 };
 
 inline const char* dtype_text(uint32_t dtype) {
-  return dtype == GALLEY_F32 ? "f32" : dtype == GALLEY_BF16 ? "bf16" : dtype == GALLEY_F16 ? "f16" : "another dtype";
+  return dtype == GALLEY_F32    ? "f32"
+         : dtype == GALLEY_BF16 ? "bf16"
+         : dtype == GALLEY_F16  ? "f16"
+         : dtype == GALLEY_I8   ? "i8"
+         : dtype == GALLEY_I32  ? "i32"
+                                : "another dtype";
 }
 /// "A (64 x 768) B (768 x 3072), bf16 to f32": for messages.
 inline std::string text(const Matmul& p) {
@@ -115,7 +121,12 @@ class Gemm {
   /// Why a product is not for cuBLASLt; null if it is.
   static const char* refusal(const Matmul& p, const galley_target& target) {
     if (!library_version(target, "cublaslt")) return "the target lists no library cublaslt";
-    if (!is_number(p.dtype) || (p.c_dtype != p.dtype && p.c_dtype != GALLEY_F32) || (p.has_bias && !is_number(p.bias_dtype)))
+    if (p.compute == Compute::I32) {
+      if (p.dtype != GALLEY_I8 || p.c_dtype != GALLEY_I32 || p.adds || p.has_bias || p.epilogue != Epilogue::None)
+        return "dtypes: cublaslt makes I32 of I8, and nothing behind it";
+      if (p.a_transposed || !p.b_transposed || p.n % 4 != 0 || p.k % 4 != 0)
+        return "cublaslt multiplies I8 in rows of multiples of 4, A (m, k) by B stored (n, k)";
+    } else if (!is_number(p.dtype) || (p.c_dtype != p.dtype && p.c_dtype != GALLEY_F32) || (p.has_bias && !is_number(p.bias_dtype)))
       return "dtypes: cublaslt makes F32, or what it multiplies";
     if (p.m < 1 || p.n < 1 || p.k < 1) return "an empty product";
     return nullptr;

@@ -19,26 +19,30 @@ class GemmEngine {
   }
 
   bool reads_addresses() const { return setup_.products.size() > 1; }
-  void run(galley_queue*) const {
-    // As an algorithm might: whatever must outlive a product has to lie elsewhere.
-    const auto junk = static_cast<size_t>(std::min<int64_t>(setup_.workspace_bytes, 4096));
-    std::memset(setup_.workspace, 0xFF, junk);
-    std::memset(static_cast<char*>(setup_.workspace) + setup_.workspace_bytes - junk, 0xFF, junk);
-    const size_t count = setup_.products.size();
-    for (size_t i = 0; i < count; ++i) {
-      Matmul p = setup_.products.front();  // of all but the addresses
-      p.bias = setup_.bias;
-      if (count > 1) {
-        p.a = setup_.addresses[i];
-        p.b = setup_.addresses[count + i];
-        p.c = const_cast<void*>(setup_.addresses[2 * count + i]);
-      }
-      multiply(p);
-    }
+  void run(galley_queue* queue) const {
+    put(queue, [setup = setup_] { run_now(setup); });
   }
 
  private:
   static constexpr int64_t kRows = 16;  // of C at a time: what is converted of B serves all of them
+
+  static void run_now(const GemmSetup& setup) {
+    // As an algorithm might: whatever must outlive a product has to lie elsewhere.
+    const auto junk = static_cast<size_t>(std::min<int64_t>(setup.workspace_bytes, 4096));
+    std::memset(setup.workspace, 0xFF, junk);
+    std::memset(static_cast<char*>(setup.workspace) + setup.workspace_bytes - junk, 0xFF, junk);
+    const size_t count = setup.products.size();
+    for (size_t i = 0; i < count; ++i) {
+      Matmul p = setup.products.front();  // of all but the addresses
+      p.bias = setup.bias;
+      if (count > 1) {
+        p.a = setup.addresses[i];
+        p.b = setup.addresses[count + i];
+        p.c = const_cast<void*>(setup.addresses[2 * count + i]);
+      }
+      multiply(p);
+    }
+  }
 
   static void multiply(const Matmul& p) {
     const int64_t blocks = (p.m + kRows - 1) / kRows;
@@ -66,6 +70,10 @@ class GemmEngine {
   }
 
   static void finish(const Matmul& p, int64_t row, const double* sums) {
+    if (p.compute == Compute::I32) {
+      for (int64_t j = 0; j < p.n; ++j) static_cast<int32_t*>(p.c)[row * p.n + j] = static_cast<int32_t>(sums[j]);
+      return;
+    }
     Reader bias, held, product;
     bias.data = p.bias;
     bias.dtype = p.c_dtype;
@@ -103,7 +111,9 @@ class GemmEngine {
     return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
   }
   static void load(const Matmul& p, const void* data, int64_t at, int64_t stride, int64_t n, double* to) {
-    if (p.dtype == GALLEY_BF16) widen_all(static_cast<const Bf16*>(data) + at, stride, n, to);
+    if (p.dtype == GALLEY_I8)
+      std::transform(static_cast<const int8_t*>(data) + at, static_cast<const int8_t*>(data) + at + n, to, [](int8_t x) { return x; });
+    else if (p.dtype == GALLEY_BF16) widen_all(static_cast<const Bf16*>(data) + at, stride, n, to);
     else if (p.dtype == GALLEY_F16) widen_all(static_cast<const F16*>(data) + at, stride, n, to);
     else widen_all(static_cast<const float*>(data) + at, stride, n, to);
     if (p.compute == Compute::Tf32) std::transform(to, to + n, to, tf32);

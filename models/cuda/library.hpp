@@ -26,12 +26,16 @@ inline std::string dotted_version(size_t number) {
 
 class Library {
  public:
-  /// `variable`: the environment variable with the path of the library to open; without it, the loader searches for `names`, in this order.
+  /// `variable`: the environment variable with the path of the library to open, "" for none; without it, the loader searches for `names`, in
+  /// this order.
   /// Fails with `hint` if none can be opened.
   Library(const char* what, const char* variable, std::vector<std::string> names, const std::string& hint)
       : what_(what), variable_(variable), hint_(hint) {
-    if (const char* given = std::getenv(variable); given && *given) names = {given};
     std::string reason;
+    if (const char* given = std::getenv(variable)) {
+      names = {given};
+      if (!*given) names.clear(), reason = std::string(variable) + " is empty";
+    }
     for (size_t i = 0; !address_ && i < names.size(); ++i) {
       path_ = names[i];
       address_ = ::dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL);

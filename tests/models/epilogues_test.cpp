@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "galley/cpp/node.hpp"
+#include "tests/models/near.hpp"
 #include "tests/models/together.hpp"
 
 namespace galley::test {
@@ -84,17 +85,8 @@ Made make(const Level& level, const Links& links, int64_t off = 0) {
   return made;
 }
 
-/// `passed`: the largest number that was rounded on the way, a bias.
-void expect_near(const std::vector<double>& got, const std::vector<double>& expected, uint32_t dtype, double passed) {
-  const double t = dtype == GALLEY_F32 ? 1e-5 : dtype == GALLEY_BF16 ? 4e-3 : 5e-4;
-  double squares = 0;
-  for (const double v : expected) squares += v * v;
-  const double size = std::sqrt(squares / static_cast<double>(expected.size()));
-  ASSERT_EQ(got.size(), expected.size());
-  size_t wrong = 0;
-  for (size_t i = 0; i < got.size(); ++i) wrong += !(std::fabs(got[i] - expected[i]) <= t * (std::fabs(expected[i]) + size + passed));
-  EXPECT_EQ(wrong, 0u);
-}
+/// Beside what a bias of up to 1 that is rounded on the way may change.
+Rounded bias_of(uint32_t dtype, bool bias, size_t count) { return {dtype, bias, std::vector<double>(count, 1.0)}; }
 
 /// A GPU's, or the emulated one's; CPUs round between the links (groups_test.cpp).
 const Level& gpu() {
@@ -136,7 +128,7 @@ TEST_F(Epilogues, ComputeWhatTheirLinksDo) {
             run_reference(activation);
             const Made made = make(gpu(), links);
             ASSERT_EQ(made.status, GALLEY_OK) << made.text;
-            expect_near(made.y, activation.outputs[0]->values, dtype, bias ? 1 : 0);
+            expect_near(made.y, activation.outputs[0]->values, dtype, "y", bias_of(dtype, bias, made.y.size()));
             const Made elsewhere = make(gpu(), links, 16);
             EXPECT_EQ(made.y, elsewhere.y);
             links.between = Between::Kept;
@@ -147,7 +139,7 @@ TEST_F(Epilogues, ComputeWhatTheirLinksDo) {
             }
             ASSERT_EQ(kept.status, GALLEY_OK) << kept.text;
             EXPECT_EQ(kept.y, made.y);
-            expect_near(kept.product, product.outputs[0]->values, dtype, bias ? 1 : 0);
+            expect_near(kept.product, product.outputs[0]->values, dtype, "product", bias_of(dtype, bias, kept.product.size()));
           }
 }
 

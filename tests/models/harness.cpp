@@ -82,9 +82,10 @@ void open_plugin(const std::string& folder, Plugin* plugin) {
                   __builtin_cpu_supports("avx512vl");
   if (only && std::string(only) == "cuda" && TestDevice::get()) {
     only = TestDevice::get()->target().isa;
-    add_level(only, library + "-cuda.so");
+    add_level(only, library + (std::string(only) == "emulated" ? "-cuda-emulated.so" : "-cuda.so"));
   }
-  add_level("emulated", library + "-cuda-emulated.so");  // the first one, so that the last one is the best of this processor
+  if (!TestDevice::get())
+    add_level("emulated", library + "-cuda-emulated.so");  // the first one, so that the last one is the best of this processor
   for (const auto& [level, runs] : {std::pair("v3", v3), std::pair("v4", v4)})
     if (runs) add_level(std::string("x86-64-") + level, library + "-cpu-" + level + ".so");
   if (plugin->levels.empty()) throw std::runtime_error("this processor runs none of the kernel libraries");
@@ -229,7 +230,7 @@ Problem Problem::draw(const galley_op* op, const galley_op_case& c, std::mt19937
   return p;
 }
 
-void run_reference(Problem& p) {
+void with_f64(Problem& p, const std::function<void(const galley_node_view*)>& body) {
   std::vector<Memory> memory;
   std::vector<void*> inputs, outputs;
   const auto place = [&](std::optional<Tensor>& t, std::vector<void*>& addresses) {
@@ -242,9 +243,7 @@ void run_reference(Problem& p) {
     place(t, outputs);
   }
   const View view(p, inputs, outputs, {}, true);
-  galley_error error = GALLEY_ERROR_INIT;
-  if (!p.op->reference) throw std::runtime_error(std::string(p.op->name) + " has no reference");
-  if (p.op->reference(view.node(), &error) != GALLEY_OK) throw std::runtime_error(error.text);
+  body(view.node());
   for (const Memory& m : memory)
     if (!m.intact()) throw std::runtime_error(std::string(p.op->name) + ": the reference wrote outside of an operand");
   const auto read = [&](std::optional<Tensor>& t, void* data) {
@@ -252,6 +251,14 @@ void run_reference(Problem& p) {
   };
   for (size_t i = 0; i < p.inputs.size(); ++i) read(p.inputs[i], inputs[i]);
   for (size_t i = 0; i < p.outputs.size(); ++i) read(p.outputs[i], outputs[i]);
+}
+
+void run_reference(Problem& p) {
+  if (!p.op->reference) throw std::runtime_error(std::string(p.op->name) + " has no reference");
+  with_f64(p, [&](const galley_node_view* node) {
+    galley_error error = GALLEY_ERROR_INIT;
+    if (p.op->reference(node, &error) != GALLEY_OK) throw std::runtime_error(error.text);
+  });
 }
 
 namespace {

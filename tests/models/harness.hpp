@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -89,6 +90,8 @@ galley_target target_for(const std::string& isa);
 /// Operations in BF16 for each in F32 that targets have from now on, where the machine has any; empty: as many as the machine.
 void set_bf16_per_f32(std::optional<double> peak);
 
+/// Calls `body` with the problem's node, floating operands as F64, and takes the values of its operands from there.
+void with_f64(Problem& problem, const std::function<void(const galley_node_view*)>& body);
 /// Fills outputs' values (and updated inputs') by the op's reference.
 void run_reference(Problem& problem);
 

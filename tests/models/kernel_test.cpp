@@ -6,50 +6,15 @@
 #include <cstring>
 
 #include "galley/cpp/node.hpp"
+#include "tests/models/attention_sums.hpp"
 #include "tests/models/harness.hpp"
+#include "tests/models/near.hpp"
 #include "tests/models/together.hpp"
 
 namespace galley::test {
 namespace {
 
 std::vector<uint32_t> all_writing(const Problem& p) { return std::vector<uint32_t>(p.outputs.size(), GALLEY_WRITE); }
-
-double tolerance(uint32_t dtype) {
-  switch (dtype) {
-    case GALLEY_F64: return 1e-6;  // kernels may compute in F32
-    case GALLEY_F32: return 1e-5;
-    case GALLEY_BF16: return 4e-3;
-    case GALLEY_F16: return 5e-4;
-    default: return 0;
-  }
-}
-
-// Sums that were rounded to the dtype on the way: how often, and the largest size that each of them had, since what rounding loses is a
-// share of that, however much of it is cancelled later.
-struct Rounded {
-  int times = 1;
-  std::vector<double> largest = {};
-};
-
-void expect_near(const std::vector<double>& got, const std::vector<double>& expected, uint32_t dtype, const std::string& what,
-                 const Rounded& rounded = {}) {
-  ASSERT_EQ(got.size(), expected.size());
-  double squares = 0;
-  for (const double v : expected) squares += std::isfinite(v) ? v * v : 0;
-  const double size = expected.empty() ? 0 : std::sqrt(squares / static_cast<double>(expected.size())),
-               t = tolerance(dtype) * rounded.times;
-  int64_t wrong = 0;
-  size_t worst = 0;
-  for (size_t i = 0; i < got.size(); ++i) {
-    if (got[i] == expected[i]) continue;  // also an infinity
-    const double error = std::fabs(got[i] - expected[i]), passed = rounded.largest.empty() ? 0 : rounded.largest[i];
-    if (std::isfinite(error) && error <= t * (std::max(std::fabs(expected[i]), passed) + size) + (dtype == GALLEY_F16 ? 0x1p-25 : 0))
-      continue;
-    if (!wrong++ || error > std::fabs(got[worst] - expected[worst])) worst = i;
-  }
-  EXPECT_EQ(wrong, 0) << what << ": element " << worst << " is " << got[worst] << ", not " << expected[worst] << " (typical size " << size
-                      << ")";
-}
 
 bool same_bytes(const Memory& a, const Memory& b) {
   return a.bytes() == b.bytes() && !std::memcmp(a.data(), b.data(), static_cast<size_t>(a.bytes()));
@@ -61,6 +26,12 @@ Execution run(const galley_kernel* kernel, const std::string& isa, const Problem
   Execution r = execute(kernel, isa, p, how);
   EXPECT_TRUE(r.intact()) << "wrote outside of an operand or of the workspace";
   return r;
+}
+
+/// On a GPU, cuBLASLt may take another algorithm for another number of rows, or for addresses that are less aligned: the bytes then differ.
+bool chooses(const galley_kernel* kernel, const std::string& isa) {
+  const std::string_view name = kernel->name;
+  return isa.starts_with("sm_") && (name.ends_with(".cublaslt") || name.ends_with(".several"));
 }
 
 class Kernel : public testing::TestWithParam<Case> {
@@ -122,6 +93,11 @@ TEST_P(Kernel, EqualsReference) {
   if (n_adding > 0) ways.push_back(adding);
   if (n_adding > 1) ways.push_back(first);
   each([&](const galley_kernel* kernel, const std::string& isa) {
+    // Attention on tensor cores rounds probabilities and the gradients of scores to 16 bits before they are summed up.
+    const std::string_view name = kernel->name;
+    std::vector<std::vector<double>> sums(problem.outputs.size());
+    if (name.starts_with("attention") && (name.ends_with(".cudnn") || name.ends_with(".cuda_mma"))) sums = attention_sums(problem);
+    const uint32_t compute = problem.inputs.empty() || !problem.inputs[0] ? GALLEY_F32 : problem.inputs[0]->dtype;
     for (const auto& access : ways) {
       const Execution r = run(kernel, isa, problem, {access, initial, {}});
       ASSERT_EQ(r.status, GALLEY_OK) << r.text;
@@ -130,11 +106,8 @@ TEST_P(Kernel, EqualsReference) {
         std::vector<double> wanted = expected.outputs[i]->values;
         if (access[i] == GALLEY_ACCUMULATE)
           for (size_t e = 0; e < wanted.size(); ++e) wanted[e] += initial[i][e];
-        // Attention on tensor cores rounds probabilities and the gradients of scores to 16 bits, before they are summed up.
-        const std::string_view name = kernel->name;
-        const int times = name.starts_with("attention") && (name.ends_with(".cudnn") || name.ends_with(".cuda_mma")) ? 10 : 1;
         expect_near(values(r.outputs[i], *problem.outputs[i]), wanted, problem.outputs[i]->dtype,
-                    access[i] == GALLEY_ACCUMULATE ? "added" : "written", {times, {}});
+                    access[i] == GALLEY_ACCUMULATE ? "added" : "written", {compute, 1, sums[i]});
       }
       for (size_t i = 0; i < problem.inputs.size(); ++i) {
         if (!problem.inputs[i]) continue;
@@ -182,6 +155,7 @@ TEST_P(Kernel, MakesTheSameBytesInAnyOrderOfThreads) {
 // A range of a tensor may begin anywhere, and vectors of 16 bytes may not.
 TEST_P(Kernel, MakesTheSameBytesAtAnyAddress) {
   each([&](const galley_kernel* kernel, const std::string& isa) {
+    if (chooses(kernel, isa)) return;
     const Execution alone = execute(kernel, isa, problem);
     for (const int64_t off : isa == "emulated" ? std::vector<int64_t>{8} : std::vector<int64_t>{8, 4}) {
       const Placed placed(problem, {}, off);
@@ -248,7 +222,12 @@ TEST_P(Kernel, WorksInChunksOfRows) {
   const std::vector<int64_t> cuts = {0, 1, 1 + (rows - 1) / 2, rows};
   each([&](const galley_kernel* kernel, const std::string& isa) {
     const Execution whole = run(kernel, isa, problem);
-    const auto expect_rows = [&](const Memory& part, const Memory& all, int64_t first, const std::string& what) {
+    const auto expect_rows = [&](const Memory& part, const Memory& all, int64_t first, const Tensor& of, const std::string& what) {
+      if (chooses(kernel, isa)) {
+        const auto at = static_cast<size_t>(all.bytes() / rows * first);
+        expect_near(unpack(part.data(), of.dtype, of.count()), unpack(all.data() + at, of.dtype, of.count()), of.dtype, what);
+        return;
+      }
       EXPECT_EQ(std::memcmp(part.data(), all.data() + all.bytes() / rows * first, static_cast<size_t>(part.bytes())), 0)
           << what << ", rows from " << first;
     };
@@ -275,11 +254,11 @@ TEST_P(Kernel, WorksInChunksOfRows) {
       ASSERT_EQ(r.status, GALLEY_OK) << r.text;
       for (size_t i = 0; i < part.inputs.size(); ++i)
         if (part.inputs[i] && inout(i) && rule_of(false, i)->role == GALLEY_ROLE_ROWS)
-          expect_rows(r.inputs[i], whole.inputs[i], first, "input " + std::to_string(i));
+          expect_rows(r.inputs[i], whole.inputs[i], first, *part.inputs[i], "input " + std::to_string(i));
       for (size_t i = 0; i < part.outputs.size(); ++i) {
         if (!part.outputs[i]) continue;
         if (rule_of(true, i)->role == GALLEY_ROLE_ROWS) {
-          expect_rows(r.outputs[i], whole.outputs[i], first, "output " + std::to_string(i));
+          expect_rows(r.outputs[i], whole.outputs[i], first, *part.outputs[i], "output " + std::to_string(i));
           continue;
         }
         sums[i] = values(r.outputs[i], *part.outputs[i]);
@@ -290,7 +269,7 @@ TEST_P(Kernel, WorksInChunksOfRows) {
     for (size_t i = 0; i < problem.outputs.size(); ++i)
       if (problem.outputs[i] && rule_of(true, i)->role == GALLEY_ROLE_REDUCED)
         expect_near(sums[i], values(whole.outputs[i], *problem.outputs[i]), problem.outputs[i]->dtype, "summed over chunks",
-                    {3, largest[i]});
+                    {problem.outputs[i]->dtype, 3, largest[i]});
   });
 }
 

@@ -190,6 +190,33 @@ def lost():
     check(open('lost/model/model.safetensors', 'rb').read() == whole.bytes(), 'a run on a GPU that was lost ends elsewhere')
 
 
+def spoiled(name, code, *texts, **environment):
+    """A run on a GPU that something is wrong with: the exit code, and texts of the one message."""
+    path = recipe(f'{name}.lua', gpt2, 'data.random {}', adamw, **entries)
+    r = subprocess.run([program, 'train', path, '--out', name, *map(str, gpu)], capture_output=True, text=True, env={**os.environ, **environment})
+    check(r.returncode == code and all(x in r.stderr for x in texts) and r.stderr.count('galley: ') == 1, f'{name}: exit code {r.returncode}: {r.stderr}')
+    return r
+
+
+def errors():
+    """What CUDA's runtime may say to models/devices/cuda (tests/plugins/cuda-emulated/runtime.cpp)."""
+    spoiled('old', 4, 'is too old: it is sm_75, and sm_80 (Ampere) or later is needed', GALLEY_EMULATED_CAPABILITY='75')
+    spoiled('driverless', 4, 'no NVIDIA GPU can be used here', 'nvidia-smi', GALLEY_EMULATED_DRIVER='0')
+    spoiled('taken', 3, 'cudaMalloc', 'are free', 'nvidia-smi', GALLEY_EMULATED_FREE='100000')
+    for name in ('old', 'driverless', 'taken'):
+        check(not os.path.exists(name), f'{name}: there is a folder of a run that never was')
+    # Without captures a run has the same bytes, and an error names the launch.
+    path = recipe('plain.lua', gpt2, 'data.random {}', adamw, **entries)
+    whole = train(path, 'captured', *gpu)
+    for name, environment in (('uncaptured', {'GALLEY_EMULATED_CAPTURE': '0'}), ('synchronous', {'GALLEY_CUDA_SYNC': '1'})):
+        r = subprocess.run([program, 'train', path, '--out', name, *map(str, gpu)], capture_output=True, text=True, env={**os.environ, **environment})
+        check(r.returncode == 0 and ('cannot be captured' in r.stderr) == (name == 'uncaptured'), f'{name}: exit code {r.returncode}: {r.stderr}')
+        check(open(f'{name}/model/model.safetensors', 'rb').read() == whole.bytes(), f'{name}: another model')
+    named = spoiled('named', 4, 'was lost', "kernel '", GALLEY_DISCRETE_LOST='300', GALLEY_CUDA_SYNC='1')
+    check('instruction' in named.stderr, f'an error does not name the launch: {named.stderr}')
+    spoiled('unnamed', 4, 'was lost', 'GALLEY_CUDA_SYNC=1', GALLEY_DISCRETE_LOST='300')
+
+
 strategies()
 fused()
 tuned()
@@ -197,5 +224,6 @@ scripts()
 profiled()
 if device == 'cuda-emulated':
     lost()
+    errors()
     refusals()
 finish()

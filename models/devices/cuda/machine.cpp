@@ -12,7 +12,8 @@ namespace {
 constexpr int64_t kGiB = int64_t{1} << 30;
 /// What the context, the kernels' code and the libraries' handles take of the GPU's memory beside the plan, generously.
 constexpr int64_t kOutsideThePlan = kGiB;
-constexpr int64_t kWorkspaceBudget = int64_t{256} << 20;
+/// Of one kernel: this share of the memory, and no less than so many bytes.
+constexpr int64_t kWorkspaceShare = 128, kLeastWorkspace = int64_t{256} << 20;
 /// Bytes a second that a copy from pinned memory reaches over PCI Express 4 (x16); of version 5 twice as much.
 constexpr double kLink4 = 2.5e10, kLink5 = 5e10;
 
@@ -49,9 +50,8 @@ int attribute(cudaDeviceAttr which) {
 /// The version of a library that kernels may call, by its function that returns a number; "": it is not there.
 template <class Version>
 std::string version_of(std::initializer_list<const char*> files, const char* environment, const char* function, const Version& text) {
-  std::vector<const char*> all;
-  if (const char* file = std::getenv(environment)) all.push_back(file);
-  all.insert(all.end(), files);
+  std::vector<const char*> all = files;
+  if (const char* const file = std::getenv(environment)) all = {file};
   for (const char* file : all) {
     void* const library = ::dlopen(file, RTLD_LAZY | RTLD_LOCAL);
     if (!library) continue;
@@ -73,6 +73,9 @@ void check(cudaError_t status, const char* call) {
   if (status == cudaErrorInsufficientDriver || status == cudaErrorNoDevice || status == cudaErrorInitializationError)
     throw sdk::Failure(GALLEY_FAILED, "no NVIDIA GPU can be used here: " + text,
                        "`nvidia-smi` shows GPU and driver; --device cpu needs neither, and `galley plan --target h100` plans without them");
+  // What a launch did wrong comes out of a later call.
+  for (const cudaError_t late : {cudaErrorIllegalAddress, cudaErrorMisalignedAddress, cudaErrorLaunchFailure, cudaErrorAssert})
+    if (status == late) throw sdk::Failure(GALLEY_FAILED, text, "GALLEY_CUDA_SYNC=1 waits after each launch and names the one that fails");
   throw sdk::Failure(GALLEY_FAILED, text);
 }
 
@@ -141,7 +144,7 @@ void describe(galley_target* out) {
   target.device = "cuda";
   target.isa = isa.c_str();
   target.threads = properties.multiProcessorCount;
-  target.workspace_budget = kWorkspaceBudget;
+  target.workspace_budget = std::max(kLeastWorkspace, device.capacity / kWorkspaceShare >> 20 << 20);
   target.shared_memory = static_cast<int64_t>(properties.sharedMemPerBlockOptin);
   target.peaks = peak_pointers.data();
   target.n_peaks = static_cast<uint32_t>(peaks.size());

@@ -9,24 +9,29 @@ galley_run::~galley_run() {
 }
 
 namespace galley::cuda {
+bool synchronous() {
+  const char* const text = std::getenv("GALLEY_CUDA_SYNC");
+  return text && std::string(text) == "1";
+}
+
 namespace {
 
-std::string gib(size_t bytes) {
-  const size_t tenths = (bytes * 10 + (size_t{1} << 29)) >> 30;
-  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " GiB";
+/// "12.3 GiB", "0.4 MiB"
+std::string size_text(size_t bytes) {
+  const unsigned shift = bytes >> 30 ? 30 : 20;
+  const size_t tenths = (bytes * 10 + (size_t{1} << (shift - 1))) >> shift;
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + (shift == 30 ? " GiB" : " MiB");
 }
 
 }  // namespace
 
-Device::Device(const galley_device_options& options) {
-  const std::string wanted = options.target && options.target->isa ? options.target->isa : "",
-                    here = "sm_" + std::to_string(architecture());
+Device::Device(const galley_device_options& options, const std::string& isa) {
+  const std::string wanted = options.target && options.target->isa ? options.target->isa : "";
   if (options.target && !galley_same_text(options.target->device, "cuda"))
     sdk::invalid(std::string("this is the device 'cuda'; the target is for '") + options.target->device + "'");
-  if (wanted != here)
-    throw sdk::Failure(GALLEY_INVALID, "the plan is for " + wanted + ", and this GPU is " + here,
+  if (wanted != isa)
+    throw sdk::Failure(GALLEY_INVALID, "the plan is for " + wanted + ", and this GPU is " + isa,
                        "plan for this machine: leave out --target");
-  if (const char* text = std::getenv("GALLEY_CUDA_SYNC")) synchronous_ = std::string(text) == "1";
   try {
     check(cudaSetDevice(0), "cudaSetDevice");
     for (cudaStream_t& stream : streams_) check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
@@ -68,7 +73,7 @@ void* Device::allocate(uint32_t memory, int64_t bytes) {
     size_t free = 0, total = 0;
     check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
     throw sdk::Failure(GALLEY_FAILED,
-                       "cudaMalloc: " + gib(size) + " are asked for; " + gib(free) + " of the GPU's " + gib(total) + " are free",
+                       "cudaMalloc: " + size_text(size) + " are asked for; " + size_text(free) + " of the GPU's " + size_text(total) + " are free",
                        "`nvidia-smi` shows the processes that hold the rest");
   }
   check(status, memory == 0 ? "cudaMalloc" : "cudaHostAlloc");
@@ -91,7 +96,7 @@ void Device::launch(uint32_t queue, const galley_kernel& kernel, void* state) {
   galley_error error = GALLEY_ERROR_INIT;
   const galley_status status = kernel.enqueue(state, reinterpret_cast<galley_queue*>(stream(queue)), &error);
   if (status != GALLEY_OK) throw sdk::Failure(status, std::string("kernel '") + kernel.name + "': " + error.text, error.hint);
-  if (synchronous_ && !capture_) check(cudaStreamSynchronize(stream(queue)), "cudaStreamSynchronize");
+  if (synchronous_) check(cudaStreamSynchronize(stream(queue)), "cudaStreamSynchronize");
 }
 
 void* Device::side(uint32_t memory, int64_t offset, const void* address) const {
@@ -104,7 +109,7 @@ void Device::copy(uint32_t queue, const galley_copy& copy) {
   check(cudaMemcpyAsync(side(copy.to_memory, copy.to_offset, copy.to_address), side(copy.from_memory, copy.from_offset, copy.from_address),
                         static_cast<size_t>(copy.bytes), cudaMemcpyDefault, stream(queue)),
         "cudaMemcpyAsync");
-  if (synchronous_ && !capture_) check(cudaStreamSynchronize(stream(queue)), "cudaStreamSynchronize");
+  if (synchronous_) check(cudaStreamSynchronize(stream(queue)), "cudaStreamSynchronize");
 }
 
 void Device::check_event(uint32_t event) const {
@@ -168,7 +173,13 @@ void Device::capture() {
   // Other threads of this process may go on calling the runtime.
   check(cudaStreamBeginCapture(streams_[0], cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
   capture_ = std::move(capture);
-  for (uint32_t queue = 1; queue < kQueues; ++queue) join(0, queue);
+  try {
+    for (uint32_t queue = 1; queue < kQueues; ++queue) join(0, queue);
+  } catch (...) {
+    (void)cudaStreamEndCapture(streams_[0], &capture_->run->graph);
+    capture_.reset();
+    throw;
+  }
 }
 
 std::unique_ptr<galley_run> Device::end_capture() {
@@ -197,7 +208,6 @@ void Device::replay(const galley_run& run) {
   check(cudaEventRecord(run.done, streams_[0]), "cudaEventRecord");
   for (uint32_t queue = 1; queue < kQueues; ++queue) check(cudaStreamWaitEvent(streams_[queue], run.done, 0), "cudaStreamWaitEvent");
   for (const uint32_t event : run.recorded) last_[event] = run.done;
-  if (synchronous_) synchronize();
 }
 
 }  // namespace galley::cuda

@@ -24,11 +24,15 @@ inline constexpr uint32_t kQueues = 3;  ///< compute, copies in, copies out
 inline constexpr uint32_t kClasses = 2;
 inline constexpr const char* kClassNames[kClasses] = {"device", "pinned"};
 
+/// GALLEY_CUDA_SYNC=1: the host waits after each launch and nothing is captured, so that an error is found where it happens.
+bool synchronous();
+
 /// One thread at a time. Throws sdk::Failure with the name of the call that failed; errors of work that was enqueued before come out of any
 /// later call.
 class Device {
  public:
-  explicit Device(const galley_device_options& options);
+  /// `isa`: of this GPU. A plan for another one is refused.
+  Device(const galley_device_options& options, const std::string& isa);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -66,7 +70,10 @@ class Device {
   std::vector<cudaEvent_t> last_;  ///< what to wait for: the event itself, or the end of the replay that recorded it; null: never recorded
   std::unique_ptr<Capture> capture_;
   char* arenas_[kClasses] = {};
-  bool synchronous_ = false;  ///< GALLEY_CUDA_SYNC=1: an error is found where it happens
+  const bool synchronous_ = synchronous();
 };
+
+/// The functions of a device whose handle is a Device, with its memories and queues; without `kind`, `describe` and `open`.
+galley_device device_table();
 
 }  // namespace galley::cuda

@@ -31,10 +31,12 @@ using namespace models::attention_output;
 
 constexpr int64_t kPriority = 20;
 
-/// The version of cuDNN that the target lists.
+/// The version of cuDNN that the target lists. Before 9.10.2, it masks with another number than −∞, or refuses these graphs.
 std::string planned_version(const galley_target& target) {
   const char* const version = library_version(target, "cudnn");
-  if (!version || std::atoi(version) != 9) unsupported("the target lists no library cudnn 9");
+  int major = 0, minor = 0, patch = 0;
+  if (version) std::sscanf(version, "%d.%d.%d", &major, &minor, &patch);
+  if (major != 9 || minor < 10 || (minor == 10 && patch < 2)) unsupported("the target lists no library cudnn 9.10.2 or later");
   return version;
 }
 char* aligned(void* memory) {
@@ -56,14 +58,18 @@ class FusedCall {
   FusedCall(const Node&, const galley_target&, const FusedForm& form, const FusedOperands& operands, bool backward, char* workspace,
             int64_t bytes)
       : form_(form), operands_(operands), backward_(backward), workspace_(workspace), bytes_(bytes) {}
-  void run(galley_queue*) const {
+  void run(galley_queue* queue) const {
+    put(queue, [call = *this] { call.run_now(); });
+  }
+
+ private:
+  void run_now() const {
     std::memset(workspace_, 0xFF, static_cast<size_t>(bytes_));  // as an engine might: what must outlive it has to lie elsewhere
     const FusedLoops loops(form_, operands_);
     if (backward_) loops.backward(reinterpret_cast<float*>(workspace_));
     else loops.forward();
   }
 
- private:
   FusedForm form_;
   FusedOperands operands_;
   bool backward_;

@@ -231,6 +231,8 @@ class FusedGraph {
   }
 
   // ---- The engine ----
+  /// Whether an engine says that its sums have no fixed order. None of 9.10 to 9.26 does, also for the graph that adds dq atomically: it
+  /// is the graph of deterministic forms that has an order.
   bool varies(const Descriptor& config) const {
     using namespace cuda::dnn;
     Descriptor engine(dnn_, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
@@ -285,11 +287,13 @@ class FusedGraph {
         reasons += std::string("; ") + failure.what();
       }
     if (!plan_)
-      throw sdk::Failure(GALLEY_FAILED, "cuDNN " + dnn_.version() + " has no engine for attention" + (backward ? " backward" : "") +
-                                            " of (" + std::to_string(form_.B) + ", " + std::to_string(form_.heads) + " heads over " +
-                                            std::to_string(form_.kv_heads) + ", " + std::to_string(form_.S) + ", " +
-                                            std::to_string(form_.D) + ") within " + std::to_string(most_bytes) +
-                                            " bytes of workspace: " + std::to_string(found) + " found" + reasons);
+      throw sdk::Failure(GALLEY_FAILED,
+                         "cuDNN " + dnn_.version() + " has no engine for attention" + (backward ? " backward" : "") + " of (" +
+                             std::to_string(form_.B) + ", " + std::to_string(form_.heads) + " heads over " +
+                             std::to_string(form_.kv_heads) + ", " + std::to_string(form_.S) + ", " + std::to_string(form_.D) +
+                             ") within " + std::to_string(most_bytes) + " bytes of workspace: " + std::to_string(found) + " found" +
+                             reasons,
+                         "cuDNN compiles with libnvrtc.so of its CUDA: install that; or leave cuDNN out with an empty GALLEY_CUDNN");
   }
 
   const Dnn& dnn_;

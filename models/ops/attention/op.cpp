@@ -30,7 +30,7 @@
 #include <vector>
 
 #include "ops/attention/cases.hpp"
-#include "ops/attention/extents.hpp"
+#include "ops/attention/definition.hpp"
 
 namespace {
 
@@ -78,83 +78,6 @@ void cost_of(const AttentionExtents& e, double products, galley_cost& out) {
   out.flops = 2 * products * static_cast<double>(e.B * e.heads * e.D) * e.pairs();
 }
 
-// ---- The definition, one row of probabilities at a time ----
-
-struct Row {
-  int64_t b, h, i, first, last;
-};
-
-template <class T>
-AttentionOperands<T*> operands_of(const AttentionExtents& e, T* q, T* k, T* v) {
-  return e.packed ? AttentionOperands<T*>{q, q + e.q_columns(), q + e.q_columns() + e.kv_columns()} : AttentionOperands<T*>{q, k, v};
-}
-
-class Definition {
- public:
-  explicit Definition(const Node& n)
-      : e(attention_extents(n)),
-        in(operands_of(e, n.read<double>(Q), n.read<double>(K), n.read<double>(V))),
-        first_key_(n.read<int32_t>(FirstKey)),
-        last_key_(n.read<int32_t>(LastKey)),
-        slopes_(n.read<double>(Slopes)),
-        bias_(n.read<double>(Bias)),
-        random_(n.read<int64_t>(Random)) {
-    if (e.dropout > 0) key_ = galley_random_key(random_, n.stream());
-  }
-  template <class Body>
-  void rows(const Body& body) const {
-    for (int64_t b = 0; b < e.B; ++b)
-      for (int64_t h = 0; h < e.heads; ++h)
-        for (int64_t i = 0; i < e.Sq; ++i) {
-          const int64_t at = b * e.Sq + i;
-          const AttentionExtents::Seen s = e.seen(i, first_key_ ? first_key_ + at : nullptr, last_key_ ? last_key_ + at : nullptr);
-          body(Row{b, h, i, s.first, s.last});
-        }
-  }
-  const double* q(const Row& r) const { return in.q + (r.b * e.Sq + r.i) * e.q_row() + r.h * e.D; }
-  const double* k(const Row& r, int64_t j) const { return in.k + kv(r, j); }
-  const double* v(const Row& r, int64_t j) const { return in.v + kv(r, j); }
-  int64_t kv(const Row& r, int64_t j) const { return (r.b * e.Sk + j) * e.kv_row() + r.h / e.group() * e.D; }
-  int64_t o(const Row& r) const { return (r.b * e.Sq + r.i) * e.q_columns() + r.h * e.D; }
-  int64_t lse(const Row& r) const { return (r.b * e.heads + r.h) * e.Sq + r.i; }
-  double dot(const double* a, const double* b) const {
-    double sum = 0;
-    for (int64_t d = 0; d < e.D; ++d) sum += a[d] * b[d];
-    return sum;
-  }
-  int64_t distance(const Row& r, int64_t j) const { return j - (r.i + e.shift()); }
-  /// Of the table of biases, and of its gradient.
-  int64_t entry(const Row& r, int64_t j) const { return r.h * e.buckets + e.bucket(distance(r, j)); }
-  struct Score {
-    double value, slope;  ///< slope: by scale · q·k
-  };
-  Score score(const Row& r, int64_t j) const {
-    Score s = {e.scale * dot(q(r), k(r, j)), 1};
-    if (e.softcap > 0) {
-      const double t = std::tanh(s.value / e.softcap);
-      s = {e.softcap * t, 1 - t * t};
-    }
-    if (slopes_) s.value += slopes_[r.h] * static_cast<double>(distance(r, j));
-    if (bias_) s.value += bias_[entry(r, j)];
-    return s;
-  }
-  /// What dropout multiplies the probability of key j with.
-  double kept(const Row& r, int64_t j) const {
-    if (e.dropout == 0) return 1;
-    const galley_philox_block block = galley_random_block(key_, random_[2] + r.b, r.i, attention_draw(r.h, j));
-    return block.word[j % 4] >> 8 >= attention_threshold(e.dropout) ? 1 / (1 - e.dropout) : 0;
-  }
-
-  AttentionExtents e;
-  AttentionOperands<const double*> in;
-
- private:
-  const int32_t *first_key_, *last_key_;
-  const double *slopes_, *bias_;
-  const int64_t* random_;
-  uint64_t key_ = 0;
-};
-
 // ---- Forward ----
 
 void shape(const Node& n, Shapes& out) {
@@ -164,11 +87,11 @@ void shape(const Node& n, Shapes& out) {
 }
 
 void reference(const Node& n) {
-  const Definition a(n);
+  const AttentionDefinition a(n);
   const int64_t D = a.e.D;
   double *o = n.write<double>(0), *lse = n.write<double>(1);
   std::vector<double> p(static_cast<size_t>(a.e.Sk));
-  a.rows([&](const Row& r) {
+  a.rows([&](const AttentionDefinition::Row& r) {
     double largest = -HUGE_VAL, sum = 0;
     for (int64_t j = r.first; j <= r.last; ++j) largest = std::max(largest, p[static_cast<size_t>(j)] = a.score(r, j).value);
     for (int64_t j = r.first; j <= r.last; ++j) sum += p[static_cast<size_t>(j)] = std::exp(p[static_cast<size_t>(j)] - largest);
@@ -232,26 +155,24 @@ void grad_shape(const Node& n, Shapes& out) {
 }
 
 void grad_reference(const Node& n) {
-  const Definition a(n);
-  const AttentionOperands<double*> out = operands_of(a.e, n.write<double>(DQ), n.write<double>(DK), n.write<double>(DV));
+  const AttentionDefinition a(n);
+  const AttentionOperands<double*> out = attention_operands(a.e, n.write<double>(DQ), n.write<double>(DK), n.write<double>(DV));
   const double *o = n.read<double>(O), *lse = n.read<double>(Lse), *go = n.read<double>(DO);
   double* dbias = n.write<double>(DBias);
   for (uint32_t i : {DQ, DK, DV, DBias})
     if (n.has_out(i)) std::fill_n(n.write<double>(i), count(n.out(i)), 0.0);
-  a.rows([&](const Row& r) {
+  a.rows([&](const AttentionDefinition::Row& r) {
     const double *q = a.q(r), *dor = go + a.o(r), delta = a.dot(dor, o + a.o(r));
     double* dq = out.q + (q - a.in.q);
     for (int64_t j = r.first; j <= r.last; ++j) {
-      const Definition::Score s = a.score(r, j);
-      const double p = std::exp(s.value - lse[a.lse(r)]), m = a.kept(r, j);
-      const double ds = p * (m * a.dot(dor, a.v(r, j)) - delta), dx = a.e.scale * s.slope * ds;
+      const AttentionDefinition::Pair pair = a.pair(r, j, lse[a.lse(r)], dor, delta);
       const double* k = a.k(r, j);
       double *dk = out.k + a.kv(r, j), *dv = out.v + a.kv(r, j);
-      if (dbias) dbias[a.entry(r, j)] += ds;
+      if (dbias) dbias[a.entry(r, j)] += pair.ds;
       for (int64_t d = 0; d < a.e.D; ++d) {
-        dq[d] += dx * k[d];
-        dk[d] += dx * q[d];
-        dv[d] += p * m * dor[d];
+        dq[d] += pair.dx * k[d];
+        dk[d] += pair.dx * q[d];
+        dv[d] += pair.weight * dor[d];
       }
     }
   });

@@ -8,7 +8,8 @@
 // rounding. They are the same whether or not others read the product. In F32 GELU stays a kernel of its own: the epilogue's tanh is an
 // approximation that 16 bits do not show, but 32 do. ReLU's bytes are those of the two nodes.
 //
-// SiLU and SwiGLU have no epilogue.
+// SiLU and SwiGLU have no epilogue. Of other architectures than Hopper's and Blackwell's for data centers, cuBLASLt runs these epilogues as
+// a kernel of its own behind the product, which reads more than ours do (github.com/karpathy/llm.c, pull requests 338, 591 and 653).
 #include "ops/linear/cuda_products.hpp"
 
 namespace galley::cuda {
@@ -18,6 +19,8 @@ template <Epilogue epilogue>
 class Chain {
  public:
   static void query(const Nodes& nodes, const galley_target& target, galley_kernel_plan& plan) {
+    const int sm = architecture(target);
+    if ((sm < 90 || sm >= 120) && !emulated_target(target)) unsupported("cublaslt's epilogues are not fused on this architecture");
     const Matmul p = product(nodes);
     if (const char* reason = Gemm::refusal(p, target)) unsupported(reason);
     plan.workspace_bytes = Gemm::workspace_bytes(p, 1, target);

@@ -169,6 +169,11 @@ inline unsigned __match_any_sync(unsigned mask, unsigned value) {
   return lane.result;
 }
 
+/// c and the products of four bytes each.
+inline int __dp4a(int a, int b, int c) {
+  for (int shift = 0; shift < 32; shift += 8) c += static_cast<int8_t>(a >> shift) * static_cast<int8_t>(b >> shift);
+  return c;
+}
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __clz(int x) { return x ? __builtin_clz(static_cast<unsigned>(x)) : 32; }
 inline int __ffs(int x) { return __builtin_ffs(x); }

@@ -74,6 +74,10 @@ inline void store_vector(T* to, const Vector<T, N>& v) {
     emulated::Worker::here().fail("a vector is written at an address that is not aligned");
   std::memcpy(to, v.at, sizeof v.at);
 }
+template <class T, int N>
+inline void store_global(T* to, const Vector<T, N>& v) {
+  store_vector(to, v);
+}
 #else
 template <class T, int N>
 __device__ inline Vector<T, N> load_vector(const T* from) {
@@ -82,6 +86,14 @@ __device__ inline Vector<T, N> load_vector(const T* from) {
 template <class T, int N>
 __device__ inline void store_vector(T* to, const Vector<T, N>& v) {
   *reinterpret_cast<Vector<T, N>*>(to) = v;
+}
+/// The same into global memory, in one instruction also where the compiler cannot tell which memory it is: it splits the others.
+template <class T, int N>
+__device__ inline void store_global(T* to, const Vector<T, N>& v) {
+  const uint32_t* const words = reinterpret_cast<const uint32_t*>(v.at);
+  if constexpr (sizeof v == 16) __stwb(reinterpret_cast<uint4*>(to), uint4{words[0], words[1], words[2], words[3]});
+  else if constexpr (sizeof v == 8) __stwb(reinterpret_cast<uint2*>(to), uint2{words[0], words[1]});
+  else store_vector(to, v);
 }
 #endif
 
@@ -108,6 +120,7 @@ __device__ inline void load_numbers(const T* from, int n, float (&to)[N]) {
     for (int i = 0; i < N; ++i) to[i] = i < n ? widen(from[i]) : 0.0f;
   }
 }
+/// Into global memory.
 template <int N, class T>
 __device__ inline void store_numbers(T* to, int n, const float (&from)[N]) {
   constexpr int most = 16 / static_cast<int>(sizeof(T)), width = N < most ? N : most;
@@ -117,7 +130,7 @@ __device__ inline void store_numbers(T* to, int n, const float (&from)[N]) {
       Vector<T, width> v;
 #pragma unroll
       for (int i = 0; i < width; ++i) narrow(from[k + i], v.at[i]);
-      store_vector<T, width>(to + k, v);
+      store_global(to + k, v);
     }
   } else {
 #pragma unroll

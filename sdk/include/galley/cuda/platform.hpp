@@ -15,8 +15,12 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
+#include <map>
+#include <mutex>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "galley/cpp/plugin.hpp"
@@ -42,6 +46,9 @@ inline int architecture(const galley_target& target) {
   return number > 0 ? number : 80;
 }
 
+/// Whether the target is an emulated GPU, which stands for each of them.
+inline bool emulated_target(const galley_target& target) { return target.isa && std::string(target.isa).rfind("emulated", 0) == 0; }
+
 /// How many blocks of `block` it takes for `count`.
 inline int64_t blocks_of(int64_t count, int64_t block) { return (count + block - 1) / block; }
 
@@ -55,15 +62,35 @@ struct Grid {
   int64_t shared = 0;
 };
 
+namespace detail {
+
+/// An extent as CUDA has it. Throws where no GPU takes it.
+template <class To>
+To extent(const Extents& e) {
+  if (e.x > 0x7FFFFFFF || e.y > 65535 || e.z > 65535) throw sdk::Failure(GALLEY_FAILED, "a launch that no GPU takes: too many blocks");
+  return To{static_cast<unsigned>(e.x), static_cast<unsigned>(e.y), static_cast<unsigned>(e.z)};
+}
+
+}  // namespace detail
+
 #if GALLEY_CUDA_EMULATED
 
 /// The queue of an emulated device. Kernels that are tried without a device have none.
 struct Queue {
+  /// Takes work that is done later, once or, if a capture is under way, at each replay. An exception ends the device.
+  virtual void put(std::function<void()> work) = 0;
   virtual void upload(void* to, const void* from, size_t bytes) = 0;
 
  protected:
   ~Queue() = default;
 };
+
+/// What stands in for a library's call puts its work here. `work` holds by value what it reads, as a GPU keeps the arguments of a launch.
+template <class Work>
+void put(galley_queue* queue, Work work) {
+  if (queue) reinterpret_cast<Queue*>(queue)->put(std::move(work));
+  else work();
+}
 
 /// A library that was built without the toolkit plans for every target, and runs on emulated devices only.
 inline void check_platform(const galley_kernel_setup& setup) {
@@ -82,24 +109,37 @@ inline void upload(const galley_kernel_setup& setup, void* to, const void* from,
 /// waits for the device then hears of it, without the text.
 [[noreturn]] inline void refuse(const char* what) { emulated::Worker::here().fail(what); }
 
+/// A kernel may be launched with 48 KiB of dynamic shared memory, and with more after allow_shared(). [thread-safe]
+inline void check_shared(const void* kernel, int64_t bytes, bool allows) {
+  static std::mutex mutex;
+  static std::map<const void*, int64_t> allowed;
+  const std::lock_guard lock(mutex);
+  int64_t& most = allowed.try_emplace(kernel, int64_t{48} << 10).first->second;
+  if (allows) most = bytes;
+  else if (bytes > most)
+    throw sdk::Failure(GALLEY_FAILED, "a launch that no GPU takes: " + std::to_string(bytes) + " bytes of dynamic shared memory, and " +
+                                          std::to_string(most) + " are allowed: call allow_shared()");
+}
 template <class... P>
-void allow_shared(void (*)(P...), int64_t) {}
+void allow_shared(void (*kernel)(P...), int64_t bytes) {
+  check_shared(reinterpret_cast<const void*>(kernel), bytes, true);
+}
 
 template <class... P, class... A>
-void launch(void (*kernel)(P...), const Grid& grid, galley_queue*, A&&... arguments) {
-  using Call = std::pair<void (*)(P...), std::tuple<P...>>;
-  const Call call(kernel, std::tuple<P...>(std::forward<A>(arguments)...));
-  const auto extent = [](const Extents& e) {
-    if (e.x > 0x7FFFFFFF || e.y > 65535 || e.z > 65535) throw sdk::Failure(GALLEY_FAILED, "a launch that no GPU takes: too many blocks");
-    return emulated::Extent{static_cast<unsigned>(e.x), static_cast<unsigned>(e.y), static_cast<unsigned>(e.z)};
-  };
-  emulated::run(
-      extent(grid.blocks), extent(grid.threads), static_cast<size_t>(grid.shared),
-      [](const void* c) {
-        const auto& bound = *static_cast<const Call*>(c);
-        std::apply(bound.first, bound.second);
-      },
-      &call);
+void launch(void (*kernel)(P...), const Grid& grid, galley_queue* queue, A&&... arguments) {
+  using Call = std::pair<void (*)(P...), std::tuple<std::decay_t<P>...>>;
+  check_shared(reinterpret_cast<const void*>(kernel), grid.shared, false);
+  put(queue, [call = Call(kernel, std::tuple<std::decay_t<P>...>(std::forward<A>(arguments)...)),
+              blocks = detail::extent<emulated::Extent>(grid.blocks), threads = detail::extent<emulated::Extent>(grid.threads),
+              shared = static_cast<size_t>(grid.shared)] {
+    emulated::run(
+        blocks, threads, shared,
+        [](const void* c) {
+          const auto& bound = *static_cast<const Call*>(c);
+          std::apply(bound.first, bound.second);
+        },
+        &call);
+  });
 }
 
 // The tag is one for each place, and in a template one for each of its instances.
@@ -140,14 +180,11 @@ void allow_shared(void (*kernel)(P...), int64_t bytes) {
 template <class... P, class... A>
 void launch(void (*kernel)(P...), const Grid& grid, galley_queue* queue, A&&... arguments) {
   std::tuple<P...> values(std::forward<A>(arguments)...);
-  const auto extent = [](const Extents& e) {
-    return dim3(static_cast<unsigned>(e.x), static_cast<unsigned>(e.y), static_cast<unsigned>(e.z));
-  };
   std::apply(
       [&](auto&... value) {
         void* pointers[] = {static_cast<void*>(&value)..., nullptr};
-        check(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), extent(grid.blocks), extent(grid.threads), pointers,
-                               static_cast<size_t>(grid.shared), reinterpret_cast<cudaStream_t>(queue)),
+        check(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), detail::extent<dim3>(grid.blocks), detail::extent<dim3>(grid.threads),
+                               pointers, static_cast<size_t>(grid.shared), reinterpret_cast<cudaStream_t>(queue)),
               "cudaLaunchKernel");
       },
       values);

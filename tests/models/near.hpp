@@ -1,0 +1,24 @@
+// Results beside a reference: bounds by dtype.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "galley/galley.h"
+
+namespace galley::test {
+
+/// What was rounded before the result was: `times` to `dtype`, numbers of these sizes or whose sizes have these sums. What rounding loses is
+/// a share of that, however much of it is cancelled later.
+struct Rounded {
+  uint32_t dtype = GALLEY_F32;
+  int times = 1;
+  std::vector<double> sizes = {};
+};
+
+/// A share of each number's size and of the typical size of all of them, by the dtype of the result.
+void expect_near(const std::vector<double>& got, const std::vector<double>& expected, uint32_t dtype, const std::string& what,
+                 const Rounded& before = {});
+
+}  // namespace galley::test
