@@ -96,6 +96,9 @@ class Executor {
   /// Bytes that were asked of the device for each memory class: the plan's.
   int64_t allocated(size_t memory) const { return machine_->allocated(memory); }
 
+  /// What the system says of the class that computes, all processes counted; nothing where it does not.
+  Result<std::optional<MemoryUse>> usage() { return machine_->usage(0); }
+
   Machine& machine() { return *machine_; }
   const Program& program() const { return program_; }
   const Plan& plan() const { return plan_; }

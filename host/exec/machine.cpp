@@ -135,6 +135,17 @@ Result<double> Machine::time(uint32_t mark) {
   TRY_STATUS(call("time", [&](galley_error* error) { return device_.time(handle_, mark, &seconds, error); }));
   return seconds;
 }
+Result<std::optional<MemoryUse>> Machine::usage(size_t memory) {
+  if (!device_.usage) return std::optional<MemoryUse>();
+  MemoryUse use;
+  bool says = true;
+  TRY_STATUS(call("usage", [&](galley_error* error) {
+    const galley_status status = device_.usage(handle_, static_cast<uint32_t>(memory), &use.taken, &use.capacity, error);
+    says = status != GALLEY_UNSUPPORTED;
+    return says ? status : GALLEY_OK;
+  }));
+  return says ? std::optional(use) : std::optional<MemoryUse>();
+}
 Result<galley_run*> Machine::capture(const std::function<Status()>& work) {
   TRY_STATUS(call("capture", [&](galley_error* error) { return device_.capture(handle_, error); }));
   Status worked = work();

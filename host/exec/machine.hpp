@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -69,6 +70,8 @@ class Machine {
   Status mark(uint32_t queue, uint32_t mark);
   /// Seconds from mark 0 to this one; what was enqueued before is done.
   Result<double> time(uint32_t mark);
+  /// What the system says of a memory class; nothing where it does not.
+  Result<std::optional<MemoryUse>> usage(size_t memory);
   /// Names what is enqueued from now on for a profiler that is attached; null: ends that.
   void name_work(const char* name) const {
     if (device_.name_work) device_.name_work(handle_, name);

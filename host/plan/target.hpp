@@ -38,6 +38,11 @@ struct Peak {
   friend bool operator==(const Peak&, const Peak&) = default;
 };
 
+/// What a system says of a memory class: bytes that all processes have taken together, and those that there are.
+struct MemoryUse {
+  int64_t taken = 0, capacity = 0;
+};
+
 /// A library that kernels may call.
 struct LibraryVersion {
   std::string name, version;

@@ -148,6 +148,27 @@ Status MemoryFile::started(const StartEvent& start) {
                       plan_json(s.program, s.plan, s.target, disk_use(s.program, s.recipe), start.allocated));
 }
 
+Status MemoryFile::ended(const EndEvent& end) {
+  Table out = {{"process", Value(Table{{"resident_peak", Value(end.resident)}})}};
+  if (end.system)
+    out[end.start.study.target.memories[0].name] =
+        Value(Table{{"taken", Value(end.system->taken)}, {"capacity", Value(end.system->capacity)}});
+  return write_atomic(end.start.directory / "usage.json", to_json(Value(out), 2) + "\n");
+}
+
+std::vector<std::string> memory_lines(const EndEvent& end) {
+  const Study& s = end.start.study;
+  const int64_t planned = s.host_memory();
+  std::vector<std::string> out;
+  if (end.system)
+    out.push_back("memory of '" + s.target.memories[0].name + "': " + bytes_text(s.plan.classes[0].planned) +
+                  " planned and allocated; with contexts, libraries and other processes " + bytes_text(end.system->taken) + " of " +
+                  bytes_text(end.system->capacity) + " are taken");
+  out.push_back("memory of the process: " + bytes_text(planned) + " planned; with the program and its libraries " +
+                bytes_text(end.resident) + " at most");
+  return out;
+}
+
 std::string plan_table(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk, int columns) {
   std::string out;
   char line[512];

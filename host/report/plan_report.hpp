@@ -24,11 +24,16 @@ DiskUse disk_use(const Program& program, const Recipe& recipe);
 std::string plan_json(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk,
                       const std::vector<int64_t>& allocated);
 
-/// Writes a run's memory.json: what was planned and what the device gave.
+/// Writes a run's memory.json: what was planned and what the device gave; and when it ends its usage.json: what the system says, of the
+/// class that computes `taken` and `capacity`, of the process `resident_peak`, in bytes. That differs from run to run.
 class MemoryFile final : public Observer {
  public:
   Status started(const StartEvent& start) override;
+  Status ended(const EndEvent& end) override;
 };
+
+/// What was planned and what the system says of it, a line for the device's memory and one for the process.
+std::vector<std::string> memory_lines(const EndEvent& end);
 
 /// Tables and a picture: what is needed, when, by whom. `columns`: width of the terminal.
 std::string plan_table(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk, int columns);

@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "host/plan/timing.hpp"
+#include "host/report/plan_report.hpp"
 #include "host/session/study.hpp"
 
 namespace galley {
@@ -100,9 +101,10 @@ Status Progress::note(const std::string& text) {
   return ok();
 }
 
-Status Progress::ended() {
+Status Progress::ended(const EndEvent& end) {
   if (drawn_) std::fputs("\n", stdout);
   drawn_ = false;
+  for (const std::string& line : memory_lines(end)) std::printf("%s\n", line.c_str());
   std::fflush(stdout);
   return ok();
 }

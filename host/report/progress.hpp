@@ -17,7 +17,7 @@ class Progress final : public Observer {
   Status validated(const ValidationEvent& v) override;
   /// A line of its own, above the bar.
   Status note(const std::string& text) override;
-  Status ended() override;
+  Status ended(const EndEvent& end) override;
 
  private:
   void clear();

@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "host/base/result.hpp"
+#include "host/plan/target.hpp"
 
 namespace galley {
 
@@ -20,6 +22,13 @@ struct StartEvent {
   std::filesystem::path directory;
   int64_t steps_done = 0;          ///< of an earlier process
   std::vector<int64_t> allocated;  ///< bytes that the device gave for each memory class
+};
+
+/// The last step of this process is over.
+struct EndEvent {
+  const StartEvent& start;
+  std::optional<MemoryUse> system;  ///< of the memory that computes; nothing where the device does not say
+  int64_t resident = 0;             ///< the most bytes of memory that this process had
 };
 
 /// What a strategy reports of a step.
@@ -35,9 +44,9 @@ struct StepEvent {
   double lr = 0;         ///< of the first optimizer
   int64_t tokens = 0;    ///< valid ones
   int64_t micro_batches = 0;
-  bool applied = true;  ///< false: a strategy skipped its update, because the gradients were not finite
-  double seconds = 0;   ///< from the end of the step before
-  double aside = 0;     ///< of them, those that went into validation and saving
+  bool applied = true;                            ///< false: a strategy skipped its update, because the gradients were not finite
+  double seconds = 0;                             ///< from the end of the step before
+  double aside = 0;                               ///< of them, those that went into validation and saving
   std::span<const ReportedMetric> reported = {};  ///< valid until the next step
 };
 
@@ -58,7 +67,7 @@ class Observer {
   /// Something that a person should read.
   virtual Status note(const std::string&) { return ok(); }
   /// There will be no further step in this process; the run may continue in another one.
-  virtual Status ended() { return ok(); }
+  virtual Status ended(const EndEvent&) { return ok(); }
 };
 
 }  // namespace galley

@@ -1,5 +1,7 @@
 #include "host/session/train.hpp"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 
 #include "host/data/cache.hpp"
@@ -113,6 +115,12 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
   TRY_STATUS(latest ? session->resume(*latest) : session->start());
   const StartEvent start = {study, directory, session->steps_done(), TRY(allocated(study, session->executor()))};
   TRY_STATUS(tell(options, [&](Observer& o) { return o.started(start); }));
+  const auto ended = [&]() -> Status {
+    rusage usage = {};
+    getrusage(RUSAGE_SELF, &usage);
+    const EndEvent end = {start, TRY(session->executor().usage()), int64_t{usage.ru_maxrss} * 1024};
+    return tell(options, [&](Observer& o) { return o.ended(end); });
+  };
   const auto validate = [&](int64_t step, const std::function<bool()>& until) -> Status {
     const ValidationEvent event = {step, TRY(session->evaluate(until))};
     return tell(options, [&](Observer& o) { return o.validated(event); });
@@ -142,11 +150,11 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
       if (scheduled(recipe, event.step)) TRY_STATUS(drop_unscheduled(states, recipe, event.step));
     }
     if (stopping) {
-      TRY_STATUS(tell(options, [](Observer& o) { return o.ended(); }));
+      TRY_STATUS(ended());
       return Error{Exit::Interrupted, "interrupted after step " + std::to_string(event.step) + ", which is saved", go_on};
     }
   }
-  TRY_STATUS(tell(options, [](Observer& o) { return o.ended(); }));
+  TRY_STATUS(ended());
   const auto note = [&](const std::vector<std::string>& names, const char* what) -> Status {
     std::string list;
     for (size_t i = 0; i < std::min<size_t>(names.size(), 4); ++i) list += (i ? ", '" : "'") + names[i] + "'";

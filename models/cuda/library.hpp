@@ -26,9 +26,8 @@ inline std::string dotted_version(size_t number) {
 
 class Library {
  public:
-  /// `variable`: the environment variable with the path of the library to open, "" for none; without it, the loader searches for `names`, in
-  /// this order.
-  /// Fails with `hint` if none can be opened.
+  /// `variable`: the environment variable with the path of the library to open, "" for none; without it, the loader searches for `names`,
+  /// in this order. Fails with `hint` if none can be opened.
   Library(const char* what, const char* variable, std::vector<std::string> names, const std::string& hint)
       : what_(what), variable_(variable), hint_(hint) {
     std::string reason;

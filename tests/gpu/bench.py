@@ -1,24 +1,30 @@
 #!/usr/bin/env python3
 """How fast whole steps are on the GPU that is here, beside PyTorch (eager and compiled) where python3 has torch. `make bench-gpu` builds and runs it.
 
-  tests/gpu/bench.py [BUILD] [CASE]… [--rounds N]
+  tests/gpu/bench.py [BUILD] [CASE]… [--rounds N] [--kept FILE]
 
-Each case runs Galley and its peers in turn, N rounds (1), in under four minutes; what is done is kept in BUILD/gpu-bench.jsonl, so that a second call goes
-on where the first stopped (remove the file to begin anew). At the end the table is appended to tests/results/gpu.md, with date, GPU and command."""
+Each case runs Galley and its peers in turn, N rounds (1), in under four minutes; what is done is kept in FILE (BUILD/gpu-bench.jsonl), so that a second call
+goes on where the first stopped and tries again what failed (remove the file to begin anew). At the end the table is appended to tests/results/gpu.md, with
+date, GPU and command."""
 import datetime
 import json
+import os
 import pathlib
 import statistics
 import subprocess
 import sys
 import tempfile
 
+import libraries
+
 source = pathlib.Path(__file__).resolve().parents[2]
 words = sys.argv[1:]
 rounds = int(words.pop(words.index('--rounds') + 1)) if '--rounds' in words else 1
-words = [x for x in words if x != '--rounds']
+given = words.pop(words.index('--kept') + 1) if '--kept' in words else None
+words = [x for x in words if x not in ('--rounds', '--kept')]
 build = pathlib.Path(words.pop(0)).resolve() if words and (pathlib.Path(words[0]) / 'galley').exists() else source / 'build' / 'cuda'
-kept = build / 'gpu-bench.jsonl'
+kept = pathlib.Path(given) if given else build / 'gpu-bench.jsonl'
+os.environ.update(libraries.missing())
 
 
 def gpt2(layers, heads, width):
@@ -68,8 +74,10 @@ def galley(name, folder):
     last_line([build / 'galley', 'train', 'recipe.lua', '--device', 'cuda', '--out', 'run'], folder)
     lines = [json.loads(x) for x in (folder / 'run' / 'metrics.jsonl').read_text().splitlines()]
     memory = json.loads((folder / 'run' / 'memory.json').read_text())['classes']['device']
+    usage = json.loads((folder / 'run' / 'usage.json').read_text())['device']
     seconds = [x['seconds'] for x in lines]
-    return {'tokens': batch * length / statistics.median(seconds[len(seconds) // 3:]), 'bytes': memory['allocated'], 'planned': memory['planned']}
+    return {'tokens': batch * length / statistics.median(seconds[len(seconds) // 3:]), 'bytes': memory['allocated'], 'planned': memory['planned'],
+            'taken': usage['taken']}
 
 
 def peer(name, folder, *more):
@@ -91,7 +99,7 @@ def main():
     for name in [x for x in cases if not words or x in words]:
         for k in range(rounds):
             for who, run in runs.items():
-                if any((x['case'], x['who'], x['round']) == (name, who, k) for x in done):
+                if any((x['case'], x['who'], x['round']) == (name, who, k) and 'tokens' in x for x in done):
                     continue
                 with tempfile.TemporaryDirectory() as folder:
                     try:
@@ -116,6 +124,11 @@ def main():
                  *(f'{gib[w]:.2f}' if gib[w] else '-' for w in of)]
         rows.append('| ' + ' | '.join(cells) + ' |')
     table = '\n'.join(['| case | Galley tok/s | eager | compiled | ratio | Galley GiB | eager | compiled |', '|---|---|---|---|---|---|---|---|', *rows])
+    # What CUDA's context, the kernels' code, cuBLASLt's and cuDNN's handles and the graphs take lies outside of the plan; so do other processes.
+    memory = ['| case | planned, bytes | allocated, bytes | taken on the GPU, bytes | outside of the plan, GiB |', '|---|---|---|---|---|']
+    for x in (x for x in done if 'taken' in x):
+        memory.append(f'| {x["case"]} | {x["planned"]} | {x["bytes"]} | {x["taken"]} | {(x["taken"] - x["bytes"]) / 2**30:.2f} |')
+    table += '\n\n' + '\n'.join(memory)
     print(table)
     if rows and gpu:
         with open(source / 'tests' / 'results' / 'gpu.md', 'a') as file:

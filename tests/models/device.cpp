@@ -14,7 +14,7 @@ constexpr int64_t kArena = int64_t{512} << 20, kAlignment = 256;
 
 [[noreturn]] void give_up(const std::string& why) {
   std::fprintf(stderr, "GALLEY_TEST_DEVICE: %s\n", why.c_str());
-  std::exit(1);
+  std::_Exit(1);  // destructors would wait for a device that is lost
 }
 
 /// Nodes whose operands lie elsewhere.
@@ -109,7 +109,8 @@ galley_status TestDevice::launch(const galley_kernel& kernel, const std::vector<
   if (status == GALLEY_OK) status = kernel.prepare(moved.nodes.data(), static_cast<uint32_t>(moved.nodes.size()), &setup, &state, error);
   if (status != GALLEY_OK) return status;
   for (int k = 0; k < times && status == GALLEY_OK; ++k) status = device_.launch(handle_, 0, &kernel, state, error);
-  if (status == GALLEY_OK) status = device_.synchronize(handle_, error);
+  // What a GPU did wrong stays wrong for all that follows.
+  if (status == GALLEY_OK && device_.synchronize(handle_, error) != GALLEY_OK) give_up(std::string(kernel.name) + ": " + error->text);
   kernel.release(state);
   return status == GALLEY_OK ? move(false, error) : status;
 }

@@ -212,9 +212,26 @@ def errors():
         r = subprocess.run([program, 'train', path, '--out', name, *map(str, gpu)], capture_output=True, text=True, env={**os.environ, **environment})
         check(r.returncode == 0 and ('cannot be captured' in r.stderr) == (name == 'uncaptured'), f'{name}: exit code {r.returncode}: {r.stderr}')
         check(open(f'{name}/model/model.safetensors', 'rb').read() == whole.bytes(), f'{name}: another model')
+    open('alone.toml', 'w').write('libraries = {}\n')
+    r = subprocess.run([program, 'train', path, '--out', 'alone', '--target', 'alone.toml', *map(str, gpu)], capture_output=True, text=True)
+    check(r.returncode == 0 and 'cuBLASLt was not found' in r.stderr, f'without libraries: exit code {r.returncode}: {r.stderr}')
+    system = json.loads(open('captured/usage.json').read())
+    check(system['device']['capacity'] > 0 and system['process']['resident_peak'] > 0, f'usage.json: {system}')
     named = spoiled('named', 4, 'was lost', "kernel '", GALLEY_DISCRETE_LOST='300', GALLEY_CUDA_SYNC='1')
     check('instruction' in named.stderr, f'an error does not name the launch: {named.stderr}')
     spoiled('unnamed', 4, 'was lost', 'GALLEY_CUDA_SYNC=1', GALLEY_DISCRETE_LOST='300')
+
+
+def rehearsed():
+    """What `make test-gpu` runs, on the emulated GPU: its script, and the shapes that are for real ones, in small."""
+    models = binary / 'tests' / 'bin' / 'models'
+    if not models.exists():
+        return
+    environment = {**os.environ, 'GALLEY_TEST_DEVICE': str(binary / 'tests' / 'plugins' / 'cuda-emulated' / 'cuda-emulated.so'), 'GALLEY_TEST_LEVEL': 'cuda'}
+    r = subprocess.run([source / 'tests' / 'gpu' / 'test', binary, 'add'], capture_output=True, text=True, env=environment)
+    check(r.returncode == 0 and 'ok      kernels of add' in r.stdout, f'tests/gpu/test: exit code {r.returncode}: {r.stdout} {r.stderr}')
+    r = subprocess.run([models, '--gtest_filter=Gpu.*'], capture_output=True, text=True, env=environment)
+    check(r.returncode == 0 and '[  PASSED  ] 3 tests' in r.stdout, f'large shapes: exit code {r.returncode}: {r.stdout[-2000:]}')
 
 
 strategies()
@@ -223,6 +240,7 @@ tuned()
 scripts()
 profiled()
 if device == 'cuda-emulated':
+    rehearsed()
     lost()
     errors()
     refusals()

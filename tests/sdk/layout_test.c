@@ -722,7 +722,8 @@ typedef galley_queue* galley_device_queue_of_fn(void* device, uint32_t queue);
 typedef galley_status galley_device_mark_fn(void* device, uint32_t queue, uint32_t mark, galley_error*);
 typedef galley_status galley_device_time_fn(void* device, uint32_t mark, double* seconds, galley_error*);
 typedef void galley_device_name_work_fn(void* device, const char* name);
-SIZE(galley_device, 200);
+typedef galley_status galley_device_usage_fn(void* device, uint32_t memory, int64_t* taken, int64_t* capacity, galley_error*);
+SIZE(galley_device, 208);
 FIELD(galley_device, size, 0, 4, uint32_t);
 FIELD(galley_device, revision, 4, 4, uint32_t);
 FIELD(galley_device, kind, 8, 8, const char*);
@@ -750,6 +751,7 @@ FIELD(galley_device, queue_of, 168, 8, galley_device_queue_of_fn*);
 FIELD(galley_device, mark, 176, 8, galley_device_mark_fn*);
 FIELD(galley_device, time, 184, 8, galley_device_time_fn*);
 FIELD(galley_device, name_work, 192, 8, galley_device_name_work_fn*);
+FIELD(galley_device, usage, 200, 8, galley_device_usage_fn*);
 CONSTANT(GALLEY_DEVICE_MIN_SIZE, 128u);
 
 /* --- entry.h ------------------------------------------------------------------------------------------------ */

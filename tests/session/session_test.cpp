@@ -172,7 +172,7 @@ class Listener final : public Observer {
   Status validated(const ValidationEvent&) override { return add("validated"); }
   Status saving() override { return add("saving"); }
   Status note(const std::string& text) override { return add(text); }
-  Status ended() override { return add("ended"); }
+  Status ended(const EndEvent&) override { return add("ended"); }
   std::vector<std::string> told;
 
  private:

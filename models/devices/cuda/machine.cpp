@@ -17,7 +17,7 @@ constexpr int64_t kWorkspaceShare = 128, kLeastWorkspace = int64_t{256} << 20;
 /// Bytes a second that a copy from pinned memory reaches over PCI Express 4 (x16); of version 5 twice as much.
 constexpr double kLink4 = 2.5e10, kLink5 = 5e10;
 
-/// Operations that one multiprocessor starts in a cycle, dense, with sums in F32; 0: it has no such instructions. From NVIDIA's white papers.
+/// Operations that one multiprocessor starts in a cycle, dense, with sums in F32; 0: it has no such instructions. From NVIDIA's papers.
 struct Speed {
   int architecture;
   double f32, tf32, half, i8, f8;

@@ -47,6 +47,9 @@ galley_status mark(void* device, uint32_t queue, uint32_t number, galley_error* 
 galley_status time(void* device, uint32_t number, double* seconds, galley_error* error) noexcept {
   return sdk::guard(error, [&] { *seconds = of(device).time(number); });
 }
+galley_status usage(void* device, uint32_t memory, int64_t* taken, int64_t* capacity, galley_error* error) noexcept {
+  return memory == 0 ? sdk::guard(error, [&] { of(device).usage(taken, capacity); }) : GALLEY_UNSUPPORTED;
+}
 // Does next to nothing where no profiler is attached.
 void name_work(void*, const char* name) noexcept {
   if (name) nvtxRangePushA(name);
@@ -92,6 +95,7 @@ galley_device device_table() {
   d.queue_of = queue_of;
   d.mark = mark;
   d.time = time;
+  d.usage = usage;
   // Set by every profiler that reads names of work.
   if (std::getenv("NVTX_INJECTION64_PATH")) d.name_work = name_work;
   return d;

@@ -32,6 +32,12 @@ Device::Device(const galley_device_options& options, const std::string& isa) {
   if (wanted != isa)
     throw sdk::Failure(GALLEY_INVALID, "the plan is for " + wanted + ", and this GPU is " + isa,
                        "plan for this machine: leave out --target");
+  bool multiplies = false;
+  for (uint32_t i = 0; i < options.target->n_libraries; ++i) multiplies |= galley_same_text(options.target->libraries[i]->name, "cublaslt");
+  if (!multiplies && sdk::host())
+    sdk::host()->log(sdk::host()->context, GALLEY_LOG_WARNING,
+                     "cuBLASLt was not found: matrix products are Galley's own, without tensor cores; install libcublas, or name it by "
+                     "GALLEY_CUBLASLT=FILE");
   try {
     check(cudaSetDevice(0), "cudaSetDevice");
     for (cudaStream_t& stream : streams_) check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
@@ -72,9 +78,10 @@ void* Device::allocate(uint32_t memory, int64_t bytes) {
     (void)cudaGetLastError();
     size_t free = 0, total = 0;
     check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-    throw sdk::Failure(GALLEY_FAILED,
-                       "cudaMalloc: " + size_text(size) + " are asked for; " + size_text(free) + " of the GPU's " + size_text(total) + " are free",
-                       "`nvidia-smi` shows the processes that hold the rest");
+    throw sdk::Failure(
+        GALLEY_FAILED,
+        "cudaMalloc: " + size_text(size) + " are asked for; " + size_text(free) + " of the GPU's " + size_text(total) + " are free",
+        "`nvidia-smi` shows the processes that hold the rest");
   }
   check(status, memory == 0 ? "cudaMalloc" : "cudaHostAlloc");
   arenas_[memory] = static_cast<char*>(data);
@@ -157,6 +164,13 @@ double Device::time(uint32_t mark) {
   float milliseconds = 0;
   if (mark > 0) check(cudaEventElapsedTime(&milliseconds, marks_.at(0), marks_.at(mark)), "cudaEventElapsedTime");
   return 1e-3 * static_cast<double>(milliseconds);
+}
+
+void Device::usage(int64_t* taken, int64_t* capacity) {
+  size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  *taken = static_cast<int64_t>(total - free);
+  *capacity = static_cast<int64_t>(total);
 }
 
 void Device::join(uint32_t from, uint32_t to) {

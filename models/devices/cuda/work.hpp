@@ -50,6 +50,8 @@ class Device {
   void replay(const galley_run& run);
   void mark(uint32_t queue, uint32_t mark);
   double time(uint32_t mark);
+  /// Of the GPU's memory: by all processes, and all there is.
+  void usage(int64_t* taken, int64_t* capacity);
   cudaStream_t stream(uint32_t queue) const;
 
  private:

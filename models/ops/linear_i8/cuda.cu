@@ -1,5 +1,5 @@
-// Integer products on CUDA: on tensor cores by cuBLASLt (cuda/gemm.hpp), whose sums in I32 lie in the workspace, a piece of rows at a time, and
-// are scaled behind it; by tiles of dp4a what that does not take: K or N that are no multiples of 4, and targets without the library.
+// Integer products on CUDA: on tensor cores by cuBLASLt (cuda/gemm.hpp), whose sums in I32 lie in the workspace, a piece of rows at a time,
+// and are scaled behind it; by tiles of dp4a what that does not take: K or N that are no multiples of 4, and targets without the library.
 //
 // Tiles: a block of 128 threads makes 64 × 64 numbers of y, a thread 4 × 8 of them. In steps of 64 of k, tiles of x and W lie in shared
 // memory in words of four codes, with k as their rows; while one step is multiplied, each thread has its 8 words of the next on their way.

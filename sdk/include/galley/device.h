@@ -120,6 +120,9 @@ typedef struct galley_device {
   /* For a profiler that is attached: names the work that is enqueued until the next call; NULL: no name. No function: there are no
    * profilers for the device. The name is valid during the call. */
   void (*name_work)(void* device, const char* name);
+  /* What the system says of a memory class now: the bytes that all processes have taken together, and those that there are.
+   * GALLEY_UNSUPPORTED, or no function: it does not say. */
+  galley_status (*usage)(void* device, uint32_t memory, int64_t* taken, int64_t* capacity, galley_error*);
 } galley_device;
 #define GALLEY_DEVICE_MIN_SIZE 128u /* up to `synchronize` */
 

@@ -98,9 +98,9 @@ typedef struct galley_kernel_plan {
 
 typedef struct galley_queue galley_queue; /* a device's own: a cudaStream_t, a list of jobs */
 
-/* Choices between ways to do the same that a kernel has measured: texts of its own under keys of its own, which name the kernel and all that
- * the choice depends on, but not the machine and its libraries. The host keeps them for later runs on such a machine, and with the run, so
- * that it is resumed with the same ones. */
+/* Choices between ways to do the same that a kernel has measured: texts of its own under keys of its own, which name the kernel and all
+ * that the choice depends on, but not the machine and its libraries. The host keeps them for later runs on such a machine, and with the
+ * run, so that it is resumed with the same ones. */
 typedef struct galley_choices {
   uint32_t size;
   uint32_t revision;
@@ -141,8 +141,8 @@ typedef struct galley_kernel {
   const char* device;
   /* Returns GALLEY_UNSUPPORTED if it does not support these dtypes or shapes or this target. [thread-safe] [plan-time] */
   galley_status (*query)(const galley_node_view* const* nodes, uint32_t n, const galley_target*, galley_kernel_plan* out, galley_error*);
-  /* A node that writes in the first micro-batch of a window and adds in later ones is prepared twice, with the same workspace and constants.
-   * Builds primitives, loads modules, fills the constants. Addresses are final; the views stay valid until `release`. May allocate small
+  /* A node that writes in the first micro-batch of a window and adds in later ones is prepared twice, with the same workspace and
+   * constants. Builds primitives, loads modules, fills the constants. Addresses are final; the views stay valid until `release`. May allocate small
    * objects of its own. [main-thread] */
   galley_status (*prepare)(const galley_node_view* const* nodes, uint32_t n, const galley_kernel_setup*, void** state, galley_error*);
   /* Enqueues the work. Allocates nothing. Called by the device's `launch`, possibly on a thread of the device. [stream-ordered]

@@ -48,7 +48,7 @@ typedef struct galley_saved_item {
   uint32_t flags;
   uint32_t n_parents;
   const uint64_t* parents; /* indices of the saved items that recomputation of this one reads; ascending, all smaller than its own */
-  /* By memory class of the target, n_memories entries: seconds to offload it there, for both directions; 0: it cannot be offloaded there. */
+  /* By memory class of the target, n_memories entries: seconds to offload it there, for both directions; 0: it cannot be offloaded. */
   const double* offload_seconds_to;
   /* For a strategy that holds a budget: the choices that the other strategies have made for it, without GALLEY_KEEP and each once. */
   const uint32_t* accepted;
