@@ -1,5 +1,9 @@
-// Integer products on the processor: a task is 64 rows of y by 64 columns. A sum is taken over four rows of W at once, so that what is read
-// of x serves them all; compilers make products of 16-bit pairs of it (vpmaddwd). Exact, so any order has the same bits.
+// Integer products on the processor: a task is 64 rows of y by 64 columns. Sums with four rows of W are made at once, so that what is read
+// of x serves them all, of pairs of codes that were widened to 16 bit (vpmaddwd). Exact, so any order has the same bits.
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 #include <algorithm>
 
 #include "cpu/number.hpp"
@@ -11,11 +15,64 @@ namespace cpu = galley::cpu;
 
 constexpr int64_t kBlock = 64;
 
+#if defined(__AVX2__)
+template <int n>
+int32_t all_of(const int32_t (&lanes)[n]) {
+  int32_t sum = 0;
+  for (const int32_t lane : lanes) sum += lane;
+  return sum;
+}
+#endif
+
+#if defined(__AVX512BW__)
+struct Sum {
+  static constexpr int64_t codes = 32;
+  using Codes = __m512i;
+  static Codes load(const int8_t* p) { return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
+  void add(const Codes& a, const Codes& b) { v = _mm512_add_epi32(v, _mm512_madd_epi16(a, b)); }
+  int32_t total() const {
+    alignas(64) int32_t lanes[16];
+    _mm512_store_si512(lanes, v);
+    return all_of(lanes);
+  }
+  __m512i v = _mm512_setzero_si512();
+};
+#elif defined(__AVX2__)
+struct Sum {
+  static constexpr int64_t codes = 16;
+  using Codes = __m256i;
+  static Codes load(const int8_t* p) { return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+  void add(const Codes& a, const Codes& b) { v = _mm256_add_epi32(v, _mm256_madd_epi16(a, b)); }
+  int32_t total() const {
+    alignas(32) int32_t lanes[8];
+    _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), v);
+    return all_of(lanes);
+  }
+  __m256i v = _mm256_setzero_si256();
+};
+#else
+struct Sum {
+  static constexpr int64_t codes = 1;
+  using Codes = int32_t;
+  static Codes load(const int8_t* p) { return *p; }
+  void add(Codes a, Codes b) { v += a * b; }
+  int32_t total() const { return v; }
+  int32_t v = 0;
+};
+#endif
+
 template <int columns_at_once>
 void sums_of(const int8_t* x, const int8_t* w, int64_t K, int32_t* to) {
-  int32_t sums[columns_at_once] = {};
-  for (int64_t k = 0; k < K; ++k)
-    for (int c = 0; c < columns_at_once; ++c) sums[c] += static_cast<int16_t>(x[k]) * static_cast<int16_t>(w[c * K + k]);
+  Sum wide[columns_at_once];
+  int64_t k = 0;
+  for (; k + Sum::codes <= K; k += Sum::codes) {
+    const Sum::Codes codes = Sum::load(x + k);
+    for (int c = 0; c < columns_at_once; ++c) wide[c].add(codes, Sum::load(w + c * K + k));
+  }
+  int32_t sums[columns_at_once];
+  for (int c = 0; c < columns_at_once; ++c) sums[c] = wide[c].total();
+  for (; k < K; ++k)
+    for (int c = 0; c < columns_at_once; ++c) sums[c] += x[k] * w[c * K + k];
   std::copy(sums, sums + columns_at_once, to);
 }
 
