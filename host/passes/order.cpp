@@ -335,6 +335,7 @@ Status order(Compilation& c) {
   const Graph& graph = c.graph;
   Orders& out = c.orders;
   const int64_t chunk = chunk_rows(graph, c.target, c.options);
+  c.program.head_rows = chunk == INT64_MAX ? 0 : chunk;
   Head head(graph, out, c.options.keep_logits);
   std::vector<Item> body, rows;
   for (const galley_node n : graph.section(Section::Forward))

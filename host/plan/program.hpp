@@ -235,6 +235,7 @@ struct Program {
   std::array<Segment, segment_count> segments;  ///< indexed by SegmentKind; a segment that does not occur is empty
   int64_t rows = 0;                             ///< B
   int64_t length = 0;                           ///< S
+  int64_t head_rows = 0;                        ///< of a chunk of the head and loss, at most: sums depend on it; 0: there is no head
   int64_t micro_batches = 1;                    ///< of a window
   int64_t window_tokens =
       0;  ///< > 0: windows have as many micro-batches as come closest to so many tokens that count, micro_batches at most

@@ -19,6 +19,7 @@ Result<RunRecord> record_of(const Study& study, const std::string& device, const
   out.device = device;
   out.seed = study.recipe.seed;
   out.steps = study.recipe.steps;
+  out.head_rows = study.program.head_rows;
   out.target = target_toml(study.target);
   out.machine = study.machine;
   out.plugins = TRY(plugins_of(study));
@@ -45,6 +46,7 @@ Result<Run> study_run(const std::filesystem::path& directory, StudyOptions optio
   options.confine = record.confined ? Confine::Yes : Confine::No;
   options.device = record.device;
   options.target_text = record.target;
+  options.head_rows = record.head_rows;
   options.recipe_text = record.recipe_text;
   for (const auto& module : record.modules) {
     options.modules[module.path] = module.text;

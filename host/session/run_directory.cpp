@@ -35,6 +35,7 @@ Result<std::string> text_of(const RunRecord& r) {
   out.insert("galley", r.version);
   out.insert("seed", static_cast<int64_t>(r.seed));
   out.insert("steps", r.steps);
+  out.insert("head_rows", r.head_rows);
   out.insert("device", r.device);
   out.insert("machine", r.machine);
   out.insert("recipe", toml::table{{"path", r.recipe.string()},
@@ -160,6 +161,7 @@ Result<RunRecord> open_run(const std::filesystem::path& directory) {
   out.confined = (*recipe)["confined"].value_or(false);
   out.seed = static_cast<uint64_t>(t["seed"].value_or<int64_t>(0));
   out.steps = t["steps"].value_or<int64_t>(0);
+  out.head_rows = t["head_rows"].value_or<int64_t>(0);
   out.target = text_of(*target);
   if (const toml::table* sets = (*recipe)["sets"].as_table())
     for (const auto& [name, value] : *sets) out.sets[std::string(name.str())] = value.value_or<std::string>("");

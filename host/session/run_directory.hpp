@@ -33,8 +33,9 @@ struct RunRecord {
   std::string device;
   uint64_t seed = 0;
   int64_t steps = 0;
-  std::string target;   ///< TOML
-  std::string machine;  ///< the ISA of the machine that it began on; the target may be another one
+  int64_t head_rows = 0;  ///< Program::head_rows, so that no other limit of memory changes sums
+  std::string target;     ///< TOML
+  std::string machine;    ///< the ISA of the machine that it began on; the target may be another one
   struct PluginUsed {
     std::string id, version;
     int64_t state_version = 1;

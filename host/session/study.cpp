@@ -211,7 +211,7 @@ Result<std::unique_ptr<Study>> make_study(const std::filesystem::path& recipe_pa
   compile_options.keep_logits = options.keep_logits;
   compile_options.evaluates = s.recipe.validate.every > 0 && s.data.validation;
   compile_options.exports = s.recipe.save.final;
-  compile_options.head_rows = s.recipe.head_rows;
+  compile_options.head_rows = options.head_rows > 0 ? options.head_rows : s.recipe.head_rows;
   compile_options.least_head = least_head;
   compile_options.seed = s.recipe.seed;
   compile_options.memory_limit = options.memory_limit > 0 ? options.memory_limit : s.target.memory_limit;

@@ -36,6 +36,7 @@ struct StudyOptions {
   std::string device = "cpu";                      ///< --device
   std::string target;                              ///< --target, a file or a name; "": this machine
   std::string target_text;                         ///< a run's own target, for resume; "" : not given
+  int64_t head_rows = 0;                           ///< likewise; 0: what the recipe says, or chosen
   int64_t memory_limit = 0;                        ///< --memory, bytes; 0: what the machine has where the plan is to be run
   bool runs = true;                                ///< the plan will be run here: it must fit this machine
   Purpose purpose = Purpose::Train;

@@ -6,6 +6,7 @@ not here.
 import json
 import os
 import pathlib
+import re
 import shutil
 import sys
 
@@ -186,6 +187,13 @@ def lost():
     check(r.returncode not in (0, -11) and 'the device was lost' in r.stderr, f'a lost GPU: exit code {r.returncode}: {r.stderr}')
     states = sorted(x.name for x in (whole.path.parent / 'lost' / 'state').iterdir()) if os.path.isdir('lost/state') else []
     check(states and states[-1] in ('step-00000002', 'step-00000004'), f'a lost GPU leaves the states {states}: choose another GALLEY_DISCRETE_LOST')
+    # It goes on with the chunks of the head that it began with, whatever would be chosen now.
+    shutil.copytree('lost', 'narrow')
+    record = open('narrow/run.toml').read()
+    open('narrow/run.toml', 'w').write(re.sub(r'(?m)^head_rows = \d+', 'head_rows = 4', record))
+    run('resume', 'narrow', *plugins)
+    launches = [json.loads(open(f'{x}/memory.json').read())['launches']['a_step'] for x in ('lost', 'narrow')]
+    check(launches[0] < launches[1], f'launches of a step with the chunks of the record: {launches}')
     run('resume', 'lost', *plugins)
     check(open('lost/model/model.safetensors', 'rb').read() == whole.bytes(), 'a run on a GPU that was lost ends elsewhere')
 
