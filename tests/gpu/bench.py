@@ -10,6 +10,7 @@ import datetime
 import json
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -64,7 +65,7 @@ def recipe(name):
 def last_line(command, folder):
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=230)
     if done.returncode != 0:
-        raise RuntimeError((done.stderr.strip().splitlines() or ['no message'])[-1])
+        raise RuntimeError(' '.join(done.stderr.split('\n')[-4:]).strip() or f'exit code {done.returncode}, and no message')
     return done.stdout.strip().splitlines()[-1]
 
 
@@ -92,6 +93,8 @@ def has_torch():
 
 
 def main():
+    if not shutil.which('nvidia-smi'):
+        sys.exit('tests/gpu/bench.py: there is no nvidia-smi, so no NVIDIA driver')
     done = [json.loads(x) for x in kept.read_text().splitlines()] if kept.exists() else []
     runs = {'galley': galley}
     if has_torch():

@@ -171,7 +171,10 @@ cudaError_t refuse_in_capture() {
 #define GALLEY_NOT_IN_CAPTURE() \
   if (const cudaError_t refused = refuse_in_capture(); refused != cudaSuccess) return refused
 
-size_t total_bytes() { return static_cast<size_t>(galley::cpu::available_bytes()); }
+size_t total_bytes() {
+  static const auto at_first = static_cast<size_t>(galley::cpu::available_bytes());
+  return at_first;
+}
 
 cudaError_t allocate(void** out, size_t bytes, bool device) {
   try {
@@ -273,7 +276,9 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   GALLEY_USABLE();
   *total = total_bytes();
   const char* left = std::getenv("GALLEY_EMULATED_FREE");
-  *free = left ? std::strtoull(left, nullptr, 10) : *total;
+  *free = left ? std::min<size_t>(*total, std::strtoull(left, nullptr, 10)) : *total;
+  for (const auto& [data, block] : runtime().blocks)
+    if (block.device) *free -= std::min(*free, block.bytes);
   return cudaSuccess;
 }
 cudaError_t cudaMalloc(void** out, size_t bytes) {
