@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "cuda/library.hpp"
+#include "cuda/workspace.hpp"
 #include "galley/cuda/elementwise.hpp"
 
 namespace galley::cuda {
@@ -168,7 +169,7 @@ class Gemm {
   }
 
  private:
-  static constexpr int64_t kAlignment = 256;
+  static constexpr int64_t kAlignment = kWorkspaceAlignment;
   static constexpr int64_t kVector = 16;  // the bytes that cuBLASLt reads of a bias at a time
 
   static int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
@@ -182,8 +183,7 @@ class Gemm {
   }
 
   GemmSetup prepare(const char* name, const std::vector<Matmul>& products, const galley_kernel_setup& setup) {
-    const auto begin = reinterpret_cast<uintptr_t>(setup.workspace);
-    char* const memory = static_cast<char*>(setup.workspace) + (kAlignment - begin % kAlignment) % kAlignment;
+    char* const memory = aligned_workspace(setup.workspace);
     GemmSetup out = {name,
                      products,
                      form_.bias,

@@ -115,8 +115,8 @@ class GemmEngine {
     const float one = 1.0f, beta = form().adds ? 1.0f : 0.0f;
     const int32_t one_i = 1, beta_i = 0;
     const bool integers = form().compute == Compute::I32;
-    const void *const alpha = integers ? static_cast<const void*>(&one_i) : &one, *const held =
-                                                                                      integers ? static_cast<const void*>(&beta_i) : &beta;
+    const void* const alpha = integers ? static_cast<const void*>(&one_i) : &one;
+    const void* const held = integers ? static_cast<const void*>(&beta_i) : &beta;
     void* const out = const_cast<void*>(c);
     const cublasStatus_t status = lt_.matmul(lt_.handle(), made_, alpha, first, layouts.first.made, second, layouts.second.made, held, out,
                                              layouts.out.made, out, layouts.out.made, &algorithm_, setup_.workspace,

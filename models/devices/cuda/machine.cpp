@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "../../cuda/library.hpp"
+
 namespace galley::cuda {
 namespace {
 
@@ -48,20 +50,15 @@ int attribute(cudaDeviceAttr which) {
 }
 
 /// The version of a library that kernels may call, by its function that returns a number; "": it is not there.
-template <class Version>
-std::string version_of(std::initializer_list<const char*> files, const char* environment, const char* function, const Version& text) {
+std::string version_of(std::initializer_list<const char*> files, const char* environment, const char* function) {
   std::vector<const char*> all = files;
   if (const char* const file = std::getenv(environment)) all = {file};
   for (const char* file : all) {
     void* const library = ::dlopen(file, RTLD_LAZY | RTLD_LOCAL);
     if (!library) continue;
-    if (auto* const version = reinterpret_cast<size_t (*)()>(::dlsym(library, function))) return text(version());
+    if (auto* const version = reinterpret_cast<size_t (*)()>(::dlsym(library, function))) return dotted_version(version());
   }
   return "";
-}
-
-std::string dotted(size_t major, size_t minor, size_t patch) {
-  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
 }
 
 }  // namespace
@@ -123,10 +120,9 @@ void describe(galley_target* out) {
   pinned.name = "pinned";
   pinned.in_bandwidth = pinned.out_bandwidth = sm == 90 || sm >= 100 ? kLink5 : kLink4;
 
-  static const std::string cublaslt = version_of({"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"}, "GALLEY_CUBLASLT",
-                                                 "cublasLtGetVersion", [](size_t v) { return dotted(v / 10000, v / 100 % 100, v % 100); });
-  static const std::string cudnn = version_of({"libcudnn.so.9", "libcudnn.so"}, "GALLEY_CUDNN", "cudnnGetVersion",
-                                              [](size_t v) { return dotted(v / 10000, v / 100 % 100, v % 100); });
+  static const std::string cublaslt =
+      version_of({"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"}, "GALLEY_CUBLASLT", "cublasLtGetVersion");
+  static const std::string cudnn = version_of({"libcudnn.so.9", "libcudnn.so"}, "GALLEY_CUDNN", "cudnnGetVersion");
   static std::vector<galley_library> libraries;
   static std::vector<const galley_library*> library_pointers;
   libraries.clear();

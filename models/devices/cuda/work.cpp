@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 
+#include "../../cuda/library.hpp"
+
 galley_run::~galley_run() {
   if (executable) (void)cudaGraphExecDestroy(executable);
   if (graph) (void)cudaGraphDestroy(graph);
@@ -9,6 +11,7 @@ galley_run::~galley_run() {
 }
 
 namespace galley::cuda {
+
 bool synchronous() {
   const char* const text = std::getenv("GALLEY_CUDA_SYNC");
   return text && std::string(text) == "1";
@@ -32,9 +35,7 @@ Device::Device(const galley_device_options& options, const std::string& isa) {
   if (wanted != isa)
     throw sdk::Failure(GALLEY_INVALID, "the plan is for " + wanted + ", and this GPU is " + isa,
                        "plan for this machine: leave out --target");
-  bool multiplies = false;
-  for (uint32_t i = 0; i < options.target->n_libraries; ++i) multiplies |= galley_same_text(options.target->libraries[i]->name, "cublaslt");
-  if (!multiplies && sdk::host())
+  if (!library_version(*options.target, "cublaslt") && sdk::host())
     sdk::host()->log(sdk::host()->context, GALLEY_LOG_WARNING,
                      "cuBLASLt was not found: matrix products are Galley's own, without tensor cores; install libcublas, or name it by "
                      "GALLEY_CUBLASLT=FILE");

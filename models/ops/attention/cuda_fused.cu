@@ -39,11 +39,6 @@ std::string planned_version(const galley_target& target) {
   if (major != 9 || minor < 10 || (minor == 10 && patch < 2)) unsupported("the target lists no library cudnn 9.10.2 or later");
   return version;
 }
-char* aligned(void* memory) {
-  constexpr uintptr_t alignment = FusedMemory::kAlignment;
-  const auto address = reinterpret_cast<uintptr_t>(memory);
-  return static_cast<char*>(memory) + (alignment - address % alignment) % alignment;
-}
 const FusedOperands& checked(const Node& node, const FusedOperands& a) {
   for (const void* address : std::initializer_list<const void*>{a.q, a.k, a.v, a.go, a.o, a.dq, a.dk, a.dv, a.lse})
     if (reinterpret_cast<uintptr_t>(address) % 16)
@@ -123,7 +118,7 @@ class FusedForward {
   }
   FusedForward(const Node& node, const galley_kernel_setup& setup)
       : call_(node, *setup.target, fused_form(node, attention_extents(node), true), checked(node, operands(node)), false,
-              aligned(setup.workspace), FusedMemory::kForward) {}
+              aligned_workspace(setup.workspace), FusedMemory::kForward) {}
   void run(galley_queue* queue) const { call_.run(queue); }
 
  private:
@@ -156,7 +151,7 @@ class FusedGradient {
     const AttentionExtents e = attention_extents(node);
     const FusedForm piece = piece_of(node, *setup.target);
     const int64_t bytes = FusedMemory(piece, architecture(*setup.target)).end, group = e.group();
-    char* const workspace = aligned(setup.workspace);
+    char* const workspace = aligned_workspace(setup.workspace);
     const auto in = parts(e, Reader(node, Q), Reader(node, K), Reader(node, V));
     const auto out = parts(e, Writer(node, DQ), Writer(node, DK), Writer(node, DV));
     for (int64_t b = 0; b < e.B; b += piece.B)

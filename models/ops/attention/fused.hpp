@@ -12,6 +12,7 @@
 #include <compare>
 
 #include "cuda/library.hpp"
+#include "cuda/workspace.hpp"
 #include "ops/attention/extents.hpp"
 
 namespace galley::models {
@@ -38,7 +39,7 @@ struct FusedOperands {
 
 /// Memory of a call of backward: sums of do·o (B, heads, S) in F32; dq (B, heads, S, D) in F32, unless deterministic; the library's own.
 struct FusedMemory {
-  static constexpr int64_t kAlignment = 256, kForward = 65536;
+  static constexpr int64_t kAlignment = cuda::kWorkspaceAlignment, kForward = 65536;
 
   FusedMemory(const FusedForm& f, int architecture) {
     const bool datacenter = architecture >= 90 && architecture < 120;  // the engines of sm_90 and sm_10x; elsewhere those of sm_80

@@ -170,8 +170,7 @@ class Library {
   }
 
   Library(const Node& n, const galley_kernel_setup& setup) : shape_(n), scales_(n), piece_(piece_rows(shape_)) {
-    const auto begin = reinterpret_cast<uintptr_t>(setup.workspace);
-    char* const memory = static_cast<char*>(setup.workspace) + (kAlignment - begin % kAlignment) % kAlignment;
+    char* const memory = aligned_workspace(setup.workspace);
     sums_ = reinterpret_cast<int*>(memory);
     galley_kernel_setup rest = setup;
     rest.workspace = memory + piece_ * shape_.N * static_cast<int64_t>(sizeof(int));
@@ -193,10 +192,8 @@ class Library {
   }
 
  private:
-  static constexpr int64_t kAlignment = 256;
-
   static int64_t piece_rows(const Shape& s) { return std::min(s.R, std::max(kLeastRows, kPieceBytes / (s.N * int64_t{sizeof(int)}))); }
-  static int64_t sum_bytes(const Shape& s, int64_t piece) { return kAlignment + piece * s.N * static_cast<int64_t>(sizeof(int)); }
+  static int64_t sum_bytes(const Shape& s, int64_t piece) { return kWorkspaceAlignment + piece * s.N * static_cast<int64_t>(sizeof(int)); }
   static Matmul product(const Shape& s, int64_t rows) {
     Matmul p;
     p.m = rows;

@@ -96,13 +96,12 @@ class Queues {
     host_ = std::max(host_, stamp->time);
   }
   void finish(uint32_t queue) {
-    while (!at(queue).jobs.empty()) step(queue);
+    drain(queue);
     host_ = std::max(host_, at(queue).clock);
   }
   /// Runs everything that can run, although nobody waits for it.
   void hurry() {
-    for (uint32_t queue = 0; queue < queues_.size(); ++queue)
-      while (!at(queue).jobs.empty()) step(queue);
+    for (uint32_t queue = 0; queue < queues_.size(); ++queue) drain(queue);
   }
   void finish_all() {
     const bool first_queue_first = ++synchronisations_ % 2 == 1;
@@ -122,6 +121,9 @@ class Queues {
     std::deque<Job> jobs;
   };
   Queue& at(uint32_t queue) { return queues_.at(queue); }
+  void drain(uint32_t queue) {
+    while (!at(queue).jobs.empty()) step(queue);
+  }
 
   void step(uint32_t number) {
     const Job job = at(number).jobs.front();
