@@ -1,31 +1,22 @@
-// What the processor's device takes for available, on systems made of a few files.
+// The memory that the CPU device takes for available, on systems that are made of a few files.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <limits>
 
 #include "models/devices/cpu/arena.hpp"
+#include "tests/base/folder.hpp"
 
 namespace galley::cpu {
 namespace {
 
-namespace fs = std::filesystem;
-
 class System {
  public:
-  System() : root_(fs::absolute(testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    fs::remove_all(root_);
-    put("proc/meminfo", "MemTotal: 9000 kB\nMemAvailable:   8000 kB\nSwapFree: 1000 kB\n");
-  }
-  void put(const std::string& file, const std::string& text) const {
-    fs::create_directories((root_ / file).parent_path());
-    std::ofstream(root_ / file) << text;
-  }
-  int64_t available() const { return available_bytes(root_.string()); }
+  System() { put("proc/meminfo", "MemTotal: 9000 kB\nMemAvailable:   8000 kB\nSwapFree: 1000 kB\n"); }
+  void put(const std::string& file, const std::string& text) const { root_.put(file, text); }
+  int64_t available() const { return available_bytes(root_.path().string()); }
 
  private:
-  fs::path root_;
+  Folder root_;
 };
 
 constexpr int64_t kMachine = 9000 * 1024;
