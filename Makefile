@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-mutants test-gpu bench-gpu build format lint fuzz
+.PHONY: help quickstart test test-all test-mutants test-gpu bench-gpu build format lint fuzz
 
 # A fresh machine has no locale but this one.
 export LC_ALL := C.UTF-8
@@ -23,15 +23,16 @@ SAMPLE = $(GALLEY) sample $(RUN) --prompt "A recipe is"
 SOURCES = $(shell find host sdk models plugins tests -name '*.[ch]' -o -name '*.[ch]pp' -o -name '*.cu')
 
 help:
-	@echo 'make quickstart   install what is missing, build, train a small model on this folder and let it speak'
-	@echo 'make build        install what is missing and build $(GALLEY)'
-	@echo 'make test         build, run every test, and a part of them under sanitizers'
+	@echo 'make quickstart   install what is missing, build for this processor, train a small model on this folder, continue a prompt'
+	@echo 'make build        install what is missing and build $(GALLEY), with what plans for other processors and for GPUs'
+	@echo 'make test         build, run the tests, and a part of them under sanitizers'
+	@echo 'make test-all     the same, and the tests that take long and seldom find anything'
 	@echo 'make test-mutants take away each barrier of the CUDA kernels in turn: a test has to fail'
 	@echo 'make test-gpu     build for the NVIDIA GPU that is here, and test on it'
 	@echo 'make bench-gpu    time whole steps on it, beside PyTorch where python3 has that'
 	@echo 'make format       lay out the sources as .clang-format says'
 	@echo 'make lint         clang-tidy and cppcheck; FILES="host/base/file.cpp …" for some files only'
-	@echo 'make fuzz         feed junk to what reads strangers'\'' files; SECONDS=3600 for an hour each'
+	@echo 'make fuzz         fuzz the readers of untrusted files; SECONDS=3600 for an hour each'
 	@echo
 	@echo 'JOBS=N limits how much is compiled at once. Other builds (dev, asan, cuda): cmake --preset NAME'
 
@@ -49,7 +50,12 @@ build:
 	@echo 'galley: building in build/release'
 	@$(call compile,program)
 
-quickstart: build
+# Only what this machine runs: kernels of other levels and emulated GPUs come with `make build`.
+quickstart:
+	@.ci/setup
+	@$(call configure)
+	@echo 'galley: building in build/release'
+	@$(call compile,here)
 	@mkdir -p $(dir $(RUN))
 	$(TRAIN)
 	@echo 'galley: the run lies in $(RUN)'
@@ -61,11 +67,15 @@ test:
 	@echo 'galley: building in build/release'
 	@$(call compile,all)
 	@ls build/release/CMakeFiles/*/CMakeCUDACompiler.cmake >/dev/null 2>&1 || echo 'galley: nvcc was not found: kernels for GPUs are tested by emulation only'
-	@ctest --preset release
+	@ctest --preset release --label-exclude '^all$$'
 	@cmake --preset asan --log-level=WARNING -DGALLEY_TESTS=ON >/dev/null
 	@echo 'galley: building in build/asan'
 	@cmake --build --preset asan --parallel $(JOBS) --target quick -- --quiet | sed '/^ninja: no work to do\.$$/d'
 	@ctest --preset asan -L quick
+
+test-all: test
+	@ctest --preset release --label-regex '^all$$' --no-tests=ignore
+	@$(MAKE) --no-print-directory test-mutants
 
 test-mutants:
 	@.ci/setup tests
