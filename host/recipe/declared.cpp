@@ -142,7 +142,7 @@ const Declared& declared_recipe() {
        {.name = "validate", .description = "when the loss on held-out data is computed; see below", .wanted = "{ every = 50 }"},
        {.name = "save",
         .description = "when states are saved to resume from, and what the run leaves; see below",
-        .wanted = "{ every = 100 }"},
+        .wanted = "{ every = 100, keep = 2 }"},
        {.name = "head_rows",
         .description = "rows of one chunk of the head and the loss; 0: chosen by the planner",
         .type = Type::Integer,
