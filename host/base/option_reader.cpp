@@ -116,11 +116,11 @@ Result<std::optional<std::vector<std::string>>> OptionReader::texts(const std::s
   return std::optional(std::move(out));
 }
 
-Result<std::optional<size_t>> OptionReader::choice(const std::string& name, std::initializer_list<const char*> choices) const {
-  const std::vector<std::string> names(choices.begin(), choices.end());
-  const std::optional<std::string> text = TRY(take_as<std::string>({.name = name, .type = OptionType::Choice, .choices = names}));
-  if (!text) return std::optional<size_t>();
-  return std::optional(static_cast<size_t>(std::find(names.begin(), names.end(), *text) - names.begin()));
+Result<std::optional<size_t>> OptionReader::choice(const OptionSpec& spec) const {
+  const Value word = TRY(take(spec));
+  if (word.is_nil()) return std::optional<size_t>();
+  return std::optional(
+      static_cast<size_t>(std::find(spec.choices.begin(), spec.choices.end(), *word.as<std::string>()) - spec.choices.begin()));
 }
 
 }  // namespace galley

@@ -47,7 +47,7 @@ class OptionReader {
   /// One or several; not none.
   Result<std::optional<std::vector<std::string>>> texts(const std::string& name) const;
   /// Which of the choices it is.
-  Result<std::optional<size_t>> choice(const std::string& name, std::initializer_list<const char*> choices) const;
+  Result<std::optional<size_t>> choice(const OptionSpec& spec) const;
 
   /// "<place>: '<name>' of <owner> must be <wanted>, not <value>"
   Error wrong(const std::string& name, const std::string& wanted, std::string hint = {}) const;

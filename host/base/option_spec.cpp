@@ -96,6 +96,7 @@ std::string value_text(const Value& value) {
 }
 
 std::string OptionSpec::expects() const {
+  if (!wanted.empty()) return wanted;
   const std::string within = range.everything() ? "" : " in " + range.text();
   const std::string many = length ? std::to_string(length) + " " : "";
   switch (type) {
@@ -135,7 +136,8 @@ Result<Value> OptionSpec::accept(const Value& value, const std::function<std::st
     }
     case OptionType::Number: {
       double x = 0;
-      if (const auto* word = value.as<std::string>(); word && std::find(choices.begin(), choices.end(), *word) != choices.end()) return value;
+      if (const auto* word = value.as<std::string>(); word && std::find(choices.begin(), choices.end(), *word) != choices.end())
+        return value;
       if (!value.number(&x) || !in_range(x)) return wrong(value);
       return Value(x);
     }

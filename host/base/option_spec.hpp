@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "host/base/result.hpp"
-#include "host/base/value.hpp"
 #include "host/base/schedule.hpp"
+#include "host/base/value.hpp"
 
 namespace galley {
 
@@ -51,6 +51,7 @@ struct OptionSpec {
   bool required = false;
   std::vector<std::string> aliases = {};  ///< what others call it: for the hint only
   int line = 0;                           ///< in the manifest
+  std::string wanted = {};                ///< what `expects` says, where the type does not say it all
 
   /// The value in the form that plugins read (integers and bytes as int64_t, numbers as double, lists as List, a schedule as it is), or what is wrong
   /// with it: "must be a number in [0, 1), not 1.5". Integers are taken for numbers, whole numbers for integers, a single value for a list

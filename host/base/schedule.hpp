@@ -1,17 +1,24 @@
 // Quantities that follow the step. A run of N steps with a warm-up of W steps has at step s = 1 … N, with i = s − 1:
 //
 //   i <  W:  peak · (i + 1) / (W + 1)
-//   i >= W:  t = (i − W) / (N − W), which is 0 at the first step behind the warm-up and below 1 at the last step
-//            cosine: floor + (peak − floor) · (1 + cos(π t)) / 2
-//            linear: floor + (peak − floor) · (1 − t)
+//   i >= W:  behind the warm-up, with t = (i − W) / (N − W), which is 0 at its first step and below 1 at the last step of the run,
 //
-// Behind the warm-up this is what transformers' get_cosine_schedule_with_warmup and get_linear_schedule_with_warmup give (with the default
-// floor of 0), and PyTorch's CosineAnnealingLR and LinearLR with one scheduler step a training step: the rate comes to `floor` at the step
-// that follows the run, so that the last step trains too. The warm-up differs from transformers', which has peak · i / W and spends the
-// first step at 0; it is nanoGPT's. constant(x) is x at every step.
+//     cosine                floor + (peak − floor) · (1 + cos(π t)) / 2
+//     linear                floor + (peak − floor) · (1 − t)
+//     constant_with_warmup  peak
+//     wsd                   warm-up, stable, decay: the last D steps decay. With u = (i − (N − D)) / D,
+//                           i < N − D:  peak
+//                           i >= N − D: floor + (peak − floor) · f(u), where f by decay_type is
+//                                       "cosine" (1 + cos(π u)) / 2,  "linear" 1 − u,  "1-sqrt" 1 − √u
+//     inverse_sqrt          peak / √((i − W + T) / T), with a timescale T of W steps, or of 10,000 without a warm-up
 //
-// In recipes: cosine { peak = …, warmup = 0, floor = 0 } (`min` is another name of `floor`), linear { … } with the same names, constant(x),
-// or a function of the step (from 1) and the number of steps that returns a number.
+// Behind the warm-up these are what transformers gives (optimization.py: get_cosine_schedule_with_warmup, get_linear_schedule_with_warmup,
+// get_constant_schedule_with_warmup, get_wsd_schedule with num_stable_steps = N − W − D, get_inverse_sqrt_schedule; peak is the optimizer's
+// rate, floor is 0 there, and min_lr_ratio · peak in wsd), and PyTorch's CosineAnnealingLR and LinearLR with one scheduler step a training
+// step: the rate comes to `floor` at the step that follows the run, so that the last step trains too. The warm-up differs from
+// transformers', which has peak · i / W and spends the first step at 0; it is nanoGPT's. constant(x) is x at every step.
+//
+// W and D are numbers of steps (100), or shares of the run below 1 (0.03), rounded up to whole steps as transformers' warmup_ratio is.
 #pragma once
 
 #include <cstdint>
@@ -39,15 +46,28 @@ class Schedule final : public Foreign {
   std::vector<double> table;  ///< never empty
 };
 
-struct Decay {
-  enum class Shape { Cosine, Linear } shape = Shape::Cosine;
-  double peak = 0;
-  int64_t warmup = 0;
-  double floor = 0;
+/// A number of steps, or a share of the run if it is below 1.
+struct Span {
+  double value = 0;
+  int64_t of(int64_t steps) const;
 };
 
+struct Curve {
+  enum class Shape : uint8_t { Cosine, Linear, ConstantWithWarmup, Wsd, InverseSqrt } shape = Shape::Cosine;
+  enum class Decay : uint8_t { Cosine, Linear, OneMinusSqrt } decay_type = Decay::Cosine;  ///< Wsd
+  double peak = 0;
+  Span warmup = {};
+  double floor = 0;       ///< Cosine, Linear, Wsd
+  Span decay = {};        ///< Wsd
+  int64_t timescale = 0;  ///< InverseSqrt; 0: by the warm-up
+};
+
+/// How recipes write a shape: "cosine"; and a decay: "1-sqrt".
+const char* name_of(Curve::Shape shape);
+const char* name_of(Curve::Decay decay);
+
 /// The table for steps 1 … steps, with the text "cosine{peak=0.001, warmup=5}". [thread-safe]
-Schedule tabulate(const Decay& decay, int64_t steps);
+Schedule tabulate(const Curve& curve, int64_t steps);
 
 /// One entry, which holds for ever: "constant(0.001)". [thread-safe]
 Schedule constant(double value);

@@ -1,7 +1,4 @@
 // What each command does: a table.
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <cstdio>
 
 #include "host/base/nearest.hpp"
@@ -14,7 +11,9 @@
 #include "host/commands/tokenize.hpp"
 #include "host/commands/train_tokenizer.hpp"
 #include "host/plan/shadow.hpp"
+#include "host/report/data_report.hpp"
 #include "host/report/plan_report.hpp"
+#include "host/report/progress.hpp"
 
 namespace galley {
 namespace {
@@ -35,11 +34,6 @@ const FlagSpec profile_flag = {"--profile", "",
                                false, false};
 const FlagSpec trace_flag = {"--trace", "FILE", "write what runs when in steps 2 to 4, for chrome://tracing or ui.perfetto.dev", false,
                              false};
-
-int terminal_columns() {
-  winsize size = {};
-  return isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
 
 constexpr size_t kMostThreads = 4096;
 
@@ -81,6 +75,27 @@ void print_dump(const std::string& wanted, const PassInfo& pass, const std::func
   std::fputs(text().c_str(), stdout);
 }
 
+/// "1,200 steps", or what is known of it before the data is prepared.
+std::string length_text(const Recipe& recipe) {
+  if (recipe.epochs == 0) return grouped(static_cast<uint64_t>(recipe.steps)) + (recipe.steps == 1 ? " step" : " steps");
+  char text[96];
+  std::snprintf(text, sizeof text, "%g epoch%s; how many steps that is, galley data says when it has prepared the data", recipe.epochs,
+                recipe.epochs == 1 ? "" : "s");
+  return text;
+}
+
+/// What `--check` has proved.
+std::string proved_text(const Study& s) {
+  size_t instructions = 0, segments = 0;
+  for (const Segment& segment : s.program.segments) {
+    instructions += segment.code.size();
+    segments += !segment.code.empty();
+  }
+  return "proved by executing it without data: " + grouped(instructions) + " instructions in " + std::to_string(segments) +
+         " segments read only what was written before, write only what nobody else needs, and " + grouped(s.program.tensors.size()) +
+         " tensors lie within their memories, apart while they are in use\n";
+}
+
 Status command_plan(const CommandLine& a) {
   StudyOptions options = TRY(study_options(a));
   options.runs = false;
@@ -94,15 +109,24 @@ Status command_plan(const CommandLine& a) {
   if (!dump.empty()) options.watch = [&](const PassInfo& pass, const auto& text) { print_dump(dump, pass, text); };
   const auto s = TRY(study(a.positional[0], options));
   if (!dump.empty()) return ok();
-  if (a.has("--check")) TRY_STATUS(check_plan(s->program, s->plan, s->target));
+  if (a.has("--check")) {
+    TRY_STATUS(check_plan(s->program, s->plan, s->target));
+    // Not with --json: then stdout is the document.
+    if (!a.has("--json")) std::fputs(proved_text(*s).c_str(), stdout);
+  }
   const DiskUse disk = disk_use(s->program, s->recipe);
   if (a.has("--json")) {
     std::fputs(plan_json(s->program, s->plan, s->target, disk, {}).c_str(), stdout);
     return ok();
   }
-  std::printf("plan of %s: %s, for %s (%s, %lld threads)\n", a.positional[0].c_str(), s->model.model_type.c_str(), s->target.device.c_str(),
-              s->target.isa.c_str(), static_cast<long long>(s->target.threads));
+  const bool host = s->target.memories[0].host_access;
+  std::printf("plan of %s: %s, for %s (%s, %lld %s)\n", a.positional[0].c_str(), s->model.model_type.c_str(), s->target.device.c_str(),
+              s->target.isa.c_str(), static_cast<long long>(s->target.threads), host ? "threads" : "multiprocessors");
   std::printf("  data            %s\n", s->data.summary.c_str());
+  std::printf("  length          %s\n", length_text(s->recipe).c_str());
+  if (options.memory_limit > 0)
+    std::printf("  --memory        %s; it counts tensors and workspace, not the process or a driver's context\n",
+                fit_text(s->peak_memory(), options.memory_limit).c_str());
   std::fputs(plan_table(s->program, s->plan, s->target, disk, terminal_columns()).c_str(), stdout);
   return ok();
 }
@@ -112,7 +136,7 @@ Status command_data(const CommandLine& a) {
   options.purpose = Purpose::Gradients;
   options.runs = false;
   const int64_t rows = TRY(a.integer("--rows", 2, 0));
-  return show_data(*TRY(study(a.positional[0], options)), rows, a.has("--json") ? DataForm::Json : DataForm::Text);
+  return show_data(*TRY(study(a.positional[0], options)), rows, a.has("--json") ? DataForm::Json : DataForm::Text, options.warn);
 }
 
 Status command_plugins(const CommandLine& a) {
@@ -235,6 +259,15 @@ std::vector<CommandSpec> all_commands() {
         {"--vocab", "N", "with --train: size of the vocabulary"},
         {"--out", "DIR", "with --train: folder for tokenizer.json and tokenizer_config.json"}},
        command_tokenize},
+      {"recipe",
+       "[NAME]",
+       "list all that a recipe can say, with types and defaults, or what one name takes",
+       "Examples:\n"
+       "  galley recipe save\n"
+       "  galley recipe data.chat\n"
+       "  galley recipe cosine\n",
+       {},
+       [](const CommandLine& a) { return print_recipe(a.positional.empty() ? "" : a.positional[0]); }},
       {"plugins", "[NAME]", "list plugins and strategies, or show the options of one", "", {plugin_path_flag}, command_plugins},
   };
 }

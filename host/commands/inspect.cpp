@@ -26,7 +26,7 @@ Marks marks() {
   return {"‹", "", "", ""};
 }
 
-void print_facts(const DataReport& report, int64_t rows_a_run) {
+void print_facts(const DataReport& report) {
   const auto line = [](const char* what, const std::string& value) { std::printf("  %-22s %s\n", what, value.c_str()); };
   const auto percent = [](double share) {
     char text[32];
@@ -44,12 +44,6 @@ void print_facts(const DataReport& report, int64_t rows_a_run) {
        grouped(train.packed.counted) + " tokens, " +
            percent(100 * static_cast<double>(train.packed.counted) / static_cast<double>(std::max<uint64_t>(train.packed.positions, 1))) +
            " of the positions that are not padding");
-  if (rows_a_run > 0) {
-    char epochs[32];
-    std::snprintf(epochs, sizeof epochs, "%.2f",
-                  static_cast<double>(rows_a_run) / static_cast<double>(std::max<uint64_t>(train.packed.rows, 1)));
-    line("the run", grouped(static_cast<uint64_t>(rows_a_run)) + " rows, " + epochs + " epochs");
-  }
   if (report.validation.packed.rows > 0)
     line("to validate with", grouped(report.validation.documents) + " documents in " + grouped(report.validation.packed.rows) + " rows, " +
                                  percent(padding_percent(report.validation, report.length)) + " padding");
@@ -106,37 +100,42 @@ std::string json_of(const BatchRow& row) {
   return to_json(Value(std::move(out)));
 }
 
-std::string json_of(const std::vector<DataReport>& reports) {
+std::string json_of(const std::vector<DataReport>& reports, const Study& study, const Source& source) {
   List list;
   for (const DataReport& report : reports) {
     Table facts = {{"kind", Value(report.kind)}};
     for (const auto& [name, number] : facts_of(report)) facts.emplace(name, number);
     list.emplace_back(std::move(facts));
   }
-  return to_json(Value(Table{{"data", Value(std::move(list))}}));
+  Table out = {{"data", Value(std::move(list))}, {"steps", Value(study.recipe.steps)}};
+  if (source.epoch() > 0) out.emplace("rows_an_epoch", static_cast<int64_t>(source.epoch()));
+  if (study.recipe.epochs > 0) out.emplace("epochs", study.recipe.epochs);
+  return to_json(Value(std::move(out)));
 }
 
 }  // namespace
 
-Status show_data(const Study& study, int64_t rows, DataForm form) {
+Status show_data(Study& study, int64_t rows, DataForm form, const std::function<void(const std::string&)>& warn) {
   const Recipe& recipe = study.recipe;
   const auto source = TRY(open_source_shown(study));
+  TRY_STATUS(settle_steps(study, *source, warn));
+  warn_of(*source, warn);
   std::vector<std::byte> memory(study.data.bytes + BatchLayout::kAlignment);
   TRY_STATUS(source->load(memory));
   const std::vector<DataReport> reports = source->reports();
-  if (form == DataForm::Json) std::printf("%s\n", json_of(reports).c_str());
+  if (form == DataForm::Json) std::printf("%s\n", json_of(reports, study, *source).c_str());
   else if (reports.empty()) std::printf("data.%s: %s\n", recipe.data.kind.c_str(), study.data.summary.c_str());
-  for (size_t i = 0; form == DataForm::Text && i < reports.size(); ++i) {
-    const bool known = reports.size() == 1 && study.program.window_tokens == 0;
-    print_facts(reports[i], known ? recipe.steps * study.program.micro_batches * study.program.rows : 0);
-  }
+  for (const DataReport& report : reports)
+    if (form == DataForm::Text) print_facts(report);
+  if (const std::string epochs = epochs_of(study, *source); form == DataForm::Text && !epochs.empty())
+    std::printf("  %-22s %s\n", "the run", epochs.c_str());
   const DataSpec& spec = text_data(recipe);
   std::optional<TextCodec> codec;
   if (!reports.empty() && spec.kind != "tokens") codec.emplace(TRY(TextCodec::open(spec, recipe)));
 
   const BatchLayout layout = {study.program.rows, study.program.length};
   std::vector<std::byte> window_memory(window_bytes(layout, study.program.micro_batches) + BatchLayout::kAlignment);
-  WindowBuffer window = {layout, window_memory, -1, 0, 0};
+  WindowBuffer window = {layout, window_memory, -1, 0, 0, 0};
   TRY_STATUS(source->fill(0, window));
   for (int64_t r = 0; r < std::min(rows, window.rows()); ++r) {
     if (form == DataForm::Json) std::printf("%s\n", json_of(window.row(r)).c_str());

@@ -7,8 +7,8 @@ namespace galley {
 
 /// Prepares the study's data and prints what was found, how it is packed, and the first `rows` rows of the first window as text. Tokens
 /// that count in the loss are shown in colour on a terminal, and between ‹ and › elsewhere. As JSON: one line of facts, then one line for
-/// each row, with its tensors as the model gets them (window.hpp). Opens no device.
+/// each row, with its tensors as the model gets them (window.hpp). Opens no device. `warn` is told what people should change.
 enum class DataForm : uint8_t { Text, Json };
-Status show_data(const Study& study, int64_t rows, DataForm form);
+Status show_data(Study& study, int64_t rows, DataForm form, const std::function<void(const std::string&)>& warn);
 
 }  // namespace galley

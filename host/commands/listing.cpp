@@ -9,6 +9,7 @@
 #include "host/plan/target.hpp"
 #include "host/plugins/abi.hpp"
 #include "host/plugins/loader.hpp"
+#include "host/recipe/declared.hpp"
 #include "host/session/study.hpp"
 
 namespace galley {
@@ -23,6 +24,17 @@ const char* exactness_text(Exactness e) {
   return "";
 }
 
+/// Each option with what it does, what it takes and its default.
+void print_options(const std::vector<OptionSpec>& options) {
+  size_t width = 0;
+  for (const OptionSpec& o : options) width = std::max(width, o.name.size());
+  for (const OptionSpec& o : options) {
+    const std::string fallback = o.required ? "required" : o.fallback.is_nil() ? "optional" : "default " + value_text(o.fallback);
+    std::printf("    %-*s  %s\n    %-*s  %s; %s\n", static_cast<int>(width), o.name.c_str(), o.description.c_str(), static_cast<int>(width),
+                "", o.expects().c_str(), fallback.c_str());
+  }
+}
+
 void print_strategy(const Plugin& plugin, const StrategySpec& s) {
   std::printf("%s - %s\n", s.name.c_str(), s.summary.c_str());
   if (!s.source.empty()) std::printf("  source     %s\n", s.source.c_str());
@@ -30,13 +42,7 @@ void print_strategy(const Plugin& plugin, const StrategySpec& s) {
               plugin.manifest.version.c_str(), plugin.manifest.folder().c_str());
   if (s.options.empty()) return;
   std::printf("\n  use \"%s\" { … }\n", s.name.c_str());
-  size_t width = 0;
-  for (const OptionSpec& o : s.options) width = std::max(width, o.name.size());
-  for (const OptionSpec& o : s.options) {
-    const std::string fallback = o.required ? "required" : o.fallback.is_nil() ? "optional" : "default " + value_text(o.fallback);
-    std::printf("    %-*s  %s\n    %-*s  %s; %s\n", static_cast<int>(width), o.name.c_str(), o.description.c_str(), static_cast<int>(width),
-                "", o.expects().c_str(), fallback.c_str());
-  }
+  print_options(s.options);
   std::printf("\n");
 }
 
@@ -118,6 +124,24 @@ Status print_ops(Plugins& plugins, const Plugin& plugin) {
   return ok();
 }
 
+/// What is declared, as people call it.
+struct Named {
+  std::string name;
+  std::string what;   ///< "a schedule"
+  const char* title;  ///< over all that are such
+  const Declared* declared;
+};
+
+std::vector<Named> declared_names() {
+  std::vector<Named> out = {{"recipe", "the recipe itself", "Entries of a recipe", &declared_recipe()},
+                            {"model", "an entry of a recipe", "Entries of a recipe", &declared_model()},
+                            {"validate", "an entry of a recipe", "Entries of a recipe", &declared_validate()},
+                            {"save", "an entry of a recipe", "Entries of a recipe", &declared_save()}};
+  for (const Declared& one : declared_data()) out.push_back({"data." + one.name, "a kind of data", "Data", &one});
+  for (const Declared& one : declared_schedules()) out.push_back({one.name, "a schedule", "Schedules", &one});
+  return out;
+}
+
 }  // namespace
 
 Status print_plugins(const std::vector<std::filesystem::path>& plugin_path, const std::string& name) {
@@ -157,7 +181,35 @@ Status print_plugins(const std::vector<std::filesystem::path>& plugin_path, cons
       TRY_STATUS(print_ops(*plugins, *p));
     }
   }
-  return found ? ok() : Status(recipe_error("no plugin or strategy '" + name + "'", did_you_mean(name, names)));
+  if (found) return ok();
+  for (const Named& one : declared_names())
+    if (one.name == name)
+      return recipe_error("'" + name + "' is " + one.what + " and no plugin or strategy", "galley recipe " + name + " shows what it takes");
+  return recipe_error("no plugin or strategy '" + name + "'", did_you_mean(name, names));
+}
+
+Status print_recipe(const std::string& name) {
+  const std::vector<Named> all = declared_names();
+  const char* title = "";
+  bool found = false;
+  for (const Named& one : all) {
+    if (!name.empty() && one.name != name) continue;
+    if (name.empty() && std::string_view(title) != one.title) std::printf("%s%s\n\n", found ? "\n" : "", title = one.title);
+    std::printf("  %s - %s\n    %s\n", one.name.c_str(), one.declared->summary.c_str(), one.declared->written.c_str());
+    if (!one.declared->options.empty()) std::printf("\n");
+    print_options(one.declared->options);
+    std::printf("\n");
+    found = true;
+  }
+  if (name.empty())
+    std::printf(
+        "An option that may be a schedule takes one of these, or a function of the step (from 1) and the number of steps that returns a "
+        "number.\narg(NAME, DEFAULT) is set by --set NAME=VALUE. galley plugins NAME shows the options of a strategy.\n");
+  if (found) return ok();
+  std::vector<std::string> names;
+  for (const Named& one : all) names.push_back(one.name);
+  const std::string near = did_you_mean(name, names);
+  return recipe_error("a recipe has no '" + name + "'", near.empty() ? "galley recipe lists all; strategies: galley plugins" : near);
 }
 
 }  // namespace galley

@@ -12,4 +12,8 @@ namespace galley {
 /// Prints all plugins as a table, or everything about one plugin or strategy. Loads no library.
 Status print_plugins(const std::vector<std::filesystem::path>& plugin_path, const std::string& name);
 
+/// `galley recipe [NAME]`: every name that a recipe knows, with what it takes, its default and a sentence; or those of one: "data.text",
+/// "cosine". From the declarations by which recipes are read.
+Status print_recipe(const std::string& name);
+
 }  // namespace galley

@@ -85,6 +85,17 @@ Result<std::unique_ptr<Source>> open_source_shown(const Study& study) {
   });
 }
 
+void warn_of(const Source& source, const std::function<void(const std::string&)>& warn) {
+  for (const DataReport& report : source.reports())
+    if (const std::string text = truncation_warning(report); !text.empty()) warn(text);
+}
+
+std::string epochs_of(const Study& study, const Source& source) {
+  const Program& program = study.program;
+  return epochs_text(study.recipe.steps, study.recipe.epochs, program.micro_batches * program.rows, source.epoch(),
+                     program.window_tokens > 0);
+}
+
 Status command_train(const CommandLine& a) {
   const StudyOptions options = TRY(study_options(a));
   const auto s = TRY(study(a.positional[0], options));
@@ -92,6 +103,8 @@ Status command_train(const CommandLine& a) {
   const std::filesystem::path out = a.get("--out");
   TRY_STATUS(check_vacant(out));
   std::unique_ptr<Source> source = TRY(open_source_shown(*s));
+  TRY_STATUS(settle_steps(*s, *source, options.warn));
+  warn_of(*source, options.warn);
   std::vector<RunRecord::DataUsed> found;
   for (const DataReport& report : source->reports()) found.push_back({report.kind, facts_of(report)});
   TRY_STATUS(create_run(out, TRY(record_of(*s, options.device, *source, std::move(found)))));
@@ -99,11 +112,8 @@ Status command_train(const CommandLine& a) {
               count_text(static_cast<double>(s->program.parameters)).c_str(), count_text(static_cast<double>(s->program.trainable)).c_str(),
               bytes_text(s->peak_memory()).c_str());
   for (const DataReport& report : source->reports()) std::fputs(data_line(report).c_str(), stdout);
-  if (source->epoch() > 0 && s->program.window_tokens == 0) {
-    const int64_t rows = s->recipe.steps * s->program.micro_batches * s->program.rows;
-    std::printf("  the run takes %s rows: %.2f epochs\n", grouped(static_cast<uint64_t>(rows)).c_str(),
-                static_cast<double>(rows) / static_cast<double>(source->epoch()));
-  }
+  const std::string epochs = epochs_of(*s, *source);
+  if (!epochs.empty()) std::printf("  %s\n", epochs.c_str());
   std::fflush(stdout);
   Status trained = train_shown(
       a, *s, [&] { return std::move(source); }, out);
@@ -124,6 +134,7 @@ Status command_resume(const CommandLine& a) {
   TRY_STATUS(check_origins(run.record, *run.study, directory));
   const auto open = [&]() -> Result<std::unique_ptr<Source>> {
     std::unique_ptr<Source> source = TRY(open_source_shown(*run.study));
+    TRY_STATUS(settle_steps(*run.study, *source, [](const std::string&) {}));
     TRY_STATUS(check_data_files(run.record, *run.study, *source, directory));
     return source;
   };

@@ -12,6 +12,12 @@ Result<StudyOptions> study_options(const CommandLine& a);
 /// Opens the data and shows progress on stderr. A signal ends it; unfinished files are removed.
 Result<std::unique_ptr<Source>> open_source_shown(const Study& study);
 
+/// Tells what of the data people should change.
+void warn_of(const Source& source, const std::function<void(const std::string&)>& warn);
+
+/// How many steps an epoch has, and how many epochs the run; "": the data has none.
+std::string epochs_of(const Study& study, const Source& source);
+
 Status command_train(const CommandLine& a);
 Status command_resume(const CommandLine& a);
 Status command_eval(const CommandLine& a);

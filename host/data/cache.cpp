@@ -22,7 +22,7 @@ struct Header {
   uint64_t checksum;
   uint64_t sizes[kCacheSections];
   uint64_t facts[kCacheFacts];
-  uint64_t reserved[10];
+  uint64_t reserved[2];
 };
 static_assert(sizeof(Header) == 256);
 

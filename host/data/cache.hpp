@@ -42,7 +42,7 @@ class KeyHash {
 };
 
 inline constexpr size_t kCacheSections = 4;
-inline constexpr size_t kCacheFacts = 16;
+inline constexpr size_t kCacheFacts = 24;
 using CacheFacts = std::array<uint64_t, kCacheFacts>;
 
 /// A file that was found whole. Movable; reading is [thread-safe] and allocates nothing.

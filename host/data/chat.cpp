@@ -106,9 +106,21 @@ std::string trait_in(const std::vector<Message>& messages, std::string_view trai
   return {};
 }
 
+/// Whose messages Galley's templates know.
+constexpr const char* kRoles[] = {"system", "user", "assistant", "tool"};
+
 constexpr const char* kOwnTemplate = "a template of your own: data.chat { template = function(messages, generate, line) … end }";
 
 }  // namespace
+
+std::string names_in(const Table& table) {
+  constexpr size_t most = 12;
+  std::vector<std::string> names;
+  for (const auto& [name, value] : table)
+    if (names.size() < most) names.push_back(shortened(name));
+  if (names.empty()) return "no fields";
+  return quoted(names) + (table.size() > most ? " and more" : "");
+}
 
 Result<ChatChoice> choose_chat(const DataSpec& spec, const Recipe& recipe, const ModelTokens& tokens) {
   ChatChoice out;
@@ -178,8 +190,11 @@ Result<std::vector<Message>> messages_of(const Value& value, const ChatChoice& c
       return *it->second.as<std::string>();
     };
     const std::optional<std::string> role = take("role", "from"), content = take("content", "value");
-    if (!role || role->empty()) return recipe_error(which + " has no 'role' that is a string");
-    if (!content && !choice.function) return recipe_error(which + " has no 'content' that is a string");
+    const char* const forms =
+        "a message is { \"role\": …, \"content\": … }, or ShareGPT's { \"from\": …, \"value\": … }; other keys have to be "
+        "renamed in the file";
+    if (!role || role->empty()) return recipe_error(which + " has no 'role' that is a string; it has " + names_in(*table), forms);
+    if (!content && !choice.function) return recipe_error(which + " has no 'content' that is a string; it has " + names_in(*table), forms);
     message.role = *role == "human" ? "user" : *role == "gpt" ? "assistant" : *role;
     if (content) message.content = *content;
     out.push_back(std::move(message));
@@ -230,7 +245,14 @@ Status ChatTemplate::check(const std::vector<Message>& messages, const Table& li
     for (const auto& [key, value] : messages[i].more) keys.push_back(key);
     if (!keys.empty()) return left_out("message " + std::to_string(i + 1), keys);
   }
-  if (!choice_.covered) return ok();
+  if (!choice_.covered) {
+    for (size_t i = 0; i < messages.size(); ++i)
+      if (std::find(std::begin(kRoles), std::end(kRoles), messages[i].role) == std::end(kRoles))
+        return recipe_error("message " + std::to_string(i + 1) + " has the role '" + shortened(messages[i].role) +
+                                "', which the chat template '" + choice_.name + "' does not know: system, user, assistant and tool",
+                            "rename it in the file, or give " + std::string(kOwnTemplate));
+    return ok();
+  }
   const auto differs = [&](const std::string& what) {
     return recipe_error(
         what + ": the model's own chat template does not write that as '" + choice_.name + "' does",

@@ -39,6 +39,9 @@ struct ChatChoice {
 /// same as the model's own. When there is none, or none that says the same, an error that shows how to name one.
 Result<ChatChoice> choose_chat(const DataSpec& spec, const Recipe& recipe, const ModelTokens& tokens);
 
+/// "'from' and 'value'": the names of a table, for messages; long lists are cut.
+std::string names_in(const Table& table);
+
 /// One message.
 struct Message {
   std::string role, content;

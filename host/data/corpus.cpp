@@ -7,6 +7,7 @@
 #include "host/data/document_encoder.hpp"
 #include "host/data/spec.hpp"
 #include "host/data/text_codec.hpp"
+#include "host/recipe/declared.hpp"
 
 namespace galley {
 namespace {
@@ -38,20 +39,6 @@ Status check_files(const DataSpec& spec, const Documents& documents) {
                               std::to_string(documents.binary) + " are binary)");
 }
 
-Status check_names(const DataSpec& spec) {
-  if (spec.kind == "text")
-    return options_of(spec).only({"files", "tokenizer", "validation", "packing", "overlong", "group_by_length", "eos", "separator"});
-  if (spec.kind == "jsonl")
-    return options_of(spec).only({"files", "tokenizer", "validation", "packing", "overlong", "group_by_length", "eos", "skip_bad", "text"});
-  if (spec.kind == "prompts")
-    return options_of(spec).only(
-        {"files", "tokenizer", "validation", "packing", "overlong", "group_by_length", "eos", "skip_bad", "prompt", "answer", "train_on"});
-  if (spec.kind == "chat")
-    return options_of(spec).only({"files", "tokenizer", "validation", "packing", "overlong", "group_by_length", "skip_bad", "messages",
-                                  "template", "system", "ignore", "train_on"});
-  return options_of(spec).only({"files", "validation", "packing", "overlong", "group_by_length", "separator", "dtype"});
-}
-
 Status read_validation(const DataSpec& spec, const Recipe& recipe, CorpusOptions* out) {
   const OptionReader options = options_of(spec);
   const Value* value = options.find("validation");
@@ -64,18 +51,31 @@ Status read_validation(const DataSpec& spec, const Recipe& recipe, CorpusOptions
   return ok();
 }
 
+/// A piece of a conversation without its beginning is nothing that the model will meet: conversations are not split unless asked to.
+Result<Overlong> read_overlong(const OptionReader& options, const Declared& declared) {
+  const OptionSpec& spec = declared["overlong"];
+  const std::string& word = spec.choices[*TRY(options.choice(spec))];
+  if (word == "turn") {
+    const OptionSpec& train_on = declared["train_on"];
+    if (train_on.choices[*TRY(options.choice(train_on))] == "all")
+      return options.wrong("overlong", "another one beside train_on = \"all\"",
+                           "\"turn\" goes by what counts in the loss, and everything does");
+    return Overlong::Turn;
+  }
+  return word == "split" ? Overlong::Split : word == "drop" ? Overlong::Drop : Overlong::Truncate;
+}
+
 Result<CorpusOptions> read_corpus_options(const DataSpec& spec, const Recipe& recipe) {
-  TRY_STATUS(check_names(spec));
+  const Declared& declared = declared_data(spec.kind);
+  TRY_STATUS(options_of(spec).only(declared.options));
   CorpusOptions out;
   const OptionReader options = options_of(spec);
   const auto files = TRY(options.texts("files"));
   if (!files) return options.missing("files", "name files, folders or patterns: files = { \"text/*.txt\" }");
   const BatchLayout layout = TRY(recipe_layout(spec, recipe));
   out.rows.pack.length = static_cast<uint64_t>(layout.length);
-  out.rows.pack.packing = static_cast<Packing>(TRY(options.choice("packing", {"best-fit", "sequential", "none"})).value_or(0));
-  // A piece of a conversation without its beginning is nothing that the model will meet.
-  const bool whole = spec.kind == "prompts" || spec.kind == "chat";
-  out.rows.pack.overlong = static_cast<Overlong>(TRY(options.choice("overlong", {"split", "truncate"})).value_or(whole ? 1 : 0));
+  out.rows.pack.packing = static_cast<Packing>(*TRY(options.choice(declared["packing"])));
+  out.rows.pack.overlong = TRY(read_overlong(options, declared));
   out.rows.pack.by_length = TRY(options.boolean("group_by_length")).value_or(false);
   if (out.rows.pack.by_length && out.rows.pack.packing != Packing::None)
     return data_error(spec, "group_by_length groups rows of one document", "write packing = \"none\" beside it");
@@ -83,7 +83,7 @@ Result<CorpusOptions> read_corpus_options(const DataSpec& spec, const Recipe& re
   out.skip_bad = TRY(options.boolean("skip_bad")).value_or(false);
   if (spec.kind == "text") out.separator = TRY(options.text("separator")).value_or("");
   if (spec.kind == "tokens") {
-    out.token_bytes = TRY(options.choice("dtype", {"uint16", "uint32"})).value_or(0) == 0 ? 2 : 4;
+    out.token_bytes = *TRY(options.choice(declared["dtype"])) == 0 ? 2 : 4;
     out.separator_id = TRY(options.integer("separator", 0, INT32_MAX - 1)).value_or(-1);
   }
   TRY_STATUS(read_validation(spec, recipe, &out));
@@ -204,7 +204,12 @@ Status check_rows(const DataSpec& spec, const TokenStore& store, const RowFile& 
     return data_error(spec, "there is no document of two tokens or more to train on" +
                                 (store.facts().skipped ? "; bad lines left out: " + std::to_string(store.facts().skipped) : std::string()));
   }
-  const bool cut = facts.packed.cut > 0 && options.pack.overlong == Overlong::Truncate;
+  if (facts.packed.dropped == facts.documents)
+    return data_error(spec,
+                      "nothing would train: all " + std::to_string(facts.documents) + " documents are longer than a row of " +
+                          std::to_string(options.pack.length) + ", and overlong = \"drop\" leaves them out",
+                      "a larger 'length': the longest has " + std::to_string(facts.longest) + " tokens");
+  const bool cut = facts.packed.cut > 0;
   return data_error(
       spec,
       "nothing would train: no token that counts in the loss lies in the first " + std::to_string(options.pack.length) +

@@ -1,17 +1,5 @@
 // Data from files: data.text, data.jsonl, data.prompts, data.chat, data.tokens. Its rows, an epoch after the other.
-//
-//   files        files and patterns, for text directories too; documents.hpp says which files they mean
-//   tokenizer    "model" (the default), "bytes", or the path of a tokenizer.json (text_codec.hpp)
-//   validation   a share of the documents that is held out, whole ones (rows.hpp says which), or files of its own. Default: 0.05 when the
-//                recipe validates, else nothing
-//   packing      "best-fit" (the default), "sequential", "none" (pack.hpp)
-//   overlong     "split" or "truncate": documents of more than a row. Default: prompts and conversations are truncated, others split
-//   group_by_length  with packing = "none": micro-batches of rows of like length
-//   separator    text: what ends a document within a file; tokens: the id that does
-//   eos          false: nothing is put behind documents (document_encoder.hpp)
-//   skip_bad     lines that are no documents are left out and counted instead of refused
-//   text, prompt, answer, messages, template, system, ignore, train_on   document_encoder.hpp, chat.hpp
-//   dtype        tokens: "uint16" (the default) or "uint32"
+// host/recipe/declared.cpp says what options they have; document_encoder.hpp, chat.hpp, documents.hpp, pack.hpp and rows.hpp what these do.
 #pragma once
 
 #include <memory>

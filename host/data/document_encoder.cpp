@@ -5,6 +5,7 @@
 #include "host/base/json.hpp"
 #include "host/data/cache.hpp"
 #include "host/data/spec.hpp"
+#include "host/recipe/declared.hpp"
 #include "host/text/unicode.hpp"
 
 namespace galley {
@@ -13,7 +14,6 @@ Result<DocumentEncoder> DocumentEncoder::create(const DataSpec& spec, const Reci
   DocumentEncoder out;
   out.codec_ = &codec;
   const OptionReader options = options_of(spec);
-  std::string some;  // what train_on says where not everything counts
   if (spec.kind == "jsonl") {
     out.kind_ = Kind::Jsonl;
     out.first_ = TRY(options.text("text")).value_or("text");
@@ -21,15 +21,13 @@ Result<DocumentEncoder> DocumentEncoder::create(const DataSpec& spec, const Reci
     out.kind_ = Kind::Prompts;
     out.first_ = TRY(options.text("prompt")).value_or("prompt");
     out.second_ = TRY(options.text("answer")).value_or("answer");
-    some = "answer";
   } else if (spec.kind == "chat") {
     out.kind_ = Kind::Chat;
-    out.first_ = TRY(options.text("messages")).value_or("messages");
+    out.first_ = TRY(options.text("messages")).value_or("");
     out.chat_ = TRY(choose_chat(spec, recipe, codec.model()));
-    some = "assistant";
   }
   if (out.kind_ != Kind::Chat && TRY(options.boolean("eos")).value_or(true)) out.eos_ = codec.eos();
-  if (!some.empty()) out.all_ = TRY(options.choice("train_on", {some.c_str(), "all"})) == 1;
+  if (out.kind_ == Kind::Prompts || out.kind_ == Kind::Chat) out.all_ = *TRY(options.choice(declared_data(spec.kind)["train_on"])) == 1;
   KeyHash hash;
   for (const std::string& text : {spec.kind, out.first_, out.second_, codec.identity(), out.chat_ ? out.chat_->identity : std::string()})
     hash.add(text);
@@ -77,9 +75,18 @@ Status DocumentEncoder::encode_segments(std::span<const Tokenizer::Segment> segm
   return any ? ok() : recipe_error("nothing in it counts in the loss");
 }
 
+Table::const_iterator DocumentEncoder::conversation_in(const Table& line) const {
+  if (!first_.empty()) return line.find(first_);
+  const auto messages = line.find("messages");
+  return messages == line.end() ? line.find("conversations") : messages;
+}
+
 Result<std::string> DocumentEncoder::field(const Table& record, const std::string& name) const {
   const auto it = record.find(name);
-  if (it == record.end()) return recipe_error("there is no field '" + name + "'");
+  if (it == record.end())
+    return recipe_error("there is no field '" + name + "'; the line has " + names_in(record),
+                        "say which field it is, such as data." +
+                            std::string(kind_ == Kind::Jsonl ? "jsonl { …, text" : "prompts { …, prompt") + " = \"NAME\" }");
   const auto* text = it->second.as<std::string>();
   if (!text) return recipe_error("field '" + name + "' is " + it->second.type_name() + " where a string belongs");
   return *text;
@@ -100,8 +107,12 @@ Status DocumentEncoder::encode(std::string_view record, const std::string& place
       if (eos_ >= 0) out->push_back(static_cast<uint32_t>(eos_));
       return ok();
     }
-    const auto it = table->find(first_);
-    if (it == table->end()) return recipe_error("there is no field '" + first_ + "'");
+    const auto it = conversation_in(*table);
+    if (it == table->end()) {
+      const std::string names = first_.empty() ? "'messages' or 'conversations'" : "'" + first_ + "'";
+      return recipe_error("there is no field " + names + "; the line has " + names_in(*table),
+                          "name the one that holds the conversation: data.chat { …, messages = \"NAME\" }");
+    }
     const std::vector<Message> messages = TRY(messages_of(it->second, *chat_));
     const bool answered = std::any_of(messages.begin(), messages.end(), [](const Message& m) { return m.role == "assistant"; });
     if (!answered && !all_) return recipe_error("the conversation has no assistant's turn: nothing in it counts in the loss");

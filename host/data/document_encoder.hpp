@@ -3,7 +3,7 @@
 //   text     the text; eos behind it
 //   jsonl    { "text": … }           the text; eos behind it
 //   prompts  { "prompt": …, "answer": … }  both, one behind the other, and eos; the answer and eos count
-//   chat     { "messages": [ … ] }   what the chat template makes of them; the assistant's turns count
+//   chat     { "messages": [ … ] } or { "conversations": [ … ] }  what the chat template makes of them; the assistant's turns count
 //
 // `train_on = "all"` lets everything count. What the tokenizer puts before a text (<s>) goes before all but conversations, whose
 // templates write it themselves. `eos = false` leaves it out.
@@ -64,11 +64,12 @@ class DocumentEncoder {
   DocumentEncoder() = default;
   Status encode_segments(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<uint32_t>* out) const;
   Result<std::string> field(const Table& record, const std::string& name) const;
+  Table::const_iterator conversation_in(const Table& line) const;
 
   Kind kind_ = Kind::Text;
   const TextCodec* codec_ = nullptr;
   std::optional<ChatChoice> chat_;
-  std::string first_, second_;  // names of fields
+  std::string first_, second_;  // names of fields; of a conversation "": one of the usual
   bool all_ = false;            // everything counts
   TokenId eos_ = -1;            // −1: none is put
   std::string identity_;

@@ -34,7 +34,18 @@ Status Packer::add(uint64_t begin, uint64_t tokens) {
   uint64_t left = tokens < 2 ? 0 : tokens - 1;
   bool any = false;
   const uint64_t most = options_.length;
-  const bool sequential = options_.packing == Packing::Sequential, truncates = options_.overlong == Overlong::Truncate;
+  const bool sequential = options_.packing == Packing::Sequential, truncates = options_.overlong != Overlong::Split;
+  if (left > most && options_.overlong == Overlong::Drop) {
+    ++facts_.dropped;
+    facts_.cut += left;
+    return ok();
+  }
+  if (left > most && options_.overlong == Overlong::Turn) {
+    if (const uint64_t whole = TRY(reply_(begin, most))) {
+      facts_.cut += left - whole;
+      left = whole;
+    }
+  }
   while (left > 0) {
     if (sequential && truncates && std::min(left, most) > most - filled_) TRY_STATUS(give_open());
     const uint64_t taken = std::min(left, sequential ? most - filled_ : most);

@@ -30,7 +30,9 @@ struct Piece {
 };
 
 enum class Packing : uint8_t { BestFit, Sequential, None };
-enum class Overlong : uint8_t { Split, Truncate };  ///< Truncate: what does not fit one row is left out
+/// What becomes of a document of more than S positions: pieces of S; its first S; its first ones up to the end of the last run of labels
+/// that count (a reply) that ends among them, or S where none does; nothing.
+enum class Overlong : uint8_t { Split, Truncate, Turn, Drop };
 
 struct PackOptions {
   uint64_t length = 0;  ///< S
@@ -46,14 +48,18 @@ class Packer {
 
   struct Facts {
     uint64_t rows = 0, pieces = 0, positions = 0, counted = 0;
-    uint64_t idle = 0;  ///< documents of which nothing counts
-    uint64_t cut = 0;   ///< positions left out because they did not fit
+    uint64_t idle = 0;     ///< documents of which nothing that fits counts
+    uint64_t cut = 0;      ///< positions left out because they did not fit
+    uint64_t dropped = 0;  ///< documents left out because they did not fit
   };
   using Row = std::function<Status(std::span<const Piece> pieces)>;
   /// How many of the labels of a piece count. Asked in rising order of `begin`.
   using Count = std::function<Result<uint64_t>(uint64_t begin, uint64_t length)>;
 
-  Packer(const PackOptions& options, Row row, Count count) : options_(options), row_(std::move(row)), count_(std::move(count)) {}
+  /// `reply`: for Overlong::Turn, the positions of [begin, begin + length) up to the end of the last run of labels that count that ends
+  /// among them; 0: none does.
+  Packer(const PackOptions& options, Row row, Count count, Count reply = {})
+      : options_(options), row_(std::move(row)), count_(std::move(count)), reply_(std::move(reply)) {}
   /// The document of tokens [begin, begin + tokens).
   Status add(uint64_t begin, uint64_t tokens);
   /// Behind the last document.
@@ -67,7 +73,7 @@ class Packer {
 
   PackOptions options_;
   Row row_;
-  Count count_;
+  Count count_, reply_;
   Facts facts_;
   std::vector<Piece> open_;   // Sequential: the row at hand
   uint64_t filled_ = 0;       // of it

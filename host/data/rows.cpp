@@ -10,7 +10,7 @@
 namespace galley {
 namespace {
 
-constexpr uint64_t kRowsVersion = 1;
+constexpr uint64_t kRowsVersion = 2;
 constexpr size_t kBuffer = size_t{1} << 16;  // items read at once
 
 /// A row in its section: its first piece; behind the last one stands one more.
@@ -62,25 +62,38 @@ uint64_t kept_of_lone(uint64_t tokens, double validation) {
   return tokens - std::clamp<uint64_t>(held, 2, tokens - 2);
 }
 
-/// How many labels of a piece count; pieces come in rising order.
+/// Which labels of a piece count; pieces come in rising order.
 class LabelCounter {
  public:
   LabelCounter(const TokenStore& store, bool everything) : store_(store), everything_(everything) {}
   Result<uint64_t> operator()(uint64_t begin, uint64_t length) {
     if (everything_) return length;
     uint64_t counted = 0;
-    for (uint64_t at = begin + 1; at <= begin + length; ++at) {
-      if (at < first_ || at >= first_ + tokens_.size()) {
-        first_ = at;
-        tokens_.resize(static_cast<size_t>(std::min<uint64_t>(kBuffer, store_.facts().tokens - at)));
-        TRY_STATUS(store_.read_tokens(at, tokens_));
-      }
-      counted += (tokens_[at - first_] & kUncounted) == 0;
-    }
+    for (uint64_t at = begin + 1; at <= begin + length; ++at) counted += TRY(counts(at));
     return counted;
+  }
+  /// Positions up to the end of the last run of labels that count, the label behind which does not; 0: there is none.
+  Result<uint64_t> whole_runs(uint64_t begin, uint64_t length) {
+    uint64_t end = 0;
+    bool inside = false;
+    for (uint64_t at = begin + 1; at <= begin + length + 1; ++at) {
+      const bool now = TRY(counts(at));
+      if (inside && !now) end = at - 1 - begin;
+      inside = now;
+    }
+    return end;
   }
 
  private:
+  Result<bool> counts(uint64_t at) {
+    if (at < first_ || at >= first_ + tokens_.size()) {
+      first_ = at;
+      tokens_.resize(static_cast<size_t>(std::min<uint64_t>(kBuffer, store_.facts().tokens - at)));
+      TRY_STATUS(store_.read_tokens(at, tokens_));
+    }
+    return (tokens_[at - first_] & kUncounted) == 0;
+  }
+
   const TokenStore& store_;
   bool everything_;
   uint64_t first_ = 0;
@@ -110,7 +123,8 @@ class PartWriter {
         counter_(store, options.everything_counts),
         packer_(
             options.pack, [this](std::span<const Piece> pieces) { return write(pieces); },
-            [this](uint64_t begin, uint64_t length) { return counter_(begin, length); }) {}
+            [this](uint64_t begin, uint64_t length) { return counter_(begin, length); },
+            [this](uint64_t begin, uint64_t length) { return counter_.whole_runs(begin, length); }) {}
 
   Status add(uint64_t begin, uint64_t tokens) {
     facts.documents += tokens > 1;
@@ -149,7 +163,7 @@ constexpr size_t kPartFacts = kCacheFacts / 2;
 RowFile::RowFile(CacheFile file) : file_(std::move(file)) {
   for (size_t p = 0; p < 2; ++p) {
     const auto fact = [&](size_t i) { return file_.fact(p * kPartFacts + i); };
-    facts_[p] = {fact(0), fact(1), {fact(2), fact(3), fact(4), fact(5), fact(6), fact(7)}};
+    facts_[p] = {fact(0), fact(1), {fact(2), fact(3), fact(4), fact(5), fact(6), fact(7), fact(8)}};
   }
 }
 
@@ -190,8 +204,8 @@ Result<RowFile> pack_documents(const TokenStore& store, const RowOptions& option
   for (PartWriter* part : {&train, &validation}) {
     TRY_STATUS(part->finish());
     const RowFacts& f = part->facts;
-    const uint64_t list[kPartFacts] = {f.documents,        f.longest,        f.packed.rows, f.packed.pieces,
-                                       f.packed.positions, f.packed.counted, f.packed.idle, f.packed.cut};
+    const uint64_t list[kPartFacts] = {f.documents,      f.longest,     f.packed.rows, f.packed.pieces, f.packed.positions,
+                                       f.packed.counted, f.packed.idle, f.packed.cut,  f.packed.dropped};
     std::copy(std::begin(list), std::end(list), facts.begin() + (part == &train ? 0 : kPartFacts));
   }
   TRY_STATUS(writer->finish(facts));

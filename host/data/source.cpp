@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <mutex>
 #include <vector>
 
@@ -84,10 +85,26 @@ class StreamSource final : public Source {
     const Extent extent = TRY(find(window));
     buffer.window = window;
     buffer.micro_batches = extent.micro_batches;
-    for (int64_t r = 0; r < buffer.rows(); ++r)
-      TRY_STATUS(rows_->write(static_cast<uint64_t>(extent.first * layout_.rows + r), buffer.row(r)));
+    for (int64_t r = 0; r < buffer.rows(); ++r) {
+      const int64_t row = extent.first * layout_.rows + r;
+      if (row < end_) TRY_STATUS(rows_->write(static_cast<uint64_t>(row), buffer.row(r)));
+      else buffer.row(r).pad(0, static_cast<size_t>(layout_.length));
+    }
     buffer.valid_tokens = buffer.count_valid();
+    buffer.rows_done = std::min(end_, (extent.first + extent.micro_batches) * layout_.rows);
     return ok();
+  }
+  Result<int64_t> windows_in(double epochs) const override {
+    const int64_t rows = rows_in(epochs), micro_batches = (rows + layout_.rows - 1) / layout_.rows;
+    if (windows_.tokens == 0) return (micro_batches + windows_.micro_batches - 1) / windows_.micro_batches;
+    int64_t windows = 0;
+    for (Extent extent; windows <= kMostSteps && extent.first + extent.micro_batches < micro_batches; ++windows)
+      extent = {windows, extent.first + extent.micro_batches, TRY(count(extent.first + extent.micro_batches, micro_batches))};
+    return windows;
+  }
+  void end_after(double epochs) override {
+    end_ = rows_in(epochs);
+    last_ = {};
   }
   int64_t validation_batches() const override { return (static_cast<int64_t>(rows_->validation_rows()) + layout_.rows - 1) / layout_.rows; }
   Status fill_validation(int64_t batch, WindowBuffer& buffer) const override {
@@ -113,19 +130,24 @@ class StreamSource final : public Source {
 
   /// Where a window lies. Windows of so many tokens are found one after the other; where the last one ended is remembered.
   Result<Extent> find(int64_t window) const {
-    if (windows_.tokens == 0) return Extent{window, window * windows_.micro_batches, windows_.micro_batches};
+    const int64_t end = end_ / layout_.rows + (end_ % layout_.rows > 0);
+    if (windows_.tokens == 0) {
+      const int64_t first = window * windows_.micro_batches;
+      return Extent{window, first, std::clamp<int64_t>(end - first, 1, windows_.micro_batches)};
+    }
     const std::lock_guard lock(mutex_);
-    if (last_.micro_batches == 0 || window < last_.window) last_ = {0, 0, TRY(count(0))};
+    if (last_.micro_batches == 0 || window < last_.window) last_ = {0, 0, TRY(count(0, end))};
     while (last_.window < window) {
       const int64_t first = last_.first + last_.micro_batches;
-      last_ = {last_.window + 1, first, TRY(count(first))};
+      last_ = {last_.window + 1, first, TRY(count(first, end))};
     }
     return last_;
   }
-  /// How many micro-batches from `first` on come closest to the target.
-  Result<int64_t> count(int64_t first) const {
+  /// How many micro-batches from `first` on come closest to the target, up to `end`.
+  Result<int64_t> count(int64_t first, int64_t end) const {
     int64_t tokens = 0;
-    for (int64_t m = 0; m < windows_.micro_batches; ++m) {
+    const int64_t most = std::clamp<int64_t>(end - first, 1, windows_.micro_batches);
+    for (int64_t m = 0; m < most; ++m) {
       int64_t more = 0;
       for (int64_t r = 0; r < layout_.rows; ++r)
         more += static_cast<int64_t>(TRY(rows_->counted(static_cast<uint64_t>((first + m) * layout_.rows + r))));
@@ -133,12 +155,19 @@ class StreamSource final : public Source {
       tokens += more;
       if (tokens >= windows_.tokens) return m + 1;
     }
-    return windows_.micro_batches;
+    return most;
+  }
+  int64_t rows_in(double epochs) const {
+    const double rows = std::ceil(epochs * static_cast<double>(rows_->epoch()));
+    return static_cast<int64_t>(std::clamp(rows, 1.0, static_cast<double>(kMostRows)));
   }
 
+  /// More than any run has, so that nothing overflows.
+  static constexpr int64_t kMostRows = INT64_MAX / 4;
   std::unique_ptr<RowStream> rows_;
   BatchLayout layout_;
   Windows windows_;
+  int64_t end_ = kMostRows;  // rows of the run
   mutable std::mutex mutex_;
   mutable Extent last_;  // guarded by the mutex
 };
@@ -152,9 +181,15 @@ Result<DataInfo> describe_kind(const DataSpec& spec, const Recipe& recipe) {
 }  // namespace
 
 Status Source::load(std::span<std::byte>) { return ok(); }
+Result<int64_t> Source::windows_in(double) const { return run_error("this data has no epochs"); }
+void Source::end_after(double) {}
 Status Source::fill_validation(int64_t, WindowBuffer&) const { return run_error("this data has no validation batches"); }
 
 Result<DataInfo> describe_data(const DataSpec& spec, const Recipe& recipe) {
+  if (recipe.epochs > 0 && !is_corpus(spec.kind) && spec.kind != "mix")
+    return recipe_error(recipe.epochs_place.text() + ": data." + spec.kind +
+                            " has no epochs: " + (spec.kind == "random" ? "it has no end" : "every step takes the whole batch"),
+                        "say how many updates the run makes: steps = 1000");
   DataInfo info = TRY(describe_kind(spec, recipe));
   if (recipe.validate.every > 0 && !info.validation) return no_validation(spec, recipe);
   return info;

@@ -59,6 +59,10 @@ class Source {
   virtual std::vector<DataFile> files() const { return {}; }
   /// Rows of an epoch; 0: there are no epochs.
   virtual uint64_t epoch() const { return 0; }
+  /// Windows in so many epochs, the last of which may be short. Fails where there are no epochs, or more than kMostSteps windows in them.
+  virtual Result<int64_t> windows_in(double epochs) const;
+  /// fill() leaves out what lies behind so many epochs from now on: the last window is short. Before a loader begins.
+  virtual void end_after(double epochs);
 };
 
 /// Cheap: stats files, reads headers, the tokenizer, and the first 8 KiB of texts (files with a NUL are not texts). The same files give

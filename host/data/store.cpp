@@ -265,8 +265,7 @@ class Pass {
       if (error.exit != Exit::Recipe) return error;
       ++job.skipped;
       if (skip_bad_) return ok();
-      return data_error(spec_, error.cause,
-                        (error.hint.empty() ? "" : error.hint + "; ") + "skip_bad = true leaves such lines out and counts them");
+      return data_error(spec_, error.cause, error.hint.empty() ? "skip_bad = true leaves such lines out and counts them" : error.hint);
     };
     if (job.lines.too_long) return bad(recipe_error(place(job.lines.first_line) + ": " + too_long_line()));
     return for_each_line(job.lines, [&](std::string_view line, int64_t number) -> Status {

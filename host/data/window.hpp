@@ -77,6 +77,7 @@ struct WindowBuffer {
   int64_t window = -1;          ///< which one lies here; set by Source::fill
   int64_t micro_batches = 0;    ///< of this window; set by Source::fill
   int64_t valid_tokens = 0;     ///< labels that count, over all micro-batches; set by Source::fill
+  int64_t rows_done = 0;        ///< of the data, when this window has been trained on; set by Source::fill where there are epochs
 
   int64_t rows() const { return micro_batches * layout.rows; }
 

@@ -42,6 +42,7 @@ Executor::Executor(const Program& program, const Plan& plan, const Target& targe
       scalars_(program, *machine_),
       choices_(options.choices),
       timed_(options.timed),
+      loading_(options.loading),
       image_event_(event_of(program, SegmentKind::Window, program.step_image)),
       readback_event_(event_of(program, SegmentKind::Update, program.readback)) {
   if (options.poison == Poison::Yes) poisoner_ = std::make_unique<Poisoner>(program, plan, *machine_);
@@ -176,6 +177,7 @@ Status Executor::run_steps(SegmentKind kind, size_t begin, size_t end, bool late
     Status status = poisoner_ && on_device ? poisoner_->run(code[i], later, run) : run();
     if (status.ok() && poisoner_) poisoner_->end_lives(kind, i);
     if (!status.ok()) return located(std::move(status).error(), kind, i);
+    if (kind == SegmentKind::Load && loading_) TRY_STATUS(loading_(static_cast<int64_t>(i + 1), static_cast<int64_t>(code.size())));
   }
   return ok();
 }

@@ -49,6 +49,8 @@ struct ExecutorOptions {
   /// Given: window, micro, update and eval are timed, step by step. Then nothing is captured, and each segment waits for the one before it.
   TimedSegment timed = {};
   Choices* choices = nullptr;  ///< given: kernels may measure, and what they choose is kept there
+  /// Given: told of each instruction of `load` that is done, of all of them. Its error ends the loading.
+  std::function<Status(int64_t done, int64_t all)> loading = {};
 };
 
 class Executor {
@@ -151,6 +153,7 @@ class Executor {
   std::unique_ptr<Poisoner> poisoner_;
   Choices* const choices_;  ///< null: kernels do not measure
   const TimedSegment timed_;
+  const std::function<Status(int64_t done, int64_t all)> loading_;
   std::vector<TimedStep> times_;
   const uint32_t image_event_, readback_event_;  ///< when the image has been taken, and when the block has come back
   bool began_ = false;                           ///< a step has been told to the device

@@ -22,12 +22,19 @@ void Scalars::take() {
 }
 
 void Scalars::tell(const StepBegin& begin) {
+  const auto put = [&](int64_t offset, auto value) {
+    std::memcpy(machine_.host_address(program_.step_image, offset), &value, sizeof value);
+  };
   const auto store = [&](uint32_t which, auto value) {
-    if (const ScalarSlot* slot = find(program_, which))
-      std::memcpy(machine_.host_address(program_.step_image, slot->offset), &value, sizeof value);
+    if (const ScalarSlot* slot = find(program_, which)) put(slot->offset, value);
   };
   store(GALLEY_SCALAR_ATTEMPTED_STEP, begin.attempted);
   store(GALLEY_SCALAR_WINDOW_TOKENS, static_cast<float>(begin.window_tokens));
+  if (program_.scheduled_from < 0) return;
+  put(program_.scheduled_from, begin.applied);
+  for (const ScalarSlot& slot : program_.slots)
+    for (int64_t i = 0; slot.values >= 0 && i < program_.scheduled_values; ++i)
+      put(slot.values + i * static_cast<int64_t>(sizeof(double)), slot.schedule.at(begin.applied + i));
 }
 
 double Scalars::at(const Operand& number) const {

@@ -15,6 +15,7 @@ namespace galley {
 struct StepBegin {
   int64_t attempted = 1;      ///< from 1; its window is attempted − 1
   int64_t window_tokens = 0;  ///< valid tokens of the whole window
+  int64_t applied = 1;        ///< the least applied step that it can be: those before it that are under way may be skipped
 };
 
 /// Allocates only when made. One thread.

@@ -32,12 +32,22 @@ struct PluginStamp {
   friend bool operator==(const PluginStamp&, const PluginStamp&) = default;
 };
 
+/// What a run's validations have said, so that a resumed run decides as one that was never interrupted.
+struct ValidationRecord {
+  int64_t best_step = 0;  ///< of the lowest loss; 0: there was none
+  double best = 0;
+  double reference = 0;  ///< the last loss that was lower than the one before it by more than `min_delta`
+  int64_t without = 0;   ///< validations since then
+  friend bool operator==(const ValidationRecord&, const ValidationRecord&) = default;
+};
+
 /// All of a state that is no tensor.
 struct StateInfo {
   // Where the run was.
   int64_t attempted = 0;  ///< steps done; the next one is attempted + 1
   int64_t applied = 0;
-  int64_t next_window = 0;                    ///< the data's cursor
+  int64_t next_window = 0;  ///< the data's cursor
+  ValidationRecord validation;
   std::vector<std::string> without_gradient;  ///< Proof::without_gradient: as a rule nothing
   // What made it. Threads are not here: they do not change a byte of any state.
   std::string device;    ///< Target::device

@@ -58,6 +58,10 @@ std::string state_text(const StateInfo& info, const std::map<std::string, uint64
   std::string names;
   for (const std::string& name : info.without_gradient) names += (names.empty() ? "" : ", ") + json_quote(name);
   line("without_gradient", "[" + names + "]");
+  const ValidationRecord& v = info.validation;
+  if (v.best_step > 0)
+    line("validation", "{ best_step = " + std::to_string(v.best_step) + ", best = " + to_json(Value(v.best)) +
+                           ", reference = " + to_json(Value(v.reference)) + ", without = " + std::to_string(v.without) + " }");
   line("device", json_quote(info.device));
   line("isa", json_quote(info.isa));
   line("products", json_quote(info.products));
@@ -114,6 +118,12 @@ Result<StateText> parse_state(std::string_view text, const std::filesystem::path
   const toml::array* names = root["without_gradient"].as_array();
   if (!names) return run_error(place + ": 'without_gradient' is missing", hint);
   for (const toml::node& name : *names) out.info.without_gradient.push_back(name.value<std::string>().value_or(""));
+  if (const toml::table* validation = root["validation"].as_table()) {
+    Fields said(*validation, place + ": validation");
+    out.info.validation = {said.get<int64_t>("best_step"), said.get<double>("best"), said.get<double>("reference"),
+                           said.get<int64_t>("without")};
+    TRY_STATUS(said.status());
+  }
   if (const toml::array* plugins = root["plugin"].as_array()) {
     for (const toml::node& node : *plugins) {
       if (!node.is_table()) return run_error(place + ": 'plugin' is not a list of tables", hint);

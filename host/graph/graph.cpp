@@ -97,6 +97,18 @@ Result<galley_tensor> Graph::in_block(const std::string& name, uint32_t dtype, i
   return make(std::move(t));
 }
 
+Result<galley_tensor> Graph::in_host_block(const std::string& name, uint32_t dtype, int64_t count) {
+  const int64_t before = scalar_bytes, offset = host_bytes;
+  reserve(count * galley_dtype_bytes(dtype));
+  const int64_t bytes = scalar_bytes - before;
+  for (GraphTensor& t : tensors_)
+    if (t.slice_of == scalars && t.slice_offset >= offset) t.slice_offset += bytes;
+  for (ScalarSlot& s : slots)
+    if (s.offset >= offset) s.offset += bytes;
+  host_bytes += bytes;
+  return in_block(name, dtype, count, offset);
+}
+
 Result<galley_tensor> Graph::slot(ScalarSlot s, const std::string& name) {
   s.offset = reserve(s.bytes);
   s.tensor_name = name;

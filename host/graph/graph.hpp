@@ -145,6 +145,8 @@ class Graph {
   /// Room in the block of step scalars: the offset of so many bytes, and a tensor that is a part of it.
   int64_t reserve(int64_t bytes);
   Result<galley_tensor> in_block(const std::string& name, uint32_t dtype, int64_t count, int64_t offset);
+  /// Room in the block for what the host says of each step, behind what it says already: all that lies behind moves on. Before placement.
+  Result<galley_tensor> in_host_block(const std::string& name, uint32_t dtype, int64_t count);
   /// The scalar of an option of the strategy in charge, times a factor.
   Result<galley_tensor> option(const std::string& name, double factor = 1);
   /// The same for the learning rate of one parameter, which strategies may have scaled.
@@ -196,7 +198,8 @@ class Graph {
   galley_tensor scalars = 0;  ///< the block
   std::vector<ScalarSlot> slots;
   int64_t scalar_bytes = 0;
-  int64_t host_bytes = 0;  ///< of them, the first: what the host writes
+  int64_t host_bytes = 0;       ///< of them, the first: what the host writes
+  int64_t scheduled_from = -1;  ///< in the block: the applied step that the first value of each schedule is for; -1: no option has one
   std::vector<Document> documents;
   std::vector<ExportedValue> exported, evaluated;
   std::set<galley_tensor> exported_stored;  ///< parameters that are saved as they are stored

@@ -50,7 +50,7 @@ struct Compilation {
   Kernels kernels;
 
   Decisions decisions = {};            ///< claim
-  int64_t sums = -1;                   ///< update: offset in the block of one F64 a trainable parameter
+  std::vector<galley_tensor> sums;     ///< update: of each trainable parameter's gradient the sum of squares, in the block
   galley_tensor applied = 0;           ///< window: how many steps have been applied
   Orders orders = {};                  ///< order
   galley_tensor sample_logits = 0;     ///< order

@@ -41,6 +41,8 @@ void describe(Compilation& c, const Placer& placer) {
   const Graph& graph = c.graph;
   Program& p = c.program;
   p.slots = graph.slots;
+  p.scheduled_from = graph.scheduled_from;
+  p.scheduled_values = c.target.steps_under_way();
   p.documents = graph.documents;
   p.parameters = parameter_count(graph, false);
   p.trainable = parameter_count(graph, true);
@@ -62,12 +64,7 @@ void describe(Compilation& c, const Placer& placer) {
     trained.name = x.name;
     trained.parameter = placer.stored(x.id);
     if (x.gradient) trained.gradient = placer.stored(x.gradient);
-    if (c.sums >= 0) {
-      trained.sum_squares.tensor = p.readback;
-      trained.sum_squares.offset = c.sums + static_cast<int64_t>(i) * 8;
-      trained.sum_squares.shape = {1};
-      trained.sum_squares.dtype = GALLEY_F64;
-    }
+    if (!c.sums.empty()) trained.sum_squares = placer.in_readback(c.sums[i]);
     trained.flags = x.flags;
     trained.count = x.count();
     p.trained.push_back(std::move(trained));

@@ -14,13 +14,14 @@ Status measure(Compilation& c) {
   Graph& graph = c.graph;
   const Graph::As as(graph, {Section::Update, no_use, -1, 0, "update."});
   const std::vector<galley_tensor>& trainable = c.decisions.trainable;
-  c.sums = graph.reserve(static_cast<int64_t>(trainable.size()) * 8);
+  const int64_t sums = graph.reserve(static_cast<int64_t>(trainable.size()) * 8);
   std::vector<galley_tensor> norm_inputs = {TRY(graph.scalar(GALLEY_SCALAR_LOSS_SCALE))};
   for (size_t i = 0; i < trainable.size(); ++i) {
     const galley_tensor gradient = graph.tensor(trainable[i]).gradient;
-    std::vector<galley_tensor> out = {TRY(graph.in_block("sum of squares of " + graph.tensor(gradient).name, GALLEY_F64, 1,
-                                                         c.sums + static_cast<int64_t>(i) * 8))};
+    std::vector<galley_tensor> out = {
+        TRY(graph.in_block("sum of squares of " + graph.tensor(gradient).name, GALLEY_F64, 1, sums + static_cast<int64_t>(i) * 8))};
     TRY(graph.append(c.roles.sum_squares, "", {gradient}, {}, &out, 0));
+    c.sums.push_back(out[0]);
     norm_inputs.push_back(out[0]);
   }
   std::vector<galley_tensor> results = {TRY(graph.scalar(GALLEY_SCALAR_GRADIENT_NORM)), TRY(graph.scalar(GALLEY_SCALAR_FOUND_INF))};

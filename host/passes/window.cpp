@@ -29,28 +29,27 @@ Status append(Compilation& c, const galley_op* op, const std::string& name, std:
   return ok();
 }
 
-/// One value of a table each. The tables of an option's factors are one.
+/// The host says with each step what an option is at the applied steps that this one can be: which of them it is, the device knows. So the
+/// program does not depend on the number of steps. The values of an option's factors are one.
 Status schedules(Compilation& c) {
   Graph& graph = c.graph;
-  std::map<std::string, galley_tensor> tables;
+  galley_tensor first = 0;
+  std::map<std::string, galley_tensor> values;
   for (size_t i = 0; i < graph.slots.size(); ++i) {
-    const ScalarSlot slot = graph.slots[i];
-    if (slot.which) continue;
-    const auto [at, fresh] = tables.try_emplace(std::to_string(slot.use) + " " + slot.option, 0);
-    if (fresh) {
-      GraphTensor table;
-      table.name = "table." + slot.tensor_name;
-      table.dtype = GALLEY_F64;
-      table.shape = {static_cast<int64_t>(slot.schedule.table.size())};
-      table.kind = GALLEY_KIND_CONSTANT;
-      table.initializer = c.roles.values->name;
-      table.attrs.set("values", slot.schedule.table);
-      at->second = TRY(graph.make(std::move(table)));
+    if (graph.slots[i].which) continue;
+    if (!first) {
+      first = TRY(graph.in_host_block("scheduled from", GALLEY_I64, 1));
+      graph.scheduled_from = graph.tensor(first).slice_offset;
     }
+    const auto [at, fresh] = values.try_emplace(std::to_string(graph.slots[i].use) + " " + graph.slots[i].option, 0);
+    if (fresh) at->second = TRY(graph.in_host_block("values." + graph.slots[i].tensor_name, GALLEY_F64, c.target.steps_under_way()));
+    ScalarSlot& slot = graph.slots[i];
+    slot.values = graph.tensor(at->second).slice_offset;
     AttrList attrs;
     attrs.set("factor", slot.factor);
-    TRY_STATUS(append(c, c.roles.scheduled, "window." + slot.tensor_name, {TRY(graph.scalar(GALLEY_SCALAR_APPLIED_STEP)), at->second},
-                      std::move(attrs), {graph.find(slot.tensor_name)}));
+    TRY_STATUS(append(c, c.roles.scheduled, "window." + slot.tensor_name,
+                      {TRY(graph.scalar(GALLEY_SCALAR_APPLIED_STEP)), first, at->second}, std::move(attrs),
+                      {graph.find(slot.tensor_name)}));
   }
   return ok();
 }

@@ -198,6 +198,7 @@ struct ScalarSlot {
   std::string tensor_name;  ///< of the graph's tensor
   size_t use = 0;           ///< index of the recipe's strategy, for an option
   Schedule schedule;        ///< an option's values by applied step (a constant has one entry)
+  int64_t values = -1;      ///< bytes in the block: where the host puts those of the next applied steps, F64
   double factor = 1;        ///< by which they are multiplied
 };
 
@@ -244,6 +245,9 @@ struct Program {
   TensorId step_image = no_tensor;  ///< where the host can reach it: what it alone knows of a step, as the block's first bytes
   TensorId readback = no_tensor;    ///< where the host can reach it: the block as it was at the end of update, eval or micro
   std::vector<ScalarSlot> slots;
+  int64_t scheduled_from =
+      -1;  ///< bytes in the block, I64: the applied step that the first of ScalarSlot::values is for; -1: there are none
+  int64_t scheduled_values = 0;  ///< how many of them the host gives: applied steps that a step can be while others are under way
   /// The loader's inputs of a micro-batch, by name: "input_ids", "labels", "position_ids", "first_key"; (B, S) I32, Life::Run.
   std::vector<std::pair<std::string, TensorId>> inputs;
   TensorId window = no_tensor;           ///< the loader's two window buffers, U8

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "host/base/nearest.hpp"
+#include "host/recipe/declared.hpp"
 #include "host/recipe/recipe.hpp"
 
 namespace galley {
@@ -124,8 +125,8 @@ struct LanguageFunctions {
     raise(L, recipe_error("there is no data." + kind + (near.empty() ? "" : "; " + near), "there are " + list));
   }
 
-  // cosine and linear. Upvalue 2: the name
-  static int decay(lua_State* L) {
+  // cosine and the like. Upvalue 2: the name
+  static int schedule(lua_State* L) {
     const std::string name = text_at(L, lua_upvalueindex(2));
     Table table = options(L, 1, name);
     Entry& entry = add(L, Entry::Kind::Schedule, name);
@@ -203,9 +204,9 @@ struct LanguageFunctions {
       lua_pop(L, 1);
     }
     lua_pushglobaltable(L);
-    const luaL_Reg functions[] = {{"use", use},      {"model", model},       {"arg", arg},      {"cosine", decay},
-                                  {"linear", decay}, {"constant", constant}, {"recipe", recipe}};
+    const luaL_Reg functions[] = {{"use", use}, {"model", model}, {"arg", arg}, {"recipe", recipe}};
     for (const luaL_Reg& function : functions) define(L, made, function.name, function.func);
+    for (const Declared& one : declared_schedules()) define(L, made, one.name.c_str(), one.name == "constant" ? constant : schedule);
 
     lua_newtable(L);
     for (const std::string& kind : data_kinds()) define(L, made, kind.c_str(), data);

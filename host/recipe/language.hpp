@@ -1,4 +1,4 @@
-// The recipe's language on Lua's side: use, model, data, arg, cosine, linear, constant and recipe. They only take down what was said and
+// The recipe's language on Lua's side: use, model, data, arg, the schedules and recipe. They only take down what was said and
 // where; recipe.cpp judges it once Lua has come to its end.
 #pragma once
 
@@ -7,11 +7,11 @@
 #include <string>
 
 #include "host/base/result.hpp"
+#include "host/base/schedule.hpp"
 #include "host/base/value.hpp"
 #include "host/lua/convert.hpp"
 #include "host/lua/sandbox.hpp"
 #include "host/recipe/arguments.hpp"
-#include "host/base/schedule.hpp"
 
 namespace galley {
 

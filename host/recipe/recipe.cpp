@@ -1,6 +1,7 @@
 #include "host/recipe/recipe.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "host/base/schedule.hpp"
 #include "host/lua/sandbox.hpp"
 #include "host/recipe/arguments.hpp"
+#include "host/recipe/declared.hpp"
 #include "host/recipe/fields.hpp"
 #include "host/recipe/language.hpp"
 #include "host/recipe/paths.hpp"
@@ -18,18 +20,21 @@
 namespace galley {
 namespace {
 
-/// A schedule is a table with a number for each step; this many steps, and this many numbers in all schedules together.
-constexpr int64_t kMostSteps = 10'000'000, kMostNumbers = 20'000'000;
+/// A schedule is a table with a number for each step: this many numbers in all schedules together.
+constexpr int64_t kMostNumbers = 20'000'000;
+/// Before the number of steps is known, schedules are made for this many: what is wrong with them is found before the data is prepared.
+constexpr int64_t kStandIn = 1000;
 constexpr size_t kMostUses = 256;
 /// Of all paths together: resolving one takes a system call for each part of it.
 constexpr size_t kMostPathBytes = 512u << 10;
-constexpr int64_t kMostRows = INT32_MAX;
 
 /// Judges what the language took down. Lives as long as the sandbox is open.
 class Reader {
  public:
-  Reader(Language& language, const PathRules& paths, const Sandbox& sandbox, const std::string& name, const std::string& text)
-      : language_(language), paths_(paths) {
+  /// `steps`: how many the recipe's epochs are; 0: not known.
+  Reader(Language& language, const PathRules& paths, const Sandbox& sandbox, const std::string& name, const std::string& text,
+         int64_t steps)
+      : language_(language), paths_(paths), steps_(steps) {
     maps_.emplace(name, SourceMap(text));
     for (const LuaSource& source : sandbox.sources()) maps_.emplace(source.name, SourceMap(source.text));
   }
@@ -45,17 +50,19 @@ class Reader {
   Status read_model(const Entry& entry, ModelSpec* model);
   Status read_data(const Entry& entry, DataSpec* data);
   Status read_mix(const Entry& entry, DataSpec* data);
-  Status read_numbers(const Fields& fields, Recipe* recipe) const;
+  Status read_numbers(const Fields& fields, Recipe* recipe);
   Status read_uses(const Entry& entry, Recipe* recipe);
-  Result<Use> read_use(const Entry& entry, int64_t steps);
-  Result<Schedule> schedule(const Entry& entry, int64_t steps, const std::string& option, const Place& place);
-  Status finish_options(Value* value, const Use& use, const std::string& option, const std::string& path, int64_t steps);
+  Result<Use> read_use(const Entry& entry);
+  Result<Schedule> schedule(const Entry& entry, const std::string& option, const Place& place);
+  Result<Curve> read_curve(const Entry& entry, const std::string& option);
+  Status finish_options(Value* value, const Use& use, const std::string& option, const std::string& path);
   /// Who opens the file: one that walks a folder by itself asks DataSpec::roots for each file.
   enum class Opens : uint8_t { All, Found };
   Status resolve(Value* value, const Place& place, Opens opens = Opens::All);
 
   Language& language_;
   const PathRules& paths_;
+  int64_t steps_;  // of the run; 0: not known
   std::map<std::string, SourceMap> maps_;
   std::map<std::pair<std::string, std::string>, EntryLines> lines_;  // by place and callee
   int64_t numbers_ = 0;                                              // in the tables of all schedules
@@ -125,11 +132,12 @@ Status Reader::resolve(Value* value, const Place& place, Opens opens) {
 
 Status Reader::read_model(const Entry& entry, ModelSpec* model) {
   const Fields fields = fields_of(entry, "model");
-  TRY_STATUS(fields.only({"path", "init", "family", "config"}));
+  const Declared& declared = declared_model();
+  TRY_STATUS(fields.only(declared.options));
   TRY_STATUS(plain(fields, entry.options));
   model->place = entry.place;
   const auto path = TRY(fields.text("path"));
-  const auto init = TRY(fields.choice("init", {"file", "random"}));
+  const auto init = TRY(fields.choice(declared["init"]));
   model->family = TRY(fields.text("family")).value_or("");
 
   const Value* config = fields.find("config");
@@ -146,7 +154,8 @@ Status Reader::read_model(const Entry& entry, ModelSpec* model) {
     return fields.missing("path", "write model { path = arg(\"model\") }, or model { family = \"gpt2\", config = { … } }");
   if (model->family.empty()) return fields.missing("family", "a config needs the name of its family, such as family = \"gpt2\"");
   if (!config) return fields.missing("config", "a family needs the numbers of its config.json: config = { … }");
-  if (init == 0) return fields.error("init", "there is no file to take weights from: the model is a family and a config");
+  if (fields.find("init") && init == 0)
+    return fields.error("init", "there is no file to take weights from: the model is a family and a config");
   const auto* list = config->as<List>();
   if (config->as<Table>()) model->config = *config->as<Table>();
   else if (!list || !list->empty()) return fields.wrong("config", "a table such as { n_layer = 2 }");
@@ -190,99 +199,159 @@ Status Reader::read_mix(const Entry& entry, DataSpec* data) {
   return ok();
 }
 
-Status Reader::read_numbers(const Fields& fields, Recipe* recipe) const {
-  const auto steps = TRY(fields.integer("steps", 1, kMostSteps));
-  if (!steps) return fields.missing("steps", "say how many updates the run makes: steps = 1000");
-  recipe->steps = *steps;
-  recipe->batch = TRY(fields.integer("batch", 1, kMostRows));
-  recipe->length = TRY(fields.integer("length", 1, kMostRows));
-  recipe->seed = static_cast<uint64_t>(TRY(fields.integer("seed", 0)).value_or(1));
+/// Numbers as they are declared: nullopt where there is neither a value nor a default.
+Result<std::optional<int64_t>> whole(const OptionReader& fields, const OptionSpec& spec) {
+  const Value value = TRY(fields.take(spec));
+  return value.is_nil() ? std::optional<int64_t>() : std::optional(*value.as<int64_t>());
+}
+Result<std::optional<double>> number(const OptionReader& fields, const OptionSpec& spec) {
+  const Value value = TRY(fields.take(spec));
+  double out = 0;
+  return value.number(&out) ? std::optional(out) : std::optional<double>();
+}
+Result<bool> flag(const OptionReader& fields, const OptionSpec& spec) { return *TRY(fields.take(spec)).as<bool>(); }
+
+/// A number of steps, or a share of the run below 1.
+Result<Span> span(const OptionReader& fields, const OptionSpec& spec) {
+  const double value = TRY(number(fields, spec)).value_or(0);
+  if (value >= 1 && std::floor(value) != value)
+    return fields.wrong(spec.name, spec.expects(),
+                        "write " + spec.name + " = " + std::to_string(std::llround(value)) + " for steps, or " + spec.name +
+                            " = 0.03 for three hundredths of the run");
+  return Span{value};
+}
+
+Status Reader::read_numbers(const Fields& fields, Recipe* recipe) {
+  const Declared& declared = declared_recipe();
+  const auto steps = TRY(whole(fields, declared["steps"]));
+  recipe->epochs = TRY(number(fields, declared["epochs"])).value_or(0);
+  recipe->epochs_place = fields.place_of("epochs");
+  if (steps && recipe->epochs > 0)
+    return fields.error("epochs", "the recipe says both 'steps' and 'epochs'", "either says how long the run is: leave one of them out");
+  if (!steps && recipe->epochs == 0)
+    return fields.missing("steps", "say how many updates the run makes: steps = 1000, or how often it goes through the data: epochs = 3");
+  if (steps) steps_ = *steps;
+  recipe->steps = steps_;
+  recipe->batch = TRY(whole(fields, declared["batch"]));
+  recipe->length = TRY(whole(fields, declared["length"]));
+  recipe->seed = static_cast<uint64_t>(*TRY(whole(fields, declared["seed"])));
   if (const Value* kernels = fields.find("kernels")) {
     const List* list = kernels->as<List>();
     for (size_t i = 0; list && i < list->size(); ++i)
       if (const auto* id = (*list)[i].as<std::string>()) recipe->kernels.push_back(*id);
-    if (!list || recipe->kernels.size() != list->size()) return fields.wrong("kernels", "a list of plugins such as { \"fast-norm\" }");
+    if (!list || recipe->kernels.size() != list->size()) return fields.wrong("kernels", declared["kernels"].expects());
   }
-  recipe->deterministic = TRY(fields.boolean("deterministic")).value_or(true);
-  recipe->tune = TRY(fields.boolean("tune")).value_or(false);
-  recipe->head_rows = TRY(fields.integer("head_rows", 0, kMostRows)).value_or(0);
+  recipe->deterministic = TRY(flag(fields, declared["deterministic"]));
+  recipe->tune = TRY(flag(fields, declared["tune"]));
+  recipe->head_rows = *TRY(whole(fields, declared["head_rows"]));
 
-  if (const auto validate = TRY(fields.table("validate", "{ every = 50 }"))) {
-    TRY_STATUS(validate->only({"every", "start"}));
-    recipe->validate.every = TRY(validate->integer("every", 0)).value_or(0);
-    recipe->validate.start = TRY(validate->boolean("start")).value_or(false);
+  if (const auto validate = TRY(fields.table("validate", declared["validate"].expects()))) {
+    const Declared& entries = declared_validate();
+    TRY_STATUS(validate->only(entries.options));
+    Validation& out = recipe->validate;
+    out.every = *TRY(whole(*validate, entries["every"]));
+    out.start = TRY(flag(*validate, entries["start"]));
+    out.patience = *TRY(whole(*validate, entries["patience"]));
+    out.min_delta = *TRY(number(*validate, entries["min_delta"]));
+    if (out.patience > 0 && out.every == 0)
+      return validate->error("patience", "'validate.patience' counts validations, and there are none",
+                             "say how often: validate = { every = 50, patience = 3 }");
+    if (out.min_delta > 0 && out.patience == 0)
+      return validate->error("min_delta", "'validate.min_delta' is for 'validate.patience', which is not there",
+                             "say after how many validations the run ends: validate = { every = 50, patience = 3 }");
   }
-  if (const auto save = TRY(fields.table("save", "{ every = 100, keep = 2 }"))) {
-    TRY_STATUS(save->only({"every", "keep", "final"}));
-    recipe->save.every = TRY(save->integer("every", 0)).value_or(0);
-    recipe->save.keep = TRY(save->integer("keep", 1)).value_or(recipe->save.keep);
-    recipe->save.final = TRY(save->boolean("final")).value_or(true);
+  if (const auto save = TRY(fields.table("save", declared["save"].expects()))) {
+    const Declared& entries = declared_save();
+    TRY_STATUS(save->only(entries.options));
+    recipe->save.every = *TRY(whole(*save, entries["every"]));
+    recipe->save.keep = *TRY(whole(*save, entries["keep"]));
+    recipe->save.final = TRY(flag(*save, entries["final"]));
+    recipe->save.best = TRY(flag(*save, entries["best"]));
+    if (recipe->save.best && recipe->validate.every == 0)
+      return save->error("best", "'save.best' is the state of the lowest validation loss, and the recipe does not validate",
+                         "say how often: validate = { every = 50 }");
   }
   return ok();
 }
 
-Result<Schedule> Reader::schedule(const Entry& entry, int64_t steps, const std::string& option, const Place& place) {
+Result<Curve> Reader::read_curve(const Entry& entry, const std::string& option) {
+  const Declared& declared = declared_schedule(entry.name);
+  const Fields fields = fields_of(entry, entry.name);
+  TRY_STATUS(fields.only(declared.options));
+  const auto has = [&](const char* name) {
+    return std::any_of(declared.options.begin(), declared.options.end(), [&](const OptionSpec& spec) { return spec.name == name; });
+  };
+  Curve curve;
+  while (name_of(curve.shape) != entry.name) curve.shape = static_cast<Curve::Shape>(static_cast<int>(curve.shape) + 1);
+  const auto peak = TRY(fields.number("peak"));
+  if (!peak) return fields.missing("peak", "write " + declared.written);
+  curve.peak = *peak;
+  curve.warmup = TRY(span(fields, declared["warmup"]));
+  if (has("decay")) curve.decay = TRY(span(fields, declared["decay"]));
+  if (has("decay_type")) curve.decay_type = static_cast<Curve::Decay>(*TRY(fields.choice(declared["decay_type"])));
+  if (has("timescale")) curve.timescale = TRY(whole(fields, declared["timescale"])).value_or(0);
+  if (!has("floor")) return curve;
+  const auto least = TRY(fields.number("min"));
+  if (fields.find("floor") && least) return fields.error("min", "'floor' and 'min' are two names of the same");
+  curve.floor = least ? *least : *TRY(number(fields, declared["floor"]));
+  if (curve.floor > curve.peak) {
+    const char* name = fields.find("floor") ? "floor" : least ? "min" : "peak";
+    return fields.error(name,
+                        "the " + entry.name + " schedule of '" + option + "' falls from its peak of " + to_json(Value(curve.peak)) +
+                            " to a floor of " + to_json(Value(curve.floor)) + ", which is above it",
+                        "what rises is a function: " + option + " = function(step, steps) return … end");
+  }
+  return curve;
+}
+
+Result<Schedule> Reader::schedule(const Entry& entry, const std::string& option, const Place& place) {
   if (entry.kind == Entry::Kind::Schedule && entry.name == "constant") {
     const auto value = TRY(fields_of(entry, "constant").number("value"));
     if (!value) return recipe_error(entry.place.text() + ": constant takes a number", "write constant(1e-3)");
     return constant(*value);
   }
+  const int64_t steps = steps_ > 0 ? steps_ : kStandIn;
   numbers_ += steps;
   if (numbers_ > kMostNumbers)
     return recipe_error(entry.place.text() + ": the schedules of the recipe have more than " + std::to_string(kMostNumbers) +
                         " values together");
   if (entry.kind == Entry::Kind::Function) return language_.tabulate(entry, steps, option, place);
-
-  const Fields fields = fields_of(entry, entry.name);
-  TRY_STATUS(fields.only({"peak", "warmup", "floor", "min"}));
-  Decay decay;
-  decay.shape = entry.name == "cosine" ? Decay::Shape::Cosine : Decay::Shape::Linear;
-  const auto peak = TRY(fields.number("peak"));
-  if (!peak) return fields.missing("peak", "write " + entry.name + " { peak = 1e-3, warmup = 100 }");
-  decay.peak = *peak;
-  decay.warmup = TRY(fields.integer("warmup", 0)).value_or(0);
-  const auto floor = TRY(fields.number("floor")), least = TRY(fields.number("min"));
-  if (floor && least) return fields.error("min", "'floor' and 'min' are two names of the same");
-  decay.floor = floor.value_or(least.value_or(0));
-  if (decay.floor > decay.peak) {
-    const char* name = floor ? "floor" : least ? "min" : "peak";
-    return fields.error(name,
-                        "the " + entry.name + " schedule of '" + option + "' falls from its peak of " + to_json(Value(decay.peak)) +
-                            " to a floor of " + to_json(Value(decay.floor)) + ", which is above it",
-                        "what rises is a function: " + option + " = function(step, steps) return … end");
-  }
+  const Curve curve = TRY(read_curve(entry, option));
   // A run that is cut short to try something out must not need another recipe.
-  if (decay.warmup >= steps) {
-    warnings_.push_back(fields.place_of("warmup").text() + ": the " + entry.name + " schedule of '" + option +
-                        "' never reaches its peak of " + to_json(Value(decay.peak)) + ": the warm-up takes " +
-                        std::to_string(decay.warmup) + " steps, the run has " + std::to_string(steps));
+  if (const int64_t warmup = curve.warmup.of(steps); warmup >= steps && steps_ > 0) {
+    warnings_.push_back(fields_of(entry, entry.name).place_of("warmup").text() + ": the " + entry.name + " schedule of '" + option +
+                        "' never reaches its peak of " + to_json(Value(curve.peak)) + ": the warm-up takes " + std::to_string(warmup) +
+                        " steps, the run has " + std::to_string(steps));
+  } else if (const int64_t decay = curve.decay.of(steps); warmup + decay > steps && steps_ > 0) {
+    warnings_.push_back(fields_of(entry, entry.name).place_of("decay").text() + ": the " + entry.name + " schedule of '" + option +
+                        "' decays over " + std::to_string(steps - warmup) + " steps instead of " + std::to_string(decay) +
+                        ": the warm-up takes " + std::to_string(warmup) + " of the run's " + std::to_string(steps));
   }
-  return tabulate(decay, steps);
+  return tabulate(curve, steps);
 }
 
 /// Turns entries into schedules and resolves paths, in place. `option` is the option of the strategy that all this belongs to, `path` how
 /// messages call the value.
-Status Reader::finish_options(Value* value, const Use& use, const std::string& option, const std::string& path, int64_t steps) {
+Status Reader::finish_options(Value* value, const Use& use, const std::string& option, const std::string& path) {
   if (const Entry* entry = find_entry(*value)) {
     if (entry->kind != Entry::Kind::Schedule && entry->kind != Entry::Kind::Function) {
       return recipe_error(use.place_of(option).text() + ": '" + path + "' of " + use.name + " is " + entry->kind_name() +
                           " and no value of an option");
     }
-    *value = Value(TRY(schedule(*entry, steps, path, use.place_of(option))));
+    *value = Value(TRY(schedule(*entry, path, use.place_of(option))));
   } else if (value->as<List>()) {
     List& list = std::get<List>(*value);
-    for (size_t i = 0; i < list.size(); ++i)
-      TRY_STATUS(finish_options(&list[i], use, option, path + "[" + std::to_string(i + 1) + "]", steps));
+    for (size_t i = 0; i < list.size(); ++i) TRY_STATUS(finish_options(&list[i], use, option, path + "[" + std::to_string(i + 1) + "]"));
   } else if (value->as<Table>()) {
     for (auto& [key, element] : std::get<Table>(*value)) {
-      TRY_STATUS(finish_options(&element, use, option, path.empty() ? key : path + "." + key, steps));
+      TRY_STATUS(finish_options(&element, use, option, path.empty() ? key : path + "." + key));
       if (key == "path" || key.ends_with("_path")) TRY_STATUS(resolve(&element, use.place_of(option)));
     }
   }
   return ok();
 }
 
-Result<Use> Reader::read_use(const Entry& entry, int64_t steps) {
+Result<Use> Reader::read_use(const Entry& entry) {
   Use use{entry.name, entry.options, entry.place, {}};
   const EntryLines& lines = lines_of(entry.place, "use");
   for (const auto& [name, value] : use.options) {
@@ -290,7 +359,7 @@ Result<Use> Reader::read_use(const Entry& entry, int64_t steps) {
     if (line != lines.end() && line->second != entry.place.line) use.lines.insert(*line);
   }
   for (auto& [name, value] : use.options) {
-    TRY_STATUS(finish_options(&value, use, name, name, steps));
+    TRY_STATUS(finish_options(&value, use, name, name));
     if (name == "path" || name.ends_with("_path")) TRY_STATUS(resolve(&value, use.place_of(name)));
   }
   return use;
@@ -309,15 +378,14 @@ Status Reader::read_uses(const Entry& entry, Recipe* recipe) {
           entry.place.text() + ": entry " + std::to_string(position) + " of the recipe must be a strategy, not " + shown(value),
           "write use \"" + (text && text->size() <= 60 ? *text : std::string("name")) + "\" { … }");
     }
-    recipe->uses.push_back(TRY(read_use(*use, recipe->steps)));
+    recipe->uses.push_back(TRY(read_use(*use)));
   }
   return ok();
 }
 
 Status Reader::read(const Entry& entry, Recipe* recipe) {
   const Fields fields = fields_of(entry, "the recipe");
-  TRY_STATUS(fields.only(
-      {"model", "data", "batch", "length", "steps", "seed", "deterministic", "tune", "validate", "save", "head_rows", "kernels"}));
+  TRY_STATUS(fields.only(declared_recipe().options));
   TRY_STATUS(read_model(*TRY(entry_of(fields, "model", Entry::Kind::Model, "model { path = … }")), &recipe->model));
   TRY_STATUS(read_data(*TRY(entry_of(fields, "data", Entry::Kind::Data, "data.text { files = { … } }")), &recipe->data));
   TRY_STATUS(read_numbers(fields, recipe));
@@ -341,7 +409,11 @@ Result<std::string> recipe_text(const std::filesystem::path& path, const RecipeO
 }  // namespace
 
 const std::vector<std::string>& data_kinds() {
-  static const std::vector<std::string> kinds = {"batch", "chat", "jsonl", "mix", "prompts", "random", "text", "tokens"};
+  static const std::vector<std::string> kinds = [] {
+    std::vector<std::string> out;
+    for (const Declared& kind : declared_data()) out.push_back(kind.name);
+    return out;
+  }();
   return kinds;
 }
 
@@ -366,7 +438,8 @@ Result<Recipe> read_recipe(const std::filesystem::path& path, const RecipeOption
 
   const PathRules paths(folder_of(path), options.directory.empty() ? here : options.directory, script->arguments().given_texts(),
                         options.confine);
-  TRY_STATUS(Reader(script->language(), paths, script->sandbox(), recipe.name, recipe.text).read(script->returned(), &recipe));
+  TRY_STATUS(
+      Reader(script->language(), paths, script->sandbox(), recipe.name, recipe.text, options.steps).read(script->returned(), &recipe));
   for (const LuaSource& source : script->sandbox().sources()) {
     recipe.modules.emplace(source.path.string(), source.text);
     if (!source.module.empty()) recipe.required.emplace(source.module, source.path.string());

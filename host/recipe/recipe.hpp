@@ -50,17 +50,20 @@ struct DataSpec {
   std::vector<std::filesystem::path> roots = {};  ///< of a confined recipe: what a pattern finds lies below one of them; empty: anywhere
 };
 
-/// validate = { every = N, start = true }
+/// validate = { every = N, start = true, patience = N, min_delta = X }
 struct Validation {
-  int64_t every = 0;   ///< steps; 0: never
-  bool start = false;  ///< before the first step too
+  int64_t every = 0;     ///< steps; 0: never
+  bool start = false;    ///< before the first step too
+  int64_t patience = 0;  ///< the run ends after so many validations without a loss that is lower by more than min_delta; 0: it does not
+  double min_delta = 0;
 };
 
-/// save = { every = N, keep = N, final = false }
+/// save = { every = N, keep = N, final = false, best = true }
 struct Saving {
   int64_t every = 0;  ///< steps; 0: only at the end
   int64_t keep = 2;   ///< how many resume states stay
   bool final = true;  ///< false: nothing is saved at the end
+  bool best = false;  ///< the state of the lowest validation loss stays, and the model is exported from it
 };
 
 struct Recipe {
@@ -71,7 +74,9 @@ struct Recipe {
   DataSpec data;
   std::optional<int64_t> batch;   ///< rows of a micro-batch; data.batch brings its own
   std::optional<int64_t> length;  ///< positions of a row
-  int64_t steps = 0;
+  int64_t steps = 0;              ///< 0: so many as `epochs` are, which is known when the data has been prepared
+  double epochs = 0;              ///< 0: the recipe says steps
+  Place epochs_place;             ///< where it says epochs
   uint64_t seed = 1;
   Validation validate;
   Saving save;
@@ -95,9 +100,13 @@ struct RecipeOptions {
   std::filesystem::path library = {};                              ///< Galley's own modules for `require`; "": none
   std::filesystem::path directory = {};                            ///< what paths in `sets` are relative to; "": the current directory
   Confine confine = Confine::No;                                   ///< --confine
+  int64_t steps = 0;                                               ///< how many the recipe's epochs are; 0: not known yet
   double seconds = 1;                                              ///< Lua's processor time, all of it
   size_t bytes = 64u << 20;                                        ///< Lua's memory
 };
+
+/// The most steps that a run can have.
+inline constexpr int64_t kMostSteps = 10'000'000;
 
 /// Runs the recipe in the sandbox and closes Lua. Relative paths in it are relative to its folder, even if `text` is given and the file is
 /// gone. Errors have exit code Recipe and a cause that begins with "<path as given>:<line>: ", or with the path alone where no line is

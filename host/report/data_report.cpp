@@ -19,6 +19,7 @@ std::vector<std::pair<std::string, int64_t>> facts_of(const DataReport& report) 
           {"counted", number(report.train.packed.counted)},
           {"cut_tokens", number(report.train.packed.cut)},
           {"idle_documents", number(report.train.packed.idle)},
+          {"dropped_documents", number(report.train.packed.dropped)},
           {"validation_documents", number(report.validation.documents)},
           {"validation_rows", number(report.validation.packed.rows)},
           {"tokens", number(report.store.tokens)},
@@ -31,14 +32,61 @@ double padding_percent(const RowFacts& facts, uint64_t length) {
   return all > 0 ? 100 * (1 - static_cast<double>(facts.packed.positions) / all) : 0;
 }
 
+namespace {
+
+/// The share of the tokens of a part that is left out because it does not fit its rows.
+double cut_share(const RowFacts& facts) {
+  const auto cut = static_cast<double>(facts.packed.cut);
+  return cut > 0 ? cut / (cut + static_cast<double>(facts.packed.positions)) : 0;
+}
+
+/// More than this is worth a warning.
+constexpr double kMuch = 0.05;
+
+}  // namespace
+
+std::string truncation_warning(const DataReport& report) {
+  const double share = cut_share(report.train);
+  if (share < kMuch) return "";
+  char percent[32];
+  std::snprintf(percent, sizeof percent, "%.0f", 100 * share);
+  return "data." + report.kind + ": " + percent + " % of the tokens are left out, because their documents are longer than a row of " +
+         std::to_string(report.length) + " (the longest has " + grouped(report.train.longest) +
+         " tokens); a larger 'length' keeps more, and overlong = \"split\" keeps all" +
+         (report.kind == "chat" ? ", overlong = \"turn\" ends conversations with a whole reply" : "");
+}
+
+std::string epochs_text(int64_t steps, double epochs, int64_t rows_a_step, uint64_t rows_an_epoch, bool by_tokens) {
+  if (rows_an_epoch == 0 || steps == 0) return "";
+  char text[64];
+  const auto an_epoch = static_cast<double>(rows_an_epoch);
+  if (epochs > 0) {
+    std::snprintf(text, sizeof text, "%g epochs are ", epochs);
+    std::string out = text + grouped(static_cast<uint64_t>(steps)) + (steps == 1 ? " step" : " steps");
+    std::snprintf(text, sizeof text, by_tokens ? ", about %.4g an epoch" : ", %.4g an epoch",
+                  by_tokens ? static_cast<double>(steps) / epochs : an_epoch / static_cast<double>(rows_a_step));
+    return out + text;
+  }
+  if (by_tokens) return "";
+  const int64_t rows = steps * rows_a_step;
+  std::snprintf(text, sizeof text, " rows: %.2f epochs", static_cast<double>(rows) / an_epoch);
+  std::string out = "the run takes " + grouped(static_cast<uint64_t>(rows)) + text;
+  std::snprintf(text, sizeof text, " of %.4g steps", an_epoch / static_cast<double>(rows_a_step));
+  return out + text;
+}
+
 std::vector<std::string> left_out(const DataReport& report) {
   const Packer::Facts &train = report.train.packed, &validation = report.validation.packed;
+  char cut[96];
+  std::snprintf(cut, sizeof cut, "tokens left out, %.1f %% of those to train on: their documents are longer than a row",
+                100 * cut_share(report.train));
   const std::pair<uint64_t, const char*> list[] = {
       {report.store.skipped, "bad lines left out"},
       {report.store.repaired, "places were no UTF-8 and became U+FFFD"},
       {report.store.small, "documents of fewer than two tokens left out"},
       {train.idle + validation.idle, "documents left out: nothing of them counts in the loss"},
-      {train.cut + validation.cut, "tokens cut off: their documents are longer than a row"},
+      {train.dropped + validation.dropped, "documents left out: they are longer than a row"},
+      {train.cut + validation.cut, cut},
       {report.store.binary, "binary files left out"},
   };
   std::vector<std::string> out;

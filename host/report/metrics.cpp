@@ -1,19 +1,46 @@
 #include "host/report/metrics.hpp"
 
+#include <array>
+#include <charconv>
 #include <cmath>
-#include <cstdio>
 
 #include "host/base/json.hpp"
 
 namespace galley {
 namespace {
 
-/// JSON has no NaN and no infinity: they become null, and the run says elsewhere what happened.
-const char* number(char (&text)[32], double value) {
+/// In the fewest digits that come back the same. JSON has no NaN and no infinity: they become null, and the run says elsewhere what
+/// happened.
+std::string_view number(std::array<char, 32>& text, double value) {
   if (!std::isfinite(value)) return "null";
-  std::snprintf(text, sizeof text, "%.17g", value);
-  return text;
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value);
+  return {text.data(), static_cast<size_t>(end.ptr - text.data())};
 }
+
+/// A line of JSON; it keeps its memory.
+class Line {
+ public:
+  explicit Line(std::string& text) : text_(text) { text_ = "{"; }
+  Line& add(std::string_view name, std::string_view value) {
+    text_.append(text_.size() > 1 ? ", \"" : "\"").append(name).append("\": ").append(value);
+    return *this;
+  }
+  Line& add(std::string_view name, double value) {
+    std::array<char, 32> text;
+    return add(name, number(text, value));
+  }
+  Line& add(std::string_view name, int64_t value) {
+    std::array<char, 32> text;
+    const auto end = std::to_chars(text.data(), text.data() + text.size(), value);
+    return add(name, std::string_view(text.data(), static_cast<size_t>(end.ptr - text.data())));
+  }
+  /// Times are no more exact than microseconds.
+  Line& seconds(double value) { return add("seconds", std::round(value * 1e6) / 1e6); }
+  std::string_view end() { return text_.append("}\n"); }
+
+ private:
+  std::string& text_;
+};
 
 }  // namespace
 
@@ -40,25 +67,21 @@ Status MetricsFile::started(const StartEvent& start) {
 }
 
 Status MetricsFile::step(const StepEvent& m) {
-  char loss[32], norm[32], lr[32], line[256];
-  const int n =
-      std::snprintf(line, sizeof line, "{\"step\": %lld, \"loss\": %s, \"grad_norm\": %s, \"lr\": %s, \"tokens\": %lld, \"seconds\": %.6f",
-                    static_cast<long long>(m.step), number(loss, m.loss), number(norm, m.grad_norm), number(lr, m.lr),
-                    static_cast<long long>(m.tokens), m.seconds);
-  line_.assign(line, static_cast<size_t>(n));
-  if (!m.applied) line_.append(", \"skipped\": true");
-  for (const ReportedMetric& metric : m.reported) {  // names have no character that JSON escapes
-    line_.append(", \"").append(metric.name).append("\": ").append(number(loss, metric.value));
-  }
-  line_.append("}\n");
-  return file_->write(line_);
+  Line line(line_);
+  line.add("step", m.step);
+  if (m.epoch > 0) line.add("epoch", m.epoch);
+  line.add("loss", m.loss).add("grad_norm", m.grad_norm).add("lr", m.lr).add("tokens", m.tokens).add("positions", m.positions);
+  line.seconds(m.seconds);
+  if (!m.applied) line.add("skipped", "true");
+  for (const ReportedMetric& metric : m.reported) line.add(metric.name, metric.value);  // names have no character that JSON escapes
+  return file_->write(line.end());
 }
 
 Status MetricsFile::validated(const ValidationEvent& v) {
-  char value[32], line[128];
-  const int n = std::snprintf(line, sizeof line, "{\"step\": %lld, \"validation_loss\": %s}\n", static_cast<long long>(v.step),
-                              number(value, v.loss));
-  return file_->write(std::string_view(line, static_cast<size_t>(n)));
+  Line line(line_);
+  line.add("step", v.step).add("validation_loss", v.loss).seconds(v.seconds);
+  if (v.best) line.add("best", "true");
+  return file_->write(line.end());
 }
 
 }  // namespace galley

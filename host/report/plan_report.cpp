@@ -86,6 +86,35 @@ Launches launches_of(const Program& program) {
   return out;
 }
 
+/// Positions of a step; with windows by tokens, of the largest.
+int64_t positions_a_step(const Program& program) { return program.rows * program.length * program.micro_batches; }
+
+/// What a step takes if each launch reaches the target's peak or bandwidth.
+double step_seconds(const Program& program, const Target& target) {
+  if (program.segment(SegmentKind::Update).code.empty()) return 0;
+  return static_cast<double>(program.micro_batches) * segment_seconds(program, SegmentKind::Micro, target) +
+         segment_seconds(program, SegmentKind::Window, target) + segment_seconds(program, SegmentKind::Update, target);
+}
+
+/// The share of a step's arithmetic that runs forward again.
+double recomputed_share(const Program& program) {
+  const double per_micro = program.flops_per_token * static_cast<double>(program.rows * program.length);
+  return per_micro > 0 ? program.recomputed_flops / per_micro : 0;
+}
+
+/// Bytes at the peak of a class by the strategy that asks for them.
+std::map<std::string, int64_t> asked_for(const Program& program, const Plan& plan, size_t memory) {
+  const ClassPlan& c = plan.classes[memory];
+  const int32_t peak = plan.segment_begin[static_cast<size_t>(c.peak_at.segment)] + c.peak_at.index;
+  std::map<std::string, int64_t> out;
+  for (size_t t = 0; t < program.tensors.size(); ++t) {
+    const ProgramTensor& x = program.tensors[t];
+    const Placement& p = plan.placements[t];
+    if (x.memory == memory && !x.strategy.empty() && p.first >= 0 && p.first <= peak && peak <= p.last) out[x.strategy] += x.bytes;
+  }
+  return out;
+}
+
 /// "12.3 ms"
 std::string seconds_text(double seconds) {
   char text[32];
@@ -101,11 +130,18 @@ DiskUse disk_use(const Program& program, const Recipe& recipe) {
   for (const Instruction& i : program.segment(SegmentKind::Export).code)
     if (i.action == Action::Write) out.exported += i.inputs[0].bytes();
   // No more than the run ever saves; for an instant one more than are kept, since the newest is complete before the oldest goes.
-  int64_t saved = recipe.save.every > 0 ? recipe.steps / recipe.save.every : 0;
-  if (recipe.save.final && (recipe.save.every == 0 || recipe.steps % recipe.save.every != 0)) ++saved;
+  // Where epochs are not yet a number of steps: as if it were many.
+  const int64_t steps = recipe.steps > 0 ? recipe.steps : kMostSteps;
+  int64_t saved = recipe.save.every > 0 ? steps / recipe.save.every : 0;
+  if (recipe.save.final && (recipe.save.every == 0 || steps % recipe.save.every != 0)) ++saved;
   if (saved > 0) {
     for (const auto& [name, t] : program.resume) out.state += program.tensors[static_cast<size_t>(t)].bytes;
     out.states = recipe.save.keep < saved ? recipe.save.keep + 1 : saved;
+  }
+  if (recipe.save.best) {  // besides, for an instant the one before it
+    if (saved == 0)
+      for (const auto& [name, t] : program.resume) out.state += program.tensors[static_cast<size_t>(t)].bytes;
+    out.states += 2;
   }
   return out;
 }
@@ -121,6 +157,10 @@ std::string plan_json(const Program& program, const Plan& plan, const Target& ta
                    {"lower_bound", Value(c.lower_bound)},
                    {"owners", Value(std::move(owners))},
                    {"peak_at", Value(moment_text(c))}};
+    Table strategies;
+    for (const auto& [name, bytes] : asked_for(program, plan, i)) strategies[name] = Value(bytes);
+    entry["strategies"] = Value(std::move(strategies));
+    if (target.memories[i].capacity > 0) entry["capacity"] = Value(target.memories[i].capacity);
     if (i < allocated.size()) entry["allocated"] = Value(allocated[i]);
     classes[target.memories[i].name] = Value(std::move(entry));
   }
@@ -132,7 +172,14 @@ std::string plan_json(const Program& program, const Plan& plan, const Target& ta
   const Launches step = launches_of(program);
   const Table launches = {
       {"a_step", Value(step.launches)}, {"nodes", Value(step.nodes)}, {"bytes_without_memory", Value(step.bytes_without_memory)}};
+  const double seconds = step_seconds(program, target);
+  const Table a_step = {{"micro_batches", Value(program.micro_batches)},
+                        {"positions", Value(positions_a_step(program))},
+                        {"tokens", program.window_tokens > 0 ? Value(program.window_tokens) : Value()},
+                        {"seconds_at_best", seconds > 0 ? Value(seconds) : Value()},
+                        {"recomputed", Value(recomputed_share(program))}};
   const Table out = {{"classes", Value(std::move(classes))},
+                     {"step", Value(a_step)},
                      {"kernels", Value(std::move(kernels))},
                      {"launches", Value(launches)},
                      {"parameters", Value(program.parameters)},
@@ -169,6 +216,12 @@ std::vector<std::string> memory_lines(const EndEvent& end) {
   return out;
 }
 
+std::string fit_text(int64_t planned, int64_t limit) {
+  const bool equal = bytes_text(planned) == bytes_text(limit);
+  const auto text = [&](int64_t bytes) { return equal ? std::to_string(bytes) + " bytes" : bytes_text(bytes); };
+  return text(planned) + " of " + text(limit) + ": " + (planned <= limit ? "fits" : "does not fit");
+}
+
 std::string plan_table(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk, int columns) {
   std::string out;
   char line[512];
@@ -176,21 +229,20 @@ std::string plan_table(const Program& program, const Plan& plan, const Target& t
     std::snprintf(line, sizeof line, format, values...);
     out += line;
   };
-  const double tokens = static_cast<double>(program.rows * program.length * program.micro_batches);
+  const auto positions = static_cast<double>(positions_a_step(program));
   add("  parameters      %12s   trainable %s (%.2f %%)\n", count_text(static_cast<double>(program.parameters)).c_str(),
       count_text(static_cast<double>(program.trainable)).c_str(),
       100.0 * static_cast<double>(program.trainable) / static_cast<double>(std::max<int64_t>(program.parameters, 1)));
   const std::string micro = std::to_string(program.rows) + " x " + std::to_string(program.length);
   if (program.window_tokens > 0) {
-    add("  a step          %12s tokens that count: up to %lld micro-batches of %s\n",
+    add("  a step          %12s tokens that count in the loss: up to %lld micro-batches of %s positions\n",
         count_text(static_cast<double>(program.window_tokens)).c_str(), static_cast<long long>(program.micro_batches), micro.c_str());
   } else {
-    add("  a step          %12s tokens: %lld micro-batch%s of %s\n", count_text(tokens).c_str(),
+    add("  a step          %12s positions: %lld micro-batch%s of %s\n", count_text(positions).c_str(),
         static_cast<long long>(program.micro_batches), program.micro_batches == 1 ? "" : "es", micro.c_str());
   }
-  const double per_micro = program.flops_per_token * static_cast<double>(program.rows * program.length);
-  add("  work            %12sFLOP a token", count_text(program.flops_per_token).c_str());
-  if (program.recomputed_flops > 0) add(", %.1f %% of it recomputation", 100 * program.recomputed_flops / per_micro);
+  add("  work            %12sFLOP a position", count_text(program.flops_per_token).c_str());
+  if (program.recomputed_flops > 0) add(", %.1f %% of it recomputation", 100 * recomputed_share(program));
   if (const Launches step = launches_of(program); step.launches) {
     add("\n  launches        %12lld a step, of %lld nodes", static_cast<long long>(step.launches), static_cast<long long>(step.nodes));
     if (step.bytes_without_memory) add("; %s between them without memory", bytes_text(step.bytes_without_memory).c_str());
@@ -201,11 +253,12 @@ std::string plan_table(const Program& program, const Plan& plan, const Target& t
           static_cast<long long>(step.varying), names.c_str());
     }
   }
-  const double best = static_cast<double>(program.micro_batches) * segment_seconds(program, SegmentKind::Micro, target) +
-                      segment_seconds(program, SegmentKind::Window, target) + segment_seconds(program, SegmentKind::Update, target);
-  if (best > 0 && program.segment(SegmentKind::Update).code.size() > 0)
-    add("\n  at best         %12s a step, %stok/s: an estimate, each launch at the target's peak or bandwidth", seconds_text(best).c_str(),
-        count_text((program.window_tokens > 0 ? static_cast<double>(program.window_tokens) : tokens) / best).c_str());
+  if (const double best = step_seconds(program, target); best > 0) {
+    const bool by_tokens = program.window_tokens > 0;
+    add("\n  at best         %12s a step, %s %s/s: an estimate, each launch at the target's peak or bandwidth", seconds_text(best).c_str(),
+        count_text((by_tokens ? static_cast<double>(program.window_tokens) : positions) / best).c_str(),
+        by_tokens ? "tokens" : "positions");
+  }
   add("\n  on disk         %12s   %s saved, %s a resume state\n\n", bytes_text(disk.total()).c_str(), bytes_text(disk.exported).c_str(),
       bytes_text(disk.state).c_str());
 
@@ -215,6 +268,8 @@ std::string plan_table(const Program& program, const Plan& plan, const Target& t
     add("  memory '%s': %s (%lld bytes), %.2f %% above the least possible\n", target.memories[i].name.c_str(),
         bytes_text(c.planned).c_str(), static_cast<long long>(c.planned),
         c.lower_bound ? 100.0 * (static_cast<double>(c.planned) / static_cast<double>(c.lower_bound) - 1) : 0.0);
+    if (const int64_t capacity = target.memories[i].capacity; capacity > 0)
+      add("  capacity of '%s': %s\n", target.memories[i].name.c_str(), fit_text(c.planned, capacity).c_str());
     add("  peak at %s\n", moment_text(c).c_str());
     for (size_t o = 0; o < owner_names.size(); ++o) {
       if (!c.owners[o]) continue;
@@ -224,14 +279,7 @@ std::string plan_table(const Program& program, const Plan& plan, const Target& t
       add("    %-12s %12s %5.1f %%%s%s\n", owner_names[o], bytes_text(c.owners[o]).c_str(), 100 * share, bar.empty() ? "" : "  ",
           bar.c_str());
     }
-    // Who asked: at the peak, by strategy.
-    const int32_t peak = plan.segment_begin[static_cast<size_t>(c.peak_at.segment)] + c.peak_at.index;
-    std::map<std::string, int64_t> strategies;
-    for (size_t t = 0; t < program.tensors.size(); ++t) {
-      const ProgramTensor& x = program.tensors[t];
-      const Placement& p = plan.placements[t];
-      if (x.memory == i && !x.strategy.empty() && p.first >= 0 && p.first <= peak && peak <= p.last) strategies[x.strategy] += x.bytes;
-    }
+    const std::map<std::string, int64_t> strategies = asked_for(program, plan, i);
     if (!strategies.empty()) out += "  of which asked for by\n";
     for (const auto& [name, bytes] : strategies) add("    %-40s %12s\n", name.c_str(), bytes_text(bytes).c_str());
 

@@ -35,6 +35,9 @@ class MemoryFile final : public Observer {
 /// What was planned and what the system says of it, a line for the device's memory and one for the process.
 std::vector<std::string> memory_lines(const EndEvent& end);
 
+/// "14.44 GiB of 22.50 GiB: fits"; sizes that look equal are shown as bytes.
+std::string fit_text(int64_t planned, int64_t limit);
+
 /// Tables and a picture: what is needed, when, by whom. `columns`: width of the terminal.
 std::string plan_table(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk, int columns);
 

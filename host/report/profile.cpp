@@ -29,6 +29,16 @@ std::string line(const char* format, auto... values) {
   return out;
 }
 
+/// Whose a launch is in the table of strategies: what one asked of the host itself, by what it is.
+std::string whose(const Instruction& i, SegmentKind segment) {
+  if (!i.strategy.empty()) return i.strategy;
+  if (i.recomputed) return "recomputation";
+  const bool casts = i.links <= 1 && i.inputs.size() == 1 && i.outputs.size() == 1 && i.inputs[0].dtype != i.outputs[0].dtype &&
+                     std::string_view(i.op ? i.op->name : "") == "copy";
+  if (casts) return "casts between precisions";
+  return segment == SegmentKind::Micro ? "the model" : "the host";
+}
+
 std::string percent(double share) { return share > 0 ? line("%.1f %%", 100 * share) : "-"; }
 
 }  // namespace
@@ -46,8 +56,7 @@ void Profile::add(std::span<const TimedStep> steps) {
     const double seconds = step.end - step.begin, bytes = bytes_of(i);
     end = std::max(end, step.end);
     const std::string op = i.action == Action::Copy ? "copies between memories" : op_text(i);
-    const std::string whose = i.strategy.empty() ? (step.segment == SegmentKind::Micro ? "the model" : "the host") : i.strategy;
-    for (Sum* sum : {&ops_[op], &strategies_[whose]}) {
+    for (Sum* sum : {&ops_[op], &strategies_[whose(i, step.segment)]}) {
       ++sum->launches;
       sum->seconds += seconds;
       sum->flops += i.flops;
@@ -72,10 +81,12 @@ std::string Profile::table(const char* title, const Sums& sums) const {
                 static_cast<double>(sum.launches) / steps, 1e3 * sum.seconds / steps,
                 percent(seconds_ > 0 ? sum.seconds / seconds_ : 0).c_str(), timed ? 1e-9 * sum.flops / sum.seconds : 0,
                 percent(timed ? sum.ideal_flops_seconds / sum.seconds : 0).c_str(), timed ? 1e-9 * sum.bytes / sum.seconds : 0,
-                percent(timed ? sum.bytes / target_.bandwidth() / sum.seconds : 0).c_str());
+                (percent(timed ? sum.bytes / target_.bandwidth() / sum.seconds : 0) + (above(sum) ? "*" : "")).c_str());
   }
   return out;
 }
+
+bool Profile::above(const Sum& sum) const { return sum.seconds > 0 && sum.bytes > target_.bandwidth() * sum.seconds; }
 
 std::string Profile::text() const {
   if (steps_ == 0) return "";
@@ -83,7 +94,15 @@ std::string Profile::text() const {
   return line(
              "profile: %.3f ms a step on the device, mean of %lld steps%s; launched one by one, so small steps take longer than in a run\n",
              1e3 * seconds_ / static_cast<double>(steps), static_cast<long long>(steps), steps_ > 1 ? " (without the first)" : "") +
-         table("op", ops_) + table("strategy", strategies_);
+         table("op", ops_) + table("strategy", strategies_) + notes();
+}
+
+std::string Profile::notes() const {
+  std::string out = "  Of gradients that are accumulated, what is added is part of the launches that make them.\n";
+  if (std::any_of(ops_.begin(), ops_.end(), [this](const auto& row) { return above(row.second); }))
+    out += line("  * faster than the memory that the target describes, %.1f GB/s: operands were in caches%s\n", 1e-9 * target_.bandwidth(),
+                target_.memories[0].host_access ? ", or the memory is faster: of a processor that figure is assumed, not measured" : "");
+  return out;
 }
 
 void Trace::add(std::span<const TimedStep> steps) {

@@ -31,6 +31,9 @@ class Profile {
   };
   using Sums = std::map<std::string, Sum>;
   std::string table(const char* title, const Sums& sums) const;
+  /// Whether it moved more bytes than the target's memory can.
+  bool above(const Sum& sum) const;
+  std::string notes() const;
 
   const Program& program_;
   const Target& target_;

@@ -74,6 +74,11 @@ Status EventsFile::step(const StepEvent& m) {
   TRY_STATUS(scalar("train/loss", m.step, m.loss));
   TRY_STATUS(scalar("train/grad_norm", m.step, m.grad_norm));
   for (const ReportedMetric& metric : m.reported) TRY_STATUS(scalar("train/" + std::string(metric.name), m.step, metric.value));
+  if (m.epoch > 0) TRY_STATUS(scalar("train/epoch", m.step, m.epoch));
+  if (m.seconds > 0) {
+    TRY_STATUS(scalar("speed/positions_per_second", m.step, static_cast<double>(m.positions) / m.seconds));
+    TRY_STATUS(scalar("speed/tokens_per_second", m.step, static_cast<double>(m.tokens) / m.seconds));
+  }
   return scalar("train/lr", m.step, m.lr);
 }
 

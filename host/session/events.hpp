@@ -38,30 +38,44 @@ struct ReportedMetric {
 };
 
 struct StepEvent {
-  int64_t step = 0;      ///< from 1
-  double loss = 0;       ///< mean over the window's valid tokens
-  double grad_norm = 0;  ///< before clipping; infinite or NaN only where the step was not applied
-  double lr = 0;         ///< of the first optimizer
-  int64_t tokens = 0;    ///< valid ones
+  int64_t step = 0;       ///< from 1
+  double loss = 0;        ///< mean over the window's valid tokens
+  double grad_norm = 0;   ///< before clipping; infinite or NaN only where the step was not applied
+  double lr = 0;          ///< of the first optimizer
+  int64_t tokens = 0;     ///< that count in the loss
+  int64_t positions = 0;  ///< of all rows, padding included
   int64_t micro_batches = 0;
+  double epoch = 0;                               ///< how often the data has been gone through; 0: it has no epochs
   bool applied = true;                            ///< false: a strategy skipped its update, because the gradients were not finite
-  double seconds = 0;                             ///< from the end of the step before
-  double aside = 0;                               ///< of them, those that went into validation and saving
+  double seconds = 0;                             ///< from the end of the step before, without validation and saving
+  double aside = 0;                               ///< that went into validation and saving since the step before
   std::span<const ReportedMetric> reported = {};  ///< valid until the next step
 };
 
 struct ValidationEvent {
   int64_t step = 0;
   double loss = 0;
+  double seconds = 0;  ///< that it took
+  bool best = false;   ///< the lowest loss of the run so far, not counting that before the first step
+};
+
+/// How far a validation is.
+struct ValidatingEvent {
+  int64_t step = 0;
+  int64_t batch = 0, batches = 0;  ///< `batch` of them are done
 };
 
 /// Called by the thread that trains, between the steps. An error ends the run. step() allocates nothing unless it fails.
 class Observer {
  public:
   virtual ~Observer() = default;
+  /// Of what loading the weights takes, `done` of `all` instructions are done. Before started().
+  virtual Status loading(int64_t /*done*/, int64_t /*all*/) { return ok(); }
   virtual Status started(const StartEvent&) { return ok(); }
   virtual Status step(const StepEvent&) { return ok(); }
   virtual Status validated(const ValidationEvent&) { return ok(); }
+  /// After each batch of a validation.
+  virtual Status validating(const ValidatingEvent&) { return ok(); }
   /// A state is about to be saved: what has been told so far has to outlast what outlasts the state.
   virtual Status saving() { return ok(); }
   /// Something that a person should read.

@@ -53,12 +53,15 @@ Result<Run> study_run(const std::filesystem::path& directory, StudyOptions optio
     options.required[module.name] = module.path;
   }
   options.directory = record.working_directory;
+  options.steps = record.steps;
   options.single_row = options.purpose == Purpose::Sample;
   run.study = TRY(study(record.recipe, options));
   return run;
 }
 
 Status load_newest(Session& session, const std::filesystem::path& directory) {
+  if (session.study().recipe.save.best)
+    if (const auto best = TRY(find_latest(directory / best_folder))) return session.load_weights(*best);
   const auto latest = TRY(find_latest(directory / "state"));
   if (!latest) return recipe_error(directory.string() + ": this run has saved nothing yet", "let it come to its first save");
   return session.load_weights(*latest);

@@ -21,7 +21,7 @@ struct Run {
 /// the plugin path, the purpose, and who is warned. A plugin is taken from where it was only if check_plugin_folder() (origins.hpp) agrees.
 Result<Run> study_run(const std::filesystem::path& directory, StudyOptions options);
 
-/// Puts the run's newest weights into a session that evaluates or samples.
+/// Puts the run's weights into a session that evaluates or samples: those of its best state where the recipe keeps it, else its newest.
 Status load_newest(Session& session, const std::filesystem::path& directory);
 
 }  // namespace galley

@@ -56,6 +56,9 @@ struct RunRecord {
   std::vector<Origin> origins;
 };
 
+/// Below a run's directory: the state of its lowest validation loss, with save = { best = true }.
+inline constexpr const char* best_folder = "best";
+
 /// Whether create_run would take the directory: it is absent or empty.
 Status check_vacant(const std::filesystem::path& directory);
 

@@ -65,6 +65,7 @@ Result<std::unique_ptr<Session>> Session::open(const Study& study, std::unique_p
   executor.poison = options.poison;
   executor.timed = options.timed;
   executor.choices = options.choices;
+  executor.loading = options.loading;
   out->executor_ = TRY(Executor::create(study.program, study.plan, study.target, *study.device.table, executor));
   if (out->source_) TRY_STATUS(out->source_->load(out->bytes_of(study.program.corpus)));
   TRY_STATUS(out->executor_->load());
@@ -109,6 +110,7 @@ Status Session::resume(const std::filesystem::path& state) {
   info_.attempted = saved.attempted;
   info_.applied = saved.applied;
   info_.next_window = saved.next_window;
+  info_.validation = saved.validation;
   proof_->restore(saved.without_gradient);
   TRY_STATUS(load_state(state, study_.program, executor_->machine()));
   return executor_->run(SegmentKind::Refresh);
@@ -132,7 +134,7 @@ Status Session::enqueue() {
   window_ = TRY(loader_->next());
   const ProofStep step = {steps_enqueued() + 1, info_.applied + 1, window_->valid_tokens};
   TRY_STATUS(proof_->before_step(step));
-  TRY_STATUS(executor_->begin_step({step.attempted, step.window_tokens}));
+  TRY_STATUS(executor_->begin_step({step.attempted, step.window_tokens, info_.applied + 1}));
   for (int64_t m = 0; m < window_->micro_batches; ++m) {
     TRY_STATUS(feed(*window_, m));
     TRY_STATUS(executor_->run_micro(m));
@@ -140,7 +142,7 @@ Status Session::enqueue() {
   // This update reads back where the one before did.
   TRY_STATUS(take());
   TRY_STATUS(executor_->run_update());
-  under_way_.push_back({step, window_->micro_batches});
+  under_way_.push_back({step, window_->micro_batches, window_->rows_done});
   return ok();
 }
 
@@ -162,6 +164,9 @@ Result<StepEvent> Session::finished() {
   out.step = step.attempted;
   out.tokens = step.window_tokens;
   out.micro_batches = done.micro_batches;
+  out.positions = done.micro_batches * study_.program.rows * study_.program.length;
+  const uint64_t epoch = source_->epoch();
+  out.epoch = epoch > 0 ? static_cast<double>(done.rows_done) / static_cast<double>(epoch) : 0;
   out.lr = lr ? lr->schedule.at(step.applied) : 0;
   out.grad_norm = executor_->scalar(GALLEY_SCALAR_GRADIENT_NORM);
   out.loss = out.tokens ? executor_->scalar(GALLEY_SCALAR_LOSS) / static_cast<double>(out.tokens) : 0;
@@ -176,7 +181,7 @@ Result<StepEvent> Session::finished() {
   info_.applied += out.applied ? 1 : 0;
 
   const double t = now();
-  out.seconds = t - last_;
+  out.seconds = std::max(t - last_ - aside_, 0.0);
   out.aside = aside_;
   last_ = t;
   aside_ = 0;
@@ -211,19 +216,18 @@ Status Session::check_stops(const StepEvent& event) const {
   return ok();
 }
 
-Result<double> Session::evaluate(const std::function<bool()>& stop) {
+Result<double> Session::evaluate(const std::function<Status(int64_t, int64_t)>& after) {
   const double begin = now();
   if (!evaluates())
     return recipe_error(study_.recipe.data.place.text() + ": there is no validation data",
                         "hold some out: data.text { …, validation = 0.05 }");
   // Once the loader runs, the window at hand has been used up, and the other one is being filled.
   const std::span<std::byte> memory = window_ ? window_->memory : bytes_of(study_.program.window);
-  WindowBuffer buffer = {layout_of(study_.program), memory, -1, 0, 0};
+  WindowBuffer buffer = {layout_of(study_.program), memory, -1, 0, 0, 0};
   int64_t tokens = 0;
   TRY_STATUS(executor_->synchronize());
   double loss = 0;
   for (int64_t b = 0; b < source_->validation_batches(); ++b) {
-    if (stop && stop()) return Error{Exit::Interrupted, "interrupted in validation batch " + std::to_string(b + 1), ""};
     TRY_STATUS(source_->fill_validation(b, buffer));
     executor_->tell({info_.attempted + 1, buffer.valid_tokens});
     TRY_STATUS(feed(buffer, 0));
@@ -231,6 +235,7 @@ Result<double> Session::evaluate(const std::function<bool()>& stop) {
     TRY_STATUS(executor_->read_back());
     loss += executor_->scalar(GALLEY_SCALAR_LOSS);
     tokens += buffer.valid_tokens;
+    if (after) TRY_STATUS(after(b + 1, source_->validation_batches()));
   }
   aside_ += now() - begin;
   return tokens ? loss / static_cast<double>(tokens) : 0.0;
@@ -246,7 +251,7 @@ Status Session::save(const std::filesystem::path& states, int64_t keep) {
 
 Result<double> Session::gradients() {
   const Program& program = study_.program;
-  WindowBuffer window = {layout_of(program), bytes_of(program.window), -1, 0, 0};
+  WindowBuffer window = {layout_of(program), bytes_of(program.window), -1, 0, 0, 0};
   TRY_STATUS(source_->fill(0, window));
   TRY_STATUS(executor_->begin_step({1, window.valid_tokens}));
   for (int64_t m = 0; m < window.micro_batches; ++m) {

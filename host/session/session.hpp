@@ -21,8 +21,9 @@ Result<std::unique_ptr<Source>> open_source(const Study& study, PrepareProgress 
 
 struct SessionOptions {
   Poison poison = Poison::No;
-  TimedSegment timed = {};     ///< see ExecutorOptions
-  Choices* choices = nullptr;  ///< see ExecutorOptions
+  TimedSegment timed = {};                                        ///< see ExecutorOptions
+  Choices* choices = nullptr;                                     ///< see ExecutorOptions
+  std::function<Status(int64_t done, int64_t all)> loading = {};  ///< see ExecutorOptions
 };
 
 /// One thread. After an error only destruction is safe.
@@ -50,14 +51,16 @@ class Session {
   Status feed(const WindowBuffer& window, int64_t micro_batch);
   /// Memory of a tensor that the host reaches; empty for no_tensor.
   std::span<std::byte> bytes_of(TensorId tensor) const;
-  /// The mean loss over the validation data. `stop` is asked between batches; true: an error, exit code Interrupted.
-  Result<double> evaluate(const std::function<bool()>& stop = {});
+  /// The mean loss over the validation data. `after` is told after each batch how many of them are done; its error ends the evaluation.
+  Result<double> evaluate(const std::function<Status(int64_t done, int64_t batches)>& after = {});
   /// Whether there is validation data.
   bool evaluates() const { return source_ && source_->validation_batches() > 0; }
   /// Forward and backward of the first window, without an update; its mean loss. The gradients then lie in their tensors.
   Result<double> gradients();
   /// Saves a state to continue from, into the folder of states; the newest `keep` stay.
   Status save(const std::filesystem::path& states, int64_t keep);
+  /// What validations have said so far, which states keep.
+  ValidationRecord& validations() { return info_.validation; }
   /// What must hold at the end, before anything is exported; see Proof::finish().
   Status finish() { return proof_->finish(); }
   const Proof& proof() const { return *proof_; }
@@ -78,6 +81,7 @@ class Session {
   struct UnderWay {
     ProofStep step;
     int64_t micro_batches = 0;
+    int64_t rows_done = 0;  ///< WindowBuffer::rows_done
   };
 
   const Study& study_;

@@ -38,14 +38,20 @@ Status check_needs(const std::vector<std::unique_ptr<const LoadedStrategy>>& loa
   return ok();
 }
 
-/// `needs` is who needs what: "the plan needs 3 GiB".
-Error does_not_fit(const ClassPlan& plan, const std::string& needs, const std::string& whose, int64_t limit) {
+/// "the plan needs 3.00 GiB, --memory has 2.00 GiB", in bytes where the two look equal. `of`: " of 'device'". The least budget is told in
+/// bytes.
+Error does_not_fit(const ClassPlan& plan, int64_t needed, const std::string& of, const std::string& whose, int64_t limit) {
+  const bool equal = bytes_text(needed) == bytes_text(limit);
+  const auto text = [&](int64_t bytes) { return equal ? std::to_string(bytes) + " bytes" : bytes_text(bytes); };
+  const std::string needs = "the plan needs " + text(needed) + of;
   std::string owners;
   for (size_t o = 0; o < owner_names.size(); ++o)
     if (const int64_t bytes = plan.owners[o]; bytes > 0)
       owners += (owners.empty() ? "" : ", ") + std::string(owner_names[o]) + " " + bytes_text(bytes);
-  return {Exit::DoesNotFit, needs + ", " + whose + " has " + bytes_text(limit) + " (at the peak: " + owners + ")",
-          "smaller batch or length, fewer trainable tensors, recomputation or a smaller optimizer; `galley plan` shows who needs what"};
+  return {Exit::DoesNotFit, needs + ", " + whose + " has " + text(limit) + " (at the peak: " + owners + ")",
+          "it fits from " + std::to_string(needed) +
+              " bytes on; smaller batch or length, fewer trainable tensors, recomputation or a smaller optimizer; `galley plan` shows who "
+              "needs what"};
 }
 
 /// The memory that computes into what the user or the target allows, and each class into its capacity. What this machine has counts only
@@ -54,17 +60,15 @@ Status check_fit(const Study& s, const StudyOptions& options) {
   const bool asked = options.memory_limit > 0;
   const int64_t planned = s.peak_memory(), limit = asked ? options.memory_limit : s.target.memory_limit;
   if (limit > 0 && planned > limit)
-    return does_not_fit(s.plan.classes[0], "the plan needs " + bytes_text(planned), asked ? "--memory" : "the target's memory_limit",
-                        limit);
+    return does_not_fit(s.plan.classes[0], planned, "", asked ? "--memory" : "the target's memory_limit", limit);
   if (limit == 0 && options.runs && s.host_memory() > machine_memory())
-    return does_not_fit(s.plan.classes[s.target.host_memory()], "the plan needs " + bytes_text(s.host_memory()), "this machine",
-                        machine_memory());
+    return does_not_fit(s.plan.classes[s.target.host_memory()], s.host_memory(), "", "this machine", machine_memory());
   if (!options.runs && options.target.empty()) return ok();
   for (size_t i = 0; i < s.plan.classes.size(); ++i) {
     const MemoryClass& memory = s.target.memories[i];
     const ClassPlan& plan = s.plan.classes[i];
     if (memory.capacity > 0 && plan.planned > memory.capacity)
-      return does_not_fit(plan, "the plan needs " + bytes_text(plan.planned) + " of '" + memory.name + "'", "which", memory.capacity);
+      return does_not_fit(plan, plan.planned, " of '" + memory.name + "'", "which", memory.capacity);
   }
   return ok();
 }
@@ -177,6 +181,7 @@ Result<std::unique_ptr<Study>> make_study(const std::filesystem::path& recipe_pa
   recipe_options.library = here.families.library;
   recipe_options.directory = options.directory;
   recipe_options.confine = options.confine;
+  recipe_options.steps = options.steps;
   s.recipe = TRY(read_recipe(recipe_path, recipe_options));
   if (options.warn)
     for (const std::string& warning : s.recipe.warnings) options.warn(warning);
@@ -250,6 +255,41 @@ Result<std::unique_ptr<Study>> make_study(const std::filesystem::path& recipe_pa
 }
 
 }  // namespace
+
+Status settle_steps(Study& s, Source& source, const std::function<void(const std::string&)>& warn) {
+  const Recipe& recipe = s.recipe;
+  if (recipe.epochs == 0) return ok();
+  source.end_after(recipe.epochs);
+  const int64_t steps = TRY(source.windows_in(recipe.epochs));
+  if (steps > kMostSteps)
+    return recipe_error(recipe.epochs_place.text() + ": 'epochs' are more than " + std::to_string(kMostSteps) + " steps here",
+                        "fewer epochs, or a larger batch");
+  if (recipe.steps == steps) return ok();
+  if (recipe.steps > 0)
+    return recipe_error(recipe.epochs_place.text() + ": the epochs were " + std::to_string(recipe.steps) + " steps and are " +
+                            std::to_string(steps) + " now",
+                        "the data has changed since the run began; begin a new run");
+  // The same text once more, this time with the number of steps.
+  RecipeOptions options;
+  options.sets = recipe.sets;
+  options.text = recipe.text;
+  options.modules = recipe.modules;
+  options.required = recipe.required;
+  options.library = recipe.library;
+  options.confine = recipe.confine;
+  options.steps = steps;
+  const Recipe settled = TRY(read_recipe(recipe.name, options));
+  for (const std::string& warning : settled.warnings) warn(warning);
+  std::map<size_t, std::unique_ptr<const Options>> of_use;
+  for (ScalarSlot& slot : s.program.slots) {
+    if (slot.which) continue;
+    auto& given = of_use[slot.use];
+    if (!given) given = TRY(Options::create(s.loaded[slot.use]->spec(), settled.uses[slot.use]));
+    if (const Schedule* schedule = given->schedule(slot.option.substr(slot.option.rfind('.') + 1))) slot.schedule = *schedule;
+  }
+  s.recipe.steps = steps;
+  return ok();
+}
 
 Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe, const StudyOptions& options) {
   Result<std::unique_ptr<Study>> made = make_study(recipe, options, false);

@@ -37,6 +37,7 @@ struct StudyOptions {
   std::string target;                              ///< --target, a file or a name; "": this machine
   std::string target_text;                         ///< a run's own target, for resume; "" : not given
   int64_t head_rows = 0;                           ///< likewise; 0: what the recipe says, or chosen
+  int64_t steps = 0;                               ///< how many the recipe's epochs are; 0: not known yet
   int64_t memory_limit = 0;                        ///< --memory, bytes; 0: what the machine has where the plan is to be run
   bool runs = true;                                ///< the plan will be run here: it must fit this machine
   Purpose purpose = Purpose::Train;
@@ -69,6 +70,10 @@ struct Study {
   int64_t peak_memory() const;  ///< planned bytes of the memory that computes: of the host's, or of class 0 where it has its own
   bool built_in(const Plugin& plugin) const;  ///< it came with the program
 };
+
+/// Once the data is there: how many steps the recipe's epochs are, and what schedules are then. The source ends with the last of them.
+/// Does nothing to a recipe that says steps. `warn` is told what read_recipe() warns of. [main-thread]
+Status settle_steps(Study& study, Source& source, const std::function<void(const std::string&)>& warn);
 
 /// [main-thread] Pure but for reading files; opens no weights and no device.
 Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe, const StudyOptions& options);

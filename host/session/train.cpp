@@ -3,8 +3,12 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
 
 #include "host/data/cache.hpp"
+#include "host/session/run_directory.hpp"
 #include "host/session/run_lock.hpp"
 
 namespace galley {
@@ -19,19 +23,37 @@ Status tell(const TrainOptions& options, const Tell& one) {
   return ok();
 }
 
-/// What a recipe's `save` asks for.
-bool scheduled(const Recipe& recipe, int64_t step) {
-  return (recipe.save.every > 0 && step % recipe.save.every == 0) || (step == recipe.steps && recipe.save.final);
+/// Whether so many validations have come without a lower loss that the run ends.
+bool out_of_patience(const Recipe& recipe, const ValidationRecord& said) {
+  return recipe.validate.patience > 0 && said.best_step > 0 && said.without >= recipe.validate.patience;
+}
+
+/// Takes a validation's loss down. One that is not finite is lower than none. Returns whether it is the lowest.
+bool note_validation(const Recipe& recipe, int64_t step, double loss, ValidationRecord* said) {
+  const bool first = said->best_step == 0, lowest = std::isfinite(loss) && (first || loss < said->best);
+  const bool counts = lowest && (first || loss < said->reference - recipe.validate.min_delta);
+  if (lowest) {
+    said->best_step = step;
+    said->best = loss;
+  }
+  if (counts) said->reference = loss;
+  said->without = counts ? 0 : said->without + 1;
+  return lowest;
+}
+
+/// Which steps the recipe's `save` asks to be saved, of a run that ends with `last`.
+bool scheduled(const Recipe& recipe, int64_t step, int64_t last) {
+  return (recipe.save.every > 0 && step % recipe.save.every == 0) || (step == last && recipe.save.final);
 }
 
 /// States that a signal asked for, out of turn: they go when the next one in turn is there, so that an interrupted run leaves what a whole
 /// one does.
-Status drop_unscheduled(const fs::path& states, const Recipe& recipe, int64_t newest) {
+Status drop_unscheduled(const fs::path& states, const Recipe& recipe, int64_t newest, int64_t last) {
   std::error_code error;
   std::vector<fs::path> doomed;
   for (const auto& entry : fs::directory_iterator(states, error)) {
     const int64_t step = step_of(entry.path());
-    if (step >= 0 && !scheduled(recipe, step) && step != newest) doomed.push_back(entry.path());
+    if (step >= 0 && !scheduled(recipe, step, last) && step != newest) doomed.push_back(entry.path());
   }
   for (const auto& path : doomed) {
     fs::remove(path / "state.toml", error);
@@ -74,6 +96,30 @@ Status write_choices(const Study& study, const fs::path& directory, const Choice
   return ok();
 }
 
+std::string loss_text(const ValidationRecord& said) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4f", said.best);
+  return std::string("the lowest validation loss, ") + text + ", was at step " + std::to_string(said.best_step);
+}
+
+std::string stopping_text(const Recipe& recipe, const ValidationRecord& said) {
+  return "early stopping: " + std::to_string(said.without) + (said.without == 1 ? " validation" : " validations") +
+         " without a lower loss (patience = " + std::to_string(recipe.validate.patience) + "); " + loss_text(said);
+}
+
+/// The model as the last step left it, or as it was where the validation loss was lowest.
+Status export_run(Session& session, const fs::path& directory, const TrainOptions& options) {
+  const ValidationRecord said = session.validations();
+  const auto best = session.study().recipe.save.best ? TRY(find_latest(directory / best_folder)) : std::optional<fs::path>();
+  if (best) TRY_STATUS(session.load_weights(*best));
+  TRY_STATUS(session.export_model(directory));
+  if (!session.study().recipe.save.best) return ok();
+  return tell(options, [&](Observer& o) {
+    return o.note(best ? "exported from the best state: " + loss_text(said)
+                       : "exported from the last step: no validation had a finite loss");
+  });
+}
+
 /// The memory that the device gave, which is what was planned.
 Result<std::vector<int64_t>> allocated(const Study& study, const Executor& executor) {
   std::vector<int64_t> out;
@@ -97,12 +143,14 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
   const RunLock lock = TRY(RunLock::take(directory));
   const auto latest = TRY(find_latest(states));
   const int64_t done = latest ? step_of(*latest) : 0;
+  // Early stopping makes the step of its validation the last one.
+  int64_t last = recipe.steps;
+  if (latest && recipe.validate.patience > 0 && out_of_patience(recipe, TRY(read_state(*latest)).validation)) last = done;
   // A process that was killed between a save and the removal of older states left both.
-  if (latest && scheduled(recipe, done)) TRY_STATUS(drop_unscheduled(states, recipe, done));
+  if (latest && scheduled(recipe, done, last)) TRY_STATUS(drop_unscheduled(states, recipe, done, last));
   else TRY_STATUS(clean_states(states, recipe.save.keep + 1));
-  if (done >= recipe.steps && (!recipe.save.final || exported(study.program, directory)))
-    return tell(options,
-                [&](Observer& o) { return o.note("nothing left to do: all " + std::to_string(recipe.steps) + " steps are done"); });
+  if (done >= last && (!recipe.save.final || exported(study.program, directory)))
+    return tell(options, [&](Observer& o) { return o.note("nothing left to do: all " + std::to_string(last) + " steps are done"); });
 
   SessionOptions session_options = options.session;
   Choices choices;
@@ -110,6 +158,7 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
     TRY_STATUS(read_choices(study, directory, choices));
     session_options.choices = &choices;
   }
+  session_options.loading = [&](int64_t loaded, int64_t all) { return tell(options, [&](Observer& o) { return o.loading(loaded, all); }); };
   const auto session = TRY(Session::open(study, TRY(open()), session_options));
   if (recipe.tune) TRY_STATUS(write_choices(study, directory, choices));
   TRY_STATUS(latest ? session->resume(*latest) : session->start());
@@ -121,33 +170,48 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
     const EndEvent end = {start, TRY(session->executor().usage()), int64_t{usage.ru_maxrss} * 1024};
     return tell(options, [&](Observer& o) { return o.ended(end); });
   };
-  const auto validate = [&](int64_t step, const std::function<bool()>& until) -> Status {
-    const ValidationEvent event = {step, TRY(session->evaluate(until))};
-    return tell(options, [&](Observer& o) { return o.validated(event); });
+  // Nothing is lost if it ends early before the first step. Behind a step it runs to its end: a run that is interrupted there would miss
+  // the step's value.
+  const auto validate = [&](int64_t step) -> Status {
+    ValidationEvent event = {.step = step};
+    const auto begin = std::chrono::steady_clock::now();
+    event.loss = TRY(session->evaluate([&](int64_t batch, int64_t batches) -> Status {
+      if (step == 0 && stop()) return Error{Exit::Interrupted, "interrupted in validation batch " + std::to_string(batch), ""};
+      return tell(options, [&](Observer& o) { return o.validating({step, batch, batches}); });
+    }));
+    event.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    event.best = step > 0 && note_validation(recipe, step, event.loss, &session->validations());
+    TRY_STATUS(tell(options, [&](Observer& o) { return o.validated(event); }));
+    return event.best && recipe.save.best ? session->save(directory / best_folder, 1) : ok();
   };
   const bool validates = recipe.validate.every > 0 && session->evaluates();
-  if (validates && recipe.validate.start && session->steps_done() == 0) {
-    // Nothing is lost if it ends early. Behind a step it runs to its end: a run that is interrupted there would miss the step's value.
-    if (Status first = validate(0, options.stop); !first && first.error().exit != Exit::Interrupted) return first;
-  }
+  if (validates && recipe.validate.start && session->steps_done() == 0)
+    if (Status first = validate(0); !first && first.error().exit != Exit::Interrupted) return first;
   if (stop()) return Error{Exit::Interrupted, "interrupted before step " + std::to_string(session->steps_done() + 1), go_on};
   // What a step is followed by has to find it done.
-  const auto followed = [&](int64_t step) { return scheduled(recipe, step) || (validates && step % recipe.validate.every == 0); };
-  while (session->steps_done() < recipe.steps) {
+  const auto validated = [&](int64_t step) { return validates && step % recipe.validate.every == 0; };
+  const auto followed = [&](int64_t step) { return scheduled(recipe, step, last) || validated(step); };
+  while (session->steps_done() < last) {
     const auto runs_ahead = [&](int64_t enqueued) {
       const int64_t ahead = enqueued - session->steps_done();
-      return enqueued < recipe.steps && (ahead == 0 || (ahead < session->depth() && !followed(enqueued) && !stop()));
+      return enqueued < last && (ahead == 0 || (ahead < session->depth() && !followed(enqueued) && !stop()));
     };
     while (runs_ahead(session->steps_enqueued())) TRY_STATUS(session->enqueue());
     const StepEvent event = TRY(session->finished());
     TRY_STATUS(tell(options, [&](Observer& o) { return o.step(event); }));
-    if (validates && event.step % recipe.validate.every == 0) TRY_STATUS(validate(event.step, {}));
-    const bool stopping = stop() && event.step < recipe.steps && session->steps_enqueued() == event.step;
-    if (event.step == recipe.steps) TRY_STATUS(session->finish());
-    if (scheduled(recipe, event.step) || stopping) {
+    if (validated(event.step)) {
+      TRY_STATUS(validate(event.step));
+      if (const ValidationRecord& said = session->validations(); event.step < last && out_of_patience(recipe, said)) {
+        last = event.step;
+        TRY_STATUS(tell(options, [&](Observer& o) { return o.note(stopping_text(recipe, said)); }));
+      }
+    }
+    const bool stopping = stop() && event.step < last && session->steps_enqueued() == event.step;
+    if (event.step == last) TRY_STATUS(session->finish());
+    if (scheduled(recipe, event.step, last) || stopping) {
       TRY_STATUS(tell(options, [](Observer& o) { return o.saving(); }));
       TRY_STATUS(session->save(states, recipe.save.keep + 1));
-      if (scheduled(recipe, event.step)) TRY_STATUS(drop_unscheduled(states, recipe, event.step));
+      if (scheduled(recipe, event.step, last)) TRY_STATUS(drop_unscheduled(states, recipe, event.step, last));
     }
     if (stopping) {
       TRY_STATUS(ended());
@@ -164,8 +228,7 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
   TRY_STATUS(note(session->proof().without_gradient(), "never got a gradient: not trained"));
   TRY_STATUS(note(session->proof().unmoved(), "never moved: their updates are smaller than their rounding"));
   TRY_STATUS(tell(options, [](Observer& o) { return o.saving(); }));
-  if (recipe.save.final) TRY_STATUS(session->export_model(directory));
-  return ok();
+  return recipe.save.final ? export_run(*session, directory, options) : ok();
 }
 
 }  // namespace galley

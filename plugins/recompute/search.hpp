@@ -31,8 +31,8 @@ class Search {
       if (const auto choices = every(n, GALLEY_RECOMPUTE); fits(choices)) return choices;
     for (int64_t n = 2; n < 2 * set_.blocks; n *= 2)
       if (const auto choices = every(std::min(n, set_.blocks), GALLEY_RECOMPUTE_EACH); fits(choices)) return choices;
-    sdk::invalid("the plan takes at least " + amount(least_) + " of the memory that computes, whatever is recomputed; the budget is " +
-                 amount(budget_));
+    sdk::invalid("the plan takes at least " + amount(least_) + " (" + std::to_string(least_) + " bytes) of the memory that computes, whatever is recomputed; the budget is " +
+                 amount(budget_) + " (" + std::to_string(budget_) + " bytes)");
   }
 
  private:

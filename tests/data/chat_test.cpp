@@ -309,6 +309,13 @@ TEST(Chat, ATemplateThatChangesWhatIsSaidIsNotRecognised) {
   }
 }
 
+TEST(Chat, ARoleThatATemplateDoesNotKnowIsRefused) {
+  const Recipe recipe = chat_recipe();
+  const auto chat = ChatTemplate::open(choose_chat(spec_of("chat", {{"template", std::string("chatml")}}), recipe, {}).value()).value();
+  const Error error = chat->render({{"user", "a"}, {"bot", "b"}}, ChatTemplate::Generate::No).error();
+  EXPECT_EQ(error.cause, "message 2 has the role 'bot', which the chat template 'chatml' does not know: system, user, assistant and tool");
+}
+
 TEST(Chat, Errors) {
   const Recipe recipe = chat_recipe();
   const auto cause = [&](Table options, const ModelTokens& tokens = {}) {
@@ -330,9 +337,13 @@ TEST(Chat, Errors) {
   EXPECT_EQ(messages("3").error().cause, "the conversation is integer where a list of messages belongs");
   EXPECT_EQ(messages("[]").error().cause, "the conversation has no messages");
   EXPECT_EQ(messages("[[]]").error().cause, "message 1 is list where { role, content } belongs");
-  EXPECT_EQ(messages(R"([{"role": "user"}])").error().cause, "message 1 has no 'content' that is a string");
-  EXPECT_EQ(messages(R"([{"role": "user", "content": null}])").error().cause, "message 1 has no 'content' that is a string");
-  EXPECT_EQ(messages(R"([{"content": "a"}])").error().cause, "message 1 has no 'role' that is a string");
+  EXPECT_EQ(messages(R"([{"role": "user"}])").error().cause, "message 1 has no 'content' that is a string; it has 'role'");
+  EXPECT_EQ(messages(R"([{"role": "user", "content": null}])").error().cause,
+            "message 1 has no 'content' that is a string; it has 'content' and 'role'");
+  EXPECT_EQ(messages(R"([{"content": "a"}])").error().cause, "message 1 has no 'role' that is a string; it has 'content'");
+  const Error other = messages(R"([{"speaker": "human", "text": "a"}])").error();
+  EXPECT_EQ(other.cause, "message 1 has no 'role' that is a string; it has 'speaker' and 'text'");
+  EXPECT_EQ(other.hint.rfind("a message is { \"role\": …, \"content\": … }, or ShareGPT's", 0), 0u) << other.hint;
   EXPECT_EQ(messages(R"([{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}])").value()[1].role, "assistant");
 }
 

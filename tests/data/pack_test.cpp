@@ -26,6 +26,11 @@ std::vector<std::vector<Piece>> pack(const Extents& documents, const PackOptions
         uint64_t counted = 0;
         for (uint64_t at = begin + 1; at <= begin + length; ++at) counted += !uncounted.contains(at);
         return counted;
+      },
+      [&](uint64_t begin, uint64_t length) -> Result<uint64_t> {
+        for (uint64_t end = length; end > 0; --end)
+          if (!uncounted.contains(begin + end) && uncounted.contains(begin + end + 1)) return end;
+        return 0;
       });
   for (const auto& [begin, tokens] : documents) EXPECT_TRUE(packer.add(begin, tokens).ok());
   EXPECT_TRUE(packer.finish().ok());
@@ -101,6 +106,32 @@ TEST(Packer, TruncatedDocumentsKeepTheirBeginning) {
     EXPECT_EQ(pieces, (std::set<std::pair<uint64_t, uint64_t>>{{0, 4}, {11, 2}, {14, 4}}));
     EXPECT_EQ(facts.cut, 6u);
   }
+}
+
+TEST(Packer, OverlongDocumentsAreDropped) {
+  for (const Packing packing : {Packing::BestFit, Packing::Sequential, Packing::None}) {
+    Packer::Facts facts;
+    const auto rows = pack({{0, 11}, {11, 5}, {16, 6}}, {4, packing, Overlong::Drop, false}, &facts);
+    ASSERT_EQ(rows.size(), 1u);
+    EXPECT_EQ(rows[0][0].begin, 11u);
+    EXPECT_EQ(rows[0][0].length, 4u);
+    EXPECT_EQ(facts.dropped, 2u);
+    EXPECT_EQ(facts.cut, 15u);
+    EXPECT_EQ(facts.idle, 0u);
+  }
+}
+
+TEST(Packer, AConversationEndsWithAWholeReply) {
+  // Labels 3, 4 and 7, 8, 9 are two replies; in a row of 6 only the first ends. In the second document none does: it is cut inside it.
+  Packer::Facts facts;
+  const auto rows = pack({{0, 10}, {10, 9}}, {6, Packing::None, Overlong::Turn, false}, &facts, {1, 2, 5, 6, 10, 11, 12, 13});
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0][0].length, 4u);
+  EXPECT_EQ(rows[0][0].counted, 2u);
+  EXPECT_EQ(rows[1][0].begin, 10u);
+  EXPECT_EQ(rows[1][0].length, 6u);
+  EXPECT_EQ(facts.cut, 5u + 2u);
+  EXPECT_EQ(facts.dropped, 0u);
 }
 
 TEST(Packer, WhatCountsNothingIsLeftOut) {

@@ -141,7 +141,8 @@ const std::vector<const galley_op*>& ops() {
             .table(),
         made("scheduled")
             .input("step", GALLEY_ROLE_WHOLE)
-            .input("table", GALLEY_ROLE_WHOLE)
+            .input("first", GALLEY_ROLE_WHOLE)
+            .input("values", GALLEY_ROLE_WHOLE)
             .output("y", GALLEY_ROLE_WHOLE)
             .infer<one_number>()
             .table(),

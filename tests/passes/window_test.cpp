@@ -34,6 +34,26 @@ TEST_F(Window, BeginsWithTheScalarsAndTheUpdateCountsItself) {
   EXPECT_EQ(graph.tensor(c->applied).kind, uint32_t{GALLEY_KIND_STATE});
 }
 
+// The host writes the block's first bytes: what it says of an option moves all that is behind it on.
+TEST_F(Window, WhatTheHostSaysOfOptionsIsWithWhatItSaysOfSteps) {
+  const int64_t host = graph.host_bytes, norm = graph.tensor(scalar(GALLEY_SCALAR_GRADIENT_NORM)).slice_offset;
+  const galley_tensor later = *graph.in_block("later", GALLEY_F64, 1, graph.reserve(8));
+  const int64_t before = graph.tensor(later).slice_offset, bytes = graph.scalar_bytes;
+  const auto first = graph.in_host_block("first", GALLEY_I64, 1), values = graph.in_host_block("values", GALLEY_F64, 9);
+  ASSERT_TRUE(first.ok() && values.ok());
+  EXPECT_EQ(graph.tensor(*first).slice_offset, host);
+  EXPECT_EQ(graph.tensor(*values).slice_offset, host + 64);
+  EXPECT_EQ(graph.host_bytes, host + 64 + 128);
+  EXPECT_EQ(graph.tensor(later).slice_offset, before + 192);
+  EXPECT_EQ(graph.tensor(scalar(GALLEY_SCALAR_GRADIENT_NORM)).slice_offset, norm + 192);
+  EXPECT_EQ(graph.scalar_bytes, bytes + 192);
+  EXPECT_EQ(graph.tensor(graph.scalars).bytes(), graph.scalar_bytes);
+  const auto slot =
+      std::find_if(graph.slots.begin(), graph.slots.end(), [](const ScalarSlot& s) { return s.which == GALLEY_SCALAR_GRADIENT_NORM; });
+  ASSERT_NE(slot, graph.slots.end());
+  EXPECT_EQ(slot->offset, norm + 192);
+}
+
 TEST_F(Window, EachMicroBatchMovesTheRowOnWhereSomethingDraws) {
   const galley_tensor w = parameter("w");
   lose(node("y", "draws", {w, scalar(GALLEY_SCALAR_RANDOM)}));
@@ -190,7 +210,8 @@ TEST_F(Immediate, WhatNeedsAllGradientsIsNamed) {
   if (const Status done = differentiate(*c); !done) FAIL();
   graph.tensor(graph.tensor(w).gradient).immediate = true;
   ASSERT_EQ(through({update, window}), "");
-  node("clipped", "scheduled", {graph.tensor(w).gradient, scalar(GALLEY_SCALAR_GRADIENT_NORM)}, Section::Update);
+  node("clipped", "scheduled", {graph.tensor(w).gradient, scalar(GALLEY_SCALAR_APPLIED_STEP), scalar(GALLEY_SCALAR_GRADIENT_NORM)},
+       Section::Update);
   const std::string said = cause(immediate(*c));
   EXPECT_NE(said.find("'clipped' is to be done in backward, but reads 'scalar.gradient_norm', which 'update.norm."), std::string::npos)
       << said;

@@ -110,17 +110,18 @@ def syntax_wrong():
 
 @case
 def option_of_another_type():
+    refused(with_recipe("type", "lr = 1e-3", ""), 2, "recipe.lua:5", "'lr' of adamw is missing", hint="1e-5 to 5e-5")
     refused(with_recipe("type", "lr = 1e-3", 'lr = "fast"'), 2, "recipe.lua:5", "'lr'", "adamw", "number", "'fast'")
-    refused(with_recipe("type", "lr = 1e-3", "amsgrad = 1"), 2, "recipe.lua:5", "'amsgrad'", "1")
-    refused(with_recipe("type", "lr = 1e-3", "betas = 0.9"), 2, "recipe.lua:5", "'betas'", "0.9")
+    refused(with_recipe("type", "lr = 1e-3", "lr = 1e-3, amsgrad = 1"), 2, "recipe.lua:5", "'amsgrad'", "1")
+    refused(with_recipe("type", "lr = 1e-3", "lr = 1e-3, betas = 0.9"), 2, "recipe.lua:5", "'betas'", "0.9")
     refused(with_recipe("type", "steps = 3", "steps = 2.5"), 2, "recipe.lua:4", "'steps'", "2.5")
 
 
 @case
 def option_out_of_range():
     refused(with_recipe("range", "lr = 1e-3", "lr = -1"), 2, "recipe.lua:5", "'lr'", "[0, inf)", "-1")
-    refused(with_recipe("range", "lr = 1e-3", "betas = { 0.9, 1.5 }"), 2, "recipe.lua:5", "'betas'", "[0, 1)", "1.5")
-    refused(with_recipe("range", "lr = 1e-3", 'decay_on = "some"'), 2, "recipe.lua:5", "'decay_on'", "some")
+    refused(with_recipe("range", "lr = 1e-3", "lr = 1e-3, betas = { 0.9, 1.5 }"), 2, "recipe.lua:5", "'betas'", "[0, 1)", "1.5")
+    refused(with_recipe("range", "lr = 1e-3", 'lr = 1e-3, decay_on = "some"'), 2, "recipe.lua:5", "'decay_on'", "some")
     refused(with_recipe("range", "steps = 3", "steps = 0"), 2, "recipe.lua:4", "'steps'", "0")
     refused(with_recipe("range", ADAMW, '  use "clip" { norm = 0 },\n' + ADAMW), 2, "recipe.lua:5", "'norm'", "(0, inf)")
     refused(with_recipe("range", ADAMW, '  use "clip" { },\n' + ADAMW), 2, "recipe.lua:5", "'norm'", "clip")

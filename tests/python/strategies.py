@@ -136,7 +136,7 @@ def freeze():
     after = load('freeze/model/model.safetensors')
     for k, x in before.items():
         check((after[k][2].tobytes() == x[2].tobytes()) == (k not in trained), f'freeze: {k} has {"not " if k in trained else ""}changed')
-    r = run('plan', recipe('nothing.lua', model, batch_of(gpt2_case / 'batch.safetensors'), use('freeze', patterns=['transformer.x.*']), use('adamw'), steps=1), code=2)
+    r = run('plan', recipe('nothing.lua', model, batch_of(gpt2_case / 'batch.safetensors'), use('freeze', patterns=['transformer.x.*']), use('adamw', lr=1e-3), steps=1), code=2)
     check('transformer.x.*' in r.stderr and 'freeze' in r.stderr, f'freeze: the refusal says {r.stderr}')
 
 

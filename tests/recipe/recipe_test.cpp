@@ -1,4 +1,5 @@
 // Recipes that are right, and the message of every one that is not.
+#include "host/recipe/declared.hpp"
 #include "tests/recipe/helper.hpp"
 
 namespace galley {
@@ -138,10 +139,66 @@ TEST(Errors, OfTheFile) {
             std::string::npos);
 }
 
+TEST(Recipe, EpochsInsteadOfSteps) {
+  const RecipeFolder folder;
+  const std::string text = with("epochs = 2.5,", "use 'sgd' { lr = function(step, steps) return step / steps end, momentum = 0.5 }");
+  const Recipe planned = folder.recipe(text);
+  EXPECT_EQ(planned.epochs, 2.5);
+  EXPECT_EQ(planned.steps, 0);
+  EXPECT_EQ(planned.epochs_place.line, 4);
+  RecipeOptions known;
+  known.steps = 4;
+  const Recipe run = folder.recipe(text, known);
+  EXPECT_EQ(run.steps, 4);
+  EXPECT_EQ(run.uses.at(0).options.at("lr").as<Schedule>()->table, (std::vector<double>{0.25, 0.5, 0.75, 1}));
+  EXPECT_EQ(folder.recipe(with("steps = 7,"), known).steps, 7) << "what the recipe says";
+  std::string hint;
+  EXPECT_EQ(folder.cause(with("steps = 7,\n epochs = 1,"), {}, &hint), "r.lua:5: the recipe says both 'steps' and 'epochs'");
+  EXPECT_EQ(cause(with("epochs = 0,")), "r.lua:4: 'epochs' of the recipe must be a number in (0, inf), not 0");
+  EXPECT_EQ(cause(with("max_steps = 5,")), "r.lua:4: unknown option 'max_steps' of the recipe; did you mean 'steps'?");
+  // What is wrong with a schedule is found before the number of steps is known, and what depends on the number is not told of.
+  EXPECT_EQ(cause(with("epochs = 1,", "use 'sgd' { lr = function(s) return s > 5 and 'x' or 1 end }")),
+            "r.lua:5: the schedule of 'lr' returned a string at step 6; it must be a finite number");
+  EXPECT_TRUE(folder.recipe(with("epochs = 1,", "use 'sgd' { lr = cosine { peak = 1, warmup = 5000 } }")).warnings.empty());
+}
+
+TEST(Recipe, EarlyStoppingAndTheBestState) {
+  const Recipe recipe =
+      RecipeFolder().recipe(with("steps = 9, validate = { every = 2, patience = 3, min_delta = 0.5 }, save = { best = true },"));
+  EXPECT_EQ(recipe.validate.patience, 3);
+  EXPECT_EQ(recipe.validate.min_delta, 0.5);
+  EXPECT_TRUE(recipe.save.best);
+  EXPECT_EQ(cause(with("steps = 1, validate = { patience = 3 },")), "r.lua:4: 'validate.patience' counts validations, and there are none");
+  EXPECT_EQ(cause(with("steps = 1, validate = { every = 1, min_delta = 3 },")),
+            "r.lua:4: 'validate.min_delta' is for 'validate.patience', which is not there");
+  EXPECT_EQ(cause(with("steps = 1, save = { best = true },")),
+            "r.lua:4: 'save.best' is the state of the lowest validation loss, and the recipe does not validate");
+}
+
+/// Each declaration is read: what it declares is taken, and what it does not is refused.
+TEST(Recipe, WhatIsDeclaredIsWhatIsRead) {
+  for (const Declared& schedule : declared_schedules()) {
+    EXPECT_EQ(schedule.written.rfind("lr = " + schedule.name, 0), 0u) << schedule.name;
+    EXPECT_EQ(cause(with("steps = 10,", "use 'x' { " + schedule.written + " }")), "") << schedule.name;
+    for (const OptionSpec& option : schedule.options) {
+      EXPECT_FALSE(option.description.empty()) << schedule.name << "." << option.name;
+      const std::string more = option.name == "peak" ? "" : ", peak = 1e-3";
+      const std::string value = option.type == OptionType::Choice ? "'" + option.choices.back() + "'" : "1";
+      if (option.name == "min" || option.name == "floor") continue;
+      EXPECT_EQ(cause(with("steps = 10,", "use 'x' { lr = " + schedule.name + " { " + option.name + " = " + value + more + " } }")), "")
+          << schedule.name << "." << option.name;
+    }
+  }
+  for (const Declared* group : {&declared_recipe(), &declared_model(), &declared_validate(), &declared_save()})
+    for (const OptionSpec& option : group->options) EXPECT_FALSE(option.description.empty()) << group->name << "." << option.name;
+  for (const Declared& kind : declared_data()) EXPECT_EQ(kind.written.rfind("data = data." + kind.name, 0), 0u) << kind.name;
+}
+
 TEST(Errors, OfNamedEntries) {
   EXPECT_EQ(cause(with("steps = 1,\n  stepps = 5,")), "r.lua:5: unknown option 'stepps' of the recipe; did you mean 'steps'?");
-  EXPECT_EQ(hint(with("steps = 1, optimiser = 5,")),
-            "options of the recipe: model, data, batch, length, steps, seed, deterministic, tune, validate, save, head_rows, kernels");
+  EXPECT_EQ(
+      hint(with("steps = 1, optimiser = 5,")),
+      "options of the recipe: model, data, batch, length, steps, epochs, seed, deterministic, tune, validate, save, head_rows, kernels");
   EXPECT_EQ(cause(with("steps = 1, learning_rate = 5,")), "r.lua:4: unknown option 'learning_rate' of the recipe");
   EXPECT_EQ(cause(with("steps = 1, save = { evry = 1 },")), "r.lua:4: unknown option 'save.evry' of the recipe; did you mean 'every'?");
   EXPECT_EQ(cause(with("steps = 1, validate = { every = 1, keep = 1 },")), "r.lua:4: unknown option 'validate.keep' of the recipe");

@@ -1,4 +1,4 @@
-// Schedules: the numbers of cosine, linear and constant, functions of the step, and what is wrong with them.
+// Schedules: their numbers, functions of the step, and what is wrong with them.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -40,8 +40,60 @@ TEST(Schedule, FallsAsInTransformers) {
   }
 }
 
+double constant_of_transformers(int64_t i, int64_t warmup) {
+  return i < warmup ? static_cast<double>(i) / std::max(1.0, static_cast<double>(warmup)) : 1.0;
+}
+double inverse_sqrt_of_transformers(int64_t i, int64_t warmup, int64_t timescale) {
+  if (i < warmup) return static_cast<double>(i) / static_cast<double>(std::max<int64_t>(1, warmup));
+  const int64_t shift = timescale - warmup;
+  return 1.0 / std::sqrt(static_cast<double>(i + shift) / static_cast<double>(timescale));
+}
+double wsd_of_transformers(int64_t i, int64_t warmup, int64_t stable, int64_t decay, const std::string& type, double least) {
+  if (i < warmup) return static_cast<double>(i) / static_cast<double>(std::max<int64_t>(1, warmup)) * (1 - least) + least;
+  if (i < warmup + stable) return 1.0;
+  if (i >= warmup + stable + decay) return least;
+  const double progress = static_cast<double>(i - warmup - stable) / static_cast<double>(std::max<int64_t>(1, decay));
+  const double factor = type == "linear"   ? 1.0 - progress
+                        : type == "cosine" ? 0.5 * (1.0 + std::cos(std::numbers::pi * 0.5 * 2.0 * progress))
+                                           : 1.0 - std::sqrt(progress);
+  return std::max(0.0, factor * (1.0 - least) + least);
+}
+
+TEST(Schedule, TheOthersAreThoseOfTransformers) {
+  for (const int64_t warmup : {0, 3}) {
+    const std::string options = "{ peak = 1.0, warmup = " + std::to_string(warmup);
+    const Schedule constant = lr("constant_with_warmup " + options + " }"), root = lr("inverse_sqrt " + options + " }"),
+                   slow = lr("inverse_sqrt " + options + ", timescale = 7 }");
+    for (int64_t i = warmup; i < 10; ++i) {
+      EXPECT_EQ(constant.at(i + 1), constant_of_transformers(i, warmup));
+      EXPECT_NEAR(root.at(i + 1), inverse_sqrt_of_transformers(i, warmup, warmup ? warmup : 10'000), 1e-15) << warmup << " " << i;
+      EXPECT_NEAR(slow.at(i + 1), inverse_sqrt_of_transformers(i, warmup, 7), 1e-15) << warmup << " " << i;
+    }
+    for (const std::string type : {"cosine", "linear", "1-sqrt"}) {
+      const Schedule wsd = lr("wsd " + options + ", decay = 4, decay_type = '" + type + "', floor = 0.25 }");
+      for (int64_t i = warmup; i < 10; ++i)
+        EXPECT_NEAR(wsd.at(i + 1), wsd_of_transformers(i, warmup, 10 - warmup - 4, 4, type, 0.25), 1e-15) << type << " " << i;
+    }
+  }
+  EXPECT_EQ(lr("wsd { peak = 1.0, warmup = 2, decay = 0.3, decay_type = '1-sqrt' }").text,
+            "wsd{peak=1.0, warmup=2, decay=0.3, decay_type=1-sqrt}");
+  EXPECT_EQ(lr("wsd { peak = 1.0 }").table, lr("wsd { peak = 1.0, decay = 1 }").table) << "a tenth of ten steps";
+}
+
+// Rounded up to whole steps, as transformers' warmup_ratio.
+TEST(Schedule, WarmupMayBeAShareOfTheRun) {
+  EXPECT_EQ(lr("cosine { peak = 1.0, warmup = 0.2 }").table, lr("cosine { peak = 1.0, warmup = 2 }").table);
+  EXPECT_EQ(lr("linear { peak = 1.0, warmup = 0.21 }").table, lr("linear { peak = 1.0, warmup = 3 }").table);
+  EXPECT_EQ(lr("constant_with_warmup { peak = 1.0, warmup = 1.0 }").table, lr("constant_with_warmup { peak = 1.0, warmup = 1 }").table);
+  EXPECT_EQ(lr("cosine { peak = 1.0, warmup = 0.03 }").text, "cosine{peak=1.0, warmup=0.03}");
+  std::string hint;
+  EXPECT_EQ(RecipeFolder().cause(uses("use 'adamw' { lr = cosine { peak = 1,\n warmup = 2.5 } }"), {}, &hint),
+            "r.lua:6: 'warmup' of cosine must be a whole number of steps, or a share of the run below 1, not 2.5");
+  EXPECT_EQ(hint, "write warmup = 3 for steps, or warmup = 0.03 for three hundredths of the run");
+}
+
 TEST(Schedule, EveryStepTrains) {
-  for (const std::string shape : {"linear", "cosine"}) {
+  for (const std::string shape : {"linear", "cosine", "wsd", "inverse_sqrt", "constant_with_warmup"}) {
     for (const int warmup : {0, 1, 5, 9}) {
       const Schedule s = lr(shape + " { peak = 1.0, warmup = " + std::to_string(warmup) + " }");
       EXPECT_GT(*std::min_element(s.table.begin(), s.table.end()), 0) << shape << " " << warmup;
@@ -132,7 +184,13 @@ TEST(Errors, OfSchedules) {
   EXPECT_EQ(rate_cause("cosine(1e-3)"), "r.lua:5: cosine takes a table in braces, got number");
   EXPECT_EQ(rate_cause("cosine { 1e-3 }"), "r.lua:5: cosine takes named options, got a list");
   EXPECT_EQ(rate_cause("cosine {\n  peak = 'x' }"), "r.lua:6: 'peak' of cosine must be a number, not 'x'");
-  EXPECT_EQ(rate_cause("cosine { peak = 1,\n  warmup = 0.1 }"), "r.lua:6: 'warmup' of cosine must be a whole number in [0, inf), not 0.1");
+  EXPECT_EQ(rate_cause("cosine { peak = 1,\n  warmup = -1 }"),
+            "r.lua:6: 'warmup' of cosine must be a whole number of steps, or a share of the run below 1, not -1");
+  EXPECT_EQ(rate_cause("cosine { peak = 1,\n  warmup = 'x' }"),
+            "r.lua:6: 'warmup' of cosine must be a whole number of steps, or a share of the run below 1, not 'x'");
+  EXPECT_EQ(rate_cause("wsd { peak = 1, decay_type = 'sqrt' }"),
+            "r.lua:5: 'decay_type' of wsd must be 'cosine', 'linear' or '1-sqrt', not 'sqrt'");
+  EXPECT_EQ(rate_cause("constant_with_warmup { peak = 1, floor = 1 }"), "r.lua:5: unknown option 'floor' of constant_with_warmup");
   EXPECT_EQ(rate_cause("cosine { peak = 1, wramup = 1 }"), "r.lua:5: unknown option 'wramup' of cosine; did you mean 'warmup'?");
   EXPECT_EQ(rate_cause("linear { peak = 1, floor = 0, min = 0 }"), "r.lua:5: 'floor' and 'min' are two names of the same");
   EXPECT_EQ(rate_cause("cosine { peak = 1 / 0 }"), "r.lua:5: 'peak' is not a finite number");

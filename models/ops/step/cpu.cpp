@@ -33,8 +33,8 @@ class Scheduled {
   Scheduled(const Nodes& nodes, const galley_kernel_setup&) : nodes_(nodes) {}
   void run() const {
     for (const Node& n : nodes_) {
-      const int64_t step = std::clamp<int64_t>(*n.read<int64_t>(0), 1, count(n.in(1)));
-      *n.write<float>(0) = static_cast<float>(n.f("factor", 1) * n.read<double>(1)[step - 1]);
+      const int64_t at = std::clamp<int64_t>(*n.read<int64_t>(0) - *n.read<int64_t>(1), 0, count(n.in(2)) - 1);
+      *n.write<float>(0) = static_cast<float>(n.f("factor", 1) * n.read<double>(2)[at]);
     }
   }
 

@@ -37,22 +37,23 @@ void loss_seed(const Node& n, void*, galley_queue* queue) {
 /// Any number of options, a block of one thread each.
 struct Option {
   const int64_t* step;
-  const double* table;
+  const int64_t* first;
+  const double* values;
   int64_t size;
   double factor;
   float* value;
 };
 __global__ void look_up(GALLEY_SEGMENTS(Option) options) {
   const Option& o = options.find(blockIdx.x).entry;
-  const int64_t step = *o.step < 1 ? 1 : *o.step > o.size ? o.size : *o.step;
-  *o.value = static_cast<float>(o.factor * o.table[step - 1]);
+  const int64_t at = *o.step - *o.first;
+  *o.value = static_cast<float>(o.factor * o.values[at < 0 ? 0 : at < o.size ? at : o.size - 1]);
 }
 class Scheduled {
  public:
   static void query(const Nodes&, const galley_target&, galley_kernel_plan&) {}
   Scheduled(const Nodes& nodes, const galley_kernel_setup&) {
     for (const Node& n : nodes)
-      options_.add({n.read<int64_t>(0), n.read<double>(1), count(n.in(1)), n.f("factor", 1), n.write<float>(0)}, 1);
+      options_.add({n.read<int64_t>(0), n.read<int64_t>(1), n.read<double>(2), count(n.in(2)), n.f("factor", 1), n.write<float>(0)}, 1);
   }
   void run(galley_queue* queue) const { options_.launch(look_up, 1, queue); }
 

@@ -1,5 +1,5 @@
 // What a window begins and ends with: the step scalars that follow from what the host alone knows (the attempted step, the window's
-// tokens), from the number of steps that were applied, and from tables. They are computed where they are read, so that a step never waits
+// tokens), from the number of steps that were applied, and from what options are then. They are computed where they are read, so that a step never waits
 // for the host.
 #include <cmath>
 
@@ -75,22 +75,28 @@ const bool seed_added = add(loss_seed.input("loss_scale", GALLEY_ROLE_WHOLE, GAL
 
 void scheduled_shape(const Node& n, Shapes& out) {
   integer64(n, 0, "step", 1);
-  if (n.in(1).rank != 1 || n.in(1).dtype != GALLEY_F64 || count(n.in(1)) < 1) wrong(n, "the table has to be F64 (n)");
+  integer64(n, 1, "first", 1);
+  if (n.in(2).rank != 1 || n.in(2).dtype != GALLEY_F64 || count(n.in(2)) < 1) wrong(n, "the values have to be F64 (n)");
   out.set(0, GALLEY_F32, {1});
 }
 void scheduled_reference(const Node& n) {
-  const int64_t step = *n.read<int64_t>(0), size = count(n.in(1));
-  *n.write<double>(0) = n.f("factor", 1) * n.read<double>(1)[step < 1 ? 0 : step > size ? size - 1 : step - 1];
+  const int64_t at = *n.read<int64_t>(0) - *n.read<int64_t>(1), size = count(n.in(2));
+  *n.write<double>(0) = n.f("factor", 1) * n.read<double>(2)[at < 0 ? 0 : at < size ? at : size - 1];
 }
-Op scheduled("scheduled", "value = factor · table[step - 1], the last entry from there on; step I64 (1), table F64 (n), value F32 (1)");
-const bool scheduled_added = add(scheduled.input("step", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
-                                     .input("table", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
-                                     .output("value", GALLEY_ROLE_WHOLE)
-                                     .infer<scheduled_shape>()
-                                     .reference<scheduled_reference>()
-                                     .test("constant", {{GALLEY_I64, {1}, 1, 9}, {GALLEY_F64, {1}}})
-                                     .test("within", {{GALLEY_I64, {1}, 1, 9}, {GALLEY_F64, {9}}}, Attrs().f("factor", 0.25))
-                                     .test("beyond", {{GALLEY_I64, {1}, 10, 20}, {GALLEY_F64, {9}}}));
+Op scheduled("scheduled",
+             "value = factor · values[step - first], the nearest of them beyond their ends; step, first I64 (1), values F64 (n), "
+             "value F32 (1)");
+const bool scheduled_added =
+    add(scheduled.input("step", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+            .input("first", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+            .input("values", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+            .output("value", GALLEY_ROLE_WHOLE)
+            .infer<scheduled_shape>()
+            .reference<scheduled_reference>()
+            .test("one", {{GALLEY_I64, {1}, 1, 9}, {GALLEY_I64, {1}, 1, 9}, {GALLEY_F64, {1}}})
+            .test("within", {{GALLEY_I64, {1}, 5, 9}, {GALLEY_I64, {1}, 1, 4}, {GALLEY_F64, {9}}}, Attrs().f("factor", 0.25))
+            .test("beyond", {{GALLEY_I64, {1}, 20, 30}, {GALLEY_I64, {1}, 1, 9}, {GALLEY_F64, {9}}})
+            .test("before", {{GALLEY_I64, {1}, 1, 4}, {GALLEY_I64, {1}, 5, 9}, {GALLEY_F64, {9}}}));
 
 void rows_shape(const Node& n, Shapes&) { integer64(n, 0, "random", 4); }
 void rows_reference(const Node& n) { n.update<int64_t>(0)[2] += n.i("rows", 0); }

@@ -1,0 +1,363 @@
+#include "host/recipe/declared.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cstdint>
+
+#include "host/recipe/recipe.hpp"
+
+namespace galley {
+namespace {
+
+constexpr double kMostRows = INT32_MAX;
+constexpr double kEver = std::numeric_limits<double>::infinity();
+
+using Type = OptionType;
+
+Range from(double low, double high = kEver) { return {low, high}; }
+Range above(double low, double high = kEver) { return {low, high, true, false}; }
+
+// ---- Data ----
+
+const OptionSpec files = {
+    .name = "files", .description = "files, folders and patterns such as \"text/**/*.txt\"", .type = Type::Strings, .required = true};
+const OptionSpec tokenizer = {
+    .name = "tokenizer",
+    .description = "\"model\" (the tokenizer.json beside the weights), \"bytes\", or the path of a tokenizer.json",
+    .type = Type::String,
+    .fallback = Value(std::string("model"))};
+const OptionSpec validation = {
+    .name = "validation",
+    .description = "the share of documents that is held out, or files of their own; where the recipe validates, 0.05",
+    .wanted = "a number in [0, 1), or files"};
+const OptionSpec packing = {
+    .name = "packing",
+    .description = "how documents share rows: each into the row that it fills best, one behind the other, or one a row",
+    .type = Type::Choice,
+    .fallback = Value(std::string("best-fit")),
+    .choices = {"best-fit", "sequential", "none"}};
+const OptionSpec group_by_length = {.name = "group_by_length",
+                                    .description = "with packing = \"none\": micro-batches of rows of like length",
+                                    .type = Type::Boolean,
+                                    .fallback = Value(false)};
+const OptionSpec eos = {.name = "eos",
+                        .description = "put the tokenizer's end-of-text token behind each document",
+                        .type = Type::Boolean,
+                        .fallback = Value(true)};
+const OptionSpec skip_bad = {.name = "skip_bad",
+                             .description = "leave out lines that are no documents, and count them, instead of refusing them",
+                             .type = Type::Boolean,
+                             .fallback = Value(false)};
+
+/// Documents of more than a row. The first choice is the default.
+OptionSpec overlong(std::vector<std::string> choices, const std::string& more = {}) {
+  OptionSpec out = {.name = "overlong",
+                    .description =
+                        "documents longer than a row: \"split\" cuts them into rows, \"truncate\" leaves out what does not fit, "
+                        "\"drop\" leaves the whole document out" +
+                        more,
+                    .type = Type::Choice,
+                    .choices = std::move(choices)};
+  out.fallback = Value(out.choices.front());
+  return out;
+}
+const OptionSpec split = overlong({"split", "truncate", "drop"}), truncate = overlong({"truncate", "split", "drop"}),
+                 turns =
+                     overlong({"truncate", "turn", "split", "drop"}, ", \"turn\" leaves out what is behind the last reply that fits whole");
+
+OptionSpec field(const char* name, const char* what) {
+  return {.name = name,
+          .description = std::string("the field of a line that holds ") + what,
+          .type = Type::String,
+          .fallback = Value(std::string(name))};
+}
+OptionSpec train_on(const char* some, const char* what) {
+  return {.name = "train_on",
+          .description = std::string("what counts in the loss: ") + what + ", or everything",
+          .type = Type::Choice,
+          .fallback = Value(std::string(some)),
+          .choices = {some, "all"}};
+}
+
+// ---- Schedules ----
+
+const OptionSpec peak = {.name = "peak", .description = "the value at the end of the warm-up", .required = true};
+const OptionSpec warmup = {.name = "warmup",
+                           .description = "steps that rise to the peak, or a share of the run below 1, such as 0.03",
+                           .fallback = Value(int64_t{0}),
+                           .range = from(0),
+                           .wanted = "a whole number of steps, or a share of the run below 1"};
+const OptionSpec floor_ = {.name = "floor",
+                           .description = "the value to which it falls, at the step behind the last; 'min' is another name of it",
+                           .fallback = Value(0.0),
+                           .aliases = {"min_lr", "end", "final"}};
+const OptionSpec min_ = {.name = "min", .description = "another name of 'floor'"};
+
+}  // namespace
+
+const OptionSpec& Declared::operator[](std::string_view option) const {
+  const auto at = std::find_if(options.begin(), options.end(), [&](const OptionSpec& spec) { return spec.name == option; });
+  assert(at != options.end());
+  return *at;
+}
+
+const Declared& declared_recipe() {
+  static const Declared out = {
+      "recipe",
+      "return recipe { model = …, data = …, steps = 1000, use \"adamw\" { lr = 1e-3 } }",
+      "a run: named entries describe it, the others are the strategies, in order",
+      {{.name = "model", .description = "what is trained", .required = true, .wanted = "model { path = … }"},
+       {.name = "data", .description = "what it is trained on", .required = true, .wanted = "data.text { files = { … } }"},
+       {.name = "batch",
+        .description = "rows of a micro-batch; all data but data.batch needs it",
+        .type = Type::Integer,
+        .range = from(1, kMostRows)},
+       {.name = "length",
+        .description = "positions of a row; all data but data.batch needs it",
+        .type = Type::Integer,
+        .range = from(1, kMostRows),
+        .aliases = {"max_length", "max_seq_length", "sequence_length", "seq_len", "block_size"}},
+       {.name = "steps",
+        .description = "updates that the run makes; either this or 'epochs'",
+        .type = Type::Integer,
+        .range = from(1, kMostSteps),
+        .aliases = {"max_steps", "iterations"}},
+       {.name = "epochs",
+        .description = "how often the run goes through the data, also a part of once (0.5); either this or 'steps'",
+        .range = above(0),
+        .aliases = {"num_train_epochs", "num_epochs", "max_epochs"}},
+       {.name = "seed",
+        .description = "the seed of all random numbers",
+        .type = Type::Integer,
+        .fallback = Value(int64_t{1}),
+        .range = from(0)},
+       {.name = "deterministic",
+        .description = "false: kernels may be faster and have other bytes in another run",
+        .type = Type::Boolean,
+        .fallback = Value(true)},
+       {.name = "tune",
+        .description = "kernels may measure before the first step which way is the fastest",
+        .type = Type::Boolean,
+        .fallback = Value(false)},
+       {.name = "validate", .description = "when the loss on held-out data is computed; see below", .wanted = "{ every = 50 }"},
+       {.name = "save",
+        .description = "when states are saved to resume from, and what the run leaves; see below",
+        .wanted = "{ every = 100, keep = 2 }"},
+       {.name = "head_rows",
+        .description = "rows of one chunk of the head and the loss; 0: chosen by the planner",
+        .type = Type::Integer,
+        .fallback = Value(int64_t{0}),
+        .range = from(0, kMostRows)},
+       {.name = "kernels",
+        .description = "plugins whose kernels may do ops of others",
+        .type = Type::Strings,
+        .wanted = "a list of plugins such as { \"fast-norm\" }"}}};
+  return out;
+}
+
+const Declared& declared_model() {
+  static const Declared out = {
+      "model",
+      "model = model { path = \"DIR\" }, or model { family = \"llama\", config = { … } }",
+      "a folder in Hugging Face's format, or a new model of a family",
+      {{.name = "path", .description = "the folder: config.json and model.safetensors", .type = Type::Path},
+       {.name = "init",
+        .description = "take the weights of the folder, or draw new ones of its shape",
+        .type = Type::Choice,
+        .fallback = Value(std::string("file")),
+        .choices = {"file", "random"}},
+       {.name = "family",
+        .description = "which family it is of; beside a path only where config.json has no model_type",
+        .type = Type::String},
+       {.name = "config", .description = "the keys of config.json, for a new model", .wanted = "a table such as { n_layer = 2 }"}}};
+  return out;
+}
+
+const Declared& declared_validate() {
+  static const Declared out = {
+      "validate",
+      "validate = { every = 50, patience = 3 }",
+      "computes the loss on held-out data, and may end the run by it",
+      {{.name = "every",
+        .description = "after every so many steps; 0: never",
+        .type = Type::Integer,
+        .fallback = Value(int64_t{0}),
+        .range = from(0)},
+       {.name = "start",
+        .description = "before the first step too; that value is only shown",
+        .type = Type::Boolean,
+        .fallback = Value(false)},
+       {.name = "patience",
+        .description = "early stopping: the run ends, as done, after so many validations in a row without a lower loss; 0: it does not",
+        .type = Type::Integer,
+        .fallback = Value(int64_t{0}),
+        .range = from(0),
+        .aliases = {"early_stopping_patience"}},
+       {.name = "min_delta",
+        .description = "by how much a loss has to be lower than the lowest before to count for 'patience'",
+        .fallback = Value(0.0),
+        .range = from(0),
+        .aliases = {"early_stopping_threshold", "threshold"}}}};
+  return out;
+}
+
+const Declared& declared_save() {
+  static const Declared out = {"save",
+                               "save = { every = 100, keep = 2, best = true }",
+                               "resume states on the way, and the model at the end",
+                               {{.name = "every",
+                                 .description = "a state after every so many steps; 0: only at the end",
+                                 .type = Type::Integer,
+                                 .fallback = Value(int64_t{0}),
+                                 .range = from(0)},
+                                {.name = "keep",
+                                 .description = "how many states stay",
+                                 .type = Type::Integer,
+                                 .fallback = Value(int64_t{2}),
+                                 .range = from(1),
+                                 .aliases = {"save_total_limit"}},
+                                {.name = "final",
+                                 .description = "save a state and the model at the end; false: neither",
+                                 .type = Type::Boolean,
+                                 .fallback = Value(true)},
+                                {.name = "best",
+                                 .description = "keep the state of the lowest validation loss, and export the model from it at the end",
+                                 .type = Type::Boolean,
+                                 .fallback = Value(false),
+                                 .aliases = {"load_best_model_at_end"}}}};
+  return out;
+}
+
+const std::vector<Declared>& declared_data() {
+  static const std::vector<Declared> out = {
+      {"batch",
+       "data = data.batch { path = \"batch.safetensors\" }",
+       "one fixed batch, the same in every window; for comparing with other programs",
+       {{.name = "path", .description = "a safetensors file with input_ids and labels", .type = Type::Path, .required = true}}},
+      {"chat",
+       "data = data.chat { files = { \"chat.jsonl\" } }",
+       "a conversation a line: { \"messages\": [{ \"role\", \"content\" }, …] }, or ShareGPT's { \"conversations\": [{ \"from\", \"value\" "
+       "}, …] }",
+       {files,
+        tokenizer,
+        validation,
+        packing,
+        turns,
+        group_by_length,
+        skip_bad,
+        {.name = "messages",
+         .description = "the field of a line that holds the conversation; without it, 'messages' or 'conversations'",
+         .type = Type::String},
+        {.name = "template",
+         .description =
+             "the chat template: one of Galley's by name (\"chatml\"), or a function; without it the one that says the same as the model's",
+         .wanted = "a name, or function(messages, generate, line) … end"},
+        {.name = "system", .description = "the system's message of conversations that have none", .type = Type::String},
+        {.name = "ignore", .description = "keys of messages and lines that are left out on purpose", .type = Type::Strings},
+        train_on("assistant", "the assistant's turns")}},
+      {"jsonl",
+       "data = data.jsonl { files = { \"text.jsonl\" } }",
+       "a document a line: { \"text\": … }",
+       {files, tokenizer, validation, packing, split, group_by_length, eos, skip_bad, field("text", "the document")}},
+      {"mix",
+       "data = data.mix { data.text { … }, data.chat { … }, weights = { 1, 2 } }",
+       "rows of several data; an epoch ends when each of them has been seen once",
+       {{.name = "weights",
+         .description = "how many rows of each, one number for each data; without them as many of all",
+         .type = Type::Numbers,
+         .range = from(0, 1e9)}}},
+      {"prompts",
+       "data = data.prompts { files = { \"pairs.jsonl\" } }",
+       "a pair a line: { \"prompt\": …, \"answer\": … }",
+       {files, tokenizer, validation, packing, truncate, group_by_length, eos, skip_bad, field("prompt", "the prompt"),
+        field("answer", "the answer"), train_on("answer", "answers")}},
+      {"random", "data = data.random { }", "uniform random tokens without end; for measuring", {}},
+      {"text",
+       "data = data.text { files = { \"text\" } }",
+       "a document a file",
+       {files,
+        tokenizer,
+        validation,
+        packing,
+        split,
+        group_by_length,
+        eos,
+        {.name = "separator",
+         .description = "what ends a document within a file; without it a file is one document",
+         .type = Type::String}}},
+      {"tokens",
+       "data = data.tokens { files = { \"tokens.bin\" } }",
+       "token ids, tokenized before, as little-endian integers",
+       {files,
+        validation,
+        packing,
+        split,
+        group_by_length,
+        {.name = "separator", .description = "the id that ends a document", .type = Type::Integer, .range = from(0, INT32_MAX - 1)},
+        {.name = "dtype",
+         .description = "the integers in the files",
+         .type = Type::Choice,
+         .fallback = Value(std::string("uint16")),
+         .choices = {"uint16", "uint32"}}}}};
+  return out;
+}
+
+const std::vector<Declared>& declared_schedules() {
+  static const std::vector<Declared> out = {
+      {"constant", "lr = constant(1e-3)", "the same at every step, as the number alone", {}},
+      {"constant_with_warmup",
+       "lr = constant_with_warmup { peak = 1e-3, warmup = 100 }",
+       "rises over the warm-up and stays",
+       {peak, warmup}},
+      {"cosine",
+       "lr = cosine { peak = 1e-3, warmup = 0.03, floor = 1e-4 }",
+       "rises over the warm-up and falls along a cosine to the floor",
+       {peak, warmup, floor_, min_}},
+      {"inverse_sqrt",
+       "lr = inverse_sqrt { peak = 1e-3, warmup = 1000 }",
+       "rises over the warm-up and falls as 1 / sqrt(step)",
+       {peak,
+        warmup,
+        {.name = "timescale",
+         .description = "the steps in which it falls to 1 / sqrt(2); without it those of the warm-up, or 10,000",
+         .type = Type::Integer,
+         .range = from(1)}}},
+      {"linear",
+       "lr = linear { peak = 1e-3, warmup = 0.03 }",
+       "rises over the warm-up and falls along a line to the floor",
+       {peak, warmup, floor_, min_}},
+      {"wsd",
+       "lr = wsd { peak = 1e-3, warmup = 100, decay = 0.1 }",
+       "warm-up, stable, decay: rises, stays, and falls at the end",
+       {peak,
+        warmup,
+        {.name = "decay",
+         .description = "steps at the end that fall to the floor, or a share of the run below 1",
+         .fallback = Value(0.1),
+         .range = from(0),
+         .aliases = {"num_decay_steps"},
+         .wanted = "a whole number of steps, or a share of the run below 1"},
+        {.name = "decay_type",
+         .description = "along what they fall",
+         .type = Type::Choice,
+         .fallback = Value(std::string("cosine")),
+         .choices = {"cosine", "linear", "1-sqrt"}},
+        floor_,
+        min_}}};
+  return out;
+}
+
+namespace {
+
+const Declared& find(const std::vector<Declared>& list, std::string_view name) {
+  const auto at = std::find_if(list.begin(), list.end(), [&](const Declared& one) { return one.name == name; });
+  assert(at != list.end());
+  return *at;
+}
+
+}  // namespace
+
+const Declared& declared_data(std::string_view kind) { return find(declared_data(), kind); }
+const Declared& declared_schedule(std::string_view name) { return find(declared_schedules(), name); }
+
+}  // namespace galley
