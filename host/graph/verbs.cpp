@@ -140,6 +140,7 @@ galley_status node_make(galley_graph* g, const galley_node_desc* from, galley_te
                     "op '" + std::string(op->name) + "' has " + std::to_string(desc.n_outputs) + " outputs; the op has " +
                         std::to_string(op->n_outputs));
     if ((desc.n_inputs && !desc.inputs) || (desc.n_outputs && !outputs)) return refuse(g, error, who + " without its table of operands");
+    if (Status status = graph_of(g).check_node_name(text_or_empty(desc.name)); !status.ok()) return refuse(g, error, status.error());
     AttrList attrs;
     if (Status status = attrs.add(desc.attrs, desc.n_attrs); !status.ok()) return refuse(g, error, who + ": " + status.error().cause);
     std::vector<galley_tensor> out(outputs, outputs + desc.n_outputs);

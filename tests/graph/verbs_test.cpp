@@ -217,6 +217,19 @@ TEST_F(Verbs, MakeANodeOnlyOfAWholeDescription) {
   EXPECT_EQ(graph.tensor(out).producer, 1u);
 }
 
+TEST_F(Verbs, ForwardNodesHaveNamesOfTheirOwn) {
+  galley_node_desc desc = node_desc();
+  desc.name = "y";
+  galley_tensor out = 0;
+  galley_error error = GALLEY_ERROR_INIT;
+  ASSERT_EQ(verbs.node_make(graph.handle(), &desc, &out, &error), GALLEY_OK) << error.text;
+  out = 0;
+  expect_refused({{"again", [&](galley_error* e) { return verbs.node_make(graph.handle(), &desc, &out, e); },
+                   "two forward nodes of the name 'y'", "random numbers are keyed by it: each node needs one of its own"}});
+  const Graph::As backward(graph, {Section::Backward});
+  EXPECT_EQ(verbs.node_make(graph.handle(), &desc, &out, &error), GALLEY_OK) << "a node of backward may be called as another one";
+}
+
 TEST_F(Verbs, ReadOnlyWhatIsThere) {
   auto t = new_struct<galley_tensor_info>();
   auto n = new_struct<galley_node_info>();
