@@ -91,6 +91,11 @@ asks = recipe('asks.lua', model, 'data.random {}', adamw, batch=2, length=8, ste
 said = run('plan', asks, *here).stderr
 check("asks.lua: 'kernels' names the plugin 'nonsense', but the plan has none of its kernels" in said, f'kernels: {said}')
 
+# What authors of plugins look up: kernels of chains, which are no kernels of an op, too, and values of attributes.
+said = run('plugins', 'models').stdout
+for part in ('\n    add_rms_norm.cpu  add>rms_norm, device cpu\n', 'models-cpu-v3.so  device cpu, x86-64-v3', 'eps (F64'):
+    check(part in said, f'galley plugins models: {part!r} is not in: {said[-2000:]}')
+
 run('train', wrong('throw release'), '--out', 'released', *here)  # nothing is left to be told about it
 
 # The process dies of it, with a word.
