@@ -161,7 +161,7 @@ std::vector<CommandSpec> all_commands() {
         device_flag,
         plugin_path_flag,
         {"--json", "", "print the plan as JSON"},
-        {"--check", "", "also execute the plan on a device without data, which proves that it is correct"},
+        {"--check", "", "also prove the plan, with stamps in the place of numbers: each operand holds what it should when it is read; kernels do not run"},
         {"--dump", "PASS", "print the result of a compiler pass; `all` prints every pass, `help` lists them"}},
        command_plan},
       {"train",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "host/base/nearest.hpp"
@@ -59,18 +60,41 @@ void print_operands(const char* title, const galley_operand_rule* const* rules, 
   }
 }
 
-/// Attributes that the op's own examples have: an op declares no list of them.
+/// A value of an attribute; of a list, the first.
+std::string value_of(const galley_attr& attr) {
+  if (attr.type == GALLEY_ATTR_STRING) return "'" + std::string(static_cast<const char*>(attr.data), attr.count) + "'";
+  if (!attr.count) return "none";
+  if (attr.type == GALLEY_ATTR_I64) return std::to_string(*static_cast<const int64_t*>(attr.data));
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", *static_cast<const double*>(attr.data));
+  return text;
+}
+
+/// Attributes that the op's own examples have, with the first values there: an op declares no list of them, so neither defaults.
 std::string attributes_of(const galley_op& op) {
   constexpr const char* types[] = {"", "I64", "F64", "string"};
-  std::map<std::string, std::string> found;
+  constexpr size_t most = 3;
+  struct Found {
+    std::string type;
+    std::vector<std::string> values;
+  };
+  std::map<std::string, Found> found;
   for (uint32_t c = 0; c < op.n_cases; ++c)
     for (uint32_t a = 0; a < op.cases[c]->node->n_attrs; ++a) {
       const galley_attr& attr = *op.cases[c]->node->attrs[a];
-      found[attr.name] = std::string(types[attr.type <= GALLEY_ATTR_STRING ? attr.type : 0]) +
-                         (attr.count > 1 && attr.type != GALLEY_ATTR_STRING ? "s" : "");
+      Found& at = found[attr.name];
+      const bool list = attr.count != 1 && attr.type != GALLEY_ATTR_STRING;
+      at.type = std::string(types[attr.type <= GALLEY_ATTR_STRING ? attr.type : 0]) + (list ? "s" : "");
+      const std::string value = value_of(attr);
+      if (!list && at.values.size() < most && std::find(at.values.begin(), at.values.end(), value) == at.values.end())
+        at.values.push_back(value);
     }
   std::string out;
-  for (const auto& [name, type] : found) out += (out.empty() ? "" : ", ") + name + " (" + type + ")";
+  for (const auto& [name, at] : found) {
+    out += (out.empty() ? "" : ", ") + name + " (" + at.type;
+    for (const std::string& value : at.values) out += (&value == at.values.data() ? ": " : " | ") + value;
+    out += ")";
+  }
   return out;
 }
 
@@ -107,11 +131,9 @@ std::string priority_of(const galley_op& op, const Registered<galley_kernel>& ke
 }
 
 /// What authors of other plugins ask: which ops there are, what they take, and which kernels do them on the processor.
-Status print_ops(Plugins& plugins, const Plugin& plugin) {
-  if (!plugin.library || plugin.library->ops.empty()) return ok();
-  const Registered<galley_device> device = plugins.device("cpu");
-  const Target target = device ? TRY(describe_target(*device.table)) : Target();
-  std::printf("  ops\n");
+void print_ops(Plugins& plugins, const Plugin& plugin, const Target& target) {
+  if (plugin.library->ops.empty()) return;
+  std::printf("  ops (attributes are those of an op's examples, with values from there)\n");
   for (const galley_op* op : plugin.library->ops) {
     std::printf("\n  %s  %s\n", op->name, op->summary ? op->summary : "");
     print_operands("input", op->inputs, op->n_inputs);
@@ -121,7 +143,31 @@ Status print_ops(Plugins& plugins, const Plugin& plugin) {
       std::printf("    kernel %s of plugin %s%s\n", kernel.table->name, kernel.plugin->manifest.id.c_str(),
                   priority_of(*op, kernel, target).c_str());
   }
-  return ok();
+  std::printf("\n");
+}
+
+/// Kernels that stand beside no op above: of chains, and of other plugins' ops; for the processor, and what the library itself has.
+void print_kernels(Plugins& plugins, const Plugin& plugin, const Target& target) {
+  std::set<std::string> own;
+  for (const galley_op* op : plugin.library->ops) own.insert(op->name);
+  plugins.chains("cpu", target.isa);  // opens its kernels for the processor
+  std::set<std::string> lines;
+  const auto list = [&](const Library* library) {
+    if (!library) return;
+    for (const galley_kernel* kernel : library->kernels)
+      if (!own.contains(kernel->op))
+        lines.insert("    " + std::string(kernel->name) + "  " + kernel->op + ", device " + kernel->device +
+                     (kernel->flags & GALLEY_KERNEL_GROUPS ? ", takes groups" : "") +
+                     (kernel->flags & GALLEY_KERNEL_FORMATS ? ", reads formats" : ""));
+  };
+  list(plugin.library);
+  for (const auto& [device, opened] : plugin.kernels) list(opened.library);
+  if (!lines.empty()) std::printf("  kernels of chains (op>op) and of other plugins' ops\n");
+  for (const std::string& line : lines) std::printf("%s\n", line.c_str());
+  if (!plugin.manifest.kernel_libraries.empty()) std::printf("  libraries of kernels\n");
+  for (const KernelLibrary& library : plugin.manifest.kernel_libraries)
+    std::printf("    %s  device %s%s%s\n", library.library.c_str(), library.device.c_str(), library.isa.empty() ? "" : ", ",
+                library.isa.c_str());
 }
 
 /// What is declared, as people call it.
@@ -158,7 +204,7 @@ Status print_plugins(const std::vector<std::filesystem::path>& plugin_path, cons
     std::printf("\n%-16s %-9s %s\n", "plugin", "version", "folder");
     for (const auto& p : plugins->all())
       std::printf("%-16s %-9s %s\n", p->manifest.id.c_str(), p->manifest.version.c_str(), p->manifest.folder().c_str());
-    std::printf("\ngalley plugins NAME shows the options of a strategy, and the ops of a plugin.\n");
+    std::printf("\ngalley plugins NAME shows the options of a strategy, and the ops and kernels of a plugin.\n");
     return ok();
   }
   std::vector<std::string> names;
@@ -178,7 +224,10 @@ Status print_plugins(const std::vector<std::filesystem::path>& plugin_path, cons
     }
     if (p->manifest.id == name) {
       TRY_STATUS(plugins->load(*p));
-      TRY_STATUS(print_ops(*plugins, *p));
+      const Registered<galley_device> device = plugins->device("cpu");
+      const Target target = device ? TRY(describe_target(*device.table)) : Target();
+      print_ops(*plugins, *p, target);
+      print_kernels(*plugins, *p, target);
     }
   }
   if (found) return ok();

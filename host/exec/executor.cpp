@@ -93,9 +93,16 @@ Result<void*> Executor::prepare(const Instruction& code, const galley_node_view*
     setup.constants_bytes = program_.tensors[static_cast<size_t>(code.constants)].bytes;
   }
   void* state = nullptr;
+  const Caller caller = caller_of(code.kernel, code.kernel->name);
   Status status = call_plugin(
-      caller_of(code.kernel, code.kernel->name), "prepare",
-      [&](galley_error* error) { return code.kernel->prepare(nodes, n, &setup, &state, error); }, Phase::Run);
+      caller, "prepare", [&](galley_error* error) { return code.kernel->prepare(nodes, n, &setup, &state, error); }, Phase::Run);
+  if (status.ok() && poisoner_) {
+    Status checked = poisoner_->prepared(code);
+    if (!checked) {
+      code.kernel->release(state);
+      status = checked.error().exit == Exit::Plugin ? plugin_fault(caller, "prepare", checked.error()) : std::move(checked);
+    }
+  }
   if (status.ok()) return state;
   const std::string whose = code.strategy.empty() ? "" : " of " + code.strategy;
   return plugin_error(
@@ -116,12 +123,11 @@ Status Executor::prepare() {
       if (code.action == Action::Kernel) {
         if (!code.kernel) return plugin_error("'" + code.name + "' has no kernel");
         step.kernel = code.kernel;
-        step.plugin = plugin_of(code.kernel);
+        step.caller = caller_of(code.kernel, code.kernel->name);
         if (machine_->names_work()) step.name = code.name + (code.strategy.empty() ? "" : " of " + code.strategy);
         const NodeViews::Pair pair = views_.of(static_cast<SegmentKind>(s), i);
         step.first = TRY(prepare(code, pair.first, pair.n));
         step.later = pair.later == pair.first ? step.first : TRY(prepare(code, pair.later, pair.n));
-        if (poisoner_ && code.constants != no_tensor) TRY_STATUS(poisoner_->keep(code.constants));
       } else if (code.action == Action::Copy) {
         const Operand &from = code.inputs[0], &to = code.outputs[0];
         if (from.bytes() != to.bytes())
@@ -148,8 +154,8 @@ Status Executor::run_step(const Step& step, const Instruction& code, bool later,
   switch (step.action) {
     case Action::Kernel: {
       if (machine_->names_work()) machine_->name_work(step.name.c_str());
-      const Calling calling({step.plugin, "enqueue", code.strategy, code.name, code.kernel->name});
-      Status launched = machine_->launch(step.queue, *step.kernel, later ? step.later : step.first);
+      const Calling calling({step.caller.plugin, "enqueue", code.strategy, code.name, code.kernel->name});
+      Status launched = machine_->launch(step.queue, *step.kernel, later ? step.later : step.first, step.caller);
       if (machine_->names_work()) machine_->name_work(nullptr);
       return launched;
     }

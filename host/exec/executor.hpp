@@ -112,9 +112,9 @@ class Executor {
     uint32_t queue = 0;
     uint32_t event = 0;
     const galley_kernel* kernel = nullptr;
-    std::string_view plugin;  ///< of the kernel
-    std::string name;         ///< for profilers
-    void* first = nullptr;    ///< prepared states
+    Caller caller;          ///< of the kernel
+    std::string name;       ///< for profilers
+    void* first = nullptr;  ///< prepared states
     void* later = nullptr;
     galley_copy copy = {};  ///< Copy
   };

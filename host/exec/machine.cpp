@@ -25,8 +25,8 @@ Machine::Machine(const Program& program, const Plan& plan, const galley_device& 
     : program_(program), plan_(plan), device_(device), poison_(poison), caller_(caller_of(&device, device.kind)) {}
 
 template <class Call>
-Status Machine::call(const char* doing, Call&& body) {
-  Status status = call_plugin(caller_, doing, body, Phase::Run);
+Status Machine::call(const Caller& whose, const char* doing, Call&& body) {
+  Status status = call_plugin(whose, doing, body, Phase::Run);
   if (status.ok()) return status;
   Error error = std::move(status).error();
   error.cause = "device '" + std::string(device_.kind) + "': " + error.cause;
@@ -108,8 +108,8 @@ std::byte* Machine::host_address(TensorId tensor, int64_t offset) const {
   return arena.host_access ? arena.data + at : nullptr;
 }
 
-Status Machine::launch(uint32_t queue, const galley_kernel& kernel, void* state) {
-  return call("launch", [&](galley_error* error) { return device_.launch(handle_, queue, &kernel, state, error); });
+Status Machine::launch(uint32_t queue, const galley_kernel& kernel, void* state, const Caller& whose) {
+  return call(whose, "enqueue", [&](galley_error* error) { return device_.launch(handle_, queue, &kernel, state, error); });
 }
 Status Machine::copy(uint32_t queue, const galley_copy& copy) {
   return call("copy", [&](galley_error* error) { return device_.copy(handle_, queue, &copy, error); });

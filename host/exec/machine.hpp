@@ -57,7 +57,8 @@ class Machine {
 
   // Enqueue on the device; a status of its own or an exception becomes an error with exit code Plugin. Nothing is allocated unless it
   // fails. [stream-ordered]
-  Status launch(uint32_t queue, const galley_kernel& kernel, void* state);
+  /// `whose`: the kernel's plugin, which is at fault when the launch fails.
+  Status launch(uint32_t queue, const galley_kernel& kernel, void* state, const Caller& whose);
   Status copy(uint32_t queue, const galley_copy& copy);
   Status record(uint32_t queue, uint32_t event);
   Status wait(uint32_t queue, uint32_t event);
@@ -125,7 +126,11 @@ class Machine {
   galley_copy to_process(std::byte* to, size_t memory, int64_t offset, int64_t bytes) const;
   galley_copy from_process(size_t memory, int64_t offset, const std::byte* from, int64_t bytes) const;
   template <class Call>
-  Status call(const char* doing, Call&& body);
+  Status call(const char* doing, Call&& body) {
+    return call(caller_, doing, body);
+  }
+  template <class Call>
+  Status call(const Caller& whose, const char* doing, Call&& body);
 
   const Program& program_;
   const Plan& plan_;

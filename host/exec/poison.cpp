@@ -117,16 +117,8 @@ Status Poisoner::run(const Instruction& code, bool later, const std::function<St
   ranges_.clear();
   for (const Operand& operand : code.inputs) add(operand, later, false);
   for (const Operand& operand : code.outputs) add(operand, later, true);
-  if (code.workspace != no_tensor) {
-    const auto t = static_cast<size_t>(code.workspace);
-    ranges_.push_back(
-        {program_.tensors[t].memory, plan_.placements[t].offset, program_.tensors[t].bytes, code.workspace, GALLEY_U8, false, false});
-  }
-  if (code.constants != no_tensor) {
-    const auto t = static_cast<size_t>(code.constants);
-    ranges_.push_back(
-        {program_.tensors[t].memory, plan_.placements[t].offset, program_.tensors[t].bytes, code.constants, GALLEY_U8, true, false});
-  }
+  add_all(code.workspace, false);
+  add_all(code.constants, true);
   if (ranges_.empty()) return body();
   // The copy stays as it was until both runs are over.
   for (const bool first : {true, false}) {
@@ -145,13 +137,25 @@ Status Poisoner::run(const Instruction& code, bool later, const std::function<St
   return ok();
 }
 
-Status Poisoner::keep(TensorId constants) {
+/// A tensor that an instruction has for itself: its workspace, or its constants.
+void Poisoner::add_all(TensorId tensor, bool reads) {
+  if (tensor == no_tensor) return;
+  const auto t = static_cast<size_t>(tensor);
+  ranges_.push_back({program_.tensors[t].memory, plan_.placements[t].offset, program_.tensors[t].bytes, tensor, GALLEY_U8, reads, false});
+}
+
+Status Poisoner::prepared(const Instruction& code) {
   TRY_STATUS(machine_.synchronize());
-  const auto t = static_cast<size_t>(constants);
-  const size_t memory = program_.tensors[t].memory;
-  const int64_t offset = plan_.placements[t].offset;
-  return machine_.read_arena(memory, offset,
-                             machine_.copy_of(memory).subspan(static_cast<size_t>(offset), static_cast<size_t>(program_.tensors[t].bytes)));
+  ranges_.clear();
+  add_all(code.constants, true);
+  for (const Range& constants : ranges_) TRY_STATUS(machine_.read_arena(constants.memory, constants.offset, copy_of(constants)));
+  for (const bool later : {false, true}) {
+    for (const Operand& operand : code.inputs) add(operand, later, false);
+    for (const Operand& operand : code.outputs) add(operand, later, true);
+  }
+  add_all(code.workspace, false);
+  for (const Range& range : ranges_) TRY_STATUS(fill(kind_, range));
+  return check_stray(kind_);
 }
 
 void Poisoner::end_lives(SegmentKind kind, size_t index) {

@@ -29,8 +29,9 @@ class Poisoner {
   /// Runs an instruction by `body`, which synchronizes; twice. `later`: second or later micro-batch. The error says what it did; the
   /// caller adds which one it was.
   Status run(const Instruction& code, bool later, const std::function<Status()>& body);
-  /// What a kernel has written to its constants while it was prepared stays.
-  Status keep(TensorId constants);
+  /// Behind a kernel's `prepare`, which may write to its operands, its workspace and its constants only. What it has written to the
+  /// constants stays.
+  Status prepared(const Instruction& code);
   /// Makes junk of the tensors whose last use the instruction was.
   void end_lives(SegmentKind kind, size_t index);
 
@@ -48,6 +49,7 @@ class Poisoner {
   std::span<std::byte> copy_of(const Range& range);
   /// The junk of one kind for bytes [offset, offset + out.size()) of an arena.
   static void junk(int kind, int64_t offset, std::span<std::byte> out);
+  void add_all(TensorId tensor, bool reads);
   Status fill(int kind);  ///< every arena
   Status fill(int kind, const Range& range);
   Status bring_in(int kind);  ///< what the instruction reads

@@ -192,8 +192,10 @@ std::vector<galley_tensor> tensor_list(lua_State* L, int table) {
 
 // g:node(op, name, { inputs; false where absent }, { attributes }) → its outputs
 int make_node(lua_State* L) {
+  Graph& graph = *building(L).graph;
   std::vector<galley_tensor> outputs;
-  auto node = building(L).graph->append(luaL_checkstring(L, 2), luaL_checkstring(L, 3), tensor_list(L, 4), attributes(L, 5), &outputs, 0);
+  if (Status name = graph.check_node_name(luaL_checkstring(L, 3)); !name) raise(L, name.error());
+  auto node = graph.append(luaL_checkstring(L, 2), luaL_checkstring(L, 3), tensor_list(L, 4), attributes(L, 5), &outputs, 0);
   if (!node) raise(L, node.error());
   for (const galley_tensor t : outputs) lua_pushinteger(L, static_cast<lua_Integer>(t));
   return static_cast<int>(outputs.size());

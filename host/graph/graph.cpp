@@ -158,25 +158,7 @@ Result<galley_node> Graph::append(const galley_op* op, std::string name, std::ve
   if (infer) {
     if (!op->infer) return plugin_error(op_name + " has no shape rule");
     const NodeDescription description(op, name, tensors(inputs), attrs, {}, 0, length_);
-    std::vector<galley_shape> shapes(op->n_outputs);
-    std::vector<galley_shape*> pointers;
-    for (galley_shape& s : shapes) {
-      s = {sizeof(galley_shape), 1, 0, 0, {}, 0};
-      pointers.push_back(&s);
-    }
-    // What the rule refuses may be a configuration; whoever called has the better word for whose fault it is.
-    std::optional<Error> declined;
-    TRY_STATUS(call_plugin(caller_of(op, op->name), "infer of op '" + op_name + "', node '" + name + "'", [&](galley_error* error) {
-      const galley_status status = op->infer(description.view(), pointers.data(), error);
-      if (status != GALLEY_INVALID && status != GALLEY_UNSUPPORTED) return status;
-      declined = recipe_error(error->text, error->hint);
-      return GALLEY_OK;
-    }));
-    if (declined) return *declined;
-    for (const galley_shape& s : shapes)
-      if (s.rank > GALLEY_MAX_RANK)
-        return plugin_error("infer of op '" + op_name + "', node '" + name + "', plugin '" + caller_of(op, op->name).plugin +
-                            "': an output of rank " + std::to_string(s.rank));
+    const std::vector<galley_shape> shapes = TRY(infer_shapes(op, description.view()));
     for (size_t i = 0; i < op->n_outputs; ++i) {
       if ((*outputs)[i] || !shapes[i].dtype) continue;
       GraphTensor t;
@@ -211,8 +193,14 @@ Result<galley_node> Graph::append(const galley_op* op, std::string name, std::ve
   for (const galley_tensor t : node.outputs)
     if (t && !tensor(t).producer) tensor(t).producer = node.id;
   section(node.section).push_back(node.id);
+  if (node.section == Section::Forward) forward_names_.insert(node.name);
   nodes_.push_back(std::move(node));
   return nodes_.back().id;
+}
+
+Status Graph::check_node_name(const std::string& name) const {
+  if (author.section != Section::Forward || !forward_names_.contains(name)) return ok();
+  return plugin_error("two forward nodes of the name '" + name + "'", "random numbers are keyed by it: each node needs one of its own");
 }
 
 Status Graph::replace(galley_tensor from, galley_tensor to) {
@@ -274,6 +262,26 @@ void Graph::sort(Section s) {
     }
   }
   nodes = std::move(sorted);
+}
+
+Result<std::vector<galley_shape>> infer_shapes(const galley_op* op, const galley_node_view* node) {
+  const std::string what = "infer of op '" + std::string(op->name) + "', node '" + node->name + "'";
+  std::vector<galley_shape> shapes(op->n_outputs, {sizeof(galley_shape), 1, 0, 0, {}, 0});
+  std::vector<galley_shape*> pointers;
+  for (galley_shape& s : shapes) pointers.push_back(&s);
+  std::optional<Error> declined;
+  const Caller caller = caller_of(op, op->name);
+  TRY_STATUS(call_plugin(caller, what, [&](galley_error* error) {
+    const galley_status status = op->infer(node, pointers.data(), error);
+    if (status != GALLEY_INVALID && status != GALLEY_UNSUPPORTED) return status;
+    declined = recipe_error(error->text, error->hint);
+    return GALLEY_OK;
+  }));
+  if (declined) return *declined;
+  for (const galley_shape& s : shapes)
+    if (s.rank > GALLEY_MAX_RANK)
+      return plugin_error(what + ", plugin '" + caller.plugin + "': an output of rank " + std::to_string(s.rank));
+  return shapes;
 }
 
 std::string type_text(const GraphTensor& tensor) { return dtype_text(tensor.dtype) + shape_text(tensor.shape); }

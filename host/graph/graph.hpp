@@ -139,6 +139,8 @@ class Graph {
                              std::vector<galley_tensor>* outputs, uint32_t accumulate);
   Result<galley_node> append(const galley_op* op, std::string name, std::vector<galley_tensor> inputs, AttrList attrs,
                              std::vector<galley_tensor>* outputs, uint32_t accumulate);
+  /// Whether a node that a family or a plugin names may be called so: among forward nodes names are unique.
+  Status check_node_name(const std::string& name) const;
   Status replace(galley_tensor from, galley_tensor to);
   galley_tensor find(std::string_view name) const;
   Result<galley_tensor> scalar(uint32_t which);
@@ -224,6 +226,7 @@ class Graph {
   std::deque<GraphTensor> tensors_;  // deques: pointers handed to plugins stay good
   std::deque<GraphNode> nodes_;
   std::map<std::string, galley_tensor, std::less<>> by_name_;
+  std::set<std::string> forward_names_;  // of nodes
   std::array<std::vector<galley_node>, section_names.size()> sections_;
   int64_t rows_ = 0;
   int64_t length_ = 0;
@@ -251,6 +254,10 @@ class NodeDescription {
   std::vector<const galley_attr*> attrs_;
   galley_node_view view_ = {};
 };
+
+/// What an op's shape rule says of a node's outputs. What the rule refuses is exit code Recipe and the rule's own words: it may be a
+/// configuration, and whoever asks knows better whose fault it is.
+Result<std::vector<galley_shape>> infer_shapes(const galley_op* op, const galley_node_view* node);
 
 /// The rule of input `i`: the last one repeats when it is variadic; nullptr beyond.
 const galley_operand_rule* input_rule(const galley_op* op, size_t i);

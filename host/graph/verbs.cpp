@@ -1,10 +1,11 @@
 // The graph's verbs as the C tables that plugins get. What a plugin says is checked here, so that the graph holds only what makes sense.
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include "host/base/json.hpp"
+#include "host/base/printable.hpp"
 #include "host/graph/graph.hpp"
+#include "host/graph/saved_file.hpp"
 #include "host/plugins/abi.hpp"
 
 namespace galley {
@@ -37,6 +38,9 @@ galley_status guarded(galley_graph* g, galley_error* out, Body&& body) noexcept 
 
 std::string text_or_empty(const char* text) { return text ? text : ""; }
 std::string quoted(const std::string& text) { return "'" + text + "'"; }
+/// Of a plugin's text that has not been checked yet.
+std::string shown(const std::string& text) { return quoted(printable(text, Lines::Escape)); }
+bool is_plain(const std::string& text) { return printable(text, Lines::Escape) == text; }
 
 std::string initializer_problem(const Graph& graph, const GraphTensor& t) {
   if (t.initializer.empty()) return t.initializer_inputs.empty() ? "" : "inputs of an initializer, and no initializer";
@@ -57,7 +61,8 @@ galley_status tensor_make(galley_graph* g, const galley_tensor_desc* from, galle
     if (const std::string wrong = struct_problem(from); !wrong.empty()) return refuse(g, error, "the description of a tensor " + wrong);
     const galley_tensor_desc desc = read_struct(*from);
     if (!desc.name || !*desc.name) return refuse(g, error, "a tensor without a name");
-    const std::string who = "tensor " + quoted(desc.name);
+    const std::string who = "tensor " + shown(desc.name);
+    if (!is_plain(desc.name)) return refuse(g, error, who + " has a control character in its name");
     if (desc.rank > GALLEY_MAX_RANK || (desc.rank && !desc.shape)) return refuse(g, error, who + ": rank " + std::to_string(desc.rank));
     if (!galley_dtype_bytes(desc.dtype)) return refuse(g, error, who + ": unknown dtype " + std::to_string(desc.dtype));
     const bool lasts = desc.kind == GALLEY_KIND_PARAMETER || desc.kind == GALLEY_KIND_STATE || desc.kind == GALLEY_KIND_CONSTANT;
@@ -65,6 +70,11 @@ galley_status tensor_make(galley_graph* g, const galley_tensor_desc* from, galle
       return refuse(g, error, who + ": a plugin makes parameters, states, constants and transients, not kind " + std::to_string(desc.kind));
     if (desc.file && desc.kind != GALLEY_KIND_PARAMETER)
       return refuse(g, error, who + ": only parameters are saved in a file of their own, states go into the resume state");
+    if (desc.file)
+      if (const std::string wrong = saved_file_problem(desc.file, Saved::Tensors); !wrong.empty())
+        return refuse(g, error, who + ": its file " + shown(desc.file) + " " + wrong);
+    if (desc.file_name && !is_plain(desc.file_name))
+      return refuse(g, error, who + ": its name in a file, " + shown(desc.file_name) + ", has a control character");
     if (desc.n_initializer_inputs && !desc.initializer_inputs) return refuse(g, error, who + ": inputs of an initializer are missing");
     GraphTensor t;
     t.name = desc.name;
@@ -130,6 +140,7 @@ galley_status node_make(galley_graph* g, const galley_node_desc* from, galley_te
                     "op '" + std::string(op->name) + "' has " + std::to_string(desc.n_outputs) + " outputs; the op has " +
                         std::to_string(op->n_outputs));
     if ((desc.n_inputs && !desc.inputs) || (desc.n_outputs && !outputs)) return refuse(g, error, who + " without its table of operands");
+    if (Status status = graph_of(g).check_node_name(text_or_empty(desc.name)); !status.ok()) return refuse(g, error, status.error());
     AttrList attrs;
     if (Status status = attrs.add(desc.attrs, desc.n_attrs); !status.ok()) return refuse(g, error, who + ": " + status.error().cause);
     std::vector<galley_tensor> out(outputs, outputs + desc.n_outputs);
@@ -241,10 +252,8 @@ galley_status document(galley_graph* g, const char* file, const char* text, gall
   return guarded(g, error, [&] {
     const std::string path = text_or_empty(file);
     if (!text) return refuse(g, error, "document " + quoted(path) + " has no text");
-    const std::filesystem::path below = path;
-    if (!below.has_parent_path() || !below.has_filename() || below.is_absolute() || *below.begin() == ".." ||
-        below.lexically_normal() != below)
-      return refuse(g, error, "document " + quoted(path) + " must lie in a folder of the run: \"adapter/adapter_config.json\"");
+    if (const std::string wrong = saved_file_problem(path, Saved::Document); !wrong.empty())
+      return refuse(g, error, "document " + shown(path) + " " + wrong);
     graph_of(g).documents.push_back({path, text, graph_of(g).author.use});
     return GALLEY_OK;
   });

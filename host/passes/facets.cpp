@@ -47,6 +47,10 @@ Status take_storage(const Answer& a) {
   if (x.trainable() && !format->trainable)
     return recipe_error(a.by() + ": '" + x.name + "' is to be trained, but the format '" + a.said.text + "' cannot be written by an update",
                         "freeze it, or train an adapter beside it");
+  if (x.kind == GALLEY_KIND_STATE && !format->trainable)
+    return recipe_error(
+        a.by() + ": updates write the state '" + x.name + "', but the format '" + a.said.text + "' cannot be written by an update",
+        "take a format for states that has 'trainable'");
   x.storage = a.said.text;
   x.storage_attrs = a.said.attrs;
   return ok();
@@ -99,6 +103,9 @@ Status take_update(const Answer& a) {
     return recipe_error("'" + a.name + "' is to be trained, but no strategy updates it", "add an optimizer to the recipe, or freeze it");
   if (!a.c.strategies[static_cast<size_t>(a.said.use)]->update())
     return plugin_error(a.by() + " claims the update of '" + a.name + "' but has no galley.update/1");
+  if (const uint32_t stage = a.c.strategies[static_cast<size_t>(a.said.use)]->update()->stage; stage != GALLEY_STAGE_STEP)
+    return plugin_error(a.by() + " claims the update of '" + a.name + "', but it builds stage " + stage_name(stage),
+                        "what has won an update builds it in GALLEY_STAGE_STEP");
   a.tensor().update_use = a.said.use;
   return ok();
 }

@@ -248,7 +248,10 @@ Result<bool> SegmentFuser::accept(Launch launch) {
   for (const uint32_t step : launch.steps) nodes.push_back(&of(step));
   launch.choice = TRY(fuser_.joint(nodes, launch))->choice;
   // Constants live for the whole run, so that they would raise any peak.
-  if (!launch.choice->kernel || launch.choice->constants > 0 || !has_room(launch, true)) return false;
+  if (!launch.choice->kernel || launch.choice->constants > 0) return false;
+  // A kernel of one of the nodes alone that wants to go before it does.
+  if (std::ranges::any_of(nodes, [&](const Instruction* node) { return node->priority > launch.choice->priority; })) return false;
+  if (!has_room(launch, true)) return false;
   const uint32_t to = slot_[launch.steps.front()];
   for (const uint32_t step : launch.steps) {
     // A chain that becomes part of a group is no launch any more.

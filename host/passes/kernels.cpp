@@ -88,6 +88,7 @@ void give(Program& program, Instruction& i, const KernelChoice& choice) {
   i.kernel = choice.kernel;
   i.capturable = choice.capturable;
   i.varies = choice.varies;
+  i.priority = choice.priority;
   const auto memory = [&](const char* what, int64_t bytes, Life life) {
     if (bytes <= 0) return no_tensor;
     program.tensors.push_back({what + i.name, GALLEY_U8, {bytes}, bytes, 0, Owner::Workspace, life, ""});
@@ -203,6 +204,7 @@ Result<const KernelChoice*> Kernels::choose(const Instruction& i, const std::vec
   choice.constants = plan.constants_bytes;
   choice.capturable = !(plan.flags & GALLEY_PLAN_NOT_CAPTURABLE);
   choice.varies = plan.flags & GALLEY_PLAN_VARIES;
+  choice.priority = plan.priority;
   return &choice;
 }
 

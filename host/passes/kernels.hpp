@@ -22,6 +22,7 @@ struct KernelChoice {
   int64_t constants = 0;
   bool capturable = true;
   bool varies = false;
+  int64_t priority = 0;
   std::string refusals;
 };
 

@@ -74,6 +74,9 @@ struct Compilation {
 /// "keep"; "offload to pinned".
 std::string choice_text(const Compilation& c, uint32_t choice);
 
+/// "STEP" of GALLEY_STAGE_STEP.
+const char* stage_name(uint32_t stage);
+
 /// FLOPs and bytes of an item by its op's rule.
 Result<galley_cost> item_cost(const Compilation& c, const Item& item);
 

@@ -1,11 +1,14 @@
 #include "host/passes/place.hpp"
 
 #include <algorithm>
+#include <deque>
 
 #include "galley/format.h"
 #include "galley/op.h"
+#include "host/base/printable.hpp"
 #include "host/plan/sums.hpp"
 #include "host/plugins/abi.hpp"
+#include "host/plugins/library.hpp"
 
 namespace galley {
 namespace {
@@ -37,7 +40,7 @@ int64_t parameter_count(const Graph& graph, bool trainable_only) {
 }
 
 /// What the run must know about the program beside its code.
-void describe(Compilation& c, const Placer& placer) {
+Status describe(Compilation& c, const Placer& placer) {
   const Graph& graph = c.graph;
   Program& p = c.program;
   p.slots = graph.slots;
@@ -47,6 +50,7 @@ void describe(Compilation& c, const Placer& placer) {
   p.parameters = parameter_count(graph, false);
   p.trainable = parameter_count(graph, true);
   if (graph.logits) p.vocabulary = graph.tensor(graph.logits).shape.back();
+  std::map<std::string, const GraphTensor*> named;
   for (galley_tensor t = 1; t <= graph.tensor_count(); ++t) {
     const GraphTensor& x = graph.tensor(t);
     if (x.kind == GALLEY_KIND_INPUT && t != graph.position) p.inputs.emplace_back(x.name, placer.stored(t));
@@ -54,8 +58,15 @@ void describe(Compilation& c, const Placer& placer) {
     const bool kept = (x.parameter_kind() && x.trainable()) || x.kind == GALLEY_KIND_STATE;
     if (!kept && !x.parameter_kind()) continue;
     for (const TensorId component : placer.components(t)) {
-      if (kept) p.resume.emplace_back(p.tensors[static_cast<size_t>(component)].name, component);
-      else p.frozen.push_back(component);
+      if (!kept) {
+        p.frozen.push_back(component);
+        continue;
+      }
+      const std::string& name = p.tensors[static_cast<size_t>(component)].name;
+      if (const auto [first, fresh] = named.try_emplace(name, &x); !fresh)
+        return plugin_error("two tensors of the resume state are called '" + name + "': '" + first->second->name + "' and '" + x.name + "'",
+                            "a component is called like its tensor, with its format's suffix behind");
+      p.resume.emplace_back(name, component);
     }
   }
   for (size_t i = 0; i < c.decisions.trainable.size(); ++i) {
@@ -69,6 +80,7 @@ void describe(Compilation& c, const Placer& placer) {
     trained.count = x.count();
     p.trained.push_back(std::move(trained));
   }
+  return ok();
 }
 
 }  // namespace
@@ -109,6 +121,13 @@ Result<std::vector<Placer::Component>> Placer::components_of(const GraphTensor& 
         std::any_of(parts[i].extents, parts[i].extents + parts[i].rank, [](int64_t extent) { return extent < 0; }))
       return plugin_error("format '" + t.storage + "' of plugin '" + format.plugin->manifest.id + "': component " + std::to_string(i + 1) +
                           " of '" + t.name + "' has no suffix, or a shape or dtype that makes no sense");
+  for (uint32_t i = 0; i < n; ++i)
+    for (uint32_t other = 0; other < i; ++other)
+      if (galley_same_text(parts[i].suffix, parts[other].suffix))
+        return plugin_error("format '" + t.storage + "' of plugin '" + format.plugin->manifest.id + "': components " +
+                                std::to_string(other + 1) + " and " + std::to_string(i + 1) + " of '" + t.name + "' have one suffix, '" +
+                                printable(parts[i].suffix, Lines::Escape) + "'",
+                            "what is saved of a component is found by it");
   std::vector<Component> out;
   for (uint32_t i = 0; i < n; ++i) {
     ProgramTensor& made = out.emplace_back(Component{{}, parts[i].numbers}).tensor;
@@ -243,8 +262,45 @@ Result<const galley_op*> Placer::op(const std::string& name, const std::string& 
   return plugin_error("no plugin provides the op '" + name + "' that '" + needed_by + "' needs");
 }
 
+/// A node that the host makes has the operands that it already has; the op's rule has to give its outputs the same shapes and dtypes. A
+/// kernel goes by the one and memory by the other.
+Status Placer::check_shapes(const galley_op* op, const std::string& name, const std::vector<Operand>& inputs,
+                            const std::vector<Operand>& outputs, const AttrList& attrs) const {
+  const std::string who = "'" + name + "' (op '" + op->name + "' of plugin '" + caller_of(op, op->name).plugin + "') ";
+  if (inputs.size() > op->n_inputs && !(op->n_inputs && op->inputs[op->n_inputs - 1]->flags & GALLEY_OPERAND_VARIADIC))
+    return plugin_error(who + "is given " + std::to_string(inputs.size()) + " inputs; the op takes " + std::to_string(op->n_inputs));
+  if (outputs.size() != op->n_outputs)
+    return plugin_error(who + "is to write " + std::to_string(outputs.size()) + " outputs; the op has " + std::to_string(op->n_outputs));
+  std::deque<GraphTensor> described;
+  const auto describe = [&](const std::vector<Operand>& operands) {
+    std::vector<const GraphTensor*> out;
+    for (const Operand& o : operands) {
+      GraphTensor& t = described.emplace_back();
+      t.name = program_.tensors[static_cast<size_t>(o.tensor)].name;
+      t.dtype = o.dtype;
+      t.shape = o.shape;
+      out.push_back(&t);
+    }
+    return out;
+  };
+  const std::vector<const GraphTensor*> in = describe(inputs), out = describe(outputs);
+  const NodeDescription description(op, name, in, attrs, out, 0, graph_.length());
+  const Result<std::vector<galley_shape>> shapes = infer_shapes(op, description.view());
+  if (!shapes) return plugin_error(who + "is not what its op takes: " + shapes.error().cause, shapes.error().hint);
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    GraphTensor inferred;
+    inferred.dtype = (*shapes)[k].dtype;
+    inferred.shape.assign((*shapes)[k].extents, (*shapes)[k].extents + (*shapes)[k].rank);
+    if (inferred.dtype != out[k]->dtype || inferred.shape != out[k]->shape)
+      return plugin_error(who + "writes " + (inferred.dtype ? type_text(inferred) : std::string("nothing")) + " as '" +
+                          op->outputs[k]->name + "', but '" + out[k]->name + "' is " + type_text(*out[k]));
+  }
+  return ok();
+}
+
 Status Placer::emit_op(const galley_op* op, const std::string& name, std::vector<Operand> inputs, std::vector<Operand> outputs,
                        AttrList attrs) {
+  TRY_STATUS(check_shapes(op, name, inputs, outputs, attrs));
   Instruction i;
   i.op = op;
   i.name = name;
@@ -410,7 +466,7 @@ Status place(Compilation& c) {
     placer.read_back(SegmentKind::Eval);
   }
   if (c.trains() && c.options.exports) TRY_STATUS(placer.export_tensors());
-  describe(c, placer);
+  TRY_STATUS(describe(c, placer));
   if (c.trains()) TRY_STATUS(placer.sums());
   return ok();
 }

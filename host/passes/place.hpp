@@ -91,7 +91,11 @@ class Placer {
   Status outputs(const Item& item, const Range& range, Instruction* instruction);
   Status emit(const Item& item);
   Status emit(const Item& item, const Range& range, Instruction instruction);
+  Status check_shapes(const galley_op* op, const std::string& name, const std::vector<Operand>& inputs, const std::vector<Operand>& outputs,
+                      const AttrList& attrs) const;
   Status emit_op(const galley_op* op, const std::string& name, std::vector<Operand> inputs, std::vector<Operand> outputs, AttrList attrs);
+  Status emit_format_op(const GraphTensor& t, const char* op_name, const std::string& name, std::vector<Operand> from,
+                        std::vector<Operand> to, AttrList attrs);
   Result<const galley_op*> op(const std::string& name, const std::string& needed_by) const;
 
   // place_files.cpp
@@ -99,6 +103,9 @@ class Placer {
   std::string suffix(galley_tensor t, size_t component) const;
   void read_file(const GraphTensor& t, const std::string& suffix, const Operand& to);
   Status initialize(galley_tensor t, const Operand& value);
+  /// What is saved: by file and name in it.
+  using SavedNames = std::map<std::pair<std::string, std::string>, galley_tensor>;
+  Status check_files(const SavedNames& saved) const;
   Result<Operand> exported(galley_tensor t, const std::map<galley_tensor, galley_tensor>& values, std::set<galley_node>* done);
 
   // stream.cpp: updates in parts.

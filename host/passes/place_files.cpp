@@ -1,6 +1,7 @@
 // The segments that begin and end a run: every parameter, state and constant from its file or initializer; every saved tensor into its
 // file.
 #include <algorithm>
+#include <filesystem>
 
 #include "galley/op.h"
 #include "host/passes/packed.hpp"
@@ -31,7 +32,9 @@ Status Placer::initialize(galley_tensor id, const Operand& value) {
     attrs.set("seed", static_cast<int64_t>(c_.options.seed));
     attrs.set("stream", t.name);
   }
-  return emit_op(from, name, std::move(inputs), {value}, std::move(attrs));
+  Status made = emit_op(from, name, std::move(inputs), {value}, std::move(attrs));
+  if (made || t.use == no_use) return made;
+  return plugin_error(who(t.use) + ": " + made.error().cause, made.error().hint);
 }
 
 /// From the tensor's file: its numbers, or with a suffix a component.
@@ -115,34 +118,56 @@ Result<Operand> Placer::exported(galley_tensor id, const std::map<galley_tensor,
   return plain(it->second) ? locate(it->second) : read(it->second);
 }
 
+/// A file that has to be a folder as well would be found out when the last step is over.
+Status Placer::check_files(const SavedNames& saved) const {
+  std::map<std::string, std::string> files;  // with whose they are
+  for (const auto& [place, id] : saved) files.try_emplace(place.first, "tensor '" + graph_.tensor(id).name + "'");
+  for (const Document& d : graph_.documents) files.try_emplace(d.file, "a document of " + who(d.use));
+  for (const auto& [file, whose] : files)
+    for (std::filesystem::path folder = std::filesystem::path(file).parent_path(); !folder.empty(); folder = folder.parent_path())
+      if (const auto at = files.find(folder.string()); at != files.end())
+        return plugin_error(whose + " is to be saved in '" + file + "', but " + at->second + " is to be saved as '" + at->first + "'",
+                            "a file cannot be a folder as well");
+  return ok();
+}
+
 Status Placer::export_tensors() {
   kind_ = SegmentKind::Export;
   local_.clear();
   std::map<galley_tensor, galley_tensor> values;
   for (const ExportedValue& e : graph_.exported) values[e.parameter] = e.value;
   std::set<galley_node> done;
+  SavedNames saved;
   for (galley_tensor id = 1; id <= graph_.tensor_count(); ++id) {
     const GraphTensor& t = graph_.tensor(id);
     if (!t.parameter_kind() || t.slice_of) continue;
     if (t.file.empty() ? graph_.export_model == GALLEY_EXPORT_OWN : graph_.export_model == GALLEY_EXPORT_MODEL) continue;
-    const auto write = [&](const Operand& value, const std::string& entry) {
+    const auto write = [&](const Operand& value, const std::string& entry) -> Status {
       Instruction i;
       i.action = Action::Write;
       i.name = "write " + entry;
       i.inputs = {with_access(value, GALLEY_READ)};
       i.file = t.file.empty() ? "model/model.safetensors" : t.file;
       i.entry = entry;
+      const auto [first, fresh] = saved.try_emplace({i.file, entry}, id);
+      if (!fresh) {
+        const auto named = [&](const GraphTensor& x) { return "'" + x.name + "'" + (x.use == no_use ? "" : " of " + who(x.use)); };
+        return plugin_error("two tensors are to be saved as '" + entry + "' in '" + i.file + "': " + named(graph_.tensor(first->second)) +
+                                " and " + named(t),
+                            "a file holds a name once: give them names of their own in it");
+      }
       code().push_back(std::move(i));
+      return ok();
     };
     const std::string entry = t.file_name.empty() ? t.name : t.file_name;
     if (!graph_.exported_stored.contains(id) || values.contains(id)) {
-      write(TRY(exported(id, values, &done)), entry);
+      TRY_STATUS(write(TRY(exported(id, values, &done)), entry));
       continue;
     }
     const std::vector<Operand> parts = TRY(stage(id, {}, true));
-    for (size_t k = 0; k < parts.size(); ++k) write(parts[k], entry + suffix(id, k));
+    for (size_t k = 0; k < parts.size(); ++k) TRY_STATUS(write(parts[k], entry + suffix(id, k)));
   }
-  return ok();
+  return check_files(saved);
 }
 
 }  // namespace galley

@@ -65,6 +65,16 @@ bool Placer::unpacks(galley_tensor id) const {
          program_.tensors[static_cast<size_t>(components_.at(of.id).front())].dtype != t.dtype;
 }
 
+/// The op of a tensor's format that packs or unpacks it.
+Status Placer::emit_format_op(const GraphTensor& t, const char* op_name, const std::string& name, std::vector<Operand> from,
+                              std::vector<Operand> to, AttrList attrs) {
+  Status made = emit_op(TRY(op(op_name, name)), name, std::move(from), std::move(to), std::move(attrs));
+  if (made) return made;
+  return plugin_error(
+      "format '" + t.storage + "' of plugin '" + c_.plugins.format(t.storage).plugin->manifest.id + "': " + made.error().cause,
+      "the format's components and the shape rules of its ops have to say the same");
+}
+
 /// An operand that holds the tensor's numbers in its own dtype.
 Result<Operand> Placer::numbers_of(galley_tensor id, const Range& range, const std::vector<Operand>& parts, bool read) {
   const GraphTensor &t = tensors_[id], &of = tensors_[base(id)];
@@ -77,9 +87,8 @@ Result<Operand> Placer::numbers_of(galley_tensor id, const Range& range, const s
     TRY_STATUS(emit_op(c_.roles.copy, "cast " + of.name, parts, {numbers}, attrs));
     return numbers;
   }
-  const std::string name = "unpack " + of.name;
   attrs.set("dtype", static_cast<int64_t>(t.dtype));
-  TRY_STATUS(emit_op(TRY(op(c_.plugins.format(of.storage).table->unpack_op, name)), name, parts, {numbers}, attrs));
+  TRY_STATUS(emit_format_op(of, c_.plugins.format(of.storage).table->unpack_op, "unpack " + of.name, parts, {numbers}, attrs));
   return numbers;
 }
 
@@ -105,7 +114,7 @@ Status Placer::pack(galley_tensor id, const Range& range, const Operand& value, 
     attrs.set("stream", name);
   }
   const bool draws = inputs.size() > 1;
-  TRY_STATUS(emit_op(TRY(op(format.pack_op, name)), name, std::move(inputs), parts, std::move(attrs)));
+  TRY_STATUS(emit_format_op(t, format.pack_op, name, std::move(inputs), parts, std::move(attrs)));
   if (draws && !range.all()) code().back().first_row = range.first_row(t.shape);
   return ok();
 }

@@ -42,6 +42,28 @@ Status build(Compilation& c, size_t use, galley_tensor parameter) {
   return ok();
 }
 
+/// Who has won a parameter's update has to write it: else nothing would be trained, and no step would say so.
+Status check_updated(const Compilation& c) {
+  const Graph& graph = c.graph;
+  std::set<std::pair<galley_tensor, int>> written;
+  for (const galley_node n : graph.section(Section::Update)) {
+    const GraphNode& node = graph.node(n);
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      if (const galley_operand_rule* rule = input_rule(node.op, i); rule && rule->flags & GALLEY_OPERAND_INOUT)
+        written.emplace(node.inputs[i], node.use);
+    for (const galley_tensor t : node.outputs) written.emplace(t, node.use);
+  }
+  for (const galley_tensor t : c.decisions.trainable) {
+    const int use = graph.tensor(t).update_use;
+    if (use == no_use || written.contains({t, use})) continue;
+    const std::string& name = graph.tensor(t).name;
+    return plugin_error(label(c.strategies, use) + ", plugin '" + c.strategies[static_cast<size_t>(use)]->plugin().manifest.id +
+                            "': claims the update of '" + name + "', but none of the nodes that it builds writes '" + name + "'",
+                        "its 'build' has to append a node that updates the parameter in place, or it abstains from claiming");
+  }
+  return ok();
+}
+
 /// Of an update that is not run, the states that stand for parameters are left.
 void drop_training(Compilation& c) {
   Graph& graph = c.graph;
@@ -57,6 +79,11 @@ void drop_training(Compilation& c) {
 }
 
 }  // namespace
+
+const char* stage_name(uint32_t stage) {
+  constexpr const char* names[] = {"?", "CHECK", "CLIP", "GRADIENT", "STEP", "AFTER"};
+  return names[stage <= GALLEY_STAGE_AFTER ? stage : 0];
+}
 
 bool Compilation::averages() const {
   return (options.purpose == Purpose::Evaluate || options.purpose == Purpose::Sample) && !decisions.trainable.empty() &&
@@ -79,7 +106,8 @@ Status update(Compilation& c) {
       }
     }
   }
-  if (!c.trains()) drop_training(c);
+  if (c.trains()) return check_updated(c);
+  drop_training(c);
   return ok();
 }
 

@@ -34,7 +34,7 @@ class Verifier {
         const GraphTensor& p = graph_.tensor(t);
         if (!p.gradient || !writer_[p.gradient]) return wrong_tensor(p, "is to be trained, but no node writes its gradient");
       }
-    return ok();
+    return check_skipped_steps();
   }
 
  private:
@@ -220,6 +220,31 @@ class Verifier {
       if (!writer_[t.id] && adds) return wrong(node, "adds to '" + t.name + "', which no node has written");
     }
     if (!writer_[t.id]) writer_[t.id] = node.id;
+    return ok();
+  }
+
+  /// A step that is skipped changes nothing: what a strategy appends and writes parameters or states knows of GALLEY_SCALAR_APPLY, by
+  /// reading it or what was made of it. Stage CHECK, which decides on it, keeps count of skipped steps as well.
+  Status check_skipped_steps() const {
+    const galley_tensor apply = graph_.find("scalar.apply");
+    std::vector<bool> knows(graph_.tensor_count() + 1, false);
+    if (apply) knows[apply] = true;
+    for (const galley_node n : graph_.section(Section::Update)) {
+      const GraphNode& node = graph_.node(n);
+      const bool reads = std::any_of(node.inputs.begin(), node.inputs.end(), [&](galley_tensor t) { return knows[t]; });
+      for (const galley_tensor t : node.outputs)
+        if (reads && t && graph_.tensor(t).kind == GALLEY_KIND_TRANSIENT) knows[t] = true;
+      const galley_update* stage = node.use == no_use ? nullptr : c_.strategies[static_cast<size_t>(node.use)]->update();
+      if (reads || !stage || stage->stage == GALLEY_STAGE_CHECK) continue;
+      for (size_t i = 0; i < node.inputs.size() + node.outputs.size(); ++i) {
+        const bool output = i >= node.inputs.size();
+        const galley_tensor t = output ? node.outputs[i - node.inputs.size()] : node.inputs[i];
+        const galley_operand_rule* rule = output ? nullptr : input_rule(node.op, i);
+        if (!t || !(output || (rule && rule->flags & GALLEY_OPERAND_INOUT))) continue;
+        if (const uint32_t kind = graph_.tensor(t).kind; kind == GALLEY_KIND_PARAMETER || kind == GALLEY_KIND_STATE)
+          return wrong(node, "writes '" + graph_.tensor(t).name + "' and does not read GALLEY_SCALAR_APPLY, so a skipped step changes it");
+      }
+    }
     return ok();
   }
 

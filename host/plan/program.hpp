@@ -139,6 +139,7 @@ struct Instruction {
   const galley_kernel* kernel = nullptr;
   bool capturable = true;  ///< Kernel: the device can capture its work and replay it
   bool varies = false;     ///< Kernel: it has other bytes in another run
+  int64_t priority = 0;    ///< Kernel: what it answered with
   std::vector<Operand> inputs;
   size_t components = 0;  ///< so many of the last inputs are components of operands that are read as they are stored; no inputs of the op
   std::vector<Operand> outputs;  ///< an operand that is updated in place stands among the inputs with READ_WRITE

@@ -5,7 +5,11 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+
+#include "host/base/result.hpp"
 
 namespace galley {
 namespace {
@@ -43,39 +47,52 @@ std::string_view name_of(int signal) {
   }
 }
 
-void tell(int signal) {
+/// "galley: plugin 'ID' <did> in WHAT<how>; kernel …". False: no plugin is being called.
+bool tell(std::string_view did, std::string_view how) {
   // The innermost mark that knows the node says most: a device's `launch` stands within the call of a kernel.
   const CallMark* mark = Calling::innermost.load(std::memory_order_acquire);
+  if (!mark) return false;
   for (const CallMark* m = mark; m; m = m->outer)
     if (!m->node.empty()) {
       mark = m;
       break;
     }
-  if (mark) {
-    Line line;
-    line << "galley: plugin '" << mark->plugin << "' died in " << mark->what << " of " << name_of(signal);
-    if (!mark->kernel.empty()) line << "; kernel '" << mark->kernel << "'";
-    if (!mark->node.empty()) line << ", node '" << mark->node << "'";
-    if (!mark->strategy.empty()) line << ", " << mark->strategy;
-    line.write();
-  }
+  Line line;
+  line << "galley: plugin '" << mark->plugin << "' " << did << " in " << mark->what << how;
+  if (!mark->kernel.empty()) line << "; kernel '" << mark->kernel << "'";
+  if (!mark->node.empty()) line << ", node '" << mark->node << "'";
+  if (!mark->strategy.empty()) line << ", " << mark->strategy;
+  line.write();
+  return true;
 }
 
 [[maybe_unused]] void die(int signal) {  // under sanitizers nobody calls it
   // Threads of one kernel may fault together: the first one tells, the others wait for the end. One that faults in telling ends at once.
   static std::atomic<pid_t> telling = 0;
   pid_t first = 0;
-  if (telling.compare_exchange_strong(first, ::gettid())) tell(signal);
-  else
+  if (telling.compare_exchange_strong(first, ::gettid())) {
+    char how[96] = " of ";
+    const std::string_view name = name_of(signal);
+    std::memcpy(how + 4, name.data(), std::min(name.size(), sizeof how - 5));
+    tell("died", how);
+  } else
     while (first != ::gettid()) ::pause();
   // Now the process dies as it would have, with a core where the system writes one.
   std::signal(signal, SIG_DFL);
   std::raise(signal);
 }
 
+/// Half a run must not look like a whole one, whatever status the plugin chose.
+void ended() {
+  if (!tell("ended the process", "")) return;
+  std::fflush(nullptr);
+  ::_exit(static_cast<int>(Exit::Plugin));
+}
+
 }  // namespace
 
 void name_faults() {
+  std::atexit(ended);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   // A stack of its own, so that a stack that overflowed can be told too.
   static char stack[64 << 10];

@@ -34,8 +34,8 @@ class Calling {
 };
 
 /// From now on a fault (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) within such a scope writes one line to stderr before the process dies
-/// of it.
-/// Does nothing under sanitizers, which have words of their own. [main-thread]
+/// of it. This does nothing under sanitizers, which have words of their own. A plugin that ends the process within such a scope (`exit`)
+/// gets a line, too, and the process ends with exit code Plugin. [main-thread]
 void name_faults();
 
 }  // namespace galley

@@ -10,6 +10,7 @@
 #include <locale>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -105,9 +106,20 @@ std::string complete(galley_op* op) {
   op->outputs = complete_all(op->outputs, op->n_outputs, "the rule of output", &problem);
   op->cases = complete_all(op->cases, op->n_cases, "case", &problem);
   for (const auto& [rules, n] : {std::pair(op->inputs, op->n_inputs), std::pair(op->outputs, op->n_outputs)})
-    for (uint32_t i = 0; problem.empty() && i < n; ++i)
-      if (!rules[i]->name) problem = "an operand without a name";
-  return problem;
+    for (uint32_t i = 0; problem.empty() && i < n; ++i) {
+      if (!rules[i]->name) return "an operand without a name";
+      const std::string which = "operand '" + std::string(rules[i]->name) + "'";
+      if (rules[i]->role > GALLEY_ROLE_REDUCED) problem = which + " has the role " + std::to_string(rules[i]->role);
+      const bool last_input = rules == op->inputs && i + 1 == n;
+      if (rules[i]->flags & GALLEY_OPERAND_VARIADIC && !last_input) problem = which + " is variadic; only the last input can be";
+      const int64_t alias = rules == op->outputs ? rules[i]->alias : -1;
+      if (alias < -1 || alias >= int64_t{op->n_inputs})
+        problem = which + " may take over input " + std::to_string(alias) + " of " + std::to_string(op->n_inputs) + ", counted from 0";
+    }
+  if (problem.empty() && op->grain > GALLEY_GRAIN_TENSOR) problem = "the grain " + std::to_string(op->grain);
+  if (problem.empty() && op->grain == GALLEY_GRAIN_BLOCK && op->grain_block < 1)
+    problem = "a grain of blocks of " + std::to_string(op->grain_block) + " elements";
+  return problem.empty() ? "" : "'" + std::string(op->name) + "': " + problem;
 }
 std::string complete(galley_device* device) {
   std::string problem;
@@ -122,11 +134,19 @@ std::string complete(galley_device* device) {
   return problem;
 }
 
+/// What no two tables of a library have in common.
+std::string name_of(const galley_strategy& s) { return s.name; }
+std::string name_of(const galley_op& o) { return o.name; }
+std::string name_of(const galley_format& f) { return f.name; }
+std::string name_of(const galley_device& d) { return d.kind; }
+std::string name_of(const galley_kernel& k) { return std::string(k.name) + "' of op '" + k.op + "' for device '" + k.device; }
+
 // "op 2 of 5 …": tables of one kind, complete.
 template <class Table>
 Result<std::vector<const Table*>> take_tables(const std::filesystem::path& file, const std::string& plugin, const char* noun,
                                               const Table* const* tables, uint32_t n) {
   std::vector<const Table*> out;
+  std::set<std::string> names;
   if (n && !tables) return at(file, "the entry says " + std::to_string(n) + " " + noun + "s and has no table of them");
   for (uint32_t i = 0; i < n; ++i) {
     const std::string which = std::string(noun) + " " + std::to_string(i + 1) + " of " + std::to_string(n);
@@ -134,6 +154,7 @@ Result<std::vector<const Table*>> take_tables(const std::filesystem::path& file,
     Table table = read_struct(*tables[i]);
     if (const char* missing = missing_of(table)) return at(file, which + " has no " + missing);
     if (const std::string wrong = complete(&table); !wrong.empty()) return at(file, which + ": " + wrong);
+    if (!names.insert(name_of(table)).second) return at(file, which + ", '" + name_of(table) + "', is registered twice");
     out.push_back(keep(table));
     owners().emplace(out.back(), plugin);
   }
@@ -205,8 +226,9 @@ Result<const Library*> open_library(const std::filesystem::path& file, const Man
   }
 
   auto* library = libraries.emplace_back(std::make_unique<boost::dll::shared_library>()).get();
-  // Initializers of the library run in here, and may throw.
+  // Initializers of the library run in here, and may throw, or die.
   try {
+    const Calling calling({manifest.id, "an initializer of its library"});
     std::error_code failed;  // of this kind of call dlerror() still has the cause
     library->load(path, boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local, failed);
     if (failed) return at(file, "cannot be loaded: " + loader_text(path));

@@ -20,6 +20,39 @@ bool lists(const std::vector<std::string>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+/// What [provides] names of one kind, against what there is.
+std::string unprovided(const Manifest& manifest, const char* noun, const std::vector<std::string>& named,
+                       const std::vector<std::string>& there, const std::string& where) {
+  for (const std::string& name : named) {
+    if (lists(there, name)) continue;
+    const std::string hint = did_you_mean(name, there);
+    return manifest.file.string() + ": [provides] names the " + noun + " '" + name + "', which " + where + " does not register" +
+           (hint.empty() ? "" : "; " + hint);
+  }
+  return {};
+}
+
+std::vector<std::string> ops_of(std::initializer_list<const Library*> libraries) {
+  std::vector<std::string> out;
+  for (const Library* library : libraries)
+    for (const galley_kernel* kernel : library->kernels) out.emplace_back(kernel->op);
+  return out;
+}
+
+/// Kernels are looked for where no other library may have them.
+std::string unprovided(const Manifest& manifest, const Library& library) {
+  std::vector<std::string> ops, formats, devices;
+  for (const galley_op* op : library.ops) ops.emplace_back(op->name);
+  for (const galley_format* format : library.formats) formats.emplace_back(format->name);
+  for (const galley_device* device : library.devices) devices.emplace_back(device->kind);
+  std::string out = unprovided(manifest, "op", manifest.ops, ops, manifest.library);
+  if (out.empty()) out = unprovided(manifest, "format", manifest.formats, formats, manifest.library);
+  if (out.empty()) out = unprovided(manifest, "device", manifest.devices, devices, manifest.library);
+  if (out.empty() && manifest.kernel_libraries.empty())
+    out = unprovided(manifest, "kernel of op", manifest.kernels, ops_of({&library}), manifest.library);
+  return out;
+}
+
 }  // namespace
 
 std::vector<fs::path> Plugin::open_files() const {
@@ -134,6 +167,8 @@ Status Plugins::load(Plugin& plugin) {
   const std::string abi = abi_problem(manifest.abi_major, manifest.abi_minor);
   Result<const Library*> library = plugin_error(manifest.file.string() + ": plugin '" + manifest.id + "' " + abi);
   if (abi.empty()) library = open_library(manifest.folder() / manifest.library, manifest);
+  if (library)
+    if (const std::string wrong = unprovided(manifest, **library); !wrong.empty()) library = plugin_error(wrong);
   if (!library) {
     plugin.problem = library.error();
     return *plugin.problem;
@@ -221,6 +256,12 @@ void Plugins::open_kernels(Plugin& plugin, const std::string& device, const std:
     const Result<const Library*> library = open_library(at->second.file, plugin.manifest);
     if (library) {
       at->second.library = *library;
+      const auto& all = plugin.manifest.kernel_libraries;
+      if (std::all_of(all.begin(), all.end(), [&](const KernelLibrary& other) { return other.device == device; }))
+        if (const std::string wrong =
+                unprovided(plugin.manifest, "kernel of op", plugin.manifest.kernels, ops_of({plugin.library, *library}), chosen->library);
+            !wrong.empty())
+          warn(wrong);
       return;
     }
     warn(library.error().cause);

@@ -12,6 +12,7 @@
 #include "host/data/loader.hpp"
 #include "host/data/text_codec.hpp"
 #include "host/passes/roles.hpp"
+#include "host/passes/unused_kernels.hpp"
 #include "host/plan/dump.hpp"
 #include "host/plan/shadow.hpp"
 
@@ -233,9 +234,18 @@ Result<std::unique_ptr<Study>> make_study(const std::filesystem::path& recipe_pa
       for (const auto& p : plugins.all()) ids.push_back(p->manifest.id);
       return recipe_error(s.recipe.name + ": 'kernels' names the plugin '" + id + "', which is not there", did_you_mean(id, ids));
     }
+  for (const auto& p : plugins.all())
+    if (compile_options.kernels.contains(p->manifest.id)) TRY_STATUS(plugins.load(*p));
   compile_options.watch = options.watch;
   compile_options.built_in = [&s](const Plugin& plugin) { return s.built_in(plugin); };
   s.program = TRY(compile(*s.graph, s.loaded, plugins, s.target, compile_options));
+  if (options.warn) {
+    std::vector<std::string> used;
+    for (const auto& strategy : s.loaded)
+      if (!s.built_in(strategy->plugin())) used.push_back(strategy->plugin().manifest.id);
+    for (const std::string& line : unused_kernels(plugins, s.target, s.program, s.recipe.kernels, used))
+      options.warn(s.recipe.name + ": " + line);
+  }
 
   if (options.purpose != Purpose::Sample)
     TRY_STATUS(check_data(s.data, s.recipe.data, s.program.vocabulary, {s.program.micro_batches, s.program.window_tokens}));

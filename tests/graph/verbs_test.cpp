@@ -172,6 +172,9 @@ TEST_F(Verbs, MakeATensorOnlyOfAWholeDescription) {
       {"of no tensor", [](Desc& d) { d.parameter = nowhere; }, "tensor 't' is said to belong to what is no parameter"},
       {"of an input", [&](Desc& d) { d.parameter = input; }, "tensor 't' is said to belong to what is no parameter"},
       {"a name that is taken", [](Desc& d) { d.name = "p"; }, "two tensors of the name 'p'"},
+      {"a name of two lines", [](Desc& d) { d.name = "../p\n"; }, "tensor '../p\\n' has a control character in its name"},
+      {"a name in a file of two lines", [](Desc& d) { d.file_name = "p\n"; },
+       "tensor 't': its name in a file, 'p\\n', has a control character"},
   });
   galley_tensor_desc good = tensor_desc();
   good.parameter = parameter;
@@ -212,6 +215,19 @@ TEST_F(Verbs, MakeANodeOnlyOfAWholeDescription) {
   galley_error error = GALLEY_ERROR_INIT;
   EXPECT_EQ(verbs.node_make(graph.handle(), &good, &out, &error), GALLEY_OK) << error.text;
   EXPECT_EQ(graph.tensor(out).producer, 1u);
+}
+
+TEST_F(Verbs, ForwardNodesHaveNamesOfTheirOwn) {
+  galley_node_desc desc = node_desc();
+  desc.name = "y";
+  galley_tensor out = 0;
+  galley_error error = GALLEY_ERROR_INIT;
+  ASSERT_EQ(verbs.node_make(graph.handle(), &desc, &out, &error), GALLEY_OK) << error.text;
+  out = 0;
+  expect_refused({{"again", [&](galley_error* e) { return verbs.node_make(graph.handle(), &desc, &out, e); },
+                   "two forward nodes of the name 'y'", "random numbers are keyed by it: each node needs one of its own"}});
+  const Graph::As backward(graph, {Section::Backward});
+  EXPECT_EQ(verbs.node_make(graph.handle(), &desc, &out, &error), GALLEY_OK) << "a node of backward may be called as another one";
 }
 
 TEST_F(Verbs, ReadOnlyWhatIsThere) {
@@ -306,6 +322,42 @@ TEST_F(Verbs, ReportOneNumberUnderAPlainName) {
   EXPECT_EQ(verbs.report(graph.handle(), number, "group_1/a.b", &error), GALLEY_OK) << error.text;
 }
 
+TEST_F(Verbs, TensorsAreSavedInAFolderOfTheRun) {
+  const std::string must_lie = " must lie in a folder of the run: \"adapter/adapter_model.safetensors\"";
+  const std::string own = "which is the run's own: a plugin saves in 'model', in 'adapter' or in a folder of its own";
+  const std::string long_name = "a/" + std::string(252, 'x');
+  std::vector<Spoiled<galley_tensor_desc>> cases;
+  for (const auto& [file, text] :
+       std::vector<std::pair<const char*, std::string>>{{"", must_lie},
+                                                        {"x.safetensors", must_lie},
+                                                        {"metrics.jsonl", must_lie},
+                                                        {"/tmp/x.safetensors", must_lie},
+                                                        {"../x.safetensors", must_lie},
+                                                        {"adapter/../../x.safetensors", must_lie},
+                                                        {"adapter/./x.safetensors", must_lie},
+                                                        {"./adapter/x.safetensors", must_lie},
+                                                        {"adapter//x.safetensors", must_lie},
+                                                        {"adapter/", must_lie},
+                                                        {"state/step-00000002/state.safetensors", " lies in 'state', " + own},
+                                                        {"model/model.safetensors", " is written by Galley itself: choose another name"},
+                                                        {"adapter/config.json", " must end in '.safetensors'"},
+                                                        {"adapter/x.safetensors.tmp", " ends in '.tmp', as what is written aside does"},
+                                                        {long_name.c_str(), " has a name of 252 bytes; 251 is the most"}})
+    cases.push_back({file, [file = file](galley_tensor_desc& d) { d.file = file, d.kind = GALLEY_KIND_PARAMETER; },
+                     "tensor 't': its file '" + std::string(file) + "'" + text});
+  cases.push_back({"two lines", [](galley_tensor_desc& d) { d.file = "a/x\n.safetensors", d.kind = GALLEY_KIND_PARAMETER; },
+                   "tensor 't': its file 'a/x\\n.safetensors' has a control character in its name"});
+  expect_refused(cases);
+  for (const char* file : {"adapter/adapter_model.safetensors", "model/extra.safetensors", "own/deep/er.safetensors"}) {
+    galley_tensor_desc good = tensor_desc();
+    good.name = good.file = file;
+    good.kind = GALLEY_KIND_PARAMETER;
+    galley_tensor made = 0;
+    galley_error error = GALLEY_ERROR_INIT;
+    EXPECT_EQ(verbs.tensor_make(graph.handle(), &good, &made, &error), GALLEY_OK) << error.text;
+  }
+}
+
 TEST_F(Verbs, DocumentsLieInAFolderOfTheRun) {
   const auto document = [&](const char* file, const char* text = "{}") {
     return [&, file, text](galley_error* e) { return verbs.document(graph.handle(), file, text, e); };
@@ -322,6 +374,11 @@ TEST_F(Verbs, DocumentsLieInAFolderOfTheRun) {
       {"above the run", document("../b.json"), must_lie("../b.json")},
       {"the run's own folder", document("./b.json"), must_lie("./b.json")},
       {"beside the folder", document("a/../b.json"), must_lie("a/../b.json")},
+      {"the resume state", document("state/b.json"),
+       "document 'state/b.json' lies in 'state', which is the run's own: a plugin saves in 'model', in 'adapter' or in a folder of its "
+       "own"},
+      {"the model's own", document("model/config.json"), "document 'model/config.json' is written by Galley itself: choose another name"},
+      {"as tensors", document("a/b.safetensors"), "document 'a/b.safetensors' ends in '.safetensors', as only tensors' files do"},
   });
   EXPECT_TRUE(graph.documents.empty());
   galley_error error = GALLEY_ERROR_INIT;

@@ -65,7 +65,7 @@ TEST(Ops, RefuseWrongShapesWithNodeAndShapes) {
   EXPECT_EQ(refusal("cross_entropy", {f32({2, 3, 9}), i32({2, 2})}),
             "h.0.node: cross_entropy: labels is (2, 2); it needs one value for each of the 6 rows of logits (2, 3, 9)");
   const Number group("group", 3), heads("heads", 2), head_dim("head_dim", 4);
-  EXPECT_EQ(refusal("rms_norm", {f32({2, 8}), {}}, {&group.attr}), "h.0.node: rms_norm: groups of 3 do not divide the rows of x (2, 8)");
+  EXPECT_EQ(refusal("rms_norm", {f32({2, 8}), {}}, {&group.attr}), "h.0.node: rms_norm: spans of 3 do not divide the rows of x (2, 8)");
   EXPECT_EQ(refusal("rope", {f32({2, 12}), i32({2}), f32({5, 4})}, {&heads.attr, &head_dim.attr}),
             "h.0.node: rope: rows of x (2, 12) are not heads · head_dim = 2 · 4");
   EXPECT_EQ(refusal("fill", {}), "h.0.node: fill: there is no tensor to fill, and no attribute 'shape' that says how large one is");

@@ -1,4 +1,7 @@
 // Which kernel is bound, and what it gets beside its operands.
+#include <algorithm>
+
+#include "host/passes/unused_kernels.hpp"
 #include "tests/passes/hand.hpp"
 
 namespace galley::hand {
@@ -54,6 +57,32 @@ TEST_F(Bind, AKernelThatWantsMoreThanTheTargetGivesIsPassedOver) {
 TEST_F(Bind, NoKernelSaysForWhatAndWhyNot) {
   loss(node("y", "idle", {input("x", {2, 3})}));
   EXPECT_EQ(run({order, place, bind}), "no kernel of device 'hand' (any) does op 'idle' of node 'y' on (2, 3)");
+}
+
+TEST_F(Bind, KernelsThatWereAskedForAndNotChosen) {
+  for (const auto& plugin : plugins->all()) ASSERT_TRUE(plugins->load(*plugin).ok());
+  const auto lines = [&](std::vector<std::string> asked, std::vector<std::string> used = {}) {
+    return unused_kernels(*plugins, target, c->program, asked, used);
+  };
+  EXPECT_EQ(lines({}), std::vector<std::string>());
+  EXPECT_EQ(lines({"claims"}), std::vector<std::string>{"'kernels' names the plugin 'claims', but the plan has none of its kernels for "
+                                                        "device 'hand': it has no kernels"});
+  // No plugin has the ops of these tests.
+  const std::vector<std::string> of_hand = lines({}, {"hand"});
+  EXPECT_EQ(std::ranges::count(of_hand, "plugin 'hand': kernel 'mul.wide' is for the op 'mul', which no plugin provides"), 1);
+  EXPECT_EQ(std::ranges::count(of_hand, "plugin 'hand': kernel 'add.square' is for the op 'square', which no plugin provides"), 1);
+  EXPECT_EQ(std::ranges::count_if(of_hand, [](const std::string& line) { return line.find("pair_pack") != std::string::npos; }), 0);
+  EXPECT_EQ(std::ranges::count_if(of_hand, [](const std::string& line) { return line.find("'kernels'") != std::string::npos; }), 0);
+  EXPECT_EQ(lines({"hand"}).size(), of_hand.size() + 1);
+  target.device = "hnad";
+  const std::vector<std::string> elsewhere = lines({"hand"});
+  EXPECT_EQ(std::ranges::count(elsewhere,
+                               "'kernels' names the plugin 'hand', but the plan has none of its kernels for device 'hnad': its "
+                               "kernels are for the device 'hand'"),
+            1);
+  EXPECT_EQ(std::ranges::count(elsewhere,
+                               "plugin 'hand': kernel 'mul.wide' is for the device 'hand', which no plugin provides; did you mean 'hnad'?"),
+            1);
 }
 
 // The copy of a gradient would have to add from the second micro-batch on, which this device's copy cannot.

@@ -31,6 +31,13 @@ TEST_F(Facets, AFormatThatNoUpdateCanWrite) {
             "claims (hand.lua:3): 'w' is to be trained, but the format 'stone' cannot be written by an update");
 }
 
+TEST_F(Facets, AFormatOfStatesIsWrittenByUpdates) {
+  tensor("momentum", {4}, GALLEY_KIND_STATE);
+  train({w});
+  EXPECT_EQ(claimed({{"facet", "storage"}, {"value", "stone"}, {"of", "momentum"}}, claim_made),
+            "claims (hand.lua:3): updates write the state 'momentum', but the format 'stone' cannot be written by an update");
+}
+
 TEST_F(Facets, AllIsFrozen) {
   EXPECT_EQ(claimed({{"facet", "trainable"}, {"number", int64_t{0}}}), "nothing is left to train: every parameter is frozen");
 }

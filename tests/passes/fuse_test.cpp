@@ -70,6 +70,15 @@ TEST_F(Fuse, WhatNothingElseReadsHasNoMemory) {
   EXPECT_EQ(c->program.kernels, (std::vector<Program::Chosen>{{"add>square", "add.square", "hand"}, {"loss", "loss.any", "hand"}}));
 }
 
+TEST_F(Fuse, AKernelOfOneNodeThatWantsToGoFirstDoes) {
+  // Of sixteen numbers there is a kernel of `full` with a priority of a million, which the chain full>add does not have.
+  const galley_tensor few = input("few", {4}), many = input("many", {16});
+  loss(node("b", "add", {node("a", "full", {few}), few}));
+  loss(node("d", "add", {node("c", "full", {many}), many}));
+  ASSERT_EQ(run({order, place, bind, fuse, alias}), "");
+  EXPECT_EQ(kernels(), "full.add loss.any full.sixteen add.a loss.any");
+}
+
 TEST_F(Fuse, WhatIsReadLaterIsWritten) {
   const galley_tensor x = input("x"), s = node("s", "add", {x, x});
   loss(node("q", "square", {s}));

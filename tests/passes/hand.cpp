@@ -21,6 +21,8 @@ void norm_shape(const Node&, Shapes& out) {
   out.set(1, GALLEY_I32, {1});
 }
 void nothing(const Node&, Shapes&) {}
+/// Of what the host makes, whose output is there.
+void as_it_is(const Node& n, Shapes& out) { out.like(0, n.out(0)); }
 void one_double(const Node&, Shapes& out) { out.set(0, GALLEY_F64, {1}); }
 void same_size(const Node& n, Shapes&) {
   if (sdk::count(n.in(0)) != sdk::count(n.in(1))) sdk::invalid("operands differ in size");
@@ -146,7 +148,7 @@ const std::vector<const galley_op*>& ops() {
             .output("y", GALLEY_ROLE_WHOLE)
             .infer<one_number>()
             .table(),
-        made("values").output("y", GALLEY_ROLE_WHOLE).infer<nothing>().table(),
+        made("values").output("y", GALLEY_ROLE_WHOLE).infer<as_it_is>().table(),
         made("rows").input("random", GALLEY_ROLE_WHOLE, in_place).infer<nothing>().table(),
         made("end").input("apply", GALLEY_ROLE_WHOLE).input("applied", GALLEY_ROLE_WHOLE, in_place).infer<nothing>().table(),
         made("draws")
@@ -167,6 +169,7 @@ const std::vector<const galley_op*>& ops() {
         made("step")
             .input("p", GALLEY_ROLE_ROWS, in_place)
             .input("g", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
+            .input("apply", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL | GALLEY_OPERAND_NO_GRADIENT)
             .infer<same_size>()
             .table(),
         made("step_by_element")
@@ -182,8 +185,8 @@ const std::vector<const galley_op*>& ops() {
             .grain(GALLEY_GRAIN_ROW)
             .infer<same_size>()
             .table(),
-        made("fill").output("y", GALLEY_ROLE_WHOLE).infer<nothing>().table(),
-        made("checksum").input("x", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<nothing>().table(),
+        made("fill").output("y", GALLEY_ROLE_WHOLE).infer<as_it_is>().table(),
+        made("checksum").input("x", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<as_it_is>().table(),
         made("norm")
             .input("scale", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
             .input("sums", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_VARIADIC | GALLEY_OPERAND_NO_GRADIENT)

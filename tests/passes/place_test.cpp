@@ -298,6 +298,67 @@ TEST_F(Place, WhatIsStoredIsUnpackedForWhoCannotReadIt) {
             "eval[2] loss 'l': r y f32(4) -> w step scalars+640 f64(1)\n");
 }
 
+TEST_F(Place, AFormatAndItsOpsSayTheSame) {
+  w = parameter("big", {100});
+  graph.tensor(w).storage = "short";
+  loss(node("y", "mul", {input("xs", {100}), w}));
+  options.purpose = Purpose::Evaluate;
+  EXPECT_EQ(
+      run({order, place}),
+      "format 'short' of plugin 'hand': 'pack big' (op 'tiles_pack' of plugin 'hand') writes f32(3) as 'scale', but 'big.scale' is f32(2)");
+}
+
+TEST_F(Place, NoTwoComponentsHaveOneSuffix) {
+  graph.tensor(w).storage = "twins";
+  loss(node("y", "mul", {x, w}));
+  options.purpose = Purpose::Evaluate;
+  EXPECT_EQ(run({order, place}), "format 'twins' of plugin 'hand': components 1 and 2 of 'w' have one suffix, '.halves'");
+}
+
+TEST_F(Place, AnInitializerMakesItsTensor) {
+  loss(node("y", "mul", {x, w}));
+  options.purpose = Purpose::Evaluate;
+  graph.tensor(w).initializer = "too_long";
+  EXPECT_EQ(run({order, place}), "'init w' (op 'too_long' of plugin 'hand') writes f32(5) as 'y', but 'w' is f32(4)");
+  graph.tensor(w).initializer = "refuses";
+  c->program = {};
+  EXPECT_EQ(run({place}), "'init w' (op 'refuses' of plugin 'hand') is not what its op takes: init w: no value is given");
+}
+
+TEST_F(Place, NoTwoTensorsOfTheResumeStateHaveOneName) {
+  graph.tensor(w).storage = "pair";
+  tensor("w.scale", {4}, GALLEY_KIND_STATE);
+  trained();
+  EXPECT_EQ(run({order, place}), "two tensors of the resume state are called 'w.scale': 'w' and 'w.scale'");
+}
+
+/// Saved beside the model: in these files, under these names.
+class PlaceSaved : public Place {
+ protected:
+  std::string saved(List files, List names) {
+    use("saves", {{"files", std::move(files)}, {"names", std::move(names)}});
+    use("steps", {});
+    options.purpose = Purpose::Train;
+    options.evaluates = false;
+    loss(node("y", "mul", {x, w}));
+    if (const std::string wrong = cause(rewrite(*c)); !wrong.empty()) return wrong;
+    train({w});
+    return run({differentiate, export_model, order, place});
+  }
+};
+
+TEST_F(PlaceSaved, NamesInAFileOccurOnce) {
+  EXPECT_EQ(saved({"a/a.safetensors", "a/a.safetensors"}, {"v", "v"}),
+            "two tensors are to be saved as 'v' in 'a/a.safetensors': 'saved 0' of saves (hand.lua:3) and 'saved 1' of saves (hand.lua:3)");
+}
+
+TEST_F(PlaceSaved, OrInTwoFiles) { EXPECT_EQ(saved({"a/a.safetensors", "a/b.safetensors"}, {"v", "v"}), ""); }
+
+TEST_F(PlaceSaved, AFileIsNoFolder) {
+  EXPECT_EQ(saved({"a/a.safetensors", "a/a.safetensors/b.safetensors"}, {"u", "v"}),
+            "tensor 'saved 1' is to be saved in 'a/a.safetensors/b.safetensors', but tensor 'saved 0' is to be saved as 'a/a.safetensors'");
+}
+
 TEST_F(Place, AFileThatIsPackedIsReadAsItIs) {
   const std::filesystem::path file = std::filesystem::temp_directory_path() / ("galley-place-" + std::to_string(getpid()) + ".safetensors");
   const auto load = [&](std::vector<safetensors::Item> items) {

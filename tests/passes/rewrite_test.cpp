@@ -30,8 +30,8 @@ TEST_F(Rewrite, TheNextStrategySeesWhatTheFirstHasMade) {
   ASSERT_EQ(verified(), "");
   EXPECT_EQ(text(Section::Forward),
             "mul(x, w) -> y\n"
-            "add(y, y) -> doubled\n"
-            "add(doubled, doubled) -> doubled\n"
+            "add(y, y) -> redoubled\n"
+            "add(redoubled, redoubled) -> doubled\n"
             "loss(doubled) -> scalar.loss\n");
 }
 

@@ -25,8 +25,8 @@ TEST_F(Update, SumsOfSquaresThenTheNormThenTheSteps) {
             "square(grad.w) -> sum of squares of grad.w\n"
             "square(grad.v) -> sum of squares of grad.v\n"
             "norm(scalar.loss_scale, sum of squares of grad.w, sum of squares of grad.v) -> scalar.gradient_norm, scalar.found_inf\n"
-            "step(w, grad.w) -> \n"
-            "step(v, grad.v) -> \n");
+            "step(w, grad.w, scalar.apply) -> \n"
+            "step(v, grad.v, scalar.apply) -> \n");
   EXPECT_EQ(graph.tensor(graph.find("sum of squares of grad.v")).slice_offset, c->sums + 8);
 }
 
@@ -40,10 +40,27 @@ TEST_F(Update, StagesComeInTheirOrderWhateverTheRecipes) {
             "copy(scalar.gradient_norm) -> update.copy.11\n"
             "copy(grad.w) -> update.w.copy.12\n"
             "copy(grad.v) -> update.v.copy.13\n"
-            "step(w, grad.w) -> \n"
-            "step(v, grad.v) -> \n"
+            "step(w, grad.w, scalar.apply) -> \n"
+            "step(v, grad.v, scalar.apply) -> \n"
             "copy(grad.w) -> update.w.copy.16\n"
             "copy(grad.v) -> update.v.copy.17\n");
+}
+
+TEST_F(Update, WhoWinsAnUpdateBuildsOne) {
+  use("steps-idle", {});
+  EXPECT_EQ(updated(), "steps-idle (hand.lua:3), plugin 'hand': claims the update of 'w', but none of the nodes that it builds writes 'w'");
+}
+
+TEST_F(Update, WhoWinsAnUpdateBuildsItInItsStage) {
+  use("steps-late", {});
+  EXPECT_EQ(updated(), "steps-late (hand.lua:3) claims the update of 'w', but it builds stage AFTER");
+}
+
+TEST_F(Update, ASkippedStepChangesNothing) {
+  use("steps-hasty", {});
+  EXPECT_EQ(updated(),
+            "after pass 'test': node 'step' (op 'step', made by steps-hasty (hand.lua:3), plugin 'hand') writes 'w' and does not read "
+            "GALLEY_SCALAR_APPLY, so a skipped step changes it");
 }
 
 TEST_F(Update, AnotherPurposeHasNoUpdate) {

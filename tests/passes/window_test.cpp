@@ -179,17 +179,17 @@ TEST_F(Immediate, AnUpdateFollowsTheLastReaderOfItsParameter) {
             "mul(l.mul.4, v) -> z.mul.5\n"
             "mul(l.mul.4, y) -> grad.v\n"
             "square(grad.v) -> sum of squares of grad.v\n"
-            "step(v, grad.v) -> \n"
+            "step(v, grad.v, scalar.apply) -> \n"
             "mul(z.mul.5, x) -> grad.w\n"
             "square(grad.w) -> sum of squares of grad.w\n"
-            "step(w, grad.w) -> \n");
+            "step(w, grad.w, scalar.apply) -> \n");
   EXPECT_EQ(text(Section::Update).substr(0, 5), "norm(");
 }
 
 TEST_F(Immediate, TheOthersStay) {
   ASSERT_EQ(moved({v}), "");
   EXPECT_EQ(text(Section::Backward).find("step(w"), std::string::npos);
-  EXPECT_NE(text(Section::Update).find("step(w, grad.w)"), std::string::npos);
+  EXPECT_NE(text(Section::Update).find("step(w, grad.w, scalar.apply)"), std::string::npos);
   EXPECT_EQ(text(Section::Update).find("step(v"), std::string::npos);
 }
 

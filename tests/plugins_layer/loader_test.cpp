@@ -245,6 +245,51 @@ TEST_F(Loader, AnEntryWithoutItsTables) {
   EXPECT_EQ(missing.cause, "no plugin provides op 'linear', because 'stranger' could not be loaded");
 }
 
+TEST_F(Loader, TablesThatMakeNoSense) {
+  const auto opened = [&](const char* wrong) {
+    setenv("NONSENSE_LIBRARY", wrong, 1);
+    const fs::path folder = copy("nonsense", wrong, binary() / "tests" / "plugins");
+    const auto plugins = scan({folder});
+    const Status loaded = plugins->load(*plugins->all()[0]);
+    unsetenv("NONSENSE_LIBRARY");
+    EXPECT_FALSE(loaded.ok());
+    return loaded.ok() ? "" : without_root(loaded.error().cause);
+  };
+  EXPECT_EQ(opened("alias"), "…/alias/nonsense/nonsense.so: op 1 of 1: 'nonsense': operand 'y' may take over input 7 of 1, counted from 0");
+  EXPECT_EQ(opened("role"), "…/role/nonsense/nonsense.so: op 1 of 1: 'nonsense': operand 'x' has the role 77");
+  EXPECT_EQ(opened("twice"),
+            "…/twice/nonsense/nonsense.so: kernel 2 of 2, 'nonsense.cpu' of op 'nonsense' for device 'cpu', is registered twice");
+}
+
+TEST_F(Loader, WhatTheManifestProvidesIsThere) {
+  patch(copy("clip") / "plugin.toml", "ops = [\"clip_factor\"]", "ops = [\"clip_fictor\"]");
+  EXPECT_EQ(use_clip(),
+            "recipe.lua:9: clip cannot be used: …/a/clip/plugin.toml: [provides] names the op 'clip_fictor', which clip.so does not "
+            "register; did you mean 'clip_factor'?");
+  EXPECT_EQ(exit, Exit::Plugin);
+  const fs::path folder = copy("nonsense", "b", binary() / "tests" / "plugins");
+  patch(folder / "plugin.toml", "kernels = [\"nonsense\"]", "kernels = [\"nonsens\"]");
+  const auto plugins = scan({folder});
+  const Status loaded = plugins->load(*plugins->all()[0]);
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_EQ(without_root(loaded.error().cause),
+            "…/b/nonsense/plugin.toml: [provides] names the kernel of op 'nonsens', which nonsense.so does not register; did you mean "
+            "'nonsense'?");
+}
+
+TEST_F(Loader, KernelsThatTheManifestProvidesAreThere) {
+  const fs::path folder = copy_test_plugin("bf16-kernels");
+  patch(folder / "plugin.toml", "\"embedding\"", "\"embeding\"");
+  const auto plugins = scan({root / "a"});
+  plugins->kernels("embedding", "cpu", "");
+  if (plugins->find("bf16-kernels")->kernels.at({"cpu", ""}).library) {
+    ASSERT_EQ(warnings.size(), 1u);
+    EXPECT_NE(warnings[0].find("/bf16-kernels/plugin.toml: [provides] names the kernel of op 'embeding', which bf16-kernels-cpu-"),
+              std::string::npos)
+        << warnings[0];
+  }
+}
+
 TEST_F(Loader, ThingsAreFoundByName) {
   copy("clip");
   copy("adamw");

@@ -55,6 +55,8 @@ def notices(site):
         return True
     if 'ran. (0 ms total)' in done.stdout or ' 0 tests' in done.stdout:
         sys.exit(f'FAILED: no test runs for {site}: {cases}')
+    if 'no barrier, commit or wait stands there' in done.stdout + done.stderr:
+        sys.exit(f'FAILED: {site} is in no library of kernels')
     return done.returncode != 0
 
 

@@ -14,6 +14,7 @@ model = from_config('gpt2', vocab_size=61, n_positions=16, n_embd=32, n_layer=1,
 here = ['--plugin-path', binary / 'tests' / 'plugins' / 'nonsense']
 adamw = use('adamw', lr=1e-3)
 LINE = 'wrong.lua:'
+sanitized = '-fsanitize' in (pathlib.Path(binary) / 'CMakeCache.txt').read_text()
 
 
 def wrong(how, *more):
@@ -26,6 +27,8 @@ for how, parts in {
         'desc size': (LINE, '0 bytes'),
         'desc flags': (LINE, 'flags'),
         'file of a state': (LINE, 'only parameters'),
+        'file above': (LINE, "tensor 'nonsense'", "'../../x.safetensors'", 'a folder of the run'),
+        'file of the run': (LINE, "tensor 'nonsense'", "'metrics.jsonl'", 'a folder of the run'),
         'initializer inputs': (LINE, "input 'x' is missing"),
         'initializer unknown': (LINE, 'no_such_op'),
         'attribute type': (LINE, 'type 77'),
@@ -43,6 +46,8 @@ for how, parts in {
         'query fails': ("kernel 'nonsense.cpu'", 'no licence', "'nonsensical'"),
         'components': ("format 'nonsense'", '99 components'),
         'component dtype': ("format 'nonsense'", 'component 1'),
+        'component twice': ("format 'nonsense'", 'components 1 and 2', 'one suffix'),
+        'component shape': ("format 'nonsense'", "op 'nonsense'", "'pack ", "as 'y'", 'is f32(1)'),
         'throw infer': ("op 'nonsense'", 'thrown in infer'),
         'throw gradient': ("op 'nonsense'", 'thrown in gradient', "'nonsensical'"),
         'throw cost': ('thrown in cost', "'nonsensical'"),
@@ -60,17 +65,41 @@ for how, parts in {
 # Found while it runs.
 for how, parts in {
         'throw prepare': ("kernel 'nonsense.cpu'", "'nonsensical'", 'thrown in prepare'),
-        'throw enqueue': ("kernel 'nonsense.cpu'", "'nonsensical'", 'thrown in enqueue'),
+        'throw enqueue': ("kernel 'nonsense.cpu'", "'nonsensical'", "plugin 'nonsense' failed in enqueue", 'thrown in enqueue'),
         'parallel throws': ("kernel 'nonsense.cpu'", "'nonsensical'", 'thrown in a block'),
 }.items():
     said = run('train', wrong(how), '--out', 'out', *here, code=4, threads=2).stderr
     for part in (*parts, 'nonsense'):
         check(part in said, f'{how}: {part!r} is not in: {said}')
     shutil.rmtree('out', ignore_errors=True)
+said = run('train', wrong('stray prepare'), '--out', 'out', '--poison', *here, code=4, threads=2).stderr
+for part in ("kernel 'nonsense.cpu'", "'nonsensical'", "plugin 'nonsense' failed in prepare", 'outside its operands', "0 behind the end of 'workspace of nonsensical'"):
+    check(part in said, f'stray prepare: {part!r} is not in: {said}')
+shutil.rmtree('out', ignore_errors=True)
+
+# It ends the process, which must not look as if all were well.
+said = run('plan', wrong('exit'), *here, code=4).stderr
+check("plugin 'nonsense' ended the process in create" in said, f'exit: {said}')
+for how, code, part in ('exits', 4, 'ended the process'), ('crashes', -11, 'died'):
+    if code < 0 and sanitized:
+        continue
+    r = subprocess.run([galley_test.program, 'plan', wrong('nothing'), *map(str, here)], capture_output=True, text=True, env=dict(os.environ, NONSENSE_LIBRARY=how))
+    check(r.returncode == code and f"plugin 'nonsense' {part} in an initializer of its library" in r.stderr, f'{how}: exit code {r.returncode}: {r.stderr}')
+
+# Its kernels are asked for, and there is nothing that they could do.
+asks = recipe('asks.lua', model, 'data.random {}', adamw, batch=2, length=8, steps=2, kernels=['nonsense'])
+said = run('plan', asks, *here).stderr
+check("asks.lua: 'kernels' names the plugin 'nonsense', but the plan has none of its kernels" in said, f'kernels: {said}')
+
+# What authors of plugins look up: kernels of chains, which are no kernels of an op, too, and values of attributes.
+said = run('plugins', 'models').stdout
+for part in ('\n    add_rms_norm.cpu  add>rms_norm, device cpu\n', 'models-cpu-v3.so  device cpu, x86-64-v3', 'eps (F64'):
+    check(part in said, f'galley plugins models: {part!r} is not in: {said[-2000:]}')
+
 run('train', wrong('throw release'), '--out', 'released', *here)  # nothing is left to be told about it
 
 # The process dies of it, with a word.
-if '-fsanitize' not in (pathlib.Path(binary) / 'CMakeCache.txt').read_text():
+if not sanitized:
     for how, signal in {'crash': 11, 'abort': 6, 'crash elsewhere': 11}.items():
         r = subprocess.run([galley_test.program, 'train', wrong(how), '--out', 'out', *map(str, here)], capture_output=True, text=True,
                            env=dict(os.environ, OMP_NUM_THREADS='2'))

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Plugins that are built with the installed SDK alone, in folders that hold nothing of this repository: `adamw` gives the bytes that the
-built-in one gives, and the templates, one of them in C and nothing else, train; the one for CUDA on an emulated device too."""
+built-in one gives, and the templates, one of them in C and nothing else, train; the one for CUDA on an emulated device too, and the one of a format holds
+frozen weights in 8 bit."""
 import os
 import pathlib
 import re
@@ -168,12 +169,43 @@ def templates_train():
         emulated = trains(f'{id}-emulated', 6, '--device', 'cuda-emulated', '--plugin-path', binary / 'tests' / 'plugins' / 'cuda-emulated')
         for (loss, norm), (on_cpu, norm_on_cpu) in zip(emulated, steps):
             check(abs(loss - on_cpu) < 1e-4 and abs(norm - norm_on_cpu) < 1e-3, f'{id}: loss {loss} and norm {norm} on an emulated GPU, not {on_cpu} and {norm_on_cpu}')
+        # Line 1 of the kernel's source has no barrier that could be taken away.
+        os.environ['GALLEY_CUDA_MUTANT'] = 'cuda.cu:1'
+        said = galley_test.run('train', f'{id}-emulated.lua', '--out', 'no-mutant', '--plugin-path', plugins, '--device', 'cuda-emulated', '--plugin-path',
+                               binary / 'tests' / 'plugins' / 'cuda-emulated', code=4).stderr
+        del os.environ['GALLEY_CUDA_MUTANT']
+        check('GALLEY_CUDA_MUTANT=cuda.cu:1: no barrier, commit or wait stands there' in said, f'{id}: a mutant without a barrier: {said}')
+
+
+def a_format_holds_weights():
+    """The template of a format, beside LoRA: the same model in a fourth of the memory, and nearly the same numbers."""
+    plugins = build('q8', source / 'sdk' / 'templates' / 'format')
+    model = from_config('gpt2', vocab_size=61, n_positions=32, n_embd=64, n_layer=2, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+    lora = use('lora', rank=4, alpha=8)
+
+    def trains(name, *uses):
+        path = recipe(f'{name}.lua', model, 'data.random {}', lora, *uses, use('adamw', lr=1e-2), batch=2, length=32, steps=4, seed=3)
+        made = train(path, name, '--plugin-path', plugins)
+        made.check_memory(name)
+        return made
+
+    plain, packed, coarse = trains('whole'), trains('q8', use('q8', block=32)), trains('q8-coarse', use('q8', block=4096))
+    weights = [r.memory['classes']['host']['owners']['weights'] for r in (plain, packed, coarse)]
+    check(weights[1] < 0.5 * weights[0] and weights[2] < weights[1], f'bytes of weights: {weights[0]}, in blocks of 32 {weights[1]}, of 4096 {weights[2]}')
+    for (loss, _), (as_codes, _) in zip(plain.steps, packed.steps):
+        check(loss != as_codes and abs(loss - as_codes) < 0.02, f'loss {as_codes} in 8 bit, {loss} in F32')
+    tests = binary / 'tests' / 'bin' / 'models'
+    if tests.exists():
+        r = subprocess.run([tests, '--gtest_filter=Ops/Kernel.*/q8_*', '--gtest_brief=1'], capture_output=True, text=True, errors='replace',
+                           env=dict(os.environ, GALLEY_TEST_PLUGINS=str(plugins / 'q8')))
+        check(r.returncode == 0 and re.search(r'PASSED  \] [1-9]', r.stdout), f'q8: the cases of its ops: {r.stdout[-2000:]}{r.stderr[-1000:]}')
 
 
 try:
     command('cmake', '--install', binary, '--component', 'sdk', '--prefix', outside / 'prefix')
     same_bytes()
     templates_train()
+    a_format_holds_weights()
     rates_are_scaled()
     gradients_are_changed()
 finally:

@@ -16,6 +16,7 @@ using namespace galley::models;
 
 void shape(const Node& n, Shapes& out) {
   const galley_attr* a = galley_attr_find(n.view(), "shape");
+  if (!a && n.has_out(0)) return out.like(0, n.out(0));
   if (!a || a->type != GALLEY_ATTR_I64 || a->count > GALLEY_MAX_RANK)
     wrong(n, "there is no tensor to fill, and no attribute 'shape' that says how large one is");
   out.set(0, GALLEY_F32, static_cast<const int64_t*>(a->data), a->count);

@@ -9,22 +9,22 @@
 namespace galley::cuda {
 namespace {
 
-enum class Way { Library, Tiles };
+enum class Way { Tiles, Library };  // with their priorities
 
 /// Each product by the way that the host chooses for it alone.
 struct Best {
-  static constexpr int64_t priority = -1;  // a single node has a kernel of its own
+  static constexpr bool alone = false;  // a single node has a kernel of its own
   static Way way(const Matmul& p, const galley_target& target) { return Gemm::refusal(p, target) ? Way::Tiles : Way::Library; }
 };
 struct OnlyLibrary {
-  static constexpr int64_t priority = 1;
+  static constexpr bool alone = true;
   static Way way(const Matmul& p, const galley_target& target) {
     if (const char* reason = Gemm::refusal(p, target)) unsupported(reason);
     return Way::Library;
   }
 };
 struct OnlyTiles {
-  static constexpr int64_t priority = 0;
+  static constexpr bool alone = true;
   static Way way(const Matmul&, const galley_target&) { return Way::Tiles; }
 };
 
@@ -33,10 +33,12 @@ class Products {
  public:
   static void query(const Nodes& nodes, const galley_target& target, galley_kernel_plan& plan) {
     for (const Set& set : sets(nodes, target)) {
+      plan.priority = std::max(plan.priority, static_cast<int64_t>(set.way));
       if (set.way == Way::Tiles) continue;
       plan.workspace_bytes = std::max(plan.workspace_bytes, Gemm::workspace_bytes(set.products.front(), set.products.size(), target));
     }
-    plan.priority = Choice::priority;
+    // As the kernels that the products have alone: these give way to several in one launch, and others that ask for more do not.
+    if (!Choice::alone && nodes.size() == 1) plan.priority = -1;
   }
 
   Products(const Nodes& nodes, const galley_kernel_setup& setup) {

@@ -24,6 +24,7 @@ class Chain {
     const Matmul p = product(nodes);
     if (const char* reason = Gemm::refusal(p, target)) unsupported(reason);
     plan.workspace_bytes = Gemm::workspace_bytes(p, 1, target);
+    plan.priority = 1;  // as the product alone has by cuBLASLt
   }
   Chain(const Nodes& nodes, const galley_kernel_setup& setup) : gemm_(nodes[0].name(), {product(nodes)}, setup) {}
   void run(galley_queue* queue) const { gemm_.run(queue); }

@@ -48,7 +48,7 @@ inline int64_t lanes_of(const galley_target& target, int64_t tasks) { return std
 
 /// Each product by the way that the host chooses for it alone.
 struct Best {
-  static constexpr int64_t priority = -1;  // a single node has a kernel of its own
+  static constexpr bool alone = false;  // a single node has a kernel of its own
   static const Way& way(const sdk::Node& node, const galley_target& target) {
     const Way* best = nullptr;
     for (const Way* way : ways()) {
@@ -62,7 +62,7 @@ struct Best {
 };
 template <const Way& only>
 struct Only {
-  static constexpr int64_t priority = only.priority;
+  static constexpr bool alone = true;
   static const Way& way(const sdk::Node&, const galley_target&) { return only; }
 };
 
@@ -73,7 +73,8 @@ class Launch {
   static void query(const sdk::Nodes& nodes, const galley_target& target, galley_kernel_plan& plan) {
     const Launch launch(nodes, target);
     plan.workspace_bytes = workspace_of(launch.lanes_, launch.lane_bytes_);
-    plan.priority = Choice::priority;
+    // As the kernels that the products have alone: these give way to several in one launch, and others that ask for more do not.
+    plan.priority = Choice::alone || nodes.size() > 1 ? launch.priority_ : -1;
   }
 
   Launch(const sdk::Nodes& nodes, const galley_kernel_setup& setup) : Launch(nodes, *setup.target) {
@@ -110,13 +111,14 @@ class Launch {
       const Offer offer = chosen.offer(nodes[i], target, links);
       if (offer.refusal) sdk::unsupported(offer.refusal);
       members_.push_back({&chosen, end += offer.tasks, nullptr});
+      priority_ = std::max(priority_, chosen.priority);
       lane_bytes_ = std::max(lane_bytes_, round_up(offer.lane_bytes, 64));
     }
     lanes_ = lanes_of(target, end);
   }
 
   std::vector<Member> members_;
-  int64_t lanes_ = 0, lane_bytes_ = 0;
+  int64_t lanes_ = 0, lane_bytes_ = 0, priority_ = 0;
   char* memory_ = nullptr;
 };
 

@@ -2,8 +2,8 @@
 //
 //   rstd = 1 / √(Σ x² / G + eps),  y = x·rstd·w
 //
-// over groups of G elements: a whole row, or a part of it (Qwen3 normalises each head). Backward, with x̂ = x·rstd and g = dy·w:
-// dx = rstd·(g − x̂·mean(g·x̂)), dw = Σ dy·x̂ over rows and groups.
+// over spans of G elements: a whole row, or a part of it (Qwen3 normalises each head). Backward, with x̂ = x·rstd and g = dy·w:
+// dx = rstd·(g − x̂·mean(g·x̂)), dw = Σ dy·x̂ over rows and spans.
 #include <cmath>
 
 #include "ops/check.hpp"
@@ -23,15 +23,15 @@ void any_dtypes(const Node& n, uint32_t x, uint32_t w) {
 int64_t group_of(const Node& n, uint32_t x, uint32_t w) {
   has_rows(n, x, "x");
   const int64_t N = columns(n.in(x)), G = n.i("group", n.has(w) ? count(n.in(w)) : N);
-  if (G <= 0 || N % G) wrong(n, "groups of " + std::to_string(G) + " do not divide the rows of x " + shape_text(n.in(x)));
+  if (G <= 0 || N % G) wrong(n, "spans of " + std::to_string(G) + " do not divide the rows of x " + shape_text(n.in(x)));
   vector_of(n, w, "w", G);
   return G;
 }
 
-void rstd_fits(const Node& n, uint32_t i, int64_t groups) {
+void rstd_fits(const Node& n, uint32_t i, int64_t spans) {
   in_f32(n, i, "rstd");
-  if (count(n.in(i)) != groups)
-    wrong(n, "rstd is " + shape_text(n.in(i)) + "; it needs one value for each of the " + std::to_string(groups) + " groups of x " +
+  if (count(n.in(i)) != spans)
+    wrong(n, "rstd is " + shape_text(n.in(i)) + "; it needs one value for each of the " + std::to_string(spans) + " spans of x " +
                  shape_text(n.in(1)));
 }
 
@@ -69,7 +69,7 @@ void gradient(Backward& b) {
 constexpr uint32_t any = GALLEY_OPERAND_ANY_DTYPE;
 
 Op rms_norm("rms_norm",
-            "y = x / sqrt(mean(x²) + eps) * w over groups of G elements of the last extent; x (…, N), w (G), y (…, N), rstd (…, N / G)");
+            "y = x / sqrt(mean(x²) + eps) * w over spans of G elements of the last extent; x (…, N), w (G), y (…, N), rstd (…, N / G)");
 const bool rms_norm_added = add(rms_norm.input("x", GALLEY_ROLE_ROWS, any)
                                     .input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL | any)
                                     .output("y", GALLEY_ROLE_ROWS, any, 0)
@@ -141,7 +141,7 @@ const bool dx_added = add(
 void dw_shape(const Node& n, Shapes& out) {
   same_shape(n, 0, "dy", 1, "x");
   const int64_t G = n.i("group", columns(n.in(1)));
-  if (G <= 0 || columns(n.in(1)) % G) wrong(n, "groups of " + std::to_string(G) + " do not divide the rows of x " + shape_text(n.in(1)));
+  if (G <= 0 || columns(n.in(1)) % G) wrong(n, "spans of " + std::to_string(G) + " do not divide the rows of x " + shape_text(n.in(1)));
   rstd_fits(n, 2, count(n.in(1)) / G);
   numbers(n, 0, "dy");
   numbers(n, 1, "x");
@@ -159,7 +159,7 @@ void dw_reference(const Node& n) {
   }
 }
 
-Op rms_norm_dw("rms_norm_dw", "dw of rms_norm; dy (…, N), x (…, N), rstd (…, N / G), dw (G), G = group");
+Op rms_norm_dw("rms_norm_dw", "dw of rms_norm; dy (…, N), x (…, N), rstd (…, N / G), dw (G), G = the attribute group");
 const bool dw_added = add(
     rms_norm_dw.input("dy", GALLEY_ROLE_ROWS, any)
         .input("x", GALLEY_ROLE_ROWS, any)

@@ -24,7 +24,8 @@ extern "C" {
  *                                                   that are trained get there, GALLEY_WEIGHTS_…
  *   GRADIENT_DTYPE     gradient                     text: "f32" (default), "bf16", "f16"
  *   GRADIENT_LIFETIME  gradient                     number: GALLEY_GRADIENT_…
- *   UPDATE             parameter                    text: the name of the strategy that updates it (the claimant's own)
+ *   UPDATE             parameter                    no value: the claimant updates it, with nodes that it builds in GALLEY_STAGE_STEP.
+ *                                                   Two claims of equal strength never agree
  *   PLACEMENT          parameter, gradient, state   text: a memory class of the device
  *   SHARD              parameter, gradient, state   number: parts
  *   WINDOW             run                          number: micro-batches per window; with text "tokens": tokens per window that count

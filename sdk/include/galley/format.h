@@ -13,7 +13,7 @@ extern "C" {
 typedef struct galley_component {
   uint32_t size;
   uint32_t revision;
-  const char* suffix; /* "", ".absmax" */
+  const char* suffix; /* "", ".absmax"; no two of a tensor's components have the same */
   uint32_t rank;
   uint32_t dtype;
   int64_t extents[8];
@@ -42,8 +42,11 @@ typedef struct galley_format {
   uint32_t size;
   uint32_t revision;
   const char* name;
-  const char* pack_op; /* inputs: the tensor; outputs: the components, in order */
-  /* Inputs: the components; output: the tensor, in the dtype given by the attribute "dtype" (GALLEY_F32, GALLEY_BF16 …). */
+  /* Inputs: the tensor; outputs: the components, in order, with the shapes and dtypes that `components` says. The role of the input says
+   * whether a tensor can be packed in parts with random bits, see GALLEY_FORMAT_STOCHASTIC; the host looks at no other role of the two ops:
+   * what can be unpacked and packed by parts follows from galley_component.numbers. */
+  const char* pack_op;
+  /* Inputs: the components; output: the tensor, in the dtype given by the attribute "dtype", an I64 (GALLEY_F32, GALLEY_BF16 …). */
   const char* unpack_op;
   uint32_t exact;     /* 1: unpack(pack(x)) is x rounded once, and packing it again changes nothing */
   uint32_t trainable; /* 1: an update may unpack, step and pack; 0: for frozen tensors only */

@@ -45,8 +45,9 @@ typedef uint64_t galley_node;
  * With `source`, the bytes come from that safetensors file (or folder of shards), under the name `source_name`; the initializer is not
  * used.
  *
- * `file` and `file_name` say where the tensor is saved, relative to the run directory ("adapter/adapter_model.safetensors"). NULL: a
- * parameter is saved in the model's own file under `name`, a state in the resume state. */
+ * `file` and `file_name` say where the tensor is saved, relative to the run directory ("adapter/adapter_model.safetensors"). The file lies
+ * in "model", in "adapter" or in a folder of the plugin's own and ends in ".safetensors"; a name occurs once in it. NULL: a parameter is
+ * saved in the model's own file under `name`, a state in the resume state. */
 typedef struct galley_tensor_desc {
   uint32_t size;
   uint32_t revision;
@@ -190,7 +191,7 @@ typedef struct galley_graph_verbs {
   /* While building GALLEY_STAGE_AFTER. Makes validation and sampling read `value`, a state of the parameter's shape, instead of the
    * parameter. */
   galley_status (*eval_as)(galley_graph*, galley_tensor parameter, galley_tensor value, galley_error*);
-  /* While exporting. Writes a text file beside the tensors: adapter_config.json. */
+  /* While exporting. Writes a text file beside the tensors: adapter_config.json. It lies in a folder into which tensors are saved. */
   galley_status (*document)(galley_graph*, const char* file, const char* text, galley_error*);
   /* While exporting. Saves `value` under the parameter's name instead of the parameter itself (merging). */
   galley_status (*export_as)(galley_graph*, galley_tensor parameter, galley_tensor value, galley_error*);

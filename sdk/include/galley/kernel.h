@@ -12,6 +12,8 @@
  *           has the same name in both nodes: a kernel has to check which operand that is. An output may lie where an input lies if the
  *           rules of the ops say so from link to link. A group of chains is passed chain by chain, so n is a multiple of the chain's
  *           length.
+ * Several nodes are one launch only if the kernel that takes them together has at least the priority of each kernel that its nodes have
+ * alone: of equal ones, the launch of several is chosen.
  * A kernel returns GALLEY_UNSUPPORTED for nodes that it does not take together: it is then offered each half of them, and so on. Nodes
  * that read the same operand by rows are offered together before others join them. In `query`, operands of several nodes have the same
  * name where they are the same bytes, and only there; in `prepare`, `data` says which are the same. */
@@ -90,7 +92,9 @@ typedef struct galley_kernel_plan {
   uint32_t size;
   uint32_t revision;
   int64_t workspace_bytes; /* >= 0; available only while the node runs */
-  int64_t priority; /* of the kernels that support a node, the one with the highest priority is chosen; of equal ones, the first by name */
+  /* Of the kernels that support a node, or the same nodes together, the one with the highest priority is chosen; of equal ones, the first
+   * by name. A launch of several nodes does not replace a kernel of one of them that has a higher priority. */
+  int64_t priority;
   int64_t constants_bytes; /* >= 0; available for the whole run; `prepare` fills them */
   uint64_t flags;
 } galley_kernel_plan;

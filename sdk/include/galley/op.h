@@ -35,7 +35,7 @@ extern "C" {
  *   ANY_DTYPE   an input has the dtype that it happens to have, each such input its own. An output has the dtype that the node's attribute
  *               "dtype" names ("f32", "bf16", "f16"); without the attribute, that of the first input with COMPUTE or ANY_DTYPE, unless the
  *               shape rule says otherwise. The attribute holds for all outputs with this flag. Kernels convert: so a cast behind the node
- *               costs nothing.
+ *               costs nothing. (The unpack op of a format has an attribute "dtype", too, but a number: GALLEY_F32 …; see format.h.)
  *   neither     the dtype that the shape rule asks for: F32, mostly.
  * The shape rule checks inputs and follows the attribute.
  * A claim of "tf32" is F32 with the attribute "tf32" = 1: a kernel may round the operands of its products to TF32, 10 bits behind the
@@ -47,7 +47,7 @@ typedef struct galley_operand_rule {
   const char* name;
   uint32_t role;
   uint32_t flags;
-  int32_t alias; /* of an output: the input whose buffer it may reuse if that input is no longer needed; -1: none */
+  int32_t alias; /* of an output: the input, counted from 0, whose buffer it may reuse if that input is no longer needed; -1: none */
   uint32_t reserved;
   const char* summary; /* describes the operand and its shape: "x (…, K)"; may be NULL */
 } galley_operand_rule;
@@ -118,7 +118,9 @@ typedef struct galley_op {
   int64_t grain_block;
   uint64_t flags;
   /* Checks inputs and attributes, and fills the shapes of the n_outputs outputs (rank 0 and dtype 0: this optional output is absent). The
-   * host calls it for every node, even if there are no outputs or they exist already, and compares the result with the existing tensors. */
+   * host calls it for every node, even if there are no outputs or they exist already, and compares the result with the existing tensors.
+   * That includes what it makes itself: initializers, casts, packing and unpacking. Of these, `outputs` of the node are the tensors to
+   * write, for a rule whose shapes do not follow from the inputs; of other nodes `n_outputs` is 0. */
   galley_status (*infer)(const galley_node_view*, galley_shape* const* outputs, galley_error*);
   /* Appends the backward nodes of `node`. d_outputs[i] is the gradient of output i, or 0 if there is none. need[i] says whether input i
    * needs a gradient. On entry, d_inputs[i] is 0, or a tensor to write, or, if bit i of `accumulate` is set (of the first 32 inputs), a

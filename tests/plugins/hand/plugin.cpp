@@ -1,6 +1,6 @@
 // Kernels that differ in what they say to `query`, small strategies, and formats that keep a number as I16: "pair" with a scale of all,
 // "tiles" with one for 48 numbers, "rows" with one for each row, "drawn" as "tiles" with random bits that do not know of parts; "stone" is
-// "pair", and no update can write it.
+// "pair", and no update can write it. Of "short" and "twins" the components are wrong: a scale is missing, and two have one suffix.
 #include "galley/cpp/groups.hpp"
 #include "galley/cpp/strategy.hpp"
 
@@ -45,6 +45,7 @@ class Few : public Never<1, true> {
   }
 };
 
+bool sixteen(const Node& n) { return count(n.in(0)) == 16; }
 bool wide(const Node& n) { return count(n.in(0)) >= 8; }
 int64_t sixteen_a_number(const Node& n, const galley_target&) { return 16 * count(n.in(0)); }
 bool only_writes(const Node& n) { return n.out(0).access == GALLEY_WRITE; }
@@ -52,15 +53,30 @@ bool pair(const Node& n) {
   return n.in(0).format && galley_same_text(n.in(0).format, "pair") && n.in(0).n_components == 2 && !n.in(1).format;
 }
 
+/// As many scales as the format says.
 void pack_shape(const Node& n, Shapes& out) {
   out.set(0, GALLEY_I16, n.in(0).shape, n.in(0).rank);
-  out.set(1, GALLEY_F32, {1});
+  out.like(1, n.out(1));
+}
+int64_t tiles_of(int64_t numbers) { return (numbers + 47) / 48; }
+void tiles_shape(const Node& n, Shapes& out) {
+  out.set(0, GALLEY_I16, n.in(0).shape, n.in(0).rank);
+  out.set(1, GALLEY_F32, {tiles_of(count(n.in(0)))});
 }
 void unpack_shape(const Node& n, Shapes& out) { out.set(0, GALLEY_F32, n.in(0).shape, n.in(0).rank); }
 
 Op& pack() {
   static Op op("pair_pack", "halves and scale of x");
-  op.input("x", GALLEY_ROLE_WHOLE).output("halves", GALLEY_ROLE_WHOLE).output("scale", GALLEY_ROLE_WHOLE).infer<pack_shape>();
+  op.input("x", GALLEY_ROLE_WHOLE)
+      .input("random", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL)
+      .output("halves", GALLEY_ROLE_WHOLE)
+      .output("scale", GALLEY_ROLE_WHOLE)
+      .infer<pack_shape>();
+  return op;
+}
+Op& pack_tiles() {
+  static Op op("tiles_pack", "halves of x, and a scale for 48 of them");
+  op.input("x", GALLEY_ROLE_WHOLE).output("halves", GALLEY_ROLE_WHOLE).output("scale", GALLEY_ROLE_WHOLE).infer<tiles_shape>();
   return op;
 }
 Op& unpack() {
@@ -69,31 +85,63 @@ Op& unpack() {
   return op;
 }
 
+/// Initializers: of one number more than the tensor has, and of none.
+void longer(const Node& n, Shapes& out) { out.like(0, n.out(0), columns(n.out(0)) + 1); }
+void refused(const Node& n, Shapes&) { invalid(std::string(n.name()) + ": no value is given"); }
+Op& too_long() {
+  static Op op("too_long", "y, and a number behind it");
+  op.output("y", GALLEY_ROLE_WHOLE).infer<longer>();
+  return op;
+}
+Op& refuses() {
+  static Op op("refuses", "nothing");
+  op.output("y", GALLEY_ROLE_WHOLE).infer<refused>();
+  return op;
+}
+
 void components(const std::vector<int64_t>& shape, const FormatOptions&, Components& out) {
   out.add(".halves", GALLEY_I16, shape, 1);
   out.add(".scale", GALLEY_F32, {1}, 0);
 }
 
-void tiles(const std::vector<int64_t>& shape, const FormatOptions&, Components& out) {
+int64_t numbers_of(const std::vector<int64_t>& shape) {
   int64_t numbers = 1;
   for (const int64_t extent : shape) numbers *= extent;
+  return numbers;
+}
+void tiles(const std::vector<int64_t>& shape, const FormatOptions&, Components& out) {
   out.add(".halves", GALLEY_I16, shape, 1);
-  out.add(".scale", GALLEY_F32, {(numbers + 47) / 48}, 48);
+  out.add(".scale", GALLEY_F32, {tiles_of(numbers_of(shape))}, 48);
+}
+void one_short(const std::vector<int64_t>& shape, const FormatOptions&, Components& out) {
+  out.add(".halves", GALLEY_I16, shape, 1);
+  out.add(".scale", GALLEY_F32, {tiles_of(numbers_of(shape)) - 1}, 48);
+}
+void twins(const std::vector<int64_t>& shape, const FormatOptions&, Components& out) {
+  out.add(".halves", GALLEY_I16, shape, 1);
+  out.add(".halves", GALLEY_F32, {1}, 0);
 }
 void rows_of(const std::vector<int64_t>& shape, const FormatOptions&, Components& out) {
   out.add(".halves", GALLEY_I16, shape, 1);
   out.add(".scale", GALLEY_F32, {shape.size() > 1 ? shape[0] : 1}, shape.back());
 }
 
-/// p takes its step by g.
+/// p takes its step by g. Others that win updates: one builds nothing, one does not know of skipped steps, one builds another stage.
+enum class Mistake { None, Idle, Hasty, Late };
+template <Mistake mistake>
 class Steps {
  public:
-  static constexpr uint32_t stage = GALLEY_STAGE_STEP;
+  static constexpr uint32_t stage = mistake == Mistake::Late ? GALLEY_STAGE_AFTER : GALLEY_STAGE_STEP;
   explicit Steps(const Options&) {}
   void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
     if (subject.facet == GALLEY_FACET_UPDATE && subject.trainable) out.weak(0);
   }
-  void build(Graph& graph, Trained t) const { graph.node("step", "step", {t.parameter, t.gradient}, {}, {}); }
+  void build(Graph& graph, Trained t) const {
+    if (mistake == Mistake::Idle) return;
+    std::vector<galley_tensor> inputs = {t.parameter, t.gradient};
+    if (mistake != Mistake::Hasty) inputs.push_back(graph.scalar(GALLEY_SCALAR_APPLY));
+    graph.node("step", "step", inputs, {}, {});
+  }
 };
 
 /// Copies what it is given at its stage: the gradient, or the norm before there is one.
@@ -121,7 +169,7 @@ class Doubles {
       const galley_node_info info = graph.node(n);
       if (!galley_same_text(info.op, "mul")) continue;
       const galley_tensor y = info.outputs[0];
-      graph.replace(y, graph.node("add", "doubled", {y, y})[0]);
+      graph.replace(y, graph.node("add", graph.find("doubled") ? "redoubled" : "doubled", {y, y})[0]);
     }
   }
 };
@@ -146,13 +194,46 @@ class Holds {
   }
 };
 
+/// Parameters of its own, in files of their own.
+class Saves {
+ public:
+  explicit Saves(const Options& options) : files_(options.strings("files")), names_(options.strings("names")) {}
+  void rewrite(Graph& graph, uint32_t segment) const {
+    if (segment == GALLEY_SEGMENT_EXPORT) {
+      for (const std::string& file : files_)
+        if (file.find(".json") != std::string::npos) graph.document(file, "{}");
+    }
+    if (segment != GALLEY_SEGMENT_MODEL) return;
+    for (size_t k = 0; k < names_.size(); ++k) {
+      const int64_t shape[] = {4};
+      const std::string name = "saved " + std::to_string(k);
+      galley_tensor_desc d = fresh<galley_tensor_desc>();
+      d.name = name.c_str();
+      d.shape = shape;
+      d.rank = 1;
+      d.dtype = GALLEY_F32;
+      d.kind = GALLEY_KIND_PARAMETER;
+      d.file = files_[k].c_str();
+      d.file_name = names_[k].c_str();
+      graph.make(d);
+    }
+  }
+
+ private:
+  std::vector<std::string> files_, names_;
+};
+
 const bool registered =
-    add(strategy<Steps>("steps")) && add(strategy<Looks<GALLEY_STAGE_CHECK>>("looks-check")) &&
-    add(strategy<Looks<GALLEY_STAGE_GRADIENT>>("looks-gradient")) && add(strategy<Looks<GALLEY_STAGE_AFTER>>("looks-after")) &&
-    add(strategy<Doubles>("doubles")) && add(strategy<Holds>("holds")) && add(pack()) && add(unpack()) &&
+    add(strategy<Steps<Mistake::None>>("steps")) && add(strategy<Steps<Mistake::Idle>>("steps-idle")) &&
+    add(strategy<Steps<Mistake::Hasty>>("steps-hasty")) && add(strategy<Steps<Mistake::Late>>("steps-late")) &&
+    add(strategy<Looks<GALLEY_STAGE_CHECK>>("looks-check")) && add(strategy<Looks<GALLEY_STAGE_GRADIENT>>("looks-gradient")) &&
+    add(strategy<Looks<GALLEY_STAGE_AFTER>>("looks-after")) && add(strategy<Doubles>("doubles")) && add(strategy<Holds>("holds")) &&
+    add(strategy<Saves>("saves")) && add(pack()) && add(pack_tiles()) && add(unpack()) && add(too_long()) && add(refuses()) &&
     add(format<components>("pair", "pair_pack", "pair_unpack", false, true)) &&
     add(format<components>("stone", "pair_pack", "pair_unpack", false, false)) &&
-    add(format<tiles>("tiles", "pair_pack", "pair_unpack", false, true)) &&
+    add(format<tiles>("tiles", "tiles_pack", "pair_unpack", false, true)) &&
+    add(format<one_short>("short", "tiles_pack", "pair_unpack", false, true)) &&
+    add(format<twins>("twins", "pair_pack", "pair_unpack", false, true)) &&
     add(format<rows_of>("rows", "pair_pack", "pair_unpack", false, true)) &&
     add(format<tiles>("drawn", "pair_pack", "pair_unpack", false, true, GALLEY_FORMAT_STOCHASTIC)) &&
     add(kernel<never>("add.b", "add", kDevice)) && add(kernel<never>("add.a", "add", kDevice)) &&
@@ -166,7 +247,9 @@ const bool registered =
     add(nodes_kernel<Never<2, false>>("full.add", "full>add", kDevice, 0)) && add(kernel<never>("fill.any", "fill", kDevice)) &&
     add(kernel<never>("checksum.any", "checksum", kDevice)) && add(kernel<never>("step.any", "step", kDevice)) &&
     add(kernel<never, pair>("step.pair", "step", kDevice, GALLEY_KERNEL_FORMATS)) &&
-    add(kernel<never>("pair_pack.any", "pair_pack", kDevice)) && add(kernel<never>("pair_unpack.any", "pair_unpack", kDevice));
+    add(kernel<never>("pair_pack.any", "pair_pack", kDevice)) && add(kernel<never>("tiles_pack.any", "tiles_pack", kDevice)) &&
+    add(kernel<never, sixteen, nullptr, 1000000>("full.sixteen", "full", kDevice)) &&
+    add(kernel<never>("pair_unpack.any", "pair_unpack", kDevice));
 
 }  // namespace
 

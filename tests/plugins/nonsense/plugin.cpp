@@ -13,6 +13,12 @@ using namespace galley::sdk;
 
 std::string how;  // of the one strategy that a test uses
 
+/// What is wrong with the library itself, which is loaded before there is a strategy.
+bool told(const char* what) {
+  const char* wrong = std::getenv("NONSENSE_LIBRARY");
+  return wrong && std::string(wrong) == what;
+}
+
 void maybe_throw(const char* here) {
   if (how == std::string("throw ") + here) throw std::runtime_error(std::string("thrown in ") + here);
 }
@@ -37,7 +43,7 @@ galley_status cost_op(const galley_node_view*, galley_cost*, galley_error*) {
   maybe_throw("cost");
   return GALLEY_OK;
 }
-const galley_operand_rule x = rule("x", GALLEY_ROLE_ROWS), y = rule("y", GALLEY_ROLE_ROWS);
+const galley_operand_rule x = rule("x", told("role") ? 77 : GALLEY_ROLE_ROWS), y = rule("y", GALLEY_ROLE_ROWS, 0, told("alias") ? 7 : -1);
 const galley_operand_rule *const inputs[] = {&x}, *const outputs[] = {&y};
 const galley_op op = [] {
   auto o = fresh<galley_op>();
@@ -56,12 +62,13 @@ const galley_op op = [] {
 galley_status query(const galley_node_view* const*, uint32_t, const galley_target*, galley_kernel_plan* plan, galley_error* error) {
   maybe_throw("query");
   if (how == "query fails") return fill(error, GALLEY_FAILED, "no licence");
-  plan->workspace_bytes = how == "workspace" ? -7 : 0;
+  plan->workspace_bytes = how == "workspace" ? -7 : how == "stray prepare" ? 64 : 0;
   if (how == "plan flags") plan->flags = 1u << 20;
   return GALLEY_OK;
 }
-galley_status prepare(const galley_node_view* const* nodes, uint32_t, const galley_kernel_setup*, void** state, galley_error*) {
+galley_status prepare(const galley_node_view* const* nodes, uint32_t, const galley_kernel_setup* setup, void** state, galley_error*) {
   maybe_throw("prepare");
+  if (how == "stray prepare") static_cast<char*>(setup->workspace)[64] = 1;
   *state = const_cast<galley_node_view*>(nodes[0]);
   return GALLEY_OK;
 }
@@ -100,6 +107,7 @@ galley_status components(const int64_t*, uint32_t, const galley_attr* const*, ui
   out[0]->rank = 1;
   out[0]->extents[0] = 1;
   *n = how == "components" ? 99 : 1;
+  if (how == "component twice") out[1]->dtype = out[0]->dtype, *n = 2;
   return GALLEY_OK;
 }
 const galley_format format_table = [] {
@@ -119,6 +127,7 @@ class Nonsense {
   explicit Nonsense(const Options& options) {
     how = options.string("how");
     if (how == "option type") options.string("number");
+    if (how == "exit") std::exit(0);
   }
 
   void rewrite(Graph& graph, uint32_t segment) const {
@@ -147,6 +156,10 @@ class Nonsense {
     if (how == "file of a state") {
       d.kind = GALLEY_KIND_STATE;
       d.file = "adapter/x.safetensors";
+    }
+    if (how == "file above" || how == "file of the run") {
+      d.kind = GALLEY_KIND_PARAMETER;
+      d.file = how == "file above" ? "../../x.safetensors" : "metrics.jsonl";
     }
     if (how == "initializer inputs") d.initializer = "copy";
     if (how == "initializer unknown") d.initializer = "no_such_op";
@@ -184,6 +197,12 @@ class Nonsense {
     if (how == "report") graph.report(graph.scalar(GALLEY_SCALAR_GRADIENT_NORM), "nonsense_norm");
   }
 };
+
+const bool initialized = [] {
+  if (told("exits")) std::exit(0);
+  if (told("crashes")) *nowhere(0) = 1;
+  return !told("twice") || add(kernel_table);
+}();
 
 const bool registered = add(&op) && add(kernel_table) && add(&format_table) && add(strategy<Nonsense>("nonsense"));
 

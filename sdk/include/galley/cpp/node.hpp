@@ -226,6 +226,7 @@ class Shapes {
  public:
   explicit Shapes(galley_shape* const* out) : out_(out) {}
   void set(uint32_t output, uint32_t dtype, const int64_t* shape, uint32_t rank) {
+    if (rank > GALLEY_MAX_RANK) throw Failure(GALLEY_FAILED, "an output of rank " + std::to_string(rank));
     out_[output]->rank = rank;
     out_[output]->dtype = dtype;
     for (uint32_t k = 0; k < rank; ++k) out_[output]->extents[k] = shape[k];

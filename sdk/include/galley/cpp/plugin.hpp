@@ -143,6 +143,11 @@ class Components {
   Components(galley_component* const* out, uint32_t* n) : out_(out), n_(n) {}
   /// `numbers`: how many numbers of the tensor one element represents; 0: the component belongs to the tensor as a whole.
   void add(const char* suffix, uint32_t dtype, const std::vector<int64_t>& shape, int64_t numbers) {
+    if (*n_ == GALLEY_MAX_COMPONENTS)
+      throw Failure(GALLEY_FAILED, "component '" + std::string(suffix) + "' is one more than the " + std::to_string(GALLEY_MAX_COMPONENTS) +
+                                       " that a format may have");
+    if (shape.size() > GALLEY_MAX_RANK)
+      throw Failure(GALLEY_FAILED, "component '" + std::string(suffix) + "' has rank " + std::to_string(shape.size()));
     galley_component c = fresh<galley_component>();
     c.suffix = suffix;
     c.dtype = dtype;

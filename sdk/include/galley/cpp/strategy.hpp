@@ -126,8 +126,45 @@ struct HoldsBudget : std::false_type {};
 template <class T>
 struct HoldsBudget<T, std::void_t<decltype(int64_t{std::declval<const T&>().budget()})>> : std::true_type {};
 
+/// Whether T has a member of a name, whatever its type: found by the ambiguity with a base that has all of them. A class that is final
+/// cannot be asked.
+struct AllNames {
+  int rewrite, claim, build, decide, budget;
+};
+struct Nothing {};
+template <class T>
+struct WithAllNames : std::conditional_t<std::is_final_v<T>, Nothing, T>, AllNames {};
+#define GALLEY_SDK_MEMBER(Trait, member) \
+  template <class T, class = void>       \
+  struct Trait : std::true_type {};      \
+  template <class T>                     \
+  struct Trait<T, std::void_t<decltype(&WithAllNames<T>::member)>> : std::false_type {}
+GALLEY_SDK_MEMBER(HasRewrite, rewrite);
+GALLEY_SDK_MEMBER(HasClaim, claim);
+GALLEY_SDK_MEMBER(HasBuild, build);
+GALLEY_SDK_MEMBER(HasDecide, decide);
+GALLEY_SDK_MEMBER(HasBudget, budget);
+#undef GALLEY_SDK_MEMBER
+
+/// A method that the host would never call, because it is not const or takes something else. Constants of a class, so that tests can see
+/// them.
+template <class T>
+struct Misfits {
+  static constexpr bool rewrite = HasRewrite<T>::value && !Rewrites<T>::value;
+  static constexpr bool claim = HasClaim<T>::value && !Claims<T>::value;
+  static constexpr bool build = HasBuild<T>::value && !Updates<T>::value;
+  static constexpr bool decide = HasDecide<T>::value && !Saves<T>::value;
+  static constexpr bool budget = HasBudget<T>::value && !(HoldsBudget<T>::value && Saves<T>::value);
+};
+
 template <class T>
 struct StrategyOf {
+  static_assert(!Misfits<T>::rewrite, "the strategy's rewrite is not `void rewrite(Graph&, uint32_t segment) const`");
+  static_assert(!Misfits<T>::claim, "the strategy's claim is not `void claim(const GraphReader&, const galley_subject&, Claim&) const`");
+  static_assert(!Misfits<T>::build, "the strategy's build is not `void build(Graph&, Trained) const`");
+  static_assert(!Misfits<T>::decide, "the strategy's decide is not `void decide(const galley_saved_set&, uint32_t* choices) const`");
+  static_assert(!Misfits<T>::budget, "the strategy's budget is not `int64_t budget() const` beside a `decide`");
+
   static galley_status create(const galley_options* options, void** instance, galley_error* error) noexcept {
     return guard(error, [&] { *instance = new T(Options(options)); });
   }

@@ -7,7 +7,8 @@
 // no GPU takes; under AddressSanitizer also accesses outside of shared memory. What it cannot find: races between blocks, and speed.
 //
 // GALLEY_CUDA_ORDER = forward (default), reverse, or a number that seeds a random order: in which order the threads of a block run.
-// GALLEY_CUDA_MUTANT = FILE:LINE: the barrier, commit or wait at that place does nothing. Tests must notice.
+// GALLEY_CUDA_MUTANT = FILE:LINE: the barrier, commit or wait at that place does nothing. Tests must notice. Where no library of kernels
+// that is loaded has one in that line, nothing is launched.
 //
 // Included by platform.hpp; kernels include that.
 #pragma once
@@ -30,19 +31,41 @@
 
 namespace galley::cuda::emulated {
 
+/// Set by a library that has the place GALLEY_CUDA_MUTANT names: what several libraries of a process share is its environment.
+inline constexpr const char* kFound = "GALLEY_CUDA_MUTANT_FOUND";
+
 /// Whether the barrier, commit or wait at a place does its work. "ops/norm/cuda.cu:57" names a place by the end of its path.
 inline bool enabled(const char* file, int line) {
   const char* mutant = std::getenv("GALLEY_CUDA_MUTANT");
   if (!mutant) return true;
   const std::string here = std::string(file) + ":" + std::to_string(line), wanted = mutant;
-  return here.size() < wanted.size() || here.compare(here.size() - wanted.size(), wanted.size(), wanted) != 0;
+  if (here.size() < wanted.size() || here.compare(here.size() - wanted.size(), wanted.size(), wanted) != 0) return true;
+  setenv(kFound, mutant, 1);
+  return false;
 }
-// Asked once for each place.
-#define GALLEY_EMULATED_ENABLED()                                                 \
-  ([] {                                                                           \
-    static const bool on = ::galley::cuda::emulated::enabled(__FILE__, __LINE__); \
-    return on;                                                                    \
-  }())
+
+/// A file's name as part of a type.
+template <size_t N>
+struct FileName {
+  constexpr FileName(const char (&name)[N]) {  // NOLINT: from __FILE__ as it stands
+    for (size_t i = 0; i < N; ++i) text[i] = name[i];
+  }
+  char text[N] = {};
+};
+/// A place. Each asks when its library is loaded, whether or not a kernel ever comes by.
+template <FileName file, int line>
+struct Site {
+  static inline const bool on = enabled(file.text, line);
+};
+#define GALLEY_EMULATED_ENABLED() (::galley::cuda::emulated::Site<__FILE__, __LINE__>::on)
+
+/// A mutant that nobody has must not look like one that nobody notices.
+inline void check_mutant() {
+  const char *mutant = std::getenv("GALLEY_CUDA_MUTANT"), *found = std::getenv(kFound);
+  if (mutant && (!found || std::strcmp(mutant, found) != 0))
+    throw sdk::Failure(GALLEY_FAILED, std::string("GALLEY_CUDA_MUTANT=") + mutant + ": no barrier, commit or wait stands there",
+                       "name a line of a kernel's source that is loaded, by the end of its path: cuda.cu:57");
+}
 
 /// Runs a kernel on all threads of all blocks; blocks run beside each other on the host's compute threads.
 inline void run(Extent blocks, Extent threads, size_t dynamic, Worker::Body body, const void* call) {
@@ -51,6 +74,7 @@ inline void run(Extent blocks, Extent threads, size_t dynamic, Worker::Body body
   if (total == 0 || n == 0 || n > 1024 || blocks.y > 65535 || blocks.z > 65535 || blocks.x > 0x7FFFFFFFu || dynamic > 227 * 1024)
     throw sdk::Failure(GALLEY_FAILED, "a launch that no GPU takes: " + std::to_string(total) + " blocks of " + std::to_string(n) +
                                           " threads with " + std::to_string(dynamic) + " bytes of shared memory");
+  check_mutant();
   const char* text = std::getenv("GALLEY_CUDA_ORDER");
   const std::string order = text ? text : "forward";
   const auto block = [&](int64_t i) {
