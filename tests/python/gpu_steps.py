@@ -35,7 +35,7 @@ def tests_of_kernels():
     after = [json.loads(x)['step'] for x in pathlib.Path('kept/test.jsonl').read_text().splitlines()]
     check(said.returncode == 3 and after == ['kernels/add', 'suites/Gpu', 'recipes/freeze', 'first/add'] and before, f'a call of 0 s: {said.stdout}{said.stderr} {after}')
     # What fails hides nothing else, and is said.
-    said = lent('test', '--out', 'kept', 'kernels/add', 'kernels/copy', GALLEY_DISCRETE_LOST='0')
+    said = lent('test', '--out', 'kept', 'kernels/add', 'kernels/copy', GALLEY_DISCRETE_LOST='1')
     check(said.returncode == 1 and 'FAILED  kernels/add' in said.stdout and 'FAILED  kernels/copy' in said.stdout and 'the device was lost' in said.stdout, f'a lost device: {said.stdout}')
     check(said.stdout.splitlines()[-1].startswith('next: '), said.stdout)
     said = lent('test', '--out', 'kept', '--list')
