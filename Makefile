@@ -84,19 +84,22 @@ test-mutants:
 	@$(call compile,test-models program)
 	@GALLEY_SOURCE=$(CURDIR) GALLEY_BINARY=$(CURDIR)/build/release tests/python/mutants.py --all
 
+# A build that was carried here has no cache of CMake, and is taken as it is: the machine may have neither compilers nor network. One that was
+# begun here has what it needs.
+define build_for_cuda
+@if [ -x build/cuda/galley ] && [ ! -e build/cuda/CMakeCache.txt ]; then echo 'galley: build/cuda is taken as it is'; else \
+  { [ -e build/cuda/CMakeCache.txt ] || .ci/setup tests; } && \
+  cmake --preset cuda --log-level=WARNING $(1) >/dev/null && echo 'galley: building in build/cuda' && \
+  cmake --build --preset cuda --parallel $(JOBS) $(2) -- --quiet | sed '/^ninja: no work to do\.$$/d'; fi
+endef
+
 test-gpu:
-	@.ci/setup tests
-	@cmake --preset cuda --log-level=WARNING -DGALLEY_TESTS=ON >/dev/null
-	@echo 'galley: building in build/cuda'
-	@cmake --build --preset cuda --parallel $(JOBS) -- --quiet | sed '/^ninja: no work to do\.$$/d'
-	@tests/gpu/test build/cuda
+	$(call build_for_cuda,-DGALLEY_TESTS=ON)
+	@tests/gpu/test
 
 bench-gpu:
-	@.ci/setup
-	@cmake --preset cuda --log-level=WARNING >/dev/null
-	@echo 'galley: building in build/cuda'
-	@cmake --build --preset cuda --parallel $(JOBS) --target program -- --quiet | sed '/^ninja: no work to do\.$$/d'
-	@tests/gpu/bench.py build/cuda
+	$(call build_for_cuda,,--target program)
+	@tests/gpu/bench.py
 
 format:
 	@command -v clang-format >/dev/null || { echo 'make format: clang-format is missing; apt-get install clang-format'; exit 1; }

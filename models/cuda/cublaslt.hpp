@@ -1,4 +1,4 @@
-// cuBLASLt, opened when the first product is prepared (library.hpp). For nvcc only.
+// cuBLASLt, opened when the first product is prepared (library.hpp). For nvcc, and for tests.
 //
 // GALLEY_CUBLASLT = PATH: the library to open. Without it, the loader searches for libcublasLt.so of the target's version, then of 13
 // and 12.

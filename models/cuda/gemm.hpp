@@ -109,7 +109,8 @@ struct GemmSetup {
 
 }  // namespace galley::cuda
 
-#if GALLEY_CUDA_EMULATED
+// The tests compile the calls of cuBLASLt for a cuBLASLt of their own (tests/gpu/cublaslt_test.cpp).
+#if GALLEY_CUDA_EMULATED && !defined(GALLEY_TEST_CUBLASLT)
 #include "cuda/gemm_emulated.hpp"
 #else
 #include "cuda/gemm_cublaslt.hpp"

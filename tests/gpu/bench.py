@@ -1,31 +1,26 @@
 #!/usr/bin/env python3
 """How fast whole steps are on the GPU that is here, beside PyTorch (eager and compiled) where python3 has torch. `make bench-gpu` builds and runs it.
 
-  tests/gpu/bench.py [BUILD] [CASE]… [--rounds N] [--kept FILE]
+  tests/gpu/bench.py [--build DIR] [--out DIR] [--seconds N] [--rounds N] [--list] [STEP]...
 
-Each case runs Galley and its peers in turn, N rounds (1), in under four minutes; what is done is kept in FILE (BUILD/gpu-bench.jsonl), so that a second call
-goes on where the first stopped and tries again what failed (remove the file to begin anew). At the end the table is appended to tests/results/gpu.md, with
-date, GPU and command."""
+A step is one case by one of them, in one round: `gpt2-124m/galley/1`. Each is a process of its own, with a limit of its own. What is measured is kept in --out
+(DIR/gpu of the build), so that a call goes on where the last one stopped; its last line says what is next. A call takes --seconds (540): no step begins that
+could end later. STEP runs these only, whether they are done or not: `gpt2-124m`, `gpt2-124m/compiled`. Exit codes: 0 all is done and well, 1 something failed,
+3 there is more to do.
+
+DIR/bench.md is written again after each step, with date, GPU and command: tests/results/gpu.md is made of it."""
+import argparse
 import datetime
 import json
 import os
 import pathlib
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 
-import libraries
-
-source = pathlib.Path(__file__).resolve().parents[2]
-words = sys.argv[1:]
-rounds = int(words.pop(words.index('--rounds') + 1)) if '--rounds' in words else 1
-given = words.pop(words.index('--kept') + 1) if '--kept' in words else None
-words = [x for x in words if x not in ('--rounds', '--kept')]
-build = pathlib.Path(words.pop(0)).resolve() if words and (pathlib.Path(words[0]) / 'galley').exists() else source / 'build' / 'cuda'
-kept = pathlib.Path(given) if given else build / 'gpu-bench.jsonl'
-os.environ.update(libraries.missing())
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.dont_write_bytecode = True
+from steps import Steps, check_machine, choose, source
 
 
 def gpt2(layers, heads, width):
@@ -37,12 +32,18 @@ llama_8b = dict(model_type='llama', vocab_size=128256, hidden_size=4096, interme
 qwen = dict(model_type='qwen2', vocab_size=151936, hidden_size=896, intermediate_size=4864, num_hidden_layers=24, num_attention_heads=14,
             num_key_value_heads=2, max_position_embeddings=32768, rope_theta=1e6, tie_word_embeddings=True)
 # name: (config, batch, length, steps, rank of LoRA, further strategies)
-cases = {
+all_cases = {
     'gpt2-124m': (gpt2(12, 12, 768), 32, 1024, 24, 0, ''),
     'gpt2-1558m': (gpt2(48, 25, 1600), 8, 1024, 12, 0, ''),
     'llama-8b-lora': (llama_8b, 1, 4096, 12, 16, ''),
     'qwen2.5-0.5b': (qwen, 8, 2048, 16, 0, ''),
+    # For any device, to try this script: it is run only where it is named.
+    'tiny': (dict(gpt2(1, 2, 32), vocab_size=97, n_positions=32), 2, 16, 4, 0, ''),
 }
+cases = {name: case for name, case in all_cases.items() if name != 'tiny'}
+# Seconds of a step: a compiled model of 8B compiles for minutes before its first step.
+LIMIT = 230
+LIMITS = {('llama-8b-lora', 'compiled'): 530, ('gpt2-1558m', 'compiled'): 400}
 
 
 def lua(x):
@@ -50,7 +51,7 @@ def lua(x):
 
 
 def recipe(name):
-    config, batch, length, steps, rank, more = cases[name]
+    config, batch, length, steps, rank, more = all_cases[name]
     keys = {k: v for k, v in config.items() if k != 'model_type'}
     family = 'gpt2' if config['model_type'] == 'gpt2' else config['model_type']
     lora = f'use "lora" {{ rank = {rank}, alpha = {2 * rank}, targets = "all-linear" }},' if rank else ''
@@ -62,80 +63,111 @@ def recipe(name):
 '''
 
 
-def last_line(command, folder):
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=230)
-    if done.returncode != 0:
-        raise RuntimeError(' '.join(done.stderr.split('\n')[-4:]).strip() or f'exit code {done.returncode}, and no message')
-    return done.stdout.strip().splitlines()[-1]
+def command_of(name, who, build, device, plugins):
+    """What is run, and the files that it needs."""
+    config, batch, length, steps, rank, _ = all_cases[name]
+    if who == 'galley':
+        return [build / 'galley', 'train', 'recipe.lua', '--device', device, *plugins, '--out', 'run'], {'recipe.lua': recipe(name)}
+    return ([sys.executable, source / 'tests/gpu/peer.py', 'config.json', batch, length, steps, *(['compile'] if who == 'compiled' else []),
+             *([f'lora={rank}'] if rank else [])], {'config.json': json.dumps(config)})
 
 
-def galley(name, folder):
-    _, batch, length, _, _, _ = cases[name]
-    (folder / 'recipe.lua').write_text(recipe(name))
-    last_line([build / 'galley', 'train', 'recipe.lua', '--device', 'cuda', '--out', 'run'], folder)
-    lines = [json.loads(x) for x in (folder / 'run' / 'metrics.jsonl').read_text().splitlines()]
-    memory = json.loads((folder / 'run' / 'memory.json').read_text())['classes']['device']
-    usage = json.loads((folder / 'run' / 'usage.json').read_text())['device']
-    seconds = [x['seconds'] for x in lines]
+def measured(name, who, result, log):
+    """Tokens a second and bytes, of what a step left behind."""
+    if who != 'galley':
+        return json.loads(log.read_text().strip().splitlines()[-1])
+    _, batch, length, _, _, _ = all_cases[name]
+    run = pathlib.Path(result['scratch']) / 'run'
+    seconds = [json.loads(x)['seconds'] for x in (run / 'metrics.jsonl').read_text().splitlines()]
+    memory = json.loads((run / 'memory.json').read_text())['classes']['device']
     return {'tokens': batch * length / statistics.median(seconds[len(seconds) // 3:]), 'bytes': memory['allocated'], 'planned': memory['planned'],
-            'taken': usage['taken']}
-
-
-def peer(name, folder, *more):
-    config, batch, length, steps, rank, _ = cases[name]
-    (folder / 'config.json').write_text(json.dumps(config))
-    return json.loads(last_line([sys.executable, source / 'tests/gpu/peer.py', 'config.json', str(batch), str(length), str(steps), *more,
-                                 *([f'lora={rank}'] if rank else [])], folder))
+            'taken': json.loads((run / 'usage.json').read_text())['device']['taken']}
 
 
 def has_torch():
     return subprocess.run([sys.executable, '-c', 'import torch, transformers'], capture_output=True).returncode == 0
 
 
-def main():
-    if not shutil.which('nvidia-smi'):
-        sys.exit('tests/gpu/bench.py: there is no nvidia-smi, so no NVIDIA driver')
-    done = [json.loads(x) for x in kept.read_text().splitlines()] if kept.exists() else []
-    runs = {'galley': galley}
-    if has_torch():
-        runs.update({'eager': peer, 'compiled': lambda name, folder: peer(name, folder, 'compile')})
-    for name in [x for x in cases if not words or x in words]:
-        for k in range(rounds):
-            for who, run in runs.items():
-                if any((x['case'], x['who'], x['round']) == (name, who, k) and 'tokens' in x for x in done):
-                    continue
-                with tempfile.TemporaryDirectory() as folder:
-                    try:
-                        made = run(name, pathlib.Path(folder))
-                    except (RuntimeError, subprocess.TimeoutExpired) as error:
-                        made = {'error': str(error)[:300]}
-                done.append({'case': name, 'who': who, 'round': k, **made})
-                with open(kept, 'a') as file:
-                    file.write(json.dumps(done[-1]) + '\n')
-                print(json.dumps(done[-1]), flush=True)
-    gpu = subprocess.run(['nvidia-smi', '--query-gpu=name,driver_version', '--format=csv,noheader'], capture_output=True, text=True).stdout.strip()
-    commit = subprocess.run(['git', 'rev-parse', '--short', 'HEAD'], cwd=source, capture_output=True, text=True).stdout.strip()
-    rows = []
-    for name in cases:
-        of = {who: [x for x in done if x['case'] == name and x['who'] == who and 'tokens' in x] for who in ('galley', 'eager', 'compiled')}
-        if not of['galley']:
+def commit():
+    """Of the source, where git is here and knows it."""
+    try:
+        said = subprocess.run(['git', 'rev-parse', '--short', 'HEAD'], cwd=source, capture_output=True, text=True)
+        return said.stdout.strip() or 'commit unknown'
+    except OSError:
+        return 'commit unknown'
+
+
+def table(done):
+    rows, memory = [], []
+    for name in all_cases:
+        of = {who: [x for step, x in done.items() if step.rsplit('/', 1)[0] == f'{name}/{who}' and 'tokens' in x] for who in ('galley', 'eager', 'compiled')}
+        if not any(of.values()):
             continue
         tokens = {who: statistics.median(x['tokens'] for x in of[who]) if of[who] else None for who in of}
         best = max((x for who, x in tokens.items() if x and who != 'galley'), default=None)
         gib = {who: max(x['bytes'] for x in of[who]) / 2**30 if of[who] else None for who in of}
-        cells = [name, *(f'{tokens[w]:.0f}' if tokens[w] else '-' for w in of), f'{tokens["galley"] / best:.2f}' if best else '-',
+        cells = [name, *(f'{tokens[w]:.0f}' if tokens[w] else '-' for w in of), f'{tokens["galley"] / best:.2f}' if best and tokens['galley'] else '-',
                  *(f'{gib[w]:.2f}' if gib[w] else '-' for w in of)]
         rows.append('| ' + ' | '.join(cells) + ' |')
-    table = '\n'.join(['| case | Galley tok/s | eager | compiled | ratio | Galley GiB | eager | compiled |', '|---|---|---|---|---|---|---|---|', *rows])
+        for x in of['galley']:
+            memory.append(f'| {name} | {x["planned"]} | {x["bytes"]} | {x["taken"]} | {(x["taken"] - x["bytes"]) / 2**30:.2f} |')
     # What CUDA's context, the kernels' code, cuBLASLt's and cuDNN's handles and the graphs take lies outside of the plan; so do other processes.
-    memory = ['| case | planned, bytes | allocated, bytes | taken on the GPU, bytes | outside of the plan, GiB |', '|---|---|---|---|---|']
-    for x in (x for x in done if 'taken' in x):
-        memory.append(f'| {x["case"]} | {x["planned"]} | {x["bytes"]} | {x["taken"]} | {(x["taken"] - x["bytes"]) / 2**30:.2f} |')
-    table += '\n\n' + '\n'.join(memory)
-    print(table)
-    if rows and gpu:
-        with open(source / 'tests' / 'results' / 'gpu.md', 'a') as file:
-            file.write(f'\n## {datetime.date.today()}, {gpu}, {commit}\n\n`tests/gpu/bench.py {" ".join(sys.argv[1:])}`\n\n{table}\n')
+    return '\n'.join(['| case | Galley tok/s | eager | compiled | ratio | Galley GiB | eager | compiled |', '|---|---|---|---|---|---|---|---|', *rows, '',
+                      '| case | planned, bytes | allocated, bytes | taken on the GPU, bytes | outside of the plan, GiB |', '|---|---|---|---|---|', *memory])
 
 
-main()
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument('--build', type=pathlib.Path, default=source / 'build' / 'cuda')
+    parser.add_argument('--out', type=pathlib.Path)
+    parser.add_argument('--seconds', type=float, default=540)
+    parser.add_argument('--rounds', type=int, default=1)
+    parser.add_argument('--list', action='store_true')
+    parser.add_argument('steps', nargs='*')
+    words = parser.parse_args()
+    build = words.build.resolve()
+    os.environ.setdefault('PATH', '/usr/bin:/bin')
+    library = pathlib.Path(os.environ.get('GALLEY_TEST_DEVICE') or build / 'plugins' / 'cuda' / 'cuda.so')
+    gpu = check_machine(build, library.stem)
+    plugins = ['--plugin-path', library.parent] if library.stem != 'cuda' else []
+    peers = ['eager', 'compiled'] if library.stem == 'cuda' and has_torch() else []
+    print(f'beside {" and ".join(peers)}' if peers else f'no peers: they take a GPU, and torch and transformers in {sys.executable}')
+    of_cases = {**cases, **{x: all_cases[x] for x in all_cases if any(w.split('/')[0] == x for w in words.steps)}}
+    names = [f'{name}/{who}/{k}' for k in range(1, words.rounds + 1) for name in of_cases for who in ['galley', *peers]]
+    chosen = choose(names, words.steps)
+    out = (words.out or build / 'gpu').resolve()
+    steps = Steps('bench', out, build, words.seconds)
+    os.environ.setdefault('GALLEY_CACHE', str(out / 'cache'))
+    if words.list:
+        for x in names:
+            print(f'{"-" if x not in steps.done else "ok" if steps.done[x]["ok"] else "FAILED":8}{x}')
+        return 0
+
+    for step in chosen:
+        name, who, _ = step.split('/')
+        limit = LIMITS.get((name, who), LIMIT)
+        if step in steps.done and not words.steps:
+            continue
+        if not steps.has_time(limit):
+            break
+        command, files = command_of(name, who, build, library.stem, plugins)
+        result = steps.run(step, command, limit, folder=files)
+        if result['ok']:
+            result.update(measured(name, who, result, steps.log(step)))
+        steps.keep(result)
+        if not result['ok']:
+            print('\n'.join(steps.log(step).read_text(errors='replace').splitlines()[-8:]))
+        print(f'{"ok" if result["ok"] else "FAILED":8}{step}, {result["seconds"]} s' + (f', {result["tokens"]:.0f} tokens/s' if result['ok'] else f': {result["why"]}') +
+              f'; {max(0, steps.left()):.0f} s left', flush=True)
+        text = table(steps.done)
+        (out / 'bench.md').write_text(f'## {datetime.date.today()}, {gpu}, {commit()}\n\n`tests/gpu/bench.py {" ".join(sys.argv[1:])}`\n\n{text}\n')
+    if (out / 'bench.md').exists():
+        print((out / 'bench.md').read_text())
+    parts = [f'--build {words.build}'] if words.build != source / 'build' / 'cuda' else []
+    parts += [f'--out {words.out}'] if words.out else []
+    parts += [f'--seconds {words.seconds:g}'] if words.seconds != 540 else []
+    parts += [f'--rounds {words.rounds}'] if words.rounds != 1 else []
+    return steps.finish(names, ' '.join(['tests/gpu/bench.py', *parts]))
+
+
+sys.exit(main())

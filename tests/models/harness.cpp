@@ -3,6 +3,7 @@
 #include "galley/cpp/plugin.hpp"
 #include "models/devices/cpu/machine.hpp"
 #include "tests/models/device.hpp"
+#include "tests/models/near.hpp"
 
 #include <dlfcn.h>
 
@@ -326,6 +327,7 @@ galley_status query(const galley_kernel* kernel, const std::string& isa, const P
 
 Launch launch(const galley_kernel* kernel, const std::string& isa, const std::vector<const galley_node_view*>& planned,
               const std::vector<const galley_node_view*>& nodes, int times) {
+  compares_results_of(kernel->name);
   Launch r;
   const galley_target target = target_for(isa);
   const auto n = static_cast<uint32_t>(nodes.size());

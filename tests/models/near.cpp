@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
 
 namespace galley::test {
 namespace {
@@ -17,7 +20,32 @@ double tolerance(uint32_t dtype) {
   }
 }
 
+const char* dtype_name(uint32_t dtype) {
+  return dtype == GALLEY_F64 ? "f64" : dtype == GALLEY_F32 ? "f32" : dtype == GALLEY_BF16 ? "bf16" : dtype == GALLEY_F16 ? "f16" : "whole";
+}
+
+/// The largest error over its bound, by kernel and dtype.
+struct Margins {
+  ~Margins() {
+    const char* const path = std::getenv("GALLEY_TEST_MARGINS");
+    std::FILE* const file = path ? std::fopen(path, "a") : nullptr;
+    if (!file) return;
+    for (const auto& [of, largest] : all) std::fprintf(file, "%s %s %.3f\n", of.first.c_str(), dtype_name(of.second), largest);
+    std::fclose(file);
+  }
+  void add(uint32_t dtype, double margin) {
+    if (kernel.empty()) return;
+    double& largest = all[{kernel, dtype}];
+    if (!(margin <= largest)) largest = margin;
+  }
+  std::string kernel;
+  std::map<std::pair<std::string, uint32_t>, double> all;
+};
+Margins margins;
+
 }  // namespace
+
+void compares_results_of(const char* kernel) { margins.kernel = kernel; }
 
 void expect_near(const std::vector<double>& got, const std::vector<double>& expected, uint32_t dtype, const std::string& what,
                  const Rounded& before) {
@@ -27,14 +55,17 @@ void expect_near(const std::vector<double>& got, const std::vector<double>& expe
   const double size = expected.empty() ? 0 : std::sqrt(squares / static_cast<double>(expected.size()));
   int64_t wrong = 0;
   size_t worst = 0;
+  double margin = 0;
   for (size_t i = 0; i < got.size(); ++i) {
     if (got[i] == expected[i]) continue;  // also an infinity
     const double error = std::fabs(got[i] - expected[i]);
     double bound = tolerance(dtype) * (std::fabs(expected[i]) + size) + (dtype == GALLEY_F16 ? 0x1p-25 : 0);
     if (!before.sizes.empty()) bound += tolerance(before.dtype) * before.times * before.sizes[i];
+    if (!(error <= margin * bound)) margin = bound > 0 ? error / bound : HUGE_VAL;
     if (std::isfinite(error) && error <= bound) continue;
     if (!wrong++ || error > std::fabs(got[worst] - expected[worst])) worst = i;
   }
+  margins.add(dtype, margin);
   EXPECT_EQ(wrong, 0) << what << ": element " << worst << " is " << got[worst] << ", not " << expected[worst] << " (typical size " << size
                       << ")";
 }

@@ -17,6 +17,10 @@ struct Rounded {
   std::vector<double> sizes = {};
 };
 
+/// The kernel whose results are compared from now on. The environment variable GALLEY_TEST_MARGINS names a file: when the program ends, it gets
+/// a line "kernel dtype margin" for each of them, the largest error over its bound.
+void compares_results_of(const char* kernel);
+
 /// A share of each number's size and of the typical size of all of them, by the dtype of the result.
 void expect_near(const std::vector<double>& got, const std::vector<double>& expected, uint32_t dtype, const std::string& what,
                  const Rounded& before = {});

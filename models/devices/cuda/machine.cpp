@@ -1,12 +1,11 @@
 #include "machine.hpp"
 
-#include <dlfcn.h>
-
-#include <array>
+#include <algorithm>
+#include <fstream>
 #include <string>
 #include <vector>
 
-#include "../../cuda/library.hpp"
+#include "vendor.hpp"
 
 namespace galley::cuda {
 namespace {
@@ -49,16 +48,30 @@ int attribute(cudaDeviceAttr which) {
   return value;
 }
 
-/// The version of a library that kernels may call, by its function that returns a number; "": it is not there.
-std::string version_of(std::initializer_list<const char*> files, const char* environment, const char* function) {
-  std::vector<const char*> all = files;
-  if (const char* const file = std::getenv(environment)) all = {file};
-  for (const char* file : all) {
-    void* const library = ::dlopen(file, RTLD_LAZY | RTLD_LOCAL);
-    if (!library) continue;
-    if (auto* const version = reinterpret_cast<size_t (*)()>(::dlsym(library, function))) return dotted_version(version());
-  }
-  return "";
+/// The version of cuDNN; "" where there is none that works.
+std::string usable_cudnn() {
+  const Cudnn found = find_cudnn();
+  if (!found.missing.empty() && sdk::host())
+    sdk::host()->log(sdk::host()->context, GALLEY_LOG_WARNING,
+                     ("cuDNN " + found.version + " needs " + found.missing +
+                      ", which was not found: attention is Galley's own; install it (package cuda-nvrtc), or name it by GALLEY_NVRTC=FILE")
+                         .c_str());
+  return found.missing.empty() ? found.version : "";
+}
+
+/// "12.4" of 12040.
+std::string cuda_version(int number) { return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10); }
+
+/// Throws where there is a driver, but for an older CUDA than the one that this was built with.
+void too_old() {
+  int driver = 0, needed = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || cudaRuntimeGetVersion(&needed) != cudaSuccess || driver <= 0) return;
+  std::string number;
+  std::getline(std::ifstream("/sys/module/nvidia/version"), number);  // not there under WSL
+  throw sdk::Failure(GALLEY_FAILED,
+                     "NVIDIA's driver" + (number.empty() ? "" : " " + number) + " is too old: it is for CUDA " + cuda_version(driver) +
+                         ", and CUDA " + cuda_version(needed) + " is needed",
+                     "install driver 580 or later; --device cpu needs none, and `galley plan --target h100` plans without it");
 }
 
 }  // namespace
@@ -67,6 +80,7 @@ void check(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
   (void)cudaGetLastError();  // or the next call would report it again
   const std::string text = std::string(call) + ": " + cudaGetErrorString(status) + " (" + cudaGetErrorName(status) + ")";
+  if (status == cudaErrorInsufficientDriver) too_old();
   if (status == cudaErrorInsufficientDriver || status == cudaErrorNoDevice || status == cudaErrorInitializationError)
     throw sdk::Failure(GALLEY_FAILED, "no NVIDIA GPU can be used here: " + text,
                        "`nvidia-smi` shows GPU and driver; --device cpu needs neither, and `galley plan --target h100` plans without them");
@@ -120,9 +134,7 @@ void describe(galley_target* out) {
   pinned.name = "pinned";
   pinned.in_bandwidth = pinned.out_bandwidth = sm == 90 || sm >= 100 ? kLink5 : kLink4;
 
-  static const std::string cublaslt =
-      version_of({"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"}, "GALLEY_CUBLASLT", "cublasLtGetVersion");
-  static const std::string cudnn = version_of({"libcudnn.so.9", "libcudnn.so"}, "GALLEY_CUDNN", "cudnnGetVersion");
+  static const std::string cublaslt = find_cublaslt(), cudnn = usable_cudnn();
   static std::vector<galley_library> libraries;
   static std::vector<const galley_library*> library_pointers;
   libraries.clear();

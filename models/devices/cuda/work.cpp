@@ -45,8 +45,10 @@ Device::Device(const galley_device_options& options, const std::string& isa) {
     for (cudaEvent_t& event : joins_) check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
     events_.resize(options.n_events + size_t{1});
     last_.resize(events_.size());
-    for (size_t i = 1; i < events_.size(); ++i)
-      check(cudaEventCreateWithFlags(&events_[i], cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    captured_.resize(events_.size());
+    for (std::vector<cudaEvent_t>* events : {&events_, &captured_})
+      for (size_t i = 1; i < events->size(); ++i)
+        check(cudaEventCreateWithFlags(&(*events)[i], cudaEventDisableTiming), "cudaEventCreateWithFlags");
     marks_.resize(GALLEY_HAS(&options, galley_device_options, n_marks) ? options.n_marks : 0);
     for (cudaEvent_t& mark : marks_) check(cudaEventCreate(&mark), "cudaEventCreate");
   } catch (...) {
@@ -59,11 +61,10 @@ Device::~Device() { destroy(); }
 
 void Device::destroy() noexcept {
   capture_.reset();
-  for (cudaEvent_t event : events_)
-    if (event) (void)cudaEventDestroy(event);
+  for (const std::vector<cudaEvent_t>* events : {&events_, &captured_, &marks_})
+    for (cudaEvent_t event : *events)
+      if (event) (void)cudaEventDestroy(event);
   for (cudaEvent_t event : joins_)
-    if (event) (void)cudaEventDestroy(event);
-  for (cudaEvent_t event : marks_)
     if (event) (void)cudaEventDestroy(event);
   for (cudaStream_t stream : streams_)
     if (stream) (void)cudaStreamDestroy(stream);
@@ -126,9 +127,10 @@ void Device::check_event(uint32_t event) const {
 
 void Device::record(uint32_t queue, uint32_t event) {
   check_event(event);
-  check(cudaEventRecord(events_[event], stream(queue)), "cudaEventRecord");
+  const cudaEvent_t recorded = (capture_ ? captured_ : events_)[event];
+  check(cudaEventRecord(recorded, stream(queue)), "cudaEventRecord");
   if (!capture_) {
-    last_[event] = events_[event];
+    last_[event] = recorded;
   } else if (!capture_->recorded[event]) {
     capture_->recorded[event] = true;
     capture_->run->recorded.push_back(event);
@@ -141,7 +143,7 @@ void Device::wait(uint32_t queue, uint32_t event) {
     capture_->run->awaited.push_back(event);  // from outside: replay() waits for it
     return;
   }
-  const cudaEvent_t last = capture_ ? events_[event] : last_[event];
+  const cudaEvent_t last = capture_ ? captured_[event] : last_[event];
   if (last) check(cudaStreamWaitEvent(stream(queue), last, 0), "cudaStreamWaitEvent");
 }
 

@@ -68,8 +68,10 @@ class Device {
   cudaStream_t streams_[kQueues] = {};
   cudaEvent_t joins_[kQueues] = {};
   std::vector<cudaEvent_t> events_;  ///< by number; 0 is not used
-  std::vector<cudaEvent_t> marks_;   ///< with times
-  std::vector<cudaEvent_t> last_;  ///< what to wait for: the event itself, or the end of the replay that recorded it; null: never recorded
+  /// The same within captures: an event that was recorded in one can be waited for in no other place, also if the capture came to nothing.
+  std::vector<cudaEvent_t> captured_;
+  std::vector<cudaEvent_t> marks_;  ///< with times
+  std::vector<cudaEvent_t> last_;   ///< what to wait for: the event itself, or the end of the replay that recorded it; null: never recorded
   std::unique_ptr<Capture> capture_;
   char* arenas_[kClasses] = {};
   const bool synchronous_ = synchronous();

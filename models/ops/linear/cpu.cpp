@@ -34,7 +34,7 @@
 // own choice of blocks (brgemm_matmul_utils.cpp, v2.6.3) and compared with the real one in `prepare`.
 //
 // Bits. A task is one thread's, and where a product is cut depends on its shape alone.
-#if defined(GALLEY_CPU_LEVEL) && GALLEY_CPU_LEVEL >= 4
+#if defined(GALLEY_CPU_LEVEL) && GALLEY_CPU_LEVEL >= 4 && defined(GALLEY_DNNL)
 
 #include <array>
 #include <map>

@@ -99,9 +99,10 @@ int setting(const char* name, int otherwise) {
   const char* text = std::getenv(name);
   return text ? std::atoi(text) : otherwise;
 }
+constexpr int kVersion = 13000;  // of the runtime
 /// Whether a call can be made at all.
 cudaError_t usable() {
-  if (setting("GALLEY_EMULATED_DRIVER", 1) == 0) return say(cudaErrorInsufficientDriver);
+  if (setting("GALLEY_EMULATED_DRIVER", kVersion) < kVersion) return say(cudaErrorInsufficientDriver);
   return say(runtime().lost);
 }
 #define GALLEY_USABLE() \
@@ -231,6 +232,16 @@ cudaError_t cudaGetLastError() {
   const cudaError_t last = runtime().last;
   runtime().last = runtime().lost;
   return last;
+}
+
+// Neither of them needs a driver.
+cudaError_t cudaDriverGetVersion(int* out) {
+  *out = setting("GALLEY_EMULATED_DRIVER", kVersion);
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* out) {
+  *out = kVersion;
+  return cudaSuccess;
 }
 
 // ---- The GPU --------------------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 //
 //   GALLEY_EMULATED_CAPABILITY=75   the GPU's compute capability (default: 80)
 //   GALLEY_EMULATED_FREE=BYTES      what other processes leave of its memory
-//   GALLEY_EMULATED_DRIVER=0        there is no driver
+//   GALLEY_EMULATED_DRIVER=12040    the driver is for CUDA 12.4 (default: for 13.0, the runtime's); 0: there is none
 //   GALLEY_EMULATED_CAPTURE=0       a capture ends with an error
 //   GALLEY_DISCRETE_LOST, GALLEY_DISCRETE_TRACE   see tests/plugins/discrete/queues.hpp
 #pragma once
@@ -54,6 +54,8 @@ const char* cudaGetErrorName(cudaError_t);
 const char* cudaGetErrorString(cudaError_t);
 cudaError_t cudaGetLastError();
 
+cudaError_t cudaDriverGetVersion(int*);
+cudaError_t cudaRuntimeGetVersion(int*);
 cudaError_t cudaGetDeviceCount(int*);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp*, int device);
 cudaError_t cudaDeviceGetAttribute(int*, cudaDeviceAttr, int device);

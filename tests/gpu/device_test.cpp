@@ -1,0 +1,110 @@
+// The CUDA device's own code over the tests' CUDA runtime: captures that come to nothing, and which libraries it says are there.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "models/devices/cuda/machine.hpp"
+#include "models/devices/cuda/vendor.hpp"
+#include "models/devices/cuda/work.hpp"
+
+namespace galley::cuda {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A variable of the environment, as long as this is there.
+class Setting {
+ public:
+  Setting(const char* name, const std::string& value) : name_(name) { ::setenv(name, value.c_str(), 1); }
+  ~Setting() { ::unsetenv(name_); }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+
+ private:
+  const char* name_;
+};
+
+struct Opened {
+  Opened() {
+    target.device = "cuda";
+    target.isa = "sm_80";
+    options.target = &target;
+    options.n_events = 2;
+    device = std::make_unique<Device>(options, "sm_80");
+  }
+  galley_target target = sdk::fresh<galley_target>();
+  galley_device_options options = sdk::fresh<galley_device_options>();
+  std::unique_ptr<Device> device;
+};
+
+// What the host does where a capture ends with an error: it launches the same work piece by piece. Events that were recorded before the
+// capture still say when that work was done.
+TEST(Device, WaitsForWhatWasRecordedBeforeACaptureThatFailed) {
+  Opened opened;
+  Device& device = *opened.device;
+  device.record(1, 1);
+  device.capture();
+  device.record(0, 1);
+  device.record(0, 2);
+  {
+    const Setting broken("GALLEY_EMULATED_CAPTURE", "0");
+    EXPECT_THROW((void)device.end_capture(), sdk::Failure);
+  }
+  EXPECT_NO_THROW(device.wait(0, 1));
+  EXPECT_NO_THROW(device.await(1));
+  EXPECT_NO_THROW(device.await(2)) << "it was never recorded, but in that capture";
+  // The next capture is none of its business.
+  device.capture();
+  device.record(0, 2);
+  device.wait(2, 2);
+  const std::unique_ptr<galley_run> run = device.end_capture();
+  device.replay(*run);
+  EXPECT_NO_THROW(device.await(2));
+  EXPECT_NO_THROW(device.synchronize());
+}
+
+TEST(Device, NamesADriverThatIsTooOld) {
+  const auto said = [](const char* driver) {
+    const Setting setting("GALLEY_EMULATED_DRIVER", driver);
+    galley_target target = sdk::fresh<galley_target>();
+    try {
+      describe(&target);
+    } catch (const sdk::Failure& failure) {
+      return std::string(failure.what()) + " " + failure.hint;
+    }
+    return std::string();
+  };
+  EXPECT_NE(said("12040").find("is too old: it is for CUDA 12.4, and CUDA 13.0 is needed"), std::string::npos) << said("12040");
+  EXPECT_NE(said("0").find("no NVIDIA GPU can be used here"), std::string::npos) << said("0");
+}
+
+// A target that lists cuDNN without NVRTC has kernels that cannot run.
+TEST(Vendor, TakesCudnnOnlyWithTheCompilerThatItNeeds) {
+  const fs::path stub = fs::path(std::getenv("GALLEY_BINARY")) / "tests" / "stubs" / "libcudnn.so.9";
+  ASSERT_TRUE(fs::exists(stub));
+  const fs::path home = fs::path(testing::TempDir()) / "cudnn-without-nvrtc";
+  fs::remove_all(home);
+  fs::create_directories(home / "nvidia/cudnn/lib");
+  const fs::path copy = home / "nvidia/cudnn/lib/libcudnn.so.9";
+  fs::copy(stub, copy);
+  const Setting cudnn("GALLEY_CUDNN", copy.string());
+  EXPECT_EQ(find_cudnn().version, "9.20.1");
+  EXPECT_EQ(find_cudnn().missing, "libnvrtc.so.77");
+  {
+    const Setting named("GALLEY_NVRTC", stub.string());
+    EXPECT_EQ(find_cudnn().missing, "");
+  }
+  {
+    const Setting none("GALLEY_CUDNN", "");
+    EXPECT_EQ(find_cudnn().version, "");
+  }
+  // Where NVIDIA's packages for Python have it.
+  fs::create_directories(home / "nvidia/cuda_nvrtc/lib");
+  fs::copy(stub, home / "nvidia/cuda_nvrtc/lib/libnvrtc.so.77");
+  EXPECT_EQ(find_cudnn().missing, "");
+}
+
+}  // namespace
+}  // namespace galley::cuda
