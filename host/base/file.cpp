@@ -68,6 +68,12 @@ Result<File> File::open_append(const std::filesystem::path& path) {
   return File(TRY(open_descriptor("open", path, O_WRONLY | O_CREAT | O_APPEND)), path);
 }
 
+Result<File> File::duplicate() const {
+  const int fd = ::fcntl(fd_, F_DUPFD_CLOEXEC, 3);
+  if (fd < 0) return file_error("open", path_, errno);
+  return of_descriptor(fd, path_);
+}
+
 File::File(File&& other) noexcept : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
 
 File& File::operator=(File&& other) noexcept {
@@ -136,7 +142,7 @@ Status File::truncate(uint64_t size) {
 }
 
 Status File::sync() {
-  if (retried([&] { return ::fsync(fd_); }) != 0) return file_error("sync", path_, errno);
+  if (retried([&] { return ::fsync(fd_); }) != 0 && errno != EINVAL) return file_error("sync", path_, errno);
   return ok();
 }
 
@@ -155,19 +161,6 @@ Result<std::string> read_text(const std::filesystem::path& path, uint64_t limit)
   } while (done == text.size());
   text.resize(done);
   return text;
-}
-
-Status write_atomic(const std::filesystem::path& path, std::string_view text) {
-  std::filesystem::path aside = path;
-  aside += ".tmp";
-  Status written = [&]() -> Status {
-    File file = TRY(File::create(aside));
-    TRY_STATUS(file.write(text));
-    return file.sync();
-  }();
-  if (written.ok()) written = rename_synced(aside, path);
-  if (!written.ok()) ::unlink(aside.c_str());
-  return written;
 }
 
 Status sync_directory(const std::filesystem::path& path) {

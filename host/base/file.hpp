@@ -1,4 +1,4 @@
-// Files: reading whole small ones, and writing so that nothing is ever half there.
+// Files: descriptors with an owner, and reading whole small files. new_file.hpp writes files so that nothing is ever half there.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +25,10 @@ class File {
   static Result<File> create(const std::filesystem::path& path);
   /// Creates if absent; writes go to the end (write_at too: that is how Linux treats O_APPEND).
   static Result<File> open_append(const std::filesystem::path& path);
+  /// Takes an open descriptor; errors will name `path`.
+  static File of_descriptor(int fd, std::filesystem::path path) { return {fd, std::move(path)}; }
+  /// The same open file for another owner; both move one position.
+  Result<File> duplicate() const;
 
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
@@ -41,6 +45,7 @@ class File {
   Status write(std::string_view text);
   Status write_at(std::span<const std::byte> bytes, uint64_t offset);
   Status truncate(uint64_t size);
+  /// Nothing to do for what cannot be synced, such as a pipe.
   Status sync();
   const std::filesystem::path& path() const { return path_; }
 
@@ -53,10 +58,6 @@ class File {
 /// The whole file as text; more than `limit` bytes is an error (this is for configurations, manifests and recipes). Reads to the end
 /// whatever size the file claims, so that /proc and /sys can be read as well.
 Result<std::string> read_text(const std::filesystem::path& path, uint64_t limit = 64u << 20);
-
-/// Writes aside (path + ".tmp"), syncs, renames into place and syncs the directory: afterwards the file is the old one or the new one,
-/// whatever happens.
-Status write_atomic(const std::filesystem::path& path, std::string_view text);
 
 /// fsync of a directory, so that a rename or a creation in it survives.
 Status sync_directory(const std::filesystem::path& path);

@@ -88,7 +88,9 @@ class Writer {
  public:
   using Metadata = std::map<std::string, std::string>;
 
-  /// Creates the file and writes the header. Two items of one name are an error.
+  /// Writes the header into an empty file. Two items of one name are an error.
+  static Result<Writer> create(File file, std::vector<Item> items, const Metadata& metadata = {{"format", "pt"}});
+  /// Creates the file.
   static Result<Writer> create(const std::filesystem::path& path, std::vector<Item> items, const Metadata& metadata = {{"format", "pt"}});
   /// The bytes that such a file has, header included: for the plan's disk space.
   static Result<uint64_t> file_bytes(std::vector<Item> items, const Metadata& metadata = {{"format", "pt"}});

@@ -70,8 +70,13 @@ Result<Layout> lay_out(std::vector<Item>& items, const Writer::Metadata& metadat
 }  // namespace
 
 Result<Writer> Writer::create(const std::filesystem::path& path, std::vector<Item> items, const Metadata& metadata) {
+  TRY(lay_out(items, metadata));  // no file for items that cannot be written
+  return create(TRY(File::create(path)), std::move(items), metadata);
+}
+
+Result<Writer> Writer::create(File file, std::vector<Item> items, const Metadata& metadata) {
   const Layout layout = TRY(lay_out(items, metadata));
-  Writer writer(TRY(File::create(path)), std::move(items));
+  Writer writer(std::move(file), std::move(items));
   const uint64_t header_bytes = layout.header.size();
   TRY_STATUS(writer.file_.write(std::as_bytes(std::span(&header_bytes, 1))));
   TRY_STATUS(writer.file_.write(layout.header));

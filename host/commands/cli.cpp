@@ -156,7 +156,7 @@ int fail(const Error& error) {
   return static_cast<int>(error.exit);
 }
 
-int run_words(const std::vector<std::string>& words) {
+int run_words(const std::vector<std::string>& words, Stdout out) {
   const std::vector<CommandSpec> commands = all_commands();
   if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
     std::fputs(program_help(commands).c_str(), stdout);
@@ -181,17 +181,19 @@ int run_words(const std::vector<std::string>& words) {
   }
   const auto arguments = parse_command_line(*command, rest);
   if (!arguments) return fail(arguments.error());
+  if (out == Stdout::Closed && command->prints)
+    return fail(run_error("stdout is closed, and galley " + command->name + " prints its result", "redirect it to a file: > FILE"));
   const Status status = command->run(*arguments);
   return status ? 0 : fail(status.error());
 }
 
 }  // namespace
 
-int run_program(const std::vector<std::string>& words) {
+int run_program(const std::vector<std::string>& words, Stdout out) {
   open_messages();
   int code = 0;
   try {
-    code = run_words(words);
+    code = run_words(words, out);
   } catch (const std::bad_alloc&) {
     return fail(run_error("the program itself has run out of memory"));
   } catch (const std::exception& error) {

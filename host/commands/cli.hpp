@@ -1,6 +1,7 @@
 // The command line: commands, their options and their help, all from one table.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -38,6 +39,7 @@ struct CommandSpec {
   std::string details;     ///< paragraphs and examples for --help
   std::vector<FlagSpec> flags;
   std::function<Status(const CommandLine&)> run;
+  bool prints = true;  ///< its result is what it prints; false: files, of which it tells
 };
 
 /// An error suggests the nearest known flag, or names the missing value or argument. Exit code Recipe.
@@ -47,7 +49,10 @@ std::string program_help(const std::vector<CommandSpec>& commands);
 
 std::vector<CommandSpec> all_commands();
 
+/// Whether the process was started with a standard output.
+enum class Stdout : uint8_t { Open, Closed };
+
 /// Runs the program. Prints an error to stderr: one line of cause, then a hint. Returns the process's exit code. [main-thread]
-int run_program(const std::vector<std::string>& words);
+int run_program(const std::vector<std::string>& words, Stdout out = Stdout::Open);
 
 }  // namespace galley

@@ -2,9 +2,11 @@
 
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
 #include <spdlog/spdlog.h>
 
+#include "host/base/new_file.hpp"
 #include "host/base/units.hpp"
 #include "host/commands/stop_signals.hpp"
 #include "host/report/data_report.hpp"
@@ -32,19 +34,20 @@ Status train_shown(const CommandLine& a, const Study& study, const OpenSource& o
   TrainOptions options;
   options.session.poison = poison_of(a);
   Profile profile(study.program, study.target);
-  Trace trace(a.get("--trace"), study.program);
-  if (a.has("--profile") || a.has("--trace"))
+  std::optional<Trace> trace;  // opened before the first step, so that a file that cannot be written is found there
+  if (a.has("--trace")) trace.emplace(TRY(NewFile::named(a.get("--trace"))), study.program);
+  if (a.has("--profile") || trace)
     options.session.timed = [&](std::span<const TimedStep> steps) {
       if (a.has("--profile")) profile.add(steps);
-      if (a.has("--trace")) trace.add(steps);
+      if (trace) trace->add(steps);
     };
   options.observers = {&memory, &metrics, &events, &progress, &signals};
   options.stop = StopSignals::asked;
   Status trained = train(study, open, directory, options);
   if (a.has("--profile")) std::fputs(profile.text().c_str(), stdout);
   // Of a run that was interrupted or failed, too: what it did up to there is worth a look.
-  if (a.has("--trace"))
-    if (Status written = trace.finish(); trained.ok()) return written;
+  if (trace)
+    if (Status written = trace->finish(); trained.ok()) return written;
   return trained;
 }
 
@@ -65,6 +68,7 @@ Result<StudyOptions> study_options(const CommandLine& a) {
   out.confine = a.has("--confine") ? Confine::Yes : Confine::No;
   out.device = a.get("--device", "cpu");
   out.target = a.get("--target");
+  if (a.has("--target") && out.target.empty()) return recipe_error("--target '' names no target", "a TOML file, or the name of a target");
   if (a.has("--memory")) {
     const auto bytes = parse_bytes(a.get("--memory"));
     if (!bytes) return recipe_error("--memory: " + bytes.error().cause, bytes.error().hint);
@@ -170,8 +174,9 @@ Status command_gradients(const CommandLine& a) {
   if (options.keep_logits && s->program.micro_batches > 1)
     return recipe_error("--logits needs a window of one micro-batch; this recipe's window has " + std::to_string(s->program.micro_batches),
                         "omit --logits, or make the window one micro-batch");
+  NewFile out = TRY(NewFile::named(a.get("--out")));
   const auto session = TRY(Session::open(*s, TRY(open_source_shown(*s))));
-  return write_gradients(*session, a.get("--out"));
+  return write_gradients(*session, out);
 }
 
 }  // namespace galley

@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <memory>
 
-#include "host/base/file.hpp"
 #include "host/base/json.hpp"
+#include "host/base/new_file.hpp"
 #include "host/base/ordered.hpp"
 #include "host/data/pieces.hpp"
 #include "host/report/data_report.hpp"

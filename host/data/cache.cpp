@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <new>
 
 namespace galley {
 namespace {
@@ -28,10 +29,16 @@ static_assert(sizeof(Header) == 256);
 
 uint64_t aligned(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-Result<uint64_t> checksum_of(const File& file, uint64_t from, uint64_t end) {
+XXH3_state_t* new_state() {
   XXH3_state_t* state = XXH3_createState();
-  XXH3_64bits_reset(state);
+  if (!state) throw std::bad_alloc();
+  return state;
+}
+
+Result<uint64_t> checksum_of(const File& file, uint64_t from, uint64_t end) {
   std::vector<std::byte> buffer(kPending);
+  XXH3_state_t* state = new_state();
+  XXH3_64bits_reset(state);
   Status status;
   for (uint64_t at = from; at < end && status; at += buffer.size()) {
     const auto piece = std::span(buffer).first(static_cast<size_t>(std::min<uint64_t>(buffer.size(), end - at)));
@@ -46,7 +53,7 @@ Result<uint64_t> checksum_of(const File& file, uint64_t from, uint64_t end) {
 
 }  // namespace
 
-KeyHash::KeyHash() : state_(XXH3_createState()) { XXH3_128bits_reset(static_cast<XXH3_state_t*>(state_)); }
+KeyHash::KeyHash() : state_(new_state()) { XXH3_128bits_reset(static_cast<XXH3_state_t*>(state_)); }
 KeyHash::~KeyHash() { XXH3_freeState(static_cast<XXH3_state_t*>(state_)); }
 void KeyHash::part(std::span<const std::byte> bytes) {
   XXH3_128bits_update(static_cast<XXH3_state_t*>(state_), bytes.data(), bytes.size());
@@ -100,13 +107,17 @@ Result<std::unique_ptr<CacheWriter>> CacheWriter::create(const std::string& key,
   clean_cache(folder, std::time(nullptr));
   const fs::path place = folder / (key + "." + kind);
   for (size_t s = 0; s < kCacheSections; ++s) {
-    CacheAside aside = TRY(CacheAside::create(place));
-    out->sections_[s].file.emplace(TRY(File::create(aside.path())));
-    if (s == 0) out->aside_.emplace(std::move(aside));
+    const auto make = [&]() -> Status {
+      NewFile made = TRY(NewFile::beside(place));
+      out->sections_[s].file.emplace(TRY(made.file().duplicate()));
+      if (s > 0) return ok();
+      out->made_.emplace(std::move(made));
+      const Header empty = {};
+      return out->sections_[0].file->write(std::as_bytes(std::span(&empty, 1)));
+    };
+    const Status made = make();
+    if (!made) return cache_error(made.error());
   }
-  const Header empty = {};
-  const Status begun = out->sections_[0].file->write(std::as_bytes(std::span(&empty, 1)));
-  if (!begun) return cache_error(begun.error());
   return out;
 }
 
@@ -125,8 +136,9 @@ Status CacheWriter::append(size_t section, std::span<const std::byte> bytes) {
 
 Status CacheWriter::finish(const CacheFacts& facts) {
   for (Section& section : sections_) TRY_STATUS(flush(section));
-  const Status written = assemble(facts);
-  return written ? aside_->put() : cache_error(written.error());
+  Status written = assemble(facts);
+  if (written) written = made_->finish();
+  return written ? ok() : cache_error(written.error());
 }
 
 Status CacheWriter::assemble(const CacheFacts& facts) {
@@ -147,8 +159,7 @@ Status CacheWriter::assemble(const CacheFacts& facts) {
     TRY_STATUS(main.write(fill));
   }
   header.checksum = TRY(checksum_of(main, sizeof header, TRY(main.size())));
-  TRY_STATUS(main.write_at(std::as_bytes(std::span(&header, 1)), 0));
-  return main.sync();
+  return main.write_at(std::as_bytes(std::span(&header, 1)), 0);
 }
 
 }  // namespace galley

@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include "host/base/file.hpp"
+#include "host/base/new_file.hpp"
 #include "host/base/result.hpp"
 #include "host/data/cache_folder.hpp"
 
@@ -93,8 +93,7 @@ class CacheWriter {
   Status flush(Section& section);
   Status assemble(const CacheFacts& facts);
 
-  std::filesystem::path path_;
-  std::optional<CacheAside> aside_;  // the file, until it is in its place
+  std::optional<NewFile> made_;
   std::array<Section, kCacheSections> sections_;
 };
 

@@ -2,19 +2,16 @@
 
 #include <fcntl.h>
 #include <pwd.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <optional>
 #include <string_view>
-#include <utility>
 
-#include "host/base/file.hpp"
+#include "host/base/new_file.hpp"
 
 namespace galley {
 namespace {
@@ -23,7 +20,6 @@ namespace fs = std::filesystem;
 
 constexpr time_t kDay = 24 * 3600, kUnused = 30 * kDay;  // seconds
 constexpr size_t kDigits = 32;                           // of a key
-constexpr std::string_view kAside = ".tmp-";
 constexpr const char* kTag = "CACHEDIR.TAG";
 constexpr std::string_view kMark = "Signature: 8a477f597d28d172789f06886806bc55\n# Galley keeps prepared data here";
 constexpr std::string_view kTagText =
@@ -33,24 +29,13 @@ constexpr std::string_view kTagText =
 
 enum class Name { Foreign, Whole, Aside };
 
-/// Whether Galley gives such a name: 32 hexadecimal digits, a kind, and aside ".tmp-<process>-<number>".
+/// Whether Galley gives such a name: 32 hexadecimal digits and a kind, or that of a file on its way there.
 Name name_of(std::string_view name) {
-  const auto digits = [](std::string_view text, std::string_view allowed) {
-    return !text.empty() && text.find_first_not_of(allowed) == std::string_view::npos;
-  };
-  if (name.size() <= kDigits || !digits(name.substr(0, kDigits), "0123456789abcdef")) return Name::Foreign;
-  name.remove_prefix(kDigits);
-  for (const std::string_view kind : kCacheKinds) {
-    if (!name.starts_with("." + std::string(kind))) continue;
-    const std::string_view rest = name.substr(1 + kind.size());
-    if (rest.empty()) return Name::Whole;
-    if (!rest.starts_with(kAside)) continue;
-    const std::string_view numbers = rest.substr(kAside.size());
-    const size_t dash = std::min(numbers.find('-'), numbers.size());
-    const bool both =
-        dash < numbers.size() && digits(numbers.substr(0, dash), "0123456789") && digits(numbers.substr(dash + 1), "0123456789");
-    if (both) return Name::Aside;
-  }
+  const std::optional<std::string_view> place = place_of(name);
+  const std::string_view whole = place.value_or(name);
+  if (whole.size() <= kDigits || whole.find_first_not_of("0123456789abcdef") != kDigits) return Name::Foreign;
+  for (const std::string_view kind : kCacheKinds)
+    if (whole.substr(kDigits) == "." + std::string(kind)) return place ? Name::Aside : Name::Whole;
   return Name::Foreign;
 }
 
@@ -96,19 +81,6 @@ Status mark(const fs::path& folder) {
   const int error_number = errno;
   ::close(fd);
   return whole ? ok() : cache_error(file_error("write", folder / kTag, error_number));
-}
-
-int lock_of(const fs::path& path, int flags) { return ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0666); }
-
-/// Removes the file if nobody writes it any more: if it can be locked, or, where files cannot be locked, after a day.
-void remove_left_over(const fs::path& path, time_t age) {
-  const int fd = lock_of(path, O_RDONLY);
-  if (fd < 0) return;
-  const bool free = ::flock(fd, LOCK_EX | LOCK_NB) == 0;
-  const bool unknown = !free && errno != EWOULDBLOCK;
-  // Under the lock: whoever has just made the file sees that it is gone.
-  if (free || (unknown && age > kDay)) ::unlink(path.c_str());
-  ::close(fd);
 }
 
 }  // namespace
@@ -165,38 +137,6 @@ void clean_cache(const fs::path& folder, time_t now) {
     else if (age > kUnused) ::unlink(path.c_str());
     else if (status.st_mtime > now + kDay) set_time(path, now);
   }
-}
-
-Result<CacheAside> CacheAside::create(const fs::path& place) {
-  static std::atomic<int> number = 0;
-  while (true) {
-    fs::path path = place;
-    path += std::string(kAside) + std::to_string(::getpid()) + "-" + std::to_string(number++);
-    const int lock = lock_of(path, O_RDWR | O_CREAT | O_EXCL);
-    // A process with this number may have been killed, or may live in another container.
-    if (lock < 0 && errno == EEXIST) continue;
-    if (lock < 0) return cache_error(file_error("create", path, errno));
-    const bool locked = ::flock(lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
-    struct stat status;
-    // Somebody who cleans may have come before the lock.
-    if (locked && ::fstat(lock, &status) == 0 && status.st_nlink > 0) return CacheAside(place, std::move(path), lock);
-    ::close(lock);
-  }
-}
-
-CacheAside::CacheAside(CacheAside&& other) noexcept
-    : place_(std::move(other.place_)), path_(std::exchange(other.path_, {})), lock_(std::exchange(other.lock_, -1)) {}
-
-CacheAside::~CacheAside() {
-  if (!path_.empty()) ::unlink(path_.c_str());
-  if (lock_ >= 0) ::close(lock_);
-}
-
-Status CacheAside::put() {
-  const Status status = rename_synced(path_, place_);
-  if (!status) return cache_error(status.error());
-  path_.clear();
-  return ok();
 }
 
 }  // namespace galley

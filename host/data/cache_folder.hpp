@@ -29,25 +29,4 @@ void clean_cache(const std::filesystem::path& folder, time_t now);
 /// An error of the cache, with a hint to take another folder.
 Error cache_error(Error error);
 
-/// A file beside its later place, made for writing. It is locked as long as this lives, so that others know that it is still written; then
-/// it is removed, unless it is at its place.
-class CacheAside {
- public:
-  static Result<CacheAside> create(const std::filesystem::path& place);
-  CacheAside(CacheAside&& other) noexcept;
-  CacheAside& operator=(CacheAside&&) = delete;
-  ~CacheAside();
-
-  const std::filesystem::path& path() const { return path_; }
-  /// Moves the synced file to its place.
-  Status put();
-
- private:
-  CacheAside(std::filesystem::path place, std::filesystem::path path, int lock)
-      : place_(std::move(place)), path_(std::move(path)), lock_(lock) {}
-
-  std::filesystem::path place_, path_;  // no path: there is nothing to remove
-  int lock_ = -1;
-};
-
 }  // namespace galley

@@ -48,6 +48,8 @@ Result<size_t> TextPieces::cut_of(std::string_view text) const {
 /// More of the file at hand; false at its end.
 Result<bool> TextPieces::fill() {
   if (open_.empty()) open_.push_back(TRY(File::open_read(documents_.files[file_].path)));
+  rest_.erase(0, begin_);  // here and not with each piece, of which a file may have a million
+  begin_ = 0;
   const size_t had = rest_.size();
   rest_.resize(had + kRead);
   const size_t n = TRY(open_[0].read_some(std::as_writable_bytes(std::span(rest_)).subspan(had), offset_));
@@ -58,34 +60,35 @@ Result<bool> TextPieces::fill() {
 }
 
 void TextPieces::give(size_t bytes, size_t skip, bool ends, TextPiece* out) {
-  out->text.assign(rest_, 0, bytes);
+  out->text.assign(rest_, begin_, bytes);
   out->begins = !begun_;
   out->ends = ends;
   out->file = file_;
   out->number = number_;
-  rest_.erase(0, bytes + skip);
+  begin_ += bytes + skip;
   begun_ = !ends;
   if (ends) ++number_;
 }
 
 Result<bool> TextPieces::next(TextPiece* out) {
-  size_t searched = 0;
+  size_t searched = 0;  // from begin_ on
   while (file_ < documents_.files.size()) {
     if (!separator_.empty()) {
       const size_t from = searched < separator_.size() ? 0 : searched - separator_.size() + 1;
-      if (const size_t at = rest_.find(separator_, from); at != std::string::npos) {
-        give(at, separator_.size(), true, out);
+      if (const size_t at = rest_.find(separator_, begin_ + from); at != std::string::npos) {
+        give(at - begin_, separator_.size(), true, out);
         return true;
       }
     }
-    searched = rest_.size();
-    if (rest_.size() > kMost + separator_.size()) {
+    const std::string_view there = std::string_view(rest_).substr(begin_);
+    searched = there.size();
+    if (there.size() > kMost + separator_.size()) {
       // What may be the beginning of a separator stays.
-      give(TRY(cut_of(std::string_view(rest_).substr(0, rest_.size() - separator_.size()))), 0, false, out);
+      give(TRY(cut_of(there.substr(0, there.size() - separator_.size()))), 0, false, out);
       return true;
     }
+    const bool something = !there.empty() || begun_;
     if (TRY(fill())) continue;
-    const bool something = !rest_.empty() || begun_;
     if (something) give(rest_.size(), 0, true, out);
     open_.clear();
     ++file_;

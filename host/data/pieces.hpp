@@ -50,6 +50,7 @@ class TextPieces {
   std::vector<File> open_;  // none or one
   uint64_t offset_ = 0, number_ = 0, bytes_ = 0;
   std::string rest_;
+  size_t begin_ = 0;    // of what was not given out
   bool begun_ = false;  // the document at hand
 };
 

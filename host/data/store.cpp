@@ -17,11 +17,12 @@ namespace {
 
 constexpr uint64_t kStoreVersion = 1;  // of what a first pass makes: another one makes it again
 constexpr size_t kRead = size_t{1} << 20;
+constexpr size_t kJob = size_t{64} << 10;  // bytes of text in a job of short documents
 constexpr size_t kKept = size_t{4} << 20;  // of a job's memory that is used again
 
 /// A part of the input, and what becomes of it.
 struct Job {
-  TextPiece piece;
+  std::vector<TextPiece> pieces;
   LineBlock lines;
   size_t file = 0;
 
@@ -215,9 +216,24 @@ class Pass {
           threads,
           [&](Job& job) -> Result<bool> {
             TRY_STATUS(builder_.tell(pieces.bytes()));
-            return pieces.next(&job.piece);
+            // Many short documents are one job: handing over each would cost more than its work.
+            // Only the memory of the first is used again, which may be large.
+            job.pieces.resize(1);
+            if (!TRY(pieces.next(&job.pieces[0]))) return false;
+            for (size_t bytes = job.pieces[0].text.size(); bytes < kJob; bytes += job.pieces.back().text.size() + separator_.size()) {
+              TextPiece next;
+              if (!TRY(pieces.next(&next))) break;
+              job.pieces.push_back(std::move(next));
+            }
+            return true;
           },
-          [&](Job& job, size_t thread) -> Status { return encode_piece(job, *TRY(of(thread))); }, consume);
+          [&](Job& job, size_t thread) -> Status {
+            DocumentEncoder::Work& own = *TRY(of(thread));
+            job.clear();
+            for (TextPiece& piece : job.pieces) TRY_STATUS(encode_piece(job, piece, own));
+            return ok();
+          },
+          consume);
     }
     uint64_t before = 0;
     for (size_t f = 0; f < builder_.kept().files.size(); ++f) {
@@ -242,18 +258,17 @@ class Pass {
   }
 
  private:
-  Status encode_piece(Job& job, DocumentEncoder::Work& work) const {
+  Status encode_piece(Job& job, TextPiece& piece, DocumentEncoder::Work& work) const {
     using Part = DocumentEncoder::Part;
-    job.clear();
-    const bool repair = !encoder_.codec().bytes() && !is_utf8(job.piece.text);
-    if (repair) job.piece.text = valid_utf8(job.piece.text, &job.repaired);
-    const bool begins = job.piece.begins, ends = job.piece.ends;
+    const bool repair = !encoder_.codec().bytes() && !is_utf8(piece.text);
+    if (repair) piece.text = valid_utf8(piece.text, &job.repaired);
+    const bool begins = piece.begins, ends = piece.ends;
     const Part part = begins && ends ? Part::Only : begins ? Part::First : ends ? Part::Last : Part::Middle;
-    const Status encoded = encoder_.encode_text(job.piece.text, part, work, &job.tokens);
-    if (!encoded) return data_error(spec_, builder_.kept().files[job.piece.file].path.string() + ": " + encoded.error().cause, "");
+    const Status encoded = encoder_.encode_text(piece.text, part, work, &job.tokens);
+    if (!encoded) return data_error(spec_, builder_.kept().files[piece.file].path.string() + ": " + encoded.error().cause, "");
     if (!ends) return ok();
     job.ends.push_back(job.tokens.size());
-    job.identities.push_back(identity_of(builder_.kept().files[job.piece.file], job.piece.number));
+    job.identities.push_back(identity_of(builder_.kept().files[piece.file], piece.number));
     return ok();
   }
 

@@ -100,8 +100,9 @@ Result<TextCodec> TextCodec::open(const DataSpec& spec, const Recipe& recipe) {
                       of_model ? "copy the model's tokenizer.json there, or write tokenizer = \"bytes\""
                                : "tokenizer is \"model\", \"bytes\" or the path of a tokenizer.json");
   }
-  const std::string text = TRY(read_text(path, uint64_t{256} << 20));
-  Result<Tokenizer> tokenizer = Tokenizer::parse(text, path.string());
+  Result<std::string> text = read_text(path, uint64_t{256} << 20);
+  if (!text) return data_error(spec, text.error().cause, text.error().hint);
+  Result<Tokenizer> tokenizer = Tokenizer::parse(*text, path.string());
   if (!tokenizer) return data_error(spec, tokenizer.error().cause, tokenizer.error().hint);
   out.tokenizer_ = std::move(*tokenizer);
   out.model_ = TRY(read_model_tokens(path.parent_path()));
@@ -111,7 +112,7 @@ Result<TextCodec> TextCodec::open(const DataSpec& spec, const Recipe& recipe) {
   out.stops_.insert(out.stops_.end(), out.model_.eos_ids.begin(), out.model_.eos_ids.end());
   if (out.eos_ >= 0) out.stops_.push_back(out.eos_);
   KeyHash hash;
-  hash.add(text);
+  hash.add(*text);
   hash.add(static_cast<uint64_t>(static_cast<int64_t>(out.eos_)));
   out.identity_ = hash.digits();
   return out;

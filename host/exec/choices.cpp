@@ -1,6 +1,6 @@
 #include "host/exec/choices.hpp"
 
-#include "host/base/file.hpp"
+#include "host/base/new_file.hpp"
 #include "host/base/json.hpp"
 #include "host/plugins/abi.hpp"
 

@@ -6,15 +6,16 @@
 #include <map>
 #include <string>
 
+#include "host/base/new_file.hpp"
 #include "host/base/result.hpp"
 #include "host/exec/machine.hpp"
 #include "host/plan/program.hpp"
 
 namespace galley {
 
-/// Files are written aside ("<file>.tmp") and renamed when all of them are complete and synced, so that each is the old one or the new one
+/// Files are written aside (NewFile) and renamed when all of them are complete and synced, so that each is the old one or the new one
 /// whatever happens. Documents come first and tensors last: whoever finds the tensors finds what describes them. What a killed export left
-/// is overwritten by the next. Dropped before finish(), it removes what it had written.
+/// is removed by the next. Dropped before finish(), it removes what it had written.
 ///
 /// Tensors may come in any order: where each lies is known from the instructions.
 class Exporter {
@@ -23,7 +24,6 @@ class Exporter {
   static Result<Exporter> create(const Program& program, Machine& machine, const std::filesystem::path& run_directory);
   Exporter(Exporter&&) = default;
   Exporter& operator=(Exporter&&) = delete;
-  ~Exporter();
 
   /// Runs a Write instruction: synchronizes and writes the operand as it is.
   Status write(const Instruction& code);
@@ -36,14 +36,8 @@ class Exporter {
     uint64_t bytes = 0;
     bool written = false;
   };
-  /// An open descriptor; positional writes, which a file of a model's size needs only here.
   struct Output {
-    explicit Output(int descriptor) : fd(descriptor) {}
-    Output(Output&& other) noexcept;
-    Output& operator=(Output&&) = delete;
-    ~Output();
-    int fd;
-    std::filesystem::path path, aside;
+    NewFile made;
     std::map<std::string, Slot> slots;  ///< by entry
   };
   Exporter(const Program& program, Machine& machine, std::filesystem::path run_directory)

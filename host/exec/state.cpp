@@ -56,10 +56,11 @@ Result<std::map<int64_t, fs::path>> whole_states(const fs::path& states) {
   return found;
 }
 
-// A folder that is no state from the first call on.
+// A folder that is no state from the first call on; of a link, the link only.
 Status remove_folder(const fs::path& folder) {
-  if (::unlink((folder / kText).c_str()) == 0) TRY_STATUS(sync_directory(folder));
   std::error_code error;
+  const bool link = fs::is_symlink(fs::symlink_status(folder, error));
+  if (!link && ::unlink((folder / kText).c_str()) == 0) TRY_STATUS(sync_directory(folder));
   fs::remove_all(folder, error);
   if (error) return file_error("remove", folder, error.value());
   return sync_directory(folder.parent_path());

@@ -171,6 +171,8 @@ class Graph {
   /// Null for 0.
   std::vector<const GraphTensor*> tensors(const std::vector<galley_tensor>& ids) const;
   size_t tensor_count() const { return tensors_.size(); }
+  /// Changes an input; no other way, so that readers are known.
+  void set_input(galley_node n, size_t input, galley_tensor t);
   size_t node_count() const { return nodes_.size(); }
   const std::vector<galley_node>& section(Section s) const { return sections_[static_cast<size_t>(s)]; }
   std::vector<galley_node>& section(Section s) { return sections_[static_cast<size_t>(s)]; }
@@ -225,6 +227,10 @@ class Graph {
   std::function<std::vector<std::string>()> op_names_;
   std::deque<GraphTensor> tensors_;  // deques: pointers handed to plugins stay good
   std::deque<GraphNode> nodes_;
+  std::vector<std::vector<galley_node>> readers_;  ///< by tensor less 1: the nodes that read it, and some that did once
+  std::vector<size_t> order_;                      ///< by node less 1: no node stands before one whose output it reads; see replace()
+  size_t order_of(galley_tensor t) const;
+  void find_order();
   std::map<std::string, galley_tensor, std::less<>> by_name_;
   std::set<std::string> forward_names_;  // of nodes
   std::array<std::vector<galley_node>, section_names.size()> sections_;

@@ -8,6 +8,8 @@
 //   tostring, format  give a table or function without __tostring the name of its type, because its address changes from run to run.
 //   setmetatable      refuses __gc: Lua runs finalizers with hooks off, so that one which does not end would pass the limit of time.
 //   require           finds modules where the sandbox may read.
+//   find, match, gmatch, gsub  look at the clock (patterns.hpp), as does the order by which table.sort compares.
+//   rep, move, insert, remove, sort  refuse what would keep them busy without end: a billion empty texts, a table that lies about its size.
 //
 // xpcall is not there for the reason that __gc is not: Lua calls the handler of a limit's error inside the hook that raised it. load is
 // not there because the parser looks at no clock, and nothing needs it. What table.sort makes of elements that compare equal is open, as
@@ -24,6 +26,7 @@
 #include <vector>
 
 #include "host/base/nearest.hpp"
+#include "host/lua/patterns.hpp"
 #include "host/lua/sandbox.hpp"
 
 namespace galley {
@@ -171,6 +174,58 @@ int string_format(lua_State* L) {
   return lua_error(L);
 }
 
+// --- Loops of Lua's own functions that would not look at the clock ---------------------------------------------------------------------
+//
+// Upvalue of each: Lua's own. It runs in the same call, so that its errors name place and function as ever; it has no upvalues itself.
+
+int run_original(lua_State* L) { return lua_tocfunction(L, lua_upvalueindex(1))(L); }
+
+/// Of nothing, as often as one likes, without a memory that would end it.
+int string_rep(lua_State* L) {
+  const bool empty = text_at(L, 1).empty() && (lua_isnoneornil(L, 3) || text_at(L, 3).empty());
+  luaL_checkinteger(L, 2);
+  if (!empty) return run_original(L);
+  lua_pushliteral(L, "");
+  return 1;
+}
+
+int table_move(lua_State* L) {
+  constexpr lua_Integer kMost = 1 << 20;  // more than a table of LuaLimits::block bytes holds
+  const lua_Integer first = luaL_checkinteger(L, 2), last = luaL_checkinteger(L, 3);
+  if (last >= first && (first <= 0 ? last >= first + kMost : last - first >= kMost))
+    return luaL_error(L, "table.move moves at most %I elements", static_cast<LUAI_UACINT>(kMost));
+  return run_original(L);
+}
+
+/// insert and remove: they trust the size that a table claims, and would shift that many elements.
+int table_of_own_size(lua_State* L) {
+  if (luaL_getmetafield(L, 1, "__len") != LUA_TNIL) return luaL_error(L, "a table with __len cannot be changed by functions of table here");
+  return run_original(L);
+}
+
+int is_less_than(lua_State* L) {
+  lua_pushboolean(L, lua_compare(L, 1, 2, LUA_OPLT));
+  return 1;
+}
+
+/// Comparing by a function makes a call of each comparison, and calls look at the clock: two long texts take a while.
+int table_sort(lua_State* L) {
+  if (lua_isnoneornil(L, 2)) {
+    lua_settop(L, 1);
+    lua_pushcfunction(L, is_less_than);
+  }
+  return table_of_own_size(L);
+}
+
+/// Replaces functions of the table on top of the stack.
+void wrap(lua_State* L, std::initializer_list<luaL_Reg> functions) {
+  for (const luaL_Reg& function : functions) {
+    lua_getfield(L, -1, function.name);
+    lua_pushcclosure(L, function.func, 1);
+    lua_setfield(L, -2, function.name);
+  }
+}
+
 // --- The rest -------------------------------------------------------------------------------------------------------------------
 
 int base_setmetatable(lua_State* L) {
@@ -222,15 +277,15 @@ void remove(lua_State* L, std::initializer_list<const char*> names) {
 void open_string(lua_State* L) {
   lua_newtable(L);
   luaL_requiref(L, LUA_STRLIBNAME, luaopen_string, 0);  // also gives strings their metatable
+  open_patterns(L);
+  wrap(L, {{"rep", string_rep}});
   for (lua_pushnil(L); lua_next(L, -2);) {
     lua_pushvalue(L, -2);
     lua_insert(L, -2);
     lua_rawset(L, -5);  // copy[key] = value; the key stays for lua_next
   }
-  lua_getfield(L, -1, "format");
-  lua_pushcclosure(L, string_format, 1);
-  lua_setfield(L, -3, "format");
   lua_pop(L, 1);
+  wrap(L, {{"format", string_format}});
   remove(L, {"dump"});
   lua_pushliteral(L, "");
   lua_getmetatable(L, -1);
@@ -246,6 +301,7 @@ void open_string(lua_State* L) {
 
 int open_libraries(lua_State* L) {
   luaL_requiref(L, LUA_TABLIBNAME, luaopen_table, 1);
+  wrap(L, {{"move", table_move}, {"insert", table_of_own_size}, {"remove", table_of_own_size}, {"sort", table_sort}});
   luaL_requiref(L, LUA_MATHLIBNAME, luaopen_math, 1);
   remove(L, {"random", "randomseed"});
   open_string(L);

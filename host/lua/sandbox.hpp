@@ -2,10 +2,10 @@
 // function of its files and of what the host hands it: no clock, no random numbers, no addresses, no file but through `require`, and
 // tables are walked in the order of their keys (libraries.cpp says what there is).
 //
-// Limits. Memory is counted in Lua's allocator, which everything goes through. Time is looked at every few instructions, at every call and
-// at every larger allocation; within one call of a C function of Lua's libraries it is not, so that a pattern that backtracks for ever, or
-// table.move over 2^60 elements, ends with Ctrl-C. Once a limit has been passed it stays passed: every further call and every further few
-// instructions raise again, so that no pcall in the script survives it.
+// Limits. Memory is counted in Lua's allocator, which everything goes through. Time is looked at every few instructions, at every call, at
+// every larger allocation and within patterns; the other functions of Lua's libraries end soon, or are bounded so that they do
+// (libraries.cpp). Once a limit has been passed it stays passed: every further call and every further few instructions raise again, so that
+// no pcall in the script survives it.
 //
 // Lua is the build that raises by C++ exceptions, so destructors run in functions that call Lua's API. Handlers in such functions must
 // catch std::exception and never `...`, which would swallow an error of Lua's.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <unordered_map>
 
 #include "host/passes/passes.hpp"
 
@@ -15,18 +16,21 @@ std::vector<TakeOver> take_overs(const Program& program, const Instruction& i) {
     const ProgramTensor& t = program.tensors[static_cast<size_t>(o.tensor)];
     return t.life == Life::Segment && t.owner != Owner::Workspace && o.bytes() == t.bytes;
   };
-  const auto position = [](const std::vector<Operand>& operands, size_t end) {
-    return static_cast<uint32_t>(
-        std::count_if(operands.begin(), operands.begin() + static_cast<std::ptrdiff_t>(end), [](const Operand& o) { return o.present(); }));
-  };
+  const std::vector<int64_t> taken = taken_inputs(i);
+  if (std::ranges::all_of(taken, [](int64_t input) { return input < 0; })) return out;
+  std::vector<uint32_t> positions = {0};  // of each operand among those that are there
+  std::unordered_map<TensorId, size_t> read;
+  for (const auto* operands : {&i.inputs, &i.outputs})
+    for (const Operand& o : *operands) positions.push_back(positions.back() + (o.present() ? 1 : 0));
+  for (const Operand& o : i.inputs)
+    if (!o.inner) ++read[o.tensor];
   for (size_t k = 0; k < i.outputs.size(); ++k) {
-    const int64_t taken = taken_input(i, k);
-    if (taken < 0) continue;
-    const auto from = static_cast<size_t>(taken);
+    if (taken[k] < 0) continue;
+    const auto from = static_cast<size_t>(taken[k]);
     const Operand &to = i.outputs[k], &in = i.inputs[from];
     if (!movable(to) || !movable(in) || to.access != GALLEY_WRITE || in.access != GALLEY_READ || to.bytes() != in.bytes()) continue;
-    if (std::count_if(i.inputs.begin(), i.inputs.end(), [&](const Operand& o) { return o.tensor == in.tensor && !o.inner; }) != 1) continue;
-    out.push_back({position(i.inputs, i.inputs.size()) + position(i.outputs, k), position(i.inputs, from)});
+    if (read[in.tensor] != 1) continue;
+    out.push_back({positions[i.inputs.size() + k], positions[from]});
   }
   return out;
 }

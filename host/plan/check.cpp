@@ -106,28 +106,50 @@ class ProgramCheck {
     return ok();
   }
 
+  struct Range {
+    TensorId tensor;
+    int64_t begin;
+    size_t operand;  ///< inputs first
+    int64_t end;
+    bool writes;
+    auto operator<=>(const Range&) const = default;
+  };
+
   /// The op lets this output take over this input's buffer, and both are the same bytes.
-  static bool takes_over(const Instruction& code, size_t output, size_t input) {
+  static bool takes_over(const Instruction& code, const std::vector<int64_t>& taken, size_t output, size_t input) {
     const Operand &from = code.inputs[input], &to = code.outputs[output];
     if (from.offset != to.offset || from.bytes() != to.bytes() || writes(from)) return false;
-    return taken_input(code, output) == static_cast<int64_t>(input);
+    return taken[output] == static_cast<int64_t>(input);
   }
 
+  /// What is written is no other operand. Sweeps over the operands in order of tensor and offset, because one instruction may have
+  /// thousands: those that a new one could overlap are the ones that have not ended.
   Status check_overlaps(const std::string& at, const Instruction& code) const {
-    const size_t n = code.inputs.size(), all = n + code.outputs.size();
-    auto operand = [&](size_t i) -> const Operand& { return i < n ? code.inputs[i] : code.outputs[i - n]; };
-    for (size_t i = 0; i < all; ++i) {
-      const Operand& a = operand(i);
-      if (!a.present() || (i < n && a.inner)) continue;
-      if (a.tensor == code.workspace) return plan_error(at + " has its workspace '" + tensor(a.tensor).name + "' among its operands");
-      for (size_t j = i + 1; j < all; ++j) {
-        const Operand& b = operand(j);
-        if (a.tensor != b.tensor || (j < n && b.inner) || (!writes(a) && !writes(b))) continue;
-        if (a.offset >= b.offset + b.bytes() || b.offset >= a.offset + a.bytes()) continue;
-        if (i < n && j >= n && takes_over(code, j - n, i)) continue;
-        return plan_error(at + " has operands that overlap: " + range_text(program_, a.tensor, a.offset, a.offset + a.bytes()) + " and [" +
-                          std::to_string(b.offset) + ", " + std::to_string(b.offset + b.bytes()) + ")");
+    const size_t n = code.inputs.size();
+    std::vector<Range> ranges;
+    for (size_t i = 0; i < n + code.outputs.size(); ++i) {
+      const Operand& o = i < n ? code.inputs[i] : code.outputs[i - n];
+      if (!o.present() || (i < n && o.inner)) continue;
+      if (o.tensor == code.workspace) return plan_error(at + " has its workspace '" + tensor(o.tensor).name + "' among its operands");
+      ranges.push_back({o.tensor, o.offset, i, o.offset + o.bytes(), writes(o)});
+    }
+    std::sort(ranges.begin(), ranges.end());
+    std::vector<const Range*> read, written;  // that have not ended
+    std::vector<int64_t> taken;               // once somebody asks
+    for (const Range& b : ranges) {
+      for (auto* list : {&written, &read}) {
+        if (list == &read && !b.writes) continue;
+        std::erase_if(*list, [&](const Range* a) { return a->tensor != b.tensor || a->end <= b.begin; });
+        for (const Range* a : *list) {
+          if (a->begin >= b.end) continue;  // b has no bytes
+          const auto [first, second] = std::minmax(a->operand, b.operand);
+          if (taken.empty()) taken = taken_inputs(code);
+          if (first < n && second >= n && takes_over(code, taken, second - n, first)) continue;
+          return plan_error(at + " has operands that overlap: " + range_text(program_, b.tensor, a->begin, a->end) + " and [" +
+                            std::to_string(b.begin) + ", " + std::to_string(b.end) + ")");
+        }
       }
+      (b.writes ? written : read).push_back(&b);
     }
     return ok();
   }

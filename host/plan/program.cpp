@@ -161,24 +161,28 @@ std::string op_text(const Instruction& i) {
   return text;
 }
 
-int64_t taken_input(const Instruction& i, size_t output) {
+std::vector<int64_t> taken_inputs(const Instruction& i) {
   const std::vector<NodeOf> nodes = nodes_of(i);
-  size_t at = 0, first_output = 0;
-  while (at < nodes.size() && output >= first_output + nodes[at].outputs.size()) first_output += nodes[at++].outputs.size();
-  for (size_t k = output - first_output; at < nodes.size();) {
-    const NodeOf& node = nodes[at];
-    if (!node.op || k >= node.op->n_outputs) return -1;
-    const int32_t from = node.op->outputs[k]->alias;
-    if (from < 0 || static_cast<size_t>(from) >= node.inputs.size()) return -1;
-    const Operand& in = node.inputs[static_cast<size_t>(from)];
-    if (!in.inner) return &in - i.inputs.data();
-    if (in.present()) return -1;
-    const auto made = [&](const Operand& o) { return o.inner == in.inner; };
-    do --at;
-    while (std::none_of(nodes[at].outputs.begin(), nodes[at].outputs.end(), made));
-    k = static_cast<size_t>(std::find_if(nodes[at].outputs.begin(), nodes[at].outputs.end(), made) - nodes[at].outputs.begin());
-  }
-  return -1;
+  const auto taken = [&](size_t at, size_t k) -> int64_t {
+    while (true) {
+      const NodeOf& node = nodes[at];
+      if (!node.op || k >= node.op->n_outputs) return -1;
+      const int32_t from = node.op->outputs[k]->alias;
+      if (from < 0 || static_cast<size_t>(from) >= node.inputs.size()) return -1;
+      const Operand& in = node.inputs[static_cast<size_t>(from)];
+      if (!in.inner) return &in - i.inputs.data();
+      if (in.present()) return -1;
+      const auto made = [&](const Operand& o) { return o.inner == in.inner; };
+      do --at;
+      while (std::none_of(nodes[at].outputs.begin(), nodes[at].outputs.end(), made));
+      k = static_cast<size_t>(std::find_if(nodes[at].outputs.begin(), nodes[at].outputs.end(), made) - nodes[at].outputs.begin());
+    }
+  };
+  std::vector<int64_t> out;
+  out.reserve(i.outputs.size());
+  for (size_t at = 0; at < nodes.size(); ++at)
+    for (size_t k = 0; k < nodes[at].outputs.size(); ++k) out.push_back(taken(at, k));
+  return out;
 }
 
 const galley_attr* AttrList::find(const std::string& name) const {

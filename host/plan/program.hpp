@@ -176,8 +176,8 @@ struct NodeOf {
 std::vector<NodeOf> nodes_of(const Instruction& instruction);
 /// "rms_norm"; of a chain "add>rms_norm".
 std::string op_text(const Instruction& instruction);
-/// The input whose bytes output `output` may take over by the ops' rules, through links of a chain that have no memory; -1: none.
-int64_t taken_input(const Instruction& instruction, size_t output);
+/// Of each output, the input whose bytes it may take over by the ops' rules, through links of a chain that have no memory; -1: none.
+std::vector<int64_t> taken_inputs(const Instruction& instruction);
 
 enum class SegmentKind : uint8_t { Load, Refresh, Frozen, Trained, Window, Micro, Update, Eval, Sample, Export };
 inline constexpr std::array<const char*, 10> segment_names = {"load",  "refresh", "frozen", "trained", "window",

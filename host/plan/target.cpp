@@ -13,6 +13,7 @@
 #include "host/base/json.hpp"
 #include "host/base/nearest.hpp"
 #include "host/base/option_reader.hpp"
+#include "host/base/printable.hpp"
 #include "host/base/toml.hpp"
 #include "host/plugins/abi.hpp"
 #include "host/plugins/call.hpp"
@@ -29,9 +30,18 @@ constexpr int64_t kMostThreads = 1024;
 /// By their numbers less 1.
 constexpr std::array<const char*, 3> queue_names = {"compute", "in", "out"};
 
+/// More than any device asks for. Offsets in a class are rounded up to it.
+constexpr int64_t kMostAlignment = int64_t{1} << 30;
+
 /// What is wrong with the target as a whole, or "".
 std::string problem(const Target& target) {
   if (target.device.empty()) return "no device";
+  std::vector<std::string> names = {target.device, target.isa};  // tables and messages show them
+  for (const MemoryClass& memory : target.memories) names.push_back(memory.name);
+  for (const Peak& peak : target.peaks) names.push_back(peak.name);
+  for (const LibraryVersion& library : target.libraries) names.insert(names.end(), {library.name, library.version});
+  for (const std::string& name : names)
+    if (printable(name, Lines::Escape) != name) return "a control character in the name '" + printable(name, Lines::Escape) + "'";
   if (target.memories.empty()) return "no memory class";
   if (!target.memories[0].computes) return "memory class 0, '" + target.memories[0].name + "', does not compute";
   for (size_t i = 0; i < target.memories.size(); ++i) {
@@ -39,6 +49,9 @@ std::string problem(const Target& target) {
     if (memory.name.empty()) return "memory class " + std::to_string(i) + " has no name";
     if (!is_power_of_two(memory.alignment))
       return "memory class '" + memory.name + "': alignment " + std::to_string(memory.alignment) + " is not a power of two";
+    if (memory.alignment > kMostAlignment)
+      return "memory class '" + memory.name + "': alignment " + std::to_string(memory.alignment) + " is more than " +
+             std::to_string(kMostAlignment);
     if (memory.capacity < 0) return "memory class '" + memory.name + "' has a capacity of " + std::to_string(memory.capacity) + " bytes";
     if (!(memory.in_bandwidth > 0 && memory.out_bandwidth > 0))
       return "memory class '" + memory.name + "' has a bandwidth that is not positive";
@@ -279,7 +292,10 @@ Result<Target> parse_target(std::string_view text, std::string_view origin, Targ
     }
   }
   const toml::node* memories = root.get("memory");
-  if (!memories) return base;
+  if (!memories) {
+    if (const std::string wrong = problem(base); !wrong.empty()) return recipe_error(std::string(origin) + ": " + wrong);
+    return base;
+  }
   const toml::array* list = memories->as_array();
   if (!list || list->empty() || !list->is_homogeneous(toml::node_type::table))
     return reader.error("memory", "'memory' must be tables, [[memory]]");

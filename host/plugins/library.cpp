@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 
+#include <algorithm>
 #include <boost/dll/shared_library.hpp>
 #include <clocale>
 #include <cstring>
@@ -194,6 +195,23 @@ std::string loader_text(const std::filesystem::path& file) {
 
 }  // namespace
 
+namespace {
+
+/// How far the file's tables say that it reaches. The loader maps what they say; behind a file's end a mapping faults (SIGBUS).
+Result<uint64_t> elf_end(const File& file, const Elf64_Ehdr& header) {
+  uint64_t end = header.e_phoff + uint64_t{header.e_phnum} * header.e_phentsize;
+  if (header.e_shnum > 0) end = std::max(end, header.e_shoff + uint64_t{header.e_shnum} * header.e_shentsize);
+  for (uint16_t i = 0; i < header.e_phnum && header.e_phentsize == sizeof(Elf64_Phdr); ++i) {
+    Elf64_Phdr segment = {};
+    const uint64_t at = header.e_phoff + uint64_t{i} * sizeof segment;
+    if (TRY(file.read_some(std::as_writable_bytes(std::span(&segment, 1)), at)) < sizeof segment) break;
+    end = std::max(end, segment.p_offset + segment.p_filesz);
+  }
+  return end;
+}
+
+}  // namespace
+
 Status check_library_file(const std::filesystem::path& file) {
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored)) return at(file, "there is no such library");
@@ -208,6 +226,8 @@ Status check_library_file(const std::filesystem::path& file) {
     return at(file, "is built for " + is + ", this machine is " + machine_name(kMachine));
   }
   if (read < sizeof header || header.e_type != ET_DYN) return at(file, "is not a shared library (an ELF file of another type)");
+  const uint64_t size = TRY(opened->size()), end = TRY(elf_end(*opened, header));
+  if (end > size) return at(file, "is cut: it has " + std::to_string(size) + " of " + std::to_string(end) + " bytes");
   return ok();
 }
 

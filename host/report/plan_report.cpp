@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "host/base/file.hpp"
+#include "host/base/new_file.hpp"
 #include "host/base/json.hpp"
 #include "host/plan/timing.hpp"
 #include "host/session/study.hpp"

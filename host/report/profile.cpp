@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <vector>
 
-#include "host/base/file.hpp"
 #include "host/base/json.hpp"
 #include "host/plan/timing.hpp"
 
@@ -132,7 +131,8 @@ Status Trace::finish() {
   for (const auto& [queue, name] : {std::pair(0, "compute"), std::pair(1, "copies in"), std::pair(2, "copies out")})
     text += ",\n{\"ph\": \"M\", \"pid\": 0, \"tid\": " + std::to_string(queue) +
             ", \"name\": \"thread_name\", \"args\": {\"name\": " + json_quote(name) + "}}";
-  return write_atomic(file_, text + events_ + "\n]\n");
+  TRY_STATUS(file_.file().write(text + events_ + "\n]\n"));
+  return file_.finish();
 }
 
 }  // namespace galley

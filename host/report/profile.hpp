@@ -1,11 +1,11 @@
 // Where the time of a run goes (--profile), and a picture of it (--trace).
 #pragma once
 
-#include <filesystem>
 #include <map>
 #include <span>
 #include <string>
 
+#include "host/base/new_file.hpp"
 #include "host/base/result.hpp"
 #include "host/exec/executor.hpp"
 #include "host/plan/program.hpp"
@@ -48,13 +48,13 @@ class Trace {
  public:
   static constexpr int64_t kFirst = 2, kLast = 4;
 
-  Trace(std::filesystem::path file, const Program& program) : file_(std::move(file)), program_(program) {}
+  Trace(NewFile file, const Program& program) : file_(std::move(file)), program_(program) {}
   void add(std::span<const TimedStep> steps);
-  /// Writes the file (aside, renamed). Exit code Run if it cannot be written.
+  /// Writes the file.
   Status finish();
 
  private:
-  std::filesystem::path file_;
+  NewFile file_;
   const Program& program_;
   std::string events_;
   int64_t steps_ = 0;

@@ -3,7 +3,7 @@
 #include <toml++/toml.h>
 #include <sstream>
 
-#include "host/base/file.hpp"
+#include "host/base/new_file.hpp"
 
 namespace galley {
 namespace {
@@ -95,28 +95,15 @@ Status create_run(const std::filesystem::path& given, const RunRecord& record) {
   const std::filesystem::path clean = normal(given);
   std::filesystem::create_directories(clean.parent_path(), error);
   if (error) return run_error("cannot create " + clean.parent_path().string() + ": " + error.message());
-  const std::filesystem::path aside = clean.string() + ".run.toml.tmp";
   const std::string text = TRY(text_of(record));
-  const auto write = [&]() -> Status {
-    File file = TRY(File::create(aside));
-    TRY_STATUS(file.write(text));
-    TRY_STATUS(file.sync());
-    std::filesystem::create_directory(clean, error);
-    if (error) return run_error("cannot create " + clean.string() + ": " + error.message());
-    std::filesystem::rename(aside, clean / "run.toml", error);
-    if (error == std::errc::cross_device_link) {  // the directory is a mount point
-      std::filesystem::remove(aside, error);
-      TRY_STATUS(write_atomic(clean / "run.toml", text));
-    } else if (error) {
-      return run_error("cannot write " + (clean / "run.toml").string() + ": " + error.message());
-    }
-    TRY_STATUS(sync_directory(clean));
-    TRY_STATUS(sync_directory(clean.parent_path()));
-    return write_atomic(clean / "recipe.lua", record.recipe_text);
-  };
-  Status status = write();
-  if (!status) std::filesystem::remove(aside, error);
-  return status;
+  NewFile made = TRY(NewFile::beside(clean.string() + ".run.toml"));
+  TRY_STATUS(made.file().write(text));
+  std::filesystem::create_directory(clean, error);
+  if (error) return run_error("cannot create " + clean.string() + ": " + error.message());
+  // Into a directory that is a mount point nothing can be moved.
+  if (!made.finish_at(clean / "run.toml")) TRY_STATUS(write_atomic(clean / "run.toml", text));
+  TRY_STATUS(sync_directory(clean.parent_path()));
+  return write_atomic(clean / "recipe.lua", record.recipe_text);
 }
 
 void discard_run(const std::filesystem::path& directory) {

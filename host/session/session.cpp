@@ -264,7 +264,7 @@ Result<double> Session::gradients() {
   return window.valid_tokens ? sum / static_cast<double>(window.valid_tokens) : 0.0;
 }
 
-Status write_gradients(Session& session, const std::filesystem::path& file) {
+Status write_gradients(Session& session, NewFile& file) {
   const Program& program = session.study().program;
   const double loss = TRY(session.gradients());
   std::map<std::string, TensorId> tensors;
@@ -276,41 +276,35 @@ Status write_gradients(Session& session, const std::filesystem::path& file) {
     if (name == "logits") shape = {program.rows, program.length, program.vocabulary};
     items.push_back({name, safetensors::Dtype::F32, shape});
   }
-  const std::filesystem::path aside = file.string() + ".tmp";
   const auto scale = static_cast<float>(session.executor().scalar(GALLEY_SCALAR_LOSS_SCALE));
   std::vector<float> numbers;
   std::string not_finite = std::isfinite(loss) ? "" : "the loss is " + std::to_string(loss);
-  const auto write = [&]() -> Status {
-    auto writer = TRY(safetensors::Writer::create(aside, std::move(items)));
-    const std::vector<safetensors::Item> order(writer.items().begin(), writer.items().end());
-    for (const safetensors::Item& item : order) {
-      if (item.name == "loss") {
-        TRY_STATUS(writer.write(item.name, std::as_bytes(std::span(&loss, 1))));
-        continue;
-      }
-      TRY_STATUS(session.executor().machine().show(tensors.at(item.name), [&](std::span<const std::byte> piece) {
-        const uint32_t dtype = program.tensors[static_cast<size_t>(tensors.at(item.name))].dtype;
-        const auto count = static_cast<int64_t>(piece.size()) / galley_dtype_bytes(dtype);
-        const float divisor = item.name == "logits" ? 1 : scale;
-        if (dtype != GALLEY_F32 || divisor != 1) {
-          numbers.resize(static_cast<size_t>(count));
-          convert(numbers.data(), GALLEY_F32, piece.data(), dtype, count);
-          for (float& x : numbers) x /= divisor;
-          piece = std::as_bytes(std::span(numbers));
-        }
-        if (not_finite.empty() && first_not_finite(piece.data(), GALLEY_F32, count) >= 0) not_finite = item.name + " is not finite";
-        return writer.write(item.name, piece);
-      }));
+  auto writer = TRY(safetensors::Writer::create(TRY(file.file().duplicate()), std::move(items)));
+  const std::vector<safetensors::Item> order(writer.items().begin(), writer.items().end());
+  for (const safetensors::Item& item : order) {
+    if (item.name == "loss") {
+      TRY_STATUS(writer.write(item.name, std::as_bytes(std::span(&loss, 1))));
+      continue;
     }
-    TRY_STATUS(writer.finish());
-    return rename_synced(aside, file);
-  };
-  Status status = write();
-  std::error_code error;
-  if (!status) std::filesystem::remove(aside, error);
+    TRY_STATUS(session.executor().machine().show(tensors.at(item.name), [&](std::span<const std::byte> piece) {
+      const uint32_t dtype = program.tensors[static_cast<size_t>(tensors.at(item.name))].dtype;
+      const auto count = static_cast<int64_t>(piece.size()) / galley_dtype_bytes(dtype);
+      const float divisor = item.name == "logits" ? 1 : scale;
+      if (dtype != GALLEY_F32 || divisor != 1) {
+        numbers.resize(static_cast<size_t>(count));
+        convert(numbers.data(), GALLEY_F32, piece.data(), dtype, count);
+        for (float& x : numbers) x /= divisor;
+        piece = std::as_bytes(std::span(numbers));
+      }
+      if (not_finite.empty() && first_not_finite(piece.data(), GALLEY_F32, count) >= 0) not_finite = item.name + " is not finite";
+      return writer.write(item.name, piece);
+    }));
+  }
+  TRY_STATUS(writer.finish());
+  TRY_STATUS(file.finish());
   // The file shows where it went wrong, and a program that goes by the exit code does not take it for right.
-  if (status && !not_finite.empty()) return run_error(file.string() + " is written, but " + not_finite);
-  return status;
+  if (!not_finite.empty()) return run_error(file.file().path().string() + " is written, but " + not_finite);
+  return ok();
 }
 
 }  // namespace galley

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "host/base/new_file.hpp"
 #include "host/data/loader.hpp"
 #include "host/exec/executor.hpp"
 #include "host/exec/proof.hpp"
@@ -98,7 +99,7 @@ class Session {
   double aside_ = 0;                      ///< seconds of validation and saving since
 };
 
-/// Writes loss, grad.* and, where the study kept them, logits of the first window into a safetensors file (written aside, renamed).
-Status write_gradients(Session& session, const std::filesystem::path& file);
+/// Writes loss, grad.* and, where the study kept them, logits of the first window as a safetensors file.
+Status write_gradients(Session& session, NewFile& file);
 
 }  // namespace galley

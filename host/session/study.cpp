@@ -95,7 +95,20 @@ Status choose_target(Study& s, const StudyOptions& options) {
   }
   s.target = TRY(describe_target(*s.device.table));
   s.machine = s.target.isa;
-  if (!file.empty()) s.target = TRY(read_target(file, s.target));
+  if (!file.empty()) {
+    const std::string device = s.target.device;
+    const std::vector<MemoryClass> own = s.target.memories;
+    s.target = TRY(read_target(file, s.target));
+    if (options.runs && s.target.device != device)
+      return recipe_error("--target " + options.target + " is of device '" + s.target.device + "', and this runs on '" + device + "'",
+                          "give --device too, or look at the plan only: galley plan RECIPE --target " + options.target);
+    for (size_t i = 0; i < s.target.memories.size() && i < own.size(); ++i)
+      if (const MemoryClass& memory = s.target.memories[i]; options.runs && memory.alignment < own[i].alignment)
+        return recipe_error("--target " + options.target + ": memory class '" + memory.name + "' has the alignment " +
+                                std::to_string(memory.alignment) + "; kernels of device '" + device + "' rely on " +
+                                std::to_string(own[i].alignment),
+                            "give the device's own, or more");
+  }
   if (!options.target_text.empty()) s.target = TRY(parse_target(options.target_text, "run.toml", s.target));
   return ok();
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <new>
 
 #include "host/text/oniguruma.hpp"
 
@@ -25,6 +26,13 @@ std::string message_of(int error) {
   return reinterpret_cast<const char*>(text);
 }
 
+/// PCRE2 answers null where there is no memory.
+template <class T>
+T* there(T* made) {
+  if (!made) throw std::bad_alloc();
+  return made;
+}
+
 pcre2_match_context* context_of(void* context) { return static_cast<pcre2_match_context*>(context); }
 
 }  // namespace
@@ -37,7 +45,7 @@ Result<Regex> Regex::compile(const std::string& pattern) {
   if (!translated) return unusable(translated.error().cause);
   int error = 0;
   PCRE2_SIZE at = 0;
-  const std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)> context(pcre2_compile_context_create(nullptr),
+  const std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)> context(there(pcre2_compile_context_create(nullptr)),
                                                                                               &pcre2_compile_context_free);
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated->data()), translated->size(),
@@ -57,7 +65,8 @@ Regex& Regex::operator=(Regex&& other) noexcept {
 }
 
 Regex::Matches::Matches(const Regex& regex)
-    : data_(pcre2_match_data_create_from_pattern(code_of(regex.code_), nullptr)), context_(pcre2_match_context_create(nullptr)) {
+    : data_(there(pcre2_match_data_create_from_pattern(code_of(regex.code_), nullptr))),
+      context_(there(pcre2_match_context_create(nullptr))) {
   pcre2_set_heap_limit(context_of(context_), kHeap);
 }
 
@@ -77,7 +86,7 @@ Result<bool> Regex::find(std::string_view text, size_t from, Matches& matches, S
                         static_cast<uint32_t>(std::min<uint64_t>(kSteps + kStepsPerByte * (text.size() - from), UINT32_MAX)));
   int found = match(text, from, matches);
   if (found == PCRE2_ERROR_JIT_STACKLIMIT && !matches.stack_) {
-    matches.stack_ = pcre2_jit_stack_create(kFirstStack, kLargestStack, nullptr);
+    matches.stack_ = there(pcre2_jit_stack_create(kFirstStack, kLargestStack, nullptr));
     pcre2_jit_stack_assign(context_of(matches.context_), nullptr, matches.stack_);
     found = match(text, from, matches);
   }

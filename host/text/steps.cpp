@@ -57,6 +57,20 @@ std::string replaced(std::string_view text, const std::string& what, const std::
   return out;
 }
 
+/// What rules of replacement may make of a text: so many times its length, in bytes. SentencePiece's make 3 of a space.
+constexpr double kMostGrowth = 64;
+constexpr size_t kMostPrepended = 1024;  // bytes, to each piece of a text
+
+/// Rules one behind the other: `growth` is that of those before.
+Status check_growth(const Part& part, const std::string& what, const std::string& by, double* growth) {
+  if (!what.empty()) *growth *= std::max(1.0, static_cast<double>(by.size()) / static_cast<double>(what.size()));
+  if (*growth <= kMostGrowth) return ok();
+  char times[32];
+  std::snprintf(times, sizeof times, "%g", *growth);
+  return part.wrong("with the rules before it, this Replace can make a text " + std::string(times) +
+                    " times as long; 64 times is the most");
+}
+
 /// Calls `add` with the part itself, or with each of a Sequence's.
 template <class Add>
 Status each_of(const Part& part, const char* list_name, Add&& add) {
@@ -107,11 +121,14 @@ Status Normalizer::add(const Value& spec, const std::string& where) {
   if (part.type() == "NFC") {
     steps_.emplace_back(Compose{});
   } else if (part.type() == "Prepend") {
-    steps_.emplace_back(Prepend{TRY(part.text("prepend"))});
+    std::string text = TRY(part.text("prepend"));
+    if (text.size() > kMostPrepended) return part.wrong("'prepend' has " + std::to_string(text.size()) + " bytes; 1024 are the most");
+    steps_.emplace_back(Prepend{std::move(text)});
   } else if (part.type() == "Replace") {
     const Part::Pattern what = TRY(part.pattern("pattern"));
     if (what.regex) return part.wrong("a Replace by regular expression is not supported");
     std::string by = TRY(part.text("content"));
+    TRY_STATUS(check_growth(part, what.text, by, &growth_));
     steps_.emplace_back(Replace{what.text, std::move(by)});
   } else {
     return part.unsupported({"NFC", "Prepend", "Replace", "Sequence"});
@@ -252,6 +269,7 @@ Status Decoder::add(const Value& spec, const std::string& where) {
     const Part::Pattern what = TRY(part.pattern("pattern"));
     if (what.regex) return part.wrong("a Replace by regular expression is not supported");
     std::string by = TRY(part.text("content"));
+    TRY_STATUS(check_growth(part, what.text, by, &growth_));
     steps_.push_back({Kind::Replace, what.text, std::move(by), 0, 0});
   } else if (part.type() == "ByteFallback") {
     steps_.push_back({Kind::ByteFallback, "", "", 0, 0});

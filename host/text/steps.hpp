@@ -41,6 +41,7 @@ class Normalizer {
   };
   Status add(const Value& spec, const std::string& where);
   std::vector<std::variant<Compose, Prepend, Replace>> steps_;
+  double growth_ = 1;  ///< so many times as long can the steps make a text
 };
 
 class PreTokenizer {
@@ -94,6 +95,7 @@ class Decoder {
   };
   Status add(const Value& spec, const std::string& where);
   std::vector<Step> steps_;
+  double growth_ = 1;  ///< as the normalizer's
   bool none_ = true;
 };
 

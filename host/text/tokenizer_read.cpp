@@ -47,8 +47,9 @@ Result<BpeOptions> bpe_options(const Part& model) {
 }  // namespace
 
 Result<Tokenizer> Tokenizer::read(const std::filesystem::path& path) {
-  const std::string text = TRY(read_text(path, kLargestFile));
-  return parse(text, path.string());
+  const Result<std::string> text = read_text(path, kLargestFile);
+  if (!text) return recipe_error(text.error().cause, text.error().hint);
+  return parse(*text, path.string());
 }
 
 Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& origin) {

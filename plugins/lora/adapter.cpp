@@ -32,6 +32,8 @@ bool among(const std::string& key, const char* const (&names)[N]) {
 // null, false, an empty list or object: how PEFT writes what is not used.
 bool unused(const json& value) { return value.is_null() || value == false || ((value.is_array() || value.is_object()) && value.empty()); }
 
+bool is_scale(double alpha) { return std::isfinite(alpha) && alpha > 0; }
+
 bool listed(const std::vector<std::string>& names, const std::string& module) {
   return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
     return module == name ||
@@ -118,7 +120,12 @@ Adapter Adapter::read(const std::string& folder) {
 
 void Adapter::read_config(const std::string& path) {
   text_ = sdk::read_text(path);
-  const json config = json::parse(text_, nullptr, false);
+  json config;
+  try {
+    config = json::parse(text_);
+  } catch (const json::exception& wrong) {
+    invalid(path + " is not a JSON object: " + wrong.what());
+  }
   if (!config.is_object()) invalid(path + " is not a JSON object");
   const auto key = [&](const char* name) { return Key(config, path, name); };
 
@@ -135,6 +142,7 @@ void Adapter::read_config(const std::string& path) {
   if (!whole_rank(rank)) key("r").wrong("has to be a whole number from 1 on");
   rank_ = static_cast<int64_t>(rank);
   alpha_ = key("lora_alpha").number(8);
+  if (!is_scale(alpha_)) key("lora_alpha").wrong("has to be a positive number");
   rslora_ = key("use_rslora").boolean();
   dropout_ = key("lora_dropout").number(0);
   if (!(dropout_ >= 0 && dropout_ < 1)) key("lora_dropout").wrong("has to lie in [0, 1)");
@@ -142,6 +150,8 @@ void Adapter::read_config(const std::string& path) {
   alpha_pattern_ = key("alpha_pattern").numbers();
   for (const auto& [pattern, value] : rank_pattern_)
     if (!whole_rank(value)) key("rank_pattern").wrong("has to hold whole numbers from 1 on");
+  for (const auto& [pattern, value] : alpha_pattern_)
+    if (!is_scale(value)) key("alpha_pattern").wrong("has to hold positive numbers");
   bias_ = key("bias").string("none");
   if (bias_ != "none" && bias_ != "lora_only" && bias_ != "all") key("bias").wrong("has to be \"none\", \"lora_only\" or \"all\"");
   all_linear_ = key("target_modules") && key("target_modules").value() == "all-linear";

@@ -152,7 +152,12 @@ class Lora {
     const std::vector<Module> modules = linear_modules(graph);
     const std::vector<const Module*> chosen = choose(modules);
     std::set<std::string> used;
-    for (const Module* m : chosen) add_beside(graph, *m, &used);
+    for (const Module* m : chosen) {
+      if (graph.find(prefixed(m->name) + ".lora_A.weight"))
+        invalid("'" + m->name +
+                "' has an adapter already: another \"lora\" of this recipe made it; give each layers of its own in `targets`");
+      add_beside(graph, *m, &used);
+    }
     if (adapter_.bias() != "none") take_biases(graph, chosen, &used);
     if (adapter_.from_file()) check_all_used(graph, modules, used);
     const bool conv = std::all_of(chosen.begin(), chosen.end(), [](const Module* m) { return m->transposed; });

@@ -117,25 +117,6 @@ TEST(ReadText, ReadsFilesThatClaimToBeEmpty) {
   EXPECT_NE(text->find("Pid:"), std::string::npos);
 }
 
-TEST(WriteAtomic, ReplacesAndLeavesNothingAside) {
-  const Folder folder;
-  folder.put("a", "old");
-  ASSERT_TRUE(write_atomic(folder / "a", "new").ok());
-  EXPECT_EQ(*read_text(folder / "a"), "new");
-  EXPECT_FALSE(std::filesystem::exists(folder / "a.tmp"));
-}
-
-TEST(WriteAtomic, LeavesTheOldFileWhenItFails) {
-  const Folder folder;
-  folder.put("dir/file", "x");  // a directory that is not empty cannot be replaced by a file
-  const Status status = write_atomic(folder / "dir", "new");
-  ASSERT_FALSE(status.ok());
-  EXPECT_NE(status.error().cause.find((folder / "dir").string()), std::string::npos);
-  EXPECT_EQ(*read_text(folder / "dir/file"), "x");
-  EXPECT_FALSE(std::filesystem::exists(folder / "dir.tmp"));
-  EXPECT_FALSE(write_atomic(folder / "none/file", "new").ok());
-}
-
 TEST(RenameSynced, MovesFilesAndDirectories) {
   const Folder folder;
   folder.put("from/a", "1");

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "galley/cpp/plugin.hpp"
 
 namespace galley {
@@ -129,6 +131,40 @@ TEST_F(Graphs, ReplaceSparesWhatItIsMadeFrom) {
   ASSERT_TRUE(graph.replace(a, c).ok());
   EXPECT_EQ(graph.node(graph.tensor(b).producer).inputs[0], c);
   EXPECT_EQ(graph.node(graph.tensor(c).producer).inputs[0], a);
+}
+
+// As an adapter does with each layer in turn, and in any order of the layers: only readers of `from` change that do not make `to`.
+TEST_F(Graphs, ReplaceManyTimesInADeepGraph) {
+  constexpr int kLayers = 40;
+  const galley_tensor x = input("x");
+  std::vector<galley_tensor> layers = {x};
+  for (int i = 0; i < kLayers; ++i) layers.push_back(join("l" + std::to_string(i), layers.back()));
+  for (const int start : {0, 1})
+    for (int i = kLayers - 1 - start; i > 0; i -= 2) {
+      const auto at = static_cast<size_t>(i);
+      const galley_tensor made = join("a" + std::to_string(i), layers[at], join("b" + std::to_string(i), layers[at - 1]));
+      const galley_node reader = graph.tensor(layers[at + 1]).producer;
+      ASSERT_TRUE(graph.replace(layers[at], made).ok());
+      EXPECT_EQ(graph.node(reader).inputs[0], made);
+      EXPECT_EQ(graph.node(graph.tensor(made).producer).inputs[0], layers[at]);
+    }
+  // What is made of a layer far behind spares the whole way there.
+  const galley_tensor last = layers.back(), far = join("far", layers[5], last), beside = join("beside", layers[5]);
+  const galley_node on_the_way = graph.tensor(layers[6]).producer;
+  const galley_tensor before = graph.node(on_the_way).inputs[0];
+  ASSERT_TRUE(graph.replace(layers[5], far).ok());
+  EXPECT_EQ(graph.node(on_the_way).inputs[0], before);
+  EXPECT_EQ(graph.node(graph.tensor(beside).producer).inputs[0], far);
+  EXPECT_EQ(graph.node(graph.tensor(far).producer).inputs[0], layers[5]);
+  graph.sort(Section::Forward);
+  std::set<galley_node> done;
+  for (const galley_node n : graph.section(Section::Forward)) {
+    for (const galley_tensor t : graph.node(n).inputs) {
+      const galley_node producer = t ? graph.tensor(t).producer : 0;
+      EXPECT_TRUE(!producer || done.contains(producer)) << graph.node(n).name;
+    }
+    done.insert(n);
+  }
 }
 
 TEST_F(Graphs, SortPutsProducersFirst) {

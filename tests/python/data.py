@@ -414,7 +414,7 @@ refused('data.jsonl { files = "missing.jsonl" }', 'No such file')
 refused('data.jsonl { files = "miss*.jsonl" }', 'no file matches')
 with open('long.jsonl', 'wb') as f:
     f.write(b'{"text": "' + b'x' * (200 << 20) + b'"}\n{"text": "tiva moru"}\n')
-refused('data.jsonl { files = "long.jsonl" }', 'long.jsonl:1: a line of more than 64 MiB', 'skip_bad')
+refused('data.jsonl { files = "long.jsonl" }', 'long.jsonl:1: a line of more than 16 MiB', 'skip_bad')
 facts, _ = show('data.jsonl { files = "long.jsonl", skip_bad = true }')
 check((facts[0]['documents'], facts[0]['skipped_lines']) == (1, 1), 'what comes behind a long line is read')
 os.remove('long.jsonl')

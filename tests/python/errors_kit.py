@@ -225,7 +225,7 @@ def files_below(folder):
 def check_no_halves(ended, folder):
     """Whatever a failure leaves: every state in it is whole, and nothing lies around under a name for the meantime."""
     for name in files_below(folder):
-        check(ended, not name.endswith((".tmp", ".partial", "~")), "a half-written file is left: " + name)
+        check(ended, ".tmp" not in name and not name.endswith((".partial", "~")), "a half-written file is left: " + name)
     states = os.path.join(folder, "state")
     for name in os.listdir(states) if os.path.isdir(states) else []:
         found = sorted(os.listdir(os.path.join(states, name)))

@@ -139,7 +139,7 @@ check(few == 1000 * one[:2] + one[2:] and long == 3000 * one[:2] + one[2:], f'{o
 # Many lines over several threads come out in order.
 many = ''.join(json.dumps(dict(text=f'{i} {texts[i % len(texts)]}')) + '\n' for i in range(20000))
 check(tokenize(gpt2, '--threads', 1, text=many) == tokenize(gpt2, '--threads', 3, text=many), 'threads change nothing')
-check('a line of more than 64 MiB' in tokenize(gpt2, text='{"text": "' + 'x' * (65 << 20) + '"}\n', code=2), 'a line without end is not refused')
+check('a line of more than 16 MiB' in tokenize(gpt2, text='{"text": "' + 'x' * (65 << 20) + '"}\n', code=2), 'a line without end is not refused')
 
 # ---- Training ---------------------------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,12 @@
+// find, match, gmatch and gsub, with Lua's own results, errors and limits, but looking at the clock: Lua's own try a pattern that
+// backtracks (("a*"):rep(20) .. "b") for longer than the universe is old, and nothing can stop them.
+#pragma once
+
+#include <lua.hpp>
+
+namespace galley {
+
+/// Puts the four functions into the table on top of the stack.
+void open_patterns(lua_State* L);
+
+}  // namespace galley

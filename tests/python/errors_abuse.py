@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+# The cases of errors.py that a hostile or careless command can bring: files to write that are none, limits, closed streams, targets that
+# make no sense.
+#
+#   GALLEY=… GALLEY_SOURCE=… GALLEY_BINARY=… tests/python/errors_abuse.py [CASE]…
+import resource
+import stat
+import threading
+
+from errors_kit import *
+
+
+def asides(folder):
+    return [name for name in os.listdir(folder) if ".tmp-" in name]
+
+
+# --- Files that a person names ---------------------------------------------------------------------------------------------------
+@case
+def files_through_links():
+    """--out of gradients and --trace follow a link, and write through no file that lies where a temporary might."""
+    folder = Folder("links")
+    recipe, far = folder.path("recipe.lua"), os.path.join(folder.root, "far")
+    precious = write(os.path.join(folder.root, "precious"), "kept")
+    os.mkdir(far)
+    for kind in ("gradients", "trace"):
+        link, file = os.path.join(folder.root, kind), os.path.join(far, kind)
+        write(file, "old")
+        os.symlink(os.path.join("far", kind), link)
+        os.symlink("precious", link + ".tmp")
+        os.symlink("../precious", file + ".tmp")
+        if kind == "gradients":
+            ended = galley("gradients", recipe, "--out", link)
+        else:
+            os.symlink("precious", folder.out + ".run.toml.tmp")
+            ended = galley("train", recipe, "--out", folder.out, "--trace", link)
+        trained(ended)
+        check(ended, os.path.islink(link) and os.path.getsize(file) > 100, "the file behind the link was to be written")
+        with open(precious) as kept:
+            check(ended, kept.read() == "kept", "a file of somebody else was written")
+        check(ended, not asides(folder.root) and not asides(far), "something is left aside")
+
+
+@case
+def files_that_are_pipes():
+    folder = Folder("pipes")
+    recipe, pipe = folder.path("recipe.lua"), os.path.join(folder.root, "pipe")
+    plain = os.path.join(folder.root, "plain")
+    trained(galley("gradients", recipe, "--out", plain))
+    os.mkfifo(pipe)
+    for words in (["gradients", recipe, "--out", pipe], ["train", recipe, "--out", folder.out, "--trace", pipe]):
+        came = []
+        def read():
+            with open(pipe, "rb") as file:
+                came.append(file.read())
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()
+        ended = galley(*words)
+        trained(ended)
+        reader.join(5)
+        check(ended, stat.S_ISFIFO(os.lstat(pipe).st_mode), "the pipe has been replaced")
+        if words[0] == "gradients":
+            with open(plain, "rb") as file:
+                check(ended, came == [file.read()], "what came through the pipe is another file")
+        else:
+            check(ended, json.loads(came[0])[0]["ph"] == "M", "what came through the pipe is no trace")
+
+
+@case
+def files_that_cannot_be_written():
+    """Before anything is computed; a run that would be of no use is taken away again."""
+    folder = Folder("unwritable")
+    for name in (os.path.join(folder.root, "none", "file"), folder.root, ""):
+        refused(folder, 2, "'%s'" % name, command="gradients", more=["--out", name])
+        refused(folder, 2, "'%s'" % name, more=["--trace", name])
+
+
+@case
+def files_that_are_pipes_to_read():
+    folder = Folder("pipe-tokenizer")
+    os.mkfifo(folder.path("pipe"))
+    check_error(galley("tokenize", folder.path("pipe")), 2, "it is a named pipe")
+    folder.write("text", "Some text. " * 100)
+    folder.recipe(TEXT.replace("STEPS", "2").replace('"bytes"', '"pipe"'))
+    check_error(galley("plan", folder.path("recipe.lua")), 2, "it is a named pipe")
+
+
+# --- Limits and streams ----------------------------------------------------------------------------------------------------------
+@case
+def limit_on_the_size_of_files():
+    folder = Folder("file-size")
+    ended = galley("gradients", folder.path("recipe.lua"), "--out", os.path.join(folder.root, "g"),
+                   before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)))
+    check_error(ended, 1, "cannot write", "File too large")
+    check(ended, not asides(folder.root), "something is left aside")
+
+
+@case
+def limit_on_memory():
+    """From too little to enough: an error each time, never a signal."""
+    folder = Folder("memory-limit")
+    folder.write("text", "Some text of 42 words. " * 20000)
+    tokenizer = json.dumps({"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
+                            "model": {"type": "BPE", "vocab": {chr(c): c - 33 for c in range(33, 127)} | {"\u0120": 94}, "merges": []}})
+    folder.write("tokenizer.json", tokenizer)
+    folder.recipe(TEXT.replace("STEPS", "2").replace('"bytes"', '"tokenizer.json"'))
+    codes = set()
+    for megabytes in range(8, 64, 2):
+        ended = galley("data", folder.path("recipe.lua"), before=lambda: resource.setrlimit(resource.RLIMIT_DATA, (megabytes << 20,) * 2))
+        check(ended, ended.code in (0, 1, 2), "killed with %d MiB" % megabytes)
+        codes.add(ended.code)
+    check(ended, codes > {0}, "all or none of the limits were enough")
+
+
+@case
+def stdout_closed():
+    folder = Folder("closed-stdout")
+    for words in ("plan " + folder.path("recipe.lua"), "plugins", "data " + folder.path("recipe.lua")):
+        done = subprocess.run(["sh", "-c", '"$0" $1 >&-', GALLEY, words], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        check_error(Ended(done.returncode, "", done.stderr.decode(), 0), 1, "stdout is closed", words.split()[0])
+
+
+@case
+def library_that_is_cut():
+    """The loader maps what the file's tables say: behind the file's end that would be a fault."""
+    folder = Folder("cut-library")
+    clip = os.path.join(os.environ["GALLEY_BINARY"], "plugins", "clip")
+    own = folder.path("plugins/clip")
+    shutil.copytree(clip, own)
+    folder.recipe(RECIPE.replace("  use", '  use "clip" { norm = 1 },\n  use'))
+    library = os.path.join(own, "clip.so")
+    size = os.path.getsize(library)
+    for share in (0.3, 0.6, 0.9):
+        shutil.copy(os.path.join(clip, "clip.so"), library)
+        os.truncate(library, int(size * share))
+        ended = galley("plan", folder.path("recipe.lua"), "--plugin-path", folder.path("plugins"))
+        check(ended, ended.code == 4 and "is cut: it has" in ended.err and "clip.so" in ended.err, "a cut library was to be named")
+
+
+# --- Targets ---------------------------------------------------------------------------------------------------------------------
+MEMORY = '[[memory]]\nname = "%s"\nalignment = %s\nhost_access = true\ncomputes = true\n'
+
+
+@case
+def targets_that_make_no_sense():
+    folder = Folder("targets")
+    refused(folder, 2, "--target ''", more=["--target", ""], command="plan")
+    refused(folder, 2, "--target h100", "'cuda'", "'cpu'", more=["--target", "h100"], hint="galley plan")
+    for text, part in ((MEMORY % ("\\u001b[31m", "64"), "a control character in the name '\\x1b[31m'"), (MEMORY % ("m", str(1 << 40)), "alignment 1099511627776 is more than"), ('isa = "x\\u0007"\n', "'x\\x07'")):
+        target = folder.write("target.toml", text)
+        refused(folder, 2, "target.toml", part, more=["--target", target], command="plan")
+    target = folder.write("target.toml", MEMORY % ("host", "1"))
+    refused(folder, 2, "target.toml", "the alignment 1;", more=["--target", target])
+
+
+# --- Recipes and tokenizers --------------------------------------------------------------------------------------------------------
+@case
+def lora_twice():
+    folder = with_recipe("lora-twice", "  use", '  use "lora" { rank = 2 },\n  use "lora" { rank = 2 },\n  use')
+    refused(folder, 2, "recipe.lua", "has an adapter already", command="plan")
+
+
+@case
+def adapter_without_a_scale():
+    folder = with_recipe("adapter-scale", "  use", '  use "lora" { path = "adapter" },\n  use')
+    for alpha in ("0", "-1", "1e400"):
+        file = folder.write("adapter/adapter_config.json", '{"peft_type": "LORA", "r": 4, "lora_alpha": %s, "target_modules": ["c_attn"]}' % alpha)
+        refused(folder, 2, file, "1e400" if alpha == "1e400" else "'lora_alpha' has to be a positive number", command="plan")
+
+
+@case
+def patterns_that_explode():
+    for code in ("('a'):rep(1e5):find(('a*'):rep(50) .. 'b')", "table.move({}, 1, 1 << 60, 2)",
+                 "table.insert(setmetatable({}, { __len = function() return 1 << 53 end }), 1, 0)"):
+        folder = Folder("explodes")
+        folder.recipe("local x = %s\n%s" % (code, RECIPE))
+        refused(folder, 2, "recipe.lua:1: ", command="plan")
+
+
+@case
+def tokenizer_that_explodes():
+    folder = Folder("replace-bomb")
+    rules = [{"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10}] * 9
+    file = folder.write("tokenizer.json", json.dumps({"normalizer": {"type": "Sequence", "normalizers": rules}, "model": {
+        "type": "BPE", "vocab": {"a": 0}, "merges": []}}))
+    check_error(galley("tokenize", file), 2, file, "normalizer.normalizers[1]", "100 times as long")
+
+
+if __name__ == "__main__":
+    sys.exit(run_all(sys.argv[1:]))
