@@ -82,6 +82,7 @@ struct GraphNode {
   std::string name;
   std::vector<galley_tensor> inputs;   ///< 0: an optional input that is absent
   std::vector<galley_tensor> outputs;  ///< 0: likewise
+  std::vector<galley_tensor> given;    ///< the inputs before the host cast some of them; empty: it has cast none
   AttrList attrs;
   std::vector<const galley_attr*> attr_view;  ///< of `attrs`, for plugins; attributes never change once a node is made
   uint32_t accumulate = 0;                    ///< bit i: output i is added to
