@@ -174,11 +174,27 @@ std::vector<CommandSpec> all_commands() {
        "",
        {set_flag, confine_flag, device_flag, plugin_path_flag, {"--json", "", "print the result as JSON"}},
        command_eval},
+      {"export",
+       "DIR",
+       "write the model or the adapter of a run into a new folder, for other programs",
+       "DIR is a run's directory, whether the run has ended or not: its newest state is exported. It may also be a model's folder, or an\n"
+       "adapter's in PEFT's format. The folder that is written is in Hugging Face's format, or for an adapter in PEFT's. Examples:\n"
+       "  galley export runs/chat --out adapter                         an adapter stays one\n"
+       "  galley export runs/chat --merge --dtype bf16 --out model      one model, with the adapter merged into its weights\n"
+       "Merging computes in F32 from the weights as the run keeps them, and rounds once. Without --dtype, a model is saved in F32, unless\n"
+       "most of its numbers are kept in 16 bit only and none that is trained is kept in F32: then in that dtype.\n",
+       {{"--out", "DIR", "the folder to write; it must be new or empty", false, true},
+        {"--merge", "", "merge what was trained beside the model's weights into them"},
+        {"--dtype", "DTYPE", "round the numbers to f32, bf16 or f16"},
+        {"--base", "DIR", "with an adapter's folder: its base model, if it is not where adapter_config.json says"},
+        memory_flag,
+        plugin_path_flag},
+       command_export},
       {"sample",
        "DIR",
        "continue a prompt, or chat with the model",
-       "DIR is a run's directory, or a model's folder (config.json, model.safetensors, tokenizer.json). Prints text as it is generated,\n"
-       "until it has --tokens tokens, an end-of-text token, or a --stop text. Examples:\n"
+       "DIR is a run's directory, a model's folder (config.json, model.safetensors, tokenizer.json), or an adapter's in PEFT's format.\n"
+       "Prints text as it is generated, until it has --tokens tokens, an end-of-text token, or a --stop text. Examples:\n"
        "  galley sample runs/first --prompt \"A plan is\" --tokens 200 --temperature 0.8 --seed 7\n"
        "  galley sample runs/chat --chat                  a conversation, in the model's chat template\n"
        "  echo \"Name a prime.\" | galley sample model --chat --temperature 0\n",
@@ -192,7 +208,8 @@ std::vector<CommandSpec> all_commands() {
         {"--stop", "TEXT", "stop before this text", true, false},
         {"--system", "TEXT", "with --chat: the system message"},
         {"--template", "NAME", "with --chat: the chat template, if the model's is not recognised"},
-        {"--length", "N", "with a model's folder: the context length in tokens (512)"},
+        {"--length", "N", "with a model's or an adapter's folder: the context length in tokens (512)"},
+        {"--base", "DIR", "with an adapter's folder: its base model, if it is not where adapter_config.json says"},
         plugin_path_flag},
        command_sample},
       {"data",

@@ -175,6 +175,10 @@ class Graph {
   /// Puts a section's nodes into an order in which producers come first, as close to the present order as that allows.
   void sort(Section s);
 
+  /// The parameters that saving writes, by what strategies have said of it, and the file of each: its path below the run's folder.
+  std::vector<galley_tensor> saved() const;
+  std::string file_of(galley_tensor parameter) const;
+
   int64_t rows() const { return rows_; }
   int64_t length() const { return length_; }
 

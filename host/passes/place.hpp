@@ -99,6 +99,8 @@ class Placer {
   std::string suffix(galley_tensor t, size_t component) const;
   void read_file(const GraphTensor& t, const std::string& suffix, const Operand& to);
   Status initialize(galley_tensor t, const Operand& value);
+  uint32_t kept_dtype(galley_tensor t) const;
+  uint32_t file_dtype(const std::vector<galley_tensor>& saved) const;
   Result<Operand> exported(galley_tensor t, const std::map<galley_tensor, galley_tensor>& values, std::set<galley_node>* done);
 
   // stream.cpp: updates in parts.

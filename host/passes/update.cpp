@@ -18,8 +18,8 @@ Status measure(Compilation& c) {
   std::vector<galley_tensor> norm_inputs = {TRY(graph.scalar(GALLEY_SCALAR_LOSS_SCALE))};
   for (size_t i = 0; i < trainable.size(); ++i) {
     const galley_tensor gradient = graph.tensor(trainable[i]).gradient;
-    std::vector<galley_tensor> out = {TRY(graph.in_block("sum of squares of " + graph.tensor(gradient).name, GALLEY_F64, 1,
-                                                         c.sums + static_cast<int64_t>(i) * 8))};
+    std::vector<galley_tensor> out = {
+        TRY(graph.in_block("sum of squares of " + graph.tensor(gradient).name, GALLEY_F64, 1, c.sums + static_cast<int64_t>(i) * 8))};
     TRY(graph.append(c.roles.sum_squares, "", {gradient}, {}, &out, 0));
     norm_inputs.push_back(out[0]);
   }
@@ -41,7 +41,7 @@ Status build(Compilation& c, size_t use, galley_tensor parameter) {
   return ok();
 }
 
-/// Of an update that is not run, the states that stand for parameters are left.
+/// Of an update that is not run, the states that stand for parameters are left; which of them are exported is not known yet.
 void drop_training(Compilation& c) {
   Graph& graph = c.graph;
   std::set<galley_tensor> kept;
@@ -49,7 +49,8 @@ void drop_training(Compilation& c) {
   for (galley_tensor t = 1; t <= graph.tensor_count(); ++t) {
     GraphTensor& x = graph.tensor(t);
     x.gradient = 0;
-    x.unused = x.unused || x.kind == GALLEY_KIND_GRADIENT || (x.kind == GALLEY_KIND_STATE && !kept.contains(t));
+    const bool stands = c.options.purpose == Purpose::Export || kept.contains(t);
+    x.unused = x.unused || x.kind == GALLEY_KIND_GRADIENT || (x.kind == GALLEY_KIND_STATE && !stands);
   }
   graph.section(Section::Backward).clear();
   graph.section(Section::Update).clear();
@@ -58,9 +59,9 @@ void drop_training(Compilation& c) {
 }  // namespace
 
 bool Compilation::averages() const {
-  return (options.purpose == Purpose::Evaluate || options.purpose == Purpose::Sample) && !decisions.trainable.empty() &&
-         std::any_of(strategies.begin(), strategies.end(),
-                     [](const auto& s) { return s->update() && s->update()->stage == GALLEY_STAGE_AFTER; });
+  return !backward() && !decisions.trainable.empty() && std::any_of(strategies.begin(), strategies.end(), [](const auto& s) {
+    return s->update() && s->update()->stage == GALLEY_STAGE_AFTER;
+  });
 }
 
 Status update(Compilation& c) {

@@ -213,10 +213,12 @@ Status Reader::read_numbers(const Fields& fields, Recipe* recipe) const {
     recipe->validate.start = TRY(validate->boolean("start")).value_or(false);
   }
   if (const auto save = TRY(fields.table("save", "{ every = 100, keep = 2 }"))) {
-    TRY_STATUS(save->only({"every", "keep", "final"}));
+    TRY_STATUS(save->only({"every", "keep", "final", "dtype"}));
     recipe->save.every = TRY(save->integer("every", 0)).value_or(0);
     recipe->save.keep = TRY(save->integer("keep", 1)).value_or(recipe->save.keep);
     recipe->save.final = TRY(save->boolean("final")).value_or(true);
+    constexpr const char* dtypes[] = {"f32", "bf16", "f16"};
+    if (const auto dtype = TRY(save->choice("dtype", {dtypes[0], dtypes[1], dtypes[2]}))) recipe->save.dtype = dtypes[*dtype];
   }
   return ok();
 }

@@ -56,11 +56,12 @@ struct Validation {
   bool start = false;  ///< before the first step too
 };
 
-/// save = { every = N, keep = N, final = false }
+/// save = { every = N, keep = N, final = false, dtype = "bf16" }
 struct Saving {
   int64_t every = 0;  ///< steps; 0: only at the end
   int64_t keep = 2;   ///< how many resume states stay
   bool final = true;  ///< false: nothing is saved at the end
+  std::string dtype;  ///< "f32", "bf16" or "f16", of the model or adapter; "": that in which its numbers are kept
 };
 
 struct Recipe {

@@ -99,7 +99,7 @@ std::string seconds_text(double seconds) {
 DiskUse disk_use(const Program& program, const Recipe& recipe) {
   DiskUse out;
   for (const Instruction& i : program.segment(SegmentKind::Export).code)
-    if (i.action == Action::Write) out.exported += i.inputs[0].bytes();
+    if (i.action == Action::Write) out.exported += elements(i.inputs[0].shape) * galley_dtype_bytes(i.file_dtype);
   // No more than the run ever saves; for an instant one more than are kept, since the newest is complete before the oldest goes.
   int64_t saved = recipe.save.every > 0 ? recipe.steps / recipe.save.every : 0;
   if (recipe.save.final && (recipe.save.every == 0 || recipe.steps % recipe.save.every != 0)) ++saved;

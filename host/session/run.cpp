@@ -53,7 +53,7 @@ Result<Run> study_run(const std::filesystem::path& directory, StudyOptions optio
     options.required[module.name] = module.path;
   }
   options.directory = record.working_directory;
-  options.single_row = options.purpose == Purpose::Sample;
+  options.single_row = options.purpose == Purpose::Sample || options.purpose == Purpose::Export;
   run.study = TRY(study(record.recipe, options));
   return run;
 }
