@@ -114,7 +114,42 @@ Status Session::resume(const std::filesystem::path& state) {
   return executor_->run(SegmentKind::Refresh);
 }
 
+Status Session::check_base(const std::filesystem::path& state) {
+  TRY_STATUS(start());
+  return check_weights(TRY(read_state(state)), info_, state);
+}
+
+/// Where a weight was read: its file and its name there.
+std::string Session::place_of(const std::string& weight) const {
+  for (const Instruction& code : study_.program.segment(SegmentKind::Load).code) {
+    if (code.action != Action::Read || !weight.starts_with(code.name.substr(std::strlen("read ")))) continue;
+    const auto reader = safetensors::Reader::open(code.file);
+    const safetensors::Entry* entry = reader ? reader->find(code.entry) : nullptr;
+    return entry ? reader->files()[entry->file].path().string() + ": tensor '" + entry->name + "'"
+                 : code.file + ": tensor '" + weight + "'";
+  }
+  return "weight '" + weight + "'";
+}
+
+Status Session::check_frozen(const StateInfo& saved, const std::filesystem::path& state) {
+  const std::vector<TensorId>& frozen = study_.program.frozen;
+  std::vector<uint64_t> sums(frozen.size());
+  TRY_STATUS(WeightSums(*executor_, SegmentKind::Frozen).take(sums));
+  std::vector<std::string> changed;
+  for (size_t i = 0; i < frozen.size(); ++i) {
+    const std::string& name = study_.program.tensors[static_cast<size_t>(frozen[i])].name;
+    const auto then = saved.weights.find(name);
+    if (then != saved.weights.end() && then->second != sums[i]) changed.push_back(name);
+  }
+  if (changed.empty()) return ok();
+  return recipe_error(place_of(changed[0]) + " is not what it was when " + state.parent_path().parent_path().string() +
+                          " began: the base model has changed, in " + std::to_string(changed.size()) + " of " +
+                          std::to_string(frozen.size()) + " weights",
+                      "what the run has trained belongs to the weights as they were: put the model's files back");
+}
+
 Status Session::load_weights(const std::filesystem::path& state) {
+  TRY_STATUS(check_frozen(TRY(read_state(state)), state));
   TRY_STATUS(load_state(state, study_.program, executor_->machine(), StatePart::Some));
   return executor_->run(SegmentKind::Refresh);
 }

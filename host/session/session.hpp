@@ -38,7 +38,10 @@ class Session {
   Status start();
   /// Goes on from a state that this study, and the same base model, have saved.
   Status resume(const std::filesystem::path& state);
-  /// Takes only the weights of a state, to evaluate or sample.
+  /// Whether the weights that were loaded are those that the run of this state began with; see check_weights().
+  Status check_base(const std::filesystem::path& state);
+  /// Takes only the weights of a state, to evaluate, sample or export. The state is the adapter's, say, and the base model's weights are
+  /// those that were loaded: they have to be those that the run began with, else exit code Recipe with file and tensor.
   Status load_weights(const std::filesystem::path& state);
   /// Hands the next window's step to the device. At most depth() steps may be under way.
   Status enqueue();
@@ -71,6 +74,8 @@ class Session {
  private:
   explicit Session(const Study& study) : study_(study) {}
   Status take();
+  std::string place_of(const std::string& weight) const;
+  Status check_frozen(const StateInfo& saved, const std::filesystem::path& state);
   void read_reported();
   Status check_finite(const StepEvent& event) const;
   Status check_stops(const StepEvent& event) const;

@@ -100,9 +100,12 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
   // A process that was killed between a save and the removal of older states left both.
   if (latest && scheduled(recipe, done)) TRY_STATUS(drop_unscheduled(states, recipe, done));
   else TRY_STATUS(clean_states(states, recipe.save.keep + 1));
-  if (done >= recipe.steps && (!recipe.save.final || exported(study.program, directory)))
+  if (done >= recipe.steps && (!recipe.save.final || exported(study.program, directory))) {
+    const auto session = TRY(Session::open(study, nullptr, options.session));
+    TRY_STATUS(session->check_base(*latest));
     return tell(options,
                 [&](Observer& o) { return o.note("nothing left to do: all " + std::to_string(recipe.steps) + " steps are done"); });
+  }
 
   SessionOptions session_options = options.session;
   Choices choices;
