@@ -2,6 +2,7 @@
 // made of one; several may be there at once. Nothing is printed here, and nothing is global.
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -61,8 +62,10 @@ class Session {
   Result<double> gradients();
   /// Saves a state to continue from, into the folder of states; the newest `keep` stay.
   Status save(const std::filesystem::path& states, int64_t keep);
-  /// What must hold at the end, before anything is exported; see Proof::finish().
-  Status finish() { return proof_->finish(); }
+  /// What must hold at the end, before anything is exported: some step was applied, and Proof::finish().
+  Status finish();
+  /// What is no error at the end of the run, and a person should know: that it has diverged.
+  std::vector<std::string> warnings() const;
   const Proof& proof() const { return *proof_; }
   Status export_model(const std::filesystem::path& directory) { return executor_->export_model(directory); }
 
@@ -95,8 +98,18 @@ class Session {
   std::vector<UnderWay> under_way_;       ///< the oldest first
   bool taken_ = false;                    ///< the oldest one has been read back
   std::vector<ReportedMetric> reported_;  ///< of the last step
-  double last_ = 0;                       ///< when the step before ended
-  double aside_ = 0;                      ///< seconds of validation and saving since
+  /// Of the steps of this process: how many, the first ones and the last ones.
+  struct Losses {
+    static constexpr int64_t most = 20;
+    int64_t count = 0;
+    std::array<double, most> first = {}, last = {};
+    void add(double loss);
+    /// The mean of the first `n`, and of the last.
+    std::pair<double, double> means(int64_t n) const;
+  } losses_;
+  bool saved_ = false;  ///< there is a state to go on from
+  double last_ = 0;     ///< when the step before ended
+  double aside_ = 0;    ///< seconds of validation and saving since
 };
 
 /// Writes loss, grad.* and, where the study kept them, logits of the first window into a safetensors file (written aside, renamed).

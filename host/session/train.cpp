@@ -166,6 +166,8 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
   };
   TRY_STATUS(note(session->proof().without_gradient(), "never got a gradient: not trained"));
   TRY_STATUS(note(session->proof().unmoved(), "never moved: their updates are smaller than their rounding"));
+  for (const std::string& warning : session->warnings())
+    TRY_STATUS(tell(options, [&](Observer& o) { return o.note("warning: " + warning); }));
   TRY_STATUS(tell(options, [](Observer& o) { return o.saving(); }));
   if (recipe.save.final) TRY_STATUS(session->export_model(directory));
   return ok();
