@@ -228,7 +228,7 @@ std::vector<CommandSpec> all_commands() {
       {"gradients",
        "RECIPE",
        "compute the loss and all gradients of one window; write them as safetensors",
-       "For comparison with other programs.\n"
+       "For comparison with other programs: without dropout, whatever the recipe says.\n"
        "Writes loss (F64), grad.PARAMETER (F32, before clipping), and with --logits also logits (F32).\n",
        {{"--out", "FILE", "the file to write", false, true},
         {"--logits", "", "also write the logits"},
