@@ -112,7 +112,8 @@ Status command_data(const CommandLine& a) {
   options.purpose = Purpose::Gradients;
   options.runs = false;
   const int64_t rows = TRY(a.integer("--rows", 2, 0));
-  return show_data(*TRY(study(a.positional[0], options)), rows, a.has("--json") ? DataForm::Json : DataForm::Text);
+  return show_data(*TRY(study(a.positional[0], options)), rows, a.has("--json") ? DataForm::Json : DataForm::Text,
+                   a.has("--validation") ? DataPart::Validation : DataPart::Train);
 }
 
 Status command_plugins(const CommandLine& a) {
@@ -218,7 +219,8 @@ std::vector<CommandSpec> all_commands() {
        "Prepares the data as `galley train` would, and keeps it for a later run. Tokens that count in the loss are shown in colour on a\n"
        "terminal, and between ‹ and › elsewhere. Example:\n"
        "  galley data scripts/chat.lua --set model=DIR --set chat=talk.jsonl --rows 4\n",
-       {{"--rows", "N", "show N rows (2)"},
+       {{"--rows", "N", "show N rows (2), of the first window at most"},
+        {"--validation", "", "show rows of the validation data, all of which N may reach"},
         {"--json", "", "print facts and rows as JSON lines"},
         set_flag,
         confine_flag,
