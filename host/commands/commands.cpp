@@ -136,7 +136,8 @@ Status command_data(const CommandLine& a) {
   options.purpose = Purpose::Gradients;
   options.runs = false;
   const int64_t rows = TRY(a.integer("--rows", 2, 0));
-  return show_data(*TRY(study(a.positional[0], options)), rows, a.has("--json") ? DataForm::Json : DataForm::Text, options.warn);
+  return show_data(*TRY(study(a.positional[0], options)), rows, a.has("--json") ? DataForm::Json : DataForm::Text,
+                   a.has("--validation") ? DataPart::Validation : DataPart::Train, options.warn);
 }
 
 Status command_plugins(const CommandLine& a) {
@@ -200,11 +201,27 @@ std::vector<CommandSpec> all_commands() {
        "",
        {set_flag, confine_flag, device_flag, plugin_path_flag, {"--json", "", "print the result as JSON"}},
        command_eval},
+      {"export",
+       "DIR",
+       "write the model or the adapter of a run into a new folder, for other programs",
+       "DIR is a run's directory, whether the run has ended or not: its newest state is exported. It may also be a model's folder, or an\n"
+       "adapter's in PEFT's format. The folder that is written is in Hugging Face's format, or for an adapter in PEFT's. Examples:\n"
+       "  galley export runs/chat --out adapter                         an adapter stays one\n"
+       "  galley export runs/chat --merge --dtype bf16 --out model      one model, with the adapter merged into its weights\n"
+       "Merging computes in F32 from the weights as the run keeps them, and rounds once. Without --dtype, a model is saved in F32, unless\n"
+       "most of its numbers are kept in 16 bit only and none that is trained is kept in F32: then in that dtype.\n",
+       {{"--out", "DIR", "the folder to write; it must be new or empty", false, true},
+        {"--merge", "", "merge what was trained beside the model's weights into them"},
+        {"--dtype", "DTYPE", "round the numbers to f32, bf16 or f16"},
+        {"--base", "DIR", "with an adapter's folder: its base model, if it is not where adapter_config.json says"},
+        memory_flag,
+        plugin_path_flag},
+       command_export},
       {"sample",
        "DIR",
        "continue a prompt, or chat with the model",
-       "DIR is a run's directory, or a model's folder (config.json, model.safetensors, tokenizer.json). Prints text as it is generated,\n"
-       "until it has --tokens tokens, an end-of-text token, or a --stop text. Examples:\n"
+       "DIR is a run's directory, a model's folder (config.json, model.safetensors, tokenizer.json), or an adapter's in PEFT's format.\n"
+       "Prints text as it is generated, until it has --tokens tokens, an end-of-text token, or a --stop text. Examples:\n"
        "  galley sample runs/first --prompt \"A plan is\" --tokens 200 --temperature 0.8 --seed 7\n"
        "  galley sample runs/chat --chat                  a conversation, in the model's chat template\n"
        "  echo \"Name a prime.\" | galley sample model --chat --temperature 0\n",
@@ -218,7 +235,8 @@ std::vector<CommandSpec> all_commands() {
         {"--stop", "TEXT", "stop before this text", true, false},
         {"--system", "TEXT", "with --chat: the system message"},
         {"--template", "NAME", "with --chat: the chat template, if the model's is not recognised"},
-        {"--length", "N", "with a model's folder: the context length in tokens (512)"},
+        {"--length", "N", "with a model's or an adapter's folder: the context length in tokens (512)"},
+        {"--base", "DIR", "with an adapter's folder: its base model, if it is not where adapter_config.json says"},
         plugin_path_flag},
        command_sample},
       {"data",
@@ -227,7 +245,8 @@ std::vector<CommandSpec> all_commands() {
        "Prepares the data as `galley train` would, and keeps it for a later run. Tokens that count in the loss are shown in colour on a\n"
        "terminal, and between ‹ and › elsewhere. Example:\n"
        "  galley data scripts/chat.lua --set model=DIR --set chat=talk.jsonl --rows 4\n",
-       {{"--rows", "N", "show N rows (2)"},
+       {{"--rows", "N", "show N rows (2), of the first window at most"},
+        {"--validation", "", "show rows of the validation data, all of which N may reach"},
         {"--json", "", "print facts and rows as JSON lines"},
         set_flag,
         confine_flag,
@@ -237,7 +256,7 @@ std::vector<CommandSpec> all_commands() {
       {"gradients",
        "RECIPE",
        "compute the loss and all gradients of one window; write them as safetensors",
-       "For comparison with other programs.\n"
+       "For comparison with other programs: without dropout, whatever the recipe says.\n"
        "Writes loss (F64), grad.PARAMETER (F32, before clipping), and with --logits also logits (F32).\n",
        {{"--out", "FILE", "the file to write", false, true},
         {"--logits", "", "also write the logits"},

@@ -115,7 +115,7 @@ std::string json_of(const std::vector<DataReport>& reports, const Study& study, 
 
 }  // namespace
 
-Status show_data(Study& study, int64_t rows, DataForm form, const std::function<void(const std::string&)>& warn) {
+Status show_data(Study& study, int64_t rows, DataForm form, DataPart part, const std::function<void(const std::string&)>& warn) {
   const Recipe& recipe = study.recipe;
   const auto source = TRY(open_source_shown(study));
   TRY_STATUS(settle_steps(study, *source, warn));
@@ -135,11 +135,25 @@ Status show_data(Study& study, int64_t rows, DataForm form, const std::function<
 
   const BatchLayout layout = {study.program.rows, study.program.length};
   std::vector<std::byte> window_memory(window_bytes(layout, study.program.micro_batches) + BatchLayout::kAlignment);
-  WindowBuffer window = {layout, window_memory, -1, 0, 0, 0};
-  TRY_STATUS(source->fill(0, window));
-  for (int64_t r = 0; r < std::min(rows, window.rows()); ++r) {
-    if (form == DataForm::Json) std::printf("%s\n", json_of(window.row(r)).c_str());
-    else print_row(window.row(r), r + 1, codec ? &*codec : nullptr);
+  WindowBuffer window = {layout, window_memory, -1, 0, 0};
+  int64_t shown = 0;
+  const auto show = [&] {
+    for (int64_t r = 0; r < window.rows() && shown < rows; ++r) {
+      ++shown;
+      if (form == DataForm::Json) std::printf("%s\n", json_of(window.row(r)).c_str());
+      else print_row(window.row(r), shown, codec ? &*codec : nullptr);
+    }
+  };
+  if (part == DataPart::Train) {
+    TRY_STATUS(source->fill(0, window));
+    show();
+    return ok();
+  }
+  if (source->validation_batches() == 0)
+    return recipe_error(recipe.data.place.text() + ": there is no validation data", "hold some out: data.text { …, validation = 0.05 }");
+  for (int64_t b = 0; b < source->validation_batches() && shown < rows; ++b) {
+    TRY_STATUS(source->fill_validation(b, window));
+    show();
   }
   return ok();
 }

@@ -5,10 +5,13 @@
 
 namespace galley {
 
-/// Prepares the study's data and prints what was found, how it is packed, and the first `rows` rows of the first window as text. Tokens
-/// that count in the loss are shown in colour on a terminal, and between ‹ and › elsewhere. As JSON: one line of facts, then one line for
-/// each row, with its tensors as the model gets them (window.hpp). Opens no device. `warn` is told what people should change.
 enum class DataForm : uint8_t { Text, Json };
-Status show_data(Study& study, int64_t rows, DataForm form, const std::function<void(const std::string&)>& warn);
+enum class DataPart : uint8_t { Train, Validation };
+
+/// Prepares the study's data and prints what was found, how it is packed, and the first `rows` rows of the first window, or of the
+/// validation data, as text. Tokens that count in the loss are shown in colour on a terminal, and between ‹ and › elsewhere. As JSON: one
+/// line of facts, then one line for each row, with its tensors as the model gets them (window.hpp). Opens no device. `warn` is told what
+/// people should change.
+Status show_data(Study& study, int64_t rows, DataForm form, DataPart part, const std::function<void(const std::string&)>& warn);
 
 }  // namespace galley

@@ -15,6 +15,8 @@
 #include "host/report/profile.hpp"
 #include "host/report/progress.hpp"
 #include "host/report/tensorboard.hpp"
+#include "host/session/export_folder.hpp"
+#include "host/session/folder_study.hpp"
 #include "host/session/origins.hpp"
 #include "host/session/run.hpp"
 #include "host/session/train.hpp"
@@ -152,6 +154,9 @@ Status command_eval(const CommandLine& a) {
   StudyOptions options = TRY(study_options(a));
   options.purpose = Purpose::Evaluate;
   const bool run = std::filesystem::is_directory(what);
+  if (run && TRY(kind_of_folder(what)) != FolderKind::Run)
+    return recipe_error("galley eval: " + what.string() + " is a model or an adapter, and no run: it has no data to evaluate on",
+                        "write a recipe with this model and the data to evaluate on");
   for (const char* flag : {"--set", "--device"})
     if (run && a.has(flag)) return recipe_error(std::string("galley eval: ") + flag + " applies to a recipe only; a run uses its own");
   std::unique_ptr<Study> s;
@@ -163,6 +168,26 @@ Status command_eval(const CommandLine& a) {
   const double loss = TRY(session->evaluate());
   if (a.has("--json")) std::printf("{\"validation_loss\": %.17g}\n", loss);
   else std::printf("validation loss %.4f nats a token, perplexity %.3f\n", loss, std::exp(loss));
+  return ok();
+}
+
+Status command_export(const CommandLine& a) {
+  const std::filesystem::path what = a.positional[0], out = a.get("--out");
+  const FolderKind kind = TRY(kind_of_folder(what));
+  if (kind != FolderKind::Adapter && a.has("--base"))
+    return recipe_error("galley export: --base applies to an adapter's folder only; a run knows its base model");
+  StudyOptions options = TRY(study_options(a));
+  options.purpose = Purpose::Export;
+  options.merges = a.has("--merge");
+  options.export_dtype = a.get("--dtype");
+  if (a.has("--dtype") && !dtype_named(options.export_dtype))
+    return recipe_error("galley export: --dtype '" + options.export_dtype + "' is not a dtype to save in", "f32, bf16 or f16");
+  TRY_STATUS(check_vacant(out));
+  const FolderStudy folder = TRY(study_folder(what, {a.get("--base"), 1}, options));
+  const auto session = TRY(folder.open());
+  TRY_STATUS(export_folder(*session, out));
+  std::printf("exported: %s, %s on disk\n", out.c_str(),
+              bytes_text(disk_use(folder.study->program, folder.study->recipe).exported).c_str());
   return ok();
 }
 

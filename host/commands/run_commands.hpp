@@ -1,4 +1,4 @@
-// The commands that make runs and evaluate them: train, resume, eval, gradients.
+// The commands that make runs, evaluate them and export what they have made: train, resume, eval, export, gradients.
 #pragma once
 
 #include "host/commands/cli.hpp"
@@ -21,6 +21,7 @@ std::string epochs_of(const Study& study, const Source& source);
 Status command_train(const CommandLine& a);
 Status command_resume(const CommandLine& a);
 Status command_eval(const CommandLine& a);
+Status command_export(const CommandLine& a);
 Status command_gradients(const CommandLine& a);
 
 }  // namespace galley

@@ -12,25 +12,14 @@
 #include "host/commands/run_commands.hpp"
 #include "host/data/chat.hpp"
 #include "host/data/text_codec.hpp"
+#include "host/session/folder_study.hpp"
 #include "host/session/generate.hpp"
-#include "host/session/run.hpp"
 #include "host/text/unicode.hpp"
 
 namespace galley {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A model's folder has no recipe: sampling uses this one.
-constexpr const char* kModelRecipe =
-    "return recipe { model = model { path = arg('model') }, data = data.random {}, batch = 1, length = arg('length', 512), steps = 1 }";
-
-Result<std::unique_ptr<Study>> study_model(const fs::path& folder, int64_t length, StudyOptions options) {
-  options.recipe_text = kModelRecipe;
-  options.sets = {{"model", folder.string()}, {"length", std::to_string(length)}};
-  options.single_row = true;
-  return study("sample.lua", options);
-}
 
 /// The data source that defines how the model reads text; without options if it is not a text source.
 DataSpec text_spec(const Recipe& recipe) {
@@ -179,8 +168,6 @@ Status converse(Talker& talker) {
 
 Status command_sample(const CommandLine& a) {
   const fs::path directory = a.positional[0];
-  std::error_code error;
-  const bool run = fs::exists(directory / "run.toml", error) || !fs::exists(directory / "config.json", error);
   if (!a.has("--chat") && !a.has("--prompt"))
     return recipe_error("galley sample: --prompt or --chat is missing", "give --prompt TEXT, or --chat for a conversation");
   for (const char* flag : {"--system", "--template"})
@@ -188,16 +175,16 @@ Status command_sample(const CommandLine& a) {
   if (const auto stops = a.flags.find("--stop"); stops != a.flags.end())
     for (const std::string& stop : stops->second)
       if (stop.empty()) return recipe_error("galley sample: --stop is empty", "give the text to stop before, or omit --stop");
-  if (run && a.has("--length"))
+  const FolderKind kind = TRY(kind_of_folder(directory));
+  if (kind == FolderKind::Run && a.has("--length"))
     return recipe_error("galley sample: --length applies to a model's folder only; a run uses its recipe's length");
+  if (kind != FolderKind::Adapter && a.has("--base")) return recipe_error("galley sample: --base applies to an adapter's folder only");
   StudyOptions options = TRY(study_options(a));
   options.purpose = Purpose::Sample;
-  std::unique_ptr<Study> s;
-  if (run) s = TRY(study_run(directory, options)).study;
-  else s = TRY(study_model(directory, TRY(a.integer("--length", 512, 1)), options));
-  const auto session = TRY(Session::open(*s, nullptr));
+  const FolderOptions given = {a.get("--base"), TRY(a.integer("--length", 512, 1))};
+  const FolderStudy folder = TRY(study_folder(directory, given, options));
+  const auto session = TRY(folder.open());
   const auto talker = TRY(Talker::open(a, *session));
-  if (run) TRY_STATUS(load_newest(*session, directory));
   const std::string prompt = valid_utf8(a.get("--prompt"), nullptr);
   if (!a.has("--chat")) return talker->go_on(prompt);
   if (!a.has("--prompt")) return converse(*talker);

@@ -1,5 +1,7 @@
 #include "host/exec/export.hpp"
 
+#include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -22,9 +24,9 @@ Status Exporter::add(const std::string& file, const std::vector<const Instructio
   std::vector<safetensors::Item> items;
   for (const Instruction* code : writes) {
     const Operand& operand = code->inputs[0];
-    const auto dtype = stored_dtype(operand.dtype);
+    const auto dtype = stored_dtype(code->file_dtype);
     if (!dtype)
-      return plugin_error(file + ": tensor '" + code->entry + "' is " + dtype_name(operand.dtype) +
+      return plugin_error(file + ": tensor '" + code->entry + "' is " + dtype_name(code->file_dtype) +
                           ", which safetensors files cannot hold");
     items.push_back({code->entry, *dtype, operand.shape});
   }
@@ -58,9 +60,32 @@ Status Exporter::write(const Instruction& code) {
   Slot& slot = output.slots.at(code.entry);
   const Operand& operand = code.inputs[0];
   uint64_t at = slot.offset;
-  TRY_STATUS(machine_->show(operand.tensor, operand.offset, operand.bytes(), [&](std::span<const std::byte> bytes) -> Status {
+  const auto put_all = [&](std::span<const std::byte> bytes) -> Status {
     TRY_STATUS(output.made.file().write_at(bytes, at));
     at += bytes.size();
+    return ok();
+  };
+  const uint32_t from = operand.dtype, to = code.file_dtype;
+  const int64_t from_bytes = galley_dtype_bytes(from), to_bytes = galley_dtype_bytes(to);
+  int64_t done = 0;
+  TRY_STATUS(machine_->show(operand.tensor, operand.offset, operand.bytes(), [&](std::span<const std::byte> bytes) -> Status {
+    if (from == to) return put_all(bytes);
+    while (!bytes.empty()) {
+      std::array<std::byte, size_t{1} << 15> converted;
+      const int64_t count = std::min(static_cast<int64_t>(bytes.size()) / from_bytes, static_cast<int64_t>(converted.size()) / to_bytes);
+      convert(converted.data(), to, bytes.data(), from, count);
+      if (const int64_t bad = first_not_finite(converted.data(), to, count);
+          bad >= 0 && bad != first_not_finite(bytes.data(), from, count)) {
+        double value = 0;
+        convert(&value, GALLEY_F64, bytes.data() + bad * from_bytes, from, 1);
+        return run_error(code.file + ": tensor '" + code.entry + "', element " + std::to_string(done + bad) + ": " + std::to_string(value) +
+                             " does not fit " + dtype_name(to),
+                         "save it in bf16 or f32: `galley export RUN --dtype bf16 --out DIR` does so for a run that is over");
+      }
+      TRY_STATUS(put_all(std::span(converted).first(static_cast<size_t>(count * to_bytes))));
+      done += count;
+      bytes = bytes.subspan(static_cast<size_t>(count * from_bytes));
+    }
     return ok();
   }));
   slot.written = true;

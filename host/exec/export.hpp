@@ -25,7 +25,8 @@ class Exporter {
   Exporter(Exporter&&) = default;
   Exporter& operator=(Exporter&&) = delete;
 
-  /// Runs a Write instruction: synchronizes and writes the operand as it is.
+  /// Runs a Write instruction: synchronizes and writes the operand, each number rounded once to the file's dtype. One that is too large for
+  /// it is exit code Failed.
   Status write(const Instruction& code);
   /// An error if a tensor is missing. Afterwards everything is there, under its name and on the disk.
   Status finish();

@@ -121,6 +121,9 @@ Status Proof::check_finite(const ProofStep& begin) {
 }
 
 Status Proof::check_gradients(const ProofStep& begin) {
+  const bool any = std::any_of(program_.trained.begin(), program_.trained.end(),
+                               [&](const Trained& t) { return !t.sum_squares.present() || sum_squares(t) != 0; });
+  silent_ = any ? 0 : silent_ + 1;
   std::vector<std::string> none;
   for (size_t i = 0; i < waiting_.size(); ++i) {
     if (!waiting_[i]) continue;

@@ -54,6 +54,8 @@ class Proof {
   /// Trainable tensors that should have had a gradient other than zero by now and never had: part of a state, since a process that continues
   /// cannot know it otherwise. By name.
   std::vector<std::string> without_gradient() const;
+  /// How many of the newest applied steps of this process, in a row, gave no tensor any gradient.
+  int64_t steps_without_gradient() const { return silent_; }
   /// What without_gradient() said when the state was saved.
   void restore(const std::vector<std::string>& without_gradient);
 
@@ -81,6 +83,7 @@ class Proof {
   std::vector<uint64_t> now_;     ///< room for either
   std::vector<bool> pending_;     ///< has yet to be seen moving
   std::vector<bool> waiting_;     ///< has yet to be seen with a gradient
+  int64_t silent_ = 0;            ///< steps in a row without any gradient
   int64_t last_applied_ = 0;      ///< of the steps of this process
   bool compares_ = false;         ///< before_ is of the step in hand
   int64_t compared_ = 0;          ///< steps that were compared

@@ -82,6 +82,9 @@ Result<StateInfo> read_state(const std::filesystem::path& state);
 /// may differ.
 Status check_state(const StateInfo& saved, const StateInfo& now, const std::filesystem::path& state);
 
+/// The last of them alone: the weights that the run began with.
+Status check_weights(const StateInfo& saved, const StateInfo& now, const std::filesystem::path& state);
+
 enum class StatePart : uint8_t {
   All,  ///< the program keeps exactly the state's tensors: a run continues
   Some  ///< it may keep fewer: one that only evaluates or samples has weights and no optimizer

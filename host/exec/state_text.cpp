@@ -180,6 +180,10 @@ Status check_state(const StateInfo& saved, const StateInfo& now, const std::file
   if (saved.recipe != now.recipe) return differ("the recipe", saved.recipe, now.recipe, "resume continues with the recipe as it was");
   if (saved.data != now.data)
     return differ("the data", hexadecimal(saved.data), hexadecimal(now.data), "a file that the recipe reads has changed since");
+  return check_weights(saved, now, state);
+}
+
+Status check_weights(const StateInfo& saved, const StateInfo& now, const std::filesystem::path& state) {
   for (const auto& [name, sum] : saved.weights) {
     const auto at = now.weights.find(name);
     if (at == now.weights.end() || at->second != sum) {

@@ -367,7 +367,8 @@ Result<ModelConfig> read_model_config(const Recipe& recipe, const FamilyFolders&
     std::error_code error;
     if (!std::filesystem::exists(file, error))
       return recipe_error(recipe.model.place.text() + ": no config.json in " + recipe.model.path.string(),
-                          "a model is a Hugging Face folder: config.json and model.safetensors");
+                          "a model is a local folder with config.json and model.safetensors; `hf download ORG/NAME --local-dir DIR` gets "
+                          "one from the Hugging Face hub");
     Result<Value> value = read_json(file);
     if (!value) {  // the recipe names it
       Error unreadable = std::move(value).error();
@@ -439,7 +440,8 @@ Status build_family(ModelConfig& model, const FamilyFolders& folders, RowDocumen
   return ok();
 }
 
-void describe_model(const ModelConfig& model, const std::vector<ConfigKey>& keys, std::vector<Document>& documents) {
+void describe_model(const ModelConfig& model, const std::string& dtype, const std::vector<ConfigKey>& keys,
+                    std::vector<Document>& documents) {
   for (Document& document : documents) {
     if (model.random || !document.file.ends_with(".json")) continue;
     Result<Value> parsed = parse_json(document.text, document.file);
@@ -452,7 +454,7 @@ void describe_model(const ModelConfig& model, const std::vector<ConfigKey>& keys
   }
   Table config = model.config;
   config.erase("torch_dtype");
-  config["dtype"] = Value(std::string("float32"));
+  config["dtype"] = Value(dtype);
   for (const ConfigKey& key : keys)
     if (Result<Value> value = parse_json(key.json, key.key)) config[key.key] = std::move(*value);
   documents.push_back({"model/config.json", to_json(Value(std::move(config)), 2) + "\n"});

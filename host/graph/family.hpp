@@ -39,9 +39,10 @@ enum class RowDocuments : uint8_t { One, Several };
 /// that the family neither reads nor declares harmless is an error by name. [main-thread] [plan-time]
 Status build_family(ModelConfig& model, const FamilyFolders& folders, RowDocuments documents, Graph& graph);
 
-/// Adds what saving writes as config.json: the configuration as build_family() left it, with a dtype of float32 and the keys that strategies
-/// set. A document of JSON that
-/// leaves base_model_name_or_path null, as an adapter's does, gets the folder that the model's weights come from.
-void describe_model(const ModelConfig& model, const std::vector<ConfigKey>& keys, std::vector<Document>& documents);
+/// Adds what saving writes as config.json: the configuration as build_family() left it, with the dtype of the saved weights ("float32") and
+/// the keys that strategies set. A document of JSON that leaves base_model_name_or_path null, as an adapter's does, gets the folder that
+/// the model's weights come from.
+void describe_model(const ModelConfig& model, const std::string& dtype, const std::vector<ConfigKey>& keys,
+                    std::vector<Document>& documents);
 
 }  // namespace galley

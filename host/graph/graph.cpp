@@ -211,6 +211,21 @@ Status Graph::check_node_name(const std::string& name) const {
   return plugin_error("two forward nodes of the name '" + name + "'", "random numbers are keyed by it: each node needs one of its own");
 }
 
+std::vector<galley_tensor> Graph::saved() const {
+  std::vector<galley_tensor> out;
+  for (galley_tensor id = 1; id <= tensor_count(); ++id) {
+    const GraphTensor& t = tensor(id);
+    if (!t.parameter_kind() || t.slice_of) continue;
+    if (export_model != (t.file.empty() ? GALLEY_EXPORT_OWN : GALLEY_EXPORT_MODEL)) out.push_back(id);
+  }
+  return out;
+}
+
+std::string Graph::file_of(galley_tensor parameter) const {
+  const std::string& own = tensor(parameter).file;
+  return own.empty() ? "model/model.safetensors" : own;
+}
+
 Status Graph::replace(galley_tensor from, galley_tensor to) {
   if (!has(from) || !has(to)) return plugin_error("replace: no such tensor");
   if (tensor(from).shape != tensor(to).shape || tensor(from).dtype != tensor(to).dtype)

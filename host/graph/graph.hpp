@@ -82,6 +82,7 @@ struct GraphNode {
   std::string name;
   std::vector<galley_tensor> inputs;   ///< 0: an optional input that is absent
   std::vector<galley_tensor> outputs;  ///< 0: likewise
+  std::vector<galley_tensor> given;    ///< the inputs before the host cast some of them; empty: it has cast none
   AttrList attrs;
   std::vector<const galley_attr*> attr_view;  ///< of `attrs`, for plugins; attributes never change once a node is made
   uint32_t accumulate = 0;                    ///< bit i: output i is added to
@@ -179,6 +180,10 @@ class Graph {
   const galley_op* op(std::string_view name) const { return ops_(name); }
   /// Puts a section's nodes into an order in which producers come first, as close to the present order as that allows.
   void sort(Section s);
+
+  /// The parameters that saving writes, by what strategies have said of it, and the file of each: its path below the run's folder.
+  std::vector<galley_tensor> saved() const;
+  std::string file_of(galley_tensor parameter) const;
 
   int64_t rows() const { return rows_; }
   int64_t length() const { return length_; }

@@ -160,7 +160,7 @@ galley_status node_get(galley_graph* g, galley_node n, galley_node_info* out, ga
     auto info = new_struct<galley_node_info>();
     info.op = x.op->name;
     info.name = x.name.c_str();
-    info.inputs = x.inputs.data();
+    info.inputs = (x.given.empty() ? x.inputs : x.given).data();  // casts are the host's own affair
     info.outputs = x.outputs.data();
     info.attrs = x.attr_view.data();
     info.n_inputs = static_cast<uint32_t>(x.inputs.size());

@@ -180,6 +180,8 @@ class Caster {
       const galley_tensor t = graph_.node(n).inputs[i];
       if (!t || flags_of(input_rule(graph_.node(n).op, i)) & GALLEY_OPERAND_INOUT) continue;
       const galley_tensor fits = TRY(fitting(graph_.node(n), i));
+      GraphNode& reader = graph_.node(n);
+      if (fits != t && reader.given.empty()) reader.given = reader.inputs;
       graph_.set_input(n, i, fits);
       low = low || is_16_bit(graph_.tensor(fits).dtype);
     }

@@ -16,9 +16,10 @@ namespace galley {
 
 enum class Purpose : uint8_t {
   Train,      ///< load, micro, update, eval, export
-  Gradients,  ///< load, micro with every gradient kept
+  Gradients,  ///< load, micro with every gradient kept and without dropout
   Evaluate,   ///< load, eval
   Sample,     ///< load, sample
+  Export,     ///< load, export: of the tensors that export reads
 };
 
 struct PassInfo {
@@ -31,6 +32,8 @@ struct CompileOptions {
   bool keep_logits = false;   ///< Gradients: logits of the whole micro-batch stay, and the head is not chunked
   bool evaluates = true;      ///< Train: a validation segment is wanted
   bool exports = true;        ///< Train: an export segment is wanted
+  bool merges = false;        ///< what strategies have added to the model is saved as part of its weights
+  uint32_t export_dtype = 0;  ///< of the numbers in the files that it writes; 0: that in which they are kept
   int64_t head_rows = 0;      ///< rows of a chunk of the head and loss; 0: chosen
   bool least_head = false;    ///< chosen: as few as products can do with
   uint64_t seed = 1;          ///< for initializers

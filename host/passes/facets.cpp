@@ -99,6 +99,7 @@ Status take_gradient_lifetime(const Answer& a) {
 }
 
 Status take_update(const Answer& a) {
+  if (!a.said.claimed && !a.c.backward()) return ok();  // an adapter is sampled or merged without an optimizer
   if (!a.said.claimed)
     return recipe_error("'" + a.name + "' is to be trained, but no strategy updates it", "add an optimizer to the recipe, or freeze it");
   if (!a.c.strategies[static_cast<size_t>(a.said.use)]->update())

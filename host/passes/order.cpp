@@ -365,6 +365,10 @@ Status order(Compilation& c) {
     for (const galley_node n : graph.section(Section::Backward))
       if (!head.contains(n)) out.backward.push_back(whole(graph.node(n)));
   }
+  // Gradients are for comparing with other programs, whose random numbers are others.
+  if (purpose == Purpose::Gradients)
+    for (std::vector<Item>* items : {&out.forward, &out.head, &out.backward})
+      for (Item& item : *items) item.training = false;
   for (const galley_node n : graph.section(Section::Update)) out.update.push_back(whole(graph.node(n)));
   return ok();
 }

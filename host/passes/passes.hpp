@@ -64,7 +64,8 @@ struct Compilation {
 
   bool backward() const { return options.purpose == Purpose::Train || options.purpose == Purpose::Gradients; }
   bool trains() const { return options.purpose == Purpose::Train; }
-  /// To evaluate or to sample, by weights that only an update has (eval_as).
+  bool saves() const { return options.purpose == Purpose::Export || (trains() && options.exports); }
+  /// To evaluate, to sample or to export, by weights that only an update has (eval_as, export_as).
   bool averages() const;
   Tensors tensors() const { return {graph, orders}; }
   /// Whether no memory class has grown, from peaks `before` to peaks `after`, beyond its capacity, nor all that counts beyond --memory.
@@ -103,6 +104,8 @@ Status cast_made(Compilation& c);
 Status immediate(Compilation& c);
 /// Strategies' rewrites of what is saved.
 Status export_model(Compilation& c);
+/// To export only: what no file is made from is not loaded.
+void keep_exported(Compilation& c);
 /// Sample: the position to sample from and the node that takes its row.
 Status sample(Compilation& c);
 /// Puts nodes in order and unrolls the head over chunks of rows.

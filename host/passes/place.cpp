@@ -413,6 +413,7 @@ Status Placer::sums() {
   const auto rows = static_cast<int64_t>(program_.frozen.size() + program_.trained.size());
   program_.sums = add({"checksums of weights", GALLEY_I32, {rows, 2}, 0, 0, Owner::Data, Life::Run, ""});
   for (const SegmentKind kind : {SegmentKind::Frozen, SegmentKind::Trained}) {
+    if (kind == SegmentKind::Trained && !c_.trains()) continue;
     kind_ = kind;
     for (const WeightSum& s : weight_sums(program_, kind))
       if (s.sum.present())
@@ -465,9 +466,9 @@ Status place(Compilation& c) {
     TRY_STATUS(placer.items(SegmentKind::Eval, c.orders.inference));
     placer.read_back(SegmentKind::Eval);
   }
-  if (c.trains() && c.options.exports) TRY_STATUS(placer.export_tensors());
+  if (c.saves()) TRY_STATUS(placer.export_tensors());
   TRY_STATUS(describe(c, placer));
-  if (c.trains()) TRY_STATUS(placer.sums());
+  if (c.options.purpose != Purpose::Gradients) TRY_STATUS(placer.sums());
   return ok();
 }
 

@@ -106,6 +106,8 @@ class Placer {
   /// What is saved: by file and name in it.
   using SavedNames = std::map<std::pair<std::string, std::string>, galley_tensor>;
   Status check_files(const SavedNames& saved) const;
+  uint32_t kept_dtype(galley_tensor t) const;
+  uint32_t file_dtype(const std::vector<galley_tensor>& saved) const;
   Result<Operand> exported(galley_tensor t, const std::map<galley_tensor, galley_tensor>& values, std::set<galley_node>* done);
 
   // stream.cpp: updates in parts.

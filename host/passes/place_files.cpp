@@ -100,10 +100,39 @@ Status Placer::refresh(SegmentKind kind) {
   return ok();
 }
 
+/// In which a parameter's numbers are kept: of one in a packed format F32, since its numbers are computed.
+uint32_t Placer::kept_dtype(galley_tensor id) const {
+  const GraphTensor& t = graph_.tensor(id);
+  const bool numbers = t.storage.empty() || c_.plugins.format(t.storage).table->flags & GALLEY_FORMAT_PLAIN;
+  return numbers ? program_.tensors[static_cast<size_t>(components_.at(id).front())].dtype : t.dtype;
+}
+
+/// One dtype for all that a file holds, so that config.json can name it. A master is never rounded by itself: where a trained parameter is
+/// kept in F32, so is the file. Else it is the 16-bit dtype in which more than half of the numbers are kept; a norm or an embedding that is
+/// kept in F32 beside them came from a file in 16 bit, as a rule.
+uint32_t Placer::file_dtype(const std::vector<galley_tensor>& saved) const {
+  if (c_.options.export_dtype) return c_.options.export_dtype;
+  std::map<uint32_t, int64_t> numbers;
+  int64_t all = 0;
+  for (const galley_tensor id : saved) {
+    const uint32_t dtype = kept_dtype(id);
+    if (dtype == GALLEY_F32 && graph_.tensor(id).trainable()) return GALLEY_F32;
+    numbers[dtype] += graph_.tensor(id).count();
+    all += graph_.tensor(id).count();
+  }
+  for (const uint32_t dtype : {GALLEY_BF16, GALLEY_F16})
+    if (2 * numbers[dtype] > all) return dtype;
+  return GALLEY_F32;
+}
+
 /// The value to save, after the nodes that make it and have not run.
 Result<Operand> Placer::exported(galley_tensor id, const std::map<galley_tensor, galley_tensor>& values, std::set<galley_node>* done) {
   const auto it = values.find(id);
-  if (it == values.end()) return plain(id) ? locate(id) : read(id);
+  if (it == values.end()) {
+    // What is kept in 16 bit is rounded, or widened, on its way into the file.
+    if (const GraphTensor& t = graph_.tensor(id); t.storage.empty()) return TRY(stage(id, {}, true)).front();
+    return plain(id) ? locate(id) : read(id);
+  }
   std::vector<galley_node> order, pending = {graph_.tensor(it->second).producer};
   while (!pending.empty()) {
     const galley_node n = pending.back();
@@ -136,18 +165,20 @@ Status Placer::export_tensors() {
   local_.clear();
   std::map<galley_tensor, galley_tensor> values;
   for (const ExportedValue& e : graph_.exported) values[e.parameter] = e.value;
+  std::map<std::string, std::vector<galley_tensor>> files;
+  for (const galley_tensor id : graph_.saved()) files[graph_.file_of(id)].push_back(id);
+  std::map<std::string, uint32_t> dtypes;
+  for (const auto& [file, saved] : files) dtypes[file] = file_dtype(saved);
   std::set<galley_node> done;
   SavedNames saved;
-  for (galley_tensor id = 1; id <= graph_.tensor_count(); ++id) {
+  for (const galley_tensor id : graph_.saved()) {
     const GraphTensor& t = graph_.tensor(id);
-    if (!t.parameter_kind() || t.slice_of) continue;
-    if (t.file.empty() ? graph_.export_model == GALLEY_EXPORT_OWN : graph_.export_model == GALLEY_EXPORT_MODEL) continue;
-    const auto write = [&](const Operand& value, const std::string& entry) -> Status {
+    const auto write = [&](const Operand& value, const std::string& entry, uint32_t dtype) -> Status {
       Instruction i;
       i.action = Action::Write;
       i.name = "write " + entry;
       i.inputs = {with_access(value, GALLEY_READ)};
-      i.file = t.file.empty() ? "model/model.safetensors" : t.file;
+      i.file = graph_.file_of(id);
       i.entry = entry;
       const auto [first, fresh] = saved.try_emplace({i.file, entry}, id);
       if (!fresh) {
@@ -156,16 +187,17 @@ Status Placer::export_tensors() {
                                 " and " + named(t),
                             "a file holds a name once: give them names of their own in it");
       }
+      i.file_dtype = dtype;
       code().push_back(std::move(i));
       return ok();
     };
     const std::string entry = t.file_name.empty() ? t.name : t.file_name;
     if (!graph_.exported_stored.contains(id) || values.contains(id)) {
-      TRY_STATUS(write(TRY(exported(id, values, &done)), entry));
+      TRY_STATUS(write(TRY(exported(id, values, &done)), entry, dtypes.at(graph_.file_of(id))));
       continue;
     }
     const std::vector<Operand> parts = TRY(stage(id, {}, true));
-    for (size_t k = 0; k < parts.size(); ++k) TRY_STATUS(write(parts[k], entry + suffix(id, k)));
+    for (size_t k = 0; k < parts.size(); ++k) TRY_STATUS(write(parts[k], entry + suffix(id, k), parts[k].dtype));
   }
   return check_files(saved);
 }

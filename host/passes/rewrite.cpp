@@ -51,9 +51,17 @@ Status rewrite(Compilation& c) {
 }
 
 Status export_model(Compilation& c) {
-  if (!c.trains() || !c.options.exports) return ok();
+  if (!c.saves()) return ok();
   TRY_STATUS(rewrite_segment(c, GALLEY_SEGMENT_EXPORT, Section::Export));
-  return check_documents(c);
+  if (c.options.merges) {
+    TRY_STATUS(rewrite_segment(c, GALLEY_SEGMENT_MERGE, Section::Export));
+    if (c.graph.export_model != GALLEY_EXPORT_MODEL)
+      return recipe_error("there is nothing to merge: no strategy of the recipe adds tensors of its own to the model",
+                          "leave out --merge, and the model is saved whole");
+  }
+  TRY_STATUS(check_documents(c));
+  if (c.options.purpose == Purpose::Export) keep_exported(c);
+  return ok();
 }
 
 }  // namespace galley

@@ -64,7 +64,7 @@ Status check_updated(const Compilation& c) {
   return ok();
 }
 
-/// Of an update that is not run, the states that stand for parameters are left.
+/// Of an update that is not run, the states that stand for parameters are left; which of them are exported is not known yet.
 void drop_training(Compilation& c) {
   Graph& graph = c.graph;
   std::set<galley_tensor> kept;
@@ -72,7 +72,8 @@ void drop_training(Compilation& c) {
   for (galley_tensor t = 1; t <= graph.tensor_count(); ++t) {
     GraphTensor& x = graph.tensor(t);
     x.gradient = 0;
-    x.unused = x.unused || x.kind == GALLEY_KIND_GRADIENT || (x.kind == GALLEY_KIND_STATE && !kept.contains(t));
+    const bool stands = c.options.purpose == Purpose::Export || kept.contains(t);
+    x.unused = x.unused || x.kind == GALLEY_KIND_GRADIENT || (x.kind == GALLEY_KIND_STATE && !stands);
   }
   graph.section(Section::Backward).clear();
   graph.section(Section::Update).clear();
@@ -86,9 +87,9 @@ const char* stage_name(uint32_t stage) {
 }
 
 bool Compilation::averages() const {
-  return (options.purpose == Purpose::Evaluate || options.purpose == Purpose::Sample) && !decisions.trainable.empty() &&
-         std::any_of(strategies.begin(), strategies.end(),
-                     [](const auto& s) { return s->update() && s->update()->stage == GALLEY_STAGE_AFTER; });
+  return !backward() && !decisions.trainable.empty() && std::any_of(strategies.begin(), strategies.end(), [](const auto& s) {
+    return s->update() && s->update()->stage == GALLEY_STAGE_AFTER;
+  });
 }
 
 Status update(Compilation& c) {

@@ -117,7 +117,7 @@ enum class Action : uint8_t {
   Record,  ///< `event` := everything put on `queue` so far
   Wait,    ///< later work on `queue` comes after `event`
   Read,    ///< load: outputs[0] from `file`, entry `entry`, converted to the operand's dtype through inputs-free staging (outputs[1])
-  Write,   ///< export: inputs[0] into `file` under `entry`
+  Write,   ///< export: inputs[0] into `file` under `entry`, converted to `file_dtype`
 };
 
 /// One node of an instruction that does several.
@@ -158,6 +158,7 @@ struct Instruction {
   uint32_t event = 0;                ///< Copy, Record, Wait: numbered from 1; 0: none
   std::string file;                  ///< Read: absolute path of a safetensors file or model folder; Write: path below the run directory
   std::string entry;                 ///< the name in that file
+  uint32_t file_dtype = 0;           ///< Write: of the numbers in the file, to which the operand's are rounded
   std::vector<std::string> aliases;  ///< Read: other names of the same tensor in that file
   std::string hint;                  ///< Read: the next step where the file has none of the names, or has several and they differ
   double flops = 0;

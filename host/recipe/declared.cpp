@@ -224,7 +224,11 @@ const Declared& declared_save() {
                                  .description = "keep the state of the lowest validation loss, and export the model from it at the end",
                                  .type = Type::Boolean,
                                  .fallback = Value(false),
-                                 .aliases = {"load_best_model_at_end"}}}};
+                                 .aliases = {"load_best_model_at_end"}},
+                                {.name = "dtype",
+                                 .description = "the dtype that the model or adapter is saved in; without it, that in which its numbers are kept",
+                                 .type = Type::String,
+                                 .choices = {"f32", "bf16", "f16"}}}};
   return out;
 }
 

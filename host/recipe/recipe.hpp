@@ -58,12 +58,13 @@ struct Validation {
   double min_delta = 0;
 };
 
-/// save = { every = N, keep = N, final = false, best = true }
+/// save = { every = N, keep = N, final = false, best = true, dtype = "bf16" }
 struct Saving {
   int64_t every = 0;  ///< steps; 0: only at the end
   int64_t keep = 2;   ///< how many resume states stay
   bool final = true;  ///< false: nothing is saved at the end
   bool best = false;  ///< the state of the lowest validation loss stays, and the model is exported from it
+  std::string dtype;  ///< "f32", "bf16" or "f16", of the model or adapter; "": that in which its numbers are kept
 };
 
 struct Recipe {

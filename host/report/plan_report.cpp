@@ -128,7 +128,7 @@ std::string seconds_text(double seconds) {
 DiskUse disk_use(const Program& program, const Recipe& recipe) {
   DiskUse out;
   for (const Instruction& i : program.segment(SegmentKind::Export).code)
-    if (i.action == Action::Write) out.exported += i.inputs[0].bytes();
+    if (i.action == Action::Write) out.exported += elements(i.inputs[0].shape) * galley_dtype_bytes(i.file_dtype);
   // No more than the run ever saves; for an instant one more than are kept, since the newest is complete before the oldest goes.
   // Where epochs are not yet a number of steps: as if it were many.
   const int64_t steps = recipe.steps > 0 ? recipe.steps : kMostSteps;

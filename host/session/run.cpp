@@ -54,7 +54,7 @@ Result<Run> study_run(const std::filesystem::path& directory, StudyOptions optio
   }
   options.directory = record.working_directory;
   options.steps = record.steps;
-  options.single_row = options.purpose == Purpose::Sample;
+  options.single_row = options.purpose == Purpose::Sample || options.purpose == Purpose::Export;
   run.study = TRY(study(record.recipe, options));
   return run;
 }

@@ -66,8 +66,11 @@ std::filesystem::path normal(const std::filesystem::path& given) {
 }
 
 Error occupied(const std::filesystem::path& directory) {
-  return recipe_error(directory.string() + " is not empty",
-                      "name a new directory with --out, or continue the run in it: galley resume " + directory.string());
+  std::error_code error;
+  const bool run = std::filesystem::exists(directory / "run.toml", error);
+  return recipe_error(
+      directory.string() + " is not empty",
+      "name a new directory with --out" + (run ? ", or continue the run in it: galley resume " + directory.string() : std::string()));
 }
 
 Result<std::string> text_field(const toml::table& table, const char* key, const std::filesystem::path& file) {

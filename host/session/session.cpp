@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <set>
 
 #include "host/base/ordered.hpp"
@@ -41,6 +42,15 @@ const ScalarSlot* lr_slot(const Program& program) {
   for (const ScalarSlot& s : program.slots)
     if (s.option.ends_with(".lr")) return &s;
   return nullptr;
+}
+
+/// A NaN has no sign that means anything; it would be printed.
+double without_sign(double number) { return std::isnan(number) ? std::numeric_limits<double>::quiet_NaN() : number; }
+
+std::string number_text(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", number);
+  return text;
 }
 
 }  // namespace
@@ -113,10 +123,46 @@ Status Session::resume(const std::filesystem::path& state) {
   info_.validation = saved.validation;
   proof_->restore(saved.without_gradient);
   TRY_STATUS(load_state(state, study_.program, executor_->machine()));
+  saved_ = true;
   return executor_->run(SegmentKind::Refresh);
 }
 
+Status Session::check_base(const std::filesystem::path& state) {
+  TRY_STATUS(start());
+  return check_weights(TRY(read_state(state)), info_, state);
+}
+
+/// Where a weight was read: its file and its name there.
+std::string Session::place_of(const std::string& weight) const {
+  for (const Instruction& code : study_.program.segment(SegmentKind::Load).code) {
+    if (code.action != Action::Read || !weight.starts_with(code.name.substr(std::strlen("read ")))) continue;
+    const auto reader = safetensors::Reader::open(code.file);
+    const safetensors::Entry* entry = reader ? reader->find(code.entry) : nullptr;
+    return entry ? reader->files()[entry->file].path().string() + ": tensor '" + entry->name + "'"
+                 : code.file + ": tensor '" + weight + "'";
+  }
+  return "weight '" + weight + "'";
+}
+
+Status Session::check_frozen(const StateInfo& saved, const std::filesystem::path& state) {
+  const std::vector<TensorId>& frozen = study_.program.frozen;
+  std::vector<uint64_t> sums(frozen.size());
+  TRY_STATUS(WeightSums(*executor_, SegmentKind::Frozen).take(sums));
+  std::vector<std::string> changed;
+  for (size_t i = 0; i < frozen.size(); ++i) {
+    const std::string& name = study_.program.tensors[static_cast<size_t>(frozen[i])].name;
+    const auto then = saved.weights.find(name);
+    if (then != saved.weights.end() && then->second != sums[i]) changed.push_back(name);
+  }
+  if (changed.empty()) return ok();
+  return recipe_error(place_of(changed[0]) + " is not what it was when " + state.parent_path().parent_path().string() +
+                          " began: the base model has changed, in " + std::to_string(changed.size()) + " of " +
+                          std::to_string(frozen.size()) + " weights",
+                      "what the run has trained belongs to the weights as they were: put the model's files back");
+}
+
 Status Session::load_weights(const std::filesystem::path& state) {
+  TRY_STATUS(check_frozen(TRY(read_state(state)), state));
   TRY_STATUS(load_state(state, study_.program, executor_->machine(), StatePart::Some));
   return executor_->run(SegmentKind::Refresh);
 }
@@ -168,8 +214,8 @@ Result<StepEvent> Session::finished() {
   const uint64_t epoch = source_->epoch();
   out.epoch = epoch > 0 ? static_cast<double>(done.rows_done) / static_cast<double>(epoch) : 0;
   out.lr = lr ? lr->schedule.at(step.applied) : 0;
-  out.grad_norm = executor_->scalar(GALLEY_SCALAR_GRADIENT_NORM);
-  out.loss = out.tokens ? executor_->scalar(GALLEY_SCALAR_LOSS) / static_cast<double>(out.tokens) : 0;
+  out.grad_norm = without_sign(executor_->scalar(GALLEY_SCALAR_GRADIENT_NORM));
+  out.loss = out.tokens ? without_sign(executor_->scalar(GALLEY_SCALAR_LOSS) / static_cast<double>(out.tokens)) : 0;
   out.applied = executor_->scalar(GALLEY_SCALAR_APPLY) != 0;
   TRY_STATUS(check_finite(out));
   TRY_STATUS(check_stops(out));
@@ -179,6 +225,7 @@ Result<StepEvent> Session::finished() {
   info_.attempted = out.step;
   info_.next_window = out.step;
   info_.applied += out.applied ? 1 : 0;
+  if (out.applied && out.tokens) losses_.add(out.loss);
 
   const double t = now();
   out.seconds = std::max(t - last_ - aside_, 0.0);
@@ -194,18 +241,65 @@ void Session::read_reported() {
   for (size_t i = 0; i < metrics.size(); ++i) reported_[i] = {metrics[i].name, executor_->number(metrics[i].value)};
 }
 
+Status Session::finish() {
+  if (info_.attempted > 0 && info_.applied == 0) {
+    const double scale = executor_->scalar(GALLEY_SCALAR_LOSS_SCALE);
+    const std::string scaled = scale != 1 ? ", at a loss scale of " + number_text(scale) + " in the last one" : "";
+    return run_error("none of the " + std::to_string(info_.attempted) +
+                         " steps was applied: all were skipped, because their gradients were not finite" + scaled,
+                     scale != 1 ? "nothing has trained: leave the loss scale at its default, which is dynamic, or compute in bf16, which "
+                                  "needs none"
+                                : "nothing has trained: see whether the loss is finite");
+  }
+  return proof_->finish();
+}
+
+void Session::Losses::add(double loss) {
+  if (count < most) first[static_cast<size_t>(count)] = loss;
+  last[static_cast<size_t>(count++ % most)] = loss;
+}
+
+std::pair<double, double> Session::Losses::means(int64_t n) const {
+  double begin = 0, end = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    begin += first[static_cast<size_t>(i)];
+    end += last[static_cast<size_t>((count - 1 - i) % most)];
+  }
+  return {begin / static_cast<double>(n), end / static_cast<double>(n)};
+}
+
+std::vector<std::string> Session::warnings() const {
+  constexpr int64_t silent_steps = 3;  // in a row: a single one can have a reason
+  const std::string hint = "; a smaller learning rate or clipping may help";
+  if (const int64_t silent = proof_->steps_without_gradient(); silent >= silent_steps)
+    return {"the last " + std::to_string(silent) + " steps had a gradient of zero, at a loss of " + number_text(losses_.means(1).second) +
+            ": the model has diverged" + hint};
+  // Means, since one window's loss says little; in a run of a few steps only a loss that is far off says anything.
+  const int64_t n = std::clamp<int64_t>(losses_.count / 4, 1, Losses::most);
+  const auto [first, last] = losses_.means(n);
+  if (losses_.count < 2 || !(last > (n > 1 ? 1.1 * first + 0.5 : 2 * first + 5))) return {};
+  return {"the loss has risen from " + number_text(first) + " to " + number_text(last) + " (means of the first and the last " +
+          std::to_string(n) + " steps): the model has diverged" + hint};
+}
+
 /// A norm that is not finite ends the run only if nobody has skipped the step for it.
 Status Session::check_finite(const StepEvent& event) const {
-  if (!event.applied || (std::isfinite(event.loss) && std::isfinite(event.grad_norm))) return ok();
+  if (!event.applied) return ok();
+  if (!std::isfinite(executor_->scalar(GALLEY_SCALAR_GRADIENT_FACTOR)))  // 0 times that is not 0
+    return run_error("step " + std::to_string(event.step) + ": the loss scale of " +
+                         number_text(executor_->scalar(GALLEY_SCALAR_LOSS_SCALE)) +
+                         " is too small: gradients cannot be divided by it in F32",
+                     "leave it at its default, which is dynamic, or take one of at least 1");
+  if (std::isfinite(event.loss) && std::isfinite(event.grad_norm)) return ok();
   std::string which;
   for (const Trained& t : study_.program.trained) {
     if (std::isfinite(executor_->number(t.sum_squares))) continue;
     which = "; first gradient that is not finite: " + t.name;
     break;
   }
-  return run_error("step " + std::to_string(event.step) + ": loss " + std::to_string(event.loss) + ", gradient norm " +
-                       std::to_string(event.grad_norm) + which,
-                   "a smaller learning rate or clipping may help; the states saved before are good");
+  return run_error("step " + std::to_string(event.step) + ": loss " + number_text(event.loss) + ", gradient norm " +
+                       number_text(event.grad_norm) + which,
+                   std::string("a smaller learning rate or clipping may help") + (saved_ ? "; the states saved before are good" : ""));
 }
 
 /// A strategy may give up.
@@ -245,6 +339,7 @@ Status Session::save(const std::filesystem::path& states, int64_t keep) {
   const double begin = now();
   info_.without_gradient = proof_->without_gradient();
   TRY_STATUS(save_state(states, keep, info_, study_.program, executor_->machine()));
+  saved_ = true;
   aside_ += now() - begin;
   return ok();
 }

@@ -2,6 +2,7 @@
 // made of one; several may be there at once. Nothing is printed here, and nothing is global.
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -40,7 +41,10 @@ class Session {
   Status start();
   /// Goes on from a state that this study, and the same base model, have saved.
   Status resume(const std::filesystem::path& state);
-  /// Takes only the weights of a state, to evaluate or sample.
+  /// Whether the weights that were loaded are those that the run of this state began with; see check_weights().
+  Status check_base(const std::filesystem::path& state);
+  /// Takes only the weights of a state, to evaluate, sample or export. The state is the adapter's, say, and the base model's weights are
+  /// those that were loaded: they have to be those that the run began with, else exit code Recipe with file and tensor.
   Status load_weights(const std::filesystem::path& state);
   /// Hands the next window's step to the device. At most depth() steps may be under way.
   Status enqueue();
@@ -62,8 +66,10 @@ class Session {
   Status save(const std::filesystem::path& states, int64_t keep);
   /// What validations have said so far, which states keep.
   ValidationRecord& validations() { return info_.validation; }
-  /// What must hold at the end, before anything is exported; see Proof::finish().
-  Status finish() { return proof_->finish(); }
+  /// What must hold at the end, before anything is exported: some step was applied, and Proof::finish().
+  Status finish();
+  /// What is no error at the end of the run, and a person should know: that it has diverged.
+  std::vector<std::string> warnings() const;
   const Proof& proof() const { return *proof_; }
   Status export_model(const std::filesystem::path& directory) { return executor_->export_model(directory); }
 
@@ -75,6 +81,8 @@ class Session {
  private:
   explicit Session(const Study& study) : study_(study) {}
   Status take();
+  std::string place_of(const std::string& weight) const;
+  Status check_frozen(const StateInfo& saved, const std::filesystem::path& state);
   void read_reported();
   Status check_finite(const StepEvent& event) const;
   Status check_stops(const StepEvent& event) const;
@@ -95,8 +103,18 @@ class Session {
   std::vector<UnderWay> under_way_;       ///< the oldest first
   bool taken_ = false;                    ///< the oldest one has been read back
   std::vector<ReportedMetric> reported_;  ///< of the last step
-  double last_ = 0;                       ///< when the step before ended
-  double aside_ = 0;                      ///< seconds of validation and saving since
+  /// Of the steps of this process: how many, the first ones and the last ones.
+  struct Losses {
+    static constexpr int64_t most = 20;
+    int64_t count = 0;
+    std::array<double, most> first = {}, last = {};
+    void add(double loss);
+    /// The mean of the first `n`, and of the last.
+    std::pair<double, double> means(int64_t n) const;
+  } losses_;
+  bool saved_ = false;  ///< there is a state to go on from
+  double last_ = 0;     ///< when the step before ended
+  double aside_ = 0;    ///< seconds of validation and saving since
 };
 
 /// Writes loss, grad.* and, where the study kept them, logits of the first window as a safetensors file.

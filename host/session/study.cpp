@@ -13,6 +13,7 @@
 #include "host/data/text_codec.hpp"
 #include "host/passes/roles.hpp"
 #include "host/passes/unused_kernels.hpp"
+#include "host/plan/dtype.hpp"
 #include "host/plan/dump.hpp"
 #include "host/plan/shadow.hpp"
 
@@ -122,6 +123,14 @@ void keep_written_documents(Program& program) {
                 [&](const Document& d) { return !folders.contains(std::filesystem::path(d.file).parent_path().string()); });
 }
 
+/// Of the numbers in the model's file, as config.json calls it.
+std::string model_dtype(const Program& program) {
+  for (const Instruction& i : program.segment(SegmentKind::Export).code)
+    if (i.action == Action::Write && i.file.starts_with("model/") && is_floating(i.file_dtype))
+      return i.file_dtype == GALLEY_BF16 ? "bfloat16" : i.file_dtype == GALLEY_F16 ? "float16" : "float32";
+  return "float32";
+}
+
 /// A model is of no use without its tokenizer: the files beside it go with it.
 Status add_tokenizer(const Recipe& recipe, Program& program) {
   const std::filesystem::path file = TRY(tokenizer_file(text_data(recipe), recipe));
@@ -170,6 +179,12 @@ int64_t Study::host_memory() const {
 
 int64_t Study::peak_memory() const { return target.memories[0].host_access ? host_memory() : plan.classes[0].planned; }
 
+uint32_t dtype_named(const std::string& name) {
+  for (const uint32_t dtype : {GALLEY_F32, GALLEY_BF16, GALLEY_F16})
+    if (dtype_text(dtype) == name) return dtype;
+  return 0;
+}
+
 int64_t machine_memory() { return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE); }
 
 Installation find_installation() {
@@ -200,10 +215,11 @@ Result<std::unique_ptr<Study>> make_study(const std::filesystem::path& recipe_pa
   if (options.warn)
     for (const std::string& warning : s.recipe.warnings) options.warn(warning);
   s.model = TRY(read_model_config(s.recipe, here.families));
-  // Sampling needs no data, which may be gone by now, where the recipe itself says how long a row is.
-  if (options.purpose == Purpose::Sample && s.recipe.length) s.data.layout = {1, *s.recipe.length};
+  // Sampling and exporting need no data, which may be gone by now, where the recipe itself says how long a row is.
+  const bool reads_data = options.purpose != Purpose::Sample && options.purpose != Purpose::Export;
+  if (!reads_data && s.recipe.length) s.data.layout = {1, *s.recipe.length};
   else s.data = TRY(describe_data(s.recipe.data, s.recipe));
-  if (options.purpose == Purpose::Sample) s.data.one_document = true;
+  if (!reads_data) s.data.one_document = true;
 
   const std::filesystem::path built_in[] = {here.plugins};
   s.plugins = Plugins::scan(
@@ -230,11 +246,13 @@ Result<std::unique_ptr<Study>> make_study(const std::filesystem::path& recipe_pa
   compile_options.keep_logits = options.keep_logits;
   compile_options.evaluates = s.recipe.validate.every > 0 && s.data.validation;
   compile_options.exports = s.recipe.save.final;
+  compile_options.merges = options.merges;
+  compile_options.export_dtype = dtype_named(options.export_dtype.empty() ? s.recipe.save.dtype : options.export_dtype);
   compile_options.head_rows = options.head_rows > 0 ? options.head_rows : s.recipe.head_rows;
   compile_options.least_head = least_head;
   compile_options.seed = s.recipe.seed;
   compile_options.memory_limit = options.memory_limit > 0 ? options.memory_limit : s.target.memory_limit;
-  compile_options.corpus_bytes = options.purpose == Purpose::Sample ? 0 : static_cast<int64_t>(s.data.bytes);
+  compile_options.corpus_bytes = reads_data ? static_cast<int64_t>(s.data.bytes) : 0;
   const BatchLayout layout = {rows, length};
   const int64_t held = s.target.steps_under_way();
   compile_options.window_bytes = [layout, held](int64_t micro_batches) {
@@ -260,8 +278,7 @@ Result<std::unique_ptr<Study>> make_study(const std::filesystem::path& recipe_pa
       options.warn(s.recipe.name + ": " + line);
   }
 
-  if (options.purpose != Purpose::Sample)
-    TRY_STATUS(check_data(s.data, s.recipe.data, s.program.vocabulary, {s.program.micro_batches, s.program.window_tokens}));
+  if (reads_data) TRY_STATUS(check_data(s.data, s.recipe.data, s.program.vocabulary, {s.program.micro_batches, s.program.window_tokens}));
   s.plan = make_plan(s.program, s.target);
   if (options.watch)
     options.watch(plan_pass, [&] {
@@ -271,8 +288,8 @@ Result<std::unique_ptr<Study>> make_study(const std::filesystem::path& recipe_pa
     });
   TRY_STATUS(check_foreign(s));
   TRY_STATUS(check_fit(s, options));
-  describe_model(s.model, s.graph->config, s.program.documents);
-  if (compile_options.exports && options.purpose == Purpose::Train) TRY_STATUS(add_tokenizer(s.recipe, s.program));
+  describe_model(s.model, model_dtype(s.program), s.graph->config, s.program.documents);
+  if (!s.program.segment(SegmentKind::Export).code.empty()) TRY_STATUS(add_tokenizer(s.recipe, s.program));
   keep_written_documents(s.program);
   return out;
 }

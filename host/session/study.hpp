@@ -41,6 +41,8 @@ struct StudyOptions {
   int64_t memory_limit = 0;                        ///< --memory, bytes; 0: what the machine has where the plan is to be run
   bool runs = true;                                ///< the plan will be run here: it must fit this machine
   Purpose purpose = Purpose::Train;
+  bool merges = false;       ///< Export: --merge
+  std::string export_dtype;  ///< Export: --dtype, one that dtype_named() knows; "": what the recipe says
   bool keep_logits = false;
   bool single_row = false;                               ///< Sample: B = 1
   std::string recipe_text;                               ///< the recipe as it was when the run began, for resume; "": read the file
@@ -77,6 +79,9 @@ Status settle_steps(Study& study, Source& source, const std::function<void(const
 
 /// [main-thread] Pure but for reading files; opens no weights and no device.
 Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe, const StudyOptions& options);
+
+/// The dtype that a file's numbers are to have: of "f32", "bf16", "f16"; 0: of anything else.
+uint32_t dtype_named(const std::string& name);
 
 /// A program that plugins of others have touched is proved before it runs: it takes milliseconds, and what is wrong with it is theirs.
 Status check_foreign(const Study& study);

@@ -149,8 +149,10 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
   // A process that was killed between a save and the removal of older states left both.
   if (latest && scheduled(recipe, done, last)) TRY_STATUS(drop_unscheduled(states, recipe, done, last));
   else TRY_STATUS(clean_states(states, recipe.save.keep + 1));
-  if (done >= last && (!recipe.save.final || exported(study.program, directory)))
+  if (done >= last && (!recipe.save.final || exported(study.program, directory))) {
+    if (latest) TRY_STATUS(TRY(Session::open(study, nullptr, options.session))->check_base(*latest));
     return tell(options, [&](Observer& o) { return o.note("nothing left to do: all " + std::to_string(last) + " steps are done"); });
+  }
 
   SessionOptions session_options = options.session;
   Choices choices;
@@ -227,6 +229,8 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
   };
   TRY_STATUS(note(session->proof().without_gradient(), "never got a gradient: not trained"));
   TRY_STATUS(note(session->proof().unmoved(), "never moved: their updates are smaller than their rounding"));
+  for (const std::string& warning : session->warnings())
+    TRY_STATUS(tell(options, [&](Observer& o) { return o.note("warning: " + warning); }));
   TRY_STATUS(tell(options, [](Observer& o) { return o.saving(); }));
   return recipe.save.final ? export_run(*session, directory, options) : ok();
 }

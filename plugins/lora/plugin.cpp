@@ -98,6 +98,7 @@ class Lora {
   void rewrite(Graph& graph, uint32_t segment) const {
     if (segment == GALLEY_SEGMENT_MODEL) adapt(graph);
     if (segment == GALLEY_SEGMENT_EXPORT) save(graph);
+    if (segment == GALLEY_SEGMENT_EXPORT ? merge_ : segment == GALLEY_SEGMENT_MERGE && !merge_) merge(graph);
   }
 
   /// Weakly for the model's own parameters: `freeze` may say that some are trained beside the adapter.
@@ -251,8 +252,11 @@ class Lora {
       trained = trained || (info.kind == GALLEY_KIND_PARAMETER && info.flags & GALLEY_TENSOR_TRAINABLE &&
                             std::string(info.name).rfind("base_model.", 0) != 0);
     }
-    graph.export_model(merge_ ? GALLEY_EXPORT_MODEL : trained ? GALLEY_EXPORT_BOTH : GALLEY_EXPORT_OWN);
-    if (!merge_) return;
+    graph.export_model(trained ? GALLEY_EXPORT_BOTH : GALLEY_EXPORT_OWN);
+  }
+
+  void merge(Graph& graph) const {
+    graph.export_model(GALLEY_EXPORT_MODEL);
     const std::vector<Module> modules = linear_modules(graph);
     for (const Module* m : choose(modules)) merge(graph, *m);
     // Biases of the adapter's own are called after the model's.

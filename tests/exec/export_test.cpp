@@ -118,6 +118,43 @@ void killed(Work work) {
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
+// In the dtype of the file, whatever the operand has; in pieces that are larger than the buffer in which they are converted.
+TEST(Export, RoundsOnceToTheFilesDtype) {
+  constexpr int64_t many = 40'000;
+  for (const bool lazy : {false, true}) {
+    Builder b;
+    const TensorId w = b.tensor("w", {many}), large = b.tensor("large", {3}, Life::Run, lazy ? 1 : 0);
+    b.kernel(SegmentKind::Load, small::count_up, {}, {b.write(w)}, 1);
+    b.kernel(SegmentKind::Load, small::count_up, {}, {b.write(large)},
+             65'519);  // the largest number that rounds to one of F16, and two that do not
+    b.write_file("model/model.safetensors", "w", w).file_dtype = GALLEY_BF16;
+    b.write_file("model/model.safetensors", "large", large).file_dtype = GALLEY_BF16;
+    const fs::path run = small::scratch();
+    Running r(b, lazy);
+    ASSERT_TRUE(r.executor->load().ok());
+    ASSERT_TRUE(r.executor->export_model(run).ok());
+    auto reader = safetensors::Reader::open(run / "model/model.safetensors");
+    ASSERT_TRUE(reader.ok());
+    const safetensors::Entry* found = reader->find("w");
+    ASSERT_TRUE(found && found->dtype == safetensors::Dtype::BF16);
+    std::vector<uint16_t> stored(many);
+    ASSERT_TRUE(reader->read(*found, std::as_writable_bytes(std::span(stored))).ok());
+    EXPECT_EQ(stored[0], 0x3F80);         // 1
+    EXPECT_EQ(stored[256], 0x4380);       // 257 lies between 256 and 258: to even
+    EXPECT_EQ(stored[258], 0x4382);       // 259: to 260
+    EXPECT_EQ(stored[many - 1], 0x471C);  // 40,000 becomes 39,936
+
+    b.program.segment(SegmentKind::Export).code[1].file_dtype = GALLEY_F16;
+    const fs::path other = small::scratch();
+    Running again(b, lazy);
+    ASSERT_TRUE(again.executor->load().ok());
+    const Status status = again.executor->export_model(other);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().cause, "model/model.safetensors: tensor 'large', element 1: 65520.000000 does not fit F16");
+    EXPECT_TRUE(fs::is_empty(other / "model"));
+  }
+}
+
 TEST(Export, AKilledOneLeavesWhatWasThere) {
   const fs::path run = small::scratch();
   Running r(model());

@@ -270,6 +270,7 @@ Instruction& Builder::write_file(const std::string& file, const std::string& ent
   code.file = file;
   code.entry = entry;
   code.inputs = {read(from)};
+  code.file_dtype = code.inputs[0].dtype;
   return code;
 }
 

@@ -96,7 +96,7 @@ TEST_F(Family, DocumentsSayTheFolderOfTheModel) {
   const auto described = [&] {
     std::vector<Document> documents = {{"adapter/adapter_config.json", open}, {"b.json", named}, {"c.txt", open}, {"d.json", "not JSON"}};
     model_.config["dtype"] = Value(std::string("bfloat16"));
-    describe_model(model_, {{"quantization_config", "{\"bits\": 4}"}}, documents);
+    describe_model(model_, "float32", {{"quantization_config", "{\"bits\": 4}"}}, documents);
     return documents;
   };
   auto documents = described();
@@ -106,7 +106,8 @@ TEST_F(Family, DocumentsSayTheFolderOfTheModel) {
   EXPECT_EQ(documents[2].text, open);
   EXPECT_EQ(documents[3].text, "not JSON");
   EXPECT_EQ(documents[4].file, "model/config.json");
-  EXPECT_EQ(documents[4].text, "{\n  \"dtype\": \"float32\",\n  \"model_type\": \"little\",\n  \"quantization_config\": {\n    \"bits\": 4\n  }\n}\n");
+  EXPECT_EQ(documents[4].text,
+            "{\n  \"dtype\": \"float32\",\n  \"model_type\": \"little\",\n  \"quantization_config\": {\n    \"bits\": 4\n  }\n}\n");
   model_.random = true;
   EXPECT_EQ(described()[0].text, open) << "weights that were drawn come from no folder";
 }

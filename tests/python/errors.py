@@ -141,7 +141,8 @@ def nobody_updates():
 @case
 def command_line():
     folder = Folder("command-line")
-    recipe, model = folder.path("recipe.lua"), folder.path("model")
+    recipe, model, run = folder.path("recipe.lua"), folder.path("model"), os.path.join(folder.root, "run")
+    write(os.path.join(run, "run.toml"), "")
     for arguments, parts, hint in (
         (["tran"], ["'tran'"], "did you mean 'train'?"),
         (["frobnicate"], ["'frobnicate'"], "--help"),
@@ -171,7 +172,9 @@ def command_line():
           for word in ("t.json", "--decode", "--special")),
         (["sample", model], ["--prompt or --chat is missing"], "--prompt TEXT"),
         *((["sample", model, "--prompt", "a", flag, "chatml"], [flag + " requires --chat"], None) for flag in ("--system", "--template")),
-        (["sample", folder.out, "--prompt", "a", "--length", "9"], ["--length applies to a model's folder only"], None),
+        (["sample", run, "--prompt", "a", "--length", "9"], ["--length applies to a model's folder only"], None),
+        (["sample", run, "--prompt", "a", "--base", model], ["--base applies to an adapter's folder only"], None),
+        (["sample", folder.out, "--prompt", "a"], [folder.out, "no such folder"], "hf download"),
     ):
         before = digest(folder.root)
         ended = galley(*arguments)
@@ -208,7 +211,10 @@ def output_directory():
     recipe = folder.path("recipe.lua")
     write(os.path.join(folder.out, "precious"), "kept")
     before = digest(folder.root)
-    check_error(galley("train", recipe, "--out", folder.out), 2, folder.out, "not empty", hint="galley resume")
+    check_error(galley("train", recipe, "--out", folder.out), 2, folder.out, "not empty", hint="name a new directory with --out")
+    write(os.path.join(folder.root, "run", "run.toml"), "")
+    check_error(galley("train", recipe, "--out", os.path.join(folder.root, "run")), 2, "not empty", hint="galley resume")
+    before = digest(folder.root)
     check_error(galley("train", recipe, "--out", recipe), 2, recipe, "not a directory")
     below = os.path.join(recipe, "run")  # Nobody can write there, root neither
     check_error(galley("train", recipe, "--out", below), 1, recipe)

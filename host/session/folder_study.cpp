@@ -1,0 +1,120 @@
+#include "host/session/folder_study.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+#include "host/base/file.hpp"
+#include "host/base/json.hpp"
+#include "host/session/run.hpp"
+
+namespace galley {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kModelRecipe =
+    "return recipe { model = model { path = arg('model') }, data = data.random {}, batch = 1, length = arg('length', 512), steps = 1 }";
+constexpr const char* kAdapterRecipe =
+    "return recipe { model = model { path = arg('model') }, data = data.random {}, batch = 1, length = arg('length', 512), steps = 1,\n"
+    "  use(arg('strategy')) { path = arg('adapter') } }";
+
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+/// What adapter_config.json says of where the adapter belongs.
+struct AdapterConfig {
+  std::string strategy;  ///< the one that is called as PEFT calls the kind of adapter
+  std::string base;      ///< "": it does not say
+};
+
+Result<AdapterConfig> read_adapter_config(const fs::path& folder) {
+  const fs::path file = folder / "adapter_config.json";
+  const Value value = TRY(read_json(file));
+  const Table* table = value.as<Table>();
+  const auto text = [&](const char* key) {
+    const auto at = table ? table->find(key) : Table::const_iterator();
+    const auto* found = table && at != table->end() ? at->second.as<std::string>() : nullptr;
+    return found ? *found : std::string();
+  };
+  AdapterConfig out = {text("peft_type"), text("base_model_name_or_path")};
+  if (out.strategy.empty()) return recipe_error(file.string() + ": no 'peft_type'", "the folder is not one that PEFT or Galley wrote");
+  std::transform(out.strategy.begin(), out.strategy.end(), out.strategy.begin(), [](unsigned char c) { return std::tolower(c); });
+  return out;
+}
+
+Result<fs::path> base_of(const fs::path& folder, const AdapterConfig& config, const fs::path& given) {
+  std::error_code error;
+  const fs::path base = given.empty() ? fs::path(config.base) : given;
+  const std::string who = (folder / "adapter_config.json").string();
+  if (base.empty())
+    return recipe_error(who + ": 'base_model_name_or_path' is not set", "name the folder of the adapter's base model: --base DIR");
+  if (fs::is_directory(base, error)) return base;
+  if (!given.empty()) return recipe_error("--base " + given.string() + ": there is no such folder", missing_folder_hint(given));
+  return recipe_error(who + ": the base model '" + config.base + "' is not a folder here",
+                      "name its folder with --base DIR; " + missing_folder_hint(base));
+}
+
+Result<std::unique_ptr<Study>> study_model(const fs::path& folder, int64_t length, StudyOptions options) {
+  options.recipe_text = kModelRecipe;
+  options.sets = {{"model", folder.string()}, {"length", std::to_string(length)}};
+  options.single_row = true;
+  return study("model.lua", options);
+}
+
+Result<std::unique_ptr<Study>> study_adapter(const fs::path& folder, const FolderOptions& given, StudyOptions options) {
+  const AdapterConfig config = TRY(read_adapter_config(folder));
+  const fs::path base = TRY(base_of(folder, config, given.base));
+  options.recipe_text = kAdapterRecipe;
+  options.sets = {
+      {"model", base.string()}, {"length", std::to_string(given.length)}, {"adapter", folder.string()}, {"strategy", config.strategy}};
+  options.single_row = true;
+  return study("adapter.lua", options);
+}
+
+}  // namespace
+
+std::string missing_folder_hint(const fs::path& folder) {
+  const std::string text = folder.string();
+  const bool hub = folder.is_relative() && std::count(text.begin(), text.end(), '/') == 1 && !is_there(folder.parent_path());
+  const std::string name = hub ? text : "ORG/NAME";
+  return std::string(hub ? "a name on the Hugging Face hub? " : "") + "Galley reads local folders: `hf download " + name +
+         " --local-dir DIR` gets one";
+}
+
+Result<FolderKind> kind_of_folder(const fs::path& folder) {
+  std::error_code error;
+  if (is_there(folder / "run.toml")) return FolderKind::Run;
+  if (is_there(folder / "adapter_config.json")) return FolderKind::Adapter;
+  if (is_there(folder / "config.json")) return FolderKind::Model;
+  if (!fs::is_directory(folder, error)) return recipe_error(folder.string() + ": there is no such folder", missing_folder_hint(folder));
+  return recipe_error(folder.string() + " has no run.toml, config.json or adapter_config.json",
+                      "name a run's directory, or the folder of a model or an adapter");
+}
+
+Result<FolderStudy> study_folder(const fs::path& folder, const FolderOptions& given, StudyOptions options) {
+  FolderStudy out;
+  const FolderKind kind = TRY(kind_of_folder(folder));
+  if (kind == FolderKind::Model) {
+    out.study = TRY(study_model(folder, given.length, std::move(options)));
+  } else if (kind == FolderKind::Adapter) {
+    out.study = TRY(study_adapter(folder, given, std::move(options)));
+  } else if (const auto latest = TRY(find_latest(folder / "state"))) {
+    out.study = TRY(study_run(folder, std::move(options))).study;
+    out.state = *latest;
+  } else {
+    for (const char* name : {"adapter", "model"})
+      if (options.purpose == Purpose::Export && is_there(folder / name)) return study_folder(folder / name, given, std::move(options));
+    return recipe_error(folder.string() + ": this run has saved nothing yet", "let it come to its first save");
+  }
+  return out;
+}
+
+Result<std::unique_ptr<Session>> FolderStudy::open() const {
+  std::unique_ptr<Session> session = TRY(Session::open(*study, nullptr));
+  if (!state.empty()) TRY_STATUS(session->load_weights(state));
+  return session;
+}
+
+}  // namespace galley
