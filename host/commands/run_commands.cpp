@@ -31,6 +31,8 @@ Status train_shown(const CommandLine& a, const Study& study, const OpenSource& o
   StopSignals signals;
   TrainOptions options;
   options.session.poison = poison_of(a);
+  ReferenceShown reference(a);
+  options.session.reference = reference.report();
   Profile profile(study.program, study.target);
   Trace trace(a.get("--trace"), study.program);
   if (a.has("--profile") || a.has("--trace"))
@@ -40,7 +42,7 @@ Status train_shown(const CommandLine& a, const Study& study, const OpenSource& o
     };
   options.observers = {&memory, &metrics, &events, &progress, &signals};
   options.stop = StopSignals::asked;
-  Status trained = train(study, open, directory, options);
+  Status trained = reference.finish(train(study, open, directory, options));
   if (a.has("--profile")) std::fputs(profile.text().c_str(), stdout);
   // Of a run that was interrupted or failed, too: what it did up to there is worth a look.
   if (a.has("--trace"))
@@ -49,6 +51,12 @@ Status train_shown(const CommandLine& a, const Study& study, const OpenSource& o
 }
 
 }  // namespace
+
+Status ReferenceShown::finish(Status ran) const {
+  if (!ran.ok() || !a_.has("--reference")) return ran;
+  std::fprintf(stderr, "%s\n", report_.text().c_str());
+  return a_.has("--reference-out") ? write_atomic(a_.get("--reference-out"), report_.json()) : ok();
+}
 
 Result<StudyOptions> study_options(const CommandLine& a) {
   StudyOptions out;
@@ -143,12 +151,15 @@ Status command_eval(const CommandLine& a) {
   if (run) s = TRY(study_run(what, options)).study;
   else s = TRY(study(what, options));
   std::unique_ptr<Source> source = TRY(open_source_shown(*s));
-  const auto session = TRY(Session::open(*s, std::move(source)));
+  ReferenceShown reference(a);
+  SessionOptions session_options;
+  session_options.reference = reference.report();
+  const auto session = TRY(Session::open(*s, std::move(source), session_options));
   if (run) TRY_STATUS(load_newest(*session, what));
   const double loss = TRY(session->evaluate());
   if (a.has("--json")) std::printf("{\"validation_loss\": %.17g}\n", loss);
   else std::printf("validation loss %.4f nats a token, perplexity %.3f\n", loss, std::exp(loss));
-  return ok();
+  return reference.finish(ok());
 }
 
 Status command_gradients(const CommandLine& a) {
@@ -159,8 +170,11 @@ Status command_gradients(const CommandLine& a) {
   if (options.keep_logits && s->program.micro_batches > 1)
     return recipe_error("--logits needs a window of one micro-batch; this recipe's window has " + std::to_string(s->program.micro_batches),
                         "omit --logits, or make the window one micro-batch");
-  const auto session = TRY(Session::open(*s, TRY(open_source_shown(*s))));
-  return write_gradients(*session, a.get("--out"));
+  ReferenceShown reference(a);
+  SessionOptions session_options;
+  session_options.reference = reference.report();
+  const auto session = TRY(Session::open(*s, TRY(open_source_shown(*s)), session_options));
+  return reference.finish(write_gradients(*session, a.get("--out")));
 }
 
 }  // namespace galley

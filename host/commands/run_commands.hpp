@@ -2,6 +2,7 @@
 #pragma once
 
 #include "host/commands/cli.hpp"
+#include "host/exec/reference.hpp"
 #include "host/session/session.hpp"
 
 namespace galley {
@@ -11,6 +12,18 @@ Result<StudyOptions> study_options(const CommandLine& a);
 
 /// Opens the data and shows progress on stderr. A signal ends it; unfinished files are removed.
 Result<std::unique_ptr<Source>> open_source_shown(const Study& study);
+
+/// Reference mode, where --reference asks for it: what was compared is printed and written once the command has run.
+class ReferenceShown {
+ public:
+  explicit ReferenceShown(const CommandLine& a) : a_(a) {}
+  ReferenceReport* report() { return a_.has("--reference") ? &report_ : nullptr; }
+  Status finish(Status ran) const;
+
+ private:
+  const CommandLine& a_;
+  ReferenceReport report_;
+};
 
 Status command_train(const CommandLine& a);
 Status command_resume(const CommandLine& a);

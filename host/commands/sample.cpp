@@ -195,14 +195,17 @@ Status command_sample(const CommandLine& a) {
   std::unique_ptr<Study> s;
   if (run) s = TRY(study_run(directory, options)).study;
   else s = TRY(study_model(directory, TRY(a.integer("--length", 512, 1)), options));
-  const auto session = TRY(Session::open(*s, nullptr));
+  ReferenceShown reference(a);
+  SessionOptions session_options;
+  session_options.reference = reference.report();
+  const auto session = TRY(Session::open(*s, nullptr, session_options));
   const auto talker = TRY(Talker::open(a, *session));
   if (run) TRY_STATUS(load_newest(*session, directory));
   const std::string prompt = valid_utf8(a.get("--prompt"), nullptr);
-  if (!a.has("--chat")) return talker->go_on(prompt);
-  if (!a.has("--prompt")) return converse(*talker);
+  if (!a.has("--chat")) return reference.finish(talker->go_on(prompt));
+  if (!a.has("--prompt")) return reference.finish(converse(*talker));
   TRY(talker->answer({{"user", prompt}}));
-  return ok();
+  return reference.finish(ok());
 }
 
 }  // namespace galley

@@ -21,8 +21,9 @@ Result<std::unique_ptr<Source>> open_source(const Study& study, PrepareProgress 
 
 struct SessionOptions {
   Poison poison = Poison::No;
-  TimedSegment timed = {};     ///< see ExecutorOptions
-  Choices* choices = nullptr;  ///< see ExecutorOptions
+  TimedSegment timed = {};               ///< see ExecutorOptions
+  Choices* choices = nullptr;            ///< see ExecutorOptions
+  ReferenceReport* reference = nullptr;  ///< given: reference mode
 };
 
 /// One thread. After an error only destruction is safe.
