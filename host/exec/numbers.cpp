@@ -17,8 +17,9 @@ constexpr double kF32 = 0x1p-24;
 /// Roundings to F32 on the way that no operand's move shows: a sum of exponentials and its logarithm, a largest score that is taken off.
 constexpr double kSteps = 4;
 
-/// Measured over all pairs and triples of strategies, families and dtypes (tests/python/reference_all.py prints the worst shares).
-double condition(double unit) { return unit <= kF32 ? 16 : 2; }
+/// Measured over all pairs and triples of strategies, families and dtypes (tests/python/reference_all.py prints the worst shares): with 16,
+/// F32 came to .90 of its bound (linear_dx); twice that leaves room. In 16 bit what is computed in F32 is far below the operands' unit.
+double condition(double unit) { return unit <= kF32 ? 32 : 2; }
 
 /// Half of the distance between two numbers of a dtype, as a share of them. Kernels may compute what they write as F64 in F32.
 double rounding(uint32_t dtype) {

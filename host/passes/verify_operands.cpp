@@ -38,10 +38,10 @@ class OperandVerifier {
   OperandVerifier(const Compilation& c, std::string_view pass) : c_(c), pass_(pass) {}
 
   Status run() {
-    for (const Segment& segment : c_.program.segments)
-      for (const Instruction& i : segment.code) {
+    for (size_t s = 0; s < segment_count; ++s)
+      for (const Instruction& i : c_.program.segments[s].code) {
         if (i.action != Action::Kernel) continue;
-        segment_ = segment.kind;
+        segment_ = static_cast<SegmentKind>(s);
         instruction_ = &i;
         for (const NodeOf& node : nodes_of(i))
           if (node.op) TRY_STATUS(check(node));
