@@ -35,6 +35,8 @@ Status train_shown(const CommandLine& a, const Study& study, const OpenSource& o
   StopSignals signals;
   TrainOptions options;
   options.session.poison = poison_of(a);
+  ReferenceShown reference(a);
+  options.session.reference = reference.report();
   Profile profile(study.program, study.target);
   std::optional<Trace> trace;  // opened before the first step, so that a file that cannot be written is found there
   if (a.has("--trace")) trace.emplace(TRY(NewFile::named(a.get("--trace"))), study.program);
@@ -45,7 +47,7 @@ Status train_shown(const CommandLine& a, const Study& study, const OpenSource& o
     };
   options.observers = {&memory, &metrics, &events, &progress, &signals};
   options.stop = StopSignals::asked;
-  Status trained = train(study, open, directory, options);
+  Status trained = reference.finish(train(study, open, directory, options));
   if (a.has("--profile")) std::fputs(profile.text().c_str(), stdout);
   // Of a run that was interrupted or failed, too: what it did up to there is worth a look.
   if (trace)
@@ -54,6 +56,12 @@ Status train_shown(const CommandLine& a, const Study& study, const OpenSource& o
 }
 
 }  // namespace
+
+Status ReferenceShown::finish(Status ran) const {
+  if (!ran.ok() || !a_.has("--reference")) return ran;
+  std::fprintf(stderr, "%s\n", report_.text().c_str());
+  return a_.has("--reference-out") ? write_atomic(a_.get("--reference-out"), report_.json()) : ok();
+}
 
 Result<StudyOptions> study_options(const CommandLine& a) {
   StudyOptions out;
@@ -163,12 +171,15 @@ Status command_eval(const CommandLine& a) {
   if (run) s = TRY(study_run(what, options)).study;
   else s = TRY(study(what, options));
   std::unique_ptr<Source> source = TRY(open_source_shown(*s));
-  const auto session = TRY(Session::open(*s, std::move(source)));
+  ReferenceShown reference(a);
+  SessionOptions session_options;
+  session_options.reference = reference.report();
+  const auto session = TRY(Session::open(*s, std::move(source), session_options));
   if (run) TRY_STATUS(load_newest(*session, what));
   const double loss = TRY(session->evaluate());
   if (a.has("--json")) std::printf("{\"validation_loss\": %.17g}\n", loss);
   else std::printf("validation loss %.4f nats a token, perplexity %.3f\n", loss, std::exp(loss));
-  return ok();
+  return reference.finish(ok());
 }
 
 Status command_export(const CommandLine& a) {
@@ -184,8 +195,11 @@ Status command_export(const CommandLine& a) {
     return recipe_error("galley export: --dtype '" + options.export_dtype + "' is not a dtype to save in", "f32, bf16 or f16");
   TRY_STATUS(check_vacant(out));
   const FolderStudy folder = TRY(study_folder(what, {a.get("--base"), 1}, options));
-  const auto session = TRY(folder.open());
-  TRY_STATUS(export_folder(*session, out));
+  ReferenceShown reference(a);
+  SessionOptions session_options;
+  session_options.reference = reference.report();
+  const auto session = TRY(folder.open(session_options));
+  TRY_STATUS(reference.finish(export_folder(*session, out)));
   std::printf("exported: %s, %s on disk\n", out.c_str(),
               bytes_text(disk_use(folder.study->program, folder.study->recipe).exported).c_str());
   return ok();
@@ -200,8 +214,11 @@ Status command_gradients(const CommandLine& a) {
     return recipe_error("--logits needs a window of one micro-batch; this recipe's window has " + std::to_string(s->program.micro_batches),
                         "omit --logits, or make the window one micro-batch");
   NewFile out = TRY(NewFile::named(a.get("--out")));
-  const auto session = TRY(Session::open(*s, TRY(open_source_shown(*s))));
-  return write_gradients(*session, out);
+  ReferenceShown reference(a);
+  SessionOptions session_options;
+  session_options.reference = reference.report();
+  const auto session = TRY(Session::open(*s, TRY(open_source_shown(*s)), session_options));
+  return reference.finish(write_gradients(*session, out));
 }
 
 }  // namespace galley

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "host/commands/cli.hpp"
+#include "host/exec/reference.hpp"
 #include "host/session/session.hpp"
 
 namespace galley {
@@ -17,6 +18,18 @@ void warn_of(const Source& source, const std::function<void(const std::string&)>
 
 /// How many steps an epoch has, and how many epochs the run; "": the data has none.
 std::string epochs_of(const Study& study, const Source& source);
+
+/// Reference mode, where --reference asks for it: what was compared is printed and written once the command has run.
+class ReferenceShown {
+ public:
+  explicit ReferenceShown(const CommandLine& a) : a_(a) {}
+  ReferenceReport* report() { return a_.has("--reference") ? &report_ : nullptr; }
+  Status finish(Status ran) const;
+
+ private:
+  const CommandLine& a_;
+  ReferenceReport report_;
+};
 
 Status command_train(const CommandLine& a);
 Status command_resume(const CommandLine& a);

@@ -183,13 +183,16 @@ Status command_sample(const CommandLine& a) {
   options.purpose = Purpose::Sample;
   const FolderOptions given = {a.get("--base"), TRY(a.integer("--length", 512, 1))};
   const FolderStudy folder = TRY(study_folder(directory, given, options));
-  const auto session = TRY(folder.open());
+  ReferenceShown reference(a);
+  SessionOptions session_options;
+  session_options.reference = reference.report();
+  const auto session = TRY(folder.open(session_options));
   const auto talker = TRY(Talker::open(a, *session));
   const std::string prompt = valid_utf8(a.get("--prompt"), nullptr);
-  if (!a.has("--chat")) return talker->go_on(prompt);
-  if (!a.has("--prompt")) return converse(*talker);
+  if (!a.has("--chat")) return reference.finish(talker->go_on(prompt));
+  if (!a.has("--prompt")) return reference.finish(converse(*talker));
   TRY(talker->answer({{"user", prompt}}));
-  return ok();
+  return reference.finish(ok());
 }
 
 }  // namespace galley

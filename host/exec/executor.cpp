@@ -46,6 +46,7 @@ Executor::Executor(const Program& program, const Plan& plan, const Target& targe
       image_event_(event_of(program, SegmentKind::Window, program.step_image)),
       readback_event_(event_of(program, SegmentKind::Update, program.readback)) {
   if (options.poison == Poison::Yes) poisoner_ = std::make_unique<Poisoner>(program, plan, *machine_);
+  if (options.reference.report) reference_ = std::make_unique<Reference>(program, plan, *machine_, options.reference);
 }
 
 Result<std::unique_ptr<Executor>> Executor::create(const Program& program, const Plan& plan, const Target& target,
@@ -170,20 +171,27 @@ Status Executor::run_step(const Step& step, const Instruction& code, bool later,
   return ok();
 }
 
+Status Executor::run_one(SegmentKind kind, size_t index, bool later, WeightFiles& files, Exporter* exporter) {
+  const Step& step = steps_[static_cast<size_t>(kind)][index];
+  const Instruction& code = program_.segment(kind).code[index];
+  // What the host does itself needs no poison: it goes by the host's addresses.
+  const bool on_device = step.action == Action::Kernel || step.action == Action::Copy;
+  const auto run = [&]() -> Status {
+    TRY_STATUS(run_step(step, code, later, files, exporter));
+    return poisoner_ || reference_ ? machine_->synchronize() : ok();
+  };
+  if (reference_) TRY_STATUS(reference_->before(kind, index, later));
+  TRY_STATUS(poisoner_ && on_device ? poisoner_->run(code, later, run) : run());
+  if (reference_) TRY_STATUS(reference_->after(kind, index, later));
+  if (poisoner_) poisoner_->end_lives(kind, index);
+  return ok();
+}
+
 Status Executor::run_steps(SegmentKind kind, size_t begin, size_t end, bool later, WeightFiles& files, Exporter* exporter) {
-  const std::vector<Step>& steps = steps_[static_cast<size_t>(kind)];
-  const std::vector<Instruction>& code = program_.segment(kind).code;
+  const size_t all = program_.segment(kind).code.size();
   for (size_t i = begin; i < end; ++i) {
-    // What the host does itself needs no poison: it goes by the host's addresses.
-    const bool on_device = steps[i].action == Action::Kernel || steps[i].action == Action::Copy;
-    const auto run = [&]() -> Status {
-      TRY_STATUS(run_step(steps[i], code[i], later, files, exporter));
-      return poisoner_ ? machine_->synchronize() : ok();
-    };
-    Status status = poisoner_ && on_device ? poisoner_->run(code[i], later, run) : run();
-    if (status.ok() && poisoner_) poisoner_->end_lives(kind, i);
-    if (!status.ok()) return located(std::move(status).error(), kind, i);
-    if (kind == SegmentKind::Load && loading_) TRY_STATUS(loading_(static_cast<int64_t>(i + 1), static_cast<int64_t>(code.size())));
+    if (Status status = run_one(kind, i, later, files, exporter); !status.ok()) return located(std::move(status).error(), kind, i);
+    if (kind == SegmentKind::Load && loading_) TRY_STATUS(loading_(static_cast<int64_t>(i + 1), static_cast<int64_t>(all)));
   }
   return ok();
 }
@@ -226,9 +234,11 @@ Status Executor::run_timed(SegmentKind kind, bool later, WeightFiles& files) {
 Status Executor::run_segment(SegmentKind kind, bool later, Exporter* exporter) {
   WeightFiles files(program_, *machine_);
   Course& course = courses_[static_cast<size_t>(kind)][later];
-  if (timed_ && runs_often(kind) && !poisoner_) return run_timed(kind, later, files);
+  if (reference_) TRY_STATUS(reference_->begin(kind));
+  const bool checked = poisoner_ || reference_;
+  if (timed_ && runs_often(kind) && !checked) return run_timed(kind, later, files);
   // The first time, kernels may still load what they need.
-  if (course.runs++ == 0 || !runs_often(kind) || poisoner_ || !machine_->captures() || machine_->names_work())
+  if (course.runs++ == 0 || !runs_often(kind) || checked || !machine_->captures() || machine_->names_work())
     return run_steps(kind, 0, steps_[static_cast<size_t>(kind)].size(), later, files, exporter);
   if (course.stretches.empty()) course.stretches = stretches_of(kind);
   for (Stretch& stretch : course.stretches) {
@@ -292,6 +302,7 @@ Status Executor::copy_inputs(std::span<const int64_t> offsets) {
   for (size_t i = 0; i < offsets.size(); ++i) {
     const TensorId tensor = program_.inputs[i].second;
     TRY_STATUS(machine_->copy(tensor, 0, program_.window, offsets[i], program_.tensors[static_cast<size_t>(tensor)].bytes));
+    if (reference_) TRY_STATUS(reference_->fed(tensor, offsets[i]));
   }
   return ok();
 }
@@ -303,7 +314,8 @@ Status Executor::export_model(const std::filesystem::path& run_directory) {
   Exporter exporter = TRY(Exporter::create(program_, *machine_, run_directory));
   TRY_STATUS(run_segment(SegmentKind::Export, false, &exporter));
   TRY_STATUS(synchronize());
-  return exporter.finish();
+  TRY_STATUS(exporter.finish());
+  return reference_ ? reference_->exported(run_directory) : ok();
 }
 
 Status Executor::synchronize() { return machine_->synchronize(); }

@@ -8,7 +8,7 @@
 // for everything before them.
 //
 // A device that can capture does so the second time that a segment runs, and replays it from then on: what cannot be captured (a kernel
-// that says so, files) runs between two replays. Nothing is captured in poison mode, nor while a profiler wants to know what runs.
+// that says so, files) runs between two replays. Nothing is captured in poison mode and reference mode, nor while a profiler wants to know what runs.
 //
 // Running load, micro, update, eval or sample allocates nothing in the host, unless it fails, captures or reads files. Every function is for one
 // thread, the same one. After an error the run is over: what tensors hold is not known, only destruction and reading are safe.
@@ -28,6 +28,7 @@
 #include "host/exec/export.hpp"
 #include "host/exec/machine.hpp"
 #include "host/exec/poison.hpp"
+#include "host/exec/reference.hpp"
 #include "host/exec/scalars.hpp"
 #include "host/exec/views.hpp"
 #include "host/exec/weights.hpp"
@@ -51,6 +52,7 @@ struct ExecutorOptions {
   Choices* choices = nullptr;  ///< given: kernels may measure, and what they choose is kept there
   /// Given: told of each instruction of `load` that is done, of all of them. Its error ends the loading.
   std::function<Status(int64_t done, int64_t all)> loading = {};
+  ReferenceOptions reference = {};  ///< see reference.hpp
 };
 
 class Executor {
@@ -137,6 +139,7 @@ class Executor {
 
   Status run_segment(SegmentKind kind, bool later, Exporter* exporter);
   Status run_timed(SegmentKind kind, bool later, WeightFiles& files);
+  Status run_one(SegmentKind kind, size_t index, bool later, WeightFiles& files, Exporter* exporter);
   Status run_steps(SegmentKind kind, size_t begin, size_t end, bool later, WeightFiles& files, Exporter* exporter);
   std::vector<Stretch> stretches_of(SegmentKind kind) const;
   Status run_step(const Step& step, const Instruction& code, bool later, WeightFiles& files, Exporter* exporter);
@@ -151,6 +154,7 @@ class Executor {
   NodeViews views_;
   Scalars scalars_;
   std::unique_ptr<Poisoner> poisoner_;
+  std::unique_ptr<Reference> reference_;
   Choices* const choices_;  ///< null: kernels do not measure
   const TimedSegment timed_;
   const std::function<Status(int64_t done, int64_t all)> loading_;

@@ -257,6 +257,16 @@ Status Machine::fill(TensorId tensor, int64_t offset, int64_t bytes, const std::
   return ok();
 }
 
+Status Machine::peek(TensorId tensor, int64_t offset, std::span<std::byte> bytes) {
+  TRY_STATUS(synchronize());
+  if (const std::byte* at = host_address(tensor, offset)) {
+    std::memcpy(bytes.data(), at, bytes.size());
+    return ok();
+  }
+  const auto t = static_cast<size_t>(tensor);
+  return read_arena(program_.tensors[t].memory, plan_.placements[t].offset + offset, bytes);
+}
+
 std::span<const std::byte> Machine::arena(size_t memory) const {
   const Arena& arena = arenas_[memory];
   return {arena.data, arena.host_access ? static_cast<size_t>(arena.bytes) : 0};

@@ -102,6 +102,9 @@ class Machine {
   /// The other way: `piece` fills what it is given.
   Status fill(TensorId tensor, int64_t offset, int64_t bytes, const std::function<Status(std::span<std::byte>)>& piece);
 
+  /// Bytes of a tensor as they are now, not through staging: for those who look at what a program does. Synchronous.
+  Status peek(TensorId tensor, int64_t offset, std::span<std::byte> bytes);
+
   // For the poisoner: bytes of an arena itself, whatever class it is. Synchronous.
   Status read_arena(size_t memory, int64_t offset, std::span<std::byte> bytes);
   Status write_arena(size_t memory, int64_t offset, std::span<const std::byte> bytes);

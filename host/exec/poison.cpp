@@ -1,8 +1,11 @@
 #include "host/exec/poison.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
+
+#include "host/exec/convert.hpp"
 
 namespace galley {
 namespace {
@@ -27,7 +30,7 @@ bool all_set(std::span<const std::byte> bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == kJunk; });
 }
 
-bool floating(uint32_t dtype) { return dtype >= GALLEY_F64 && dtype <= GALLEY_BF16; }
+bool floating(uint32_t dtype) { return is_floating(dtype); }
 
 }  // namespace
 
@@ -59,7 +62,7 @@ void Poisoner::add(const Operand& operand, bool later, bool output) {
   if (access == no_access) return;
   ranges_.push_back({program_.tensors[t].memory, plan_.placements[t].offset + operand.offset, operand.bytes(), operand.tensor,
                      operand.dtype, (access & GALLEY_READ) != 0 && (!output || access != GALLEY_READ),
-                     (access & GALLEY_WRITE) != 0 || output});
+                     (access & GALLEY_WRITE) != 0 || output, output && access == GALLEY_ACCUMULATE && floating(operand.dtype)});
 }
 
 void Poisoner::junk(int kind, int64_t offset, std::span<std::byte> out) {
@@ -132,9 +135,58 @@ Status Poisoner::run(const Instruction& code, bool later, const std::function<St
     kind_ = 1 - kind_;
     TRY_STATUS(fill(kind_));
   }
+  if (std::ranges::any_of(ranges_, &Range::adds)) TRY_STATUS(check_adding(body));
   for (size_t r = 0; r < ranges_.size(); ++r)
     if (ranges_[r].writes) std::ranges::copy(written_[r], copy_of(ranges_[r]).begin());
   return ok();
+}
+
+/// Each number to which something is added is moved by more than its sum with that, and towards zero: so that the other sum is another
+/// number for sure, and is one that the dtype has. What is not finite stays.
+Status Poisoner::check_adding(const std::function<Status()>& body) {
+  TRY_STATUS(bring_in(kind_));
+  struct Adding {
+    const Range* range;
+    std::vector<double> before, sum, moved;
+  };
+  std::vector<Adding> all;
+  const auto doubles = [](const Range& range, std::span<const std::byte> bytes) {
+    std::vector<double> out(static_cast<size_t>(range.bytes / galley_dtype_bytes(range.dtype)));
+    convert(out.data(), GALLEY_F64, bytes.data(), range.dtype, static_cast<int64_t>(out.size()));
+    return out;
+  };
+  for (size_t r = 0; r < ranges_.size(); ++r) {
+    const Range& range = ranges_[r];
+    if (!range.adds) continue;
+    Adding adding = {&range, doubles(range, copy_of(range)), doubles(range, written_[r]), {}};
+    adding.moved = adding.before;
+    for (size_t i = 0; i < adding.moved.size(); ++i) {
+      const double by = 1.5 * std::fabs(adding.sum[i]) + 0.5 * std::fabs(adding.before[i]) + 1;
+      adding.moved[i] -= std::copysign(by, adding.sum[i]);
+    }
+    scratch_.resize(static_cast<size_t>(range.bytes));
+    convert(scratch_.data(), range.dtype, adding.moved.data(), GALLEY_F64, static_cast<int64_t>(adding.moved.size()));
+    adding.moved = doubles(range, scratch_);  // as the dtype has them
+    TRY_STATUS(machine_.write_arena(range.memory, range.offset, scratch_));
+    all.push_back(std::move(adding));
+  }
+  TRY_STATUS(body());
+  for (const Adding& adding : all) {
+    const Range& range = *adding.range;
+    scratch_.resize(static_cast<size_t>(range.bytes));
+    TRY_STATUS(machine_.read_arena(range.memory, range.offset, scratch_));
+    const std::vector<double> now = doubles(range, scratch_);
+    for (size_t i = 0; i < now.size(); ++i) {
+      const double by = adding.moved[i] - adding.before[i];
+      if (!std::isfinite(by) || !std::isfinite(adding.sum[i])) continue;
+      // Some rounding, of sums that are themselves rounded on the way: an eighth is far from any of that, and from nothing at all.
+      if (std::fabs(now[i] - adding.sum[i] - by) <= 0.125 * std::fabs(by)) continue;
+      return plugin_error("element " + std::to_string(i) + " of '" + program_.tensors[static_cast<size_t>(range.tensor)].name +
+                          "' does not follow what was there before: it was not added to");
+    }
+  }
+  for (const Range& range : ranges_) TRY_STATUS(fill(kind_, range));
+  return check_stray(kind_);
 }
 
 /// A tensor that an instruction has for itself: its workspace, or its constants.

@@ -7,7 +7,9 @@
 //   - a byte of the arena beyond its operands and workspace changed: it wrote outside;
 //   - an operand that it only reads changed;
 //   - a byte that it wrote differs between the two runs: it read outside its operands, or what nobody had written, or left a part of the
-// output out.
+// output out;
+//   - what it adds to something does not follow what is there: an instruction that adds runs a third time, on other contents of what it
+// adds to, and what it leaves has to differ by as much.
 // The first kind of junk has all bits set, a NaN in every floating dtype. The second differs from byte to byte, so that a value that is
 // computed from junk and put back where it came from is not the same. A tensor whose lifetime is over becomes junk in the copy as well.
 // All of it costs some passes over the arena for each instruction: a mode for tests.
@@ -44,6 +46,7 @@ class Poisoner {
     uint32_t dtype = 0;
     bool reads = false;
     bool writes = false;
+    bool adds = false;
   };
   void add(const Operand& operand, bool later, bool output);
   std::span<std::byte> copy_of(const Range& range);
@@ -57,12 +60,13 @@ class Poisoner {
   Status check_stray(int kind);
   Status take_out();  ///< what the first run wrote
   Status compare();   ///< what the second wrote
+  Status check_adding(const std::function<Status()>& body);
   std::string behind(size_t memory, int64_t offset) const;
 
   const Program& program_;
   const Plan& plan_;
   Machine& machine_;
-  std::vector<Range> ranges_;                               ///< of the instruction in hand; a workspace neither reads nor writes
+  std::vector<Range> ranges_;  ///< of the instruction in hand; a workspace neither reads nor writes
   std::array<std::vector<std::vector<TensorId>>, segment_count> ends_;  ///< tensors whose last use an instruction is
   std::vector<std::byte> scratch_;
   std::vector<std::vector<std::byte>> written_;  ///< by the first run, of each range

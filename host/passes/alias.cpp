@@ -77,6 +77,7 @@ Status alias(Compilation& c) {
           // What backward keeps counts as saved, whoever had its bytes before.
           if (program.tensors[static_cast<size_t>(o.tensor)].owner == Owner::Saved)
             program.tensors[static_cast<size_t>(*next)].owner = Owner::Saved;
+          o.value = o.tensor;
           o.tensor = *next++;
         }
       if (i.workspace != no_tensor) i.workspace = *next++;

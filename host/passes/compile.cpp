@@ -8,6 +8,7 @@
 #include "host/passes/dump.hpp"
 #include "host/passes/passes.hpp"
 #include "host/passes/verify.hpp"
+#include "host/passes/verify_operands.hpp"
 #include "host/plan/check.hpp"
 
 namespace galley {
@@ -29,6 +30,12 @@ Status verify_program(Compilation& c, std::string_view pass) {
   return error;
 }
 
+/// Besides, that every node gets what its op takes. Passes behind this one move operands, but change none.
+Status verify_program_and_operands(Compilation& c, std::string_view pass) {
+  TRY_STATUS(verify_program(c, pass));
+  return verify_operands(c, pass);
+}
+
 // The compiler.
 constexpr Pass passes[] = {
     {{"rewrite", "strategies change the model"}, rewrite, verify_graph, dump_graph},
@@ -44,7 +51,7 @@ constexpr Pass passes[] = {
     {{"export", "strategies change what is saved"}, export_model, verify_graph, dump_graph},
     {{"sample", "the row to sample from"}, sample, verify_graph, dump_graph},
     {{"order", "nodes in execution order, the head in chunks of rows"}, order, verify_graph, dump_orders},
-    {{"place", "instructions over tensors in memory classes"}, place, verify_program, dump_program},
+    {{"place", "instructions over tensors in memory classes"}, place, verify_program_and_operands, dump_program},
     {{"bind", "kernels and their workspace"}, bind, verify_program, dump_program},
     {{"decide", "what backward keeps"}, decide, verify_program, dump_choices},
     {{"clone", "what backward recomputes"}, clone, verify_program, dump_program},

@@ -294,7 +294,10 @@ void copy_once(const Program& program, std::vector<Instruction>& code, const Tar
       if (dropped[i]) continue;
       for (auto* operands : {&code[i].inputs, &code[i].outputs})
         for (Operand& o : *operands)
-          if (const auto to = now.find(o.tensor); to != now.end()) o.tensor = to->second;
+          if (const auto to = now.find(o.tensor); to != now.end()) {
+            o.tensor = to->second;
+            o.value = no_tensor;
+          }
       left.push_back(std::move(code[i]));
     }
     code = std::move(left);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "galley/op.h"
 #include "host/passes/passes.hpp"
@@ -204,10 +205,41 @@ std::vector<Item> sample_head(const Graph& graph, const Head& head, Orders& orde
   return out;
 }
 
-/// Outside training a node that only training has hands its input on.
-std::vector<Item> without_training(std::vector<Item> items, galley_tensor* logits) {
+/// A cast from the first input of an item to its first output, in the place of the item's node.
+Item cast_item(const Compilation& c, const Item& item, Orders& orders) {
+  const GraphNode& of = *item.node;
+  GraphNode& node = orders.casts.emplace_back();
+  node.op = c.roles.copy;
+  node.name = of.name + ", cast";
+  node.inputs = {of.inputs[0]};
+  node.outputs = {of.outputs[0]};
+  node.attrs.set("dtype", dtype_text(Tensors(c.graph, orders)[item.outputs[0].tensor].dtype));
+  node.attr_view = node.attrs.view();
+  node.block = of.block;
+  node.use = of.use;
+  node.section = of.section;
+  Item out;
+  out.node = &node;
+  out.inputs = {item.inputs[0]};
+  out.outputs = {item.outputs[0]};
+  out.first_row = item.first_row;
+  out.training = false;
+  return out;
+}
+
+/// Outside training a node that only training has hands its input on. Where its readers read another dtype than its input has, they read
+/// a cast: one that is there, or else one in its place.
+std::vector<Item> without_training(const Compilation& c, std::vector<Item> items, Orders& orders, galley_tensor* logits) {
+  const Tensors tensors(c.graph, orders);
+  using Part = std::tuple<galley_tensor, int64_t, int64_t>;
+  std::map<std::pair<Part, uint32_t>, Ref> casts;
   std::map<galley_tensor, Ref> handed;
   std::vector<Item> kept;
+  const auto keep = [&](Item item) {
+    const Ref from = item.inputs.empty() ? Ref() : item.inputs[0], to = item.outputs.empty() ? Ref() : item.outputs[0];
+    if (item.node->op == c.roles.copy && to.rows < 0) casts[{{from.tensor, from.row, from.rows}, tensors[to.tensor].dtype}] = to;
+    kept.push_back(std::move(item));
+  };
   for (Item& item : items) {
     item.training = false;
     for (Ref& r : item.inputs)
@@ -219,8 +251,16 @@ std::vector<Item> without_training(std::vector<Item> items, galley_tensor* logit
           r.rows = to.rows;
         }
       }
-    if (item.node->op->flags & GALLEY_OP_TRAINING_ONLY) handed[item.outputs[0].tensor] = item.inputs[0];
-    else kept.push_back(std::move(item));
+    if (!(item.node->op->flags & GALLEY_OP_TRAINING_ONLY)) {
+      keep(std::move(item));
+      continue;
+    }
+    const Ref from = item.inputs[0], to = item.outputs[0];
+    const uint32_t dtype = tensors[to.tensor].dtype;
+    const auto cast = casts.find({{from.tensor, from.row, from.rows}, dtype});
+    if (tensors[from.tensor].dtype == dtype) handed[to.tensor] = from;
+    else if (cast != casts.end()) handed[to.tensor] = cast->second;
+    else keep(cast_item(c, item, orders));
   }
   if (const auto it = handed.find(*logits); *logits && it != handed.end()) *logits = it->second.tensor;
   return kept;
@@ -349,7 +389,7 @@ Status order(Compilation& c) {
     Head evaluated(graph, out, false);
     for (Item& item : evaluated.unroll(chunk, false)) out.inference.push_back(std::move(item));
   }
-  out.inference = without_training(std::move(out.inference), &c.sample_logits);
+  out.inference = without_training(c, std::move(out.inference), out, &c.sample_logits);
   for (Item& item : out.inference)
     for (Ref& r : item.inputs)
       if (const auto value = stands.find(r.tensor); value != stands.end()) r.tensor = value->second;

@@ -28,8 +28,9 @@ struct Item {
 struct Orders {
   /// What only an order has (a chunk's own logits): numbered behind the graph's tensors.
   std::deque<GraphTensor> own;
+  std::deque<GraphNode> casts;                ///< likewise: in the place of nodes that only training has
   std::vector<Item> forward, head, backward;  ///< one after another: a micro-batch
-  std::vector<Item> window;  ///< once before them
+  std::vector<Item> window;                   ///< once before them
   std::vector<Item> update;
   std::vector<Item> inference;  ///< forward without what only training does: to evaluate, or to sample one row
 };

@@ -104,6 +104,9 @@ struct Operand {
   /// > 0: numbers what lies between two links of the chain that the instruction is. As an input, an earlier link makes it. Without a tensor
   /// it has no memory, since nothing else reads it.
   uint32_t inner = 0;
+  /// The tensor as it was before outputs took over the bytes of inputs (alias): what a reader expects to find is what was written under
+  /// this number. no_tensor: it is not known.
+  TensorId value = no_tensor;
   bool present() const { return tensor != no_tensor; }
   int64_t bytes() const { return elements(shape) * galley_dtype_bytes(dtype); }
 };

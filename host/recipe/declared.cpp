@@ -227,7 +227,7 @@ const Declared& declared_save() {
                                  .aliases = {"load_best_model_at_end"}},
                                 {.name = "dtype",
                                  .description = "the dtype that the model or adapter is saved in; without it, that in which its numbers are kept",
-                                 .type = Type::String,
+                                 .type = Type::Choice,
                                  .choices = {"f32", "bf16", "f16"}}}};
   return out;
 }

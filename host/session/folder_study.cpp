@@ -111,8 +111,8 @@ Result<FolderStudy> study_folder(const fs::path& folder, const FolderOptions& gi
   return out;
 }
 
-Result<std::unique_ptr<Session>> FolderStudy::open() const {
-  std::unique_ptr<Session> session = TRY(Session::open(*study, nullptr));
+Result<std::unique_ptr<Session>> FolderStudy::open(const SessionOptions& options) const {
+  std::unique_ptr<Session> session = TRY(Session::open(*study, nullptr, options));
   if (!state.empty()) TRY_STATUS(session->load_weights(state));
   return session;
 }

@@ -27,7 +27,7 @@ struct FolderStudy {
   std::filesystem::path state;  ///< of a run: the state to take weights from; "": all were loaded
 
   /// Opens it, and takes the weights.
-  Result<std::unique_ptr<Session>> open() const;
+  Result<std::unique_ptr<Session>> open(const SessionOptions& options = {}) const;
 };
 
 /// Of a model or an adapter, a recipe of Galley's own stands for the one that it lacks. To export, the final model or adapter of a run

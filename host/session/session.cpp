@@ -76,6 +76,10 @@ Result<std::unique_ptr<Session>> Session::open(const Study& study, std::unique_p
   executor.timed = options.timed;
   executor.choices = options.choices;
   executor.loading = options.loading;
+  executor.reference = {options.reference, [&study](const std::string& format) -> const galley_op* {
+                          const auto found = study.plugins->format(format);
+                          return found ? study.plugins->op(found.table->unpack_op).table : nullptr;
+                        }};
   out->executor_ = TRY(Executor::create(study.program, study.plan, study.target, *study.device.table, executor));
   if (out->source_) TRY_STATUS(out->source_->load(out->bytes_of(study.program.corpus)));
   TRY_STATUS(out->executor_->load());

@@ -26,6 +26,7 @@ struct SessionOptions {
   TimedSegment timed = {};                                        ///< see ExecutorOptions
   Choices* choices = nullptr;                                     ///< see ExecutorOptions
   std::function<Status(int64_t done, int64_t all)> loading = {};  ///< see ExecutorOptions
+  ReferenceReport* reference = nullptr;                           ///< given: reference mode
 };
 
 /// One thread. After an error only destruction is safe.

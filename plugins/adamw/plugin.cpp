@@ -19,6 +19,11 @@ enum Input : uint32_t { Parameter, Gradient, Mean, Square, Rate, Step, Factor, A
 void infer_adamw_step(const Node& node, Shapes&) {
   if (const uint32_t dtype = node.in(Gradient).dtype; dtype != GALLEY_F32 && dtype != GALLEY_BF16 && dtype != GALLEY_F16)
     invalid(std::string(node.name()) + ": the gradient has to be F32, BF16 or F16");
+  for (const uint32_t i : {Parameter, Mean, Square, Rate, Factor, Largest})
+    if (node.has(i) && node.in(i).dtype != GALLEY_F32)
+      invalid(std::string(node.name()) + ": input " + std::to_string(i) + " has to be F32");
+  if (node.in(Step).dtype != GALLEY_I64 || node.in(Apply).dtype != GALLEY_I32)
+    invalid(std::string(node.name()) + ": the step has to be I64, and apply I32");
   for (const uint32_t i : {Gradient, Mean, Square, Largest})
     if (node.has(i) && count(node.in(i)) != count(node.in(Parameter)))
       invalid(std::string(node.name()) + ": the parameter is " + shape_text(node.in(Parameter)) + ", but input " + std::to_string(i) +

@@ -29,6 +29,7 @@ void unpack_shape(const Node& node, Shapes& out) {
   const int64_t dtype = node.i("dtype", GALLEY_F32);
   if (dtype != GALLEY_F32 && dtype != GALLEY_BF16 && dtype != GALLEY_F16)
     invalid(std::string(node.name()) + ": bf16 is unpacked as F32, BF16 or F16");
+  if (node.in(0).dtype != GALLEY_BF16) invalid(std::string(node.name()) + ": what is unpacked has to be BF16");
   out.set(0, static_cast<uint32_t>(dtype), node.in(0).shape, node.in(0).rank);
 }
 void unpack_reference(const Node& node) {

@@ -11,6 +11,8 @@ void infer_clip_factor(const Node& node, Shapes&) {
   if (count(node.in(0)) != 1 || count(node.in(1)) != 1)
     invalid(std::string(node.name()) + ": norm " + shape_text(node.in(0)) + " and factor " + shape_text(node.in(1)) +
             " have to be one element each");
+  if (node.in(0).dtype != GALLEY_F32 || node.in(1).dtype != GALLEY_F32)
+    invalid(std::string(node.name()) + ": norm and factor have to be F32");
 }
 
 void reference_clip_factor(const Node& node) {

@@ -141,6 +141,42 @@ TEST(Poison, SomethingWhoseLifeIsOver) {
   EXPECT_FALSE((*early)->run(SegmentKind::Eval).ok());
 }
 
+void run_overwrites(const sdk::Node& n, void*) {
+  for (int64_t i = 0; i < sdk::count(n.out(0)); ++i) n.write<float>(0)[i] = n.read<float>(0)[i];
+}
+void run_overwrites_the_last(const sdk::Node& n, void*) {
+  const int64_t last = sdk::count(n.out(0)) - 1;
+  for (int64_t i = 0; i <= last; ++i) n.write<float>(0)[i] = n.read<float>(0)[i] + (i < last ? n.write<float>(0)[i] : 0);
+}
+void run_adds(const sdk::Node& n, void*) {
+  for (int64_t i = 0; i < sdk::count(n.out(0)); ++i) n.write<float>(0)[i] += n.read<float>(0)[i];
+}
+
+// What overwrites makes the same of any junk, so that only other contents tell.
+TEST(Poison, AnAddendThatIsOverwritten) {
+  static const galley_kernel all = sdk::kernel<run_overwrites>("all.test", "adds"),
+                             last = sdk::kernel<run_overwrites_the_last>("last.test", "adds"),
+                             adds = sdk::kernel<run_adds>("adds.test", "adds");
+  const auto said = [](const galley_kernel& kernel, float before) {
+    Builder b;
+    const TensorId x = b.tensor("x", {4}), y = b.tensor("y", {4});
+    b.kernel(SegmentKind::Load, small::count_up, {}, {b.write(x)}, -1);
+    b.kernel(SegmentKind::Load, small::fill, {}, {b.write(y)}, before);
+    b.kernel(SegmentKind::Eval, kernel, {b.read(x)}, {b.operand(y, GALLEY_ACCUMULATE, GALLEY_ACCUMULATE)});
+    Running r(b, false, Poison::Yes);
+    Status status = r.executor->load();
+    for (int times = 0; times < 2 && status.ok(); ++times) status = r.executor->run(SegmentKind::Eval);
+    if (!status.ok()) return status.error().cause;
+    EXPECT_EQ(r.values(y), (std::vector<float>{before - 2, before, before + 2, before + 4}));
+    return std::string();
+  };
+  for (const float before : {0.0f, 3.0f, -1e5f}) {
+    EXPECT_EQ(said(adds, before), "");
+    EXPECT_NE(said(all, before).find("element 0 of 'y' does not follow what was there before"), std::string::npos);
+    EXPECT_NE(said(last, before).find("element 3 of 'y' does not follow what was there before"), std::string::npos);
+  }
+}
+
 TEST(Poison, AWorkspaceMayHoldAnything) {
   static galley_kernel scribbling = small::multiply;
   static void* given = nullptr;

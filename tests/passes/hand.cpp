@@ -117,6 +117,12 @@ const std::vector<const galley_op*>& ops() {
             .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ANY_DTYPE)
             .infer<like_first_in_dtype>()
             .table(),
+        made("drops")
+            .input("x", GALLEY_ROLE_ROWS, GALLEY_OPERAND_COMPUTE)
+            .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ANY_DTYPE, 0)
+            .flags(GALLEY_OP_TRAINING_ONLY)
+            .infer<like_first_in_dtype>()
+            .table(),
         made("full")
             .input("x", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ANY_DTYPE)
             .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_ANY_DTYPE)

@@ -53,7 +53,7 @@ AttentionExtents check(const Node& n) {
                      (i == V ? ", k " + shape_text(n.in(K)) : "") + " and with " + std::to_string(e.kv_heads) + " heads of " +
                      std::to_string(e.D) + " it has to be (" + std::to_string(e.B) + ", " + (i == V ? std::to_string(e.Sk) : "keys") +
                      ", " + std::to_string(e.kv_columns()) + ")");
-      numbers(n, i, name);
+      one_dtype(n, Q, "q", i, name);
     }
   for (uint32_t i : {FirstKey, LastKey}) {
     if (!n.has(i)) continue;

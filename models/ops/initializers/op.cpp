@@ -22,8 +22,18 @@ void shape(const Node& n, Shapes& out) {
   out.set(0, GALLEY_F32, static_cast<const int64_t*>(a->data), a->count);
 }
 
+template <class T>
+void fill_with(const Node& n) {
+  for (int64_t i = 0; i < count(n.out(0)); ++i) n.write<T>(0)[i] = static_cast<T>(n.f("value", 0));
+}
 void fill_reference(const Node& n) {
-  for (int64_t i = 0; i < count(n.out(0)); ++i) n.write<double>(0)[i] = n.f("value", 0);
+  switch (n.out(0).dtype) {
+    case GALLEY_F64: return fill_with<double>(n);
+    case GALLEY_I64: return fill_with<int64_t>(n);
+    case GALLEY_I32: return fill_with<int32_t>(n);
+    case GALLEY_U8: return fill_with<uint8_t>(n);
+    default: wrong(n, "fills F64, F32, I64, I32 and U8");
+  }
 }
 
 void normal_reference(const Node& n) {

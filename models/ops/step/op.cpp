@@ -55,6 +55,8 @@ const bool loss_added = add(loss_begin.output("loss", GALLEY_ROLE_WHOLE).infer<l
 void seed_shape(const Node& n, Shapes& out) {
   single(n, 0, "loss_scale");
   single(n, 1, "tokens");
+  in_f32(n, 0, "loss_scale");
+  in_f32(n, 1, "tokens");
   out.set(0, GALLEY_F32, {1});
   out.set(1, GALLEY_F32, {1});
 }

@@ -1,0 +1,75 @@
+// An instruction as its ops define it: their references, in double precision, on numbers of any dtype.
+//
+// How far a kernel may be from its reference. Its operands are what they are, but what it makes of them it rounds on the way. So the
+// reference is evaluated again on operands that are each moved by a rounding unit of the dtype that the node computes in, up or down, in
+// `kMoved` fixed patterns: how far a result moves then is its condition. A product that cancels, a norm of small numbers and an update near
+// zero get the room that they need and no more. With m the largest move of an element, and M the root mean square of its row's moves,
+//
+//   bound = c · (m + M) + r · (|expected| + |what it is added to|) + 4f · (|expected| + typical size of the row),
+//
+// where r is the rounding of the dtype that is written and f the unit of F32: kernels compute in F32. c is `kCondition`: a sum of K
+// products is rounded some √K times more than one operand is moved.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "host/base/result.hpp"
+#include "host/plan/program.hpp"
+
+namespace galley {
+
+inline constexpr int kMoved = 3;
+
+/// Of an operand: floating ones as doubles, others as they are.
+struct Numbers {
+  uint32_t dtype = GALLEY_F32;
+  Shape shape;
+  std::vector<double> floats;
+  std::vector<std::byte> bytes;
+
+  static Numbers of(const Operand& operand);  ///< zeros
+  static Numbers of(const Operand& operand, std::span<const std::byte> bytes);
+  bool floating() const { return !floats.empty() || bytes.empty(); }
+  int64_t count() const { return elements(shape); }
+  void* data() { return floating() ? static_cast<void*>(floats.data()) : bytes.data(); }
+  /// Element i as a number, whatever it is.
+  double at(int64_t i) const;
+};
+
+/// What nodes of an instruction make: outputs, and inputs that they update. By node.
+struct Made {
+  std::vector<std::optional<Numbers>> inputs, outputs;
+};
+
+/// What an instruction reads: the numbers of an operand that has memory.
+using Reading = std::function<Result<Numbers>(const Operand&)>;
+/// The format of an operand that is read as it is stored: the op that unpacks it.
+using FindUnpack = std::function<const galley_op*(const std::string& format)>;
+
+/// The first op of the instruction without a reference; null: they all have one.
+const galley_op* without_reference(const Instruction& code);
+
+/// Evaluates all nodes of an instruction, one after the other. `moved`: 0, or the pattern in which operands are moved, 1 to kMoved.
+Result<std::vector<Made>> evaluate(const Instruction& code, int64_t length, const Reading& read, const FindUnpack& unpack, int moved);
+/// The numbers of an operand in a format.
+Result<Numbers> unpacked(const Instruction& code, const Operand& operand, int64_t length, const Reading& read, const FindUnpack& unpack);
+
+/// The largest error, as a share of its bound, and where.
+struct Worst {
+  double share = 0;
+  int64_t element = -1;
+  double got = 0, expected = 0, bound = 0;
+};
+
+/// Compares numbers with what the reference says: `expected` as it is, `moved` as it is with moved operands. `before`: what they are added
+/// to; null: they are written. `unit`: of the dtype that the node computes in.
+Worst compare(const Numbers& got, const Numbers& expected, std::span<const Numbers* const> moved, const Numbers* before, double unit);
+
+/// The unit in which a node rounds what it computes: of its operands in COMPUTE, else of F32.
+double unit_of(const NodeOf& node);
+
+}  // namespace galley

@@ -1,0 +1,459 @@
+#include "host/exec/reference.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "host/base/json.hpp"
+#include "host/exec/convert.hpp"
+#include "host/plan/check.hpp"
+#include "host/plugins/library.hpp"
+
+namespace galley {
+namespace {
+
+std::string number_text(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.7g", value);
+  return text;
+}
+
+}  // namespace
+
+Reference::Reference(const Program& program, const Plan& plan, Machine& machine, ReferenceOptions options)
+    : program_(program),
+      plan_(plan),
+      machine_(machine),
+      options_(std::move(options)),
+      held_(program.tensors.size()),
+      host_writes_(program.tensors.size(), false) {
+  for (size_t t = 0; t < held_.size(); ++t) held_[t].bytes.assign(static_cast<size_t>(program.tensors[t].bytes), std::byte{0});
+  const auto host = [&](TensorId t) {
+    if (t != no_tensor) host_writes_[static_cast<size_t>(t)] = true;
+  };
+  for (const TensorId t : {program.step_image, program.window, program.corpus, program.staging, program.sample_position}) host(t);
+  for (const auto& [name, t] : program.inputs) host(t);
+  for (const Trained& t : program.trained) parameters_.insert(t.parameter);
+  for (const Instruction& code : program.segment(SegmentKind::Micro).code)
+    if (code.recomputed && code.op)
+      for (const NodeOf& node : nodes_of(code)) cloned_.insert(node.name);
+  find_sources();
+}
+
+/// Constants are what lives for the run, is made of something that does, and is neither trained nor a state nor read from a file.
+void Reference::find_sources() {
+  std::set<TensorId> others;
+  for (const auto& [name, t] : program_.resume) others.insert(t);
+  others.insert(program_.frozen.begin(), program_.frozen.end());
+  for (const TensorId t : {program_.scalars, program_.readback, program_.sums}) others.insert(t);
+  for (const SegmentKind kind : {SegmentKind::Load, SegmentKind::Refresh, SegmentKind::Update}) {
+    std::map<TensorId, std::set<TensorId>> through;
+    for (const Instruction& code : program_.segment(kind).code) {
+      if (code.action != Action::Kernel && code.action != Action::Copy) continue;
+      // What lies between the links of a chain is an input of the first one that is updated, or has no memory and no constant to it.
+      const auto follow = [&](std::span<const Operand> inputs, std::span<const Operand> outputs) {
+        std::set<TensorId> from;
+        for (const Operand& o : inputs) {
+          if (!o.present() || host_writes_[static_cast<size_t>(o.tensor)] || o.tensor == program_.scalars) continue;
+          if (tensor(o.tensor).life == Life::Run) from.insert(o.tensor);
+          else if (const auto at = through.find(o.tensor); at != through.end()) from.insert(at->second.begin(), at->second.end());
+        }
+        for (const Operand& o : outputs) {
+          if (!o.present()) continue;
+          if (tensor(o.tensor).life != Life::Run) through[o.tensor].insert(from.begin(), from.end());
+          else if (!from.empty() && !others.contains(o.tensor) && (kind == SegmentKind::Load || loaded_from_.contains(o.tensor)))
+            (kind == SegmentKind::Load ? loaded_from_ : made_from_)[o.tensor].insert(from.begin(), from.end());
+        }
+      };
+      if (!code.op) follow(code.inputs, code.outputs);
+      else
+        for (const NodeOf& node : nodes_of(code)) follow(node.inputs, node.outputs);
+    }
+  }
+}
+
+std::string Reference::writer_text(const Write& write) const {
+  return write.index < 0 ? "the host" : place_text(program_, write.segment, static_cast<size_t>(write.index));
+}
+
+/// Who wrote last where byte `offset` of a tensor lies, since then.
+std::string Reference::overlap_text(TensorId t, int64_t offset, int64_t since) const {
+  const int64_t at = plan_.placements[static_cast<size_t>(t)].offset + offset;
+  const Write* last = nullptr;
+  for (auto write = writes_.rbegin(); write != writes_.rend() && write->clock > since; ++write) {
+    if (write->tensor == t || write->tensor == no_tensor || tensor(write->tensor).memory != tensor(t).memory) continue;
+    const int64_t begin = plan_.placements[static_cast<size_t>(write->tensor)].offset;
+    if (at < begin || at >= begin + tensor(write->tensor).bytes) continue;
+    last = &*write;
+    break;
+  }
+  return last ? ": '" + tensor(last->tensor).name + "' lies there too, which " + writer_text(*last) + " has written" : "";
+}
+
+Result<std::vector<std::byte>> Reference::peek(const Operand& o) {
+  std::vector<std::byte> out(static_cast<size_t>(o.bytes()));
+  if (!out.empty()) TRY_STATUS(machine_.peek(o.tensor, o.offset, out));
+  return out;
+}
+
+/// What the host has written is what it is now.
+Status Reference::take_host(TensorId t) {
+  if (t == no_tensor || held(t).bytes.empty()) return ok();
+  std::vector<std::byte> now(held(t).bytes.size());
+  TRY_STATUS(machine_.peek(t, 0, now));
+  const bool changes = now != held(t).bytes || held(t).written == 0;
+  held(t).bytes = std::move(now);
+  writes_.push_back({clock_, SegmentKind::Load, -1, no_tensor, t, true});
+  held(t).made.write(0, static_cast<int64_t>(held(t).bytes.size()), static_cast<int64_t>(writes_.size()));
+  held(t).written = clock_;
+  if (changes) held(t).changed = clock_;
+  return ok();
+}
+
+Status Reference::begin(SegmentKind kind) {
+  segment_begin_ = ++clock_;
+  const bool window = kind == SegmentKind::Window || (kind == SegmentKind::Micro && program_.segment(SegmentKind::Window).code.empty());
+  if (window) window_begin_ = clock_;
+  for (size_t t = 0; t < held_.size(); ++t) {
+    const Life life = program_.tensors[t].life;
+    if (life == Life::Segment || (life == Life::Window && window)) held_[t].made = {};
+  }
+  if (kind == SegmentKind::Window || kind == SegmentKind::Eval || kind == SegmentKind::Sample) TRY_STATUS(take_host(program_.step_image));
+  if (kind == SegmentKind::Micro || kind == SegmentKind::Eval || kind == SegmentKind::Sample)
+    for (const auto& [name, t] : program_.inputs) TRY_STATUS(take_host(t));
+  if (kind == SegmentKind::Sample) TRY_STATUS(take_host(program_.sample_position));
+  if (kind == SegmentKind::Refresh)  // a state has been loaded
+    for (const auto& [name, t] : program_.resume) TRY_STATUS(take_host(t));
+  if (kind == SegmentKind::Micro) originals_.clear();
+  return ok();
+}
+
+/// A constant is as new as what it is made of. What an update in this segment has changed, others in it still read as it was.
+Status Reference::check_fresh(TensorId t, SegmentKind kind) {
+  const auto from = loaded_from_.find(t);
+  if (from == loaded_from_.end() || kind == SegmentKind::Load || kind == SegmentKind::Refresh || kind == SegmentKind::Update) return ok();
+  if (const auto again = made_from_.find(t); again != made_from_.end() && again->second != from->second)
+    return plugin_error("reads '" + tensor(t).name + "', which is made again from something else than it was loaded from");
+  for (const TensorId source : from->second) {
+    const Held& of = held(source);
+    if (of.changed > held(t).written && of.changed < segment_begin_)
+      return plugin_error("reads '" + tensor(t).name + "', which is stale: it was made before '" + tensor(source).name + "' changed");
+  }
+  return ok();
+}
+
+Status Reference::check_read(const Operand& o, SegmentKind kind) {
+  Held& of = held(o.tensor);
+  std::vector<Stamped> pieces;
+  of.made.read(o.offset, o.offset + o.bytes(), pieces);
+  const std::vector<std::byte> now = TRY(peek(o));
+  for (const Stamped& piece : pieces) {
+    if (!piece.stamp) {
+      const char* when = tensor(o.tensor).life == Life::Run      ? ""
+                         : tensor(o.tensor).life == Life::Window ? " in this window"
+                                                                 : " in this segment";
+      return plugin_error("reads '" + tensor(o.tensor).name + "', which nothing has written" + when);
+    }
+    Write& write = writes_[static_cast<size_t>(piece.stamp - 1)];
+    write.read = true;
+    if (o.value != no_tensor && write.value != no_tensor && o.value != write.value)
+      return plugin_error("reads '" + tensor(o.tensor).name + "', but another value has taken its place: " + writer_text(write) +
+                          " has written it");
+    const auto begin = static_cast<size_t>(piece.begin - o.offset), end = static_cast<size_t>(piece.end - o.offset);
+    const auto expected = std::span(of.bytes).subspan(static_cast<size_t>(piece.begin), end - begin);
+    const auto [found, kept] =
+        std::mismatch(now.begin() + static_cast<std::ptrdiff_t>(begin), now.begin() + static_cast<std::ptrdiff_t>(end), expected.begin());
+    if (kept == expected.end()) continue;
+    const int64_t byte = found - now.begin() + o.offset;
+    return plugin_error("finds other bytes in '" + tensor(o.tensor).name + "', from element " +
+                        std::to_string(byte / galley_dtype_bytes(tensor(o.tensor).dtype)) + " on, than " + writer_text(write) +
+                        " left there" + overlap_text(o.tensor, byte, write.clock));
+  }
+  return check_fresh(o.tensor, kind);
+}
+
+Status Reference::before(SegmentKind kind, size_t index, bool later) {
+  ++clock_;
+  const Instruction& code = program_.segment(kind).code[index];
+  if (code.action == Action::Read || code.action == Action::Record || code.action == Action::Wait) return ok();
+  for (const auto* operands : {&code.inputs, &code.outputs})
+    for (const Operand& o : *operands) {
+      const uint32_t access = later ? o.later : o.access;
+      if (o.present() && (access & GALLEY_READ) && !(o.inner && operands == &code.inputs) && o.bytes() > 0) TRY_STATUS(check_read(o, kind));
+    }
+  return ok();
+}
+
+void Reference::keep(const Operand& o, std::span<const std::byte> bytes, SegmentKind kind, size_t index) {
+  Held& of = held(o.tensor);
+  const auto at = of.bytes.begin() + static_cast<std::ptrdiff_t>(o.offset);
+  const bool changes = of.written == 0 || !std::equal(bytes.begin(), bytes.end(), at);
+  std::copy(bytes.begin(), bytes.end(), at);
+  writes_.push_back({clock_, kind, static_cast<int32_t>(index), o.value, o.tensor, false});
+  of.made.write(o.offset, o.offset + o.bytes(), static_cast<int64_t>(writes_.size()));
+  of.written = clock_;
+  if (changes) of.changed = clock_;
+}
+
+/// Nobody makes something for nobody: what can be added to is not overwritten before it has been read. Of the step scalars, those of this
+/// window or segment.
+Status Reference::check_lost(const Operand& o, const galley_operand_rule& rule, SegmentKind kind) {
+  if (!(rule.flags & GALLEY_OPERAND_ACCUMULATES)) return ok();
+  const bool scalar = o.tensor == program_.scalars;
+  // Of the step scalars, those that are sums: others have a value until somebody writes another.
+  if (scalar ? rule.role != GALLEY_ROLE_REDUCED : tensor(o.tensor).life == Life::Run) return ok();
+  const int64_t since = kind == SegmentKind::Eval || kind == SegmentKind::Sample ? segment_begin_ : window_begin_;
+  std::vector<Stamped> pieces;
+  held(o.tensor).made.read(o.offset, o.offset + o.bytes(), pieces);
+  for (const Stamped& piece : pieces) {
+    if (!piece.stamp) continue;
+    const Write& write = writes_[static_cast<size_t>(piece.stamp - 1)];
+    if (write.read || (scalar && (write.clock < since || tensor(write.tensor).life != Life::Run))) continue;
+    if (scalar && program_.segment(write.segment).code[static_cast<size_t>(std::max(write.index, 0))].action != Action::Kernel) continue;
+    if (o.value != no_tensor && write.value != no_tensor && o.value != write.value) continue;  // it has taken over the bytes
+    return plugin_error("overwrites '" + tensor(o.tensor).name + "', to which it has to add: what " + writer_text(write) +
+                        " has written there is lost before anybody has read it");
+  }
+  return ok();
+}
+
+/// In a step that is to be skipped, parameters stay.
+Status Reference::check_skipped(const Operand& o, std::span<const std::byte> now, SegmentKind kind) {
+  if ((kind != SegmentKind::Update && kind != SegmentKind::Micro) || !parameters_.contains(o.tensor)) return ok();
+  const auto slot =
+      std::find_if(program_.slots.begin(), program_.slots.end(), [](const ScalarSlot& s) { return s.which == GALLEY_SCALAR_APPLY; });
+  if (slot == program_.slots.end()) return ok();
+  int32_t apply = 1;
+  std::memcpy(&apply, held(program_.scalars).bytes.data() + slot->offset, sizeof apply);
+  if (apply || std::ranges::equal(now, bytes_of(o))) return ok();
+  return plugin_error("changes '" + tensor(o.tensor).name + "' in a step that is to be skipped (apply is 0)");
+}
+
+Status Reference::after(SegmentKind kind, size_t index, bool later) {
+  const Instruction& code = program_.segment(kind).code[index];
+  switch (code.action) {
+    case Action::Kernel: return after_kernel(code, kind, index, later);
+    case Action::Copy: {
+      const Operand &from = code.inputs[0], &to = code.outputs[0];
+      if (!later && from.access == no_access) return ok();
+      const std::vector<std::byte> now = TRY(peek(to));
+      if (!std::ranges::equal(now, bytes_of(from)))
+        return plugin_error("'" + tensor(to.tensor).name + "' is not a copy of '" + tensor(from.tensor).name + "'");
+      keep(to, now, kind, index);
+      ++options_.report->copies;
+      return ok();
+    }
+    case Action::Read: return after_read(code, kind, index);
+    case Action::Write: {
+      const auto bytes = bytes_of(code.inputs[0]);
+      exported_.emplace_back(&code, std::vector<std::byte>(bytes.begin(), bytes.end()));
+      return ok();
+    }
+    default: return ok();
+  }
+}
+
+/// What the file says, rounded once.
+Status Reference::after_read(const Instruction& code, SegmentKind kind, size_t index) {
+  const Operand& to = code.outputs[0];
+  const safetensors::Reader reader = TRY(safetensors::Reader::open(code.file));
+  const safetensors::Entry* entry = reader.find(code.entry);
+  for (size_t i = 0; !entry && i < code.aliases.size(); ++i) entry = reader.find(code.aliases[i]);
+  if (!entry) return plugin_error("the file has no '" + code.entry + "'");
+  std::vector<std::byte> stored(entry->bytes), wanted(static_cast<size_t>(to.bytes()));
+  TRY_STATUS(reader.read(*entry, stored));
+  const uint32_t from = dtype_of(entry->dtype);
+  if (from == to.dtype) {
+    wanted = stored;
+  } else {
+    std::vector<double> numbers(static_cast<size_t>(elements(to.shape)));
+    convert(numbers.data(), GALLEY_F64, stored.data(), from, elements(to.shape));
+    convert(wanted.data(), to.dtype, numbers.data(), GALLEY_F64, elements(to.shape));
+  }
+  const std::vector<std::byte> now = TRY(peek(to));
+  if (now != wanted) return plugin_error("'" + tensor(to.tensor).name + "' is not what '" + code.entry + "' of the file is");
+  keep(to, now, kind, index);
+  ++options_.report->files;
+  return ok();
+}
+
+std::span<const std::byte> Reference::Kernel::now(const Operand& o) const {
+  for (const auto& [operand, bytes] : written)
+    if (operand == &o) return bytes;
+  return {};
+}
+
+Status Reference::after_kernel(const Instruction& code, SegmentKind kind, size_t index, bool later) {
+  Kernel kernel = {kind, later, {}, {}};
+  for (const Operand& o : code.inputs)
+    if (o.present() && (kernel.access(o) & GALLEY_WRITE)) kernel.written.emplace_back(&o, TRY(peek(o)));
+  for (const Operand& o : code.outputs)
+    if (o.present()) kernel.written.emplace_back(&o, TRY(peek(o)));
+  for (const auto& [o, now] : kernel.written) TRY_STATUS(check_skipped(*o, now, kind));
+  const galley_op* none = code.op ? without_reference(code) : nullptr;
+  const std::vector<NodeOf> nodes = code.op ? nodes_of(code) : std::vector<NodeOf>();
+  for (const NodeOf& node : nodes)
+    for (size_t k = 0; k < node.outputs.size() && k < node.op->n_outputs; ++k)
+      if (const Operand& o = node.outputs[k]; o.present() && kernel.access(o) == GALLEY_WRITE)
+        TRY_STATUS(check_lost(o, *node.op->outputs[k], kind));
+  if (!code.op || none) {
+    ++options_.report->without[none ? none->name : code.kernel->op];
+  } else {
+    ++options_.report->segments[segment_names[static_cast<size_t>(kind)]];
+    const Reading read = [&](const Operand& o) -> Result<Numbers> { return Numbers::of(o, bytes_of(o)); };
+    for (int way = 0; way <= kMoved; ++way) kernel.ways.push_back(TRY(evaluate(code, program_.length, read, options_.unpack, way)));
+    for (size_t n = 0; n < nodes.size(); ++n) TRY_STATUS(check_node(code, nodes[n], n, kernel));
+  }
+  for (const auto& [o, now] : kernel.written) keep(*o, now, kind, index);
+  return ok();
+}
+
+Status Reference::check_node(const Instruction& code, const NodeOf& node, size_t number, const Kernel& kernel) {
+  for (size_t k = 0; k < node.inputs.size(); ++k)
+    if (const Operand& o = node.inputs[k]; (o.present() || o.stored) && !o.inner && (kernel.access(o) & GALLEY_WRITE))
+      TRY_STATUS(check_numbers(code, node, o, k, kernel, number));
+  for (size_t k = 0; k < node.outputs.size(); ++k)
+    if (node.outputs[k].present()) TRY_STATUS(check_numbers(code, node, node.outputs[k], k, kernel, number));
+  return ok();
+}
+
+/// Operand k of the node, an output or an input that it has updated.
+Status Reference::check_numbers(const Instruction& code, const NodeOf& node, const Operand& o, size_t k, const Kernel& kernel,
+                                size_t number) {
+  const bool output = k < node.outputs.size() && &o == &node.outputs[k], adds = output && kernel.access(o) == GALLEY_ACCUMULATE;
+  const auto numbers = [&](size_t way) {
+    const Made& made = kernel.ways[way][number];
+    return &*(output ? made.outputs : made.inputs)[k];
+  };
+  std::vector<const Numbers*> moved;
+  for (size_t way = 1; way < kernel.ways.size(); ++way) moved.push_back(numbers(way));
+  // In a chain, what one link rounds goes on to the next ones.
+  double unit = unit_of(node);
+  if (code.links > 1)
+    for (const NodeOf& other : nodes_of(code)) unit = std::max(unit, unit_of(other));
+  const Reading now = [&](const Operand& part) -> Result<Numbers> {
+    const auto bytes = kernel.now(part);
+    return Numbers::of(part, bytes.empty() ? bytes_of(part) : bytes);
+  };
+  const Numbers got = o.stored ? TRY(unpacked(code, o, program_.length, now, options_.unpack)) : TRY(now(o));
+  std::optional<Numbers> was;
+  if (adds && got.floating()) was = Numbers::of(o, bytes_of(o));
+  const Worst worst = compare(got, *numbers(0), moved, was ? &*was : nullptr, unit);
+  ReferenceReport::Count& count = options_.report->compared[{op_text(code), o.dtype}];
+  ++count.outputs;
+  count.numbers += got.count();
+  if (worst.share > count.worst || count.at.empty()) {
+    count.worst = worst.share;
+    count.at = std::string(segment_names[static_cast<size_t>(kernel.segment)]) + " '" + node.name + "'";
+  }
+  if (worst.share > 1) {
+    const double before = was ? was->floats[static_cast<size_t>(worst.element)] : 0;
+    return plugin_error("plugin '" + plugin_of(code.kernel) + "': '" + node.name + "' " +
+                        (!output ? "updates '"
+                         : adds  ? "adds to '"
+                                 : "writes '") +
+                        (o.present() ? tensor(o.tensor).name : o.stored->format) + "', element " + std::to_string(worst.element) + " of " +
+                        dtype_text(o.dtype) + shape_text(o.shape) + ", as " + number_text(worst.got) + "; the reference of op '" +
+                        node.op->name + "' says " + number_text(worst.expected + before) + " ± " + number_text(worst.bound) +
+                        ", so the error is " + number_text(worst.share) + " times its bound");
+  }
+  const bool cloned = output && kernel.segment == SegmentKind::Micro && got.floating() && cloned_.contains(node.name);
+  return cloned ? check_clone(code, node, o, k, *numbers(0), moved, unit) : ok();
+}
+
+/// What is recomputed is what forward has made: that is within the bound of the reference, too.
+Status Reference::check_clone(const Instruction& code, const NodeOf& node, const Operand& o, size_t k, const Numbers& expected,
+                              std::span<const Numbers* const> moved, double unit) {
+  const auto key = std::pair(node.name, k);
+  if (!code.recomputed) {
+    originals_[key] = TRY(peek(o));
+    return ok();
+  }
+  const auto original = originals_.find(key);
+  if (original == originals_.end()) {
+    // In forward it may have been a link of a chain that leaves nothing in memory.
+    for (const Instruction& other : program_.segment(SegmentKind::Micro).code)
+      if (!other.recomputed && other.op)
+        for (const NodeOf& made : nodes_of(other))
+          if (made.name == node.name) return ok();
+    return plugin_error("'" + node.name + "' is to be made again, but nothing in forward has that name");
+  }
+  if (original->second.size() != static_cast<size_t>(o.bytes())) return ok();
+  const Worst apart = compare(Numbers::of(o, original->second), expected, moved, nullptr, unit);
+  if (apart.share <= 2) return ok();
+  return plugin_error("'" + node.name + "' makes '" + tensor(o.tensor).name + "' again, but element " + std::to_string(apart.element) +
+                      " is " + number_text(apart.expected) + ", and was " + number_text(apart.got) + " in forward");
+}
+
+Status Reference::fed(TensorId input, int64_t offset) {
+  ++clock_;
+  const auto size = static_cast<size_t>(tensor(input).bytes);
+  std::vector<std::byte> now(size), wanted(size);
+  if (size == 0) return ok();
+  TRY_STATUS(machine_.peek(input, 0, now));
+  TRY_STATUS(machine_.peek(program_.window, offset, wanted));
+  if (now != wanted) return plugin_error("input '" + tensor(input).name + "' is not what the window holds");
+  return ok();
+}
+
+Status Reference::exported(const std::filesystem::path& directory) {
+  for (const auto& [code, bytes] : exported_) {
+    const safetensors::Reader reader = TRY(safetensors::Reader::open(directory / code->file));
+    const safetensors::Entry* entry = reader.find(code->entry);
+    std::vector<std::byte> found(entry ? entry->bytes : 0);
+    if (entry) TRY_STATUS(reader.read(*entry, found));
+    if (!entry || dtype_of(entry->dtype) != code->inputs[0].dtype || found != bytes)
+      return plugin_error("'" + code->entry + "' in " + code->file + " is not what '" + tensor(code->inputs[0].tensor).name + "' held");
+    ++options_.report->files;
+  }
+  exported_.clear();
+  return ok();
+}
+
+// ---- What was found --------------------------------------------------------------------------------------------------------------
+
+std::string ReferenceReport::text() const {
+  int64_t outputs = 0, numbers = 0;
+  const Count* worst = nullptr;
+  std::set<std::string> ops;
+  for (const auto& [key, count] : compared) {
+    outputs += count.outputs;
+    numbers += count.numbers;
+    ops.insert(key.first);
+    if (!worst || count.worst > worst->worst) worst = &count;
+  }
+  std::string text = "reference: " + std::to_string(outputs) + " outputs of " + std::to_string(ops.size()) + " ops, " +
+                     std::to_string(numbers) + " numbers, " + std::to_string(copies) + " copies and " + std::to_string(files) +
+                     " tensors of files are right";
+  if (worst) {
+    char share[32];
+    std::snprintf(share, sizeof share, "%.2f", worst->worst);
+    text += std::string("; the largest error is ") + share + " of its bound, in " + worst->at;
+  }
+  for (const auto& [op, n] : without) text += "; op '" + op + "' has no reference (" + std::to_string(n) + " times)";
+  return text;
+}
+
+std::string ReferenceReport::json() const {
+  const auto counts = [](const std::map<std::string, int64_t>& of) {
+    Table out;
+    for (const auto& [name, n] : of) out[name] = Value(n);
+    return Value(std::move(out));
+  };
+  std::map<std::string, Table> ops;
+  for (const auto& [key, count] : compared)
+    ops[key.first][dtype_text(key.second)] = Value(Table{
+        {"outputs", Value(count.outputs)}, {"numbers", Value(count.numbers)}, {"worst", Value(count.worst)}, {"at", Value(count.at)}});
+  Table by_op;
+  for (auto& [op, dtypes] : ops) by_op[op] = Value(std::move(dtypes));
+  return to_json(Value(Table{{"copies", Value(copies)},
+                             {"files", Value(files)},
+                             {"segments", counts(segments)},
+                             {"without", counts(without)},
+                             {"ops", Value(std::move(by_op))}}),
+                 1) +
+         "\n";
+}
+
+}  // namespace galley

@@ -1,0 +1,112 @@
+"""What the tests of reference mode share: strategies as `galley plugins` lists them, tiny models of each family, and a recipe that is trained, saved, evaluated and
+sampled from under --reference."""
+import collections
+import itertools
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+
+from galley_test import check, from_config, program, recipe, run, source
+
+text = 'one two three four five six seven eight nine ten. ' * 12
+data = 'data.text { files = { arg("text") }, tokenizer = "bytes", validation = 0.2 }'
+llama = dict(vocab_size=256, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=16)
+models = {
+    'gpt2': from_config('gpt2', vocab_size=256, n_positions=16, n_embd=16, n_layer=2, n_head=2),
+    'llama': from_config('llama', **llama),
+    'mistral': from_config('mistral', sliding_window=5, **llama),
+    'qwen2': from_config('qwen2', tie_word_embeddings=True, **llama),
+}
+computes = ('fp32', 'bf16', 'fp16')
+
+
+def strategies():
+    """{name: how a recipe uses it}, by plugins/*/example.lua."""
+    listed = [line.split()[0] for line in run('plugins').stdout.split('\n\n')[0].splitlines()[1:]]
+    out = {name: f'use "{name}" {{}}' for name in listed}
+    for file in source.glob('plugins/*/example.lua'):
+        for line in file.read_text().splitlines():
+            if line.startswith('use "'):
+                out[line.split('"')[1]] = line
+    return out
+
+
+uses = strategies()
+worst = collections.defaultdict(lambda: dict(outputs=0, numbers=0, worst=0, at=''))
+segments = collections.Counter()
+without = collections.Counter()
+runs = 0
+
+
+def use_of(name, family, compute):
+    if name == 'amp':
+        return 'use "amp" ' + ('{ compute = "fp16", loss_scale = 256 }' if compute == 'fp16' else '{ compute = "bf16" }')
+    text = uses[name]
+    if family != 'gpt2':
+        text = text.replace('"transformer.h.0.*"', '"model.layers.0.*"').replace('{ "*.c_attn", "*.c_proj" }', '{ "*.q_proj", "*.down_proj" }')
+    return text
+
+
+def command(where, *words):
+    """Runs a command of the program under --reference and adds up what it compared; None, or what it says."""
+    global runs
+    out = pathlib.Path('report.json').resolve()
+    out.unlink(missing_ok=True)
+    r = subprocess.run([program, *map(str, words), '--reference', '--reference-out', out], capture_output=True, text=True, errors='replace', timeout=600,
+                       env=dict(os.environ, OMP_NUM_THREADS='1'))
+    runs += 1
+    if not check(r.returncode == 0, f'{where}: {" ".join(map(str, words))}: exit code {r.returncode}: {r.stderr[-1500:]}'):
+        return
+    report = json.loads(out.read_text())
+    segments.update(report['segments'])
+    without.update(report['without'])
+    for op, dtypes in report['ops'].items():
+        for dtype, x in dtypes.items():
+            to = worst[op, dtype]
+            to['outputs'] += x['outputs']
+            to['numbers'] += x['numbers']
+            if x['worst'] >= to['worst']:
+                to['worst'], to['at'] = x['worst'], f'{where}, {x["at"]}'
+
+
+def everything(names, family, compute, *flags, model=None, seed=9, **more):
+    """Trains, validates, exports, evaluates and samples."""
+    names = [n for n in names if n != 'amp'] + (['amp'] if compute != 'fp32' else [])
+    label = '+'.join(names) + f'-{family}-{compute}'
+    pathlib.Path('text.txt').write_text(text)
+    shutil.rmtree(label, ignore_errors=True)
+    entries = dict(batch=2, length=12, steps=2, seed=seed, head_rows=7, validate=dict(every=1))
+    entries.update(more)
+    path = recipe(f'{label}.lua', model or models[family], data, *(use_of(n, family, compute) for n in names), **entries)
+    command(label, 'train', path, '--out', label, '--set', 'text=text.txt', *flags)
+    if pathlib.Path(label, 'state').exists():
+        command(label, 'eval', label)
+        command(label, 'sample', label, '--prompt', 'one two', '--tokens', 2)
+    return label
+
+
+def planned(names):
+    """Whether they go together."""
+    path = recipe('plan.lua', models['gpt2'], 'data.random {}', *(uses[n] for n in names), batch=2, length=12, steps=2)
+    return subprocess.run([program, 'plan', str(path)], capture_output=True).returncode == 0
+
+
+optimizers = [n for n in uses if planned([n])]
+others = [n for n in uses if n not in optimizers]
+
+
+def pairs():
+    """Each pair that goes together, with an optimizer."""
+    for a, b in itertools.combinations(uses, 2):
+        names = [a, b] if {a, b} & set(optimizers) else [a, b, optimizers[0]]
+        if planned(names):
+            yield names
+
+
+def table():
+    print(f'{runs} commands; instructions by segment: {dict(segments)}')
+    for (op, dtype), x in sorted(worst.items()):
+        print(f'  {op:28} {dtype:5} {x["outputs"]:8} outputs {x["numbers"]:10} numbers  {x["worst"]:.3f} of the bound  {x["at"]}')
+    check(not without, f'ops without a reference: {dict(without)}')
