@@ -23,7 +23,7 @@ SAMPLE = $(GALLEY) sample $(RUN) --prompt "A recipe is"
 SOURCES = $(shell find host sdk models plugins tests -name '*.[ch]' -o -name '*.[ch]pp' -o -name '*.cu')
 
 help:
-	@echo 'make quickstart   install what is missing, build, train a small model on this folder and let it speak'
+	@echo 'make quickstart   install what is missing, build, train a small model on this folder and continue a prompt'
 	@echo 'make build        install what is missing and build $(GALLEY)'
 	@echo 'make test         build, run every test, and a part of them under sanitizers'
 	@echo 'make test-mutants take away each barrier of the CUDA kernels in turn: a test has to fail'
@@ -31,7 +31,7 @@ help:
 	@echo 'make bench-gpu    time whole steps on it, beside PyTorch where python3 has that'
 	@echo 'make format       lay out the sources as .clang-format says'
 	@echo 'make lint         clang-tidy and cppcheck; FILES="host/base/file.cpp …" for some files only'
-	@echo 'make fuzz         feed junk to what reads strangers'\'' files; SECONDS=3600 for an hour each'
+	@echo 'make fuzz         fuzz the readers of untrusted files; SECONDS=3600 for an hour each'
 	@echo
 	@echo 'JOBS=N limits how much is compiled at once. Other builds (dev, asan, cuda): cmake --preset NAME'
 

@@ -204,7 +204,7 @@ std::string plan_table(const Program& program, const Plan& plan, const Target& t
   const double best = static_cast<double>(program.micro_batches) * segment_seconds(program, SegmentKind::Micro, target) +
                       segment_seconds(program, SegmentKind::Window, target) + segment_seconds(program, SegmentKind::Update, target);
   if (best > 0 && program.segment(SegmentKind::Update).code.size() > 0)
-    add("\n  at best         %12s a step, %stok/s: an estimate, each launch at the target's peak or bandwidth", seconds_text(best).c_str(),
+    add("\n  at best         %12s a step, %s tok/s: an estimate, each launch at the target's peak or bandwidth", seconds_text(best).c_str(),
         count_text((program.window_tokens > 0 ? static_cast<double>(program.window_tokens) : tokens) / best).c_str());
   add("\n  on disk         %12s   %s saved, %s a resume state\n\n", bytes_text(disk.total()).c_str(), bytes_text(disk.exported).c_str(),
       bytes_text(disk.state).c_str());
