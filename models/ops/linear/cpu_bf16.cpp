@@ -12,7 +12,7 @@
 //     768 → 50304       769 |  940     471 |  980     644 |  800
 //
 // Beside F32 (the faster one of cpu.cpp and cpu_blocked.cpp), in tasks for one thread, while other programs had the machine's other
-// processor (tests/models/bench_kernels), in GF, F32 | this:
+// processor (tests/bench/kernels.cpp), in GF, F32 | this:
 //     rows, K → N              y             dx             dW
 //     256,  768 → 768, T    168 | 1173    173 | 1118    162 | 1076
 //     256,  768 → 2304, T   163 |  982    169 | 1111    150 |  875
