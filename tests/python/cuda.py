@@ -121,8 +121,8 @@ def scripts():
         "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"))))
     with open('text.txt', 'w') as file:
         file.write('Some text for a small model to read.\n' * 60)
-    sets = {'model': 'model', 'text': 'text.txt', 'data': 'prompts.jsonl', 'chat': 'chat.jsonl', 'steps': '2', 'length': '96', 'accumulate': '2', 'layers': '1',
-            'width': '32', 'heads': '2', 'vocab': '320'}
+    sets = {'model': 'model', 'text': 'text.txt', 'data': 'prompts.jsonl', 'chat': 'chat.jsonl', 'steps': '2', 'length': '96', 'accumulate': '1', 'batch': '1',
+            'layers': '1', 'width': '32', 'heads': '2', 'vocab': '320'}
     names = sorted(x.name for x in (source / 'scripts').glob('*.lua'))
     check(len(names) >= 5, f'scripts: {names}')
     for name, precision in [(x, p) for x in names for p in ('fp32', 'bf16') if p == 'fp32' or x == 'finetune.lua']:

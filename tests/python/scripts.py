@@ -58,7 +58,8 @@ for script in sorted((source / 'scripts').glob('*.lua')):
 
 # What the headers name as choices.
 for script, sets in (('finetune', ['precision=bf16', 'weights=bf16']), ('finetune', ['recompute=false']), ('lora', ['precision=bf16', 'recompute=false']),
-                     ('chat', ['adapter=true', 'precision=bf16']), ('pretrain', ['precision=bf16', 'layers=1', 'width=32', 'heads=2', 'vocab=400', 'tokenizer=bpe'])):
+                     ('chat', ['adapter=true', 'precision=bf16']),
+                     ('pretrain', ['precision=bf16', 'layers=1', 'width=32', 'heads=2', 'vocab=400', 'tokenizer=bpe'])):
     given = [*sets, *dict(finetune=['text=books', 'model=base/model'], lora=['data=prompts.jsonl', 'model=base/model'],
                           chat=['chat=chat.jsonl', 'model=base/model'], pretrain=['text=books'])[script], 'steps=1', 'length=64']
     out = f'{script}-{sets[0]}'
