@@ -8,7 +8,8 @@ namespace galley {
 namespace {
 
 // The number of edits between two names, or some number above `limit` where there are more. Only what lies within `limit` of the diagonal
-// can be part of an answer, so that long names cost no more than their length.
+// can be part of an answer, so that long names cost no more than their length. A file decides how long they are: the whole table for a name
+// of 50 MB beside one of 26 letters had 10 GB, and a header with a million unknown tensors took 4.1 s where it takes 2.2 s now.
 size_t edits(std::string_view a, std::string_view b, size_t limit) {
   if (a.size() > b.size()) std::swap(a, b);
   if (b.size() - a.size() > limit) return limit + 1;

@@ -1,6 +1,7 @@
 // Threads that do the blocks of one piece of work after the other. Blocks are claimed as threads come free, so that a thread whose
 // processor another program has taken holds up one block and not its share; a thread that waits spins for some microseconds, lends its
-// processor to one that has a block and no processor, and sleeps.
+// processor to one that has a block and no processor, and sleeps. OpenMP does neither: its threads spin away the time that a busy program
+// then lacks, and a static split waits for the thread that has lost its processor. processor_loan.hpp has the times of steps.
 #pragma once
 
 #include <atomic>

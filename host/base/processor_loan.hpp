@@ -1,5 +1,11 @@
 // A thread that waits for another gives it its processor, when the system has given the other's to a different program. Without this,
 // both wait for the milliseconds of that program's turn, and a processor stands idle or falls to the program as well.
+//
+// Measured on two cores (tests/bench/threads.py, medians of 3 rounds), in ms a step, without | with:
+//                                alone          beside 1 busy program    beside 2
+//     quickstart               71.5 |  70.8        591.4 |  106.6       192.1 |  146.8
+//     GPT-2 124M, B=4 T=64    853.9 | 792.6       3118.4 | 1157.6      2153.7 | 1700.4
+// With it, a step takes .97 to 1.07 times as long as its fair share of the processors allows.
 #pragma once
 
 #include <sched.h>

@@ -14,6 +14,7 @@
 #include "host/report/data_report.hpp"
 #include "host/report/plan_report.hpp"
 #include "host/report/progress.hpp"
+#include "host/session/study.hpp"
 
 namespace galley {
 namespace {
@@ -23,9 +24,6 @@ const FlagSpec confine_flag = {"--confine", "", "limit a recipe by somebody else
 const FlagSpec plugin_path_flag = {"--plugin-path", "DIR",
                                    "search DIR for plugins first; DIR is a plugin's folder or a folder of such folders", true, false};
 const FlagSpec device_flag = {"--device", "KIND", "the device to run on: cpu, or cuda for an NVIDIA GPU (cpu)", false, false};
-const FlagSpec target_flag = {"--target", "NAME|FILE",
-                              "plan for another machine: a100, h100, h200, b200, l40s, rtx3090, rtx4090, rtx5090, or a TOML file", false,
-                              false};
 const FlagSpec memory_flag = {"--memory", "BYTES", "refuse a plan that needs more memory than this, e.g. 24GiB", false, false};
 const FlagSpec poison_flag = {"--poison", "", "debug: before each instruction, fill all memory except its operands with junk (slow)", false,
                               false};
@@ -39,6 +37,12 @@ const FlagSpec profile_flag = {"--profile", "",
                                false, false};
 const FlagSpec trace_flag = {"--trace", "FILE", "write what runs when in steps 2 to 4, for chrome://tracing or ui.perfetto.dev", false,
                              false};
+
+FlagSpec target_flag_for(const std::filesystem::path& shipped) {
+  std::string names;
+  for (const std::string& name : target_names(shipped)) names += name + ", ";
+  return {"--target", "NAME|FILE", "plan for another machine: " + names + (names.empty() ? "" : "or ") + "a TOML file", false, false};
+}
 
 constexpr size_t kMostThreads = 4096;
 
@@ -153,6 +157,7 @@ Status command_plugins(const CommandLine& a) {
 }  // namespace
 
 std::vector<CommandSpec> all_commands() {
+  const FlagSpec target_flag = target_flag_for(find_installation().targets);
   return {
       {"plan",
        "RECIPE",

@@ -232,7 +232,7 @@ class Caster {
     const auto [at, fresh] = views_.try_emplace({of, dtype}, 0);
     if (!fresh) return at->second;
     GraphTensor x = same(of, dtype);
-    x.name += ", as it is read";
+    x.name = graph_.tensor(of).name + "." + dtype_text(dtype);
     x.numbers_of = of;
     return at->second = TRY(graph_.make(std::move(x)));
   }

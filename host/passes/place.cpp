@@ -165,11 +165,11 @@ Status Placer::begin(int64_t micro_batches) {
   };
   program_.staging = host("staging", kStagingBytes);
   if (steps()) {
-    program_.step_image = host("what the host says of a step", graph_.host_bytes);
-    program_.readback = host("what the host reads of a step", graph_.scalar_bytes);
+    program_.step_image = host("step_image", graph_.host_bytes);
+    program_.readback = host("step_readback", graph_.scalar_bytes);
   }
-  if (c_.options.window_bytes) program_.window = host("window buffers", c_.options.window_bytes(micro_batches));
-  if (c_.options.corpus_bytes > 0) program_.corpus = host("data in memory", c_.options.corpus_bytes);
+  if (c_.options.window_bytes) program_.window = host("window_buffers", c_.options.window_bytes(micro_batches));
+  if (c_.options.corpus_bytes > 0) program_.corpus = host("corpus", c_.options.corpus_bytes);
   return ok();
 }
 

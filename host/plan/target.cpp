@@ -325,15 +325,21 @@ Result<std::optional<Target>> read_whole_target(const std::filesystem::path& pat
   return std::optional(TRY(parse_target(*text, path.string(), Target())));
 }
 
+std::vector<std::string> target_names(const std::filesystem::path& shipped) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(shipped, error))
+    if (entry.path().extension() == ".toml") names.push_back(entry.path().stem().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 Result<std::filesystem::path> find_target(const std::string& name, const std::filesystem::path& shipped) {
   std::error_code error;
   if (std::filesystem::is_regular_file(name, error)) return std::filesystem::path(name);
   const std::filesystem::path own = shipped / (name + ".toml");
   if (name.find('/') == std::string::npos && std::filesystem::is_regular_file(own, error)) return own;
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(shipped, error))
-    if (entry.path().extension() == ".toml") names.push_back(entry.path().stem().string());
-  std::sort(names.begin(), names.end());
+  const std::vector<std::string> names = target_names(shipped);
   std::string list;
   for (const std::string& n : names) list += (list.empty() ? "" : ", ") + n;
   const std::string guess = did_you_mean(name, names);

@@ -96,6 +96,9 @@ class TargetView {
   galley_target view_ = {};
 };
 
+/// The targets that come with the program, in alphabetical order: the names of the TOML files in `shipped`.
+std::vector<std::string> target_names(const std::filesystem::path& shipped);
+
 /// Where --target finds the machine that it names: a file, or one of the targets that come with the program ("h100" is h100.toml in
 /// `shipped`). A name that is neither is an error with the names that there are, exit code Recipe.
 Result<std::filesystem::path> find_target(const std::string& name, const std::filesystem::path& shipped);

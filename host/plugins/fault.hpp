@@ -16,7 +16,8 @@ struct CallMark {
   const CallMark* outer = nullptr;  ///< the call around this one
 };
 
-/// Says for a scope what is called. [main-thread], where all calls into plugins begin; what they start on other threads dies in their name.
+/// Says for a scope what is called. [main-thread], where all calls into plugins begin. A crash on a thread that the call has started is
+/// reported as a crash of the call.
 class Calling {
  public:
   explicit Calling(CallMark mark) : mark_(mark) {

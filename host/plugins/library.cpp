@@ -257,7 +257,7 @@ Result<const Library*> open_library(const std::filesystem::path& file, const Man
   } catch (...) {
     return at(file, "cannot be loaded: an exception of unknown type");
   }
-  // Numbers are written as C writes them, whatever an initializer made of the locale: half of Europe has a comma in them.
+  // An initializer may have changed the locale. Galley writes numbers with a decimal point: a comma would make its JSON unreadable.
   std::setlocale(LC_ALL, "C");
   std::locale::global(std::locale::classic());
   if (!library->has(GALLEY_ENTRY_SYMBOL)) return at(file, "does not export " GALLEY_ENTRY_SYMBOL);

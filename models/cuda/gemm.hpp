@@ -28,7 +28,7 @@ namespace galley::cuda {
 /// What sums are made of.
 enum class Compute : uint8_t {
   F32,   ///< of F32, BF16 or F16 as they are
-  Tf32,  ///< of F32 with 10 bits behind the point
+  Tf32,  ///< of F32 with 10 bits of mantissa
   I32,   ///< of I8, into I32
 };
 

@@ -118,7 +118,7 @@ class GemmEngine {
     else widen_all(static_cast<const float*>(data) + at, stride, n, to);
     if (p.compute == Compute::Tf32) std::transform(to, to + n, to, tf32);
   }
-  /// Rounded to 10 bits behind the point.
+  /// Rounded to 10 bits of mantissa.
   static double tf32(double x) {
     int exponent = 0;
     const double fraction = std::frexp(x, &exponent);

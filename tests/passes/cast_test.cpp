@@ -59,9 +59,9 @@ TEST_F(Cast, WhatLiesBetweenProductsIsIn16Bit) {
   EXPECT_EQ(dtype(a) + dtype(b), "bf16bf16");
   EXPECT_EQ(text(Section::Forward),
             "copy(x) -> x in bf16\n"
-            "product(x in bf16, w in bf16, as it is read) -> a\n"
+            "product(x in bf16, w.bf16) -> a\n"
             "follows(a) -> b\n"
-            "product(b, w in bf16, as it is read) -> y\n"
+            "product(b, w.bf16) -> y\n"
             "loss(y) -> scalar.loss\n");
 }
 
@@ -85,9 +85,9 @@ TEST_F(Cast, OneCastServesAllReadersAndF32StaysForTheOthers) {
   EXPECT_EQ(text(Section::Forward),
             "full(x) -> n\n"
             "copy(n) -> n in bf16\n"
-            "product(n in bf16, w in bf16, as it is read) -> a\n"
+            "product(n in bf16, w.bf16) -> a\n"
             "loss(a) -> scalar.loss\n"
-            "product(n in bf16, v in bf16, as it is read) -> b\n"
+            "product(n in bf16, v.bf16) -> b\n"
             "loss(b) -> scalar.loss\n"
             "loss(n) -> scalar.loss\n");
 }
@@ -111,7 +111,7 @@ TEST_F(Cast, AFrozenWeightIsKeptIn16BitIfAllReadersComputeSo) {
   EXPECT_EQ(graph.tensor(both).stored, uint32_t{GALLEY_BF16});
   EXPECT_EQ(graph.tensor(one).stored, 0u);
   EXPECT_EQ(graph.tensor(graph.find("one in bf16")).initializer_inputs, std::vector<galley_tensor>{one});
-  EXPECT_EQ(graph.tensor(graph.find("both in bf16, as it is read")).numbers_of, both);
+  EXPECT_EQ(graph.tensor(graph.find("both.bf16")).numbers_of, both);
 }
 
 TEST_F(Cast, CastOnUseKeepsNoCopy) {
@@ -122,7 +122,7 @@ TEST_F(Cast, CastOnUseKeepsNoCopy) {
   ASSERT_EQ(cause(differentiate(*c)), "");
   ASSERT_EQ(done(), "");
   EXPECT_EQ(graph.find("w in f16"), 0u);
-  EXPECT_EQ(graph.tensor(graph.find("w in f16, as it is read")).numbers_of, w);
+  EXPECT_EQ(graph.tensor(graph.find("w.f16")).numbers_of, w);
 }
 
 TEST_F(Cast, BackwardComputesAsForwardDoesAndSumsStayF32) {

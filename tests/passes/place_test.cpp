@@ -142,7 +142,7 @@ TEST_F(Place, WhatTheHostReadsAndWritesLiesWhereItCan) {
   options.corpus_bytes = 10;
   trained();
   ASSERT_EQ(run({order, place}), "");
-  for (const char* name : {"staging", "window buffers", "data in memory"}) EXPECT_EQ(tensor_called(name).memory, 2u) << name;
+  for (const char* name : {"staging", "window_buffers", "corpus"}) EXPECT_EQ(tensor_called(name).memory, 2u) << name;
   for (const char* name : {"w", "x", "step scalars"}) EXPECT_EQ(tensor_called(name).memory, 0u) << name;
 }
 

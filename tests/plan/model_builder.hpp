@@ -89,7 +89,7 @@ class Builder {
     i.outputs = {out(to)};
     return events;
   }
-  /// A segment begins with what the host says of a step.
+  /// A segment begins with a copy of the step image: what the host says of a step.
   void take_image(SegmentKind kind) {
     code = &p.segment(kind).code;
     Instruction& i = emit(Action::Copy, "step image");

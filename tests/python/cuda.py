@@ -111,40 +111,40 @@ def tuned():
 
 def scripts():
     """Every recipe that people run: planned for every machine that ships, and trained for a step or two."""
-    for name, part in (('model', fixtures / 'models' / 'llama-gqa-tied'), ('chat', fixtures / 'models' / 'llama-gqa-tied')):
-        shutil.copytree(part, name, ignore=shutil.ignore_patterns('*.npy'))
-    # A tokenizer and a chat template, for chat.lua.
+    shutil.copytree(fixtures / 'models' / 'llama-gqa-tied', 'model', ignore=shutil.ignore_patterns('*.npy', '*.safetensors'))
+    # A tokenizer and a chat template: the weights of the fixture are of a smaller vocabulary, so that new ones are drawn.
     says = [dict(role='user', content='What is a galley?'), dict(role='assistant', content='A ship with oars, and its kitchen.')]
     pathlib.Path('chat.jsonl').write_text((json.dumps(dict(messages=says)) + '\n') * 40)
+    pathlib.Path('prompts.jsonl').write_text((json.dumps(dict(prompt=says[0]['content'], answer=says[1]['content'])) + '\n') * 40)
     run('tokenize', '--train', 'chat.jsonl', '--vocab', 300, '--out', 'tokenizer')
-    shutil.copy('tokenizer/tokenizer.json', 'chat')
-    config = json.loads((pathlib.Path('chat') / 'config.json').read_text())
-    (pathlib.Path('chat') / 'config.json').write_text(json.dumps(dict(config, vocab_size=320, max_position_embeddings=96)))
-    (pathlib.Path('chat') / 'tokenizer_config.json').write_text(json.dumps(dict(json.load(open('tokenizer/tokenizer_config.json')), chat_template=(
+    shutil.copy('tokenizer/tokenizer.json', 'model')
+    config = json.loads((pathlib.Path('model') / 'config.json').read_text())
+    (pathlib.Path('model') / 'config.json').write_text(json.dumps(dict(config, vocab_size=320, max_position_embeddings=96)))
+    (pathlib.Path('model') / 'tokenizer_config.json').write_text(json.dumps(dict(json.load(open('tokenizer/tokenizer_config.json')), chat_template=(
         "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}"
         "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"))))
     with open('text.txt', 'w') as file:
         file.write('Some text for a small model to read.\n' * 60)
-    sets = {'model': 'model', 'batch': 'model/batch.safetensors', 'text': 'text.txt', 'steps': '2'}
+    sets = {'model': 'model', 'text': 'text.txt', 'data': 'prompts.jsonl', 'chat': 'chat.jsonl', 'steps': '2', 'length': '96', 'accumulate': '1', 'batch': '1',
+            'layers': '1', 'width': '32', 'heads': '2', 'vocab': '320'}
     names = sorted(x.name for x in (source / 'scripts').glob('*.lua'))
     check(len(names) >= 5, f'scripts: {names}')
-    for name in names:
+    for name, precision in [(x, p) for x in names for p in ('fp32', 'bf16') if p == 'fp32' or x == 'finetune.lua']:
         text = (source / 'scripts' / name).read_text()
         words = [y for x, v in sets.items() if f'arg("{x}"' in text for y in ('--set', f'{x}={v}')]
-        path = source / 'scripts' / name
-        if 'arg("chat")' in text:  # the weights of `chat` are of a smaller vocabulary
-            path = pathlib.Path(name)
-            path.write_text(text.replace('arg("model") }', 'arg("model"), init = "random" }'))
-            words = ['--set', 'model=chat', '--set', 'chat=chat.jsonl', '--set', 'steps=2', '--set', 'length=96']
+        words += ['--set', f'precision={precision}'] if 'arg("precision"' in text else []
+        words += ['--set', 'tokenizer=tokenizer'] if 'arg("tokenizer")' in text else []
+        path = pathlib.Path(name)
+        path.write_text(text.replace('arg("model") }', 'arg("model"), init = "random" }'))
         for target in targets:
             p = json.loads(run('plan', path, '--json', '--target', target, *words).stdout)
             check(p['classes']['device']['planned'] > p['classes']['pinned']['planned'] > 0, f'{name} for {target}: {p["classes"]}')
         made = []
         for where, flags in (('cpu', []), ('gpu', gpu)):
-            run('train', path, '--out', f'{name}-{where}', *words, *flags)
-            made.append([json.loads(x)['loss'] for x in open(f'{name}-{where}/metrics.jsonl') if '"loss"' in x])
-        bound = 2e-2 if 'amp' in text else 1e-4
-        check(len(made[0]) == 2 and all(abs(a - b) <= bound * abs(a) for a, b in zip(*made)), f'{name}: losses {made}')
+            run('train', path, '--out', f'{name}-{precision}-{where}', *words, *flags)
+            made.append([json.loads(x)['loss'] for x in open(f'{name}-{precision}-{where}/metrics.jsonl') if '"loss"' in x])
+        bound = 2e-2 if precision == 'bf16' else 1e-4
+        check(len(made[0]) == 2 and all(abs(a - b) <= bound * abs(a) for a, b in zip(*made)), f'{name}, {precision}: losses {made}')
 
 
 def profiled():

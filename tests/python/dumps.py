@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`galley plan --dump`: what every pass makes of scripts/lora.lua, compared with tests/golden/passes. `tests/python/dumps.py --update`, with the variables of
+"""`galley plan --dump`: what every pass makes of tests/golden/lora.lua, compared with tests/golden/passes. `tests/python/dumps.py --update`, with the variables of
 galley_test.py, records it anew."""
 import json
 import pathlib
@@ -10,7 +10,7 @@ from galley_test import check, finish, fresh_folder, run, save, source
 
 fresh_folder()
 folder = source / 'tests' / 'golden' / 'passes'
-shutil.copy(source / 'scripts' / 'lora.lua', 'lora.lua')
+shutil.copy(source / 'tests' / 'golden' / 'lora.lua', 'lora.lua')
 pathlib.Path('model').mkdir()
 pathlib.Path('model/config.json').write_text(json.dumps(dict(
     model_type='llama', vocab_size=32, hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,

@@ -13,7 +13,7 @@
 //
 // Bits. The same bytes for any number of threads: the division depends on B, Sq and the heads alone.
 //
-// Measured on one thread of an Intel core with 512-bit vectors (FMA peak 226 GF; tests/models/bench_kernels), causal FLOPs only, best of
+// Measured on one thread of an Intel core with 512-bit vectors (FMA peak 226 GF; tests/bench/kernels.cpp), causal FLOPs only, best of
 // several runs, in GF, forward | backward, F32 where nothing else is said:
 //     GPT-2, 4 × 64                        60 |  60
 //     GPT-2, 1 × 512                      110 | 120

@@ -1,5 +1,6 @@
 // Copies and conversions, at the bandwidth of the operands. Sums (the output accumulates) are made in F32, in F64 when both sides are F64,
-// and rounded once.
+// and rounded once. F32 into 16 bit goes from operand to operand without a buffer between: all trained weights are converted after each
+// update, which was 9 % of a step of GPT-2 in BF16 at 4 x 64. 512 x 3072 numbers take .315 ms on one thread, with the buffer .356 ms.
 #include <cstring>
 
 #include "cpu/number.hpp"

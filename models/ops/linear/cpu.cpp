@@ -15,7 +15,7 @@
 // Threads. They are the host's: a product is cut into tasks by shape alone (Cut), and oneDNN makes each on the thread that claimed it. It
 // wants dense operands, strided ones take the slow path; so tasks are rows of C, or 64 columns of C that are made in a buffer and written
 // out behind. Measured on one thread of an Intel core with 512-bit vectors and 2 MiB of second-level cache (FMA peak 226 GF;
-// tests/models/bench_kernels), in GF, whole product | its tasks:
+// tests/bench/kernels.cpp), in GF, whole product | its tasks:
 //     rows, K → N               y             dx             dW
 //     256,  768 → 768, T     168 | 167     174 | 170      165 | 162
 //     256,  768 → 3072, T     74 | 150     158 | 160      108 | –

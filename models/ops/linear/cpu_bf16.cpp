@@ -12,7 +12,7 @@
 //     768 → 50304       769 |  940     471 |  980     644 |  800
 //
 // Beside F32 (the faster one of cpu.cpp and cpu_blocked.cpp), in tasks for one thread, while other programs had the machine's other
-// processor (tests/models/bench_kernels), in GF, F32 | this:
+// processor (tests/bench/kernels.cpp), in GF, F32 | this:
 //     rows, K → N              y             dx             dW
 //     256,  768 → 768, T    168 | 1173    173 | 1118    162 | 1076
 //     256,  768 → 2304, T   163 |  982    169 | 1111    150 |  875
@@ -26,6 +26,8 @@
 //     512,  768 → 50304     149 |  850    136 |  890    146 |  846
 // So BF16 is 5 to 7.5 times as fast. AVX512-BF16 makes 81 to 110 GF on this core, less than cpu_blocked.cpp: it is for processors that
 // have two units for it and no tiles.
+//
+// Asking for the next strip of B while tiles are multiplied (prefetcht0 in amx_block) was tried: 5 to 25 % slower in most shapes.
 //
 // Chains with an activation (cpu_several.cpp) are refused: they took .96 to 1.04 of their links' time without the product in memory, and
 // 1.0 to 1.1 with it.

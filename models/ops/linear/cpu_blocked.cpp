@@ -1,7 +1,7 @@
 // Linear layers by the blocked product of blocked.hpp, for all dtypes, on any CPU: what runs where oneDNN's fast path does not, or is slower
 // (see cpu.cpp). The same bytes for any number of threads, and with 256-bit and 512-bit vectors.
 //
-// Measured on one thread of an Intel core with 512-bit vectors (FMA peak 226 GF; tests/models/bench_kernels) at 256 rows, in GF, oneDNN's
+// Measured on one thread of an Intel core with 512-bit vectors (FMA peak 226 GF; tests/bench/kernels.cpp) at 256 rows, in GF, oneDNN's
 // tasks (cpu.cpp, – where it declines) | this:
 //     K → N                y             dx            dW
 //     768 → 768, T     167 | 154     170 | 151     162 | 144

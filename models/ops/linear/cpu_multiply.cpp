@@ -99,7 +99,8 @@ Ahead ahead_of_a(const Multiply& p, int64_t i0, int64_t rows, const Panel& at, i
                        : Ahead(p.a, p.dtype, from, p.a_step, rows, at.depth, calls);
 }
 
-// Not inlined: with its caller's variables the inner loop has too few registers, and loads distances again and again.
+// Not inlined: with its caller's variables the inner loop has too few registers, and loads distances again and again. At 512 rows,
+// 768 -> 3072, on one thread, in turns with the inlined one: 3 % less time with 512-bit vectors, 7 % less with 256-bit ones.
 [[gnu::noinline]] void tiles(int64_t rows, int64_t groups, int64_t depth, tile::Strided a, const float* b, int64_t ldb, float* c,
                              int64_t ldc, tile::Onto onto) {
   tile::product(rows, groups, depth, a, b, ldb, c, ldc, onto);

@@ -5,7 +5,7 @@
 // cache, and has no other memory. Where others read the product too, the chain took 1.0 to 1.09 of its links' time, as parts of rows of the
 // activation's other operands come from memory in an order that the processor does not foresee.
 //
-// Measured on one thread of an Intel core with 512-bit vectors and AMX, in turns with the nodes alone (tests/models/bench_kernels); share
+// Measured on one thread of an Intel core with 512-bit vectors and AMX, in turns with the nodes alone (tests/bench/kernels.cpp); share
 // of their time at 256 rows, least and median:
 //                                         F32            BF16 (AMX)     F16
 //     576 → 576, 192, 192              .99 | .99      .97 | .97

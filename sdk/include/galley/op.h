@@ -38,8 +38,8 @@ extern "C" {
  *               costs nothing. (The unpack op of a format has an attribute "dtype", too, but a number: GALLEY_F32 …; see format.h.)
  *   neither     the dtype that the shape rule asks for: F32, mostly.
  * The shape rule checks inputs and follows the attribute.
- * A claim of "tf32" is F32 with the attribute "tf32" = 1: a kernel may round the operands of its products to TF32, 10 bits behind the
- * point. One that does not know the attribute computes in F32. */
+ * A claim of "tf32" is F32 with the attribute "tf32" = 1: a kernel may round the operands of its products to TF32, 10 bits of mantissa.
+ * One that does not know the attribute computes in F32. */
 
 typedef struct galley_operand_rule {
   uint32_t size;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Seconds a step of two builds of the program, alone and beside programs that never rest: does training keep its share of a busy machine?
 
-Usage: bench_threads.py BEFORE AFTER [rounds=5] [model=quickstart,gpt2] [busy=0,1,2] [threads=N]
+Usage: threads.py BEFORE AFTER [rounds=5] [model=quickstart,gpt2] [busy=0,1,2] [threads=N]
 
 BEFORE and AFTER are programs (build/release/galley). Each round runs every case with both, in turn, so that what else the machine does meets both alike; the
 table shows medians over the rounds of a run's mean step, its first two left out. The busy programs are loops of the shell, started here and pinned nowhere:

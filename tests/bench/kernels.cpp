@@ -2,7 +2,7 @@
 // of fused multiply-adds that this machine reaches meanwhile, others by the bytes of their operands. Nothing is checked here:
 // tests/models/kernel_test.cpp does that.
 //
-//   c++ -std=c++20 -O2 -I . -I sdk/include tests/models/bench_kernels/bench.cpp host/base/{pool,ordered,processor_loan}.cpp -o bench
+//   c++ -std=c++20 -O2 -I . -I sdk/include tests/bench/kernels.cpp host/base/{pool,ordered,processor_loan}.cpp -o bench
 //   ./bench build/release/plugins/models v4 [THREADS [FILTER]]
 //
 // With one thread the clock is the thread's own time, which other programs on the machine hardly disturb; with more it is the wall's. Best

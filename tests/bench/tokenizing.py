@@ -2,7 +2,7 @@
 """Times `galley tokenize` beside the tokenizers library (pip install tokenizers), interleaved: whole processes of ours, JSON in and out included, against
 encode_batch of theirs alone, one thread each; and two threads of ours. Equality of the ids is the business of tests/python/tokenizers.py.
 
-Usage: bench_tokenize.py GALLEY TEXTS_JSONL ROUNDS TOKENIZER_JSON…     TEXTS_JSONL: lines {"text": …}
+Usage: tokenizing.py GALLEY TEXTS_JSONL ROUNDS TOKENIZER_JSON…     TEXTS_JSONL: lines {"text": …}
 """
 import json
 import os

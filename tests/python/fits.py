@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""What the README and docs/fits.md say of memory is what the planner says: the table of what fits which card, and the plan at the top. `tests/python/fits.py
+--update`, with the variables of galley_test.py, writes both anew."""
+import concurrent.futures
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+from galley_test import check, finish, program, source
+
+os.chdir(source)
+update = '--update' in sys.argv
+
+# From small to large: the target, and how people call it.
+cards = [('rtx4060', '8 GB (RTX 4060)'), ('rtx3060', '12 GB (RTX 3060)'), ('rtx4080', '16 GB (RTX 4080)'), ('rtx4090', '24 GB (RTX 4090)'),
+         ('rtx5090', '32 GB (RTX 5090)'), ('l40s', '48 GB (L40S)'), ('h100', '80 GB (H100)'), ('h200', '141 GB (H200)')]
+finetune, lora = 'scripts/finetune.lua --set text=LICENSE', 'scripts/lora.lua --set data=docs/fits/prompts.jsonl'
+methods = {
+    'all parameters, F32': finetune,
+    'all parameters, BF16': f'{finetune} --set precision=bf16',
+    'LoRA, F32': lora,
+    'LoRA, BF16': f'{lora} --set precision=bf16',
+    'LoRA, BF16, nothing recomputed': f'{lora} --set precision=bf16 --set recompute=false',
+}
+rows = [('SmolLM2-135M', 'all parameters, F32', 4), ('SmolLM2-135M', 'all parameters, BF16', 8),
+        ('Qwen2.5-0.5B', 'all parameters, F32', 1), ('Qwen2.5-0.5B', 'all parameters, BF16', 4), ('Qwen2.5-0.5B', 'LoRA, BF16', 4),
+        ('Llama-3.2-1B', 'all parameters, F32', 1), ('Llama-3.2-1B', 'all parameters, BF16', 4), ('Llama-3.2-1B', 'LoRA, F32', 1),
+        ('Llama-3.2-1B', 'LoRA, BF16', 4), ('Llama-3.2-1B', 'LoRA, BF16, nothing recomputed', 1),
+        ('Llama-3.2-3B', 'all parameters, BF16', 1), ('Llama-3.2-3B', 'LoRA, BF16', 1), ('Llama-3.2-3B', 'LoRA, BF16, nothing recomputed', 1),
+        ('Llama-3-8B', 'all parameters, BF16', 1), ('Llama-3-8B', 'LoRA, BF16', 1), ('Llama-3-8B', 'LoRA, BF16, nothing recomputed', 1)]
+
+
+def command(model, method, batch, card):
+    return f'galley plan {methods[method]} --set model=docs/fits/{model} --set tokenizer=bytes --set batch={batch} --set length=2048 --target {card}'
+
+
+def planned(words, *more):
+    """The plan's text, or None where it does not fit."""
+    ran = subprocess.run([program, *shlex.split(words)[1:], *more], capture_output=True, text=True)
+    if ran.returncode not in (0, 3):
+        sys.exit(f'FAILED: exit code {ran.returncode}: {words}\n{ran.stderr}')
+    return ran.stdout if ran.returncode == 0 else None
+
+
+def gib(row, card):
+    text = planned(command(*row, card), '--json')
+    return text and json.loads(text)['classes']['device']['planned'] / 2**30
+
+
+def smallest(row):
+    """Of a row: the first card that takes it, and the GiB there. The table says which: it is enough to ask that card and the one before."""
+    said = None if update else recorded.get(row[:2])
+    at = next((i for i, card in enumerate(cards) if card[1] == said), None)
+    if at is not None and (at == 0 or gib(row, cards[at - 1][0]) is None):
+        if found := gib(row, cards[at][0]):
+            return at, found
+    for i, card in enumerate(cards):
+        if found := gib(row, card[0]):
+            return i, found
+    sys.exit(f'FAILED: {row} fits no card')
+
+
+def between(text, name):
+    """The part of a page that this script writes."""
+    found = re.search(f'<!-- {name} -->\n(.*?)<!-- /{name} -->\n', text, re.S)
+    return found.group(1) if found else sys.exit(f'FAILED: no <!-- {name} --> in the page')
+
+
+pages = {name: (source / name).read_text() for name in ('README.md', 'docs/fits.md')}
+recorded = {}
+for line in between(pages['README.md'], 'fits').splitlines():
+    cells = [x.strip() for x in line.split('|')[1:-1]]
+    if len(cells) == 5:
+        recorded[cells[0], cells[1]] = cells[4]
+
+with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    found = list(pool.map(smallest, rows))
+table = '| model | what is trained | batch | memory | smallest card |\n|---|---|---|---|---|\n'
+commands = ''
+for row, (at, size) in zip(rows, found):
+    table += f'| {row[0]} | {row[1]} | {row[2]} × 2,048 | {size:.1f} GiB | {cards[at][1]} |\n'
+    commands += f'| {row[0]} | {row[1]} | {size:.2f} GiB | {cards[at][1]} | `{command(*row, cards[at][0])}` |\n'
+commands = '| model | what is trained | memory | smallest card | command |\n|---|---|---|---|---|\n' + commands
+
+# The plan at the top of the README: what its command prints, up to the second memory.
+shown = between(pages['README.md'], 'plan')
+words = re.search(r'^    (galley plan .*)$', shown, re.M)
+words = words.group(1) if words else command('Llama-3.2-3B', 'LoRA, BF16', 1, 'rtx4090')
+plan = planned(words).split("\n  memory 'pinned'")[0].rstrip()
+made = {('README.md', 'plan'): f'    {words}\n\n```\n{plan}\n```\n', ('README.md', 'fits'): table, ('docs/fits.md', 'fits'): commands}
+for (page, name), text in made.items():
+    if update:
+        before, after = pages[page].split(f'<!-- {name} -->\n')[0], pages[page].split(f'<!-- /{name} -->\n')[1]
+        pages[page] = f'{before}<!-- {name} -->\n{text}<!-- /{name} -->\n{after}'
+        (source / page).write_text(pages[page])
+    check(between(pages[page], name) == text, f'{page}, <!-- {name} -->, is not what the planner says:\n{text}')
+finish()
