@@ -5,7 +5,7 @@
 // `kMoved` fixed patterns: how far a result moves then is its condition. A product that cancels, a norm of small numbers and an update near
 // zero get the room that they need and no more. With m the largest move of an element, and M the root mean square of its row's moves,
 //
-//   bound = c · (m + M) + r · (|expected| + |what it is added to|) + 4f · (|expected| + typical size of the row),
+//   bound = c · (m + M) + r · (|expected| + |what it is added to|) + 16f · (|expected| + typical size of the row),
 //
 // where r is the rounding of the dtype that is written and f the unit of F32: kernels compute in F32. c is `kCondition`: a sum of K
 // products is rounded some √K times more than one operand is moved.

@@ -49,16 +49,16 @@ struct Compilation {
   Roles roles;
   Kernels kernels;
 
-  Decisions decisions = {};            ///< claim
-  std::vector<galley_tensor> sums;     ///< update: of each trainable parameter's gradient the sum of squares, in the block
-  galley_tensor applied = 0;           ///< window: how many steps have been applied
-  Orders orders = {};                  ///< order
-  galley_tensor sample_logits = 0;     ///< order
-  Program program = {};                ///< place, bind; clone and fuse change its code
-  MicroItems micro = {};               ///< place
-  SavedSet saved = {};                 ///< decide
-  std::vector<uint32_t> choices = {};  ///< decide: one a saved tensor
-  int64_t budget = 0;                  ///< decide: bytes of class 0 that a strategy allows; 0: none does
+  Decisions decisions = {};                 ///< claim
+  std::vector<galley_tensor> squares = {};  ///< update: of each trainable parameter's gradient the sum of squares, in the block
+  galley_tensor applied = 0;                ///< window: how many steps have been applied
+  Orders orders = {};                       ///< order
+  galley_tensor sample_logits = 0;          ///< order
+  Program program = {};                     ///< place, bind; clone and fuse change its code
+  MicroItems micro = {};                    ///< place
+  SavedSet saved = {};                      ///< decide
+  std::vector<uint32_t> choices = {};       ///< decide: one a saved tensor
+  int64_t budget = 0;                       ///< decide: bytes of class 0 that a strategy allows; 0: none does
   /// verify: by node, the inputs that its shape rule has seen.
   std::vector<std::vector<galley_tensor>> inferred = {};
 

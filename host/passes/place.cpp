@@ -75,7 +75,7 @@ Status describe(Compilation& c, const Placer& placer) {
     trained.name = x.name;
     trained.parameter = placer.stored(x.id);
     if (x.gradient) trained.gradient = placer.stored(x.gradient);
-    if (!c.sums.empty()) trained.sum_squares = placer.in_readback(c.sums[i]);
+    if (!c.squares.empty()) trained.sum_squares = placer.in_readback(c.squares[i]);
     trained.flags = x.flags;
     trained.count = x.count();
     p.trained.push_back(std::move(trained));

@@ -19,35 +19,35 @@ Range above(double low, double high = kEver) { return {low, high, true, false}; 
 
 // ---- Data ----
 
-const OptionSpec files = {
+const OptionSpec files_spec = {
     .name = "files", .description = "files, folders and patterns such as \"text/**/*.txt\"", .type = Type::Strings, .required = true};
-const OptionSpec tokenizer = {
+const OptionSpec tokenizer_spec = {
     .name = "tokenizer",
     .description = "\"model\" (the tokenizer.json beside the weights), \"bytes\", or the path of a tokenizer.json",
     .type = Type::String,
     .fallback = Value(std::string("model"))};
-const OptionSpec validation = {
+const OptionSpec validation_spec = {
     .name = "validation",
     .description = "the share of documents that is held out, or files of their own; where the recipe validates, 0.05",
     .wanted = "a number in [0, 1), or files"};
-const OptionSpec packing = {
+const OptionSpec packing_spec = {
     .name = "packing",
     .description = "how documents share rows: each into the row that it fills best, one behind the other, or one a row",
     .type = Type::Choice,
     .fallback = Value(std::string("best-fit")),
     .choices = {"best-fit", "sequential", "none"}};
-const OptionSpec group_by_length = {.name = "group_by_length",
-                                    .description = "with packing = \"none\": micro-batches of rows of like length",
-                                    .type = Type::Boolean,
-                                    .fallback = Value(false)};
-const OptionSpec eos = {.name = "eos",
-                        .description = "put the tokenizer's end-of-text token behind each document",
-                        .type = Type::Boolean,
-                        .fallback = Value(true)};
-const OptionSpec skip_bad = {.name = "skip_bad",
-                             .description = "leave out lines that are no documents, and count them, instead of refusing them",
+const OptionSpec group_by_length_spec = {.name = "group_by_length",
+                                         .description = "with packing = \"none\": micro-batches of rows of like length",
+                                         .type = Type::Boolean,
+                                         .fallback = Value(false)};
+const OptionSpec eos_spec = {.name = "eos",
+                             .description = "put the tokenizer's end-of-text token behind each document",
                              .type = Type::Boolean,
-                             .fallback = Value(false)};
+                             .fallback = Value(true)};
+const OptionSpec skip_bad_spec = {.name = "skip_bad",
+                                  .description = "leave out lines that are no documents, and count them, instead of refusing them",
+                                  .type = Type::Boolean,
+                                  .fallback = Value(false)};
 
 /// Documents of more than a row. The first choice is the default.
 OptionSpec overlong(std::vector<std::string> choices, const std::string& more = {}) {
@@ -61,7 +61,7 @@ OptionSpec overlong(std::vector<std::string> choices, const std::string& more = 
   out.fallback = Value(out.choices.front());
   return out;
 }
-const OptionSpec split = overlong({"split", "truncate", "drop"}), truncate = overlong({"truncate", "split", "drop"}),
+const OptionSpec split_spec = overlong({"split", "truncate", "drop"}), truncate_spec = overlong({"truncate", "split", "drop"}),
                  turns =
                      overlong({"truncate", "turn", "split", "drop"}, ", \"turn\" leaves out what is behind the last reply that fits whole");
 
@@ -81,17 +81,17 @@ OptionSpec train_on(const char* some, const char* what) {
 
 // ---- Schedules ----
 
-const OptionSpec peak = {.name = "peak", .description = "the value at the end of the warm-up", .required = true};
-const OptionSpec warmup = {.name = "warmup",
-                           .description = "steps that rise to the peak, or a share of the run below 1, such as 0.03",
-                           .fallback = Value(int64_t{0}),
-                           .range = from(0),
-                           .wanted = "a whole number of steps, or a share of the run below 1"};
-const OptionSpec floor_ = {.name = "floor",
-                           .description = "the value to which it falls, at the step behind the last; 'min' is another name of it",
-                           .fallback = Value(0.0),
-                           .aliases = {"min_lr", "end", "final"}};
-const OptionSpec min_ = {.name = "min", .description = "another name of 'floor'"};
+const OptionSpec peak_spec = {.name = "peak", .description = "the value at the end of the warm-up", .required = true};
+const OptionSpec warmup_spec = {.name = "warmup",
+                                .description = "steps that rise to the peak, or a share of the run below 1, such as 0.03",
+                                .fallback = Value(int64_t{0}),
+                                .range = from(0),
+                                .wanted = "a whole number of steps, or a share of the run below 1"};
+const OptionSpec floor_spec = {.name = "floor",
+                               .description = "the value to which it falls, at the step behind the last; 'min' is another name of it",
+                               .fallback = Value(0.0),
+                               .aliases = {"min_lr", "end", "final"}};
+const OptionSpec min_spec = {.name = "min", .description = "another name of 'floor'"};
 
 }  // namespace
 
@@ -202,33 +202,34 @@ const Declared& declared_validate() {
 }
 
 const Declared& declared_save() {
-  static const Declared out = {"save",
-                               "save = { every = 100, keep = 2, best = true }",
-                               "resume states on the way, and the model at the end",
-                               {{.name = "every",
-                                 .description = "a state after every so many steps; 0: only at the end",
-                                 .type = Type::Integer,
-                                 .fallback = Value(int64_t{0}),
-                                 .range = from(0)},
-                                {.name = "keep",
-                                 .description = "how many states stay",
-                                 .type = Type::Integer,
-                                 .fallback = Value(int64_t{2}),
-                                 .range = from(1),
-                                 .aliases = {"save_total_limit"}},
-                                {.name = "final",
-                                 .description = "save a state and the model at the end; false: neither",
-                                 .type = Type::Boolean,
-                                 .fallback = Value(true)},
-                                {.name = "best",
-                                 .description = "keep the state of the lowest validation loss, and export the model from it at the end",
-                                 .type = Type::Boolean,
-                                 .fallback = Value(false),
-                                 .aliases = {"load_best_model_at_end"}},
-                                {.name = "dtype",
-                                 .description = "the dtype that the model or adapter is saved in; without it, that in which its numbers are kept",
-                                 .type = Type::Choice,
-                                 .choices = {"f32", "bf16", "f16"}}}};
+  static const Declared out = {
+      "save",
+      "save = { every = 100, keep = 2, best = true }",
+      "resume states on the way, and the model at the end",
+      {{.name = "every",
+        .description = "a state after every so many steps; 0: only at the end",
+        .type = Type::Integer,
+        .fallback = Value(int64_t{0}),
+        .range = from(0)},
+       {.name = "keep",
+        .description = "how many states stay",
+        .type = Type::Integer,
+        .fallback = Value(int64_t{2}),
+        .range = from(1),
+        .aliases = {"save_total_limit"}},
+       {.name = "final",
+        .description = "save a state and the model at the end; false: neither",
+        .type = Type::Boolean,
+        .fallback = Value(true)},
+       {.name = "best",
+        .description = "keep the state of the lowest validation loss, and export the model from it at the end",
+        .type = Type::Boolean,
+        .fallback = Value(false),
+        .aliases = {"load_best_model_at_end"}},
+       {.name = "dtype",
+        .description = "the dtype that the model or adapter is saved in; without it, that in which its numbers are kept",
+        .type = Type::Choice,
+        .choices = {"f32", "bf16", "f16"}}}};
   return out;
 }
 
@@ -242,13 +243,13 @@ const std::vector<Declared>& declared_data() {
        "data = data.chat { files = { \"chat.jsonl\" } }",
        "a conversation a line: { \"messages\": [{ \"role\", \"content\" }, …] }, or ShareGPT's { \"conversations\": [{ \"from\", \"value\" "
        "}, …] }",
-       {files,
-        tokenizer,
-        validation,
-        packing,
+       {files_spec,
+        tokenizer_spec,
+        validation_spec,
+        packing_spec,
         turns,
-        group_by_length,
-        skip_bad,
+        group_by_length_spec,
+        skip_bad_spec,
         {.name = "messages",
          .description = "the field of a line that holds the conversation; without it, 'messages' or 'conversations'",
          .type = Type::String},
@@ -262,7 +263,8 @@ const std::vector<Declared>& declared_data() {
       {"jsonl",
        "data = data.jsonl { files = { \"text.jsonl\" } }",
        "a document a line: { \"text\": … }",
-       {files, tokenizer, validation, packing, split, group_by_length, eos, skip_bad, field("text", "the document")}},
+       {files_spec, tokenizer_spec, validation_spec, packing_spec, split_spec, group_by_length_spec, eos_spec, skip_bad_spec,
+        field("text", "the document")}},
       {"mix",
        "data = data.mix { data.text { … }, data.chat { … }, weights = { 1, 2 } }",
        "rows of several data; an epoch ends when each of them has been seen once",
@@ -273,30 +275,30 @@ const std::vector<Declared>& declared_data() {
       {"prompts",
        "data = data.prompts { files = { \"pairs.jsonl\" } }",
        "a pair a line: { \"prompt\": …, \"answer\": … }",
-       {files, tokenizer, validation, packing, truncate, group_by_length, eos, skip_bad, field("prompt", "the prompt"),
-        field("answer", "the answer"), train_on("answer", "answers")}},
+       {files_spec, tokenizer_spec, validation_spec, packing_spec, truncate_spec, group_by_length_spec, eos_spec, skip_bad_spec,
+        field("prompt", "the prompt"), field("answer", "the answer"), train_on("answer", "answers")}},
       {"random", "data = data.random { }", "uniform random tokens without end; for measuring", {}},
       {"text",
        "data = data.text { files = { \"text\" } }",
        "a document a file",
-       {files,
-        tokenizer,
-        validation,
-        packing,
-        split,
-        group_by_length,
-        eos,
+       {files_spec,
+        tokenizer_spec,
+        validation_spec,
+        packing_spec,
+        split_spec,
+        group_by_length_spec,
+        eos_spec,
         {.name = "separator",
          .description = "what ends a document within a file; without it a file is one document",
          .type = Type::String}}},
       {"tokens",
        "data = data.tokens { files = { \"tokens.bin\" } }",
        "token ids, tokenized before, as little-endian integers",
-       {files,
-        validation,
-        packing,
-        split,
-        group_by_length,
+       {files_spec,
+        validation_spec,
+        packing_spec,
+        split_spec,
+        group_by_length_spec,
         {.name = "separator", .description = "the id that ends a document", .type = Type::Integer, .range = from(0, INT32_MAX - 1)},
         {.name = "dtype",
          .description = "the integers in the files",
@@ -312,16 +314,16 @@ const std::vector<Declared>& declared_schedules() {
       {"constant_with_warmup",
        "lr = constant_with_warmup { peak = 1e-3, warmup = 100 }",
        "rises over the warm-up and stays",
-       {peak, warmup}},
+       {peak_spec, warmup_spec}},
       {"cosine",
        "lr = cosine { peak = 1e-3, warmup = 0.03, floor = 1e-4 }",
        "rises over the warm-up and falls along a cosine to the floor",
-       {peak, warmup, floor_, min_}},
+       {peak_spec, warmup_spec, floor_spec, min_spec}},
       {"inverse_sqrt",
        "lr = inverse_sqrt { peak = 1e-3, warmup = 1000 }",
        "rises over the warm-up and falls as 1 / sqrt(step)",
-       {peak,
-        warmup,
+       {peak_spec,
+        warmup_spec,
         {.name = "timescale",
          .description = "the steps in which it falls to 1 / sqrt(2); without it those of the warm-up, or 10,000",
          .type = Type::Integer,
@@ -329,12 +331,12 @@ const std::vector<Declared>& declared_schedules() {
       {"linear",
        "lr = linear { peak = 1e-3, warmup = 0.03 }",
        "rises over the warm-up and falls along a line to the floor",
-       {peak, warmup, floor_, min_}},
+       {peak_spec, warmup_spec, floor_spec, min_spec}},
       {"wsd",
        "lr = wsd { peak = 1e-3, warmup = 100, decay = 0.1 }",
        "warm-up, stable, decay: rises, stays, and falls at the end",
-       {peak,
-        warmup,
+       {peak_spec,
+        warmup_spec,
         {.name = "decay",
          .description = "steps at the end that fall to the floor, or a share of the run below 1",
          .fallback = Value(0.1),
@@ -346,8 +348,8 @@ const std::vector<Declared>& declared_schedules() {
          .type = Type::Choice,
          .fallback = Value(std::string("cosine")),
          .choices = {"cosine", "linear", "1-sqrt"}},
-        floor_,
-        min_}}};
+        floor_spec,
+        min_spec}}};
   return out;
 }
 

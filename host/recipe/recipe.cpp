@@ -270,8 +270,7 @@ Status Reader::read_numbers(const Fields& fields, Recipe* recipe) {
     if (recipe->save.best && recipe->validate.every == 0)
       return save->error("best", "'save.best' is the state of the lowest validation loss, and the recipe does not validate",
                          "say how often: validate = { every = 50 }");
-    constexpr const char* dtypes[] = {"f32", "bf16", "f16"};
-    if (const auto dtype = TRY(save->choice("dtype", {dtypes[0], dtypes[1], dtypes[2]}))) recipe->save.dtype = dtypes[*dtype];
+    if (const auto dtype = TRY(save->choice(entries["dtype"]))) recipe->save.dtype = entries["dtype"].choices[*dtype];
   }
   return ok();
 }

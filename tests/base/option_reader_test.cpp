@@ -30,6 +30,10 @@ class Reading {
   std::optional<OptionReader> reader_;
 };
 
+OptionSpec choice_of(const char* name, std::vector<std::string> choices) {
+  return {.name = name, .type = OptionType::Choice, .choices = std::move(choices)};
+}
+
 TEST(OptionReader, TakesWhatIsThere) {
   Reading read({{"steps", Value(5.0)},
                 {"rate", Value(int64_t{1})},
@@ -43,11 +47,11 @@ TEST(OptionReader, TakesWhatIsThere) {
   EXPECT_EQ(read->boolean("on").value(), true);
   EXPECT_EQ(read->text("name").value(), "a");
   EXPECT_EQ(read->texts("files").value(), std::vector<std::string>{"x"});
-  EXPECT_EQ(read->choice("mode", {"good", "best"}).value(), 1u);
+  EXPECT_EQ(read->choice(choice_of("mode", {"good", "best"})).value(), 1u);
   for (const char* absent : {"none", "nothing"}) {
     EXPECT_FALSE(read->integer(absent).value().has_value());
     EXPECT_FALSE(read->texts(absent).value().has_value());
-    EXPECT_FALSE(read->choice(absent, {"a"}).value().has_value());
+    EXPECT_FALSE(read->choice(choice_of(absent, {"a"})).value().has_value());
     EXPECT_EQ(read->take({.name = absent, .type = OptionType::Integer, .fallback = Value(int64_t{7})}).value(), Value(int64_t{7}));
   }
 }
@@ -68,8 +72,8 @@ TEST(OptionReader, SaysWhatIsWrongInOneWay) {
             "it is a text; an argument of a recipe is one unless its default is a number: arg(\"name\", 5)");
   EXPECT_EQ(cause(read->integer("c")), "r.lua:9: 'c' of thing must be a whole number, not 2.5");
   EXPECT_EQ(cause(read->boolean("c")), "r.lua:9: 'c' of thing must be true or false, not 2.5");
-  EXPECT_EQ(cause(read->choice("mode", {"good", "best"})), "r.lua:3: 'mode' of thing must be 'good' or 'best', not 'bets'");
-  EXPECT_EQ(read->choice("mode", {"good", "best"}).error().hint, "did you mean 'best'?");
+  EXPECT_EQ(cause(read->choice(choice_of("mode", {"good", "best"}))), "r.lua:3: 'mode' of thing must be 'good' or 'best', not 'bets'");
+  EXPECT_EQ(read->choice(choice_of("mode", {"good", "best"})).error().hint, "did you mean 'best'?");
   EXPECT_EQ(cause(read->texts("files")), "r.lua:3: 'files' of thing must be a string or a list of strings, not {}");
   EXPECT_EQ(cause(read->integer("long")), "r.lua:3: 'long' of thing must be a whole number, not '" + std::string(60, 'x') + "...'");
   EXPECT_EQ(cause(read->take({.name = "gone", .type = OptionType::Integer, .required = true})), "r.lua:3: 'gone' of thing is missing");

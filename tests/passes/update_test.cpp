@@ -27,7 +27,8 @@ TEST_F(Update, SumsOfSquaresThenTheNormThenTheSteps) {
             "norm(scalar.loss_scale, sum of squares of grad.w, sum of squares of grad.v) -> scalar.gradient_norm, scalar.found_inf\n"
             "step(w, grad.w, scalar.apply) -> \n"
             "step(v, grad.v, scalar.apply) -> \n");
-  EXPECT_EQ(graph.tensor(graph.find("sum of squares of grad.v")).slice_offset, c->sums + 8);
+  ASSERT_EQ(c->squares, (std::vector<galley_tensor>{graph.find("sum of squares of grad.w"), graph.find("sum of squares of grad.v")}));
+  EXPECT_EQ(graph.tensor(c->squares[1]).slice_offset, graph.tensor(c->squares[0]).slice_offset + 8);
 }
 
 TEST_F(Update, StagesComeInTheirOrderWhateverTheRecipes) {
