@@ -379,7 +379,7 @@ TEST_F(Loader, AStrategyHasItsInterfaces) {
   const auto make = [&](const char* name, Table options) {
     return LoadedStrategy::create(*plugins, Use{name, std::move(options), place, {}}).value();
   };
-  const auto clip = make("clip", {{"norm", Value(1.0)}}), adamw = make("adamw", {}), recompute = make("recompute", {});
+  const auto clip = make("clip", {{"norm", Value(1.0)}}), adamw = make("adamw", {{"lr", Value(1e-3)}}), recompute = make("recompute", {});
   EXPECT_EQ(clip->update()->stage, GALLEY_STAGE_CLIP);
   EXPECT_EQ(clip->claim(), nullptr);
   EXPECT_EQ(adamw->update()->stage, GALLEY_STAGE_STEP);

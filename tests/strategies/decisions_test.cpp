@@ -122,7 +122,7 @@ TEST_F(Decisions, StatesAreAsFewAsTheOptionsNeed) {
   EXPECT_EQ(graph.find("w.momentum_buffer"), 0u);
   ASSERT_EQ(build(*strategy("sgd", {{"lr", Value(0.1)}, {"momentum", Value(0.9)}}), w, g), "");
   EXPECT_NE(graph.find("w.momentum_buffer"), 0u);
-  ASSERT_EQ(build(*strategy("adamw", {{"amsgrad", Value(true)}}), w, g), "");
+  ASSERT_EQ(build(*strategy("adamw", {{"lr", Value(1e-3)}, {"amsgrad", Value(true)}}), w, g), "");
   EXPECT_NE(graph.find("w.max_exp_avg_sq"), 0u);
 }
 
