@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What the pages say is what the program does: every key of a recipe, every data source and schedule, every command and flag, the strategies' exactness, links, and
-the command lines in README.md and docs/. `tests/python/pages.py --update`, with the variables of galley_test.py, writes docs/strategies.md anew."""
+the command lines in README.md and docs/. `tests/python/pages.py --update`, with the variables of galley_test.py, writes docs/strategies.md and the tables of
+docs/recipes.md anew."""
 import os
 import pathlib
 import re
@@ -41,32 +42,45 @@ def same(what, written, known):
     check(not set(written) - set(known), f'{what}: the program knows no {sorted(set(written) - set(known))}')
 
 
-# ---- Recipes: the program says what it knows where a name is unknown -------------------------------------------------------------------
-
-model = 'model { family = "llama", config = { vocab_size = 256, hidden_size = 16, intermediate_size = 16, num_hidden_layers = 1, num_attention_heads = 2 } }'
-frame = dict(model=model, data='data.random {}', batch='1', length='8', steps='1')
+# ---- Recipes: what `galley recipe` prints ------------------------------------------------------------------------------------------------
 
 
-def planned(more='', **entries):
-    lines = ''.join(f'  {k} = {v},\n' for k, v in dict(frame, **entries).items())
-    pathlib.Path('recipe.lua').write_text('return recipe {\n' + lines + more + '}\n')
-    return galley('plan', 'recipe.lua')
+def formatted(text, quote=''):
+    """A sentence of the program in Markdown: tables and what it quotes stand in backticks."""
+    code = r"""((?:(?:model|data\.\w+) )?\{(?:[^{}]|\{[^{}]*\})*\}|(?:\w+ = )?"[^"]*")|'([^' ]+)\'"""
+    return re.sub(code, lambda x: f'`{x[1]}`' if x[1] else f'`{quote}{x[2]}{quote}`', text).replace('|', '\\|')
 
 
-def options_of(**entries):
-    """The names in the hint of the error."""
-    code, _, said = planned(**entries)
-    found = re.search(r'^  options of .*?: (.*)$', said, re.M)
-    if re.search(r'^  .* has no options$', said, re.M):
-        return []
-    return found.group(1).split(', ') if check(code == 2 and found, f'{entries}: no list of options:\n{said}') else []
+def declared():
+    """{name: its block of the page}, in the program's order."""
+    out = {}
+    code, printed, _ = galley('recipe')
+    check(code == 0, 'galley recipe fails')
+    for name, summary, written, rest in re.findall(r'^  (\S+) - (.*)\n    (.*)\n((?:\n(?:    .*\n)+)?)', printed, re.M):
+        out[name] = f'`{written}`: {formatted(summary)}.\n'
+        rows = re.findall(r'^    (\w+) +(.*)\n +(.*); (.*)$', rest, re.M)
+        check(2 * len(rows) == rest.strip('\n').count('\n') + bool(rest.strip()), f'galley recipe {name}: not every line was understood')
+        if rows:
+            out[name] += '\n| key | type | default | meaning |\n|---|---|---|---|\n'
+        for key, meaning, kind, default in rows:
+            default = {'optional': '–'}.get(default, formatted(re.sub('^default ', '', default), '"'))
+            kind, meaning = formatted(kind, '"'), formatted(meaning[0].upper() + meaning[1:])
+            out[name] += f'| `{key}` | {kind} | {default} | {meaning}. |\n'
+    return out
 
 
-recipes = sections(page('docs/recipes.md'))
-same('Keys of a recipe', first_cells(recipes['Keys of a recipe']), options_of(nobody='1'))
-same('Model', first_cells(recipes['Model']), options_of(model='model { nobody = 1 }'))
-same('Validation', first_cells(recipes['Validation']), options_of(validate='{ nobody = 1 }'))
-same('Saving', first_cells(recipes['Saving']), options_of(save='{ nobody = 1 }'))
+blocks = declared()
+headings = dict(recipe='Keys of a recipe', model='Model', validate='Validation', save='Saving')
+text = page('docs/recipes.md')
+for name, block in blocks.items():
+    heading = headings.get(name, name)
+    found = re.search(rf'^(#+ {re.escape(heading)}\n\n)(`.*\n(?:\n(?:\|.*\n)+)?)?', text, re.M)
+    if check(found, f'docs/recipes.md has no heading {heading}'):
+        text = text[:found.start()] + found[1] + block + '\n' + text[found.end():].lstrip('\n')
+if '--update' in sys.argv:
+    (source / 'docs/recipes.md').write_text(text)
+check(page('docs/recipes.md') == text, 'docs/recipes.md is not what galley recipe says: tests/python/pages.py --update')
+recipes = sections(text)
 
 pathlib.Path('recipe.lua').write_text('local n = {} for k in pairs(data) do n[#n + 1] = "data." .. k end\n'
                                       'for k in pairs(_G) do n[#n + 1] = k end error(table.concat(n, " "))')
@@ -75,16 +89,10 @@ kinds = [x for x in names if x.startswith('data.')]
 lua = {'_G', '_VERSION', 'assert', 'error', 'getmetatable', 'ipairs', 'math', 'next', 'pairs', 'pcall', 'rawequal', 'rawget', 'rawlen', 'rawset', 'select',
        'setmetatable', 'string', 'table', 'tonumber', 'tostring', 'type'}
 functions = [x for x in names if x not in kinds and x not in lua]
-same('Functions', re.findall(r'^\| `(\w+)` \|', recipes['Functions'], re.M), functions)
-same('sources', [x for x in recipes if x.startswith('data.')], kinds)
-for kind in kinds:
-    given = '{ data.text { files = "recipe.lua", tokenizer = "bytes" }, nobody = 1 }' if kind == 'data.mix' else '{ nobody = 1 }'
-    same(kind, first_cells(recipes.get(kind, '')), options_of(data=f'{kind} {given}'))
-for schedule in set(functions) - {'recipe', 'model', 'data', 'use', 'arg', 'require', 'constant'}:
-    code, _, said = planned(f'  use "sgd" {{ lr = {schedule} {{ nobody = 1 }} }},\n')
-    found = re.search(r'^  options of .*?: (.*)$', said, re.M)
-    if check(found, f'{schedule}: {said}'):
-        same(schedule, first_cells(recipes.get(schedule, '')), found.group(1).split(', '))
+same('Functions', first_cells(recipes['Functions']), functions)
+schedules = sorted(set(functions) - {'recipe', 'model', 'data', 'use', 'arg', 'require'})
+same('galley recipe', [x for x in blocks if x not in headings], kinds + schedules)
+same('headings', [x for x in recipes if x.startswith('data.') or x in functions], kinds + schedules)
 
 # ---- Commands ---------------------------------------------------------------------------------------------------------------------------
 
