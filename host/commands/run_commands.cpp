@@ -175,7 +175,7 @@ Status command_eval(const CommandLine& a) {
   SessionOptions session_options;
   session_options.reference = reference.report();
   const auto session = TRY(Session::open(*s, std::move(source), session_options));
-  if (run) TRY_STATUS(load_newest(*session, what));
+  if (run) TRY_STATUS(load_weights_of_run(*session, what));
   const double loss = TRY(session->evaluate());
   if (a.has("--json")) std::printf("{\"validation_loss\": %.17g}\n", loss);
   else std::printf("validation loss %.4f nats a token, perplexity %.3f\n", loss, std::exp(loss));

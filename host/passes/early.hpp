@@ -1,7 +1,8 @@
 // Copies beside kernels: when a copy may begin, and by when it has to be over.
 //
-// With AdamW's states in another memory, kernels and copies one by one take up to 1.5 times as long as together, and 1.33 times where the link
-// needs about as long as the kernels; no link makes a step slower than one by one (tests/results/overlap.md, on a device of the tests).
+// With an optimizer's two states in another memory, kernels and copies one by one take up to 1.5 times as long as together, and 1.33 times
+// where the link needs about as long as the kernels; no link makes a step slower than one by one (tests/results/overlap.md, on a device of
+// the tests).
 #pragma once
 
 #include <cstdint>

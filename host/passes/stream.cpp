@@ -1,5 +1,5 @@
 // Updates of tensors that lie where nothing computes, in parts: while one part is updated, the next one comes and the last one goes. GPT-2
-// 124M with its AdamW states in a second memory needs 903 MB of the first one in parts, and 1,192 MB as a whole (golden plans).
+// 124M with its optimizer states in a second memory needs 903 MB of the first one in parts, and 1,192 MB as a whole (golden plans).
 #include <algorithm>
 #include <numeric>
 

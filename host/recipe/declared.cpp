@@ -104,7 +104,7 @@ const OptionSpec& Declared::operator[](std::string_view option) const {
 const Declared& declared_recipe() {
   static const Declared out = {
       "recipe",
-      "return recipe { model = …, data = …, steps = 1000, use \"adamw\" { lr = 1e-3 } }",
+      "return recipe { model = …, data = …, steps = 1000, use \"NAME\" { … } }",
       "a run: named entries describe it, the others are the strategies, in order",
       {{.name = "model", .description = "what is trained", .required = true, .wanted = "model { path = … }"},
        {.name = "data", .description = "what it is trained on", .required = true, .wanted = "data.text { files = { … } }"},

@@ -102,7 +102,7 @@ Result<FolderStudy> study_folder(const fs::path& folder, const FolderOptions& gi
     out.study = TRY(study_adapter(folder, given, std::move(options)));
   } else if (const auto latest = TRY(find_latest(folder / "state"))) {
     out.study = TRY(study_run(folder, std::move(options))).study;
-    out.state = *latest;
+    out.state = TRY(find_weights(out.study->recipe, folder)).value_or(*latest);
   } else {
     for (const char* name : {"adapter", "model"})
       if (options.purpose == Purpose::Export && is_there(folder / name)) return study_folder(folder / name, given, std::move(options));

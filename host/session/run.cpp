@@ -59,12 +59,16 @@ Result<Run> study_run(const std::filesystem::path& directory, StudyOptions optio
   return run;
 }
 
-Status load_newest(Session& session, const std::filesystem::path& directory) {
-  if (session.study().recipe.save.best)
-    if (const auto best = TRY(find_latest(directory / best_folder))) return session.load_weights(*best);
-  const auto latest = TRY(find_latest(directory / "state"));
-  if (!latest) return recipe_error(directory.string() + ": this run has saved nothing yet", "let it come to its first save");
-  return session.load_weights(*latest);
+Result<std::optional<std::filesystem::path>> find_weights(const Recipe& recipe, const std::filesystem::path& directory) {
+  if (recipe.save.best)
+    if (auto best = TRY(find_latest(directory / best_folder))) return best;
+  return find_latest(directory / "state");
+}
+
+Status load_weights_of_run(Session& session, const std::filesystem::path& directory) {
+  const auto state = TRY(find_weights(session.study().recipe, directory));
+  if (!state) return recipe_error(directory.string() + ": this run has saved nothing yet", "let it come to its first save");
+  return session.load_weights(*state);
 }
 
 }  // namespace galley

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "host/session/run_directory.hpp"
 #include "host/session/session.hpp"
@@ -21,7 +22,10 @@ struct Run {
 /// the plugin path, the purpose, and who is warned. A plugin is taken from where it was only if check_plugin_folder() (origins.hpp) agrees.
 Result<Run> study_run(const std::filesystem::path& directory, StudyOptions options);
 
-/// Puts the run's weights into a session that evaluates or samples: those of its best state where the recipe keeps it, else its newest.
-Status load_newest(Session& session, const std::filesystem::path& directory);
+/// The state whose weights stand for the run: its best one where the recipe keeps it, else its newest; none where it has saved nothing.
+Result<std::optional<std::filesystem::path>> find_weights(const Recipe& recipe, const std::filesystem::path& directory);
+
+/// Puts them into a session.
+Status load_weights_of_run(Session& session, const std::filesystem::path& directory);
 
 }  // namespace galley

@@ -98,6 +98,8 @@ evaluated = json.loads(run('eval', 'stopped', '--json').stdout)['validation_loss
 check(abs(evaluated - best[0]) < 1e-12, f'`galley eval` evaluates the best state: {evaluated}, {best}')
 exported = recipe('exported.lua', 'model { path = "stopped/model" }', held_out, hot, batch=2, length=32, steps=1, validate=dict(every=1))
 check(abs(json.loads(run('eval', exported, '--json', *SET).stdout)['validation_loss'] - best[0]) < 1e-6, 'which is the one that was exported')
+run('export', 'stopped', '--out', 'again')
+check(all(x.read_bytes() == pathlib.Path('again', x.name).read_bytes() for x in pathlib.Path('stopped/model').iterdir()), '`galley export` exports it, too')
 check(f'nothing left to do: all {len(stopped.steps)} steps' in run('resume', 'stopped').stdout, 'it is done')
 killed('stopped', 3, best[1] + 1, best[1] + 5)
 
