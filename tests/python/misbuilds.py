@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 """A plugin that builds a wrong graph is found out before anything runs: exit code 4, with the plugin, the node, its op and what is wrong with it."""
+import json
+
 from galley_test import binary, check, finish, fresh_folder, from_config, recipe, run, use
 
 fresh_folder()
@@ -32,5 +34,15 @@ path = recipe('right.lua', model, 'data.random {}', use('misbuilds', how='nothin
 said = run('plan', path, '--json', *plugins)
 check("op 'add' of plugin 'misbuilds' is hidden by that of 'models'" in said.stderr, f'a standard op is hidden: {said.stderr}')
 plain = recipe('plain.lua', model, 'data.random {}', adamw, batch=2, length=8, steps=2)
-check(said.stdout == run('plan', plain, '--json').stdout, 'the plan beside an op of the same name is another one')
+
+
+def without_places(text):
+    """A plan as JSON, without the strategies' lines in their recipes."""
+    out = json.loads(text)
+    for memory in out['classes'].values():
+        memory['strategies'] = sorted(memory['strategies'].values())
+    return out
+
+
+check(without_places(said.stdout) == without_places(run('plan', plain, '--json').stdout), 'the plan beside an op of the same name is another one')
 finish()

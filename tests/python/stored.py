@@ -17,7 +17,7 @@ blocks = dict(format='blocks', block=48)
 def numbers_or_components():
     made = {}
     for name, options in (('numbers', {}), ('stored', dict(export=True))):
-        path = recipe(f'{name}.lua', model, 'data.random { }', use('bf16-storage', parameters=stored, **options), use('adamw'), **entries)
+        path = recipe(f'{name}.lua', model, 'data.random { }', use('bf16-storage', parameters=stored, **options), use('adamw', lr=1e-3), **entries)
         folder = train(path, name, *more).path / 'model'
         made[name] = load(folder / 'model.safetensors')
         config = json.loads((folder / 'config.json').read_text())
@@ -32,7 +32,7 @@ def numbers_or_components():
 def continued(name, folder, *uses, device='cpu', **options):
     """A run from the model in `folder` that keeps and saves the parameters as they are stored."""
     path = recipe(f'{name}.lua', from_folder(folder), 'data.random { }', use('bf16-storage', parameters=stored, export=True, **options), *uses,
-                  use('adamw'), **entries)
+                  use('adamw', lr=1e-3), **entries)
     made = train(path, name, '--device', device, *more)
     made.check_memory(name)
     return made, run('plan', path, '--check', '--dump', 'place', '--device', device, *more).stdout
@@ -40,7 +40,7 @@ def continued(name, folder, *uses, device='cpu', **options):
 
 def packed_files():
     """What one run packs, the next one reads byte for byte, wherever it puts it; one that trains on begins from the same bytes."""
-    train(recipe('plain.lua', model, 'data.random { }', use('adamw'), **entries), 'plain')
+    train(recipe('plain.lua', model, 'data.random { }', use('adamw', lr=1e-3), **entries), 'plain')
     frozen, away = use('freeze', patterns=stored), use('second-memory', memory='file', parameters=stored)
     for name, options in (('brain', {}), ('blocks', blocks)):
         first, dump = continued(f'{name}-first', 'plain/model', frozen, **options)
@@ -64,7 +64,7 @@ def refusals():
     """Files that hold some of the components, or others."""
     of, name = load('blocks-first/model/model.safetensors'), 'transformer.h.0.mlp.c_fc.weight'
     shutil.copytree('blocks-first/model', 'wrong')
-    path = recipe('wrong.lua', from_folder('wrong'), 'data.random { }', use('bf16-storage', parameters=stored, **blocks), use('adamw'), **entries)
+    path = recipe('wrong.lua', from_folder('wrong'), 'data.random { }', use('bf16-storage', parameters=stored, **blocks), use('adamw', lr=1e-3), **entries)
 
     def refused(who, tensors, *parts):
         save('wrong/model.safetensors', tensors)
