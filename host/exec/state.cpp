@@ -70,7 +70,7 @@ Status remove_folder(const fs::path& folder) {
 safetensors::Dtype state_dtype(uint32_t dtype) {
   if (dtype == GALLEY_U16) return safetensors::Dtype::I16;
   if (dtype == GALLEY_U32) return safetensors::Dtype::I32;
-  return stored_dtype(dtype).value_or(safetensors::Dtype::U8);
+  return safetensors_dtype(dtype).value_or(safetensors::Dtype::U8);
 }
 
 const ProgramTensor& tensor_of(const Program& program, TensorId id) { return program.tensors[static_cast<size_t>(id)]; }
@@ -100,7 +100,8 @@ Status write_state(const fs::path& folder, const StateInfo& info, const Program&
 }
 
 Error damaged(const fs::path& state, const std::string& what) {
-  return run_error(state.string() + ": " + what, "this state is damaged; delete its folder, and the run continues from the state before it");
+  return run_error(state.string() + ": " + what,
+                   "this state is damaged; delete its folder, and the run continues from the state before it");
 }
 
 }  // namespace

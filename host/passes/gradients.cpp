@@ -15,10 +15,10 @@ Result<Operand> Placer::gradient_here(galley_tensor t, const Range& range, bool 
   if (kind_ != SegmentKind::Micro) return TRY(stage(t, range, adds)).front();
   const auto [sum, fresh] = sums_.try_emplace(t, no_tensor);
   if (fresh) {
-    const Operand home = all_of(stored(t)), here = temporary("sum of " + tensors_[t].name, home.dtype, home.shape, tensors_[t].use);
+    const Operand there = all_of(home(t)), here = temporary("sum of " + tensors_[t].name, there.dtype, there.shape, tensors_[t].use);
     program_.tensors[static_cast<size_t>(here.tensor)].owner = Owner::Gradients;
     sum->second = here.tensor;
-    if (program_.micro_batches > 1) copy(home, here, When::LaterMicroBatches);
+    if (program_.micro_batches > 1) copy(there, here, When::LaterMicroBatches);
   }
   return all_of(sum->second);
 }
@@ -26,7 +26,7 @@ Result<Operand> Placer::gradient_here(galley_tensor t, const Range& range, bool 
 /// Behind a node that has written it.
 Status Placer::put_gradient_back(galley_tensor t, const Range& range, const Operand& here) {
   if (kind_ != SegmentKind::Micro) return put_back(t, range, {here});
-  if (--contributions_.at(t) == 0) copy(here, all_of(stored(t)));
+  if (--contributions_.at(t) == 0) copy(here, all_of(home(t)));
   return ok();
 }
 

@@ -53,7 +53,7 @@ Status describe(Compilation& c, const Placer& placer) {
   std::map<std::string, const GraphTensor*> named;
   for (galley_tensor t = 1; t <= graph.tensor_count(); ++t) {
     const GraphTensor& x = graph.tensor(t);
-    if (x.kind == GALLEY_KIND_INPUT && t != graph.position) p.inputs.emplace_back(x.name, placer.stored(t));
+    if (x.kind == GALLEY_KIND_INPUT && t != graph.position) p.inputs.emplace_back(x.name, placer.home(t));
     if (x.unused) continue;
     const bool kept = (x.parameter_kind() && x.trainable()) || x.kind == GALLEY_KIND_STATE;
     if (!kept && !x.parameter_kind()) continue;
@@ -73,8 +73,8 @@ Status describe(Compilation& c, const Placer& placer) {
     const GraphTensor& x = graph.tensor(c.decisions.trainable[i]);
     Trained trained;
     trained.name = x.name;
-    trained.parameter = placer.stored(x.id);
-    if (x.gradient) trained.gradient = placer.stored(x.gradient);
+    trained.parameter = placer.home(x.id);
+    if (x.gradient) trained.gradient = placer.home(x.gradient);
     if (!c.squares.empty()) trained.sum_squares = placer.in_readback(c.squares[i]);
     trained.flags = x.flags;
     trained.count = x.count();
@@ -149,7 +149,7 @@ Status Placer::begin(int64_t micro_batches) {
     const uint32_t memory = TRY(memory_of(t));
     const Life life = t.kind != GALLEY_KIND_GRADIENT ? Life::Run : t.immediate ? Life::Segment : Life::Window;
     if (t.storage.empty()) {
-      components_[id] = {add({t.name, t.stored ? t.stored : t.dtype, t.shape, 0, memory, owner_of(graph_, t), life, who(t.use)})};
+      components_[id] = {add({t.name, t.kept_dtype ? t.kept_dtype : t.dtype, t.shape, 0, memory, owner_of(graph_, t), life, who(t.use)})};
       continue;
     }
     for (auto& [component, numbers] : TRY(components_of(t, t.shape))) {
@@ -159,7 +159,7 @@ Status Placer::begin(int64_t micro_batches) {
       components_[id].push_back(add(std::move(component)));
     }
   }
-  program_.scalars = stored(graph_.scalars);
+  program_.scalars = home(graph_.scalars);
   const auto host = [&, memory = c_.target.host_memory()](const char* name, int64_t bytes) {
     return add({name, GALLEY_U8, {bytes}, 0, memory, Owner::Data, Life::Run, ""});
   };
@@ -314,7 +314,7 @@ Status Placer::emit_op(const galley_op* op, const std::string& name, std::vector
   return ok();
 }
 
-Status Placer::inputs(const Item& item, const Range& range, Instruction* i, std::vector<Stored>* stored) {
+Status Placer::inputs(const Item& item, const Range& range, Instruction* i, std::vector<StagedInput>* staged) {
   for (size_t k = 0; k < item.inputs.size(); ++k) {
     const Ref& r = item.inputs[k];
     if (!r.tensor) {
@@ -325,7 +325,7 @@ Status Placer::inputs(const Item& item, const Range& range, Instruction* i, std:
     const bool inout = rule && rule->flags & GALLEY_OPERAND_INOUT;
     const Range mine = range_for(rule, range);
     if (!plain(r.tensor)) {
-      stored->push_back({k, r.tensor, inout, mine, TRY(stage(r.tensor, mine, true))});
+      staged->push_back({k, r.tensor, inout, mine, TRY(stage(r.tensor, mine, true))});
       i->inputs.emplace_back();
       continue;
     }
@@ -379,16 +379,16 @@ Status Placer::emit(const Item& item) {
 }
 
 Status Placer::emit(const Item& item, const Range& range, Instruction i) {
-  std::vector<Stored> stored;
-  TRY_STATUS(inputs(item, range, &i, &stored));
+  std::vector<StagedInput> staged;
+  TRY_STATUS(inputs(item, range, &i, &staged));
   TRY_STATUS(outputs(item, range, &i));
-  const std::vector<bool> kept = TRY(as_stored(&i, stored));
-  for (size_t k = 0; k < stored.size(); ++k)
-    if (const Stored& s = stored[k]; !kept[k])
+  const std::vector<bool> kept = TRY(keep_formats(&i, staged));
+  for (size_t k = 0; k < staged.size(); ++k)
+    if (const StagedInput& s = staged[k]; !kept[k])
       i.inputs[s.input] = with_access(TRY(numbers_of(s.tensor, s.range, s.parts, true)), s.updated ? GALLEY_READ_WRITE : GALLEY_READ);
   code().push_back(i);
-  for (size_t k = 0; k < stored.size(); ++k) {
-    const Stored& s = stored[k];
+  for (size_t k = 0; k < staged.size(); ++k) {
+    const StagedInput& s = staged[k];
     if (!s.updated) continue;
     if (!kept[k]) TRY_STATUS(pack(s.tensor, s.range, i.inputs[s.input], s.parts));
     TRY_STATUS(put_back(s.tensor, s.range, s.parts));

@@ -41,7 +41,8 @@ class Placer {
   void keep(galley_tensor t) { outlives_.insert(t); }
   /// A range of a tensor as program operand.
   Result<Operand> locate(galley_tensor t) { return operand({t, 0, -1}, nullptr); }
-  TensorId stored(galley_tensor t) const { return components_.at(t).front(); }
+  /// The tensor that a graph tensor's numbers lie in; of one in a format, that of the first component.
+  TensorId home(galley_tensor t) const { return components_.at(t).front(); }
   const std::vector<TensorId>& components(galley_tensor t) const { return components_.at(t); }
   /// Of the segment placed last: the transients' tensors, by graph tensor.
   std::vector<TensorId> transients() const;
@@ -70,7 +71,7 @@ class Placer {
     int64_t numbers;  ///< that one element stands for
   };
   /// An input of a node whose numbers do not simply lie where kernels compute.
-  struct Stored {
+  struct StagedInput {
     size_t input;
     galley_tensor tensor;
     bool updated;  ///< in place
@@ -87,7 +88,7 @@ class Placer {
   Slot slot(galley_tensor t);
   bool handed(galley_tensor t) const;  ///< from the window part to another one
   Result<Operand> operand(const Ref& ref, const galley_operand_rule* rule);
-  Status inputs(const Item& item, const Range& range, Instruction* instruction, std::vector<Stored>* stored);
+  Status inputs(const Item& item, const Range& range, Instruction* instruction, std::vector<StagedInput>* staged);
   Status outputs(const Item& item, const Range& range, Instruction* instruction);
   Status emit(const Item& item);
   Status emit(const Item& item, const Range& range, Instruction instruction);
@@ -99,7 +100,7 @@ class Placer {
   Result<const galley_op*> op(const std::string& name, const std::string& needed_by) const;
 
   // place_files.cpp
-  std::vector<ProgramTensor> stored_as(galley_tensor t) const;
+  std::vector<ProgramTensor> component_tensors(galley_tensor t) const;
   std::string suffix(galley_tensor t, size_t component) const;
   void read_file(const GraphTensor& t, const std::string& suffix, const Operand& to);
   Status initialize(galley_tensor t, const Operand& value);
@@ -127,9 +128,9 @@ class Placer {
   Result<Operand> read(galley_tensor t);
   Status pack(galley_tensor t, const Range& range, const Operand& value, const std::vector<Operand>& parts);
   Status put_back(galley_tensor t, const Range& range, const std::vector<Operand>& parts);
-  bool in_format(const Stored& stored) const;
-  Instruction with_stored(const Instruction& instruction, const std::vector<Stored>& stored, uint32_t kept) const;
-  Result<std::vector<bool>> as_stored(Instruction* instruction, const std::vector<Stored>& stored);
+  bool in_format(const StagedInput& input) const;
+  Instruction with_formats(const Instruction& instruction, const std::vector<StagedInput>& staged, uint32_t kept) const;
+  Result<std::vector<bool>> keep_formats(Instruction* instruction, const std::vector<StagedInput>& staged);
   enum class When : uint8_t { Always, LaterMicroBatches };
   void copy(const Operand& from, const Operand& to, When when = When::Always);
   Operand temporary(const std::string& name, uint32_t dtype, const Shape& shape, int use);

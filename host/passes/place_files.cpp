@@ -9,7 +9,7 @@
 
 namespace galley {
 
-std::vector<ProgramTensor> Placer::stored_as(galley_tensor id) const {
+std::vector<ProgramTensor> Placer::component_tensors(galley_tensor id) const {
   std::vector<ProgramTensor> out;
   for (const TensorId c : components_.at(id)) out.push_back(program_.tensors[static_cast<size_t>(c)]);
   return out;
@@ -63,9 +63,9 @@ Status Placer::load() {
       continue;
     const std::vector<Operand> parts = TRY(stage(id, {}, false));
     const bool reads = !t.source.empty();
-    if (reads && !t.storage.empty() && TRY(files.hold(t, stored_as(id)))) {
+    if (reads && !t.storage.empty() && TRY(files.hold(t, component_tensors(id)))) {
       for (size_t k = 0; k < parts.size(); ++k) read_file(t, suffix(id, k), parts[k]);
-    } else if (reads && t.stored) {  // in the dtype that is kept
+    } else if (reads && t.kept_dtype) {
       read_file(t, "", parts.front());
     } else {
       const Operand value = TRY(numbers_of(id, {}, parts, false));
@@ -192,7 +192,7 @@ Status Placer::export_tensors() {
       return ok();
     };
     const std::string entry = t.file_name.empty() ? t.name : t.file_name;
-    if (!graph_.exported_stored.contains(id) || values.contains(id)) {
+    if (!graph_.exported_in_format.contains(id) || values.contains(id)) {
       TRY_STATUS(write(TRY(exported(id, values, &done)), entry, dtypes.at(graph_.file_of(id))));
       continue;
     }

@@ -32,7 +32,7 @@ class Dump {
   }
   std::string operand(const Operand& o, bool micro) const {
     if (!o.present() && o.inner) return "between " + dtype_text(o.dtype) + shape_text(o.shape);
-    if (!o.present()) return o.stored ? "as " + o.stored->format : "-";
+    if (!o.present()) return o.format ? "as " + o.format->name : "-";
     std::string access = o.inner && o.access == GALLEY_READ ? "between" : access_name(o.access);
     if (micro && program_.micro_batches > 1 && o.later != o.access) access += std::string("/") + access_name(o.later);
     return access + " " + place(o.tensor, o.offset) + " " + dtype_text(o.dtype) + shape_text(o.shape);

@@ -131,11 +131,11 @@ galley_operand operand_view(const Operand& operand, const char* name, void* data
   out.dtype = operand.dtype;
   out.access = access;
   if (operand.inner && !operand.present()) out.flags = GALLEY_OPERAND_NO_MEMORY;
-  if (operand.stored) {
-    out.format = operand.stored->format.c_str();
-    out.n_components = static_cast<uint32_t>(operand.stored->count);
-    out.attrs = operand.stored->view.data();
-    out.n_attrs = static_cast<uint32_t>(operand.stored->view.size());
+  if (operand.format) {
+    out.format = operand.format->name.c_str();
+    out.n_components = static_cast<uint32_t>(operand.format->count);
+    out.attrs = operand.format->view.data();
+    out.n_attrs = static_cast<uint32_t>(operand.format->view.size());
   }
   return out;
 }

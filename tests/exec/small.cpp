@@ -211,7 +211,7 @@ TensorId Builder::tensor(const std::string& name, Shape shape, Life life, uint32
 
 Operand Builder::operand(TensorId tensor, uint32_t access, uint32_t later) const {
   const ProgramTensor& t = program.tensors[static_cast<size_t>(tensor)];
-  return {.tensor = tensor, .offset = 0, .shape = t.shape, .dtype = t.dtype, .access = access, .later = later, .stored = nullptr};
+  return {.tensor = tensor, .offset = 0, .shape = t.shape, .dtype = t.dtype, .access = access, .later = later, .format = nullptr};
 }
 
 Instruction& Builder::instruction(SegmentKind kind, Action action) {
@@ -362,7 +362,7 @@ Operand Builder::of(const ScalarSlot& slot, uint32_t access) const {
           .dtype = slot.dtype,
           .access = access,
           .later = access,
-          .stored = nullptr};
+          .format = nullptr};
 }
 
 Operand Builder::scalar(uint32_t which, uint32_t access) const {
