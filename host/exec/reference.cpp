@@ -46,7 +46,7 @@ void Reference::find_sources() {
   std::set<TensorId> others;
   for (const auto& [name, t] : program_.resume) others.insert(t);
   others.insert(program_.frozen.begin(), program_.frozen.end());
-  for (const TensorId t : {program_.scalars, program_.readback, program_.sums}) others.insert(t);
+  for (const TensorId t : {program_.scalars, program_.readback, program_.checksums}) others.insert(t);
   for (const SegmentKind kind : {SegmentKind::Load, SegmentKind::Refresh, SegmentKind::Update}) {
     std::map<TensorId, std::set<TensorId>> through;
     for (const Instruction& code : program_.segment(kind).code) {

@@ -83,18 +83,18 @@ Status write_state(const fs::path& folder, const StateInfo& info, const Program&
     ids[name] = id;
   }
   safetensors::Writer writer = TRY(safetensors::Writer::create(folder / kTensors, std::move(items)));
-  std::map<std::string, uint64_t> sums;
+  std::map<std::string, uint64_t> checksums;
   for (const safetensors::Item& item : writer.items()) {
     Checksum sum;
     TRY_STATUS(machine.show(ids.at(item.name), [&](std::span<const std::byte> bytes) {
       sum.add(bytes);
       return writer.write(item.name, bytes);
     }));
-    sums[item.name] = sum.value();
+    checksums[item.name] = sum.value();
   }
   TRY_STATUS(writer.finish());
   File text = TRY(File::create(folder / kText));
-  TRY_STATUS(text.write(state_text(info, sums)));
+  TRY_STATUS(text.write(state_text(info, checksums)));
   TRY_STATUS(text.sync());
   return sync_directory(folder);
 }
@@ -190,8 +190,8 @@ Status load_state(const fs::path& state, const Program& program, Machine& machin
       at += bytes.size();
       return read;
     }));
-    const auto saved = text.sums.find(name);
-    if (saved == text.sums.end()) return damaged(state, "state.toml has no checksum of '" + name + "'");
+    const auto saved = text.checksums.find(name);
+    if (saved == text.checksums.end()) return damaged(state, "state.toml has no checksum of '" + name + "'");
     if (saved->second != sum.value())
       return damaged(state, "tensor '" + name + "' has the checksum " + hexadecimal(sum.value()) + " and was saved with " +
                                 hexadecimal(saved->second));

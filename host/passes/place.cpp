@@ -6,7 +6,7 @@
 #include "galley/format.h"
 #include "galley/op.h"
 #include "host/base/printable.hpp"
-#include "host/plan/sums.hpp"
+#include "host/plan/checksums.hpp"
 #include "host/plugins/abi.hpp"
 #include "host/plugins/library.hpp"
 
@@ -409,16 +409,16 @@ Status Placer::items(SegmentKind kind, const std::vector<Item>& items, std::vect
   return ok();
 }
 
-Status Placer::sums() {
+Status Placer::checksums() {
   const auto rows = static_cast<int64_t>(program_.frozen.size() + program_.trained.size());
-  program_.sums = add({"checksums of weights", GALLEY_I32, {rows, 2}, 0, 0, Owner::Data, Life::Run, ""});
+  program_.checksums = add({"checksums of weights", GALLEY_I32, {rows, 2}, 0, 0, Owner::Data, Life::Run, ""});
   for (const SegmentKind kind : {SegmentKind::Frozen, SegmentKind::Trained}) {
     if (kind == SegmentKind::Trained && !c_.trains()) continue;
     kind_ = kind;
-    for (const WeightSum& s : weight_sums(program_, kind))
-      if (s.sum.present())
+    for (const WeightChecksum& s : weight_checksums(program_, kind))
+      if (s.checksum.present())
         TRY_STATUS(
-            emit_op(c_.roles.checksum, "checksum of " + program_.tensors[static_cast<size_t>(s.weight)].name, {s.bytes}, {s.sum}, {}));
+            emit_op(c_.roles.checksum, "checksum of " + program_.tensors[static_cast<size_t>(s.weight)].name, {s.bytes}, {s.checksum}, {}));
   }
   return ok();
 }
@@ -468,7 +468,7 @@ Status place(Compilation& c) {
   }
   if (c.saves()) TRY_STATUS(placer.export_tensors());
   TRY_STATUS(describe(c, placer));
-  if (c.options.purpose != Purpose::Gradients) TRY_STATUS(placer.sums());
+  if (c.options.purpose != Purpose::Gradients) TRY_STATUS(placer.checksums());
   return ok();
 }
 

@@ -33,8 +33,8 @@ class Placer {
   void read_back(SegmentKind kind);
   /// A number of the block, there.
   Operand in_readback(galley_tensor t) const;
-  /// Checksums of the program's weights: those of frozen ones and of trained ones.
-  Status sums();
+  /// Adds the segments that make the checksums of frozen and of trained weights.
+  Status checksums();
   /// Writes of everything that is saved, each after the nodes that make its value.
   Status export_tensors();
   /// `t` must outlive its segment: it is read after the program has run.
@@ -145,7 +145,7 @@ class Placer {
   SegmentKind kind_ = SegmentKind::Load;
   std::map<galley_tensor, std::vector<TensorId>> components_;  // of what lives for the run or a window
   std::map<galley_tensor, TensorId> local_;                    // transients of the segment at hand
-  std::map<galley_tensor, TensorId> sums_;                     // of gradients that lie elsewhere: where micro adds them up
+  std::map<galley_tensor, TensorId> accumulators_;             // where micro adds up gradients that lie elsewhere
   std::map<galley_tensor, size_t> contributions_;              // to them that are still to come
   std::set<galley_tensor> outlives_;
   uint32_t events_ = 0;

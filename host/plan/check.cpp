@@ -77,11 +77,13 @@ class ProgramCheck {
     }
     for (const TensorId id : {program_.logits, program_.sample_logits})
       if (id != no_tensor && !exists(id)) return plan_error("the logits are tensor " + std::to_string(id) + ", which does not exist");
-    if (program_.sums != no_tensor) {
-      if (!exists(program_.sums)) return plan_error("the checksums are tensor " + std::to_string(program_.sums) + ", which does not exist");
+    if (program_.checksums != no_tensor) {
+      if (!exists(program_.checksums))
+        return plan_error("the checksums are tensor " + std::to_string(program_.checksums) + ", which does not exist");
       const auto rows = static_cast<int64_t>(program_.frozen.size() + program_.trained.size());
-      if (const ProgramTensor& sums = tensor(program_.sums); sums.life != Life::Run || sums.bytes < rows * program_.sum_bytes)
-        return plan_error("'" + sums.name + "' has to live for the whole run and hold " + std::to_string(rows) + " checksums");
+      if (const ProgramTensor& checksums = tensor(program_.checksums);
+          checksums.life != Life::Run || checksums.bytes < rows * program_.checksum_bytes)
+        return plan_error("'" + checksums.name + "' has to live for the whole run and hold " + std::to_string(rows) + " checksums");
     }
     for (const Trained& trained : program_.trained)
       if (trained.sum_squares.present() && !exists(trained.sum_squares.tensor))

@@ -15,8 +15,8 @@ void visit_ids(Program& p, Visit&& visit) {
       visit(i.workspace);
       visit(i.constants);
     }
-  for (TensorId* id :
-       {&p.scalars, &p.step_image, &p.readback, &p.window, &p.corpus, &p.staging, &p.logits, &p.sample_logits, &p.sample_position, &p.sums})
+  for (TensorId* id : {&p.scalars, &p.step_image, &p.readback, &p.window, &p.corpus, &p.staging, &p.logits, &p.sample_logits,
+                       &p.sample_position, &p.checksums})
     visit(*id);
   for (auto& [name, id] : p.inputs) visit(id);
   for (auto& [name, id] : p.resume) visit(id);

@@ -269,8 +269,8 @@ struct Program {
   std::vector<TensorId> frozen;
   /// Checksums: a row, I32 (2), for each of `frozen`, then for each of `trained`. The segments of their names make those of what lies
   /// where kernels compute; the others are for the host to make.
-  TensorId sums = no_tensor;
-  static constexpr int64_t sum_bytes = 8;
+  TensorId checksums = no_tensor;
+  static constexpr int64_t checksum_bytes = 8;
   std::vector<Document> documents;
   std::vector<Metric> metrics;
   std::vector<StopFlag> stops;

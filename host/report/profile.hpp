@@ -23,21 +23,21 @@ class Profile {
   std::string text() const;
 
  private:
-  struct Sum {
+  struct Total {
     int64_t launches = 0;
     double seconds = 0;
     double flops = 0, bytes = 0;
     double ideal_flops_seconds = 0;  ///< that the arithmetic takes at the peak of its dtype
   };
-  using Sums = std::map<std::string, Sum>;
-  std::string table(const char* title, const Sums& sums) const;
+  using Totals = std::map<std::string, Total>;
+  std::string table(const char* title, const Totals& totals) const;
   /// Whether it moved more bytes than the target's memory can.
-  bool above(const Sum& sum) const;
+  bool above(const Total& total) const;
   std::string notes() const;
 
   const Program& program_;
   const Target& target_;
-  Sums ops_, strategies_;
+  Totals ops_, strategies_;
   int64_t steps_ = 0;  ///< that have begun
   double seconds_ = 0;
 };
