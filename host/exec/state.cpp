@@ -159,14 +159,14 @@ Result<StateInfo> read_state(const fs::path& state) {
   return TRY(parse_state(text, state / kText)).info;
 }
 
-Status load_state(const fs::path& state, const Program& program, Machine& machine, StatePart part) {
+Status load_state(const fs::path& state, const Program& program, Machine& machine, StateTensors tensors) {
   const std::string lines = TRY(read_text(state / kText));
   const StateText text = TRY(parse_state(lines, state / kText));
   const fs::path file = state / kTensors;
   Result<safetensors::Reader> opened = safetensors::Reader::open(file);
   if (!opened.ok()) return damaged(state, opened.error().cause);
   const safetensors::Reader& reader = *opened;
-  if (part == StatePart::All && reader.entries().size() != program.resume.size()) {
+  if (tensors == StateTensors::All && reader.entries().size() != program.resume.size()) {
     return run_error(file.string() + ": has " + std::to_string(reader.entries().size()) + " tensors, the run keeps " +
                          std::to_string(program.resume.size()),
                      "the state belongs to another recipe or to another version of its plugins");

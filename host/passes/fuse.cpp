@@ -15,7 +15,7 @@ Instruction join(const std::vector<const Instruction*>& nodes, const Launch& lau
   out.links = launch.links;
   out.recomputed = first.recomputed;
   for (const Instruction* node : nodes) {
-    out.parts.push_back(
+    out.nodes.push_back(
         {node->name, node->op, node->attrs, node->flags, node->first_row, node->block, node->inputs.size(), node->outputs.size()});
     out.inputs.insert(out.inputs.end(), node->inputs.begin(), node->inputs.end());
     out.flops += node->flops;

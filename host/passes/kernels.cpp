@@ -50,7 +50,7 @@ struct Question {
                                    : names.emplace_back("between " + std::to_string(o.inner)).c_str();
     key += "|" + std::to_string(o.dtype) + "," + std::to_string(access) + "," + std::to_string(o.inner);
     for (const int64_t extent : o.shape) key += "," + std::to_string(extent);
-    if (o.present() && !instruction->parts.empty()) name = shared_name(o, name);
+    if (o.present() && !instruction->nodes.empty()) name = shared_name(o, name);
     operands.push_back(operand_view(o, name, nullptr, access));
     if (o.format) {
       key += "," + o.format->name + o.format->attrs.key();

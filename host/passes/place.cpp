@@ -98,15 +98,15 @@ Result<uint32_t> Placer::memory_of(const GraphTensor& t) const {
   return recipe_error("'" + t.name + "': no memory class '" + t.placement + "'");
 }
 
-/// Of a tensor in a format, or of a part of it that has this shape.
+/// The components of a tensor in a format, or of a piece of it that has this shape.
 Result<std::vector<Placer::Component>> Placer::components_of(const GraphTensor& t, const Shape& shape) const {
   const Registered<galley_format> format = c_.plugins.format(t.storage);
-  galley_component parts[GALLEY_MAX_COMPONENTS];
+  galley_component components[GALLEY_MAX_COMPONENTS];
   galley_component* pointers[GALLEY_MAX_COMPONENTS];
   for (size_t i = 0; i < GALLEY_MAX_COMPONENTS; ++i) {
-    parts[i] = new_struct<galley_component>();
-    parts[i].suffix = "";
-    pointers[i] = &parts[i];
+    components[i] = new_struct<galley_component>();
+    components[i].suffix = "";
+    pointers[i] = &components[i];
   }
   uint32_t n = 0;
   const auto attrs = t.storage_attrs.view();
@@ -117,23 +117,24 @@ Result<std::vector<Placer::Component>> Placer::components_of(const GraphTensor& 
   if (n == 0 || n > GALLEY_MAX_COMPONENTS)
     return plugin_error("format '" + t.storage + "' makes " + std::to_string(n) + " components of '" + t.name + "'");
   for (uint32_t i = 0; i < n; ++i)
-    if (!parts[i].suffix || parts[i].rank > GALLEY_MAX_RANK || !galley_dtype_bytes(parts[i].dtype) || parts[i].numbers < 0 ||
-        std::any_of(parts[i].extents, parts[i].extents + parts[i].rank, [](int64_t extent) { return extent < 0; }))
+    if (!components[i].suffix || components[i].rank > GALLEY_MAX_RANK || !galley_dtype_bytes(components[i].dtype) ||
+        components[i].numbers < 0 ||
+        std::any_of(components[i].extents, components[i].extents + components[i].rank, [](int64_t extent) { return extent < 0; }))
       return plugin_error("format '" + t.storage + "' of plugin '" + format.plugin->manifest.id + "': component " + std::to_string(i + 1) +
                           " of '" + t.name + "' has no suffix, or a shape or dtype that makes no sense");
   for (uint32_t i = 0; i < n; ++i)
     for (uint32_t other = 0; other < i; ++other)
-      if (galley_same_text(parts[i].suffix, parts[other].suffix))
+      if (galley_same_text(components[i].suffix, components[other].suffix))
         return plugin_error("format '" + t.storage + "' of plugin '" + format.plugin->manifest.id + "': components " +
                                 std::to_string(other + 1) + " and " + std::to_string(i + 1) + " of '" + t.name + "' have one suffix, '" +
-                                printable(parts[i].suffix, Lines::Escape) + "'",
+                                printable(components[i].suffix, Lines::Escape) + "'",
                             "what is saved of a component is found by it");
   std::vector<Component> out;
   for (uint32_t i = 0; i < n; ++i) {
-    ProgramTensor& made = out.emplace_back(Component{{}, parts[i].numbers}).tensor;
-    made.name = t.name + parts[i].suffix;
-    made.dtype = parts[i].dtype;
-    made.shape.assign(parts[i].extents, parts[i].extents + parts[i].rank);
+    ProgramTensor& made = out.emplace_back(Component{{}, components[i].numbers}).tensor;
+    made.name = t.name + components[i].suffix;
+    made.dtype = components[i].dtype;
+    made.shape.assign(components[i].extents, components[i].extents + components[i].rank);
     made.strategy = who(t.use);
   }
   return out;
@@ -367,13 +368,13 @@ Status Placer::emit(const Item& item) {
   i.first_row = item.first_row;
   i.block = node.block;
   i.flops = TRY(item_cost(c_, item)).flops;
-  const Parts parts = TRY(parts_of(item));
-  if (!parts.numbers) return emit(item, {}, std::move(i));
-  for (int64_t first = 0; first < parts.all; first += parts.numbers) {
-    const Range range = {first, std::min(parts.numbers, parts.all - first), parts.rows};
-    Instruction part = i;
-    part.flops *= static_cast<double>(range.count) / static_cast<double>(parts.all);
-    TRY_STATUS(emit(item, range, std::move(part)));
+  const Pieces pieces = TRY(pieces_of(item));
+  if (!pieces.numbers) return emit(item, {}, std::move(i));
+  for (int64_t first = 0; first < pieces.all; first += pieces.numbers) {
+    const Range range = {first, std::min(pieces.numbers, pieces.all - first), pieces.rows};
+    Instruction piece = i;
+    piece.flops *= static_cast<double>(range.count) / static_cast<double>(pieces.all);
+    TRY_STATUS(emit(item, range, std::move(piece)));
   }
   return ok();
 }
@@ -385,13 +386,13 @@ Status Placer::emit(const Item& item, const Range& range, Instruction i) {
   const std::vector<bool> kept = TRY(keep_formats(&i, staged));
   for (size_t k = 0; k < staged.size(); ++k)
     if (const StagedInput& s = staged[k]; !kept[k])
-      i.inputs[s.input] = with_access(TRY(numbers_of(s.tensor, s.range, s.parts, true)), s.updated ? GALLEY_READ_WRITE : GALLEY_READ);
+      i.inputs[s.input] = with_access(TRY(numbers_of(s.tensor, s.range, s.components, true)), s.updated ? GALLEY_READ_WRITE : GALLEY_READ);
   code().push_back(i);
   for (size_t k = 0; k < staged.size(); ++k) {
     const StagedInput& s = staged[k];
     if (!s.updated) continue;
-    if (!kept[k]) TRY_STATUS(pack(s.tensor, s.range, i.inputs[s.input], s.parts));
-    TRY_STATUS(put_back(s.tensor, s.range, s.parts));
+    if (!kept[k]) TRY_STATUS(pack(s.tensor, s.range, i.inputs[s.input], s.components));
+    TRY_STATUS(put_back(s.tensor, s.range, s.components));
   }
   for (size_t k = 0; k < item.outputs.size(); ++k)
     if (const galley_tensor t = item.outputs[k].tensor; t && !tensors_[t].placement.empty())

@@ -52,7 +52,7 @@ class Placer {
     TensorId tensor;
     int64_t offset;
   };
-  /// Which of a tensor's numbers: all, or those that one part of an update is about, as rows or as a list.
+  /// Which of a tensor's numbers: all, or those that one piece of an update is about, as rows or as a list.
   struct Range {
     int64_t first = 0, count = -1;  ///< −1: all
     bool rows = false;
@@ -62,7 +62,7 @@ class Placer {
     int64_t first_row(const Shape& whole) const;  ///< of a list: the first number
   };
   /// How an update is split; 0 numbers: it is not.
-  struct Parts {
+  struct Pieces {
     int64_t numbers = 0, all = 0;
     bool rows = false;
   };
@@ -76,7 +76,7 @@ class Placer {
     galley_tensor tensor;
     bool updated;  ///< in place
     Range range;
-    std::vector<Operand> parts;  ///< its components in the computing class
+    std::vector<Operand> components;  ///< in the memory class that computes
   };
   TensorId add(ProgramTensor tensor);
   std::string who(int use) const { return label(c_.strategies, use); }
@@ -111,8 +111,8 @@ class Placer {
   uint32_t file_dtype(const std::vector<galley_tensor>& saved) const;
   Result<Operand> exported(galley_tensor t, const std::map<galley_tensor, galley_tensor>& values, std::set<galley_node>* done);
 
-  // stream.cpp: updates in parts.
-  Result<Parts> parts_of(const Item& item) const;
+  // stream.cpp: updates in pieces.
+  Result<Pieces> pieces_of(const Item& item) const;
   Result<bool> splits(galley_tensor t, int64_t numbers, bool rows) const;
   static Range range_for(const galley_operand_rule* rule, const Range& range);
   static Operand range_of(Operand operand, const Range& range);
@@ -124,10 +124,10 @@ class Placer {
   // stage.cpp: memory classes and formats.
   Result<std::vector<Operand>> homes(galley_tensor t, const Range& range) const;
   Result<std::vector<Operand>> stage(galley_tensor t, const Range& range, bool read);
-  Result<Operand> numbers_of(galley_tensor t, const Range& range, const std::vector<Operand>& parts, bool read);
+  Result<Operand> numbers_of(galley_tensor t, const Range& range, const std::vector<Operand>& components, bool read);
   Result<Operand> read(galley_tensor t);
-  Status pack(galley_tensor t, const Range& range, const Operand& value, const std::vector<Operand>& parts);
-  Status put_back(galley_tensor t, const Range& range, const std::vector<Operand>& parts);
+  Status pack(galley_tensor t, const Range& range, const Operand& value, const std::vector<Operand>& components);
+  Status put_back(galley_tensor t, const Range& range, const std::vector<Operand>& components);
   bool in_format(const StagedInput& input) const;
   Instruction with_formats(const Instruction& instruction, const std::vector<StagedInput>& staged, uint32_t kept) const;
   Result<std::vector<bool>> keep_formats(Instruction* instruction, const std::vector<StagedInput>& staged);

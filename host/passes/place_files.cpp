@@ -61,19 +61,19 @@ Status Placer::load() {
     if (t.slice_of || t.numbers_of || t.unused ||
         (t.kind != GALLEY_KIND_PARAMETER && t.kind != GALLEY_KIND_STATE && t.kind != GALLEY_KIND_CONSTANT))
       continue;
-    const std::vector<Operand> parts = TRY(stage(id, {}, false));
+    const std::vector<Operand> components = TRY(stage(id, {}, false));
     const bool reads = !t.source.empty();
     if (reads && !t.storage.empty() && TRY(files.hold(t, component_tensors(id)))) {
-      for (size_t k = 0; k < parts.size(); ++k) read_file(t, suffix(id, k), parts[k]);
+      for (size_t k = 0; k < components.size(); ++k) read_file(t, suffix(id, k), components[k]);
     } else if (reads && t.kept_dtype) {
-      read_file(t, "", parts.front());
+      read_file(t, "", components.front());
     } else {
-      const Operand value = TRY(numbers_of(id, {}, parts, false));
+      const Operand value = TRY(numbers_of(id, {}, components, false));
       if (reads) read_file(t, "", value);
       else TRY_STATUS(initialize(id, value));
-      TRY_STATUS(pack(id, {}, value, parts));
+      TRY_STATUS(pack(id, {}, value, components));
     }
-    TRY_STATUS(put_back(id, {}, parts));
+    TRY_STATUS(put_back(id, {}, components));
   }
   if (!steps()) return ok();
   AttrList zero;
@@ -91,11 +91,11 @@ Status Placer::refresh(SegmentKind kind) {
     if (t.kind != GALLEY_KIND_CONSTANT || t.unused) continue;
     for (const galley_tensor in : t.initializer_inputs) changes[id] = changes[id] || changes[base(in)];
     if (!changes[id] || t.numbers_of) continue;
-    const std::vector<Operand> parts = TRY(stage(id, {}, false));
-    const Operand value = TRY(numbers_of(id, {}, parts, false));
+    const std::vector<Operand> components = TRY(stage(id, {}, false));
+    const Operand value = TRY(numbers_of(id, {}, components, false));
     TRY_STATUS(initialize(id, value));
-    TRY_STATUS(pack(id, {}, value, parts));
-    TRY_STATUS(put_back(id, {}, parts));
+    TRY_STATUS(pack(id, {}, value, components));
+    TRY_STATUS(put_back(id, {}, components));
   }
   return ok();
 }
@@ -196,8 +196,8 @@ Status Placer::export_tensors() {
       TRY_STATUS(write(TRY(exported(id, values, &done)), entry, dtypes.at(graph_.file_of(id))));
       continue;
     }
-    const std::vector<Operand> parts = TRY(stage(id, {}, true));
-    for (size_t k = 0; k < parts.size(); ++k) TRY_STATUS(write(parts[k], entry + suffix(id, k), parts[k].dtype));
+    const std::vector<Operand> components = TRY(stage(id, {}, true));
+    for (size_t k = 0; k < components.size(); ++k) TRY_STATUS(write(components[k], entry + suffix(id, k), components[k].dtype));
   }
   return check_files(saved);
 }

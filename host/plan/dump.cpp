@@ -61,14 +61,14 @@ class Dump {
     auto operands = [&](std::span<const Operand> inputs, std::span<const Operand> outputs) {
       return (inputs.empty() ? "" : ": " + list(inputs)) + (outputs.empty() ? "" : " -> " + list(outputs));
     };
-    if (code.parts.empty()) text += operands(code.inputs, code.outputs);
+    if (code.nodes.empty()) text += operands(code.inputs, code.outputs);
     if (code.workspace != no_tensor)
       text +=
           " | " + place(code.workspace, 0) + " " + std::to_string(program_.tensors[static_cast<size_t>(code.workspace)].bytes) + " bytes";
     if (code.constants != no_tensor)
       text +=
           " | " + place(code.constants, 0) + " " + std::to_string(program_.tensors[static_cast<size_t>(code.constants)].bytes) + " bytes";
-    if (!code.parts.empty())
+    if (!code.nodes.empty())
       for (const NodeOf& node : nodes_of(code))
         text += "\n  " + std::string(node.op->name) + " '" + node.name + "'" + operands(node.inputs, node.outputs);
     return text;

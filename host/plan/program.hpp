@@ -123,15 +123,15 @@ enum class Action : uint8_t {
   Write,   ///< export: inputs[0] into `file` under `entry`, converted to `file_dtype`
 };
 
-/// One node of an instruction that does several.
-struct PartNode {
+/// One of several nodes that one launch runs.
+struct LaunchNode {
   std::string name;
   const galley_op* op = nullptr;
   AttrList attrs;
   uint32_t flags = 0;
   int64_t first_row = 0;
   int64_t block = -1;
-  size_t inputs = 0, outputs = 0;  ///< so many operands, behind those of the parts before it
+  size_t inputs = 0, outputs = 0;  ///< so many operands, behind those of the nodes before it
 };
 
 struct Instruction {
@@ -149,7 +149,7 @@ struct Instruction {
   AttrList attrs;
   /// The nodes of a group or a chain: chain by chain, each of `links` nodes. Empty: the instruction is one node, which `op`, `attrs`,
   /// `flags`, `first_row` and `block` describe.
-  std::vector<PartNode> parts;
+  std::vector<LaunchNode> nodes;
   size_t links = 1;
   TensorId workspace = no_tensor;
   TensorId constants = no_tensor;  ///< of the whole run; the kernel's `prepare` fills them
@@ -168,7 +168,7 @@ struct Instruction {
   bool recomputed = false;  ///< a clone that runs forward again for backward
 };
 
-/// A node of an instruction: all of it, or one of its parts. Points into the instruction.
+/// A node of an instruction: all of it, or one of its `nodes`. Points into the instruction.
 struct NodeOf {
   const std::string& name;
   const galley_op* op;

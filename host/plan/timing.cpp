@@ -15,7 +15,7 @@ std::string_view arithmetic_of(uint32_t dtype, const AttrList& attrs) {
 
 std::string_view arithmetic_of(const Instruction& code) {
   for (const Operand& input : code.inputs) {
-    const auto known = arithmetic_of(input.dtype, code.parts.empty() ? code.attrs : code.parts[0].attrs);
+    const auto known = arithmetic_of(input.dtype, code.nodes.empty() ? code.attrs : code.nodes[0].attrs);
     if (!known.empty()) return known;
   }
   return "f32";

@@ -167,7 +167,7 @@ Status Session::check_frozen(const StateInfo& saved, const std::filesystem::path
 
 Status Session::load_weights(const std::filesystem::path& state) {
   TRY_STATUS(check_frozen(TRY(read_state(state)), state));
-  TRY_STATUS(load_state(state, study_.program, executor_->machine(), StatePart::Some));
+  TRY_STATUS(load_state(state, study_.program, executor_->machine(), StateTensors::Some));
   return executor_->run(SegmentKind::Refresh);
 }
 

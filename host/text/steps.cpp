@@ -62,20 +62,20 @@ constexpr double kMostGrowth = 64;
 constexpr size_t kMostPrepended = 1024;  // bytes, to each piece of a text
 
 /// Rules one behind the other: `growth` is that of those before.
-Status check_growth(const Part& part, const std::string& what, const std::string& by, double* growth) {
+Status check_growth(const JsonObject& object, const std::string& what, const std::string& by, double* growth) {
   if (!what.empty()) *growth *= std::max(1.0, static_cast<double>(by.size()) / static_cast<double>(what.size()));
   if (*growth <= kMostGrowth) return ok();
   char times[32];
   std::snprintf(times, sizeof times, "%g", *growth);
-  return part.wrong("with the rules before it, this Replace can make a text " + std::string(times) +
-                    " times as long; 64 times is the most");
+  return object.wrong("with the rules before it, this Replace can make a text " + std::string(times) +
+                      " times as long; 64 times is the most");
 }
 
-/// Calls `add` with the part itself, or with each of a Sequence's.
+/// Calls `add` with the object itself, or with each of a Sequence's.
 template <class Add>
-Status each_of(const Part& part, const char* list_name, Add&& add) {
-  const List* list = TRY(part.list(list_name));
-  for (size_t i = 0; i < list->size(); ++i) TRY_STATUS(add((*list)[i], part.where() + "." + list_name + "[" + std::to_string(i) + "]"));
+Status each_of(const JsonObject& object, const char* list_name, Add&& add) {
+  const List* list = TRY(object.list(list_name));
+  for (size_t i = 0; i < list->size(); ++i) TRY_STATUS(add((*list)[i], object.where() + "." + list_name + "[" + std::to_string(i) + "]"));
   return ok();
 }
 
@@ -116,22 +116,22 @@ Result<Normalizer> Normalizer::read(const Value* spec, const std::string& where)
 }
 
 Status Normalizer::add(const Value& spec, const std::string& where) {
-  const Part part = TRY(Part::of(spec, where));
-  if (part.type() == "Sequence") return each_of(part, "normalizers", [&](const Value& s, const std::string& w) { return add(s, w); });
-  if (part.type() == "NFC") {
+  const JsonObject object = TRY(JsonObject::of(spec, where));
+  if (object.type() == "Sequence") return each_of(object, "normalizers", [&](const Value& s, const std::string& w) { return add(s, w); });
+  if (object.type() == "NFC") {
     steps_.emplace_back(Compose{});
-  } else if (part.type() == "Prepend") {
-    std::string text = TRY(part.text("prepend"));
-    if (text.size() > kMostPrepended) return part.wrong("'prepend' has " + std::to_string(text.size()) + " bytes; 1024 are the most");
+  } else if (object.type() == "Prepend") {
+    std::string text = TRY(object.text("prepend"));
+    if (text.size() > kMostPrepended) return object.wrong("'prepend' has " + std::to_string(text.size()) + " bytes; 1024 are the most");
     steps_.emplace_back(Prepend{std::move(text)});
-  } else if (part.type() == "Replace") {
-    const Part::Pattern what = TRY(part.pattern("pattern"));
-    if (what.regex) return part.wrong("a Replace by regular expression is not supported");
-    std::string by = TRY(part.text("content"));
-    TRY_STATUS(check_growth(part, what.text, by, &growth_));
+  } else if (object.type() == "Replace") {
+    const JsonObject::Pattern what = TRY(object.pattern("pattern"));
+    if (what.regex) return object.wrong("a Replace by regular expression is not supported");
+    std::string by = TRY(object.text("content"));
+    TRY_STATUS(check_growth(object, what.text, by, &growth_));
     steps_.emplace_back(Replace{what.text, std::move(by)});
   } else {
-    return part.unsupported({"NFC", "Prepend", "Replace", "Sequence"});
+    return object.unsupported({"NFC", "Prepend", "Replace", "Sequence"});
   }
   return ok();
 }
@@ -155,33 +155,33 @@ Result<PreTokenizer> PreTokenizer::read(const Value* spec, const std::string& wh
 }
 
 Status PreTokenizer::add(const Value& spec, const std::string& where) {
-  const Part part = TRY(Part::of(spec, where));
-  if (part.type() == "Sequence") return each_of(part, "pretokenizers", [&](const Value& s, const std::string& w) { return add(s, w); });
-  if (byte_level_) return part.wrong("it comes after ByteLevel, which has to be the last");
+  const JsonObject object = TRY(JsonObject::of(spec, where));
+  if (object.type() == "Sequence") return each_of(object, "pretokenizers", [&](const Value& s, const std::string& w) { return add(s, w); });
+  if (byte_level_) return object.wrong("it comes after ByteLevel, which has to be the last");
   const auto regex = [&](const std::string& pattern) -> Result<std::shared_ptr<const Regex>> {
     Result<Regex> made = Regex::compile(pattern);
-    if (!made) return part.wrong(made.error().cause);
+    if (!made) return object.wrong(made.error().cause);
     return std::make_shared<const Regex>(std::move(*made));
   };
-  if (part.type() == "Split") {
-    const Part::Pattern pattern = TRY(part.pattern("pattern"));
-    const std::string behavior = TRY(part.text("behavior"));
+  if (object.type() == "Split") {
+    const JsonObject::Pattern pattern = TRY(object.pattern("pattern"));
+    const std::string behavior = TRY(object.text("behavior"));
     if (behavior != "Isolated" && behavior != "Removed")
-      return part.wrong("behavior '" + behavior + "' is not supported; there is: Isolated, Removed");
-    if (TRY(part.flag("invert", false))) return part.wrong("invert = true is not supported");
+      return object.wrong("behavior '" + behavior + "' is not supported; there is: Isolated, Removed");
+    if (TRY(object.flag("invert", false))) return object.wrong("invert = true is not supported");
     auto compiled = TRY(regex(pattern.regex ? pattern.text : quoted(pattern.text)));
     steps_.push_back({Kind::Split, std::move(compiled), behavior == "Isolated", false, where});
-  } else if (part.type() == "Digits") {
-    steps_.push_back({Kind::Digits, nullptr, true, TRY(part.flag("individual_digits", false))});
-  } else if (part.type() == "ByteLevel") {
+  } else if (object.type() == "Digits") {
+    steps_.push_back({Kind::Digits, nullptr, true, TRY(object.flag("individual_digits", false))});
+  } else if (object.type() == "ByteLevel") {
     byte_level_ = true;
-    if (TRY(part.flag("add_prefix_space", true))) steps_.push_back({Kind::Prefix, nullptr, true, false});
-    if (TRY(part.flag("use_regex", true))) {
+    if (TRY(object.flag("add_prefix_space", true))) steps_.push_back({Kind::Prefix, nullptr, true, false});
+    if (TRY(object.flag("use_regex", true))) {
       auto compiled = TRY(regex(kWords));
       steps_.push_back({Kind::Split, std::move(compiled), true, false, where});
     }
   } else {
-    return part.unsupported({"ByteLevel", "Digits", "Sequence", "Split"});
+    return object.unsupported({"ByteLevel", "Digits", "Sequence", "Split"});
   }
   return ok();
 }
@@ -261,26 +261,26 @@ Result<Decoder> Decoder::read(const Value* spec, const std::string& where) {
 }
 
 Status Decoder::add(const Value& spec, const std::string& where) {
-  const Part part = TRY(Part::of(spec, where));
-  if (part.type() == "Sequence") return each_of(part, "decoders", [&](const Value& s, const std::string& w) { return add(s, w); });
-  if (part.type() == "ByteLevel") {
+  const JsonObject object = TRY(JsonObject::of(spec, where));
+  if (object.type() == "Sequence") return each_of(object, "decoders", [&](const Value& s, const std::string& w) { return add(s, w); });
+  if (object.type() == "ByteLevel") {
     steps_.push_back({Kind::ByteLevel, "", "", 0, 0});
-  } else if (part.type() == "Replace") {
-    const Part::Pattern what = TRY(part.pattern("pattern"));
-    if (what.regex) return part.wrong("a Replace by regular expression is not supported");
-    std::string by = TRY(part.text("content"));
-    TRY_STATUS(check_growth(part, what.text, by, &growth_));
+  } else if (object.type() == "Replace") {
+    const JsonObject::Pattern what = TRY(object.pattern("pattern"));
+    if (what.regex) return object.wrong("a Replace by regular expression is not supported");
+    std::string by = TRY(object.text("content"));
+    TRY_STATUS(check_growth(object, what.text, by, &growth_));
     steps_.push_back({Kind::Replace, what.text, std::move(by), 0, 0});
-  } else if (part.type() == "ByteFallback") {
+  } else if (object.type() == "ByteFallback") {
     steps_.push_back({Kind::ByteFallback, "", "", 0, 0});
-  } else if (part.type() == "Fuse") {
+  } else if (object.type() == "Fuse") {
     steps_.push_back({Kind::Fuse, "", "", 0, 0});
-  } else if (part.type() == "Strip") {
-    const std::string content = TRY(part.text("content"));
-    const int64_t start = TRY(part.integer("start", 0)), stop = TRY(part.integer("stop", 0));
+  } else if (object.type() == "Strip") {
+    const std::string content = TRY(object.text("content"));
+    const int64_t start = TRY(object.integer("start", 0)), stop = TRY(object.integer("stop", 0));
     steps_.push_back({Kind::Strip, content, "", start, stop});
   } else {
-    return part.unsupported({"ByteFallback", "ByteLevel", "Fuse", "Replace", "Sequence", "Strip"});
+    return object.unsupported({"ByteFallback", "ByteLevel", "Fuse", "Replace", "Sequence", "Strip"});
   }
   return ok();
 }
