@@ -35,10 +35,7 @@ Recomputer::Recomputer(const Compilation& c)
 class Recomputer::Pass {
  public:
   Pass(const Recomputer& r, std::span<const uint32_t> choices)
-      : r_(r),
-        state_(r.producer_.size()),
-        next_(static_cast<TensorId>(r.producer_.size())),
-        events_(r.events_) {
+      : r_(r), state_(r.producer_.size()), next_(static_cast<TensorId>(r.producer_.size())), events_(r.events_) {
     for (size_t i = 0; i < choices.size(); ++i) {
       State& x = at(r.c_.micro.tensors[r.c_.saved.tensors[i]]);
       x.offered = true;
@@ -178,7 +175,7 @@ class Recomputer::Pass {
     out_.from.push_back(Recomputed::added);
     out_.again.push_back(false);
   }
-  /// As Placer::copy: after all that stands before it, and what follows waits. `early` gives it the time that it needs.
+  /// As Placer::copy: after all that stands before it, and what follows waits. `overlap` gives it the time that it needs.
   void copy(TensorId from, TensorId to, uint32_t queue) {
     const uint32_t before = queue ? ++events_ : 0, after = queue ? ++events_ : 0;
     if (queue) {

@@ -194,9 +194,9 @@ void SegmentFuser::mark(Launch& launch) const {
   launch.marks.insert(launch.marks.end(), outputs.begin(), outputs.end());
 }
 
-bool SegmentFuser::move(std::span<const uint32_t> steps, uint32_t to, std::vector<Early>& early) {
+bool SegmentFuser::move(std::span<const uint32_t> steps, uint32_t to, std::vector<Extension>& extensions) {
   const int32_t begin = room_.begin_of(segment_), first = begin + static_cast<int32_t>(to);
-  const size_t before = early.size();
+  const size_t before = extensions.size();
   for (const uint32_t step : steps) {
     const int32_t at = begin + static_cast<int32_t>(slot_[step]);
     if (at <= first) continue;
@@ -204,39 +204,39 @@ bool SegmentFuser::move(std::span<const uint32_t> steps, uint32_t to, std::vecto
     // A workspace is not moved: the launch has one of its own.
     for (const TensorId id : ids.first(ids.size() - (of(step).workspace != no_tensor))) {
       const int64_t bytes = room_.born(id, at);
-      if (!bytes || std::any_of(early.begin(), early.end(), [&](const Early& e) { return e.tensor == id; })) continue;
+      if (!bytes || std::any_of(extensions.begin(), extensions.end(), [&](const Extension& e) { return e.tensor == id; })) continue;
       if (!room_.fits(room_.memory_of(id), first, at - 1, bytes)) {
-        give_back(early, before);
+        give_back(extensions, before);
         return false;
       }
-      early.push_back({id, first, at - 1, bytes});
+      extensions.push_back({id, first, at - 1, bytes});
       room_.take(room_.memory_of(id), first, at - 1, bytes);
     }
   }
   return true;
 }
 
-void SegmentFuser::give_back(std::vector<Early>& early, size_t keep) {
-  for (; early.size() > keep; early.pop_back()) {
-    const Early& e = early.back();
+void SegmentFuser::give_back(std::vector<Extension>& extensions, size_t keep) {
+  for (; extensions.size() > keep; extensions.pop_back()) {
+    const Extension& e = extensions.back();
     room_.take(room_.memory_of(e.tensor), e.first, e.last, -e.bytes);
   }
 }
 
 bool SegmentFuser::has_room(const Launch& launch, bool take) {
   const uint32_t front = launch.steps.front();
-  std::vector<Early> early;
-  if (!move(launch.steps, slot_[front], early)) return false;
+  std::vector<Extension> extensions;
+  if (!move(launch.steps, slot_[front], extensions)) return false;
   const int32_t to = room_.begin_of(segment_) + static_cast<int32_t>(slot_[front]);
   int64_t workspace = launch.choice ? room_.rounded(launch.choice->workspace, 0) : 0;
   if (of(front).workspace != no_tensor && launch_[front] < 0)
     workspace -= room_.rounded(outline_.tensors[static_cast<size_t>(code_.of(code_.steps[front]).back())].bytes, 0);
   const bool fits = workspace <= 0 || room_.fits(0, to, to, workspace);
   if (!fits || !take) {
-    give_back(early, 0);
+    give_back(extensions, 0);
     return fits;
   }
-  for (const Early& e : early) room_.bear(e.tensor, to);
+  for (const Extension& e : extensions) room_.bear(e.tensor, to);
   if (workspace > 0) room_.take(0, to, to, workspace);
   return true;
 }
@@ -297,12 +297,12 @@ Status SegmentFuser::group(std::vector<Unit*> units) {
   for (std::vector<Unit*> rest; units.size() > 1; units = std::move(rest), rest.clear()) {
     const uint32_t to = slot_[units.front()->steps.front()];
     std::vector<Unit*> members;
-    std::vector<Early> early;
+    std::vector<Extension> extensions;
     for (Unit* unit : units) {
-      const bool joins = members.empty() || (unit->floor <= to && move(unit->steps, to, early));
+      const bool joins = members.empty() || (unit->floor <= to && move(unit->steps, to, extensions));
       (joins ? members : rest).push_back(unit);
     }
-    give_back(early, 0);
+    give_back(extensions, 0);
     TRY_STATUS(offer(members));
   }
   return ok();

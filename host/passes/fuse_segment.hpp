@@ -87,16 +87,16 @@ class SegmentFuser {
   /// The units that read the same, each time that there are several: only what their ops read by rows counts.
   std::vector<std::vector<Unit*>> sharing(std::vector<Unit>& units) const;
 
-  /// A tensor whose life begins earlier, because the step that makes it moves.
-  struct Early {
+  /// The life of a tensor that begins earlier, because the step that makes it moves.
+  struct Extension {
     TensorId tensor;
     int32_t first, last;  ///< the moments that are new
     int64_t bytes;
   };
   /// Takes the room that steps need to stand in slot `to`; false, and nothing taken, where there is none.
-  bool move(std::span<const uint32_t> steps, uint32_t to, std::vector<Early>& early);
+  bool move(std::span<const uint32_t> steps, uint32_t to, std::vector<Extension>& extensions);
   /// Gives back all but the first ones.
-  void give_back(std::vector<Early>& early, size_t keep);
+  void give_back(std::vector<Extension>& extensions, size_t keep);
   /// Whether the launch has room, with its workspace if it has a kernel; with `take`, it gets it.
   bool has_room(const Launch& launch, bool take);
   Result<bool> accept(Launch launch);

@@ -250,7 +250,7 @@ TEST(FuseRandom, NoPeakIsHigherAndTheProgramIsValid) {
     }
     given_up += groups + chains == before;
     elsewhere += apart[1] > 0;
-    EXPECT_EQ(g.run({early}), "");
+    EXPECT_EQ(g.run({overlap}), "");
     EXPECT_EQ(g.shadow(), "");
   }
   EXPECT_GT(groups, 1000u);
