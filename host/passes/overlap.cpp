@@ -27,7 +27,7 @@ OverlappedCopies::OverlappedCopies(const Program& program, const std::vector<Ins
     if (i.action == Action::Record || i.action == Action::Wait) continue;
     const size_t place = places_++;
     if (i.action != Action::Copy || i.queue == 0) {
-      tasks_.push_back({at, place, step_seconds(program, i, target), 0});
+      tasks_.push_back({at, place, instruction_seconds(program, i, target), 0});
       continue;
     }
     Copy copy = {};
@@ -36,7 +36,7 @@ OverlappedCopies::OverlappedCopies(const Program& program, const std::vector<Ins
     copy.in = program.tensors[static_cast<size_t>(i.outputs[0].tensor)].memory == 0;
     copy.place = place;
     copy.gap = tasks_.size();
-    copy.seconds = step_seconds(program, i, target);
+    copy.seconds = instruction_seconds(program, i, target);
     copy.bytes = i.inputs[0].bytes();
     copies_.push_back(std::move(copy));
   }

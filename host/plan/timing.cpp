@@ -28,7 +28,7 @@ double arithmetic_seconds(const Program& program, SegmentKind kind, const Target
   return sum;
 }
 
-double step_seconds(const Program& program, const Instruction& code, const Target& target) {
+double instruction_seconds(const Program& program, const Instruction& code, const Target& target) {
   const auto class_of = [&](const Operand& o) -> const MemoryClass& {
     return target.memories[program.tensors[static_cast<size_t>(o.tensor)].memory];
   };
@@ -54,7 +54,7 @@ double segment_seconds(const Program& program, SegmentKind kind, const Target& t
       if (const auto event = events.find(code.event); event != events.end()) clock = std::max(clock, event->second);
       continue;
     }
-    clock += step_seconds(program, code, target);
+    clock += instruction_seconds(program, code, target);
     if (code.event != 0) events[code.event] = clock;
   }
   return *std::max_element(clocks.begin(), clocks.end());

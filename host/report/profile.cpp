@@ -42,20 +42,20 @@ std::string percent(double share) { return share > 0 ? line("%.1f %%", 100 * sha
 
 }  // namespace
 
-void Profile::add(std::span<const TimedStep> steps) {
-  if (steps.empty()) return;
-  if (steps.front().segment == SegmentKind::Window && ++steps_ == 2) {
+void Profile::add(std::span<const TimedInstruction> timed) {
+  if (timed.empty()) return;
+  if (timed.front().segment == SegmentKind::Window && ++steps_ == 2) {
     ops_.clear();
     strategies_.clear();
     seconds_ = 0;
   }
   double end = 0;
-  for (const TimedStep& step : steps) {
-    const Instruction& i = program_.segment(step.segment).code[step.instruction];
-    const double seconds = step.end - step.begin, bytes = bytes_of(i);
-    end = std::max(end, step.end);
+  for (const TimedInstruction& instruction : timed) {
+    const Instruction& i = program_.segment(instruction.segment).code[instruction.instruction];
+    const double seconds = instruction.end - instruction.begin, bytes = bytes_of(i);
+    end = std::max(end, instruction.end);
     const std::string op = i.action == Action::Copy ? "copies between memories" : op_text(i);
-    for (Total* total : {&ops_[op], &strategies_[whose(i, step.segment)]}) {
+    for (Total* total : {&ops_[op], &strategies_[whose(i, instruction.segment)]}) {
       ++total->launches;
       total->seconds += seconds;
       total->flops += i.flops;
@@ -104,21 +104,21 @@ std::string Profile::notes() const {
   return out;
 }
 
-void Trace::add(std::span<const TimedStep> steps) {
-  if (steps.empty()) return;
-  if (steps.front().segment == SegmentKind::Window && ++steps_ == kFirst) {
+void Trace::add(std::span<const TimedInstruction> timed) {
+  if (timed.empty()) return;
+  if (timed.front().segment == SegmentKind::Window && ++steps_ == kFirst) {
     events_.clear();  // of the first step
     offset_ = 0;
   }
   if (steps_ > kLast) return;
   double end = 0;
-  for (const TimedStep& step : steps) {
-    const Instruction& i = program_.segment(step.segment).code[step.instruction];
-    end = std::max(end, step.end);
-    events_ += line(",\n{\"ph\": \"X\", \"pid\": 0, \"tid\": %u, \"ts\": %.3f, \"dur\": %.3f, ", step.queue, 1e6 * (offset_ + step.begin),
-                    1e6 * (step.end - step.begin));
+  for (const TimedInstruction& instruction : timed) {
+    const Instruction& i = program_.segment(instruction.segment).code[instruction.instruction];
+    end = std::max(end, instruction.end);
+    events_ += line(",\n{\"ph\": \"X\", \"pid\": 0, \"tid\": %u, \"ts\": %.3f, \"dur\": %.3f, ", instruction.queue,
+                    1e6 * (offset_ + instruction.begin), 1e6 * (instruction.end - instruction.begin));
     events_ += "\"name\": " + json_quote(i.name) + ", \"cat\": " + json_quote(i.action == Action::Copy ? "copy" : op_text(i)) +
-               ", \"args\": {\"segment\": " + json_quote(segment_names[static_cast<size_t>(step.segment)]);
+               ", \"args\": {\"segment\": " + json_quote(segment_names[static_cast<size_t>(instruction.segment)]);
     if (i.kernel) events_ += ", \"kernel\": " + json_quote(i.kernel->name);
     if (!i.strategy.empty()) events_ += ", \"strategy\": " + json_quote(i.strategy);
     events_ += "}}";

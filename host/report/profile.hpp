@@ -18,7 +18,7 @@ class Profile {
  public:
   /// Both outlive it.
   Profile(const Program& program, const Target& target) : program_(program), target_(target) {}
-  void add(std::span<const TimedStep> steps);
+  void add(std::span<const TimedInstruction> timed);
   /// Tables of time, arithmetic and traffic beside what the target can do; "" if nothing ran.
   std::string text() const;
 
@@ -49,7 +49,7 @@ class Trace {
   static constexpr int64_t kFirst = 2, kLast = 4;
 
   Trace(NewFile file, const Program& program) : file_(std::move(file)), program_(program) {}
-  void add(std::span<const TimedStep> steps);
+  void add(std::span<const TimedInstruction> timed);
   /// Writes the file.
   Status finish();
 

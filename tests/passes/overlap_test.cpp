@@ -251,7 +251,7 @@ TEST(Overlap, NoLinkIsSlowerThanWaiting) {
       const double waiting = s.seconds();
       const int64_t before = s.peak();
       double busy[3] = {};
-      for (const Instruction& i : s.code()) busy[i.queue] += step_seconds(s.program, i, s.target);
+      for (const Instruction& i : s.code()) busy[i.queue] += instruction_seconds(s.program, i, s.target);
       const OverlappedCopies copies = s.copies();
       s.hasten();
       EXPECT_LE(s.seconds(), waiting * (1 + 1e-9)) << seed << " " << link;

@@ -1,4 +1,4 @@
-#include "host/text/steps.hpp"
+#include "host/text/stages.hpp"
 
 #include <algorithm>
 #include <array>
@@ -119,17 +119,17 @@ Status Normalizer::add(const Value& spec, const std::string& where) {
   const JsonObject object = TRY(JsonObject::of(spec, where));
   if (object.type() == "Sequence") return each_of(object, "normalizers", [&](const Value& s, const std::string& w) { return add(s, w); });
   if (object.type() == "NFC") {
-    steps_.emplace_back(Compose{});
+    stages_.emplace_back(Compose{});
   } else if (object.type() == "Prepend") {
     std::string text = TRY(object.text("prepend"));
     if (text.size() > kMostPrepended) return object.wrong("'prepend' has " + std::to_string(text.size()) + " bytes; 1024 are the most");
-    steps_.emplace_back(Prepend{std::move(text)});
+    stages_.emplace_back(Prepend{std::move(text)});
   } else if (object.type() == "Replace") {
     const JsonObject::Pattern what = TRY(object.pattern("pattern"));
     if (what.regex) return object.wrong("a Replace by regular expression is not supported");
     std::string by = TRY(object.text("content"));
     TRY_STATUS(check_growth(object, what.text, by, &growth_));
-    steps_.emplace_back(Replace{what.text, std::move(by)});
+    stages_.emplace_back(Replace{what.text, std::move(by)});
   } else {
     return object.unsupported({"NFC", "Prepend", "Replace", "Sequence"});
   }
@@ -138,10 +138,10 @@ Status Normalizer::add(const Value& spec, const std::string& where) {
 
 std::string Normalizer::apply(std::string_view text, Begin begin) const {
   std::string out(text);
-  for (const auto& step : steps_) {
-    if (std::get_if<Compose>(&step)) out = nfc(out);
-    else if (const auto* prepend = std::get_if<Prepend>(&step)) out = out.empty() || begin == Begin::Before ? out : prepend->text + out;
-    else if (const auto* replace = std::get_if<Replace>(&step)) out = replaced(out, replace->what, replace->by);
+  for (const auto& stage : stages_) {
+    if (std::get_if<Compose>(&stage)) out = nfc(out);
+    else if (const auto* prepend = std::get_if<Prepend>(&stage)) out = out.empty() || begin == Begin::Before ? out : prepend->text + out;
+    else if (const auto* replace = std::get_if<Replace>(&stage)) out = replaced(out, replace->what, replace->by);
   }
   return out;
 }
@@ -170,15 +170,15 @@ Status PreTokenizer::add(const Value& spec, const std::string& where) {
       return object.wrong("behavior '" + behavior + "' is not supported; there is: Isolated, Removed");
     if (TRY(object.flag("invert", false))) return object.wrong("invert = true is not supported");
     auto compiled = TRY(regex(pattern.regex ? pattern.text : quoted(pattern.text)));
-    steps_.push_back({Kind::Split, std::move(compiled), behavior == "Isolated", false, where});
+    stages_.push_back({Kind::Split, std::move(compiled), behavior == "Isolated", false, where});
   } else if (object.type() == "Digits") {
-    steps_.push_back({Kind::Digits, nullptr, true, TRY(object.flag("individual_digits", false))});
+    stages_.push_back({Kind::Digits, nullptr, true, TRY(object.flag("individual_digits", false))});
   } else if (object.type() == "ByteLevel") {
     byte_level_ = true;
-    if (TRY(object.flag("add_prefix_space", true))) steps_.push_back({Kind::Prefix, nullptr, true, false});
+    if (TRY(object.flag("add_prefix_space", true))) stages_.push_back({Kind::Prefix, nullptr, true, false});
     if (TRY(object.flag("use_regex", true))) {
       auto compiled = TRY(regex(kWords));
-      steps_.push_back({Kind::Split, std::move(compiled), true, false, where});
+      stages_.push_back({Kind::Split, std::move(compiled), true, false, where});
     }
   } else {
     return object.unsupported({"ByteLevel", "Digits", "Sequence", "Split"});
@@ -186,20 +186,20 @@ Status PreTokenizer::add(const Value& spec, const std::string& where) {
   return ok();
 }
 
-PreTokenizer::Work::Work(const PreTokenizer& steps) : prefixed_(steps.steps_.size()) {
-  for (const Step& step : steps.steps_) matches_.push_back(step.regex ? std::make_unique<Regex::Matches>(*step.regex) : nullptr);
+PreTokenizer::Work::Work(const PreTokenizer& of) : prefixed_(of.stages_.size()) {
+  for (const Stage& stage : of.stages_) matches_.push_back(stage.regex ? std::make_unique<Regex::Matches>(*stage.regex) : nullptr);
 }
 
 Status PreTokenizer::cut(std::string_view text, Work& work, const Words& word) const { return cut(0, text, work, word); }
 
 Status PreTokenizer::cut(size_t at, std::string_view text, Work& work, const Words& word) const {
   if (text.empty()) return ok();
-  if (at == steps_.size()) {
+  if (at == stages_.size()) {
     word(text);
     return ok();
   }
-  const Step& step = steps_[at];
-  switch (step.kind) {
+  const Stage& stage = stages_[at];
+  switch (stage.kind) {
     case Kind::Prefix: {
       if (text.front() == ' ') return cut(at + 1, text, work, word);
       std::string& prefixed = work.prefixed_[at];
@@ -213,7 +213,7 @@ Status PreTokenizer::cut(size_t at, std::string_view text, Work& work, const Wor
       for (size_t i = 0; i < text.size();) {
         const CodePoint c = next_code_point(text.substr(i));
         const bool digit = is_numeric(c.value);
-        if (i > begin && (digit != digits || (digit && step.individual))) {
+        if (i > begin && (digit != digits || (digit && stage.individual))) {
           TRY_STATUS(cut(at + 1, text.substr(begin, i - begin), work, word));
           begin = i;
         }
@@ -227,13 +227,13 @@ Status PreTokenizer::cut(size_t at, std::string_view text, Work& work, const Wor
 }
 
 Status PreTokenizer::split(size_t at, std::string_view text, Work& work, const Words& word) const {
-  const Step& step = steps_[at];
+  const Stage& stage = stages_[at];
   size_t done = 0, from = 0;
   bool matched = false;  // and ended at `done`
   while (from <= text.size()) {
     Regex::Span span;
-    const Result<bool> found = step.regex->find(text, from, *work.matches_[at], &span);
-    if (!found) return recipe_error(step.where + ": " + found.error().cause);
+    const Result<bool> found = stage.regex->find(text, from, *work.matches_[at], &span);
+    if (!found) return recipe_error(stage.where + ": " + found.error().cause);
     if (!*found) break;
     // An empty match cuts between two characters. Right behind another match it is none.
     if (matched && span.begin == span.end && span.end == done) {
@@ -242,7 +242,7 @@ Status PreTokenizer::split(size_t at, std::string_view text, Work& work, const W
       continue;
     }
     TRY_STATUS(cut(at + 1, text.substr(done, span.begin - done), work, word));
-    if (step.keeps) TRY_STATUS(cut(at + 1, text.substr(span.begin, span.end - span.begin), work, word));
+    if (stage.keeps) TRY_STATUS(cut(at + 1, text.substr(span.begin, span.end - span.begin), work, word));
     done = from = span.end;
     matched = true;
   }
@@ -264,21 +264,21 @@ Status Decoder::add(const Value& spec, const std::string& where) {
   const JsonObject object = TRY(JsonObject::of(spec, where));
   if (object.type() == "Sequence") return each_of(object, "decoders", [&](const Value& s, const std::string& w) { return add(s, w); });
   if (object.type() == "ByteLevel") {
-    steps_.push_back({Kind::ByteLevel, "", "", 0, 0});
+    stages_.push_back({Kind::ByteLevel, "", "", 0, 0});
   } else if (object.type() == "Replace") {
     const JsonObject::Pattern what = TRY(object.pattern("pattern"));
     if (what.regex) return object.wrong("a Replace by regular expression is not supported");
     std::string by = TRY(object.text("content"));
     TRY_STATUS(check_growth(object, what.text, by, &growth_));
-    steps_.push_back({Kind::Replace, what.text, std::move(by), 0, 0});
+    stages_.push_back({Kind::Replace, what.text, std::move(by), 0, 0});
   } else if (object.type() == "ByteFallback") {
-    steps_.push_back({Kind::ByteFallback, "", "", 0, 0});
+    stages_.push_back({Kind::ByteFallback, "", "", 0, 0});
   } else if (object.type() == "Fuse") {
-    steps_.push_back({Kind::Fuse, "", "", 0, 0});
+    stages_.push_back({Kind::Fuse, "", "", 0, 0});
   } else if (object.type() == "Strip") {
     const std::string content = TRY(object.text("content"));
     const int64_t start = TRY(object.integer("start", 0)), stop = TRY(object.integer("stop", 0));
-    steps_.push_back({Kind::Strip, content, "", start, stop});
+    stages_.push_back({Kind::Strip, content, "", start, stop});
   } else {
     return object.unsupported({"ByteFallback", "ByteLevel", "Fuse", "Replace", "Sequence", "Strip"});
   }
@@ -335,8 +335,8 @@ std::string Decoder::join(std::vector<std::string> tokens) const {
     for (size_t i = 0; i < tokens.size(); ++i) out += (i ? between : "") + tokens[i];
     return out;
   };
-  for (const Step& step : steps_) {
-    switch (step.kind) {
+  for (const Stage& stage : stages_) {
+    switch (stage.kind) {
       case Kind::ByteLevel: {
         std::string out;
         for (const std::string& token : tokens) {
@@ -347,12 +347,12 @@ std::string Decoder::join(std::vector<std::string> tokens) const {
         break;
       }
       case Kind::Replace:
-        for (std::string& token : tokens) token = replaced(token, step.what, step.by);
+        for (std::string& token : tokens) token = replaced(token, stage.what, stage.by);
         break;
       case Kind::ByteFallback: tokens = byte_fallback(tokens); break;
       case Kind::Fuse: tokens = {fused("")}; break;
       case Kind::Strip:
-        for (std::string& token : tokens) token = stripped(token, step.what, step.start, step.stop);
+        for (std::string& token : tokens) token = stripped(token, stage.what, stage.start, stage.stop);
         break;
     }
   }
