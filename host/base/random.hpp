@@ -21,7 +21,7 @@ inline uint64_t bits64(const galley_philox_block& block, size_t half) {
   return static_cast<uint64_t>(block.word[2 * half]) | static_cast<uint64_t>(block.word[2 * half + 1]) << 32;
 }
 
-/// A permutation of [0, size) that is computed, not stored: a Feistel network of Philox rounds over the next even power of two, walked
+/// A permutation of [0, size) that is computed, not kept: a Feistel network of Philox rounds over the next even power of two, walked
 /// until it lands inside. A draw takes at most four passes on average, however large the set.
 class Permutation {
  public:

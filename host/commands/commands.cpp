@@ -146,7 +146,7 @@ Status command_data(const CommandLine& a) {
   options.runs = false;
   const int64_t rows = TRY(a.integer("--rows", 2, 0));
   return show_data(*TRY(study(a.positional[0], options)), rows, a.has("--json") ? DataForm::Json : DataForm::Text,
-                   a.has("--validation") ? DataPart::Validation : DataPart::Train, options.warn);
+                   a.has("--validation") ? Split::Validation : Split::Train, options.warn);
 }
 
 Status command_plugins(const CommandLine& a) {
@@ -172,7 +172,8 @@ std::vector<CommandSpec> all_commands() {
         device_flag,
         plugin_path_flag,
         {"--json", "", "print the plan as JSON"},
-        {"--check", "", "also prove the plan, with stamps in the place of numbers: each operand holds what it should when it is read; kernels do not run"},
+        {"--check", "",
+         "also prove the plan, with stamps in the place of numbers: each operand holds what it should when it is read; kernels do not run"},
         {"--dump", "PASS", "print the result of a compiler pass; `all` prints every pass, `help` lists them"}},
        command_plan},
       {"train",

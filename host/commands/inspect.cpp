@@ -115,7 +115,7 @@ std::string json_of(const std::vector<DataReport>& reports, const Study& study, 
 
 }  // namespace
 
-Status show_data(Study& study, int64_t rows, DataForm form, DataPart part, const std::function<void(const std::string&)>& warn) {
+Status show_data(Study& study, int64_t rows, DataForm form, Split split, const std::function<void(const std::string&)>& warn) {
   const Recipe& recipe = study.recipe;
   const auto source = TRY(open_source_shown(study));
   TRY_STATUS(settle_steps(study, *source, warn));
@@ -144,7 +144,7 @@ Status show_data(Study& study, int64_t rows, DataForm form, DataPart part, const
       else print_row(window.row(r), shown, codec ? &*codec : nullptr);
     }
   };
-  if (part == DataPart::Train) {
+  if (split == Split::Train) {
     TRY_STATUS(source->fill(0, window));
     show();
     return ok();

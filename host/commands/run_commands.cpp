@@ -41,9 +41,9 @@ Status train_shown(const CommandLine& a, const Study& study, const OpenSource& o
   std::optional<Trace> trace;  // opened before the first step, so that a file that cannot be written is found there
   if (a.has("--trace")) trace.emplace(TRY(NewFile::named(a.get("--trace"))), study.program);
   if (a.has("--profile") || trace)
-    options.session.timed = [&](std::span<const TimedStep> steps) {
-      if (a.has("--profile")) profile.add(steps);
-      if (trace) trace->add(steps);
+    options.session.timed = [&](std::span<const TimedInstruction> timed) {
+      if (a.has("--profile")) profile.add(timed);
+      if (trace) trace->add(timed);
     };
   options.observers = {&memory, &metrics, &events, &progress, &signals};
   options.stop = StopSignals::asked;

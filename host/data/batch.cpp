@@ -151,11 +151,11 @@ class BatchSource final : public Source {
         row.pad(0, row.input_ids.size());
         continue;
       }
-      const BatchRow stored = rows_.row(r);
-      std::copy(stored.input_ids.begin(), stored.input_ids.end(), row.input_ids.begin());
-      std::copy(stored.labels.begin(), stored.labels.end(), row.labels.begin());
-      std::copy(stored.position_ids.begin(), stored.position_ids.end(), row.position_ids.begin());
-      std::copy(stored.first_key.begin(), stored.first_key.end(), row.first_key.begin());
+      const BatchRow from = rows_.row(r);
+      std::copy(from.input_ids.begin(), from.input_ids.end(), row.input_ids.begin());
+      std::copy(from.labels.begin(), from.labels.end(), row.labels.begin());
+      std::copy(from.position_ids.begin(), from.position_ids.end(), row.position_ids.begin());
+      std::copy(from.first_key.begin(), from.first_key.end(), row.first_key.begin());
     }
     buffer.valid_tokens = buffer.count_valid();
     return ok();

@@ -110,30 +110,30 @@ class Corpus final : public RowStream {
   }
 
   uint64_t epoch() const override {
-    const uint64_t rows = rows_.count(Part::Train);
+    const uint64_t rows = rows_.count(Split::Train);
     return options_.pack.by_length ? (rows + batch_ - 1) / batch_ * batch_ : rows;
   }
   Status write(uint64_t row, const BatchRow& out) const override {
     const uint64_t index = place(row);
-    if (index < rows_.count(Part::Train)) return write_row(store_, rows_, Part::Train, index, out);
+    if (index < rows_.count(Split::Train)) return write_row(store_, rows_, Split::Train, index, out);
     out.pad(0, out.input_ids.size());
     return ok();
   }
   Result<uint64_t> counted(uint64_t row) const override {
     const uint64_t index = place(row);
-    if (index >= rows_.count(Part::Train)) return uint64_t{0};
-    return TRY(rows_.row(Part::Train, index)).counted;
+    if (index >= rows_.count(Split::Train)) return uint64_t{0};
+    return TRY(rows_.row(Split::Train, index)).counted;
   }
-  uint64_t validation_rows() const override { return validation_file().count(validation_part()); }
+  uint64_t validation_rows() const override { return validation_file().count(validation_split()); }
   Status write_validation(uint64_t row, const BatchRow& out) const override {
-    return write_row(other_store_ ? *other_store_ : store_, validation_file(), validation_part(), row, out);
+    return write_row(other_store_ ? *other_store_ : store_, validation_file(), validation_split(), row, out);
   }
   uint64_t fingerprint() const override {
     const std::string keys = store_.key() + (other_store_ ? other_store_->key() : "");
     return galley_name_hash(keys.c_str());
   }
   std::vector<DataReport> reports() const override {
-    return {{kind_, store_.facts(), rows_.facts(Part::Train), validation_file().facts(validation_part()), options_.pack.length}};
+    return {{kind_, store_.facts(), rows_.facts(Split::Train), validation_file().facts(validation_split()), options_.pack.length}};
   }
   std::vector<DataFile> files() const override {
     std::vector<DataFile> out = store_.files();
@@ -143,7 +143,7 @@ class Corpus final : public RowStream {
 
  private:
   const RowFile& validation_file() const { return other_rows_ ? *other_rows_ : rows_; }
-  Part validation_part() const { return other_rows_ ? Part::Train : Part::Validation; }
+  Split validation_split() const { return other_rows_ ? Split::Train : Split::Validation; }
 
   // Which row comes as number `row`: an epoch shows each once, in an order that the seed and the epoch decide; by length, whole
   // micro-batches are put in order and rows in them stay together. Behind the last row, there is none.
@@ -154,12 +154,12 @@ class Corpus final : public RowStream {
     return order(index / unit) * unit + index % unit;
   }
 
-  static Status write_row(const TokenStore& store, const RowFile& rows, Part part, uint64_t index, const BatchRow& out) {
-    const RowFile::Row row = TRY(rows.row(part, index));
+  static Status write_row(const TokenStore& store, const RowFile& rows, Split split, uint64_t index, const BatchRow& out) {
+    const RowFile::Row row = TRY(rows.row(split, index));
     size_t at = 0;
     for (uint64_t p = 0; p < row.pieces; ++p) {
       Piece piece;
-      TRY_STATUS(rows.read_pieces(part, row.first + p, std::span(&piece, 1)));
+      TRY_STATUS(rows.read_pieces(split, row.first + p, std::span(&piece, 1)));
       const auto words = [&](std::span<int32_t> to) { return std::span(reinterpret_cast<uint32_t*>(to.data() + at), piece.length); };
       const std::span<uint32_t> ids = words(out.input_ids), labels = words(out.labels);
       TRY_STATUS(store.read_tokens(piece.begin, ids));
@@ -198,8 +198,8 @@ Status check_ids(const DataSpec& spec, const TokenStore& store, const TextCodec*
 
 /// Something has to train.
 Status check_rows(const DataSpec& spec, const TokenStore& store, const RowFile& rows, const RowOptions& options) {
-  if (rows.count(Part::Train) > 0) return ok();
-  const RowFacts& facts = rows.facts(Part::Train);
+  if (rows.count(Split::Train) > 0) return ok();
+  const RowFacts& facts = rows.facts(Split::Train);
   if (facts.documents == 0) {
     return data_error(spec, "there is no document of two tokens or more to train on" +
                                 (store.facts().skipped ? "; bad lines left out: " + std::to_string(store.facts().skipped) : std::string()));

@@ -43,13 +43,13 @@ Result<std::unique_ptr<DocumentEncoder::Work>> DocumentEncoder::open() const {
   return work;
 }
 
-Status DocumentEncoder::encode_text(std::string_view text, Part part, Work& work, std::vector<uint32_t>* out) const {
-  const bool begins = part == Part::Only || part == Part::First;
+Status DocumentEncoder::encode_text(std::string_view text, Position position, Work& work, std::vector<uint32_t>* out) const {
+  const bool begins = position == Position::Only || position == Position::First;
   if (begins) out->insert(out->end(), codec_->before().begin(), codec_->before().end());
   work.ids.clear();
   TRY_STATUS(codec_->encode(text, work.codec, &work.ids, begins ? Normalizer::Begin::Here : Normalizer::Begin::Before));
   out->insert(out->end(), work.ids.begin(), work.ids.end());
-  if ((part == Part::Only || part == Part::Last) && eos_ >= 0) out->push_back(static_cast<uint32_t>(eos_));
+  if ((position == Position::Only || position == Position::Last) && eos_ >= 0) out->push_back(static_cast<uint32_t>(eos_));
   return ok();
 }
 
@@ -97,7 +97,7 @@ Status DocumentEncoder::encode(std::string_view record, const std::string& place
   const auto convert = [&]() -> Status {
     const Table* table = value.as<Table>();
     if (!table) return recipe_error(std::string("a line has to be an object, this is ") + value.type_name());
-    if (kind_ == Kind::Jsonl) return encode_text(TRY(field(*table, first_)), Part::Only, work, out);
+    if (kind_ == Kind::Jsonl) return encode_text(TRY(field(*table, first_)), Position::Only, work, out);
     if (kind_ == Kind::Prompts) {
       const std::string prompt = TRY(field(*table, first_)), answer = TRY(field(*table, second_));
       const Tokenizer::Segment parts[] = {{prompt, false, false}, {answer, false, true}};
@@ -119,7 +119,7 @@ Status DocumentEncoder::encode(std::string_view record, const std::string& place
     return encode_segments(TRY(work.chat->render(messages, ChatTemplate::Generate::No, *table)), work, out);
   };
   const size_t before = out->size();
-  Status status = kind_ == Kind::Text ? encode_text(record, Part::Only, work, out) : convert();
+  Status status = kind_ == Kind::Text ? encode_text(record, Position::Only, work, out) : convert();
   if (status) return status;
   out->resize(before);
   Error error = std::move(status).error();

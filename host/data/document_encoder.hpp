@@ -44,9 +44,10 @@ class DocumentEncoder {
 
   /// One record to tokens, appended. `place` is where a line of JSON stands: errors begin with it.
   Status encode(std::string_view record, const std::string& place, Work& work, std::vector<uint32_t>* out) const;
-  /// A part of a long text, which is UTF-8: tokens that begin a text go before the first, eos behind the last.
-  enum class Part : uint8_t { Only, First, Middle, Last };
-  Status encode_text(std::string_view text, Part part, Work& work, std::vector<uint32_t>* out) const;
+  /// Which piece of a long text it is: tokens that begin a text go before the first one, eos goes behind the last.
+  enum class Position : uint8_t { Only, First, Middle, Last };
+  /// `text` is UTF-8.
+  Status encode_text(std::string_view text, Position position, Work& work, std::vector<uint32_t>* out) const;
 
   /// Whether the tokens of two parts of a text, neither of which begins it, are the same apart and as one.
   Result<bool> separate(std::string_view before, std::string_view behind, Work& work) const;

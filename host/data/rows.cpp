@@ -114,12 +114,12 @@ std::string key_of(const TokenStore& store, const RowOptions& options) {
   return hash.digits();
 }
 
-/// One part on its way to the file.
-class PartWriter {
+/// One split on its way to the file.
+class SplitWriter {
  public:
-  PartWriter(const RowOptions& options, const TokenStore& store, CacheWriter& writer, Part part)
+  SplitWriter(const RowOptions& options, const TokenStore& store, CacheWriter& writer, Split split)
       : writer_(writer),
-        section_(2 * static_cast<size_t>(part)),
+        section_(2 * static_cast<size_t>(split)),
         counter_(store, options.everything_counts),
         packer_(
             options.pack, [this](std::span<const Piece> pieces) { return write(pieces); },
@@ -156,20 +156,20 @@ class PartWriter {
   uint64_t pieces_ = 0;
 };
 
-constexpr size_t kPartFacts = kCacheFacts / 2;
+constexpr size_t kSplitFacts = kCacheFacts / 2;
 
 }  // namespace
 
 RowFile::RowFile(CacheFile file) : file_(std::move(file)) {
   for (size_t p = 0; p < 2; ++p) {
-    const auto fact = [&](size_t i) { return file_.fact(p * kPartFacts + i); };
+    const auto fact = [&](size_t i) { return file_.fact(p * kSplitFacts + i); };
     facts_[p] = {fact(0), fact(1), {fact(2), fact(3), fact(4), fact(5), fact(6), fact(7), fact(8)}};
   }
 }
 
-Result<RowFile::Row> RowFile::row(Part part, uint64_t index) const {
+Result<RowFile::Row> RowFile::row(Split split, uint64_t index) const {
   RowEntry entries[2];
-  TRY_STATUS(file_.read(2 * static_cast<size_t>(part) + 1, index, std::span<RowEntry>(entries)));
+  TRY_STATUS(file_.read(2 * static_cast<size_t>(split) + 1, index, std::span<RowEntry>(entries)));
   return Row{entries[0].first, entries[1].first - entries[0].first, entries[0].counted};
 }
 
@@ -193,7 +193,7 @@ Result<RowFile> pack_documents(const TokenStore& store, const RowOptions& option
   }
 
   const auto writer = TRY(CacheWriter::create(key, "rows"));
-  PartWriter train(options, store, *writer, Part::Train), validation(options, store, *writer, Part::Validation);
+  SplitWriter train(options, store, *writer, Split::Train), validation(options, store, *writer, Split::Validation);
   TRY_STATUS(for_each_document(store, [&](uint64_t begin, uint64_t tokens, uint64_t identity) -> Status {
     if (tokens < 2) return ok();
     if (!holds || documents > 1) return (holds && lot_of(identity, options.seed) <= lot ? validation : train).add(begin, tokens);
@@ -201,12 +201,12 @@ Result<RowFile> pack_documents(const TokenStore& store, const RowOptions& option
     return status && kept < tokens ? validation.add(begin + kept, tokens - kept) : status;
   }));
   CacheFacts facts = {};
-  for (PartWriter* part : {&train, &validation}) {
-    TRY_STATUS(part->finish());
-    const RowFacts& f = part->facts;
-    const uint64_t list[kPartFacts] = {f.documents,      f.longest,     f.packed.rows, f.packed.pieces, f.packed.positions,
-                                       f.packed.counted, f.packed.idle, f.packed.cut,  f.packed.dropped};
-    std::copy(std::begin(list), std::end(list), facts.begin() + (part == &train ? 0 : kPartFacts));
+  for (SplitWriter* split : {&train, &validation}) {
+    TRY_STATUS(split->finish());
+    const RowFacts& f = split->facts;
+    const uint64_t list[kSplitFacts] = {f.documents,      f.longest,     f.packed.rows, f.packed.pieces, f.packed.positions,
+                                        f.packed.counted, f.packed.idle, f.packed.cut,  f.packed.dropped};
+    std::copy(std::begin(list), std::end(list), facts.begin() + (split == &train ? 0 : kSplitFacts));
   }
   TRY_STATUS(writer->finish(facts));
   std::optional<CacheFile> made = TRY(CacheFile::open(key, "rows"));

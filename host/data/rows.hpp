@@ -12,7 +12,7 @@
 
 namespace galley {
 
-enum class Part : uint8_t { Train, Validation };
+enum class Split : uint8_t { Train, Validation };
 
 struct RowOptions {
   PackOptions pack;
@@ -21,7 +21,7 @@ struct RowOptions {
   bool everything_counts = true;  ///< no token of the store has kUncounted
 };
 
-/// What is known of a part.
+/// What is known of a split.
 struct RowFacts {
   uint64_t documents = 0, longest = 0;  ///< tokens of the longest
   Packer::Facts packed;
@@ -30,15 +30,15 @@ struct RowFacts {
 /// Immutable; reading is [thread-safe] and allocates nothing unless it fails.
 class RowFile {
  public:
-  const RowFacts& facts(Part part) const { return facts_[static_cast<size_t>(part)]; }
-  uint64_t count(Part part) const { return facts(part).packed.rows; }
-  /// A row's pieces are [first, first + pieces) of its part; `counted` labels of it count.
+  const RowFacts& facts(Split split) const { return facts_[static_cast<size_t>(split)]; }
+  uint64_t count(Split split) const { return facts(split).packed.rows; }
+  /// A row's pieces are [first, first + pieces) of its split; `counted` labels of it count.
   struct Row {
     uint64_t first = 0, pieces = 0, counted = 0;
   };
-  Result<Row> row(Part part, uint64_t index) const;
-  Status read_pieces(Part part, uint64_t first, std::span<Piece> out) const {
-    return file_.read(2 * static_cast<size_t>(part), first, out);
+  Result<Row> row(Split split, uint64_t index) const;
+  Status read_pieces(Split split, uint64_t first, std::span<Piece> out) const {
+    return file_.read(2 * static_cast<size_t>(split), first, out);
   }
 
  private:

@@ -259,12 +259,12 @@ class Pass {
 
  private:
   Status encode_piece(Job& job, TextPiece& piece, DocumentEncoder::Work& work) const {
-    using Part = DocumentEncoder::Part;
+    using Position = DocumentEncoder::Position;
     const bool repair = !encoder_.codec().bytes() && !is_utf8(piece.text);
     if (repair) piece.text = valid_utf8(piece.text, &job.repaired);
     const bool begins = piece.begins, ends = piece.ends;
-    const Part part = begins && ends ? Part::Only : begins ? Part::First : ends ? Part::Last : Part::Middle;
-    const Status encoded = encoder_.encode_text(piece.text, part, work, &job.tokens);
+    const Position position = begins && ends ? Position::Only : begins ? Position::First : ends ? Position::Last : Position::Middle;
+    const Status encoded = encoder_.encode_text(piece.text, position, work, &job.tokens);
     if (!encoded) return data_error(spec_, builder_.kept().files[piece.file].path.string() + ": " + encoded.error().cause, "");
     if (!ends) return ok();
     job.ends.push_back(job.tokens.size());

@@ -12,7 +12,7 @@
 namespace galley {
 namespace {
 
-/// Of the last copy from or to the tensor in a segment; 0: that copy is a step of queue 0.
+/// Of the last copy from or to the tensor in a segment; 0: that copy is on queue 0.
 uint32_t event_of(const Program& program, SegmentKind kind, TensorId tensor) {
   uint32_t event = 0;
   for (const Instruction& i : program.segment(kind).code)
@@ -22,7 +22,7 @@ uint32_t event_of(const Program& program, SegmentKind kind, TensorId tensor) {
 
 bool runs_often(SegmentKind kind) { return kind != SegmentKind::Load && kind != SegmentKind::Export; }
 
-/// One at the begin of a segment, and two around each of its steps.
+/// One at the begin of a segment, and two around each of its instructions.
 uint32_t marks_of(const Program& program) {
   size_t longest = 0;
   for (size_t k = 0; k < segment_count; ++k)
@@ -65,13 +65,13 @@ Executor::~Executor() {
     for (Course& course : both)
       for (Stretch& stretch : course.stretches)
         if (stretch.run) machine_->discard(stretch.run);
-  for (auto& steps : steps_) {
-    for (Step& step : steps) {
-      for (void* state : {step.later == step.first ? nullptr : step.later, step.first}) {
+  for (auto& segment : prepared_) {
+    for (Prepared& prepared : segment) {
+      for (void* state : {prepared.later == prepared.first ? nullptr : prepared.later, prepared.first}) {
         if (!state) continue;
         // Nothing is left to be told about a failure here.
-        (void)call_plugin(caller_of(step.kernel, step.kernel->name), "release", [&](galley_error*) {
-          step.kernel->release(state);
+        (void)call_plugin(caller_of(prepared.kernel, prepared.kernel->name), "release", [&](galley_error*) {
+          prepared.kernel->release(state);
           return GALLEY_OK;
         });
       }
@@ -112,28 +112,28 @@ Result<void*> Executor::prepare(const Instruction& code, const galley_node_view*
 }
 
 Status Executor::prepare() {
-  for (size_t s = 0; s < steps_.size(); ++s) {
+  for (size_t s = 0; s < prepared_.size(); ++s) {
     const Segment& segment = program_.segments[s];
-    steps_[s].resize(segment.code.size());
+    prepared_[s].resize(segment.code.size());
     for (size_t i = 0; i < segment.code.size(); ++i) {
       const Instruction& code = segment.code[i];
-      Step& step = steps_[s][i];
-      step.action = code.action;
-      step.queue = code.queue;
-      step.event = code.event;
+      Prepared& prepared = prepared_[s][i];
+      prepared.action = code.action;
+      prepared.queue = code.queue;
+      prepared.event = code.event;
       if (code.action == Action::Kernel) {
         if (!code.kernel) return plugin_error("'" + code.name + "' has no kernel");
-        step.kernel = code.kernel;
-        step.caller = caller_of(code.kernel, code.kernel->name);
-        if (machine_->names_work()) step.name = code.name + (code.strategy.empty() ? "" : " of " + code.strategy);
+        prepared.kernel = code.kernel;
+        prepared.caller = caller_of(code.kernel, code.kernel->name);
+        if (machine_->names_work()) prepared.name = code.name + (code.strategy.empty() ? "" : " of " + code.strategy);
         const NodeViews::Pair pair = views_.of(static_cast<SegmentKind>(s), i);
-        step.first = TRY(prepare(code, pair.first, pair.n));
-        step.later = pair.later == pair.first ? step.first : TRY(prepare(code, pair.later, pair.n));
+        prepared.first = TRY(prepare(code, pair.first, pair.n));
+        prepared.later = pair.later == pair.first ? prepared.first : TRY(prepare(code, pair.later, pair.n));
       } else if (code.action == Action::Copy) {
         const Operand &from = code.inputs[0], &to = code.outputs[0];
         if (from.bytes() != to.bytes())
           return plugin_error("'" + code.name + "' copies " + std::to_string(from.bytes()) + " bytes to " + std::to_string(to.bytes()));
-        step.copy = machine_->between(to.tensor, to.offset, from.tensor, from.offset, from.bytes());
+        prepared.copy = machine_->between(to.tensor, to.offset, from.tensor, from.offset, from.bytes());
       }
     }
   }
@@ -151,20 +151,20 @@ Error Executor::located(Error error, SegmentKind kind, size_t index) const {
   return error;
 }
 
-Status Executor::run_step(const Step& step, const Instruction& code, bool later, WeightFiles& files, Exporter* exporter) {
-  switch (step.action) {
+Status Executor::enqueue(const Prepared& prepared, const Instruction& code, bool later, WeightFiles& files, Exporter* exporter) {
+  switch (prepared.action) {
     case Action::Kernel: {
-      if (machine_->names_work()) machine_->name_work(step.name.c_str());
-      const Calling calling({step.caller.plugin, "enqueue", code.strategy, code.name, code.kernel->name});
-      Status launched = machine_->launch(step.queue, *step.kernel, later ? step.later : step.first, step.caller);
+      if (machine_->names_work()) machine_->name_work(prepared.name.c_str());
+      const Calling calling({prepared.caller.plugin, "enqueue", code.strategy, code.name, code.kernel->name});
+      Status launched = machine_->launch(prepared.queue, *prepared.kernel, later ? prepared.later : prepared.first, prepared.caller);
       if (machine_->names_work()) machine_->name_work(nullptr);
       return launched;
     }
     case Action::Copy:
-      if (later || code.inputs[0].access != no_access) TRY_STATUS(machine_->copy(step.queue, step.copy));
-      return step.event != 0 ? machine_->record(step.queue, step.event) : ok();
-    case Action::Record: return machine_->record(step.queue, step.event);
-    case Action::Wait: return machine_->wait(step.queue, step.event);
+      if (later || code.inputs[0].access != no_access) TRY_STATUS(machine_->copy(prepared.queue, prepared.copy));
+      return prepared.event != 0 ? machine_->record(prepared.queue, prepared.event) : ok();
+    case Action::Record: return machine_->record(prepared.queue, prepared.event);
+    case Action::Wait: return machine_->wait(prepared.queue, prepared.event);
     case Action::Read: return files.read(code);
     case Action::Write: return exporter ? exporter->write(code) : plugin_error("files are written in the segment 'export' only");
   }
@@ -172,12 +172,12 @@ Status Executor::run_step(const Step& step, const Instruction& code, bool later,
 }
 
 Status Executor::run_one(SegmentKind kind, size_t index, bool later, WeightFiles& files, Exporter* exporter) {
-  const Step& step = steps_[static_cast<size_t>(kind)][index];
+  const Prepared& prepared = prepared_[static_cast<size_t>(kind)][index];
   const Instruction& code = program_.segment(kind).code[index];
   // What the host does itself needs no poison: it goes by the host's addresses.
-  const bool on_device = step.action == Action::Kernel || step.action == Action::Copy;
+  const bool on_device = prepared.action == Action::Kernel || prepared.action == Action::Copy;
   const auto run = [&]() -> Status {
-    TRY_STATUS(run_step(step, code, later, files, exporter));
+    TRY_STATUS(enqueue(prepared, code, later, files, exporter));
     return poisoner_ || reference_ ? machine_->synchronize() : ok();
   };
   if (reference_) TRY_STATUS(reference_->before(kind, index, later));
@@ -187,7 +187,7 @@ Status Executor::run_one(SegmentKind kind, size_t index, bool later, WeightFiles
   return ok();
 }
 
-Status Executor::run_steps(SegmentKind kind, size_t begin, size_t end, bool later, WeightFiles& files, Exporter* exporter) {
+Status Executor::run_range(SegmentKind kind, size_t begin, size_t end, bool later, WeightFiles& files, Exporter* exporter) {
   const size_t all = program_.segment(kind).code.size();
   for (size_t i = begin; i < end; ++i) {
     if (Status status = run_one(kind, i, later, files, exporter); !status.ok()) return located(std::move(status).error(), kind, i);
@@ -208,22 +208,22 @@ std::vector<Executor::Stretch> Executor::stretches_of(SegmentKind kind) const {
 }
 
 Status Executor::run_timed(SegmentKind kind, bool later, WeightFiles& files) {
-  const std::vector<Step>& steps = steps_[static_cast<size_t>(kind)];
+  const std::vector<Prepared>& segment = prepared_[static_cast<size_t>(kind)];
   TRY_STATUS(machine_->synchronize());
   TRY_STATUS(machine_->mark(0, 0));
   times_.clear();
-  for (size_t i = 0; i < steps.size(); ++i) {
-    const Step& step = steps[i];
-    const bool takes_time = step.action == Action::Kernel || step.action == Action::Copy;
+  for (size_t i = 0; i < segment.size(); ++i) {
+    const Prepared& prepared = segment[i];
+    const bool takes_time = prepared.action == Action::Kernel || prepared.action == Action::Copy;
     const auto mark = static_cast<uint32_t>(1 + 2 * i);
-    if (takes_time) TRY_STATUS(machine_->mark(step.queue, mark));
-    TRY_STATUS(run_steps(kind, i, i + 1, later, files, nullptr));
+    if (takes_time) TRY_STATUS(machine_->mark(prepared.queue, mark));
+    TRY_STATUS(run_range(kind, i, i + 1, later, files, nullptr));
     if (!takes_time) continue;
-    TRY_STATUS(machine_->mark(step.queue, mark + 1));
-    times_.push_back({kind, static_cast<uint32_t>(i), step.queue, 0, 0});
+    TRY_STATUS(machine_->mark(prepared.queue, mark + 1));
+    times_.push_back({kind, static_cast<uint32_t>(i), prepared.queue, 0, 0});
   }
   TRY_STATUS(machine_->synchronize());
-  for (TimedStep& time : times_) {
+  for (TimedInstruction& time : times_) {
     time.begin = TRY(machine_->time(1 + 2 * time.instruction));
     time.end = TRY(machine_->time(2 + 2 * time.instruction));
   }
@@ -239,10 +239,10 @@ Status Executor::run_segment(SegmentKind kind, bool later, Exporter* exporter) {
   if (timed_ && runs_often(kind) && !checked) return run_timed(kind, later, files);
   // The first time, kernels may still load what they need.
   if (course.runs++ == 0 || !runs_often(kind) || checked || !machine_->captures() || machine_->names_work())
-    return run_steps(kind, 0, steps_[static_cast<size_t>(kind)].size(), later, files, exporter);
+    return run_range(kind, 0, prepared_[static_cast<size_t>(kind)].size(), later, files, exporter);
   if (course.stretches.empty()) course.stretches = stretches_of(kind);
   for (Stretch& stretch : course.stretches) {
-    const auto run = [&] { return run_steps(kind, stretch.begin, stretch.end, later, files, exporter); };
+    const auto run = [&] { return run_range(kind, stretch.begin, stretch.end, later, files, exporter); };
     if (!stretch.capturable) {
       TRY_STATUS(run());
       continue;

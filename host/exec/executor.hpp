@@ -35,19 +35,20 @@
 
 namespace galley {
 
-/// When a step of a segment ran on the device.
-struct TimedStep {
+/// When an instruction of a segment ran on the device.
+struct TimedInstruction {
   SegmentKind segment = SegmentKind::Load;
   uint32_t instruction = 0;  ///< of the segment
   uint32_t queue = 0;
   double begin = 0, end = 0;  ///< seconds from the segment's begin
 };
 /// Is given a segment that has run: its launches and copies, in the order of the program.
-using TimedSegment = std::function<void(std::span<const TimedStep>)>;
+using TimedSegment = std::function<void(std::span<const TimedInstruction>)>;
 
 struct ExecutorOptions {
   Poison poison = Poison::No;  ///< see poison.hpp
-  /// Given: window, micro, update and eval are timed, step by step. Then nothing is captured, and each segment waits for the one before it.
+  /// Given: window, micro, update and eval are timed, instruction by instruction. Then nothing is captured, and each segment waits for the
+  /// one before it.
   TimedSegment timed = {};
   Choices* choices = nullptr;  ///< given: kernels may measure, and what they choose is kept there
   /// Given: told of each instruction of `load` that is done, of all of them. Its error ends the loading.
@@ -109,7 +110,7 @@ class Executor {
 
  private:
   /// An instruction, ready to run.
-  struct Step {
+  struct Prepared {
     Action action = Action::Kernel;
     uint32_t queue = 0;
     uint32_t event = 0;
@@ -140,9 +141,9 @@ class Executor {
   Status run_segment(SegmentKind kind, bool later, Exporter* exporter);
   Status run_timed(SegmentKind kind, bool later, WeightFiles& files);
   Status run_one(SegmentKind kind, size_t index, bool later, WeightFiles& files, Exporter* exporter);
-  Status run_steps(SegmentKind kind, size_t begin, size_t end, bool later, WeightFiles& files, Exporter* exporter);
+  Status run_range(SegmentKind kind, size_t begin, size_t end, bool later, WeightFiles& files, Exporter* exporter);
   std::vector<Stretch> stretches_of(SegmentKind kind) const;
-  Status run_step(const Step& step, const Instruction& code, bool later, WeightFiles& files, Exporter* exporter);
+  Status enqueue(const Prepared& prepared, const Instruction& code, bool later, WeightFiles& files, Exporter* exporter);
   /// Waits for an event; for 0, for everything.
   Status await(uint32_t event);
   Error located(Error error, SegmentKind kind, size_t index) const;
@@ -158,10 +159,10 @@ class Executor {
   Choices* const choices_;  ///< null: kernels do not measure
   const TimedSegment timed_;
   const std::function<Status(int64_t done, int64_t all)> loading_;
-  std::vector<TimedStep> times_;
+  std::vector<TimedInstruction> times_;
   const uint32_t image_event_, readback_event_;  ///< when the image has been taken, and when the block has come back
   bool began_ = false;                           ///< a step has been told to the device
-  std::array<std::vector<Step>, segment_count> steps_;
+  std::array<std::vector<Prepared>, segment_count> prepared_;
   std::array<std::array<Course, 2>, segment_count> courses_;  ///< by `later`
 };
 

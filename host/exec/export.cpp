@@ -24,7 +24,7 @@ Status Exporter::add(const std::string& file, const std::vector<const Instructio
   std::vector<safetensors::Item> items;
   for (const Instruction* code : writes) {
     const Operand& operand = code->inputs[0];
-    const auto dtype = stored_dtype(code->file_dtype);
+    const auto dtype = safetensors_dtype(code->file_dtype);
     if (!dtype)
       return plugin_error(file + ": tensor '" + code->entry + "' is " + dtype_name(code->file_dtype) +
                           ", which safetensors files cannot hold");

@@ -155,7 +155,7 @@ double unit_of(const NodeOf& node) {
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const galley_operand_rule* rule = rule_of(node.op, i);
     const Operand& o = node.inputs[i];
-    if (!rule || (!o.present() && !o.stored && !o.inner) || !is_floating(o.dtype)) continue;
+    if (!rule || (!o.present() && !o.format && !o.inner) || !is_floating(o.dtype)) continue;
     if (rule->flags & GALLEY_OPERAND_COMPUTE) unit = std::max(unit, rounding(o.dtype));
     if (o.inner) unit = std::max(unit, rounding(o.dtype));  // what lies between two links may be rounded, or not
   }
@@ -170,16 +170,16 @@ const galley_op* without_reference(const Instruction& code) {
 }
 
 Result<Numbers> unpacked(const Instruction& code, const Operand& operand, int64_t length, const Reading& read, const FindUnpack& unpack) {
-  const StoredAs& stored = *operand.stored;
-  const galley_op* op = unpack ? unpack(stored.format) : nullptr;
-  if (!op || !op->reference) return plugin_error("format '" + stored.format + "' has no op with a reference that unpacks it");
-  std::vector<Numbers> parts;
-  for (size_t k = 0; k < stored.count; ++k) parts.push_back(TRY(read(code.inputs[stored.first + k])));
+  const OperandFormat& format = *operand.format;
+  const galley_op* op = unpack ? unpack(format.name) : nullptr;
+  if (!op || !op->reference) return plugin_error("format '" + format.name + "' has no op with a reference that unpacks it");
+  std::vector<Numbers> components;
+  for (size_t k = 0; k < format.count; ++k) components.push_back(TRY(read(code.inputs[format.first + k])));
   std::vector<Numbers*> inputs;
-  for (Numbers& n : parts) inputs.push_back(&n);
+  for (Numbers& n : components) inputs.push_back(&n);
   Numbers out = Numbers::of(operand);
   Numbers* const outputs[] = {&out};
-  AttrList attrs = stored.attrs;
+  AttrList attrs = format.attrs;
   attrs.set("dtype", static_cast<int64_t>(operand.dtype));
   TRY_STATUS(call(op, code.name, attrs, 0, 0, length, -1, inputs, outputs));
   return out;
@@ -203,7 +203,7 @@ Result<std::vector<Made>> evaluate(const Instruction& code, int64_t length, cons
         if (o.present() ? kept == in_memory.end() : lost == between.end())
           return plugin_error("nothing makes what lies between two links of '" + node.name + "'");
         numbers = o.present() ? kept->second : lost->second;
-      } else if (o.stored) {
+      } else if (o.format) {
         numbers = TRY(unpacked(code, o, length, read, unpack));
       } else if (o.present()) {
         numbers = TRY(read(o));

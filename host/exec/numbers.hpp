@@ -47,7 +47,7 @@ struct Made {
 
 /// What an instruction reads: the numbers of an operand that has memory.
 using Reading = std::function<Result<Numbers>(const Operand&)>;
-/// The format of an operand that is read as it is stored: the op that unpacks it.
+/// The op that unpacks an operand that its kernel reads in its format.
 using FindUnpack = std::function<const galley_op*(const std::string& format)>;
 
 /// The first op of the instruction without a reference; null: they all have one.

@@ -37,8 +37,8 @@ double half_place(uint32_t dtype) {
 Proof::Proof(Executor& executor)
     : executor_(executor),
       program_(executor.program()),
-      frozen_sums_(executor, SegmentKind::Frozen),
-      trained_sums_(executor, SegmentKind::Trained) {
+      frozen_checksums_(executor, SegmentKind::Frozen),
+      trained_checksums_(executor, SegmentKind::Trained) {
   frozen_.resize(program_.frozen.size());
   before_.resize(program_.trained.size());
   now_.resize(std::max(frozen_.size(), before_.size()));
@@ -51,7 +51,7 @@ Proof::Proof(Executor& executor)
   }
 }
 
-Status Proof::after_load() { return frozen_sums_.take(frozen_); }
+Status Proof::after_load() { return frozen_checksums_.take(frozen_); }
 
 std::map<std::string, uint64_t> Proof::frozen() const {
   std::map<std::string, uint64_t> out;
@@ -61,7 +61,7 @@ std::map<std::string, uint64_t> Proof::frozen() const {
 
 Status Proof::finish() {
   std::vector<std::string> changed;
-  TRY_STATUS(frozen_sums_.take(std::span(now_).first(frozen_.size())));
+  TRY_STATUS(frozen_checksums_.take(std::span(now_).first(frozen_.size())));
   for (size_t i = 0; i < frozen_.size(); ++i)
     if (now_[i] != frozen_[i]) changed.push_back(program_.tensors[static_cast<size_t>(program_.frozen[i])].name);
   if (changed.empty()) {
@@ -96,7 +96,7 @@ bool Proof::compares() const { return compared_ < kPatience && std::find(pending
 
 Status Proof::before_step(const ProofStep& begin) {
   compares_ = begin.applied >= 2 && begin.window_tokens > 0 && learns(begin.applied) && compares();
-  return compares_ ? trained_sums_.take(before_) : ok();
+  return compares_ ? trained_checksums_.take(before_) : ok();
 }
 
 Status Proof::after_step(const ProofStep& begin) {
@@ -178,7 +178,7 @@ Result<bool> Proof::rounding_holds(const Trained& trained, const ProofStep& begi
 
 Status Proof::check_movement(const ProofStep& begin) {
   std::vector<std::string> still;
-  TRY_STATUS(trained_sums_.take(std::span(now_).first(before_.size())));
+  TRY_STATUS(trained_checksums_.take(std::span(now_).first(before_.size())));
   for (size_t i = 0; i < pending_.size(); ++i) {
     if (!pending_[i]) continue;
     const Trained& trained = program_.trained[i];

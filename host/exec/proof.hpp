@@ -11,7 +11,7 @@
 
 #include "host/base/result.hpp"
 #include "host/exec/executor.hpp"
-#include "host/exec/weight_sums.hpp"
+#include "host/exec/weight_checksums.hpp"
 
 namespace galley {
 
@@ -77,7 +77,7 @@ class Proof {
 
   Executor& executor_;
   const Program& program_;
-  WeightSums frozen_sums_, trained_sums_;
+  WeightChecksums frozen_checksums_, trained_checksums_;
   std::vector<uint64_t> frozen_;  ///< checksums, as Program::frozen
   std::vector<uint64_t> before_;  ///< as Program::trained
   std::vector<uint64_t> now_;     ///< room for either

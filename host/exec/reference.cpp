@@ -46,7 +46,7 @@ void Reference::find_sources() {
   std::set<TensorId> others;
   for (const auto& [name, t] : program_.resume) others.insert(t);
   others.insert(program_.frozen.begin(), program_.frozen.end());
-  for (const TensorId t : {program_.scalars, program_.readback, program_.sums}) others.insert(t);
+  for (const TensorId t : {program_.scalars, program_.readback, program_.checksums}) others.insert(t);
   for (const SegmentKind kind : {SegmentKind::Load, SegmentKind::Refresh, SegmentKind::Update}) {
     std::map<TensorId, std::set<TensorId>> through;
     for (const Instruction& code : program_.segment(kind).code) {
@@ -261,14 +261,14 @@ Status Reference::after_read(const Instruction& code, SegmentKind kind, size_t i
   const safetensors::Entry* entry = reader.find(code.entry);
   for (size_t i = 0; !entry && i < code.aliases.size(); ++i) entry = reader.find(code.aliases[i]);
   if (!entry) return plugin_error("the file has no '" + code.entry + "'");
-  std::vector<std::byte> stored(entry->bytes), wanted(static_cast<size_t>(to.bytes()));
-  TRY_STATUS(reader.read(*entry, stored));
+  std::vector<std::byte> in_file(entry->bytes), wanted(static_cast<size_t>(to.bytes()));
+  TRY_STATUS(reader.read(*entry, in_file));
   const uint32_t from = dtype_of(entry->dtype);
   if (from == to.dtype) {
-    wanted = stored;
+    wanted = in_file;
   } else {
     std::vector<double> numbers(static_cast<size_t>(elements(to.shape)));
-    convert(numbers.data(), GALLEY_F64, stored.data(), from, elements(to.shape));
+    convert(numbers.data(), GALLEY_F64, in_file.data(), from, elements(to.shape));
     convert(wanted.data(), to.dtype, numbers.data(), GALLEY_F64, elements(to.shape));
   }
   const std::vector<std::byte> now = TRY(peek(to));
@@ -311,7 +311,7 @@ Status Reference::after_kernel(const Instruction& code, SegmentKind kind, size_t
 
 Status Reference::check_node(const Instruction& code, const NodeOf& node, size_t number, const Kernel& kernel) {
   for (size_t k = 0; k < node.inputs.size(); ++k)
-    if (const Operand& o = node.inputs[k]; (o.present() || o.stored) && !o.inner && (kernel.access(o) & GALLEY_WRITE))
+    if (const Operand& o = node.inputs[k]; (o.present() || o.format) && !o.inner && (kernel.access(o) & GALLEY_WRITE))
       TRY_STATUS(check_numbers(code, node, o, k, kernel, number));
   for (size_t k = 0; k < node.outputs.size(); ++k)
     if (node.outputs[k].present()) TRY_STATUS(check_numbers(code, node, node.outputs[k], k, kernel, number));
@@ -336,7 +336,7 @@ Status Reference::check_numbers(const Instruction& code, const NodeOf& node, con
     const auto bytes = kernel.now(part);
     return Numbers::of(part, bytes.empty() ? bytes_of(part) : bytes);
   };
-  const Numbers got = o.stored ? TRY(unpacked(code, o, program_.length, now, options_.unpack)) : TRY(now(o));
+  const Numbers got = o.format ? TRY(unpacked(code, o, program_.length, now, options_.unpack)) : TRY(now(o));
   std::optional<Numbers> was;
   if (adds && got.floating()) was = Numbers::of(o, bytes_of(o));
   const Worst worst = compare(got, *numbers(0), moved, was ? &*was : nullptr, unit);
@@ -353,7 +353,7 @@ Status Reference::check_numbers(const Instruction& code, const NodeOf& node, con
                         (!output ? "updates '"
                          : adds  ? "adds to '"
                                  : "writes '") +
-                        (o.present() ? tensor(o.tensor).name : o.stored->format) + "', element " + std::to_string(worst.element) + " of " +
+                        (o.present() ? tensor(o.tensor).name : o.format->name) + "', element " + std::to_string(worst.element) + " of " +
                         dtype_text(o.dtype) + shape_text(o.shape) + ", as " + number_text(worst.got) + "; the reference of op '" +
                         node.op->name + "' says " + number_text(worst.expected + before) + " ± " + number_text(worst.bound) +
                         ", so the error is " + number_text(worst.share) + " times its bound");

@@ -70,7 +70,7 @@ Status remove_folder(const fs::path& folder) {
 safetensors::Dtype state_dtype(uint32_t dtype) {
   if (dtype == GALLEY_U16) return safetensors::Dtype::I16;
   if (dtype == GALLEY_U32) return safetensors::Dtype::I32;
-  return stored_dtype(dtype).value_or(safetensors::Dtype::U8);
+  return safetensors_dtype(dtype).value_or(safetensors::Dtype::U8);
 }
 
 const ProgramTensor& tensor_of(const Program& program, TensorId id) { return program.tensors[static_cast<size_t>(id)]; }
@@ -83,24 +83,25 @@ Status write_state(const fs::path& folder, const StateInfo& info, const Program&
     ids[name] = id;
   }
   safetensors::Writer writer = TRY(safetensors::Writer::create(folder / kTensors, std::move(items)));
-  std::map<std::string, uint64_t> sums;
+  std::map<std::string, uint64_t> checksums;
   for (const safetensors::Item& item : writer.items()) {
     Checksum sum;
     TRY_STATUS(machine.show(ids.at(item.name), [&](std::span<const std::byte> bytes) {
       sum.add(bytes);
       return writer.write(item.name, bytes);
     }));
-    sums[item.name] = sum.value();
+    checksums[item.name] = sum.value();
   }
   TRY_STATUS(writer.finish());
   File text = TRY(File::create(folder / kText));
-  TRY_STATUS(text.write(state_text(info, sums)));
+  TRY_STATUS(text.write(state_text(info, checksums)));
   TRY_STATUS(text.sync());
   return sync_directory(folder);
 }
 
 Error damaged(const fs::path& state, const std::string& what) {
-  return run_error(state.string() + ": " + what, "this state is damaged; delete its folder, and the run continues from the state before it");
+  return run_error(state.string() + ": " + what,
+                   "this state is damaged; delete its folder, and the run continues from the state before it");
 }
 
 }  // namespace
@@ -158,14 +159,14 @@ Result<StateInfo> read_state(const fs::path& state) {
   return TRY(parse_state(text, state / kText)).info;
 }
 
-Status load_state(const fs::path& state, const Program& program, Machine& machine, StatePart part) {
+Status load_state(const fs::path& state, const Program& program, Machine& machine, StateTensors tensors) {
   const std::string lines = TRY(read_text(state / kText));
   const StateText text = TRY(parse_state(lines, state / kText));
   const fs::path file = state / kTensors;
   Result<safetensors::Reader> opened = safetensors::Reader::open(file);
   if (!opened.ok()) return damaged(state, opened.error().cause);
   const safetensors::Reader& reader = *opened;
-  if (part == StatePart::All && reader.entries().size() != program.resume.size()) {
+  if (tensors == StateTensors::All && reader.entries().size() != program.resume.size()) {
     return run_error(file.string() + ": has " + std::to_string(reader.entries().size()) + " tensors, the run keeps " +
                          std::to_string(program.resume.size()),
                      "the state belongs to another recipe or to another version of its plugins");
@@ -189,8 +190,8 @@ Status load_state(const fs::path& state, const Program& program, Machine& machin
       at += bytes.size();
       return read;
     }));
-    const auto saved = text.sums.find(name);
-    if (saved == text.sums.end()) return damaged(state, "state.toml has no checksum of '" + name + "'");
+    const auto saved = text.checksums.find(name);
+    if (saved == text.checksums.end()) return damaged(state, "state.toml has no checksum of '" + name + "'");
     if (saved->second != sum.value())
       return damaged(state, "tensor '" + name + "' has the checksum " + hexadecimal(sum.value()) + " and was saved with " +
                                 hexadecimal(saved->second));

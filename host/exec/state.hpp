@@ -85,13 +85,13 @@ Status check_state(const StateInfo& saved, const StateInfo& now, const std::file
 /// The last of them alone: the weights that the run began with.
 Status check_weights(const StateInfo& saved, const StateInfo& now, const std::filesystem::path& state);
 
-enum class StatePart : uint8_t {
+enum class StateTensors : uint8_t {
   All,  ///< the program keeps exactly the state's tensors: a run continues
   Some  ///< it may keep fewer: one that only evaluates or samples has weights and no optimizer
 };
 
 /// Reads the program's tensors into the machine, after `load` ran. Missing or (All) unexpected tensors, other shapes and wrong checksums
 /// are errors that name them; the run cannot continue then.
-Status load_state(const std::filesystem::path& state, const Program& program, Machine& machine, StatePart part = StatePart::All);
+Status load_state(const std::filesystem::path& state, const Program& program, Machine& machine, StateTensors tensors = StateTensors::All);
 
 }  // namespace galley

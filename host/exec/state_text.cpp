@@ -13,7 +13,7 @@
 namespace galley {
 namespace {
 
-constexpr std::string_view kSumLine = "# checksum of the lines above: ";
+constexpr std::string_view kChecksumLine = "# checksum of the lines above: ";
 
 std::optional<uint64_t> hexadecimal_value(std::string_view text) {
   uint64_t value = 0;
@@ -48,7 +48,7 @@ class Fields {
 
 }  // namespace
 
-std::string state_text(const StateInfo& info, const std::map<std::string, uint64_t>& sums) {
+std::string state_text(const StateInfo& info, const std::map<std::string, uint64_t>& checksums) {
   std::string text = "# Where a run was after step " + std::to_string(info.attempted) + ": `galley resume` continues from here.\n";
   const auto line = [&](const char* key, const std::string& value) { text += std::string(key) + " = " + value + "\n"; };
   line("format", std::to_string(kStateFormat));
@@ -75,23 +75,23 @@ std::string state_text(const StateInfo& info, const std::map<std::string, uint64
     line("version", json_quote(plugin.version));
     line("state_version", std::to_string(plugin.state_version));
   }
-  const auto sums_of = [&](const char* title, const std::map<std::string, uint64_t>& tensors) {
+  const auto write_checksums = [&](const char* title, const std::map<std::string, uint64_t>& tensors) {
     text += std::string("\n[") + title + "]\n";
     for (const auto& [name, sum] : tensors) line(json_quote(name).c_str(), json_quote(hexadecimal(sum)));
   };
-  sums_of("weights", info.weights);
-  sums_of("checksums", sums);
-  return text + std::string(kSumLine) + hexadecimal(checksum(text)) + "\n";
+  write_checksums("weights", info.weights);
+  write_checksums("checksums", checksums);
+  return text + std::string(kChecksumLine) + hexadecimal(checksum(text)) + "\n";
 }
 
 Result<StateText> parse_state(std::string_view text, const std::filesystem::path& file) {
   const std::string place = file.string();
   const char* const hint = "this state is damaged; delete its folder, and the run continues from the state before it";
-  const size_t last = text.rfind(kSumLine);
+  const size_t last = text.rfind(kChecksumLine);
   if (last == std::string_view::npos) return run_error(place + ": the line with its checksum is missing", hint);
   const std::string_view body = text.substr(0, last);
   const std::string sum = hexadecimal(checksum(body));
-  if (text.substr(last + kSumLine.size()) != sum + "\n")
+  if (text.substr(last + kChecksumLine.size()) != sum + "\n")
     return run_error(place + ": the checksum is not " + sum + ", so the file has changed", hint);
 
   const toml::parse_result parsed = toml::parse(body, place);
@@ -132,18 +132,18 @@ Result<StateText> parse_state(std::string_view text, const std::filesystem::path
       TRY_STATUS(plugin.status());
     }
   }
-  const auto read_sums = [&](const char* title, std::map<std::string, uint64_t>* to) -> Status {
-    const toml::table* sums = root[title].as_table();
-    if (!sums) return run_error(place + ": '" + title + "' is missing", hint);
-    for (const auto& [name, value] : *sums) {
+  const auto read_checksums = [&](const char* title, std::map<std::string, uint64_t>* to) -> Status {
+    const toml::table* checksums = root[title].as_table();
+    if (!checksums) return run_error(place + ": '" + title + "' is missing", hint);
+    for (const auto& [name, value] : *checksums) {
       const auto bits = hexadecimal_value(value.value<std::string_view>().value_or(""));
       if (!bits) return run_error(place + ": the checksum of '" + std::string(name.str()) + "' is not 16 hexadecimal digits", hint);
       (*to)[std::string(name.str())] = *bits;
     }
     return ok();
   };
-  TRY_STATUS(read_sums("weights", &out.info.weights));
-  TRY_STATUS(read_sums("checksums", &out.sums));
+  TRY_STATUS(read_checksums("weights", &out.info.weights));
+  TRY_STATUS(read_checksums("checksums", &out.checksums));
   return out;
 }
 

@@ -22,7 +22,7 @@ size_t variants(SegmentKind kind, const Instruction& code) {
 size_t operands_of(const Instruction& code) {
   size_t n = code.inputs.size() + code.outputs.size();
   for (const Operand& operand : code.inputs)
-    if (operand.stored) n += operand.stored->count;
+    if (operand.format) n += operand.format->count;
   return n;
 }
 
@@ -64,10 +64,9 @@ const galley_operand* NodeViews::build(const Program& program, const Machine& ma
   if (operand.present()) {
     const char* name = program.tensors[static_cast<size_t>(operand.tensor)].name.c_str();
     operands_.push_back(operand_view(operand, name, machine.kernel_address(operand.tensor, operand.offset), access));
-  } else if (operand.stored || operand.inner) {
+  } else if (operand.format || operand.inner) {
     operands_.push_back(operand_view(
-        operand,
-        operand.stored ? operand.stored->format.c_str() : between_.emplace_back("between " + std::to_string(operand.inner)).c_str(),
+        operand, operand.format ? operand.format->name.c_str() : between_.emplace_back("between " + std::to_string(operand.inner)).c_str(),
         nullptr, access));
   } else {
     return nullptr;
@@ -81,11 +80,11 @@ const galley_node_view* const* NodeViews::build(const Program& program, const Ma
   // Operands of components have all been built by now.
   size_t built = begin;
   for (const Operand& operand : code.inputs) {
-    if (!operand.present() && !operand.stored && !operand.inner) continue;
+    if (!operand.present() && !operand.format && !operand.inner) continue;
     galley_operand& view = operands_[built++];
-    if (!operand.stored) continue;
+    if (!operand.format) continue;
     view.components = operand_pointers_.data() + operand_pointers_.size();
-    for (size_t c = 0; c < operand.stored->count; ++c) operand_pointers_.push_back(operand_pointers_[inputs + operand.stored->first + c]);
+    for (size_t c = 0; c < operand.format->count; ++c) operand_pointers_.push_back(operand_pointers_[inputs + operand.format->first + c]);
   }
   const size_t outputs = operand_pointers_.size();
   for (const Operand& operand : code.outputs) operand_pointers_.push_back(build(program, machine, operand, later));

@@ -77,21 +77,21 @@ Status check_same(const Reader& reader, const Entry& a, const Entry& b, const In
   const uint32_t types[] = {dtype_of(a.dtype), dtype_of(b.dtype)};
   const Entry* const entries[] = {&a, &b};
   const int64_t count = elements(a.shape);
-  std::vector<std::byte> stored[2];
+  std::vector<std::byte> bytes[2];
   std::vector<double> numbers[2];
   for (int64_t done = 0; done < count; done += most) {
     const int64_t part = std::min(most, count - done);
     for (size_t i = 0; i < 2; ++i) {
       const int64_t width = galley_dtype_bytes(types[i]);
-      stored[i].resize(static_cast<size_t>(part * width));
-      TRY_STATUS(reader.read_bytes(*entries[i], static_cast<uint64_t>(done * width), stored[i]));
+      bytes[i].resize(static_cast<size_t>(part * width));
+      TRY_STATUS(reader.read_bytes(*entries[i], static_cast<uint64_t>(done * width), bytes[i]));
     }
-    if (types[0] == types[1] && stored[0] == stored[1]) continue;
+    if (types[0] == types[1] && bytes[0] == bytes[1]) continue;
     std::string where;
     if (is_floating(types[0]) && is_floating(types[1])) {
       for (size_t i = 0; i < 2; ++i) {
         numbers[i].resize(static_cast<size_t>(part));
-        convert(numbers[i].data(), GALLEY_F64, stored[i].data(), types[i], part);
+        convert(numbers[i].data(), GALLEY_F64, bytes[i].data(), types[i], part);
       }
       const auto [x, y] = std::mismatch(numbers[0].begin(), numbers[0].end(), numbers[1].begin());
       if (x == numbers[0].end()) continue;

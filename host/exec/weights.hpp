@@ -23,7 +23,7 @@ class WeightFiles {
   WeightFiles(const Program& program, Machine& machine) : program_(program), machine_(machine) {}
 
   /// Runs a Read instruction: takes the first of its names that is there, and compares the numbers of the others, which have to be the
-  /// same (a head that is tied to the embedding, and stored again): else exit code Recipe with both names. Converts to the operand's dtype,
+  /// same (a head that is tied to the embedding, and saved again): else exit code Recipe with both names. Converts to the operand's dtype,
   /// through its second output (or the program's staging) where dtypes differ or the host cannot reach the destination. Synchronizes first,
   /// because work enqueued before may still use those bytes. A number in the file that is NaN or infinite, or that overflows the operand's
   /// dtype, is exit code Recipe with its place.

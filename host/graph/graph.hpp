@@ -52,7 +52,7 @@ struct GraphTensor {
   bool immediate = false;  ///< of a gradient: lives until its last contribution, where its parameter is updated
   bool unused = false;     ///< what it was made for is not part of this program
   // Decided by claims.
-  uint32_t stored = 0;      ///< of a frozen parameter: the 16-bit dtype that is all that is kept of it; 0: its own
+  uint32_t kept_dtype = 0;  ///< a frozen parameter may be kept in 16 bit only: this is the dtype then; 0: it is kept in its own
   std::string storage;      ///< a format's name; "": plain
   AttrList storage_attrs;   ///< its options
   std::string placement;    ///< a memory class; "": where kernels compute
@@ -211,7 +211,7 @@ class Graph {
   int64_t scheduled_from = -1;  ///< in the block: the applied step that the first value of each schedule is for; -1: no option has one
   std::vector<Document> documents;
   std::vector<ExportedValue> exported, evaluated;
-  std::set<galley_tensor> exported_stored;  ///< parameters that are saved as they are stored
+  std::set<galley_tensor> exported_in_format;  ///< these parameters are saved as the components of their formats
   std::vector<ConfigKey> config;
   std::vector<Reported> reports;
   std::vector<Stop> stops;

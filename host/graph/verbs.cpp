@@ -267,7 +267,7 @@ galley_status export_stored(galley_graph* g, galley_tensor parameter, galley_err
   return guarded(g, error, [&] {
     Graph& graph = graph_of(g);
     if (!graph.has(parameter) || !graph.tensor(parameter).parameter_kind()) return refuse(g, error, "export_stored: no such parameter");
-    graph.exported_stored.insert(parameter);
+    graph.exported_in_format.insert(parameter);
     return GALLEY_OK;
   });
 }

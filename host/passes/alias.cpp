@@ -37,15 +37,15 @@ std::vector<TakeOver> take_overs(const Program& program, const Instruction& i) {
 
 void share(Outline::Code& code, const std::vector<const std::vector<TakeOver>*>& allowed, size_t tensors) {
   std::vector<uint32_t> first(tensors, UINT32_MAX), last(tensors, 0);
-  for (uint32_t s = 0; s < code.steps.size(); ++s)
-    for (const TensorId t : code.of(code.steps[s])) {
+  for (uint32_t s = 0; s < code.entries.size(); ++s)
+    for (const TensorId t : code.of(code.entries[s])) {
       first[static_cast<size_t>(t)] = std::min(first[static_cast<size_t>(t)], s);
       last[static_cast<size_t>(t)] = s;
     }
   std::vector<TensorId> now(tensors);
   std::iota(now.begin(), now.end(), TensorId{0});
-  for (uint32_t s = 0; s < code.steps.size(); ++s) {
-    TensorId* const of = code.touched.data() + code.steps[s].begin;
+  for (uint32_t s = 0; s < code.entries.size(); ++s) {
+    TensorId* const of = code.touched.data() + code.entries[s].begin;
     for (const TakeOver& t : *allowed[s]) {
       const auto out = static_cast<size_t>(of[t.output]), in = static_cast<size_t>(of[t.input]);
       if (first[out] != s || last[in] != s || now[out] != static_cast<TensorId>(out)) continue;
@@ -70,7 +70,7 @@ Status alias(Compilation& c) {
     share(code, by_step, program.tensors.size());
     for (size_t s = 0; s < segment.code.size(); ++s) {
       Instruction& i = segment.code[s];
-      const TensorId* next = code.of(code.steps[s]).data();
+      const TensorId* next = code.of(code.entries[s]).data();
       for (auto* operands : {&i.inputs, &i.outputs})
         for (Operand& o : *operands) {
           if (!o.present()) continue;

@@ -7,7 +7,7 @@
 
 namespace galley {
 
-/// An output that may take over an input's bytes as far as one instruction can tell: positions among the step's tensors.
+/// An output that may take over an input's bytes as far as one instruction can tell: positions among the entry's tensors.
 struct TakeOver {
   uint32_t output = 0;
   uint32_t input = 0;
@@ -17,7 +17,7 @@ struct TakeOver {
 std::vector<TakeOver> take_overs(const Program& program, const Instruction& instruction);
 
 /// Lets each output whose first use this is take over an input whose last use this is, and renames it from there on. `allowed`: of each
-/// step.
+/// entry.
 void share(Outline::Code& code, const std::vector<const std::vector<TakeOver>*>& allowed, size_t tensors);
 
 }  // namespace galley

@@ -153,7 +153,7 @@ class Caster {
 
   void keep_in_16_bit(galley_tensor t, const std::set<uint32_t>& wants) {
     GraphTensor& x = graph_.tensor(t);
-    if (!x.trainable() && x.storage.empty() && wants.size() == 1 && is_16_bit(*wants.begin())) x.stored = *wants.begin();
+    if (!x.trainable() && x.storage.empty() && wants.size() == 1 && is_16_bit(*wants.begin())) x.kept_dtype = *wants.begin();
   }
 
   // ---- Casts -------------------------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class Caster {
     uint32_t wants = wanted(node, i);
     if (x.kind == GALLEY_KIND_PARAMETER || x.kind == GALLEY_KIND_STATE || x.kind == GALLEY_KIND_CONSTANT) {
       const uint32_t computes = compute_.at(node.id);
-      if (x.stored) return view(t, x.stored);
+      if (x.kept_dtype) return view(t, x.kept_dtype);
       if (!wants && !x.storage.empty() && is_16_bit(computes)) wants = computes;
       if (!wants || wants == x.dtype) return t;
       const bool derives = model() && x.storage.empty() && claimed(node).weights == GALLEY_WEIGHTS_DERIVED;

@@ -29,16 +29,13 @@ Recomputer::Recomputer(const Compilation& c)
     temporary_[static_cast<size_t>(t)] = c.program.tensors[static_cast<size_t>(t)].life == Life::Segment;
   for (const TensorId t : c.micro.tensors)
     if (t != no_tensor) temporary_[static_cast<size_t>(t)] = false;
-  for (const Outline::Step& step : micro_.steps) events_ = std::max(events_, step.event);
+  for (const Outline::Entry& entry : micro_.entries) events_ = std::max(events_, entry.event);
 }
 
 class Recomputer::Pass {
  public:
   Pass(const Recomputer& r, std::span<const uint32_t> choices)
-      : r_(r),
-        state_(r.producer_.size()),
-        next_(static_cast<TensorId>(r.producer_.size())),
-        events_(r.events_) {
+      : r_(r), state_(r.producer_.size()), next_(static_cast<TensorId>(r.producer_.size())), events_(r.events_) {
     for (size_t i = 0; i < choices.size(); ++i) {
       State& x = at(r.c_.micro.tensors[r.c_.saved.tensors[i]]);
       x.offered = true;
@@ -46,7 +43,7 @@ class Recomputer::Pass {
       x.memory = choices[i] >> 8;
     }
     find_needed();
-    out_.code.steps.reserve(2 * r.micro_.steps.size());
+    out_.code.entries.reserve(2 * r.micro_.entries.size());
     out_.code.touched.reserve(2 * r.micro_.touched.size());
   }
 
@@ -174,11 +171,11 @@ class Recomputer::Pass {
   void add_step(Action action, uint32_t queue, uint32_t event, std::initializer_list<TensorId> touched) {
     const auto begin = static_cast<uint32_t>(out_.code.touched.size());
     out_.code.touched.insert(out_.code.touched.end(), touched);
-    out_.code.steps.push_back({action, queue, event, begin, static_cast<uint32_t>(out_.code.touched.size())});
+    out_.code.entries.push_back({action, queue, event, begin, static_cast<uint32_t>(out_.code.touched.size())});
     out_.from.push_back(Recomputed::added);
     out_.again.push_back(false);
   }
-  /// As Placer::copy: after all that stands before it, and what follows waits. `early` gives it the time that it needs.
+  /// As Placer::copy: after all that stands before it, and what follows waits. `overlap` gives it the time that it needs.
   void copy(TensorId from, TensorId to, uint32_t queue) {
     const uint32_t before = queue ? ++events_ : 0, after = queue ? ++events_ : 0;
     if (queue) {
@@ -196,26 +193,26 @@ class Recomputer::Pass {
     };
     uint32_t most = 0, least = UINT32_MAX;  // events
     for (uint32_t k = begin; again && k < end; ++k) {
-      const Outline::Step& step = r_.micro_.steps[k];
-      for (const TensorId t : r_.micro_.of(step))
+      const Outline::Entry& entry = r_.micro_.entries[k];
+      for (const TensorId t : r_.micro_.of(entry))
         if (mine(t)) at(t).now = no_tensor;
-      if (!step.event) continue;
-      most = std::max(most, step.event);
-      least = std::min(least, step.event);
+      if (!entry.event) continue;
+      most = std::max(most, entry.event);
+      least = std::min(least, entry.event);
     }
     for (uint32_t k = begin; k < end; ++k) {
-      const Outline::Step& from = r_.micro_.steps[k];
-      Outline::Step step = from;
-      step.begin = static_cast<uint32_t>(out_.code.touched.size());
-      if (again && from.event) step.event = events_ + 1 + from.event - least;
+      const Outline::Entry& from = r_.micro_.entries[k];
+      Outline::Entry entry = from;
+      entry.begin = static_cast<uint32_t>(out_.code.touched.size());
+      if (again && from.event) entry.event = events_ + 1 + from.event - least;
       for (const TensorId t : r_.micro_.of(from)) {
         if (mine(t) && at(t).now == no_tensor) replace(t);
         // A kept tensor is read as it is, also where a clone has made it again beside another output.
         const bool renamed = at(t).now != no_tensor && (mine(t) || at(t).how != GALLEY_KEEP);
         out_.code.touched.push_back(renamed ? at(t).now : t);
       }
-      step.end = static_cast<uint32_t>(out_.code.touched.size());
-      out_.code.steps.push_back(step);
+      entry.end = static_cast<uint32_t>(out_.code.touched.size());
+      out_.code.entries.push_back(entry);
       out_.from.push_back(k);
       out_.again.push_back(again);
     }
@@ -247,12 +244,12 @@ Status clone(Compilation& c) {
   std::vector<Instruction> code;
   code.reserve(made.from.size());
   for (size_t s = 0; s < made.from.size(); ++s) {
-    const Outline::Step& step = made.code.steps[s];
-    const TensorId* next = made.code.of(step).data();
+    const Outline::Entry& entry = made.code.entries[s];
+    const TensorId* next = made.code.of(entry).data();
     if (made.from[s] == Recomputed::added) {
-      code.push_back(step.action == Action::Copy
-                         ? copy_between(tensors, all_of(tensors, next[0]), all_of(tensors, next[1]), step.queue, step.event)
-                         : sync(step.action, step.queue, step.event));
+      code.push_back(entry.action == Action::Copy
+                         ? copy_between(tensors, all_of(tensors, next[0]), all_of(tensors, next[1]), entry.queue, entry.event)
+                         : sync(entry.action, entry.queue, entry.event));
       continue;
     }
     Instruction i = micro[made.from[s]];
@@ -260,7 +257,7 @@ Status clone(Compilation& c) {
       for (Operand& o : *operands)
         if (o.present()) o.tensor = *next++;
     if (i.workspace != no_tensor) i.workspace = *next++;
-    i.event = step.event;
+    i.event = entry.event;
     i.recomputed = made.again[s];
     if (i.recomputed) c.program.recomputed_flops += i.flops;
     code.push_back(std::move(i));

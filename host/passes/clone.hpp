@@ -17,8 +17,9 @@ struct Recomputed {
     uint32_t memory;
   };
   Outline::Code code;
-  std::vector<uint32_t> from;   ///< of each step: the instruction that it is, or that it clones; `added`: it copies or keeps queues in step
-  std::vector<bool> again;      ///< of each step: it is a clone
+  std::vector<uint32_t>
+      from;                 ///< of each entry: the instruction that it is, or that it clones; `added`: it copies, or keeps queues in order
+  std::vector<bool> again;  ///< of each entry: it is a clone
   std::vector<Tensor> tensors;  ///< entry k is tensor N + k, where N tensors are there without clones
   std::vector<TensorId> saved;  ///< what backward reads of forward, and what lies elsewhere or is made again for it
 };

@@ -57,7 +57,7 @@ constexpr Pass passes[] = {
     {{"clone", "what backward recomputes"}, clone, verify_program, dump_program},
     {{"fuse", "groups and chains of nodes that one launch computes"}, fuse, verify_program, dump_program},
     {{"alias", "outputs that take over their inputs' memory"}, alias, verify_program, dump_program},
-    {{"early", "copies between memory classes that run beside kernels"}, early, verify_program, dump_program},
+    {{"overlap", "copies between memory classes that run beside kernels"}, overlap, verify_program, dump_program},
 };
 
 }  // namespace

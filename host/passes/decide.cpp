@@ -53,17 +53,17 @@ class Peaks {
       outline.tensors.back().memory = in;
     }
     outline.segments[kMicro] = std::move(made.code);
-    StepsOf& micro = sources_[kMicro];
+    Originals& micro = sources_[kMicro];
     micro.instructions.clear();
-    for (size_t step = 0; step < made.from.size(); ++step)
-      micro.instructions.push_back(made.from[step] == Recomputed::added ? added(outline.segments[kMicro].steps[step].action)
-                                                                        : micro_[made.from[step]]);
+    for (size_t entry = 0; entry < made.from.size(); ++entry)
+      micro.instructions.push_back(made.from[entry] == Recomputed::added ? added(outline.segments[kMicro].entries[entry].action)
+                                                                         : micro_[made.from[entry]]);
     micro.recomputed = std::move(made.again);
     return TRY(fuser_.find(outline, sources_)).peaks[memory];
   }
 
  private:
-  /// Stands for what is not there before the choices are made: a copy of all of a tensor, or what keeps queues in step.
+  /// Stands for what is not there before the choices are made: a copy of all of a tensor, or what keeps queues in order.
   static const Instruction* added(Action action) {
     static const std::array<Instruction, 2> all = [] {
       std::array<Instruction, 2> out;

@@ -15,7 +15,7 @@ Instruction join(const std::vector<const Instruction*>& nodes, const Launch& lau
   out.links = launch.links;
   out.recomputed = first.recomputed;
   for (const Instruction* node : nodes) {
-    out.parts.push_back(
+    out.nodes.push_back(
         {node->name, node->op, node->attrs, node->flags, node->first_row, node->block, node->inputs.size(), node->outputs.size()});
     out.inputs.insert(out.inputs.end(), node->inputs.begin(), node->inputs.end());
     out.flops += node->flops;
@@ -66,24 +66,24 @@ std::vector<int64_t> Fuser::peaks(const Outline& outline, const Sources& sources
   for (size_t s = 0; s < segment_count; ++s) {
     const Outline::Code& from = outline.segments[s];
     Outline::Code code;
-    code.steps.reserve(fusion.launches[s].size());
+    code.entries.reserve(fusion.launches[s].size());
     code.touched.reserve(from.touched.size());
     std::vector<const std::vector<TakeOver>*> allowed;
     for (const Launch& launch : fusion.launches[s]) {
-      Outline::Step step = from.steps[launch.steps.front()];
+      Outline::Entry entry = from.entries[launch.entries.front()];
       std::vector<const Instruction*> nodes;
-      for (const uint32_t k : launch.steps) nodes.push_back(sources[s].instructions[k]);
-      step.begin = static_cast<uint32_t>(code.touched.size());
+      for (const uint32_t k : launch.entries) nodes.push_back(sources[s].instructions[k]);
+      entry.begin = static_cast<uint32_t>(code.touched.size());
       if (!launch.choice) {
-        const auto ids = from.of(from.steps[launch.steps.front()]);
+        const auto ids = from.of(from.entries[launch.entries.front()]);
         code.touched.insert(code.touched.end(), ids.begin(), ids.end());
         allowed.push_back(&take_overs_of(nodes.front()));
       } else {
         size_t mark = 0;
         for (const bool output : {false, true})
-          for (const uint32_t k : launch.steps) {
+          for (const uint32_t k : launch.entries) {
             const Instruction& node = *sources[s].instructions[k];
-            const TensorId* id = from.of(from.steps[k]).data();
+            const TensorId* id = from.of(from.entries[k]).data();
             if (output) id += std::count_if(node.inputs.begin(), node.inputs.end(), [](const Operand& o) { return o.present(); });
             for (const Operand& o : output ? node.outputs : node.inputs) {
               const bool gone = !launch.marks.empty() && launch.marks[mark].gone;
@@ -99,8 +99,8 @@ std::vector<int64_t> Fuser::peaks(const Outline& outline, const Sources& sources
         }
         allowed.push_back(&joint(nodes, launch).value()->take_overs);
       }
-      step.end = static_cast<uint32_t>(code.touched.size());
-      code.steps.push_back(step);
+      entry.end = static_cast<uint32_t>(code.touched.size());
+      code.entries.push_back(entry);
     }
     share(code, allowed, out.tensors.size());
     out.segments[s] = std::move(code);
@@ -155,12 +155,12 @@ Status fuse(Compilation& c) {
     code.reserve(fusion.launches[s].size());
     for (const Launch& launch : fusion.launches[s]) {
       if (!launch.choice) {
-        code.push_back(program.segments[s].code[launch.steps.front()]);
+        code.push_back(program.segments[s].code[launch.entries.front()]);
         if (code.back().kernel) alone.insert(code.back().kernel->name);
         continue;
       }
       std::vector<const Instruction*> nodes;
-      for (const uint32_t k : launch.steps) nodes.push_back(sources[s].instructions[k]);
+      for (const uint32_t k : launch.entries) nodes.push_back(sources[s].instructions[k]);
       Instruction& i = code.emplace_back(join(nodes, launch));
       const KernelChoice& choice = *launch.choice;
       give(program, i, choice);

@@ -5,7 +5,7 @@
 // should need a thousandth more all the same, or more than there is, everything stays apart.
 //
 // A step of SmolLM2-135M in BF16 has 1,942 nodes and 951 launches, with adapters 3,907 and 2,079 (tests/results/launches.md). Finding them is
-// part of every peak that a strategy asks for: where a step can stand is found once, and room is taken member by member. 200 peaks of 80
+// part of every peak that a strategy asks for: where an entry can stand is found once, and room is taken member by member. 200 peaks of 80
 // blocks took 4.9 s before that and take 1.7 s since (.9 without launches of several nodes).
 #pragma once
 
@@ -25,23 +25,23 @@ struct Mark {
   bool gone = false;
 };
 
-/// Steps of a segment that become one instruction, chain by chain.
+/// Entries of a segment that become one instruction, chain by chain.
 struct Launch {
-  std::vector<uint32_t> steps;
+  std::vector<uint32_t> entries;
   size_t links = 1;
   std::vector<Mark> marks;               ///< of a chain's operands: all inputs, then all outputs; empty for a group of nodes
-  const KernelChoice* choice = nullptr;  ///< null: the step as it is
+  const KernelChoice* choice = nullptr;  ///< null: the entry as it is
 };
 
 /// The instruction that does several; its kernel and workspace are for the caller to add.
 Instruction join(const std::vector<const Instruction*>& nodes, const Launch& launch);
 
-/// The instructions that the steps of a segment are, or are clones of: alike but for tensors.
-struct StepsOf {
+/// The instructions that the entries of a segment are, or are clones of: alike but for tensors.
+struct Originals {
   std::vector<const Instruction*> instructions;
   std::vector<bool> recomputed;
 };
-using Sources = std::array<StepsOf, segment_count>;
+using Sources = std::array<Originals, segment_count>;
 
 struct Fusion {
   std::array<std::vector<Launch>, segment_count> launches;  ///< by segment, in order; all empty: nothing changes

@@ -42,7 +42,7 @@ void Room::take(uint32_t memory, int32_t first, int32_t last, int64_t bytes) {
   for (int32_t m = first; m <= last; ++m) live_[memory][static_cast<size_t>(m)] += bytes;
 }
 
-SegmentFuser::SegmentFuser(Fuser& fuser, Kernels& kernels, const Outline& outline, const Outline& apart, const StepsOf& source,
+SegmentFuser::SegmentFuser(Fuser& fuser, Kernels& kernels, const Outline& outline, const Outline& apart, const Originals& source,
                            size_t segment, Room& room)
     : fuser_(fuser),
       kernels_(kernels),
@@ -62,18 +62,18 @@ SegmentFuser::SegmentFuser(Fuser& fuser, Kernels& kernels, const Outline& outlin
 
 void SegmentFuser::find_uses() {
   uint32_t region = 0;
-  for (uint32_t step = 0; step < slot_.size(); ++step) {
-    const Instruction& i = of(step);
+  for (uint32_t entry = 0; entry < slot_.size(); ++entry) {
+    const Instruction& i = of(entry);
     const bool kernel = i.action == Action::Kernel && i.queue == 0;
-    region_[step] = kernel ? region : step;
-    if (!kernel) region = step + 1;
+    region_[entry] = kernel ? region : entry;
+    if (!kernel) region = entry + 1;
     first_use_.push_back(uses_.size());
-    const TensorId* id = code_.of(code_.steps[step]).data();
+    const TensorId* id = code_.of(code_.entries[entry]).data();
     for (const auto* operands : {&i.inputs, &i.outputs})
       for (const Operand& o : *operands) {
         if (!o.present()) continue;
         const uint32_t access = o.access | o.later;
-        uses_.push_back({step, *id++, o.offset, o.offset + o.bytes(), (access & GALLEY_READ) != 0, (access & GALLEY_WRITE) != 0});
+        uses_.push_back({entry, *id++, o.offset, o.offset + o.bytes(), (access & GALLEY_READ) != 0, (access & GALLEY_WRITE) != 0});
         int64_t& widest = widest_[static_cast<size_t>(uses_.back().tensor)];
         if (kernel) widest = std::max(widest, o.bytes());
       }
@@ -92,34 +92,34 @@ SegmentFuser::Index SegmentFuser::index(bool Use::*counts) const {
   std::vector<uint32_t> next = out.first;
   for (uint32_t k = 0; k < uses_.size(); ++k)
     if (uses_[k].*counts) out.uses[next[static_cast<size_t>(uses_[k].tensor)]++] = k;
-  const auto place = [&](uint32_t k) { return std::tuple(region_[uses_[k].step], uses_[k].begin, k); };
+  const auto place = [&](uint32_t k) { return std::tuple(region_[uses_[k].entry], uses_[k].begin, k); };
   for (size_t t = 0; t < widest_.size(); ++t)
     if (out.first[t + 1] - out.first[t] > 1)
       std::ranges::sort(out.uses.begin() + out.first[t], out.uses.begin() + out.first[t + 1], {}, place);
   return out;
 }
 
-/// A kernel's step that may join others. Operands in a format have components, which groups and chains do not pass on; a kernel with
+/// A kernel's entry that may join others. Operands in a format have components, which groups and chains do not pass on; a kernel with
 /// constants keeps them.
-bool SegmentFuser::open(uint32_t step) const {
-  const Instruction& i = of(step);
+bool SegmentFuser::open(uint32_t entry) const {
+  const Instruction& i = of(entry);
   return i.action == Action::Kernel && i.queue == 0 && i.op && i.components == 0 && i.constants == no_tensor;
 }
 
-uint32_t SegmentFuser::floor(uint32_t step, std::span<const uint32_t> chain) const {
-  uint32_t out = region_[step];
-  for (const Use& mine : uses_of(step)) {
-    const auto place = [&](uint32_t k) { return std::pair(region_[uses_[k].step], uses_[k].begin); };
+uint32_t SegmentFuser::floor(uint32_t entry, std::span<const uint32_t> chain) const {
+  uint32_t out = region_[entry];
+  for (const Use& mine : uses_of(entry)) {
+    const auto place = [&](uint32_t k) { return std::pair(region_[uses_[k].entry], uses_[k].begin); };
     const auto look = [&](const Index& index) {
       const auto others = index.of(mine.tensor);
-      const auto first = std::pair(region_[step], mine.begin - widest_[static_cast<size_t>(mine.tensor)]);
+      const auto first = std::pair(region_[entry], mine.begin - widest_[static_cast<size_t>(mine.tensor)]);
       for (auto at = std::ranges::lower_bound(others, first, {}, place); at != others.end(); ++at) {
         const Use& other = uses_[*at];
-        if (region_[other.step] != region_[step] || other.begin >= mine.end) break;
-        if (other.step >= step || !mine.conflicts(other) || slot_[other.step] == slot_[step]) continue;
+        if (region_[other.entry] != region_[entry] || other.begin >= mine.end) break;
+        if (other.entry >= entry || !mine.conflicts(other) || slot_[other.entry] == slot_[entry]) continue;
         // What a link reads, the one before has made as a whole.
-        const bool link = other.writes && !mine.writes && mine.same_range(other) && std::ranges::find(chain, other.step) != chain.end();
-        if (!link) out = std::max(out, slot_[other.step] + 1);
+        const bool link = other.writes && !mine.writes && mine.same_range(other) && std::ranges::find(chain, other.entry) != chain.end();
+        if (!link) out = std::max(out, slot_[other.entry] + 1);
       }
     };
     look(writers_);
@@ -128,26 +128,26 @@ uint32_t SegmentFuser::floor(uint32_t step, std::span<const uint32_t> chain) con
   return out;
 }
 
-/// A chain of these links that begins with the step, each link the next one that reads what the one before has made.
-Result<bool> SegmentFuser::try_chain(uint32_t step, const std::vector<std::string>& links) {
+/// A chain of these links that begins with the entry, each link the next one that reads what the one before has made.
+Result<bool> SegmentFuser::try_chain(uint32_t entry, const std::vector<std::string>& links) {
   Launch launch;
   launch.links = links.size();
-  launch.steps = {step};
-  while (launch.steps.size() < links.size()) {
-    const uint32_t last = launch.steps.back();
+  launch.entries = {entry};
+  while (launch.entries.size() < links.size()) {
+    const uint32_t last = launch.entries.back();
     uint32_t next = UINT32_MAX;
     for (const Use& made : uses_of(last)) {
       if (!made.writes) continue;
       for (const uint32_t index : readers_.of(made.tensor)) {
         const Use& use = uses_[index];
-        if (use.step > last && use.step < next && use.same_range(made) && open(use.step) && launch_[use.step] < 0 &&
-            of(use.step).op->name == links[launch.steps.size()])
-          next = use.step;
+        if (use.entry > last && use.entry < next && use.same_range(made) && open(use.entry) && launch_[use.entry] < 0 &&
+            of(use.entry).op->name == links[launch.entries.size()])
+          next = use.entry;
       }
     }
-    if (next == UINT32_MAX || region_[next] != region_[step] || source_.recomputed[next] != source_.recomputed[step]) return false;
-    if (floor(next, launch.steps) > slot_[step]) return false;
-    launch.steps.push_back(next);
+    if (next == UINT32_MAX || region_[next] != region_[entry] || source_.recomputed[next] != source_.recomputed[entry]) return false;
+    if (floor(next, launch.entries) > slot_[entry]) return false;
+    launch.entries.push_back(next);
   }
   mark(launch);
   return accept(std::move(launch));
@@ -160,7 +160,7 @@ void SegmentFuser::mark(Launch& launch) const {
     if (outline_.tensors[static_cast<size_t>(tensor)].life != Life::Segment || among(outline_.read_by_host, tensor)) return false;
     for (const Index* index : {&readers_, &writers_})
       for (const uint32_t k : index->of(tensor))
-        if (!among(launch.steps, uses_[k].step)) return false;
+        if (!among(launch.entries, uses_[k].entry)) return false;
     return true;
   };
   std::vector<TensorId> made, between;
@@ -169,22 +169,23 @@ void SegmentFuser::mark(Launch& launch) const {
     return static_cast<uint32_t>(std::find(between.begin(), between.end(), tensor) - between.begin()) + 1;
   };
   std::vector<Mark> outputs;
-  for (const uint32_t step : launch.steps) {
-    const Use* use = uses_of(step).data();
-    for (const Operand& o : of(step).inputs) {
+  for (const uint32_t entry : launch.entries) {
+    const Use* use = uses_of(entry).data();
+    for (const Operand& o : of(entry).inputs) {
       Mark& mark = launch.marks.emplace_back();
       if (!o.present()) continue;
       if (among(made, use->tensor)) mark = {number(use->tensor), only_here(use->tensor)};
       ++use;
     }
-    for (const Use& u : uses_of(step))
+    for (const Use& u : uses_of(entry))
       if (u.writes) made.push_back(u.tensor);
   }
-  for (const uint32_t step : launch.steps) {
-    const auto uses = uses_of(step);
-    const auto outputs_here = std::count_if(of(step).outputs.begin(), of(step).outputs.end(), [](const Operand& o) { return o.present(); });
+  for (const uint32_t entry : launch.entries) {
+    const auto uses = uses_of(entry);
+    const auto outputs_here =
+        std::count_if(of(entry).outputs.begin(), of(entry).outputs.end(), [](const Operand& o) { return o.present(); });
     const Use* use = uses.data() + uses.size() - outputs_here;
-    for (const Operand& o : of(step).outputs) {
+    for (const Operand& o : of(entry).outputs) {
       Mark& mark = outputs.emplace_back();
       if (!o.present()) continue;
       if (among(between, use->tensor) && only_here(use->tensor)) mark = {number(use->tensor), true};
@@ -194,49 +195,49 @@ void SegmentFuser::mark(Launch& launch) const {
   launch.marks.insert(launch.marks.end(), outputs.begin(), outputs.end());
 }
 
-bool SegmentFuser::move(std::span<const uint32_t> steps, uint32_t to, std::vector<Early>& early) {
+bool SegmentFuser::move(std::span<const uint32_t> entries, uint32_t to, std::vector<Extension>& extensions) {
   const int32_t begin = room_.begin_of(segment_), first = begin + static_cast<int32_t>(to);
-  const size_t before = early.size();
-  for (const uint32_t step : steps) {
-    const int32_t at = begin + static_cast<int32_t>(slot_[step]);
+  const size_t before = extensions.size();
+  for (const uint32_t entry : entries) {
+    const int32_t at = begin + static_cast<int32_t>(slot_[entry]);
     if (at <= first) continue;
-    const auto ids = apart_.segments[segment_].of(code_.steps[step]);
+    const auto ids = apart_.segments[segment_].of(code_.entries[entry]);
     // A workspace is not moved: the launch has one of its own.
-    for (const TensorId id : ids.first(ids.size() - (of(step).workspace != no_tensor))) {
+    for (const TensorId id : ids.first(ids.size() - (of(entry).workspace != no_tensor))) {
       const int64_t bytes = room_.born(id, at);
-      if (!bytes || std::any_of(early.begin(), early.end(), [&](const Early& e) { return e.tensor == id; })) continue;
+      if (!bytes || std::any_of(extensions.begin(), extensions.end(), [&](const Extension& e) { return e.tensor == id; })) continue;
       if (!room_.fits(room_.memory_of(id), first, at - 1, bytes)) {
-        give_back(early, before);
+        give_back(extensions, before);
         return false;
       }
-      early.push_back({id, first, at - 1, bytes});
+      extensions.push_back({id, first, at - 1, bytes});
       room_.take(room_.memory_of(id), first, at - 1, bytes);
     }
   }
   return true;
 }
 
-void SegmentFuser::give_back(std::vector<Early>& early, size_t keep) {
-  for (; early.size() > keep; early.pop_back()) {
-    const Early& e = early.back();
+void SegmentFuser::give_back(std::vector<Extension>& extensions, size_t keep) {
+  for (; extensions.size() > keep; extensions.pop_back()) {
+    const Extension& e = extensions.back();
     room_.take(room_.memory_of(e.tensor), e.first, e.last, -e.bytes);
   }
 }
 
 bool SegmentFuser::has_room(const Launch& launch, bool take) {
-  const uint32_t front = launch.steps.front();
-  std::vector<Early> early;
-  if (!move(launch.steps, slot_[front], early)) return false;
+  const uint32_t front = launch.entries.front();
+  std::vector<Extension> extensions;
+  if (!move(launch.entries, slot_[front], extensions)) return false;
   const int32_t to = room_.begin_of(segment_) + static_cast<int32_t>(slot_[front]);
   int64_t workspace = launch.choice ? room_.rounded(launch.choice->workspace, 0) : 0;
   if (of(front).workspace != no_tensor && launch_[front] < 0)
-    workspace -= room_.rounded(outline_.tensors[static_cast<size_t>(code_.of(code_.steps[front]).back())].bytes, 0);
+    workspace -= room_.rounded(outline_.tensors[static_cast<size_t>(code_.of(code_.entries[front]).back())].bytes, 0);
   const bool fits = workspace <= 0 || room_.fits(0, to, to, workspace);
   if (!fits || !take) {
-    give_back(early, 0);
+    give_back(extensions, 0);
     return fits;
   }
-  for (const Early& e : early) room_.bear(e.tensor, to);
+  for (const Extension& e : extensions) room_.bear(e.tensor, to);
   if (workspace > 0) room_.take(0, to, to, workspace);
   return true;
 }
@@ -245,19 +246,19 @@ bool SegmentFuser::has_room(const Launch& launch, bool take) {
 Result<bool> SegmentFuser::accept(Launch launch) {
   if (!has_room(launch, false)) return false;
   std::vector<const Instruction*> nodes;
-  for (const uint32_t step : launch.steps) nodes.push_back(&of(step));
+  for (const uint32_t entry : launch.entries) nodes.push_back(&of(entry));
   launch.choice = TRY(fuser_.joint(nodes, launch))->choice;
   // Constants live for the whole run, so that they would raise any peak.
   if (!launch.choice->kernel || launch.choice->constants > 0) return false;
   // A kernel of one of the nodes alone that wants to go before it does.
   if (std::ranges::any_of(nodes, [&](const Instruction* node) { return node->priority > launch.choice->priority; })) return false;
   if (!has_room(launch, true)) return false;
-  const uint32_t to = slot_[launch.steps.front()];
-  for (const uint32_t step : launch.steps) {
+  const uint32_t to = slot_[launch.entries.front()];
+  for (const uint32_t entry : launch.entries) {
     // A chain that becomes part of a group is no launch any more.
-    if (launch_[step] >= 0) launches_[static_cast<size_t>(launch_[step])].steps.clear();
-    launch_[step] = static_cast<int64_t>(launches_.size());
-    slot_[step] = to;
+    if (launch_[entry] >= 0) launches_[static_cast<size_t>(launch_[entry])].entries.clear();
+    launch_[entry] = static_cast<int64_t>(launches_.size());
+    slot_[entry] = to;
   }
   launches_.push_back(std::move(launch));
   return true;
@@ -265,14 +266,14 @@ Result<bool> SegmentFuser::accept(Launch launch) {
 
 Launch SegmentFuser::joined(std::span<Unit* const> members) const {
   Launch launch;
-  launch.links = members.front()->steps.size();
-  for (const Unit* unit : members) launch.steps.insert(launch.steps.end(), unit->steps.begin(), unit->steps.end());
+  launch.links = members.front()->entries.size();
+  for (const Unit* unit : members) launch.entries.insert(launch.entries.end(), unit->entries.begin(), unit->entries.end());
   // All inputs of the chains, then all outputs.
   for (const bool outputs : {false, true})
     for (const Unit* unit : members) {
       if (unit->marks.empty()) continue;
       std::ptrdiff_t inputs = 0;
-      for (const uint32_t step : unit->steps) inputs += std::ssize(of(step).inputs);
+      for (const uint32_t entry : unit->entries) inputs += std::ssize(of(entry).inputs);
       const auto between = unit->marks.begin() + inputs;
       launch.marks.insert(launch.marks.end(), outputs ? between : unit->marks.begin(), outputs ? unit->marks.end() : between);
     }
@@ -295,14 +296,14 @@ Status SegmentFuser::offer(std::span<Unit* const> members) {
 Status SegmentFuser::group(std::vector<Unit*> units) {
   std::erase_if(units, [](const Unit* unit) { return unit->grouped; });
   for (std::vector<Unit*> rest; units.size() > 1; units = std::move(rest), rest.clear()) {
-    const uint32_t to = slot_[units.front()->steps.front()];
+    const uint32_t to = slot_[units.front()->entries.front()];
     std::vector<Unit*> members;
-    std::vector<Early> early;
+    std::vector<Extension> extensions;
     for (Unit* unit : units) {
-      const bool joins = members.empty() || (unit->floor <= to && move(unit->steps, to, early));
+      const bool joins = members.empty() || (unit->floor <= to && move(unit->entries, to, extensions));
       (joins ? members : rest).push_back(unit);
     }
-    give_back(early, 0);
+    give_back(extensions, 0);
     TRY_STATUS(offer(members));
   }
   return ok();
@@ -312,12 +313,12 @@ std::vector<std::vector<SegmentFuser::Unit*>> SegmentFuser::sharing(std::vector<
   std::map<std::tuple<TensorId, int64_t, int64_t>, size_t> known;
   std::vector<std::vector<Unit*>> out;
   for (Unit& unit : units) {
-    const uint32_t step = unit.steps.front();
-    const Use* use = uses_of(step).data();
-    for (size_t k = 0; k < of(step).inputs.size(); ++k) {
-      if (!of(step).inputs[k].present()) continue;
+    const uint32_t entry = unit.entries.front();
+    const Use* use = uses_of(entry).data();
+    for (size_t k = 0; k < of(entry).inputs.size(); ++k) {
+      if (!of(entry).inputs[k].present()) continue;
       const Use& read = *use++;
-      const galley_operand_rule* rule = input_rule(of(step).op, k);
+      const galley_operand_rule* rule = input_rule(of(entry).op, k);
       if (read.writes || !rule || rule->role != GALLEY_ROLE_ROWS) continue;
       const size_t at = known.try_emplace({read.tensor, read.begin, read.end}, out.size()).first->second;
       if (at == out.size()) out.emplace_back();
@@ -331,26 +332,26 @@ std::vector<std::vector<SegmentFuser::Unit*>> SegmentFuser::sharing(std::vector<
 /// Nodes and chains of one kind in a region: first those that read the same, then all that are left.
 Status SegmentFuser::find_groups() {
   std::map<std::tuple<uint32_t, bool, std::string>, std::vector<Unit>> kinds;
-  for (uint32_t step = 0; step < slot_.size(); ++step) {
-    if (!open(step)) continue;
-    Unit unit = {{step}, {}};
+  for (uint32_t entry = 0; entry < slot_.size(); ++entry) {
+    if (!open(entry)) continue;
+    Unit unit = {{entry}, {}};
     std::string text;
-    if (launch_[step] < 0) {
-      if (!kernels_.takes_groups(of(step).op)) continue;
-      text = of(step).op->name;
+    if (launch_[entry] < 0) {
+      if (!kernels_.takes_groups(of(entry).op)) continue;
+      text = of(entry).op->name;
     } else {
-      const Launch& chain = launches_[static_cast<size_t>(launch_[step])];
-      if (chain.steps.front() != step) continue;
-      unit = {chain.steps, chain.marks};
-      for (const uint32_t link : chain.steps) text += (text.empty() ? "" : ">") + std::string(of(link).op->name);
+      const Launch& chain = launches_[static_cast<size_t>(launch_[entry])];
+      if (chain.entries.front() != entry) continue;
+      unit = {chain.entries, chain.marks};
+      for (const uint32_t link : chain.entries) text += (text.empty() ? "" : ">") + std::string(of(link).op->name);
       if (!kernels_.takes_groups(text)) continue;
     }
-    kinds[{region_[step], source_.recomputed[step], text}].push_back(std::move(unit));
+    kinds[{region_[entry], source_.recomputed[entry], text}].push_back(std::move(unit));
   }
   for (auto& [kind, units] : kinds) {
     std::vector<Unit*> all;
     for (Unit& unit : units) {
-      for (const uint32_t step : unit.steps) unit.floor = std::max(unit.floor, floor(step));
+      for (const uint32_t entry : unit.entries) unit.floor = std::max(unit.floor, floor(entry));
       all.push_back(&unit);
     }
     for (std::vector<Unit*>& same : sharing(units)) TRY_STATUS(group(std::move(same)));
@@ -360,18 +361,18 @@ Status SegmentFuser::find_groups() {
 }
 
 Result<std::vector<Launch>> SegmentFuser::run() {
-  for (uint32_t step = 0; step < slot_.size(); ++step)
+  for (uint32_t entry = 0; entry < slot_.size(); ++entry)
     for (const std::vector<std::string>& links : kernels_.chains())
-      if (open(step) && launch_[step] < 0 && of(step).op->name == links.front() && TRY(try_chain(step, links))) break;
+      if (open(entry) && launch_[entry] < 0 && of(entry).op->name == links.front() && TRY(try_chain(entry, links))) break;
   TRY_STATUS(find_groups());
   std::vector<Launch> out;
-  for (uint32_t step = 0; step < slot_.size(); ++step) {
-    if (launch_[step] < 0) {
-      out.push_back({{step}, 1, {}, nullptr});
+  for (uint32_t entry = 0; entry < slot_.size(); ++entry) {
+    if (launch_[entry] < 0) {
+      out.push_back({{entry}, 1, {}, nullptr});
       continue;
     }
-    Launch& launch = launches_[static_cast<size_t>(launch_[step])];
-    if (!launch.steps.empty() && launch.steps.front() == step) out.push_back(std::move(launch));
+    Launch& launch = launches_[static_cast<size_t>(launch_[entry])];
+    if (!launch.entries.empty() && launch.entries.front() == entry) out.push_back(std::move(launch));
   }
   return out;
 }

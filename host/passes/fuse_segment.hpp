@@ -1,4 +1,4 @@
-// Which steps of a segment can be one launch: by what they use, by the kernels that there are, and by the bytes that live at the time.
+// Which entries of a segment can be one launch: by what they use, by the kernels that there are, and by the bytes that live at the time.
 #pragma once
 
 #include <string>
@@ -39,14 +39,14 @@ class Room {
 class SegmentFuser {
  public:
   /// `apart` is `outline` with outputs in the place of inputs.
-  SegmentFuser(Fuser& fuser, Kernels& kernels, const Outline& outline, const Outline& apart, const StepsOf& source, size_t segment,
+  SegmentFuser(Fuser& fuser, Kernels& kernels, const Outline& outline, const Outline& apart, const Originals& source, size_t segment,
                Room& room);
-  /// The segment's launches in order. All steps are in one.
+  /// The segment's launches in order. All entries are in one.
   Result<std::vector<Launch>> run();
 
  private:
   struct Use {
-    uint32_t step;
+    uint32_t entry;
     TensorId tensor;
     int64_t begin, end;
     bool reads, writes;
@@ -65,17 +65,17 @@ class SegmentFuser {
   };
   void find_uses();
   Index index(bool Use::*counts) const;
-  const Instruction& of(uint32_t step) const { return *source_.instructions[step]; }
-  std::span<const Use> uses_of(uint32_t step) const { return {uses_.data() + first_use_[step], uses_.data() + first_use_[step + 1]}; }
-  bool open(uint32_t step) const;
-  /// The first slot where a step can stand: behind all that it conflicts with, but for what it reads of the links of its chain before it.
-  uint32_t floor(uint32_t step, std::span<const uint32_t> chain = {}) const;
-  Result<bool> try_chain(uint32_t step, const std::vector<std::string>& links);
+  const Instruction& of(uint32_t entry) const { return *source_.instructions[entry]; }
+  std::span<const Use> uses_of(uint32_t entry) const { return {uses_.data() + first_use_[entry], uses_.data() + first_use_[entry + 1]}; }
+  bool open(uint32_t entry) const;
+  /// The first slot where an entry can stand: behind all that it conflicts with, but for what it reads of the links of its chain before it.
+  uint32_t floor(uint32_t entry, std::span<const uint32_t> chain = {}) const;
+  Result<bool> try_chain(uint32_t entry, const std::vector<std::string>& links);
   void mark(Launch& launch) const;
 
   /// A node or a chain that may become one of a group.
   struct Unit {
-    std::vector<uint32_t> steps;
+    std::vector<uint32_t> entries;
     std::vector<Mark> marks;
     uint32_t floor = 0;
     bool grouped = false;
@@ -87,16 +87,16 @@ class SegmentFuser {
   /// The units that read the same, each time that there are several: only what their ops read by rows counts.
   std::vector<std::vector<Unit*>> sharing(std::vector<Unit>& units) const;
 
-  /// A tensor whose life begins earlier, because the step that makes it moves.
-  struct Early {
+  /// The life of a tensor that begins earlier, because the entry that makes it moves.
+  struct Extension {
     TensorId tensor;
     int32_t first, last;  ///< the moments that are new
     int64_t bytes;
   };
-  /// Takes the room that steps need to stand in slot `to`; false, and nothing taken, where there is none.
-  bool move(std::span<const uint32_t> steps, uint32_t to, std::vector<Early>& early);
+  /// Takes the room that entries need to stand in slot `to`; false, and nothing taken, where there is none.
+  bool move(std::span<const uint32_t> entries, uint32_t to, std::vector<Extension>& extensions);
   /// Gives back all but the first ones.
-  void give_back(std::vector<Early>& early, size_t keep);
+  void give_back(std::vector<Extension>& extensions, size_t keep);
   /// Whether the launch has room, with its workspace if it has a kernel; with `take`, it gets it.
   bool has_room(const Launch& launch, bool take);
   Result<bool> accept(Launch launch);
@@ -106,16 +106,16 @@ class SegmentFuser {
   const Outline& outline_;
   const Outline& apart_;
   const Outline::Code& code_;
-  const StepsOf& source_;
+  const Originals& source_;
   size_t segment_;
   Room& room_;
-  std::vector<Use> uses_;  ///< by step
+  std::vector<Use> uses_;  ///< by entry
   std::vector<size_t> first_use_;
   Index readers_, writers_;
-  std::vector<int64_t> widest_;   ///< by tensor: the most bytes that a step which can move uses of it
-  std::vector<uint32_t> region_;  ///< of each step: the first step of its region; nothing moves from one to another
-  std::vector<uint32_t> slot_;    ///< of each step: where it stands
-  std::vector<int64_t> launch_;   ///< of each step: its launch; -1: none yet
+  std::vector<int64_t> widest_;   ///< by tensor: the most bytes that an entry which can move uses of it
+  std::vector<uint32_t> region_;  ///< of each entry: the first entry of its region; nothing moves from one to another
+  std::vector<uint32_t> slot_;    ///< of each entry: where it stands
+  std::vector<int64_t> launch_;   ///< of each entry: its launch; -1: none yet
   std::vector<Launch> launches_;
 };
 

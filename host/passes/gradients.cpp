@@ -13,20 +13,20 @@ void Placer::contributions(const std::vector<Item>& items) {
 /// Where a node writes it.
 Result<Operand> Placer::gradient_here(galley_tensor t, const Range& range, bool adds) {
   if (kind_ != SegmentKind::Micro) return TRY(stage(t, range, adds)).front();
-  const auto [sum, fresh] = sums_.try_emplace(t, no_tensor);
+  const auto [accumulator, fresh] = accumulators_.try_emplace(t, no_tensor);
   if (fresh) {
-    const Operand home = all_of(stored(t)), here = temporary("sum of " + tensors_[t].name, home.dtype, home.shape, tensors_[t].use);
+    const Operand there = all_of(home(t)), here = temporary("sum of " + tensors_[t].name, there.dtype, there.shape, tensors_[t].use);
     program_.tensors[static_cast<size_t>(here.tensor)].owner = Owner::Gradients;
-    sum->second = here.tensor;
-    if (program_.micro_batches > 1) copy(home, here, When::LaterMicroBatches);
+    accumulator->second = here.tensor;
+    if (program_.micro_batches > 1) copy(there, here, When::LaterMicroBatches);
   }
-  return all_of(sum->second);
+  return all_of(accumulator->second);
 }
 
 /// Behind a node that has written it.
 Status Placer::put_gradient_back(galley_tensor t, const Range& range, const Operand& here) {
   if (kind_ != SegmentKind::Micro) return put_back(t, range, {here});
-  if (--contributions_.at(t) == 0) copy(here, all_of(stored(t)));
+  if (--contributions_.at(t) == 0) copy(here, all_of(home(t)));
   return ok();
 }
 

@@ -15,7 +15,7 @@ namespace {
 struct Question {
   Question(const Instruction& i, const std::vector<ProgramTensor>& tensors, int64_t length) {
     key = op_text(i) + " " + std::to_string(i.components);
-    // They stay where they are: nodes point to their operands, and operands that are stored to their components, which come behind.
+    // They stay where they are: nodes point to their operands, and operands in a format to their components, which come behind.
     inputs.reserve(i.inputs.size());
     outputs.reserve(i.outputs.size());
     instruction = &i;
@@ -40,21 +40,21 @@ struct Question {
   Question& operator=(const Question&) = delete;
 
   const galley_operand* describe(const Operand& o, const std::vector<ProgramTensor>& tensors) {
-    if (!o.present() && !o.stored && !o.inner) {
+    if (!o.present() && !o.format && !o.inner) {
       key += "|-";
       return nullptr;
     }
     const uint32_t access = std::max(o.access, o.later);
     const char* name = o.present() ? tensors[static_cast<size_t>(o.tensor)].name.c_str()
-                       : o.stored  ? o.stored->format.c_str()
+                       : o.format  ? o.format->name.c_str()
                                    : names.emplace_back("between " + std::to_string(o.inner)).c_str();
     key += "|" + std::to_string(o.dtype) + "," + std::to_string(access) + "," + std::to_string(o.inner);
     for (const int64_t extent : o.shape) key += "," + std::to_string(extent);
-    if (o.present() && !instruction->parts.empty()) name = shared_name(o, name);
+    if (o.present() && !instruction->nodes.empty()) name = shared_name(o, name);
     operands.push_back(operand_view(o, name, nullptr, access));
-    if (o.stored) {
-      key += "," + o.stored->format + o.stored->attrs.key();
-      operands.back().components = inputs.data() + o.stored->first;
+    if (o.format) {
+      key += "," + o.format->name + o.format->attrs.key();
+      operands.back().components = inputs.data() + o.format->first;
       formats = true;
     }
     return &operands.back();

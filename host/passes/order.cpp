@@ -120,7 +120,7 @@ class Head {
     return rule->flags & GALLEY_OPERAND_SAME_ROWS || x.shape.empty() ? x.count() : x.count() / x.shape.back();
   }
 
-  Ref part(galley_tensor t, const galley_operand_rule* rule, int64_t row, int64_t rows) {
+  Ref range(galley_tensor t, const galley_operand_rule* rule, int64_t row, int64_t rows) {
     if (!t || !split_.contains(t) || rows == total_) return {t, 0, -1};
     if (!interior_.contains(t)) return {t, row, rows};
     const auto [it, fresh] = made_.try_emplace(t, 0);
@@ -141,14 +141,14 @@ class Head {
     item.first_row = row;
     bool by_rows = false;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      item.inputs.push_back(part(node.inputs[i], input_rule(node.op, i), row, rows));
+      item.inputs.push_back(range(node.inputs[i], input_rule(node.op, i), row, rows));
       by_rows = by_rows || (node.inputs[i] && split_.contains(node.inputs[i]));
     }
     if (!by_rows && row > 0) return;  // nothing of it depends on the chunk: done once
     item.accumulate = node.accumulate;
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const galley_operand_rule* rule = output_rule(node.op, i);
-      item.outputs.push_back(part(node.outputs[i], rule, row, rows));
+      item.outputs.push_back(range(node.outputs[i], rule, row, rows));
       if (row > 0 && node.outputs[i] && rule->role == GALLEY_ROLE_REDUCED) item.accumulate |= 1u << i;
     }
     out->push_back(std::move(item));
@@ -231,8 +231,8 @@ Item cast_item(const Compilation& c, const Item& item, Orders& orders) {
 /// a cast: one that is there, or else one in its place.
 std::vector<Item> without_training(const Compilation& c, std::vector<Item> items, Orders& orders, galley_tensor* logits) {
   const Tensors tensors(c.graph, orders);
-  using Part = std::tuple<galley_tensor, int64_t, int64_t>;
-  std::map<std::pair<Part, uint32_t>, Ref> casts;
+  using Range = std::tuple<galley_tensor, int64_t, int64_t>;
+  std::map<std::pair<Range, uint32_t>, Ref> casts;
   std::map<galley_tensor, Ref> handed;
   std::vector<Item> kept;
   const auto keep = [&](Item item) {

@@ -8,7 +8,7 @@
 
 namespace galley {
 
-/// A part of a tensor as an item touches it: all of it, or some rows.
+/// What an item touches of a tensor: all of it, or some rows.
 struct Ref {
   galley_tensor tensor = 0;  ///< 0: absent
   int64_t row = 0;

@@ -10,7 +10,7 @@ namespace {
 using safetensors::Entry;
 
 std::string described(const ProgramTensor& component) {
-  if (const auto dtype = stored_dtype(component.dtype)) return safetensors::describe(*dtype, component.shape);
+  if (const auto dtype = safetensors_dtype(component.dtype)) return safetensors::describe(*dtype, component.shape);
   return dtype_name(component.dtype) + (" " + shape_text(component.shape));
 }
 

@@ -129,6 +129,6 @@ Status alias(Compilation& c);
 /// Lets copies on queues of their own run beside steps: in before they are needed, out while what follows runs; one copy for readers that
 /// are close to each other. No segment takes longer by the target's seconds, and no class more than its limit, or, where it has none, than
 /// what is in flight beyond. The peaks that `decide` shows are those of before.
-Status early(Compilation& c);
+Status overlap(Compilation& c);
 
 }  // namespace galley

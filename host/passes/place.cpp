@@ -6,7 +6,7 @@
 #include "galley/format.h"
 #include "galley/op.h"
 #include "host/base/printable.hpp"
-#include "host/plan/sums.hpp"
+#include "host/plan/checksums.hpp"
 #include "host/plugins/abi.hpp"
 #include "host/plugins/library.hpp"
 
@@ -53,7 +53,7 @@ Status describe(Compilation& c, const Placer& placer) {
   std::map<std::string, const GraphTensor*> named;
   for (galley_tensor t = 1; t <= graph.tensor_count(); ++t) {
     const GraphTensor& x = graph.tensor(t);
-    if (x.kind == GALLEY_KIND_INPUT && t != graph.position) p.inputs.emplace_back(x.name, placer.stored(t));
+    if (x.kind == GALLEY_KIND_INPUT && t != graph.position) p.inputs.emplace_back(x.name, placer.home(t));
     if (x.unused) continue;
     const bool kept = (x.parameter_kind() && x.trainable()) || x.kind == GALLEY_KIND_STATE;
     if (!kept && !x.parameter_kind()) continue;
@@ -73,8 +73,8 @@ Status describe(Compilation& c, const Placer& placer) {
     const GraphTensor& x = graph.tensor(c.decisions.trainable[i]);
     Trained trained;
     trained.name = x.name;
-    trained.parameter = placer.stored(x.id);
-    if (x.gradient) trained.gradient = placer.stored(x.gradient);
+    trained.parameter = placer.home(x.id);
+    if (x.gradient) trained.gradient = placer.home(x.gradient);
     if (!c.squares.empty()) trained.sum_squares = placer.in_readback(c.squares[i]);
     trained.flags = x.flags;
     trained.count = x.count();
@@ -98,15 +98,15 @@ Result<uint32_t> Placer::memory_of(const GraphTensor& t) const {
   return recipe_error("'" + t.name + "': no memory class '" + t.placement + "'");
 }
 
-/// Of a tensor in a format, or of a part of it that has this shape.
+/// The components of a tensor in a format, or of a piece of it that has this shape.
 Result<std::vector<Placer::Component>> Placer::components_of(const GraphTensor& t, const Shape& shape) const {
   const Registered<galley_format> format = c_.plugins.format(t.storage);
-  galley_component parts[GALLEY_MAX_COMPONENTS];
+  galley_component components[GALLEY_MAX_COMPONENTS];
   galley_component* pointers[GALLEY_MAX_COMPONENTS];
   for (size_t i = 0; i < GALLEY_MAX_COMPONENTS; ++i) {
-    parts[i] = new_struct<galley_component>();
-    parts[i].suffix = "";
-    pointers[i] = &parts[i];
+    components[i] = new_struct<galley_component>();
+    components[i].suffix = "";
+    pointers[i] = &components[i];
   }
   uint32_t n = 0;
   const auto attrs = t.storage_attrs.view();
@@ -117,23 +117,24 @@ Result<std::vector<Placer::Component>> Placer::components_of(const GraphTensor& 
   if (n == 0 || n > GALLEY_MAX_COMPONENTS)
     return plugin_error("format '" + t.storage + "' makes " + std::to_string(n) + " components of '" + t.name + "'");
   for (uint32_t i = 0; i < n; ++i)
-    if (!parts[i].suffix || parts[i].rank > GALLEY_MAX_RANK || !galley_dtype_bytes(parts[i].dtype) || parts[i].numbers < 0 ||
-        std::any_of(parts[i].extents, parts[i].extents + parts[i].rank, [](int64_t extent) { return extent < 0; }))
+    if (!components[i].suffix || components[i].rank > GALLEY_MAX_RANK || !galley_dtype_bytes(components[i].dtype) ||
+        components[i].numbers < 0 ||
+        std::any_of(components[i].extents, components[i].extents + components[i].rank, [](int64_t extent) { return extent < 0; }))
       return plugin_error("format '" + t.storage + "' of plugin '" + format.plugin->manifest.id + "': component " + std::to_string(i + 1) +
                           " of '" + t.name + "' has no suffix, or a shape or dtype that makes no sense");
   for (uint32_t i = 0; i < n; ++i)
     for (uint32_t other = 0; other < i; ++other)
-      if (galley_same_text(parts[i].suffix, parts[other].suffix))
+      if (galley_same_text(components[i].suffix, components[other].suffix))
         return plugin_error("format '" + t.storage + "' of plugin '" + format.plugin->manifest.id + "': components " +
                                 std::to_string(other + 1) + " and " + std::to_string(i + 1) + " of '" + t.name + "' have one suffix, '" +
-                                printable(parts[i].suffix, Lines::Escape) + "'",
+                                printable(components[i].suffix, Lines::Escape) + "'",
                             "what is saved of a component is found by it");
   std::vector<Component> out;
   for (uint32_t i = 0; i < n; ++i) {
-    ProgramTensor& made = out.emplace_back(Component{{}, parts[i].numbers}).tensor;
-    made.name = t.name + parts[i].suffix;
-    made.dtype = parts[i].dtype;
-    made.shape.assign(parts[i].extents, parts[i].extents + parts[i].rank);
+    ProgramTensor& made = out.emplace_back(Component{{}, components[i].numbers}).tensor;
+    made.name = t.name + components[i].suffix;
+    made.dtype = components[i].dtype;
+    made.shape.assign(components[i].extents, components[i].extents + components[i].rank);
     made.strategy = who(t.use);
   }
   return out;
@@ -149,7 +150,7 @@ Status Placer::begin(int64_t micro_batches) {
     const uint32_t memory = TRY(memory_of(t));
     const Life life = t.kind != GALLEY_KIND_GRADIENT ? Life::Run : t.immediate ? Life::Segment : Life::Window;
     if (t.storage.empty()) {
-      components_[id] = {add({t.name, t.stored ? t.stored : t.dtype, t.shape, 0, memory, owner_of(graph_, t), life, who(t.use)})};
+      components_[id] = {add({t.name, t.kept_dtype ? t.kept_dtype : t.dtype, t.shape, 0, memory, owner_of(graph_, t), life, who(t.use)})};
       continue;
     }
     for (auto& [component, numbers] : TRY(components_of(t, t.shape))) {
@@ -159,7 +160,7 @@ Status Placer::begin(int64_t micro_batches) {
       components_[id].push_back(add(std::move(component)));
     }
   }
-  program_.scalars = stored(graph_.scalars);
+  program_.scalars = home(graph_.scalars);
   const auto host = [&, memory = c_.target.host_memory()](const char* name, int64_t bytes) {
     return add({name, GALLEY_U8, {bytes}, 0, memory, Owner::Data, Life::Run, ""});
   };
@@ -314,7 +315,7 @@ Status Placer::emit_op(const galley_op* op, const std::string& name, std::vector
   return ok();
 }
 
-Status Placer::inputs(const Item& item, const Range& range, Instruction* i, std::vector<Stored>* stored) {
+Status Placer::inputs(const Item& item, const Range& range, Instruction* i, std::vector<StagedInput>* staged) {
   for (size_t k = 0; k < item.inputs.size(); ++k) {
     const Ref& r = item.inputs[k];
     if (!r.tensor) {
@@ -325,7 +326,7 @@ Status Placer::inputs(const Item& item, const Range& range, Instruction* i, std:
     const bool inout = rule && rule->flags & GALLEY_OPERAND_INOUT;
     const Range mine = range_for(rule, range);
     if (!plain(r.tensor)) {
-      stored->push_back({k, r.tensor, inout, mine, TRY(stage(r.tensor, mine, true))});
+      staged->push_back({k, r.tensor, inout, mine, TRY(stage(r.tensor, mine, true))});
       i->inputs.emplace_back();
       continue;
     }
@@ -367,31 +368,31 @@ Status Placer::emit(const Item& item) {
   i.first_row = item.first_row;
   i.block = node.block;
   i.flops = TRY(item_cost(c_, item)).flops;
-  const Parts parts = TRY(parts_of(item));
-  if (!parts.numbers) return emit(item, {}, std::move(i));
-  for (int64_t first = 0; first < parts.all; first += parts.numbers) {
-    const Range range = {first, std::min(parts.numbers, parts.all - first), parts.rows};
-    Instruction part = i;
-    part.flops *= static_cast<double>(range.count) / static_cast<double>(parts.all);
-    TRY_STATUS(emit(item, range, std::move(part)));
+  const Pieces pieces = TRY(pieces_of(item));
+  if (!pieces.numbers) return emit(item, {}, std::move(i));
+  for (int64_t first = 0; first < pieces.all; first += pieces.numbers) {
+    const Range range = {first, std::min(pieces.numbers, pieces.all - first), pieces.rows};
+    Instruction piece = i;
+    piece.flops *= static_cast<double>(range.count) / static_cast<double>(pieces.all);
+    TRY_STATUS(emit(item, range, std::move(piece)));
   }
   return ok();
 }
 
 Status Placer::emit(const Item& item, const Range& range, Instruction i) {
-  std::vector<Stored> stored;
-  TRY_STATUS(inputs(item, range, &i, &stored));
+  std::vector<StagedInput> staged;
+  TRY_STATUS(inputs(item, range, &i, &staged));
   TRY_STATUS(outputs(item, range, &i));
-  const std::vector<bool> kept = TRY(as_stored(&i, stored));
-  for (size_t k = 0; k < stored.size(); ++k)
-    if (const Stored& s = stored[k]; !kept[k])
-      i.inputs[s.input] = with_access(TRY(numbers_of(s.tensor, s.range, s.parts, true)), s.updated ? GALLEY_READ_WRITE : GALLEY_READ);
+  const std::vector<bool> kept = TRY(keep_formats(&i, staged));
+  for (size_t k = 0; k < staged.size(); ++k)
+    if (const StagedInput& s = staged[k]; !kept[k])
+      i.inputs[s.input] = with_access(TRY(numbers_of(s.tensor, s.range, s.components, true)), s.updated ? GALLEY_READ_WRITE : GALLEY_READ);
   code().push_back(i);
-  for (size_t k = 0; k < stored.size(); ++k) {
-    const Stored& s = stored[k];
+  for (size_t k = 0; k < staged.size(); ++k) {
+    const StagedInput& s = staged[k];
     if (!s.updated) continue;
-    if (!kept[k]) TRY_STATUS(pack(s.tensor, s.range, i.inputs[s.input], s.parts));
-    TRY_STATUS(put_back(s.tensor, s.range, s.parts));
+    if (!kept[k]) TRY_STATUS(pack(s.tensor, s.range, i.inputs[s.input], s.components));
+    TRY_STATUS(put_back(s.tensor, s.range, s.components));
   }
   for (size_t k = 0; k < item.outputs.size(); ++k)
     if (const galley_tensor t = item.outputs[k].tensor; t && !tensors_[t].placement.empty())
@@ -409,16 +410,16 @@ Status Placer::items(SegmentKind kind, const std::vector<Item>& items, std::vect
   return ok();
 }
 
-Status Placer::sums() {
+Status Placer::checksums() {
   const auto rows = static_cast<int64_t>(program_.frozen.size() + program_.trained.size());
-  program_.sums = add({"checksums of weights", GALLEY_I32, {rows, 2}, 0, 0, Owner::Data, Life::Run, ""});
+  program_.checksums = add({"checksums of weights", GALLEY_I32, {rows, 2}, 0, 0, Owner::Data, Life::Run, ""});
   for (const SegmentKind kind : {SegmentKind::Frozen, SegmentKind::Trained}) {
     if (kind == SegmentKind::Trained && !c_.trains()) continue;
     kind_ = kind;
-    for (const WeightSum& s : weight_sums(program_, kind))
-      if (s.sum.present())
+    for (const WeightChecksum& s : weight_checksums(program_, kind))
+      if (s.checksum.present())
         TRY_STATUS(
-            emit_op(c_.roles.checksum, "checksum of " + program_.tensors[static_cast<size_t>(s.weight)].name, {s.bytes}, {s.sum}, {}));
+            emit_op(c_.roles.checksum, "checksum of " + program_.tensors[static_cast<size_t>(s.weight)].name, {s.bytes}, {s.checksum}, {}));
   }
   return ok();
 }
@@ -468,7 +469,7 @@ Status place(Compilation& c) {
   }
   if (c.saves()) TRY_STATUS(placer.export_tensors());
   TRY_STATUS(describe(c, placer));
-  if (c.options.purpose != Purpose::Gradients) TRY_STATUS(placer.sums());
+  if (c.options.purpose != Purpose::Gradients) TRY_STATUS(placer.checksums());
   return ok();
 }
 

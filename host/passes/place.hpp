@@ -33,15 +33,16 @@ class Placer {
   void read_back(SegmentKind kind);
   /// A number of the block, there.
   Operand in_readback(galley_tensor t) const;
-  /// Checksums of the program's weights: those of frozen ones and of trained ones.
-  Status sums();
+  /// Adds the segments that make the checksums of frozen and of trained weights.
+  Status checksums();
   /// Writes of everything that is saved, each after the nodes that make its value.
   Status export_tensors();
   /// `t` must outlive its segment: it is read after the program has run.
   void keep(galley_tensor t) { outlives_.insert(t); }
   /// A range of a tensor as program operand.
   Result<Operand> locate(galley_tensor t) { return operand({t, 0, -1}, nullptr); }
-  TensorId stored(galley_tensor t) const { return components_.at(t).front(); }
+  /// The tensor that a graph tensor's numbers lie in; of one in a format, that of the first component.
+  TensorId home(galley_tensor t) const { return components_.at(t).front(); }
   const std::vector<TensorId>& components(galley_tensor t) const { return components_.at(t); }
   /// Of the segment placed last: the transients' tensors, by graph tensor.
   std::vector<TensorId> transients() const;
@@ -51,7 +52,7 @@ class Placer {
     TensorId tensor;
     int64_t offset;
   };
-  /// Which of a tensor's numbers: all, or those that one part of an update is about, as rows or as a list.
+  /// Which of a tensor's numbers: all, or those that one piece of an update is about, as rows or as a list.
   struct Range {
     int64_t first = 0, count = -1;  ///< −1: all
     bool rows = false;
@@ -61,7 +62,7 @@ class Placer {
     int64_t first_row(const Shape& whole) const;  ///< of a list: the first number
   };
   /// How an update is split; 0 numbers: it is not.
-  struct Parts {
+  struct Pieces {
     int64_t numbers = 0, all = 0;
     bool rows = false;
   };
@@ -70,12 +71,12 @@ class Placer {
     int64_t numbers;  ///< that one element stands for
   };
   /// An input of a node whose numbers do not simply lie where kernels compute.
-  struct Stored {
+  struct StagedInput {
     size_t input;
     galley_tensor tensor;
     bool updated;  ///< in place
     Range range;
-    std::vector<Operand> parts;  ///< its components in the computing class
+    std::vector<Operand> components;  ///< in the memory class that computes
   };
   TensorId add(ProgramTensor tensor);
   std::string who(int use) const { return label(c_.strategies, use); }
@@ -87,7 +88,7 @@ class Placer {
   Slot slot(galley_tensor t);
   bool handed(galley_tensor t) const;  ///< from the window part to another one
   Result<Operand> operand(const Ref& ref, const galley_operand_rule* rule);
-  Status inputs(const Item& item, const Range& range, Instruction* instruction, std::vector<Stored>* stored);
+  Status inputs(const Item& item, const Range& range, Instruction* instruction, std::vector<StagedInput>* staged);
   Status outputs(const Item& item, const Range& range, Instruction* instruction);
   Status emit(const Item& item);
   Status emit(const Item& item, const Range& range, Instruction instruction);
@@ -99,7 +100,7 @@ class Placer {
   Result<const galley_op*> op(const std::string& name, const std::string& needed_by) const;
 
   // place_files.cpp
-  std::vector<ProgramTensor> stored_as(galley_tensor t) const;
+  std::vector<ProgramTensor> component_tensors(galley_tensor t) const;
   std::string suffix(galley_tensor t, size_t component) const;
   void read_file(const GraphTensor& t, const std::string& suffix, const Operand& to);
   Status initialize(galley_tensor t, const Operand& value);
@@ -110,8 +111,8 @@ class Placer {
   uint32_t file_dtype(const std::vector<galley_tensor>& saved) const;
   Result<Operand> exported(galley_tensor t, const std::map<galley_tensor, galley_tensor>& values, std::set<galley_node>* done);
 
-  // stream.cpp: updates in parts.
-  Result<Parts> parts_of(const Item& item) const;
+  // stream.cpp: updates in pieces.
+  Result<Pieces> pieces_of(const Item& item) const;
   Result<bool> splits(galley_tensor t, int64_t numbers, bool rows) const;
   static Range range_for(const galley_operand_rule* rule, const Range& range);
   static Operand range_of(Operand operand, const Range& range);
@@ -123,13 +124,13 @@ class Placer {
   // stage.cpp: memory classes and formats.
   Result<std::vector<Operand>> homes(galley_tensor t, const Range& range) const;
   Result<std::vector<Operand>> stage(galley_tensor t, const Range& range, bool read);
-  Result<Operand> numbers_of(galley_tensor t, const Range& range, const std::vector<Operand>& parts, bool read);
+  Result<Operand> numbers_of(galley_tensor t, const Range& range, const std::vector<Operand>& components, bool read);
   Result<Operand> read(galley_tensor t);
-  Status pack(galley_tensor t, const Range& range, const Operand& value, const std::vector<Operand>& parts);
-  Status put_back(galley_tensor t, const Range& range, const std::vector<Operand>& parts);
-  bool in_format(const Stored& stored) const;
-  Instruction with_stored(const Instruction& instruction, const std::vector<Stored>& stored, uint32_t kept) const;
-  Result<std::vector<bool>> as_stored(Instruction* instruction, const std::vector<Stored>& stored);
+  Status pack(galley_tensor t, const Range& range, const Operand& value, const std::vector<Operand>& components);
+  Status put_back(galley_tensor t, const Range& range, const std::vector<Operand>& components);
+  bool in_format(const StagedInput& input) const;
+  Instruction with_formats(const Instruction& instruction, const std::vector<StagedInput>& staged, uint32_t kept) const;
+  Result<std::vector<bool>> keep_formats(Instruction* instruction, const std::vector<StagedInput>& staged);
   enum class When : uint8_t { Always, LaterMicroBatches };
   void copy(const Operand& from, const Operand& to, When when = When::Always);
   Operand temporary(const std::string& name, uint32_t dtype, const Shape& shape, int use);
@@ -144,7 +145,7 @@ class Placer {
   SegmentKind kind_ = SegmentKind::Load;
   std::map<galley_tensor, std::vector<TensorId>> components_;  // of what lives for the run or a window
   std::map<galley_tensor, TensorId> local_;                    // transients of the segment at hand
-  std::map<galley_tensor, TensorId> sums_;                     // of gradients that lie elsewhere: where micro adds them up
+  std::map<galley_tensor, TensorId> accumulators_;             // where micro adds up gradients that lie elsewhere
   std::map<galley_tensor, size_t> contributions_;              // to them that are still to come
   std::set<galley_tensor> outlives_;
   uint32_t events_ = 0;

@@ -9,7 +9,7 @@
 
 namespace galley {
 
-std::vector<ProgramTensor> Placer::stored_as(galley_tensor id) const {
+std::vector<ProgramTensor> Placer::component_tensors(galley_tensor id) const {
   std::vector<ProgramTensor> out;
   for (const TensorId c : components_.at(id)) out.push_back(program_.tensors[static_cast<size_t>(c)]);
   return out;
@@ -61,19 +61,19 @@ Status Placer::load() {
     if (t.slice_of || t.numbers_of || t.unused ||
         (t.kind != GALLEY_KIND_PARAMETER && t.kind != GALLEY_KIND_STATE && t.kind != GALLEY_KIND_CONSTANT))
       continue;
-    const std::vector<Operand> parts = TRY(stage(id, {}, false));
+    const std::vector<Operand> components = TRY(stage(id, {}, false));
     const bool reads = !t.source.empty();
-    if (reads && !t.storage.empty() && TRY(files.hold(t, stored_as(id)))) {
-      for (size_t k = 0; k < parts.size(); ++k) read_file(t, suffix(id, k), parts[k]);
-    } else if (reads && t.stored) {  // in the dtype that is kept
-      read_file(t, "", parts.front());
+    if (reads && !t.storage.empty() && TRY(files.hold(t, component_tensors(id)))) {
+      for (size_t k = 0; k < components.size(); ++k) read_file(t, suffix(id, k), components[k]);
+    } else if (reads && t.kept_dtype) {
+      read_file(t, "", components.front());
     } else {
-      const Operand value = TRY(numbers_of(id, {}, parts, false));
+      const Operand value = TRY(numbers_of(id, {}, components, false));
       if (reads) read_file(t, "", value);
       else TRY_STATUS(initialize(id, value));
-      TRY_STATUS(pack(id, {}, value, parts));
+      TRY_STATUS(pack(id, {}, value, components));
     }
-    TRY_STATUS(put_back(id, {}, parts));
+    TRY_STATUS(put_back(id, {}, components));
   }
   if (!steps()) return ok();
   AttrList zero;
@@ -91,11 +91,11 @@ Status Placer::refresh(SegmentKind kind) {
     if (t.kind != GALLEY_KIND_CONSTANT || t.unused) continue;
     for (const galley_tensor in : t.initializer_inputs) changes[id] = changes[id] || changes[base(in)];
     if (!changes[id] || t.numbers_of) continue;
-    const std::vector<Operand> parts = TRY(stage(id, {}, false));
-    const Operand value = TRY(numbers_of(id, {}, parts, false));
+    const std::vector<Operand> components = TRY(stage(id, {}, false));
+    const Operand value = TRY(numbers_of(id, {}, components, false));
     TRY_STATUS(initialize(id, value));
-    TRY_STATUS(pack(id, {}, value, parts));
-    TRY_STATUS(put_back(id, {}, parts));
+    TRY_STATUS(pack(id, {}, value, components));
+    TRY_STATUS(put_back(id, {}, components));
   }
   return ok();
 }
@@ -192,12 +192,12 @@ Status Placer::export_tensors() {
       return ok();
     };
     const std::string entry = t.file_name.empty() ? t.name : t.file_name;
-    if (!graph_.exported_stored.contains(id) || values.contains(id)) {
+    if (!graph_.exported_in_format.contains(id) || values.contains(id)) {
       TRY_STATUS(write(TRY(exported(id, values, &done)), entry, dtypes.at(graph_.file_of(id))));
       continue;
     }
-    const std::vector<Operand> parts = TRY(stage(id, {}, true));
-    for (size_t k = 0; k < parts.size(); ++k) TRY_STATUS(write(parts[k], entry + suffix(id, k), parts[k].dtype));
+    const std::vector<Operand> components = TRY(stage(id, {}, true));
+    for (size_t k = 0; k < components.size(); ++k) TRY_STATUS(write(components[k], entry + suffix(id, k), components[k].dtype));
   }
   return check_files(saved);
 }

@@ -1,5 +1,5 @@
-// Updates of tensors that lie where nothing computes, in parts: while one part is updated, the next one comes and the last one goes. GPT-2
-// 124M with its optimizer states in a second memory needs 903 MB of the first one in parts, and 1,192 MB as a whole (golden plans).
+// Updates of tensors that lie where nothing computes, in pieces: while one piece is updated, the next one comes and the last one goes. GPT-2
+// 124M with its optimizer states in a second memory needs 903 MB of the first one in pieces, and 1,192 MB as a whole (golden plans).
 #include <algorithm>
 #include <numeric>
 
@@ -10,13 +10,13 @@
 namespace galley {
 namespace {
 
-/// A part is what the link carries in so long: enough to hide what beginning a copy costs (some 10 µs), short enough for many parts of a
+/// A piece is what the link carries in so long: enough to hide what beginning a copy costs (some 10 µs), short enough for many pieces of a
 /// large tensor.
-constexpr double kPartSeconds = 1e-3;
-/// Elements: parts begin where vectors do.
-constexpr int64_t kPartMultiple = 64;
+constexpr double kPieceSeconds = 1e-3;
+/// Elements: pieces begin where vectors do.
+constexpr int64_t kPieceMultiple = 64;
 /// Of one update: a program stays small however slow a link is.
-constexpr int64_t kMostParts = 256;
+constexpr int64_t kMostPieces = 256;
 
 /// The least common multiple, or `most` if it is larger.
 int64_t multiple_of(int64_t a, int64_t b, int64_t most) {
@@ -38,8 +38,8 @@ int64_t grain_of(const galley_op* op, const Shape& shape) {
 
 }  // namespace
 
-/// Whether parts of so many numbers have components of their own: whole elements, in the shapes that the format gives a tensor of a part's
-/// shape. What is packed with random bits has to draw them by what comes before the part.
+/// Whether pieces of so many numbers have components of their own: whole elements, in the shapes that the format gives a tensor of a piece's
+/// shape. What is packed with random bits has to draw them by what comes before the piece.
 Result<bool> Placer::splits(galley_tensor id, int64_t numbers, bool rows) const {
   const GraphTensor& of = tensors_[base(id)];
   if (of.storage.empty()) return true;
@@ -49,27 +49,27 @@ Result<bool> Placer::splits(galley_tensor id, int64_t numbers, bool rows) const 
   const std::vector<Component> whole = TRY(components_of(of, of.shape));
   for (const int64_t count : {of.count(), numbers, of.count() % numbers}) {
     if (!count) continue;
-    const std::vector<Component> part = TRY(components_of(of, count == of.count() ? of.shape : Range{0, count, rows}.shape(of.shape)));
-    if (part.size() != whole.size()) return false;
-    for (size_t k = 0; k < part.size(); ++k) {
+    const std::vector<Component> piece = TRY(components_of(of, count == of.count() ? of.shape : Range{0, count, rows}.shape(of.shape)));
+    if (piece.size() != whole.size()) return false;
+    for (size_t k = 0; k < piece.size(); ++k) {
       const int64_t each = whole[k].numbers;
-      if (each < 1 || numbers % each || part[k].numbers != each || part[k].tensor.dtype != whole[k].tensor.dtype ||
-          elements(part[k].tensor.shape) != (count + each - 1) / each)
+      if (each < 1 || numbers % each || piece[k].numbers != each || piece[k].tensor.dtype != whole[k].tensor.dtype ||
+          elements(piece[k].tensor.shape) != (count + each - 1) / each)
         return false;
     }
   }
   return true;
 }
 
-/// Parts are multiples of the op's grain and of the blocks of the formats. Operands in rows have one shape; of the others none is a sum
-/// over rows. A format may have parts as rows only.
-Result<Placer::Parts> Placer::parts_of(const Item& item) const {
+/// Pieces are multiples of the op's grain and of the blocks of the formats. Operands in rows have one shape; of the others none is a sum
+/// over rows. A format may have pieces as rows only.
+Result<Placer::Pieces> Placer::pieces_of(const Item& item) const {
   const galley_op* op = item.node->op;
-  if (item.node->section != Section::Update || op->flags & GALLEY_OP_RANDOM) return Parts();
+  if (item.node->section != Section::Update || op->flags & GALLEY_OP_RANDOM) return Pieces();
   const Shape* shape = nullptr;
   double most = 0;
   std::vector<galley_tensor> in_rows;
-  const auto takes_parts = [&](const Ref& r, const galley_operand_rule* rule) -> Result<bool> {
+  const auto takes_pieces = [&](const Ref& r, const galley_operand_rule* rule) -> Result<bool> {
     if (!r.tensor) return true;
     const GraphTensor &t = tensors_[r.tensor], &of = tensors_[base(r.tensor)];
     if (!rule || r.rows >= 0) return false;
@@ -82,33 +82,33 @@ Result<Placer::Parts> Placer::parts_of(const Item& item) const {
     int64_t bytes = 0;
     for (const TensorId c : components_.at(of.id)) bytes += program_.tensors[static_cast<size_t>(c)].bytes;
     const double carried =
-        kPartSeconds * std::min(memory.in_bandwidth, memory.out_bandwidth) * static_cast<double>(t.count()) / static_cast<double>(bytes);
+        kPieceSeconds * std::min(memory.in_bandwidth, memory.out_bandwidth) * static_cast<double>(t.count()) / static_cast<double>(bytes);
     most = most > 0 ? std::min(most, carried) : carried;
     return true;
   };
   for (size_t k = 0; k < item.inputs.size(); ++k)
-    if (!TRY(takes_parts(item.inputs[k], input_rule(op, k)))) return Parts();
+    if (!TRY(takes_pieces(item.inputs[k], input_rule(op, k)))) return Pieces();
   for (size_t k = 0; k < item.outputs.size(); ++k)
-    if (!TRY(takes_parts(item.outputs[k], output_rule(op, k)))) return Parts();
+    if (!TRY(takes_pieces(item.outputs[k], output_rule(op, k)))) return Pieces();
   const int64_t all = shape ? elements(*shape) : 0, grain = shape ? grain_of(op, *shape) : 0;
-  if (grain <= 0 || all == 0 || most <= 0) return Parts();
-  most = std::max(most, static_cast<double>(all) / static_cast<double>(kMostParts));
-  if (most >= static_cast<double>(all)) return Parts();
+  if (grain <= 0 || all == 0 || most <= 0) return Pieces();
+  most = std::max(most, static_cast<double>(all) / static_cast<double>(kMostPieces));
+  if (most >= static_cast<double>(all)) return Pieces();
 
   for (const bool rows : {false, true}) {
     if (!rows && op->grain == GALLEY_GRAIN_ROW) continue;
-    int64_t multiple = multiple_of(grain, rows ? columns(*shape) : kPartMultiple, all);
+    int64_t multiple = multiple_of(grain, rows ? columns(*shape) : kPieceMultiple, all);
     for (const galley_tensor t : in_rows) {
       if (const GraphTensor& of = tensors_[base(t)]; !of.storage.empty())
         for (const Component& c : TRY(components_of(of, of.shape)))
           if (c.numbers > 0) multiple = multiple_of(multiple, c.numbers, all);
     }
-    const int64_t part = std::max(multiple, static_cast<int64_t>(most) / multiple * multiple);
-    bool each = part < all;
-    for (size_t k = 0; each && k < in_rows.size(); ++k) each = TRY(splits(in_rows[k], part, rows));
-    if (each) return Parts{part, all, rows};
+    const int64_t piece = std::max(multiple, static_cast<int64_t>(most) / multiple * multiple);
+    bool each = piece < all;
+    for (size_t k = 0; each && k < in_rows.size(); ++k) each = TRY(splits(in_rows[k], piece, rows));
+    if (each) return Pieces{piece, all, rows};
   }
-  return Parts();
+  return Pieces();
 }
 
 Shape Placer::Range::shape(const Shape& whole) const {
@@ -118,7 +118,7 @@ Shape Placer::Range::shape(const Shape& whole) const {
 
 int64_t Placer::Range::first_row(const Shape& whole) const { return rows ? first / whole.back() : first; }
 
-/// A part of an update has all of what is not in rows.
+/// A piece of an update has all of what is not in rows.
 Placer::Range Placer::range_for(const galley_operand_rule* rule, const Range& range) {
   return rule && rule->role == GALLEY_ROLE_ROWS ? range : Range();
 }

@@ -9,14 +9,14 @@ namespace galley {
 namespace {
 
 /// Sections that run as one: what one of them leaves, the next one finds.
-enum class Part : uint8_t { None, Window, Micro, Update, Export, Sample };
-Part part_of(Section s) {
+enum class Scope : uint8_t { None, Window, Micro, Update, Export, Sample };
+Scope scope_of(Section s) {
   switch (s) {
-    case Section::Window: return Part::Window;
-    case Section::Update: return Part::Update;
-    case Section::Export: return Part::Export;
-    case Section::Sample: return Part::Sample;
-    default: return Part::Micro;
+    case Section::Window: return Scope::Window;
+    case Section::Update: return Scope::Update;
+    case Section::Export: return Scope::Export;
+    case Section::Sample: return Scope::Sample;
+    default: return Scope::Micro;
   }
 }
 
@@ -159,8 +159,8 @@ class Verifier {
   /// What the window part will write has no writer before there is one.
   bool written(galley_tensor t, const GraphNode& before) const {
     if (!writer_[t]) return graph_.section(Section::Window).empty() && graph_.tensor(t).use != no_use && !graph_.tensor(t).producer;
-    const Part writer = part_of(graph_.node(writer_[t]).section), reader = part_of(before.section);
-    return writer == reader || (writer == Part::Window && (reader == Part::Micro || reader == Part::Update));
+    const Scope writer = scope_of(graph_.node(writer_[t]).section), reader = scope_of(before.section);
+    return writer == reader || (writer == Scope::Window && (reader == Scope::Micro || reader == Scope::Update));
   }
 
   Status check_input(const GraphNode& node, size_t i) {
@@ -175,7 +175,7 @@ class Verifier {
       return wrong(node, "reads '" + t.name + "', which no node writes");
     }
     if (t.kind == GALLEY_KIND_GRADIENT && !writer_[t.id]) return wrong(node, "reads '" + t.name + "', which no node has written");
-    if (t.kind == GALLEY_KIND_GRADIENT && part_of(node.section) != Part::Micro && node.section != Section::Update)
+    if (t.kind == GALLEY_KIND_GRADIENT && scope_of(node.section) != Scope::Micro && node.section != Section::Update)
       return wrong(node,
                    "reads '" + t.name + "', which is gone when the " + section_names[static_cast<size_t>(node.section)] + " part runs");
     const galley_operand_rule* rule = input_rule(node.op, i);

@@ -77,11 +77,13 @@ class ProgramCheck {
     }
     for (const TensorId id : {program_.logits, program_.sample_logits})
       if (id != no_tensor && !exists(id)) return plan_error("the logits are tensor " + std::to_string(id) + ", which does not exist");
-    if (program_.sums != no_tensor) {
-      if (!exists(program_.sums)) return plan_error("the checksums are tensor " + std::to_string(program_.sums) + ", which does not exist");
+    if (program_.checksums != no_tensor) {
+      if (!exists(program_.checksums))
+        return plan_error("the checksums are tensor " + std::to_string(program_.checksums) + ", which does not exist");
       const auto rows = static_cast<int64_t>(program_.frozen.size() + program_.trained.size());
-      if (const ProgramTensor& sums = tensor(program_.sums); sums.life != Life::Run || sums.bytes < rows * program_.sum_bytes)
-        return plan_error("'" + sums.name + "' has to live for the whole run and hold " + std::to_string(rows) + " checksums");
+      if (const ProgramTensor& checksums = tensor(program_.checksums);
+          checksums.life != Life::Run || checksums.bytes < rows * program_.checksum_bytes)
+        return plan_error("'" + checksums.name + "' has to live for the whole run and hold " + std::to_string(rows) + " checksums");
     }
     for (const Trained& trained : program_.trained)
       if (trained.sum_squares.present() && !exists(trained.sum_squares.tensor))
@@ -163,20 +165,20 @@ class ProgramCheck {
     return std::ranges::any_of(link.outputs, same) || (between.present() && std::ranges::any_of(link.inputs, same));
   }
 
-  /// Operands belong to parts, and what lies between the links of a chain is made by a link before the one that reads it.
-  Status check_parts(const std::string& at, const Instruction& code) const {
+  /// Operands belong to nodes, and what lies between the links of a chain is made by a link before the one that reads it.
+  Status check_nodes(const std::string& at, const Instruction& code) const {
     size_t inputs = 0, outputs = 0;
-    for (const PartNode& part : code.parts) {
-      inputs += part.inputs;
-      outputs += part.outputs;
+    for (const LaunchNode& node : code.nodes) {
+      inputs += node.inputs;
+      outputs += node.outputs;
     }
     const size_t links = std::max<size_t>(code.links, 1);
-    const bool one = code.parts.empty();
+    const bool one = code.nodes.empty();
     if (!one && (inputs != code.inputs.size() || outputs != code.outputs.size()))
       return plan_error(at + " has nodes with " + std::to_string(inputs) + " inputs and " + std::to_string(outputs) + " outputs, and " +
                         std::to_string(code.inputs.size()) + " and " + std::to_string(code.outputs.size()) + " operands");
-    if (one ? code.links != 1 : code.parts.size() % links != 0 || code.components != 0 || code.action != Action::Kernel)
-      return plan_error(at + " has " + std::to_string(code.parts.size()) + " nodes in chains of " + std::to_string(code.links));
+    if (one ? code.links != 1 : code.nodes.size() % links != 0 || code.components != 0 || code.action != Action::Kernel)
+      return plan_error(at + " has " + std::to_string(code.nodes.size()) + " nodes in chains of " + std::to_string(code.links));
     const std::vector<NodeOf> nodes = nodes_of(code);
     for (size_t n = 0; n < nodes.size(); ++n)
       for (const Operand& o : nodes[n].inputs) {
@@ -226,7 +228,7 @@ class ProgramCheck {
     } else if (code.queue != 0 && code.action != Action::Kernel) {
       return plan_error(at + ": files are read and written by the host, not on queue " + std::to_string(code.queue));
     }
-    TRY_STATUS(check_parts(at, code));
+    TRY_STATUS(check_nodes(at, code));
     const uint32_t bit = 1u << static_cast<uint32_t>(kind);
     for (const auto* operands : {&code.inputs, &code.outputs})
       for (const Operand& operand : *operands) {

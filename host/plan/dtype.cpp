@@ -28,7 +28,7 @@ uint32_t dtype_of(safetensors::Dtype dtype) {
   return 0;
 }
 
-std::optional<safetensors::Dtype> stored_dtype(uint32_t dtype) {
+std::optional<safetensors::Dtype> safetensors_dtype(uint32_t dtype) {
   using safetensors::Dtype;
   switch (dtype) {
     case GALLEY_F64: return Dtype::F64;

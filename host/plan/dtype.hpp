@@ -17,7 +17,7 @@ bool is_floating(uint32_t dtype);
 /// The dtype as GALLEY_…; Bool is U8.
 uint32_t dtype_of(safetensors::Dtype dtype);
 /// As it is written to a file; nullopt for dtypes that safetensors does not have (U16, U32).
-std::optional<safetensors::Dtype> stored_dtype(uint32_t dtype);
+std::optional<safetensors::Dtype> safetensors_dtype(uint32_t dtype);
 
 /// Whether a tensor of a file can be read into an operand: both floating, or both the same.
 bool convertible(uint32_t from, uint32_t to);

@@ -32,7 +32,7 @@ class Dump {
   }
   std::string operand(const Operand& o, bool micro) const {
     if (!o.present() && o.inner) return "between " + dtype_text(o.dtype) + shape_text(o.shape);
-    if (!o.present()) return o.stored ? "as " + o.stored->format : "-";
+    if (!o.present()) return o.format ? "as " + o.format->name : "-";
     std::string access = o.inner && o.access == GALLEY_READ ? "between" : access_name(o.access);
     if (micro && program_.micro_batches > 1 && o.later != o.access) access += std::string("/") + access_name(o.later);
     return access + " " + place(o.tensor, o.offset) + " " + dtype_text(o.dtype) + shape_text(o.shape);
@@ -61,14 +61,14 @@ class Dump {
     auto operands = [&](std::span<const Operand> inputs, std::span<const Operand> outputs) {
       return (inputs.empty() ? "" : ": " + list(inputs)) + (outputs.empty() ? "" : " -> " + list(outputs));
     };
-    if (code.parts.empty()) text += operands(code.inputs, code.outputs);
+    if (code.nodes.empty()) text += operands(code.inputs, code.outputs);
     if (code.workspace != no_tensor)
       text +=
           " | " + place(code.workspace, 0) + " " + std::to_string(program_.tensors[static_cast<size_t>(code.workspace)].bytes) + " bytes";
     if (code.constants != no_tensor)
       text +=
           " | " + place(code.constants, 0) + " " + std::to_string(program_.tensors[static_cast<size_t>(code.constants)].bytes) + " bytes";
-    if (!code.parts.empty())
+    if (!code.nodes.empty())
       for (const NodeOf& node : nodes_of(code))
         text += "\n  " + std::string(node.op->name) + " '" + node.name + "'" + operands(node.inputs, node.outputs);
     return text;

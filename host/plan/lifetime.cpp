@@ -36,7 +36,7 @@ void learn(Knowledge& to, const Knowledge& from) {
 
 void find_uses(const Outline::Code& segment, size_t kind, int32_t begin, Uses& uses) {
   size_t queues = 1;
-  for (const Outline::Step& code : segment.steps) queues = std::max<size_t>(queues, code.queue + 1);
+  for (const Outline::Entry& code : segment.entries) queues = std::max<size_t>(queues, code.queue + 1);
   // A Copy with an event on queue 0 counts as work of one more queue that knows all that queue 0 does.
   const size_t aside = queues;
   std::vector<Knowledge> known(queues + 1, Knowledge(queues + 1, -1));
@@ -45,16 +45,16 @@ void find_uses(const Outline::Code& segment, size_t kind, int32_t begin, Uses& u
     size_t queue;
     int32_t at;
     int32_t from;
-    const Outline::Step* code;
+    const Outline::Entry* code;
   };
   std::vector<Flight> flights;
   auto land = [&](const Flight& flight, int32_t moment) {
     for (const TensorId t : segment.of(*flight.code)) uses.touch(t, kind, flight.from, moment);
   };
 
-  const auto size = static_cast<int32_t>(segment.steps.size());
+  const auto size = static_cast<int32_t>(segment.entries.size());
   for (int32_t i = 0; i < size; ++i) {
-    const Outline::Step& code = segment.steps[static_cast<size_t>(i)];
+    const Outline::Entry& code = segment.entries[static_cast<size_t>(i)];
     const int32_t now = begin + i;
     const bool has_event = code.action == Action::Copy && code.event != 0;
     const size_t queue = code.queue == 0 && has_event ? aside : code.queue;
@@ -92,7 +92,7 @@ Timeline timeline_of(const Outline& outline) {
   Timeline timeline;
   for (size_t i = 0; i < outline.segments.size(); ++i) {
     timeline.begin[i] = timeline.end;
-    timeline.end += static_cast<int32_t>(outline.segments[i].steps.size());
+    timeline.end += static_cast<int32_t>(outline.segments[i].entries.size());
   }
   return timeline;
 }

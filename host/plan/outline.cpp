@@ -15,8 +15,8 @@ void visit_ids(Program& p, Visit&& visit) {
       visit(i.workspace);
       visit(i.constants);
     }
-  for (TensorId* id :
-       {&p.scalars, &p.step_image, &p.readback, &p.window, &p.corpus, &p.staging, &p.logits, &p.sample_logits, &p.sample_position, &p.sums})
+  for (TensorId* id : {&p.scalars, &p.step_image, &p.readback, &p.window, &p.corpus, &p.staging, &p.logits, &p.sample_logits,
+                       &p.sample_position, &p.checksums})
     visit(*id);
   for (auto& [name, id] : p.inputs) visit(id);
   for (auto& [name, id] : p.resume) visit(id);
@@ -44,16 +44,16 @@ std::vector<T> moved(std::vector<T>&& from, const std::vector<TensorId>& numbers
 
 Outline::Code outline_of(const Segment& segment) {
   Outline::Code out;
-  out.steps.reserve(segment.code.size());
+  out.entries.reserve(segment.code.size());
   for (const Instruction& i : segment.code) {
-    Outline::Step step = {i.action, i.queue, i.event, static_cast<uint32_t>(out.touched.size()), 0};
+    Outline::Entry entry = {i.action, i.queue, i.event, static_cast<uint32_t>(out.touched.size()), 0};
     for (const Operand& o : i.inputs)
       if (o.present()) out.touched.push_back(o.tensor);
     for (const Operand& o : i.outputs)
       if (o.present()) out.touched.push_back(o.tensor);
     if (i.workspace != no_tensor) out.touched.push_back(i.workspace);
-    step.end = static_cast<uint32_t>(out.touched.size());
-    out.steps.push_back(step);
+    entry.end = static_cast<uint32_t>(out.touched.size());
+    out.entries.push_back(entry);
   }
   return out;
 }

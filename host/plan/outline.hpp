@@ -17,7 +17,8 @@ struct Outline {
     uint32_t memory = 0;
     Life life = Life::Segment;
   };
-  struct Step {
+  /// What is left of an instruction.
+  struct Entry {
     Action action = Action::Kernel;
     uint32_t queue = 0;
     uint32_t event = 0;
@@ -25,9 +26,9 @@ struct Outline {
   };
   /// The instructions of a segment.
   struct Code {
-    std::vector<Step> steps;
-    std::vector<TensorId> touched;  ///< of each step: inputs, outputs, workspace; absent operands are left out
-    std::span<const TensorId> of(const Step& step) const { return {touched.data() + step.begin, touched.data() + step.end}; }
+    std::vector<Entry> entries;
+    std::vector<TensorId> touched;  ///< of each entry: inputs, outputs, workspace; absent operands are left out
+    std::span<const TensorId> of(const Entry& entry) const { return {touched.data() + entry.begin, touched.data() + entry.end}; }
   };
   std::array<Code, segment_count> segments;
   std::vector<Tensor> tensors;
@@ -36,7 +37,7 @@ struct Outline {
 };
 
 Outline outline_of(const Program& program);
-/// The steps of one segment.
+/// The entries of one segment.
 Outline::Code outline_of(const Segment& segment);
 
 /// The order of tensors in which two programs that differ only in how they number theirs are the same: what lives for the run or a window

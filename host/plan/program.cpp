@@ -131,22 +131,22 @@ galley_operand operand_view(const Operand& operand, const char* name, void* data
   out.dtype = operand.dtype;
   out.access = access;
   if (operand.inner && !operand.present()) out.flags = GALLEY_OPERAND_NO_MEMORY;
-  if (operand.stored) {
-    out.format = operand.stored->format.c_str();
-    out.n_components = static_cast<uint32_t>(operand.stored->count);
-    out.attrs = operand.stored->view.data();
-    out.n_attrs = static_cast<uint32_t>(operand.stored->view.size());
+  if (operand.format) {
+    out.format = operand.format->name.c_str();
+    out.n_components = static_cast<uint32_t>(operand.format->count);
+    out.attrs = operand.format->view.data();
+    out.n_attrs = static_cast<uint32_t>(operand.format->view.size());
   }
   return out;
 }
 
 std::vector<NodeOf> nodes_of(const Instruction& i) {
-  if (i.parts.empty())
+  if (i.nodes.empty())
     return {{i.name, i.op, i.attrs, i.flags, i.first_row, i.block, std::span(i.inputs).first(i.inputs.size() - i.components), i.outputs}};
   std::vector<NodeOf> out;
-  out.reserve(i.parts.size());
+  out.reserve(i.nodes.size());
   size_t input = 0, output = 0;
-  for (const PartNode& p : i.parts) {
+  for (const LaunchNode& p : i.nodes) {
     out.push_back({p.name, p.op, p.attrs, p.flags, p.first_row, p.block, std::span(i.inputs).subspan(input, p.inputs),
                    std::span(i.outputs).subspan(output, p.outputs)});
     input += p.inputs;
@@ -157,7 +157,7 @@ std::vector<NodeOf> nodes_of(const Instruction& i) {
 
 std::string op_text(const Instruction& i) {
   std::string text = i.op->name;
-  for (size_t k = 1; k < i.links; ++k) text += std::string(">") + i.parts[k].op->name;
+  for (size_t k = 1; k < i.links; ++k) text += std::string(">") + i.nodes[k].op->name;
   return text;
 }
 

@@ -81,8 +81,8 @@ class AttrList {
 };
 
 /// The format of an operand, and which of the instruction's inputs are its components, in the format's order.
-struct StoredAs {
-  std::string format;
+struct OperandFormat {
+  std::string name;
   AttrList attrs;                        ///< the format's options
   std::vector<const galley_attr*> view;  ///< of them
   size_t first = 0, count = 0;
@@ -98,9 +98,9 @@ struct Operand {
   uint32_t dtype = GALLEY_F32;
   uint32_t access = GALLEY_READ;  ///< no_access: of a copy that the first micro-batch leaves out
   uint32_t later = GALLEY_READ;   ///< access in the second and later micro-batches
-  /// Of an operand that its kernel reads as it is stored: shape and dtype are those of the numbers, the bytes are further inputs. Else
-  /// null.
-  std::shared_ptr<const StoredAs> stored;
+  /// Its kernel reads the operand in this format: shape and dtype are those of the numbers, and the bytes are further inputs. Null: the
+  /// operand's bytes are its numbers.
+  std::shared_ptr<const OperandFormat> format;
   /// > 0: numbers what lies between two links of the chain that the instruction is. As an input, an earlier link makes it. Without a tensor
   /// it has no memory, since nothing else reads it.
   uint32_t inner = 0;
@@ -111,7 +111,7 @@ struct Operand {
   int64_t bytes() const { return elements(shape) * galley_dtype_bytes(dtype); }
 };
 
-/// What a plugin is shown of an operand; its components, where it is stored in a format, are the caller's to add.
+/// What a plugin is shown of an operand; its components, where it has a format, are the caller's to add.
 galley_operand operand_view(const Operand& operand, const char* name, void* data, uint32_t access);
 
 enum class Action : uint8_t {
@@ -123,15 +123,15 @@ enum class Action : uint8_t {
   Write,   ///< export: inputs[0] into `file` under `entry`, converted to `file_dtype`
 };
 
-/// One node of an instruction that does several.
-struct PartNode {
+/// One of several nodes that one launch runs.
+struct LaunchNode {
   std::string name;
   const galley_op* op = nullptr;
   AttrList attrs;
   uint32_t flags = 0;
   int64_t first_row = 0;
   int64_t block = -1;
-  size_t inputs = 0, outputs = 0;  ///< so many operands, behind those of the parts before it
+  size_t inputs = 0, outputs = 0;  ///< so many operands, behind those of the nodes before it
 };
 
 struct Instruction {
@@ -144,12 +144,12 @@ struct Instruction {
   bool varies = false;     ///< Kernel: it has other bytes in another run
   int64_t priority = 0;    ///< Kernel: what it answered with
   std::vector<Operand> inputs;
-  size_t components = 0;  ///< so many of the last inputs are components of operands that are read as they are stored; no inputs of the op
+  size_t components = 0;         ///< so many of the last inputs are components of operands in formats; no inputs of the op
   std::vector<Operand> outputs;  ///< an operand that is updated in place stands among the inputs with READ_WRITE
   AttrList attrs;
   /// The nodes of a group or a chain: chain by chain, each of `links` nodes. Empty: the instruction is one node, which `op`, `attrs`,
   /// `flags`, `first_row` and `block` describe.
-  std::vector<PartNode> parts;
+  std::vector<LaunchNode> nodes;
   size_t links = 1;
   TensorId workspace = no_tensor;
   TensorId constants = no_tensor;  ///< of the whole run; the kernel's `prepare` fills them
@@ -168,7 +168,7 @@ struct Instruction {
   bool recomputed = false;  ///< a clone that runs forward again for backward
 };
 
-/// A node of an instruction: all of it, or one of its parts. Points into the instruction.
+/// A node of an instruction: all of it, or one of its `nodes`. Points into the instruction.
 struct NodeOf {
   const std::string& name;
   const galley_op* op;
@@ -269,8 +269,8 @@ struct Program {
   std::vector<TensorId> frozen;
   /// Checksums: a row, I32 (2), for each of `frozen`, then for each of `trained`. The segments of their names make those of what lies
   /// where kernels compute; the others are for the host to make.
-  TensorId sums = no_tensor;
-  static constexpr int64_t sum_bytes = 8;
+  TensorId checksums = no_tensor;
+  static constexpr int64_t checksum_bytes = 8;
   std::vector<Document> documents;
   std::vector<Metric> metrics;
   std::vector<StopFlag> stops;

@@ -4,8 +4,8 @@
 #include <unordered_map>
 
 #include "host/plan/check.hpp"
+#include "host/plan/checksums.hpp"
 #include "host/plan/stamps.hpp"
-#include "host/plan/sums.hpp"
 
 namespace galley {
 namespace {
@@ -332,8 +332,8 @@ class Replay {
                         " is still under way when the segment ends: queue 0 has not waited for it");
     }
     if (kind == SegmentKind::Frozen || kind == SegmentKind::Trained)
-      for (const WeightSum& s : weight_sums(program_, kind))
-        if (s.sum.present()) TRY_STATUS(read_by_host(s.sum));
+      for (const WeightChecksum& s : weight_checksums(program_, kind))
+        if (s.checksum.present()) TRY_STATUS(read_by_host(s.checksum));
     if (kind == SegmentKind::Micro && program_.logits != no_tensor) TRY_STATUS(read_by_host(program_.logits));
     if (kind == SegmentKind::Sample && program_.sample_logits != no_tensor) TRY_STATUS(read_by_host(program_.sample_logits));
     return ok();

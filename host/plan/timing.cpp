@@ -15,7 +15,7 @@ std::string_view arithmetic_of(uint32_t dtype, const AttrList& attrs) {
 
 std::string_view arithmetic_of(const Instruction& code) {
   for (const Operand& input : code.inputs) {
-    const auto known = arithmetic_of(input.dtype, code.parts.empty() ? code.attrs : code.parts[0].attrs);
+    const auto known = arithmetic_of(input.dtype, code.nodes.empty() ? code.attrs : code.nodes[0].attrs);
     if (!known.empty()) return known;
   }
   return "f32";
@@ -28,7 +28,7 @@ double arithmetic_seconds(const Program& program, SegmentKind kind, const Target
   return sum;
 }
 
-double step_seconds(const Program& program, const Instruction& code, const Target& target) {
+double instruction_seconds(const Program& program, const Instruction& code, const Target& target) {
   const auto class_of = [&](const Operand& o) -> const MemoryClass& {
     return target.memories[program.tensors[static_cast<size_t>(o.tensor)].memory];
   };
@@ -54,7 +54,7 @@ double segment_seconds(const Program& program, SegmentKind kind, const Target& t
       if (const auto event = events.find(code.event); event != events.end()) clock = std::max(clock, event->second);
       continue;
     }
-    clock += step_seconds(program, code, target);
+    clock += instruction_seconds(program, code, target);
     if (code.event != 0) events[code.event] = clock;
   }
   return *std::max_element(clocks.begin(), clocks.end());

@@ -16,7 +16,7 @@ std::string_view arithmetic_of(const Instruction& code);
 
 /// A kernel: the larger of its FLOPs by the peak of its arithmetic and of its operands' bytes by the bandwidth of class 0. A copy: its
 /// bytes by the bandwidth of the link. 0 for others: files are not the device's affair. [plan-time] Pure.
-double step_seconds(const Program& program, const Instruction& code, const Target& target);
+double instruction_seconds(const Program& program, const Instruction& code, const Target& target);
 
 /// From the segment's begin to the end of its last instruction. Each queue runs its instructions in order, one at a time; a Wait lets its
 /// queue go on when the work before the event is over. [plan-time] Pure.

@@ -6,8 +6,8 @@
 #include <map>
 #include <set>
 
-#include "host/base/new_file.hpp"
 #include "host/base/json.hpp"
+#include "host/base/new_file.hpp"
 #include "host/plan/timing.hpp"
 #include "host/session/study.hpp"
 
@@ -75,7 +75,7 @@ Launches launches_of(const Program& program) {
     for (const Instruction& i : program.segment(kind).code) {
       if (i.action != Action::Kernel) continue;
       out.launches += times;
-      out.nodes += times * static_cast<int64_t>(std::max<size_t>(i.parts.size(), 1));
+      out.nodes += times * static_cast<int64_t>(std::max<size_t>(i.nodes.size(), 1));
       if (i.varies) {
         out.varying += times;
         out.varying_kernels.insert(i.kernel->name);

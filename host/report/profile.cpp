@@ -42,50 +42,50 @@ std::string percent(double share) { return share > 0 ? line("%.1f %%", 100 * sha
 
 }  // namespace
 
-void Profile::add(std::span<const TimedStep> steps) {
-  if (steps.empty()) return;
-  if (steps.front().segment == SegmentKind::Window && ++steps_ == 2) {
+void Profile::add(std::span<const TimedInstruction> timed) {
+  if (timed.empty()) return;
+  if (timed.front().segment == SegmentKind::Window && ++steps_ == 2) {
     ops_.clear();
     strategies_.clear();
     seconds_ = 0;
   }
   double end = 0;
-  for (const TimedStep& step : steps) {
-    const Instruction& i = program_.segment(step.segment).code[step.instruction];
-    const double seconds = step.end - step.begin, bytes = bytes_of(i);
-    end = std::max(end, step.end);
+  for (const TimedInstruction& instruction : timed) {
+    const Instruction& i = program_.segment(instruction.segment).code[instruction.instruction];
+    const double seconds = instruction.end - instruction.begin, bytes = bytes_of(i);
+    end = std::max(end, instruction.end);
     const std::string op = i.action == Action::Copy ? "copies between memories" : op_text(i);
-    for (Sum* sum : {&ops_[op], &strategies_[whose(i, step.segment)]}) {
-      ++sum->launches;
-      sum->seconds += seconds;
-      sum->flops += i.flops;
-      sum->bytes += bytes;
-      sum->ideal_flops_seconds += i.flops / target_.peak_flops(arithmetic_of(i));
+    for (Total* total : {&ops_[op], &strategies_[whose(i, instruction.segment)]}) {
+      ++total->launches;
+      total->seconds += seconds;
+      total->flops += i.flops;
+      total->bytes += bytes;
+      total->ideal_flops_seconds += i.flops / target_.peak_flops(arithmetic_of(i));
     }
   }
   seconds_ += end;
 }
 
-std::string Profile::table(const char* title, const Sums& sums) const {
-  std::vector<std::pair<std::string, Sum>> rows(sums.begin(), sums.end());
+std::string Profile::table(const char* title, const Totals& totals) const {
+  std::vector<std::pair<std::string, Total>> rows(totals.begin(), totals.end());
   std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
   size_t width = std::char_traits<char>::length(title);
-  for (const auto& [name, sum] : rows) width = std::max(width, name.size());
+  for (const auto& [name, total] : rows) width = std::max(width, name.size());
   const auto steps = static_cast<double>(std::max<int64_t>(1, steps_ - 1));
   std::string out = line("  %-*s %9s %10s %8s %9s %8s %8s %8s\n", static_cast<int>(width), title, "launches", "ms", "time", "GFLOP/s",
                          "of peak", "GB/s", "of peak");
-  for (const auto& [name, sum] : rows) {
-    const bool timed = sum.seconds > 0;
+  for (const auto& [name, total] : rows) {
+    const bool timed = total.seconds > 0;
     out += line("  %-*s %9.4g %10.3f %8s %9.1f %8s %8.1f %8s\n", static_cast<int>(width), name.c_str(),
-                static_cast<double>(sum.launches) / steps, 1e3 * sum.seconds / steps,
-                percent(seconds_ > 0 ? sum.seconds / seconds_ : 0).c_str(), timed ? 1e-9 * sum.flops / sum.seconds : 0,
-                percent(timed ? sum.ideal_flops_seconds / sum.seconds : 0).c_str(), timed ? 1e-9 * sum.bytes / sum.seconds : 0,
-                (percent(timed ? sum.bytes / target_.bandwidth() / sum.seconds : 0) + (above(sum) ? "*" : "")).c_str());
+                static_cast<double>(total.launches) / steps, 1e3 * total.seconds / steps,
+                percent(seconds_ > 0 ? total.seconds / seconds_ : 0).c_str(), timed ? 1e-9 * total.flops / total.seconds : 0,
+                percent(timed ? total.ideal_flops_seconds / total.seconds : 0).c_str(), timed ? 1e-9 * total.bytes / total.seconds : 0,
+                (percent(timed ? total.bytes / target_.bandwidth() / total.seconds : 0) + (above(total) ? "*" : "")).c_str());
   }
   return out;
 }
 
-bool Profile::above(const Sum& sum) const { return sum.seconds > 0 && sum.bytes > target_.bandwidth() * sum.seconds; }
+bool Profile::above(const Total& total) const { return total.seconds > 0 && total.bytes > target_.bandwidth() * total.seconds; }
 
 std::string Profile::text() const {
   if (steps_ == 0) return "";
@@ -104,21 +104,21 @@ std::string Profile::notes() const {
   return out;
 }
 
-void Trace::add(std::span<const TimedStep> steps) {
-  if (steps.empty()) return;
-  if (steps.front().segment == SegmentKind::Window && ++steps_ == kFirst) {
+void Trace::add(std::span<const TimedInstruction> timed) {
+  if (timed.empty()) return;
+  if (timed.front().segment == SegmentKind::Window && ++steps_ == kFirst) {
     events_.clear();  // of the first step
     offset_ = 0;
   }
   if (steps_ > kLast) return;
   double end = 0;
-  for (const TimedStep& step : steps) {
-    const Instruction& i = program_.segment(step.segment).code[step.instruction];
-    end = std::max(end, step.end);
-    events_ += line(",\n{\"ph\": \"X\", \"pid\": 0, \"tid\": %u, \"ts\": %.3f, \"dur\": %.3f, ", step.queue, 1e6 * (offset_ + step.begin),
-                    1e6 * (step.end - step.begin));
+  for (const TimedInstruction& instruction : timed) {
+    const Instruction& i = program_.segment(instruction.segment).code[instruction.instruction];
+    end = std::max(end, instruction.end);
+    events_ += line(",\n{\"ph\": \"X\", \"pid\": 0, \"tid\": %u, \"ts\": %.3f, \"dur\": %.3f, ", instruction.queue,
+                    1e6 * (offset_ + instruction.begin), 1e6 * (instruction.end - instruction.begin));
     events_ += "\"name\": " + json_quote(i.name) + ", \"cat\": " + json_quote(i.action == Action::Copy ? "copy" : op_text(i)) +
-               ", \"args\": {\"segment\": " + json_quote(segment_names[static_cast<size_t>(step.segment)]);
+               ", \"args\": {\"segment\": " + json_quote(segment_names[static_cast<size_t>(instruction.segment)]);
     if (i.kernel) events_ += ", \"kernel\": " + json_quote(i.kernel->name);
     if (!i.strategy.empty()) events_ += ", \"strategy\": " + json_quote(i.strategy);
     events_ += "}}";

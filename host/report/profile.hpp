@@ -18,26 +18,26 @@ class Profile {
  public:
   /// Both outlive it.
   Profile(const Program& program, const Target& target) : program_(program), target_(target) {}
-  void add(std::span<const TimedStep> steps);
+  void add(std::span<const TimedInstruction> timed);
   /// Tables of time, arithmetic and traffic beside what the target can do; "" if nothing ran.
   std::string text() const;
 
  private:
-  struct Sum {
+  struct Total {
     int64_t launches = 0;
     double seconds = 0;
     double flops = 0, bytes = 0;
     double ideal_flops_seconds = 0;  ///< that the arithmetic takes at the peak of its dtype
   };
-  using Sums = std::map<std::string, Sum>;
-  std::string table(const char* title, const Sums& sums) const;
+  using Totals = std::map<std::string, Total>;
+  std::string table(const char* title, const Totals& totals) const;
   /// Whether it moved more bytes than the target's memory can.
-  bool above(const Sum& sum) const;
+  bool above(const Total& total) const;
   std::string notes() const;
 
   const Program& program_;
   const Target& target_;
-  Sums ops_, strategies_;
+  Totals ops_, strategies_;
   int64_t steps_ = 0;  ///< that have begun
   double seconds_ = 0;
 };
@@ -49,7 +49,7 @@ class Trace {
   static constexpr int64_t kFirst = 2, kLast = 4;
 
   Trace(NewFile file, const Program& program) : file_(std::move(file)), program_(program) {}
-  void add(std::span<const TimedStep> steps);
+  void add(std::span<const TimedInstruction> timed);
   /// Writes the file.
   Status finish();
 

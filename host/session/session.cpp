@@ -9,7 +9,7 @@
 
 #include "host/base/ordered.hpp"
 #include "host/exec/convert.hpp"
-#include "host/exec/weight_sums.hpp"
+#include "host/exec/weight_checksums.hpp"
 #include "host/plugins/host_table.hpp"
 
 namespace galley {
@@ -111,9 +111,9 @@ Status Session::start() {
   // All of them, trained ones too: a run that continues from other weights than it began with is another run.
   info_.weights = proof_->frozen();
   const std::vector<Trained>& trained = study_.program.trained;
-  std::vector<uint64_t> sums(trained.size());
-  TRY_STATUS(WeightSums(*executor_, SegmentKind::Trained).take(sums));
-  for (size_t i = 0; i < sums.size(); ++i) info_.weights[trained[i].name] = sums[i];
+  std::vector<uint64_t> checksums(trained.size());
+  TRY_STATUS(WeightChecksums(*executor_, SegmentKind::Trained).take(checksums));
+  for (size_t i = 0; i < checksums.size(); ++i) info_.weights[trained[i].name] = checksums[i];
   return ok();
 }
 
@@ -150,13 +150,13 @@ std::string Session::place_of(const std::string& weight) const {
 
 Status Session::check_frozen(const StateInfo& saved, const std::filesystem::path& state) {
   const std::vector<TensorId>& frozen = study_.program.frozen;
-  std::vector<uint64_t> sums(frozen.size());
-  TRY_STATUS(WeightSums(*executor_, SegmentKind::Frozen).take(sums));
+  std::vector<uint64_t> checksums(frozen.size());
+  TRY_STATUS(WeightChecksums(*executor_, SegmentKind::Frozen).take(checksums));
   std::vector<std::string> changed;
   for (size_t i = 0; i < frozen.size(); ++i) {
     const std::string& name = study_.program.tensors[static_cast<size_t>(frozen[i])].name;
     const auto then = saved.weights.find(name);
-    if (then != saved.weights.end() && then->second != sums[i]) changed.push_back(name);
+    if (then != saved.weights.end() && then->second != checksums[i]) changed.push_back(name);
   }
   if (changed.empty()) return ok();
   return recipe_error(place_of(changed[0]) + " is not what it was when " + state.parent_path().parent_path().string() +
@@ -167,7 +167,7 @@ Status Session::check_frozen(const StateInfo& saved, const std::filesystem::path
 
 Status Session::load_weights(const std::filesystem::path& state) {
   TRY_STATUS(check_frozen(TRY(read_state(state)), state));
-  TRY_STATUS(load_state(state, study_.program, executor_->machine(), StatePart::Some));
+  TRY_STATUS(load_state(state, study_.program, executor_->machine(), StateTensors::Some));
   return executor_->run(SegmentKind::Refresh);
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <queue>
 
-#include "host/text/steps.hpp"
+#include "host/text/stages.hpp"
 
 namespace galley {
 namespace {

@@ -12,12 +12,12 @@
 namespace galley {
 
 /// An object of the file, and where it stands there ("pre_tokenizer.pretokenizers[1]").
-class Part {
+class JsonObject {
  public:
   /// One of several kinds, which its "type" tells apart.
-  static Result<Part> of(const Value& value, const std::string& where);
+  static Result<JsonObject> of(const Value& value, const std::string& where);
   /// One that may have no "type".
-  static Result<Part> plain(const Value& value, const std::string& where);
+  static Result<JsonObject> plain(const Value& value, const std::string& where);
 
   const std::string& type() const { return type_; }
   const std::string& where() const { return where_; }
@@ -40,7 +40,7 @@ class Part {
 
  private:
   OptionReader options() const;
-  Part(const Table& table, std::string where) : table_(&table), where_(std::move(where)) {}
+  JsonObject(const Table& table, std::string where) : table_(&table), where_(std::move(where)) {}
   const Table* table_;
   std::string where_, type_;
 };

@@ -10,7 +10,7 @@
 #include "host/base/result.hpp"
 #include "host/text/added_tokens.hpp"
 #include "host/text/bpe.hpp"
-#include "host/text/steps.hpp"
+#include "host/text/stages.hpp"
 
 namespace galley {
 

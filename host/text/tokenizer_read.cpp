@@ -30,7 +30,7 @@ Result<std::pair<std::string, std::string>> merge_of(const Value& value, const s
   return recipe_error(where + " is not a pair of tokens");
 }
 
-Result<BpeOptions> bpe_options(const Part& model) {
+Result<BpeOptions> bpe_options(const JsonObject& model) {
   BpeOptions out;
   out.fuse_unknown = TRY(model.flag("fuse_unk", false));
   out.byte_fallback = TRY(model.flag("byte_fallback", false));
@@ -61,7 +61,7 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& ori
 }
 
 Status Tokenizer::read_root(const Value& root) {
-  const Part file = TRY(Part::plain(root, "the file"));
+  const JsonObject file = TRY(JsonObject::plain(root, "the file"));
   if (!file.field("model")) return recipe_error("there is no 'model'", "a tokenizer.json of the tokenizers library has one");
   for (const char* name : {"truncation", "padding"})
     if (file.field(name)) return recipe_error(std::string(name) + " is not supported: lengths are the recipe's", "set it to null");
@@ -80,7 +80,7 @@ Status Tokenizer::read_root(const Value& root) {
 }
 
 Status Tokenizer::read_model(const Value& spec) {
-  const Part model = TRY(Part::plain(spec, "model"));
+  const JsonObject model = TRY(JsonObject::plain(spec, "model"));
   // Old files do not say the type of their BPE.
   if (model.type() != "BPE" && (!model.type().empty() || !model.field("merges"))) return model.unsupported({"BPE"});
   BpeOptions options = TRY(bpe_options(model));
@@ -109,7 +109,7 @@ Status Tokenizer::read_model(const Value& spec) {
 
 Status Tokenizer::read_added(const List& list) {
   for (size_t i = 0; i < list.size(); ++i) {
-    const Part spec = TRY(Part::plain(list[i], "added_tokens[" + std::to_string(i) + "]"));
+    const JsonObject spec = TRY(JsonObject::plain(list[i], "added_tokens[" + std::to_string(i) + "]"));
     AddedToken token;
     token.id = TRY(token_id(spec.field("id"), spec.where()));
     token.content = TRY(spec.text("content"));
@@ -132,37 +132,37 @@ void Tokenizer::name_token(TokenId id, const std::string& text) {
 }
 
 Status Tokenizer::read_post(const Value& spec, const std::string& where) {
-  const Part part = TRY(Part::of(spec, where));
-  if (part.type() == "ByteLevel") return ok();  // moves offsets only
-  if (part.type() == "Sequence") {
-    const List& steps = *TRY(part.list("processors"));
+  const JsonObject object = TRY(JsonObject::of(spec, where));
+  if (object.type() == "ByteLevel") return ok();  // moves offsets only
+  if (object.type() == "Sequence") {
+    const List& steps = *TRY(object.list("processors"));
     for (size_t i = 0; i < steps.size(); ++i) TRY_STATUS(read_post(steps[i], where + ".processors[" + std::to_string(i) + "]"));
     return ok();
   }
-  if (part.type() != "TemplateProcessing") return part.unsupported({"ByteLevel", "Sequence", "TemplateProcessing"});
+  if (object.type() != "TemplateProcessing") return object.unsupported({"ByteLevel", "Sequence", "TemplateProcessing"});
   return read_template(spec, where);
 }
 
 /// "single": special tokens around { "Sequence": … }, each { "SpecialToken": { "id": NAME } }; "special_tokens" has the ids of a name.
 Status Tokenizer::read_template(const Value& spec, const std::string& where) {
-  const Part part = TRY(Part::of(spec, where));
+  const JsonObject object = TRY(JsonObject::of(spec, where));
   std::vector<TokenId> before, behind;
   bool seen = false;
-  for (const Value& value : *TRY(part.list("single"))) {
-    const Part piece = TRY(Part::plain(value, where + ".single"));
+  for (const Value& value : *TRY(object.list("single"))) {
+    const JsonObject piece = TRY(JsonObject::plain(value, where + ".single"));
     if (piece.field("Sequence") && !seen) {
       seen = true;
       continue;
     }
-    if (!piece.field("SpecialToken")) return part.wrong("'single' has to be special tokens around one sequence");
-    const std::string name = TRY(TRY(Part::plain(*piece.field("SpecialToken"), piece.where())).text("id"));
-    const Table& specials = *TRY(part.table("special_tokens"));
+    if (!piece.field("SpecialToken")) return object.wrong("'single' has to be special tokens around one sequence");
+    const std::string name = TRY(TRY(JsonObject::plain(*piece.field("SpecialToken"), piece.where())).text("id"));
+    const Table& specials = *TRY(object.table("special_tokens"));
     const auto special = specials.find(name);
-    if (special == specials.end()) return part.wrong("'special_tokens' does not say the ids of '" + name + "'");
-    const Part entry = TRY(Part::plain(special->second, where + ".special_tokens['" + name + "']"));
+    if (special == specials.end()) return object.wrong("'special_tokens' does not say the ids of '" + name + "'");
+    const JsonObject entry = TRY(JsonObject::plain(special->second, where + ".special_tokens['" + name + "']"));
     for (const Value& id : *TRY(entry.list("ids"))) (seen ? behind : before).push_back(TRY(token_id(&id, entry.where())));
   }
-  if (!seen) return part.wrong("'single' has no sequence");
+  if (!seen) return object.wrong("'single' has no sequence");
   // Of several templates, each goes around what the one before it made.
   before_.insert(before_.begin(), before.begin(), before.end());
   behind_.insert(behind_.end(), behind.begin(), behind.end());

@@ -67,8 +67,8 @@ TEST(Convert, SaysWhatItCannotDo) {
   EXPECT_TRUE(convertible(GALLEY_F64, GALLEY_BF16));
   EXPECT_TRUE(convertible(GALLEY_U8, GALLEY_U8));
   EXPECT_FALSE(convertible(GALLEY_I32, GALLEY_F32));
-  EXPECT_FALSE(stored_dtype(GALLEY_U16));
-  EXPECT_EQ(dtype_of(*stored_dtype(GALLEY_BF16)), GALLEY_BF16);
+  EXPECT_FALSE(safetensors_dtype(GALLEY_U16));
+  EXPECT_EQ(dtype_of(*safetensors_dtype(GALLEY_BF16)), GALLEY_BF16);
 }
 
 }  // namespace

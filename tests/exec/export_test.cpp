@@ -137,12 +137,12 @@ TEST(Export, RoundsOnceToTheFilesDtype) {
     ASSERT_TRUE(reader.ok());
     const safetensors::Entry* found = reader->find("w");
     ASSERT_TRUE(found && found->dtype == safetensors::Dtype::BF16);
-    std::vector<uint16_t> stored(many);
-    ASSERT_TRUE(reader->read(*found, std::as_writable_bytes(std::span(stored))).ok());
-    EXPECT_EQ(stored[0], 0x3F80);         // 1
-    EXPECT_EQ(stored[256], 0x4380);       // 257 lies between 256 and 258: to even
-    EXPECT_EQ(stored[258], 0x4382);       // 259: to 260
-    EXPECT_EQ(stored[many - 1], 0x471C);  // 40,000 becomes 39,936
+    std::vector<uint16_t> saved(many);
+    ASSERT_TRUE(reader->read(*found, std::as_writable_bytes(std::span(saved))).ok());
+    EXPECT_EQ(saved[0], 0x3F80);         // 1
+    EXPECT_EQ(saved[256], 0x4380);       // 257 lies between 256 and 258: to even
+    EXPECT_EQ(saved[258], 0x4382);       // 259: to 260
+    EXPECT_EQ(saved[many - 1], 0x471C);  // 40,000 becomes 39,936
 
     b.program.segment(SegmentKind::Export).code[1].file_dtype = GALLEY_F16;
     const fs::path other = small::scratch();

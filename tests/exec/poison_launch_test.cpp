@@ -78,15 +78,15 @@ struct Launch {
         const Operand write = b.write(s);
         outputs.push_back(between(write, kept, kept ? 0 : 1));
         inputs.push_back(between(b.read(s), kept, 1));
-        code.parts.push_back({"one " + n, nullptr, {}, 0, 0, -1, 1, 1});
+        code.nodes.push_back({"one " + n, nullptr, {}, 0, 0, -1, 1, 1});
       }
       outputs.push_back(b.write(y));
-      code.parts.push_back({"last " + n, nullptr, {}, 0, 0, -1, 1, 1});
+      code.nodes.push_back({"last " + n, nullptr, {}, 0, 0, -1, 1, 1});
       made.push_back(y);
     }
     const TensorId work = b.tensor("work", {16}, life);
     Instruction& launch = b.kernel(SegmentKind::Eval, kernel, inputs, outputs);
-    launch.parts = code.parts;
+    launch.nodes = code.nodes;
     launch.links = links;
     launch.workspace = work;
     // The inputs are dead by now.

@@ -11,7 +11,7 @@
 #include <stdexcept>
 
 #include "galley/checksum.h"
-#include "host/plan/sums.hpp"
+#include "host/plan/checksums.hpp"
 
 namespace galley::small {
 namespace {
@@ -211,7 +211,7 @@ TensorId Builder::tensor(const std::string& name, Shape shape, Life life, uint32
 
 Operand Builder::operand(TensorId tensor, uint32_t access, uint32_t later) const {
   const ProgramTensor& t = program.tensors[static_cast<size_t>(tensor)];
-  return {.tensor = tensor, .offset = 0, .shape = t.shape, .dtype = t.dtype, .access = access, .later = later, .stored = nullptr};
+  return {.tensor = tensor, .offset = 0, .shape = t.shape, .dtype = t.dtype, .access = access, .later = later, .format = nullptr};
 }
 
 Instruction& Builder::instruction(SegmentKind kind, Action action) {
@@ -348,10 +348,11 @@ void Builder::own_steps(double scale) {
 }
 
 void Builder::sum_weights() {
-  program.sums = tensor("checksums", {static_cast<int64_t>(program.frozen.size() + program.trained.size()), 2}, Life::Run, 0, GALLEY_I32);
+  program.checksums =
+      tensor("checksums", {static_cast<int64_t>(program.frozen.size() + program.trained.size()), 2}, Life::Run, 0, GALLEY_I32);
   for (const SegmentKind kind : {SegmentKind::Frozen, SegmentKind::Trained})
-    for (const WeightSum& s : weight_sums(program, kind))
-      if (s.sum.present()) kernel(kind, checksum, {s.bytes}, {s.sum});
+    for (const WeightChecksum& s : weight_checksums(program, kind))
+      if (s.checksum.present()) kernel(kind, checksum, {s.bytes}, {s.checksum});
 }
 
 Operand Builder::of(const ScalarSlot& slot, uint32_t access) const {
@@ -362,7 +363,7 @@ Operand Builder::of(const ScalarSlot& slot, uint32_t access) const {
           .dtype = slot.dtype,
           .access = access,
           .later = access,
-          .stored = nullptr};
+          .format = nullptr};
 }
 
 Operand Builder::scalar(uint32_t which, uint32_t access) const {

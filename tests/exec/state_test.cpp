@@ -130,7 +130,7 @@ TEST(State, AProgramThatKeepsLessReadsItsPart) {
   Running r(model.b);
   ASSERT_TRUE(r.executor->load().ok());
   EXPECT_FALSE(load_state(state, r.builder.program, r.executor->machine()).ok());
-  EXPECT_TRUE(load_state(state, r.builder.program, r.executor->machine(), StatePart::Some).ok());
+  EXPECT_TRUE(load_state(state, r.builder.program, r.executor->machine(), StateTensors::Some).ok());
   EXPECT_EQ(r.values(model.w)[10], 2 + 6 * 10.5f);
   EXPECT_EQ(r.values(model.m), Floats(3, 0));
 }

@@ -454,10 +454,10 @@ TEST_F(Verbs, KeysOfTheConfiguration) {
   expect_refused({{"another value", config("bits", "8"), "config: 'bits' is set to 4 already, not 8"}});
 }
 
-TEST_F(Verbs, WhatIsStoredIsAParameters) {
-  const auto stored = [&](galley_tensor t) { return [&, t](galley_error* e) { return verbs.export_stored(graph.handle(), t, e); }; };
-  expect_refused(
-      {{"none", stored(nowhere), "export_stored: no such parameter"}, {"a state", stored(number), "export_stored: no such parameter"}});
+TEST_F(Verbs, WhatIsSavedInAFormatIsAParameter) {
+  const auto in_format = [&](galley_tensor t) { return [&, t](galley_error* e) { return verbs.export_stored(graph.handle(), t, e); }; };
+  expect_refused({{"none", in_format(nowhere), "export_stored: no such parameter"},
+                  {"a state", in_format(number), "export_stored: no such parameter"}});
   galley_error error = GALLEY_ERROR_INIT;
   EXPECT_EQ(verbs.export_stored(graph.handle(), parameter, &error), GALLEY_OK) << error.text;
 }

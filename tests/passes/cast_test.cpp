@@ -47,7 +47,7 @@ TEST_F(Cast, AProductReadsBoth) {
   EXPECT_EQ(derived.kind, uint32_t{GALLEY_KIND_CONSTANT});
   EXPECT_EQ(derived.initializer, "copy");
   EXPECT_EQ(derived.initializer_inputs, std::vector<galley_tensor>{w});
-  EXPECT_EQ(graph.tensor(w).stored, 0u);
+  EXPECT_EQ(graph.tensor(w).kept_dtype, 0u);
 }
 
 TEST_F(Cast, WhatLiesBetweenProductsIsIn16Bit) {
@@ -108,8 +108,8 @@ TEST_F(Cast, AFrozenWeightIsKeptIn16BitIfAllReadersComputeSo) {
   lose(one);
   for (const char* name : {"a", "t", "b"}) computes(name);
   ASSERT_EQ(done(), "");
-  EXPECT_EQ(graph.tensor(both).stored, uint32_t{GALLEY_BF16});
-  EXPECT_EQ(graph.tensor(one).stored, 0u);
+  EXPECT_EQ(graph.tensor(both).kept_dtype, uint32_t{GALLEY_BF16});
+  EXPECT_EQ(graph.tensor(one).kept_dtype, 0u);
   EXPECT_EQ(graph.tensor(graph.find("one in bf16")).initializer_inputs, std::vector<galley_tensor>{one});
   EXPECT_EQ(graph.tensor(graph.find("both.bf16")).numbers_of, both);
 }

@@ -24,7 +24,7 @@ class Clone : public Hand {
   }
   /// What the passes behind make of it, on the shadow device; "" or what is wrong.
   std::string ran() {
-    const std::string wrong = run({alias, early});
+    const std::string wrong = run({alias, overlap});
     return wrong.empty() ? cause(check_plan(c->program, make_plan(c->program, target), target)) : wrong;
   }
   int64_t blocks = 0;

@@ -25,15 +25,15 @@ class Fuse : public Hand {
   std::string groups() const {
     std::string out;
     for (const Instruction& i : c->program.segment(SegmentKind::Eval).code) {
-      if (i.parts.size() <= i.links) continue;
+      if (i.nodes.size() <= i.links) continue;
       out += out.empty() ? "" : ", ";
-      for (const PartNode& part : i.parts) out += (&part == i.parts.data() ? "" : " ") + part.name;
+      for (const LaunchNode& node : i.nodes) out += (&node == i.nodes.data() ? "" : " ") + node.name;
     }
     return out;
   }
   const Instruction& first() const {
     for (const Instruction& i : c->program.segment(SegmentKind::Eval).code)
-      if (!i.parts.empty()) return i;
+      if (!i.nodes.empty()) return i;
     return c->program.segment(SegmentKind::Eval).code.front();
   }
 };
@@ -44,8 +44,8 @@ TEST_F(Fuse, NodesOfOneOpThatDoNotDependOnEachOtherAreAGroup) {
   ASSERT_EQ(run({order, place, bind, fuse, alias}), "");
   EXPECT_EQ(kernels(), "square.group mul.any loss.any");
   EXPECT_EQ(first().name, "sx and 1 more");
-  ASSERT_EQ(first().parts.size(), 2u);
-  EXPECT_EQ(first().parts[1].name, "sy");
+  ASSERT_EQ(first().nodes.size(), 2u);
+  EXPECT_EQ(first().nodes[1].name, "sy");
 }
 
 TEST_F(Fuse, WhatReadsTheFirstOneStaysBehindIt) {
@@ -118,7 +118,7 @@ TEST_F(Fuse, RowsOfOneTensorAreNotTheSame) {
     rows.shape = {4};
     three.inputs.insert(three.inputs.end(), {rows, rows});
     three.outputs.push_back(rows);
-    three.parts.push_back({std::to_string(k), op("product"), {}, 0, 0, -1, 2, 1});
+    three.nodes.push_back({std::to_string(k), op("product"), {}, 0, 0, -1, 2, 1});
   }
   three.op = op("product");
   const auto asked = [&] { return std::string((*c->kernels.choose(three, c->program.tensors))->refusals); };
@@ -244,13 +244,13 @@ TEST(FuseRandom, NoPeakIsHigherAndTheProgramIsValid) {
     EXPECT_EQ(g.shadow(), "");
     const size_t before = groups + chains;
     for (const Instruction& i : g.c->program.segment(SegmentKind::Micro).code) {
-      groups += i.parts.size() > i.links;
+      groups += i.nodes.size() > i.links;
       chains += i.links > 1;
-      again += !i.parts.empty() && i.recomputed;
+      again += !i.nodes.empty() && i.recomputed;
     }
     given_up += groups + chains == before;
     elsewhere += apart[1] > 0;
-    EXPECT_EQ(g.run({early}), "");
+    EXPECT_EQ(g.run({overlap}), "");
     EXPECT_EQ(g.shadow(), "");
   }
   EXPECT_GT(groups, 1000u);
@@ -286,7 +286,7 @@ TEST(FuseRandom, TheShadowRejectsMutants) {
     ASSERT_FALSE(rejected(good));
     const auto& code = good.segment(SegmentKind::Micro).code;
     for (size_t launch = 0; launch < code.size(); ++launch) {
-      if (code[launch].parts.empty()) continue;
+      if (code[launch].nodes.empty()) continue;
       for (const auto& [maker, tensor] : made_before(good, launch)) {
         SCOPED_TRACE("seed " + std::to_string(seed) + ", '" + code[launch].name + "' reads '" +
                      good.tensors[static_cast<size_t>(tensor)].name + "'");
@@ -304,7 +304,7 @@ TEST(FuseRandom, TheShadowRejectsMutants) {
         program = good;
         if (code[maker].action != Action::Kernel || code[maker].links != code[launch].links) continue;
         for (const NodeOf& n : nodes_of(code[maker]))
-          mutant[launch].parts.push_back({n.name, n.op, n.attrs, n.flags, n.first_row, n.block, n.inputs.size(), n.outputs.size()});
+          mutant[launch].nodes.push_back({n.name, n.op, n.attrs, n.flags, n.first_row, n.block, n.inputs.size(), n.outputs.size()});
         mutant[launch].inputs.insert(mutant[launch].inputs.end(), code[maker].inputs.begin(), code[maker].inputs.end());
         mutant[launch].outputs.insert(mutant[launch].outputs.end(), code[maker].outputs.begin(), code[maker].outputs.end());
         mutant.erase(at(maker));

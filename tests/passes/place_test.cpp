@@ -1,4 +1,4 @@
-// Where tensors lie, and what is done before and after a node whose tensors lie elsewhere or are stored otherwise.
+// Where tensors lie, and what is done before and after a node whose tensors lie elsewhere or in a format.
 #include <unistd.h>
 
 #include <filesystem>

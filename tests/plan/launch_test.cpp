@@ -39,7 +39,7 @@ struct Launches : Little {
   }
   static void launch(Instruction& i, const std::vector<std::pair<size_t, size_t>>& operands, size_t links) {
     for (const auto& [inputs, outputs] : operands)
-      i.parts.push_back({i.name + " " + std::to_string(i.parts.size()), nullptr, {}, 0, 0, -1, inputs, outputs});
+      i.nodes.push_back({i.name + " " + std::to_string(i.nodes.size()), nullptr, {}, 0, 0, -1, inputs, outputs});
     i.links = links;
   }
   Instruction& at(size_t i) { return program.segment(kMicro).code[i]; }
@@ -91,7 +91,7 @@ TEST(ShadowOfLaunches, WhatHasNoMemoryIsReadByAnotherChain) {
 TEST(ShadowOfLaunches, LinksInAnotherOrder) {
   Launches l;
   Instruction& i = l.norms();
-  std::swap(i.parts[0], i.parts[1]);
+  std::swap(i.nodes[0], i.nodes[1]);
   std::rotate(i.inputs.begin(), i.inputs.begin() + 2, i.inputs.begin() + 3);
   std::swap(i.outputs[0], i.outputs[1]);
   EXPECT_SAYS(verdict(l.program), "micro[3] 'norms': 'norms 1' reads 'sum' as what lies between links of its chain");
@@ -129,7 +129,7 @@ TEST(ShadowOfLaunches, WhatLiesBetweenReadAsAnInput) {
 
 TEST(ShadowOfLaunches, NodesWithOtherOperands) {
   Launches l;
-  ++l.norms().parts[2].inputs;
+  ++l.norms().nodes[2].inputs;
   EXPECT_SAYS(verdict(l.program), "micro[3] 'norms' has nodes with 7 inputs and 4 outputs, and 6 and 4 operands");
   l = Launches();
   l.norms().links = 3;

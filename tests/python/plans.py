@@ -91,7 +91,7 @@ def launches():
     path = recipe('launches.lua', llama, 'data.random {}', use('freeze', **{'except': ['lm_head.weight']}), use('accumulate', steps=3), use('adamw', lr=1e-3), batch=2,
                   length=8, steps=1)
     counted, times, alone = dict(a_step=0, nodes=0, bytes_without_memory=0), 0, False
-    for line in run('plan', path, '--dump', 'early').stdout.splitlines():
+    for line in run('plan', path, '--dump', 'overlap').stdout.splitlines():
         if line.startswith('  ') and times:  # a node of the launch above
             counted['nodes'] += times - alone * times
             alone = False

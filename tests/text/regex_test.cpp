@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "host/text/oniguruma.hpp"
-#include "host/text/steps.hpp"
+#include "host/text/stages.hpp"
 
 namespace galley {
 namespace {

@@ -188,8 +188,8 @@ class Nonsense {
   }
 
   void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
-    const bool stored = how.rfind("component", 0) == 0 || how == "throw components";
-    if (stored && subject.facet == GALLEY_FACET_STORAGE && subject.kind == GALLEY_SUBJECT_STATE) out.strong(0, "nonsense");
+    const bool in_format = how.rfind("component", 0) == 0 || how == "throw components";
+    if (in_format && subject.facet == GALLEY_FACET_STORAGE && subject.kind == GALLEY_SUBJECT_STATE) out.strong(0, "nonsense");
   }
 
   void build(Graph& graph, Trained) const {

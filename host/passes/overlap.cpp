@@ -1,4 +1,4 @@
-#include "host/passes/early.hpp"
+#include "host/passes/overlap.hpp"
 
 #include <algorithm>
 #include <map>
@@ -20,14 +20,14 @@ bool writes(const Operand& o) { return ((o.access | o.later) & GALLEY_WRITE) != 
 
 }  // namespace
 
-EarlyCopies::EarlyCopies(const Program& program, const std::vector<Instruction>& code, const Target& target)
+OverlappedCopies::OverlappedCopies(const Program& program, const std::vector<Instruction>& code, const Target& target)
     : program_(program), code_(code), target_(target) {
   for (size_t at = 0; at < code.size(); ++at) {
     const Instruction& i = code[at];
     if (i.action == Action::Record || i.action == Action::Wait) continue;
     const size_t place = places_++;
     if (i.action != Action::Copy || i.queue == 0) {
-      steps_.push_back({at, place, step_seconds(program, i, target), 0});
+      tasks_.push_back({at, place, instruction_seconds(program, i, target), 0});
       continue;
     }
     Copy copy = {};
@@ -35,8 +35,8 @@ EarlyCopies::EarlyCopies(const Program& program, const std::vector<Instruction>&
     copy.queue = i.queue;
     copy.in = program.tensors[static_cast<size_t>(i.outputs[0].tensor)].memory == 0;
     copy.place = place;
-    copy.gap = steps_.size();
-    copy.seconds = step_seconds(program, i, target);
+    copy.gap = tasks_.size();
+    copy.seconds = instruction_seconds(program, i, target);
     copy.bytes = i.inputs[0].bytes();
     copies_.push_back(std::move(copy));
   }
@@ -45,14 +45,14 @@ EarlyCopies::EarlyCopies(const Program& program, const std::vector<Instruction>&
   choose();
 }
 
-void EarlyCopies::find_uses() {
+void OverlappedCopies::find_uses() {
   for (const Copy& copy : copies_)
     for (const Operand* o : {&code_[copy.at].inputs[0], &code_[copy.at].outputs[0]}) uses_[o->tensor];
-  size_t steps = 0, copies = 0;
+  size_t tasks = 0, copies = 0;
   for (const Instruction& i : code_) {
     if (i.action == Action::Record || i.action == Action::Wait) continue;
     const bool is_copy = i.action == Action::Copy && i.queue != 0;
-    const size_t index = is_copy ? copies++ : steps++;
+    const size_t index = is_copy ? copies++ : tasks++;
     for (const auto* operands : {&i.inputs, &i.outputs})
       for (const Operand& o : *operands)
         if (const auto of = uses_.find(o.tensor); of != uses_.end())
@@ -60,8 +60,8 @@ void EarlyCopies::find_uses() {
   }
 }
 
-void EarlyCopies::find_bounds() {
-  for (Copy& copy : copies_) copy.most = steps_.size();
+void OverlappedCopies::find_bounds() {
+  for (Copy& copy : copies_) copy.most = tasks_.size();
   for (size_t c = 0; c < copies_.size(); ++c) {
     Copy& copy = copies_[c];
     for (const Operand* o : {&code_[copy.at].inputs[0], &code_[copy.at].outputs[0]}) {
@@ -79,35 +79,35 @@ void EarlyCopies::find_bounds() {
 }
 
 /// Runs the segment with its copies as they are chosen. The seconds that it takes.
-double EarlyCopies::run() {
+double OverlappedCopies::run() {
   std::map<uint32_t, double> queues;
-  std::vector<double> wait(steps_.size() + 1, 0);
+  std::vector<double> wait(tasks_.size() + 1, 0);
   double now = 0, last = 0;
   size_t next = 0;
   const auto gap_at = [&](size_t place) {
-    const auto step = std::lower_bound(steps_.begin(), steps_.end(), place, [](const Step& s, size_t at) { return s.place < at; });
-    return static_cast<size_t>(step - steps_.begin());
+    const auto task = std::lower_bound(tasks_.begin(), tasks_.end(), place, [](const Task& t, size_t at) { return t.place < at; });
+    return static_cast<size_t>(task - tasks_.begin());
   };
-  for (size_t gap = 0; gap <= steps_.size(); ++gap) {
+  for (size_t gap = 0; gap <= tasks_.size(); ++gap) {
     for (; next < copies_.size() && copies_[next].gap == gap; ++next) {
       Copy& copy = copies_[next];
       double& queue = queues[copy.queue];
       const size_t begin = gap_at(copy.begin);
-      copy.start = std::max(queue, begin ? steps_[begin - 1].finish : 0.0);
+      copy.start = std::max(queue, begin ? tasks_[begin - 1].finish : 0.0);
       for (const size_t other : copy.after) copy.start = std::max(copy.start, copies_[other].finish);
       copy.finish = queue = copy.start + copy.seconds;
       double& waits = wait[gap_at(copy.end)];
       waits = std::max(waits, copy.finish);
       last = std::max(last, copy.finish);
     }
-    if (gap == steps_.size()) break;
-    now = steps_[gap].finish = std::max(now, wait[gap]) + steps_[gap].seconds;
+    if (gap == tasks_.size()) break;
+    now = tasks_[gap].finish = std::max(now, wait[gap]) + tasks_[gap].seconds;
   }
   return std::max(now, last);
 }
 
 /// In an order that a list of instructions can have: on each queue as placed, and behind what has to be over.
-void EarlyCopies::keep_order() {
+void OverlappedCopies::keep_order() {
   std::map<uint32_t, size_t> queues;
   for (Copy& copy : copies_) {
     size_t& queue = queues[copy.queue];
@@ -118,7 +118,7 @@ void EarlyCopies::keep_order() {
   }
 }
 
-void EarlyCopies::choose() {
+void OverlappedCopies::choose() {
   for (Copy& copy : copies_) {
     copy.begin = first_of(copy.least);
     copy.end = last_of(copy.most);
@@ -126,52 +126,53 @@ void EarlyCopies::choose() {
   keep_order();
   const double all = run();
 
-  // The latest at which each step and copy can begin, from the last to the first: what begins no later makes nothing later.
-  const size_t n = steps_.size();
-  std::vector<double> step(n + 1, all), late(copies_.size(), all), gate(n + 1, all);
+  // The latest start of each task and copy, from the last to the first: what starts no later makes the segment no longer. `gate` is the
+  // earliest of the latest starts of the copies that a gap lets begin.
+  const size_t n = tasks_.size();
+  std::vector<double> task_latest(n + 1, all), copy_latest(copies_.size(), all), gate(n + 1, all);
   std::map<uint32_t, double> queues;
   size_t next = copies_.size();
   for (size_t gap = n + 1; gap-- > 0;) {
-    if (gap < n) step[gap] = std::min(step[gap + 1], gate[gap + 1]) - steps_[gap].seconds;
+    if (gap < n) task_latest[gap] = std::min(task_latest[gap + 1], gate[gap + 1]) - tasks_[gap].seconds;
     for (; next > 0 && copies_[next - 1].gap == gap; --next) {
       const Copy& copy = copies_[next - 1];
-      double& begin = late[next - 1];
+      double& latest = copy_latest[next - 1];
       double& queue = queues.try_emplace(copy.queue, all).first->second;
-      queue = begin = std::min({queue, step[copy.most], begin}) - copy.seconds;
-      for (const size_t other : copy.after) late[other] = std::min(late[other], begin);
-      gate[copy.least] = std::min(gate[copy.least], begin);
+      queue = latest = std::min({queue, task_latest[copy.most], latest}) - copy.seconds;
+      for (const size_t other : copy.after) copy_latest[other] = std::min(copy_latest[other], latest);
+      gate[copy.least] = std::min(gate[copy.least], latest);
     }
   }
 
-  // A copy in waits for the steps that are over by then even if they are late.
+  // A copy in begins behind the tasks that are over by its latest start even if they start at their own latest.
   for (size_t c = 0; c < copies_.size(); ++c) {
     Copy& copy = copies_[c];
     size_t begin = copy.least;
-    while (copy.in && begin < copy.gap && step[begin] + steps_[begin].seconds <= late[c] * kSame) ++begin;
+    while (copy.in && begin < copy.gap && task_latest[begin] + tasks_[begin].seconds <= copy_latest[c] * kSame) ++begin;
     copy.begin = first_of(begin);
   }
   keep_order();
   run();
-  // Queue 0 waits for a copy out where it is over, or where there is time to wait.
+  // Queue 0 waits for a copy out where it is over, or where the task has slack to wait.
   const auto end_at = [&](const Copy& copy, size_t gap) {
     return gap >= copy.most ? last_of(copy.most) : std::max({first_of(gap), copy.begin, copy.place});
   };
-  std::vector<size_t> in_time(copies_.size());
+  std::vector<size_t> with_slack(copies_.size());
   for (size_t c = 0; c < copies_.size(); ++c) {
     Copy& copy = copies_[c];
     if (copy.in) continue;
-    size_t over = copy.gap, time = copy.gap;
-    while (over < copy.most && (over == 0 || steps_[over - 1].finish * kSame < copy.finish)) ++over;
-    while (time < copy.most && step[time] * kSame < late[c] + copy.seconds) ++time;
-    in_time[c] = end_at(copy, time);
-    copy.end = end_at(copy, std::min(over, time));
+    size_t over = copy.gap, slack = copy.gap;
+    while (over < copy.most && (over == 0 || tasks_[over - 1].finish * kSame < copy.finish)) ++over;
+    while (slack < copy.most && task_latest[slack] * kSame < copy_latest[c] + copy.seconds) ++slack;
+    with_slack[c] = end_at(copy, slack);
+    copy.end = end_at(copy, std::min(over, slack));
   }
   if (run() <= all * kSame) return;
   for (size_t c = 0; c < copies_.size(); ++c)
-    if (!copies_[c].in) copies_[c].end = in_time[c];
+    if (!copies_[c].in) copies_[c].end = with_slack[c];
 }
 
-int64_t EarlyCopies::in_flight() const {
+int64_t OverlappedCopies::in_flight() const {
   std::vector<int64_t> changes(places_ + 2, 0);
   for (const Copy& copy : copies_) {
     const auto [from, to] = beyond(copy);
@@ -183,7 +184,7 @@ int64_t EarlyCopies::in_flight() const {
   return most;
 }
 
-void EarlyCopies::restrain(int64_t bytes) {
+void OverlappedCopies::restrain(int64_t bytes) {
   std::vector<int64_t> held(places_ + 1, 0);
   for (Copy& copy : copies_) {
     const auto fits = [&](size_t place) { return held[place] + copy.bytes <= bytes; };
@@ -200,7 +201,7 @@ void EarlyCopies::restrain(int64_t bytes) {
   keep_order();
 }
 
-std::vector<std::pair<size_t, size_t>> EarlyCopies::twice() const {
+std::vector<std::pair<size_t, size_t>> OverlappedCopies::twice() const {
   // Nothing but copies writes what lies in the bytes that a copy has brought.
   const auto brought = [&](const Copy& copy) {
     const TensorId to = code_[copy.at].outputs[0].tensor;
@@ -224,13 +225,13 @@ std::vector<std::pair<size_t, size_t>> EarlyCopies::twice() const {
       return std::find_if(home.begin(), home.end(), [&](const Use& use) { return use.copies && use.index == index; });
     };
     const bool changed = std::any_of(at(first->second), at(c), [&](const Use& use) { return use.conflicts(mine); });
-    if (!changed && copy.begin <= steps_[uses.back().index].place) out.emplace_back(other.at, copy.at);
+    if (!changed && copy.begin <= tasks_[uses.back().index].place) out.emplace_back(other.at, copy.at);
     else first->second = c;
   }
   return out;
 }
 
-std::vector<Instruction> EarlyCopies::made() const {
+std::vector<Instruction> OverlappedCopies::made() const {
   std::vector<std::vector<size_t>> begins(places_ + 1), ends(places_ + 1);
   for (size_t c = 0; c < copies_.size(); ++c) {
     begins[copies_[c].begin].push_back(c);
@@ -266,7 +267,7 @@ std::vector<Instruction> EarlyCopies::made() const {
       out.back().event = event[c] = ++events;
     }
     wait_for(place, false);
-    if (next < steps_.size() && steps_[next].place == place) out.push_back(code_[steps_[next++].at]);
+    if (next < tasks_.size() && tasks_[next].place == place) out.push_back(code_[tasks_[next++].at]);
   }
   return out;
 }
@@ -279,7 +280,7 @@ constexpr SegmentKind kinds[] = {SegmentKind::Micro, SegmentKind::Update, Segmen
 /// Readers whose copies would overlap share one.
 void copy_once(const Program& program, std::vector<Instruction>& code, const Target& target) {
   for (;;) {
-    const std::vector<std::pair<size_t, size_t>> pairs = EarlyCopies(program, code, target).twice();
+    const std::vector<std::pair<size_t, size_t>> pairs = OverlappedCopies(program, code, target).twice();
     if (pairs.empty()) return;
     std::map<TensorId, TensorId> now;
     std::vector<bool> dropped(code.size(), false);
@@ -323,7 +324,7 @@ void number_events(Program& program) {
   }
 }
 
-void begin_early(Compilation& c) {
+void overlap_copies(Compilation& c) {
   Program& program = c.program;
   std::map<SegmentKind, std::vector<Instruction>> placed, once;
   for (const SegmentKind kind : kinds) {
@@ -338,7 +339,7 @@ void begin_early(Compilation& c) {
   for (int64_t most = INT64_MAX;;) {
     int64_t in_flight = 0;
     for (const auto& [kind, code] : once) {
-      EarlyCopies copies(program, code, c.target);
+      OverlappedCopies copies(program, code, c.target);
       if (copies.in_flight() > most) copies.restrain(most);
       in_flight = std::max(in_flight, copies.in_flight());
       as_placed(kind);
@@ -358,8 +359,8 @@ void begin_early(Compilation& c) {
 
 }  // namespace
 
-Status early(Compilation& c) {
-  begin_early(c);
+Status overlap(Compilation& c) {
+  overlap_copies(c);
   number_events(c.program);
   return ok();
 }

@@ -1,4 +1,4 @@
-#include "host/text/steps.hpp"
+#include "host/text/stages.hpp"
 
 #include <algorithm>
 #include <array>
@@ -62,20 +62,20 @@ constexpr double kMostGrowth = 64;
 constexpr size_t kMostPrepended = 1024;  // bytes, to each piece of a text
 
 /// Rules one behind the other: `growth` is that of those before.
-Status check_growth(const Part& part, const std::string& what, const std::string& by, double* growth) {
+Status check_growth(const JsonObject& object, const std::string& what, const std::string& by, double* growth) {
   if (!what.empty()) *growth *= std::max(1.0, static_cast<double>(by.size()) / static_cast<double>(what.size()));
   if (*growth <= kMostGrowth) return ok();
   char times[32];
   std::snprintf(times, sizeof times, "%g", *growth);
-  return part.wrong("with the rules before it, this Replace can make a text " + std::string(times) +
-                    " times as long; 64 times is the most");
+  return object.wrong("with the rules before it, this Replace can make a text " + std::string(times) +
+                      " times as long; 64 times is the most");
 }
 
-/// Calls `add` with the part itself, or with each of a Sequence's.
+/// Calls `add` with the object itself, or with each of a Sequence's.
 template <class Add>
-Status each_of(const Part& part, const char* list_name, Add&& add) {
-  const List* list = TRY(part.list(list_name));
-  for (size_t i = 0; i < list->size(); ++i) TRY_STATUS(add((*list)[i], part.where() + "." + list_name + "[" + std::to_string(i) + "]"));
+Status each_of(const JsonObject& object, const char* list_name, Add&& add) {
+  const List* list = TRY(object.list(list_name));
+  for (size_t i = 0; i < list->size(); ++i) TRY_STATUS(add((*list)[i], object.where() + "." + list_name + "[" + std::to_string(i) + "]"));
   return ok();
 }
 
@@ -116,32 +116,32 @@ Result<Normalizer> Normalizer::read(const Value* spec, const std::string& where)
 }
 
 Status Normalizer::add(const Value& spec, const std::string& where) {
-  const Part part = TRY(Part::of(spec, where));
-  if (part.type() == "Sequence") return each_of(part, "normalizers", [&](const Value& s, const std::string& w) { return add(s, w); });
-  if (part.type() == "NFC") {
-    steps_.emplace_back(Compose{});
-  } else if (part.type() == "Prepend") {
-    std::string text = TRY(part.text("prepend"));
-    if (text.size() > kMostPrepended) return part.wrong("'prepend' has " + std::to_string(text.size()) + " bytes; 1024 are the most");
-    steps_.emplace_back(Prepend{std::move(text)});
-  } else if (part.type() == "Replace") {
-    const Part::Pattern what = TRY(part.pattern("pattern"));
-    if (what.regex) return part.wrong("a Replace by regular expression is not supported");
-    std::string by = TRY(part.text("content"));
-    TRY_STATUS(check_growth(part, what.text, by, &growth_));
-    steps_.emplace_back(Replace{what.text, std::move(by)});
+  const JsonObject object = TRY(JsonObject::of(spec, where));
+  if (object.type() == "Sequence") return each_of(object, "normalizers", [&](const Value& s, const std::string& w) { return add(s, w); });
+  if (object.type() == "NFC") {
+    stages_.emplace_back(Compose{});
+  } else if (object.type() == "Prepend") {
+    std::string text = TRY(object.text("prepend"));
+    if (text.size() > kMostPrepended) return object.wrong("'prepend' has " + std::to_string(text.size()) + " bytes; 1024 are the most");
+    stages_.emplace_back(Prepend{std::move(text)});
+  } else if (object.type() == "Replace") {
+    const JsonObject::Pattern what = TRY(object.pattern("pattern"));
+    if (what.regex) return object.wrong("a Replace by regular expression is not supported");
+    std::string by = TRY(object.text("content"));
+    TRY_STATUS(check_growth(object, what.text, by, &growth_));
+    stages_.emplace_back(Replace{what.text, std::move(by)});
   } else {
-    return part.unsupported({"NFC", "Prepend", "Replace", "Sequence"});
+    return object.unsupported({"NFC", "Prepend", "Replace", "Sequence"});
   }
   return ok();
 }
 
 std::string Normalizer::apply(std::string_view text, Begin begin) const {
   std::string out(text);
-  for (const auto& step : steps_) {
-    if (std::get_if<Compose>(&step)) out = nfc(out);
-    else if (const auto* prepend = std::get_if<Prepend>(&step)) out = out.empty() || begin == Begin::Before ? out : prepend->text + out;
-    else if (const auto* replace = std::get_if<Replace>(&step)) out = replaced(out, replace->what, replace->by);
+  for (const auto& stage : stages_) {
+    if (std::get_if<Compose>(&stage)) out = nfc(out);
+    else if (const auto* prepend = std::get_if<Prepend>(&stage)) out = out.empty() || begin == Begin::Before ? out : prepend->text + out;
+    else if (const auto* replace = std::get_if<Replace>(&stage)) out = replaced(out, replace->what, replace->by);
   }
   return out;
 }
@@ -155,51 +155,51 @@ Result<PreTokenizer> PreTokenizer::read(const Value* spec, const std::string& wh
 }
 
 Status PreTokenizer::add(const Value& spec, const std::string& where) {
-  const Part part = TRY(Part::of(spec, where));
-  if (part.type() == "Sequence") return each_of(part, "pretokenizers", [&](const Value& s, const std::string& w) { return add(s, w); });
-  if (byte_level_) return part.wrong("it comes after ByteLevel, which has to be the last");
+  const JsonObject object = TRY(JsonObject::of(spec, where));
+  if (object.type() == "Sequence") return each_of(object, "pretokenizers", [&](const Value& s, const std::string& w) { return add(s, w); });
+  if (byte_level_) return object.wrong("it comes after ByteLevel, which has to be the last");
   const auto regex = [&](const std::string& pattern) -> Result<std::shared_ptr<const Regex>> {
     Result<Regex> made = Regex::compile(pattern);
-    if (!made) return part.wrong(made.error().cause);
+    if (!made) return object.wrong(made.error().cause);
     return std::make_shared<const Regex>(std::move(*made));
   };
-  if (part.type() == "Split") {
-    const Part::Pattern pattern = TRY(part.pattern("pattern"));
-    const std::string behavior = TRY(part.text("behavior"));
+  if (object.type() == "Split") {
+    const JsonObject::Pattern pattern = TRY(object.pattern("pattern"));
+    const std::string behavior = TRY(object.text("behavior"));
     if (behavior != "Isolated" && behavior != "Removed")
-      return part.wrong("behavior '" + behavior + "' is not supported; there is: Isolated, Removed");
-    if (TRY(part.flag("invert", false))) return part.wrong("invert = true is not supported");
+      return object.wrong("behavior '" + behavior + "' is not supported; there is: Isolated, Removed");
+    if (TRY(object.flag("invert", false))) return object.wrong("invert = true is not supported");
     auto compiled = TRY(regex(pattern.regex ? pattern.text : quoted(pattern.text)));
-    steps_.push_back({Kind::Split, std::move(compiled), behavior == "Isolated", false, where});
-  } else if (part.type() == "Digits") {
-    steps_.push_back({Kind::Digits, nullptr, true, TRY(part.flag("individual_digits", false))});
-  } else if (part.type() == "ByteLevel") {
+    stages_.push_back({Kind::Split, std::move(compiled), behavior == "Isolated", false, where});
+  } else if (object.type() == "Digits") {
+    stages_.push_back({Kind::Digits, nullptr, true, TRY(object.flag("individual_digits", false))});
+  } else if (object.type() == "ByteLevel") {
     byte_level_ = true;
-    if (TRY(part.flag("add_prefix_space", true))) steps_.push_back({Kind::Prefix, nullptr, true, false});
-    if (TRY(part.flag("use_regex", true))) {
+    if (TRY(object.flag("add_prefix_space", true))) stages_.push_back({Kind::Prefix, nullptr, true, false});
+    if (TRY(object.flag("use_regex", true))) {
       auto compiled = TRY(regex(kWords));
-      steps_.push_back({Kind::Split, std::move(compiled), true, false, where});
+      stages_.push_back({Kind::Split, std::move(compiled), true, false, where});
     }
   } else {
-    return part.unsupported({"ByteLevel", "Digits", "Sequence", "Split"});
+    return object.unsupported({"ByteLevel", "Digits", "Sequence", "Split"});
   }
   return ok();
 }
 
-PreTokenizer::Work::Work(const PreTokenizer& steps) : prefixed_(steps.steps_.size()) {
-  for (const Step& step : steps.steps_) matches_.push_back(step.regex ? std::make_unique<Regex::Matches>(*step.regex) : nullptr);
+PreTokenizer::Work::Work(const PreTokenizer& of) : prefixed_(of.stages_.size()) {
+  for (const Stage& stage : of.stages_) matches_.push_back(stage.regex ? std::make_unique<Regex::Matches>(*stage.regex) : nullptr);
 }
 
 Status PreTokenizer::cut(std::string_view text, Work& work, const Words& word) const { return cut(0, text, work, word); }
 
 Status PreTokenizer::cut(size_t at, std::string_view text, Work& work, const Words& word) const {
   if (text.empty()) return ok();
-  if (at == steps_.size()) {
+  if (at == stages_.size()) {
     word(text);
     return ok();
   }
-  const Step& step = steps_[at];
-  switch (step.kind) {
+  const Stage& stage = stages_[at];
+  switch (stage.kind) {
     case Kind::Prefix: {
       if (text.front() == ' ') return cut(at + 1, text, work, word);
       std::string& prefixed = work.prefixed_[at];
@@ -213,7 +213,7 @@ Status PreTokenizer::cut(size_t at, std::string_view text, Work& work, const Wor
       for (size_t i = 0; i < text.size();) {
         const CodePoint c = next_code_point(text.substr(i));
         const bool digit = is_numeric(c.value);
-        if (i > begin && (digit != digits || (digit && step.individual))) {
+        if (i > begin && (digit != digits || (digit && stage.individual))) {
           TRY_STATUS(cut(at + 1, text.substr(begin, i - begin), work, word));
           begin = i;
         }
@@ -227,13 +227,13 @@ Status PreTokenizer::cut(size_t at, std::string_view text, Work& work, const Wor
 }
 
 Status PreTokenizer::split(size_t at, std::string_view text, Work& work, const Words& word) const {
-  const Step& step = steps_[at];
+  const Stage& stage = stages_[at];
   size_t done = 0, from = 0;
   bool matched = false;  // and ended at `done`
   while (from <= text.size()) {
     Regex::Span span;
-    const Result<bool> found = step.regex->find(text, from, *work.matches_[at], &span);
-    if (!found) return recipe_error(step.where + ": " + found.error().cause);
+    const Result<bool> found = stage.regex->find(text, from, *work.matches_[at], &span);
+    if (!found) return recipe_error(stage.where + ": " + found.error().cause);
     if (!*found) break;
     // An empty match cuts between two characters. Right behind another match it is none.
     if (matched && span.begin == span.end && span.end == done) {
@@ -242,7 +242,7 @@ Status PreTokenizer::split(size_t at, std::string_view text, Work& work, const W
       continue;
     }
     TRY_STATUS(cut(at + 1, text.substr(done, span.begin - done), work, word));
-    if (step.keeps) TRY_STATUS(cut(at + 1, text.substr(span.begin, span.end - span.begin), work, word));
+    if (stage.keeps) TRY_STATUS(cut(at + 1, text.substr(span.begin, span.end - span.begin), work, word));
     done = from = span.end;
     matched = true;
   }
@@ -261,26 +261,26 @@ Result<Decoder> Decoder::read(const Value* spec, const std::string& where) {
 }
 
 Status Decoder::add(const Value& spec, const std::string& where) {
-  const Part part = TRY(Part::of(spec, where));
-  if (part.type() == "Sequence") return each_of(part, "decoders", [&](const Value& s, const std::string& w) { return add(s, w); });
-  if (part.type() == "ByteLevel") {
-    steps_.push_back({Kind::ByteLevel, "", "", 0, 0});
-  } else if (part.type() == "Replace") {
-    const Part::Pattern what = TRY(part.pattern("pattern"));
-    if (what.regex) return part.wrong("a Replace by regular expression is not supported");
-    std::string by = TRY(part.text("content"));
-    TRY_STATUS(check_growth(part, what.text, by, &growth_));
-    steps_.push_back({Kind::Replace, what.text, std::move(by), 0, 0});
-  } else if (part.type() == "ByteFallback") {
-    steps_.push_back({Kind::ByteFallback, "", "", 0, 0});
-  } else if (part.type() == "Fuse") {
-    steps_.push_back({Kind::Fuse, "", "", 0, 0});
-  } else if (part.type() == "Strip") {
-    const std::string content = TRY(part.text("content"));
-    const int64_t start = TRY(part.integer("start", 0)), stop = TRY(part.integer("stop", 0));
-    steps_.push_back({Kind::Strip, content, "", start, stop});
+  const JsonObject object = TRY(JsonObject::of(spec, where));
+  if (object.type() == "Sequence") return each_of(object, "decoders", [&](const Value& s, const std::string& w) { return add(s, w); });
+  if (object.type() == "ByteLevel") {
+    stages_.push_back({Kind::ByteLevel, "", "", 0, 0});
+  } else if (object.type() == "Replace") {
+    const JsonObject::Pattern what = TRY(object.pattern("pattern"));
+    if (what.regex) return object.wrong("a Replace by regular expression is not supported");
+    std::string by = TRY(object.text("content"));
+    TRY_STATUS(check_growth(object, what.text, by, &growth_));
+    stages_.push_back({Kind::Replace, what.text, std::move(by), 0, 0});
+  } else if (object.type() == "ByteFallback") {
+    stages_.push_back({Kind::ByteFallback, "", "", 0, 0});
+  } else if (object.type() == "Fuse") {
+    stages_.push_back({Kind::Fuse, "", "", 0, 0});
+  } else if (object.type() == "Strip") {
+    const std::string content = TRY(object.text("content"));
+    const int64_t start = TRY(object.integer("start", 0)), stop = TRY(object.integer("stop", 0));
+    stages_.push_back({Kind::Strip, content, "", start, stop});
   } else {
-    return part.unsupported({"ByteFallback", "ByteLevel", "Fuse", "Replace", "Sequence", "Strip"});
+    return object.unsupported({"ByteFallback", "ByteLevel", "Fuse", "Replace", "Sequence", "Strip"});
   }
   return ok();
 }
@@ -335,8 +335,8 @@ std::string Decoder::join(std::vector<std::string> tokens) const {
     for (size_t i = 0; i < tokens.size(); ++i) out += (i ? between : "") + tokens[i];
     return out;
   };
-  for (const Step& step : steps_) {
-    switch (step.kind) {
+  for (const Stage& stage : stages_) {
+    switch (stage.kind) {
       case Kind::ByteLevel: {
         std::string out;
         for (const std::string& token : tokens) {
@@ -347,12 +347,12 @@ std::string Decoder::join(std::vector<std::string> tokens) const {
         break;
       }
       case Kind::Replace:
-        for (std::string& token : tokens) token = replaced(token, step.what, step.by);
+        for (std::string& token : tokens) token = replaced(token, stage.what, stage.by);
         break;
       case Kind::ByteFallback: tokens = byte_fallback(tokens); break;
       case Kind::Fuse: tokens = {fused("")}; break;
       case Kind::Strip:
-        for (std::string& token : tokens) token = stripped(token, step.what, step.start, step.stop);
+        for (std::string& token : tokens) token = stripped(token, stage.what, stage.start, stage.stop);
         break;
     }
   }

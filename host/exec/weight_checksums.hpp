@@ -7,23 +7,24 @@
 
 #include "host/base/result.hpp"
 #include "host/exec/executor.hpp"
-#include "host/plan/sums.hpp"
+#include "host/plan/checksums.hpp"
 
 namespace galley {
 
 /// One thread. Taking them waits for everything that is under way, and allocates nothing.
-class WeightSums {
+class WeightChecksums {
  public:
   /// Of frozen weights (SegmentKind::Frozen) or trained ones (SegmentKind::Trained); `executor` outlives it.
-  WeightSums(Executor& executor, SegmentKind kind) : executor_(executor), kind_(kind), sums_(weight_sums(executor.program(), kind)) {}
+  WeightChecksums(Executor& executor, SegmentKind kind)
+      : executor_(executor), kind_(kind), checksums_(weight_checksums(executor.program(), kind)) {}
 
-  /// As Program::frozen or Program::trained.
+  /// One number for each tensor of Program::frozen or Program::trained, in its order.
   Status take(std::span<uint64_t> out) const;
 
  private:
   Executor& executor_;
   SegmentKind kind_;
-  std::vector<WeightSum> sums_;
+  std::vector<WeightChecksum> checksums_;
 };
 
 }  // namespace galley

@@ -1,4 +1,4 @@
-// The steps of a tokenizer.json that work on text: normalizers before, pre-tokenizers that cut it into words, decoders on the way back.
+// The stages of a tokenizer.json that work on text: normalizers before, pre-tokenizers that cut it into words, decoders on the way back.
 // Each is read from the file's own description; what it asks for and is not done here is an error that names it.
 #pragma once
 
@@ -26,7 +26,7 @@ class Normalizer {
  public:
   /// `spec`: the value of "normalizer"; null: none.
   static Result<Normalizer> read(const Value* spec, const std::string& where);
-  bool empty() const { return steps_.empty(); }
+  bool empty() const { return stages_.empty(); }
   enum class Begin : uint8_t { Here, Before };  ///< Before: nothing is prepended, the text goes on with another
   /// `text` is UTF-8.
   std::string apply(std::string_view text, Begin begin = Begin::Here) const;
@@ -40,8 +40,8 @@ class Normalizer {
     std::string what, by;
   };
   Status add(const Value& spec, const std::string& where);
-  std::vector<std::variant<Compose, Prepend, Replace>> steps_;
-  double growth_ = 1;  ///< so many times as long can the steps make a text
+  std::vector<std::variant<Compose, Prepend, Replace>> stages_;
+  double growth_ = 1;  ///< so many times as long can the stages make a text
 };
 
 class PreTokenizer {
@@ -53,7 +53,7 @@ class PreTokenizer {
   /// What a thread needs while it cuts.
   class Work {
    public:
-    explicit Work(const PreTokenizer& steps);
+    explicit Work(const PreTokenizer& of);
 
    private:
     friend class PreTokenizer;
@@ -66,7 +66,7 @@ class PreTokenizer {
 
  private:
   enum class Kind : uint8_t { Split, Digits, Prefix };
-  struct Step {
+  struct Stage {
     Kind kind;
     std::shared_ptr<const Regex> regex;  // Split
     bool keeps = true;                   // Split: matches are words; else they are dropped
@@ -74,9 +74,9 @@ class PreTokenizer {
     std::string where = {};              // Split: its place in the file
   };
   Status add(const Value& spec, const std::string& where);
-  Status cut(size_t step, std::string_view text, Work& work, const Words& word) const;
-  Status split(size_t step, std::string_view text, Work& work, const Words& word) const;
-  std::vector<Step> steps_;
+  Status cut(size_t stage, std::string_view text, Work& work, const Words& word) const;
+  Status split(size_t stage, std::string_view text, Work& work, const Words& word) const;
+  std::vector<Stage> stages_;
   bool byte_level_ = false;
 };
 
@@ -88,13 +88,13 @@ class Decoder {
 
  private:
   enum class Kind : uint8_t { ByteLevel, Replace, ByteFallback, Fuse, Strip };
-  struct Step {
+  struct Stage {
     Kind kind;
     std::string what, by;
     int64_t start = 0, stop = 0;
   };
   Status add(const Value& spec, const std::string& where);
-  std::vector<Step> steps_;
+  std::vector<Stage> stages_;
   double growth_ = 1;  ///< as the normalizer's
   bool none_ = true;
 };

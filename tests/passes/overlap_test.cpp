@@ -1,5 +1,5 @@
 // Copies beside kernels: when they begin, by when they are over, what they hold meanwhile, and that no link makes them slower than waiting.
-#include "host/passes/early.hpp"
+#include "host/passes/overlap.hpp"
 
 #include <gtest/gtest.h>
 
@@ -62,7 +62,7 @@ struct Streams : Little {
     }
   }
   const std::vector<Instruction>& code() const { return program.segment(kUpdate).code; }
-  EarlyCopies copies() const { return {program, code(), target}; }
+  OverlappedCopies copies() const { return {program, code(), target}; }
   double seconds() const { return segment_seconds(program, kUpdate, target); }
   int64_t peak() const { return make_plan(program, target).classes[0].lower_bound; }
   /// What queue 0 does and where copies begin: "a in b wait-in c".
@@ -89,7 +89,7 @@ struct Streams : Little {
   uint32_t events_ = 0;
 };
 
-TEST(Early, ACopyInBeginsJustEarlyEnough) {
+TEST(Overlap, ACopyInBeginsJustEarlyEnough) {
   Streams s;
   const TensorId home = s.away("home", 3), x = s.tensor("x", 1, Life::Run);
   for (const char* name : {"a", "b", "c", "d"}) s.step(name, 2, {s.rw(x)});
@@ -103,7 +103,7 @@ TEST(Early, ACopyInBeginsJustEarlyEnough) {
   EXPECT_EQ(s.proved(), "");
 }
 
-TEST(Early, ACopyOutIsOverWhenNobodyWaitsForIt) {
+TEST(Overlap, ACopyOutIsOverWhenNobodyWaitsForIt) {
   Streams s;
   const TensorId home = s.away("home", 3), x = s.tensor("x", 1, Life::Run), here = s.tensor("here", 3);
   s.op(kUpdate, "make", {}, {s.w(here)}).flops = 2;
@@ -117,7 +117,7 @@ TEST(Early, ACopyOutIsOverWhenNobodyWaitsForIt) {
   EXPECT_EQ(s.proved(), "");
 }
 
-TEST(Early, WhatComesBackWaitsForWhatWentOut) {
+TEST(Overlap, WhatComesBackWaitsForWhatWentOut) {
   Streams s;
   const TensorId home = s.away("home", 2), x = s.tensor("x", 1, Life::Run), made = s.tensor("made", 2);
   s.op(kUpdate, "make", {}, {s.w(made)}).flops = 1;
@@ -143,7 +143,7 @@ void stream(Streams& s, int64_t parts, int64_t part, double seconds) {
   s.load();
 }
 
-TEST(Early, AStreamHoldsFewBuffers) {
+TEST(Overlap, AStreamHoldsFewBuffers) {
   for (const double seconds : {0.5, 1.0, 4.0, 8.0}) {
     Streams s;
     stream(s, 20, 4, seconds);
@@ -156,7 +156,7 @@ TEST(Early, AStreamHoldsFewBuffers) {
   }
 }
 
-TEST(Early, ASlowWayOutDoesNotPileUp) {
+TEST(Overlap, ASlowWayOutDoesNotPileUp) {
   Streams s;
   stream(s, 20, 4, 1);
   s.target.memories[1].out_bandwidth = 1;
@@ -167,13 +167,13 @@ TEST(Early, ASlowWayOutDoesNotPileUp) {
   EXPECT_EQ(s.proved(), "");
 }
 
-TEST(Early, LessInFlightIsSlowerAndNeverMore) {
+TEST(Overlap, LessInFlightIsSlowerAndNeverMore) {
   double last = 0;
   for (const int64_t most : {int64_t{1000}, int64_t{32}, int64_t{16}, int64_t{0}}) {
     Streams s;
     stream(s, 10, 4, 4);
     const int64_t before = s.peak();
-    EarlyCopies copies = s.copies();
+    OverlappedCopies copies = s.copies();
     copies.restrain(most);
     EXPECT_LE(copies.in_flight(), most);
     s.program.segment(kUpdate).code = copies.made();
@@ -185,7 +185,7 @@ TEST(Early, LessInFlightIsSlowerAndNeverMore) {
   EXPECT_EQ(last, 10 * 12.0) << "nothing in flight: with waits";
 }
 
-TEST(Early, ReadersThatAreCloseShareACopy) {
+TEST(Overlap, ReadersThatAreCloseShareACopy) {
   for (const bool close : {true, false}) {
     Streams s;
     const TensorId home = s.away("home", 2), x = s.tensor("x", 1, Life::Run);
@@ -200,7 +200,7 @@ TEST(Early, ReadersThatAreCloseShareACopy) {
   }
 }
 
-TEST(Early, WhatHasChangedMeanwhileIsCopiedAgain) {
+TEST(Overlap, WhatHasChangedMeanwhileIsCopiedAgain) {
   Streams s;
   const TensorId home = s.away("home", 2), x = s.tensor("x", 1, Life::Run), made = s.tensor("made", 2);
   const TensorId first = s.bring(home, 0, 2);
@@ -243,7 +243,7 @@ Streams anything(uint32_t seed) {
   return s;
 }
 
-TEST(Early, NoLinkIsSlowerThanWaiting) {
+TEST(Overlap, NoLinkIsSlowerThanWaiting) {
   for (uint32_t seed = 0; seed < 60; ++seed) {
     for (const double link : {1e-6, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 1e3}) {
       Streams s = anything(seed);
@@ -251,8 +251,8 @@ TEST(Early, NoLinkIsSlowerThanWaiting) {
       const double waiting = s.seconds();
       const int64_t before = s.peak();
       double busy[3] = {};
-      for (const Instruction& i : s.code()) busy[i.queue] += step_seconds(s.program, i, s.target);
-      const EarlyCopies copies = s.copies();
+      for (const Instruction& i : s.code()) busy[i.queue] += instruction_seconds(s.program, i, s.target);
+      const OverlappedCopies copies = s.copies();
       s.hasten();
       EXPECT_LE(s.seconds(), waiting * (1 + 1e-9)) << seed << " " << link;
       EXPECT_GE(s.seconds() * (1 + 1e-9), std::max({busy[0], busy[1], busy[2]})) << seed << " " << link;
@@ -263,7 +263,7 @@ TEST(Early, NoLinkIsSlowerThanWaiting) {
 }
 
 // A wait that is missing is found, anywhere; of those that nothing rests on there are few.
-TEST(Early, WaitsAreNeeded) {
+TEST(Overlap, WaitsAreNeeded) {
   int missing = 0, waits = 0;
   for (uint32_t seed = 0; seed < 20; ++seed) {
     Streams s = anything(seed);
@@ -284,9 +284,9 @@ TEST(Early, WaitsAreNeeded) {
   EXPECT_GT(missing, 0.75 * waits) << waits;
 }
 
-class EarlyPass : public hand::Hand {};
+class OverlapPass : public hand::Hand {};
 
-TEST_F(EarlyPass, StaysWithinTheLimitOfTheClass) {
+TEST_F(OverlapPass, StaysWithinTheLimitOfTheClass) {
   target.queues = {Queue::Compute, Queue::In, Queue::Out};
   target.memories = {{"device", 64, false, true}, {"away", 64, true, false}};
   std::vector<galley_tensor> weights;
@@ -307,7 +307,7 @@ TEST_F(EarlyPass, StaysWithinTheLimitOfTheClass) {
     c->program = placed;
     target.memories[0].capacity = capacity;
     options.memory_limit = limit;
-    EXPECT_EQ(run({early}), "");
+    EXPECT_EQ(run({overlap}), "");
     const Plan plan = make_plan(c->program, target);
     const Status status = check_plan(c->program, plan, target);
     EXPECT_TRUE(status.ok()) << status.error().cause;

@@ -1,0 +1,17 @@
+#!/bin/bash
+# One word, one idea: words that once stood for several things are no names in the host any more. CONTRIBUTING.md has the glossary.
+set -u
+failed=0
+# Without comments and texts: these may use a word in its plain sense.
+code=$(find "$GALLEY_SOURCE/host" -name '*.[ch]pp' -print0 | xargs -0 perl -ne \
+  's/"(?:[^"\\]|\\.)*"/""/g unless /^\s*#/; s{//.*}{}; print "$ARGV:$.: $_" if /\S/; close ARGV if eof')
+[ "$(wc -l <<<"$code")" -gt 10000 ] || { echo "the host's sources are not where they should be"; exit 1; }
+given_up() {  # the names, as a pattern, and what to say instead
+  if grep -E ":[0-9]+: .*\b($1)\b" <<<"$code"; then echo "    a name above has been given up; there is: $2"; failed=1; fi
+}
+given_up '[Ss]tored_?|as_stored|with_stored|stored_(as|dtype)|exported_stored|StoredAs' 'kept_dtype, format, home, staged, in_format, safetensors_dtype'
+given_up 'WeightSums?|weight_sums?|sums_|sum_bytes|Sums?' 'checksums, accumulators, totals'
+given_up 'Parts?|[A-Z][a-z]+Part|Part[A-Z][a-z]+' 'nodes of a launch, pieces of an update, components of a format, Split, Scope'
+given_up '[Ee]arly[A-Za-z_]*|[a-z_]*_early' 'overlap, extension'
+given_up 'Step|TimedStep|StepsOf' 'Entry, Prepared, TimedInstruction, Originals, Stage; a step is one of training'
+exit $failed
