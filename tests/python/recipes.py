@@ -162,7 +162,7 @@ def numbers_have_points_whatever_the_language():
         subprocess.run(["localedef", "-i", "de_DE", "-f", "UTF-8", os.path.join(locales, "de_DE.UTF-8")], check=True)
     os.environ.update(LC_ALL="de_DE.UTF-8", LOCPATH=locales)
     seen = []
-    for name, more in (("point", ""), ("comma", '  use "decimal-comma" {},\n')):
+    for name, more in (("point", ""), ("comma", '  use "decimal-comma" {},')):
         text = TEXT.replace("steps = STEPS", "steps = 4, validate = { every = 2 }").replace('"bytes" }', '"bytes", validation = 0.5 }')
         folder.recipe(text.replace("1e-3", "cosine { peak = 0.0015, warmup = 2 }").replace('  use "adamw"', more + '  use "adamw"'))
         for i in range(4):

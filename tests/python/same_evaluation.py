@@ -31,7 +31,8 @@ def evaluated(folder):
 
 for family, model in models.items():
     for compute in ('fp32', 'bf16', 'fp16'):
-        amp = [use('amp', compute=compute)] if compute != 'fp32' else []
+        scale = {'init': 256.0} if compute == 'fp16' else {}  # so that the first steps overflow nowhere
+        amp = [use('amp', compute=compute, **scale)] if compute != 'fp32' else []
         name = f'{family}-{compute}'
         first = made(name, model, amp, [], 0.05, 4)
         says = [x['validation_loss'] for x in first.lines if 'validation_loss' in x][-1]

@@ -106,9 +106,9 @@ for text, part in (('{"txt": "a"}\n', "stdin:1"), ('{"text": "a"}\n{"text": 1}\n
 for text, part in (('{"ids": [1502]}\n', '1502'), ('{"ids": [-1]}\n', '-1'), ('{"ids": ["a"]}\n', 'stdin:1'), ('{"ids": 5}\n', 'stdin:1')):
     said = tokenize(gpt2, '--decode', text=text, code=2)
     check(part in said, f"'{part}' is not in: {said}")
-check('none.json' in tokenize('none.json', text='', code=1), 'a missing file is not named')
+check('none.json' in tokenize('none.json', text='', code=2), 'a missing file is not named')
 os.mkfifo('pipe.json')
-check("'pipe.json': it is a named pipe" in tokenize('pipe.json', text='', code=1), 'a named pipe is not refused')
+check("'pipe.json': it is a named pipe" in tokenize('pipe.json', text='', code=2), 'a named pipe is not refused')
 for many in (4097, 1 << 62):
     check(f'--threads {many}: the limit is 4096' in tokenize(gpt2, '--threads', many, text='', code=2), f'{many} threads are not refused')
 tokenize(gpt2, '--threads', 64, text='{"text": "a"}\n')

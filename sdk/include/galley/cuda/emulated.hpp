@@ -44,20 +44,19 @@ inline bool enabled(const char* file, int line) {
   return false;
 }
 
-/// A file's name as part of a type.
-template <size_t N>
-struct FileName {
-  constexpr FileName(const char (&name)[N]) {  // NOLINT: from __FILE__ as it stands
-    for (size_t i = 0; i < N; ++i) text[i] = name[i];
-  }
-  char text[N] = {};
-};
-/// A place. Each asks when its library is loaded, whether or not a kernel ever comes by.
-template <FileName file, int line>
+/// A place, of which `Here` has the file and the line. Each asks when its library is loaded, whether or not a kernel ever comes by.
+template <class Here>
 struct Site {
-  static inline const bool on = enabled(file.text, line);
+  static inline const bool on = enabled(Here::file(), Here::line());
 };
-#define GALLEY_EMULATED_ENABLED() (::galley::cuda::emulated::Site<__FILE__, __LINE__>::on)
+#define GALLEY_EMULATED_ENABLED()                              \
+  [] {                                                         \
+    struct Here {                                              \
+      static constexpr const char* file() { return __FILE__; } \
+      static constexpr int line() { return __LINE__; }         \
+    };                                                         \
+    return ::galley::cuda::emulated::Site<Here>::on;           \
+  }()
 
 /// A mutant that nobody has must not look like one that nobody notices.
 inline void check_mutant() {
