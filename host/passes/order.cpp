@@ -1,7 +1,5 @@
 // Nodes become items in order. Head and loss are every forward node that depends on the last hidden state, and the backward nodes of
 // these: they are unrolled over chunks of its rows, so that logits of all rows are never there at once.
-#include "host/passes/order.hpp"
-
 #include <algorithm>
 #include <map>
 #include <set>
@@ -9,7 +7,6 @@
 
 #include "galley/op.h"
 #include "host/passes/passes.hpp"
-#include "host/plugins/abi.hpp"
 
 namespace galley {
 namespace {
@@ -308,51 +305,6 @@ std::vector<Item> before_inference(const Graph& graph, const Roles& roles, const
 }
 
 }  // namespace
-
-Item whole(const GraphNode& node) {
-  Item item;
-  item.node = &node;
-  for (const galley_tensor t : node.inputs) item.inputs.push_back({t, 0, -1});
-  for (const galley_tensor t : node.outputs) item.outputs.push_back({t, 0, -1});
-  item.accumulate = node.accumulate;
-  return item;
-}
-
-Result<galley_cost> item_cost(const Compilation& c, const Item& item) {
-  const Graph& graph = c.graph;
-  const Tensors tensors = c.tensors();
-  auto cost = new_struct<galley_cost>();
-  const GraphNode& node = *item.node;
-  double scale = 1;
-  for (const Ref& r : item.inputs) {
-    if (!r.tensor || r.rows < 0) continue;  // costs of row-wise nodes are proportional to rows
-    const int64_t all = graph.tensor(graph.hidden).count() / graph.tensor(graph.hidden).shape.back();
-    if (tensors[r.tensor].kind != GALLEY_KIND_INPUT) scale = static_cast<double>(r.rows) / static_cast<double>(all);
-  }
-  // Where only some operands are slices, the others already have the chunk's shape; describe the node by its unsplit operands.
-  std::vector<const GraphTensor*> inputs, outputs;
-  for (size_t i = 0; i < item.inputs.size(); ++i) {
-    const galley_tensor t = scale != 1 ? node.inputs[i] : item.inputs[i].tensor;
-    inputs.push_back(t ? &tensors[t] : nullptr);
-  }
-  for (size_t i = 0; i < item.outputs.size(); ++i) {
-    const galley_tensor t = scale != 1 ? node.outputs[i] : item.outputs[i].tensor;
-    outputs.push_back(t ? &tensors[t] : nullptr);
-  }
-  if (node.op->cost) {
-    const NodeDescription description(node.op, node.name, inputs, node.attrs, outputs, 0, graph.length());
-    const Caller caller = {owner_of(node.op)};
-    TRY_STATUS(call_plugin(caller, "cost of '" + node.name + "'",
-                           [&](galley_error* error) { return node.op->cost(description.view(), &cost, error); }));
-  }
-  if (cost.bytes == 0)
-    for (const auto* list : {&inputs, &outputs})
-      for (const GraphTensor* t : *list)
-        if (t) cost.bytes += static_cast<double>(t->bytes());
-  cost.flops *= scale;
-  cost.bytes *= scale;
-  return cost;
-}
 
 Status sample(Compilation& c) {
   if (c.options.purpose != Purpose::Sample) return ok();

@@ -9,8 +9,8 @@
 #include "galley/saved.h"
 #include "host/passes/claim.hpp"
 #include "host/passes/compile.hpp"
+#include "host/passes/items.hpp"
 #include "host/passes/kernels.hpp"
-#include "host/passes/order.hpp"
 #include "host/passes/roles.hpp"
 #include "host/plan/program.hpp"
 
@@ -78,9 +78,6 @@ std::string choice_text(const Compilation& c, uint32_t choice);
 /// "STEP" of GALLEY_STAGE_STEP.
 const char* stage_name(uint32_t stage);
 
-/// FLOPs and bytes of an item by its op's rule.
-Result<galley_cost> item_cost(const Compilation& c, const Item& item);
-
 /// Strategies' rewrites of the model, in the recipe's order; each leaves the nodes in order.
 Status rewrite(Compilation& c);
 /// TRAINABLE, STORAGE, PLACEMENT, SHARD and UPDATE of parameters, COMPUTE of the model's nodes, the run's window.
@@ -126,7 +123,7 @@ Status clone(Compilation& c);
 Status fuse(Compilation& c);
 /// Lets outputs take over the buffers of inputs that nobody reads any more.
 Status alias(Compilation& c);
-/// Lets copies on queues of their own run beside steps: in before they are needed, out while what follows runs; one copy for readers that
+/// Lets copies on queues of their own run beside kernels: in before they are needed, out while what follows runs; one copy for readers that
 /// are close to each other. No segment takes longer by the target's seconds, and no class more than its limit, or, where it has none, than
 /// what is in flight beyond. The peaks that `decide` shows are those of before.
 Status overlap(Compilation& c);

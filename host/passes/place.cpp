@@ -367,7 +367,7 @@ Status Placer::emit(const Item& item) {
   i.flags = item.training ? GALLEY_NODE_TRAINING : 0;
   i.first_row = item.first_row;
   i.block = node.block;
-  i.flops = TRY(item_cost(c_, item)).flops;
+  i.flops = TRY(item_cost(graph_, tensors_, item)).flops;
   const Pieces pieces = TRY(pieces_of(item));
   if (!pieces.numbers) return emit(item, {}, std::move(i));
   for (int64_t first = 0; first < pieces.all; first += pieces.numbers) {

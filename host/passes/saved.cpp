@@ -71,7 +71,7 @@ Result<SavedSet> find_saved(const Compilation& c) {
         }
       }
       for (const size_t made : between) {
-        if (!costs[made]) costs[made] = TRY(item_cost(c, forward[made]));
+        if (!costs[made]) costs[made] = TRY(item_cost(c.graph, tensors, forward[made]));
         const galley_cost& cost = *costs[made];
         s.flops += cost.flops;
         s.recompute_seconds +=

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "host/data/source.hpp"
-#include "host/graph/family.hpp"
+#include "host/family/family.hpp"
 #include "host/passes/compile.hpp"
 #include "host/plan/plan.hpp"
 #include "host/plugins/loader.hpp"

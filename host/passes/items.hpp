@@ -1,9 +1,10 @@
-// Nodes in the order in which they run, with head and loss unrolled over chunks of rows.
+// Items: nodes in the order in which they run, with head and loss unrolled over chunks of rows.
 #pragma once
 
 #include <deque>
 #include <vector>
 
+#include "galley/op.h"
 #include "host/graph/graph.hpp"
 
 namespace galley {
@@ -49,7 +50,10 @@ class Tensors {
   const std::deque<GraphTensor>& own_;
 };
 
-/// All of a node.
+/// The item that is all of a node.
 Item whole(const GraphNode& node);
+
+/// FLOPs and bytes of an item by its op's rule.
+Result<galley_cost> item_cost(const Graph& graph, const Tensors& tensors, const Item& item);
 
 }  // namespace galley

@@ -1,4 +1,4 @@
-#include "host/graph/family.hpp"
+#include "host/family/family.hpp"
 
 #include <algorithm>
 #include <set>
