@@ -117,8 +117,8 @@ std::vector<std::string> strings(const Value& value) {
   return out;
 }
 
-// g:parameter { name, shape, init, decay = true, embedding = false, aliases = {…}, hint = "…" }: `aliases` are other names of the same
-// tensor in the model's file, `hint` the next step where the file has none of its names, or several and they differ.
+// g:parameter { name, shape, init, decay = true, embedding = false, zero_gradient = false, aliases = {…}, hint = "…" }: `aliases` are other
+// names of the same tensor in the model's file, `hint` the next step where the file has none of its names, or several and they differ.
 int make_parameter(lua_State* L) {
   luaL_checktype(L, 2, LUA_TTABLE);
   const Building& b = building(L);

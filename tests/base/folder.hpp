@@ -17,7 +17,7 @@ class Folder {
     std::string name = (std::filesystem::temp_directory_path() / "galley-test-XXXXXX").string();
     const char* made = ::mkdtemp(name.data());
     assert(made != nullptr);
-    path_ = made != nullptr ? made : "";
+    path_ = made != nullptr ? std::filesystem::canonical(made) : "";
   }
   ~Folder() {
     std::error_code ignored;

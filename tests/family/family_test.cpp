@@ -66,6 +66,14 @@ TEST_F(Family, ReadsEveryKeyThatIsNotHarmless) {
             "config.json: key 'other' = 1 is not supported by this family, and may change what the model computes");
 }
 
+TEST_F(Family, SaysWhatOptimizersAndTheProofNeedToKnow) {
+  EXPECT_EQ(build("g:parameter { name = 'plain', shape = { 3 } }\n"
+                  "g:parameter { name = 'flags', shape = { 3 }, decay = false, embedding = true, zero_gradient = true }"),
+            "");
+  EXPECT_EQ(graph_->tensor(graph_->find("plain")).flags, 0u);
+  EXPECT_EQ(graph_->tensor(graph_->find("flags")).flags, GALLEY_TENSOR_NO_DECAY | GALLEY_TENSOR_EMBEDDING | GALLEY_TENSOR_ZERO_GRADIENT);
+}
+
 TEST_F(Family, HasNoGlobalsToSpoil) {
   EXPECT_EQ(build("galley_family_ = 7"), "");
   model_.config["shared"] = Value(int64_t{1});

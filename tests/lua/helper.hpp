@@ -1,37 +1,16 @@
-// What the tests of the sandbox share: running a text, and files to require.
+// What the tests of the sandbox share: running a text.
 #pragma once
 
-#include <unistd.h>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 
 #include <gtest/gtest.h>
 
 #include "host/lua/sandbox.hpp"
+#include "tests/base/folder.hpp"
 
 namespace galley {
-
-/// A folder of its own, removed at the end.
-class Folder {
- public:
-  Folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "galley-lua-XXXXXX").string();
-    path_ = std::filesystem::canonical(mkdtemp(pattern.data()));
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::filesystem::path write(const std::string& name, const std::string& text) const {
-    const std::filesystem::path file = path_ / name;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file, std::ios::binary) << text;
-    return file;
-  }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline std::unique_ptr<Sandbox> sandbox(const LuaLimits& limits = {}, std::vector<std::filesystem::path> roots = {},
                                         Sandbox::Reach reach = Sandbox::Reach::Roots) {

@@ -116,9 +116,9 @@ TEST(Metatables, WorkAsInLua) {
 
 TEST(Require, FindsFilesBelowItsRoots) {
   const Folder folder;
-  folder.write("common.lua", "#!/usr/bin/lua\nreturn { name = ..., x = 1 }");
-  folder.write("lib/deep.lua", "local c = require 'common' c.x = c.x + 1 return c");
-  folder.write("nothing.lua", "loaded = (rawget(_G, 'loaded') or 0) + 1");
+  folder.put("common.lua", "#!/usr/bin/lua\nreturn { name = ..., x = 1 }");
+  folder.put("lib/deep.lua", "local c = require 'common' c.x = c.x + 1 return c");
+  folder.put("nothing.lua", "loaded = (rawget(_G, 'loaded') or 0) + 1");
   const auto box = sandbox({}, {folder.path(), folder.path() / "absent"});
   EXPECT_EQ(run(*box, "return require('common').name .. require('lib.deep').x .. require('lib/deep').x"), "common22");
   EXPECT_EQ(run(*box, "require 'nothing' require 'nothing' return tostring(require 'nothing') .. loaded"), "true1");
@@ -129,12 +129,12 @@ TEST(Require, FindsFilesBelowItsRoots) {
 
 TEST(Require, Refuses) {
   const Folder folder, outside;
-  outside.write("secret.lua", "return 'secret'");
-  folder.write("circle.lua", "return require 'circle'");
-  folder.write("broken.lua", "\nreturn = 1");
-  folder.write("fails.lua", "error('first')");
-  folder.write("binary.lua", "\x1bLua");
-  folder.write("folder.lua/x", "");
+  outside.put("secret.lua", "return 'secret'");
+  folder.put("circle.lua", "return require 'circle'");
+  folder.put("broken.lua", "\nreturn = 1");
+  folder.put("fails.lua", "error('first')");
+  folder.put("binary.lua", "\x1bLua");
+  folder.put("folder.lua/x", "");
   std::filesystem::create_symlink(outside.path() / "secret.lua", folder.path() / "link.lua");
   std::filesystem::create_symlink(outside.path(), folder.path() / "away");
   const auto box = sandbox({}, {folder.path()});
@@ -157,9 +157,9 @@ TEST(Require, Refuses) {
 
 TEST(Require, TakesPaths) {
   const Folder folder, outside;
-  outside.write("common.lua", "return 'common'");
-  outside.write("dotted.name.lua", "return 'dotted'");
-  folder.write("lib/deep.lua", "return 'deep'");
+  outside.put("common.lua", "return 'common'");
+  outside.put("dotted.name.lua", "return 'dotted'");
+  folder.put("lib/deep.lua", "return 'deep'");
   const auto box = sandbox({}, {folder.path() / "none", folder.path()}, Sandbox::Reach::Anywhere);
   const std::string name = outside.path().filename().string();
   for (const std::string& module : {"../" + name + "/common", "../" + name + "/common.lua", (outside.path() / "common").string()})
@@ -182,13 +182,13 @@ TEST(Files, FifosAreNotOpened) {
 TEST(Files, Run) {
   const Folder folder;
   const std::string long_name = std::string(80, 'd') + "/recipe.lua";
-  const auto file = folder.write("recipe.lua", "\xEF\xBB\xBFx = 1\nreturn nowhere");
+  const auto file = folder.put("recipe.lua", "\xEF\xBB\xBFx = 1\nreturn nowhere");
   const auto box = sandbox();
   EXPECT_EQ(box->run_file(file, "recipe.lua").error().cause, "recipe.lua:2: 'nowhere' is not defined");
   EXPECT_EQ(box->run_file(file, long_name).error().cause, long_name + ":2: 'nowhere' is not defined");
   EXPECT_EQ(box->run_file(folder.path() / "no.lua", "no.lua").error().cause, "no.lua: No such file or directory");
   EXPECT_EQ(box->run_file(folder.path(), "folder").error().cause, "folder: this is not a file");
-  const auto large = folder.write("large.lua", std::string(200000, ' '));
+  const auto large = folder.put("large.lua", std::string(200000, ' '));
   EXPECT_EQ(box->run_file(large, "large.lua").error().exit, Exit::Recipe);
   EXPECT_EQ(box->run_text(std::string(200000, ' '), "large.lua").error().cause, "large.lua has 200000 bytes; Lua texts may have 128 KiB");
 }

@@ -11,25 +11,16 @@
 #include <vector>
 
 #include "host/plugins/loader.hpp"
+#include "tests/base/folder.hpp"
 
 namespace galley::test {
 
 namespace fs = std::filesystem;
 
-/// A folder of its own for each test, removed with it.
+/// A test with a folder of its own.
 class Folder : public testing::Test {
  protected:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "galley-plugins-XXXXXX").string();
-    root = mkdtemp(name.data());
-  }
-  ~Folder() override { fs::remove_all(root); }
-
-  fs::path write(const fs::path& file, const std::string& text) const {
-    fs::create_directories((root / file).parent_path());
-    std::ofstream(root / file, std::ios::binary) << text;
-    return root / file;
-  }
+  fs::path write(const fs::path& file, const std::string& text) const { return folder_.put(file.string(), text); }
   static std::string read(const fs::path& file) {
     std::ostringstream text;
     text << std::ifstream(file, std::ios::binary).rdbuf();
@@ -41,7 +32,12 @@ class Folder : public testing::Test {
     for (size_t at = text.find(name); at != std::string::npos; at = text.find(name)) text.replace(at, name.size(), "…");
     return text;
   }
-  fs::path root;
+
+ private:
+  galley::Folder folder_;
+
+ protected:
+  const fs::path root = folder_.path();
 };
 
 /// The build folder; tests run with it in the environment.

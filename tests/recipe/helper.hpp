@@ -1,38 +1,18 @@
 // What the tests of recipes share: a folder with a recipe in it, read and told about without the folder's name.
 #pragma once
 
-#include <unistd.h>
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include <gtest/gtest.h>
 
 #include "host/recipe/recipe.hpp"
+#include "tests/base/folder.hpp"
 
 namespace galley {
 
-/// A folder of its own, removed at the end.
-class RecipeFolder {
+class RecipeFolder : public Folder {
  public:
-  RecipeFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "galley-recipe-XXXXXX").string();
-    path_ = std::filesystem::canonical(mkdtemp(pattern.data()));
-  }
-  ~RecipeFolder() { std::filesystem::remove_all(path_); }
-  RecipeFolder(const RecipeFolder&) = delete;
-
-  std::filesystem::path write(const std::string& name, const std::string& text) const {
-    const std::filesystem::path file = path_ / name;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file, std::ios::binary) << text;
-    return file;
-  }
-  const std::filesystem::path& path() const { return path_; }
-
-  Result<Recipe> read(const std::string& text, const RecipeOptions& options = {}) const {
-    return read_recipe(write("r.lua", text), options);
-  }
+  Result<Recipe> read(const std::string& text, const RecipeOptions& options = {}) const { return read_recipe(put("r.lua", text), options); }
 
   /// The recipe, which is expected to be right.
   Recipe recipe(const std::string& text, const RecipeOptions& options = {}) const {
@@ -52,13 +32,10 @@ class RecipeFolder {
   }
 
   std::string without(std::string text) const {
-    const std::string prefix = path_.string() + "/";
+    const std::string prefix = path().string() + "/";
     for (size_t at = text.find(prefix); at != text.npos; at = text.find(prefix)) text.erase(at, prefix.size());
     return text;
   }
-
- private:
-  std::filesystem::path path_;
 };
 
 /// A recipe that is right, with room for more named entries (line 4) and strategies (line 5).

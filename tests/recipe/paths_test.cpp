@@ -14,7 +14,7 @@ class Paths : public testing::Test {
   Paths() {
     for (const char* file :
          {"scripts/r.lua", "scripts/in/x", "home/model/config.json", "home/model/deep/x", "home/text.txt", "away/secret"})
-      folder.write(file, "");
+      folder.put(file, "");
     fs::create_symlink(folder.path() / "away", folder.path() / "scripts/link");
     fs::create_symlink(folder.path() / "scripts/in", folder.path() / "scripts/inner");
     fs::create_symlink(folder.path() / "away/secret", folder.path() / "home/model/link");
@@ -92,7 +92,7 @@ TEST_F(Paths, OnlyTheseFromTheCommandLine) {
 
 TEST_F(Paths, InRecipes) {
   const auto cause = [&](const std::string& text, const std::map<std::string, std::string>& sets = {}, Confine confine = Confine::Yes) {
-    const fs::path file = folder.write("scripts/r.lua", text);
+    const fs::path file = folder.put("scripts/r.lua", text);
     const Result<Recipe> recipe = read_recipe(file, {.sets = sets, .directory = folder.path() / "home", .confine = confine});
     return recipe.ok() ? "" : folder.without(recipe.error().cause);
   };
@@ -125,12 +125,12 @@ TEST_F(Paths, InRecipes) {
 
 // Without --confine a recipe names what its author can read.
 TEST_F(Paths, InRecipesOfOnesOwn) {
-  folder.write("common.lua", "return { steps = 3 }");
+  folder.put("common.lua", "return { steps = 3 }");
   const std::string away = (folder.path() / "away").string();
   for (const std::string& path : {away, std::string("../away"), std::string("link")}) {
     const fs::path file =
-        folder.write("scripts/r.lua", "return recipe { model = model { path = '" + path + "' }, data = data.text { files = { '" + path +
-                                          "/*', '/etc/passwd' } }, steps = require('../common').steps }");
+        folder.put("scripts/r.lua", "return recipe { model = model { path = '" + path + "' }, data = data.text { files = { '" + path +
+                                        "/*', '/etc/passwd' } }, steps = require('../common').steps }");
     const Result<Recipe> recipe = read_recipe(file, {});
     ASSERT_TRUE(recipe.ok()) << recipe.error().cause;
     EXPECT_EQ(recipe->model.path, away);
@@ -144,8 +144,8 @@ TEST_F(Paths, InRecipesOfOnesOwn) {
 }
 
 TEST_F(Paths, ConfinedModules) {
-  folder.write("common.lua", "return { steps = 3 }");
-  const fs::path file = folder.write("scripts/r.lua", "require '../common'");
+  folder.put("common.lua", "return { steps = 3 }");
+  const fs::path file = folder.put("scripts/r.lua", "require '../common'");
   const Result<Recipe> recipe = read_recipe(file, {.confine = Confine::Yes});
   ASSERT_FALSE(recipe.ok());
   EXPECT_EQ(folder.without(recipe.error().cause),
@@ -154,7 +154,7 @@ TEST_F(Paths, ConfinedModules) {
 
 // A model's folder, or a tokenizer's, must not lead out by links in it; what --set gives may, as the folders of Hugging Face's cache do.
 TEST_F(Paths, LinksInFolders) {
-  folder.write("scripts/model/config.json", "{}");
+  folder.put("scripts/model/config.json", "{}");
   EXPECT_EQ(resolve("model"), "scripts/model");
   fs::create_directory(folder.path() / "scripts/model/deep");
   fs::create_symlink("../../in/x", folder.path() / "scripts/model/deep/inside");
@@ -168,7 +168,7 @@ TEST_F(Paths, LinksInFolders) {
 }
 
 TEST_F(Paths, AFolderThatCannotBeListed) {
-  const fs::path deep = folder.write("scripts/model/deep/x", "").parent_path();
+  const fs::path deep = folder.put("scripts/model/deep/x", "").parent_path();
   fs::permissions(folder.path(), fs::perms(0755));
   fs::permissions(deep, fs::perms::none);
   {

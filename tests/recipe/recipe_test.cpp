@@ -14,8 +14,8 @@ std::string hint(const std::string& text, const RecipeOptions& options = {}) {
 
 TEST(Recipe, Whole) {
   const RecipeFolder folder;
-  folder.write("m/config.json", "{}");
-  folder.write("t.txt", "text");
+  folder.put("m/config.json", "{}");
+  folder.put("t.txt", "text");
   const Recipe recipe = folder.recipe(R"(
 return recipe {
   model  = model { path = "m", init = "random" },
@@ -105,9 +105,9 @@ TEST(Recipe, TextInPlaceOfTheFile) {
 
 TEST(Recipe, Modules) {
   const RecipeFolder folder;
-  folder.write("parts.lua", "return { steps = 7, train = function(lr)\n  return use 'adamw' { lr = lr }\nend }");
-  folder.write("lib/more.lua", "return 5");
-  folder.write("galley/shared.lua", "return 3");
+  folder.put("parts.lua", "return { steps = 7, train = function(lr)\n  return use 'adamw' { lr = lr }\nend }");
+  folder.put("lib/more.lua", "return 5");
+  folder.put("galley/shared.lua", "return 3");
   RecipeOptions options;
   options.library = folder.path() / "galley";
   const Recipe recipe = folder.recipe("local parts = require 'parts'\nlocal more = require('more') + require('shared')\n" +
