@@ -21,7 +21,7 @@ return recipe {
   batch = arg("batch", 2), length = arg("length", 512), steps = arg("steps", 200), seed = 1,
   validate = { every = 50, start = true }, save = { every = 100, keep = 1 },
   bf16 and use "amp" { compute = "bf16" },
-  use "lora" { rank = arg("rank", 16), alpha = 32, dropout = arg("dropout", 0.0), targets = "all-linear" },
+  use "lora" { rank = arg("rank", 16), alpha = 32, dropout = arg("dropout", 0.05), targets = "all-linear" },
   arg("recompute", true) and use "recompute" { every = 1 },
   use "accumulate" { steps = arg("accumulate", 4) },
   use "clip"  { norm = 1.0 },

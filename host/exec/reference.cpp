@@ -19,6 +19,16 @@ std::string number_text(double value) {
   return text;
 }
 
+/// In another dtype, rounded once.
+std::vector<std::byte> in_dtype(std::vector<std::byte> bytes, uint32_t from, uint32_t to, int64_t count) {
+  if (from == to) return bytes;
+  std::vector<double> numbers(static_cast<size_t>(count));
+  convert(numbers.data(), GALLEY_F64, bytes.data(), from, count);
+  bytes.resize(static_cast<size_t>(count * galley_dtype_bytes(to)));
+  convert(bytes.data(), to, numbers.data(), GALLEY_F64, count);
+  return bytes;
+}
+
 }  // namespace
 
 Reference::Reference(const Program& program, const Plan& plan, Machine& machine, ReferenceOptions options)
@@ -246,8 +256,9 @@ Status Reference::after(SegmentKind kind, size_t index, bool later) {
     }
     case Action::Read: return after_read(code, kind, index);
     case Action::Write: {
-      const auto bytes = bytes_of(code.inputs[0]);
-      exported_.emplace_back(&code, std::vector<std::byte>(bytes.begin(), bytes.end()));
+      const Operand& from = code.inputs[0];
+      const auto bytes = bytes_of(from);
+      exported_.emplace_back(&code, in_dtype({bytes.begin(), bytes.end()}, from.dtype, code.file_dtype, elements(from.shape)));
       return ok();
     }
     default: return ok();
@@ -261,16 +272,9 @@ Status Reference::after_read(const Instruction& code, SegmentKind kind, size_t i
   const safetensors::Entry* entry = reader.find(code.entry);
   for (size_t i = 0; !entry && i < code.aliases.size(); ++i) entry = reader.find(code.aliases[i]);
   if (!entry) return plugin_error("the file has no '" + code.entry + "'");
-  std::vector<std::byte> in_file(entry->bytes), wanted(static_cast<size_t>(to.bytes()));
+  std::vector<std::byte> in_file(entry->bytes);
   TRY_STATUS(reader.read(*entry, in_file));
-  const uint32_t from = dtype_of(entry->dtype);
-  if (from == to.dtype) {
-    wanted = in_file;
-  } else {
-    std::vector<double> numbers(static_cast<size_t>(elements(to.shape)));
-    convert(numbers.data(), GALLEY_F64, in_file.data(), from, elements(to.shape));
-    convert(wanted.data(), to.dtype, numbers.data(), GALLEY_F64, elements(to.shape));
-  }
+  const std::vector<std::byte> wanted = in_dtype(std::move(in_file), dtype_of(entry->dtype), to.dtype, elements(to.shape));
   const std::vector<std::byte> now = TRY(peek(to));
   if (now != wanted) return plugin_error("'" + tensor(to.tensor).name + "' is not what '" + code.entry + "' of the file is");
   keep(to, now, kind, index);
@@ -403,7 +407,7 @@ Status Reference::exported(const std::filesystem::path& directory) {
     const safetensors::Entry* entry = reader.find(code->entry);
     std::vector<std::byte> found(entry ? entry->bytes : 0);
     if (entry) TRY_STATUS(reader.read(*entry, found));
-    if (!entry || dtype_of(entry->dtype) != code->inputs[0].dtype || found != bytes)
+    if (!entry || dtype_of(entry->dtype) != code->file_dtype || found != bytes)
       return plugin_error("'" + code->entry + "' in " + code->file + " is not what '" + tensor(code->inputs[0].tensor).name + "' held");
     ++options_.report->files;
   }

@@ -7,7 +7,8 @@ import shutil
 from galley_test import check, finish, fresh_folder
 
 fresh_folder()
-from reference_kit import command, computes, everything, optimizers, others, planned, segments, table  # noqa: E402
+from reference_kit import (all_at_once, command, computes, discrete, dropout, everything, gpu, optimizers, others, planned, rests, segments,  # noqa: E402
+                           table)
 
 families = ('gpt2', 'llama')
 for k, optimizer in enumerate(optimizers):
@@ -19,6 +20,11 @@ for k, optimizer in enumerate(optimizers):
     for c, compute in enumerate(computes):
         everything(group, families[(k + c) % 2], compute)
 everything(optimizers[:1], 'qwen2', 'fp32')
+
+for device in (discrete, gpu):
+    everything(['adamw', 'lora'], 'llama', 'bf16', uses=[dropout], **device)
+    everything([*all_at_once, 'lora'], 'gpt2', 'fp16', **device)
+everything(all_at_once, 'gpt2', 'fp32', uses=rests('file'), **discrete)
 
 # A run that goes on, and one that is merged.
 label = everything([optimizers[0], 'lora'], 'mistral', 'bf16', save=dict(every=1, keep=2))

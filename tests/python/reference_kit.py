@@ -8,7 +8,7 @@ import pathlib
 import shutil
 import subprocess
 
-from galley_test import check, from_config, program, recipe, run, source
+from galley_test import binary, check, from_config, program, recipe, run, source, use
 
 text = 'one two three four five six seven eight nine ten. ' * 12
 data = 'data.text { files = { arg("text") }, tokenizer = "bytes", validation = 0.2 }'
@@ -71,19 +71,25 @@ def command(where, *words):
                 to['worst'], to['at'] = x['worst'], f'{where}, {x["at"]}'
 
 
-def everything(names, family, compute, *flags, model=None, seed=9, **more):
-    """Trains, validates, exports, evaluates and samples."""
+def everything(names, family, compute, train=(), also=(), uses=(), where='', model=None, seed=9, **more):
+    """Trains, validates, exports, evaluates, samples and, with adapters, merges. `train`: flags for training; `also`: for every command; `uses`: what is used besides,
+    in Lua, or in the place of a strategy of the same name; `where`: a name for these."""
     names = [n for n in names if n != 'amp'] + (['amp'] if compute != 'fp32' else [])
-    label = '+'.join(names) + f'-{family}-{compute}'
+    label = '+'.join(names) + f'-{family}-{compute}' + (where and f'-{where}')
     pathlib.Path('text.txt').write_text(text)
     shutil.rmtree(label, ignore_errors=True)
     entries = dict(batch=2, length=12, steps=2, seed=seed, head_rows=7, validate=dict(every=1))
     entries.update(more)
-    path = recipe(f'{label}.lua', model or models[family], data, *(use_of(n, family, compute) for n in names), **entries)
-    command(label, 'train', path, '--out', label, '--set', 'text=text.txt', *flags)
+    own = {x.split('"')[1]: x for x in uses}
+    lines = {**{n: use_of(n, family, compute) for n in names}, **own}
+    path = recipe(f'{label}.lua', model or models[family], data, *lines.values(), **entries)
+    command(label, 'train', path, '--out', label, '--set', 'text=text.txt', *train, *also)
     if pathlib.Path(label, 'state').exists():
-        command(label, 'eval', label)
-        command(label, 'sample', label, '--prompt', 'one two', '--tokens', 2)
+        command(label, 'eval', label, *also)
+        command(label, 'sample', label, '--prompt', 'one two', '--tokens', 2, *also)
+        if 'lora' in lines:
+            shutil.rmtree(f'{label}-merged', ignore_errors=True)
+            command(label, 'export', label, '--merge', '--out', f'{label}-merged', *also)
     return label
 
 
@@ -103,6 +109,25 @@ def pairs():
         names = [a, b] if {a, b} & set(optimizers) else [a, b, optimizers[0]]
         if planned(names):
             yield names
+
+
+def on(device, *names):
+    """Of `everything`: on a device, with plugins that only tests load."""
+    paths = [x for name in names for x in ('--plugin-path', binary / 'tests' / 'plugins' / name)]
+    return dict(train=['--device', device], also=paths, where=device)
+
+
+def rests(memory):
+    """Parameters and states that rest elsewhere, and saved tensors that do."""
+    return (use('second-memory', memory=memory, parameters=['*.c_fc.weight', '*.down_proj.weight'], states=['*']),
+            use('offload-saved', memory=memory, patterns=['*']))
+
+
+# Devices whose memory the host cannot touch: memory, copies and chains are others there, and kernels on the GPU.
+discrete = on('discrete', 'discrete', 'second-memory', 'offload-saved')
+gpu = on('cuda-emulated', 'cuda-emulated')
+all_at_once = ['adamw', 'clip', 'recompute', 'accumulate']
+dropout = use('lora', rank=2, alpha=4, targets='all-linear', dropout=0.2)
 
 
 def table():
