@@ -74,6 +74,7 @@ test:
 	@ctest --preset asan -L quick
 
 test-all: test
+	@$(call compile,asan-kernels)
 	@ctest --preset release --label-regex '^all$$' --no-tests=ignore
 	@$(MAKE) --no-print-directory test-mutants
 

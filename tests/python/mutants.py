@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# label: all
 """Would the tests notice if a barrier were missing? Takes each barrier of the CUDA kernels away, one at a time, and runs the kernels' tests on the
 emulated GPU: they have to fail. Every ninth by default; `--all` takes all of them (`make test-mutants`), `--list` prints them, FILE:LINE tries one.
 
