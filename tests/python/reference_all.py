@@ -44,11 +44,9 @@ for memory in ('pinned', 'file'):
         everything(all_at_once, family, compute, uses=[placed], **{**discrete, 'where': f'states-{memory}'})
         everything(['adamw'], family, compute, uses=[saved], **{**discrete, 'where': f'saved-{memory}'})
         everything([*all_at_once, 'lora'], family, compute, uses=[placed, saved, dropout], **{**discrete, 'where': f'both-{memory}'})
-brain = use('bf16-storage', parameters=['*.c_fc.weight', '*.down_proj.weight'], states=['*'])
-blocks = use('bf16-storage', format='blocks', block=48, states=['*'])
-for device in (on('cpu', 'bf16-storage', 'blocks'), on('discrete', 'discrete', 'bf16-storage', 'blocks')):
-    for family, compute in (('gpt2', 'fp32'), ('llama', 'bf16')):
-        everything(['adamw', 'clip'], family, compute, uses=[brain], **{**device, 'where': f'brain-{device["where"]}'})
-        everything(['sgd'], family, compute, uses=[blocks], **{**device, 'where': f'blocks-{device["where"]}'})
+brain = use('bf16-storage', parameters=['*.c_fc.weight', '*.down_proj.weight'], states=['*'])  # it unpacks to F32 only
+for device in (on('cpu', 'bf16-storage'), on('discrete', 'discrete', 'bf16-storage')):
+    for family in ('gpt2', 'llama'):
+        everything(['adamw', 'clip'], family, 'fp32', uses=[brain], **{**device, 'where': f'brain-{device["where"]}'})
 table()
 finish()
