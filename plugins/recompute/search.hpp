@@ -31,8 +31,8 @@ class Search {
       if (const auto choices = every(n, GALLEY_RECOMPUTE); fits(choices)) return choices;
     for (int64_t n = 2; n < 2 * set_.blocks; n *= 2)
       if (const auto choices = every(std::min(n, set_.blocks), GALLEY_RECOMPUTE_EACH); fits(choices)) return choices;
-    sdk::invalid("the plan takes at least " + amount(least_) + " (" + std::to_string(least_) + " bytes) of the memory that computes, whatever is recomputed; the budget is " +
-                 amount(budget_) + " (" + std::to_string(budget_) + " bytes)");
+    sdk::invalid("the plan takes at least " + amount(least_) + " of the memory that computes, whatever is recomputed; the budget is " +
+                 amount(budget_));
   }
 
  private:
@@ -43,6 +43,7 @@ class Search {
   };
   using Choices = std::vector<uint32_t>;
 
+  /// "1.00 KiB (1025 bytes)": rounded for people, and to the byte for a recipe.
   static std::string amount(int64_t bytes) {
     static constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     auto value = static_cast<double>(bytes);
@@ -50,7 +51,7 @@ class Search {
     for (; value >= 1024 && unit < 4; ++unit) value /= 1024;
     char text[32];
     std::snprintf(text, sizeof text, unit ? "%.2f %s" : "%.0f %s", value, units[unit]);
-    return text;
+    return unit ? text + (" (" + std::to_string(bytes) + " bytes)") : text;
   }
 
   bool fits(const Choices& choices) {

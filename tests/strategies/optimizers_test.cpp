@@ -249,6 +249,7 @@ INSTANTIATE_TEST_SUITE_P(Ops, Kernels, testing::Values("sgd_step", "adamw_step",
 TEST(Ops, RefuseOperandsThatDoNotBelongTogether) {
   NodeRun node("adamw_step");
   node.in(GALLEY_F32, {2}, {0, 0}).in(GALLEY_F32, {3}, {0, 0, 0}).in(GALLEY_F32, {2}, {0, 0}).in(GALLEY_F32, {2}, {0, 0});
+  node.scalar(GALLEY_F32, 1e-3).scalar(GALLEY_I64, 1).scalar(GALLEY_F32, 1).scalar(GALLEY_I32, 1);
   EXPECT_EQ(node.infer(), "node: the parameter is (2), but input 1 is (3)");
 }
 
