@@ -52,16 +52,16 @@ void unpack_reference(const Node& node) {
 
 Op pack("q8_pack", "codes = round(x / absmax * 127), absmax = max |x| of each block; x F32, codes I8, absmax F32 (blocks)");
 Op unpack("q8_unpack", "x = codes * absmax / 127");
-const bool ops_added = add(pack.input("x", GALLEY_ROLE_ROWS)
-                               .output("codes", GALLEY_ROLE_ROWS)
+const bool ops_added = add(pack.input("x", GALLEY_ROLE_WHOLE)
+                               .output("codes", GALLEY_ROLE_WHOLE)
                                .output("absmax", GALLEY_ROLE_WHOLE)
                                .infer<pack_shape>()
                                .reference<pack_reference>()
                                .test("whole", {{GALLEY_F32, {37, 64}}})
                                .test("rest", {{GALLEY_F32, {5, 67}, -1e-3, 1e3}}, Attrs().i("block", 32))) &&
-                       add(unpack.input("codes", GALLEY_ROLE_ROWS)
+                       add(unpack.input("codes", GALLEY_ROLE_WHOLE)
                                .input("absmax", GALLEY_ROLE_WHOLE)
-                               .output("x", GALLEY_ROLE_ROWS)
+                               .output("x", GALLEY_ROLE_WHOLE)
                                .infer<unpack_shape>()
                                .reference<unpack_reference>()
                                .test("whole", {{GALLEY_I8, {37, 64}, -127, 127}, {GALLEY_F32, {37}, 0, 2}})
