@@ -46,7 +46,7 @@ endef
 
 build:
 	@.ci/setup
-	@$(call configure)
+	@$(call configure,-DGALLEY_CUDA=AUTO)
 	@echo 'galley: building in build/release'
 	@$(call compile,program)
 
@@ -61,12 +61,14 @@ quickstart:
 	@echo 'galley: the run lies in $(RUN)'
 	$(SAMPLE)
 
+# Without a GPU nothing runs what nvcc makes, which takes a third of the build.
+CUDA := $(shell nvidia-smi >/dev/null 2>&1 && echo AUTO || echo OFF)
 test:
 	@.ci/setup tests
-	@$(call configure,-DGALLEY_TESTS=ON)
+	@$(call configure,-DGALLEY_TESTS=ON -DGALLEY_CUDA=$(CUDA))
 	@echo 'galley: building in build/release'
 	@$(call compile,all)
-	@ls build/release/CMakeFiles/*/CMakeCUDACompiler.cmake >/dev/null 2>&1 || echo 'galley: nvcc was not found: kernels for GPUs are tested by emulation only'
+	@[ $(CUDA) = AUTO ] || echo 'galley: there is no NVIDIA GPU: its kernels are tested by emulation only'
 	@ctest --preset release --label-exclude '^all$$'
 	@cmake --preset asan --log-level=WARNING -DGALLEY_TESTS=ON >/dev/null
 	@echo 'galley: building in build/asan'
