@@ -62,7 +62,7 @@ quickstart:
 	$(SAMPLE)
 
 # Without a GPU nothing runs what nvcc makes, which takes a third of the build.
-CUDA := $(shell nvidia-smi >/dev/null 2>&1 && echo AUTO || echo OFF)
+CUDA = $(shell nvidia-smi >/dev/null 2>&1 && echo AUTO || echo OFF)
 test:
 	@.ci/setup tests
 	@$(call configure,-DGALLEY_TESTS=ON -DGALLEY_CUDA=$(CUDA))

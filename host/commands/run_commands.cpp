@@ -35,7 +35,7 @@ Status train_shown(const CommandLine& a, const Study& study, const OpenSource& o
   StopSignals signals;
   TrainOptions options;
   options.session.poison = poison_of(a);
-  ReferenceShown reference(a);
+  ReferenceShown reference = TRY(ReferenceShown::open(a));
   options.session.reference = reference.report();
   Profile profile(study.program, study.target);
   std::optional<Trace> trace;  // opened before the first step, so that a file that cannot be written is found there
@@ -57,10 +57,18 @@ Status train_shown(const CommandLine& a, const Study& study, const OpenSource& o
 
 }  // namespace
 
-Status ReferenceShown::finish(Status ran) const {
-  if (!ran.ok() || !a_.has("--reference")) return ran;
+Result<ReferenceShown> ReferenceShown::open(const CommandLine& a) {
+  std::optional<NewFile> file;
+  if (a.has("--reference-out")) file.emplace(TRY(NewFile::named(a.get("--reference-out"))));
+  return ReferenceShown(a.has("--reference"), std::move(file));
+}
+
+Status ReferenceShown::finish(Status ran) {
+  if (!ran.ok() || !asked_) return ran;
   std::fprintf(stderr, "%s\n", report_.text().c_str());
-  return a_.has("--reference-out") ? write_atomic(a_.get("--reference-out"), report_.json()) : ok();
+  if (!file_) return ok();
+  TRY_STATUS(file_->file().write(report_.json()));
+  return file_->finish();
 }
 
 Result<StudyOptions> study_options(const CommandLine& a) {
@@ -171,10 +179,8 @@ Status command_eval(const CommandLine& a) {
   if (run) s = TRY(study_run(what, options)).study;
   else s = TRY(study(what, options));
   std::unique_ptr<Source> source = TRY(open_source_shown(*s));
-  ReferenceShown reference(a);
-  SessionOptions session_options;
-  session_options.reference = reference.report();
-  const auto session = TRY(Session::open(*s, std::move(source), session_options));
+  ReferenceShown reference = TRY(ReferenceShown::open(a));
+  const auto session = TRY(Session::open(*s, std::move(source), reference.options()));
   if (run) TRY_STATUS(load_weights_of_run(*session, what));
   const double loss = TRY(session->evaluate());
   if (a.has("--json")) std::printf("{\"validation_loss\": %.17g}\n", loss);
@@ -195,10 +201,8 @@ Status command_export(const CommandLine& a) {
     return recipe_error("galley export: --dtype '" + options.export_dtype + "' is not a dtype to save in", "f32, bf16 or f16");
   TRY_STATUS(check_vacant(out));
   const FolderStudy folder = TRY(study_folder(what, {a.get("--base"), 1}, options));
-  ReferenceShown reference(a);
-  SessionOptions session_options;
-  session_options.reference = reference.report();
-  const auto session = TRY(folder.open(session_options));
+  ReferenceShown reference = TRY(ReferenceShown::open(a));
+  const auto session = TRY(folder.open(reference.options()));
   TRY_STATUS(reference.finish(export_folder(*session, out)));
   std::printf("exported: %s, %s on disk\n", out.c_str(),
               bytes_text(disk_use(folder.study->program, folder.study->recipe).exported).c_str());
@@ -214,10 +218,8 @@ Status command_gradients(const CommandLine& a) {
     return recipe_error("--logits needs a window of one micro-batch; this recipe's window has " + std::to_string(s->program.micro_batches),
                         "omit --logits, or make the window one micro-batch");
   NewFile out = TRY(NewFile::named(a.get("--out")));
-  ReferenceShown reference(a);
-  SessionOptions session_options;
-  session_options.reference = reference.report();
-  const auto session = TRY(Session::open(*s, TRY(open_source_shown(*s)), session_options));
+  ReferenceShown reference = TRY(ReferenceShown::open(a));
+  const auto session = TRY(Session::open(*s, TRY(open_source_shown(*s)), reference.options()));
   return reference.finish(write_gradients(*session, out));
 }
 

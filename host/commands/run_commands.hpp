@@ -1,6 +1,10 @@
 // The commands that make runs, evaluate them and export what they have made: train, resume, eval, export, gradients.
 #pragma once
 
+#include <optional>
+#include <utility>
+
+#include "host/base/new_file.hpp"
 #include "host/commands/cli.hpp"
 #include "host/exec/reference.hpp"
 #include "host/session/session.hpp"
@@ -19,15 +23,21 @@ void warn_of(const Source& source, const std::function<void(const std::string&)>
 /// How many steps an epoch has, and how many epochs the run; "": the data has none.
 std::string epochs_of(const Study& study, const Source& source);
 
-/// Reference mode, where --reference asks for it: what was compared is printed and written once the command has run.
+/// Reference mode, where --reference asks for it: what was compared is printed and written once the command has run. It must not move once
+/// options() has been asked.
 class ReferenceShown {
  public:
-  explicit ReferenceShown(const CommandLine& a) : a_(a) {}
-  ReferenceReport* report() { return a_.has("--reference") ? &report_ : nullptr; }
-  Status finish(Status ran) const;
+  /// Opens the file of --reference-out, so that one that cannot be written is found before the command runs.
+  static Result<ReferenceShown> open(const CommandLine& a);
+  /// Of a session that fills the report.
+  SessionOptions options() { return {.reference = report()}; }
+  ReferenceReport* report() { return asked_ ? &report_ : nullptr; }
+  Status finish(Status ran);
 
  private:
-  const CommandLine& a_;
+  ReferenceShown(bool asked, std::optional<NewFile> file) : asked_(asked), file_(std::move(file)) {}
+  bool asked_;
+  std::optional<NewFile> file_;
   ReferenceReport report_;
 };
 

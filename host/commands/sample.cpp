@@ -183,10 +183,8 @@ Status command_sample(const CommandLine& a) {
   options.purpose = Purpose::Sample;
   const FolderOptions given = {a.get("--base"), TRY(a.integer("--length", 512, 1))};
   const FolderStudy folder = TRY(study_folder(directory, given, options));
-  ReferenceShown reference(a);
-  SessionOptions session_options;
-  session_options.reference = reference.report();
-  const auto session = TRY(folder.open(session_options));
+  ReferenceShown reference = TRY(ReferenceShown::open(a));
+  const auto session = TRY(folder.open(reference.options()));
   const auto talker = TRY(Talker::open(a, *session));
   const std::string prompt = valid_utf8(a.get("--prompt"), nullptr);
   if (!a.has("--chat")) return reference.finish(talker->go_on(prompt));

@@ -17,12 +17,12 @@ def asides(folder):
 # --- Files that a person names ---------------------------------------------------------------------------------------------------
 @case
 def files_through_links():
-    """--out of gradients and --trace follow a link, and write through no file that lies where a temporary might."""
+    """--out of gradients, --trace and --reference-out follow a link, and write through no file that lies where a temporary might."""
     folder = Folder("links")
     recipe, far = folder.path("recipe.lua"), os.path.join(folder.root, "far")
     precious = write(os.path.join(folder.root, "precious"), "kept")
     os.mkdir(far)
-    for kind in ("gradients", "trace"):
+    for kind in ("gradients", "reference", "trace"):
         link, file = os.path.join(folder.root, kind), os.path.join(far, kind)
         write(file, "old")
         os.symlink(os.path.join("far", kind), link)
@@ -30,10 +30,15 @@ def files_through_links():
         os.symlink("../precious", file + ".tmp")
         if kind == "gradients":
             ended = galley("gradients", recipe, "--out", link)
+        elif kind == "reference":
+            ended = galley("gradients", recipe, "--out", os.path.join(folder.root, "other"), "--reference", "--reference-out", link)
         else:
             os.symlink("precious", folder.out + ".run.toml.tmp")
             ended = galley("train", recipe, "--out", folder.out, "--trace", link)
-        trained(ended)
+        if kind == "reference":
+            check(ended, ended.code == 0 and ended.err.startswith("reference: "), "one line about what was compared was expected")
+        else:
+            trained(ended)
         check(ended, os.path.islink(link) and os.path.getsize(file) > 100, "the file behind the link was to be written")
         with open(precious) as kept:
             check(ended, kept.read() == "kept", "a file of somebody else was written")
