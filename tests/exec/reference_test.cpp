@@ -59,7 +59,7 @@ void run_last_row(const Node& n, void*) {
   for (int64_t i = 0; i < sdk::count(n.out(0)); ++i)
     n.write<float>(0)[i] = i < sdk::count(n.out(0)) - columns ? n.read<float>(0)[i] + n.read<float>(1)[i] : 0;
 }
-void run_overwrites(const Node& n, void*) {
+void run_overwriting(const Node& n, void*) {
   for (int64_t i = 0; i < sdk::count(n.out(0)); ++i) n.write<float>(0)[i] = n.read<float>(0)[i] * n.read<float>(1)[i];
 }
 template <int Fault>
@@ -74,7 +74,7 @@ const galley_kernel subtract = sdk::kernel<run_sum>("subtract.test", "subtract")
 const galley_kernel swapped = sdk::kernel<run_swapped>("swapped.test", "subtract");
 const galley_kernel misread = sdk::kernel<run_misread>("misread.test", "add");
 const galley_kernel last_row = sdk::kernel<run_last_row>("last_row.test", "add");
-const galley_kernel overwrites = sdk::kernel<run_overwrites>("overwrites.test", "multiply");
+const galley_kernel overwrites = sdk::kernel<run_overwriting>("overwrites.test", "multiply");
 const galley_kernel inverted = sdk::kernel<run_descend<0>>("inverted.test", "descend");
 const galley_kernel squared = sdk::kernel<run_descend<1>>("squared.test", "descend");
 const galley_kernel in_part = sdk::kernel<run_descend<2>>("in_part.test", "descend");

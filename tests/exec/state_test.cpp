@@ -85,7 +85,7 @@ Status play(const fs::path& states, int64_t steps = kSteps) {
   return ok();
 }
 
-std::map<std::string, std::string> contents(const fs::path& folder) {
+std::map<std::string, std::string> contents_of(const fs::path& folder) {
   std::map<std::string, std::string> out;
   for (const auto& entry : fs::recursive_directory_iterator(folder))
     out[entry.path().lexically_relative(folder)] = entry.is_directory() ? "" : *read_text(entry.path());
@@ -94,7 +94,7 @@ std::map<std::string, std::string> contents(const fs::path& folder) {
 
 std::vector<std::string> names(const fs::path& folder) {
   std::vector<std::string> out;
-  for (const auto& [name, text] : contents(folder)) out.push_back(name);
+  for (const auto& [name, text] : contents_of(folder)) out.push_back(name);
   return out;
 }
 
@@ -145,7 +145,7 @@ TEST(State, InAnEmptyPlaceThereIsNone) {
 TEST(State, WhatIsBrokenIsCleanedAndTheRestIsNot) {
   const fs::path states = small::scratch() / "state";
   ASSERT_TRUE(play(states).ok());
-  const auto whole = contents(states);
+  const auto whole = contents_of(states);
   fs::create_directories(states / "step-00000008");
   std::ofstream(states / "step-00000008" / "state.safetensors") << "half";
   fs::create_directories(states / ".tmp-step-00000010");
@@ -153,7 +153,7 @@ TEST(State, WhatIsBrokenIsCleanedAndTheRestIsNot) {
   fs::copy(states / "step-00000004", states / "step-00000002", fs::copy_options::recursive);
   EXPECT_EQ((*find_latest(states))->filename(), "step-00000006");
   ASSERT_TRUE(clean_states(states, kKeep).ok());
-  EXPECT_EQ(contents(states), whole);
+  EXPECT_EQ(contents_of(states), whole);
 }
 
 TEST(State, DamageIsNamed) {
@@ -271,7 +271,7 @@ int killed_at(int64_t nth, const fs::path& states) {
 TEST(State, KilledAtAnySystemCallItGoesOnTheSame) {
   const fs::path folder = small::scratch();
   ASSERT_TRUE(play(folder / "whole").ok());
-  const auto whole = contents(folder / "whole");
+  const auto whole = contents_of(folder / "whole");
   int64_t nth = 1, later = 0;
   for (;; nth += 2) {
     const fs::path states = folder / "killed";
@@ -284,7 +284,7 @@ TEST(State, KilledAtAnySystemCallItGoesOnTheSame) {
     EXPECT_TRUE(!latest->has_value() || read_state(**latest).ok());
     const Status went_on = play(states);
     ASSERT_TRUE(went_on.ok()) << "call " << nth << ": " << went_on.error().cause;
-    ASSERT_EQ(contents(states), whole) << "call " << nth;
+    ASSERT_EQ(contents_of(states), whole) << "call " << nth;
     if (!killed) break;
   }
   RecordProperty("calls", static_cast<int>(nth / 2));
@@ -299,12 +299,12 @@ int on_a_small_disk(const fs::path& disk) {
     return 77;
   const fs::path states = disk / "state";
   if (!play(states, 4).ok()) return 1;
-  const auto before = contents(states);
+  const auto before = contents_of(states);
   const Status full = play(states);
   if (full.ok() || full.error().exit != Exit::Failed || full.error().cause.find("No space left") == std::string::npos ||
       full.error().hint.empty())
     return 2;
-  if (contents(states) != before) return 3;
+  if (contents_of(states) != before) return 3;
   if (::mount("none", disk.c_str(), "tmpfs", MS_REMOUNT, "size=1m") != 0) return 4;
   if (!play(states).ok() || names(states) != kWhole) return 5;
   return 0;

@@ -8,15 +8,6 @@
 namespace galley {
 namespace {
 
-constexpr auto kMicro = SegmentKind::Micro;
-
-std::string verdict(const Program& program) {
-  const Status status = check_plan(program, make_plan(program, little_target()), little_target());
-  return status.ok() ? "" : status.error().cause;
-}
-
-#define EXPECT_SAYS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << "says: " << (text)
-
 /// x and y are made; a group squares both; two chains, each a sum and its norm, are one launch, and the second one's sum has no memory;
 /// all is read at the end.
 struct Launches : Little {

@@ -5,10 +5,18 @@
 #include <utility>
 #include <vector>
 
+#include "host/plan/check.hpp"
+#include "host/plan/offsets.hpp"
 #include "host/plan/program.hpp"
+#include "host/plan/shadow.hpp"
 #include "host/plan/target.hpp"
 
 namespace galley {
+
+inline constexpr auto kLoad = SegmentKind::Load;
+inline constexpr auto kMicro = SegmentKind::Micro;
+inline constexpr auto kUpdate = SegmentKind::Update;
+inline constexpr auto kEval = SegmentKind::Eval;
 
 /// A program under construction. Tensors are vectors of `count` F32.
 struct Little {
@@ -74,5 +82,14 @@ inline Target little_target() {
   target.memories = {{"host", 64, true, true}, {"spill", 4096, true, false}};
   return target;
 }
+
+/// What the shadow device says of a plan; nothing, where it holds.
+inline std::string verdict(const Program& program, const Plan& plan) {
+  const Status status = check_plan(program, plan, little_target());
+  return status.ok() ? "" : status.error().cause;
+}
+inline std::string verdict(const Program& program) { return verdict(program, make_plan(program, little_target())); }
+
+#define EXPECT_SAYS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << "says: " << (text)
 
 }  // namespace galley

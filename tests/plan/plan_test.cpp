@@ -17,10 +17,6 @@
 namespace galley {
 namespace {
 
-constexpr auto kLoad = SegmentKind::Load;
-constexpr auto kMicro = SegmentKind::Micro;
-constexpr auto kUpdate = SegmentKind::Update;
-
 double milliseconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }

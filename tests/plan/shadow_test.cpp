@@ -10,19 +10,6 @@
 namespace galley {
 namespace {
 
-constexpr auto kLoad = SegmentKind::Load;
-constexpr auto kMicro = SegmentKind::Micro;
-constexpr auto kUpdate = SegmentKind::Update;
-constexpr auto kEval = SegmentKind::Eval;
-
-std::string verdict(const Program& program, const Plan& plan) {
-  const Status status = check_plan(program, plan, little_target());
-  return status.ok() ? "" : status.error().cause;
-}
-std::string verdict(const Program& program) { return verdict(program, make_plan(program, little_target())); }
-
-#define EXPECT_SAYS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << "says: " << (text)
-
 /// A weight that is loaded, its gradient over a window, and the update.
 struct Step : Little {
   TensorId weight = tensor("weight", 100, Life::Run), gradient = tensor("gradient", 100, Life::Window), x = tensor("x", 50),
