@@ -175,7 +175,7 @@ class Recomputer::Pass {
     out_.from.push_back(Recomputed::added);
     out_.again.push_back(false);
   }
-  /// As Placer::copy: after all that stands before it, and what follows waits. `overlap` gives it the time that it needs.
+  /// As SegmentCode::copy: after all that stands before it, and what follows waits. `overlap` gives it the time that it needs.
   void copy(TensorId from, TensorId to, uint32_t queue) {
     const uint32_t before = queue ? ++events_ : 0, after = queue ? ++events_ : 0;
     if (queue) {

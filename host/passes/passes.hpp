@@ -64,6 +64,8 @@ struct Compilation {
 
   bool backward() const { return options.purpose == Purpose::Train || options.purpose == Purpose::Gradients; }
   bool trains() const { return options.purpose == Purpose::Train; }
+  /// Whether there is a window part, and with it numbers that host and device exchange.
+  bool steps() const { return !graph.section(Section::Window).empty(); }
   bool saves() const { return options.purpose == Purpose::Export || (trains() && options.exports); }
   /// To evaluate, to sample or to export, by weights that only an update has (eval_as, export_as).
   bool averages() const;
