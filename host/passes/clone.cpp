@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "host/passes/copy.hpp"
+#include "host/passes/passes.hpp"
 
 namespace galley {
 
@@ -39,8 +40,8 @@ class Recomputer::Pass {
     for (size_t i = 0; i < choices.size(); ++i) {
       State& x = at(r.c_.micro.tensors[r.c_.saved.tensors[i]]);
       x.offered = true;
-      x.how = choices[i] & 0xFFu;
-      x.memory = choices[i] >> 8;
+      x.how = choice_how(choices[i]);
+      x.memory = choice_memory(choices[i]);
     }
     find_needed();
     out_.code.entries.reserve(2 * r.micro_.entries.size());

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "host/passes/passes.hpp"
+#include "host/passes/compilation.hpp"
 #include "host/passes/place/components.hpp"
 
 namespace galley {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "host/passes/passes.hpp"
+#include "host/passes/compilation.hpp"
 
 namespace galley {
 
