@@ -10,37 +10,14 @@
 #pragma once
 
 #include <array>
-#include <map>
-#include <unordered_map>
 #include <vector>
 
-#include "host/passes/alias.hpp"
-#include "host/passes/passes.hpp"
+#include "host/passes/launch.hpp"
+#include "host/plan/outline.hpp"
 
 namespace galley {
 
-/// How a chain sees an operand: as `Operand::inner` says, and whether it has lost its memory.
-struct Mark {
-  uint32_t inner = 0;
-  bool gone = false;
-};
-
-/// Entries of a segment that become one instruction, chain by chain.
-struct Launch {
-  std::vector<uint32_t> entries;
-  size_t links = 1;
-  std::vector<Mark> marks;               ///< of a chain's operands: all inputs, then all outputs; empty for a group of nodes
-  const KernelChoice* choice = nullptr;  ///< null: the entry as it is
-};
-
-/// The instruction that does several; its kernel and workspace are for the caller to add.
-Instruction join(const std::vector<const Instruction*>& nodes, const Launch& launch);
-
-/// The instructions that the entries of a segment are, or are clones of: alike but for tensors.
-struct Originals {
-  std::vector<const Instruction*> instructions;
-  std::vector<bool> recomputed;
-};
+/// By segment.
 using Sources = std::array<Originals, segment_count>;
 
 struct Fusion {
@@ -51,25 +28,17 @@ struct Fusion {
 /// Finds launches for any choice of what backward keeps. Kernels are asked once about nodes of one kind.
 class Fuser {
  public:
-  explicit Fuser(Compilation& c) : c_(c) {}
+  explicit Fuser(Compilation& c) : c_(c), joints_(c) {}
   /// `outline` is the program before any output takes over an input.
   Result<Fusion> find(const Outline& outline, const Sources& sources);
 
  private:
-  friend class SegmentFuser;
-  struct Joint {
-    const KernelChoice* choice = nullptr;
-    std::vector<TakeOver> take_overs;
-  };
-  Result<const Joint*> joint(const std::vector<const Instruction*>& nodes, const Launch& launch);
-  const std::vector<TakeOver>& take_overs_of(const Instruction* i);
   void share_all(Outline& outline, const Sources& sources);
   std::vector<int64_t> peaks(const Outline& outline, const Sources& sources, const Fusion& fusion);
   bool worth(const std::vector<int64_t>& joined, const std::vector<int64_t>& apart) const;
 
   Compilation& c_;
-  std::map<std::vector<uint64_t>, Joint> joints_;
-  std::unordered_map<const Instruction*, std::vector<TakeOver>> take_overs_;
+  Joints joints_;
 };
 
 }  // namespace galley
