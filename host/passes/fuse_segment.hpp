@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "host/passes/accesses.hpp"
 #include "host/passes/launch.hpp"
 #include "host/passes/room.hpp"
 
@@ -18,28 +19,7 @@ class SegmentFuser {
   Result<std::vector<Launch>> run();
 
  private:
-  struct Use {
-    uint32_t entry;
-    TensorId tensor;
-    int64_t begin, end;
-    bool reads, writes;
-    bool conflicts(const Use& with) const {
-      return tensor == with.tensor && (writes || with.writes) && begin < with.end && with.begin < end;
-    }
-    bool same_range(const Use& with) const { return tensor == with.tensor && begin == with.begin && end == with.end; }
-  };
-  /// Uses by tensor, then by region and first byte: indices into uses_.
-  struct Index {
-    std::vector<uint32_t> first, uses;
-    std::span<const uint32_t> of(TensorId tensor) const {
-      const auto t = static_cast<size_t>(tensor);
-      return {uses.data() + first[t], uses.data() + first[t + 1]};
-    }
-  };
-  void find_uses();
-  Index index(bool Use::*counts) const;
   const Instruction& of(uint32_t entry) const { return *source_.instructions[entry]; }
-  std::span<const Use> uses_of(uint32_t entry) const { return {uses_.data() + first_use_[entry], uses_.data() + first_use_[entry + 1]}; }
   bool open(uint32_t entry) const;
   /// The first slot where an entry can stand: behind all that it conflicts with, but for what it reads of the links of its chain before it.
   uint32_t floor(uint32_t entry, std::span<const uint32_t> chain = {}) const;
@@ -82,13 +62,9 @@ class SegmentFuser {
   const Originals& source_;
   size_t segment_;
   Room& room_;
-  std::vector<Use> uses_;  ///< by entry
-  std::vector<size_t> first_use_;
-  Index readers_, writers_;
-  std::vector<int64_t> widest_;   ///< by tensor: the most bytes that an entry which can move uses of it
-  std::vector<uint32_t> region_;  ///< of each entry: the first entry of its region; nothing moves from one to another
-  std::vector<uint32_t> slot_;    ///< of each entry: where it stands
-  std::vector<int64_t> launch_;   ///< of each entry: its launch; -1: none yet
+  Accesses accesses_;
+  std::vector<uint32_t> slot_;   ///< of each entry: where it stands
+  std::vector<int64_t> launch_;  ///< of each entry: its launch; -1: none yet
   std::vector<Launch> launches_;
 };
 
