@@ -15,19 +15,19 @@
 
 namespace galley {
 
-/// By the claims on parameters and the run.
+/// What claims on parameters and on the run have decided.
 struct Decisions {
-  std::vector<galley_tensor> trainable;  ///< parameters, in order of making
+  std::vector<galley_tensor> trainable;  ///< the parameters that are trained, in the order in which they were made
   int64_t micro_batches = 1;
   int64_t window_tokens = 0;  ///< > 0: as many micro-batches as come closest to it, micro_batches at most
 };
 
 /// Which instructions of micro an item became, before anything is recomputed: item i has [begin[i], begin[i + 1]).
 struct MicroItems {
-  size_t forward = 0;  ///< so many items are forward's, then come the head's, then backward's
-  size_t head = 0;
+  size_t forward = 0;  ///< the number of forward's items; the head's and backward's come behind them
+  size_t head = 0;     ///< the number of the head's items
   std::vector<uint32_t> begin;
-  std::vector<TensorId> tensors;  ///< by graph tensor, the transients of micro; no_tensor: not there
+  std::vector<TensorId> tensors;  ///< for each graph tensor: its tensor if it is a transient of micro, else no_tensor
 };
 
 /// What forward leaves for head and backward, and what enters blocks.
@@ -39,6 +39,7 @@ struct SavedSet {
   int64_t blocks = 0;
 };
 
+/// All that passes know. Behind each field stands the pass that makes it, and what it is where its name does not say so.
 struct Compilation {
   Graph& graph;
   Strategies strategies;
@@ -49,16 +50,16 @@ struct Compilation {
   Kernels kernels;
 
   Decisions decisions = {};                 ///< claim
-  std::vector<galley_tensor> squares = {};  ///< update: of each trainable parameter's gradient the sum of squares, in the block
-  galley_tensor applied = 0;                ///< window: how many steps have been applied
+  std::vector<galley_tensor> squares = {};  ///< update; the sum of squares of each trained parameter's gradient
+  galley_tensor applied = 0;                ///< window; the number of steps that have been applied
   Orders orders = {};                       ///< order
   galley_tensor sample_logits = 0;          ///< order
-  Program program = {};                     ///< place, bind; clone and fuse change its code
+  Program program = {};                     ///< place; bind, clone, fuse, alias and overlap change it
   MicroItems micro = {};                    ///< place
   SavedSet saved = {};                      ///< decide
-  std::vector<uint32_t> choices = {};       ///< decide: one a saved tensor
-  int64_t budget = 0;                       ///< decide: bytes of class 0 that a strategy allows; 0: none does
-  /// verify: by node, the inputs that its shape rule has seen.
+  std::vector<uint32_t> choices = {};       ///< decide; one for each saved tensor
+  int64_t budget = 0;                       ///< decide; the bytes of class 0 that a strategy allows, or 0 if none sets a budget
+  /// The verifier behind each pass; for each node, the inputs that its shape rule has seen.
   std::vector<std::vector<galley_tensor>> inferred = {};
 
   bool backward() const { return options.purpose == Purpose::Train || options.purpose == Purpose::Gradients; }
@@ -66,16 +67,16 @@ struct Compilation {
   /// Whether there is a window part, and with it numbers that host and device exchange.
   bool steps() const { return !graph.section(Section::Window).empty(); }
   bool saves() const { return options.purpose == Purpose::Export || (trains() && options.exports); }
-  /// To evaluate, to sample or to export, by weights that only an update has (eval_as, export_as).
+  /// Whether a program without an update evaluates, samples or exports weights that only an update makes (eval_as, export_as).
   bool averages() const;
   Tensors tensors() const { return {graph, orders}; }
   /// Whether no memory class has grown, from peaks `before` to peaks `after`, beyond its capacity, nor all that counts beyond --memory.
   bool within_limits(const std::vector<int64_t>& before, const std::vector<int64_t>& after) const;
 };
 
-/// Of what is decided on a saved tensor: GALLEY_KEEP, …
+/// What is done with a saved tensor: GALLEY_KEEP, GALLEY_RECOMPUTE, GALLEY_RECOMPUTE_EACH or GALLEY_OFFLOAD.
 inline uint32_t choice_how(uint32_t choice) { return choice & 0xFFu; }
-/// The memory class to which it is offloaded.
+/// The memory class to which a saved tensor is offloaded.
 inline uint32_t choice_memory(uint32_t choice) { return choice >> 8; }
 /// "keep"; "offload to pinned".
 std::string choice_text(const Compilation& c, uint32_t choice);

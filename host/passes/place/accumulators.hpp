@@ -23,7 +23,7 @@ class Accumulators {
   const Homes& homes_;
   SegmentCode& code_;
   std::map<galley_tensor, Operand> accumulators_;
-  std::map<galley_tensor, size_t> contributions_;  ///< that are still to come
+  std::map<galley_tensor, size_t> contributions_;  ///< how often each gradient is still to be written
 };
 
 }  // namespace galley

@@ -10,10 +10,10 @@
 namespace galley {
 
 struct Component {
-  std::string suffix;  ///< behind the tensor's name
+  std::string suffix;  ///< what the component's name has behind the tensor's
   uint32_t dtype = GALLEY_F32;
   Shape shape;
-  int64_t numbers = 0;  ///< that one element stands for
+  int64_t numbers = 0;  ///< how many of the tensor's numbers one element stands for
 };
 
 /// The components of a tensor in a format, if its shape were `shape`: its own, or that of a piece of it. An answer that makes no sense is

@@ -47,7 +47,7 @@ class Emitter {
   const Homes& homes_;
   SegmentCode code_;
   Staging staging_;
-  std::optional<Accumulators> accumulators_;  ///< of micro
+  std::optional<Accumulators> accumulators_;  ///< only micro adds up gradients over several nodes
   std::map<galley_tensor, TensorId> transients_;
   std::set<galley_tensor> outlives_;
 };

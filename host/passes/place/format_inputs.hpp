@@ -9,7 +9,7 @@ namespace galley {
 struct StagedInput {
   size_t input;
   galley_tensor tensor;
-  bool updated;  ///< in place
+  bool updated;  ///< the node writes it in place
   Piece piece;
   std::vector<Operand> components;  ///< where kernels compute
 };

@@ -13,12 +13,12 @@ namespace galley {
 
 /// A range of a tensor's numbers, as rows or as a list: those that one part of a split update is about. By default all of them.
 struct Piece {
-  int64_t first = 0, count = -1;  ///< -1: all
+  int64_t first = 0, count = -1;  ///< all numbers if the count is negative
   bool rows = false;
 
   bool all() const { return count < 0; }
   Shape shape(const Shape& whole) const;
-  int64_t first_row(const Shape& whole) const;  ///< of a list: the first number
+  int64_t first_row(const Shape& whole) const;  ///< the first number, if the piece is a list
   /// What an operand with this rule has of the piece: where it does not go by rows, all of it.
   Piece of(const galley_operand_rule* rule) const;
   /// This range of an operand that is all of a tensor.

@@ -33,7 +33,7 @@ class SegmentCode {
 
   Compilation& c_;
   const SegmentKind kind_;
-  uint32_t events_ = 0;  ///< so many are in use
+  uint32_t events_ = 0;  ///< the highest number of an event so far
 };
 
 }  // namespace galley
