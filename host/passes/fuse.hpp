@@ -1,12 +1,13 @@
-// Several nodes in one launch: groups of nodes that do not depend on each other, and chains of nodes that read what the one before has made.
+// Several nodes in one launch: groups of nodes that do not depend on each other, and chains of nodes that read what the one before has
+// made.
 //
 // A launch stands where its first node stood; the others move up to it, past instructions that neither read what they write nor write what
 // they use. Nothing moves past a copy or an event. The most bytes that live at one time do not grow, in any memory class. Where the planner
 // should need a thousandth more all the same, or more than there is, everything stays apart.
 //
-// A step of SmolLM2-135M in BF16 has 1,942 nodes and 951 launches, with adapters 3,907 and 2,079 (tests/results/launches.md). Finding them is
-// part of every peak that a strategy asks for: where an entry can stand is found once, and room is taken member by member. 200 peaks of 80
-// blocks took 4.9 s before that and take 1.7 s since (.9 without launches of several nodes).
+// A step of SmolLM2-135M in BF16 has 1,942 nodes and 951 launches, with adapters 3,907 and 2,079 (tests/results/launches.md). Finding them
+// is part of every peak that a strategy asks for: where an entry can stand is found once, and room is taken member by member. 200 peaks of
+// 80 blocks took 4.9 s before that and take 1.7 s since (.9 without launches of several nodes).
 #pragma once
 
 #include <array>

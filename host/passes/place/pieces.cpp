@@ -36,8 +36,8 @@ int64_t grain_of(const galley_op* op, const Shape& shape) {
   }
 }
 
-/// Whether pieces of so many numbers have components of their own: whole elements, in the shapes that the format gives a tensor of a piece's
-/// shape. What is packed with random bits has to draw them by what comes before the piece.
+/// Whether pieces of so many numbers have components of their own: whole elements, in the shapes that the format gives a tensor of a
+/// piece's shape. What is packed with random bits has to draw them by what comes before the piece.
 Result<bool> splits(Compilation& c, const GraphTensor& of, int64_t numbers, bool rows) {
   if (of.storage.empty()) return true;
   const galley_format& format = *c.plugins.format(of.storage).table;
