@@ -1,6 +1,6 @@
-// Initializers run once. fill: 16 bytes a thread, at the bandwidth of the output. random_normal and random_uniform: eight elements a thread,
-// from two blocks of Philox, in F64 and rounded to F32 at the end: the CPU's draws, and but for the last place of F64 its logarithms, sines
-// and cosines.
+// Initializers run once. fill: 16 bytes a thread, at the bandwidth of the output. random_normal and random_uniform: eight elements a
+// thread, from two blocks of Philox, in F64 and rounded to F32 at the end: the CPU's draws, and but for the last place of F64 its
+// logarithms, sines and cosines.
 #include <cmath>
 #include <cstring>
 
