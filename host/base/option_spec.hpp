@@ -53,9 +53,9 @@ struct OptionSpec {
   int line = 0;                           ///< in the manifest
   std::string wanted = {};                ///< what `expects` says, where the type does not say it all
 
-  /// The value in the form that plugins read (integers and bytes as int64_t, numbers as double, lists as List, a schedule as it is), or what is wrong
-  /// with it: "must be a number in [0, 1), not 1.5". Integers are taken for numbers, whole numbers for integers, a single value for a list
-  /// of one. `show` says how messages show a value.
+  /// The value in the form that plugins read (integers and bytes as int64_t, numbers as double, lists as List, a schedule as it is), or
+  /// what is wrong with it: "must be a number in [0, 1), not 1.5". Integers are taken for numbers, whole numbers for integers, a single
+  /// value for a list of one. `show` says how messages show a value.
   Result<Value> accept(const Value& value, const std::function<std::string(const Value&)>& show = value_text) const;
   /// "a number in [0, 1), or a schedule": what `accept` takes, for messages and help.
   std::string expects() const;

@@ -225,8 +225,10 @@ std::vector<CommandSpec> all_commands() {
       {"export",
        "DIR",
        "write the model or the adapter of a run into a new folder, for other programs",
-       "DIR is a run's directory, whether the run has ended or not: its best state is exported where the recipe keeps it, else its newest.\n"
-       "It may also be a model's folder, or an adapter's in PEFT's format. The folder that is written is in Hugging Face's format, or for an\n"
+       "DIR is a run's directory, whether the run has ended or not: its best state is exported where the recipe keeps it, "
+       "else its newest.\n"
+       "It may also be a model's folder, or an adapter's in PEFT's format. The folder that is written is in Hugging Face's format, "
+       "or for an\n"
        "adapter in PEFT's. Examples:\n"
        "  galley export runs/chat --out adapter                         an adapter stays one\n"
        "  galley export runs/chat --merge --dtype bf16 --out model      one model, with the adapter merged into its weights\n"

@@ -8,10 +8,11 @@
 // for everything before them.
 //
 // A device that can capture does so the second time that a segment runs, and replays it from then on: what cannot be captured (a kernel
-// that says so, files) runs between two replays. Nothing is captured in poison mode and reference mode, nor while a profiler wants to know what runs.
+// that says so, files) runs between two replays. Nothing is captured in poison mode and reference mode, nor while a profiler wants to know
+// what runs.
 //
-// Running load, micro, update, eval or sample allocates nothing in the host, unless it fails, captures or reads files. Every function is for one
-// thread, the same one. After an error the run is over: what tensors hold is not known, only destruction and reading are safe.
+// Running load, micro, update, eval or sample allocates nothing in the host, unless it fails, captures or reads files. Every function is
+// for one thread, the same one. After an error the run is over: what tensors hold is not known, only destruction and reading are safe.
 #pragma once
 
 #include <array>

@@ -31,9 +31,9 @@ inline constexpr std::byte kJunk{0xff};
 /// Used by one thread, except that host addresses may be read and written by another (the loader) while nothing enqueued touches them.
 class Machine {
  public:
-  /// Opens the device and allocates one arena for each class, of exactly Plan's bytes (none where those are 0). Plan, program, target and device
-  /// outlive the machine. A class that the device does not have is exit code Recipe, memory that it cannot give DoesNotFit, anything else
-  /// Plugin.
+  /// Opens the device and allocates one arena for each class, of exactly Plan's bytes (none where those are 0). Plan, program, target and
+  /// device outlive the machine. A class that the device does not have is exit code Recipe, memory that it cannot give DoesNotFit, anything
+  /// else Plugin.
   static Result<std::unique_ptr<Machine>> open(const Program& program, const Plan& plan, const Target& target, const galley_device& device,
                                                Poison poison, uint32_t marks = 0);
   /// Waits for enqueued work, then gives everything back.

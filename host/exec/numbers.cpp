@@ -6,6 +6,7 @@
 #include <map>
 
 #include "host/exec/convert.hpp"
+#include "host/graph/graph.hpp"
 #include "host/plugins/abi.hpp"
 #include "host/plugins/call.hpp"
 #include "host/plugins/library.hpp"
@@ -55,10 +56,6 @@ double sign(int pattern, size_t input, size_t element) {
 
 void move(Numbers& numbers, double unit, int pattern, size_t input) {
   for (size_t i = 0; i < numbers.floats.size(); ++i) numbers.floats[i] *= 1 + unit * sign(pattern, input, i);
-}
-
-const galley_operand_rule* rule_of(const galley_op* op, size_t input) {
-  return op->n_inputs ? op->inputs[std::min<size_t>(input, op->n_inputs - 1)] : nullptr;
 }
 
 /// Calls the reference of a node whose operands are these; null: absent.
@@ -155,7 +152,7 @@ double Numbers::at(int64_t i) const {
 double unit_of(const NodeOf& node) {
   double unit = kF32;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
-    const galley_operand_rule* rule = rule_of(node.op, i);
+    const galley_operand_rule* rule = input_rule(node.op, i);
     const Operand& o = node.inputs[i];
     if (!rule || (!o.present() && !o.format && !o.inner) || !is_floating(o.dtype)) continue;
     if (rule->flags & GALLEY_OPERAND_COMPUTE) unit = std::max(unit, rounding(o.dtype));

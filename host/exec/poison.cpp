@@ -30,8 +30,6 @@ bool all_set(std::span<const std::byte> bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == kJunk; });
 }
 
-bool floating(uint32_t dtype) { return is_floating(dtype); }
-
 }  // namespace
 
 Poisoner::Poisoner(const Program& program, const Plan& plan, Machine& machine) : program_(program), plan_(plan), machine_(machine) {
@@ -62,7 +60,7 @@ void Poisoner::add(const Operand& operand, bool later, bool output) {
   if (access == no_access) return;
   ranges_.push_back({program_.tensors[t].memory, plan_.placements[t].offset + operand.offset, operand.bytes(), operand.tensor,
                      operand.dtype, (access & GALLEY_READ) != 0 && (!output || access != GALLEY_READ),
-                     (access & GALLEY_WRITE) != 0 || output, output && access == GALLEY_ACCUMULATE && floating(operand.dtype)});
+                     (access & GALLEY_WRITE) != 0 || output, output && access == GALLEY_ACCUMULATE && is_floating(operand.dtype)});
 }
 
 void Poisoner::junk(int kind, int64_t offset, std::span<std::byte> out) {
@@ -101,7 +99,7 @@ Status Poisoner::bring_in(int kind) {
   for (const Range& range : ranges_) {
     if (!range.reads) continue;
     const auto copy = copy_of(range);
-    if (kind == 0 || !floating(range.dtype)) {
+    if (kind == 0 || !is_floating(range.dtype)) {
       TRY_STATUS(machine_.write_arena(range.memory, range.offset, copy));
       continue;
     }
@@ -232,7 +230,7 @@ Status Poisoner::check_reads() {
     const auto width = static_cast<size_t>(galley_dtype_bytes(range.dtype));
     for (size_t i = 0; i < copy.size(); i += width) {
       const auto was = copy.subspan(i, width);
-      if (floating(range.dtype) && all_set(was)) continue;  // junk, and of one kind or the other
+      if (is_floating(range.dtype) && all_set(was)) continue;  // junk, and of one kind or the other
       if (!std::ranges::equal(was, std::span(scratch_).subspan(i, width)))
         return plugin_error("it wrote to '" + program_.tensors[static_cast<size_t>(range.tensor)].name + "', which it may only read");
     }

@@ -51,8 +51,8 @@ class Proof {
   /// At the end of the run, before anything is exported: frozen tensors are as they were, and something got a gradient.
   Status finish();
 
-  /// Trainable tensors that should have had a gradient other than zero by now and never had: part of a state, since a process that continues
-  /// cannot know it otherwise. By name.
+  /// Trainable tensors that should have had a gradient other than zero by now and never had: part of a state, since a process that
+  /// continues cannot know it otherwise. By name.
   std::vector<std::string> without_gradient() const;
   /// How many of the newest applied steps of this process, in a row, gave no tensor any gradient.
   int64_t steps_without_gradient() const { return silent_; }

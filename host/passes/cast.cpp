@@ -1,8 +1,8 @@
 // Casts. Until here every number is F32; now nodes that compute in 16 bit get their operands so (op.h, "Dtypes").
 //
-// A tensor between nodes has the dtype that its readers want, where its writers can write it and the readers agree: so most casts are folded
-// into the node before. Where readers differ it stays F32, and one cast makes the other dtype for all of them. What several nodes add to
-// stays F32. Forward's tensors go by forward's readers alone, so that evaluation computes with the same numbers as training.
+// A tensor between nodes has the dtype that its readers want, where its writers can write it and the readers agree: so most casts are
+// folded into the node before. Where readers differ it stays F32, and one cast makes the other dtype for all of them. What several nodes
+// add to stays F32. Forward's tensors go by forward's readers alone, so that evaluation computes with the same numbers as training.
 //
 // A parameter is its own master. A node that computes in 16 bit reads
 //   of a frozen one whose readers all compute so: its bytes, which are kept in that dtype only;

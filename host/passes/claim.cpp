@@ -1,58 +1,47 @@
-#include "host/passes/claim.hpp"
-
-#include "host/plugins/abi.hpp"
+// Strategies decide properties: of what the model has, of gradients once backward is there, and of what updates have made.
+#include "host/passes/facets.hpp"
+#include "host/passes/passes.hpp"
 
 namespace galley {
 namespace {
 
-std::string value_text(Strategies strategies, const Claimed& c, bool by_claimant) {
-  if (by_claimant) return strategies[static_cast<size_t>(c.use)]->name();
-  return c.text.empty() ? std::to_string(c.number) : c.text;
+void add_tensors(const Graph& graph, uint32_t kind, uint32_t subject, galley_tensor but, std::vector<Who>* subjects) {
+  for (galley_tensor t = 1; t <= graph.tensor_count(); ++t)
+    if (graph.tensor(t).kind == kind && t != but) subjects->push_back({subject, t});
 }
 
-bool equal(const Claimed& a, const Claimed& b) { return a.number == b.number && a.text == b.text && a.attrs.key() == b.attrs.key(); }
+void add_nodes(const Graph& graph, Section section, std::vector<Who>* subjects) {
+  for (const galley_node n : graph.section(section)) subjects->push_back({GALLEY_SUBJECT_NODE, 0, n});
+}
 
 }  // namespace
 
-Result<Claimed> judge(Strategies strategies, const galley_subject& subject, const std::vector<Said>& answers, bool by_claimant) {
-  uint32_t strongest = GALLEY_ABSTAIN;
-  for (const Said& said : answers) strongest = std::max(strongest, said.strength);
-  Claimed winner;
-  if (strongest == GALLEY_ABSTAIN) return winner;
-  for (const Said& said : answers) {
-    if (said.strength != strongest) continue;
-    if (!winner.claimed) {
-      winner = said.value;
-      continue;
-    }
-    if (!by_claimant && equal(winner, said.value)) continue;
-    return recipe_error("two strategies decide '" + std::string(facet_name(subject.facet)) + "' of '" + subject.name +
-                            "': " + label(strategies, winner.use) + " says " + value_text(strategies, winner, by_claimant) + ", " +
-                            label(strategies, said.value.use) + " says " + value_text(strategies, said.value, by_claimant),
-                        "one owner a property: take one of the two out, or narrow it to other tensors");
-  }
-  return winner;
+Status claim_model(Compilation& c) {
+  const Graph::As as(c.graph, {});
+  std::vector<Who> subjects;
+  for (galley_tensor t = 1; t <= c.graph.tensor_count(); ++t)
+    if (c.graph.tensor(t).parameter_kind()) subjects.push_back({GALLEY_SUBJECT_PARAMETER, t});
+  add_nodes(c.graph, Section::Forward, &subjects);
+  subjects.push_back({GALLEY_SUBJECT_RUN});
+  TRY_STATUS(ask_trainable(c, subjects));
+  if (c.backward() && c.decisions.trainable.empty())
+    return recipe_error("nothing is left to train: every parameter is frozen", "narrow what is frozen, or add an adapter");
+  return ask_facets(c, subjects);
 }
 
-Result<Claimed> claim(Graph& graph, Strategies strategies, const galley_subject& subject) {
-  std::vector<Said> answers;
-  for (size_t i = 0; i < strategies.size(); ++i) {
-    const LoadedStrategy& s = *strategies[i];
-    if (!s.claim()) continue;
-    auto value = new_struct<galley_claim_value>();
-    Author author = graph.author;
-    author.use = static_cast<int>(i);
-    TRY_STATUS(call_strategy(graph, strategies, author, "claim", [&](galley_error* error) {
-      return s.claim()->claim(s.instance(), Graph::reader(), graph.handle(), &subject, &value, error);
-    }));
-    if (value.strength == GALLEY_ABSTAIN) continue;
-    Claimed said = {true, static_cast<int>(i), value.number, value.text ? value.text : "", {}};
-    if (Status status = said.attrs.add(value.attrs, value.n_attrs); !status.ok())
-      return plugin_error(label(strategies, said.use) + ", plugin '" + s.caller().plugin + "', claim: " + status.error().cause);
-    answers.push_back({value.strength, std::move(said)});
-  }
-  // An update is its strategy's own work: two that would do it never agree.
-  return judge(strategies, subject, answers, subject.facet == GALLEY_FACET_UPDATE);
+Status claim_gradients(Compilation& c) {
+  const Graph::As as(c.graph, {Section::Backward});
+  std::vector<Who> subjects;
+  add_tensors(c.graph, GALLEY_KIND_GRADIENT, GALLEY_SUBJECT_GRADIENT, 0, &subjects);
+  return ask_facets(c, subjects);
+}
+
+Status claim_made(Compilation& c) {
+  const Graph::As as(c.graph, {Section::Update});
+  std::vector<Who> subjects;
+  add_tensors(c.graph, GALLEY_KIND_STATE, GALLEY_SUBJECT_STATE, c.applied, &subjects);
+  add_nodes(c.graph, Section::Update, &subjects);
+  return ask_facets(c, subjects);
 }
 
 }  // namespace galley

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "host/passes/copy.hpp"
+#include "host/passes/passes.hpp"
 
 namespace galley {
 
@@ -39,8 +40,8 @@ class Recomputer::Pass {
     for (size_t i = 0; i < choices.size(); ++i) {
       State& x = at(r.c_.micro.tensors[r.c_.saved.tensors[i]]);
       x.offered = true;
-      x.how = choices[i] & 0xFFu;
-      x.memory = choices[i] >> 8;
+      x.how = choice_how(choices[i]);
+      x.memory = choice_memory(choices[i]);
     }
     find_needed();
     out_.code.entries.reserve(2 * r.micro_.entries.size());
@@ -175,7 +176,7 @@ class Recomputer::Pass {
     out_.from.push_back(Recomputed::added);
     out_.again.push_back(false);
   }
-  /// As Placer::copy: after all that stands before it, and what follows waits. `overlap` gives it the time that it needs.
+  /// As SegmentCode::copy: after all that stands before it, and what follows waits. `overlap` gives it the time that it needs.
   void copy(TensorId from, TensorId to, uint32_t queue) {
     const uint32_t before = queue ? ++events_ : 0, after = queue ? ++events_ : 0;
     if (queue) {

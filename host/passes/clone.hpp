@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "host/passes/passes.hpp"
+#include "host/passes/compilation.hpp"
 #include "host/plan/outline.hpp"
 
 namespace galley {

@@ -1,7 +1,6 @@
 #include "host/passes/compile.hpp"
 
 #include <spdlog/spdlog.h>
-#include <algorithm>
 
 #include <chrono>
 
@@ -66,16 +65,6 @@ std::vector<PassInfo> pass_list() {
   std::vector<PassInfo> out;
   for (const Pass& pass : passes) out.push_back(pass.info);
   return out;
-}
-
-bool Compilation::within_limits(const std::vector<int64_t>& before, const std::vector<int64_t>& after) const {
-  const auto within = [](int64_t was, int64_t is, int64_t limit) { return limit <= 0 || is <= std::max(was, limit); };
-  int64_t others = 0;
-  for (size_t i = 0; i < after.size(); ++i) {
-    if (!within(before[i], after[i], target.memories[i].capacity)) return false;
-    if (i > 0 && target.memories[0].host_access && target.memories[i].host_access) others += after[i];
-  }
-  return within(others + before[0], others + after[0], options.memory_limit);
 }
 
 Result<Program> compile(Graph& graph, Strategies strategies, Plugins& plugins, const Target& target, const CompileOptions& options) {

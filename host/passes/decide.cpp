@@ -6,20 +6,20 @@
 #include "host/passes/clone.hpp"
 #include "host/passes/copy.hpp"
 #include "host/passes/fuse.hpp"
+#include "host/passes/passes.hpp"
+#include "host/passes/saved.hpp"
 #include "host/plan/plan.hpp"
 #include "host/plugins/abi.hpp"
 
 namespace galley {
 namespace {
 
-constexpr uint32_t kHow = 0xFF;  ///< of a choice: what is done; the rest is a memory class
-
 /// Why an item's choice is none; "": it is one.
 std::string problem(const Compilation& c, size_t item, uint32_t choice) {
   const galley_saved_item& s = c.saved.items[item];
-  const uint32_t memory = choice >> 8;
+  const uint32_t memory = choice_memory(choice);
   const std::string device = "device '" + c.target.device + "'", of = std::string(" '") + s.name + "'";
-  if ((choice & kHow) == GALLEY_OFFLOAD) {
+  if (choice_how(choice) == GALLEY_OFFLOAD) {
     if (memory < s.n_memories && s.offload_seconds_to[memory] > 0) return "";
     if (s.n_memories <= memory) return device + " has no memory class " + std::to_string(memory) + " to offload" + of + " to";
     return device + " cannot offload" + of + " to memory class '" + c.target.memories[memory].name + "', which computes";
@@ -179,15 +179,6 @@ Result<int64_t> budget_of(Compilation& c, size_t use) {
 }
 
 }  // namespace
-
-std::string choice_text(const Compilation& c, uint32_t choice) {
-  switch (choice & kHow) {
-    case GALLEY_KEEP: return "keep";
-    case GALLEY_RECOMPUTE: return "recompute once";
-    case GALLEY_RECOMPUTE_EACH: return "recompute each";
-    default: return "offload to " + c.target.memories[choice >> 8].name;
-  }
-}
 
 Status decide(Compilation& c) {
   if (!c.backward()) return ok();

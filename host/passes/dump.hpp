@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "host/passes/passes.hpp"
+#include "host/passes/compilation.hpp"
 
 namespace galley {
 

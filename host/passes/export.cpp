@@ -1,14 +1,39 @@
-// What a program that only exports needs: the tensors that files are made from, and what these are made from.
+// What strategies change of what is saved. A program that only exports needs no more than the tensors that files are made from, and what
+// these are made from.
 #include <algorithm>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "galley/rewrite.h"
 #include "host/passes/passes.hpp"
+#include "host/passes/rewrite.hpp"
 
 namespace galley {
 namespace {
+
+Error document_error(const Compilation& c, const Document& d, const std::string& what) {
+  return plugin_error(label(c.strategies, d.use) + ", plugin '" + c.strategies[static_cast<size_t>(d.use)]->plugin().manifest.id +
+                      "': document '" + d.file + "' " + what);
+}
+
+/// A document describes the tensors beside which it lies, and belongs to one strategy.
+Status check_documents(const Compilation& c) {
+  std::set<std::string> folders = {"model"};
+  for (galley_tensor t = 1; t <= c.graph.tensor_count(); ++t)
+    if (const std::string& file = c.graph.tensor(t).file; !file.empty()) folders.insert(file.substr(0, file.rfind('/')));
+  std::map<std::string, const Document*> written;
+  for (const Document& d : c.graph.documents) {
+    if (d.use == no_use) continue;
+    if (!folders.contains(d.file.substr(0, d.file.rfind('/'))))
+      return document_error(c, d, "lies in a folder into which no tensor is saved");
+    const auto [first, fresh] = written.try_emplace(d.file, &d);
+    if (!fresh && first->second->use != d.use)
+      return document_error(c, d, "is written by " + label(c.strategies, first->second->use) + " as well");
+  }
+  return ok();
+}
 
 /// The tensors that are there when the run begins from which the saved ones are made.
 std::set<galley_tensor> needed_by_files(const Graph& graph) {
@@ -32,8 +57,7 @@ std::set<galley_tensor> needed_by_files(const Graph& graph) {
   return needed;
 }
 
-}  // namespace
-
+/// What no file is made from is not loaded.
 void keep_exported(Compilation& c) {
   Graph& graph = c.graph;
   const std::set<galley_tensor> needed = needed_by_files(graph);
@@ -47,6 +71,22 @@ void keep_exported(Compilation& c) {
     if (lasts && !needed.contains(t) && !sources.contains(x.source)) x.unused = true;
   }
   std::erase_if(c.decisions.trainable, [&](galley_tensor t) { return graph.tensor(t).unused; });
+}
+
+}  // namespace
+
+Status export_model(Compilation& c) {
+  if (!c.saves()) return ok();
+  TRY_STATUS(rewrite_segment(c, GALLEY_SEGMENT_EXPORT, Section::Export));
+  if (c.options.merges) {
+    TRY_STATUS(rewrite_segment(c, GALLEY_SEGMENT_MERGE, Section::Export));
+    if (c.graph.export_model != GALLEY_EXPORT_MODEL)
+      return recipe_error("there is nothing to merge: no strategy of the recipe adds tensors of its own to the model",
+                          "leave out --merge, and the model is saved whole");
+  }
+  TRY_STATUS(check_documents(c));
+  if (c.options.purpose == Purpose::Export) keep_exported(c);
+  return ok();
 }
 
 }  // namespace galley

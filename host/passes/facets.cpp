@@ -1,9 +1,10 @@
-// What is asked about whom, in which order, and what the host makes of the answers.
+#include "host/passes/facets.hpp"
+
 #include <string_view>
 
 #include "galley/format.h"
 #include "host/base/nearest.hpp"
-#include "host/passes/passes.hpp"
+#include "host/passes/judge.hpp"
 #include "host/plugins/abi.hpp"
 
 namespace galley {
@@ -12,13 +13,6 @@ namespace {
 /// A window of so many tokens may take so many times the micro-batches that it would take without padding and uncounted tokens.
 constexpr int64_t kSparse = 4;
 constexpr int64_t kMostMicroBatches = int64_t{1} << 18;
-
-/// Who is asked about: a tensor, a node, or the run.
-struct Who {
-  uint32_t kind = GALLEY_SUBJECT_RUN;
-  galley_tensor tensor = 0;
-  galley_node node = 0;
-};
 
 /// One answer, and what it is about.
 struct Answer {
@@ -212,8 +206,6 @@ Status ask(Compilation& c, const Facet& facet, const std::vector<Who>& subjects)
     const galley_subject s = subject_of(c, who, facet.id);
     TRY_STATUS(facet.take({c, who, s.name, facet.id, TRY(claim(c.graph, c.strategies, s))}));
   }
-  if (facet.id == GALLEY_FACET_TRAINABLE && c.backward() && c.decisions.trainable.empty())
-    return recipe_error("nothing is left to train: every parameter is frozen", "narrow what is frozen, or add an adapter");
   return ok();
 }
 
@@ -225,33 +217,10 @@ const char* facet_name(uint32_t facet) {
   return "?";
 }
 
-Status claim_model(Compilation& c) {
-  const Graph::As as(c.graph, {});
-  std::vector<Who> subjects;
-  for (galley_tensor t = 1; t <= c.graph.tensor_count(); ++t)
-    if (c.graph.tensor(t).parameter_kind()) subjects.push_back({GALLEY_SUBJECT_PARAMETER, t});
-  for (const galley_node n : c.graph.section(Section::Forward)) subjects.push_back({GALLEY_SUBJECT_NODE, 0, n});
-  subjects.push_back({GALLEY_SUBJECT_RUN});
-  for (const Facet& facet : facets) TRY_STATUS(ask(c, facet, subjects));
-  return ok();
-}
+Status ask_trainable(Compilation& c, const std::vector<Who>& subjects) { return ask(c, facets[0], subjects); }
 
-Status claim_gradients(Compilation& c) {
-  const Graph::As as(c.graph, {Section::Backward});
-  std::vector<Who> subjects;
-  for (galley_tensor t = 1; t <= c.graph.tensor_count(); ++t)
-    if (c.graph.tensor(t).kind == GALLEY_KIND_GRADIENT) subjects.push_back({GALLEY_SUBJECT_GRADIENT, t});
-  for (const Facet& facet : facets)
-    if (facet.id != GALLEY_FACET_TRAINABLE) TRY_STATUS(ask(c, facet, subjects));
-  return ok();
-}
-
-Status claim_made(Compilation& c) {
-  const Graph::As as(c.graph, {Section::Update});
-  std::vector<Who> subjects;
-  for (galley_tensor t = 1; t <= c.graph.tensor_count(); ++t)
-    if (c.graph.tensor(t).kind == GALLEY_KIND_STATE && t != c.applied) subjects.push_back({GALLEY_SUBJECT_STATE, t});
-  for (const galley_node n : c.graph.section(Section::Update)) subjects.push_back({GALLEY_SUBJECT_NODE, 0, n});
+Status ask_facets(Compilation& c, const std::vector<Who>& subjects) {
+  static_assert(facets[0].id == GALLEY_FACET_TRAINABLE);
   for (const Facet& facet : facets)
     if (facet.id != GALLEY_FACET_TRAINABLE) TRY_STATUS(ask(c, facet, subjects));
   return ok();

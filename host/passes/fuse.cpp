@@ -3,59 +3,16 @@
 #include <set>
 
 #include "host/passes/fuse_segment.hpp"
+#include "host/passes/passes.hpp"
 #include "host/plan/plan.hpp"
 
 namespace galley {
-
-Instruction join(const std::vector<const Instruction*>& nodes, const Launch& launch) {
-  const Instruction& first = *nodes.front();
-  Instruction out;
-  out.op = first.op;
-  out.strategy = first.strategy;
-  out.links = launch.links;
-  out.recomputed = first.recomputed;
-  for (const Instruction* node : nodes) {
-    out.nodes.push_back(
-        {node->name, node->op, node->attrs, node->flags, node->first_row, node->block, node->inputs.size(), node->outputs.size()});
-    out.inputs.insert(out.inputs.end(), node->inputs.begin(), node->inputs.end());
-    out.flops += node->flops;
-    if (node->strategy != out.strategy) out.strategy.clear();
-  }
-  for (const Instruction* node : nodes) out.outputs.insert(out.outputs.end(), node->outputs.begin(), node->outputs.end());
-  for (size_t k = 0; k < launch.marks.size(); ++k) {
-    Operand& o = k < out.inputs.size() ? out.inputs[k] : out.outputs[k - out.inputs.size()];
-    o.inner = launch.marks[k].inner;
-    if (launch.marks[k].gone) o.tensor = no_tensor;
-  }
-  for (size_t k = 0; k < launch.links; ++k) out.name += (k ? ">" : "") + nodes[k]->name;
-  if (nodes.size() > launch.links) out.name += " and " + std::to_string(nodes.size() / launch.links - 1) + " more";
-  return out;
-}
-
-Result<const Fuser::Joint*> Fuser::joint(const std::vector<const Instruction*>& nodes, const Launch& launch) {
-  std::vector<uint64_t> key = {launch.links};
-  for (const Instruction* node : nodes) key.push_back(reinterpret_cast<uintptr_t>(node));
-  for (const Mark& mark : launch.marks) key.push_back(uint64_t{mark.inner} << 1 | mark.gone);
-  const auto [found, fresh] = joints_.try_emplace(std::move(key));
-  if (fresh) {
-    const Instruction joined = join(nodes, launch);
-    found->second.choice = TRY(c_.kernels.choose(joined, c_.program.tensors));
-    found->second.take_overs = take_overs(c_.program, joined);
-  }
-  return &found->second;
-}
-
-const std::vector<TakeOver>& Fuser::take_overs_of(const Instruction* i) {
-  const auto [found, fresh] = take_overs_.try_emplace(i);
-  if (fresh) found->second = take_overs(c_.program, *i);
-  return found->second;
-}
 
 void Fuser::share_all(Outline& outline, const Sources& sources) {
   for (size_t s = 0; s < segment_count; ++s) {
     std::vector<const std::vector<TakeOver>*> allowed;
     allowed.reserve(sources[s].instructions.size());
-    for (const Instruction* i : sources[s].instructions) allowed.push_back(&take_overs_of(i));
+    for (const Instruction* i : sources[s].instructions) allowed.push_back(&joints_.alone(i));
     share(outline.segments[s], allowed, outline.tensors.size());
   }
 }
@@ -77,7 +34,7 @@ std::vector<int64_t> Fuser::peaks(const Outline& outline, const Sources& sources
       if (!launch.choice) {
         const auto ids = from.of(from.entries[launch.entries.front()]);
         code.touched.insert(code.touched.end(), ids.begin(), ids.end());
-        allowed.push_back(&take_overs_of(nodes.front()));
+        allowed.push_back(&joints_.alone(nodes.front()));
       } else {
         size_t mark = 0;
         for (const bool output : {false, true})
@@ -97,7 +54,7 @@ std::vector<int64_t> Fuser::peaks(const Outline& outline, const Sources& sources
           code.touched.push_back(static_cast<TensorId>(out.tensors.size()));
           out.tensors.push_back({launch.choice->workspace, 0, Life::Segment});
         }
-        allowed.push_back(&joint(nodes, launch).value()->take_overs);
+        allowed.push_back(&joints_.joint(nodes, launch).value()->take_overs);
       }
       entry.end = static_cast<uint32_t>(code.touched.size());
       code.entries.push_back(entry);
@@ -122,7 +79,7 @@ Result<Fusion> Fuser::find(const Outline& outline, const Sources& sources) {
   Fusion fusion;
   bool any = false;
   for (size_t s = 0; s < segment_count; ++s) {
-    fusion.launches[s] = TRY(SegmentFuser(*this, c_.kernels, outline, apart, sources[s], s, room).run());
+    fusion.launches[s] = TRY(SegmentFuser(joints_, c_.kernels, outline, apart, sources[s], s, room).run());
     any = any || fusion.launches[s].size() < sources[s].instructions.size();
   }
   const std::vector<int64_t>& least = room.least();

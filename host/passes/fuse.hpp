@@ -1,46 +1,24 @@
-// Several nodes in one launch: groups of nodes that do not depend on each other, and chains of nodes that read what the one before has made.
+// Several nodes in one launch: groups of nodes that do not depend on each other, and chains of nodes that read what the one before has
+// made.
 //
 // A launch stands where its first node stood; the others move up to it, past instructions that neither read what they write nor write what
 // they use. Nothing moves past a copy or an event. The most bytes that live at one time do not grow, in any memory class. Where the planner
 // should need a thousandth more all the same, or more than there is, everything stays apart.
 //
-// A step of SmolLM2-135M in BF16 has 1,942 nodes and 951 launches, with adapters 3,907 and 2,079 (tests/results/launches.md). Finding them is
-// part of every peak that a strategy asks for: where an entry can stand is found once, and room is taken member by member. 200 peaks of 80
-// blocks took 4.9 s before that and take 1.7 s since (.9 without launches of several nodes).
+// A step of SmolLM2-135M in BF16 has 1,942 nodes and 951 launches, with adapters 3,907 and 2,079 (tests/results/launches.md). Finding them
+// is part of every peak that a strategy asks for: where an entry can stand is found once, and room is taken member by member. 200 peaks of
+// 80 blocks took 4.9 s before that and take 1.7 s since (.9 without launches of several nodes).
 #pragma once
 
 #include <array>
-#include <map>
-#include <unordered_map>
 #include <vector>
 
-#include "host/passes/alias.hpp"
-#include "host/passes/passes.hpp"
+#include "host/passes/launch.hpp"
+#include "host/plan/outline.hpp"
 
 namespace galley {
 
-/// How a chain sees an operand: as `Operand::inner` says, and whether it has lost its memory.
-struct Mark {
-  uint32_t inner = 0;
-  bool gone = false;
-};
-
-/// Entries of a segment that become one instruction, chain by chain.
-struct Launch {
-  std::vector<uint32_t> entries;
-  size_t links = 1;
-  std::vector<Mark> marks;               ///< of a chain's operands: all inputs, then all outputs; empty for a group of nodes
-  const KernelChoice* choice = nullptr;  ///< null: the entry as it is
-};
-
-/// The instruction that does several; its kernel and workspace are for the caller to add.
-Instruction join(const std::vector<const Instruction*>& nodes, const Launch& launch);
-
-/// The instructions that the entries of a segment are, or are clones of: alike but for tensors.
-struct Originals {
-  std::vector<const Instruction*> instructions;
-  std::vector<bool> recomputed;
-};
+/// By segment.
 using Sources = std::array<Originals, segment_count>;
 
 struct Fusion {
@@ -51,25 +29,17 @@ struct Fusion {
 /// Finds launches for any choice of what backward keeps. Kernels are asked once about nodes of one kind.
 class Fuser {
  public:
-  explicit Fuser(Compilation& c) : c_(c) {}
+  explicit Fuser(Compilation& c) : c_(c), joints_(c) {}
   /// `outline` is the program before any output takes over an input.
   Result<Fusion> find(const Outline& outline, const Sources& sources);
 
  private:
-  friend class SegmentFuser;
-  struct Joint {
-    const KernelChoice* choice = nullptr;
-    std::vector<TakeOver> take_overs;
-  };
-  Result<const Joint*> joint(const std::vector<const Instruction*>& nodes, const Launch& launch);
-  const std::vector<TakeOver>& take_overs_of(const Instruction* i);
   void share_all(Outline& outline, const Sources& sources);
   std::vector<int64_t> peaks(const Outline& outline, const Sources& sources, const Fusion& fusion);
   bool worth(const std::vector<int64_t>& joined, const std::vector<int64_t>& apart) const;
 
   Compilation& c_;
-  std::map<std::vector<uint64_t>, Joint> joints_;
-  std::unordered_map<const Instruction*, std::vector<TakeOver>> take_overs_;
+  Joints joints_;
 };
 
 }  // namespace galley

@@ -5,46 +5,9 @@
 
 namespace galley {
 
-Room::Room(const Outline& outline, const Target& target)
-    : outline_(outline), target_(target), timeline_(timeline_of(outline)), lives_(find_lifetimes(outline)) {
-  live_.assign(target.memories.size(), std::vector<int64_t>(static_cast<size_t>(timeline_.end) + 1, 0));
-  least_.assign(target.memories.size(), 0);
-  for (size_t t = 0; t < lives_.size(); ++t) {
-    if (!lives_[t].used()) continue;
-    const Outline::Tensor& tensor = outline.tensors[t];
-    const int64_t bytes = rounded(tensor.bytes, tensor.memory);
-    live_[tensor.memory][static_cast<size_t>(lives_[t].first)] += bytes;
-    live_[tensor.memory][static_cast<size_t>(lives_[t].last) + 1] -= bytes;
-  }
-  for (size_t memory = 0; memory < live_.size(); ++memory) {
-    std::partial_sum(live_[memory].begin(), live_[memory].end(), live_[memory].begin());
-    least_[memory] = *std::max_element(live_[memory].begin(), live_[memory].end());
-  }
-}
-
-int64_t Room::rounded(int64_t bytes, uint32_t memory) const {
-  const int64_t alignment = target_.memories[memory].alignment;
-  return (bytes + alignment - 1) / alignment * alignment;
-}
-
-int64_t Room::born(TensorId tensor, int32_t moment) const {
-  const auto t = static_cast<size_t>(tensor);
-  return lives_[t].first == moment && outline_.tensors[t].life != Life::Run ? rounded(outline_.tensors[t].bytes, outline_.tensors[t].memory)
-                                                                            : 0;
-}
-
-bool Room::fits(uint32_t memory, int32_t first, int32_t last, int64_t bytes) const {
-  const auto begin = live_[memory].begin();
-  return std::all_of(begin + first, begin + last + 1, [&](int64_t live) { return live + bytes <= least_[memory]; });
-}
-
-void Room::take(uint32_t memory, int32_t first, int32_t last, int64_t bytes) {
-  for (int32_t m = first; m <= last; ++m) live_[memory][static_cast<size_t>(m)] += bytes;
-}
-
-SegmentFuser::SegmentFuser(Fuser& fuser, Kernels& kernels, const Outline& outline, const Outline& apart, const Originals& source,
+SegmentFuser::SegmentFuser(Joints& joints, Kernels& kernels, const Outline& outline, const Outline& apart, const Originals& source,
                            size_t segment, Room& room)
-    : fuser_(fuser),
+    : joints_(joints),
       kernels_(kernels),
       outline_(outline),
       apart_(apart),
@@ -52,51 +15,10 @@ SegmentFuser::SegmentFuser(Fuser& fuser, Kernels& kernels, const Outline& outlin
       source_(source),
       segment_(segment),
       room_(room),
-      widest_(outline.tensors.size(), 0),
-      region_(source.instructions.size(), 0),
+      accesses_(code_, source, outline.tensors.size()),
       slot_(source.instructions.size()),
       launch_(source.instructions.size(), -1) {
   std::iota(slot_.begin(), slot_.end(), 0u);
-  find_uses();
-}
-
-void SegmentFuser::find_uses() {
-  uint32_t region = 0;
-  for (uint32_t entry = 0; entry < slot_.size(); ++entry) {
-    const Instruction& i = of(entry);
-    const bool kernel = i.action == Action::Kernel && i.queue == 0;
-    region_[entry] = kernel ? region : entry;
-    if (!kernel) region = entry + 1;
-    first_use_.push_back(uses_.size());
-    const TensorId* id = code_.of(code_.entries[entry]).data();
-    for (const auto* operands : {&i.inputs, &i.outputs})
-      for (const Operand& o : *operands) {
-        if (!o.present()) continue;
-        const uint32_t access = o.access | o.later;
-        uses_.push_back({entry, *id++, o.offset, o.offset + o.bytes(), (access & GALLEY_READ) != 0, (access & GALLEY_WRITE) != 0});
-        int64_t& widest = widest_[static_cast<size_t>(uses_.back().tensor)];
-        if (kernel) widest = std::max(widest, o.bytes());
-      }
-  }
-  first_use_.push_back(uses_.size());
-  readers_ = index(&Use::reads);
-  writers_ = index(&Use::writes);
-}
-
-SegmentFuser::Index SegmentFuser::index(bool Use::*counts) const {
-  Index out;
-  out.first.assign(widest_.size() + 1, 0);
-  for (const Use& use : uses_) out.first[static_cast<size_t>(use.tensor) + 1] += use.*counts;
-  std::partial_sum(out.first.begin(), out.first.end(), out.first.begin());
-  out.uses.resize(out.first.back());
-  std::vector<uint32_t> next = out.first;
-  for (uint32_t k = 0; k < uses_.size(); ++k)
-    if (uses_[k].*counts) out.uses[next[static_cast<size_t>(uses_[k].tensor)]++] = k;
-  const auto place = [&](uint32_t k) { return std::tuple(region_[uses_[k].entry], uses_[k].begin, k); };
-  for (size_t t = 0; t < widest_.size(); ++t)
-    if (out.first[t + 1] - out.first[t] > 1)
-      std::ranges::sort(out.uses.begin() + out.first[t], out.uses.begin() + out.first[t + 1], {}, place);
-  return out;
 }
 
 /// A kernel's entry that may join others. Operands in a format have components, which groups and chains do not pass on; a kernel with
@@ -107,24 +29,13 @@ bool SegmentFuser::open(uint32_t entry) const {
 }
 
 uint32_t SegmentFuser::floor(uint32_t entry, std::span<const uint32_t> chain) const {
-  uint32_t out = region_[entry];
-  for (const Use& mine : uses_of(entry)) {
-    const auto place = [&](uint32_t k) { return std::pair(region_[uses_[k].entry], uses_[k].begin); };
-    const auto look = [&](const Index& index) {
-      const auto others = index.of(mine.tensor);
-      const auto first = std::pair(region_[entry], mine.begin - widest_[static_cast<size_t>(mine.tensor)]);
-      for (auto at = std::ranges::lower_bound(others, first, {}, place); at != others.end(); ++at) {
-        const Use& other = uses_[*at];
-        if (region_[other.entry] != region_[entry] || other.begin >= mine.end) break;
-        if (other.entry >= entry || !mine.conflicts(other) || slot_[other.entry] == slot_[entry]) continue;
-        // What a link reads, the one before has made as a whole.
-        const bool link = other.writes && !mine.writes && mine.same_range(other) && std::ranges::find(chain, other.entry) != chain.end();
-        if (!link) out = std::max(out, slot_[other.entry] + 1);
-      }
-    };
-    look(writers_);
-    if (mine.writes) look(readers_);
-  }
+  uint32_t out = accesses_.region(entry);
+  accesses_.conflicts_before(entry, [&](const Access& mine, const Access& other) {
+    if (slot_[other.entry] == slot_[entry]) return;
+    // What a link reads, the one before has made as a whole.
+    const bool link = other.writes && !mine.writes && mine.same_range(other) && std::ranges::find(chain, other.entry) != chain.end();
+    if (!link) out = std::max(out, slot_[other.entry] + 1);
+  });
   return out;
 }
 
@@ -136,16 +47,17 @@ Result<bool> SegmentFuser::try_chain(uint32_t entry, const std::vector<std::stri
   while (launch.entries.size() < links.size()) {
     const uint32_t last = launch.entries.back();
     uint32_t next = UINT32_MAX;
-    for (const Use& made : uses_of(last)) {
+    for (const Access& made : accesses_.of(last)) {
       if (!made.writes) continue;
-      for (const uint32_t index : readers_.of(made.tensor)) {
-        const Use& use = uses_[index];
-        if (use.entry > last && use.entry < next && use.same_range(made) && open(use.entry) && launch_[use.entry] < 0 &&
-            of(use.entry).op->name == links[launch.entries.size()])
-          next = use.entry;
+      for (const uint32_t index : accesses_.readers(made.tensor)) {
+        const Access& read = accesses_[index];
+        if (read.entry > last && read.entry < next && read.same_range(made) && open(read.entry) && launch_[read.entry] < 0 &&
+            of(read.entry).op->name == links[launch.entries.size()])
+          next = read.entry;
       }
     }
-    if (next == UINT32_MAX || region_[next] != region_[entry] || source_.recomputed[next] != source_.recomputed[entry]) return false;
+    if (next == UINT32_MAX || accesses_.region(next) != accesses_.region(entry) || source_.recomputed[next] != source_.recomputed[entry])
+      return false;
     if (floor(next, launch.entries) > slot_[entry]) return false;
     launch.entries.push_back(next);
   }
@@ -158,9 +70,9 @@ void SegmentFuser::mark(Launch& launch) const {
   const auto among = [](const auto& list, auto what) { return std::find(list.begin(), list.end(), what) != list.end(); };
   const auto only_here = [&](TensorId tensor) {
     if (outline_.tensors[static_cast<size_t>(tensor)].life != Life::Segment || among(outline_.read_by_host, tensor)) return false;
-    for (const Index* index : {&readers_, &writers_})
-      for (const uint32_t k : index->of(tensor))
-        if (!among(launch.entries, uses_[k].entry)) return false;
+    for (const auto& list : {accesses_.readers(tensor), accesses_.writers(tensor)})
+      for (const uint32_t k : list)
+        if (!among(launch.entries, accesses_[k].entry)) return false;
     return true;
   };
   std::vector<TensorId> made, between;
@@ -170,26 +82,26 @@ void SegmentFuser::mark(Launch& launch) const {
   };
   std::vector<Mark> outputs;
   for (const uint32_t entry : launch.entries) {
-    const Use* use = uses_of(entry).data();
+    const Access* access = accesses_.of(entry).data();
     for (const Operand& o : of(entry).inputs) {
       Mark& mark = launch.marks.emplace_back();
       if (!o.present()) continue;
-      if (among(made, use->tensor)) mark = {number(use->tensor), only_here(use->tensor)};
-      ++use;
+      if (among(made, access->tensor)) mark = {number(access->tensor), only_here(access->tensor)};
+      ++access;
     }
-    for (const Use& u : uses_of(entry))
+    for (const Access& u : accesses_.of(entry))
       if (u.writes) made.push_back(u.tensor);
   }
   for (const uint32_t entry : launch.entries) {
-    const auto uses = uses_of(entry);
+    const auto accesses = accesses_.of(entry);
     const auto outputs_here =
         std::count_if(of(entry).outputs.begin(), of(entry).outputs.end(), [](const Operand& o) { return o.present(); });
-    const Use* use = uses.data() + uses.size() - outputs_here;
+    const Access* access = accesses.data() + accesses.size() - outputs_here;
     for (const Operand& o : of(entry).outputs) {
       Mark& mark = outputs.emplace_back();
       if (!o.present()) continue;
-      if (among(between, use->tensor) && only_here(use->tensor)) mark = {number(use->tensor), true};
-      ++use;
+      if (among(between, access->tensor) && only_here(access->tensor)) mark = {number(access->tensor), true};
+      ++access;
     }
   }
   launch.marks.insert(launch.marks.end(), outputs.begin(), outputs.end());
@@ -247,7 +159,7 @@ Result<bool> SegmentFuser::accept(Launch launch) {
   if (!has_room(launch, false)) return false;
   std::vector<const Instruction*> nodes;
   for (const uint32_t entry : launch.entries) nodes.push_back(&of(entry));
-  launch.choice = TRY(fuser_.joint(nodes, launch))->choice;
+  launch.choice = TRY(joints_.joint(nodes, launch))->choice;
   // Constants live for the whole run, so that they would raise any peak.
   if (!launch.choice->kernel || launch.choice->constants > 0) return false;
   // A kernel of one of the nodes alone that wants to go before it does.
@@ -314,10 +226,10 @@ std::vector<std::vector<SegmentFuser::Unit*>> SegmentFuser::sharing(std::vector<
   std::vector<std::vector<Unit*>> out;
   for (Unit& unit : units) {
     const uint32_t entry = unit.entries.front();
-    const Use* use = uses_of(entry).data();
+    const Access* access = accesses_.of(entry).data();
     for (size_t k = 0; k < of(entry).inputs.size(); ++k) {
       if (!of(entry).inputs[k].present()) continue;
-      const Use& read = *use++;
+      const Access& read = *access++;
       const galley_operand_rule* rule = input_rule(of(entry).op, k);
       if (read.writes || !rule || rule->role != GALLEY_ROLE_ROWS) continue;
       const size_t at = known.try_emplace({read.tensor, read.begin, read.end}, out.size()).first->second;
@@ -346,7 +258,7 @@ Status SegmentFuser::find_groups() {
       for (const uint32_t link : chain.entries) text += (text.empty() ? "" : ">") + std::string(of(link).op->name);
       if (!kernels_.takes_groups(text)) continue;
     }
-    kinds[{region_[entry], source_.recomputed[entry], text}].push_back(std::move(unit));
+    kinds[{accesses_.region(entry), source_.recomputed[entry], text}].push_back(std::move(unit));
   }
   for (auto& [kind, units] : kinds) {
     std::vector<Unit*> all;

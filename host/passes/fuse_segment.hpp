@@ -4,69 +4,22 @@
 #include <string>
 #include <vector>
 
-#include "host/passes/fuse.hpp"
-#include "host/plan/lifetime.hpp"
+#include "host/passes/accesses.hpp"
+#include "host/passes/launch.hpp"
+#include "host/passes/room.hpp"
 
 namespace galley {
-
-/// How many bytes live at each moment, and how many may.
-class Room {
- public:
-  /// `outline`: with outputs in the place of inputs.
-  Room(const Outline& outline, const Target& target);
-  /// By memory class: the most bytes that live at one time.
-  const std::vector<int64_t>& least() const { return least_; }
-  int32_t begin_of(size_t segment) const { return timeline_.begin[segment]; }
-  /// Bytes of a tensor that some moment is the first of, rounded as they will lie; 0 if its life begins at another one.
-  int64_t born(TensorId tensor, int32_t moment) const;
-  uint32_t memory_of(TensorId tensor) const { return outline_.tensors[static_cast<size_t>(tensor)].memory; }
-  /// Whether so many bytes more can live from one moment to another, both included.
-  bool fits(uint32_t memory, int32_t first, int32_t last, int64_t bytes) const;
-  void take(uint32_t memory, int32_t first, int32_t last, int64_t bytes);
-  /// The tensor's life begins earlier now.
-  void bear(TensorId tensor, int32_t moment) { lives_[static_cast<size_t>(tensor)].first = moment; }
-  int64_t rounded(int64_t bytes, uint32_t memory) const;
-
- private:
-  const Outline& outline_;
-  const Target& target_;
-  Timeline timeline_;
-  std::vector<Lifetime> lives_;
-  std::vector<std::vector<int64_t>> live_;  ///< by memory class and moment
-  std::vector<int64_t> least_;
-};
 
 class SegmentFuser {
  public:
   /// `apart` is `outline` with outputs in the place of inputs.
-  SegmentFuser(Fuser& fuser, Kernels& kernels, const Outline& outline, const Outline& apart, const Originals& source, size_t segment,
+  SegmentFuser(Joints& joints, Kernels& kernels, const Outline& outline, const Outline& apart, const Originals& source, size_t segment,
                Room& room);
   /// The segment's launches in order. All entries are in one.
   Result<std::vector<Launch>> run();
 
  private:
-  struct Use {
-    uint32_t entry;
-    TensorId tensor;
-    int64_t begin, end;
-    bool reads, writes;
-    bool conflicts(const Use& with) const {
-      return tensor == with.tensor && (writes || with.writes) && begin < with.end && with.begin < end;
-    }
-    bool same_range(const Use& with) const { return tensor == with.tensor && begin == with.begin && end == with.end; }
-  };
-  /// Uses by tensor, then by region and first byte: indices into uses_.
-  struct Index {
-    std::vector<uint32_t> first, uses;
-    std::span<const uint32_t> of(TensorId tensor) const {
-      const auto t = static_cast<size_t>(tensor);
-      return {uses.data() + first[t], uses.data() + first[t + 1]};
-    }
-  };
-  void find_uses();
-  Index index(bool Use::*counts) const;
   const Instruction& of(uint32_t entry) const { return *source_.instructions[entry]; }
-  std::span<const Use> uses_of(uint32_t entry) const { return {uses_.data() + first_use_[entry], uses_.data() + first_use_[entry + 1]}; }
   bool open(uint32_t entry) const;
   /// The first slot where an entry can stand: behind all that it conflicts with, but for what it reads of the links of its chain before it.
   uint32_t floor(uint32_t entry, std::span<const uint32_t> chain = {}) const;
@@ -101,7 +54,7 @@ class SegmentFuser {
   bool has_room(const Launch& launch, bool take);
   Result<bool> accept(Launch launch);
 
-  Fuser& fuser_;
+  Joints& joints_;
   Kernels& kernels_;
   const Outline& outline_;
   const Outline& apart_;
@@ -109,13 +62,9 @@ class SegmentFuser {
   const Originals& source_;
   size_t segment_;
   Room& room_;
-  std::vector<Use> uses_;  ///< by entry
-  std::vector<size_t> first_use_;
-  Index readers_, writers_;
-  std::vector<int64_t> widest_;   ///< by tensor: the most bytes that an entry which can move uses of it
-  std::vector<uint32_t> region_;  ///< of each entry: the first entry of its region; nothing moves from one to another
-  std::vector<uint32_t> slot_;    ///< of each entry: where it stands
-  std::vector<int64_t> launch_;   ///< of each entry: its launch; -1: none yet
+  Accesses accesses_;
+  std::vector<uint32_t> slot_;   ///< of each entry: where it stands
+  std::vector<int64_t> launch_;  ///< of each entry: its launch; -1: none yet
   std::vector<Launch> launches_;
 };
 

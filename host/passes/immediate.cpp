@@ -1,6 +1,6 @@
 // Updates in backward: where a gradient is to live no longer than its last contribution (GALLEY_GRADIENT_IMMEDIATE), the nodes that update
-// its parameter move from the update into backward, behind the last node that needs either (Lv et al., "Full Parameter Fine-tuning for Large
-// Language Models with Limited Resources", 2023, arXiv:2306.09782). So no two such gradients need be there at once.
+// its parameter move from the update into backward, behind the last node that needs either (Lv et al., "Full Parameter Fine-tuning for
+// Large Language Models with Limited Resources", 2023, arXiv:2306.09782). So no two such gradients need be there at once.
 //
 // What they read must be there by then: an update that depends on other parameters, by a norm over all gradients for instance, cannot move.
 #include <algorithm>

@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "host/passes/compile.hpp"
+#include "host/passes/compile_options.hpp"
+#include "host/passes/strategies.hpp"
 #include "host/plan/program.hpp"
 #include "host/plan/target.hpp"
 

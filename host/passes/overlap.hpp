@@ -20,8 +20,9 @@ namespace galley {
 ///
 /// A copy begins at a place, when queue 0 has done the tasks before it, and is over by another one, where queue 0 waits for it. The
 /// instructions say how far these may be apart: a copy cannot begin before the last task or copy that made what it reads or used what it
-/// overwrites, and has to be over before the next. By the target's seconds the segment then takes the time that it takes if each copy begins
-/// at once. A copy in begins as late as it can without making the segment longer, a copy out is over as soon as no task waits for it.
+/// overwrites, and has to be over before the next. By the target's seconds the segment then takes the time that it takes if each copy
+/// begins at once. A copy in begins as late as it can without making the segment longer, a copy out is over as soon as no task waits for
+/// it.
 class OverlappedCopies {
  public:
   /// All outlive it. The segment's copies wait for everything before them, and everything after them waits: as they are placed.

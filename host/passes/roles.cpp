@@ -29,7 +29,6 @@ Result<Roles> bind_roles(Plugins& plugins) {
                                                               {"loss_begin", &roles.loss_begin},
                                                               {"loss_seed", &roles.loss_seed},
                                                               {"scheduled", &roles.scheduled},
-                                                              {"values", &roles.values},
                                                               {"next_rows", &roles.next_rows},
                                                               {"step_end", &roles.step_end},
                                                               {"checksum", &roles.checksum}};

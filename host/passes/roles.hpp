@@ -21,7 +21,6 @@ struct Roles {
   const galley_op* loss_begin = nullptr;   ///< the loss, 0
   const galley_op* loss_seed = nullptr;    ///< from loss scale and tokens
   const galley_op* scheduled = nullptr;    ///< an option's value at the applied step
-  const galley_op* values = nullptr;       ///< fills a table
   const galley_op* next_rows = nullptr;    ///< the random numbers' row in each micro-batch
   const galley_op* step_end = nullptr;     ///< counts applied steps
   const galley_op* checksum = nullptr;     ///< of weights, for the proof of training

@@ -1,10 +1,10 @@
-// What can be decided on: what forward leaves for backward and what enters blocks, with the price of not keeping it.
+#include "host/passes/saved.hpp"
+
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
 
-#include "host/passes/passes.hpp"
 #include "host/plan/timing.hpp"
 #include "host/plugins/abi.hpp"
 
@@ -32,7 +32,6 @@ std::string_view arithmetic_of(const Item& item, const Tensors& tensors) {
 
 }  // namespace
 
-/// The price is that of the nodes between it and the tensors of the set that it is made from.
 Result<SavedSet> find_saved(const Compilation& c) {
   const Tensors tensors = c.tensors();
   const std::vector<Item>& forward = c.orders.forward;

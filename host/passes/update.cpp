@@ -81,17 +81,6 @@ void drop_training(Compilation& c) {
 
 }  // namespace
 
-const char* stage_name(uint32_t stage) {
-  constexpr const char* names[] = {"?", "CHECK", "CLIP", "GRADIENT", "STEP", "AFTER"};
-  return names[stage <= GALLEY_STAGE_AFTER ? stage : 0];
-}
-
-bool Compilation::averages() const {
-  return !backward() && !decisions.trainable.empty() && std::any_of(strategies.begin(), strategies.end(), [](const auto& s) {
-    return s->update() && s->update()->stage == GALLEY_STAGE_AFTER;
-  });
-}
-
 Status update(Compilation& c) {
   if (!c.trains() && !c.averages()) return ok();
   if (c.trains()) TRY_STATUS(measure(c));

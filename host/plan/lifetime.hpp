@@ -1,9 +1,9 @@
 // Lifetimes: from when to when the bytes of a tensor belong to it, found from the program alone.
 //
-// The run's timeline is load | refresh | window | micro | update | eval | sample | export, each segment's instructions in a row; a moment is a position on it.
-// Work on queue 0 happens at its own moment. Work on another queue, and a Copy with an event on any, is in flight: from the moment after
-// the last Record of queue 0 that its queue has waited for (it cannot begin earlier) to the Wait by which queue 0 knows it to be over. Two
-// tensors whose lifetimes do not meet can therefore share bytes whatever the queues do.
+// The run's timeline is load | refresh | window | micro | update | eval | sample | export, each segment's instructions in a row; a moment
+// is a position on it. Work on queue 0 happens at its own moment. Work on another queue, and a Copy with an event on any, is in flight:
+// from the moment after the last Record of queue 0 that its queue has waited for (it cannot begin earlier) to the Wait by which queue 0
+// knows it to be over. Two tensors whose lifetimes do not meet can therefore share bytes whatever the queues do.
 #pragma once
 
 #include <array>

@@ -4,8 +4,8 @@
 // of times.
 //
 // A search of `recompute` asks for hundreds of packings, so the tree of ranges is kept between them, no other order is tried within a
-// thousandth of the lower bound, and no wheel is mended within a 256th. 200 peaks of 80 blocks (tests/bench/plan.py), in seconds, before and
-// after this and the outline: 7.9 and 1.0 with a tenth recomputed, 26.2 and 2.1 with half, 17.8 and 1.5 with nine tenths.
+// thousandth of the lower bound, and no wheel is mended within a 256th. 200 peaks of 80 blocks (tests/bench/plan.py), in seconds, before
+// and after this and the outline: 7.9 and 1.0 with a tenth recomputed, 26.2 and 2.1 with half, 17.8 and 1.5 with nine tenths.
 #include "host/plan/offsets.hpp"
 
 #include <algorithm>

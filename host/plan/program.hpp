@@ -156,7 +156,6 @@ struct Instruction {
   uint32_t flags = 0;              ///< GALLEY_NODE_TRAINING
   int64_t first_row = 0;
   int64_t block = -1;  ///< of the model's repeated blocks; -1: none
-  uint32_t device = 0;
   uint32_t queue = 0;
   uint32_t event = 0;                ///< Copy, Record, Wait: numbered from 1; 0: none
   std::string file;                  ///< Read: absolute path of a safetensors file or model folder; Write: path below the run directory
@@ -243,15 +242,14 @@ struct Program {
   int64_t length = 0;                           ///< S
   int64_t head_rows = 0;                        ///< of a chunk of the head and loss, at most: sums depend on it; 0: there is no head
   int64_t micro_batches = 1;                    ///< of a window
-  int64_t window_tokens =
-      0;  ///< > 0: windows have as many micro-batches as come closest to so many tokens that count, micro_batches at most
+  /// > 0: windows have as many micro-batches as come closest to so many tokens that count, micro_batches at most.
+  int64_t window_tokens = 0;
 
   TensorId scalars = no_tensor;
   TensorId step_image = no_tensor;  ///< where the host can reach it: what it alone knows of a step, as the block's first bytes
   TensorId readback = no_tensor;    ///< where the host can reach it: the block as it was at the end of update, eval or micro
   std::vector<ScalarSlot> slots;
-  int64_t scheduled_from =
-      -1;  ///< bytes in the block, I64: the applied step that the first of ScalarSlot::values is for; -1: there are none
+  int64_t scheduled_from = -1;   ///< bytes in the block, I64: the applied step of the first of ScalarSlot::values; -1: there are none
   int64_t scheduled_values = 0;  ///< how many of them the host gives: applied steps that a step can be while others are under way
   /// The loader's inputs of a micro-batch, by name: "input_ids", "labels", "position_ids", "first_key"; (B, S) I32, Life::Run.
   std::vector<std::pair<std::string, TensorId>> inputs;

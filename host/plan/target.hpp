@@ -103,8 +103,8 @@ std::vector<std::string> target_names(const std::filesystem::path& shipped);
 /// `shipped`). A name that is neither is an error with the names that there are, exit code Recipe.
 Result<std::filesystem::path> find_target(const std::string& name, const std::filesystem::path& shipped);
 
-/// The machine that a TOML file describes, if it says all that a plan depends on: device, isa, threads, peak_flops, queues, synchronous, memory. Nothing
-/// is then asked of the machine that Galley runs on. Empty: it overrides parts of another target (read_target).
+/// The machine that a TOML file describes, if it says all that a plan depends on: device, isa, threads, peak_flops, queues, synchronous,
+/// memory. Nothing is then asked of the machine that Galley runs on. Empty: it overrides parts of another target (read_target).
 Result<std::optional<Target>> read_whole_target(const std::filesystem::path& path);
 
 /// The target that `device` describes: this machine. A device that cannot say, or says what makes no sense, is exit code Plugin.

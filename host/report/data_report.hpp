@@ -18,7 +18,8 @@ std::vector<std::string> left_out(const DataReport& report);
 /// A sentence where a large part of the tokens does not fit its rows, with what can be done; "": it is none.
 std::string truncation_warning(const DataReport& report);
 
-/// "a step takes 8 rows: 120 steps an epoch, 360 in the run", or "": there are no epochs. `tokens`: windows go by tokens, so only the run is known.
+/// "a step takes 8 rows: 120 steps an epoch, 360 in the run", or "": there are no epochs. `tokens`: windows go by tokens, so only the run
+/// is known.
 std::string epochs_text(int64_t steps, double epochs, int64_t rows_a_step, uint64_t rows_an_epoch, bool by_tokens);
 
 /// The numbers by name, for run.toml and for programs.

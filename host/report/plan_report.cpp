@@ -222,95 +222,115 @@ std::string fit_text(int64_t planned, int64_t limit) {
   return text(planned) + " of " + text(limit) + ": " + (planned <= limit ? "fits" : "does not fit");
 }
 
-std::string plan_table(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk, int columns) {
-  std::string out;
-  char line[512];
-  const auto add = [&](const char* format, auto... values) {
+namespace {
+
+/// Lines of a table.
+class TableText {
+ public:
+  template <class... Values>
+  void add(const char* format, Values... values) {
+    char line[512];
     std::snprintf(line, sizeof line, format, values...);
-    out += line;
-  };
+    text += line;
+  }
+  std::string text;
+};
+
+/// What a step is: positions, work, launches, and what it takes at best.
+void add_step(const Program& program, const Target& target, const DiskUse& disk, TableText& out) {
   const auto positions = static_cast<double>(positions_a_step(program));
-  add("  parameters      %12s   trainable %s (%.2f %%)\n", count_text(static_cast<double>(program.parameters)).c_str(),
-      count_text(static_cast<double>(program.trainable)).c_str(),
-      100.0 * static_cast<double>(program.trainable) / static_cast<double>(std::max<int64_t>(program.parameters, 1)));
+  out.add("  parameters      %12s   trainable %s (%.2f %%)\n", count_text(static_cast<double>(program.parameters)).c_str(),
+          count_text(static_cast<double>(program.trainable)).c_str(),
+          100.0 * static_cast<double>(program.trainable) / static_cast<double>(std::max<int64_t>(program.parameters, 1)));
   const std::string micro = std::to_string(program.rows) + " x " + std::to_string(program.length);
   if (program.window_tokens > 0) {
-    add("  a step          %12s tokens that count in the loss: up to %lld micro-batches of %s positions\n",
-        count_text(static_cast<double>(program.window_tokens)).c_str(), static_cast<long long>(program.micro_batches), micro.c_str());
+    out.add("  a step          %12s tokens that count in the loss: up to %lld micro-batches of %s positions\n",
+            count_text(static_cast<double>(program.window_tokens)).c_str(), static_cast<long long>(program.micro_batches), micro.c_str());
   } else {
-    add("  a step          %12s positions: %lld micro-batch%s of %s\n", count_text(positions).c_str(),
-        static_cast<long long>(program.micro_batches), program.micro_batches == 1 ? "" : "es", micro.c_str());
+    out.add("  a step          %12s positions: %lld micro-batch%s of %s\n", count_text(positions).c_str(),
+            static_cast<long long>(program.micro_batches), program.micro_batches == 1 ? "" : "es", micro.c_str());
   }
-  add("  work            %12sFLOP a position", count_text(program.flops_per_token).c_str());
-  if (program.recomputed_flops > 0) add(", %.1f %% of it recomputation", 100 * recomputed_share(program));
+  out.add("  work            %12sFLOP a position", count_text(program.flops_per_token).c_str());
+  if (program.recomputed_flops > 0) out.add(", %.1f %% of it recomputation", 100 * recomputed_share(program));
   if (const Launches step = launches_of(program); step.launches) {
-    add("\n  launches        %12lld a step, of %lld nodes", static_cast<long long>(step.launches), static_cast<long long>(step.nodes));
-    if (step.bytes_without_memory) add("; %s between them without memory", bytes_text(step.bytes_without_memory).c_str());
+    out.add("\n  launches        %12lld a step, of %lld nodes", static_cast<long long>(step.launches), static_cast<long long>(step.nodes));
+    if (step.bytes_without_memory) out.add("; %s between them without memory", bytes_text(step.bytes_without_memory).c_str());
     if (step.varying) {
       std::string names;
       for (const std::string& name : step.varying_kernels) names += (names.empty() ? "" : ", ") + name;
-      add("\n  varying         %12lld launches of %s: other bytes in another run (deterministic = false)",
-          static_cast<long long>(step.varying), names.c_str());
+      out.add("\n  varying         %12lld launches of %s: other bytes in another run (deterministic = false)",
+              static_cast<long long>(step.varying), names.c_str());
     }
   }
   if (const double best = step_seconds(program, target); best > 0) {
     const bool by_tokens = program.window_tokens > 0;
-    add("\n  at best         %12s a step, %s %s/s: an estimate, each launch at the target's peak or bandwidth", seconds_text(best).c_str(),
-        count_text((by_tokens ? static_cast<double>(program.window_tokens) : positions) / best).c_str(),
-        by_tokens ? "tokens" : "positions");
+    out.add("\n  at best         %12s a step, %s %s/s: an estimate, each launch at the target's peak or bandwidth",
+            seconds_text(best).c_str(), count_text((by_tokens ? static_cast<double>(program.window_tokens) : positions) / best).c_str(),
+            by_tokens ? "tokens" : "positions");
   }
-  add("\n  on disk         %12s   %s saved, %s a resume state\n\n", bytes_text(disk.total()).c_str(), bytes_text(disk.exported).c_str(),
-      bytes_text(disk.state).c_str());
+  out.add("\n  on disk         %12s   %s saved, %s a resume state\n\n", bytes_text(disk.total()).c_str(), bytes_text(disk.exported).c_str(),
+          bytes_text(disk.state).c_str());
+}
 
-  for (size_t i = 0; i < plan.classes.size(); ++i) {
-    const ClassPlan& c = plan.classes[i];
-    if (c.planned == 0) continue;
-    add("  memory '%s': %s (%lld bytes), %.2f %% above the least possible\n", target.memories[i].name.c_str(),
-        bytes_text(c.planned).c_str(), static_cast<long long>(c.planned),
-        c.lower_bound ? 100.0 * (static_cast<double>(c.planned) / static_cast<double>(c.lower_bound) - 1) : 0.0);
-    if (const int64_t capacity = target.memories[i].capacity; capacity > 0)
-      add("  capacity of '%s': %s\n", target.memories[i].name.c_str(), fit_text(c.planned, capacity).c_str());
-    add("  peak at %s\n", moment_text(c).c_str());
-    for (size_t o = 0; o < owner_names.size(); ++o) {
-      if (!c.owners[o]) continue;
-      const double share = static_cast<double>(c.owners[o]) / static_cast<double>(c.lower_bound);
-      std::string bar;
-      for (int64_t k = 0; k < std::lround(share * 40); ++k) bar += "█";
-      add("    %-12s %12s %5.1f %%%s%s\n", owner_names[o], bytes_text(c.owners[o]).c_str(), 100 * share, bar.empty() ? "" : "  ",
-          bar.c_str());
-    }
-    const std::map<std::string, int64_t> strategies = asked_for(program, plan, i);
-    if (!strategies.empty()) out += "  of which asked for by\n";
-    for (const auto& [name, bytes] : strategies) add("    %-40s %12s\n", name.c_str(), bytes_text(bytes).c_str());
+/// The owners at the peak of a memory class, and what lives in it during a step.
+void add_class(const Program& program, const Plan& plan, const Target& target, size_t i, int columns, TableText& out) {
+  const ClassPlan& c = plan.classes[i];
+  out.add("  memory '%s': %s (%lld bytes), %.2f %% above the least possible\n", target.memories[i].name.c_str(),
+          bytes_text(c.planned).c_str(), static_cast<long long>(c.planned),
+          c.lower_bound ? 100.0 * (static_cast<double>(c.planned) / static_cast<double>(c.lower_bound) - 1) : 0.0);
+  if (const int64_t capacity = target.memories[i].capacity; capacity > 0)
+    out.add("  capacity of '%s': %s\n", target.memories[i].name.c_str(), fit_text(c.planned, capacity).c_str());
+  out.add("  peak at %s\n", moment_text(c).c_str());
+  for (size_t o = 0; o < owner_names.size(); ++o) {
+    if (!c.owners[o]) continue;
+    const double share = static_cast<double>(c.owners[o]) / static_cast<double>(c.lower_bound);
+    std::string bar;
+    for (int64_t k = 0; k < std::lround(share * 40); ++k) bar += "█";
+    out.add("    %-12s %12s %5.1f %%%s%s\n", owner_names[o], bytes_text(c.owners[o]).c_str(), 100 * share, bar.empty() ? "" : "  ",
+            bar.c_str());
+  }
+  const std::map<std::string, int64_t> strategies = asked_for(program, plan, i);
+  if (!strategies.empty()) out.text += "  of which asked for by\n";
+  for (const auto& [name, bytes] : strategies) out.add("    %-40s %12s\n", name.c_str(), bytes_text(bytes).c_str());
 
-    const auto live = live_bytes(program, plan, target, i);
-    const auto begin = static_cast<size_t>(plan.segment_begin[static_cast<size_t>(SegmentKind::Micro)]),
-               end = static_cast<size_t>(plan.segment_begin[static_cast<size_t>(SegmentKind::Eval)]);
-    if (end > begin) {
-      out += "\n  one step, from the first forward to the last update\n" +
-             picture(live, begin, end, c.lower_bound, std::clamp(columns - 4, 20, 100)) + "\n";
-    }
+  const auto live = live_bytes(program, plan, target, i);
+  const auto begin = static_cast<size_t>(plan.segment_begin[static_cast<size_t>(SegmentKind::Micro)]),
+             end = static_cast<size_t>(plan.segment_begin[static_cast<size_t>(SegmentKind::Eval)]);
+  if (end > begin) {
+    out.text += "\n  one step, from the first forward to the last update\n" +
+                picture(live, begin, end, c.lower_bound, std::clamp(columns - 4, 20, 100)) + "\n";
   }
-  // The largest tensors at the peak of the first class.
-  if (!plan.classes.empty() && plan.classes[0].planned) {
-    const ClassPlan& c = plan.classes[0];
-    const int32_t peak = plan.segment_begin[static_cast<size_t>(c.peak_at.segment)] + c.peak_at.index;
-    std::vector<size_t> order;
-    for (size_t t = 0; t < program.tensors.size(); ++t)
-      if (program.tensors[t].memory == 0 && plan.placements[t].first >= 0 && plan.placements[t].first <= peak &&
-          peak <= plan.placements[t].last)
-        order.push_back(t);
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return program.tensors[a].bytes > program.tensors[b].bytes; });
-    out += "  largest at the peak\n";
-    for (size_t k = 0; k < std::min<size_t>(order.size(), 8); ++k) {
-      const ProgramTensor& t = program.tensors[order[k]];
-      std::string shape;
-      for (const int64_t e : t.shape) shape += (shape.empty() ? "" : " x ") + std::to_string(e);
-      add("    %12s  %-11s %-48s %s\n", bytes_text(t.bytes).c_str(), owner_names[static_cast<size_t>(t.owner)], t.name.c_str(),
-          shape.c_str());
-    }
+}
+
+/// The largest tensors at the peak of the first class.
+void add_largest(const Program& program, const Plan& plan, TableText& out) {
+  const ClassPlan& c = plan.classes[0];
+  const int32_t peak = plan.segment_begin[static_cast<size_t>(c.peak_at.segment)] + c.peak_at.index;
+  std::vector<size_t> order;
+  for (size_t t = 0; t < program.tensors.size(); ++t)
+    if (program.tensors[t].memory == 0 && plan.placements[t].first >= 0 && plan.placements[t].first <= peak &&
+        peak <= plan.placements[t].last)
+      order.push_back(t);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return program.tensors[a].bytes > program.tensors[b].bytes; });
+  out.text += "  largest at the peak\n";
+  for (size_t k = 0; k < std::min<size_t>(order.size(), 8); ++k) {
+    const ProgramTensor& t = program.tensors[order[k]];
+    std::string shape;
+    for (const int64_t e : t.shape) shape += (shape.empty() ? "" : " x ") + std::to_string(e);
+    out.add("    %12s  %-11s %-48s %s\n", bytes_text(t.bytes).c_str(), owner_names[static_cast<size_t>(t.owner)], t.name.c_str(),
+            shape.c_str());
   }
-  return out;
+}
+
+}  // namespace
+
+std::string plan_table(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk, int columns) {
+  TableText out;
+  add_step(program, target, disk, out);
+  for (size_t i = 0; i < plan.classes.size(); ++i)
+    if (plan.classes[i].planned) add_class(program, plan, target, i, columns, out);
+  if (!plan.classes.empty() && plan.classes[0].planned) add_largest(program, plan, out);
+  return out.text;
 }
 
 }  // namespace galley

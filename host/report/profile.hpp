@@ -13,7 +13,8 @@
 
 namespace galley {
 
-/// Adds up what steps took, by op and by strategy. The first step, in which kernels still load what they need, is left out if there are more.
+/// Adds up what steps took, by op and by strategy. The first step, in which kernels still load what they need, is left out if there are
+/// more.
 class Profile {
  public:
   /// Both outlive it.

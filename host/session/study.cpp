@@ -196,101 +196,140 @@ Installation find_installation() {
 
 namespace {
 
-Result<std::unique_ptr<Study>> make_study(const std::filesystem::path& recipe_path, const StudyOptions& options, bool least_head) {
-  const Installation& here = options.installation;
-  auto out = std::make_unique<Study>();
-  Study& s = *out;
-  s.installation = here;
+/// The same recipe as in a run, or the file that is there now.
+RecipeOptions recipe_options(const StudyOptions& options) {
+  RecipeOptions out;
+  out.sets = options.sets;
+  out.text = options.recipe_text;
+  out.modules = options.modules;
+  out.required = options.required;
+  out.library = options.installation.families.library;
+  out.directory = options.directory;
+  out.confine = options.confine;
+  out.steps = options.steps;
+  return out;
+}
 
-  RecipeOptions recipe_options;
-  recipe_options.sets = options.sets;
-  recipe_options.text = options.recipe_text;
-  recipe_options.modules = options.modules;
-  recipe_options.required = options.required;
-  recipe_options.library = here.families.library;
-  recipe_options.directory = options.directory;
-  recipe_options.confine = options.confine;
-  recipe_options.steps = options.steps;
-  s.recipe = TRY(read_recipe(recipe_path, recipe_options));
+/// Sampling and exporting need no data, which may be gone by now, where the recipe itself says how long a row is.
+bool reads_data(const StudyOptions& options) { return options.purpose != Purpose::Sample && options.purpose != Purpose::Export; }
+
+/// The recipe, and the files that it names: the model's configuration, and what the data is.
+Status read_inputs(Study& s, const std::filesystem::path& recipe, const StudyOptions& options) {
+  s.recipe = TRY(read_recipe(recipe, recipe_options(options)));
   if (options.warn)
     for (const std::string& warning : s.recipe.warnings) options.warn(warning);
-  s.model = TRY(read_model_config(s.recipe, here.families));
-  // Sampling and exporting need no data, which may be gone by now, where the recipe itself says how long a row is.
-  const bool reads_data = options.purpose != Purpose::Sample && options.purpose != Purpose::Export;
-  if (!reads_data && s.recipe.length) s.data.layout = {1, *s.recipe.length};
+  s.model = TRY(read_model_config(s.recipe, s.installation.families));
+  if (!reads_data(options) && s.recipe.length) s.data.layout = {1, *s.recipe.length};
   else s.data = TRY(describe_data(s.recipe.data, s.recipe));
-  if (!reads_data) s.data.one_document = true;
+  if (!reads_data(options)) s.data.one_document = true;
+  return ok();
+}
 
-  const std::filesystem::path built_in[] = {here.plugins};
+/// The plugins that are there, and the strategies of the recipe.
+Status load_plugins(Study& s, const StudyOptions& options) {
+  const std::filesystem::path built_in[] = {s.installation.plugins};
   s.plugins = Plugins::scan(
       plugin_search_path(built_in, options.plugin_path), options.warn ? options.warn : [](const std::string&) {});
   // First of all, so that no strategy's plugin can put an op of its own in the place of a standard one.
   TRY(bind_roles(*s.plugins));
   for (const Use& use : s.recipe.uses) s.loaded.push_back(TRY(LoadedStrategy::create(*s.plugins, use)));
-  TRY_STATUS(check_needs(s.loaded));
+  return check_needs(s.loaded);
+}
 
-  TRY_STATUS(choose_target(s, options));
-  s.target.deterministic = s.recipe.deterministic;
+BatchLayout layout_of(const Study& s, const StudyOptions& options) {
+  return {options.single_row ? 1 : s.data.layout.rows, s.data.layout.length};
+}
 
+Status build_model(Study& s, const BatchLayout& layout) {
   Plugins& plugins = *s.plugins;
-  const int64_t rows = options.single_row ? 1 : s.data.layout.rows, length = s.data.layout.length;
   s.graph = std::make_unique<Graph>([&plugins](std::string_view name) { return plugins.op(name).table; },
-                                    [&plugins] { return plugins.op_names(); }, rows, length);
+                                    [&plugins] { return plugins.op_names(); }, layout.rows, layout.length);
   // What a strategy has written into config.json is for it to know, and to write again.
   for (const auto& strategy : s.loaded)
     for (const std::string& key : strategy->spec().config) s.model.config.erase(key);
-  TRY_STATUS(build_family(s.model, here.families, s.data.one_document ? RowDocuments::One : RowDocuments::Several, *s.graph));
+  return build_family(s.model, s.installation.families, s.data.one_document ? RowDocuments::One : RowDocuments::Several, *s.graph);
+}
 
-  CompileOptions compile_options;
-  compile_options.purpose = options.purpose;
-  compile_options.keep_logits = options.keep_logits;
-  compile_options.evaluates = s.recipe.validate.every > 0 && s.data.validation;
-  compile_options.exports = s.recipe.save.final;
-  compile_options.merges = options.merges;
-  compile_options.export_dtype = dtype_named(options.export_dtype.empty() ? s.recipe.save.dtype : options.export_dtype);
-  compile_options.head_rows = options.head_rows > 0 ? options.head_rows : s.recipe.head_rows;
-  compile_options.least_head = least_head;
-  compile_options.seed = s.recipe.seed;
-  compile_options.memory_limit = options.memory_limit > 0 ? options.memory_limit : s.target.memory_limit;
-  compile_options.corpus_bytes = reads_data ? static_cast<int64_t>(s.data.bytes) : 0;
-  const BatchLayout layout = {rows, length};
-  const int64_t held = s.target.steps_under_way();
-  compile_options.window_bytes = [layout, held](int64_t micro_batches) {
+/// Loads the plugins whose kernels the recipe asks for.
+Status load_kernels(Study& s) {
+  for (const std::string& id : s.recipe.kernels) {
+    if (s.plugins->find(id)) continue;
+    std::vector<std::string> ids;
+    for (const auto& p : s.plugins->all()) ids.push_back(p->manifest.id);
+    return recipe_error(s.recipe.name + ": 'kernels' names the plugin '" + id + "', which is not there", did_you_mean(id, ids));
+  }
+  for (const auto& p : s.plugins->all())
+    if (std::ranges::find(s.recipe.kernels, p->manifest.id) != s.recipe.kernels.end()) TRY_STATUS(s.plugins->load(*p));
+  return ok();
+}
+
+CompileOptions compile_options(const Study& s, const StudyOptions& options, bool least_head) {
+  CompileOptions out;
+  out.purpose = options.purpose;
+  out.keep_logits = options.keep_logits;
+  out.evaluates = s.recipe.validate.every > 0 && s.data.validation;
+  out.exports = s.recipe.save.final;
+  out.merges = options.merges;
+  out.export_dtype = dtype_named(options.export_dtype.empty() ? s.recipe.save.dtype : options.export_dtype);
+  out.head_rows = options.head_rows > 0 ? options.head_rows : s.recipe.head_rows;
+  out.least_head = least_head;
+  out.seed = s.recipe.seed;
+  out.memory_limit = options.memory_limit > 0 ? options.memory_limit : s.target.memory_limit;
+  out.corpus_bytes = reads_data(options) ? static_cast<int64_t>(s.data.bytes) : 0;
+  out.window_bytes = [layout = layout_of(s, options), held = s.target.steps_under_way()](int64_t micro_batches) {
     return static_cast<int64_t>(Loader::bytes(layout, micro_batches, held));
   };
-  compile_options.kernels = {s.recipe.kernels.begin(), s.recipe.kernels.end()};
-  for (const std::string& id : s.recipe.kernels)
-    if (!plugins.find(id)) {
-      std::vector<std::string> ids;
-      for (const auto& p : plugins.all()) ids.push_back(p->manifest.id);
-      return recipe_error(s.recipe.name + ": 'kernels' names the plugin '" + id + "', which is not there", did_you_mean(id, ids));
-    }
-  for (const auto& p : plugins.all())
-    if (compile_options.kernels.contains(p->manifest.id)) TRY_STATUS(plugins.load(*p));
-  compile_options.watch = options.watch;
-  compile_options.built_in = [&s](const Plugin& plugin) { return s.built_in(plugin); };
-  s.program = TRY(compile(*s.graph, s.loaded, plugins, s.target, compile_options));
-  if (options.warn) {
-    std::vector<std::string> used;
-    for (const auto& strategy : s.loaded)
-      if (!s.built_in(strategy->plugin())) used.push_back(strategy->plugin().manifest.id);
-    for (const std::string& line : unused_kernels(plugins, s.target, s.program, s.recipe.kernels, used))
-      options.warn(s.recipe.name + ": " + line);
-  }
+  out.kernels = {s.recipe.kernels.begin(), s.recipe.kernels.end()};
+  out.watch = options.watch;
+  out.built_in = [&s](const Plugin& plugin) { return s.built_in(plugin); };
+  return out;
+}
 
-  if (reads_data) TRY_STATUS(check_data(s.data, s.recipe.data, s.program.vocabulary, {s.program.micro_batches, s.program.window_tokens}));
+void warn_of_unused_kernels(const Study& s, const StudyOptions& options) {
+  if (!options.warn) return;
+  std::vector<std::string> used;
+  for (const auto& strategy : s.loaded)
+    if (!s.built_in(strategy->plugin())) used.push_back(strategy->plugin().manifest.id);
+  for (const std::string& line : unused_kernels(*s.plugins, s.target, s.program, s.recipe.kernels, used))
+    options.warn(s.recipe.name + ": " + line);
+}
+
+void plan_memory(Study& s, const StudyOptions& options) {
   s.plan = make_plan(s.program, s.target);
-  if (options.watch)
-    options.watch(plan_pass, [&] {
-      std::string text = describe_tensors(s.program, s.plan);
-      for (size_t k = 0; k < segment_names.size(); ++k) text += describe(s.program, s.plan, static_cast<SegmentKind>(k));
-      return text;
-    });
-  TRY_STATUS(check_foreign(s));
-  TRY_STATUS(check_fit(s, options));
+  if (!options.watch) return;
+  options.watch(plan_pass, [&] {
+    std::string text = describe_tensors(s.program, s.plan);
+    for (size_t k = 0; k < segment_names.size(); ++k) text += describe(s.program, s.plan, static_cast<SegmentKind>(k));
+    return text;
+  });
+}
+
+/// What export writes beside the tensors: the model's configuration and tokenizer, and strategies' documents.
+Status complete_documents(Study& s) {
   describe_model(s.model, model_dtype(s.program), s.graph->config, s.program.documents);
   if (!s.program.segment(SegmentKind::Export).code.empty()) TRY_STATUS(add_tokenizer(s.recipe, s.program));
   keep_written_documents(s.program);
+  return ok();
+}
+
+Result<std::unique_ptr<Study>> make_study(const std::filesystem::path& recipe, const StudyOptions& options, bool least_head) {
+  auto out = std::make_unique<Study>();
+  Study& s = *out;
+  s.installation = options.installation;
+  TRY_STATUS(read_inputs(s, recipe, options));
+  TRY_STATUS(load_plugins(s, options));
+  TRY_STATUS(choose_target(s, options));
+  s.target.deterministic = s.recipe.deterministic;
+  TRY_STATUS(build_model(s, layout_of(s, options)));
+  TRY_STATUS(load_kernels(s));
+  s.program = TRY(compile(*s.graph, s.loaded, *s.plugins, s.target, compile_options(s, options, least_head)));
+  warn_of_unused_kernels(s, options);
+  if (reads_data(options))
+    TRY_STATUS(check_data(s.data, s.recipe.data, s.program.vocabulary, {s.program.micro_batches, s.program.window_tokens}));
+  plan_memory(s, options);
+  TRY_STATUS(check_foreign(s));
+  TRY_STATUS(check_fit(s, options));
+  TRY_STATUS(complete_documents(s));
   return out;
 }
 

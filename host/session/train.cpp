@@ -132,13 +132,105 @@ Result<std::vector<int64_t>> allocated(const Study& study, const Executor& execu
   return out;
 }
 
+/// "interrupted after step 3": the hint says how to go on.
+Error interrupted(const std::string& when, const fs::path& directory) {
+  return {Exit::Interrupted, "interrupted " + when, "continue with: galley resume " + directory.string()};
+}
+
+/// The steps of a run, with what follows them: validation, early stopping, saving.
+class Loop {
+ public:
+  Loop(const Study& study, Session& session, const fs::path& directory, const TrainOptions& options, int64_t last)
+      : recipe_(study.recipe), session_(session), directory_(directory), options_(options), last_(last) {}
+
+  bool stop() const { return options_.stop && options_.stop(); }
+  /// Before the first step of a run, if the recipe wants it. Nothing is lost if it is interrupted.
+  Status validate_start() {
+    if (!validates() || !recipe_.validate.start || session_.steps_done() != 0) return ok();
+    Status first = validate(0);
+    return first || first.error().exit == Exit::Interrupted ? ok() : std::move(first);
+  }
+  /// Up to the last step, or to one after which the run is saved because it is to stop; says whether it has come to the last one.
+  Result<bool> run() {
+    while (session_.steps_done() < last_) {
+      while (runs_ahead(session_.steps_enqueued())) TRY_STATUS(session_.enqueue());
+      const StepEvent event = TRY(session_.finished());
+      TRY_STATUS(tell(options_, [&](Observer& o) { return o.step(event); }));
+      if (validated(event.step)) TRY_STATUS(validate_step(event.step));
+      const bool stopping = stop() && event.step < last_ && session_.steps_enqueued() == event.step;
+      if (event.step == last_) TRY_STATUS(session_.finish());
+      if (scheduled(recipe_, event.step, last_) || stopping) TRY_STATUS(save(event.step));
+      if (stopping) return false;
+    }
+    return true;
+  }
+
+ private:
+  bool validates() const { return recipe_.validate.every > 0 && session_.evaluates(); }
+  bool validated(int64_t step) const { return validates() && step % recipe_.validate.every == 0; }
+  /// What a step is followed by has to find it done.
+  bool followed(int64_t step) const { return scheduled(recipe_, step, last_) || validated(step); }
+  bool runs_ahead(int64_t enqueued) const {
+    const int64_t ahead = enqueued - session_.steps_done();
+    return enqueued < last_ && (ahead == 0 || (ahead < session_.depth() && !followed(enqueued) && !stop()));
+  }
+
+  /// Behind a step it runs to its end: a run that is interrupted there would miss the step's value.
+  Status validate(int64_t step) {
+    ValidationEvent event = {.step = step};
+    const auto begin = std::chrono::steady_clock::now();
+    event.loss = TRY(session_.evaluate([&](int64_t batch, int64_t batches) -> Status {
+      if (step == 0 && stop()) return Error{Exit::Interrupted, "interrupted in validation batch " + std::to_string(batch), ""};
+      return tell(options_, [&](Observer& o) { return o.validating({step, batch, batches}); });
+    }));
+    event.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    event.best = step > 0 && note_validation(recipe_, step, event.loss, &session_.validations());
+    TRY_STATUS(tell(options_, [&](Observer& o) { return o.validated(event); }));
+    return event.best && recipe_.save.best ? session_.save(directory_ / best_folder, 1) : ok();
+  }
+
+  Status validate_step(int64_t step) {
+    TRY_STATUS(validate(step));
+    const ValidationRecord& said = session_.validations();
+    if (step >= last_ || !out_of_patience(recipe_, said)) return ok();
+    last_ = step;
+    return tell(options_, [&](Observer& o) { return o.note(stopping_text(recipe_, said)); });
+  }
+
+  Status save(int64_t step) {
+    const fs::path states = directory_ / "state";
+    TRY_STATUS(tell(options_, [](Observer& o) { return o.saving(); }));
+    TRY_STATUS(session_.save(states, recipe_.save.keep + 1));
+    return scheduled(recipe_, step, last_) ? drop_unscheduled(states, recipe_, step, last_) : ok();
+  }
+
+  const Recipe& recipe_;
+  Session& session_;
+  const fs::path& directory_;
+  const TrainOptions& options_;
+  int64_t last_;
+};
+
+/// What is to be said of a run that is over.
+Status tell_notes(const Session& session, const TrainOptions& options) {
+  const auto note = [&](const std::vector<std::string>& names, const char* what) -> Status {
+    std::string list;
+    for (size_t i = 0; i < std::min<size_t>(names.size(), 4); ++i) list += (i ? ", '" : "'") + names[i] + "'";
+    if (names.size() > 4) list += ", … (" + std::to_string(names.size()) + ")";
+    return names.empty() ? ok() : tell(options, [&](Observer& o) { return o.note("note: " + list + " " + what); });
+  };
+  TRY_STATUS(note(session.proof().without_gradient(), "never got a gradient: not trained"));
+  TRY_STATUS(note(session.proof().unmoved(), "never moved: their updates are smaller than their rounding"));
+  for (const std::string& warning : session.warnings())
+    TRY_STATUS(tell(options, [&](Observer& o) { return o.note("warning: " + warning); }));
+  return ok();
+}
+
 }  // namespace
 
 Status train(const Study& study, const OpenSource& open, const fs::path& directory, const TrainOptions& options) {
   const Recipe& recipe = study.recipe;
   const fs::path states = directory / "state";
-  const std::string go_on = "continue with: galley resume " + directory.string();
-  const auto stop = [&] { return options.stop && options.stop(); };
 
   const RunLock lock = TRY(RunLock::take(directory));
   const auto latest = TRY(find_latest(states));
@@ -166,71 +258,17 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
   TRY_STATUS(latest ? session->resume(*latest) : session->start());
   const StartEvent start = {study, directory, session->steps_done(), TRY(allocated(study, session->executor()))};
   TRY_STATUS(tell(options, [&](Observer& o) { return o.started(start); }));
-  const auto ended = [&]() -> Status {
-    rusage usage = {};
-    getrusage(RUSAGE_SELF, &usage);
-    const EndEvent end = {start, TRY(session->executor().usage()), int64_t{usage.ru_maxrss} * 1024};
-    return tell(options, [&](Observer& o) { return o.ended(end); });
-  };
-  // Nothing is lost if it ends early before the first step. Behind a step it runs to its end: a run that is interrupted there would miss
-  // the step's value.
-  const auto validate = [&](int64_t step) -> Status {
-    ValidationEvent event = {.step = step};
-    const auto begin = std::chrono::steady_clock::now();
-    event.loss = TRY(session->evaluate([&](int64_t batch, int64_t batches) -> Status {
-      if (step == 0 && stop()) return Error{Exit::Interrupted, "interrupted in validation batch " + std::to_string(batch), ""};
-      return tell(options, [&](Observer& o) { return o.validating({step, batch, batches}); });
-    }));
-    event.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    event.best = step > 0 && note_validation(recipe, step, event.loss, &session->validations());
-    TRY_STATUS(tell(options, [&](Observer& o) { return o.validated(event); }));
-    return event.best && recipe.save.best ? session->save(directory / best_folder, 1) : ok();
-  };
-  const bool validates = recipe.validate.every > 0 && session->evaluates();
-  if (validates && recipe.validate.start && session->steps_done() == 0)
-    if (Status first = validate(0); !first && first.error().exit != Exit::Interrupted) return first;
-  if (stop()) return Error{Exit::Interrupted, "interrupted before step " + std::to_string(session->steps_done() + 1), go_on};
-  // What a step is followed by has to find it done.
-  const auto validated = [&](int64_t step) { return validates && step % recipe.validate.every == 0; };
-  const auto followed = [&](int64_t step) { return scheduled(recipe, step, last) || validated(step); };
-  while (session->steps_done() < last) {
-    const auto runs_ahead = [&](int64_t enqueued) {
-      const int64_t ahead = enqueued - session->steps_done();
-      return enqueued < last && (ahead == 0 || (ahead < session->depth() && !followed(enqueued) && !stop()));
-    };
-    while (runs_ahead(session->steps_enqueued())) TRY_STATUS(session->enqueue());
-    const StepEvent event = TRY(session->finished());
-    TRY_STATUS(tell(options, [&](Observer& o) { return o.step(event); }));
-    if (validated(event.step)) {
-      TRY_STATUS(validate(event.step));
-      if (const ValidationRecord& said = session->validations(); event.step < last && out_of_patience(recipe, said)) {
-        last = event.step;
-        TRY_STATUS(tell(options, [&](Observer& o) { return o.note(stopping_text(recipe, said)); }));
-      }
-    }
-    const bool stopping = stop() && event.step < last && session->steps_enqueued() == event.step;
-    if (event.step == last) TRY_STATUS(session->finish());
-    if (scheduled(recipe, event.step, last) || stopping) {
-      TRY_STATUS(tell(options, [](Observer& o) { return o.saving(); }));
-      TRY_STATUS(session->save(states, recipe.save.keep + 1));
-      if (scheduled(recipe, event.step, last)) TRY_STATUS(drop_unscheduled(states, recipe, event.step, last));
-    }
-    if (stopping) {
-      TRY_STATUS(ended());
-      return Error{Exit::Interrupted, "interrupted after step " + std::to_string(event.step) + ", which is saved", go_on};
-    }
-  }
-  TRY_STATUS(ended());
-  const auto note = [&](const std::vector<std::string>& names, const char* what) -> Status {
-    std::string list;
-    for (size_t i = 0; i < std::min<size_t>(names.size(), 4); ++i) list += (i ? ", '" : "'") + names[i] + "'";
-    if (names.size() > 4) list += ", … (" + std::to_string(names.size()) + ")";
-    return names.empty() ? ok() : tell(options, [&](Observer& o) { return o.note("note: " + list + " " + what); });
-  };
-  TRY_STATUS(note(session->proof().without_gradient(), "never got a gradient: not trained"));
-  TRY_STATUS(note(session->proof().unmoved(), "never moved: their updates are smaller than their rounding"));
-  for (const std::string& warning : session->warnings())
-    TRY_STATUS(tell(options, [&](Observer& o) { return o.note("warning: " + warning); }));
+
+  Loop loop(study, *session, directory, options, last);
+  TRY_STATUS(loop.validate_start());
+  if (loop.stop()) return interrupted("before step " + std::to_string(session->steps_done() + 1), directory);
+  const bool complete = TRY(loop.run());
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  const EndEvent end = {start, TRY(session->executor().usage()), int64_t{usage.ru_maxrss} * 1024};
+  TRY_STATUS(tell(options, [&](Observer& o) { return o.ended(end); }));
+  if (!complete) return interrupted("after step " + std::to_string(session->steps_done()) + ", which is saved", directory);
+  TRY_STATUS(tell_notes(*session, options));
   TRY_STATUS(tell(options, [](Observer& o) { return o.saving(); }));
   return recipe.save.final ? export_run(*session, directory, options) : ok();
 }

@@ -7,10 +7,10 @@
 //   constructor:  Gemm gemm(node.name(), {product}, setup);
 //   run:          gemm.run(queue);
 //
-// Algorithms. The heuristic's first one within the workspace is taken, once, while the kernel is prepared; where the host gives choices, the
-// fastest of its first eight, which is measured once for each form. It is searched for the product
-// without an activation, one product at a time, and for addresses as aligned as rows are: so a product has the same bytes alone, in a
-// group, at any row of a tensor and in every run. It does depend on the number of rows.
+// Algorithms. The heuristic's first one within the workspace is taken, once, while the kernel is prepared; where the host gives choices,
+// the fastest of its first eight, which is measured once for each form. It is searched for the product without an activation, one product
+// at a time, and for addresses as aligned as rows are: so a product has the same bytes alone, in a group, at any row of a tensor and in
+// every run. It does depend on the number of rows.
 //
 // Bias. cuBLASLt wants it in the dtype of C, so one in another dtype is copied into the workspace before each product. Addresses of several
 // products are written there, too: constants would not let the host group products.

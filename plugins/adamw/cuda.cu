@@ -1,8 +1,8 @@
 // adamw_step of any number of parameters in one launch, and adamw_step>copy, which also writes the new parameter in 16 bit: 28 bytes an
 // element (36 with amsgrad), 26 with a gradient in BF16 or F16, 2 more for a copy. Bound by memory. Blocks of 8192 elements; each finds its
-// parameter in a table. lr, step, factor and apply are in the device's memory, so each block computes the step's rule: in double, as the CPU
-// does, by one thread for each of the two powers, while the other blocks of the multiprocessor keep the memory busy. The arithmetic of an
-// element is that of cpu.cpp, operation by operation.
+// parameter in a table. lr, step, factor and apply are in the device's memory, so each block computes the step's rule: in double, as the
+// CPU does, by one thread for each of the two powers, while the other blocks of the multiprocessor keep the memory busy. The arithmetic of
+// an element is that of cpu.cpp, operation by operation.
 #include "galley/cuda/kernel.hpp"
 #include "galley/cuda/quad.hpp"
 #include "galley/cuda/segments.hpp"

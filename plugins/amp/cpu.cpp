@@ -1,6 +1,6 @@
 // amp's kernels: the scale, and BF16 storage at the bandwidth of its operands; with random bits, at the speed of Philox. Its blocks are
-// drawn 64 at a time, in vectors: a step of GPT-2 124M with weights = "bf16", B=1 T=64, one thread, takes 0.98 to 1.03 s, and one block at a
-// time took 1.38 to 1.46 s.
+// drawn 64 at a time, in vectors: a step of GPT-2 124M with weights = "bf16", B=1 T=64, one thread, takes 0.98 to 1.03 s, and one block at
+// a time took 1.38 to 1.46 s.
 #include <algorithm>
 #include <cstring>
 

@@ -17,7 +17,8 @@ class Recompute {
  public:
   explicit Recompute(const Options& options)
       : policy_(options.string("policy")), every_(options.integer("every", 1)), budget_(options.integer("budget", 0)) {
-    if (budget_ && (policy_ != "every" || options.given("every"))) invalid("a 'budget' chooses by itself: it goes without 'policy' and 'every'");
+    if (budget_ && (policy_ != "every" || options.given("every")))
+      invalid("a 'budget' chooses by itself: it goes without 'policy' and 'every'");
     if (policy_ != "every" && options.given("every")) invalid("'every' goes with the policy 'every', not with '" + policy_ + "'");
   }
 

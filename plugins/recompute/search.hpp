@@ -13,7 +13,8 @@ namespace galley::recompute {
 
 /// Tries in this order, and takes what fits first:
 ///   1. All is kept.
-///   2. Inside blocks, what takes the least seconds a byte is not kept: as few tensors of this order as will do, those of early blocks first.
+///   2. Inside blocks, what takes the least seconds a byte is not kept: as few tensors of this order as will do, those of early blocks
+///   first.
 ///   3. Of what enters blocks, each n-th is kept too, for one n after the other. Backward then holds n blocks.
 ///   4. The same, but recomputed for each block: backward then holds one.
 /// What another strategy would offload is offloaded where this takes less time than to recompute it.

@@ -1,6 +1,6 @@
 // sgd_step of any number of parameters in one launch: 12 bytes an element without momentum, 20 with it, 2 less with a gradient in BF16 or
-// F16. Bound by memory. Blocks of 4096 elements; each finds its parameter in a table. lr, step, factor and apply are read on the device. The
-// arithmetic of an element is that of cpu.cpp, operation by operation.
+// F16. Bound by memory. Blocks of 4096 elements; each finds its parameter in a table. lr, step, factor and apply are read on the device.
+// The arithmetic of an element is that of cpu.cpp, operation by operation.
 #include "galley/cuda/kernel.hpp"
 #include "galley/cuda/quad.hpp"
 #include "galley/cuda/segments.hpp"

@@ -213,7 +213,7 @@ TEST(Executor, AClassTheDeviceDoesNotHaveIsNamed) {
   Plan plan = b.plan();
   Target target = small::target();
   target.memories[1].name = "pinned";
-  const auto made = Executor::create(b.program, plan, target, small::cpu());
+  const auto made = Executor::create(b.program, plan, target, small::device(false));
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.error().exit, Exit::Recipe);
   EXPECT_NE(made.error().cause.find("'pinned'"), std::string::npos);

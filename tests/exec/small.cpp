@@ -175,7 +175,11 @@ const galley_device& lazy() {
   static const galley_device& found = open_device("tests/plugins/lazy-device/lazy-device.so");
   return found;
 }
-const galley_device& device(bool is_lazy) { return is_lazy ? lazy() : cpu(); }
+const galley_device& two_memories() {
+  static const galley_device& found = open_device("tests/plugins/two-memories/two-memories.so");
+  return found;
+}
+const galley_device& device(bool is_lazy) { return is_lazy ? lazy() : two_memories(); }
 
 Target target() {
   Target out;

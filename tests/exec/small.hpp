@@ -14,7 +14,9 @@ namespace galley::small {
 
 /// The devices, from the build's plugin libraries. Their `parallel` runs blocks one after the other, the last first.
 const galley_device& cpu();
+const galley_device& two_memories();
 const galley_device& lazy();
+/// The lazy one, or the one that works at once; both have two memory classes.
 const galley_device& device(bool is_lazy);
 
 /// Two memory classes, "host" and "spill", and two queues.

@@ -312,7 +312,7 @@ int on_a_small_disk(const fs::path& disk) {
 
 TEST(State, AFullDiskCostsNothingThatWasThere) {
   const fs::path disk = small::scratch();
-  (void)small::cpu();
+  (void)small::device(false);
   const pid_t child = ::fork();
   if (child == 0) ::_exit(on_a_small_disk(disk));
   int status = 0;

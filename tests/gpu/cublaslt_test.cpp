@@ -1,5 +1,5 @@
-// The calls of cuBLASLt (models/cuda/gemm_cublaslt.hpp) on a strict cuBLASLt of the tests (cublaslt/mock.cpp), over the tests' CUDA runtime:
-// every form of a product that kernels ask for, beside sums in F64, and the shapes of models that are trained, an eighth as wide.
+// The calls of cuBLASLt (models/cuda/gemm_cublaslt.hpp) on a strict cuBLASLt of the tests (cublaslt/mock.cpp), over the tests' CUDA
+// runtime: every form of a product that kernels ask for, beside sums in F64, and the shapes of models that are trained, an eighth as wide.
 #define GALLEY_TEST_CUBLASLT
 #include "models/devices/cuda/machine.hpp"
 

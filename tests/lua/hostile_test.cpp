@@ -57,9 +57,11 @@ const Attempt kAttempts[] = {
 
     // What would run where hooks do not reach
     {"__gc", "setmetatable({}, { __gc = spin }) for i = 1, 1e6 do local t = {} end", "a metatable cannot have __gc"},
-    {"weak tables", "local t = {} for i = 1, 2e3 do t[i] = setmetatable({}, { __mode = 'k' }) t[i][t] = t end while true do local u = {} end", kTime},
+    {"weak tables",
+     "local t = {} for i = 1, 2e3 do t[i] = setmetatable({}, { __mode = 'k' }) t[i][t] = t end while true do local u = {} end", kTime},
     {"__gc added later", "local m = {} setmetatable({}, m) m.__gc = spin for i = 1, 1e5 do local t = {} end return 'done'", ""},
-    {"__gc by rawset", "local m = {} for i = 1, 100 do setmetatable({}, m) end rawset(m, '__gc', spin) for i = 1, 1e5 do local t = {} end", ""},
+    {"__gc by rawset",
+     "local m = {} for i = 1, 100 do setmetatable({}, m) end rawset(m, '__gc', spin) for i = 1, 1e5 do local t = {} end", ""},
     {"__close", "local x <close> = setmetatable({}, { __close = spin })", kTime},
     {"__close added later", "local m = {} local t = setmetatable({}, m) m.__close = spin local x <close> = t", kTime},
     {"coroutine", "coroutine.wrap(spin)()", "'coroutine' is not available here"},
@@ -70,7 +72,8 @@ const Attempt kAttempts[] = {
     {"__call", "survive(setmetatable({}, { __call = spin }))", kTime},
     {"__pairs", "survive(pairs, setmetatable({}, { __pairs = spin }))", kTime},
     {"__index chain", "local a = {} for i = 1, 1900 do a = setmetatable({}, { __index = a }) end while true do local x = a.x end", kTime},
-    {"__index circle", "local a, b = {}, {} setmetatable(a, { __index = b }) setmetatable(b, { __index = a }) survive(function() return a.x end)", kTime},
+    {"__index circle",
+     "local a, b = {}, {} setmetatable(a, { __index = b }) setmetatable(b, { __index = a }) survive(function() return a.x end)", kTime},
 
     // Long work in one call of C
     {"find that backtracks", "return ('a'):rep(1e5):find(('a*'):rep(50) .. 'b')", kTime},
@@ -94,7 +97,8 @@ const Attempt kAttempts[] = {
     {"remove by a lying size", "table.remove(setmetatable({}, { __len = function() return 1 << 53 end }), 1)", "a table with __len"},
     {"sort by a lying size", "table.sort(setmetatable({}, { __len = function() return 1 << 30 end }))", "a table with __len"},
     {"sort of long texts", "local a, t = ('x'):rep(5e5), {} for i = 1, 1e4 do t[i] = a end while true do table.sort(t) end", kTime},
-    {"concat by a lying size", "return table.concat(setmetatable({}, { __len = function() return 1 << 53 end }))", "invalid value (nil) at index 1"},
+    {"concat by a lying size",
+     "return table.concat(setmetatable({}, { __len = function() return 1 << 53 end }))", "invalid value (nil) at index 1"},
     {"concat of an index", "return table.concat(setmetatable({}, { __index = function() return '' end }), '', 1, 1 << 53)", kTime},
     {"unpack by a lying size", "return table.unpack(setmetatable({}, { __len = function() return 1 << 53 end }))", "too many results"},
     {"pattern too deep", "return ('a'):rep(1000):find(('(a)'):rep(31) .. ('a?'):rep(300))", "pattern too complex"},
@@ -117,8 +121,10 @@ const Attempt kAttempts[] = {
     {"concat", "local t = {} for i = 1, 1e4 do t[i] = ('x'):rep(1e4) end return table.concat(t)", kMemory},
     {"concat with a far end", "return table.concat({}, '', 1, math.maxinteger)", "invalid value (nil) at index 1"},
     {"concat under __index", "return table.concat(setmetatable({}, { __index = function() return '' end }), '', 1, 1 << 60)", kTime},
-    {"concat under __len", "return table.concat(setmetatable({}, { __len = function() return 1 << 60 end }))", "invalid value (nil) at index 1"},
-    {"sort, no order", "local t = {} for i = 1, 3e4 do t[i] = i end while true do pcall(table.sort, t, function() return true end) end", kTime},
+    {"concat under __len",
+     "return table.concat(setmetatable({}, { __len = function() return 1 << 60 end }))", "invalid value (nil) at index 1"},
+    {"sort, no order",
+     "local t = {} for i = 1, 3e4 do t[i] = i end while true do pcall(table.sort, t, function() return true end) end", kTime},
     {"sort, comparator loops", "table.sort({ 1, 2, 3 }, spin)", kTime},
     {"sort, comparator pcalls", "table.sort({ 1, 2, 3 }, function() pcall(spin) end)", kTime},
     {"sort, C comparator", "local t = {} for i = 1, 3e4 do t[i] = i end while true do table.sort(t, rawequal) end", kTime},
@@ -128,12 +134,14 @@ const Attempt kAttempts[] = {
     {"unpack to the end of numbers", "return table.unpack({}, math.mininteger, math.maxinteger)", "too many results to unpack"},
     {"next in a loop", "local t = {} for i = 1, 1e4 do t['k' .. i] = i end for k in next, t do end", kTime},
     {"pairs in a loop", "local t = {} for i = 1, 1e4 do t['k' .. i] = i end while true do pairs(t) end", kTime},
-    {"pairs over long keys", "local t, s = {}, ('x'):rep(2e5) for i = 1, 200 do t[s .. i] = i end while true do pairs(t) end", kTime, Attempt::Full},
+    {"pairs over long keys",
+     "local t, s = {}, ('x'):rep(2e5) for i = 1, 200 do t[s .. i] = i end while true do pairs(t) end", kTime, Attempt::Full},
 
     // Long work in one instruction
     {"comparing", "local a, b = ('x'):rep(5e5) .. 'a', ('x'):rep(5e5) .. 'b' while true do local c = a < b end", kTime},
     {"equality", "local a, b = ('x'):rep(5e5) .. 'a', ('x'):rep(5e5) .. 'b' while true do local c = a == b end", kTime},
-    {"strings as numbers", "local a = ('1'):rep(5e5) while true do local c = pcall(function() return a + 1, a + 1, a + 1, a + 1 end) end", kTime},
+    {"strings as numbers",
+     "local a = ('1'):rep(5e5) while true do local c = pcall(function() return a + 1, a + 1, a + 1, a + 1 end) end", kTime},
     {"tonumber", "local a = (' '):rep(5e5) .. '1' while true do tonumber(a) end", kTime},
     {"concatenating", "local a = ('x'):rep(2.5e5) while true do local b = a .. a end", kTime},
     {"doubling", "local a = 'x' while true do a = a .. a end", kBlock},
@@ -142,7 +150,8 @@ const Attempt kAttempts[] = {
         local t = {}
         for i = 1, (1 << 13) do t[i * ((1 << 14) - 1)] = 1 end
         for i = (1 << 13) + 1, (1 << 14) - 1 do t[i * ((1 << 14) - 1)] = 1 end
-        while true do t[((1 << 14) - 1)] = nil; t[((1 << 14) - 1) << 20] = 1; t[((1 << 14) - 1) << 20] = nil; t[((1 << 14) - 1)] = 1 end)", kTime, Attempt::Full},
+        while true do t[((1 << 14) - 1)] = nil; t[((1 << 14) - 1) << 20] = 1; t[((1 << 14) - 1) << 20] = nil
+          t[((1 << 14) - 1)] = 1 end)", kTime, Attempt::Full},
     {"rehash, colliding floats", "local t = {} for i = 1, 1e9 do t[1 + i * 2.0^-50] = 1 end", kBlock},
     {"rehash, many tables", R"(
         local all = {}
@@ -161,7 +170,8 @@ const Attempt kAttempts[] = {
     {"many closures", "local f while true do local g = f f = function() return g end end", kMemory},
     {"many strings", "local t = {} for i = 1, 1000 do t[i] = ('x'):rep(4e5) .. i end", kMemory},
     {"many metatables", "while true do setmetatable({}, {}) end", kTime},
-    {"a chain and garbage", "local t = {} for i = 1, 4e5 do t = { t } end while true do local s = ('x'):rep(1e5) end", kTime, Attempt::Full},
+    {"a chain and garbage",
+     "local t = {} for i = 1, 4e5 do t = { t } end while true do local s = ('x'):rep(1e5) end", kTime, Attempt::Full},
     {"memory, then time", "local t = {} pcall(function() while true do t = { t } end end) while true do end", kMemory},
 
     // Depth
@@ -170,7 +180,9 @@ const Attempt kAttempts[] = {
     {"recursion through C", "local function f() return pcall(f) end while true do f() end", kTime},
     {"recursion through gsub", "local function f() return (('a'):gsub('a', f)) end while true do pcall(f) end", kTime},
     {"recursion through sort", "local function f() table.sort({ 1, 2 }, f) end while true do pcall(f) end", kTime},
-    {"recursion through __index", "local t = {} setmetatable(t, { __index = function(_, k) return t[k .. 'x'] end }) while true do pcall(function() return t.x end) end", kTime},
+    {"recursion through __index",
+     "local t = {} setmetatable(t, { __index = function(_, k) return t[k .. 'x'] end }) while true do pcall(function() return t.x end) "
+     "end", kTime},
 };
 // clang-format on
 

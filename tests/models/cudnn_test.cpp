@@ -1,5 +1,6 @@
 // Does cuDNN take our graphs of attention, on every kind of GPU, and do its engines stay within the memory that the plan gives them? Asked
-// of cuDNN itself, for GPUs that are only described, in the place of whose driver there is one that runs nothing (tests/gpu/stubs/driver.c).
+// of cuDNN itself, for GPUs that are only described, in the place of whose driver there is one that runs nothing
+// (tests/gpu/stubs/driver.c).
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -99,8 +100,8 @@ TEST_F(Cudnn, TakesItsGraphsWithinTheirMemory) {
   }
 }
 
-// Its heuristic goes by the number of sequences, too, and a plan has to give what any of its choices asks for. Every model with every number
-// of sequences takes minutes; without GALLEY_TEST_ALL, some of them are asked for.
+// Its heuristic goes by the number of sequences, too, and a plan has to give what any of its choices asks for. Every model with every
+// number of sequences takes minutes; without GALLEY_TEST_ALL, some of them are asked for.
 TEST_F(Cudnn, TakesTheShapesOfModelsWithAnyNumberOfSequences) {
   struct Model {
     const char* name;

@@ -9,16 +9,16 @@
 
 namespace galley::test {
 
-/// What was rounded before the result was: `times` to `dtype`, numbers of these sizes or whose sizes have these sums. What rounding loses is
-/// a share of that, however much of it is cancelled later.
+/// What was rounded before the result was: `times` to `dtype`, numbers of these sizes or whose sizes have these sums. What rounding loses
+/// is a share of that, however much of it is cancelled later.
 struct Rounded {
   uint32_t dtype = GALLEY_F32;
   int times = 1;
   std::vector<double> sizes = {};
 };
 
-/// The kernel whose results are compared from now on. The environment variable GALLEY_TEST_MARGINS names a file: when the program ends, it gets
-/// a line "kernel dtype margin" for each of them, the largest error over its bound.
+/// The kernel whose results are compared from now on. The environment variable GALLEY_TEST_MARGINS names a file: when the program ends, it
+/// gets a line "kernel dtype margin" for each of them, the largest error over its bound.
 void compares_results_of(const char* kernel);
 
 /// A share of each number's size and of the typical size of all of them, by the dtype of the result.

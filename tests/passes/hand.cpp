@@ -154,7 +154,6 @@ const std::vector<const galley_op*>& ops() {
             .output("y", GALLEY_ROLE_WHOLE)
             .infer<one_number>()
             .table(),
-        made("values").output("y", GALLEY_ROLE_WHOLE).infer<as_it_is>().table(),
         made("rows").input("random", GALLEY_ROLE_WHOLE, in_place).infer<nothing>().table(),
         made("end").input("apply", GALLEY_ROLE_WHOLE).input("applied", GALLEY_ROLE_WHOLE, in_place).infer<nothing>().table(),
         made("draws")
@@ -240,7 +239,6 @@ Hand::Hand()
   roles.loss_begin = op("zero");
   roles.loss_seed = op("seed");
   roles.scheduled = op("scheduled");
-  roles.values = op("values");
   roles.next_rows = op("rows");
   roles.step_end = op("end");
   c.reset(new Compilation{graph, {}, *plugins, target, options, roles, Kernels(*plugins, {}, target, options, 4)});

@@ -54,7 +54,8 @@ TEST(Target, MemoryClassesAreReplaced) {
 
 TEST(Target, Refusals) {
   const std::string options =
-      " | options of the target: device, isa, threads, workspace_budget, shared_memory, peak_flops, libraries, bandwidth, link_bandwidth, memory_limit, "
+      " | options of the target: device, isa, threads, workspace_budget, shared_memory, peak_flops, libraries, bandwidth, "
+      "link_bandwidth, memory_limit, "
       "queues, synchronous, "
       "memory";
   EXPECT_EQ(refusal("isa = 'a'\nthread = 2\n"), "t.toml:2: unknown option 'thread' of the target; did you mean 'threads'?" + options);

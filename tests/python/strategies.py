@@ -9,7 +9,7 @@ from galley_test import (batch_of, binary, check, error, finish, fixtures, fresh
                          train, use)
 
 fresh_folder()
-plugins = [x for name in ('bf16-storage', 'second-memory') for x in ('--plugin-path', binary / 'tests' / 'plugins' / name)]
+plugins = [x for name in ('bf16-storage', 'second-memory', 'two-memories') for x in ('--plugin-path', binary / 'tests' / 'plugins' / name)]
 gpt2_case = fixtures / 'models' / 'gpt2-packed'
 llama_case = fixtures / 'models' / 'llama-gqa-tied'
 
@@ -225,14 +225,14 @@ def poison():
 
 
 def storage_and_placement():
-    def one(name, *uses):
+    def one(name, *uses, device='cpu'):
         path = recipe(f'{name}.lua', small_gpt2(), 'data.random {}', *uses, use('clip', norm=0.5), use('adamw', lr=1e-2), batch=2, length=16, steps=5, seed=4)
-        run('plan', path, '--check', *plugins)
-        r = train(path, name, *plugins)
+        run('plan', path, '--check', '--device', device, *plugins)
+        r = train(path, name, '--device', device, *plugins)
         r.check_memory(name)
         return r
     normal = one('normal')
-    placed = one('placed', use('second-memory', parameters=['*.c_fc.weight'], states=['*']))
+    placed = one('placed', use('second-memory', parameters=['*.c_fc.weight'], states=['*']), device='two-memories')
     same(normal, placed, 'states in a second memory')
     spill = placed.memory['classes']['spill']['planned']
     host = [r.memory['classes']['host']['owners']['states'] for r in (normal, placed)]

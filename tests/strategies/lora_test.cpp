@@ -97,7 +97,8 @@ class Lora : public GraphFixture {
 };
 
 const char* const q_config =
-    R"({"peft_type": "LORA", "r": 2, "lora_alpha": 8, "target_modules": ["q_proj"], "lora_dropout": 0.25, "bias": "none", "use_dora": false})";
+    R"({"peft_type": "LORA", "r": 2, "lora_alpha": 8, "target_modules": ["q_proj"],
+        "lora_dropout": 0.25, "bias": "none", "use_dora": false})";
 
 TEST_F(Lora, StandsBesideLinearNodes) {
   make_model();

@@ -4,6 +4,9 @@
 --
 -- Some conversations are not to be expected of every template: a role of its own for tools, a system message behind the first. Where the
 -- two differ in such a one, or the model's template refuses it, the template is still the same, and says what it does not cover.
+--
+-- Their texts are not compared: each model has an edited copy, and copies that look different write the same. So the model's template is
+-- run, which takes an interpreter of Jinja. Rows are written by ours alone, which says what of the text is to be learned; Jinja does not.
 local jinja = require("jinja")
 
 local function said(role, content) return { role = role, content = content } end

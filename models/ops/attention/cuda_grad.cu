@@ -2,10 +2,11 @@
 // definition). Probabilities are made again, tile by tile, from lse (Dao et al., arXiv:2205.14135).
 //
 // A block of 128 threads keeps 64 rows of two operands, q and do for dq, or k and v for dk and dv, and goes over columns, 32 at a time, of
-// the two others (heads of 96 and 128: 32 rows; of 256: 16 by 16). For each pair of tiles it multiplies scores and dO·Vᵀ, then what it makes
-// of them with the columns. Seven products in all for the five of one kernel, which would need atomic additions.
+// the two others (heads of 96 and 128: 32 rows; of 256: 16 by 16). For each pair of tiles it multiplies scores and dO·Vᵀ, then what it
+// makes of them with the columns. Seven products in all for the five of one kernel, which would need atomic additions.
 //
-// Bound by multiply-adds and shared memory about alike. Shared memory: 36 KiB for heads of 32, 60 for 64, 54 for 96, 70 for 128, 66 for 256.
+// Bound by multiply-adds and shared memory about alike. Shared memory: 36 KiB for heads of 32, 60 for 64, 54 for 96, 70 for 128, 66 for
+// 256.
 #include "ops/attention/cuda_grad.hpp"
 #include "ops/attention/cuda_tiles.hpp"
 

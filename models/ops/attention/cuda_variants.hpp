@@ -1,5 +1,5 @@
-// The two ways in which our own kernels compute attention: by fused multiply-adds, and on tensor cores. cuda.cu makes kernels of them; each has
-// its forward and backward in files of their own.
+// The two ways in which our own kernels compute attention: by fused multiply-adds, and on tensor cores. cuda.cu makes kernels of them; each
+// has its forward and backward in files of their own.
 #pragma once
 
 #include "ops/attention/cuda_call.hpp"

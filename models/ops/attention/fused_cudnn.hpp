@@ -1,6 +1,7 @@
 // Attention as graphs of cuDNN 9's backend. The graphs are the ones that its fused engines know: forward S = scale·Q·Kᵀ, a causal mask, a
-// softmax with its logarithm kept, P·V; backward the same from Q, K and what forward left (NVIDIA, "cuDNN: attention forward and backward").
-// Tensors are (B, heads, S, D) by strides, so heads stay where they are. Numbers of dtype F32 between operations are never stored.
+// softmax with its logarithm kept, P·V; backward the same from Q, K and what forward left (NVIDIA, "cuDNN: attention forward and
+// backward"). Tensors are (B, heads, S, D) by strides, so heads stay where they are. Numbers of dtype F32 between operations are never
+// stored.
 //
 // A plan is made once for each form; its nodes share it.
 #pragma once

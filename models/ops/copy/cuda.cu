@@ -1,5 +1,5 @@
-// copy: y = x in the dtype of y, or added to it; at the bandwidth of the operands. Sums are made in F32, in F64 when both sides are F64, and
-// rounded once. Of one dtype, bytes are moved, 16 at a time where both addresses allow that.
+// copy: y = x in the dtype of y, or added to it; at the bandwidth of the operands. Sums are made in F32, in F64 when both sides are F64,
+// and rounded once. Of one dtype, bytes are moved, 16 at a time where both addresses allow that.
 #include "galley/cuda/elementwise.hpp"
 
 namespace {

@@ -1,8 +1,8 @@
-// cross_entropy: lse = log Σ exp and the loss of each row of logits (R, V), F32. A block of threads for each row (a warp up to 1024 columns)
-// reads it once: a thread keeps the largest number that it has seen and the sum of exponentials beside it, which shrinks when a larger one
-// comes (Milakov, Gimelshein: "Online normalizer calculation for softmax", 2018, arXiv:1805.02867). A second launch adds the losses of the
-// rows, F64, in a fixed order. Rows of 50,257 numbers lie at any multiple of 4 bytes: each load is of one number a thread, 128 bytes a
-// warp, so that which thread takes a number depends on its column alone.
+// cross_entropy: lse = log Σ exp and the loss of each row of logits (R, V), F32. A block of threads for each row (a warp up to 1024
+// columns) reads it once: a thread keeps the largest number that it has seen and the sum of exponentials beside it, which shrinks when a
+// larger one comes (Milakov, Gimelshein: "Online normalizer calculation for softmax", 2018, arXiv:1805.02867). A second launch adds the
+// losses of the rows, F64, in a fixed order. Rows of 50,257 numbers lie at any multiple of 4 bytes: each load is of one number a thread,
+// 128 bytes a warp, so that which thread takes a number depends on its column alone.
 //
 // cross_entropy_grad: dlogits = (exp(logits − lse) − onehot(label)) · seed, eight numbers a thread, aligned in the tensor and not in the
 // row; in place where dlogits takes over logits.

@@ -1,5 +1,5 @@
-// dropout: y = x / (1 − p) where a draw keeps the element, else 0; x (…, C). A warp for each row, 256 columns at a time: each lane makes two
-// blocks of Philox for its eight columns, which costs about as much as their way through memory in 16 bit. The draws are the CPU's: see
+// dropout: y = x / (1 − p) where a draw keeps the element, else 0; x (…, C). A warp for each row, 256 columns at a time: each lane makes
+// two blocks of Philox for its eight columns, which costs about as much as their way through memory in 16 bit. The draws are the CPU's: see
 // op.cpp.
 #include <cmath>
 

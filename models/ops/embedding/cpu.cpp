@@ -1,5 +1,6 @@
-// embedding: a copy of C elements a row, as F32. embedding_grad: each piece of work owns 64 columns of the table and adds the rows of dy to them
-// in order, so that no two pieces write the same place and the sum does not depend on who runs first. Both move each byte of dy or y once.
+// embedding: a copy of C elements a row, as F32. embedding_grad: each piece of work owns 64 columns of the table and adds the rows of dy to
+// them in order, so that no two pieces write the same place and the sum does not depend on who runs first. Both move each byte of dy or y
+// once.
 #include <algorithm>
 #include <cstring>
 

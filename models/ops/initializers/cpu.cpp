@@ -32,12 +32,6 @@ bool fill_supports(const Node& n) {
   return t == GALLEY_F64 || t == GALLEY_F32 || t == GALLEY_I64 || t == GALLEY_I32 || t == GALLEY_U8;
 }
 
-void values(const Node& n, void*) {
-  const auto* from = static_cast<const double*>(galley_attr_find(n.view(), "values")->data);
-  std::copy_n(from, count(n.out(0)), n.write<double>(0));
-}
-bool values_supports(const Node& n) { return n.out(0).dtype == GALLEY_F64; }
-
 void random_normal(const Node& n, void*) {
   const galley::models::Draws draws(n);
   const double mean = n.f("mean", 0), deviation = n.f("std", 1);
@@ -56,7 +50,7 @@ void random_uniform(const Node& n, void*) {
   });
 }
 
-const bool added = add(kernel<fill, fill_supports>("fill.cpu", "fill")) && add(kernel<values, values_supports>("values.cpu", "values")) &&
+const bool added = add(kernel<fill, fill_supports>("fill.cpu", "fill")) &&
                    add(kernel<random_normal, cpu::all_f32>("random_normal.cpu", "random_normal")) &&
                    add(kernel<random_uniform, cpu::all_f32>("random_uniform.cpu", "random_uniform"));
 

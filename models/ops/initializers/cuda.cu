@@ -1,6 +1,6 @@
-// Initializers run once. fill: 16 bytes a thread, at the bandwidth of the output. values: a copy from the constants, which hold the
-// attribute's numbers. random_normal and random_uniform: eight elements a thread, from two blocks of Philox, in F64 and rounded to F32 at
-// the end: the CPU's draws, and but for the last place of F64 its logarithms, sines and cosines.
+// Initializers run once. fill: 16 bytes a thread, at the bandwidth of the output. random_normal and random_uniform: eight elements a
+// thread, from two blocks of Philox, in F64 and rounded to F32 at the end: the CPU's draws, and but for the last place of F64 its
+// logarithms, sines and cosines.
 #include <cmath>
 #include <cstring>
 
@@ -11,7 +11,7 @@ namespace {
 
 using namespace galley::cuda;
 
-// ---- fill, values -------------------------------------------------------------------------------------------------------------------
+// ---- fill ---------------------------------------------------------------------------------------------------------------------------
 
 template <class T>
 __global__ void __launch_bounds__(kMapThreads) fill_with(T* y, int64_t count, T value) {
@@ -50,28 +50,6 @@ bool fill_supports(const Node& n) {
   const uint32_t t = n.out(0).dtype;
   return t == GALLEY_F64 || t == GALLEY_F32 || t == GALLEY_I64 || t == GALLEY_I32 || t == GALLEY_U8;
 }
-
-__global__ void __launch_bounds__(kMapThreads) copy_values(const double* values, double* y, int64_t count) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kMapThreads + threadIdx.x;
-  if (i < count) y[i] = values[i];
-}
-class Values {
- public:
-  static void query(const Node& n, const galley_target&, galley_kernel_plan& plan) {
-    if (n.out(0).dtype != GALLEY_F64) unsupported("dtypes or shapes");
-    plan.constants_bytes = galley_operand_bytes(&n.out(0));
-  }
-  Values(const Node& n, const galley_kernel_setup& setup)
-      : values_(static_cast<const double*>(setup.constants)), y_(n.write<double>(0)), count_(count(n.out(0))) {
-    upload(setup, setup.constants, galley_attr_find(n.view(), "values")->data, static_cast<size_t>(galley_operand_bytes(&n.out(0))));
-  }
-  void run(galley_queue* queue) const { launch(copy_values, {count_ / kMapThreads + 1, kMapThreads}, queue, values_, y_, count_); }
-
- private:
-  const double* values_;
-  double* y_;
-  int64_t count_;
-};
 
 // ---- Random numbers -----------------------------------------------------------------------------------------------------------------
 
@@ -128,7 +106,7 @@ void random_uniform(const Node& n, void*, galley_queue* queue) {
 }
 bool in_f32(const Node& n) { return n.out(0).dtype == GALLEY_F32; }
 
-const bool added = add(kernel<fill, fill_supports>("fill.cuda", "fill")) && add(kernel_of<Values>("values.cuda", "values")) &&
+const bool added = add(kernel<fill, fill_supports>("fill.cuda", "fill")) &&
                    add(kernel<random_normal, in_f32>("random_normal.cuda", "random_normal")) &&
                    add(kernel<random_uniform, in_f32>("random_uniform.cuda", "random_uniform"));
 

@@ -54,30 +54,6 @@ const bool fill_added = add(fill.output("y", GALLEY_ROLE_WHOLE)
                                 .test("zeros", {}, Attrs().list("shape", {37, 671}))
                                 .test("number", {}, Attrs().list("shape", {}).i("value", 3)));
 
-void values_shape(const Node& n, Shapes& out) {
-  const galley_attr* a = galley_attr_find(n.view(), "values");
-  if (!a || a->type != GALLEY_ATTR_F64) wrong(n, "there is no attribute 'values' with a list of numbers");
-  out.set(0, GALLEY_F64, {static_cast<int64_t>(a->count)});
-}
-void values_reference(const Node& n) {
-  const auto* from = static_cast<const double*>(galley_attr_find(n.view(), "values")->data);
-  for (int64_t i = 0; i < count(n.out(0)); ++i) n.write<double>(0)[i] = from[i];
-}
-
-std::vector<double> many_values() {
-  std::vector<double> numbers;
-  for (int i = 0; i < 700; ++i) numbers.push_back(1.0 / (i + 3));
-  return numbers;
-}
-
-Op values("values", "the numbers of the attribute values, F64 (n)");
-const bool values_added = add(values.output("y", GALLEY_ROLE_WHOLE)
-                                  .infer<values_shape>()
-                                  .reference<values_reference>()
-                                  .test("one", {}, Attrs().f("values", 0.25))
-                                  .test("several", {}, Attrs().numbers("values", {1, 2.5, -3e-9}))
-                                  .test("many", {}, Attrs().numbers("values", many_values())));
-
 Op random_normal("random_normal", "normal numbers of this mean and std, from seed and stream");
 const bool normal_added =
     add(random_normal.output("y", GALLEY_ROLE_WHOLE)

@@ -1,5 +1,5 @@
-// Linear layers by the blocked product of blocked.hpp, for all dtypes, on any CPU: what runs where oneDNN's fast path does not, or is slower
-// (see cpu.cpp). The same bytes for any number of threads, and with 256-bit and 512-bit vectors.
+// Linear layers by the blocked product of blocked.hpp, for all dtypes, on any CPU: what runs where oneDNN's fast path does not, or is
+// slower (see cpu.cpp). The same bytes for any number of threads, and with 256-bit and 512-bit vectors.
 //
 // Measured on one thread of an Intel core with 512-bit vectors (FMA peak 226 GF; tests/bench/kernels.cpp) at 256 rows, in GF, oneDNN's
 // tasks (cpu.cpp, – where it declines) | this:

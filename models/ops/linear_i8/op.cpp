@@ -4,7 +4,8 @@
 //
 // x (…, K) and W (N, K) in I8, x_scale (rows of x) and w_scale (N) in F32, bias (N), y (…, N). Sums are exact, in I32. This is the product
 // of vector-wise quantization in Dettmers, Lewis, Belkada, Zettlemoyer: "LLM.int8()" (arXiv:2208.07339), section 3.1, with scales that
-// already hold the 1/127 of both sides. How numbers become codes, what is left out of them and what the gradient is, is for strategies to say.
+// already hold the 1/127 of both sides. How numbers become codes, what is left out of them and what the gradient is, is for strategies to
+// say.
 #include "ops/check.hpp"
 
 namespace {

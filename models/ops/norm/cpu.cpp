@@ -22,7 +22,12 @@ struct Given : cpu::Input {
 class Sum {
  public:
   explicit Sum(const Node& add)
-      : a_(add, 0), b_(add, 1), y_(add, 0), kept_(add.out(0).data), dtype_(add.out(0).dtype), alpha_(static_cast<float>(add.f("alpha", 1))) {}
+      : a_(add, 0),
+        b_(add, 1),
+        y_(add, 0),
+        kept_(add.out(0).data),
+        dtype_(add.out(0).dtype),
+        alpha_(static_cast<float>(add.f("alpha", 1))) {}
   bool in_place() const { return kept_ && dtype_ == GALLEY_F32; }
   void make(int64_t at, int64_t n) const {
     if (!kept_) return;

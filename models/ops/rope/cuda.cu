@@ -1,7 +1,7 @@
-// rope: x (R, H·D) turned by cos and sin from row position_ids[r] of the table (P, T) in F32; pairs are (i, i + T/2) of a head, columns from
-// T on are copied. A thread turns eight pairs of up to four heads, for which it reads cos and sin once; the table comes from the cache. Both
-// halves of a pair are read before either is written: in place is legal. Bound by memory. A position that the table does not have fails the
-// launch.
+// rope: x (R, H·D) turned by cos and sin from row position_ids[r] of the table (P, T) in F32; pairs are (i, i + T/2) of a head, columns
+// from T on are copied. A thread turns eight pairs of up to four heads, for which it reads cos and sin once; the table comes from the
+// cache. Both halves of a pair are read before either is written: in place is legal. Bound by memory. A position that the table does not
+// have fails the launch.
 //
 // rope_table: cos and sin of position · angle. The angles come from the host in double, as parts of a turn, and with the arguments of the
 // launch; the device takes whole turns off in double before anything else, so that far positions are as exact as near ones.

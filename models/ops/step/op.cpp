@@ -1,6 +1,6 @@
 // What a window begins and ends with: the step scalars that follow from what the host alone knows (the attempted step, the window's
-// tokens), from the number of steps that were applied, and from what options are then. They are computed where they are read, so that a step never waits
-// for the host.
+// tokens), from the number of steps that were applied, and from what options are then. They are computed where they are read, so that a
+// step never waits for the host.
 #include <cmath>
 
 #include "ops/check.hpp"

@@ -142,7 +142,6 @@ typedef struct galley_node_info {
 #define GALLEY_SEGMENT_MODEL 1u  /* the forward graph, before anything is claimed */
 #define GALLEY_SEGMENT_EXPORT 2u /* runs when the model is saved at the end; its inputs are parameters */
 #define GALLEY_SEGMENT_WINDOW 3u /* runs once before the first micro-batch of a window */
-#define GALLEY_SEGMENT_EVAL 4u   /* the forward graph of validation: it uses other weights by eval_as, and is not rewritten */
 #define GALLEY_SEGMENT_MERGE 5u  /* behind EXPORT, where the user wants one model (`galley export --merge`): a strategy that has tensors of
                                   * its own merges them into the model's by export_as, and calls export_model(GALLEY_EXPORT_MODEL) */
 

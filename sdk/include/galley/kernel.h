@@ -146,8 +146,8 @@ typedef struct galley_kernel {
   /* Returns GALLEY_UNSUPPORTED if it does not support these dtypes or shapes or this target. [thread-safe] [plan-time] */
   galley_status (*query)(const galley_node_view* const* nodes, uint32_t n, const galley_target*, galley_kernel_plan* out, galley_error*);
   /* A node that writes in the first micro-batch of a window and adds in later ones is prepared twice, with the same workspace and
-   * constants. Builds primitives, loads modules, fills the constants. Addresses are final; the views stay valid until `release`. May allocate small
-   * objects of its own. [main-thread] */
+   * constants. Builds primitives, loads modules, fills the constants. Addresses are final; the views stay valid until `release`. May
+   * allocate small objects of its own. [main-thread] */
   galley_status (*prepare)(const galley_node_view* const* nodes, uint32_t n, const galley_kernel_setup*, void** state, galley_error*);
   /* Enqueues the work. Allocates nothing. Called by the device's `launch`, possibly on a thread of the device. [stream-ordered]
    * [capture-safe], unless its plan has GALLEY_PLAN_NOT_CAPTURABLE */

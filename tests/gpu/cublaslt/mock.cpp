@@ -1,6 +1,6 @@
 // A cuBLASLt of the tests: the calls of cublasLt.h beside this file, strict where NVIDIA's leaves it to the caller. What its documentation
-// forbids, and what it would take in silence and compute wrongly, is written to stderr and ends the process: an attribute of another size or
-// value, an object that is not there any more, shapes and dtypes that do not fit, an operand that is less aligned than the heuristic was
+// forbids, and what it would take in silence and compute wrongly, is written to stderr and ends the process: an attribute of another size
+// or value, an object that is not there any more, shapes and dtypes that do not fit, an operand that is less aligned than the heuristic was
 // told, a workspace that is too small, memory that holds no attribute yet. Products are computed by the documentation's own formula,
 // column by column in F64, when the stream comes to them, from what the objects said when cublasLtMatmul was called.
 //

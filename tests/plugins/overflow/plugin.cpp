@@ -39,7 +39,8 @@ class Overflow {
 
   void build(Graph& graph, Trained) const {
     graph.node("overflow_in_steps", nullptr,
-               {graph.scalar(GALLEY_SCALAR_ATTEMPTED_STEP), graph.scalar(GALLEY_SCALAR_FOUND_INF), graph.scalar(GALLEY_SCALAR_GRADIENT_NORM)},
+               {graph.scalar(GALLEY_SCALAR_ATTEMPTED_STEP), graph.scalar(GALLEY_SCALAR_FOUND_INF),
+                graph.scalar(GALLEY_SCALAR_GRADIENT_NORM)},
                attrs_, {});
   }
 

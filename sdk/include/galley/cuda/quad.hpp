@@ -1,5 +1,5 @@
-// Four numbers a thread, the next four in the next thread: for kernels whose traffic is F32, as that of optimizers is. Each instruction of a
-// warp then moves 512 bytes in a row; with eight F32 numbers a thread (number.hpp) it would touch every sector of 32 bytes twice.
+// Four numbers a thread, the next four in the next thread: for kernels whose traffic is F32, as that of optimizers is. Each instruction of
+// a warp then moves 512 bytes in a row; with eight F32 numbers a thread (number.hpp) it would touch every sector of 32 bytes twice.
 //
 //   for (int64_t at = begin + threadIdx.x * kQuad; at < end; at += kThreads * kQuad) {
 //     const int n = quad_at(at, end);        4, or fewer in the last quad

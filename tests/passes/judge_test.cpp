@@ -1,5 +1,5 @@
 // Whose word holds: a question of strength, never of the order in the recipe.
-#include "host/passes/claim.hpp"
+#include "host/passes/judge.hpp"
 
 #include <gtest/gtest.h>
 

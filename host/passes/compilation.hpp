@@ -1,0 +1,87 @@
+// What the passes hand on. Each reads what earlier ones have made and adds one thing of its own.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "galley/saved.h"
+#include "host/passes/compile_options.hpp"
+#include "host/passes/items.hpp"
+#include "host/passes/kernels.hpp"
+#include "host/passes/roles.hpp"
+#include "host/passes/strategies.hpp"
+#include "host/plan/program.hpp"
+
+namespace galley {
+
+/// What claims on parameters and on the run have decided.
+struct Decisions {
+  std::vector<galley_tensor> trainable;  ///< the parameters that are trained, in the order in which they were made
+  int64_t micro_batches = 1;
+  int64_t window_tokens = 0;  ///< > 0: as many micro-batches as come closest to it, micro_batches at most
+};
+
+/// Which instructions of micro an item became, before anything is recomputed: item i has [begin[i], begin[i + 1]).
+struct MicroItems {
+  size_t forward = 0;  ///< the number of forward's items; the head's and backward's come behind them
+  size_t head = 0;     ///< the number of the head's items
+  std::vector<uint32_t> begin;
+  std::vector<TensorId> tensors;  ///< for each graph tensor: its tensor if it is a transient of micro, else no_tensor
+};
+
+/// What forward leaves for head and backward, and what enters blocks.
+struct SavedSet {
+  std::vector<galley_tensor> tensors;
+  std::deque<std::vector<uint64_t>> parents;
+  std::deque<std::vector<double>> offload_seconds;
+  std::vector<galley_saved_item> items;
+  int64_t blocks = 0;
+};
+
+/// All that passes know. Behind each field stands the pass that makes it, and what it is where its name does not say so.
+struct Compilation {
+  Graph& graph;
+  Strategies strategies;
+  Plugins& plugins;
+  const Target& target;
+  const CompileOptions& options;
+  Roles roles;
+  Kernels kernels;
+
+  Decisions decisions = {};                 ///< claim
+  std::vector<galley_tensor> squares = {};  ///< update; the sum of squares of each trained parameter's gradient
+  galley_tensor applied = 0;                ///< window; the number of steps that have been applied
+  Orders orders = {};                       ///< order
+  galley_tensor sample_logits = 0;          ///< order
+  Program program = {};                     ///< place; bind, clone, fuse, alias and overlap change it
+  MicroItems micro = {};                    ///< place
+  SavedSet saved = {};                      ///< decide
+  std::vector<uint32_t> choices = {};       ///< decide; one for each saved tensor
+  int64_t budget = 0;                       ///< decide; the bytes of class 0 that a strategy allows, or 0 if none sets a budget
+  /// The verifier behind each pass; for each node, the inputs that its shape rule has seen.
+  std::vector<std::vector<galley_tensor>> inferred = {};
+
+  bool backward() const { return options.purpose == Purpose::Train || options.purpose == Purpose::Gradients; }
+  bool trains() const { return options.purpose == Purpose::Train; }
+  /// Whether there is a window part, and with it numbers that host and device exchange.
+  bool steps() const { return !graph.section(Section::Window).empty(); }
+  bool saves() const { return options.purpose == Purpose::Export || (trains() && options.exports); }
+  /// Whether a program without an update evaluates, samples or exports weights that only an update makes (eval_as, export_as).
+  bool averages() const;
+  Tensors tensors() const { return {graph, orders}; }
+  /// Whether no memory class has grown, from peaks `before` to peaks `after`, beyond its capacity, nor all that counts beyond --memory.
+  bool within_limits(const std::vector<int64_t>& before, const std::vector<int64_t>& after) const;
+};
+
+/// What is done with a saved tensor: GALLEY_KEEP, GALLEY_RECOMPUTE, GALLEY_RECOMPUTE_EACH or GALLEY_OFFLOAD.
+inline uint32_t choice_how(uint32_t choice) { return choice & 0xFFu; }
+/// The memory class to which a saved tensor is offloaded.
+inline uint32_t choice_memory(uint32_t choice) { return choice >> 8; }
+/// "keep"; "offload to pinned".
+std::string choice_text(const Compilation& c, uint32_t choice);
+
+/// "STEP" of GALLEY_STAGE_STEP.
+const char* stage_name(uint32_t stage);
+
+}  // namespace galley

@@ -1,0 +1,47 @@
+// What a program is to be for, and what a recipe and the command line say of it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+
+#include "host/plugins/loader.hpp"
+
+namespace galley {
+
+enum class Purpose : uint8_t {
+  Train,      ///< load, micro, update, eval, export
+  Gradients,  ///< load, micro with every gradient kept and without dropout
+  Evaluate,   ///< load, eval
+  Sample,     ///< load, sample
+  Export,     ///< load, export: of the tensors that export reads
+};
+
+struct PassInfo {
+  const char* name;
+  const char* does;
+};
+
+struct CompileOptions {
+  Purpose purpose = Purpose::Train;
+  bool keep_logits = false;   ///< Gradients: logits of the whole micro-batch stay, and the head is not chunked
+  bool evaluates = true;      ///< Train: a validation segment is wanted
+  bool exports = true;        ///< Train: an export segment is wanted
+  bool merges = false;        ///< what strategies have added to the model is saved as part of its weights
+  uint32_t export_dtype = 0;  ///< of the numbers in the files that it writes; 0: that in which they are kept
+  int64_t head_rows = 0;      ///< rows of a chunk of the head and loss; 0: chosen
+  bool least_head = false;    ///< chosen: as few as products can do with
+  uint64_t seed = 1;          ///< for initializers
+  int64_t micro_batches = 0;  ///< > 0 overrides what strategies claim
+  int64_t memory_limit = 0;   ///< bytes that the memory which computes may take; 0: not limited
+  int64_t corpus_bytes = 0;   ///< what the data source keeps in memory
+  std::function<int64_t(int64_t micro_batches)> window_bytes;  ///< the loader's buffers
+  /// Whether a plugin came with the program. All are taken for foreign without it.
+  std::function<bool(const Plugin&)> built_in;
+  std::set<std::string> kernels;  ///< plugins whose kernels the recipe asks for, by id
+  /// Is told of every pass when it is over; `text` prints what it made.
+  std::function<void(const PassInfo& pass, const std::function<std::string()>& text)> watch;
+};
+
+}  // namespace galley

@@ -1,0 +1,49 @@
+#include "host/passes/launch.hpp"
+
+namespace galley {
+
+Instruction join(const std::vector<const Instruction*>& nodes, const Launch& launch) {
+  const Instruction& first = *nodes.front();
+  Instruction out;
+  out.op = first.op;
+  out.strategy = first.strategy;
+  out.links = launch.links;
+  out.recomputed = first.recomputed;
+  for (const Instruction* node : nodes) {
+    out.nodes.push_back(
+        {node->name, node->op, node->attrs, node->flags, node->first_row, node->block, node->inputs.size(), node->outputs.size()});
+    out.inputs.insert(out.inputs.end(), node->inputs.begin(), node->inputs.end());
+    out.flops += node->flops;
+    if (node->strategy != out.strategy) out.strategy.clear();
+  }
+  for (const Instruction* node : nodes) out.outputs.insert(out.outputs.end(), node->outputs.begin(), node->outputs.end());
+  for (size_t k = 0; k < launch.marks.size(); ++k) {
+    Operand& o = k < out.inputs.size() ? out.inputs[k] : out.outputs[k - out.inputs.size()];
+    o.inner = launch.marks[k].inner;
+    if (launch.marks[k].gone) o.tensor = no_tensor;
+  }
+  for (size_t k = 0; k < launch.links; ++k) out.name += (k ? ">" : "") + nodes[k]->name;
+  if (nodes.size() > launch.links) out.name += " and " + std::to_string(nodes.size() / launch.links - 1) + " more";
+  return out;
+}
+
+Result<const Joints::Joint*> Joints::joint(const std::vector<const Instruction*>& nodes, const Launch& launch) {
+  std::vector<uint64_t> key = {launch.links};
+  for (const Instruction* node : nodes) key.push_back(reinterpret_cast<uintptr_t>(node));
+  for (const Mark& mark : launch.marks) key.push_back(uint64_t{mark.inner} << 1 | mark.gone);
+  const auto [found, fresh] = joints_.try_emplace(std::move(key));
+  if (fresh) {
+    const Instruction joined = join(nodes, launch);
+    found->second.choice = TRY(c_.kernels.choose(joined, c_.program.tensors));
+    found->second.take_overs = take_overs(c_.program, joined);
+  }
+  return &found->second;
+}
+
+const std::vector<TakeOver>& Joints::alone(const Instruction* i) {
+  const auto [found, fresh] = alone_.try_emplace(i);
+  if (fresh) found->second = take_overs(c_.program, *i);
+  return found->second;
+}
+
+}  // namespace galley

@@ -1,0 +1,26 @@
+// The components that a format makes of a tensor's numbers, and the ops that other ops and formats name.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "host/graph/graph.hpp"
+#include "host/plugins/loader.hpp"
+
+namespace galley {
+
+struct Component {
+  std::string suffix;  ///< what the component's name has behind the tensor's
+  uint32_t dtype = GALLEY_F32;
+  Shape shape;
+  int64_t numbers = 0;  ///< how many of the tensor's numbers one element stands for
+};
+
+/// The components of a tensor in a format, if its shape were `shape`: its own, or that of a piece of it. An answer that makes no sense is
+/// exit code Plugin.
+Result<std::vector<Component>> components_of(Plugins& plugins, const GraphTensor& t, const Shape& shape);
+
+/// The op of this name; exit code Plugin names `needed_by` where no plugin has it.
+Result<const galley_op*> op_named(Plugins& plugins, const std::string& name, const std::string& needed_by);
+
+}  // namespace galley

@@ -1,0 +1,158 @@
+#include "host/passes/place/emitter.hpp"
+
+#include <algorithm>
+
+#include "galley/op.h"
+#include "host/passes/copy.hpp"
+#include "host/passes/place/pieces.hpp"
+
+namespace galley {
+
+Emitter::Emitter(Compilation& c, const Homes& homes, SegmentKind kind) : c_(c), homes_(homes), code_(c, kind), staging_(c, homes, code_) {
+  if (kind == SegmentKind::Micro) accumulators_.emplace(c, homes, code_);
+}
+
+std::vector<TensorId> Emitter::transients() const {
+  std::vector<TensorId> out(homes_.tensors().count() + 1, no_tensor);
+  for (const auto& [t, id] : transients_) out[t] = id;
+  return out;
+}
+
+Homes::Place Emitter::place(galley_tensor id) {
+  const GraphTensor& t = homes_.tensors()[id];
+  const SegmentKind kind = code_.kind();
+  // Where the model is evaluated, the window's nodes run in the same segment, and what they make is a transient of it.
+  const bool of_step = kind == SegmentKind::Window || kind == SegmentKind::Micro || kind == SegmentKind::Update;
+  if (t.slice_of || t.kind != GALLEY_KIND_TRANSIENT || (of_step && homes_.contains(id))) return homes_.place(id);
+  const auto [it, fresh] = transients_.try_emplace(id, no_tensor);
+  if (fresh)
+    it->second = add_tensor(c_.program, {t.name, t.dtype, t.shape, 0, 0, Owner::Activations,
+                                         outlives_.contains(id) ? Life::Run : Life::Segment, label(c_.strategies, t.use)});
+  return {it->second, 0};
+}
+
+Operand Emitter::operand(const Ref& ref, const galley_operand_rule* rule) {
+  const GraphTensor& t = homes_.tensors()[ref.tensor];
+  const Homes::Place at = place(ref.tensor);
+  Operand out;
+  out.tensor = at.tensor;
+  out.offset = at.offset;
+  out.dtype = t.dtype;
+  out.shape = t.shape;
+  if (ref.rows >= 0) {
+    const bool one_a_row = (rule && rule->flags & GALLEY_OPERAND_SAME_ROWS) || t.shape.empty();
+    const int64_t columns = one_a_row ? 1 : t.shape.back();
+    out.offset += ref.row * columns * galley_dtype_bytes(t.dtype);
+    out.shape = one_a_row ? Shape{ref.rows} : Shape{ref.rows, columns};
+  }
+  return out;
+}
+
+Status Emitter::inputs(const Item& item, const Piece& piece, Instruction* i, std::vector<StagedInput>* staged) {
+  for (size_t k = 0; k < item.inputs.size(); ++k) {
+    const Ref& r = item.inputs[k];
+    if (!r.tensor) {
+      i->inputs.emplace_back();
+      continue;
+    }
+    const galley_operand_rule* rule = input_rule(item.node->op, k);
+    const bool inout = rule && rule->flags & GALLEY_OPERAND_INOUT;
+    const Piece mine = piece.of(rule);
+    if (!homes_.plain(r.tensor)) {
+      staged->push_back({k, r.tensor, inout, mine, TRY(staging_.bring(r.tensor, mine, Staging::For::Reading))});
+      i->inputs.emplace_back();
+      continue;
+    }
+    i->inputs.push_back(with_access(mine.of(operand(r, rule)), inout ? GALLEY_READ_WRITE : GALLEY_READ));
+  }
+  return ok();
+}
+
+Status Emitter::outputs(const Item& item, const Piece& piece, Instruction* i) {
+  const GraphNode& node = *item.node;
+  for (size_t k = 0; k < item.outputs.size(); ++k) {
+    const Ref& r = item.outputs[k];
+    if (!r.tensor) {
+      i->outputs.emplace_back();
+      continue;
+    }
+    const galley_operand_rule* rule = output_rule(node.op, k);
+    const GraphTensor& t = homes_.tensors()[r.tensor];
+    const bool adds = item.accumulate >> k & 1;
+    const Piece mine = piece.of(rule);
+    Operand o = t.placement.empty() ? mine.of(operand(r, rule)) : TRY(gradient_here(t.id, mine, adds));
+    o.access = o.later = adds ? GALLEY_ACCUMULATE : GALLEY_WRITE;
+    if (t.kind == GALLEY_KIND_GRADIENT && code_.kind() == SegmentKind::Micro && c_.program.micro_batches > 1) o.later = GALLEY_ACCUMULATE;
+    if (o.later == GALLEY_ACCUMULATE && !(rule->flags & GALLEY_OPERAND_ACCUMULATES))
+      return plugin_error("op '" + std::string(node.op->name) + "' of '" + node.name + "' cannot add into '" + t.name + "', which it must");
+    i->outputs.push_back(std::move(o));
+  }
+  return ok();
+}
+
+Result<Operand> Emitter::gradient_here(galley_tensor t, const Piece& piece, bool adds) {
+  if (accumulators_) return accumulators_->here(t);
+  return TRY(staging_.bring(t, piece, adds ? Staging::For::Reading : Staging::For::Writing)).front();
+}
+
+Status Emitter::put_gradient_back(galley_tensor t, const Piece& piece, const Operand& here) {
+  if (!accumulators_) return staging_.put_back(t, piece, {here});
+  accumulators_->written(t);
+  return ok();
+}
+
+Status Emitter::emit(const Item& item, const Piece& piece, Instruction i) {
+  std::vector<StagedInput> staged;
+  TRY_STATUS(inputs(item, piece, &i, &staged));
+  TRY_STATUS(outputs(item, piece, &i));
+  const std::vector<bool> kept = TRY(keep_formats(c_, homes_, staged, &i));
+  for (size_t k = 0; k < staged.size(); ++k) {
+    const StagedInput& s = staged[k];
+    if (kept[k]) continue;
+    Operand numbers = TRY(staging_.numbers(s.tensor, s.piece, s.components, Staging::For::Reading));
+    i.inputs[s.input] = with_access(std::move(numbers), s.updated ? GALLEY_READ_WRITE : GALLEY_READ);
+  }
+  code_.add(i);
+  for (size_t k = 0; k < staged.size(); ++k) {
+    const StagedInput& s = staged[k];
+    if (!s.updated) continue;
+    if (!kept[k]) TRY_STATUS(staging_.pack(s.tensor, s.piece, i.inputs[s.input], s.components));
+    TRY_STATUS(staging_.put_back(s.tensor, s.piece, s.components));
+  }
+  for (size_t k = 0; k < item.outputs.size(); ++k)
+    if (const galley_tensor t = item.outputs[k].tensor; t && !homes_.tensors()[t].placement.empty())
+      TRY_STATUS(put_gradient_back(t, piece.of(output_rule(item.node->op, k)), i.outputs[k]));
+  return ok();
+}
+
+Status Emitter::item(const Item& item) {
+  const GraphNode& node = *item.node;
+  Instruction i;
+  i.name = node.name;
+  i.strategy = label(c_.strategies, node.use);
+  i.op = node.op;
+  i.attrs = node.attrs;
+  i.flags = item.training ? GALLEY_NODE_TRAINING : 0;
+  i.first_row = item.first_row;
+  i.block = node.block;
+  i.flops = TRY(item_cost(c_.graph, homes_.tensors(), item)).flops;
+  const Pieces pieces = TRY(pieces_of(c_, homes_, item));
+  if (!pieces.numbers) return emit(item, {}, std::move(i));
+  for (int64_t first = 0; first < pieces.all; first += pieces.numbers) {
+    const Piece piece = {first, std::min(pieces.numbers, pieces.all - first), pieces.rows};
+    Instruction of_piece = i;
+    of_piece.flops *= static_cast<double>(piece.count) / static_cast<double>(pieces.all);
+    TRY_STATUS(emit(item, piece, std::move(of_piece)));
+  }
+  return ok();
+}
+
+Status Emitter::items(const std::vector<Item>& items, std::vector<uint32_t>* begins) {
+  for (const Item& i : items) {
+    if (begins) begins->push_back(static_cast<uint32_t>(code_.size()));
+    TRY_STATUS(item(i));
+  }
+  return ok();
+}
+
+}  // namespace galley

@@ -1,0 +1,141 @@
+#include "host/passes/place/homes.hpp"
+
+#include <set>
+
+#include "galley/format.h"
+#include "host/passes/copy.hpp"
+#include "host/plugins/library.hpp"
+
+namespace galley {
+namespace {
+
+Owner owner_of(const Graph& graph, const GraphTensor& t) {
+  // What is derived from a weight is one.
+  if (t.kind == GALLEY_KIND_CONSTANT)
+    for (const galley_tensor in : t.initializer_inputs)
+      if (graph.tensor(in).parameter_kind()) return Owner::Weights;
+  switch (t.kind) {
+    case GALLEY_KIND_PARAMETER: return Owner::Weights;
+    case GALLEY_KIND_STATE: return Owner::States;
+    case GALLEY_KIND_GRADIENT: return Owner::Gradients;
+    case GALLEY_KIND_INPUT:
+    case GALLEY_KIND_SCALAR:
+    case GALLEY_KIND_CONSTANT: return Owner::Data;
+    default: return Owner::Activations;
+  }
+}
+
+}  // namespace
+
+Shape Piece::shape(const Shape& whole) const {
+  if (all()) return whole;
+  return rows ? Shape{count / whole.back(), whole.back()} : Shape{count};
+}
+
+int64_t Piece::first_row(const Shape& whole) const { return rows ? first / whole.back() : first; }
+
+Piece Piece::of(const galley_operand_rule* rule) const { return rule && rule->role == GALLEY_ROLE_ROWS ? *this : Piece(); }
+
+Operand Piece::of(Operand operand) const {
+  if (all()) return operand;
+  operand.offset += first * galley_dtype_bytes(operand.dtype);
+  operand.shape = shape(operand.shape);
+  return operand;
+}
+
+TensorId add_tensor(Program& program, ProgramTensor tensor) {
+  tensor.bytes = elements(tensor.shape) * galley_dtype_bytes(tensor.dtype);
+  program.tensors.push_back(std::move(tensor));
+  return static_cast<TensorId>(program.tensors.size() - 1);
+}
+
+Result<uint32_t> Homes::memory_of(const GraphTensor& t) const {
+  if (t.placement.empty()) return 0u;
+  for (uint32_t i = 0; i < c_.target.memories.size(); ++i)
+    if (c_.target.memories[i].name == t.placement) return i;
+  return recipe_error("'" + t.name + "': no memory class '" + t.placement + "'");
+}
+
+Status Homes::make() {
+  const Graph& graph = c_.graph;
+  for (galley_tensor id = 1; id <= graph.tensor_count(); ++id) {
+    const GraphTensor& t = graph.tensor(id);
+    if (t.kind == GALLEY_KIND_TRANSIENT || t.slice_of || t.numbers_of || t.unused) continue;
+    const uint32_t memory = TRY(memory_of(t));
+    const Life life = t.kind != GALLEY_KIND_GRADIENT ? Life::Run : t.immediate ? Life::Segment : Life::Window;
+    std::vector<Component> components = {{"", t.kept_dtype ? t.kept_dtype : t.dtype, t.shape, 1}};
+    if (!t.storage.empty()) components = TRY(components_of(c_.plugins, t, t.shape));
+    for (const Component& c : components)
+      components_[id].push_back(
+          add_tensor(c_.program, {t.name + c.suffix, c.dtype, c.shape, 0, memory, owner_of(graph, t), life, label(c_.strategies, t.use)}));
+  }
+  return ok();
+}
+
+void Homes::hand_on(const std::vector<Item>& items, const std::vector<const std::vector<Item>*>& readers) {
+  std::set<galley_tensor> read;
+  for (const auto* part : readers)
+    for (const Item& item : *part)
+      for (const Ref& r : item.inputs) read.insert(r.tensor);
+  for (const Item& item : items)
+    for (const Ref& r : item.outputs) {
+      const GraphTensor* t = r.tensor ? &tensors_[r.tensor] : nullptr;
+      if (!t || t->kind != GALLEY_KIND_TRANSIENT || !read.contains(t->id) || contains(t->id)) continue;
+      components_[t->id] = {
+          add_tensor(c_.program, {t->name, t->dtype, t->shape, 0, 0, Owner::Activations, Life::Run, label(c_.strategies, t->use)})};
+    }
+}
+
+std::string Homes::suffix(galley_tensor t, size_t component) const {
+  return made(components(t)[component]).name.substr(tensors_[t].name.size());
+}
+
+Homes::Place Homes::place(galley_tensor id) const {
+  const GraphTensor& t = tensors_[id];
+  if (t.slice_of) return {home(t.slice_of), t.slice_offset};
+  return {home(base(id)), 0};
+}
+
+Operand Homes::operand(galley_tensor id) const {
+  const Place at = place(id);
+  Operand out;
+  out.tensor = at.tensor;
+  out.offset = at.offset;
+  out.dtype = tensors_[id].dtype;
+  out.shape = tensors_[id].shape;
+  return out;
+}
+
+Result<std::vector<Operand>> Homes::operands(galley_tensor id, const Piece& piece) const {
+  const GraphTensor& of = tensors_[base(id)];
+  std::vector<Operand> out;
+  for (const TensorId c : components(of.id)) out.push_back(all_of(c_.program.tensors, c));
+  if (piece.all()) return out;
+  if (of.storage.empty()) {
+    out.front() = piece.of(out.front());
+    return out;
+  }
+  const std::vector<Component> pieces = TRY(components_of(c_.plugins, of, piece.shape(of.shape)));
+  for (size_t k = 0; k < out.size(); ++k) {
+    out[k].offset = piece.first / pieces[k].numbers * galley_dtype_bytes(out[k].dtype);
+    out[k].shape = pieces[k].shape;
+  }
+  return out;
+}
+
+Operand Homes::in_readback(galley_tensor t) const {
+  Operand out;
+  out.tensor = c_.program.readback;
+  out.offset = tensors_[t].slice_offset;
+  out.shape = tensors_[t].shape;
+  out.dtype = tensors_[t].dtype;
+  return out;
+}
+
+bool Homes::unpacks(galley_tensor id) const {
+  const GraphTensor &t = tensors_[id], &of = tensors_[base(id)];
+  if (of.storage.empty()) return t.dtype != (of.kept_dtype ? of.kept_dtype : of.dtype);
+  return !(c_.plugins.format(of.storage).table->flags & GALLEY_FORMAT_PLAIN) || made(home(of.id)).dtype != t.dtype;
+}
+
+}  // namespace galley

@@ -1,0 +1,162 @@
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "galley/format.h"
+#include "galley/op.h"
+#include "host/passes/copy.hpp"
+#include "host/passes/place/emitter.hpp"
+#include "host/passes/place/files.hpp"
+#include "host/plugins/library.hpp"
+
+namespace galley {
+namespace {
+
+/// In which a parameter's numbers are kept: of one in a packed format F32, since its numbers are computed.
+uint32_t kept_dtype(const Compilation& c, const Homes& homes, const GraphTensor& t) {
+  const bool numbers = t.storage.empty() || c.plugins.format(t.storage).table->flags & GALLEY_FORMAT_PLAIN;
+  return numbers ? c.program.tensors[static_cast<size_t>(homes.home(t.id))].dtype : t.dtype;
+}
+
+/// One dtype for all that a file holds, so that config.json can name it. A master is never rounded by itself: where a trained parameter is
+/// kept in F32, so is the file. Else it is the 16-bit dtype in which more than half of the numbers are kept; a norm or an embedding that is
+/// kept in F32 beside them came from a file in 16 bit, as a rule.
+uint32_t file_dtype(const Compilation& c, const Homes& homes, const std::vector<galley_tensor>& saved) {
+  if (c.options.export_dtype) return c.options.export_dtype;
+  std::map<uint32_t, int64_t> numbers;
+  int64_t all = 0;
+  for (const galley_tensor id : saved) {
+    const GraphTensor& t = c.graph.tensor(id);
+    const uint32_t dtype = kept_dtype(c, homes, t);
+    if (dtype == GALLEY_F32 && t.trainable()) return GALLEY_F32;
+    numbers[dtype] += t.count();
+    all += t.count();
+  }
+  for (const uint32_t dtype : {GALLEY_BF16, GALLEY_F16})
+    if (2 * numbers[dtype] > all) return dtype;
+  return GALLEY_F32;
+}
+
+/// The names in each file, with whose they are. A name or a file that is there twice would be found out when the last step is over.
+class SavedNames {
+ public:
+  explicit SavedNames(const Compilation& c) : c_(c) {}
+
+  Status add(const std::string& file, const std::string& entry, const GraphTensor& t) {
+    const auto [first, fresh] = saved_.try_emplace({file, entry}, t.id);
+    if (fresh) return ok();
+    return plugin_error(
+        "two tensors are to be saved as '" + entry + "' in '" + file + "': " + owned(c_.graph.tensor(first->second)) + " and " + owned(t),
+        "a file holds a name once: give them names of their own in it");
+  }
+
+  /// No file has to be a folder as well.
+  Status check_folders() const {
+    std::map<std::string, std::string> files;
+    for (const auto& [place, id] : saved_) files.try_emplace(place.first, "tensor '" + c_.graph.tensor(id).name + "'");
+    for (const Document& d : c_.graph.documents) files.try_emplace(d.file, "a document of " + label(c_.strategies, d.use));
+    for (const auto& [file, whose] : files)
+      for (std::filesystem::path folder = std::filesystem::path(file).parent_path(); !folder.empty(); folder = folder.parent_path())
+        if (const auto at = files.find(folder.string()); at != files.end())
+          return plugin_error(whose + " is to be saved in '" + file + "', but " + at->second + " is to be saved as '" + at->first + "'",
+                              "a file cannot be a folder as well");
+    return ok();
+  }
+
+ private:
+  std::string owned(const GraphTensor& t) const {
+    return "'" + t.name + "'" + (t.use == no_use ? "" : " of " + label(c_.strategies, t.use));
+  }
+
+  const Compilation& c_;
+  std::map<std::pair<std::string, std::string>, galley_tensor> saved_;
+};
+
+/// The nodes of the export graph that make values to be saved.
+class Values {
+ public:
+  Values(const Compilation& c, const Homes& homes, Emitter& emitter) : c_(c), homes_(homes), emitter_(emitter) {
+    for (const ExportedValue& e : c.graph.exported) values_[e.parameter] = e.value;
+  }
+  /// Whether another tensor's value is saved in the place of the tensor.
+  bool contains(galley_tensor t) const { return values_.contains(t); }
+
+  /// The numbers to save of a tensor, after the nodes that make them.
+  Result<Operand> of(galley_tensor id) {
+    const auto it = values_.find(id);
+    if (it == values_.end()) {
+      // What is kept in 16 bit is rounded, or widened, on its way into the file.
+      if (c_.graph.tensor(id).storage.empty()) return TRY(emitter_.staging().bring(id, {}, Staging::For::Reading)).front();
+      return numbers(id);
+    }
+    TRY_STATUS(make(it->second));
+    return numbers(it->second);
+  }
+
+ private:
+  Result<Operand> numbers(galley_tensor t) { return homes_.plain(t) ? emitter_.operand(t) : emitter_.staging().read(t); }
+
+  /// Emits the nodes that make a tensor and that no other value has needed.
+  Status make(galley_tensor t) {
+    std::vector<galley_node> order, pending = {c_.graph.tensor(t).producer};
+    while (!pending.empty()) {
+      const galley_node n = pending.back();
+      pending.pop_back();
+      if (!n || c_.graph.node(n).section != Section::Export || !done_.insert(n).second) continue;
+      order.push_back(n);
+      for (const galley_tensor in : c_.graph.node(n).inputs)
+        if (in) pending.push_back(c_.graph.tensor(in).producer);
+    }
+    std::sort(order.begin(), order.end());
+    for (const galley_node n : order) TRY_STATUS(emitter_.item(whole(c_.graph.node(n))));
+    return ok();
+  }
+
+  const Compilation& c_;
+  const Homes& homes_;
+  Emitter& emitter_;
+  std::map<galley_tensor, galley_tensor> values_;  ///< by the tensor in whose place they are saved
+  std::set<galley_node> done_;
+};
+
+Instruction write_file(const Operand& value, const std::string& file, const std::string& entry, uint32_t dtype) {
+  Instruction i;
+  i.action = Action::Write;
+  i.name = "write " + entry;
+  i.inputs = {with_access(value, GALLEY_READ)};
+  i.file = file;
+  i.entry = entry;
+  i.file_dtype = dtype;
+  return i;
+}
+
+}  // namespace
+
+Status place_export(Compilation& c, const Homes& homes) {
+  const Graph& graph = c.graph;
+  Emitter emitter(c, homes, SegmentKind::Export);
+  Values values(c, homes, emitter);
+  SavedNames names(c);
+  std::map<std::string, std::vector<galley_tensor>> files;
+  for (const galley_tensor id : graph.saved()) files[graph.file_of(id)].push_back(id);
+  std::map<std::string, uint32_t> dtypes;
+  for (const auto& [file, saved] : files) dtypes[file] = file_dtype(c, homes, saved);
+  for (const galley_tensor id : graph.saved()) {
+    const GraphTensor& t = graph.tensor(id);
+    const std::string file = graph.file_of(id), entry = t.file_name.empty() ? t.name : t.file_name;
+    if (!graph.exported_in_format.contains(id) || values.contains(id)) {
+      const Operand value = TRY(values.of(id));
+      TRY_STATUS(names.add(file, entry, t));
+      emitter.code().add(write_file(value, file, entry, dtypes.at(file)));
+      continue;
+    }
+    const std::vector<Operand> components = TRY(emitter.staging().bring(id, {}, Staging::For::Reading));
+    for (size_t k = 0; k < components.size(); ++k) {
+      TRY_STATUS(names.add(file, entry + homes.suffix(id, k), t));
+      emitter.code().add(write_file(components[k], file, entry + homes.suffix(id, k), components[k].dtype));
+    }
+  }
+  return names.check_folders();
+}
+
+}  // namespace galley

@@ -1,0 +1,96 @@
+#include "host/passes/place/segment_code.hpp"
+
+#include <algorithm>
+#include <deque>
+
+#include "galley/op.h"
+#include "host/passes/copy.hpp"
+#include "host/passes/place/homes.hpp"
+#include "host/plugins/abi.hpp"
+#include "host/plugins/library.hpp"
+
+namespace galley {
+namespace {
+
+/// Kernels go by the shapes and dtypes of an instruction's operands, memory by those of its tensors: the op's rule has to give its outputs
+/// the same ones.
+Status check_shapes(const Compilation& c, const galley_op* op, const std::string& name, const std::vector<Operand>& inputs,
+                    const std::vector<Operand>& outputs, const AttrList& attrs) {
+  const std::string who = "'" + name + "' (op '" + op->name + "' of plugin '" + caller_of(op, op->name).plugin + "') ";
+  if (inputs.size() > op->n_inputs && !(op->n_inputs && op->inputs[op->n_inputs - 1]->flags & GALLEY_OPERAND_VARIADIC))
+    return plugin_error(who + "is given " + std::to_string(inputs.size()) + " inputs; the op takes " + std::to_string(op->n_inputs));
+  if (outputs.size() != op->n_outputs)
+    return plugin_error(who + "is to write " + std::to_string(outputs.size()) + " outputs; the op has " + std::to_string(op->n_outputs));
+  std::deque<GraphTensor> described;
+  const auto describe = [&](const std::vector<Operand>& operands) {
+    std::vector<const GraphTensor*> out;
+    for (const Operand& o : operands) {
+      GraphTensor& t = described.emplace_back();
+      t.name = c.program.tensors[static_cast<size_t>(o.tensor)].name;
+      t.dtype = o.dtype;
+      t.shape = o.shape;
+      out.push_back(&t);
+    }
+    return out;
+  };
+  const std::vector<const GraphTensor*> in = describe(inputs), out = describe(outputs);
+  const NodeDescription description(op, name, in, attrs, out, 0, c.graph.length());
+  const Result<std::vector<galley_shape>> shapes = infer_shapes(op, description.view());
+  if (!shapes) return plugin_error(who + "is not what its op takes: " + shapes.error().cause, shapes.error().hint);
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    GraphTensor inferred;
+    inferred.dtype = (*shapes)[k].dtype;
+    inferred.shape.assign((*shapes)[k].extents, (*shapes)[k].extents + (*shapes)[k].rank);
+    if (inferred.dtype != out[k]->dtype || inferred.shape != out[k]->shape)
+      return plugin_error(who + "writes " + (inferred.dtype ? type_text(inferred) : std::string("nothing")) + " as '" +
+                          op->outputs[k]->name + "', but '" + out[k]->name + "' is " + type_text(*out[k]));
+  }
+  return ok();
+}
+
+}  // namespace
+
+SegmentCode::SegmentCode(Compilation& c, SegmentKind kind) : c_(c), kind_(kind) {
+  for (const Segment& segment : c.program.segments)
+    for (const Instruction& i : segment.code) events_ = std::max(events_, i.event);
+}
+
+Instruction& SegmentCode::add(Instruction instruction) { return code().emplace_back(std::move(instruction)); }
+
+Status SegmentCode::op(const galley_op* op, const std::string& name, std::vector<Operand> inputs, std::vector<Operand> outputs,
+                       AttrList attrs) {
+  TRY_STATUS(check_shapes(c_, op, name, inputs, outputs, attrs));
+  Instruction i;
+  i.op = op;
+  i.name = name;
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    const galley_operand_rule* rule = input_rule(op, k);
+    i.inputs.push_back(with_access(std::move(inputs[k]), rule && rule->flags & GALLEY_OPERAND_INOUT ? GALLEY_READ_WRITE : GALLEY_READ));
+  }
+  for (Operand& o : outputs) i.outputs.push_back(with_access(std::move(o), GALLEY_WRITE));
+  i.attrs = std::move(attrs);
+  add(std::move(i));
+  return ok();
+}
+
+void SegmentCode::copy(const Operand& from, const Operand& to, When when) {
+  const bool in = tensor(to.tensor).memory == 0;
+  const uint32_t queue = c_.target.queue_for(in ? Queue::In : Queue::Out);
+  // Without a queue of its own a copy is one more step of queue 0.
+  const uint32_t before = queue ? ++events_ : 0, after = queue ? ++events_ : 0;
+  if (queue) {
+    add(sync(Action::Record, 0, before));
+    add(sync(Action::Wait, queue, before));
+  }
+  Instruction& made = add(copy_between(c_.program.tensors, from, to, queue, after));
+  if (when == When::LaterMicroBatches) made.inputs[0].access = made.outputs[0].access = no_access;
+  if (queue) add(sync(Action::Wait, 0, after));
+}
+
+Operand SegmentCode::temporary(const std::string& name, uint32_t dtype, const Shape& shape, int use, Owner owner) {
+  return all_of(add_tensor(c_.program, {name, dtype, shape, 0, 0, owner, Life::Segment, label(c_.strategies, use)}));
+}
+
+Operand SegmentCode::all_of(TensorId id) const { return galley::all_of(c_.program.tensors, id); }
+
+}  // namespace galley

@@ -1,0 +1,81 @@
+#include "host/passes/place/staging.hpp"
+
+#include "galley/format.h"
+#include "galley/op.h"
+#include "host/plugins/library.hpp"
+
+namespace galley {
+
+Result<std::vector<Operand>> Staging::bring(galley_tensor id, const Piece& piece, For what) {
+  std::vector<Operand> components = TRY(homes_.operands(id, piece));
+  for (Operand& component : components) {
+    if (code_.tensor(component.tensor).memory == 0) continue;
+    const int use = homes_.tensors()[homes_.base(id)].use;
+    const Operand local = code_.temporary("staged " + code_.tensor(component.tensor).name, component.dtype, component.shape, use);
+    if (what == For::Reading) code_.copy(component, local);
+    component = local;
+  }
+  return components;
+}
+
+Status Staging::format_op(const GraphTensor& t, const char* op_name, const std::string& name, std::vector<Operand> from,
+                          std::vector<Operand> to, AttrList attrs) {
+  Status made = code_.op(TRY(op_named(c_.plugins, op_name, name)), name, std::move(from), std::move(to), std::move(attrs));
+  if (made) return made;
+  return plugin_error(
+      "format '" + t.storage + "' of plugin '" + c_.plugins.format(t.storage).plugin->manifest.id + "': " + made.error().cause,
+      "the format's components and the shape rules of its ops have to say the same");
+}
+
+Result<Operand> Staging::numbers(galley_tensor id, const Piece& piece, const std::vector<Operand>& components, For what) {
+  const GraphTensor &t = homes_.tensors()[id], &of = homes_.tensors()[homes_.base(id)];
+  if (!homes_.unpacks(id)) return components.front();
+  const Operand out = code_.temporary((of.storage.empty() ? "cast " : "unpacked ") + of.name, t.dtype, piece.shape(t.shape), of.use);
+  if (what == For::Writing) return out;
+  AttrList attrs = of.storage_attrs;
+  if (of.storage.empty()) {
+    attrs.set("dtype", dtype_text(t.dtype));
+    TRY_STATUS(code_.op(c_.roles.copy, "cast " + of.name, components, {out}, attrs));
+    return out;
+  }
+  attrs.set("dtype", static_cast<int64_t>(t.dtype));
+  TRY_STATUS(format_op(of, c_.plugins.format(of.storage).table->unpack_op, "unpack " + of.name, components, {out}, attrs));
+  return out;
+}
+
+Result<Operand> Staging::read(galley_tensor id) {
+  const std::vector<Operand> components = TRY(bring(id, {}, For::Reading));
+  return numbers(id, {}, components, For::Reading);
+}
+
+Status Staging::pack(galley_tensor id, const Piece& piece, const Operand& numbers, const std::vector<Operand>& components) {
+  const GraphTensor& t = homes_.tensors()[id];
+  if (!homes_.unpacks(id)) return ok();
+  const std::string name = "pack " + t.name;
+  if (t.storage.empty()) {
+    AttrList attrs;
+    attrs.set("dtype", dtype_text(t.kept_dtype));
+    return code_.op(c_.roles.copy, name, {numbers}, components, attrs);
+  }
+  const galley_format& format = *c_.plugins.format(t.storage).table;
+  std::vector<Operand> inputs = {numbers};
+  AttrList attrs = t.storage_attrs;
+  // Random numbers are those of a step: what is loaded is rounded to nearest.
+  const bool draws = format.flags & GALLEY_FORMAT_STOCHASTIC && code_.kind() != SegmentKind::Load;
+  if (draws) {
+    inputs.push_back(homes_.operand(TRY(c_.graph.scalar(GALLEY_SCALAR_RANDOM))));
+    attrs.set("stream", name);
+  }
+  TRY_STATUS(format_op(t, format.pack_op, name, std::move(inputs), components, std::move(attrs)));
+  if (draws && !piece.all()) code_.last().first_row = piece.first_row(t.shape);
+  return ok();
+}
+
+Status Staging::put_back(galley_tensor id, const Piece& piece, const std::vector<Operand>& components) {
+  const std::vector<Operand> to = TRY(homes_.operands(id, piece));
+  for (size_t i = 0; i < to.size(); ++i)
+    if (code_.tensor(to[i].tensor).memory != 0) code_.copy(components[i], to[i]);
+  return ok();
+}
+
+}  // namespace galley
