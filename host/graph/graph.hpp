@@ -233,9 +233,11 @@ class Graph {
   std::deque<GraphTensor> tensors_;  // deques: pointers handed to plugins stay good
   std::deque<GraphNode> nodes_;
   std::vector<std::vector<galley_node>> readers_;  ///< by tensor less 1: the nodes that read it, and some that did once
-  std::vector<size_t> order_;                      ///< by node less 1: no node stands before one whose output it reads; see replace()
-  size_t order_of(galley_tensor t) const;
-  void find_order();
+  /// By node less 1, for replace(): while strategies rewrite the model, no node has a lower number than one whose output it reads. What a
+  /// rewrite makes shares the number of the last node that it reads, so that nothing behind it has to move when it comes to be read there.
+  std::vector<size_t> order_;
+  size_t order_of(galley_tensor t) const;  ///< its producer's
+  void move_behind(galley_node n, size_t order);
   std::map<std::string, galley_tensor, std::less<>> by_name_;
   std::set<std::string> forward_names_;  // of nodes
   std::array<std::vector<galley_node>, section_names.size()> sections_;
