@@ -334,6 +334,13 @@ Result<std::vector<galley_shape>> infer_shapes(const galley_op* op, const galley
   return shapes;
 }
 
+std::string output_problem(const galley_op& op, size_t i, const galley_shape& inferred, const GraphTensor& tensor) {
+  const Shape shape(inferred.extents, inferred.extents + inferred.rank);
+  if (inferred.dtype == tensor.dtype && shape == tensor.shape) return {};
+  return "writes " + (inferred.dtype ? dtype_text(inferred.dtype) + shape_text(shape) : "nothing") + " as '" + op.outputs[i]->name +
+         "', but '" + tensor.name + "' is " + type_text(tensor);
+}
+
 std::string type_text(const GraphTensor& tensor) { return dtype_text(tensor.dtype) + shape_text(tensor.shape); }
 
 const galley_operand_rule* input_rule(const galley_op* op, size_t i) {

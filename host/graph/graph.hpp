@@ -272,6 +272,9 @@ class NodeDescription {
 /// configuration, and whoever asks knows better whose fault it is.
 Result<std::vector<galley_shape>> infer_shapes(const galley_op* op, const galley_node_view* node);
 
+/// What is wrong with a tensor as output `i` of a node, of which the op's shape rule has said `inferred`; or "".
+std::string output_problem(const galley_op& op, size_t i, const galley_shape& inferred, const GraphTensor& tensor);
+
 /// The rule of input `i`: the last one repeats when it is variadic; nullptr beyond.
 const galley_operand_rule* input_rule(const galley_op* op, size_t i);
 const galley_operand_rule* output_rule(const galley_op* op, size_t i);
