@@ -15,6 +15,7 @@
 #include "host/passes/unused_kernels.hpp"
 #include "host/plan/dtype.hpp"
 #include "host/plan/dump.hpp"
+#include "host/plan/known_isa.hpp"
 #include "host/plan/shadow.hpp"
 
 namespace galley {
@@ -230,6 +231,7 @@ Result<std::unique_ptr<Study>> make_study(const std::filesystem::path& recipe_pa
   TRY_STATUS(check_needs(s.loaded));
 
   TRY_STATUS(choose_target(s, options));
+  if (!options.target.empty()) TRY_STATUS(check_isa(s.target, "--target " + options.target, s.machine, *s.plugins, here.targets));
   s.target.deterministic = s.recipe.deterministic;
 
   Plugins& plugins = *s.plugins;
