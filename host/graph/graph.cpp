@@ -191,8 +191,6 @@ Result<galley_node> Graph::append(const galley_op* op, std::string name, std::ve
       break;
     }
   }
-  for (const galley_tensor t : node.outputs)
-    if (t && !tensor(t).producer) tensor(t).producer = node.id;
   section(node.section).push_back(node.id);
   if (node.section == Section::Forward) forward_names_.insert(node.name);
   size_t order = node.id;
@@ -201,6 +199,12 @@ Result<galley_node> Graph::append(const galley_op* op, std::string name, std::ve
     for (const galley_tensor t : node.inputs) order = std::max(order, order_of(t));
   }
   order_.push_back(order);
+  for (const galley_tensor t : node.outputs) {
+    if (!t || tensor(t).producer) continue;
+    tensor(t).producer = node.id;
+    for (const galley_node n : readers_[t - 1])  // of a tensor that was there before
+      if (this->node(n).section == node.section) move_behind(n, order);
+  }
   for (const galley_tensor t : node.inputs)
     if (t && (readers_[t - 1].empty() || readers_[t - 1].back() != node.id)) readers_[t - 1].push_back(node.id);
   nodes_.push_back(std::move(node));
