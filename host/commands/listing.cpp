@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "host/base/nearest.hpp"
+#include "host/graph/graph.hpp"
 #include "host/plan/target.hpp"
 #include "host/plugins/abi.hpp"
 #include "host/plugins/loader.hpp"
@@ -104,14 +105,13 @@ std::string priority_of(const galley_op& op, const Registered<galley_kernel>& ke
   for (uint32_t c = 0; c < op.n_cases; ++c) {
     auto node = read_struct(*op.cases[c]->node);
     // An example has inputs; its outputs come from the shape rule.
-    std::vector<galley_shape> shapes(op.n_outputs, new_struct<galley_shape>());
+    const Result<std::vector<galley_shape>> inferred = infer_shapes(&op, &node);
+    if (!inferred) continue;
+    const std::vector<galley_shape>& shapes = *inferred;
     std::vector<galley_operand> operands(op.n_outputs, new_struct<galley_operand>());
-    std::vector<galley_shape*> pointers;
     std::vector<const galley_operand*> outputs;
-    for (galley_shape& s : shapes) pointers.push_back(&s);
     auto plan = new_struct<galley_kernel_plan>();
     const Status asked = call_plugin(kernel.caller(), "query", [&](galley_error* error) {
-      if (const galley_status status = op.infer(&node, pointers.data(), error); status != GALLEY_OK) return status;
       for (uint32_t i = 0; i < op.n_outputs; ++i) {
         operands[i].name = op.outputs[i]->name;
         operands[i].shape = shapes[i].extents;

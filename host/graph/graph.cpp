@@ -191,14 +191,19 @@ Result<galley_node> Graph::append(const galley_op* op, std::string name, std::ve
       break;
     }
   }
-  for (const galley_tensor t : node.outputs)
-    if (t && !tensor(t).producer) tensor(t).producer = node.id;
   section(node.section).push_back(node.id);
   if (node.section == Section::Forward) forward_names_.insert(node.name);
-  if (!order_.empty()) {
-    size_t last = 0;
-    for (const galley_tensor t : node.inputs) last = std::max(last, order_of(t));
-    order_.push_back(last);
+  size_t order = node.id;
+  if (node.use != no_use && node.section == Section::Forward) {  // what a rewrite makes will be read in the middle of the model
+    order = 0;
+    for (const galley_tensor t : node.inputs) order = std::max(order, order_of(t));
+  }
+  order_.push_back(order);
+  for (const galley_tensor t : node.outputs) {
+    if (!t || tensor(t).producer) continue;
+    tensor(t).producer = node.id;
+    for (const galley_node n : readers_[t - 1])  // of a tensor that was there before
+      if (this->node(n).section == node.section) move_behind(n, order);
   }
   for (const galley_tensor t : node.inputs)
     if (t && (readers_[t - 1].empty() || readers_[t - 1].back() != node.id)) readers_[t - 1].push_back(node.id);
@@ -232,7 +237,6 @@ Status Graph::replace(galley_tensor from, galley_tensor to) {
     return plugin_error("replace: '" + tensor(to).name + "' has not the shape and dtype of '" + tensor(from).name + "'");
   // Of the nodes that make `to`, those that may read `from`: what stands before the node that writes `from` does not, so that in the
   // common case, where `to` is made of `from` by a few new nodes, these few are all that is looked at.
-  if (order_.empty()) find_order();
   const galley_node writer = tensor(from).producer;
   std::set<galley_node> makers;
   std::vector<galley_tensor> pending = {to};
@@ -244,14 +248,12 @@ Status Graph::replace(galley_tensor from, galley_tensor to) {
     for (const galley_tensor t : node(producer).inputs)
       if (t) pending.push_back(t);
   }
-  bool in_order = true;
   for (const galley_node n : std::vector(readers_[from - 1])) {
     if (node(n).section != author.section || makers.contains(n)) continue;
     for (size_t i = 0; i < node(n).inputs.size(); ++i)
       if (node(n).inputs[i] == from) set_input(n, i, to);
-    in_order = in_order && order_of(to) <= order_[n - 1];
+    move_behind(n, order_of(to));
   }
-  if (!in_order) order_.clear();
   if (logits == from) logits = to;
   if (hidden == from) hidden = to;
   if (tensor(from).flags & GALLEY_TENSOR_BLOCK_INPUT) {
@@ -263,33 +265,16 @@ Status Graph::replace(galley_tensor from, galley_tensor to) {
 
 size_t Graph::order_of(galley_tensor t) const { return t && tensor(t).producer ? order_[tensor(t).producer - 1] : 0; }
 
-/// Depth first, by an explicit stack: graphs are deep.
-void Graph::find_order() {
-  constexpr size_t unseen = SIZE_MAX, open = SIZE_MAX - 1;
-  order_.assign(nodes_.size(), unseen);
-  size_t next = 0;
-  std::vector<std::pair<galley_node, size_t>> stack;
-  for (galley_node root = 1; root <= nodes_.size(); ++root) {
-    if (order_[root - 1] != unseen) continue;
-    stack.emplace_back(root, 0);
-    while (!stack.empty()) {
-      auto& [n, input] = stack.back();
-      order_[n - 1] = open;
-      const std::vector<galley_tensor>& inputs = node(n).inputs;
-      galley_node producer = 0;
-      while (input < inputs.size() && !producer) {
-        const galley_tensor t = inputs[input++];
-        producer = t ? tensor(t).producer : 0;
-        // One that is open here writes in place what it reads.
-        if (producer && order_[producer - 1] != unseen) producer = 0;
-      }
-      if (producer) {
-        stack.emplace_back(producer, 0);
-        continue;
-      }
-      order_[n - 1] = next++;
-      stack.pop_back();
-    }
+/// Of what lies behind `n`, only nodes that stand before the new place move: where a few nodes were put between a node and its readers, none.
+void Graph::move_behind(galley_node n, size_t order) {
+  std::vector<galley_node> pending = {n};
+  while (!pending.empty()) {
+    const galley_node moved = pending.back();
+    pending.pop_back();
+    if (order_[moved - 1] >= order) continue;
+    order_[moved - 1] = order;
+    for (const galley_tensor t : node(moved).outputs)
+      if (t) pending.insert(pending.end(), readers_[t - 1].begin(), readers_[t - 1].end());
   }
 }
 
@@ -330,6 +315,7 @@ void Graph::sort(Section s) {
     }
   }
   nodes = std::move(sorted);
+  for (size_t i = 0; i < nodes.size(); ++i) order_[nodes[i] - 1] = i + 1;
 }
 
 Result<std::vector<galley_shape>> infer_shapes(const galley_op* op, const galley_node_view* node) {
@@ -350,6 +336,13 @@ Result<std::vector<galley_shape>> infer_shapes(const galley_op* op, const galley
     if (s.rank > GALLEY_MAX_RANK)
       return plugin_error(what + ", plugin '" + caller.plugin + "': an output of rank " + std::to_string(s.rank));
   return shapes;
+}
+
+std::string output_problem(const galley_op& op, size_t i, const galley_shape& inferred, const GraphTensor& tensor) {
+  const Shape shape(inferred.extents, inferred.extents + inferred.rank);
+  if (inferred.dtype == tensor.dtype && shape == tensor.shape) return {};
+  return "writes " + (inferred.dtype ? dtype_text(inferred.dtype) + shape_text(shape) : "nothing") + " as '" + op.outputs[i]->name +
+         "', but '" + tensor.name + "' is " + type_text(tensor);
 }
 
 std::string type_text(const GraphTensor& tensor) { return dtype_text(tensor.dtype) + shape_text(tensor.shape); }

@@ -233,9 +233,11 @@ class Graph {
   std::deque<GraphTensor> tensors_;  // deques: pointers handed to plugins stay good
   std::deque<GraphNode> nodes_;
   std::vector<std::vector<galley_node>> readers_;  ///< by tensor less 1: the nodes that read it, and some that did once
-  std::vector<size_t> order_;                      ///< by node less 1: no node stands before one whose output it reads; see replace()
-  size_t order_of(galley_tensor t) const;
-  void find_order();
+  /// By node less 1, for replace(): while strategies rewrite the model, no node has a lower number than one whose output it reads. What a
+  /// rewrite makes shares the number of the last node that it reads, so that nothing behind it has to move when it comes to be read there.
+  std::vector<size_t> order_;
+  size_t order_of(galley_tensor t) const;  ///< its producer's
+  void move_behind(galley_node n, size_t order);
   std::map<std::string, galley_tensor, std::less<>> by_name_;
   std::set<std::string> forward_names_;  // of nodes
   std::array<std::vector<galley_node>, section_names.size()> sections_;
@@ -269,6 +271,9 @@ class NodeDescription {
 /// What an op's shape rule says of a node's outputs. What the rule refuses is exit code Recipe and the rule's own words: it may be a
 /// configuration, and whoever asks knows better whose fault it is.
 Result<std::vector<galley_shape>> infer_shapes(const galley_op* op, const galley_node_view* node);
+
+/// What is wrong with a tensor as output `i` of a node, of which the op's shape rule has said `inferred`; or "".
+std::string output_problem(const galley_op& op, size_t i, const galley_shape& inferred, const GraphTensor& tensor);
 
 /// The rule of input `i`: the last one repeats when it is variadic; nullptr beyond.
 const galley_operand_rule* input_rule(const galley_op* op, size_t i);

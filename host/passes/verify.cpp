@@ -1,5 +1,4 @@
 #include "host/passes/verify.hpp"
-#include "host/plugins/abi.hpp"
 
 #include <algorithm>
 
@@ -129,26 +128,12 @@ class Verifier {
     const galley_op* op = node.op;
     if (!op->infer) return op->n_outputs ? Status(wrong(node, "has no shape rule")) : ok();
     const NodeDescription description(op, node.name, graph_.tensors(node.inputs), node.attrs, {}, 0, graph_.length());
-    std::vector<galley_shape> shapes(op->n_outputs);
-    std::vector<galley_shape*> pointers;
-    for (galley_shape& s : shapes) {
-      s = new_struct<galley_shape>();
-      pointers.push_back(&s);
-    }
-    const Status asked =
-        call_plugin({owner_of(op)}, "infer", [&](galley_error* said) { return op->infer(description.view(), pointers.data(), said); });
-    if (!asked) return wrong(node, "is not what its op takes: " + asked.error().cause);
+    const Result<std::vector<galley_shape>> shapes = infer_shapes(op, description.view());
+    if (!shapes) return wrong(node, "is not what its op takes: " + shapes.error().cause);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (!node.outputs[i]) continue;
-      const GraphTensor& t = graph_.tensor(node.outputs[i]);
-      const galley_shape& s = shapes[i];
-      if (s.rank > GALLEY_MAX_RANK) return wrong(node, "has a shape rule that makes rank " + std::to_string(s.rank));
-      GraphTensor inferred;
-      inferred.dtype = s.dtype;
-      inferred.shape.assign(s.extents, s.extents + s.rank);
-      if (s.dtype != t.dtype || inferred.shape != t.shape)
-        return wrong(node, "writes " + (s.dtype ? type_text(inferred) : std::string("nothing")) + " as '" + op->outputs[i]->name +
-                               "', but '" + t.name + "' is " + type_text(t));
+      if (const std::string problem = output_problem(*op, i, (*shapes)[i], graph_.tensor(node.outputs[i])); !problem.empty())
+        return wrong(node, problem);
     }
     before = node.inputs;
     return ok();

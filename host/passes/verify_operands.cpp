@@ -5,7 +5,6 @@
 
 #include "galley/op.h"
 #include "host/plan/dtype.hpp"
-#include "host/plugins/abi.hpp"
 
 namespace galley {
 namespace {
@@ -113,17 +112,13 @@ class OperandVerifier {
                                    node.first_row,
                                    c_.program.length,
                                    node.block};
-    std::vector<galley_shape> shapes(op.n_outputs, new_struct<galley_shape>());
-    std::vector<galley_shape*> pointers;
-    for (galley_shape& s : shapes) pointers.push_back(&s);
     // An initializer fills the tensor that is there: without an attribute "shape", its rule has nothing to go by.
     const bool fills = node.inputs.empty() && !node.attrs.find("shape");
-    const Status said =
-        call_plugin({owner_of(node.op)}, "infer", [&](galley_error* error) { return op.infer(&view, pointers.data(), error); });
-    if (!said) return fills ? ok() : Status(wrong(node, "has operands that its op does not take: " + said.error().cause));
+    const Result<std::vector<galley_shape>> shapes = infer_shapes(&op, &view);
+    if (!shapes) return fills ? ok() : Status(wrong(node, "has operands that its op does not take: " + shapes.error().cause));
     for (size_t k = 0; k < node.outputs.size(); ++k) {
       const Operand& o = node.outputs[k];
-      const galley_shape& s = shapes[k];
+      const galley_shape& s = (*shapes)[k];
       if (!outputs[k] || !s.dtype) continue;  // a rule without a result has been found before
       if (s.dtype != o.dtype || elements(Shape(s.extents, s.extents + s.rank)) != elements(o.shape))
         return wrong(node, "writes " + dtype_text(s.dtype) + shape_text(Shape(s.extents, s.extents + s.rank)) + ", but its output " +

@@ -18,7 +18,7 @@
 namespace galley {
 namespace {
 
-struct Range {
+struct ByteRange {
   int64_t begin, end;  ///< bytes, end excluded
 };
 
@@ -27,12 +27,12 @@ class RangeSet {
  public:
   void clear() { ranges_.clear(); }
   bool empty() const { return ranges_.empty(); }
-  const Range* begin() const { return ranges_.data(); }
-  const Range* end() const { return ranges_.data() + ranges_.size(); }
+  const ByteRange* begin() const { return ranges_.data(); }
+  const ByteRange* end() const { return ranges_.data() + ranges_.size(); }
   /// False where all of it was there already.
-  bool insert(Range range) {
+  bool insert(ByteRange range) {
     const auto first =
-        std::lower_bound(ranges_.begin(), ranges_.end(), range.begin, [](const Range& r, int64_t value) { return r.end < value; });
+        std::lower_bound(ranges_.begin(), ranges_.end(), range.begin, [](const ByteRange& r, int64_t value) { return r.end < value; });
     if (first != ranges_.end() && first->begin <= range.begin && range.end <= first->end) return false;
     auto last = first;
     for (; last != ranges_.end() && last->begin <= range.end; ++last) {
@@ -49,7 +49,7 @@ class RangeSet {
   }
 
  private:
-  std::vector<Range> ranges_;
+  std::vector<ByteRange> ranges_;
 };
 
 /// Which bytes are taken when: a segment tree over moments. A stretch of time is split into O(log) nodes; each node keeps the bytes taken
@@ -109,7 +109,7 @@ class Occupancy {
     }
   }
 
-  void take(Range range) {
+  void take(ByteRange range) {
     ++visit_;
     for (const size_t node : nodes_) {
       through_[node].insert(range);
@@ -123,8 +123,8 @@ class Occupancy {
 
  private:
   struct List {
-    const Range* next;  ///< its first range that does not end before the offset looked at
-    const Range* end;
+    const ByteRange* next;  ///< its first range that does not end before the offset looked at
+    const ByteRange* end;
   };
 
   /// The lowest offset not below `from` where `bytes` are free. Offsets only grow between two calls of select, so no list is walked twice,

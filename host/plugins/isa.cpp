@@ -28,6 +28,11 @@ std::optional<int> isa_rank(std::string_view isa, std::string_view target) {
   return a.number;
 }
 
+bool same_kind(std::string_view a, std::string_view b) {
+  const Level x = level_of(a), y = level_of(b);
+  return a == b || (x.kind == y.kind && x.number > 0 && y.number > 0);
+}
+
 std::string cpu_isa() {
 #if defined(__x86_64__)
   __builtin_cpu_init();

@@ -11,6 +11,9 @@ namespace galley {
 /// target or of another kind.
 std::optional<int> isa_rank(std::string_view isa, std::string_view target);
 
+/// Whether two ISAs differ at most in their numbers, and both have one: "sm_86" and "sm_90", not "sm_". One is of its own kind in any case.
+bool same_kind(std::string_view a, std::string_view b);
+
 /// What this CPU can run: "x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64-v1"; "" on other processors.
 std::string cpu_isa();
 

@@ -167,6 +167,22 @@ TEST_F(Graphs, ReplaceManyTimesInADeepGraph) {
   }
 }
 
+// A plugin may append a node before the one that makes what it reads. `replace` has to find both on the way to `from`.
+TEST_F(Graphs, ReplaceSparesWhatWasAppendedBeforeItsInput) {
+  const galley_tensor x = input("x"), a = join("a", x), b = join("b", a);
+  const Graph::As as(graph, {Section::Forward, 0});
+  GraphTensor t;
+  t.name = "later";
+  t.shape = {2, 4};
+  const galley_tensor later = graph.make(std::move(t)).value();
+  const galley_tensor to = join("to", later);
+  std::vector<galley_tensor> out = {later};
+  const galley_node writer = graph.append("join", "later", {a, 0}, {}, &out, 0).value();
+  ASSERT_TRUE(graph.replace(a, to).ok());
+  EXPECT_EQ(graph.node(writer).inputs[0], a);
+  EXPECT_EQ(graph.node(graph.tensor(b).producer).inputs[0], to);
+}
+
 TEST_F(Graphs, SortPutsProducersFirst) {
   const galley_tensor x = input("x"), a = join("a", x);
   join("b", a);

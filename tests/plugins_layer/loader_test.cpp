@@ -398,6 +398,10 @@ TEST(Isa, Order) {
   EXPECT_EQ(isa_rank("", "anything"), 0);
   EXPECT_EQ(isa_rank("x86-64-v3", ""), std::nullopt);
   EXPECT_EQ(isa_rank("sm_80", "x86-64-v4"), std::nullopt);
+  EXPECT_TRUE(same_kind("sm_80", "sm_86"));
+  EXPECT_FALSE(same_kind("sm_80", "x86-64-v4"));
+  EXPECT_FALSE(same_kind("sm_80", "sm_"));
+  EXPECT_TRUE(same_kind("any", "any"));
 }
 
 }  // namespace

@@ -153,6 +153,14 @@ def targets_that_make_no_sense():
     for text, part in ((MEMORY % ("\\u001b[31m", "64"), "a control character in the name '\\x1b[31m'"), (MEMORY % ("m", str(1 << 40)), "alignment 1099511627776 is more than"), ('isa = "x\\u0007"\n', "'x\\x07'")):
         target = folder.write("target.toml", text)
         refused(folder, 2, "target.toml", part, more=["--target", target], command="plan")
+    # An instruction set that nobody knows, which would be planned with the slowest kernels; of a GPU's, and one of a later number are known.
+    with open(os.path.join(SOURCE, "models/targets/h100.toml")) as file:
+        gpu = file.read()
+    for text, cause, hint in (('isa = "x"\n', "'isa' is 'x', which no kernel for device 'cpu' is built for", "x86-64-v"), ('isa = "x86-64-v"\n', "'isa' is 'x86-64-v'", "x86-64-v"),
+                              (gpu.replace("sm_90", "sm-90"), "'isa' is 'sm-90', which no kernel for device 'cuda' is built for", "sm_80")):
+        refused(folder, 2, "target.toml", cause, more=["--target", folder.write("target.toml", text)], hint=hint, command="plan")
+    planned = galley("plan", folder.path("recipe.lua"), "--target", folder.write("target.toml", 'isa = "x86-64-v9"\n'))
+    check(planned, planned.code == 0, "a target of a later x86-64 was to be planned")
     target = folder.write("target.toml", MEMORY % ("host", "1"))
     refused(folder, 2, "target.toml", "the alignment 1;", more=["--target", target])
 
