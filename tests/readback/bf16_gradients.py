@@ -2,16 +2,17 @@
 """How far gradients in BF16 are from those of float64 on a real model: Galley's, and those of PyTorch's autocast on the CPU. One text at a time, the norm of the
 difference over the norm, of the whole gradient; then by layer and matrix where it is large. Prints tables in Markdown; asserts nothing.
 
-Usage: bf16_gradients.py [--galley PROGRAM] [--scratch DIR] [--texts FILE] [--except PATTERN …] MODEL
+Usage: bf16_gradients.py [--galley PROGRAM] [--scratch DIR] [--texts FILE] [--except PATTERN …] [--only N …] [--shake SEED] MODEL
 
-`noise` says what BF16 can be asked for: gradients in F32 where each input of a linear layer is off by a random share of up to 2^-9, which is what rounding to BF16
-takes, and where nothing else is. Two draws.
+`noise` is what BF16 takes at the least, whatever the order of its roundings: gradients in F32 where each input of a linear layer is off by a random share of up to
+2^-9, and nothing else. Two draws.
 
 MODEL is the folder of a Llama whose weights are in BF16 (SmolLM2-135M), so that rounding them changes nothing. float64 is transformers' model in float64; it computes
 norms and softmax in F32. By hand, in a scratch environment: python3 -m venv DIR && DIR/bin/pip install torch transformers safetensors."""
 import argparse
 import math
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -73,6 +74,17 @@ def parts(found, exact):
     return {name: ((found[name] - g).square().sum().item(), g.square().sum().item()) for name, g in exact.items()}
 
 
+def shaken(model, scratch, seed):
+    """A copy of the model in F32, the weights of its first norm off by a random 1e-4 of each: all roundings behind it are drawn anew."""
+    to = scratch / 'model'
+    shutil.copytree(model, to, ignore=shutil.ignore_patterns('*.safetensors'))
+    weights = {name: w.float() for name, w in load_file(model / 'model.safetensors').items()}
+    first = weights['model.layers.0.input_layernorm.weight']
+    first *= 1 + 1e-4 * torch.randn(first.shape, generator=torch.Generator().manual_seed(seed))
+    save_file(weights, to / 'model.safetensors', {'format': 'pt'})
+    return to
+
+
 def error(of, names=None):
     """The norm of the difference over the norm, of all tensors or of some."""
     chosen = [of[n] for n in (of if names is None else names)]
@@ -86,36 +98,38 @@ def by_matrix(of):
             for title, which in groups.items()}
 
 
-def main():
+def main(scratch):
+    if arguments.shake is not None:
+        arguments.model = shaken(arguments.model, scratch, arguments.shake)
     texts = arguments.texts.read_text('utf-8').rstrip('\n').split('\n%%\n')
     tokenizer = Tokenizer.from_file(str(arguments.model / 'tokenizer.json'))
     load = dict(attn_implementation='eager')
     wide, narrow = (AutoModelForCausalLM.from_pretrained(arguments.model, dtype=t, **load).eval() for t in (torch.float64, torch.float32))
-    ways = {'galley': None, 'eager': lambda ids: autocast(narrow, ids, 'eager'), 'sdpa': lambda ids: autocast(narrow, ids, 'sdpa')}
+    ways = {'galley': lambda ids: galley(ids, scratch), 'eager': lambda ids: autocast(narrow, ids, 'eager'), 'sdpa': lambda ids: autocast(narrow, ids, 'sdpa')}
     errors, large = {way: [] for way in ways}, []
     print('| text | begins | tokens | norm | galley | eager | sdpa | noise |\n|---|---|---|---|---|---|---|---|', flush=True)
-    with tempfile.TemporaryDirectory(dir=arguments.scratch) as scratch:
-        ways['galley'] = lambda ids: galley(ids, pathlib.Path(scratch))
-        for i, text in enumerate(texts):
-            ids = torch.tensor([tokenizer.encode(text).ids])
-            exact = {name: g.float() for name, g in gradients(wide, ids).items()}
-            tables = {}
-            for way, compute in ways.items():
-                of = parts(compute(ids), exact)
-                errors[way].append(error(of))
-                tables[way] = by_matrix(of)
-            noise = sorted(error(parts(disturbed(narrow, ids, seed), exact)) for seed in range(2))
-            size = math.sqrt(sum(size for _, size in of.values()))
-            begins = ' '.join(text.split())[:24].replace('|', ' ')
-            print(f'| {i + 1} | `{begins}` | {ids.shape[1]} | {size:.1f} | ' + ' | '.join(f'{e[-1]:.3f}' for e in errors.values()) +
-                  f' | {noise[0]:.3f} to {noise[-1]:.3f} |', flush=True)
-            if max(e[-1] for e in errors.values()) >= LARGE:
-                large.append((i, tables))
+    for i, text in enumerate(texts):
+        if arguments.only and i + 1 not in arguments.only:
+            continue
+        ids = torch.tensor([tokenizer.encode(text).ids])
+        exact = {name: g.float() for name, g in gradients(wide, ids).items()}
+        tables = {}
+        for way, compute in ways.items():
+            of = parts(compute(ids), exact)
+            errors[way].append(error(of))
+            tables[way] = by_matrix(of)
+        noise = sorted(error(parts(disturbed(narrow, ids, seed), exact)) for seed in range(2))
+        size = math.sqrt(sum(size for _, size in of.values()))
+        begins = ' '.join(text.split())[:24].replace('|', ' ')
+        print(f'| {i + 1} | `{begins}` | {ids.shape[1]} | {size:.1f} | ' + ' | '.join(f'{e[-1]:.3f}' for e in errors.values()) +
+              f' | {noise[0]:.3f} to {noise[-1]:.3f} |', flush=True)
+        if max(e[-1] for e in errors.values()) >= LARGE:
+            large.append((i, tables))
     print('\n| | galley | eager | sdpa |\n|---|---|---|---|')
     for title, of in (('median', statistics.median), ('largest', max)):
         print(f'| {title} | ' + ' | '.join(f'{of(e):.3f}' for e in errors.values()) + ' |')
     less = {way: sum(a < b for a, b in zip(errors['galley'], errors[way])) for way in ('eager', 'sdpa')}
-    print(f'\nGalley is nearer than eager attention on {less["eager"]} of {len(texts)} texts, and than sdpa on {less["sdpa"]}.')
+    print(f'\nGalley is nearer than eager attention on {less["eager"]} of {len(errors["galley"])} texts, and than sdpa on {less["sdpa"]}.')
     for i, tables in large:
         print(f'\nText {i + 1}:\n\n| layers | way | {" | ".join(MATRICES)} |\n|---|---|{"---|" * len(MATRICES)}')
         for layers in tables['galley']:
@@ -129,9 +143,12 @@ parser.add_argument('--galley', default=str(here.parents[1] / 'build' / 'release
 parser.add_argument('--scratch', help='a folder with room for the gradients in F32')
 parser.add_argument('--texts', type=pathlib.Path, default=here / 'short_texts.txt', help='texts with a line %%%% between them (short_texts.txt)')
 parser.add_argument('--except', dest='except_', action='append', default=[], metavar='PATTERN', help='nodes that Galley computes in F32')
+parser.add_argument('--only', type=int, nargs='+', metavar='N', help='these texts, counted from 1')
+parser.add_argument('--shake', type=int, metavar='SEED', help='with the weights of the first norm off by 1e-4: nearly the same gradients, other roundings')
 parser.add_argument('--threads', type=int, default=1)
 parser.add_argument('model', type=pathlib.Path)
 arguments = parser.parse_args()
 arguments.galley, arguments.model = str(pathlib.Path(arguments.galley).resolve()), arguments.model.resolve()
 torch.set_num_threads(arguments.threads)
-main()
+with tempfile.TemporaryDirectory(dir=arguments.scratch) as folder:
+    main(pathlib.Path(folder))
