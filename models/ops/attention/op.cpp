@@ -23,7 +23,7 @@
 // Attribute `dropout` drops probabilities after the softmax, in training; attention_draw() says which.
 //
 // Dtypes. q, k, v, o and do are in the compute dtype, o, dq, dk and dv in what the attribute "dtype" asks for; lse, slopes, bias and its
-// gradient are F32. Softmax and all sums are F32 or better.
+// gradient are F32. Softmax and all sums are F32 or better. delta = Σ do∘o is of o as it is stored: docs/decisions.md says what that costs.
 //
 // For backward, forward leaves lse (B, heads, Sq), the logarithm of each softmax's denominator, and no matrix of Sq × Sk: probabilities
 // are made again from it (Dao, Fu, Ermon, Rudra, Ré: "FlashAttention", arXiv:2205.14135).
