@@ -52,11 +52,12 @@ def validation_documents(recipe):
 
 
 @torch.no_grad()
-def loss_of(model, documents):
+def loss_of(model, documents, autocast=False):
     model.eval()
     total, count = 0.0, 0
     for ids, labels in documents:
-        logits = model(input_ids=torch.tensor([ids])).logits[0].double()
+        with torch.autocast('cpu', torch.bfloat16, enabled=autocast):
+            logits = model(input_ids=torch.tensor([ids])).logits[0].double()
         labels = torch.tensor(labels)
         total += torch.nn.functional.cross_entropy(logits, labels, ignore_index=NO_LABEL, reduction='sum').item()
         count += int((labels != NO_LABEL).sum())
@@ -128,8 +129,7 @@ def logits_apart(run, recipe, scratch):
 
 def forms(run, scratch, narrow):
     """What the run is exported as: a name, how it is loaded, how far its loss may be from that of the run where this computes in F32, and the folder, where it holds a
-    model. There is no bound for what rounding takes back of what a short run has changed: in the weights, where all were trained, and in what BF16 makes of a run that
-    computed in F32."""
+    model. There is no bound for what rounding takes back of what a short run has changed: of weights that all were trained, and of a run that computed in F32."""
     f32, bf16 = torch.float32, torch.bfloat16
     galley('export', run, '--out', scratch / 'own')
     adapter = (scratch / 'own' / 'adapter_config.json').exists()
@@ -137,7 +137,7 @@ def forms(run, scratch, narrow):
         yield 'adapter in PEFT, computed in F32', lambda: load_adapter(scratch / 'own', f32), 2e-5, None
         yield 'adapter in PEFT, computed in BF16', lambda: load_adapter(scratch / 'own', bf16), 3e-2 if narrow else None, None
     what, flags = ('merged', ['--merge']) if adapter else ('model', [])
-    for dtype, bound in (('f32', 2e-5), ('bf16', 3e-2 if adapter and narrow else None), ('f16', 2e-3 if adapter else None)):
+    for dtype, bound in (('f32', 2e-5 if adapter or not narrow else None), ('bf16', 3e-2 if adapter and narrow else None), ('f16', 2e-3 if adapter and narrow else None)):
         folder = scratch / dtype
         galley('export', run, *flags, '--dtype', dtype, '--out', folder)
         if dtype != 'f32':
@@ -177,6 +177,13 @@ def read_back(run):
                 print(f'  logits up to {largest:.1f}, the adapter opened by path: {apart:.2e} from PEFT in float64 at most (PEFT in F32: {theirs:.2e}), '
                       f'bound {bound:.1e}{"" if apart <= bound else "   ABOVE ITS BOUND"}', flush=True)
                 good = apart <= bound and good
+        if narrow == 'bf16':  # weights in F32 that are rounded where they are read, as the run does
+            if (run / 'adapter').exists():
+                model = load_adapter(run / 'adapter', torch.float32)
+            else:
+                galley('export', run, '--dtype', 'f32', '--out', pathlib.Path(scratch) / 'cast')
+                model = load_model(pathlib.Path(scratch) / 'cast', torch.float32)
+            good = line('in F32, under autocast to BF16', loss_of(model, documents, autocast=True), 3e-2) and good
         for what, load, bound, folder in forms(run, pathlib.Path(scratch), narrow):
             loss = loss_of(load(), documents)
             good = line(what, loss, bound and max(bound, least)) and good
