@@ -41,13 +41,35 @@ Result<fs::path> random_aside(const fs::path& place) {
   return folder_of(place) / (stem_of(place) + std::string(kAside) + digits);
 }
 
-void remove_left_overs(const fs::path& place) {
+/// `type`: S_IFREG or S_IFDIR.
+void remove_left_overs(const fs::path& place, mode_t type) {
   const std::string stem = stem_of(place);
   std::error_code error;
   for (fs::directory_iterator at(folder_of(place), error); !error && at != fs::directory_iterator(); at.increment(error)) {
     struct stat status;
-    if (place_of(at->path().filename().string()) != stem || ::lstat(at->path().c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
-    remove_left_over(at->path(), std::time(nullptr) - status.st_mtime);
+    if (place_of(at->path().filename().string()) != stem || ::lstat(at->path().c_str(), &status) != 0) continue;
+    if ((status.st_mode & S_IFMT) == type) remove_left_over(at->path(), std::time(nullptr) - status.st_mtime);
+  }
+}
+
+struct Aside {
+  fs::path path;
+  File file;  // locked
+};
+
+/// Of what `make` creates anew under a name and opens.
+Result<Aside> make_aside(const fs::path& place, int (*make)(const char* name)) {
+  while (true) {
+    fs::path aside = TRY(random_aside(place));
+    const int fd = make(aside.c_str());
+    if (fd < 0 && (errno == EEXIST || errno == EINTR)) continue;
+    if (fd < 0) return file_error("create", place, errno);
+    File file = File::of_descriptor(fd, place);
+    const bool locked = ::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+    struct stat made, there;
+    // Somebody who removes what is left over may have come before the lock.
+    if (locked && ::fstat(fd, &made) == 0 && ::lstat(aside.c_str(), &there) == 0 && made.st_ino == there.st_ino)
+      return Aside{std::move(aside), std::move(file)};
   }
 }
 
@@ -92,24 +114,21 @@ void remove_left_over(const fs::path& aside, time_t age) {
   if (fd < 0) return;
   const bool free = ::flock(fd, LOCK_EX | LOCK_NB) == 0;
   const bool unknown = !free && errno != EWOULDBLOCK;
-  // Under the lock: whoever has just made the file sees that it is gone.
-  if (free || (unknown && age > kDay)) ::unlink(aside.c_str());
+  struct stat status;
+  // Under the lock: whoever has just made it sees that it is gone.
+  if ((free || (unknown && age > kDay)) && ::fstat(fd, &status) == 0) {
+    std::error_code error;
+    if (S_ISDIR(status.st_mode)) fs::remove_all(aside, error);
+    else ::unlink(aside.c_str());
+  }
   ::close(fd);
 }
 
 Result<NewFile> NewFile::beside(const fs::path& place) {
-  remove_left_overs(place);
-  while (true) {
-    fs::path aside = TRY(random_aside(place));
-    const int fd = ::open(aside.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (fd < 0 && (errno == EEXIST || errno == EINTR)) continue;
-    if (fd < 0) return file_error("create", place, errno);
-    File file = File::of_descriptor(fd, place);
-    const bool locked = ::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
-    struct stat status;
-    // Somebody who removes what is left over may have come before the lock.
-    if (locked && ::fstat(fd, &status) == 0 && status.st_nlink > 0) return NewFile(std::move(file), place, std::move(aside));
-  }
+  remove_left_overs(place, S_IFREG);
+  Aside made =
+      TRY(make_aside(place, [](const char* name) { return ::open(name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666); }));
+  return NewFile(std::move(made.file), place, std::move(made.path));
 }
 
 Result<NewFile> NewFile::named(const fs::path& given) {
@@ -142,6 +161,21 @@ Status NewFile::finish_at(const fs::path& place) {
   TRY_STATUS(rename_synced(aside_, place));
   aside_.clear();
   return ok();
+}
+
+Result<NewFolder> NewFolder::beside(const fs::path& place) {
+  remove_left_overs(place, S_IFDIR);
+  Aside made = TRY(make_aside(place, [](const char* name) {
+    return ::mkdir(name, 0777) != 0 ? -1 : ::open(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  }));
+  return NewFolder(std::move(made.file), std::move(made.path));
+}
+
+NewFolder::NewFolder(NewFolder&& other) noexcept : lock_(std::move(other.lock_)), path_(std::exchange(other.path_, {})) {}
+
+NewFolder::~NewFolder() {
+  std::error_code error;
+  if (!path_.empty()) fs::remove_all(path_, error);
 }
 
 Status write_atomic(const fs::path& place, std::string_view text) {

@@ -1,4 +1,4 @@
-// Files that appear whole: written aside, synced, and renamed into their place.
+// Files and folders that appear whole: written aside, synced, and renamed into their place.
 #pragma once
 
 #include <ctime>
@@ -43,14 +43,33 @@ class NewFile {
   std::filesystem::path place_, aside_;  // no aside: written in place, or at its place already
 };
 
+/// A folder beside its place, under a name as that of a NewFile and locked like it. It is removed with all that is in it when this is
+/// destroyed: what is to stay is renamed to its place before, the folder itself or what lies in it. What a killed program left beside a
+/// place is removed when one is made there again.
+class NewFolder {
+ public:
+  static Result<NewFolder> beside(const std::filesystem::path& place);
+  NewFolder(NewFolder&& other) noexcept;
+  NewFolder& operator=(NewFolder&&) = delete;
+  ~NewFolder();
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  NewFolder(File lock, std::filesystem::path path) : lock_(std::move(lock)), path_(std::move(path)) {}
+
+  File lock_;
+  std::filesystem::path path_;
+};
+
 /// Writes a NewFile beside `place`: afterwards the file is the old one or the new one, whatever happens.
 Status write_atomic(const std::filesystem::path& place, std::string_view text);
 
-/// The name of the place, if `name` is that of a file aside.
+/// The name of the place, if `name` is that of a file or folder aside.
 std::optional<std::string_view> place_of(std::string_view name);
 
-/// Removes a file aside if no program writes it any more: if it can be locked, or, where files cannot be locked, if its age is more than a
-/// day. Errors are ignored.
+/// Removes a file or folder aside if no program writes it any more: if it can be locked, or, where files cannot be locked, if its age is
+/// more than a day. Errors are ignored.
 void remove_left_over(const std::filesystem::path& aside, time_t age);
 
 }  // namespace galley

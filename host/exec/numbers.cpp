@@ -19,14 +19,15 @@ constexpr double kF32 = 0x1p-24;
 /// add up where moves of the operands cancel. Attention over 256 keys of nearly equal weight came to 5.4 of them.
 constexpr double kSteps = 16;
 
-/// Measured over all pairs and triples of strategies, families and dtypes (tests/python/reference_all.py prints the worst shares): with 16,
-/// F32 came to .90 of its bound (linear_dx); twice that leaves room. With it, products of width 512 and
-/// 2048 came to .82 (linear_dw over 512 rows), a vocabulary of 32,000 to .79, sums of 8192 products and over 6144 rows to .47. In 16 bit
-/// what is computed in F32 is far below the operands' unit.
-double condition(double unit) { return unit <= kF32 ? 32 : 2; }
+/// Of moves by a rounding of F32, and by one of 16 bit.
+constexpr double kCondition = 32, kNarrowCondition = 2;
+/// Sums up to here have room in these.
+constexpr double kTerms = 256;
+
+double growth(int64_t terms) { return std::sqrt(std::max(1.0, static_cast<double>(terms) / kTerms)); }
 
 /// Half of the distance between two numbers of a dtype, as a share of them. Kernels may compute what they write as F64 in F32.
-double rounding(uint32_t dtype) {
+double half_distance(uint32_t dtype) {
   switch (dtype) {
     case GALLEY_BF16: return 0x1p-8;
     case GALLEY_F16: return 0x1p-11;
@@ -57,6 +58,9 @@ double sign(int pattern, size_t input, size_t element) {
 void move(Numbers& numbers, double unit, int pattern, size_t input) {
   for (size_t i = 0; i < numbers.floats.size(); ++i) numbers.floats[i] *= 1 + unit * sign(pattern, input, i);
 }
+
+/// It is there: in memory, in a format, or between the links of a chain.
+bool is_read(const Operand& o) { return o.present() || o.format || o.inner; }
 
 /// Calls the reference of a node whose operands are these; null: absent.
 Status call(const galley_op* op, const std::string& name, const AttrList& attributes, uint32_t flags, int64_t first_row, int64_t length,
@@ -154,12 +158,34 @@ double unit_of(const NodeOf& node) {
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const galley_operand_rule* rule = input_rule(node.op, i);
     const Operand& o = node.inputs[i];
-    if (!rule || (!o.present() && !o.format && !o.inner) || !is_floating(o.dtype)) continue;
-    if (rule->flags & GALLEY_OPERAND_COMPUTE) unit = std::max(unit, rounding(o.dtype));
-    if (o.inner) unit = std::max(unit, rounding(o.dtype));  // what lies between two links may be rounded, or not
+    if (!rule || !is_read(o) || !is_floating(o.dtype)) continue;
+    if (rule->flags & GALLEY_OPERAND_COMPUTE) unit = std::max(unit, half_distance(o.dtype));
+    if (o.inner) unit = std::max(unit, half_distance(o.dtype));  // what lies between two links may be rounded, or not
   }
   const galley_attr* tf32 = node.attrs.find("tf32");
   return tf32 && unit <= kF32 ? 0x1p-11 : unit;
+}
+
+bool can_move(std::span<const NodeOf> nodes) {
+  return std::any_of(nodes.begin(), nodes.end(), [](const NodeOf& node) {
+    return std::any_of(node.inputs.begin(), node.inputs.end(), [](const Operand& o) { return is_read(o) && is_floating(o.dtype); });
+  });
+}
+
+int64_t terms_of(const NodeOf& node, size_t k, bool output) {
+  const galley_operand_rule* rule = output ? (k < node.op->n_outputs ? node.op->outputs[k] : nullptr) : input_rule(node.op, k);
+  const Operand& made = (output ? node.outputs : node.inputs)[k];
+  if (node.op->grain == GALLEY_GRAIN_ELEMENT) return 1;
+  if (node.op->grain == GALLEY_GRAIN_BLOCK) return node.op->grain_block;
+  int64_t most = 1;
+  for (const Operand& o : node.inputs) {
+    if (!is_read(o)) continue;
+    const int64_t count = elements(o.shape), columns = o.shape.empty() ? 1 : o.shape.back();
+    most = std::max(most, columns);
+    if (node.op->grain == GALLEY_GRAIN_ROW || !rule || rule->role == GALLEY_ROLE_ROWS || count == 0) continue;
+    most = std::max({most, count / columns, count / std::max<int64_t>(elements(made.shape), 1)});
+  }
+  return most;
 }
 
 const galley_op* without_reference(const Instruction& code) {
@@ -229,7 +255,8 @@ Result<std::vector<Made>> evaluate(const Instruction& code, int64_t length, cons
   return out;
 }
 
-Worst compare(const Numbers& got, const Numbers& expected, std::span<const Numbers* const> moved, const Numbers* before, double unit) {
+Worst compare(const Numbers& got, const Numbers& expected, std::span<const Numbers* const> moved, const Numbers* before,
+              Rounding rounding) {
   Worst worst;
   const auto count = static_cast<size_t>(got.count());
   const auto note = [&](size_t i, double share, double bound) {
@@ -250,12 +277,13 @@ Worst compare(const Numbers& got, const Numbers& expected, std::span<const Numbe
     for (size_t i = 0; i < count; ++i) moves[i] = std::max(moves[i], std::fabs(m->floats[i] - expected.floats[i]));
   const int64_t columns = got.shape.empty() ? 1 : got.shape.back();
   const std::vector<double> row_moves = by_row(moves, columns), row_sizes = by_row(expected.floats, columns);
-  const double c = condition(unit), round = rounding(got.dtype);
+  const double g = growth(rounding.terms), round = half_distance(got.dtype);
+  const double c = kCondition * g * kF32 / rounding.unit + (rounding.unit > kF32 ? kNarrowCondition : 0);
   for (size_t i = 0; i < count; ++i) {
     const double was = before ? before->floats[i] : 0, wanted = expected.floats[i] + was, is = got.floats[i];
     if (is == wanted || (std::isnan(is) && std::isnan(wanted))) continue;
     const double bound = c * (moves[i] + row_moves[i]) + round * (std::fabs(wanted) + std::fabs(was)) +
-                         kSteps * kF32 * (row_sizes[i] + std::fabs(expected.floats[i])) + tiny(got.dtype);
+                         kSteps * g * kF32 * (row_sizes[i] + std::fabs(expected.floats[i]) + std::fabs(was)) + tiny(got.dtype);
     if (!std::isfinite(is) || !std::isfinite(wanted) || !std::isfinite(bound)) {
       // Beyond the largest number of the dtype lies an infinity.
       const bool beyond = std::isfinite(wanted) && std::isinf(is) && std::fabs(wanted) + bound >= largest(got.dtype) && is * wanted > 0;

@@ -5,10 +5,16 @@
 // `kMoved` fixed patterns: how far a result moves then is its condition. A product that cancels, a norm of small numbers and an update near
 // zero get the room that they need and no more. With m the largest move of an element, and M the root mean square of its row's moves,
 //
-//   bound = c · (m + M) + r · (|expected| + |what it is added to|) + 16f · (|expected| + typical size of the row),
+//   bound = c · (m + M) + r · (|expected| + |what it is added to|) + 16f · g · (|expected| + |what it is added to| + size of the row),
 //
-// where r is the rounding of the dtype that is written and f the unit of F32: kernels compute in F32. c is `kCondition`: a sum of K
-// products is rounded some √K times more than one operand is moved.
+// where r is the rounding of the dtype that is written and f the unit of F32: kernels compute in F32. c is 32g for a node that computes in
+// F32, and 2 (and 32g units of F32) for one in 16 bit.
+//
+// g is for sums. A kernel may add n numbers one after the other, and each addition rounds what the sum has come to. If their signs are
+// mixed, that comes to √(n/6) units of the root of the sum of their squares, and in the worst of a million results to five times that; a
+// move of their factors is 1.4 of this root, whatever n is. If they have one sign, or are few beside what they are added to, it comes to
+// √n/3 units of the sum. So beyond 256 numbers the bound grows as √n: g = √(n/256). How many numbers a result may be a sum of is what the
+// op says (terms_of()). A sum in several parts, as most kernels make it, is rounded less.
 #pragma once
 
 #include <cstdint>
@@ -53,6 +59,8 @@ using FindUnpack = std::function<const galley_op*(const std::string& format)>;
 /// The first op of the instruction without a reference; null: they all have one.
 const galley_op* without_reference(const Instruction& code);
 
+/// Whether moved operands can make a difference: whether a floating one is read.
+bool can_move(std::span<const NodeOf> nodes);
 /// Evaluates all nodes of an instruction, one after the other. `moved`: 0, or the pattern in which operands are moved, 1 to kMoved.
 Result<std::vector<Made>> evaluate(const Instruction& code, int64_t length, const Reading& read, const FindUnpack& unpack, int moved);
 /// The numbers of an operand in a format.
@@ -65,11 +73,19 @@ struct Worst {
   double got = 0, expected = 0, bound = 0;
 };
 
+/// How a node rounds: in which unit, and how many numbers a result of it may be a sum of.
+struct Rounding {
+  double unit = 0;
+  int64_t terms = 1;
+};
+
 /// Compares numbers with what the reference says: `expected` as it is, `moved` as it is with moved operands. `before`: what they are added
-/// to; null: they are written. `unit`: of the dtype that the node computes in.
-Worst compare(const Numbers& got, const Numbers& expected, std::span<const Numbers* const> moved, const Numbers* before, double unit);
+/// to; null: they are written.
+Worst compare(const Numbers& got, const Numbers& expected, std::span<const Numbers* const> moved, const Numbers* before, Rounding rounding);
 
 /// The unit in which a node rounds what it computes: of its operands in COMPUTE, else of F32.
 double unit_of(const NodeOf& node);
+/// The most numbers that a number of operand `k`, an output or an input that is updated, can be a sum of.
+int64_t terms_of(const NodeOf& node, size_t k, bool output);
 
 }  // namespace galley

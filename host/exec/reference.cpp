@@ -306,7 +306,8 @@ Status Reference::after_kernel(const Instruction& code, SegmentKind kind, size_t
   } else {
     ++options_.report->segments[segment_names[static_cast<size_t>(kind)]];
     const Reading read = [&](const Operand& o) -> Result<Numbers> { return Numbers::of(o, bytes_of(o)); };
-    for (int way = 0; way <= kMoved; ++way) kernel.ways.push_back(TRY(evaluate(code, program_.length, read, options_.unpack, way)));
+    const int ways = can_move(nodes) ? kMoved : 0;
+    for (int way = 0; way <= ways; ++way) kernel.ways.push_back(TRY(evaluate(code, program_.length, read, options_.unpack, way)));
     for (size_t n = 0; n < nodes.size(); ++n) TRY_STATUS(check_node(code, nodes[n], n, kernel));
   }
   for (const auto& [o, now] : kernel.written) keep(*o, now, kind, index);
@@ -336,6 +337,7 @@ Status Reference::check_numbers(const Instruction& code, const NodeOf& node, con
   double unit = unit_of(node);
   if (code.links > 1)
     for (const NodeOf& other : nodes_of(code)) unit = std::max(unit, unit_of(other));
+  const Rounding rounding = {unit, terms_of(node, k, output)};
   const Reading now = [&](const Operand& part) -> Result<Numbers> {
     const auto bytes = kernel.now(part);
     return Numbers::of(part, bytes.empty() ? bytes_of(part) : bytes);
@@ -343,7 +345,7 @@ Status Reference::check_numbers(const Instruction& code, const NodeOf& node, con
   const Numbers got = o.format ? TRY(unpacked(code, o, program_.length, now, options_.unpack)) : TRY(now(o));
   std::optional<Numbers> was;
   if (adds && got.floating()) was = Numbers::of(o, bytes_of(o));
-  const Worst worst = compare(got, *numbers(0), moved, was ? &*was : nullptr, unit);
+  const Worst worst = compare(got, *numbers(0), moved, was ? &*was : nullptr, rounding);
   ReferenceReport::Count& count = options_.report->compared[{op_text(code), o.dtype}];
   ++count.outputs;
   count.numbers += got.count();
@@ -363,12 +365,12 @@ Status Reference::check_numbers(const Instruction& code, const NodeOf& node, con
                         ", so the error is " + number_text(worst.share) + " times its bound");
   }
   const bool cloned = output && kernel.segment == SegmentKind::Micro && got.floating() && cloned_.contains(node.name);
-  return cloned ? check_clone(code, node, o, k, *numbers(0), moved, unit) : ok();
+  return cloned ? check_clone(code, node, o, k, *numbers(0), moved, rounding) : ok();
 }
 
 /// What is recomputed is what forward has made: that is within the bound of the reference, too.
 Status Reference::check_clone(const Instruction& code, const NodeOf& node, const Operand& o, size_t k, const Numbers& expected,
-                              std::span<const Numbers* const> moved, double unit) {
+                              std::span<const Numbers* const> moved, Rounding rounding) {
   const auto key = std::pair(node.name, k);
   if (!code.recomputed) {
     originals_[key] = TRY(peek(o));
@@ -384,7 +386,7 @@ Status Reference::check_clone(const Instruction& code, const NodeOf& node, const
     return plugin_error("'" + node.name + "' is to be made again, but nothing in forward has that name");
   }
   if (original->second.size() != static_cast<size_t>(o.bytes())) return ok();
-  const Worst apart = compare(Numbers::of(o, original->second), expected, moved, nullptr, unit);
+  const Worst apart = compare(Numbers::of(o, original->second), expected, moved, nullptr, rounding);
   if (apart.share <= 2) return ok();
   return plugin_error("'" + node.name + "' makes '" + tensor(o.tensor).name + "' again, but element " + std::to_string(apart.element) +
                       " is " + number_text(apart.expected) + ", and was " + number_text(apart.got) + " in forward");

@@ -108,7 +108,7 @@ class Reference {
   Status check_node(const Instruction& code, const NodeOf& node, size_t number, const Kernel& kernel);
   Status check_numbers(const Instruction& code, const NodeOf& node, const Operand& o, size_t k, const Kernel& kernel, size_t number);
   Status check_clone(const Instruction& code, const NodeOf& node, const Operand& o, size_t k, const Numbers& expected,
-                     std::span<const Numbers* const> moved, double unit);
+                     std::span<const Numbers* const> moved, Rounding rounding);
   Status after_read(const Instruction& code, SegmentKind kind, size_t index);
   void find_sources();
 

@@ -5,17 +5,18 @@
 #include <filesystem>
 #include <string_view>
 
+#include "host/base/new_file.hpp"
+
 namespace galley {
 namespace {
 
-constexpr std::string_view tensors_end = ".safetensors", aside_end = ".tmp";
+constexpr std::string_view tensors_end = ".safetensors";
 /// What the run keeps itself: a folder, and files whose names no folder can have.
 constexpr std::array<std::string_view, 8> own_names = {"state",         "best",        "run.toml",   "recipe.lua",
                                                        "metrics.jsonl", "memory.json", "usage.json", "choices.json"};
 /// What the host writes of the model.
 constexpr std::array<std::string_view, 2> own_files = {"model/model.safetensors", "model/config.json"};
-/// A name has 255 bytes on Linux; what is written aside has ".tmp" behind it.
-constexpr size_t longest_name = 255 - aside_end.size();
+constexpr size_t longest_name = 255;  // on Linux
 
 template <class List>
 bool among(const List& list, std::string_view what) {
@@ -32,14 +33,15 @@ std::string saved_file_problem(const std::string& file, Saved what) {
            (what == Saved::Tensors ? "\"adapter/adapter_model.safetensors\"" : "\"adapter/adapter_config.json\"");
   if (std::any_of(file.begin(), file.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }))
     return "has a control character in its name";
-  for (const std::filesystem::path& part : path)
+  for (const std::filesystem::path& part : path) {
     if (part.native().size() > longest_name)
       return "has a name of " + std::to_string(part.native().size()) + " bytes; " + std::to_string(longest_name) + " is the most";
+    if (place_of(part.native())) return "has a name that ends in '.tmp-' and 16 digits, as that of what is written aside does";
+  }
   if (among(own_names, path.begin()->native()))
     return "lies in '" + path.begin()->native() +
            "', which is the run's own: a plugin saves in 'model', in 'adapter' or in a folder of its own";
   if (among(own_files, file)) return "is written by Galley itself: choose another name";
-  if (file.ends_with(aside_end)) return "ends in '.tmp', as what is written aside does";
   if (file.ends_with(tensors_end) != (what == Saved::Tensors))
     return what == Saved::Tensors ? "must end in '.safetensors'" : "ends in '.safetensors', as only tensors' files do";
   return {};

@@ -1,12 +1,9 @@
 #include "host/session/export_folder.hpp"
 
-#include <sys/stat.h>
-
-#include <cerrno>
-#include <random>
+#include <vector>
 
 #include "host/base/file.hpp"
-#include "host/exec/checksum.hpp"
+#include "host/base/new_file.hpp"
 #include "host/exec/folder.hpp"
 #include "host/session/run_directory.hpp"
 
@@ -15,15 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A new folder beside `out`, under a name that nobody can have prepared.
-Result<fs::path> make_aside(const fs::path& out) {
-  std::random_device random;
-  const fs::path aside = out.string() + ".tmp-" + hexadecimal(uint64_t{random()} << 32 | random());
-  TRY_STATUS(make_directories(out.parent_path()));
-  if (::mkdir(aside.c_str(), 0777) != 0) return file_error("create", aside, errno);
-  return aside;
-}
-
 Status move_into_place(const fs::path& aside, const fs::path& out) {
   std::error_code error;
   std::vector<fs::path> parts;
@@ -31,9 +19,7 @@ Status move_into_place(const fs::path& aside, const fs::path& out) {
   if (error) return file_error("list", aside, error.value());
   for (const fs::path& part : parts) TRY_STATUS(sync_directory(part));
   TRY_STATUS(sync_directory(aside));
-  TRY_STATUS(rename_synced(parts.size() == 1 ? parts.front() : aside, out));
-  fs::remove_all(aside, error);
-  return ok();
+  return rename_synced(parts.size() == 1 ? parts.front() : aside, out);
 }
 
 }  // namespace
@@ -44,11 +30,10 @@ Status export_folder(Session& session, const fs::path& given) {
   const fs::path clean = fs::absolute(given, error).lexically_normal();
   if (error) return run_error("the current directory cannot be found: " + error.message(), "go to one that exists");
   const fs::path out = clean.has_filename() ? clean : clean.parent_path();
-  const fs::path aside = TRY(make_aside(out));
-  Status written = session.export_model(aside);
-  if (written) written = move_into_place(aside, out);
-  if (!written) fs::remove_all(aside, error);
-  return written;
+  TRY_STATUS(make_directories(out.parent_path()));
+  const NewFolder made = TRY(NewFolder::beside(out));
+  TRY_STATUS(session.export_model(made.path()));
+  return move_into_place(made.path(), out);
 }
 
 }  // namespace galley

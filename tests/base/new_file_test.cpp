@@ -116,6 +116,41 @@ TEST(NewFile, OfAKilledProgramGoesWithTheNext) {
   EXPECT_TRUE(asides(folder.path()).empty());
 }
 
+TEST(NewFolder, IsGoneUnlessItIsRenamed) {
+  const Folder folder;
+  {
+    const NewFolder made = NewFolder::beside(folder / "a").value();
+    ASSERT_TRUE(write_atomic(made.path() / "file", "text").ok());
+    EXPECT_EQ(asides(folder.path()), std::vector{made.path()});
+  }
+  EXPECT_TRUE(asides(folder.path()).empty());
+  const NewFolder made = NewFolder::beside(folder / "a").value();
+  ASSERT_TRUE(write_atomic(made.path() / "file", "text").ok());
+  ASSERT_TRUE(rename_synced(made.path(), folder / "a").ok());
+  EXPECT_EQ(*read_text(folder / "a/file"), "text");
+}
+
+// As of files: what a killed program left of this place goes; what somebody still writes, and what is no folder, stays.
+TEST(NewFolder, RemovesWhatWasLeftOfThisPlaceOnly) {
+  const Folder folder;
+  const std::string digits = ".tmp-0123456789abcdef";
+  folder.put("a" + digits + "/in/it", "left over");
+  folder.put("b" + digits + "/in/it", "of another place");
+  folder.put("a.tmp-00000000000000aa", "a file");
+  fs::create_symlink("b" + digits, folder / "a.tmp-00000000000000bb");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const Result<NewFolder> made = NewFolder::beside(folder / "a");
+    ::raise(SIGKILL);
+  }
+  ::waitpid(child, nullptr, 0);
+  EXPECT_FALSE(fs::exists(folder / ("a" + digits)));
+  EXPECT_EQ(asides(folder.path()).size(), 4u);  // of b, the file, the link, and that of the killed program
+  const NewFolder one = NewFolder::beside(folder / "a").value(), two = NewFolder::beside(folder / "a").value();
+  EXPECT_TRUE(fs::exists(one.path()) && fs::exists(folder / ("b" + digits + "/in/it")));
+  EXPECT_EQ(asides(folder.path()).size(), 5u);
+}
+
 TEST(NewFile, WhatAPersonNamesIsWrittenThroughALink) {
   const Folder folder;
   fs::create_directory(folder / "far");

@@ -325,7 +325,8 @@ TEST_F(Verbs, ReportOneNumberUnderAPlainName) {
 TEST_F(Verbs, TensorsAreSavedInAFolderOfTheRun) {
   const std::string must_lie = " must lie in a folder of the run: \"adapter/adapter_model.safetensors\"";
   const std::string own = "which is the run's own: a plugin saves in 'model', in 'adapter' or in a folder of its own";
-  const std::string long_name = "a/" + std::string(252, 'x');
+  const std::string long_name = "a/" + std::string(256, 'x');
+  const std::string aside = " has a name that ends in '.tmp-' and 16 digits, as that of what is written aside does";
   std::vector<Spoiled<galley_tensor_desc>> cases;
   for (const auto& [file, text] :
        std::vector<std::pair<const char*, std::string>>{{"", must_lie},
@@ -341,8 +342,10 @@ TEST_F(Verbs, TensorsAreSavedInAFolderOfTheRun) {
                                                         {"state/step-00000002/state.safetensors", " lies in 'state', " + own},
                                                         {"model/model.safetensors", " is written by Galley itself: choose another name"},
                                                         {"adapter/config.json", " must end in '.safetensors'"},
-                                                        {"adapter/x.safetensors.tmp", " ends in '.tmp', as what is written aside does"},
-                                                        {long_name.c_str(), " has a name of 252 bytes; 251 is the most"}})
+                                                        {"adapter/x.safetensors.tmp", " must end in '.safetensors'"},
+                                                        {"adapter/x.safetensors.tmp-0123456789abcdef", aside},
+                                                        {"adapter.tmp-0123456789abcdef/x.safetensors", aside},
+                                                        {long_name.c_str(), " has a name of 256 bytes; 255 is the most"}})
     cases.push_back({file, [file = file](galley_tensor_desc& d) { d.file = file, d.kind = GALLEY_KIND_PARAMETER; },
                      "tensor 't': its file '" + std::string(file) + "'" + text});
   cases.push_back({"two lines", [](galley_tensor_desc& d) { d.file = "a/x\n.safetensors", d.kind = GALLEY_KIND_PARAMETER; },

@@ -1,6 +1,7 @@
 // What a kernel takes it reads rightly: each case with one of its inputs in another dtype, and with outputs in a dtype that a node may ask
 // for, is refused by the op's shape rule, so that the host never offers it, or by the kernel's `query`, or it is computed as the reference
 // says. A kernel of groups refuses it beside the case as it was, too, or makes the bytes that both have alone.
+// Likewise each operand of each chain.
 //
 // Each input of each case in every dtype takes a minute; without GALLEY_TEST_ALL, one of them is drawn for each case.
 #include <gtest/gtest.h>
@@ -10,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <map>
 
 #include "galley/cpp/node.hpp"
 #include "tests/models/attention_sums.hpp"
@@ -87,44 +89,213 @@ std::vector<uint32_t> others(uint32_t dtype) {
   return out;
 }
 
+/// The attributes of a problem, with another one called "dtype".
+class InDtype {
+ public:
+  InDtype(const Problem& problem, uint32_t dtype)
+      : name_(dtype == GALLEY_F32    ? "f32"
+              : dtype == GALLEY_BF16 ? "bf16"
+                                     : "f16"),
+        dtype_{sizeof(galley_attr), 1, "dtype", name_.data(), GALLEY_ATTR_STRING, static_cast<uint32_t>(name_.size()), 0} {
+    attrs_ = {&dtype_};
+    std::copy_if(problem.attrs, problem.attrs + problem.n_attrs, std::back_inserter(attrs_),
+                 [](const galley_attr* a) { return std::strcmp(a->name, "dtype") != 0; });
+  }
+  InDtype(const InDtype&) = delete;
+  void give(Problem& problem) const {
+    problem.attrs = attrs_.data();
+    problem.n_attrs = static_cast<uint32_t>(attrs_.size());
+  }
+
+ private:
+  std::string name_;
+  galley_attr dtype_;
+  std::vector<const galley_attr*> attrs_;
+};
+
+/// Whether a node of the problem's op may ask for a dtype of its outputs: an op that unpacks a format has a number there.
+bool may_ask(const Problem& problem) {
+  return std::none_of(problem.attrs, problem.attrs + problem.n_attrs,
+                      [](const galley_attr* a) { return !std::strcmp(a->name, "dtype") && a->type != GALLEY_ATTR_STRING; });
+}
+
+struct Change {
+  std::optional<size_t> input;  ///< else all outputs, where the op takes the attribute
+  uint32_t dtype;
+  std::string text() const {
+    return (input ? "input " + std::to_string(*input) : std::string("outputs")) + " in dtype " + std::to_string(dtype);
+  }
+};
+
+std::vector<Change> changes_of(const Problem& problem, std::optional<size_t> without = {}) {
+  std::vector<Change> changes;
+  for (size_t i = 0; i < problem.inputs.size(); ++i)
+    if (problem.inputs[i] && i != without)
+      for (const uint32_t dtype : others(problem.inputs[i]->dtype)) changes.push_back({i, dtype});
+  if (may_ask(problem))
+    for (const uint32_t dtype : {GALLEY_F32, GALLEY_BF16, GALLEY_F16}) changes.push_back({{}, dtype});
+  return changes;
+}
+
+void set_dtype(Tensor& t, uint32_t dtype) {
+  t.dtype = dtype;
+  if (floating(dtype))
+    for (double& value : t.values) value = rounded(value, dtype);
+}
+
+/// False: the op's shape rule refuses it, so nobody is offered this.
+bool inferred(Problem& problem) {
+  try {
+    problem.infer();
+    return true;
+  } catch (const std::runtime_error&) {
+    return false;
+  }
+}
+
 TEST_P(Dtypes, AreTakenOrRefused) {
   set_threads(2);
-  struct Change {
-    std::optional<size_t> input;  ///< else all outputs, where the op takes the attribute
-    uint32_t dtype;
-  };
-  std::vector<Change> changes;
-  for (size_t i = 0; i < drawn.inputs.size(); ++i)
-    if (drawn.inputs[i])
-      for (const uint32_t dtype : others(drawn.inputs[i]->dtype)) changes.push_back({i, dtype});
-  const auto own_at =
-      std::find_if(drawn.attrs, drawn.attrs + drawn.n_attrs, [](const galley_attr* a) { return !std::strcmp(a->name, "dtype"); });
-  const galley_attr* const own = own_at == drawn.attrs + drawn.n_attrs ? nullptr : *own_at;
-  if (!own || own->type == GALLEY_ATTR_STRING)  // an op that unpacks a format has a number there
-    for (const uint32_t dtype : {GALLEY_F32, GALLEY_BF16, GALLEY_F16}) changes.push_back({{}, dtype});
+  std::vector<Change> changes = changes_of(drawn);
   if (!std::getenv("GALLEY_TEST_ALL") && !changes.empty()) changes = {changes[random() % changes.size()]};
   for (const Change& change : changes) {
     problem = drawn;
-    const char* const name = change.dtype == GALLEY_F32 ? "f32" : change.dtype == GALLEY_BF16 ? "bf16" : "f16";
-    const galley_attr dtype = {
-        sizeof(galley_attr), 1, "dtype", name, GALLEY_ATTR_STRING, static_cast<uint32_t>(std::string_view(name).size()), 0};
-    std::vector<const galley_attr*> attrs = {&dtype};
-    if (change.input) {
-      Tensor& t = *problem.inputs[*change.input];
-      t.dtype = change.dtype;
-      if (floating(t.dtype))
-        for (double& value : t.values) value = rounded(value, t.dtype);
+    const InDtype asked(drawn, change.dtype);
+    if (change.input) set_dtype(*problem.inputs[*change.input], change.dtype);
+    else asked.give(problem);
+    if (inferred(problem)) check(change.text());
+  }
+}
+
+// ---- Chains ---------------------------------------------------------------------------------------------------------------------------
+
+/// Two links. What the first makes, or updates if it has no outputs, is input `place` of the second.
+struct TwoLinks {
+  Problem first, second;
+  size_t place = 0;
+
+  Tensor& made() { return first.outputs.empty() ? *first.inputs[0] : *first.outputs[0]; }
+  bool inferred() {
+    if (!test::inferred(first)) return false;
+    second.inputs[place] = made();
+    return test::inferred(second);
+  }
+};
+
+class ChainDtypes : public testing::Test {
+ protected:
+  void SetUp() override {
+    set_threads(2);
+    by_tanh.s("approximate", "tanh");
+    to_bf16.s("dtype", "bf16");
+  }
+  /// Of these ops: small ones, at least one for each dtype that they compute in.
+  std::vector<TwoLinks> links_of(const std::string& one, const std::string& two) {
+    std::vector<TwoLinks> out;
+    const galley_op *first = models().op(one), *second = models().op(two);
+    const auto add = [&](Problem a, Problem b, size_t place) {
+      TwoLinks& links = out.emplace_back(TwoLinks{std::move(a), std::move(b), place});
+      links.first.op = first, links.second.op = second;
+      links.first.name = "first", links.second.name = "second";
+      if (!links.inferred()) out.pop_back();
+    };
+    if (one == "add") {
+      for (uint32_t k = 0; k < second->n_cases; ++k) {
+        const Problem normed = Problem::draw(second, *second->cases[k], random);
+        if (normed.inputs[0]->count() > 5000) continue;
+        Problem sum;
+        sum.inputs = {normed.inputs[0], normed.inputs[0]};
+        add(sum, normed, 0);
+      }
+    } else if (first->n_outputs == 0) {
+      for (uint32_t k = 0; k < first->n_cases; ++k) {
+        Problem copy;
+        copy.inputs.resize(1);
+        copy.attrs = to_bf16.data(), copy.n_attrs = to_bf16.count();
+        add(Problem::draw(first, *first->cases[k], random), copy, 0);
+      }
     } else {
-      std::copy_if(drawn.attrs, drawn.attrs + drawn.n_attrs, std::back_inserter(attrs), [&](const galley_attr* a) { return a != own; });
-      problem.attrs = attrs.data();
-      problem.n_attrs = static_cast<uint32_t>(attrs.size());
+      for (const uint32_t dtype : {GALLEY_F32, GALLEY_BF16, GALLEY_F16})
+        for (size_t place = 0; place < std::min<size_t>(second->n_inputs, one == "linear" ? 2 : 1); ++place) {
+          Problem product, activation;
+          product.inputs = {draw(dtype, {6, 16}, random), draw(dtype, {16, 16}, random)};
+          if (one == "linear") product.inputs.emplace_back(draw(GALLEY_F32, {16}, random));
+          activation.inputs.assign(second->n_inputs, draw(dtype, {6, 16}, random));
+          if (two.starts_with("gelu")) activation.attrs = by_tanh.data(), activation.n_attrs = by_tanh.count();
+          add(product, activation, place);
+        }
     }
-    try {
-      problem.infer();
-    } catch (const std::runtime_error&) {
-      continue;  // nobody is offered this
+    return out;
+  }
+
+  /// The links as they are now, by each kernel that takes the chain: how many there were.
+  int check(const std::string& chain, TwoLinks& links) {
+    TwoLinks expected = links;
+    run_reference(expected.first);
+    expected.second.inputs[links.place] = expected.made();
+    set_dtype(*expected.second.inputs[links.place], links.made().dtype);
+    run_reference(expected.second);
+    const Tensor &between = *expected.second.inputs[links.place], &y = *expected.second.outputs[0];
+    // A kernel may round what lies between, or not.
+    double largest = 1;
+    for (const auto* t : {&between, &y})
+      for (const double value : t->values) largest = std::max(largest, std::fabs(value));
+    const Rounded before = {between.dtype, 2, std::vector<double>(y.values.size(), largest)};
+    int taken = 0;
+    for (const Level& level : models().levels)
+      for (const galley_kernel* kernel : level.kernels)
+        for (const auto kind : {Linked::Between::Kept, Linked::Between::NoMemory}) {
+          if (kernel->op != chain || (kind == Linked::Between::NoMemory && links.first.outputs.empty())) continue;
+          SCOPED_TRACE(std::string(kernel->name) + " at " + level.isa);
+          const Linked linked(links.first, links.second, links.place, kind);
+          const Launch ran = linked.run(kernel, level.isa);
+          if (ran.status == GALLEY_UNSUPPORTED) continue;
+          EXPECT_EQ(ran.status, GALLEY_OK) << ran.text;
+          EXPECT_TRUE(ran.workspace.intact() && ran.constants.intact() && linked.intact()) << "wrote outside of an operand";
+          ++taken;
+          expect_near(unpack(linked.two.outputs[0], y.dtype, y.count()), y.values, y.dtype, "the last output", before);
+          if (kind == Linked::Between::NoMemory) continue;
+          const std::vector<void*>& at = links.first.outputs.empty() ? linked.one.inputs : linked.one.outputs;
+          expect_near(unpack(at[0], between.dtype, between.count()), expected.made().values, between.dtype, "what lies between",
+                      {links.first.inputs[0]->dtype});
+        }
+    return taken;
+  }
+
+  std::mt19937_64 random{seed()};
+  sdk::Attrs by_tanh, to_bf16;
+};
+
+TEST_F(ChainDtypes, AreTakenOrRefused) {
+  std::map<std::string, int> taken;  // by chain
+  for (const Level& level : models().levels)
+    for (const galley_kernel* kernel : level.kernels)
+      if (std::strchr(kernel->op, '>')) taken.emplace(kernel->op, 0);
+  ASSERT_FALSE(taken.empty());
+  for (auto& [chain, count] : taken) {
+    const size_t cut = chain.find('>');
+    ASSERT_EQ(chain.find('>', cut + 1), chain.npos) << chain << ": this test knows chains of two links";
+    for (const TwoLinks& drawn : links_of(chain.substr(0, cut), chain.substr(cut + 1))) {
+      const auto offer = [&](const std::string& what, const std::function<void(TwoLinks&)>& change) {
+        SCOPED_TRACE(chain + " of dtype " + std::to_string(drawn.first.inputs[0]->dtype) + ", " + what +
+                     ", GALLEY_TEST_SEED=" + std::to_string(seed()));
+        TwoLinks links = drawn;
+        change(links);
+        if (links.inferred()) count += check(chain, links);
+      };
+      offer("as they are", [](TwoLinks&) {});
+      for (const bool second : {false, true}) {
+        const Problem& of = second ? drawn.second : drawn.first;
+        for (const Change& change : changes_of(of, second ? std::optional(drawn.place) : std::nullopt)) {
+          const InDtype asked(of, change.dtype);
+          offer((second ? "second, " : "first, ") + change.text(), [&](TwoLinks& links) {
+            Problem& problem = second ? links.second : links.first;
+            if (change.input) set_dtype(*problem.inputs[*change.input], change.dtype);
+            else asked.give(problem);
+          });
+        }
+      }
     }
-    check((change.input ? "input " + std::to_string(*change.input) : std::string("outputs")) + " in dtype " + std::to_string(change.dtype));
+    EXPECT_GT(count, 0) << chain << ": no kernel has taken any";
   }
 }
 

@@ -11,7 +11,7 @@
 namespace galley::test {
 namespace {
 
-enum class Between { NoMemory, Kept };
+using Between = Linked::Between;
 
 /// A product, and an activation of it.
 struct Links {
@@ -48,40 +48,13 @@ struct Made {
 Made make(const Level& level, const Links& links, int64_t off = 0) {
   const galley_kernel* const chain = level.kernel(std::string(links.product.op->name) + ">" + links.activation.op->name);
   if (!chain) return {GALLEY_UNSUPPORTED, "no chain", {}, {}};
-  Placed one(links.product, {}, off), two(links.activation, {}, off);
-  const bool kept = links.between == Between::Kept;
-  void* const between = kept ? one.outputs[0] : nullptr;
-  two.inputs[0] = between;
-  const auto nodes = [&](bool placed, const auto& use) {
-    const View first(links.product, placed ? one.inputs : std::vector<void*>(), placed ? std::vector{between} : std::vector<void*>(), {},
-                     false);
-    const View second(links.activation, placed ? two.inputs : std::vector<void*>(), placed ? two.outputs : std::vector<void*>(),
-                      links.access, false);
-    galley_node_view views[2] = {*first.node(), *second.node()};
-    galley_operand output = *views[0].outputs[0], input = *views[1].inputs[0];
-    output.name = input.name = "between";
-    output.flags = input.flags = kept ? 0 : GALLEY_OPERAND_NO_MEMORY;
-    const galley_operand* const outputs[] = {&output};
-    std::vector<const galley_operand*> inputs(views[1].inputs, views[1].inputs + views[1].n_inputs);
-    inputs[0] = &input;
-    views[0].outputs = outputs;
-    views[1].inputs = inputs.data();
-    use({&views[0], &views[1]});
-  };
-  Made made = {GALLEY_OK, "", {}, {}};
-  nodes(false, [&](const std::vector<const galley_node_view*>& planned) {
-    nodes(true, [&](const std::vector<const galley_node_view*>& placed) {
-      const Launch r = launch(chain, level.isa, planned, placed, links.access.empty() ? 2 : 1);
-      EXPECT_TRUE(r.workspace.intact() && r.constants.intact());
-      made.status = r.status;
-      made.text = r.text;
-    });
-  });
-  for (const Memory& m : one.memory) EXPECT_TRUE(m.intact());
-  for (const Memory& m : two.memory) EXPECT_TRUE(m.intact());
+  const Linked linked(links.product, links.activation, 0, links.between, off);
+  const Launch r = linked.run(chain, level.isa, links.access, links.access.empty() ? 2 : 1);
+  EXPECT_TRUE(r.workspace.intact() && r.constants.intact() && linked.intact());
+  Made made = {r.status, r.text, {}, {}};
   const Tensor &product = *links.product.outputs[0], &y = *links.activation.outputs[0];
-  if (kept) made.product = unpack(one.outputs[0], product.dtype, product.count());
-  made.y = unpack(two.outputs[0], y.dtype, y.count());
+  if (links.between == Between::Kept) made.product = unpack(linked.one.outputs[0], product.dtype, product.count());
+  made.y = unpack(linked.two.outputs[0], y.dtype, y.count());
   return made;
 }
 

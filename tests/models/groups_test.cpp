@@ -159,33 +159,20 @@ void expect_same_as_links(const Level& level, const std::string& links, const Pr
   const Execution read = alone(level, second);
   for (const bool kept : {true, false}) {
     SCOPED_TRACE(links + " of " + first.name + " and " + second.name + (kept ? ", kept" : ""));
-    Placed one(first), two(second);
-    std::memset(two.memory[place].data(), 0xFF, static_cast<size_t>(two.memory[place].bytes()));
-    void* const between = kept ? one.outputs[0] : nullptr;
-    const View first_view(first, one.inputs, {between}, {}, false);
-    two.inputs[place] = between;
-    const View second_view(second, two.inputs, two.outputs, {}, false);
-    // What lies between has one name, and no other operand has it.
-    galley_node_view nodes[2] = {*first_view.node(), *second_view.node()};
-    galley_operand output = *nodes[0].outputs[0], input = *nodes[1].inputs[place];
-    output.name = input.name = "between";
-    output.flags = input.flags = kept ? 0 : GALLEY_OPERAND_NO_MEMORY;
-    const galley_operand* const outputs[] = {&output};
-    std::vector<const galley_operand*> inputs(nodes[1].inputs, nodes[1].inputs + nodes[1].n_inputs);
-    inputs[place] = &input;
-    nodes[0].outputs = outputs;
-    nodes[1].inputs = inputs.data();
-    std::string text;
+    const Linked linked(first, second, place, kept ? Linked::Between::Kept : Linked::Between::NoMemory);
+    const Launch ran = linked.run(chain, level.isa);
+    EXPECT_TRUE(ran.workspace.intact() && ran.constants.intact());
     if ((kept && keeps == Keeps::No) || by_pairs(level, first)) {
-      EXPECT_EQ(run(chain, level.isa, {&nodes[0], &nodes[1]}, &text), GALLEY_UNSUPPORTED);
+      EXPECT_EQ(ran.status, GALLEY_UNSUPPORTED);
       continue;
     }
-    ASSERT_EQ(run(chain, level.isa, {&nodes[0], &nodes[1]}, &text), GALLEY_OK) << text;
-    EXPECT_TRUE(!kept || one.same(made));
-    for (size_t i = 0; i < two.memory.size(); ++i)
+    ASSERT_EQ(ran.status, GALLEY_OK) << ran.text;
+    EXPECT_TRUE(!kept || linked.one.same(made));
+    const std::vector<Memory>& memory = linked.two.memory;
+    for (size_t i = 0; i < memory.size(); ++i)
       if (i != place) {
         const Memory& other = i < read.inputs.size() ? read.inputs[i] : read.outputs[i - read.inputs.size()];
-        EXPECT_TRUE(two.memory[i].intact() && std::memcmp(two.memory[i].data(), other.data(), static_cast<size_t>(other.bytes())) == 0);
+        EXPECT_TRUE(memory[i].intact() && std::memcmp(memory[i].data(), other.data(), static_cast<size_t>(other.bytes())) == 0);
       }
   }
 }

@@ -39,6 +39,51 @@ galley_status run(const galley_kernel* kernel, const std::string& isa, const std
   return made.status;
 }
 
+Linked::Linked(const Problem& first, const Problem& second, size_t place_, Between between_, int64_t off)
+    : one(first, {}, off), two(second, {}, off), place(place_), between(between_) {
+  void*& made = one.outputs.empty() ? one.inputs[0] : one.outputs[0];
+  if (between == Between::NoMemory) made = nullptr;
+  std::memset(two.memory[place].data(), 0xFF, static_cast<size_t>(two.memory[place].bytes()));
+  two.inputs[place] = made;
+}
+
+Launch Linked::run(const galley_kernel* chain, const std::string& isa, const std::vector<uint32_t>& access, int times) const {
+  const bool updates = one.outputs.empty();
+  const std::vector<void*> none;
+  // What lies between has one name, and no other operand has it.
+  struct Nodes {
+    View first, second;
+    galley_node_view views[2];
+    galley_operand from, to;
+    std::vector<const galley_operand*> makes, reads;
+  };
+  const auto link = [&](Nodes& n) {
+    n.views[0] = *n.first.node(), n.views[1] = *n.second.node();
+    n.makes.assign(updates ? n.views[0].inputs : n.views[0].outputs,
+                   updates ? n.views[0].inputs + n.views[0].n_inputs : n.views[0].outputs + n.views[0].n_outputs);
+    n.reads.assign(n.views[1].inputs, n.views[1].inputs + n.views[1].n_inputs);
+    n.from = *n.makes[0], n.to = *n.reads[place];
+    n.from.name = n.to.name = "between";
+    if (between == Between::NoMemory) n.from.flags = n.to.flags = GALLEY_OPERAND_NO_MEMORY;
+    n.makes[0] = &n.from, n.reads[place] = updates ? &n.from : &n.to;
+    (updates ? n.views[0].inputs : n.views[0].outputs) = n.makes.data();
+    n.views[1].inputs = n.reads.data();
+  };
+  Nodes planned = {{one.problem, none, none, {}, false}, {two.problem, none, none, access, false}, {}, {}, {}, {}, {}};
+  Nodes placed = {
+      {one.problem, one.inputs, one.outputs, {}, false}, {two.problem, two.inputs, two.outputs, access, false}, {}, {}, {}, {}, {}};
+  link(planned);
+  link(placed);
+  return launch(chain, isa, {&planned.views[0], &planned.views[1]}, {&placed.views[0], &placed.views[1]}, times);
+}
+
+bool Linked::intact() const {
+  for (const Placed* node : {&one, &two})
+    for (const Memory& memory : node->memory)
+      if (!memory.intact()) return false;
+  return true;
+}
+
 const galley_kernel* chosen(const Level& level, const Problem& problem, const How& how) {
   const galley_kernel* best = nullptr;
   int64_t priority = 0;

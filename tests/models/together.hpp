@@ -22,6 +22,20 @@ struct Placed {
 galley_status run(const galley_kernel* kernel, const std::string& isa, const std::vector<const galley_node_view*>& nodes,
                   std::string* text);
 
+/// Two nodes as links of a chain: output 0 of the first, or, if it has none, input 0, which it updates, is input `place` of the second.
+struct Linked {
+  /// What lies between: in memory, where others may read it, or not.
+  enum class Between { Kept, NoMemory };
+  Linked(const Problem& first, const Problem& second, size_t place, Between between, int64_t off = 0);
+  /// One launch, or several. `access`: of the second one's outputs; all written where it is empty.
+  Launch run(const galley_kernel* chain, const std::string& isa, const std::vector<uint32_t>& access = {}, int times = 1) const;
+  bool intact() const;
+
+  Placed one, two;
+  size_t place;
+  Between between;
+};
+
 /// The kernel that the host chooses for a node, and what it computes.
 const galley_kernel* chosen(const Level& level, const Problem& problem, const How& how = {});
 Execution alone(const Level& level, const Problem& problem, const How& how = {});

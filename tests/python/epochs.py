@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import signal
+import struct
 import subprocess
 import time
 
@@ -54,6 +55,59 @@ facts = json.loads(run('data', 'once.lua', '--json', '--rows', 0, *SET).stdout)[
 check(tokens == facts['counted'], f'by tokens, too, an epoch sees each of them once: {tokens} of {facts["counted"]}')
 refused = run('plan', recipe('random.lua', model, 'data.random { }', rate, batch=2, length=32, epochs=1), code=2).stderr
 check('random.lua' in refused and 'has no epochs' in refused and 'steps = 1000' in refused, refused)
+
+
+# ---- The same metrics, and the rates, in TensorBoard's file -------------------------------------------------------------------------------
+
+
+def fields(message):
+    """{number: value} of a protocol buffer."""
+    out, at = {}, 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            value, shift, at = value | (byte & 0x7F) << shift, shift + 7, at + 1
+            if byte < 0x80:
+                return value
+    while at < len(message):
+        number, kind = divmod(varint(), 8)
+        if kind == 0:
+            out[number] = varint()
+            continue
+        size = {1: 8, 2: None, 5: 4}[kind] or varint()
+        out[number] = message[at:at + size]
+        at += size
+    return out
+
+
+def events(out):
+    """{(step, tag): number}."""
+    file, = pathlib.Path(out).glob('events.out.tfevents.*')
+    raw, at, found = file.read_bytes(), 0, {}
+    while at < len(raw):
+        size, = struct.unpack_from('<Q', raw, at)
+        event = fields(raw[at + 12:at + 12 + size])
+        at += size + 16
+        if 5 in event:
+            value = fields(fields(event[5])[1])
+            found[event[2], value[1].decode()], = struct.unpack('<f', value[2])
+    return found
+
+
+shown = trained('shown', accumulate, rate, data=held_out, steps=3, validate=dict(every=2))
+found = events('shown')
+for line in shown.lines:
+    wanted = {'validation/loss': line['validation_loss']} if 'validation_loss' in line else {
+        'train/loss': line['loss'], 'train/grad_norm': line['grad_norm'], 'train/lr': line['lr'], 'train/epoch': line['epoch'],
+        'speed/positions_per_second': line['positions'] / line['seconds'], 'speed/tokens_per_second': line['tokens'] / line['seconds']}
+    for tag, number in wanted.items():
+        got = found.pop((line['step'], tag), None)
+        check(got is not None and abs(got - number) <= 0.02 * abs(number), f'TensorBoard, step {line["step"]}: {tag} is {got}, not {number}')
+check(not found, f'TensorBoard has more than the metrics: {sorted(found)}')
+check(shown.lines[0]['tokens'] < shown.lines[0]['positions'], 'the two rates are the same')
 
 
 # ---- Interrupted at any step ------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import pathlib
 import shutil
 import struct
 
-from galley_test import batch_of, check, error, finish, fixtures, fresh_folder, from_config, from_folder, gradients, load, recipe, run, save, train, use
+from galley_test import batch_of, check, error, finish, fixtures, fresh_folder, from_config, from_folder, gradients, load, lua, recipe, run, save, train, use
 
 fresh_folder()
 gpt2, llama = fixtures / 'models' / 'gpt2-packed', fixtures / 'models' / 'llama-stored-bf16'
@@ -152,23 +152,56 @@ shutil.copy('full/model/config.json', 'large')
 
 save('large/model.safetensors', large)
 refused('export', 'large', '--dtype', 'f16', '--out', 'x', code=1, says=["'transformer.h.0.ln_1.weight', element 3", '100000', 'does not fit F16', 'bf16'])
+left = [pathlib.Path('x.tmp-0123456789abcdef'), pathlib.Path('x.tmp-of-mine')]
+for folder in left:
+    folder.mkdir()
+    (folder / 'model.safetensors').write_bytes(b'half')
+refused('export', 'large', '--dtype', 'f16', '--out', 'x', code=1, says=['does not fit F16'])
+check([folder.exists() for folder in left] == [False, True], 'what a killed export has left beside its folder is not removed, or more than that is')
+shutil.rmtree(left[1])
 check(not pathlib.Path('x').exists() and not [y for y in pathlib.Path('.').iterdir() if '.tmp' in y.name], 'an export that fails leaves something')
 
-# ---- Another base model than the run began with --------------------------------------------------------------------------------------------
-shutil.copytree(gpt2, 'base')
-text = 'data.text { files = { arg("text") }, tokenizer = "bytes", validation = 0.2 }'
-pathlib.Path('text.txt').write_text('one two three. ' * 200)
-vocabulary = json.loads((gpt2 / 'config.json').read_text())['vocab_size']
-data = 'data.random { }' if vocabulary < 256 else text
-on_base = recipe('on-base.lua', from_folder('base'), batch_of(gpt2 / 'batch.safetensors'), use('lora', rank=4), sgd, steps=2)
+# ---- An adapter's folder is sampled as the run and the merged model are --------------------------------------------------------------------
+pathlib.Path('text.txt').write_text('one two three four five six seven. ' * 200)
+run('tokenize', '--train', 'text.txt', '--vocab', 270, '--out', 'tokenizer')
+text = f'data.text {{ files = {{ {lua(pathlib.Path("text.txt"))} }}, tokenizer = {lua(pathlib.Path("tokenizer/tokenizer.json"))}, validation = 0.2 }}'
+tiny = from_config('llama', vocab_size=270, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
+                   max_position_embeddings=32)
+shape = dict(batch=2, length=32)
+train(recipe('make-base.lua', tiny, text, sgd, steps=2, **shape), 'make-base')
+shutil.move('make-base/model', 'base')
+on_base = recipe('on-base.lua', from_folder('base'), text, use('lora', rank=4, alpha=32, targets='all-linear'), use('adamw', lr=2e-2), steps=20, **shape)
 train(on_base, 'on-base')
 run('export', 'on-base', '--merge', '--out', 'on-base-merged')
+
+
+def sampled(*words):
+    folder = [] if pathlib.Path(words[0], 'run.toml').exists() else ['--length', 32]
+    return run('sample', *words, '--prompt', 'one two', '--tokens', 12, '--temperature', 0, *folder).stdout
+
+
+continued = sampled('on-base')
+check(sampled('on-base/adapter') == continued, "an adapter's folder continues a prompt otherwise than its run")
+check(sampled('on-base-merged') == continued, 'a merged model continues a prompt otherwise than its run')
+check(sampled('base') != continued, 'nothing is seen of the adapter')
+shutil.copytree('on-base/adapter', 'moved')
+refused('sample', 'moved', '--base', 'nowhere', '--prompt', 'a', says=['--base nowhere'])
+config = json.loads(pathlib.Path('moved/adapter_config.json').read_text())
+pathlib.Path('moved/adapter_config.json').write_text(json.dumps(config | {'base_model_name_or_path': 'org/base'}))
+refused('sample', 'moved', '--prompt', 'a', says=["'org/base' is not a folder here", '--base DIR'])
+check(sampled('moved', '--base', 'base') == continued, "--base of an adapter's folder")
+
+# ---- Another base model than the run began with --------------------------------------------------------------------------------------------
+loss = run('eval', 'on-base', '--json').stdout
 weights = load('base/model.safetensors')
 name = next(k for k in weights if 'attn' in k and k.endswith('.weight'))
 weights[name][2][0] += 0.25
+shutil.copy('base/model.safetensors', 'kept')
 save('base/model.safetensors', weights)
-for words in (('export', 'on-base', '--merge', '--out', 'x'), ('sample', 'on-base', '--prompt', 'a')):
+for words in (('export', 'on-base', '--merge', '--out', 'x'), ('sample', 'on-base', '--prompt', 'a'), ('eval', 'on-base')):
     refused(*words, says=['base/model.safetensors', f"tensor '{name}' is not what it was", 'the base model has changed', 'put the model'])
 refused('resume', 'on-base', says=['base model has changed', name])
 run('export', 'on-base', '--out', 'on-base-adapter')  # reads no base model
+shutil.copy('kept', 'base/model.safetensors')
+check(run('eval', 'on-base', '--json').stdout == loss, 'with the base model as it was, eval says something else')
 finish()

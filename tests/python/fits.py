@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What the README and docs/fits.md say of memory is what the planner says: the table of what fits which card, and the plan at the top. `tests/python/fits.py
---update`, with the variables of galley_test.py, writes both anew."""
+"""What the README and docs/ say of memory is what the planner says: the table of what fits which card, and the plans that they show. `tests/python/fits.py --update`,
+with the variables of galley_test.py, writes them anew."""
 import concurrent.futures
 import json
 import os
@@ -69,7 +69,7 @@ def between(text, name):
     return found.group(1) if found else sys.exit(f'FAILED: no <!-- {name} --> in the page')
 
 
-pages = {name: (source / name).read_text() for name in ('README.md', 'docs/fits.md')}
+pages = {name: (source / name).read_text() for name in ('README.md', 'docs/fits.md', 'docs/plan.md')}
 recorded = {}
 for line in between(pages['README.md'], 'fits').splitlines():
     cells = [x.strip() for x in line.split('|')[1:-1]]
@@ -85,12 +85,14 @@ for row, (at, size) in zip(rows, found):
     commands += f'| {row[0]} | {row[1]} | {size:.2f} GiB | {cards[at][1]} | `{command(*row, cards[at][0])}` |\n'
 commands = '| model | what is trained | memory | smallest card | command |\n|---|---|---|---|---|\n' + commands
 
-# The plan at the top of the README: what its command prints, up to the second memory.
-shown = between(pages['README.md'], 'plan')
-words = re.search(r'^    (galley plan .*)$', shown, re.M)
-words = words.group(1) if words else command('Llama-3.2-3B', 'LoRA, BF16', 1, 'rtx4090')
-plan = planned(words).split("\n  memory 'pinned'")[0].rstrip()
-made = {('README.md', 'plan'): f'    {words}\n\n```\n{plan}\n```\n', ('README.md', 'fits'): table, ('docs/fits.md', 'fits'): commands}
+made = {('README.md', 'fits'): table, ('docs/fits.md', 'fits'): commands}
+# A plan: what the command above it prints, up to the second memory.
+for page in ('README.md', 'docs/plan.md'):
+    words = re.search(r'^    (galley plan .*)$', between(pages[page], 'plan'), re.M)
+    if not words:
+        sys.exit(f'FAILED: {page}: no command in <!-- plan -->')
+    plan = planned(words.group(1)).split("\n  memory 'pinned'")[0].rstrip()
+    made[page, 'plan'] = f'    {words.group(1)}\n\n```\n{plan}\n```\n'
 for (page, name), text in made.items():
     if update:
         before, after = pages[page].split(f'<!-- {name} -->\n')[0], pages[page].split(f'<!-- /{name} -->\n')[1]

@@ -4,11 +4,11 @@ in each segment. reference_all.py has every pair and triple by itself."""
 import pathlib
 import shutil
 
-from galley_test import check, finish, fresh_folder
+from galley_test import binary, check, finish, fresh_folder, recipe, run
 
 fresh_folder()
-from reference_kit import (all_at_once, command, computes, discrete, dropout, everything, gpu, optimizers, others, planned, rests, segments,  # noqa: E402
-                           table)
+from reference_kit import (all_at_once, command, computes, data, discrete, dropout, everything, gpu, models, optimizers, others, planned, rests,  # noqa: E402
+                           segments, table, uses)
 
 families = ('gpt2', 'llama')
 for k, optimizer in enumerate(optimizers):
@@ -32,6 +32,18 @@ newest = sorted(pathlib.Path(label, 'state').iterdir())[-1]
 shutil.rmtree(newest)
 shutil.rmtree(pathlib.Path(label, 'adapter'))
 command(label, 'resume', label)
+
+# Kernels of a plugin from outside that are wrong: in training, and only where nothing is trained. Nothing else says so.
+wrong = ('--plugin-path', binary / 'tests' / 'plugins' / 'wrong-kernels')
+for family, says in (('llama', ['micro, instruction', "kernel 'rms_norm.wrong'", "plugin 'wrong-kernels'", "writes 'model.layers.0.", "the reference of op 'rms_norm'"]),
+                     ('gpt2', ['eval, instruction', "kernel 'gelu.wrong'", "plugin 'wrong-kernels'", "the reference of op 'gelu'"])):
+    path = recipe(f'wrong-{family}.lua', models[family], data, uses['adamw'], batch=2, length=12, steps=1, seed=9, validate=dict(every=1), kernels=['wrong-kernels'])
+    run('train', path, '--out', f'wrong-{family}', '--set', 'text=text.txt', *wrong)
+    for words in (['eval', f'wrong-{family}'], ['train', path, '--out', f'wrong-{family}-again', '--set', 'text=text.txt']):
+        said = run(*words, *wrong, '--reference', code=4).stderr
+        for part in says if words[0] == 'train' else says[1:]:
+            check(part in said, f'{family}, {words[0]}: {part!r} is not in: {said}')
+
 for segment in ('load', 'refresh', 'window', 'micro', 'update', 'eval', 'sample', 'frozen', 'trained'):
     check(segments[segment] > 0, f'no instruction of {segment} was compared')
 table()

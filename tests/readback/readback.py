@@ -27,29 +27,37 @@ def galley(*words, cwd=None):
     return done.stdout
 
 
-def validation_documents(run):
+def settings(recipe):
+    return [word for name, value in recipe['sets'].items() for word in ('--set', f'{name}={value}')]
+
+
+def parts(row):
+    """Where the documents of a row begin and end, padding as one of them."""
+    first, begin = row['first_key'], 0
+    for s in range(1, len(first) + 1):
+        if s == len(first) or first[s] != begin:
+            yield begin, s
+            begin = s
+
+
+def validation_documents(recipe):
     """The documents of the validation data as the run packs them: token ids and labels, which stand at the position that predicts them."""
-    recipe = tomllib.loads((run / 'run.toml').read_text())['recipe']
-    sets = [word for name, value in recipe['sets'].items() for word in ('--set', f'{name}={value}')]
-    shown = galley('data', recipe['path'], '--validation', '--rows', 1_000_000, '--json', *sets, cwd=recipe['working_directory'])
+    shown = galley('data', recipe['path'], '--validation', '--rows', 1_000_000, '--json', *settings(recipe), cwd=recipe['working_directory'])
     documents = []
     for row in map(json.loads, shown.splitlines()[1:]):
-        ids, labels, first = row['input_ids'], row['labels'], row['first_key']
-        begin = 0
-        for s in range(1, len(ids) + 1):
-            if s == len(ids) or first[s] != begin:
-                if any(x != NO_LABEL for x in labels[begin:s]):
-                    documents.append((ids[begin:s], labels[begin:s]))
-                begin = s
+        for begin, end in parts(row):
+            if any(x != NO_LABEL for x in row['labels'][begin:end]):
+                documents.append((row['input_ids'][begin:end], row['labels'][begin:end]))
     return documents
 
 
 @torch.no_grad()
-def loss_of(model, documents):
+def loss_of(model, documents, autocast=False):
     model.eval()
     total, count = 0.0, 0
     for ids, labels in documents:
-        logits = model(input_ids=torch.tensor([ids])).logits[0].double()
+        with torch.autocast('cpu', torch.bfloat16, enabled=autocast):
+            logits = model(input_ids=torch.tensor([ids])).logits[0].double()
         labels = torch.tensor(labels)
         total += torch.nn.functional.cross_entropy(logits, labels, ignore_index=NO_LABEL, reduction='sum').item()
         count += int((labels != NO_LABEL).sum())
@@ -79,51 +87,110 @@ def check_rounded(exact, folder, dtype):
         sys.exit(f'{folder}: not the F32 export rounded to {dtype}: {wrong[:3]}')
 
 
-def forms(run, scratch):
-    """What the run is exported as: a name, how it is loaded, and how far its loss may be from that of the run where this computes in F32."""
-    f32, bf16 = torch.float32, torch.bfloat16
+def changed(run, recipe, scratch, uses, model=None):
+    """The run's recipe with other options of strategies, or without them, and with another model: the words that a command takes. `uses`: in Lua, by name."""
+    path = scratch / 'changed.lua'
+    path.write_text('local plain_use, plain_model = use, model\n'
+                    f'local own = {{ {", ".join(f"{k} = {v}" for k, v in uses.items())} }}\n'
+                    'local function use(name) return function(x) if own[name] == false then return false end return plain_use(name)(own[name] or x) end end\n'
+                    + (f'local function model() return plain_model {{ path = {json.dumps(str(model))} }} end\n' if model else '')
+                    + (run / 'recipe.lua').read_text())
+    return [path, *settings(recipe)]
 
-    def export(dtype, *flags):
-        galley('export', run, *flags, '--dtype', dtype, '--out', scratch / dtype)
-        if dtype != 'f32':
-            check_rounded(scratch / 'f32', scratch / dtype, {'bf16': bf16, 'f16': torch.float16}[dtype])
+
+def loss_by_galley(run, recipe, scratch, uses, model=None):
+    words = changed(run, recipe, scratch, uses, model)
+    return json.loads(galley('eval', *words, '--json', cwd=recipe['working_directory']))['validation_loss']
+
+
+@torch.no_grad()
+def logits_apart(run, recipe, scratch):
+    """The largest difference between the logits that `galley gradients` writes for the adapter's folder, which names a dropout, and PEFT's in float64; that of PEFT in
+    F32; and the largest logit."""
+    from safetensors.torch import load_file
+    words = changed(run, recipe, scratch, {'lora': f'{{ path = {json.dumps(str(run / "adapter"))} }}', 'accumulate': 'false'})
+    galley('gradients', *words, '--logits', '--out', scratch / 'logits.safetensors', cwd=recipe['working_directory'])
+    logits = load_file(scratch / 'logits.safetensors')['logits']
+    rows = [json.loads(x) for x in galley('data', *words, '--rows', 1_000_000, '--json', cwd=recipe['working_directory']).splitlines()[1:]]
+    logits = logits.reshape(-1, len(rows[0]['input_ids']), logits.shape[-1])
+    of_galley = of_peft = largest = 0.0
+    exact, narrow = (load_adapter(run / 'adapter', dtype).eval() for dtype in (torch.float64, torch.float32))
+    for row, of in zip(rows, logits):
+        for begin, end in parts(row):
+            if all(x == NO_LABEL for x in row['labels'][begin:end]):
+                continue  # padding
+            ids = torch.tensor([row['input_ids'][begin:end]])
+            wanted, theirs = exact(input_ids=ids).logits[0], narrow(input_ids=ids).logits[0]
+            of_galley = max(of_galley, (of[begin:end] - wanted).abs().max().item())
+            of_peft = max(of_peft, (theirs - wanted).abs().max().item())
+            largest = max(largest, wanted.abs().max().item())
+    return of_galley, of_peft, largest
+
+
+def forms(run, scratch, narrow):
+    """What the run is exported as: a name, how it is loaded, how far its loss may be from that of the run where this computes in F32, and the folder, where it holds a
+    model. There is no bound for what rounding takes back of what a short run has changed: of weights that all were trained, and of a run that computed in F32."""
+    f32, bf16 = torch.float32, torch.bfloat16
     galley('export', run, '--out', scratch / 'own')
-    if not (scratch / 'own' / 'adapter_config.json').exists():
-        for dtype, bound in (('f32', 2e-5), ('bf16', 2e-2), ('f16', 2e-3)):
-            export(dtype)
-            yield f'model in {dtype}, computed in F32', lambda d=dtype: load_model(scratch / d, f32), bound
-        yield 'model in bf16, computed in BF16', lambda: load_model(scratch / 'bf16', bf16), 3e-2
-        return
-    yield 'adapter in PEFT, computed in F32', lambda: load_adapter(scratch / 'own', f32), 2e-5
-    yield 'adapter in PEFT, computed in BF16', lambda: load_adapter(scratch / 'own', bf16), 3e-2
-    for dtype, bound in (('f32', 2e-5), ('bf16', 2e-2), ('f16', 2e-3)):
-        export(dtype, '--merge')
-        yield f'merged in {dtype}, computed in F32', lambda d=dtype: load_model(scratch / d, f32), bound
-    yield 'merged in bf16, computed in BF16', lambda: load_model(scratch / 'bf16', bf16), 3e-2
+    adapter = (scratch / 'own' / 'adapter_config.json').exists()
+    if adapter:
+        yield 'adapter in PEFT, computed in F32', lambda: load_adapter(scratch / 'own', f32), 2e-5, None
+        yield 'adapter in PEFT, computed in BF16', lambda: load_adapter(scratch / 'own', bf16), 3e-2 if narrow else None, None
+    what, flags = ('merged', ['--merge']) if adapter else ('model', [])
+    for dtype, bound in (('f32', 2e-5 if adapter or not narrow else None), ('bf16', 3e-2 if adapter and narrow else None), ('f16', 2e-3 if adapter and narrow else None)):
+        folder = scratch / dtype
+        galley('export', run, *flags, '--dtype', dtype, '--out', folder)
+        if dtype != 'f32':
+            check_rounded(scratch / 'f32', folder, {'bf16': bf16, 'f16': torch.float16}[dtype])
+        yield f'{what} in {dtype}, computed in F32', lambda: load_model(folder, f32), bound, folder
+    yield f'{what} in bf16, computed in BF16', lambda: load_model(scratch / 'bf16', bf16), 3e-2 if adapter and narrow else None, None
 
 
 def read_back(run):
     """Whether all forms of the run agree with it."""
-    strategies = {x['name']: json.loads(x['options']) for x in tomllib.loads((run / 'run.toml').read_text())['strategies']}
+    record = tomllib.loads((run / 'run.toml').read_text())
+    strategies = {x['name']: json.loads(x['options']) for x in record['strategies']}
     narrow = next((o['compute'] for o in strategies.values() if o.get('compute') in ('bf16', 'fp16')), None)
     least = {'bf16': 3e-2, 'fp16': 3e-3, None: 0}[narrow]  # of the run's own 16 bit
     wanted = json.loads(galley('eval', run, '--json'))['validation_loss']
     metrics = [json.loads(x) for x in (run / 'metrics.jsonl').read_text().splitlines()]
     last = [x for x in metrics if 'validation_loss' in x][-1:]
-    documents = validation_documents(run)
+    documents = validation_documents(record['recipe'])
     tokens = sum(x != NO_LABEL for _, labels in documents for x in labels)
     print(f'{run}: {len(documents)} documents, {tokens} tokens that count; computed in {narrow or "f32"}')
-    print(f'  {"what":36} {"loss":>11} {"difference":>11} {"bound":>8}')
+    print(f'  {"what":36} {"loss":>11} {"difference":>11} {"bound":>8}')  # from the run; of a folder, from what transformers says of it
 
     def line(what, loss, bound):
-        far = abs(loss - wanted)
-        print(f'  {what:36} {loss:11.6f} {loss - wanted:+11.2e} {bound:8.0e}{"" if far <= bound else "   ABOVE ITS BOUND"}', flush=True)
-        return far <= bound
+        holds = bound is None or abs(loss - wanted) <= bound
+        print(f'  {what:36} {loss:11.6f} {loss - wanted:+11.2e} {"–" if bound is None else f"{bound:.0e}":>8}{"" if holds else "   ABOVE ITS BOUND"}', flush=True)
+        return holds
     print(f'  {"galley eval":36} {wanted:11.6f}')
     good = all([line(f'validation of the run, step {x["step"]}', x['validation_loss'], 0) for x in last if x['step'] == metrics[-1]['step']])
     with tempfile.TemporaryDirectory(dir=arguments.scratch) as scratch:
-        for what, load, bound in forms(run, pathlib.Path(scratch)):
-            good = line(what, loss_of(load(), documents), max(bound, least)) and good
+        if (run / 'adapter').exists():
+            recipe = record['recipe']
+            without = {'lora': f'{{ path = {json.dumps(str(run / "adapter"))}, dropout = 0 }}'}
+            good = line("the adapter's folder, dropout 0", loss_by_galley(run, recipe, pathlib.Path(scratch), without), 0) and good
+            if not narrow:
+                apart, theirs, largest = logits_apart(run, recipe, pathlib.Path(scratch))
+                bound = max(1e-4, 1e-5 * largest)
+                print(f'  logits up to {largest:.1f}, the adapter opened by path: {apart:.2e} from PEFT in float64 at most (PEFT in F32: {theirs:.2e}), '
+                      f'bound {bound:.1e}{"" if apart <= bound else "   ABOVE ITS BOUND"}', flush=True)
+                good = apart <= bound and good
+        if narrow == 'bf16':  # weights in F32 that are rounded where they are read, as the run does
+            if (run / 'adapter').exists():
+                model = load_adapter(run / 'adapter', torch.float32)
+            else:
+                galley('export', run, '--dtype', 'f32', '--out', pathlib.Path(scratch) / 'cast')
+                model = load_model(pathlib.Path(scratch) / 'cast', torch.float32)
+            good = line('in F32, under autocast to BF16', loss_of(model, documents, autocast=True), 3e-2) and good
+        for what, load, bound, folder in forms(run, pathlib.Path(scratch), narrow):
+            loss = loss_of(load(), documents)
+            good = line(what, loss, bound and max(bound, least)) and good
+            if folder:  # what galley says of the same folder, in F32
+                own = loss_by_galley(run, record['recipe'], pathlib.Path(scratch), {'lora': 'false', 'amp': 'false'}, folder)
+                print(f'  {"  galley eval of this folder, in F32":36} {own:11.6f} {own - loss:+11.2e} {2e-5:8.0e}{"" if abs(own - loss) <= 2e-5 else "   ABOVE ITS BOUND"}')
+                good = abs(own - loss) <= 2e-5 and good
     return good
 
 

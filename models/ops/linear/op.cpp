@@ -2,6 +2,9 @@
 //
 // x (…, K), W (N, K) as PyTorch's Linear stores it, or (K, N) with the attribute `transposed` as GPT-2's Conv1D does, b (N), y (…, N). A
 // frozen weight gets no dW and a frozen prefix no dx: each is a node of its own.
+#include <algorithm>
+#include <vector>
+
 #include "ops/check.hpp"
 
 namespace {
@@ -14,6 +17,45 @@ struct Extents {
 };
 
 bool transposed(const Node& n) { return n.i("transposed", 0) != 0; }
+
+struct Matrix {
+  const double* data;
+  int64_t row, column;  // how far apart these are
+  double at(int64_t i, int64_t j) const { return data[i * row + j * column]; }
+};
+
+/// C (m × n, row by row) += A (m × depth) · B (depth × n), each sum in the order of its terms, as the plain loops would make it. Both are
+/// copied in blocks that stay in cache, and 16 sums run side by side: references of wide models are made of little else.
+void add_product(int64_t m, int64_t n, int64_t depth, Matrix a, Matrix b, double* c) {
+  constexpr int64_t rows_at_once = 64, terms_at_once = 256, side_by_side = 16;
+  std::vector<double> of_a(rows_at_once * terms_at_once), of_b(terms_at_once * side_by_side);
+  for (int64_t i0 = 0; i0 < m; i0 += rows_at_once)
+    for (int64_t k0 = 0; k0 < depth; k0 += terms_at_once) {
+      const int64_t i1 = std::min(m, i0 + rows_at_once), terms = std::min(depth - k0, terms_at_once);
+      for (int64_t i = i0; i < i1; ++i)
+        for (int64_t k = 0; k < terms; ++k) of_a[static_cast<size_t>((i - i0) * terms + k)] = a.at(i, k0 + k);
+      for (int64_t j0 = 0; j0 < n; j0 += side_by_side) {
+        const int64_t columns = std::min(n - j0, side_by_side);
+        for (int64_t k = 0; k < terms; ++k)
+          for (int64_t j = 0; j < columns; ++j) of_b[static_cast<size_t>(k * side_by_side + j)] = b.at(k0 + k, j0 + j);
+        for (int64_t i = i0; i < i1; ++i) {
+          double sums[side_by_side] = {};
+          std::copy_n(c + i * n + j0, columns, sums);
+          const double *x = of_a.data() + (i - i0) * terms, *y = of_b.data();
+          for (int64_t k = 0; k < terms; ++k, y += side_by_side)
+            for (int64_t j = 0; j < side_by_side; ++j) sums[j] += x[k] * y[j];
+          std::copy_n(sums, columns, c + i * n + j0);
+        }
+      }
+    }
+}
+
+/// Wᵀ (K × N), as it is stored.
+Matrix weight_of(const Node& n, const Extents& e) {
+  const double* w = n.read<double>(1);
+  return transposed(n) ? Matrix{w, e.n, 1} : Matrix{w, 1, e.k};
+}
+
 const char* layout(const Node& n) { return transposed(n) ? " (transposed: K × N)" : " (N × K)"; }
 
 Extents weight(const Node& n) {
@@ -37,16 +79,12 @@ void shape(const Node& n, Shapes& out) {
 }
 
 void reference(const Node& n) {
-  const double *x = n.read<double>(0), *w = n.read<double>(1), *b = n.read<double>(2);
+  const double* b = n.read<double>(2);
   double* y = n.write<double>(0);
-  const auto [N, K] = weight(n);
-  const bool t = transposed(n);
-  for (int64_t r = 0; r < rows(n.in(0)); ++r)
-    for (int64_t j = 0; j < N; ++j) {
-      double sum = b ? b[j] : 0;
-      for (int64_t k = 0; k < K; ++k) sum += x[r * K + k] * (t ? w[k * N + j] : w[j * K + k]);
-      y[r * N + j] = sum;
-    }
+  const Extents e = weight(n);
+  const int64_t R = rows(n.in(0));
+  for (int64_t i = 0; i < R * e.n; ++i) y[i] = b ? b[i % e.n] : 0;
+  add_product(R, e.n, e.k, {n.read<double>(0), e.k, 1}, weight_of(n, e), y);
 }
 
 void gradient(Backward& b) {
@@ -77,16 +115,12 @@ void dx_shape(const Node& n, Shapes& out) {
 }
 
 void dx_reference(const Node& n) {
-  const double *dy = n.read<double>(0), *w = n.read<double>(1);
   double* dx = n.write<double>(0);
-  const auto [N, K] = weight(n);
-  const bool t = transposed(n);
-  for (int64_t r = 0; r < rows(n.in(0)); ++r)
-    for (int64_t k = 0; k < K; ++k) {
-      double sum = 0;
-      for (int64_t j = 0; j < N; ++j) sum += dy[r * N + j] * (t ? w[k * N + j] : w[j * K + k]);
-      dx[r * K + k] = sum;
-    }
+  const Extents e = weight(n);
+  const int64_t R = rows(n.in(0));
+  const Matrix w = weight_of(n, e);
+  std::fill_n(dx, R * e.k, 0.0);
+  add_product(R, e.k, e.n, {n.read<double>(0), e.n, 1}, {w.data, w.column, w.row}, dx);
 }
 
 // ---- dW: dy (…, N), x (…, K) ----
@@ -103,15 +137,12 @@ void dw_shape(const Node& n, Shapes& out) {
 }
 
 void dw_reference(const Node& n) {
+  const int64_t N = columns(n.in(0)), K = columns(n.in(1)), R = rows(n.in(0));
   const double *dy = n.read<double>(0), *x = n.read<double>(1);
   double* dw = n.write<double>(0);
-  const int64_t N = columns(n.in(0)), K = columns(n.in(1));
-  for (int64_t j = 0; j < N; ++j)
-    for (int64_t k = 0; k < K; ++k) {
-      double sum = 0;
-      for (int64_t r = 0; r < rows(n.in(0)); ++r) sum += dy[r * N + j] * x[r * K + k];
-      dw[transposed(n) ? k * N + j : j * K + k] = sum;
-    }
+  std::fill_n(dw, N * K, 0.0);
+  if (transposed(n)) add_product(K, N, R, {x, 1, K}, {dy, N, 1}, dw);
+  else add_product(N, K, R, {dy, 1, N}, {x, K, 1}, dw);
 }
 
 void dw_cost(const Node& n, galley_cost& out) {
