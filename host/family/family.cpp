@@ -92,21 +92,21 @@ void initializer(lua_State* L, int table, GraphTensor* t) {
   const int init = lua_gettop(L);
   if (lua_istable(L, init)) {
     lua_rawgeti(L, init, 1);
-    if (lua_isstring(L, -1)) t->initializer = lua_tostring(L, -1);
+    if (lua_isstring(L, -1)) t->initial.op = lua_tostring(L, -1);
     lua_pop(L, 1);
     lua_pushnil(L);
     while (lua_next(L, init)) {
       if (lua_type(L, -2) == LUA_TSTRING) {
         const std::string key = lua_tostring(L, -2);
-        if (lua_isinteger(L, -1)) t->attrs.set(key, static_cast<int64_t>(lua_tointeger(L, -1)));
-        else if (lua_type(L, -1) == LUA_TNUMBER) t->attrs.set(key, static_cast<double>(lua_tonumber(L, -1)));
-        else if (lua_isstring(L, -1)) t->attrs.set(key, std::string(lua_tostring(L, -1)));
+        if (lua_isinteger(L, -1)) t->initial.attrs.set(key, static_cast<int64_t>(lua_tointeger(L, -1)));
+        else if (lua_type(L, -1) == LUA_TNUMBER) t->initial.attrs.set(key, static_cast<double>(lua_tonumber(L, -1)));
+        else if (lua_isstring(L, -1)) t->initial.attrs.set(key, std::string(lua_tostring(L, -1)));
       }
       lua_pop(L, 1);
     }
   }
   lua_pop(L, 1);
-  if (const std::string op = string_field(L, table, "op"); !op.empty()) t->initializer = op;
+  if (const std::string op = string_field(L, table, "op"); !op.empty()) t->initial.op = op;
 }
 
 std::vector<std::string> strings(const Value& value) {
@@ -132,12 +132,12 @@ int make_parameter(lua_State* L) {
   if (b.model->random) {
     initializer(L, 2, &t);
   } else {
-    t.source = b.model->folder.string();
-    t.source_name = t.name;
+    t.source.path = b.model->folder.string();
+    t.source.name = t.name;
     lua_getfield(L, 2, "aliases");
-    t.source_aliases = strings(to_value(L, -1));
+    t.source.aliases = strings(to_value(L, -1));
     lua_pop(L, 1);
-    t.source_hint = string_field(L, 2, "hint");
+    t.source.hint = string_field(L, 2, "hint");
   }
   return push_tensor(L, b.graph->make(std::move(t)));
 }
@@ -219,13 +219,13 @@ int mark_block_input(lua_State* L) {
   return 0;
 }
 int mark_hidden(lua_State* L) {
-  building(L).graph->hidden = tensor_argument(L, 2);
+  building(L).graph->marks.hidden = tensor_argument(L, 2);
   return 0;
 }
 int mark_logits(lua_State* L) {
   Graph& graph = *building(L).graph;
-  graph.logits = tensor_argument(L, 2);
-  const galley_node made = graph.tensor(graph.logits).producer;
+  graph.marks.logits = tensor_argument(L, 2);
+  const galley_node made = graph.tensor(graph.marks.logits).producer;
   if (made && graph.node(made).op->flags & GALLEY_OP_LINEAR) graph.tensor(graph.node(made).inputs[1]).flags |= GALLEY_TENSOR_HEAD;
   return 0;
 }

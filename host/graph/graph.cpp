@@ -42,11 +42,11 @@ Graph::Graph(OpLookup ops, std::function<std::vector<std::string>()> op_names, i
   all.dtype = GALLEY_U8;
   all.shape = {0};
   all.kind = GALLEY_KIND_SCALAR;
-  scalars = *make(std::move(all));
+  scalars.tensor = *make(std::move(all));
   // All of them, whether or not a node asks: the host reads some, and writes the first.
   for (const ScalarShape& s : scalar_shapes) {
     (void)*scalar(s.which);
-    if (s.which == GALLEY_SCALAR_WINDOW_TOKENS) host_bytes = scalar_bytes;
+    if (s.which == GALLEY_SCALAR_WINDOW_TOKENS) scalars.host_bytes = scalars.bytes;
   }
 }
 
@@ -62,28 +62,28 @@ Result<galley_tensor> Graph::make(GraphTensor tensor) {
                           "look at the sizes in the configuration");
     elements_so_far *= extent;
   }
-  if (tensor.kind != GALLEY_KIND_TRANSIENT && by_name_.contains(tensor.name))
+  if (tensor.kind != GALLEY_KIND_TRANSIENT && names_.tensors.contains(tensor.name))
     return plugin_error("two tensors of the name '" + tensor.name + "'");
   if (tensor.shape.size() > GALLEY_MAX_RANK)
     return plugin_error("tensor '" + tensor.name + "' has rank " + std::to_string(tensor.shape.size()) + "; " +
                         std::to_string(GALLEY_MAX_RANK) + " is the most");
   tensor.id = tensors_.size() + 1;
   tensor.use = author.use;
-  by_name_.try_emplace(tensor.name, tensor.id);
+  names_.tensors.try_emplace(tensor.name, tensor.id);
   tensors_.push_back(std::move(tensor));
-  readers_.emplace_back();
+  wiring_.readers.emplace_back();
   return tensors_.back().id;
 }
 
 galley_tensor Graph::find(std::string_view name) const {
-  const auto it = by_name_.find(name);
-  return it == by_name_.end() ? 0 : it->second;
+  const auto it = names_.tensors.find(name);
+  return it == names_.tensors.end() ? 0 : it->second;
 }
 
 int64_t Graph::reserve(int64_t bytes) {
-  const int64_t offset = scalar_bytes;
-  scalar_bytes += (bytes + slot_stride - 1) / slot_stride * slot_stride;
-  tensor(scalars).shape = {scalar_bytes};
+  const int64_t offset = scalars.bytes;
+  scalars.bytes += (bytes + slot_stride - 1) / slot_stride * slot_stride;
+  tensor(scalars.tensor).shape = {scalars.bytes};
   return offset;
 }
 
@@ -93,27 +93,26 @@ Result<galley_tensor> Graph::in_block(const std::string& name, uint32_t dtype, i
   t.dtype = dtype;
   t.shape = {count};
   t.kind = GALLEY_KIND_SCALAR;
-  t.slice_of = scalars;
-  t.slice_offset = offset;
+  t.slice = {scalars.tensor, offset};
   return make(std::move(t));
 }
 
 Result<galley_tensor> Graph::in_host_block(const std::string& name, uint32_t dtype, int64_t count) {
-  const int64_t before = scalar_bytes, offset = host_bytes;
+  const int64_t before = scalars.bytes, offset = scalars.host_bytes;
   reserve(count * galley_dtype_bytes(dtype));
-  const int64_t bytes = scalar_bytes - before;
+  const int64_t bytes = scalars.bytes - before;
   for (GraphTensor& t : tensors_)
-    if (t.slice_of == scalars && t.slice_offset >= offset) t.slice_offset += bytes;
-  for (ScalarSlot& s : slots)
+    if (t.slice.of == scalars.tensor && t.slice.offset >= offset) t.slice.offset += bytes;
+  for (ScalarSlot& s : scalars.slots)
     if (s.offset >= offset) s.offset += bytes;
-  host_bytes += bytes;
+  scalars.host_bytes += bytes;
   return in_block(name, dtype, count, offset);
 }
 
 Result<galley_tensor> Graph::slot(ScalarSlot s, const std::string& name) {
   s.offset = reserve(s.bytes);
   s.tensor_name = name;
-  slots.push_back(s);
+  scalars.slots.push_back(s);
   return in_block(name, s.dtype, s.bytes / std::max<int64_t>(1, galley_dtype_bytes(s.dtype)), s.offset);
 }
 
@@ -150,8 +149,8 @@ Result<galley_node> Graph::append(const galley_op* op, std::string name, std::ve
   if (const std::string wrong = inputs_problem(*this, *op, inputs); !wrong.empty()) return plugin_error(wrong);
   for (const galley_tensor t : *outputs)
     if (t && !has(t)) return plugin_error(op_name + ": an output that is no tensor of this graph");
-  ++made_;
-  if (name.empty()) name = author.prefix + op_name + "." + std::to_string(made_);
+  ++names_.made;
+  if (name.empty()) name = author.prefix + op_name + "." + std::to_string(names_.made);
   outputs->resize(std::max<size_t>(outputs->size(), op->n_outputs), 0);
 
   bool infer = false;
@@ -192,27 +191,15 @@ Result<galley_node> Graph::append(const galley_op* op, std::string name, std::ve
     }
   }
   section(node.section).push_back(node.id);
-  if (node.section == Section::Forward) forward_names_.insert(node.name);
-  size_t order = node.id;
-  if (node.use != no_use && node.section == Section::Forward) {  // what a rewrite makes will be read in the middle of the model
-    order = 0;
-    for (const galley_tensor t : node.inputs) order = std::max(order, order_of(t));
-  }
-  order_.push_back(order);
-  for (const galley_tensor t : node.outputs) {
-    if (!t || tensor(t).producer) continue;
-    tensor(t).producer = node.id;
-    for (const galley_node n : readers_[t - 1])  // of a tensor that was there before
-      if (this->node(n).section == node.section) move_behind(n, order);
-  }
-  for (const galley_tensor t : node.inputs)
-    if (t && (readers_[t - 1].empty() || readers_[t - 1].back() != node.id)) readers_[t - 1].push_back(node.id);
+  if (node.section == Section::Forward) names_.forward_nodes.insert(node.name);
+  add_to_order(node);
+  for (const galley_tensor t : node.inputs) add_reader(t, node.id);
   nodes_.push_back(std::move(node));
   return nodes_.back().id;
 }
 
 Status Graph::check_node_name(const std::string& name) const {
-  if (author.section != Section::Forward || !forward_names_.contains(name)) return ok();
+  if (author.section != Section::Forward || !names_.forward_nodes.contains(name)) return ok();
   return plugin_error("two forward nodes of the name '" + name + "'", "random numbers are keyed by it: each node needs one of its own");
 }
 
@@ -220,14 +207,14 @@ std::vector<galley_tensor> Graph::saved() const {
   std::vector<galley_tensor> out;
   for (galley_tensor id = 1; id <= tensor_count(); ++id) {
     const GraphTensor& t = tensor(id);
-    if (!t.parameter_kind() || t.slice_of) continue;
-    if (export_model != (t.file.empty() ? GALLEY_EXPORT_OWN : GALLEY_EXPORT_MODEL)) out.push_back(id);
+    if (!t.parameter_kind() || t.slice.of) continue;
+    if (exports.model != (t.saved.file.empty() ? GALLEY_EXPORT_OWN : GALLEY_EXPORT_MODEL)) out.push_back(id);
   }
   return out;
 }
 
 std::string Graph::file_of(galley_tensor parameter) const {
-  const std::string& own = tensor(parameter).file;
+  const std::string& own = tensor(parameter).saved.file;
   return own.empty() ? "model/model.safetensors" : own;
 }
 
@@ -243,19 +230,19 @@ Status Graph::replace(galley_tensor from, galley_tensor to) {
   while (!pending.empty()) {
     const galley_node producer = tensor(pending.back()).producer;
     pending.pop_back();
-    if (!producer || producer == writer || (writer && order_[producer - 1] < order_[writer - 1])) continue;
+    if (!producer || producer == writer || (writer && wiring_.order[producer - 1] < wiring_.order[writer - 1])) continue;
     if (!makers.insert(producer).second) continue;
     for (const galley_tensor t : node(producer).inputs)
       if (t) pending.push_back(t);
   }
-  for (const galley_node n : std::vector(readers_[from - 1])) {
+  for (const galley_node n : std::vector(wiring_.readers[from - 1])) {
     if (node(n).section != author.section || makers.contains(n)) continue;
     for (size_t i = 0; i < node(n).inputs.size(); ++i)
       if (node(n).inputs[i] == from) set_input(n, i, to);
     move_behind(n, order_of(to));
   }
-  if (logits == from) logits = to;
-  if (hidden == from) hidden = to;
+  if (marks.logits == from) marks.logits = to;
+  if (marks.hidden == from) marks.hidden = to;
   if (tensor(from).flags & GALLEY_TENSOR_BLOCK_INPUT) {
     tensor(from).flags &= ~static_cast<uint64_t>(GALLEY_TENSOR_BLOCK_INPUT);
     tensor(to).flags |= GALLEY_TENSOR_BLOCK_INPUT;
@@ -263,7 +250,7 @@ Status Graph::replace(galley_tensor from, galley_tensor to) {
   return ok();
 }
 
-size_t Graph::order_of(galley_tensor t) const { return t && tensor(t).producer ? order_[tensor(t).producer - 1] : 0; }
+size_t Graph::order_of(galley_tensor t) const { return t && tensor(t).producer ? wiring_.order[tensor(t).producer - 1] : 0; }
 
 /// Of what lies behind `n`, only nodes that stand before the new place move: where a few nodes were put between a node and its readers, none.
 void Graph::move_behind(galley_node n, size_t order) {
@@ -271,16 +258,37 @@ void Graph::move_behind(galley_node n, size_t order) {
   while (!pending.empty()) {
     const galley_node moved = pending.back();
     pending.pop_back();
-    if (order_[moved - 1] >= order) continue;
-    order_[moved - 1] = order;
+    if (wiring_.order[moved - 1] >= order) continue;
+    wiring_.order[moved - 1] = order;
     for (const galley_tensor t : node(moved).outputs)
-      if (t) pending.insert(pending.end(), readers_[t - 1].begin(), readers_[t - 1].end());
+      if (t) pending.insert(pending.end(), wiring_.readers[t - 1].begin(), wiring_.readers[t - 1].end());
   }
+}
+
+void Graph::add_to_order(const GraphNode& added) {
+  size_t order = added.id;
+  if (added.use != no_use && added.section == Section::Forward) {  // what a rewrite makes will be read in the middle of the model
+    order = 0;
+    for (const galley_tensor t : added.inputs) order = std::max(order, order_of(t));
+  }
+  wiring_.order.push_back(order);
+  for (const galley_tensor t : added.outputs) {
+    if (!t || tensor(t).producer) continue;
+    tensor(t).producer = added.id;
+    for (const galley_node n : wiring_.readers[t - 1])  // of a tensor that was there before
+      if (node(n).section == added.section) move_behind(n, order);
+  }
+}
+
+void Graph::add_reader(galley_tensor t, galley_node n) {
+  if (!t) return;
+  std::vector<galley_node>& readers = wiring_.readers[t - 1];
+  if (readers.empty() || readers.back() != n) readers.push_back(n);
 }
 
 void Graph::set_input(galley_node n, size_t input, galley_tensor t) {
   node(n).inputs[input] = t;
-  if (t && (readers_[t - 1].empty() || readers_[t - 1].back() != n)) readers_[t - 1].push_back(n);
+  add_reader(t, n);
 }
 
 void Graph::sort(Section s) {
@@ -315,7 +323,7 @@ void Graph::sort(Section s) {
     }
   }
   nodes = std::move(sorted);
-  for (size_t i = 0; i < nodes.size(); ++i) order_[nodes[i] - 1] = i + 1;
+  for (size_t i = 0; i < nodes.size(); ++i) wiring_.order[nodes[i] - 1] = i + 1;
 }
 
 Result<std::vector<galley_shape>> infer_shapes(const galley_op* op, const galley_node_view* node) {

@@ -25,6 +25,41 @@ namespace galley {
 /// Who makes a tensor or node: index into the recipe's strategies, or the model itself (and the host).
 inline constexpr int no_use = -1;
 
+/// How a tensor's first bytes are made.
+struct Initial {
+  std::string op;  ///< "": zeros
+  std::vector<galley_tensor> inputs;
+  AttrList attrs;
+};
+
+/// The file that a tensor's first bytes are read from.
+struct SourceFile {
+  std::string path;                  ///< a safetensors file or model folder; "": they are made
+  std::string name;                  ///< in the file
+  std::vector<std::string> aliases;  ///< other names that it may have there
+  std::string hint;                  ///< the next step where the file has none of the names, or has several and they differ
+};
+
+/// Where a parameter is saved: below the run's folder, by which name; "": with the model, by its own.
+struct SavedAs {
+  std::string file, name;
+};
+
+/// How a tensor's numbers lie in memory, by claims and casts. GraphTensor::dtype is what nodes read.
+struct Storage {
+  uint32_t kept_dtype = 0;       ///< a frozen parameter may be kept in 16 bit only: this is the dtype then; 0: it is kept in its own
+  std::string format;            ///< its name; "": plain
+  AttrList attrs;                ///< the format's options
+  std::string placement;         ///< a memory class; "": where kernels compute
+  galley_tensor numbers_of = 0;  ///< of a view: the tensor whose numbers these are, in this one's dtype; it has no bytes of its own
+};
+
+/// A range of another tensor (step scalars): bytes from its begin.
+struct Slice {
+  galley_tensor of = 0;
+  int64_t offset = 0;
+};
+
 struct GraphTensor {
   galley_tensor id = 0;
   std::string name;
@@ -36,27 +71,14 @@ struct GraphTensor {
   int use = no_use;
   galley_tensor parameter = 0;  ///< of a gradient or a state: whose
   galley_tensor gradient = 0;   ///< of a parameter that is trained: its buffer
-  // Where its first bytes come from.
-  std::string initializer;  ///< an op; "": zeros
-  std::vector<galley_tensor> initializer_inputs;
-  AttrList attrs;
-  std::string source, source_name;          ///< a safetensors file or model folder, and the name in it
-  std::vector<std::string> source_aliases;  ///< other names that it may have there
-  std::string source_hint;                  ///< the next step where the file has none of the names, or has several and they differ
-  // Where it is saved.
-  std::string file, file_name;
-  galley_tensor numbers_of = 0;  ///< of a view: the tensor whose numbers these are, in this one's dtype; it has no bytes of its own
-  // A range of another tensor (step scalars): bytes from its begin.
-  galley_tensor slice_of = 0;
-  int64_t slice_offset = 0;
-  bool immediate = false;  ///< of a gradient: lives until its last contribution, where its parameter is updated
-  bool unused = false;     ///< what it was made for is not part of this program
-  // Decided by claims.
-  uint32_t kept_dtype = 0;  ///< a frozen parameter may be kept in 16 bit only: this is the dtype then; 0: it is kept in its own
-  std::string storage;      ///< a format's name; "": plain
-  AttrList storage_attrs;   ///< its options
-  std::string placement;    ///< a memory class; "": where kernels compute
-  int update_use = no_use;  ///< the strategy that updates it
+  int update_use = no_use;      ///< of a parameter that is trained: the strategy that updates it
+  bool immediate = false;       ///< of a gradient: lives until its last contribution, where its parameter is updated
+  bool unused = false;          ///< what it was made for is not part of this program
+  Initial initial;
+  SourceFile source;
+  SavedAs saved;
+  Storage storage;
+  Slice slice;
 
   int64_t count() const { return elements(shape); }
   int64_t bytes() const { return count() * galley_dtype_bytes(dtype); }
@@ -76,6 +98,14 @@ struct Author {
   std::string prefix = {};  ///< put before names that the graph makes itself
 };
 
+/// What a node computes in, by claims.
+struct Products {
+  uint32_t dtype = 0;  ///< of its products; 0: nobody has claimed it
+  bool tf32 = false;   ///< products of F32 may be made in TF32
+  int use = no_use;    ///< who has claimed it
+  int64_t weights = GALLEY_WEIGHTS_DERIVED;
+};
+
 struct GraphNode {
   galley_node id = 0;
   const galley_op* op = nullptr;
@@ -90,11 +120,7 @@ struct GraphNode {
   int use = no_use;
   Section section = Section::Forward;
   galley_node origin = 0;  ///< of a backward node: the forward node it is the gradient of
-  // Decided by claims.
-  uint32_t compute = 0;      ///< the dtype of its products; 0: nobody has claimed it
-  bool tf32 = false;         ///< products of F32 may be made in TF32
-  int compute_use = no_use;  ///< who has
-  int64_t weights = GALLEY_WEIGHTS_DERIVED;
+  Products products;
 };
 
 /// "f32(2, 8)", for messages and dumps.
@@ -127,6 +153,37 @@ struct ExportedValue {
 struct ConfigKey {
   std::string key, json;
   int use = no_use;
+};
+
+/// The block of step scalars.
+struct ScalarBlock {
+  galley_tensor tensor = 0;
+  std::vector<ScalarSlot> slots;
+  int64_t bytes = 0;
+  int64_t host_bytes = 0;       ///< of them, the first: what the host writes
+  int64_t scheduled_from = -1;  ///< in the block: the applied step that the first value of each schedule is for; -1: no option has one
+};
+
+/// What the host looks at after each step.
+struct Signals {
+  std::vector<Reported> reports;
+  std::vector<Stop> stops;
+};
+
+/// What strategies say of the files that a run writes.
+struct Exports {
+  uint32_t model = GALLEY_EXPORT_BOTH;  ///< which parameters
+  std::vector<ExportedValue> values;
+  std::set<galley_tensor> in_format;  ///< these parameters are saved as the components of their formats
+  std::vector<Document> documents;
+  std::vector<ConfigKey> config;
+};
+
+/// Tensors of the model that passes look for.
+struct HeadMarks {
+  galley_tensor logits = 0;    ///< marked by the family
+  galley_tensor hidden = 0;    ///< likewise, the last hidden state: where the head begins
+  galley_tensor position = 0;  ///< written by the host: the row to sample from
 };
 
 class Graph {
@@ -204,23 +261,13 @@ class Graph {
   /// Makes the scalar of an option: set by the pass that knows the strategies.
   std::function<Result<ScalarSlot>(int use, const std::string& option)> option_slot;
 
-  galley_tensor scalars = 0;  ///< the block
-  std::vector<ScalarSlot> slots;
-  int64_t scalar_bytes = 0;
-  int64_t host_bytes = 0;       ///< of them, the first: what the host writes
-  int64_t scheduled_from = -1;  ///< in the block: the applied step that the first value of each schedule is for; -1: no option has one
-  std::vector<Document> documents;
-  std::vector<ExportedValue> exported, evaluated;
-  std::set<galley_tensor> exported_in_format;  ///< these parameters are saved as the components of their formats
-  std::vector<ConfigKey> config;
-  std::vector<Reported> reports;
-  std::vector<Stop> stops;
-  std::optional<Error> refused;  ///< the last verb that was refused: whose fault it is when the plugin's call then fails
-  uint32_t export_model = GALLEY_EXPORT_BOTH;
-  galley_tensor logits = 0;                ///< marked by the family
-  galley_tensor position = 0;              ///< written by the host: the row to sample from
-  galley_tensor hidden = 0;                ///< the last hidden state: where the head begins
+  HeadMarks marks;
+  ScalarBlock scalars;
+  Signals signals;
+  Exports exports;
+  std::vector<ExportedValue> evaluated;
   std::vector<std::string> ignored_files;  ///< patterns of tensors in the model's files that are not read
+  std::optional<Error> refused;            ///< the last verb that was refused: whose fault it is when the plugin's call then fails
 
   static const galley_graph_verbs* verbs();
   static const galley_graph_reader* reader();
@@ -228,27 +275,46 @@ class Graph {
 
  private:
   Result<galley_tensor> slot(ScalarSlot slot, const std::string& name);
-  OpLookup ops_;
-  std::function<std::vector<std::string>()> op_names_;
-  std::deque<GraphTensor> tensors_;  // deques: pointers handed to plugins stay good
-  std::deque<GraphNode> nodes_;
-  std::vector<std::vector<galley_node>> readers_;  ///< by tensor less 1: the nodes that read it, and some that did once
-  /// By node less 1, for replace(): while strategies rewrite the model, no node has a lower number than one whose output it reads. What a
-  /// rewrite makes shares the number of the last node that it reads, so that nothing behind it has to move when it comes to be read there.
-  std::vector<size_t> order_;
+
+  /// Who reads a tensor, and the order of nodes, as far as replace() needs it.
+  struct Wiring {
+    std::vector<std::vector<galley_node>> readers;  ///< by tensor less 1: the nodes that read it, and some that did once
+    /// By node less 1: while strategies rewrite the model, no node has a lower number than one whose output it reads. What a rewrite makes
+    /// shares the number of the last node that it reads, so that nothing behind it has to move when it comes to be read there.
+    std::vector<size_t> order;
+  };
   size_t order_of(galley_tensor t) const;  ///< its producer's
   void move_behind(galley_node n, size_t order);
-  std::map<std::string, galley_tensor, std::less<>> by_name_;
-  std::set<std::string> forward_names_;  // of nodes
-  std::array<std::vector<galley_node>, section_names.size()> sections_;
+  void add_reader(galley_tensor t, galley_node n);
+  void add_to_order(const GraphNode& node);
+
+  struct Names {
+    std::map<std::string, galley_tensor, std::less<>> tensors;
+    std::set<std::string> forward_nodes;
+    size_t made = 0;  ///< so many nodes: part of the names that the graph makes itself
+  };
+  struct Rates {
+    std::map<galley_tensor, double> factors;
+    std::set<galley_tensor> asked;  ///< parameters whose update has asked for its rate
+  };
+  /// The block of each tensor's first reader, in a forward section of so many nodes.
+  struct Blocks {
+    std::map<galley_tensor, int64_t> of;
+    size_t nodes = 0;
+  };
+
+  OpLookup ops_;
+  std::function<std::vector<std::string>()> op_names_;
   int64_t rows_ = 0;
   int64_t length_ = 0;
-  size_t made_ = 0;
-  std::map<galley_tensor, double> rate_factors_;
-  std::set<galley_tensor> rated_;  // parameters whose update has asked for its rate
-  mutable size_t next_ = 0;        // where next_node answered last
-  std::map<galley_tensor, int64_t> blocks_;
-  size_t blocks_seen_ = 0;
+  std::deque<GraphTensor> tensors_;  // deques: pointers handed to plugins stay good
+  std::deque<GraphNode> nodes_;
+  std::array<std::vector<galley_node>, section_names.size()> sections_;
+  Wiring wiring_;
+  Names names_;
+  Rates rates_;
+  Blocks blocks_;
+  mutable size_t next_ = 0;  // where next_node answered last
 };
 
 /// A node with its operands' descriptions, as ops see it; null: an operand that is absent. Owns what the view points to; the tensors must

@@ -25,9 +25,9 @@ Result<galley_tensor> Graph::rate(const std::string& name, galley_tensor paramet
   if (!has(parameter) || !tensor(parameter).parameter_kind()) return plugin_error("rate: no such parameter");
   // The plain rate has a slot in any case: it is the run's learning rate in the metrics.
   const galley_tensor plain = TRY(option(name));
-  rated_.insert(parameter);
-  const auto scaled = rate_factors_.find(parameter);
-  return scaled == rate_factors_.end() || scaled->second == 1 ? plain : option(name, scaled->second);
+  rates_.asked.insert(parameter);
+  const auto scaled = rates_.factors.find(parameter);
+  return scaled == rates_.factors.end() || scaled->second == 1 ? plain : option(name, scaled->second);
 }
 
 Status Graph::scale_rate(galley_tensor parameter, double factor) {
@@ -35,9 +35,9 @@ Status Graph::scale_rate(galley_tensor parameter, double factor) {
   const std::string& name = tensor(parameter).name;
   if (!std::isfinite(factor) || factor < 0)
     return plugin_error("scale_rate: the rate of '" + name + "' cannot be multiplied by " + std::to_string(factor));
-  if (rated_.contains(parameter))
+  if (rates_.asked.contains(parameter))
     return plugin_error("scale_rate: the update of '" + name + "' has been built", "call it before GALLEY_STAGE_STEP");
-  const auto [at, fresh] = rate_factors_.try_emplace(parameter, factor);
+  const auto [at, fresh] = rates_.factors.try_emplace(parameter, factor);
   if (!fresh) at->second *= factor;
   return ok();
 }
@@ -54,9 +54,9 @@ Status Graph::report(galley_tensor t, const std::string& name) {
     return plugin_error("report: '" + name + "' is no name of a metric: lower-case letters, digits, '_', '.' and '/'");
   if (std::find(std::begin(taken), std::end(taken), name) != std::end(taken))
     return plugin_error("report: every line of metrics has a '" + name + "' already");
-  for (const Reported& other : reports)
+  for (const Reported& other : signals.reports)
     if (other.name == name) return plugin_error("report: two tensors are reported as '" + name + "'");
-  reports.push_back({t, name, author.use});
+  signals.reports.push_back({t, name, author.use});
   return ok();
 }
 
@@ -79,15 +79,15 @@ int64_t Graph::block_of(galley_tensor t) {
   const galley_tensor owner = x.parameter ? x.parameter : t;
   // The first reader's, found for all tensors at once.
   const std::vector<galley_node>& nodes = section(Section::Forward);
-  if (blocks_seen_ != nodes.size()) {
-    blocks_.clear();
+  if (blocks_.nodes != nodes.size()) {
+    blocks_.of.clear();
     for (const galley_node n : nodes)
       for (const galley_tensor in : node(n).inputs)
-        if (in) blocks_.try_emplace(in, node(n).block);
-    blocks_seen_ = nodes.size();
+        if (in) blocks_.of.try_emplace(in, node(n).block);
+    blocks_.nodes = nodes.size();
   }
-  const auto found = blocks_.find(owner);
-  return found == blocks_.end() ? -1 : found->second;
+  const auto found = blocks_.of.find(owner);
+  return found == blocks_.of.end() ? -1 : found->second;
 }
 
 }  // namespace galley

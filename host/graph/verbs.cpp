@@ -43,16 +43,16 @@ std::string shown(const std::string& text) { return quoted(printable(text, Lines
 bool is_plain(const std::string& text) { return printable(text, Lines::Escape) == text; }
 
 std::string initializer_problem(const Graph& graph, const GraphTensor& t) {
-  if (t.initializer.empty()) return t.initializer_inputs.empty() ? "" : "inputs of an initializer, and no initializer";
-  const galley_op* op = graph.op(t.initializer);
-  if (!op) return "no plugin provides the op " + quoted(t.initializer) + " that is to initialize it";
-  if (op->n_outputs != 1) return "its initializer " + quoted(t.initializer) + " has " + std::to_string(op->n_outputs) + " outputs";
-  for (const galley_tensor in : t.initializer_inputs) {
+  if (t.initial.op.empty()) return t.initial.inputs.empty() ? "" : "inputs of an initializer, and no initializer";
+  const galley_op* op = graph.op(t.initial.op);
+  if (!op) return "no plugin provides the op " + quoted(t.initial.op) + " that is to initialize it";
+  if (op->n_outputs != 1) return "its initializer " + quoted(t.initial.op) + " has " + std::to_string(op->n_outputs) + " outputs";
+  for (const galley_tensor in : t.initial.inputs) {
     const uint32_t kind = graph.has(in) ? graph.tensor(in).kind : 0;
     if (kind != GALLEY_KIND_PARAMETER && kind != GALLEY_KIND_CONSTANT && kind != GALLEY_KIND_STATE)
       return "its initializer reads what is not there when the run begins: parameters, states and constants made before it are";
   }
-  const std::string wrong = inputs_problem(graph, *op, t.initializer_inputs);
+  const std::string wrong = inputs_problem(graph, *op, t.initial.inputs);
   return wrong.empty() ? "" : "its initializer " + wrong;
 }
 
@@ -82,14 +82,15 @@ galley_status tensor_make(galley_graph* g, const galley_tensor_desc* from, galle
     t.dtype = desc.dtype;
     t.kind = desc.kind;
     t.flags = desc.flags & ~static_cast<uint64_t>(GALLEY_TENSOR_TRAINABLE);
-    t.initializer = text_or_empty(desc.initializer);
-    t.initializer_inputs.assign(desc.initializer_inputs, desc.initializer_inputs + desc.n_initializer_inputs);
+    t.initial.op = text_or_empty(desc.initializer);
+    t.initial.inputs.assign(desc.initializer_inputs, desc.initializer_inputs + desc.n_initializer_inputs);
     if (const std::string wrong = initializer_problem(graph_of(g), t); !wrong.empty()) return refuse(g, error, who + ": " + wrong);
-    if (Status status = t.attrs.add(desc.attrs, desc.n_attrs); !status.ok()) return refuse(g, error, who + ": " + status.error().cause);
-    t.source = text_or_empty(desc.source);
-    t.source_name = text_or_empty(desc.source_name);
-    t.file = text_or_empty(desc.file);
-    t.file_name = text_or_empty(desc.file_name);
+    if (Status status = t.initial.attrs.add(desc.attrs, desc.n_attrs); !status.ok())
+      return refuse(g, error, who + ": " + status.error().cause);
+    t.source.path = text_or_empty(desc.source);
+    t.source.name = text_or_empty(desc.source_name);
+    t.saved.file = text_or_empty(desc.file);
+    t.saved.name = text_or_empty(desc.file_name);
     if (desc.parameter && (!graph_of(g).has(desc.parameter) || !graph_of(g).tensor(desc.parameter).parameter_kind()))
       return refuse(g, error, who + " is said to belong to what is no parameter");
     t.parameter = desc.parameter;
@@ -222,30 +223,33 @@ galley_status report(galley_graph* g, galley_tensor tensor, const char* name, ga
   });
 }
 
+enum class StandsIn : uint8_t { Files, Evaluation };
+
 /// A verb that lets a tensor stand for a parameter: to save it, any; to evaluate, a state, and only one.
 galley_status stands_for(galley_graph* g, const char* verb, galley_tensor parameter, galley_tensor value, galley_error* error,
-                         std::vector<ExportedValue> Graph::*list) {
+                         StandsIn where) {
   return guarded(g, error, [&] {
     Graph& graph = graph_of(g);
     const std::string who = verb;
-    const bool evaluates = list == &Graph::evaluated;
+    const bool evaluates = where == StandsIn::Evaluation;
+    std::vector<ExportedValue>& list = evaluates ? graph.evaluated : graph.exports.values;
     if (!graph.has(parameter) || !graph.has(value)) return refuse(g, error, who + ": no such tensor");
     const GraphTensor &from = graph.tensor(parameter), &to = graph.tensor(value);
     if (!from.parameter_kind()) return refuse(g, error, who + ": " + quoted(from.name) + " is no parameter");
     if (evaluates && to.kind != GALLEY_KIND_STATE) return refuse(g, error, who + ": " + quoted(to.name) + " is no state");
     if (from.shape != to.shape) return refuse(g, error, who + ": " + quoted(to.name) + " has not the shape of " + quoted(from.name));
-    for (const ExportedValue& other : graph.*list) {
+    for (const ExportedValue& other : list) {
       const GraphTensor& taken = graph.tensor(other.value);
       if (evaluates && other.parameter == parameter)
         return refuse(g, error, who + ": " + quoted(taken.name) + " stands for " + quoted(from.name) + " already");
     }
-    (graph.*list).push_back({parameter, value});
+    list.push_back({parameter, value});
     return GALLEY_OK;
   });
 }
 
 galley_status eval_as(galley_graph* g, galley_tensor parameter, galley_tensor value, galley_error* error) {
-  return stands_for(g, "eval_as", parameter, value, error, &Graph::evaluated);
+  return stands_for(g, "eval_as", parameter, value, error, StandsIn::Evaluation);
 }
 
 galley_status document(galley_graph* g, const char* file, const char* text, galley_error* error) {
@@ -254,20 +258,20 @@ galley_status document(galley_graph* g, const char* file, const char* text, gall
     if (!text) return refuse(g, error, "document " + quoted(path) + " has no text");
     if (const std::string wrong = saved_file_problem(path, Saved::Document); !wrong.empty())
       return refuse(g, error, "document " + shown(path) + " " + wrong);
-    graph_of(g).documents.push_back({path, text, graph_of(g).author.use});
+    graph_of(g).exports.documents.push_back({path, text, graph_of(g).author.use});
     return GALLEY_OK;
   });
 }
 
 galley_status export_as(galley_graph* g, galley_tensor parameter, galley_tensor value, galley_error* error) {
-  return stands_for(g, "export_as", parameter, value, error, &Graph::exported);
+  return stands_for(g, "export_as", parameter, value, error, StandsIn::Files);
 }
 
 galley_status export_stored(galley_graph* g, galley_tensor parameter, galley_error* error) {
   return guarded(g, error, [&] {
     Graph& graph = graph_of(g);
     if (!graph.has(parameter) || !graph.tensor(parameter).parameter_kind()) return refuse(g, error, "export_stored: no such parameter");
-    graph.exported_in_format.insert(parameter);
+    graph.exports.in_format.insert(parameter);
     return GALLEY_OK;
   });
 }
@@ -275,7 +279,7 @@ galley_status export_stored(galley_graph* g, galley_tensor parameter, galley_err
 galley_status export_model(galley_graph* g, uint32_t what, galley_error* error) {
   return guarded(g, error, [&] {
     if (what > GALLEY_EXPORT_MODEL) return refuse(g, error, "export_model: no such choice " + std::to_string(what));
-    graph_of(g).export_model = what;
+    graph_of(g).exports.model = what;
     return GALLEY_OK;
   });
 }
@@ -287,10 +291,10 @@ galley_status config(galley_graph* g, const char* key, const char* json, galley_
     if (name.empty()) return refuse(g, error, "config: no key");
     if (!json) return refuse(g, error, "config: " + quoted(name) + " has no value");
     if (const Result<Value> parsed = parse_json(json, "config: " + name); !parsed) return refuse(g, error, parsed.error().cause);
-    for (const ConfigKey& other : graph.config)
+    for (const ConfigKey& other : graph.exports.config)
       if (other.key == name && other.json != json)
         return refuse(g, error, "config: " + quoted(name) + " is set to " + other.json + " already, not " + json);
-    graph.config.push_back({name, json, graph.author.use});
+    graph.exports.config.push_back({name, json, graph.author.use});
     return GALLEY_OK;
   });
 }
@@ -310,7 +314,7 @@ galley_status stop_if(galley_graph* g, galley_tensor flag, const char* cause, co
     const GraphTensor& x = graph.tensor(flag);
     if (x.count() != 1 || x.dtype != GALLEY_I32) return refuse(g, error, "stop_if: " + quoted(x.name) + " is not one I32 number");
     if (!cause || !*cause) return refuse(g, error, "stop_if: no cause is given");
-    graph.stops.push_back({flag, cause, text_or_empty(hint), graph.author.use});
+    graph.signals.stops.push_back({flag, cause, text_or_empty(hint), graph.author.use});
     return GALLEY_OK;
   });
 }

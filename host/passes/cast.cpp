@@ -50,7 +50,7 @@ class Caster {
   // ---- What nodes compute in ---------------------------------------------------------------------------------------------------
 
   /// Of a node of backward: the forward node whose claims hold for it.
-  const GraphNode& claimed(const GraphNode& node) const { return node.compute || !node.origin ? node : graph_.node(node.origin); }
+  const GraphNode& claimed(const GraphNode& node) const { return node.products.dtype || !node.origin ? node : graph_.node(node.origin); }
 
   /// The 16-bit dtype in which all writers of a transient compute, who can all write it; else 0.
   uint32_t low(galley_tensor t) const {
@@ -67,10 +67,10 @@ class Caster {
   }
 
   uint32_t compute_of(const GraphNode& node) const {
-    if (node.compute) return node.compute;
+    if (node.products.dtype) return node.products.dtype;
     const uint64_t flags = node.op->flags;
     if (flags & GALLEY_OP_FULL) return GALLEY_F32;
-    if (flags & GALLEY_OP_LOW) return claimed(node).compute ? claimed(node).compute : GALLEY_F32;
+    if (flags & GALLEY_OP_LOW) return claimed(node).products.dtype ? claimed(node).products.dtype : GALLEY_F32;
     uint32_t dtype = 0;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (!node.inputs[i] || !(flags_of(input_rule(node.op, i)) & GALLEY_OPERAND_COMPUTE)) continue;
@@ -85,7 +85,7 @@ class Caster {
     const uint32_t computes = compute_of(node);
     compute_[node.id] = computes;
     any_ = any_ || is_16_bit(computes);
-    if ((node.op->flags & GALLEY_OP_LOW) && claimed(node).tf32) {
+    if ((node.op->flags & GALLEY_OP_LOW) && claimed(node).products.tf32) {
       GraphNode& says = graph_.node(node.id);
       says.attrs.set("tf32", int64_t{1});
       says.attr_view = says.attrs.view();
@@ -125,8 +125,8 @@ class Caster {
   }
 
   bool read_by_host(galley_tensor t) const {
-    if (t == graph_.logits) return true;
-    for (const Reported& r : graph_.reports)
+    if (t == graph_.marks.logits) return true;
+    for (const Reported& r : graph_.signals.reports)
       if (r.tensor == t) return true;
     return false;
   }
@@ -153,7 +153,7 @@ class Caster {
 
   void keep_in_16_bit(galley_tensor t, const std::set<uint32_t>& wants) {
     GraphTensor& x = graph_.tensor(t);
-    if (!x.trainable() && x.storage.empty() && wants.size() == 1 && is_16_bit(*wants.begin())) x.kept_dtype = *wants.begin();
+    if (!x.trainable() && x.storage.format.empty() && wants.size() == 1 && is_16_bit(*wants.begin())) x.storage.kept_dtype = *wants.begin();
   }
 
   // ---- Casts -------------------------------------------------------------------------------------------------------------------
@@ -204,10 +204,10 @@ class Caster {
     uint32_t wants = wanted(node, i);
     if (x.kind == GALLEY_KIND_PARAMETER || x.kind == GALLEY_KIND_STATE || x.kind == GALLEY_KIND_CONSTANT) {
       const uint32_t computes = compute_.at(node.id);
-      if (x.kept_dtype) return view(t, x.kept_dtype);
-      if (!wants && !x.storage.empty() && is_16_bit(computes)) wants = computes;
+      if (x.storage.kept_dtype) return view(t, x.storage.kept_dtype);
+      if (!wants && !x.storage.format.empty() && is_16_bit(computes)) wants = computes;
       if (!wants || wants == x.dtype) return t;
-      const bool derives = model() && x.storage.empty() && claimed(node).weights == GALLEY_WEIGHTS_DERIVED;
+      const bool derives = model() && x.storage.format.empty() && claimed(node).products.weights == GALLEY_WEIGHTS_DERIVED;
       return derives ? derived(node, t, wants) : view(t, wants);
     }
     if (!wants || wants == x.dtype) return t;
@@ -233,18 +233,18 @@ class Caster {
     if (!fresh) return at->second;
     GraphTensor x = same(of, dtype);
     x.name = graph_.tensor(of).name + "." + dtype_text(dtype);
-    x.numbers_of = of;
+    x.storage.numbers_of = of;
     return at->second = TRY(graph_.make(std::move(x)));
   }
 
   Result<galley_tensor> derived(const GraphNode& node, galley_tensor of, uint32_t dtype) {
     const auto [at, fresh] = derived_.try_emplace({of, dtype}, 0);
     if (!fresh) return at->second;
-    const Graph::As as(graph_, {node.section, claimed(node).compute_use});
+    const Graph::As as(graph_, {node.section, claimed(node).products.use});
     GraphTensor x = same(of, dtype);
-    x.initializer = c_.roles.copy->name;
-    x.initializer_inputs = {of};
-    x.attrs.set("dtype", dtype_text(dtype));
+    x.initial.op = c_.roles.copy->name;
+    x.initial.inputs = {of};
+    x.initial.attrs.set("dtype", dtype_text(dtype));
     return at->second = TRY(graph_.make(std::move(x)));
   }
 

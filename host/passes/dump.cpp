@@ -91,10 +91,10 @@ std::string dump_graph(const Compilation& c) {
     const GraphTensor& x = c.graph.tensor(t);
     if (x.kind == GALLEY_KIND_TRANSIENT || x.kind == GALLEY_KIND_SCALAR) continue;
     out += std::string("  ") + kinds[x.kind] + " " + x.name + " " + type_text(x) + flags_text(x.flags);
-    if (!x.storage.empty()) out += ", stored as " + x.storage;
-    if (!x.placement.empty()) out += ", in " + x.placement;
+    if (!x.storage.format.empty()) out += ", stored as " + x.storage.format;
+    if (!x.storage.placement.empty()) out += ", in " + x.storage.placement;
     if (x.update_use != no_use) out += ", updated by " + label(c.strategies, x.update_use);
-    if (!x.initializer.empty()) out += ", begins as " + x.initializer + "(" + names_text(c.graph, x.initializer_inputs, false) + ")";
+    if (!x.initial.op.empty()) out += ", begins as " + x.initial.op + "(" + names_text(c.graph, x.initial.inputs, false) + ")";
     out += by(c, x.use) + "\n";
   }
   for (size_t s = 0; s < section_names.size(); ++s) {

@@ -22,9 +22,9 @@ Error document_error(const Compilation& c, const Document& d, const std::string&
 Status check_documents(const Compilation& c) {
   std::set<std::string> folders = {"model"};
   for (galley_tensor t = 1; t <= c.graph.tensor_count(); ++t)
-    if (const std::string& file = c.graph.tensor(t).file; !file.empty()) folders.insert(file.substr(0, file.rfind('/')));
+    if (const std::string& file = c.graph.tensor(t).saved.file; !file.empty()) folders.insert(file.substr(0, file.rfind('/')));
   std::map<std::string, const Document*> written;
-  for (const Document& d : c.graph.documents) {
+  for (const Document& d : c.graph.exports.documents) {
     if (d.use == no_use) continue;
     if (!folders.contains(d.file.substr(0, d.file.rfind('/'))))
       return document_error(c, d, "lies in a folder into which no tensor is saved");
@@ -38,7 +38,7 @@ Status check_documents(const Compilation& c) {
 /// The tensors that are there when the run begins from which the saved ones are made.
 std::set<galley_tensor> needed_by_files(const Graph& graph) {
   std::map<galley_tensor, galley_tensor> values;
-  for (const ExportedValue& e : graph.exported) values[e.parameter] = e.value;
+  for (const ExportedValue& e : graph.exports.values) values[e.parameter] = e.value;
   std::set<galley_tensor> needed;
   std::vector<galley_tensor> pending;
   for (const galley_tensor t : graph.saved()) pending.push_back(values.contains(t) ? values.at(t) : t);
@@ -47,9 +47,9 @@ std::set<galley_tensor> needed_by_files(const Graph& graph) {
     pending.pop_back();
     if (!t || !needed.insert(t).second) continue;
     const GraphTensor& x = graph.tensor(t);
-    pending.push_back(x.numbers_of);
-    pending.push_back(x.slice_of);
-    pending.insert(pending.end(), x.initializer_inputs.begin(), x.initializer_inputs.end());
+    pending.push_back(x.storage.numbers_of);
+    pending.push_back(x.slice.of);
+    pending.insert(pending.end(), x.initial.inputs.begin(), x.initial.inputs.end());
     if (!x.producer || graph.node(x.producer).section != Section::Export) continue;
     const GraphNode& node = graph.node(x.producer);
     pending.insert(pending.end(), node.inputs.begin(), node.inputs.end());
@@ -63,12 +63,12 @@ void keep_exported(Compilation& c) {
   const std::set<galley_tensor> needed = needed_by_files(graph);
   // A file is read whole or not at all: a tensor in it that nobody reads is an error.
   std::set<std::string> sources;
-  for (const galley_tensor t : needed) sources.insert(graph.tensor(t).source);
+  for (const galley_tensor t : needed) sources.insert(graph.tensor(t).source.path);
   sources.erase("");
   for (galley_tensor t = 1; t <= graph.tensor_count(); ++t) {
     GraphTensor& x = graph.tensor(t);
     const bool lasts = x.kind == GALLEY_KIND_PARAMETER || x.kind == GALLEY_KIND_STATE || x.kind == GALLEY_KIND_CONSTANT;
-    if (lasts && !needed.contains(t) && !sources.contains(x.source)) x.unused = true;
+    if (lasts && !needed.contains(t) && !sources.contains(x.source.path)) x.unused = true;
   }
   std::erase_if(c.decisions.trainable, [&](galley_tensor t) { return graph.tensor(t).unused; });
 }
@@ -80,7 +80,7 @@ Status export_model(Compilation& c) {
   TRY_STATUS(rewrite_segment(c, GALLEY_SEGMENT_EXPORT, Section::Export));
   if (c.options.merges) {
     TRY_STATUS(rewrite_segment(c, GALLEY_SEGMENT_MERGE, Section::Export));
-    if (c.graph.export_model != GALLEY_EXPORT_MODEL)
+    if (c.graph.exports.model != GALLEY_EXPORT_MODEL)
       return recipe_error("there is nothing to merge: no strategy of the recipe adds tensors of its own to the model",
                           "leave out --merge, and the model is saved whole");
   }

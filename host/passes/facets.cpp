@@ -45,8 +45,8 @@ Status take_storage(const Answer& a) {
     return recipe_error(
         a.by() + ": updates write the state '" + x.name + "', but the format '" + a.said.text + "' cannot be written by an update",
         "take a format for states that has 'trainable'");
-  x.storage = a.said.text;
-  x.storage_attrs = a.said.attrs;
+  x.storage.format = a.said.text;
+  x.storage.attrs = a.said.attrs;
   return ok();
 }
 
@@ -68,10 +68,10 @@ Status take_compute(const Answer& a) {
     return plugin_error(a.by() + ": COMPUTE of '" + a.name + "' has the number " + std::to_string(a.said.number) +
                         ", which is no GALLEY_WEIGHTS_…");
   GraphNode& node = a.c.graph.node(a.who.node);
-  node.compute = dtype;
-  node.tf32 = tf32;
-  node.compute_use = a.said.use;
-  node.weights = a.said.number;
+  node.products.dtype = dtype;
+  node.products.tf32 = tf32;
+  node.products.use = a.said.use;
+  node.products.weights = a.said.number;
   return ok();
 }
 
@@ -120,7 +120,7 @@ Status take_placement(const Answer& a) {
   if (a.tensor().immediate)
     return recipe_error(a.by() + ": '" + a.name + "' is updated as soon as it is there, so it cannot lie in '" + a.said.text + "'",
                         "let it live for the window, or place the states or the parameters there");
-  a.tensor().placement = a.said.text;
+  a.tensor().storage.placement = a.said.text;
   return ok();
 }
 

@@ -87,8 +87,8 @@ class Mover {
   /// The parameter whose numbers a tensor of forward or backward is, or whose gradient.
   galley_tensor parameter_of(galley_tensor t) const {
     const GraphTensor& x = graph_.tensor(t);
-    if (x.numbers_of) return parameter_of(x.numbers_of);
-    if (x.kind == GALLEY_KIND_CONSTANT && x.initializer_inputs.size() == 1) return parameter_of(x.initializer_inputs[0]);
+    if (x.storage.numbers_of) return parameter_of(x.storage.numbers_of);
+    if (x.kind == GALLEY_KIND_CONSTANT && x.initial.inputs.size() == 1) return parameter_of(x.initial.inputs[0]);
     return x.kind == GALLEY_KIND_GRADIENT ? x.parameter : t;
   }
 

@@ -21,7 +21,7 @@ Result<galley_cost> item_cost(const Graph& graph, const Tensors& tensors, const 
   double scale = 1;
   for (const Ref& r : item.inputs) {
     if (!r.tensor || r.rows < 0) continue;  // costs of row-wise nodes are proportional to rows
-    const int64_t all = graph.tensor(graph.hidden).count() / graph.tensor(graph.hidden).shape.back();
+    const int64_t all = graph.tensor(graph.marks.hidden).count() / graph.tensor(graph.marks.hidden).shape.back();
     if (tensors[r.tensor].kind != GALLEY_KIND_INPUT) scale = static_cast<double>(r.rows) / static_cast<double>(all);
   }
   // Where only some operands are slices, the others already have the chunk's shape; describe the node by its unsplit operands.

@@ -27,8 +27,8 @@ galley_tensor own_tensor(const Graph& graph, Orders& orders, GraphTensor x) {
 class Head {
  public:
   Head(const Graph& graph, Orders& orders, bool keep_logits) : graph_(graph), orders_(orders), keep_logits_(keep_logits) {
-    if (!graph.hidden) return;
-    std::set<galley_tensor> reached = {graph.hidden};
+    if (!graph.marks.hidden) return;
+    std::set<galley_tensor> reached = {graph.marks.hidden};
     for (const galley_node n : graph.section(Section::Forward)) {
       const GraphNode& node = graph.node(n);
       if (std::none_of(node.inputs.begin(), node.inputs.end(), [&](galley_tensor t) { return reached.contains(t); })) continue;
@@ -49,8 +49,8 @@ class Head {
   /// In chunks of at most `chunk` rows; in one where a node mixes rows.
   std::vector<Item> unroll(int64_t chunk, bool training) {
     std::vector<Item> out;
-    if (!graph_.hidden) return out;
-    const GraphTensor& hidden = graph_.tensor(graph_.hidden);
+    if (!graph_.marks.hidden) return out;
+    const GraphTensor& hidden = graph_.tensor(graph_.marks.hidden);
     total_ = hidden.shape.empty() ? 1 : hidden.count() / hidden.shape.back();
     const std::vector<galley_node> backward = training ? backward_ : std::vector<galley_node>();
     find_roles(backward, training);
@@ -69,7 +69,7 @@ class Head {
   /// Which tensors are split by rows, and which live within one chunk only.
   void find_roles(const std::vector<galley_node>& backward, bool training) {
     chunkable_ = true;
-    split_ = {graph_.hidden};
+    split_ = {graph_.marks.hidden};
     interior_.clear();
     std::vector<galley_node> nodes = forward_;
     nodes.insert(nodes.end(), backward.begin(), backward.end());
@@ -108,7 +108,7 @@ class Head {
     for (const galley_node n : nodes)
       for (const galley_tensor t : graph_.node(n).outputs)
         if (t && split_.contains(t) && graph_.tensor(t).kind == GALLEY_KIND_TRANSIENT && !outside.contains(t) &&
-            !(keep_logits_ && t == graph_.logits))
+            !(keep_logits_ && t == graph_.marks.logits))
           interior_.insert(t);
   }
 
@@ -164,10 +164,10 @@ class Head {
 
 int64_t chunk_rows(const Graph& graph, const Target& target, const CompileOptions& options) {
   if (options.head_rows > 0) return options.head_rows;
-  if (!graph.logits) return INT64_MAX;
-  const int64_t bytes_a_row = std::max<int64_t>(1, graph.tensor(graph.logits).shape.back() * 4);
+  if (!graph.marks.logits) return INT64_MAX;
+  const int64_t bytes_a_row = std::max<int64_t>(1, graph.tensor(graph.marks.logits).shape.back() * 4);
   // A number of the weight costs 6 operations a row, and 12 bytes a chunk: read twice in 16 bits, its gradient read and written in F32.
-  const double peak = target.peak_flops(dtype_text(graph.tensor(graph.hidden).dtype));
+  const double peak = target.peak_flops(dtype_text(graph.tensor(graph.marks.hidden).dtype));
   const auto worth = static_cast<int64_t>(12 * peak / (6 * kTraffic * target.bandwidth()));
   int64_t memory = target.memories.empty() ? 0 : target.memories[0].capacity;
   if (options.memory_limit > 0) memory = std::min(memory, options.memory_limit);
@@ -180,7 +180,7 @@ std::vector<Item> sample_head(const Graph& graph, const Head& head, Orders& orde
   std::map<galley_tensor, galley_tensor> one;
   for (const galley_node n : graph.section(Section::Sample)) {
     out.push_back(whole(graph.node(n)));
-    one[graph.hidden] = graph.node(n).outputs[0];
+    one[graph.marks.hidden] = graph.node(n).outputs[0];
   }
   for (const galley_node n : head.forward()) {
     const GraphNode& node = graph.node(n);
@@ -198,7 +198,7 @@ std::vector<Item> sample_head(const Graph& graph, const Head& head, Orders& orde
     }
     out.push_back(std::move(item));
   }
-  *logits = one[graph.logits];
+  *logits = one[graph.marks.logits];
   return out;
 }
 
@@ -271,15 +271,15 @@ Result<std::map<galley_tensor, galley_tensor>> evaluated(Compilation& c) {
   const size_t count = graph.evaluated.empty() ? 0 : graph.tensor_count();
   for (galley_tensor t = 1; t <= count; ++t) {
     const GraphTensor& x = graph.tensor(t);
-    const bool derived = x.kind == GALLEY_KIND_CONSTANT && x.initializer_inputs.size() == 1 && x.initializer == c.roles.copy->name;
-    const auto value = values.find(x.numbers_of ? x.numbers_of : derived ? x.initializer_inputs[0] : 0);
+    const bool derived = x.kind == GALLEY_KIND_CONSTANT && x.initial.inputs.size() == 1 && x.initial.op == c.roles.copy->name;
+    const auto value = values.find(x.storage.numbers_of ? x.storage.numbers_of : derived ? x.initial.inputs[0] : 0);
     if (value == values.end()) continue;
     GraphTensor view;
     view.name = graph.tensor(value->second).name + " in " + dtype_text(x.dtype);
     view.shape = x.shape;
     view.dtype = x.dtype;
     view.kind = GALLEY_KIND_CONSTANT;
-    view.numbers_of = value->second;
+    view.storage.numbers_of = value->second;
     if (!c.backward()) graph.tensor(t).unused = true;  // nobody else reads it
     values[t] = TRY(graph.make(std::move(view)));
   }

@@ -21,14 +21,14 @@ bool fits(const Entry& entry, const ProgramTensor& component) {
 }  // namespace
 
 std::vector<std::string> source_names(const GraphTensor& t) {
-  std::vector<std::string> names = {t.source_name.empty() ? t.name : t.source_name};
-  names.insert(names.end(), t.source_aliases.begin(), t.source_aliases.end());
+  std::vector<std::string> names = {t.source.name.empty() ? t.name : t.source.name};
+  names.insert(names.end(), t.source.aliases.begin(), t.source.aliases.end());
   return names;
 }
 
 Result<bool> PackedFiles::hold(const GraphTensor& t, std::span<const ProgramTensor> components) {
-  auto at = readers_.find(t.source);
-  if (at == readers_.end()) at = readers_.emplace(t.source, TRY(safetensors::Reader::open(t.source))).first;
+  auto at = readers_.find(t.source.path);
+  if (at == readers_.end()) at = readers_.emplace(t.source.path, TRY(safetensors::Reader::open(t.source.path))).first;
   const safetensors::Reader& reader = at->second;
   const std::vector<std::string> names = source_names(t);
   const auto suffix = [&](const ProgramTensor& component) { return component.name.substr(t.name.size()); };
@@ -45,13 +45,13 @@ Result<bool> PackedFiles::hold(const GraphTensor& t, std::span<const ProgramTens
   if (all || !some) return all;
   for (size_t k = 0; k < components.size(); ++k) {
     if (!entries[k])
-      return recipe_error(t.source + ": tensor '" + names[0] + suffix(components[k]) + "', " + described(components[k]) +
-                              ", is missing; the file has other components of '" + t.name + "' in format '" + t.storage + "'",
+      return recipe_error(t.source.path + ": tensor '" + names[0] + suffix(components[k]) + "', " + described(components[k]) +
+                              ", is missing; the file has other components of '" + t.name + "' in format '" + t.storage.format + "'",
                           "a file has to hold all components of a tensor, or its numbers under the name '" + names[0] + "'");
     if (!fits(*entries[k], components[k]))
       return recipe_error(reader.files()[entries[k]->file].path().string() + ": tensor '" + entries[k]->name + "' is " +
-                              safetensors::describe(entries[k]->dtype, entries[k]->shape) + ", but in format '" + t.storage + "' it is " +
-                              described(components[k]),
+                              safetensors::describe(entries[k]->dtype, entries[k]->shape) + ", but in format '" + t.storage.format +
+                              "' it is " + described(components[k]),
                           "the file may have been packed with other options of the format; the recipe has to use the same ones");
   }
   return true;

@@ -35,17 +35,17 @@ int64_t parameter_count(const Graph& graph, bool trainable_only) {
 Status describe(Compilation& c, const Homes& homes) {
   const Graph& graph = c.graph;
   Program& p = c.program;
-  p.slots = graph.slots;
-  p.scheduled_from = graph.scheduled_from;
+  p.slots = graph.scalars.slots;
+  p.scheduled_from = graph.scalars.scheduled_from;
   p.scheduled_values = c.target.steps_under_way();
-  p.documents = graph.documents;
+  p.documents = graph.exports.documents;
   p.parameters = parameter_count(graph, false);
   p.trainable = parameter_count(graph, true);
-  if (graph.logits) p.vocabulary = graph.tensor(graph.logits).shape.back();
+  if (graph.marks.logits) p.vocabulary = graph.tensor(graph.marks.logits).shape.back();
   std::map<std::string, const GraphTensor*> named;
   for (galley_tensor t = 1; t <= graph.tensor_count(); ++t) {
     const GraphTensor& x = graph.tensor(t);
-    if (x.kind == GALLEY_KIND_INPUT && t != graph.position) p.inputs.emplace_back(x.name, homes.home(t));
+    if (x.kind == GALLEY_KIND_INPUT && t != graph.marks.position) p.inputs.emplace_back(x.name, homes.home(t));
     if (x.unused) continue;
     const bool kept = (x.parameter_kind() && x.trainable()) || x.kind == GALLEY_KIND_STATE;
     if (!kept && !x.parameter_kind()) continue;
@@ -84,14 +84,14 @@ Status begin(Compilation& c, Homes& homes) {
   p.micro_batches = micro_batches;
   p.window_tokens = micro_batches == c.decisions.micro_batches ? c.decisions.window_tokens : 0;
   TRY_STATUS(homes.make());
-  p.scalars = homes.home(c.graph.scalars);
+  p.scalars = homes.home(c.graph.scalars.tensor);
   const auto host = [&, memory = c.target.host_memory()](const char* name, int64_t bytes) {
     return add_tensor(p, {name, GALLEY_U8, {bytes}, 0, memory, Owner::Data, Life::Run, ""});
   };
   p.staging = host("staging", kStagingBytes);
   if (c.steps()) {
-    p.step_image = host("step_image", c.graph.host_bytes);
-    p.readback = host("step_readback", c.graph.scalar_bytes);
+    p.step_image = host("step_image", c.graph.scalars.host_bytes);
+    p.readback = host("step_readback", c.graph.scalars.bytes);
   }
   if (c.options.window_bytes) p.window = host("window_buffers", c.options.window_bytes(micro_batches));
   if (c.options.corpus_bytes > 0) p.corpus = host("corpus", c.options.corpus_bytes);
@@ -102,7 +102,7 @@ Status begin(Compilation& c, Homes& homes) {
 void take_image(const Compilation& c, SegmentCode& code) {
   if (!c.steps()) return;
   Operand block = code.all_of(c.program.scalars);
-  block.shape = {c.graph.host_bytes};
+  block.shape = {c.graph.scalars.host_bytes};
   code.copy(code.all_of(c.program.step_image), block);
 }
 
@@ -120,7 +120,7 @@ Status place_micro(Compilation& c, Homes& homes) {
   TRY_STATUS(window.items(orders.window));
 
   Emitter micro(c, homes, SegmentKind::Micro);
-  const galley_tensor logits = c.options.keep_logits ? c.graph.logits : 0;
+  const galley_tensor logits = c.options.keep_logits ? c.graph.marks.logits : 0;
   if (logits) micro.keep(logits);
   for (const auto* part : {&orders.forward, &orders.head, &orders.backward}) TRY_STATUS(micro.items(*part, &c.micro.begin));
   c.micro.begin.push_back(static_cast<uint32_t>(micro.code().size()));
@@ -136,8 +136,9 @@ Status place_update(Compilation& c, const Homes& homes) {
   if (c.trains()) {
     TRY_STATUS(update.items(c.orders.update));
     TRY_STATUS(place_refresh(c, homes, update.code()));
-    for (const Reported& reported : c.graph.reports) c.program.metrics.push_back({reported.name, homes.in_readback(reported.tensor)});
-    for (const Stop& stop : c.graph.stops)
+    for (const Reported& reported : c.graph.signals.reports)
+      c.program.metrics.push_back({reported.name, homes.in_readback(reported.tensor)});
+    for (const Stop& stop : c.graph.signals.stops)
       c.program.stops.push_back({homes.in_readback(stop.tensor), label(c.strategies, stop.use), stop.cause, stop.hint});
   }
   read_back(c, update.code());
@@ -151,7 +152,7 @@ Status place_inference(Compilation& c, const Homes& homes) {
   TRY_STATUS(emitter.items(c.orders.inference));
   if (c.sample_logits) {
     c.program.sample_logits = emitter.operand(c.sample_logits).tensor;
-    c.program.sample_position = emitter.operand(c.graph.position).tensor;
+    c.program.sample_position = emitter.operand(c.graph.marks.position).tensor;
   } else {
     read_back(c, emitter.code());
   }

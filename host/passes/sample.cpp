@@ -6,16 +6,16 @@ namespace galley {
 Status sample(Compilation& c) {
   if (c.options.purpose != Purpose::Sample) return ok();
   Graph& graph = c.graph;
-  if (!graph.hidden || !graph.logits) return recipe_error("this model marks no head to sample from");
+  if (!graph.marks.hidden || !graph.marks.logits) return recipe_error("this model marks no head to sample from");
   const Graph::As as(graph, {Section::Sample});
   GraphTensor t;
   t.name = "sample position";
   t.dtype = GALLEY_I32;
   t.shape = {1};
   t.kind = GALLEY_KIND_INPUT;
-  graph.position = TRY(graph.make(std::move(t)));
+  graph.marks.position = TRY(graph.make(std::move(t)));
   std::vector<galley_tensor> row = {0};
-  TRY(graph.append(c.roles.take_rows, "sample.hidden", {graph.hidden, graph.position}, {}, &row, 0));
+  TRY(graph.append(c.roles.take_rows, "sample.hidden", {graph.marks.hidden, graph.marks.position}, {}, &row, 0));
   return ok();
 }
 

@@ -76,8 +76,8 @@ class Verifier {
     if (!galley_dtype_bytes(t.dtype)) return wrong_tensor(t, "has the unknown dtype " + std::to_string(t.dtype));
     if (t.kind < GALLEY_KIND_PARAMETER || t.kind > GALLEY_KIND_SCALAR)
       return wrong_tensor(t, "is of the unknown kind " + std::to_string(t.kind));
-    if (t.slice_of && (t.slice_offset < 0 || t.slice_offset + t.bytes() > graph_.tensor(t.slice_of).bytes()))
-      return wrong_tensor(t, "lies beyond '" + graph_.tensor(t.slice_of).name + "', of which it is a part");
+    if (t.slice.of && (t.slice.offset < 0 || t.slice.offset + t.bytes() > graph_.tensor(t.slice.of).bytes()))
+      return wrong_tensor(t, "lies beyond '" + graph_.tensor(t.slice.of).name + "', of which it is a part");
     return ok();
   }
 
@@ -170,7 +170,7 @@ class Verifier {
 
   /// The sample part is spliced into forward, behind the last hidden state.
   bool handed_to_sample(const GraphNode& node, const GraphTensor& t) const {
-    return node.section == Section::Sample && t.id == graph_.hidden && writer_[t.id];
+    return node.section == Section::Sample && t.id == graph_.marks.hidden && writer_[t.id];
   }
 
   /// Whether a node of this section may change what the tensor holds.

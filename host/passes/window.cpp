@@ -35,16 +35,17 @@ Status schedules(Compilation& c) {
   Graph& graph = c.graph;
   galley_tensor first = 0;
   std::map<std::string, galley_tensor> values;
-  for (size_t i = 0; i < graph.slots.size(); ++i) {
-    if (graph.slots[i].which) continue;
+  for (size_t i = 0; i < graph.scalars.slots.size(); ++i) {
+    if (graph.scalars.slots[i].which) continue;
     if (!first) {
       first = TRY(graph.in_host_block("scheduled from", GALLEY_I64, 1));
-      graph.scheduled_from = graph.tensor(first).slice_offset;
+      graph.scalars.scheduled_from = graph.tensor(first).slice.offset;
     }
-    const auto [at, fresh] = values.try_emplace(std::to_string(graph.slots[i].use) + " " + graph.slots[i].option, 0);
-    if (fresh) at->second = TRY(graph.in_host_block("values." + graph.slots[i].tensor_name, GALLEY_F64, c.target.steps_under_way()));
-    ScalarSlot& slot = graph.slots[i];
-    slot.values = graph.tensor(at->second).slice_offset;
+    const auto [at, fresh] = values.try_emplace(std::to_string(graph.scalars.slots[i].use) + " " + graph.scalars.slots[i].option, 0);
+    if (fresh)
+      at->second = TRY(graph.in_host_block("values." + graph.scalars.slots[i].tensor_name, GALLEY_F64, c.target.steps_under_way()));
+    ScalarSlot& slot = graph.scalars.slots[i];
+    slot.values = graph.tensor(at->second).slice.offset;
     AttrList attrs;
     attrs.set("factor", slot.factor);
     TRY_STATUS(append(c, c.roles.scheduled, "window." + slot.tensor_name,
@@ -57,7 +58,7 @@ Status schedules(Compilation& c) {
 /// What the host reads of a step lies in the block.
 Status gather(Compilation& c, galley_tensor* t, const std::string& name) {
   const GraphTensor& x = c.graph.tensor(*t);
-  if (x.slice_of == c.graph.scalars) return ok();
+  if (x.slice.of == c.graph.scalars.tensor) return ok();
   const galley_tensor slot = TRY(c.graph.in_block(name, x.dtype, 1, c.graph.reserve(galley_dtype_bytes(x.dtype))));
   TRY_STATUS(append(c, c.roles.copy, "update." + name, {*t}, {}, {slot}));
   *t = slot;
@@ -109,8 +110,9 @@ Status window(Compilation& c) {
   }
   if (!c.trains()) return ok();
   const Graph::As end(graph, {Section::Update});
-  for (Reported& r : graph.reports) TRY_STATUS(gather(c, &r.tensor, "reported " + r.name));
-  for (size_t i = 0; i < graph.stops.size(); ++i) TRY_STATUS(gather(c, &graph.stops[i].tensor, "stop " + std::to_string(i + 1)));
+  for (Reported& r : graph.signals.reports) TRY_STATUS(gather(c, &r.tensor, "reported " + r.name));
+  for (size_t i = 0; i < graph.signals.stops.size(); ++i)
+    TRY_STATUS(gather(c, &graph.signals.stops[i].tensor, "stop " + std::to_string(i + 1)));
   return append(c, c.roles.step_end, "update.end", {scalar(GALLEY_SCALAR_APPLY), c.applied}, {}, {});
 }
 

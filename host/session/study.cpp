@@ -307,7 +307,7 @@ void plan_memory(Study& s, const StudyOptions& options) {
 
 /// What export writes beside the tensors: the model's configuration and tokenizer, and strategies' documents.
 Status complete_documents(Study& s) {
-  describe_model(s.model, model_dtype(s.program), s.graph->config, s.program.documents);
+  describe_model(s.model, model_dtype(s.program), s.graph->exports.config, s.program.documents);
   if (!s.program.segment(SegmentKind::Export).code.empty()) TRY_STATUS(add_tokenizer(s.recipe, s.program));
   keep_written_documents(s.program);
   return ok();

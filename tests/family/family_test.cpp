@@ -92,10 +92,10 @@ TEST_F(Family, HasNoFirstKeyWhereARowIsOneDocument) {
 TEST_F(Family, NamesATensorInItsFile) {
   EXPECT_EQ(build("g:parameter { name = 'a.b|c', shape = { 2 }, aliases = { 'b|c', nil }, hint = 'look again' }"), "");
   const GraphTensor& t = graph_->tensor(graph_->find("a.b|c"));
-  EXPECT_EQ(t.source, model_.folder.string());
-  EXPECT_EQ(t.source_name, "a.b|c");
-  EXPECT_EQ(t.source_aliases, std::vector<std::string>{"b|c"});
-  EXPECT_EQ(t.source_hint, "look again");
+  EXPECT_EQ(t.source.path, model_.folder.string());
+  EXPECT_EQ(t.source.name, "a.b|c");
+  EXPECT_EQ(t.source.aliases, std::vector<std::string>{"b|c"});
+  EXPECT_EQ(t.source.hint, "look again");
 }
 
 TEST_F(Family, DocumentsSayTheFolderOfTheModel) {

@@ -76,7 +76,7 @@ class Verbs : public testing::Test {
   void expect_refused(const std::vector<Case>& cases) {
     for (const Case& c : cases) {
       SCOPED_TRACE(c.about);
-      const size_t tensors = graph.tensor_count(), nodes = graph.node_count(), slots = graph.slots.size();
+      const size_t tensors = graph.tensor_count(), nodes = graph.node_count(), slots = graph.scalars.slots.size();
       graph.refused.reset();
       galley_error error = GALLEY_ERROR_INIT;
       EXPECT_EQ(c.call(&error), GALLEY_INVALID);
@@ -86,7 +86,7 @@ class Verbs : public testing::Test {
       EXPECT_TRUE(graph.refused && graph.refused->cause == c.text) << "remembered, if the plugin's own call fails now";
       EXPECT_EQ(graph.tensor_count(), tensors);
       EXPECT_EQ(graph.node_count(), nodes);
-      EXPECT_EQ(graph.slots.size(), slots);
+      EXPECT_EQ(graph.scalars.slots.size(), slots);
     }
   }
 
@@ -295,7 +295,7 @@ TEST_F(Verbs, RatesBelongToParameters) {
   galley_error error = GALLEY_ERROR_INIT;
   ASSERT_EQ(verbs.scale_rate(graph.handle(), parameter, 0.5, &error), GALLEY_OK) << error.text;
   ASSERT_EQ(verbs.rate(graph.handle(), "lr", parameter, &lr, &error), GALLEY_OK) << error.text;
-  EXPECT_EQ(graph.slots.back().factor, 0.5) << "what was refused does not count";
+  EXPECT_EQ(graph.scalars.slots.back().factor, 0.5) << "what was refused does not count";
   expect_refused({{"too late", scale(parameter, 0.5), "scale_rate: the update of 'p' has been built", "call it before GALLEY_STAGE_STEP"}});
 }
 
@@ -317,7 +317,7 @@ TEST_F(Verbs, ReportOneNumberUnderAPlainName) {
       {"an upper-case name", report(number, "lossA"), no_name("lossA")},
       {"a name with a quote", report(number, "a\"b"), no_name("a\"b")},
   });
-  EXPECT_TRUE(graph.reports.empty());
+  EXPECT_TRUE(graph.signals.reports.empty());
   galley_error error = GALLEY_ERROR_INIT;
   EXPECT_EQ(verbs.report(graph.handle(), number, "group_1/a.b", &error), GALLEY_OK) << error.text;
 }
@@ -383,7 +383,7 @@ TEST_F(Verbs, DocumentsLieInAFolderOfTheRun) {
       {"the model's own", document("model/config.json"), "document 'model/config.json' is written by Galley itself: choose another name"},
       {"as tensors", document("a/b.safetensors"), "document 'a/b.safetensors' ends in '.safetensors', as only tensors' files do"},
   });
-  EXPECT_TRUE(graph.documents.empty());
+  EXPECT_TRUE(graph.exports.documents.empty());
   galley_error error = GALLEY_ERROR_INIT;
   EXPECT_EQ(verbs.document(graph.handle(), "a/b.json", "{}", &error), GALLEY_OK) << error.text;
 }
@@ -401,7 +401,7 @@ TEST_F(Verbs, ExportAParameterAsWhatHasItsShape) {
       {"a state", export_as(number, number), "export_as: 'n' is no parameter"},
       {"as another shape", export_as(parameter, input), "export_as: 'x' has not the shape of 'p'"},
   });
-  EXPECT_TRUE(graph.exported.empty());
+  EXPECT_TRUE(graph.exports.values.empty());
   galley_error error = GALLEY_ERROR_INIT;
   EXPECT_EQ(verbs.export_as(graph.handle(), parameter, merged, &error), GALLEY_OK) << error.text;
 }
@@ -437,7 +437,7 @@ TEST_F(Verbs, StopOnlyByOneInteger) {
       {"no cause", stop_if(flag, nullptr), "stop_if: no cause is given"},
       {"an empty cause", stop_if(flag, ""), "stop_if: no cause is given"},
   });
-  EXPECT_TRUE(graph.stops.empty());
+  EXPECT_TRUE(graph.signals.stops.empty());
   galley_error error = GALLEY_ERROR_INIT;
   EXPECT_EQ(verbs.stop_if(graph.handle(), flag, "why", nullptr, &error), GALLEY_OK) << error.text;
 }
@@ -452,7 +452,7 @@ TEST_F(Verbs, KeysOfTheConfiguration) {
   });
   galley_error error = GALLEY_ERROR_INIT;
   EXPECT_EQ(verbs.config(graph.handle(), "bits", "{", &error), GALLEY_INVALID);
-  EXPECT_TRUE(graph.config.empty());
+  EXPECT_TRUE(graph.exports.config.empty());
   EXPECT_EQ(verbs.config(graph.handle(), "bits", "4", &error), GALLEY_OK) << error.text;
   expect_refused({{"another value", config("bits", "8"), "config: 'bits' is set to 4 already, not 8"}});
 }
@@ -468,7 +468,7 @@ TEST_F(Verbs, WhatIsSavedInAFormatIsAParameter) {
 TEST_F(Verbs, ExportOnlyByAKnownChoice) {
   expect_refused(
       {{"one of the future", [&](galley_error* e) { return verbs.export_model(graph.handle(), 3, e); }, "export_model: no such choice 3"}});
-  EXPECT_EQ(graph.export_model, GALLEY_EXPORT_BOTH);
+  EXPECT_EQ(graph.exports.model, GALLEY_EXPORT_BOTH);
 }
 
 TEST_F(Verbs, IgnoreOnlyByAPattern) {

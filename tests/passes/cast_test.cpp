@@ -9,8 +9,8 @@ class Cast : public Hand {
   void computes(const std::string& name, uint32_t dtype = GALLEY_BF16, int64_t weights = GALLEY_WEIGHTS_DERIVED) {
     for (const galley_node n : graph.section(Section::Forward))
       if (graph.node(n).name == name) {
-        graph.node(n).compute = dtype;
-        graph.node(n).weights = weights;
+        graph.node(n).products.dtype = dtype;
+        graph.node(n).products.weights = weights;
       }
   }
   std::string dtype(galley_tensor t) const { return dtype_text(graph.tensor(t).dtype); }
@@ -45,9 +45,9 @@ TEST_F(Cast, AProductReadsBoth) {
   EXPECT_EQ(dtype(y), "f32");
   const GraphTensor& derived = graph.tensor(graph.find("w in bf16"));
   EXPECT_EQ(derived.kind, uint32_t{GALLEY_KIND_CONSTANT});
-  EXPECT_EQ(derived.initializer, "copy");
-  EXPECT_EQ(derived.initializer_inputs, std::vector<galley_tensor>{w});
-  EXPECT_EQ(graph.tensor(w).kept_dtype, 0u);
+  EXPECT_EQ(derived.initial.op, "copy");
+  EXPECT_EQ(derived.initial.inputs, std::vector<galley_tensor>{w});
+  EXPECT_EQ(graph.tensor(w).storage.kept_dtype, 0u);
 }
 
 TEST_F(Cast, WhatLiesBetweenProductsIsIn16Bit) {
@@ -108,10 +108,10 @@ TEST_F(Cast, AFrozenWeightIsKeptIn16BitIfAllReadersComputeSo) {
   lose(one);
   for (const char* name : {"a", "t", "b"}) computes(name);
   ASSERT_EQ(done(), "");
-  EXPECT_EQ(graph.tensor(both).kept_dtype, uint32_t{GALLEY_BF16});
-  EXPECT_EQ(graph.tensor(one).kept_dtype, 0u);
-  EXPECT_EQ(graph.tensor(graph.find("one in bf16")).initializer_inputs, std::vector<galley_tensor>{one});
-  EXPECT_EQ(graph.tensor(graph.find("both.bf16")).numbers_of, both);
+  EXPECT_EQ(graph.tensor(both).storage.kept_dtype, uint32_t{GALLEY_BF16});
+  EXPECT_EQ(graph.tensor(one).storage.kept_dtype, 0u);
+  EXPECT_EQ(graph.tensor(graph.find("one in bf16")).initial.inputs, std::vector<galley_tensor>{one});
+  EXPECT_EQ(graph.tensor(graph.find("both.bf16")).storage.numbers_of, both);
 }
 
 TEST_F(Cast, CastOnUseKeepsNoCopy) {
@@ -122,7 +122,7 @@ TEST_F(Cast, CastOnUseKeepsNoCopy) {
   ASSERT_EQ(cause(differentiate(*c)), "");
   ASSERT_EQ(done(), "");
   EXPECT_EQ(graph.find("w in f16"), 0u);
-  EXPECT_EQ(graph.tensor(graph.find("w.f16")).numbers_of, w);
+  EXPECT_EQ(graph.tensor(graph.find("w.f16")).storage.numbers_of, w);
 }
 
 TEST_F(Cast, BackwardComputesAsForwardDoesAndSumsStayF32) {

@@ -21,7 +21,7 @@ class Facets : public Hand {
 
 TEST_F(Facets, Storage) {
   EXPECT_EQ(claimed({{"facet", "storage"}, {"value", "pair"}}), "");
-  EXPECT_EQ(graph.tensor(w).storage, "pair");
+  EXPECT_EQ(graph.tensor(w).storage.format, "pair");
   EXPECT_EQ(claimed({{"facet", "storage"}, {"value", "pears"}, {"strong", true}}),
             "claims (hand.lua:4): no plugin provides the format 'pears' claimed for 'w'");
 }
@@ -54,7 +54,7 @@ TEST_F(Facets, WhoUpdatesHasAnUpdate) {
 
 TEST_F(Facets, Placement) {
   EXPECT_EQ(claimed({{"facet", "placement"}, {"value", "spill"}}), "");
-  EXPECT_EQ(graph.tensor(w).placement, "spill");
+  EXPECT_EQ(graph.tensor(w).storage.placement, "spill");
   EXPECT_EQ(claimed({{"facet", "placement"}, {"value", "spil"}, {"strong", true}}),
             "claims (hand.lua:4): device 'hand' has no memory class 'spil', claimed for 'w'");
 }
@@ -64,7 +64,7 @@ TEST_F(Facets, PlacementOfGradients) {
   ASSERT_EQ(cause(differentiate(*c)), "");
   EXPECT_EQ(claimed({{"facet", "placement"}, {"value", "spill"}, {"of", "grad.*"}}, claim_gradients), "");
   const galley_tensor gradient = graph.tensor(w).gradient;
-  EXPECT_EQ(graph.tensor(gradient).placement, "spill");
+  EXPECT_EQ(graph.tensor(gradient).storage.placement, "spill");
   graph.tensor(gradient).immediate = true;
   EXPECT_EQ(cause(claim_gradients(*c)), "claims (hand.lua:3): 'grad.w' is updated as soon as it is there, so it cannot lie in 'spill'");
 }

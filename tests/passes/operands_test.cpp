@@ -15,7 +15,7 @@ class Operands : public Hand {
     dropped = node("d", "drops", {n});
     lose("la", node("a", "product", {dropped, parameter("v")}));
     for (const galley_node k : graph.section(Section::Forward))
-      if (graph.node(k).op == op("product")) graph.node(k).compute = GALLEY_BF16;
+      if (graph.node(k).op == op("product")) graph.node(k).products.dtype = GALLEY_BF16;
   }
   void lose(const std::string& name, galley_tensor of) { node(name, "loss", {of}, Section::Forward, {*graph.scalar(GALLEY_SCALAR_LOSS)}); }
   Item& item(const std::string& name) {
@@ -43,7 +43,7 @@ TEST_F(Operands, EvaluationReadsTheCastThatIsThere) {
 
 TEST_F(Operands, WithoutOneEvaluationCastsInThePlaceOfDropout) {
   for (const galley_node k : graph.section(Section::Forward))
-    if (graph.node(k).name == "q") graph.node(k).compute = GALLEY_F16;
+    if (graph.node(k).name == "q") graph.node(k).products.dtype = GALLEY_F16;
   ASSERT_EQ(cause(cast(*c)), "");
   ASSERT_EQ(cause(order(*c)), "");
   EXPECT_EQ(read_by("a"), uint32_t{GALLEY_BF16});

@@ -12,8 +12,8 @@ class HeadChunks : public Hand {
     hidden = node("hidden", "mul", {x, w});
     const galley_tensor logits = node("logits", "add", {hidden, hidden});
     node("l", "loss", {logits}, Section::Forward, {*graph.scalar(GALLEY_SCALAR_LOSS)});
-    graph.hidden = hidden;
-    graph.logits = logits;
+    graph.marks.hidden = hidden;
+    graph.marks.logits = logits;
     train({w});
   }
   Status run(int64_t rows) {
@@ -65,7 +65,7 @@ TEST_F(HeadChunks, TheGraphStaysAsItIs) {
 
 TEST_F(HeadChunks, WithoutAHeadThereIsNothingToSampleFrom) {
   options.purpose = Purpose::Sample;
-  graph.hidden = 0;
+  graph.marks.hidden = 0;
   EXPECT_EQ(cause(sample(*c)), "this model marks no head to sample from");
 }
 

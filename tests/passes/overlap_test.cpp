@@ -294,7 +294,7 @@ TEST_F(OverlapPass, StaysWithinTheLimitOfTheClass) {
   galley_tensor y = x;
   for (int i = 0; i < 6; ++i) {
     weights.push_back(parameter("w" + std::to_string(i), {64, 4}));
-    graph.tensor(weights.back()).placement = "away";
+    graph.tensor(weights.back()).storage.placement = "away";
     y = node("y" + std::to_string(i), "mul", {y, weights.back()});
   }
   node("l", "loss", {y});

@@ -87,7 +87,7 @@ TEST_F(Place, AnOpThatCannotAddIsRefusedWhereItMust) {
 }
 
 TEST_F(Place, WhatLiesElsewhereIsBroughtAndTakenBack) {
-  graph.tensor(w).placement = "spill";
+  graph.tensor(w).storage.placement = "spill";
   trained();
   ASSERT_EQ(run({order, place}), "");
   EXPECT_EQ(tensor_called("w").memory, 1u);
@@ -108,7 +108,7 @@ TEST_F(Place, GradientsElsewhereAreAddedUpWhereKernelsCompute) {
   options.exports = options.evaluates = false;
   ASSERT_EQ(cause(differentiate(*c)), "");
   const galley_tensor gradient = graph.tensor(w).gradient;
-  graph.tensor(gradient).placement = "spill";
+  graph.tensor(gradient).storage.placement = "spill";
   node("s", "step", {w, gradient}, Section::Update, {});
   const auto touching = [&](SegmentKind kind) {
     std::string out, text = code(kind);
@@ -148,7 +148,7 @@ TEST_F(Place, WhatTheHostReadsAndWritesLiesWhereItCan) {
 
 TEST_F(Place, CopiesRunBesideComputingWhereThereIsAQueueForThem) {
   target.queues = {Queue::Compute, Queue::In, Queue::Out};
-  graph.tensor(w).placement = "spill";
+  graph.tensor(w).storage.placement = "spill";
   trained();
   ASSERT_EQ(run({order, place}), "");
   EXPECT_EQ(code(SegmentKind::Update),
@@ -168,8 +168,8 @@ class PlaceParts : public Place {
  protected:
   std::string update(const std::string& op, Shape shape, double bandwidth, const std::string& storage = "") {
     const galley_tensor big = parameter("big", shape), in = input("in", shape);
-    graph.tensor(big).placement = "spill";
-    graph.tensor(big).storage = storage;
+    graph.tensor(big).storage.placement = "spill";
+    graph.tensor(big).storage.format = storage;
     target.memories[1].in_bandwidth = bandwidth;
     loss(node("y", "mul", {in, big}));
     train({big});
@@ -277,13 +277,13 @@ TEST_F(PlaceParts, AnOpThatNeedsTheWholeTensorGetsIt) {
 }
 
 TEST_F(Place, AMemoryClassThatIsNotThere) {
-  graph.tensor(w).placement = "attic";
+  graph.tensor(w).storage.placement = "attic";
   trained();
   EXPECT_EQ(run({order, place}), "'w': no memory class 'attic'");
 }
 
 TEST_F(Place, WhatIsStoredIsUnpackedForWhoCannotReadIt) {
-  graph.tensor(w).storage = "pair";
+  graph.tensor(w).storage.format = "pair";
   loss(node("y", "mul", {x, w}));
   options.purpose = Purpose::Evaluate;
   ASSERT_EQ(run({order, place}), "");
@@ -300,7 +300,7 @@ TEST_F(Place, WhatIsStoredIsUnpackedForWhoCannotReadIt) {
 
 TEST_F(Place, AFormatAndItsOpsSayTheSame) {
   w = parameter("big", {100});
-  graph.tensor(w).storage = "short";
+  graph.tensor(w).storage.format = "short";
   loss(node("y", "mul", {input("xs", {100}), w}));
   options.purpose = Purpose::Evaluate;
   EXPECT_EQ(
@@ -309,7 +309,7 @@ TEST_F(Place, AFormatAndItsOpsSayTheSame) {
 }
 
 TEST_F(Place, NoTwoComponentsHaveOneSuffix) {
-  graph.tensor(w).storage = "twins";
+  graph.tensor(w).storage.format = "twins";
   loss(node("y", "mul", {x, w}));
   options.purpose = Purpose::Evaluate;
   EXPECT_EQ(run({order, place}), "format 'twins' of plugin 'hand': components 1 and 2 of 'w' have one suffix, '.halves'");
@@ -318,15 +318,15 @@ TEST_F(Place, NoTwoComponentsHaveOneSuffix) {
 TEST_F(Place, AnInitializerMakesItsTensor) {
   loss(node("y", "mul", {x, w}));
   options.purpose = Purpose::Evaluate;
-  graph.tensor(w).initializer = "too_long";
+  graph.tensor(w).initial.op = "too_long";
   EXPECT_EQ(run({order, place}), "'init w' (op 'too_long' of plugin 'hand') writes f32(5) as 'y', but 'w' is f32(4)");
-  graph.tensor(w).initializer = "refuses";
+  graph.tensor(w).initial.op = "refuses";
   c->program = {};
   EXPECT_EQ(run({place}), "'init w' (op 'refuses' of plugin 'hand') is not what its op takes: init w: no value is given");
 }
 
 TEST_F(Place, NoTwoTensorsOfTheResumeStateHaveOneName) {
-  graph.tensor(w).storage = "pair";
+  graph.tensor(w).storage.format = "pair";
   tensor("w.scale", {4}, GALLEY_KIND_STATE);
   trained();
   EXPECT_EQ(run({order, place}), "two tensors of the resume state are called 'w.scale': 'w' and 'w.scale'");
@@ -374,10 +374,10 @@ TEST_F(Place, AFileThatIsPackedIsReadAsItIs) {
     return wrong.empty() ? code(SegmentKind::Load) : wrong.substr(wrong.find("tensor '"));
   };
   GraphTensor& t = graph.tensor(w);
-  t.storage = "pair";
-  t.source = file;
-  t.source_name = "a.w";
-  t.source_aliases = {"b.w"};
+  t.storage.format = "pair";
+  t.source.path = file;
+  t.source.name = "a.w";
+  t.source.aliases = {"b.w"};
   loss(node("y", "mul", {x, w}));
   options.purpose = Purpose::Evaluate;
   ASSERT_EQ(run({order}), "");
@@ -397,8 +397,8 @@ TEST_F(Place, AFileThatIsPackedIsReadAsItIs) {
 }
 
 TEST_F(Place, AKernelThatReadsTheFormatGetsTheComponents) {
-  graph.tensor(w).storage = "pair";
-  graph.tensor(w).placement = "spill";
+  graph.tensor(w).storage.format = "pair";
+  graph.tensor(w).storage.placement = "spill";
   trained();
   ASSERT_EQ(run({order, place}), "");
   EXPECT_EQ(code(SegmentKind::Update),
@@ -411,7 +411,7 @@ TEST_F(Place, AKernelThatReadsTheFormatGetsTheComponents) {
 
 TEST_F(Place, AKernelThatReadsOneFormatGetsTheOtherUnpacked) {
   const galley_tensor v = parameter("v");
-  for (const galley_tensor t : {w, v}) graph.tensor(t).storage = "pair";
+  for (const galley_tensor t : {w, v}) graph.tensor(t).storage.format = "pair";
   loss(node("y", "mul", {x, w}));
   train({w});
   options.purpose = Purpose::Train;
@@ -428,8 +428,8 @@ TEST_F(Place, ChunksOfRowsAreRangesOfTheirTensors) {
   const galley_tensor rows = input("rows", {6, 2}), v = parameter("v", {6, 2});
   const galley_tensor hidden = node("hidden", "mul", {rows, v}), logits = node("logits", "add", {hidden, hidden});
   loss(logits);
-  graph.hidden = hidden;
-  graph.logits = logits;
+  graph.marks.hidden = hidden;
+  graph.marks.logits = logits;
   train({v});
   options.head_rows = 3;
   ASSERT_EQ(run({differentiate, order, place}), "");

@@ -46,8 +46,8 @@ TEST_F(Rewrite, WhatIsSavedInAParametersPlace) {
   options.purpose = Purpose::Train;
   ASSERT_EQ(cause(export_model(*c)), "");
   EXPECT_EQ(text(Section::Export), "mul(w, w) -> squared\n");
-  ASSERT_EQ(graph.exported.size(), 1u);
-  EXPECT_EQ(graph.exported[0].parameter, w);
+  ASSERT_EQ(graph.exports.values.size(), 1u);
+  EXPECT_EQ(graph.exports.values[0].parameter, w);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ TEST_F(Update, SumsOfSquaresThenTheNormThenTheSteps) {
             "step(w, grad.w, scalar.apply) -> \n"
             "step(v, grad.v, scalar.apply) -> \n");
   ASSERT_EQ(c->squares, (std::vector<galley_tensor>{graph.find("sum of squares of grad.w"), graph.find("sum of squares of grad.v")}));
-  EXPECT_EQ(graph.tensor(c->squares[1]).slice_offset, graph.tensor(c->squares[0]).slice_offset + 8);
+  EXPECT_EQ(graph.tensor(c->squares[1]).slice.offset, graph.tensor(c->squares[0]).slice.offset + 8);
 }
 
 TEST_F(Update, StagesComeInTheirOrderWhateverTheRecipes) {

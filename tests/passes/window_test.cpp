@@ -36,21 +36,21 @@ TEST_F(Window, BeginsWithTheScalarsAndTheUpdateCountsItself) {
 
 // The host writes the block's first bytes: what it says of an option moves all that is behind it on.
 TEST_F(Window, WhatTheHostSaysOfOptionsIsWithWhatItSaysOfSteps) {
-  const int64_t host = graph.host_bytes, norm = graph.tensor(scalar(GALLEY_SCALAR_GRADIENT_NORM)).slice_offset;
+  const int64_t host = graph.scalars.host_bytes, norm = graph.tensor(scalar(GALLEY_SCALAR_GRADIENT_NORM)).slice.offset;
   const galley_tensor later = *graph.in_block("later", GALLEY_F64, 1, graph.reserve(8));
-  const int64_t before = graph.tensor(later).slice_offset, bytes = graph.scalar_bytes;
+  const int64_t before = graph.tensor(later).slice.offset, bytes = graph.scalars.bytes;
   const auto first = graph.in_host_block("first", GALLEY_I64, 1), values = graph.in_host_block("values", GALLEY_F64, 9);
   ASSERT_TRUE(first.ok() && values.ok());
-  EXPECT_EQ(graph.tensor(*first).slice_offset, host);
-  EXPECT_EQ(graph.tensor(*values).slice_offset, host + 64);
-  EXPECT_EQ(graph.host_bytes, host + 64 + 128);
-  EXPECT_EQ(graph.tensor(later).slice_offset, before + 192);
-  EXPECT_EQ(graph.tensor(scalar(GALLEY_SCALAR_GRADIENT_NORM)).slice_offset, norm + 192);
-  EXPECT_EQ(graph.scalar_bytes, bytes + 192);
-  EXPECT_EQ(graph.tensor(graph.scalars).bytes(), graph.scalar_bytes);
-  const auto slot =
-      std::find_if(graph.slots.begin(), graph.slots.end(), [](const ScalarSlot& s) { return s.which == GALLEY_SCALAR_GRADIENT_NORM; });
-  ASSERT_NE(slot, graph.slots.end());
+  EXPECT_EQ(graph.tensor(*first).slice.offset, host);
+  EXPECT_EQ(graph.tensor(*values).slice.offset, host + 64);
+  EXPECT_EQ(graph.scalars.host_bytes, host + 64 + 128);
+  EXPECT_EQ(graph.tensor(later).slice.offset, before + 192);
+  EXPECT_EQ(graph.tensor(scalar(GALLEY_SCALAR_GRADIENT_NORM)).slice.offset, norm + 192);
+  EXPECT_EQ(graph.scalars.bytes, bytes + 192);
+  EXPECT_EQ(graph.tensor(graph.scalars.tensor).bytes(), graph.scalars.bytes);
+  const auto slot = std::find_if(graph.scalars.slots.begin(), graph.scalars.slots.end(),
+                                 [](const ScalarSlot& s) { return s.which == GALLEY_SCALAR_GRADIENT_NORM; });
+  ASSERT_NE(slot, graph.scalars.slots.end());
   EXPECT_EQ(slot->offset, norm + 192);
 }
 

@@ -46,8 +46,8 @@ class Lora : public GraphFixture {
     return out;
   }
   Value config() const {
-    EXPECT_EQ(graph.documents.size(), 1u);
-    return parse_json(graph.documents.at(0).text, "adapter_config.json").value();
+    EXPECT_EQ(graph.exports.documents.size(), 1u);
+    return parse_json(graph.exports.documents.at(0).text, "adapter_config.json").value();
   }
   static Value at(const Value& table, const char* key) { return table.as<Table>()->at(key); }
 
@@ -113,13 +113,13 @@ TEST_F(Lora, StandsBesideLinearNodes) {
   const GraphTensor &a = graph.tensor(graph.find(prefix + ".lora_A.weight")), &b = graph.tensor(graph.find(prefix + ".lora_B.weight"));
   EXPECT_EQ(a.shape, (Shape{2, 4}));
   EXPECT_EQ(b.shape, (Shape{4, 2}));
-  EXPECT_EQ(a.initializer, "random_uniform");
-  EXPECT_EQ(*static_cast<const double*>(a.attrs.find("high")->data), 0.5);  // 1 / √4
-  EXPECT_EQ(b.initializer, "");
+  EXPECT_EQ(a.initial.op, "random_uniform");
+  EXPECT_EQ(*static_cast<const double*>(a.initial.attrs.find("high")->data), 0.5);  // 1 / √4
+  EXPECT_EQ(b.initial.op, "");
   EXPECT_EQ(a.flags, GALLEY_TENSOR_LATE_GRADIENT);
   EXPECT_EQ(b.flags, 0u);
-  EXPECT_EQ(a.file, "adapter/adapter_model.safetensors");
-  EXPECT_EQ(a.file_name, prefix + ".lora_A.weight");
+  EXPECT_EQ(a.saved.file, "adapter/adapter_model.safetensors");
+  EXPECT_EQ(a.saved.name, prefix + ".lora_A.weight");
 
   // Reader ← add ← (q_proj, B ← A ← dropout ← x).
   const GraphNode& sum = producer(graph.find("model.layers.1.self_attn.sum"));
@@ -208,8 +208,8 @@ TEST_F(Lora, GoesOnWithAnAdapter) {
   ASSERT_EQ(continued(adapter(q_config, q_items())), "");
   const std::string prefix = "base_model.model.model.layers.0.self_attn.q_proj.";
   const GraphTensor& a = graph.tensor(graph.find(prefix + "lora_A.weight"));
-  EXPECT_TRUE(a.source.ends_with("/adapter_model.safetensors"));
-  EXPECT_EQ(a.source_name, prefix + "lora_A.weight");
+  EXPECT_TRUE(a.source.path.ends_with("/adapter_model.safetensors"));
+  EXPECT_EQ(a.source.name, prefix + "lora_A.weight");
   EXPECT_EQ(a.flags, 0u);  // B is not zero: A has a gradient at once
   EXPECT_EQ(*static_cast<const double*>(producer(graph.find(prefix + "lora")).attrs.find("alpha")->data), 4.0);
   EXPECT_EQ(at(config(), "lora_dropout"), Value(0.25));
@@ -377,12 +377,12 @@ TEST_F(Lora, SavesTheAdapterAlone) {
   const auto s = strategy("lora", {{"rank", Value(int64_t{2})}});
   ASSERT_EQ(rewrite(*s), "");
   ASSERT_EQ(rewrite(*s, GALLEY_SEGMENT_EXPORT), "");
-  EXPECT_EQ(graph.export_model, GALLEY_EXPORT_OWN);
-  EXPECT_TRUE(graph.exported.empty());
+  EXPECT_EQ(graph.exports.model, GALLEY_EXPORT_OWN);
+  EXPECT_TRUE(graph.exports.values.empty());
   // Unless something of the model is trained beside it.
   graph.tensor(graph.find("lm_head.weight")).flags |= GALLEY_TENSOR_TRAINABLE;
   ASSERT_EQ(rewrite(*s, GALLEY_SEGMENT_EXPORT), "");
-  EXPECT_EQ(graph.export_model, GALLEY_EXPORT_BOTH);
+  EXPECT_EQ(graph.exports.model, GALLEY_EXPORT_BOTH);
 }
 
 class Merge : public Lora, public testing::WithParamInterface<bool> {};
@@ -393,8 +393,8 @@ TEST_P(Merge, AddsTheProductToTheWeight) {
       strategy("lora", {{"rank", Value(int64_t{2})}, {"alpha", Value(6.0)}, {"merge", Value(true)}, {"targets", Value("v_proj")}});
   ASSERT_EQ(rewrite(*s), "");
   ASSERT_EQ(rewrite(*s, GALLEY_SEGMENT_EXPORT), "");
-  EXPECT_EQ(graph.export_model, GALLEY_EXPORT_MODEL);
-  ASSERT_EQ(graph.exported.size(), 2u);
+  EXPECT_EQ(graph.exports.model, GALLEY_EXPORT_MODEL);
+  ASSERT_EQ(graph.exports.values.size(), 2u);
 
   // The nodes of the export, computed by their definitions.
   std::map<galley_tensor, std::pair<std::vector<int64_t>, std::vector<double>>> values;
@@ -423,7 +423,7 @@ TEST_P(Merge, AddsTheProductToTheWeight) {
   const std::string prefix = "base_model.model.model.layers.0.self_attn.v_proj.";
   const auto& a = value(graph.find(prefix + "lora_A.weight")).second;
   const auto& b = value(graph.find(prefix + "lora_B.weight")).second;
-  const ExportedValue& exported = graph.exported[0];
+  const ExportedValue& exported = graph.exports.values[0];
   EXPECT_EQ(exported.parameter, graph.find("model.layers.0.self_attn.v_proj.weight"));
   const auto& w = value(exported.parameter).second;
   const auto& merged = value(exported.value).second;

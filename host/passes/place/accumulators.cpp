@@ -7,7 +7,7 @@ Accumulators::Accumulators(const Compilation& c, const Homes& homes, SegmentCode
     for (const Item& item : *part)
       for (const Ref& r : item.outputs) {
         const GraphTensor* t = r.tensor ? &homes.tensors()[r.tensor] : nullptr;
-        if (t && t->kind == GALLEY_KIND_GRADIENT && !t->placement.empty()) ++contributions_[r.tensor];
+        if (t && t->kind == GALLEY_KIND_GRADIENT && !t->storage.placement.empty()) ++contributions_[r.tensor];
       }
 }
 

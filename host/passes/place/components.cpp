@@ -34,7 +34,7 @@ Status check_components(const galley_component* components, uint32_t n, const st
 }  // namespace
 
 Result<std::vector<Component>> components_of(Plugins& plugins, const GraphTensor& t, const Shape& shape) {
-  const Registered<galley_format> format = plugins.format(t.storage);
+  const Registered<galley_format> format = plugins.format(t.storage.format);
   galley_component components[GALLEY_MAX_COMPONENTS];
   galley_component* pointers[GALLEY_MAX_COMPONENTS];
   for (size_t i = 0; i < GALLEY_MAX_COMPONENTS; ++i) {
@@ -43,14 +43,14 @@ Result<std::vector<Component>> components_of(Plugins& plugins, const GraphTensor
     pointers[i] = &components[i];
   }
   uint32_t n = 0;
-  const auto attrs = t.storage_attrs.view();
-  TRY_STATUS(call_plugin(format.caller(), "format '" + t.storage + "' cannot store '" + t.name + "'", [&](galley_error* error) {
+  const auto attrs = t.storage.attrs.view();
+  TRY_STATUS(call_plugin(format.caller(), "format '" + t.storage.format + "' cannot store '" + t.name + "'", [&](galley_error* error) {
     return format.table->components(shape.data(), static_cast<uint32_t>(shape.size()), attrs.data(), static_cast<uint32_t>(attrs.size()),
                                     pointers, &n, error);
   }));
   if (n == 0 || n > GALLEY_MAX_COMPONENTS)
-    return plugin_error("format '" + t.storage + "' makes " + std::to_string(n) + " components of '" + t.name + "'");
-  TRY_STATUS(check_components(components, n, "format '" + t.storage + "' of plugin '" + format.plugin->manifest.id + "'", t.name));
+    return plugin_error("format '" + t.storage.format + "' makes " + std::to_string(n) + " components of '" + t.name + "'");
+  TRY_STATUS(check_components(components, n, "format '" + t.storage.format + "' of plugin '" + format.plugin->manifest.id + "'", t.name));
   std::vector<Component> out;
   for (uint32_t i = 0; i < n; ++i) {
     const galley_component& c = components[i];

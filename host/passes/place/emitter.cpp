@@ -23,7 +23,7 @@ Homes::Place Emitter::place(galley_tensor id) {
   const SegmentKind kind = code_.kind();
   // Where the model is evaluated, the window's nodes run in the same segment, and what they make is a transient of it.
   const bool of_step = kind == SegmentKind::Window || kind == SegmentKind::Micro || kind == SegmentKind::Update;
-  if (t.slice_of || t.kind != GALLEY_KIND_TRANSIENT || (of_step && homes_.contains(id))) return homes_.place(id);
+  if (t.slice.of || t.kind != GALLEY_KIND_TRANSIENT || (of_step && homes_.contains(id))) return homes_.place(id);
   const auto [it, fresh] = transients_.try_emplace(id, no_tensor);
   if (fresh)
     it->second = add_tensor(c_.program, {t.name, t.dtype, t.shape, 0, 0, Owner::Activations,
@@ -80,7 +80,7 @@ Status Emitter::outputs(const Item& item, const Piece& piece, Instruction* i) {
     const GraphTensor& t = homes_.tensors()[r.tensor];
     const bool adds = item.accumulate >> k & 1;
     const Piece mine = piece.of(rule);
-    Operand o = t.placement.empty() ? mine.of(operand(r, rule)) : TRY(gradient_here(t.id, mine, adds));
+    Operand o = t.storage.placement.empty() ? mine.of(operand(r, rule)) : TRY(gradient_here(t.id, mine, adds));
     o.access = o.later = adds ? GALLEY_ACCUMULATE : GALLEY_WRITE;
     if (t.kind == GALLEY_KIND_GRADIENT && code_.kind() == SegmentKind::Micro && c_.program.micro_batches > 1) o.later = GALLEY_ACCUMULATE;
     if (o.later == GALLEY_ACCUMULATE && !(rule->flags & GALLEY_OPERAND_ACCUMULATES))
@@ -120,7 +120,7 @@ Status Emitter::emit(const Item& item, const Piece& piece, Instruction i) {
     TRY_STATUS(staging_.put_back(s.tensor, s.piece, s.components));
   }
   for (size_t k = 0; k < item.outputs.size(); ++k)
-    if (const galley_tensor t = item.outputs[k].tensor; t && !homes_.tensors()[t].placement.empty())
+    if (const galley_tensor t = item.outputs[k].tensor; t && !homes_.tensors()[t].storage.placement.empty())
       TRY_STATUS(put_gradient_back(t, piece.of(output_rule(item.node->op, k)), i.outputs[k]));
   return ok();
 }

@@ -22,8 +22,8 @@ Instruction with_formats(const Homes& homes, const Instruction& instruction, con
       continue;
     }
     auto format = std::make_shared<OperandFormat>();
-    format->name = of.storage;
-    format->attrs = of.storage_attrs;
+    format->name = of.storage.format;
+    format->attrs = of.storage.attrs;
     format->view = format->attrs.view();
     format->first = i.inputs.size();
     format->count = s.components.size();
@@ -42,7 +42,8 @@ Result<std::vector<bool>> keep_formats(Compilation& c, const Homes& homes, const
   constexpr size_t most = 6;  // of more operands in formats, all or none
   std::vector<size_t> formats;
   for (size_t k = 0; k < staged.size(); ++k)
-    if (const galley_tensor t = staged[k].tensor; !homes.tensors()[homes.base(t)].storage.empty() && homes.unpacks(t)) formats.push_back(k);
+    if (const galley_tensor t = staged[k].tensor; !homes.tensors()[homes.base(t)].storage.format.empty() && homes.unpacks(t))
+      formats.push_back(k);
   std::vector<std::pair<int64_t, uint32_t>> sets;  // numbers, with a minus; bits
   for (uint32_t chosen = 1; chosen < 1u << std::min(formats.size(), most); ++chosen) {
     int64_t numbers = 0;

@@ -12,7 +12,7 @@ namespace {
 Owner owner_of(const Graph& graph, const GraphTensor& t) {
   // What is derived from a weight is one.
   if (t.kind == GALLEY_KIND_CONSTANT)
-    for (const galley_tensor in : t.initializer_inputs)
+    for (const galley_tensor in : t.initial.inputs)
       if (graph.tensor(in).parameter_kind()) return Owner::Weights;
   switch (t.kind) {
     case GALLEY_KIND_PARAMETER: return Owner::Weights;
@@ -50,21 +50,21 @@ TensorId add_tensor(Program& program, ProgramTensor tensor) {
 }
 
 Result<uint32_t> Homes::memory_of(const GraphTensor& t) const {
-  if (t.placement.empty()) return 0u;
+  if (t.storage.placement.empty()) return 0u;
   for (uint32_t i = 0; i < c_.target.memories.size(); ++i)
-    if (c_.target.memories[i].name == t.placement) return i;
-  return recipe_error("'" + t.name + "': no memory class '" + t.placement + "'");
+    if (c_.target.memories[i].name == t.storage.placement) return i;
+  return recipe_error("'" + t.name + "': no memory class '" + t.storage.placement + "'");
 }
 
 Status Homes::make() {
   const Graph& graph = c_.graph;
   for (galley_tensor id = 1; id <= graph.tensor_count(); ++id) {
     const GraphTensor& t = graph.tensor(id);
-    if (t.kind == GALLEY_KIND_TRANSIENT || t.slice_of || t.numbers_of || t.unused) continue;
+    if (t.kind == GALLEY_KIND_TRANSIENT || t.slice.of || t.storage.numbers_of || t.unused) continue;
     const uint32_t memory = TRY(memory_of(t));
     const Life life = t.kind != GALLEY_KIND_GRADIENT ? Life::Run : t.immediate ? Life::Segment : Life::Window;
-    std::vector<Component> components = {{"", t.kept_dtype ? t.kept_dtype : t.dtype, t.shape, 1}};
-    if (!t.storage.empty()) components = TRY(components_of(c_.plugins, t, t.shape));
+    std::vector<Component> components = {{"", t.storage.kept_dtype ? t.storage.kept_dtype : t.dtype, t.shape, 1}};
+    if (!t.storage.format.empty()) components = TRY(components_of(c_.plugins, t, t.shape));
     for (const Component& c : components)
       components_[id].push_back(
           add_tensor(c_.program, {t.name + c.suffix, c.dtype, c.shape, 0, memory, owner_of(graph, t), life, label(c_.strategies, t.use)}));
@@ -92,7 +92,7 @@ std::string Homes::suffix(galley_tensor t, size_t component) const {
 
 Homes::Place Homes::place(galley_tensor id) const {
   const GraphTensor& t = tensors_[id];
-  if (t.slice_of) return {home(t.slice_of), t.slice_offset};
+  if (t.slice.of) return {home(t.slice.of), t.slice.offset};
   return {home(base(id)), 0};
 }
 
@@ -111,7 +111,7 @@ Result<std::vector<Operand>> Homes::operands(galley_tensor id, const Piece& piec
   std::vector<Operand> out;
   for (const TensorId c : components(of.id)) out.push_back(all_of(c_.program.tensors, c));
   if (piece.all()) return out;
-  if (of.storage.empty()) {
+  if (of.storage.format.empty()) {
     out.front() = piece.of(out.front());
     return out;
   }
@@ -126,7 +126,7 @@ Result<std::vector<Operand>> Homes::operands(galley_tensor id, const Piece& piec
 Operand Homes::in_readback(galley_tensor t) const {
   Operand out;
   out.tensor = c_.program.readback;
-  out.offset = tensors_[t].slice_offset;
+  out.offset = tensors_[t].slice.offset;
   out.shape = tensors_[t].shape;
   out.dtype = tensors_[t].dtype;
   return out;
@@ -134,8 +134,8 @@ Operand Homes::in_readback(galley_tensor t) const {
 
 bool Homes::unpacks(galley_tensor id) const {
   const GraphTensor &t = tensors_[id], &of = tensors_[base(id)];
-  if (of.storage.empty()) return t.dtype != (of.kept_dtype ? of.kept_dtype : of.dtype);
-  return !(c_.plugins.format(of.storage).table->flags & GALLEY_FORMAT_PLAIN) || made(home(of.id)).dtype != t.dtype;
+  if (of.storage.format.empty()) return t.dtype != (of.storage.kept_dtype ? of.storage.kept_dtype : of.dtype);
+  return !(c_.plugins.format(of.storage.format).table->flags & GALLEY_FORMAT_PLAIN) || made(home(of.id)).dtype != t.dtype;
 }
 
 }  // namespace galley

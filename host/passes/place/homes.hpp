@@ -59,11 +59,11 @@ class Homes {
   Operand in_readback(galley_tensor t) const;
 
   /// The tensor whose numbers it has: itself, unless it is a view.
-  galley_tensor base(galley_tensor t) const { return tensors_[t].numbers_of ? tensors_[t].numbers_of : t; }
+  galley_tensor base(galley_tensor t) const { return tensors_[t].storage.numbers_of ? tensors_[t].storage.numbers_of : t; }
   /// Whether the bytes of its home are not its numbers in its dtype.
   bool unpacks(galley_tensor t) const;
   /// Whether its numbers lie where kernels compute, in its dtype.
-  bool plain(galley_tensor t) const { return tensors_[base(t)].placement.empty() && !unpacks(t); }
+  bool plain(galley_tensor t) const { return tensors_[base(t)].storage.placement.empty() && !unpacks(t); }
 
  private:
   Result<uint32_t> memory_of(const GraphTensor& t) const;

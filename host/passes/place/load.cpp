@@ -11,13 +11,13 @@ using For = Staging::For;
 
 /// Makes `value` of the tensor's initializer, or zero.
 Status initialize(Compilation& c, SegmentCode& code, Staging& staging, const GraphTensor& t, const Operand& value) {
-  AttrList attrs = t.attrs;
+  AttrList attrs = t.initial.attrs;
   std::vector<Operand> inputs;
-  for (const galley_tensor in : t.initializer_inputs) inputs.push_back(TRY(staging.read(in)));
+  for (const galley_tensor in : t.initial.inputs) inputs.push_back(TRY(staging.read(in)));
   const std::string name = "init " + t.name;
   const galley_op* from = c.roles.fill;
-  if (t.initializer.empty()) attrs.set("value", 0.0);
-  else from = TRY(op_named(c.plugins, t.initializer, name));
+  if (t.initial.op.empty()) attrs.set("value", 0.0);
+  else from = TRY(op_named(c.plugins, t.initial.op, name));
   if (inputs.empty()) {
     attrs.set("seed", static_cast<int64_t>(c.options.seed));
     attrs.set("stream", t.name);
@@ -42,11 +42,11 @@ Instruction read_file(const Compilation& c, const SegmentCode& code, const Graph
   i.action = Action::Read;
   i.name = "read " + t.name + suffix;
   i.outputs = {with_access(to, GALLEY_WRITE), with_access(code.all_of(c.program.staging), GALLEY_WRITE)};
-  i.file = t.source;
+  i.file = t.source.path;
   for (const std::string& name : source_names(t)) i.aliases.push_back(name + suffix);
   i.entry = i.aliases.front();
   i.aliases.erase(i.aliases.begin());
-  i.hint = t.source_hint;
+  i.hint = t.source.hint;
   return i;
 }
 
@@ -56,9 +56,9 @@ Status read(Compilation& c, const Homes& homes, SegmentCode& code, Staging& stag
   const std::vector<Operand> components = TRY(staging.bring(id, {}, For::Writing));
   std::vector<ProgramTensor> tensors;
   for (const TensorId component : homes.components(id)) tensors.push_back(code.tensor(component));
-  if (!t.storage.empty() && TRY(files.hold(t, tensors))) {
+  if (!t.storage.format.empty() && TRY(files.hold(t, tensors))) {
     for (size_t k = 0; k < components.size(); ++k) code.add(read_file(c, code, t, homes.suffix(id, k), components[k]));
-  } else if (t.kept_dtype) {
+  } else if (t.storage.kept_dtype) {
     code.add(read_file(c, code, t, "", components.front()));
   } else {
     const Operand value = TRY(staging.numbers(id, {}, components, For::Writing));
@@ -78,8 +78,8 @@ Status place_load(Compilation& c, const Homes& homes) {
   for (galley_tensor id = 1; id <= c.graph.tensor_count(); ++id) {
     const GraphTensor& t = c.graph.tensor(id);
     const bool lasts = t.kind == GALLEY_KIND_PARAMETER || t.kind == GALLEY_KIND_STATE || t.kind == GALLEY_KIND_CONSTANT;
-    if (!lasts || t.slice_of || t.numbers_of || t.unused) continue;
-    if (t.source.empty()) TRY_STATUS(make(c, code, staging, id));
+    if (!lasts || t.slice.of || t.storage.numbers_of || t.unused) continue;
+    if (t.source.path.empty()) TRY_STATUS(make(c, code, staging, id));
     else TRY_STATUS(read(c, homes, code, staging, files, id));
   }
   if (!c.steps()) return ok();
@@ -95,8 +95,8 @@ Status place_refresh(Compilation& c, const Homes& homes, SegmentCode& code) {
     const GraphTensor& t = c.graph.tensor(id);
     changes[id] = t.kind == GALLEY_KIND_STATE || (t.parameter_kind() && t.trainable());
     if (t.kind != GALLEY_KIND_CONSTANT || t.unused) continue;
-    for (const galley_tensor in : t.initializer_inputs) changes[id] = changes[id] || changes[homes.base(in)];
-    if (changes[id] && !t.numbers_of) TRY_STATUS(make(c, code, staging, id));
+    for (const galley_tensor in : t.initial.inputs) changes[id] = changes[id] || changes[homes.base(in)];
+    if (changes[id] && !t.storage.numbers_of) TRY_STATUS(make(c, code, staging, id));
   }
   return ok();
 }

@@ -39,8 +39,8 @@ int64_t grain_of(const galley_op* op, const Shape& shape) {
 /// Whether pieces of so many numbers have components of their own: whole elements, in the shapes that the format gives a tensor of a
 /// piece's shape. What is packed with random bits has to draw them by what comes before the piece.
 Result<bool> splits(Compilation& c, const GraphTensor& of, int64_t numbers, bool rows) {
-  if (of.storage.empty()) return true;
-  const galley_format& format = *c.plugins.format(of.storage).table;
+  if (of.storage.format.empty()) return true;
+  const galley_format& format = *c.plugins.format(of.storage.format).table;
   const galley_operand_rule* packed = input_rule(TRY(op_named(c.plugins, format.pack_op, of.name)), 0);
   if (format.flags & GALLEY_FORMAT_STOCHASTIC && (!packed || packed->role != GALLEY_ROLE_ROWS)) return false;
   const std::vector<Component> whole = TRY(components_of(c.plugins, of, of.shape));
@@ -75,7 +75,7 @@ bool add_operand(const Compilation& c, const Homes& homes, const Ref& r, const g
   if (by_rows->shape && *by_rows->shape != t.shape) return false;
   by_rows->shape = &t.shape;
   by_rows->homes.push_back(&of);
-  if (of.placement.empty()) return true;
+  if (of.storage.placement.empty()) return true;
   const auto tensor = [&](TensorId id) -> const ProgramTensor& { return c.program.tensors[static_cast<size_t>(id)]; };
   const MemoryClass& memory = c.target.memories[tensor(homes.home(of.id)).memory];
   int64_t bytes = 0;
@@ -91,7 +91,7 @@ Result<int64_t> numbers_of_piece(Compilation& c, const ByRows& by_rows, int64_t 
   const int64_t all = elements(*by_rows.shape);
   int64_t multiple = multiple_of(grain, rows ? columns(*by_rows.shape) : kPieceMultiple, all);
   for (const GraphTensor* of : by_rows.homes) {
-    if (of->storage.empty()) continue;
+    if (of->storage.format.empty()) continue;
     for (const Component& component : TRY(components_of(c.plugins, *of, of->shape)))
       if (component.numbers > 0) multiple = multiple_of(multiple, component.numbers, all);
   }

@@ -14,7 +14,7 @@ namespace {
 
 /// In which a parameter's numbers are kept: of one in a packed format F32, since its numbers are computed.
 uint32_t kept_dtype(const Compilation& c, const Homes& homes, const GraphTensor& t) {
-  const bool numbers = t.storage.empty() || c.plugins.format(t.storage).table->flags & GALLEY_FORMAT_PLAIN;
+  const bool numbers = t.storage.format.empty() || c.plugins.format(t.storage.format).table->flags & GALLEY_FORMAT_PLAIN;
   return numbers ? c.program.tensors[static_cast<size_t>(homes.home(t.id))].dtype : t.dtype;
 }
 
@@ -54,7 +54,7 @@ class SavedNames {
   Status check_folders() const {
     std::map<std::string, std::string> files;
     for (const auto& [place, id] : saved_) files.try_emplace(place.first, "tensor '" + c_.graph.tensor(id).name + "'");
-    for (const Document& d : c_.graph.documents) files.try_emplace(d.file, "a document of " + label(c_.strategies, d.use));
+    for (const Document& d : c_.graph.exports.documents) files.try_emplace(d.file, "a document of " + label(c_.strategies, d.use));
     for (const auto& [file, whose] : files)
       for (std::filesystem::path folder = std::filesystem::path(file).parent_path(); !folder.empty(); folder = folder.parent_path())
         if (const auto at = files.find(folder.string()); at != files.end())
@@ -76,7 +76,7 @@ class SavedNames {
 class Values {
  public:
   Values(const Compilation& c, const Homes& homes, Emitter& emitter) : c_(c), homes_(homes), emitter_(emitter) {
-    for (const ExportedValue& e : c.graph.exported) values_[e.parameter] = e.value;
+    for (const ExportedValue& e : c.graph.exports.values) values_[e.parameter] = e.value;
   }
   /// Whether another tensor's value is saved in the place of the tensor.
   bool contains(galley_tensor t) const { return values_.contains(t); }
@@ -86,7 +86,7 @@ class Values {
     const auto it = values_.find(id);
     if (it == values_.end()) {
       // What is kept in 16 bit is rounded, or widened, on its way into the file.
-      if (c_.graph.tensor(id).storage.empty()) return TRY(emitter_.staging().bring(id, {}, Staging::For::Reading)).front();
+      if (c_.graph.tensor(id).storage.format.empty()) return TRY(emitter_.staging().bring(id, {}, Staging::For::Reading)).front();
       return numbers(id);
     }
     TRY_STATUS(make(it->second));
@@ -143,8 +143,8 @@ Status place_export(Compilation& c, const Homes& homes) {
   for (const auto& [file, saved] : files) dtypes[file] = file_dtype(c, homes, saved);
   for (const galley_tensor id : graph.saved()) {
     const GraphTensor& t = graph.tensor(id);
-    const std::string file = graph.file_of(id), entry = t.file_name.empty() ? t.name : t.file_name;
-    if (!graph.exported_in_format.contains(id) || values.contains(id)) {
+    const std::string file = graph.file_of(id), entry = t.saved.name.empty() ? t.name : t.saved.name;
+    if (!graph.exports.in_format.contains(id) || values.contains(id)) {
       const Operand value = TRY(values.of(id));
       TRY_STATUS(names.add(file, entry, t));
       emitter.code().add(write_file(value, file, entry, dtypes.at(file)));

@@ -22,24 +22,24 @@ Status Staging::format_op(const GraphTensor& t, const char* op_name, const std::
                           std::vector<Operand> to, AttrList attrs) {
   Status made = code_.op(TRY(op_named(c_.plugins, op_name, name)), name, std::move(from), std::move(to), std::move(attrs));
   if (made) return made;
-  return plugin_error(
-      "format '" + t.storage + "' of plugin '" + c_.plugins.format(t.storage).plugin->manifest.id + "': " + made.error().cause,
-      "the format's components and the shape rules of its ops have to say the same");
+  return plugin_error("format '" + t.storage.format + "' of plugin '" + c_.plugins.format(t.storage.format).plugin->manifest.id +
+                          "': " + made.error().cause,
+                      "the format's components and the shape rules of its ops have to say the same");
 }
 
 Result<Operand> Staging::numbers(galley_tensor id, const Piece& piece, const std::vector<Operand>& components, For what) {
   const GraphTensor &t = homes_.tensors()[id], &of = homes_.tensors()[homes_.base(id)];
   if (!homes_.unpacks(id)) return components.front();
-  const Operand out = code_.temporary((of.storage.empty() ? "cast " : "unpacked ") + of.name, t.dtype, piece.shape(t.shape), of.use);
+  const Operand out = code_.temporary((of.storage.format.empty() ? "cast " : "unpacked ") + of.name, t.dtype, piece.shape(t.shape), of.use);
   if (what == For::Writing) return out;
-  AttrList attrs = of.storage_attrs;
-  if (of.storage.empty()) {
+  AttrList attrs = of.storage.attrs;
+  if (of.storage.format.empty()) {
     attrs.set("dtype", dtype_text(t.dtype));
     TRY_STATUS(code_.op(c_.roles.copy, "cast " + of.name, components, {out}, attrs));
     return out;
   }
   attrs.set("dtype", static_cast<int64_t>(t.dtype));
-  TRY_STATUS(format_op(of, c_.plugins.format(of.storage).table->unpack_op, "unpack " + of.name, components, {out}, attrs));
+  TRY_STATUS(format_op(of, c_.plugins.format(of.storage.format).table->unpack_op, "unpack " + of.name, components, {out}, attrs));
   return out;
 }
 
@@ -52,14 +52,14 @@ Status Staging::pack(galley_tensor id, const Piece& piece, const Operand& number
   const GraphTensor& t = homes_.tensors()[id];
   if (!homes_.unpacks(id)) return ok();
   const std::string name = "pack " + t.name;
-  if (t.storage.empty()) {
+  if (t.storage.format.empty()) {
     AttrList attrs;
-    attrs.set("dtype", dtype_text(t.kept_dtype));
+    attrs.set("dtype", dtype_text(t.storage.kept_dtype));
     return code_.op(c_.roles.copy, name, {numbers}, components, attrs);
   }
-  const galley_format& format = *c_.plugins.format(t.storage).table;
+  const galley_format& format = *c_.plugins.format(t.storage.format).table;
   std::vector<Operand> inputs = {numbers};
-  AttrList attrs = t.storage_attrs;
+  AttrList attrs = t.storage.attrs;
   // Random numbers are those of a step: what is loaded is rounded to nearest.
   const bool draws = format.flags & GALLEY_FORMAT_STOCHASTIC && code_.kind() != SegmentKind::Load;
   if (draws) {
