@@ -42,6 +42,7 @@ int64_t attr(const galley_node_info& node, const char* name) {
 /// The model's linear layers in order of execution, each weight once; an adapter's own are none of them.
 std::vector<Module> linear_modules(const GraphReader& graph) {
   std::vector<Module> out;
+  std::set<std::string> names;
   for (galley_node n = graph.next_node(0, GALLEY_SEGMENT_MODEL); n; n = graph.next_node(n, GALLEY_SEGMENT_MODEL)) {
     const galley_node_info node = graph.node(n);
     if (!(node.op_flags & GALLEY_OP_LINEAR) || node.n_inputs < 2) continue;
@@ -60,7 +61,7 @@ std::vector<Module> linear_modules(const GraphReader& graph) {
     const std::string weight = w.name;
     if (w.kind == GALLEY_KIND_PARAMETER && !tied && ends_with(weight, ".weight")) m.name = weight.substr(0, weight.size() - 7);
     if (m.name.rfind("base_model.", 0) == 0) continue;  // an adapter's own
-    if (std::none_of(out.begin(), out.end(), [&](const Module& other) { return other.name == m.name; })) out.push_back(std::move(m));
+    if (names.insert(m.name).second) out.push_back(std::move(m));
   }
   return out;
 }
@@ -76,14 +77,21 @@ bool is_head(const std::vector<Module>& modules, const Module& m) { return &m ==
 
 /// How a configuration names these modules: by the last word of their names where that means no others, else by whole names.
 std::vector<std::string> short_names(const std::vector<Module>& all, const std::vector<const Module*>& chosen) {
+  const std::set<const Module*> meant(chosen.begin(), chosen.end());
+  std::map<std::string, bool> alone;  // by word: a model has few, and many modules
+  const auto is_alone = [&](const std::string& word) {
+    const auto [at, fresh] = alone.try_emplace(word, true);
+    if (fresh)
+      at->second = std::all_of(all.begin(), all.end(), [&](const Module& other) {
+        return (other.name != word && !ends_with(other.name, "." + word)) || meant.count(&other);
+      });
+    return at->second;
+  };
   std::set<std::string> out;
   for (const Module* m : chosen) {
     const std::string word = m->name.substr(m->name.rfind('.') + 1);
     const bool number = word.find_first_not_of("0123456789") == std::string::npos;
-    const bool alone = std::all_of(all.begin(), all.end(), [&](const Module& other) {
-      return (other.name != word && !ends_with(other.name, "." + word)) || std::find(chosen.begin(), chosen.end(), &other) != chosen.end();
-    });
-    out.insert(alone && !number ? word : m->name);
+    out.insert(!number && is_alone(word) ? word : m->name);
   }
   return {out.begin(), out.end()};
 }
