@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How long planning takes: a model of the shape of Llama 2 7B, models of 30, 250 and 1,000 layers in three ways of training, and a search that asks for 200 peaks of a
+"""How long planning takes: a model of the shape of Llama 2 7B, models of 30, 250 and 1,000 layers in four ways of training, and a search that asks for 200 peaks of a
 model of 80 blocks. Not a test: it prints seconds of processor time, of the program in GALLEY (several may be given, to compare), and asserts nothing about them.
 
     GALLEY=build/release/galley GALLEY_BINARY=build/release tests/bench/plan.py [OTHER_GALLEY ...]
@@ -30,7 +30,7 @@ eighty = llama(1024, 2816, 80, 16)
 cases = {'Llama 2 7B': seven, '80 blocks, no peak': recipe(eighty, 'use "adamw" { lr = 1e-4 }')}
 for share in (0.1, 0.5, 0.9):
     cases[f'80 blocks, 200 peaks, {100 * share:.0f} % recomputed'] = recipe(eighty, f'use "peaks" {{ calls = 200, share = {share} }}', 'use "adamw" { lr = 1e-4 }')
-ways = {'full': ['use "adamw" { lr = 1e-4 }'], 'recomputed in a budget': ['use "recompute" { budget = "%dMiB" }', 'use "adamw" { lr = 1e-4 }'],
+ways = {'full': ['use "adamw" { lr = 1e-4 }'], 'lora': ['use "lora" { rank = 8 }', 'use "adamw" { lr = 1e-4 }'], 'recomputed in a budget': ['use "recompute" { budget = "%dMiB" }', 'use "adamw" { lr = 1e-4 }'],
         'lora, bf16, recomputed': ['use "lora" { rank = 8 }', 'use "adamw" { lr = 1e-4 }', 'use "amp" { compute = "bf16" }', 'use "clip" { norm = 1 }', 'use "recompute" {}']}
 for layers in (30, 250, 1000):
     for name, uses in ways.items():
