@@ -23,7 +23,7 @@ struct Lifetime {
 
 struct Timeline {
   std::array<int32_t, segment_count> begin = {};  ///< position of each segment
-  int32_t end = 0;                    ///< number of moments
+  int32_t end = 0;                                ///< number of moments
   int32_t segment_end(size_t segment) const { return segment + 1 < begin.size() ? begin[segment + 1] : end; }
 };
 

@@ -320,8 +320,7 @@ Result<std::unique_ptr<Study>> make_study(const std::filesystem::path& recipe, c
   TRY_STATUS(read_inputs(s, recipe, options));
   TRY_STATUS(load_plugins(s, options));
   TRY_STATUS(choose_target(s, options));
-  if (!options.target.empty())
-    TRY_STATUS(check_isa(s.target, "--target " + options.target, s.machine, *s.plugins, s.installation.targets));
+  if (!options.target.empty()) TRY_STATUS(check_isa(s.target, "--target " + options.target, s.machine, *s.plugins, s.installation.targets));
   s.target.deterministic = s.recipe.deterministic;
   TRY_STATUS(build_model(s, layout_of(s, options)));
   TRY_STATUS(load_kernels(s));
