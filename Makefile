@@ -73,11 +73,13 @@ test:
 	@cmake --preset asan --log-level=WARNING -DGALLEY_TESTS=ON >/dev/null
 	@echo 'galley: building in build/asan'
 	@cmake --build --preset asan --parallel $(JOBS) --target quick -- --quiet | sed '/^ninja: no work to do\.$$/d'
-	@ctest --preset asan -L quick
+	@ctest --preset asan -L '^quick$$'
 
 test-all: test
 	@$(call compile,asan-kernels)
 	@ctest --preset release --label-regex '^all$$' --no-tests=ignore
+	@cmake --build --preset asan --parallel $(JOBS) --target sanitized -- --quiet | sed '/^ninja: no work to do\.$$/d'
+	@ctest --preset asan -L '^sanitized$$'
 	@$(MAKE) --no-print-directory test-mutants
 
 test-mutants:

@@ -11,7 +11,7 @@ namespace galley {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr size_t kLongest = 60;  // bytes of a value in a message
+constexpr size_t kLongestValue = 60;  // bytes of a value in a message
 
 std::string number_text(double x) {
   if (std::isinf(x)) return x < 0 ? "-inf" : "inf";
@@ -51,8 +51,8 @@ std::optional<int64_t> whole(const Value& value) {
 }  // namespace
 
 std::string shortened(const std::string& text) {
-  if (text.size() <= kLongest) return text;
-  size_t end = kLongest;
+  if (text.size() <= kLongestValue) return text;
+  size_t end = kLongestValue;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // whole characters
   return text.substr(0, end) + "...";
 }
@@ -88,8 +88,8 @@ std::string value_text(const Value& value) {
   if (const auto* s = value.as<Schedule>()) return s->text;
   if (const auto* list = value.as<List>()) {
     std::string text = "{";
-    for (size_t i = 0; i < list->size() && text.size() <= kLongest; ++i) text += (i ? ", " : " ") + value_text((*list)[i]);
-    if (text.size() > kLongest) return shortened(text);
+    for (size_t i = 0; i < list->size() && text.size() <= kLongestValue; ++i) text += (i ? ", " : " ") + value_text((*list)[i]);
+    if (text.size() > kLongestValue) return shortened(text);
     return text + (list->empty() ? "}" : " }");
   }
   return value.is_nil() ? "nil" : "a table";

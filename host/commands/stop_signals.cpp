@@ -29,7 +29,7 @@ void on_signal(int signal) {
       struct sigaction action = {};
       action.sa_handler = SIG_DFL;
       sigaction(signal, &action, nullptr);
-      raise(signal);  // comes through when this handler returns
+      ::raise(signal);  // comes through when this handler returns
     }
   }
   errno = error;

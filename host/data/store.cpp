@@ -16,7 +16,7 @@ namespace galley {
 namespace {
 
 constexpr uint64_t kStoreVersion = 1;  // of what a first pass makes: another one makes it again
-constexpr size_t kRead = size_t{1} << 20;
+constexpr size_t kFileBuffer = size_t{1} << 20;
 constexpr size_t kJob = size_t{64} << 10;  // bytes of text in a job of short documents
 constexpr size_t kKept = size_t{4} << 20;  // of a job's memory that is used again
 
@@ -83,7 +83,7 @@ class StoreBuilder {
 
   /// Hashes the files' names and contents into the key; files with a NUL are found on the way.
   Status read_key(const Documents& documents, KeyHash& hash, bool binary_is_wrong) {
-    std::vector<std::byte> buffer(kRead);
+    std::vector<std::byte> buffer(kFileBuffer);
     hash.add(kStoreVersion);
     hash.add(spec_.kind);
     for (const TextDocument& document : documents.files) {
@@ -348,7 +348,7 @@ Result<TokenStore> prepare_tokens(const DataSpec& spec, const Documents& documen
   TRY_STATUS(builder.read_key(documents, hash, false));
   if (std::optional<TokenStore> found = TRY(builder.find())) return builder.open_raw(std::move(*found), documents, token_bytes);
   TRY_STATUS(builder.begin());
-  std::vector<std::byte> buffer(kRead);
+  std::vector<std::byte> buffer(kFileBuffer);
   uint64_t done = 0;
   for (const TextDocument& document : builder.kept().files) {
     if (document.size % token_bytes != 0) {

@@ -25,7 +25,7 @@ std::vector<const Entry*> find_entries(const Reader& reader, const Instruction& 
   return found;
 }
 
-std::string listed(const std::vector<std::string>& names) {
+std::string shortened_list(const std::vector<std::string>& names) {
   constexpr size_t longest = 200;  // a name may have as many megabytes as the header
   std::string text;
   for (size_t i = 0; i < std::min<size_t>(names.size(), 3); ++i)
@@ -134,14 +134,14 @@ Status check_files(const Program& program, std::span<const std::string> ignored)
     }
     if (!missing.empty()) {
       if (const std::string near = did_you_mean(missing[0], unexpected); !near.empty()) hint = near;
-      if (hint.empty() && !unexpected.empty()) hint = "the file has " + listed(unexpected) + ", which the model does not";
+      if (hint.empty() && !unexpected.empty()) hint = "the file has " + shortened_list(unexpected) + ", which the model does not";
       return recipe_error(file + ": " + std::to_string(missing.size()) + " of the model's " + std::to_string(codes.size()) +
-                              " tensors are missing: " + listed(missing),
+                              " tensors are missing: " + shortened_list(missing),
                           hint);
     }
     if (!unexpected.empty()) {
       return recipe_error(file + ": " + std::to_string(unexpected.size()) + " of " + std::to_string(reader.entries().size()) +
-                              " tensors are unknown to the model: " + listed(unexpected),
+                              " tensors are unknown to the model: " + shortened_list(unexpected),
                           "the configuration may be another model's; training without them would not train this model");
     }
   }

@@ -88,13 +88,13 @@ class Peaks {
   std::vector<const Instruction*> micro_;  ///< without clones
 };
 
-struct Question {
+struct PeakQuestion {
   Peaks* peaks;
   size_t choices;
 };
 
 galley_status answer_peak(void* context, const uint32_t* asked, uint32_t memory, int64_t* out, galley_error* error) {
-  auto* question = static_cast<Question*>(context);
+  auto* question = static_cast<PeakQuestion*>(context);
   const auto got = question->peaks->of({asked, question->choices}, memory);
   if (!got) {
     fill_error(error, GALLEY_FAILED, got.error().cause, got.error().hint);
@@ -108,7 +108,7 @@ using Choices = std::vector<uint32_t>;
 
 /// What one strategy makes of the choices so far.
 Result<Choices> ask(Compilation& c, Peaks& peaks, size_t use, const std::vector<galley_saved_item>& about, Choices choices) {
-  Question question = {&peaks, choices.size()};
+  PeakQuestion question = {&peaks, choices.size()};
   std::vector<const galley_saved_item*> items;
   for (const galley_saved_item& s : about) items.push_back(&s);
   const TargetView target(c.target);

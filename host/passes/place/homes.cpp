@@ -9,7 +9,7 @@
 namespace galley {
 namespace {
 
-Owner owner_of(const Graph& graph, const GraphTensor& t) {
+Owner owner_of_tensor(const Graph& graph, const GraphTensor& t) {
   // What is derived from a weight is one.
   if (t.kind == GALLEY_KIND_CONSTANT)
     for (const galley_tensor in : t.initial.inputs)
@@ -66,8 +66,8 @@ Status Homes::make() {
     std::vector<Component> components = {{"", t.storage.kept_dtype ? t.storage.kept_dtype : t.dtype, t.shape, 1}};
     if (!t.storage.format.empty()) components = TRY(components_of(c_.plugins, t, t.shape));
     for (const Component& c : components)
-      components_[id].push_back(
-          add_tensor(c_.program, {t.name + c.suffix, c.dtype, c.shape, 0, memory, owner_of(graph, t), life, label(c_.strategies, t.use)}));
+      components_[id].push_back(add_tensor(
+          c_.program, {t.name + c.suffix, c.dtype, c.shape, 0, memory, owner_of_tensor(graph, t), life, label(c_.strategies, t.use)}));
   }
   return ok();
 }

@@ -37,14 +37,8 @@ Status check_shapes(const Compilation& c, const galley_op* op, const std::string
   const NodeDescription description(op, name, in, attrs, out, 0, c.graph.length());
   const Result<std::vector<galley_shape>> shapes = infer_shapes(op, description.view());
   if (!shapes) return plugin_error(who + "is not what its op takes: " + shapes.error().cause, shapes.error().hint);
-  for (size_t k = 0; k < outputs.size(); ++k) {
-    GraphTensor inferred;
-    inferred.dtype = (*shapes)[k].dtype;
-    inferred.shape.assign((*shapes)[k].extents, (*shapes)[k].extents + (*shapes)[k].rank);
-    if (inferred.dtype != out[k]->dtype || inferred.shape != out[k]->shape)
-      return plugin_error(who + "writes " + (inferred.dtype ? type_text(inferred) : std::string("nothing")) + " as '" +
-                          op->outputs[k]->name + "', but '" + out[k]->name + "' is " + type_text(*out[k]));
-  }
+  for (size_t k = 0; k < outputs.size(); ++k)
+    if (const std::string problem = output_problem(*op, k, (*shapes)[k], *out[k]); !problem.empty()) return plugin_error(who + problem);
   return ok();
 }
 
