@@ -57,7 +57,7 @@ struct Aside {
   File file;  // locked
 };
 
-/// Of what `make` creates anew under a name and opens.
+/// A file or folder aside, locked. `make` creates one of a name that is not there yet, and opens it.
 Result<Aside> make_aside(const fs::path& place, int (*make)(const char* name)) {
   while (true) {
     fs::path aside = TRY(random_aside(place));

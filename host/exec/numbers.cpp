@@ -59,9 +59,6 @@ void move(Numbers& numbers, double unit, int pattern, size_t input) {
   for (size_t i = 0; i < numbers.floats.size(); ++i) numbers.floats[i] *= 1 + unit * sign(pattern, input, i);
 }
 
-/// It is there: in memory, in a format, or between the links of a chain.
-bool is_read(const Operand& o) { return o.present() || o.format || o.inner; }
-
 /// Calls the reference of a node whose operands are these; null: absent.
 Status call(const galley_op* op, const std::string& name, const AttrList& attributes, uint32_t flags, int64_t first_row, int64_t length,
             int64_t block, std::span<Numbers* const> inputs, std::span<Numbers* const> outputs) {
@@ -158,7 +155,7 @@ double unit_of(const NodeOf& node) {
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const galley_operand_rule* rule = input_rule(node.op, i);
     const Operand& o = node.inputs[i];
-    if (!rule || !is_read(o) || !is_floating(o.dtype)) continue;
+    if (!rule || !o.given() || !is_floating(o.dtype)) continue;
     if (rule->flags & GALLEY_OPERAND_COMPUTE) unit = std::max(unit, half_distance(o.dtype));
     if (o.inner) unit = std::max(unit, half_distance(o.dtype));  // what lies between two links may be rounded, or not
   }
@@ -168,18 +165,18 @@ double unit_of(const NodeOf& node) {
 
 bool can_move(std::span<const NodeOf> nodes) {
   return std::any_of(nodes.begin(), nodes.end(), [](const NodeOf& node) {
-    return std::any_of(node.inputs.begin(), node.inputs.end(), [](const Operand& o) { return is_read(o) && is_floating(o.dtype); });
+    return std::any_of(node.inputs.begin(), node.inputs.end(), [](const Operand& o) { return o.given() && is_floating(o.dtype); });
   });
 }
 
 int64_t terms_of(const NodeOf& node, size_t k, bool output) {
-  const galley_operand_rule* rule = output ? (k < node.op->n_outputs ? node.op->outputs[k] : nullptr) : input_rule(node.op, k);
+  const galley_operand_rule* rule = output ? output_rule(node.op, k) : input_rule(node.op, k);
   const Operand& made = (output ? node.outputs : node.inputs)[k];
   if (node.op->grain == GALLEY_GRAIN_ELEMENT) return 1;
   if (node.op->grain == GALLEY_GRAIN_BLOCK) return node.op->grain_block;
   int64_t most = 1;
   for (const Operand& o : node.inputs) {
-    if (!is_read(o)) continue;
+    if (!o.given()) continue;
     const int64_t count = elements(o.shape), columns = o.shape.empty() ? 1 : o.shape.back();
     most = std::max(most, columns);
     if (node.op->grain == GALLEY_GRAIN_ROW || !rule || rule->role == GALLEY_ROLE_ROWS || count == 0) continue;

@@ -4,16 +4,13 @@
 #include <cmath>
 #include <cstring>
 
+#include "host/base/listed.hpp"
 #include "host/exec/convert.hpp"
 
 namespace galley {
 namespace {
 
-std::string listed(const std::vector<std::string>& names) {
-  std::string text;
-  for (size_t i = 0; i < std::min<size_t>(names.size(), 4); ++i) text += (i ? ", '" : "'") + names[i] + "'";
-  return names.size() > 4 ? text + ", …" : text;
-}
+constexpr size_t kNames = 4;  // in a message
 
 std::string counted(const std::vector<std::string>& names, size_t of, const char* what) {
   return std::to_string(names.size()) + " of " + std::to_string(of) + " " + what;
@@ -67,10 +64,10 @@ Status Proof::finish() {
   if (changed.empty()) {
     const std::vector<std::string> none = without_gradient();
     if (last_applied_ < 2 || none.size() < program_.trained.size()) return ok();
-    return run_error("no trainable tensor got a gradient in any step: " + listed(none),
+    return run_error("no trainable tensor got a gradient in any step: " + listed(none, kNames),
                      "nothing has trained: see whether anything that reaches the loss reads them, and whether labels count");
   }
-  return run_error(counted(changed, frozen_.size(), "frozen tensors have changed since they were loaded: ") + listed(changed),
+  return run_error(counted(changed, frozen_.size(), "frozen tensors have changed since they were loaded: ") + listed(changed, kNames),
                    "a kernel wrote where it must only read; nothing of this run should be used");
 }
 
@@ -116,7 +113,7 @@ Status Proof::check_finite(const ProofStep& begin) {
   }
   if (broken.empty()) return ok();
   return run_error(counted(broken, program_.trained.size(), "trainable tensors got a gradient that is not finite in step ") +
-                       std::to_string(begin.attempted) + ": " + listed(broken),
+                       std::to_string(begin.attempted) + ": " + listed(broken, kNames),
                    "a lower learning rate or clipping keeps the loss from diverging; in F16, scaling the loss does");
 }
 
@@ -136,7 +133,7 @@ Status Proof::check_gradients(const ProofStep& begin) {
   }
   if (none.empty()) return ok();
   return run_error(counted(none, program_.trained.size(), "trainable tensors got no gradient in any step up to ") +
-                       std::to_string(begin.attempted) + ": " + listed(none),
+                       std::to_string(begin.attempted) + ": " + listed(none, kNames),
                    "they do not train: see whether anything that reaches the loss reads them, or freeze them");
 }
 
@@ -191,7 +188,7 @@ Status Proof::check_movement(const ProofStep& begin) {
   compares_ = false;
   if (still.empty()) return ok();
   return run_error(counted(still, program_.trained.size(), "trainable tensors got a gradient and did not move in step ") +
-                       std::to_string(begin.attempted) + ": " + listed(still),
+                       std::to_string(begin.attempted) + ": " + listed(still, kNames),
                    "the strategy that updates them does not write them");
 }
 

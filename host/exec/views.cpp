@@ -80,7 +80,7 @@ const galley_node_view* const* NodeViews::build(const Program& program, const Ma
   // Operands of components have all been built by now.
   size_t built = begin;
   for (const Operand& operand : code.inputs) {
-    if (!operand.present() && !operand.format && !operand.inner) continue;
+    if (!operand.given()) continue;
     galley_operand& view = operands_[built++];
     if (!operand.format) continue;
     view.components = operand_pointers_.data() + operand_pointers_.size();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "host/base/glob.hpp"
+#include "host/base/listed.hpp"
 #include "host/base/nearest.hpp"
 #include "host/exec/convert.hpp"
 
@@ -25,13 +26,8 @@ std::vector<const Entry*> find_entries(const Reader& reader, const Instruction& 
   return found;
 }
 
-std::string shortened_list(const std::vector<std::string>& names) {
-  constexpr size_t longest = 200;  // a name may have as many megabytes as the header
-  std::string text;
-  for (size_t i = 0; i < std::min<size_t>(names.size(), 3); ++i)
-    text += (i ? ", '" : "'") + names[i].substr(0, longest) + (names[i].size() > longest ? "…'" : "'");
-  return names.size() > 3 ? text + ", …" : text;
-}
+/// A name in a file may have as many megabytes as its header.
+std::string listed_briefly(const std::vector<std::string>& names) { return listed(names, 3, 200); }
 
 std::string file_of(const Reader& reader, const Entry& entry) { return reader.files()[entry.file].path().string(); }
 
@@ -134,14 +130,14 @@ Status check_files(const Program& program, std::span<const std::string> ignored)
     }
     if (!missing.empty()) {
       if (const std::string near = did_you_mean(missing[0], unexpected); !near.empty()) hint = near;
-      if (hint.empty() && !unexpected.empty()) hint = "the file has " + shortened_list(unexpected) + ", which the model does not";
+      if (hint.empty() && !unexpected.empty()) hint = "the file has " + listed_briefly(unexpected) + ", which the model does not";
       return recipe_error(file + ": " + std::to_string(missing.size()) + " of the model's " + std::to_string(codes.size()) +
-                              " tensors are missing: " + shortened_list(missing),
+                              " tensors are missing: " + listed_briefly(missing),
                           hint);
     }
     if (!unexpected.empty()) {
       return recipe_error(file + ": " + std::to_string(unexpected.size()) + " of " + std::to_string(reader.entries().size()) +
-                              " tensors are unknown to the model: " + shortened_list(unexpected),
+                              " tensors are unknown to the model: " + listed_briefly(unexpected),
                           "the configuration may be another model's; training without them would not train this model");
     }
   }

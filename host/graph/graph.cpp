@@ -82,7 +82,7 @@ galley_tensor Graph::find(std::string_view name) const {
 
 int64_t Graph::reserve(int64_t bytes) {
   const int64_t offset = scalars.bytes;
-  scalars.bytes += (bytes + slot_stride - 1) / slot_stride * slot_stride;
+  scalars.bytes += round_up(bytes, slot_stride);
   tensor(scalars.tensor).shape = {scalars.bytes};
   return offset;
 }
@@ -252,7 +252,7 @@ Status Graph::replace(galley_tensor from, galley_tensor to) {
 
 size_t Graph::order_of(galley_tensor t) const { return t && tensor(t).producer ? wiring_.order[tensor(t).producer - 1] : 0; }
 
-/// Of what lies behind `n`, only nodes that stand before the new place move: where a few nodes were put between a node and its readers, none.
+/// Behind `n`, only nodes that stand before the new place move. Where a few nodes were put between a node and its readers, none does.
 void Graph::move_behind(galley_node n, size_t order) {
   std::vector<galley_node> pending = {n};
   while (!pending.empty()) {

@@ -60,6 +60,9 @@ struct Slice {
   int64_t offset = 0;
 };
 
+/// Whether tensors of this kind have their numbers from the start of a run on.
+inline bool lasts(uint32_t kind) { return kind == GALLEY_KIND_PARAMETER || kind == GALLEY_KIND_STATE || kind == GALLEY_KIND_CONSTANT; }
+
 struct GraphTensor {
   galley_tensor id = 0;
   std::string name;
@@ -98,7 +101,7 @@ struct Author {
   std::string prefix = {};  ///< put before names that the graph makes itself
 };
 
-/// What a node computes in, by claims.
+/// The dtypes in which a node computes, by claims.
 struct Products {
   uint32_t dtype = 0;  ///< of its products; 0: nobody has claimed it
   bool tf32 = false;   ///< products of F32 may be made in TF32
@@ -217,7 +220,7 @@ class Graph {
   Status report(galley_tensor t, const std::string& name);
   /// The node behind `n` in a section; the first for 0, 0 behind the last.
   galley_node next_node(Section s, galley_node n) const;
-  /// Of the model's repeated blocks: its producer's, or of a parameter (a gradient's, a state's) its first reader's; -1: none.
+  /// The number of a repeated block: its producer's, or of a parameter (a gradient's, a state's) its first reader's; -1: none.
   int64_t block_of(galley_tensor t);
 
   bool has(galley_tensor t) const { return t >= 1 && t <= tensors_.size(); }

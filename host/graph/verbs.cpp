@@ -65,8 +65,7 @@ galley_status tensor_make(galley_graph* g, const galley_tensor_desc* from, galle
     if (!is_plain(desc.name)) return refuse(g, error, who + " has a control character in its name");
     if (desc.rank > GALLEY_MAX_RANK || (desc.rank && !desc.shape)) return refuse(g, error, who + ": rank " + std::to_string(desc.rank));
     if (!galley_dtype_bytes(desc.dtype)) return refuse(g, error, who + ": unknown dtype " + std::to_string(desc.dtype));
-    const bool lasts = desc.kind == GALLEY_KIND_PARAMETER || desc.kind == GALLEY_KIND_STATE || desc.kind == GALLEY_KIND_CONSTANT;
-    if (!lasts && desc.kind != GALLEY_KIND_TRANSIENT)
+    if (!lasts(desc.kind) && desc.kind != GALLEY_KIND_TRANSIENT)
       return refuse(g, error, who + ": a plugin makes parameters, states, constants and transients, not kind " + std::to_string(desc.kind));
     if (desc.file && desc.kind != GALLEY_KIND_PARAMETER)
       return refuse(g, error, who + ": only parameters are saved in a file of their own, states go into the resume state");

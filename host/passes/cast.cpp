@@ -202,7 +202,7 @@ class Caster {
     const GraphTensor& x = graph_.tensor(t);
     if (x.dtype != GALLEY_F32 && !is_16_bit(x.dtype)) return t;
     uint32_t wants = wanted(node, i);
-    if (x.kind == GALLEY_KIND_PARAMETER || x.kind == GALLEY_KIND_STATE || x.kind == GALLEY_KIND_CONSTANT) {
+    if (lasts(x.kind)) {
       const uint32_t computes = compute_.at(node.id);
       if (x.storage.kept_dtype) return view(t, x.storage.kept_dtype);
       if (!wants && !x.storage.format.empty() && is_16_bit(computes)) wants = computes;

@@ -67,8 +67,7 @@ void keep_exported(Compilation& c) {
   sources.erase("");
   for (galley_tensor t = 1; t <= graph.tensor_count(); ++t) {
     GraphTensor& x = graph.tensor(t);
-    const bool lasts = x.kind == GALLEY_KIND_PARAMETER || x.kind == GALLEY_KIND_STATE || x.kind == GALLEY_KIND_CONSTANT;
-    if (lasts && !needed.contains(t) && !sources.contains(x.source.path)) x.unused = true;
+    if (lasts(x.kind) && !needed.contains(t) && !sources.contains(x.source.path)) x.unused = true;
   }
   std::erase_if(c.decisions.trainable, [&](galley_tensor t) { return graph.tensor(t).unused; });
 }

@@ -50,18 +50,11 @@ Status take_storage(const Answer& a) {
   return ok();
 }
 
-/// A dtype that numbers may be computed or kept in; 0: none.
-uint32_t compute_dtype(const std::string& text) {
-  for (const uint32_t known : {GALLEY_F32, GALLEY_BF16, GALLEY_F16})
-    if (text == dtype_text(known)) return known;
-  return 0;
-}
-
 Status take_compute(const Answer& a) {
   if (!a.said.claimed) return ok();
   const std::string& text = a.said.text;
   const bool tf32 = text == "tf32";
-  const uint32_t dtype = tf32 ? GALLEY_F32 : compute_dtype(text);
+  const uint32_t dtype = tf32 ? GALLEY_F32 : dtype_named(text);
   if (!dtype)
     return recipe_error(a.by() + " wants '" + a.name + "' to compute in '" + text + "'", "nodes compute in f32, tf32, bf16 or f16");
   if (a.said.number != GALLEY_WEIGHTS_DERIVED && a.said.number != GALLEY_WEIGHTS_CAST_ON_USE)
@@ -77,7 +70,7 @@ Status take_compute(const Answer& a) {
 
 Status take_gradient_dtype(const Answer& a) {
   if (!a.said.claimed) return ok();
-  const uint32_t dtype = compute_dtype(a.said.text);
+  const uint32_t dtype = dtype_named(a.said.text);
   if (!dtype) return recipe_error(a.by() + " wants '" + a.name + "' to be in '" + a.said.text + "'", "gradients are in f32, bf16 or f16");
   a.tensor().dtype = dtype;
   return ok();

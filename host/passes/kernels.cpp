@@ -40,7 +40,7 @@ struct Question {
   Question& operator=(const Question&) = delete;
 
   const galley_operand* describe(const Operand& o, const std::vector<ProgramTensor>& tensors) {
-    if (!o.present() && !o.format && !o.inner) {
+    if (!o.given()) {
       key += "|-";
       return nullptr;
     }

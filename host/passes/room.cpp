@@ -22,10 +22,7 @@ Room::Room(const Outline& outline, const Target& target)
   }
 }
 
-int64_t Room::rounded(int64_t bytes, uint32_t memory) const {
-  const int64_t alignment = target_.memories[memory].alignment;
-  return (bytes + alignment - 1) / alignment * alignment;
-}
+int64_t Room::rounded(int64_t bytes, uint32_t memory) const { return round_up(bytes, target_.memories[memory].alignment); }
 
 int64_t Room::born(TensorId tensor, int32_t moment) const {
   const auto t = static_cast<size_t>(tensor);

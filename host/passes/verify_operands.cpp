@@ -16,7 +16,7 @@ struct Views {
   std::vector<const galley_operand*> of(std::span<const Operand> list) {
     std::vector<const galley_operand*> out;
     for (const Operand& o : list) {
-      if (!o.present() && !o.format && !o.inner) {
+      if (!o.given()) {
         out.push_back(nullptr);
         continue;
       }
@@ -71,7 +71,7 @@ class OperandVerifier {
     for (size_t k = 0; k < node.inputs.size(); ++k) {
       const Operand& o = node.inputs[k];
       const galley_operand_rule* rule = input_rule(&op, k);
-      if (!rule || (!o.present() && !o.format && !o.inner)) continue;
+      if (!rule || !o.given()) continue;
       if ((o.access & GALLEY_WRITE) && !(rule->flags & GALLEY_OPERAND_INOUT))
         return wrong(node, "updates its input " + described(rule, o) + ", which its op only reads");
       if (!is_floating(o.dtype) || !(rule->flags & GALLEY_OPERAND_COMPUTE)) continue;

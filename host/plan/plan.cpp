@@ -9,8 +9,6 @@
 namespace galley {
 namespace {
 
-int64_t round_up(int64_t bytes, int64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
-
 Moment moment_at(const Timeline& timeline, int32_t position) {
   size_t segment = 0;
   while (segment + 1 < timeline.begin.size() && position >= timeline.segment_end(segment)) ++segment;

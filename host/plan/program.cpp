@@ -12,6 +12,12 @@ std::string dtype_text(uint32_t dtype) {
   return names[dtype < names.size() ? dtype : 0];
 }
 
+uint32_t dtype_named(const std::string& name) {
+  for (const uint32_t dtype : {GALLEY_F32, GALLEY_BF16, GALLEY_F16})
+    if (dtype_text(dtype) == name) return dtype;
+  return 0;
+}
+
 std::string shape_text(const Shape& shape) {
   std::string text;
   for (const int64_t extent : shape) text += (text.empty() ? "" : ",") + std::to_string(extent);

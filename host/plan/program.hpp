@@ -26,9 +26,14 @@ inline constexpr TensorId no_tensor = -1;
 
 using Shape = std::vector<int64_t>;
 int64_t elements(const Shape& shape);
-/// "f32"; "(2,8)".
+/// "f32"
 std::string dtype_text(uint32_t dtype);
+/// The dtype that numbers may be computed or kept in: of "f32", "bf16", "f16"; 0: of anything else.
+uint32_t dtype_named(const std::string& name);
+/// "(2,8)"
 std::string shape_text(const Shape& shape);
+/// The next multiple of the alignment.
+inline int64_t round_up(int64_t bytes, int64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
 
 /// Who holds bytes: the owners of `plan --json`.
 enum class Owner : uint8_t { Weights, Gradients, States, Saved, Activations, Workspace, Data };
@@ -108,6 +113,8 @@ struct Operand {
   /// this number. no_tensor: it is not known.
   TensorId value = no_tensor;
   bool present() const { return tensor != no_tensor; }
+  /// In memory, in a format, or between the links of a chain.
+  bool given() const { return present() || format || inner; }
   int64_t bytes() const { return elements(shape) * galley_dtype_bytes(dtype); }
 };
 

@@ -14,8 +14,6 @@
 namespace galley {
 namespace {
 
-int64_t aligned(int64_t bytes, int64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
-
 std::string moment_text(const ClassPlan& c) {
   return std::string(segment_names[static_cast<size_t>(c.peak_at.segment)]) + " " + std::to_string(c.peak_at.index) + ", " + c.peak_name;
 }
@@ -26,7 +24,7 @@ std::vector<int64_t> live_bytes(const Program& program, const Plan& plan, const 
   for (size_t t = 0; t < program.tensors.size(); ++t) {
     const Placement& p = plan.placements[t];
     if (program.tensors[t].memory != memory || p.first < 0) continue;
-    const int64_t bytes = aligned(program.tensors[t].bytes, target.memories[memory].alignment);
+    const int64_t bytes = round_up(program.tensors[t].bytes, target.memories[memory].alignment);
     delta[static_cast<size_t>(p.first)] += bytes;
     delta[static_cast<size_t>(p.last) + 1] -= bytes;
   }

@@ -124,7 +124,7 @@ void keep_written_documents(Program& program) {
                 [&](const Document& d) { return !folders.contains(std::filesystem::path(d.file).parent_path().string()); });
 }
 
-/// Of the numbers in the model's file, as config.json calls it.
+/// The dtype of the numbers in the model's file, as config.json calls it.
 std::string model_dtype(const Program& program) {
   for (const Instruction& i : program.segment(SegmentKind::Export).code)
     if (i.action == Action::Write && i.file.starts_with("model/") && is_floating(i.file_dtype))
@@ -179,12 +179,6 @@ int64_t Study::host_memory() const {
 }
 
 int64_t Study::peak_memory() const { return target.memories[0].host_access ? host_memory() : plan.classes[0].planned; }
-
-uint32_t dtype_named(const std::string& name) {
-  for (const uint32_t dtype : {GALLEY_F32, GALLEY_BF16, GALLEY_F16})
-    if (dtype_text(dtype) == name) return dtype;
-  return 0;
-}
 
 int64_t machine_memory() { return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE); }
 

@@ -80,9 +80,6 @@ Status settle_steps(Study& study, Source& source, const std::function<void(const
 /// [main-thread] Pure but for reading files; opens no weights and no device.
 Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe, const StudyOptions& options);
 
-/// The dtype that a file's numbers are to have: of "f32", "bf16", "f16"; 0: of anything else.
-uint32_t dtype_named(const std::string& name);
-
 /// A program that plugins of others have touched is proved before it runs: it takes milliseconds, and what is wrong with it is theirs.
 Status check_foreign(const Study& study);
 

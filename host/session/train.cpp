@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "host/base/listed.hpp"
 #include "host/data/cache.hpp"
 #include "host/session/run_directory.hpp"
 #include "host/session/run_lock.hpp"
@@ -214,9 +215,8 @@ class Loop {
 /// What is to be said of a run that is over.
 Status tell_notes(const Session& session, const TrainOptions& options) {
   const auto note = [&](const std::vector<std::string>& names, const char* what) -> Status {
-    std::string list;
-    for (size_t i = 0; i < std::min<size_t>(names.size(), 4); ++i) list += (i ? ", '" : "'") + names[i] + "'";
-    if (names.size() > 4) list += ", … (" + std::to_string(names.size()) + ")";
+    constexpr size_t most = 4;
+    const std::string list = listed(names, most) + (names.size() > most ? " (" + std::to_string(names.size()) + ")" : "");
     return names.empty() ? ok() : tell(options, [&](Observer& o) { return o.note("note: " + list + " " + what); });
   };
   TRY_STATUS(note(session.proof().without_gradient(), "never got a gradient: not trained"));

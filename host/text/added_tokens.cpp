@@ -14,12 +14,12 @@ char32_t last_code_point(std::string_view text) {
   return text.empty() ? 0 : next_code_point(text.substr(at)).value;
 }
 
-bool overlaps(std::span<const TextSpan> spans, size_t begin, size_t end) {
-  const auto it = std::partition_point(spans.begin(), spans.end(), [&](const TextSpan& span) { return span.end <= begin; });
-  return it != spans.end() && it->begin < end;
-}
-
 }  // namespace
+
+bool touches(std::span<const TextSpan> spans, size_t begin, size_t end) {
+  const auto it = std::partition_point(spans.begin(), spans.end(), [&](const TextSpan& span) { return span.end <= begin; });
+  return it != spans.end() && it->begin < std::max(end, begin + 1);
+}
 
 AddedTokens::AddedTokens() : trie_(1) {}
 
@@ -76,7 +76,7 @@ bool AddedTokens::find(std::string_view text, size_t from, Special special, std:
       at = end - 1;  // what was matched is passed over as a whole
       continue;
     }
-    if (token.special && overlaps(plain, at, end)) continue;
+    if (token.special && touches(plain, at, end)) continue;
     size_t begin = at;
     if (token.lstrip) {
       while (begin > from) {

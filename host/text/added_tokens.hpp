@@ -27,6 +27,9 @@ struct TextSpan {
   size_t begin = 0, end = 0;
 };
 
+/// Whether [begin, end) touches one of the spans, which are in order. An empty one is taken for one byte.
+bool touches(std::span<const TextSpan> spans, size_t begin, size_t end);
+
 /// A set of them, found from left to right, of several at one place the longest. Immutable. [thread-safe]
 class AddedTokens {
  public:

@@ -5,12 +5,6 @@
 namespace galley {
 namespace {
 
-/// Whether [begin, end) touches one of the spans, which are in order. An empty one is taken for one byte.
-bool touches(std::span<const TextSpan> spans, size_t begin, size_t end) {
-  const auto it = std::partition_point(spans.begin(), spans.end(), [&](const TextSpan& span) { return span.end <= begin; });
-  return it != spans.end() && it->begin < std::max(end, begin + 1);
-}
-
 /// Appends [begin, end) to spans in order, joined to the last one where they meet.
 void append(std::vector<TextSpan>* spans, size_t begin, size_t end) {
   if (begin == end) return;

@@ -2,8 +2,8 @@
 --
 --   galley plan tests/golden/lora.lua --set model=DIR --set batch=FILE --dump all
 --
--- DIR holds config.json; FILE is a safetensors file with I32 input_ids and labels (B, S). The test `dumps` makes both. What is recorded names
--- lines of this file: a change of them changes all of it.
+-- DIR holds config.json; FILE is a safetensors file with I32 input_ids and labels (B, S). The test `dumps` makes both. The recorded passes
+-- name lines of this file: a change of them changes all that is recorded.
 return recipe {
   model = model { path = arg("model") },
   data  = data.batch { path = arg("batch") },

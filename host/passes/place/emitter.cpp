@@ -33,12 +33,7 @@ Homes::Place Emitter::place(galley_tensor id) {
 
 Operand Emitter::operand(const Ref& ref, const galley_operand_rule* rule) {
   const GraphTensor& t = homes_.tensors()[ref.tensor];
-  const Homes::Place at = place(ref.tensor);
-  Operand out;
-  out.tensor = at.tensor;
-  out.offset = at.offset;
-  out.dtype = t.dtype;
-  out.shape = t.shape;
+  Operand out = homes_.operand(ref.tensor, place(ref.tensor));
   if (ref.rows >= 0) {
     const bool one_a_row = (rule && rule->flags & GALLEY_OPERAND_SAME_ROWS) || t.shape.empty();
     const int64_t columns = one_a_row ? 1 : t.shape.back();

@@ -96,8 +96,7 @@ Homes::Place Homes::place(galley_tensor id) const {
   return {home(base(id)), 0};
 }
 
-Operand Homes::operand(galley_tensor id) const {
-  const Place at = place(id);
+Operand Homes::operand(galley_tensor id, Place at) const {
   Operand out;
   out.tensor = at.tensor;
   out.offset = at.offset;
@@ -123,14 +122,7 @@ Result<std::vector<Operand>> Homes::operands(galley_tensor id, const Piece& piec
   return out;
 }
 
-Operand Homes::in_readback(galley_tensor t) const {
-  Operand out;
-  out.tensor = c_.program.readback;
-  out.offset = tensors_[t].slice.offset;
-  out.shape = tensors_[t].shape;
-  out.dtype = tensors_[t].dtype;
-  return out;
-}
+Operand Homes::in_readback(galley_tensor t) const { return operand(t, {c_.program.readback, tensors_[t].slice.offset}); }
 
 bool Homes::unpacks(galley_tensor id) const {
   const GraphTensor &t = tensors_[id], &of = tensors_[base(id)];

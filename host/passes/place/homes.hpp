@@ -52,7 +52,9 @@ class Homes {
   std::string suffix(galley_tensor t, size_t component) const;
   Place place(galley_tensor t) const;
   /// All of a tensor's numbers, which are plain.
-  Operand operand(galley_tensor t) const;
+  Operand operand(galley_tensor t) const { return operand(t, place(t)); }
+  /// All of its numbers, as they begin at a place.
+  Operand operand(galley_tensor t, Place at) const;
   /// Its components, or those elements of them that stand for a piece of its numbers.
   Result<std::vector<Operand>> operands(galley_tensor t, const Piece& piece) const;
   /// A step scalar in the buffer that the host reads at the end of a segment.

@@ -77,8 +77,7 @@ Status place_load(Compilation& c, const Homes& homes) {
   // In the order of making: an initializer's inputs were made before its tensor.
   for (galley_tensor id = 1; id <= c.graph.tensor_count(); ++id) {
     const GraphTensor& t = c.graph.tensor(id);
-    const bool lasts = t.kind == GALLEY_KIND_PARAMETER || t.kind == GALLEY_KIND_STATE || t.kind == GALLEY_KIND_CONSTANT;
-    if (!lasts || t.slice.of || t.storage.numbers_of || t.unused) continue;
+    if (!lasts(t.kind) || t.slice.of || t.storage.numbers_of || t.unused) continue;
     if (t.source.path.empty()) TRY_STATUS(make(c, code, staging, id));
     else TRY_STATUS(read(c, homes, code, staging, files, id));
   }

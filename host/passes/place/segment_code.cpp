@@ -17,7 +17,7 @@ namespace {
 Status check_shapes(const Compilation& c, const galley_op* op, const std::string& name, const std::vector<Operand>& inputs,
                     const std::vector<Operand>& outputs, const AttrList& attrs) {
   const std::string who = "'" + name + "' (op '" + op->name + "' of plugin '" + caller_of(op, op->name).plugin + "') ";
-  if (inputs.size() > op->n_inputs && !(op->n_inputs && op->inputs[op->n_inputs - 1]->flags & GALLEY_OPERAND_VARIADIC))
+  if (!inputs.empty() && !input_rule(op, inputs.size() - 1))
     return plugin_error(who + "is given " + std::to_string(inputs.size()) + " inputs; the op takes " + std::to_string(op->n_inputs));
   if (outputs.size() != op->n_outputs)
     return plugin_error(who + "is to write " + std::to_string(outputs.size()) + " outputs; the op has " + std::to_string(op->n_outputs));
