@@ -1,3 +1,4 @@
+#define TOML_IMPLEMENTATION  // of the library: every other file sees declarations
 #include "host/base/toml.hpp"
 
 #include <string>

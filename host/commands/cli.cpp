@@ -8,10 +8,7 @@
 #include <memory>
 #include <new>
 
-#include <spdlog/pattern_formatter.h>
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
-
+#include "host/base/log.hpp"
 #include "host/base/nearest.hpp"
 #include "host/base/printable.hpp"
 
@@ -122,37 +119,16 @@ std::string program_help(const std::vector<CommandSpec>& commands) {
       "Exit codes: 0 done, 1 the run failed, 2 the recipe or the command line is wrong, 3 it does not fit, 4 a plugin is at fault, 130 "
       "interrupted and saved.\n"
       "Environment: GALLEY_PLUGIN_PATH lists folders to search for plugins, separated by colons, after those of --plugin-path.\n"
-      "GALLEY_CACHE is the folder for prepared data; the default is ~/.cache/galley.\n";
+      "GALLEY_CACHE is the folder for prepared data; the default is ~/.cache/galley.\n"
+      "GALLEY_LOG=debug shows what plugins write for debugging, and how long each pass takes.\n";
   return out;
 }
 
 namespace {
 
-/// Everything but results goes to stderr, through here: "galley: " and an error's cause, "galley: warning: " and the like.
-class MessageText final : public spdlog::custom_flag_formatter {
- public:
-  void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {
-    const std::string_view text(message.payload.data(), message.payload.size());
-    std::string line;
-    if (message.level == spdlog::level::warn) line = "warning: ";
-    else if (message.level < spdlog::level::warn) line = "note: ";
-    line += message.level == spdlog::level::err ? std::string(text) : printable(text, Lines::Escape);  // fail() has two lines
-    out.append(line.data(), line.data() + line.size());
-  }
-  std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<MessageText>(); }
-};
-
-void open_messages() {
-  auto formatter = std::make_unique<spdlog::pattern_formatter>();
-  formatter->add_flag<MessageText>('*').set_pattern("galley: %*");
-  auto logger = std::make_shared<spdlog::logger>("galley", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  logger->set_formatter(std::move(formatter));
-  spdlog::set_default_logger(std::move(logger));
-}
-
 int fail(const Error& error) {
   std::fflush(stdout);
-  spdlog::error("{}{}{}", printable(error.cause, Lines::Escape), error.hint.empty() ? "" : "\n  ", printable(error.hint, Lines::Escape));
+  log(LogLevel::Error, printable(error.cause, Lines::Escape) + (error.hint.empty() ? "" : "\n  ") + printable(error.hint, Lines::Escape));
   return static_cast<int>(error.exit);
 }
 
@@ -190,7 +166,7 @@ int run_words(const std::vector<std::string>& words, Stdout out) {
 }  // namespace
 
 int run_program(const std::vector<std::string>& words, Stdout out) {
-  open_messages();
+  if (const Status opened = open_log(); !opened) return fail(opened.error());
   int code = 0;
   try {
     code = run_words(words, out);

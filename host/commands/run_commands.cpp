@@ -4,8 +4,7 @@
 #include <cstdio>
 #include <optional>
 
-#include <spdlog/spdlog.h>
-
+#include "host/base/log.hpp"
 #include "host/base/new_file.hpp"
 #include "host/base/units.hpp"
 #include "host/commands/stop_signals.hpp"
@@ -73,7 +72,7 @@ Status ReferenceShown::finish(Status ran) {
 
 Result<StudyOptions> study_options(const CommandLine& a) {
   StudyOptions out;
-  out.warn = [](const std::string& line) { spdlog::warn("{}", line); };
+  out.warn = [](const std::string& line) { log(LogLevel::Warning, line); };
   if (const auto it = a.flags.find("--set"); it != a.flags.end()) {
     for (const std::string& set : it->second) {
       const size_t equals = set.find('=');

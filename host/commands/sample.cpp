@@ -6,8 +6,7 @@
 #include <cstdio>
 #include <iostream>
 
-#include <spdlog/spdlog.h>
-
+#include "host/base/log.hpp"
 #include "host/base/random.hpp"
 #include "host/commands/run_commands.hpp"
 #include "host/data/chat.hpp"
@@ -65,7 +64,8 @@ class Talker {
     TRY_STATUS(codec_.encode(prompt, work_, &tokens));
     if (tokens.empty()) tokens.push_back(codec_.eos() >= 0 ? codec_.eos() : '\n');
     if (static_cast<int64_t>(tokens.size()) > generator_.length())
-      spdlog::warn("the prompt has {} tokens, but the model sees only the last {}", tokens.size(), generator_.length());
+      log(LogLevel::Warning, "the prompt has " + std::to_string(tokens.size()) + " tokens, but the model sees only the last " +
+                                 std::to_string(generator_.length()));
     std::fputs(prompt.c_str(), stdout);
     TRY(reply(std::move(tokens)));
     std::putchar('\n');

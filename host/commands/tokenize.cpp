@@ -6,10 +6,9 @@
 #include <string>
 #include <vector>
 
-#include <spdlog/spdlog.h>
-
 #include "host/base/json.hpp"
 #include "host/base/lines.hpp"
+#include "host/base/log.hpp"
 #include "host/base/ordered.hpp"
 #include "host/text/tokenizer.hpp"
 #include "host/text/unicode.hpp"
@@ -120,7 +119,7 @@ Status tokenize(const std::filesystem::path& path, Direction direction, Template
       write);
   if (std::fflush(stdout) != 0) return run_error("cannot write to stdout");
   TRY_STATUS(status);
-  if (broken) spdlog::warn("replaced {} invalid UTF-8 sequences by U+FFFD", broken);
+  if (broken) log(LogLevel::Warning, "replaced " + std::to_string(broken) + " invalid UTF-8 sequences by U+FFFD");
   return ok();
 }
 

@@ -1,10 +1,9 @@
 #include "host/exec/executor.hpp"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <string>
 
+#include "host/base/log.hpp"
 #include "host/plugins/abi.hpp"
 #include "host/plugins/call.hpp"
 #include "host/plugins/library.hpp"
@@ -250,8 +249,8 @@ Status Executor::run_segment(SegmentKind kind, bool later, Exporter* exporter) {
     if (!stretch.run) {
       Result<galley_run*> captured = machine_->capture(run);
       if (!captured) {
-        spdlog::warn("{} is launched piece by piece from now on, since it cannot be captured: {}", segment_names[static_cast<size_t>(kind)],
-                     captured.error().cause);
+        log(LogLevel::Warning, std::string(segment_names[static_cast<size_t>(kind)]) +
+                                   " is launched piece by piece from now on, since it cannot be captured: " + captured.error().cause);
         stretch.capturable = false;
         TRY_STATUS(run());
         continue;

@@ -1,9 +1,9 @@
 #include "host/passes/compile.hpp"
 
-#include <spdlog/spdlog.h>
-
 #include <chrono>
+#include <cstdio>
 
+#include "host/base/log.hpp"
 #include "host/passes/dump.hpp"
 #include "host/passes/passes.hpp"
 #include "host/passes/verify.hpp"
@@ -83,7 +83,9 @@ Result<Program> compile(Graph& graph, Strategies strategies, Plugins& plugins, c
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
     TRY_STATUS(pass.verify(c, pass.info.name));
     const std::chrono::duration<double, std::milli> both = std::chrono::steady_clock::now() - begin;
-    spdlog::debug("pass {}: {:.2f} ms, verified in {:.2f} ms", pass.info.name, took.count(), both.count() - took.count());
+    char line[96];
+    std::snprintf(line, sizeof line, "pass %s: %.2f ms, verified in %.2f ms", pass.info.name, took.count(), (both - took).count());
+    log(LogLevel::Debug, line);
     if (options.watch) options.watch(pass.info, [&] { return pass.text(c); });
   }
   return std::move(c.program);

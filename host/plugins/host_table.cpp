@@ -1,12 +1,11 @@
 #include "host/plugins/host_table.hpp"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <limits>
 #include <memory>
 #include <string_view>
 
+#include "host/base/log.hpp"
 #include "host/base/ordered.hpp"
 #include "host/base/pool.hpp"
 #include "host/plugins/files_service.hpp"
@@ -26,8 +25,7 @@ std::unique_ptr<Pool>& pool() {
 
 void log_line(void*, uint32_t level, const char* text) {
   if (!text) return;
-  const auto as = level == GALLEY_LOG_WARNING ? spdlog::level::warn : level == GALLEY_LOG_INFO ? spdlog::level::info : spdlog::level::debug;
-  spdlog::log(as, "{}", text);
+  log(level == GALLEY_LOG_WARNING ? LogLevel::Warning : level == GALLEY_LOG_INFO ? LogLevel::Note : LogLevel::Debug, text);
 }
 
 void parallel(void*, int64_t blocks, void (*fn)(void*, int64_t), void* context) { pool()->run(blocks, fn, context); }

@@ -1,13 +1,12 @@
 #include "host/plugins/loader.hpp"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <map>
 
 #include "host/base/file.hpp"
+#include "host/base/log.hpp"
 #include "host/base/nearest.hpp"
 #include "host/plugins/isa.hpp"
 
@@ -86,7 +85,7 @@ std::unique_ptr<Plugins> Plugins::scan(std::span<const fs::path> folders, Warn w
 
 void Plugins::warn(const std::string& line) const {
   if (warn_) warn_(line);
-  else spdlog::warn("{}", line);
+  else log(LogLevel::Warning, line);
 }
 
 void Plugins::add_folder(const fs::path& folder) {

@@ -78,6 +78,7 @@ function(galley_add_plugin)
       set(target plugin-${id}-cpu-${level})
       galley_add_plugin_library_(${target} ${folder} ${id}-cpu-${level} "${ARG_KERNELS_CPU}" "${ARG_INCLUDES}"
                                  "${ARG_KERNEL_LIBRARIES}")
+      target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:C,CXX>:-O3>")
       set(isa)
       if(NOT level STREQUAL "base")
         set(isa "isa = \"x86-64-${level}\"\n")
@@ -181,9 +182,10 @@ function(galley_add_plugin_library_ target folder name sources includes librarie
   target_include_directories(${target} PRIVATE ${includes})
   target_link_libraries(${target} PRIVATE galley::sdk ${libraries})
   # Stated here whatever the build type says: arithmetic must not differ between a debug and a release build either. No contraction
-  # into FMA; errno and trapping are the two things that keep loops from being vectorised without any effect on values.
+  # into FMA; errno and trapping are the two things that keep loops from being vectorised without any effect on values. Kernels that train,
+  # those of the processor, are compiled with -O3; references are no faster with it.
   target_compile_options(${target} PRIVATE
-    "$<$<COMPILE_LANGUAGE:C,CXX>:-O3;-ffp-contract=off;-fno-math-errno;-fno-trapping-math>")
+    "$<$<COMPILE_LANGUAGE:C,CXX>:-O2;-ffp-contract=off;-fno-math-errno;-fno-trapping-math>")
   target_link_options(${target} PRIVATE "LINKER:--version-script=${GALLEY_PLUGIN_MAP}")
   # A plugin takes nothing from the program by name. Sanitizers do, so they are let through.
   if(NOT "${CMAKE_C_FLAGS} ${CMAKE_CXX_FLAGS}" MATCHES "-fsanitize")

@@ -21,8 +21,10 @@ double rounded(double value, uint32_t dtype) {
   if (dtype == GALLEY_F64 || !floating(dtype) || value == 0 || !std::isfinite(value)) return value;
   if (dtype == GALLEY_F32) return static_cast<float>(value);
   const int bits = dtype == GALLEY_F16 ? 11 : 8, smallest = dtype == GALLEY_F16 ? -14 : -126;
-  const int exponent = std::max(std::ilogb(value), smallest);
-  const double unit = std::ldexp(1.0, exponent - bits + 1), result = std::nearbyint(value / unit) * unit;
+  const int exponent = std::max(static_cast<int>(std::bit_cast<uint64_t>(value) >> 52 & 0x7FF) - 1023, smallest);
+  const double unit = std::bit_cast<double>(static_cast<uint64_t>(exponent - bits + 1 + 1023) << 52);
+  constexpr double shift = 0x1.8p52;  // a sum with it has no fraction: rounded to the nearest, ties to even
+  const double result = (value / unit + shift - shift) * unit;
   const double limit = dtype == GALLEY_F16 ? 65520.0 : 0x1.FFp127;
   return std::fabs(value) >= limit ? std::copysign(INFINITY, value) : result;
 }

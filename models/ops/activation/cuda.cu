@@ -3,9 +3,8 @@
 #include "cuda/activation.hpp"
 #include "galley/cuda/elementwise.hpp"
 
+namespace galley::cuda::activation_op {
 namespace {
-
-using namespace galley::cuda;
 
 template <class Activation>
 void forward(const Node& n, void*, galley_queue* queue) {
@@ -28,3 +27,4 @@ const bool added = add(kernel<gelu>("gelu.cuda", "gelu")) && add(kernel<gelu_gra
                    add(kernel<forward<Relu>>("relu.cuda", "relu")) && add(kernel<backward<Relu>>("relu_grad.cuda", "relu_grad"));
 
 }  // namespace
+}  // namespace galley::cuda::activation_op

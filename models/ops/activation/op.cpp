@@ -7,10 +7,10 @@
 
 #include "ops/check.hpp"
 
+namespace galley::models::activation_op {
 namespace {
 
-using namespace galley::sdk;
-using namespace galley::models;
+using namespace sdk;
 
 void like_x(const Node& n, Shapes& out) {
   numbers(n, 0, "x");
@@ -120,3 +120,4 @@ const bool relu_added = add(forward_cases(forward(relu_op).infer<like_x>().refer
                         add(backward_cases(backward(relu_grad).infer<like_dy>().reference<apply_slope<relu_slope>>()));
 
 }  // namespace
+}  // namespace galley::models::activation_op

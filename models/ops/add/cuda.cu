@@ -1,9 +1,8 @@
 // add and scale: one pass, at the bandwidth of the operands.
 #include "galley/cuda/elementwise.hpp"
 
+namespace galley::cuda::add_op {
 namespace {
-
-using namespace galley::cuda;
 
 struct Sum {
   __device__ float operator()(float a, float b) const { return a + b; }
@@ -24,3 +23,4 @@ void scale(const Node& n, void*, galley_queue* queue) { map(n, queue, Multiple{s
 const bool added = add(kernel<add_tensors>("add.cuda", "add")) && add(kernel<scale>("scale.cuda", "scale"));
 
 }  // namespace
+}  // namespace galley::cuda::add_op

@@ -1,10 +1,10 @@
 // Sums of two tensors, and multiples of one.
 #include "ops/check.hpp"
 
+namespace galley::models::add_op {
 namespace {
 
-using namespace galley::sdk;
-using namespace galley::models;
+using namespace sdk;
 
 double alpha_of(const Backward& b) {
   const galley_attr* a = b.attr("alpha");
@@ -74,3 +74,4 @@ const bool scale_added = add(scale_op.input("x", GALLEY_ROLE_ROWS, compute)
                                  .test("f16_bf16", {{GALLEY_F16, {37, 67}}}, Attrs().f("alpha", 0.3).s("dtype", "bf16")));
 
 }  // namespace
+}  // namespace galley::models::add_op

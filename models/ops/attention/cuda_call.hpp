@@ -18,6 +18,9 @@ inline constexpr int kThreads = 128;
 
 inline constexpr double kLog2e = 1.4426950408889634, kLn2 = 0.6931471805599453;
 
+/// A maximum before any score: finite, so that e^(−∞ − lowest) is 0 and e^(lowest − lowest) is 1.
+inline constexpr float kLowest = -1e30f;
+
 struct Call {
   const int32_t *first_key = nullptr, *last_key = nullptr;  // (B, Sq)
   const float *slopes = nullptr, *bias = nullptr;           // (heads), (heads, buckets)

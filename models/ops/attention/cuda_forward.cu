@@ -12,10 +12,8 @@
 namespace galley::cuda::attention {
 namespace {
 
-constexpr float kLowest = -1e30f;  // a maximum before any score: finite, so that e^(−∞ − lowest) is 0 and e^(lowest − lowest) is 1
-
 template <int kD>
-struct Sizes {
+struct ForwardSizes {
   static constexpr int kQ = kD <= 128 ? 64 : 32, kK = kD <= 128 ? 32 : 16;
   static constexpr int64_t kShared = 4 * ((kQ + 2 * kK) * kRow<kD> + kQ * kWeightRow<kK>);
 };
@@ -54,7 +52,7 @@ struct Scores {
 
 template <int kD>
 __global__ void __launch_bounds__(kThreads, 2) attention_tiles(ForwardCall call) {
-  constexpr int kQ = Sizes<kD>::kQ, kK = Sizes<kD>::kK, kRows = kQ / kDown, kColumns = kK / kAcross;
+  constexpr int kQ = ForwardSizes<kD>::kQ, kK = ForwardSizes<kD>::kK, kRows = kQ / kDown, kColumns = kK / kAcross;
   GALLEY_DYNAMIC_SHARED(float, shared);
   float *const q = shared, *const k = q + kQ * kRow<kD>, *const v = k + kK * kRow<kD>, *const weights = v + kK * kRow<kD>;
   GALLEY_SHARED(int32_t, first, kQ);
@@ -144,14 +142,14 @@ const char* Multiplied::refuses_forward(const Node& n, const AttentionExtents& e
 }
 
 void Multiplied::prepare_forward(const AttentionExtents& e) {
-  by_head_size(e.D, [](auto size) { allow_shared(attention_tiles<size()>, Sizes<size()>::kShared); });
+  by_head_size(e.D, [](auto size) { allow_shared(attention_tiles<size()>, ForwardSizes<size()>::kShared); });
 }
 
 void Multiplied::forward(const ForwardCall& c, galley_queue* queue) {
   by_head_size(c.a.D, [&](auto size) {
-    constexpr int kQ = Sizes<size()>::kQ;
+    constexpr int kQ = ForwardSizes<size()>::kQ;
     const int64_t blocks = static_cast<int64_t>(c.a.B) * c.a.heads * ((c.a.Sq + kQ - 1) / kQ);
-    launch(attention_tiles<size()>, {blocks, kThreads, Sizes<size()>::kShared}, queue, c);
+    launch(attention_tiles<size()>, {blocks, kThreads, ForwardSizes<size()>::kShared}, queue, c);
   });
 }
 

@@ -183,7 +183,7 @@ class FusedGradient {
   std::vector<FusedCall> calls_;
 };
 
-const bool added =
+const bool fused_added =
     add(kernel_of<FusedForward>("attention.cudnn", "attention")) && add(kernel_of<FusedGradient>("attention_grad.cudnn", "attention_grad"));
 
 }  // namespace

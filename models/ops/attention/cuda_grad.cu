@@ -14,14 +14,14 @@ namespace galley::cuda::attention {
 namespace {
 
 template <int kD>
-struct Sizes {
+struct GradSizes {
   static constexpr int kRows = kD <= 64 ? 64 : kD <= 128 ? 32 : 16, kColumns = kD <= 128 ? 32 : 16;
   static constexpr int64_t kShared = 4 * (2 * (kRows + kColumns) * kRow<kD> + kRows * kWeightRow<kColumns>);
 };
 
 template <int kD, bool kOfKeys>
 __global__ void __launch_bounds__(kThreads, 2) attention_grad_tiles(GradCall call) {
-  constexpr int kR = Sizes<kD>::kRows, kC = Sizes<kD>::kColumns, kQ = kOfKeys ? kC : kR, kK = kOfKeys ? kR : kC;
+  constexpr int kR = GradSizes<kD>::kRows, kC = GradSizes<kD>::kColumns, kQ = kOfKeys ? kC : kR, kK = kOfKeys ? kR : kC;
   constexpr int kRows = kR / kDown, kColumns = kC / kAcross;
   GALLEY_DYNAMIC_SHARED(float, shared);
   float *const rows1 = shared, *const rows2 = rows1 + kR * kRow<kD>;                          // q and do, or k and v
@@ -140,25 +140,25 @@ const char* Multiplied::refuses_gradient(const Node& n, const AttentionExtents& 
 
 GradTiles Multiplied::grad_tiles(int64_t D) {
   GradTiles tiles = {};
-  by_head_size(D, [&](auto size) { tiles = {Sizes<size()>::kColumns, Sizes<size()>::kRows}; });
+  by_head_size(D, [&](auto size) { tiles = {GradSizes<size()>::kColumns, GradSizes<size()>::kRows}; });
   return tiles;
 }
 
 void Multiplied::prepare_gradient(const AttentionExtents& e) {
   by_head_size(e.D, [](auto size) {
-    allow_shared(attention_grad_tiles<size(), false>, Sizes<size()>::kShared);
-    allow_shared(attention_grad_tiles<size(), true>, Sizes<size()>::kShared);
+    allow_shared(attention_grad_tiles<size(), false>, GradSizes<size()>::kShared);
+    allow_shared(attention_grad_tiles<size(), true>, GradSizes<size()>::kShared);
   });
 }
 
 void Multiplied::gradient(const GradCall& c, galley_queue* queue) {
   by_head_size(c.a.D, [&](auto size) {
-    constexpr int kR = Sizes<size()>::kRows;
+    constexpr int kR = GradSizes<size()>::kRows;
     const int64_t of_queries = static_cast<int64_t>(c.a.B) * c.a.heads * ((c.a.Sq + kR - 1) / kR);
     const int64_t of_keys = static_cast<int64_t>(c.a.B) * (c.a.heads / c.a.group) * ((c.a.Sk + kR - 1) / kR);
-    prepare_queries(c, Sizes<size()>::kColumns, queue);
-    launch(attention_grad_tiles<size(), false>, {of_queries, kThreads, Sizes<size()>::kShared}, queue, c);
-    launch(attention_grad_tiles<size(), true>, {of_keys, kThreads, Sizes<size()>::kShared}, queue, c);
+    prepare_queries(c, GradSizes<size()>::kColumns, queue);
+    launch(attention_grad_tiles<size(), false>, {of_queries, kThreads, GradSizes<size()>::kShared}, queue, c);
+    launch(attention_grad_tiles<size(), true>, {of_keys, kThreads, GradSizes<size()>::kShared}, queue, c);
     add_biases(c, kR, queue);
   });
 }

@@ -13,10 +13,8 @@
 namespace galley::cuda::attention {
 namespace {
 
-constexpr float kLowest = -1e30f;
-
 template <int kD>
-struct Sizes {
+struct MmaForwardSizes {
   static constexpr int kM = kD <= 128 ? 2 : 1, kQ = 64 * kM, kK = kD <= 128 ? 32 : 16;
   static constexpr int kTile = kK * kHalfRow<kD>;  // numbers of a tile of keys
   static constexpr int64_t kShared = 2 * (kQ * kHalfRow<kD> + 4 * kTile);
@@ -68,7 +66,7 @@ __device__ inline void finish_scores(const Call& a, const float* line, bool mask
 
 template <class T, int kD>
 __global__ void __launch_bounds__(kThreads, 2) attention_mma(ForwardCall call) {
-  using Size = Sizes<kD>;
+  using Size = MmaForwardSizes<kD>;
   constexpr int kM = Size::kM, kQ = Size::kQ, kK = Size::kK, kLine = kQ + kK, kKept = kQ * kK / 4;
   GALLEY_DYNAMIC_SHARED(uint16_t, shared);
   uint16_t *const q = shared, *const tiles = q + kQ * kHalfRow<kD>;  // k and v of this step, k and v of the next one
@@ -175,7 +173,7 @@ __global__ void __launch_bounds__(kThreads, 2) attention_mma(ForwardCall call) {
 template <class T>
 void launch_forward(const ForwardCall& c, galley_queue* queue) {
   by_mma_size(c.a.D, [&](auto size) {
-    using Size = Sizes<size()>;
+    using Size = MmaForwardSizes<size()>;
     const int64_t blocks = static_cast<int64_t>(c.a.B) * c.a.heads * ((c.a.Sq + Size::kQ - 1) / Size::kQ);
     launch(attention_mma<T, size()>, {blocks, kThreads, Size::kShared}, queue, c);
   });
@@ -191,8 +189,8 @@ const char* TensorCores::refuses_forward(const Node& n, const AttentionExtents& 
 
 void TensorCores::prepare_forward(const AttentionExtents& e) {
   by_mma_size(e.D, [](auto size) {
-    allow_shared(attention_mma<Bf16, size()>, Sizes<size()>::kShared);
-    allow_shared(attention_mma<F16, size()>, Sizes<size()>::kShared);
+    allow_shared(attention_mma<Bf16, size()>, MmaForwardSizes<size()>::kShared);
+    allow_shared(attention_mma<F16, size()>, MmaForwardSizes<size()>::kShared);
   });
 }
 

@@ -14,7 +14,7 @@ namespace galley::cuda::attention {
 namespace {
 
 template <int kD, bool kOfKeys>
-struct Sizes {
+struct MmaGradSizes {
   static constexpr int kR = 64, kC = kD <= 64 ? 64 : kD <= 96 || !kOfKeys ? 32 : 16, kTile = kC * kHalfRow<kD>;
   static constexpr int kStride = kC + 4;  // of dS in F32, for the gradient of biases
   static constexpr int64_t shared(bool for_biases) { return 2 * (2 * kR * kHalfRow<kD> + 4 * kTile) + (for_biases ? 4 * kR * kStride : 0); }
@@ -22,7 +22,7 @@ struct Sizes {
 
 template <class T, int kD, bool kOfKeys>
 __global__ void __launch_bounds__(kThreads, 2) attention_grad_mma(GradCall call) {
-  using Size = Sizes<kD, kOfKeys>;
+  using Size = MmaGradSizes<kD, kOfKeys>;
   constexpr int kR = Size::kR, kC = Size::kC, kQ = kOfKeys ? kC : kR, kK = kOfKeys ? kR : kC, kJ = kC / 8;
   constexpr int kLine = kQ + kK, kKept = kQ * kK / 4;
   GALLEY_DYNAMIC_SHARED(uint16_t, shared);
@@ -150,8 +150,8 @@ void by_grad_size(int64_t D, const Body& body) {
 template <class T>
 void launch_gradient(const GradCall& c, galley_queue* queue) {
   by_grad_size(c.a.D, [&](auto size) {
-    using Queries = Sizes<size(), false>;
-    using Keys = Sizes<size(), true>;
+    using Queries = MmaGradSizes<size(), false>;
+    using Keys = MmaGradSizes<size(), true>;
     const int64_t of_queries = static_cast<int64_t>(c.a.B) * c.a.heads * ((c.a.Sq + Queries::kR - 1) / Queries::kR);
     const int64_t of_keys = static_cast<int64_t>(c.a.B) * (c.a.heads / c.a.group) * ((c.a.Sk + Keys::kR - 1) / Keys::kR);
     const int64_t shared = Queries::shared(c.dbias.there());
@@ -174,16 +174,16 @@ const char* TensorCores::refuses_gradient(const Node& n, const AttentionExtents&
 
 GradTiles TensorCores::grad_tiles(int64_t D) {
   GradTiles tiles = {};
-  by_grad_size(D, [&](auto size) { tiles = {Sizes<size(), true>::kC, Sizes<size(), false>::kR}; });
+  by_grad_size(D, [&](auto size) { tiles = {MmaGradSizes<size(), true>::kC, MmaGradSizes<size(), false>::kR}; });
   return tiles;
 }
 
 void TensorCores::prepare_gradient(const AttentionExtents& e) {
   by_grad_size(e.D, [](auto size) {
-    allow_shared(attention_grad_mma<Bf16, size(), false>, Sizes<size(), false>::shared(true));
-    allow_shared(attention_grad_mma<F16, size(), false>, Sizes<size(), false>::shared(true));
-    allow_shared(attention_grad_mma<Bf16, size(), true>, Sizes<size(), true>::shared(false));
-    allow_shared(attention_grad_mma<F16, size(), true>, Sizes<size(), true>::shared(false));
+    allow_shared(attention_grad_mma<Bf16, size(), false>, MmaGradSizes<size(), false>::shared(true));
+    allow_shared(attention_grad_mma<F16, size(), false>, MmaGradSizes<size(), false>::shared(true));
+    allow_shared(attention_grad_mma<Bf16, size(), true>, MmaGradSizes<size(), true>::shared(false));
+    allow_shared(attention_grad_mma<F16, size(), true>, MmaGradSizes<size(), true>::shared(false));
   });
 }
 

@@ -32,12 +32,12 @@
 #include "ops/attention/cases.hpp"
 #include "ops/attention/definition.hpp"
 
+namespace galley::models::attention_op {
 namespace {
 
-using namespace galley::sdk;
-using namespace galley::models;
-using namespace galley::models::attention_input;
-using namespace galley::models::attention_output;
+using namespace sdk;
+using namespace models::attention_input;
+using namespace models::attention_output;
 
 std::string one_a_query(const AttentionExtents& e) { return "it has to be (" + std::to_string(e.B) + ", " + std::to_string(e.Sq) + ")"; }
 
@@ -224,3 +224,4 @@ bool registered() {
 const bool added = registered();
 
 }  // namespace
+}  // namespace galley::models::attention_op

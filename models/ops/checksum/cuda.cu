@@ -3,9 +3,8 @@
 #include "cuda/tensor_sums.hpp"
 #include "galley/checksum.h"
 
+namespace galley::cuda::checksum_op {
 namespace {
-
-using namespace galley::cuda;
 
 struct Bytes {
   using Sum = uint64_t;
@@ -67,3 +66,4 @@ struct Bytes {
 const bool added = add(nodes_kernel<TensorSums<Bytes>>("checksum.cuda", "checksum"));
 
 }  // namespace
+}  // namespace galley::cuda::checksum_op

@@ -5,10 +5,10 @@
 #include "galley/checksum.h"
 #include "ops/check.hpp"
 
+namespace galley::models::checksum_op {
 namespace {
 
-using namespace galley::sdk;
-using namespace galley::models;
+using namespace sdk;
 
 void shape(const Node& n, Shapes& out) {
   if (n.in(0).dtype != GALLEY_U8) wrong(n, "x has to be U8");
@@ -40,3 +40,4 @@ const bool added = add(checksum.input("x", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_
                            .test("blocks", {{GALLEY_U8, {300003}, 0, 255}}));
 
 }  // namespace
+}  // namespace galley::models::checksum_op

@@ -2,9 +2,8 @@
 // and rounded once. Of one dtype, bytes are moved, 16 at a time where both addresses allow that.
 #include "galley/cuda/elementwise.hpp"
 
+namespace galley::cuda::copy_op {
 namespace {
-
-using namespace galley::cuda;
 
 constexpr int kThreads = 256, kMoved = 4;  // units that a thread moves
 
@@ -73,3 +72,4 @@ bool supports(const Node& n) {
 const bool added = add(kernel<copy, supports>("copy.cuda", "copy"));
 
 }  // namespace
+}  // namespace galley::cuda::copy_op

@@ -1,10 +1,10 @@
 // Copies, converted to the dtype of the output; to the nearest value, ties to even.
 #include "ops/check.hpp"
 
+namespace galley::models::copy_op {
 namespace {
 
-using namespace galley::sdk;
-using namespace galley::models;
+using namespace sdk;
 
 // In the order of the GALLEY_ codes, from 1.
 constexpr const char* names[] = {"f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "u16", "u32"};
@@ -59,3 +59,4 @@ const bool added = add(copy.input("x", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ANY_DTYP
                            .test("u8", {{GALLEY_U8, {3, 70}, 0, 255}}));
 
 }  // namespace
+}  // namespace galley::models::copy_op

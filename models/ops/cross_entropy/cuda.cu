@@ -14,9 +14,8 @@
 #include "galley/cuda/kernel.hpp"
 #include "galley/cuda/reduce.hpp"
 
+namespace galley::cuda::cross_entropy_op {
 namespace {
-
-using namespace galley::cuda;
 
 // ---- cross_entropy ------------------------------------------------------------------------------------------------------------------
 
@@ -128,3 +127,4 @@ const bool added = add(kernel<cross_entropy, supports, workspace>("cross_entropy
                    add(kernel<cross_entropy_grad>("cross_entropy_grad.cuda", "cross_entropy_grad"));
 
 }  // namespace
+}  // namespace galley::cuda::cross_entropy_op

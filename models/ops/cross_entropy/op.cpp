@@ -4,10 +4,10 @@
 
 #include "ops/check.hpp"
 
+namespace galley::models::cross_entropy_op {
 namespace {
 
-using namespace galley::sdk;
-using namespace galley::models;
+using namespace sdk;
 
 void forward_shape(const Node& n, Shapes& out) {
   has_rows(n, 0, "logits");
@@ -107,3 +107,4 @@ const bool backward_added =
                   Attrs().s("dtype", "f16")));
 
 }  // namespace
+}  // namespace galley::models::cross_entropy_op

@@ -6,9 +6,8 @@
 #include "galley/cuda/elementwise.hpp"
 #include "galley/cuda/reduce.hpp"
 
+namespace galley::cuda::dropout_op {
 namespace {
-
-using namespace galley::cuda;
 
 constexpr int kRows = 8;  // of a block of threads
 
@@ -58,3 +57,4 @@ void dropout(const Node& n, void*, galley_queue* queue) {
 const bool added = add(kernel<dropout>("dropout.cuda", "dropout"));
 
 }  // namespace
+}  // namespace galley::cuda::dropout_op

@@ -7,10 +7,10 @@
 
 #include "ops/check.hpp"
 
+namespace galley::models::dropout_op {
 namespace {
 
-using namespace galley::sdk;
-using namespace galley::models;
+using namespace sdk;
 
 void shape(const Node& n, Shapes& out) {
   const double p = n.f("p", 0.5);
@@ -68,3 +68,4 @@ const bool added = add(dropout.input("x", GALLEY_ROLE_ROWS, GALLEY_OPERAND_COMPU
                            .test("bf16_none", {{GALLEY_BF16, {3, 40}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().f("p", 0.0)));
 
 }  // namespace
+}  // namespace galley::models::dropout_op

@@ -15,9 +15,8 @@
 #include "cuda/packed.hpp"
 #include "cuda/sort.hpp"
 
+namespace galley::cuda::embedding_grad_op {
 namespace {
-
-using namespace galley::cuda;
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarpSize;
 constexpr int kColumns = kWarpSize * kPack;  // of a block
@@ -221,3 +220,4 @@ int64_t workspace_of(const Node& n, const galley_target&) { return Plan(n).bytes
 const bool added = add(kernel<embedding_grad, supported, workspace_of>("embedding_grad.cuda", "embedding_grad"));
 
 }  // namespace
+}  // namespace galley::cuda::embedding_grad_op

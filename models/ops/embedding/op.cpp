@@ -1,10 +1,10 @@
 // Rows of a table by id, and the gradient that adds rows of dy back into the table.
 #include "ops/check.hpp"
 
+namespace galley::models::embedding_op {
 namespace {
 
-using namespace galley::sdk;
-using namespace galley::models;
+using namespace sdk;
 
 void embedding_shape(const Node& n, Shapes& out) {
   integers(n, 0, "ids");
@@ -111,3 +111,4 @@ const bool embedding_grad_added =
             .test("tiles", {{GALLEY_BF16, {1100, 264}}, {GALLEY_I32, {1100}, 0, 511}}, Attrs().i("rows", 512)));
 
 }  // namespace
+}  // namespace galley::models::embedding_op

@@ -7,9 +7,8 @@
 #include "galley/cuda/elementwise.hpp"
 #include "ops/initializers/draws.hpp"
 
+namespace galley::cuda::initializers_op {
 namespace {
-
-using namespace galley::cuda;
 
 // ---- fill ---------------------------------------------------------------------------------------------------------------------------
 
@@ -111,3 +110,4 @@ const bool added = add(kernel<fill, fill_supports>("fill.cuda", "fill")) &&
                    add(kernel<random_uniform, in_f32>("random_uniform.cuda", "random_uniform"));
 
 }  // namespace
+}  // namespace galley::cuda::initializers_op

@@ -9,10 +9,10 @@
 
 #include "ops/check.hpp"
 
+namespace galley::models::initializers_op {
 namespace {
 
-using namespace galley::sdk;
-using namespace galley::models;
+using namespace sdk;
 
 void shape(const Node& n, Shapes& out) {
   const galley_attr* a = galley_attr_find(n.view(), "shape");
@@ -71,3 +71,4 @@ const bool uniform_added =
             .test("large", {}, Attrs().list("shape", {37, 671}).f("low", -0.1).f("high", 0.1).i("seed", 1).s("stream", "wte")));
 
 }  // namespace
+}  // namespace galley::models::initializers_op

@@ -62,7 +62,7 @@ class Chain {
   Gemm gemm_;
 };
 
-const bool added = add(nodes_kernel<Chain<Epilogue::Gelu>>("linear_gelu.cublaslt", "linear>gelu", 0)) &&
+const bool chains_added = add(nodes_kernel<Chain<Epilogue::Gelu>>("linear_gelu.cublaslt", "linear>gelu", 0)) &&
                    add(nodes_kernel<Chain<Epilogue::GeluGrad>>("linear_dx_gelu_grad.cublaslt", "linear_dx>gelu_grad", 0)) &&
                    add(nodes_kernel<Chain<Epilogue::Relu>>("linear_relu.cublaslt", "linear>relu", 0));
 

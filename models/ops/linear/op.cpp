@@ -7,10 +7,10 @@
 
 #include "ops/check.hpp"
 
+namespace galley::models::linear_op {
 namespace {
 
-using namespace galley::sdk;
-using namespace galley::models;
+using namespace sdk;
 
 struct Extents {
   int64_t n, k;  // of the weight: outputs and inputs
@@ -238,3 +238,4 @@ const bool dw_added = add(linear_dw.input("dy", GALLEY_ROLE_ROWS, compute)
                               .test("f32 to bf16", {{F, {131, 67}}, {F, {131, 129}}}, Attrs().s("dtype", "bf16")));
 
 }  // namespace
+}  // namespace galley::models::linear_op

@@ -8,7 +8,7 @@
 #include "cuda/gemm.hpp"
 #include "galley/cuda/kernel.hpp"
 
-namespace galley::cuda {
+namespace galley::cuda::linear_i8_op {
 namespace {
 
 struct Shape {
@@ -216,4 +216,4 @@ class Library {
 const bool added = add(kernel_of<Tiles>("linear_i8.cuda", "linear_i8")) && add(kernel_of<Library>("linear_i8.cublaslt", "linear_i8"));
 
 }  // namespace
-}  // namespace galley::cuda
+}  // namespace galley::cuda::linear_i8_op

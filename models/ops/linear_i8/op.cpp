@@ -8,10 +8,10 @@
 // say.
 #include "ops/check.hpp"
 
+namespace galley::models::linear_i8_op {
 namespace {
 
-using namespace galley::sdk;
-using namespace galley::models;
+using namespace sdk;
 
 constexpr int64_t kMostTerms = INT32_MAX / (128 * 128);  // of a sum in I32
 
@@ -78,3 +78,4 @@ const bool added =
             .test("to f16", {{I, {33, 24}, -9, 9}, {I, {68, 24}, -9, 9}, {F, {33}}, {F, {68}}, {F, {68}}}, Attrs().s("dtype", "f16")));
 
 }  // namespace
+}  // namespace galley::models::linear_i8_op

@@ -4,9 +4,9 @@
 #include "ops/norm/added.hpp"
 #include "ops/norm/gradient.hpp"
 
+namespace galley::cuda::layer_norm_op {
 namespace {
 
-using namespace galley::cuda;
 using galley::models::AddedNorm;
 using galley::models::NormGradient;
 using galley::models::Summed;
@@ -120,3 +120,4 @@ const bool added = add(kernel<layer_norm, supported>("layer_norm.cuda", "layer_n
                    add(nodes_kernel<AddedNorm<layer_norm_of<Summed>, supported>>("add_layer_norm.cuda", "add>layer_norm", 0));
 
 }  // namespace
+}  // namespace galley::cuda::layer_norm_op

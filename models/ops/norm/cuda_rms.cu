@@ -3,9 +3,9 @@
 #include "ops/norm/added.hpp"
 #include "ops/norm/gradient.hpp"
 
+namespace galley::cuda::rms_norm_op {
 namespace {
 
-using namespace galley::cuda;
 using galley::models::AddedNorm;
 using galley::models::NormGradient;
 using galley::models::Summed;
@@ -86,3 +86,4 @@ const bool added = add(kernel<rms_norm, forward_supported>("rms_norm.cuda", "rms
                    add(nodes_kernel<AddedNorm<rms_norm_of<Summed>, forward_supported>>("add_rms_norm.cuda", "add>rms_norm", 0));
 
 }  // namespace
+}  // namespace galley::cuda::rms_norm_op

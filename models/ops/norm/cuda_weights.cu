@@ -2,9 +2,8 @@
 // numbers (groups of G for rms_norm), in the two launches of columns.hpp. Bound by reading dy and x once.
 #include "cuda/columns.hpp"
 
+namespace galley::cuda::norm_weights_op {
 namespace {
-
-using namespace galley::cuda;
 
 /// What row r adds to dw, and, of two outputs, to db. `mean` is null for rms_norm.
 template <int outputs>
@@ -59,3 +58,4 @@ const bool added = add(kernel<layer_norm_dw, all_numbers, layer_workspace>("laye
                    add(kernel<rms_norm_dw, all_numbers, rms_workspace>("rms_norm_dw.cuda", "rms_norm_dw"));
 
 }  // namespace
+}  // namespace galley::cuda::norm_weights_op

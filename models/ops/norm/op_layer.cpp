@@ -7,10 +7,10 @@
 
 #include "ops/check.hpp"
 
+namespace galley::models::layer_norm_op {
 namespace {
 
-using namespace galley::sdk;
-using namespace galley::models;
+using namespace sdk;
 
 void forward_shape(const Node& n, Shapes& out) {
   has_rows(n, 0, "x");
@@ -198,3 +198,4 @@ const bool dw_added =
                   Attrs().s("dtype", "f16")));
 
 }  // namespace
+}  // namespace galley::models::layer_norm_op

@@ -8,10 +8,10 @@
 
 #include "ops/check.hpp"
 
+namespace galley::models::rms_norm_op {
 namespace {
 
-using namespace galley::sdk;
-using namespace galley::models;
+using namespace sdk;
 
 // x, and the weight where it is there, in any dtype.
 void any_dtypes(const Node& n, uint32_t x, uint32_t w) {
@@ -176,3 +176,4 @@ const bool dw_added = add(
         .test("f16_f16", {{GALLEY_F16, {2, 3, 8}}, {GALLEY_F16, {2, 3, 8}}, {GALLEY_F32, {2, 3, 1}, 0.5, 2}}, Attrs().s("dtype", "f16")));
 
 }  // namespace
+}  // namespace galley::models::rms_norm_op

@@ -10,9 +10,8 @@
 #include "cuda/packed.hpp"
 #include "ops/rope/angles.hpp"
 
+namespace galley::cuda::rope_op {
 namespace {
-
-using namespace galley::cuda;
 
 constexpr int kThreads = 256, kHeads = 4, kAhead = 2;  // heads of a thread; fetched at a time
 
@@ -157,3 +156,4 @@ const bool added =
     add(kernel<rope, supported>("rope.cuda", "rope")) && add(kernel<rope_table, table_supported>("rope_table.cuda", "rope_table"));
 
 }  // namespace
+}  // namespace galley::cuda::rope_op

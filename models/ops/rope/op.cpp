@@ -6,10 +6,10 @@
 // stay as they are.
 #include "ops/rope/angles.hpp"
 
+namespace galley::models::rope_op {
 namespace {
 
-using namespace galley::sdk;
-using namespace galley::models;
+using namespace sdk;
 
 void rope_shape(const Node& n, Shapes& out) {
   has_rows(n, 0, "x");
@@ -120,3 +120,4 @@ const bool rope_table_added =
                       .i("original_max_position", 8192)));
 
 }  // namespace
+}  // namespace galley::models::rope_op

@@ -3,9 +3,8 @@
 #include "galley/cuda/kernel.hpp"
 #include "galley/cuda/segments.hpp"
 
+namespace galley::cuda::step_op {
 namespace {
-
-using namespace galley::cuda;
 
 __global__ void begin_step(const int64_t* attempted, const int64_t* applied, int64_t* applied_step, int32_t* apply, float* loss_scale,
                            int64_t* random, int64_t seed, int64_t rows) {
@@ -75,3 +74,4 @@ const bool added =
     add(kernel<next_rows, any>("next_rows.cuda", "next_rows")) && add(kernel<step_end, any>("step_end.cuda", "step_end"));
 
 }  // namespace
+}  // namespace galley::cuda::step_op

@@ -5,10 +5,10 @@
 
 #include "ops/check.hpp"
 
+namespace galley::models::step_op {
 namespace {
 
-using namespace galley::sdk;
-using namespace galley::models;
+using namespace sdk;
 
 void integer64(const Node& n, uint32_t i, const char* name, int64_t count_) {
   if (n.in(i).dtype != GALLEY_I64 || count(n.in(i)) != count_)
@@ -122,3 +122,4 @@ const bool end_added = add(step_end.input("apply", GALLEY_ROLE_WHOLE, GALLEY_OPE
                                .test("skipped", {{GALLEY_I32, {1}, 0, 0}, {GALLEY_I64, {1}, 0, 100}}));
 
 }  // namespace
+}  // namespace galley::models::step_op

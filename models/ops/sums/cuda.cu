@@ -8,9 +8,8 @@
 
 #include "cuda/tensor_sums.hpp"
 
+namespace galley::cuda::sums_op {
 namespace {
-
-using namespace galley::cuda;
 
 /// The squares of 8 numbers, in pairs.
 __device__ float squares(const float (&x)[kPack]) {
@@ -117,3 +116,4 @@ const bool added = add(nodes_kernel<TensorSums<Squares>>("sum_squares.cuda", "su
                    add(kernel_of<NormFinish>("norm_finish.cuda", "norm_finish"));
 
 }  // namespace
+}  // namespace galley::cuda::sums_op

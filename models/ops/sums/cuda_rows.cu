@@ -1,9 +1,8 @@
 // sum_rows: y (N) = the sum of the rows of dy (R, N), in the two launches of columns.hpp. Bound by reading dy once.
 #include "cuda/columns.hpp"
 
+namespace galley::cuda::sums_rows_op {
 namespace {
-
-using namespace galley::cuda;
 
 struct Rows {
   using Raw = Packed;
@@ -28,3 +27,4 @@ int64_t workspace_of(const Node& n, const galley_target&) { return column_sums_w
 const bool added = add(kernel<sum_rows, all_numbers, workspace_of>("sum_rows.cuda", "sum_rows"));
 
 }  // namespace
+}  // namespace galley::cuda::sums_rows_op

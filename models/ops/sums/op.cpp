@@ -3,10 +3,10 @@
 
 #include "ops/check.hpp"
 
+namespace galley::models::sums_op {
 namespace {
 
-using namespace galley::sdk;
-using namespace galley::models;
+using namespace sdk;
 
 void sum_squares_shape(const Node& n, Shapes& out) {
   numbers(n, 0, "x");
@@ -102,3 +102,4 @@ const bool rows_added = add(sum_rows.input("dy", GALLEY_ROLE_ROWS, GALLEY_OPERAN
                                 .test("f32_f16", {{GALLEY_F32, {2, 3, 5}}}, Attrs().s("dtype", "f16")));
 
 }  // namespace
+}  // namespace galley::models::sums_op

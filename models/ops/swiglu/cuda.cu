@@ -4,9 +4,8 @@
 #include "cuda/activation.hpp"
 #include "galley/cuda/elementwise.hpp"
 
+namespace galley::cuda::swiglu_op {
 namespace {
-
-using namespace galley::cuda;
 
 void forward(const Node& n, void*, galley_queue* queue) { map2(n, queue, Swiglu()); }
 
@@ -36,3 +35,4 @@ void backward(const Node& n, void*, galley_queue* queue) {
 const bool added = add(kernel<forward>("swiglu.cuda", "swiglu")) && add(kernel<backward>("swiglu_grad.cuda", "swiglu_grad"));
 
 }  // namespace
+}  // namespace galley::cuda::swiglu_op

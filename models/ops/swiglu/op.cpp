@@ -4,10 +4,10 @@
 
 #include "ops/check.hpp"
 
+namespace galley::models::swiglu_op {
 namespace {
 
-using namespace galley::sdk;
-using namespace galley::models;
+using namespace sdk;
 
 void forward_shape(const Node& n, Shapes& out) {
   same_shape(n, 0, "gate", 1, "up");
@@ -87,3 +87,4 @@ const bool swiglu_grad_added = add(
         .test("bf16_f32", {{GALLEY_BF16, {7, 633}}, {GALLEY_BF16, {7, 633}, -4, 4}, {GALLEY_BF16, {7, 633}}}, Attrs().s("dtype", "f32")));
 
 }  // namespace
+}  // namespace galley::models::swiglu_op

@@ -4,10 +4,10 @@
 
 #include "ops/check.hpp"
 
+namespace galley::models::take_rows_op {
 namespace {
 
-using namespace galley::sdk;
-using namespace galley::models;
+using namespace sdk;
 
 void shape(const Node& n, Shapes& out) {
   has_rows(n, 0, "x");
@@ -39,3 +39,4 @@ const bool added = add(take_rows.input("x", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_AN
                            .test("wide", {{GALLEY_BF16, {7, 2064}}, {GALLEY_I32, {3}, 0, 6}}));
 
 }  // namespace
+}  // namespace galley::models::take_rows_op

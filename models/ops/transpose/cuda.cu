@@ -2,9 +2,8 @@
 // in packs of eight neighbours: bound by memory. Rows of the tile are 65 numbers long, so that a column of it lies in different banks.
 #include "cuda/packed.hpp"
 
+namespace galley::cuda::transpose_op {
 namespace {
-
-using namespace galley::cuda;
 
 constexpr int kThreads = 256, kTile = 64, kStride = kTile + 1;
 constexpr int kPacks = kTile / kPack, kRows = kThreads / kPacks;  // packs of a row of the tile; rows that the block takes at once
@@ -48,3 +47,4 @@ void transpose(const Node& n, void*, galley_queue* queue) {
 const bool added = add(kernel<transpose>("transpose.cuda", "transpose"));
 
 }  // namespace
+}  // namespace galley::cuda::transpose_op

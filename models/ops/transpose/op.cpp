@@ -2,10 +2,10 @@
 // needs it.
 #include "ops/check.hpp"
 
+namespace galley::models::transpose_op {
 namespace {
 
-using namespace galley::sdk;
-using namespace galley::models;
+using namespace sdk;
 
 void shape(const Node& n, Shapes& out) {
   const galley_operand& x = n.in(0);
@@ -45,3 +45,4 @@ const bool added = add(transpose.input("x", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_AN
                            .test("aligned", {{GALLEY_BF16, {136, 72}}}));
 
 }  // namespace
+}  // namespace galley::models::transpose_op
