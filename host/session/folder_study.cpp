@@ -23,6 +23,21 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, error);
 }
 
+/// The positions of a row that nobody has given: the model's, by the names that config.json has for them, and 512 at most.
+int64_t default_length(const fs::path& model) {
+  int64_t length = 512;
+  const Result<Value> config = read_json(model / "config.json");  // what is wrong with it is said by whoever builds the model
+  const Table* table = config ? config->as<Table>() : nullptr;
+  for (const char* key : {"max_position_embeddings", "n_positions"}) {
+    const auto at = table ? table->find(key) : Table::const_iterator();
+    const int64_t* positions = table && at != table->end() ? at->second.as<int64_t>() : nullptr;
+    if (positions && *positions > 0) length = std::min(length, *positions);
+  }
+  return length;
+}
+
+std::string length_text(const fs::path& model, int64_t given) { return std::to_string(given ? given : default_length(model)); }
+
 /// What adapter_config.json says of where the adapter belongs.
 struct AdapterConfig {
   std::string strategy;  ///< the one that is called as PEFT calls the kind of adapter
@@ -58,7 +73,7 @@ Result<fs::path> base_of(const fs::path& folder, const AdapterConfig& config, co
 
 Result<std::unique_ptr<Study>> study_model(const fs::path& folder, int64_t length, StudyOptions options) {
   options.recipe_text = kModelRecipe;
-  options.sets = {{"model", folder.string()}, {"length", std::to_string(length)}};
+  options.sets = {{"model", folder.string()}, {"length", length_text(folder, length)}};
   options.single_row = true;
   return study("model.lua", options);
 }
@@ -68,7 +83,7 @@ Result<std::unique_ptr<Study>> study_adapter(const fs::path& folder, const Folde
   const fs::path base = TRY(base_of(folder, config, given.base));
   options.recipe_text = kAdapterRecipe;
   options.sets = {
-      {"model", base.string()}, {"length", std::to_string(given.length)}, {"adapter", folder.string()}, {"strategy", config.strategy}};
+      {"model", base.string()}, {"length", length_text(base, given.length)}, {"adapter", folder.string()}, {"strategy", config.strategy}};
   options.single_row = true;
   return study("adapter.lua", options);
 }

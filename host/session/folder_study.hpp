@@ -18,7 +18,7 @@ std::string missing_folder_hint(const std::filesystem::path& folder);
 
 struct FolderOptions {
   std::filesystem::path base;  ///< of an adapter: its base model's folder; "": the one that adapter_config.json names
-  int64_t length = 512;        ///< positions of a row; a run has its recipe's
+  int64_t length = 0;          ///< positions of a row; 0: 512, or all of a model's where it has fewer; a run has its recipe's
 };
 
 /// A folder that is studied to sample or to export, and where the weights are that its files do not hold.
