@@ -1,6 +1,5 @@
 #include "host/base/log.hpp"
 
-#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -22,7 +21,7 @@ std::string_view wish() {
 spdlog::logger& logger() {
   static auto* const only = [] {
     auto* made = new spdlog::logger("galley", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-    made->set_formatter(std::make_unique<spdlog::pattern_formatter>("galley: %v"));
+    made->set_pattern("galley: %v");
     made->set_level(wish() == "debug" ? spdlog::level::debug : spdlog::level::info);
     return made;
   }();

@@ -181,7 +181,7 @@ Status command_sample(const CommandLine& a) {
   if (kind != FolderKind::Adapter && a.has("--base")) return recipe_error("galley sample: --base applies to an adapter's folder only");
   StudyOptions options = TRY(study_options(a));
   options.purpose = Purpose::Sample;
-  const FolderOptions given = {a.get("--base"), a.has("--length") ? TRY(a.integer("--length", 0, 1)) : 0};
+  const FolderOptions given = {a.get("--base"), TRY(a.integer("--length", 0, 1))};
   const FolderStudy folder = TRY(study_folder(directory, given, options));
   ReferenceShown reference = TRY(ReferenceShown::open(a));
   const auto session = TRY(folder.open(reference.options()));

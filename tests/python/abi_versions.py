@@ -105,10 +105,10 @@ def runs(name, plugins):
 
 today = runs('today', build('today', include.parent))
 # What a plugin writes for debugging is shown where that is asked for.
-for level, code, part in ((None, 0, None), ('debug', 0, 'galley: debug: opened\n'), ('debug', 0, 'galley: debug: pass '), ('loud', 2, "GALLEY_LOG is 'loud'")):
-    os.environ.update({'GALLEY_LOG': level} if level else {})
+for level, code, parts in (('', 0, []), ('debug', 0, ['galley: debug: opened\n', 'galley: debug: pass ']), ('loud', 2, ["GALLEY_LOG is 'loud'"])):
+    os.environ['GALLEY_LOG'] = level
     said = galley_test.run('plan', path, '--plugin-path', 'today/plugins', '--device', 'versions', code=code).stderr
-    check(part in said if part else 'debug' not in said, f'GALLEY_LOG={level}: {said}')
+    check(all(x in said for x in parts) and (level or 'debug' not in said), f'GALLEY_LOG={level}: {said}')
 del os.environ['GALLEY_LOG']
 files = sorted(x.relative_to(today.path) for part in ('model', 'state') for x in (today.path / part).rglob('*.safetensors'))
 check(len(files) >= 3, f'too few files to compare: {files}')

@@ -63,8 +63,8 @@ class Chain {
 };
 
 const bool chains_added = add(nodes_kernel<Chain<Epilogue::Gelu>>("linear_gelu.cublaslt", "linear>gelu", 0)) &&
-                   add(nodes_kernel<Chain<Epilogue::GeluGrad>>("linear_dx_gelu_grad.cublaslt", "linear_dx>gelu_grad", 0)) &&
-                   add(nodes_kernel<Chain<Epilogue::Relu>>("linear_relu.cublaslt", "linear>relu", 0));
+                          add(nodes_kernel<Chain<Epilogue::GeluGrad>>("linear_dx_gelu_grad.cublaslt", "linear_dx>gelu_grad", 0)) &&
+                          add(nodes_kernel<Chain<Epilogue::Relu>>("linear_relu.cublaslt", "linear>relu", 0));
 
 }  // namespace
 }  // namespace galley::cuda
