@@ -212,9 +212,7 @@ Result<Reader> Reader::open_index(const std::filesystem::path& index) {
   if (!parsed.ok()) return as_recipe(std::move(parsed).error());
   const Value& json = *parsed;
   const std::string place = index.string() + ": ";
-  const auto* table = json.as<Table>();
-  const auto map = table ? table->find("weight_map") : Table::const_iterator();
-  const auto* weights = table && map != table->end() ? map->second.as<Table>() : nullptr;
+  const auto* weights = json.field<Table>("weight_map");
   if (weights == nullptr) return recipe_error(place + "has no table 'weight_map' of tensors and their files");
   if (weights->empty()) return recipe_error(place + "'weight_map' names no tensor");
 

@@ -52,6 +52,19 @@ struct Value : std::variant<std::monostate, bool, int64_t, double, std::string, 
       return std::get_if<T>(this);
     }
   }
+  /// What a table has under a key. Null when this is no table, has no such key, or has a value of another type there.
+  template <class T>
+  const T* field(const std::string& key) const {
+    const auto* table = as<Table>();
+    if (!table) return nullptr;
+    const auto at = table->find(key);
+    return at == table->end() ? nullptr : at->second.template as<T>();
+  }
+  /// The string that a table has under a key; empty where field() is null.
+  std::string text_field(const std::string& key) const {
+    const auto* text = field<std::string>(key);
+    return text ? *text : std::string();
+  }
   /// An integer or a number, as a number.
   bool number(double* out) const {
     if (const auto* i = as<int64_t>()) {

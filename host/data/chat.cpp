@@ -142,16 +142,11 @@ Result<ChatChoice> choose_chat(const DataSpec& spec, const Recipe& recipe, const
     if (tokens.chat_template.empty()) return data_error(spec, "the model's folder has no chat template", how);
     const Value arguments[] = {Value(tokens.chat_template), Value(tokens.bos), Value(tokens.eos), Value(List(names.begin(), names.end()))};
     const Value found = TRY(run_lua(recipe, "return require(\"conversation.recognise\")", arguments));
-    const Table* table = found.as<Table>();
-    const auto text = [&](const char* name) -> std::string {
-      const auto it = table ? table->find(name) : Table::const_iterator();
-      return table && it != table->end() && it->second.as<std::string>() ? *it->second.as<std::string>() : "";
-    };
-    if (text("name").empty())
-      return data_error(spec, "the model's chat template is none that is known" + (text("why").empty() ? "" : ": " + text("why")), how);
-    out.name = text("name");
-    out.covered = ChatCoverage{texts_in(*table, "roles"), texts_in(*table, "traits")};
-    if (out.system.empty()) out.system = text("system");
+    const std::string why = found.text_field("why");
+    out.name = found.text_field("name");
+    if (out.name.empty()) return data_error(spec, "the model's chat template is none that is known" + (why.empty() ? "" : ": " + why), how);
+    out.covered = ChatCoverage{texts_in(*found.as<Table>(), "roles"), texts_in(*found.as<Table>(), "traits")};
+    if (out.system.empty()) out.system = found.text_field("system");
   } else if (!std::binary_search(names.begin(), names.end(), out.name)) {
     return data_error(spec, "there is no chat template '" + out.name + "'; there are " + text_of(names), did_you_mean(out.name, names));
   }

@@ -27,9 +27,7 @@ std::string token_text(const Table& table, const char* name) {
   const auto it = table.find(name);
   if (it == table.end()) return {};
   if (const auto* text = it->second.as<std::string>()) return *text;
-  const auto* object = it->second.as<Table>();
-  const auto content = object ? object->find("content") : Table::const_iterator();
-  return object && content != object->end() && content->second.as<std::string>() ? *content->second.as<std::string>() : "";
+  return it->second.text_field("content");
 }
 
 /// An id, or a list of them.

@@ -380,8 +380,7 @@ Result<ModelConfig> read_model_config(const Recipe& recipe, const FamilyFolders&
     out.config = *table;
     out.folder = recipe.model.path;
     out.origin = file.string();
-    const auto it = table->find("model_type");
-    const auto* type = it == table->end() ? nullptr : it->second.as<std::string>();
+    const auto* type = value->field<std::string>("model_type");
     if (!type && recipe.model.family.empty()) return recipe_error(file.string() + ": no 'model_type'");
     out.model_type = type ? *type : recipe.model.family;
     out.random = recipe.model.random;
@@ -445,10 +444,8 @@ void describe_model(const ModelConfig& model, const std::string& dtype, const st
   for (Document& document : documents) {
     if (model.random || !document.file.ends_with(".json")) continue;
     Result<Value> parsed = parse_json(document.text, document.file);
-    const Table* table = parsed ? parsed->as<Table>() : nullptr;
-    const auto base = table ? table->find("base_model_name_or_path") : Table::const_iterator();
-    if (!table || base == table->end() || !base->second.is_nil()) continue;
-    Table named = *table;
+    if (!parsed || !parsed->field<std::monostate>("base_model_name_or_path")) continue;
+    Table named = *parsed->as<Table>();
     named["base_model_name_or_path"] = Value(model.folder.string());
     document.text = to_json(Value(std::move(named)), 2) + "\n";
   }

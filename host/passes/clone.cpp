@@ -169,22 +169,14 @@ class Recomputer::Pass {
     }
   }
 
-  void add_step(Action action, uint32_t queue, uint32_t event, std::initializer_list<TensorId> touched) {
-    const auto begin = static_cast<uint32_t>(out_.code.touched.size());
-    out_.code.touched.insert(out_.code.touched.end(), touched);
-    out_.code.entries.push_back({action, queue, event, begin, static_cast<uint32_t>(out_.code.touched.size())});
-    out_.from.push_back(Recomputed::added);
-    out_.again.push_back(false);
-  }
-  /// As SegmentCode::copy: after all that stands before it, and what follows waits. `overlap` gives it the time that it needs.
   void copy(TensorId from, TensorId to, uint32_t queue) {
-    const uint32_t before = queue ? ++events_ : 0, after = queue ? ++events_ : 0;
-    if (queue) {
-      add_step(Action::Record, 0, before, {});
-      add_step(Action::Wait, queue, before, {});
-    }
-    add_step(Action::Copy, queue, after, {from, to});
-    if (queue) add_step(Action::Wait, 0, after, {});
+    copy_in_order(queue, &events_, [&](Action action, uint32_t on, uint32_t event) {
+      const auto begin = static_cast<uint32_t>(out_.code.touched.size());
+      if (action == Action::Copy) out_.code.touched.insert(out_.code.touched.end(), {from, to});
+      out_.code.entries.push_back({action, on, event, begin, static_cast<uint32_t>(out_.code.touched.size())});
+      out_.from.push_back(Recomputed::added);
+      out_.again.push_back(false);
+    });
   }
 
   void emit(size_t item, bool again) {

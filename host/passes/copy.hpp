@@ -16,6 +16,19 @@ inline Instruction sync(Action action, uint32_t queue, uint32_t event) {
   return i;
 }
 
+/// The instructions of a copy on `queue`, in order, by calls of add(action, queue, event): the copy begins after all that stands before it, and
+/// what follows waits for it; `overlap` gives it the time that it needs. On queue 0 it is one
+/// instruction. `events` counts those given out.
+template <class Add>
+void copy_in_order(uint32_t queue, uint32_t* events, const Add& add) {
+  if (queue == 0) return add(Action::Copy, queue, 0u);
+  const uint32_t before = ++*events, after = ++*events;
+  add(Action::Record, 0u, before);
+  add(Action::Wait, queue, before);
+  add(Action::Copy, queue, after);
+  add(Action::Wait, 0u, after);
+}
+
 inline Operand all_of(const std::vector<ProgramTensor>& tensors, TensorId id) {
   const ProgramTensor& t = tensors[static_cast<size_t>(id)];
   Operand out;

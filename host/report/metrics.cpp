@@ -54,9 +54,7 @@ Status MetricsFile::started(const StartEvent& start) {
       const size_t end = text.find('\n', begin);
       if (end == std::string::npos) break;
       const auto line = parse_json(std::string_view(text).substr(begin, end - begin), path.string());
-      const Table* row = line ? line->as<Table>() : nullptr;
-      const auto it = row ? row->find("step") : Table::const_iterator();
-      const int64_t* step = row && it != row->end() ? it->second.as<int64_t>() : nullptr;
+      const auto* step = line ? line->field<int64_t>("step") : nullptr;
       if (!step || *step > start.steps_done) break;
       begin = end + 1;
       keep = begin;

@@ -23,22 +23,13 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, error);
 }
 
-/// What a table has under a key; null where it is no table, has no such key, or a value of another type.
-template <class T>
-const T* field(const Value& value, const char* key) {
-  const Table* table = value.as<Table>();
-  if (!table) return nullptr;
-  const auto at = table->find(key);
-  return at == table->end() ? nullptr : at->second.as<T>();
-}
-
 /// The positions of a row that nobody has given: the model's, by the names that config.json has for them, and 512 at most.
 int64_t default_length(const fs::path& model) {
   int64_t length = 512;
   const Result<Value> config = read_json(model / "config.json");  // what is wrong with it is said by whoever builds the model
   if (!config) return length;
   for (const char* key : {"max_position_embeddings", "n_positions"})
-    if (const auto* positions = field<int64_t>(*config, key); positions && *positions > 0) length = std::min(length, *positions);
+    if (const auto* positions = config->field<int64_t>(key); positions && *positions > 0) length = std::min(length, *positions);
   return length;
 }
 
@@ -53,11 +44,7 @@ struct AdapterConfig {
 Result<AdapterConfig> read_adapter_config(const fs::path& folder) {
   const fs::path file = folder / "adapter_config.json";
   const Value value = TRY(read_json(file));
-  const auto text = [&](const char* key) {
-    const auto* found = field<std::string>(value, key);
-    return found ? *found : std::string();
-  };
-  AdapterConfig out = {text("peft_type"), text("base_model_name_or_path")};
+  AdapterConfig out = {value.text_field("peft_type"), value.text_field("base_model_name_or_path")};
   if (out.strategy.empty()) return recipe_error(file.string() + ": no 'peft_type'", "the folder is not one that PEFT or Galley wrote");
   std::transform(out.strategy.begin(), out.strategy.end(), out.strategy.begin(), [](unsigned char c) { return std::tolower(c); });
   return out;

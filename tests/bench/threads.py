@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Seconds a step of two builds of the program, alone and beside programs that never rest: does training keep its share of a busy machine?
 
-Usage: threads.py BEFORE AFTER [rounds=5] [model=quickstart,gpt2] [busy=0,1,2] [threads=N]
+Usage: threads.py BEFORE AFTER [rounds=5] [model=quickstart,gpt2] [busy=0,1,2] [threads=N] [compute=f32|bf16]
 
 BEFORE and AFTER are programs (build/release/galley). Each round runs every case with both, in turn, so that what else the machine does meets both alike; the
 table shows medians over the rounds of a run's mean step, its first two left out. The busy programs are loops of the shell, started here and pinned nowhere:
@@ -33,7 +33,7 @@ MODELS = {
 }
 RECIPE = '''return recipe {%s
   data = data.random {}, steps = %d, seed = 1, save = { every = 0, final = false },
-  use "clip" { norm = 1.0 },
+%s  use "clip" { norm = 1.0 },
   use "adamw" { lr = 3e-4, weight_decay = 0.1 },
 }
 '''
@@ -60,12 +60,13 @@ def main():
     models = options.get('model', 'quickstart,gpt2').split(',')
     processors = len(os.sched_getaffinity(0))
     threads = int(options.get('threads', processors))
+    precision = {'f32': '', 'bf16': '  use "amp" { compute = "bf16" },\n'}[options.get('compute', 'f32')]
     environment = dict(os.environ, OMP_NUM_THREADS=str(threads))
     taken = {(m, n, p): [] for m in models for n in neighbours for p in programs}
     with tempfile.TemporaryDirectory() as folder:
         for model in models:
             steps, text = MODELS[model]
-            pathlib.Path(folder, f'{model}.lua').write_text(RECIPE % (text, steps))
+            pathlib.Path(folder, f'{model}.lua').write_text(RECIPE % (text, steps, precision))
         for turn in range(int(options.get('rounds', 5))):
             for model in models:
                 for n in neighbours:

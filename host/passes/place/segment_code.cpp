@@ -70,15 +70,11 @@ Status SegmentCode::op(const galley_op* op, const std::string& name, std::vector
 void SegmentCode::copy(const Operand& from, const Operand& to, When when) {
   const bool in = tensor(to.tensor).memory == 0;
   const uint32_t queue = c_.target.queue_for(in ? Queue::In : Queue::Out);
-  // Without a queue of its own a copy is one more step of queue 0.
-  const uint32_t before = queue ? ++events_ : 0, after = queue ? ++events_ : 0;
-  if (queue) {
-    add(sync(Action::Record, 0, before));
-    add(sync(Action::Wait, queue, before));
-  }
-  Instruction& made = add(copy_between(c_.program.tensors, from, to, queue, after));
-  if (when == When::LaterMicroBatches) made.inputs[0].access = made.outputs[0].access = no_access;
-  if (queue) add(sync(Action::Wait, 0, after));
+  copy_in_order(queue, &events_, [&](Action action, uint32_t on, uint32_t event) {
+    if (action != Action::Copy) return void(add(sync(action, on, event)));
+    Instruction& made = add(copy_between(c_.program.tensors, from, to, on, event));
+    if (when == When::LaterMicroBatches) made.inputs[0].access = made.outputs[0].access = no_access;
+  });
 }
 
 Operand SegmentCode::temporary(const std::string& name, uint32_t dtype, const Shape& shape, int use, Owner owner) {
