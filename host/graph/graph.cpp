@@ -150,7 +150,8 @@ Result<galley_node> Graph::append(const galley_op* op, std::string name, std::ve
   for (const galley_tensor t : *outputs)
     if (t && !has(t)) return plugin_error(op_name + ": an output that is no tensor of this graph");
   ++names_.made;
-  if (name.empty()) name = author.prefix + op_name + "." + std::to_string(names_.made);
+  const galley_tensor about = updated_parameter(inputs);
+  if (name.empty()) name = author.prefix + (about ? tensor(about).name + "." : "") + op_name + "." + std::to_string(names_.made);
   outputs->resize(std::max<size_t>(outputs->size(), op->n_outputs), 0);
 
   bool infer = false;
@@ -165,6 +166,7 @@ Result<galley_node> Graph::append(const galley_op* op, std::string name, std::ve
       t.name = i == 0 ? name : name + "." + op->outputs[i]->name;
       t.dtype = shapes[i].dtype;
       t.shape.assign(shapes[i].extents, shapes[i].extents + shapes[i].rank);
+      t.parameter = about;
       (*outputs)[i] = TRY(make(std::move(t)));
     }
   }
@@ -180,6 +182,7 @@ Result<galley_node> Graph::append(const galley_op* op, std::string name, std::ve
   node.accumulate = accumulate;
   node.use = author.use;
   node.section = author.section;
+  node.stage = author.stage;
   node.origin = author.origin;
   node.block = author.block;
   if (node.block < 0 && node.use != no_use &&
@@ -198,6 +201,14 @@ Result<galley_node> Graph::append(const galley_op* op, std::string name, std::ve
   return nodes_.back().id;
 }
 
+/// Of a node that a strategy makes for an update: the first parameter that it reads, or reads something of; else 0.
+galley_tensor Graph::updated_parameter(const std::vector<galley_tensor>& inputs) const {
+  if (!author.stage) return 0;
+  for (const galley_tensor t : inputs)
+    if (const galley_tensor about = !t ? 0 : tensor(t).parameter_kind() ? t : tensor(t).parameter) return about;
+  return 0;
+}
+
 Status Graph::check_node_name(const std::string& name) const {
   if (author.section != Section::Forward || !names_.forward_nodes.contains(name)) return ok();
   return plugin_error("two forward nodes of the name '" + name + "'", "random numbers are keyed by it: each node needs one of its own");
@@ -210,6 +221,13 @@ std::vector<galley_tensor> Graph::saved() const {
     if (!t.parameter_kind() || t.slice.of) continue;
     if (exports.model != (t.saved.file.empty() ? GALLEY_EXPORT_OWN : GALLEY_EXPORT_MODEL)) out.push_back(id);
   }
+  return out;
+}
+
+std::map<galley_tensor, galley_tensor> Graph::saved_values() const {
+  std::map<galley_tensor, galley_tensor> out;
+  for (const auto* list : {&evaluated, &exports.values})
+    for (const ExportedValue& e : *list) out[e.parameter] = e.value;
   return out;
 }
 

@@ -72,7 +72,7 @@ struct GraphTensor {
   uint64_t flags = 0;
   galley_node producer = 0;  ///< the first node that writes it
   int use = no_use;
-  galley_tensor parameter = 0;  ///< of a gradient or a state: whose
+  galley_tensor parameter = 0;  ///< of a gradient, a state or a transient of an update: whose
   galley_tensor gradient = 0;   ///< of a parameter that is trained: its buffer
   int update_use = no_use;      ///< of a parameter that is trained: the strategy that updates it
   bool immediate = false;       ///< of a gradient: lives until its last contribution, where its parameter is updated
@@ -89,8 +89,9 @@ struct GraphTensor {
   bool trainable() const { return flags & GALLEY_TENSOR_TRAINABLE; }
 };
 
-enum class Section : uint8_t { Window, Forward, Backward, Update, Export, Sample };
-inline constexpr std::array<const char*, 6> section_names = {"window", "forward", "backward", "update", "export", "sample"};
+/// Evaluate has what strategies make of parameters and states for the model to be evaluated with.
+enum class Section : uint8_t { Window, Forward, Backward, Update, Evaluate, Export, Sample };
+inline constexpr std::array<const char*, 7> section_names = {"window", "forward", "backward", "update", "evaluate", "export", "sample"};
 
 /// In whose name tensors and nodes are made, and where they go.
 struct Author {
@@ -99,6 +100,7 @@ struct Author {
   int64_t block = -1;
   galley_node origin = 0;
   std::string prefix = {};  ///< put before names that the graph makes itself
+  uint32_t stage = 0;       ///< of an update
 };
 
 /// The dtypes in which a node computes, by claims.
@@ -122,6 +124,7 @@ struct GraphNode {
   int64_t block = -1;
   int use = no_use;
   Section section = Section::Forward;
+  uint32_t stage = 0;      ///< of a node of an update: when a strategy made it
   galley_node origin = 0;  ///< of a backward node: the forward node it is the gradient of
   Products products;
 };
@@ -243,6 +246,8 @@ class Graph {
 
   /// The parameters that saving writes, by what strategies have said of it, and the file of each: its path below the run's folder.
   std::vector<galley_tensor> saved() const;
+  /// What is saved in the place of a parameter: what `export_as` says, else what it is evaluated with.
+  std::map<galley_tensor, galley_tensor> saved_values() const;
   std::string file_of(galley_tensor parameter) const;
 
   int64_t rows() const { return rows_; }
@@ -268,7 +273,7 @@ class Graph {
   ScalarBlock scalars;
   Signals signals;
   Exports exports;
-  std::vector<ExportedValue> evaluated;
+  std::vector<ExportedValue> evaluated;    ///< where the model is evaluated or saved, these stand for parameters
   std::vector<std::string> ignored_files;  ///< patterns of tensors in the model's files that are not read
   std::optional<Error> refused;            ///< the last verb that was refused: whose fault it is when the plugin's call then fails
 
@@ -278,6 +283,7 @@ class Graph {
 
  private:
   Result<galley_tensor> slot(ScalarSlot slot, const std::string& name);
+  galley_tensor updated_parameter(const std::vector<galley_tensor>& inputs) const;
 
   /// Who reads a tensor, and the order of nodes, as far as replace() needs it.
   struct Wiring {

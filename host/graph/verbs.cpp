@@ -56,6 +56,13 @@ std::string initializer_problem(const Graph& graph, const GraphTensor& t) {
   return wrong.empty() ? "" : "its initializer " + wrong;
 }
 
+/// For evaluation, a state that the same strategy has made before is handed out again.
+galley_tensor state_of_training(const Graph& graph, const GraphTensor& t) {
+  if (graph.author.section != Section::Evaluate || t.kind != GALLEY_KIND_STATE) return 0;
+  const galley_tensor known = graph.find(t.name);
+  return known && graph.tensor(known).kind == GALLEY_KIND_STATE && graph.tensor(known).use == graph.author.use ? known : 0;
+}
+
 galley_status tensor_make(galley_graph* g, const galley_tensor_desc* from, galley_tensor* out, galley_error* error) {
   return guarded(g, error, [&] {
     if (const std::string wrong = struct_problem(from); !wrong.empty()) return refuse(g, error, "the description of a tensor " + wrong);
@@ -93,6 +100,12 @@ galley_status tensor_make(galley_graph* g, const galley_tensor_desc* from, galle
     if (desc.parameter && (!graph_of(g).has(desc.parameter) || !graph_of(g).tensor(desc.parameter).parameter_kind()))
       return refuse(g, error, who + " is said to belong to what is no parameter");
     t.parameter = desc.parameter;
+    if (const galley_tensor known = state_of_training(graph_of(g), t)) {
+      if (const std::string is = type_text(graph_of(g).tensor(known)); is != type_text(t))
+        return refuse(g, error, who + " is " + type_text(t) + " for evaluation, and " + is + " for training");
+      *out = known;
+      return GALLEY_OK;
+    }
     Result<galley_tensor> made = graph_of(g).make(std::move(t));
     if (!made) return refuse(g, error, made.error());
     *out = *made;
@@ -217,38 +230,50 @@ galley_status scale_rate(galley_graph* g, galley_tensor parameter, double factor
 
 galley_status report(galley_graph* g, galley_tensor tensor, const char* name, galley_error* error) {
   return guarded(g, error, [&] {
+    if (graph_of(g).author.section == Section::Evaluate) return GALLEY_OK;
     const Status status = graph_of(g).report(tensor, text_or_empty(name));
     return status.ok() ? GALLEY_OK : refuse(g, error, status.error());
   });
 }
 
-enum class StandsIn : uint8_t { Files, Evaluation };
+/// What is wrong with letting `value` stand for a parameter, or "".
+std::string stand_in_problem(const Graph& graph, galley_tensor parameter, galley_tensor value) {
+  if (!graph.has(parameter) || !graph.has(value)) return "no such tensor";
+  const GraphTensor &from = graph.tensor(parameter), &to = graph.tensor(value);
+  if (!from.parameter_kind()) return quoted(from.name) + " is no parameter";
+  if (from.shape != to.shape) return quoted(to.name) + " has not the shape of " + quoted(from.name);
+  return {};
+}
 
-/// A verb that lets a tensor stand for a parameter: to save it, any; to evaluate, a state, and only one.
-galley_status stands_for(galley_graph* g, const char* verb, galley_tensor parameter, galley_tensor value, galley_error* error,
-                         StandsIn where) {
+galley_status eval_as(galley_graph* g, galley_tensor parameter, galley_tensor value, galley_error* error) {
   return guarded(g, error, [&] {
     Graph& graph = graph_of(g);
-    const std::string who = verb;
-    const bool evaluates = where == StandsIn::Evaluation;
-    std::vector<ExportedValue>& list = evaluates ? graph.evaluated : graph.exports.values;
-    if (!graph.has(parameter) || !graph.has(value)) return refuse(g, error, who + ": no such tensor");
+    if (const std::string wrong = stand_in_problem(graph, parameter, value); !wrong.empty()) return refuse(g, error, "eval_as: " + wrong);
     const GraphTensor &from = graph.tensor(parameter), &to = graph.tensor(value);
-    if (!from.parameter_kind()) return refuse(g, error, who + ": " + quoted(from.name) + " is no parameter");
-    if (evaluates && to.kind != GALLEY_KIND_STATE) return refuse(g, error, who + ": " + quoted(to.name) + " is no state");
-    if (from.shape != to.shape) return refuse(g, error, who + ": " + quoted(to.name) + " has not the shape of " + quoted(from.name));
-    for (const ExportedValue& other : list) {
+    if (!graph.author.stage) return refuse(g, error, "eval_as: " + quoted(from.name) + " outside of an update");
+    const bool made = to.kind == GALLEY_KIND_TRANSIENT && to.producer && graph.node(to.producer).section == Section::Evaluate;
+    if (to.kind != GALLEY_KIND_STATE && !made)
+      return refuse(g, error, "eval_as: " + quoted(to.name) + " is neither a state nor made by a node for GALLEY_PURPOSE_EVAL");
+    if (from.dtype != to.dtype)
+      return refuse(g, error, "eval_as: " + quoted(to.name) + " is " + dtype_text(to.dtype) + ", not " + dtype_text(from.dtype));
+    if (graph.author.section != Section::Evaluate) return GALLEY_OK;  // it is said again for evaluation
+    for (const ExportedValue& other : graph.evaluated) {
       const GraphTensor& taken = graph.tensor(other.value);
-      if (evaluates && other.parameter == parameter)
-        return refuse(g, error, who + ": " + quoted(taken.name) + " stands for " + quoted(from.name) + " already");
+      if (other.parameter == parameter)
+        return refuse(g, error, "eval_as: " + quoted(taken.name) + " stands for " + quoted(from.name) + " already");
     }
-    list.push_back({parameter, value});
+    graph.evaluated.push_back({parameter, value});
     return GALLEY_OK;
   });
 }
 
-galley_status eval_as(galley_graph* g, galley_tensor parameter, galley_tensor value, galley_error* error) {
-  return stands_for(g, "eval_as", parameter, value, error, StandsIn::Evaluation);
+galley_status export_as(galley_graph* g, galley_tensor parameter, galley_tensor value, galley_error* error) {
+  return guarded(g, error, [&] {
+    if (const std::string wrong = stand_in_problem(graph_of(g), parameter, value); !wrong.empty())
+      return refuse(g, error, "export_as: " + wrong);
+    graph_of(g).exports.values.push_back({parameter, value});
+    return GALLEY_OK;
+  });
 }
 
 galley_status document(galley_graph* g, const char* file, const char* text, galley_error* error) {
@@ -260,10 +285,6 @@ galley_status document(galley_graph* g, const char* file, const char* text, gall
     graph_of(g).exports.documents.push_back({path, text, graph_of(g).author.use});
     return GALLEY_OK;
   });
-}
-
-galley_status export_as(galley_graph* g, galley_tensor parameter, galley_tensor value, galley_error* error) {
-  return stands_for(g, "export_as", parameter, value, error, StandsIn::Files);
 }
 
 galley_status export_stored(galley_graph* g, galley_tensor parameter, galley_error* error) {
@@ -313,6 +334,7 @@ galley_status stop_if(galley_graph* g, galley_tensor flag, const char* cause, co
     const GraphTensor& x = graph.tensor(flag);
     if (x.count() != 1 || x.dtype != GALLEY_I32) return refuse(g, error, "stop_if: " + quoted(x.name) + " is not one I32 number");
     if (!cause || !*cause) return refuse(g, error, "stop_if: no cause is given");
+    if (graph.author.section == Section::Evaluate) return GALLEY_OK;
     graph.signals.stops.push_back({flag, cause, text_or_empty(hint), graph.author.use});
     return GALLEY_OK;
   });

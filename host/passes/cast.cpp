@@ -9,6 +9,7 @@
 //   of one in a format: what the format unpacks in that dtype;
 //   of any other: a constant that is derived from it, or where COMPUTE says so, a cast made for this node alone.
 // The second and the cast are views: tensors without bytes of their own, which `place` makes where a node reads them.
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -32,6 +33,7 @@ class Caster {
     for (galley_tensor t = 1; t <= graph_.tensor_count(); ++t)
       any_ = any_ || (graph_.tensor(t).kind == GALLEY_KIND_GRADIENT && is_16_bit(graph_.tensor(t).dtype));
     if (!any_) return ok();
+    find_read_elsewhere();
     for (const auto& [t, writers] : writers_) choose(t, writers);
     for (const Section s : sections_)
       for (const galley_node n : graph_.section(s)) agree(graph_.node(n));
@@ -116,12 +118,22 @@ class Caster {
     GraphTensor& x = graph_.tensor(t);
     const GraphNode& writer = graph_.node(writers.front().node);
     const bool can = flags_of(output_rule(writer.op, writers.front().output)) & GALLEY_OPERAND_ANY_DTYPE;
-    if (x.dtype != GALLEY_F32 || writers.size() > 1 || !can || read_by_host(t)) return;
+    if (x.dtype != GALLEY_F32 || writers.size() > 1 || !can || read_by_host(t) || read_elsewhere_.contains(t)) return;
     std::set<uint32_t> wants;
     for (const auto& [section, dtype] : wants_[t])
       if (section == writer.section) wants.insert(dtype);
     if (wants.empty()) wants = {compute_.at(writer.id)};
     if (wants.size() == 1) x.dtype = *wants.begin();
+  }
+
+  /// What a node of the window makes for forward, whose casts are there already.
+  void find_read_elsewhere() {
+    for (size_t s = 0; s < section_names.size(); ++s) {
+      if (std::ranges::find(sections_, static_cast<Section>(s)) != sections_.end()) continue;
+      for (const galley_node n : graph_.section(static_cast<Section>(s)))
+        for (const galley_tensor t : graph_.node(n).inputs)
+          if (writers_.contains(t)) read_elsewhere_.insert(t);
+    }
   }
 
   bool read_by_host(galley_tensor t) const {
@@ -204,7 +216,8 @@ class Caster {
     uint32_t wants = wanted(node, i);
     if (lasts(x.kind)) {
       const uint32_t computes = compute_.at(node.id);
-      if (x.storage.kept_dtype) return view(t, x.storage.kept_dtype);
+      if (x.storage.kept_dtype && (!wants || wants == x.storage.kept_dtype)) return view(t, x.storage.kept_dtype);
+      if (x.storage.kept_dtype) return t;  // `place` casts it for this node
       if (!wants && !x.storage.format.empty() && is_16_bit(computes)) wants = computes;
       if (!wants || wants == x.dtype) return t;
       const bool derives = model() && x.storage.format.empty() && claimed(node).products.weights == GALLEY_WEIGHTS_DERIVED;
@@ -264,6 +277,7 @@ class Caster {
   std::map<galley_node, uint32_t> compute_;                                   ///< what each computes in
   std::map<galley_tensor, std::vector<Writer>> writers_;                      ///< of transients
   std::map<galley_tensor, std::vector<std::pair<Section, uint32_t>>> wants_;  ///< of each reader that minds
+  std::set<galley_tensor> read_elsewhere_;                                    ///< transients that a node of another section reads
   std::map<galley_tensor, std::set<uint32_t>> parameters_;                    ///< what their readers read or compute in
   std::map<galley_tensor, std::map<uint32_t, galley_tensor>> casts_;          ///< of a tensor as it is now
   std::map<std::pair<galley_tensor, uint32_t>, galley_tensor> views_, derived_;
@@ -273,6 +287,9 @@ class Caster {
 
 Status cast(Compilation& c) { return Caster(c, {Section::Forward, Section::Backward}).run(); }
 
-Status cast_made(Compilation& c) { return Caster(c, {Section::Update}).run(); }
+Status cast_made(Compilation& c) {
+  TRY_STATUS(Caster(c, {Section::Window}).run());
+  return Caster(c, {Section::Update}).run();
+}
 
 }  // namespace galley

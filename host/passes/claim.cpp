@@ -40,6 +40,7 @@ Status claim_made(Compilation& c) {
   const Graph::As as(c.graph, {Section::Update});
   std::vector<Who> subjects;
   add_tensors(c.graph, GALLEY_KIND_STATE, GALLEY_SUBJECT_STATE, c.applied, &subjects);
+  add_nodes(c.graph, Section::Window, &subjects);
   add_nodes(c.graph, Section::Update, &subjects);
   return ask_facets(c, subjects);
 }

@@ -6,10 +6,10 @@
 
 namespace galley {
 
-bool Compilation::averages() const {
-  return !backward() && !decisions.trainable.empty() && std::any_of(strategies.begin(), strategies.end(), [](const auto& s) {
-    return s->update() && s->update()->stage == GALLEY_STAGE_AFTER;
-  });
+bool Compilation::asks_for_evaluation() const {
+  const bool evaluates = trains() ? options.evaluates || options.exports : !backward();
+  return evaluates && !decisions.trainable.empty() &&
+         std::any_of(strategies.begin(), strategies.end(), [](const auto& s) { return s->update(); });
 }
 
 bool Compilation::within_limits(const std::vector<int64_t>& before, const std::vector<int64_t>& after) const {
@@ -31,9 +31,12 @@ std::string choice_text(const Compilation& c, uint32_t choice) {
   }
 }
 
-const char* stage_name(uint32_t stage) {
-  constexpr const char* names[] = {"?", "CHECK", "CLIP", "GRADIENT", "STEP", "AFTER"};
-  return names[stage <= GALLEY_STAGE_AFTER ? stage : 0];
+std::string stage_names(uint32_t stages) {
+  constexpr const char* names[] = {"CHECK", "CLIP", "GRADIENT", "STEP", "AFTER"};
+  std::string out;
+  for (size_t i = 0; i < std::size(names); ++i)
+    if (stages >> i & 1) out += (out.empty() ? "" : " and ") + std::string(names[i]);
+  return out;
 }
 
 }  // namespace galley

@@ -67,8 +67,8 @@ struct Compilation {
   /// Whether there is a window part, and with it numbers that host and device exchange.
   bool steps() const { return !graph.section(Section::Window).empty(); }
   bool saves() const { return options.purpose == Purpose::Export || (trains() && options.exports); }
-  /// Whether a program without an update evaluates, samples or exports weights that only an update makes (eval_as, export_as).
-  bool averages() const;
+  /// Whether strategies are asked what the model is evaluated with in the place of parameters that are trained (eval_as).
+  bool asks_for_evaluation() const;
   Tensors tensors() const { return {graph, orders}; }
   /// Whether no memory class has grown, from peaks `before` to peaks `after`, beyond its capacity, nor all that counts beyond --memory.
   bool within_limits(const std::vector<int64_t>& before, const std::vector<int64_t>& after) const;
@@ -81,7 +81,7 @@ inline uint32_t choice_memory(uint32_t choice) { return choice >> 8; }
 /// "keep"; "offload to pinned".
 std::string choice_text(const Compilation& c, uint32_t choice);
 
-/// "STEP" of GALLEY_STAGE_STEP.
-const char* stage_name(uint32_t stage);
+/// "STEP and AFTER" of GALLEY_STAGE_STEP | GALLEY_STAGE_AFTER.
+std::string stage_names(uint32_t stages);
 
 }  // namespace galley

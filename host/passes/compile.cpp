@@ -45,7 +45,7 @@ constexpr Pass passes[] = {
     {{"update", "the update graph"}, update, verify_graph, dump_graph},
     {{"window", "what runs once a window"}, window, verify_graph, dump_graph},
     {{"claim-made", "strategies' claims on states"}, claim_made, verify_graph, dump_graph},
-    {{"cast-made", "casts in the update graph"}, cast_made, verify_graph, dump_graph},
+    {{"cast-made", "casts in the window part and the update graph"}, cast_made, verify_graph, dump_graph},
     {{"immediate", "updates in backward"}, immediate, verify_graph, dump_graph},
     {{"export", "strategies change what is saved"}, export_model, verify_graph, dump_graph},
     {{"sample", "the row to sample from"}, sample, verify_graph, dump_graph},

@@ -185,7 +185,7 @@ class Differentiator {
 }  // namespace
 
 Status differentiate(Compilation& c) {
-  if (!c.backward() && !c.averages()) return ok();
+  if (!c.backward()) return ok();
   return Differentiator(c).run(c.decisions.trainable);
 }
 

@@ -37,8 +37,9 @@ Status check_documents(const Compilation& c) {
 
 /// The tensors that are there when the run begins from which the saved ones are made.
 std::set<galley_tensor> needed_by_files(const Graph& graph) {
-  std::map<galley_tensor, galley_tensor> values;
-  for (const ExportedValue& e : graph.exports.values) values[e.parameter] = e.value;
+  const std::map<galley_tensor, galley_tensor> values = graph.saved_values();
+  std::map<galley_tensor, galley_tensor> evaluated;
+  for (const ExportedValue& e : graph.evaluated) evaluated[e.parameter] = e.value;
   std::set<galley_tensor> needed;
   std::vector<galley_tensor> pending;
   for (const galley_tensor t : graph.saved()) pending.push_back(values.contains(t) ? values.at(t) : t);
@@ -50,9 +51,10 @@ std::set<galley_tensor> needed_by_files(const Graph& graph) {
     pending.push_back(x.storage.numbers_of);
     pending.push_back(x.slice.of);
     pending.insert(pending.end(), x.initial.inputs.begin(), x.initial.inputs.end());
-    if (!x.producer || graph.node(x.producer).section != Section::Export) continue;
-    const GraphNode& node = graph.node(x.producer);
-    pending.insert(pending.end(), node.inputs.begin(), node.inputs.end());
+    const Section section = x.producer ? graph.node(x.producer).section : Section::Forward;
+    if (section != Section::Export && section != Section::Evaluate) continue;
+    for (const galley_tensor in : graph.node(x.producer).inputs)
+      pending.push_back(section == Section::Export && evaluated.contains(in) ? evaluated.at(in) : in);
   }
   return needed;
 }

@@ -91,8 +91,8 @@ Status take_update(const Answer& a) {
     return recipe_error("'" + a.name + "' is to be trained, but no strategy updates it", "add an optimizer to the recipe, or freeze it");
   if (!a.c.strategies[static_cast<size_t>(a.said.use)]->update())
     return plugin_error(a.by() + " claims the update of '" + a.name + "' but has no galley.update/1");
-  if (const uint32_t stage = a.c.strategies[static_cast<size_t>(a.said.use)]->update()->stage; stage != GALLEY_STAGE_STEP)
-    return plugin_error(a.by() + " claims the update of '" + a.name + "', but it builds stage " + stage_name(stage),
+  if (const uint32_t stages = a.c.strategies[static_cast<size_t>(a.said.use)]->update()->stages; !(stages & GALLEY_STAGE_STEP))
+    return plugin_error(a.by() + " claims the update of '" + a.name + "', but it builds stage " + stage_names(stages),
                         "what has won an update builds it in GALLEY_STAGE_STEP");
   a.tensor().update_use = a.said.use;
   return ok();
@@ -194,8 +194,8 @@ galley_subject subject_of(const Compilation& c, const Who& who, uint32_t facet) 
 Status ask(Compilation& c, const Facet& facet, const std::vector<Who>& subjects) {
   for (const Who& who : subjects) {
     if (!(facet.subjects & bit(who.kind))) continue;
-    // Who updates what is not trained, or in a run that updates nothing, is no question.
-    if (facet.id == GALLEY_FACET_UPDATE && (!c.trains() || !c.graph.tensor(who.tensor).trainable())) continue;
+    // Who updates what is not trained, or in a program that neither updates nor evaluates it, is no question.
+    if (facet.id == GALLEY_FACET_UPDATE && !(c.graph.tensor(who.tensor).trainable() && (c.trains() || c.asks_for_evaluation()))) continue;
     const galley_subject s = subject_of(c, who, facet.id);
     TRY_STATUS(facet.take({c, who, s.name, facet.id, TRY(claim(c.graph, c.strategies, s))}));
   }

@@ -274,16 +274,55 @@ Result<std::map<galley_tensor, galley_tensor>> evaluated(Compilation& c) {
     const bool derived = x.kind == GALLEY_KIND_CONSTANT && x.initial.inputs.size() == 1 && x.initial.op == c.roles.copy->name;
     const auto value = values.find(x.storage.numbers_of ? x.storage.numbers_of : derived ? x.initial.inputs[0] : 0);
     if (value == values.end()) continue;
-    GraphTensor view;
-    view.name = graph.tensor(value->second).name + " in " + dtype_text(x.dtype);
-    view.shape = x.shape;
-    view.dtype = x.dtype;
-    view.kind = GALLEY_KIND_CONSTANT;
-    view.storage.numbers_of = value->second;
+    const GraphTensor& of = graph.tensor(value->second);
+    const std::string name = of.name + " in " + dtype_text(x.dtype);
+    galley_tensor made = 0;
+    if (of.kind == GALLEY_KIND_TRANSIENT) {
+      const Graph::As as(graph, {Section::Evaluate, of.use});
+      AttrList attrs;
+      attrs.set("dtype", dtype_text(x.dtype));
+      std::vector<galley_tensor> out = {0};
+      TRY(graph.append(c.roles.copy, name, {of.id}, std::move(attrs), &out, 0));
+      made = out[0];
+    } else {
+      GraphTensor view;
+      view.name = name;
+      view.shape = x.shape;
+      view.dtype = x.dtype;
+      view.kind = GALLEY_KIND_CONSTANT;
+      view.storage.numbers_of = of.id;
+      made = TRY(graph.make(std::move(view)));
+    }
     if (!c.backward()) graph.tensor(t).unused = true;  // nobody else reads it
-    values[t] = TRY(graph.make(std::move(view)));
+    values[t] = made;
   }
   return values;
+}
+
+/// Puts before each item what it reads that is made for evaluation.
+std::vector<Item> with_evaluated(const Graph& graph, std::vector<Item> items) {
+  if (graph.section(Section::Evaluate).empty()) return items;
+  std::vector<Item> out;
+  std::set<galley_node> done;
+  for (Item& item : items) {
+    std::set<galley_node> makers;  // in the order of their numbers, in which they were made
+    std::vector<galley_tensor> pending;
+    for (const Ref& r : item.inputs) pending.push_back(r.tensor);
+    while (!pending.empty()) {
+      const galley_tensor t = pending.back();
+      pending.pop_back();
+      const galley_node n = t && graph.has(t) ? graph.tensor(t).producer : 0;
+      if (!n || graph.node(n).section != Section::Evaluate || !done.insert(n).second) continue;
+      makers.insert(n);
+      pending.insert(pending.end(), graph.node(n).inputs.begin(), graph.node(n).inputs.end());
+    }
+    for (const galley_node n : makers) {
+      out.push_back(whole(graph.node(n)));
+      out.back().training = false;
+    }
+    out.push_back(std::move(item));
+  }
+  return out;
 }
 
 /// The nodes of the window part that the items cannot do without, and the one that begins the loss.
@@ -326,13 +365,14 @@ Status order(Compilation& c) {
     for (Item& item : evaluated.unroll(chunk, false)) out.inference.push_back(std::move(item));
   }
   out.inference = without_training(c, std::move(out.inference), out, &c.sample_logits);
-  for (Item& item : out.inference)
-    for (Ref& r : item.inputs)
-      if (const auto value = stands.find(r.tensor); value != stands.end()) r.tensor = value->second;
   if (!out.inference.empty()) {
     const std::vector<Item> before = before_inference(graph, c.roles, out.inference);
     out.inference.insert(out.inference.begin(), before.begin(), before.end());
   }
+  for (Item& item : out.inference)
+    for (Ref& r : item.inputs)
+      if (const auto value = stands.find(r.tensor); value != stands.end()) r.tensor = value->second;
+  out.inference = with_evaluated(graph, std::move(out.inference));
   if (c.backward()) {
     for (const galley_node n : graph.section(Section::Window)) out.window.push_back(whole(graph.node(n)));
     out.forward = std::move(rows);

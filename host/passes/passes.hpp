@@ -17,13 +17,14 @@ Status differentiate(Compilation& c);
 Status claim_gradients(Compilation& c);
 /// Casts where nodes of forward and backward read another dtype than is written, by the dtypes they compute in.
 Status cast(Compilation& c);
-/// Appends the update section: sums of squares, the norm, then CHECK, CLIP, STEP and AFTER.
+/// Appends the update section: sums of squares, the norm, then what strategies build, stage by stage. Then the evaluate section: what they
+/// let stand for parameters.
 Status update(Compilation& c);
 /// What a window begins with and an update ends with: the step scalars.
 Status window(Compilation& c);
-/// Claims on states and on the update's nodes.
+/// Claims on states and on the nodes of the window and the update.
 Status claim_made(Compilation& c);
-/// Casts in the update section.
+/// Casts in the window and the update section.
 Status cast_made(Compilation& c);
 /// Updates whose gradients are to live no longer than need be move into backward.
 Status immediate(Compilation& c);

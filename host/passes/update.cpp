@@ -1,10 +1,12 @@
-// The update graph: what is measured of the gradients, then what strategies append, stage by stage.
+// The update graph: what is measured of the gradients, then what strategies append, stage by stage. Then the same strategies say what is
+// evaluated in the place of parameters.
 #include "galley/update.h"
 
 #include <algorithm>
 #include <set>
 
 #include "host/passes/passes.hpp"
+#include "host/plugins/abi.hpp"
 
 namespace galley {
 namespace {
@@ -29,16 +31,33 @@ Status measure(Compilation& c) {
   return ok();
 }
 
-Status build(Compilation& c, size_t use, galley_tensor parameter) {
+constexpr uint32_t stages[] = {GALLEY_STAGE_CHECK, GALLEY_STAGE_CLIP, GALLEY_STAGE_GRADIENT, GALLEY_STAGE_STEP, GALLEY_STAGE_AFTER};
+
+/// Calls each strategy once for each stage that it builds in, stage by stage.
+Status build(Compilation& c, uint32_t purpose) {
   Graph& graph = c.graph;
-  const LoadedStrategy& s = *c.strategies[use];
-  const std::string prefix = "update." + (parameter ? graph.tensor(parameter).name + "." : std::string());
-  const galley_tensor gradient = parameter ? graph.tensor(parameter).gradient : 0, first = graph.tensor_count() + 1;
-  TRY_STATUS(call_strategy(graph, c.strategies, {Section::Update, static_cast<int>(use), -1, 0, prefix}, "build", [&](galley_error* error) {
-    return s.update()->build(s.instance(), Graph::verbs(), graph.handle(), parameter, gradient, error);
-  }));
-  for (galley_tensor t = first; t <= graph.tensor_count(); ++t)
-    if (graph.tensor(t).kind == GALLEY_KIND_STATE && !graph.tensor(t).parameter) graph.tensor(t).parameter = parameter;
+  const bool trains = purpose == GALLEY_PURPOSE_TRAIN;
+  const Section section = trains ? Section::Update : Section::Evaluate;
+  for (const uint32_t stage : stages)
+    for (size_t i = 0; i < c.strategies.size(); ++i) {
+      const LoadedStrategy& s = *c.strategies[i];
+      if (!s.update() || !(s.update()->stages & stage)) continue;
+      std::vector<galley_tensor> parameters = c.decisions.trainable, gradients;
+      if (stage == GALLEY_STAGE_STEP) {
+        std::erase_if(parameters, [&](galley_tensor t) { return graph.tensor(t).update_use != static_cast<int>(i); });
+        if (parameters.empty()) continue;
+      }
+      for (const galley_tensor t : parameters) gradients.push_back(trains ? graph.tensor(t).gradient : 0);
+      auto call = new_struct<galley_update_call>();
+      call.stage = stage;
+      call.purpose = purpose;
+      call.parameters = parameters.data();
+      call.gradients = gradients.data();
+      call.n = parameters.size();
+      TRY_STATUS(call_strategy(
+          graph, c.strategies, {section, static_cast<int>(i), -1, 0, std::string(section_names[static_cast<size_t>(section)]) + ".", stage},
+          "build", [&](galley_error* error) { return s.update()->build(s.instance(), Graph::verbs(), graph.handle(), &call, error); }));
+    }
   return ok();
 }
 
@@ -64,41 +83,45 @@ Status check_updated(const Compilation& c) {
   return ok();
 }
 
-/// Of an update that is not run, the states that stand for parameters are left; which of them are exported is not known yet.
-void drop_training(Compilation& c) {
+/// Leaves of what was made for evaluation the nodes that a value is made from, and in a program without an update the states that are read.
+/// Which states are saved is not known yet.
+Status keep_evaluated(Compilation& c, size_t tensors_before) {
   Graph& graph = c.graph;
-  std::set<galley_tensor> kept;
-  for (const ExportedValue& e : graph.evaluated) kept.insert(e.value);
-  for (galley_tensor t = 1; t <= graph.tensor_count(); ++t) {
-    GraphTensor& x = graph.tensor(t);
-    x.gradient = 0;
-    const bool stands = c.options.purpose == Purpose::Export || kept.contains(t);
-    x.unused = x.unused || x.kind == GALLEY_KIND_GRADIENT || (x.kind == GALLEY_KIND_STATE && !stands);
+  std::set<galley_tensor> needed;
+  for (const ExportedValue& e : graph.evaluated) needed.insert(e.value);
+  std::vector<galley_node>& nodes = graph.section(Section::Evaluate);
+  std::set<galley_node> kept;
+  for (auto n = nodes.rbegin(); n != nodes.rend(); ++n) {
+    const GraphNode& node = graph.node(*n);
+    if (std::none_of(node.outputs.begin(), node.outputs.end(), [&](galley_tensor t) { return needed.contains(t); })) continue;
+    kept.insert(*n);
+    needed.insert(node.inputs.begin(), node.inputs.end());
   }
-  graph.section(Section::Backward).clear();
-  graph.section(Section::Update).clear();
+  std::erase_if(nodes, [&](galley_node n) { return !kept.contains(n); });
+  for (galley_tensor t = tensors_before + 1; t <= graph.tensor_count(); ++t) {
+    GraphTensor& x = graph.tensor(t);
+    if (x.kind != GALLEY_KIND_STATE) continue;
+    if (c.trains())
+      return plugin_error(label(c.strategies, x.use) + ", plugin '" + c.strategies[static_cast<size_t>(x.use)]->plugin().manifest.id +
+                              "': makes the state '" + x.name + "' for evaluation, but not for training",
+                          "its 'build' has to make the same states for GALLEY_PURPOSE_TRAIN and for GALLEY_PURPOSE_EVAL");
+    x.unused = x.unused || (c.options.purpose != Purpose::Export && !needed.contains(t));
+  }
+  return ok();
 }
 
 }  // namespace
 
 Status update(Compilation& c) {
-  if (!c.trains() && !c.averages()) return ok();
-  if (c.trains()) TRY_STATUS(measure(c));
-  for (const uint32_t stage : {GALLEY_STAGE_CHECK, GALLEY_STAGE_CLIP, GALLEY_STAGE_GRADIENT, GALLEY_STAGE_STEP, GALLEY_STAGE_AFTER}) {
-    if (!c.trains() && stage != GALLEY_STAGE_AFTER) continue;
-    const bool per_parameter = stage >= GALLEY_STAGE_GRADIENT;
-    for (const galley_tensor t : per_parameter ? c.decisions.trainable : std::vector<galley_tensor>{0}) {
-      for (size_t i = 0; i < c.strategies.size(); ++i) {
-        const galley_update* interface = c.strategies[i]->update();
-        if (!interface || interface->stage != stage) continue;
-        if (stage == GALLEY_STAGE_STEP && c.graph.tensor(t).update_use != static_cast<int>(i)) continue;
-        TRY_STATUS(build(c, i, t));
-      }
-    }
+  if (c.trains()) {
+    TRY_STATUS(measure(c));
+    TRY_STATUS(build(c, GALLEY_PURPOSE_TRAIN));
+    TRY_STATUS(check_updated(c));
   }
-  if (c.trains()) return check_updated(c);
-  drop_training(c);
-  return ok();
+  if (!c.asks_for_evaluation()) return ok();
+  const size_t tensors_before = c.graph.tensor_count();
+  TRY_STATUS(build(c, GALLEY_PURPOSE_EVAL));
+  return keep_evaluated(c, tensors_before);
 }
 
 }  // namespace galley

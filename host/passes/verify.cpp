@@ -8,11 +8,12 @@ namespace galley {
 namespace {
 
 /// Sections that run as one: what one of them leaves, the next one finds.
-enum class Scope : uint8_t { None, Window, Micro, Update, Export, Sample };
+enum class Scope : uint8_t { None, Window, Micro, Update, Evaluate, Export, Sample };
 Scope scope_of(Section s) {
   switch (s) {
     case Section::Window: return Scope::Window;
     case Section::Update: return Scope::Update;
+    case Section::Evaluate: return Scope::Evaluate;
     case Section::Export: return Scope::Export;
     case Section::Sample: return Scope::Sample;
     default: return Scope::Micro;
@@ -26,7 +27,8 @@ class Verifier {
   Status run() {
     for (galley_tensor t = 1; t <= graph_.tensor_count(); ++t) TRY_STATUS(check_tensor(graph_.tensor(t)));
     c_.inferred.resize(graph_.node_count() + 1);
-    for (const Section s : {Section::Window, Section::Forward, Section::Backward, Section::Update, Section::Export, Section::Sample})
+    for (const Section s :
+         {Section::Window, Section::Forward, Section::Backward, Section::Update, Section::Evaluate, Section::Export, Section::Sample})
       for (const galley_node n : graph_.section(s)) TRY_STATUS(check_node(graph_.node(n)));
     if (!graph_.section(Section::Backward).empty())
       for (const galley_tensor t : c_.decisions.trainable) {
@@ -150,6 +152,8 @@ class Verifier {
 
   Status check_input(const GraphNode& node, size_t i) {
     const GraphTensor& t = graph_.tensor(node.inputs[i]);
+    if (node.section == Section::Evaluate && !lasts(t.kind) && t.kind != GALLEY_KIND_TRANSIENT)
+      return wrong(node, "reads '" + t.name + "': what is made for evaluation is made of parameters, states and constants");
     if (t.kind == GALLEY_KIND_TRANSIENT && !handed_to_sample(node, t) && !written(t.id, node)) {
       if (writer_[t.id])
         return wrong(node,
@@ -219,8 +223,7 @@ class Verifier {
       const bool reads = std::any_of(node.inputs.begin(), node.inputs.end(), [&](galley_tensor t) { return knows[t]; });
       for (const galley_tensor t : node.outputs)
         if (reads && t && graph_.tensor(t).kind == GALLEY_KIND_TRANSIENT) knows[t] = true;
-      const galley_update* stage = node.use == no_use ? nullptr : c_.strategies[static_cast<size_t>(node.use)]->update();
-      if (reads || !stage || stage->stage == GALLEY_STAGE_CHECK) continue;
+      if (reads || !node.stage || node.stage == GALLEY_STAGE_CHECK) continue;
       for (size_t i = 0; i < node.inputs.size() + node.outputs.size(); ++i) {
         const bool output = i >= node.inputs.size();
         const galley_tensor t = output ? node.outputs[i - node.inputs.size()] : node.inputs[i];

@@ -18,8 +18,8 @@ namespace galley {
 namespace {
 
 const std::vector<std::string>& facet_names() {
-  static const std::vector<std::string> names = {"trainable", "storage", "compute", "gradient dtype", "gradient lifetime",
-                                                 "update", "placement", "shard", "window", "saved"};
+  static const std::vector<std::string> names = {"trainable", "storage",   "compute", "gradient dtype", "gradient lifetime",
+                                                 "update",    "placement", "shard",   "window",         "saved"};
   return names;
 }
 
@@ -128,7 +128,7 @@ void Reader::read_abi(const toml::table& root, Manifest* out) {
     const auto minor = std::from_chars(major.ptr + 1, end, out->abi_minor);
     if (minor.ec == std::errc() && minor.ptr == end) return;
   }
-  fail(*root.get("abi"), "'abi' must be a version like \"0.2\", not '" + abi + "'");
+  fail(*root.get("abi"), "'abi' must be a version like \"0.3\", not '" + abi + "'");
 }
 
 Result<Manifest> Reader::read(const toml::table& root) {

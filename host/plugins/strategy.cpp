@@ -37,9 +37,8 @@ Result<std::unique_ptr<const LoadedStrategy>> LoadedStrategy::create(Plugins& pl
   const Caller& caller = out->caller_;
   TRY_STATUS(find_interface(caller, table, GALLEY_REWRITE, &out->rewrite_, [](const auto& i) { return i.rewrite != nullptr; }));
   TRY_STATUS(find_interface(caller, table, GALLEY_CLAIM, &out->claim_, [](const auto& i) { return i.claim != nullptr; }));
-  TRY_STATUS(find_interface(caller, table, GALLEY_UPDATE, &out->update_, [](const auto& i) {
-    return i.build != nullptr && i.stage >= GALLEY_STAGE_CHECK && i.stage <= GALLEY_STAGE_AFTER;
-  }));
+  TRY_STATUS(find_interface(caller, table, GALLEY_UPDATE, &out->update_,
+                            [](const auto& i) { return i.build != nullptr && i.stages != 0 && i.stages < 2 * GALLEY_STAGE_AFTER; }));
   TRY_STATUS(find_interface(caller, table, GALLEY_SAVED, &out->saved_, [](const auto& i) { return i.decide != nullptr; }));
   Status created =
       call_plugin(caller, "create", [&](galley_error* error) { return table.create(out->options_->table(), &out->instance_, error); });

@@ -87,7 +87,7 @@ Op& adamw_step() {
 
 class AdamW {
  public:
-  static constexpr uint32_t stage = GALLEY_STAGE_STEP;
+  static constexpr uint32_t stages = GALLEY_STAGE_STEP;
 
   explicit AdamW(const Options& options)
       : betas_(options.numbers("betas")),

@@ -11,7 +11,7 @@ using namespace galley::sdk;
 
 class Amp {
  public:
-  static constexpr uint32_t stage = GALLEY_STAGE_CHECK;
+  static constexpr uint32_t stages = GALLEY_STAGE_CHECK;
 
   explicit Amp(const Options& options)
       : compute_(options.string("compute") == "fp16" ? "f16" : options.string("compute")),
@@ -48,10 +48,11 @@ class Amp {
       graph.node("copy", "amp.scale_of_window", {scale(graph)}, {}, {graph.scalar(GALLEY_SCALAR_LOSS_SCALE)});
   }
 
-  void build(Graph& graph, Trained) const {
-    if (!scales_) return;
-    const std::vector<galley_tensor> inputs = {graph.scalar(GALLEY_SCALAR_FOUND_INF), scale(graph), number(graph, "amp.good_steps"),
-                                               number(graph, "amp.skipped_in_a_row")};
+  void build(Graph& graph, const UpdateCall& call) const {
+    if (!scales_ || !call.trains()) return;
+    const std::vector<galley_tensor> inputs = {graph.scalar(GALLEY_SCALAR_FOUND_INF), scale(graph),
+                                               number(graph, "amp.good_steps", GALLEY_I32, 0),
+                                               number(graph, "amp.skipped_in_a_row", GALLEY_I32, 0)};
     const std::vector<galley_tensor> out =
         graph.node("update_scale", "amp.update_scale", inputs, attrs_, {graph.scalar(GALLEY_SCALAR_APPLY), 0});
     graph.report(scale(graph), "loss_scale");
@@ -74,27 +75,11 @@ class Amp {
         invalid("no node is called '" + pattern + "'; " + nearest_names(pattern, names));
   }
 
-  galley_tensor scale(Graph& graph) const {
-    if (const galley_tensor found = graph.find("amp.scale")) return found;
-    return state(graph, "amp.scale", GALLEY_F32, init_);
-  }
-  static galley_tensor number(Graph& graph, const char* name) {
+  galley_tensor scale(Graph& graph) const { return number(graph, "amp.scale", GALLEY_F32, init_); }
+  /// A state of one number, which another part of the program may have made.
+  static galley_tensor number(Graph& graph, const char* name, uint32_t dtype, double value) {
     const galley_tensor found = graph.find(name);
-    return found ? found : state(graph, name, GALLEY_I32, 0);
-  }
-  static galley_tensor state(Graph& graph, const char* name, uint32_t dtype, double value) {
-    const int64_t one = 1;
-    const Attrs attrs = Attrs().f("value", value);
-    galley_tensor_desc d = fresh<galley_tensor_desc>();
-    d.name = name;
-    d.shape = &one;
-    d.rank = 1;
-    d.dtype = dtype;
-    d.kind = GALLEY_KIND_STATE;
-    d.initializer = "fill";
-    d.attrs = attrs.data();
-    d.n_attrs = attrs.count();
-    return graph.make(d);
+    return found ? found : graph.number(name, dtype, value);
   }
 
   std::string compute_, weights_;

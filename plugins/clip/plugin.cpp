@@ -33,10 +33,11 @@ Op& clip_factor() {
 
 class Clip {
  public:
-  static constexpr uint32_t stage = GALLEY_STAGE_CLIP;
+  static constexpr uint32_t stages = GALLEY_STAGE_CLIP;
   explicit Clip(const Options& options) : norm_(options.number("norm")) {}
 
-  void build(Graph& graph, Trained) const {
+  void build(Graph& graph, const UpdateCall& call) const {
+    if (!call.trains()) return;
     graph.node("clip_factor", nullptr, {graph.scalar(GALLEY_SCALAR_GRADIENT_NORM), graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR)},
                Attrs().f("max_norm", norm_), {});
   }

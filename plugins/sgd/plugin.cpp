@@ -79,7 +79,7 @@ Op& sgd_step() {
 
 class Sgd {
  public:
-  static constexpr uint32_t stage = GALLEY_STAGE_STEP;
+  static constexpr uint32_t stages = GALLEY_STAGE_STEP;
 
   explicit Sgd(const Options& options)
       : momentum_(options.number("momentum")),

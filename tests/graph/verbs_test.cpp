@@ -415,11 +415,24 @@ TEST_F(Verbs, EvaluateAParameterAsAStateOfItsShape) {
       {"none", eval_as(0, mean), "eval_as: no such tensor"},
       {"as what is not there", eval_as(parameter, nowhere), "eval_as: no such tensor"},
       {"a state", eval_as(mean, mean), "eval_as: 'mean' is no parameter"},
-      {"as an input", eval_as(parameter, input), "eval_as: 'x' is no state"},
       {"as another shape", eval_as(parameter, number), "eval_as: 'n' has not the shape of 'p'"},
+      {"nowhere", eval_as(parameter, mean), "eval_as: 'p' outside of an update"},
+  });
+  const galley_tensor made = tensor("made", {4}, GALLEY_KIND_TRANSIENT), half = tensor("half", {4}, GALLEY_KIND_STATE);
+  graph.tensor(half).dtype = GALLEY_F16;
+  galley_error error = GALLEY_ERROR_INIT;
+  {
+    const Graph::As as(graph, {Section::Update, 0, -1, 0, "", GALLEY_STAGE_AFTER});
+    EXPECT_EQ(verbs.eval_as(graph.handle(), parameter, mean, &error), GALLEY_OK) << error.text;
+  }
+  EXPECT_TRUE(graph.evaluated.empty()) << "that is said for evaluation";
+  const Graph::As as(graph, {Section::Evaluate, 0, -1, 0, "", GALLEY_STAGE_AFTER});
+  expect_refused({
+      {"as what no node has made", eval_as(parameter, made),
+       "eval_as: 'made' is neither a state nor made by a node for GALLEY_PURPOSE_EVAL"},
+      {"as another dtype", eval_as(parameter, half), "eval_as: 'half' is f16, not f32"},
   });
   EXPECT_TRUE(graph.evaluated.empty());
-  galley_error error = GALLEY_ERROR_INIT;
   EXPECT_EQ(verbs.eval_as(graph.handle(), parameter, mean, &error), GALLEY_OK) << error.text;
   expect_refused({{"twice", eval_as(parameter, other), "eval_as: 'mean' stands for 'p' already"}});
 }

@@ -13,7 +13,7 @@ struct Right {
   explicit Right(const Options&) {}
   void rewrite(Graph&, uint32_t) const {}
   void claim(const GraphReader&, const galley_subject&, Claim&) const {}
-  static constexpr uint32_t stage = GALLEY_STAGE_STEP;
+  static constexpr uint32_t stages = GALLEY_STAGE_STEP;
   void build(Graph&, Trained) const {}
   void decide(const galley_saved_set&, uint32_t*) const {}
   int64_t budget() const { return 0; }

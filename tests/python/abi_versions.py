@@ -142,8 +142,8 @@ def header(name, file, before, after):
     return f'{name}/include'
 
 
-refused('another draft', build('draft', header('draft', 'abi.h', 'GALLEY_ABI_MINOR 2u', 'GALLEY_ABI_MINOR 1u')), 'ABI 0.1', '0.2')
-refused('a manifest of another draft', build('old', include.parent, manifest=lambda text: text.replace('abi = "0.2"', 'abi = "0.1"')), 'ABI 0.1')
+refused('another draft', build('draft', header('draft', 'abi.h', 'GALLEY_ABI_MINOR 3u', 'GALLEY_ABI_MINOR 2u')), 'ABI 0.2', '0.3')
+refused('a manifest of another draft', build('old', include.parent, manifest=lambda text: text.replace('abi = "0.3"', 'abi = "0.2"')), 'ABI 0.2')
 for what, part in (('KERNEL', 'kernel 1 of 3'), ('CLAIM', 'galley.claim/1'), ('DEVICE', 'device 1 of 1')):
     name = f'size-{what.lower()}'
     refused(f'a {what} of 8 bytes', build(name, include.parent, f'-DTEST_SIZE_{what}=8'), part, '8 bytes')

@@ -402,7 +402,7 @@ def plugin_fails_in_a_step():
     assert digest(folder.input) == before
 
 
-def manifest(id, abi="0.2", more='[provides]\nops = ["nothing"]\n'):
+def manifest(id, abi="0.3", more='[provides]\nops = ["nothing"]\n'):
     return 'id = "%s"\nversion = "1.0.0"\nabi = "%s"\n%s' % (id, abi, more)
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Validation and sampling by weights that stand for the model's own (eval_as): a mean that never moves, one that follows at once, and what the commands make of a
-run that keeps one."""
+"""Validation, sampling and what is saved, by values that stand for the model's weights (eval_as): a mean that never moves, one that follows at once, values that a node
+makes, and what the commands make of a run that keeps one."""
 import json
 import pathlib
 
@@ -19,6 +19,12 @@ def made(name, *uses):
     return train(path, name, '--set', 'text=text.txt', *more)
 
 
+def saved_loss(one, amp):
+    """What the model that the run has saved gives on the same rows."""
+    path = recipe(f'{one.path.name}-saved.lua', f'model {{ path = "{one.path}/model" }}', data, *amp, batch=2, length=16, steps=1, validate=dict(every=1))
+    return json.loads(run('eval', path, '--set', 'text=text.txt', '--json', *more).stdout)['validation_loss']
+
+
 def validated(of):
     return [x['validation_loss'] for x in of.lines if 'validation_loss' in x]
 
@@ -34,7 +40,8 @@ for kind, amp in (('fp32', []), ('master', [use('amp')]), ('cast-on-use', [use('
     check(validated(follows) == validated(plain), f'{kind}: a mean that follows at once gives {validated(follows)}, not {validated(plain)}')
     check(validated(aside) == validated(plain), f'{kind}: a mean that nobody evaluates by gives {validated(aside)}, not {validated(plain)}')
     for one in (plain, still, follows):
-        check(one.bytes() == plain.bytes(), f'{kind}: {one.path}: evaluating has changed the model')
+        check(one is still or one.bytes() == plain.bytes(), f'{kind}: {one.path}: evaluating has changed the model')
+        check(saved_loss(one, amp) == validated(one)[-1], f'{kind}: {one.path}: the saved model gives {saved_loss(one, amp)}, not {validated(one)[-1]}')
         loss = json.loads(run('eval', one.path, '--json', *more).stdout)['validation_loss']
         check(loss == validated(one)[-1], f'{kind}: {one.path}: eval says {loss}, not {validated(one)[-1]}')
         run('sample', one.path, '--prompt', 'one', *more)

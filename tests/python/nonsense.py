@@ -110,7 +110,7 @@ if not sanitized:
 
 # A manifest that cannot be read, of a strategy that is used.
 os.makedirs('broken/nonsense')
-pathlib.Path('broken/nonsense/plugin.toml').write_text('id = "nonsense"\nversion = "1.0.0"\nabi = "0.2"\n[[strategy]]\nname = "nonsense"\nexactnes = 1\n')
+pathlib.Path('broken/nonsense/plugin.toml').write_text('id = "nonsense"\nversion = "1.0.0"\nabi = "0.3"\n[[strategy]]\nname = "nonsense"\nexactnes = 1\n')
 said = run('plan', wrong('nothing'), '--plugin-path', 'broken', code=4).stderr
 check('wrong.lua:' in said and 'broken/nonsense/plugin.toml' in said, f'a broken manifest: {said}')
 

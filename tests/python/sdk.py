@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Plugins that are built with the installed SDK alone, in folders that hold nothing of this repository: `adamw` gives the bytes that the
 built-in one gives, and the templates, one of them in C and nothing else, train; the one for CUDA on an emulated device too, and the one of a format holds
-frozen weights in 8 bit."""
+frozen weights in 8 bit. Optimizers of the literature that no built-in one resembles."""
+import json
 import os
 import pathlib
 import re
@@ -142,6 +143,41 @@ def gradients_are_changed():
         check(abs(mean) < 0.002 and abs(deviation - 0.1) < 0.002, f'clip {norm}: noise of mean {mean} and deviation {deviation}, not 0 and 0.1')
 
 
+def optimizers_of_all_parameters():
+    """Optimizers that are called about all parameters at once: schedule-free AdamW, whose average is evaluated in the place of what is trained, and Prodigy, which makes
+    one number of all parameters within its stage. Each under --reference in every segment."""
+    model = from_config('gpt2', vocab_size=256, n_positions=16, n_embd=32, n_layer=2, n_head=2, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+    data = 'data.text { files = { "text.txt" }, tokenizer = "bytes", validation = 0.2 }'
+    pathlib.Path('text.txt').write_text('one two three four five six seven eight nine ten. ' * 60)
+    for name, option, steps, fall in (('schedule-free', dict(lr=1e-2), 12, 2.0), ('prodigy', {}, 30, 2.0)):
+        plugins = build(name, source / 'tests' / 'sdk' / name, CMAKE)
+        common = dict(batch=2, length=16, seed=5)
+        path = recipe(f'{name}.lua', model, data, use(name, **option), steps=steps, validate=dict(every=steps // 3, start=True), save=dict(every=steps // 3), **common)
+        made = train(path, name, '--plugin-path', plugins, '--reference')
+        made.check_memory(name)
+        validated = [x['validation_loss'] for x in made.lines if 'validation_loss' in x]
+        check(validated[-1] < validated[0] - fall, f'{name}: validation went from {validated[0]} to {validated[-1]} only')
+        for command_ in (('eval', made.path, '--json'), ('sample', made.path, '--prompt', 'one', '--tokens', '4'), ('export', made.path, '--out', f'{name}-export')):
+            said = galley_test.run(*command_, '--plugin-path', plugins, '--reference')
+            if command_[0] == 'eval':
+                loss = json.loads(said.stdout)['validation_loss']
+                check(loss == validated[-1], f'{name}: eval says {loss}, the last validation {validated[-1]}')
+        for folder in (f'{name}/model', f'{name}-export'):
+            saved = recipe(f'{name}-saved.lua', f'model {{ path = "{folder}" }}', data, steps=1, validate=dict(every=1), **common)
+            loss = json.loads(galley_test.run('eval', saved, '--json').stdout)['validation_loss']
+            check(loss == validated[-1], f'{name}: {folder} gives {loss}, the last validation was {validated[-1]}')
+        if name == 'prodigy':
+            distances = [x['distance'] for x in made.lines if 'distance' in x]
+            check(distances[0] < 2e-6 and distances[-1] > 1e-3 and distances == sorted(distances), f'prodigy: distances {distances}')
+            continue
+        # What is saved is y + (1 - 1 / beta1) (z - y) of the parameters and states that the run goes on from.
+        state = {k: v for file in (made.path / 'state').rglob('*.safetensors') for k, (_, _, v) in galley_test.load(file).items()}
+        for parameter, x in tensors(made).items():
+            y, z = state[parameter], state[f'{parameter}.z']
+            worst = max(abs(a - (b + (1 - 1 / 0.9) * (c - b))) for a, b, c in zip(x, y, z))
+            check(worst < 1e-6 and y != z, f'schedule-free: {parameter} is saved {worst} from the average')
+
+
 def templates_train():
     model = from_config('gpt2', vocab_size=61, n_positions=32, n_embd=32, n_layer=2, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
     ids = [(5 * i + row) % 61 for row in range(4) for i in range(32)]
@@ -208,6 +244,7 @@ try:
     a_format_holds_weights()
     rates_are_scaled()
     gradients_are_changed()
+    optimizers_of_all_parameters()
 finally:
     shutil.rmtree(outside, ignore_errors=True)
 finish()

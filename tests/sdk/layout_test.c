@@ -25,7 +25,7 @@ constexpr bool same_text(const char* a, const char* b) { return *a == *b && (!*a
 
 /* --- abi.h -------------------------------------------------------------------------------------------------- */
 CONSTANT(GALLEY_ABI_MAJOR, 0u);
-CONSTANT(GALLEY_ABI_MINOR, 2u);
+CONSTANT(GALLEY_ABI_MINOR, 3u);
 CONSTANT(GALLEY_MUST_UNDERSTAND_64, 0xFFFFFFFFull);
 CONSTANT(GALLEY_MUST_UNDERSTAND_32, 0xFFFFu);
 SIZE(galley_status, 4);
@@ -345,16 +345,29 @@ CONSTANT(GALLEY_REWRITE_MIN_SIZE, 16u);
 TEXT(GALLEY_UPDATE, "galley.update/1");
 CONSTANT(GALLEY_STAGE_CHECK, 1u);
 CONSTANT(GALLEY_STAGE_CLIP, 2u);
-CONSTANT(GALLEY_STAGE_GRADIENT, 3u);
-CONSTANT(GALLEY_STAGE_STEP, 4u);
-CONSTANT(GALLEY_STAGE_AFTER, 5u);
+CONSTANT(GALLEY_STAGE_GRADIENT, 4u);
+CONSTANT(GALLEY_STAGE_STEP, 8u);
+CONSTANT(GALLEY_STAGE_AFTER, 16u);
+CONSTANT(GALLEY_PURPOSE_TRAIN, 1u);
+CONSTANT(GALLEY_PURPOSE_EVAL, 2u);
 
-typedef galley_status galley_update_build_fn(void* instance, const galley_graph_verbs*, galley_graph*, galley_tensor parameter,
-                                             galley_tensor gradient, galley_error*);
+SIZE(galley_update_call, 48);
+FIELD(galley_update_call, size, 0, 4, uint32_t);
+FIELD(galley_update_call, revision, 4, 4, uint32_t);
+FIELD(galley_update_call, stage, 8, 4, uint32_t);
+FIELD(galley_update_call, purpose, 12, 4, uint32_t);
+FIELD(galley_update_call, parameters, 16, 8, const galley_tensor*);
+FIELD(galley_update_call, gradients, 24, 8, const galley_tensor*);
+FIELD(galley_update_call, n, 32, 8, uint64_t);
+FIELD(galley_update_call, flags, 40, 8, uint64_t);
+CONSTANT(GALLEY_UPDATE_CALL_MIN_SIZE, 40u);
+
+typedef galley_status galley_update_build_fn(void* instance, const galley_graph_verbs*, galley_graph*, const galley_update_call*,
+                                             galley_error*);
 SIZE(galley_update, 32);
 FIELD(galley_update, size, 0, 4, uint32_t);
 FIELD(galley_update, revision, 4, 4, uint32_t);
-FIELD(galley_update, stage, 8, 4, uint32_t);
+FIELD(galley_update, stages, 8, 4, uint32_t);
 FIELD(galley_update, reserved, 12, 4, uint32_t);
 FIELD(galley_update, build, 16, 8, galley_update_build_fn*);
 FIELD(galley_update, flags, 24, 8, uint64_t);
@@ -616,8 +629,8 @@ CONSTANT(GALLEY_FILE_TENSOR_MIN_SIZE, 48u);
 typedef galley_status galley_files_text_fn(void* context, const char* path, uint64_t limit,
                                            void (*see)(void* see_context, const char* text, uint64_t bytes), void* see_context,
                                            galley_error*);
-typedef galley_status galley_files_tensors_fn(void* context, const char* path,
-                                              void (*see)(void* see_context, const galley_file_tensor*), void* see_context, galley_error*);
+typedef galley_status galley_files_tensors_fn(void* context, const char* path, void (*see)(void* see_context, const galley_file_tensor*),
+                                              void* see_context, galley_error*);
 SIZE(galley_files, 32);
 FIELD(galley_files, size, 0, 4, uint32_t);
 FIELD(galley_files, revision, 4, 4, uint32_t);

@@ -272,10 +272,13 @@ std::string GraphFixture::rewrite(const LoadedStrategy& s, uint32_t segment) {
 std::string GraphFixture::build(const LoadedStrategy& s, galley_tensor parameter, galley_tensor gradient) {
   graph.author.use = 0;
   graph.author.section = Section::Update;
+  galley_update_call call = {sizeof call, 1, s.update()->stages, GALLEY_PURPOSE_TRAIN, &parameter, &gradient, parameter ? 1u : 0u, 0};
+  graph.author.stage = call.stage;
   const Status status = call_plugin(s.caller(), "build", [&](galley_error* error) {
-    return s.update()->build(s.instance(), Graph::verbs(), graph.handle(), parameter, gradient, error);
+    return s.update()->build(s.instance(), Graph::verbs(), graph.handle(), &call, error);
   });
   graph.author.use = no_use;
+  graph.author.stage = 0;
   return status ? "" : status.error().cause;
 }
 

@@ -75,8 +75,9 @@ class SavedNames {
 /// The nodes of the export graph that make values to be saved.
 class Values {
  public:
-  Values(const Compilation& c, const Homes& homes, Emitter& emitter) : c_(c), homes_(homes), emitter_(emitter) {
-    for (const ExportedValue& e : c.graph.exports.values) values_[e.parameter] = e.value;
+  Values(const Compilation& c, const Homes& homes, Emitter& emitter)
+      : c_(c), homes_(homes), emitter_(emitter), values_(c.graph.saved_values()) {
+    for (const ExportedValue& e : c.graph.evaluated) evaluated_[e.parameter] = e.value;
   }
   /// Whether another tensor's value is saved in the place of the tensor.
   bool contains(galley_tensor t) const { return values_.contains(t); }
@@ -96,26 +97,37 @@ class Values {
  private:
   Result<Operand> numbers(galley_tensor t) { return homes_.plain(t) ? emitter_.operand(t) : emitter_.staging().read(t); }
 
+  /// A node as it runs here: nodes of export read what parameters are evaluated with.
+  Item item(galley_node n) const {
+    Item out = whole(c_.graph.node(n));
+    if (out.node->section == Section::Export)
+      for (Ref& r : out.inputs)
+        if (const auto value = evaluated_.find(r.tensor); value != evaluated_.end()) r.tensor = value->second;
+    return out;
+  }
+
   /// Emits the nodes that make a tensor and that no other value has needed.
   Status make(galley_tensor t) {
     std::vector<galley_node> order, pending = {c_.graph.tensor(t).producer};
     while (!pending.empty()) {
       const galley_node n = pending.back();
       pending.pop_back();
-      if (!n || c_.graph.node(n).section != Section::Export || !done_.insert(n).second) continue;
+      const Section section = n ? c_.graph.node(n).section : Section::Forward;
+      if ((section != Section::Export && section != Section::Evaluate) || !done_.insert(n).second) continue;
       order.push_back(n);
-      for (const galley_tensor in : c_.graph.node(n).inputs)
-        if (in) pending.push_back(c_.graph.tensor(in).producer);
+      for (const Ref& in : item(n).inputs)
+        if (in.tensor) pending.push_back(c_.graph.tensor(in.tensor).producer);
     }
-    std::sort(order.begin(), order.end());
-    for (const galley_node n : order) TRY_STATUS(emitter_.item(whole(c_.graph.node(n))));
+    std::sort(order.begin(), order.end());  // what is made for evaluation was made before what is made for export
+    for (const galley_node n : order) TRY_STATUS(emitter_.item(item(n)));
     return ok();
   }
 
   const Compilation& c_;
   const Homes& homes_;
   Emitter& emitter_;
-  std::map<galley_tensor, galley_tensor> values_;  ///< by the tensor in whose place they are saved
+  std::map<galley_tensor, galley_tensor> values_;     ///< by the tensor in whose place they are saved
+  std::map<galley_tensor, galley_tensor> evaluated_;  ///< by the parameter in whose place they are read
   std::set<galley_node> done_;
 };
 

@@ -37,7 +37,7 @@ extern "C" {
 #endif
 
 #define GALLEY_ABI_MAJOR 0u
-#define GALLEY_ABI_MINOR 2u
+#define GALLEY_ABI_MINOR 3u
 
 /* Whether the struct *p, as its maker knew it, includes the whole of `field`. */
 #define GALLEY_HAS(p, T, field) ((p)->size >= offsetof(T, field) + sizeof((p)->field))
@@ -104,7 +104,7 @@ typedef struct galley_attr {
 } galley_attr;
 #define GALLEY_ATTR_MIN_SIZE 32u
 
-/* End of draft 0.2. */
+/* End of draft 0.3. */
 
 #ifdef __cplusplus
 }

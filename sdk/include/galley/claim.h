@@ -100,7 +100,7 @@ typedef struct galley_claim {
 } galley_claim;
 #define GALLEY_CLAIM_MIN_SIZE 16u
 
-/* End of draft 0.2. */
+/* End of draft 0.3. */
 
 #ifdef __cplusplus
 }

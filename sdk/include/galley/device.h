@@ -126,7 +126,7 @@ typedef struct galley_device {
 } galley_device;
 #define GALLEY_DEVICE_MIN_SIZE 128u /* up to `synchronize` */
 
-/* End of draft 0.2. */
+/* End of draft 0.3. */
 
 #ifdef __cplusplus
 }

@@ -89,7 +89,7 @@ typedef struct galley_entry {
 
 #define GALLEY_ENTRY_SYMBOL "galley_entry_v1"
 
-/* End of draft 0.2. */
+/* End of draft 0.3. */
 
 #ifdef __cplusplus
 }

@@ -41,7 +41,7 @@ typedef struct galley_files {
 } galley_files;
 #define GALLEY_FILES_MIN_SIZE 24u
 
-/* End of draft 0.2. */
+/* End of draft 0.3. */
 
 #ifdef __cplusplus
 }

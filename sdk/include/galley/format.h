@@ -59,7 +59,7 @@ typedef struct galley_format {
 } galley_format;
 #define GALLEY_FORMAT_MIN_SIZE 48u
 
-/* End of draft 0.2. */
+/* End of draft 0.3. */
 
 #ifdef __cplusplus
 }

@@ -67,7 +67,7 @@ typedef struct galley_tensor_desc {
   const galley_tensor* initializer_inputs;
   uint32_t n_initializer_inputs;
   uint32_t reserved;
-  galley_tensor parameter; /* of a state: the parameter it belongs to; 0: the parameter whose update is being built */
+  galley_tensor parameter; /* of a state: the parameter it belongs to; 0: none */
 } galley_tensor_desc;
 #define GALLEY_TENSOR_DESC_MIN_SIZE 112u
 
@@ -83,7 +83,7 @@ typedef struct galley_tensor_info {
   uint32_t reserved;
   uint64_t flags;
   galley_node producer;    /* 0: none (a parameter, an input) */
-  galley_tensor parameter; /* of a gradient or a state: the parameter it belongs to; else 0 */
+  galley_tensor parameter; /* of a gradient, a state or what an update makes of them: the parameter it belongs to; else 0 */
   int64_t block;           /* index of a repeated block of the model: the first reader's for a parameter, else the producer's; -1: none */
 } galley_tensor_info;
 #define GALLEY_TENSOR_INFO_MIN_SIZE 56u
@@ -142,7 +142,8 @@ typedef struct galley_node_info {
 #define GALLEY_SEGMENT_MODEL 1u  /* the forward graph, before anything is claimed */
 #define GALLEY_SEGMENT_EXPORT 2u /* runs when the model is saved at the end; its inputs are parameters */
 #define GALLEY_SEGMENT_WINDOW 3u /* runs once before the first micro-batch of a window */
-#define GALLEY_SEGMENT_MERGE 5u  /* behind EXPORT, where the user wants one model (`galley export --merge`): a strategy that has tensors of
+#define GALLEY_SEGMENT_MERGE \
+  5u /* behind EXPORT, where the user wants one model (`galley export --merge`): a strategy that has tensors of
                                   * its own merges them into the model's by export_as, and calls export_model(GALLEY_EXPORT_MODEL) */
 
 /* What saving at the end writes. */
@@ -189,8 +190,9 @@ typedef struct galley_graph_verbs {
   /* Reports a metric of each step. `tensor` is F32 or F64 and has one element; its value after the update is reported. `name` is the key in
    * metrics.jsonl. */
   galley_status (*report)(galley_graph*, galley_tensor tensor, const char* name, galley_error*);
-  /* While building GALLEY_STAGE_AFTER. Makes validation and sampling read `value`, a state of the parameter's shape, instead of the
-   * parameter. */
+  /* While building an update, with GALLEY_PURPOSE_EVAL (with GALLEY_PURPOSE_TRAIN it changes nothing). Validation, `galley eval`, sampling
+   * and export read `value` instead of the parameter: a state, or the output of a node that this call has made, of the parameter's shape and
+   * dtype. `export_as` goes before it. */
   galley_status (*eval_as)(galley_graph*, galley_tensor parameter, galley_tensor value, galley_error*);
   /* While exporting. Writes a text file beside the tensors: adapter_config.json. It lies in a folder into which tensors are saved. */
   galley_status (*document)(galley_graph*, const char* file, const char* text, galley_error*);
@@ -211,7 +213,7 @@ typedef struct galley_graph_verbs {
 } galley_graph_verbs;
 #define GALLEY_GRAPH_VERBS_MIN_SIZE 144u
 
-/* End of draft 0.2. */
+/* End of draft 0.3. */
 
 #ifdef __cplusplus
 }

@@ -158,7 +158,7 @@ typedef struct galley_kernel {
 } galley_kernel;
 #define GALLEY_KERNEL_MIN_SIZE 64u
 
-/* End of draft 0.2. */
+/* End of draft 0.3. */
 
 #ifdef __cplusplus
 }

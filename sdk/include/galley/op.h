@@ -59,8 +59,8 @@ typedef struct galley_operand_rule {
 #define GALLEY_OP_LOSS 4ull          /* adds to GALLEY_SCALAR_LOSS; differentiation starts here */
 #define GALLEY_OP_LINEAR 8ull        /* multiplies input 0 by input 1, a weight; adapters and quantizers look for this flag */
 
-#define GALLEY_OP_LOW 16ull          /* pays in 16 bit: matrix products, attention, look-ups in a table */
-#define GALLEY_OP_FULL 32ull         /* computes in F32 whatever its operands are: norms, losses. With neither: it follows its inputs */
+#define GALLEY_OP_LOW 16ull  /* pays in 16 bit: matrix products, attention, look-ups in a table */
+#define GALLEY_OP_FULL 32ull /* computes in F32 whatever its operands are: norms, losses. With neither: it follows its inputs */
 
 #define GALLEY_OP_KNOWN 63ull /* all of them */
 
@@ -135,7 +135,7 @@ typedef struct galley_op {
 } galley_op;
 #define GALLEY_OP_MIN_SIZE 88u /* up to `infer` */
 
-/* End of draft 0.2. */
+/* End of draft 0.3. */
 
 #ifdef __cplusplus
 }

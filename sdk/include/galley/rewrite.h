@@ -21,7 +21,7 @@ typedef struct galley_rewrite {
 } galley_rewrite;
 #define GALLEY_REWRITE_MIN_SIZE 16u
 
-/* End of draft 0.2. */
+/* End of draft 0.3. */
 
 #ifdef __cplusplus
 }

@@ -83,7 +83,7 @@ typedef struct galley_saved {
 } galley_saved;
 #define GALLEY_SAVED_MIN_SIZE 16u
 
-/* End of draft 0.2. */
+/* End of draft 0.3. */
 
 #ifdef __cplusplus
 }

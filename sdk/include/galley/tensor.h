@@ -94,7 +94,7 @@ typedef struct galley_node_view {
 /* The node belongs to training, so ops such as dropout are active. */
 #define GALLEY_NODE_TRAINING 1u
 
-/* End of draft 0.2. */
+/* End of draft 0.3. */
 
 static inline int64_t galley_operand_count(const galley_operand* t) {
   int64_t n = 1;

@@ -11,30 +11,52 @@ extern "C" {
 
 #define GALLEY_UPDATE "galley.update/1"
 
-/* Stages run in this order. */
+/* Stages of an update, one bit each. They run in the order of this list; numbers do not say the order. */
 #define GALLEY_STAGE_CHECK 1u /* loss scaling: inspects the gradients and decides `apply` */
 #define GALLEY_STAGE_CLIP 2u  /* writes the gradient factor */
 #define GALLEY_STAGE_GRADIENT \
-  3u /* changes gradients in place, for every trainable parameter: noise, centralization. The optimizer multiplies gradients by the
-        gradient factor later, so whatever this stage adds must be divided by it */
-#define GALLEY_STAGE_STEP 4u  /* the optimizer: for every parameter whose UPDATE facet it won */
-#define GALLEY_STAGE_AFTER 5u /* EMA: for every trainable parameter */
+  4u /* changes gradients in place: noise, centralization. The optimizer multiplies gradients by the gradient factor later, so whatever
+        this stage adds must be divided by it */
+#define GALLEY_STAGE_STEP 8u   /* the optimizer: about the parameters whose UPDATE facet it won */
+#define GALLEY_STAGE_AFTER 16u /* averages of weights (EMA) */
+
+/* What a call is for.
+ *   TRAIN   the nodes made run in every step, after the last micro-batch.
+ *   EVAL    says by `eval_as` what validation, `galley eval`, sampling and export read in the place of parameters. A program that also
+ *           trains makes these calls after all calls for TRAIN, and `tensor_make` then hands out a state of a name that the strategy made
+ *           there; a program that only evaluates or exports makes no calls for TRAIN. Nodes made run once before the model is evaluated,
+ *           and only those that an `eval_as` value is made from: others are dropped, as states are that nobody reads. Gradients are 0, and
+ *           `report` and `stop_if` do nothing. */
+#define GALLEY_PURPOSE_TRAIN 1u
+#define GALLEY_PURPOSE_EVAL 2u
+
+/* What `build` is called for. Owned by the host, valid during the call. */
+typedef struct galley_update_call {
+  uint32_t size;
+  uint32_t revision;
+  uint32_t stage;   /* one of the strategy's: GALLEY_STAGE_… */
+  uint32_t purpose; /* GALLEY_PURPOSE_…; a plugin ignores calls for a purpose that it does not know */
+  /* The parameters that the stage is about: in STEP those whose UPDATE facet this strategy won, else all that are trained. */
+  const galley_tensor* parameters;
+  /* Their gradients, in F32 (or in the claimed dtype), not yet multiplied by GALLEY_SCALAR_GRADIENT_FACTOR. */
+  const galley_tensor* gradients;
+  uint64_t n;     /* parameters; 0 only outside STEP, where nothing is trained */
+  uint64_t flags; /* none yet */
+} galley_update_call;
+#define GALLEY_UPDATE_CALL_MIN_SIZE 40u
 
 typedef struct galley_update {
   uint32_t size;
   uint32_t revision;
-  uint32_t stage;
+  uint32_t stages; /* those in which it builds: a sum of GALLEY_STAGE_…, not 0 */
   uint32_t reserved;
-  /* For CHECK and CLIP, called once, with parameter and gradient 0. For GRADIENT, STEP and AFTER, called once per parameter. `gradient` is
-   * the parameter's gradient in F32 (or in the claimed dtype), not yet multiplied by GALLEY_SCALAR_GRADIENT_FACTOR. [main-thread]
-   * [plan-time] */
-  galley_status (*build)(void* instance, const galley_graph_verbs*, galley_graph*, galley_tensor parameter, galley_tensor gradient,
-                         galley_error*);
+  /* Called once for each of its stages and each purpose. In STEP it is not called if it won no parameter. [plan-time] */
+  galley_status (*build)(void* instance, const galley_graph_verbs*, galley_graph*, const galley_update_call*, galley_error*);
   uint64_t flags; /* none yet */
 } galley_update;
 #define GALLEY_UPDATE_MIN_SIZE 24u
 
-/* End of draft 0.2. */
+/* End of draft 0.3. */
 
 #ifdef __cplusplus
 }

@@ -124,15 +124,20 @@ static galley_status claim(void* instance, const galley_graph_reader* reader, ga
   return GALLEY_OK;
 }
 
-/* Called once for each parameter whose update it won. `rate` returns a scalar that follows the recipe's schedule for this parameter. */
-static galley_status build(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, galley_tensor parameter,
-                           galley_tensor gradient, galley_error* error) {
-  galley_tensor in[INPUTS] = {parameter, gradient, 0, 0};
+/* Called once for all parameters whose update it won. `rate` returns a scalar that follows the recipe's schedule for a parameter. */
+static galley_status build(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, const galley_update_call* call,
+                           galley_error* error) {
+  galley_tensor in[INPUTS] = {0};
   const galley_node_desc node = {.size = sizeof node, .revision = 1, .op = "signsgd_c_step", .inputs = in, .n_inputs = INPUTS};
   (void)instance;
-  galley_status status = verbs->rate(graph, "lr", parameter, &in[LR], error);
-  if (status == GALLEY_OK) status = verbs->scalar(graph, GALLEY_SCALAR_APPLY, &in[APPLY], error);
-  if (status == GALLEY_OK) status = verbs->node_make(graph, &node, NULL, error);
+  if (call->purpose != GALLEY_PURPOSE_TRAIN) return GALLEY_OK; /* evaluation reads the parameters as they are */
+  galley_status status = verbs->scalar(graph, GALLEY_SCALAR_APPLY, &in[APPLY], error);
+  for (uint64_t i = 0; i < call->n && status == GALLEY_OK; ++i) {
+    in[PARAMETER] = call->parameters[i];
+    in[GRADIENT] = call->gradients[i];
+    status = verbs->rate(graph, "lr", in[PARAMETER], &in[LR], error);
+    if (status == GALLEY_OK) status = verbs->node_make(graph, &node, NULL, error);
+  }
   return status;
 }
 

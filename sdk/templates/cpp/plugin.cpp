@@ -52,7 +52,7 @@ const bool op_added =
 
 class SignSgd {
  public:
-  static constexpr uint32_t stage = GALLEY_STAGE_STEP;
+  static constexpr uint32_t stages = GALLEY_STAGE_STEP;
 
   explicit SignSgd(const Options& options) : momentum_(options.number("momentum")) {}
 

@@ -60,7 +60,7 @@ Op& fromage_step() {
 
 class Fromage {
  public:
-  static constexpr uint32_t stage = GALLEY_STAGE_STEP;
+  static constexpr uint32_t stages = GALLEY_STAGE_STEP;
 
   explicit Fromage(const Options&) {}
 

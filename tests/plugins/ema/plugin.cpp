@@ -33,27 +33,22 @@ Op& ema_step() {
 
 class Ema {
  public:
-  static constexpr uint32_t stage = GALLEY_STAGE_AFTER;
+  static constexpr uint32_t stages = GALLEY_STAGE_AFTER;
   explicit Ema(const Options& options) : decay_(options.number("decay")), evaluate_(options.boolean("evaluate")) {}
 
   void build(Graph& graph, Trained trained) const {
-    const galley_tensor_info p = graph.info(trained.parameter);
-    const std::string name = std::string(p.name) + ".ema";
-    galley_tensor_desc d = fresh<galley_tensor_desc>();
-    d.name = name.c_str();
-    d.shape = p.shape;
-    d.rank = p.rank;
-    d.dtype = GALLEY_F32;
-    d.kind = GALLEY_KIND_STATE;
-    d.initializer = "copy";
-    d.initializer_inputs = &trained.parameter;
-    d.n_initializer_inputs = 1;
-    const galley_tensor mean = graph.make(d);
-    graph.node("ema_step", nullptr, {mean, trained.parameter, graph.scalar(GALLEY_SCALAR_APPLY)}, Attrs().f("decay", decay_), {});
-    if (evaluate_) graph.eval_as(trained.parameter, mean);
+    graph.node("ema_step", nullptr, {mean(graph, trained.parameter), trained.parameter, graph.scalar(GALLEY_SCALAR_APPLY)},
+               Attrs().f("decay", decay_), {});
+  }
+  void evaluate(Graph& graph, galley_tensor parameter) const {
+    if (evaluate_) graph.eval_as(parameter, mean(graph, parameter));
   }
 
  private:
+  static galley_tensor mean(Graph& graph, galley_tensor parameter) {
+    return graph.copy_of(std::string(graph.info(parameter).name) + ".ema", parameter);
+  }
+
   double decay_;
   bool evaluate_;
 };

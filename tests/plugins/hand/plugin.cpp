@@ -131,7 +131,7 @@ enum class Mistake { None, Idle, Hasty, Late };
 template <Mistake mistake>
 class Steps {
  public:
-  static constexpr uint32_t stage = mistake == Mistake::Late ? GALLEY_STAGE_AFTER : GALLEY_STAGE_STEP;
+  static constexpr uint32_t stages = mistake == Mistake::Late ? GALLEY_STAGE_AFTER : GALLEY_STAGE_STEP;
   explicit Steps(const Options&) {}
   void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
     if (subject.facet == GALLEY_FACET_UPDATE && subject.trainable) out.weak(0);
@@ -144,14 +144,17 @@ class Steps {
   }
 };
 
-/// Copies what it is given at its stage: the gradient, or the norm before there is one.
+/// Copies what it is given at its stage: the gradients, or in CHECK the norm.
 template <uint32_t Stage>
 class Looks {
  public:
-  static constexpr uint32_t stage = Stage;
+  static constexpr uint32_t stages = Stage;
   explicit Looks(const Options&) {}
-  void build(Graph& graph, Trained t) const {
-    graph.node("copy", nullptr, {t.gradient ? t.gradient : graph.scalar(GALLEY_SCALAR_GRADIENT_NORM)});
+  void build(Graph& graph, const UpdateCall& call) const {
+    if (!call.trains()) return;
+    if (Stage == GALLEY_STAGE_CHECK) graph.node("copy", nullptr, {graph.scalar(GALLEY_SCALAR_GRADIENT_NORM)});
+    else
+      for (const Trained& t : call.trained) graph.node("copy", nullptr, {t.gradient});
   }
 };
 

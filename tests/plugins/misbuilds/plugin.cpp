@@ -36,16 +36,12 @@ Op& tinker_step() {
 /// What a standard op is called: nobody asks for this one.
 Op& add_op() {
   static Op op("add", "y = a, whatever b is");
-  return op.input("a", GALLEY_ROLE_WHOLE)
-      .input("b", GALLEY_ROLE_WHOLE)
-      .output("y", GALLEY_ROLE_WHOLE)
-      .infer<like_x>()
-      .reference<nothing>();
+  return op.input("a", GALLEY_ROLE_WHOLE).input("b", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<like_x>().reference<nothing>();
 }
 
 class Misbuilds {
  public:
-  static constexpr uint32_t stage = GALLEY_STAGE_AFTER;
+  static constexpr uint32_t stages = GALLEY_STAGE_AFTER;
   explicit Misbuilds(const Options& options) : how_(options.string("how")) {}
 
   void rewrite(Graph& graph, uint32_t segment) const {

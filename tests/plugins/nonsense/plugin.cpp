@@ -123,7 +123,7 @@ const galley_format format_table = [] {
 
 class Nonsense {
  public:
-  static constexpr uint32_t stage = GALLEY_STAGE_CLIP;
+  static constexpr uint32_t stages = GALLEY_STAGE_CLIP;
   explicit Nonsense(const Options& options) {
     how = options.string("how");
     if (how == "option type") options.string("number");
@@ -192,7 +192,8 @@ class Nonsense {
     if (in_format && subject.facet == GALLEY_FACET_STORAGE && subject.kind == GALLEY_SUBJECT_STATE) out.strong(0, "nonsense");
   }
 
-  void build(Graph& graph, Trained) const {
+  void build(Graph& graph, const UpdateCall& call) const {
+    if (!call.trains()) return;
     if (how == "rate late") throw Failure(GALLEY_INVALID, "never");
     if (how == "report") graph.report(graph.scalar(GALLEY_SCALAR_GRADIENT_NORM), "nonsense_norm");
   }

@@ -34,14 +34,15 @@ Op& op() {
 
 class Overflow {
  public:
-  static constexpr uint32_t stage = GALLEY_STAGE_CHECK;
+  static constexpr uint32_t stages = GALLEY_STAGE_CHECK;
   explicit Overflow(const Options& options) { attrs_.numbers("steps", options.numbers("steps")); }
 
-  void build(Graph& graph, Trained) const {
-    graph.node("overflow_in_steps", nullptr,
-               {graph.scalar(GALLEY_SCALAR_ATTEMPTED_STEP), graph.scalar(GALLEY_SCALAR_FOUND_INF),
-                graph.scalar(GALLEY_SCALAR_GRADIENT_NORM)},
-               attrs_, {});
+  void build(Graph& graph, const UpdateCall& call) const {
+    if (!call.trains()) return;
+    graph.node(
+        "overflow_in_steps", nullptr,
+        {graph.scalar(GALLEY_SCALAR_ATTEMPTED_STEP), graph.scalar(GALLEY_SCALAR_FOUND_INF), graph.scalar(GALLEY_SCALAR_GRADIENT_NORM)},
+        attrs_, {});
   }
 
  private:

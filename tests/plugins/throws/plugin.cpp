@@ -40,7 +40,8 @@ galley_status claim(void* instance, const galley_graph_reader*, galley_graph*, c
   maybe_throw(self(instance), "claim");
   return GALLEY_OK;
 }
-galley_status build(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, galley_tensor, galley_tensor, galley_error*) {
+galley_status build(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, const galley_update_call* call, galley_error*) {
+  if (call->purpose != GALLEY_PURPOSE_TRAIN) return GALLEY_OK;
   maybe_throw(self(instance), "build");
   Graph g(verbs, graph);
   const int64_t code = self(instance).where == "prepare" ? 1 : self(instance).where == "kernel" ? 2 : 0;

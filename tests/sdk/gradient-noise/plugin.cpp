@@ -45,7 +45,7 @@ const bool kernel_added = add(kernel<run, supports>("gradient_noise.cpu", "gradi
 
 class GradientNoise {
  public:
-  static constexpr uint32_t stage = GALLEY_STAGE_GRADIENT;
+  static constexpr uint32_t stages = GALLEY_STAGE_GRADIENT;
   explicit GradientNoise(const Options& options) : eta_(options.number("eta")), gamma_(options.number("gamma")) {}
 
   void build(Graph& graph, Trained trained) const {

@@ -289,24 +289,36 @@ static galley_status claim(void* instance, const galley_graph_reader* reader, ga
   return GALLEY_OK;
 }
 
-static galley_status build(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, galley_tensor parameter,
-                           galley_tensor gradient, galley_error* error) {
+static galley_status build_one(const galley_graph_verbs* verbs, galley_graph* graph, galley_tensor parameter, galley_tensor gradient,
+                               galley_error* error) {
   galley_tensor_info p = {HEAD(galley_tensor_info)};
   galley_tensor_desc m = {HEAD(galley_tensor_desc), .dtype = GALLEY_F32, .kind = GALLEY_KIND_STATE};
   galley_tensor in[5] = {parameter, gradient};
   const galley_node_desc node = {HEAD(galley_node_desc), .op = "versions_step", .inputs = in, .n_inputs = 5};
   char name[300] = "momentum.";
-  (void)instance;
   galley_status status = verbs->reader->tensor_get(graph, parameter, &p, error);
   if (status != GALLEY_OK) return status;
   strncat(name, p.name, 256);
   m.name = name;
   m.shape = p.shape;
   m.rank = p.rank;
+#if !TEST_SHORTER
+  m.parameter = parameter;
+#endif
   status = verbs->tensor_make(graph, &m, &in[2], error);
   if (status == GALLEY_OK) status = verbs->rate(graph, "lr", parameter, &in[3], error);
   if (status == GALLEY_OK) status = verbs->scalar(graph, GALLEY_SCALAR_APPLY, &in[4], error);
   if (status == GALLEY_OK) status = verbs->node_make(graph, &node, NULL, error);
+  return status;
+}
+
+static galley_status build(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, const galley_update_call* call,
+                           galley_error* error) {
+  galley_status status = GALLEY_OK;
+  (void)instance;
+  if (call->purpose != GALLEY_PURPOSE_TRAIN || call->stage != GALLEY_STAGE_STEP) return GALLEY_OK;
+  for (uint64_t i = 0; i < call->n && status == GALLEY_OK; ++i)
+    status = build_one(verbs, graph, call->parameters[i], call->gradients[i], error);
   return status;
 }
 
@@ -320,7 +332,7 @@ static galley_status decide(void* instance, const galley_saved_set* set, uint32_
 
 static const galley_rewrite rewrites = {HEAD(galley_rewrite), .rewrite = rewrite};
 static const galley_claim claims = {.size = TEST_SIZE_CLAIM, .revision = TEST_REVISION_CLAIM, .claim = claim};
-static const galley_update updates = {HEAD(galley_update), .stage = GALLEY_STAGE_STEP, .build = build};
+static const galley_update updates = {HEAD(galley_update), .stages = GALLEY_STAGE_STEP, .build = build};
 static const galley_saved saved = {HEAD(galley_saved), .decide = decide};
 static const void* interface(const char* id) {
   if (galley_same_text(id, GALLEY_REWRITE)) return &rewrites;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "galley/cpp/node.hpp"
@@ -53,11 +54,14 @@ class Graph : public GraphReader {
   Graph(const galley_graph_verbs* verbs, galley_graph* graph) : GraphReader(verbs->reader, graph), verbs_(verbs) {}
   using GraphReader::node;
 
-  galley_tensor make(const galley_tensor_desc& desc) {
+  galley_tensor make(galley_tensor_desc desc) {
     galley_tensor out = 0;
+    if (desc.kind == GALLEY_KIND_STATE && !desc.parameter) desc.parameter = about_;
     check([&](galley_error* e) { return verbs_->tensor_make(graph_, &desc, &out, e); });
     return out;
   }
+  /// From now on, a state that names no parameter belongs to this one; 0: to none.
+  void about(galley_tensor parameter) { about_ = parameter; }
   /// Makes a state of the shape of `like`, F32, initialized with zeros. `flags`: GALLEY_TENSOR_….
   galley_tensor state(const std::string& name, const galley_tensor_info& like, uint64_t flags = 0) {
     galley_tensor_desc d = fresh<galley_tensor_desc>();
@@ -68,6 +72,34 @@ class Graph : public GraphReader {
     d.kind = GALLEY_KIND_STATE;
     d.flags = flags;
     return make(d);
+  }
+  /// Makes a state whose first numbers are the output of `initializer`, an op.
+  galley_tensor state(const std::string& name, uint32_t dtype, const std::vector<int64_t>& shape, const char* initializer,
+                      const std::vector<galley_tensor>& inputs = {}, const Attrs& attrs = {}) {
+    galley_tensor_desc d = fresh<galley_tensor_desc>();
+    d.name = name.c_str();
+    d.shape = shape.data();
+    d.rank = static_cast<uint32_t>(shape.size());
+    d.dtype = dtype;
+    d.kind = GALLEY_KIND_STATE;
+    d.initializer = initializer;
+    d.attrs = attrs.data();
+    d.n_attrs = attrs.count();
+    d.initializer_inputs = inputs.data();
+    d.n_initializer_inputs = static_cast<uint32_t>(inputs.size());
+    return make(d);
+  }
+  /// Makes a state of one element.
+  galley_tensor number(const std::string& name, uint32_t dtype, double value) {
+    return state(name, dtype, {1}, "fill", {}, Attrs().f("value", value));
+  }
+  /// Makes a state, F32, that begins as the parameter does and belongs to it.
+  galley_tensor copy_of(const std::string& name, galley_tensor parameter) {
+    const galley_tensor_info p = info(parameter);
+    const galley_tensor before = std::exchange(about_, parameter);
+    const galley_tensor out = state(name, GALLEY_F32, {p.shape, p.shape + p.rank}, "copy", {parameter});
+    about_ = before;
+    return out;
   }
 
   /// Appends a node and returns its outputs. An entry 0 of `outputs` makes a tensor by the shape rule. If bit i of `accumulate` is set, the
@@ -139,6 +171,7 @@ class Graph : public GraphReader {
 
  private:
   const galley_graph_verbs* verbs_;
+  galley_tensor about_ = 0;
 };
 
 /// The arguments of a gradient rule; see galley_op.gradient.

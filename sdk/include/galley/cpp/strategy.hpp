@@ -99,6 +99,14 @@ struct Trained {
   galley_tensor gradient;
 };
 
+/// What `build` is called for: a stage with all parameters that it is about; see galley_update_call.
+struct UpdateCall {
+  uint32_t stage;
+  uint32_t purpose;
+  std::vector<Trained> trained;
+  bool trains() const { return purpose == GALLEY_PURPOSE_TRAIN; }
+};
+
 namespace detail {
 
 template <class T, class = void>
@@ -112,10 +120,21 @@ struct Claims<T, std::void_t<decltype(std::declval<const T&>().claim(std::declva
                                                                      std::declval<const galley_subject&>(), std::declval<Claim&>()))>>
     : std::true_type {};
 template <class T, class = void>
-struct Updates : std::false_type {};
+struct UpdatesEach : std::false_type {};
 template <class T>
-struct Updates<T, std::void_t<decltype(std::declval<const T&>().build(std::declval<Graph&>(), std::declval<Trained>()))>> : std::true_type {
-};
+struct UpdatesEach<T, std::void_t<decltype(std::declval<const T&>().build(std::declval<Graph&>(), std::declval<Trained>()))>>
+    : std::true_type {};
+template <class T, class = void>
+struct UpdatesAll : std::false_type {};
+template <class T>
+struct UpdatesAll<T, std::void_t<decltype(std::declval<const T&>().build(std::declval<Graph&>(), std::declval<const UpdateCall&>()))>>
+    : std::true_type {};
+template <class T>
+inline constexpr bool kUpdates = UpdatesEach<T>::value || UpdatesAll<T>::value;
+template <class T, class = void>
+struct Evaluates : std::false_type {};
+template <class T>
+struct Evaluates<T, std::void_t<decltype(std::declval<const T&>().evaluate(std::declval<Graph&>(), galley_tensor{}))>> : std::true_type {};
 template <class T, class = void>
 struct Saves : std::false_type {};
 template <class T>
@@ -129,7 +148,7 @@ struct HoldsBudget<T, std::void_t<decltype(int64_t{std::declval<const T&>().budg
 /// Whether T has a member of a name, whatever its type: found by the ambiguity with a base that has all of them. A class that is final
 /// cannot be asked.
 struct AllNames {
-  int rewrite, claim, build, decide, budget;
+  int rewrite, claim, build, evaluate, decide, budget;
 };
 struct Nothing {};
 template <class T>
@@ -142,6 +161,7 @@ struct WithAllNames : std::conditional_t<std::is_final_v<T>, Nothing, T>, AllNam
 GALLEY_SDK_MEMBER(HasRewrite, rewrite);
 GALLEY_SDK_MEMBER(HasClaim, claim);
 GALLEY_SDK_MEMBER(HasBuild, build);
+GALLEY_SDK_MEMBER(HasEvaluate, evaluate);
 GALLEY_SDK_MEMBER(HasDecide, decide);
 GALLEY_SDK_MEMBER(HasBudget, budget);
 #undef GALLEY_SDK_MEMBER
@@ -152,7 +172,8 @@ template <class T>
 struct Misfits {
   static constexpr bool rewrite = HasRewrite<T>::value && !Rewrites<T>::value;
   static constexpr bool claim = HasClaim<T>::value && !Claims<T>::value;
-  static constexpr bool build = HasBuild<T>::value && !Updates<T>::value;
+  static constexpr bool build = HasBuild<T>::value && !kUpdates<T>;
+  static constexpr bool evaluate = HasEvaluate<T>::value && !(Evaluates<T>::value && UpdatesEach<T>::value);
   static constexpr bool decide = HasDecide<T>::value && !Saves<T>::value;
   static constexpr bool budget = HasBudget<T>::value && !(HoldsBudget<T>::value && Saves<T>::value);
 };
@@ -161,7 +182,10 @@ template <class T>
 struct StrategyOf {
   static_assert(!Misfits<T>::rewrite, "the strategy's rewrite is not `void rewrite(Graph&, uint32_t segment) const`");
   static_assert(!Misfits<T>::claim, "the strategy's claim is not `void claim(const GraphReader&, const galley_subject&, Claim&) const`");
-  static_assert(!Misfits<T>::build, "the strategy's build is not `void build(Graph&, Trained) const`");
+  static_assert(!Misfits<T>::build,
+                "the strategy's build is not `void build(Graph&, Trained) const` or `void build(Graph&, const UpdateCall&) const`");
+  static_assert(!Misfits<T>::evaluate,
+                "the strategy's evaluate is not `void evaluate(Graph&, galley_tensor parameter) const` beside a `build(Graph&, Trained)`");
   static_assert(!Misfits<T>::decide, "the strategy's decide is not `void decide(const galley_saved_set&, uint32_t* choices) const`");
   static_assert(!Misfits<T>::budget, "the strategy's budget is not `int64_t budget() const` beside a `decide`");
 
@@ -188,11 +212,23 @@ struct StrategyOf {
       galley_assign(out, &value);
     });
   }
-  static galley_status build(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, galley_tensor parameter,
-                             galley_tensor gradient, galley_error* error) noexcept {
+  static galley_status build(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, const galley_update_call* given,
+                             galley_error* error) noexcept {
     return guard(error, [&] {
+      const galley_update_call call = read(given);
       Graph g(verbs, graph);
-      self(instance).build(g, Trained{parameter, gradient});
+      if constexpr (UpdatesAll<T>::value) {
+        UpdateCall all{call.stage, call.purpose, {}};
+        for (uint64_t i = 0; i < call.n; ++i) all.trained.push_back({call.parameters[i], call.gradients[i]});
+        self(instance).build(g, all);
+      } else {
+        for (uint64_t i = 0; i < call.n; ++i) {
+          g.about(call.parameters[i]);
+          if (call.purpose == GALLEY_PURPOSE_TRAIN) self(instance).build(g, Trained{call.parameters[i], call.gradients[i]});
+          if constexpr (Evaluates<T>::value)
+            if (call.purpose == GALLEY_PURPOSE_EVAL) self(instance).evaluate(g, call.parameters[i]);
+        }
+      }
     });
   }
   static galley_status decide(void* instance, const galley_saved_set* set, uint32_t* choices, galley_error* error) noexcept {
@@ -208,8 +244,8 @@ struct StrategyOf {
       static const galley_claim table = {sizeof(galley_claim), 1, claim, 0};
       if (galley_same_text(id, GALLEY_CLAIM)) return &table;
     }
-    if constexpr (Updates<T>::value) {
-      static const galley_update table = {sizeof(galley_update), 1, T::stage, 0, build, 0};
+    if constexpr (kUpdates<T>) {
+      static const galley_update table = {sizeof(galley_update), 1, T::stages, 0, build, 0};
       if (galley_same_text(id, GALLEY_UPDATE)) return &table;
     }
     if constexpr (Saves<T>::value) {
@@ -229,7 +265,10 @@ struct StrategyOf {
 /// Returns the table of a strategy `T`. T is constructed from Options and has those of the following const methods that it needs:
 ///   void rewrite(Graph&, uint32_t segment);
 ///   void claim(const GraphReader&, const galley_subject&, Claim&);
-///   static constexpr uint32_t stage = GALLEY_STAGE_STEP;  void build(Graph&, Trained);
+///   static constexpr uint32_t stages = GALLEY_STAGE_STEP;  and one of
+///     void build(Graph&, Trained);               for each parameter, with GALLEY_PURPOSE_TRAIN; and where evaluation reads something else,
+///     void evaluate(Graph&, galley_tensor);      for each parameter, with GALLEY_PURPOSE_EVAL
+///     void build(Graph&, const UpdateCall&);     for each stage and purpose, with all parameters
 ///   void decide(const galley_saved_set&, uint32_t* choices);  int64_t budget();
 /// Exceptions become a status and a text. At namespace scope: static const bool registered = add(strategy<AdamW>("adamw"));
 template <class T>
