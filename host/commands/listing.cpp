@@ -123,7 +123,7 @@ std::string priority_of(const galley_op& op, const Registered<galley_kernel>& ke
       node.outputs = outputs.data();
       node.n_outputs = op.n_outputs;
       const galley_node_view* nodes[] = {&node};
-      return kernel.table->query(nodes, 1, view.get(), &plan, error);
+      return kernel.table->query(kernel.table->self, nodes, 1, view.get(), &plan, error);
     });
     if (asked.ok()) return ", priority " + std::to_string(plan.priority);
   }

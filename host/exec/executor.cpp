@@ -95,7 +95,8 @@ Result<void*> Executor::prepare(const Instruction& code, const galley_node_view*
   void* state = nullptr;
   const Caller caller = caller_of(code.kernel, code.kernel->name);
   Status status = call_plugin(
-      caller, "prepare", [&](galley_error* error) { return code.kernel->prepare(nodes, n, &setup, &state, error); }, Phase::Run);
+      caller, "prepare", [&](galley_error* error) { return code.kernel->prepare(code.kernel->self, nodes, n, &setup, &state, error); },
+      Phase::Run);
   if (status.ok() && poisoner_) {
     Status checked = poisoner_->prepared(code);
     if (!checked) {
@@ -247,7 +248,7 @@ Status Executor::run_segment(SegmentKind kind, bool later, Exporter* exporter) {
       continue;
     }
     if (!stretch.run) {
-      Result<galley_run*> captured = machine_->capture(run);
+      Result<galley_capture*> captured = machine_->capture(run);
       if (!captured) {
         log(LogLevel::Warning, std::string(segment_names[static_cast<size_t>(kind)]) +
                                    " is launched piece by piece from now on, since it cannot be captured: " + captured.error().cause);

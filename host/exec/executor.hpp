@@ -131,7 +131,7 @@ class Executor {
   struct Stretch {
     size_t begin = 0, end = 0;
     bool capturable = false;
-    galley_run* run = nullptr;  ///< once it is captured
+    galley_capture* run = nullptr;  ///< once it is captured
   };
   /// A segment as it is run: how often it has been, and its stretches.
   struct Course {

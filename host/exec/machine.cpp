@@ -44,7 +44,7 @@ Result<std::unique_ptr<Machine>> Machine::open(const Program& program, const Pla
   options.n_events = events_of(program);
   options.n_marks = marks;
   void* handle = nullptr;
-  TRY_STATUS(machine->call("open", [&](galley_error* error) { return device.open(&options, &handle, error); }));
+  TRY_STATUS(machine->call("open", [&](galley_error* error) { return device.open(device.self, &options, &handle, error); }));
   machine->handle_ = handle;
   TRY_STATUS(machine->allocate(target));
   return machine;
@@ -146,19 +146,19 @@ Result<std::optional<MemoryUse>> Machine::usage(size_t memory) {
   }));
   return says ? std::optional(use) : std::optional<MemoryUse>();
 }
-Result<galley_run*> Machine::capture(const std::function<Status()>& work) {
+Result<galley_capture*> Machine::capture(const std::function<Status()>& work) {
   TRY_STATUS(call("capture", [&](galley_error* error) { return device_.capture(handle_, error); }));
   Status worked = work();
-  galley_run* run = nullptr;
+  galley_capture* run = nullptr;
   Status ended = call("end_capture", [&](galley_error* error) { return device_.end_capture(handle_, &run, error); });
   if (worked.ok() && ended.ok()) return run;
   if (run) discard(run);
   return worked.ok() ? std::move(ended).error() : std::move(worked).error();
 }
-Status Machine::replay(galley_run* run) {
+Status Machine::replay(galley_capture* run) {
   return call("replay", [&](galley_error* error) { return device_.replay(handle_, run, error); });
 }
-void Machine::discard(galley_run* run) {
+void Machine::discard(galley_capture* run) {
   (void)call("discard", [&](galley_error*) {
     device_.discard(handle_, run);
     return GALLEY_OK;

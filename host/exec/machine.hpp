@@ -82,9 +82,9 @@ class Machine {
   /// Whether the device can capture.
   bool captures() const { return device_.capture != nullptr; }
   /// Records what `work` enqueues instead of running it. What comes back is given back by discard().
-  Result<galley_run*> capture(const std::function<Status()>& work);
-  Status replay(galley_run* run);
-  void discard(galley_run* run);
+  Result<galley_capture*> capture(const std::function<Status()>& work);
+  Status replay(galley_capture* run);
+  void discard(galley_capture* run);
 
   /// A copy between two places of the plan: where bytes [offset, offset + bytes) of the tensors lie. The sizes agree.
   galley_copy between(TensorId to, int64_t to_offset, TensorId from, int64_t from_offset, int64_t bytes) const;

@@ -98,7 +98,7 @@ Status call(const galley_op* op, const std::string& name, const AttrList& attrib
   view.length = length;
   view.block = block;
   return call_plugin(
-      caller_of(op, op->name), "reference", [&](galley_error* error) { return op->reference(&view, error); }, Phase::Run);
+      caller_of(op, op->name), "reference", [&](galley_error* error) { return op->reference(op->self, &view, error); }, Phase::Run);
 }
 
 /// The root mean square of each row.
@@ -141,6 +141,7 @@ double Numbers::at(int64_t i) const {
   };
   switch (dtype) {
     case GALLEY_I64: return number(int64_t{0});
+    case GALLEY_U64: return number(uint64_t{0});
     case GALLEY_I32: return number(int32_t{0});
     case GALLEY_U32: return number(uint32_t{0});
     case GALLEY_I16: return number(int16_t{0});

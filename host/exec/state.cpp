@@ -70,6 +70,7 @@ Status remove_folder(const fs::path& folder) {
 safetensors::Dtype state_dtype(uint32_t dtype) {
   if (dtype == GALLEY_U16) return safetensors::Dtype::I16;
   if (dtype == GALLEY_U32) return safetensors::Dtype::I32;
+  if (dtype == GALLEY_U64) return safetensors::Dtype::I64;
   return safetensors_dtype(dtype).value_or(safetensors::Dtype::U8);
 }
 

@@ -195,7 +195,7 @@ int make_node(lua_State* L) {
   Graph& graph = *building(L).graph;
   std::vector<galley_tensor> outputs;
   if (Status name = graph.check_node_name(luaL_checkstring(L, 3)); !name) raise(L, name.error());
-  auto node = graph.append(luaL_checkstring(L, 2), luaL_checkstring(L, 3), tensor_list(L, 4), attributes(L, 5), &outputs, 0);
+  auto node = graph.append(luaL_checkstring(L, 2), luaL_checkstring(L, 3), tensor_list(L, 4), attributes(L, 5), &outputs);
   if (!node) raise(L, node.error());
   for (const galley_tensor t : outputs) lua_pushinteger(L, static_cast<lua_Integer>(t));
   return static_cast<int>(outputs.size());
@@ -205,7 +205,7 @@ int make_node(lua_State* L) {
 int make_loss(lua_State* L) {
   Graph& graph = *building(L).graph;
   std::vector<galley_tensor> outputs = {graph.find("scalar.loss")};
-  auto node = graph.append(luaL_checkstring(L, 2), luaL_checkstring(L, 3), tensor_list(L, 4), attributes(L, 5), &outputs, 1);
+  auto node = graph.append(luaL_checkstring(L, 2), luaL_checkstring(L, 3), tensor_list(L, 4), attributes(L, 5), &outputs, {true});
   if (!node) raise(L, node.error());
   return 0;
 }

@@ -137,14 +137,15 @@ std::vector<const GraphTensor*> Graph::tensors(const std::vector<galley_tensor>&
 }
 
 Result<galley_node> Graph::append(std::string_view op_name, std::string name, std::vector<galley_tensor> inputs, AttrList attrs,
-                                  std::vector<galley_tensor>* outputs, uint32_t accumulate) {
-  if (const galley_op* op = ops_(op_name)) return append(op, std::move(name), std::move(inputs), std::move(attrs), outputs, accumulate);
+                                  std::vector<galley_tensor>* outputs, Mask accumulate) {
+  if (const galley_op* op = ops_(op_name))
+    return append(op, std::move(name), std::move(inputs), std::move(attrs), outputs, std::move(accumulate));
   const auto names = op_names_();
   return recipe_error("no plugin provides the op '" + std::string(op_name) + "'", did_you_mean(op_name, names));
 }
 
 Result<galley_node> Graph::append(const galley_op* op, std::string name, std::vector<galley_tensor> inputs, AttrList attrs,
-                                  std::vector<galley_tensor>* outputs, uint32_t accumulate) {
+                                  std::vector<galley_tensor>* outputs, Mask accumulate) {
   const std::string op_name = op->name;
   if (const std::string wrong = inputs_problem(*this, *op, inputs); !wrong.empty()) return plugin_error(wrong);
   for (const galley_tensor t : *outputs)
@@ -158,7 +159,7 @@ Result<galley_node> Graph::append(const galley_op* op, std::string name, std::ve
   for (size_t i = 0; i < op->n_outputs; ++i) infer = infer || !(*outputs)[i];
   if (infer) {
     if (!op->infer) return plugin_error(op_name + " has no shape rule");
-    const NodeDescription description(op, name, tensors(inputs), attrs, {}, 0, length_);
+    const NodeDescription description(op, name, tensors(inputs), attrs, {}, {}, length_);
     const std::vector<galley_shape> shapes = TRY(infer_shapes(op, description.view()));
     for (size_t i = 0; i < op->n_outputs; ++i) {
       if ((*outputs)[i] || !shapes[i].dtype) continue;
@@ -179,7 +180,7 @@ Result<galley_node> Graph::append(const galley_op* op, std::string name, std::ve
   node.outputs = *outputs;
   node.attrs = std::move(attrs);
   node.attr_view = node.attrs.view();
-  node.accumulate = accumulate;
+  node.accumulate = std::move(accumulate);
   node.use = author.use;
   node.section = author.section;
   node.stage = author.stage;
@@ -352,7 +353,7 @@ Result<std::vector<galley_shape>> infer_shapes(const galley_op* op, const galley
   std::optional<Error> declined;
   const Caller caller = caller_of(op, op->name);
   TRY_STATUS(call_plugin(caller, what, [&](galley_error* error) {
-    const galley_status status = op->infer(node, pointers.data(), error);
+    const galley_status status = op->infer(op->self, node, pointers.data(), error);
     if (status != GALLEY_INVALID && status != GALLEY_UNSUPPORTED) return status;
     declined = recipe_error(error->text, error->hint);
     return GALLEY_OK;
@@ -395,7 +396,8 @@ std::string inputs_problem(const Graph& graph, const galley_op& op, const std::v
 }
 
 NodeDescription::NodeDescription(const galley_op* op, const std::string& name, const std::vector<const GraphTensor*>& inputs,
-                                 const AttrList& attrs, const std::vector<const GraphTensor*>& outputs, uint32_t accumulate, int64_t length)
+                                 const AttrList& attrs, const std::vector<const GraphTensor*>& outputs, const Mask& accumulate,
+                                 int64_t length)
     : attrs_(attrs.view()) {
   const auto describe = [&](const GraphTensor* g, uint32_t access) -> const galley_operand* {
     if (!g) return nullptr;
@@ -408,7 +410,7 @@ NodeDescription::NodeDescription(const galley_op* op, const std::string& name, c
     inputs_.push_back(describe(inputs[i], rule && rule->flags & GALLEY_OPERAND_INOUT ? GALLEY_READ_WRITE : GALLEY_READ));
   }
   for (size_t i = 0; i < outputs.size(); ++i)
-    outputs_.push_back(describe(outputs[i], accumulate >> i & 1 ? GALLEY_ACCUMULATE : GALLEY_WRITE));
+    outputs_.push_back(describe(outputs[i], chosen(accumulate, i) ? GALLEY_ACCUMULATE : GALLEY_WRITE));
   view_ = {sizeof(galley_node_view),
            1,
            op->name,

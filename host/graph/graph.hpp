@@ -87,11 +87,21 @@ struct GraphTensor {
   int64_t bytes() const { return count() * galley_dtype_bytes(dtype); }
   bool parameter_kind() const { return kind == GALLEY_KIND_PARAMETER; }
   bool trainable() const { return flags & GALLEY_TENSOR_TRAINABLE; }
+  /// Whether an update may write it: it is trained, or a node of a strategy changes it.
+  bool changes() const { return flags & (GALLEY_TENSOR_TRAINABLE | GALLEY_TENSOR_WRITTEN); }
 };
 
 /// Evaluate has what strategies make of parameters and states for the model to be evaluated with.
 enum class Section : uint8_t { Window, Forward, Backward, Update, Evaluate, Export, Sample };
 inline constexpr std::array<const char*, 7> section_names = {"window", "forward", "backward", "update", "evaluate", "export", "sample"};
+
+/// A choice of operands, by index; those behind its end are not chosen.
+using Mask = std::vector<bool>;
+inline bool chosen(const Mask& mask, size_t i) { return i < mask.size() && mask[i]; }
+inline void choose(Mask& mask, size_t i) {
+  if (mask.size() <= i) mask.resize(i + 1);
+  mask[i] = true;
+}
 
 /// In whose name tensors and nodes are made, and where they go.
 struct Author {
@@ -120,7 +130,7 @@ struct GraphNode {
   std::vector<galley_tensor> given;    ///< the inputs before the host cast some of them; empty: it has cast none
   AttrList attrs;
   std::vector<const galley_attr*> attr_view;  ///< of `attrs`, for plugins; attributes never change once a node is made
-  uint32_t accumulate = 0;                    ///< bit i: output i is added to
+  Mask accumulate;                            ///< of outputs: those that are added to
   int64_t block = -1;
   int use = no_use;
   Section section = Section::Forward;
@@ -200,9 +210,9 @@ class Graph {
   Result<galley_tensor> make(GraphTensor tensor);
   /// Output shapes come from the op's rule; `outputs` as in galley_node_desc. Appended to the author's section.
   Result<galley_node> append(std::string_view op, std::string name, std::vector<galley_tensor> inputs, AttrList attrs,
-                             std::vector<galley_tensor>* outputs, uint32_t accumulate);
+                             std::vector<galley_tensor>* outputs, Mask accumulate = {});
   Result<galley_node> append(const galley_op* op, std::string name, std::vector<galley_tensor> inputs, AttrList attrs,
-                             std::vector<galley_tensor>* outputs, uint32_t accumulate);
+                             std::vector<galley_tensor>* outputs, Mask accumulate = {});
   /// Whether a node that a family or a plugin names may be called so: among forward nodes names are unique.
   Status check_node_name(const std::string& name) const;
   Status replace(galley_tensor from, galley_tensor to);
@@ -331,7 +341,7 @@ class Graph {
 class NodeDescription {
  public:
   NodeDescription(const galley_op* op, const std::string& name, const std::vector<const GraphTensor*>& inputs, const AttrList& attrs,
-                  const std::vector<const GraphTensor*>& outputs, uint32_t accumulate, int64_t length);
+                  const std::vector<const GraphTensor*>& outputs, const Mask& accumulate, int64_t length);
   NodeDescription(const NodeDescription&) = delete;
   NodeDescription& operator=(const NodeDescription&) = delete;
   const galley_node_view* view() const { return &view_; }

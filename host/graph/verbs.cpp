@@ -87,7 +87,7 @@ galley_status tensor_make(galley_graph* g, const galley_tensor_desc* from, galle
     t.shape.assign(desc.shape, desc.shape + desc.rank);
     t.dtype = desc.dtype;
     t.kind = desc.kind;
-    t.flags = desc.flags & ~static_cast<uint64_t>(GALLEY_TENSOR_TRAINABLE);
+    t.flags = desc.flags & ~static_cast<uint64_t>(GALLEY_TENSOR_TRAINABLE | GALLEY_TENSOR_WRITTEN);
     t.initial.op = text_or_empty(desc.initializer);
     t.initial.inputs.assign(desc.initializer_inputs, desc.initializer_inputs + desc.n_initializer_inputs);
     if (const std::string wrong = initializer_problem(graph_of(g), t); !wrong.empty()) return refuse(g, error, who + ": " + wrong);
@@ -157,8 +157,10 @@ galley_status node_make(galley_graph* g, const galley_node_desc* from, galley_te
     AttrList attrs;
     if (Status status = attrs.add(desc.attrs, desc.n_attrs); !status.ok()) return refuse(g, error, who + ": " + status.error().cause);
     std::vector<galley_tensor> out(outputs, outputs + desc.n_outputs);
+    Mask accumulate;
+    for (uint32_t i = 0; desc.accumulate && i < desc.n_outputs; ++i) accumulate.push_back(desc.accumulate[i] != 0);
     Result<galley_node> made = graph_of(g).append(desc.op, text_or_empty(desc.name), {desc.inputs, desc.inputs + desc.n_inputs},
-                                                  std::move(attrs), &out, desc.accumulate);
+                                                  std::move(attrs), &out, std::move(accumulate));
     if (!made) return refuse(g, error, plugin_error(made.error().cause, made.error().hint));
     std::copy_n(out.begin(), desc.n_outputs, outputs);
     return GALLEY_OK;

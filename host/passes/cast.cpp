@@ -165,7 +165,7 @@ class Caster {
 
   void keep_in_16_bit(galley_tensor t, const std::set<uint32_t>& wants) {
     GraphTensor& x = graph_.tensor(t);
-    if (!x.trainable() && x.storage.format.empty() && wants.size() == 1 && is_16_bit(*wants.begin())) x.storage.kept_dtype = *wants.begin();
+    if (!x.changes() && x.storage.format.empty() && wants.size() == 1 && is_16_bit(*wants.begin())) x.storage.kept_dtype = *wants.begin();
   }
 
   // ---- Casts -------------------------------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ class Caster {
     attrs.set("dtype", dtype_text(dtype));
     std::vector<galley_tensor> out = {0};
     const std::string name = graph_.tensor(t).name + " in " + dtype_text(dtype) + (reader.section == Section::Backward ? ", backward" : "");
-    const galley_node made = TRY(graph_.append(c_.roles.copy, name, {t}, std::move(attrs), &out, 0));
+    const galley_node made = TRY(graph_.append(c_.roles.copy, name, {t}, std::move(attrs), &out));
     compute_[made] = GALLEY_F32;
     return out[0];
   }

@@ -170,10 +170,8 @@ Result<int64_t> budget_of(Compilation& c, size_t use) {
   const LoadedStrategy& s = *c.strategies[use];
   int64_t bytes = 0;
   if (s.saved()->budget)
-    TRY_STATUS(call_strategy(c.graph, c.strategies, {Section::Forward, static_cast<int>(use)}, "budget", [&](galley_error*) {
-      bytes = s.saved()->budget(s.instance());
-      return GALLEY_OK;
-    }));
+    TRY_STATUS(call_strategy(c.graph, c.strategies, {Section::Forward, static_cast<int>(use)}, "budget",
+                             [&](galley_error* error) { return s.saved()->budget(s.instance(), &bytes, error); }));
   if (bytes < 0) return plugin_error(label(c.strategies, static_cast<int>(use)) + ": a budget of " + std::to_string(bytes) + " bytes");
   return bytes;
 }

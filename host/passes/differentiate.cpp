@@ -6,6 +6,7 @@
 
 #include "galley/op.h"
 #include "host/passes/passes.hpp"
+#include "host/plugins/abi.hpp"
 
 namespace galley {
 namespace {
@@ -72,7 +73,7 @@ class Differentiator {
         arrives = true;
       }
     }
-    std::vector<uint32_t> need(node.inputs.size(), 0);
+    std::vector<uint8_t> need(node.inputs.size(), 0);
     bool any = false;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       need[i] = input_needs(node, i);
@@ -84,7 +85,7 @@ class Differentiator {
 
     // What each rule may add into: the parameter's buffer, or the gradient at hand when no other tensor still waits for it.
     std::vector<galley_tensor> d_inputs(node.inputs.size(), 0);
-    uint32_t accumulate = 0;
+    std::vector<uint8_t> accumulate(node.inputs.size(), 0);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (!need[i]) continue;
       const galley_tensor t = node.inputs[i];
@@ -97,29 +98,36 @@ class Differentiator {
         into = p->second;
         adds = true;
       }
-      if (adds && i >= 32) into = 0;  // `accumulate` has no bit for it
       for (const galley_tensor d : d_outputs)
         if (into && d == into) into = 0;
       for (size_t k = 0; k < i; ++k)
         if (into && d_inputs[k] == into) into = 0;
       d_inputs[i] = into;
-      if (into && adds) accumulate |= 1u << i;
+      accumulate[i] = into && adds;
     }
     const std::vector<galley_tensor> offered = d_inputs;
 
     const Graph::As as(graph_, {Section::Backward, no_use, node.block, n, node.name + "."});
     const size_t before = graph_.node_count();
-    const Status built = call_plugin(
-        Caller{owner_of(node.op)}, "gradient of op '" + std::string(node.op->name) + "', node '" + node.name + "'",
-        [&](galley_error* error) {
-          return node.op->gradient(Graph::verbs(), graph_.handle(), n, d_outputs.data(), need.data(), d_inputs.data(), accumulate, error);
-        });
+    const Status built =
+        call_plugin(Caller{owner_of(node.op)}, "gradient of op '" + std::string(node.op->name) + "', node '" + node.name + "'",
+                    [&](galley_error* error) {
+                      auto call = new_struct<galley_gradient_call>();
+                      call.node = n;
+                      call.d_outputs = d_outputs.data();
+                      call.need = need.data();
+                      call.d_inputs = d_inputs.data();
+                      call.accumulate = accumulate.data();
+                      call.n_inputs = static_cast<uint32_t>(node.inputs.size());
+                      call.n_outputs = static_cast<uint32_t>(node.outputs.size());
+                      return node.op->gradient(node.op->self, Graph::verbs(), graph_.handle(), &call, error);
+                    });
     if (!built) return plugin_error(built.error().cause, built.error().hint);
 
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (!need[i]) continue;
       const galley_tensor t = node.inputs[i], got = d_inputs[i];
-      TRY_STATUS(check_rule(node, i, got, offered[i], accumulate >> i & 1, before));
+      TRY_STATUS(check_rule(node, i, got, offered[i], accumulate[i] != 0, before));
       if (const auto b = buffers_.find(t); b != buffers_.end()) {
         if (got != b->second) TRY_STATUS(join(c_.roles.copy, {got}, {b->second}, written_[t]));
         written_[t] = true;
@@ -128,7 +136,7 @@ class Differentiator {
       const auto p = pending_.find(t);
       if (p == pending_.end()) {
         set(t, got);
-      } else if (got != p->second || !(accumulate >> i & 1) || got != offered[i]) {
+      } else if (got != p->second || !accumulate[i] || got != offered[i]) {
         std::vector<galley_tensor> sum = {0};
         TRY_STATUS(join(c_.roles.add, {p->second, got}, &sum, false));
         set(t, sum[0]);
@@ -144,7 +152,7 @@ class Differentiator {
   }
 
   Status join(const galley_op* op, std::vector<galley_tensor> inputs, std::vector<galley_tensor>* outputs, bool accumulate) {
-    TRY(graph_.append(op, "", std::move(inputs), {}, outputs, accumulate ? 1u : 0u));
+    TRY(graph_.append(op, "", std::move(inputs), {}, outputs, {accumulate}));
     return ok();
   }
   Status join(const galley_op* op, std::vector<galley_tensor> inputs, std::vector<galley_tensor> outputs, bool accumulate) {
@@ -167,7 +175,7 @@ class Differentiator {
     for (galley_node n = before + 1; n <= graph_.node_count(); ++n) {
       const GraphNode& made = graph_.node(n);
       for (size_t k = 0; k < made.outputs.size(); ++k)
-        if (made.outputs[k] == got && (made.accumulate >> k & 1) == adds) return ok();
+        if (made.outputs[k] == got && chosen(made.accumulate, k) == adds) return ok();
     }
     return plugin_error(who + "hands out '" + g.name + "' for " + what + ", but none of its nodes " + (adds ? "adds to" : "writes") +
                         " it");

@@ -20,14 +20,12 @@ std::string attr_text(const galley_attr& a) {
 }
 
 std::string flags_text(uint64_t flags) {
-  static constexpr std::pair<uint64_t, const char*> names[] = {{GALLEY_TENSOR_TRAINABLE, "trained"},
-                                                               {GALLEY_TENSOR_NO_DECAY, "no decay"},
-                                                               {GALLEY_TENSOR_ZERO_GRADIENT, "zero gradient"},
-                                                               {GALLEY_TENSOR_LATE_GRADIENT, "late gradient"},
-                                                               {GALLEY_TENSOR_BLOCK_INPUT, "block input"},
-                                                               {GALLEY_TENSOR_EMBEDDING, "embedding"},
-                                                               {GALLEY_TENSOR_HEAD, "head"},
-                                                               {GALLEY_TENSOR_NON_NEGATIVE, "non-negative"}};
+  static constexpr std::pair<uint64_t, const char*> names[] = {
+      {GALLEY_TENSOR_TRAINABLE, "trained"},           {GALLEY_TENSOR_WRITTEN, "written"},
+      {GALLEY_TENSOR_NO_DECAY, "no decay"},           {GALLEY_TENSOR_ZERO_GRADIENT, "zero gradient"},
+      {GALLEY_TENSOR_LATE_GRADIENT, "late gradient"}, {GALLEY_TENSOR_BLOCK_INPUT, "block input"},
+      {GALLEY_TENSOR_EMBEDDING, "embedding"},         {GALLEY_TENSOR_HEAD, "head"},
+      {GALLEY_TENSOR_NON_NEGATIVE, "non-negative"}};
   std::string out;
   for (const auto& [flag, name] : names)
     if (flags & flag) out += std::string(", ") + name;
@@ -53,7 +51,7 @@ void add_node(const Compilation& c, const GraphNode& node, std::string* out) {
   if (!attrs.empty()) *out += " {" + attrs + "}";
   if (!node.outputs.empty()) *out += " -> " + names_text(c.graph, node.outputs, true);
   for (size_t i = 0; i < node.outputs.size(); ++i)
-    if (node.accumulate >> i & 1) *out += " +" + std::to_string(i);
+    if (chosen(node.accumulate, i)) *out += " +" + std::to_string(i);
   if (node.block >= 0) *out += "  block " + std::to_string(node.block);
   *out += by(c, node.use) + "\n";
 }
@@ -76,7 +74,7 @@ void add_items(const Compilation& c, const char* title, const std::vector<Item>&
     for (size_t k = 0; k < item.inputs.size(); ++k) *out += (k ? ", " : "") + ref_text(tensors, item.inputs[k]);
     *out += ")";
     for (size_t k = 0; k < item.outputs.size(); ++k)
-      *out += (k ? ", " : " -> ") + std::string(item.accumulate >> k & 1 ? "+" : "") + ref_text(tensors, item.outputs[k]);
+      *out += (k ? ", " : " -> ") + std::string(chosen(item.accumulate, k) ? "+" : "") + ref_text(tensors, item.outputs[k]);
     if (item.first_row) *out += "  row " + std::to_string(item.first_row);
     *out += "\n";
   }

@@ -28,6 +28,13 @@ struct Answer {
 
 Status take_trainable(const Answer& a) {
   if (a.said.claimed && !a.said.number) return ok();
+  if (a.said.claimed && a.said.number == GALLEY_TRAINABLE_WRITTEN) {
+    a.tensor().flags |= GALLEY_TENSOR_WRITTEN;
+    return ok();
+  }
+  if (a.said.claimed && a.said.number != 1)
+    return plugin_error(a.by() + ": TRAINABLE of '" + a.name + "' is " + std::to_string(a.said.number) +
+                        "; it is 0, 1 or GALLEY_TRAINABLE_WRITTEN");
   a.tensor().flags |= GALLEY_TENSOR_TRAINABLE;
   a.c.decisions.trainable.push_back(a.who.tensor);
   return ok();
@@ -38,8 +45,9 @@ Status take_storage(const Answer& a) {
   GraphTensor& x = a.tensor();
   const galley_format* format = a.c.plugins.format(a.said.text).table;
   if (!format) return recipe_error(a.by() + ": no plugin provides the format '" + a.said.text + "' claimed for '" + x.name + "'");
-  if (x.trainable() && !format->trainable)
-    return recipe_error(a.by() + ": '" + x.name + "' is to be trained, but the format '" + a.said.text + "' cannot be written by an update",
+  if (x.changes() && !format->trainable)
+    return recipe_error(a.by() + ": '" + x.name + "' is to be " + (x.trainable() ? "trained" : "written by an update") +
+                            ", but the format '" + a.said.text + "' cannot be written by an update",
                         "freeze it, or train an adapter beside it");
   if (x.kind == GALLEY_KIND_STATE && !format->trainable)
     return recipe_error(
@@ -117,14 +125,6 @@ Status take_placement(const Answer& a) {
   return ok();
 }
 
-Status take_shard(const Answer& a) {
-  const Claimed& said = a.said;
-  if (!said.claimed || (said.text.empty() && said.number == 1)) return ok();
-  const std::string value = said.text.empty() ? std::to_string(said.number) : "'" + said.text + "'";
-  return recipe_error(a.by() + " wants '" + facet_name(a.facet) + "' of '" + a.name + "' to be " + value + ", which this version cannot do",
-                      "a run is one process on one device: number 1, or no claim");
-}
-
 Status take_window(const Answer& a) {
   if (!a.said.claimed) return ok();
   const int64_t number = a.said.number;
@@ -160,7 +160,6 @@ constexpr Facet facets[] = {
     {GALLEY_FACET_GRADIENT_LIFETIME, "gradient lifetime", kGradient, take_gradient_lifetime},
     {GALLEY_FACET_UPDATE, "update", kParameter, take_update},
     {GALLEY_FACET_PLACEMENT, "placement", kParameter | kGradient | kState, take_placement},
-    {GALLEY_FACET_SHARD, "shard", kParameter | kGradient | kState, take_shard},
     {GALLEY_FACET_WINDOW, "window", kRun, take_window},
 };
 

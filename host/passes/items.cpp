@@ -35,10 +35,10 @@ Result<galley_cost> item_cost(const Graph& graph, const Tensors& tensors, const 
     outputs.push_back(t ? &tensors[t] : nullptr);
   }
   if (node.op->cost) {
-    const NodeDescription description(node.op, node.name, inputs, node.attrs, outputs, 0, graph.length());
+    const NodeDescription description(node.op, node.name, inputs, node.attrs, outputs, {}, graph.length());
     const Caller caller = {owner_of(node.op)};
     TRY_STATUS(call_plugin(caller, "cost of '" + node.name + "'",
-                           [&](galley_error* error) { return node.op->cost(description.view(), &cost, error); }));
+                           [&](galley_error* error) { return node.op->cost(node.op->self, description.view(), &cost, error); }));
   }
   if (cost.bytes == 0)
     for (const auto* list : {&inputs, &outputs})

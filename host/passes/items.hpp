@@ -21,7 +21,7 @@ struct Item {
   const GraphNode* node = nullptr;
   std::vector<Ref> inputs;
   std::vector<Ref> outputs;
-  uint32_t accumulate = 0;
+  Mask accumulate;  ///< of outputs: those that are added to
   int64_t first_row = 0;
   bool training = true;
 };

@@ -46,6 +46,10 @@ Result<Claimed> claim(Graph& graph, Strategies strategies, const galley_subject&
       return s.claim()->claim(s.instance(), Graph::reader(), graph.handle(), &subject, &value, error);
     }));
     if (value.strength == GALLEY_ABSTAIN) continue;
+    if (value.strength > GALLEY_STRONG)
+      return plugin_error(label(strategies, static_cast<int>(i)) + ", plugin '" + s.caller().plugin + "': claims '" +
+                          facet_name(subject.facet) + "' of '" + subject.name + "' with the strength " + std::to_string(value.strength) +
+                          "; there are GALLEY_WEAK and GALLEY_STRONG");
     Claimed said = {true, static_cast<int>(i), value.number, value.text ? value.text : "", {}};
     if (Status status = said.attrs.add(value.attrs, value.n_attrs); !status.ok())
       return plugin_error(label(strategies, said.use) + ", plugin '" + s.caller().plugin + "', claim: " + status.error().cause);

@@ -167,7 +167,7 @@ Result<const KernelChoice*> Kernels::choose(const Instruction& i, const std::vec
     galley_status status = GALLEY_OK;
     const Status asked =
         call_plugin(k.caller(), std::string("query of kernel '") + kernel->name + "' for '" + i.name + "'", [&](galley_error* said) {
-          status = kernel->query(question.nodes.data(), n, target.get(), &offer, said);
+          status = kernel->query(kernel->self, question.nodes.data(), n, target.get(), &offer, said);
           error = *said;
           return status == GALLEY_UNSUPPORTED || status == GALLEY_INVALID ? GALLEY_OK : status;
         });

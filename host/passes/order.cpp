@@ -146,7 +146,7 @@ class Head {
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const galley_operand_rule* rule = output_rule(node.op, i);
       item.outputs.push_back(range(node.outputs[i], rule, row, rows));
-      if (row > 0 && node.outputs[i] && rule->role == GALLEY_ROLE_REDUCED) item.accumulate |= 1u << i;
+      if (row > 0 && node.outputs[i] && rule->role == GALLEY_ROLE_REDUCED) choose(item.accumulate, i);
     }
     out->push_back(std::move(item));
   }
@@ -282,7 +282,7 @@ Result<std::map<galley_tensor, galley_tensor>> evaluated(Compilation& c) {
       AttrList attrs;
       attrs.set("dtype", dtype_text(x.dtype));
       std::vector<galley_tensor> out = {0};
-      TRY(graph.append(c.roles.copy, name, {of.id}, std::move(attrs), &out, 0));
+      TRY(graph.append(c.roles.copy, name, {of.id}, std::move(attrs), &out));
       made = out[0];
     } else {
       GraphTensor view;

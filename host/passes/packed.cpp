@@ -9,12 +9,12 @@ namespace {
 
 using safetensors::Entry;
 
-std::string described(const ProgramTensor& component) {
+std::string described(const Component& component) {
   if (const auto dtype = safetensors_dtype(component.dtype)) return safetensors::describe(*dtype, component.shape);
   return dtype_name(component.dtype) + (" " + shape_text(component.shape));
 }
 
-bool fits(const Entry& entry, const ProgramTensor& component) {
+bool fits(const Entry& entry, const Component& component) {
   return dtype_of(entry.dtype) == component.dtype && entry.shape == component.shape;
 }
 
@@ -26,26 +26,30 @@ std::vector<std::string> source_names(const GraphTensor& t) {
   return names;
 }
 
-Result<bool> PackedFiles::hold(const GraphTensor& t, std::span<const ProgramTensor> components) {
+Result<bool> PackedFiles::hold(const GraphTensor& t, std::span<const Component> components) {
   auto at = readers_.find(t.source.path);
   if (at == readers_.end()) at = readers_.emplace(t.source.path, TRY(safetensors::Reader::open(t.source.path))).first;
   const safetensors::Reader& reader = at->second;
   const std::vector<std::string> names = source_names(t);
-  const auto suffix = [&](const ProgramTensor& component) { return component.name.substr(t.name.size()); };
 
   std::vector<const Entry*> entries;
   bool some = false, all = true;
-  for (const ProgramTensor& component : components) {
+  for (const Component& component : components) {
     const Entry* entry = nullptr;
-    for (size_t n = 0; n < names.size() && !entry; ++n) entry = reader.find(names[n] + suffix(component));
+    bool own_name = false;  // the component has a name that its numbers do not have
+    for (size_t n = 0; n < names.size() && !entry; ++n) {
+      const std::string name = name_in_file(component, names[n]);
+      entry = reader.find(name);
+      own_name = name != names[n];
+    }
     entries.push_back(entry);
     all = all && entry && fits(*entry, component);
-    some = some || (entry && (!suffix(component).empty() || !is_floating(dtype_of(entry->dtype))));
+    some = some || (entry && (own_name || !is_floating(dtype_of(entry->dtype))));
   }
   if (all || !some) return all;
   for (size_t k = 0; k < components.size(); ++k) {
     if (!entries[k])
-      return recipe_error(t.source.path + ": tensor '" + names[0] + suffix(components[k]) + "', " + described(components[k]) +
+      return recipe_error(t.source.path + ": tensor '" + name_in_file(components[k], names[0]) + "', " + described(components[k]) +
                               ", is missing; the file has other components of '" + t.name + "' in format '" + t.storage.format + "'",
                           "a file has to hold all components of a tensor, or its numbers under the name '" + names[0] + "'");
     if (!fits(*entries[k], components[k]))

@@ -1,4 +1,4 @@
-// Files that hold a tensor as its format stores it: each component under the tensor's name plus the component's suffix.
+// Files that hold a tensor as its format stores it: each component under a name that follows from the tensor's.
 #pragma once
 
 #include <map>
@@ -8,6 +8,7 @@
 
 #include "host/base/safetensors.hpp"
 #include "host/graph/graph.hpp"
+#include "host/passes/place/components.hpp"
 
 namespace galley {
 
@@ -16,7 +17,7 @@ class PackedFiles {
   /// Whether the file of `t` holds its components, and not its numbers. Only some of them, or another shape or dtype than the format makes,
   /// is exit code Recipe with file and component. Where a component has the tensor's own name, it is taken for the numbers unless its dtype
   /// cannot be theirs, or the file holds every component as the format makes it. Reads headers only.
-  Result<bool> hold(const GraphTensor& t, std::span<const ProgramTensor> components);
+  Result<bool> hold(const GraphTensor& t, std::span<const Component> components);
 
  private:
   std::map<std::string, safetensors::Reader> readers_;

@@ -8,7 +8,7 @@ namespace galley {
 
 /// Strategies' rewrites of the model, in the recipe's order; each leaves the nodes in order.
 Status rewrite(Compilation& c);
-/// TRAINABLE, STORAGE, PLACEMENT, SHARD and UPDATE of parameters, COMPUTE of the model's nodes, the run's window.
+/// TRAINABLE, STORAGE, PLACEMENT and UPDATE of parameters, COMPUTE of the model's nodes, the run's window.
 Status claim_model(Compilation& c);
 /// Appends the backward section. Every trainable parameter gets one gradient buffer; a frozen weight gets none, a frozen prefix no input
 /// gradients.

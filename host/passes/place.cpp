@@ -47,7 +47,7 @@ Status describe(Compilation& c, const Homes& homes) {
     const GraphTensor& x = graph.tensor(t);
     if (x.kind == GALLEY_KIND_INPUT && t != graph.marks.position) p.inputs.emplace_back(x.name, homes.home(t));
     if (x.unused) continue;
-    const bool kept = (x.parameter_kind() && x.trainable()) || x.kind == GALLEY_KIND_STATE;
+    const bool kept = (x.parameter_kind() && x.changes()) || x.kind == GALLEY_KIND_STATE;
     if (!kept && !x.parameter_kind()) continue;
     for (const TensorId component : homes.components(t)) {
       if (!kept) {

@@ -15,7 +15,7 @@ Status sample(Compilation& c) {
   t.kind = GALLEY_KIND_INPUT;
   graph.marks.position = TRY(graph.make(std::move(t)));
   std::vector<galley_tensor> row = {0};
-  TRY(graph.append(c.roles.take_rows, "sample.hidden", {graph.marks.hidden, graph.marks.position}, {}, &row, 0));
+  TRY(graph.append(c.roles.take_rows, "sample.hidden", {graph.marks.hidden, graph.marks.position}, {}, &row));
   return ok();
 }
 

@@ -22,12 +22,12 @@ Status measure(Compilation& c) {
     const galley_tensor gradient = graph.tensor(trainable[i]).gradient;
     std::vector<galley_tensor> out = {
         TRY(graph.in_block("sum of squares of " + graph.tensor(gradient).name, GALLEY_F64, 1, sums + static_cast<int64_t>(i) * 8))};
-    TRY(graph.append(c.roles.sum_squares, "", {gradient}, {}, &out, 0));
+    TRY(graph.append(c.roles.sum_squares, "", {gradient}, {}, &out));
     c.squares.push_back(out[0]);
     norm_inputs.push_back(out[0]);
   }
   std::vector<galley_tensor> results = {TRY(graph.scalar(GALLEY_SCALAR_GRADIENT_NORM)), TRY(graph.scalar(GALLEY_SCALAR_FOUND_INF))};
-  TRY(graph.append(c.roles.norm_finish, "", norm_inputs, {}, &results, 0));
+  TRY(graph.append(c.roles.norm_finish, "", norm_inputs, {}, &results));
   return ok();
 }
 

@@ -129,7 +129,7 @@ class Verifier {
     if (!before.empty() && before == node.inputs) return ok();
     const galley_op* op = node.op;
     if (!op->infer) return op->n_outputs ? Status(wrong(node, "has no shape rule")) : ok();
-    const NodeDescription description(op, node.name, graph_.tensors(node.inputs), node.attrs, {}, 0, graph_.length());
+    const NodeDescription description(op, node.name, graph_.tensors(node.inputs), node.attrs, {}, {}, graph_.length());
     const Result<std::vector<galley_shape>> shapes = infer_shapes(op, description.view());
     if (!shapes) return wrong(node, "is not what its op takes: " + shapes.error().cause);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
@@ -184,7 +184,7 @@ class Verifier {
       case GALLEY_KIND_CONSTANT:
       case GALLEY_KIND_INPUT: return wrong(node, "writes '" + t.name + "', which nodes only read");
       case GALLEY_KIND_PARAMETER:
-        if (node.section == Section::Update && !t.trainable()) return wrong(node, "writes '" + t.name + "', which is frozen");
+        if (node.section == Section::Update && !t.changes()) return wrong(node, "writes '" + t.name + "', which is frozen");
         [[fallthrough]];
       case GALLEY_KIND_STATE:
         if (node.section != Section::Update) return wrong(node, "writes '" + t.name + "' in the " + section + " part; only the update may");
@@ -200,7 +200,7 @@ class Verifier {
   Status check_output(const GraphNode& node, size_t i) {
     const GraphTensor& t = graph_.tensor(node.outputs[i]);
     TRY_STATUS(check_written(node, t));
-    const bool adds = node.accumulate >> i & 1;
+    const bool adds = chosen(node.accumulate, i);
     if (adds && !(node.op->outputs[i]->flags & GALLEY_OPERAND_ACCUMULATES))
       return wrong(node, "adds to '" + t.name + "', which its op cannot");
     if (t.kind == GALLEY_KIND_TRANSIENT || (t.kind == GALLEY_KIND_GRADIENT && node.section == Section::Backward)) {

@@ -25,7 +25,7 @@ Status rewrite_window(Compilation& c) {
 
 Status append(Compilation& c, const galley_op* op, const std::string& name, std::vector<galley_tensor> inputs, AttrList attrs,
               std::vector<galley_tensor> outputs) {
-  TRY(c.graph.append(op, name, std::move(inputs), std::move(attrs), &outputs, 0));
+  TRY(c.graph.append(op, name, std::move(inputs), std::move(attrs), &outputs));
   return ok();
 }
 

@@ -5,7 +5,8 @@
 namespace galley {
 
 const char* dtype_name(uint32_t dtype) {
-  static constexpr const char* names[] = {"?", "F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U8", "U16", "U32"};
+  static constexpr const char* names[] = {"?",  "F64", "F32", "F16", "BF16", "I64",     "I32",     "I16",    "I8",
+                                          "U8", "U16", "U32", "U64", "BOOL", "F8_E4M3", "F8_E5M2", "F8_E8M0"};
   return dtype < std::size(names) ? names[dtype] : "?";
 }
 

@@ -215,7 +215,8 @@ Result<Target> describe_target(const galley_device& device) {
   const TargetView defaults(target);
   galley_target described = *defaults.get();  // what the device leaves alone stays as it is
   TRY_STATUS(call_plugin(
-      caller_of(&device, name.c_str()), "describe", [&](galley_error* error) { return device.describe(&described, error); }, Phase::Run));
+      caller_of(&device, name.c_str()), "describe", [&](galley_error* error) { return device.describe(device.self, &described, error); },
+      Phase::Run));
 
   Target out = target;
   // A device may run another one's kernels: then its target says which.

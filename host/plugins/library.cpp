@@ -49,7 +49,7 @@ std::string machine_name(uint16_t machine) {
 Error at(const std::filesystem::path& file, const std::string& text) { return plugin_error(file.string() + ": " + text); }
 
 const char* missing_of(const galley_strategy& s) {
-  return !s.name ? "name" : !s.create ? "create" : !s.destroy ? "destroy" : !s.interface ? "interface" : nullptr;
+  return !s.name ? "name" : !s.create ? "create" : !s.destroy ? "destroy" : !s.get ? "get" : nullptr;
 }
 const char* missing_of(const galley_op& o) {
   if (!o.name) return "name";

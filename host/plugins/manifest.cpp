@@ -19,7 +19,7 @@ namespace {
 
 const std::vector<std::string>& facet_names() {
   static const std::vector<std::string> names = {"trainable", "storage",   "compute", "gradient dtype", "gradient lifetime",
-                                                 "update",    "placement", "shard",   "window",         "saved"};
+                                                 "update",    "placement", "window",  "saved"};
   return names;
 }
 

@@ -9,8 +9,8 @@ template <class Interface, class Complete>
 Status find_interface(const Caller& caller, const galley_strategy& table, const char* id, std::optional<Interface>* out,
                       Complete&& complete) {
   const Interface* found = nullptr;
-  TRY_STATUS(call_plugin(caller, "interface", [&](galley_error*) {
-    found = static_cast<const Interface*>(table.interface(id));
+  TRY_STATUS(call_plugin(caller, "get", [&](galley_error*) {
+    found = static_cast<const Interface*>(table.get(table.self, id));
     return GALLEY_OK;
   }));
   if (!found) return ok();
@@ -40,8 +40,8 @@ Result<std::unique_ptr<const LoadedStrategy>> LoadedStrategy::create(Plugins& pl
   TRY_STATUS(find_interface(caller, table, GALLEY_UPDATE, &out->update_,
                             [](const auto& i) { return i.build != nullptr && i.stages != 0 && i.stages < 2 * GALLEY_STAGE_AFTER; }));
   TRY_STATUS(find_interface(caller, table, GALLEY_SAVED, &out->saved_, [](const auto& i) { return i.decide != nullptr; }));
-  Status created =
-      call_plugin(caller, "create", [&](galley_error* error) { return table.create(out->options_->table(), &out->instance_, error); });
+  Status created = call_plugin(
+      caller, "create", [&](galley_error* error) { return table.create(table.self, out->options_->table(), &out->instance_, error); });
   if (!created.ok() && created.error().exit == Exit::Recipe && !out->options_->misread().empty())
     return plugin_fault(caller, "create",
                         plugin_error("it asks for its option '" + out->options_->misread() + "' as another type than its manifest says"));

@@ -104,7 +104,7 @@ class Bench {
     const Placed placed(*this, op_name, inputs, attrs, add);
     galley_error error = GALLEY_ERROR_INIT;
     galley_cost cost = {sizeof cost, 1, 0, 0};
-    if (placed.op->cost) check(placed.op->cost(&placed.node, &cost, &error), error);
+    if (placed.op->cost) check(placed.op->cost(placed.op->self, &placed.node, &cost, &error), error);
     for (uint32_t i = 0; i < kernels_->n_kernels; ++i)
       if (!std::strcmp(kernels_->kernels[i]->op, op_name)) time(label, *kernels_->kernels[i], placed.node, cost.flops, add);
   }
@@ -243,7 +243,7 @@ class Bench {
       galley_shape shapes[8] = {};
       galley_shape* pointers[8] = {};
       for (size_t i = 0; i < 8; ++i) pointers[i] = &shapes[i];
-      check(op->infer(&node, pointers, &error), error);
+      check(op->infer(op->self, &node, pointers, &error), error);
       std::vector<Shape> outputs;
       for (uint32_t i = 0; i < op->n_outputs; ++i)
         outputs.push_back({shapes[i].dtype, {shapes[i].extents, shapes[i].extents + shapes[i].rank}});
@@ -265,13 +265,13 @@ class Bench {
       target.workspace_budget = 1 << 30;
       galley_error error = GALLEY_ERROR_INIT;
       const auto n = static_cast<uint32_t>(nodes.size());
-      if (kernel.query(nodes.data(), n, &target, &plan, &error)) return;
+      if (kernel.query(kernel.self, nodes.data(), n, &target, &plan, &error)) return;
       workspace = huge(plan.workspace_bytes);
       auto setup = galley::sdk::fresh<galley_kernel_setup>();
       setup.target = &target;
       setup.workspace = workspace.get();
       setup.workspace_bytes = plan.workspace_bytes;
-      check(kernel.prepare(nodes.data(), n, &setup, &state, &error), error);
+      check(kernel.prepare(kernel.self, nodes.data(), n, &setup, &state, &error), error);
     }
     Prepared(const Prepared&) = delete;
     Prepared& operator=(const Prepared&) = delete;

@@ -15,7 +15,7 @@ struct Open {
     auto options = sdk::fresh<galley_device_options>();
     options.target = view.get();
     options.n_events = 8;
-    EXPECT_EQ(device.open(&options, &handle, &error), GALLEY_OK) << error.text;
+    EXPECT_EQ(device.open(device.self, &options, &handle, &error), GALLEY_OK) << error.text;
   }
   /// Copies between two places of this process.
   galley_status copy(uint32_t queue, void* to, const void* from, size_t bytes) {
@@ -36,8 +36,8 @@ struct Open {
 TEST(CpuDevice, DescribesThisMachineAlikeEachTime) {
   auto a = sdk::fresh<galley_target>(), b = a;
   galley_error error = GALLEY_ERROR_INIT;
-  ASSERT_EQ(small::cpu().describe(&a, &error), GALLEY_OK) << error.text;
-  ASSERT_EQ(small::cpu().describe(&b, &error), GALLEY_OK);
+  ASSERT_EQ(small::cpu().describe(nullptr, &a, &error), GALLEY_OK) << error.text;
+  ASSERT_EQ(small::cpu().describe(nullptr, &b, &error), GALLEY_OK);
   EXPECT_STREQ(a.device, "cpu");
   EXPECT_TRUE(std::string(a.isa).starts_with("x86-64") || std::string(a.isa) == "generic");
   EXPECT_GE(a.threads, 1);
@@ -63,10 +63,10 @@ TEST(CpuDevice, ThreadsAreWhatTheEnvironmentSays) {
   auto t = sdk::fresh<galley_target>();
   galley_error error = GALLEY_ERROR_INIT;
   ::setenv("OMP_NUM_THREADS", "3,1", 1);
-  EXPECT_EQ(small::cpu().describe(&t, &error), GALLEY_OK);
+  EXPECT_EQ(small::cpu().describe(nullptr, &t, &error), GALLEY_OK);
   EXPECT_EQ(t.threads, 3);
   ::setenv("OMP_NUM_THREADS", "many", 1);
-  EXPECT_EQ(small::cpu().describe(&t, &error), GALLEY_OK);
+  EXPECT_EQ(small::cpu().describe(nullptr, &t, &error), GALLEY_OK);
   EXPECT_GE(t.threads, 1);
   if (before) ::setenv("OMP_NUM_THREADS", kept.c_str(), 1);
   else ::unsetenv("OMP_NUM_THREADS");
@@ -109,7 +109,7 @@ TEST(CpuDevice, RefusesATargetOfAnotherDevice) {
   options.target = view.get();
   void* handle = nullptr;
   galley_error error = GALLEY_ERROR_INIT;
-  EXPECT_EQ(small::cpu().open(&options, &handle, &error), GALLEY_INVALID);
+  EXPECT_EQ(small::cpu().open(nullptr, &options, &handle, &error), GALLEY_INVALID);
 }
 
 // Queue 1 copies a to b, queue 0 copies b to c; what comes out tells who went first.

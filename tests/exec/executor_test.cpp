@@ -222,10 +222,10 @@ TEST(Executor, AClassTheDeviceDoesNotHaveIsNamed) {
 TEST(Executor, VariantsThatAreEqualShareTheirState) {
   static int prepared = 0;
   static galley_kernel counting = small::multiply;
-  counting.prepare = [](const galley_node_view* const* nodes, uint32_t n, const galley_kernel_setup* setup, void** state,
+  counting.prepare = [](void* self, const galley_node_view* const* nodes, uint32_t n, const galley_kernel_setup* setup, void** state,
                         galley_error* error) {
     ++prepared;
-    return small::multiply.prepare(nodes, n, setup, state, error);
+    return small::multiply.prepare(self, nodes, n, setup, state, error);
   };
   prepared = 0;
   Builder b;

@@ -73,7 +73,7 @@ TEST(Poison, AStepOneElementTooFar) {
     int64_t n;
   };
   static Operands operands;
-  far.prepare = [](const galley_node_view* const* nodes, uint32_t, const galley_kernel_setup*, void** state,
+  far.prepare = [](void*, const galley_node_view* const* nodes, uint32_t, const galley_kernel_setup*, void** state,
                    galley_error*) -> galley_status {
     operands = {static_cast<float*>(nodes[0]->outputs[0]->data), static_cast<float*>(nodes[0]->outputs[1]->data),
                 galley_operand_count(nodes[0]->outputs[0])};
@@ -100,7 +100,7 @@ TEST(Poison, AStepOneElementTooFar) {
 // The value that a stray byte gets may be the junk of one kind, but not of both.
 TEST(Poison, AStrayWriteOfTheJunkItself) {
   static galley_kernel set = small::multiply;
-  set.prepare = [](const galley_node_view* const* nodes, uint32_t, const galley_kernel_setup*, void** state,
+  set.prepare = [](void*, const galley_node_view* const* nodes, uint32_t, const galley_kernel_setup*, void** state,
                    galley_error*) -> galley_status {
     *state = nodes[0]->outputs[0]->data;
     return GALLEY_OK;
@@ -180,10 +180,10 @@ TEST(Poison, AnAddendThatIsOverwritten) {
 TEST(Poison, AWorkspaceMayHoldAnything) {
   static galley_kernel scribbling = small::multiply;
   static void* given = nullptr;
-  scribbling.prepare = [](const galley_node_view* const* nodes, uint32_t n, const galley_kernel_setup* setup, void** state,
+  scribbling.prepare = [](void* self, const galley_node_view* const* nodes, uint32_t n, const galley_kernel_setup* setup, void** state,
                           galley_error* error) {
     given = setup->workspace;
-    return small::multiply.prepare(nodes, n, setup, state, error);
+    return small::multiply.prepare(self, nodes, n, setup, state, error);
   };
   scribbling.enqueue = [](void* state, galley_queue* queue, galley_error* error) {
     for (int i = 0; i < 64; ++i) static_cast<char*>(given)[i] = static_cast<char>(i);

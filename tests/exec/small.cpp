@@ -140,9 +140,8 @@ galley_kernel throwing() {
 }
 galley_kernel unpreparable() {
   galley_kernel k = sdk::kernel<run_fill>("no_prepare.test", "no_prepare");
-  k.prepare = [](const galley_node_view* const*, uint32_t, const galley_kernel_setup*, void**, galley_error* error) -> galley_status {
-    return sdk::fill(error, GALLEY_FAILED, "no primitive for it");
-  };
+  k.prepare = [](void*, const galley_node_view* const*, uint32_t, const galley_kernel_setup*, void**,
+                 galley_error* error) -> galley_status { return sdk::fill(error, GALLEY_FAILED, "no primitive for it"); };
   return k;
 }
 

@@ -59,7 +59,7 @@ TEST(Device, WaitsForWhatWasRecordedBeforeACaptureThatFailed) {
   device.capture();
   device.record(0, 2);
   device.wait(2, 2);
-  const std::unique_ptr<galley_run> run = device.end_capture();
+  const std::unique_ptr<galley_capture> run = device.end_capture();
   device.replay(*run);
   EXPECT_NO_THROW(device.await(2));
   EXPECT_NO_THROW(device.synchronize());

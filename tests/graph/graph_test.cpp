@@ -47,7 +47,7 @@ class Graphs : public testing::Test {
   }
   galley_tensor join(const std::string& name, galley_tensor a, galley_tensor b = 0) {
     std::vector<galley_tensor> out;
-    EXPECT_TRUE(graph.append("join", name, {a, b}, {}, &out, 0).ok());
+    EXPECT_TRUE(graph.append("join", name, {a, b}, {}, &out).ok());
     return out.at(0);
   }
   std::string order(Section s) const {
@@ -80,17 +80,17 @@ TEST_F(Graphs, NamesOfWhatLastsAreUnique) {
 TEST_F(Graphs, RefusesMissingAndSurplusInputs) {
   const galley_tensor x = input("x");
   std::vector<galley_tensor> out;
-  EXPECT_FALSE(graph.append("join", "n", {0}, {}, &out, 0).ok());
-  EXPECT_FALSE(graph.append("join", "n", {x, x, x}, {}, &out, 0).ok());
-  EXPECT_FALSE(graph.append("join", "n", {99}, {}, &out, 0).ok());
-  EXPECT_NE(graph.append("jion", "n", {x}, {}, &out, 0).error().hint.find("join"), std::string::npos);
+  EXPECT_FALSE(graph.append("join", "n", {0}, {}, &out).ok());
+  EXPECT_FALSE(graph.append("join", "n", {x, x, x}, {}, &out).ok());
+  EXPECT_FALSE(graph.append("join", "n", {99}, {}, &out).ok());
+  EXPECT_NE(graph.append("jion", "n", {x}, {}, &out).error().hint.find("join"), std::string::npos);
 }
 
 TEST_F(Graphs, RefusesOutputsFromElsewhere) {
   const galley_tensor x = input("x");
   const size_t tensors = graph.tensor_count();
   std::vector<galley_tensor> out = {tensors + 1};
-  const auto made = graph.append("join", "n", {x}, {}, &out, 0);
+  const auto made = graph.append("join", "n", {x}, {}, &out);
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.error().cause, "join: an output that is no tensor of this graph");
   EXPECT_EQ(graph.tensor_count(), tensors);
@@ -101,12 +101,12 @@ TEST_F(Graphs, RefusesOutputsFromElsewhere) {
 TEST_F(Graphs, WithoutAShapeRuleOutputsAreGiven) {
   const galley_tensor x = input("x"), y = input("y");
   std::vector<galley_tensor> out = {0};
-  const auto made = graph.append("bare", "n", {x}, {}, &out, 0);
+  const auto made = graph.append("bare", "n", {x}, {}, &out);
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.error().cause, "bare has no shape rule");
   EXPECT_EQ(graph.node_count(), 0u);
   out = {y};
-  EXPECT_TRUE(graph.append("bare", "n", {x}, {}, &out, 0).ok());
+  EXPECT_TRUE(graph.append("bare", "n", {x}, {}, &out).ok());
 }
 
 TEST_F(Graphs, WhoAppendsIsWritten) {
@@ -177,7 +177,7 @@ TEST_F(Graphs, ReplaceSparesWhatWasAppendedBeforeItsInput) {
   const galley_tensor later = graph.make(std::move(t)).value();
   const galley_tensor to = join("to", later);
   std::vector<galley_tensor> out = {later};
-  const galley_node writer = graph.append("join", "later", {a, 0}, {}, &out, 0).value();
+  const galley_node writer = graph.append("join", "later", {a, 0}, {}, &out).value();
   ASSERT_TRUE(graph.replace(a, to).ok());
   EXPECT_EQ(graph.node(writer).inputs[0], a);
   EXPECT_EQ(graph.node(graph.tensor(b).producer).inputs[0], to);

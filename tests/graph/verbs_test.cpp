@@ -189,7 +189,7 @@ TEST_F(Verbs, MakeANodeOnlyOfAWholeDescription) {
   const galley_attr* const attrs[] = {&nameless};
   using Desc = galley_node_desc;
   expect_refused(std::vector<Spoiled<Desc>>{
-      {"too small", [](Desc& d) { d.size = 8; }, "the description of a node has 8 bytes; the least that this version reads is 56"},
+      {"too small", [](Desc& d) { d.size = 8; }, "the description of a node has 8 bytes; the least that this version reads is 64"},
       {"of the future", [](Desc& d) { d.revision = 2; }, "the description of a node has revision 2; this version knows revision 1"},
       {"an unknown flag", [](Desc& d) { d.flags = 4; }, "the description of a node has flags that this version does not know: 4"},
       {"no op", [](Desc& d) { d.op = nullptr; }, "a node without an op"},

@@ -40,11 +40,11 @@ TestDevice* TestDevice::get() {
 
 TestDevice::TestDevice(const galley_device& device) : device_(device), target_(sdk::fresh<galley_target>()) {
   galley_error error = GALLEY_ERROR_INIT;
-  if (device.describe(&target_, &error) != GALLEY_OK) give_up(error.text);
+  if (device.describe(device.self, &target_, &error) != GALLEY_OK) give_up(error.text);
   auto options = sdk::fresh<galley_device_options>();
   options.target = &target_;
   void* arena = nullptr;
-  if (device.open(&options, &handle_, &error) != GALLEY_OK || device.allocate(handle_, 0, kArena, &arena, &error) != GALLEY_OK)
+  if (device.open(device.self, &options, &handle_, &error) != GALLEY_OK || device.allocate(handle_, 0, kArena, &arena, &error) != GALLEY_OK)
     give_up(error.text);
   arena_ = static_cast<std::byte*>(arena);
 }
@@ -106,7 +106,8 @@ galley_status TestDevice::launch(const galley_kernel& kernel, const std::vector<
 
   galley_status status = move(true, error);
   void* state = nullptr;
-  if (status == GALLEY_OK) status = kernel.prepare(moved.nodes.data(), static_cast<uint32_t>(moved.nodes.size()), &setup, &state, error);
+  if (status == GALLEY_OK)
+    status = kernel.prepare(kernel.self, moved.nodes.data(), static_cast<uint32_t>(moved.nodes.size()), &setup, &state, error);
   if (status != GALLEY_OK) return status;
   for (int k = 0; k < times && status == GALLEY_OK; ++k) status = device_.launch(handle_, 0, &kernel, state, error);
   // What a GPU did wrong stays wrong for all that follows.

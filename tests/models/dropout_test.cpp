@@ -106,10 +106,11 @@ TEST_F(Dropout, RepeatsItsMaskOnTheWayBack) {
   std::vector<galley_tensor> inputs, outputs;
   const galley_node node = tape.forward(p, &inputs, &outputs);
   const galley_tensor dy = tape.tensor({GALLEY_F32, {2, 5, 33}, std::vector<double>(330, 1.0)});
-  const uint32_t need[2] = {1, 0};
+  const uint8_t need[2] = {1, 0}, accumulate[2] = {0, 0};
   galley_tensor d_inputs[2] = {0, 0};
+  const galley_gradient_call call = {sizeof call, 1, node, &dy, need, d_inputs, accumulate, 2, 1, 0};
   galley_error error = GALLEY_ERROR_INIT;
-  ASSERT_EQ(p.op->gradient(Tape::verbs(), tape.handle(), node, &dy, need, d_inputs, 0, &error), GALLEY_OK) << error.text;
+  ASSERT_EQ(p.op->gradient(p.op->self, Tape::verbs(), tape.handle(), &call, &error), GALLEY_OK) << error.text;
   tape.evaluate();
   EXPECT_EQ(tape.value(d_inputs[0]).values, p.outputs[0]->values);
 }

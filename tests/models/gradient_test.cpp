@@ -97,9 +97,8 @@ TEST_P(Gradient, EqualsFiniteDifferences) {
       for (size_t i = 0; i < problem.outputs.size(); ++i)
         if (!loss && !cotangents[i].empty())
           d_outputs[i] = tape.tensor({problem.outputs[i]->dtype, problem.outputs[i]->shape, cotangents[i]});
-      std::vector<uint32_t> need(problem.inputs.size(), 0);
+      std::vector<uint8_t> need(problem.inputs.size(), 0), accumulate(problem.inputs.size(), 0);
       std::vector<std::vector<double>> before(problem.inputs.size());
-      uint32_t accumulate = 0;
       for (size_t k = 0; k < inputs.size(); ++k) {
         if (!(choice >> k & 1)) continue;
         const size_t i = inputs[k];
@@ -107,16 +106,24 @@ TEST_P(Gradient, EqualsFiniteDifferences) {
         const Tensor& x = *problem.inputs[i];
         if (given == ToAddTo) {
           before[i] = direction(x.values.size(), random);
-          accumulate |= 1u << i;
+          accumulate[i] = 1;
         }
         if (given != Nothing)
           d_inputs[i] = tape.tensor({x.dtype, x.shape, given == ToAddTo ? before[i] : std::vector<double>(x.values.size(), NAN)});
       }
       const std::vector<galley_tensor> offered = d_inputs;
+      const galley_gradient_call call = {sizeof call,
+                                         1,
+                                         node,
+                                         d_outputs.data(),
+                                         need.data(),
+                                         d_inputs.data(),
+                                         accumulate.data(),
+                                         static_cast<uint32_t>(need.size()),
+                                         static_cast<uint32_t>(d_outputs.size()),
+                                         0};
       galley_error error = GALLEY_ERROR_INIT;
-      ASSERT_EQ(op->gradient(Tape::verbs(), tape.handle(), node, d_outputs.data(), need.data(), d_inputs.data(), accumulate, &error),
-                GALLEY_OK)
-          << error.text;
+      ASSERT_EQ(op->gradient(op->self, Tape::verbs(), tape.handle(), &call, &error), GALLEY_OK) << error.text;
       ASSERT_NO_THROW(tape.evaluate());
 
       for (size_t i = 0; i < problem.inputs.size(); ++i) {

@@ -200,7 +200,7 @@ void Problem::infer() {
   std::vector<galley_shape*> pointers;
   for (galley_shape& s : shapes) pointers.push_back(&s);
   galley_error error = GALLEY_ERROR_INIT;
-  if (op->infer(view.node(), pointers.data(), &error) != GALLEY_OK) throw std::runtime_error(error.text);
+  if (op->infer(op->self, view.node(), pointers.data(), &error) != GALLEY_OK) throw std::runtime_error(error.text);
   for (const galley_shape& s : shapes) {
     auto& out = outputs.emplace_back();
     if (s.dtype) out = Tensor{s.dtype, {s.extents, s.extents + s.rank}, {}};
@@ -259,7 +259,7 @@ void run_reference(Problem& p) {
   if (!p.op->reference) throw std::runtime_error(std::string(p.op->name) + " has no reference");
   with_f64(p, [&](const galley_node_view* node) {
     galley_error error = GALLEY_ERROR_INIT;
-    if (p.op->reference(node, &error) != GALLEY_OK) throw std::runtime_error(error.text);
+    if (p.op->reference(p.op->self, node, &error) != GALLEY_OK) throw std::runtime_error(error.text);
   });
 }
 
@@ -323,7 +323,7 @@ galley_status query(const galley_kernel* kernel, const std::string& isa, const P
   const View view(p, {}, {}, how.access, false);
   const galley_node_view* node = view.node();
   const galley_target target = target_for(isa);
-  return kernel->query(&node, 1, &target, plan, error);
+  return kernel->query(kernel->self, &node, 1, &target, plan, error);
 }
 
 Launch launch(const galley_kernel* kernel, const std::string& isa, const std::vector<const galley_node_view*>& planned,
@@ -335,7 +335,7 @@ Launch launch(const galley_kernel* kernel, const std::string& isa, const std::ve
   galley_error error = GALLEY_ERROR_INIT;
   void* state = nullptr;
   auto plan = sdk::fresh<galley_kernel_plan>();
-  r.status = kernel->query(planned.data(), n, &target, &plan, &error);
+  r.status = kernel->query(kernel->self, planned.data(), n, &target, &plan, &error);
   if (r.status == GALLEY_OK) {
     r.workspace = Memory(plan.workspace_bytes, poison);
     r.constants = Memory(plan.constants_bytes, poison);
@@ -364,7 +364,7 @@ Launch launch(const galley_kernel* kernel, const std::string& isa, const std::ve
       r.text = error.text;
       return r;
     }
-    r.status = kernel->prepare(nodes.data(), n, &setup, &state, &error);
+    r.status = kernel->prepare(kernel->self, nodes.data(), n, &setup, &state, &error);
   }
   if (r.status == GALLEY_OK) {
     for (int k = 0; k < times && r.status == GALLEY_OK; ++k) r.status = kernel->enqueue(state, nullptr, &error);

@@ -72,7 +72,7 @@ void Tape::evaluate() {
     for (size_t i = 0; i < n.outputs.size(); ++i) {
       if (!n.outputs[i]) continue;
       Tensor& to = value(n.outputs[i]);
-      if (n.accumulate >> i & 1) {
+      if (n.accumulate[i]) {
         if (!(n.op->outputs[i]->flags & GALLEY_OPERAND_ACCUMULATES))
           throw std::runtime_error(n.name + ": " + n.op->name + " cannot add into its output " + std::to_string(i));
         for (size_t e = 0; e < to.values.size(); ++e) to.values[e] += p.outputs[i]->values[e];
@@ -132,7 +132,7 @@ galley_status Tape::node_make(galley_graph* g, const galley_node_desc* d, galley
   n.name = d->name ? d->name : std::string(d->op) + "." + std::to_string(tape.nodes_.size());
   n.flags = tape.nodes_.front().flags;
   n.length = tape.nodes_.front().length;
-  n.accumulate = d->accumulate;
+  n.accumulate.assign(d->accumulate, d->accumulate + d->n_outputs);
   n.inputs.assign(d->inputs, d->inputs + d->n_inputs);
   n.outputs.assign(outputs, outputs + d->n_outputs);
   n.outputs.resize(n.op->n_outputs, 0);

@@ -35,7 +35,8 @@ class Tape {
     std::string name;
     std::vector<galley_tensor> inputs, outputs;
     std::vector<const galley_attr*> attrs;
-    uint32_t flags = 0, accumulate = 0;
+    uint32_t flags = 0;
+    std::vector<uint8_t> accumulate;
     int64_t length = 0;
   };
   Problem problem(const Node& node) const;

@@ -137,7 +137,7 @@ TEST_F(Cast, BackwardComputesAsForwardDoesAndSumsStayF32) {
   EXPECT_EQ(dtype(n), "bf16");
   galley_tensor sum = 0;
   for (const galley_node k : graph.section(Section::Backward))
-    if (graph.node(k).accumulate) sum = graph.node(k).outputs[0];
+    if (chosen(graph.node(k).accumulate, 0)) sum = graph.node(k).outputs[0];
   ASSERT_NE(sum, 0u);
   EXPECT_EQ(dtype(sum), "f32") << "two products add to it";
 }

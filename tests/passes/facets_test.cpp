@@ -42,6 +42,25 @@ TEST_F(Facets, AllIsFrozen) {
   EXPECT_EQ(claimed({{"facet", "trainable"}, {"number", int64_t{0}}}), "nothing is left to train: every parameter is frozen");
 }
 
+TEST_F(Facets, StrengthsAndAnswersThatThereAreNot) {
+  EXPECT_EQ(claimed({{"facet", "storage"}, {"value", "pair"}, {"strength", int64_t{4000000000}}}),
+            "claims (hand.lua:3), plugin 'claims': claims 'storage' of 'w' with the strength 4000000000; there are GALLEY_WEAK and "
+            "GALLEY_STRONG");
+}
+
+TEST_F(Facets, TrainableIsOneOfThree) {
+  EXPECT_EQ(claimed({{"facet", "trainable"}, {"number", int64_t{7}}}),
+            "claims (hand.lua:3): TRAINABLE of 'w' is 7; it is 0, 1 or GALLEY_TRAINABLE_WRITTEN");
+}
+
+TEST_F(Facets, WrittenIsNotTrained) {
+  parameter("v");
+  EXPECT_EQ(claimed({{"facet", "trainable"}, {"number", int64_t{GALLEY_TRAINABLE_WRITTEN}}, {"of", "w"}}), "");
+  EXPECT_FALSE(graph.tensor(w).trainable());
+  EXPECT_TRUE(graph.tensor(w).changes());
+  EXPECT_EQ(c->decisions.trainable, std::vector<galley_tensor>{graph.find("v")});
+}
+
 TEST_F(Facets, NobodyUpdates) {
   options.purpose = Purpose::Train;
   EXPECT_EQ(cause(claim_model(*c)), "'w' is to be trained, but no strategy updates it");
@@ -93,7 +112,7 @@ TEST_F(Facets, AWindowThatIsTooLong) {
 }
 
 TEST_F(Facets, AnOptionThatIsNoNumberHasNoSchedule) {
-  use("claims", {{"facet", "shard"}});
+  use("claims", {{"facet", "window"}});
   const auto schedule = option_schedule(*c->strategies[0], "facet");
   ASSERT_FALSE(schedule.ok());
   EXPECT_EQ(schedule.error().cause, "hand.lua:3: claims asks for its option 'facet' as a number, and it has none");

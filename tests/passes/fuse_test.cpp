@@ -194,7 +194,7 @@ class RandomGraph : public Hand {
     for (const auto& same : made_) {
       const std::string size = std::to_string(graph.tensor(same[0]).shape[0]);
       const galley_tensor last = node("last" + size, "product", {same.back(), same[1]});
-      node("loss" + size, "loss", {last}, Section::Forward, {loss}, same == made_.front() ? 0 : 1);
+      node("loss" + size, "loss", {last}, Section::Forward, {loss}, {same != made_.front()});
     }
     train(parameters);
     asked = static_cast<uint32_t>(one_of(2));

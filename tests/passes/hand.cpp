@@ -34,7 +34,8 @@ void add_gradient(Backward& b) {
 }
 void mul_gradient(Backward& b) {
   for (uint32_t i = 0; i < 2; ++i)
-    if (b.needs(i)) b.d_inputs[i] = b.graph.node("mul", nullptr, {b.d_outputs[0], b.node.inputs[1 - i]}, {}, {b.d_inputs[i]}, b.adds(i))[0];
+    if (b.needs(i))
+      b.d_inputs[i] = b.graph.node("mul", nullptr, {b.d_outputs[0], b.node.inputs[1 - i]}, {}, {b.d_inputs[i]}, {b.adds(i)})[0];
 }
 void loss_gradient(Backward& b) { b.d_inputs[0] = b.graph.node("mul", nullptr, {b.node.inputs[0], b.node.inputs[0]}, {}, {0})[0]; }
 void wide_gradient(Backward& b) { b.d_inputs[0] = b.graph.scalar(GALLEY_SCALAR_LOSS_SEED); }
@@ -61,10 +62,10 @@ void product_shape(const Node& n, Shapes& out) {
 void product_gradient(Backward& b) {
   for (uint32_t i = 0; i < 2; ++i)
     if (b.needs(i))
-      b.d_inputs[i] = b.graph.node("product", nullptr, {b.d_outputs[0], b.node.inputs[1 - i]}, {}, {b.d_inputs[i]}, b.adds(i))[0];
+      b.d_inputs[i] = b.graph.node("product", nullptr, {b.d_outputs[0], b.node.inputs[1 - i]}, {}, {b.d_inputs[i]}, {b.adds(i)})[0];
 }
 void norm_gradient(Backward& b) {
-  if (b.needs(0)) b.d_inputs[0] = b.graph.node("full", nullptr, {b.d_outputs[0]}, {}, {b.d_inputs[0]}, b.adds(0))[0];
+  if (b.needs(0)) b.d_inputs[0] = b.graph.node("full", nullptr, {b.d_outputs[0]}, {}, {b.d_inputs[0]}, {b.adds(0)})[0];
 }
 
 std::vector<std::filesystem::path> folders() {
@@ -254,9 +255,9 @@ galley_tensor Hand::tensor(const std::string& name, Shape shape, uint32_t kind, 
 }
 
 galley_tensor Hand::node(const std::string& name, const char* op_name, std::vector<galley_tensor> inputs, Section section,
-                         std::vector<galley_tensor> outputs, uint32_t accumulate) {
+                         std::vector<galley_tensor> outputs, Mask accumulate) {
   const Graph::As as(graph, {section});
-  const auto made = graph.append(op_name, name, std::move(inputs), {}, &outputs, accumulate);
+  const auto made = graph.append(op_name, name, std::move(inputs), {}, &outputs, std::move(accumulate));
   EXPECT_TRUE(made.ok()) << (made.ok() ? "" : made.error().cause);
   return outputs.empty() ? 0 : outputs[0];
 }
@@ -296,7 +297,7 @@ std::string Hand::text(Section section) const {
     for (size_t i = 0; i < x.inputs.size(); ++i) out += (i ? ", " : "") + graph.tensor(x.inputs[i]).name;
     out += ") -> ";
     for (size_t i = 0; i < x.outputs.size(); ++i)
-      out += std::string(i ? ", " : "") + (x.accumulate >> i & 1 ? "+" : "") + graph.tensor(x.outputs[i]).name;
+      out += std::string(i ? ", " : "") + (chosen(x.accumulate, i) ? "+" : "") + graph.tensor(x.outputs[i]).name;
     out += "\n";
   }
   return out;

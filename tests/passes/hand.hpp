@@ -28,7 +28,7 @@ class Hand : public testing::Test {
   galley_tensor input(const std::string& name, Shape shape = {4}) { return tensor(name, std::move(shape), GALLEY_KIND_INPUT); }
   /// Appends to a section; its first output.
   galley_tensor node(const std::string& name, const char* op, std::vector<galley_tensor> inputs, Section section = Section::Forward,
-                     std::vector<galley_tensor> outputs = {0}, uint32_t accumulate = 0);
+                     std::vector<galley_tensor> outputs = {0}, Mask accumulate = {});
   void train(std::vector<galley_tensor> parameters);
   /// Appends a strategy of a test plugin to the recipe, in line 3 of hand.lua, 4, …
   void use(const std::string& name, Table given);

@@ -27,7 +27,7 @@ void says(const std::string& said, std::initializer_list<const char*> parts) {
 TEST_F(Verify, WhatIsRight) {
   EXPECT_EQ(verified(), "");
   backward();
-  node("more", "mul", {x, x}, Section::Backward, {g}, 1);
+  node("more", "mul", {x, x}, Section::Backward, {g}, {true});
   node("u", "step", {w, g}, Section::Update, {});
   EXPECT_EQ(verified(), "");
 }
@@ -50,14 +50,14 @@ TEST_F(Verify, ASecondWriterHasToAdd) {
 }
 
 TEST_F(Verify, TheFirstWriterHasNothingToAddTo) {
-  node("dw", "mul", {y, x}, Section::Backward, {g}, 1);
+  node("dw", "mul", {y, x}, Section::Backward, {g}, {true});
   says(verified(), {"'dw'", "adds to 'grad.w', which no node has written"});
 }
 
 TEST_F(Verify, AnOpThatCannotAdd) {
   backward();
   const galley_tensor sum = node("s", "square", {g}, Section::Update);
-  node("s2", "square", {g}, Section::Update, {sum}, 1);
+  node("s2", "square", {g}, Section::Update, {sum}, {true});
   says(verified(), {"'s2'", "which its op cannot"});
 }
 
@@ -168,7 +168,7 @@ TEST_F(Verify, BlamesTheGradientRule) {
   {
     const Graph::As as(graph, {Section::Backward, no_use, -1, graph.section(Section::Forward)[0], "y."});
     std::vector<galley_tensor> out = {tensor("narrow", {2}, GALLEY_KIND_TRANSIENT)};
-    ASSERT_TRUE(graph.append("mul", "dy", {y, x}, {}, &out, 0).ok());
+    ASSERT_TRUE(graph.append("mul", "dy", {y, x}, {}, &out).ok());
   }
   const Status status = verify("differentiate");
   ASSERT_FALSE(status.ok());

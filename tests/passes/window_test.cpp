@@ -97,7 +97,7 @@ TEST_F(Window, TheShadowRejectsItsMutants) {
   const galley_tensor w = parameter("w"), v = parameter("v");
   const galley_tensor y = node("y", "mul", {node("m", "mul", {input("x"), w}), v});
   const galley_tensor z = node("z", "draws", {y, scalar(GALLEY_SCALAR_RANDOM)});
-  node("l", "loss", {z}, Section::Forward, {scalar(GALLEY_SCALAR_LOSS)}, 1);
+  node("l", "loss", {z}, Section::Forward, {scalar(GALLEY_SCALAR_LOSS)}, {true});
   node("seeded", "square", {scalar(GALLEY_SCALAR_LOSS_SEED)});
   train({v});
   use("holds", {});

@@ -154,7 +154,7 @@ TEST(Target, PeaksAndLibraries) {
             "t.toml:1: 'libraries' of the target must be a table of versions: { cublaslt = \"13.0\" }, not '13.0'");
 }
 
-galley_status describe_box(galley_target* out, galley_error*) {
+galley_status describe_box(void*, galley_target* out, galley_error*) {
   static const galley_peak peak = {sizeof(galley_peak), 1, "f32", 3e12, 0};
   static const galley_peak* const peaks[] = {&peak};
   out->isa = "box-1";
@@ -163,7 +163,7 @@ galley_status describe_box(galley_target* out, galley_error*) {
   out->n_peaks = 1;
   return GALLEY_OK;
 }
-galley_status describe_a_stranger(galley_target* out, galley_error*) {
+galley_status describe_a_stranger(void*, galley_target* out, galley_error*) {
   static const galley_target_memory memory = {sizeof(galley_target_memory), 1, "attic", 1, 1, 1, 0};
   static const galley_target_memory* const memories[] = {&memory};
   out->memories = memories;
@@ -174,7 +174,7 @@ void give(galley_target* out, const galley_peak* const* list) { out->peaks = lis
 void give(galley_target* out, const galley_target_memory* const* list) { out->memories = list, out->n_memories = 1; }
 void give(galley_target* out, const galley_library* const* list) { out->libraries = list, out->n_libraries = 1; }
 template <const auto& given>
-galley_status describe_one(galley_target* out, galley_error*) {
+galley_status describe_one(void*, galley_target* out, galley_error*) {
   static constexpr const std::remove_reference_t<decltype(given)>* list[] = {&given};
   give(out, list);
   return GALLEY_OK;
@@ -183,11 +183,11 @@ constexpr galley_peak cut_peak = {8, 1, "f32", 3e12, 0}, nameless_peak = {sizeof
 constexpr galley_target_memory cut_memory = {8, 1, "fast", 1, 1, 1, 0};
 constexpr galley_library cut_library = {8, 1, "acme", "1.0", 0}, nameless_library = {sizeof(galley_library), 1, nullptr, "1.0", 0},
                          library_of_no_version = {sizeof(galley_library), 1, "acme", nullptr, 0};
-galley_status describe_nothing(galley_target*, galley_error* error) {
+galley_status describe_nothing(void*, galley_target*, galley_error* error) {
   std::snprintf(error->text, sizeof(error->text), "the box is shut");
   return GALLEY_FAILED;
 }
-galley_status describe_throws(galley_target*, galley_error*) { throw 42; }
+galley_status describe_throws(void*, galley_target*, galley_error*) { throw 42; }
 
 TEST(Target, OfADevice) {
   const galley_memory_class fast = {sizeof(galley_memory_class), 1, "fast", 128, 0, 1, 0},
@@ -220,7 +220,7 @@ TEST(Target, OfADevice) {
   EXPECT_EQ(describe_target(device).error().exit, Exit::Plugin);
   device.describe = describe_a_stranger;
   EXPECT_EQ(describe_target(device).error().cause, "device 'box' describes this machine with the memory 'attic', which it does not have");
-  const auto said = [&](galley_status (*describe)(galley_target*, galley_error*)) {
+  const auto said = [&](galley_status (*describe)(void*, galley_target*, galley_error*)) {
     device.describe = describe;
     const Result<Target> made = describe_target(device);
     return made.ok() ? "" : made.error().cause.substr(made.error().cause.find("with ") + 5);

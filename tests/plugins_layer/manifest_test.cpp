@@ -38,7 +38,7 @@ summary = "Four bits"
 source = "Dettmers"
 exactness = "approximate"
 provides = [{ facet = "storage", value = "nf4", when = { kind = ["nf4", "fp4"], double = true } }]
-needs = [{ facet = "shard", value = 1 }]
+needs = [{ facet = "window", value = 1 }]
 config = ["quantization_config"]
 [[strategy.option]]
 name = "kind"

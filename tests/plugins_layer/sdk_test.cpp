@@ -34,7 +34,7 @@ TEST(SdkStrategy, MethodsThatNobodyWouldCallDoNotCompile) {
                Misfits<Right>::budget);
   EXPECT_FALSE(Misfits<Empty>::rewrite || Misfits<Empty>::claim || Misfits<Empty>::build || Misfits<Empty>::decide ||
                Misfits<Empty>::budget);
-  EXPECT_NE(detail::StrategyOf<Right>::interface(GALLEY_CLAIM), nullptr);
+  EXPECT_NE(detail::StrategyOf<Right>::get(nullptr, GALLEY_CLAIM), nullptr);
 }
 
 /// As many as the first extent says.
@@ -53,7 +53,8 @@ TEST(SdkComponents, NoMoreThanThereIsRoomFor) {
   const auto made = [&](const std::vector<int64_t>& shape, galley_error& error) {
     uint32_t n = 0;
     error = GALLEY_ERROR_INIT;
-    const galley_status status = table.components(shape.data(), static_cast<uint32_t>(shape.size()), nullptr, 0, pointers, &n, &error);
+    const galley_status status =
+        table.components(table.self, shape.data(), static_cast<uint32_t>(shape.size()), nullptr, 0, pointers, &n, &error);
     return status == GALLEY_OK ? static_cast<int64_t>(n) : -1;
   };
   galley_error error;

@@ -40,7 +40,7 @@ void reference_grad(const Node& n) {
   for (int64_t i = 0; i < count(n.in(0)); ++i) n.write<double>(0)[i] = n.read<double>(0)[i] / std::pow(1 + std::fabs(n.read<double>(1)[i]), 2);
 }
 void gradient(Backward& b) {
-  if (b.needs(0)) b.d_inputs[0] = b.graph.node("softsign_grad", nullptr, {b.d_outputs[0], b.node.inputs[0]}, {}, {b.d_inputs[0]}, b.adds(0))[0];
+  if (b.needs(0)) b.d_inputs[0] = b.graph.node("softsign_grad", nullptr, {b.d_outputs[0], b.node.inputs[0]}, {}, {b.d_inputs[0]}, {b.adds(0)})[0];
 }
 
 Op softsign("softsign", "y = x / (1 + |x|)");

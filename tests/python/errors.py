@@ -357,8 +357,7 @@ def plugin_from_later():
 @case
 def facets_of_later():
     for claim, parts in (('facet = "compute", value = "f8"', ["to compute in 'f8'"]),
-                         ('facet = "gradient_dtype", value = "f8"', ["'grad.transformer.", "to be in 'f8'"]),
-                         ('facet = "shard", number = 2', ["'shard' of 'transformer.", "to be 2"])):
+                         ('facet = "gradient_dtype", value = "f8"', ["'grad.transformer.", "to be in 'f8'"])):
         folder = with_recipe("facet-" + "".join(c for c in claim if c.isalnum()), ADAMW, '  use "claims" { %s },\n' % claim + ADAMW)
         refused(folder, 2, "claims (", "recipe.lua:5", *parts, more=("--plugin-path", os.path.join(TEST_PLUGINS, "claims")))
 

@@ -21,9 +21,14 @@ function(check header compiler language standard)
   endif()
 endfunction()
 
+# What <windows.h> and <sys/sysmacros.h> define: no name of a field, a parameter or a type may be one of these.
+set(macros interface near far small huge pascal cdecl hyper IN OUT OPTIONAL CONST VOID TRUE FALSE BOOL CALLBACK ERROR NO_ERROR DELETE min max
+  major minor)
+list(TRANSFORM macros REPLACE "(.+)" "-D\\1=[a macro of a system header]")
 foreach(header IN LISTS c_headers)
   check(${header} ${CC} c c11 -Wpadded)
   check(${header} ${CXX} cpp c++17 -Wpadded)
+  check(${header} ${CC} c gnu11 ${macros})
 endforeach()
 foreach(header IN LISTS cpp_headers)
   check(${header} ${CXX} cpp c++17)

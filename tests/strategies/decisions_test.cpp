@@ -225,9 +225,7 @@ TEST(Recompute, KeepsTheModelsInputAlone) {
             "k");
 }
 
-TEST(Recompute, LeavesWhatOthersHaveDecided) {
-  EXPECT_EQ(decided({}, saved_of(1), 1, {GALLEY_KEEP, GALLEY_OFFLOAD_TO(1)}), "kokkk");
-}
+TEST(Recompute, LeavesWhatOthersHaveDecided) { EXPECT_EQ(decided({}, saved_of(1), 1, {GALLEY_KEEP, GALLEY_OFFLOAD_TO(1)}), "kokkk"); }
 
 TEST(Recompute, ABudgetIsMetByWhatTakesLeastTime) {
   const auto within = [](const char* bytes, int64_t blocks) { return recomputed({{"budget", Value(bytes)}}, blocks); };
@@ -252,7 +250,10 @@ TEST(Recompute, ABudgetIsMetByWhatTakesLeastTime) {
   items[4].recompute_seconds = 0.5;
   EXPECT_EQ(decided({{"budget", Value("63")}}, items, 2), "kkkkrkkk") << "what takes fewer seconds a byte";
   const auto s = strategy("recompute", {{"budget", Value("1KiB")}});
-  EXPECT_EQ(s->saved()->budget(s->instance()), 1024);
+  int64_t bytes = 0;
+  galley_error error = GALLEY_ERROR_INIT;
+  ASSERT_EQ(s->saved()->budget(s->instance(), &bytes, &error), GALLEY_OK) << error.text;
+  EXPECT_EQ(bytes, 1024);
 }
 
 TEST(Recompute, ABudgetTakesWhatOthersAcceptIfThatIsFaster) {

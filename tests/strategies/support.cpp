@@ -124,7 +124,7 @@ std::string NodeRun::infer() {
   std::vector<galley_shape*> pointers;
   for (galley_shape& s : shapes) pointers.push_back(&s);
   galley_error error = GALLEY_ERROR_INIT;
-  if (op_->infer(&v.view, pointers.data(), &error) != GALLEY_OK) return error.text;
+  if (op_->infer(op_->self, &v.view, pointers.data(), &error) != GALLEY_OK) return error.text;
   outputs_.clear();
   for (uint32_t i = 0; i < op_->n_outputs; ++i) {
     Tensor t{shapes[i].dtype, {shapes[i].extents, shapes[i].extents + shapes[i].rank}, {}};
@@ -207,12 +207,12 @@ void NodeRun::run(const std::vector<NodeRun*>& nodes, Numbers numbers, const gal
     setup.target = &target;
     void* state = nullptr;
     const auto n = static_cast<uint32_t>(all.size());
-    ASSERT_EQ(kernel->query(all.data(), n, &target, &plan, &error), GALLEY_OK) << error.text;
-    ASSERT_EQ(kernel->prepare(all.data(), n, &setup, &state, &error), GALLEY_OK) << error.text;
+    ASSERT_EQ(kernel->query(kernel->self, all.data(), n, &target, &plan, &error), GALLEY_OK) << error.text;
+    ASSERT_EQ(kernel->prepare(kernel->self, all.data(), n, &setup, &state, &error), GALLEY_OK) << error.text;
     EXPECT_EQ(kernel->enqueue(state, nullptr, &error), GALLEY_OK) << error.text;
     kernel->release(state);
   } else {
-    ASSERT_EQ(nodes[0]->op_->reference(all[0], &error), GALLEY_OK) << error.text;
+    ASSERT_EQ(nodes[0]->op_->reference(nodes[0]->op_->self, all[0], &error), GALLEY_OK) << error.text;
   }
   for (size_t i = 0; i < nodes.size(); ++i) nodes[i]->read_back(views[i], numbers);
 }
@@ -252,7 +252,7 @@ galley_tensor GraphFixture::parameter(const std::string& name, Shape shape, uint
 
 galley_tensor GraphFixture::node(const std::string& op, const std::string& name, std::vector<galley_tensor> inputs, AttrList attrs) {
   std::vector<galley_tensor> outputs;
-  const auto made = graph.append(op, name, std::move(inputs), std::move(attrs), &outputs, 0);
+  const auto made = graph.append(op, name, std::move(inputs), std::move(attrs), &outputs);
   EXPECT_TRUE(made.ok()) << made.error().cause;
   return outputs.empty() ? 0 : outputs[0];
 }

@@ -33,6 +33,13 @@ Status check_components(const galley_component* components, uint32_t n, const st
 
 }  // namespace
 
+std::string name_in_file(const Component& component, const std::string& tensor) {
+  if (component.file_name.empty()) return tensor + component.suffix;
+  std::string out = component.file_name;
+  if (const size_t star = out.find('*'); star != std::string::npos) out.replace(star, 1, tensor.substr(0, tensor.rfind('.')));
+  return out;
+}
+
 Result<std::vector<Component>> components_of(Plugins& plugins, const GraphTensor& t, const Shape& shape) {
   const Registered<galley_format> format = plugins.format(t.storage.format);
   galley_component components[GALLEY_MAX_COMPONENTS];
@@ -45,8 +52,8 @@ Result<std::vector<Component>> components_of(Plugins& plugins, const GraphTensor
   uint32_t n = 0;
   const auto attrs = t.storage.attrs.view();
   TRY_STATUS(call_plugin(format.caller(), "format '" + t.storage.format + "' cannot store '" + t.name + "'", [&](galley_error* error) {
-    return format.table->components(shape.data(), static_cast<uint32_t>(shape.size()), attrs.data(), static_cast<uint32_t>(attrs.size()),
-                                    pointers, &n, error);
+    return format.table->components(format.table->self, shape.data(), static_cast<uint32_t>(shape.size()), attrs.data(),
+                                    static_cast<uint32_t>(attrs.size()), pointers, &n, error);
   }));
   if (n == 0 || n > GALLEY_MAX_COMPONENTS)
     return plugin_error("format '" + t.storage.format + "' makes " + std::to_string(n) + " components of '" + t.name + "'");
@@ -54,7 +61,7 @@ Result<std::vector<Component>> components_of(Plugins& plugins, const GraphTensor
   std::vector<Component> out;
   for (uint32_t i = 0; i < n; ++i) {
     const galley_component& c = components[i];
-    out.push_back({c.suffix, c.dtype, Shape(c.extents, c.extents + c.rank), c.numbers});
+    out.push_back({c.suffix, c.dtype, Shape(c.extents, c.extents + c.rank), c.numbers, c.file_name ? c.file_name : ""});
   }
   return out;
 }

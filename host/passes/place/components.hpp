@@ -13,8 +13,12 @@ struct Component {
   std::string suffix;  ///< what the component's name has behind the tensor's
   uint32_t dtype = GALLEY_F32;
   Shape shape;
-  int64_t numbers = 0;  ///< how many of the tensor's numbers one element stands for
+  int64_t numbers = 0;    ///< how many of the tensor's numbers one element stands for
+  std::string file_name;  ///< as in galley_component; "": the tensor's name and the suffix
 };
+
+/// What a file calls a component of the tensor that it calls `tensor`.
+std::string name_in_file(const Component& component, const std::string& tensor);
 
 /// The components of a tensor in a format, if its shape were `shape`: its own, or that of a piece of it. An answer that makes no sense is
 /// exit code Plugin.

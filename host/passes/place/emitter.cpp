@@ -73,7 +73,7 @@ Status Emitter::outputs(const Item& item, const Piece& piece, Instruction* i) {
     }
     const galley_operand_rule* rule = output_rule(node.op, k);
     const GraphTensor& t = homes_.tensors()[r.tensor];
-    const bool adds = item.accumulate >> k & 1;
+    const bool adds = chosen(item.accumulate, k);
     const Piece mine = piece.of(rule);
     Operand o = t.storage.placement.empty() ? mine.of(operand(r, rule)) : TRY(gradient_here(t.id, mine, adds));
     o.access = o.later = adds ? GALLEY_ACCUMULATE : GALLEY_WRITE;

@@ -63,11 +63,12 @@ Status Homes::make() {
     if (t.kind == GALLEY_KIND_TRANSIENT || t.slice.of || t.storage.numbers_of || t.unused) continue;
     const uint32_t memory = TRY(memory_of(t));
     const Life life = t.kind != GALLEY_KIND_GRADIENT ? Life::Run : t.immediate ? Life::Segment : Life::Window;
-    std::vector<Component> components = {{"", t.storage.kept_dtype ? t.storage.kept_dtype : t.dtype, t.shape, 1}};
+    std::vector<Component> components = {{"", t.storage.kept_dtype ? t.storage.kept_dtype : t.dtype, t.shape, 1, ""}};
     if (!t.storage.format.empty()) components = TRY(components_of(c_.plugins, t, t.shape));
     for (const Component& c : components)
       components_[id].push_back(add_tensor(
           c_.program, {t.name + c.suffix, c.dtype, c.shape, 0, memory, owner_of_tensor(graph, t), life, label(c_.strategies, t.use)}));
+    described_.emplace(id, std::move(components));
   }
   return ok();
 }
@@ -84,10 +85,6 @@ void Homes::hand_on(const std::vector<Item>& items, const std::vector<const std:
       components_[t->id] = {
           add_tensor(c_.program, {t->name, t->dtype, t->shape, 0, 0, Owner::Activations, Life::Run, label(c_.strategies, t->use)})};
     }
-}
-
-std::string Homes::suffix(galley_tensor t, size_t component) const {
-  return made(components(t)[component]).name.substr(tensors_[t].name.size());
 }
 
 Homes::Place Homes::place(galley_tensor id) const {

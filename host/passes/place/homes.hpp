@@ -48,8 +48,8 @@ class Homes {
   /// The tensor of its numbers; of one in a format, of the first component.
   TensorId home(galley_tensor t) const { return components_.at(t).front(); }
   const std::vector<TensorId>& components(galley_tensor t) const { return components_.at(t); }
-  /// The suffix of a component, by which files know it.
-  std::string suffix(galley_tensor t, size_t component) const;
+  /// What they are.
+  const std::vector<Component>& described(galley_tensor t) const { return described_.at(t); }
   Place place(galley_tensor t) const;
   /// All of a tensor's numbers, which are plain.
   Operand operand(galley_tensor t) const { return operand(t, place(t)); }
@@ -74,6 +74,7 @@ class Homes {
   Compilation& c_;
   const Tensors tensors_;
   std::map<galley_tensor, std::vector<TensorId>> components_;
+  std::map<galley_tensor, std::vector<Component>> described_;
 };
 
 }  // namespace galley

@@ -36,14 +36,14 @@ Status make(Compilation& c, SegmentCode& code, Staging& staging, galley_tensor i
   return staging.put_back(id, {}, components);
 }
 
-/// From the tensor's file: its numbers, or with a suffix a component.
-Instruction read_file(const Compilation& c, const SegmentCode& code, const GraphTensor& t, const std::string& suffix, const Operand& to) {
+/// From the tensor's file: its numbers, or a component.
+Instruction read_file(const Compilation& c, const SegmentCode& code, const GraphTensor& t, const Component& component, const Operand& to) {
   Instruction i;
   i.action = Action::Read;
-  i.name = "read " + t.name + suffix;
+  i.name = "read " + t.name + component.suffix;
   i.outputs = {with_access(to, GALLEY_WRITE), with_access(code.all_of(c.program.staging), GALLEY_WRITE)};
   i.file = t.source.path;
-  for (const std::string& name : source_names(t)) i.aliases.push_back(name + suffix);
+  for (const std::string& name : source_names(t)) i.aliases.push_back(name_in_file(component, name));
   i.entry = i.aliases.front();
   i.aliases.erase(i.aliases.begin());
   i.hint = t.source.hint;
@@ -54,15 +54,14 @@ Instruction read_file(const Compilation& c, const SegmentCode& code, const Graph
 Status read(Compilation& c, const Homes& homes, SegmentCode& code, Staging& staging, PackedFiles& files, galley_tensor id) {
   const GraphTensor& t = c.graph.tensor(id);
   const std::vector<Operand> components = TRY(staging.bring(id, {}, For::Writing));
-  std::vector<ProgramTensor> tensors;
-  for (const TensorId component : homes.components(id)) tensors.push_back(code.tensor(component));
-  if (!t.storage.format.empty() && TRY(files.hold(t, tensors))) {
-    for (size_t k = 0; k < components.size(); ++k) code.add(read_file(c, code, t, homes.suffix(id, k), components[k]));
+  const std::vector<Component>& described = homes.described(id);
+  if (!t.storage.format.empty() && TRY(files.hold(t, described))) {
+    for (size_t k = 0; k < components.size(); ++k) code.add(read_file(c, code, t, described[k], components[k]));
   } else if (t.storage.kept_dtype) {
-    code.add(read_file(c, code, t, "", components.front()));
+    code.add(read_file(c, code, t, {}, components.front()));
   } else {
     const Operand value = TRY(staging.numbers(id, {}, components, For::Writing));
-    code.add(read_file(c, code, t, "", value));
+    code.add(read_file(c, code, t, {}, value));
     TRY_STATUS(staging.pack(id, {}, value, components));
   }
   return staging.put_back(id, {}, components);
@@ -92,7 +91,7 @@ Status place_refresh(Compilation& c, const Homes& homes, SegmentCode& code) {
   std::vector<bool> changes(c.graph.tensor_count() + 1, false);
   for (galley_tensor id = 1; id <= c.graph.tensor_count(); ++id) {
     const GraphTensor& t = c.graph.tensor(id);
-    changes[id] = t.kind == GALLEY_KIND_STATE || (t.parameter_kind() && t.trainable());
+    changes[id] = t.kind == GALLEY_KIND_STATE || (t.parameter_kind() && t.changes());
     if (t.kind != GALLEY_KIND_CONSTANT || t.unused) continue;
     for (const galley_tensor in : t.initial.inputs) changes[id] = changes[id] || changes[homes.base(in)];
     if (changes[id] && !t.storage.numbers_of) TRY_STATUS(make(c, code, staging, id));

@@ -28,7 +28,7 @@ uint32_t file_dtype(const Compilation& c, const Homes& homes, const std::vector<
   for (const galley_tensor id : saved) {
     const GraphTensor& t = c.graph.tensor(id);
     const uint32_t dtype = kept_dtype(c, homes, t);
-    if (dtype == GALLEY_F32 && t.trainable()) return GALLEY_F32;
+    if (dtype == GALLEY_F32 && t.changes()) return GALLEY_F32;
     numbers[dtype] += t.count();
     all += t.count();
   }
@@ -164,8 +164,9 @@ Status place_export(Compilation& c, const Homes& homes) {
     }
     const std::vector<Operand> components = TRY(emitter.staging().bring(id, {}, Staging::For::Reading));
     for (size_t k = 0; k < components.size(); ++k) {
-      TRY_STATUS(names.add(file, entry + homes.suffix(id, k), t));
-      emitter.code().add(write_file(components[k], file, entry + homes.suffix(id, k), components[k].dtype));
+      const std::string name = name_in_file(homes.described(id)[k], entry);
+      TRY_STATUS(names.add(file, name, t));
+      emitter.code().add(write_file(components[k], file, name, components[k].dtype));
     }
   }
   return names.check_folders();

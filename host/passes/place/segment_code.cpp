@@ -34,7 +34,7 @@ Status check_shapes(const Compilation& c, const galley_op* op, const std::string
     return out;
   };
   const std::vector<const GraphTensor*> in = describe(inputs), out = describe(outputs);
-  const NodeDescription description(op, name, in, attrs, out, 0, c.graph.length());
+  const NodeDescription description(op, name, in, attrs, out, {}, c.graph.length());
   const Result<std::vector<galley_shape>> shapes = infer_shapes(op, description.view());
   if (!shapes) return plugin_error(who + "is not what its op takes: " + shapes.error().cause, shapes.error().hint);
   for (size_t k = 0; k < outputs.size(); ++k)

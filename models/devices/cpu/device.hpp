@@ -52,7 +52,7 @@ class DeviceAtOnce {
 
   static DeviceAtOnce& of(void* device) { return *static_cast<DeviceAtOnce*>(device); }
 
-  static galley_status describe_machine(galley_target* out, galley_error* error) noexcept {
+  static galley_status describe_machine(void*, galley_target* out, galley_error* error) noexcept {
     return sdk::guard(error, [&] {
       describe(out);
       static const std::array<galley_target_memory, kClasses> memories = [] {
@@ -68,7 +68,7 @@ class DeviceAtOnce {
     });
   }
 
-  static galley_status open(const galley_device_options* options, void** device, galley_error* error) noexcept {
+  static galley_status open(void*, const galley_device_options* options, void** device, galley_error* error) noexcept {
     return sdk::guard(error, [&] {
       if (!galley_same_text(options->target->device, "cpu"))
         sdk::invalid(std::string("this is the device '") + Kind::kind + "', which is the processor; the target is for '" +

@@ -14,8 +14,8 @@ namespace {
 const galley_device kTable = [] {
   galley_device d = device_table();
   d.kind = "cuda";
-  d.describe = [](galley_target* out, galley_error* error) noexcept { return sdk::guard(error, [&] { describe(out); }); };
-  d.open = [](const galley_device_options* options, void** device, galley_error* error) noexcept {
+  d.describe = [](void*, galley_target* out, galley_error* error) noexcept { return sdk::guard(error, [&] { describe(out); }); };
+  d.open = [](void*, const galley_device_options* options, void** device, galley_error* error) noexcept {
     return sdk::guard(error, [&] { *device = new Device(sdk::read(options), "sm_" + std::to_string(architecture())); });
   };
   return d;

@@ -35,10 +35,10 @@ galley_status synchronize(void* device, galley_error* error) noexcept {
 galley_status capture(void* device, galley_error* error) noexcept {
   return sdk::guard(error, [&] { of(device).capture(); });
 }
-galley_status end_capture(void* device, galley_run** out, galley_error* error) noexcept {
+galley_status end_capture(void* device, galley_capture** out, galley_error* error) noexcept {
   return sdk::guard(error, [&] { *out = of(device).end_capture().release(); });
 }
-galley_status replay(void* device, galley_run* run, galley_error* error) noexcept {
+galley_status replay(void* device, galley_capture* run, galley_error* error) noexcept {
   return sdk::guard(error, [&] { of(device).replay(*run); });
 }
 galley_status mark(void* device, uint32_t queue, uint32_t number, galley_error* error) noexcept {
@@ -55,7 +55,7 @@ void name_work(void*, const char* name) noexcept {
   if (name) nvtxRangePushA(name);
   else nvtxRangePop();
 }
-void discard(void*, galley_run* run) noexcept { delete run; }
+void discard(void*, galley_capture* run) noexcept { delete run; }
 galley_queue* queue_of(void* device, uint32_t queue) noexcept {
   return queue < kQueues ? reinterpret_cast<galley_queue*>(of(device).stream(queue)) : nullptr;
 }

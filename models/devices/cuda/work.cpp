@@ -4,7 +4,7 @@
 
 #include "../../cuda/library.hpp"
 
-galley_run::~galley_run() {
+galley_capture::~galley_capture() {
   if (executable) (void)cudaGraphExecDestroy(executable);
   if (graph) (void)cudaGraphDestroy(graph);
   if (done) (void)cudaEventDestroy(done);
@@ -185,7 +185,7 @@ void Device::capture() {
   if (capture_) sdk::invalid("a capture is under way");
   auto capture = std::make_unique<Capture>();
   capture->recorded.resize(events_.size());
-  capture->run = std::make_unique<galley_run>();
+  capture->run = std::make_unique<galley_capture>();
   check(cudaEventCreateWithFlags(&capture->run->done, cudaEventDisableTiming), "cudaEventCreateWithFlags");
   // Other threads of this process may go on calling the runtime.
   check(cudaStreamBeginCapture(streams_[0], cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
@@ -199,7 +199,7 @@ void Device::capture() {
   }
 }
 
-std::unique_ptr<galley_run> Device::end_capture() {
+std::unique_ptr<galley_capture> Device::end_capture() {
   if (!capture_) sdk::invalid("no capture is under way");
   const std::unique_ptr<Capture> capture = std::move(capture_);
   std::string failed;
@@ -216,7 +216,7 @@ std::unique_ptr<galley_run> Device::end_capture() {
   return std::move(capture->run);
 }
 
-void Device::replay(const galley_run& run) {
+void Device::replay(const galley_capture& run) {
   if (capture_) sdk::invalid("replay cannot be captured");
   for (const uint32_t event : run.awaited)
     if (last_[event]) check(cudaStreamWaitEvent(streams_[0], last_[event], 0), "cudaStreamWaitEvent");

@@ -9,13 +9,13 @@
 #include "machine.hpp"
 
 /// A captured sequence: a graph that queue 0 launches.
-struct galley_run {
+struct galley_capture {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
   cudaEvent_t done = nullptr;      ///< behind each launch of it
   std::vector<uint32_t> recorded;  ///< events that it records
   std::vector<uint32_t> awaited;   ///< events that it waits for and does not record before
-  ~galley_run();
+  ~galley_capture();
 };
 
 namespace galley::cuda {
@@ -46,8 +46,8 @@ class Device {
   void await(uint32_t event);
   void synchronize();
   void capture();
-  std::unique_ptr<galley_run> end_capture();
-  void replay(const galley_run& run);
+  std::unique_ptr<galley_capture> end_capture();
+  void replay(const galley_capture& run);
   void mark(uint32_t queue, uint32_t mark);
   double time(uint32_t mark);
   /// Of the GPU's memory: by all processes, and all there is.
@@ -57,7 +57,7 @@ class Device {
  private:
   struct Capture {
     std::vector<bool> recorded;  ///< by event
-    std::unique_ptr<galley_run> run;
+    std::unique_ptr<galley_capture> run;
   };
   void* side(uint32_t memory, int64_t offset, const void* address) const;
   void check_event(uint32_t event) const;

@@ -70,7 +70,7 @@ void gelu_grad_reference(const Node& n) { by_tanh(n) ? apply_slope<gelu_tanh_slo
 void gradient(Backward& b) {
   if (!b.needs(0)) return;
   const std::string op = std::string(b.node.op) + "_grad";
-  b.d_inputs[0] = b.graph.node(op.c_str(), nullptr, {b.d_outputs[0], b.node.inputs[0]}, b.attrs(), {b.d_inputs[0]}, b.adds(0))[0];
+  b.d_inputs[0] = b.graph.node(op.c_str(), nullptr, {b.d_outputs[0], b.node.inputs[0]}, b.attrs(), {b.d_inputs[0]}, {b.adds(0)})[0];
 }
 
 constexpr uint32_t compute = GALLEY_OPERAND_COMPUTE, any = GALLEY_OPERAND_ANY_DTYPE;

@@ -15,8 +15,8 @@ double alpha_of(const Backward& b) {
 // A gradient that is d times `alpha`: d itself where that will do.
 galley_tensor multiple(Backward& b, uint32_t input, galley_tensor d, double alpha) {
   if (alpha == 1 && !b.d_inputs[input]) return d;
-  if (alpha == 1) return b.graph.node("copy", nullptr, {d}, {}, {b.d_inputs[input]}, b.adds(input))[0];
-  return b.graph.node("scale", nullptr, {d}, Attrs().f("alpha", alpha), {b.d_inputs[input]}, b.adds(input))[0];
+  if (alpha == 1) return b.graph.node("copy", nullptr, {d}, {}, {b.d_inputs[input]}, {b.adds(input)})[0];
+  return b.graph.node("scale", nullptr, {d}, Attrs().f("alpha", alpha), {b.d_inputs[input]}, {b.adds(input)})[0];
 }
 
 void add_shape(const Node& n, Shapes& out) {

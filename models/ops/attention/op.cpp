@@ -123,7 +123,7 @@ void gradient(Backward& b) {
       "attention_grad", name.c_str(),
       {in(Q), in(K), in(V), in(FirstKey), in(LastKey), in(Slopes), in(Bias), in(Random), n.outputs[0], n.outputs[1], b.d_outputs[0]}, attrs,
       {target(Q), packed ? 0 : target(K), packed ? 0 : target(V), b.needs(Bias) ? b.d_inputs[Bias] : 0},
-      b.needs(Bias) ? b.adds(Bias, DBias) : 0);
+      {0, 0, 0, b.needs(Bias) && b.adds(Bias)});
   for (uint32_t i : {Q, K, V})
     if (b.needs(i)) b.d_inputs[i] = d[i];
   if (b.needs(Bias)) b.d_inputs[Bias] = d[DBias];

@@ -29,7 +29,8 @@ void gradient(Backward& b) {
   if (!b.needs(0)) return;
   const uint32_t from = b.graph.info(b.node.inputs[0]).dtype, to = b.graph.info(b.node.outputs[0]).dtype;
   if (from == to && !b.d_inputs[0]) b.d_inputs[0] = b.d_outputs[0];
-  else b.d_inputs[0] = b.graph.node("copy", nullptr, {b.d_outputs[0]}, Attrs().s("dtype", names[from - 1]), {b.d_inputs[0]}, b.adds(0))[0];
+  else
+    b.d_inputs[0] = b.graph.node("copy", nullptr, {b.d_outputs[0]}, Attrs().s("dtype", names[from - 1]), {b.d_inputs[0]}, {b.adds(0)})[0];
 }
 
 Op copy("copy", "y = x, converted to dtype (f64, f32, f16, bf16, …; x's own by default)");

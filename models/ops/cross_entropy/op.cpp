@@ -43,7 +43,7 @@ void gradient(Backward& b) {
   if (!b.needs(0)) return;
   b.d_inputs[0] = b.graph.node("cross_entropy_grad", nullptr,
                                {b.node.inputs[0], b.node.inputs[1], b.node.outputs[1], b.graph.scalar(GALLEY_SCALAR_LOSS_SEED)}, {},
-                               {b.d_inputs[0]}, b.adds(0))[0];
+                               {b.d_inputs[0]}, {b.adds(0)})[0];
 }
 
 constexpr uint32_t a_row = GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT;

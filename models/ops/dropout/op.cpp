@@ -46,7 +46,7 @@ void gradient(Backward& b) {
   if (stream) attrs.copy(*stream);
   else attrs.s("stream", b.node.name);
   const std::string name = std::string(b.node.name) + ".grad";
-  b.d_inputs[0] = b.graph.node("dropout", name.c_str(), {b.d_outputs[0], b.node.inputs[1]}, attrs, {b.d_inputs[0]}, b.adds(0))[0];
+  b.d_inputs[0] = b.graph.node("dropout", name.c_str(), {b.d_outputs[0], b.node.inputs[1]}, attrs, {b.d_inputs[0]}, {b.adds(0)})[0];
 }
 
 Op dropout("dropout", "y = x / (1 - p) where a draw keeps the element, else 0; x (…, C), random I64 (4)");

@@ -31,7 +31,7 @@ void embedding_gradient(Backward& b) {
   if (!b.needs(1)) return;
   const galley_tensor table = b.node.inputs[1];
   b.d_inputs[1] = b.graph.node("embedding_grad", nullptr, {b.d_outputs[0], b.node.inputs[0]},
-                               Attrs().i("rows", b.graph.info(table).shape[0]), {b.d_inputs[1]}, b.adds(1))[0];
+                               Attrs().i("rows", b.graph.info(table).shape[0]), {b.d_inputs[1]}, {b.adds(1)})[0];
 }
 
 // Only the rows that are looked up are read.

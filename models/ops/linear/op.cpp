@@ -92,9 +92,9 @@ void gradient(Backward& b) {
   const std::string name = b.node.name;
   Attrs attrs;
   if (const galley_attr* a = b.attr("transposed")) attrs.copy(*a);
-  if (b.needs(0)) b.d_inputs[0] = b.graph.node("linear_dx", (name + ".dx").c_str(), {dy, w}, attrs, {b.d_inputs[0]}, b.adds(0))[0];
-  if (b.needs(1)) b.d_inputs[1] = b.graph.node("linear_dw", (name + ".dw").c_str(), {dy, x}, attrs, {b.d_inputs[1]}, b.adds(1))[0];
-  if (b.needs(2)) b.d_inputs[2] = b.graph.node("sum_rows", (name + ".db").c_str(), {dy}, {}, {b.d_inputs[2]}, b.adds(2))[0];
+  if (b.needs(0)) b.d_inputs[0] = b.graph.node("linear_dx", (name + ".dx").c_str(), {dy, w}, attrs, {b.d_inputs[0]}, {b.adds(0)})[0];
+  if (b.needs(1)) b.d_inputs[1] = b.graph.node("linear_dw", (name + ".dw").c_str(), {dy, x}, attrs, {b.d_inputs[1]}, {b.adds(1)})[0];
+  if (b.needs(2)) b.d_inputs[2] = b.graph.node("sum_rows", (name + ".db").c_str(), {dy}, {}, {b.d_inputs[2]}, {b.adds(2)})[0];
 }
 
 void cost(const Node& n, galley_cost& out) {

@@ -44,15 +44,15 @@ void forward_reference(const Node& n) {
 
 void gradient(Backward& b) {
   const galley_tensor x = b.node.inputs[0], w = b.node.inputs[1], mean = b.node.outputs[1], rstd = b.node.outputs[2], dy = b.d_outputs[0];
-  if (b.needs(0)) b.d_inputs[0] = b.graph.node("layer_norm_dx", nullptr, {dy, x, w, mean, rstd}, {}, {b.d_inputs[0]}, b.adds(0))[0];
+  if (b.needs(0)) b.d_inputs[0] = b.graph.node("layer_norm_dx", nullptr, {dy, x, w, mean, rstd}, {}, {b.d_inputs[0]}, {b.adds(0)})[0];
   if (b.needs(1)) {
     const bool bias = b.needs(2);
     const auto d = b.graph.node("layer_norm_dw", nullptr, {dy, x, mean, rstd}, Attrs().i("bias", bias),
-                                {b.d_inputs[1], bias ? b.d_inputs[2] : 0}, b.adds(1) | (bias ? b.adds(2, 1) : 0));
+                                {b.d_inputs[1], bias ? b.d_inputs[2] : 0}, {b.adds(1), bias && b.adds(2)});
     b.d_inputs[1] = d[0];
     if (bias) b.d_inputs[2] = d[1];
   } else if (b.needs(2)) {
-    b.d_inputs[2] = b.graph.node("sum_rows", nullptr, {dy}, {}, {b.d_inputs[2]}, b.adds(2))[0];
+    b.d_inputs[2] = b.graph.node("sum_rows", nullptr, {dy}, {}, {b.d_inputs[2]}, {b.adds(2)})[0];
   }
 }
 

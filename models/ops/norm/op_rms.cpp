@@ -62,8 +62,9 @@ void gradient(Backward& b) {
   const galley_tensor_info x_info = b.graph.info(x), rstd_info = b.graph.info(rstd);
   const int64_t G = x_info.shape[x_info.rank - 1] / rstd_info.shape[rstd_info.rank - 1];
   if (b.needs(0))
-    b.d_inputs[0] = b.graph.node("rms_norm_dx", nullptr, {dy, x, w, rstd}, Attrs().i("group", G), {b.d_inputs[0]}, b.adds(0))[0];
-  if (b.needs(1)) b.d_inputs[1] = b.graph.node("rms_norm_dw", nullptr, {dy, x, rstd}, Attrs().i("group", G), {b.d_inputs[1]}, b.adds(1))[0];
+    b.d_inputs[0] = b.graph.node("rms_norm_dx", nullptr, {dy, x, w, rstd}, Attrs().i("group", G), {b.d_inputs[0]}, {b.adds(0)})[0];
+  if (b.needs(1))
+    b.d_inputs[1] = b.graph.node("rms_norm_dw", nullptr, {dy, x, rstd}, Attrs().i("group", G), {b.d_inputs[1]}, {b.adds(1)})[0];
 }
 
 constexpr uint32_t any = GALLEY_OPERAND_ANY_DTYPE;

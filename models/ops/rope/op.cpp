@@ -53,7 +53,7 @@ void rope_gradient(Backward& b) {
   if (const galley_attr* a = b.attr("head_dim")) D = *static_cast<const int64_t*>(a->data);
   if (const galley_attr* a = b.attr("inverse")) inverse = *static_cast<const int64_t*>(a->data);
   b.d_inputs[0] = b.graph.node("rope", nullptr, {b.d_outputs[0], b.node.inputs[1], b.node.inputs[2]},
-                               Attrs().i("heads", H).i("head_dim", D).i("inverse", !inverse), {b.d_inputs[0]}, b.adds(0))[0];
+                               Attrs().i("heads", H).i("head_dim", D).i("inverse", !inverse), {b.d_inputs[0]}, {b.adds(0)})[0];
 }
 
 Op rope("rope",

@@ -25,7 +25,7 @@ void gradient(Backward& b) {
   if (!gate && !up) return;
   const auto d =
       b.graph.node("swiglu_grad", nullptr, {b.d_outputs[0], b.node.inputs[0], b.node.inputs[1]}, Attrs().i("gate", gate).i("up", up),
-                   {gate ? b.d_inputs[0] : 0, up ? b.d_inputs[1] : 0}, (gate ? b.adds(0) : 0) | (up ? b.adds(1, 1) : 0));
+                   {gate ? b.d_inputs[0] : 0, up ? b.d_inputs[1] : 0}, {gate && b.adds(0), up && b.adds(1)});
   if (gate) b.d_inputs[0] = d[0];
   if (up) b.d_inputs[1] = d[1];
 }

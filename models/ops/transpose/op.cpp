@@ -25,7 +25,7 @@ void reference(const Node& n) {
 void gradient(Backward& b) {
   if (!b.needs(0)) return;
   const std::string name = std::string(b.node.name) + ".grad";
-  b.d_inputs[0] = b.graph.node("transpose", name.c_str(), {b.d_outputs[0]}, {}, {b.d_inputs[0]}, b.adds(0))[0];
+  b.d_inputs[0] = b.graph.node("transpose", name.c_str(), {b.d_outputs[0]}, {}, {b.d_inputs[0]}, {b.adds(0)})[0];
 }
 
 Op transpose("transpose", "y = xᵀ; x (M, N), y (N, M)");

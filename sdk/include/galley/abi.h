@@ -7,7 +7,8 @@
  *   "/1"       in an interface's id: "/2" is a second interface, with other signatures or another contract. A host may know both.
  *   "_v1"      in the entry's symbol, and abi_major: raised when no older plugin can run any more.
  * While abi_major is 0, the ABI is a draft: abi_minor numbers the drafts, each draft may break with the one before, and a host refuses a
- * plugin of another draft by name. Version 1.0 freezes every GALLEY_…_MIN_SIZE.
+ * plugin of another draft by name. Version 1.0 freezes every GALLEY_…_MIN_SIZE; until then it may be less than the struct's size, so that
+ * tests can build plugins that lack fields. At 1.0 each becomes the sizeof of that day.
  *
  * Rules for all headers here:
  *   - Structs begin with `size` and `revision`. Reader and writer use the smaller of their two sizes (galley_assign); fields that the other
@@ -19,10 +20,15 @@
  *     half is for hints, which may be ignored.
  *   - No exception crosses the ABI. Functions return galley_status and fill a galley_error of the caller. On error, outputs stay unchanged.
  *   - Strings are UTF-8 and NUL-terminated. They belong to whoever made them.
+ *   - A table of functions that a plugin makes has a pointer `self` of the plugin's own, which is the first argument of each function that
+ *     has no other object of the plugin's. So a plugin can make its tables when it is opened, and a bridge to another language has a place
+ *     for its objects.
+ *   - Functions have the platform's C calling convention, of which 64-bit platforms have one.
  * Tags:
  *   [main-thread]     called from the host's main thread only
- *   [thread-safe]     called from any thread
- *   [plan-time]       called before a device is open; the function is pure
+ *   [thread-safe]     called from any thread, also by several at a time
+ *   [plan-time]       called before a device is open; the function is pure. Without [thread-safe]: by one thread at a time for a graph, but
+ *                     perhaps for several graphs at once
  *   [stream-ordered]  only enqueues work on a device's queue
  *   [capture-safe]    makes no call that a CUDA graph cannot capture */
 #ifndef GALLEY_ABI_H
@@ -46,10 +52,21 @@ extern "C" {
 #define GALLEY_MUST_UNDERSTAND_64 0xFFFFFFFFull
 #define GALLEY_MUST_UNDERSTAND_32 0xFFFFu
 
-#if defined(_WIN32)
-#define GALLEY_EXPORT __declspec(dllexport)
+/* The layouts here are those of 64-bit, little-endian machines. */
+#ifdef __cplusplus
+static_assert(sizeof(void*) == 8, "the ABI is for 64-bit machines");
 #else
-#define GALLEY_EXPORT __attribute__((visibility("default")))
+_Static_assert(sizeof(void*) == 8, "the ABI is for 64-bit machines");
+#endif
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the ABI is for little-endian machines"
+#endif
+
+/* What a library exports: galley_entry_v1 alone. */
+#if defined(_WIN32)
+#define GALLEY_PUBLIC __declspec(dllexport)
+#else
+#define GALLEY_PUBLIC __attribute__((visibility("default")))
 #endif
 
 /* Copies one struct of this ABI to another of the same type, as far as the smaller of their sizes. `to` keeps its size and revision; fields
@@ -88,8 +105,8 @@ typedef struct galley_error {
     (uint32_t)sizeof(galley_error), 1u, 0, 0u, {0}, { 0 } \
   }
 
-/* A named constant of a node, or an option: `count` values of `type` at `data` (for GALLEY_ATTR_STRING: `count` characters). `data` may be
- * NULL only if `count` is 0. */
+/* A named constant of a node, or an option: `count` values of `type` at `data` (for GALLEY_ATTR_STRING: `count` characters, and a NUL behind
+ * them). `data` may be NULL only if `count` is 0, and not of a string. */
 #define GALLEY_ATTR_I64 1u
 #define GALLEY_ATTR_F64 2u
 #define GALLEY_ATTR_STRING 3u

@@ -1,7 +1,7 @@
 /* galley.claim/1: a strategy that decides properties ("facets") of tensors, nodes or the run.
  *
  * The host asks every strategy once about every facet of every subject, after the subject has been made. It asks facet by facet, in the
- * order of their numbers; a claim can depend on earlier facets only. The host collects all claims on a facet of a subject before it judges
+ * order of the list below, which the numbers do not say; a claim can depend on earlier facets only. The host collects all claims on a facet of a subject before it judges
  * them, so the order of strategies in the recipe does not matter. A strong claim beats a weak one. Equal values agree. Unequal values of
  * equal strength are an error that names both strategies, both lines of the recipe and the subject. */
 #ifndef GALLEY_CLAIM_H
@@ -18,7 +18,7 @@ extern "C" {
 /* Facets, in the order in which they are asked. The value is `text`, `number`, or both. If a host cannot do what is claimed, its error
  * names it.
  *   facet              subjects                     value
- *   TRAINABLE          parameter                    number: 0 or 1
+ *   TRAINABLE          parameter                    number: 0 (frozen), 1, or GALLEY_TRAINABLE_WRITTEN
  *   STORAGE            parameter, state             text: a format's name ("bf16"), attrs: its options. Default: the tensor's own dtype
  *   COMPUTE            node                         text: "f32" (default), "bf16", "f16"; see "Dtypes" in op.h. number: how weights
  *                                                   that are trained get there, GALLEY_WEIGHTS_…
@@ -27,20 +27,22 @@ extern "C" {
  *   UPDATE             parameter                    no value: the claimant updates it, with nodes that it builds in GALLEY_STAGE_STEP.
  *                                                   Two claims of equal strength never agree
  *   PLACEMENT          parameter, gradient, state   text: a memory class of the device
- *   SHARD              parameter, gradient, state   number: parts
  *   WINDOW             run                          number: micro-batches per window; with text "tokens": tokens per window that count
  *                                                   in the loss; the host takes as many micro-batches as come closest
  * Gradients exist only after the backward graph has been built, states and the update's nodes after the update graph: the host asks about
  * them then, in the same order. */
-#define GALLEY_FACET_TRAINABLE 1u
-#define GALLEY_FACET_STORAGE 2u
-#define GALLEY_FACET_COMPUTE 3u
-#define GALLEY_FACET_GRADIENT_DTYPE 4u
-#define GALLEY_FACET_GRADIENT_LIFETIME 5u
-#define GALLEY_FACET_UPDATE 6u
-#define GALLEY_FACET_PLACEMENT 7u
-#define GALLEY_FACET_SHARD 8u
-#define GALLEY_FACET_WINDOW 9u
+#define GALLEY_FACET_TRAINABLE 10u
+#define GALLEY_FACET_STORAGE 20u
+#define GALLEY_FACET_COMPUTE 30u
+#define GALLEY_FACET_GRADIENT_DTYPE 40u
+#define GALLEY_FACET_GRADIENT_LIFETIME 50u
+#define GALLEY_FACET_UPDATE 60u
+#define GALLEY_FACET_PLACEMENT 70u
+/* 80 is for shards. */
+#define GALLEY_FACET_WINDOW 90u
+
+/* The parameter has no gradient and no optimizer, but nodes of an update may write it (merging an adapter into it every n steps). */
+#define GALLEY_TRAINABLE_WRITTEN 2
 
 /* How a node that computes in 16 bit reads an F32 parameter that is trained. A frozen one whose readers all compute in 16 bit is stored so,
  * and nothing else is kept of it. */
@@ -73,7 +75,7 @@ typedef struct galley_subject {
   galley_tensor tensor;    /* 0 for nodes and the run */
   galley_tensor parameter; /* the parameter itself, or the one that a gradient or state belongs to; 0 for nodes and the run */
   galley_node node;
-  uint64_t trainable;    /* of the parameter, once TRAINABLE is decided */
+  uint64_t trainable;    /* of the parameter, once TRAINABLE is decided: 1 if it has a gradient */
   uint64_t tensor_flags; /* GALLEY_TENSOR_… of the tensor */
   uint64_t op_flags;     /* GALLEY_OP_… of the node's op */
 } galley_subject;
@@ -93,7 +95,7 @@ typedef struct galley_claim_value {
 typedef struct galley_claim {
   uint32_t size;
   uint32_t revision;
-  /* On entry, `out` is "abstain". The graph can be read but not changed. [main-thread] [plan-time] */
+  /* On entry, `out` is "abstain". The graph can be read but not changed. [plan-time] */
   galley_status (*claim)(void* instance, const galley_graph_reader*, galley_graph*, const galley_subject*, galley_claim_value* out,
                          galley_error*);
   uint64_t flags; /* none yet */

@@ -66,24 +66,26 @@ typedef struct galley_device_options {
 #define GALLEY_DEVICE_OPTIONS_MIN_SIZE 24u
 
 /* A captured sequence of launches and copies. Each device defines its own. */
-typedef struct galley_run galley_run;
+typedef struct galley_capture galley_capture;
 
 /* Flags of a device. */
 #define GALLEY_DEVICE_SYNCHRONOUS (1ull << 32) /* a hint: a call returns when its work is done */
 
-/* Only one thread at a time calls the functions that take a `device`. All of them are [main-thread] unless they say otherwise. */
+/* A device, of which addresses are 64-bit and linear. Only one thread at a time calls the functions that take a `device`. All of them are
+ * [main-thread] unless they say otherwise. It may be opened and closed any number of times in a process, one after another. */
 typedef struct galley_device {
   uint32_t size;
   uint32_t revision;
+  void* self;       /* the plugin's own */
   const char* kind; /* "cpu": the name that --device and kernels use */
   const galley_memory_class* const* memories;
   const galley_queue_info* const* queues;
   uint32_t n_memories;
   uint32_t n_queues;
   /* Describes this machine as a target. On entry, `out` has defaults; what it points to must live as long as the library. Opens no device.
-   * [main-thread] [plan-time] */
-  galley_status (*describe)(galley_target* out, galley_error*);
-  galley_status (*open)(const galley_device_options*, void** device, galley_error*);
+   * [plan-time] */
+  galley_status (*describe)(void* self, galley_target* out, galley_error*);
+  galley_status (*open)(void* self, const galley_device_options*, void** device, galley_error*);
   void (*close)(void* device);
   /* Makes the one allocation of a memory class. `out` may be an address that the host cannot use; it is NULL if the class has no addresses
    * (a file), which the host must not access and where nothing computes. Need not touch the pages. */
@@ -107,9 +109,9 @@ typedef struct galley_device {
    * `await` and `synchronize` are not called in between. `end_capture` also ends a capture in which a call failed; it may then fail, too.
    * `discard` releases what was captured. */
   galley_status (*capture)(void* device, galley_error*);
-  galley_status (*end_capture)(void* device, galley_run** out, galley_error*);
-  galley_status (*replay)(void* device, galley_run*, galley_error*);
-  void (*discard)(void* device, galley_run*);
+  galley_status (*end_capture)(void* device, galley_capture** out, galley_error*);
+  galley_status (*replay)(void* device, galley_capture*, galley_error*);
+  void (*discard)(void* device, galley_capture*);
   uint64_t flags;
   /* Returns what kernels get as `queue`, in `prepare` already (queue 0); NULL, or no function: the device has no queues of its own. */
   galley_queue* (*queue_of)(void* device, uint32_t queue);
@@ -124,7 +126,7 @@ typedef struct galley_device {
    * GALLEY_UNSUPPORTED, or no function: it does not say. */
   galley_status (*usage)(void* device, uint32_t memory, int64_t* taken, int64_t* capacity, galley_error*);
 } galley_device;
-#define GALLEY_DEVICE_MIN_SIZE 128u /* up to `synchronize` */
+#define GALLEY_DEVICE_MIN_SIZE 136u /* up to `synchronize` */
 
 /* End of draft 0.3. */
 

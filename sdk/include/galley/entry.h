@@ -23,8 +23,8 @@ typedef struct galley_host {
   /* Logs one line. [thread-safe] */
   void (*log)(void* context, uint32_t level, const char* text);
   /* Runs fn(fn_context, i) for i in [0, blocks) on the compute threads and returns when all are done. The result must not depend on which
-   * thread runs which block: threads take blocks as they become free. fn must not throw. Kernels and a device's functions may call it, one
-   * call at a time; a nested call runs on the calling thread. */
+   * thread runs which block: threads take blocks as they become free. fn must not throw. Kernels and a device's functions may call it, from
+   * any thread; calls of several threads may wait for each other. A nested call runs on the calling thread. [thread-safe] */
   void (*parallel)(void* context, int64_t blocks, void (*fn)(void* fn_context, int64_t block), void* fn_context);
   /* Further services by id: "galley.files/1" (files.h); NULL for an id that this host does not know. [thread-safe] */
   const void* (*service)(void* context, const char* id);
@@ -32,7 +32,8 @@ typedef struct galley_host {
 #define GALLEY_HOST_MIN_SIZE 40u
 
 /* The recipe's options for one use. The host has checked them against the manifest (names, types, ranges) and filled in defaults. Valid
- * during `create`. Each getter is [main-thread], and returns GALLEY_INVALID if the option was not given and has no default. */
+ * during `create`, on its thread. A getter returns GALLEY_INVALID if the option was not given and has no default; it takes no galley_error,
+ * since there is nothing else to say. */
 typedef struct galley_options {
   uint32_t size;
   uint32_t revision;
@@ -51,15 +52,16 @@ typedef struct galley_options {
 typedef struct galley_strategy {
   uint32_t size;
   uint32_t revision;
+  void* self; /* the plugin's own */
   const char* name;
-  galley_status (*create)(const galley_options*, void** instance, galley_error*); /* [main-thread] [plan-time] */
-  void (*destroy)(void* instance);                                                /* [main-thread] */
+  galley_status (*create)(void* self, const galley_options*, void** instance, galley_error*); /* [plan-time] */
+  void (*destroy)(void* instance);                                                            /* [thread-safe] */
   /* Returns the table for "galley.rewrite/1", "galley.claim/1", "galley.update/1" or "galley.saved/1"; NULL if the strategy does not have
    * it. [thread-safe] */
-  const void* (*interface)(const char* id);
+  const void* (*get)(void* self, const char* id);
   uint64_t flags; /* none yet */
 } galley_strategy;
-#define GALLEY_STRATEGY_MIN_SIZE 40u
+#define GALLEY_STRATEGY_MIN_SIZE 48u
 
 /* `galley_entry_v1`, exported as data. All pointers live as long as the library, which is never unloaded. */
 typedef struct galley_entry {
@@ -84,8 +86,11 @@ typedef struct galley_entry {
   uint32_t n_devices;
   uint32_t reserved;
   uint64_t flags; /* none yet */
+  /* Returns what else the plugin has, by id; NULL for an id that it does not know. No function: it has nothing else. No id is defined yet.
+   * [thread-safe] */
+  const void* (*get)(const char* id);
 } galley_entry;
-#define GALLEY_ENTRY_MIN_SIZE 104u
+#define GALLEY_ENTRY_MIN_SIZE 112u
 
 #define GALLEY_ENTRY_SYMBOL "galley_entry_v1"
 

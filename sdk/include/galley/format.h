@@ -9,11 +9,11 @@
 extern "C" {
 #endif
 
-/* One component. Its name is the tensor's name plus `suffix`, in the run's own files and in files that are already packed. */
+/* One component. Its name is the tensor's name plus `suffix`. */
 typedef struct galley_component {
   uint32_t size;
   uint32_t revision;
-  const char* suffix; /* "", ".absmax"; no two of a tensor's components have the same */
+  const char* suffix; /* "", ".absmax"; no two of a tensor's components have the same. Lives as long as the library */
   uint32_t rank;
   uint32_t dtype;
   int64_t extents[8];
@@ -22,8 +22,12 @@ typedef struct galley_component {
    * and packed by itself, as a tensor of rank 1 or of whole rows, if for such a shape the components have as many elements as they have for
    * the range. */
   int64_t numbers;
+  /* Its name in files that are already packed and in those that are saved as they are stored; lives as long as the library. A '*' in it
+   * stands for the tensor's name there without its last part: "*.SCB" of "layers.0.q_proj.weight" is "layers.0.q_proj.SCB". NULL: the
+   * tensor's name plus `suffix`. */
+  const char* file_name;
 } galley_component;
-#define GALLEY_COMPONENT_MIN_SIZE 88u
+#define GALLEY_COMPONENT_MIN_SIZE 96u
 
 #define GALLEY_MAX_COMPONENTS 8u
 
@@ -41,6 +45,7 @@ typedef struct galley_component {
 typedef struct galley_format {
   uint32_t size;
   uint32_t revision;
+  void* self; /* the plugin's own */
   const char* name;
   /* Inputs: the tensor; outputs: the components, in order, with the shapes and dtypes that `components` says. The role of the input says
    * whether a tensor can be packed in parts with random bits, see GALLEY_FORMAT_STOCHASTIC; the host looks at no other role of the two ops:
@@ -53,11 +58,11 @@ typedef struct galley_format {
   /* Fills out[0] … out[*n - 1] for a tensor of this shape; there is room for GALLEY_MAX_COMPONENTS. `attrs` are the options of the claim
    * (block size, double quantization); the pack and unpack nodes have the same attributes. Returns GALLEY_INVALID for an option that it
    * does not know. [thread-safe] [plan-time] */
-  galley_status (*components)(const int64_t* shape, uint32_t rank, const galley_attr* const* attrs, uint32_t n_attrs,
+  galley_status (*components)(void* self, const int64_t* shape, uint32_t rank, const galley_attr* const* attrs, uint32_t n_attrs,
                               galley_component* const* out, uint32_t* n, galley_error*);
   uint64_t flags;
 } galley_format;
-#define GALLEY_FORMAT_MIN_SIZE 48u
+#define GALLEY_FORMAT_MIN_SIZE 56u
 
 /* End of draft 0.3. */
 

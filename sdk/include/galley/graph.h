@@ -1,7 +1,7 @@
 /* The graph, through handles and verbs. Strategies and the gradient rules of ops build graphs with them and never see the host's structs.
  *
- * A graph handle is valid during the call that it was passed to. Tensor and node ids live as long as the graph; 0 means "none". All verbs
- * are [main-thread] [plan-time]. All memory of a plugin is tensors made here: there is no other way to get memory, and these tensors are
+ * A graph handle is valid during the call that it was passed to, on the thread of that call. Tensor and node ids live as long as the graph;
+ * 0 means "none". All verbs are [plan-time]. All memory of a plugin is tensors made here: there is no other way to get memory, and these tensors are
  * all that resume needs to save. */
 #ifndef GALLEY_GRAPH_H
 #define GALLEY_GRAPH_H
@@ -33,8 +33,9 @@ typedef uint64_t galley_node;
 #define GALLEY_TENSOR_TRAINABLE 32ull    /* set by the host after the claims */
 #define GALLEY_TENSOR_NON_NEGATIVE 64ull /* has no negative numbers (a running mean of squares): a format may use unsigned codes */
 #define GALLEY_TENSOR_HEAD 128ull        /* the weight that makes the logits; a tied one is an EMBEDDING too */
+#define GALLEY_TENSOR_WRITTEN 256ull     /* set by the host after the claims: GALLEY_TRAINABLE_WRITTEN */
 
-#define GALLEY_TENSOR_KNOWN 255ull /* all of them */
+#define GALLEY_TENSOR_KNOWN 511ull /* all of them */
 
 /* Describes a tensor to make.
  *
@@ -89,8 +90,8 @@ typedef struct galley_tensor_info {
 #define GALLEY_TENSOR_INFO_MIN_SIZE 56u
 
 /* Describes a node to append. `name` must be unique among forward nodes and stable, because random numbers are keyed by it; NULL: the host
- * makes one from the op and its first output. Absent optional inputs are 0. If bit i of `accumulate` is set, output i is added to its
- * tensor instead of overwriting it. */
+ * makes one from the op and its first output. Absent optional inputs are 0. `accumulate` has n_outputs entries: where one is not 0, the
+ * output is added to its tensor instead of overwriting it; NULL: none is. */
 typedef struct galley_node_desc {
   uint32_t size;
   uint32_t revision;
@@ -101,10 +102,11 @@ typedef struct galley_node_desc {
   uint32_t n_inputs;
   uint32_t n_attrs;
   uint32_t n_outputs;
-  uint32_t accumulate;
+  uint32_t reserved;
+  const uint8_t* accumulate;
   uint64_t flags; /* none yet */
 } galley_node_desc;
-#define GALLEY_NODE_DESC_MIN_SIZE 56u
+#define GALLEY_NODE_DESC_MIN_SIZE 64u
 
 typedef struct galley_node_info {
   uint32_t size;
@@ -156,7 +158,8 @@ typedef struct galley_graph_reader {
   uint32_t size;
   uint32_t revision;
   galley_status (*tensor_get)(galley_graph*, galley_tensor, galley_tensor_info* out, galley_error*);
-  /* `out` is 0 if there is no tensor of that name. The gradient of parameter P is called "grad.P". */
+  /* `out` is 0 if there is no tensor of that name. The gradient of parameter P is called "grad.P". Transients may have equal names: the
+   * first one is found. */
   galley_status (*tensor_find)(galley_graph*, const char* name, galley_tensor* out, galley_error*);
   galley_status (*node_get)(galley_graph*, galley_node, galley_node_info* out, galley_error*);
   /* Iterates over tensors in the order in which they were made: next(0) is the first; after the last comes 0. */
@@ -175,7 +178,8 @@ typedef struct galley_graph_verbs {
   /* `outputs` has desc->n_outputs entries. On entry: the tensor to write, or 0 to make a transient by the op's shape rule. On return: the
    * tensors. */
   galley_status (*node_make)(galley_graph*, const galley_node_desc*, galley_tensor* outputs, galley_error*);
-  /* Makes every existing reader of `from` read `to` instead, except the nodes that compute `to`. */
+  /* Makes every existing reader of `from` read `to` instead, except the nodes that compute `to`. A node whose outputs nobody reads any more
+   * does not run, and a parameter that no node reads takes no memory. */
   galley_status (*replace)(galley_graph*, galley_tensor from, galley_tensor to, galley_error*);
   /* Returns one of the step scalars: GALLEY_SCALAR_…. */
   galley_status (*scalar)(galley_graph*, uint32_t which, galley_tensor* out, galley_error*);

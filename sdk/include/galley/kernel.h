@@ -140,15 +140,18 @@ typedef struct galley_kernel_setup {
 typedef struct galley_kernel {
   uint32_t size;
   uint32_t revision;
+  void* self;       /* the plugin's own */
   const char* name; /* "linear.onednn" */
   const char* op;   /* or a chain: "add>rms_norm" */
   const char* device;
   /* Returns GALLEY_UNSUPPORTED if it does not support these dtypes or shapes or this target. [thread-safe] [plan-time] */
-  galley_status (*query)(const galley_node_view* const* nodes, uint32_t n, const galley_target*, galley_kernel_plan* out, galley_error*);
+  galley_status (*query)(void* self, const galley_node_view* const* nodes, uint32_t n, const galley_target*, galley_kernel_plan* out,
+                         galley_error*);
   /* A node that writes in the first micro-batch of a window and adds in later ones is prepared twice, with the same workspace and
    * constants. Builds primitives, loads modules, fills the constants. Addresses are final; the views stay valid until `release`. May
    * allocate small objects of its own. [main-thread] */
-  galley_status (*prepare)(const galley_node_view* const* nodes, uint32_t n, const galley_kernel_setup*, void** state, galley_error*);
+  galley_status (*prepare)(void* self, const galley_node_view* const* nodes, uint32_t n, const galley_kernel_setup*, void** state,
+                           galley_error*);
   /* Enqueues the work. Allocates nothing. Called by the device's `launch`, possibly on a thread of the device. [stream-ordered]
    * [capture-safe], unless its plan has GALLEY_PLAN_NOT_CAPTURABLE */
   galley_status (*enqueue)(void* state, galley_queue*, galley_error*);
@@ -156,7 +159,7 @@ typedef struct galley_kernel {
   void (*release)(void* state);
   uint64_t flags;
 } galley_kernel;
-#define GALLEY_KERNEL_MIN_SIZE 64u
+#define GALLEY_KERNEL_MIN_SIZE 72u
 
 /* End of draft 0.3. */
 

@@ -102,10 +102,28 @@ typedef struct galley_op_case {
 } galley_op_case;
 #define GALLEY_OP_CASE_MIN_SIZE 32u
 
+/* What a gradient rule gets. Arrays have an entry for each input or output of the node. Owned by the host, valid during the call. */
+typedef struct galley_gradient_call {
+  uint32_t size;
+  uint32_t revision;
+  galley_node node;
+  const galley_tensor* d_outputs; /* the gradient of each output; 0: there is none */
+  const uint8_t* need;            /* whether each input needs a gradient */
+  /* On entry, 0, or a tensor to write, or, where `accumulate` is not 0, a tensor to add to. On return, the tensor that holds the gradient
+   * of each input that needs one. It may be a different tensor: the host then copies or adds it. */
+  galley_tensor* d_inputs;
+  const uint8_t* accumulate; /* of each input */
+  uint32_t n_inputs;
+  uint32_t n_outputs;
+  uint64_t flags; /* none yet */
+} galley_gradient_call;
+#define GALLEY_GRADIENT_CALL_MIN_SIZE 56u
+
 /* An op. All functions are [thread-safe] [plan-time]. */
 typedef struct galley_op {
   uint32_t size;
   uint32_t revision;
+  void* self; /* the plugin's own: the first argument of each function */
   const char* name;
   const char* summary; /* one line: y = x·Wᵀ + b; x (…, K), W (N, K), b (N), y (…, N) */
   const galley_operand_rule* const* inputs;
@@ -121,19 +139,15 @@ typedef struct galley_op {
    * host calls it for every node, even if there are no outputs or they exist already, and compares the result with the existing tensors.
    * That includes what it makes itself: initializers, casts, packing and unpacking. Of these, `outputs` of the node are the tensors to
    * write, for a rule whose shapes do not follow from the inputs; of other nodes `n_outputs` is 0. */
-  galley_status (*infer)(const galley_node_view*, galley_shape* const* outputs, galley_error*);
-  /* Appends the backward nodes of `node`. d_outputs[i] is the gradient of output i, or 0 if there is none. need[i] says whether input i
-   * needs a gradient. On entry, d_inputs[i] is 0, or a tensor to write, or, if bit i of `accumulate` is set (of the first 32 inputs), a
-   * tensor to add to. On return, it is the tensor that holds the gradient. The rule may return a different tensor: the host then copies or
-   * adds it. NULL: the op is not differentiable. */
-  galley_status (*gradient)(const galley_graph_verbs*, galley_graph*, galley_node node, const galley_tensor* d_outputs,
-                            const uint32_t* need, galley_tensor* d_inputs, uint32_t accumulate, galley_error*);
-  galley_status (*cost)(const galley_node_view*, galley_cost*, galley_error*); /* NULL: no FLOPs, each operand once */
+  galley_status (*infer)(void* self, const galley_node_view*, galley_shape* const* outputs, galley_error*);
+  /* Appends the backward nodes of a node. NULL: the op is not differentiable. */
+  galley_status (*gradient)(void* self, const galley_graph_verbs*, galley_graph*, const galley_gradient_call*, galley_error*);
+  galley_status (*cost)(void* self, const galley_node_view*, galley_cost*, galley_error*); /* NULL: no FLOPs, each operand once */
   /* Computes the op as it is defined. Operands of floating-point dtypes are passed as F64, integers unchanged. Outputs are always written:
    * the caller handles ACCUMULATE. */
-  galley_status (*reference)(const galley_node_view*, galley_error*);
+  galley_status (*reference)(void* self, const galley_node_view*, galley_error*);
 } galley_op;
-#define GALLEY_OP_MIN_SIZE 88u /* up to `infer` */
+#define GALLEY_OP_MIN_SIZE 96u /* up to `infer` */
 
 /* End of draft 0.3. */
 

@@ -15,7 +15,7 @@ typedef struct galley_rewrite {
   uint32_t size;
   uint32_t revision;
   /* Called once for each segment (GALLEY_SEGMENT_…); strategies are called in the order of the recipe. A plugin must ignore segments that
-   * it does not know. [main-thread] [plan-time] */
+   * it does not know. [plan-time] */
   galley_status (*rewrite)(void* instance, const galley_graph_verbs*, galley_graph*, uint32_t segment, galley_error*);
   uint64_t flags; /* none yet */
 } galley_rewrite;

@@ -64,7 +64,7 @@ typedef struct galley_saved_set {
   uint64_t n_items;
   int64_t blocks; /* number of repeated blocks of the model */
   void* context;
-  /* Returns the peak of a memory class, in bytes, with these n_items choices, as computed by the real planner. [main-thread] */
+  /* Returns the peak of a memory class, in bytes, with these n_items choices, as computed by the real planner. [plan-time] */
   galley_status (*peak)(void* context, const uint32_t* choices, uint32_t memory, int64_t* out, galley_error*);
   const galley_target* target;
 } galley_saved_set;
@@ -74,12 +74,12 @@ typedef struct galley_saved {
   uint32_t size;
   uint32_t revision;
   /* Changes n_items choices, of those that are GALLEY_KEEP on entry. The others are the choices of strategies before it in the recipe. A
-   * pure function. [main-thread] [plan-time] */
+   * pure function. [plan-time] */
   galley_status (*decide)(void* instance, const galley_saved_set*, uint32_t* choices, galley_error*);
   uint64_t flags; /* none yet */
-  /* Returns the bytes of memory class 0 that a plan may take by this strategy's options; 0: it holds no budget. NULL: it never does. One
-   * strategy of a recipe may hold a budget. [main-thread] [plan-time] */
-  int64_t (*budget)(void* instance);
+  /* Says how many bytes of memory class 0 a plan may take by this strategy's options; 0: it holds no budget. NULL: it never does. One
+   * strategy of a recipe may hold a budget. [plan-time] */
+  galley_status (*budget)(void* instance, int64_t* out, galley_error*);
 } galley_saved;
 #define GALLEY_SAVED_MIN_SIZE 16u
 

@@ -8,6 +8,7 @@
 extern "C" {
 #endif
 
+/* Dtypes of whole bytes. Numbers of less than a byte are in formats only (format.h): codes in bytes. */
 #define GALLEY_F64 1u
 #define GALLEY_F32 2u
 #define GALLEY_F16 3u
@@ -19,12 +20,18 @@ extern "C" {
 #define GALLEY_U8 9u
 #define GALLEY_U16 10u
 #define GALLEY_U32 11u
+#define GALLEY_U64 12u
+#define GALLEY_BOOL 13u    /* a byte: 0 or 1 */
+#define GALLEY_F8_E4M3 14u /* finite numbers and NaN, no infinity: 448 is the largest */
+#define GALLEY_F8_E5M2 15u /* IEEE-like, with infinities */
+#define GALLEY_F8_E8M0 16u /* a power of two, for scales */
 
 /* Returns the bytes of one element; 0 for an unknown dtype. */
 static inline int64_t galley_dtype_bytes(uint32_t dtype) {
   switch (dtype) {
     case GALLEY_F64:
-    case GALLEY_I64: return 8;
+    case GALLEY_I64:
+    case GALLEY_U64: return 8;
     case GALLEY_F32:
     case GALLEY_I32:
     case GALLEY_U32: return 4;
@@ -33,7 +40,11 @@ static inline int64_t galley_dtype_bytes(uint32_t dtype) {
     case GALLEY_I16:
     case GALLEY_U16: return 2;
     case GALLEY_I8:
-    case GALLEY_U8: return 1;
+    case GALLEY_U8:
+    case GALLEY_BOOL:
+    case GALLEY_F8_E4M3:
+    case GALLEY_F8_E5M2:
+    case GALLEY_F8_E8M0: return 1;
     default: return 0;
   }
 }

@@ -25,16 +25,16 @@ static const galley_operand_rule rules[INPUTS] = {
 static const galley_operand_rule* const inputs[INPUTS] = {&rules[PARAMETER], &rules[GRADIENT], &rules[LR], &rules[APPLY]};
 
 /* The op has no outputs, so there are no shapes to infer. It only checks its inputs. */
-static galley_status infer(const galley_node_view* node, galley_shape* const* outputs, galley_error* error) {
-  (void)outputs;
+static galley_status infer(void* self, const galley_node_view* node, galley_shape* const* outputs, galley_error* error) {
+  (void)self, (void)outputs;
   if (galley_operand_count(node->inputs[PARAMETER]) != galley_operand_count(node->inputs[GRADIENT]))
     return fail(error, GALLEY_INVALID, "signsgd_c_step: parameter and gradient differ in size");
   return GALLEY_OK;
 }
 
 /* The definition, in double precision. Tests compare kernels with it. Floating-point operands are passed as double. */
-static galley_status reference(const galley_node_view* node, galley_error* error) {
-  (void)error;
+static galley_status reference(void* self, const galley_node_view* node, galley_error* error) {
+  (void)self, (void)error;
   double* p = node->inputs[PARAMETER]->data;
   const double* g = node->inputs[GRADIENT]->data;
   const double lr = *(const double*)node->inputs[LR]->data;
@@ -72,18 +72,18 @@ static void step_block(void* context, int64_t block) {
 }
 
 /* Called while a run is planned: does this kernel support the node? After GALLEY_UNSUPPORTED, Galley tries another kernel. */
-static galley_status query(const galley_node_view* const* nodes, uint32_t n, const galley_target* target, galley_kernel_plan* plan,
-                           galley_error* error) {
-  (void)target, (void)plan;
+static galley_status query(void* self, const galley_node_view* const* nodes, uint32_t n, const galley_target* target,
+                           galley_kernel_plan* plan, galley_error* error) {
+  (void)self, (void)target, (void)plan;
   if (n != 1 || nodes[0]->inputs[PARAMETER]->dtype != GALLEY_F32 || nodes[0]->inputs[GRADIENT]->dtype != GALLEY_F32)
     return fail(error, GALLEY_UNSUPPORTED, "one F32 parameter at a time");
   return GALLEY_OK;
 }
 
 /* Called once, when addresses are known. The view stays valid until `release`, so it can be the kernel's state. */
-static galley_status prepare(const galley_node_view* const* nodes, uint32_t n, const galley_kernel_setup* setup, void** state,
+static galley_status prepare(void* self, const galley_node_view* const* nodes, uint32_t n, const galley_kernel_setup* setup, void** state,
                              galley_error* error) {
-  (void)n, (void)setup, (void)error;
+  (void)self, (void)n, (void)setup, (void)error;
   *state = (void*)nodes[0];
   return GALLEY_OK;
 }
@@ -100,13 +100,13 @@ static galley_status enqueue(void* state, galley_queue* queue, galley_error* err
 static void release(void* state) { (void)state; }
 
 static const galley_kernel kernel = {
-    sizeof(galley_kernel), 1, "signsgd_c_step.cpu", "signsgd_c_step", "cpu", query, prepare, enqueue, release, 0};
+    sizeof(galley_kernel), 1, NULL, "signsgd_c_step.cpu", "signsgd_c_step", "cpu", query, prepare, enqueue, release, 0};
 
 /* ---- 3. The strategy: which parameters it updates, and with which nodes ------------------------------------------------------------- */
 
 /* The instance has no data: the learning rate is a scalar on the device (see `build`). */
-static galley_status create(const galley_options* options, void** instance, galley_error* error) {
-  (void)options, (void)error;
+static galley_status create(void* self, const galley_options* options, void** instance, galley_error* error) {
+  (void)self, (void)options, (void)error;
   *instance = NULL;
   return GALLEY_OK;
 }
@@ -144,13 +144,14 @@ static galley_status build(void* instance, const galley_graph_verbs* verbs, gall
 static const galley_claim claims = {sizeof(galley_claim), 1, claim, 0};
 static const galley_update updates = {sizeof(galley_update), 1, GALLEY_STAGE_STEP, 0, build, 0};
 
-static const void* interface(const char* id) {
+static const void* get(void* self, const char* id) {
+  (void)self;
   if (galley_same_text(id, GALLEY_CLAIM)) return &claims;
   if (galley_same_text(id, GALLEY_UPDATE)) return &updates;
   return NULL;
 }
 
-static const galley_strategy strategy = {sizeof(galley_strategy), 1, "signsgd-c", create, destroy, interface, 0};
+static const galley_strategy strategy = {sizeof(galley_strategy), 1, NULL, "signsgd-c", create, destroy, get, 0};
 
 /* ---- The symbol that the library exports ------------------------------------------------------------------------------------------ */
 
@@ -164,7 +165,7 @@ static const galley_strategy* const strategies[] = {&strategy};
 static const galley_op* const ops[] = {&op};
 static const galley_kernel* const kernels[] = {&kernel};
 
-GALLEY_EXPORT extern const galley_entry galley_entry_v1;
+GALLEY_PUBLIC extern const galley_entry galley_entry_v1;
 const galley_entry galley_entry_v1 = {
     .size = sizeof(galley_entry),
     .revision = 1,

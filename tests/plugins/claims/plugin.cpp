@@ -16,7 +16,9 @@ class Claims {
         value_(options.string("value")),
         of_(options.string("of")),
         number_(options.integer("number")),
-        strong_(options.boolean("strong")) {}
+        strong_(options.boolean("strong")),
+        strength_(options.integer("strength", 0)) {}
+  int64_t strength() const { return strength_; }
 
   void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
     if (subject.facet != facet_ || !glob_match(of_, subject.name)) return;
@@ -33,7 +35,6 @@ class Claims {
                                                                {"gradient_lifetime", GALLEY_FACET_GRADIENT_LIFETIME},
                                                                {"update", GALLEY_FACET_UPDATE},
                                                                {"placement", GALLEY_FACET_PLACEMENT},
-                                                               {"shard", GALLEY_FACET_SHARD},
                                                                {"window", GALLEY_FACET_WINDOW}};
     for (const auto& [name, number] : all)
       if (facet == name) return number;
@@ -43,9 +44,30 @@ class Claims {
   std::string value_, of_;
   int64_t number_;
   bool strong_;
+  int64_t strength_;
 };
 
-const bool registered = add(strategy<Claims>("claims"));
+/// The SDK has no way to say a strength that there is not.
+const galley_strategy& with_strength() {
+  static const galley_strategy sdks = *strategy<Claims>("claims");
+  static galley_strategy table = sdks;
+  table.get = [](void*, const char* id) -> const void* {
+    static const galley_claim claims = {sizeof(galley_claim), 1,
+                                        [](void* instance, const galley_graph_reader* reader, galley_graph* graph,
+                                           const galley_subject* subject, galley_claim_value* out, galley_error* error) {
+                                          const auto* inner = static_cast<const galley_claim*>(sdks.get(sdks.self, GALLEY_CLAIM));
+                                          const galley_status status = inner->claim(instance, reader, graph, subject, out, error);
+                                          const int64_t strength = static_cast<const Claims*>(instance)->strength();
+                                          if (out->strength && strength) out->strength = static_cast<uint32_t>(strength);
+                                          return status;
+                                        },
+                                        0};
+    return galley_same_text(id, GALLEY_CLAIM) ? &claims : sdks.get(sdks.self, id);
+  };
+  return table;
+}
+
+const bool registered = add(&with_strength());
 
 }  // namespace
 

@@ -21,7 +21,7 @@ galley_library library(const char* name, const char* version) {
   return out;
 }
 
-galley_status describe(galley_target* out, galley_error* error) noexcept {
+galley_status describe(void*, galley_target* out, galley_error* error) noexcept {
   return sdk::guard(error, [&] {
     cpu::describe(out);
     galley_target gpu = sdk::read(out);
@@ -45,7 +45,7 @@ galley_status describe(galley_target* out, galley_error* error) noexcept {
     galley_assign(out, &target);
   });
 }
-galley_status open(const galley_device_options* options, void** device, galley_error* error) noexcept {
+galley_status open(void*, const galley_device_options* options, void** device, galley_error* error) noexcept {
   return sdk::guard(error, [&] { *device = new cuda::Device(sdk::read(options), kIsa); });
 }
 

@@ -52,7 +52,7 @@ constexpr const galley_queue_info* kQueueInfos[] = {&kCompute, &kIn, &kOut};
 
 constexpr double kFileBandwidth = 2e9;  // bytes a second: a disk of flash memory
 
-galley_status describe(galley_target* out, galley_error* error) noexcept {
+galley_status describe(void*, galley_target* out, galley_error* error) noexcept {
   return sdk::guard(error, [&] {
     cpu::describe(out);
     static const std::array<galley_target_memory, kClasses> memories = [] {
@@ -69,7 +69,7 @@ galley_status describe(galley_target* out, galley_error* error) noexcept {
     galley_assign(out, &target);
   });
 }
-galley_status open(const galley_device_options* options, void** device, galley_error* error) noexcept {
+galley_status open(void*, const galley_device_options* options, void** device, galley_error* error) noexcept {
   return sdk::guard(error, [&] { *device = new Capturing(*options->target); });
 }
 
@@ -120,10 +120,10 @@ const galley_device kTable = [] {
     });
   };
   d.capture = [](void* device, galley_error* error) noexcept { return sdk::guard(error, [&] { of(device).capture(); }); };
-  d.end_capture = [](void* device, galley_run** out, galley_error* error) noexcept {
-    return sdk::guard(error, [&] { *out = reinterpret_cast<galley_run*>(of(device).end_capture()); });
+  d.end_capture = [](void* device, galley_capture** out, galley_error* error) noexcept {
+    return sdk::guard(error, [&] { *out = reinterpret_cast<galley_capture*>(of(device).end_capture()); });
   };
-  d.replay = [](void* device, galley_run* run, galley_error* error) noexcept {
+  d.replay = [](void* device, galley_capture* run, galley_error* error) noexcept {
     return sdk::guard(error, [&] { of(device).replay(*reinterpret_cast<const Capturing::Calls*>(run)); });
   };
   d.mark = [](void* device, uint32_t queue, uint32_t mark, galley_error* error) noexcept {
@@ -135,7 +135,7 @@ const galley_device kTable = [] {
   d.time = [](void* device, uint32_t mark, double* seconds, galley_error* error) noexcept {
     return sdk::guard(error, [&] { *seconds = of(device).work.time(mark); });
   };
-  d.discard = [](void*, galley_run* run) noexcept { delete reinterpret_cast<Capturing::Calls*>(run); };
+  d.discard = [](void*, galley_capture* run) noexcept { delete reinterpret_cast<Capturing::Calls*>(run); };
   return d;
 }();
 const bool registered = sdk::add(&kTable);

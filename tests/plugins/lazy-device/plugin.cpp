@@ -107,10 +107,10 @@ class Device {
 
 Device& of(void* device) { return *static_cast<Device*>(device); }
 
-galley_status describe(galley_target* out, galley_error* error) noexcept {
+galley_status describe(void*, galley_target* out, galley_error* error) noexcept {
   return sdk::guard(error, [&] { cpu::describe(out); });
 }
-galley_status open(const galley_device_options*, void** device, galley_error* error) noexcept {
+galley_status open(void*, const galley_device_options*, void** device, galley_error* error) noexcept {
   return sdk::guard(error, [&] { *device = new Device(); });
 }
 void close(void* device) noexcept { delete static_cast<Device*>(device); }

@@ -25,7 +25,7 @@ void maybe_throw(const char* here) {
 
 // ---- An op whose every function may throw ------------------------------------------------------------------------------------------
 
-galley_status infer_op(const galley_node_view* node, galley_shape* const* outputs, galley_error*) {
+galley_status infer_op(void*, const galley_node_view* node, galley_shape* const* outputs, galley_error*) {
   maybe_throw("infer");
   const galley_operand& x = *node->inputs[0];
   outputs[0]->rank = how == "rank" ? 99 : x.rank;
@@ -33,13 +33,12 @@ galley_status infer_op(const galley_node_view* node, galley_shape* const* output
   for (uint32_t i = 0; i < x.rank; ++i) outputs[0]->extents[i] = x.shape[i];
   return GALLEY_OK;
 }
-galley_status gradient(const galley_graph_verbs*, galley_graph*, galley_node, const galley_tensor* d_outputs, const uint32_t*,
-                       galley_tensor* d_inputs, uint32_t, galley_error*) {
+galley_status gradient(void*, const galley_graph_verbs*, galley_graph*, const galley_gradient_call* call, galley_error*) {
   maybe_throw("gradient");
-  d_inputs[0] = d_outputs[0];
+  call->d_inputs[0] = call->d_outputs[0];
   return GALLEY_OK;
 }
-galley_status cost_op(const galley_node_view*, galley_cost*, galley_error*) {
+galley_status cost_op(void*, const galley_node_view*, galley_cost*, galley_error*) {
   maybe_throw("cost");
   return GALLEY_OK;
 }
@@ -59,14 +58,15 @@ const galley_op op = [] {
   return o;
 }();
 
-galley_status query(const galley_node_view* const*, uint32_t, const galley_target*, galley_kernel_plan* plan, galley_error* error) {
+galley_status query(void*, const galley_node_view* const*, uint32_t, const galley_target*, galley_kernel_plan* plan, galley_error* error) {
   maybe_throw("query");
   if (how == "query fails") return fill(error, GALLEY_FAILED, "no licence");
   plan->workspace_bytes = how == "workspace" ? -7 : how == "stray prepare" ? 64 : 0;
   if (how == "plan flags") plan->flags = 1u << 20;
   return GALLEY_OK;
 }
-galley_status prepare(const galley_node_view* const* nodes, uint32_t, const galley_kernel_setup* setup, void** state, galley_error*) {
+galley_status prepare(void*, const galley_node_view* const* nodes, uint32_t, const galley_kernel_setup* setup, void** state,
+                      galley_error*) {
   maybe_throw("prepare");
   if (how == "stray prepare") static_cast<char*>(setup->workspace)[64] = 1;
   *state = const_cast<galley_node_view*>(nodes[0]);
@@ -100,7 +100,7 @@ const galley_kernel kernel_table = [] {
   return k;
 }();
 
-galley_status components(const int64_t*, uint32_t, const galley_attr* const*, uint32_t, galley_component* const* out, uint32_t* n,
+galley_status components(void*, const int64_t*, uint32_t, const galley_attr* const*, uint32_t, galley_component* const* out, uint32_t* n,
                          galley_error*) {
   maybe_throw("components");
   out[0]->dtype = how == "component dtype" ? 77 : GALLEY_F32;

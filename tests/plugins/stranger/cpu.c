@@ -17,7 +17,7 @@ static galley_status opened(const galley_host* host, galley_error* error) {
   return GALLEY_OK;
 }
 
-GALLEY_EXPORT extern const galley_entry galley_entry_v1;
+GALLEY_PUBLIC extern const galley_entry galley_entry_v1;
 const galley_entry galley_entry_v1 = {
     .size = sizeof(galley_entry),
     .revision = 1,

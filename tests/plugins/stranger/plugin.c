@@ -5,7 +5,7 @@
 extern const char* const stranger_id;
 const char* const stranger_id = "stranger";
 
-GALLEY_EXPORT extern const galley_entry galley_entry_v1;
+GALLEY_PUBLIC extern const galley_entry galley_entry_v1;
 const galley_entry galley_entry_v1 = {
     .size = sizeof(galley_entry),
     .revision = 1,

@@ -22,7 +22,7 @@ void maybe_throw(const Instance& instance, const char* here) {
 
 const Instance& self(void* instance) { return *static_cast<const Instance*>(instance); }
 
-galley_status create(const galley_options* options, void** out, galley_error*) {
+galley_status create(void*, const galley_options* options, void** out, galley_error*) {
   const char *where = nullptr, *what = nullptr;
   options->string(options->handle, "where", &where);
   options->string(options->handle, "what", &what);
@@ -50,7 +50,7 @@ galley_status build(void* instance, const galley_graph_verbs* verbs, galley_grap
 }
 
 void destroy(void* instance) { delete static_cast<Instance*>(instance); }
-const void* interface(const char* id) {
+const void* get(void*, const char* id) {
   static const galley_rewrite rewrites = {sizeof(galley_rewrite), 1, rewrite, 0};
   static const galley_claim claims = {sizeof(galley_claim), 1, claim, 0};
   static const galley_update updates = {sizeof(galley_update), 1, GALLEY_STAGE_CLIP, 0, build, 0};
@@ -58,7 +58,7 @@ const void* interface(const char* id) {
   if (galley_same_text(id, GALLEY_CLAIM)) return &claims;
   return galley_same_text(id, GALLEY_UPDATE) ? &updates : nullptr;
 }
-const galley_strategy strategy = {sizeof(galley_strategy), 1, "throws", create, destroy, interface, 0};
+const galley_strategy strategy = {sizeof(galley_strategy), 1, nullptr, "throws", create, destroy, get, 0};
 
 void infer_nothing(const Node&, Shapes&) {}
 void reference_nothing(const Node&) {}
@@ -74,10 +74,10 @@ Op& op() {
   if (galley_attr_i64(node, "number", 0)) throw 42;
   throw std::runtime_error(text);
 }
-galley_status query(const galley_node_view* const*, uint32_t n, const galley_target*, galley_kernel_plan*, galley_error*) {
+galley_status query(void*, const galley_node_view* const*, uint32_t n, const galley_target*, galley_kernel_plan*, galley_error*) {
   return n == 1 ? GALLEY_OK : GALLEY_UNSUPPORTED;
 }
-galley_status prepare(const galley_node_view* const* nodes, uint32_t, const galley_kernel_setup*, void** state, galley_error*) {
+galley_status prepare(void*, const galley_node_view* const* nodes, uint32_t, const galley_kernel_setup*, void** state, galley_error*) {
   if (galley_attr_i64(nodes[0], "when", 0) == 1) raise(nodes[0], "thrown in prepare");
   *state = const_cast<galley_node_view*>(nodes[0]);
   return GALLEY_OK;
@@ -88,7 +88,7 @@ galley_status enqueue(void* state, galley_queue*, galley_error*) {
   return GALLEY_OK;
 }
 void release(void*) {}
-const galley_kernel kernel_table = {sizeof(galley_kernel), 1, "throws.cpu", "throws", "cpu", query, prepare, enqueue, release, 0};
+const galley_kernel kernel_table = {sizeof(galley_kernel), 1, nullptr, "throws.cpu", "throws", "cpu", query, prepare, enqueue, release, 0};
 
 const bool registered = add(op()) && add(kernel_table) && add(&strategy);
 

@@ -59,7 +59,7 @@ static const galley_operand_rule row_rules[] = {RULE("high", GALLEY_ROLE_ROWS, 0
 static const galley_operand_rule* const step_inputs[] = {&step_rules[0], &step_rules[1], &step_rules[2], &step_rules[3], &step_rules[4]};
 static const galley_operand_rule* const halves[] = {&row_rules[0], &row_rules[1]};
 
-static galley_status step_infer(const galley_node_view* node, galley_shape* const* outputs, galley_error* error) {
+static galley_status step_infer(void* self, const galley_node_view* node, galley_shape* const* outputs, galley_error* error) {
   (void)outputs;
   return galley_operand_count(node->inputs[0]) == galley_operand_count(node->inputs[1]) ? GALLEY_OK
                                                                                         : fail(error, GALLEY_INVALID, "sizes differ");
@@ -69,18 +69,18 @@ static void shape_like(galley_shape* out, const galley_operand* like, uint32_t d
   out->dtype = dtype;
   for (uint32_t i = 0; i < like->rank; ++i) out->extents[i] = like->shape[i];
 }
-static galley_status pack_infer(const galley_node_view* node, galley_shape* const* outputs, galley_error* error) {
+static galley_status pack_infer(void* self, const galley_node_view* node, galley_shape* const* outputs, galley_error* error) {
   (void)error;
   for (int i = 0; i < 2; ++i) shape_like(outputs[i], node->inputs[0], GALLEY_U16);
   return GALLEY_OK;
 }
-static galley_status unpack_infer(const galley_node_view* node, galley_shape* const* outputs, galley_error* error) {
+static galley_status unpack_infer(void* self, const galley_node_view* node, galley_shape* const* outputs, galley_error* error) {
   (void)error;
   shape_like(outputs[0], node->inputs[0], (uint32_t)galley_attr_i64(node, "dtype", GALLEY_F32));
   return GALLEY_OK;
 }
 #if !TEST_SHORTER
-static galley_status step_cost(const galley_node_view* node, galley_cost* cost, galley_error* error) {
+static galley_status step_cost(void* self, const galley_node_view* node, galley_cost* cost, galley_error* error) {
   (void)error;
   cost->flops = 3 * (double)galley_operand_count(node->inputs[0]);
   return GALLEY_OK;
@@ -128,8 +128,8 @@ typedef struct state {
   const galley_node_view* node;
   unsigned char* workspace;
 } state;
-static galley_status query(const galley_node_view* const* nodes, uint32_t n, const galley_target* target, galley_kernel_plan* plan,
-                           galley_error* error) {
+static galley_status query(void* self, const galley_node_view* const* nodes, uint32_t n, const galley_target* target,
+                           galley_kernel_plan* plan, galley_error* error) {
   if (n != 1 || target->n_peaks < 1 || target->n_memories < 1 || !target->memories[0]->name || target->peaks[0]->flops <= 0)
     return fail(error, GALLEY_UNSUPPORTED, "one node at a time, on a machine that is described");
   for (uint32_t i = 0; i < target->n_libraries; ++i)
@@ -139,7 +139,7 @@ static galley_status query(const galley_node_view* const* nodes, uint32_t n, con
   plan->priority = 1;
   return GALLEY_OK;
 }
-static galley_status prepare(const galley_node_view* const* nodes, uint32_t n, const galley_kernel_setup* setup, void** out,
+static galley_status prepare(void* self, const galley_node_view* const* nodes, uint32_t n, const galley_kernel_setup* setup, void** out,
                              galley_error* error) {
   state* s = malloc(sizeof *s);
   if (n != 1 || !s || setup->workspace_bytes != 64 || !setup->target || setup->constants)
@@ -188,7 +188,7 @@ static const galley_kernel step_kernel = KERNEL("versions_step.c", "versions_ste
 
 /* ---- The format --------------------------------------------------------------------------------------------------------------------- */
 
-static galley_status components(const int64_t* shape, uint32_t rank, const galley_attr* const* attrs, uint32_t n_attrs,
+static galley_status components(void* self, const int64_t* shape, uint32_t rank, const galley_attr* const* attrs, uint32_t n_attrs,
                                 galley_component* const* out, uint32_t* n, galley_error* error) {
   if (n_attrs > 1) return fail(error, GALLEY_INVALID, "halves have one option");
   if (n_attrs && (attrs[0]->count != 1 || !galley_same_text(attrs[0]->name, "parts") || *(const int64_t*)attrs[0]->data != 2))
@@ -232,7 +232,7 @@ static galley_status look_into_files(galley_error* error) {
 }
 #endif
 
-static galley_status create(const galley_options* options, void** instance, galley_error* error) {
+static galley_status create(void* self, const galley_options* options, void** instance, galley_error* error) {
   double lr = 0;
   uint64_t n = 0;
   *instance = NULL;
@@ -334,14 +334,14 @@ static const galley_rewrite rewrites = {HEAD(galley_rewrite), .rewrite = rewrite
 static const galley_claim claims = {.size = TEST_SIZE_CLAIM, .revision = TEST_REVISION_CLAIM, .claim = claim};
 static const galley_update updates = {HEAD(galley_update), .stages = GALLEY_STAGE_STEP, .build = build};
 static const galley_saved saved = {HEAD(galley_saved), .decide = decide};
-static const void* interface(const char* id) {
+static const void* get(void* self, const char* id) {
+  (void)self;
   if (galley_same_text(id, GALLEY_REWRITE)) return &rewrites;
   if (galley_same_text(id, GALLEY_CLAIM)) return &claims;
   if (galley_same_text(id, GALLEY_UPDATE)) return &updates;
   return galley_same_text(id, GALLEY_SAVED) ? &saved : NULL;
 }
-static const galley_strategy strategy = {HEAD(galley_strategy), .name = "versions", .create = create, .destroy = destroy,
-                                         .interface = interface};
+static const galley_strategy strategy = {HEAD(galley_strategy), .name = "versions", .create = create, .destroy = destroy, .get = get};
 
 /* ---- The device --------------------------------------------------------------------------------------------------------------------- */
 
@@ -350,7 +350,7 @@ typedef struct machine {
   uint32_t n_events;
 } machine;
 
-static galley_status describe(galley_target* out, galley_error* error) {
+static galley_status describe(void* self, galley_target* out, galley_error* error) {
   static const galley_peak peak = {HEAD(galley_peak), .name = "f32", .flops = 1e11};
   static const galley_target_memory memory = {HEAD(galley_target_memory), .name = "host", .capacity = 1 << 30, .in_bandwidth = 1e10,
                                               .out_bandwidth = 1e10};
@@ -371,7 +371,7 @@ static galley_status describe(galley_target* out, galley_error* error) {
   out->n_libraries = 1;
   return GALLEY_OK;
 }
-static galley_status open_device(const galley_device_options* options, void** device, galley_error* error) {
+static galley_status open_device(void* self, const galley_device_options* options, void** device, galley_error* error) {
   machine* m = calloc(1, sizeof *m);
   if (!m || !options->target->device) return fail(error, GALLEY_FAILED, "no machine");
   m->n_events = options->n_events;
@@ -451,7 +451,7 @@ static const galley_kernel* const kernels[] = {&step_kernel, &pack_kernel, &unpa
 static const galley_format* const formats[] = {&format};
 static const galley_device* const devices[] = {&device};
 
-GALLEY_EXPORT extern const galley_entry galley_entry_v1;
+GALLEY_PUBLIC extern const galley_entry galley_entry_v1;
 const galley_entry galley_entry_v1 = {HEAD(galley_entry),
                                       .abi_major = GALLEY_ABI_MAJOR,
                                       .abi_minor = GALLEY_ABI_MINOR,

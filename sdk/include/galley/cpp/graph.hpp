@@ -102,10 +102,10 @@ class Graph : public GraphReader {
     return out;
   }
 
-  /// Appends a node and returns its outputs. An entry 0 of `outputs` makes a tensor by the shape rule. If bit i of `accumulate` is set, the
-  /// node adds to output i.
+  /// Appends a node and returns its outputs. An entry 0 of `outputs` makes a tensor by the shape rule. Where an entry of `accumulate` is
+  /// true, the node adds to that output.
   std::vector<galley_tensor> node(const char* op, const char* name, const std::vector<galley_tensor>& inputs, const Attrs& attrs = {},
-                                  std::vector<galley_tensor> outputs = {0}, uint32_t accumulate = 0) {
+                                  std::vector<galley_tensor> outputs = {0}, std::vector<uint8_t> accumulate = {}) {
     galley_node_desc d = fresh<galley_node_desc>();
     d.op = op;
     d.name = name;
@@ -114,7 +114,8 @@ class Graph : public GraphReader {
     d.attrs = attrs.data();
     d.n_attrs = attrs.count();
     d.n_outputs = static_cast<uint32_t>(outputs.size());
-    d.accumulate = accumulate;
+    accumulate.resize(outputs.size());
+    d.accumulate = accumulate.data();
     check([&](galley_error* e) { return verbs_->node_make(graph_, &d, outputs.data(), e); });
     return outputs;
   }
@@ -174,17 +175,17 @@ class Graph : public GraphReader {
   galley_tensor about_ = 0;
 };
 
-/// The arguments of a gradient rule; see galley_op.gradient.
+/// The arguments of a gradient rule; see galley_gradient_call.
 struct Backward {
   Graph graph;
   galley_node_info node;
   const galley_tensor* d_outputs;
-  const uint32_t* need;
+  const uint8_t* need;
   galley_tensor* d_inputs;
-  uint32_t accumulate;
+  const uint8_t* accumulate;
   bool needs(uint32_t input) const { return input < node.n_inputs && node.inputs[input] && need[input]; }
-  /// Returns the bits for galley_node_desc.accumulate if output `output` of a node is written to d_inputs[input].
-  uint32_t adds(uint32_t input, uint32_t output = 0) const { return (accumulate >> input & 1u) << output; }
+  /// Whether a node that writes d_inputs[input] has to add to it.
+  bool adds(uint32_t input) const { return accumulate[input] != 0; }
   const galley_attr* attr(const char* name) const {
     for (uint32_t k = 0; k < node.n_attrs; ++k)
       if (galley_same_text(node.attrs[k]->name, name)) return node.attrs[k];

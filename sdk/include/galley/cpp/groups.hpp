@@ -24,7 +24,7 @@ struct NodesTable {
     for (uint32_t i = 0; i < n; ++i) out.emplace_back(nodes[i]);
     return out;
   }
-  static galley_status query(const galley_node_view* const* nodes, uint32_t n, const galley_target* target, galley_kernel_plan* out,
+  static galley_status query(void*, const galley_node_view* const* nodes, uint32_t n, const galley_target* target, galley_kernel_plan* out,
                              galley_error* error) noexcept {
     return guard(error, [&] {
       galley_kernel_plan plan = read(out);
@@ -32,7 +32,7 @@ struct NodesTable {
       galley_assign(out, &plan);
     });
   }
-  static galley_status prepare(const galley_node_view* const* nodes, uint32_t n, const galley_kernel_setup* setup, void** state,
+  static galley_status prepare(void*, const galley_node_view* const* nodes, uint32_t n, const galley_kernel_setup* setup, void** state,
                                galley_error* error) noexcept {
     return guard(error, [&] { *state = new T(all(nodes, n), read(setup)); });
   }

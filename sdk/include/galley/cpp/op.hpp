@@ -11,23 +11,24 @@
 namespace galley::sdk {
 
 template <void (*F)(const Node&, Shapes&)>
-galley_status infer(const galley_node_view* node, galley_shape* const* outputs, galley_error* error) noexcept {
+galley_status infer(void*, const galley_node_view* node, galley_shape* const* outputs, galley_error* error) noexcept {
   return guard(error, [&] {
     Shapes shapes(outputs);
     F(Node(node), shapes);
   });
 }
 template <void (*F)(Backward&)>
-galley_status gradient(const galley_graph_verbs* verbs, galley_graph* graph, galley_node node, const galley_tensor* d_outputs,
-                       const uint32_t* need, galley_tensor* d_inputs, uint32_t accumulate, galley_error* error) noexcept {
+galley_status gradient(void*, const galley_graph_verbs* verbs, galley_graph* graph, const galley_gradient_call* given,
+                       galley_error* error) noexcept {
   return guard(error, [&] {
+    const galley_gradient_call call = read(given);
     Graph g(verbs, graph);
-    Backward backward{g, g.node(node), d_outputs, need, d_inputs, accumulate};
+    Backward backward{g, g.node(call.node), call.d_outputs, call.need, call.d_inputs, call.accumulate};
     F(backward);
   });
 }
 template <void (*F)(const Node&, galley_cost&)>
-galley_status cost(const galley_node_view* node, galley_cost* out, galley_error* error) noexcept {
+galley_status cost(void*, const galley_node_view* node, galley_cost* out, galley_error* error) noexcept {
   return guard(error, [&] {
     galley_cost answer = read(out);
     F(Node(node), answer);
@@ -35,7 +36,7 @@ galley_status cost(const galley_node_view* node, galley_cost* out, galley_error*
   });
 }
 template <void (*F)(const Node&)>
-galley_status reference(const galley_node_view* node, galley_error* error) noexcept {
+galley_status reference(void*, const galley_node_view* node, galley_error* error) noexcept {
   return guard(error, [&] { F(Node(node)); });
 }
 

@@ -68,7 +68,7 @@ void run_kernel(T& state, galley_queue*, long) {
 /// The table of a kernel that takes one node at a time: `T::query(Node, target, plan)`, `T(Node, setup)`, `run()` or `run(queue)`.
 template <class T>
 struct KernelTable {
-  static galley_status query(const galley_node_view* const* nodes, uint32_t n, const galley_target* target, galley_kernel_plan* out,
+  static galley_status query(void*, const galley_node_view* const* nodes, uint32_t n, const galley_target* target, galley_kernel_plan* out,
                              galley_error* error) noexcept {
     return guard(error, [&] {
       if (n != 1) unsupported("one node at a time");
@@ -77,7 +77,7 @@ struct KernelTable {
       galley_assign(out, &plan);
     });
   }
-  static galley_status prepare(const galley_node_view* const* nodes, uint32_t, const galley_kernel_setup* setup, void** state,
+  static galley_status prepare(void*, const galley_node_view* const* nodes, uint32_t, const galley_kernel_setup* setup, void** state,
                                galley_error* error) noexcept {
     return guard(error, [&] { *state = new T(Node(nodes[0]), read(setup)); });
   }
@@ -172,8 +172,8 @@ galley_format format(const char* name, const char* pack_op, const char* unpack_o
   f.exact = exact;
   f.trainable = trainable;
   f.flags = flags;
-  f.components = [](const int64_t* shape, uint32_t rank, const galley_attr* const* attrs, uint32_t n_attrs, galley_component* const* out,
-                    uint32_t* n, galley_error* error) noexcept {
+  f.components = [](void*, const int64_t* shape, uint32_t rank, const galley_attr* const* attrs, uint32_t n_attrs,
+                    galley_component* const* out, uint32_t* n, galley_error* error) noexcept {
     return guard(error, [&] {
       uint32_t made = 0;
       Components components(out, &made);
@@ -245,7 +245,7 @@ inline void publish(galley_entry& entry, const galley_host* h) {
 /// GALLEY_PLUGIN("adamw", "1.0.0") defines the library's entry. Use it once in the plugin's library and once in each of its kernel
 /// libraries.
 #define GALLEY_PLUGIN(id_, version_)                                                      \
-  extern "C" GALLEY_EXPORT galley_entry galley_entry_v1;                                  \
+  extern "C" GALLEY_PUBLIC galley_entry galley_entry_v1;                                  \
   static galley_status galley_plugin_open(const galley_host* h, galley_error*) noexcept { \
     galley::sdk::publish(galley_entry_v1, h);                                             \
     return GALLEY_OK;                                                                     \
@@ -268,6 +268,7 @@ inline void publish(galley_entry& entry, const galley_host* h) {
                                   0,                                                      \
                                   0,                                                      \
                                   0,                                                      \
-                                  0}
+                                  0,                                                      \
+                                  nullptr}
 
 }  // namespace galley::sdk

@@ -189,7 +189,7 @@ struct StrategyOf {
   static_assert(!Misfits<T>::decide, "the strategy's decide is not `void decide(const galley_saved_set&, uint32_t* choices) const`");
   static_assert(!Misfits<T>::budget, "the strategy's budget is not `int64_t budget() const` beside a `decide`");
 
-  static galley_status create(const galley_options* options, void** instance, galley_error* error) noexcept {
+  static galley_status create(void*, const galley_options* options, void** instance, galley_error* error) noexcept {
     return guard(error, [&] { *instance = new T(Options(options)); });
   }
   static void destroy(void* instance) noexcept { delete static_cast<T*>(instance); }
@@ -234,8 +234,10 @@ struct StrategyOf {
   static galley_status decide(void* instance, const galley_saved_set* set, uint32_t* choices, galley_error* error) noexcept {
     return guard(error, [&] { self(instance).decide(read(set), choices); });
   }
-  static int64_t budget(void* instance) noexcept { return self(instance).budget(); }
-  static const void* interface(const char* id) noexcept {
+  static galley_status budget(void* instance, int64_t* out, galley_error* error) noexcept {
+    return guard(error, [&] { *out = self(instance).budget(); });
+  }
+  static const void* get(void*, const char* id) noexcept {
     if constexpr (Rewrites<T>::value) {
       static const galley_rewrite table = {sizeof(galley_rewrite), 1, rewrite, 0};
       if (galley_same_text(id, GALLEY_REWRITE)) return &table;
@@ -274,7 +276,7 @@ struct StrategyOf {
 template <class T>
 const galley_strategy* strategy(const char* name) {
   using S = detail::StrategyOf<T>;
-  static const galley_strategy table = {sizeof(galley_strategy), 1, name, S::create, S::destroy, S::interface, 0};
+  static const galley_strategy table = {sizeof(galley_strategy), 1, nullptr, name, S::create, S::destroy, S::get, 0};
   return &table;
 }
 
