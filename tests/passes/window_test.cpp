@@ -1,5 +1,7 @@
 // What runs once a window, and updates that move into backward.
+#include <map>
 #include "host/plan/shadow.hpp"
+
 #include "tests/passes/hand.hpp"
 
 namespace galley::hand {
@@ -90,6 +92,30 @@ TEST_F(Window, ValidationTakesAlongWhatItReads) {
   EXPECT_LT(eval.find("'hold'"), eval.find("'y'"));
   EXPECT_NE(eval.find("zero"), std::string::npos);
   EXPECT_EQ(eval.find("begin"), std::string::npos) << "nothing of it is read";
+}
+
+TEST_F(Window, ItReadsWhatTheModelIsEvaluatedWith) {
+  for (const bool made : {false, true}) {
+    SCOPED_TRACE(made ? "made by a node" : "a state");
+    const std::string suffix = made ? "2" : "";
+    const galley_tensor w = parameter("w" + suffix), x = input("x" + suffix), held = node("held" + suffix, "copy", {w}, Section::Window);
+    const galley_tensor y = node("y" + suffix, "mul", {x, held});
+    lose(y);
+    const galley_tensor mean = made ? node("value", "mul", {w, w}, Section::Evaluate) : tensor("mean", {4}, GALLEY_KIND_STATE);
+    graph.evaluated = {{w, mean}};
+    options.purpose = Purpose::Evaluate;
+    ASSERT_TRUE(order(*c).ok());
+    std::map<std::string, size_t> at;
+    const std::vector<Item>& items = c->orders.inference;
+    for (size_t i = 0; i < items.size(); ++i) at[items[i].node->name] = i;
+    ASSERT_TRUE(at.contains("held" + suffix));
+    EXPECT_EQ(items[at["held" + suffix]].inputs[0].tensor, mean);
+    EXPECT_LT(at["held" + suffix], at["y" + suffix]);
+    if (!made) continue;
+    ASSERT_TRUE(at.contains("value"));
+    EXPECT_LT(at["value"], at["held2"]);
+    EXPECT_EQ(items[at["value"]].inputs[0].tensor, w) << "what stands for a parameter is made of the parameter itself";
+  }
 }
 
 /// All that is wrong with the window part, one thing at a time; what is read of it in micro must be rejected.

@@ -4,7 +4,7 @@ makes, and what the commands make of a run that keeps one."""
 import json
 import pathlib
 
-from galley_test import binary, check, finish, fresh_folder, from_config, recipe, run, train, use
+from galley_test import binary, check, finish, fresh_folder, from_config, load, recipe, run, train, use
 
 fresh_folder()
 pathlib.Path('text.txt').write_text('one two three four five six seven eight nine ten. ' * 60)
@@ -45,4 +45,39 @@ for kind, amp in (('fp32', []), ('master', [use('amp')]), ('cast-on-use', [use('
         loss = json.loads(run('eval', one.path, '--json', *more).stdout)['validation_loss']
         check(loss == validated(one)[-1], f'{kind}: {one.path}: eval says {loss}, not {validated(one)[-1]}')
         run('sample', one.path, '--prompt', 'one', *more)
+
+def means_of_adapters():
+    """Averages of an adapter: evaluated, saved and merged are W + alpha / rank · B·A of the averages, as by hand; the run goes on from what it has trained."""
+    start = train(recipe('start.lua', model, data, use('adamw', lr=1e-30), batch=2, length=16, steps=1, seed=5), 'start', '--set', 'text=text.txt')
+    base = f'model {{ path = "{start.path}/model" }}'
+    path = recipe('means.lua', base, data, use('lora', rank=4, alpha=8), use('adamw', lr=3e-2), use('ema', decay=0.5, evaluate=True), batch=2, length=16, steps=4, seed=5,
+                  validate=dict(every=2), save=dict(every=4))
+    means = train(path, 'means', '--set', 'text=text.txt', *more, '--reference')
+    last = validated(means)[-1]
+    for command in (('eval', means.path, '--json'), ('export', means.path, '--merge', '--out', 'means-merged')):
+        said = run(*command, *more, '--reference').stdout
+        check(command[0] != 'eval' or json.loads(said)['validation_loss'] == last, f'adapters: eval says {said}, not {last}')
+    merged = recipe('means-merged.lua', 'model { path = "means-merged" }', data, batch=2, length=16, steps=1, validate=dict(every=1))
+    loss = json.loads(run('eval', merged, '--set', 'text=text.txt', '--json').stdout)['validation_loss']
+    check(abs(loss - last) < 1e-6, f'adapters: the merged model gives {loss}, the run {last}')
+    state = {k: v for file in (means.path / 'state').rglob('*.safetensors') for k, v in load(file).items()}
+    whole, after = load(start.path / 'model' / 'model.safetensors'), load('means-merged/model.safetensors')
+    own = load(means.path / 'adapter' / 'adapter_model.safetensors')
+    modules = sorted(k[len('base_model.model.'):-len('.lora_A.weight')] for k in own if k.endswith('.lora_A.weight'))
+    check(len(modules) == 4, f'adapters: {modules}')
+    for module in modules:
+        prefix = f'base_model.model.{module}'
+        for part in ('lora_A', 'lora_B'):
+            name = f'{prefix}.{part}.weight'
+            check(own[name][2] == state[f'{name}.ema'][2], f'adapters: {name} is not saved as its average')
+            check(own[name][2] != state[name][2], f'adapters: {name} and its average are equal, so that nothing is shown')
+        (_, (rank, columns), a), (_, (rows, _), b) = (state[f'{prefix}.{part}.weight.ema'] for part in ('lora_A', 'lora_B'))
+        w, got = whole[f'{module}.weight'][2], after[f'{module}.weight'][2]
+        # GPT-2 keeps its weights as (in, out).
+        worst = max(abs(got[i * rows + o] - (w[i * rows + o] + 2 * sum(b[o * rank + k] * a[k * columns + i] for k in range(rank))))
+                    for i in range(columns) for o in range(rows))
+        check(worst < 1e-6, f'adapters: {module} is merged {worst} from W + 2 B A of the averages')
+
+
+means_of_adapters()
 finish()
