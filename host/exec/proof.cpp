@@ -16,8 +16,6 @@ std::string counted(const std::vector<std::string>& names, size_t of, const char
   return std::to_string(names.size()) + " of " + std::to_string(of) + " " + what;
 }
 
-bool is_learning_rate(const ScalarSlot& slot) { return slot.which == 0 && (slot.option == "lr" || slot.option.ends_with(".lr")); }
-
 // Half of the last place of a number around 1; 0 for dtypes whose steps are not known here.
 double half_place(uint32_t dtype) {
   switch (dtype) {
@@ -73,7 +71,7 @@ Status Proof::finish() {
 
 bool Proof::learns(int64_t applied) const {
   return std::all_of(program_.slots.begin(), program_.slots.end(),
-                     [&](const ScalarSlot& slot) { return !is_learning_rate(slot) || slot.factor * slot.schedule.at(applied) > 0; });
+                     [&](const ScalarSlot& slot) { return !slot.rate || slot.factor * slot.schedule.at(applied) > 0; });
 }
 
 bool Proof::learned_before(int64_t applied) const {
@@ -85,7 +83,7 @@ bool Proof::learned_before(int64_t applied) const {
 double Proof::learning_rate(int64_t applied) const {
   double most = 0;
   for (const ScalarSlot& slot : program_.slots)
-    if (is_learning_rate(slot)) most = std::max(most, slot.schedule.at(applied));
+    if (slot.rate) most = std::max(most, slot.schedule.at(applied));
   return most;
 }
 

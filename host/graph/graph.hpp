@@ -293,6 +293,7 @@ class Graph {
 
  private:
   Result<galley_tensor> slot(ScalarSlot slot, const std::string& name);
+  galley_tensor as_rate(galley_tensor option);
   galley_tensor updated_parameter(const std::vector<galley_tensor>& inputs) const;
 
   /// Who reads a tensor, and the order of nodes, as far as replace() needs it.

@@ -24,10 +24,16 @@ Result<galley_tensor> Graph::option(const std::string& name, double factor) {
 Result<galley_tensor> Graph::rate(const std::string& name, galley_tensor parameter) {
   if (!has(parameter) || !tensor(parameter).parameter_kind()) return plugin_error("rate: no such parameter");
   // The plain rate has a slot in any case: it is the run's learning rate in the metrics.
-  const galley_tensor plain = TRY(option(name));
+  const galley_tensor plain = as_rate(TRY(option(name)));
   rates_.asked.insert(parameter);
   const auto scaled = rates_.factors.find(parameter);
-  return scaled == rates_.factors.end() || scaled->second == 1 ? plain : option(name, scaled->second);
+  return scaled == rates_.factors.end() || scaled->second == 1 ? plain : as_rate(TRY(option(name, scaled->second)));
+}
+
+galley_tensor Graph::as_rate(galley_tensor option) {
+  for (ScalarSlot& s : scalars.slots)
+    if (s.tensor_name == tensor(option).name) s.rate = true;
+  return option;
 }
 
 Status Graph::scale_rate(galley_tensor parameter, double factor) {

@@ -211,6 +211,7 @@ struct ScalarSlot {
   Schedule schedule;        ///< an option's values by applied step (a constant has one entry)
   int64_t values = -1;      ///< bytes in the block: where the host puts those of the next applied steps, F64
   double factor = 1;        ///< by which they are multiplied
+  bool rate = false;        ///< a strategy has asked for it as a learning rate
 };
 
 /// One trainable tensor, for the proof of training and the gradients command.

@@ -41,7 +41,7 @@ struct StepEvent {
   int64_t step = 0;       ///< from 1
   double loss = 0;        ///< mean over the window's valid tokens
   double grad_norm = 0;   ///< before clipping; infinite or NaN only where the step was not applied
-  double lr = 0;          ///< of the first optimizer
+  double lr = 0;          ///< of the first optimizer; where there are several, each is among `reported`
   int64_t tokens = 0;     ///< that count in the loss
   int64_t positions = 0;  ///< of all rows, padding included
   int64_t micro_batches = 0;

@@ -37,11 +37,12 @@ StateInfo state_info(const Study& study, const Source* source) {
   return info;
 }
 
-/// The learning rate that metrics show: of the first strategy that has one.
-const ScalarSlot* lr_slot(const Program& program) {
+/// The learning rates that metrics show, one for each optimizer of the recipe. What `scale_rate` makes of them is not.
+std::vector<const ScalarSlot*> rate_slots(const Program& program) {
+  std::vector<const ScalarSlot*> out;
   for (const ScalarSlot& s : program.slots)
-    if (s.option.ends_with(".lr")) return &s;
-  return nullptr;
+    if (s.rate && s.factor == 1) out.push_back(&s);
+  return out;
 }
 
 /// A NaN has no sign that means anything; it would be printed.
@@ -107,6 +108,7 @@ Status Session::feed(const WindowBuffer& window, int64_t micro_batch) {
 
 Status Session::start() {
   proof_.emplace(*executor_);
+  name_rates();
   TRY_STATUS(proof_->after_load());
   // All of them, trained ones too: a run that continues from other weights than it began with is another run.
   info_.weights = proof_->frozen();
@@ -208,7 +210,6 @@ Result<StepEvent> Session::finished() {
   const UnderWay done = under_way_.front();
   under_way_.erase(under_way_.begin());
   const ProofStep step = {done.step.attempted, info_.applied + 1, done.step.window_tokens};
-  const ScalarSlot* lr = lr_slot(study_.program);
 
   StepEvent out;
   out.step = step.attempted;
@@ -217,13 +218,13 @@ Result<StepEvent> Session::finished() {
   out.positions = done.micro_batches * study_.program.rows * study_.program.length;
   const uint64_t epoch = source_->epoch();
   out.epoch = epoch > 0 ? static_cast<double>(done.rows_done) / static_cast<double>(epoch) : 0;
-  out.lr = lr ? lr->schedule.at(step.applied) : 0;
+  read_reported(step.applied);
+  out.lr = rates_.empty() ? 0 : rates_.front().slot->schedule.at(step.applied);
   out.grad_norm = without_sign(executor_->scalar(GALLEY_SCALAR_GRADIENT_NORM));
   out.loss = out.tokens ? without_sign(executor_->scalar(GALLEY_SCALAR_LOSS) / static_cast<double>(out.tokens)) : 0;
   out.applied = executor_->scalar(GALLEY_SCALAR_APPLY) != 0;
   TRY_STATUS(check_finite(out));
   TRY_STATUS(check_stops(out));
-  read_reported();
   out.reported = reported_;
   TRY_STATUS(proof_->after_step(step));
   info_.attempted = out.step;
@@ -239,10 +240,20 @@ Result<StepEvent> Session::finished() {
   return out;
 }
 
-void Session::read_reported() {
-  const std::vector<Metric>& metrics = study_.program.metrics;
-  reported_.resize(metrics.size());  // the first time
-  for (size_t i = 0; i < metrics.size(); ++i) reported_[i] = {metrics[i].name, executor_->number(metrics[i].value)};
+void Session::name_rates() {
+  std::map<std::string, int> named;
+  for (const ScalarSlot* slot : rate_slots(study_.program)) {
+    std::string name = "lr." + slot->option.substr(0, slot->option.rfind('.'));
+    if (const int times = ++named[name]; times > 1) name += "." + std::to_string(times);
+    rates_.push_back({slot, std::move(name)});
+  }
+}
+
+void Session::read_reported(int64_t applied) {
+  reported_.clear();
+  for (const Metric& metric : study_.program.metrics) reported_.push_back({metric.name, executor_->number(metric.value)});
+  if (rates_.size() < 2) return;  // `lr` says it
+  for (const Rate& rate : rates_) reported_.push_back({rate.name, rate.slot->schedule.at(applied)});
 }
 
 Status Session::finish() {

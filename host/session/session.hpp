@@ -84,7 +84,8 @@ class Session {
   Status take();
   std::string place_of(const std::string& weight) const;
   Status check_frozen(const StateInfo& saved, const std::filesystem::path& state);
-  void read_reported();
+  void read_reported(int64_t applied);
+  void name_rates();
   Status check_finite(const StepEvent& event) const;
   Status check_stops(const StepEvent& event) const;
 
@@ -104,6 +105,11 @@ class Session {
   std::vector<UnderWay> under_way_;       ///< the oldest first
   bool taken_ = false;                    ///< the oldest one has been read back
   std::vector<ReportedMetric> reported_;  ///< of the last step
+  struct Rate {
+    const ScalarSlot* slot;
+    std::string name;  ///< of the metric, where there are several
+  };
+  std::vector<Rate> rates_;
   /// Of the steps of this process: how many, the first ones and the last ones.
   struct Losses {
     static constexpr int64_t most = 20;

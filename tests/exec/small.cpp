@@ -307,6 +307,7 @@ void Builder::option(const std::string& name, std::vector<double> values) {
   ScalarSlot one;
   one.bytes = 4;
   one.option = name;
+  one.rate = name.ends_with(".lr");
   one.schedule = {"", std::move(values)};
   slot(std::move(one));
 }

@@ -1,6 +1,7 @@
 #include "host/session/session.hpp"
 
 #include <gtest/gtest.h>
+#include <map>
 
 #include <cmath>
 #include <limits>
@@ -97,6 +98,26 @@ TEST(Session, StepsOneAfterTheOther) {
   EXPECT_EQ(step->grad_norm, 1);
   EXPECT_TRUE(step->applied);
   EXPECT_GE(step->seconds, 0);
+}
+
+TEST(Session, SeveralOptimizersHaveAMetricEach) {
+  const auto study = study_of(false);
+  std::vector<ScalarSlot>& slots = study->program.slots;
+  const auto rate = std::find_if(slots.begin(), slots.end(), [](const ScalarSlot& s) { return s.rate; });
+  ASSERT_NE(rate, slots.end());
+  ScalarSlot other = *rate, scaled = *rate;
+  other.option = "adamw.learning_rate";
+  other.schedule.table = {0.001};
+  scaled.factor = 0.5;
+  for (const ScalarSlot& s : {scaled, other, other}) slots.push_back(s);
+  const auto session = session_of(*study);
+  ASSERT_TRUE(session->start().ok());
+  const auto step = step_of(*session);
+  ASSERT_TRUE(step.ok()) << step.error().cause;
+  EXPECT_EQ(step->lr, 0.5);
+  std::map<std::string, double> reported;
+  for (const ReportedMetric& m : step->reported) reported.emplace(m.name, m.value);
+  EXPECT_EQ(reported, (std::map<std::string, double>{{"lr.sgd", 0.5}, {"lr.adamw", 0.001}, {"lr.adamw.2", 0.001}}));
 }
 
 TEST(Session, ASkippedStepDoesNotCountAsApplied) {
