@@ -178,8 +178,7 @@ typedef struct galley_graph_verbs {
   /* `outputs` has desc->n_outputs entries. On entry: the tensor to write, or 0 to make a transient by the op's shape rule. On return: the
    * tensors. */
   galley_status (*node_make)(galley_graph*, const galley_node_desc*, galley_tensor* outputs, galley_error*);
-  /* Makes every existing reader of `from` read `to` instead, except the nodes that compute `to`. A node whose outputs nobody reads any more
-   * does not run, and a parameter that no node reads takes no memory. */
+  /* Makes every existing reader of `from` read `to` instead, except the nodes that compute `to`. */
   galley_status (*replace)(galley_graph*, galley_tensor from, galley_tensor to, galley_error*);
   /* Returns one of the step scalars: GALLEY_SCALAR_…. */
   galley_status (*scalar)(galley_graph*, uint32_t which, galley_tensor* out, galley_error*);
