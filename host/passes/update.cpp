@@ -55,8 +55,8 @@ Status build(Compilation& c, uint32_t purpose) {
       call.gradients = gradients.data();
       call.n = parameters.size();
       TRY_STATUS(call_strategy(
-          graph, c.strategies, {section, static_cast<int>(i), -1, 0, std::string(section_names[static_cast<size_t>(section)]) + ".", stage},
-          "build", [&](galley_error* error) { return s.update()->build(s.instance(), Graph::verbs(), graph.handle(), &call, error); }));
+          graph, c.strategies, {section, static_cast<int>(i), -1, 0, trains ? "update." : "evaluate.", stage}, "build",
+          [&](galley_error* error) { return s.update()->build(s.instance(), Graph::verbs(), graph.handle(), &call, error); }));
     }
   return ok();
 }

@@ -37,14 +37,6 @@ StateInfo state_info(const Study& study, const Source* source) {
   return info;
 }
 
-/// The learning rates that metrics show, one for each optimizer of the recipe. What `scale_rate` makes of them is not.
-std::vector<const ScalarSlot*> rate_slots(const Program& program) {
-  std::vector<const ScalarSlot*> out;
-  for (const ScalarSlot& s : program.slots)
-    if (s.rate && s.factor == 1) out.push_back(&s);
-  return out;
-}
-
 /// A NaN has no sign that means anything; it would be printed.
 double without_sign(double number) { return std::isnan(number) ? std::numeric_limits<double>::quiet_NaN() : number; }
 
@@ -240,12 +232,14 @@ Result<StepEvent> Session::finished() {
   return out;
 }
 
+/// One for each optimizer of the recipe. What `scale_rate` makes of a rate is none of its own.
 void Session::name_rates() {
   std::map<std::string, int> named;
-  for (const ScalarSlot* slot : rate_slots(study_.program)) {
-    std::string name = "lr." + slot->option.substr(0, slot->option.rfind('.'));
+  for (const ScalarSlot& slot : study_.program.slots) {
+    if (!slot.rate || slot.factor != 1) continue;
+    std::string name = "lr." + slot.option.substr(0, slot.option.rfind('.'));
     if (const int times = ++named[name]; times > 1) name += "." + std::to_string(times);
-    rates_.push_back({slot, std::move(name)});
+    rates_.push_back({&slot, std::move(name)});
   }
 }
 
