@@ -20,9 +20,9 @@
  *     half is for hints, which may be ignored.
  *   - No exception crosses the ABI. Functions return galley_status and fill a galley_error of the caller. On error, outputs stay unchanged.
  *   - Strings are UTF-8 and NUL-terminated. They belong to whoever made them.
- *   - A table of functions that a plugin makes has a pointer `self` of the plugin's own, which is the first argument of each function that
- *     has no other object of the plugin's. So a plugin can make its tables when it is opened, and a bridge to another language has a place
- *     for its objects.
+ *   - A table of functions that a plugin makes, but for its entry, has a pointer `self` of the plugin's own. It is the first argument of
+ *     each function that has no other object of the plugin's. So a plugin can make its tables when it is opened, and a bridge to another
+ *     language has a place for its objects.
  *   - Functions have the platform's C calling convention, of which 64-bit platforms have one.
  * Tags:
  *   [main-thread]     called from the host's main thread only
@@ -105,8 +105,8 @@ typedef struct galley_error {
     (uint32_t)sizeof(galley_error), 1u, 0, 0u, {0}, { 0 } \
   }
 
-/* A named constant of a node, or an option: `count` values of `type` at `data` (for GALLEY_ATTR_STRING: `count` characters, and a NUL behind
- * them). `data` may be NULL only if `count` is 0, and not of a string. */
+/* A named constant of a node, or an option: `count` values of `type` at `data` (for GALLEY_ATTR_STRING: `count` characters, and a NUL
+ * behind them). `data` may be NULL only if `count` is 0, and not of a string. */
 #define GALLEY_ATTR_I64 1u
 #define GALLEY_ATTR_F64 2u
 #define GALLEY_ATTR_STRING 3u

@@ -1,8 +1,8 @@
 /* The graph, through handles and verbs. Strategies and the gradient rules of ops build graphs with them and never see the host's structs.
  *
  * A graph handle is valid during the call that it was passed to, on the thread of that call. Tensor and node ids live as long as the graph;
- * 0 means "none". All verbs are [plan-time]. All memory of a plugin is tensors made here: there is no other way to get memory, and these tensors are
- * all that resume needs to save. */
+ * 0 means "none". All verbs are [plan-time]. All memory of a plugin is tensors made here: there is no other way to get memory, and these
+ * tensors are all that resume needs to save. */
 #ifndef GALLEY_GRAPH_H
 #define GALLEY_GRAPH_H
 
@@ -194,8 +194,8 @@ typedef struct galley_graph_verbs {
    * metrics.jsonl. */
   galley_status (*report)(galley_graph*, galley_tensor tensor, const char* name, galley_error*);
   /* While building an update, with GALLEY_PURPOSE_EVAL (with GALLEY_PURPOSE_TRAIN it changes nothing). Validation, `galley eval`, sampling
-   * and export read `value` instead of the parameter: a state, or the output of a node that this call has made, of the parameter's shape and
-   * dtype. `export_as` goes before it. */
+   * and export read `value` instead of the parameter: a state, or the output of a node that was made for GALLEY_PURPOSE_EVAL, of the
+   * parameter's shape and dtype. `export_as` goes before it. */
   galley_status (*eval_as)(galley_graph*, galley_tensor parameter, galley_tensor value, galley_error*);
   /* While exporting. Writes a text file beside the tensors: adapter_config.json. It lies in a folder into which tensors are saved. */
   galley_status (*document)(galley_graph*, const char* file, const char* text, galley_error*);

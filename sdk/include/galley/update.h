@@ -24,9 +24,10 @@ extern "C" {
  *   TRAIN   the nodes made run in every step, after the last micro-batch.
  *   EVAL    says by `eval_as` what validation, `galley eval`, sampling and export read in the place of parameters. A program that also
  *           trains makes these calls after all calls for TRAIN, and `tensor_make` then hands out a state of a name that the strategy made
- *           there; a program that only evaluates or exports makes no calls for TRAIN. Nodes made run once before the model is evaluated,
- *           and only those that an `eval_as` value is made from: others are dropped, as states are that nobody reads. Gradients are 0, and
- *           `report` and `stop_if` do nothing. */
+ *           there; a program that only evaluates or exports makes no calls for TRAIN. The nodes made read parameters, states, constants
+ *           and each other. They run in front of whatever reads them, each time that a batch is evaluated, and only those that an
+ *           `eval_as` value is made from: others are dropped, as states are that nobody reads. Gradients are 0, and `report` and `stop_if`
+ *           do nothing. */
 #define GALLEY_PURPOSE_TRAIN 1u
 #define GALLEY_PURPOSE_EVAL 2u
 
