@@ -122,6 +122,8 @@ Status check_files(const Program& program, std::span<const std::string> ignored)
       missing.push_back(code->entry);
       hint = missing.size() == 1 ? code->hint : "";
     }
+    for (const Program::Unread& known : program.unread)
+      if (known.file == file) read.insert(known.names.begin(), known.names.end());
     std::vector<std::string> unexpected;
     for (const Entry& entry : reader.entries()) {
       if (read.contains(entry.name)) continue;

@@ -395,6 +395,7 @@ Status build_family(ModelConfig& model, const FamilyFolders& folders, RowDocumen
   Building b;
   b.graph = &graph;
   b.model = &model;
+  if (!model.random) graph.model_files = model.folder.string();
   b.documents = documents;
   lua_State* L = lua.state();
   TRY_STATUS(lua.protect(

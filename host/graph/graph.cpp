@@ -150,6 +150,9 @@ Result<galley_node> Graph::append(const galley_op* op, std::string name, std::ve
   if (const std::string wrong = inputs_problem(*this, *op, inputs); !wrong.empty()) return plugin_error(wrong);
   for (const galley_tensor t : *outputs)
     if (t && !has(t)) return plugin_error(op_name + ": an output that is no tensor of this graph");
+  for (const galley_tensor t : inputs)
+    if (const galley_node by = t ? tensor(t).producer : 0; by && node(by).dropped)
+      return plugin_error(op_name + " reads '" + tensor(t).name + "' of the node '" + node(by).name + "', which has been replaced");
   ++names_.made;
   const galley_tensor about = updated_parameter(inputs);
   if (name.empty()) name = author.prefix + (about ? tensor(about).name + "." : "") + op_name + "." + std::to_string(names_.made);
@@ -241,19 +244,7 @@ Status Graph::replace(galley_tensor from, galley_tensor to) {
   if (!has(from) || !has(to)) return plugin_error("replace: no such tensor");
   if (tensor(from).shape != tensor(to).shape || tensor(from).dtype != tensor(to).dtype)
     return plugin_error("replace: '" + tensor(to).name + "' has not the shape and dtype of '" + tensor(from).name + "'");
-  // Of the nodes that make `to`, those that may read `from`: what stands before the node that writes `from` does not, so that in the
-  // common case, where `to` is made of `from` by a few new nodes, these few are all that is looked at.
-  const galley_node writer = tensor(from).producer;
-  std::set<galley_node> makers;
-  std::vector<galley_tensor> pending = {to};
-  while (!pending.empty()) {
-    const galley_node producer = tensor(pending.back()).producer;
-    pending.pop_back();
-    if (!producer || producer == writer || (writer && wiring_.order[producer - 1] < wiring_.order[writer - 1])) continue;
-    if (!makers.insert(producer).second) continue;
-    for (const galley_tensor t : node(producer).inputs)
-      if (t) pending.push_back(t);
-  }
+  const std::set<galley_node> makers = makers_of(to, tensor(from).producer);
   for (const galley_node n : std::vector(wiring_.readers[from - 1])) {
     if (node(n).section != author.section || makers.contains(n)) continue;
     for (size_t i = 0; i < node(n).inputs.size(); ++i)
@@ -267,6 +258,76 @@ Status Graph::replace(galley_tensor from, galley_tensor to) {
     tensor(to).flags |= GALLEY_TENSOR_BLOCK_INPUT;
   }
   return ok();
+}
+
+/// Of the nodes that make `t`, those that may read what `writer` writes: what stands before it does not, so that in the common case, where
+/// `t` is made of that by a few new nodes, these few are all that is looked at.
+std::set<galley_node> Graph::makers_of(galley_tensor t, galley_node writer) const {
+  std::set<galley_node> makers;
+  std::vector<galley_tensor> pending = {t};
+  while (!pending.empty()) {
+    const galley_node producer = tensor(pending.back()).producer;
+    pending.pop_back();
+    if (!producer || producer == writer || (writer && wiring_.order[producer - 1] < wiring_.order[writer - 1])) continue;
+    if (!makers.insert(producer).second) continue;
+    for (const galley_tensor in : node(producer).inputs)
+      if (in) pending.push_back(in);
+  }
+  return makers;
+}
+
+Status Graph::rewire(galley_node n, size_t input, galley_tensor to) {
+  if (!has_node(n) || node(n).dropped) return plugin_error("set_input: no such node");
+  const GraphNode& reader = node(n);
+  if (reader.section != author.section) return plugin_error("set_input: '" + reader.name + "' is no node of the graph that is being built");
+  if (input >= reader.inputs.size() || !reader.inputs[input])
+    return plugin_error("set_input: '" + reader.name + "' has no input " + std::to_string(input));
+  if (!has(to)) return plugin_error("set_input: no such tensor");
+  const GraphTensor& from = tensor(reader.inputs[input]);
+  if (from.shape != tensor(to).shape || from.dtype != tensor(to).dtype)
+    return plugin_error("set_input: '" + tensor(to).name + "' has not the shape and dtype of '" + from.name + "', which '" + reader.name +
+                        "' reads");
+  std::set<galley_tensor> read = {to};
+  for (const galley_node maker : makers_of(to, n)) read.insert(node(maker).inputs.begin(), node(maker).inputs.end());
+  for (const galley_tensor written : reader.outputs)
+    if (written && read.contains(written))
+      return plugin_error("set_input: '" + tensor(to).name + "' is made from what '" + reader.name + "' writes");
+  set_input(n, input, to);
+  move_behind(n, order_of(to));
+  return ok();
+}
+
+bool Graph::has_readers(galley_tensor t) const {
+  const std::vector<galley_node>& readers = wiring_.readers[t - 1];
+  return std::any_of(readers.begin(), readers.end(),
+                     [&](galley_node n) { return !node(n).dropped && std::ranges::find(node(n).inputs, t) != node(n).inputs.end(); });
+}
+
+/// Whether somebody other than a node reads a transient.
+bool Graph::is_marked(galley_tensor t) const {
+  if (t == marks.logits || t == marks.hidden) return true;
+  return std::any_of(signals.reports.begin(), signals.reports.end(), [&](const Reported& r) { return r.tensor == t; }) ||
+         std::any_of(signals.stops.begin(), signals.stops.end(), [&](const Stop& s) { return s.tensor == t; });
+}
+
+bool Graph::replaced(galley_tensor t) const { return !wiring_.readers[t - 1].empty() && !has_readers(t); }
+
+void Graph::drop_unread(Section s) {
+  std::vector<galley_node>& nodes = section(s);
+  for (size_t i = nodes.size(); i-- > 0;) {
+    GraphNode& x = node(nodes[i]);
+    bool lost = false, read = false;
+    for (const galley_tensor t : x.outputs) {
+      if (!t) continue;
+      lost = lost || replaced(t);
+      read = read || tensor(t).kind != GALLEY_KIND_TRANSIENT || is_marked(t) || has_readers(t);
+    }
+    for (size_t k = 0; k < x.inputs.size(); ++k)  // what it changes in place is for others
+      if (const galley_operand_rule* rule = input_rule(x.op, k); rule && rule->flags & GALLEY_OPERAND_INOUT) read = true;
+    x.dropped = lost && !read;
+    if (x.dropped) names_.forward_nodes.erase(x.name);
+  }
+  std::erase_if(nodes, [&](galley_node n) { return node(n).dropped; });
 }
 
 size_t Graph::order_of(galley_tensor t) const { return t && tensor(t).producer ? wiring_.order[tensor(t).producer - 1] : 0; }

@@ -91,9 +91,10 @@ struct GraphTensor {
   bool changes() const { return flags & (GALLEY_TENSOR_TRAINABLE | GALLEY_TENSOR_WRITTEN); }
 };
 
-/// Evaluate has what strategies make of parameters and states for the model to be evaluated with.
-enum class Section : uint8_t { Window, Forward, Backward, Update, Evaluate, Export, Sample };
-inline constexpr std::array<const char*, 7> section_names = {"window", "forward", "backward", "update", "evaluate", "export", "sample"};
+/// Evaluate has what strategies make of parameters and states for the model to be evaluated with, Load what they begin with.
+enum class Section : uint8_t { Window, Forward, Backward, Update, Evaluate, Export, Sample, Load };
+inline constexpr std::array<const char*, 8> section_names = {"window",   "forward", "backward", "update",
+                                                             "evaluate", "export",  "sample",   "load"};
 
 /// A choice of operands, by index; those behind its end are not chosen.
 using Mask = std::vector<bool>;
@@ -136,6 +137,7 @@ struct GraphNode {
   Section section = Section::Forward;
   uint32_t stage = 0;      ///< of a node of an update: when a strategy made it
   galley_node origin = 0;  ///< of a backward node: the forward node it is the gradient of
+  bool dropped = false;    ///< others have taken its place: it is in no section any more
   Products products;
 };
 
@@ -163,6 +165,14 @@ struct Stop {
 struct ExportedValue {
   galley_tensor parameter = 0;
   galley_tensor value = 0;
+};
+
+/// What a parameter or state begins with: all of it, or a component of its format.
+struct Beginning {
+  galley_tensor tensor = 0;
+  uint32_t component = GALLEY_BEGIN_NUMBERS;
+  galley_tensor value = 0;
+  int use = no_use;
 };
 
 /// A key of config.json; `json` is its value.
@@ -216,6 +226,12 @@ class Graph {
   /// Whether a node that a family or a plugin names may be called so: among forward nodes names are unique.
   Status check_node_name(const std::string& name) const;
   Status replace(galley_tensor from, galley_tensor to);
+  /// The verb set_input: what a strategy wants a node to read.
+  Status rewire(galley_node n, size_t input, galley_tensor to);
+  /// Takes the nodes of a section away that nobody reads since `replace` and `rewire` have given their readers something else.
+  void drop_unread(Section s);
+  /// Whether forward nodes have read the tensor and none does any more.
+  bool replaced(galley_tensor t) const;
   galley_tensor find(std::string_view name) const;
   Result<galley_tensor> scalar(uint32_t which);
   /// Room in the block of step scalars: the offset of so many bytes, and a tensor that is a part of it.
@@ -283,7 +299,9 @@ class Graph {
   ScalarBlock scalars;
   Signals signals;
   Exports exports;
-  std::vector<ExportedValue> evaluated;    ///< where the model is evaluated or saved, these stand for parameters
+  std::vector<ExportedValue> evaluated;  ///< where the model is evaluated or saved, these stand for parameters
+  std::vector<Beginning> beginnings;
+  std::string model_files;                 ///< the model's safetensors file or folder; "": it has none
   std::vector<std::string> ignored_files;  ///< patterns of tensors in the model's files that are not read
   std::optional<Error> refused;            ///< the last verb that was refused: whose fault it is when the plugin's call then fails
 
@@ -304,6 +322,9 @@ class Graph {
     std::vector<size_t> order;
   };
   size_t order_of(galley_tensor t) const;  ///< its producer's
+  bool has_readers(galley_tensor t) const;
+  bool is_marked(galley_tensor t) const;
+  std::set<galley_node> makers_of(galley_tensor t, galley_node writer) const;
   void move_behind(galley_node n, size_t order);
   void add_reader(galley_tensor t, galley_node n);
   void add_to_order(const GraphNode& node);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "galley/format.h"
 #include "host/base/json.hpp"
 #include "host/base/printable.hpp"
 #include "host/graph/graph.hpp"
@@ -72,8 +73,21 @@ galley_status tensor_make(galley_graph* g, const galley_tensor_desc* from, galle
     if (!is_plain(desc.name)) return refuse(g, error, who + " has a control character in its name");
     if (desc.rank > GALLEY_MAX_RANK || (desc.rank && !desc.shape)) return refuse(g, error, who + ": rank " + std::to_string(desc.rank));
     if (!galley_dtype_bytes(desc.dtype)) return refuse(g, error, who + ": unknown dtype " + std::to_string(desc.dtype));
-    if (!lasts(desc.kind) && desc.kind != GALLEY_KIND_TRANSIENT)
-      return refuse(g, error, who + ": a plugin makes parameters, states, constants and transients, not kind " + std::to_string(desc.kind));
+    const bool in_file = desc.kind == GALLEY_KIND_FILE;
+    if (!lasts(desc.kind) && desc.kind != GALLEY_KIND_TRANSIENT && !in_file)
+      return refuse(g, error,
+                    who + ": a plugin makes parameters, states, constants, transients and what lies in a file, not kind " +
+                        std::to_string(desc.kind));
+    if (const bool loading = graph_of(g).author.section == Section::Load; loading ? lasts(desc.kind) : in_file)
+      return refuse(g, error,
+                    who + (loading ? ": parameters, states and constants are not made while loading"
+                                   : ": what lies in a file is made while loading"));
+    if (in_file && (!desc.source_name || !*desc.source_name || desc.initializer))
+      return refuse(g, error, who + ": what lies in a file has its name there, and no initializer");
+    if (in_file && !desc.source && graph_of(g).model_files.empty())
+      return refuse(g, error,
+                    Error(recipe_error(who + " is to be read from the model's files, but the model begins with random numbers",
+                                       "name a model's folder, without init = \"random\"")));
     if (desc.file && desc.kind != GALLEY_KIND_PARAMETER)
       return refuse(g, error, who + ": only parameters are saved in a file of their own, states go into the resume state");
     if (desc.file)
@@ -93,7 +107,7 @@ galley_status tensor_make(galley_graph* g, const galley_tensor_desc* from, galle
     if (const std::string wrong = initializer_problem(graph_of(g), t); !wrong.empty()) return refuse(g, error, who + ": " + wrong);
     if (Status status = t.initial.attrs.add(desc.attrs, desc.n_attrs); !status.ok())
       return refuse(g, error, who + ": " + status.error().cause);
-    t.source.path = text_or_empty(desc.source);
+    t.source.path = in_file && !desc.source ? graph_of(g).model_files : text_or_empty(desc.source);
     t.source.name = text_or_empty(desc.source_name);
     t.saved.file = text_or_empty(desc.file);
     t.saved.name = text_or_empty(desc.file_name);
@@ -202,6 +216,13 @@ galley_status replace(galley_graph* g, galley_tensor from, galley_tensor to, gal
   });
 }
 
+galley_status set_input(galley_graph* g, galley_node node, uint32_t input, galley_tensor to, galley_error* error) {
+  return guarded(g, error, [&] {
+    const Status status = graph_of(g).rewire(node, input, to);
+    return status.ok() ? GALLEY_OK : refuse(g, error, status.error());
+  });
+}
+
 /// A verb that hands out a tensor.
 template <class Find>
 galley_status hand_out(galley_graph* g, galley_tensor* out, galley_error* error, Find&& find) {
@@ -265,6 +286,32 @@ galley_status eval_as(galley_graph* g, galley_tensor parameter, galley_tensor va
         return refuse(g, error, "eval_as: " + quoted(taken.name) + " stands for " + quoted(from.name) + " already");
     }
     graph.evaluated.push_back({parameter, value});
+    return GALLEY_OK;
+  });
+}
+
+galley_status begin_as(galley_graph* g, galley_tensor tensor, uint32_t component, galley_tensor value, galley_error* error) {
+  return guarded(g, error, [&] {
+    Graph& graph = graph_of(g);
+    if (!graph.has(tensor) || !graph.has(value)) return refuse(g, error, "begin_as: no such tensor");
+    const GraphTensor &x = graph.tensor(tensor), &v = graph.tensor(value);
+    if (graph.author.section != Section::Load) return refuse(g, error, "begin_as: " + quoted(x.name) + " outside of GALLEY_SEGMENT_LOAD");
+    if (!x.parameter_kind() && x.kind != GALLEY_KIND_STATE)
+      return refuse(g, error, "begin_as: " + quoted(x.name) + " is neither a parameter nor a state");
+    const bool made = v.kind == GALLEY_KIND_TRANSIENT && v.producer && graph.node(v.producer).section == Section::Load;
+    if (v.kind != GALLEY_KIND_FILE && !made)
+      return refuse(g, error, "begin_as: " + quoted(v.name) + " neither lies in a file nor is made by a node of GALLEY_SEGMENT_LOAD");
+    const bool numbers = component == GALLEY_BEGIN_NUMBERS;
+    if (numbers && type_text(x) != type_text(v))
+      return refuse(g, error, "begin_as: " + quoted(v.name) + " is " + type_text(v) + ", and " + quoted(x.name) + " is " + type_text(x));
+    if (!numbers && component >= GALLEY_MAX_COMPONENTS)
+      return refuse(g, error, "begin_as: " + quoted(x.name) + " has no component " + std::to_string(component));
+    for (const Beginning& other : graph.beginnings) {
+      const GraphTensor& taken = graph.tensor(other.value);
+      if (other.tensor == tensor && (other.component == component || numbers || other.component == GALLEY_BEGIN_NUMBERS))
+        return refuse(g, error, "begin_as: " + quoted(x.name) + " begins as " + quoted(taken.name) + " already");
+    }
+    graph.beginnings.push_back({tensor, component, value, graph.author.use});
     return GALLEY_OK;
   });
 }
@@ -349,12 +396,14 @@ constexpr galley_graph_verbs table = {sizeof(galley_graph_verbs),
                                       tensor_make,
                                       node_make,
                                       replace,
+                                      set_input,
                                       scalar,
                                       option,
                                       rate,
                                       scale_rate,
                                       report,
                                       eval_as,
+                                      begin_as,
                                       document,
                                       export_as,
                                       export_stored,

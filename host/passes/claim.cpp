@@ -20,7 +20,7 @@ Status claim_model(Compilation& c) {
   const Graph::As as(c.graph, {});
   std::vector<Who> subjects;
   for (galley_tensor t = 1; t <= c.graph.tensor_count(); ++t)
-    if (c.graph.tensor(t).parameter_kind()) subjects.push_back({GALLEY_SUBJECT_PARAMETER, t});
+    if (c.graph.tensor(t).parameter_kind() && !c.graph.replaced(t)) subjects.push_back({GALLEY_SUBJECT_PARAMETER, t});
   add_nodes(c.graph, Section::Forward, &subjects);
   subjects.push_back({GALLEY_SUBJECT_RUN});
   TRY_STATUS(ask_trainable(c, subjects));

@@ -48,6 +48,7 @@ constexpr Pass passes[] = {
     {{"cast-made", "casts in the window part and the update graph"}, cast_made, verify_graph, dump_graph},
     {{"immediate", "updates in backward"}, immediate, verify_graph, dump_graph},
     {{"export", "strategies change what is saved"}, export_model, verify_graph, dump_graph},
+    {{"load", "strategies change what tensors begin with, and what nobody reads has no memory"}, load, verify_graph, dump_graph},
     {{"sample", "the row to sample from"}, sample, verify_graph, dump_graph},
     {{"order", "nodes in execution order, the head in chunks of rows"}, order, verify_graph, dump_orders},
     {{"place", "instructions over tensors in memory classes"}, place, verify_program_and_operands, dump_program},

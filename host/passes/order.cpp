@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "galley/op.h"
+#include "host/passes/makers.hpp"
 #include "host/passes/passes.hpp"
 
 namespace galley {
@@ -302,24 +303,16 @@ Result<std::map<galley_tensor, galley_tensor>> evaluated(Compilation& c) {
 /// Puts before each item what it reads that is made for evaluation.
 std::vector<Item> with_evaluated(const Graph& graph, std::vector<Item> items) {
   if (graph.section(Section::Evaluate).empty()) return items;
+  const Makers makers(graph, {Section::Evaluate});
   std::vector<Item> out;
   std::set<galley_node> done;
   for (Item& item : items) {
-    std::set<galley_node> makers;  // in the order of their numbers, in which they were made
-    std::vector<galley_tensor> pending;
-    for (const Ref& r : item.inputs) pending.push_back(r.tensor);
-    while (!pending.empty()) {
-      const galley_tensor t = pending.back();
-      pending.pop_back();
-      const galley_node n = t && graph.has(t) ? graph.tensor(t).producer : 0;
-      if (!n || graph.node(n).section != Section::Evaluate || !done.insert(n).second) continue;
-      makers.insert(n);
-      pending.insert(pending.end(), graph.node(n).inputs.begin(), graph.node(n).inputs.end());
-    }
-    for (const galley_node n : makers) {
-      out.push_back(whole(graph.node(n)));
-      out.back().training = false;
-    }
+    for (const Ref& r : item.inputs)
+      for (const galley_node n : makers.of(r.tensor, done)) {
+        done.insert(n);
+        out.push_back(whole(graph.node(n)));
+        out.back().training = false;
+      }
     out.push_back(std::move(item));
   }
   return out;

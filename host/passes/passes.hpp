@@ -6,7 +6,7 @@
 
 namespace galley {
 
-/// Strategies' rewrites of the model, in the recipe's order; each leaves the nodes in order.
+/// Strategies' rewrites of the model, one behind the other; each leaves the nodes in order, and none that nobody reads any more.
 Status rewrite(Compilation& c);
 /// TRAINABLE, STORAGE, PLACEMENT and UPDATE of parameters, COMPUTE of the model's nodes, the run's window.
 Status claim_model(Compilation& c);
@@ -30,6 +30,8 @@ Status cast_made(Compilation& c);
 Status immediate(Compilation& c);
 /// Strategies' rewrites of what is saved.
 Status export_model(Compilation& c);
+/// Strategies' nodes for what parameters and states begin with. What nobody reads or saves is not loaded.
+Status load(Compilation& c);
 /// Sample: the position to sample from and the node that takes its row.
 Status sample(Compilation& c);
 /// Puts nodes in order and unrolls the head over chunks of rows.

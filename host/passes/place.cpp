@@ -27,7 +27,7 @@ constexpr int64_t kStagingBytes = 1 << 20;
 int64_t parameter_count(const Graph& graph, bool trainable_only) {
   int64_t n = 0;
   for (galley_tensor t = 1; t <= graph.tensor_count(); ++t)
-    if (graph.tensor(t).parameter_kind() && (!trainable_only || graph.tensor(t).trainable())) n += graph.tensor(t).count();
+    if (const GraphTensor& x = graph.tensor(t); x.parameter_kind() && !x.unused && (!trainable_only || x.trainable())) n += x.count();
   return n;
 }
 

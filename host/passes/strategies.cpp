@@ -10,6 +10,16 @@ std::string label(Strategies strategies, int use) {
   return s.name() + " (" + s.place().text() + ")";
 }
 
+std::string label_and_plugin(Strategies strategies, int use) {
+  if (use == no_use) return "";
+  return label(strategies, use) + ", plugin '" + strategies[static_cast<size_t>(use)]->plugin().manifest.id + "'";
+}
+
+Error strategy_error(Strategies strategies, int use, const std::string& cause, std::string hint) {
+  const std::string who = label_and_plugin(strategies, use);
+  return plugin_error(who.empty() ? cause : who + ": " + cause, std::move(hint));
+}
+
 Result<Schedule> option_schedule(const LoadedStrategy& strategy, const std::string& option) {
   if (const Schedule* schedule = strategy.options().schedule(option)) return *schedule;
   const auto number = strategy.options().number(option, 1);

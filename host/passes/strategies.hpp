@@ -17,6 +17,11 @@ using Strategies = std::span<const std::unique_ptr<const LoadedStrategy>>;
 /// "NAME (recipe.lua:9)": for messages and the plan; "" for no_use.
 std::string label(Strategies strategies, int use);
 
+/// "NAME (recipe.lua:9), plugin 'ID'"; "" for no_use.
+std::string label_and_plugin(Strategies strategies, int use);
+/// Exit code Plugin: what a strategy has done wrong, behind its name.
+Error strategy_error(Strategies strategies, int use, const std::string& cause, std::string hint = {});
+
 /// The schedule of an option that is a number; an error names the option.
 Result<Schedule> option_schedule(const LoadedStrategy& strategy, const std::string& option);
 

@@ -76,9 +76,9 @@ Status check_updated(const Compilation& c) {
     const int use = graph.tensor(t).update_use;
     if (use == no_use || written.contains({t, use})) continue;
     const std::string& name = graph.tensor(t).name;
-    return plugin_error(label(c.strategies, use) + ", plugin '" + c.strategies[static_cast<size_t>(use)]->plugin().manifest.id +
-                            "': claims the update of '" + name + "', but none of the nodes that it builds writes '" + name + "'",
-                        "its 'build' has to append a node that updates the parameter in place, or it abstains from claiming");
+    return strategy_error(c.strategies, use,
+                          "claims the update of '" + name + "', but none of the nodes that it builds writes '" + name + "'",
+                          "its 'build' has to append a node that updates the parameter in place, or it abstains from claiming");
   }
   return ok();
 }
@@ -102,9 +102,8 @@ Status keep_evaluated(Compilation& c, size_t tensors_before) {
     GraphTensor& x = graph.tensor(t);
     if (x.kind != GALLEY_KIND_STATE) continue;
     if (c.trains())
-      return plugin_error(label(c.strategies, x.use) + ", plugin '" + c.strategies[static_cast<size_t>(x.use)]->plugin().manifest.id +
-                              "': makes the state '" + x.name + "' for evaluation, but not for training",
-                          "its 'build' has to make the same states for GALLEY_PURPOSE_TRAIN and for GALLEY_PURPOSE_EVAL");
+      return strategy_error(c.strategies, x.use, "makes the state '" + x.name + "' for evaluation, but not for training",
+                            "its 'build' has to make the same states for GALLEY_PURPOSE_TRAIN and for GALLEY_PURPOSE_EVAL");
     x.unused = x.unused || (c.options.purpose != Purpose::Export && !needed.contains(t));
   }
   return ok();

@@ -8,7 +8,7 @@ namespace galley {
 namespace {
 
 /// Sections that run as one: what one of them leaves, the next one finds.
-enum class Scope : uint8_t { None, Window, Micro, Update, Evaluate, Export, Sample };
+enum class Scope : uint8_t { None, Window, Micro, Update, Evaluate, Export, Sample, Load };
 Scope scope_of(Section s) {
   switch (s) {
     case Section::Window: return Scope::Window;
@@ -16,6 +16,7 @@ Scope scope_of(Section s) {
     case Section::Evaluate: return Scope::Evaluate;
     case Section::Export: return Scope::Export;
     case Section::Sample: return Scope::Sample;
+    case Section::Load: return Scope::Load;
     default: return Scope::Micro;
   }
 }
@@ -27,8 +28,8 @@ class Verifier {
   Status run() {
     for (galley_tensor t = 1; t <= graph_.tensor_count(); ++t) TRY_STATUS(check_tensor(graph_.tensor(t)));
     c_.inferred.resize(graph_.node_count() + 1);
-    for (const Section s :
-         {Section::Window, Section::Forward, Section::Backward, Section::Update, Section::Evaluate, Section::Export, Section::Sample})
+    for (const Section s : {Section::Window, Section::Forward, Section::Backward, Section::Update, Section::Evaluate, Section::Export,
+                            Section::Sample, Section::Load})
       for (const galley_node n : graph_.section(s)) TRY_STATUS(check_node(graph_.node(n)));
     if (!graph_.section(Section::Backward).empty())
       for (const galley_tensor t : c_.decisions.trainable) {
@@ -41,9 +42,7 @@ class Verifier {
  private:
   // ---- Who is to blame -------------------------------------------------------------------------------------------------------
 
-  std::string strategy(int use) const {
-    return label(c_.strategies, use) + ", plugin '" + c_.strategies[static_cast<size_t>(use)]->plugin().manifest.id + "'";
-  }
+  std::string strategy(int use) const { return label_and_plugin(c_.strategies, use); }
   Error error(const std::string& who, bool plugin, const std::string& text) const {
     const std::string cause = "after pass '" + std::string(pass_) + "': " + who + " " + text;
     if (plugin) return plugin_error(cause, "report it to the plugin's author");
@@ -76,7 +75,7 @@ class Verifier {
   Status check_tensor(const GraphTensor& t) const {
     if (t.shape.size() > GALLEY_MAX_RANK) return wrong_tensor(t, "has rank " + std::to_string(t.shape.size()));
     if (!galley_dtype_bytes(t.dtype)) return wrong_tensor(t, "has the unknown dtype " + std::to_string(t.dtype));
-    if (t.kind < GALLEY_KIND_PARAMETER || t.kind > GALLEY_KIND_SCALAR)
+    if (t.kind < GALLEY_KIND_PARAMETER || t.kind > GALLEY_KIND_FILE)
       return wrong_tensor(t, "is of the unknown kind " + std::to_string(t.kind));
     if (t.slice.of && (t.slice.offset < 0 || t.slice.offset + t.bytes() > graph_.tensor(t.slice.of).bytes()))
       return wrong_tensor(t, "lies beyond '" + graph_.tensor(t.slice.of).name + "', of which it is a part");
@@ -129,7 +128,10 @@ class Verifier {
     if (!before.empty() && before == node.inputs) return ok();
     const galley_op* op = node.op;
     if (!op->infer) return op->n_outputs ? Status(wrong(node, "has no shape rule")) : ok();
-    const NodeDescription description(op, node.name, graph_.tensors(node.inputs), node.attrs, {}, {}, graph_.length());
+    // An initializer may go by the tensor that it fills.
+    const std::vector<const GraphTensor*> outputs =
+        node.section == Section::Load ? graph_.tensors(node.outputs) : std::vector<const GraphTensor*>();
+    const NodeDescription description(op, node.name, graph_.tensors(node.inputs), node.attrs, outputs, {}, graph_.length());
     const Result<std::vector<galley_shape>> shapes = infer_shapes(op, description.view());
     if (!shapes) return wrong(node, "is not what its op takes: " + shapes.error().cause);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
@@ -154,6 +156,10 @@ class Verifier {
     const GraphTensor& t = graph_.tensor(node.inputs[i]);
     if (node.section == Section::Evaluate && !lasts(t.kind) && t.kind != GALLEY_KIND_TRANSIENT)
       return wrong(node, "reads '" + t.name + "': what is made for evaluation is made of parameters, states and constants");
+    if (node.section == Section::Load && !lasts(t.kind) && t.kind != GALLEY_KIND_TRANSIENT && t.kind != GALLEY_KIND_FILE)
+      return wrong(node, "reads '" + t.name + "': what is loaded is made of files, parameters, states and constants");
+    if (t.kind == GALLEY_KIND_FILE && node.section != Section::Load)
+      return wrong(node, "reads '" + t.name + "', which lies in a file: only nodes of GALLEY_SEGMENT_LOAD do");
     if (t.kind == GALLEY_KIND_TRANSIENT && !handed_to_sample(node, t) && !written(t.id, node)) {
       if (writer_[t.id])
         return wrong(node,
@@ -182,6 +188,7 @@ class Verifier {
     const std::string section = section_names[static_cast<size_t>(node.section)];
     switch (t.kind) {
       case GALLEY_KIND_CONSTANT:
+      case GALLEY_KIND_FILE:
       case GALLEY_KIND_INPUT: return wrong(node, "writes '" + t.name + "', which nodes only read");
       case GALLEY_KIND_PARAMETER:
         if (node.section == Section::Update && !t.changes()) return wrong(node, "writes '" + t.name + "', which is frozen");

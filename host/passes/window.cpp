@@ -8,20 +8,10 @@
 
 #include "galley/rewrite.h"
 #include "host/passes/passes.hpp"
+#include "host/passes/rewrite.hpp"
 
 namespace galley {
 namespace {
-
-Status rewrite_window(Compilation& c) {
-  for (size_t i = 0; i < c.strategies.size(); ++i) {
-    const LoadedStrategy& s = *c.strategies[i];
-    if (!s.rewrite()) continue;
-    TRY_STATUS(call_strategy(
-        c.graph, c.strategies, {Section::Window, static_cast<int>(i), -1, 0, "window."}, "rewrite",
-        [&](galley_error* e) { return s.rewrite()->rewrite(s.instance(), Graph::verbs(), c.graph.handle(), GALLEY_SEGMENT_WINDOW, e); }));
-  }
-  return ok();
-}
 
 Status append(Compilation& c, const galley_op* op, const std::string& name, std::vector<galley_tensor> inputs, AttrList attrs,
               std::vector<galley_tensor> outputs) {
@@ -94,7 +84,7 @@ Status window(Compilation& c) {
         {scalar(GALLEY_SCALAR_APPLIED_STEP), scalar(GALLEY_SCALAR_APPLY), scalar(GALLEY_SCALAR_LOSS_SCALE), scalar(GALLEY_SCALAR_RANDOM)}));
     TRY_STATUS(append(c, c.roles.loss_begin, "window.loss", {}, {}, {scalar(GALLEY_SCALAR_LOSS)}));
   }
-  TRY_STATUS(rewrite_window(c));
+  TRY_STATUS(rewrite_segment(c, GALLEY_SEGMENT_WINDOW, Section::Window, "window."));
   const Graph::As as(graph, {Section::Window});
   TRY_STATUS(append(c, c.roles.loss_seed, "window.seed", {scalar(GALLEY_SCALAR_LOSS_SCALE), scalar(GALLEY_SCALAR_WINDOW_TOKENS)}, {},
                     {scalar(GALLEY_SCALAR_LOSS_SEED), scalar(GALLEY_SCALAR_GRADIENT_FACTOR)}));

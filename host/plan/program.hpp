@@ -277,6 +277,12 @@ struct Program {
   /// where kernels compute; the others are for the host to make.
   TensorId checksums = no_tensor;
   static constexpr int64_t checksum_bytes = 8;
+  /// A tensor that the model knows and the program does not need: names that it may have in a file.
+  struct Unread {
+    std::string file;
+    std::vector<std::string> names;
+  };
+  std::vector<Unread> unread;
   std::vector<Document> documents;
   std::vector<Metric> metrics;
   std::vector<StopFlag> stops;

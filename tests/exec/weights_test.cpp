@@ -110,6 +110,17 @@ TEST(CheckFiles, IgnoresWhatTheCallerSays) {
   EXPECT_NE(refusal({w, v, extra}, {"rotary"}), "");
 }
 
+TEST(CheckFiles, KnowsWhatTheProgramDoesNotNeed) {
+  const Saved extra = tensor("layer.u", Dtype::F32, {1}, numbers(1));
+  TwoTensors model(save({w, v, extra}));
+  EXPECT_FALSE(check_files(model.b.program, {}).ok());
+  const std::string file = model.b.program.segment(SegmentKind::Load).code[0].file;
+  model.b.program.unread = {{file, {"layer.u", "u"}}};
+  EXPECT_TRUE(check_files(model.b.program, {}).ok());
+  model.b.program.unread = {{"another.safetensors", {"layer.u"}}};
+  EXPECT_FALSE(check_files(model.b.program, {}).ok());
+}
+
 TEST(CheckFiles, AFileThatIsNotThere) {
   TwoTensors model(small::scratch() / "nothing.safetensors");
   const Status status = check_files(model.b.program, {});

@@ -183,6 +183,59 @@ TEST_F(Graphs, ReplaceSparesWhatWasAppendedBeforeItsInput) {
   EXPECT_EQ(graph.node(graph.tensor(b).producer).inputs[0], to);
 }
 
+TEST_F(Graphs, WhatIsReplacedIsDropped) {
+  GraphTensor p;
+  p.name = "p";
+  p.shape = {2, 4};
+  p.kind = GALLEY_KIND_PARAMETER;
+  const galley_tensor x = input("x"), w = graph.make(std::move(p)).value(), scaled = join("scaled", w);
+  const galley_tensor y = join("y", x, scaled), z = join("z", y);
+  join("watched", x);  // nobody has ever read it
+  ASSERT_TRUE(graph.replace(y, join("other", x)).ok());
+  graph.sort(Section::Forward);
+  graph.drop_unread(Section::Forward);
+  EXPECT_EQ(order(Section::Forward), "other z watched");
+  EXPECT_TRUE(graph.replaced(w));
+  EXPECT_FALSE(graph.replaced(x));
+  EXPECT_FALSE(graph.replaced(z)) << "it never had a reader";
+  std::vector<galley_tensor> out;
+  EXPECT_EQ(graph.append("join", "late", {y}, {}, &out).error().cause, "join reads 'y' of the node 'y', which has been replaced");
+  join("y", x);  // its name is free
+}
+
+TEST_F(Graphs, WhatSomebodyElseReadsIsKept) {
+  const galley_tensor x = input("x"), y = join("y", x), z = join("z", y);
+  join("end", z);
+  graph.signals.reports.push_back({y, "y", 0});
+  ASSERT_TRUE(graph.replace(z, join("other", x)).ok());
+  graph.sort(Section::Forward);
+  graph.drop_unread(Section::Forward);
+  EXPECT_EQ(order(Section::Forward), "y other end");
+}
+
+TEST_F(Graphs, RewireOneInput) {
+  const galley_tensor x = input("x"), a = join("a", x), b = join("b", a, a);
+  const galley_node n = graph.tensor(b).producer;
+  const galley_tensor c = join("c", a);
+  ASSERT_TRUE(graph.rewire(n, 1, c).ok());
+  EXPECT_EQ(graph.node(n).inputs, (std::vector<galley_tensor>{a, c}));
+  graph.sort(Section::Forward);
+  EXPECT_EQ(order(Section::Forward), "a c b");
+  const auto refused = [&](galley_node node, size_t input_, galley_tensor to) {
+    const Status status = graph.rewire(node, input_, to);
+    return status.ok() ? "" : status.error().cause;
+  };
+  const galley_tensor d = join("d", b), e = join("e", d);
+  EXPECT_EQ(refused(n, 0, e), "set_input: 'e' is made from what 'b' writes");
+  EXPECT_EQ(refused(n, 0, b), "set_input: 'b' is made from what 'b' writes");
+  EXPECT_EQ(refused(n, 2, a), "set_input: 'b' has no input 2");
+  EXPECT_EQ(refused(99, 0, a), "set_input: no such node");
+  EXPECT_EQ(refused(n, 0, 999), "set_input: no such tensor");
+  EXPECT_EQ(refused(n, 0, graph.find("scalar.loss")), "set_input: 'scalar.loss' has not the shape and dtype of 'a', which 'b' reads");
+  const Graph::As as(graph, {Section::Export});
+  EXPECT_EQ(refused(n, 0, x), "set_input: 'b' is no node of the graph that is being built");
+}
+
 TEST_F(Graphs, SortPutsProducersFirst) {
   const galley_tensor x = input("x"), a = join("a", x);
   join("b", a);

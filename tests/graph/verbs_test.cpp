@@ -406,6 +406,69 @@ TEST_F(Verbs, ExportAParameterAsWhatHasItsShape) {
   EXPECT_EQ(verbs.export_as(graph.handle(), parameter, merged, &error), GALLEY_OK) << error.text;
 }
 
+TEST_F(Verbs, BeginAsWhatTheLoadPartMakes) {
+  const auto begin_as = [&](galley_tensor t, galley_tensor value, uint32_t component = GALLEY_BEGIN_NUMBERS) {
+    return [&, t, component, value](galley_error* e) { return verbs.begin_as(graph.handle(), t, component, value, e); };
+  };
+  const galley_tensor elsewhere = tensor("elsewhere", {4}, GALLEY_KIND_TRANSIENT);
+  expect_refused({{"too early", begin_as(parameter, elsewhere), "begin_as: 'p' outside of GALLEY_SEGMENT_LOAD"}});
+  const Graph::As as(graph, {Section::Load, 0});
+  graph.model_files = "model";
+  galley_tensor_desc desc = tensor_desc();
+  desc.name = "f";
+  desc.rank = 1;
+  const int64_t shape[] = {4};
+  desc.shape = shape;
+  desc.kind = GALLEY_KIND_FILE;
+  desc.source_name = "f";
+  galley_tensor file = 0, made = 0, wide = 0;
+  galley_error error = GALLEY_ERROR_INIT;
+  ASSERT_EQ(verbs.tensor_make(graph.handle(), &desc, &file, &error), GALLEY_OK) << error.text;
+  EXPECT_EQ(graph.tensor(file).source.path, "model");
+  galley_node_desc node = node_desc();
+  ASSERT_EQ(verbs.node_make(graph.handle(), &node, &wide, &error), GALLEY_OK) << error.text;
+  node.inputs = &parameter;
+  ASSERT_EQ(verbs.node_make(graph.handle(), &node, &made, &error), GALLEY_OK) << error.text;
+  expect_refused({
+      {"none", begin_as(0, made), "begin_as: no such tensor"},
+      {"as what is not there", begin_as(parameter, nowhere), "begin_as: no such tensor"},
+      {"an input", begin_as(input, wide), "begin_as: 'x' is neither a parameter nor a state"},
+      {"as what lasts", begin_as(parameter, number), "begin_as: 'n' neither lies in a file nor is made by a node of GALLEY_SEGMENT_LOAD"},
+      {"as what is made elsewhere", begin_as(parameter, elsewhere),
+       "begin_as: 'elsewhere' neither lies in a file nor is made by a node of GALLEY_SEGMENT_LOAD"},
+      {"as another shape", begin_as(parameter, wide), "begin_as: 'join.1' is f32(2,4), and 'p' is f32(4)"},
+      {"a component of none", begin_as(parameter, made, 8), "begin_as: 'p' has no component 8"},
+  });
+  EXPECT_TRUE(graph.beginnings.empty());
+  EXPECT_EQ(verbs.begin_as(graph.handle(), parameter, GALLEY_BEGIN_NUMBERS, made, &error), GALLEY_OK) << error.text;
+  EXPECT_EQ(verbs.begin_as(graph.handle(), number, 0, wide, &error), GALLEY_OK) << error.text;
+  expect_refused({
+      {"twice", begin_as(parameter, file), "begin_as: 'p' begins as 'join.2' already"},
+      {"numbers and a component", begin_as(parameter, file, 0), "begin_as: 'p' begins as 'join.2' already"},
+  });
+}
+
+TEST_F(Verbs, FilesAreReadWhileLoading) {
+  using Desc = galley_tensor_desc;
+  const auto file = [](Desc& d) { d.kind = GALLEY_KIND_FILE, d.source_name = "f", d.source = "other.safetensors"; };
+  expect_refused(std::vector<Spoiled<Desc>>{{"too early", file, "tensor 't': what lies in a file is made while loading"}});
+  const Graph::As as(graph, {Section::Load, 0});
+  expect_refused(std::vector<Spoiled<Desc>>{
+      {"a state", [](Desc&) {}, "tensor 't': parameters, states and constants are not made while loading"},
+      {"no name", [&](Desc& d) { file(d), d.source_name = nullptr; },
+       "tensor 't': what lies in a file has its name there, and no initializer"},
+      {"an initializer", [&](Desc& d) { file(d), d.initializer = "join"; },
+       "tensor 't': what lies in a file has its name there, and no initializer"},
+  });
+  Desc own = tensor_desc();
+  file(own);
+  own.source = nullptr;
+  expect_refused({{"of a random model",
+                   handing_out([&](galley_tensor* out, galley_error* e) { return verbs.tensor_make(graph.handle(), &own, out, e); }),
+                   "tensor 't' is to be read from the model's files, but the model begins with random numbers",
+                   "name a model's folder, without init = \"random\""}});
+}
+
 TEST_F(Verbs, EvaluateAParameterAsAStateOfItsShape) {
   const galley_tensor mean = tensor("mean", {4}, GALLEY_KIND_STATE), other = tensor("other", {4}, GALLEY_KIND_STATE);
   const auto eval_as = [&](galley_tensor from, galley_tensor to) {

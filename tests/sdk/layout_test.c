@@ -128,6 +128,7 @@ CONSTANT(GALLEY_KIND_CONSTANT, 4u);
 CONSTANT(GALLEY_KIND_TRANSIENT, 5u);
 CONSTANT(GALLEY_KIND_INPUT, 6u);
 CONSTANT(GALLEY_KIND_SCALAR, 7u);
+CONSTANT(GALLEY_KIND_FILE, 8u);
 CONSTANT(GALLEY_TENSOR_NO_DECAY, 1ull);
 CONSTANT(GALLEY_TENSOR_ZERO_GRADIENT, 2ull);
 CONSTANT(GALLEY_TENSOR_LATE_GRADIENT, 4ull);
@@ -220,7 +221,9 @@ CONSTANT(GALLEY_SCALAR_LOSS, 11u);
 CONSTANT(GALLEY_SEGMENT_MODEL, 1u);
 CONSTANT(GALLEY_SEGMENT_EXPORT, 2u);
 CONSTANT(GALLEY_SEGMENT_WINDOW, 3u);
+CONSTANT(GALLEY_SEGMENT_LOAD, 4u);
 CONSTANT(GALLEY_SEGMENT_MERGE, 5u);
+CONSTANT(GALLEY_BEGIN_NUMBERS, 0xFFFFFFFFu);
 CONSTANT(GALLEY_EXPORT_OWN, 0u);
 CONSTANT(GALLEY_EXPORT_BOTH, 1u);
 CONSTANT(GALLEY_EXPORT_MODEL, 2u);
@@ -243,6 +246,7 @@ CONSTANT(GALLEY_GRAPH_READER_MIN_SIZE, 40u);
 typedef galley_status galley_graph_verbs_tensor_make_fn(galley_graph*, const galley_tensor_desc*, galley_tensor* out, galley_error*);
 typedef galley_status galley_graph_verbs_node_make_fn(galley_graph*, const galley_node_desc*, galley_tensor* outputs, galley_error*);
 typedef galley_status galley_graph_verbs_replace_fn(galley_graph*, galley_tensor from, galley_tensor to, galley_error*);
+typedef galley_status galley_graph_verbs_set_input_fn(galley_graph*, galley_node, uint32_t input, galley_tensor to, galley_error*);
 typedef galley_status galley_graph_verbs_scalar_fn(galley_graph*, uint32_t which, galley_tensor* out, galley_error*);
 typedef galley_status galley_graph_verbs_option_fn(galley_graph*, const char* name, galley_tensor* out, galley_error*);
 typedef galley_status galley_graph_verbs_rate_fn(galley_graph*, const char* name, galley_tensor parameter, galley_tensor* out,
@@ -250,6 +254,8 @@ typedef galley_status galley_graph_verbs_rate_fn(galley_graph*, const char* name
 typedef galley_status galley_graph_verbs_scale_rate_fn(galley_graph*, galley_tensor parameter, double factor, galley_error*);
 typedef galley_status galley_graph_verbs_report_fn(galley_graph*, galley_tensor tensor, const char* name, galley_error*);
 typedef galley_status galley_graph_verbs_eval_as_fn(galley_graph*, galley_tensor parameter, galley_tensor value, galley_error*);
+typedef galley_status galley_graph_verbs_begin_as_fn(galley_graph*, galley_tensor tensor, uint32_t component, galley_tensor value,
+                                                     galley_error*);
 typedef galley_status galley_graph_verbs_document_fn(galley_graph*, const char* file, const char* text, galley_error*);
 typedef galley_status galley_graph_verbs_export_as_fn(galley_graph*, galley_tensor parameter, galley_tensor value, galley_error*);
 typedef galley_status galley_graph_verbs_export_stored_fn(galley_graph*, galley_tensor parameter, galley_error*);
@@ -257,27 +263,29 @@ typedef galley_status galley_graph_verbs_export_model_fn(galley_graph*, uint32_t
 typedef galley_status galley_graph_verbs_config_fn(galley_graph*, const char* key, const char* json, galley_error*);
 typedef galley_status galley_graph_verbs_ignore_fn(galley_graph*, const char* pattern, galley_error*);
 typedef galley_status galley_graph_verbs_stop_if_fn(galley_graph*, galley_tensor flag, const char* cause, const char* hint, galley_error*);
-SIZE(galley_graph_verbs, 144);
+SIZE(galley_graph_verbs, 160);
 FIELD(galley_graph_verbs, size, 0, 4, uint32_t);
 FIELD(galley_graph_verbs, revision, 4, 4, uint32_t);
 FIELD(galley_graph_verbs, reader, 8, 8, const galley_graph_reader*);
 FIELD(galley_graph_verbs, tensor_make, 16, 8, galley_graph_verbs_tensor_make_fn*);
 FIELD(galley_graph_verbs, node_make, 24, 8, galley_graph_verbs_node_make_fn*);
 FIELD(galley_graph_verbs, replace, 32, 8, galley_graph_verbs_replace_fn*);
-FIELD(galley_graph_verbs, scalar, 40, 8, galley_graph_verbs_scalar_fn*);
-FIELD(galley_graph_verbs, option, 48, 8, galley_graph_verbs_option_fn*);
-FIELD(galley_graph_verbs, rate, 56, 8, galley_graph_verbs_rate_fn*);
-FIELD(galley_graph_verbs, scale_rate, 64, 8, galley_graph_verbs_scale_rate_fn*);
-FIELD(galley_graph_verbs, report, 72, 8, galley_graph_verbs_report_fn*);
-FIELD(galley_graph_verbs, eval_as, 80, 8, galley_graph_verbs_eval_as_fn*);
-FIELD(galley_graph_verbs, document, 88, 8, galley_graph_verbs_document_fn*);
-FIELD(galley_graph_verbs, export_as, 96, 8, galley_graph_verbs_export_as_fn*);
-FIELD(galley_graph_verbs, export_stored, 104, 8, galley_graph_verbs_export_stored_fn*);
-FIELD(galley_graph_verbs, export_model, 112, 8, galley_graph_verbs_export_model_fn*);
-FIELD(galley_graph_verbs, config, 120, 8, galley_graph_verbs_config_fn*);
-FIELD(galley_graph_verbs, ignore, 128, 8, galley_graph_verbs_ignore_fn*);
-FIELD(galley_graph_verbs, stop_if, 136, 8, galley_graph_verbs_stop_if_fn*);
-CONSTANT(GALLEY_GRAPH_VERBS_MIN_SIZE, 144u);
+FIELD(galley_graph_verbs, set_input, 40, 8, galley_graph_verbs_set_input_fn*);
+FIELD(galley_graph_verbs, scalar, 48, 8, galley_graph_verbs_scalar_fn*);
+FIELD(galley_graph_verbs, option, 56, 8, galley_graph_verbs_option_fn*);
+FIELD(galley_graph_verbs, rate, 64, 8, galley_graph_verbs_rate_fn*);
+FIELD(galley_graph_verbs, scale_rate, 72, 8, galley_graph_verbs_scale_rate_fn*);
+FIELD(galley_graph_verbs, report, 80, 8, galley_graph_verbs_report_fn*);
+FIELD(galley_graph_verbs, eval_as, 88, 8, galley_graph_verbs_eval_as_fn*);
+FIELD(galley_graph_verbs, begin_as, 96, 8, galley_graph_verbs_begin_as_fn*);
+FIELD(galley_graph_verbs, document, 104, 8, galley_graph_verbs_document_fn*);
+FIELD(galley_graph_verbs, export_as, 112, 8, galley_graph_verbs_export_as_fn*);
+FIELD(galley_graph_verbs, export_stored, 120, 8, galley_graph_verbs_export_stored_fn*);
+FIELD(galley_graph_verbs, export_model, 128, 8, galley_graph_verbs_export_model_fn*);
+FIELD(galley_graph_verbs, config, 136, 8, galley_graph_verbs_config_fn*);
+FIELD(galley_graph_verbs, ignore, 144, 8, galley_graph_verbs_ignore_fn*);
+FIELD(galley_graph_verbs, stop_if, 152, 8, galley_graph_verbs_stop_if_fn*);
+CONSTANT(GALLEY_GRAPH_VERBS_MIN_SIZE, 160u);
 
 /* --- claim.h ------------------------------------------------------------------------------------------------ */
 TEXT(GALLEY_CLAIM, "galley.claim/1");
@@ -341,11 +349,15 @@ CONSTANT(GALLEY_CLAIM_MIN_SIZE, 16u);
 TEXT(GALLEY_REWRITE, "galley.rewrite/1");
 
 typedef galley_status galley_rewrite_rewrite_fn(void* instance, const galley_graph_verbs*, galley_graph*, uint32_t segment, galley_error*);
-SIZE(galley_rewrite, 24);
+SIZE(galley_rewrite, 32);
 FIELD(galley_rewrite, size, 0, 4, uint32_t);
 FIELD(galley_rewrite, revision, 4, 4, uint32_t);
 FIELD(galley_rewrite, rewrite, 8, 8, galley_rewrite_rewrite_fn*);
 FIELD(galley_rewrite, flags, 16, 8, uint64_t);
+FIELD(galley_rewrite, phase, 24, 4, uint32_t);
+FIELD(galley_rewrite, reserved, 28, 4, uint32_t);
+CONSTANT(GALLEY_PHASE_REPLACE, 10u);
+CONSTANT(GALLEY_PHASE_ADD, 20u);
 CONSTANT(GALLEY_REWRITE_MIN_SIZE, 16u);
 
 /* --- update.h ----------------------------------------------------------------------------------------------- */

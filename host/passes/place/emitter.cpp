@@ -23,7 +23,8 @@ Homes::Place Emitter::place(galley_tensor id) {
   const SegmentKind kind = code_.kind();
   // Where the model is evaluated, the window's nodes run in the same segment, and what they make is a transient of it.
   const bool of_step = kind == SegmentKind::Window || kind == SegmentKind::Micro || kind == SegmentKind::Update;
-  if (t.slice.of || t.kind != GALLEY_KIND_TRANSIENT || (of_step && homes_.contains(id))) return homes_.place(id);
+  if (t.slice.of || (t.kind != GALLEY_KIND_TRANSIENT && t.kind != GALLEY_KIND_FILE) || (of_step && homes_.contains(id)))
+    return homes_.place(id);
   const auto [it, fresh] = transients_.try_emplace(id, no_tensor);
   if (fresh)
     it->second = add_tensor(c_.program, {t.name, t.dtype, t.shape, 0, 0, Owner::Activations,

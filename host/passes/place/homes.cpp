@@ -13,7 +13,7 @@ Owner owner_of_tensor(const Graph& graph, const GraphTensor& t) {
   // What is derived from a weight is one.
   if (t.kind == GALLEY_KIND_CONSTANT)
     for (const galley_tensor in : t.initial.inputs)
-      if (graph.tensor(in).parameter_kind()) return Owner::Weights;
+      if (graph.tensor(in).parameter_kind() || graph.tensor(in).kind == GALLEY_KIND_FILE) return Owner::Weights;
   switch (t.kind) {
     case GALLEY_KIND_PARAMETER: return Owner::Weights;
     case GALLEY_KIND_STATE: return Owner::States;
@@ -60,7 +60,7 @@ Status Homes::make() {
   const Graph& graph = c_.graph;
   for (galley_tensor id = 1; id <= graph.tensor_count(); ++id) {
     const GraphTensor& t = graph.tensor(id);
-    if (t.kind == GALLEY_KIND_TRANSIENT || t.slice.of || t.storage.numbers_of || t.unused) continue;
+    if (t.kind == GALLEY_KIND_TRANSIENT || t.kind == GALLEY_KIND_FILE || t.slice.of || t.storage.numbers_of || t.unused) continue;
     const uint32_t memory = TRY(memory_of(t));
     const Life life = t.kind != GALLEY_KIND_GRADIENT ? Life::Run : t.immediate ? Life::Segment : Life::Window;
     std::vector<Component> components = {{"", t.storage.kept_dtype ? t.storage.kept_dtype : t.dtype, t.shape, 1, ""}};

@@ -1,42 +1,26 @@
+#include <algorithm>
+#include <map>
+#include <set>
+
 #include "galley/op.h"
 #include "host/passes/copy.hpp"
+#include "host/passes/makers.hpp"
 #include "host/passes/packed.hpp"
+#include "host/passes/place/emitter.hpp"
 #include "host/passes/place/files.hpp"
-#include "host/passes/place/staging.hpp"
 
 namespace galley {
 namespace {
 
 using For = Staging::For;
 
-/// Makes `value` of the tensor's initializer, or zero.
-Status initialize(Compilation& c, SegmentCode& code, Staging& staging, const GraphTensor& t, const Operand& value) {
-  AttrList attrs = t.initial.attrs;
-  std::vector<Operand> inputs;
-  for (const galley_tensor in : t.initial.inputs) inputs.push_back(TRY(staging.read(in)));
-  const std::string name = "init " + t.name;
-  const galley_op* from = c.roles.fill;
-  if (t.initial.op.empty()) attrs.set("value", 0.0);
-  else from = TRY(op_named(c.plugins, t.initial.op, name));
-  if (inputs.empty()) {
-    attrs.set("seed", static_cast<int64_t>(c.options.seed));
-    attrs.set("stream", t.name);
-  }
-  Status made = code.op(from, name, std::move(inputs), {value}, std::move(attrs));
-  if (made || t.use == no_use) return made;
-  return plugin_error(label(c.strategies, t.use) + ": " + made.error().cause, made.error().hint);
+/// What an op without inputs draws by.
+void add_random(const Compilation& c, const std::string& stream, AttrList* attrs) {
+  attrs->set("seed", static_cast<int64_t>(c.options.seed));
+  if (!attrs->find("stream")) attrs->set("stream", stream);
 }
 
-/// What has no file, or a file with its numbers: these where kernels compute, then the tensor as it lies.
-Status make(Compilation& c, SegmentCode& code, Staging& staging, galley_tensor id) {
-  const std::vector<Operand> components = TRY(staging.bring(id, {}, For::Writing));
-  const Operand value = TRY(staging.numbers(id, {}, components, For::Writing));
-  TRY_STATUS(initialize(c, code, staging, c.graph.tensor(id), value));
-  TRY_STATUS(staging.pack(id, {}, value, components));
-  return staging.put_back(id, {}, components);
-}
-
-/// From the tensor's file: its numbers, or a component.
+/// From a tensor's file: its numbers, or a component.
 Instruction read_file(const Compilation& c, const SegmentCode& code, const GraphTensor& t, const Component& component, const Operand& to) {
   Instruction i;
   i.action = Action::Read;
@@ -50,40 +34,175 @@ Instruction read_file(const Compilation& c, const SegmentCode& code, const Graph
   return i;
 }
 
-/// From the tensor's file, which holds its components or its numbers.
-Status read(Compilation& c, const Homes& homes, SegmentCode& code, Staging& staging, PackedFiles& files, galley_tensor id) {
+/// Makes a tensor by its initializer, which reads `inputs`, or of zeros: its numbers where kernels compute, then the tensor as it lies.
+Status initialize(Compilation& c, SegmentCode& code, Staging& staging, galley_tensor id, std::vector<Operand> inputs) {
   const GraphTensor& t = c.graph.tensor(id);
   const std::vector<Operand> components = TRY(staging.bring(id, {}, For::Writing));
-  const std::vector<Component>& described = homes.described(id);
-  if (!t.storage.format.empty() && TRY(files.hold(t, described))) {
-    for (size_t k = 0; k < components.size(); ++k) code.add(read_file(c, code, t, described[k], components[k]));
-  } else if (t.storage.kept_dtype) {
-    code.add(read_file(c, code, t, {}, components.front()));
-  } else {
-    const Operand value = TRY(staging.numbers(id, {}, components, For::Writing));
-    code.add(read_file(c, code, t, {}, value));
-    TRY_STATUS(staging.pack(id, {}, value, components));
-  }
+  const Operand value = TRY(staging.numbers(id, {}, components, For::Writing));
+  AttrList attrs = t.initial.attrs;
+  const std::string name = "init " + t.name;
+  const galley_op* from = c.roles.fill;
+  if (t.initial.op.empty()) attrs.set("value", 0.0);
+  else from = TRY(op_named(c.plugins, t.initial.op, name));
+  if (inputs.empty()) add_random(c, t.name, &attrs);
+  Status made = code.op(from, name, std::move(inputs), {value}, std::move(attrs));
+  if (!made && t.use != no_use) return plugin_error(label(c.strategies, t.use) + ": " + made.error().cause, made.error().hint);
+  TRY_STATUS(std::move(made));
+  TRY_STATUS(staging.pack(id, {}, value, components));
   return staging.put_back(id, {}, components);
 }
+
+/// The segment that begins a run. What a tensor is made from comes before it, and no earlier than that.
+class Loading {
+ public:
+  Loading(Compilation& c, const Homes& homes)
+      : c_(c), graph_(c.graph), homes_(homes), emitter_(c, homes, SegmentKind::Load), makers_(graph_, {Section::Load}) {
+    for (const Beginning& b : graph_.beginnings) {
+      values_[b.tensor][b.component] = b.value;
+      begun_by_[b.value].push_back(b.tensor);
+    }
+  }
+
+  SegmentCode& code() { return emitter_.code(); }
+
+  /// A parameter, state or constant.
+  Status tensor(galley_tensor t) {
+    const GraphTensor& x = graph_.tensor(t);
+    if (!lasts(x.kind) || x.slice.of || x.unused || done_.contains(t)) return ok();
+    if (x.storage.numbers_of) return tensor(x.storage.numbers_of);
+    if (!under_way_.insert(t).second) return strategy_error(c_.strategies, x.use, "'" + x.name + "' is to begin as what is made from it");
+    if (const auto values = values_.find(t); values != values_.end()) {
+      for (const auto& [component, value] : values->second) TRY_STATUS(transient(value));
+      TRY_STATUS(begin(t));
+    } else if (x.source.path.empty()) {
+      std::vector<Operand> inputs;
+      for (const galley_tensor in : x.initial.inputs) inputs.push_back(TRY(numbers(in)));
+      TRY_STATUS(initialize(c_, code(), emitter_.staging(), t, std::move(inputs)));
+    } else {
+      TRY_STATUS(read(t));
+    }
+    done_.insert(t);
+    return ok();
+  }
+
+  /// What is in a file that is read, and nobody needs.
+  Status know_unread() {
+    for (galley_tensor t = 1; t <= graph_.tensor_count(); ++t) {
+      const GraphTensor& x = graph_.tensor(t);
+      if (!x.unused || x.source.path.empty()) continue;
+      Program::Unread known = {x.source.path, source_names(x)};
+      if (!x.storage.format.empty())
+        for (const Component& component : TRY(components_of(c_.plugins, x, x.shape)))
+          for (const std::string& name : source_names(x)) known.names.push_back(name_in_file(component, name));
+      c_.program.unread.push_back(std::move(known));
+    }
+    return ok();
+  }
+
+ private:
+  /// The numbers of a tensor that is there when the run begins, or of the load part.
+  Result<Operand> numbers(galley_tensor t) {
+    if (!lasts(graph_.tensor(t).kind)) {
+      TRY_STATUS(transient(t));
+      return emitter_.operand(t);
+    }
+    TRY_STATUS(tensor(t));
+    return emitter_.staging().read(t);
+  }
+
+  /// A tensor of the load part: in a file, or made by nodes.
+  Status transient(galley_tensor t) {
+    if (graph_.tensor(t).kind == GALLEY_KIND_FILE) return file(t);
+    std::vector<galley_tensor> read;
+    const std::vector<galley_node> nodes = makers_.of(t, emitted_, &read);
+    for (const galley_tensor in : read) TRY_STATUS(tensor(in));  // may emit some of the nodes
+    for (const galley_node n : nodes)
+      if (emitted_.insert(n).second) TRY_STATUS(node(graph_.node(n)));
+    return ok();
+  }
+
+  Status node(const GraphNode& node) {
+    for (const galley_tensor in : node.inputs)
+      if (in && graph_.tensor(in).kind == GALLEY_KIND_FILE) TRY_STATUS(file(in));
+    TRY_STATUS(emitter_.item(whole(node)));
+    if (node.inputs.empty()) add_random(c_, node.name, &code().last().attrs);
+    // What can begin now does, so that nothing is kept until its turn.
+    for (const galley_tensor t : node.outputs) {
+      if (!t || !made_.insert(t).second) continue;
+      const auto begun = begun_by_.find(t);
+      if (begun == begun_by_.end()) continue;
+      for (const galley_tensor b : begun->second)
+        if (!graph_.tensor(b).unused) TRY_STATUS(begin(b));
+    }
+    return ok();
+  }
+
+  Status file(galley_tensor t) {
+    if (!made_.insert(t).second) return ok();
+    code().add(read_file(c_, code(), graph_.tensor(t), {}, emitter_.operand(t)));
+    return ok();
+  }
+
+  /// Puts the values that a tensor begins with in its place, once they are all there.
+  Status begin(galley_tensor t) {
+    const auto& values = values_.at(t);
+    if (std::ranges::any_of(values, [&](const auto& v) { return !made_.contains(v.second); })) return ok();
+    if (!done_.insert(t).second) return ok();
+    const std::vector<Operand> components = TRY(emitter_.staging().bring(t, {}, For::Writing));
+    if (values.contains(GALLEY_BEGIN_NUMBERS)) {
+      const Operand to = TRY(emitter_.staging().numbers(t, {}, components, For::Writing));
+      TRY_STATUS(copy(t, emitter_.operand(values.at(GALLEY_BEGIN_NUMBERS)), to));
+      TRY_STATUS(emitter_.staging().pack(t, {}, to, components));
+    } else {
+      for (const auto& [component, value] : values) TRY_STATUS(copy(t, emitter_.operand(value), components[component]));
+    }
+    return emitter_.staging().put_back(t, {}, components);
+  }
+
+  Status copy(galley_tensor t, const Operand& from, const Operand& to) {
+    return code().op(c_.roles.copy, "begin " + graph_.tensor(t).name, {from}, {to}, {});
+  }
+
+  /// From the tensor's file, which holds its components or its numbers.
+  Status read(galley_tensor id) {
+    const GraphTensor& t = graph_.tensor(id);
+    Staging& staging = emitter_.staging();
+    const std::vector<Operand> components = TRY(staging.bring(id, {}, For::Writing));
+    const std::vector<Component>& described = homes_.described(id);
+    if (!t.storage.format.empty() && TRY(files_.hold(t, described))) {
+      for (size_t k = 0; k < components.size(); ++k) code().add(read_file(c_, code(), t, described[k], components[k]));
+    } else if (t.storage.kept_dtype) {
+      code().add(read_file(c_, code(), t, {}, components.front()));
+    } else {
+      const Operand value = TRY(staging.numbers(id, {}, components, For::Writing));
+      code().add(read_file(c_, code(), t, {}, value));
+      TRY_STATUS(staging.pack(id, {}, value, components));
+    }
+    return staging.put_back(id, {}, components);
+  }
+
+  Compilation& c_;
+  const Graph& graph_;
+  const Homes& homes_;
+  Emitter emitter_;
+  const Makers makers_;
+  PackedFiles files_;
+  std::map<galley_tensor, std::map<uint32_t, galley_tensor>> values_;  ///< by tensor and component: what it begins with
+  std::map<galley_tensor, std::vector<galley_tensor>> begun_by_;       ///< by value
+  std::set<galley_tensor> under_way_, done_, made_;
+  std::set<galley_node> emitted_;
+};
 
 }  // namespace
 
 Status place_load(Compilation& c, const Homes& homes) {
-  SegmentCode code(c, SegmentKind::Load);
-  Staging staging(c, homes, code);
-  PackedFiles files;
-  // In the order of making: an initializer's inputs were made before its tensor.
-  for (galley_tensor id = 1; id <= c.graph.tensor_count(); ++id) {
-    const GraphTensor& t = c.graph.tensor(id);
-    if (!lasts(t.kind) || t.slice.of || t.storage.numbers_of || t.unused) continue;
-    if (t.source.path.empty()) TRY_STATUS(make(c, code, staging, id));
-    else TRY_STATUS(read(c, homes, code, staging, files, id));
-  }
+  Loading loading(c, homes);
+  for (galley_tensor t = 1; t <= c.graph.tensor_count(); ++t) TRY_STATUS(loading.tensor(t));
+  TRY_STATUS(loading.know_unread());
   if (!c.steps()) return ok();
   AttrList zero;
   zero.set("value", 0.0);
-  return code.op(c.roles.fill, "init step scalars", {}, {code.all_of(c.program.scalars)}, zero);
+  return loading.code().op(c.roles.fill, "init step scalars", {}, {loading.code().all_of(c.program.scalars)}, zero);
 }
 
 Status place_refresh(Compilation& c, const Homes& homes, SegmentCode& code) {
@@ -94,7 +213,10 @@ Status place_refresh(Compilation& c, const Homes& homes, SegmentCode& code) {
     changes[id] = t.kind == GALLEY_KIND_STATE || (t.parameter_kind() && t.changes());
     if (t.kind != GALLEY_KIND_CONSTANT || t.unused) continue;
     for (const galley_tensor in : t.initial.inputs) changes[id] = changes[id] || changes[homes.base(in)];
-    if (changes[id] && !t.storage.numbers_of) TRY_STATUS(make(c, code, staging, id));
+    if (!changes[id] || t.storage.numbers_of) continue;
+    std::vector<Operand> inputs;
+    for (const galley_tensor in : t.initial.inputs) inputs.push_back(TRY(staging.read(in)));
+    TRY_STATUS(initialize(c, code, staging, id, std::move(inputs)));
   }
   return ok();
 }

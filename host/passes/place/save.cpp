@@ -5,6 +5,7 @@
 #include "galley/format.h"
 #include "galley/op.h"
 #include "host/passes/copy.hpp"
+#include "host/passes/makers.hpp"
 #include "host/passes/place/emitter.hpp"
 #include "host/passes/place/files.hpp"
 #include "host/plugins/library.hpp"
@@ -13,28 +14,29 @@ namespace galley {
 namespace {
 
 /// In which a parameter's numbers are kept: of one in a packed format F32, since its numbers are computed.
-uint32_t kept_dtype(const Compilation& c, const Homes& homes, const GraphTensor& t) {
-  const bool numbers = t.storage.format.empty() || c.plugins.format(t.storage.format).table->flags & GALLEY_FORMAT_PLAIN;
-  return numbers ? c.program.tensors[static_cast<size_t>(homes.home(t.id))].dtype : t.dtype;
+Result<uint32_t> kept_dtype(const Compilation& c, const GraphTensor& t) {
+  if (t.storage.format.empty()) return t.storage.kept_dtype ? t.storage.kept_dtype : t.dtype;
+  if (!(c.plugins.format(t.storage.format).table->flags & GALLEY_FORMAT_PLAIN)) return t.dtype;
+  return TRY(components_of(c.plugins, t, t.shape)).front().dtype;
 }
 
 /// One dtype for all that a file holds, so that config.json can name it. A master is never rounded by itself: where a trained parameter is
 /// kept in F32, so is the file. Else it is the 16-bit dtype in which more than half of the numbers are kept; a norm or an embedding that is
 /// kept in F32 beside them came from a file in 16 bit, as a rule.
-uint32_t file_dtype(const Compilation& c, const Homes& homes, const std::vector<galley_tensor>& saved) {
+Result<uint32_t> file_dtype(const Compilation& c, const std::vector<galley_tensor>& saved) {
   if (c.options.export_dtype) return c.options.export_dtype;
   std::map<uint32_t, int64_t> numbers;
   int64_t all = 0;
   for (const galley_tensor id : saved) {
     const GraphTensor& t = c.graph.tensor(id);
-    const uint32_t dtype = kept_dtype(c, homes, t);
-    if (dtype == GALLEY_F32 && t.changes()) return GALLEY_F32;
+    const uint32_t dtype = TRY(kept_dtype(c, t));
+    if (dtype == GALLEY_F32 && t.changes()) return uint32_t{GALLEY_F32};
     numbers[dtype] += t.count();
     all += t.count();
   }
   for (const uint32_t dtype : {GALLEY_BF16, GALLEY_F16})
-    if (2 * numbers[dtype] > all) return dtype;
-  return GALLEY_F32;
+    if (2 * numbers[dtype] > all) return uint32_t{dtype};
+  return uint32_t{GALLEY_F32};
 }
 
 /// The names in each file, with whose they are. A name or a file that is there twice would be found out when the last step is over.
@@ -76,9 +78,7 @@ class SavedNames {
 class Values {
  public:
   Values(const Compilation& c, const Homes& homes, Emitter& emitter)
-      : c_(c), homes_(homes), emitter_(emitter), values_(c.graph.saved_values()) {
-    for (const ExportedValue& e : c.graph.evaluated) evaluated_[e.parameter] = e.value;
-  }
+      : c_(c), homes_(homes), emitter_(emitter), makers_(c.graph, {Section::Evaluate, Section::Export}), values_(c.graph.saved_values()) {}
   /// Whether another tensor's value is saved in the place of the tensor.
   bool contains(galley_tensor t) const { return values_.contains(t); }
 
@@ -90,44 +90,25 @@ class Values {
       if (c_.graph.tensor(id).storage.format.empty()) return TRY(emitter_.staging().bring(id, {}, Staging::For::Reading)).front();
       return numbers(id);
     }
-    TRY_STATUS(make(it->second));
+    for (const galley_node n : makers_.of(it->second, done_)) TRY_STATUS(make(c_.graph.node(n)));
     return numbers(it->second);
   }
 
  private:
   Result<Operand> numbers(galley_tensor t) { return homes_.plain(t) ? emitter_.operand(t) : emitter_.staging().read(t); }
 
-  /// A node as it runs here: nodes of export read what parameters are evaluated with.
-  Item item(galley_node n) const {
-    Item out = whole(c_.graph.node(n));
-    if (out.node->section == Section::Export)
-      for (Ref& r : out.inputs)
-        if (const auto value = evaluated_.find(r.tensor); value != evaluated_.end()) r.tensor = value->second;
-    return out;
-  }
-
-  /// Emits the nodes that make a tensor and that no other value has needed.
-  Status make(galley_tensor t) {
-    std::vector<galley_node> order, pending = {c_.graph.tensor(t).producer};
-    while (!pending.empty()) {
-      const galley_node n = pending.back();
-      pending.pop_back();
-      const Section section = n ? c_.graph.node(n).section : Section::Forward;
-      if ((section != Section::Export && section != Section::Evaluate) || !done_.insert(n).second) continue;
-      order.push_back(n);
-      for (const Ref& in : item(n).inputs)
-        if (in.tensor) pending.push_back(c_.graph.tensor(in.tensor).producer);
-    }
-    std::sort(order.begin(), order.end());  // what is made for evaluation was made before what is made for export
-    for (const galley_node n : order) TRY_STATUS(emitter_.item(item(n)));
-    return ok();
+  Status make(const GraphNode& node) {
+    Item item = whole(node);
+    for (Ref& r : item.inputs) r.tensor = makers_.read(node, r.tensor);
+    done_.insert(node.id);
+    return emitter_.item(item);
   }
 
   const Compilation& c_;
   const Homes& homes_;
   Emitter& emitter_;
-  std::map<galley_tensor, galley_tensor> values_;     ///< by the tensor in whose place they are saved
-  std::map<galley_tensor, galley_tensor> evaluated_;  ///< by the parameter in whose place they are read
+  const Makers makers_;
+  const std::map<galley_tensor, galley_tensor> values_;  ///< by the tensor in whose place they are saved
   std::set<galley_node> done_;
 };
 
@@ -152,7 +133,7 @@ Status place_export(Compilation& c, const Homes& homes) {
   std::map<std::string, std::vector<galley_tensor>> files;
   for (const galley_tensor id : graph.saved()) files[graph.file_of(id)].push_back(id);
   std::map<std::string, uint32_t> dtypes;
-  for (const auto& [file, saved] : files) dtypes[file] = file_dtype(c, homes, saved);
+  for (const auto& [file, saved] : files) dtypes[file] = TRY(file_dtype(c, saved));
   for (const galley_tensor id : graph.saved()) {
     const GraphTensor& t = graph.tensor(id);
     const std::string file = graph.file_of(id), entry = t.saved.name.empty() ? t.name : t.saved.name;

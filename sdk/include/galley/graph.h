@@ -23,6 +23,7 @@ typedef uint64_t galley_node;
 #define GALLEY_KIND_TRANSIENT 5u /* lives from its producer to its last reader */
 #define GALLEY_KIND_INPUT 6u     /* filled by the loader for each micro-batch */
 #define GALLEY_KIND_SCALAR 7u    /* part of the block of step scalars */
+#define GALLEY_KIND_FILE 8u      /* in GALLEY_SEGMENT_LOAD: what a file holds; lives from its read to its last reader */
 
 /* Flags of a tensor. */
 #define GALLEY_TENSOR_NO_DECAY 1ull      /* a norm's weight or a bias: not decayed by default */
@@ -43,8 +44,11 @@ typedef uint64_t galley_node;
  * attributes `attrs`. Its inputs are `initializer_inputs`: parameters, states and constants that were made before this tensor, with their
  * initial values. NULL: zeros. `galley plugins models` lists the ops.
  *
- * With `source`, the bytes come from that safetensors file (or folder of shards), under the name `source_name`; the initializer is not
- * used.
+ * With `source`, the numbers come from that safetensors file (or folder of shards), under the name `source_name`; the initializer is not
+ * used. GALLEY_KIND_FILE has a `source_name`, and with `source` NULL lies in the model's own files; floating-point numbers may have
+ * another dtype there.
+ *
+ * Where neither says enough, nodes of GALLEY_SEGMENT_LOAD make the first value: see begin_as.
  *
  * `file` and `file_name` say where the tensor is saved, relative to the run directory ("adapter/adapter_model.safetensors"). The file lies
  * in "model", in "adapter" or in a folder of the plugin's own and ends in ".safetensors"; a name occurs once in it. NULL: a parameter is
@@ -144,9 +148,12 @@ typedef struct galley_node_info {
 #define GALLEY_SEGMENT_MODEL 1u  /* the forward graph, before anything is claimed */
 #define GALLEY_SEGMENT_EXPORT 2u /* runs when the model is saved at the end; its inputs are parameters */
 #define GALLEY_SEGMENT_WINDOW 3u /* runs once before the first micro-batch of a window */
+#define GALLEY_SEGMENT_LOAD 4u   /* runs when the run begins; what it is made from are files and first values: see begin_as */
 #define GALLEY_SEGMENT_MERGE \
   5u /* behind EXPORT, where the user wants one model (`galley export --merge`): a strategy that has tensors of
                                   * its own merges them into the model's by export_as, and calls export_model(GALLEY_EXPORT_MODEL) */
+
+#define GALLEY_BEGIN_NUMBERS 0xFFFFFFFFu /* see begin_as */
 
 /* What saving at the end writes. */
 #define GALLEY_EXPORT_OWN 0u   /* tensors with a file of their own (an adapter), without the model */
@@ -178,8 +185,13 @@ typedef struct galley_graph_verbs {
   /* `outputs` has desc->n_outputs entries. On entry: the tensor to write, or 0 to make a transient by the op's shape rule. On return: the
    * tensors. */
   galley_status (*node_make)(galley_graph*, const galley_node_desc*, galley_tensor* outputs, galley_error*);
-  /* Makes every existing reader of `from` read `to` instead, except the nodes that compute `to`. */
+  /* Makes every existing reader of `from` read `to` instead, except the nodes that compute `to`. Nodes of GALLEY_SEGMENT_MODEL that nobody
+   * reads any more are gone when the strategy's rewrite returns; a parameter that only they have read is neither trained nor kept, unless
+   * it is saved. */
   galley_status (*replace)(galley_graph*, galley_tensor from, galley_tensor to, galley_error*);
+  /* Makes one input of a node of the graph that is being built read `to`, of the same shape and dtype, which must not be made from what the
+   * node writes. What nobody reads any more is gone, as behind `replace`. */
+  galley_status (*set_input)(galley_graph*, galley_node, uint32_t input, galley_tensor to, galley_error*);
   /* Returns one of the step scalars: GALLEY_SCALAR_…. */
   galley_status (*scalar)(galley_graph*, uint32_t which, galley_tensor* out, galley_error*);
   /* Returns an option of the calling strategy as an F32 scalar that follows its schedule by applied step. The option may also be a plain
@@ -197,6 +209,11 @@ typedef struct galley_graph_verbs {
    * and export read `value` instead of the parameter: a state, or the output of a node that was made for GALLEY_PURPOSE_EVAL, of the
    * parameter's shape and dtype. `export_as` goes before it. */
   galley_status (*eval_as)(galley_graph*, galley_tensor parameter, galley_tensor value, galley_error*);
+  /* While building GALLEY_SEGMENT_LOAD. The parameter or state begins as `value`: a GALLEY_KIND_FILE, or the output of a node. `component`
+   * is GALLEY_BEGIN_NUMBERS, and `value` has the shape and dtype of the tensor; or the index of a component of its format, and `value` has
+   * the shape and dtype of that, and every component gets a value in this way. Nodes that read the tensor itself in this segment read what
+   * its file or initializer says; where nothing does, its file is not read. */
+  galley_status (*begin_as)(galley_graph*, galley_tensor tensor, uint32_t component, galley_tensor value, galley_error*);
   /* While exporting. Writes a text file beside the tensors: adapter_config.json. It lies in a folder into which tensors are saved. */
   galley_status (*document)(galley_graph*, const char* file, const char* text, galley_error*);
   /* While exporting. Saves `value` under the parameter's name instead of the parameter itself (merging). */
@@ -214,7 +231,7 @@ typedef struct galley_graph_verbs {
    * error says "step N: " and `cause`, and then `hint`, which may be NULL. */
   galley_status (*stop_if)(galley_graph*, galley_tensor flag, const char* cause, const char* hint, galley_error*);
 } galley_graph_verbs;
-#define GALLEY_GRAPH_VERBS_MIN_SIZE 144u
+#define GALLEY_GRAPH_VERBS_MIN_SIZE 160u
 
 /* End of draft 0.3. */
 

@@ -85,9 +85,15 @@ Op& unpack() {
   return op;
 }
 
-/// Initializers: of one number more than the tensor has, and of none.
+/// Initializers: what another tensor is; of one number more than the tensor has, and of none.
 void longer(const Node& n, Shapes& out) { out.like(0, n.out(0), columns(n.out(0)) + 1); }
 void refused(const Node& n, Shapes&) { invalid(std::string(n.name()) + ": no value is given"); }
+void like_first(const Node& n, Shapes& out) { out.like(0, n.in(0)); }
+Op& repeats() {
+  static Op op("repeats", "y = x");
+  op.input("x", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<like_first>();
+  return op;
+}
 Op& too_long() {
   static Op op("too_long", "y, and a number behind it");
   op.output("y", GALLEY_ROLE_WHOLE).infer<longer>();
@@ -231,8 +237,8 @@ const bool registered =
     add(strategy<Steps<Mistake::Hasty>>("steps-hasty")) && add(strategy<Steps<Mistake::Late>>("steps-late")) &&
     add(strategy<Looks<GALLEY_STAGE_CHECK>>("looks-check")) && add(strategy<Looks<GALLEY_STAGE_GRADIENT>>("looks-gradient")) &&
     add(strategy<Looks<GALLEY_STAGE_AFTER>>("looks-after")) && add(strategy<Doubles>("doubles")) && add(strategy<Holds>("holds")) &&
-    add(strategy<Saves>("saves")) && add(pack()) && add(pack_tiles()) && add(unpack()) && add(too_long()) && add(refuses()) &&
-    add(format<components>("pair", "pair_pack", "pair_unpack", false, true)) &&
+    add(strategy<Saves>("saves")) && add(pack()) && add(pack_tiles()) && add(unpack()) && add(repeats()) && add(too_long()) &&
+    add(refuses()) && add(format<components>("pair", "pair_pack", "pair_unpack", false, true)) &&
     add(format<components>("stone", "pair_pack", "pair_unpack", false, false)) &&
     add(format<tiles>("tiles", "tiles_pack", "pair_unpack", false, true)) &&
     add(format<one_short>("short", "tiles_pack", "pair_unpack", false, true)) &&

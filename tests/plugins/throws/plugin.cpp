@@ -51,7 +51,7 @@ galley_status build(void* instance, const galley_graph_verbs* verbs, galley_grap
 
 void destroy(void* instance) { delete static_cast<Instance*>(instance); }
 const void* get(void*, const char* id) {
-  static const galley_rewrite rewrites = {sizeof(galley_rewrite), 1, rewrite, 0};
+  static const galley_rewrite rewrites = {sizeof(galley_rewrite), 1, rewrite, 0, GALLEY_PHASE_ADD, 0};
   static const galley_claim claims = {sizeof(galley_claim), 1, claim, 0};
   static const galley_update updates = {sizeof(galley_update), 1, GALLEY_STAGE_CLIP, 0, build, 0};
   if (galley_same_text(id, GALLEY_REWRITE)) return &rewrites;

@@ -122,6 +122,25 @@ class Graph : public GraphReader {
   void replace(galley_tensor from, galley_tensor to) {
     check([&](galley_error* e) { return verbs_->replace(graph_, from, to, e); });
   }
+  void set_input(galley_node node, uint32_t input, galley_tensor to) {
+    check([&](galley_error* e) { return verbs_->set_input(graph_, node, input, to, e); });
+  }
+  /// While loading. Names a tensor of the model's own files, which is read as `dtype`.
+  galley_tensor file(const std::string& name, uint32_t dtype, const std::vector<int64_t>& shape) {
+    galley_tensor_desc d = fresh<galley_tensor_desc>();
+    const std::string own = "file." + name;
+    d.name = own.c_str();
+    d.shape = shape.data();
+    d.rank = static_cast<uint32_t>(shape.size());
+    d.dtype = dtype;
+    d.kind = GALLEY_KIND_FILE;
+    d.source_name = name.c_str();
+    return make(d);
+  }
+  /// While loading. The parameter or state begins as `value`, or a component of it does.
+  void begin_as(galley_tensor tensor, galley_tensor value, uint32_t component = GALLEY_BEGIN_NUMBERS) {
+    check([&](galley_error* e) { return verbs_->begin_as(graph_, tensor, component, value, e); });
+  }
   galley_tensor scalar(uint32_t which) {
     galley_tensor out = 0;
     check([&](galley_error* e) { return verbs_->scalar(graph_, which, &out, e); });

@@ -136,6 +136,10 @@ struct Evaluates : std::false_type {};
 template <class T>
 struct Evaluates<T, std::void_t<decltype(std::declval<const T&>().evaluate(std::declval<Graph&>(), galley_tensor{}))>> : std::true_type {};
 template <class T, class = void>
+struct HasPhase : std::false_type {};
+template <class T>
+struct HasPhase<T, std::void_t<decltype(uint32_t{T::phase})>> : std::true_type {};
+template <class T, class = void>
 struct Saves : std::false_type {};
 template <class T>
 struct Saves<T, std::void_t<decltype(std::declval<const T&>().decide(std::declval<const galley_saved_set&>(), std::declval<uint32_t*>()))>>
@@ -237,9 +241,13 @@ struct StrategyOf {
   static galley_status budget(void* instance, int64_t* out, galley_error* error) noexcept {
     return guard(error, [&] { *out = self(instance).budget(); });
   }
+  static constexpr uint32_t phase() {
+    if constexpr (HasPhase<T>::value) return T::phase;
+    else return GALLEY_PHASE_ADD;
+  }
   static const void* get(void*, const char* id) noexcept {
     if constexpr (Rewrites<T>::value) {
-      static const galley_rewrite table = {sizeof(galley_rewrite), 1, rewrite, 0};
+      static const galley_rewrite table = {sizeof(galley_rewrite), 1, rewrite, 0, phase(), 0};
       if (galley_same_text(id, GALLEY_REWRITE)) return &table;
     }
     if constexpr (Claims<T>::value) {
@@ -265,7 +273,7 @@ struct StrategyOf {
 }  // namespace detail
 
 /// Returns the table of a strategy `T`. T is constructed from Options and has those of the following const methods that it needs:
-///   void rewrite(Graph&, uint32_t segment);
+///   void rewrite(Graph&, uint32_t segment);  static constexpr uint32_t phase = GALLEY_PHASE_REPLACE;  without it GALLEY_PHASE_ADD
 ///   void claim(const GraphReader&, const galley_subject&, Claim&);
 ///   static constexpr uint32_t stages = GALLEY_STAGE_STEP;  and one of
 ///     void build(Graph&, Trained);               for each parameter, with GALLEY_PURPOSE_TRAIN; and where evaluation reads something else,

@@ -1,0 +1,44 @@
+#include "host/passes/makers.hpp"
+
+#include <utility>
+
+namespace galley {
+
+Makers::Makers(const Graph& graph, const std::vector<Section>& sections) : graph_(graph) {
+  for (const ExportedValue& e : graph.evaluated) evaluated_[e.parameter] = e.value;
+  for (const Section s : sections)
+    for (const galley_node n : graph.section(s)) {
+      for (const galley_tensor t : graph.node(n).outputs)
+        if (t) writers_[t].push_back(order_.size());
+      order_.push_back(n);
+    }
+}
+
+galley_tensor Makers::read(const GraphNode& node, galley_tensor t) const {
+  const auto value = node.section == Section::Export ? evaluated_.find(t) : evaluated_.end();
+  return value == evaluated_.end() ? t : value->second;
+}
+
+std::vector<galley_node> Makers::of(galley_tensor t, const std::set<galley_node>& done, std::vector<galley_tensor>* beginnings) const {
+  Walk walk = {done, beginnings};
+  visit(t, order_.size(), walk);
+  return std::move(walk.nodes);
+}
+
+/// `before`: only what stands in front of this place has made what is read there.
+void Makers::visit(galley_tensor t, size_t before, Walk& walk) const {
+  const auto writers = writers_.find(t);
+  if (writers == writers_.end()) {
+    if (walk.beginnings) walk.beginnings->push_back(t);
+    return;
+  }
+  for (const size_t at : writers->second) {
+    const galley_node n = order_[at];
+    if (at >= before || walk.done.contains(n) || !walk.met.insert(n).second) continue;
+    for (const galley_tensor in : graph_.node(n).inputs)
+      if (in) visit(read(graph_.node(n), in), at, walk);
+    walk.nodes.push_back(n);
+  }
+}
+
+}  // namespace galley

@@ -1,0 +1,48 @@
+"""What tests of the SDK share: it is installed into a folder of its own, and plugins are built with it alone."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from galley_test import binary, check, source
+
+outside = pathlib.Path(tempfile.mkdtemp(prefix='galley-sdk-'))
+
+
+def command(*words):
+    environment = {k: v for k, v in os.environ.items() if k not in ('CFLAGS', 'CXXFLAGS', 'CPPFLAGS', 'CPATH', 'CMAKE_GENERATOR')}
+    r = subprocess.run(list(map(str, words)), capture_output=True, text=True, errors='replace', env=environment)
+    if r.returncode:
+        sys.exit(f'FAILED: {" ".join(map(str, words))}: exit code {r.returncode}\n{r.stdout[-3000:]}{r.stderr[-3000:]}')
+    return r.stdout
+
+
+def install():
+    command('cmake', '--install', binary, '--component', 'sdk', '--prefix', outside / 'prefix')
+
+
+def build(name, folder, cmakelists=None):
+    """Copies a plugin's folder out of the tree, builds it there with find_package(galley-sdk), and answers where its plugins lie."""
+    shutil.copytree(folder, outside / name)
+    if cmakelists:
+        (outside / name / 'CMakeLists.txt').write_text(cmakelists)
+    build_folder = outside / name / 'build'
+    command('cmake', '-S', outside / name, '-B', build_folder, f'-DCMAKE_PREFIX_PATH={outside / "prefix"}', '-DCMAKE_BUILD_TYPE=Debug',
+            '-DCMAKE_EXPORT_COMPILE_COMMANDS=ON')
+    command('cmake', '--build', build_folder)
+    # Every file that the compiler opened is of the system, of the installed SDK or of the folder itself.
+    depfiles = list(build_folder.rglob('*.d'))
+    check(depfiles, f'{name}: the build tells no dependencies')
+    for depfile in depfiles:
+        check(str(source) not in depfile.read_text(), f'{name}: {depfile.name} names a file of the checkout')
+    check(str(source) not in (build_folder / 'compile_commands.json').read_text(), f'{name}: the checkout is named in a compile command')
+    return build_folder / 'plugins'
+
+
+CMAKE = '''cmake_minimum_required(VERSION 3.25)
+project(one LANGUAGES CXX)
+find_package(galley-sdk REQUIRED)
+galley_add_plugin(MANIFEST plugin.toml SOURCES plugin.cpp)
+'''
