@@ -151,7 +151,7 @@ Status command_data(const CommandLine& a) {
 
 Status command_plugins(const CommandLine& a) {
   const StudyOptions options = TRY(study_options(a));
-  return print_plugins(options.plugin_path, a.positional.empty() ? "" : a.positional[0]);
+  return print_plugins(options.plugin_path, a.positional.empty() ? "" : a.positional[0], a.has("--json"));
 }
 
 }  // namespace
@@ -321,7 +321,13 @@ std::vector<CommandSpec> all_commands() {
        "  galley recipe cosine\n",
        {},
        [](const CommandLine& a) { return print_recipe(a.positional.empty() ? "" : a.positional[0]); }},
-      {"plugins", "[NAME]", "list plugins and strategies, or show the options of one", "", {plugin_path_flag}, command_plugins},
+      {"plugins",
+       "[NAME]",
+       "list plugins and strategies, or show the options of one",
+       "Of a plugin, also its ops, with operands and attributes, and its kernels.\n",
+       {plugin_path_flag,
+        {"--json", "", "print everything as JSON, for programs: options of strategies, contracts of ops and formats", false, false}},
+       command_plugins},
   };
 }
 

@@ -10,6 +10,7 @@
 #include "host/graph/graph.hpp"
 #include "host/plan/target.hpp"
 #include "host/plugins/abi.hpp"
+#include "host/plugins/attributes.hpp"
 #include "host/plugins/loader.hpp"
 #include "host/recipe/declared.hpp"
 #include "host/session/study.hpp"
@@ -61,42 +62,13 @@ void print_operands(const char* title, const galley_operand_rule* const* rules, 
   }
 }
 
-/// A value of an attribute; of a list, the first.
-std::string value_of(const galley_attr& attr) {
-  if (attr.type == GALLEY_ATTR_STRING) return "'" + std::string(static_cast<const char*>(attr.data), attr.count) + "'";
-  if (!attr.count) return "none";
-  if (attr.type == GALLEY_ATTR_I64) return std::to_string(*static_cast<const int64_t*>(attr.data));
-  char text[32];
-  std::snprintf(text, sizeof text, "%g", *static_cast<const double*>(attr.data));
-  return text;
-}
-
-/// Attributes that the op's own examples have, with the first values there: an op declares no list of them, so neither defaults.
-std::string attributes_of(const galley_op& op) {
-  constexpr const char* types[] = {"", "I64", "F64", "string"};
-  constexpr size_t most = 3;
-  struct Found {
-    std::string type;
-    std::vector<std::string> values;
-  };
-  std::map<std::string, Found> found;
-  for (uint32_t c = 0; c < op.n_cases; ++c)
-    for (uint32_t a = 0; a < op.cases[c]->node->n_attrs; ++a) {
-      const galley_attr& attr = *op.cases[c]->node->attrs[a];
-      Found& at = found[attr.name];
-      const bool list = attr.count != 1 && attr.type != GALLEY_ATTR_STRING;
-      at.type = std::string(types[attr.type <= GALLEY_ATTR_STRING ? attr.type : 0]) + (list ? "s" : "");
-      const std::string value = value_of(attr);
-      if (!list && at.values.size() < most && std::find(at.values.begin(), at.values.end(), value) == at.values.end())
-        at.values.push_back(value);
-    }
-  std::string out;
-  for (const auto& [name, at] : found) {
-    out += (out.empty() ? "" : ", ") + name + " (" + at.type;
-    for (const std::string& value : at.values) out += (&value == at.values.data() ? ": " : " | ") + value;
-    out += ")";
+void print_attributes(const galley_op& op) {
+  for (const galley_attr_rule* rule : attr_rules(op)) {
+    std::string traits = attr_type_text(*rule);
+    if (rule->flags & GALLEY_ATTR_REQUIRED) traits += ", required";
+    if (rule->otherwise) traits += ", default " + attr_text(*rule->otherwise);
+    std::printf("    attribute  %-18s %s%s%s\n", rule->name, traits.c_str(), rule->summary ? "; " : "", rule->summary ? rule->summary : "");
   }
-  return out;
 }
 
 /// The priority that a kernel answers with for the first example of its op that it takes.
@@ -133,12 +105,12 @@ std::string priority_of(const galley_op& op, const Registered<galley_kernel>& ke
 /// What authors of other plugins ask: which ops there are, what they take, and which kernels do them on the processor.
 void print_ops(Plugins& plugins, const Plugin& plugin, const Target& target) {
   if (plugin.library->ops.empty()) return;
-  std::printf("  ops (attributes are those of an op's examples, with values from there)\n");
+  std::printf("  ops\n");
   for (const galley_op* op : plugin.library->ops) {
     std::printf("\n  %s  %s\n", op->name, op->summary ? op->summary : "");
     print_operands("input", op->inputs, op->n_inputs);
     print_operands("output", op->outputs, op->n_outputs);
-    if (const std::string attributes = attributes_of(*op); !attributes.empty()) std::printf("    attributes: %s\n", attributes.c_str());
+    print_attributes(*op);
     for (const auto& kernel : plugins.kernels(op->name, "cpu", target.isa))
       std::printf("    kernel %s of plugin %s%s\n", kernel.table->name, kernel.plugin->manifest.id.c_str(),
                   priority_of(*op, kernel, target).c_str());
@@ -190,12 +162,13 @@ std::vector<Named> declared_names() {
 
 }  // namespace
 
-Status print_plugins(const std::vector<std::filesystem::path>& plugin_path, const std::string& name) {
+Status print_plugins(const std::vector<std::filesystem::path>& plugin_path, const std::string& name, bool json) {
   const std::filesystem::path built_in[] = {find_installation().plugins};
   const auto plugins = Plugins::scan(plugin_search_path(built_in, plugin_path), {});
   if (plugins->all().empty())
     return run_error("there is no plugin in '" + built_in[0].string() + "' and none elsewhere: Galley can do nothing without them",
                      "keep the program beside its folder 'plugins', or give --plugin-path");
+  if (json) return print_plugins_json(*plugins, name);
   if (name.empty()) {
     std::printf("%-16s %-9s %s\n", "strategy", "plugin", "what it does");
     for (const auto& p : plugins->all())

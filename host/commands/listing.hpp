@@ -6,11 +6,15 @@
 #include <vector>
 
 #include "host/base/result.hpp"
+#include "host/plugins/loader.hpp"
 
 namespace galley {
 
-/// Prints all plugins as a table, or everything about one plugin or strategy. Loads no library.
-Status print_plugins(const std::vector<std::filesystem::path>& plugin_path, const std::string& name);
+/// Prints all plugins as a table, or everything about one plugin or strategy.
+Status print_plugins(const std::vector<std::filesystem::path>& plugin_path, const std::string& name, bool json);
+
+/// The same as JSON, with the contracts of ops; one that is asked for by name, or all. Loads libraries. [main-thread]
+Status print_plugins_json(Plugins& plugins, const std::string& name);
 
 /// `galley recipe [NAME]`: every name that a recipe knows, with what it takes, its default and a sentence; or those of one: "data.text",
 /// "cosine". From the declarations by which recipes are read.

@@ -5,6 +5,7 @@
 
 #include "galley/op.h"
 #include "host/base/nearest.hpp"
+#include "host/plugins/attributes.hpp"
 #include "host/plugins/library.hpp"
 
 namespace galley {
@@ -148,6 +149,7 @@ Result<galley_node> Graph::append(const galley_op* op, std::string name, std::ve
                                   std::vector<galley_tensor>* outputs, Mask accumulate) {
   const std::string op_name = op->name;
   if (const std::string wrong = inputs_problem(*this, *op, inputs); !wrong.empty()) return plugin_error(wrong);
+  if (const std::string wrong = attrs_problem(*op, attrs.view()); !wrong.empty()) return plugin_error(wrong);
   for (const galley_tensor t : *outputs)
     if (t && !has(t)) return plugin_error(op_name + ": an output that is no tensor of this graph");
   for (const galley_tensor t : inputs)

@@ -8,6 +8,7 @@
 #include "host/graph/graph.hpp"
 #include "host/graph/saved_file.hpp"
 #include "host/plugins/abi.hpp"
+#include "host/plugins/attributes.hpp"
 
 namespace galley {
 namespace {
@@ -53,7 +54,8 @@ std::string initializer_problem(const Graph& graph, const GraphTensor& t) {
     if (kind != GALLEY_KIND_PARAMETER && kind != GALLEY_KIND_CONSTANT && kind != GALLEY_KIND_STATE)
       return "its initializer reads what is not there when the run begins: parameters, states and constants made before it are";
   }
-  const std::string wrong = inputs_problem(graph, *op, t.initial.inputs);
+  std::string wrong = inputs_problem(graph, *op, t.initial.inputs);
+  if (wrong.empty()) wrong = attrs_problem(*op, t.initial.attrs.view());
   return wrong.empty() ? "" : "its initializer " + wrong;
 }
 
@@ -104,9 +106,9 @@ galley_status tensor_make(galley_graph* g, const galley_tensor_desc* from, galle
     t.flags = desc.flags & ~static_cast<uint64_t>(GALLEY_TENSOR_TRAINABLE | GALLEY_TENSOR_WRITTEN);
     t.initial.op = text_or_empty(desc.initializer);
     t.initial.inputs.assign(desc.initializer_inputs, desc.initializer_inputs + desc.n_initializer_inputs);
-    if (const std::string wrong = initializer_problem(graph_of(g), t); !wrong.empty()) return refuse(g, error, who + ": " + wrong);
     if (Status status = t.initial.attrs.add(desc.attrs, desc.n_attrs); !status.ok())
       return refuse(g, error, who + ": " + status.error().cause);
+    if (const std::string wrong = initializer_problem(graph_of(g), t); !wrong.empty()) return refuse(g, error, who + ": " + wrong);
     t.source.path = in_file && !desc.source ? graph_of(g).model_files : text_or_empty(desc.source);
     t.source.name = text_or_empty(desc.source_name);
     t.saved.file = text_or_empty(desc.file);

@@ -3,21 +3,10 @@
 #include <cstdio>
 
 #include "host/plan/dump.hpp"
+#include "host/plugins/attributes.hpp"
 
 namespace galley {
 namespace {
-
-std::string attr_text(const galley_attr& a) {
-  if (a.type == GALLEY_ATTR_STRING) return std::string(static_cast<const char*>(a.data), a.count);
-  std::string out;
-  char text[32];
-  for (uint64_t i = 0; i < a.count; ++i) {
-    if (a.type == GALLEY_ATTR_F64) std::snprintf(text, sizeof text, "%.9g", static_cast<const double*>(a.data)[i]);
-    else std::snprintf(text, sizeof text, "%lld", static_cast<long long>(static_cast<const int64_t*>(a.data)[i]));
-    out += (i ? "," : "") + std::string(text);
-  }
-  return out;
-}
 
 std::string flags_text(uint64_t flags) {
   static constexpr std::pair<uint64_t, const char*> names[] = {

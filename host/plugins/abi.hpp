@@ -36,6 +36,8 @@ inline constexpr uint32_t min_struct_size<galley_saved> = GALLEY_SAVED_MIN_SIZE;
 template <>
 inline constexpr uint32_t min_struct_size<galley_operand_rule> = GALLEY_OPERAND_RULE_MIN_SIZE;
 template <>
+inline constexpr uint32_t min_struct_size<galley_attr_rule> = GALLEY_ATTR_RULE_MIN_SIZE;
+template <>
 inline constexpr uint32_t min_struct_size<galley_op_case> = GALLEY_OP_CASE_MIN_SIZE;
 template <>
 inline constexpr uint32_t min_struct_size<galley_op> = GALLEY_OP_MIN_SIZE;
@@ -68,6 +70,7 @@ uint64_t unknown_flags(const T& t) {
   if constexpr (std::is_same_v<T, galley_op>) return t.flags & GALLEY_MUST_UNDERSTAND_64 & ~GALLEY_OP_KNOWN;
   else if constexpr (std::is_same_v<T, galley_kernel>) return t.flags & GALLEY_MUST_UNDERSTAND_64 & ~GALLEY_KERNEL_KNOWN;
   else if constexpr (std::is_same_v<T, galley_format>) return t.flags & GALLEY_MUST_UNDERSTAND_64 & ~GALLEY_FORMAT_KNOWN;
+  else if constexpr (std::is_same_v<T, galley_attr_rule>) return t.flags & GALLEY_MUST_UNDERSTAND_64 & ~GALLEY_ATTR_RULE_KNOWN;
   else if constexpr (std::is_same_v<T, galley_tensor_desc>) return t.flags & GALLEY_MUST_UNDERSTAND_64 & ~GALLEY_TENSOR_KNOWN;
   else if constexpr (std::is_same_v<T, galley_operand_rule>) return t.flags & GALLEY_MUST_UNDERSTAND_32 & ~GALLEY_OPERAND_KNOWN;
   else if constexpr (requires { t.flags; }) return t.flags & GALLEY_MUST_UNDERSTAND_64;

@@ -101,11 +101,26 @@ template <class T>
 std::string complete(T*) {
   return {};
 }
+/// What is wrong with the rule of an attribute, or "".
+std::string rule_problem(const galley_op& op, uint32_t i) {
+  const galley_attr_rule& rule = *op.attrs[i];
+  if (!rule.name || !*rule.name) return "an attribute without a name";
+  const std::string which = "attribute '" + std::string(rule.name) + "'";
+  if (rule.type < GALLEY_ATTR_I64 || rule.type > GALLEY_ATTR_STRING) return which + " is of the type " + std::to_string(rule.type);
+  for (uint32_t k = 0; k < i; ++k)
+    if (galley_same_text(op.attrs[k]->name, rule.name)) return which + " is declared twice";
+  if (!rule.otherwise) return {};
+  if (rule.flags & GALLEY_ATTR_REQUIRED) return which + " is required and has a default";
+  if (const std::string wrong = struct_problem(rule.otherwise); !wrong.empty()) return "the default of " + which + " " + wrong;
+  return rule.otherwise->type == rule.type ? "" : "the default of " + which + " is of another type";
+}
 std::string complete(galley_op* op) {
   std::string problem;
   op->inputs = complete_all(op->inputs, op->n_inputs, "the rule of input", &problem);
   op->outputs = complete_all(op->outputs, op->n_outputs, "the rule of output", &problem);
+  op->attrs = complete_all(op->attrs, op->n_attrs, "the rule of attribute", &problem);
   op->cases = complete_all(op->cases, op->n_cases, "case", &problem);
+  for (uint32_t i = 0; problem.empty() && i < op->n_attrs; ++i) problem = rule_problem(*op, i);
   for (const auto& [rules, n] : {std::pair(op->inputs, op->n_inputs), std::pair(op->outputs, op->n_outputs)})
     for (uint32_t i = 0; problem.empty() && i < n; ++i) {
       if (!rules[i]->name) return "an operand without a name";

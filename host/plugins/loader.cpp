@@ -159,13 +159,26 @@ Result<const galley_strategy*> Plugins::load(const StrategyRef& strategy, const 
                       "' names it in plugin.toml, but the library does not have it");
 }
 
+/// "'example >= 2', and there is version 1.0.0", or "".
+std::string Plugins::unmet_requirement(const Manifest& manifest) const {
+  for (const Requirement& requirement : manifest.requirements) {
+    const Plugin* other = find(requirement.id);
+    if (!other) return "'" + requirement.text + "', and there is no such plugin";
+    if (!requirement.met_by(other->manifest.version)) return "'" + requirement.text + "', and there is version " + other->manifest.version;
+  }
+  return {};
+}
+
 Status Plugins::load(Plugin& plugin) {
   if (plugin.library) return ok();
   if (plugin.problem) return *plugin.problem;
   const Manifest& manifest = plugin.manifest;
   const std::string abi = abi_problem(manifest.abi_major, manifest.abi_minor);
   Result<const Library*> library = plugin_error(manifest.file.string() + ": plugin '" + manifest.id + "' " + abi);
-  if (abi.empty()) library = open_library(manifest.folder() / manifest.library, manifest);
+  if (const std::string unmet = unmet_requirement(manifest); !unmet.empty())
+    library = plugin_error(manifest.file.string() + ": plugin '" + manifest.id + "' requires " + unmet,
+                           "install it, or name its folder by --plugin-path");
+  else if (abi.empty()) library = open_library(manifest.folder() / manifest.library, manifest);
   if (library)
     if (const std::string wrong = unprovided(manifest, **library); !wrong.empty()) library = plugin_error(wrong);
   if (!library) {

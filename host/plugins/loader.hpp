@@ -118,6 +118,7 @@ class Plugins {
   void visit_kernels(std::string_view device, std::string_view isa, const Visit& visit);
   void open_kernels(Plugin& plugin, const std::string& device, const std::string& isa);
   void register_tables(Plugin& plugin);
+  std::string unmet_requirement(const Manifest& manifest) const;
   template <class Table>
   Registered<Table> lookup(const Names<Table>& names, std::vector<std::string> Manifest::*list, std::string_view name);
   template <class Table>

@@ -29,6 +29,32 @@ bool is_name(std::string_view text, std::string_view others) {
          std::all_of(text.begin(), text.end(), [&](char c) { return letter(c) || others.find(c) != std::string_view::npos; });
 }
 
+/// The numbers of "1.2.0"; what follows them (a "-rc1") is not compared.
+std::vector<int64_t> numbers_of_version(std::string_view text) {
+  std::vector<int64_t> out;
+  const char *at = text.data(), *const end = at + text.size();
+  for (int64_t number = 0;; ++at) {
+    const auto read = std::from_chars(at, end, number);
+    if (read.ec != std::errc()) return out;
+    out.push_back(number);
+    at = read.ptr;
+    if (at == end || *at != '.') return out;
+  }
+}
+
+/// "example" or "example >= 1.2".
+std::optional<Requirement> parse_requirement(const std::string& text) {
+  Requirement out = {text.substr(0, text.find(' ')), {}, text};
+  if (!is_name(out.id, "._-")) return std::nullopt;
+  if (out.id.size() == text.size()) return out;
+  constexpr std::string_view relation = " >= ";
+  if (text.compare(out.id.size(), relation.size(), relation) != 0) return std::nullopt;
+  const std::string least = text.substr(out.id.size() + relation.size());
+  out.least = numbers_of_version(least);
+  if (out.least.empty() || least.find_first_not_of("0123456789.") != std::string::npos) return std::nullopt;
+  return out;
+}
+
 // The first thing that is wrong wins; everything after it reads as if it were absent.
 class Reader {
  public:
@@ -141,11 +167,16 @@ Result<Manifest> Reader::read(const toml::table& root) {
   if (error_) return *error_;
   const std::string other = abi_problem(out.abi_major, out.abi_minor);
   if (other.empty())
-    only(root, "the manifest", {"id", "version", "summary", "state_version", "abi", "library", "kernels", "provides", "strategy"});
+    only(root, "the manifest",
+         {"id", "version", "summary", "state_version", "abi", "requires", "library", "kernels", "provides", "strategy"});
   out.version = string(root, "version", "the manifest", true);
   out.summary = string(root, "summary", "the manifest");
   out.state_version = exact<int64_t>(root, "state_version", "a whole number").value_or(1);
 
+  for (const std::string& text : strings(root, "requires")) {
+    if (const std::optional<Requirement> requirement = parse_requirement(text)) out.requirements.push_back(*requirement);
+    else fail(*root.get("requires"), "'requires' must be a list like [\"example >= 1.2\"], not '" + text + "'");
+  }
   out.library = out.id + ".so";
   if (const toml::node* node = root.get("library")) {
     if (const auto* table = node->as_table()) {
@@ -289,8 +320,8 @@ std::vector<FacetRule> Reader::read_facets(const toml::table& table, const char*
       fail(*entry.get("facet"), "unknown facet '" + rule.facet + "' in " + where + (hint.empty() ? "" : "; " + hint));
     }
     const toml::node* value = entry.get("value");
-    if (!value) fail(entry, where + " has no 'value'");
-    else rule.value = toml_value(*value);
+    if (value) rule.value = toml_value(*value);
+    else if (std::string_view(key) == "provides") fail(entry, where + " has no 'value'");
     if (rule.value.as<List>() || rule.value.as<Table>() || rule.value.as<double>())
       fail(*value, "the value of a facet is a string, a whole number or a boolean");
     if (const toml::node* when = entry.get("when")) {
@@ -317,6 +348,8 @@ std::vector<FacetRule> Reader::read_facets(const toml::table& table, const char*
 }
 
 }  // namespace
+
+bool Requirement::met_by(const std::string& version) const { return numbers_of_version(version) >= least; }
 
 bool FacetRule::holds(const Table& options) const {
   return std::all_of(when.begin(), when.end(), [&](const auto& condition) {

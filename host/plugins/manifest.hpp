@@ -5,6 +5,7 @@
 //   state_version = 1                 # of the states it keeps: a run resumes only with the same; default 1
 //   abi = "0.3"                       # the ABI it is built for
 //   summary = "…"                     # optional
+//   requires = ["example >= 1.2"]       # optional: other plugins whose ops it names, and the least version of each
 //
 //   [library]
 //   plugin = "example.so"             # the default is <id>.so
@@ -26,7 +27,7 @@
 //   source = "Loshchilov, Hutter 2019, arXiv:1711.05101"
 //   exactness = "rounding"            # beside the definition: "bits", "rounding" or "approximate"
 //   provides = [{ facet = "window", value = "micro-batches", when = { steps = [2, 3] } }]   # `when` is optional: any of these values
-//   needs = [{ facet = "storage", value = "bf16" }]     # what another strategy of the recipe has to provide
+//   needs = [{ facet = "update" }]    # what another strategy of the recipe has to provide; with `value`: this one
 //   config = ["quantization_config"]  # keys of a model's config.json that describe what this strategy has saved
 //
 //   [[strategy.option]]
@@ -54,7 +55,7 @@ enum class Exactness { Bits, Rounding, Approximate };
 /// A facet that a strategy decides or relies on, while its options have one of the values in `when`.
 struct FacetRule {
   std::string facet;
-  Value value;                       ///< a string, an integer or a boolean
+  Value value;                       ///< a string, an integer or a boolean; nil, of a need: whatever it is
   std::map<std::string, List> when;  ///< option → any of these; empty: always
 
   /// `options`: every option with its value, defaults included. An option without a value fulfils nothing.
@@ -80,6 +81,15 @@ struct KernelLibrary {
   std::string library;  ///< a file name
 };
 
+/// Another plugin, and its least version.
+struct Requirement {
+  std::string id;
+  std::vector<int64_t> least;  ///< the version's numbers; empty: any
+  std::string text;            ///< "example >= 1.2"
+
+  bool met_by(const std::string& version) const;
+};
+
 struct Manifest {
   std::filesystem::path file;  ///< plugin.toml, absolute
   std::string id;
@@ -89,6 +99,7 @@ struct Manifest {
   uint32_t abi_major = 0, abi_minor = 0;
   std::string library;  ///< a file name
   std::vector<KernelLibrary> kernel_libraries;
+  std::vector<Requirement> requirements;
   std::vector<std::string> ops, kernels, formats, devices;  ///< [provides]
   std::vector<StrategySpec> strategies;
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "host/base/file.hpp"
+#include "host/base/listed.hpp"
 #include "host/base/nearest.hpp"
 #include "host/base/units.hpp"
 #include "host/data/loader.hpp"
@@ -21,23 +22,42 @@
 namespace galley {
 namespace {
 
-/// What a strategy relies on must not be decided otherwise by another one: the pair is refused by name, before anything else is looked at.
-Status check_needs(const std::vector<std::unique_ptr<const LoadedStrategy>>& loaded) {
-  for (const auto& s : loaded) {
+bool same(const Value& a, const Value& b) { return static_cast<const Value::variant&>(a) == static_cast<const Value::variant&>(b); }
+
+/// The strategies of all plugins that decide a facet, for a hint.
+std::string deciders(const Plugins& plugins, const FacetRule& need) {
+  std::vector<std::string> names;
+  for (const auto& plugin : plugins.all())
+    for (const StrategySpec& spec : plugin->manifest.strategies)
+      if (std::ranges::any_of(spec.provides, [&](const FacetRule& has) {
+            return has.facet == need.facet && (need.value.is_nil() || same(has.value, need.value));
+          }))
+        names.push_back(spec.name);
+  return names.empty() ? "no plugin that is there has one" : "add one of these: " + listed(names, 5, 200);
+}
+
+/// What a strategy relies on another one has to decide, and not otherwise: else the recipe is refused by name, before anything else is
+/// looked at.
+Status check_needs(const Plugins& plugins, const std::vector<std::unique_ptr<const LoadedStrategy>>& loaded) {
+  for (const auto& s : loaded)
     for (const FacetRule& need : s->spec().needs) {
       if (!need.holds(s->options().values())) continue;
-      for (const auto& other : loaded) {
+      const std::string who = s->place().text() + ": " + s->name() + " needs ";
+      const std::string wanted = need.value.is_nil() ? "" : " = " + value_text(need.value);
+      bool met = false;
+      for (const auto& other : loaded)
         for (const FacetRule& has : other->spec().provides) {
-          const bool differs =
-              has.facet == need.facet && static_cast<const Value::variant&>(has.value) != static_cast<const Value::variant&>(need.value);
-          if (!differs || !has.holds(other->options().values())) continue;
-          return recipe_error(s->place().text() + ": " + s->name() + " needs " + need.facet + " = " + value_text(need.value) + ", but " +
-                                  other->name() + " (" + other->place().text() + ") makes it " + value_text(has.value),
-                              "take one of the two out of the recipe");
+          if (other == s || has.facet != need.facet || !has.holds(other->options().values())) continue;
+          met = need.value.is_nil() || same(has.value, need.value);
+          if (!met)
+            return recipe_error(
+                who + need.facet + wanted + ", but " + other->name() + " (" + other->place().text() + ") makes it " + value_text(has.value),
+                "take one of the two out of the recipe");
         }
-      }
+      if (!met)
+        return recipe_error(who + "a strategy that decides '" + need.facet + "'" + wanted + ", and the recipe has none",
+                            deciders(plugins, need));
     }
-  }
   return ok();
 }
 
@@ -228,7 +248,7 @@ Status load_plugins(Study& s, const StudyOptions& options) {
   // First of all, so that no strategy's plugin can put an op of its own in the place of a standard one.
   TRY(bind_roles(*s.plugins));
   for (const Use& use : s.recipe.uses) s.loaded.push_back(TRY(LoadedStrategy::create(*s.plugins, use)));
-  return check_needs(s.loaded);
+  return check_needs(*s.plugins, s.loaded);
 }
 
 BatchLayout layout_of(const Study& s, const StudyOptions& options) {

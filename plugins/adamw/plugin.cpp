@@ -61,6 +61,10 @@ Op& adamw_step() {
       .input("apply", GALLEY_ROLE_WHOLE, scalar)
       .input("max_exp_avg_sq", GALLEY_ROLE_ROWS, in_place | GALLEY_OPERAND_OPTIONAL)
       .grain(GALLEY_GRAIN_ELEMENT)
+      .number("beta1", 0.9, "decay of the mean of gradients")
+      .number("beta2", 0.999, "decay of the mean of their squares")
+      .number("eps", 1e-8, "added to the root of the mean of squares")
+      .number("weight_decay", 0, "times lr: by which the parameter shrinks")
       .infer<infer_adamw_step>()
       .reference<reference_adamw_step>();
   const auto inputs = [](std::vector<int64_t> shape, double step, double apply, bool amsgrad, uint32_t gradient = GALLEY_F32) {

@@ -26,11 +26,11 @@ void pack_reference(const Node& node) {
 }
 
 void unpack_shape(const Node& node, Shapes& out) {
-  const int64_t dtype = node.i("dtype", GALLEY_F32);
+  const uint32_t dtype = node.dtype(GALLEY_F32);
   if (dtype != GALLEY_F32 && dtype != GALLEY_BF16 && dtype != GALLEY_F16)
     invalid(std::string(node.name()) + ": bf16 is unpacked as F32, BF16 or F16");
   if (node.in(0).dtype != GALLEY_BF16) invalid(std::string(node.name()) + ": what is unpacked has to be BF16");
-  out.set(0, static_cast<uint32_t>(dtype), node.in(0).shape, node.in(0).rank);
+  out.set(0, dtype, node.in(0).shape, node.in(0).rank);
 }
 void unpack_reference(const Node& node) {
   for (int64_t i = 0; i < count(node.in(0)); ++i) node.write<double>(0)[i] = node.read<double>(0)[i];
@@ -42,7 +42,7 @@ void components(const std::vector<int64_t>& shape, const FormatOptions& options,
 }
 
 Op pack("bf16_pack", "y = x as BF16: to the nearest, ties to even; with random, up or down by chance; x F32, random I64 (4)");
-Op unpack("bf16_unpack", "y = x in dtype (a GALLEY_ code)");
+Op unpack("bf16_unpack", "y = x in dtype");
 
 bool registered_ops() {
   pack.input("x", GALLEY_ROLE_ROWS)
@@ -54,12 +54,12 @@ bool registered_ops() {
       .test("stochastic", {{GALLEY_F32, {37, 671}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().s("stream", "wte"))
       .test("few", {{GALLEY_F32, {3}}, {GALLEY_I64, {4}, 0, 1000}});
   unpack.input("x", GALLEY_ROLE_ROWS)
-      .output("y", GALLEY_ROLE_ROWS)
+      .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ANY_DTYPE)
       .infer<unpack_shape>()
       .reference<unpack_reference>()
       .test("f32", {{GALLEY_BF16, {37, 671}}})
-      .test("bf16", {{GALLEY_BF16, {37, 671}}}, Attrs().i("dtype", GALLEY_BF16))
-      .test("f16", {{GALLEY_BF16, {37, 671}}}, Attrs().i("dtype", GALLEY_F16));
+      .test("bf16", {{GALLEY_BF16, {37, 671}}}, Attrs().s("dtype", "bf16"))
+      .test("f16", {{GALLEY_BF16, {37, 671}}}, Attrs().s("dtype", "f16"));
   return add(pack) && add(unpack) &&
          add(format<components>("bf16", "bf16_pack", "bf16_unpack", true, true, GALLEY_FORMAT_STOCHASTIC | GALLEY_FORMAT_PLAIN));
 }

@@ -24,6 +24,7 @@ Op& clip_factor() {
   static Op op("clip_factor", "factor *= min(1, max_norm / (norm + 1e-6))");
   op.input("norm", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
       .input("factor", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT)
+      .number("max_norm", 1, "of all gradients")
       .infer<infer_clip_factor>()
       .reference<reference_clip_factor>()
       .test("above", {{GALLEY_F32, {1}, 2, 3}, {GALLEY_F32, {1}, 0.5, 1}}, Attrs().f("max_norm", 1.0))

@@ -54,6 +54,10 @@ Op& sgd_step() {
       .input("apply", GALLEY_ROLE_WHOLE, scalar)
       .input("momentum_buffer", GALLEY_ROLE_ROWS, in_place | GALLEY_OPERAND_OPTIONAL)
       .grain(GALLEY_GRAIN_ELEMENT)
+      .number("momentum", 0, "decay of the velocity")
+      .number("dampening", 0, "by which the gradient enters it less")
+      .number("weight_decay", 0, "times the parameter: added to the gradient")
+      .integer("nesterov", 0, "1: Nesterov momentum")
       .infer<infer_sgd_step>()
       .reference<reference_sgd_step>();
   const auto inputs = [](std::vector<int64_t> shape, double step, double apply, bool buffer, uint32_t gradient = GALLEY_F32) {

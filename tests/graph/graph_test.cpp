@@ -22,6 +22,18 @@ const galley_op* join_op() {
   return table;
 }
 
+const galley_op* scaled_op() {
+  static sdk::Op op("scaled", "y = alpha · a");
+  static const galley_op* table = op.input("a", GALLEY_ROLE_ROWS)
+                                      .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ANY_DTYPE)
+                                      .attr("alpha", GALLEY_ATTR_F64, GALLEY_ATTR_REQUIRED, "the factor")
+                                      .attr("shifts", GALLEY_ATTR_F64, GALLEY_ATTR_LIST, "of rows")
+                                      .integer("rows", 1, "together")
+                                      .infer<like_first>()
+                                      .table();
+  return table;
+}
+
 const galley_op* bare_op() {
   static sdk::Op op("bare", "y = a, without a shape rule");
   static const galley_op* table = op.input("a", GALLEY_ROLE_ROWS).output("y", GALLEY_ROLE_ROWS).table();
@@ -31,13 +43,14 @@ const galley_op* bare_op() {
 class Graphs : public testing::Test {
  protected:
   Graphs()
-      : graph([](std::string_view name) { return name == "join"   ? join_op()
-                                                 : name == "bare" ? bare_op()
-                                                                  : nullptr; },
-              [] {
-                return std::vector<std::string>{"join", "bare"};
-              },
-              2, 4) {}
+      : graph(
+            [](std::string_view name) {
+              return name == "scaled" ? scaled_op() : name == "join" ? join_op() : name == "bare" ? bare_op() : nullptr;
+            },
+            [] {
+              return std::vector<std::string>{"join", "bare"};
+            },
+            2, 4) {}
   galley_tensor input(const std::string& name) {
     GraphTensor t;
     t.name = name;
@@ -84,6 +97,29 @@ TEST_F(Graphs, RefusesMissingAndSurplusInputs) {
   EXPECT_FALSE(graph.append("join", "n", {x, x, x}, {}, &out).ok());
   EXPECT_FALSE(graph.append("join", "n", {99}, {}, &out).ok());
   EXPECT_NE(graph.append("jion", "n", {x}, {}, &out).error().hint.find("join"), std::string::npos);
+}
+
+TEST_F(Graphs, RefusesAttributesThatTheOpDoesNotDeclare) {
+  const galley_tensor x = input("x");
+  const auto refusal = [&](const auto& set) {
+    AttrList attrs;
+    set(attrs);
+    std::vector<galley_tensor> out;
+    const auto made = graph.append("scaled", "n", {x}, std::move(attrs), &out);
+    return made.ok() ? "" : made.error().cause;
+  };
+  const std::vector<double> two = {1, 2};
+  EXPECT_EQ(refusal([](AttrList& a) { a.set("alpha", 0.5); }), "");
+  EXPECT_EQ(refusal([](AttrList& a) { a.set("alpha", int64_t{2}); }), "") << "an integer is a number";
+  EXPECT_EQ(refusal([&](AttrList& a) { a.set("alpha", 0.5), a.set("shifts", two), a.set("dtype", std::string("f32")); }), "");
+  EXPECT_EQ(refusal([](AttrList&) {}), "scaled: the attribute 'alpha' is missing");
+  EXPECT_EQ(refusal([](AttrList& a) { a.set("alhpa", 0.5); }), "scaled has no attribute 'alhpa': did you mean 'alpha'?");
+  EXPECT_EQ(refusal([](AttrList& a) { a.set("alpha", 0.5), a.set("tf32", int64_t{1}); }), "scaled has no attribute 'tf32'");
+  EXPECT_EQ(refusal([](AttrList& a) { a.set("alpha", std::string("1")); }),
+            "scaled: the attribute 'alpha' is string, and the op declares F64");
+  EXPECT_EQ(refusal([&](AttrList& a) { a.set("alpha", two); }), "scaled: the attribute 'alpha' is 2 × F64, and the op declares F64");
+  EXPECT_EQ(refusal([](AttrList& a) { a.set("alpha", 0.5), a.set("rows", 1.0); }),
+            "scaled: the attribute 'rows' is F64, and the op declares I64");
 }
 
 TEST_F(Graphs, RefusesOutputsFromElsewhere) {

@@ -33,6 +33,58 @@ TEST(Ops, HaveCasesReferencesAndKernels) {
     }
 }
 
+const galley_attr_rule* declared(const galley_op* op, const char* name) {
+  for (uint32_t i = 0; i < op->n_attrs; ++i)
+    if (galley_same_text(op->attrs[i]->name, name)) return op->attrs[i];
+  return nullptr;
+}
+
+TEST(Ops, DeclareTheAttributesOfTheirCases) {
+  const std::set<std::string> hosts = {"dtype", "tf32", "stream", "seed"};
+  for (const galley_op* op : models().ops)
+    for (uint32_t c = 0; c < op->n_cases; ++c)
+      for (uint32_t a = 0; a < op->cases[c]->node->n_attrs; ++a) {
+        const galley_attr& attr = *op->cases[c]->node->attrs[a];
+        const galley_attr_rule* rule = declared(op, attr.name);
+        EXPECT_TRUE(rule || hosts.contains(attr.name)) << op->name << ": " << attr.name;
+        if (!rule) continue;
+        EXPECT_TRUE(rule->type == attr.type || (rule->type == GALLEY_ATTR_F64 && attr.type == GALLEY_ATTR_I64))
+            << op->name << ": " << attr.name;
+        EXPECT_TRUE(rule->summary && *rule->summary) << op->name << ": " << attr.name << " has no summary";
+      }
+}
+
+// What an op declares as the default is what its shape rule and its reference take where the attribute is absent.
+TEST(Ops, DefaultsAreWhatHoldsWithoutTheAttribute) {
+  std::mt19937_64 random(11);
+  int compared = 0;
+  for (const galley_op* op : models().ops)
+    for (uint32_t c = 0; c < op->n_cases; ++c) {
+      const galley_node_view& node = *op->cases[c]->node;
+      Problem without = Problem::draw(op, *op->cases[c], random), with = without;
+      std::vector<const galley_attr*> attrs(node.attrs, node.attrs + node.n_attrs);
+      for (uint32_t i = 0; i < op->n_attrs; ++i)
+        if (op->attrs[i]->otherwise && !galley_attr_find(&node, op->attrs[i]->name)) attrs.push_back(op->attrs[i]->otherwise);
+      if (attrs.size() == node.n_attrs) continue;
+      with.attrs = attrs.data();
+      with.n_attrs = static_cast<uint32_t>(attrs.size());
+      with.infer();
+      run_reference(without);
+      run_reference(with);
+      ASSERT_EQ(with.outputs.size(), without.outputs.size());
+      for (size_t i = 0; i < with.outputs.size(); ++i) {
+        ASSERT_EQ(with.outputs[i].has_value(), without.outputs[i].has_value()) << op->name << ", case " << node.name;
+        if (!with.outputs[i]) continue;
+        EXPECT_EQ(with.outputs[i]->shape, without.outputs[i]->shape) << op->name << ", case " << node.name;
+        EXPECT_TRUE(with.outputs[i]->values == without.outputs[i]->values) << op->name << ", case " << node.name;
+      }
+      for (size_t i = 0; i < with.inputs.size(); ++i)  // updated in place
+        EXPECT_TRUE(!with.inputs[i] || with.inputs[i]->values == without.inputs[i]->values) << op->name << ", case " << node.name;
+      ++compared;
+    }
+  EXPECT_GT(compared, 50);
+}
+
 // The text with which a shape rule refuses the inputs.
 std::string refusal(const char* op, std::vector<std::optional<Tensor>> inputs, const std::vector<const galley_attr*>& attrs = {}) {
   Problem p;

@@ -138,6 +138,8 @@ const std::vector<const galley_op*>& ops() {
             .output("apply", GALLEY_ROLE_WHOLE)
             .output("loss_scale", GALLEY_ROLE_WHOLE)
             .output("random", GALLEY_ROLE_WHOLE)
+            .integer("seed", 0, "the run's")
+            .integer("rows", 0, "of a micro-batch")
             .infer<begin_shape>()
             .table(),
         made("zero").output("loss", GALLEY_ROLE_WHOLE).infer<one_double>().table(),
@@ -153,9 +155,10 @@ const std::vector<const galley_op*>& ops() {
             .input("first", GALLEY_ROLE_WHOLE)
             .input("values", GALLEY_ROLE_WHOLE)
             .output("y", GALLEY_ROLE_WHOLE)
+            .number("factor", 1, "of the value")
             .infer<one_number>()
             .table(),
-        made("rows").input("random", GALLEY_ROLE_WHOLE, in_place).infer<nothing>().table(),
+        made("rows").input("random", GALLEY_ROLE_WHOLE, in_place).integer("rows", 0, "of a micro-batch").infer<nothing>().table(),
         made("end").input("apply", GALLEY_ROLE_WHOLE).input("applied", GALLEY_ROLE_WHOLE, in_place).infer<nothing>().table(),
         made("draws")
             .input("x", GALLEY_ROLE_ROWS)
@@ -191,7 +194,7 @@ const std::vector<const galley_op*>& ops() {
             .grain(GALLEY_GRAIN_ROW)
             .infer<same_size>()
             .table(),
-        made("fill").output("y", GALLEY_ROLE_WHOLE).infer<as_it_is>().table(),
+        made("fill").output("y", GALLEY_ROLE_WHOLE).number("value", 0, "of all").infer<as_it_is>().table(),
         made("checksum").input("x", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<as_it_is>().table(),
         made("norm")
             .input("scale", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)

@@ -108,6 +108,25 @@ TEST(Manifest, DefaultsAreFew) {
   EXPECT_EQ(m->state_version, 1);
 }
 
+TEST(Manifest, RequirementsCompareVersions) {
+  const auto meets = [](const std::string& requirement, const std::string& version) {
+    const auto made = parse_manifest(head + "requires = [\"" + requirement + "\"]\n", "plugin.toml");
+    EXPECT_TRUE(made.ok()) << made.error().cause;
+    EXPECT_EQ(made->requirements.at(0).id, "other");
+    return made->requirements.at(0).met_by(version);
+  };
+  EXPECT_TRUE(meets("other", "0.1"));
+  EXPECT_TRUE(meets("other >= 1.2", "1.2.0"));
+  EXPECT_TRUE(meets("other >= 1.2", "1.10"));
+  EXPECT_TRUE(meets("other >= 1.2", "2"));
+  EXPECT_TRUE(meets("other >= 1", "1.0.0-rc1"));
+  EXPECT_FALSE(meets("other >= 1.2", "1.1.9"));
+  EXPECT_FALSE(meets("other >= 1.2", "1"));
+  for (const char* wrong : {"other > 1", "other >=1", "other >= ", "other >= x", "other >= 1 ", ">= 1", "Other"})
+    EXPECT_EQ(cause(head + "requires = [\"" + wrong + "\"]\n"),
+              "plugin.toml:4: 'requires' must be a list like [\"example >= 1.2\"], not '" + std::string(wrong) + "'");
+}
+
 TEST(Manifest, WhatIsMissing) {
   EXPECT_EQ(cause(""), "plugin.toml:1: the manifest has no 'id'");
   EXPECT_EQ(cause("id = \"x\"\n"), "plugin.toml:1: the manifest has no 'abi'");
@@ -118,7 +137,7 @@ TEST(Manifest, WhatIsMissing) {
   EXPECT_EQ(cause(option), "plugin.toml:8: option 'o' of s has no 'type'");
   EXPECT_EQ(cause(strategy + "[[strategy.option]]\nname = \"o\"\n"), "plugin.toml:8: option 'o' of s has no 'description'");
   EXPECT_EQ(cause(option + "type = \"choice\"\n"), "plugin.toml:8: option 'o' of s has no 'choices'");
-  EXPECT_EQ(cause(strategy + "needs = [{ facet = \"storage\" }]\n"), "plugin.toml:8: 'needs' of s has no 'value'");
+  EXPECT_EQ(cause(strategy + "provides = [{ facet = \"storage\" }]\n"), "plugin.toml:8: 'provides' of s has no 'value'");
   EXPECT_EQ(cause(head + "[[kernels]]\ndevice = \"cpu\"\n"), "plugin.toml:4: [[kernels]] has no 'library'");
 }
 

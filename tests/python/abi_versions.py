@@ -150,7 +150,7 @@ for what, part in (('KERNEL', 'kernel 1 of 3'), ('CLAIM', 'galley.claim/1'), ('D
     name = f'revision-{what.lower()}'
     refused(f'a {what} of revision 2', build(name, include.parent, f'-DTEST_REVISION_{what}=2'), part, 'revision 2')
 for name, before, after, *parts in (
-        ('an op without a shape rule', '.n_outputs = 2,   .infer = pack_infer', '.n_outputs = 2', 'op 2 of 3 has no shape rule'),
+        ('an op without a shape rule', '.infer = pack_infer}', '}', 'op 2 of 3 has no shape rule'),
         ('an operand without a name', 'RULE("gradient",', 'RULE(0,', 'op 1 of 3: an operand without a name'),
         ('a device without copies', '.copy = copy,', '', 'device 1 of 1 has no complete set of functions'),
         ('a strategy that claims without a function', '.claim = claim}', '}', 'galley.claim/1', 'is not complete'),

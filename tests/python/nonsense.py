@@ -93,7 +93,7 @@ check("asks.lua: 'kernels' names the plugin 'nonsense', but the plan has none of
 
 # What authors of plugins look up: kernels of chains, which are no kernels of an op, too, and values of attributes.
 said = run('plugins', 'models').stdout
-for part in ('\n    add_rms_norm.cpu  add>rms_norm, device cpu\n', 'models-cpu-v3.so  device cpu, x86-64-v3', 'eps (F64'):
+for part in ('\n    add_rms_norm.cpu  add>rms_norm, device cpu\n', 'models-cpu-v3.so  device cpu, x86-64-v3', '    attribute  eps                F64, default 1e-05; added to the variance\n'):
     check(part in said, f'galley plugins models: {part!r} is not in: {said[-2000:]}')
 
 run('train', wrong('throw release'), '--out', 'released', *here)  # nothing is left to be told about it

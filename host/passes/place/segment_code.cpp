@@ -7,6 +7,7 @@
 #include "host/passes/copy.hpp"
 #include "host/passes/place/homes.hpp"
 #include "host/plugins/abi.hpp"
+#include "host/plugins/attributes.hpp"
 #include "host/plugins/library.hpp"
 
 namespace galley {
@@ -34,6 +35,8 @@ Status check_shapes(const Compilation& c, const galley_op* op, const std::string
     return out;
   };
   const std::vector<const GraphTensor*> in = describe(inputs), out = describe(outputs);
+  if (const std::string problem = attrs_problem(*op, attrs.view()); !problem.empty())
+    return plugin_error(who + "is not what its op takes: " + problem);
   const NodeDescription description(op, name, in, attrs, out, {}, c.graph.length());
   const Result<std::vector<galley_shape>> shapes = infer_shapes(op, description.view());
   if (!shapes) return plugin_error(who + "is not what its op takes: " + shapes.error().cause, shapes.error().hint);

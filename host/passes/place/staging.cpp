@@ -38,7 +38,7 @@ Result<Operand> Staging::numbers(galley_tensor id, const Piece& piece, const std
     TRY_STATUS(code_.op(c_.roles.copy, "cast " + of.name, components, {out}, attrs));
     return out;
   }
-  attrs.set("dtype", static_cast<int64_t>(t.dtype));
+  attrs.set("dtype", dtype_text(t.dtype));
   TRY_STATUS(format_op(of, c_.plugins.format(of.storage.format).table->unpack_op, "unpack " + of.name, components, {out}, attrs));
   return out;
 }

@@ -103,9 +103,15 @@ Op& backward_cases(Op& op) {
 Op gelu("gelu", "y = x Φ(x); approximate: tanh or none");
 Op gelu_grad("gelu_grad", "dx = dy · d(x Φ(x))/dx");
 const bool gelu_added =
-    add(forward_cases(forward(gelu).infer<gelu_shape>().reference<gelu_reference>())
+    add(forward_cases(forward(gelu)
+                          .string("approximate", "none", "tanh: by its approximation; none: by the error function")
+                          .infer<gelu_shape>()
+                          .reference<gelu_reference>())
             .test("tanh", {{GALLEY_F32, {9, 131}, -6, 6}}, Attrs().s("approximate", "tanh"))) &&
-    add(backward_cases(backward(gelu_grad).infer<gelu_grad_shape>().reference<gelu_grad_reference>())
+    add(backward_cases(backward(gelu_grad)
+                           .string("approximate", "none", "tanh: by its approximation; none: by the error function")
+                           .infer<gelu_grad_shape>()
+                           .reference<gelu_grad_reference>())
             .test("tanh", {{GALLEY_F32, {9, 131}}, {GALLEY_F32, {9, 131}, -6, 6}}, Attrs().s("approximate", "tanh"))
             .test("tanh_far", {{GALLEY_F32, {2, 131}}, {GALLEY_F32, {2, 131}, -300, 300}}, Attrs().s("approximate", "tanh")));
 

@@ -38,6 +38,7 @@ Op add_op("add", "y = a + alpha · b");
 const bool add_added = add(add_op.input("a", GALLEY_ROLE_ROWS, compute)
                                .input("b", GALLEY_ROLE_ROWS, compute)
                                .output("y", GALLEY_ROLE_ROWS, sum, 0)
+                               .number("alpha", 1, "the factor of b")
                                .infer<add_shape>()
                                .gradient<add_gradient>()
                                .reference<add_reference>()
@@ -64,6 +65,7 @@ void scale_gradient(Backward& b) {
 Op scale_op("scale", "y = alpha · x");
 const bool scale_added = add(scale_op.input("x", GALLEY_ROLE_ROWS, compute)
                                  .output("y", GALLEY_ROLE_ROWS, sum, 0)
+                                 .number("alpha", 1, "the factor")
                                  .infer<scale_shape>()
                                  .gradient<scale_gradient>()
                                  .reference<scale_reference>()

@@ -198,6 +198,16 @@ bool registered() {
         .input("slopes", GALLEY_ROLE_WHOLE, optional | constant)
         .input("bias", GALLEY_ROLE_WHOLE, optional)
         .input("random", GALLEY_ROLE_WHOLE, optional | constant)
+        .attr("heads", GALLEY_ATTR_I64, GALLEY_ATTR_REQUIRED, "of q")
+        .attr("kv_heads", GALLEY_ATTR_I64, 0, "of k and v; without it, heads")
+        .attr("head_dim", GALLEY_ATTR_I64, 0, "elements of a head; without it, what the columns of q leave for each")
+        .integer("causal", 1, "1: a query sees no later keys")
+        .attr("scale", GALLEY_ATTR_F64, 0, "of scores; without it, 1 / √head_dim")
+        .number("softcap", 0, "scores are softcap · tanh(score / softcap); 0: they are not")
+        .integer("window", 0, "how many keys a query sees, its own the last; 0: all")
+        .number("dropout", 0, "the probability of dropping a weight, in training")
+        .integer("max_distance", 128, "from which on distances share a bucket of bias")
+        .attr("bidirectional", GALLEY_ATTR_I64, 0, "1: half of the buckets are for later keys; without it, if it is not causal")
         .flags(GALLEY_OP_RANDOM | GALLEY_OP_LOW);
   };
   attention_cases(attention, attention_grad);
@@ -216,6 +226,7 @@ bool registered() {
       .output("dk", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL | GALLEY_OPERAND_ANY_DTYPE)
       .output("dv", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL | GALLEY_OPERAND_ANY_DTYPE)
       .output("dbias", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL | GALLEY_OPERAND_ACCUMULATES)
+      .integer("dbias", 0, "1: there is a dbias")
       .infer<grad_shape>()
       .cost<grad_cost>()
       .reference<grad_reference>();

@@ -54,6 +54,7 @@ const bool added = add(dropout.input("x", GALLEY_ROLE_ROWS, GALLEY_OPERAND_COMPU
                            .input("random", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
                            .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_ANY_DTYPE, 0)
                            .flags(GALLEY_OP_RANDOM | GALLEY_OP_TRAINING_ONLY)
+                           .number("p", 0.5, "the probability of dropping an element")
                            .infer<shape>()
                            .gradient<gradient>()
                            .reference<reference>()

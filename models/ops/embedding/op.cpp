@@ -94,6 +94,7 @@ const bool embedding_grad_added =
             .input("ids", GALLEY_ROLE_ROWS, GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT)
             .output("dtable", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_ANY_DTYPE)
             .flags(GALLEY_OP_LOW)
+            .attr("rows", GALLEY_ATTR_I64, GALLEY_ATTR_REQUIRED, "of the table")
             .infer<embedding_grad_shape>()
             .cost<embedding_grad_cost>()
             .reference<embedding_grad_reference>()

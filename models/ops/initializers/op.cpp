@@ -48,6 +48,8 @@ void uniform_reference(const Node& n) {
 
 Op fill("fill", "every element is value");
 const bool fill_added = add(fill.output("y", GALLEY_ROLE_WHOLE)
+                                .attr("shape", GALLEY_ATTR_I64, GALLEY_ATTR_LIST, "of y; without it, that of the tensor to fill")
+                                .number("value", 0, "of every element")
                                 .infer<shape>()
                                 .reference<fill_reference>()
                                 .test("small", {}, Attrs().list("shape", {2, 3, 5}).f("value", 0.75))
@@ -57,6 +59,9 @@ const bool fill_added = add(fill.output("y", GALLEY_ROLE_WHOLE)
 Op random_normal("random_normal", "normal numbers of this mean and std, from seed and stream");
 const bool normal_added =
     add(random_normal.output("y", GALLEY_ROLE_WHOLE)
+            .attr("shape", GALLEY_ATTR_I64, GALLEY_ATTR_LIST, "of y; without it, that of the tensor to fill")
+            .number("mean", 0, "of the distribution")
+            .number("std", 1, "its standard deviation")
             .infer<shape>()
             .reference<normal_reference>()
             .test("small", {}, Attrs().list("shape", {2, 3, 5}).i("seed", 7))
@@ -65,6 +70,9 @@ const bool normal_added =
 Op random_uniform("random_uniform", "numbers spread evenly over [low, high), from seed and stream");
 const bool uniform_added =
     add(random_uniform.output("y", GALLEY_ROLE_WHOLE)
+            .attr("shape", GALLEY_ATTR_I64, GALLEY_ATTR_LIST, "of y; without it, that of the tensor to fill")
+            .number("low", 0, "the least number")
+            .number("high", 1, "above all numbers")
             .infer<shape>()
             .reference<uniform_reference>()
             .test("small", {}, Attrs().list("shape", {2, 3, 5}).i("seed", 7))

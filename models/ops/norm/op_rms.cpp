@@ -71,29 +71,32 @@ constexpr uint32_t any = GALLEY_OPERAND_ANY_DTYPE;
 
 Op rms_norm("rms_norm",
             "y = x / sqrt(mean(x²) + eps) * w over spans of G elements of the last extent; x (…, N), w (G), y (…, N), rstd (…, N / G)");
-const bool rms_norm_added = add(rms_norm.input("x", GALLEY_ROLE_ROWS, any)
-                                    .input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL | any)
-                                    .output("y", GALLEY_ROLE_ROWS, any, 0)
-                                    .output("rstd", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
-                                    .flags(GALLEY_OP_FULL)
-                                    .infer<forward_shape>()
-                                    .gradient<gradient>()
-                                    .reference<forward_reference>()
-                                    .test("small", {{GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {8}}})
-                                    .test("odd", {{GALLEY_F32, {37, 67}, -3, 5}, {GALLEY_F32, {67}}}, Attrs().f("eps", 1e-3))
-                                    .test("heads", {{GALLEY_F32, {2, 7, 48}}, {GALLEY_F32, {16}}}, Attrs().i("group", 16))
-                                    .test("odd_heads", {{GALLEY_F32, {11, 35}}, {GALLEY_F32, {5}}})
-                                    .test("no_weight", {{GALLEY_F32, {5, 34}}, {0, {}}}, Attrs().i("group", 17))
-                                    .test("wide", {{GALLEY_F32, {3, 1031}, 9, 11}, {GALLEY_F32, {1031}}})
-                                    .test("bf16", {{GALLEY_BF16, {3, 1031}, -3, 5}, {GALLEY_F32, {1031}}})
-                                    .test("bf16_heads", {{GALLEY_BF16, {2, 7, 48}}, {GALLEY_BF16, {16}}}, Attrs().i("group", 16))
-                                    .test("f16_f32", {{GALLEY_F16, {37, 67}}, {GALLEY_F16, {67}}}, Attrs().s("dtype", "f32"))
-                                    .test("f32_bf16", {{GALLEY_F32, {3, 1031}}, {GALLEY_F32, {1031}}}, Attrs().s("dtype", "bf16"))
-                                    .test("f32_f16", {{GALLEY_F32, {5, 34}}, {0, {}}}, Attrs().i("group", 17).s("dtype", "f16"))
-                                    // Lengths that GPUs take in one way each, with addresses that are aligned.
-                                    .test("warp", {{GALLEY_F32, {11, 776}}, {GALLEY_BF16, {776}}})
-                                    .test("block", {{GALLEY_BF16, {3, 2064}}, {GALLEY_F32, {2064}}})
-                                    .test("long", {{GALLEY_F32, {2, 8203}, 2, 5}, {GALLEY_F32, {8203}}}));
+const bool rms_norm_added =
+    add(rms_norm.input("x", GALLEY_ROLE_ROWS, any)
+            .input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL | any)
+            .output("y", GALLEY_ROLE_ROWS, any, 0)
+            .output("rstd", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
+            .flags(GALLEY_OP_FULL)
+            .number("eps", 1e-6, "added to the mean of squares")
+            .attr("group", GALLEY_ATTR_I64, 0, "how many elements share a mean of squares; without it, as many as w has, or a row")
+            .infer<forward_shape>()
+            .gradient<gradient>()
+            .reference<forward_reference>()
+            .test("small", {{GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {8}}})
+            .test("odd", {{GALLEY_F32, {37, 67}, -3, 5}, {GALLEY_F32, {67}}}, Attrs().f("eps", 1e-3))
+            .test("heads", {{GALLEY_F32, {2, 7, 48}}, {GALLEY_F32, {16}}}, Attrs().i("group", 16))
+            .test("odd_heads", {{GALLEY_F32, {11, 35}}, {GALLEY_F32, {5}}})
+            .test("no_weight", {{GALLEY_F32, {5, 34}}, {0, {}}}, Attrs().i("group", 17))
+            .test("wide", {{GALLEY_F32, {3, 1031}, 9, 11}, {GALLEY_F32, {1031}}})
+            .test("bf16", {{GALLEY_BF16, {3, 1031}, -3, 5}, {GALLEY_F32, {1031}}})
+            .test("bf16_heads", {{GALLEY_BF16, {2, 7, 48}}, {GALLEY_BF16, {16}}}, Attrs().i("group", 16))
+            .test("f16_f32", {{GALLEY_F16, {37, 67}}, {GALLEY_F16, {67}}}, Attrs().s("dtype", "f32"))
+            .test("f32_bf16", {{GALLEY_F32, {3, 1031}}, {GALLEY_F32, {1031}}}, Attrs().s("dtype", "bf16"))
+            .test("f32_f16", {{GALLEY_F32, {5, 34}}, {0, {}}}, Attrs().i("group", 17).s("dtype", "f16"))
+            // Lengths that GPUs take in one way each, with addresses that are aligned.
+            .test("warp", {{GALLEY_F32, {11, 776}}, {GALLEY_BF16, {776}}})
+            .test("block", {{GALLEY_BF16, {3, 2064}}, {GALLEY_F32, {2064}}})
+            .test("long", {{GALLEY_F32, {2, 8203}, 2, 5}, {GALLEY_F32, {8203}}}));
 
 // ---- Backward -------------------------------------------------------------------------------------------------------------------
 
@@ -125,6 +128,7 @@ const bool dx_added = add(
         .input("rstd", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
         .output("dx", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES | any, 0)
         .flags(GALLEY_OP_FULL)
+        .attr("group", GALLEY_ATTR_I64, 0, "how many elements share a mean of squares; without it, as many as w has, or a row")
         .infer<dx_shape>()
         .reference<dx_reference>()
         .test("small", {{GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {8}}, {GALLEY_F32, {2, 3, 1}, 0.5, 2}})
@@ -167,6 +171,7 @@ const bool dw_added = add(
         .input("rstd", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
         .output("dw", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES | any)
         .flags(GALLEY_OP_FULL)
+        .attr("group", GALLEY_ATTR_I64, 0, "how many elements share a mean of squares; without it, a row")
         .infer<dw_shape>()
         .reference<dw_reference>()
         .test("small", {{GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {2, 3, 8}}, {GALLEY_F32, {2, 3, 1}, 0.5, 2}})

@@ -43,6 +43,8 @@ const bool begin_added =
             .output("apply", GALLEY_ROLE_WHOLE)
             .output("loss_scale", GALLEY_ROLE_WHOLE)
             .output("random", GALLEY_ROLE_WHOLE)
+            .integer("seed", 0, "the run's")
+            .attr("rows", GALLEY_ATTR_I64, GALLEY_ATTR_REQUIRED, "of a micro-batch")
             .infer<begin_shape>()
             .reference<begin_reference>()
             .test("step", {{GALLEY_I64, {1}, 1, 1000}, {GALLEY_I64, {1}, 0, 1000}}, Attrs().i("seed", 7).i("rows", 4)));
@@ -93,6 +95,7 @@ const bool scheduled_added =
             .input("first", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
             .input("values", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
             .output("value", GALLEY_ROLE_WHOLE)
+            .number("factor", 1, "by which the value is multiplied")
             .infer<scheduled_shape>()
             .reference<scheduled_reference>()
             .test("one", {{GALLEY_I64, {1}, 1, 9}, {GALLEY_I64, {1}, 1, 9}, {GALLEY_F64, {1}}})
@@ -104,6 +107,7 @@ void rows_shape(const Node& n, Shapes&) { integer64(n, 0, "random", 4); }
 void rows_reference(const Node& n) { n.update<int64_t>(0)[2] += n.i("rows", 0); }
 Op next_rows("next_rows", "random[2] += rows: the first row of the next micro-batch");
 const bool rows_added = add(next_rows.input("random", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT)
+                                .attr("rows", GALLEY_ATTR_I64, GALLEY_ATTR_REQUIRED, "of a micro-batch")
                                 .infer<rows_shape>()
                                 .reference<rows_reference>()
                                 .test("rows", {{GALLEY_I64, {4}, 0, 1000}}, Attrs().i("rows", 4)));

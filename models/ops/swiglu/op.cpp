@@ -74,6 +74,8 @@ const bool swiglu_grad_added = add(
         .input("up", GALLEY_ROLE_ROWS, compute)
         .output("dgate", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_OPTIONAL | any, 1)
         .output("dup", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_OPTIONAL | any, 2)
+        .integer("gate", 1, "0: there is no dgate")
+        .integer("up", 1, "0: there is no dup")
         .infer<backward_shape>()
         .reference<backward_reference>()
         .test("small", {{GALLEY_F32, {2, 3, 5}}, {GALLEY_F32, {2, 3, 5}, -4, 4}, {GALLEY_F32, {2, 3, 5}}})

@@ -51,12 +51,12 @@ typedef struct galley_format {
    * whether a tensor can be packed in parts with random bits, see GALLEY_FORMAT_STOCHASTIC; the host looks at no other role of the two ops:
    * what can be unpacked and packed by parts follows from galley_component.numbers. */
   const char* pack_op;
-  /* Inputs: the components; output: the tensor, in the dtype given by the attribute "dtype", an I64 (GALLEY_F32, GALLEY_BF16 …). */
+  /* Inputs: the components; output: the tensor, with GALLEY_OPERAND_ANY_DTYPE, in the dtype that the attribute "dtype" names. */
   const char* unpack_op;
   uint32_t exact;     /* 1: unpack(pack(x)) is x rounded once, and packing it again changes nothing */
   uint32_t trainable; /* 1: an update may unpack, step and pack; 0: for frozen tensors only */
   /* Fills out[0] … out[*n - 1] for a tensor of this shape; there is room for GALLEY_MAX_COMPONENTS. `attrs` are the options of the claim
-   * (block size, double quantization); the pack and unpack nodes have the same attributes. Returns GALLEY_INVALID for an option that it
+   * (block size, double quantization); the pack and unpack nodes have the same attributes, so both ops declare them. Returns GALLEY_INVALID for an option that it
    * does not know. [thread-safe] [plan-time] */
   galley_status (*components)(void* self, const int64_t* shape, uint32_t rank, const galley_attr* const* attrs, uint32_t n_attrs,
                               galley_component* const* out, uint32_t* n, galley_error*);

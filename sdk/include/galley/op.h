@@ -35,7 +35,7 @@ extern "C" {
  *   ANY_DTYPE   an input has the dtype that it happens to have, each such input its own. An output has the dtype that the node's attribute
  *               "dtype" names ("f32", "bf16", "f16"); without the attribute, that of the first input with COMPUTE or ANY_DTYPE, unless the
  *               shape rule says otherwise. The attribute holds for all outputs with this flag. Kernels convert: so a cast behind the node
- *               costs nothing. (The unpack op of a format has an attribute "dtype", too, but a number: GALLEY_F32 …; see format.h.)
+ *               costs nothing.
  *   neither     the dtype that the shape rule asks for: F32, mostly.
  * The shape rule checks inputs and follows the attribute.
  * A claim of "tf32" is F32 with the attribute "tf32" = 1: a kernel may round the operands of its products to TF32, 10 bits of mantissa.
@@ -52,6 +52,30 @@ typedef struct galley_operand_rule {
   const char* summary; /* describes the operand and its shape: "x (…, K)"; may be NULL */
 } galley_operand_rule;
 #define GALLEY_OPERAND_RULE_MIN_SIZE 32u
+
+/* Flags of an attribute rule. */
+#define GALLEY_ATTR_REQUIRED 1ull
+#define GALLEY_ATTR_LIST 2ull /* any number of values; without it, there is one */
+
+#define GALLEY_ATTR_RULE_KNOWN 3ull /* all of them */
+
+/* An attribute that nodes of an op may have. A node with one that its op does not declare, or of another type, is refused; an I64 may stand
+ * where an F64 is declared. Declared without a rule, because their meaning is the host's:
+ *   "dtype"   string  of an op with an output with GALLEY_OPERAND_ANY_DTYPE: see "Dtypes" above
+ *   "tf32"    I64     of an op with GALLEY_OP_LOW: likewise
+ *   "stream"  string  of an op with an input "random", and of one without inputs: keys random numbers in the place of the node's name
+ *   "seed"    I64     of an op without inputs: the run's */
+typedef struct galley_attr_rule {
+  uint32_t size;
+  uint32_t revision;
+  const char* name;
+  uint32_t type; /* GALLEY_ATTR_… */
+  uint32_t reserved;
+  uint64_t flags;
+  const galley_attr* otherwise; /* what holds for a node without it; NULL: it is required, or the summary says what holds */
+  const char* summary;          /* one line: meaning and unit; may be NULL */
+} galley_attr_rule;
+#define GALLEY_ATTR_RULE_MIN_SIZE 40u
 
 /* Flags of an op. */
 #define GALLEY_OP_RANDOM 1ull        /* uses random numbers keyed by the node's name: its input "random" is GALLEY_SCALAR_RANDOM */
@@ -119,7 +143,11 @@ typedef struct galley_gradient_call {
 } galley_gradient_call;
 #define GALLEY_GRADIENT_CALL_MIN_SIZE 56u
 
-/* An op. All functions are [thread-safe] [plan-time]. */
+/* An op. All functions are [thread-safe] [plan-time].
+ *
+ * An op is a contract: nodes of other plugins name it and give it operands in this order, and kernels of other plugins compute it. What is
+ * written here changes by appending optional inputs, outputs and attributes that leave the meaning of a node without them as it was. Any
+ * other contract is another op: the second one of "linear" is called "linear/2". */
 typedef struct galley_op {
   uint32_t size;
   uint32_t revision;
@@ -129,10 +157,13 @@ typedef struct galley_op {
   const galley_operand_rule* const* inputs;
   const galley_operand_rule* const* outputs;
   const galley_op_case* const* cases;
+  const galley_attr_rule* const* attrs;
   uint32_t n_inputs;
   uint32_t n_outputs;
   uint32_t n_cases;
+  uint32_t n_attrs;
   uint32_t grain;
+  uint32_t reserved;
   int64_t grain_block;
   uint64_t flags;
   /* Checks inputs and attributes, and fills the shapes of the n_outputs outputs (rank 0 and dtype 0: this optional output is absent). The
@@ -147,7 +178,7 @@ typedef struct galley_op {
    * the caller handles ACCUMULATE. */
   galley_status (*reference)(void* self, const galley_node_view*, galley_error*);
 } galley_op;
-#define GALLEY_OP_MIN_SIZE 96u /* up to `infer` */
+#define GALLEY_OP_MIN_SIZE 112u /* up to `infer` */
 
 /* End of draft 0.3. */
 

@@ -45,6 +45,7 @@ const bool op_added =
             .input("apply", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
             .input("momentum", GALLEY_ROLE_ROWS, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT | GALLEY_OPERAND_OPTIONAL)
             .grain(GALLEY_GRAIN_ELEMENT)
+            .number("momentum", 0, "decay of the running mean")
             .infer<infer>()
             .reference<reference>());
 

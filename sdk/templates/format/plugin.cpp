@@ -18,14 +18,15 @@ int64_t block_of(const Node& node) { return node.i("block", 64); }
 
 // ---- The ops ----------------------------------------------------------------------------------------------------------------------
 
-// Both have the format's options as attributes. Unpacking has the attribute "dtype" besides: what the readers of the tensor want.
+// Both have the format's options as attributes. Unpacking has the attribute "dtype" besides, as its output is of any dtype: what the
+// readers of the tensor want.
 void pack_shape(const Node& node, Shapes& out) {
   if (node.in(0).dtype != GALLEY_F32) invalid(std::string(node.name()) + ": x has to be F32");
   out.set(0, GALLEY_I8, node.in(0).shape, node.in(0).rank);
   out.set(1, GALLEY_F32, {blocks_of(count(node.in(0)), block_of(node))});
 }
 void unpack_shape(const Node& node, Shapes& out) {
-  if (node.i("dtype", GALLEY_F32) != GALLEY_F32) invalid(std::string(node.name()) + ": q8 is unpacked as F32 only");
+  if (node.dtype(GALLEY_F32) != GALLEY_F32) invalid(std::string(node.name()) + ": q8 is unpacked as F32 only");
   if (count(node.in(1)) != blocks_of(count(node.in(0)), block_of(node)))
     invalid(std::string(node.name()) + ": " + shape_text(node.in(1)) + " scales for codes " + shape_text(node.in(0)));
   out.set(0, GALLEY_F32, node.in(0).shape, node.in(0).rank);
@@ -55,13 +56,15 @@ Op unpack("q8_unpack", "x = codes * absmax / 127");
 const bool ops_added = add(pack.input("x", GALLEY_ROLE_WHOLE)
                                .output("codes", GALLEY_ROLE_WHOLE)
                                .output("absmax", GALLEY_ROLE_WHOLE)
+                               .integer("block", 64, "numbers that share a scale")
                                .infer<pack_shape>()
                                .reference<pack_reference>()
                                .test("whole", {{GALLEY_F32, {37, 64}}})
                                .test("rest", {{GALLEY_F32, {5, 67}, -1e-3, 1e3}}, Attrs().i("block", 32))) &&
                        add(unpack.input("codes", GALLEY_ROLE_WHOLE)
                                .input("absmax", GALLEY_ROLE_WHOLE)
-                               .output("x", GALLEY_ROLE_WHOLE)
+                               .output("x", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_ANY_DTYPE)
+                               .integer("block", 64, "numbers that share a scale")
                                .infer<unpack_shape>()
                                .reference<unpack_reference>()
                                .test("whole", {{GALLEY_I8, {37, 64}, -127, 127}, {GALLEY_F32, {37}, 0, 2}})

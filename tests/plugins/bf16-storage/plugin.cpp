@@ -36,7 +36,10 @@ Op& pack() {
 }
 Op& unpack() {
   static Op op("brain_unpack", "y = x as F32");
-  op.input("x", GALLEY_ROLE_ROWS).output("y", GALLEY_ROLE_ROWS).infer<unpack_shape>().reference<unpack_reference>();
+  op.input("x", GALLEY_ROLE_ROWS)
+      .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ANY_DTYPE)
+      .infer<unpack_shape>()
+      .reference<unpack_reference>();
   op.test("odd", {{GALLEY_BF16, {37, 671}}});
   return op;
 }

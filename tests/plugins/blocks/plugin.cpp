@@ -15,7 +15,7 @@ void pack_shape(const Node& node, Shapes& out) {
   out.set(1, GALLEY_F32, {blocks(count(node.in(0)), node.i("block", 32))});
 }
 void unpack_shape(const Node& node, Shapes& out) {
-  if (node.i("dtype", GALLEY_F32) != GALLEY_F32) invalid("blocks: unpacked as F32 only");
+  if (node.dtype(GALLEY_F32) != GALLEY_F32) invalid("blocks: unpacked as F32 only");
   out.set(0, GALLEY_F32, node.in(0).shape, node.in(0).rank);
 }
 
@@ -25,12 +25,17 @@ Op& pack() {
       .input("random", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL | GALLEY_OPERAND_NO_GRADIENT)
       .output("codes", GALLEY_ROLE_ROWS)
       .output("absmax", GALLEY_ROLE_WHOLE)
+      .integer("block", 32, "numbers that share an absmax")
       .infer<pack_shape>();
   return op;
 }
 Op& unpack() {
   static Op op("blocks_unpack", "x = codes · absmax / 127");
-  op.input("codes", GALLEY_ROLE_ROWS).input("absmax", GALLEY_ROLE_WHOLE).output("x", GALLEY_ROLE_ROWS).infer<unpack_shape>();
+  op.input("codes", GALLEY_ROLE_ROWS)
+      .input("absmax", GALLEY_ROLE_WHOLE)
+      .output("x", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ANY_DTYPE)
+      .integer("block", 32, "numbers that share an absmax")
+      .infer<unpack_shape>();
   return op;
 }
 

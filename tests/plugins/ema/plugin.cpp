@@ -25,6 +25,7 @@ Op& ema_step() {
       .input("parameter", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
       .input("apply", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
       .grain(GALLEY_GRAIN_ELEMENT)
+      .number("decay", 0, "of the average")
       .infer<infer>()
       .reference<reference>()
       .test("odd", {{GALLEY_F32, {37, 67}}, {GALLEY_F32, {37, 67}}, {GALLEY_I32, {1}, 1, 1}}, Attrs().f("decay", 0.9));

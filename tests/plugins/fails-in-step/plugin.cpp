@@ -12,6 +12,7 @@ Op& fails_in_step() {
   static Op op("fails_in_step", "nothing, or a failure");
   op.input("attempted_step", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
       .input("factor", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT)
+      .integer("step", 0, "in which it fails")
       .infer<infer_nothing>()
       .reference<reference_nothing>();
   return op;

@@ -81,7 +81,10 @@ Op& pack_tiles() {
 }
 Op& unpack() {
   static Op op("pair_unpack", "x = halves · scale");
-  op.input("halves", GALLEY_ROLE_WHOLE).input("scale", GALLEY_ROLE_WHOLE).output("x", GALLEY_ROLE_WHOLE).infer<unpack_shape>();
+  op.input("halves", GALLEY_ROLE_WHOLE)
+      .input("scale", GALLEY_ROLE_WHOLE)
+      .output("x", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_ANY_DTYPE)
+      .infer<unpack_shape>();
   return op;
 }
 

@@ -23,7 +23,12 @@ void gradient(Backward& b) {
 
 Op& tinker() {
   static Op op("tinker", "y = x");
-  return op.input("x", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<like_x>().gradient<gradient>().reference<nothing>();
+  return op.input("x", GALLEY_ROLE_WHOLE)
+      .output("y", GALLEY_ROLE_WHOLE)
+      .string("how", "", "what the gradient rule does wrong")
+      .infer<like_x>()
+      .gradient<gradient>()
+      .reference<nothing>();
 }
 Op& tinker_step() {
   static Op op("tinker_step", "x stays; x and y of one size");

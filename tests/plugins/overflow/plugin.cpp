@@ -27,6 +27,7 @@ Op& op() {
   made.input("attempted_step", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
       .input("found_inf", GALLEY_ROLE_WHOLE, updated)
       .input("norm", GALLEY_ROLE_WHOLE, updated)
+      .attr("steps", GALLEY_ATTR_F64, GALLEY_ATTR_REQUIRED | GALLEY_ATTR_LIST, "attempted steps, from 1")
       .infer<infer>()
       .reference<overflow_in_steps<double>>();
   return made;

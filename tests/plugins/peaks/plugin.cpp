@@ -28,8 +28,7 @@ class Peaks {
     int64_t peak = 0;
     uint64_t state = seed_;
     for (int64_t call = 0; call < calls_; ++call) {
-      for (uint64_t i = 0; i < set.n_items; ++i)
-        choices[i] = draw(state) < share_ ? drawn(set, *set.items[i], state) : GALLEY_KEEP;
+      for (uint64_t i = 0; i < set.n_items; ++i) choices[i] = draw(state) < share_ ? drawn(set, *set.items[i], state) : GALLEY_KEEP;
       galley_error error = GALLEY_ERROR_INIT;
       if (set.peak(set.context, choices, memory_, &peak, &error) != GALLEY_OK) invalid(error.text);
     }

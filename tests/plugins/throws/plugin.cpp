@@ -65,6 +65,8 @@ void reference_nothing(const Node&) {}
 Op& op() {
   static Op op("throws", "nothing, or an exception");
   op.input("factor", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT)
+      .integer("when", 0, "1: in prepare, 2: in the kernel")
+      .integer("number", 0, "of the exception")
       .infer<infer_nothing>()
       .reference<reference_nothing>();
   return op;

@@ -39,6 +39,8 @@ const bool op_added = add(op.input("gradient", GALLEY_ROLE_WHOLE, GALLEY_OPERAND
                               .input("step", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
                               .input("random", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
                               .input("apply", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+                              .number("eta", 0, "variance of the noise at first")
+                              .number("gamma", 0.55, "how fast it falls")
                               .infer<infer>()
                               .reference<reference>());
 const bool kernel_added = add(kernel<run, supports>("gradient_noise.cpu", "gradient_noise"));

@@ -83,6 +83,7 @@ Op principal_op("pissa_principal", "B, A: the first `rank` singular values and v
 const bool principal_added = add(principal_op.input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
                                      .output("b", GALLEY_ROLE_WHOLE)
                                      .output("a", GALLEY_ROLE_WHOLE)
+                                     .attr("rank", GALLEY_ATTR_I64, GALLEY_ATTR_REQUIRED, "how many singular values")
                                      .infer<infer_principal>()
                                      .reference<reference_principal>()) &&
                              add(kernel<run_principal>("pissa_principal.cpu", "pissa_principal"));
@@ -115,21 +116,12 @@ class Pissa {
  private:
   static std::string name(const GraphReader& graph, galley_tensor w) { return "pissa." + std::string(graph.info(w).name); }
 
-  static galley_tensor parameter(Graph& graph, const std::string& name, const std::vector<int64_t>& shape) {
-    galley_tensor_desc d = fresh<galley_tensor_desc>();
-    d.name = name.c_str();
-    d.shape = shape.data();
-    d.rank = static_cast<uint32_t>(shape.size());
-    d.dtype = GALLEY_F32;
-    d.kind = GALLEY_KIND_PARAMETER;
-    d.file = "adapter/pissa.safetensors";
-    return graph.make(d);
-  }
-
   void adapt(Graph& graph, galley_tensor x, galley_tensor w, galley_tensor y) const {
     const galley_tensor_info info = graph.info(w);
     const std::string own = name(graph, w);
-    const galley_tensor a = parameter(graph, own + ".A", {rank_, info.shape[1]}), b = parameter(graph, own + ".B", {info.shape[0], rank_});
+    const char* file = "adapter/pissa.safetensors";
+    const galley_tensor a = graph.parameter(own + ".A", {rank_, info.shape[1]}, file),
+                        b = graph.parameter(own + ".B", {info.shape[0], rank_}, file);
     const galley_tensor ax = graph.node("linear", (own + ".pissa_a").c_str(), {x, a})[0];
     const galley_tensor bax = graph.node("linear", (own + ".pissa_b").c_str(), {ax, b})[0];
     graph.replace(y, graph.node("add", (own + ".pissa").c_str(), {y, bax}, Attrs().f("alpha", 1))[0]);

@@ -59,6 +59,9 @@ const bool sums_added = add(sums_op.input("parameter", GALLEY_ROLE_WHOLE, fixed)
                                 .input("gradient_factor", GALLEY_ROLE_WHOLE, fixed)
                                 .input("apply", GALLEY_ROLE_WHOLE, fixed)
                                 .output("sums", GALLEY_ROLE_WHOLE)
+                                .number("beta1", 0.9, "")
+                                .number("beta2", 0.999, "")
+                                .number("d0", 1e-6, "")
                                 .infer<infer_sums>()
                                 .reference<reference_sums>()) &&
                         add(kernel<run_sums, supports>("prodigy_sums.cpu", "prodigy_sums"));
@@ -95,6 +98,7 @@ const bool distance_added = add(distance_op.input("state", GALLEY_ROLE_WHOLE, in
                                     .input("apply", GALLEY_ROLE_WHOLE, fixed)
                                     .input("sums", GALLEY_ROLE_WHOLE, fixed | GALLEY_OPERAND_VARIADIC)
                                     .output("before", GALLEY_ROLE_WHOLE)
+                                    .number("beta2", 0.999, "")
                                     .infer<infer_distance>()
                                     .reference<reference_distance>()) &&
                             add(kernel<run_distance>("prodigy_distance.cpu", "prodigy_distance"));
@@ -132,6 +136,9 @@ const bool step_added = add(step_op.input("parameter", GALLEY_ROLE_ROWS, in_plac
                                 .input("distance", GALLEY_ROLE_WHOLE, fixed)
                                 .input("lr", GALLEY_ROLE_WHOLE, fixed)
                                 .input("apply", GALLEY_ROLE_WHOLE, fixed)
+                                .number("beta2", 0.999, "")
+                                .number("eps", 1e-8, "")
+                                .number("weight_decay", 0, "")
                                 .infer<infer_step>()
                                 .reference<reference_step>()) &&
                         add(kernel<run_step>("prodigy_step.cpu", "prodigy_step"));
@@ -192,7 +199,10 @@ void begin(const Node& node) {
 void run_begin(const Node& node, void*) { begin<float>(node); }
 void reference_begin(const Node& node) { begin<double>(node); }
 Op begin_op("prodigy_begin", "(value, 0)");
-const bool begin_added = add(begin_op.output("state", GALLEY_ROLE_WHOLE).infer<infer_begin>().reference<reference_begin>()) &&
+const bool begin_added = add(begin_op.output("state", GALLEY_ROLE_WHOLE)
+                                 .number("value", 1e-6, "of the first distance")
+                                 .infer<infer_begin>()
+                                 .reference<reference_begin>()) &&
                          add(kernel<run_begin>("prodigy_begin.cpu", "prodigy_begin"));
 const bool strategy_added = add(strategy<Prodigy>("prodigy"));
 

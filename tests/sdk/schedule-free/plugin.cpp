@@ -83,6 +83,10 @@ const bool step_added = add(step_op.input("y", GALLEY_ROLE_ROWS, in_place)
                                 .input("gradient_factor", GALLEY_ROLE_WHOLE, fixed)
                                 .input("apply", GALLEY_ROLE_WHOLE, fixed)
                                 .grain(GALLEY_GRAIN_ELEMENT)
+                                .number("beta1", 0.9, "decay of the mean of gradients")
+                                .number("beta2", 0.999, "decay of the mean of their squares")
+                                .number("eps", 1e-8, "added to the root of the mean of squares")
+                                .number("weight_decay", 0, "times lr: by which the parameter shrinks")
                                 .infer<infer_step>()
                                 .reference<reference_step>()) &&
                         add(kernel<run_step, supports_step>("schedule_free_step.cpu", "schedule_free_step"));
@@ -106,6 +110,7 @@ Op value_op("schedule_free_value", "x = y + (1 - 1 / beta1) (z - y)");
 const bool value_added = add(value_op.input("y", GALLEY_ROLE_ROWS, fixed)
                                  .input("z", GALLEY_ROLE_ROWS, fixed)
                                  .output("x", GALLEY_ROLE_ROWS)
+                                 .number("beta1", 0.9, "how far the gradient is taken towards the average")
                                  .infer<infer_value>()
                                  .reference<reference_value>()) &&
                          add(kernel<run_value>("schedule_free_value.cpu", "schedule_free_value"));

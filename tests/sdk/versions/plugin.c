@@ -55,9 +55,11 @@ static const galley_operand_rule step_rules[] = {
     RULE("lr", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT),
     RULE("apply", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT),
 };
-static const galley_operand_rule row_rules[] = {RULE("high", GALLEY_ROLE_ROWS, 0), RULE("low", GALLEY_ROLE_ROWS, 0)};
+static const galley_operand_rule row_rules[] = {RULE("high", GALLEY_ROLE_ROWS, 0), RULE("low", GALLEY_ROLE_ROWS, 0),
+                                                RULE("x", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ANY_DTYPE)};
 static const galley_operand_rule* const step_inputs[] = {&step_rules[0], &step_rules[1], &step_rules[2], &step_rules[3], &step_rules[4]};
 static const galley_operand_rule* const halves[] = {&row_rules[0], &row_rules[1]};
+static const galley_operand_rule* const whole[] = {&row_rules[2]};
 
 static galley_status step_infer(void* self, const galley_node_view* node, galley_shape* const* outputs, galley_error* error) {
   (void)outputs;
@@ -75,8 +77,8 @@ static galley_status pack_infer(void* self, const galley_node_view* node, galley
   return GALLEY_OK;
 }
 static galley_status unpack_infer(void* self, const galley_node_view* node, galley_shape* const* outputs, galley_error* error) {
-  (void)error;
-  shape_like(outputs[0], node->inputs[0], (uint32_t)galley_attr_i64(node, "dtype", GALLEY_F32));
+  if (!galley_same_text(galley_attr_string(node, "dtype", "f32"), "f32")) return fail(error, GALLEY_INVALID, "unpacked as F32 only");
+  shape_like(outputs[0], node->inputs[0], GALLEY_F32);
   return GALLEY_OK;
 }
 #if !TEST_SHORTER
@@ -105,12 +107,19 @@ static const galley_op step_op = {HEAD(galley_op),
                                   .cost = step_cost
 #endif
 };
-static const galley_op pack_op = {HEAD(galley_op),  .name = "halves_pack", .summary = "the halves of each F32",
-                                  .inputs = halves, .n_inputs = 1,         .outputs = halves,
-                                  .n_outputs = 2,   .infer = pack_infer};
-static const galley_op unpack_op = {HEAD(galley_op),  .name = "halves_unpack", .summary = "F32 from its halves",
-                                    .inputs = halves, .n_inputs = 2,           .outputs = halves,
-                                    .n_outputs = 1,   .infer = unpack_infer};
+static const int64_t two = 2;
+static const galley_attr parts = {HEAD(galley_attr), .name = "parts", .data = &two, .type = GALLEY_ATTR_I64, .count = 1};
+static const galley_attr_rule parts_rule = {HEAD(galley_attr_rule), .name = "parts", .type = GALLEY_ATTR_I64, .otherwise = &parts};
+static const galley_attr_rule* const format_rules[] = {&parts_rule};
+
+static const galley_op pack_op = {HEAD(galley_op),    .name = "halves_pack", .summary = "the halves of each F32",
+                                  .inputs = halves,   .n_inputs = 1,         .outputs = halves,
+                                  .n_outputs = 2,     .attrs = format_rules,        .n_attrs = 1,
+                                  .infer = pack_infer};
+static const galley_op unpack_op = {HEAD(galley_op),      .name = "halves_unpack", .summary = "F32 from its halves",
+                                    .inputs = halves,     .n_inputs = 2,           .outputs = whole,
+                                    .n_outputs = 1,       .attrs = format_rules,          .n_attrs = 1,
+                                    .infer = unpack_infer};
 
 enum { BLOCK = 4096 };
 
@@ -266,8 +275,6 @@ static galley_status rewrite(void* instance, const galley_graph_verbs* verbs, ga
 }
 
 #if !TEST_SHORTER
-static const int64_t two = 2;
-static const galley_attr parts = {HEAD(galley_attr), .name = "parts", .data = &two, .type = GALLEY_ATTR_I64, .count = 1};
 static const galley_attr* const format_options[] = {&parts};
 #endif
 

@@ -73,6 +73,23 @@ class Graph : public GraphReader {
     d.flags = flags;
     return make(d);
   }
+  /// Makes a parameter, F32, that is saved in a file of its own under its name: "adapter/adapter_model.safetensors". Without an
+  /// initializer, an op, it begins as zeros.
+  galley_tensor parameter(const std::string& name, const std::vector<int64_t>& shape, const char* file, const char* initializer = nullptr,
+                          const Attrs& attrs = {}, uint64_t flags = 0) {
+    galley_tensor_desc d = fresh<galley_tensor_desc>();
+    d.name = name.c_str();
+    d.shape = shape.data();
+    d.rank = static_cast<uint32_t>(shape.size());
+    d.dtype = GALLEY_F32;
+    d.kind = GALLEY_KIND_PARAMETER;
+    d.flags = flags;
+    d.initializer = initializer;
+    d.attrs = attrs.data();
+    d.n_attrs = attrs.count();
+    d.file = file;
+    return make(d);
+  }
   /// Makes a state whose first numbers are the output of `initializer`, an op.
   galley_tensor state(const std::string& name, uint32_t dtype, const std::vector<int64_t>& shape, const char* initializer,
                       const std::vector<galley_tensor>& inputs = {}, const Attrs& attrs = {}) {

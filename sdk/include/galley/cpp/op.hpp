@@ -49,6 +49,27 @@ inline galley_operand_rule rule(const char* name, uint32_t role, uint32_t flags 
   return out;
 }
 
+/// The rule of an attribute, with its own storage.
+class AttrRule {
+ public:
+  AttrRule(const char* name, uint32_t type, uint64_t flags, const char* summary) {
+    table.name = name;
+    table.type = type;
+    table.flags = flags;
+    table.summary = summary;
+  }
+  AttrRule(const char* name, Attrs otherwise, const char* summary) : otherwise_(std::move(otherwise)) {
+    table.name = name;
+    table.type = otherwise_.data()[0]->type;
+    table.otherwise = otherwise_.data()[0];
+    table.summary = summary;
+  }
+  galley_attr_rule table = fresh<galley_attr_rule>();
+
+ private:
+  Attrs otherwise_;
+};
+
 /// One input of a test case: dtype, shape, and the range of its values.
 struct CaseInput {
   uint32_t dtype;  ///< 0: this optional input is absent
@@ -72,6 +93,15 @@ class Op {
   }
   Op& output(const char* name, uint32_t role, uint32_t flags = 0, int32_t alias = -1) {
     outputs_.push_back(rule(name, role, flags, alias));
+    return *this;
+  }
+  /// Attributes, and what holds for a node without them: integer("transposed", 0, "…").
+  Op& integer(const char* name, int64_t otherwise, const char* summary) { return attr(name, Attrs().i(name, otherwise), summary); }
+  Op& number(const char* name, double otherwise, const char* summary) { return attr(name, Attrs().f(name, otherwise), summary); }
+  Op& string(const char* name, const char* otherwise, const char* summary) { return attr(name, Attrs().s(name, otherwise), summary); }
+  /// One that each node has, or for which the summary says what holds otherwise. `type`: GALLEY_ATTR_…, `flags`: GALLEY_ATTR_REQUIRED, …
+  Op& attr(const char* name, uint32_t type, uint64_t flags, const char* summary) {
+    attrs_.emplace_back(name, type, flags, summary);
     return *this;
   }
   Op& flags(uint64_t flags) {
@@ -132,6 +162,7 @@ class Op {
   /// Returns the finished table; call it last.
   const galley_op* table() {
     if (input_pointers_.empty() && output_pointers_.empty()) {
+      for (const auto& a : attrs_) attr_pointers_.push_back(&a.table);
       for (const auto& r : inputs_) input_pointers_.push_back(&r);
       for (const auto& r : outputs_) output_pointers_.push_back(&r);
       for (const auto& c : cases_) case_pointers_.push_back(&c.table);
@@ -140,6 +171,8 @@ class Op {
     op_.n_inputs = static_cast<uint32_t>(input_pointers_.size());
     op_.outputs = output_pointers_.data();
     op_.n_outputs = static_cast<uint32_t>(output_pointers_.size());
+    op_.attrs = attr_pointers_.data();
+    op_.n_attrs = static_cast<uint32_t>(attr_pointers_.size());
     op_.cases = case_pointers_.data();
     op_.n_cases = static_cast<uint32_t>(case_pointers_.size());
     return &op_;
@@ -155,8 +188,15 @@ class Op {
     galley_node_view view = fresh<galley_node_view>();
     galley_op_case table = fresh<galley_op_case>();
   };
+  Op& attr(const char* name, Attrs otherwise, const char* summary) {
+    attrs_.emplace_back(name, std::move(otherwise), summary);
+    return *this;
+  }
+
   galley_op op_ = fresh<galley_op>();
   std::deque<galley_operand_rule> inputs_, outputs_;
+  std::deque<AttrRule> attrs_;
+  std::vector<const galley_attr_rule*> attr_pointers_;
   std::vector<const galley_operand_rule*> input_pointers_, output_pointers_;
   std::deque<Case> cases_;
   std::vector<const galley_op_case*> case_pointers_;

@@ -1,0 +1,81 @@
+#include "host/plugins/attributes.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "host/base/nearest.hpp"
+
+namespace galley {
+namespace {
+
+constexpr galley_attr_rule hosts(const char* name, uint32_t type, const char* summary) {
+  return {sizeof(galley_attr_rule), 1, name, type, 0, 0, nullptr, summary};
+}
+constexpr galley_attr_rule dtype = hosts("dtype", GALLEY_ATTR_STRING, "in which outputs of any dtype are written");
+constexpr galley_attr_rule tf32 = hosts("tf32", GALLEY_ATTR_I64, "1: products of F32 may be made in TF32");
+constexpr galley_attr_rule stream = hosts("stream", GALLEY_ATTR_STRING, "keys random numbers in the place of the node's name");
+constexpr galley_attr_rule seed = hosts("seed", GALLEY_ATTR_I64, "the run's");
+
+const char* type_name(uint32_t type) {
+  constexpr const char* names[] = {"nothing", "I64", "F64", "string"};
+  return names[type <= GALLEY_ATTR_STRING ? type : 0];
+}
+
+}  // namespace
+
+std::vector<const galley_attr_rule*> attr_rules(const galley_op& op) {
+  std::vector<const galley_attr_rule*> out(op.attrs, op.attrs + op.n_attrs);
+  const auto add = [&](bool holds, const galley_attr_rule& rule) {
+    const bool own = std::any_of(out.begin(), out.end(), [&](const auto* r) { return galley_same_text(r->name, rule.name); });
+    if (holds && !own) out.push_back(&rule);
+  };
+  const bool any = std::any_of(op.outputs, op.outputs + op.n_outputs, [](const auto* r) { return r->flags & GALLEY_OPERAND_ANY_DTYPE; });
+  add(any, dtype);
+  add(op.flags & GALLEY_OP_LOW, tf32);
+  const bool draws = std::any_of(op.inputs, op.inputs + op.n_inputs, [](const auto* r) { return galley_same_text(r->name, "random"); });
+  add(draws || op.n_inputs == 0, stream);
+  add(op.n_inputs == 0, seed);
+  return out;
+}
+
+std::string attrs_problem(const galley_op& op, std::span<const galley_attr* const> attrs) {
+  const std::vector<const galley_attr_rule*> rules = attr_rules(op);
+  std::vector<std::string> names;
+  for (const galley_attr_rule* rule : rules) names.emplace_back(rule->name);
+  for (const galley_attr* attr : attrs) {
+    const auto at = std::find(names.begin(), names.end(), attr->name);
+    if (at == names.end()) {
+      const std::string guess = did_you_mean(attr->name, names);
+      return std::string(op.name) + " has no attribute '" + attr->name + "'" + (guess.empty() ? "" : ": " + guess);
+    }
+    const galley_attr_rule& rule = *rules[static_cast<size_t>(at - names.begin())];
+    const bool counts = rule.flags & GALLEY_ATTR_LIST || rule.type == GALLEY_ATTR_STRING || attr->count == 1;
+    const bool same = attr->type == rule.type || (rule.type == GALLEY_ATTR_F64 && attr->type == GALLEY_ATTR_I64);
+    if (!same || !counts)
+      return std::string(op.name) + ": the attribute '" + attr->name + "' is " + (same ? std::to_string(attr->count) + " × " : "") +
+             type_name(attr->type) + ", and the op declares " + attr_type_text(rule);
+  }
+  for (const galley_attr_rule* rule : rules)
+    if (rule->flags & GALLEY_ATTR_REQUIRED &&
+        std::none_of(attrs.begin(), attrs.end(), [&](const galley_attr* attr) { return galley_same_text(attr->name, rule->name); }))
+      return std::string(op.name) + ": the attribute '" + rule->name + "' is missing";
+  return {};
+}
+
+std::string attr_type_text(const galley_attr_rule& rule) {
+  return std::string(type_name(rule.type)) + (rule.flags & GALLEY_ATTR_LIST ? "s" : "");
+}
+
+std::string attr_text(const galley_attr& a) {
+  if (a.type == GALLEY_ATTR_STRING) return std::string(static_cast<const char*>(a.data), a.count);
+  std::string out;
+  char text[32];
+  for (uint64_t i = 0; i < a.count; ++i) {
+    if (a.type == GALLEY_ATTR_F64) std::snprintf(text, sizeof text, "%.9g", static_cast<const double*>(a.data)[i]);
+    else std::snprintf(text, sizeof text, "%lld", static_cast<long long>(static_cast<const int64_t*>(a.data)[i]));
+    out += (i ? "," : "") + std::string(text);
+  }
+  return out;
+}
+
+}  // namespace galley

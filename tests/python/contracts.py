@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""The ops that come with Galley are contracts: sdk/contracts.json records their operands, roles, flags and attributes. `contracts.py --update` records them
+again. And sdk/compare.py says what a change of headers or contracts breaks."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+from galley_test import check, finish, fresh_folder, run, source
+
+record = source / 'sdk' / 'contracts.json'
+
+
+def bare(x):
+    """Without sentences, which may change."""
+    if isinstance(x, dict):
+        return {k: bare(v) for k, v in x.items() if k != 'summary'}
+    return [bare(v) for v in x] if isinstance(x, list) else x
+
+
+fresh_folder()
+now = {op['name']: bare({k: v for k, v in op.items() if k != 'name'}) for plugin in json.loads(run('plugins', '--json').stdout) for op in plugin['ops']}
+lines = [f'{json.dumps(name)}: {json.dumps(contract, sort_keys=True)}' for name, contract in sorted(now.items())]
+text = '{\n' + ',\n'.join(lines) + '\n}\n'
+if '--update' in sys.argv:
+    record.write_text(text)
+check(record.read_text() == text, 'sdk/contracts.json records something else than the ops are: `tests/python/contracts.py --update`, and look at what sdk/compare.py says')
+check({'linear', 'adamw_step', 'attention'} <= set(now), f'ops: {sorted(now)}')
+check(now['linear']['attributes'][0] == {'name': 'transposed', 'type': 'I64', 'required': False, 'default': '0'}, f'linear: {now["linear"]}')
+
+
+def copy(name):
+    shutil.copytree(source / 'sdk' / 'include', f'{name}/include')
+    shutil.copy(record, f'{name}/contracts.json')
+
+
+def compare(name, edits=(), change=None):
+    """Compares the SDK with a copy of it in which files are edited."""
+    copy(name)
+    for file, before, after in edits:
+        path = pathlib.Path(name) / 'include' / 'galley' / file
+        old = path.read_text()
+        check(before in old, f'{name}: {file} has no {before!r}')
+        path.write_text(old.replace(before, after, 1))
+    if change:
+        path = pathlib.Path(name) / 'contracts.json'
+        ops = json.loads(path.read_text())
+        change(ops)
+        path.write_text(json.dumps(ops))
+    return subprocess.run([source / 'sdk' / 'compare.py', 'before', name], capture_output=True, text=True)
+
+
+def drop_input(ops):
+    del ops['linear']['inputs'][2]
+
+
+def rename_input(ops):
+    ops['linear']['inputs'][1]['name'] = 'weight'
+
+
+def add_required(ops):
+    ops['linear']['attributes'].append({'name': 'groups', 'type': 'I64', 'required': True, 'default': None})
+
+
+def change_default(ops):
+    ops['adamw_step']['attributes'][0]['default'] = '0.8'
+
+
+def grow(ops):
+    ops['linear/2'] = ops['linear']
+    ops['linear']['attributes'].append({'name': 'groups', 'type': 'I64', 'required': False, 'default': '1'})
+    ops['linear']['inputs'].append({'name': 'scale', 'role': 'whole', 'flags': ['optional']})
+
+
+copy('before')
+r = compare('same')
+check(r.returncode == 0 and r.stdout == '0 breaks what was built before\n0 new\n', f'same: {r}')
+for name, said, edits, change in (
+        ('field-gone', 'galley_rewrite.phase: the field is gone', [('rewrite.h', '  uint32_t phase; ', '  uint32_t stage; ')], None),
+        ('field-moved', 'galley_rewrite.flags: was at byte 16, is at 24', [('rewrite.h', '  uint64_t flags; ', '  uint64_t more;\n  uint64_t flags; ')], None),
+        ('type', 'galley_cost.flops: was double, is uint64_t', [('op.h', 'double flops;', 'uint64_t flops;')], None),
+        ('function', 'galley_graph_verbs.replace: was galley_status (*)', [('graph.h', 'galley_tensor from, galley_tensor to, galley_error*);', 'galley_tensor from, galley_error*);')], None),
+        ('number', 'GALLEY_STAGE_STEP: was', [('update.h', '#define GALLEY_STAGE_STEP ', '#define GALLEY_STAGE_STEP 1')], None),
+        ('op-gone', 'linear: the op is gone', [], lambda ops: ops.pop('linear')),
+        ('input-gone', 'linear: input bias is gone', [], drop_input),
+        ('input-name', 'linear: input 1 was', [], rename_input),
+        ('required', 'linear: attribute groups is new and required', [], add_required),
+        ('default', 'adamw_step: attribute beta1 was', [], change_default)):
+    r = compare(name, edits, change)
+    check(r.returncode == 1 and said in r.stdout and r.stdout.startswith('3 breaks' if name == 'field-moved' else '1 breaks'), f'{name}: {r.returncode} {r.stdout}{r.stderr}')
+r = compare('grown', [('rewrite.h', '  uint32_t reserved;\n', '  uint32_t reserved;\n  uint64_t more;\n')], grow)
+check(r.returncode == 0 and '4 new' in r.stdout, f'grown: {r.stdout}{r.stderr}')
+finish()
