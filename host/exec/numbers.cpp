@@ -203,7 +203,7 @@ Result<Numbers> unpacked(const Instruction& code, const Operand& operand, int64_
   Numbers out = Numbers::of(operand);
   Numbers* const outputs[] = {&out};
   AttrList attrs = format.attrs;
-  attrs.set("dtype", static_cast<int64_t>(operand.dtype));
+  attrs.set("dtype", dtype_text(operand.dtype));
   TRY_STATUS(call(op, code.name, attrs, 0, 0, length, -1, inputs, outputs));
   return out;
 }

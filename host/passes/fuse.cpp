@@ -1,5 +1,7 @@
 #include "host/passes/fuse.hpp"
 
+#include <algorithm>
+#include <deque>
 #include <set>
 
 #include "host/passes/fuse_segment.hpp"
@@ -7,6 +9,13 @@
 #include "host/plan/plan.hpp"
 
 namespace galley {
+namespace {
+
+bool no_higher(const std::vector<int64_t>& peaks, const std::vector<int64_t>& than) {
+  return std::equal(peaks.begin(), peaks.end(), than.begin(), std::less_equal<>());
+}
+
+}  // namespace
 
 void Fuser::share_all(Outline& outline, const Sources& sources) {
   for (size_t s = 0; s < segment_count; ++s) {
@@ -15,6 +24,17 @@ void Fuser::share_all(Outline& outline, const Sources& sources) {
     for (const Instruction* i : sources[s].instructions) allowed.push_back(&joints_.alone(i));
     share(outline.segments[s], allowed, outline.tensors.size());
   }
+}
+
+/// The constants of kernels that the launches have taken the place of.
+std::set<TensorId> dropped_constants(const Sources& sources, const Fusion& fusion) {
+  std::set<TensorId> joined, kept;
+  for (size_t s = 0; s < segment_count; ++s)
+    for (const Launch& launch : fusion.launches[s])
+      for (const uint32_t k : launch.entries)
+        if (const TensorId id = sources[s].instructions[k]->constants; id != no_tensor) (launch.choice ? joined : kept).insert(id);
+  for (const TensorId id : kept) joined.erase(id);
+  return joined;
 }
 
 /// Of the program with its launches, each output in the place of an input where that is possible.
@@ -36,20 +56,32 @@ std::vector<int64_t> Fuser::peaks(const Outline& outline, const Sources& sources
         code.touched.insert(code.touched.end(), ids.begin(), ids.end());
         allowed.push_back(&joints_.alone(nodes.front()));
       } else {
-        size_t mark = 0;
-        for (const bool output : {false, true})
-          for (const uint32_t k : launch.entries) {
-            const Instruction& node = *sources[s].instructions[k];
-            const TensorId* id = from.of(from.entries[k]).data();
-            if (output) id += std::count_if(node.inputs.begin(), node.inputs.end(), [](const Operand& o) { return o.present(); });
-            for (const Operand& o : output ? node.outputs : node.inputs) {
-              const bool gone = !launch.marks.empty() && launch.marks[mark].gone;
-              ++mark;
-              if (!o.present()) continue;
-              if (!gone) code.touched.push_back(*id);
-              ++id;
-            }
+        // In the order of the operands of the instruction that joins them.
+        const std::vector<size_t> at = joined_inputs(nodes);
+        std::vector<TensorId> inputs(at.size(), no_tensor), outputs;
+        size_t number = 0;
+        const auto gone = [&](size_t mark) { return !launch.marks.empty() && launch.marks[mark].gone; };
+        for (const uint32_t k : launch.entries) {
+          const TensorId* id = from.of(from.entries[k]).data();
+          for (const Operand& o : sources[s].instructions[k]->inputs) {
+            if (o.present() && !gone(number)) inputs[at[number]] = *id;
+            ++number;
+            id += o.present();
           }
+        }
+        for (const uint32_t k : launch.entries) {
+          const Instruction& node = *sources[s].instructions[k];
+          const TensorId* id = from.of(from.entries[k]).data();
+          id += std::ranges::count_if(node.inputs, [](const Operand& o) { return o.present(); });
+          for (const Operand& o : node.outputs) {
+            if (o.present() && !gone(number)) outputs.push_back(*id);
+            ++number;
+            id += o.present();
+          }
+        }
+        std::ranges::copy_if(inputs, std::back_inserter(code.touched), [](TensorId id) { return id != no_tensor; });
+        code.touched.insert(code.touched.end(), outputs.begin(), outputs.end());
+        if (launch.choice->constants > 0) out.tensors.push_back({launch.choice->constants, 0, Life::Run});
         if (launch.choice->workspace > 0) {
           code.touched.push_back(static_cast<TensorId>(out.tensors.size()));
           out.tensors.push_back({launch.choice->workspace, 0, Life::Segment});
@@ -62,6 +94,7 @@ std::vector<int64_t> Fuser::peaks(const Outline& outline, const Sources& sources
     share(code, allowed, out.tensors.size());
     out.segments[s] = std::move(code);
   }
+  for (const TensorId id : dropped_constants(sources, fusion)) out.tensors[static_cast<size_t>(id)].bytes = 0;
   renumber(out, canonical_numbers(out));
   return plan_peaks(out, c_.target);
 }
@@ -72,27 +105,71 @@ bool Fuser::worth(const std::vector<int64_t>& joined, const std::vector<int64_t>
   return std::equal(joined.begin(), joined.end(), apart.begin(), near) && c_.within_limits(apart, joined);
 }
 
-Result<Fusion> Fuser::find(const Outline& outline, const Sources& sources) {
-  Outline apart = outline;
-  share_all(apart, sources);
+/// Launches of the entries that may join others, and the peaks with them; no launches and no peaks where nothing is joined.
+Result<Fusion> Fuser::joined(const Outline& outline, const Outline& apart, const Sources& sources, const Permitted& permitted) {
   Room room(apart, c_.target);
   Fusion fusion;
   bool any = false;
   for (size_t s = 0; s < segment_count; ++s) {
-    fusion.launches[s] = TRY(SegmentFuser(joints_, c_.kernels, outline, apart, sources[s], s, room).run());
+    fusion.launches[s] = TRY(SegmentFuser(joints_, c_.kernels, outline, apart, sources[s], permitted[s], s, room).run());
     any = any || fusion.launches[s].size() < sources[s].instructions.size();
   }
-  const std::vector<int64_t>& least = room.least();
-  if (any) {
-    fusion.peaks = peaks(outline, sources, fusion);
-    // A plan cannot need less than what lives at one time.
-    if (std::equal(fusion.peaks.begin(), fusion.peaks.end(), least.begin(), std::less_equal<>())) return fusion;
-  }
+  if (!any) return Fusion();
+  fusion.peaks = peaks(outline, sources, fusion);
+  return fusion;
+}
+
+Result<Fusion> Fuser::find(const Outline& outline, const Sources& sources) {
+  Outline apart = outline;
+  share_all(apart, sources);
+  Fusion fusion = TRY(joined(outline, apart, sources, {}));
+  const bool any = !fusion.peaks.empty();
+  // A plan cannot need less than what lives at one time.
+  if (any && no_higher(fusion.peaks, Room(apart, c_.target).least())) return fusion;
   renumber(apart, canonical_numbers(apart));
   Fusion none;
   none.peaks = plan_peaks(apart, c_.target);
   if (any && worth(fusion.peaks, none.peaks)) return fusion;
   return none;
+}
+
+Result<Fusion> Fuser::find_most(const Outline& outline, const Sources& sources) {
+  constexpr size_t kSmallest = 48, kMostTries = 16;  // entries of a stretch; plans that are made
+  Fusion best = TRY(find(outline, sources));
+  if (std::ranges::any_of(best.launches, [](const auto& launches) { return !launches.empty(); })) return best;
+  const std::vector<int64_t> bound = best.peaks;
+  Outline apart = outline;
+  share_all(apart, sources);
+  struct Stretch {
+    size_t segment, begin, end;
+  };
+  std::deque<Stretch> stretches;
+  Permitted permitted;
+  for (size_t s = 0; s < segment_count; ++s) {
+    const size_t entries = sources[s].instructions.size();
+    permitted[s].assign(entries, false);
+    if (entries > 1) stretches.push_back({s, 0, entries});
+  }
+  const auto permit = [&](const Stretch& stretch, bool may) {
+    const auto begin = permitted[stretch.segment].begin();
+    std::fill(begin + static_cast<std::ptrdiff_t>(stretch.begin), begin + static_cast<std::ptrdiff_t>(stretch.end), may);
+  };
+  for (size_t tries = 0; !stretches.empty() && tries < kMostTries; ++tries) {
+    const Stretch stretch = stretches.front();
+    stretches.pop_front();
+    permit(stretch, true);
+    Fusion fusion = TRY(joined(outline, apart, sources, permitted));
+    if (!fusion.peaks.empty() && no_higher(fusion.peaks, bound)) {
+      best = std::move(fusion);
+      continue;
+    }
+    permit(stretch, false);
+    const size_t middle = (stretch.begin + stretch.end) / 2;
+    if (fusion.peaks.empty() || stretch.end - stretch.begin < 2 * kSmallest) continue;
+    stretches.push_back({stretch.segment, stretch.begin, middle});  // behind all larger ones
+    stretches.push_back({stretch.segment, middle, stretch.end});
+  }
+  return best;
 }
 
 Status fuse(Compilation& c) {
@@ -103,7 +180,8 @@ Status fuse(Compilation& c) {
       sources[s].instructions.push_back(&i);
       sources[s].recomputed.push_back(i.recomputed);
     }
-  const Fusion fusion = TRY(Fuser(c).find(outline_of(program), sources));
+  const Fusion fusion = TRY(Fuser(c).find_most(outline_of(program), sources));
+  const std::set<TensorId> dropped = dropped_constants(sources, fusion);
   std::set<Program::Chosen> chosen;
   std::set<std::string> alone;
   for (size_t s = 0; s < segment_count; ++s) {
@@ -126,6 +204,11 @@ Status fuse(Compilation& c) {
     program.segments[s].code = std::move(code);
   }
   if (chosen.empty()) return ok();
+  std::vector<TensorId> numbers(program.tensors.size(), no_tensor);
+  TensorId next = 0;
+  for (size_t t = 0; t < numbers.size(); ++t)
+    if (!dropped.contains(static_cast<TensorId>(t))) numbers[t] = next++;
+  if (!dropped.empty()) renumber(program, numbers);
   for (const Program::Chosen& k : program.kernels)
     if (alone.contains(k.kernel)) chosen.insert(k);
   program.kernels.assign(chosen.begin(), chosen.end());

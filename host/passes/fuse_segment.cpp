@@ -2,17 +2,19 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 namespace galley {
 
 SegmentFuser::SegmentFuser(Joints& joints, Kernels& kernels, const Outline& outline, const Outline& apart, const Originals& source,
-                           size_t segment, Room& room)
+                           const std::vector<bool>& permitted, size_t segment, Room& room)
     : joints_(joints),
       kernels_(kernels),
       outline_(outline),
       apart_(apart),
       code_(outline.segments[segment]),
       source_(source),
+      permitted_(permitted),
       segment_(segment),
       room_(room),
       accesses_(code_, source, outline.tensors.size()),
@@ -21,11 +23,11 @@ SegmentFuser::SegmentFuser(Joints& joints, Kernels& kernels, const Outline& outl
   std::iota(slot_.begin(), slot_.end(), 0u);
 }
 
-/// A kernel's entry that may join others. Operands in a format have components, which groups and chains do not pass on; a kernel with
-/// constants keeps them.
+/// A kernel's entry that may join others.
 bool SegmentFuser::open(uint32_t entry) const {
   const Instruction& i = of(entry);
-  return i.action == Action::Kernel && i.queue == 0 && i.op && i.components == 0 && i.constants == no_tensor;
+  if (!permitted_.empty() && !permitted_[entry]) return false;
+  return i.action == Action::Kernel && i.queue == 0 && i.op;
 }
 
 uint32_t SegmentFuser::floor(uint32_t entry, std::span<const uint32_t> chain) const {
@@ -154,14 +156,30 @@ bool SegmentFuser::has_room(const Launch& launch, bool take) {
   return true;
 }
 
+/// The bytes of constants that entries have, in the launches in which they are now.
+int64_t SegmentFuser::constants_of(std::span<const uint32_t> entries) const {
+  std::set<TensorId> own;
+  std::set<int64_t> launches;
+  int64_t bytes = 0;
+  for (const uint32_t entry : entries) {
+    if (launch_[entry] >= 0) {
+      if (launches.insert(launch_[entry]).second)
+        bytes += room_.rounded(launches_[static_cast<size_t>(launch_[entry])].choice->constants, 0);
+    } else if (const TensorId id = of(entry).constants; id != no_tensor && own.insert(id).second) {
+      bytes += room_.rounded(outline_.tensors[static_cast<size_t>(id)].bytes, 0);
+    }
+  }
+  return bytes;
+}
+
 /// Asks for a kernel and for room.
 Result<bool> SegmentFuser::accept(Launch launch) {
   if (!has_room(launch, false)) return false;
   std::vector<const Instruction*> nodes;
   for (const uint32_t entry : launch.entries) nodes.push_back(&of(entry));
   launch.choice = TRY(joints_.joint(nodes, launch))->choice;
-  // Constants live for the whole run, so that they would raise any peak.
-  if (!launch.choice->kernel || launch.choice->constants > 0) return false;
+  // Constants live for the whole run, so that more of them than the entries have would raise any peak.
+  if (!launch.choice->kernel || room_.rounded(launch.choice->constants, 0) > constants_of(launch.entries)) return false;
   // A kernel of one of the nodes alone that wants to go before it does.
   if (std::ranges::any_of(nodes, [&](const Instruction* node) { return node->priority > launch.choice->priority; })) return false;
   if (!has_room(launch, true)) return false;

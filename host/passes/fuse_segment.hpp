@@ -12,9 +12,9 @@ namespace galley {
 
 class SegmentFuser {
  public:
-  /// `apart` is `outline` with outputs in the place of inputs.
-  SegmentFuser(Joints& joints, Kernels& kernels, const Outline& outline, const Outline& apart, const Originals& source, size_t segment,
-               Room& room);
+  /// `apart` is `outline` with outputs in the place of inputs. `permitted`: the entries that may join others; empty: all.
+  SegmentFuser(Joints& joints, Kernels& kernels, const Outline& outline, const Outline& apart, const Originals& source,
+               const std::vector<bool>& permitted, size_t segment, Room& room);
   /// The segment's launches in order. All entries are in one.
   Result<std::vector<Launch>> run();
 
@@ -53,6 +53,7 @@ class SegmentFuser {
   /// Whether the launch has room, with its workspace if it has a kernel; with `take`, it gets it.
   bool has_room(const Launch& launch, bool take);
   Result<bool> accept(Launch launch);
+  int64_t constants_of(std::span<const uint32_t> entries) const;
 
   Joints& joints_;
   Kernels& kernels_;
@@ -60,6 +61,7 @@ class SegmentFuser {
   const Outline& apart_;
   const Outline::Code& code_;
   const Originals& source_;
+  const std::vector<bool>& permitted_;
   size_t segment_;
   Room& room_;
   Accesses accesses_;

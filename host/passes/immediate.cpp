@@ -3,6 +3,7 @@
 // Large Language Models with Limited Resources", 2023, arXiv:2306.09782). So no two such gradients need be there at once.
 //
 // What they read must be there by then: an update that depends on other parameters, by a norm over all gradients for instance, cannot move.
+// What is made of numbers that are there before the first micro-batch (a rate that falls with the step) moves into the window part.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -35,6 +36,7 @@ class Mover {
       const galley_tensor p = TRY(owner_of(graph_.node(n)));
       (p ? moved[p] : left).push_back(n);
     }
+    hoist(moved, &left);
     for (const auto& [p, nodes] : moved)
       for (const galley_node n : nodes) TRY_STATUS(check_reads(graph_.node(n)));
     graph_.section(Section::Update) = std::move(left);
@@ -69,9 +71,56 @@ class Mover {
     return owner;
   }
 
-  /// What the update writes of the step's scalars is not there before all gradients are.
+  /// Whether a node of the update makes transients of nothing but what is there when a window begins.
+  bool made_before(const GraphNode& node, const std::set<galley_tensor>& before) const {
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const galley_tensor t = node.inputs[i];
+      const galley_operand_rule* rule = input_rule(node.op, i);
+      if (!t) continue;
+      const GraphTensor& x = graph_.tensor(t);
+      const bool there = x.kind == GALLEY_KIND_CONSTANT || (x.kind == GALLEY_KIND_SCALAR && !scalars_.contains(t)) || before.contains(t);
+      if (!there || (rule && rule->flags & GALLEY_OPERAND_INOUT)) return false;
+    }
+    return std::all_of(node.outputs.begin(), node.outputs.end(),
+                       [&](galley_tensor t) { return !t || graph_.tensor(t).kind == GALLEY_KIND_TRANSIENT; });
+  }
+
+  /// Of what stays in the update, moves into the window part what moved nodes read and can be made there.
+  void hoist(const std::map<galley_tensor, std::vector<galley_node>>& moved, std::vector<galley_node>* left) {
+    std::set<galley_tensor> before, read;
+    std::vector<galley_node> candidates;
+    for (const galley_node n : *left) {
+      const GraphNode& node = graph_.node(n);
+      if (!made_before(node, before)) continue;
+      before.insert(node.outputs.begin(), node.outputs.end());
+      candidates.push_back(n);
+    }
+    for (const auto& [p, nodes] : moved)
+      for (const galley_node n : nodes) read.insert(graph_.node(n).inputs.begin(), graph_.node(n).inputs.end());
+    std::vector<galley_node> hoisted;
+    for (auto n = candidates.rbegin(); n != candidates.rend(); ++n) {
+      GraphNode& node = graph_.node(*n);
+      if (std::none_of(node.outputs.begin(), node.outputs.end(), [&](galley_tensor t) { return t && read.contains(t); })) continue;
+      read.insert(node.inputs.begin(), node.inputs.end());
+      node.section = Section::Window;
+      hoisted.push_back(*n);
+    }
+    std::erase_if(*left, [&](galley_node n) { return graph_.node(n).section == Section::Window; });
+    graph_.section(Section::Window).insert(graph_.section(Section::Window).end(), hoisted.rbegin(), hoisted.rend());
+    for (const galley_node n : *left)
+      for (const galley_tensor t : graph_.node(n).outputs)
+        if (t && graph_.tensor(t).kind == GALLEY_KIND_TRANSIENT) late_.emplace(t, n);
+  }
+
+  /// What the update writes of the step's scalars is not there before all gradients are, nor what it makes of them and of states.
   Status check_reads(const GraphNode& node) const {
     for (const galley_tensor t : node.inputs) {
+      if (const auto maker = late_.find(t); maker != late_.end()) {
+        const GraphNode& other = graph_.node(maker->second);
+        return recipe_error("'" + node.name + "'" + by(node) + " is to be done in backward, but reads '" + graph_.tensor(t).name +
+                                "', which '" + other.name + "'" + by(other) + " makes in the update, for all parameters",
+                            "let the gradients live until the end of the window");
+      }
       const auto writer = scalars_.find(t);
       if (writer == scalars_.end()) continue;
       const GraphNode& other = graph_.node(writer->second);
@@ -114,6 +163,7 @@ class Mover {
   Graph& graph_;
   std::vector<galley_tensor> owner_;              ///< by tensor: the parameter to whose update it belongs
   std::map<galley_tensor, galley_node> scalars_;  ///< that the update writes, and by which node first
+  std::map<galley_tensor, galley_node> late_;     ///< transients that the update makes behind backward, and by which node
 };
 
 }  // namespace

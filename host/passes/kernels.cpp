@@ -15,7 +15,7 @@ namespace {
 struct Question {
   Question(const Instruction& i, const std::vector<ProgramTensor>& tensors, int64_t length) {
     key = op_text(i) + " " + std::to_string(i.components);
-    // They stay where they are: nodes point to their operands, and operands in a format to their components, which come behind.
+    // They stay where they are: nodes point to their operands, and operands in a format to their components, which come behind all nodes'.
     inputs.reserve(i.inputs.size());
     outputs.reserve(i.outputs.size());
     instruction = &i;
@@ -23,8 +23,6 @@ struct Question {
       key += " " + std::to_string(node.flags) + " " + std::to_string(node.first_row);
       const size_t first_input = inputs.size(), first_output = outputs.size();
       for (const Operand& o : node.inputs) inputs.push_back(describe(o, tensors));
-      for (size_t k = i.inputs.size() - i.components; i.components && k < i.inputs.size(); ++k)
-        inputs.push_back(describe(i.inputs[k], tensors));
       key += ">";
       for (const Operand& o : node.outputs) outputs.push_back(describe(o, tensors));
       const auto& attrs = all_attrs.emplace_back(node.attrs.view());
@@ -35,6 +33,7 @@ struct Question {
                        node.block});
       nodes.push_back(&views.back());
     }
+    for (size_t k = i.inputs.size() - i.components; k < i.inputs.size(); ++k) inputs.push_back(describe(i.inputs[k], tensors));
   }
   Question(const Question&) = delete;
   Question& operator=(const Question&) = delete;

@@ -2,6 +2,15 @@
 
 namespace galley {
 
+std::vector<size_t> joined_inputs(const std::vector<const Instruction*>& nodes) {
+  size_t own = 0, components = 0;
+  for (const Instruction* node : nodes) components += node->inputs.size() - node->components;
+  std::vector<size_t> out;
+  for (const Instruction* node : nodes)
+    for (size_t k = 0; k < node->inputs.size(); ++k) out.push_back(k < node->inputs.size() - node->components ? own++ : components++);
+  return out;
+}
+
 Instruction join(const std::vector<const Instruction*>& nodes, const Launch& launch) {
   const Instruction& first = *nodes.front();
   Instruction out;
@@ -9,16 +18,28 @@ Instruction join(const std::vector<const Instruction*>& nodes, const Launch& lau
   out.strategy = first.strategy;
   out.links = launch.links;
   out.recomputed = first.recomputed;
+  const std::vector<size_t> at = joined_inputs(nodes);
+  out.inputs.resize(at.size());
+  size_t number = 0;
   for (const Instruction* node : nodes) {
-    out.nodes.push_back(
-        {node->name, node->op, node->attrs, node->flags, node->first_row, node->block, node->inputs.size(), node->outputs.size()});
-    out.inputs.insert(out.inputs.end(), node->inputs.begin(), node->inputs.end());
+    const size_t inputs = node->inputs.size() - node->components;
+    out.nodes.push_back({node->name, node->op, node->attrs, node->flags, node->first_row, node->block, inputs, node->outputs.size()});
+    for (const Operand& input : node->inputs) {
+      Operand& o = out.inputs[at[number + static_cast<size_t>(&input - node->inputs.data())]] = input;
+      if (!o.format) continue;
+      auto format = std::make_shared<OperandFormat>(*o.format);
+      format->view = format->attrs.view();
+      format->first = at[number + o.format->first];
+      o.format = std::move(format);
+    }
+    number += node->inputs.size();
+    out.components += node->components;
     out.flops += node->flops;
     if (node->strategy != out.strategy) out.strategy.clear();
   }
   for (const Instruction* node : nodes) out.outputs.insert(out.outputs.end(), node->outputs.begin(), node->outputs.end());
   for (size_t k = 0; k < launch.marks.size(); ++k) {
-    Operand& o = k < out.inputs.size() ? out.inputs[k] : out.outputs[k - out.inputs.size()];
+    Operand& o = k < at.size() ? out.inputs[at[k]] : out.outputs[k - at.size()];
     o.inner = launch.marks[k].inner;
     if (launch.marks[k].gone) o.tensor = no_tensor;
   }

@@ -20,10 +20,13 @@ struct Mark {
 struct Launch {
   std::vector<uint32_t> entries;
   size_t links = 1;
-  std::vector<Mark> marks;               ///< of a chain's operands: all inputs, then all outputs; empty for a group of nodes
+  std::vector<Mark> marks;               ///< of a chain's operands: all nodes' inputs, then all outputs; empty for a group of nodes
   const KernelChoice* choice = nullptr;  ///< null: the entry as it is
 };
 
+/// Where each input of the nodes is among the inputs of the instruction that joins them, node by node: components of operands in formats
+/// come behind what all nodes read.
+std::vector<size_t> joined_inputs(const std::vector<const Instruction*>& nodes);
 /// The instruction that does several; its kernel and workspace are for the caller to add.
 Instruction join(const std::vector<const Instruction*>& nodes, const Launch& launch);
 

@@ -174,10 +174,10 @@ class ProgramCheck {
     }
     const size_t links = std::max<size_t>(code.links, 1);
     const bool one = code.nodes.empty();
-    if (!one && (inputs != code.inputs.size() || outputs != code.outputs.size()))
+    if (!one && (inputs + code.components != code.inputs.size() || outputs != code.outputs.size()))
       return plan_error(at + " has nodes with " + std::to_string(inputs) + " inputs and " + std::to_string(outputs) + " outputs, and " +
-                        std::to_string(code.inputs.size()) + " and " + std::to_string(code.outputs.size()) + " operands");
-    if (one ? code.links != 1 : code.nodes.size() % links != 0 || code.components != 0 || code.action != Action::Kernel)
+                        std::to_string(code.inputs.size() - code.components) + " and " + std::to_string(code.outputs.size()) + " operands");
+    if (one ? code.links != 1 : code.nodes.size() % links != 0 || code.action != Action::Kernel)
       return plan_error(at + " has " + std::to_string(code.nodes.size()) + " nodes in chains of " + std::to_string(code.links));
     const std::vector<NodeOf> nodes = nodes_of(code);
     for (size_t n = 0; n < nodes.size(); ++n)

@@ -151,7 +151,7 @@ struct Instruction {
   bool varies = false;     ///< Kernel: it has other bytes in another run
   int64_t priority = 0;    ///< Kernel: what it answered with
   std::vector<Operand> inputs;
-  size_t components = 0;         ///< so many of the last inputs are components of operands in formats; no inputs of the op
+  size_t components = 0;         ///< so many of the last inputs are components of operands in formats; no inputs of a node
   std::vector<Operand> outputs;  ///< an operand that is updated in place stands among the inputs with READ_WRITE
   AttrList attrs;
   /// The nodes of a group or a chain: chain by chain, each of `links` nodes. Empty: the instruction is one node, which `op`, `attrs`,

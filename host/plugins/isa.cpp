@@ -5,16 +5,22 @@
 namespace galley {
 namespace {
 
-// "x86-64-v4" is level 4 of "x86-64-v".
+// "x86-64-v4" is level 4 of "x86-64-v"; "sm_90a" is level 90 of "sm_", for that level alone.
 struct Level {
   std::string_view kind;
   int number = 0;
+  char only = 0;  // 'a': this level alone; 'f': its family, which has the same number but for the last digit
 };
 
 Level level_of(std::string_view isa) {
+  char only = 0;
+  if (isa.starts_with("sm_") && (isa.ends_with('a') || isa.ends_with('f'))) {
+    only = isa.back();
+    isa.remove_suffix(1);
+  }
   size_t digits = isa.size();
   while (digits > 0 && isa[digits - 1] >= '0' && isa[digits - 1] <= '9') --digits;
-  Level out{isa.substr(0, digits)};
+  Level out{isa.substr(0, digits), 0, only};
   std::from_chars(isa.data() + digits, isa.data() + isa.size(), out.number);
   return out;
 }
@@ -25,7 +31,9 @@ std::optional<int> isa_rank(std::string_view isa, std::string_view target) {
   if (isa.empty()) return 0;
   const Level a = level_of(isa), b = level_of(target);
   if (a.kind != b.kind || a.number > b.number) return std::nullopt;
-  return a.number;
+  if (a.only == 'a' && a.number != b.number) return std::nullopt;
+  if (a.only == 'f' && a.number / 10 != b.number / 10) return std::nullopt;
+  return 4 * a.number + (a.only == 'a' ? 2 : a.only == 'f' ? 1 : 0);
 }
 
 bool same_kind(std::string_view a, std::string_view b) {

@@ -23,7 +23,7 @@ struct Module {
   int64_t in, out;
   bool transposed;
   bool tied;  // its weight is the embedding's table
-  int64_t block;
+  bool head;  // it makes the logits
 };
 
 std::string prefixed(const std::string& module) { return "base_model.model." + module; }
@@ -57,7 +57,7 @@ std::vector<Module> linear_modules(const GraphReader& graph) {
                 w.shape[transposed ? 1 : 0],
                 transposed,
                 tied,
-                node.block};
+                (w.flags & GALLEY_TENSOR_HEAD) != 0};
     const std::string weight = w.name;
     if (w.kind == GALLEY_KIND_PARAMETER && !tied && ends_with(weight, ".weight")) m.name = weight.substr(0, weight.size() - 7);
     if (m.name.rfind("base_model.", 0) == 0) continue;  // an adapter's own
@@ -71,9 +71,6 @@ std::vector<std::string> names_of(const std::vector<Module>& modules) {
   for (const Module& m : modules) out.push_back(m.name);
   return out;
 }
-
-/// PEFT's "all-linear" spares the output head: the last linear layer, which stands behind all blocks.
-bool is_head(const std::vector<Module>& modules, const Module& m) { return &m == &modules.back() && m.block < 0; }
 
 /// How a configuration names these modules: by the last word of their names where that means no others, else by whole names.
 std::vector<std::string> short_names(const std::vector<Module>& all, const std::vector<const Module*>& chosen) {
@@ -136,7 +133,7 @@ class Lora {
     std::vector<const Module*> out;
     if (adapter_.from_file()) {
       for (const Module& m : modules)
-        if (adapter_.targets(m.name) && !(adapter_.all_linear() && is_head(modules, m))) out.push_back(&m);
+        if (adapter_.targets(m.name) && !(adapter_.all_linear() && m.head)) out.push_back(&m);
       if (out.empty()) invalid("none of the modules that '" + adapter_.file() + "' was made for is a linear layer of this model");
       return out;
     }
@@ -145,7 +142,7 @@ class Lora {
       const size_t before = chosen.size();
       bool found = false;
       for (const Module& m : modules) {
-        const bool meant = target == "all-linear" ? !is_head(modules, m) : glob_match_suffix(target, m.name);
+        const bool meant = target == "all-linear" ? !m.head : glob_match_suffix(target, m.name);
         if (meant) chosen.insert(&m);
         found = found || meant;
       }

@@ -6,6 +6,7 @@
 #                     [KERNELS_CPU cpu.cpp...]         built once for each CPU level: <id>-cpu-v3.so and <id>-cpu-v4.so
 #                     [KERNELS_CUDA cuda.cu...]        <id>-cuda.so, when the project has the language CUDA; and, by the C++ compiler,
 #                                                      <id>-cuda-emulated.so, which plans anywhere and runs on emulated devices
+#                     [KERNELS device file...]         <id>-<device>.so, for a device of another kind; several devices: KERNELS a a.cpp b b.cpp
 #                     [NAME id]                        must equal the manifest's id; optional, for readers
 #                     [INCLUDES dir...]                in addition to the SDK's
 #                     [LIBRARIES lib...]               for <id>.so
@@ -16,7 +17,7 @@
 # The result is the folder OUTPUT_DIRECTORY/<id> with the libraries and a copy of the manifest; Galley loads this folder. The copy ends with
 # a [[kernels]] table for each library of kernels that was built; a manifest that already has `kernels` is copied unchanged. Each library
 # exports only `galley_entry_v1` and must resolve all other symbols by itself. Targets: plugin-<id>, which includes the others,
-# plugin-<id>-main, plugin-<id>-cpu-v3, plugin-<id>-cpu-v4, plugin-<id>-cuda, plugin-<id>-cuda-emulated.
+# plugin-<id>-main, plugin-<id>-cpu-v3, plugin-<id>-cpu-v4, plugin-<id>-cuda, plugin-<id>-cuda-emulated, plugin-<id>-<device>.
 #
 # CPU kernels see GALLEY_CPU_LEVEL: 3 or 4 (x86-64-v3, x86-64-v4); 0 in <id>-cpu-base.so, the only one on other processors.
 #
@@ -44,7 +45,7 @@ endfunction()
 
 function(galley_add_plugin)
   cmake_parse_arguments(PARSE_ARGV 0 ARG "" "NAME;MANIFEST;OUTPUT_DIRECTORY"
-                        "SOURCES;KERNELS_CPU;KERNELS_CUDA;INCLUDES;LIBRARIES;KERNEL_LIBRARIES;CUDA_LIBRARIES")
+                        "SOURCES;KERNELS;KERNELS_CPU;KERNELS_CUDA;INCLUDES;LIBRARIES;KERNEL_LIBRARIES;CUDA_LIBRARIES")
   if(ARG_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "galley_add_plugin: unknown argument ${ARG_UNPARSED_ARGUMENTS}")
   endif()
@@ -138,6 +139,31 @@ function(galley_add_plugin)
     list(APPEND libraries ${id}-cuda.so)
     string(APPEND tables "\n[[kernels]]\ndevice = \"cuda\"\nisa = \"sm_80\"\nlibrary = \"${id}-cuda.so\"\n")
   endif()
+
+  set(device)  # of another kind: a word without a dot, with its files behind it
+  set(devices)
+  foreach(word IN LISTS ARG_KERNELS)
+    if(NOT word MATCHES "\\.")
+      set(device ${word})
+      list(APPEND devices ${device})
+    elseif(NOT device)
+      message(FATAL_ERROR "galley_add_plugin: KERNELS names a device, then its files; '${word}' is no device")
+    else()
+      list(APPEND files_${device} ${word})
+    endif()
+  endforeach()
+  foreach(device IN LISTS devices)
+    if(NOT files_${device})
+      message(FATAL_ERROR "galley_add_plugin: KERNELS ${device} has no file")
+    endif()
+    set(target plugin-${id}-${device})
+    galley_add_plugin_library_(${target} ${folder} ${id}-${device} "${files_${device}}" "${ARG_INCLUDES}" "")
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:C,CXX>:-O3>")
+    target_compile_definitions(${target} PRIVATE GALLEY_KERNEL_DEVICE="${device}")
+    add_dependencies(plugin-${id} ${target})
+    list(APPEND libraries ${id}-${device}.so)
+    string(APPEND tables "\n[[kernels]]\ndevice = \"${device}\"\nlibrary = \"${id}-${device}.so\"\n")
+  endforeach()
 
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${manifest})
   file(READ ${manifest} text)

@@ -48,6 +48,46 @@ TEST_F(Fuse, NodesOfOneOpThatDoNotDependOnEachOtherAreAGroup) {
   EXPECT_EQ(first().nodes[1].name, "sy");
 }
 
+TEST_F(Fuse, OneLaunchHasTheConstantsOfAll) {
+  const galley_tensor x = input("x"), y = input("y");
+  loss(node("z", "mul", {node("lx", "look", {x}), node("ly", "look", {y})}));
+  ASSERT_EQ(run({order, place, bind, fuse, alias}), "");
+  EXPECT_EQ(kernels(), "look.tables mul.any loss.any");
+  int64_t constants = 0;
+  for (const ProgramTensor& t : c->program.tensors)
+    if (t.name.starts_with("constants of ")) constants += t.bytes;
+  EXPECT_EQ(constants, 128);
+  ASSERT_NE(first().constants, no_tensor);
+  EXPECT_EQ(c->program.tensors[static_cast<size_t>(first().constants)].bytes, 128);
+}
+
+TEST_F(Fuse, OperandsInFormatsKeepTheirComponents) {
+  const galley_tensor w = parameter("w"), v = parameter("v");
+  for (const galley_tensor p : {w, v}) graph.tensor(p).storage.format = "pair";
+  options.purpose = Purpose::Train;
+  options.exports = options.evaluates = false;
+  const galley_tensor g = input("g");
+  train({w, v});
+  node("sw", "step", {w, g}, Section::Update, {});
+  node("sv", "step", {v, g}, Section::Update, {});
+  ASSERT_EQ(run({order, place, bind, fuse, alias}), "");
+  const Segment& update = c->program.segment(SegmentKind::Update);
+  ASSERT_EQ(update.code.size(), 1u);
+  const Instruction& both = update.code.front();
+  EXPECT_EQ(std::string(both.kernel->name), "step.pairs");
+  ASSERT_EQ(both.nodes.size(), 2u);
+  EXPECT_EQ(both.components, 4u);
+  const auto name = [&](const Operand& o) { return c->program.tensors[static_cast<size_t>(o.tensor)].name; };
+  for (const size_t node : {size_t{0}, size_t{1}}) {
+    const std::vector<NodeOf> nodes = nodes_of(both);
+    ASSERT_EQ(nodes[node].inputs.size(), 2u);
+    const Operand& p = nodes[node].inputs[0];
+    ASSERT_TRUE(p.format);
+    EXPECT_EQ(name(both.inputs[p.format->first]), node ? "v.halves" : "w.halves");
+    EXPECT_EQ(name(both.inputs[p.format->first + 1]), node ? "v.scale" : "w.scale");
+  }
+}
+
 TEST_F(Fuse, WhatReadsTheFirstOneStaysBehindIt) {
   const galley_tensor sx = node("sx", "square", {input("x")});
   loss(node("sy", "square", {node("y", "mul", {sx, sx})}));

@@ -243,5 +243,32 @@ TEST_F(Immediate, WhatNeedsAllGradientsIsNamed) {
       << said;
 }
 
+TEST_F(Immediate, WhatIsMadeOfScalarsMovesIntoTheWindow) {
+  if (const Status done = differentiate(*c); !done) FAIL();
+  graph.tensor(graph.tensor(w).gradient).immediate = true;
+  ASSERT_EQ(through({update, window}), "");
+  const galley_tensor doubled = node("doubled", "add", {scalar(GALLEY_SCALAR_LOSS_SEED), scalar(GALLEY_SCALAR_LOSS_SEED)}, Section::Update);
+  const galley_tensor rho = node("rho", "add", {doubled, doubled}, Section::Update);
+  node("unread", "add", {doubled, doubled}, Section::Update);
+  node("sw", "step_by_element", {w, graph.tensor(w).gradient, rho}, Section::Update, {});
+  node("sv", "step_by_element", {v, graph.tensor(v).gradient, rho}, Section::Update, {});
+  ASSERT_EQ(cause(immediate(*c)), "");
+  EXPECT_EQ(verified(), "");
+  const std::string before = text(Section::Window), late = text(Section::Update);
+  EXPECT_TRUE(before.ends_with("add(scalar.loss_seed, scalar.loss_seed) -> doubled\nadd(doubled, doubled) -> rho\n")) << before;
+  EXPECT_NE(text(Section::Backward).find("step_by_element(w, grad.w, rho)"), std::string::npos);
+  EXPECT_NE(late.find("step_by_element(v, grad.v, rho)"), std::string::npos) << late;
+  EXPECT_NE(late.find("add(doubled, doubled) -> unread"), std::string::npos) << "nobody in backward reads it";
+}
+
+TEST_F(Immediate, WhatIsMadeOfStatesIsNamed) {
+  if (const Status done = differentiate(*c); !done) FAIL();
+  graph.tensor(graph.tensor(w).gradient).immediate = true;
+  ASSERT_EQ(through({update, window}), "");
+  const galley_tensor d = tensor("d", {1}, GALLEY_KIND_STATE), rho = node("rho", "add", {d, d}, Section::Update);
+  node("sw", "step_by_element", {w, graph.tensor(w).gradient, rho}, Section::Update, {});
+  EXPECT_EQ(cause(immediate(*c)), "'sw' is to be done in backward, but reads 'rho', which 'rho' makes in the update, for all parameters");
+}
+
 }  // namespace
 }  // namespace galley::hand

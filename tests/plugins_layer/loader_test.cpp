@@ -391,14 +391,22 @@ TEST_F(Loader, AStrategyHasItsInterfaces) {
 }
 
 TEST(Isa, Order) {
-  EXPECT_EQ(isa_rank("x86-64-v3", "x86-64-v4"), 3);
+  EXPECT_GT(isa_rank("x86-64-v3", "x86-64-v4"), 0);
+  EXPECT_GT(isa_rank("x86-64-v4", "x86-64-v4"), isa_rank("x86-64-v3", "x86-64-v4"));
   EXPECT_EQ(isa_rank("x86-64-v4", "x86-64-v3"), std::nullopt);
-  EXPECT_EQ(isa_rank("sm_80", "sm_90"), 80);
+  EXPECT_GT(isa_rank("sm_90", "sm_90"), isa_rank("sm_80", "sm_90"));
+  EXPECT_GT(isa_rank("sm_90a", "sm_90"), isa_rank("sm_90", "sm_90"));
+  EXPECT_EQ(isa_rank("sm_90a", "sm_100"), std::nullopt);
+  EXPECT_EQ(isa_rank("sm_90a", "sm_89"), std::nullopt);
+  EXPECT_GT(isa_rank("sm_100f", "sm_103"), isa_rank("sm_100", "sm_103"));
+  EXPECT_GT(isa_rank("sm_103", "sm_103"), isa_rank("sm_100f", "sm_103"));
+  EXPECT_EQ(isa_rank("sm_100f", "sm_120"), std::nullopt);
   EXPECT_EQ(isa_rank("sm_100", "sm_90"), std::nullopt);
   EXPECT_EQ(isa_rank("", "anything"), 0);
   EXPECT_EQ(isa_rank("x86-64-v3", ""), std::nullopt);
   EXPECT_EQ(isa_rank("sm_80", "x86-64-v4"), std::nullopt);
   EXPECT_TRUE(same_kind("sm_80", "sm_86"));
+  EXPECT_TRUE(same_kind("sm_90a", "sm_86"));
   EXPECT_FALSE(same_kind("sm_80", "x86-64-v4"));
   EXPECT_FALSE(same_kind("sm_80", "sm_"));
   EXPECT_TRUE(same_kind("any", "any"));

@@ -151,10 +151,26 @@ added('a strategy', 'plugins/signsgd/')
 shutil.copytree(source / 'tests/plugins/lazy-device', tree / 'models/devices/lazy')
 added('a device', 'models/devices/lazy/')
 
+
+def abacus(text):
+    """The same device as one of a kind of its own, which runs no kernel of the processor."""
+    for before, after in (('lazy-device', 'abacus'), ('"lazy"', '"abacus"'), ('cpu::describe(out);', 'cpu::describe(out), out->device = "abacus", out->isa = "abacus-1";')):
+        text = text.replace(before, after)
+    return text
+
+
+# A device of another kind, and kernels for it beside those of the processor: what a file is called says whose it is.
+folder('models/devices/abacus', {x.name: abacus(x.read_text()) for x in (source / 'tests/plugins/lazy-device').iterdir()})
+for file in sorted(tree.glob('models/cpu_entry.cpp')) + [x for op in ('add', 'checksum', 'copy', 'cross_entropy', 'embedding', 'initializers', 'linear', 'softsign', 'step',
+                                                                      'sums') for x in sorted(tree.glob(f'models/ops/{op}/cpu*.cpp'))] + [tree / 'plugins/signsgd/cpu.cpp']:
+    (file.parent / file.name.replace('cpu', 'abacus', 1)).write_text(f'#define GALLEY_CPU_LEVEL 0\n#include "{file.name}"\n')
+status = git('status', '--porcelain').splitlines()
+check(status and all(x.startswith('?? ') for x in status), f'a device of another kind: git status shows {status}')
+
 # The program is the one that is there: it finds plugins and families beside itself.
 command('cmake', '--preset', 'release', '-S', tree, '-B', build, '-DGALLEY_TESTS=OFF', '-DGALLEY_CUDA=OFF')
 # One level of the processor will do.
-command('cmake', '--build', build, '--parallel', os.cpu_count(), '--target', 'families', 'plugin-models-main', 'plugin-models-cpu-v3', 'plugin-cpu', 'plugin-signsgd', 'plugin-lazy-device',
+command('cmake', '--build', build, '--parallel', os.cpu_count(), '--target', 'families', 'plugin-models-main', 'plugin-models-cpu-v3', 'plugin-cpu', 'plugin-signsgd', 'plugin-lazy-device', 'plugin-abacus', 'plugin-models-abacus',
         CCACHE_BASEDIR=str(tree))
 shutil.copy2(program, build / 'galley')
 galley_test.program = str(build / 'galley')
@@ -168,8 +184,13 @@ ids = [(7 * i + row) % 31 for row in range(4) for i in range(16)]
 save('cycle.safetensors', {'input_ids': ('I32', (4, 16), ids), 'labels': ('I32', (4, 16), ids)})
 path = recipe('bigram.lua', 'model { family = "bigram", config = { vocab_size = 31, hidden_size = 16 } }', 'data.batch { path = "cycle.safetensors" }',
               use('signsgd', lr=1e-2, momentum=0.9), batch=4, length=16, steps=60)
-on = {device: train(path, device, '--device', device) for device in ('cpu', 'lazy')}
+on = {device: train(path, device, '--device', device) for device in ('cpu', 'lazy', 'abacus')}
 first, last = on['cpu'].steps[0][0], on['cpu'].steps[-1][0]
 check(len(on['cpu'].steps) == 60 and first > 3 and last < 1, f'the loss went from {first} to {last}')
 check(on['lazy'].steps == on['cpu'].steps and on['lazy'].bytes() == on['cpu'].bytes(), 'the two devices give different bytes')
+for (loss, norm), (other, norm_other) in zip(on['cpu'].steps, on['abacus'].steps):  # compiled for another processor: sums are split otherwise
+    check(abs(loss - other) < 1e-4 and abs(norm - norm_other) < 1e-3, f'on a device of another kind, loss {other} and norm {norm_other}; {loss} and {norm} on the processor')
+for plugin in ('models', 'signsgd'):
+    manifest = (build / 'plugins' / plugin / 'plugin.toml').read_text()
+    check(f'device = "abacus"\nlibrary = "{plugin}-abacus.so"' in manifest, f'{plugin}: the manifest names no kernels for abacus')
 finish()

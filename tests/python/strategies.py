@@ -257,6 +257,12 @@ def kernels_of_formats():
     host = [plan(x, *plugins, *kernels)['classes']['host']['planned'] for x in (path, asked)]
     check(host[0] == plan(path, *plugins)['classes']['host']['planned'] > host[1], f'kernels of a plugin that the recipe does not ask for: {host}')
     check('bf16-kernels' in [x['plugin'] for x in plan(asked, *plugins, *kernels)['kernels']['sgd_step']], 'the plan does not say whose kernel it takes')
+    # One launch for all packed states, as for those that are not.
+    momentum = use('sgd', lr=1e-2, momentum=0.9)
+    states = [use('bf16-storage', states=['*'])]
+    made = [plan(recipe(f'launches-{len(x)}.lua', model, 'data.random {}', *x, momentum, **entries, kernels=['bf16-kernels']), *plugins, *kernels)['launches']
+            for x in ([], states)]
+    check(made[0]['a_step'] == made[1]['a_step'] < made[1]['nodes'], f'launches with states in F32 and in a format: {made}')
     run('plan', recipe('nobody.lua', model, 'data.random {}', *uses, **entries, kernels=['nobody']), *plugins, code=2)
     for flags in ([], ['--device', 'lazy', '--plugin-path', binary / 'tests' / 'plugins' / 'lazy-device'], ['--poison']):
         runs = []

@@ -21,7 +21,8 @@ class Lora : public GraphFixture {
     ids.dtype = GALLEY_I32;
     ids.shape = {2, 8};
     ids.kind = GALLEY_KIND_INPUT;
-    const galley_tensor table = parameter("model.embed_tokens.weight", {11, 4}, GALLEY_TENSOR_EMBEDDING);
+    const galley_tensor table =
+        parameter("model.embed_tokens.weight", {11, 4}, GALLEY_TENSOR_EMBEDDING | (tied ? GALLEY_TENSOR_HEAD : 0ull));
     galley_tensor x = node("embedding", "model.embed_tokens", {graph.make(std::move(ids)).value(), table});
     for (graph.author.block = 0; graph.author.block < 2; ++graph.author.block) {
       const std::string at = "model.layers." + std::to_string(graph.author.block) + ".self_attn.";
@@ -36,7 +37,7 @@ class Lora : public GraphFixture {
       x = node("add", at + "sum", {x, q});
     }
     graph.author.block = -1;
-    logits = node("linear", "lm_head", {x, tied ? table : parameter("lm_head.weight", {11, 4})});
+    logits = node("linear", "lm_head", {x, tied ? table : parameter("lm_head.weight", {11, 4}, GALLEY_TENSOR_HEAD)});
     sink = node("scale", "sink", {logits});
   }
   std::vector<std::string> names(uint32_t kind) const {

@@ -45,6 +45,10 @@ extern "C" {
 /* The parameter has no gradient and no optimizer, but nodes of an update may write it (merging an adapter into it every n steps). */
 #define GALLEY_TRAINABLE_WRITTEN 2
 
+/* COMPUTE is asked about nodes of the window part and of the update too, and mixed precision claims 16 bit for the products among them as
+ * for any other: an optimizer whose products (Muon's Newton–Schulz iteration) need more, or whose operands may not fit F16, as gradients
+ * that a loss scale has multiplied, claims COMPUTE of its own nodes strongly. */
+
 /* How a node that computes in 16 bit reads an F32 parameter that is trained. A frozen one whose readers all compute in 16 bit is stored so,
  * and nothing else is kept of it. */
 #define GALLEY_WEIGHTS_DERIVED 0     /* a copy in 16 bit lives beside the parameter; the host makes it again after each update */

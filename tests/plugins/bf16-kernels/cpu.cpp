@@ -3,7 +3,7 @@
 #include <cstring>
 #include <string>
 
-#include "galley/cpp/plugin.hpp"
+#include "galley/cpp/groups.hpp"
 
 namespace {
 
@@ -44,7 +44,7 @@ bool keeps_momentum(const Node& node) {
   return node.has(6) && bf16(node.in(6)) && bf16(node.in(6))->access == GALLEY_READ_WRITE && !node.in(0).format &&
          node.i("nesterov", 0) == 0;
 }
-void sgd_step(const Node& node, void*) {
+void sgd_step(const Node& node) {
   if (!*node.read<int32_t>(5)) return;
   const float lr = *node.read<float>(2), factor = *node.read<float>(4), momentum = static_cast<float>(node.f("momentum", 0)),
               part = static_cast<float>(1.0 - node.f("dampening", 0)), decay = static_cast<float>(node.f("weight_decay", 0));
@@ -60,13 +60,28 @@ void sgd_step(const Node& node, void*) {
   }
 }
 
+/// The steps of any number of parameters.
+class Steps {
+ public:
+  static void query(const Nodes& nodes, const galley_target&, galley_kernel_plan&) {
+    if (!std::all_of(nodes.begin(), nodes.end(), keeps_momentum)) unsupported("momentum that is not in brain");
+  }
+  Steps(const Nodes& nodes, const galley_kernel_setup&) : nodes_(nodes) {}
+  void run() const {
+    for (const Node& node : nodes_) sgd_step(node);
+  }
+
+ private:
+  Nodes nodes_;
+};
+
 galley_kernel reads_formats(galley_kernel kernel) {
-  kernel.flags = GALLEY_KERNEL_FORMATS;
+  kernel.flags |= GALLEY_KERNEL_FORMATS;
   return kernel;
 }
 
 const bool registered = add(reads_formats(kernel<embedding, reads_table>("embedding.bf16", "embedding"))) &&
-                        add(reads_formats(kernel<sgd_step, keeps_momentum>("sgd_step.bf16", "sgd_step")));
+                        add(reads_formats(nodes_kernel<Steps>("sgd_step.bf16", "sgd_step")));
 
 }  // namespace
 

@@ -45,12 +45,35 @@ class Few : public Never<1, true> {
   }
 };
 
+/// Takes nodes whose first operand is in the format "pair".
+class Pairs : public Never<1, true> {
+ public:
+  using Never::Never;
+  static void query(const Nodes& nodes, const galley_target& target, galley_kernel_plan& plan);
+};
+
+/// 64 bytes of constants for each node, alone and together.
+class Tables {
+ public:
+  static void query(const Nodes& nodes, const galley_target&, galley_kernel_plan& plan) {
+    plan.constants_bytes = 64 * static_cast<int64_t>(nodes.size());
+  }
+  Tables(const Nodes&, const galley_kernel_setup&) {}
+  void run() { throw Failure(GALLEY_FAILED, "this kernel is there to be chosen, not to run"); }
+};
+
 bool sixteen(const Node& n) { return count(n.in(0)) == 16; }
 bool wide(const Node& n) { return count(n.in(0)) >= 8; }
 int64_t sixteen_a_number(const Node& n, const galley_target&) { return 16 * count(n.in(0)); }
 bool only_writes(const Node& n) { return n.out(0).access == GALLEY_WRITE; }
 bool pair(const Node& n) {
   return n.in(0).format && galley_same_text(n.in(0).format, "pair") && n.in(0).n_components == 2 && !n.in(1).format;
+}
+
+void Pairs::query(const Nodes& nodes, const galley_target& target, galley_kernel_plan& plan) {
+  Never::query(nodes, target, plan);
+  for (const Node& n : nodes)
+    if (!pair(n)) unsupported("another format");
 }
 
 /// As many scales as the format says.
@@ -261,7 +284,8 @@ const bool registered =
     add(kernel<never, pair>("step.pair", "step", kDevice, GALLEY_KERNEL_FORMATS)) &&
     add(kernel<never>("pair_pack.any", "pair_pack", kDevice)) && add(kernel<never>("tiles_pack.any", "tiles_pack", kDevice)) &&
     add(kernel<never, sixteen, nullptr, 1000000>("full.sixteen", "full", kDevice)) &&
-    add(kernel<never>("pair_unpack.any", "pair_unpack", kDevice));
+    add(nodes_kernel<Pairs>("step.pairs", "step", kDevice, GALLEY_KERNEL_GROUPS | GALLEY_KERNEL_FORMATS)) &&
+    add(nodes_kernel<Tables>("look.tables", "look", kDevice)) && add(kernel<never>("pair_unpack.any", "pair_unpack", kDevice));
 
 }  // namespace
 

@@ -77,34 +77,16 @@ class Graph : public GraphReader {
   /// initializer, an op, it begins as zeros.
   galley_tensor parameter(const std::string& name, const std::vector<int64_t>& shape, const char* file, const char* initializer = nullptr,
                           const Attrs& attrs = {}, uint64_t flags = 0) {
-    galley_tensor_desc d = fresh<galley_tensor_desc>();
-    d.name = name.c_str();
-    d.shape = shape.data();
-    d.rank = static_cast<uint32_t>(shape.size());
-    d.dtype = GALLEY_F32;
-    d.kind = GALLEY_KIND_PARAMETER;
+    const std::vector<galley_tensor> inputs;
+    galley_tensor_desc d = described(name, GALLEY_KIND_PARAMETER, GALLEY_F32, shape, initializer, inputs, attrs);
     d.flags = flags;
-    d.initializer = initializer;
-    d.attrs = attrs.data();
-    d.n_attrs = attrs.count();
     d.file = file;
     return make(d);
   }
   /// Makes a state whose first numbers are the output of `initializer`, an op.
   galley_tensor state(const std::string& name, uint32_t dtype, const std::vector<int64_t>& shape, const char* initializer,
                       const std::vector<galley_tensor>& inputs = {}, const Attrs& attrs = {}) {
-    galley_tensor_desc d = fresh<galley_tensor_desc>();
-    d.name = name.c_str();
-    d.shape = shape.data();
-    d.rank = static_cast<uint32_t>(shape.size());
-    d.dtype = dtype;
-    d.kind = GALLEY_KIND_STATE;
-    d.initializer = initializer;
-    d.attrs = attrs.data();
-    d.n_attrs = attrs.count();
-    d.initializer_inputs = inputs.data();
-    d.n_initializer_inputs = static_cast<uint32_t>(inputs.size());
-    return make(d);
+    return make(described(name, GALLEY_KIND_STATE, dtype, shape, initializer, inputs, attrs));
   }
   /// Makes a state of one element.
   galley_tensor number(const std::string& name, uint32_t dtype, double value) {
@@ -207,6 +189,23 @@ class Graph : public GraphReader {
   }
 
  private:
+  /// It points into the arguments.
+  static galley_tensor_desc described(const std::string& name, uint32_t kind, uint32_t dtype, const std::vector<int64_t>& shape,
+                                      const char* initializer, const std::vector<galley_tensor>& inputs, const Attrs& attrs) {
+    galley_tensor_desc d = fresh<galley_tensor_desc>();
+    d.name = name.c_str();
+    d.shape = shape.data();
+    d.rank = static_cast<uint32_t>(shape.size());
+    d.dtype = dtype;
+    d.kind = kind;
+    d.initializer = initializer;
+    d.attrs = attrs.data();
+    d.n_attrs = attrs.count();
+    d.initializer_inputs = inputs.data();
+    d.n_initializer_inputs = static_cast<uint32_t>(inputs.size());
+    return d;
+  }
+
   const galley_graph_verbs* verbs_;
   galley_tensor about_ = 0;
 };

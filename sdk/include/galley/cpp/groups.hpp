@@ -45,7 +45,8 @@ struct NodesTable {
 /// priority. T(nodes, setup) is constructed when the addresses are final; nodes stay valid as long as it lives. run(), or run(queue),
 /// enqueues.
 template <class T>
-galley_kernel nodes_kernel(const char* name, const char* op, const char* device = "cpu", uint64_t flags = GALLEY_KERNEL_GROUPS) {
+galley_kernel nodes_kernel(const char* name, const char* op, const char* device = GALLEY_KERNEL_DEVICE,
+                           uint64_t flags = GALLEY_KERNEL_GROUPS) {
   galley_kernel k = fresh<galley_kernel>();
   k.name = name;
   k.op = op;

@@ -8,6 +8,11 @@
 
 #include "galley/cpp/graph.hpp"
 
+/// The device of a kernel that names none: in a library of kernels for another device, the build says which.
+#ifndef GALLEY_KERNEL_DEVICE
+#define GALLEY_KERNEL_DEVICE "cpu"
+#endif
+
 namespace galley::sdk {
 
 template <void (*F)(const Node&, Shapes&)>

@@ -125,14 +125,14 @@ class PlainKernel {
 /// `Workspace` returns the bytes of workspace that it needs.
 template <void (*Run)(const Node&, void*), bool (*Supports)(const Node&) = nullptr,
           int64_t (*Workspace)(const Node&, const galley_target&) = nullptr, int64_t Priority = 0>
-galley_kernel kernel(const char* name, const char* op, const char* device = "cpu", uint64_t flags = 0) {
+galley_kernel kernel(const char* name, const char* op, const char* device = GALLEY_KERNEL_DEVICE, uint64_t flags = 0) {
   return detail::KernelTable<detail::PlainKernel<Run, Supports, Workspace, Priority>>::table(name, op, device, flags);
 }
 
 /// A kernel with a state: kernel_of<OneDnn>("linear.onednn", "linear"). T::query(node, target, plan) checks the node and sets workspace,
 /// constants and priority. T(node, setup) is constructed when the addresses are final. run(), or run(queue), enqueues.
 template <class T>
-galley_kernel kernel_of(const char* name, const char* op, const char* device = "cpu", uint64_t flags = 0) {
+galley_kernel kernel_of(const char* name, const char* op, const char* device = GALLEY_KERNEL_DEVICE, uint64_t flags = 0) {
   return detail::KernelTable<T>::table(name, op, device, flags);
 }
 
@@ -141,8 +141,9 @@ galley_kernel kernel_of(const char* name, const char* op, const char* device = "
 class Components {
  public:
   Components(galley_component* const* out, uint32_t* n) : out_(out), n_(n) {}
-  /// `numbers`: how many numbers of the tensor one element represents; 0: the component belongs to the tensor as a whole.
-  void add(const char* suffix, uint32_t dtype, const std::vector<int64_t>& shape, int64_t numbers) {
+  /// `numbers`: how many numbers of the tensor one element represents; 0: the component belongs to the tensor as a whole. `file_name`: see
+  /// galley_component.
+  void add(const char* suffix, uint32_t dtype, const std::vector<int64_t>& shape, int64_t numbers, const char* file_name = nullptr) {
     if (*n_ == GALLEY_MAX_COMPONENTS)
       throw Failure(GALLEY_FAILED, "component '" + std::string(suffix) + "' is one more than the " + std::to_string(GALLEY_MAX_COMPONENTS) +
                                        " that a format may have");
@@ -154,6 +155,7 @@ class Components {
     c.rank = static_cast<uint32_t>(shape.size());
     for (size_t i = 0; i < shape.size(); ++i) c.extents[i] = shape[i];
     c.numbers = numbers;
+    c.file_name = file_name;
     galley_assign(out_[*n_], &c);
     ++*n_;
   }
