@@ -34,7 +34,7 @@ help:
 	@echo 'make lint         clang-tidy and cppcheck; FILES="host/base/file.cpp …" for some files only'
 	@echo 'make fuzz         fuzz the readers of untrusted files; SECONDS=3600 for an hour each'
 	@echo
-	@echo 'JOBS=N limits how much is compiled at once. Other builds (dev, asan, cuda): cmake --preset NAME'
+	@echo 'JOBS=N limits how much is compiled at once. Other builds (dev, asan, tsan, cuda): cmake --preset NAME'
 
 # Silent when all is well: only warnings, errors and the compiler's own words come through.
 define configure
@@ -80,6 +80,10 @@ test-all: test
 	@ctest --preset release --label-regex '^all$$' --no-tests=ignore
 	@cmake --build --preset asan --parallel $(JOBS) --target sanitized -- --quiet | sed '/^ninja: no work to do\.$$/d'
 	@ctest --preset asan -L '^sanitized$$'
+	@cmake --preset tsan --log-level=WARNING -DGALLEY_TESTS=ON >/dev/null
+	@echo 'galley: building in build/tsan'
+	@cmake --build --preset tsan --parallel $(JOBS) --target threaded -- --quiet | sed '/^ninja: no work to do\.$$/d'
+	@ctest --preset tsan -L '^threaded$$'
 	@$(MAKE) --no-print-directory test-mutants
 
 test-mutants:

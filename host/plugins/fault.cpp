@@ -50,7 +50,7 @@ std::string_view name_of(int signal) {
 /// "galley: plugin 'ID' <did> in WHAT<how>; kernel …". False: no plugin is being called.
 bool tell(std::string_view did, std::string_view how) {
   // The innermost mark that knows the node says most: a device's `launch` stands within the call of a kernel.
-  const CallMark* mark = Calling::innermost.load(std::memory_order_acquire);
+  const CallMark* mark = Calling::innermost();
   if (!mark) return false;
   for (const CallMark* m = mark; m; m = m->outer)
     if (!m->node.empty()) {

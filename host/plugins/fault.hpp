@@ -16,21 +16,28 @@ struct CallMark {
   const CallMark* outer = nullptr;  ///< the call around this one
 };
 
-/// Says for a scope what is called. [main-thread], where all calls into plugins begin. A crash on a thread that the call has started is
-/// reported as a crash of the call.
+/// Says for a scope what is called on this thread. A crash on a thread that the call has started is reported as a crash of the call that
+/// began last, on whichever thread.
 class Calling {
  public:
   explicit Calling(CallMark mark) : mark_(mark) {
-    mark_.outer = innermost.load(std::memory_order_relaxed);
-    innermost.store(&mark_, std::memory_order_release);
+    mark_.outer = here_;
+    set(&mark_);
   }
-  ~Calling() { innermost.store(mark_.outer, std::memory_order_release); }
+  ~Calling() { set(mark_.outer); }
   Calling(const Calling&) = delete;
   Calling& operator=(const Calling&) = delete;
 
-  static inline std::atomic<const CallMark*> innermost = nullptr;
+  /// What runs on this thread, or began last on another one; null: nothing.
+  static const CallMark* innermost() { return here_ ? here_ : last_.load(std::memory_order_acquire); }
 
  private:
+  static void set(const CallMark* mark) {
+    here_ = mark;
+    last_.store(mark, std::memory_order_release);
+  }
+  static inline thread_local const CallMark* here_ = nullptr;
+  static inline std::atomic<const CallMark*> last_ = nullptr;
   CallMark mark_;
 };
 

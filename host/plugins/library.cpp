@@ -11,7 +11,9 @@
 #include <locale>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
+#include <shared_mutex>
 #include <span>
 #include <vector>
 
@@ -78,6 +80,11 @@ template <class T>
 T* keep(T value) {
   static auto& kept = *new std::deque<T>();
   return &kept.emplace_back(std::move(value));
+}
+/// Of open_library: one library at a time, and nobody asks for an owner meanwhile.
+std::shared_mutex& opening() {
+  static auto& mutex = *new std::shared_mutex();
+  return mutex;
 }
 std::map<const void*, std::string>& owners() {
   static auto& map = *new std::map<const void*, std::string>();
@@ -251,6 +258,7 @@ Result<const Library*> open_library(const std::filesystem::path& file, const Man
   static auto& libraries = *new std::vector<std::unique_ptr<boost::dll::shared_library>>();
   static auto& opened = *new std::map<std::filesystem::path, std::pair<const galley_entry*, const Library*>>();
 
+  const std::unique_lock lock(opening());
   TRY_STATUS(check_library_file(file));
   std::error_code code;
   const std::filesystem::path path = std::filesystem::canonical(file, code);
@@ -288,6 +296,7 @@ Result<const Library*> open_library(const std::filesystem::path& file, const Man
 
 const std::string& plugin_of(const void* table) {
   static const std::string nobody;
+  const std::shared_lock lock(opening());
   const auto found = owners().find(table);
   return found == owners().end() ? nobody : found->second;
 }

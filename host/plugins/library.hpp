@@ -32,12 +32,11 @@ struct Library {
 
 /// Loads a library of the manifest's plugin and calls its `open`. Checks that the symbol is there, that the ABI is one that this host
 /// runs, that id and version are the manifest's, and that every table is complete. Errors: one line, exit code Plugin. A library that this
-/// process has already opened is handed out again.
-/// [main-thread]
+/// process has already opened is handed out again, on any thread; one that has not is opened on the main thread.
 Result<const Library*> open_library(const std::filesystem::path& file, const Manifest& manifest);
 
 /// The id of the plugin that registered a table (an op, a kernel, a format, a device, a strategy), for messages; "" for one that no
-/// library did. [thread-safe] once the libraries are open.
+/// library did. [thread-safe]
 const std::string& plugin_of(const void* table);
 
 /// Who is called through a table: its plugin, or `name` for a table that no library registered.

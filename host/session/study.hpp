@@ -77,7 +77,8 @@ struct Study {
 /// Does nothing to a recipe that says steps. `warn` is told what read_recipe() warns of. [main-thread]
 Status settle_steps(Study& study, Source& source, const std::function<void(const std::string&)>& warn);
 
-/// [main-thread] Pure but for reading files; opens no weights and no device.
+/// Pure but for reading files; opens no weights and no device. [main-thread]; on other threads too, several at once, once all plugins that
+/// the recipe uses have been opened by a study on the main thread.
 Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe, const StudyOptions& options);
 
 /// A program that plugins of others have touched is proved before it runs: it takes milliseconds, and what is wrong with it is theirs.

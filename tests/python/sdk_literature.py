@@ -203,6 +203,86 @@ def products_are_replaced():
     galley_test.run('export', 'before', '--merge', '--out', 'merged', '--plugin-path', plugins, '--reference')
 
 
+def in_every_segment(made, plugins, name):
+    """What the run left gives under --reference the same when it is evaluated, sampled and exported."""
+    validated = [x['validation_loss'] for x in made.lines if 'validation_loss' in x]
+    for words in (('eval', made.path, '--json'), ('sample', made.path, '--prompt', 'one', '--tokens', '4'), ('export', made.path, '--out', f'{name}-exported')):
+        said = galley_test.run(*words, *plugins, '--reference')
+        if words[0] == 'eval':
+            loss = json.loads(said.stdout)['validation_loss']
+            check(loss == validated[-1], f'{name}: eval says {loss}, the last validation {validated[-1]}')
+    return validated
+
+
+def states_of(run):
+    return {k: x for file in sorted((run.path / 'state').rglob('*.safetensors')) for k, x in galley_test.load(file).items()}
+
+
+def optimizers_in_small_spaces():
+    """APOLLO: its states have the projection's shape; what it leaves to adamw_step is that op's work."""
+    plugins = ['--plugin-path', build('apollo', source / 'tests' / 'sdk' / 'apollo', CMAKE)]
+    entries = dict(batch=2, length=16, seed=3, steps=12, validate=dict(every=4, start=True), save=dict(every=6))
+    made = train(recipe('apollo.lua', llama(), DATA, use('apollo', lr=3e-3, rank=4, every=5), use('clip', norm=1.0), **entries), 'apollo', *plugins, '--reference')
+    made.check_memory('apollo')
+    validated = in_every_segment(made, plugins, 'apollo')
+    check(validated[-1] < validated[0] - 0.3, f'apollo: validation went from {validated[0]} to {validated[-1]} only')
+    state = states_of(made)
+    for name, (_, shape, _) in state.items():
+        weight = name.rsplit('.exp_avg', 1)[0]
+        if weight == name:
+            continue
+        of = state[weight][1]
+        check(shape == ([4, max(of)] if len(of) == 2 else of), f'apollo: {name} is {shape}, its parameter {of}')
+    galley_test.run('plan', 'apollo.lua', '--plugin-path', plugins[1])
+
+
+def adapters_are_merged_by_the_update():
+    """ReLoRA: weights without gradients, which the update writes. A merge changes no loss, and leaves what an adapter begins with."""
+    plugins = ['--plugin-path', build('relora', source / 'tests' / 'sdk' / 'relora', CMAKE)]
+
+    def trains(name, every, steps):
+        path = recipe(f'{name}.lua', llama(), DATA, use('relora', rank=4, every=every), use('adamw', lr=1e-2), batch=2, length=16, seed=3, steps=steps,
+                      validate=dict(every=4, start=True), save=dict(every=4))
+        made = train(path, name, *plugins, '--reference')
+        made.check_memory(name)
+        return made
+
+    merged, apart = trains('relora-merged', 4, 4), trains('relora-apart', 100, 4)
+    validated = [in_every_segment(r, plugins, r.path.name) for r in (merged, apart)]
+    check(merged.steps == apart.steps, 'relora: steps before the first merge differ')
+    check(abs(validated[0][-1] - validated[1][-1]) < 1e-5, f'relora: merging changes the validation from {validated[1][-1]} to {validated[0][-1]}')
+    saved = [tensors(r) for r in (merged, apart)]
+    check(max(abs(x - y) for k in saved[0] for x, y in zip(saved[0][k], saved[1][k])) < 1e-6, 'relora: the saved models differ')
+    after = states_of(merged)
+    adapters = [k for k in after if k.endswith('.B') and k.startswith('relora.')]
+    check(len(adapters) == 14, f'relora: {sorted(after)}')
+    for b in adapters:
+        zero = [k for k in (b, *(f'{b[:-1]}{part}{kind}' for part in 'AB' for kind in ('.exp_avg', '.exp_avg_sq'))) if any(after[k][2])]
+        check(not zero, f'relora: {zero} are not zero behind a merge')
+        check(any(after[b[:-1] + 'A'][2]), f'relora: {b[:-1]}A is zero')
+    longer = trains('relora-longer', 4, 12)
+    fell = in_every_segment(longer, plugins, 'relora-longer')
+    check(fell[-1] < fell[0] - 0.1 and len(fell) == 4, f'relora: validations {fell}')
+
+
+def ops_from_a_table():
+    """Two plugins of one source, each with one set of functions for all of its ops, kernels and strategies."""
+    plugins = []
+    for id, first in (('bridge-a', 'sine'), ('bridge-b', 'cube')):
+        folder = outside / f'source-{id}'
+        shutil.copytree(source / 'tests' / 'sdk' / 'bridge', folder)
+        manifest = folder / 'plugin.toml'
+        manifest.write_text(manifest.read_text().replace('BRIDGE', id).replace('FIRST', first))
+        plugins += ['--plugin-path', build(id, folder, CMAKE.replace('find_package', f'add_compile_definitions(BRIDGE="{id}")\nfind_package'))]
+    losses = []
+    for name, uses in (('plain', ()), ('sine', ('bridge-a.sine',)), ('both', ('bridge-a.sine', 'bridge-b.cube', 'bridge-b.half')), ('turned', ('bridge-b.half', 'bridge-b.cube', 'bridge-a.sine'))):
+        path = recipe(f'bridge-{name}.lua', llama(), DATA, *(use(x) for x in uses), use('adamw', lr=1e-2), batch=2, length=16, seed=3, steps=4, validate=dict(every=2))
+        made = train(path, f'bridge-{name}', *plugins, '--reference')
+        in_every_segment(made, plugins, f'bridge-{name}')
+        losses.append(made.steps)
+    check(losses[0] != losses[1] != losses[2] and losses[2] == losses[3], f'ops from a table: {losses}')
+
+
 try:
     pathlib.Path('text.txt').write_text('one two three four five six seven eight nine ten. ' * 60)
     install()
@@ -211,6 +291,9 @@ try:
     optimizers_of_all_parameters()
     adapters_begin_as_parts_of_weights()
     products_are_replaced()
+    optimizers_in_small_spaces()
+    adapters_are_merged_by_the_update()
+    ops_from_a_table()
 finally:
     shutil.rmtree(outside, ignore_errors=True)
 finish()

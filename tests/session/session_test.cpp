@@ -45,7 +45,8 @@ std::unique_ptr<Study> study_of(bool skips, double gradient = 1) {
   Builder b;
   b.program.rows = 1;
   b.program.length = 4;
-  b.program.window = b.tensor("window", {2 * static_cast<int64_t>(window_bytes({1, 4}, 1))}, Life::Run, 0, GALLEY_U8);
+  b.program.window =
+      b.tensor("window", {static_cast<int64_t>(Loader::bytes({1, 4}, 1, small::target().steps_under_way()))}, Life::Run, 0, GALLEY_U8);
   for (const char* name : kBatchTensors) b.program.inputs.emplace_back(name, b.tensor(name, {1, 4}, Life::Run, 0, GALLEY_I32));
   b.scalars({GALLEY_SCALAR_ATTEMPTED_STEP, GALLEY_SCALAR_APPLIED_STEP, GALLEY_SCALAR_APPLY, GALLEY_SCALAR_GRADIENT_NORM,
              GALLEY_SCALAR_GRADIENT_FACTOR, GALLEY_SCALAR_LOSS});

@@ -108,19 +108,22 @@ inline int64_t threads() {
 /// Bytes of memory that the machine has.
 inline int64_t memory_bytes() { return static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGE_SIZE); }
 
-/// Fills a target for kernels of device "cpu". What it points to lives as long as the library.
+inline galley_peak peak(const char* name, double flops) {
+  galley_peak out = sdk::fresh<galley_peak>();
+  out.name = name;
+  out.flops = flops;
+  return out;
+}
+
+/// Fills a target for kernels of device "cpu", on any thread. What it points to lives as long as the library.
 inline void describe(galley_target* out) {
   galley_target target = sdk::read(out);
   target.device = "cpu";
   target.isa = isa();
   target.threads = threads();
   target.workspace_budget = kWorkspaceBudget;
-  static galley_peak f32 = sdk::fresh<galley_peak>();
-  f32.name = "f32";
-  f32.flops = static_cast<double>(target.threads) * flops_per_cycle(target.isa) * nominal_clock();
-  static galley_peak bf16 = sdk::fresh<galley_peak>();
-  bf16.name = "bf16";
-  bf16.flops = bf16_per_f32() * f32.flops;
+  static const galley_peak f32 = peak("f32", static_cast<double>(target.threads) * flops_per_cycle(target.isa) * nominal_clock());
+  static const galley_peak bf16 = peak("bf16", bf16_per_f32() * f32.flops);
   static const galley_peak* const peaks[] = {&f32, &bf16};
   target.peaks = peaks;
   target.n_peaks = bf16.flops > 0 ? 2 : 1;
