@@ -23,26 +23,39 @@ def install():
     command('cmake', '--install', binary, '--component', 'sdk', '--prefix', outside / 'prefix')
 
 
-def build(name, folder, cmakelists=None):
-    """Copies a plugin's folder out of the tree, builds it there with find_package(galley-sdk), and answers where its plugins lie."""
-    shutil.copytree(folder, outside / name)
-    if cmakelists:
-        (outside / name / 'CMakeLists.txt').write_text(cmakelists)
-    build_folder = outside / name / 'build'
-    command('cmake', '-S', outside / name, '-B', build_folder, f'-DCMAKE_PREFIX_PATH={outside / "prefix"}', '-DCMAKE_BUILD_TYPE=Debug',
-            '-DCMAKE_EXPORT_COMPILE_COMMANDS=ON')
-    command('cmake', '--build', build_folder)
-    # Every file that the compiler opened is of the system, of the installed SDK or of the folder itself.
+def check_sources(build_folder, name):
+    """Every file that the compiler opened is of the system, of the installed SDK or of the folder itself."""
     depfiles = list(build_folder.rglob('*.d'))
     check(depfiles, f'{name}: the build tells no dependencies')
     for depfile in depfiles:
         check(str(source) not in depfile.read_text(), f'{name}: {depfile.name} names a file of the checkout')
     check(str(source) not in (build_folder / 'compile_commands.json').read_text(), f'{name}: the checkout is named in a compile command')
-    return build_folder / 'plugins'
 
 
-CMAKE = '''cmake_minimum_required(VERSION 3.25)
-project(one LANGUAGES CXX)
-find_package(galley-sdk REQUIRED)
-galley_add_plugin(MANIFEST plugin.toml SOURCES plugin.cpp)
-'''
+def configure_and_build(folder, name):
+    """Builds a project with find_package(galley-sdk), and answers where its plugins lie."""
+    command('cmake', '-S', folder, '-B', folder / 'build', f'-DCMAKE_PREFIX_PATH={outside / "prefix"}', '-DCMAKE_BUILD_TYPE=Debug', '-DCMAKE_EXPORT_COMPILE_COMMANDS=ON')
+    command('cmake', '--build', folder / 'build', '--parallel', '2')
+    check_sources(folder / 'build', name)
+    return folder / 'build' / 'plugins'
+
+
+def build(name, folder, cmakelists=None):
+    """Copies a plugin's folder out of the tree and builds it there."""
+    shutil.copytree(folder, outside / name)
+    if cmakelists:
+        (outside / name / 'CMakeLists.txt').write_text(cmakelists)
+    return configure_and_build(outside / name, name)
+
+
+def build_together(folders, definitions):
+    """Builds the plugins of these folders as one project, each with plugin.cpp alone."""
+    project = outside / 'together'
+    lines = ['cmake_minimum_required(VERSION 3.25)', 'project(together LANGUAGES CXX)', 'find_package(galley-sdk REQUIRED)']
+    for name, folder in folders.items():
+        shutil.copytree(folder, project / name)
+        own = [f'add_compile_definitions({definitions[name]})'] if name in definitions else []
+        (project / name / 'CMakeLists.txt').write_text('\n'.join([*own, 'galley_add_plugin(MANIFEST plugin.toml SOURCES plugin.cpp)', '']))
+        lines.append(f'add_subdirectory({name})')
+    (project / 'CMakeLists.txt').write_text('\n'.join(lines + ['']))
+    return configure_and_build(project, 'together')

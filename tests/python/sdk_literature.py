@@ -6,7 +6,7 @@ import shutil
 
 import galley_test
 from galley_test import check, finish, fresh_folder, from_config, recipe, source, train, use
-from sdk_kit import CMAKE, build, install, outside
+from sdk_kit import build_together, install, outside
 
 fresh_folder()
 
@@ -18,7 +18,7 @@ def tensors(run):
 
 def rates_are_scaled():
     """Layer-wise decay with the built-in adamw: each block as if it were trained at its own rate, and not a byte of memory for it."""
-    plugins = build('layer-decay', source / 'tests' / 'sdk' / 'layer-decay', CMAKE)
+    plugins = built / 'layer-decay'
     model = from_config('gpt2', vocab_size=61, n_positions=16, n_embd=32, n_layer=3, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
                         tie_word_embeddings=True)
     run_of = dict(batch=4, length=16, steps=3, seed=5)
@@ -46,7 +46,7 @@ def rates_are_scaled():
 
 def gradients_are_changed():
     """Gradient noise before the built-in optimizers: no noise changes no byte, noise has its variance, and nothing holds a copy of a gradient."""
-    plugins = build('gradient-noise', source / 'tests' / 'sdk' / 'gradient-noise', CMAKE)
+    plugins = built / 'gradient-noise'
     model = from_config('gpt2', vocab_size=61, n_positions=16, n_embd=48, n_layer=2, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
 
     def trains(name, optimizer, eta=None, norm=None, **more):
@@ -76,7 +76,7 @@ def optimizers_of_all_parameters():
     one number of all parameters within its stage. Each under --reference in every segment."""
     model = from_config('gpt2', vocab_size=256, n_positions=16, n_embd=32, n_layer=2, n_head=2, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
     for name, option, steps, fall in (('schedule-free', dict(lr=1e-2), 12, 2.0), ('prodigy', {}, 30, 2.0)):
-        plugins = build(name, source / 'tests' / 'sdk' / name, CMAKE)
+        plugins = built / name
         common = dict(batch=2, length=16, seed=5)
         path = recipe(f'{name}.lua', model, DATA, use(name, **option), steps=steps, validate=dict(every=steps // 3, start=True), save=dict(every=steps // 3), **common)
         made = train(path, name, '--plugin-path', plugins, '--reference')
@@ -128,7 +128,7 @@ def rows_of(tensor):
 
 def adapters_begin_as_parts_of_weights():
     """PiSSA: W = B A + rest, of files and of random numbers. The rest has no second copy, and B A is its principal part."""
-    plugins = build('pissa', source / 'tests' / 'sdk' / 'pissa', CMAKE)
+    plugins = built / 'pissa'
     common = dict(batch=2, length=16, seed=3)
     base = train(recipe('base.lua', llama(), DATA, use('sgd', lr=0.3), steps=4, **common), 'base')
     for name, folder in (('files', 'base/model'), ('random', None)):
@@ -182,7 +182,7 @@ def adapters_begin_as_parts_of_weights():
 
 def products_are_replaced():
     """A product that takes the place of `linear`, and LoRA beside it: the same bytes in either order, and nothing of what was replaced."""
-    plugins = build('row-linear', source / 'tests' / 'sdk' / 'row-linear', CMAKE)
+    plugins = built / 'row-linear'
     rows, lora = use('row-linear'), use('lora', rank=4, alpha=8, dropout=0.1)
     runs = {}
     for name, uses in (('before', (rows, lora)), ('behind', (lora, rows)), ('alone', (lora,))):
@@ -220,8 +220,8 @@ def states_of(run):
 
 def optimizers_in_small_spaces():
     """APOLLO: its states have the projection's shape; what it leaves to adamw_step is that op's work."""
-    plugins = ['--plugin-path', build('apollo', source / 'tests' / 'sdk' / 'apollo', CMAKE)]
-    entries = dict(batch=2, length=16, seed=3, steps=12, validate=dict(every=4, start=True), save=dict(every=6))
+    plugins = ['--plugin-path', built / 'apollo']
+    entries = dict(batch=2, length=16, seed=3, steps=8, validate=dict(every=4, start=True), save=dict(every=4))
     made = train(recipe('apollo.lua', llama(), DATA, use('apollo', lr=3e-3, rank=4, every=5), use('clip', norm=1.0), **entries), 'apollo', *plugins, '--reference')
     made.check_memory('apollo')
     validated = in_every_segment(made, plugins, 'apollo')
@@ -233,12 +233,11 @@ def optimizers_in_small_spaces():
             continue
         of = state[weight][1]
         check(shape == ([4, max(of)] if len(of) == 2 else of), f'apollo: {name} is {shape}, its parameter {of}')
-    galley_test.run('plan', 'apollo.lua', '--plugin-path', plugins[1])
 
 
 def adapters_are_merged_by_the_update():
     """ReLoRA: weights without gradients, which the update writes. A merge changes no loss, and leaves what an adapter begins with."""
-    plugins = ['--plugin-path', build('relora', source / 'tests' / 'sdk' / 'relora', CMAKE)]
+    plugins = ['--plugin-path', built / 'relora']
 
     def trains(name, every, steps):
         path = recipe(f'{name}.lua', llama(), DATA, use('relora', rank=4, every=every), use('adamw', lr=1e-2), batch=2, length=16, seed=3, steps=steps,
@@ -260,32 +259,42 @@ def adapters_are_merged_by_the_update():
         zero = [k for k in (b, *(f'{b[:-1]}{part}{kind}' for part in 'AB' for kind in ('.exp_avg', '.exp_avg_sq'))) if any(after[k][2])]
         check(not zero, f'relora: {zero} are not zero behind a merge')
         check(any(after[b[:-1] + 'A'][2]), f'relora: {b[:-1]}A is zero')
-    longer = trains('relora-longer', 4, 12)
+    longer = trains('relora-longer', 4, 8)
     fell = in_every_segment(longer, plugins, 'relora-longer')
-    check(fell[-1] < fell[0] - 0.1 and len(fell) == 4, f'relora: validations {fell}')
+    check(fell[-1] < fell[0] - 0.1 and len(fell) == 3, f'relora: validations {fell}')
 
 
 def ops_from_a_table():
     """Two plugins of one source, each with one set of functions for all of its ops, kernels and strategies."""
-    plugins = []
-    for id, first in (('bridge-a', 'sine'), ('bridge-b', 'cube')):
-        folder = outside / f'source-{id}'
-        shutil.copytree(source / 'tests' / 'sdk' / 'bridge', folder)
-        manifest = folder / 'plugin.toml'
-        manifest.write_text(manifest.read_text().replace('BRIDGE', id).replace('FIRST', first))
-        plugins += ['--plugin-path', build(id, folder, CMAKE.replace('find_package', f'add_compile_definitions(BRIDGE="{id}")\nfind_package'))]
+    plugins = [x for id in BRIDGES for x in ('--plugin-path', built / id)]
     losses = []
-    for name, uses in (('plain', ()), ('sine', ('bridge-a.sine',)), ('both', ('bridge-a.sine', 'bridge-b.cube', 'bridge-b.half')), ('turned', ('bridge-b.half', 'bridge-b.cube', 'bridge-a.sine'))):
-        path = recipe(f'bridge-{name}.lua', llama(), DATA, *(use(x) for x in uses), use('adamw', lr=1e-2), batch=2, length=16, seed=3, steps=4, validate=dict(every=2))
-        made = train(path, f'bridge-{name}', *plugins, '--reference')
-        in_every_segment(made, plugins, f'bridge-{name}')
+    for name, uses in (('one', ('bridge-b.half',)), ('all', ('bridge-a.sine', 'bridge-b.cube', 'bridge-b.half')), ('turned', ('bridge-b.half', 'bridge-b.cube', 'bridge-a.sine'))):
+        path = recipe(f'bridge-{name}.lua', llama(), DATA, *(use(x) for x in uses), use('adamw', lr=1e-2), batch=2, length=16, seed=3, steps=2, validate=dict(every=2))
+        made = train(path, f'bridge-{name}', *plugins, *(['--reference'] if name == 'all' else []))
+        if name == 'all':
+            in_every_segment(made, plugins, f'bridge-{name}')
         losses.append(made.steps)
-    check(losses[0] != losses[1] != losses[2] and losses[2] == losses[3], f'ops from a table: {losses}')
+    check(losses[0] != losses[1] and losses[1] == losses[2], f'ops from a table: {losses}')
+
+
+BRIDGES = {'bridge-a': 'sine', 'bridge-b': 'cube'}
+
+
+def bridge(id):
+    """The source of a bridge under this id."""
+    folder = outside / f'source-{id}'
+    shutil.copytree(source / 'tests' / 'sdk' / 'bridge', folder)
+    manifest = folder / 'plugin.toml'
+    manifest.write_text(manifest.read_text().replace('BRIDGE', id).replace('FIRST', BRIDGES[id]))
+    return folder
 
 
 try:
     pathlib.Path('text.txt').write_text('one two three four five six seven eight nine ten. ' * 60)
     install()
+    names = ['layer-decay', 'gradient-noise', 'schedule-free', 'prodigy', 'pissa', 'row-linear', 'apollo', 'relora']
+    built = build_together({**{name: source / 'tests' / 'sdk' / name for name in names}, **{id: bridge(id) for id in BRIDGES}},
+                           {id: f'BRIDGE="{id}"' for id in BRIDGES})
     rates_are_scaled()
     gradients_are_changed()
     optimizers_of_all_parameters()
