@@ -9,6 +9,7 @@ import sys
 
 import galley_test
 from galley_test import binary, check, finish, fresh_folder, program, recipe, save, source, train, use
+from sdk_kit import configure_and_build, install, outside
 
 fresh_folder()
 tree = pathlib.Path('tree').resolve()
@@ -162,7 +163,7 @@ def abacus(text):
 # A device of another kind, and kernels for it beside those of the processor: what a file is called says whose it is.
 folder('models/devices/abacus', {x.name: abacus(x.read_text()) for x in (source / 'tests/plugins/lazy-device').iterdir()})
 for file in sorted(tree.glob('models/cpu_entry.cpp')) + [x for op in ('add', 'checksum', 'copy', 'cross_entropy', 'embedding', 'initializers', 'linear', 'softsign', 'step',
-                                                                      'sums') for x in sorted(tree.glob(f'models/ops/{op}/cpu*.cpp'))] + [tree / 'plugins/signsgd/cpu.cpp']:
+                                                                      'sums') for x in sorted(tree.glob(f'models/ops/{op}/cpu*.cpp'))]:
     (file.parent / file.name.replace('cpu', 'abacus', 1)).write_text(f'#define GALLEY_CPU_LEVEL 0\n#include "{file.name}"\n')
 status = git('status', '--porcelain').splitlines()
 check(status and all(x.startswith('?? ') for x in status), f'a device of another kind: git status shows {status}')
@@ -184,13 +185,31 @@ ids = [(7 * i + row) % 31 for row in range(4) for i in range(16)]
 save('cycle.safetensors', {'input_ids': ('I32', (4, 16), ids), 'labels': ('I32', (4, 16), ids)})
 path = recipe('bigram.lua', 'model { family = "bigram", config = { vocab_size = 31, hidden_size = 16 } }', 'data.batch { path = "cycle.safetensors" }',
               use('signsgd', lr=1e-2, momentum=0.9), batch=4, length=16, steps=60)
-on = {device: train(path, device, '--device', device) for device in ('cpu', 'lazy', 'abacus')}
+on = {device: train(path, device, '--device', device) for device in ('cpu', 'lazy')}
+
+# Kernels for that device and another plugin's op, from a library that is built with the installed SDK alone.
+install()
+kernels = outside / 'abacus-kernels'
+kernels.mkdir()
+entry = '#include <galley/cpp/plugin.hpp>\nGALLEY_PLUGIN("abacus-kernels", "1.0.0");\n'
+for name, text in {'plugin.toml': 'id = "abacus-kernels"\nversion = "1.0.0"\nabi = "0.3"\nrequires = ["signsgd >= 1"]\n[provides]\nkernels = ["signsgd_step"]\n',
+                   'plugin.cpp': entry,
+                   'abacus.cpp': (source / 'sdk/templates/cpp/cpu.cpp').read_text().replace('"signsgd", "1.0.0"', '"abacus-kernels", "1.0.0"'),
+                   'CMakeLists.txt': 'cmake_minimum_required(VERSION 3.25)\nproject(kernels LANGUAGES CXX)\nfind_package(galley-sdk REQUIRED)\n'
+                                     'galley_add_plugin(MANIFEST plugin.toml SOURCES plugin.cpp KERNELS abacus abacus.cpp)\n'}.items():
+    (kernels / name).write_text(text)
+asked = path.replace('bigram', 'abacus')
+pathlib.Path(asked).write_text(pathlib.Path(path).read_text().replace('return recipe {', 'return recipe {\n  kernels = { "abacus-kernels" },'))
+said = galley_test.run('plan', asked.replace('abacus', 'bigram'), '--device', 'abacus', code=2).stderr
+check("no kernel of device 'abacus'" in said and 'signsgd_step' in said, f'without kernels for abacus: {said}')
+on['abacus'] = train(asked, 'abacus', '--device', 'abacus', '--plugin-path', configure_and_build(kernels, 'abacus-kernels'), '--reference')
 first, last = on['cpu'].steps[0][0], on['cpu'].steps[-1][0]
 check(len(on['cpu'].steps) == 60 and first > 3 and last < 1, f'the loss went from {first} to {last}')
 check(on['lazy'].steps == on['cpu'].steps and on['lazy'].bytes() == on['cpu'].bytes(), 'the two devices give different bytes')
 for (loss, norm), (other, norm_other) in zip(on['cpu'].steps, on['abacus'].steps):  # compiled for another processor: sums are split otherwise
     check(abs(loss - other) < 1e-4 and abs(norm - norm_other) < 1e-3, f'on a device of another kind, loss {other} and norm {norm_other}; {loss} and {norm} on the processor')
-for plugin in ('models', 'signsgd'):
-    manifest = (build / 'plugins' / plugin / 'plugin.toml').read_text()
-    check(f'device = "abacus"\nlibrary = "{plugin}-abacus.so"' in manifest, f'{plugin}: the manifest names no kernels for abacus')
+shutil.rmtree(outside)
+manifest = (build / 'plugins' / 'models' / 'plugin.toml').read_text()
+check('device = "abacus"\nlibrary = "models-abacus.so"' in manifest, 'models: the manifest names no kernels for abacus')
+check('(abacus-kernels)' in (on['abacus'].path / 'run.toml').read_text(), 'run.toml does not say whose kernels ran')
 finish()
