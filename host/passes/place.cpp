@@ -134,8 +134,9 @@ Status place_micro(Compilation& c, Homes& homes) {
 Status place_update(Compilation& c, const Homes& homes) {
   Emitter update(c, homes, SegmentKind::Update);
   if (c.trains()) {
+    const std::set<galley_tensor> made = update.copy_behind(c.orders.update);
     TRY_STATUS(update.items(c.orders.update));
-    TRY_STATUS(place_refresh(c, homes, update.code()));
+    TRY_STATUS(place_refresh(c, homes, update.code(), made));
     for (const Reported& reported : c.graph.signals.reports)
       c.program.metrics.push_back({reported.name, homes.in_readback(reported.tensor)});
     for (const Stop& stop : c.graph.signals.stops)

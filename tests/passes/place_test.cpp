@@ -101,6 +101,26 @@ TEST_F(Place, WhatLiesElsewhereIsBroughtAndTakenBack) {
 }
 
 /// A gradient that two nodes add to, elsewhere.
+TEST_F(Place, AMasterElsewhereIsBroughtOnceForItsUpdateAndItsCopy) {
+  trained();
+  graph.tensor(w).storage.placement = "spill";
+  const galley_tensor half = tensor("half", {4}, GALLEY_KIND_CONSTANT);
+  graph.tensor(half).dtype = GALLEY_BF16;
+  graph.tensor(half).initial = {"copy", {w}, {}};
+  graph.tensor(half).initial.attrs.set("dtype", std::string("bf16"));
+  node("r", "square", {half}, Section::Update);
+  ASSERT_EQ(run({order, place}), "");
+  size_t in = 0, out = 0, halves = 0;
+  for (const Instruction& i : c->program.segment(SegmentKind::Update).code) {
+    const auto name = [&](const Operand& o) { return c->program.tensors[static_cast<size_t>(o.tensor)].name; };
+    if (i.action == Action::Copy) (name(i.inputs[0]) == "w" ? in : out) += 1;
+    if (i.name == "init half") ++halves;
+  }
+  EXPECT_EQ(in, 1u);
+  EXPECT_EQ(out, 1u);
+  EXPECT_EQ(halves, 1u);
+}
+
 TEST_F(Place, GradientsElsewhereAreAddedUpWhereKernelsCompute) {
   loss(node("y", "mul", {node("z", "mul", {x, w}), w}));
   train({w});

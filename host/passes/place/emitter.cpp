@@ -112,12 +112,44 @@ Status Emitter::emit(const Item& item, const Piece& piece, Instruction i) {
   for (size_t k = 0; k < staged.size(); ++k) {
     const StagedInput& s = staged[k];
     if (!s.updated) continue;
+    if (!kept[k]) TRY_STATUS(make_copies(*item.node, s, i.inputs[s.input]));
     if (!kept[k]) TRY_STATUS(staging_.pack(s.tensor, s.piece, i.inputs[s.input], s.components));
     TRY_STATUS(staging_.put_back(s.tensor, s.piece, s.components));
   }
   for (size_t k = 0; k < item.outputs.size(); ++k)
     if (const galley_tensor t = item.outputs[k].tensor; t && !homes_.tensors()[t].storage.placement.empty())
       TRY_STATUS(put_gradient_back(t, piece.of(output_rule(item.node->op, k)), i.outputs[k]));
+  return ok();
+}
+
+std::set<galley_tensor> Emitter::copy_behind(const std::vector<Item>& items) {
+  std::map<galley_tensor, galley_node> last;
+  for (const Item& item : items)
+    for (size_t k = 0; k < item.inputs.size(); ++k) {
+      const galley_operand_rule* rule = input_rule(item.node->op, k);
+      if (const galley_tensor t = item.inputs[k].tensor; t && rule && rule->flags & GALLEY_OPERAND_INOUT) last[t] = item.node->id;
+    }
+  std::set<galley_tensor> out;
+  for (galley_tensor t = 1; t <= c_.graph.tensor_count(); ++t) {
+    const GraphTensor& x = c_.graph.tensor(t);
+    const bool copy = x.kind == GALLEY_KIND_CONSTANT && x.initial.op == c_.roles.copy->name && x.initial.inputs.size() == 1;
+    if (!copy || x.unused || x.storage.numbers_of || !homes_.plain(t)) continue;
+    const GraphTensor& of = c_.graph.tensor(x.initial.inputs[0]);
+    const auto writer = last.find(of.id);
+    if (of.storage.placement.empty() || writer == last.end()) continue;
+    copies_[{writer->second, of.id}].push_back(t);
+    out.insert(t);
+  }
+  return out;
+}
+
+Status Emitter::make_copies(const GraphNode& node, const StagedInput& written, const Operand& numbers) {
+  const auto copies = copies_.find({node.id, written.tensor});
+  if (copies == copies_.end()) return ok();
+  for (const galley_tensor t : copies->second) {
+    const GraphTensor& x = c_.graph.tensor(t);
+    TRY_STATUS(code_.op(c_.roles.copy, "init " + x.name, {numbers}, {written.piece.of(homes_.operand(t))}, x.initial.attrs));
+  }
   return ok();
 }
 

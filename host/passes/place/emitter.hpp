@@ -22,6 +22,9 @@ class Emitter {
   SegmentCode& code() { return code_; }
   Staging& staging() { return staging_; }
 
+  /// Copies of placed parameters in another dtype (what nodes that compute in 16 bit read) are made anew where the last of `items` that
+  /// writes the parameter has its numbers, so that they are brought once for both. These copies.
+  std::set<galley_tensor> copy_behind(const std::vector<Item>& items);
   /// `t` outlives the segment: it is read after the program has run. To be said before its node is emitted.
   void keep(galley_tensor t) { outlives_.insert(t); }
   Status item(const Item& item);
@@ -40,6 +43,8 @@ class Emitter {
   /// Where a node writes a gradient that lies where nothing computes.
   Result<Operand> gradient_here(galley_tensor t, const Piece& piece, bool adds);
   Status put_gradient_back(galley_tensor t, const Piece& piece, const Operand& here);
+  /// The copies of what a node has written in place.
+  Status make_copies(const GraphNode& node, const StagedInput& written, const Operand& numbers);
   /// `instruction` has all but its operands.
   Status emit(const Item& item, const Piece& piece, Instruction instruction);
 
@@ -50,6 +55,7 @@ class Emitter {
   std::optional<Accumulators> accumulators_;  ///< only micro adds up gradients over several nodes
   std::map<galley_tensor, TensorId> transients_;
   std::set<galley_tensor> outlives_;
+  std::map<std::pair<galley_node, galley_tensor>, std::vector<galley_tensor>> copies_;  ///< by node and the parameter that it writes
 };
 
 }  // namespace galley

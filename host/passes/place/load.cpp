@@ -205,7 +205,7 @@ Status place_load(Compilation& c, const Homes& homes) {
   return loading.code().op(c.roles.fill, "init step scalars", {}, {loading.code().all_of(c.program.scalars)}, zero);
 }
 
-Status place_refresh(Compilation& c, const Homes& homes, SegmentCode& code) {
+Status place_refresh(Compilation& c, const Homes& homes, SegmentCode& code, const std::set<galley_tensor>& made) {
   Staging staging(c, homes, code);
   std::vector<bool> changes(c.graph.tensor_count() + 1, false);
   for (galley_tensor id = 1; id <= c.graph.tensor_count(); ++id) {
@@ -213,7 +213,7 @@ Status place_refresh(Compilation& c, const Homes& homes, SegmentCode& code) {
     changes[id] = t.kind == GALLEY_KIND_STATE || (t.parameter_kind() && t.changes());
     if (t.kind != GALLEY_KIND_CONSTANT || t.unused) continue;
     for (const galley_tensor in : t.initial.inputs) changes[id] = changes[id] || changes[homes.base(in)];
-    if (!changes[id] || t.storage.numbers_of) continue;
+    if (!changes[id] || t.storage.numbers_of || made.contains(id)) continue;
     std::vector<Operand> inputs;
     for (const galley_tensor in : t.initial.inputs) inputs.push_back(TRY(staging.read(in)));
     TRY_STATUS(initialize(c, code, staging, id, std::move(inputs)));

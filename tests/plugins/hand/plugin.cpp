@@ -114,10 +114,10 @@ Op& unpack() {
 /// Initializers: what another tensor is; of one number more than the tensor has, and of none.
 void longer(const Node& n, Shapes& out) { out.like(0, n.out(0), columns(n.out(0)) + 1); }
 void refused(const Node& n, Shapes&) { invalid(std::string(n.name()) + ": no value is given"); }
-void like_first(const Node& n, Shapes& out) { out.like(0, n.in(0)); }
-Op& repeats() {
-  static Op op("repeats", "y = x");
-  op.input("x", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<like_first>();
+void in_dtype(const Node& n, Shapes& out) { out.set(0, n.dtype(n.in(0).dtype), n.in(0).shape, n.in(0).rank); }
+Op& copy() {
+  static Op op("copy", "y = x");
+  op.input("x", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_ANY_DTYPE).infer<in_dtype>();
   return op;
 }
 Op& too_long() {
@@ -263,7 +263,7 @@ const bool registered =
     add(strategy<Steps<Mistake::Hasty>>("steps-hasty")) && add(strategy<Steps<Mistake::Late>>("steps-late")) &&
     add(strategy<Looks<GALLEY_STAGE_CHECK>>("looks-check")) && add(strategy<Looks<GALLEY_STAGE_GRADIENT>>("looks-gradient")) &&
     add(strategy<Looks<GALLEY_STAGE_AFTER>>("looks-after")) && add(strategy<Doubles>("doubles")) && add(strategy<Holds>("holds")) &&
-    add(strategy<Saves>("saves")) && add(pack()) && add(pack_tiles()) && add(unpack()) && add(repeats()) && add(too_long()) &&
+    add(strategy<Saves>("saves")) && add(pack()) && add(pack_tiles()) && add(unpack()) && add(copy()) && add(too_long()) &&
     add(refuses()) && add(format<components>("pair", "pair_pack", "pair_unpack", false, true)) &&
     add(format<components>("stone", "pair_pack", "pair_unpack", false, false)) &&
     add(format<tiles>("tiles", "tiles_pack", "pair_unpack", false, true)) &&
