@@ -2,7 +2,6 @@
 """The ops that come with Galley are contracts: sdk/contracts.json records their operands, roles, flags and attributes. `contracts.py --update` records them
 again. And sdk/compare.py says what a change of headers or contracts breaks."""
 import json
-import os
 import pathlib
 import shutil
 import subprocess

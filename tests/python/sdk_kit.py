@@ -1,4 +1,5 @@
 """What tests of the SDK share: it is installed into a folder of its own, and plugins are built with it alone."""
+import json
 import os
 import pathlib
 import shutil
@@ -6,7 +7,8 @@ import subprocess
 import sys
 import tempfile
 
-from galley_test import binary, check, source
+import galley_test
+from galley_test import binary, check, from_config, source
 
 outside = pathlib.Path(tempfile.mkdtemp(prefix='galley-sdk-'))
 
@@ -59,3 +61,39 @@ def build_together(folders, definitions):
         lines.append(f'add_subdirectory({name})')
     (project / 'CMakeLists.txt').write_text('\n'.join(lines + ['']))
     return configure_and_build(project, 'together')
+
+
+DATA = 'data.text { files = { "text.txt" }, tokenizer = "bytes", validation = 0.2 }'
+
+
+def tensors(run):
+    """The values of every tensor that a run's model has."""
+    return {name: values for name, (_, _, values) in galley_test.load(run.path / 'model' / 'model.safetensors').items()}
+
+
+def llama(folder=None):
+    """A small model, with random weights or those of a folder."""
+    if folder:
+        return galley_test.from_folder(folder)
+    return from_config('llama', vocab_size=256, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                       max_position_embeddings=64, rms_norm_eps=1e-5)
+
+
+def in_every_segment(made, plugins, name):
+    """What the run left gives under --reference the same when it is evaluated, sampled and exported."""
+    validated = [x['validation_loss'] for x in made.lines if 'validation_loss' in x]
+    for words in (('eval', made.path, '--json'), ('sample', made.path, '--prompt', 'one', '--tokens', '4'), ('export', made.path, '--out', f'{name}-exported')):
+        said = galley_test.run(*words, *plugins, '--reference')
+        if words[0] == 'eval':
+            loss = json.loads(said.stdout)['validation_loss']
+            check(loss == validated[-1], f'{name}: eval says {loss}, the last validation {validated[-1]}')
+    return validated
+
+
+def states_of(run):
+    return {k: x for file in sorted((run.path / 'state').rglob('*.safetensors')) for k, x in galley_test.load(file).items()}
+
+
+def write_text():
+    """What DATA reads."""
+    pathlib.Path('text.txt').write_text('one two three four five six seven eight nine ten. ' * 60)
