@@ -20,7 +20,7 @@ class Load : public Hand {
   }
   galley_tensor initialized(const std::string& name, uint32_t kind, galley_tensor from) {
     const galley_tensor t = tensor(name, {4}, kind);
-    graph.tensor(t).initial = {"copy", {from}, {}};
+    graph.tensor(t).initial = {"hand_copy", {from}, {}};
     return t;
   }
   void from_file(galley_tensor t) { graph.tensor(t).source.path = "model"; }
@@ -69,7 +69,7 @@ TEST_F(Load, WhatFollowsFromAParameterFollowsFromWhatItBeginsAs) {
             "load[0] fill 'init w' -> w first w f32(4)\n"
             "load[1] add 'twice': r first w f32(4), r first w f32(4) -> w twice f32(4)\n"
             "load[2] copy 'begin w': r twice f32(4) -> w w f32(4)\n"
-            "load[3] copy 'init c1': r w f32(4) -> w c1 f32(4)\n");
+            "load[3] hand_copy 'init c1': r w f32(4) -> w c1 f32(4)\n");
 }
 
 TEST_F(Load, WhatCanBeginDoesAtOnce) {
@@ -92,7 +92,7 @@ TEST_F(Load, WhatOnlyLoadingReadsHasNoMemoryAfterwards) {
   model(v);
   EXPECT_EQ(loaded(),
             "load[0] read 'read first w' entry 'w' -> w first w f32(4), w staging u8(1048576)\n"
-            "load[1] copy 'init v': r first w f32(4) -> w v f32(4)\n");
+            "load[1] hand_copy 'init v': r first w f32(4) -> w v f32(4)\n");
   for (const ProgramTensor& t : c->program.tensors) {
     EXPECT_NE(t.name, "w");
     if (t.name == "first w") {

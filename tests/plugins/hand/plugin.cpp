@@ -116,7 +116,7 @@ void longer(const Node& n, Shapes& out) { out.like(0, n.out(0), columns(n.out(0)
 void refused(const Node& n, Shapes&) { invalid(std::string(n.name()) + ": no value is given"); }
 void in_dtype(const Node& n, Shapes& out) { out.set(0, n.dtype(n.in(0).dtype), n.in(0).shape, n.in(0).rank); }
 Op& copy() {
-  static Op op("copy", "y = x");
+  static Op op("hand_copy", "y = x");
   op.input("x", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_ANY_DTYPE).infer<in_dtype>();
   return op;
 }
