@@ -15,17 +15,6 @@ bool no_higher(const std::vector<int64_t>& peaks, const std::vector<int64_t>& th
   return std::equal(peaks.begin(), peaks.end(), than.begin(), std::less_equal<>());
 }
 
-}  // namespace
-
-void Fuser::share_all(Outline& outline, const Sources& sources) {
-  for (size_t s = 0; s < segment_count; ++s) {
-    std::vector<const std::vector<TakeOver>*> allowed;
-    allowed.reserve(sources[s].instructions.size());
-    for (const Instruction* i : sources[s].instructions) allowed.push_back(&joints_.alone(i));
-    share(outline.segments[s], allowed, outline.tensors.size());
-  }
-}
-
 /// The constants of kernels that the launches have taken the place of.
 std::set<TensorId> dropped_constants(const Sources& sources, const Fusion& fusion) {
   std::set<TensorId> joined, kept;
@@ -35,6 +24,17 @@ std::set<TensorId> dropped_constants(const Sources& sources, const Fusion& fusio
         if (const TensorId id = sources[s].instructions[k]->constants; id != no_tensor) (launch.choice ? joined : kept).insert(id);
   for (const TensorId id : kept) joined.erase(id);
   return joined;
+}
+
+}  // namespace
+
+void Fuser::share_all(Outline& outline, const Sources& sources) {
+  for (size_t s = 0; s < segment_count; ++s) {
+    std::vector<const std::vector<TakeOver>*> allowed;
+    allowed.reserve(sources[s].instructions.size());
+    for (const Instruction* i : sources[s].instructions) allowed.push_back(&joints_.alone(i));
+    share(outline.segments[s], allowed, outline.tensors.size());
+  }
 }
 
 /// Of the program with its launches, each output in the place of an input where that is possible.
@@ -106,8 +106,7 @@ bool Fuser::worth(const std::vector<int64_t>& joined, const std::vector<int64_t>
 }
 
 /// Launches of the entries that may join others, and the peaks with them; no launches and no peaks where nothing is joined.
-Result<Fusion> Fuser::joined(const Outline& outline, const Outline& apart, const Sources& sources, const Permitted& permitted) {
-  Room room(apart, c_.target);
+Result<Fusion> Fuser::joined(const Outline& outline, const Outline& apart, const Sources& sources, const Permitted& permitted, Room room) {
   Fusion fusion;
   bool any = false;
   for (size_t s = 0; s < segment_count; ++s) {
@@ -122,10 +121,11 @@ Result<Fusion> Fuser::joined(const Outline& outline, const Outline& apart, const
 Result<Fusion> Fuser::find(const Outline& outline, const Sources& sources) {
   Outline apart = outline;
   share_all(apart, sources);
-  Fusion fusion = TRY(joined(outline, apart, sources, {}));
+  const Room room(apart, c_.target);
+  Fusion fusion = TRY(joined(outline, apart, sources, {}, room));
   const bool any = !fusion.peaks.empty();
   // A plan cannot need less than what lives at one time.
-  if (any && no_higher(fusion.peaks, Room(apart, c_.target).least())) return fusion;
+  if (any && no_higher(fusion.peaks, room.least())) return fusion;
   renumber(apart, canonical_numbers(apart));
   Fusion none;
   none.peaks = plan_peaks(apart, c_.target);
@@ -140,6 +140,7 @@ Result<Fusion> Fuser::find_most(const Outline& outline, const Sources& sources) 
   const std::vector<int64_t> bound = best.peaks;
   Outline apart = outline;
   share_all(apart, sources);
+  const Room room(apart, c_.target);
   struct Stretch {
     size_t segment, begin, end;
   };
@@ -158,7 +159,7 @@ Result<Fusion> Fuser::find_most(const Outline& outline, const Sources& sources) 
     const Stretch stretch = stretches.front();
     stretches.pop_front();
     permit(stretch, true);
-    Fusion fusion = TRY(joined(outline, apart, sources, permitted));
+    Fusion fusion = TRY(joined(outline, apart, sources, permitted, room));
     if (!fusion.peaks.empty() && no_higher(fusion.peaks, bound)) {
       best = std::move(fusion);
       continue;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "host/passes/launch.hpp"
+#include "host/passes/room.hpp"
 #include "host/plan/outline.hpp"
 
 namespace galley {
@@ -39,7 +40,8 @@ class Fuser {
  private:
   /// Of each segment's entries, those that may join others; empty: all.
   using Permitted = std::array<std::vector<bool>, segment_count>;
-  Result<Fusion> joined(const Outline& outline, const Outline& apart, const Sources& sources, const Permitted& permitted);
+  /// `room`: of `apart`; what is joined takes some of it.
+  Result<Fusion> joined(const Outline& outline, const Outline& apart, const Sources& sources, const Permitted& permitted, Room room);
   void share_all(Outline& outline, const Sources& sources);
   std::vector<int64_t> peaks(const Outline& outline, const Sources& sources, const Fusion& fusion);
   bool worth(const std::vector<int64_t>& joined, const std::vector<int64_t>& apart) const;

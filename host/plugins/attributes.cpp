@@ -40,15 +40,15 @@ std::vector<const galley_attr_rule*> attr_rules(const galley_op& op) {
 
 std::string attrs_problem(const galley_op& op, std::span<const galley_attr* const> attrs) {
   const std::vector<const galley_attr_rule*> rules = attr_rules(op);
-  std::vector<std::string> names;
-  for (const galley_attr_rule* rule : rules) names.emplace_back(rule->name);
   for (const galley_attr* attr : attrs) {
-    const auto at = std::find(names.begin(), names.end(), attr->name);
-    if (at == names.end()) {
+    const auto at = std::ranges::find_if(rules, [&](const auto* rule) { return galley_same_text(rule->name, attr->name); });
+    if (at == rules.end()) {
+      std::vector<std::string> names;
+      for (const galley_attr_rule* rule : rules) names.emplace_back(rule->name);
       const std::string guess = did_you_mean(attr->name, names);
       return std::string(op.name) + " has no attribute '" + attr->name + "'" + (guess.empty() ? "" : ": " + guess);
     }
-    const galley_attr_rule& rule = *rules[static_cast<size_t>(at - names.begin())];
+    const galley_attr_rule& rule = **at;
     const bool counts = rule.flags & GALLEY_ATTR_LIST || rule.type == GALLEY_ATTR_STRING || attr->count == 1;
     const bool same = attr->type == rule.type || (rule.type == GALLEY_ATTR_F64 && attr->type == GALLEY_ATTR_I64);
     if (!same || !counts)
