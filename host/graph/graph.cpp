@@ -325,7 +325,7 @@ void Graph::drop_unread(Section s) {
       read = read || tensor(t).kind != GALLEY_KIND_TRANSIENT || is_marked(t) || has_readers(t);
     }
     for (size_t k = 0; k < x.inputs.size(); ++k)  // what it changes in place is for others
-      if (const galley_operand_rule* rule = input_rule(x.op, k); rule && rule->flags & GALLEY_OPERAND_INOUT) read = true;
+      read = read || updates_input(x.op, k);
     x.dropped = lost && !read;
     if (x.dropped) names_.forward_nodes.erase(x.name);
   }
@@ -443,6 +443,11 @@ const galley_operand_rule* input_rule(const galley_op* op, size_t i) {
   return nullptr;
 }
 
+bool updates_input(const galley_op* op, size_t i) {
+  const galley_operand_rule* rule = input_rule(op, i);
+  return rule && rule->flags & GALLEY_OPERAND_INOUT;
+}
+
 const galley_operand_rule* output_rule(const galley_op* op, size_t i) { return i < op->n_outputs ? op->outputs[i] : nullptr; }
 
 std::string inputs_problem(const Graph& graph, const galley_op& op, const std::vector<galley_tensor>& inputs) {
@@ -468,10 +473,7 @@ NodeDescription::NodeDescription(const galley_op* op, const std::string& name, c
                          g->dtype, access, 0, nullptr, nullptr, nullptr, 0, 0, 0});
     return &operands_.back();
   };
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const galley_operand_rule* rule = input_rule(op, i);
-    inputs_.push_back(describe(inputs[i], rule && rule->flags & GALLEY_OPERAND_INOUT ? GALLEY_READ_WRITE : GALLEY_READ));
-  }
+  for (size_t i = 0; i < inputs.size(); ++i) inputs_.push_back(describe(inputs[i], updates_input(op, i) ? GALLEY_READ_WRITE : GALLEY_READ));
   for (size_t i = 0; i < outputs.size(); ++i)
     outputs_.push_back(describe(outputs[i], chosen(accumulate, i) ? GALLEY_ACCUMULATE : GALLEY_WRITE));
   view_ = {sizeof(galley_node_view),

@@ -167,13 +167,14 @@ struct ExportedValue {
   galley_tensor value = 0;
 };
 
-/// What a parameter or state begins with: all of it, or a component of its format.
+/// What a parameter or state, or a component of its format, begins with.
 struct Beginning {
-  galley_tensor tensor = 0;
-  uint32_t component = GALLEY_BEGIN_NUMBERS;
   galley_tensor value = 0;
   int use = no_use;
 };
+
+/// By tensor and component; where one is GALLEY_BEGIN_NUMBERS, there is no other.
+using Beginnings = std::map<galley_tensor, std::map<uint32_t, Beginning>>;
 
 /// A key of config.json; `json` is its value.
 struct ConfigKey {
@@ -300,7 +301,7 @@ class Graph {
   Signals signals;
   Exports exports;
   std::vector<ExportedValue> evaluated;  ///< where the model is evaluated or saved, these stand for parameters
-  std::vector<Beginning> beginnings;
+  Beginnings beginnings;
   std::string model_files;                 ///< the model's safetensors file or folder; "": it has none
   std::vector<std::string> ignored_files;  ///< patterns of tensors in the model's files that are not read
   std::optional<Error> refused;            ///< the last verb that was refused: whose fault it is when the plugin's call then fails
@@ -384,6 +385,8 @@ std::string output_problem(const galley_op& op, size_t i, const galley_shape& in
 
 /// The rule of input `i`: the last one repeats when it is variadic; nullptr beyond.
 const galley_operand_rule* input_rule(const galley_op* op, size_t i);
+/// Whether the op updates input `i` in place.
+bool updates_input(const galley_op* op, size_t i);
 const galley_operand_rule* output_rule(const galley_op* op, size_t i);
 
 /// What is wrong with a list of inputs of an op, or "".

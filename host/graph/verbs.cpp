@@ -308,12 +308,13 @@ galley_status begin_as(galley_graph* g, galley_tensor tensor, uint32_t component
       return refuse(g, error, "begin_as: " + quoted(v.name) + " is " + type_text(v) + ", and " + quoted(x.name) + " is " + type_text(x));
     if (!numbers && component >= GALLEY_MAX_COMPONENTS)
       return refuse(g, error, "begin_as: " + quoted(x.name) + " has no component " + std::to_string(component));
-    for (const Beginning& other : graph.beginnings) {
-      const GraphTensor& taken = graph.tensor(other.value);
-      if (other.tensor == tensor && (other.component == component || numbers || other.component == GALLEY_BEGIN_NUMBERS))
+    std::map<uint32_t, Beginning>& begun = graph.beginnings[tensor];
+    for (const auto& [other, beginning] : begun) {
+      const GraphTensor& taken = graph.tensor(beginning.value);
+      if (other == component || numbers || other == GALLEY_BEGIN_NUMBERS)
         return refuse(g, error, "begin_as: " + quoted(x.name) + " begins as " + quoted(taken.name) + " already");
     }
-    graph.beginnings.push_back({tensor, component, value, graph.author.use});
+    begun[component] = {value, graph.author.use};
     return GALLEY_OK;
   });
 }

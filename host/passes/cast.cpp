@@ -180,7 +180,7 @@ class Caster {
       const GraphNode& node = graph_.node(n);
       for (const galley_tensor t : node.outputs) casts_.erase(t);
       for (size_t i = 0; i < node.inputs.size(); ++i)
-        if (flags_of(input_rule(node.op, i)) & GALLEY_OPERAND_INOUT) casts_.erase(node.inputs[i]);
+        if (updates_input(node.op, i)) casts_.erase(node.inputs[i]);
     }
     return ok();
   }
@@ -190,7 +190,7 @@ class Caster {
     bool low = is_16_bit(compute_.at(n));
     for (size_t i = 0; i < graph_.node(n).inputs.size(); ++i) {
       const galley_tensor t = graph_.node(n).inputs[i];
-      if (!t || flags_of(input_rule(graph_.node(n).op, i)) & GALLEY_OPERAND_INOUT) continue;
+      if (!t || updates_input(graph_.node(n).op, i)) continue;
       const galley_tensor fits = TRY(fitting(graph_.node(n), i));
       GraphNode& reader = graph_.node(n);
       if (fits != t && reader.given.empty()) reader.given = reader.inputs;

@@ -64,9 +64,7 @@ class Mover {
     for (size_t i = 0; i < node.inputs.size() + node.outputs.size(); ++i) {
       const bool input = i < node.inputs.size();
       const galley_tensor t = input ? node.inputs[i] : node.outputs[i - node.inputs.size()];
-      const galley_operand_rule* rule = input ? input_rule(node.op, i) : nullptr;
-      if (t && graph_.tensor(t).kind == GALLEY_KIND_SCALAR && (!input || (rule && rule->flags & GALLEY_OPERAND_INOUT)))
-        scalars_.emplace(t, node.id);
+      if (t && graph_.tensor(t).kind == GALLEY_KIND_SCALAR && (!input || updates_input(node.op, i))) scalars_.emplace(t, node.id);
     }
     return owner;
   }
@@ -75,11 +73,10 @@ class Mover {
   bool made_before(const GraphNode& node, const std::set<galley_tensor>& before) const {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const galley_tensor t = node.inputs[i];
-      const galley_operand_rule* rule = input_rule(node.op, i);
       if (!t) continue;
       const GraphTensor& x = graph_.tensor(t);
       const bool there = x.kind == GALLEY_KIND_CONSTANT || (x.kind == GALLEY_KIND_SCALAR && !scalars_.contains(t)) || before.contains(t);
-      if (!there || (rule && rule->flags & GALLEY_OPERAND_INOUT)) return false;
+      if (!there || updates_input(node.op, i)) return false;
     }
     return std::all_of(node.outputs.begin(), node.outputs.end(),
                        [&](galley_tensor t) { return !t || graph_.tensor(t).kind == GALLEY_KIND_TRANSIENT; });

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "galley/rewrite.h"
+#include "host/passes/constants.hpp"
 #include "host/passes/makers.hpp"
 #include "host/passes/passes.hpp"
 #include "host/passes/place/components.hpp"
@@ -15,43 +16,23 @@
 namespace galley {
 namespace {
 
-/// The values that a tensor begins with, by component.
-using Beginnings = std::map<galley_tensor, std::map<uint32_t, galley_tensor>>;
-
-Beginnings beginnings_of(const Graph& graph) {
-  Beginnings out;
-  for (const Beginning& b : graph.beginnings) out[b.tensor][b.component] = b.value;
-  return out;
-}
-
-/// Values for components are those that the format makes.
-Status check_components(Compilation& c, const Beginning& b, const std::map<uint32_t, galley_tensor>& values) {
-  const GraphTensor &t = c.graph.tensor(b.tensor), &value = c.graph.tensor(b.value);
+/// A value for a component is what the format makes.
+Status check_component(Compilation& c, const GraphTensor& t, uint32_t index, const Beginning& b) {
+  const GraphTensor& value = c.graph.tensor(b.value);
   const auto wrong = [&](const std::string& cause, const char* hint = "") { return strategy_error(c.strategies, b.use, cause, hint); };
   if (t.storage.format.empty())
-    return wrong("'" + t.name + "' is to begin as '" + value.name + "', component " + std::to_string(b.component) +
-                     " of its format, and it is in none",
-                 "claim its storage, or give the numbers: GALLEY_BEGIN_NUMBERS");
+    return wrong(
+        "'" + t.name + "' is to begin as '" + value.name + "', component " + std::to_string(index) + " of its format, and it is in none",
+        "claim its storage, or give the numbers: GALLEY_BEGIN_NUMBERS");
   const std::vector<Component> components = TRY(components_of(c.plugins, t, t.shape));
-  if (values.size() != components.size() || b.component >= components.size())
+  const size_t values = c.graph.beginnings.at(t.id).size();
+  if (values != components.size() || index >= components.size())
     return wrong("'" + t.name + "' has " + std::to_string(components.size()) + " components in format '" + t.storage.format + "', and " +
-                 std::to_string(values.size()) + " of them begin as something");
-  const Component& component = components[b.component];
+                 std::to_string(values) + " of them begin as something");
+  const Component& component = components[index];
   if (component.dtype == value.dtype && component.shape == value.shape) return ok();
-  return wrong("component " + std::to_string(b.component) + " of '" + t.name + "' is " + dtype_text(component.dtype) +
+  return wrong("component " + std::to_string(index) + " of '" + t.name + "' is " + dtype_text(component.dtype) +
                shape_text(component.shape) + " in format '" + t.storage.format + "', but '" + value.name + "' is " + type_text(value));
-}
-
-/// The constants that are made again whenever a parameter or state has changed, and these.
-std::vector<bool> changing_tensors(const Graph& graph) {
-  std::vector<bool> out(graph.tensor_count() + 1, false);
-  for (galley_tensor id = 1; id <= graph.tensor_count(); ++id) {
-    const GraphTensor& t = graph.tensor(id);
-    out[id] = t.kind == GALLEY_KIND_STATE || (t.parameter_kind() && t.changes());
-    if (t.kind == GALLEY_KIND_CONSTANT)
-      for (const galley_tensor in : t.initial.inputs) out[id] = out[id] || out[in];
-  }
-  return out;
 }
 
 /// Which tensors are read, and when. While a run begins, a tensor has two values: the first one, by its file or initializer, is what nodes
@@ -59,7 +40,7 @@ std::vector<bool> changing_tensors(const Graph& graph) {
 /// begins as.
 class Needs {
  public:
-  explicit Needs(const Compilation& c) : c_(c), graph_(c.graph), beginnings_(beginnings_of(c.graph)), loaders_(c.graph, {Section::Load}) {
+  explicit Needs(const Compilation& c) : c_(c), graph_(c.graph), loaders_(c.graph, {Section::Load}) {
     if (c.options.purpose != Purpose::Export) by_nodes();
     if (c.saves()) by_files();
     close();
@@ -110,10 +91,10 @@ class Needs {
   }
 
   void begins(galley_tensor t) {
-    const auto values = beginnings_.find(t);
-    if (values == beginnings_.end()) return initialized(t);
+    const auto values = graph_.beginnings.find(t);
+    if (values == graph_.beginnings.end()) return initialized(t);
     std::vector<galley_tensor> read;
-    for (const auto& [component, value] : values->second) loaders_.of(value, {}, &read);
+    for (const auto& [component, beginning] : values->second) loaders_.of(beginning.value, {}, &read);
     for (const galley_tensor in : read)
       if (first_.insert(in).second) initialized(in);
   }
@@ -125,7 +106,6 @@ class Needs {
 
   const Compilation& c_;
   const Graph& graph_;
-  const Beginnings beginnings_;
   const Makers loaders_;
   std::set<galley_tensor> run_, first_, begun_;
 };
@@ -167,16 +147,16 @@ void read_begun(Graph& graph, galley_tensor from, galley_tensor to) {
 }
 
 /// Where the first value of a tensor is not what lies in its place, and where it has none: a tensor of the load part.
-Status part(Compilation& c, const Needs& needs, const Beginnings& beginnings, galley_tensor t) {
+Status part(Compilation& c, const Needs& needs, galley_tensor t) {
   Graph& graph = c.graph;
-  const auto values = beginnings.find(t);
-  const bool has_values = values != beginnings.end();
+  const auto values = graph.beginnings.find(t);
+  const bool has_values = values != graph.beginnings.end();
   const bool whole = has_values && values->second.contains(GALLEY_BEGIN_NUMBERS);
   const bool begun = needs.begun(t), kept = needs.by_run(t) || (begun && has_values && !whole);
   const bool first = needs.first(t) && (has_values || !kept);
   const galley_tensor value = first || (begun && !kept && !has_values) ? TRY(first_value(c, t)) : 0;
   if (first) read_first(graph, t, value);
-  if (begun && !kept) read_begun(graph, t, has_values ? values->second.at(GALLEY_BEGIN_NUMBERS) : value);
+  if (begun && !kept) read_begun(graph, t, has_values ? values->second.at(GALLEY_BEGIN_NUMBERS).value : value);
   graph.tensor(t).unused = !kept;
   return ok();
 }
@@ -186,14 +166,14 @@ Status part(Compilation& c, const Needs& needs, const Beginnings& beginnings, ga
 Status load(Compilation& c) {
   Graph& graph = c.graph;
   TRY_STATUS(rewrite_segment(c, GALLEY_SEGMENT_LOAD, Section::Load, "load."));
-  const Beginnings beginnings = beginnings_of(graph);
-  for (const Beginning& b : graph.beginnings)
-    if (b.component != GALLEY_BEGIN_NUMBERS) TRY_STATUS(check_components(c, b, beginnings.at(b.tensor)));
+  for (const auto& [t, values] : graph.beginnings)
+    for (const auto& [component, beginning] : values)
+      if (component != GALLEY_BEGIN_NUMBERS) TRY_STATUS(check_component(c, graph.tensor(t), component, beginning));
   const Needs needs(c);
   const size_t count = graph.tensor_count();
   for (galley_tensor t = 1; t <= count; ++t)
     if (const GraphTensor& x = graph.tensor(t); lasts(x.kind) && !x.unused && !x.slice.of && !x.storage.numbers_of)
-      TRY_STATUS(part(c, needs, beginnings, t));
+      TRY_STATUS(part(c, needs, t));
   std::erase_if(c.decisions.trainable, [&](galley_tensor t) { return graph.tensor(t).unused; });
   graph.sort(Section::Load);
   return ok();

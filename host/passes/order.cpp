@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "galley/op.h"
+#include "host/passes/constants.hpp"
 #include "host/passes/makers.hpp"
 #include "host/passes/passes.hpp"
 
@@ -272,8 +273,7 @@ Result<std::map<galley_tensor, galley_tensor>> evaluated(Compilation& c) {
   const size_t count = graph.evaluated.empty() ? 0 : graph.tensor_count();
   for (galley_tensor t = 1; t <= count; ++t) {
     const GraphTensor& x = graph.tensor(t);
-    const bool derived = x.kind == GALLEY_KIND_CONSTANT && x.initial.inputs.size() == 1 && x.initial.op == c.roles.copy->name;
-    const auto value = values.find(x.storage.numbers_of ? x.storage.numbers_of : derived ? x.initial.inputs[0] : 0);
+    const auto value = values.find(x.storage.numbers_of ? x.storage.numbers_of : copied_by(c, x));
     if (value == values.end()) continue;
     const GraphTensor& of = graph.tensor(value->second);
     const std::string name = of.name + " in " + dtype_text(x.dtype);

@@ -68,8 +68,7 @@ Status check_updated(const Compilation& c) {
   for (const galley_node n : graph.section(Section::Update)) {
     const GraphNode& node = graph.node(n);
     for (size_t i = 0; i < node.inputs.size(); ++i)
-      if (const galley_operand_rule* rule = input_rule(node.op, i); rule && rule->flags & GALLEY_OPERAND_INOUT)
-        written.emplace(node.inputs[i], node.use);
+      if (updates_input(node.op, i)) written.emplace(node.inputs[i], node.use);
     for (const galley_tensor t : node.outputs) written.emplace(t, node.use);
   }
   for (const galley_tensor t : c.decisions.trainable) {

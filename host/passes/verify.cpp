@@ -114,8 +114,7 @@ class Verifier {
     std::vector<galley_tensor> all = node.inputs;
     all.insert(all.end(), node.outputs.begin(), node.outputs.end());
     for (size_t i = 0; i < all.size(); ++i) {
-      const galley_operand_rule* rule = i < node.inputs.size() ? input_rule(node.op, i) : nullptr;
-      const bool writes = i >= node.inputs.size() || (rule && rule->flags & GALLEY_OPERAND_INOUT);
+      const bool writes = i >= node.inputs.size() || updates_input(node.op, i);
       if (writes && all[i] && std::count(all.begin(), all.end(), all[i]) > 1)
         return wrong(node, "writes '" + graph_.tensor(all[i]).name + "', which is another operand of it as well");
     }
@@ -173,8 +172,7 @@ class Verifier {
     if (t.kind == GALLEY_KIND_GRADIENT && scope_of(node.section) != Scope::Micro && node.section != Section::Update)
       return wrong(node,
                    "reads '" + t.name + "', which is gone when the " + section_names[static_cast<size_t>(node.section)] + " part runs");
-    const galley_operand_rule* rule = input_rule(node.op, i);
-    if (rule && rule->flags & GALLEY_OPERAND_INOUT) return check_written(node, t);
+    if (updates_input(node.op, i)) return check_written(node, t);
     return ok();
   }
 
@@ -234,8 +232,7 @@ class Verifier {
       for (size_t i = 0; i < node.inputs.size() + node.outputs.size(); ++i) {
         const bool output = i >= node.inputs.size();
         const galley_tensor t = output ? node.outputs[i - node.inputs.size()] : node.inputs[i];
-        const galley_operand_rule* rule = output ? nullptr : input_rule(node.op, i);
-        if (!t || !(output || (rule && rule->flags & GALLEY_OPERAND_INOUT))) continue;
+        if (!t || !(output || updates_input(node.op, i))) continue;
         if (const uint32_t kind = graph_.tensor(t).kind; kind == GALLEY_KIND_PARAMETER || kind == GALLEY_KIND_STATE)
           return wrong(node, "writes '" + graph_.tensor(t).name + "' and does not read GALLEY_SCALAR_APPLY, so a skipped step changes it");
       }

@@ -16,7 +16,7 @@ class Load : public Hand {
     return node(name, op, std::move(inputs), Section::Load);
   }
   void begins(galley_tensor t, galley_tensor value, uint32_t component = GALLEY_BEGIN_NUMBERS) {
-    graph.beginnings.push_back({t, component, value, no_use});
+    graph.beginnings[t][component] = {value, no_use};
   }
   galley_tensor initialized(const std::string& name, uint32_t kind, galley_tensor from) {
     const galley_tensor t = tensor(name, {4}, kind);

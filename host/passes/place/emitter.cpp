@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "galley/op.h"
+#include "host/passes/constants.hpp"
 #include "host/passes/copy.hpp"
 #include "host/passes/place/pieces.hpp"
 
@@ -52,7 +53,7 @@ Status Emitter::inputs(const Item& item, const Piece& piece, Instruction* i, std
       continue;
     }
     const galley_operand_rule* rule = input_rule(item.node->op, k);
-    const bool inout = rule && rule->flags & GALLEY_OPERAND_INOUT;
+    const bool inout = updates_input(item.node->op, k);
     const Piece mine = piece.of(rule);
     if (!homes_.plain(r.tensor)) {
       staged->push_back({k, r.tensor, inout, mine, TRY(staging_.bring(r.tensor, mine, Staging::For::Reading))});
@@ -125,16 +126,14 @@ Status Emitter::emit(const Item& item, const Piece& piece, Instruction i) {
 std::set<galley_tensor> Emitter::copy_behind(const std::vector<Item>& items) {
   std::map<galley_tensor, galley_node> last;
   for (const Item& item : items)
-    for (size_t k = 0; k < item.inputs.size(); ++k) {
-      const galley_operand_rule* rule = input_rule(item.node->op, k);
-      if (const galley_tensor t = item.inputs[k].tensor; t && rule && rule->flags & GALLEY_OPERAND_INOUT) last[t] = item.node->id;
-    }
+    for (size_t k = 0; k < item.inputs.size(); ++k)
+      if (const galley_tensor t = item.inputs[k].tensor; t && updates_input(item.node->op, k)) last[t] = item.node->id;
   std::set<galley_tensor> out;
   for (galley_tensor t = 1; t <= c_.graph.tensor_count(); ++t) {
     const GraphTensor& x = c_.graph.tensor(t);
-    const bool copy = x.kind == GALLEY_KIND_CONSTANT && x.initial.op == c_.roles.copy->name && x.initial.inputs.size() == 1;
-    if (!copy || x.unused || x.storage.numbers_of || !homes_.plain(t)) continue;
-    const GraphTensor& of = c_.graph.tensor(x.initial.inputs[0]);
+    const galley_tensor copied = copied_by(c_, x);
+    if (!copied || x.unused || x.storage.numbers_of || !homes_.plain(t)) continue;
+    const GraphTensor& of = c_.graph.tensor(copied);
     const auto writer = last.find(of.id);
     if (of.storage.placement.empty() || writer == last.end()) continue;
     copies_[{writer->second, of.id}].push_back(t);

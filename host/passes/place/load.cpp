@@ -3,6 +3,7 @@
 #include <set>
 
 #include "galley/op.h"
+#include "host/passes/constants.hpp"
 #include "host/passes/copy.hpp"
 #include "host/passes/makers.hpp"
 #include "host/passes/packed.hpp"
@@ -57,10 +58,8 @@ class Loading {
  public:
   Loading(Compilation& c, const Homes& homes)
       : c_(c), graph_(c.graph), homes_(homes), emitter_(c, homes, SegmentKind::Load), makers_(graph_, {Section::Load}) {
-    for (const Beginning& b : graph_.beginnings) {
-      values_[b.tensor][b.component] = b.value;
-      begun_by_[b.value].push_back(b.tensor);
-    }
+    for (const auto& [t, values] : graph_.beginnings)
+      for (const auto& [component, beginning] : values) begun_by_[beginning.value].push_back(t);
   }
 
   SegmentCode& code() { return emitter_.code(); }
@@ -71,8 +70,8 @@ class Loading {
     if (!lasts(x.kind) || x.slice.of || x.unused || done_.contains(t)) return ok();
     if (x.storage.numbers_of) return tensor(x.storage.numbers_of);
     if (!under_way_.insert(t).second) return strategy_error(c_.strategies, x.use, "'" + x.name + "' is to begin as what is made from it");
-    if (const auto values = values_.find(t); values != values_.end()) {
-      for (const auto& [component, value] : values->second) TRY_STATUS(transient(value));
+    if (const auto values = graph_.beginnings.find(t); values != graph_.beginnings.end()) {
+      for (const auto& [component, beginning] : values->second) TRY_STATUS(transient(beginning.value));
       TRY_STATUS(begin(t));
     } else if (x.source.path.empty()) {
       std::vector<Operand> inputs;
@@ -145,16 +144,16 @@ class Loading {
 
   /// Puts the values that a tensor begins with in its place, once they are all there.
   Status begin(galley_tensor t) {
-    const auto& values = values_.at(t);
-    if (std::ranges::any_of(values, [&](const auto& v) { return !made_.contains(v.second); })) return ok();
+    const auto& values = graph_.beginnings.at(t);
+    if (std::ranges::any_of(values, [&](const auto& v) { return !made_.contains(v.second.value); })) return ok();
     if (!done_.insert(t).second) return ok();
     const std::vector<Operand> components = TRY(emitter_.staging().bring(t, {}, For::Writing));
     if (values.contains(GALLEY_BEGIN_NUMBERS)) {
       const Operand to = TRY(emitter_.staging().numbers(t, {}, components, For::Writing));
-      TRY_STATUS(copy(t, emitter_.operand(values.at(GALLEY_BEGIN_NUMBERS)), to));
+      TRY_STATUS(copy(t, emitter_.operand(values.at(GALLEY_BEGIN_NUMBERS).value), to));
       TRY_STATUS(emitter_.staging().pack(t, {}, to, components));
     } else {
-      for (const auto& [component, value] : values) TRY_STATUS(copy(t, emitter_.operand(value), components[component]));
+      for (const auto& [component, beginning] : values) TRY_STATUS(copy(t, emitter_.operand(beginning.value), components[component]));
     }
     return emitter_.staging().put_back(t, {}, components);
   }
@@ -187,8 +186,7 @@ class Loading {
   Emitter emitter_;
   const Makers makers_;
   PackedFiles files_;
-  std::map<galley_tensor, std::map<uint32_t, galley_tensor>> values_;  ///< by tensor and component: what it begins with
-  std::map<galley_tensor, std::vector<galley_tensor>> begun_by_;       ///< by value
+  std::map<galley_tensor, std::vector<galley_tensor>> begun_by_;  ///< by value
   std::set<galley_tensor> under_way_, done_, made_;
   std::set<galley_node> emitted_;
 };
@@ -207,13 +205,10 @@ Status place_load(Compilation& c, const Homes& homes) {
 
 Status place_refresh(Compilation& c, const Homes& homes, SegmentCode& code, const std::set<galley_tensor>& made) {
   Staging staging(c, homes, code);
-  std::vector<bool> changes(c.graph.tensor_count() + 1, false);
+  const std::vector<bool> changing = changing_tensors(c.graph);
   for (galley_tensor id = 1; id <= c.graph.tensor_count(); ++id) {
     const GraphTensor& t = c.graph.tensor(id);
-    changes[id] = t.kind == GALLEY_KIND_STATE || (t.parameter_kind() && t.changes());
-    if (t.kind != GALLEY_KIND_CONSTANT || t.unused) continue;
-    for (const galley_tensor in : t.initial.inputs) changes[id] = changes[id] || changes[homes.base(in)];
-    if (!changes[id] || t.storage.numbers_of || made.contains(id)) continue;
+    if (t.kind != GALLEY_KIND_CONSTANT || t.unused || !changing[id] || t.storage.numbers_of || made.contains(id)) continue;
     std::vector<Operand> inputs;
     for (const galley_tensor in : t.initial.inputs) inputs.push_back(TRY(staging.read(in)));
     TRY_STATUS(initialize(c, code, staging, id, std::move(inputs)));

@@ -60,10 +60,8 @@ Status SegmentCode::op(const galley_op* op, const std::string& name, std::vector
   Instruction i;
   i.op = op;
   i.name = name;
-  for (size_t k = 0; k < inputs.size(); ++k) {
-    const galley_operand_rule* rule = input_rule(op, k);
-    i.inputs.push_back(with_access(std::move(inputs[k]), rule && rule->flags & GALLEY_OPERAND_INOUT ? GALLEY_READ_WRITE : GALLEY_READ));
-  }
+  for (size_t k = 0; k < inputs.size(); ++k)
+    i.inputs.push_back(with_access(std::move(inputs[k]), updates_input(op, k) ? GALLEY_READ_WRITE : GALLEY_READ));
   for (Operand& o : outputs) i.outputs.push_back(with_access(std::move(o), GALLEY_WRITE));
   i.attrs = std::move(attrs);
   add(std::move(i));
