@@ -4,7 +4,7 @@ their macros and their functions, ops by sdk/contracts.json.
 
     sdk/compare.py OLD NEW        # folders with include/galley and contracts.json: sdk/ of two checkouts, or two prefixes
 
-Exit code 0: nothing breaks; 1: something does; 2: a folder has no SDK."""
+Exit code 0: nothing breaks; 1: something does; 2: wrong arguments, or a folder has no SDK."""
 import json
 import pathlib
 import re
@@ -15,11 +15,16 @@ STRUCT = re.compile(r'typedef struct (galley_\w+) \{(.*?)\n\} \1;', re.S)
 MACRO = re.compile(r'^#define (GALLEY_\w+)[ \t]+(\S.*)$', re.M)
 
 
+def stop(text):
+    print(text, file=sys.stderr)
+    sys.exit(2)
+
+
 def find(folder, *names):
     for name in names:
         if (folder / name).exists():
             return folder / name
-    sys.exit(f'{folder}: neither {" nor ".join(names)}')
+    stop(f'{folder}: has neither {" nor ".join(names)}')
 
 
 def without_comments(text):
@@ -117,8 +122,11 @@ def compare_contracts(old, new, broken, added):
 
 
 def main():
+    if '--help' in sys.argv:
+        print(__doc__)
+        return
     if len(sys.argv) != 3:
-        sys.exit(__doc__)
+        stop(__doc__)
     old, new = map(pathlib.Path, sys.argv[1:])
     broken, added = [], []
     compare_headers(headers(old), headers(new), broken, added)

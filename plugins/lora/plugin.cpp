@@ -190,12 +190,7 @@ class Lora {
   galley_tensor parameter(Graph& graph, const std::string& name, const std::vector<int64_t>& shape, uint64_t flags, double bound,
                           std::set<std::string>* used) const {
     const Attrs attrs = Attrs().f("low", -bound).f("high", bound);
-    galley_tensor_desc d = fresh<galley_tensor_desc>();
-    d.name = name.c_str();
-    d.shape = shape.data();
-    d.rank = static_cast<uint32_t>(shape.size());
-    d.dtype = GALLEY_F32;
-    d.kind = GALLEY_KIND_PARAMETER;
+    galley_tensor_desc d = Graph::described(name, GALLEY_KIND_PARAMETER, GALLEY_F32, shape);
     d.file = "adapter/adapter_model.safetensors";
     d.file_name = name.c_str();
     d.flags = flags;

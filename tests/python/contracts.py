@@ -91,4 +91,6 @@ for name, said, edits, change in (
     check(r.returncode == 1 and said in r.stdout and r.stdout.startswith('3 breaks' if name == 'field-moved' else '1 breaks'), f'{name}: {r.returncode} {r.stdout}{r.stderr}')
 r = compare('grown', [('rewrite.h', '  uint32_t reserved;\n', '  uint32_t reserved;\n  uint64_t more;\n')], grow)
 check(r.returncode == 0 and '4 new' in r.stdout, f'grown: {r.stdout}{r.stderr}')
+r = subprocess.run([source / 'sdk' / 'compare.py', 'before', 'nowhere'], capture_output=True, text=True)
+check(r.returncode == 2 and 'nowhere: has neither include/galley' in r.stderr, f'no SDK: {r}')
 finish()

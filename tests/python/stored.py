@@ -47,12 +47,14 @@ def packed_files():
         check(f"{name}_pack 'pack " in dump, f'{name}: plain numbers are not packed while loading')
         saved = load(first.path / 'model' / 'model.safetensors')
         parts = {k: v for k, v in saved.items() if '.mlp.' in k and not k.endswith('bias')}
-        check(len(parts) == (4 if options else 2), f'{name}: {sorted(parts)}')
+        wanted = {f'h.0.mlp.{layer}.{x}' for layer in ('c_fc', 'c_proj') for x in (('weight', 'SCB') if options else ('weight',))}
+        check({k.removeprefix('transformer.') for k in parts} == wanted, f'{name}: components are called {sorted(parts)} in the file')
         for device, uses in (('cpu', (frozen,)), ('discrete', (frozen,)), ('discrete', (frozen, away))):
             again, dump = continued(f'{name}-{device}-{len(uses)}', first.path / 'model', *uses, device=device, **options)
             load_part = dump[dump.index('load['):dump.index('micro[')]
             check('pack ' not in load_part, f'{name} on {device}: what is packed is unpacked or packed while loading')
-            check(all(f"read 'read {x}'" in load_part for x in parts), f'{name} on {device}: components are not read one by one')
+            components = [x.replace('.SCB', '.weight.absmax') for x in parts]
+            check(all(f"read 'read {x}'" in load_part for x in components), f'{name} on {device}: components are not read one by one')
             got = load(again.path / 'model' / 'model.safetensors')
             check(all(got.get(k) == v for k, v in parts.items()), f'{name} on {device}: the packed bytes differ')
         trained = [continued(f'{name}-trained-{device}', first.path / 'model', device=device, **options)[0] for device in ('cpu', 'discrete')]
@@ -62,7 +64,7 @@ def packed_files():
 
 def refusals():
     """Files that hold some of the components, or others."""
-    of, name = load('blocks-first/model/model.safetensors'), 'transformer.h.0.mlp.c_fc.weight'
+    of, name, scales = load('blocks-first/model/model.safetensors'), 'transformer.h.0.mlp.c_fc.weight', 'transformer.h.0.mlp.c_fc.SCB'
     shutil.copytree('blocks-first/model', 'wrong')
     path = recipe('wrong.lua', from_folder('wrong'), 'data.random { }', use('bf16-storage', parameters=stored, **blocks), use('adamw', lr=1e-3), **entries)
 
@@ -70,22 +72,22 @@ def refusals():
         save('wrong/model.safetensors', tensors)
         said = run('plan', path, *more, code=2).stderr
         check(all(x in said for x in ('files/wrong', *parts)), f'{who}: {said}')
-    lacking = {k: v for k, v in of.items() if k != f'{name}.absmax'}
-    refused('a component is missing', lacking, f"'{name}.absmax', F32 (86), is missing", 'hold all components')
+    lacking = {k: v for k, v in of.items() if k != scales}
+    refused('a component is missing', lacking, f"'{scales}', F32 (86), is missing", 'hold all components')
     refused('the other one is missing', {k: v for k, v in of.items() if k != name}, f"'{name}', I8 (32, 128), is missing")
-    refused('another block', {**of, f'{name}.absmax': ('F32', [128], [1.0] * 128)}, f"'{name}.absmax' is F32 (128)", 'F32 (86)', 'other options')
-    refused('another dtype', {**of, f'{name}.absmax': ('F64', [86], [1.0] * 86)}, f"'{name}.absmax' is F64 (86)", 'F32 (86)')
+    refused('another block', {**of, scales: ('F32', [128], [1.0] * 128)}, f"'{scales}' is F32 (128)", 'F32 (86)', 'other options')
+    refused('another dtype', {**of, scales: ('F64', [86], [1.0] * 86)}, f"'{scales}' is F64 (86)", 'F32 (86)')
     refused('codes of another dtype', {**of, name: ('U8', [32, 128], [1] * 4096)}, f"'{name}' is U8 (32, 128)", 'I8 (32, 128)')
     numbers = {**lacking, name: ('F32', [32, 128], [0.5] * 4096)}
-    save('wrong/model.safetensors', {**numbers, f'{name}.absmax': of[f'{name}.absmax']})
+    save('wrong/model.safetensors', {**numbers, scales: of[scales]})
     check('I8 (32, 128)' in run('plan', path, *more, code=2).stderr, 'numbers beside a component are taken')
     save('wrong/model.safetensors', numbers)
     run('plan', path, *more)
     # A plan reads no data, so only training finds that these numbers are none.
-    save('wrong/model.safetensors', {**of, f'{name}.absmax': ('F32', [86], [float('nan')] * 86)})
+    save('wrong/model.safetensors', {**of, scales: ('F32', [86], [float('nan')] * 86)})
     run('plan', path, *more)
     said = run('train', path, '--out', 'wrong-run', *more, code=2).stderr
-    check(f"'{name}.absmax'" in said and 'NaN' in said, f'NaN in a component: {said}')
+    check(f"'{scales}'" in said and 'NaN' in said, f'NaN in a component: {said}')
 
 
 numbers_or_components()

@@ -56,8 +56,8 @@ typedef struct galley_format {
   uint32_t exact;     /* 1: unpack(pack(x)) is x rounded once, and packing it again changes nothing */
   uint32_t trainable; /* 1: an update may unpack, step and pack; 0: for frozen tensors only */
   /* Fills out[0] … out[*n - 1] for a tensor of this shape; there is room for GALLEY_MAX_COMPONENTS. `attrs` are the options of the claim
-   * (block size, double quantization); the pack and unpack nodes have the same attributes, so both ops declare them. Returns GALLEY_INVALID for an option that it
-   * does not know. [thread-safe] [plan-time] */
+   * (block size, double quantization); the pack and unpack nodes have the same attributes, so both ops declare them. Returns
+   * GALLEY_INVALID for an option that it does not know. [thread-safe] [plan-time] */
   galley_status (*components)(void* self, const int64_t* shape, uint32_t rank, const galley_attr* const* attrs, uint32_t n_attrs,
                               galley_component* const* out, uint32_t* n, galley_error*);
   uint64_t flags;

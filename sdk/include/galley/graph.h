@@ -149,9 +149,9 @@ typedef struct galley_node_info {
 #define GALLEY_SEGMENT_EXPORT 2u /* runs when the model is saved at the end; its inputs are parameters */
 #define GALLEY_SEGMENT_WINDOW 3u /* runs once before the first micro-batch of a window */
 #define GALLEY_SEGMENT_LOAD 4u   /* runs when the run begins; what it is made from are files and first values: see begin_as */
-#define GALLEY_SEGMENT_MERGE \
-  5u /* behind EXPORT, where the user wants one model (`galley export --merge`): a strategy that has tensors of
-                                  * its own merges them into the model's by export_as, and calls export_model(GALLEY_EXPORT_MODEL) */
+/* Behind EXPORT, where the user wants one model (`galley export --merge`): a strategy that has tensors of its own merges them into the
+ * model's by export_as, and calls export_model(GALLEY_EXPORT_MODEL). */
+#define GALLEY_SEGMENT_MERGE 5u
 
 #define GALLEY_BEGIN_NUMBERS 0xFFFFFFFFu /* see begin_as */
 

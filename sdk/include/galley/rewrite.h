@@ -19,8 +19,9 @@ extern "C" {
 typedef struct galley_rewrite {
   uint32_t size;
   uint32_t revision;
-  /* Called once for each segment (GALLEY_SEGMENT_…), in the order of the phases. A plugin must ignore segments that it does not know.
-   * [plan-time] */
+  /* Called once for each segment (GALLEY_SEGMENT_…), in the order of the phases. A plugin must ignore segments that it does not know. A run
+   * has one graph of the model today; one that has several, of different lengths, calls this for each, and parameters and states of one
+   * name are then one tensor. [plan-time] */
   galley_status (*rewrite)(void* instance, const galley_graph_verbs*, galley_graph*, uint32_t segment, galley_error*);
   uint64_t flags; /* none yet */
   uint32_t phase; /* GALLEY_PHASE_… */

@@ -11,7 +11,8 @@ extern "C" {
 
 #define GALLEY_UPDATE "galley.update/1"
 
-/* Stages of an update, one bit each. They run in the order of this list; numbers do not say the order. */
+/* Stages of an update, one bit each. They run in the order of this list; numbers do not say the order. Within a stage, strategies are
+ * called in the recipe's order. */
 #define GALLEY_STAGE_CHECK 1u /* loss scaling: inspects the gradients and decides `apply` */
 #define GALLEY_STAGE_CLIP 2u  /* writes the gradient factor */
 #define GALLEY_STAGE_GRADIENT \

@@ -47,7 +47,7 @@ void components(const std::vector<int64_t>& shape, const FormatOptions& options,
   }
   for (const int64_t extent : shape) numbers *= extent;
   out.add("", GALLEY_I8, shape, 1);
-  out.add(".absmax", GALLEY_F32, {blocks(numbers, block)}, block);
+  out.add(".absmax", GALLEY_F32, {blocks(numbers, block)}, block, "*.SCB");
 }
 
 const bool registered = add(pack()) && add(unpack()) &&

@@ -1,5 +1,5 @@
-// Ops from a table. For tests, built outside the tree, and twice, with two ids: as a bridge to another language would, the plugin has one set
-// of functions for all of its ops, kernels and strategies, and tells them apart by `self`.
+// Ops from a table. For tests, built outside the tree, and twice, with two ids: as a bridge to another language would, the plugin has one
+// set of functions for all of its ops, kernels and strategies, and tells them apart by `self`.
 #include <galley/cpp/strategy.hpp>
 
 #include <cmath>

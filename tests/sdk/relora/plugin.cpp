@@ -1,5 +1,5 @@
-// ReLoRA (Lialin et al., "ReLoRA: High-rank training through low-rank updates", 2023, arXiv:2307.05695). For tests, built outside the tree: an
-// adapter that the update merges into a weight which has no gradient. Every n steps
+// ReLoRA (Lialin et al., "ReLoRA: High-rank training through low-rank updates", 2023, arXiv:2307.05695). For tests, built outside the tree:
+// an adapter that the update merges into a weight which has no gradient. Every n steps
 //   W = W + B A,  A is drawn anew,  B = 0,  the optimizer's states of A and B = 0
 #include <galley/philox.h>
 #include <galley/cpp/strategy.hpp>

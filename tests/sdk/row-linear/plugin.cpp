@@ -1,5 +1,5 @@
-// A product that stands for `linear`. For tests, built outside the tree: it computes each row of y = x·Wᵀ + b by itself, and takes the place
-// of the model's own linear nodes, before adapters are put beside them.
+// A product that stands for `linear`. For tests, built outside the tree: it computes each row of y = x·Wᵀ + b by itself, and takes the
+// place of the model's own linear nodes, before adapters are put beside them.
 #include <galley/cpp/strategy.hpp>
 
 namespace {

@@ -54,6 +54,16 @@ class Graph : public GraphReader {
   Graph(const galley_graph_verbs* verbs, galley_graph* graph) : GraphReader(verbs->reader, graph), verbs_(verbs) {}
   using GraphReader::node;
 
+  /// Describes a tensor for `make`. The description points into `name` and `shape`.
+  static galley_tensor_desc described(const std::string& name, uint32_t kind, uint32_t dtype, const std::vector<int64_t>& shape) {
+    galley_tensor_desc d = fresh<galley_tensor_desc>();
+    d.name = name.c_str();
+    d.shape = shape.data();
+    d.rank = static_cast<uint32_t>(shape.size());
+    d.dtype = dtype;
+    d.kind = kind;
+    return d;
+  }
   galley_tensor make(galley_tensor_desc desc) {
     galley_tensor out = 0;
     if (desc.kind == GALLEY_KIND_STATE && !desc.parameter) desc.parameter = about_;
@@ -64,12 +74,8 @@ class Graph : public GraphReader {
   void about(galley_tensor parameter) { about_ = parameter; }
   /// Makes a state of the shape of `like`, F32, initialized with zeros. `flags`: GALLEY_TENSOR_….
   galley_tensor state(const std::string& name, const galley_tensor_info& like, uint64_t flags = 0) {
-    galley_tensor_desc d = fresh<galley_tensor_desc>();
-    d.name = name.c_str();
-    d.shape = like.shape;
-    d.rank = like.rank;
-    d.dtype = GALLEY_F32;
-    d.kind = GALLEY_KIND_STATE;
+    const std::vector<int64_t> shape(like.shape, like.shape + like.rank);
+    galley_tensor_desc d = described(name, GALLEY_KIND_STATE, GALLEY_F32, shape);
     d.flags = flags;
     return make(d);
   }
@@ -77,16 +83,24 @@ class Graph : public GraphReader {
   /// initializer, an op, it begins as zeros.
   galley_tensor parameter(const std::string& name, const std::vector<int64_t>& shape, const char* file, const char* initializer = nullptr,
                           const Attrs& attrs = {}, uint64_t flags = 0) {
-    const std::vector<galley_tensor> inputs;
-    galley_tensor_desc d = described(name, GALLEY_KIND_PARAMETER, GALLEY_F32, shape, initializer, inputs, attrs);
+    galley_tensor_desc d = described(name, GALLEY_KIND_PARAMETER, GALLEY_F32, shape);
     d.flags = flags;
     d.file = file;
+    d.initializer = initializer;
+    d.attrs = attrs.data();
+    d.n_attrs = attrs.count();
     return make(d);
   }
   /// Makes a state whose first numbers are the output of `initializer`, an op.
   galley_tensor state(const std::string& name, uint32_t dtype, const std::vector<int64_t>& shape, const char* initializer,
                       const std::vector<galley_tensor>& inputs = {}, const Attrs& attrs = {}) {
-    return make(described(name, GALLEY_KIND_STATE, dtype, shape, initializer, inputs, attrs));
+    galley_tensor_desc d = described(name, GALLEY_KIND_STATE, dtype, shape);
+    d.initializer = initializer;
+    d.initializer_inputs = inputs.data();
+    d.n_initializer_inputs = static_cast<uint32_t>(inputs.size());
+    d.attrs = attrs.data();
+    d.n_attrs = attrs.count();
+    return make(d);
   }
   /// Makes a state of one element.
   galley_tensor number(const std::string& name, uint32_t dtype, double value) {
@@ -126,13 +140,8 @@ class Graph : public GraphReader {
   }
   /// While loading. Names a tensor of the model's own files, which is read as `dtype`.
   galley_tensor file(const std::string& name, uint32_t dtype, const std::vector<int64_t>& shape) {
-    galley_tensor_desc d = fresh<galley_tensor_desc>();
     const std::string own = "file." + name;
-    d.name = own.c_str();
-    d.shape = shape.data();
-    d.rank = static_cast<uint32_t>(shape.size());
-    d.dtype = dtype;
-    d.kind = GALLEY_KIND_FILE;
+    galley_tensor_desc d = described(own, GALLEY_KIND_FILE, dtype, shape);
     d.source_name = name.c_str();
     return make(d);
   }
@@ -189,23 +198,6 @@ class Graph : public GraphReader {
   }
 
  private:
-  /// It points into the arguments.
-  static galley_tensor_desc described(const std::string& name, uint32_t kind, uint32_t dtype, const std::vector<int64_t>& shape,
-                                      const char* initializer, const std::vector<galley_tensor>& inputs, const Attrs& attrs) {
-    galley_tensor_desc d = fresh<galley_tensor_desc>();
-    d.name = name.c_str();
-    d.shape = shape.data();
-    d.rank = static_cast<uint32_t>(shape.size());
-    d.dtype = dtype;
-    d.kind = kind;
-    d.initializer = initializer;
-    d.attrs = attrs.data();
-    d.n_attrs = attrs.count();
-    d.initializer_inputs = inputs.data();
-    d.n_initializer_inputs = static_cast<uint32_t>(inputs.size());
-    return d;
-  }
-
   const galley_graph_verbs* verbs_;
   galley_tensor about_ = 0;
 };
