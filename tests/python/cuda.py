@@ -43,12 +43,14 @@ def near(who, a, b, bound):
 def trains_as_the_processor(name, *uses, model=gpt2, data='data.random {}', bound=1e-5, **more):
     path = recipe(f'{name}.lua', model, data, *uses, **{**entries, **more})
     run('plan', path, '--check', *gpu)
-    cpu, first, second = (train(path, f'{name}-{where}', *flags) for where, flags in (('cpu', []), ('gpu', gpu), ('again', gpu)))
+    cpu, first = (train(path, f'{name}-{where}', *flags) for where, flags in (('cpu', []), ('gpu', gpu)))
     near(name, cpu, first, bound)
     first.check_memory(name)
     check(all(first.memory['classes'][c]['planned'] > 0 for c in ('device', 'pinned')), f'{name}: {first.memory["classes"]}')
-    for file in sorted(x.relative_to(first.path) for part in ('model', 'adapter', 'state') for x in (first.path / part).rglob('*.safetensors')):
-        check(first.bytes(file) == second.bytes(file), f'{name}: {file} is another one in a second run')
+    if device == 'cuda' or name in ('full', 'dropout'):  # an emulation runs blocks and threads in one order
+        second = train(path, f'{name}-again', *gpu)
+        for file in sorted(x.relative_to(first.path) for part in ('model', 'adapter', 'state') for x in (first.path / part).rglob('*.safetensors')):
+            check(first.bytes(file) == second.bytes(file), f'{name}: {file} is another one in a second run')
     return first
 
 
@@ -137,7 +139,10 @@ def scripts():
         words += ['--set', f'precision={precision}'] if 'arg("precision"' in text else []
         words += ['--set', 'tokenizer=tokenizer'] if 'arg("tokenizer")' in text else []
         path = pathlib.Path(name)
-        path.write_text(text.replace('arg("model") }', 'arg("model"), init = "random" }'))
+        text = text.replace('arg("model") }', 'arg("model"), init = "random" }')
+        if device != 'cuda':  # a step of 2 M parameters takes the emulation ten seconds
+            text = text.replace('hidden_size = 192, intermediate_size = 512', 'hidden_size = 48, intermediate_size = 128').replace('batch = 4', 'batch = 1')
+        path.write_text(text)
         for target in itertools.islice(turns, 2):
             p = json.loads(run('plan', path, '--json', '--target', target, *words).stdout)
             check(p['classes']['device']['planned'] > p['classes']['pinned']['planned'] > 0, f'{name} for {target}: {p["classes"]}')

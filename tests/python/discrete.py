@@ -213,12 +213,13 @@ def gradients():
     """Gradients that rest elsewhere from their last contribution until the update reads them, and between micro-batches."""
     away = use('second-memory', memory='file', gradients=['*'])
     tied = from_config('gpt2', vocab_size=97, n_positions=32, n_embd=32, n_layer=4, n_head=4, tie_word_embeddings=True)
+    few = {**entries, 'steps': 2}  # --poison fills all memory behind each instruction, twice
     for name, uses in (('one', ()), ('three', (use('accumulate', steps=3),)), ('recomputed', (use('accumulate', steps=2), use('recompute'), use('amp', compute='bf16')))):
-        paths = [recipe(f'gradients-{name}-{len(more)}.lua', tied, 'data.random {}', *uses, clip, *more, adamw, **entries) for more in ((), (away,))]
+        paths = [recipe(f'gradients-{name}-{len(more)}.lua', tied, 'data.random {}', *uses, clip, *more, adamw, **few) for more in ((), (away,))]
         run('plan', paths[1], '--check', *discrete)
         here, there = (train(path, path[:-4], *discrete) for path in paths)
         same(f'gradients elsewhere, {name}', here, there, 'model')
-        states = [x.bytes('state/step-00000004/state.safetensors') for x in (here, there)]
+        states = [x.bytes('state/step-00000002/state.safetensors') for x in (here, there)]
         check(states[0] == states[1], f'gradients elsewhere, {name}: the states differ')
         there.check_memory(f'gradients elsewhere, {name}')
         planned = [x.memory['classes']['device']['planned'] for x in (here, there)]
@@ -227,6 +228,8 @@ def gradients():
         # Of one micro-batch no gradient is there yet where forward ends, at the peak.
         less = 0 if name == 'one' else 0.5 * held
         check(planned[1] < planned[0] - less, f'gradients elsewhere, {name}: {planned} bytes on the device, {held} in the file')
+        if name == 'three':  # as 'recomputed', which has two micro-batches
+            continue
         checked = train(paths[1], f'gradients-{name}-poisoned', '--poison', *discrete)
         same(f'gradients elsewhere, {name}, poisoned', here, checked, 'model')
 
