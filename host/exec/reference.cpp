@@ -195,7 +195,7 @@ Status Reference::before(SegmentKind kind, size_t index, bool later) {
   return ok();
 }
 
-void Reference::keep(const Operand& o, std::span<const std::byte> bytes, SegmentKind kind, size_t index) {
+void Reference::keep(const Operand& o, std::span<const std::byte> bytes, SegmentKind kind, size_t index, int64_t made) {
   Held& of = held(o.tensor);
   const auto at = of.bytes.begin() + static_cast<std::ptrdiff_t>(o.offset);
   const bool changes = of.written == 0 || !std::equal(bytes.begin(), bytes.end(), at);
@@ -203,7 +203,7 @@ void Reference::keep(const Operand& o, std::span<const std::byte> bytes, Segment
   writes_.push_back({clock_, kind, static_cast<int32_t>(index), o.value, o.tensor, false});
   of.made.write(o.offset, o.offset + o.bytes(), static_cast<int64_t>(writes_.size()));
   of.written = clock_;
-  if (changes) of.changed = clock_;
+  if (changes) of.changed = std::max(of.changed, made);
 }
 
 /// Nobody makes something for nobody: what can be added to is not overwritten before it has been read. Of the step scalars, those of this
@@ -250,7 +250,9 @@ Status Reference::after(SegmentKind kind, size_t index, bool later) {
       const std::vector<std::byte> now = TRY(peek(to));
       if (!std::ranges::equal(now, bytes_of(from)))
         return plugin_error("'" + tensor(to.tensor).name + "' is not a copy of '" + tensor(from.tensor).name + "'");
-      keep(to, now, kind, index);
+      // What is put back has changed where it was worked on: others may have read it there since.
+      const bool put_back = tensor(from.tensor).life == Life::Segment && tensor(to.tensor).life == Life::Run;
+      keep(to, now, kind, index, put_back ? held(from.tensor).changed : clock_);
       ++options_.report->copies;
       return ok();
     }
@@ -277,7 +279,7 @@ Status Reference::after_read(const Instruction& code, SegmentKind kind, size_t i
   const std::vector<std::byte> wanted = in_dtype(std::move(in_file), dtype_of(entry->dtype), to.dtype, elements(to.shape));
   const std::vector<std::byte> now = TRY(peek(to));
   if (now != wanted) return plugin_error("'" + tensor(to.tensor).name + "' is not what '" + code.entry + "' of the file is");
-  keep(to, now, kind, index);
+  keep(to, now, kind, index, clock_);
   ++options_.report->files;
   return ok();
 }
@@ -310,7 +312,7 @@ Status Reference::after_kernel(const Instruction& code, SegmentKind kind, size_t
     for (int way = 0; way <= ways; ++way) kernel.ways.push_back(TRY(evaluate(code, program_.length, read, options_.unpack, way)));
     for (size_t n = 0; n < nodes.size(); ++n) TRY_STATUS(check_node(code, nodes[n], n, kernel));
   }
-  for (const auto& [o, now] : kernel.written) keep(*o, now, kind, index);
+  for (const auto& [o, now] : kernel.written) keep(*o, now, kind, index, clock_);
   return ok();
 }
 

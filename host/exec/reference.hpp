@@ -103,7 +103,8 @@ class Reference {
   Status check_fresh(TensorId t, SegmentKind kind);
   Status check_lost(const Operand& o, const galley_operand_rule& rule, SegmentKind kind);
   Status check_skipped(const Operand& o, std::span<const std::byte> now, SegmentKind kind);
-  void keep(const Operand& o, std::span<const std::byte> bytes, SegmentKind kind, size_t index);
+  /// `made`: the clock when these numbers were made.
+  void keep(const Operand& o, std::span<const std::byte> bytes, SegmentKind kind, size_t index, int64_t made);
   Status after_kernel(const Instruction& code, SegmentKind kind, size_t index, bool later);
   Status check_node(const Instruction& code, const NodeOf& node, size_t number, const Kernel& kernel);
   Status check_numbers(const Instruction& code, const NodeOf& node, const Operand& o, size_t k, const Kernel& kernel, size_t number);

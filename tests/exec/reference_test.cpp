@@ -222,6 +222,22 @@ TEST_F(ReferenceMode, AStaleConstant) {
   expect(run(), "eval, instruction 0", "reads 'w twice', which is stale: it was made before 'w' changed");
 }
 
+// A parameter that lies elsewhere is brought, stepped and put back; its constant is made of the numbers that were brought.
+TEST_F(ReferenceMode, AConstantOfWhatIsPutBackLater) {
+  const TensorId brought = b.tensor("brought w", {2, 3}, Life::Segment);
+  std::vector<Instruction>& code = b.program.segment(SegmentKind::Update).code;
+  const auto move_last = [&](size_t to) { std::rotate(code.begin() + static_cast<std::ptrdiff_t>(to), code.end() - 1, code.end()); };
+  at(SegmentKind::Update, step).inputs[0] = b.update(brought);
+  at(SegmentKind::Update, refresh).inputs = {b.read(brought), b.read(brought)};
+  b.copy(SegmentKind::Update, brought, w, 0, 0);
+  move_last(std::max(step, refresh) + 1);
+  b.copy(SegmentKind::Update, w, brought, 0, 0);
+  move_last(std::min(step, refresh));
+  EXPECT_EQ(run(), "");
+  std::swap(code[step + 1], code[refresh + 1]);
+  expect(run(), "eval, instruction 0", "reads 'w twice', which is stale: it was made before 'w' changed");
+}
+
 TEST_F(ReferenceMode, AConstantThatIsMadeOfSomethingElse) {
   at(SegmentKind::Update, refresh).inputs[1] = b.read(y);
   expect(run(), "micro, instruction 0", "reads 'w twice', which is made again from something else");
