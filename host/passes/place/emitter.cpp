@@ -113,8 +113,10 @@ Status Emitter::emit(const Item& item, const Piece& piece, Instruction i) {
   for (size_t k = 0; k < staged.size(); ++k) {
     const StagedInput& s = staged[k];
     if (!s.updated) continue;
-    if (!kept[k]) TRY_STATUS(make_copies(*item.node, s, i.inputs[s.input]));
-    if (!kept[k]) TRY_STATUS(staging_.pack(s.tensor, s.piece, i.inputs[s.input], s.components));
+    if (!kept[k]) {
+      TRY_STATUS(make_copies(*item.node, s, i.inputs[s.input]));
+      TRY_STATUS(staging_.pack(s.tensor, s.piece, i.inputs[s.input], s.components));
+    }
     TRY_STATUS(staging_.put_back(s.tensor, s.piece, s.components));
   }
   for (size_t k = 0; k < item.outputs.size(); ++k)
