@@ -25,8 +25,8 @@ SOURCES = $(shell find host sdk models plugins tests -name '*.[ch]' -o -name '*.
 help:
 	@echo 'make quickstart   install what is missing, build for this processor, train a small model on this folder, continue a prompt'
 	@echo 'make build        install what is missing and build $(GALLEY), with what plans for other processors and for GPUs'
-	@echo 'make test         build, run the tests, and a part of them under sanitizers'
-	@echo 'make test-all     the same, and the tests that take long and seldom find anything'
+	@echo 'make test         build and run the tests'
+	@echo 'make test-all     the same, the tests that take long and seldom find anything, and a part of both under sanitizers'
 	@echo 'make test-mutants take away each barrier of the CUDA kernels in turn: a test has to fail'
 	@echo 'make test-gpu     build for the NVIDIA GPU that is here, and test on it'
 	@echo 'make bench-gpu    time whole steps on it, beside PyTorch where python3 has that'
@@ -70,14 +70,12 @@ test:
 	@$(call compile,all)
 	@[ $(CUDA) = AUTO ] || echo 'galley: there is no NVIDIA GPU: its kernels are tested by emulation only'
 	@ctest --preset release --label-exclude '^all$$'
-	@cmake --preset asan --log-level=WARNING -DGALLEY_TESTS=ON >/dev/null
-	@echo 'galley: building in build/asan'
-	@cmake --build --preset asan --parallel $(JOBS) --target quick -- --quiet | sed '/^ninja: no work to do\.$$/d'
-	@ctest --preset asan -L '^quick$$'
 
 test-all: test
 	@$(call compile,asan-kernels)
 	@ctest --preset release --label-regex '^all$$' --no-tests=ignore
+	@cmake --preset asan --log-level=WARNING -DGALLEY_TESTS=ON >/dev/null
+	@echo 'galley: building in build/asan'
 	@cmake --build --preset asan --parallel $(JOBS) --target sanitized -- --quiet | sed '/^ninja: no work to do\.$$/d'
 	@ctest --preset asan -L '^sanitized$$'
 	@cmake --preset tsan --log-level=WARNING -DGALLEY_TESTS=ON >/dev/null

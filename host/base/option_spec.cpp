@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "host/base/nearest.hpp"
 #include "host/base/units.hpp"
 
 namespace galley {
@@ -48,6 +49,35 @@ std::optional<int64_t> whole(const Value& value) {
   return std::nullopt;
 }
 
+/// A table whose entries are options. `where`: "in entry 2".
+Result<Value> accept_table(const Table& table, const std::vector<OptionSpec>& fields, const std::string& where,
+                           const std::function<std::string(const Value&)>& show) {
+  std::vector<std::string> names;
+  for (const OptionSpec& field : fields) names.push_back(field.name);
+  for (const auto& [name, value] : table) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    std::string near;
+    for (const OptionSpec& field : fields)
+      if (std::find(field.aliases.begin(), field.aliases.end(), name) != field.aliases.end()) near = "did you mean '" + field.name + "'?";
+    if (near.empty()) near = did_you_mean(shortened(name), names);
+    return recipe_error("has an unknown option '" + shortened(name) + "' " + where + (near.empty() ? "" : "; " + near));
+  }
+  Table out;
+  for (const OptionSpec& field : fields) {
+    const auto at = table.find(field.name);
+    const bool given = at != table.end() && !at->second.is_nil();
+    if (!given && field.required) return recipe_error("has no '" + field.name + "' " + where + ": " + field.description);
+    if (!given) {
+      if (!field.fallback.is_nil()) out[field.name] = field.fallback;
+      continue;
+    }
+    Result<Value> accepted = field.accept(at->second, show);
+    if (!accepted) return recipe_error("is wrong " + where + ": '" + field.name + "' " + accepted.error().cause);
+    out[field.name] = std::move(*accepted);
+  }
+  return Value(std::move(out));
+}
+
 }  // namespace
 
 std::string shortened(const std::string& text) {
@@ -58,7 +88,8 @@ std::string shortened(const std::string& text) {
 }
 
 const std::vector<std::string>& option_type_names() {
-  static const std::vector<std::string> names = {"integer", "number", "boolean", "string", "strings", "numbers", "path", "choice", "bytes"};
+  static const std::vector<std::string> names = {"integer", "number", "boolean", "string", "strings",
+                                                 "numbers", "path",   "choice",  "bytes",  "tables"};
   return names;
 }
 
@@ -110,6 +141,11 @@ std::string OptionSpec::expects() const {
     case OptionType::Path: return "a path";
     case OptionType::Choice: return list_text(choices);
     case OptionType::Bytes: return "an amount of memory like \"24GiB\", or a number of bytes";
+    case OptionType::Tables: {
+      std::string names;
+      for (const OptionSpec& field : fields) names += (names.empty() ? "" : ", ") + field.name;
+      return "a list of tables of " + names;
+    }
   }
   return {};
 }
@@ -160,7 +196,8 @@ Result<Value> OptionSpec::accept(const Value& value, const std::function<std::st
       return Value(*bytes);
     }
     case OptionType::Strings:
-    case OptionType::Numbers: break;
+    case OptionType::Numbers:
+    case OptionType::Tables: break;
   }
 
   const List single = {value};
@@ -175,6 +212,12 @@ Result<Value> OptionSpec::accept(const Value& value, const std::function<std::st
     if (type == OptionType::Strings) {
       if (!element.as<std::string>()) return wrong(value);
       out.push_back(element);
+    } else if (type == OptionType::Tables) {
+      const Table* entry = element.as<Table>();
+      if (!entry) return wrong(value);
+      Result<Value> accepted = accept_table(*entry, fields, "in entry " + std::to_string(out.size() + 1), show);
+      if (!accepted) return accepted.error();
+      out.push_back(std::move(*accepted));
     } else {
       if (!element.number(&x) || !in_range(x)) return wrong(value);
       out.push_back(Value(x));

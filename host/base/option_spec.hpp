@@ -13,7 +13,7 @@
 
 namespace galley {
 
-enum class OptionType { Integer, Number, Boolean, String, Strings, Numbers, Path, Choice, Bytes };
+enum class OptionType { Integer, Number, Boolean, String, Strings, Numbers, Path, Choice, Bytes, Tables };
 
 /// "integer", "number", …: as manifests write it.
 const char* option_type_name(OptionType type);
@@ -52,10 +52,11 @@ struct OptionSpec {
   std::vector<std::string> aliases = {};  ///< what others call it: for the hint only
   int line = 0;                           ///< in the manifest
   std::string wanted = {};                ///< what `expects` says, where the type does not say it all
+  std::vector<OptionSpec> fields = {};    ///< of Tables: what each table may have
 
-  /// The value in the form that plugins read (integers and bytes as int64_t, numbers as double, lists as List, a schedule as it is), or
-  /// what is wrong with it: "must be a number in [0, 1), not 1.5". Integers are taken for numbers, whole numbers for integers, a single
-  /// value for a list of one. `show` says how messages show a value.
+  /// The value in the form that plugins read (integers and bytes as int64_t, numbers as double, lists as List, a schedule as it is; in
+  /// tables, defaults for what is absent), or what is wrong with it: "must be a number in [0, 1), not 1.5". Integers are taken for numbers,
+  /// whole numbers for integers, a single value for a list of one. `show` says how messages show a value.
   Result<Value> accept(const Value& value, const std::function<std::string(const Value&)>& show = value_text) const;
   /// "a number in [0, 1), or a schedule": what `accept` takes, for messages and help.
   std::string expects() const;

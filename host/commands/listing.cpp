@@ -28,13 +28,15 @@ const char* exactness_text(Exactness e) {
 }
 
 /// Each option with what it does, what it takes and its default.
-void print_options(const std::vector<OptionSpec>& options) {
+void print_options(const std::vector<OptionSpec>& options, int indent = 4) {
   size_t width = 0;
   for (const OptionSpec& o : options) width = std::max(width, o.name.size());
   for (const OptionSpec& o : options) {
     const std::string fallback = o.required ? "required" : o.fallback.is_nil() ? "optional" : "default " + value_text(o.fallback);
-    std::printf("    %-*s  %s\n    %-*s  %s; %s\n", static_cast<int>(width), o.name.c_str(), o.description.c_str(), static_cast<int>(width),
-                "", o.expects().c_str(), fallback.c_str());
+    const int name = static_cast<int>(width);
+    std::printf("%*s%-*s  %s\n%*s%-*s  %s; %s\n", indent, "", name, o.name.c_str(), o.description.c_str(), indent, "", name, "",
+                o.expects().c_str(), fallback.c_str());
+    print_options(o.fields, indent + name + 2);
   }
 }
 

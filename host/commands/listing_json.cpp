@@ -98,6 +98,9 @@ Value option(const OptionSpec& o) {
   out["default"] = o.fallback;
   out["schedule"] = o.schedule;
   out["summary"] = o.description;
+  List fields;
+  for (const OptionSpec& field : o.fields) fields.push_back(option(field));
+  if (!fields.empty()) out["fields"] = std::move(fields);
   return out;
 }
 

@@ -137,7 +137,8 @@ class Reader {
 
   void read_abi(const toml::table& root, Manifest* out);
   StrategySpec read_strategy(const toml::table& table);
-  OptionSpec read_option(const toml::table& table, const std::string& strategy);
+  /// `of`: a strategy, or an option of one, whose fields are options too.
+  OptionSpec read_option(const toml::table& table, const char* header, const std::string& of);
   void read_range(const toml::table& table, OptionSpec* out);
   std::vector<FacetRule> read_facets(const toml::table& table, const char* key, const StrategySpec& strategy);
 
@@ -230,7 +231,7 @@ StrategySpec Reader::read_strategy(const toml::table& table) {
   else if (exactness == "approximate") out.exactness = Exactness::Approximate;
   else if (!error_) fail(*table.get("exactness"), "'exactness' must be 'bits', 'rounding' or 'approximate', not '" + exactness + "'");
   each(table, "option", [&](const toml::table& entry) {
-    OptionSpec option = read_option(entry, out.name);
+    OptionSpec option = read_option(entry, "[[strategy.option]]", out.name);
     if (out.option(option.name)) fail(entry, "two options of " + out.name + " are called '" + option.name + "'");
     out.options.push_back(std::move(option));
   });
@@ -258,15 +259,15 @@ void Reader::read_range(const toml::table& table, OptionSpec* out) {
   }
 }
 
-OptionSpec Reader::read_option(const toml::table& table, const std::string& strategy) {
+OptionSpec Reader::read_option(const toml::table& table, const char* header, const std::string& of) {
   OptionSpec out;
   out.line = line_of(table);
-  out.name = string(table, "name", "[[strategy.option]]", true);
+  out.name = string(table, "name", header, true);
   if (error_) return out;
-  const std::string where = "option '" + out.name + "' of " + strategy;
+  const std::string where = "option '" + out.name + "' of " + of;
   if (!is_name(out.name, "_")) fail(*table.get("name"), "the name of " + where + " must be lower-case letters, digits and '_'");
   only(table, where,
-       {"name", "type", "default", "range", "min", "max", "choices", "length", "schedule", "required", "description", "aliases"});
+       {"name", "type", "default", "range", "min", "max", "choices", "length", "schedule", "required", "description", "aliases", "field"});
   out.description = string(table, "description", where, true);
   const std::string type = string(table, "type", where, true);
   if (error_) return out;
@@ -287,7 +288,9 @@ OptionSpec Reader::read_option(const toml::table& table, const std::string& stra
   meant_for("range", numeric || list);
   meant_for("min", numeric || list);
   meant_for("max", numeric || list);
-  meant_for("schedule", numeric);
+  const bool field = std::string_view(header) == "[[strategy.option.field]]", tables = out.type == OptionType::Tables;
+  meant_for("schedule", numeric && !field);
+  meant_for("field", tables && !field);
   meant_for("choices", out.type == OptionType::Choice || out.type == OptionType::Number);
   meant_for("length", list || out.type == OptionType::Strings);
 
@@ -298,6 +301,8 @@ OptionSpec Reader::read_option(const toml::table& table, const std::string& stra
   out.schedule = exact<bool>(table, "schedule", "true or false").value_or(false);
   out.required = exact<bool>(table, "required", "true or false").value_or(false);
   if (out.type == OptionType::Choice && out.choices.empty()) fail(table, where + " has no 'choices'");
+  each(table, "field", [&](const toml::table& entry) { out.fields.push_back(read_option(entry, "[[strategy.option.field]]", where)); });
+  if (tables && out.fields.empty()) fail(table, where + " has no 'field'");
   if (const toml::node* node = table.get("default")) {
     if (out.required) fail(*node, where + " is required and so has no default");
     const Result<Value> value = out.accept(toml_value(*node));

@@ -32,12 +32,14 @@
 //
 //   [[strategy.option]]
 //   name = "lr"
-//   type = "number"                   # integer, number, boolean, string, strings, numbers, path, choice
+//   type = "number"                   # integer, number, boolean, string, strings, numbers, path, choice, bytes, tables
 //   default = 1e-3                    # or required = true, or neither
 //   range = "(0, inf)"                # or min = …, max = …; of choice: choices = ["a", "b"]; of numbers: length = 2
 //   schedule = true                   # may follow the step
 //   aliases = ["learning_rate"]       # only for "did you mean 'lr'?"
 //   description = "Learning rate."
+//
+//   [[strategy.option.field]]         # of tables: what each of them may have; the keys of an option, without `schedule`
 #pragma once
 
 #include <filesystem>

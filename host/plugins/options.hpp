@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "galley/entry.h"
 #include "host/base/result.hpp"
@@ -40,8 +41,10 @@ class Options {
 
  private:
   explicit Options(Table values);
+  static const galley_options* table_at(const void* handle, const char* name, uint64_t index);
   Table values_;
   galley_options table_ = {};
+  std::map<std::string, std::vector<std::unique_ptr<const Options>>> tables_;  ///< of options that are lists of tables
   mutable std::string misread_;
 };
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# label: all
 """Strategies of the literature that no built-in one resembles, as plugins that are built with the installed SDK alone."""
 import json
 import shutil

@@ -848,7 +848,9 @@ typedef galley_status galley_options_string_fn(const void* handle, const char* n
 typedef galley_status galley_options_count_fn(const void* handle, const char* name, uint64_t* out);
 typedef galley_status galley_options_string_at_fn(const void* handle, const char* name, uint64_t index, const char** out);
 typedef galley_status galley_options_number_at_fn(const void* handle, const char* name, uint64_t index, double* out);
-SIZE(galley_options, 72);
+typedef galley_status galley_options_integer_at_fn(const void* handle, const char* name, uint64_t index, int64_t* out);
+typedef const galley_options* galley_options_table_at_fn(const void* handle, const char* name, uint64_t index);
+SIZE(galley_options, 88);
 FIELD(galley_options, size, 0, 4, uint32_t);
 FIELD(galley_options, revision, 4, 4, uint32_t);
 FIELD(galley_options, handle, 8, 8, const void*);
@@ -859,6 +861,8 @@ FIELD(galley_options, string, 40, 8, galley_options_string_fn*);
 FIELD(galley_options, count, 48, 8, galley_options_count_fn*);
 FIELD(galley_options, string_at, 56, 8, galley_options_string_at_fn*);
 FIELD(galley_options, number_at, 64, 8, galley_options_number_at_fn*);
+FIELD(galley_options, integer_at, 72, 8, galley_options_integer_at_fn*);
+FIELD(galley_options, table_at, 80, 8, galley_options_table_at_fn*);
 CONSTANT(GALLEY_OPTIONS_MIN_SIZE, 64u);
 
 typedef galley_status galley_strategy_create_fn(void* self, const galley_options*, void** instance, galley_error*);

@@ -96,8 +96,9 @@ TEST_F(Decisions, AdamWKeepsTwoStates) {
   const GraphNode& node = graph.node(graph.section(Section::Update)[0]);
   EXPECT_STREQ(node.op->name, "adamw_step");
   const galley_tensor m = graph.find("w.exp_avg"), v = graph.find("w.exp_avg_sq");
-  EXPECT_EQ(node.inputs, (std::vector<galley_tensor>{w, g, m, v, graph.find("option.0.lr"), *graph.scalar(GALLEY_SCALAR_APPLIED_STEP),
-                                                     *graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR), *graph.scalar(GALLEY_SCALAR_APPLY), 0}));
+  EXPECT_EQ(node.inputs,
+            (std::vector<galley_tensor>{w, g, graph.find("option.0.lr"), *graph.scalar(GALLEY_SCALAR_APPLIED_STEP),
+                                        *graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR), *graph.scalar(GALLEY_SCALAR_APPLY), m, v, 0}));
   EXPECT_EQ(graph.tensor(m).kind, GALLEY_KIND_STATE);
   EXPECT_EQ(graph.tensor(m).shape, (Shape{4, 3}));
   EXPECT_EQ(graph.tensor(v).dtype, GALLEY_F32);

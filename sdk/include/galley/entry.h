@@ -45,6 +45,9 @@ typedef struct galley_options {
   galley_status (*count)(const void* handle, const char* name, uint64_t* out);     /* length of a list; a single value is a list of one */
   galley_status (*string_at)(const void* handle, const char* name, uint64_t index, const char** out);
   galley_status (*number_at)(const void* handle, const char* name, uint64_t index, double* out);
+  galley_status (*integer_at)(const void* handle, const char* name, uint64_t index, int64_t* out);
+  /* The options in an entry of a list of tables; NULL: there is no such entry. Valid as long as this table. */
+  const struct galley_options* (*table_at)(const void* handle, const char* name, uint64_t index);
 } galley_options;
 #define GALLEY_OPTIONS_MIN_SIZE 64u
 

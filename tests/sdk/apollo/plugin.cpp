@@ -154,8 +154,8 @@ class Apollo {
                         factor = graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR), apply = graph.scalar(GALLEY_SCALAR_APPLY);
     if (p.rank != 2 || std::min(p.shape[0], p.shape[1]) <= rank_) {
       graph.node("adamw_step", nullptr,
-                 {t.parameter, t.gradient, graph.state(name + ".exp_avg", p),
-                  graph.state(name + ".exp_avg_sq", p, GALLEY_TENSOR_NON_NEGATIVE), rate, applied, factor, apply},
+                 {t.parameter, t.gradient, rate, applied, factor, apply, graph.state(name + ".exp_avg", p),
+                  graph.state(name + ".exp_avg_sq", p, GALLEY_TENSOR_NON_NEGATIVE)},
                  Attrs().f("weight_decay", decay), {});
       return;
     }

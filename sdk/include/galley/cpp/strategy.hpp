@@ -52,6 +52,16 @@ class Options {
     });
     return out;
   }
+  /// The entries of a list of tables, as long as these options.
+  std::vector<Options> tables(const char* name) const {
+    std::vector<Options> out;
+    each(name, [&](uint64_t i) {
+      const galley_options* entry = GALLEY_HAS(table_, galley_options, table_at) ? table_->table_at(table_->handle, name, i) : nullptr;
+      if (!entry) absent(name);
+      out.emplace_back(entry);
+    });
+    return out;
+  }
 
  private:
   [[noreturn]] static void absent(const char* name) {
