@@ -75,6 +75,7 @@ struct GraphTensor {
   galley_tensor parameter = 0;  ///< of a gradient, a state or a transient of an update: whose
   galley_tensor gradient = 0;   ///< of a parameter that is trained: its buffer
   int update_use = no_use;      ///< of a parameter that is trained: the strategy that updates it
+  std::string update_text;      ///< what that one calls the update: "descend, *.bias"
   bool immediate = false;       ///< of a gradient: lives until its last contribution, where its parameter is updated
   bool unused = false;          ///< what it was made for is not part of this program
   Initial initial;

@@ -42,7 +42,7 @@ Status Graph::scale_rate(galley_tensor parameter, double factor) {
   if (!std::isfinite(factor) || factor < 0)
     return plugin_error("scale_rate: the rate of '" + name + "' cannot be multiplied by " + std::to_string(factor));
   if (rates_.asked.contains(parameter))
-    return plugin_error("scale_rate: the update of '" + name + "' has been built", "call it before GALLEY_STAGE_STEP");
+    return plugin_error("scale_rate: the update of '" + name + "' has been built", "call it before the optimizer asks for the rate");
   const auto [at, fresh] = rates_.factors.try_emplace(parameter, factor);
   if (!fresh) at->second *= factor;
   return ok();

@@ -103,6 +103,7 @@ Status take_update(const Answer& a) {
     return plugin_error(a.by() + " claims the update of '" + a.name + "', but it builds stage " + stage_names(stages),
                         "what has won an update builds it in GALLEY_STAGE_STEP");
   a.tensor().update_use = a.said.use;
+  a.tensor().update_text = a.said.text;
   return ok();
 }
 

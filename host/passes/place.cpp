@@ -70,6 +70,10 @@ Status describe(Compilation& c, const Homes& homes) {
     if (!c.squares.empty()) trained.sum_squares = homes.in_readback(c.squares[i]);
     trained.flags = x.flags;
     trained.count = x.count();
+    if (x.update_use != no_use) {
+      const LoadedStrategy& s = *c.strategies[static_cast<size_t>(x.update_use)];
+      trained.updated_by = (x.update_text.empty() ? s.name() : x.update_text) + " (" + s.place().text() + ")";
+    }
     p.trained.push_back(std::move(trained));
   }
   return ok();

@@ -222,6 +222,7 @@ struct Trained {
   Operand sum_squares;  ///< in the readback; F64, one element: of its gradient, before clipping, and multiplied by the loss scale
   uint64_t flags = 0;   ///< GALLEY_TENSOR_ZERO_GRADIENT, GALLEY_TENSOR_LATE_GRADIENT
   int64_t count = 0;
+  std::string updated_by = {};  ///< "descend, *.bias (recipe.lua:9)"; "": nothing is updated
 };
 
 /// A text file that export writes beside the tensors.

@@ -23,7 +23,7 @@
 //
 //   [[strategy]]
 //   name = "example"
-//   summary = "Adam with decoupled weight decay"
+//   summary = "A step against the gradient"
 //   source = "Loshchilov, Hutter 2019, arXiv:1711.05101"
 //   exactness = "rounding"            # beside the definition: "bits", "rounding" or "approximate"
 //   provides = [{ facet = "window", value = "micro-batches", when = { steps = [2, 3] } }]   # `when` is optional: any of these values

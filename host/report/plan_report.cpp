@@ -9,6 +9,7 @@
 #include "host/base/json.hpp"
 #include "host/base/new_file.hpp"
 #include "host/plan/timing.hpp"
+#include "host/report/updates_report.hpp"
 #include "host/session/study.hpp"
 
 namespace galley {
@@ -182,6 +183,7 @@ std::string plan_json(const Program& program, const Plan& plan, const Target& ta
                      {"launches", Value(launches)},
                      {"parameters", Value(program.parameters)},
                      {"trainable", Value(program.trainable)},
+                     {"updates", updates_json(program)},
                      {"flops_per_token", Value(program.flops_per_token)},
                      {"disk", Value(disk.total())}};
   return to_json(Value(out), 2) + "\n";
@@ -325,6 +327,7 @@ void add_largest(const Program& program, const Plan& plan, TableText& out) {
 std::string plan_table(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk, int columns) {
   TableText out;
   add_step(program, target, disk, out);
+  out.text += updates_text(program, columns);
   for (size_t i = 0; i < plan.classes.size(); ++i)
     if (plan.classes[i].planned) add_class(program, plan, target, i, columns, out);
   if (!plan.classes.empty() && plan.classes[0].planned) add_largest(program, plan, out);

@@ -51,28 +51,26 @@ class Sgd {
   explicit Sgd(const Options& options)
       : momentum_(options.number("momentum")),
         dampening_(options.number("dampening")),
-        decay_(options),
+        updated_(options, "sgd"),
         nesterov_(options.boolean("nesterov")) {
     if (nesterov_ && (momentum_ == 0 || dampening_ != 0)) invalid("nesterov takes a momentum and no dampening");
   }
 
-  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
-    if (subject.facet == GALLEY_FACET_UPDATE && subject.trainable) out.weak(0, "sgd");
-  }
+  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const { updated_.claim(graph, subject, out); }
 
   void build(Graph& graph, Trained trained) const {
-    StepNode(graph, trained)
+    StepNode(graph, trained, updated_)
         .state_if(momentum_ != 0, "momentum_buffer")
         .add("sgd_step", Attrs()
                              .f("momentum", momentum_)
                              .f("dampening", dampening_)
-                             .f("weight_decay", decay_.of(graph.info(trained.parameter)))
+                             .f("weight_decay", updated_.decay(graph.info(trained.parameter)))
                              .i("nesterov", nesterov_));
   }
 
  private:
   double momentum_, dampening_;
-  Decay decay_;
+  Updated updated_;
   bool nesterov_;
 };
 

@@ -93,6 +93,19 @@ void open_plugin(const std::string& folder, Plugin* plugin) {
   if (plugin->levels.empty()) throw std::runtime_error("this processor runs none of the kernel libraries");
 }
 
+/// By name, but first `models`, whose ops others use. A build may be of a part.
+std::vector<std::string> folders_with_kernels(const std::string& plugins) {
+  std::vector<std::string> out;
+  for (const auto& folder : std::filesystem::directory_iterator(plugins)) {
+    const std::string library = folder.path() / folder.path().filename();
+    const auto there = [&](const char* kind) { return std::filesystem::exists(library + kind + ".so"); };
+    if (there("") && (there("-cpu-v3") || there("-cuda-emulated") || there("-cuda"))) out.push_back(folder.path());
+  }
+  std::sort(out.begin(), out.end());
+  std::stable_partition(out.begin(), out.end(), [&](const std::string& folder) { return folder == plugins + "/models"; });
+  return out;
+}
+
 std::string test_seed_text() {
   const char* given = std::getenv("GALLEY_TEST_SEED");
   return given ? given : std::to_string(std::random_device()());
@@ -107,11 +120,7 @@ const Plugin& models() {
     Plugin plugin;
     const char *binary = std::getenv("GALLEY_BINARY"), *others = std::getenv("GALLEY_TEST_PLUGINS");
     try {
-      for (const char* id : {"models", "adamw", "sgd", "clip", "amp"}) {
-        const std::string folder = std::string(binary ? binary : ".") + "/plugins/" + id;
-        if (std::string(id) == "models" || std::filesystem::exists(folder + "/" + id + ".so"))
-          open_plugin(folder, &plugin);  // a build may be of a part
-      }
+      for (const std::string& folder : folders_with_kernels(std::string(binary ? binary : ".") + "/plugins")) open_plugin(folder, &plugin);
       std::istringstream folders(others ? others : "");
       for (std::string folder; std::getline(folders, folder, ':');) open_plugin(folder, &plugin);
     } catch (const std::exception& error) {

@@ -72,7 +72,7 @@ def option_unknown():
 
 @case
 def strategy_unknown():
-    refused(with_recipe("strategy", '"adamw"', '"adamv"'), 2, "recipe.lua:5", "'adamv'", "did you mean 'adamw'?")
+    refused(with_recipe("strategy", '"adamw"', '"adamww"'), 2, "recipe.lua:5", "'adamww'", "did you mean 'adamw'?")
 
 
 @case

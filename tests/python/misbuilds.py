@@ -41,6 +41,8 @@ def without_places(text):
     out = json.loads(text)
     for memory in out['classes'].values():
         memory['strategies'] = sorted(memory['strategies'].values())
+    for updates in out['updates']:
+        del updates['by']
     return out
 
 

@@ -116,7 +116,7 @@ for name in ('README.md', 'docs/commands.md'):
 
 said = {'bits': 'exact to the bit', 'rounding': 'exact to rounding', 'approximate': 'approximate'}
 types = dict(integer='integer', number='number', boolean='boolean', string='string', path='path', choice='', numbers='list of numbers', strings='list of strings',
-             bytes='amount of memory, such as `"6GiB"`')
+             bytes='amount of memory, such as `"6GiB"`', tables='list of tables')
 
 
 def shown(value):
@@ -132,7 +132,8 @@ def option_row(o):
     kind = ' or '.join(x for x in (types[o['type']], choices) if x) + (f' in {o["range"]}' if 'range' in o else '')
     kind += ', or a [schedule](recipes.md#schedules)' if o.get('schedule') else ''
     default = 'required' if o.get('required') else shown(o['default']) if 'default' in o else '–'
-    return f'| `{o["name"]}` | {kind} | {default} | {o["description"]} |\n'
+    fields = ''.join(option_row(dict(field, name=f'{o["name"]}[].{field["name"]}')) for field in o.get('field', []))
+    return f'| `{o["name"]}` | {kind} | {default} | {o["description"]} |\n' + fields
 
 
 def strategies_page(strategies):

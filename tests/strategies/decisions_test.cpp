@@ -75,7 +75,7 @@ TEST_F(Decisions, FreezeNamesWhatItDoesNotFind) {
 
 TEST_F(Decisions, OptimizersClaimWeaklyWhatIsTrained) {
   const galley_tensor w = parameter("w", {2});
-  for (const char* name : {"adamw", "sgd"}) {
+  for (const char* name : {"adam", "adamw", "lion", "sgd"}) {
     const auto s = strategy(name, {{"lr", Value(0.1)}});
     galley_claim_value value;
     EXPECT_EQ(claim(*s, w, GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_UPDATE, &value, true), "");
@@ -84,6 +84,38 @@ TEST_F(Decisions, OptimizersClaimWeaklyWhatIsTrained) {
     EXPECT_EQ(claim(*s, w, GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_UPDATE, &value, false), "");
     EXPECT_EQ(value.strength, GALLEY_ABSTAIN);
   }
+}
+
+TEST_F(Decisions, OptimizersTakeTheParametersThatTheyName) {
+  const galley_tensor w = parameter("h.0.w", {4, 3}), g = parameter("grad.h.0.w", {4, 3}),
+                      b = parameter("h.0.b", {3}, GALLEY_TENSOR_NO_DECAY), gb = parameter("grad.h.0.b", {3}), rest = parameter("rest", {3}),
+                      gr = parameter("grad.rest", {3});
+  const auto group = [](const char* match, double factor, Value decay) {
+    return Value(Table{{"match", Value(match)}, {"lr_factor", Value(factor)}, {"weight_decay", std::move(decay)}});
+  };
+  const Value groups(List{group("*.b", 0.5, Value(0.25)), group("h.*", 2, Value())});
+  const auto s =
+      strategy("adamw", {{"lr", Value(0.1)}, {"weight_decay", Value(0.125)}, {"parameters", Value("h.0.*")}, {"groups", groups}});
+  galley_claim_value value;
+  EXPECT_EQ(claim(*s, w, GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_UPDATE, &value, true), "");
+  EXPECT_EQ(value.strength, GALLEY_STRONG);
+  EXPECT_STREQ(value.text, "adamw, h.*");
+  EXPECT_EQ(claim(*s, b, GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_UPDATE, &value, true), "");
+  EXPECT_STREQ(value.text, "adamw, *.b");  // the first that matches
+  EXPECT_EQ(claim(*s, rest, GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_UPDATE, &value, true), "");
+  EXPECT_EQ(value.strength, GALLEY_ABSTAIN);
+
+  for (const auto& [parameter, gradient] : {std::pair(w, g), std::pair(b, gb), std::pair(rest, gr)})
+    ASSERT_EQ(build(*s, parameter, gradient), "");
+  const auto node = [&](size_t i) -> const GraphNode& { return graph.node(graph.section(Section::Update)[i]); };
+  const auto factor = [&](size_t i) {
+    for (const ScalarSlot& slot : graph.scalars.slots)
+      if (slot.tensor_name == graph.tensor(node(i).inputs[2]).name) return slot.factor;
+    return 0.0;
+  };
+  EXPECT_EQ(std::vector({factor(0), factor(1), factor(2)}), (std::vector<double>{2, 0.5, 1}));
+  EXPECT_EQ(std::vector({attr(node(0), "weight_decay"), attr(node(1), "weight_decay"), attr(node(2), "weight_decay")}),
+            (std::vector<double>{0.125, 0.25, 0.125}));
 }
 
 TEST_F(Decisions, AdamWKeepsTwoStates) {
@@ -108,8 +140,9 @@ TEST_F(Decisions, AdamWKeepsTwoStates) {
 }
 
 TEST_F(Decisions, DecayOnAllSparesNothing) {
-  const galley_tensor b = parameter("b", {3}, GALLEY_TENSOR_NO_DECAY), g = parameter("grad.b", {3});
-  for (const char* name : {"adamw", "sgd"}) {
+  for (const char* name : {"adam", "adamw", "lion", "sgd"}) {
+    const std::string n = name;
+    const galley_tensor b = parameter(n + ".b", {3}, GALLEY_TENSOR_NO_DECAY), g = parameter("grad." + n + ".b", {3});
     graph.section(Section::Update).clear();
     const auto s = strategy(name, {{"lr", Value(0.1)}, {"weight_decay", Value(0.25)}, {"decay_on", Value("all")}});
     ASSERT_EQ(build(*s, b, g), "");

@@ -200,7 +200,7 @@ typedef struct galley_graph_verbs {
   /* Returns the same for an option that is the learning rate of `parameter`, multiplied by all factors that `scale_rate` set for it. */
   galley_status (*rate)(galley_graph*, const char* name, galley_tensor parameter, galley_tensor* out, galley_error*);
   /* Multiplies the learning rate of a parameter by a finite `factor` >= 0, whatever optimizer it has (layer-wise decay). Factors of several
-   * strategies multiply. While rewriting GALLEY_SEGMENT_MODEL, or before GALLEY_STAGE_STEP. */
+   * strategies multiply. While rewriting GALLEY_SEGMENT_MODEL, or later, until the parameter's optimizer asks for its rate. */
   galley_status (*scale_rate)(galley_graph*, galley_tensor parameter, double factor, galley_error*);
   /* Reports a metric of each step. `tensor` is F32 or F64 and has one element; its value after the update is reported. `name` is the key in
    * metrics.jsonl. */

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "galley/cpp/patterns.hpp"
 #include "galley/cpp/rule.hpp"
 #include "galley/cpp/strategy.hpp"
 
@@ -105,17 +106,73 @@ class StepOp : public Op {
   std::vector<std::pair<double, double>> states_;
 };
 
-/// The node that steps one parameter: StepNode(graph, trained).state("exp_avg").add("signum_step", Attrs()…).
+/// Which parameters an optimizer updates, and what holds for them, by the options that optimizers have in common:
+///   parameters           patterns: claims these strongly; without it, all that are trained weakly
+///   weight_decay         of those that decay; decay_on = "all": every one, else all but norms and biases
+///   groups               tables of `match` (patterns), `lr_factor` and `weight_decay`; of several that match, the first holds
+class Updated {
+ public:
+  /// `name`: what `galley plan` calls the optimizer.
+  Updated(const Options& options, std::string name)
+      : name_(std::move(name)),
+        parameters_(options.strings("parameters")),
+        decay_(options.number("weight_decay")),
+        decay_all_(options.string("decay_on") == "all") {
+    for (const Options& group : options.tables("groups")) {
+      Group g = {Patterns(group.strings("match")), {}, group.number("lr_factor"), group.number("weight_decay", -1)};
+      g.text = name_ + ", " + g.patterns.text();
+      groups_.push_back(std::move(g));
+    }
+  }
+  /// In its claims, the text says which group a parameter belongs to: it lives as long as this.
+  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const {
+    if (subject.kind != GALLEY_SUBJECT_PARAMETER || subject.facet != GALLEY_FACET_UPDATE) return;
+    if (is_first_parameter(graph, subject.tensor)) {
+      parameters_.check(graph);
+      for (const Group& group : groups_) group.patterns.check(graph);
+    }
+    if (!subject.trainable) return;
+    const Group* group = group_of(subject.name);
+    const char* const text = group ? group->text.c_str() : name_.c_str();
+    if (parameters_.empty()) out.weak(0, text);
+    else if (parameters_.match(subject.name)) out.strong(0, text);
+  }
+  double decay(const galley_tensor_info& parameter) const {
+    const Group* group = group_of(parameter.name);
+    if (group && group->decay >= 0) return group->decay;
+    return decay_all_ || !(parameter.flags & GALLEY_TENSOR_NO_DECAY) ? decay_ : 0;
+  }
+  /// By which the parameter's learning rate is multiplied.
+  double lr_factor(const galley_tensor_info& parameter) const {
+    const Group* group = group_of(parameter.name);
+    return group ? group->lr_factor : 1;
+  }
+
+ private:
+  struct Group {
+    Patterns patterns;
+    std::string text;
+    double lr_factor, decay;  // a negative decay: the optimizer's own
+  };
+  const Group* group_of(const char* name) const {
+    const auto found = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) { return g.patterns.match(name); });
+    return found == groups_.end() ? nullptr : &*found;
+  }
+
+  std::string name_;
+  Patterns parameters_;
+  double decay_;
+  bool decay_all_;
+  std::vector<Group> groups_;
+};
+
+/// The node that steps one parameter: StepNode(graph, trained, updated).state("exp_avg").add("signum_step", Attrs()…).
 class StepNode {
  public:
-  StepNode(Graph& graph, const Trained& trained) : graph_(graph), parameter_(graph.info(trained.parameter)) {
-    inputs_ = {trained.parameter,
-               trained.gradient,
-               graph.rate("lr", trained.parameter),
-               graph.scalar(GALLEY_SCALAR_APPLIED_STEP),
-               graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR),
-               graph.scalar(GALLEY_SCALAR_APPLY)};
-  }
+  StepNode(Graph& graph, const Trained& trained, const Updated& updated) : StepNode(graph, trained, scaled(graph, trained, updated)) {}
+  /// Of an optimizer without these options.
+  StepNode(Graph& graph, const Trained& trained) : StepNode(graph, trained, graph.info(trained.parameter)) {}
+
   /// The next state: zeros of the parameter's shape, "<parameter>.<name>". `flags`: GALLEY_TENSOR_….
   StepNode& state(const char* name, uint64_t flags = 0) {
     inputs_.push_back(graph_.state(std::string(parameter_.name) + "." + name, parameter_, flags));
@@ -129,20 +186,23 @@ class StepNode {
   void add(const char* op, const Attrs& attrs) { graph_.node(op, nullptr, inputs_, attrs, {}); }
 
  private:
+  StepNode(Graph& graph, const Trained& trained, const galley_tensor_info& parameter) : graph_(graph), parameter_(parameter) {
+    inputs_ = {trained.parameter,
+               trained.gradient,
+               graph.rate("lr", trained.parameter),
+               graph.scalar(GALLEY_SCALAR_APPLIED_STEP),
+               graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR),
+               graph.scalar(GALLEY_SCALAR_APPLY)};
+  }
+  static galley_tensor_info scaled(Graph& graph, const Trained& trained, const Updated& updated) {
+    const galley_tensor_info parameter = graph.info(trained.parameter);
+    if (const double factor = updated.lr_factor(parameter); factor != 1) graph.scale_rate(trained.parameter, factor);
+    return parameter;
+  }
+
   Graph& graph_;
   galley_tensor_info parameter_;
   std::vector<galley_tensor> inputs_;
-};
-
-/// The weight decay of parameters by the options `weight_decay` and `decay_on`.
-class Decay {
- public:
-  explicit Decay(const Options& options) : decay_(options.number("weight_decay")), all_(options.string("decay_on") == "all") {}
-  double of(const galley_tensor_info& parameter) const { return all_ || !(parameter.flags & GALLEY_TENSOR_NO_DECAY) ? decay_ : 0; }
-
- private:
-  double decay_;
-  bool all_;
 };
 
 }  // namespace galley::sdk

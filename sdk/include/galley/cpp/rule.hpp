@@ -19,13 +19,8 @@
 
 #include <cmath>
 
+#include "galley/cpp/anywhere.hpp"
 #include "galley/cpp/node.hpp"
-
-#if defined(__CUDACC__)
-#define GALLEY_ANYWHERE __host__ __device__ __forceinline__
-#else
-#define GALLEY_ANYWHERE inline
-#endif
 
 namespace galley::sdk {
 

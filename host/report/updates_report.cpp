@@ -1,0 +1,109 @@
+#include "host/report/updates_report.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include "host/base/units.hpp"
+
+namespace galley {
+namespace {
+
+/// Parameters of which the same holds.
+struct Updates {
+  std::string by;  ///< "": frozen
+  int64_t parameters = 0, numbers = 0;
+  std::vector<std::string> names;  ///< each kind once
+};
+
+/// "h.*.ln_1.weight" of "h.11.ln_1.weight".
+std::string without_numbers(const std::string& name) {
+  std::string out;
+  for (size_t begin = 0; begin <= name.size();) {
+    const size_t dot = std::min(name.find('.', begin), name.size());
+    const std::string part = name.substr(begin, dot - begin);
+    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
+    out += (begin ? "." : "") + (number ? "*" : part);
+    begin = dot + 1;
+  }
+  return out;
+}
+
+void add(std::vector<Updates>& all, const std::string& by, const std::string& name, int64_t numbers) {
+  auto at = std::find_if(all.begin(), all.end(), [&](const Updates& u) { return u.by == by; });
+  if (at == all.end()) at = all.insert(all.end(), Updates{by, 0, 0, {}});
+  ++at->parameters;
+  at->numbers += numbers;
+  const std::string kind = without_numbers(name);
+  if (std::find(at->names.begin(), at->names.end(), kind) == at->names.end()) at->names.push_back(kind);
+}
+
+/// By updates, in the order of parameters; frozen ones last.
+std::vector<Updates> updates_of(const Program& program) {
+  std::vector<Updates> out;
+  for (const Trained& t : program.trained)
+    if (!t.updated_by.empty()) add(out, t.updated_by, t.name, t.count);
+  if (out.empty()) return out;
+  for (const TensorId id : program.frozen) {
+    const ProgramTensor& t = program.tensors[static_cast<size_t>(id)];
+    add(out, "", t.name, elements(t.shape));
+  }
+  return out;
+}
+
+/// Bytes of gradients and of states that a number which is trained has, on average.
+std::pair<double, double> bytes_a_number(const Program& program) {
+  double numbers = 0, gradients = 0, states = 0;
+  for (const Trained& t : program.trained) {
+    numbers += static_cast<double>(t.count);
+    if (t.gradient != no_tensor) gradients += static_cast<double>(program.tensors[static_cast<size_t>(t.gradient)].bytes);
+  }
+  for (const ProgramTensor& t : program.tensors)
+    if (t.owner == Owner::States) states += static_cast<double>(t.bytes);
+  return {gradients / std::max(numbers, 1.0), states / std::max(numbers, 1.0)};
+}
+
+}  // namespace
+
+std::string updates_text(const Program& program, int columns) {
+  std::string out;
+  const std::vector<Updates> all = updates_of(program);
+  size_t width = 40;
+  for (const Updates& u : all) width = std::max(width, u.by.size());
+  for (const Updates& u : all) {
+    char head[256];
+    std::snprintf(head, sizeof head, "    %-*s %10s in %lld tensor%s", static_cast<int>(std::min<size_t>(width, 100)),
+                  u.by.empty() ? "frozen" : u.by.c_str(), count_text(static_cast<double>(u.numbers)).c_str(),
+                  static_cast<long long>(u.parameters), u.parameters == 1 ? "" : "s");
+    out += head;
+    if (u.by.empty()) {
+      const auto [gradients, states] = bytes_a_number(program);
+      const auto saved = [&](double bytes) { return bytes_text(static_cast<int64_t>(bytes * static_cast<double>(u.numbers))); };
+      out += "; trained, they would take " + saved(gradients) + " of gradients and " + saved(states) + " of states";
+    }
+    std::string names;
+    size_t shown = 0;
+    for (const std::string& name : u.names) {
+      if (shown && names.size() + name.size() + 20 > static_cast<size_t>(std::max(columns, 60))) break;
+      names += (shown++ ? ", " : "") + name;
+    }
+    if (shown < u.names.size()) names += " and " + std::to_string(u.names.size() - shown) + " more";
+    out += "\n      " + names + "\n";
+  }
+  return out.empty() ? out : "  updates\n" + out + "\n";
+}
+
+Value updates_json(const Program& program) {
+  List out;
+  for (const Updates& u : updates_of(program)) {
+    List names;
+    for (const std::string& name : u.names) names.emplace_back(name);
+    out.emplace_back(Table{{"by", u.by.empty() ? Value() : Value(u.by)},
+                           {"parameters", Value(u.parameters)},
+                           {"numbers", Value(u.numbers)},
+                           {"names", Value(std::move(names))}});
+  }
+  return Value(std::move(out));
+}
+
+}  // namespace galley

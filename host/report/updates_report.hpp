@@ -1,0 +1,18 @@
+// Which strategy updates which parameters, and which are frozen.
+#pragma once
+
+#include <string>
+
+#include "host/base/value.hpp"
+#include "host/plan/program.hpp"
+
+namespace galley {
+
+/// Lines of the plan's table; "" where nothing is trained. `columns`: width of the terminal.
+std::string updates_text(const Program& program, int columns);
+
+/// `updates` of `plan --json`: a list of {by, parameters, numbers, names}; names that differ in the block's number only are one, with '*'.
+/// `by` of frozen ones is nil.
+Value updates_json(const Program& program);
+
+}  // namespace galley

@@ -1,0 +1,51 @@
+// Patterns of names of parameters, as options give them. Header-only.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "galley/cpp/glob.hpp"
+#include "galley/cpp/graph.hpp"
+
+namespace galley::sdk {
+
+/// `*` matches any characters, `?` matches one.
+class Patterns {
+ public:
+  Patterns() = default;
+  explicit Patterns(std::vector<std::string> patterns) : patterns_(std::move(patterns)) {}
+
+  bool empty() const { return patterns_.empty(); }
+  bool match(const char* name) const {
+    return std::any_of(patterns_.begin(), patterns_.end(), [&](const std::string& pattern) { return glob_match(pattern, name); });
+  }
+  /// "*.bias, *.norm.weight"
+  std::string text() const {
+    std::string out;
+    for (const std::string& pattern : patterns_) out += (out.empty() ? "" : ", ") + pattern;
+    return out;
+  }
+  /// Throws for a pattern that no parameter has: a typing error, which would change what is trained in silence.
+  void check(const GraphReader& graph) const {
+    std::vector<std::string> names;
+    for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t))
+      if (const galley_tensor_info info = graph.info(t); info.kind == GALLEY_KIND_PARAMETER) names.emplace_back(info.name);
+    for (const std::string& pattern : patterns_)
+      if (std::none_of(names.begin(), names.end(), [&](const std::string& name) { return glob_match(pattern, name); }))
+        invalid("no parameter is called '" + pattern + "'; " + nearest_names(pattern, names));
+  }
+
+ private:
+  std::vector<std::string> patterns_;
+};
+
+/// Whether this parameter is the graph's first: what is the same for all of them is looked at once.
+inline bool is_first_parameter(const GraphReader& graph, galley_tensor asked) {
+  for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t))
+    if (graph.info(t).kind == GALLEY_KIND_PARAMETER) return t == asked;
+  return false;
+}
+
+}  // namespace galley::sdk
