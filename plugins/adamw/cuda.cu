@@ -6,8 +6,7 @@ namespace {
 using namespace galley::cuda;
 using galley::adamw::Rule;
 
-const bool registered =
-    add(step_kernel<Rule>("adamw_step.cuda", "adamw_step")) && add(step_copy_kernel<Rule>("adamw_step_copy.cuda", "adamw_step>copy"));
+const bool registered = add_step_kernels<Rule>("adamw_step");
 
 }  // namespace
 

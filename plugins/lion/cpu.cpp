@@ -6,8 +6,7 @@ namespace {
 using namespace galley::sdk;
 using galley::lion::Rule;
 
-const bool registered =
-    add(step_kernel<Rule>("lion_step.cpu", "lion_step")) && add(step_copy_kernel<Rule>("lion_step_copy.cpu", "lion_step>copy"));
+const bool registered = add_step_kernels<Rule>("lion_step");
 
 }  // namespace
 

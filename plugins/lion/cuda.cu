@@ -6,8 +6,7 @@ namespace {
 using namespace galley::cuda;
 using galley::lion::Rule;
 
-const bool registered =
-    add(step_kernel<Rule>("lion_step.cuda", "lion_step")) && add(step_copy_kernel<Rule>("lion_step_copy.cuda", "lion_step>copy"));
+const bool registered = add_step_kernels<Rule>("lion_step");
 
 }  // namespace
 

@@ -6,8 +6,7 @@ namespace {
 using namespace galley::sdk;
 using galley::sgd::Rule;
 
-const bool registered =
-    add(step_kernel<Rule>("sgd_step.cpu", "sgd_step")) && add(step_copy_kernel<Rule>("sgd_step_copy.cpu", "sgd_step>copy"));
+const bool registered = add_step_kernels<Rule>("sgd_step");
 
 }  // namespace
 

@@ -6,8 +6,7 @@ namespace {
 using namespace galley::cuda;
 using galley::sgd::Rule;
 
-const bool registered =
-    add(step_kernel<Rule>("sgd_step.cuda", "sgd_step")) && add(step_copy_kernel<Rule>("sgd_step_copy.cuda", "sgd_step>copy"));
+const bool registered = add_step_kernels<Rule>("sgd_step");
 
 }  // namespace
 

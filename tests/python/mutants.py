@@ -43,7 +43,8 @@ def ops_of(file):
             names |= {x.name for x in files() if x.suffix == '.hpp' and any(f'/{n}"' in x.read_text() or f'"{n}"' in x.read_text() for n in names)}
         folders = {x.parent for x in files() if any(f'/{n}"' in x.read_text() or f'"{n}"' in x.read_text() for n in names)}
         users = [x for folder in folders for x in folder.glob('*.cu')]
-    return sorted({op for x in users for op in re.findall(r'\("[a-z0-9_]+\.[a-z0-9_.]+",\s*"([a-z0-9_]+)"', x.read_text())})
+    registered = re.compile(r'\("[a-z0-9_]+\.[a-z0-9_.]+",\s*"([a-z0-9_]+)"|add_step_kernels<\w+>\("([a-z0-9_]+)"')
+    return sorted({one or other for x in users for one, other in registered.findall(x.read_text())})
 
 
 def notices(site):

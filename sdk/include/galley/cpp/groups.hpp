@@ -2,6 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <deque>
+#include <string>
+#include <type_traits>
 #include <vector>
 
 #include "galley/cpp/plugin.hpp"
@@ -60,6 +63,26 @@ galley_kernel nodes_kernel(const char* name, const char* op, const char* device 
   k.flags = flags;
   return k;
 }
+
+namespace detail {
+
+/// Adds the four kernels of an optimizer's rule (steps.hpp, galley/cuda/steps.hpp): make(name, op, links, stored).
+template <class Make>
+bool add_steps(const std::string& op, const std::string& device, const Make& make) {
+  static std::deque<std::string> texts;  // which kernels point to
+  const auto text = [&](const std::string& t) { return texts.emplace_back(t).c_str(); };
+  const auto one = [&](const char* kind, const char* chain, auto links, auto stored) {
+    galley_kernel kernel = make(text(op + kind + "." + device), text(op + chain), links, stored);
+    if (stored()) kernel.flags |= GALLEY_KERNEL_FORMATS;
+    return add(kernel);
+  };
+  constexpr std::integral_constant<size_t, 1> alone;
+  constexpr std::integral_constant<size_t, 2> copied;
+  return one("", "", alone, std::false_type()) && one("_copy", ">copy", copied, std::false_type()) &&
+         one("_stored", "", alone, std::true_type()) && one("_stored_copy", ">copy", copied, std::true_type());
+}
+
+}  // namespace detail
 
 /// The blocks of several nodes in a row.
 class Blocks {

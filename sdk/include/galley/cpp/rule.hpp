@@ -21,6 +21,7 @@
 
 #include "galley/cpp/anywhere.hpp"
 #include "galley/cpp/node.hpp"
+#include "galley/cpp/stored.hpp"
 
 namespace galley::sdk {
 
@@ -49,14 +50,22 @@ constexpr bool check_rule() {
 
 inline bool is_16_bit(uint32_t dtype) { return dtype == GALLEY_BF16 || dtype == GALLEY_F16; }
 
-/// What kernels of steps take: numbers in F32, gradients in 16 bit too.
+/// What kernels of steps take: numbers in F32, gradients in 16 bit too. A kernel of stored operands: those in a format that it knows, and at
+/// least one.
 template <class Rule>
-void check_step(const Node& node) {
+void check_step(const Node& node, bool stored) {
   const auto is = [&](uint32_t input, uint32_t dtype) { return node.in(input).dtype == dtype; };
   bool takes = is(kStepParameter, GALLEY_F32) && (is(kStepGradient, GALLEY_F32) || is_16_bit(node.in(kStepGradient).dtype)) &&
                is(kStepRate, GALLEY_F32) && is(kStepNumber, GALLEY_I64) && is(kStepFactor, GALLEY_F32) && is(kStepApply, GALLEY_I32);
   for (uint32_t k = 0; k < Rule::kStates; ++k) takes = takes && (!node.has(kStepStates + k) || is(kStepStates + k, GALLEY_F32));
   if (!takes) unsupported("dtypes");
+  bool formats = false, known = true;
+  for (uint32_t i = 0; i < node.view()->n_inputs; ++i) {
+    if (!node.has(i) || !node.in(i).format) continue;
+    formats = true;
+    known = known && Stored(node.in(i)).as != kStoredOtherwise;
+  }
+  if (formats != stored || !known) unsupported("formats");
 }
 
 /// A chain's second node, which copies the parameter into 16 bit.

@@ -1,10 +1,14 @@
 // Kernels for the CPU of an optimizer's rule (rule.hpp):
 //
-//   add(step_kernel<AdamWRule>("adamw_step.cpu", "adamw_step"))             the steps of any number of parameters
-//   add(step_copy_kernel<AdamWRule>("adamw_step_copy.cpu", "adamw_step>copy"))   each followed by a copy of the parameter in 16 bit
+//   add_step_kernels<AdamWRule>("adamw_step")
+//     adamw_step.cpu               the steps of any number of parameters
+//     adamw_step_copy.cpu          each followed by a copy of the parameter in 16 bit: "adamw_step>copy"
+//     adamw_step_stored.cpu        where operands are in a format of stored.hpp
+//     adamw_step_stored_copy.cpu   both
 //
-// One region on the compute threads for all parameters, in blocks of a fixed size; the copy is made while its block is in the cache. A step
-// is bound by memory. The arithmetic is element by element, so that neither threads nor the width of vectors change a bit.
+// One region on the compute threads for all parameters, in blocks of a fixed size; copies are made while their block is in the cache. A step
+// is bound by memory, but for its formats. The arithmetic is element by element, so that neither threads nor the width of vectors change a
+// bit.
 #pragma once
 
 #include <array>
@@ -18,16 +22,8 @@ namespace galley::sdk {
 namespace detail {
 
 inline constexpr int64_t kStepBlock = 16384;  // elements: four operands of it fit the second-level cache
-inline constexpr int64_t kStepTile = 1024;    // elements that are converted at a time, so that they stay in the first-level cache
-
-template <class T>
-void to_floats(const T* __restrict from, int64_t n, float* __restrict to) {
-  for (int64_t i = 0; i < n; ++i) to[i] = to_float(from[i]);
-}
-template <class T>
-void from_floats(const float* __restrict from, int64_t n, T* __restrict to) {
-  for (int64_t i = 0; i < n; ++i) from_float(from[i], to[i]);
-}
+inline constexpr int64_t kStepTile =
+    1024;  // elements that are converted at a time, so that they stay in the first-level cache: whole blocks
 
 /// By value, so that the compiler knows that no operand overlaps it.
 template <class Rule>
@@ -66,7 +62,13 @@ template <class Rule>
 class ParameterStep {
  public:
   explicit ParameterStep(const Node& node, const galley_operand* copy = nullptr)
-      : node_(node), copy_(copy), constants_{Rule(node), 0, {}} {}
+      : node_(node), parameter_(node.in(kStepParameter)), gradient_(node.in(kStepGradient)), constants_{Rule(node), 0, {}} {
+    if (copy) copy_ = Stored(*copy);
+    for (uint32_t k = 0; k < Rule::kStates; ++k)
+      if (node.has(kStepStates + k)) states_[k] = Stored(node.in(kStepStates + k));
+    converts_ = parameter_.as != kStoredF32 || gradient_.as != kStoredF32;
+    for (const Stored& state : states_) converts_ = converts_ || state.as != kStoredF32;
+  }
 
   /// Reads what is known only now.
   void begin() {
@@ -81,48 +83,49 @@ class ParameterStep {
 
   /// Elements [begin, begin + n).
   void run(int64_t begin, int64_t n) const {
-    if (applies_) {
-      const int64_t tile = node_.in(kStepGradient).dtype == GALLEY_F32 ? n : kStepTile;
-      for (int64_t at = 0; at < n; at += tile) step(begin + at, std::min(tile, n - at));
+    if (!converts_) {
+      if (applies_) step(begin, n, nullptr);
+      if (copy_.data) store_stored(static_cast<const float*>(parameter_.data) + begin, n, copy_, begin);
+      return;
     }
-    if (!copy_) return;
-    const float* from = node_.read<float>(kStepParameter) + begin;
-    if (copy_->dtype == GALLEY_BF16) from_floats(from, n, static_cast<Bf16*>(copy_->data) + begin);
-    else from_floats(from, n, static_cast<F16*>(copy_->data) + begin);
+    float room[2 + kMostStates][kStepTile];
+    for (int64_t at = begin; at < begin + n; at += kStepTile) step(at, std::min(kStepTile, begin + n - at), room);
   }
 
  private:
-  void step(int64_t begin, int64_t n) const {
-    float converted[kStepTile];
-    const float* gradient = converted;
-    switch (node_.in(kStepGradient).dtype) {
-      case GALLEY_BF16: to_floats(node_.read<Bf16>(kStepGradient) + begin, n, converted); break;
-      case GALLEY_F16: to_floats(node_.read<F16>(kStepGradient) + begin, n, converted); break;
-      default: gradient = node_.read<float>(kStepGradient) + begin;
+  /// `room`: for what is converted.
+  void step(int64_t begin, int64_t n, float (*room)[kStepTile]) const {
+    const auto load = [&](const Stored& stored, int place) {
+      return stored.data ? load_stored(stored, begin, n, room ? room[place] : nullptr) : nullptr;
+    };
+    float* const p = load(parameter_, 0);
+    if (applies_) {
+      float* states[kMostStates];
+      for (int k = 0; k < kMostStates; ++k) states[k] = load(states_[k], 2 + k);
+      step_variant<Rule>(variant_, constants_, n, load(gradient_, 1), p, states[0], states[1], states[2]);
+      store_stored(p, n, parameter_, begin);
+      for (int k = 0; k < kMostStates; ++k)
+        if (states[k]) store_stored(states[k], n, states_[k], begin);
     }
-    step_variant<Rule>(variant_, constants_, n, gradient, node_.update<float>(kStepParameter) + begin, state(0, begin), state(1, begin),
-                       state(2, begin));
-  }
-  float* state(uint32_t k, int64_t begin) const {
-    return k < static_cast<uint32_t>(Rule::kStates) && node_.has(kStepStates + k) ? node_.update<float>(kStepStates + k) + begin : nullptr;
+    if (room && copy_.data) store_stored(p, n, copy_, begin);
   }
 
   Node node_;
-  const galley_operand* copy_;
+  Stored parameter_, gradient_, states_[kMostStates], copy_;
   StepConstants<Rule> constants_;
   int variant_ = 0;
-  bool applies_ = false;
+  bool applies_ = false, converts_;
 };
 
-/// Steps alone (links = 1), or each followed by a copy (links = 2).
-template <class Rule, size_t links>
+/// Steps alone (links = 1), or each followed by a copy (links = 2). `stored`: with operands in formats.
+template <class Rule, size_t links, bool stored>
 class ParameterSteps {
   static_assert(check_rule<Rule>());
 
  public:
   static void query(const Nodes& nodes, const galley_target&, galley_kernel_plan&) {
     for (size_t i = 0; i < nodes.size(); i += links) {
-      check_step<Rule>(nodes[i]);
+      check_step<Rule>(nodes[i], stored);
       if constexpr (links > 1) check_step_copy(nodes[i], nodes[i + 1]);
     }
   }
@@ -145,15 +148,12 @@ class ParameterSteps {
 
 }  // namespace detail
 
-/// A kernel of `op`, whose inputs are those of StepInput and the rule's states.
+/// Adds the kernels of `op`, whose inputs are those of StepInput and the rule's states.
 template <class Rule>
-galley_kernel step_kernel(const char* name, const char* op) {
-  return nodes_kernel<detail::ParameterSteps<Rule, 1>>(name, op);
-}
-/// A kernel of the chain "op>copy".
-template <class Rule>
-galley_kernel step_copy_kernel(const char* name, const char* chain) {
-  return nodes_kernel<detail::ParameterSteps<Rule, 2>>(name, chain);
+bool add_step_kernels(const char* op) {
+  return detail::add_steps(op, GALLEY_KERNEL_DEVICE, [](const char* name, const char* ops, auto links, auto stored) {
+    return nodes_kernel<detail::ParameterSteps<Rule, links(), stored()>>(name, ops);
+  });
 }
 
 }  // namespace galley::sdk

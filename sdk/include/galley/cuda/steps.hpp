@@ -1,7 +1,10 @@
 // Kernels for CUDA of an optimizer's rule (galley/cpp/rule.hpp):
 //
-//   add(step_kernel<AdamWRule>("adamw_step.cuda", "adamw_step"))             the steps of any number of parameters in one launch
-//   add(step_copy_kernel<AdamWRule>("adamw_step_copy.cuda", "adamw_step>copy"))   each also writes the new parameter in 16 bit
+//   add_step_kernels<AdamWRule>("adamw_step")
+//     adamw_step.cuda               the steps of any number of parameters in one launch
+//     adamw_step_copy.cuda          each also writes the new parameter in 16 bit: "adamw_step>copy"
+//     adamw_step_stored.cuda        where operands are in a format of galley/cpp/stored.hpp, which is read and written in the same pass
+//     adamw_step_stored_copy.cuda   both
 //
 // A step is bound by memory. Each block finds its parameter in a table. lr, step, factor and apply are in the device's memory, so each block
 // computes the rule's numbers: in double, as the CPU does, each by a warp of its own, while the other blocks of the multiprocessor keep the
@@ -125,45 +128,234 @@ __global__ void __launch_bounds__(kStepThreads) parameter_steps(GALLEY_SEGMENTS(
   }
 }
 
-/// Steps alone (links = 1), or each followed by a copy (links = 2).
-template <class Rule, size_t links>
+// ---- Operands in formats ----------------------------------------------------------------------------------------------------------------
+
+// A warp takes 256 numbers at a time, a block of dynamic8: a lane has the quads 4 · lane and 128 + 4 · lane.
+inline constexpr int kStepUnit = 256, kUnitQuads = kStepUnit / (kQuad * kStepWarp), kLaneNumbers = kUnitQuads * kQuad;
+
+template <class Rule>
+struct StoredStep {
+  explicit StoredStep(const Node& node)
+      : rule(node),
+        p(node.in(sdk::kStepParameter)),
+        gradient(node.in(sdk::kStepGradient)),
+        lr(node.read<float>(sdk::kStepRate)),
+        factor(node.read<float>(sdk::kStepFactor)),
+        step(node.read<int64_t>(sdk::kStepNumber)),
+        apply(node.read<int32_t>(sdk::kStepApply)),
+        count(cuda::count(node.in(sdk::kStepParameter))) {
+    for (uint32_t k = 0; k < Rule::kStates; ++k)
+      if (node.has(sdk::kStepStates + k)) states[k] = sdk::Stored(node.in(sdk::kStepStates + k));
+  }
+
+  Rule rule;
+  sdk::Stored p, gradient, states[sdk::kMostStates], copy;
+  const float *lr, *factor;
+  const int64_t* step;
+  const int32_t* apply;
+  int64_t count;
+};
+
+template <class Rule>
+struct StoredShared {
+  StoredStep<Rule> step;
+  int64_t begin, end;  // elements
+  float factor, numbers[Rule::kNumbers];
+};
+template <class Rule>
+struct alignas(StoredShared<Rule>) StoredRoom {
+  unsigned char bytes[sizeof(StoredShared<Rule>)];
+};
+
+/// Code books in shared memory.
+struct StepBooks {
+  float with_signs[256], without[256];
+};
+
+/// How many of a lane's numbers in quad q of the unit that begins at `unit` there are.
+__device__ inline int lane_quad(int64_t unit, int64_t end, int q, int64_t* at) {
+  *at = unit + q * (kStepUnit / kUnitQuads) + static_cast<int>(threadIdx.x % kStepWarp) * kQuad;
+  return *at < end ? quad_at(*at, end) : 0;
+}
+
+__device__ inline void load_unit(const sdk::Stored& from, const StepBooks& books, int64_t unit, int64_t end, float (&to)[kLaneNumbers]) {
+#pragma unroll
+  for (int q = 0; q < kUnitQuads; ++q) {
+    int64_t at;
+    const int n = lane_quad(unit, end, q, &at);
+    float quad[kQuad] = {};
+    if (from.as == sdk::kStoredDynamic8 || from.as == sdk::kStoredDynamic8Unsigned) {
+      const uint8_t* codes = static_cast<const uint8_t*>(from.data) + at;
+      const float* entries = from.as == sdk::kStoredDynamic8 ? books.with_signs : books.without;
+      const float scale = n ? from.scale[unit / kStepUnit] : 0.0f;
+      if (n == kQuad && reinterpret_cast<uintptr_t>(codes) % kQuad == 0) {
+        const Vector<uint8_t, kQuad> four = load_vector<uint8_t, kQuad>(codes);
+#pragma unroll
+        for (int i = 0; i < kQuad; ++i) quad[i] = entries[four.at[i]] * scale;
+      } else {
+#pragma unroll
+        for (int i = 0; i < kQuad; ++i)
+          if (i < n) quad[i] = entries[codes[i]] * scale;
+      }
+    } else {
+      load_quad(from.data, from.as == sdk::kStoredBf16 ? GALLEY_BF16 : from.as == sdk::kStoredF16 ? GALLEY_F16 : GALLEY_F32, at, n, quad);
+    }
+#pragma unroll
+    for (int i = 0; i < kQuad; ++i) to[q * kQuad + i] = quad[i];
+  }
+}
+
+/// Numbers that are not there are 0. All lanes of the warp come by.
+__device__ inline void store_unit(const sdk::Stored& to, int64_t unit, int64_t end, const float (&from)[kLaneNumbers]) {
+  float by = 0;
+  const bool codes = to.as == sdk::kStoredDynamic8 || to.as == sdk::kStoredDynamic8Unsigned, with_signs = to.as == sdk::kStoredDynamic8;
+  if (codes) {
+    uint32_t most = 0;
+#pragma unroll
+    for (int i = 0; i < kLaneNumbers; ++i) {
+      const uint32_t m = sdk::dynamic8::magnitude_bits(from[i]);
+      most = m > most ? m : most;
+    }
+#pragma unroll
+    for (int other = kStepWarp / 2; other > 0; other /= 2) {
+      const uint32_t m = __shfl_xor_sync(~0u, most, other);
+      most = m > most ? m : most;
+    }
+    const float absmax = __uint_as_float(most);
+    by = sdk::dynamic8::inverse(absmax);
+    if (threadIdx.x % kStepWarp == 0) to.scale[unit / kStepUnit] = absmax;
+  }
+#pragma unroll
+  for (int q = 0; q < kUnitQuads; ++q) {
+    int64_t at;
+    const int n = lane_quad(unit, end, q, &at);
+    float quad[kQuad];
+#pragma unroll
+    for (int i = 0; i < kQuad; ++i) quad[i] = from[q * kQuad + i];
+    if (!codes) {
+      store_quad(to.data, to.as == sdk::kStoredBf16 ? GALLEY_BF16 : to.as == sdk::kStoredF16 ? GALLEY_F16 : GALLEY_F32, at, n, quad);
+      continue;
+    }
+    uint8_t* out = static_cast<uint8_t*>(to.data) + at;
+    Vector<uint8_t, kQuad> four;
+#pragma unroll
+    for (int i = 0; i < kQuad; ++i)
+      four.at[i] = with_signs ? sdk::dynamic8::code<true>(quad[i], by) : sdk::dynamic8::code<false>(quad[i], by);
+    if (n == kQuad && reinterpret_cast<uintptr_t>(out) % kQuad == 0) {
+      store_vector(out, four);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kQuad; ++i)
+        if (i < n) out[i] = four.at[i];
+    }
+  }
+}
+
+template <class Rule, int variant = 0>
+__device__ inline void step_unit(int which, const StoredShared<Rule>& shared, const StepBooks& books, int64_t unit,
+                                 float (&p)[kLaneNumbers]) {
+  if constexpr (variant + 1 < Rule::kVariants)
+    if (which != variant) return step_unit<Rule, variant + 1>(which, shared, books, unit, p);
+  constexpr unsigned used = Rule::states(variant);
+  const StoredStep<Rule>& s = shared.step;
+  float gradient[kLaneNumbers], states[sdk::kMostStates][kLaneNumbers] = {};
+#pragma unroll
+  for (int k = 0; k < Rule::kStates; ++k)
+    if (used >> k & 1u) load_unit(s.states[k], books, unit, shared.end, states[k]);
+  load_unit(s.gradient, books, unit, shared.end, gradient);
+#pragma unroll
+  for (int i = 0; i < kLaneNumbers; ++i) {
+    float own[sdk::kMostStates] = {states[0][i], states[1][i], states[2][i]};
+    s.rule.template element<variant>(shared.numbers, shared.factor * gradient[i], p[i], own);
+#pragma unroll
+    for (int k = 0; k < Rule::kStates; ++k) states[k][i] = own[k];
+  }
+  store_unit(s.p, unit, shared.end, p);
+#pragma unroll
+  for (int k = 0; k < Rule::kStates; ++k)
+    if (used >> k & 1u) store_unit(s.states[k], unit, shared.end, states[k]);
+}
+
+template <class Rule>
+__global__ void __launch_bounds__(kStepThreads) stored_steps(GALLEY_SEGMENTS(StoredStep<Rule>) steps) {
+  GALLEY_SHARED(StoredRoom<Rule>, room, 1);
+  GALLEY_SHARED(StepBooks, books, 1);
+  auto* const shared = reinterpret_cast<StoredShared<Rule>*>(room);
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / kStepWarp;
+  static_assert(kStepThreads == 256, "each thread makes an entry of both code books");
+  books->with_signs[thread] = sdk::dynamic8::value(thread, true);
+  books->without[thread] = sdk::dynamic8::value(thread, false);
+  if (thread % kStepWarp == 0 && warp < Rule::kNumbers) {
+    const auto found = steps.find(blockIdx.x);
+    const StoredStep<Rule>& s = found.entry;
+    shared->numbers[warp] = s.rule.number(warp, static_cast<double>(*s.lr), *s.step);
+    if (warp == 0) {
+      shared->step = s;
+      shared->begin = found.block * kStepBlock;
+      shared->end = s.count - shared->begin < kStepBlock ? s.count : shared->begin + kStepBlock;
+      shared->factor = *s.factor;
+    }
+  }
+  __syncthreads();
+  const StoredStep<Rule>& s = shared->step;
+  const bool applies = *s.apply != 0;
+  if (!applies && !s.copy.data) return;
+  const int variant = s.rule.variant(*s.step);
+  for (int64_t unit = shared->begin + warp * kStepUnit; unit < shared->end; unit += kStepThreads / kStepWarp * kStepUnit) {
+    float p[kLaneNumbers];
+    load_unit(s.p, *books, unit, shared->end, p);
+    if (applies) step_unit<Rule>(variant, *shared, *books, unit, p);
+    if (s.copy.data) store_unit(s.copy, unit, shared->end, p);
+  }
+}
+
+// ---- What the host calls ------------------------------------------------------------------------------------------------------------------
+
+/// Steps alone (links = 1), or each followed by a copy (links = 2). `stored`: with operands in formats.
+template <class Rule, size_t links, bool stored>
 class ParameterSteps {
   static_assert(sdk::detail::check_rule<Rule>());
 
  public:
   static void query(const Nodes& nodes, const galley_target&, galley_kernel_plan&) {
     for (size_t i = 0; i < nodes.size(); i += links) {
-      sdk::detail::check_step<Rule>(nodes[i]);
+      sdk::detail::check_step<Rule>(nodes[i], stored);
       if constexpr (links > 1) sdk::detail::check_step_copy(nodes[i], nodes[i + 1]);
     }
   }
   ParameterSteps(const Nodes& nodes, const galley_kernel_setup&) {
     for (size_t i = 0; i < nodes.size(); i += links) {
-      ParameterStep<Rule> s(nodes[i]);
+      Step s(nodes[i]);
       if constexpr (links > 1) {
-        s.copy = nodes[i + 1].out(0).data;
-        s.copy_dtype = nodes[i + 1].out(0).dtype;
+        const galley_operand& copy = nodes[i + 1].out(0);
+        if constexpr (stored) {
+          s.copy = sdk::Stored(copy);
+        } else {
+          s.copy = copy.data;
+          s.copy_dtype = copy.dtype;
+        }
       }
       steps_.add(s, blocks_of(s.count, kStepBlock));
     }
   }
-  void run(galley_queue* queue) const { steps_.launch(parameter_steps<Rule>, kStepThreads, queue); }
+  void run(galley_queue* queue) const {
+    if constexpr (stored) steps_.launch(stored_steps<Rule>, kStepThreads, queue);
+    else steps_.launch(parameter_steps<Rule>, kStepThreads, queue);
+  }
 
  private:
-  Segments<ParameterStep<Rule>> steps_;
+  using Step = std::conditional_t<stored, StoredStep<Rule>, ParameterStep<Rule>>;
+  Segments<Step> steps_;
 };
 
 }  // namespace detail
 
-/// A kernel of `op`, whose inputs are those of sdk::StepInput and the rule's states.
+/// Adds the kernels of `op`, whose inputs are those of sdk::StepInput and the rule's states.
 template <class Rule>
-galley_kernel step_kernel(const char* name, const char* op) {
-  return nodes_kernel<detail::ParameterSteps<Rule, 1>>(name, op);
-}
-/// A kernel of the chain "op>copy".
-template <class Rule>
-galley_kernel step_copy_kernel(const char* name, const char* chain) {
-  return nodes_kernel<detail::ParameterSteps<Rule, 2>>(name, chain);
+bool add_step_kernels(const char* op) {
+  return sdk::detail::add_steps(op, kDevice, [](const char* name, const char* ops, auto links, auto stored) {
+    return nodes_kernel<detail::ParameterSteps<Rule, links(), stored()>>(name, ops);
+  });
 }
 
 }  // namespace galley::cuda
