@@ -23,6 +23,8 @@ constexpr double kSteps = 16;
 constexpr double kCondition = 32, kNarrowCondition = 2;
 /// Sums up to here have room in these.
 constexpr double kTerms = 256;
+/// Of a number behind a format: the number itself, its code's, and the scale that a whole block of them shares.
+constexpr double kCoded = 4;
 
 double growth(int64_t terms) { return std::sqrt(std::max(1.0, static_cast<double>(terms) / kTerms)); }
 
@@ -192,12 +194,12 @@ const galley_op* without_reference(const Instruction& code) {
   return nullptr;
 }
 
-Result<Numbers> unpacked(const Instruction& code, const Operand& operand, int64_t length, const Reading& read, const FindUnpack& unpack) {
+namespace {
+
+Result<Numbers> unpacked(const Instruction& code, const Operand& operand, int64_t length, std::vector<Numbers> components,
+                         const galley_op* op) {
   const OperandFormat& format = *operand.format;
-  const galley_op* op = unpack ? unpack(format.name) : nullptr;
   if (!op || !op->reference) return plugin_error("format '" + format.name + "' has no op with a reference that unpacks it");
-  std::vector<Numbers> components;
-  for (size_t k = 0; k < format.count; ++k) components.push_back(TRY(read(code.inputs[format.first + k])));
   std::vector<Numbers*> inputs;
   for (Numbers& n : components) inputs.push_back(&n);
   Numbers out = Numbers::of(operand);
@@ -208,7 +210,27 @@ Result<Numbers> unpacked(const Instruction& code, const Operand& operand, int64_
   return out;
 }
 
-Result<std::vector<Made>> evaluate(const Instruction& code, int64_t length, const Reading& read, const FindUnpack& unpack, int moved) {
+}  // namespace
+
+Result<Numbers> unpacked(const Instruction& code, const Operand& operand, int64_t length, const Reading& read, const FindFormat& formats) {
+  std::vector<Numbers> components;
+  for (size_t k = 0; k < operand.format->count; ++k) components.push_back(TRY(read(code.inputs[operand.format->first + k])));
+  return unpacked(code, operand, length, std::move(components), formats ? formats(operand.format->name).unpack : nullptr);
+}
+
+Result<Numbers> kept_of(const Instruction& code, const Operand& operand, int64_t length, Numbers numbers, const FindFormat& formats) {
+  const FormatOps ops = formats ? formats(operand.format->name) : FormatOps();
+  if (!ops.pack || !ops.pack->reference) return numbers;
+  std::vector<Numbers> components;
+  for (size_t k = 0; k < operand.format->count; ++k) components.push_back(Numbers::of(code.inputs[operand.format->first + k]));
+  std::vector<Numbers*> outputs;
+  for (Numbers& n : components) outputs.push_back(&n);
+  Numbers* const inputs[] = {&numbers};
+  TRY_STATUS(call(ops.pack, code.name, operand.format->attrs, 0, 0, length, -1, inputs, outputs));
+  return unpacked(code, operand, length, std::move(components), ops.unpack);
+}
+
+Result<std::vector<Made>> evaluate(const Instruction& code, int64_t length, const Reading& read, const FindFormat& formats, int moved) {
   std::vector<Made> out;
   std::map<uint32_t, Numbers> between;                        // without memory
   std::map<std::pair<TensorId, int64_t>, Numbers> in_memory;  // what a link has written that others read too
@@ -227,7 +249,7 @@ Result<std::vector<Made>> evaluate(const Instruction& code, int64_t length, cons
           return plugin_error("nothing makes what lies between two links of '" + node.name + "'");
         numbers = o.present() ? kept->second : lost->second;
       } else if (o.format) {
-        numbers = TRY(unpacked(code, o, length, read, unpack));
+        numbers = TRY(unpacked(code, o, length, read, formats));
       } else if (o.present()) {
         numbers = TRY(read(o));
       }
@@ -253,8 +275,8 @@ Result<std::vector<Made>> evaluate(const Instruction& code, int64_t length, cons
   return out;
 }
 
-Worst compare(const Numbers& got, const Numbers& expected, std::span<const Numbers* const> moved, const Numbers* before,
-              Rounding rounding) {
+Worst compare(const Numbers& got, const Numbers& expected, std::span<const Numbers* const> moved, const Numbers* before, Rounding rounding,
+              const Numbers* kept) {
   Worst worst;
   const auto count = static_cast<size_t>(got.count());
   const auto note = [&](size_t i, double share, double bound) {
@@ -280,8 +302,9 @@ Worst compare(const Numbers& got, const Numbers& expected, std::span<const Numbe
   for (size_t i = 0; i < count; ++i) {
     const double was = before ? before->floats[i] : 0, wanted = expected.floats[i] + was, is = got.floats[i];
     if (is == wanted || (std::isnan(is) && std::isnan(wanted))) continue;
-    const double bound = c * (moves[i] + row_moves[i]) + round * (std::fabs(wanted) + std::fabs(was)) +
-                         kSteps * g * kF32 * (row_sizes[i] + std::fabs(expected.floats[i]) + std::fabs(was)) + tiny(got.dtype);
+    double bound = c * (moves[i] + row_moves[i]) + round * (std::fabs(wanted) + std::fabs(was)) +
+                   kSteps * g * kF32 * (row_sizes[i] + std::fabs(expected.floats[i]) + std::fabs(was)) + tiny(got.dtype);
+    if (kept) bound = kCoded * bound + std::fabs(kept->floats[i] - expected.floats[i]);
     if (!std::isfinite(is) || !std::isfinite(wanted) || !std::isfinite(bound)) {
       // Beyond the largest number of the dtype lies an infinity.
       const bool beyond = std::isfinite(wanted) && std::isinf(is) && std::fabs(wanted) + bound >= largest(got.dtype) && is * wanted > 0;

@@ -53,8 +53,12 @@ struct Made {
 
 /// What an instruction reads: the numbers of an operand that has memory.
 using Reading = std::function<Result<Numbers>(const Operand&)>;
-/// The op that unpacks an operand that its kernel reads in its format.
-using FindUnpack = std::function<const galley_op*(const std::string& format)>;
+/// The ops of a format whose operands kernels read and write as they are stored. Null: there is no such op, or none that always rounds to
+/// the nearest.
+struct FormatOps {
+  const galley_op *pack = nullptr, *unpack = nullptr;
+};
+using FindFormat = std::function<FormatOps(const std::string& format)>;
 
 /// The first op of the instruction without a reference; null: they all have one.
 const galley_op* without_reference(const Instruction& code);
@@ -62,9 +66,11 @@ const galley_op* without_reference(const Instruction& code);
 /// Whether moved operands can make a difference: whether a floating one is read.
 bool can_move(std::span<const NodeOf> nodes);
 /// Evaluates all nodes of an instruction, one after the other. `moved`: 0, or the pattern in which operands are moved, 1 to kMoved.
-Result<std::vector<Made>> evaluate(const Instruction& code, int64_t length, const Reading& read, const FindUnpack& unpack, int moved);
+Result<std::vector<Made>> evaluate(const Instruction& code, int64_t length, const Reading& read, const FindFormat& formats, int moved);
 /// The numbers of an operand in a format.
-Result<Numbers> unpacked(const Instruction& code, const Operand& operand, int64_t length, const Reading& read, const FindUnpack& unpack);
+Result<Numbers> unpacked(const Instruction& code, const Operand& operand, int64_t length, const Reading& read, const FindFormat& formats);
+/// What the operand's format keeps of numbers; the numbers themselves where it has no op that says it.
+Result<Numbers> kept_of(const Instruction& code, const Operand& operand, int64_t length, Numbers numbers, const FindFormat& formats);
 
 /// The largest error, as a share of its bound, and where.
 struct Worst {
@@ -80,8 +86,10 @@ struct Rounding {
 };
 
 /// Compares numbers with what the reference says: `expected` as it is, `moved` as it is with moved operands. `before`: what they are added
-/// to; null: they are written.
-Worst compare(const Numbers& got, const Numbers& expected, std::span<const Numbers* const> moved, const Numbers* before, Rounding rounding);
+/// to; null: they are written. `kept`: what a format keeps of `expected`, where `got` has gone through it; null: it has not. A code is the
+/// nearest one to a number that is off by as much as the bound, and so is the scale that it is coded with.
+Worst compare(const Numbers& got, const Numbers& expected, std::span<const Numbers* const> moved, const Numbers* before, Rounding rounding,
+              const Numbers* kept = nullptr);
 
 /// The unit in which a node rounds what it computes: of its operands in COMPUTE, else of F32.
 double unit_of(const NodeOf& node);

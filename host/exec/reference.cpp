@@ -309,7 +309,7 @@ Status Reference::after_kernel(const Instruction& code, SegmentKind kind, size_t
     ++options_.report->segments[segment_names[static_cast<size_t>(kind)]];
     const Reading read = [&](const Operand& o) -> Result<Numbers> { return Numbers::of(o, bytes_of(o)); };
     const int ways = can_move(nodes) ? kMoved : 0;
-    for (int way = 0; way <= ways; ++way) kernel.ways.push_back(TRY(evaluate(code, program_.length, read, options_.unpack, way)));
+    for (int way = 0; way <= ways; ++way) kernel.ways.push_back(TRY(evaluate(code, program_.length, read, options_.formats, way)));
     for (size_t n = 0; n < nodes.size(); ++n) TRY_STATUS(check_node(code, nodes[n], n, kernel));
   }
   for (const auto& [o, now] : kernel.written) keep(*o, now, kind, index, clock_);
@@ -344,10 +344,12 @@ Status Reference::check_numbers(const Instruction& code, const NodeOf& node, con
     const auto bytes = kernel.now(part);
     return Numbers::of(part, bytes.empty() ? bytes_of(part) : bytes);
   };
-  const Numbers got = o.format ? TRY(unpacked(code, o, program_.length, now, options_.unpack)) : TRY(now(o));
+  const Numbers got = o.format ? TRY(unpacked(code, o, program_.length, now, options_.formats)) : TRY(now(o));
   std::optional<Numbers> was;
   if (adds && got.floating()) was = Numbers::of(o, bytes_of(o));
-  const Worst worst = compare(got, *numbers(0), moved, was ? &*was : nullptr, rounding);
+  std::optional<Numbers> kept;
+  if (o.format) kept = TRY(kept_of(code, o, program_.length, *numbers(0), options_.formats));
+  const Worst worst = compare(got, *numbers(0), moved, was ? &*was : nullptr, rounding, kept ? &*kept : nullptr);
   ReferenceReport::Count& count = options_.report->compared[{op_text(code), o.dtype}];
   ++count.outputs;
   count.numbers += got.count();

@@ -45,7 +45,7 @@ struct ReferenceReport {
 
 struct ReferenceOptions {
   ReferenceReport* report = nullptr;  ///< null: no reference mode
-  FindUnpack unpack = {};
+  FindFormat formats = {};
 };
 
 class Reference {

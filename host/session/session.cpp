@@ -69,9 +69,12 @@ Result<std::unique_ptr<Session>> Session::open(const Study& study, std::unique_p
   executor.timed = options.timed;
   executor.choices = options.choices;
   executor.loading = options.loading;
-  executor.reference = {options.reference, [&study](const std::string& format) -> const galley_op* {
-                          const auto found = study.plugins->format(format);
-                          return found ? study.plugins->op(found.table->unpack_op).table : nullptr;
+  executor.reference = {options.reference, [&study](const std::string& name) -> FormatOps {
+                          const auto found = study.plugins->format(name);
+                          if (!found) return {};
+                          const auto op = [&](const char* text) { return study.plugins->op(text).table; };
+                          const bool nearest = !(found.table->flags & GALLEY_FORMAT_STOCHASTIC);
+                          return {nearest ? op(found.table->pack_op) : nullptr, op(found.table->unpack_op)};
                         }};
   out->executor_ = TRY(Executor::create(study.program, study.plan, study.target, *study.device.table, executor));
   if (out->source_) TRY_STATUS(out->source_->load(out->bytes_of(study.program.corpus)));

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Optimizers: the bytes of their states by formula, which parameter belongs to which, and what 8-bit states leave on disk."""
+import pathlib
+
+from galley_test import check, finish, fresh_folder, from_config, load, plan, recipe, run, train, use
+
+fresh_folder()
+DATA = 'data.random {}'
+
+# ---- States by formula, at the shape of Llama 3.2 3B -----------------------------------------------------------------------------------
+
+hidden, layers, inner, vocabulary, kv = 3072, 28, 8192, 128256, 1024
+llama_3b = from_config('llama', vocab_size=vocabulary, hidden_size=hidden, intermediate_size=inner, num_hidden_layers=layers, num_attention_heads=24, num_key_value_heads=8,
+                       head_dim=128, max_position_embeddings=2048, tie_word_embeddings=True)
+embeddings, norms = vocabulary * hidden, (2 * layers + 1) * hidden
+matrices = layers * (2 * hidden * hidden + 2 * kv * hidden + 3 * inner * hidden)
+counter = 64  # of applied steps: one number, at an address of its own
+
+
+def states(*uses):
+    made = plan(recipe('big.lua', llama_3b, DATA, *uses, batch=1, length=64, steps=2))
+    check(made['parameters'] == embeddings + norms + matrices, f'parameters: {made["parameters"]}')
+    return made['classes']['host']['owners']['states']
+
+
+in_f32, coded = embeddings + norms, matrices * (1 + 4 / 256)  # a code a number, and a magnitude in F32 for 256 of them
+for name, options, wanted in (('sgd', {}, 0), ('sgd', dict(momentum=0.9), 4 * (in_f32 + matrices)), ('adam', {}, 8 * (in_f32 + matrices)), ('adamw', {}, 8 * (in_f32 + matrices)),
+                              ('adamw', dict(amsgrad=True), 12 * (in_f32 + matrices)), ('lion', {}, 4 * (in_f32 + matrices)), ('adamw8bit', {}, 8 * in_f32 + 2 * coded),
+                              ('lion8bit', {}, 4 * in_f32 + coded), ('adamw8bit', dict(min_size=hidden * kv + 1), 8 * (in_f32 + 2 * layers * kv * hidden) + 2 * (coded - 2 * layers * kv * hidden * (1 + 4 / 256)))):
+    made = states(use(name, lr=1e-4, **options))
+    check(made == wanted + counter, f'{name} {options}: {made} bytes of states, not {wanted + counter}')
+
+# ---- Which parameter belongs to which --------------------------------------------------------------------------------------------------
+
+small = from_config('gpt2', vocab_size=256, n_positions=64, n_embd=128, n_layer=2, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+several = recipe('several.lua', small, DATA, use('freeze', patterns='*.wpe.weight'), use('adam', lr=1e-3, parameters='*.wte.weight'),
+                 'use "lion8bit" { lr = 1e-4, groups = { { match = "*.bias", lr_factor = 2 }, { match = "*.ln_1.*", weight_decay = 0.5 } } }', batch=2, length=16, steps=12, seed=4,
+                 save=dict(every=6))
+updates = {(x['by'] or 'frozen').split(' (')[0]: x for x in plan(several)['updates']}
+check(set(updates) == {'adam', 'lion8bit', 'lion8bit, *.bias', 'lion8bit, *.ln_1.*', 'frozen'}, f'updates: {sorted(updates)}')
+check(updates['frozen']['names'] == ['transformer.wpe.weight'] and updates['frozen']['numbers'] == 64 * 128, f'frozen: {updates["frozen"]}')
+check(updates['lion8bit, *.bias']['parameters'] == 2 * 6 + 1 and 'transformer.h.*.ln_1.bias' in updates['lion8bit, *.bias']['names'], f'biases: {updates["lion8bit, *.bias"]}')
+check(updates['lion8bit, *.ln_1.*']['names'] == ['transformer.h.*.ln_1.weight'], f'the first group that matches holds: {updates["lion8bit, *.ln_1.*"]}')
+text = run('plan', several).stdout
+check('  updates\n' in text and 'they would take' in text and 'transformer.h.*.attn.c_attn.weight' in text, f'the table: {text[:1500]}')
+
+for change, words in (('"*.bias"', ("no parameter is called '*.bais'", "'transformer.h.0.ln_1.bias'")), ('lr_factor = 2', ("unknown option 'lr_scale' in entry 1; did you mean 'lr_factor'",)),
+                      ('weight_decay = 0.5', ("in entry 2: 'weight_decay' must be a number in [0, inf), not -1",)), ('{ match = "*.bias", lr_factor = 2 }', ("has no 'match' in entry 1",))):
+    wrong = {'"*.bias"': '"*.bais"', 'lr_factor = 2': 'lr_scale = 2', 'weight_decay = 0.5': 'weight_decay = -1', '{ match = "*.bias", lr_factor = 2 }': '{ lr_factor = 2 }'}[change]
+    path = pathlib.Path('wrong.lua')
+    path.write_text(pathlib.Path(several).read_text().replace(change, wrong))
+    said = run('plan', path, code=2).stderr
+    check(all(w in said for w in words), f'{wrong}: {said}')
+said = run('plan', recipe('twice.lua', small, DATA, use('adam', lr=1e-3, parameters='*.wte.weight'), use('lion', lr=1e-3, parameters='transformer.w*'), batch=1, length=8, steps=1), code=2).stderr
+check("'transformer.wte.weight'" in said and 'adam' in said and 'lion' in said, f'two that name one parameter: {said}')
+
+# ---- 8 bit: on disk, and over an interruption -------------------------------------------------------------------------------------------
+
+path = recipe('coded.lua', small, DATA, use('amp', compute='bf16'), use('clip', norm=1.0), use('adamw8bit', lr=1e-3), batch=2, length=16, steps=12, seed=4, save=dict(every=6))
+train(path, 'whole')
+last = sorted(pathlib.Path('whole/state').glob('step-*'))[-1]
+state = load(last / 'state.safetensors')
+inner_names = [name for name in state if name.endswith('.exp_avg') and state[name][0] == 'U8']
+check(len(inner_names) == 8 and not any('ln_' in x or 'bias' in x or 'wte' in x or 'wpe' in x for x in inner_names), f'states in 8 bit: {inner_names}')
+bytes_of = {'U8': 1, 'F32': 4}
+numbers = sum(len(state[x][2]) for x in inner_names)
+stored = sum(len(x) * bytes_of[dtype] for name, (dtype, _, x) in state.items() if any(name.startswith(p.removesuffix('exp_avg') + 'exp_avg') for p in inner_names))
+check(stored == numbers * (2 + 8 / 256) and stored <= 2.04 * numbers, f'{stored} bytes for {numbers} parameters whose states are in 8 bit')
+finish()
