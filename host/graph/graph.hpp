@@ -77,6 +77,7 @@ struct GraphTensor {
   int update_use = no_use;      ///< of a parameter that is trained: the strategy that updates it
   std::string update_text;      ///< what that one calls the update: "descend, *.bias"
   bool immediate = false;       ///< of a gradient: lives until its last contribution, where its parameter is updated
+  int immediate_use = no_use;   ///< the strategy that wants it so
   bool unused = false;          ///< what it was made for is not part of this program
   Initial initial;
   SourceFile source;

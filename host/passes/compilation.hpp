@@ -20,6 +20,7 @@ struct Decisions {
   std::vector<galley_tensor> trainable;  ///< the parameters that are trained, in the order in which they were made
   int64_t micro_batches = 1;
   int64_t window_tokens = 0;  ///< > 0: as many micro-batches as come closest to it, micro_batches at most
+  int window_use = no_use;    ///< the strategy that says so
 };
 
 /// Which instructions of micro an item became, before anything is recomputed: item i has [begin[i], begin[i + 1]).

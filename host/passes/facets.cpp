@@ -90,6 +90,7 @@ Status take_gradient_lifetime(const Answer& a) {
     return plugin_error(a.by() + ": GRADIENT_LIFETIME of '" + a.name + "' is " + std::to_string(a.said.number) +
                         ", which is no GALLEY_GRADIENT_…");
   a.tensor().immediate = a.said.number == GALLEY_GRADIENT_IMMEDIATE && a.c.trains();
+  a.tensor().immediate_use = a.said.use;
   return ok();
 }
 
@@ -136,6 +137,7 @@ Status take_window(const Answer& a) {
   Decisions& out = a.c.decisions;
   out.micro_batches = tokens ? kSparse * ((number + micro_tokens - 1) / micro_tokens) : number;
   out.window_tokens = tokens ? number : 0;
+  out.window_use = a.said.use;
   if (out.micro_batches > kMostMicroBatches)
     return recipe_error(a.by() + ": a window of up to " + std::to_string(out.micro_batches) + " micro-batches of " +
                         std::to_string(micro_tokens) + " tokens; there can be " + std::to_string(kMostMicroBatches));

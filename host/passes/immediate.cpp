@@ -2,6 +2,9 @@
 // its parameter move from the update into backward, behind the last node that needs either (Lv et al., "Full Parameter Fine-tuning for
 // Large Language Models with Limited Resources", 2023, arXiv:2306.09782). So no two such gradients need be there at once.
 //
+// Within a block of the model they wait for each other, so that one launch makes them all, as long as all gradients that are there take no
+// more than twice the bytes of the largest.
+//
 // What they read must be there by then: an update that depends on other parameters, by a norm over all gradients for instance, cannot move.
 // What is made of numbers that are there before the first micro-batch (a rate that falls with the step) moves into the window part.
 #include <algorithm>
@@ -25,7 +28,7 @@ class Mover {
     if (c_.decisions.micro_batches > 1)
       return recipe_error("gradients are to be used as soon as they are there, but a window has " +
                               std::to_string(c_.decisions.micro_batches) + " micro-batches that add to them",
-                          "updates in backward and gradient accumulation exclude each other: take one of the two out");
+                          without(c_.decisions.window_use));
     for (galley_tensor t = 1; t <= graph_.tensor_count(); ++t) {
       const GraphTensor& x = graph_.tensor(t);
       if (x.kind == GALLEY_KIND_STATE && x.parameter) owner_[t] = owner_[x.parameter];
@@ -55,7 +58,7 @@ class Mover {
         if (owner)
           return recipe_error("'" + node.name + "'" + by(node) + " joins the updates of '" + graph_.tensor(owner).name + "' and '" +
                                   graph_.tensor(of).name + "', so neither can be done in backward",
-                              "let their gradients live until the end of the window");
+                              without(node.use));
         owner = of;
       }
     if (owner)
@@ -116,16 +119,25 @@ class Mover {
         const GraphNode& other = graph_.node(maker->second);
         return recipe_error("'" + node.name + "'" + by(node) + " is to be done in backward, but reads '" + graph_.tensor(t).name +
                                 "', which '" + other.name + "'" + by(other) + " makes in the update, for all parameters",
-                            "let the gradients live until the end of the window");
+                            without(other.use));
       }
       const auto writer = scalars_.find(t);
       if (writer == scalars_.end()) continue;
       const GraphNode& other = graph_.node(writer->second);
       return recipe_error("'" + node.name + "'" + by(node) + " is to be done in backward, but reads '" + graph_.tensor(t).name +
                               "', which '" + other.name + "'" + by(other) + " makes of all gradients",
-                          "updates in backward do without clipping by norm and loss scaling: take one of the two out");
+                          without(other.use));
     }
     return ok();
+  }
+
+  /// The nearest recipes that can be: without the one, or without the other.
+  std::string without(int use) const {
+    int wants = no_use;
+    for (const galley_tensor p : c_.decisions.trainable)
+      if (const galley_tensor g = graph_.tensor(p).gradient; g && graph_.tensor(g).immediate) wants = graph_.tensor(g).immediate_use;
+    if (use == no_use || wants == no_use) return "let the gradients live until the end of the window";
+    return "leave out " + label(c_.strategies, use) + ", or " + label(c_.strategies, wants) + ", which wants updates in backward";
   }
 
   std::string by(const GraphNode& node) const { return node.use == no_use ? "" : " of " + label(c_.strategies, node.use); }
@@ -139,22 +151,56 @@ class Mover {
   }
 
   void insert(const std::map<galley_tensor, std::vector<galley_node>>& moved) {
-    std::map<galley_tensor, size_t> last;
+    std::map<galley_tensor, size_t> first, last;
     const std::vector<galley_node> backward = std::move(graph_.section(Section::Backward));
     for (size_t i = 0; i < backward.size(); ++i)
       for (const auto* operands : {&graph_.node(backward[i]).inputs, &graph_.node(backward[i]).outputs})
         for (const galley_tensor t : *operands)
-          if (t) last[parameter_of(t)] = i;
+          if (t) {
+            last[parameter_of(t)] = i;
+            first.try_emplace(t, i);
+          }
     std::map<size_t, std::vector<galley_tensor>> behind;
-    for (const auto& [p, nodes] : moved) behind[last.at(p)].push_back(p);
+    std::map<size_t, int64_t> begun;  // bytes of the gradients that a node is the first to write
+    // Of a block: the most bytes of gradients that are made of one tensor, perhaps by one launch.
+    std::map<int64_t, int64_t> joint;
+    std::map<std::pair<int64_t, galley_tensor>, int64_t> made_of;
+    int64_t largest = 0;
+    for (const auto& [p, nodes] : moved) {
+      behind[last.at(p)].push_back(p);
+      const size_t begin = first.at(graph_.tensor(p).gradient);
+      begun[begin] += gradient_bytes(p);
+      const GraphNode& node = graph_.node(backward[begin]);
+      for (const galley_tensor t : node.inputs)
+        if (t) joint[node.block] = std::max(joint[node.block], made_of[{node.block, t}] += gradient_bytes(p));
+      largest = std::max(largest, gradient_bytes(p));
+    }
     std::vector<galley_node>& out = graph_.section(Section::Backward);
     out.clear();
+    std::vector<galley_tensor> waiting;
+    int64_t bytes = 0;  // of all gradients that are there
+    const auto update = [&] {
+      for (const galley_tensor p : waiting) {
+        out.insert(out.end(), moved.at(p).begin(), moved.at(p).end());
+        bytes -= gradient_bytes(p);
+      }
+      waiting.clear();
+    };
     for (size_t i = 0; i < backward.size(); ++i) {
+      const int64_t block = graph_.node(backward[i]).block;
+      if (const auto more = begun.find(i); more != begun.end()) {
+        if (bytes + joint[block] > 2 * largest) update();
+        bytes += more->second;
+      }
+      if (i && block != graph_.node(backward[i - 1]).block) update();
       out.push_back(backward[i]);
-      if (const auto here = behind.find(i); here != behind.end())
-        for (const galley_tensor p : here->second) out.insert(out.end(), moved.at(p).begin(), moved.at(p).end());
+      if (const auto here = behind.find(i); here != behind.end()) waiting.insert(waiting.end(), here->second.begin(), here->second.end());
+      if (block < 0) update();
     }
+    update();
   }
+
+  int64_t gradient_bytes(galley_tensor parameter) const { return graph_.tensor(graph_.tensor(parameter).gradient).bytes(); }
 
   Compilation& c_;
   Graph& graph_;

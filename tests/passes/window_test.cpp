@@ -212,6 +212,16 @@ TEST_F(Immediate, AnUpdateFollowsTheLastReaderOfItsParameter) {
   EXPECT_EQ(text(Section::Update).substr(0, 5), "norm(");
 }
 
+TEST_F(Immediate, UpdatesOfABlockWaitForEachOther) {
+  if (const Status done = differentiate(*c); !done) FAIL() << done.error().cause;
+  for (const galley_node n : graph.section(Section::Backward)) graph.node(n).block = 0;
+  for (const galley_tensor p : {w, v}) graph.tensor(graph.tensor(p).gradient).immediate = true;
+  ASSERT_EQ(through({update, window, immediate}), "");
+  // There is room for two gradients of this size.
+  const std::string backward = text(Section::Backward);
+  EXPECT_GT(backward.find("step(v"), backward.find("-> grad.w"));
+}
+
 TEST_F(Immediate, TheOthersStay) {
   ASSERT_EQ(moved({v}), "");
   EXPECT_EQ(text(Section::Backward).find("step(w"), std::string::npos);

@@ -6,11 +6,12 @@ from galley_test import binary, check, error, finish, fresh_folder, from_config,
 fresh_folder()
 more = ('--plugin-path', binary / 'tests' / 'plugins' / 'claims')
 adamw = use('adamw', lr=1e-2)
-immediate = use('claims', facet='gradient_lifetime', number=1)
+immediate = use('update-in-backward')
+largest = 4 * 640 * 64  # bytes of the embeddings' gradient
 
 
 def model(tied):
-    return from_config('llama', vocab_size=96, hidden_size=64, intermediate_size=128, num_hidden_layers=6, num_attention_heads=4, num_key_value_heads=2,
+    return from_config('llama', vocab_size=640, hidden_size=64, intermediate_size=128, num_hidden_layers=6, num_attention_heads=4, num_key_value_heads=2,
                        max_position_embeddings=32, tie_word_embeddings=tied)
 
 
@@ -19,10 +20,12 @@ def made(name, *uses, tied=False, **entries):
     return recipe(f'{name}.lua', model(tied), 'data.random { }', *uses, **entries)
 
 
-for name, uses, tied in (('plain', [], False), ('tied', [], True), ('amp', [use('amp')], True), ('cast', [use('amp', weights='cast-on-use')], False),
+optimizers = {'sgd': use('sgd', lr=1e-2, momentum=0.9), 'adam': use('adam', lr=1e-2), 'lion': use('lion', lr=1e-3), 'adamw8bit': use('adamw8bit', lr=1e-2, min_size=1)}
+for name, uses, tied in (('plain', [], False), *((x, [], True) for x in optimizers), ('tied', [], True), ('amp', [use('amp')], True), ('cast', [use('amp', weights='cast-on-use')], False),
                          ('bf16', [use('amp', weights='bf16')], False), ('recompute', [use('recompute')], True)):
-    late = train(made(f'{name}-late', *uses, adamw, tied=tied), f'{name}-late', *more)
-    early = train(made(f'{name}-early', *uses, immediate, adamw, tied=tied), f'{name}-early', *more)
+    optimizer = optimizers.get(name, adamw)
+    late = train(made(f'{name}-late', *uses, optimizer, tied=tied), f'{name}-late', *more)
+    early = train(made(f'{name}-early', *uses, immediate, optimizer, tied=tied), f'{name}-early', *more)
     check(late.bytes() == early.bytes(), f'{name}: an update in backward gives other weights')
     check(late.bytes('state/step-00000003/state.safetensors') == early.bytes('state/step-00000003/state.safetensors'), f'{name}: other states')
     check(late.steps == early.steps, f'{name}: other metrics')
@@ -30,10 +33,15 @@ for name, uses, tied in (('plain', [], False), ('tied', [], True), ('amp', [use(
     run('plan', f'{name}-early.lua', '--check', *more)
     saves = [x.memory['classes']['host']['planned'] for x in (late, early)]
     check(saves[1] < saves[0] - 2 * late.memory['trainable'], f'{name}: {saves[1]} bytes, {saves[0]} where gradients live until the update')
+    held = plan(f'{name}-early.lua', *more)['classes']['host']['owners']['gradients']
+    check(held <= 2 * largest, f'{name}: {held} bytes of gradients at the peak, the largest has {largest}')
+    # The steps of a block are made together.
+    blocks, apart = [sum('_step' in line and line.startswith('micro[') for line in run('plan', f'{name}-{x}.lua', '--dump', 'fuse', *more).stdout.splitlines()) for x in ('early', 'late')]
+    check(apart == 0 and blocks <= (2 * 6 + 3 if name in ('plain', 'tied', 'sgd', 'adam', 'lion') else 60), f'{name}: {blocks} launches of steps in backward')
 
-for name, uses, words in (('accumulate', [use('accumulate', steps=2)], ('2 micro-batches', 'gradient accumulation')),
-                          ('clip', [use('clip', norm=1.0)], ('clip_factor', 'clip (clip.lua:', 'gradient_factor')),
-                          ('scaling', [use('amp', compute='fp16')], ('amp.update_scale', 'amp (scaling.lua:', 'scalar.apply'))):
+for name, uses, words in (('accumulate', [use('accumulate', steps=2)], ('2 micro-batches', 'leave out accumulate (accumulate.lua:', ', or update-in-backward (accumulate.lua:')),
+                          ('clip', [use('clip', norm=1.0)], ('clip_factor', 'clip (clip.lua:', 'gradient_factor', 'leave out clip (clip.lua:', ', or update-in-backward (')),
+                          ('scaling', [use('amp', compute='fp16')], ('amp.update_scale', 'amp (scaling.lua:', 'scalar.apply', 'leave out amp (scaling.lua:'))):
     said = run('plan', made(name, *uses, immediate, adamw), *more, code=2).stderr
     check(all(x in said for x in words), f'{name}: {said}')
 

@@ -150,7 +150,7 @@ if '--update' in sys.argv:
     (source / 'docs/strategies.md').write_text(strategies_page(strategies))
 check(page('docs/strategies.md') == strategies_page(strategies), 'docs/strategies.md is not what the manifests say: tests/python/pages.py --update')
 known = {name: said[x['exactness']] for name, x in strategies}
-written = dict(re.findall(r'^\| `"(\w+)"` \|.*\| ([a-z ]+) \|$', sections(page('README.md'))['Strategies'], re.M))
+written = dict(re.findall(r'^\| `"([\w-]+)"` \|.*\| ([a-z ]+) \|$', sections(page('README.md'))['Strategies'], re.M))
 check(written == known, f'exactness: the README says {written}, the manifests {known}')
 
 # ---- Links and command lines ------------------------------------------------------------------------------------------------------------
