@@ -23,9 +23,13 @@ GALLEY_ANYWHERE int64_t blocks(int64_t numbers) { return (numbers + kBlock - 1) 
 
 namespace detail {
 
+/// 10^(d − 6), without an array: a GPU would have it in local memory.
+GALLEY_ANYWHERE double power(int d) {
+  return d == 0 ? 1e-6 : d == 1 ? 1e-5 : d == 2 ? 1e-4 : d == 3 ? 1e-3 : d == 4 ? 1e-2 : d == 5 ? 1e-1 : 1.0;
+}
+
 /// The magnitude of an entry, by its rank among those of its sign: 0 for 0.
 GALLEY_ANYWHERE float magnitude(int rank, bool is_signed) {
-  constexpr double power[7] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
   const int ones = is_signed ? 128 : 255;  // the rank of 1
   if (rank == 0) return 0;
   if (rank >= ones) return 1;
@@ -35,7 +39,7 @@ GALLEY_ANYWHERE float magnitude(int rank, bool is_signed) {
     n *= 2;
     ++decade;
   }
-  return static_cast<float>(power[decade] * (0.1 + 0.9 * (at - n + 0.5) / n));
+  return static_cast<float>(power(decade) * (0.1 + 0.9 * (at - n + 0.5) / n));
 }
 
 /// The rank of the entry nearest to t, 0 ≤ t.
@@ -51,16 +55,16 @@ GALLEY_ANYWHERE int rank_of(float t) {
                              static_cast<float>(1e-2 * (1 + 1.8 / (32 * first))),
                              static_cast<float>(1e-1 * (1 + 1.8 / (64 * first))),
                              static_cast<float>(1 - 0.225 / (64 * first))};
-  constexpr float power[7] = {1e6f, 1e5f, 1e4f, 1e3f, 1e2f, 1e1f, 1};
+  constexpr float inverse_power[7] = {1e6f, 1e5f, 1e4f, 1e3f, 1e2f, 1e1f, 1};
   int n = first;
-  float scale = power[0] * static_cast<float>(first / 0.9);
+  float scale = inverse_power[0] * static_cast<float>(first / 0.9);
 #if defined(__CUDACC__)
 #pragma unroll
 #endif
   for (int d = 1; d < 7; ++d) {
     const bool above = t > edge[d];
     n = above ? first << d : n;
-    scale = above ? power[d] * static_cast<float>((first << d) / 0.9) : scale;
+    scale = above ? inverse_power[d] * static_cast<float>((first << d) / 0.9) : scale;
   }
   int k = static_cast<int>(t * scale - static_cast<float>(n) * static_cast<float>(0.1 / 0.9));
   k = k < n ? k : n - 1;
