@@ -29,15 +29,9 @@ Status OptionReader::only(std::span<const OptionSpec> known) const {
     if (!unknown || place_of(name).line < place_of(*unknown).line) unknown = &name;
   }
   if (!unknown) return ok();
-  std::vector<std::string> names;
-  std::string near, all;
-  for (const OptionSpec& spec : known) {
-    names.push_back(spec.name);
-    all += (all.empty() ? "" : ", ") + spec.name;
-    if (std::find(spec.aliases.begin(), spec.aliases.end(), *unknown) != spec.aliases.end()) near = "did you mean '" + spec.name + "'?";
-  }
-  const std::string name = shortened(*unknown);
-  if (near.empty()) near = did_you_mean(name, names);
+  std::string all;
+  for (const OptionSpec& spec : known) all += (all.empty() ? "" : ", ") + spec.name;
+  const std::string name = shortened(*unknown), near = nearest_option(known, *unknown);
   const std::string owner = context_.owner.empty() ? "" : " of " + context_.owner;
   return error(*unknown, "unknown option '" + context_.prefix + name + "'" + owner + (near.empty() ? "" : "; " + near),
                all.empty() ? context_.owner + " has no options" : "options" + owner + ": " + all);

@@ -52,14 +52,9 @@ std::optional<int64_t> whole(const Value& value) {
 /// A table whose entries are options. `where`: "in entry 2".
 Result<Value> accept_table(const Table& table, const std::vector<OptionSpec>& fields, const std::string& where,
                            const std::function<std::string(const Value&)>& show) {
-  std::vector<std::string> names;
-  for (const OptionSpec& field : fields) names.push_back(field.name);
   for (const auto& [name, value] : table) {
-    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-    std::string near;
-    for (const OptionSpec& field : fields)
-      if (std::find(field.aliases.begin(), field.aliases.end(), name) != field.aliases.end()) near = "did you mean '" + field.name + "'?";
-    if (near.empty()) near = did_you_mean(shortened(name), names);
+    if (std::any_of(fields.begin(), fields.end(), [&, &key = name](const OptionSpec& field) { return field.name == key; })) continue;
+    const std::string near = nearest_option(fields, name);
     return recipe_error("has an unknown option '" + shortened(name) + "' " + where + (near.empty() ? "" : "; " + near));
   }
   Table out;
@@ -79,6 +74,15 @@ Result<Value> accept_table(const Table& table, const std::vector<OptionSpec>& fi
 }
 
 }  // namespace
+
+std::string nearest_option(std::span<const OptionSpec> known, const std::string& name) {
+  std::vector<std::string> names;
+  for (const OptionSpec& spec : known) {
+    if (std::find(spec.aliases.begin(), spec.aliases.end(), name) != spec.aliases.end()) return "did you mean '" + spec.name + "'?";
+    names.push_back(spec.name);
+  }
+  return did_you_mean(shortened(name), names);
+}
 
 std::string shortened(const std::string& text) {
   if (text.size() <= kLongestValue) return text;

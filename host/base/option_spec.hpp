@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,5 +62,8 @@ struct OptionSpec {
   /// "a number in [0, 1), or a schedule": what `accept` takes, for messages and help.
   std::string expects() const;
 };
+
+/// "did you mean 'lr'?" for a name that none of the options has: the one that it is an alias of, or the nearest; "": none is near.
+std::string nearest_option(std::span<const OptionSpec> known, const std::string& name);
 
 }  // namespace galley

@@ -22,8 +22,8 @@ namespace galley::sdk {
 namespace detail {
 
 inline constexpr int64_t kStepBlock = 16384;  // elements: four operands of it fit the second-level cache
-inline constexpr int64_t kStepTile =
-    1024;  // elements that are converted at a time, so that they stay in the first-level cache: whole blocks
+// Elements that are converted at a time, so that they stay in the first-level cache; whole blocks of every format.
+inline constexpr int64_t kStepTile = 1024;
 
 /// By value, so that the compiler knows that no operand overlaps it.
 template <class Rule>

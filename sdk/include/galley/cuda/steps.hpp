@@ -23,52 +23,77 @@ namespace detail {
 inline constexpr int kStepThreads = 256, kStepWarp = 32;
 inline constexpr int64_t kStepBlock = 8192;  // elements: 8 quads a thread, so that the numbers cost little
 
-/// One parameter's step.
+/// What every step of a parameter has.
 template <class Rule>
-struct ParameterStep {
-  explicit ParameterStep(const Node& node)
+struct StepBase {
+  static constexpr int kNumbers = Rule::kNumbers;
+
+  explicit StepBase(const Node& node)
       : rule(node),
-        p(node.update<float>(sdk::kStepParameter)),
-        gradient(node.in(sdk::kStepGradient).data),
         lr(node.read<float>(sdk::kStepRate)),
         factor(node.read<float>(sdk::kStepFactor)),
         step(node.read<int64_t>(sdk::kStepNumber)),
         apply(node.read<int32_t>(sdk::kStepApply)),
-        count(cuda::count(node.in(sdk::kStepParameter))),
+        count(cuda::count(node.in(sdk::kStepParameter))) {}
+
+  Rule rule;
+  const float *lr, *factor;
+  const int64_t* step;
+  const int32_t* apply;
+  int64_t count;
+};
+
+/// One parameter's step, with numbers in F32.
+template <class Rule>
+struct ParameterStep : StepBase<Rule> {
+  explicit ParameterStep(const Node& node)
+      : StepBase<Rule>(node),
+        p(node.update<float>(sdk::kStepParameter)),
+        gradient(node.in(sdk::kStepGradient).data),
         gradient_dtype(node.in(sdk::kStepGradient).dtype) {
     for (uint32_t k = 0; k < Rule::kStates; ++k)
       if (node.has(sdk::kStepStates + k)) states[k] = node.update<float>(sdk::kStepStates + k);
   }
 
-  Rule rule;
   float* p;
   const void* gradient;
   float* states[sdk::kMostStates] = {};
   void* copy = nullptr;  // what the chain's second link writes
-  const float *lr, *factor;
-  const int64_t* step;
-  const int32_t* apply;
-  int64_t count;
   uint32_t gradient_dtype, copy_dtype = 0;
 };
 
 /// What the threads of a block share: in registers, it would leave room for too few of them.
-template <class Rule>
+template <class Step>
 struct StepShared {
-  ParameterStep<Rule> step;
+  Step step;
   int64_t begin, end;  // elements
-  float factor, numbers[Rule::kNumbers];
+  float factor, numbers[Step::kNumbers];
 };
 
 /// Shared memory has no constructors.
-template <class Rule>
-struct alignas(StepShared<Rule>) StepRoom {
-  unsigned char bytes[sizeof(StepShared<Rule>)];
+template <class Step>
+struct alignas(StepShared<Step>) StepRoom {
+  unsigned char bytes[sizeof(StepShared<Step>)];
 };
+
+/// Fills what the threads of a block share, each number by a warp of its own. A barrier follows.
+template <class Step>
+__device__ inline void find_step(const SegmentsPart<Step>& steps, StepShared<Step>* shared) {
+  const int warp = static_cast<int>(threadIdx.x) / kStepWarp;
+  if (threadIdx.x % kStepWarp != 0 || warp >= Step::kNumbers) return;
+  const auto found = steps.find(blockIdx.x);
+  const Step& s = found.entry;
+  shared->numbers[warp] = s.rule.number(warp, static_cast<double>(*s.lr), *s.step);
+  if (warp != 0) return;
+  shared->step = s;
+  shared->begin = found.block * kStepBlock;
+  shared->end = s.count - shared->begin < kStepBlock ? s.count : shared->begin + kStepBlock;
+  shared->factor = *s.factor;
+}
 
 /// The n ≤ 4 elements from `at` on.
 template <class Rule, int variant>
-__device__ inline void step_quad(const StepShared<Rule>& shared, int64_t at, int n) {
+__device__ inline void step_quad(const StepShared<ParameterStep<Rule>>& shared, int64_t at, int n) {
   constexpr unsigned used = Rule::states(variant);
   const ParameterStep<Rule>& s = shared.step;
   float p[kQuad], gradient[kQuad], states[sdk::kMostStates][kQuad] = {};
@@ -92,7 +117,7 @@ __device__ inline void step_quad(const StepShared<Rule>& shared, int64_t at, int
 }
 
 template <class Rule, int variant = 0>
-__device__ inline void step_block(int which, const StepShared<Rule>& shared) {
+__device__ inline void step_block(int which, const StepShared<ParameterStep<Rule>>& shared) {
   if constexpr (variant + 1 < Rule::kVariants)
     if (which != variant) return step_block<Rule, variant + 1>(which, shared);
   const int64_t end = shared.end;
@@ -102,20 +127,9 @@ __device__ inline void step_block(int which, const StepShared<Rule>& shared) {
 
 template <class Rule>
 __global__ void __launch_bounds__(kStepThreads) parameter_steps(GALLEY_SEGMENTS(ParameterStep<Rule>) steps) {
-  GALLEY_SHARED(StepRoom<Rule>, room, 1);
-  auto* const shared = reinterpret_cast<StepShared<Rule>*>(room);
-  const int warp = static_cast<int>(threadIdx.x) / kStepWarp;
-  if (threadIdx.x % kStepWarp == 0 && warp < Rule::kNumbers) {
-    const auto found = steps.find(blockIdx.x);
-    const ParameterStep<Rule>& s = found.entry;
-    shared->numbers[warp] = s.rule.number(warp, static_cast<double>(*s.lr), *s.step);
-    if (warp == 0) {
-      shared->step = s;
-      shared->begin = found.block * kStepBlock;
-      shared->end = s.count - shared->begin < kStepBlock ? s.count : shared->begin + kStepBlock;
-      shared->factor = *s.factor;
-    }
-  }
+  GALLEY_SHARED(StepRoom<ParameterStep<Rule>>, room, 1);
+  auto* const shared = reinterpret_cast<StepShared<ParameterStep<Rule>>*>(room);
+  find_step(steps, shared);
   __syncthreads();
   const ParameterStep<Rule>& s = shared->step;
   if (*s.apply) return step_block<Rule>(s.rule.variant(*s.step), *shared);
@@ -134,43 +148,24 @@ __global__ void __launch_bounds__(kStepThreads) parameter_steps(GALLEY_SEGMENTS(
 inline constexpr int kStepUnit = 256, kUnitQuads = kStepUnit / (kQuad * kStepWarp), kLaneNumbers = kUnitQuads * kQuad;
 
 template <class Rule>
-struct StoredStep {
-  explicit StoredStep(const Node& node)
-      : rule(node),
-        p(node.in(sdk::kStepParameter)),
-        gradient(node.in(sdk::kStepGradient)),
-        lr(node.read<float>(sdk::kStepRate)),
-        factor(node.read<float>(sdk::kStepFactor)),
-        step(node.read<int64_t>(sdk::kStepNumber)),
-        apply(node.read<int32_t>(sdk::kStepApply)),
-        count(cuda::count(node.in(sdk::kStepParameter))) {
+struct StoredStep : StepBase<Rule> {
+  explicit StoredStep(const Node& node) : StepBase<Rule>(node), p(node.in(sdk::kStepParameter)), gradient(node.in(sdk::kStepGradient)) {
     for (uint32_t k = 0; k < Rule::kStates; ++k)
       if (node.has(sdk::kStepStates + k)) states[k] = sdk::Stored(node.in(sdk::kStepStates + k));
   }
 
-  Rule rule;
   sdk::Stored p, gradient, states[sdk::kMostStates], copy;
-  const float *lr, *factor;
-  const int64_t* step;
-  const int32_t* apply;
-  int64_t count;
-};
-
-template <class Rule>
-struct StoredShared {
-  StoredStep<Rule> step;
-  int64_t begin, end;  // elements
-  float factor, numbers[Rule::kNumbers];
-};
-template <class Rule>
-struct alignas(StoredShared<Rule>) StoredRoom {
-  unsigned char bytes[sizeof(StoredShared<Rule>)];
 };
 
 /// Code books in shared memory.
 struct StepBooks {
   float with_signs[256], without[256];
 };
+
+/// Of an operand that is in no format.
+__device__ inline uint32_t dtype_of(const sdk::Stored& stored) {
+  return stored.as == sdk::kStoredBf16 ? GALLEY_BF16 : stored.as == sdk::kStoredF16 ? GALLEY_F16 : GALLEY_F32;
+}
 
 /// How many of a lane's numbers in quad q of the unit that begins at `unit` there are.
 __device__ inline int lane_quad(int64_t unit, int64_t end, int q, int64_t* at) {
@@ -198,7 +193,7 @@ __device__ inline void load_unit(const sdk::Stored& from, const StepBooks& books
           if (i < n) quad[i] = entries[codes[i]] * scale;
       }
     } else {
-      load_quad(from.data, from.as == sdk::kStoredBf16 ? GALLEY_BF16 : from.as == sdk::kStoredF16 ? GALLEY_F16 : GALLEY_F32, at, n, quad);
+      load_quad(from.data, dtype_of(from), at, n, quad);
     }
 #pragma unroll
     for (int i = 0; i < kQuad; ++i) to[q * kQuad + i] = quad[i];
@@ -233,7 +228,7 @@ __device__ inline void store_unit(const sdk::Stored& to, int64_t unit, int64_t e
 #pragma unroll
     for (int i = 0; i < kQuad; ++i) quad[i] = from[q * kQuad + i];
     if (!codes) {
-      store_quad(to.data, to.as == sdk::kStoredBf16 ? GALLEY_BF16 : to.as == sdk::kStoredF16 ? GALLEY_F16 : GALLEY_F32, at, n, quad);
+      store_quad(to.data, dtype_of(to), at, n, quad);
       continue;
     }
     uint8_t* out = static_cast<uint8_t*>(to.data) + at;
@@ -252,7 +247,7 @@ __device__ inline void store_unit(const sdk::Stored& to, int64_t unit, int64_t e
 }
 
 template <class Rule, int variant = 0>
-__device__ inline void step_unit(int which, const StoredShared<Rule>& shared, const StepBooks& books, int64_t unit,
+__device__ inline void step_unit(int which, const StepShared<StoredStep<Rule>>& shared, const StepBooks& books, int64_t unit,
                                  float (&p)[kLaneNumbers]) {
   if constexpr (variant + 1 < Rule::kVariants)
     if (which != variant) return step_unit<Rule, variant + 1>(which, shared, books, unit, p);
@@ -278,24 +273,14 @@ __device__ inline void step_unit(int which, const StoredShared<Rule>& shared, co
 
 template <class Rule>
 __global__ void __launch_bounds__(kStepThreads) stored_steps(GALLEY_SEGMENTS(StoredStep<Rule>) steps) {
-  GALLEY_SHARED(StoredRoom<Rule>, room, 1);
+  GALLEY_SHARED(StepRoom<StoredStep<Rule>>, room, 1);
   GALLEY_SHARED(StepBooks, books, 1);
-  auto* const shared = reinterpret_cast<StoredShared<Rule>*>(room);
+  auto* const shared = reinterpret_cast<StepShared<StoredStep<Rule>>*>(room);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / kStepWarp;
   static_assert(kStepThreads == 256, "each thread makes an entry of both code books");
   books->with_signs[thread] = sdk::dynamic8::value(thread, true);
   books->without[thread] = sdk::dynamic8::value(thread, false);
-  if (thread % kStepWarp == 0 && warp < Rule::kNumbers) {
-    const auto found = steps.find(blockIdx.x);
-    const StoredStep<Rule>& s = found.entry;
-    shared->numbers[warp] = s.rule.number(warp, static_cast<double>(*s.lr), *s.step);
-    if (warp == 0) {
-      shared->step = s;
-      shared->begin = found.block * kStepBlock;
-      shared->end = s.count - shared->begin < kStepBlock ? s.count : shared->begin + kStepBlock;
-      shared->factor = *s.factor;
-    }
-  }
+  find_step(steps, shared);
   __syncthreads();
   const StoredStep<Rule>& s = shared->step;
   const bool applies = *s.apply != 0;
