@@ -1,4 +1,4 @@
--- Fine-tunes all parameters of a Hugging Face model on text; each parameter is updated in the backward pass, as soon as its gradient is there.
+-- Fine-tunes all parameters of a Hugging Face model on text; each parameter is updated as soon as its gradient is there.
 --
 --   galley plan   scripts/lomo.lua --set model=DIR --set text=PATH --memory 8GiB
 --   galley train  scripts/lomo.lua --set model=DIR --set text=PATH --out runs/lomo
@@ -6,11 +6,11 @@
 --
 -- DIR holds config.json, model.safetensors and tokenizer.json (gpt2, llama, mistral, qwen2, qwen3).
 --
--- Tokens: a step is one micro-batch of 8 rows of 512 tokens, 4,096 in all: gradients that are used at once cannot add up over several. 200
--- steps see 0.8 M.
--- Bytes: a parameter takes 4, its weight, and what the optimizer keeps: nothing for sgd, 2 for adamw8bit, 8 for adamw. Of the gradients there
--- are never more than twice the largest tensor's bytes. A model of 135 M parameters takes 0.54 GB with --set optimizer=sgd, 1.0 with adamw8bit
--- and 1.6 with adamw, where adamw and all gradients take 2.2.
+-- Tokens: a step is one micro-batch of 8 rows of 512 tokens, 4,096 in all: gradients that are used at once cannot add up over several.
+-- 200 steps see 0.8 M.
+-- Bytes: a parameter takes 4, its weight, and what the optimizer keeps: nothing for sgd, 2 for adamw8bit, 8 for adamw. Of the gradients
+-- there are never more than twice the largest tensor's bytes. A model of 135 M parameters takes 0.54 GB with --set optimizer=sgd,
+-- 1.0 with adamw8bit and 1.6 with adamw, where adamw and all gradients take 2.2.
 -- Clipping by the global norm and loss scaling read all gradients, so they do not go with this; --set precision=bf16 does.
 local optimizer = arg("optimizer", "adamw8bit")
 

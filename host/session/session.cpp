@@ -235,15 +235,22 @@ Result<StepEvent> Session::finished() {
   return out;
 }
 
-/// One for each optimizer of the recipe. What `scale_rate` makes of a rate is none of its own.
+/// One for each optimizer of the recipe. Beside an option "lr", its other rates have names of their own and come later. What `scale_rate`
+/// makes of a rate is none of its own.
 void Session::name_rates() {
+  const auto owner = [](const ScalarSlot& slot) { return slot.option.substr(0, slot.option.rfind('.')); };
+  std::set<std::string> with_lr;
+  for (const ScalarSlot& slot : study_.program.slots)
+    if (slot.rate && slot.option.ends_with(".lr")) with_lr.insert(owner(slot));
+  const auto is_main = [&](const ScalarSlot& slot) { return slot.option.ends_with(".lr") || !with_lr.contains(owner(slot)); };
   std::map<std::string, int> named;
   for (const ScalarSlot& slot : study_.program.slots) {
     if (!slot.rate || slot.factor != 1) continue;
-    std::string name = "lr." + slot.option.substr(0, slot.option.rfind('.'));
+    std::string name = "lr." + (is_main(slot) ? owner(slot) : slot.option);
     if (const int times = ++named[name]; times > 1) name += "." + std::to_string(times);
     rates_.push_back({&slot, std::move(name)});
   }
+  std::stable_partition(rates_.begin(), rates_.end(), [&](const Rate& rate) { return is_main(*rate.slot); });
 }
 
 void Session::read_reported(int64_t applied) {

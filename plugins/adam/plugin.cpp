@@ -1,5 +1,5 @@
-// Adam (Kingma, Ba, "Adam: A method for stochastic optimization", ICLR 2015, arXiv:1412.6980), as torch.optim.Adam defines it: weight decay is
-// part of the gradient. The op is AdamW's (plugins/adamw/plugin.cpp has the equations).
+// Adam (Kingma, Ba, "Adam: A method for stochastic optimization", ICLR 2015, arXiv:1412.6980), as torch.optim.Adam defines it: weight
+// decay is part of the gradient. The op is AdamW's (plugins/adamw/plugin.cpp has the equations).
 #include "galley/cpp/optimizer.hpp"
 
 namespace {

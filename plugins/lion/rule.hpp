@@ -1,5 +1,5 @@
-// Lion's arithmetic (plugin.cpp has the equations). 20 bytes an element; a gradient in 16 bit spares 2, a copy of the parameter in 16 bit takes
-// 2 more.
+// Lion's arithmetic (plugin.cpp has the equations). 20 bytes an element; a gradient in 16 bit spares 2, a copy of the parameter in 16 bit
+// takes 2 more.
 #pragma once
 
 #include "galley/cpp/rule.hpp"

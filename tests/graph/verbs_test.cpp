@@ -296,7 +296,8 @@ TEST_F(Verbs, RatesBelongToParameters) {
   ASSERT_EQ(verbs.scale_rate(graph.handle(), parameter, 0.5, &error), GALLEY_OK) << error.text;
   ASSERT_EQ(verbs.rate(graph.handle(), "lr", parameter, &lr, &error), GALLEY_OK) << error.text;
   EXPECT_EQ(graph.scalars.slots.back().factor, 0.5) << "what was refused does not count";
-  expect_refused({{"too late", scale(parameter, 0.5), "scale_rate: the update of 'p' has been built", "call it before the optimizer asks for the rate"}});
+  expect_refused({{"too late", scale(parameter, 0.5), "scale_rate: the update of 'p' has been built",
+                   "call it before the optimizer asks for the rate"}});
 }
 
 TEST_F(Verbs, ReportOneNumberUnderAPlainName) {

@@ -20,7 +20,8 @@ def made(name, *uses, tied=False, **entries):
     return recipe(f'{name}.lua', model(tied), 'data.random { }', *uses, **entries)
 
 
-optimizers = {'sgd': use('sgd', lr=1e-2, momentum=0.9), 'adam': use('adam', lr=1e-2), 'lion': use('lion', lr=1e-3), 'adamw8bit': use('adamw8bit', lr=1e-2, min_size=1)}
+optimizers = {'sgd': use('sgd', lr=1e-2, momentum=0.9), 'adam': use('adam', lr=1e-2), 'lion': use('lion', lr=1e-3), 'adamw8bit': use('adamw8bit', lr=1e-2, min_size=1),
+              'adafactor': use('adafactor', beta1=0.9), 'muon': use('muon', lr=1e-2, rest_lr=1e-3)}
 for name, uses, tied in (('plain', [], False), *((x, [], True) for x in optimizers), ('tied', [], True), ('amp', [use('amp')], True), ('cast', [use('amp', weights='cast-on-use')], False),
                          ('bf16', [use('amp', weights='bf16')], False), ('recompute', [use('recompute')], True)):
     optimizer = optimizers.get(name, adamw)

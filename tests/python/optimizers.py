@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Optimizers: the bytes of their states by formula, which parameter belongs to which, and what 8-bit states leave on disk."""
+import json
 import pathlib
 
 from galley_test import check, finish, fresh_folder, from_config, load, plan, recipe, run, train, use
@@ -23,10 +24,11 @@ def states(*uses):
     return made['classes']['host']['owners']['states']
 
 
+sides = embeddings // hidden + hidden + norms + layers * (3 * (inner + hidden) + 2 * (kv + hidden) + 2 * (hidden + hidden))  # rows and columns of matrices; norms as they are
 in_f32, coded = embeddings + norms, matrices * (1 + 4 / 256)  # a code a number, and a magnitude in F32 for 256 of them
 for name, options, wanted in (('sgd', {}, 0), ('sgd', dict(momentum=0.9), 4 * (in_f32 + matrices)), ('adam', {}, 8 * (in_f32 + matrices)), ('adamw', {}, 8 * (in_f32 + matrices)),
                               ('adamw', dict(amsgrad=True), 12 * (in_f32 + matrices)), ('lion', {}, 4 * (in_f32 + matrices)), ('adamw8bit', {}, 8 * in_f32 + 2 * coded),
-                              ('lion8bit', {}, 4 * in_f32 + coded), ('adamw8bit', dict(min_size=hidden * kv + 1), 8 * (in_f32 + 2 * layers * kv * hidden) + 2 * (coded - 2 * layers * kv * hidden * (1 + 4 / 256)))):
+                              ('lion8bit', {}, 4 * in_f32 + coded), ('adafactor', {}, 4 * sides), ('muon', dict(rest_lr=1e-4), 8 * in_f32 + 4 * matrices), ('adafactor', dict(beta1=0.9), 4 * (sides + in_f32 + matrices)), ('adamw8bit', dict(min_size=hidden * kv + 1), 8 * (in_f32 + 2 * layers * kv * hidden) + 2 * (coded - 2 * layers * kv * hidden * (1 + 4 / 256)))):
     made = states(use(name, lr=1e-4, **options))
     check(made == wanted + counter, f'{name} {options}: {made} bytes of states, not {wanted + counter}')
 
@@ -53,6 +55,12 @@ for change, words in (('"*.bias"', ("no parameter is called '*.bais'", "'transfo
     check(all(w in said for w in words), f'{wrong}: {said}')
 said = run('plan', recipe('twice.lua', small, DATA, use('adam', lr=1e-3, parameters='*.wte.weight'), use('lion', lr=1e-3, parameters='transformer.w*'), batch=1, length=8, steps=1), code=2).stderr
 check("'transformer.wte.weight'" in said and 'adam' in said and 'lion' in said, f'two that name one parameter: {said}')
+
+# ---- Two rates of one optimizer ----------------------------------------------------------------------------------------------------------
+
+train(recipe('rates.lua', small, DATA, use('muon', lr=2e-2, rest_lr=1e-3), batch=2, length=16, steps=2, seed=4), 'rates')
+rates = [s for s in map(json.loads, pathlib.Path('rates/metrics.jsonl').read_text().splitlines()) if 'lr' in s]
+check(len(rates) == 2 and all(s['lr'] == s['lr.muon'] == 2e-2 and s['lr.muon.rest_lr'] == 1e-3 for s in rates), f'rates: {rates}')
 
 # ---- 8 bit: on disk, and over an interruption -------------------------------------------------------------------------------------------
 

@@ -209,8 +209,8 @@ TEST(EightBit, LeavesACoordinateWithoutAGradientWhereItIs) {
       if (i % 8 == 0) {
         EXPECT_EQ(static_cast<double>(static_cast<float>(end[i])), start[i]) << op << ", coordinate " << i;
       }
-      // What is left of the momentum moves it as far as it does with states in F32: no more than three steps of 1e-3 further. Lion's sign moves
-      // it until the momentum's code is 0.
+      // What is left of the momentum moves it as far as it does with states in F32: no more than three steps of 1e-3 further. Lion's sign
+      // moves it until the momentum's code is 0.
       if (i % 8 == 1 && n_states == 2) {
         EXPECT_LE(std::abs(end[i] - ten[i]), std::abs(end_in_full[i] - ten_in_full[i]) + 3e-3) << op << ", coordinate " << i;
       }

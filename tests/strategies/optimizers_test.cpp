@@ -2,14 +2,13 @@
 // threads and any ISA.
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <functional>
 #include <random>
 
 #include "galley/cpp/half.hpp"
-#include "host/base/safetensors.hpp"
 #include "host/plugins/host_table.hpp"
 #include "host/plugins/isa.hpp"
+#include "tests/strategies/fixtures.hpp"
 #include "tests/strategies/support.hpp"
 
 namespace galley::test {
@@ -17,28 +16,17 @@ namespace {
 
 using sdk::Attrs;
 
-std::vector<double> read(const std::string& file, const std::string& name) {
-  const char* source = std::getenv("GALLEY_SOURCE");
-  const auto reader = safetensors::Reader::open(fs::path(source ? source : ".") / "tests/fixtures/optimizers" / (file + ".safetensors"));
-  EXPECT_TRUE(reader.ok()) << reader.error().cause;
-  const safetensors::Entry* entry = reader->find(name);
-  EXPECT_TRUE(entry) << name;
-  std::vector<float> values(entry->bytes / sizeof(float));
-  EXPECT_TRUE(reader->read(*entry, std::as_writable_bytes(std::span(values))).ok());
-  return {values.begin(), values.end()};
-}
-
 /// How a step's node is made of parameter, gradient, states and the number of the step.
 using MakeStep =
     std::function<NodeRun(std::vector<double> p, std::vector<double> g, const std::vector<std::vector<double>>& states, int step)>;
 
-/// Follows 20 steps with states at these inputs (zeros at first) and compares after steps 1, 2 and 20, or after 20 with what was computed in
-/// F32.
+/// Follows 20 steps with states at these inputs (zeros at first) and compares after steps 1, 2 and 20, or after 20 with what was computed
+/// in F32.
 void follow(const std::string& file, const MakeStep& make, const std::vector<size_t>& states, bool f32 = false) {
   for (const bool kernel : {false, true}) {
     for (const std::string name : {"W", "b"}) {
-      std::vector<double> p = read("inputs", name);
-      const std::vector<double> gradients = read("inputs", "g" + name);
+      std::vector<double> p = optimizer_fixture("inputs", name);
+      const std::vector<double> gradients = optimizer_fixture("inputs", "g" + name);
       std::vector<std::vector<double>> s(states.size(), std::vector<double>(p.size()));
       for (int step = 1; step <= 20; ++step) {
         const auto begin = gradients.begin() + static_cast<std::ptrdiff_t>(p.size()) * (step - 1);
@@ -47,7 +35,7 @@ void follow(const std::string& file, const MakeStep& make, const std::vector<siz
         p = node.value(0);
         for (size_t i = 0; i < states.size(); ++i) s[i] = node.value(states[i]);
         if (step != 20 && (f32 || (step != 1 && step != 2))) continue;
-        const std::vector<double> expected = read(file, name + "." + std::to_string(step));
+        const std::vector<double> expected = optimizer_fixture(file, name + "." + std::to_string(step));
         double worst = 0;
         for (size_t i = 0; i < p.size(); ++i) worst = std::max(worst, std::abs(p[i] - expected[i]) / std::max(1.0, std::abs(expected[i])));
         // The definition is off by the rounding of the file, the kernel by that of twenty steps.
@@ -273,7 +261,8 @@ TEST(AdamW, AndItsCopyAreTheSameInChains) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, Kernels, testing::Values("sgd_step", "adamw_step", "lion_step", "clip_factor"),
+INSTANTIATE_TEST_SUITE_P(Ops, Kernels,
+                         testing::Values("sgd_step", "adamw_step", "lion_step", "muon_step", "clip_factor"),
                          [](const auto& op) { return std::string(op.param); });
 
 TEST(Ops, RefuseOperandsThatDoNotBelongTogether) {

@@ -205,9 +205,12 @@ void NodeRun::run(const std::vector<NodeRun*>& nodes, Numbers numbers, const gal
     auto plan = sdk::fresh<galley_kernel_plan>();
     auto setup = sdk::fresh<galley_kernel_setup>();
     setup.target = &target;
+    std::vector<double> workspace;
     void* state = nullptr;
     const auto n = static_cast<uint32_t>(all.size());
     ASSERT_EQ(kernel->query(kernel->self, all.data(), n, &target, &plan, &error), GALLEY_OK) << error.text;
+    workspace.resize(static_cast<size_t>(plan.workspace_bytes + 7) / 8);
+    setup.workspace = workspace.data();
     ASSERT_EQ(kernel->prepare(kernel->self, all.data(), n, &setup, &state, &error), GALLEY_OK) << error.text;
     EXPECT_EQ(kernel->enqueue(state, nullptr, &error), GALLEY_OK) << error.text;
     kernel->release(state);

@@ -2,9 +2,9 @@
 // optimizers via block-wise quantization", ICLR 2022, arXiv:2110.02861; the code books are those of bitsandbytes, create_dynamic_map).
 //
 // 256 numbers in a row share the largest magnitude among them, absmax; a number is absmax times the entry nearest to x / absmax. An entry
-// that is not 0 or 1 is 10^(d − 6) (.1 + .9 (k + ½) / N) in one of seven decades d, of N = 2ᵈ entries with both signs (`is_signed`), or 2ᵈ⁺¹
-// of numbers that are never negative. Entries are numbered in order of their values. Unlike bitsandbytes, where there are no signs, a number
-// above 0 is not stored as 0: a mean of squares that vanishes while the mean does not would make a step of any size.
+// that is not 0 or 1 is 10^(d − 6) (.1 + .9 (k + ½) / N) in one of seven decades d, of N = 2ᵈ entries with both signs (`is_signed`), or
+// 2ᵈ⁺¹ of numbers that are never negative. Entries are numbered in order of their values. Unlike bitsandbytes, where there are no signs, a
+// number above 0 is not stored as 0: a mean of squares that vanishes while the mean does not would make a step of any size.
 //
 // Components: codes, U8, of the tensor's shape; absmax, F32, one for each block. Option: "signed", 1 or 0.
 #pragma once

@@ -29,7 +29,7 @@ struct StepElement {
 template <class Body>
 void reference_steps(const Node& node, const Body& body) {
   if (!*node.read<int32_t>(kStepApply)) return;
-  const double lr = *node.read<double>(kStepRate), factor = *node.read<double>(kStepFactor);
+  const double lr = *node.read<double>(kStepRate), factor = node.has(kStepFactor) ? *node.read<double>(kStepFactor) : 1;
   const auto step = static_cast<double>(*node.read<int64_t>(kStepNumber));
   const double* gradient = node.read<double>(kStepGradient);
   double* p = node.update<double>(kStepParameter);
@@ -51,6 +51,7 @@ struct StepCase {
   bool apply = true;
   uint32_t gradient = GALLEY_F32;
   size_t states = kMostStates;  ///< how many of them are there
+  bool factor = true;
 };
 
 /// An op that steps one parameter: StepOp op("signum_step", "…"); op.state("momentum_buffer"); op.number(…).reference<…>();
@@ -62,7 +63,7 @@ class StepOp : public Op {
         .input("gradient", GALLEY_ROLE_ROWS, fixed | GALLEY_OPERAND_ANY_DTYPE)
         .input("lr", GALLEY_ROLE_WHOLE, fixed)
         .input("applied_step", GALLEY_ROLE_WHOLE, fixed)
-        .input("gradient_factor", GALLEY_ROLE_WHOLE, fixed)
+        .input("gradient_factor", GALLEY_ROLE_WHOLE, fixed | GALLEY_OPERAND_OPTIONAL)
         .input("apply", GALLEY_ROLE_WHOLE, fixed)
         .grain(GALLEY_GRAIN_ELEMENT);
     Op::infer<infer_step>();
@@ -76,9 +77,12 @@ class StepOp : public Op {
   /// After the states.
   StepOp& test(const char* name, const StepCase& c, Attrs attrs = {}) {
     const double apply = c.apply;
-    std::vector<CaseInput> inputs = {{GALLEY_F32, c.shape},         {c.gradient, c.shape},
-                                     {GALLEY_F32, {1}, 0.001, 0.1}, {GALLEY_I64, {1}, c.step, c.step},
-                                     {GALLEY_F32, {1}, 0.5, 1},     {GALLEY_I32, {1}, apply, apply}};
+    std::vector<CaseInput> inputs = {{GALLEY_F32, c.shape},
+                                     {c.gradient, c.shape},
+                                     {GALLEY_F32, {1}, 0.001, 0.1},
+                                     {GALLEY_I64, {1}, c.step, c.step},
+                                     {c.factor ? GALLEY_F32 : 0u, {1}, 0.5, 1},
+                                     {GALLEY_I32, {1}, apply, apply}};
     for (size_t k = 0; k < states_.size(); ++k)
       inputs.push_back({k < c.states ? GALLEY_F32 : 0u, c.shape, states_[k].first, states_[k].second});
     Op::test(name, std::move(inputs), std::move(attrs));
@@ -124,19 +128,23 @@ class Updated {
       groups_.push_back(std::move(g));
     }
   }
-  /// In its claims, the text says which group a parameter belongs to: it lives as long as this.
-  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const {
-    if (subject.kind != GALLEY_SUBJECT_PARAMETER || subject.facet != GALLEY_FACET_UPDATE) return;
-    if (is_first_parameter(graph, subject.tensor)) {
-      parameters_.check(graph);
-      for (const Group& group : groups_) group.patterns.check(graph);
-    }
+  /// In its claims, the text says which group a parameter belongs to: it lives as long as this. `strongly`: also without `parameters`.
+  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out, bool strongly = false) const {
+    if (!asks_for_update(subject)) return;
+    check(graph, subject);
     if (!subject.trainable) return;
     const Group* group = group_of(subject.name);
     const char* const text = group ? group->text.c_str() : name_.c_str();
-    if (parameters_.empty()) out.weak(0, text);
-    else if (parameters_.match(subject.name)) out.strong(0, text);
+    if (parameters_.empty() && !strongly) out.weak(0, text);
+    else if (parameters_.empty() || parameters_.match(subject.name)) out.strong(0, text);
   }
+  /// Throws where a pattern finds no parameter; for an optimizer that leaves some without a claim by this.
+  void check(const GraphReader& graph, const galley_subject& subject) const {
+    if (!asks_for_update(subject) || !is_first_parameter(graph, subject.tensor)) return;
+    parameters_.check(graph);
+    for (const Group& group : groups_) group.patterns.check(graph);
+  }
+  bool names(const char* parameter) const { return parameters_.empty() || parameters_.match(parameter); }
   double decay(const galley_tensor_info& parameter) const {
     const Group* group = group_of(parameter.name);
     if (group && group->decay >= 0) return group->decay;
@@ -154,6 +162,9 @@ class Updated {
     std::string text;
     double lr_factor, decay;  // a negative decay: the optimizer's own
   };
+  static bool asks_for_update(const galley_subject& subject) {
+    return subject.kind == GALLEY_SUBJECT_PARAMETER && subject.facet == GALLEY_FACET_UPDATE;
+  }
   const Group* group_of(const char* name) const {
     const auto found = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) { return g.patterns.match(name); });
     return found == groups_.end() ? nullptr : &*found;
@@ -169,9 +180,11 @@ class Updated {
 /// The node that steps one parameter: StepNode(graph, trained, updated).state("exp_avg").add("signum_step", Attrs()…).
 class StepNode {
  public:
-  StepNode(Graph& graph, const Trained& trained, const Updated& updated) : StepNode(graph, trained, scaled(graph, trained, updated)) {}
+  /// `rate`: the option that is the learning rate.
+  StepNode(Graph& graph, const Trained& trained, const Updated& updated, const char* rate = "lr")
+      : StepNode(graph, trained, scaled(graph, trained, updated), rate) {}
   /// Of an optimizer without these options.
-  StepNode(Graph& graph, const Trained& trained) : StepNode(graph, trained, graph.info(trained.parameter)) {}
+  StepNode(Graph& graph, const Trained& trained) : StepNode(graph, trained, graph.info(trained.parameter), "lr") {}
 
   /// The next state: zeros of the parameter's shape, "<parameter>.<name>". `flags`: GALLEY_TENSOR_….
   StepNode& state(const char* name, uint64_t flags = 0) {
@@ -186,10 +199,11 @@ class StepNode {
   void add(const char* op, const Attrs& attrs) { graph_.node(op, nullptr, inputs_, attrs, {}); }
 
  private:
-  StepNode(Graph& graph, const Trained& trained, const galley_tensor_info& parameter) : graph_(graph), parameter_(parameter) {
+  StepNode(Graph& graph, const Trained& trained, const galley_tensor_info& parameter, const char* rate)
+      : graph_(graph), parameter_(parameter) {
     inputs_ = {trained.parameter,
                trained.gradient,
-               graph.rate("lr", trained.parameter),
+               graph.rate(rate, trained.parameter),
                graph.scalar(GALLEY_SCALAR_APPLIED_STEP),
                graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR),
                graph.scalar(GALLEY_SCALAR_APPLY)};

@@ -13,8 +13,8 @@
 //     GALLEY_ANYWHERE void element(const float* numbers, float gradient, float& parameter, float* states) const;
 //   };
 //
-// `step` is the applied step, from 1. `gradient` has been multiplied by the gradient factor. Compile without contraction to fused operations
-// (galley_add_plugin does), and use functions whose result IEEE 754 defines: + − · / and sqrtf.
+// `step` is the applied step, from 1. `gradient` has been multiplied by the gradient factor. Compile without contraction to fused
+// operations (galley_add_plugin does), and use functions whose result IEEE 754 defines: + − · / and sqrtf.
 #pragma once
 
 #include <cmath>
@@ -31,7 +31,7 @@ enum StepInput : uint32_t {
   kStepGradient,
   kStepRate,    ///< learning rate
   kStepNumber,  ///< the applied step, from 1
-  kStepFactor,  ///< by which the gradient is multiplied first
+  kStepFactor,  ///< by which the gradient is multiplied first; absent: 1
   kStepApply,   ///< 0: the step changes nothing
   kStepStates,  ///< the first state
 };
@@ -50,14 +50,18 @@ constexpr bool check_rule() {
 
 inline bool is_16_bit(uint32_t dtype) { return dtype == GALLEY_BF16 || dtype == GALLEY_F16; }
 
-/// What kernels of steps take: numbers in F32, gradients in 16 bit too. A kernel of stored operands: those in a format that it knows, and at
-/// least one.
+/// What kernels of steps take: numbers in F32, gradients in 16 bit too. A kernel of stored operands: those in a format that it knows, and
+/// at least one.
 template <class Rule>
 void check_step(const Node& node, bool stored) {
   const auto is = [&](uint32_t input, uint32_t dtype) { return node.in(input).dtype == dtype; };
   bool takes = is(kStepParameter, GALLEY_F32) && (is(kStepGradient, GALLEY_F32) || is_16_bit(node.in(kStepGradient).dtype)) &&
-               is(kStepRate, GALLEY_F32) && is(kStepNumber, GALLEY_I64) && is(kStepFactor, GALLEY_F32) && is(kStepApply, GALLEY_I32);
-  for (uint32_t k = 0; k < Rule::kStates; ++k) takes = takes && (!node.has(kStepStates + k) || is(kStepStates + k, GALLEY_F32));
+               is(kStepRate, GALLEY_F32) && is(kStepNumber, GALLEY_I64) && is(kStepApply, GALLEY_I32) &&
+               (!node.has(kStepFactor) || is(kStepFactor, GALLEY_F32));
+  for (int k = 0; k < Rule::kStates; ++k) {
+    const uint32_t state = kStepStates + static_cast<uint32_t>(k);
+    takes = takes && (!node.has(state) || is(state, GALLEY_F32));
+  }
   if (!takes) unsupported("dtypes");
   bool formats = false, known = true;
   for (uint32_t i = 0; i < node.view()->n_inputs; ++i) {

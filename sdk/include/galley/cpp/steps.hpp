@@ -6,9 +6,9 @@
 //     adamw_step_stored.cpu        where operands are in a format of stored.hpp
 //     adamw_step_stored_copy.cpu   both
 //
-// One region on the compute threads for all parameters, in blocks of a fixed size; copies are made while their block is in the cache. A step
-// is bound by memory, but for its formats. The arithmetic is element by element, so that neither threads nor the width of vectors change a
-// bit.
+// One region on the compute threads for all parameters, in blocks of a fixed size; copies are made while their block is in the cache. A
+// step is bound by memory, but for its formats. The arithmetic is element by element, so that neither threads nor the width of vectors
+// change a bit.
 #pragma once
 
 #include <array>
@@ -76,7 +76,7 @@ class ParameterStep {
     if (!applies_) return;
     const double lr = static_cast<double>(*node_.read<float>(kStepRate));
     const int64_t step = *node_.read<int64_t>(kStepNumber);
-    constants_.factor = *node_.read<float>(kStepFactor);
+    constants_.factor = node_.has(kStepFactor) ? *node_.read<float>(kStepFactor) : 1;
     for (int k = 0; k < Rule::kNumbers; ++k) constants_.numbers[static_cast<size_t>(k)] = constants_.rule.number(k, lr, step);
     variant_ = constants_.rule.variant(step);
   }

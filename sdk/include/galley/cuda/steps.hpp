@@ -6,9 +6,9 @@
 //     adamw_step_stored.cuda        where operands are in a format of galley/cpp/stored.hpp, which is read and written in the same pass
 //     adamw_step_stored_copy.cuda   both
 //
-// A step is bound by memory. Each block finds its parameter in a table. lr, step, factor and apply are in the device's memory, so each block
-// computes the rule's numbers: in double, as the CPU does, each by a warp of its own, while the other blocks of the multiprocessor keep the
-// memory busy. The arithmetic of an element is that of the CPU.
+// A step is bound by memory. Each block finds its parameter in a table. lr, step, factor and apply are in the device's memory, so each
+// block computes the rule's numbers: in double, as the CPU does, each by a warp of its own, while the other blocks of the
+// multiprocessor keep the memory busy. The arithmetic of an element is that of the CPU.
 #pragma once
 
 #include "galley/cpp/rule.hpp"
@@ -31,13 +31,13 @@ struct StepBase {
   explicit StepBase(const Node& node)
       : rule(node),
         lr(node.read<float>(sdk::kStepRate)),
-        factor(node.read<float>(sdk::kStepFactor)),
+        factor(node.has(sdk::kStepFactor) ? node.read<float>(sdk::kStepFactor) : nullptr),
         step(node.read<int64_t>(sdk::kStepNumber)),
         apply(node.read<int32_t>(sdk::kStepApply)),
         count(cuda::count(node.in(sdk::kStepParameter))) {}
 
   Rule rule;
-  const float *lr, *factor;
+  const float *lr, *factor;  // no factor: 1
   const int64_t* step;
   const int32_t* apply;
   int64_t count;
@@ -88,7 +88,7 @@ __device__ inline void find_step(const SegmentsPart<Step>& steps, StepShared<Ste
   shared->step = s;
   shared->begin = found.block * kStepBlock;
   shared->end = s.count - shared->begin < kStepBlock ? s.count : shared->begin + kStepBlock;
-  shared->factor = *s.factor;
+  shared->factor = s.factor ? *s.factor : 1;
 }
 
 /// The n ≤ 4 elements from `at` on.
@@ -294,7 +294,7 @@ __global__ void __launch_bounds__(kStepThreads) stored_steps(GALLEY_SEGMENTS(Sto
   }
 }
 
-// ---- What the host calls ------------------------------------------------------------------------------------------------------------------
+// ---- What the host calls ----------------------------------------------------------------------------------------------------------------
 
 /// Steps alone (links = 1), or each followed by a copy (links = 2). `stored`: with operands in formats.
 template <class Rule, size_t links, bool stored>
