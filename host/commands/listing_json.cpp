@@ -85,7 +85,7 @@ Value format(const galley_format& f) {
   out["unpack_op"] = std::string(f.unpack_op);
   out["exact"] = f.exact != 0;
   out["trainable"] = f.trainable != 0;
-  out["flags"] = names_of(f.flags, {{GALLEY_FORMAT_STOCHASTIC, "stochastic"}, {GALLEY_FORMAT_PLAIN, "plain"}});
+  out["flags"] = names_of(f.flags, {{GALLEY_FORMAT_STOCHASTIC, "stochastic"}, {GALLEY_FORMAT_PLAIN, "plain"}, {GALLEY_FORMAT_ROUNDED, "rounded"}});
   return out;
 }
 

@@ -6,36 +6,14 @@ namespace {
 using namespace galley::cuda;
 using galley::sdk::Stored;
 
-constexpr int kThreads = 256, kWarps = kThreads / 32;
-
-__global__ void __launch_bounds__(kThreads) convert(Stored from, Stored to, int64_t count) {
-  GALLEY_SHARED(detail::StepBooks, books, 1);
-  books->with_signs[threadIdx.x] = galley::sdk::dynamic8::value(static_cast<int>(threadIdx.x), true);
-  books->without[threadIdx.x] = galley::sdk::dynamic8::value(static_cast<int>(threadIdx.x), false);
-  __syncthreads();
-  const int64_t unit = (static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32) * detail::kStepUnit;
-  if (unit >= count) return;  // a whole warp
-  float numbers[detail::kLaneNumbers];
-  detail::load_unit(from, *books, unit, count, numbers);
-  detail::store_unit(to, unit, count, numbers);
-}
-
-Stored codes_of(const galley_operand& codes, const galley_operand& absmax, const Node& node) {
-  Stored out;
-  out.data = codes.data;
-  out.scale = static_cast<float*>(absmax.data);
-  out.as = node.i("signed", 1) ? galley::sdk::kStoredDynamic8 : galley::sdk::kStoredDynamic8Unsigned;
-  return out;
-}
-
-void run(const Stored& from, const Stored& to, int64_t n, galley_queue* queue) {
-  launch(convert, {blocks_of(n, kWarps * detail::kStepUnit), kThreads}, queue, from, to, n);
+Stored coded(void* codes, void* absmax, const Node& node) {
+  return {codes, absmax, node.i("signed", 1) ? galley::sdk::kStoredDynamic8 : galley::sdk::kStoredDynamic8Unsigned};
 }
 void pack(const Node& node, void*, galley_queue* queue) {
-  run(Stored(node.in(0)), codes_of(node.out(0), node.out(1), node), count(node.in(0)), queue);
+  convert_stored(Stored(node.in(0)), coded(node.out(0).data, node.out(1).data, node), count(node.in(0)), queue);
 }
 void unpack(const Node& node, void*, galley_queue* queue) {
-  run(codes_of(node.in(0), node.in(1), node), Stored(node.out(0)), count(node.in(0)), queue);
+  convert_stored(coded(node.in(0).data, node.in(1).data, node), Stored(node.out(0)), count(node.in(0)), queue);
 }
 bool any(const Node&) { return true; }
 

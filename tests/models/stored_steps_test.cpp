@@ -1,22 +1,36 @@
-// Steps whose states are stored in 8 bit: the bits of decoding them, stepping, and coding them again, for one parameter and for many in a
-// launch, with copies and without.
+// Steps whose operands are stored in formats: the bits of decoding them, stepping, and coding them again, for one parameter and for many in
+// a launch, with copies and without.
 #include <gtest/gtest.h>
 
 #include <cstring>
 
-#include "galley/cpp/dynamic8.hpp"
 #include "galley/cpp/rule.hpp"
 #include "tests/models/together.hpp"
 
 namespace galley::test {
 namespace {
 
-namespace dynamic8 = sdk::dynamic8;
+/// How the operands of a step lie: states in dynamic8; states in companded8 and the parameter in split.
+enum class Formats { Dynamic8, Split };
 
-/// A parameter's step with its operands in memory; its states in 8 bit.
+struct Format {
+  const char* name;
+  uint32_t as, first, second;  // sdk::StoredAs, and the components' dtypes
+  int64_t numbers;             // that an element of the second component stands for
+};
+Format format_of(Formats formats, bool parameter, bool with_signs) {
+  if (formats == Formats::Dynamic8)
+    return {sdk::dynamic8::kName, with_signs ? sdk::kStoredDynamic8 : sdk::kStoredDynamic8Unsigned, GALLEY_U8, GALLEY_F32, 256};
+  if (parameter) return {sdk::split::kName, sdk::kStoredSplit, GALLEY_BF16, GALLEY_I8, 1};
+  return {sdk::companded8::kName, with_signs ? sdk::kStoredCompanded8 : sdk::kStoredCompanded8Unsigned, with_signs ? GALLEY_I8 : GALLEY_U8,
+          GALLEY_BF16, 32};
+}
+
+/// A parameter's step with its operands in memory.
 class StoredNode {
  public:
-  StoredNode(const galley_op* op, const galley_op_case& example, int64_t size, int64_t off, uint32_t copy_dtype, std::mt19937_64& random)
+  StoredNode(Formats formats, const galley_op* op, const galley_op_case& example, int64_t size, int64_t off, uint32_t copy_dtype,
+             std::mt19937_64& random)
       : problem_(Problem::draw(op, example, random)), off_(off), copy_dtype_(copy_dtype) {
     for (size_t i = 0; i < problem_.inputs.size(); ++i) {
       if (!problem_.inputs[i] || op->inputs[i]->role != GALLEY_ROLE_ROWS) continue;
@@ -25,19 +39,19 @@ class StoredNode {
       t.values.clear();
       for (int64_t e = 0; e < size; ++e)
         t.values.push_back(rounded(std::uniform_real_distribution(example.low[i], example.high[i])(random), t.dtype));
-      if (i < sdk::kStepStates) continue;
-      states_.push_back({i, example.low[i] < 0, Memory(size, 0, off_), Memory(dynamic8::blocks(size) * 4, 0), {}, {}});
-      State& s = states_.back();
-      std::vector<float> numbers(t.values.begin(), t.values.end());
-      dynamic8::encode(numbers.data(), size, s.with_signs, codes(s), absmax(s));
-      dynamic8::decode(codes(s), absmax(s), size, s.with_signs, numbers.data());
-      t.values.assign(numbers.begin(), numbers.end());  // what the step finds
+      const bool parameter = i == sdk::kStepParameter, with_signs = example.low[i] < 0;
+      if (parameter ? formats == Formats::Dynamic8 : i < sdk::kStepStates) continue;
+      const Format format = format_of(formats, parameter, with_signs);
+      Coded& c = coded_.emplace_back(i, with_signs, format, size, off_);
+      const std::vector<float> numbers(t.values.begin(), t.values.end());
+      sdk::store_stored(numbers.data(), size, c.stored(), 0);
+      t.values = c.numbers(size);  // what the step finds
     }
-    if (!states_.empty()) placed_ = std::make_unique<Placed>(problem_, How(), off_);
+    if (!coded_.empty()) placed_ = std::make_unique<Placed>(problem_, How(), off_);
   }
   StoredNode(const StoredNode&) = delete;
 
-  bool has_states() const { return !states_.empty(); }
+  bool is_stored() const { return !coded_.empty(); }
 
   /// The views of the step, and of the copy behind it.
   std::vector<const galley_node_view*> nodes() {
@@ -46,28 +60,31 @@ class StoredNode {
     for (uint32_t i = 0; i < step_.n_inputs; ++i) inputs_.push_back(step_.inputs[i]);
     attrs_[0].i("signed", 0);
     attrs_[1].i("signed", 1);
-    for (State& s : states_) {
-      const galley_operand& numbers = *step_.inputs[s.input];
-      galley_operand& of_codes = operands_.emplace_back(numbers);
-      of_codes.dtype = GALLEY_U8;
-      of_codes.data = s.codes.data();
-      galley_operand& of_absmax = operands_.emplace_back(numbers);
-      of_absmax.data = s.absmax.data();
-      of_absmax.shape = &s.blocks;
-      s.blocks = dynamic8::blocks(galley_operand_count(&numbers));
-      s.components = {&of_codes, &of_absmax};
+    for (Coded& c : coded_) {
+      const galley_operand& numbers = *step_.inputs[c.input];
+      galley_operand& first = operands_.emplace_back(numbers);
+      first.dtype = c.format.first;
+      first.data = c.first.data();
+      galley_operand& second = operands_.emplace_back(numbers);
+      second.dtype = c.format.second;
+      second.data = c.second.data();
+      c.blocks = c.blocks_of(galley_operand_count(&numbers));
+      second.shape = &c.blocks;
+      c.components = {&first, &second};
       galley_operand& stored = operands_.emplace_back(numbers);
       stored.data = nullptr;
-      stored.format = dynamic8::kName;
-      stored.components = s.components.data();
+      stored.format = c.format.name;
+      stored.components = c.components.data();
       stored.n_components = 2;
-      stored.attrs = attrs_[s.with_signs].data();
-      stored.n_attrs = attrs_[s.with_signs].count();
-      inputs_[s.input] = &stored;
+      if (c.format.as != sdk::kStoredSplit) {
+        stored.attrs = attrs_[c.with_signs].data();
+        stored.n_attrs = attrs_[c.with_signs].count();
+      }
+      inputs_[c.input] = &stored;
     }
     step_.inputs = inputs_.data();
     if (!copy_dtype_) return {&step_};
-    galley_operand& made = operands_.emplace_back(*inputs_[0]);
+    galley_operand& made = operands_.emplace_back(*view_->node()->inputs[0]);
     made.name = "copy";
     made.dtype = copy_dtype_;
     made.access = GALLEY_WRITE;
@@ -86,39 +103,58 @@ class StoredNode {
     const Execution made = alone(level, problem_);
     ASSERT_EQ(made.status, GALLEY_OK) << made.text;
     const int64_t n = problem_.inputs[0]->count();
-    EXPECT_EQ(std::memcmp(placed_->inputs[0], made.inputs[0].data(), static_cast<size_t>(n) * 4), 0) << "parameter";
-    for (State& s : states_) {
-      std::vector<uint8_t> codes_then(static_cast<size_t>(n));
-      std::vector<float> absmax_then(static_cast<size_t>(dynamic8::blocks(n)));
-      dynamic8::encode(reinterpret_cast<const float*>(made.inputs[s.input].data()), n, s.with_signs, codes_then.data(), absmax_then.data());
-      if (*problem_.inputs[sdk::kStepApply]->values.data() == 0) {  // nothing is coded again
-        std::vector<float> same(static_cast<size_t>(n));
-        dynamic8::decode(codes(s), absmax(s), n, s.with_signs, same.data());
-        EXPECT_EQ(std::vector<double>(same.begin(), same.end()), problem_.inputs[s.input]->values);
-        continue;
+    const bool applies = *problem_.inputs[sdk::kStepApply]->values.data() != 0;
+    std::vector<double> parameter = unpack(placed_->inputs[0], GALLEY_F32, n);
+    for (Coded& c : coded_) {
+      Coded then(c.input, c.with_signs, c.format, n, off_);
+      sdk::store_stored(reinterpret_cast<const float*>(made.inputs[c.input].data()), n, then.stored(), 0);
+      if (!applies) {  // nothing is coded again
+        EXPECT_EQ(c.numbers(n), problem_.inputs[c.input]->values);
+      } else {
+        EXPECT_EQ(std::memcmp(c.first.data(), then.first.data(), c.first_bytes(n)), 0) << "first component of input " << c.input;
+        EXPECT_EQ(std::memcmp(c.second.data(), then.second.data(), c.second_bytes(n)), 0) << "second component of input " << c.input;
       }
-      EXPECT_EQ(std::memcmp(codes(s), codes_then.data(), codes_then.size()), 0) << "codes of input " << s.input;
-      EXPECT_EQ(std::memcmp(absmax(s), absmax_then.data(), absmax_then.size() * 4), 0) << "magnitudes of input " << s.input;
-      EXPECT_TRUE(s.codes.intact() && s.absmax.intact());
+      EXPECT_TRUE(c.first.intact() && c.second.intact());
+      if (c.input == sdk::kStepParameter) parameter = problem_.inputs[0]->values;
     }
+    if (coded_.front().input != sdk::kStepParameter)
+      EXPECT_EQ(std::memcmp(placed_->inputs[0], made.inputs[0].data(), static_cast<size_t>(n) * 4), 0) << "parameter";
+    else if (applies) parameter = unpack(made.inputs[0].data(), GALLEY_F32, n);  // a copy is made of the numbers, before they are coded
     if (!copy_dtype_) return;
-    std::vector<double> wanted = unpack(placed_->inputs[0], GALLEY_F32, n);
-    for (double& x : wanted) x = rounded(x, copy_dtype_);
-    EXPECT_EQ(unpack(copied().data(), copy_dtype_, n), wanted);
+    for (double& x : parameter) x = rounded(x, copy_dtype_);
+    EXPECT_EQ(unpack(copied().data(), copy_dtype_, n), parameter);
     EXPECT_TRUE(copied().intact());
   }
   const std::string& name() const { return problem_.name; }
 
  private:
-  struct State {
+  struct Coded {
+    Coded(size_t of_input, bool is_signed, const Format& how, int64_t n, int64_t off)
+        : input(of_input),
+          with_signs(is_signed),
+          format(how),
+          first(n * static_cast<int64_t>(galley_dtype_bytes(how.first)), 0, off),
+          second((n + how.numbers - 1) / how.numbers * static_cast<int64_t>(galley_dtype_bytes(how.second)), 0),
+          blocks(0) {}
+    sdk::Stored stored() const { return {first.data(), second.data(), static_cast<sdk::StoredAs>(format.as)}; }
+    std::vector<double> numbers(int64_t n) const {
+      std::vector<float> out(static_cast<size_t>(n));
+      sdk::load_stored(stored(), 0, n, out.data());
+      return {out.begin(), out.end()};
+    }
+    int64_t blocks_of(int64_t n) const { return (n + format.numbers - 1) / format.numbers; }
+    size_t first_bytes(int64_t n) const { return static_cast<size_t>(n) * static_cast<size_t>(galley_dtype_bytes(format.first)); }
+    size_t second_bytes(int64_t n) const {
+      return static_cast<size_t>(blocks_of(n)) * static_cast<size_t>(galley_dtype_bytes(format.second));
+    }
+
     size_t input;
     bool with_signs;
-    Memory codes, absmax;
+    Format format;
+    Memory first, second;
     int64_t blocks;
     std::vector<const galley_operand*> components;
   };
-  static uint8_t* codes(const State& s) { return reinterpret_cast<uint8_t*>(s.codes.data()); }
-  static float* absmax(const State& s) { return reinterpret_cast<float*>(s.absmax.data()); }
   Memory& copied() {
     if (!copied_) copied_ = std::make_unique<Memory>(problem_.inputs[0]->count() * 2, 0xFF, off_);
     return *copied_;
@@ -127,7 +163,7 @@ class StoredNode {
   Problem problem_;
   int64_t off_;
   uint32_t copy_dtype_;
-  std::vector<State> states_;
+  std::deque<Coded> coded_;  // the parameter first
   std::unique_ptr<Placed> placed_;
   std::unique_ptr<View> view_;
   std::unique_ptr<Memory> copied_;
@@ -143,7 +179,7 @@ const galley_kernel* kernel_called(const Level& level, const std::string& name) 
   return nullptr;
 }
 
-void expect_what_coding_around_a_step_gives(const std::string& op_name, uint32_t copy) {
+void expect_what_coding_around_a_step_gives(Formats formats, const std::string& op_name, uint32_t copy) {
   const galley_op* op = models().op(op_name);
   on_all_levels([&](const Level& level, bool again) {
     if (again) return;
@@ -155,8 +191,8 @@ void expect_what_coding_around_a_step_gives(const std::string& op_name, uint32_t
     std::vector<std::unique_ptr<StoredNode>> steps;
     for (uint32_t k = 0; k < op->n_cases; ++k)
       for (const int64_t size : {1, 255, 256, 4096, 50003}) {
-        auto step = std::make_unique<StoredNode>(op, *op->cases[k], size, k % 2 * 4, copy, random);
-        if (step->has_states()) steps.push_back(std::move(step));
+        auto step = std::make_unique<StoredNode>(formats, op, *op->cases[k], size, k % 2 * 4, copy, random);
+        if (step->is_stored()) steps.push_back(std::move(step));
       }
     std::vector<const galley_node_view*> nodes;
     for (const auto& step : steps)
@@ -171,12 +207,14 @@ void expect_what_coding_around_a_step_gives(const std::string& op_name, uint32_t
 }
 
 TEST(StoredSteps, AreThoseOfTheNumbersBetweenDecodingAndCoding) {
-  for (const char* op : {"adamw_step", "lion_step", "sgd_step"}) expect_what_coding_around_a_step_gives(op, 0);
+  for (const char* op : {"adamw_step", "lion_step", "sgd_step"}) expect_what_coding_around_a_step_gives(Formats::Dynamic8, op, 0);
+  for (const char* op : {"adamw_step", "lion_step", "sgd_step", "muon_step"}) expect_what_coding_around_a_step_gives(Formats::Split, op, 0);
 }
 
 TEST(StoredSteps, WriteCopiesToo) {
   for (const char* op : {"adamw_step", "lion_step"})
-    for (const uint32_t dtype : {GALLEY_BF16, GALLEY_F16}) expect_what_coding_around_a_step_gives(op, dtype);
+    for (const uint32_t dtype : {GALLEY_BF16, GALLEY_F16})
+      for (const Formats formats : {Formats::Dynamic8, Formats::Split}) expect_what_coding_around_a_step_gives(formats, op, dtype);
 }
 
 }  // namespace

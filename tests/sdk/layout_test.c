@@ -707,7 +707,8 @@ CONSTANT(GALLEY_COMPONENT_MIN_SIZE, 96u);
 CONSTANT(GALLEY_MAX_COMPONENTS, 8u);
 CONSTANT(GALLEY_FORMAT_STOCHASTIC, 1ull);
 CONSTANT(GALLEY_FORMAT_PLAIN, 2ull);
-CONSTANT(GALLEY_FORMAT_KNOWN, 3ull);
+CONSTANT(GALLEY_FORMAT_ROUNDED, 4ull);
+CONSTANT(GALLEY_FORMAT_KNOWN, 7ull);
 
 typedef galley_status galley_format_components_fn(void* self, const int64_t* shape, uint32_t rank, const galley_attr* const* attrs,
                                                   uint32_t n_attrs, galley_component* const* out, uint32_t* n, galley_error*);

@@ -124,7 +124,8 @@ Operand Homes::in_readback(galley_tensor t) const { return operand(t, {c_.progra
 bool Homes::unpacks(galley_tensor id) const {
   const GraphTensor &t = tensors_[id], &of = tensors_[base(id)];
   if (of.storage.format.empty()) return t.dtype != (of.storage.kept_dtype ? of.storage.kept_dtype : of.dtype);
-  return !(c_.plugins.format(of.storage.format).table->flags & GALLEY_FORMAT_PLAIN) || made(home(of.id)).dtype != t.dtype;
+  constexpr uint64_t readable = GALLEY_FORMAT_PLAIN | GALLEY_FORMAT_ROUNDED;
+  return !(c_.plugins.format(of.storage.format).table->flags & readable) || made(home(of.id)).dtype != t.dtype;
 }
 
 }  // namespace galley

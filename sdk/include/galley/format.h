@@ -40,7 +40,11 @@ typedef struct galley_component {
 #define GALLEY_FORMAT_PLAIN \
   2ull /* the only component holds the tensor's numbers, each in the component's dtype: what reads that dtype reads the component itself */
 
-#define GALLEY_FORMAT_KNOWN 3ull /* all of them */
+/* The first component holds the tensor's numbers, rounded to the component's dtype: what reads that dtype reads the component itself. With
+ * that dtype, the unpack op gives the component. */
+#define GALLEY_FORMAT_ROUNDED 4ull
+
+#define GALLEY_FORMAT_KNOWN 7ull /* all of them */
 
 typedef struct galley_format {
   uint32_t size;

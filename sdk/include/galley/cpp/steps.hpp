@@ -148,6 +148,21 @@ class ParameterSteps {
 
 }  // namespace detail
 
+/// Copies n numbers from one way of lying to another, on the CPU: on the compute threads, in pieces of whole blocks of every format.
+inline void convert_stored(const Stored& from, const Stored& to, int64_t n) {
+  constexpr int64_t kPiece = 16384, kTile = 1024;
+  parallel((n + kPiece - 1) / kPiece, [&](int64_t piece) {
+    float room[kTile];
+    const int64_t end = std::min(n, (piece + 1) * kPiece);
+    for (int64_t at = piece * kPiece; at < end; at += kTile) {
+      const int64_t some = std::min(kTile, end - at);
+      const float* const numbers = load_stored(from, at, some, room);
+      if (to.as == kStoredF32) std::copy(numbers, numbers + some, static_cast<float*>(to.data) + at);
+      else store_stored(numbers, some, to, at);
+    }
+  });
+}
+
 /// Adds the kernels of `op`, whose inputs are those of StepInput and the rule's states.
 template <class Rule>
 bool add_step_kernels(const char* op) {

@@ -51,8 +51,8 @@ struct ParameterStep : StepBase<Rule> {
         p(node.update<float>(sdk::kStepParameter)),
         gradient(node.in(sdk::kStepGradient).data),
         gradient_dtype(node.in(sdk::kStepGradient).dtype) {
-    for (uint32_t k = 0; k < Rule::kStates; ++k)
-      if (node.has(sdk::kStepStates + k)) states[k] = node.update<float>(sdk::kStepStates + k);
+    for (int k = 0; k < Rule::kStates; ++k)
+      if (const uint32_t input = sdk::kStepStates + static_cast<uint32_t>(k); node.has(input)) states[k] = node.update<float>(input);
   }
 
   float* p;
@@ -146,21 +146,32 @@ __global__ void __launch_bounds__(kStepThreads) parameter_steps(GALLEY_SEGMENTS(
 
 // A warp takes 256 numbers at a time, a block of dynamic8: a lane has the quads 4 · lane and 128 + 4 · lane.
 inline constexpr int kStepUnit = 256, kUnitQuads = kStepUnit / (kQuad * kStepWarp), kLaneNumbers = kUnitQuads * kQuad;
+inline constexpr int kGroup = sdk::companded8::kGroup;
 
 template <class Rule>
 struct StoredStep : StepBase<Rule> {
   explicit StoredStep(const Node& node) : StepBase<Rule>(node), p(node.in(sdk::kStepParameter)), gradient(node.in(sdk::kStepGradient)) {
-    for (uint32_t k = 0; k < Rule::kStates; ++k)
-      if (node.has(sdk::kStepStates + k)) states[k] = sdk::Stored(node.in(sdk::kStepStates + k));
+    for (int k = 0; k < Rule::kStates; ++k)
+      if (const uint32_t input = sdk::kStepStates + static_cast<uint32_t>(k); node.has(input)) states[k] = sdk::Stored(node.in(input));
   }
 
   sdk::Stored p, gradient, states[sdk::kMostStates], copy;
 };
 
-/// Code books in shared memory.
+/// Code books in shared memory: what codes stand for, without their scale.
 struct StepBooks {
-  float with_signs[256], without[256];
+  float with_signs[256], without[256], companded[256], companded_unsigned[256];
 };
+
+/// Each thread of a block makes an entry of each. A barrier follows.
+__device__ inline void fill_books(StepBooks* books) {
+  static_assert(kStepThreads == 256, "a thread for each entry");
+  const int code = static_cast<int>(threadIdx.x);
+  books->with_signs[code] = sdk::dynamic8::value(code, true);
+  books->without[code] = sdk::dynamic8::value(code, false);
+  books->companded[code] = sdk::companded8::entry(static_cast<uint8_t>(code), true);
+  books->companded_unsigned[code] = sdk::companded8::entry(static_cast<uint8_t>(code), false);
+}
 
 /// Of an operand that is in no format.
 __device__ inline uint32_t dtype_of(const sdk::Stored& stored) {
@@ -173,25 +184,54 @@ __device__ inline int lane_quad(int64_t unit, int64_t end, int q, int64_t* at) {
   return *at < end ? quad_at(*at, end) : 0;
 }
 
+/// Four codes, or the n of them that are there.
+__device__ inline Vector<uint8_t, kQuad> load_codes(const void* data, int64_t at, int n) {
+  const uint8_t* const codes = static_cast<const uint8_t*>(data) + at;
+  Vector<uint8_t, kQuad> four = {};
+  if (n == kQuad && reinterpret_cast<uintptr_t>(codes) % kQuad == 0) return load_vector<uint8_t, kQuad>(codes);
+#pragma unroll
+  for (int i = 0; i < kQuad; ++i)
+    if (i < n) four.at[i] = codes[i];
+  return four;
+}
+__device__ inline void store_codes(void* data, int64_t at, int n, const Vector<uint8_t, kQuad>& four) {
+  uint8_t* const codes = static_cast<uint8_t*>(data) + at;
+  if (n == kQuad && reinterpret_cast<uintptr_t>(codes) % kQuad == 0) return store_vector(codes, four);
+#pragma unroll
+  for (int i = 0; i < kQuad; ++i)
+    if (i < n) codes[i] = four.at[i];
+}
+
+/// The code book of a format; NULL: it has none.
+__device__ inline const float* entries_of(uint32_t as, const StepBooks& books) {
+  return as == sdk::kStoredDynamic8             ? books.with_signs
+         : as == sdk::kStoredDynamic8Unsigned   ? books.without
+         : as == sdk::kStoredCompanded8         ? books.companded
+         : as == sdk::kStoredCompanded8Unsigned ? books.companded_unsigned
+                                                : nullptr;
+}
+__device__ inline bool is_dynamic8(uint32_t as) { return as == sdk::kStoredDynamic8 || as == sdk::kStoredDynamic8Unsigned; }
+
 __device__ inline void load_unit(const sdk::Stored& from, const StepBooks& books, int64_t unit, int64_t end, float (&to)[kLaneNumbers]) {
+  const float* const entries = entries_of(from.as, books);
 #pragma unroll
   for (int q = 0; q < kUnitQuads; ++q) {
     int64_t at;
     const int n = lane_quad(unit, end, q, &at);
     float quad[kQuad] = {};
-    if (from.as == sdk::kStoredDynamic8 || from.as == sdk::kStoredDynamic8Unsigned) {
-      const uint8_t* codes = static_cast<const uint8_t*>(from.data) + at;
-      const float* entries = from.as == sdk::kStoredDynamic8 ? books.with_signs : books.without;
-      const float scale = n ? from.scale[unit / kStepUnit] : 0.0f;
-      if (n == kQuad && reinterpret_cast<uintptr_t>(codes) % kQuad == 0) {
-        const Vector<uint8_t, kQuad> four = load_vector<uint8_t, kQuad>(codes);
+    if (entries) {
+      const float scale = n == 0                 ? 0.0f
+                          : is_dynamic8(from.as) ? static_cast<const float*>(from.side)[unit / kStepUnit]
+                                                 : sdk::companded8::value_of(static_cast<const uint16_t*>(from.side)[at / kGroup]);
+      const Vector<uint8_t, kQuad> four = load_codes(from.data, at, n);
 #pragma unroll
-        for (int i = 0; i < kQuad; ++i) quad[i] = entries[four.at[i]] * scale;
-      } else {
+      for (int i = 0; i < kQuad; ++i) quad[i] = i < n ? entries[four.at[i]] * scale : 0.0f;
+    } else if (from.as == sdk::kStoredSplit) {
+      load_quad(from.data, GALLEY_BF16, at, n, quad);
+      const Vector<uint8_t, kQuad> four = load_codes(from.side, at, n);
 #pragma unroll
-        for (int i = 0; i < kQuad; ++i)
-          if (i < n) quad[i] = entries[codes[i]] * scale;
-      }
+      for (int i = 0; i < kQuad; ++i)
+        quad[i] = sdk::split::value(static_cast<uint16_t>(__float_as_uint(quad[i]) >> 16), static_cast<int8_t>(four.at[i]));
     } else {
       load_quad(from.data, dtype_of(from), at, n, quad);
     }
@@ -200,26 +240,87 @@ __device__ inline void load_unit(const sdk::Stored& from, const StepBooks& books
   }
 }
 
+/// The largest magnitude, as bits, among the numbers `from[begin]` to `from[begin + count − 1]` of `lanes` neighbouring lanes.
+template <int begin, int count, int lanes>
+__device__ inline uint32_t most_of(const float (&from)[kLaneNumbers]) {
+  uint32_t most = 0;
+#pragma unroll
+  for (int i = begin; i < begin + count; ++i) {
+    const uint32_t m = sdk::dynamic8::magnitude_bits(from[i]);
+    most = m > most ? m : most;
+  }
+#pragma unroll
+  for (int other = lanes / 2; other > 0; other /= 2) {
+    const uint32_t m = __shfl_xor_sync(~0u, most, other);
+    most = m > most ? m : most;
+  }
+  return most;
+}
+
+__device__ inline void store_dynamic8(const sdk::Stored& to, int64_t unit, int64_t end, const float (&from)[kLaneNumbers]) {
+  const bool with_signs = to.as == sdk::kStoredDynamic8;
+  const float absmax = __uint_as_float(most_of<0, kLaneNumbers, kStepWarp>(from)), by = sdk::dynamic8::inverse(absmax);
+  if (threadIdx.x % kStepWarp == 0) static_cast<float*>(to.side)[unit / kStepUnit] = absmax;
+#pragma unroll
+  for (int q = 0; q < kUnitQuads; ++q) {
+    int64_t at;
+    const int n = lane_quad(unit, end, q, &at);
+    Vector<uint8_t, kQuad> four;
+#pragma unroll
+    for (int i = 0; i < kQuad; ++i) {
+      const float x = from[q * kQuad + i];
+      four.at[i] = with_signs ? sdk::dynamic8::code<true>(x, by) : sdk::dynamic8::code<false>(x, by);
+    }
+    store_codes(to.data, at, n, four);
+  }
+}
+
+/// A group of 32 numbers is a quad of eight lanes.
+__device__ inline void store_companded8(const sdk::Stored& to, int64_t unit, int64_t end, const float (&from)[kLaneNumbers]) {
+  const bool with_signs = to.as == sdk::kStoredCompanded8;
+  static_assert(kUnitQuads == 2);
+  const uint32_t most[kUnitQuads] = {most_of<0, kQuad, kGroup / kQuad>(from), most_of<kQuad, kQuad, kGroup / kQuad>(from)};
+#pragma unroll
+  for (int q = 0; q < kUnitQuads; ++q) {
+    int64_t at;
+    const int n = lane_quad(unit, end, q, &at);
+    const uint16_t scale = sdk::companded8::scale(most[q]);
+    const float by = sdk::companded8::inverse(scale);
+    if (n && at % kGroup == 0) static_cast<uint16_t*>(to.side)[at / kGroup] = scale;
+    Vector<uint8_t, kQuad> four;
+#pragma unroll
+    for (int i = 0; i < kQuad; ++i) {
+      const float x = from[q * kQuad + i];
+      four.at[i] = with_signs ? sdk::companded8::code<true>(x, by) : sdk::companded8::code<false>(x, by);
+    }
+    store_codes(to.data, at, n, four);
+  }
+}
+
+__device__ inline void store_split(const sdk::Stored& to, int64_t unit, int64_t end, const float (&from)[kLaneNumbers]) {
+#pragma unroll
+  for (int q = 0; q < kUnitQuads; ++q) {
+    int64_t at;
+    const int n = lane_quad(unit, end, q, &at);
+    Vector<uint8_t, kQuad> corrections;
+    float rounded[kQuad];
+#pragma unroll
+    for (int i = 0; i < kQuad; ++i) {
+      const float x = from[q * kQuad + i];
+      const uint16_t y = sdk::split::rounded(x);
+      corrections.at[i] = static_cast<uint8_t>(sdk::split::correction(x, y));
+      rounded[i] = __uint_as_float(static_cast<uint32_t>(y) << 16);
+    }
+    store_quad(to.data, GALLEY_BF16, at, n, rounded);
+    store_codes(to.side, at, n, corrections);
+  }
+}
+
 /// Numbers that are not there are 0. All lanes of the warp come by.
 __device__ inline void store_unit(const sdk::Stored& to, int64_t unit, int64_t end, const float (&from)[kLaneNumbers]) {
-  float by = 0;
-  const bool codes = to.as == sdk::kStoredDynamic8 || to.as == sdk::kStoredDynamic8Unsigned, with_signs = to.as == sdk::kStoredDynamic8;
-  if (codes) {
-    uint32_t most = 0;
-#pragma unroll
-    for (int i = 0; i < kLaneNumbers; ++i) {
-      const uint32_t m = sdk::dynamic8::magnitude_bits(from[i]);
-      most = m > most ? m : most;
-    }
-#pragma unroll
-    for (int other = kStepWarp / 2; other > 0; other /= 2) {
-      const uint32_t m = __shfl_xor_sync(~0u, most, other);
-      most = m > most ? m : most;
-    }
-    const float absmax = __uint_as_float(most);
-    by = sdk::dynamic8::inverse(absmax);
-    if (threadIdx.x % kStepWarp == 0) to.scale[unit / kStepUnit] = absmax;
-  }
+  if (is_dynamic8(to.as)) return store_dynamic8(to, unit, end, from);
+  if (to.as == sdk::kStoredCompanded8 || to.as == sdk::kStoredCompanded8Unsigned) return store_companded8(to, unit, end, from);
+  if (to.as == sdk::kStoredSplit) return store_split(to, unit, end, from);
 #pragma unroll
   for (int q = 0; q < kUnitQuads; ++q) {
     int64_t at;
@@ -227,22 +328,7 @@ __device__ inline void store_unit(const sdk::Stored& to, int64_t unit, int64_t e
     float quad[kQuad];
 #pragma unroll
     for (int i = 0; i < kQuad; ++i) quad[i] = from[q * kQuad + i];
-    if (!codes) {
-      store_quad(to.data, dtype_of(to), at, n, quad);
-      continue;
-    }
-    uint8_t* out = static_cast<uint8_t*>(to.data) + at;
-    Vector<uint8_t, kQuad> four;
-#pragma unroll
-    for (int i = 0; i < kQuad; ++i)
-      four.at[i] = with_signs ? sdk::dynamic8::code<true>(quad[i], by) : sdk::dynamic8::code<false>(quad[i], by);
-    if (n == kQuad && reinterpret_cast<uintptr_t>(out) % kQuad == 0) {
-      store_vector(out, four);
-    } else {
-#pragma unroll
-      for (int i = 0; i < kQuad; ++i)
-        if (i < n) out[i] = four.at[i];
-    }
+    store_quad(to.data, dtype_of(to), at, n, quad);
   }
 }
 
@@ -272,14 +358,12 @@ __device__ inline void step_unit(int which, const StepShared<StoredStep<Rule>>& 
 }
 
 template <class Rule>
-__global__ void __launch_bounds__(kStepThreads) stored_steps(GALLEY_SEGMENTS(StoredStep<Rule>) steps) {
+__global__ void __launch_bounds__(kStepThreads, 2) stored_steps(GALLEY_SEGMENTS(StoredStep<Rule>) steps) {
   GALLEY_SHARED(StepRoom<StoredStep<Rule>>, room, 1);
   GALLEY_SHARED(StepBooks, books, 1);
   auto* const shared = reinterpret_cast<StepShared<StoredStep<Rule>>*>(room);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / kStepWarp;
-  static_assert(kStepThreads == 256, "each thread makes an entry of both code books");
-  books->with_signs[thread] = sdk::dynamic8::value(thread, true);
-  books->without[thread] = sdk::dynamic8::value(thread, false);
+  fill_books(books);
   find_step(steps, shared);
   __syncthreads();
   const StoredStep<Rule>& s = shared->step;
@@ -295,6 +379,18 @@ __global__ void __launch_bounds__(kStepThreads) stored_steps(GALLEY_SEGMENTS(Sto
 }
 
 // ---- What the host calls ----------------------------------------------------------------------------------------------------------------
+
+template <int threads>
+__global__ void __launch_bounds__(threads) convert_units(sdk::Stored from, sdk::Stored to, int64_t count) {
+  GALLEY_SHARED(StepBooks, books, 1);
+  fill_books(books);
+  __syncthreads();
+  const int64_t unit = (static_cast<int64_t>(blockIdx.x) * (threads / kStepWarp) + threadIdx.x / kStepWarp) * kStepUnit;
+  if (unit >= count) return;  // a whole warp
+  float numbers[kLaneNumbers];
+  load_unit(from, *books, unit, count, numbers);
+  store_unit(to, unit, count, numbers);
+}
 
 /// Steps alone (links = 1), or each followed by a copy (links = 2). `stored`: with operands in formats.
 template <class Rule, size_t links, bool stored>
@@ -334,6 +430,12 @@ class ParameterSteps {
 };
 
 }  // namespace detail
+
+/// Copies n numbers from one way of lying to another.
+inline void convert_stored(const sdk::Stored& from, const sdk::Stored& to, int64_t n, galley_queue* queue) {
+  constexpr int threads = detail::kStepThreads, numbers = threads / detail::kStepWarp * detail::kStepUnit;
+  launch(detail::convert_units<threads>, {blocks_of(n, numbers), threads}, queue, from, to, n);
+}
 
 /// Adds the kernels of `op`, whose inputs are those of sdk::StepInput and the rule's states.
 template <class Rule>
