@@ -32,6 +32,15 @@ for name, options, wanted in (('sgd', {}, 0), ('sgd', dict(momentum=0.9), 4 * (i
     made = states(use(name, lr=1e-4, **options))
     check(made == wanted + counter, f'{name} {options}: {made} bytes of states, not {wanted + counter}')
 
+# ---- Seven bytes a parameter, and five -------------------------------------------------------------------------------------------------
+
+everything = embeddings + matrices
+for more, gradients in (([], 2 * everything + 4 * norms), ([use('update-in-backward')], 2 * 2 * max(embeddings, inner * hidden))):
+    made = plan(recipe('seven.lua', llama_3b, DATA, use('amp'), use('adamw', lr=1e-4), use('split-states'), *more, batch=1, length=64, steps=2))['classes']['host']['owners']
+    kept = {'weights': 3 * everything + 4 * norms, 'states': 2 * everything * (1 + 2 / 32) + 8 * norms + counter}
+    check(all(0 <= made[k] - kept[k] < 2e-5 * kept[k] for k in ('weights', 'states')) and made['states'] == kept['states'], f'split-states: {made}, not {kept}')
+    check(made['gradients'] <= gradients and (more or gradients - made['gradients'] < 1e-5 * gradients), f'gradients: {made["gradients"]}, not {gradients}')
+
 # ---- Which parameter belongs to which --------------------------------------------------------------------------------------------------
 
 small = from_config('gpt2', vocab_size=256, n_positions=64, n_embd=128, n_layer=2, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
@@ -74,4 +83,25 @@ bytes_of = {'U8': 1, 'F32': 4}
 numbers = sum(len(state[x][2]) for x in inner_names)
 stored = sum(len(x) * bytes_of[dtype] for name, (dtype, _, x) in state.items() if any(name.startswith(p.removesuffix('exp_avg') + 'exp_avg') for p in inner_names))
 check(stored == numbers * (2 + 8 / 256) and stored <= 2.04 * numbers, f'{stored} bytes for {numbers} parameters whose states are in 8 bit')
+
+# ---- Split: what is kept on disk, how far it is from AdamW in F32, and refusals ---------------------------------------------------------
+
+tokens = pathlib.Path('words.txt')
+tokens.write_text(' '.join(f'{a} and {b} make {a + b}.' for a in range(60) for b in range(30)))
+text = f"data.text {{ files = '{tokens}', tokenizer = 'bytes' }}"
+losses = {}
+for name, uses in (('f32', []), ('amp', [use('amp')]), ('split', [use('split-states')]), ('both', [use('amp'), use('split-states')])):
+    train(recipe(f'{name}.lua', small, text, use('adamw', lr=2e-3), *uses, batch=4, length=32, steps=60, seed=4), name)
+    losses[name] = [s['loss'] for s in map(json.loads, pathlib.Path(f'{name}/metrics.jsonl').read_text().splitlines()) if 'lr' in s]
+for name, other, most in (('split', 'f32', 0.02), ('both', 'amp', 0.02)):
+    far = max(abs(a - b) / b for a, b in zip(losses[name], losses[other]))
+    check(0 < far < most and losses[name][-1] < 0.5 * losses[name][0], f'{name}: {far} from {other}; {losses[name][::10]}, {losses[other][::10]}')
+last = sorted(pathlib.Path('both/state').glob('step-*'))[-1]
+state = load(last / 'state.safetensors')
+weight = 'transformer.h.0.attn.c_attn.weight'
+check([state[weight + x][0] for x in ('', '.correction', '.exp_avg', '.exp_avg.scale', '.exp_avg_sq', '.exp_avg_sq.scale')] == ['BF16', 'I8', 'I8', 'BF16', 'U8', 'BF16'], 'how a weight and its states are kept')
+check(state['transformer.h.0.ln_1.weight'][0] == state['transformer.h.0.ln_1.weight.exp_avg'][0] == 'F32', 'norms stay in F32')
+for uses, words in (([use('adamw8bit', lr=1e-3)], ('split-states', 'adamw8bit')), ([use('adamw', lr=1e-3), use('amp', weights='bf16')], ('split-states', 'amp'))):
+    said = run('plan', recipe('both.lua', small, DATA, *uses, use('split-states'), batch=1, length=8, steps=1), code=2).stderr
+    check(all(w in said for w in words), f'{words}: {said}')
 finish()
