@@ -275,8 +275,26 @@ Result<std::vector<Made>> evaluate(const Instruction& code, int64_t length, cons
   return out;
 }
 
+std::vector<double> bounds(uint32_t dtype, const Numbers& expected, std::span<const Numbers* const> moved, const Numbers* before,
+                           Rounding rounding) {
+  const auto count = static_cast<size_t>(expected.count());
+  std::vector<double> moves(count, 0), out(count);
+  for (const Numbers* m : moved)
+    for (size_t i = 0; i < count; ++i) moves[i] = std::max(moves[i], std::fabs(m->floats[i] - expected.floats[i]));
+  const int64_t columns = expected.shape.empty() ? 1 : expected.shape.back();
+  const std::vector<double> row_moves = by_row(moves, columns), row_sizes = by_row(expected.floats, columns);
+  const double g = growth(rounding.terms), round = half_distance(dtype);
+  const double c = kCondition * g * kF32 / rounding.unit + (rounding.unit > kF32 ? kNarrowCondition : 0);
+  for (size_t i = 0; i < count; ++i) {
+    const double was = before ? std::fabs(before->floats[i]) : 0, is = expected.floats[i];
+    out[i] = c * (moves[i] + row_moves[i]) + round * (std::fabs(before ? is + before->floats[i] : is) + was) +
+             kSteps * g * kF32 * (row_sizes[i] + std::fabs(is) + was) + tiny(dtype);
+  }
+  return out;
+}
+
 Worst compare(const Numbers& got, const Numbers& expected, std::span<const Numbers* const> moved, const Numbers* before, Rounding rounding,
-              const Numbers* kept) {
+              std::span<const Numbers> kept) {
   Worst worst;
   const auto count = static_cast<size_t>(got.count());
   const auto note = [&](size_t i, double share, double bound) {
@@ -292,19 +310,16 @@ Worst compare(const Numbers& got, const Numbers& expected, std::span<const Numbe
     }
     return worst;
   }
-  std::vector<double> moves(count, 0);
-  for (const Numbers* m : moved)
-    for (size_t i = 0; i < count; ++i) moves[i] = std::max(moves[i], std::fabs(m->floats[i] - expected.floats[i]));
-  const int64_t columns = got.shape.empty() ? 1 : got.shape.back();
-  const std::vector<double> row_moves = by_row(moves, columns), row_sizes = by_row(expected.floats, columns);
-  const double g = growth(rounding.terms), round = half_distance(got.dtype);
-  const double c = kCondition * g * kF32 / rounding.unit + (rounding.unit > kF32 ? kNarrowCondition : 0);
+  const std::vector<double> all = bounds(got.dtype, expected, moved, before, rounding);
   for (size_t i = 0; i < count; ++i) {
-    const double was = before ? before->floats[i] : 0, wanted = expected.floats[i] + was, is = got.floats[i];
+    const double wanted = expected.floats[i] + (before ? before->floats[i] : 0), is = got.floats[i];
     if (is == wanted || (std::isnan(is) && std::isnan(wanted))) continue;
-    double bound = c * (moves[i] + row_moves[i]) + round * (std::fabs(wanted) + std::fabs(was)) +
-                   kSteps * g * kF32 * (row_sizes[i] + std::fabs(expected.floats[i]) + std::fabs(was)) + tiny(got.dtype);
-    if (kept) bound = kCoded * bound + std::fabs(kept->floats[i] - expected.floats[i]);
+    double bound = all[i];
+    if (!kept.empty()) {
+      double lost = 0;
+      for (const Numbers& k : kept) lost = std::max(lost, std::fabs(k.floats[i] - expected.floats[i]));
+      bound = kCoded * bound + lost;
+    }
     if (!std::isfinite(is) || !std::isfinite(wanted) || !std::isfinite(bound)) {
       // Beyond the largest number of the dtype lies an infinity.
       const bool beyond = std::isfinite(wanted) && std::isinf(is) && std::fabs(wanted) + bound >= largest(got.dtype) && is * wanted > 0;

@@ -85,11 +85,15 @@ struct Rounding {
   int64_t terms = 1;
 };
 
-/// Compares numbers with what the reference says: `expected` as it is, `moved` as it is with moved operands. `before`: what they are added
-/// to; null: they are written. `kept`: what a format keeps of `expected`, where `got` has gone through it; null: it has not. A code is the
-/// nearest one to a number that is off by as much as the bound, and so is the scale that it is coded with.
+/// By how much each number of this dtype may be off from what the reference says: `expected` as it is, `moved` as it is with moved operands.
+/// `before`: what they are added to; null: they are written.
+std::vector<double> bounds(uint32_t dtype, const Numbers& expected, std::span<const Numbers* const> moved, const Numbers* before,
+                           Rounding rounding);
+/// Compares numbers with what the reference says. `kept`: where `got` has gone through a format, what that keeps of `expected`, and of
+/// numbers as far away as the bounds let them be: a code is the nearest one to a number that is off, and so is the scale that a block
+/// shares.
 Worst compare(const Numbers& got, const Numbers& expected, std::span<const Numbers* const> moved, const Numbers* before, Rounding rounding,
-              const Numbers* kept = nullptr);
+              std::span<const Numbers> kept = {});
 
 /// The unit in which a node rounds what it computes: of its operands in COMPUTE, else of F32.
 double unit_of(const NodeOf& node);

@@ -347,9 +347,17 @@ Status Reference::check_numbers(const Instruction& code, const NodeOf& node, con
   const Numbers got = o.format ? TRY(unpacked(code, o, program_.length, now, options_.formats)) : TRY(now(o));
   std::optional<Numbers> was;
   if (adds && got.floating()) was = Numbers::of(o, bytes_of(o));
-  std::optional<Numbers> kept;
-  if (o.format) kept = TRY(kept_of(code, o, program_.length, *numbers(0), options_.formats));
-  const Worst worst = compare(got, *numbers(0), moved, was ? &*was : nullptr, rounding, kept ? &*kept : nullptr);
+  std::vector<Numbers> kept;
+  if (o.format) {
+    const std::vector<double> off = bounds(got.dtype, *numbers(0), moved, nullptr, rounding);
+    for (const double way : {0.0, 1.0, -1.0}) {
+      Numbers shifted = *numbers(0);
+      for (size_t i = 0; i < off.size(); ++i)
+        if (double& x = shifted.floats[i]; std::isfinite(off[i])) x += way * std::copysign(std::min(off[i], std::fabs(x)), x);
+      kept.push_back(TRY(kept_of(code, o, program_.length, std::move(shifted), options_.formats)));
+    }
+  }
+  const Worst worst = compare(got, *numbers(0), moved, was ? &*was : nullptr, rounding, kept);
   ReferenceReport::Count& count = options_.report->compared[{op_text(code), o.dtype}];
   ++count.outputs;
   count.numbers += got.count();

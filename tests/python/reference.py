@@ -19,7 +19,7 @@ for k, optimizer in enumerate(optimizers):
     for c, compute in enumerate(computes):
         everything(group, families[(k + c) % 2], compute)
     # What does not go with all of these goes with some of them.
-    for name in (x for x in others if x not in group):
+    for name in (x for x in others if x not in group and planned([optimizer, x])):
         some = [optimizer, name]
         for other in others:
             if other not in some and planned(some + [other]):
