@@ -4,11 +4,10 @@ makes, and what the commands make of a run that keeps one."""
 import json
 import pathlib
 
-from galley_test import binary, check, finish, fresh_folder, from_config, load, recipe, run, train, use
+from galley_test import check, finish, fresh_folder, from_config, load, recipe, run, train, use
 
 fresh_folder()
 pathlib.Path('text.txt').write_text('one two three four five six seven eight nine ten. ' * 60)
-more = ('--plugin-path', binary / 'tests' / 'plugins' / 'ema')
 model = from_config('gpt2', n_layer=1, n_embd=32, n_head=2, n_positions=16, vocab_size=256, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
 data = 'data.text { files = { arg("text") }, tokenizer = "bytes", validation = 0.2 }'
 
@@ -16,13 +15,13 @@ data = 'data.text { files = { arg("text") }, tokenizer = "bytes", validation = 0
 def made(name, *uses):
     path = recipe(f'{name}.lua', model, data, *uses, use('adamw', lr=1e-2), batch=2, length=16, steps=4, seed=5, validate=dict(every=2, start=True),
                   save=dict(every=4))
-    return train(path, name, '--set', 'text=text.txt', *more)
+    return train(path, name, '--set', 'text=text.txt')
 
 
 def saved_loss(one, amp):
     """What the model that the run has saved gives on the same rows."""
     path = recipe(f'{one.path.name}-saved.lua', f'model {{ path = "{one.path}/model" }}', data, *amp, batch=2, length=16, steps=1, validate=dict(every=1))
-    return json.loads(run('eval', path, '--set', 'text=text.txt', '--json', *more).stdout)['validation_loss']
+    return json.loads(run('eval', path, '--set', 'text=text.txt', '--json').stdout)['validation_loss']
 
 
 def validated(of):
@@ -31,9 +30,9 @@ def validated(of):
 
 for kind, amp in (('fp32', []), ('master', [use('amp')]), ('cast-on-use', [use('amp', weights='cast-on-use')])):
     plain = made(f'{kind}-plain', *amp)
-    still = made(f'{kind}-still', *amp, use('ema', decay=1, evaluate=True))
-    follows = made(f'{kind}-follows', *amp, use('ema', decay=0, evaluate=True))
-    aside = made(f'{kind}-aside', *amp, use('ema', decay=0.5))
+    still = made(f'{kind}-still', *amp, use('ema', decay=1, warmup=False))
+    follows = made(f'{kind}-follows', *amp, use('ema', decay=0))
+    aside = made(f'{kind}-aside', *amp, use('ema', decay=0.5, evaluate=False))
     first, *later = validated(plain)
     check(len(later) == 2 and all(x < first for x in later), f'{kind}: validation {first}, {later} does not fall')
     check(validated(still) == [first] * 3, f'{kind}: a mean that never moves gives {validated(still)}, not {first}')
@@ -42,20 +41,20 @@ for kind, amp in (('fp32', []), ('master', [use('amp')]), ('cast-on-use', [use('
     for one in (plain, still, follows):
         check(one is still or one.bytes() == plain.bytes(), f'{kind}: {one.path}: evaluating has changed the model')
         check(saved_loss(one, amp) == validated(one)[-1], f'{kind}: {one.path}: the saved model gives {saved_loss(one, amp)}, not {validated(one)[-1]}')
-        loss = json.loads(run('eval', one.path, '--json', *more).stdout)['validation_loss']
+        loss = json.loads(run('eval', one.path, '--json').stdout)['validation_loss']
         check(loss == validated(one)[-1], f'{kind}: {one.path}: eval says {loss}, not {validated(one)[-1]}')
-        run('sample', one.path, '--prompt', 'one', *more)
+        run('sample', one.path, '--prompt', 'one')
 
 def means_of_adapters():
     """Averages of an adapter: evaluated, saved and merged are W + alpha / rank · B·A of the averages, as by hand; the run goes on from what it has trained."""
     start = train(recipe('start.lua', model, data, use('adamw', lr=1e-30), batch=2, length=16, steps=1, seed=5), 'start', '--set', 'text=text.txt')
     base = f'model {{ path = "{start.path}/model" }}'
-    path = recipe('means.lua', base, data, use('lora', rank=4, alpha=8), use('adamw', lr=3e-2), use('ema', decay=0.5, evaluate=True), batch=2, length=16, steps=4, seed=5,
+    path = recipe('means.lua', base, data, use('lora', rank=4, alpha=8), use('adamw', lr=3e-2), use('ema', decay=0.5, warmup=False), batch=2, length=16, steps=4, seed=5,
                   validate=dict(every=2), save=dict(every=4))
-    means = train(path, 'means', '--set', 'text=text.txt', *more, '--reference')
+    means = train(path, 'means', '--set', 'text=text.txt', '--reference')
     last = validated(means)[-1]
     for command in (('eval', means.path, '--json'), ('export', means.path, '--merge', '--out', 'means-merged')):
-        said = run(*command, *more, '--reference').stdout
+        said = run(*command, '--reference').stdout
         check(command[0] != 'eval' or json.loads(said)['validation_loss'] == last, f'adapters: eval says {said}, not {last}')
     merged = recipe('means-merged.lua', 'model { path = "means-merged" }', data, batch=2, length=16, steps=1, validate=dict(every=1))
     loss = json.loads(run('eval', merged, '--set', 'text=text.txt', '--json').stdout)['validation_loss']

@@ -199,11 +199,11 @@ def machine_and_version_changed():
 
 
 # --- Plugins of a run ----------------------------------------------------------------------------------------------------------
-EMA = SAVES.replace(ADAMW, ADAMW + '  use "ema" { decay = 0.5 },\n')
+CLAIMS = SAVES.replace(ADAMW, ADAMW + '  use "claims" { facet = "gradient_dtype", value = "f32" },\n')
 
 
 def copied(folder, to):
-    shutil.copytree(os.path.join(TEST_PLUGINS, "ema"), to)
+    shutil.copytree(os.path.join(TEST_PLUGINS, "claims"), to)
     return to
 
 
@@ -214,8 +214,8 @@ def library_of(plugin):
 @case
 def plugin_changed():
     folder = Folder("plugin")
-    folder.recipe(EMA)
-    plugin = copied(folder, os.path.join(folder.root, "plugins", "ema"))
+    folder.recipe(CLAIMS)
+    plugin = copied(folder, os.path.join(folder.root, "plugins", "claims"))
     folder.whole = whole(folder, "--plugin-path", plugin)
     take_back(folder)
     resumed(folder)  # From where it was, which nobody has to name again
@@ -223,10 +223,10 @@ def plugin_changed():
     with open(library_of(plugin), "ab") as library:
         library.write(b"\0")
     for more in ((), ("--plugin-path", plugin)):
-        not_resumed(folder, "plugin 'ema'", plugin, "has changed", more=more)
-    check_error(galley("sample", folder.out, "--prompt", "a"), 2, "plugin 'ema'", "has changed", hint="--plugin-path")
+        not_resumed(folder, "plugin 'claims'", plugin, "has changed", more=more)
+    check_error(galley("sample", folder.out, "--prompt", "a"), 2, "plugin 'claims'", "has changed", hint="--plugin-path")
     shutil.rmtree(plugin)
-    not_resumed(folder, "plugin 'ema'", plugin, "any more", hint="--plugin-path")
+    not_resumed(folder, "plugin 'claims'", plugin, "any more", hint="--plugin-path")
     moved = copied(folder, os.path.join(folder.root, "elsewhere"))
     resumed(folder, "--plugin-path", moved)
 
@@ -235,21 +235,21 @@ def plugin_changed():
 def plugin_of_a_stranger():
     """A run that came from somebody else is data: what it names in itself is not run."""
     folder = Folder("stranger")
-    folder.recipe(EMA)
-    plugin = copied(folder, os.path.join(folder.root, "ema"))
+    folder.recipe(CLAIMS)
+    plugin = copied(folder, os.path.join(folder.root, "claims"))
     folder.whole = whole(folder, "--plugin-path", plugin)
     take_back(folder)
-    inside = shutil.move(plugin, os.path.join(folder.out, "ema"))
+    inside = shutil.move(plugin, os.path.join(folder.out, "claims"))
     record = os.path.join(folder.out, "run.toml")
     with open(record) as file:
         good = file.read()
     link = os.path.join(folder.root, "link")
     os.symlink(inside, link)
-    for named, part in ((inside, "own directory"), (link, "own directory"), ("ema", "no absolute path"), ("./ema", "no absolute path")):
+    for named, part in ((inside, "own directory"), (link, "own directory"), ("claims", "no absolute path"), ("./claims", "no absolute path")):
         write(record, good.replace(plugin, named))
         for words in (["resume", folder.out], ["sample", folder.out, "--prompt", "a"], ["eval", folder.out]):
             ended = galley(*words, cwd=folder.out)
-            check_error(ended, 2, "plugin 'ema'", part, hint="--plugin-path")
+            check_error(ended, 2, "plugin 'claims'", part, hint="--plugin-path")
     resumed(folder, "--plugin-path", inside)  # Who names it has decided
     shutil.rmtree(inside)
     write(record, good)

@@ -29,7 +29,8 @@ struct StepElement {
 template <class Body>
 void reference_steps(const Node& node, const Body& body) {
   if (!*node.read<int32_t>(kStepApply)) return;
-  const double lr = *node.read<double>(kStepRate), factor = node.has(kStepFactor) ? *node.read<double>(kStepFactor) : 1;
+  const double lr = node.has(kStepRate) ? *node.read<double>(kStepRate) : 0;
+  const double factor = node.has(kStepFactor) ? *node.read<double>(kStepFactor) : 1;
   const auto step = static_cast<double>(*node.read<int64_t>(kStepNumber));
   const double* gradient = node.read<double>(kStepGradient);
   double* p = node.update<double>(kStepParameter);
@@ -51,17 +52,19 @@ struct StepCase {
   bool apply = true;
   uint32_t gradient = GALLEY_F32;
   size_t states = kMostStates;  ///< how many of them are there
-  bool factor = true;
+  bool factor = true, rate = true;
 };
 
 /// An op that steps one parameter: StepOp op("signum_step", "…"); op.state("momentum_buffer"); op.number(…).reference<…>();
 class StepOp : public Op {
  public:
-  StepOp(const char* name, const char* summary) : Op(name, summary) {
+  /// `parameter`, `gradient`: what these inputs are called.
+  StepOp(const char* name, const char* summary, const char* parameter = "parameter", const char* gradient = "gradient")
+      : Op(name, summary) {
     constexpr uint32_t fixed = GALLEY_OPERAND_NO_GRADIENT;
-    input("parameter", GALLEY_ROLE_ROWS, kInPlace)
-        .input("gradient", GALLEY_ROLE_ROWS, fixed | GALLEY_OPERAND_ANY_DTYPE)
-        .input("lr", GALLEY_ROLE_WHOLE, fixed)
+    input(parameter, GALLEY_ROLE_ROWS, kInPlace)
+        .input(gradient, GALLEY_ROLE_ROWS, fixed | GALLEY_OPERAND_ANY_DTYPE)
+        .input("lr", GALLEY_ROLE_WHOLE, fixed | GALLEY_OPERAND_OPTIONAL)
         .input("applied_step", GALLEY_ROLE_WHOLE, fixed)
         .input("gradient_factor", GALLEY_ROLE_WHOLE, fixed | GALLEY_OPERAND_OPTIONAL)
         .input("apply", GALLEY_ROLE_WHOLE, fixed)
@@ -79,7 +82,7 @@ class StepOp : public Op {
     const double apply = c.apply;
     std::vector<CaseInput> inputs = {{GALLEY_F32, c.shape},
                                      {c.gradient, c.shape},
-                                     {GALLEY_F32, {1}, 0.001, 0.1},
+                                     {c.rate ? GALLEY_F32 : 0u, {1}, 0.001, 0.1},
                                      {GALLEY_I64, {1}, c.step, c.step},
                                      {c.factor ? GALLEY_F32 : 0u, {1}, 0.5, 1},
                                      {GALLEY_I32, {1}, apply, apply}};

@@ -29,7 +29,7 @@ namespace galley::sdk {
 enum StepInput : uint32_t {
   kStepParameter,
   kStepGradient,
-  kStepRate,    ///< learning rate
+  kStepRate,    ///< learning rate; absent: 0
   kStepNumber,  ///< the applied step, from 1
   kStepFactor,  ///< by which the gradient is multiplied first; absent: 1
   kStepApply,   ///< 0: the step changes nothing
@@ -56,7 +56,7 @@ template <class Rule>
 void check_step(const Node& node, bool stored) {
   const auto is = [&](uint32_t input, uint32_t dtype) { return node.in(input).dtype == dtype; };
   bool takes = is(kStepParameter, GALLEY_F32) && (is(kStepGradient, GALLEY_F32) || is_16_bit(node.in(kStepGradient).dtype)) &&
-               is(kStepRate, GALLEY_F32) && is(kStepNumber, GALLEY_I64) && is(kStepApply, GALLEY_I32) &&
+               is(kStepNumber, GALLEY_I64) && is(kStepApply, GALLEY_I32) && (!node.has(kStepRate) || is(kStepRate, GALLEY_F32)) &&
                (!node.has(kStepFactor) || is(kStepFactor, GALLEY_F32));
   for (int k = 0; k < Rule::kStates; ++k) {
     const uint32_t state = kStepStates + static_cast<uint32_t>(k);

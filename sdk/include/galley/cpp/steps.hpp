@@ -74,7 +74,7 @@ class ParameterStep {
   void begin() {
     applies_ = *node_.read<int32_t>(kStepApply) != 0;
     if (!applies_) return;
-    const double lr = static_cast<double>(*node_.read<float>(kStepRate));
+    const double lr = node_.has(kStepRate) ? static_cast<double>(*node_.read<float>(kStepRate)) : 0;
     const int64_t step = *node_.read<int64_t>(kStepNumber);
     constants_.factor = node_.has(kStepFactor) ? *node_.read<float>(kStepFactor) : 1;
     for (int k = 0; k < Rule::kNumbers; ++k) constants_.numbers[static_cast<size_t>(k)] = constants_.rule.number(k, lr, step);

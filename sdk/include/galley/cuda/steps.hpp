@@ -30,14 +30,14 @@ struct StepBase {
 
   explicit StepBase(const Node& node)
       : rule(node),
-        lr(node.read<float>(sdk::kStepRate)),
+        lr(node.has(sdk::kStepRate) ? node.read<float>(sdk::kStepRate) : nullptr),
         factor(node.has(sdk::kStepFactor) ? node.read<float>(sdk::kStepFactor) : nullptr),
         step(node.read<int64_t>(sdk::kStepNumber)),
         apply(node.read<int32_t>(sdk::kStepApply)),
         count(cuda::count(node.in(sdk::kStepParameter))) {}
 
   Rule rule;
-  const float *lr, *factor;  // no factor: 1
+  const float *lr, *factor;  // no rate: 0; no factor: 1
   const int64_t* step;
   const int32_t* apply;
   int64_t count;
@@ -83,7 +83,7 @@ __device__ inline void find_step(const SegmentsPart<Step>& steps, StepShared<Ste
   if (threadIdx.x % kStepWarp != 0 || warp >= Step::kNumbers) return;
   const auto found = steps.find(blockIdx.x);
   const Step& s = found.entry;
-  shared->numbers[warp] = s.rule.number(warp, static_cast<double>(*s.lr), *s.step);
+  shared->numbers[warp] = s.rule.number(warp, s.lr ? static_cast<double>(*s.lr) : 0, *s.step);
   if (warp != 0) return;
   shared->step = s;
   shared->begin = found.block * kStepBlock;

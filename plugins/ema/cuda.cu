@@ -1,0 +1,13 @@
+#include "galley/cuda/steps.hpp"
+#include "rule.hpp"
+
+namespace {
+
+using namespace galley::cuda;
+using galley::ema::Rule;
+
+const bool registered = add_step_kernels<Rule>("ema_step");
+
+}  // namespace
+
+GALLEY_PLUGIN("ema", "1.0.0");
