@@ -256,18 +256,22 @@ Result<Reader> Reader::open_index(const std::filesystem::path& index) {
   return reader;
 }
 
+std::filesystem::path Reader::file_of(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return path;
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json"})
+    if (std::filesystem::exists(path / name, error)) return path / name;
+  return {};
+}
+
 Result<Reader> Reader::open(const std::filesystem::path& path) {
   std::error_code error;
-  std::filesystem::path file = path;
-  if (std::filesystem::is_directory(path, error)) {
-    file = path / "model.safetensors";
-    if (!std::filesystem::exists(file, error)) file = path / "model.safetensors.index.json";
-    if (!std::filesystem::exists(file, error)) {
-      const bool pickled = std::filesystem::exists(path / "pytorch_model.bin", error) ||
-                           std::filesystem::exists(path / "pytorch_model.bin.index.json", error);
-      return recipe_error(path.string() + ": neither model.safetensors nor model.safetensors.index.json is there",
-                          pickled ? "pytorch_model.bin is; save the model as safetensors once" : "");
-    }
+  const std::filesystem::path file = file_of(path);
+  if (file.empty()) {
+    const bool pickled =
+        std::filesystem::exists(path / "pytorch_model.bin", error) || std::filesystem::exists(path / "pytorch_model.bin.index.json", error);
+    return recipe_error(path.string() + ": neither model.safetensors nor model.safetensors.index.json is there",
+                        pickled ? "pytorch_model.bin is; save the model as safetensors once" : "");
   }
   const bool index = file.filename().string().ends_with(".index.json");
   Reader reader = index ? TRY(open_index(file)) : Reader();

@@ -50,6 +50,8 @@ class Reader {
   /// `path` is a file, an index (*.index.json), or a folder with model.safetensors or model.safetensors.index.json (the single file
   /// goes first). Of a set only the tensors that its index names are there. Holds its files open.
   static Result<Reader> open(const std::filesystem::path& path);
+  /// Which file that is; empty: a folder has none of them.
+  static std::filesystem::path file_of(const std::filesystem::path& path);
 
   /// All tensors, by name.
   std::span<const Entry> entries() const { return entries_; }

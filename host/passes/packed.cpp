@@ -27,6 +27,7 @@ std::vector<std::string> source_names(const GraphTensor& t) {
 }
 
 Result<bool> PackedFiles::hold(const GraphTensor& t, std::span<const Component> components) {
+  if (safetensors::Reader::file_of(t.source.path).empty()) return false;
   auto at = readers_.find(t.source.path);
   if (at == readers_.end()) at = readers_.emplace(t.source.path, TRY(safetensors::Reader::open(t.source.path))).first;
   const safetensors::Reader& reader = at->second;

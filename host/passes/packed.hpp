@@ -16,7 +16,8 @@ class PackedFiles {
  public:
   /// Whether the file of `t` holds its components, and not its numbers. Only some of them, or another shape or dtype than the format makes,
   /// is exit code Recipe with file and component. Where a component has the tensor's own name, it is taken for the numbers unless its dtype
-  /// cannot be theirs, or the file holds every component as the format makes it. Reads headers only.
+  /// cannot be theirs, or the file holds every component as the format makes it. A folder without weights, which can be
+  /// planned all the same, is taken to hold numbers. Reads headers only.
   Result<bool> hold(const GraphTensor& t, std::span<const Component> components);
 
  private:
