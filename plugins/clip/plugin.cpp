@@ -62,8 +62,9 @@ Op& clip_values() {
       .infer<infer_clip_values>()
       .reference<reference_clip_values>();
   for (const auto& [name, dtype] : {std::pair{"f32", GALLEY_F32}, {"bf16", GALLEY_BF16}, {"f16", GALLEY_F16}})
-    op.test(name, {{dtype, {37, 671}}, {GALLEY_F32, {1}, 0.5, 2}}, Attrs().f("max_value", 0.3));
-  op.test("none", {{GALLEY_F32, {33}}, {GALLEY_F32, {1}, 0.5, 1}}, Attrs().f("max_value", 2));
+    op.test(name, {{dtype, {37, 671}}, {GALLEY_F32, {1}, 0.5, 0.5}}, Attrs().f("max_value", 0.125));
+  op.test("factor", {{GALLEY_F32, {131, 67}}, {GALLEY_F32, {1}, 0.5, 2}}, Attrs().f("max_value", 0.3))
+      .test("none", {{GALLEY_F32, {33}}, {GALLEY_F32, {1}, 0.5, 1}}, Attrs().f("max_value", 2));
   return op;
 }
 
@@ -71,7 +72,7 @@ class Clip {
  public:
   static constexpr uint32_t stages = GALLEY_STAGE_CLIP | GALLEY_STAGE_GRADIENT;
   explicit Clip(const Options& options) : norm_(options.number("norm", 0)), value_(options.number("value", 0)) {
-    if (norm_ <= 0 && value_ <= 0) invalid("there is nothing to clip by", "give 'norm', 'value' or both");
+    if (norm_ <= 0 && value_ <= 0) invalid("neither 'norm' nor 'value' is given", "give one of them, or both");
   }
 
   void build(Graph& graph, const UpdateCall& call) const {

@@ -100,7 +100,7 @@ def planned(names):
 
 
 optimizers = [n for n in uses if planned([n])]
-others = [n for n in uses if n not in optimizers]
+others = [n for n in uses if n not in optimizers and planned([n, optimizers[0]])]  # what needs another memory: see `rests`
 
 
 def pairs():

@@ -179,7 +179,7 @@ TEST_F(Decisions, ClipByValueTouchesEachGradient) {
   ASSERT_EQ(graph.section(Section::Update).size(), 3u);
   EXPECT_STREQ(graph.node(graph.section(Section::Update)[1]).op->name, "clip_factor");
   EXPECT_STREQ(graph.node(graph.section(Section::Update)[2]).op->name, "clip_values");
-  EXPECT_EQ(refusal("clip", {}), "recipe.lua:3: clip: there is nothing to clip by");
+  EXPECT_EQ(refusal("clip", {}), "recipe.lua:3: clip: neither 'norm' nor 'value' is given");
 }
 
 // ---- Recomputation ------------------------------------------------------------------------------------------------------------------
