@@ -1,6 +1,6 @@
 // clip_factor: norm (1), factor (1), F32.
-// clip_values: gradient (any shape), F32, BF16 or F16, in place; factor (1), F32. One region on the compute threads for the gradients of all
-// nodes, bound by memory: 8 bytes an element in F32.
+// clip_values: gradient (any shape), F32, BF16 or F16, in place; factor (1), F32. One region on the compute threads for the gradients of
+// all nodes, bound by memory: 8 bytes an element in F32.
 #include "galley/cpp/groups.hpp"
 #include "galley/cpp/half.hpp"
 

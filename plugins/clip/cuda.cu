@@ -1,5 +1,6 @@
 // clip_factor: norm (1), factor (1), F32. One thread.
-// clip_values: gradient (any shape), F32, BF16 or F16, in place; factor (1), F32. One launch for the gradients of all nodes, bound by memory.
+// clip_values: gradient (any shape), F32, BF16 or F16, in place; factor (1), F32. One launch for the gradients of all nodes, bound by
+// memory.
 #include "galley/cpp/groups.hpp"
 #include "galley/cuda/kernel.hpp"
 #include "galley/cuda/quad.hpp"

@@ -1,5 +1,5 @@
-// Frozen parameters: claims TRAINABLE, strongly, by name, by block or for embeddings. What another strategy has added (an adapter) is frozen
-// only where a pattern names it.
+// Frozen parameters: claims TRAINABLE, strongly, by name, by block or for embeddings. What another strategy has added (an adapter) is
+// frozen only where a pattern names it.
 #include "galley/cpp/patterns.hpp"
 #include "galley/cpp/strategy.hpp"
 
