@@ -3,8 +3,9 @@
 // second time.
 //
 // Clipping by value (Mikolov, "Statistical Language Models Based on Neural Networks", PhD thesis, 2012), as
-// torch.nn.utils.clip_grad_value_: each element is clamped in place. Optimizers multiply by the gradient factor later, so the limit is divided by it: it holds for the mean
-// gradient of the window, whatever the loss scale. With a norm, the factor has that in it: gradients are scaled first and clamped then.
+// torch.nn.utils.clip_grad_value_: each element is clamped in place. Optimizers multiply by the gradient factor later, so the limit is
+// divided by it: it holds for the mean gradient of the window, whatever the loss scale. With a norm, the factor has that in it: gradients
+// are scaled first and clamped then.
 #include "galley/cpp/strategy.hpp"
 
 namespace {
