@@ -11,7 +11,8 @@
 -- Bytes: a parameter takes 4, its weight, and what the optimizer keeps: nothing for sgd, 2 for adamw8bit, 8 for adamw. Of the gradients
 -- there are never more than twice the largest tensor's bytes. A model of 135 M parameters takes 0.54 GB with --set optimizer=sgd,
 -- 1.0 with adamw8bit and 1.6 with adamw, where adamw and all gradients take 2.2.
--- Clipping by the global norm and loss scaling read all gradients, so they do not go with this; --set precision=bf16 does.
+-- Clipping by the global norm and loss scaling read all gradients, so they do not go with this; clipping by value and
+-- --set precision=bf16 do.
 local optimizer = arg("optimizer", "adamw8bit")
 
 return recipe {

@@ -19,6 +19,7 @@
 #include "galley/galley.h"
 #include "host/base/result.hpp"
 #include "host/plan/program.hpp"
+#include "host/plan/target.hpp"
 
 namespace galley {
 
@@ -215,6 +216,14 @@ struct HeadMarks {
   galley_tensor position = 0;  ///< written by the host: the row to sample from
 };
 
+/// What the graph is made for, as far as strategies see it.
+struct RunOf {
+  int64_t steps = 0;          ///< 0: by epochs
+  int64_t micro_batches = 0;  ///< 0: not decided yet
+  bool trains = false;
+  std::optional<TargetView> target;
+};
+
 class Graph {
  public:
   /// rows × length: the shape of a micro-batch. `ops` lives as long as the graph.
@@ -298,6 +307,7 @@ class Graph {
   /// Makes the scalar of an option: set by the pass that knows the strategies.
   std::function<Result<ScalarSlot>(int use, const std::string& option)> option_slot;
 
+  RunOf run;
   HeadMarks marks;
   ScalarBlock scalars;
   Signals signals;

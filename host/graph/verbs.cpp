@@ -209,6 +209,22 @@ galley_node node_next(galley_graph* g, uint32_t segment, galley_node n) {
   return graph.next_node(segment == GALLEY_SEGMENT_MODEL ? Section::Forward : graph.author.section, n);
 }
 
+galley_status run(galley_graph* g, galley_run_info* out, galley_error* error) {
+  return guarded(g, error, [&] {
+    const Graph& graph = graph_of(g);
+    if (!graph.run.target) return refuse(g, error, "the graph is made for no run");
+    auto info = new_struct<galley_run_info>();
+    info.rows = graph.rows();
+    info.length = graph.length();
+    info.steps = graph.run.steps;
+    info.micro_batches = graph.run.micro_batches;
+    info.target = graph.run.target->get();
+    info.flags = graph.run.trains ? GALLEY_RUN_TRAINS : 0;
+    fill_struct(out, info);
+    return GALLEY_OK;
+  });
+}
+
 galley_tensor tensor_next(galley_graph* g, galley_tensor t) { return t < graph_of(g).tensor_count() ? t + 1 : 0; }
 
 galley_status replace(galley_graph* g, galley_tensor from, galley_tensor to, galley_error* error) {
@@ -392,7 +408,8 @@ galley_status stop_if(galley_graph* g, galley_tensor flag, const char* cause, co
   });
 }
 
-constexpr galley_graph_reader reader_table = {sizeof(galley_graph_reader), 1, tensor_get, tensor_find, node_get, tensor_next, node_next};
+constexpr galley_graph_reader reader_table = {
+    sizeof(galley_graph_reader), 1, tensor_get, tensor_find, node_get, tensor_next, node_next, run};
 constexpr galley_graph_verbs table = {sizeof(galley_graph_verbs),
                                       1,
                                       &reader_table,

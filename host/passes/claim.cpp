@@ -26,7 +26,9 @@ Status claim_model(Compilation& c) {
   TRY_STATUS(ask_trainable(c, subjects));
   if (c.backward() && c.decisions.trainable.empty())
     return recipe_error("nothing is left to train: every parameter is frozen", "narrow what is frozen, or add an adapter");
-  return ask_facets(c, subjects);
+  TRY_STATUS(ask_facets(c, subjects));
+  c.graph.run.micro_batches = c.options.micro_batches > 0 ? c.options.micro_batches : c.decisions.micro_batches;
+  return ok();
 }
 
 Status claim_gradients(Compilation& c) {

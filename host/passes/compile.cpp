@@ -101,6 +101,9 @@ Result<Program> compile(Graph& graph, Strategies strategies, Plugins& plugins, c
     slot.schedule = TRY(option_schedule(s, option));
     return slot;
   };
+  graph.run.steps = options.steps;
+  graph.run.trains = options.purpose == Purpose::Train;
+  graph.run.target.emplace(target);
   Compilation c = {
       graph, strategies, plugins, target, options, TRY(bind_roles(plugins)), Kernels(plugins, strategies, target, options, graph.length())};
   for (const Pass& pass : passes) {

@@ -120,7 +120,8 @@ void expect_same_bits(const Problem& problem) {
 TEST(Steps, HaveTheSameBitsOnEveryLevel) {
   std::mt19937_64 random(seed());
   set_threads(2);
-  for (const char* name : {"adamw_step", "sgd_step", "lion_step", "clip_factor", "update_scale", "bf16_pack", "bf16_unpack"}) {
+  for (const char* name :
+       {"adamw_step", "sgd_step", "lion_step", "clip_factor", "clip_values", "update_scale", "bf16_pack", "bf16_unpack"}) {
     const galley_op* op = models().op(name);
     for (uint32_t k = 0; k < op->n_cases; ++k) expect_same_bits(Problem::draw(op, *op->cases[k], random));
   }

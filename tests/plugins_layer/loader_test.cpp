@@ -262,7 +262,7 @@ TEST_F(Loader, TablesThatMakeNoSense) {
 }
 
 TEST_F(Loader, WhatTheManifestProvidesIsThere) {
-  patch(copy("clip") / "plugin.toml", "ops = [\"clip_factor\"]", "ops = [\"clip_fictor\"]");
+  patch(copy("clip") / "plugin.toml", "ops = [\"clip_factor\"", "ops = [\"clip_fictor\"");
   EXPECT_EQ(use_clip(),
             "recipe.lua:9: clip cannot be used: …/a/clip/plugin.toml: [provides] names the op 'clip_fictor', which clip.so does not "
             "register; did you mean 'clip_factor'?");
@@ -300,12 +300,12 @@ TEST_F(Loader, ThingsAreFoundByName) {
   EXPECT_STREQ(op.table->name, "clip_factor");
   EXPECT_EQ(op.plugin->manifest.id, "clip");
   EXPECT_EQ(plugins->find("adamw")->library, nullptr);  // nobody has asked for anything of it
-  EXPECT_EQ(plugins->op_names(), std::vector<std::string>{"clip_factor"});
+  EXPECT_EQ(plugins->op_names(), (std::vector<std::string>{"clip_factor", "clip_values"}));
   EXPECT_TRUE(plugins->format("brain"));
   EXPECT_FALSE(plugins->format("bf61"));
   EXPECT_EQ(plugins->missing("format", "brian").cause, "no plugin provides format 'brian'; did you mean 'brain'?");
   EXPECT_EQ(plugins->missing("device", "cuda").cause, "no plugin provides device 'cuda'");
-  EXPECT_EQ(plugins->ops().size(), 4u);
+  EXPECT_EQ(plugins->ops().size(), 5u);
   EXPECT_TRUE(warnings.empty());
 }
 
@@ -380,7 +380,7 @@ TEST_F(Loader, AStrategyHasItsInterfaces) {
     return LoadedStrategy::create(*plugins, Use{name, std::move(options), place, {}}).value();
   };
   const auto clip = make("clip", {{"norm", Value(1.0)}}), adamw = make("adamw", {{"lr", Value(1e-3)}}), recompute = make("recompute", {});
-  EXPECT_EQ(clip->update()->stages, GALLEY_STAGE_CLIP);
+  EXPECT_EQ(clip->update()->stages, GALLEY_STAGE_CLIP | GALLEY_STAGE_GRADIENT);
   EXPECT_EQ(clip->claim(), nullptr);
   EXPECT_EQ(adamw->update()->stages, GALLEY_STAGE_STEP);
   EXPECT_TRUE(adamw->claim());

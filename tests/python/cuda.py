@@ -66,6 +66,21 @@ def amp():
         trains_as_the_processor(f'amp-{dtype}', use('amp', compute=dtype), clip, adamw, model=llama, bound=1e-2)
 
 
+def offloaded():
+    """States and saved tensors in the memory of the host: the same bytes."""
+    for name, uses in (('f32', ()), ('scaled', (use('amp', compute='fp16', loss_scale=256), use('accumulate', steps=2), use('recompute')))):
+        made = []
+        for where, more in (('here', ()), ('there', (use('offload-optimizer', min_size=1), use('offload-activations', min_size=1)))):
+            path = recipe(f'offloaded-{name}-{where}.lua', llama, 'data.random {}', *uses, *more, clip, adamw, **entries)
+            run('plan', path, '--check', *gpu)
+            made.append(train(path, f'offloaded-{name}-{where}', *gpu))
+            made[-1].check_memory(f'offloaded {name}')
+        for file in ('model/model.safetensors', 'state/step-00000004/state.safetensors'):
+            check(made[0].bytes(file) == made[1].bytes(file), f'offloaded {name}: {file} differs')
+        states = [x.memory['classes']['device']['owners']['states'] for x in made]
+        check(states[1] < states[0] / 4, f'offloaded {name}: {states} bytes of states on the device')
+
+
 def tf32():
     tf32 = trains_as_the_processor('tf32', use('amp', compute='tf32'), clip, adamw, model=llama, bound=1e-2)
     plain = trains_as_the_processor('f32', clip, adamw, model=llama)
@@ -147,7 +162,8 @@ def scripts():
             p = json.loads(run('plan', path, '--json', '--target', target, *words).stdout)
             check(p['classes']['device']['planned'] > p['classes']['pinned']['planned'] > 0, f'{name} for {target}: {p["classes"]}')
         made = []
-        for where, flags in (('cpu', []), ('gpu', gpu)):
+        several = ['--device', 'discrete', '--plugin-path', binary / 'tests' / 'plugins' / 'discrete'] if '"offload-' in text else []  # memories of a processor
+        for where, flags in (('cpu', several), ('gpu', gpu)):
             run('train', path, '--out', f'{name}-{precision}-{where}', *words, *flags)
             made.append([json.loads(x)['loss'] for x in open(f'{name}-{precision}-{where}/metrics.jsonl') if '"loss"' in x])
         bound = 2e-2 if precision == 'bf16' else 1e-4
@@ -249,6 +265,7 @@ parts = {
     'lora': lambda: trains_as_the_processor('lora', use('lora', rank=2, alpha=4, targets='all-linear', dropout=0.1), adamw, model=llama),
     'dropout': lambda: trains_as_the_processor('dropout', clip, adamw, model=from_config('gpt2', **small, resid_pdrop=0.1, embd_pdrop=0.1, attn_pdrop=0.1)),
     'freeze': lambda: trains_as_the_processor('freeze', use('freeze', **{'except': ['transformer.h.1.*']}), use('sgd', lr=1e-2, momentum=0.9, nesterov=True)),
+    'clipped': lambda: trains_as_the_processor('clipped', use('clip', norm=0.5, value=0.01), adamw), 'offloaded': offloaded,
     'amp': amp, 'tf32': tf32, 'fused': fused, 'tuned': tuned, 'scripts': scripts, 'profiled': profiled,
 }
 of_the_emulation = {'lost': lost, 'errors': errors, 'refusals': refusals}

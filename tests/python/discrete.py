@@ -2,34 +2,17 @@
 """A device whose memory the host cannot touch (tests/plugins/discrete) trains to the bytes that the processor gives.
 
 With --table it times copies beside kernels instead, for links from slow to fast, and prints what tests/results/overlap.md holds."""
-import json
-import os
 import shutil
 import sys
 
-from galley_test import binary, check, finish, fresh_folder, from_config, plan, recipe, run, source, train, use
+from discrete_kit import discrete, plugins, same, traced
+from galley_test import check, finish, fresh_folder, from_config, plan, recipe, run, source, train, use
 
 fresh_folder()
-plugins = [x for name in ('discrete', 'second-memory', 'bf16-storage', 'blocks', 'offload-saved') for x in ('--plugin-path', binary / 'tests' / 'plugins' / name)]
-discrete = ['--device', 'discrete', *plugins]
 model = from_config('gpt2', vocab_size=97, n_positions=32, n_embd=32, n_layer=4, n_head=4)
 text = f'data.text {{ files = {{ {", ".join(repr(str(x)) for x in sorted((source / "models").glob("families/*.lua")))} }}, tokenizer = "bytes", validation = 0.2 }}'
 adamw, clip = use('adamw', lr=1e-2), use('clip', norm=0.5)
 entries = dict(batch=2, length=16, steps=4, seed=4, save=dict(every=2, keep=2))
-
-
-def bytes_of(made, *parts):
-    """What a run left that says nothing of times, by name."""
-    files = {x.relative_to(made.path): x.read_bytes() for part in parts for x in sorted((made.path / part).rglob('*')) if x.is_file()}
-    lines = [{k: v for k, v in x.items() if k != 'seconds'} for x in made.lines]
-    return {**files, 'metrics': lines}
-
-
-def same(who, a, b, *parts):
-    x, y = (bytes_of(made, *parts) for made in (a, b))
-    check(len(x) > 1 and x.keys() == y.keys(), f'{who}: other files: {sorted(map(str, x.keys() ^ y.keys()))}')
-    for name in x:
-        check(x[name] == y.get(name), f'{who}: {name} differs')
 
 
 def trains_alike(name, *uses, data='data.random {}', model=model, **more):
@@ -89,7 +72,7 @@ def offloaded():
         return out, {k: v['planned'] for k, v in fast.items()}
 
     def away(memory, *patterns):
-        return use('offload-saved', memory=memory, patterns=list(patterns))
+        return use('offload-activations', memory=memory, patterns=list(patterns), min_size=1)
     twice, recompute = use('accumulate', steps=2), use('recompute')
     normal, accumulated = made('none'), made('accumulated', twice)
     budget = normal[1]['device'] - 150000
@@ -110,39 +93,14 @@ def offloaded():
             check(name != 'budget' or max(planned['device'], x.memory['classes']['device']['planned']) <= budget, f'{who}: {planned}, but {budget} is the budget')
     path = recipe('offloaded-wrong.lua', model, 'data.random {}', away('device', '*'), clip, adamw, **entries)
     said = run('plan', path, *discrete, code=2).stderr
-    check("cannot offload" in said, f'offloaded to the device itself: {said}')
-
-
-class Trace:
-    """Spans of the device's clock, in µs: of kernels, of copies in, of copies out."""
-
-    def __init__(self, path):
-        with open(path) as file:
-            events = json.load(file)
-        self.spans = [[(x['ts'], x['ts'] + x['dur']) for x in events if x['tid'] == queue] for queue in range(3)]
-        check(all(all(a[1] <= b[0] + 0.01 for a, b in zip(x, x[1:])) for x in self.spans), f'{path}: work on a queue is not in order')
-        self.busy = [sum(b - a for a, b in x) for x in self.spans]
-        self.whole = max(b for x in self.spans for _, b in x)
-        # One after the other, each waits for the one before.
-        check(self.whole <= 1.001 * sum(self.busy), f'{path}: {self.whole} µs for work of {self.busy}')
-
-    def together(self, a, b):
-        """Pairs of a span of one queue and one of the other that overlap."""
-        return sum(x[0] < y[1] and y[0] < x[1] for x in self.spans[a] for y in self.spans[b])
-
-
-def traced(path, name, target):
-    os.environ['GALLEY_DISCRETE_TRACE'] = f'{name}.json'
-    made = train(path, name, *discrete, '--target', target)
-    del os.environ['GALLEY_DISCRETE_TRACE']
-    return made, Trace(f'{name}.json')
+    check("computes from the memory class 'device'" in said and "'pinned', 'file'" in said, f'offloaded to the device itself: {said}')
 
 
 def table():
     """No link is so slow or fast that copies beside kernels take longer than copies that are waited for."""
     cases = {'nothing': (), 'states in the file': (use('second-memory', memory='file', states=['*']),),
-             'saved tensors pinned': (use('offload-saved', memory='pinned', patterns=['*']),),
-             'both, and recomputation': (use('second-memory', memory='file', states=['*']), use('recompute'), use('offload-saved', memory='pinned', patterns=['*']))}
+             'saved tensors pinned': (use('offload-activations', memory='pinned', min_size=1),),
+             'both, and recomputation': (use('second-memory', memory='file', states=['*']), use('recompute'), use('offload-activations', memory='pinned', min_size=1))}
     print('| what rests elsewhere | link, bytes/s | kernels, ms | copies in, ms | copies out, ms | together, ms | one by one / together | overlaps | planned = allocated, bytes |')
     print('|---|---|---|---|---|---|---|---|---|')
     for k, (case, uses) in enumerate(cases.items()):

@@ -23,7 +23,7 @@ def made(name, *uses, tied=False, **entries):
 optimizers = {'sgd': use('sgd', lr=1e-2, momentum=0.9), 'adam': use('adam', lr=1e-2), 'lion': use('lion', lr=1e-3), 'adamw8bit': use('adamw8bit', lr=1e-2, min_size=1),
               'adafactor': use('adafactor', beta1=0.9), 'muon': use('muon', lr=1e-2, rest_lr=1e-3)}
 for name, uses, tied in (('plain', [], False), *((x, [], True) for x in optimizers), ('tied', [], True), ('amp', [use('amp')], True), ('cast', [use('amp', weights='cast-on-use')], False),
-                         ('bf16', [use('amp', weights='bf16')], False), ('split', [use('amp'), use('split-states', min_size=1)], True), ('recompute', [use('recompute')], True)):
+                         ('bf16', [use('amp', weights='bf16')], False), ('split', [use('amp'), use('split-states', min_size=1)], True), ('recompute', [use('recompute')], True), ('values', [use('clip', value=1e-3)], True)):
     optimizer = optimizers.get(name, adamw)
     late = train(made(f'{name}-late', *uses, optimizer, tied=tied), f'{name}-late', *more)
     early = train(made(f'{name}-early', *uses, immediate, optimizer, tied=tied), f'{name}-early', *more)

@@ -32,6 +32,7 @@ for device in (discrete, gpu):
     everything(['adamw', 'lora'], 'llama', 'bf16', uses=[dropout], **device)
     everything([*all_at_once, 'lora'], 'gpt2', 'fp16', **device)
 everything(all_at_once, 'gpt2', 'fp32', uses=rests('file'), **discrete)
+everything(['adamw8bit', 'accumulate'], 'llama', 'bf16', uses=rests('pinned'), **discrete)
 
 # A run that goes on, and one that is merged.
 label = everything([optimizers[0], 'lora'], 'mistral', 'bf16', save=dict(every=1, keep=2))

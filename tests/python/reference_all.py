@@ -39,11 +39,11 @@ for device in (discrete, gpu):
     everything(['adamw'], 'llama', 'bf16', uses=[use('amp', compute='bf16', weights='bf16')], **{**device, 'where': f'weights-{device["where"]}'})
 # What rests elsewhere; what is stored in formats.
 for memory in ('pinned', 'file'):
-    placed, saved = rests(memory)
+    *placed, saved = rests(memory)
     for family, compute in (('gpt2', 'fp32'), ('llama', 'bf16'), ('qwen2', 'fp16')):
-        everything(all_at_once, family, compute, uses=[placed], **{**discrete, 'where': f'states-{memory}'})
+        everything(all_at_once, family, compute, uses=placed, **{**discrete, 'where': f'states-{memory}'})
         everything(['adamw'], family, compute, uses=[saved], **{**discrete, 'where': f'saved-{memory}'})
-        everything([*all_at_once, 'lora'], family, compute, uses=[placed, saved, dropout], **{**discrete, 'where': f'both-{memory}'})
+        everything([*all_at_once, 'lora'], family, compute, uses=[*placed, saved, dropout], **{**discrete, 'where': f'both-{memory}'})
 brain = use('bf16-storage', parameters=['*.c_fc.weight', '*.down_proj.weight'], states=['*'])  # it unpacks to F32 only
 for device in (on('cpu', 'bf16-storage'), on('discrete', 'discrete', 'bf16-storage')):
     for family in ('gpt2', 'llama'):

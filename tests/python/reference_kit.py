@@ -100,7 +100,7 @@ def planned(names):
 
 
 optimizers = [n for n in uses if planned([n])]
-others = [n for n in uses if n not in optimizers]
+others = [n for n in uses if n not in optimizers and planned([n, optimizers[0]])]  # what needs another memory: see `rests`
 
 
 def pairs():
@@ -118,13 +118,13 @@ def on(device, *names):
 
 
 def rests(memory):
-    """Parameters and states that rest elsewhere, and saved tensors that do."""
-    return (use('second-memory', memory=memory, parameters=['*.c_fc.weight', '*.down_proj.weight'], states=['*']),
-            use('offload-saved', memory=memory, patterns=['*']))
+    """Parameters that rest elsewhere, states that do, and saved tensors."""
+    return (use('second-memory', memory=memory, parameters=['*.c_fc.weight', '*.down_proj.weight']), use('offload-optimizer', memory=memory, min_size=1),
+            use('offload-activations', memory=memory, min_size=1))
 
 
 # Devices whose memory the host cannot touch: memory, copies and chains are others there, and kernels on the GPU.
-discrete = on('discrete', 'discrete', 'second-memory', 'offload-saved')
+discrete = on('discrete', 'discrete', 'second-memory')
 gpu = on('cuda-emulated', 'cuda-emulated')
 all_at_once = ['adamw', 'clip', 'recompute', 'accumulate']
 dropout = use('lora', rank=2, alpha=4, targets='all-linear', dropout=0.2)

@@ -7,7 +7,7 @@ import re
 import shlex
 import subprocess
 
-from galley_test import check, finish, fresh_folder, program, recipe, run, source, use
+from galley_test import binary, check, finish, fresh_folder, program, recipe, run, source, use
 
 fresh_folder()
 
@@ -33,8 +33,9 @@ settings.write_text(json.dumps(dict(json.loads(settings.read_text()), chat_templ
 
 # ---- The commands of each header --------------------------------------------------------------------------------------------------------
 
-places = {'DIR': 'base/model', 'PATH': 'books', 'text=.': 'text=books', '50304': '320'}
-small = dict(steps=2, length=64, layers=1, width=32, heads=2, vocab=400, accumulate=2)
+places = {'DIR': 'base/model', 'PATH': 'books', 'text=.': 'text=books', '50304': '320',
+          '--device cuda': f'--device discrete --plugin-path {shlex.quote(str(binary / "tests" / "plugins" / "discrete"))}'}  # another device with two memories
+small = dict(steps=2, length=64, layers=1, width=32, heads=2, vocab=400, accumulate=2, least=1)
 for script in sorted((source / 'scripts').glob('*.lua')):
     header = re.match(r'(?:--.*\n)+', script.read_text()).group(0)
     lines = re.findall(r'^--   (galley .*?)(?: {6,}.*)?$', header, re.M)
@@ -51,7 +52,7 @@ for script in sorted((source / 'scripts').glob('*.lua')):
             words[2] = str(script)
             words += [x for name, value in small.items() if f'arg("{name}"' in script.read_text() for x in ('--set', f'{name}={value}')]
         if words[1] == 'sample':
-            words += ['--tokens', '4']
+            words += ['--tokens', '4', '--plugin-path', str(binary / 'tests' / 'plugins' / 'discrete')]
         ran = subprocess.run([program, *words[1:]], capture_output=True, text=True, errors='replace', timeout=120, input='How many?\n',
                              env=dict(os.environ, GALLEY_CACHE=os.path.abspath('cache'), OMP_NUM_THREADS='1'))
         check(ran.returncode == 0, f'{script.name}: exit code {ran.returncode} of {shlex.join(words)}\n{ran.stdout[-500:]}{ran.stderr[-1000:]}')

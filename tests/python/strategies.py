@@ -140,6 +140,72 @@ def freeze():
     check('transformer.x.*' in r.stderr and 'freeze' in r.stderr, f'freeze: the refusal says {r.stderr}')
 
 
+def freeze_by_place():
+    """By block, embeddings, and all but some."""
+    model, names = from_folder(gpt2_case), set(load(gpt2_case / 'model.safetensors'))
+
+    def of_block(b):
+        return {x for x in names if x.startswith(f'transformer.h.{b}.')}
+    embeddings = {'transformer.wte.weight', 'transformer.wpe.weight'} & names
+    layers = 1 + max(int(x.split('.')[2]) for x in names if x.startswith('transformer.h.'))
+    check(len(embeddings) == 2 and layers >= 2, f'freeze: {layers} blocks, {embeddings}')
+    for options, frozen in ((dict(blocks=1), of_block(0)), (dict(blocks=layers), set().union(*map(of_block, range(layers)))), (dict(embeddings=True), embeddings),
+                            (dict(blocks=1, embeddings=True), of_block(0) | embeddings), (dict(blocks=1, patterns='*.ln_f.*'), of_block(0) | {x for x in names if '.ln_f.' in x}),
+                            ({'blocks': 1, 'except': '*.bias'}, {x for x in of_block(0) if not x.endswith('.bias')}),
+                            ({'embeddings': True, 'except': 'transformer.wpe.*'}, embeddings - {'transformer.wpe.weight'})):
+        path = recipe('place.lua', model, batch_of(gpt2_case / 'batch.safetensors'), use('freeze', **options), use('adamw', lr=1e-3), steps=1)
+        computed = {k[5:] for k in gradients(path, 'place.safetensors') if k.startswith('grad.')}
+        check(computed == names - frozen, f'freeze {options}: {sorted(computed ^ (names - frozen))}')
+        rows = {x['by']: x for x in plan(path)['updates']}
+        check(rows['']['parameters'] == len(frozen) if '' in rows else rows[None]['parameters'] == len(frozen), f'freeze {options}: {rows}')
+    # What another strategy has added to a block is trained.
+    path = recipe('place.lua', model, batch_of(gpt2_case / 'batch.safetensors'), use('lora', rank=2, alpha=4, targets='all-linear'), use('freeze', blocks=layers), use('adamw', lr=1e-3),
+                  steps=1)
+    check(plan(path)['trainable'] > 0, 'freeze: an adapter of a frozen block is not trained')
+    for options, words in ((dict(blocks=layers + 1), (f"'blocks' is {layers + 1}, and the model has {layers}",)), ({}, ('nothing is named', "'except'")),
+                           (dict(block=1), ("did you mean 'blocks'",)), (dict(all_but='*'), ("did you mean 'except'",))):
+        said = run('plan', recipe('place.lua', model, batch_of(gpt2_case / 'batch.safetensors'), use('freeze', **options), use('adamw', lr=1e-3), steps=1), code=2).stderr
+        check(all(x in said for x in words), f'freeze {options}: {said}')
+
+
+def clip_by_value():
+    """Each element of the mean gradient within the value, whatever scales or splits it; behind a norm."""
+    w0 = load(llama_case / 'model.safetensors')
+    small = small_gpt2()
+
+    def moved(name, model, data, *uses, before=None, **entries):
+        """What plain steps of rate 1 leave of the gradient."""
+        r = train(recipe(f'{name}.lua', model, data, *uses, use('sgd', lr=1.0), steps=1, **entries), name)
+        after = load(r.path / 'model' / 'model.safetensors')
+        return {k: [a - b for a, b in zip(after[k][2], before[k][2])] for k in after}, r
+
+    def clamped(xs, limit):
+        return {k: [max(-limit, min(limit, v)) for v in x] for k, x in xs.items()}
+
+    def near(name, x, expected, bound=1e-5):
+        e = error([v for k in expected for v in x[k]], [v for k in expected for v in expected[k]])
+        check(e <= bound, f'{name}: the step is off by {e:.1e}')
+    batch = batch_of(llama_case / 'batch.safetensors')
+    free, r = moved('value-free', from_folder(llama_case), batch, before=w0)
+    everything = sorted(abs(v) for x in free.values() for v in x)
+    limit, size = everything[int(0.9 * len(everything))], r.steps[0][1]
+    by_value, r = moved('value', from_folder(llama_case), batch, use('clip', value=limit), before=w0)
+    near('clip by value', by_value, clamped(free, limit))
+    check(error([r.steps[0][1]], [size]) <= 1e-5, f'clip by value: grad_norm is {r.steps[0][1]}, not {size} before clipping')
+    near('clip by both', moved('value-norm', from_folder(llama_case), batch, use('clip', norm=size / 2, value=limit / 2), before=w0)[0],
+         clamped({k: [v / 2 for v in x] for k, x in free.items()}, limit / 2))
+    wide = train(recipe('value-wide.lua', from_folder(llama_case), batch, use('clip', value=2 * everything[-1]), use('sgd', lr=1.0), steps=1), 'value-wide')
+    check(wide.bytes() == (r.path.parent / 'value-free' / 'model' / 'model.safetensors').read_bytes(), 'clip: a value above all elements changed the step')
+    # Loss scale and micro-batches: gradients in memory are other numbers, but the limit is of their mean.
+    w1 = load(train(recipe('value-begin.lua', small, 'data.random {}', use('sgd', lr=0.0), steps=1, batch=2, length=16, seed=3), 'value-begin').path / 'model' / 'model.safetensors')
+    amp, several = use('amp', compute='fp16', loss_scale=1024), use('accumulate', steps=3)
+    for name, uses in (('scaled', [amp]), ('several', [several]), ('both', [amp, several])):
+        free, _ = moved(f'value-{name}-free', small, 'data.random {}', *uses, before=w1, batch=2, length=16, seed=3)
+        everything = sorted(abs(v) for x in free.values() for v in x)
+        limit = everything[int(0.9 * len(everything))]
+        near(f'clip by value, {name}', moved(f'value-{name}', small, 'data.random {}', *uses, use('clip', value=limit), before=w1, batch=2, length=16, seed=3)[0], clamped(free, limit), 1e-4)
+
+
 def clip_and_sgd():
     def case(name, model, steps, *uses):
         return recipe(f'{name}.lua', model, batch_of(llama_case / 'batch.safetensors'), *uses, steps=steps)
@@ -294,7 +360,7 @@ def means():
             check(error(got, wanted) < 1e-7, f'ema: {name} with decay {decay} is off by {error(got, wanted)}')
 
 
-for test in (recompute, depth, budget, accumulate, freeze, clip_and_sgd, threads, lora, poison, storage_and_placement, kernels_of_formats, means):
+for test in (recompute, depth, budget, accumulate, freeze, freeze_by_place, clip_and_sgd, clip_by_value, threads, lora, poison, storage_and_placement, kernels_of_formats, means):
     print(test.__name__, flush=True)
     test()
 finish()

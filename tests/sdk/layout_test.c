@@ -233,7 +233,20 @@ typedef galley_status galley_graph_reader_tensor_find_fn(galley_graph*, const ch
 typedef galley_status galley_graph_reader_node_get_fn(galley_graph*, galley_node, galley_node_info* out, galley_error*);
 typedef galley_tensor galley_graph_reader_tensor_next_fn(galley_graph*, galley_tensor);
 typedef galley_node galley_graph_reader_node_next_fn(galley_graph*, uint32_t segment, galley_node);
-SIZE(galley_graph_reader, 48);
+CONSTANT(GALLEY_RUN_TRAINS, 1ull);
+CONSTANT(GALLEY_RUN_KNOWN, 1ull);
+SIZE(galley_run_info, 56);
+FIELD(galley_run_info, size, 0, 4, uint32_t);
+FIELD(galley_run_info, revision, 4, 4, uint32_t);
+FIELD(galley_run_info, rows, 8, 8, int64_t);
+FIELD(galley_run_info, length, 16, 8, int64_t);
+FIELD(galley_run_info, steps, 24, 8, int64_t);
+FIELD(galley_run_info, micro_batches, 32, 8, int64_t);
+FIELD(galley_run_info, target, 40, 8, const galley_target*);
+FIELD(galley_run_info, flags, 48, 8, uint64_t);
+CONSTANT(GALLEY_RUN_INFO_MIN_SIZE, 56u);
+typedef galley_status galley_graph_reader_run_fn(galley_graph*, galley_run_info* out, galley_error*);
+SIZE(galley_graph_reader, 56);
 FIELD(galley_graph_reader, size, 0, 4, uint32_t);
 FIELD(galley_graph_reader, revision, 4, 4, uint32_t);
 FIELD(galley_graph_reader, tensor_get, 8, 8, galley_graph_reader_tensor_get_fn*);
@@ -241,6 +254,7 @@ FIELD(galley_graph_reader, tensor_find, 16, 8, galley_graph_reader_tensor_find_f
 FIELD(galley_graph_reader, node_get, 24, 8, galley_graph_reader_node_get_fn*);
 FIELD(galley_graph_reader, tensor_next, 32, 8, galley_graph_reader_tensor_next_fn*);
 FIELD(galley_graph_reader, node_next, 40, 8, galley_graph_reader_node_next_fn*);
+FIELD(galley_graph_reader, run, 48, 8, galley_graph_reader_run_fn*);
 CONSTANT(GALLEY_GRAPH_READER_MIN_SIZE, 40u);
 
 typedef galley_status galley_graph_verbs_tensor_make_fn(galley_graph*, const galley_tensor_desc*, galley_tensor* out, galley_error*);

@@ -69,8 +69,7 @@ TEST_F(Decisions, FreezeNamesWhatItDoesNotFind) {
             "recipe.lua:3: freeze: no parameter is called '*.upproj.weight'; the nearest are 'model.layers.0.mlp.up_proj.weight' and "
             "'model.norm.weight'");
   EXPECT_EQ(trainable(*freeze, second), "strong 0");  // said once
-  EXPECT_EQ(refusal("freeze", {}),
-            "recipe.lua:3: freeze: nothing is named: give 'patterns' to freeze, or 'except' to freeze all but those");
+  EXPECT_EQ(refusal("freeze", {}), "recipe.lua:3: freeze: nothing is named");
 }
 
 TEST_F(Decisions, OptimizersClaimWeaklyWhatIsTrained) {
@@ -166,6 +165,21 @@ TEST_F(Decisions, ClipTouchesOneScalar) {
   EXPECT_EQ(node.inputs,
             (std::vector<galley_tensor>{*graph.scalar(GALLEY_SCALAR_GRADIENT_NORM), *graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR)}));
   EXPECT_EQ(attr(node, "max_norm"), 2.0);
+}
+
+TEST_F(Decisions, ClipByValueTouchesEachGradient) {
+  const galley_tensor w = parameter("w", {4, 3}), g = parameter("grad.w", {4, 3});
+  ASSERT_EQ(build(*strategy("clip", {{"value", Value(2.0)}}), w, g), "");
+  ASSERT_EQ(graph.section(Section::Update).size(), 1u);
+  const GraphNode& node = graph.node(graph.section(Section::Update)[0]);
+  EXPECT_EQ(node.inputs, (std::vector<galley_tensor>{g, *graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR)}));
+  EXPECT_EQ(attr(node, "max_value"), 2.0);
+  // The factor has the norm in it before elements are clamped.
+  ASSERT_EQ(build(*strategy("clip", {{"value", Value(2.0)}, {"norm", Value(1.0)}}), w, g), "");
+  ASSERT_EQ(graph.section(Section::Update).size(), 3u);
+  EXPECT_STREQ(graph.node(graph.section(Section::Update)[1]).op->name, "clip_factor");
+  EXPECT_STREQ(graph.node(graph.section(Section::Update)[2]).op->name, "clip_values");
+  EXPECT_EQ(refusal("clip", {}), "recipe.lua:3: clip: neither 'norm' nor 'value' is given");
 }
 
 // ---- Recomputation ------------------------------------------------------------------------------------------------------------------

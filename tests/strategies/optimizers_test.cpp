@@ -261,8 +261,7 @@ TEST(AdamW, AndItsCopyAreTheSameInChains) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, Kernels,
-                         testing::Values("sgd_step", "adamw_step", "lion_step", "muon_step", "clip_factor"),
+INSTANTIATE_TEST_SUITE_P(Ops, Kernels, testing::Values("sgd_step", "adamw_step", "lion_step", "muon_step", "clip_factor", "clip_values"),
                          [](const auto& op) { return std::string(op.param); });
 
 TEST(Ops, RefuseOperandsThatDoNotBelongTogether) {
@@ -282,6 +281,25 @@ TEST(Clip, ScalesDownAndNeverUp) {
       EXPECT_NEAR(node.value(1)[0], expected, 1e-7) << norm;
     }
   }
+}
+
+TEST(Clip, ClampsElementsToTheLimitOverTheFactor) {
+  const std::vector<double> x = {0, 0.25, -0.25, 3, -3, HUGE_VAL, -HUGE_VAL, NAN}, clamped = {0, 0.25, -0.25, 0.5, -0.5, 0.5, -0.5, NAN};
+  for (const uint32_t dtype : {GALLEY_F32, GALLEY_BF16, GALLEY_F16})
+    for (const bool kernel : {false, true}) {
+      NodeRun node("clip_values", Attrs().f("max_value", 0.125));
+      node.in(dtype, {8}, x).scalar(GALLEY_F32, 0.25);
+      ASSERT_EQ(node.infer(), "");
+      kernel ? node.kernel() : node.reference();
+      for (size_t i = 0; i + 1 < x.size(); ++i) EXPECT_EQ(node.value(0)[i], clamped[i]) << i << dtype << kernel;
+      EXPECT_TRUE(std::isnan(node.value(0)[7])) << dtype << kernel;
+    }
+}
+
+TEST(Clip, HasSomethingToClipBy) {
+  NodeRun node("clip_values", Attrs().f("max_value", 1.0));
+  node.in(GALLEY_I32, {2}, {0, 0}).scalar(GALLEY_F32, 1);
+  EXPECT_EQ(node.infer(), "node: the gradient has to be F32, BF16 or F16");
 }
 
 TEST(Bf16Storage, RoundsToEven) {

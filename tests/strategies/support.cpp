@@ -275,14 +275,19 @@ std::string GraphFixture::rewrite(const LoadedStrategy& s, uint32_t segment) {
 std::string GraphFixture::build(const LoadedStrategy& s, galley_tensor parameter, galley_tensor gradient) {
   graph.author.use = 0;
   graph.author.section = Section::Update;
-  galley_update_call call = {sizeof call, 1, s.update()->stages, GALLEY_PURPOSE_TRAIN, &parameter, &gradient, parameter ? 1u : 0u, 0};
-  graph.author.stage = call.stage;
-  const Status status = call_plugin(s.caller(), "build", [&](galley_error* error) {
-    return s.update()->build(s.instance(), Graph::verbs(), graph.handle(), &call, error);
-  });
+  std::string said;
+  for (const uint32_t stage : {GALLEY_STAGE_CHECK, GALLEY_STAGE_CLIP, GALLEY_STAGE_GRADIENT, GALLEY_STAGE_STEP, GALLEY_STAGE_AFTER}) {
+    if (!(s.update()->stages & stage) || !said.empty()) continue;
+    galley_update_call call = {sizeof call, 1, stage, GALLEY_PURPOSE_TRAIN, &parameter, &gradient, parameter ? 1u : 0u, 0};
+    graph.author.stage = stage;
+    const Status status = call_plugin(s.caller(), "build", [&](galley_error* error) {
+      return s.update()->build(s.instance(), Graph::verbs(), graph.handle(), &call, error);
+    });
+    if (!status) said = status.error().cause;
+  }
   graph.author.use = no_use;
   graph.author.stage = 0;
-  return status ? "" : status.error().cause;
+  return said;
 }
 
 std::string GraphFixture::claim(const LoadedStrategy& s, galley_tensor t, uint32_t kind, uint32_t facet, galley_claim_value* out,

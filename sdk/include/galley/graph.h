@@ -160,6 +160,25 @@ typedef struct galley_node_info {
 #define GALLEY_EXPORT_BOTH 1u  /* both */
 #define GALLEY_EXPORT_MODEL 2u /* the model only: everything else has been merged into it */
 
+#define GALLEY_RUN_TRAINS 1ull /* updates are part of the program: not for sampling, evaluation, export or gradients alone */
+
+#define GALLEY_RUN_KNOWN 1ull /* all of them */
+
+typedef struct galley_target galley_target; /* kernel.h */
+
+/* Describes the run that a graph is made for. Pointers live as long as the graph. */
+typedef struct galley_run_info {
+  uint32_t size;
+  uint32_t revision;
+  int64_t rows;          /* of a micro-batch */
+  int64_t length;        /* positions of a row */
+  int64_t steps;         /* 0: the recipe says epochs, and the plan does not depend on their number of steps */
+  int64_t micro_batches; /* of a window, at most; 0: not decided yet, for WINDOW is the last facet that is asked about the model */
+  const galley_target* target;
+  uint64_t flags; /* GALLEY_RUN_… */
+} galley_run_info;
+#define GALLEY_RUN_INFO_MIN_SIZE 56u
+
 /* Functions that read a graph. */
 typedef struct galley_graph_reader {
   uint32_t size;
@@ -173,6 +192,8 @@ typedef struct galley_graph_reader {
   galley_tensor (*tensor_next)(galley_graph*, galley_tensor);
   /* Iterates over nodes in order, in the same way: of GALLEY_SEGMENT_MODEL, or of the graph that is being built (`segment` 0). */
   galley_node (*node_next)(galley_graph*, uint32_t segment, galley_node);
+  /* Describes the run: a claim may depend on the target's memory classes, a schedule on the number of steps. */
+  galley_status (*run)(galley_graph*, galley_run_info* out, galley_error*);
 } galley_graph_reader;
 #define GALLEY_GRAPH_READER_MIN_SIZE 40u
 

@@ -36,6 +36,13 @@ class GraphReader {
     if (!GALLEY_HAS(reader_, galley_graph_reader, node_next)) unsupported("this Galley does not list nodes");
     return reader_->node_next(graph_, segment, n);
   }
+  /// The run that the graph is made for.
+  galley_run_info run() const {
+    if (!GALLEY_HAS(reader_, galley_graph_reader, run)) unsupported("this Galley does not describe the run");
+    galley_run_info out = fresh<galley_run_info>();
+    check([&](galley_error* e) { return reader_->run(graph_, &out, e); });
+    return out;
+  }
 
  protected:
   template <class Call>

@@ -1,0 +1,79 @@
+// The states of an optimizer rest in another memory class, the pinned memory beside a GPU, and come to the device part by part, beside the
+// kernels of the update: ZeRO-Offload (Ren et al., "ZeRO-Offload: Democratizing Billion-Scale Model Training", 2021, arXiv:2101.06840), but
+// that the device computes the steps and not the processor. Beside any optimizer: the host splits the update by the grain of its ops.
+//
+// Claims PLACEMENT of states, strongly where `parameters` names whose. What evaluates, samples or exports leaves them where they are read.
+#include "galley/cpp/memory.hpp"
+#include "galley/cpp/patterns.hpp"
+#include "galley/cpp/strategy.hpp"
+
+namespace {
+
+using namespace galley::sdk;
+
+class OffloadOptimizer {
+ public:
+  static constexpr uint32_t stages = GALLEY_STAGE_AFTER;
+
+  explicit OffloadOptimizer(const Options& options)
+      : memory_(options.string("memory", "")), parameters_(options.strings("parameters")), min_size_(options.integer("min_size")) {}
+
+  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const {
+    if (subject.facet == GALLEY_FACET_TRAINABLE) return check(graph, subject);
+    if (subject.kind != GALLEY_SUBJECT_STATE || subject.facet != GALLEY_FACET_PLACEMENT) return;
+    const galley_run_info run = graph.run();
+    if (!(run.flags & GALLEY_RUN_TRAINS) || !moves(graph, subject.tensor)) return;
+    const char* const memory = run.target->memories[other_memory(*run.target, memory_, kWhat)]->name;
+    if (parameters_.empty()) out.weak(0, memory);
+    else out.strong(0, memory);
+  }
+
+  /// Behind the optimizers' stage, where their states are made. Makes nothing: a plan that moves no state is refused.
+  void build(Graph& graph, const UpdateCall& call) const {
+    if (!call.trains()) return;
+    uint64_t states = 0, named = 0;
+    for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) {
+      if (moves(graph, t)) return;
+      const galley_tensor_info info = graph.info(t);
+      if (info.kind != GALLEY_KIND_STATE || !info.parameter) continue;
+      ++states;
+      named += is_named(graph, info);
+    }
+    if (!states)
+      invalid("the optimizer keeps no state of any parameter, so there is nothing to move",
+              "leave this out; gradients and weights stay on the device");
+    if (!named)
+      invalid("of the parameters that 'parameters' names, the optimizer keeps no state", "name others, or leave 'parameters' out");
+    invalid("none of the optimizer's states has min_size = " + std::to_string(min_size_) + " elements", "give a smaller min_size");
+  }
+
+ private:
+  static constexpr const char* kWhat = "the states of the optimizer";
+
+  /// Once, before anything is built: whether there is such a memory, and such parameters.
+  void check(const GraphReader& graph, const galley_subject& subject) const {
+    if (!is_first_parameter(graph, subject.tensor)) return;
+    parameters_.check(graph);
+    if (const galley_run_info run = graph.run(); run.flags & GALLEY_RUN_TRAINS) other_memory(*run.target, memory_, kWhat);
+  }
+  bool is_named(const GraphReader& graph, const galley_tensor_info& state) const {
+    return parameters_.empty() || parameters_.match(graph.info(state.parameter).name);
+  }
+  bool moves(const GraphReader& graph, galley_tensor t) const {
+    const galley_tensor_info info = graph.info(t);
+    if (info.kind != GALLEY_KIND_STATE || !info.parameter) return false;
+    int64_t elements = 1;
+    for (uint32_t axis = 0; axis < info.rank; ++axis) elements *= info.shape[axis];
+    return elements >= min_size_ && is_named(graph, info);
+  }
+
+  std::string memory_;  // "": the first beside class 0
+  Patterns parameters_;
+  int64_t min_size_;
+};
+
+const bool registered = add(strategy<OffloadOptimizer>("offload-optimizer"));
+
+}  // namespace
+
+GALLEY_PLUGIN("offload-optimizer", "1.0.0");
