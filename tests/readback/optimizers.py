@@ -3,7 +3,7 @@
 the largest relative difference of a parameter from theirs, by norms, and of a number; ours is trained in F32, theirs in float64, bitsandbytes' in F32.
 
 Usage: optimizers.py GALLEY [seed=N] [only=NAME,NAME]      (pip install torch transformers bitsandbytes safetensors)
-Exit 0 where all are within 1e-4, those in 8 bit within 2e-3. Muon's iteration is discontinuous where it rounds, so it is held to PyTorch's with its products in float64."""
+Exit 0 where all are within 1e-4, those in 8 bit and Lion, where rounding decides a sign next to 0, within 2e-3. Muon's iteration is discontinuous where it rounds, so it is held to PyTorch's with its products in float64."""
 import pathlib
 import subprocess
 import sys
@@ -22,7 +22,7 @@ seed = int(options.get('seed', time.time_ns() % 10**6))
 torch.manual_seed(seed)
 torch.set_num_threads(2)
 config = LlamaConfig(vocab_size=320, hidden_size=64, intermediate_size=160, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
-                     tie_word_embeddings=False, attn_implementation='eager')
+                     tie_word_embeddings=True, attn_implementation='eager')
 start = LlamaForCausalLM(config)
 ids = torch.randint(0, 320, (3, 32))
 
@@ -63,7 +63,8 @@ def in_float64(grad, coefficients, steps, eps):
 
 
 _muon._zeropower_via_newtonschulz = in_float64
-# States in 8 bit differ by rounding, in proportion to the rate: with 1e-3, bitsandbytes' AdamW in 8 bit is .9 % from its own in F32 after ten steps, ours .75 %.
+# States in 8 bit differ by rounding, in proportion to the rate. In a head of its own they differ more, for there bitsandbytes stores small means of squares as 0, and steps get
+# as large as the mean of gradients lets them; after ten steps with 1e-3 its AdamW in 8 bit is .9 % from its own in F32, ours .75 %.
 cases = {
     'sgd': ('use "sgd" { lr = 0.1, momentum = 0.9, weight_decay = 0.1 }', lambda m: torch.optim.SGD(groups(m, 0.1), lr=0.1, momentum=0.9)),
     'adam': ('use "adam" { lr = 1e-3, weight_decay = 0.01 }', lambda m: torch.optim.Adam(groups(m, 0.01), lr=1e-3)),
@@ -112,7 +113,7 @@ with tempfile.TemporaryDirectory() as folder:
         off = max(((d.norm() / theirs[n].double().norm()).item(), n) for n, d in apart.items())
         most = max(d.abs().max().item() for d in apart.values())
         moved = max((p.double() - before[n].double()).abs().max().item() for n, p in theirs.items())
-        bound = 2e-3 if '8bit' in name or name == 'split-states' else 1e-4
+        bound = 2e-3 if '8bit' in name or name in ('split-states', 'lion') else 1e-4
         failed += [name] * (off[0] > bound)
         print(f'{"ok  " if off[0] <= bound else "FAIL"} {name:18} off by {off[0]:.1e}, in {off[1]}; a number by {most:.1e}, where steps come to {moved:.1e}', flush=True)
 sys.exit(bool(failed))
