@@ -210,11 +210,27 @@ Launch SegmentFuser::joined(std::span<Unit* const> members) const {
   return launch;
 }
 
-/// All in one launch, or, if no kernel takes it or there is no room for it, each half likewise.
+/// What takes an entry or a chain by itself.
+const galley_kernel* SegmentFuser::kernel_of(uint32_t entry) const {
+  return launch_[entry] < 0 ? of(entry).kernel : launches_[static_cast<size_t>(launch_[entry])].choice->kernel;
+}
+
+/// All in one launch, or, if no kernel takes it or there is no room for it, those of one kernel, and of these each half likewise.
 Status SegmentFuser::offer(std::span<Unit* const> members) {
   if (members.size() < 2) return ok();
   if (TRY(accept(joined(members)))) {
     for (Unit* unit : members) unit->grouped = true;
+    return ok();
+  }
+  std::vector<std::pair<const galley_kernel*, std::vector<Unit*>>> kernels;  // in the order of the first of each
+  for (Unit* unit : members) {
+    const galley_kernel* const kernel = kernel_of(unit->entries.front());
+    auto at = std::ranges::find(kernels, kernel, &std::pair<const galley_kernel*, std::vector<Unit*>>::first);
+    if (at == kernels.end()) at = kernels.insert(at, {kernel, {}});
+    at->second.push_back(unit);
+  }
+  if (kernels.size() > 1) {
+    for (const auto& [kernel, units] : kernels) TRY_STATUS(offer(units));
     return ok();
   }
   const size_t half = (members.size() + 1) / 2;

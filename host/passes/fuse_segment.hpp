@@ -36,6 +36,7 @@ class SegmentFuser {
   Status find_groups();
   Status group(std::vector<Unit*> units);
   Status offer(std::span<Unit* const> members);
+  const galley_kernel* kernel_of(uint32_t entry) const;
   Launch joined(std::span<Unit* const> members) const;
   /// The units that read the same, each time that there are several: only what their ops read by rows counts.
   std::vector<std::vector<Unit*>> sharing(std::vector<Unit>& units) const;

@@ -71,6 +71,13 @@ train(recipe('rates.lua', small, DATA, use('muon', lr=2e-2, rest_lr=1e-3), batch
 rates = [s for s in map(json.loads, pathlib.Path('rates/metrics.jsonl').read_text().splitlines()) if 'lr' in s]
 check(len(rates) == 2 and all(s['lr'] == s['lr.muon'] == 2e-2 and s['lr.muon.rest_lr'] == 1e-3 for s in rates), f'rates: {rates}')
 
+# ---- All parameters of one storage in one launch ----------------------------------------------------------------------------------------
+
+for uses in ([use('adamw8bit', lr=1e-3)], [use('lion8bit', lr=1e-3)], [use('amp'), use('adamw', lr=1e-3), use('split-states')], [use('amp'), use('adamw', lr=1e-3)]):
+    dump = run('plan', recipe('launches.lua', small, DATA, *uses, batch=2, length=16, steps=2), '--dump', 'fuse').stdout.splitlines()
+    steps = [x for x in dump if x.startswith('update[') and '_step' in x.split(':')[0] and 'step_' not in x.split()[1]]
+    check(1 <= len(steps) <= 2, f'{uses}: launches {steps}')
+
 # ---- 8 bit: on disk, and over an interruption -------------------------------------------------------------------------------------------
 
 path = recipe('coded.lua', small, DATA, use('amp', compute='bf16'), use('clip', norm=1.0), use('adamw8bit', lr=1e-3), batch=2, length=16, steps=12, seed=4, save=dict(every=6))
