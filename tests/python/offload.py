@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Optimizer states and saved tensors in another memory: bytes by formula, the bytes of a run without, copies that run beside kernels, and what is refused."""
+import json
 import shutil
 
 from discrete_kit import discrete, plugins, same, traced
@@ -121,6 +122,16 @@ def afterwards():
     same('resume', whole, type(whole)('again'), 'model', 'state')
     run('eval', path, '--set', 'text=text.txt')
     run('sample', 'whole', '--prompt', 'one', '--tokens', 3, *plugins)
+
+    # An average rests there too, and is what evaluation reads.
+    path = recipe('averaged.lua', wide, text, states, clip, adamw, use('ema', decay=0.5), **{**entries, 'steps': 4, 'validate': dict(every=2)})
+    averaged = train(path, 'averaged', *discrete, '--set', 'text=text.txt')
+    last = [x['validation_loss'] for x in averaged.lines if 'validation_loss' in x][-1]
+    loss = json.loads(run('eval', 'averaged', '--json', *plugins).stdout)['validation_loss']
+    check(loss == last, f'averaged: eval says {loss}, the run {last}')
+    moved, kept = (plan(recipe('averages.lua', wide, 'data.random { }', *more, adamw, use('ema', decay=0.5), batch=1, length=8, steps=1), *discrete)['classes']['device']['owners'].get('states', 0)
+                   for more in ([states], []))
+    check(moved < kept / 2, f'averaged: {moved} bytes of states on the device, {kept} without offload-optimizer')
 
 
 def refused():
