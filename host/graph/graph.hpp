@@ -52,6 +52,8 @@ struct Storage {
   std::string format;            ///< its name; "": plain
   AttrList attrs;                ///< the format's options
   std::string placement;         ///< a memory class; "": where kernels compute
+  std::string master_placement;  ///< of a parameter that only a copy in 16 bit is made of; until casts are known
+  int placement_use = no_use;    ///< who claims that
   galley_tensor numbers_of = 0;  ///< of a view: the tensor whose numbers these are, in this one's dtype; it has no bytes of its own
 };
 

@@ -15,6 +15,7 @@
 
 #include "galley/op.h"
 #include "host/passes/passes.hpp"
+#include "host/passes/strategies.hpp"
 
 namespace galley {
 namespace {
@@ -285,7 +286,37 @@ class Caster {
 
 }  // namespace
 
-Status cast(Compilation& c) { return Caster(c, {Section::Forward, Section::Backward}).run(); }
+/// GALLEY_PLACEMENT_MASTER: what nodes read is known now.
+Status place_masters(Compilation& c) {
+  Graph& graph = c.graph;
+  std::set<galley_tensor> read, copied;
+  for (const Section s : {Section::Forward, Section::Backward})
+    for (const galley_node n : graph.section(s))
+      for (const galley_tensor t : graph.node(n).inputs)
+        if (t) read.insert(graph.tensor(t).storage.numbers_of ? graph.tensor(t).storage.numbers_of : t);
+  for (galley_tensor t = 1; t <= graph.tensor_count(); ++t)
+    if (graph.tensor(t).kind == GALLEY_KIND_CONSTANT && is_16_bit(graph.tensor(t).dtype))
+      copied.insert(graph.tensor(t).initial.inputs.begin(), graph.tensor(t).initial.inputs.end());
+  const GraphTensor* claimed = nullptr;
+  bool moves = false;
+  for (galley_tensor t = 1; t <= graph.tensor_count(); ++t) {
+    GraphTensor& x = graph.tensor(t);
+    if (x.storage.master_placement.empty()) continue;
+    claimed = &x;
+    if (!copied.contains(t) || read.contains(t)) continue;
+    x.storage.placement = x.storage.master_placement;
+    moves = true;
+  }
+  if (!claimed || moves) return ok();
+  return recipe_error(label(c.strategies, claimed->storage.placement_use) + " moves masters to '" + claimed->storage.master_placement +
+                          "', but no parameter has a copy in 16 bit that all its readers read",
+                      "use \"amp\" { compute = \"bf16\", weights = \"master\" } beside it, or leave masters where they are");
+}
+
+Status cast(Compilation& c) {
+  TRY_STATUS(Caster(c, {Section::Forward, Section::Backward}).run());
+  return place_masters(c);
+}
 
 Status cast_made(Compilation& c) {
   TRY_STATUS(Caster(c, {Section::Window}).run());

@@ -123,7 +123,13 @@ Status take_placement(const Answer& a) {
   if (a.tensor().immediate)
     return recipe_error(a.by() + ": '" + a.name + "' is updated as soon as it is there, so it cannot lie in '" + a.said.text + "'",
                         "let it live for the window, or place the states or the parameters there");
-  a.tensor().storage.placement = a.said.text;
+  const bool master = a.said.number == GALLEY_PLACEMENT_MASTER && a.who.kind == GALLEY_SUBJECT_PARAMETER;
+  if (!master && a.said.number != GALLEY_PLACEMENT_ALWAYS)
+    return plugin_error(a.by() + ": PLACEMENT of '" + a.name + "' has the number " + std::to_string(a.said.number) +
+                        ", which is no GALLEY_PLACEMENT_…");
+  Storage& storage = a.tensor().storage;
+  (master ? storage.master_placement : storage.placement) = a.said.text;
+  storage.placement_use = a.said.use;
   return ok();
 }
 

@@ -2,7 +2,8 @@
 // kernels of the update: ZeRO-Offload (Ren et al., "ZeRO-Offload: Democratizing Billion-Scale Model Training", 2021, arXiv:2101.06840), but
 // that the device computes the steps and not the processor. Beside any optimizer: the host splits the update by the grain of its ops.
 //
-// Claims PLACEMENT of states, strongly where `parameters` names whose. What evaluates, samples or exports leaves them where they are read.
+// Claims PLACEMENT of states, and with `masters` of weights in F32 of which the model reads a copy in 16 bit; strongly where `parameters`
+// names whose. What evaluates, samples or exports leaves them where they are read.
 #include "galley/cpp/memory.hpp"
 #include "galley/cpp/patterns.hpp"
 #include "galley/cpp/strategy.hpp"
@@ -16,28 +17,34 @@ class OffloadOptimizer {
   static constexpr uint32_t stages = GALLEY_STAGE_AFTER;
 
   explicit OffloadOptimizer(const Options& options)
-      : memory_(options.string("memory", "")), parameters_(options.strings("parameters")), min_size_(options.integer("min_size")) {}
+      : memory_(options.string("memory", "")),
+        masters_(options.boolean("masters")),
+        parameters_(options.strings("parameters")),
+        min_size_(options.integer("min_size")) {}
 
   void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const {
     if (subject.facet == GALLEY_FACET_TRAINABLE) return check(graph, subject);
-    if (subject.kind != GALLEY_SUBJECT_STATE || subject.facet != GALLEY_FACET_PLACEMENT) return;
+    if (subject.facet != GALLEY_FACET_PLACEMENT) return;
+    const bool master = masters_ && subject.kind == GALLEY_SUBJECT_PARAMETER && subject.trainable;
+    if (!master && subject.kind != GALLEY_SUBJECT_STATE) return;
     const galley_run_info run = graph.run();
-    if (!(run.flags & GALLEY_RUN_TRAINS) || !moves(graph, subject.tensor)) return;
+    if (!(run.flags & GALLEY_RUN_TRAINS) || !(master ? takes(graph, subject.tensor, subject.tensor) : moves(graph, subject.tensor))) return;
     const char* const memory = run.target->memories[other_memory(*run.target, memory_, kWhat)]->name;
-    if (parameters_.empty()) out.weak(0, memory);
-    else out.strong(0, memory);
+    const int64_t where = master ? GALLEY_PLACEMENT_MASTER : GALLEY_PLACEMENT_ALWAYS;
+    if (parameters_.empty()) out.weak(where, memory);
+    else out.strong(where, memory);
   }
 
   /// Behind the optimizers' stage, where their states are made. Makes nothing: a plan that moves no state is refused.
   void build(Graph& graph, const UpdateCall& call) const {
-    if (!call.trains()) return;
+    if (!call.trains() || masters_) return;  // without a master that moves, the host refuses
     uint64_t states = 0, named = 0;
     for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) {
       if (moves(graph, t)) return;
       const galley_tensor_info info = graph.info(t);
       if (info.kind != GALLEY_KIND_STATE || !info.parameter) continue;
       ++states;
-      named += is_named(graph, info);
+      named += is_named(graph, info.parameter);
     }
     if (!states)
       invalid("the optimizer keeps no state of any parameter, so there is nothing to move",
@@ -56,18 +63,23 @@ class OffloadOptimizer {
     parameters_.check(graph);
     if (const galley_run_info run = graph.run(); run.flags & GALLEY_RUN_TRAINS) other_memory(*run.target, memory_, kWhat);
   }
-  bool is_named(const GraphReader& graph, const galley_tensor_info& state) const {
-    return parameters_.empty() || parameters_.match(graph.info(state.parameter).name);
+  bool is_named(const GraphReader& graph, galley_tensor parameter) const {
+    return parameters_.empty() || parameters_.match(graph.info(parameter).name);
   }
   bool moves(const GraphReader& graph, galley_tensor t) const {
     const galley_tensor_info info = graph.info(t);
-    if (info.kind != GALLEY_KIND_STATE || !info.parameter) return false;
+    return info.kind == GALLEY_KIND_STATE && info.parameter && takes(graph, t, info.parameter);
+  }
+  /// By size and by the name of its parameter.
+  bool takes(const GraphReader& graph, galley_tensor t, galley_tensor parameter) const {
+    const galley_tensor_info info = graph.info(t);
     int64_t elements = 1;
     for (uint32_t axis = 0; axis < info.rank; ++axis) elements *= info.shape[axis];
-    return elements >= min_size_ && is_named(graph, info);
+    return elements >= min_size_ && is_named(graph, parameter);
   }
 
   std::string memory_;  // "": the first beside class 0
+  bool masters_;
   Patterns parameters_;
   int64_t min_size_;
 };

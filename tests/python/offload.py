@@ -134,6 +134,22 @@ def afterwards():
     check(moved < kept / 2, f'averaged: {moved} bytes of states on the device, {kept} without offload-optimizer')
 
 
+def masters():
+    """Weights in F32 beside a copy in 16 bit: their bytes move too, and nothing else changes."""
+    llama = from_config('llama', vocab_size=97, hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=32)
+    inner = 3 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 96) + 97 * 64  # matrices of blocks, and the head; embeddings are read in F32
+    moved = use('offload-optimizer', min_size=1, masters=True)
+    for name, uses in (('clip', [clip, adamw]), ('accumulate', [use('accumulate', steps=2), adamw]), ('sgd', [use('sgd', lr=1e-2)]), ('muon', [use('muon', lr=1e-2, rest_lr=1e-3)]),
+                       ('early', [use('update-in-backward'), adamw]), ('saved', [saved, use('recompute'), adamw])):
+        here, there = (train(recipe(f'master-{name}-{where}.lua', llama, 'data.random {}', use('amp'), *more, *uses, **entries), f'master-{name}-{where}', *discrete)
+                       for where, more in (('here', []), ('there', [moved])))
+        same(f'masters, {name}', here, there, 'model', state)
+    bare, states_only, both = (owners(plan(recipe('masters.lua', llama, 'data.random {}', use('amp'), *more, adamw, **entries), *discrete), 'weights') for more in ([], [states], [moved]))
+    check(bare == states_only and bare['device'] - both['device'] == 4 * inner and both['pinned'] - bare.get('pinned', 0) == 4 * inner, f'masters: {bare}, {both}')
+    said = run('plan', recipe('no-copy.lua', llama, 'data.random {}', moved, adamw, **entries), *discrete, code=2).stderr
+    check(all(x in said for x in ('offload-optimizer', "moves masters to 'pinned'", 'no parameter has a copy in 16 bit', 'use "amp"')), f'masters without copies: {said}')
+
+
 def refused():
     some = use('offload-optimizer')
     nothing = [('cpu', (), (states, adamw), ("device 'cpu' has one memory class, 'host'", 'the states of the optimizer', 'offload-optimizer', '--target')),
@@ -159,6 +175,6 @@ def refused():
     check(held['file'] > 0 and held['pinned'] > 0, f'a weak and a strong claim: {held}')
 
 
-for part in (to_the_byte, to_the_bit, beside_kernels, afterwards, refused):
+for part in (to_the_byte, to_the_bit, beside_kernels, masters, afterwards, refused):
     part()
 finish()

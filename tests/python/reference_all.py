@@ -22,6 +22,8 @@ for names in pairs() if '--devices' not in sys.argv else ():
             if key in done:
                 continue
             done.add(key)
+            if compute == 'fp16' and not planned(chosen, compute):  # a scale on the loss reads all gradients
+                continue
             for family in families if '--families' in sys.argv else [families[number % len(families)]]:
                 everything(chosen, family, compute)
             number += 1

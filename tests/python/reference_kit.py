@@ -93,9 +93,10 @@ def everything(names, family, compute, train=(), also=(), uses=(), where='', mod
     return label
 
 
-def planned(names):
-    """Whether they go together."""
-    path = recipe('plan.lua', models['gpt2'], 'data.random {}', *(uses[n] for n in names), batch=2, length=12, steps=2)
+def planned(names, compute=None):
+    """Whether they go together; with `compute`: in this dtype."""
+    texts = [uses[n] for n in names if n != 'amp' or not compute] + ([use_of('amp', 'gpt2', compute)] if compute and compute != 'fp32' else [])
+    path = recipe('plan.lua', models['gpt2'], 'data.random {}', *texts, batch=2, length=12, steps=2)
     return subprocess.run([program, 'plan', str(path)], capture_output=True).returncode == 0
 
 

@@ -27,7 +27,7 @@ extern "C" {
  *   GRADIENT_LIFETIME  gradient                     number: GALLEY_GRADIENT_…
  *   UPDATE             parameter                    no value: the claimant updates it, with nodes that it builds in GALLEY_STAGE_STEP.
  *                                                   Two claims of equal strength never agree
- *   PLACEMENT          parameter, gradient, state   text: a memory class of the device
+ *   PLACEMENT          parameter, gradient, state   text: a memory class of the device; number, of a parameter: GALLEY_PLACEMENT_…
  *   WINDOW             run                          number: micro-batches per window; with text "tokens": tokens per window that count
  *                                                   in the loss; the host takes as many micro-batches as come closest
  * Gradients exist only after the backward graph has been built, states and the update's nodes after the update graph: the host asks about
@@ -58,6 +58,12 @@ extern "C" {
 #define GALLEY_GRADIENT_WINDOW 0 /* until the end of the window: its update comes after all micro-batches */
 #define GALLEY_GRADIENT_IMMEDIATE \
   1 /* until its last contribution: the host moves its update into backward, or names the node that crosses parameters in an error */
+
+/* Which parameters lie in the class that PLACEMENT names. */
+#define GALLEY_PLACEMENT_ALWAYS 0
+#define GALLEY_PLACEMENT_MASTER \
+  1 /* only where nodes of the model read a copy in 16 bit (GALLEY_WEIGHTS_DERIVED) and nothing else: others stay where kernels compute. It \
+       is an error if none does */
 
 #define GALLEY_SUBJECT_PARAMETER 1u
 #define GALLEY_SUBJECT_GRADIENT 2u
