@@ -310,7 +310,7 @@ Status place_masters(Compilation& c) {
   if (!claimed || moves) return ok();
   return recipe_error(label(c.strategies, claimed->storage.placement_use) + " moves masters to '" + claimed->storage.master_placement +
                           "', but no parameter has a copy in 16 bit that all its readers read",
-                      "use \"amp\" { compute = \"bf16\", weights = \"master\" } beside it, or leave masters where they are");
+                      "compute in 16 bit with a copy of the weights beside it, or leave masters where they are");
 }
 
 Status cast(Compilation& c) {
