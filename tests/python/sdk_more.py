@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # label: all
-"""More strategies as plugins that are built with the installed SDK alone: what of the ABI they use, others use too. Layer-wise rates, noise on gradients, APOLLO,
+"""More strategies as plugins that are built with the installed SDK alone: what of the ABI they use, others use too. Noise on gradients, APOLLO,
 ReLoRA, and ops from a table."""
 import shutil
 
@@ -8,34 +8,6 @@ from galley_test import check, finish, fresh_folder, from_config, recipe, source
 from sdk_kit import DATA, build_together, in_every_segment, install, llama, outside, states_of, tensors, write_text
 
 fresh_folder()
-
-
-def rates_are_scaled():
-    """Layer-wise decay with the built-in adamw: each block as if it were trained at its own rate, and not a byte of memory for it."""
-    plugins = built / 'layer-decay'
-    model = from_config('gpt2', vocab_size=61, n_positions=16, n_embd=32, n_layer=3, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-                        tie_word_embeddings=True)
-    run_of = dict(batch=4, length=16, steps=3, seed=5)
-
-    def trains(name, *uses, only=None):
-        freeze = [use('freeze', **{'except': only})] if only else []
-        path = recipe(f'{name}.lua', model, 'data.random {}', *freeze, *uses, use('clip', norm=1.0), **run_of)
-        return train(path, name, '--plugin-path', plugins)
-
-    # Blocks alone, because what one block does to the others' gradients is not what is compared here.
-    for block, factor in ((2, 1.0), (1, 0.5), (0, 0.25)):
-        only = [f'transformer.h.{block}.*']
-        decayed = trains(f'decayed-{block}', use('layer-decay', decay=0.5), use('adamw', lr=1e-2, weight_decay=0.1), only=only)
-        plain = trains(f'plain-{block}', use('adamw', lr=1e-2 * factor, weight_decay=0.1), only=only)
-        check(decayed.bytes() == plain.bytes(), f'block {block} with decay 0.5 is not block {block} at {factor} of the rate')
-        for owner in ('weights', 'gradients', 'states'):
-            with_it, without = (r.memory['classes']['host']['owners'][owner] for r in (decayed, plain))
-            check(with_it == without, f'block {block}: {with_it} bytes of {owner} with layer-decay, {without} without')
-    still = trains('still', use('layer-decay', decay=0.0), use('adamw', lr=1e-2))
-    start = trains('start', use('layer-decay', decay=0.0), use('sgd', lr=1e-30))
-    before, after = tensors(start), tensors(still)
-    moved = {name for name in before if before[name] != after[name]}
-    check(moved and all('.h.2.' in name or 'ln_f' in name for name in moved), f'with decay 0 only the last block may move: {sorted(moved)}')
 
 
 def gradients_are_changed():
@@ -139,10 +111,9 @@ def bridge(id):
 try:
     write_text()
     install()
-    names = ['layer-decay', 'gradient-noise', 'apollo', 'relora']
+    names = ['gradient-noise', 'apollo', 'relora']
     built = build_together({**{name: source / 'tests' / 'sdk' / name for name in names}, **{id: bridge(id) for id in BRIDGES}},
                            {id: f'BRIDGE="{id}"' for id in BRIDGES})
-    rates_are_scaled()
     gradients_are_changed()
     optimizers_in_small_spaces()
     adapters_are_merged_by_the_update()

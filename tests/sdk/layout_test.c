@@ -372,6 +372,7 @@ FIELD(galley_rewrite, phase, 24, 4, uint32_t);
 FIELD(galley_rewrite, reserved, 28, 4, uint32_t);
 CONSTANT(GALLEY_PHASE_REPLACE, 10u);
 CONSTANT(GALLEY_PHASE_ADD, 20u);
+CONSTANT(GALLEY_PHASE_READ, 30u);
 CONSTANT(GALLEY_REWRITE_MIN_SIZE, 16u);
 
 /* --- update.h ----------------------------------------------------------------------------------------------- */

@@ -15,6 +15,7 @@ extern "C" {
  * strategies' names, and for one that a recipe uses several times that of its options. The order in the recipe decides nothing. */
 #define GALLEY_PHASE_REPLACE 10u /* takes nodes away and puts others in their place, which compute the same in another way */
 #define GALLEY_PHASE_ADD 20u     /* adds to what is there */
+#define GALLEY_PHASE_READ 30u    /* makes no nodes: says something of parameters, also of those that others have added */
 
 typedef struct galley_rewrite {
   uint32_t size;

@@ -1,10 +1,11 @@
-// Layer-wise decay of the learning rate (Howard, Ruder 2018, arXiv:1801.06146): the last block learns at the optimizer's own rate, each
-// block before it at `decay` times the rate of the one behind it, the embeddings as if they were a block before the first. For tests,
-// built outside the tree: a strategy that scales rates, whatever optimizer there is.
-#include <galley/cpp/strategy.hpp>
-
+// Layer-wise decay of the learning rate (Howard, Ruder, "Universal language model fine-tuning for text classification", ACL 2018,
+// arXiv:1801.06146: discriminative fine-tuning): the last block, and what stands behind it, learns at the optimizer's own rate, each block
+// before it at `decay` times the rate of the one behind it, embeddings as if they were a block before the first. An adapter's parameters
+// learn at the rate of the block that they adapt. A strategy of rates alone: any optimizer multiplies by them, and nothing takes memory.
 #include <algorithm>
 #include <cmath>
+
+#include "galley/cpp/strategy.hpp"
 
 namespace {
 
@@ -12,12 +13,14 @@ using namespace galley::sdk;
 
 class LayerDecay {
  public:
+  static constexpr uint32_t phase = GALLEY_PHASE_READ;
   explicit LayerDecay(const Options& options) : decay_(options.number("decay")) {}
 
   void rewrite(Graph& graph, uint32_t segment) const {
     if (segment != GALLEY_SEGMENT_MODEL) return;
     int64_t blocks = 0;
     for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) blocks = std::max(blocks, graph.info(t).block + 1);
+    if (blocks == 0) invalid("the model has no blocks, so that no layer is before another", "leave this out");
     for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) {
       const galley_tensor_info info = graph.info(t);
       if (info.kind != GALLEY_KIND_PARAMETER) continue;
@@ -30,7 +33,8 @@ class LayerDecay {
  private:
   double decay_;
 };
-const bool added = add(strategy<LayerDecay>("layer-decay"));
+
+const bool registered = add(strategy<LayerDecay>("layer-decay"));
 
 }  // namespace
 
