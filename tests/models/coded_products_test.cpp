@@ -15,17 +15,17 @@ namespace {
 
 namespace four_bit = sdk::four_bit;
 
-struct Format {
+struct FourBit {
   const char* type;
   int64_t block;
   bool doubled;
 };
-constexpr Format formats[] = {{"nf4", 64, false}, {"nf4", 64, true}, {"fp4", 128, true}, {"fp4", 32, false}};
+constexpr FourBit four_bits[] = {{"nf4", 64, false}, {"nf4", 64, true}, {"fp4", 128, true}, {"fp4", 32, false}};
 
 /// A weight in the format, with memory of its own, and its numbers in a dtype.
 class CodedWeight {
  public:
-  CodedWeight(const Format& format, uint32_t dtype, const std::vector<int64_t>& shape, std::mt19937_64& random)
+  CodedWeight(const FourBit& format, uint32_t dtype, const std::vector<int64_t>& shape, std::mt19937_64& random)
       : numbers(draw(dtype, shape, random)) {
     attrs_.s("type", format.type).i("block", format.block).i("double", format.doubled);
     const four_bit::Options options(attrs_.data(), attrs_.count());
@@ -76,7 +76,7 @@ class CodedWeight {
     return reinterpret_cast<T*>(memory_[k].data());
   }
   void add(uint32_t dtype, std::vector<int64_t> shape) {
-    const std::vector<int64_t>& kept = shapes_.emplace_back(std::move(shape));
+    const std::vector<int64_t>& kept = extents_.emplace_back(std::move(shape));
     int64_t bytes = galley_dtype_bytes(dtype);
     for (const int64_t extent : kept) bytes *= extent;
     memory_.emplace_back(bytes, 0);
@@ -85,7 +85,7 @@ class CodedWeight {
   }
 
   sdk::Attrs attrs_;
-  std::deque<std::vector<int64_t>> shapes_;
+  std::deque<std::vector<int64_t>> extents_;
   std::deque<Memory> memory_;
   std::deque<galley_operand> components_;
   std::vector<const galley_operand*> pointers_;
@@ -113,7 +113,8 @@ struct CodedNode {
   galley_node_view node;
 };
 
-galley_status asked(const galley_kernel* kernel, const Level& level, const std::vector<const galley_node_view*>& nodes, int64_t* priority) {
+galley_status query_of(const galley_kernel* kernel, const Level& level, const std::vector<const galley_node_view*>& nodes,
+                       int64_t* priority) {
   const galley_target target = target_for(level.isa);
   auto plan = sdk::fresh<galley_kernel_plan>();
   galley_error error = GALLEY_ERROR_INIT;
@@ -128,7 +129,7 @@ const galley_kernel* chosen_for(const Level& level, const char* op, const galley
   int64_t most = 0, priority = 0;
   for (const galley_kernel* kernel : level.kernels) {
     if (std::strcmp(kernel->op, op) != 0 || !(kernel->flags & GALLEY_KERNEL_FORMATS)) continue;
-    if (asked(kernel, level, {&node}, &priority) != GALLEY_OK || (best && priority <= most)) continue;
+    if (query_of(kernel, level, {&node}, &priority) != GALLEY_OK || (best && priority <= most)) continue;
     best = kernel;
     most = priority;
   }
@@ -143,13 +144,13 @@ bool same_as_plain(const galley_kernel* kernel, const Level& level, const CodedN
   return node.placed.same(plain, outputs);
 }
 
-struct Shape {
+struct Layer {
   int64_t rows, K, N;
 };
 // Rows that no block divides, blocks that begin within a row and at odd numbers, several pieces, a few columns.
-constexpr Shape shapes[] = {{5, 64, 64}, {37, 67, 129}, {130, 192, 320}, {9, 1030, 70}, {65, 130, 600}, {1, 33, 17}, {300, 40, 70}};
+constexpr Layer layers[] = {{5, 64, 64}, {37, 67, 129}, {130, 192, 320}, {9, 1030, 70}, {65, 130, 600}, {1, 33, 17}, {300, 40, 70}};
 
-Problem problem_of(const char* op, const Shape& s, const CodedWeight& weight, const sdk::Attrs& attrs, bool bias, std::mt19937_64& random) {
+Problem problem_of(const char* op, const Layer& s, const CodedWeight& weight, const sdk::Attrs& attrs, bool bias, std::mt19937_64& random) {
   Problem p;
   p.op = models().op(op);
   p.name = std::string(op) + " " + std::to_string(s.rows) + ", " + std::to_string(s.K) + " to " + std::to_string(s.N);
@@ -170,9 +171,9 @@ TEST(CodedProducts, HaveTheBytesOfTheNumbers) {
       for (const uint32_t dtype : {GALLEY_F32, GALLEY_BF16, GALLEY_F16})
         for (const bool transposed : {false, true}) {
           if (only_bf16 && dtype != GALLEY_BF16) continue;
-          for (const Shape& s : shapes) {
-            const auto number = static_cast<size_t>(&s - shapes);
-            const Format& format = formats[(number + transposed) % std::size(formats)];
+          for (const Layer& s : layers) {
+            const auto number = static_cast<size_t>(&s - layers);
+            const FourBit& format = four_bits[(number + transposed) % std::size(four_bits)];
             sdk::Attrs attrs;
             attrs.i("transposed", transposed);
             const bool adds = number % 3 == 1;
@@ -189,7 +190,7 @@ TEST(CodedProducts, HaveTheBytesOfTheNumbers) {
               SCOPED_TRACE(kernel->name);
               CodedNode node(problem, &weight, how);
               int64_t priority = 0;
-              if (asked(kernel, level, {&node.node}, &priority) == GALLEY_UNSUPPORTED) continue;
+              if (query_of(kernel, level, {&node.node}, &priority) == GALLEY_UNSUPPORTED) continue;
               std::string text;
               ASSERT_EQ(run(kernel, level.isa, {&node.node}, &text), GALLEY_OK) << text;
               EXPECT_TRUE(same_as_plain(kernel, level, node));
@@ -219,9 +220,9 @@ TEST(CodedProducts, InGroupsHaveTheBytesThatTheyHaveAlone) {
         std::deque<CodedNode> together;
         std::vector<const galley_node_view*> nodes;
         // q, k, v, of which two have one form, and beside them a thin one in no format.
-        for (const Shape& s : {Shape{66, 96, 192}, Shape{66, 96, 64}, Shape{66, 96, 64}, Shape{66, 96, 8}}) {
+        for (const Layer& s : {Layer{66, 96, 192}, Layer{66, 96, 64}, Layer{66, 96, 64}, Layer{66, 96, 8}}) {
           const bool coded = s.N != 8;
-          const CodedWeight& weight = weights.emplace_back(formats[weights.size()], dtype, std::vector{s.N, s.K}, random);
+          const CodedWeight& weight = weights.emplace_back(four_bits[weights.size()], dtype, std::vector{s.N, s.K}, random);
           problems.push_back(problem_of(op, s, weight, none, false, random));
           together.emplace_back(problems.back(), coded ? &weight : nullptr);
           nodes.push_back(&together.back().node);
@@ -249,8 +250,8 @@ TEST(CodedProducts, InChainsHaveTheBytesOfTheLinksOrOfTheChainOfNumbers) {
       const uint32_t dtype = GALLEY_F16;
       sdk::Attrs none, tanh;
       tanh.s("approximate", "tanh");
-      const Shape s = {37, 96, 72};
-      const CodedWeight weight(formats[1], dtype, {s.N, s.K}, random);
+      const Layer s = {37, 96, 72};
+      const CodedWeight weight(four_bits[1], dtype, {s.N, s.K}, random);
       const Problem product = problem_of("linear", s, weight, none, true, random);
       Problem link;
       link.op = models().op(op.substr(7));
@@ -292,7 +293,7 @@ TEST(CodedProducts, RefuseWhatTheyDoNotRead) {
   std::mt19937_64 random(seed());
   on_all_levels([&](const Level& level, bool only_bf16) {
     if (only_bf16) return;
-    const CodedWeight weight(formats[0], GALLEY_F32, {24, 16}, random), of_bias(formats[0], GALLEY_F32, {24}, random);
+    const CodedWeight weight(four_bits[0], GALLEY_F32, {24, 16}, random), of_bias(four_bits[0], GALLEY_F32, {24}, random);
     sdk::Attrs none;
     const Problem problem = problem_of("linear", {4, 16, 24}, weight, none, true, random);
     const CodedNode node(problem, nullptr);
@@ -306,7 +307,7 @@ TEST(CodedProducts, RefuseWhatTheyDoNotRead) {
         inputs[place] = place == 1 ? &other : &bias;
         view.inputs = inputs.data();
         int64_t priority = 0;
-        EXPECT_EQ(asked(kernel, level, {&view}, &priority), GALLEY_UNSUPPORTED) << kernel->name << " takes input " << place;
+        EXPECT_EQ(query_of(kernel, level, {&view}, &priority), GALLEY_UNSUPPORTED) << kernel->name << " takes input " << place;
       }
     }
   });

@@ -8,10 +8,12 @@ namespace galley::cuda {
 
 namespace detail {
 
-inline constexpr int kCodedThreads = 256, kCodedPacks = 4;  // packs of eight numbers that a thread makes
+inline constexpr int kCodedThreads = 256, kCodedPacks = 4;
 
-/// Makes n numbers of `dtype`. The two code books lie in shared memory: whatever the lanes look up, they meet in no bank.
-inline __global__ void __launch_bounds__(kCodedThreads)
+/// Makes n numbers of `dtype`, a thread `packs` times eight of them. The code book of four bits lies in shared memory, where lanes that look
+/// up other entries meet in no bank.
+template <int packs>
+__global__ void __launch_bounds__(kCodedThreads)
     unpack_four_bit(sdk::four_bit::Coded from, int block_bits, void* to, uint32_t dtype, int64_t n) {
   using namespace sdk::four_bit;
   GALLEY_SHARED(float, entries, 16);
@@ -20,9 +22,9 @@ inline __global__ void __launch_bounds__(kCodedThreads)
   if (thread < 16) entries[thread] = value(thread, from.type);
   if (from.doubled) book[thread] = sdk::dynamic8::value(thread, true);
   __syncthreads();
-  const int64_t first = static_cast<int64_t>(blockIdx.x) * (kCodedThreads * kCodedPacks) + thread;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * (kCodedThreads * packs) + thread;
 #pragma unroll
-  for (int k = 0; k < kCodedPacks; ++k) {
+  for (int k = 0; k < packs; ++k) {
     const int64_t at = (first + k * kCodedThreads) * kPack;
     if (at >= n) return;
     const int count = pack_at(at, n);
@@ -49,7 +51,7 @@ inline void unpack(const sdk::four_bit::Coded& from, void* to, uint32_t dtype, i
   int bits = 0;
   while ((int64_t{1} << bits) < from.block) ++bits;
   const Grid grid = {blocks_of(n, detail::kCodedThreads * detail::kCodedPacks * kPack), detail::kCodedThreads};
-  launch(detail::unpack_four_bit, grid, queue, from, bits, to, dtype, n);
+  launch(detail::unpack_four_bit<detail::kCodedPacks>, grid, queue, from, bits, to, dtype, n);
 }
 
 }  // namespace galley::cuda
