@@ -9,7 +9,7 @@ import shutil
 import struct
 
 from discrete_kit import discrete, same
-from galley_test import (binary, check, error, finish, fixtures, fresh_folder, from_config, from_folder, gradients, load, norm, plan, recipe, run, save, train, use)
+from galley_test import binary, check, error, finish, fresh_folder, from_config, from_folder, gradients, load, norm, plan, recipe, run, train, use
 
 fresh_folder()
 gpu = ['--device', 'cuda-emulated', '--plugin-path', binary / 'tests' / 'plugins' / 'cuda-emulated']
@@ -59,7 +59,7 @@ def base_of(family):
 
 
 def dequantized(family, base, **options):
-    """The base model with the numbers that are kept of its weights: merged with an adapter that has learned nothing."""
+    """The base model with the numbers that are kept of its weights: merged with an adapter that has learned next to nothing."""
     name = f'merged-{family}-' + '-'.join(map(str, options.values()))
     path = recipe(f'{name}.lua', from_folder(base), 'data.random {}', nf4(**options), lora, use('sgd', lr=1e-30), **{**entries, 'steps': 1})
     run('train', path, '--out', name)
@@ -85,7 +85,7 @@ def numbers():
                     check(found[name] == kept[name], f'{who}: {name} is not to be touched')
                 elif options == dict(double=False):
                     wanted = through_nf4(kept[name][2])
-                    check(found[name][2] == wanted, f'{who}: {name} is not what NF4 keeps of it')
+                    check(all(a == b or abs(a - b) < 1e-30 for a, b in zip(found[name][2], wanted)), f'{who}: {name} is not what NF4 keeps of it')
                 else:
                     e = error(found[name][2], kept[name][2])
                     check(0.02 < e < 0.2, f'{who}: {name} has an error of {e}')
@@ -118,24 +118,18 @@ def trains_beside(family, base, merged, options):
 def prepared():
     """What the literature calls k-bit preparation: all is frozen but the adapter, norms and the head are F32, and codes are read as they are."""
     path = recipe('prepared.lua', families['llama'], 'data.random {}', nf4(double=True), lora, adamw, **entries)
-    code = run('plan', path, '--dump', 'fuse').stdout
+    code, places = (run('plan', path, '--dump', what).stdout for what in ('fuse', 'plan'))
     for what, dtype in (('lm_head.weight', 'f32'), ('model.norm.weight', 'f32'), ('model.layers.0.input_layernorm.weight', 'f32'),
                         ('model.layers.0.mlp.up_proj.weight', 'u8'), ('model.layers.0.mlp.up_proj.weight.absmax', 'u8'),
                         ('model.layers.0.mlp.up_proj.weight.nested_absmax', 'f32'), ('model.layers.0.mlp.up_proj.weight.nested_offset', 'f32')):
-        found = set(re.findall(rf'[rw] {re.escape(what)} (\w+)\(', code))
-        check(found == {dtype}, f'{what} is read as {found}, not as {dtype}')
+        found = re.findall(rf' {re.escape(what)} (\w+)\(\S* weights run', places)
+        check(found == [dtype], f'{what} lies as {found}, not as {dtype}')
     steps = [x for x in code.splitlines() if not x.startswith(('load', 'init'))]
     check(not any('unpack' in x for x in steps), f'a weight is unpacked in a step: {[x for x in steps if "unpack" in x][:2]}')
     # As many launches as beside plain weights, in F32 and in BF16.
     for more in ([], [use('amp', compute='bf16')]):
         counts = [plan(recipe('launches.lua', families['llama'], 'data.random {}', *more, *uses, lora, adamw, **entries))['launches'] for uses in ([], [nf4(double=True)])]
         check(counts[0] == counts[1], f'launches of a step beside plain weights and beside codes: {counts}')
-
-
-def owned(path, *flags):
-    p = plan(path, *flags)
-    memory = next(iter(p['classes'].values()))
-    return p, memory
 
 
 def bytes_of_weights():
@@ -145,17 +139,15 @@ def bytes_of_weights():
         path = recipe(f'bytes-{name}.lua', from_config('llama', vocab_size=64, hidden_size=512, intermediate_size=1376, num_hidden_layers=4, num_attention_heads=8,
                                                        max_position_embeddings=16, tie_word_embeddings=True), 'data.random {}', *uses, lora, adamw, batch=1, length=8, steps=1)
         code = run('plan', path, '--dump', 'plan').stdout
-        sizes = {m[1]: int(m[2]) for m in re.finditer(r"^\S* *(\S*_proj\.weight\S*).*?(\d+) bytes", code, re.M)}
-        made[name] = sizes
+        made[name] = {m[3]: int(m[2]) - int(m[1]) for m in re.finditer(r'^0 \[(\d+), (\d+)\) .*? (model\.\S*_proj\.weight\S*) \w+\(.* run$', code, re.M)}
     counts = dict(q_proj=512 * 512, k_proj=512 * 512, v_proj=512 * 512, o_proj=512 * 512, gate_proj=512 * 1376, up_proj=512 * 1376, down_proj=512 * 1376)
     for layer in range(4):
         for module, n in counts.items():
-            names = [x for x in made['double'] if f'layers.{layer}.' in x and f'.{module}.weight' in x]
-            single = sum(v for x, v in made['single'].items() if x in names or (f'layers.{layer}.' in x and f'.{module}.weight' in x))
-            double = sum(made['double'][x] for x in names)
+            single, double = (sum(v for x, v in made[name].items() if f'layers.{layer}.' in x and f'.{module}.weight' in x) for name in ('single', 'double'))
             blocks = n // 64
             check(single == n // 2 + 4 * blocks, f'{module} of layer {layer}: {single} bytes, not {n // 2 + 4 * blocks}')
             check(double == n // 2 + blocks + 4 * -(-blocks // 256) + 4, f'{module} of layer {layer}: {double} bytes with double quantization')
+    check(sum(made['plain'].values()) == 4 * 4 * sum(counts.values()), f'plain: {sum(made["plain"].values())} bytes')
     bits = [8 * sum(made[x].values()) / (4 * sum(counts.values())) for x in ('single', 'double')]
     check(bits[0] == 4.5 and abs(bits[1] - 4.127) < 1e-3, f'bits a number: {bits}')
 
@@ -168,7 +160,7 @@ def fits():
         folder.mkdir()
         (folder / 'config.json').write_text(json.dumps(dict(model_type='llama', architectures=['LlamaForCausalLM'], hidden_act='silu', vocab_size=32000, rms_norm_eps=1e-5,
                                                             max_position_embeddings=2048, tie_word_embeddings=False, **config)))
-        totals = []
+        totals, weights = [], []
         for double in (False, True):
             path = recipe(f'{name}-{double}.lua', from_folder(folder), 'data.random {}', use('amp', compute='bf16'), nf4(double=double),
                           use('lora', rank=16, alpha=32, targets='all-linear'), use('recompute', every=1), use('adamw8bit', lr=1e-4), batch=1, length=512, steps=1)
@@ -178,9 +170,10 @@ def fits():
                 bytes_ = int(re.search(r"memory '(?:host|device)': .*?\((\d+) bytes\)", text)[1])
                 check(bytes_ <= most, f'{name} {flags}: {bytes_} bytes')
                 totals.append(bytes_)
+                weights.append(next(iter(plan(path, *flags)['classes'].values()))['owners']['weights'])
         quantized = config['num_hidden_layers'] * config['hidden_size'] * (4 * config['hidden_size'] + 3 * config['intermediate_size'])
-        saved = 8 * (totals[1] - totals[3]) / quantized
-        check(abs(saved - 0.373) < 0.001, f'{name}: double quantization saves {saved} bits a parameter')
+        saved = 8 * (weights[1] - weights[3]) / quantized
+        check(abs(saved - 0.373) < 0.0005, f'{name}: double quantization saves {saved} bits a parameter')
         print(f'{name}: {totals[2] / 2**30:.2f} GiB with double quantization')
 
 
@@ -188,9 +181,8 @@ def fits():
 
 
 def refusals():
-    full = 'exit code', 'all linear layers are trained'
     for uses, parts in (
-            ([nf4(), adamw], ['quantize-nf4 (', 'all linear layers are trained', 'use \"lora\"', 'freeze']),
+            ([nf4(), adamw], ['refused.lua:', 'quantize-nf4: ', 'all linear layers are trained', 'use \"lora\"', 'freeze']),
             ([nf4(skip=['q_prj']), lora, adamw], ["no linear layer is called 'q_prj'", 'q_proj']),
             ([nf4(skip=['*']), lora, adamw], ["'skip' names all linear layers"]),
             ([nf4(block=48), lora, adamw], ['block = 48', '32, 64, 128']),
@@ -201,9 +193,10 @@ def refusals():
             check(part in said, f'{part!r} is not in: {said}')
     # What trains stays as it is, and only the rest is quantized.
     path = recipe('some.lua', families['llama'], 'data.random {}', nf4(), use('freeze', **{'except': ['model.layers.1.*']}), adamw, **entries)
-    code = run('plan', path, '--dump', 'fuse', '--check').stdout
-    check('model.layers.0.mlp.up_proj.weight u8(' in code, 'a frozen layer is not quantized')
-    check('model.layers.1.mlp.up_proj.weight f32(' in code and 'model.layers.1.mlp.up_proj.weight u8(' not in code, 'a trained layer is quantized')
+    run('plan', path, '--check')
+    code = run('plan', path, '--dump', 'plan').stdout
+    check(re.search(r'model\.layers\.0\.mlp\.up_proj\.weight u8\(1920,1\) weights run', code), 'a frozen layer is not quantized')
+    check(re.search(r'model\.layers\.1\.mlp\.up_proj\.weight f32\(80,48\) weights run', code), 'a trained layer is quantized')
     made = train(path, 'some')
     made.check_memory('some')
     # The head is quantized if it is asked for; norms never are.
