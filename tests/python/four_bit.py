@@ -132,6 +132,13 @@ def prepared():
         check(counts[0] == counts[1], f'launches of a step beside plain weights and beside codes: {counts}')
 
 
+def counted():
+    """What is frozen is counted in numbers, not in codes."""
+    texts = [run('plan', recipe('counted.lua', families['tied'], 'data.random {}', *uses, lora, adamw, **entries)).stdout for uses in ([], [nf4(double=True)])]
+    frozen = [re.search(r'frozen .*', x)[0] for x in texts]
+    check(frozen[0] == frozen[1], f'frozen beside plain weights and beside codes: {frozen}')
+
+
 def bytes_of_weights():
     """Each weight's bytes by the format's formula, 4.5 and 4.127 bits a number."""
     made = {}
@@ -239,6 +246,7 @@ def runs():
 
 numbers()
 prepared()
+counted()
 bytes_of_weights()
 fits()
 refusals()
