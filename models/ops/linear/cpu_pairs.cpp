@@ -70,7 +70,8 @@ inline Tile along_k(const uint16_t* from, int64_t row, int64_t width, int64_t de
 }
 
 // The next 32 numbers of k, of which there are `depth`, of `width` rows of A or columns of B, as the tiles of a strip.
-[[gnu::always_inline]] inline void pack_step(const uint16_t* from, int64_t across, int64_t k_step, int64_t width, int64_t depth, bool is_b, char* to) {
+[[gnu::always_inline]] inline void pack_step(const uint16_t* from, int64_t across, int64_t k_step, int64_t width, int64_t depth, bool is_b,
+                                             char* to) {
   Tile tiles[2];
   // A's tiles have rows along k, B's along the strip: what lies the other way round is transposed, pair by pair.
   const bool lies_along_k = k_step == 1;

@@ -5,7 +5,8 @@
 // Several products in one launch: q, k and v, gate and up, LoRA's thin ones, and gradients of the weights that share an input. Those of one
 // form are one call where cuBLASLt can make them at once, the others follow each other. Each has the bytes that it has alone.
 //
-// A weight in a format is unpacked into the workspace before its product (cuda/coded.hpp). The bytes are those of a weight that is stored so.
+// A weight in a format is unpacked into the workspace before its product (cuda/coded.hpp). The bytes are those of a weight that is stored
+// so.
 #include "ops/linear/cuda_products.hpp"
 
 namespace galley::cuda {

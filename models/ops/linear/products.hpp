@@ -122,8 +122,8 @@ class Launch {
   char* memory_ = nullptr;
 };
 
-/// Registers a way, and its kernels of single nodes by these names: of linear, linear_dx and linear_dw. The first two may have a weight in a
-/// format.
+/// Registers a way, and its kernels of single nodes by these names: of linear, linear_dx and linear_dw. The first two may have a weight in
+/// a format.
 template <const Way& way>
 bool add_way(const char* const (&names)[3]) {
   ways().push_back(&way);

@@ -1,7 +1,7 @@
 // Codes of the format "four-bit" (four_bit.hpp) made and read on the CPU, with 256-bit and 512-bit vectors, and the same bits without.
 //
-// Reading. The 16 numbers that the codes of a block stand for are made once, in the dtype that is asked for, and looked up: a shuffle for 16
-// or 32 numbers.
+// Reading. The 16 numbers that the codes of a block stand for are made once, in the dtype that is asked for, and looked up: a shuffle for
+// 16 or 32 numbers.
 #pragma once
 
 #include "galley/cpp/four_bit.hpp"

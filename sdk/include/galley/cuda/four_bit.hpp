@@ -10,8 +10,8 @@ namespace detail {
 
 inline constexpr int kCodedThreads = 256, kCodedPacks = 4;
 
-/// Makes n numbers of `dtype`, a thread `packs` times eight of them. The code book of four bits lies in shared memory, where lanes that look
-/// up other entries meet in no bank.
+/// Makes n numbers of `dtype`, a thread `packs` times eight of them. The code book of four bits lies in shared memory, where lanes that
+/// look up other entries meet in no bank.
 template <int packs>
 __global__ void __launch_bounds__(kCodedThreads)
     unpack_four_bit(sdk::four_bit::Coded from, int block_bits, void* to, uint32_t dtype, int64_t n) {
