@@ -84,6 +84,19 @@ def use(name, **options):
     return f'use "{name}" {lua(options)}'
 
 
+def examples():
+    """By plugins/*/example.lua: {name: how a recipe uses it}, and {name: another strategy that has to stand beside it}, by lines `-- "name" needs "another"`."""
+    how, needs = {}, {}
+    for file in source.glob('plugins/*/example.lua'):
+        for line in file.read_text().splitlines():
+            words = line.split('"')
+            if line.startswith('use "'):
+                how[words[1]] = line
+            elif len(words) == 5 and words[0] == '-- ' and words[2] == ' needs ':
+                needs[words[1]] = words[3]
+    return how, needs
+
+
 def recipe(path, model, data, *uses, **entries):
     """Writes a recipe; `model` and `data` are Lua."""
     lines = [f'model = {model}', f'data = {data}', *(f'{k} = {lua(v)}' for k, v in entries.items()), *uses]
