@@ -170,8 +170,7 @@ class Weights {
     bool frozen = false;
     for (const auto& [weight, columns] : by_column_) frozen = frozen || !(graph.info(weight).flags & GALLEY_TENSOR_TRAINABLE);
     if (!frozen)
-      invalid(std::string("all weights of linear layers are to be trained, and weights in 8 bit cannot be: ") + strategy +
-                  " is for frozen ones",
+      invalid("all weights of linear layers are to be trained, and weights in 8 bit cannot be",
               "add use \"lora\" { rank = 16 }, which trains an adapter beside them, or freeze some by use \"freeze\"");
     if (computed_.count(subject.tensor))
       invalid(std::string("'") + subject.name + "' is to be trained, and " + strategy + " multiplies it in 8 bit",

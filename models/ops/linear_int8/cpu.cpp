@@ -63,15 +63,15 @@ class Blocks {
 
 int64_t lanes_of(const galley_target& target) { return std::max<int64_t>(1, target.threads); }
 
-/// Workspace of one lane.
+/// Workspace of one lane, for products of at most so many rows and so deep.
 struct Lane {
-  Lane(const Rows& rows, Room& room)
-      : words(room.take<int32_t>(depth / 2 * panel)),
-        sums(room.take<int32_t>(kRows * panel)),
-        added(room.take<float>(kRows * panel)),
-        x(room.take<float>(kRows * kColumns)),
+  Lane(int64_t most_rows, int64_t K, Room& room)
+      : words(room.take<int32_t>(divide_up(std::min(depth, K), 2) * panel)),
+        sums(room.take<int32_t>(std::min(kRows, most_rows) * panel)),
+        added(room.take<float>(std::min(kRows, most_rows) * panel)),
+        x(room.take<float>(std::min(kRows, most_rows) * kColumns)),
         w(room.take<float>(kColumns * panel)),
-        numbers(room.take<float>(rows.K)) {}
+        numbers(room.take<float>(K)) {}
   int32_t *words, *sums;
   float *added, *x, *w, *numbers;
 };
@@ -213,7 +213,7 @@ class CodedProducts {
   CodedProducts(const sdk::Nodes& nodes, const galley_target& target, Room&& room) : CodedProducts(nodes, target, room) {}
   CodedProducts(const sdk::Nodes& nodes, const galley_target& target, Room& room) {
     std::vector<const Node*> makers;  // of each x
-    int64_t deepest = 0;
+    int64_t most_rows = 0, deepest = 0;
     for (const Node& node : nodes) {
       const auto same = [&](const Node* other) {  // planned nodes have names, and no addresses
         const galley_operand &a = other->in(0), &b = node.in(0);
@@ -227,9 +227,10 @@ class CodedProducts {
       }
       products_.emplace_back(node, &inputs_[index]);
       ends_.push_back((ends_.empty() ? 0 : ends_.back()) + products_.back().tasks());
-      if (sdk::columns(node.in(0)) > deepest) deepest = sdk::columns(node.in(0)), deepest_ = index;
+      most_rows = std::max(most_rows, sdk::rows(node.in(0)));
+      deepest = std::max(deepest, sdk::columns(node.in(0)));
     }
-    for (int64_t i = 0; i < lanes_of(target); ++i) lanes_.emplace_back(inputs_[deepest_].rows, room);
+    for (int64_t i = 0; i < lanes_of(target); ++i) lanes_.emplace_back(most_rows, deepest, room);
   }
 
 #if defined(__AVX512BW__)
@@ -252,7 +253,6 @@ class CodedProducts {
   std::deque<CodedRows> inputs_;
   std::vector<CodedProduct> products_;
   std::vector<int64_t> ends_;  ///< of each product's tasks
-  size_t deepest_ = 0;         ///< the x with the longest rows
   std::vector<Lane> lanes_;
 };
 
@@ -289,7 +289,7 @@ class Numbers {
         transposed_(node.i("transposed", 0) != 0),
         outliers_(blocks_.rows(), room),
         x_(room.take<float>(blocks_.rows().R * blocks_.rows().K)) {
-    for (int64_t i = 0; i < lanes_of(target); ++i) lanes_.emplace_back(blocks_.rows(), room);
+    for (int64_t i = 0; i < lanes_of(target); ++i) lanes_.emplace_back(blocks_.rows().R, blocks_.rows().K, room);
   }
 
   void block(const Blocks::Block& b, const Lane& lane) const {
