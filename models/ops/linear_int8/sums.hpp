@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -25,6 +26,16 @@ struct Codes {
   int8_t at(int64_t n, int64_t k) const { return columns ? codes[k * N + n] : codes[n * K + k]; }
 };
 
+/// A word of `group` codes that lie `next` apart.
+template <class Word, int64_t group>
+uint32_t word_of(const int8_t* from, int64_t next) {
+  uint32_t word = 0;
+  for (int64_t j = 0; j < group; ++j)
+    word |= static_cast<uint32_t>(static_cast<std::make_unsigned_t<Word>>(Word{from[j * next]}))
+            << (8 * sizeof(Word) * static_cast<size_t>(j));
+  return word;
+}
+
 /// Words of `group` codes each, made of Word: of outputs [n0, n0 + 64) and k in [k0, k1); 0 behind the last ones.
 template <class Word>
 void make_panel(const Codes& w, int64_t n0, int64_t k0, int64_t k1, Word* __restrict to) {
@@ -32,10 +43,19 @@ void make_panel(const Codes& w, int64_t n0, int64_t k0, int64_t k1, Word* __rest
   const int64_t outputs = std::min(panel, w.N - n0), whole = (k1 - k0) / group, words = (k1 - k0 + group - 1) / group;
   if (outputs < panel || whole < words) std::fill_n(to, words * panel * group, Word{0});
   if (w.columns) {
-    for (int64_t k = k0; k < k1; ++k) {
+    for (int64_t k = k0; k < k1; k += group) {
       const int8_t* const from = w.codes + k * w.N + n0;
-      Word* const at = to + (k - k0) / group * panel * group + (k - k0) % group;
-      for (int64_t n = 0; n < outputs; ++n) at[n * group] = from[n];
+      const int64_t there = std::min(group, k1 - k);
+      Word* const at = to + (k - k0) * panel;
+      if (there == group) {
+        for (int64_t n = 0; n < outputs; ++n) {
+          const uint32_t word = word_of<Word, group>(from + n, w.N);
+          std::memcpy(at + n * group, &word, sizeof word);
+        }
+      } else {
+        for (int64_t n = 0; n < outputs; ++n)
+          for (int64_t j = 0; j < there; ++j) at[n * group + j] = from[j * w.N + n];
+      }
     }
     return;
   }
@@ -49,6 +69,9 @@ void make_panel(const Codes& w, int64_t n0, int64_t k0, int64_t k1, Word* __rest
 }
 
 // ---- Ways to multiply -------------------------------------------------------------------------------------------------------------
+
+/// Before a loop over sums in registers: a loop that is left of it would keep them in memory.
+#define GALLEY_ALL_OF _Pragma("GCC unroll 8")
 
 /// What sums are made of on every machine.
 struct Plain {
@@ -82,18 +105,27 @@ struct Pairs512 {
   template <int64_t rows>
   static void add(const char* x, int64_t next, const W* w, int64_t words, int32_t* sums) {
     __m512i sum[rows][4];
-    for (int64_t r = 0; r < rows; ++r)
+    GALLEY_ALL_OF
+    for (int64_t r = 0; r < rows; ++r) {
+      GALLEY_ALL_OF
       for (int64_t c = 0; c < 4; ++c) sum[r][c] = _mm512_load_si512(sums + r * panel + 16 * c);
+    }
     for (int64_t i = 0; i < words; ++i) {
       __m512i right[4];
+      GALLEY_ALL_OF
       for (int64_t c = 0; c < 4; ++c) right[c] = _mm512_load_si512(w + 2 * (i * panel + 16 * c));
+      GALLEY_ALL_OF
       for (int64_t r = 0; r < rows; ++r) {
         const __m512i left = _mm512_set1_epi32(word_at(x + r * next + 4 * i));
+        GALLEY_ALL_OF
         for (int64_t c = 0; c < 4; ++c) sum[r][c] = _mm512_add_epi32(sum[r][c], _mm512_madd_epi16(left, right[c]));
       }
     }
-    for (int64_t r = 0; r < rows; ++r)
+    GALLEY_ALL_OF
+    for (int64_t r = 0; r < rows; ++r) {
+      GALLEY_ALL_OF
       for (int64_t c = 0; c < 4; ++c) _mm512_store_si512(sums + r * panel + 16 * c, sum[r][c]);
+    }
   }
 };
 
@@ -105,18 +137,27 @@ struct Fours512 {
   template <int64_t rows>
   __attribute__((target("avx512vnni"))) static void add(const char* x, int64_t next, const W* w, int64_t words, int32_t* sums) {
     __m512i sum[rows][4];
-    for (int64_t r = 0; r < rows; ++r)
+    GALLEY_ALL_OF
+    for (int64_t r = 0; r < rows; ++r) {
+      GALLEY_ALL_OF
       for (int64_t c = 0; c < 4; ++c) sum[r][c] = _mm512_load_si512(sums + r * panel + 16 * c);
+    }
     for (int64_t i = 0; i < words; ++i) {
       __m512i right[4];
+      GALLEY_ALL_OF
       for (int64_t c = 0; c < 4; ++c) right[c] = _mm512_load_si512(w + 4 * (i * panel + 16 * c));
+      GALLEY_ALL_OF
       for (int64_t r = 0; r < rows; ++r) {
         const __m512i left = _mm512_set1_epi32(word_at(x + r * next + 4 * i));
+        GALLEY_ALL_OF
         for (int64_t c = 0; c < 4; ++c) sum[r][c] = _mm512_dpbusd_epi32(sum[r][c], left, right[c]);
       }
     }
-    for (int64_t r = 0; r < rows; ++r)
+    GALLEY_ALL_OF
+    for (int64_t r = 0; r < rows; ++r) {
+      GALLEY_ALL_OF
       for (int64_t c = 0; c < 4; ++c) _mm512_store_si512(sums + r * panel + 16 * c, sum[r][c]);
+    }
   }
 };
 #elif defined(__AVX2__)
@@ -129,18 +170,27 @@ struct Pairs256 {
   static void add(const char* x, int64_t next, const W* w, int64_t words, int32_t* sums) {
     for (int64_t first = 0; first < panel; first += 16) {  // 12 sums, 2 of W, 1 of x
       __m256i sum[rows][2];
-      for (int64_t r = 0; r < rows; ++r)
+      GALLEY_ALL_OF
+      for (int64_t r = 0; r < rows; ++r) {
+        GALLEY_ALL_OF
         for (int64_t c = 0; c < 2; ++c) sum[r][c] = _mm256_load_si256(reinterpret_cast<const __m256i*>(sums + r * panel + first + 8 * c));
+      }
       for (int64_t i = 0; i < words; ++i) {
         __m256i right[2];
+        GALLEY_ALL_OF
         for (int64_t c = 0; c < 2; ++c) right[c] = _mm256_load_si256(reinterpret_cast<const __m256i*>(w + 2 * (i * panel + first + 8 * c)));
+        GALLEY_ALL_OF
         for (int64_t r = 0; r < rows; ++r) {
           const __m256i left = _mm256_set1_epi32(word_at(x + r * next + 4 * i));
+          GALLEY_ALL_OF
           for (int64_t c = 0; c < 2; ++c) sum[r][c] = _mm256_add_epi32(sum[r][c], _mm256_madd_epi16(left, right[c]));
         }
       }
-      for (int64_t r = 0; r < rows; ++r)
+      GALLEY_ALL_OF
+      for (int64_t r = 0; r < rows; ++r) {
+        GALLEY_ALL_OF
         for (int64_t c = 0; c < 2; ++c) _mm256_store_si256(reinterpret_cast<__m256i*>(sums + r * panel + first + 8 * c), sum[r][c]);
+      }
     }
   }
 };
