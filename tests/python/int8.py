@@ -112,7 +112,7 @@ def coded(rows):
     for row in rows:
         row = [half(x) for x in row]
         scale = max(map(abs, row))
-        by = single(127 / scale)
+        by = single(127 * single(1 / scale))
         codes.append([round(single(x * by)) for x in row])
         scales.append(scale)
     return codes, scales

@@ -24,8 +24,9 @@ inline constexpr float kMost = 127;
 /// The largest number of F16. A weight beyond it is stored as if it were this one.
 inline constexpr float kLargest = 65504;
 
-/// By which numbers are multiplied before they are rounded; 0 where the row has no magnitude, or none that is a number.
-GALLEY_ANYWHERE float inverse(float scale) { return scale > 0 && scale <= kLargest ? kMost / scale : 0.0f; }
+/// By which numbers are multiplied before they are rounded; 0 where the row has no magnitude, or none that is a number. As PyTorch divides
+/// 127 by a tensor: in two roundings, which decide how ties are rounded.
+GALLEY_ANYWHERE float inverse(float scale) { return scale > 0 && scale <= kLargest ? kMost * (1.0f / scale) : 0.0f; }
 
 /// The code of a number. NaN becomes 0: the row's scale tells of it. Adding 1.5·2²³ leaves no places behind the point.
 GALLEY_ANYWHERE int8_t code(float x, float inverse_scale) {
