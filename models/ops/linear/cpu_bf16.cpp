@@ -154,6 +154,7 @@ class Pairs : public Product {
  public:
   static Offer offer(const Node& node, const galley_target& target, Links links) {
     if (!all_numbers(node) || node.in(0).dtype != GALLEY_BF16 || node.in(1).dtype != GALLEY_BF16) return {"operands in BF16 only"};
+    if (!reads_weight(node)) return {"another format"};
     if (peak(target, "bf16") < Instructions::least * peak(target, "f32") || target.n_peaks == 0)
       return {"the target's peak of bf16 says that it has no such instructions"};
     if (links == Links::Two) return {"apart is as fast"};

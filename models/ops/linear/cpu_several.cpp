@@ -30,12 +30,15 @@ using sdk::nodes_kernel;
 using Several = Launch<Best, Links::One>;
 using Activated = Launch<Best, Links::Two>;
 
-const bool added = add(nodes_kernel<Several>("linear.several", "linear")) && add(nodes_kernel<Several>("linear_dx.several", "linear_dx")) &&
+constexpr uint64_t groups = GALLEY_KERNEL_GROUPS, coded_too = GALLEY_KERNEL_FORMATS;  // of weights in formats
+
+const bool added = add(nodes_kernel<Several>("linear.several", "linear", "cpu", groups | coded_too)) &&
+                   add(nodes_kernel<Several>("linear_dx.several", "linear_dx", "cpu", groups | coded_too)) &&
                    add(nodes_kernel<Several>("linear_dw.several", "linear_dw")) &&
-                   add(nodes_kernel<Activated>("linear_gelu.cpu", "linear>gelu", "cpu", 0)) &&
-                   add(nodes_kernel<Activated>("linear_silu.cpu", "linear>silu", "cpu", 0)) &&
-                   add(nodes_kernel<Activated>("linear_relu.cpu", "linear>relu", "cpu", 0)) &&
-                   add(nodes_kernel<Activated>("linear_swiglu.cpu", "linear>swiglu", "cpu", 0));
+                   add(nodes_kernel<Activated>("linear_gelu.cpu", "linear>gelu", "cpu", coded_too)) &&
+                   add(nodes_kernel<Activated>("linear_silu.cpu", "linear>silu", "cpu", coded_too)) &&
+                   add(nodes_kernel<Activated>("linear_relu.cpu", "linear>relu", "cpu", coded_too)) &&
+                   add(nodes_kernel<Activated>("linear_swiglu.cpu", "linear>swiglu", "cpu", coded_too));
 
 }  // namespace
 }  // namespace galley::cpu

@@ -122,12 +122,14 @@ class Launch {
   char* memory_ = nullptr;
 };
 
-/// Registers a way, and its kernels of single nodes by these names: of linear, linear_dx and linear_dw.
+/// Registers a way, and its kernels of single nodes by these names: of linear, linear_dx and linear_dw. The first two may have a weight in a
+/// format.
 template <const Way& way>
 bool add_way(const char* const (&names)[3]) {
   ways().push_back(&way);
   constexpr const char* ops[] = {"linear", "linear_dx", "linear_dw"};
-  for (int i = 0; i < 3; ++i) sdk::add(sdk::nodes_kernel<Launch<Only<way>, Links::One>>(names[i], ops[i], "cpu", 0));
+  for (int i = 0; i < 3; ++i)
+    sdk::add(sdk::nodes_kernel<Launch<Only<way>, Links::One>>(names[i], ops[i], "cpu", i < 2 ? GALLEY_KERNEL_FORMATS : 0));
   return true;
 }
 
