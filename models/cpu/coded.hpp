@@ -8,8 +8,19 @@
 
 #include "cpu/number.hpp"
 #include "galley/cpp/four_bit_codes.hpp"
+#include "galley/cpp/int8_rows.hpp"
 
 namespace galley::cpu {
+
+namespace detail {
+
+/// The format's own, found by the type.
+template <class From, class To>
+void decode_by_format(const From& from, int64_t at, int64_t n, To* to) {
+  decode(from, at, n, to);
+}
+
+}  // namespace detail
 
 class Coded {
  public:
@@ -17,9 +28,12 @@ class Coded {
   /// Of an operand that is in no format, or in one that is known here.
   explicit Coded(const galley_operand& operand) {
     if (sdk::four_bit::Coded::holds(operand)) from_ = sdk::four_bit::Coded(operand);
+    else if (sdk::int8_rows::Coded::holds(operand)) from_ = sdk::int8_rows::Coded(operand);
   }
   /// Whether numbers of the operand can be read: as they lie, or through its format.
-  static bool reads(const galley_operand& operand) { return !operand.format || sdk::four_bit::Coded::holds(operand); }
+  static bool reads(const galley_operand& operand) {
+    return !operand.format || sdk::four_bit::Coded::holds(operand) || sdk::int8_rows::Coded::holds(operand);
+  }
 
   explicit operator bool() const { return from_.index() != 0; }
 
@@ -40,7 +54,7 @@ class Coded {
  private:
   template <class From, class To>
   static void decode_from(const From& from, int64_t at, int64_t n, To* to) {
-    if constexpr (!std::is_same_v<From, std::monostate>) sdk::four_bit::decode(from, at, n, to);
+    if constexpr (!std::is_same_v<From, std::monostate>) detail::decode_by_format(from, at, n, to);
   }
   template <class Rounded>
   void through(int64_t at, int64_t n, float* to) const {
@@ -51,7 +65,7 @@ class Coded {
     });
   }
 
-  std::variant<std::monostate, sdk::four_bit::Coded> from_;
+  std::variant<std::monostate, sdk::four_bit::Coded, sdk::int8_rows::Coded> from_;
 };
 
 /// Whether a product can read the node's weight, input 1; nothing else may be in a format.

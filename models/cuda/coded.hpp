@@ -8,6 +8,7 @@
 
 #include "cuda/workspace.hpp"
 #include "galley/cuda/four_bit.hpp"
+#include "galley/cuda/int8_rows.hpp"
 
 namespace galley::cuda {
 
@@ -17,9 +18,12 @@ class Coded {
   /// Of an operand that is in no format, or in one that is known here.
   explicit Coded(const galley_operand& operand) : dtype_(operand.dtype), count_(count(operand)) {
     if (sdk::four_bit::Coded::holds(operand)) from_ = sdk::four_bit::Coded(operand);
+    else if (sdk::int8_rows::Coded::holds(operand)) from_ = sdk::int8_rows::Coded(operand);
   }
   /// Whether numbers of the operand can be read: as they lie, or through its format.
-  static bool reads(const galley_operand& operand) { return !operand.format || sdk::four_bit::Coded::holds(operand); }
+  static bool reads(const galley_operand& operand) {
+    return !operand.format || sdk::four_bit::Coded::holds(operand) || sdk::int8_rows::Coded::holds(operand);
+  }
 
   explicit operator bool() const { return from_.index() != 0; }
 
@@ -30,12 +34,13 @@ class Coded {
   }
   void unpack(void* to, galley_queue* queue) const {
     if (const auto* four_bit = std::get_if<sdk::four_bit::Coded>(&from_)) cuda::unpack(*four_bit, to, dtype_, count_, queue);
+    if (const auto* int8_rows = std::get_if<sdk::int8_rows::Coded>(&from_)) cuda::unpack(*int8_rows, to, dtype_, count_, queue);
   }
 
  private:
   uint32_t dtype_ = GALLEY_F32;
   int64_t count_ = 0;
-  std::variant<std::monostate, sdk::four_bit::Coded> from_;
+  std::variant<std::monostate, sdk::four_bit::Coded, sdk::int8_rows::Coded> from_;
 };
 
 /// Throws where a product cannot read what the node has in formats: anything but its weight, input 1, or another format.

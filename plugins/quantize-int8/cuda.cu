@@ -1,7 +1,5 @@
 // Packing and unpacking of "int8-rows". Packing: a block takes a row, or 32 columns where these have the scales, and reads it twice.
-// Unpacking: a thread takes eight numbers of a row.
-#include "galley/cpp/int8_rows.hpp"
-#include "galley/cuda/kernel.hpp"
+#include "galley/cuda/int8_rows.hpp"
 #include "galley/cuda/reduce.hpp"
 
 namespace {
@@ -49,34 +47,13 @@ void pack(const Node& node, void*, galley_queue* queue) {
   else launch(pack_rows, {R, kThreads}, queue, x, C, codes, scales);
 }
 
-__global__ void __launch_bounds__(kThreads)
-    unpack_numbers(const int8_t* codes, const float* scales, int by_column, int64_t rows, int64_t columns, int64_t packs, Writer x) {
-  const int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, r = at / packs, c = at % packs * kPack;
-  if (r >= rows) return;
-  const int n = pack_at(c, columns);
-  const int8_t* const from = codes + r * columns + c;
-  float numbers[kPack], units[kPack];
-  if (by_column) load_numbers(scales + c, n, units);
-  else {
-    const float scale = scales[r];
-#pragma unroll
-    for (int i = 0; i < kPack; ++i) units[i] = scale;
-  }
-  if (n == kPack && reinterpret_cast<uintptr_t>(from) % kPack == 0) {
-    const auto eight = load_vector<int8_t, kPack>(from);
-#pragma unroll
-    for (int i = 0; i < kPack; ++i) numbers[i] = int8_rows::value(eight.at[i], int8_rows::unit(units[i]));
-  } else {
-#pragma unroll
-    for (int i = 0; i < kPack; ++i) numbers[i] = i < n ? int8_rows::value(from[i], int8_rows::unit(units[i])) : 0.0f;
-  }
-  x.store(r * columns + c, n, numbers);
-}
-
 void unpack(const Node& node, void*, galley_queue* queue) {
-  const int64_t R = rows(node.in(0)), C = columns(node.in(0)), packs = blocks_of(C, kPack);
-  launch(unpack_numbers, {blocks_of(R * packs, kThreads), kThreads}, queue, node.read<int8_t>(0), node.read<float>(1),
-         static_cast<int>(node.i("columns", 0) != 0), R, C, packs, Writer(node, 0));
+  int8_rows::Coded from;
+  from.codes = node.read<int8_t>(0);
+  from.scales = node.read<float>(1);
+  from.row = columns(node.in(0));
+  from.columns = node.i("columns", 0) != 0;
+  galley::cuda::unpack(from, node.write<char>(0), node.out(0).dtype, count(node.out(0)), queue);
 }
 bool any(const Node&) { return true; }
 

@@ -4,8 +4,10 @@
 // linear_int8 takes the place of linear.
 //
 // Neither trains a weight that it stores: a step is smaller than what a code stands for. So something else is trained, such as an adapter.
+#include <algorithm>
 #include <map>
 
+#include "galley/cpp/glob.hpp"
 #include "galley/cpp/int8_rows.hpp"
 #include "galley/cpp/patterns.hpp"
 #include "galley/cpp/strategy.hpp"
@@ -127,8 +129,9 @@ class Weights {
   bool takes(const GraphReader& graph, const galley_node_info& node) const {
     if (!(node.op_flags & GALLEY_OP_LINEAR) || node.n_inputs < 2) return false;
     const galley_tensor_info w = graph.info(node.inputs[1]);
-    return w.kind == GALLEY_KIND_PARAMETER && w.rank == 2 && !(w.flags & (GALLEY_TENSOR_EMBEDDING | GALLEY_TENSOR_HEAD)) &&
-           !skip_.match(w.name);
+    if (w.kind != GALLEY_KIND_PARAMETER || w.rank != 2 || w.flags & (GALLEY_TENSOR_EMBEDDING | GALLEY_TENSOR_HEAD)) return false;
+    const std::string module = module_of(w.name);
+    return std::none_of(skip_.begin(), skip_.end(), [&](const std::string& pattern) { return glob_match_suffix(pattern, module); });
   }
 
   /// Stored are those that are frozen. Where nothing is trained at all, as in an evaluation, all of them are.
@@ -153,16 +156,28 @@ class Weights {
  private:
   static bool trains(const GraphReader& graph) { return graph.run().flags & GALLEY_RUN_TRAINS; }
 
+  /// What a weight's layer is called: "model.layers.0.mlp.up_proj".
+  static std::string module_of(const std::string& parameter) {
+    const std::string end = ".weight";
+    const bool ends = parameter.size() > end.size() && parameter.compare(parameter.size() - end.size(), end.size(), end) == 0;
+    return ends ? parameter.substr(0, parameter.size() - end.size()) : parameter;
+  }
+
   void find(const GraphReader& graph) {
-    skip_.check(graph);
     by_column_.clear();
     computed_.clear();
+    std::vector<std::string> modules;
     for (galley_node n = graph.next_node(0, GALLEY_SEGMENT_MODEL); n; n = graph.next_node(n, GALLEY_SEGMENT_MODEL)) {
       const galley_node_info node = graph.node(n);
+      if (node.op_flags & GALLEY_OP_LINEAR && node.n_inputs > 1) modules.push_back(module_of(graph.info(node.inputs[1]).name));
       if (!takes(graph, node)) continue;
       by_column_[node.inputs[1]] = transposed(node);
       if (galley_same_text(node.op, "linear_int8")) computed_[node.inputs[1]] = true;
     }
+    for (const std::string& pattern : skip_)
+      if (std::none_of(modules.begin(), modules.end(), [&](const std::string& module) { return glob_match_suffix(pattern, module); }))
+        invalid("'skip': no linear layer is called '" + pattern + "'; " + nearest_names(pattern, modules));
+    if (by_column_.empty()) invalid("no weight is left to store in 8 bit: 'skip' names all linear layers");
   }
 
   /// A weight that is trained stays as it is, as long as others are frozen and nothing multiplies it as integers.
@@ -174,10 +189,10 @@ class Weights {
               "add use \"lora\" { rank = 16 }, which trains an adapter beside them, or freeze some by use \"freeze\"");
     if (computed_.count(subject.tensor))
       invalid(std::string("'") + subject.name + "' is to be trained, and " + strategy + " multiplies it in 8 bit",
-              std::string("freeze it, or leave it out by skip = { \"") + subject.name + "\" }");
+              "freeze it, or leave it out by skip = { \"" + module_of(subject.name) + "\" }");
   }
 
-  Patterns skip_;
+  std::vector<std::string> skip_;
   Attrs rows_, columns_;
   std::map<galley_tensor, bool> by_column_;  ///< the weights that are meant, of the graph that is being asked about
   std::map<galley_tensor, bool> computed_;   ///< those that linear_int8 multiplies

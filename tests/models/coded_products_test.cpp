@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <deque>
 
 #include "galley/cpp/four_bit_codes.hpp"
+#include "galley/cpp/int8_rows.hpp"
 #include "galley/cpp/node.hpp"
 #include "tests/models/together.hpp"
 
@@ -20,13 +22,19 @@ struct FourBit {
   int64_t block;
   bool doubled;
 };
-constexpr FourBit four_bits[] = {{"nf4", 64, false}, {"nf4", 64, true}, {"fp4", 128, true}, {"fp4", 32, false}};
+constexpr const char* kInt8 = "int8";  // "int8-rows", with scales for rows, or, by a block of 1, for columns
+constexpr FourBit four_bits[] = {{"nf4", 64, false}, {"nf4", 64, true}, {"fp4", 128, true},
+                                 {"fp4", 32, false}, {kInt8, 0, false}, {kInt8, 1, false}};
 
 /// A weight in the format, with memory of its own, and its numbers in a dtype.
 class CodedWeight {
  public:
   CodedWeight(const FourBit& format, uint32_t dtype, const std::vector<int64_t>& shape, std::mt19937_64& random)
       : numbers(draw(dtype, shape, random)) {
+    if (format.type == kInt8) {
+      make_int8(format.block != 0);
+      return;
+    }
     attrs_.s("type", format.type).i("block", format.block).i("double", format.doubled);
     const four_bit::Options options(attrs_.data(), attrs_.count());
     const int64_t n = numbers.count(), blocks = options.blocks(n);
@@ -57,7 +65,7 @@ class CodedWeight {
   galley_operand operand(const galley_operand& plain) const {
     galley_operand out = plain;
     out.data = nullptr;
-    out.format = four_bit::kName;
+    out.format = name_;
     out.components = pointers_.data();
     out.n_components = static_cast<uint32_t>(pointers_.size());
     out.attrs = attrs_.data();
@@ -71,6 +79,23 @@ class CodedWeight {
   Tensor numbers;
 
  private:
+  void make_int8(bool columns) {
+    namespace int8_rows = sdk::int8_rows;
+    name_ = int8_rows::kName;
+    attrs_.i("columns", columns);
+    const int64_t R = numbers.shape[0], C = numbers.shape[1];
+    add(GALLEY_I8, {R, C});
+    add(GALLEY_F32, {columns ? C : R});
+    const auto scale_of = [&](int64_t i) -> float& { return at<float>(1)[columns ? i % C : i / C]; };
+    for (int64_t i = 0; i < R * C; ++i)
+      scale_of(i) = std::max(scale_of(i), std::abs(static_cast<float>(numbers.values[static_cast<size_t>(i)])));
+    for (int64_t i = 0; i < R * C; ++i) {
+      double& number = numbers.values[static_cast<size_t>(i)];
+      const int8_t code = at<int8_t>(0)[i] = int8_rows::code(static_cast<float>(number), int8_rows::inverse(scale_of(i)));
+      number = rounded(int8_rows::value(code, int8_rows::unit(scale_of(i))), numbers.dtype);
+    }
+    for (const galley_operand& c : components_) pointers_.push_back(&c);
+  }
   template <class T>
   T* at(size_t k) {
     return reinterpret_cast<T*>(memory_[k].data());
@@ -84,6 +109,7 @@ class CodedWeight {
         sdk::operand(memory_.back().data(), kept.data(), static_cast<uint32_t>(kept.size()), dtype, GALLEY_READ, "component"));
   }
 
+  const char* name_ = four_bit::kName;
   sdk::Attrs attrs_;
   std::deque<std::vector<int64_t>> extents_;
   std::deque<Memory> memory_;

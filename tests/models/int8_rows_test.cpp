@@ -18,14 +18,14 @@ namespace {
 
 namespace int8_rows = sdk::int8_rows;
 
-std::filesystem::path fixture(const std::string& file) {
+std::filesystem::path int8_fixture(const std::string& file) {
   const char* source = std::getenv("GALLEY_SOURCE");
   return std::filesystem::path(source ? source : ".") / "tests/fixtures/int8" / (file + ".safetensors");
 }
 
 /// A tensor of a file, as numbers.
-Tensor stored(const std::string& file, const std::string& name) {
-  const auto reader = safetensors::Reader::open(fixture(file));
+Tensor int8_stored(const std::string& file, const std::string& name) {
+  const auto reader = safetensors::Reader::open(int8_fixture(file));
   EXPECT_TRUE(reader.ok()) << reader.error().cause;
   const safetensors::Entry* entry = reader->find(name);
   EXPECT_TRUE(entry) << name;
@@ -44,8 +44,8 @@ Tensor stored(const std::string& file, const std::string& name) {
 }
 
 /// A matrix in the format, made by the pack op's definition.
-struct Weight {
-  Weight(const Tensor& numbers, bool columns) : shape(numbers.shape) {
+struct Int8Weight {
+  Int8Weight(const Tensor& numbers, bool columns) : shape(numbers.shape) {
     Problem packed;
     packed.op = models().op("int8_rows_pack");
     packed.name = "packed";
@@ -76,9 +76,9 @@ struct Weight {
 };
 
 /// linear_int8 with its weight in the format.
-class CodedNode {
+class Int8Node {
  public:
-  CodedNode(Problem problem, const Weight& w, const How& how = {}, int64_t off = 0)
+  Int8Node(Problem problem, const Int8Weight& w, const How& how = {}, int64_t off = 0)
       : problem_(std::move(problem)),
         placed_(problem_, how, off),
         codes_(pack(w.codes, GALLEY_I8, off)),
@@ -104,7 +104,7 @@ class CodedNode {
     inputs_[1] = &weight_;
     node_.inputs = inputs_.data();
   }
-  CodedNode(const CodedNode&) = delete;
+  Int8Node(const Int8Node&) = delete;
 
   std::vector<double> run(const galley_kernel* kernel, const std::string& isa) {
     const Launch made = launch(kernel, isa, {&node_}, {&node_});
@@ -134,7 +134,7 @@ class CodedNode {
 
 /// body(kernel, isa) for each kernel that takes codes, at each level. Each level has one that takes the node.
 template <class Body>
-void each_kernel(const CodedNode& node, const Body& body) {
+void each_int8_kernel(const Int8Node& node, const Body& body) {
   for (const Level& level : models().levels) {
     int taken = 0;
     for (const galley_kernel* kernel : level.kernels) {
@@ -147,7 +147,7 @@ void each_kernel(const CodedNode& node, const Body& body) {
   }
 }
 
-double distance(const std::vector<double>& a, const std::vector<double>& b) {
+double int8_distance(const std::vector<double>& a, const std::vector<double>& b) {
   double difference = 0, size = 0;
   for (size_t i = 0; i < b.size(); ++i) {
     difference += (a[i] - b[i]) * (a[i] - b[i]);
@@ -158,7 +158,8 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
 
 TEST(Int8Rows, HasTheCodesAndScalesOfBitsandbytes) {
   set_threads(2);
-  const Tensor w = stored("rows-absmax", "W"), codes = stored("rows-absmax", "codes"), scales = stored("rows-absmax", "scale");
+  const Tensor w = int8_stored("rows-absmax", "W"), codes = int8_stored("rows-absmax", "codes"),
+               scales = int8_stored("rows-absmax", "scale");
   for (const Level& level : models().levels)
     for (const bool columns : {false, true}) {
       Problem packed;
@@ -190,8 +191,8 @@ TEST(LinearInt8, MakesTheProductsOfLlmInt8) {
   set_threads(2);
   for (const double threshold : {0.0, 6.0}) {
     const std::string file = threshold > 0 ? "llm-int8-threshold-6" : "llm-int8-threshold-0";
-    const Tensor w = stored(file, "W"), x = stored(file, "X"), expected = stored(file, "Y.weights8");
-    const Weight weight(w, false);
+    const Tensor w = int8_stored(file, "W"), x = int8_stored(file, "X"), expected = int8_stored(file, "Y.weights8");
+    const Int8Weight weight(w, false);
     Problem p;
     p.op = models().op("linear_int8");
     p.name = "product";
@@ -201,14 +202,14 @@ TEST(LinearInt8, MakesTheProductsOfLlmInt8) {
     p.n_attrs = attrs.count();
     p.inputs = {x, Tensor{GALLEY_F32, w.shape, weight.numbers()}, std::nullopt};
     p.infer();
-    CodedNode node(p, weight);
-    each_kernel(node, [&](const galley_kernel* kernel, const std::string& isa) {
-      EXPECT_LT(distance(node.run(kernel, isa), expected.values), 1e-6);
+    Int8Node node(p, weight);
+    each_int8_kernel(node, [&](const galley_kernel* kernel, const std::string& isa) {
+      EXPECT_LT(int8_distance(node.run(kernel, isa), expected.values), 1e-6);
     });
     run_reference(p);
-    EXPECT_LT(distance(p.outputs[0]->values, expected.values), 1e-6);
+    EXPECT_LT(int8_distance(p.outputs[0]->values, expected.values), 1e-6);
     // Codes of x are those of bitsandbytes: with the unit matrix as W, y is x̂.
-    const Tensor codes = stored(file, "x_codes"), scales = stored(file, "x_scale");
+    const Tensor codes = int8_stored(file, "x_codes"), scales = int8_stored(file, "x_scale");
     const int64_t R = x.shape[0], K = x.shape[1];
     Tensor unit{GALLEY_F32, {K, K}, std::vector<double>(static_cast<size_t>(K * K))};
     for (int64_t k = 0; k < K; ++k) unit.values[static_cast<size_t>(k * K + k)] = 1;
@@ -238,7 +239,7 @@ TEST_P(LinearInt8Cases, OnCodesEqualTheDefinition) {
     if (std::string(p.attrs[i]->name) == "transposed") columns = *static_cast<const int64_t*>(p.attrs[i]->data) != 0;
   Tensor& x = *p.inputs[0];
   if (x.count() > 8) x.values[static_cast<size_t>(random() % x.values.size())] = 7.5;  // an outlier by the default, too
-  const Weight weight(*p.inputs[1], columns);
+  const Int8Weight weight(*p.inputs[1], columns);
   p.inputs[1]->values = weight.numbers();
   Problem expected = p;
   run_reference(expected);
@@ -251,12 +252,12 @@ TEST_P(LinearInt8Cases, OnCodesEqualTheDefinition) {
     std::vector<double> wanted = expected.outputs[0]->values;
     if (adds)
       for (size_t i = 0; i < wanted.size(); ++i) wanted[i] += before[i];
-    each_kernel(CodedNode(p, weight, how), [&](const galley_kernel* kernel, const std::string& isa) {
+    each_int8_kernel(Int8Node(p, weight, how), [&](const galley_kernel* kernel, const std::string& isa) {
       std::vector<double> first;
       for (const int threads : {1, 3})
         for (const int64_t off : {0, 8}) {
           set_threads(threads);
-          CodedNode node(p, weight, how, off);
+          Int8Node node(p, weight, how, off);
           const std::vector<double> got = node.run(kernel, isa);
           if (first.empty()) expect_near(first = got, wanted, p.outputs[0]->dtype, adds ? "added" : "written");
           EXPECT_EQ(got, first) << threads << " threads, " << off << " bytes off";
@@ -278,7 +279,7 @@ TEST(LinearInt8, TellsOfWhatIsNoNumber) {
   set_threads(2);
   std::mt19937_64 random(5);
   const Tensor w = draw(GALLEY_F32, {20, 70}, random);
-  const Weight weight(w, false);
+  const Int8Weight weight(w, false);
   for (const double threshold : {0.0, 6.0})
     for (const double wrong : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
       Problem p;
@@ -292,8 +293,8 @@ TEST(LinearInt8, TellsOfWhatIsNoNumber) {
       x.values[3 * 70 + 11] = wrong;
       p.inputs = {x, Tensor{GALLEY_F32, w.shape, weight.numbers()}, std::nullopt};
       p.infer();
-      CodedNode node(p, weight);
-      each_kernel(node, [&](const galley_kernel* kernel, const std::string& isa) {
+      Int8Node node(p, weight);
+      each_int8_kernel(node, [&](const galley_kernel* kernel, const std::string& isa) {
         const std::vector<double> y = node.run(kernel, isa);
         for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isfinite(y[i]), i / 20 != 3) << i << ", threshold " << threshold;
       });

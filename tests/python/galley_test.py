@@ -85,15 +85,13 @@ def use(name, **options):
 
 
 def examples():
-    """By plugins/*/example.lua: {name: how a recipe uses it}, and {name: another strategy that has to stand beside it}, by lines `-- "name" needs "another"`."""
+    """By plugins/*/example.lua: {name: how a recipe uses it}, and {name: another strategy that has to stand beside it}, by a line `-- beside "another"`."""
     how, needs = {}, {}
     for file in source.glob('plugins/*/example.lua'):
-        for line in file.read_text().splitlines():
-            words = line.split('"')
-            if line.startswith('use "'):
-                how[words[1]] = line
-            elif len(words) == 5 and words[0] == '-- ' and words[2] == ' needs ':
-                needs[words[1]] = words[3]
+        lines = file.read_text().splitlines()
+        own = {line.split('"')[1]: line for line in lines if line.startswith('use "')}
+        how.update(own)
+        needs.update((name, line.split('"')[1]) for line in lines if line.startswith('-- beside "') for name in own)
     return how, needs
 
 

@@ -44,7 +44,7 @@ for family, model in (('llama', from_config('llama', **llama)), ('gpt2', from_co
         for name in strategies:
             saved = before - weights(use(name), lora, *amp, model=model)
             check(saved == bytes_before * numbers - (numbers + 4 * rows), f'{family}, {name}: {saved} bytes less, with {numbers} numbers in {rows} rows')
-    skipped = {'llama': '*.down_proj.weight', 'gpt2': '*.mlp.c_proj.weight'}[family]
+    skipped = {'llama': 'down_proj', 'gpt2': 'mlp.c_proj'}[family]
     n, k = layers[family][-1]
     for name in strategies:
         more = weights(use(name, skip=[skipped]), lora, model=model) - weights(use(name), lora, model=model)
@@ -189,7 +189,8 @@ def refused(*uses, says=(), **more):
 
 for name in strategies:
     refused(use(name), says=[f': {name}: ', 'are to be trained', 'use "lora"'])
-    refused(use(name, skip=['*.q_prok.weight']), lora, says=["no parameter is called '*.q_prok.weight'", 'q_proj'])
+    refused(use(name, skip=['q_prok']), lora, says=["no linear layer is called 'q_prok'", 'q_proj'])
+    refused(use(name, skip=['*']), lora, says=['8 bit'])
     refused(use(name, skip_modules=['x']), lora, says=["did you mean 'skip'"])
 refused(use('quantize-llm-int8'), use('freeze', patterns=['*.layers.0.*']), says=[': quantize-llm-int8: ', 'is to be trained', 'skip = {'])
 planned('part', use('quantize-int8'), use('freeze', patterns=['*.layers.0.*']), adamw)  # what is frozen is stored so
