@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <limits>
 
@@ -111,8 +112,12 @@ class Int8Node {
     EXPECT_EQ(made.status, GALLEY_OK) << kernel->name << ": " << made.text;
     EXPECT_TRUE(made.workspace.intact() && codes_.intact() && scales_.intact());
     for (const Memory& memory : placed_.memory) EXPECT_TRUE(memory.intact());
-    return unpack(placed_.outputs[0], problem_.outputs[0]->dtype, problem_.outputs[0]->count());
+    return made();
   }
+  const galley_node_view* view() const { return &node_; }
+  std::vector<double> made() const { return unpack(placed_.outputs[0], problem_.outputs[0]->dtype, problem_.outputs[0]->count()); }
+  /// Reads what the other node reads.
+  void share(const Int8Node& other) { inputs_[0] = other.inputs_[0]; }
   bool takes(const galley_kernel* kernel, const std::string& isa) const {
     auto plan = sdk::fresh<galley_kernel_plan>();
     galley_error error = GALLEY_ERROR_INIT;
@@ -273,6 +278,48 @@ std::vector<Case> of_linear_int8() {
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Ops, LinearInt8Cases, testing::ValuesIn(of_linear_int8()), [](const auto& c) { return c.param.name(); });
+
+// q, k, v, which read one x, and a layer that reads another: x becomes codes once.
+TEST(LinearInt8, InGroupsHasTheBytesThatItHasAlone) {
+  std::mt19937_64 random(seed());
+  on_all_levels([&](const Level& level, bool again) {
+    if (again) return;
+    for (const galley_kernel* kernel : level.kernels) {
+      const uint64_t flags = GALLEY_KERNEL_FORMATS | GALLEY_KERNEL_GROUPS;
+      if (std::string(kernel->op) != "linear_int8" || (kernel->flags & flags) != flags) continue;
+      sdk::Attrs attrs;
+      attrs.f("threshold", 0.99);
+      std::deque<Int8Weight> weights;
+      std::deque<Int8Node> alone, together;
+      std::vector<const galley_node_view*> nodes;
+      const Tensor x = draw(GALLEY_F32, {70, 96}, random);
+      for (const auto& [N, K] : {std::pair<int64_t, int64_t>{96, 96}, {64, 96}, {65, 96}, {33, 130}}) {
+        Problem p;
+        p.op = models().op("linear_int8");
+        p.name = "product";
+        p.attrs = attrs.data();
+        p.n_attrs = attrs.count();
+        const Tensor w = draw(GALLEY_F32, {N, K}, random);
+        weights.emplace_back(w, false);
+        p.inputs = {K == 96 ? x : draw(GALLEY_F32, {70, K}, random), w, std::nullopt};
+        p.infer();
+        alone.emplace_back(p, weights.back());
+        together.emplace_back(p, weights.back());
+        if (K == 96) together.back().share(together.front());
+        nodes.push_back(together.back().view());
+      }
+      const Launch made = launch(kernel, level.isa, nodes, nodes);
+      ASSERT_EQ(made.status, GALLEY_OK) << made.text;
+      EXPECT_TRUE(made.workspace.intact());
+      int64_t of_each = 0;
+      for (size_t i = 0; i < alone.size(); ++i) {
+        EXPECT_EQ(together[i].made(), alone[i].run(kernel, level.isa)) << i;
+        of_each += launch(kernel, level.isa, {alone[i].view()}, {alone[i].view()}).workspace.bytes();
+      }
+      EXPECT_LT(made.workspace.bytes(), of_each);
+    }
+  });
+}
 
 // What no code can stand for is not lost.
 TEST(LinearInt8, TellsOfWhatIsNoNumber) {

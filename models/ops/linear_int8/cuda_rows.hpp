@@ -41,41 +41,43 @@ struct Outliers {
   uint8_t* mask = nullptr;     ///< of each column, 1 for an outlier; null where none can be one
 };
 
-constexpr int kRowThreads = 256, kStrip = 32, kRowsAtOnce = kRowThreads / kStrip;
+inline constexpr int kRowThreads = 256, kStrip = 32;
 
 __device__ inline float in_f16(float x) { return rounded(x, GALLEY_F16); }
 
 /// A block takes 32 columns.
-inline __global__ void __launch_bounds__(kRowThreads)
-    find_outliers(Reader x, int64_t rows, int64_t columns, float threshold, uint8_t* mask) {
-  GALLEY_SHARED(uint32_t, largest, kRowThreads);
+template <int threads>
+__global__ void __launch_bounds__(threads) find_outliers(Reader x, int64_t rows, int64_t columns, float threshold, uint8_t* mask) {
+  constexpr int rows_at_once = threads / kStrip;
+  GALLEY_SHARED(uint32_t, largest, threads);
   const int lane = static_cast<int>(threadIdx.x) % kStrip, first = static_cast<int>(threadIdx.x) / kStrip;
   const int64_t k = static_cast<int64_t>(blockIdx.x) * kStrip + lane;
   uint32_t most = 0;
   if (k < columns)
-    for (int64_t r = first; r < rows; r += kRowsAtOnce) most = Max()(most, int8_rows::magnitude_bits(in_f16(x.at(r * columns + k))));
+    for (int64_t r = first; r < rows; r += rows_at_once) most = Max()(most, int8_rows::magnitude_bits(in_f16(x.at(r * columns + k))));
   largest[threadIdx.x] = most;
   __syncthreads();
   if (first != 0 || k >= columns) return;
 #pragma unroll
-  for (int i = 1; i < kRowsAtOnce; ++i) most = Max()(most, largest[i * kStrip + lane]);
+  for (int i = 1; i < rows_at_once; ++i) most = Max()(most, largest[i * kStrip + lane]);
   mask[k] = int8_rows::magnitude(most) >= threshold;
 }
 
 /// One block. A warp takes 32 columns; those of its outliers that lie before a lane's are counted by a vote.
-inline __global__ void __launch_bounds__(kRowThreads) list_outliers(Outliers outliers, int64_t columns) {
-  GALLEY_SHARED(int, of_warp, kRowThreads / kWarpSize);
+template <int threads>
+__global__ void __launch_bounds__(threads) list_outliers(Outliers outliers, int64_t columns) {
+  GALLEY_SHARED(int, of_warp, threads / kWarpSize);
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize, warp = static_cast<int>(threadIdx.x) / kWarpSize;
   int before = 0;
   if (outliers.mask)
-    for (int64_t begin = 0; begin < columns; begin += kRowThreads) {
+    for (int64_t begin = 0; begin < columns; begin += threads) {
       const int64_t k = begin + threadIdx.x;
       const bool mine = k < columns && outliers.mask[k];
       const unsigned votes = __ballot_sync(kAllLanes, mine);
       if (lane == 0) of_warp[warp] = __popc(votes);
       __syncthreads();
       int at = before + __popc(votes & ((1u << lane) - 1u));
-      for (int w = 0; w < kRowThreads / kWarpSize; ++w) {
+      for (int w = 0; w < threads / kWarpSize; ++w) {
         if (w < warp) at += of_warp[w];
         before += of_warp[w];
       }
@@ -86,15 +88,16 @@ inline __global__ void __launch_bounds__(kRowThreads) list_outliers(Outliers out
 }
 
 /// A block takes a row: codes and a scale, or x̂ where `numbers` is not null.
-inline __global__ void __launch_bounds__(kRowThreads)
+template <int threads>
+__global__ void __launch_bounds__(threads)
     code_rows(Reader x, Outliers outliers, int64_t columns, int8_t* codes, float* scales, float* numbers) {
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * columns;
   const int thread = static_cast<int>(threadIdx.x);
   uint32_t most = 0;
-  for (int64_t k = thread; k < columns; k += kRowThreads)
+  for (int64_t k = thread; k < columns; k += threads)
     if (!outliers.mask || !outliers.mask[k]) most = Max()(most, int8_rows::magnitude_bits(in_f16(x.at(begin + k))));
-  const float scale = int8_rows::magnitude(block_reduce<kRowThreads>(most, 0u, Max())), by = int8_rows::inverse(scale);
-  for (int64_t k = thread; k < columns; k += kRowThreads) {
+  const float scale = int8_rows::magnitude(block_reduce<threads>(most, 0u, Max())), by = int8_rows::inverse(scale);
+  for (int64_t k = thread; k < columns; k += threads) {
     const bool outlier = outliers.mask && outliers.mask[k];
     const float number = in_f16(x.at(begin + k));
     const int8_t code = outlier ? int8_t{0} : int8_rows::code(number, by);
@@ -121,9 +124,10 @@ class Rows {
   }
   void run(galley_queue* queue) const {
     if (threshold_ > 0)
-      launch(find_outliers, {blocks_of(shape_.K, kStrip), kRowThreads}, queue, x_, shape_.R, shape_.K, threshold_, outliers_.mask);
-    launch(list_outliers, {1, kRowThreads}, queue, outliers_, shape_.K);
-    launch(code_rows, {shape_.R, kRowThreads}, queue, x_, outliers_, shape_.K, codes_, scales_, numbers_);
+      launch(find_outliers<kRowThreads>, {blocks_of(shape_.K, kStrip), kRowThreads}, queue, x_, shape_.R, shape_.K, threshold_,
+             outliers_.mask);
+    launch(list_outliers<kRowThreads>, {1, kRowThreads}, queue, outliers_, shape_.K);
+    launch(code_rows<kRowThreads>, {shape_.R, kRowThreads}, queue, x_, outliers_, shape_.K, codes_, scales_, numbers_);
   }
   const Reader& x() const { return x_; }
   const Outliers& outliers() const { return outliers_; }
