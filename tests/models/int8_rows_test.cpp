@@ -108,9 +108,9 @@ class Int8Node {
   Int8Node(const Int8Node&) = delete;
 
   std::vector<double> run(const galley_kernel* kernel, const std::string& isa) {
-    const Launch made = launch(kernel, isa, {&node_}, {&node_});
-    EXPECT_EQ(made.status, GALLEY_OK) << kernel->name << ": " << made.text;
-    EXPECT_TRUE(made.workspace.intact() && codes_.intact() && scales_.intact());
+    const Launch launched = launch(kernel, isa, {&node_}, {&node_});
+    EXPECT_EQ(launched.status, GALLEY_OK) << kernel->name << ": " << launched.text;
+    EXPECT_TRUE(launched.workspace.intact() && codes_.intact() && scales_.intact());
     for (const Memory& memory : placed_.memory) EXPECT_TRUE(memory.intact());
     return made();
   }
