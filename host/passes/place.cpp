@@ -52,6 +52,7 @@ Status describe(Compilation& c, const Homes& homes) {
     for (const TensorId component : homes.components(t)) {
       if (!kept) {
         p.frozen.push_back(component);
+        p.frozen_numbers.push_back(component == homes.home(t) ? x.count() : 0);
         continue;
       }
       const std::string& name = p.tensors[static_cast<size_t>(component)].name;

@@ -274,6 +274,8 @@ struct Program {
   std::vector<std::pair<std::string, TensorId>> resume;
   /// Frozen parameters: every byte stays as loaded.
   std::vector<TensorId> frozen;
+  /// How many numbers of its parameter each of them stands for: of one in a format, all for the first component and none for the others.
+  std::vector<int64_t> frozen_numbers;
   /// Checksums: a row, I32 (2), for each of `frozen`, then for each of `trained`. The segments of their names make those of what lies
   /// where kernels compute; the others are for the host to make.
   TensorId checksums = no_tensor;

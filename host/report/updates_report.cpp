@@ -44,10 +44,9 @@ std::vector<Updates> updates_of(const Program& program) {
   for (const Trained& t : program.trained)
     if (!t.updated_by.empty()) add(out, t.updated_by, t.name, t.count);
   if (out.empty()) return out;
-  for (const TensorId id : program.frozen) {
-    const ProgramTensor& t = program.tensors[static_cast<size_t>(id)];
-    add(out, "", t.name, elements(t.shape));
-  }
+  for (size_t i = 0; i < program.frozen_numbers.size(); ++i)
+    if (const int64_t numbers = program.frozen_numbers[i])
+      add(out, "", program.tensors[static_cast<size_t>(program.frozen[i])].name, numbers);
   return out;
 }
 

@@ -1,5 +1,7 @@
 // four_bit_pack and four_bit_unpack. Tasks are blocks of 16,384 numbers, which begin where blocks of any size and nested ones of 64 do.
-// Measured on one thread of a Zen 4 core (512-bit vectors), in ns a number: see tests/results.
+// Measured on one thread of an AMD core with 512-bit vectors, beside other programs, in ns a number with 512-bit | 256-bit vectors: unpacked
+// to F32 .08 | .11, to BF16 .08 | .12, to F16 .11 | .19; packed .8 | 2.7, which is the comparisons with 15 bounds. The mean of absmax takes
+// 12 ns for each of them, .2 a number: its chains are as PyTorch's.
 #include <algorithm>
 
 #include "galley/cpp/four_bit_codes.hpp"

@@ -84,17 +84,6 @@ def use(name, **options):
     return f'use "{name}" {lua(options)}'
 
 
-def examples():
-    """By plugins/*/example.lua: {name: how a recipe uses it}, and {name: another strategy that has to stand beside it}, by a line `-- beside "another"`."""
-    how, needs = {}, {}
-    for file in source.glob('plugins/*/example.lua'):
-        lines = file.read_text().splitlines()
-        own = {line.split('"')[1]: line for line in lines if line.startswith('use "')}
-        how.update(own)
-        needs.update((name, line.split('"')[1]) for line in lines if line.startswith('-- beside "') for name in own)
-    return how, needs
-
-
 def recipe(path, model, data, *uses, **entries):
     """Writes a recipe; `model` and `data` are Lua."""
     lines = [f'model = {model}', f'data = {data}', *(f'{k} = {lua(v)}' for k, v in entries.items()), *uses]
@@ -112,6 +101,21 @@ def from_config(family, **config):
 
 def batch_of(path):
     return f'data.batch {{ path = {lua(pathlib.Path(path))} }}'
+
+
+def strategies():
+    """{name: how a recipe uses it}, by plugins/*/example.lua; and {name: those without which it has nothing to do}, which a line `-- beside "NAME"` names there."""
+    listed = [line.split()[0] for line in run('plugins').stdout.split('\n\n')[0].splitlines()[1:]]
+    uses, beside = {name: f'use "{name}" {{}}' for name in listed}, {}
+    for file in source.glob('plugins/*/example.lua'):
+        needs = [line.split('"')[1] for line in file.read_text().splitlines() if line.startswith('-- beside "')]
+        for line in file.read_text().splitlines():
+            if line.startswith('use "'):
+                name = line.split('"')[1]
+                check(name in uses, f'{file}: an example of {name}, which `galley plugins` does not list')
+                uses[name] = line
+                beside[name] = needs
+    return uses, beside
 
 
 class Run:

@@ -51,9 +51,10 @@ typedef struct galley_format {
   uint32_t revision;
   void* self; /* the plugin's own */
   const char* name;
-  /* Inputs: the tensor; outputs: the components, in order, with the shapes and dtypes that `components` says. The role of the input says
-   * whether a tensor can be packed in parts with random bits, see GALLEY_FORMAT_STOCHASTIC; the host looks at no other role of the two ops:
-   * what can be unpacked and packed by parts follows from galley_component.numbers. */
+  /* Inputs: the tensor; outputs: the components, in order, with the shapes and dtypes that `components` says; the last ones may be optional,
+   * where other options make fewer. The role of the input says whether a tensor can be packed in parts with random bits, see
+   * GALLEY_FORMAT_STOCHASTIC; the host looks at no other role of the two ops: what can be unpacked and packed by parts follows from
+   * galley_component.numbers. */
   const char* pack_op;
   /* Inputs: the components; output: the tensor, with GALLEY_OPERAND_ANY_DTYPE, in the dtype that the attribute "dtype" names. */
   const char* unpack_op;

@@ -94,6 +94,7 @@ inline void decode(const Coded& from, int64_t at, int64_t n, To* out) {
     const int64_t block = at / from.block, until = (block + 1) * from.block < end ? (block + 1) * from.block : end;
     const float absmax = from.absmax_of(block, book);
     alignas(64) To table[16];
+#pragma GCC unroll 1  // the compiler makes a vector of it, and would otherwise unroll it first: 2 ns a number in F16
     for (int k = 0; k < 16; ++k) from_float(entries[k] * absmax, table[k]);
     if (at % 2) *out++ = table[from.codes[at++ / 2] & 15];
     detail::look_up(from.codes + at / 2, until - at, table, out);
