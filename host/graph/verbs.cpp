@@ -220,6 +220,7 @@ galley_status run(galley_graph* g, galley_run_info* out, galley_error* error) {
     info.micro_batches = graph.run.micro_batches;
     info.target = graph.run.target->get();
     info.flags = graph.run.trains ? GALLEY_RUN_TRAINS : 0;
+    info.model = graph.model_files.c_str();
     fill_struct(out, info);
     return GALLEY_OK;
   });
@@ -337,7 +338,9 @@ galley_status begin_as(galley_graph* g, galley_tensor tensor, uint32_t component
 
 galley_status export_as(galley_graph* g, galley_tensor parameter, galley_tensor value, galley_error* error) {
   return guarded(g, error, [&] {
-    if (const std::string wrong = stand_in_problem(graph_of(g), parameter, value); !wrong.empty())
+    const Graph& graph = graph_of(g);
+    const bool own = graph.has(parameter) && graph.has(value) && !graph.tensor(parameter).saved.file.empty();
+    if (const std::string wrong = own ? "" : stand_in_problem(graph, parameter, value); !wrong.empty())
       return refuse(g, error, "export_as: " + wrong);
     graph_of(g).exports.values.push_back({parameter, value});
     return GALLEY_OK;

@@ -235,7 +235,7 @@ typedef galley_tensor galley_graph_reader_tensor_next_fn(galley_graph*, galley_t
 typedef galley_node galley_graph_reader_node_next_fn(galley_graph*, uint32_t segment, galley_node);
 CONSTANT(GALLEY_RUN_TRAINS, 1ull);
 CONSTANT(GALLEY_RUN_KNOWN, 1ull);
-SIZE(galley_run_info, 56);
+SIZE(galley_run_info, 64);
 FIELD(galley_run_info, size, 0, 4, uint32_t);
 FIELD(galley_run_info, revision, 4, 4, uint32_t);
 FIELD(galley_run_info, rows, 8, 8, int64_t);
@@ -244,6 +244,7 @@ FIELD(galley_run_info, steps, 24, 8, int64_t);
 FIELD(galley_run_info, micro_batches, 32, 8, int64_t);
 FIELD(galley_run_info, target, 40, 8, const galley_target*);
 FIELD(galley_run_info, flags, 48, 8, uint64_t);
+FIELD(galley_run_info, model, 56, 8, const char*);
 CONSTANT(GALLEY_RUN_INFO_MIN_SIZE, 56u);
 typedef galley_status galley_graph_reader_run_fn(galley_graph*, galley_run_info* out, galley_error*);
 SIZE(galley_graph_reader, 56);

@@ -242,6 +242,7 @@ GraphFixture::GraphFixture()
     slot.option = name;
     return slot;
   };
+  graph.run.target.emplace(Target());
 }
 
 galley_tensor GraphFixture::parameter(const std::string& name, Shape shape, uint64_t flags) {

@@ -175,7 +175,8 @@ typedef struct galley_run_info {
   int64_t steps;         /* 0: the recipe says epochs, and the plan does not depend on their number of steps */
   int64_t micro_batches; /* of a window, at most; 0: not decided yet, for WINDOW is the last facet that is asked about the model */
   const galley_target* target;
-  uint64_t flags; /* GALLEY_RUN_… */
+  uint64_t flags;    /* GALLEY_RUN_… */
+  const char* model; /* the file or folder that the model's weights come from; "": it begins with random numbers */
 } galley_run_info;
 #define GALLEY_RUN_INFO_MIN_SIZE 56u
 
@@ -237,7 +238,8 @@ typedef struct galley_graph_verbs {
   galley_status (*begin_as)(galley_graph*, galley_tensor tensor, uint32_t component, galley_tensor value, galley_error*);
   /* While exporting. Writes a text file beside the tensors: adapter_config.json. It lies in a folder into which tensors are saved. */
   galley_status (*document)(galley_graph*, const char* file, const char* text, galley_error*);
-  /* While exporting. Saves `value` under the parameter's name instead of the parameter itself (merging). */
+  /* While exporting. Saves `value` under the parameter's name instead of the parameter itself (merging). It has the parameter's shape,
+   * unless the parameter is saved in a file of its own, of which only the strategy knows what it holds. */
   galley_status (*export_as)(galley_graph*, galley_tensor parameter, galley_tensor value, galley_error*);
   /* While exporting. Saves the stored components of the parameter instead of its numbers. */
   galley_status (*export_stored)(galley_graph*, galley_tensor parameter, galley_error*);
