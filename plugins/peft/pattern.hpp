@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-namespace galley::lora {
+namespace galley::peft {
 
 /// Functions throw sdk::Failure with one line that names the pattern and where it stands.
 class Pattern {
@@ -20,4 +20,4 @@ class Pattern {
   std::shared_ptr<const void> code_;  // pcre2_code
 };
 
-}  // namespace galley::lora
+}  // namespace galley::peft

@@ -8,7 +8,7 @@
 
 #include "galley/cpp/plugin.hpp"
 
-namespace galley::lora {
+namespace galley::peft {
 namespace {
 
 // Names of modules have some hundred bytes; a pattern that needs more than this has gone wild. It is reached in a tenth of a second.
@@ -99,4 +99,4 @@ bool Pattern::matches(const std::string& name) const {
 
 void Pattern::wrong(const std::string& why) const { sdk::invalid(where_ + " " + why); }
 
-}  // namespace galley::lora
+}  // namespace galley::peft
