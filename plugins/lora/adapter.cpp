@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "galley/cpp/files.hpp"
@@ -99,10 +100,8 @@ void Adapter::take_options(const sdk::Options& options) {
 }
 
 void Adapter::read_folder(const std::string& folder) {
-  file_ = folder + "/adapter_model.safetensors";
   read_config(folder + "/adapter_config.json");
-  for (sdk::FileTensor& t : sdk::read_tensors(file_)) tensors_[t.name] = std::move(t.shape);
-  if (tensors_.empty()) invalid("'" + file_ + "' holds no tensors");
+  file_ = peft::AdapterFile(folder + "/adapter_model.safetensors");
 }
 
 void Adapter::read_config(const std::string& path) {
@@ -151,7 +150,7 @@ std::vector<const Module*> Adapter::choose(const std::vector<Module>& modules) c
       invalid(word.place() + ": no adapted layer is called '" + word.text() + "'; " + sdk::nearest_names(word.text(), names));
     }
   if (!out.empty()) return out;
-  if (from_file()) invalid("none of the modules that '" + file_ + "' was made for is a linear layer of this model");
+  if (from_file()) invalid("none of the modules that '" + file_.path + "' was made for is a linear layer of this model");
   invalid("'modules_to_save' leaves no linear layer of 'targets' to adapt");
 }
 
@@ -170,23 +169,9 @@ double Adapter::scaling(const Module& m) const {
   return alpha / (rslora_ ? std::sqrt(r) : r);
 }
 
-std::string Adapter::saved_with(const std::string& module) const {
-  for (size_t end = module.find('.'); !module.empty(); end = module.find('.', end + 1)) {
-    const std::string part = module.substr(0, end);
-    // PEFT looks for the end of a name, not only behind a dot.
-    if (std::any_of(modules_to_save_.begin(), modules_to_save_.end(), [&](const auto& name) { return peft::ends_with(part, name); }) ||
-        std::any_of(to_save_.begin(), to_save_.end(), [&](const peft::Word& word) { return word.names(part); }))
-      return part;
-    if (end == std::string::npos) break;
-  }
-  return "";
-}
+std::string Adapter::saved_with(const std::string& module) const { return peft::whole_module(module, modules_to_save_, to_save_); }
 
-void Adapter::check_saved(const std::vector<std::string>& modules) const {
-  for (const peft::Word& word : to_save_)
-    if (std::none_of(modules.begin(), modules.end(), [&](const std::string& name) { return word.names(name); }))
-      invalid("'modules_to_save': no module is called '" + word.text() + "'; " + sdk::nearest_names(word.text(), modules));
-}
+void Adapter::check_saved(const std::vector<std::string>& modules) const { peft::check_whole(to_save_, modules); }
 
 json Adapter::new_config(const std::vector<Module>& modules, const std::vector<const Module*>& chosen,
                          std::vector<std::string> saved) const {

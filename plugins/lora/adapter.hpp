@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "peft/config.hpp"
+#include "peft/parts.hpp"
 
 namespace galley::lora {
 
@@ -38,14 +38,12 @@ class Adapter {
   /// Each word for such modules has to mean one of these.
   void check_saved(const std::vector<std::string>& modules) const;
 
-  bool from_file() const { return !tensors_.empty(); }
+  bool from_file() const { return file_.there(); }
   double dropout() const { return dropout_; }
   bool dora() const { return dora_; }
   const Init& init() const { return init_; }
   const std::string& bias() const { return bias_; }
-  const std::string& file() const { return file_; }
-  /// The shapes of the file's tensors.
-  const std::map<std::string, std::vector<int64_t>>& tensors() const { return tensors_; }
+  const peft::AdapterFile& file() const { return file_; }
 
   /// adapter_config.json for these modules, and for the modules of the model that are saved whole. One that was read comes out as it went
   /// in, but for its dropout, and for its rank where the file that is saved has twice as many (see Init).
@@ -68,9 +66,8 @@ class Adapter {
   std::vector<peft::Word> targets_, exclude_, to_save_, pattern_words_;  // of a recipe
   peft::Meant target_modules_, exclude_modules_;                         // of a configuration
   std::vector<std::string> modules_to_save_;                             // likewise
-  std::string file_;
+  peft::AdapterFile file_;
   std::string text_;  // of adapter_config.json
-  std::map<std::string, std::vector<int64_t>> tensors_;
 };
 
 }  // namespace galley::lora

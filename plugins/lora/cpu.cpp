@@ -1,4 +1,4 @@
-// The ops of dora.cpp on the CPU, at the bandwidth of memory but for dora_norm: that multiplies W's numbers by the rank, four rows of W or
+// The ops of columns.cpp on the CPU, at the bandwidth of memory but for dora_norm: that multiplies W's numbers by the rank, four rows of W or
 // 256 columns of it at a time, so that what is read of A and B comes from the cache.
 //
 // Bits. Sums are cut by shape alone, and each is in F32 over at most 512 numbers of K, or 256 rows, and these in double or in order.
@@ -102,32 +102,32 @@ class Norm {
 };
 void run_norm(const Node& node, void* workspace) { Norm(node, workspace).run(); }
 
-// ---- dora --------------------------------------------------------------------------------------------------------------------------
+// ---- scale_columns -----------------------------------------------------------------------------------------------------------------
 
 int64_t a_row_of_floats(const Node& node, const galley_target&) {
   return columns(node.in(0)) * static_cast<int64_t>(sizeof(float)) * (node.has(3) ? 2 : 1);
 }
 
-void run_dora(const Node& node, void* workspace) {
+void run_scale(const Node& node, void* workspace) {
   const int64_t N = columns(node.in(0)), R = rows(node.in(0));
-  const float *magnitude = node.read<float>(1), *norm = node.read<float>(2);
+  const float *w = node.read<float>(1), *norm = node.read<float>(2);
   auto* const factor = static_cast<float*>(workspace);
-  for (int64_t i = 0; i < N; ++i) factor[i] = magnitude[i] / norm[i];
+  for (int64_t i = 0; i < N; ++i) factor[i] = norm ? w[i] / norm[i] : w[i];
   float* const bias = node.has(3) ? factor + N : nullptr;
   if (bias) {
     const Stored stored(node.in(3));
     std::copy_n(load_stored(stored, 0, N, bias), N, bias);
   }
-  const Stored u(node.in(0)), y(node.out(0));
+  const Stored x(node.in(0)), y(node.out(0));
   const bool adds = node.accumulates(0);
   const int64_t rows_of_block = std::max<int64_t>(1, 16384 / N);
   parallel(divide_up(R, rows_of_block), [&](int64_t block) {
-    alignas(64) float of_u[kTile], of_y[kTile], out[kTile];
+    alignas(64) float of_x[kTile], of_y[kTile], out[kTile];
     for (int64_t r = block * rows_of_block; r < std::min(R, (block + 1) * rows_of_block); ++r)
       for (int64_t c = 0; c < N; c += kTile) {
         const int64_t size = std::min(kTile, N - c), at = r * N + c;
-        const float *x = load_stored(u, at, size, of_u), *f = factor + c;
-        for (int64_t i = 0; i < size; ++i) out[i] = f[i] * x[i];
+        const float *numbers = load_stored(x, at, size, of_x), *f = factor + c;
+        for (int64_t i = 0; i < size; ++i) out[i] = f[i] * numbers[i];
         if (bias)
           for (int64_t i = 0; i < size; ++i) out[i] += bias[c + i];
         if (adds) {
@@ -140,13 +140,11 @@ void run_dora(const Node& node, void* workspace) {
   });
 }
 
-// ---- dora_dm -----------------------------------------------------------------------------------------------------------------------
-
 int64_t pieces_of_sums(const Node& node, const galley_target&) {
   return divide_up(rows(node.in(0)), kPiece) * columns(node.in(0)) * static_cast<int64_t>(sizeof(float));
 }
 
-void run_dm(const Node& node, void* workspace) {
+void run_dw(const Node& node, void* workspace) {
   const int64_t N = columns(node.in(0)), R = rows(node.in(0)), pieces = divide_up(R, kPiece), tiles = divide_up(N, kTile);
   const Stored dy(node.in(0)), u(node.in(1));
   auto* const partial = static_cast<float*>(workspace);
@@ -160,17 +158,17 @@ void run_dm(const Node& node, void* workspace) {
       for (int64_t i = 0; i < size; ++i) to[i] += x[i] * z[i];
     }
   });
-  const float* const norm = node.read<float>(2);
-  float* const dm = node.write<float>(0);
+  const float* const norm = node.read<float>(3);
+  float* const dw = node.write<float>(0);
   const bool adds = node.accumulates(0);
   for (int64_t piece = 1; piece < pieces; ++piece)
     for (int64_t i = 0; i < N; ++i) partial[i] += partial[piece * N + i];
-  for (int64_t i = 0; i < N; ++i) dm[i] = (adds ? dm[i] : 0.0f) + partial[i] / norm[i];
+  for (int64_t i = 0; i < N; ++i) dw[i] = (adds ? dw[i] : 0.0f) + (norm ? partial[i] / norm[i] : partial[i]);
 }
 
 const bool added = add(kernel<run_norm, numbers, Norm::workspace>("dora_norm.cpu", "dora_norm")) &&
-                   add(kernel<run_dora, numbers, a_row_of_floats>("dora.cpu", "dora")) &&
-                   add(kernel<run_dm, numbers, pieces_of_sums>("dora_dm.cpu", "dora_dm"));
+                   add(kernel<run_scale, numbers, a_row_of_floats>("scale_columns.cpu", "scale_columns")) &&
+                   add(kernel<run_dw, numbers, pieces_of_sums>("scale_columns_dw.cpu", "scale_columns_dw"));
 
 }  // namespace
 

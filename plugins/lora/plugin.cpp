@@ -1,23 +1,19 @@
 // LoRA (Hu et al. 2021, "LoRA: Low-rank adaptation of large language models", arXiv:2106.09685): y + scaling · B·A·dropout(x) beside each
 // linear node that is meant, A (rank, in), B (out, rank). With rslora (Kalajdzievski 2023, arXiv:2312.03732) the scaling is alpha / √rank.
-// LoRA+ (Hayou et al. 2024, arXiv:2402.12354) trains B with a higher rate than A. DoRA (dora.cpp) trains the length of each row of the
+// LoRA+ (Hayou et al. 2024, arXiv:2402.12354) trains B with a higher rate than A. DoRA (columns.cpp) trains the length of each row of the
 // adapted weight apart from its direction. PiSSA and OLoRA (init.cpp) begin with parts of the weight.
 // Parameters, files and the choice of layers are PEFT's, so that an adapter goes from here to there and back.
-#include <algorithm>
 #include <cmath>
-#include <map>
-#include <set>
 
 #include "adapter.hpp"
 #include "galley/cpp/strategy.hpp"
+#include "peft/parts.hpp"
 
 namespace {
 
 using namespace galley::sdk;
 using namespace galley::peft;
 using galley::lora::Adapter;
-
-const char* const kFile = "adapter/adapter_model.safetensors";
 
 Attrs layout(const Module& m) { return m.transposed ? Attrs().i("transposed", 1) : Attrs(); }
 
@@ -42,43 +38,38 @@ class Lora {
   }
 
  private:
-  /// How a parameter of the adapter begins where no file says it: as `from`, or as what `op` makes, or as zeros.
-  struct Begin {
-    const char* op = nullptr;
-    std::vector<galley_tensor> from = {};
-    Attrs attrs = {};
-  };
-
   void adapt(Graph& graph) const {
     const std::vector<Module> modules = linear_modules(graph);
     const std::vector<const Module*> chosen = adapter_.choose(modules);
-    std::set<std::string> used;
+    Parts parts(graph, adapter_.file(), [this](const std::string& module) { return adapter_.saved_with(module); });
     for (const Module* m : chosen) {
       if (graph.find(prefixed(m->name) + ".lora_A.weight"))
         invalid("'" + m->name +
                 "' has an adapter already: another \"lora\" of this recipe made it; give each layers of its own in `targets`");
-      add_beside(graph, *m, &used);
+      add_beside(graph, parts, *m);
     }
-    const std::vector<std::string> saved = take_modules(graph, &used);
-    if (adapter_.bias() != "none") take_biases(graph, chosen, &used);
-    if (adapter_.from_file()) check_all_used(graph, modules, used);
+    std::vector<std::string> all;
+    const std::vector<std::string> saved = parts.take_modules(&all);
+    adapter_.check_saved(all);
+    if (adapter_.bias() != "none") parts.take_biases(chosen, adapter_.bias() == "all" ? Parts::Biases::All : Parts::Biases::Adapted);
+    parts.check_all_used(modules, "lora");
     graph.document("adapter/adapter_config.json", config_text(adapter_.config(modules, chosen, saved), graph));
   }
 
-  void add_beside(Graph& graph, const Module& m, std::set<std::string>* used) const {
+  void add_beside(Graph& graph, Parts& parts, const Module& m) const {
     const int64_t rank = adapter_.rank(m);
     const std::string prefix = prefixed(m.name);
     const bool principal = adapter_.init().principal();
-    const galley_tensor a = parameter(graph, prefix + ".lora_A.weight", {rank, m.in}, principal ? 0 : GALLEY_TENSOR_LATE_GRADIENT,
-                                      principal ? Begin() : begin_of_a(m), used);
-    const galley_tensor b = parameter(graph, prefix + ".lora_B.weight", {m.out, rank}, 0, {}, used);
+    const galley_tensor a = parts.make(prefix + ".lora_A.weight", {rank, m.in}, principal ? 0 : GALLEY_TENSOR_LATE_GRADIENT,
+                                       principal ? Begin() : begin_of_a(m));
+    const galley_tensor b = parts.make(prefix + ".lora_B.weight", {m.out, rank}, 0, {});
     if (principal) keep_first(graph, m, a, b);
     if (b_lr_factor_ != 1) graph.scale_rate(b, b_lr_factor_);
     galley_tensor x = m.x;
     if (adapter_.dropout() > 0)
       x = graph.node("dropout", (prefix + ".lora_dropout").c_str(), {x, graph.scalar(GALLEY_SCALAR_RANDOM)},
                      Attrs().f("p", adapter_.dropout()))[0];
-    const galley_tensor y = adapter_.dora() ? with_magnitude(graph, m, x, a, b, used)
+    const galley_tensor y = adapter_.dora() ? with_magnitude(graph, parts, m, x, a, b)
                                             : graph.node("add", (prefix + ".lora").c_str(), {m.y, product(graph, m, x, a, b)})[0];
     graph.replace(m.y, y);
   }
@@ -124,19 +115,18 @@ class Lora {
   /// m / n ∘ (W·x + scaling · B·A·x) + bias. With dropout, as PEFT has it, of the input that some numbers are dropped from, and what the
   /// layer itself makes of them is put in the place of that:
   /// y + m / n ∘ (W·dropped + scaling · B·A·dropped) − W·dropped.
-  galley_tensor with_magnitude(Graph& graph, const Module& m, galley_tensor x, galley_tensor a, galley_tensor b,
-                               std::set<std::string>* used) const {
+  galley_tensor with_magnitude(Graph& graph, Parts& parts, const Module& m, galley_tensor x, galley_tensor a, galley_tensor b) const {
     const std::string prefix = prefixed(m.name);
-    const galley_tensor magnitude = parameter(graph, prefix + ".lora_magnitude_vector", {m.out}, GALLEY_TENSOR_NO_DECAY,
-                                              {"dora_norm", {m.weight, a, b}, norm_attrs(m)}, used);
+    const galley_tensor magnitude =
+        parts.make(prefix + ".lora_magnitude_vector", {m.out}, GALLEY_TENSOR_NO_DECAY, {"dora_norm", {m.weight, a, b}, norm_attrs(m)});
     const std::vector<int64_t> shape = {m.out};
     const std::string name = prefix + ".lora_norm";
     const galley_tensor norm = graph.make(Graph::described(name, GALLEY_KIND_TRANSIENT, GALLEY_F32, shape));
     const galley_tensor wx = graph.node("linear", (prefix + ".base_layer").c_str(), {x, m.weight}, layout(m))[0];
     const galley_tensor u = graph.node("add", (prefix + ".lora").c_str(), {wx, product(graph, m, x, a, b)})[0];
-    if (x == m.x) return graph.node("dora", (prefix + ".dora").c_str(), {u, magnitude, norm, m.bias})[0];
+    if (x == m.x) return graph.node("scale_columns", (prefix + ".dora").c_str(), {u, magnitude, norm, m.bias})[0];
     const galley_tensor rest = graph.node("add", (prefix + ".rest").c_str(), {m.y, wx}, Attrs().f("alpha", -1))[0];
-    const galley_tensor scaled = graph.node("dora", (prefix + ".dora").c_str(), {u, magnitude, norm})[0];
+    const galley_tensor scaled = graph.node("scale_columns", (prefix + ".dora").c_str(), {u, magnitude, norm})[0];
     return graph.node("add", (prefix + ".dora_sum").c_str(), {rest, scaled})[0];
   }
 
@@ -176,107 +166,8 @@ class Lora {
     return {"random_uniform", {}, Attrs().f("low", -bound).f("high", bound)};
   }
 
-  galley_tensor parameter(Graph& graph, const std::string& name, const std::vector<int64_t>& shape, uint64_t flags, const Begin& begin,
-                          std::set<std::string>* used) const {
-    galley_tensor_desc d = Graph::described(name, GALLEY_KIND_PARAMETER, GALLEY_F32, shape);
-    d.file = kFile;
-    d.file_name = name.c_str();
-    d.flags = flags;
-    if (adapter_.from_file()) {
-      const auto stored = adapter_.tensors().find(name);
-      if (stored == adapter_.tensors().end()) invalid("'" + adapter_.file() + "' has no '" + name + "'");
-      if (stored->second != shape)
-        invalid("'" + adapter_.file() + "': '" + name + "' is " + shape_text(stored->second) + "; this model takes " + shape_text(shape));
-      d.source = adapter_.file().c_str();
-      d.source_name = name.c_str();
-      d.flags &= ~static_cast<uint64_t>(GALLEY_TENSOR_LATE_GRADIENT);  // B is not zero any more
-      used->insert(name);
-    } else if (begin.op) {
-      d.initializer = begin.op;
-      d.attrs = begin.attrs.data();
-      d.n_attrs = begin.attrs.count();
-      d.initializer_inputs = begin.from.data();
-      d.n_initializer_inputs = static_cast<uint32_t>(begin.from.size());
-    }
-    return graph.make(d);
-  }
-
-  /// A parameter of the adapter's own for one of the model's. It begins as that does.
-  galley_tensor own(Graph& graph, const std::string& name, galley_tensor of, uint64_t flags, std::set<std::string>* used) const {
-    const galley_tensor_info info = graph.info(of);
-    return parameter(graph, name, {info.shape, info.shape + info.rank}, flags, {"copy", {of}, {}}, used);
-  }
-
-  /// Whole modules that are trained beside the adapter. Returns their names.
-  std::vector<std::string> take_modules(Graph& graph, std::set<std::string>* used) const {
-    std::set<std::string> all, saved;
-    const std::vector<Owned> parameters = owned_parameters(graph);
-    for (const Owned& o : parameters) {
-      all.insert(o.modules.begin(), o.modules.end());
-      const std::string module = o.modules.empty() ? "" : adapter_.saved_with(o.modules.back());
-      if (module.empty()) continue;
-      saved.insert(module);
-      const uint64_t flags = graph.info(o.parameter).flags;
-      constexpr uint64_t table = GALLEY_TENSOR_EMBEDDING, head = GALLEY_TENSOR_HEAD;
-      const bool tied = (flags & (table | head)) == (table | head);
-      const galley_tensor taken = own(graph, prefixed(o.name), o.parameter, tied ? flags & ~(o.of_tied_head ? table : head) : flags, used);
-      if (tied) replace_tied(graph, o, taken);
-      else graph.replace(o.parameter, taken);
-    }
-    adapter_.check_saved({all.begin(), all.end()});
-    return {saved.begin(), saved.end()};
-  }
-
-  /// Of a table that the head shares with the embedding, one of the two.
-  static void replace_tied(Graph& graph, const Owned& o, galley_tensor taken) {
-    for (galley_node n = graph.next_node(0); n; n = graph.next_node(n)) {
-      const galley_node_info node = graph.GraphReader::node(n);
-      for (uint32_t i = 0; i < node.n_inputs; ++i)
-        if (node.inputs[i] == o.parameter && ((node.op_flags & GALLEY_OP_LINEAR) != 0) == o.of_tied_head) graph.set_input(n, i, taken);
-    }
-  }
-
-  /// Biases that are trained: parameters of the adapter's own in the place of the model's.
-  void take_biases(Graph& graph, const std::vector<const Module*>& chosen, std::set<std::string>* used) const {
-    std::map<galley_tensor, std::string> taken;
-    for (const Module* m : chosen)
-      if (m->bias) taken[m->bias] = prefixed(m->name) + ".base_layer.bias";
-    if (adapter_.bias() == "all")
-      for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) {
-        const galley_tensor_info info = graph.info(t);
-        const std::string name = info.name;
-        if (info.kind == GALLEY_KIND_PARAMETER && ends_with(name, ".bias") && name.rfind("base_model.", 0) != 0 && !taken.count(t) &&
-            adapter_.saved_with(name.substr(0, name.size() - 5)).empty())
-          taken[t] = prefixed(name);
-      }
-    for (const auto& [bias, name] : taken) graph.replace(bias, own(graph, name, bias, graph.info(bias).flags, used));
-  }
-
-  /// What is left over in the file would be lost. PEFT puts the weight of an adapted head into it; that one is the model's own as long as
-  /// nobody has resized it.
-  void check_all_used(Graph& graph, const std::vector<Module>& modules, const std::set<std::string>& used) const {
-    for (const auto& [name, stored] : adapter_.tensors()) {
-      if (used.count(name)) continue;
-      const auto base = std::find_if(modules.begin(), modules.end(),
-                                     [n = name](const Module& m) { return n == prefixed(m.name) + ".base_layer.weight"; });
-      if (base == modules.end()) invalid("'" + adapter_.file() + "' has '" + name + "', which lora does not use");
-      const galley_tensor_info w = graph.info(base->weight);
-      const std::vector<int64_t> expected(w.shape, w.shape + w.rank);
-      if (stored != expected)
-        invalid("'" + adapter_.file() + "': '" + name + "' is " + shape_text(stored) + ", but the model's is " + shape_text(expected) +
-                "; the adapter belongs to a model with another vocabulary");
-      graph.ignore(name);
-    }
-  }
-
   void save(Graph& graph) const {
-    bool trained = false;  // of the model itself, beside the adapter
-    for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) {
-      const galley_tensor_info info = graph.info(t);
-      trained = trained || (info.kind == GALLEY_KIND_PARAMETER && info.flags & GALLEY_TENSOR_TRAINABLE &&
-                            std::string(info.name).rfind("base_model.", 0) != 0);
-    }
-    graph.export_model(trained ? GALLEY_EXPORT_BOTH : GALLEY_EXPORT_OWN);
+    galley::peft::save(graph);
     if (!adapter_.init().principal() || merge_) return;
     // scaling · (B·A − B₀·A₀) beside the weight as it was: an adapter of twice the rank (see Adapter::config).
     for (const auto& [m, name] : adapted(graph)) {
@@ -293,22 +184,7 @@ class Lora {
   void merge(Graph& graph) const {
     graph.export_model(GALLEY_EXPORT_MODEL);
     for (const auto& [m, name] : adapted(graph)) merge(graph, m, name);
-    // Biases and whole modules are called after the model's.
-    for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) {
-      std::string name = without_prefix(graph.info(t).name);
-      if (graph.info(t).kind != GALLEY_KIND_PARAMETER || name.empty() || name.find(".lora_") != std::string::npos) continue;
-      const std::string base = ".base_layer.";
-      if (const size_t at = name.find(base); at != std::string::npos) name.erase(at, base.size() - 1);
-      const galley_tensor of = graph.find(name);
-      const uint64_t flags = of ? graph.info(of).flags : 0;
-      if (!of || (flags & GALLEY_TENSOR_EMBEDDING && flags & GALLEY_TENSOR_HEAD))
-        refuse_tied("'" + name + "', which the adapter has trained apart,");
-      graph.export_as(of, t);
-    }
-  }
-
-  [[noreturn]] static void refuse_tied(const std::string& what) {
-    invalid("'merge' would change the embedding too: " + what + " shares its weight with it; leave out 'merge', or the target");
+    merge_taken(graph, {".lora_"});
   }
 
   /// W + s·B·A in the place of W; with a magnitude, m / ‖W + s·B·A‖ ∘ (W + s·B·A).
@@ -322,9 +198,9 @@ class Lora {
     if (adapter_.dora()) {
       const galley_tensor norm = graph.node("dora_norm", (name + ".norm").c_str(), {m.weight, a, b}, norm_attrs(m))[0];
       const galley_tensor magnitude = graph.find(prefix + ".lora_magnitude_vector");
-      // `dora` multiplies columns.
+      // `scale_columns`, as it says.
       if (!m.transposed) sum = transpose(sum, ".columns");
-      sum = graph.node("dora", (name + ".dora").c_str(), {sum, magnitude, norm})[0];
+      sum = graph.node("scale_columns", (name + ".dora").c_str(), {sum, magnitude, norm})[0];
       if (!m.transposed) sum = transpose(sum, ".rows");
     }
     graph.export_as(m.weight, sum);

@@ -57,4 +57,21 @@ bool Meant::targets(const std::string& module) const {
   return std::any_of(list.begin(), list.end(), [&](const std::string& name) { return module == name || ends_with(module, "." + name); });
 }
 
+std::string whole_module(const std::string& module, const std::vector<std::string>& names, const std::vector<Word>& words) {
+  for (size_t end = module.find('.'); !module.empty(); end = module.find('.', end + 1)) {
+    const std::string part = module.substr(0, end);
+    if (std::any_of(names.begin(), names.end(), [&](const std::string& name) { return ends_with(part, name); }) ||
+        std::any_of(words.begin(), words.end(), [&](const Word& word) { return word.names(part); }))
+      return part;
+    if (end == std::string::npos) break;
+  }
+  return "";
+}
+
+void check_whole(const std::vector<Word>& words, const std::vector<std::string>& modules) {
+  for (const Word& word : words)
+    if (std::none_of(modules.begin(), modules.end(), [&](const std::string& name) { return word.names(name); }))
+      sdk::invalid(word.place() + ": no module is called '" + word.text() + "'; " + sdk::nearest_names(word.text(), modules));
+}
+
 }  // namespace galley::peft

@@ -52,4 +52,10 @@ struct Meant {
   bool targets(const std::string& module) const;
 };
 
+/// By which of these modules, that are trained and saved whole, a module is saved: itself or one that it is a part of; "": by none. `names`
+/// are those of a configuration, of which PEFT looks for the ends.
+std::string whole_module(const std::string& module, const std::vector<std::string>& names, const std::vector<Word>& words);
+/// Each word for such modules has to mean one of these.
+void check_whole(const std::vector<Word>& words, const std::vector<std::string>& modules);
+
 }  // namespace galley::peft
