@@ -29,6 +29,7 @@ struct Multiply {
   bool add;
   uint32_t dtype;  ///< of A and B
   uint32_t c_dtype, bias_dtype;
+  const void* addend;  ///< (m, n) in the dtype of C: the product, rounded to it, is added to this; null: it is not (pairs.hpp)
   bool copies_a() const { return a_step != 1 || dtype != GALLEY_F32; }
 };
 

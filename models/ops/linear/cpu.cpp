@@ -80,7 +80,7 @@ struct Cut {
     column_blocks = divide_up(p.n, columns);
     copies_a = p.a_step != 1 && rows < p.m;
     copies_b = p.b_step == 1 && columns < p.n;
-    copies_c = columns < p.n || links == Links::Two;
+    copies_c = columns < p.n || links != Links::One;
   }
   int64_t tasks() const { return row_blocks * column_blocks; }
   int64_t floats_of_a() const { return copies_a ? round_up(depth * rows, 16) : 0; }

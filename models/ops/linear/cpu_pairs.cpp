@@ -100,7 +100,13 @@ void pack_b(const Multiply& p, int64_t j0, int64_t j1, int64_t k0, int64_t depth
   }
 }
 
-// C's numbers from (i, j) on, where there are any: sums and bias, added to what was there or not. Numbers below the smallest normal one
+// 32 numbers in BF16 as F32.
+inline void widen_32(__m512i bits, __m512& low, __m512& high) {
+  low = (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(bits)), 16);
+  high = (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(bits, 1)), 16);
+}
+
+// C's numbers from (i, j) on, where there are any: sums and bias, added to what was there, or to another matrix, or not. Numbers below the smallest normal one
 // become 0 in BF16: these instructions take them for that anyway.
 __attribute__((target("avx512bf16"))) void finish(const Multiply& p, int64_t i, int64_t j, const float* sums) {
   const int64_t rows = std::min(strip, p.m - i), columns = std::min(strip, p.n - j);
@@ -112,22 +118,24 @@ __attribute__((target("avx512bf16"))) void finish(const Multiply& p, int64_t i, 
   for (int64_t r = 0; r < rows; ++r, sums += strip) {
     const int64_t at = (i + r) * p.n + j;
     __m512 left = _mm512_add_ps(_mm512_load_ps(sums), bias_left), right = _mm512_add_ps(_mm512_load_ps(sums + 16), bias_right);
+    const bool adds = p.add || p.addend;
     if (p.c_dtype == GALLEY_F32) {
       float* const c = static_cast<float*>(p.c) + at;
-      if (p.add) {
-        left = _mm512_add_ps(_mm512_maskz_loadu_ps(some_left, c), left);
-        right = _mm512_add_ps(_mm512_maskz_loadu_ps(some_right, c + 16), right);
+      if (adds) {
+        const float* const to = p.addend ? static_cast<const float*>(p.addend) + at : c;
+        left = _mm512_add_ps(_mm512_maskz_loadu_ps(some_left, to), left);
+        right = _mm512_add_ps(_mm512_maskz_loadu_ps(some_right, to + 16), right);
       }
       _mm512_mask_storeu_ps(c, some_left, left);
       _mm512_mask_storeu_ps(c + 16, some_right, right);
     } else if (p.c_dtype == GALLEY_BF16) {
       uint16_t* const c = static_cast<uint16_t*>(p.c) + at;
-      if (p.add) {
-        const __m512i before = _mm512_maskz_loadu_epi16(some, c);
-        const __m512i low = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(before));
-        const __m512i high = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(before, 1));
-        left = _mm512_add_ps((__m512)_mm512_slli_epi32(low, 16), left);
-        right = _mm512_add_ps((__m512)_mm512_slli_epi32(high, 16), right);
+      if (p.addend) widen_32((__m512i)_mm512_cvtne2ps_pbh(right, left), left, right);
+      if (adds) {
+        __m512 low, high;
+        widen_32(_mm512_maskz_loadu_epi16(some, p.addend ? static_cast<const uint16_t*>(p.addend) + at : c), low, high);
+        left = _mm512_add_ps(low, left);
+        right = _mm512_add_ps(high, right);
       }
       _mm512_mask_storeu_epi16(c, some, (__m512i)_mm512_cvtne2ps_pbh(right, left));
     } else {

@@ -4,6 +4,9 @@
 //
 // Several products in one launch: q, k and v, gate and up, LoRA's thin ones, and gradients of the weights that share an input. Those of one
 // form are one call where cuBLASLt can make them at once, the others follow each other. Each has the bytes that it has alone.
+//
+// A thin product with the sum behind it, an adapter's B: it is added to the other term where the sum lies in its place, else to a copy of
+// it. It is rounded with the sum and not before, so that in 16 bit its bytes differ from those of the two nodes.
 #include "ops/linear/cuda_products.hpp"
 
 namespace galley::cuda {
@@ -28,7 +31,21 @@ struct OnlyTiles {
   static Way way(const Matmul&, const galley_target&) { return Way::Tiles; }
 };
 
-template <class Choice>
+/// The sum behind a thin product, in a chain.
+struct Sum {
+  static void check(const Node& product, const Node& sum) {
+    const bool first = sdk::same_operand(product.out(0), sum.in(0)), second = sdk::same_operand(product.out(0), sum.in(1));
+    if (first == second || !(product.out(0).flags & GALLEY_OPERAND_NO_MEMORY)) unsupported("a product that others read");
+    if (product.accumulates(0) || sum.accumulates(0) || sum.f("alpha", 1) != 1) unsupported("a sum of more");
+    if (columns(product.in(0)) > 256) unsupported("only thin products go into a sum");
+    if (other(product, sum).dtype != sum.out(0).dtype || product.out(0).dtype != sum.out(0).dtype) unsupported("a sum of several dtypes");
+  }
+  static const galley_operand& other(const Node& product, const Node& sum) {
+    return sum.in(sdk::same_operand(product.out(0), sum.in(0)) ? 1 : 0);
+  }
+};
+
+template <class Choice, size_t links = 1>
 class Products {
  public:
   static void query(const Nodes& nodes, const galley_target& target, galley_kernel_plan& plan) {
@@ -42,6 +59,8 @@ class Products {
   }
 
   Products(const Nodes& nodes, const galley_kernel_setup& setup) {
+    for (size_t i = 1; links == 2 && i < nodes.size(); i += 2)
+      if (Sum::other(nodes[i - 1], nodes[i]).data != nodes[i].out(0).data) copied_.push_back(copy_of(nodes[i - 1], nodes[i]));
     for (const Set& set : sets(nodes, *setup.target)) {
       if (set.way == Way::Tiles) {
         tiles_.insert(tiles_.end(), set.products.begin(), set.products.end());
@@ -52,6 +71,8 @@ class Products {
   }
 
   void run(galley_queue* queue) const {
+    for (const Copy& c : copied_)
+      launch(detail::map_numbers<detail::SameNumber>, map_grid(c.count), queue, c.from, c.to, c.count, detail::SameNumber());
     for (const Gemm& gemm : gemms_) gemm.run(queue);
     for (const Matmul& product : tiles_) multiply_by_tiles(product, queue);
   }
@@ -65,8 +86,14 @@ class Products {
   };
   static std::vector<Set> sets(const Nodes& nodes, const galley_target& target) {
     std::vector<Set> out;
-    for (const Node& node : nodes) {
-      const Matmul p = product_of(node);
+    for (size_t i = 0; i < nodes.size(); i += links) {
+      const Node& node = nodes[i];
+      Matmul p = product_of(node);
+      if constexpr (links == 2) {
+        Sum::check(node, nodes[i + 1]);
+        p.c = nodes[i + 1].out(0).data;
+        p.adds = true;
+      }
       const Way way = Choice::way(p, target);
       const auto together = std::find_if(out.begin(), out.end(), [&](const Set& set) {
         const Matmul& q = set.products.front();
@@ -78,6 +105,20 @@ class Products {
     return out;
   }
 
+  struct Copy {
+    Reader from;
+    Writer to;
+    int64_t count;
+  };
+  static Copy copy_of(const Node& product, const Node& sum) {
+    const galley_operand& from = Sum::other(product, sum);
+    Copy out = {{}, Writer(sum, 0), count(from)};
+    out.from.data = from.data;
+    out.from.dtype = from.dtype;
+    return out;
+  }
+
+  std::vector<Copy> copied_;
   std::vector<Gemm> gemms_;
   std::vector<Matmul> tiles_;
 };
@@ -85,13 +126,14 @@ class Products {
 using Library = Products<OnlyLibrary>;
 using Tiled = Products<OnlyTiles>;
 using Several = Products<Best>;
+using Added = Products<Best, 2>;
 
 const bool added =
     add(nodes_kernel<Library>("linear.cublaslt", "linear", 0)) && add(nodes_kernel<Library>("linear_dx.cublaslt", "linear_dx", 0)) &&
     add(nodes_kernel<Library>("linear_dw.cublaslt", "linear_dw", 0)) && add(nodes_kernel<Tiled>("linear.tiles", "linear", 0)) &&
     add(nodes_kernel<Tiled>("linear_dx.tiles", "linear_dx", 0)) && add(nodes_kernel<Tiled>("linear_dw.tiles", "linear_dw", 0)) &&
     add(nodes_kernel<Several>("linear.several", "linear")) && add(nodes_kernel<Several>("linear_dx.several", "linear_dx")) &&
-    add(nodes_kernel<Several>("linear_dw.several", "linear_dw"));
+    add(nodes_kernel<Several>("linear_dw.several", "linear_dw")) && add(nodes_kernel<Added>("linear_add.several", "linear>add"));
 
 }  // namespace
 }  // namespace galley::cuda

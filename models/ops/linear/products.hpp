@@ -26,8 +26,8 @@ struct Offer {
   int64_t tasks = 0, lane_bytes = 0;
 };
 
-/// The links of a chain. The first of two has no memory but the lane's.
-enum class Links { One, Two };
+/// The links of a chain. The first of two has no memory but the lane's. Sum: of two, the second is a sum.
+enum class Links { One, Two, Sum };
 
 struct Way {
   int64_t priority;
@@ -108,7 +108,8 @@ class Launch {
     for (size_t i = 0; i < nodes.size(); i += step) {
       if (links == Links::Two) Activation::check(nodes[i], nodes[i + 1]);
       const Way& chosen = Choice::way(nodes[i], target);
-      const Offer offer = chosen.offer(nodes[i], target, links);
+      const Offer offer =
+          chosen.offer(nodes[i], target, links == Links::Two && Activation::is_sum(nodes[i + 1]) ? Links::Sum : links);
       if (offer.refusal) sdk::unsupported(offer.refusal);
       members_.push_back({&chosen, end += offer.tasks, nullptr});
       priority_ = std::max(priority_, chosen.priority);
