@@ -342,9 +342,6 @@ TEST_F(Lora, ConfigurationsThatMeanSomethingElse) {
   };
   const std::string begin = "recipe.lua:3: lora: …/adapter_config.json: ",
                     changes = " changes what the adapter computes, and lora does not do that; it has to be null or false, not ";
-  EXPECT_EQ(said(R"("use_dora": true)"),
-            "recipe.lua:3: lora: '…/adapter_model.safetensors' has no "
-            "'base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude_vector'");
   EXPECT_EQ(said(R"("a_novelty": 3)"), begin + "'a_novelty'" + changes + "3");
   EXPECT_EQ(said(R"("peft_type": "IA3")"), begin + "'peft_type' has to be \"LORA\", not \"IA3\"");
   EXPECT_EQ(said(R"("r": 0)"), begin + "'r' has to be a whole number from 1 on, not 0");
@@ -356,6 +353,13 @@ TEST_F(Lora, ConfigurationsThatMeanSomethingElse) {
   EXPECT_EQ(said(R"("target_modules": "(q_proj")"),
             begin + "'target_modules': the regular expression '(q_proj' cannot be used: missing closing parenthesis");
   EXPECT_EQ(said(R"("use_qalora": false, "qalora_group_size": 16, "loftq_config": {}, "revision": null)"), "");
+}
+
+TEST_F(Lora, WithoutTheMagnitudesThatItSays) {
+  make_model();
+  EXPECT_EQ(continued(adapter(R"({"r": 2, "lora_alpha": 2, "target_modules": ["q_proj"], "use_dora": true})", q_items())),
+            "recipe.lua:3: lora: '…/adapter_model.safetensors' has no "
+            "'base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude_vector'");
 }
 
 // ---- What a recipe says beside the rank ------------------------------------------------------------------------------------------------
@@ -404,7 +408,7 @@ TEST_F(Lora, WordsThatMeanNothing) {
       "recipe.lua:3: lora: 'rank_pattern': no adapted layer is called 'lm_head'; the nearest are 'model.layers.0.self_attn.q_proj' and "
       "'model.layers.0.self_attn.v_proj'");
   EXPECT_EQ(said("modules_to_save", list({"lm_heads"})),
-            "recipe.lua:3: lora: 'modules_to_save': no module is called 'lm_heads'; the nearest are 'lm_head', 'model' and 'model.layers'");
+            "recipe.lua:3: lora: 'modules_to_save': no module is called 'lm_heads'; the nearest are 'lm_head', 'model.layers' and 'model'");
   EXPECT_EQ(refusal("lora", {{"rank", Value(int64_t{2})}, {"targets", list({"re:(q_proj"})}}),
             "recipe.lua:3: lora: 'targets': the regular expression '(q_proj' cannot be used: missing closing parenthesis");
   EXPECT_EQ(refusal("lora", {{"rank", Value(int64_t{2})}, {"init", Value("pissa_niter")}}), "recipe.lua:3: lora: init = \"pissa_niter\"");
