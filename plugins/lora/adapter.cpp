@@ -176,7 +176,7 @@ void Adapter::check_saved(const std::vector<std::string>& modules) const { peft:
 json Adapter::new_config(const std::vector<Module>& modules, const std::vector<const Module*>& chosen,
                          std::vector<std::string> saved) const {
   json out = peft::new_config("LORA", peft::short_names(modules, chosen));
-  out["layer_replication"] = nullptr;
+  for (const char* key : {"exclude_modules", "layer_replication", "layers_pattern", "layers_to_transform"}) out[key] = nullptr;
   out["init_lora_weights"] = true;
   out["r"] = rank_;
   out["lora_alpha"] = number(alpha_);

@@ -20,11 +20,17 @@ using namespace galley::sdk;
 
 bool is_number(uint32_t dtype) { return dtype == GALLEY_F32 || dtype == GALLEY_BF16 || dtype == GALLEY_F16; }
 
+void in_f32(const Node& node, uint32_t i, const char* name) {
+  if (node.has(i) && node.in(i).dtype != GALLEY_F32) wrong(node, std::string(name) + " has to be F32");
+}
+
 // ---- dora_norm ---------------------------------------------------------------------------------------------------------------------
 
 void norm_shape(const Node& node, Shapes& out) {
   const galley_operand &w = node.in(0), &a = node.in(1), &b = node.in(2);
   const bool transposed = node.i("transposed", 0) != 0;
+  in_f32(node, 1, "a");
+  in_f32(node, 2, "b");
   if (w.rank != 2 || a.rank != 2 || b.rank != 2 || !is_number(w.dtype))
     wrong(node, "w is " + shape_text(w) + ", a " + shape_text(a) + " and b " + shape_text(b) + "; they have to be matrices of numbers");
   const int64_t n = w.shape[transposed ? 1 : 0], k = w.shape[transposed ? 0 : 1];
@@ -79,6 +85,8 @@ const bool norm_added = add(dora_norm.input("w", GALLEY_ROLE_WHOLE, none | any)
 // ---- scale_columns -----------------------------------------------------------------------------------------------------------------
 
 void factor_of(const Node& node, uint32_t i, const char* name, int64_t n) {
+  if (node.has(i) && node.in(i).dtype != GALLEY_F32 && std::string(name) != "bias") in_f32(node, i, name);
+  if (node.has(i) && !is_number(node.in(i).dtype)) wrong(node, std::string(name) + " has to hold numbers");
   if (node.has(i) && count(node.in(i)) != n)
     wrong(node, std::string(name) + " is " + shape_text(node.in(i)) + "; it has to have " + std::to_string(n) + " numbers");
 }

@@ -1,4 +1,4 @@
-// The ops of columns.cpp on CUDA, and those of init.cpp but for the decomposition.
+// The ops of columns.cpp on CUDA, and lora_both.
 //
 //   dora_norm         a warp a row of W; of a transposed one, a block of 32 columns, of which eight threads share each. A and B come from the
 //                     cache; bound by rank FMAs for each number of W, below some rank of 30 by reading W

@@ -13,6 +13,8 @@ using namespace galley::lora;
 void principal_shape(const Node& node, Shapes& out) {
   const galley_operand& w = node.in(0);
   const int64_t rank = node.i("rank", 0);
+  if (w.dtype != GALLEY_F32 && w.dtype != GALLEY_BF16 && w.dtype != GALLEY_F16)
+    invalid(std::string(node.name()) + ": w has to hold numbers");
   if (w.rank != 2) invalid(std::string(node.name()) + ": w is " + shape_text(w) + "; it has to be a matrix");
   const bool transposed = node.i("transposed", 0) != 0;
   const int64_t n = w.shape[transposed ? 1 : 0], k = w.shape[transposed ? 0 : 1];
@@ -57,6 +59,7 @@ const bool principal_added =
 void both_shape(const Node& node, Shapes& out) {
   const galley_operand &a = node.in(0), &b = node.in(1);
   const bool columns = node.i("columns", 0) != 0;
+  if (a.dtype != GALLEY_F32 || b.dtype != GALLEY_F32) invalid(std::string(node.name()) + ": a and b have to be F32");
   if (a.rank != 2 || b.rank != 2 || a.shape[columns ? 0 : 1] != b.shape[columns ? 0 : 1])
     invalid(std::string(node.name()) + ": " + shape_text(a) + " and " + shape_text(b) + " do not fit beside each other");
   if (columns) out.set(0, GALLEY_F32, {a.shape[0], a.shape[1] + b.shape[1]});

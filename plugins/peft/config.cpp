@@ -112,10 +112,7 @@ void refuse_unknown(const json& config, const std::string& path, const std::vect
 
 json new_config(const char* peft_type, const std::vector<std::string>& targets) {
   json out;
-  for (const char* key :
-       {"auto_mapping", "base_model_name_or_path", "exclude_modules", "layers_pattern", "layers_to_transform", "revision"})
-    out[key] = nullptr;
-  out["modules_to_save"] = nullptr;
+  for (const char* key : {"auto_mapping", "base_model_name_or_path", "modules_to_save", "revision"}) out[key] = nullptr;
   out["peft_type"] = peft_type;
   out["task_type"] = "CAUSAL_LM";
   out["inference_mode"] = true;

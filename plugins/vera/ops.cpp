@@ -37,6 +37,7 @@ const bool random_added = add(vera_random.output("y", GALLEY_ROLE_WHOLE)
 
 void slice_shape(const Node& node, Shapes& out) {
   const int64_t rows = node.i("rows", 0), columns = node.i("columns", 0);
+  if (node.in(0).dtype != GALLEY_F32) invalid(std::string(node.name()) + ": x has to be F32");
   if (node.in(0).rank != 2 || rows < 1 || columns < 1 || rows > node.in(0).shape[0] || columns > node.in(0).shape[1])
     invalid(std::string(node.name()) + ": " + shape_text(node.in(0)) + " has no part of " + std::to_string(rows) + " rows and " +
             std::to_string(columns) + " columns");
