@@ -228,7 +228,7 @@ struct Trained {
 /// A parameter that is saved in a file of its own: an adapter's.
 struct Apart {
   std::string name, file;
-  std::string made_by;  ///< "lora (recipe.lua:9)"
+  std::string made_by;  ///< "adapt (recipe.lua:9)"
   int64_t count = 0, bytes = 0;
 };
 

@@ -76,16 +76,16 @@ std::string names_text(const std::vector<std::string>& all, int columns) {
 }
 
 /// What one strategy saves in one file of its own.
-struct Parts {
+struct Besides {
   std::string made_by, file;
   int64_t parameters = 0, numbers = 0, bytes = 0;
   std::vector<std::string> names;  ///< each kind once
 };
 
-std::vector<Parts> parts_of(const Program& program) {
-  std::vector<Parts> out;
+std::vector<Besides> beside_the_model(const Program& program) {
+  std::vector<Besides> out;
   for (const Apart& a : program.apart) {
-    auto at = std::find_if(out.begin(), out.end(), [&](const Parts& p) { return p.made_by == a.made_by && p.file == a.file; });
+    auto at = std::find_if(out.begin(), out.end(), [&](const Besides& p) { return p.made_by == a.made_by && p.file == a.file; });
     if (at == out.end()) at = out.insert(at, {a.made_by, a.file, 0, 0, 0, {}});
     ++at->parameters;
     at->numbers += a.count;
@@ -100,7 +100,7 @@ std::vector<Parts> parts_of(const Program& program) {
 
 std::string apart_text(const Program& program, int columns) {
   std::string out;
-  for (const Parts& p : parts_of(program))
+  for (const Besides& p : beside_the_model(program))
     out += "    " + p.made_by + ": " + count_text(static_cast<double>(p.numbers)) + " parameters in " + std::to_string(p.parameters) +
            (p.parameters == 1 ? " tensor, " : " tensors, ") + bytes_text(p.bytes) + ", in " + p.file + "\n      " +
            names_text(p.names, columns) + "\n";
@@ -109,7 +109,7 @@ std::string apart_text(const Program& program, int columns) {
 
 Value apart_json(const Program& program) {
   List out;
-  for (const Parts& p : parts_of(program)) {
+  for (const Besides& p : beside_the_model(program)) {
     List names;
     for (const std::string& name : p.names) names.emplace_back(name);
     out.emplace_back(Table{{"by", Value(p.made_by)},

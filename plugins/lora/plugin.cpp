@@ -34,6 +34,7 @@ class Lora {
   void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
     if (subject.kind != GALLEY_SUBJECT_PARAMETER || subject.facet != GALLEY_FACET_TRAINABLE) return;
     if (galley_same_text(subject.owner, "lora")) out.strong(1);
+    else if (is_foreign(subject, "lora")) out.strong(0);
     else if (*subject.owner == '\0') out.weak(0);
   }
 

@@ -122,6 +122,10 @@ void Parts::check_all_used(const std::vector<Module>& modules, const char* strat
   }
 }
 
+bool is_foreign(const galley_subject& subject, const char* strategy) {
+  return std::string(subject.name).rfind("base_model.", 0) == 0 && !galley_same_text(subject.owner, strategy);
+}
+
 void save(Graph& graph) {
   bool trained = false;  // of the model itself, beside the adapter
   for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) {

@@ -58,6 +58,9 @@ class Parts {
   std::set<std::string> used_;
 };
 
+/// Whether a parameter belongs to another adapter than the strategy's own, which must not be there: a folder holds one. Each adapter claims
+/// that what another trains is frozen, so that the host names both.
+bool is_foreign(const galley_subject& subject, const char* strategy);
 /// While exporting: the adapter alone, or with the model where more of it is trained.
 void save(sdk::Graph& graph);
 /// While exporting one model: what `take_modules` and `take_biases` have made goes into the model's own parameters. `own`: words between

@@ -54,6 +54,7 @@ class Vera {
     if (subject.kind != GALLEY_SUBJECT_PARAMETER || subject.facet != GALLEY_FACET_TRAINABLE) return;
     const std::string name = subject.name;
     if (galley_same_text(subject.owner, "vera")) out.strong(name != kA && name != kB);
+    else if (is_foreign(subject, "vera")) out.strong(0);
     else if (*subject.owner == '\0') out.weak(0);
   }
 

@@ -91,8 +91,9 @@ TEST_F(Epilogues, ComputeWhatTheirLinksDo) {
     for (const uint32_t dtype : {GALLEY_F32, GALLEY_BF16, GALLEY_F16})
       for (const sdk::Attrs* attrs : {&none, &transposed})
         for (const uint32_t bias : {0u, GALLEY_F32, GALLEY_BF16, GALLEY_F16})
-          for (const auto& [rows, K, N] : {std::tuple{1, 8, 16}, {37, 72, 136}, {70, 200, 24}}) {
+          for (const auto& [rows, K, N] : {std::tuple{1, 8, 16}, {37, 72, 136}, {70, 200, 24}, {33, 16, 72}}) {
             if (dtype == GALLEY_F32 && chain.attrs == &by_tanh) continue;
+            if (std::string(chain.then) == "add" && 2 * K > N) continue;
             if (bias && std::string(chain.op) == "linear_dx") continue;
             SCOPED_TRACE(std::string(chain.op) + ">" + chain.then + " of " + std::to_string(dtype) + ", bias " + std::to_string(bias) +
                          ", " + std::to_string(rows) + " rows, GALLEY_TEST_SEED=" + std::to_string(seed()));

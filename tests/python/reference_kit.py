@@ -87,7 +87,7 @@ def everything(names, family, compute, train=(), also=(), uses=(), where='', mod
     if pathlib.Path(label, 'state').exists():
         command(label, 'eval', label, *also)
         command(label, 'sample', label, '--prompt', 'one two', '--tokens', 2, *also)
-        if 'lora' in lines:
+        if {'lora', 'vera', 'ia3'} & set(lines):
             shutil.rmtree(f'{label}-merged', ignore_errors=True)
             command(label, 'export', label, '--merge', '--out', f'{label}-merged', *also)
     return label

@@ -22,12 +22,16 @@ class Activation {
     if (first == second) sdk::unsupported("the activation of something else than the product");
     if (!is_sum(link)) return;
     if (link.f("alpha", 1) != 1) sdk::unsupported("a multiple of the product");
-    if (sdk::columns(product.in(0)) > most_thin) sdk::unsupported("only thin products go into a sum");
+    if (!is_thin(product)) sdk::unsupported("only thin products go into a sum");
     if (link.in(1 - (first ? 0 : 1)).dtype != product.out(0).dtype || link.out(0).dtype != product.out(0).dtype)
       sdk::unsupported("a sum of several dtypes");
   }
   /// An adapter's B adds to what the layer makes: its time is that of its output, which a sum of its own would read and write once more.
-  static constexpr int64_t most_thin = 256;
+  /// Sums behind a model's own layers are left to the norms that read them.
+  static bool is_thin(const sdk::Node& product) {
+    const int64_t terms = sdk::columns(product.in(0));
+    return terms <= 256 && 2 * terms <= sdk::columns(product.out(0));
+  }
   static bool is_sum(const sdk::Node& link) { return std::string_view(link.view()->op) == "add"; }
 
   Activation(const sdk::Node& product, const sdk::Node& link)

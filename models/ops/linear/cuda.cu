@@ -37,7 +37,8 @@ struct Sum {
     const bool first = sdk::same_operand(product.out(0), sum.in(0)), second = sdk::same_operand(product.out(0), sum.in(1));
     if (first == second || !(product.out(0).flags & GALLEY_OPERAND_NO_MEMORY)) unsupported("a product that others read");
     if (product.accumulates(0) || sum.accumulates(0) || sum.f("alpha", 1) != 1) unsupported("a sum of more");
-    if (columns(product.in(0)) > 256) unsupported("only thin products go into a sum");
+    if (columns(product.in(0)) > 256 || 2 * columns(product.in(0)) > columns(product.out(0)))
+      unsupported("only thin products go into a sum");
     if (other(product, sum).dtype != sum.out(0).dtype || product.out(0).dtype != sum.out(0).dtype) unsupported("a sum of several dtypes");
   }
   static const galley_operand& other(const Node& product, const Node& sum) {
