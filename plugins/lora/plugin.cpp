@@ -3,6 +3,7 @@
 // LoRA+ (Hayou et al. 2024, arXiv:2402.12354) trains B with a higher rate than A. DoRA (columns.cpp) trains the length of each row of the
 // adapted weight apart from its direction. PiSSA and OLoRA (init.cpp) begin with parts of the weight.
 // Parameters, files and the choice of layers are PEFT's, so that an adapter goes from here to there and back.
+#include <algorithm>
 #include <cmath>
 
 #include "adapter.hpp"
@@ -78,6 +79,9 @@ class Lora {
   /// What A and B begin with, where the weight begins without it: what is saved belongs to the weight as it was.
   static void keep_first(Graph& graph, const Module& m, galley_tensor a, galley_tensor b) {
     if (m.tied) invalid("'init' would change the embedding too: " + m.name + " shares its weight with it; leave out 'init', or the target");
+    if (const int64_t rank = graph.info(a).shape[0], most = std::min(m.in, m.out); rank > most)
+      invalid("'init': rank " + std::to_string(rank) + " is more than " + std::to_string(most) + ", the rank of the weight of " + m.name,
+              "take a smaller rank, or leave that layer out");
     for (const galley_tensor of : {a, b}) {
       const galley_tensor_info info = graph.info(of);
       const std::vector<int64_t> shape(info.shape, info.shape + info.rank);

@@ -158,7 +158,33 @@ def rates():
         check(norm(x) > 0 and e < 1e-6, f'rates: {name} is off by {e:.1e}')
 
 
-for test in (merged_and_continued, dora_beside, what_it_takes, rates):
+def wrong_words():
+    """Refused with the place and what would do."""
+    base = from_folder(cases / 'qv' / 'base')
+
+    def said(strategy, **options):
+        r = run('plan', recipe('wrong.lua', base, 'data.random {}', use(strategy, **options), sgd, batch=1, length=8, steps=1), code=2)
+        check(f'wrong.lua:4: {strategy}: ' in r.stderr, r.stderr)
+        return r.stderr
+
+    for strategy, options, texts in (
+            ('lora', dict(rank=2, targets='k_projs'), ["no linear layer is called 'k_projs'", "'model.layers.0.self_attn.k_proj'"]),
+            ('lora', dict(rank=2, targets='re:(k_proj'), ["'targets': the regular expression '(k_proj' cannot be used"]),
+            ('lora', dict(rank=2, exclude='all-linear'), ["'exclude' leaves no linear layer of 'targets' to adapt"]),
+            ('lora', dict(rank=2, modules_to_save='model.norms'), ["no module is called 'model.norms'", "'model.norm'"]),
+            ('lora', dict(rank=2, alpha_pattern=[dict(match='lm_head', alpha=3)]), ["'alpha_pattern': no adapted layer is called 'lm_head'"]),
+            ('lora', dict(rank=2, init='pisa'), ['init = "pisa"', '"pissa_niter_16"']),
+            ('lora', dict(rank=60, init='pissa'), ["'init': rank 60 is more than 32, the rank of the weight of model.layers.0.self_attn.k_proj"]),
+            ('lora', dict(rank=2, init='olora', targets='lm_head'), ["'init' would change the embedding too: lm_head"]),
+            ('vera', dict(targets='q_proj'), ["give a 'rank' for a new adapter"]),
+            ('vera', dict(rank=2, targets='attentions'), ["no linear layer is called 'attentions'"]),
+            ('ia3', dict(), ["give the 'targets' of a new adapter", '"k_proj", "v_proj"']),
+            ('ia3', dict(targets='k_proj', feedforward='down_proj'), ["'feedforward': no adapted layer is called 'down_proj'"])):
+        text = said(strategy, **options)
+        check(all(x in text for x in texts), f'{strategy} {options}: {text}')
+
+
+for test in (merged_and_continued, wrong_words, dora_beside, what_it_takes, rates):
     test()
     print(test.__name__, flush=True)
 finish()
