@@ -164,7 +164,7 @@ def wrong_words():
 
     def said(strategy, **options):
         r = run('plan', recipe('wrong.lua', base, 'data.random {}', use(strategy, **options), sgd, batch=1, length=8, steps=1), code=2)
-        check(f'wrong.lua:4: {strategy}: ' in r.stderr, r.stderr)
+        check(f'wrong.lua:7: {strategy}: ' in r.stderr, r.stderr)
         return r.stderr
 
     for strategy, options, texts in (

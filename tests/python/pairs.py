@@ -71,7 +71,9 @@ def compatible(names):
         if frozenset((a, b)) in refused or any({a, b} <= set(g) for g in groups):
             continue
         group = [a, b]
-        group += [n for n in names if n not in group and all(frozenset((n, m)) not in refused for m in group)]
+        for n in names:
+            if n not in group and all(frozenset((n, m)) not in refused for m in group):
+                group.append(n)
         groups.append([n for n in names if n in group])
     return groups
 
