@@ -223,18 +223,19 @@ std::vector<CommandSpec> all_commands() {
         reference_out_flag},
        command_eval},
       {"export",
-       "DIR",
+       "DIR|RECIPE",
        "write the model or the adapter of a run into a new folder, for other programs",
        "DIR is a run's directory, whether the run has ended or not: its best state is exported where the recipe keeps it, "
        "else its newest.\n"
-       "It may also be a model's folder, or an adapter's in PEFT's format. The folder that is written is in Hugging Face's format, "
-       "or for an\n"
-       "adapter in PEFT's. Examples:\n"
+       "It may also be a model's folder, or an adapter's in PEFT's format; or a recipe, whose model is written as its run would begin.\n"
+       "The folder that is written is in Hugging Face's format, or for an adapter in PEFT's. Examples:\n"
        "  galley export runs/chat --out adapter                         an adapter stays one\n"
        "  galley export runs/chat --merge --dtype bf16 --out model      one model, with the adapter merged into its weights\n"
        "Merging computes in F32 from the weights as the run keeps them, and rounds once. Without --dtype, a model is saved in F32, unless\n"
        "most of its numbers are kept in 16 bit only and none that is trained is kept in F32: then in that dtype.\n",
        {{"--out", "DIR", "the folder to write; it must be new or empty", false, true},
+        set_flag,
+        confine_flag,
         {"--merge", "", "merge what was trained beside the model's weights into them"},
         {"--dtype", "DTYPE", "round the numbers to f32, bf16 or f16"},
         {"--base", "DIR", "with an adapter's folder: its base model, if it is not where adapter_config.json says"},

@@ -71,6 +71,7 @@ Value contract(const galley_op& op) {
                                      {GALLEY_OP_LOSS, "loss"},
                                      {GALLEY_OP_LINEAR, "linear"},
                                      {GALLEY_OP_LOW, "low"},
+                                     {GALLEY_OP_ROUNDS, "rounds"},
                                      {GALLEY_OP_FULL, "full"}});
   out["grain"] = std::string(grains[op.grain]);
   if (op.grain == GALLEY_GRAIN_BLOCK) out["grain_block"] = op.grain_block;
@@ -85,7 +86,8 @@ Value format(const galley_format& f) {
   out["unpack_op"] = std::string(f.unpack_op);
   out["exact"] = f.exact != 0;
   out["trainable"] = f.trainable != 0;
-  out["flags"] = names_of(f.flags, {{GALLEY_FORMAT_STOCHASTIC, "stochastic"}, {GALLEY_FORMAT_PLAIN, "plain"}, {GALLEY_FORMAT_ROUNDED, "rounded"}});
+  out["flags"] =
+      names_of(f.flags, {{GALLEY_FORMAT_STOCHASTIC, "stochastic"}, {GALLEY_FORMAT_PLAIN, "plain"}, {GALLEY_FORMAT_ROUNDED, "rounded"}});
   return out;
 }
 

@@ -189,7 +189,10 @@ Status command_eval(const CommandLine& a) {
 
 Status command_export(const CommandLine& a) {
   const std::filesystem::path what = a.positional[0], out = a.get("--out");
-  const FolderKind kind = TRY(kind_of_folder(what));
+  std::error_code error;
+  const bool recipe = std::filesystem::is_regular_file(what, error);
+  const FolderKind kind = recipe ? FolderKind::Model : TRY(kind_of_folder(what));
+  if (!recipe && a.has("--set")) return recipe_error("galley export: --set applies to a recipe only");
   if (kind != FolderKind::Adapter && a.has("--base"))
     return recipe_error("galley export: --base applies to an adapter's folder only; a run knows its base model");
   StudyOptions options = TRY(study_options(a));
@@ -199,7 +202,13 @@ Status command_export(const CommandLine& a) {
   if (a.has("--dtype") && !dtype_named(options.export_dtype))
     return recipe_error("galley export: --dtype '" + options.export_dtype + "' is not a dtype to save in", "f32, bf16 or f16");
   TRY_STATUS(check_vacant(out));
-  const FolderStudy folder = TRY(study_folder(what, {a.get("--base"), 1}, options));
+  FolderStudy folder;
+  if (recipe) {
+    options.single_row = true;
+    folder.study = TRY(study(what, options));
+  } else {
+    folder = TRY(study_folder(what, {a.get("--base"), 1}, options));
+  }
   ReferenceShown reference = TRY(ReferenceShown::open(a));
   const auto session = TRY(folder.open(reference.options()));
   TRY_STATUS(reference.finish(export_folder(*session, out)));

@@ -85,8 +85,8 @@ struct Rounding {
   int64_t terms = 1;
 };
 
-/// By how much each number of this dtype may be off from what the reference says: `expected` as it is, `moved` as it is with moved operands.
-/// `before`: what they are added to; null: they are written.
+/// By how much each number of this dtype may be off from what the reference says: `expected` as it is, `moved` as it is with moved
+/// operands. `before`: what they are added to; null: they are written.
 std::vector<double> bounds(uint32_t dtype, const Numbers& expected, std::span<const Numbers* const> moved, const Numbers* before,
                            Rounding rounding);
 /// Compares numbers with what the reference says. `kept`: where `got` has gone through a format, what that keeps of `expected`, and of

@@ -442,14 +442,6 @@ Status build_family(ModelConfig& model, const FamilyFolders& folders, RowDocumen
 
 void describe_model(const ModelConfig& model, const std::string& dtype, const std::vector<ConfigKey>& keys,
                     std::vector<Document>& documents) {
-  for (Document& document : documents) {
-    if (model.random || !document.file.ends_with(".json")) continue;
-    Result<Value> parsed = parse_json(document.text, document.file);
-    if (!parsed || !parsed->field<std::monostate>("base_model_name_or_path")) continue;
-    Table named = *parsed->as<Table>();
-    named["base_model_name_or_path"] = Value(model.folder.string());
-    document.text = to_json(Value(std::move(named)), 2) + "\n";
-  }
   Table config = model.config;
   config.erase("torch_dtype");
   config["dtype"] = Value(dtype);

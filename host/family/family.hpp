@@ -40,8 +40,7 @@ enum class RowDocuments : uint8_t { One, Several };
 Status build_family(ModelConfig& model, const FamilyFolders& folders, RowDocuments documents, Graph& graph);
 
 /// Adds what saving writes as config.json: the configuration as build_family() left it, with the dtype of the saved weights ("float32") and
-/// the keys that strategies set. A document of JSON that leaves base_model_name_or_path null, as an adapter's does, gets the folder that
-/// the model's weights come from.
+/// the keys that strategies set.
 void describe_model(const ModelConfig& model, const std::string& dtype, const std::vector<ConfigKey>& keys,
                     std::vector<Document>& documents);
 

@@ -239,7 +239,7 @@ std::map<galley_tensor, galley_tensor> Graph::saved_values() const {
 
 std::string Graph::file_of(galley_tensor parameter) const {
   const std::string& own = tensor(parameter).saved.file;
-  return own.empty() ? "model/model.safetensors" : own;
+  return own.empty() ? kModelFile : own;
 }
 
 Status Graph::replace(galley_tensor from, galley_tensor to) {

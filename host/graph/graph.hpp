@@ -4,6 +4,7 @@
 // parameters and states are updated in place by update nodes (operands with GALLEY_OPERAND_INOUT). Shapes are static.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <functional>
@@ -41,6 +42,9 @@ struct SourceFile {
   std::string hint;                  ///< the next step where the file has none of the names, or has several and they differ
 };
 
+/// Where the model is saved, below the run's folder.
+inline constexpr const char* kModelFile = "model/model.safetensors";
+
 /// Where a parameter is saved: below the run's folder, by which name; "": with the model, by its own.
 struct SavedAs {
   std::string file, name;
@@ -48,13 +52,14 @@ struct SavedAs {
 
 /// How a tensor's numbers lie in memory, by claims and casts. GraphTensor::dtype is what nodes read.
 struct Storage {
-  uint32_t kept_dtype = 0;       ///< a frozen parameter may be kept in 16 bit only: this is the dtype then; 0: it is kept in its own
-  std::string format;            ///< its name; "": plain
-  AttrList attrs;                ///< the format's options
-  std::string placement;         ///< a memory class; "": where kernels compute
-  std::string master_placement;  ///< of a parameter that only a copy in 16 bit is made of; until casts are known
-  int placement_use = no_use;    ///< who claims that
-  galley_tensor numbers_of = 0;  ///< of a view: the tensor whose numbers these are, in this one's dtype; it has no bytes of its own
+  uint32_t kept_dtype = 0;            ///< a frozen parameter may be kept in 16 bit only: this is the dtype then; 0: it is kept in its own
+  std::string format;                 ///< its name; "": plain
+  AttrList attrs;                     ///< the format's options
+  std::string placement;              ///< a memory class; "": where kernels compute
+  std::string master_placement;       ///< of a parameter that only a copy in 16 bit is made of; until casts are known
+  int placement_use = no_use;         ///< who claims that
+  galley_tensor numbers_of = 0;       ///< of a view: the tensor whose numbers these are, in this one's dtype; it has no bytes of its own
+  std::optional<uint32_t> component;  ///< of a view: of which component of that tensor's format
 };
 
 /// A range of another tensor (step scalars): bytes from its begin.
@@ -172,6 +177,12 @@ struct ExportedValue {
   galley_tensor value = 0;
 };
 
+/// A tensor that is saved with the model under a name of its own.
+struct ExportedTensor {
+  std::string name;
+  galley_tensor value = 0;
+};
+
 /// What a parameter or state, or a component of its format, begins with.
 struct Beginning {
   galley_tensor value = 0;
@@ -205,10 +216,18 @@ struct Signals {
 /// What strategies say of the files that a run writes.
 struct Exports {
   uint32_t model = GALLEY_EXPORT_BOTH;  ///< which parameters
+  bool said = false;                    ///< a strategy has said so
   std::vector<ExportedValue> values;
   std::set<galley_tensor> in_format;  ///< these parameters are saved as the components of their formats
   std::vector<Document> documents;
   std::vector<ConfigKey> config;
+  std::vector<ExportedTensor> tensors;  ///< beside the parameters
+
+  /// What a strategy says of `model`: of several, who wants more of the model.
+  void say(uint32_t what) {
+    model = said ? std::max(model, what) : what;
+    said = true;
+  }
 };
 
 /// Tensors of the model that passes look for.
@@ -308,6 +327,8 @@ class Graph {
   Author author;
   /// Makes the scalar of an option: set by the pass that knows the strategies.
   std::function<Result<ScalarSlot>(int use, const std::string& option)> option_slot;
+  /// Describes a component of a tensor that is in a format: its shape and dtype. Likewise.
+  std::function<Result<GraphTensor>(const GraphTensor& of, uint32_t index)> describe_component;
 
   RunOf run;
   HeadMarks marks;
@@ -316,9 +337,10 @@ class Graph {
   Exports exports;
   std::vector<ExportedValue> evaluated;  ///< where the model is evaluated or saved, these stand for parameters
   Beginnings beginnings;
-  std::string model_files;                 ///< the model's safetensors file or folder; "": it has none
-  std::vector<std::string> ignored_files;  ///< patterns of tensors in the model's files that are not read
-  std::optional<Error> refused;            ///< the last verb that was refused: whose fault it is when the plugin's call then fails
+  std::string model_files;                    ///< the model's safetensors file or folder; "": it has none
+  std::map<std::string, std::string> config;  ///< the model's config.json, as JSON text by key
+  std::vector<std::string> ignored_files;     ///< patterns of tensors in the model's files that are not read
+  std::optional<Error> refused;               ///< the last verb that was refused: whose fault it is when the plugin's call then fails
 
   static const galley_graph_verbs* verbs();
   static const galley_graph_reader* reader();

@@ -144,6 +144,8 @@ galley_status tensor_get(galley_graph* g, galley_tensor t, galley_tensor_info* o
     info.producer = x.producer;
     info.parameter = x.parameter;
     info.block = graph.block_of(t);
+    info.format = x.storage.format.c_str();
+    info.source_name = x.source.path.empty() ? "" : x.source.name.empty() ? x.name.c_str() : x.source.name.c_str();
     fill_struct(out, info);
     return GALLEY_OK;
   });
@@ -220,7 +222,18 @@ galley_status run(galley_graph* g, galley_run_info* out, galley_error* error) {
     info.micro_batches = graph.run.micro_batches;
     info.target = graph.run.target->get();
     info.flags = graph.run.trains ? GALLEY_RUN_TRAINS : 0;
+    info.model = graph.model_files.c_str();
     fill_struct(out, info);
+    return GALLEY_OK;
+  });
+}
+
+galley_status config_get(galley_graph* g, const char* key, const char** json, galley_error* error) {
+  return guarded(g, error, [&] {
+    if (!key || !json) return refuse(g, error, "config: no key");
+    const auto& config = graph_of(g).config;
+    const auto found = config.find(key);
+    *json = found == config.end() ? nullptr : found->second.c_str();
     return GALLEY_OK;
   });
 }
@@ -337,7 +350,9 @@ galley_status begin_as(galley_graph* g, galley_tensor tensor, uint32_t component
 
 galley_status export_as(galley_graph* g, galley_tensor parameter, galley_tensor value, galley_error* error) {
   return guarded(g, error, [&] {
-    if (const std::string wrong = stand_in_problem(graph_of(g), parameter, value); !wrong.empty())
+    const Graph& graph = graph_of(g);
+    const bool own = graph.has(parameter) && graph.has(value) && !graph.tensor(parameter).saved.file.empty();
+    if (const std::string wrong = own ? "" : stand_in_problem(graph, parameter, value); !wrong.empty())
       return refuse(g, error, "export_as: " + wrong);
     graph_of(g).exports.values.push_back({parameter, value});
     return GALLEY_OK;
@@ -367,7 +382,7 @@ galley_status export_stored(galley_graph* g, galley_tensor parameter, galley_err
 galley_status export_model(galley_graph* g, uint32_t what, galley_error* error) {
   return guarded(g, error, [&] {
     if (what > GALLEY_EXPORT_MODEL) return refuse(g, error, "export_model: no such choice " + std::to_string(what));
-    graph_of(g).exports.model = what;
+    graph_of(g).exports.say(what);
     return GALLEY_OK;
   });
 }
@@ -408,8 +423,36 @@ galley_status stop_if(galley_graph* g, galley_tensor flag, const char* cause, co
   });
 }
 
+galley_status component(galley_graph* g, galley_tensor parameter, uint32_t index, galley_tensor* out, galley_error* error) {
+  return hand_out(g, out, error, [&]() -> Result<galley_tensor> {
+    Graph& graph = graph_of(g);
+    if (!graph.has(parameter) || !graph.tensor(parameter).parameter_kind()) return plugin_error("component: no such parameter");
+    const GraphTensor& x = graph.tensor(parameter);
+    if (graph.author.section != Section::Export) return plugin_error("component: " + quoted(x.name) + " outside of GALLEY_SEGMENT_EXPORT");
+    if (x.storage.format.empty()) return plugin_error("component: " + quoted(x.name) + " is in no format");
+    GraphTensor view = TRY(graph.describe_component(x, index));
+    view.name = "stored " + view.name;
+    view.kind = GALLEY_KIND_CONSTANT;
+    view.storage.numbers_of = parameter;
+    view.storage.component = index;
+    if (const galley_tensor known = graph.find(view.name)) return known;
+    return graph.make(std::move(view));
+  });
+}
+
+galley_status export_tensor(galley_graph* g, const char* name, galley_tensor value, galley_error* error) {
+  return guarded(g, error, [&] {
+    Graph& graph = graph_of(g);
+    const std::string entry = text_or_empty(name);
+    if (entry.empty() || !is_plain(entry)) return refuse(g, error, "export_tensor: " + shown(entry) + " is no name in a file");
+    if (!graph.has(value)) return refuse(g, error, "export_tensor: " + quoted(entry) + " has no value");
+    graph.exports.tensors.push_back({entry, value});
+    return GALLEY_OK;
+  });
+}
+
 constexpr galley_graph_reader reader_table = {
-    sizeof(galley_graph_reader), 1, tensor_get, tensor_find, node_get, tensor_next, node_next, run};
+    sizeof(galley_graph_reader), 1, tensor_get, tensor_find, node_get, tensor_next, node_next, run, config_get};
 constexpr galley_graph_verbs table = {sizeof(galley_graph_verbs),
                                       1,
                                       &reader_table,
@@ -430,7 +473,9 @@ constexpr galley_graph_verbs table = {sizeof(galley_graph_verbs),
                                       export_model,
                                       config,
                                       ignore,
-                                      stop_if};
+                                      stop_if,
+                                      component,
+                                      export_tensor};
 
 }  // namespace
 

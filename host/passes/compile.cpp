@@ -6,6 +6,7 @@
 #include "host/base/log.hpp"
 #include "host/passes/dump.hpp"
 #include "host/passes/passes.hpp"
+#include "host/passes/place/components.hpp"
 #include "host/passes/verify.hpp"
 #include "host/passes/verify_operands.hpp"
 #include "host/plan/check.hpp"
@@ -100,6 +101,17 @@ Result<Program> compile(Graph& graph, Strategies strategies, Plugins& plugins, c
     slot.option = s.name() + "." + option;
     slot.schedule = TRY(option_schedule(s, option));
     return slot;
+  };
+  graph.describe_component = [&plugins](const GraphTensor& of, uint32_t index) -> Result<GraphTensor> {
+    const std::vector<Component> components = TRY(components_of(plugins, of, of.shape));
+    if (index >= components.size())
+      return plugin_error("'" + of.name + "' has " + std::to_string(components.size()) + " components in format '" + of.storage.format +
+                          "', and is asked for number " + std::to_string(index));
+    GraphTensor out;
+    out.name = of.name + components[index].suffix;
+    out.dtype = components[index].dtype;
+    out.shape = components[index].shape;
+    return out;
   };
   graph.run.steps = options.steps;
   graph.run.trains = options.purpose == Purpose::Train;

@@ -1,4 +1,5 @@
 // What strategies change of what is saved.
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -32,6 +33,18 @@ Status check_documents(const Compilation& c) {
   return ok();
 }
 
+/// What is merged is in no format any more.
+void as_numbers(Compilation& c) {
+  Exports& exports = c.graph.exports;
+  exports.in_format.clear();
+  exports.tensors.clear();
+  std::erase_if(exports.config, [&](const ConfigKey& key) {
+    if (key.use == no_use) return false;
+    const std::vector<std::string>& of_stored = c.strategies[static_cast<size_t>(key.use)]->spec().config;
+    return std::ranges::find(of_stored, key.key) != of_stored.end();
+  });
+}
+
 }  // namespace
 
 Status export_model(Compilation& c) {
@@ -43,6 +56,7 @@ Status export_model(Compilation& c) {
       return recipe_error("there is nothing to merge: no strategy of the recipe adds tensors of its own to the model",
                           "leave out --merge, and the model is saved whole");
   }
+  if (c.graph.exports.model == GALLEY_EXPORT_MODEL) as_numbers(c);
   return check_documents(c);
 }
 

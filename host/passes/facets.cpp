@@ -45,7 +45,7 @@ Status take_storage(const Answer& a) {
   GraphTensor& x = a.tensor();
   const galley_format* format = a.c.plugins.format(a.said.text).table;
   if (!format) return recipe_error(a.by() + ": no plugin provides the format '" + a.said.text + "' claimed for '" + x.name + "'");
-  if (x.changes() && !format->trainable)
+  if (x.changes() && a.c.trains() && !format->trainable)
     return recipe_error(a.by() + ": '" + x.name + "' is to be " + (x.trainable() ? "trained" : "written by an update") +
                             ", but the format '" + a.said.text + "' cannot be written by an update",
                         "freeze it, or train an adapter beside it");

@@ -70,6 +70,8 @@ class Needs {
     const std::map<galley_tensor, galley_tensor> values = graph_.saved_values();
     std::vector<galley_tensor> read;
     for (const galley_tensor t : graph_.saved()) makers.of(values.contains(t) ? values.at(t) : t, {}, &read);
+    if (graph_.exports.model != GALLEY_EXPORT_OWN)
+      for (const ExportedTensor& extra : graph_.exports.tensors) makers.of(extra.value, {}, &read);
     run_.insert(read.begin(), read.end());
   }
 

@@ -31,6 +31,7 @@ Result<bool> PackedFiles::hold(const GraphTensor& t, std::span<const Component> 
   auto at = readers_.find(t.source.path);
   if (at == readers_.end()) at = readers_.emplace(t.source.path, TRY(safetensors::Reader::open(t.source.path))).first;
   const safetensors::Reader& reader = at->second;
+  if (!std::ranges::all_of(components, &Component::in_files)) return false;
   const std::vector<std::string> names = source_names(t);
 
   std::vector<const Entry*> entries;

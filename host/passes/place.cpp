@@ -47,11 +47,16 @@ Status describe(Compilation& c, const Homes& homes) {
     const GraphTensor& x = graph.tensor(t);
     if (x.kind == GALLEY_KIND_INPUT && t != graph.marks.position) p.inputs.emplace_back(x.name, homes.home(t));
     if (x.unused) continue;
+    if (x.parameter_kind() && !x.saved.file.empty() && x.use != no_use) {
+      const LoadedStrategy& s = *c.strategies[static_cast<size_t>(x.use)];
+      p.apart.push_back({x.name, x.saved.file, s.name() + " (" + s.place().text() + ")", x.count(), x.bytes()});
+    }
     const bool kept = (x.parameter_kind() && x.changes()) || x.kind == GALLEY_KIND_STATE;
     if (!kept && !x.parameter_kind()) continue;
     for (const TensorId component : homes.components(t)) {
       if (!kept) {
         p.frozen.push_back(component);
+        p.frozen_numbers.push_back(component == homes.home(t) ? x.count() : 0);
         continue;
       }
       const std::string& name = p.tensors[static_cast<size_t>(component)].name;

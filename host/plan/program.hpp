@@ -225,6 +225,13 @@ struct Trained {
   std::string updated_by = {};  ///< "descend, *.bias (recipe.lua:9)"; "": nothing is updated
 };
 
+/// A parameter that is saved in a file of its own: an adapter's.
+struct Apart {
+  std::string name, file;
+  std::string made_by;  ///< "adapt (recipe.lua:9)"
+  int64_t count = 0, bytes = 0;
+};
+
 /// A text file that export writes beside the tensors.
 struct Document {
   std::string file;  ///< path below the run directory
@@ -274,6 +281,10 @@ struct Program {
   std::vector<std::pair<std::string, TensorId>> resume;
   /// Frozen parameters: every byte stays as loaded.
   std::vector<TensorId> frozen;
+  /// How many numbers of its parameter each of them stands for: of one in a format, all for the first component and none for the others.
+  std::vector<int64_t> frozen_numbers;
+  /// Trained or not: what strategies save beside the model.
+  std::vector<Apart> apart;
   /// Checksums: a row, I32 (2), for each of `frozen`, then for each of `trained`. The segments of their names make those of what lies
   /// where kernels compute; the others are for the host to make.
   TensorId checksums = no_tensor;

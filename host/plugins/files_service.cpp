@@ -1,5 +1,8 @@
 #include "host/plugins/files_service.hpp"
 
+#include <vector>
+
+#include "host/base/glob.hpp"
 #include "host/base/ordered.hpp"
 #include "host/base/safetensors.hpp"
 #include "host/plugins/abi.hpp"
@@ -48,10 +51,29 @@ galley_status tensors(void*, const char* path, void (*see)(void*, const galley_f
   });
 }
 
+galley_status contents(void*, const char* path, const char* pattern, uint64_t limit, void (*see)(void*, const char*, const void*, uint64_t),
+                       void* context, galley_error* error) {
+  return answer(error, [&]() -> Status {
+    if (!path || !pattern || !see) return plugin_error("galley.files/1: contents() was called without a path, a pattern or a function");
+    const safetensors::Reader reader = TRY(safetensors::Reader::open(path));
+    std::vector<std::byte> data;
+    for (const safetensors::Entry& entry : reader.entries()) {
+      if (!glob_matches(pattern, entry.name)) continue;
+      if (entry.bytes > limit)
+        return recipe_error(reader.files()[entry.file].path().string() + ": tensor '" + entry.name + "' has " +
+                            std::to_string(entry.bytes) + " bytes, where at most " + std::to_string(limit) + " are expected");
+      data.resize(entry.bytes);
+      TRY_STATUS(reader.read_bytes(entry, 0, data));
+      see(context, entry.name.c_str(), data.data(), data.size());
+    }
+    return ok();
+  });
+}
+
 }  // namespace
 
 const galley_files* files_service() {
-  static const galley_files table = {sizeof(galley_files), 1, text, tensors, 0};
+  static const galley_files table = {sizeof(galley_files), 1, text, tensors, 0, contents};
   return &table;
 }
 

@@ -184,6 +184,7 @@ std::string plan_json(const Program& program, const Plan& plan, const Target& ta
                      {"parameters", Value(program.parameters)},
                      {"trainable", Value(program.trainable)},
                      {"updates", updates_json(program)},
+                     {"beside_the_model", apart_json(program)},
                      {"flops_per_token", Value(program.flops_per_token)},
                      {"disk", Value(disk.total())}};
   return to_json(Value(out), 2) + "\n";
@@ -328,6 +329,7 @@ std::string plan_table(const Program& program, const Plan& plan, const Target& t
   TableText out;
   add_step(program, target, disk, out);
   out.text += updates_text(program, columns);
+  out.text += apart_text(program, columns);
   for (size_t i = 0; i < plan.classes.size(); ++i)
     if (plan.classes[i].planned) add_class(program, plan, target, i, columns, out);
   if (!plan.classes.empty() && plan.classes[0].planned) add_largest(program, plan, out);

@@ -44,10 +44,9 @@ std::vector<Updates> updates_of(const Program& program) {
   for (const Trained& t : program.trained)
     if (!t.updated_by.empty()) add(out, t.updated_by, t.name, t.count);
   if (out.empty()) return out;
-  for (const TensorId id : program.frozen) {
-    const ProgramTensor& t = program.tensors[static_cast<size_t>(id)];
-    add(out, "", t.name, elements(t.shape));
-  }
+  for (size_t i = 0; i < program.frozen_numbers.size(); ++i)
+    if (const int64_t numbers = program.frozen_numbers[i])
+      add(out, "", program.tensors[static_cast<size_t>(program.frozen[i])].name, numbers);
   return out;
 }
 
@@ -63,7 +62,64 @@ std::pair<double, double> bytes_a_number(const Program& program) {
   return {gradients / std::max(numbers, 1.0), states / std::max(numbers, 1.0)};
 }
 
+/// As many as fit into a line.
+std::string names_text(const std::vector<std::string>& all, int columns) {
+  std::string names;
+  size_t shown = 0;
+  for (const std::string& name : all) {
+    if (shown && names.size() + name.size() + 20 > static_cast<size_t>(std::max(columns, 60))) break;
+    names += (shown++ ? ", " : "") + name;
+  }
+  if (shown < all.size()) names += " and " + std::to_string(all.size() - shown) + " more";
+  return names;
+}
+
+/// What one strategy saves in one file of its own.
+struct Besides {
+  std::string made_by, file;
+  int64_t parameters = 0, numbers = 0, bytes = 0;
+  std::vector<std::string> names;  ///< each kind once
+};
+
+std::vector<Besides> beside_the_model(const Program& program) {
+  std::vector<Besides> out;
+  for (const Apart& a : program.apart) {
+    auto at = std::find_if(out.begin(), out.end(), [&](const Besides& p) { return p.made_by == a.made_by && p.file == a.file; });
+    if (at == out.end()) at = out.insert(at, {a.made_by, a.file, 0, 0, 0, {}});
+    ++at->parameters;
+    at->numbers += a.count;
+    at->bytes += a.bytes;
+    const std::string kind = without_numbers(a.name);
+    if (std::find(at->names.begin(), at->names.end(), kind) == at->names.end()) at->names.push_back(kind);
+  }
+  return out;
+}
+
 }  // namespace
+
+std::string apart_text(const Program& program, int columns) {
+  std::string out;
+  for (const Besides& p : beside_the_model(program))
+    out += "    " + p.made_by + ": " + count_text(static_cast<double>(p.numbers)) + " parameters in " + std::to_string(p.parameters) +
+           (p.parameters == 1 ? " tensor, " : " tensors, ") + bytes_text(p.bytes) + ", in " + p.file + "\n      " +
+           names_text(p.names, columns) + "\n";
+  return out.empty() ? out : "  beside the model\n" + out + "\n";
+}
+
+Value apart_json(const Program& program) {
+  List out;
+  for (const Besides& p : beside_the_model(program)) {
+    List names;
+    for (const std::string& name : p.names) names.emplace_back(name);
+    out.emplace_back(Table{{"by", Value(p.made_by)},
+                           {"file", Value(p.file)},
+                           {"parameters", Value(p.parameters)},
+                           {"numbers", Value(p.numbers)},
+                           {"bytes", Value(p.bytes)},
+                           {"names", Value(std::move(names))}});
+  }
+  return Value(std::move(out));
+}
 
 std::string updates_text(const Program& program, int columns) {
   std::string out;
@@ -81,14 +137,7 @@ std::string updates_text(const Program& program, int columns) {
       const auto saved = [&](double bytes) { return bytes_text(static_cast<int64_t>(bytes * static_cast<double>(u.numbers))); };
       out += "; trained, they would take " + saved(gradients) + " of gradients and " + saved(states) + " of states";
     }
-    std::string names;
-    size_t shown = 0;
-    for (const std::string& name : u.names) {
-      if (shown && names.size() + name.size() + 20 > static_cast<size_t>(std::max(columns, 60))) break;
-      names += (shown++ ? ", " : "") + name;
-    }
-    if (shown < u.names.size()) names += " and " + std::to_string(u.names.size() - shown) + " more";
-    out += "\n      " + names + "\n";
+    out += "\n      " + names_text(u.names, columns) + "\n";
   }
   return out.empty() ? out : "  updates\n" + out + "\n";
 }

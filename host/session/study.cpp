@@ -255,10 +255,32 @@ BatchLayout layout_of(const Study& s, const StudyOptions& options) {
   return {options.single_row ? 1 : s.data.layout.rows, s.data.layout.length};
 }
 
+/// A key of config.json that says how weights are stored needs one of the strategies that know it.
+Status check_stored(const Study& s) {
+  const auto knows = [](const StrategySpec& spec, const std::string& key) {
+    return std::ranges::find(spec.config, key) != spec.config.end();
+  };
+  for (const auto& [key, value] : s.model.config) {
+    if (value.is_nil() || std::ranges::any_of(s.loaded, [&](const auto& used) { return knows(used->spec(), key); })) continue;
+    std::string list;
+    for (const auto& plugin : s.plugins->all())
+      for (const StrategySpec& spec : plugin->manifest.strategies)
+        if (knows(spec, key)) list += (list.empty() ? "use \"" : "or use \"") + spec.name + "\" {} ";
+    if (!list.empty())
+      return recipe_error(s.model.origin + ": key '" + key +
+                              "' says that weights are stored in a way that only a strategy reads, and the "
+                              "recipe uses none that does",
+                          list + "reads it");
+  }
+  return ok();
+}
+
 Status build_model(Study& s, const BatchLayout& layout) {
+  TRY_STATUS(check_stored(s));
   Plugins& plugins = *s.plugins;
   s.graph = std::make_unique<Graph>([&plugins](std::string_view name) { return plugins.op(name).table; },
                                     [&plugins] { return plugins.op_names(); }, layout.rows, layout.length);
+  for (const auto& [key, value] : s.model.config) s.graph->config[key] = to_json(value);
   // What a strategy has written into config.json is for it to know, and to write again.
   for (const auto& strategy : s.loaded)
     for (const std::string& key : strategy->spec().config) s.model.config.erase(key);

@@ -2,141 +2,119 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
-#include <utility>
+#include <map>
+#include <set>
 
 #include "galley/cpp/files.hpp"
+#include "galley/cpp/glob.hpp"
 
 namespace galley::lora {
 namespace {
 
 using nlohmann::json;
+using peft::Key;
 using sdk::invalid;
 
-// What does not change what an adapter computes.
-constexpr const char* kWithoutMeaning[] = {"auto_mapping",        "base_model_name_or_path",
-                                           "ensure_weight_tying", "fan_in_fan_out",
-                                           "inference_mode",      "layers_pattern",
-                                           "megatron_core",       "peft_version",
-                                           "qalora_group_size",   "revision",
-                                           "runtime_config",      "task_type"};
 // What `read_config` takes.
-constexpr const char* kRead[] = {"alpha_pattern", "bias", "exclude_modules", "init_lora_weights", "lora_alpha", "lora_dropout",
-                                 "peft_type",     "r",    "rank_pattern",    "target_modules",    "use_rslora"};
-
-template <size_t N>
-bool among(const std::string& key, const char* const (&names)[N]) {
-  return std::any_of(names, names + N, [&](const char* name) { return key == name; });
-}
-
-// null, false, an empty list or object: how PEFT writes what is not used.
-bool unused(const json& value) { return value.is_null() || value == false || ((value.is_array() || value.is_object()) && value.empty()); }
+const std::vector<const char*> kRead = {"alpha_pattern", "bias",      "exclude_modules", "init_lora_weights", "lora_alpha",
+                                        "lora_dropout",  "r",         "rank_pattern",    "target_modules",    "modules_to_save",
+                                        "use_dora",      "use_rslora"};
 
 bool is_scale(double alpha) { return std::isfinite(alpha) && alpha > 0; }
-
-bool listed(const std::vector<std::string>& names, const std::string& module) {
-  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-    return module == name ||
-           (module.size() > name.size() && module.compare(module.size() - name.size() - 1, std::string::npos, "." + name) == 0);
-  });
-}
-
-double look_up(const std::vector<std::pair<Pattern, double>>& patterns, const std::string& module, double otherwise) {
-  const auto found = std::find_if(patterns.begin(), patterns.end(), [&](const auto& entry) { return entry.first.matches(module); });
-  return found == patterns.end() ? otherwise : found->second;
-}
-
-bool meant(const std::vector<std::string>& names, const std::optional<Pattern>& pattern, const std::string& module) {
-  return pattern ? pattern->matches(module) : listed(names, module);
-}
-
-// One key of the configuration, of the type that is asked for.
-class Key {
- public:
-  Key(const json& config, const std::string& path, const char* name) : path_(path), name_(name) {
-    const auto found = config.find(name);
-    if (found != config.end() && !found->is_null()) value_ = &*found;
-  }
-  explicit operator bool() const { return value_ != nullptr; }
-  std::string place() const { return path_ + ": '" + name_ + "'"; }
-  const json& value() const { return *value_; }
-  [[noreturn]] void wrong(const std::string& what) const { invalid(place() + " " + what + (value_ ? ", not " + value_->dump() : "")); }
-  double number(double otherwise) const {
-    if (!value_) return otherwise;
-    if (!value_->is_number()) wrong("has to be a number");
-    return value_->get<double>();
-  }
-  bool boolean() const {
-    if (value_ && !value_->is_boolean()) wrong("has to be true or false");
-    return value_ && value_->get<bool>();
-  }
-  std::string string(const char* otherwise) const {
-    if (!value_) return otherwise;
-    if (!value_->is_string()) wrong("has to be a string");
-    return value_->get<std::string>();
-  }
-  /// Of modules by regular expressions, which PEFT takes for the end of a module's name, behind a dot or whole.
-  std::vector<std::pair<Pattern, double>> numbers() const {
-    std::vector<std::pair<Pattern, double>> out;
-    if (!value_) return out;
-    if (!value_->is_object()) wrong("has to be an object");
-    for (const auto& [pattern, number] : value_->items()) {
-      if (!number.is_number()) wrong("has to hold numbers");
-      out.emplace_back(Pattern("(?:.*\\.)?(?:" + pattern + ")", place()), number.get<double>());
-    }
-    return out;
-  }
-  /// A regular expression, or a list of names.
-  void names(std::vector<std::string>* list, std::optional<Pattern>* pattern) const {
-    if (!value_) return;
-    if (value_->is_string() && *value_ != "") {
-      pattern->emplace(value_->get<std::string>(), place());
-      return;
-    }
-    if (!value_->is_array()) wrong("has to be a string or a list of strings");
-    for (const json& name : *value_) {
-      if (!name.is_string()) wrong("has to be a string or a list of strings");
-      list->push_back(name.get<std::string>());
-    }
-  }
-
- private:
-  const std::string& path_;
-  const char* name_;
-  const json* value_ = nullptr;
-};
-
 bool whole_rank(double rank) { return rank >= 1 && rank <= 65536 && std::floor(rank) == rank; }
+
+/// Fails where PEFT would not know it either.
+bool read_init(const std::string& text, Init* out) {
+  *out = {text, 0};
+  if (text == "true" || text == "gaussian" || text == "orthogonal" || text == "pissa" || text == "olora") return true;
+  const std::string fast = "pissa_niter_";
+  if (text.rfind(fast, 0) != 0 || text.size() == fast.size() || text.size() > fast.size() + 4) return false;
+  if (text.find_first_not_of("0123456789", fast.size()) != std::string::npos) return false;
+  out->iterations = std::stoll(text.substr(fast.size()));
+  return true;
+}
+
+/// A list of tables { match, NAME } of a recipe. Their words are added to `all`.
+std::vector<peft::ByModule> by_module(const sdk::Options& options, const char* option, const char* name, std::vector<peft::Word>* all) {
+  std::vector<peft::ByModule> out;
+  for (const sdk::Options& entry : options.tables(option)) {
+    const std::vector<peft::Word> words = peft::words_of(entry.strings("match"), option);
+    all->insert(all->end(), words.begin(), words.end());
+    out.push_back({[words](const Module& m) { return std::any_of(words.begin(), words.end(), [&](const auto& w) { return w.means(m); }); },
+                   std::string(name) == "rank" ? static_cast<double>(entry.integer(name)) : entry.number(name)});
+  }
+  return out;
+}
+
+json number(double x) {
+  if (std::floor(x) == x && std::abs(x) < 1e15) return static_cast<int64_t>(x);
+  return x;
+}
+
+/// Modules whose value is not `usual`, as PEFT's patterns.
+template <class Value>
+json patterns(const std::vector<Module>& modules, const std::vector<const Module*>& chosen, double usual, const Value& value) {
+  std::map<double, std::vector<const Module*>> of;
+  for (const Module* m : chosen)
+    if (value(*m) != usual) of[value(*m)].push_back(m);
+  json out = json::object();
+  for (const auto& [x, with] : of)
+    for (const std::string& name : peft::short_names(modules, with)) out[name] = number(x);
+  return out;
+}
 
 }  // namespace
 
-Adapter Adapter::read(const std::string& folder) {
-  Adapter out;
-  out.file_ = folder + "/adapter_model.safetensors";
-  out.read_config(folder + "/adapter_config.json");
-  out.read_header();
-  return out;
+Adapter::Adapter(const sdk::Options& options) {
+  if (options.given("path")) {
+    for (const char* name :
+         {"rank", "alpha", "targets", "exclude", "rslora", "dora", "init", "bias", "rank_pattern", "alpha_pattern", "modules_to_save"})
+      if (options.given(name))
+        invalid(std::string("'") + name + "' cannot stand beside 'path': the adapter's own configuration decides it");
+    read_folder(options.string("path"));
+    dropout_ = options.number("dropout", dropout_);
+  } else {
+    if (!options.given("rank")) invalid("give a 'rank' for a new adapter, or the 'path' of one to continue");
+    take_options(options);
+  }
+}
+
+void Adapter::take_options(const sdk::Options& options) {
+  rank_ = options.integer("rank");
+  alpha_ = options.number("alpha", static_cast<double>(rank_));
+  rslora_ = options.boolean("rslora", false);
+  dora_ = options.boolean("dora", false);
+  dropout_ = options.number("dropout", 0);
+  bias_ = options.string("bias", "none");
+  const std::string init = options.string("init", "default");
+  if (init == "true" || !read_init(init == "default" ? "true" : init, &init_))
+    invalid("init = \"" + init + "\"",
+            "it has to be \"default\", \"gaussian\", \"orthogonal\", \"pissa\", \"pissa_niter_16\" or \"olora\"");
+  std::vector<std::string> targets = options.strings("targets");
+  if (targets.empty()) targets = {"all-linear"};
+  targets_ = peft::words_of(targets, "targets");
+  exclude_ = peft::words_of(options.strings("exclude"), "exclude");
+  to_save_ = peft::words_of(options.strings("modules_to_save"), "modules_to_save");
+  ranks_ = by_module(options, "rank_pattern", "rank", &pattern_words_);
+  alphas_ = by_module(options, "alpha_pattern", "alpha", &pattern_words_);
+}
+
+void Adapter::read_folder(const std::string& folder) {
+  read_config(folder + "/adapter_config.json");
+  file_ = peft::AdapterFile(folder + "/adapter_model.safetensors");
 }
 
 void Adapter::read_config(const std::string& path) {
   text_ = sdk::read_text(path);
-  json config;
-  try {
-    config = json::parse(text_);
-  } catch (const json::exception& wrong) {
-    invalid(path + " is not a JSON object: " + wrong.what());
-  }
-  if (!config.is_object()) invalid(path + " is not a JSON object");
+  const json config = peft::read_config(path, text_, "LORA");
   const auto key = [&](const char* name) { return Key(config, path, name); };
-
-  if (key("peft_type").string("LORA") != "LORA") key("peft_type").wrong("has to be \"LORA\"");
-  for (const auto& [name, value] : config.items())
-    if (!among(name, kRead) && !among(name, kWithoutMeaning) && !unused(value))
-      Key(config, path, name.c_str()).wrong("changes what the adapter computes, and lora does not do that; it has to be null or false");
-  // Other ways to begin alter the base weights, which the adapter then belongs to.
+  peft::refuse_unknown(config, path, kRead, "lora");
   const Key init = key("init_lora_weights");
-  if (init && !init.value().is_boolean() && init.value() != "gaussian" && init.value() != "orthogonal")
-    init.wrong("changes the base weights, and lora does not do that; it has to be true, false, \"gaussian\" or \"orthogonal\"");
+  const std::string how = !init || init.value().is_boolean() ? "true" : init.string("true");
+  if (!read_init(how, &init_))
+    init.wrong(
+        "changes the base weights in a way that lora does not know; it has to be true, false, \"gaussian\", \"orthogonal\", \"pissa\", "
+        "\"pissa_niter_N\" or \"olora\"");
 
   const double rank = key("r").number(8);
   if (!whole_rank(rank)) key("r").wrong("has to be a whole number from 1 on");
@@ -144,65 +122,88 @@ void Adapter::read_config(const std::string& path) {
   alpha_ = key("lora_alpha").number(8);
   if (!is_scale(alpha_)) key("lora_alpha").wrong("has to be a positive number");
   rslora_ = key("use_rslora").boolean();
+  dora_ = key("use_dora").boolean();
   dropout_ = key("lora_dropout").number(0);
   if (!(dropout_ >= 0 && dropout_ < 1)) key("lora_dropout").wrong("has to lie in [0, 1)");
-  rank_pattern_ = key("rank_pattern").numbers();
-  alpha_pattern_ = key("alpha_pattern").numbers();
-  for (const auto& [pattern, value] : rank_pattern_)
-    if (!whole_rank(value)) key("rank_pattern").wrong("has to hold whole numbers from 1 on");
-  for (const auto& [pattern, value] : alpha_pattern_)
-    if (!is_scale(value)) key("alpha_pattern").wrong("has to hold positive numbers");
+  ranks_ = key("rank_pattern").numbers();
+  alphas_ = key("alpha_pattern").numbers();
+  for (const peft::ByModule& entry : ranks_)
+    if (!whole_rank(entry.value)) key("rank_pattern").wrong("has to hold whole numbers from 1 on");
+  for (const peft::ByModule& entry : alphas_)
+    if (!is_scale(entry.value)) key("alpha_pattern").wrong("has to hold positive numbers");
   bias_ = key("bias").string("none");
   if (bias_ != "none" && bias_ != "lora_only" && bias_ != "all") key("bias").wrong("has to be \"none\", \"lora_only\" or \"all\"");
+  modules_to_save_ = key("modules_to_save").list();
   all_linear_ = key("target_modules") && key("target_modules").value() == "all-linear";
-  if (!all_linear_) key("target_modules").names(&target_list_, &target_pattern_);
-  key("exclude_modules").names(&exclude_list_, &exclude_pattern_);
-  if (!all_linear_ && target_list_.empty() && !target_pattern_) key("target_modules").wrong("names no modules");
+  if (!all_linear_) target_modules_ = key("target_modules").meant();
+  exclude_modules_ = key("exclude_modules").meant();
+  if (!all_linear_ && target_modules_.empty()) key("target_modules").wrong("names no modules");
 }
 
-void Adapter::read_header() {
-  for (sdk::FileTensor& t : sdk::read_tensors(file_)) tensors_[t.name] = std::move(t.shape);
-  if (tensors_.empty()) invalid("'" + file_ + "' holds no tensors");
+std::vector<const Module*> Adapter::choose(const std::vector<Module>& modules) const {
+  std::vector<const Module*> out = from_file() ? choose_by_file(modules) : peft::choose(modules, targets_, exclude_);
+  std::erase_if(out, [&](const Module* m) { return !saved_with(m->name).empty(); });
+  for (const peft::Word& word : pattern_words_)
+    if (std::none_of(out.begin(), out.end(), [&](const Module* m) { return word.means(*m); })) {
+      std::vector<std::string> names;
+      for (const Module* m : out) names.push_back(m->name);
+      invalid(word.place() + ": no adapted layer is called '" + word.text() + "'; " + sdk::nearest_names(word.text(), names));
+    }
+  if (!out.empty()) return out;
+  if (from_file()) invalid("none of the modules that '" + file_.path + "' was made for is a linear layer of this model");
+  invalid("'modules_to_save' leaves no linear layer of 'targets' to adapt");
 }
 
-bool Adapter::targets(const std::string& module) const {
-  return !meant(exclude_list_, exclude_pattern_, module) && (all_linear_ || meant(target_list_, target_pattern_, module));
+std::vector<const Module*> Adapter::choose_by_file(const std::vector<Module>& modules) const {
+  if (modules.empty()) invalid("the model has no linear layer to adapt");
+  std::vector<const Module*> out;
+  for (const Module& m : modules)
+    if (!exclude_modules_.targets(m.name) && (all_linear_ ? !m.head : target_modules_.targets(m.name))) out.push_back(&m);
+  return out;
 }
 
-int64_t Adapter::rank(const std::string& module) const {
-  return static_cast<int64_t>(look_up(rank_pattern_, module, static_cast<double>(rank_)));
-}
+int64_t Adapter::rank(const Module& m) const { return static_cast<int64_t>(peft::look_up(ranks_, m, static_cast<double>(rank_))); }
 
-double Adapter::scaling(const std::string& module) const {
-  const double alpha = look_up(alpha_pattern_, module, alpha_), r = static_cast<double>(rank(module));
+double Adapter::scaling(const Module& m) const {
+  const double alpha = peft::look_up(alphas_, m, alpha_), r = static_cast<double>(rank(m));
   return alpha / (rslora_ ? std::sqrt(r) : r);
 }
 
-std::string Adapter::config(const std::vector<std::string>& targets, bool fan_in_fan_out) const {
-  json out;
-  if (from_file()) {
-    out = json::parse(text_);
-  } else {
-    for (const char* key : {"auto_mapping", "base_model_name_or_path", "exclude_modules", "layer_replication", "layers_pattern",
-                            "layers_to_transform", "modules_to_save", "revision"})
-      out[key] = nullptr;
-    out["peft_type"] = "LORA";
-    out["task_type"] = "CAUSAL_LM";
-    out["inference_mode"] = true;
-    out["init_lora_weights"] = true;
-    out["r"] = rank_;
-    if (std::floor(alpha_) == alpha_ && std::abs(alpha_) < 1e15) out["lora_alpha"] = static_cast<int64_t>(alpha_);
-    else out["lora_alpha"] = alpha_;
-    out["rank_pattern"] = json::object();
-    out["alpha_pattern"] = json::object();
-    out["target_modules"] = targets;
-    out["fan_in_fan_out"] = fan_in_fan_out;
-    out["bias"] = bias_;
-    out["use_rslora"] = rslora_;
-    out["use_dora"] = false;
-  }
+std::string Adapter::saved_with(const std::string& module) const { return peft::whole_module(module, modules_to_save_, to_save_); }
+
+void Adapter::check_saved(const std::vector<std::string>& modules) const { peft::check_whole(to_save_, modules); }
+
+json Adapter::new_config(const std::vector<Module>& modules, const std::vector<const Module*>& chosen,
+                         std::vector<std::string> saved) const {
+  json out = peft::new_config("LORA", peft::short_names(modules, chosen));
+  for (const char* key : {"exclude_modules", "layer_replication", "layers_pattern", "layers_to_transform"}) out[key] = nullptr;
+  out["init_lora_weights"] = true;
+  out["r"] = rank_;
+  out["lora_alpha"] = number(alpha_);
+  out["rank_pattern"] = patterns(modules, chosen, static_cast<double>(rank_), [&](const Module& m) { return rank(m); });
+  out["alpha_pattern"] = patterns(modules, chosen, alpha_, [&](const Module& m) { return peft::look_up(alphas_, m, alpha_); });
+  out["fan_in_fan_out"] = std::all_of(chosen.begin(), chosen.end(), [](const Module* m) { return m->transposed; });
+  out["bias"] = bias_;
+  out["use_rslora"] = rslora_;
+  out["use_dora"] = dora_;
+  if (!saved.empty()) out["modules_to_save"] = std::move(saved);
+  return out;
+}
+
+json Adapter::config(const std::vector<Module>& modules, const std::vector<const Module*>& chosen, std::vector<std::string> saved) const {
+  json out = from_file() ? json::parse(text_) : new_config(modules, chosen, std::move(saved));
   out["lora_dropout"] = dropout_;
-  return out.dump(2) + "\n";
+  if (!init_.principal()) return out;
+  // Twice the rank, with the same scaling.
+  const double of_alpha = rslora_ ? std::sqrt(2.0) : 2;
+  const auto scale = [](json& x, double factor) { x = number(x.get<double>() * factor); };
+  out["init_lora_weights"] = true;
+  out["r"] = 2 * rank_;
+  out["lora_alpha"] = number(of_alpha * alpha_);
+  for (const auto& [key, factor] : {std::pair("rank_pattern", 2.0), std::pair("alpha_pattern", of_alpha)})
+    if (out.contains(key) && out[key].is_object())
+      for (auto& [pattern, x] : out[key].items()) scale(x, factor);
+  return out;
 }
 
 }  // namespace galley::lora

@@ -1,61 +1,73 @@
-// What an adapter is: which linear layers it adapts, with which rank and scaling; from the recipe's options or from a folder that PEFT
-// wrote.
+// What an adapter is: which linear layers it adapts, with which rank and scaling, and how it begins; from the recipe's options or from a
+// folder that PEFT wrote.
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "pattern.hpp"
+#include "peft/config.hpp"
+#include "peft/parts.hpp"
 
 namespace galley::lora {
+
+using peft::Module;
+
+/// How A and B begin. `principal`: of a weight, and the weight without it begins in the weight's place.
+struct Init {
+  std::string text;        // as PEFT says it in init_lora_weights: "true", "gaussian", "orthogonal", "pissa", "pissa_niter_16", "olora"
+  int64_t iterations = 0;  // of "pissa_niter_N"
+  bool principal() const { return text.rfind("pissa", 0) == 0 || text == "olora"; }
+};
 
 /// Throws sdk::Failure with one line that names the file and the key.
 class Adapter {
  public:
-  /// From options: one rank and alpha for all.
-  Adapter(int64_t rank, double alpha, bool rslora, double dropout) : rank_(rank), alpha_(alpha), dropout_(dropout), rslora_(rslora) {}
-  /// From `folder`/adapter_config.json and the header of adapter_model.safetensors. A key of the configuration that changes the mathematics
-  /// and is not known here is an error by name.
-  static Adapter read(const std::string& folder);
+  /// From the options of a recipe, or where these name a `path`, from there: `path`/adapter_config.json and the header of
+  /// adapter_model.safetensors. A key of the configuration that changes the mathematics and is not known here is an error by name.
+  explicit Adapter(const sdk::Options& options);
 
-  /// Whether target_modules and exclude_modules, by PEFT's rules, mean the module. Only of an adapter that was read.
-  bool targets(const std::string& module) const;
-  bool all_linear() const { return all_linear_; }
-  int64_t rank(const std::string& module) const;
+  /// The modules that are adapted, in order.
+  std::vector<const Module*> choose(const std::vector<Module>& modules) const;
+  int64_t rank(const Module& m) const;
   /// What B·A·x is multiplied by.
-  double scaling(const std::string& module) const;
+  double scaling(const Module& m) const;
+  /// Whether a module of the model, or one that it is a part of, is trained and saved whole beside the adapter: the name of the outermost
+  /// one; or "".
+  std::string saved_with(const std::string& module) const;
+  /// Each word for such modules has to mean one of these.
+  void check_saved(const std::vector<std::string>& modules) const;
 
-  bool from_file() const { return !tensors_.empty(); }
+  bool from_file() const { return file_.there(); }
   double dropout() const { return dropout_; }
-  void set_dropout(double dropout) { dropout_ = dropout; }
+  bool dora() const { return dora_; }
+  const Init& init() const { return init_; }
   const std::string& bias() const { return bias_; }
-  const std::string& file() const { return file_; }
-  /// The shapes of the file's tensors.
-  const std::map<std::string, std::vector<int64_t>>& tensors() const { return tensors_; }
+  const peft::AdapterFile& file() const { return file_; }
 
-  /// adapter_config.json for an adapter with these targets. One that was read comes out as it went in, but for its dropout.
-  std::string config(const std::vector<std::string>& targets, bool fan_in_fan_out) const;
+  /// adapter_config.json for these modules, and for the modules of the model that are saved whole. One that was read comes out as it went
+  /// in, but for its dropout, and for its rank where the file that is saved has twice as many (see Init).
+  nlohmann::json config(const std::vector<Module>& modules, const std::vector<const Module*>& chosen, std::vector<std::string> saved) const;
 
  private:
-  Adapter() = default;
+  void take_options(const sdk::Options& options);
+  void read_folder(const std::string& folder);
   void read_config(const std::string& path);
-  void read_header();
+  std::vector<const Module*> choose_by_file(const std::vector<Module>& modules) const;
+  nlohmann::json new_config(const std::vector<Module>& modules, const std::vector<const Module*>& chosen,
+                            std::vector<std::string> saved) const;
 
   int64_t rank_ = 0;
-  double alpha_ = 0;
-  double dropout_ = 0;
-  bool rslora_ = false;
+  double alpha_ = 0, dropout_ = 0;
+  bool rslora_ = false, dora_ = false, all_linear_ = false;
   std::string bias_ = "none";
-  std::vector<std::pair<Pattern, double>> rank_pattern_, alpha_pattern_;
-  bool all_linear_ = false;
-  std::vector<std::string> target_list_, exclude_list_;
-  std::optional<Pattern> target_pattern_, exclude_pattern_;  ///< none: the lists
-  std::string file_;
-  std::string text_;  ///< of adapter_config.json
-  std::map<std::string, std::vector<int64_t>> tensors_;
+  Init init_;
+  std::vector<peft::ByModule> ranks_, alphas_;
+  std::vector<peft::Word> targets_, exclude_, to_save_, pattern_words_;  // of a recipe
+  peft::Meant target_modules_, exclude_modules_;                         // of a configuration
+  std::vector<std::string> modules_to_save_;                             // likewise
+  peft::AdapterFile file_;
+  std::string text_;  // of adapter_config.json
 };
 
 }  // namespace galley::lora

@@ -1,2 +1,1 @@
-# For the regular expressions of PEFT's configurations.
-list(APPEND libraries galley-pcre2)
+include(${PROJECT_SOURCE_DIR}/plugins/peft/sources.cmake)

@@ -98,26 +98,15 @@ TEST_F(Family, NamesATensorInItsFile) {
   EXPECT_EQ(t.source.hint, "look again");
 }
 
-TEST_F(Family, DocumentsSayTheFolderOfTheModel) {
-  const std::string open = "{\n  \"base_model_name_or_path\": null,\n  \"r\": 2\n}\n",
-                    named = R"({"base_model_name_or_path": "someone/model"})";
-  const auto described = [&] {
-    std::vector<Document> documents = {{"adapter/adapter_config.json", open}, {"b.json", named}, {"c.txt", open}, {"d.json", "not JSON"}};
-    model_.config["dtype"] = Value(std::string("bfloat16"));
-    describe_model(model_, "float32", {{"quantization_config", "{\"bits\": 4}"}}, documents);
-    return documents;
-  };
-  auto documents = described();
-  ASSERT_EQ(documents.size(), 5u);
-  EXPECT_EQ(documents[0].text, "{\n  \"base_model_name_or_path\": \"" + model_.folder.string() + "\",\n  \"r\": 2\n}\n");
-  EXPECT_EQ(documents[1].text, named);
-  EXPECT_EQ(documents[2].text, open);
-  EXPECT_EQ(documents[3].text, "not JSON");
-  EXPECT_EQ(documents[4].file, "model/config.json");
-  EXPECT_EQ(documents[4].text,
+TEST_F(Family, DescribesTheModel) {
+  std::vector<Document> documents = {{"adapter/adapter_config.json", "{}"}};
+  model_.config["dtype"] = Value(std::string("bfloat16"));
+  describe_model(model_, "float32", {{"quantization_config", "{\"bits\": 4}"}}, documents);
+  ASSERT_EQ(documents.size(), 2u);
+  EXPECT_EQ(documents[0].text, "{}");
+  EXPECT_EQ(documents[1].file, "model/config.json");
+  EXPECT_EQ(documents[1].text,
             "{\n  \"dtype\": \"float32\",\n  \"model_type\": \"little\",\n  \"quantization_config\": {\n    \"bits\": 4\n  }\n}\n");
-  model_.random = true;
-  EXPECT_EQ(described()[0].text, open) << "weights that were drawn come from no folder";
 }
 
 }  // namespace

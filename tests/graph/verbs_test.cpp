@@ -185,7 +185,7 @@ TEST_F(Verbs, MakeATensorOnlyOfAWholeDescription) {
 }
 
 TEST_F(Verbs, DescribeTheRun) {
-  galley_run_info info = {sizeof(galley_run_info), 1, 0, 0, 0, 0, nullptr, 0};
+  galley_run_info info = {sizeof(galley_run_info), 1, 0, 0, 0, 0, nullptr, 0, nullptr};
   galley_error error = GALLEY_ERROR_INIT;
   EXPECT_EQ(reader.run(graph.handle(), &info, &error), GALLEY_INVALID);
   EXPECT_STREQ(error.text, "the graph is made for no run");
@@ -194,16 +194,18 @@ TEST_F(Verbs, DescribeTheRun) {
   graph.run.target.emplace(target);
   graph.run.steps = 7;
   graph.run.trains = true;
+  graph.model_files = "/models/one";
   ASSERT_EQ(reader.run(graph.handle(), &info, &error), GALLEY_OK) << error.text;
   EXPECT_EQ(info.rows, graph.rows());
   EXPECT_EQ(info.length, graph.length());
   EXPECT_EQ(info.steps, 7);
   EXPECT_EQ(info.micro_batches, 0);
   EXPECT_EQ(info.flags, GALLEY_RUN_TRAINS);
+  EXPECT_STREQ(info.model, "/models/one");
   ASSERT_EQ(info.target->n_memories, 2u);
   EXPECT_STREQ(info.target->memories[1]->name, "far");
   // A plugin that knows only the beginning of the struct gets that.
-  galley_run_info old = {16, 1, 0, 0, 0, 0, nullptr, 99};
+  galley_run_info old = {16, 1, 0, 0, 0, 0, nullptr, 99, nullptr};
   ASSERT_EQ(reader.run(graph.handle(), &old, &error), GALLEY_OK);
   EXPECT_EQ(old.rows, graph.rows());
   EXPECT_EQ(old.flags, 99u);

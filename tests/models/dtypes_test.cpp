@@ -217,7 +217,8 @@ class ChainDtypes : public testing::Test {
       for (const uint32_t dtype : {GALLEY_F32, GALLEY_BF16, GALLEY_F16})
         for (size_t place = 0; place < std::min<size_t>(second->n_inputs, one == "linear" ? 2 : 1); ++place) {
           Problem product, activation;
-          product.inputs = {draw(dtype, {6, 16}, random), draw(dtype, {16, 16}, random)};
+          const int64_t K = two == "add" ? 2 : 16;  // a sum takes thin products
+          product.inputs = {draw(dtype, {6, K}, random), draw(dtype, {16, K}, random)};
           if (one == "linear") product.inputs.emplace_back(draw(GALLEY_F32, {16}, random));
           activation.inputs.assign(second->n_inputs, draw(dtype, {6, 16}, random));
           if (two.starts_with("gelu")) activation.attrs = by_tanh.data(), activation.n_attrs = by_tanh.count();

@@ -35,6 +35,7 @@ struct Links {
     activation.n_attrs = then_attrs.count();
     activation.inputs = {product.outputs[0]};
     if (back) activation.inputs.emplace_back(draw(dtype, {rows, K}, random));
+    else if (std::string(then) == "add") activation.inputs.emplace_back(draw(dtype, product.outputs[0]->shape, random));
     activation.infer();
   }
 };
@@ -85,12 +86,14 @@ TEST_F(Epilogues, ComputeWhatTheirLinksDo) {
     const char *op, *then;
     const sdk::Attrs* attrs;
   };
-  for (const Chain& chain : {Chain{"linear", "gelu", &by_tanh}, Chain{"linear_dx", "gelu_grad", &by_tanh}, Chain{"linear", "relu", &none}})
+  for (const Chain& chain : {Chain{"linear", "gelu", &by_tanh}, Chain{"linear_dx", "gelu_grad", &by_tanh}, Chain{"linear", "relu", &none},
+                             Chain{"linear", "add", &none}})
     for (const uint32_t dtype : {GALLEY_F32, GALLEY_BF16, GALLEY_F16})
       for (const sdk::Attrs* attrs : {&none, &transposed})
         for (const uint32_t bias : {0u, GALLEY_F32, GALLEY_BF16, GALLEY_F16})
-          for (const auto& [rows, K, N] : {std::tuple{1, 8, 16}, {37, 72, 136}, {70, 200, 24}}) {
+          for (const auto& [rows, K, N] : {std::tuple{1, 8, 16}, {37, 72, 136}, {70, 200, 24}, {33, 16, 72}}) {
             if (dtype == GALLEY_F32 && chain.attrs == &by_tanh) continue;
+            if (std::string(chain.then) == "add" && 2 * K > N) continue;
             if (bias && std::string(chain.op) == "linear_dx") continue;
             SCOPED_TRACE(std::string(chain.op) + ">" + chain.then + " of " + std::to_string(dtype) + ", bias " + std::to_string(bias) +
                          ", " + std::to_string(rows) + " rows, GALLEY_TEST_SEED=" + std::to_string(seed()));
@@ -130,6 +133,10 @@ TEST_F(Epilogues, RefuseWhatTheyWouldMakeDifferently) {
   Links sum("linear_dx", GALLEY_BF16, 3, 8, 16, "gelu_grad", none, by_tanh, random);
   sum.access = {GALLEY_ACCUMULATE};
   EXPECT_EQ(refusal(sum), "a sum");
+  sdk::Attrs half;
+  half.f("alpha", 0.5);
+  EXPECT_EQ(refusal({"linear", GALLEY_BF16, 3, 8, 16, "add", none, half, random}), "a sum of more");
+  EXPECT_EQ(refusal({"linear", GALLEY_BF16, 3, 264, 16, "add", none, none, random}), "only thin products go into a sum");
 }
 
 }  // namespace

@@ -161,7 +161,7 @@ bool in_16_bit(const Case& c) {
 
 std::vector<Case> with_gradient() {
   std::vector<Case> all = cases();
-  std::erase_if(all, [](const Case& c) { return !c.op->gradient || in_16_bit(c); });
+  std::erase_if(all, [](const Case& c) { return !c.op->gradient || c.op->flags & GALLEY_OP_ROUNDS || in_16_bit(c); });
   return all;
 }
 

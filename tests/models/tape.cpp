@@ -100,7 +100,9 @@ galley_status Tape::tensor_get(galley_graph* g, galley_tensor t, galley_tensor_i
           0,
           e.producer,
           0,
-          -1};
+          -1,
+          "",
+          ""};
   return GALLEY_OK;
 }
 

@@ -27,8 +27,15 @@ TEST_F(Facets, Storage) {
 }
 
 TEST_F(Facets, AFormatThatNoUpdateCanWrite) {
+  options.purpose = Purpose::Train;
   EXPECT_EQ(claimed({{"facet", "storage"}, {"value", "stone"}}),
             "claims (hand.lua:3): 'w' is to be trained, but the format 'stone' cannot be written by an update");
+}
+
+// What is only evaluated, sampled from or exported writes nothing.
+TEST_F(Facets, AFormatThatNoUpdateCanWriteWithoutOne) {
+  EXPECT_EQ(claimed({{"facet", "storage"}, {"value", "stone"}}), "");
+  EXPECT_EQ(graph.tensor(w).storage.format, "stone");
 }
 
 TEST_F(Facets, AFormatOfStatesIsWrittenByUpdates) {

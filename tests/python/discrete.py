@@ -32,6 +32,9 @@ def strategies():
     said = [run('sample', x.path, '--prompt', 'local', '--tokens', 9, *plugins).stdout for x in full]
     check(said[0] == said[1] and len(said[0]) > 9, f'full: the two devices continue a text otherwise: {said}')
     trains_alike('lora', use('lora', rank=2, alpha=4, targets='all-linear', dropout=0.1), adamw)
+    trains_alike('dora', use('lora', rank=2, alpha=4, dora=True, dropout=0.1), adamw)
+    trains_alike('pissa', use('lora', rank=2, init='pissa'), adamw)
+    trains_alike('vera', use('vera', rank=4, save_projection=False), adamw)
     trains_alike('stored', use('bf16-storage', parameters=['*.c_fc.weight'], states=['*']), clip, adamw)
     trains_alike('stacked', use('recompute', every=2), use('accumulate', steps=3), clip, adamw)
 

@@ -18,6 +18,7 @@ update = '--update' in sys.argv
 cards = [('rtx4060', '8 GB (RTX 4060)'), ('rtx3060', '12 GB (RTX 3060)'), ('rtx4080', '16 GB (RTX 4080)'), ('rtx4090', '24 GB (RTX 4090)'),
          ('rtx5090', '32 GB (RTX 5090)'), ('l40s', '48 GB (L40S)'), ('h100', '80 GB (H100)'), ('h200', '141 GB (H200)')]
 finetune, lora = 'scripts/finetune.lua --set text=LICENSE', 'scripts/lora.lua --set data=docs/fits/prompts.jsonl'
+qlora = 'scripts/qlora.lua --set text=LICENSE'
 seven = 'scripts/seven-bytes.lua --set text=LICENSE'
 methods = {
     'all parameters, F32': finetune,
@@ -27,13 +28,14 @@ methods = {
     'LoRA, F32': lora,
     'LoRA, BF16': f'{lora} --set precision=bf16',
     'LoRA, BF16, nothing recomputed': f'{lora} --set precision=bf16 --set recompute=false',
+    'LoRA beside 4 bit, BF16': qlora,
 }
 rows = [('SmolLM2-135M', 'all parameters, F32', 4), ('SmolLM2-135M', 'all parameters, BF16', 8),
         ('Qwen2.5-0.5B', 'all parameters, F32', 1), ('Qwen2.5-0.5B', 'all parameters, BF16', 4), ('Qwen2.5-0.5B', 'LoRA, BF16', 4),
         ('Llama-3.2-1B', 'all parameters, F32', 1), ('Llama-3.2-1B', 'all parameters, BF16', 4), ('Llama-3.2-1B', 'all parameters, 7 bytes', 4), ('Llama-3.2-1B', 'all parameters, 5 bytes', 4), ('Llama-3.2-1B', 'LoRA, F32', 1),
         ('Llama-3.2-1B', 'LoRA, BF16', 4), ('Llama-3.2-1B', 'LoRA, BF16, nothing recomputed', 1),
-        ('Llama-3.2-3B', 'all parameters, BF16', 1), ('Llama-3.2-3B', 'all parameters, 7 bytes', 1), ('Llama-3.2-3B', 'all parameters, 5 bytes', 1), ('Llama-3.2-3B', 'LoRA, BF16', 1), ('Llama-3.2-3B', 'LoRA, BF16, nothing recomputed', 1),
-        ('Llama-3-8B', 'all parameters, BF16', 1), ('Llama-3-8B', 'all parameters, 7 bytes', 1), ('Llama-3-8B', 'all parameters, 5 bytes', 1), ('Llama-3-8B', 'LoRA, BF16', 1), ('Llama-3-8B', 'LoRA, BF16, nothing recomputed', 1)]
+        ('Llama-3.2-3B', 'all parameters, BF16', 1), ('Llama-3.2-3B', 'all parameters, 7 bytes', 1), ('Llama-3.2-3B', 'all parameters, 5 bytes', 1), ('Llama-3.2-3B', 'LoRA, BF16', 1), ('Llama-3.2-3B', 'LoRA, BF16, nothing recomputed', 1), ('Llama-3.2-3B', 'LoRA beside 4 bit, BF16', 1),
+        ('Llama-3-8B', 'all parameters, BF16', 1), ('Llama-3-8B', 'all parameters, 7 bytes', 1), ('Llama-3-8B', 'all parameters, 5 bytes', 1), ('Llama-3-8B', 'LoRA, BF16', 1), ('Llama-3-8B', 'LoRA, BF16, nothing recomputed', 1), ('Llama-3-8B', 'LoRA beside 4 bit, BF16', 1)]
 
 
 def command(model, method, batch, card):

@@ -103,6 +103,22 @@ def batch_of(path):
     return f'data.batch {{ path = {lua(pathlib.Path(path))} }}'
 
 
+def strategies():
+    """{name: how a recipe uses it}, by plugins/*/example.lua; and {name: those of which it needs one beside it, the first of them as a rule}, which a line
+    `-- beside "NAME", "NAME"` names there."""
+    listed = [line.split()[0] for line in run('plugins').stdout.split('\n\n')[0].splitlines()[1:]]
+    uses, beside = {name: f'use "{name}" {{}}' for name in listed}, {}
+    for file in source.glob('plugins/*/example.lua'):
+        needs = [x for line in file.read_text().splitlines() if line.startswith('-- beside "') for x in line.split('"')[1::2]]
+        for line in file.read_text().splitlines():
+            if line.startswith('use "'):
+                name = line.split('"')[1]
+                check(name in uses, f'{file}: an example of {name}, which `galley plugins` does not list')
+                uses[name] = line
+                beside[name] = needs
+    return uses, beside
+
+
 class Run:
     """What a run left behind."""
 

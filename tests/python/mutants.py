@@ -49,7 +49,8 @@ def ops_of(file):
 
 def notices(site):
     ops = ops_of(site.split(':')[0]) if site else ['*']
-    cases = ':'.join(f'*Kernel.{test}/{op}_*' for op in ops for test in ('EqualsReference', 'MakesTheSameBytesInAnyOrderOfThreads'))
+    tests_of = ('*Kernel.EqualsReference', '*Kernel.MakesTheSameBytesInAnyOrderOfThreads', '*OnCodesEqualTheDefinition')
+    cases = ':'.join(f'{test}/{op}_*' for op in ops for test in tests_of)
     environment = dict(os.environ, GALLEY_TEST_LEVEL='emulated', GALLEY_TEST_SEED='1', **({'GALLEY_CUDA_MUTANT': site} if site else {}))
     try:
         done = subprocess.run([tests, f'--gtest_filter={cases}:Groups*:Reduce*', '--gtest_brief=1'], env=environment, capture_output=True, text=True, timeout=300)

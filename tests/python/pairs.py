@@ -1,28 +1,28 @@
 #!/usr/bin/env python3
 """Strategies beside each other, as `galley plugins` lists them: every ordered pair is planned and proved on the shadow device; every optimizer is trained with all
 that go with it at once, in two orders, so that every pair of them has trained in both; no byte more or less than planned. A strategy that changes no number gives,
-with all the others, the bytes that they give without it. `plugins/FOLDER/example.lua` says how a strategy is used; one that takes no options needs none. The device
-has several memories, for strategies that move tensors to another one."""
+with all the others, the bytes that they give without it. `plugins/FOLDER/example.lua` says how a strategy is used; one that takes no options needs none, and one
+that has nothing to do without another names it there: the two are used together. The device has several memories, for strategies that move tensors to another one."""
 import itertools
 import shutil
 
 from discrete_kit import discrete
-from galley_test import check, finish, fresh_folder, from_config, plan, recipe, run, source, train
+from galley_test import check, finish, fresh_folder, from_config, plan, recipe, run, strategies, train
 
 fresh_folder()
-listed = [line.split()[0] for line in run('plugins').stdout.split('\n\n')[0].splitlines()[1:]]
-examples = {}
-for file in source.glob('plugins/*/example.lua'):
-    for line in file.read_text().splitlines():
-        if line.startswith('use "'):
-            examples[line.split('"')[1]] = line
-check(set(examples) <= set(listed), f'examples of {sorted(set(examples) - set(listed))}, which `galley plugins` does not list')
-uses = {name: examples.get(name, f'use "{name}" {{}}') for name in listed}
+uses, beside = strategies()
+listed = list(uses)
 model = from_config('gpt2', vocab_size=61, n_positions=32, n_embd=32, n_layer=3, n_head=4)
 
 
+def complete(names):
+    """With those that these need."""
+    names = list(names)
+    return names + list(dict.fromkeys(beside[n][0] for n in names if beside.get(n) and not set(beside[n]) & set(names)))
+
+
 def write(names):
-    return recipe('+'.join(names) + '.lua', model, 'data.random {}', *(uses[n] for n in names), batch=2, length=16, steps=3, seed=9)
+    return recipe('+'.join(names) + '.lua', model, 'data.random {}', *(uses[n] for n in complete(names)), batch=2, length=16, steps=3, seed=9)
 
 
 def words(names, *flags):
@@ -71,7 +71,9 @@ def compatible(names):
         if frozenset((a, b)) in refused or any({a, b} <= set(g) for g in groups):
             continue
         group = [a, b]
-        group += [n for n in names if n not in group and all(frozenset((n, m)) not in refused for m in group)]
+        for n in names:
+            if n not in group and all(frozenset((n, m)) not in refused for m in group):
+                group.append(n)
         groups.append([n for n in names if n in group])
     return groups
 

@@ -64,7 +64,7 @@ def model_case(folder):
 
 
 def peft_name(name):
-    return name.replace('.default', '')
+    return name.replace('.default', '').replace('lora_magnitude_vector.weight', 'lora_magnitude_vector')
 
 
 def adapter_case(folder):
@@ -72,7 +72,9 @@ def adapter_case(folder):
     expect = json.loads((folder / 'expect.json').read_text())
     expected = {peft_name(k): v for k, v in load(folder / 'expect.safetensors').items()}
     adamw = expect['adamw']
-    path = recipe(f'lora-{folder.name}.lua', from_folder(folder / 'base'), batch_of(folder / 'batch.safetensors'), use('lora', path=folder / 'adapter'),
+    on = folder.parent / expect['on'] if 'on' in expect else folder
+    kind = json.loads((folder / 'adapter' / 'adapter_config.json').read_text())['peft_type'].lower()
+    path = recipe(f'lora-{folder.name}.lua', from_folder(on / 'base'), batch_of(on / 'batch.safetensors'), use(kind, path=folder / 'adapter'),
                   use('adamw', lr=adamw['lr'], betas=adamw['betas'], weight_decay=adamw['weight_decay']), steps=len(adamw['losses']))
     computed = {peft_name(k): v for k, v in gradients(path, f'lora-{folder.name}.safetensors', '--logits').items()}
     check_loss(case, computed['loss'], expect['loss'])
@@ -84,7 +86,7 @@ def adapter_case(folder):
     check_steps(case, train(path, 'lora-' + folder.name), adamw['losses'], 1e-4)
 
 
-for kind, one_case, least in (('models', model_case, 9), ('lora', adapter_case, 3)):
+for kind, one_case, least in (('models', model_case, 9), ('lora', adapter_case, 14)):
     folders = sorted(x for x in (cases / kind).iterdir() if (x / 'expect.json').exists())
     check(len(folders) >= least, f'{cases / kind} has {len(folders)} cases, not {least}')
     for folder in folders:

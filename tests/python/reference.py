@@ -31,6 +31,7 @@ everything(optimizers[:1], 'qwen2', 'fp32')
 for device in (discrete, gpu):
     everything(['adamw', 'lora'], 'llama', 'bf16', uses=[dropout], **device)
     everything([*all_at_once, 'lora'], 'gpt2', 'fp16', **device)
+    everything(['adamw', 'recompute', 'quantize-nf4'], 'mistral', 'bf16', **device)
 everything(all_at_once, 'gpt2', 'fp32', uses=rests('file'), **discrete)
 everything(['adamw8bit', 'accumulate'], 'llama', 'bf16', uses=rests('pinned'), **discrete)
 

@@ -8,7 +8,8 @@ import pathlib
 import shutil
 import subprocess
 
-from galley_test import binary, check, from_config, program, recipe, run, source, use
+import galley_test
+from galley_test import binary, check, from_config, program, recipe, use
 
 text = 'one two three four five six seven eight nine ten. ' * 12
 data = 'data.text { files = { arg("text") }, tokenizer = "bytes", validation = 0.2 }'
@@ -22,18 +23,7 @@ models = {
 computes = ('fp32', 'bf16', 'fp16')
 
 
-def strategies():
-    """{name: how a recipe uses it}, by plugins/*/example.lua."""
-    listed = [line.split()[0] for line in run('plugins').stdout.split('\n\n')[0].splitlines()[1:]]
-    out = {name: f'use "{name}" {{}}' for name in listed}
-    for file in source.glob('plugins/*/example.lua'):
-        for line in file.read_text().splitlines():
-            if line.startswith('use "'):
-                out[line.split('"')[1]] = line
-    return out
-
-
-uses = strategies()
+uses, beside = galley_test.strategies()
 worst = collections.defaultdict(lambda: dict(outputs=0, numbers=0, worst=0, at=''))
 segments = collections.Counter()
 without = collections.Counter()
@@ -74,7 +64,7 @@ def command(where, *words):
 def everything(names, family, compute, train=(), also=(), uses=(), where='', model=None, seed=9, **more):
     """Trains, validates, exports, evaluates, samples and, with adapters, merges. `train`: flags for training; `also`: for every command; `uses`: what is used besides,
     in Lua, or in the place of a strategy of the same name; `where`: a name for these."""
-    names = [n for n in names if n != 'amp'] + (['amp'] if compute != 'fp32' else [])
+    names = [n for n in complete(names) if n != 'amp'] + (['amp'] if compute != 'fp32' else [])
     label = '+'.join(names) + f'-{family}-{compute}' + (where and f'-{where}')
     pathlib.Path('text.txt').write_text(text)
     shutil.rmtree(label, ignore_errors=True)
@@ -87,14 +77,20 @@ def everything(names, family, compute, train=(), also=(), uses=(), where='', mod
     if pathlib.Path(label, 'state').exists():
         command(label, 'eval', label, *also)
         command(label, 'sample', label, '--prompt', 'one two', '--tokens', 2, *also)
-        if 'lora' in lines:
+        if {'lora', 'vera', 'ia3'} & set(lines):
             shutil.rmtree(f'{label}-merged', ignore_errors=True)
             command(label, 'export', label, '--merge', '--out', f'{label}-merged', *also)
     return label
 
 
+def complete(names):
+    """With those without which they have nothing to do."""
+    return [*names, *dict.fromkeys(beside[n][0] for n in names if beside.get(n) and not set(beside[n]) & set(names))]
+
+
 def planned(names, compute=None):
     """Whether they go together; with `compute`: in this dtype."""
+    names = complete(names)
     texts = [uses[n] for n in names if n != 'amp' or not compute] + ([use_of('amp', 'gpt2', compute)] if compute and compute != 'fp32' else [])
     path = recipe('plan.lua', models['gpt2'], 'data.random {}', *texts, batch=2, length=12, steps=2)
     return subprocess.run([program, 'plan', str(path)], capture_output=True).returncode == 0

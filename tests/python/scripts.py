@@ -43,7 +43,7 @@ for script in sorted((source / 'scripts').glob('*.lua')):
     check(re.search(r'\btokens\b|\bbytes\b', header) and re.search(r'[Bb]ytes', header), f'{script.name}: no arithmetic of tokens and bytes in its header')
     for line in lines:
         line = re.sub(r'  +', ' ', line)
-        line = line.replace('FILE', 'chat.jsonl' if script.name == 'chat.lua' else 'prompts.jsonl')
+        line = line.replace('FILE', 'chat.jsonl' if script.name in ('chat.lua', 'qlora.lua') else 'prompts.jsonl')
         for place, stands in places.items():
             line = line.replace(place, stands)
         words = shlex.split(line)

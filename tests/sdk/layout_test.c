@@ -162,7 +162,7 @@ FIELD(galley_tensor_desc, reserved, 108, 4, uint32_t);
 FIELD(galley_tensor_desc, parameter, 112, 8, galley_tensor);
 CONSTANT(GALLEY_TENSOR_DESC_MIN_SIZE, 112u);
 
-SIZE(galley_tensor_info, 72);
+SIZE(galley_tensor_info, 88);
 FIELD(galley_tensor_info, size, 0, 4, uint32_t);
 FIELD(galley_tensor_info, revision, 4, 4, uint32_t);
 FIELD(galley_tensor_info, name, 8, 8, const char*);
@@ -175,6 +175,8 @@ FIELD(galley_tensor_info, flags, 40, 8, uint64_t);
 FIELD(galley_tensor_info, producer, 48, 8, galley_node);
 FIELD(galley_tensor_info, parameter, 56, 8, galley_tensor);
 FIELD(galley_tensor_info, block, 64, 8, int64_t);
+FIELD(galley_tensor_info, format, 72, 8, const char*);
+FIELD(galley_tensor_info, source_name, 80, 8, const char*);
 CONSTANT(GALLEY_TENSOR_INFO_MIN_SIZE, 56u);
 
 SIZE(galley_node_desc, 72);
@@ -235,7 +237,7 @@ typedef galley_tensor galley_graph_reader_tensor_next_fn(galley_graph*, galley_t
 typedef galley_node galley_graph_reader_node_next_fn(galley_graph*, uint32_t segment, galley_node);
 CONSTANT(GALLEY_RUN_TRAINS, 1ull);
 CONSTANT(GALLEY_RUN_KNOWN, 1ull);
-SIZE(galley_run_info, 56);
+SIZE(galley_run_info, 64);
 FIELD(galley_run_info, size, 0, 4, uint32_t);
 FIELD(galley_run_info, revision, 4, 4, uint32_t);
 FIELD(galley_run_info, rows, 8, 8, int64_t);
@@ -244,9 +246,11 @@ FIELD(galley_run_info, steps, 24, 8, int64_t);
 FIELD(galley_run_info, micro_batches, 32, 8, int64_t);
 FIELD(galley_run_info, target, 40, 8, const galley_target*);
 FIELD(galley_run_info, flags, 48, 8, uint64_t);
+FIELD(galley_run_info, model, 56, 8, const char*);
 CONSTANT(GALLEY_RUN_INFO_MIN_SIZE, 56u);
 typedef galley_status galley_graph_reader_run_fn(galley_graph*, galley_run_info* out, galley_error*);
-SIZE(galley_graph_reader, 56);
+typedef galley_status galley_graph_reader_config_fn(galley_graph*, const char* key, const char** json, galley_error*);
+SIZE(galley_graph_reader, 64);
 FIELD(galley_graph_reader, size, 0, 4, uint32_t);
 FIELD(galley_graph_reader, revision, 4, 4, uint32_t);
 FIELD(galley_graph_reader, tensor_get, 8, 8, galley_graph_reader_tensor_get_fn*);
@@ -255,6 +259,7 @@ FIELD(galley_graph_reader, node_get, 24, 8, galley_graph_reader_node_get_fn*);
 FIELD(galley_graph_reader, tensor_next, 32, 8, galley_graph_reader_tensor_next_fn*);
 FIELD(galley_graph_reader, node_next, 40, 8, galley_graph_reader_node_next_fn*);
 FIELD(galley_graph_reader, run, 48, 8, galley_graph_reader_run_fn*);
+FIELD(galley_graph_reader, config, 56, 8, galley_graph_reader_config_fn*);
 CONSTANT(GALLEY_GRAPH_READER_MIN_SIZE, 40u);
 
 typedef galley_status galley_graph_verbs_tensor_make_fn(galley_graph*, const galley_tensor_desc*, galley_tensor* out, galley_error*);
@@ -277,7 +282,10 @@ typedef galley_status galley_graph_verbs_export_model_fn(galley_graph*, uint32_t
 typedef galley_status galley_graph_verbs_config_fn(galley_graph*, const char* key, const char* json, galley_error*);
 typedef galley_status galley_graph_verbs_ignore_fn(galley_graph*, const char* pattern, galley_error*);
 typedef galley_status galley_graph_verbs_stop_if_fn(galley_graph*, galley_tensor flag, const char* cause, const char* hint, galley_error*);
-SIZE(galley_graph_verbs, 160);
+typedef galley_status galley_graph_verbs_component_fn(galley_graph*, galley_tensor parameter, uint32_t index, galley_tensor* out,
+                                                      galley_error*);
+typedef galley_status galley_graph_verbs_export_tensor_fn(galley_graph*, const char* name, galley_tensor value, galley_error*);
+SIZE(galley_graph_verbs, 176);
 FIELD(galley_graph_verbs, size, 0, 4, uint32_t);
 FIELD(galley_graph_verbs, revision, 4, 4, uint32_t);
 FIELD(galley_graph_verbs, reader, 8, 8, const galley_graph_reader*);
@@ -299,6 +307,8 @@ FIELD(galley_graph_verbs, export_model, 128, 8, galley_graph_verbs_export_model_
 FIELD(galley_graph_verbs, config, 136, 8, galley_graph_verbs_config_fn*);
 FIELD(galley_graph_verbs, ignore, 144, 8, galley_graph_verbs_ignore_fn*);
 FIELD(galley_graph_verbs, stop_if, 152, 8, galley_graph_verbs_stop_if_fn*);
+FIELD(galley_graph_verbs, component, 160, 8, galley_graph_verbs_component_fn*);
+FIELD(galley_graph_verbs, export_tensor, 168, 8, galley_graph_verbs_export_tensor_fn*);
 CONSTANT(GALLEY_GRAPH_VERBS_MIN_SIZE, 160u);
 
 /* --- claim.h ------------------------------------------------------------------------------------------------ */
@@ -603,6 +613,7 @@ CONSTANT(GALLEY_OP_LOSS, 4ull);
 CONSTANT(GALLEY_OP_LINEAR, 8ull);
 CONSTANT(GALLEY_OP_LOW, 16ull);
 CONSTANT(GALLEY_OP_FULL, 32ull);
+CONSTANT(GALLEY_OP_ROUNDS, 1ull << 32);
 CONSTANT(GALLEY_OP_KNOWN, 63ull);
 CONSTANT(GALLEY_GRAIN_NONE, 0u);
 CONSTANT(GALLEY_GRAIN_ELEMENT, 1u);
@@ -698,12 +709,16 @@ typedef galley_status galley_files_text_fn(void* context, const char* path, uint
                                            galley_error*);
 typedef galley_status galley_files_tensors_fn(void* context, const char* path, void (*see)(void* see_context, const galley_file_tensor*),
                                               void* see_context, galley_error*);
-SIZE(galley_files, 32);
+typedef galley_status galley_files_contents_fn(void* context, const char* path, const char* pattern, uint64_t limit,
+                                               void (*see)(void* see_context, const char* name, const void* data, uint64_t bytes),
+                                               void* see_context, galley_error*);
+SIZE(galley_files, 40);
 FIELD(galley_files, size, 0, 4, uint32_t);
 FIELD(galley_files, revision, 4, 4, uint32_t);
 FIELD(galley_files, text, 8, 8, galley_files_text_fn*);
 FIELD(galley_files, tensors, 16, 8, galley_files_tensors_fn*);
 FIELD(galley_files, flags, 24, 8, uint64_t);
+FIELD(galley_files, contents, 32, 8, galley_files_contents_fn*);
 CONSTANT(GALLEY_FILES_MIN_SIZE, 24u);
 
 /* --- format.h ----------------------------------------------------------------------------------------------- */

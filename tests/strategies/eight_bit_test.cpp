@@ -49,7 +49,7 @@ TEST(Dynamic8, HasTheCodeBooksOfBitsandbytes) {
     ASSERT_EQ(theirs.size(), 256u);
     for (int i = 0; i < 256; ++i) {
       const float ours = dynamic8::value(i, is_signed), expected = theirs[static_cast<size_t>(i)];
-      EXPECT_NEAR(ours, expected, 2e-7f * std::abs(expected)) << i;
+      EXPECT_EQ(ours, expected) << i;
       EXPECT_EQ(dynamic8::book(is_signed)[i], ours);
       const uint8_t code = is_signed ? dynamic8::code<true>(ours, 1) : dynamic8::code<false>(ours, 1);
       EXPECT_EQ(code, i);

@@ -50,6 +50,7 @@ class Lora : public GraphFixture {
     EXPECT_EQ(graph.exports.documents.size(), 1u);
     return parse_json(graph.exports.documents.at(0).text, "adapter_config.json").value();
   }
+  static double alpha_of(const GraphNode& node) { return *static_cast<const double*>(node.attrs.find("alpha")->data); }
   static Value at(const Value& table, const char* key) { return table.as<Table>()->at(key); }
 
   /// A folder as PEFT writes one.
@@ -122,13 +123,15 @@ TEST_F(Lora, StandsBesideLinearNodes) {
   EXPECT_EQ(a.saved.file, "adapter/adapter_model.safetensors");
   EXPECT_EQ(a.saved.name, prefix + ".lora_A.weight");
 
-  // Reader ← add ← (q_proj, B ← A ← dropout ← x).
+  // Reader ← add ← (q_proj, B ← scale ← A ← dropout ← x).
   const GraphNode& sum = producer(graph.find("model.layers.1.self_attn.sum"));
   const GraphNode& added = producer(sum.inputs[1]);
   EXPECT_EQ(added.name, prefix + ".lora");
-  EXPECT_EQ(*static_cast<const double*>(added.attrs.find("alpha")->data), 4.0);
+  EXPECT_EQ(added.attrs.find("alpha"), nullptr);
   EXPECT_EQ(producer(added.inputs[0]).name, "model.layers.1.self_attn.q_proj");
-  const GraphNode &times_b = producer(added.inputs[1]), &times_a = producer(times_b.inputs[0]), &dropped = producer(times_a.inputs[0]);
+  const GraphNode &times_b = producer(added.inputs[1]), &scaled = producer(times_b.inputs[0]), &times_a = producer(scaled.inputs[0]),
+                  &dropped = producer(times_a.inputs[0]);
+  EXPECT_EQ(alpha_of(scaled), 4.0);
   EXPECT_EQ(times_b.inputs[1], b.id);
   EXPECT_EQ(times_a.inputs[1], a.id);
   EXPECT_STREQ(dropped.op->name, "dropout");
@@ -157,8 +160,7 @@ TEST_F(Lora, RankStabilizedScaling) {
       rewrite(*strategy(
           "lora", {{"rank", Value(int64_t{4})}, {"alpha", Value(6.0)}, {"rslora", Value(true)}, {"targets", Value("layers.0.*.q_*")}})),
       "");
-  const GraphNode& added = producer(graph.find("base_model.model.model.layers.0.self_attn.q_proj.lora"));
-  EXPECT_EQ(*static_cast<const double*>(added.attrs.find("alpha")->data), 3.0);
+  EXPECT_EQ(alpha_of(producer(graph.find("base_model.model.model.layers.0.self_attn.q_proj.lora_scale"))), 3.0);
   // Only one of two q_proj: the configuration has to name it whole.
   EXPECT_EQ(at(config(), "target_modules"), list({"model.layers.0.self_attn.q_proj"}));
 }
@@ -212,7 +214,7 @@ TEST_F(Lora, GoesOnWithAnAdapter) {
   EXPECT_TRUE(a.source.path.ends_with("/adapter_model.safetensors"));
   EXPECT_EQ(a.source.name, prefix + "lora_A.weight");
   EXPECT_EQ(a.flags, 0u);  // B is not zero: A has a gradient at once
-  EXPECT_EQ(*static_cast<const double*>(producer(graph.find(prefix + "lora")).attrs.find("alpha")->data), 4.0);
+  EXPECT_EQ(alpha_of(producer(graph.find(prefix + "lora_scale"))), 4.0);
   EXPECT_EQ(at(config(), "lora_dropout"), Value(0.25));
   EXPECT_EQ(at(config(), "target_modules"), list({"q_proj"}));
 }
@@ -270,8 +272,7 @@ TEST_F(Lora, RanksAndAlphasByPattern) {
                               items)),
             "");
   const auto alpha = [&](const char* block) {
-    return *static_cast<const double*>(
-        producer(graph.find(std::string("base_model.model.model.layers.") + block + ".self_attn.q_proj.lora")).attrs.find("alpha")->data);
+    return alpha_of(producer(graph.find(std::string("base_model.model.model.layers.") + block + ".self_attn.q_proj.lora_scale")));
   };
   EXPECT_EQ(alpha("0"), 5.0);
   EXPECT_EQ(alpha("1"), 4.0);
@@ -341,18 +342,129 @@ TEST_F(Lora, ConfigurationsThatMeanSomethingElse) {
   };
   const std::string begin = "recipe.lua:3: lora: …/adapter_config.json: ",
                     changes = " changes what the adapter computes, and lora does not do that; it has to be null or false, not ";
-  EXPECT_EQ(said(R"("use_dora": true)"), begin + "'use_dora'" + changes + "true");
-  EXPECT_EQ(said(R"("modules_to_save": ["norm"])"), begin + "'modules_to_save'" + changes + "[\"norm\"]");
   EXPECT_EQ(said(R"("a_novelty": 3)"), begin + "'a_novelty'" + changes + "3");
   EXPECT_EQ(said(R"("peft_type": "IA3")"), begin + "'peft_type' has to be \"LORA\", not \"IA3\"");
   EXPECT_EQ(said(R"("r": 0)"), begin + "'r' has to be a whole number from 1 on, not 0");
   EXPECT_EQ(said(R"("bias": "some")"), begin + "'bias' has to be \"none\", \"lora_only\" or \"all\", not \"some\"");
-  EXPECT_EQ(said(R"("init_lora_weights": "pissa")"), begin +
-                                                         "'init_lora_weights' changes the base weights, and lora does not do that; it has "
-                                                         "to be true, false, \"gaussian\" or \"orthogonal\", not \"pissa\"");
+  EXPECT_EQ(said(R"("init_lora_weights": "loftq")"),
+            begin +
+                "'init_lora_weights' changes the base weights in a way that lora does not know; it has to be true, false, \"gaussian\", "
+                "\"orthogonal\", \"pissa\", \"pissa_niter_N\" or \"olora\", not \"loftq\"");
   EXPECT_EQ(said(R"("target_modules": "(q_proj")"),
             begin + "'target_modules': the regular expression '(q_proj' cannot be used: missing closing parenthesis");
   EXPECT_EQ(said(R"("use_qalora": false, "qalora_group_size": 16, "loftq_config": {}, "revision": null)"), "");
+}
+
+TEST_F(Lora, WithoutTheMagnitudesThatItSays) {
+  make_model();
+  EXPECT_EQ(continued(adapter(R"({"r": 2, "lora_alpha": 2, "target_modules": ["q_proj"], "use_dora": true})", q_items())),
+            "recipe.lua:3: lora: '…/adapter_model.safetensors' has no "
+            "'base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude_vector'");
+}
+
+// ---- What a recipe says beside the rank ------------------------------------------------------------------------------------------------
+
+/// A table of rank_pattern or alpha_pattern.
+Value entry(std::initializer_list<const char*> match, const char* key, Value value) {
+  return Value(List{Value(Table{{"match", list(match)}, {key, std::move(value)}})});
+}
+
+TEST_F(Lora, TargetsOfRecipes) {
+  make_model();
+  ASSERT_EQ(rewrite(*strategy("lora", {{"rank", Value(int64_t{2})},
+                                       {"targets", list({"re:model\\.layers\\.\\d\\.self_attn\\.[qv]_proj"})},
+                                       {"exclude", list({"layers.1.*.v_proj"})}})),
+            "");
+  EXPECT_EQ(names(GALLEY_KIND_PARAMETER).size(), 6u);
+  EXPECT_EQ(at(config(), "target_modules"), list({"model.layers.0.self_attn.v_proj", "q_proj"}));
+}
+
+TEST_F(Lora, RanksAndAlphasOfRecipes) {
+  make_model();
+  ASSERT_EQ(rewrite(*strategy("lora", {{"rank", Value(int64_t{2})},
+                                       {"alpha", Value(8.0)},
+                                       {"rank_pattern", entry({"v_proj"}, "rank", Value(int64_t{4}))},
+                                       {"alpha_pattern", entry({"re:.*1.*q_proj"}, "alpha", Value(3.0))}})),
+            "");
+  const std::string prefix = "base_model.model.model.layers.1.self_attn.";
+  EXPECT_EQ(graph.tensor(graph.find(prefix + "v_proj.lora_A.weight")).shape, (Shape{4, 4}));
+  EXPECT_EQ(alpha_of(producer(graph.find(prefix + "v_proj.lora_scale"))), 2.0);
+  EXPECT_EQ(alpha_of(producer(graph.find(prefix + "q_proj.lora_scale"))), 1.5);
+  EXPECT_EQ(at(config(), "rank_pattern"), Value(Table{{"v_proj", Value(int64_t{4})}}));
+  EXPECT_EQ(at(config(), "alpha_pattern"), Value(Table{{"model.layers.1.self_attn.q_proj", Value(int64_t{3})}}));
+}
+
+TEST_F(Lora, WordsThatMeanNothing) {
+  make_model();
+  const auto said = [&](const char* option, Value value) {
+    return rewrite(*strategy("lora", {{"rank", Value(int64_t{2})}, {option, std::move(value)}}));
+  };
+  const std::string nearest = "; the nearest are 'model.layers.0.self_attn.q_proj', 'model.layers.0.self_attn.v_proj'";
+  EXPECT_EQ(said("exclude", list({"k_proj"})), "recipe.lua:3: lora: no linear layer is called 'k_proj'" + nearest + " and 'lm_head'");
+  EXPECT_EQ(said("targets", list({"re:k_proj"})), "recipe.lua:3: lora: no linear layer is called 're:k_proj'" + nearest + " and 'lm_head'");
+  EXPECT_EQ(said("exclude", list({"all-linear"})), "recipe.lua:3: lora: 'exclude' leaves no linear layer of 'targets' to adapt");
+  EXPECT_EQ(
+      said("rank_pattern", entry({"lm_head"}, "rank", Value(int64_t{4}))),
+      "recipe.lua:3: lora: 'rank_pattern': no adapted layer is called 'lm_head'; the nearest are 'model.layers.0.self_attn.q_proj' and "
+      "'model.layers.0.self_attn.v_proj'");
+  EXPECT_EQ(said("modules_to_save", list({"lm_heads"})),
+            "recipe.lua:3: lora: 'modules_to_save': no module is called 'lm_heads'; the nearest are 'lm_head', 'model.layers' and 'model'");
+  EXPECT_EQ(refusal("lora", {{"rank", Value(int64_t{2})}, {"targets", list({"re:(q_proj"})}}),
+            "recipe.lua:3: lora: 'targets': the regular expression '(q_proj' cannot be used: missing closing parenthesis");
+  EXPECT_EQ(refusal("lora", {{"rank", Value(int64_t{2})}, {"init", Value("pissa_niter")}}), "recipe.lua:3: lora: init = \"pissa_niter\"");
+}
+
+TEST_F(Lora, WholeModules) {
+  make_model(true);
+  ASSERT_EQ(rewrite(*strategy("lora", {{"rank", Value(int64_t{2})}, {"modules_to_save", list({"lm_head", "layers.0.self_attn.q_proj"})}})),
+            "");
+  // The head is trained apart from the embedding that it shared a table with; a layer that is trained whole has no adapter.
+  const galley_tensor head = graph.find("base_model.model.lm_head.weight"),
+                      q = graph.find("base_model.model.model.layers.0.self_attn.q_proj.weight");
+  ASSERT_TRUE(head && q && graph.find("base_model.model.model.layers.0.self_attn.q_proj.bias"));
+  EXPECT_EQ(graph.tensor(head).flags, GALLEY_TENSOR_HEAD);
+  EXPECT_EQ(graph.tensor(head).initial.op, "copy");
+  EXPECT_EQ(graph.tensor(head).saved.file, "adapter/adapter_model.safetensors");
+  EXPECT_EQ(producer(graph.find("lm_head")).inputs[1], head);
+  EXPECT_EQ(producer(graph.find("model.embed_tokens")).inputs[1], graph.find("model.embed_tokens.weight"));
+  EXPECT_EQ(producer(graph.find("model.layers.0.self_attn.q_proj")).inputs[1], q);
+  EXPECT_EQ(graph.find("base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"), 0u);
+  EXPECT_EQ(at(config(), "modules_to_save"), list({"lm_head", "model.layers.0.self_attn.q_proj"}));
+}
+
+TEST_F(Lora, BiasesOfARecipe) {
+  make_model();
+  ASSERT_EQ(rewrite(*strategy("lora", {{"rank", Value(int64_t{2})}, {"targets", Value("layers.0.*.q_proj")}, {"bias", Value("all")}})), "");
+  const galley_tensor adapted = graph.find("base_model.model.model.layers.0.self_attn.q_proj.base_layer.bias"),
+                      other = graph.find("base_model.model.model.layers.1.self_attn.q_proj.bias");
+  ASSERT_TRUE(adapted && other);
+  EXPECT_EQ(graph.tensor(adapted).initial.op, "copy");
+  EXPECT_EQ(producer(graph.find("model.layers.1.self_attn.q_proj")).inputs[2], other);
+}
+
+TEST_F(Lora, WithMagnitudes) {
+  make_model();
+  const auto s =
+      strategy("lora", {{"rank", Value(int64_t{2})}, {"alpha", Value(6.0)}, {"targets", Value("q_proj")}, {"dora", Value(true)}});
+  ASSERT_EQ(rewrite(*s), "");
+  const std::string prefix = "base_model.model.model.layers.1.self_attn.q_proj";
+  const GraphTensor& m = graph.tensor(graph.find(prefix + ".lora_magnitude_vector"));
+  EXPECT_EQ(m.shape, (Shape{4}));
+  EXPECT_EQ(m.initial.op, "dora_norm");
+  // Reader ← scale_columns ← (add ← (W·x, B·A·x), m, norm, bias).
+  const GraphNode& scaled = producer(producer(graph.find("model.layers.1.self_attn.sum")).inputs[1]);
+  EXPECT_STREQ(scaled.op->name, "scale_columns");
+  ASSERT_EQ(scaled.inputs.size(), 4u);
+  EXPECT_EQ(scaled.inputs[1], m.id);
+  EXPECT_EQ(scaled.inputs[3], graph.find("model.layers.1.self_attn.q_proj.bias"));
+  const galley_tensor norm = scaled.inputs[2];
+  EXPECT_EQ(graph.tensor(norm).producer, 0u);
+  ASSERT_EQ(producer(producer(scaled.inputs[0]).inputs[0]).inputs.size(), 2u);  // without the bias
+  // The norm is made once a window.
+  ASSERT_EQ(rewrite(*s, GALLEY_SEGMENT_WINDOW), "");
+  EXPECT_STREQ(producer(norm).op->name, "dora_norm");
+  EXPECT_EQ(*static_cast<const double*>(producer(norm).attrs.find("scale")->data), 3.0);
+  EXPECT_EQ(at(config(), "use_dora"), Value(true));
 }
 
 TEST_F(Lora, FoldersThatHoldNoAdapter) {

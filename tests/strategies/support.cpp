@@ -242,6 +242,7 @@ GraphFixture::GraphFixture()
     slot.option = name;
     return slot;
   };
+  graph.run.target.emplace(Target());
 }
 
 galley_tensor GraphFixture::parameter(const std::string& name, Shape shape, uint64_t flags) {
@@ -263,7 +264,9 @@ galley_tensor GraphFixture::node(const std::string& op, const std::string& name,
 std::string GraphFixture::rewrite(const LoadedStrategy& s, uint32_t segment) {
   graph.author.use = 0;
   owner = s.name();
-  graph.author.section = segment == GALLEY_SEGMENT_EXPORT ? Section::Export : Section::Forward;
+  graph.author.section = segment == GALLEY_SEGMENT_EXPORT   ? Section::Export
+                         : segment == GALLEY_SEGMENT_WINDOW ? Section::Window
+                                                            : Section::Forward;
   const Status status = call_plugin(s.caller(), "rewrite", [&](galley_error* error) {
     return s.rewrite()->rewrite(s.instance(), Graph::verbs(), graph.handle(), segment, error);
   });

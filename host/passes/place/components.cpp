@@ -61,7 +61,8 @@ Result<std::vector<Component>> components_of(Plugins& plugins, const GraphTensor
   std::vector<Component> out;
   for (uint32_t i = 0; i < n; ++i) {
     const galley_component& c = components[i];
-    out.push_back({c.suffix, c.dtype, Shape(c.extents, c.extents + c.rank), c.numbers, c.file_name ? c.file_name : ""});
+    const bool named = c.file_name && *c.file_name;
+    out.push_back({c.suffix, c.dtype, Shape(c.extents, c.extents + c.rank), c.numbers, named ? c.file_name : "", named || !c.file_name});
   }
   return out;
 }

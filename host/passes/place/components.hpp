@@ -15,6 +15,7 @@ struct Component {
   Shape shape;
   int64_t numbers = 0;    ///< how many of the tensor's numbers one element stands for
   std::string file_name;  ///< as in galley_component; "": the tensor's name and the suffix
+  bool in_files = true;   ///< whether files have it
 };
 
 /// What a file calls a component of the tensor that it calls `tensor`.

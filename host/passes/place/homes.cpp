@@ -63,7 +63,7 @@ Status Homes::make() {
     if (t.kind == GALLEY_KIND_TRANSIENT || t.kind == GALLEY_KIND_FILE || t.slice.of || t.storage.numbers_of || t.unused) continue;
     const uint32_t memory = TRY(memory_of(t));
     const Life life = t.kind != GALLEY_KIND_GRADIENT ? Life::Run : t.immediate ? Life::Segment : Life::Window;
-    std::vector<Component> components = {{"", t.storage.kept_dtype ? t.storage.kept_dtype : t.dtype, t.shape, 1, ""}};
+    std::vector<Component> components = {{"", t.storage.kept_dtype ? t.storage.kept_dtype : t.dtype, t.shape, 1, "", true}};
     if (!t.storage.format.empty()) components = TRY(components_of(c_.plugins, t, t.shape));
     for (const Component& c : components)
       components_[id].push_back(add_tensor(
@@ -90,7 +90,7 @@ void Homes::hand_on(const std::vector<Item>& items, const std::vector<const std:
 Homes::Place Homes::place(galley_tensor id) const {
   const GraphTensor& t = tensors_[id];
   if (t.slice.of) return {home(t.slice.of), t.slice.offset};
-  return {home(base(id)), 0};
+  return {components(base(id))[t.storage.component.value_or(0)], 0};
 }
 
 Operand Homes::operand(galley_tensor id, Place at) const {
@@ -123,6 +123,7 @@ Operand Homes::in_readback(galley_tensor t) const { return operand(t, {c_.progra
 
 bool Homes::unpacks(galley_tensor id) const {
   const GraphTensor &t = tensors_[id], &of = tensors_[base(id)];
+  if (t.storage.component) return false;
   if (of.storage.format.empty()) return t.dtype != (of.storage.kept_dtype ? of.storage.kept_dtype : of.dtype);
   constexpr uint64_t readable = GALLEY_FORMAT_PLAIN | GALLEY_FORMAT_ROUNDED;
   return !(c_.plugins.format(of.storage.format).table->flags & readable) || made(home(of.id)).dtype != t.dtype;

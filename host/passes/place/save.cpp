@@ -90,8 +90,12 @@ class Values {
       if (c_.graph.tensor(id).storage.format.empty()) return TRY(emitter_.staging().bring(id, {}, Staging::For::Reading)).front();
       return numbers(id);
     }
-    for (const galley_node n : makers_.of(it->second, done_)) TRY_STATUS(make(c_.graph.node(n)));
-    return numbers(it->second);
+    return made(it->second);
+  }
+  /// The numbers of a tensor, after the nodes that make them.
+  Result<Operand> made(galley_tensor t) {
+    for (const galley_node n : makers_.of(t, done_)) TRY_STATUS(make(c_.graph.node(n)));
+    return numbers(t);
   }
 
  private:
@@ -145,11 +149,18 @@ Status place_export(Compilation& c, const Homes& homes) {
     }
     const std::vector<Operand> components = TRY(emitter.staging().bring(id, {}, Staging::For::Reading));
     for (size_t k = 0; k < components.size(); ++k) {
+      if (!homes.described(id)[k].in_files) continue;
       const std::string name = name_in_file(homes.described(id)[k], entry);
       TRY_STATUS(names.add(file, name, t));
       emitter.code().add(write_file(components[k], file, name, components[k].dtype));
     }
   }
+  if (graph.exports.model != GALLEY_EXPORT_OWN)
+    for (const ExportedTensor& extra : graph.exports.tensors) {
+      const GraphTensor& t = graph.tensor(extra.value);
+      TRY_STATUS(names.add(kModelFile, extra.name, t));
+      emitter.code().add(write_file(TRY(values.made(extra.value)), kModelFile, extra.name, t.dtype));
+    }
   return names.check_folders();
 }
 

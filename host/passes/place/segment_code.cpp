@@ -20,7 +20,9 @@ Status check_shapes(const Compilation& c, const galley_op* op, const std::string
   const std::string who = "'" + name + "' (op '" + op->name + "' of plugin '" + caller_of(op, op->name).plugin + "') ";
   if (!inputs.empty() && !input_rule(op, inputs.size() - 1))
     return plugin_error(who + "is given " + std::to_string(inputs.size()) + " inputs; the op takes " + std::to_string(op->n_inputs));
-  if (outputs.size() != op->n_outputs)
+  size_t least = op->n_outputs;  // those behind may be left out: a format has a component less with other options
+  while (least > 0 && op->outputs[least - 1]->flags & GALLEY_OPERAND_OPTIONAL) --least;
+  if (outputs.size() > op->n_outputs || outputs.size() < least)
     return plugin_error(who + "is to write " + std::to_string(outputs.size()) + " outputs; the op has " + std::to_string(op->n_outputs));
   std::deque<GraphTensor> described;
   const auto describe = [&](const std::vector<Operand>& operands) {
@@ -42,6 +44,10 @@ Status check_shapes(const Compilation& c, const galley_op* op, const std::string
   if (!shapes) return plugin_error(who + "is not what its op takes: " + shapes.error().cause, shapes.error().hint);
   for (size_t k = 0; k < outputs.size(); ++k)
     if (const std::string problem = output_problem(*op, k, (*shapes)[k], *out[k]); !problem.empty()) return plugin_error(who + problem);
+  for (size_t k = outputs.size(); k < op->n_outputs; ++k)
+    if ((*shapes)[k].dtype)
+      return plugin_error(who + "is to write " + std::to_string(outputs.size()) + " outputs; of these inputs the op makes output " +
+                          std::to_string(k + 1) + ", '" + op->outputs[k]->name + "', too");
   return ok();
 }
 
@@ -63,6 +69,7 @@ Status SegmentCode::op(const galley_op* op, const std::string& name, std::vector
   for (size_t k = 0; k < inputs.size(); ++k)
     i.inputs.push_back(with_access(std::move(inputs[k]), updates_input(op, k) ? GALLEY_READ_WRITE : GALLEY_READ));
   for (Operand& o : outputs) i.outputs.push_back(with_access(std::move(o), GALLEY_WRITE));
+  i.outputs.resize(op->n_outputs);
   i.attrs = std::move(attrs);
   add(std::move(i));
   return ok();

@@ -29,7 +29,7 @@ Status Staging::format_op(const GraphTensor& t, const char* op_name, const std::
 
 Result<Operand> Staging::numbers(galley_tensor id, const Piece& piece, const std::vector<Operand>& components, For what) {
   const GraphTensor &t = homes_.tensors()[id], &of = homes_.tensors()[homes_.base(id)];
-  if (!homes_.unpacks(id)) return components.front();
+  if (!homes_.unpacks(id)) return components[t.storage.component.value_or(0)];
   const Operand out = code_.temporary((of.storage.format.empty() ? "cast " : "unpacked ") + of.name, t.dtype, piece.shape(t.shape), of.use);
   if (what == For::Writing) return out;
   AttrList attrs = of.storage.attrs;

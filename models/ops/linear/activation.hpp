@@ -1,5 +1,5 @@
-// The activation behind a product in a chain ("linear>gelu"): each block of the product passes through it while it is in the cache, with
-// the bits that it would have in its dtype. So a product that nobody else reads has no memory, but for blocks in the workspace.
+// What follows a product in a chain ("linear>gelu", "linear>add"): each block of the product passes through it while it is in the cache,
+// with the bits that it would have in its dtype. So a product that nobody else reads has no memory, but for blocks in the workspace.
 #pragma once
 
 #include <string_view>
@@ -20,7 +20,19 @@ class Activation {
     const bool first = sdk::same_operand(product.out(0), link.in(0));
     const bool second = link.has(1) && sdk::same_operand(product.out(0), link.in(1));
     if (first == second) sdk::unsupported("the activation of something else than the product");
+    if (!is_sum(link)) return;
+    if (link.f("alpha", 1) != 1) sdk::unsupported("a multiple of the product");
+    if (!is_thin(product)) sdk::unsupported("only thin products go into a sum");
+    if (link.in(1 - (first ? 0 : 1)).dtype != product.out(0).dtype || link.out(0).dtype != product.out(0).dtype)
+      sdk::unsupported("a sum of several dtypes");
   }
+  /// An adapter's B adds to what the layer makes: its time is that of its output, which a sum of its own would read and write once more.
+  /// Sums behind a model's own layers are left to the norms that read them.
+  static bool is_thin(const sdk::Node& product) {
+    const int64_t terms = sdk::columns(product.in(0));
+    return terms <= 256 && 2 * terms <= sdk::columns(product.out(0));
+  }
+  static bool is_sum(const sdk::Node& link) { return std::string_view(link.view()->op) == "add"; }
 
   Activation(const sdk::Node& product, const sdk::Node& link)
       : place_(sdk::same_operand(product.out(0), link.in(0)) ? 0 : 1),
@@ -28,7 +40,9 @@ class Activation {
         row_(sdk::columns(product.out(0))),
         other_(link, 1 - place_),
         y_(link, 0),
-        function_(function_of(link)) {}
+        function_(function_of(link)),
+        addend_(is_sum(link) ? link.in(1 - place_).data : nullptr),
+        sum_(link.out(0).data) {}
 
   /// The block of the product's rows i … i + rows − 1 and columns j … j + n − 1, which lies at `c` in rows of `ldc` numbers.
   void block(int64_t i, int64_t j, int64_t rows, int64_t n, const void* c, int64_t ldc) const {
@@ -51,8 +65,13 @@ class Activation {
     });
   }
 
+  /// Of a sum: what is added to, and where the sum goes.
+  const void* addend() const { return addend_; }
+  void* sum() const { return sum_; }
+
  private:
   using Function = void (*)(const float* a, const float* b, float* y, int64_t n);
+  static float plus(float a, float b) { return a + b; }
   template <float (*f)(float)>
   static void one(const float* x, const float*, float* y, int64_t n) {
     GALLEY_INDEPENDENT
@@ -68,6 +87,7 @@ class Activation {
     if (op == "gelu") return link.s("approximate", "none") == "tanh" ? one<gelu_tanh> : one<gelu_erf>;
     if (op == "silu") return one<silu>;
     if (op == "relu") return one<relu>;
+    if (op == "add") return two<plus>;
     return two<swiglu>;
   }
 
@@ -76,6 +96,8 @@ class Activation {
   Input other_;
   Output y_;
   Function function_;
+  const void* addend_;
+  void* sum_;
 };
 
 }  // namespace galley::cpu

@@ -1,7 +1,8 @@
 // A general product of matrices after Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", ACM TOMS 34(3), 2008),
 // for any strides: C (m × n, dense) = or += A · B (+ bias). Blocks of B and, where its columns are contiguous, of A are copied into cache,
 // and asked for ahead of that while the block before is multiplied; tile.hpp does the rest. It multiplies and adds in F32: operands in
-// BF16 and F16 are converted as they are copied, and a C in 16 bit is held in F32 until it is done.
+// BF16 and F16 are converted as they are copied, and a C in 16 bit is held in F32 until it is done. A B in a format becomes numbers where
+// it is copied.
 //
 // Bits. Each element of C is a sum of chains of at most 512 fused multiply-adds in the order of k, on top of what C held and the bias.
 // Where a chain ends depends on k alone; blocks and tasks cut the work, not the chains: the result is the same for any number of threads,
@@ -11,7 +12,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cpu/number.hpp"
+#include "cpu/coded.hpp"
 #include "ops/linear/activation.hpp"
 #include "ops/linear/tile.hpp"
 
@@ -24,11 +25,13 @@ struct Multiply {
   int64_t a_row, a_step;
   const void* b;
   int64_t b_row, b_step;
+  Coded coded;       ///< B, where it is in a format; then `b` is null
   void* c;           ///< (m, n); null where an activation takes it
   const void* bias;  ///< (n), or null
   bool add;
   uint32_t dtype;  ///< of A and B
   uint32_t c_dtype, bias_dtype;
+  const void* addend;  ///< (m, n) in the dtype of C: the product, rounded to it, is added to this; null: it is not (pairs.hpp)
   bool copies_a() const { return a_step != 1 || dtype != GALLEY_F32; }
 };
 

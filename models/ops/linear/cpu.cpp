@@ -80,7 +80,7 @@ struct Cut {
     column_blocks = divide_up(p.n, columns);
     copies_a = p.a_step != 1 && rows < p.m;
     copies_b = p.b_step == 1 && columns < p.n;
-    copies_c = columns < p.n || links == Links::Two;
+    copies_c = columns < p.n || links != Links::One;
   }
   int64_t tasks() const { return row_blocks * column_blocks; }
   int64_t floats_of_a() const { return copies_a ? round_up(depth * rows, 16) : 0; }
@@ -228,7 +228,10 @@ class OneDnn : public Product {
  public:
   static Offer offer(const Node& node, const galley_target&, Links links) {
     if (!all_f32(node)) return {"F32 only"};
+    if (!reads_weight(node)) return {"another format"};
     const Multiply p = product_of(node);
+    // Its tasks are blocks of rows, each of which would make the same numbers of codes.
+    if (p.coded) return {"the blocked product reads codes once"};
     // Rows of B that are whole multiples of 4 KiB meet in one set of the cache.
     if (a_transposed(p) ? p.m < 128 || (p.n > wide && p.n % 1024 == 0) : p.b_step == 1 && p.k > long_column)
       return {"the blocked product is faster"};

@@ -30,7 +30,7 @@
 // Asking for the next strip of B while tiles are multiplied (prefetcht0 in amx_block) was tried: 5 to 25 % slower in most shapes.
 //
 // Chains with an activation (cpu_several.cpp) are refused: they took .96 to 1.04 of their links' time without the product in memory, and
-// 1.0 to 1.1 with it.
+// 1.0 to 1.1 with it. Chains with a sum are not.
 //
 // Bits. Each sum is one chain in the order of k, in F32: the same for any number of threads and any cut. The instructions take numbers
 // below the smallest normal one for 0. AMX, AVX512-BF16 and F32 add a pair's products in different ways: the result depends on which of
@@ -154,13 +154,20 @@ class Pairs : public Product {
  public:
   static Offer offer(const Node& node, const galley_target& target, Links links) {
     if (!all_numbers(node) || node.in(0).dtype != GALLEY_BF16 || node.in(1).dtype != GALLEY_BF16) return {"operands in BF16 only"};
+    if (!reads_weight(node)) return {"another format"};
     if (peak(target, "bf16") < Instructions::least * peak(target, "f32") || target.n_peaks == 0)
       return {"the target's peak of bf16 says that it has no such instructions"};
     if (links == Links::Two) return {"apart is as fast"};
+    if (links == Links::Sum && node.out(0).dtype == GALLEY_F16) return {"a sum in F16"};
     const pairs::Cut cut = pairs::cut(product_of(node), target.threads);
     return {nullptr, cut.tasks, cut.lane_bytes()};
   }
-  Pairs(const Node& node, const galley_target& target) : product_(product_of(node)), cut_(pairs::cut(product_, target.threads)) {
+  Pairs(const Node& node, const galley_target& target, const std::optional<Activation>& sum)
+      : product_(product_of(node)), cut_(pairs::cut(product_, target.threads)) {
+    if (sum) {
+      product_.addend = sum->addend();
+      product_.c = sum->sum();
+    }
     if (!Instructions::here())
       throw Failure(GALLEY_FAILED,
                     std::string(node.name()) + ": the plan is for a processor with instructions for BF16; this one has none");
@@ -170,8 +177,8 @@ class Pairs : public Product {
     multiply(product_, cut_, Instructions::block, task, memory);
   }
   static constexpr Way way = {Instructions::priority, offer,
-                              [](const Node& node, const galley_target& target, int64_t, const std::optional<Activation>&) {
-                                return std::unique_ptr<Product>(std::make_unique<Pairs>(node, target));
+                              [](const Node& node, const galley_target& target, int64_t, const std::optional<Activation>& sum) {
+                                return std::unique_ptr<Product>(std::make_unique<Pairs>(node, target, sum));
                               }};
 
  private:

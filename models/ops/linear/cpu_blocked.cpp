@@ -19,7 +19,8 @@ class Blocked : public Product {
  public:
   static Offer offer(const sdk::Node& node, const galley_target& target, Links links) {
     if (!all_numbers(node)) return {"F32, BF16 and F16 only"};
-    const Blocking cut = cut_of(product_of(node), target, links == Links::Two);
+    if (!reads_weight(node)) return {"another format"};
+    const Blocking cut = cut_of(product_of(node), target, links != Links::One);
     return {nullptr, cut.tasks, cut.lane_bytes()};
   }
   Blocked(const sdk::Node& node, const galley_target& target, const std::optional<Activation>& activation)

@@ -42,18 +42,24 @@ void copy_rows(const void* data, uint32_t dtype, int64_t at, int64_t row, int64_
   for (int64_t r = 0; r < rows; ++r) load(data, dtype, at + r * row, columns, to + r * to_row);
 }
 
+// The same of B.
+void copy_rows_of_b(const Multiply& p, int64_t at, int64_t row, int64_t rows, int64_t columns, float* to, int64_t to_row) {
+  if (!p.coded) return copy_rows(p.b, p.dtype, at, row, rows, columns, to, to_row);
+  for (int64_t r = 0; r < rows; ++r) p.coded.load(p.dtype, at + r * row, columns, to + r * to_row);
+}
+
 // Block of B as rows of `cut.columns` numbers, those beyond n zero.
 void pack_b(const Multiply& p, int64_t k0, int64_t depth, int64_t j0, int64_t columns, int64_t ld, float* to) {
   const int64_t whole = round_up(columns, tile::width), at = k0 * p.b_row + j0 * p.b_step;
   if (p.b_step == 1) {
-    copy_rows(p.b, p.dtype, at, p.b_row, depth, columns, to, ld);
-  } else if (p.dtype == GALLEY_F32) {
+    copy_rows_of_b(p, at, p.b_row, depth, columns, to, ld);
+  } else if (p.dtype == GALLEY_F32 && !p.coded) {
     transpose(static_cast<const float*>(p.b) + at, p.b_step, columns, depth, to, ld);
   } else {
     alignas(64) float few[8 * most_depth];
     for (int64_t j = 0; j < columns; j += 8) {
       const int64_t n = std::min<int64_t>(8, columns - j);
-      copy_rows(p.b, p.dtype, at + j * p.b_step, p.b_step, n, depth, few, most_depth);
+      copy_rows_of_b(p, at + j * p.b_step, p.b_step, n, depth, few, most_depth);
       transpose(few, most_depth, n, depth, to + j, ld);
     }
   }
@@ -77,6 +83,7 @@ int64_t corners(const Panel& at, int64_t rows) {
 }
 
 Ahead ahead_of_b(const Multiply& p, const Panel& next, int64_t calls) {
+  if (p.coded) return {};  // a fraction of the bytes, read in order
   const int64_t at = next.k0 * p.b_row + next.j0 * p.b_step;
   return p.b_step == 1 ? Ahead(p.b, p.dtype, at, p.b_row, next.columns, next.depth, calls)
                        : Ahead(p.b, p.dtype, at, p.b_step, next.depth, next.columns, calls);

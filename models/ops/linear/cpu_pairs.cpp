@@ -70,7 +70,8 @@ inline Tile along_k(const uint16_t* from, int64_t row, int64_t width, int64_t de
 }
 
 // The next 32 numbers of k, of which there are `depth`, of `width` rows of A or columns of B, as the tiles of a strip.
-inline void pack_step(const uint16_t* from, int64_t across, int64_t k_step, int64_t width, int64_t depth, bool is_b, char* to) {
+[[gnu::always_inline]] inline void pack_step(const uint16_t* from, int64_t across, int64_t k_step, int64_t width, int64_t depth, bool is_b,
+                                             char* to) {
   Tile tiles[2];
   // A's tiles have rows along k, B's along the strip: what lies the other way round is transposed, pair by pair.
   const bool lies_along_k = k_step == 1;
@@ -88,6 +89,27 @@ void pack_a(const uint16_t* from, const Multiply& p, int64_t width, int64_t dept
     pack_step(from + k * p.a_step, p.a_row, p.a_step, width, depth - k, false, to);
 }
 
+// The same of a B in a format, whose numbers pass through `room`, in rows of `row` numbers.
+void pack_coded_b(const Multiply& p, int64_t j0, int64_t j1, int64_t k0, int64_t depth, uint16_t* room, int64_t row, char* panel) {
+  const int64_t steps = divide_up(depth, step), strips = divide_up(j1 - j0, strip);
+  const auto decode = [&](int64_t at, int64_t n, int64_t to) { p.coded.decode(at, n, reinterpret_cast<Bf16*>(room + to * row)); };
+  if (p.b_row == 1) {
+    for (int64_t s = 0; s < strips; ++s) {
+      const int64_t j = j0 + s * strip, width = std::min(strip, j1 - j);
+      for (int64_t x = 0; x < width; ++x) decode(k0 + (j + x) * p.b_step, depth, x);
+      for (int64_t k = 0; k < steps; ++k)
+        pack_step(room + k * step, row, 1, width, depth - k * step, true, panel + (s * steps + k) * 2 * tile_bytes);
+    }
+    return;
+  }
+  for (int64_t k = 0; k < steps; ++k) {
+    const int64_t deep = std::min(step, depth - k * step);
+    for (int64_t x = 0; x < deep; ++x) decode((k0 + k * step + x) * p.b_row + j0, j1 - j0, x);
+    for (int64_t s = 0; s < strips; ++s)
+      pack_step(room + s * strip, 1, row, j1 - j0 - s * strip, deep, true, panel + (s * steps + k) * 2 * tile_bytes);
+  }
+}
+
 // B's numbers k0 … k0 + depth − 1 of columns j0 … j1 − 1, strip behind strip, in the order in which they lie.
 void pack_b(const Multiply& p, int64_t j0, int64_t j1, int64_t k0, int64_t depth, char* panel) {
   const auto* b = static_cast<const uint16_t*>(p.b);
@@ -100,8 +122,14 @@ void pack_b(const Multiply& p, int64_t j0, int64_t j1, int64_t k0, int64_t depth
   }
 }
 
-// C's numbers from (i, j) on, where there are any: sums and bias, added to what was there or not. Numbers below the smallest normal one
-// become 0 in BF16: these instructions take them for that anyway.
+// 32 numbers in BF16 as F32.
+inline void widen_32(__m512i bits, __m512& low, __m512& high) {
+  low = (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(bits)), 16);
+  high = (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(bits, 1)), 16);
+}
+
+// C's numbers from (i, j) on, where there are any: sums and bias, added to what was there, or to another matrix, or not. Numbers below the
+// smallest normal one become 0 in BF16: these instructions take them for that anyway.
 __attribute__((target("avx512bf16"))) void finish(const Multiply& p, int64_t i, int64_t j, const float* sums) {
   const int64_t rows = std::min(strip, p.m - i), columns = std::min(strip, p.n - j);
   alignas(64) float bias[strip] = {};
@@ -112,22 +140,24 @@ __attribute__((target("avx512bf16"))) void finish(const Multiply& p, int64_t i, 
   for (int64_t r = 0; r < rows; ++r, sums += strip) {
     const int64_t at = (i + r) * p.n + j;
     __m512 left = _mm512_add_ps(_mm512_load_ps(sums), bias_left), right = _mm512_add_ps(_mm512_load_ps(sums + 16), bias_right);
+    const bool adds = p.add || p.addend;
     if (p.c_dtype == GALLEY_F32) {
       float* const c = static_cast<float*>(p.c) + at;
-      if (p.add) {
-        left = _mm512_add_ps(_mm512_maskz_loadu_ps(some_left, c), left);
-        right = _mm512_add_ps(_mm512_maskz_loadu_ps(some_right, c + 16), right);
+      if (adds) {
+        const float* const to = p.addend ? static_cast<const float*>(p.addend) + at : c;
+        left = _mm512_add_ps(_mm512_maskz_loadu_ps(some_left, to), left);
+        right = _mm512_add_ps(_mm512_maskz_loadu_ps(some_right, to + 16), right);
       }
       _mm512_mask_storeu_ps(c, some_left, left);
       _mm512_mask_storeu_ps(c + 16, some_right, right);
     } else if (p.c_dtype == GALLEY_BF16) {
       uint16_t* const c = static_cast<uint16_t*>(p.c) + at;
-      if (p.add) {
-        const __m512i before = _mm512_maskz_loadu_epi16(some, c);
-        const __m512i low = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(before));
-        const __m512i high = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(before, 1));
-        left = _mm512_add_ps((__m512)_mm512_slli_epi32(low, 16), left);
-        right = _mm512_add_ps((__m512)_mm512_slli_epi32(high, 16), right);
+      if (p.addend) widen_32((__m512i)_mm512_cvtne2ps_pbh(right, left), left, right);
+      if (adds) {
+        __m512 low, high;
+        widen_32(_mm512_maskz_loadu_epi16(some, p.addend ? static_cast<const uint16_t*>(p.addend) + at : c), low, high);
+        left = _mm512_add_ps(low, left);
+        right = _mm512_add_ps(high, right);
       }
       _mm512_mask_storeu_epi16(c, some, (__m512i)_mm512_cvtne2ps_pbh(right, left));
     } else {
@@ -141,6 +171,7 @@ __attribute__((target("avx512bf16"))) void finish(const Multiply& p, int64_t i, 
 }
 
 Ahead ahead_of(const Multiply& p, int64_t j0, int64_t j1, int64_t k0, int64_t depth, int64_t calls) {
+  if (p.coded) return {};  // a fraction of the bytes, read in order
   const int64_t at = k0 * p.b_row + j0 * p.b_step;
   return p.b_row == 1 ? Ahead(p.b, p.dtype, at, p.b_step, depth, j1 - j0, calls) : Ahead(p.b, p.dtype, at, p.b_row, j1 - j0, depth, calls);
 }
@@ -155,8 +186,10 @@ Cut cut(const Multiply& p, int64_t threads) {
   out.pieces = divide_up(p.k, out.depth);
   // Rows of A that are far apart by large powers of two would share a few sets of the cache.
   out.copies_a = p.a_step != 1 || p.a_row % 1024 == 0;
+  out.decodes_b = static_cast<bool>(p.coded);
   // Seconds of one core, roughly, as measured (cpu_bf16.cpp).
-  constexpr double of_operation = 0.5e-12, of_copied_number = 0.06e-9, of_far_number = 0.08e-9, of_near_number = 0.02e-9;
+  constexpr double of_operation = 0.5e-12, of_copied_number = 0.06e-9, of_far_number = 0.08e-9, of_near_number = 0.02e-9,
+                   of_decoded_number = 0.1e-9;
   const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
   const bool a_stays_near = p.m * p.k * 2 <= 1 << 20;
   double best = 0;
@@ -169,13 +202,13 @@ Cut cut(const Multiply& p, int64_t threads) {
       now.column_blocks = divide_up(p.n, now.columns);
       // Several a thread, so that none waits long for another's last one.
       now.tasks = std::min(now.blocks(), 8 * threads);
-      if (now.panel_bytes() + now.sums_bytes() > 1 << 20) continue;
+      if (now.panel_bytes() + now.sums_bytes() + now.decoded_bytes() > 1 << 20) continue;
       const auto times_a = static_cast<double>(now.column_blocks);
       const auto times_b = static_cast<double>(now.pieces > 1 ? now.row_blocks : std::min(now.row_blocks, now.tasks));
       const double a = m * k *
                        ((out.copies_a ? times_a * of_copied_number : 0) +
                         (a_stays_near ? of_far_number + times_a * of_near_number : times_a * of_far_number));
-      const double b = k * n * times_b * (of_copied_number + of_far_number);
+      const double b = k * n * times_b * (of_copied_number + (out.decodes_b ? of_decoded_number : of_far_number));
       const double share = static_cast<double>(divide_up(now.blocks(), threads)) / static_cast<double>(now.blocks());
       const double few = now.tasks < 4 * threads ? 1.2 : 1.0;  // another program may take a thread's time
       const double cost = (2 * m * n * k * of_operation + a + b) * share * few;
@@ -190,6 +223,7 @@ void multiply(const Multiply& p, const Cut& cut, Block block, int64_t task, void
   char* const panel = static_cast<char*>(memory);
   char* const copied = panel + cut.panel_bytes();
   auto* const held = reinterpret_cast<float*>(copied + cut.strip_bytes());
+  auto* const decoded = reinterpret_cast<uint16_t*>(copied + cut.strip_bytes() + cut.sums_bytes());
   const int64_t end = cut.blocks() * (task + 1) / cut.tasks;
   int64_t there = -1;  // the column of blocks whose only panel is there
   for (int64_t t = cut.blocks() * task / cut.tasks; t < end; ++t) {
@@ -197,7 +231,8 @@ void multiply(const Multiply& p, const Cut& cut, Block block, int64_t task, void
     const int64_t i1 = std::min(p.m, i0 + cut.rows), j1 = std::min(p.n, j0 + cut.columns);
     for (int64_t k0 = 0; k0 == 0 || k0 < p.k; k0 += cut.depth) {
       const int64_t depth = std::min(cut.depth, p.k - k0), steps = divide_up(depth, step);
-      if (there != j0) pack_b(p, j0, j1, k0, depth, panel);
+      if (there != j0 && p.coded) pack_coded_b(p, j0, j1, k0, depth, decoded, cut.decoded_row(), panel);
+      else if (there != j0) pack_b(p, j0, j1, k0, depth, panel);
       if (cut.pieces == 1) there = j0;
       // The panel after this one.
       int64_t next_j = j0, next_k = k0 + cut.depth;

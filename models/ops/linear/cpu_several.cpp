@@ -19,6 +19,8 @@
 //     576 → 1536, ReLU                 .96 | .97        –             .99 | .99
 //     576 → 1536, SwiGLU              1.00 | .99        –            1.00 | 1.00
 // –: refused (cpu_bf16.cpp says why).
+//
+// Thin products with the sum behind them: an adapter's B, whose time is that of its output. The sum has the bits that it has by itself.
 #include "ops/linear/products.hpp"
 
 namespace galley::cpu {
@@ -30,12 +32,16 @@ using sdk::nodes_kernel;
 using Several = Launch<Best, Links::One>;
 using Activated = Launch<Best, Links::Two>;
 
-const bool added = add(nodes_kernel<Several>("linear.several", "linear")) && add(nodes_kernel<Several>("linear_dx.several", "linear_dx")) &&
+constexpr uint64_t groups = GALLEY_KERNEL_GROUPS, coded_too = GALLEY_KERNEL_FORMATS;  // of weights in formats
+
+const bool added = add(nodes_kernel<Several>("linear.several", "linear", GALLEY_KERNEL_DEVICE, groups | coded_too)) &&
+                   add(nodes_kernel<Several>("linear_dx.several", "linear_dx", GALLEY_KERNEL_DEVICE, groups | coded_too)) &&
                    add(nodes_kernel<Several>("linear_dw.several", "linear_dw")) &&
-                   add(nodes_kernel<Activated>("linear_gelu.cpu", "linear>gelu", "cpu", 0)) &&
-                   add(nodes_kernel<Activated>("linear_silu.cpu", "linear>silu", "cpu", 0)) &&
-                   add(nodes_kernel<Activated>("linear_relu.cpu", "linear>relu", "cpu", 0)) &&
-                   add(nodes_kernel<Activated>("linear_swiglu.cpu", "linear>swiglu", "cpu", 0));
+                   add(nodes_kernel<Activated>("linear_gelu.cpu", "linear>gelu", "cpu", coded_too)) &&
+                   add(nodes_kernel<Activated>("linear_silu.cpu", "linear>silu", "cpu", coded_too)) &&
+                   add(nodes_kernel<Activated>("linear_relu.cpu", "linear>relu", "cpu", coded_too)) &&
+                   add(nodes_kernel<Activated>("linear_swiglu.cpu", "linear>swiglu", "cpu", coded_too)) &&
+                   add(nodes_kernel<Activated>("linear_add.cpu", "linear>add"));
 
 }  // namespace
 }  // namespace galley::cpu

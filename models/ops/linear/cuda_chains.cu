@@ -23,13 +23,32 @@ class Chain {
     if ((sm < 90 || sm >= 120) && !emulated_target(target)) unsupported("cublaslt's epilogues are not fused on this architecture");
     const Matmul p = product(nodes);
     if (const char* reason = Gemm::refusal(p, target)) unsupported(reason);
-    plan.workspace_bytes = Gemm::workspace_bytes(p, 1, target);
+    const Coded weight(nodes[0].in(1));
+    plan.workspace_bytes = Gemm::workspace_bytes(p, 1, target) + (weight ? weight.bytes() + kWorkspaceAlignment : 0);
     plan.priority = 1;  // as the product alone has by cuBLASLt
   }
-  Chain(const Nodes& nodes, const galley_kernel_setup& setup) : gemm_(nodes[0].name(), {product(nodes)}, setup) {}
-  void run(galley_queue* queue) const { gemm_.run(queue); }
+  Chain(const Nodes& nodes, const galley_kernel_setup& setup)
+      : unpacked_{Coded(nodes[0].in(1)), unpacked_.weight ? aligned_workspace(setup.workspace) : nullptr},
+        gemm_(nodes[0].name(), {placed(nodes)}, rest(setup)) {}
+  void run(galley_queue* queue) const {
+    if (unpacked_.weight) unpacked_.weight.unpack(unpacked_.to, queue);
+    gemm_.run(queue);
+  }
 
  private:
+  /// The product, which reads what is unpacked at the begin of the workspace.
+  Matmul placed(const Nodes& nodes) const {
+    Matmul p = product(nodes);
+    if (unpacked_.weight) p.b = unpacked_.to;
+    return p;
+  }
+  galley_kernel_setup rest(const galley_kernel_setup& setup) const {
+    galley_kernel_setup out = setup;
+    if (!unpacked_.weight) return out;
+    out.workspace = aligned_workspace(setup.workspace) + unpacked_.weight.bytes();
+    out.workspace_bytes -= unpacked_.weight.bytes() + kWorkspaceAlignment;
+    return out;
+  }
   static Matmul product(const Nodes& nodes) {
     if (nodes.size() != 2) unsupported("one chain at a time");
     const Node &first = nodes[0], &second = nodes[1];
@@ -59,12 +78,14 @@ class Chain {
     return p;
   }
 
+  Unpacked unpacked_;
   Gemm gemm_;
 };
 
-const bool chains_added = add(nodes_kernel<Chain<Epilogue::Gelu>>("linear_gelu.cublaslt", "linear>gelu", 0)) &&
-                          add(nodes_kernel<Chain<Epilogue::GeluGrad>>("linear_dx_gelu_grad.cublaslt", "linear_dx>gelu_grad", 0)) &&
-                          add(nodes_kernel<Chain<Epilogue::Relu>>("linear_relu.cublaslt", "linear>relu", 0));
+const bool chains_added =
+    add(nodes_kernel<Chain<Epilogue::Gelu>>("linear_gelu.cublaslt", "linear>gelu", GALLEY_KERNEL_FORMATS)) &&
+    add(nodes_kernel<Chain<Epilogue::GeluGrad>>("linear_dx_gelu_grad.cublaslt", "linear_dx>gelu_grad", GALLEY_KERNEL_FORMATS)) &&
+    add(nodes_kernel<Chain<Epilogue::Relu>>("linear_relu.cublaslt", "linear>relu", GALLEY_KERNEL_FORMATS));
 
 }  // namespace
 }  // namespace galley::cuda

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "cuda/coded.hpp"
 #include "cuda/gemm.hpp"
 #include "galley/cuda/kernel.hpp"
 
@@ -15,8 +16,10 @@ inline Compute compute_type(const Node& node) {
   return node.in(0).dtype == GALLEY_F32 && node.i("tf32", 0) != 0 ? Compute::Tf32 : Compute::F32;
 }
 
-/// The product that a node of one of the three ops stands for. Throws if its operands are not numbers.
+/// The product that a node of one of the three ops stands for; where its weight is in a format, without the address of B. Throws if its
+/// operands are not numbers.
 inline Matmul product_of(const Node& node) {
+  check_formats(node);
   const bool transposed = node.i("transposed", 0) != 0;
   const galley_operand &first = node.in(0), &second = node.in(1), &out = node.out(0);
   if (!is_number(first.dtype) || second.dtype != first.dtype || !is_number(out.dtype) || (node.has(2) && !is_number(node.in(2).dtype)))
@@ -51,6 +54,12 @@ inline Matmul product_of(const Node& node) {
   }
   return p;
 }
+
+/// A weight that is unpacked before a product.
+struct Unpacked {
+  Coded weight;
+  void* to;
+};
 
 /// Launches a product of any dtypes (cuda_tiles.cu).
 void multiply_by_tiles(const Matmul& product, galley_queue* queue);

@@ -1,7 +1,8 @@
 // Products of BF16 matrices by instructions that multiply pairs of BF16 numbers and add in F32: what processors have in place of a
 // multiply-add of BF16. Both operands are read 32 numbers of k at a time:
 //   A   16 rows of 64 bytes, a row's 32 numbers behind each other. Where they lie so in memory, they are read there.
-//   B   16 rows of 64 bytes for 16 columns: row i has the numbers 2i and 2i + 1 of each column. It is always copied.
+//   B   16 rows of 64 bytes for 16 columns: row i has the numbers 2i and 2i + 1 of each column. It is always copied; of one in a format, a
+//       few rows at a time are made numbers, which are copied from the first-level cache.
 // Two such tiles make a strip of 32 rows of A or 32 columns of B.
 #pragma once
 
@@ -21,12 +22,15 @@ inline constexpr int64_t good_depth = 256, most_depth = 512;
 /// first; what the next block needs is asked for ahead.
 struct Cut {
   int64_t rows, columns, depth, row_blocks, column_blocks, pieces, tasks;
-  bool copies_a;
+  bool copies_a, decodes_b;
   int64_t blocks() const { return row_blocks * column_blocks; }
   int64_t panel_bytes() const { return columns * depth * 2; }
   int64_t strip_bytes() const { return strip * depth * 2; }
   int64_t sums_bytes() const { return (pieces > 1 ? rows * columns : strip * strip) * static_cast<int64_t>(sizeof(float)); }
-  int64_t lane_bytes() const { return panel_bytes() + strip_bytes() + sums_bytes(); }
+  /// Room for numbers of a B in a format, in rows: of the strip's columns, or of a step's numbers of k.
+  int64_t decoded_row() const { return std::max(depth, columns) + 32; }  // not a power of two apart
+  int64_t decoded_bytes() const { return decodes_b ? strip * decoded_row() * 2 : 0; }
+  int64_t lane_bytes() const { return panel_bytes() + strip_bytes() + sums_bytes() + decoded_bytes(); }
 };
 
 Cut cut(const Multiply& p, int64_t threads);

@@ -26,8 +26,8 @@ struct Offer {
   int64_t tasks = 0, lane_bytes = 0;
 };
 
-/// The links of a chain. The first of two has no memory but the lane's.
-enum class Links { One, Two };
+/// The links of a chain. The first of two has no memory but the lane's. Sum: of two, the second is a sum.
+enum class Links { One, Two, Sum };
 
 struct Way {
   int64_t priority;
@@ -108,7 +108,8 @@ class Launch {
     for (size_t i = 0; i < nodes.size(); i += step) {
       if (links == Links::Two) Activation::check(nodes[i], nodes[i + 1]);
       const Way& chosen = Choice::way(nodes[i], target);
-      const Offer offer = chosen.offer(nodes[i], target, links);
+      const Offer offer =
+          chosen.offer(nodes[i], target, links == Links::Two && Activation::is_sum(nodes[i + 1]) ? Links::Sum : links);
       if (offer.refusal) sdk::unsupported(offer.refusal);
       members_.push_back({&chosen, end += offer.tasks, nullptr});
       priority_ = std::max(priority_, chosen.priority);
@@ -122,12 +123,14 @@ class Launch {
   char* memory_ = nullptr;
 };
 
-/// Registers a way, and its kernels of single nodes by these names: of linear, linear_dx and linear_dw.
+/// Registers a way, and its kernels of single nodes by these names: of linear, linear_dx and linear_dw. The first two may have a weight in
+/// a format.
 template <const Way& way>
 bool add_way(const char* const (&names)[3]) {
   ways().push_back(&way);
   constexpr const char* ops[] = {"linear", "linear_dx", "linear_dw"};
-  for (int i = 0; i < 3; ++i) sdk::add(sdk::nodes_kernel<Launch<Only<way>, Links::One>>(names[i], ops[i], "cpu", 0));
+  for (int i = 0; i < 3; ++i)
+    sdk::add(sdk::nodes_kernel<Launch<Only<way>, Links::One>>(names[i], ops[i], "cpu", i < 2 ? GALLEY_KERNEL_FORMATS : 0));
   return true;
 }
 

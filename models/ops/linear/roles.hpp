@@ -21,6 +21,7 @@ inline Multiply product_of(const sdk::Node& node) {
   p.dtype = node.in(0).dtype;
   p.c_dtype = node.out(0).dtype;
   p.bias_dtype = GALLEY_F32;
+  if (op != "linear_dw") p.coded = Coded(node.in(1));
   if (op == "linear") {  // x (rows, K), W
     p.m = rows;
     p.k = C;

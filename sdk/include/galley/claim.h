@@ -62,8 +62,8 @@ extern "C" {
 /* Which parameters lie in the class that PLACEMENT names. */
 #define GALLEY_PLACEMENT_ALWAYS 0
 #define GALLEY_PLACEMENT_MASTER \
-  1 /* only where nodes of the model read a copy in 16 bit (GALLEY_WEIGHTS_DERIVED) and nothing else: others stay where kernels compute. It \
-       is an error if none does */
+  1 /* only where nodes of the model read a copy in 16 bit (GALLEY_WEIGHTS_DERIVED) and nothing else: others stay where kernels compute. \
+       It is an error if none does */
 
 #define GALLEY_SUBJECT_PARAMETER 1u
 #define GALLEY_SUBJECT_GRADIENT 2u

@@ -38,6 +38,11 @@ typedef struct galley_files {
   galley_status (*tensors)(void* context, const char* path, void (*see)(void* see_context, const galley_file_tensor*), void* see_context,
                            galley_error*);
   uint64_t flags; /* none yet */
+  /* Calls see(see_context, name, data, bytes) with what each tensor holds, by name, whose name matches the pattern ('*' matches any
+   * characters), in files as `tensors` takes them. One of more than `limit` bytes is an error. */
+  galley_status (*contents)(void* context, const char* path, const char* pattern, uint64_t limit,
+                            void (*see)(void* see_context, const char* name, const void* data, uint64_t bytes), void* see_context,
+                            galley_error*);
 } galley_files;
 #define GALLEY_FILES_MIN_SIZE 24u
 

@@ -24,7 +24,8 @@ typedef struct galley_component {
   int64_t numbers;
   /* Its name in files that are already packed and in those that are saved as they are stored; lives as long as the library. A '*' in it
    * stands for the tensor's name there without its last part: "*.SCB" of "layers.0.q_proj.weight" is "layers.0.q_proj.SCB". NULL: the
-   * tensor's name plus `suffix`. */
+   * tensor's name plus `suffix`. "": files do not have it: what is saved lacks it, and a strategy that reads such files says by begin_as
+   * what it begins as. */
   const char* file_name;
 } galley_component;
 #define GALLEY_COMPONENT_MIN_SIZE 96u
@@ -51,9 +52,10 @@ typedef struct galley_format {
   uint32_t revision;
   void* self; /* the plugin's own */
   const char* name;
-  /* Inputs: the tensor; outputs: the components, in order, with the shapes and dtypes that `components` says. The role of the input says
-   * whether a tensor can be packed in parts with random bits, see GALLEY_FORMAT_STOCHASTIC; the host looks at no other role of the two ops:
-   * what can be unpacked and packed by parts follows from galley_component.numbers. */
+  /* Inputs: the tensor; outputs: the components, in order, with the shapes and dtypes that `components` says; the last ones may be
+   * optional, where other options make fewer. The role of the input says whether a tensor can be packed in parts with random bits, see
+   * GALLEY_FORMAT_STOCHASTIC; the host looks at no other role of the two ops: what can be unpacked and packed by parts follows from
+   * galley_component.numbers. */
   const char* pack_op;
   /* Inputs: the components; output: the tensor, with GALLEY_OPERAND_ANY_DTYPE, in the dtype that the attribute "dtype" names. */
   const char* unpack_op;

@@ -90,6 +90,8 @@ typedef struct galley_tensor_info {
   galley_node producer;    /* 0: none (a parameter, an input) */
   galley_tensor parameter; /* of a gradient, a state or what an update makes of them: the parameter it belongs to; else 0 */
   int64_t block;           /* index of a repeated block of the model: the first reader's for a parameter, else the producer's; -1: none */
+  const char* format;      /* the format in which it is stored, once STORAGE is decided; "": its numbers lie as they are */
+  const char* source_name; /* its name in the file that it is read from; "": it is read from none */
 } galley_tensor_info;
 #define GALLEY_TENSOR_INFO_MIN_SIZE 56u
 
@@ -175,7 +177,8 @@ typedef struct galley_run_info {
   int64_t steps;         /* 0: the recipe says epochs, and the plan does not depend on their number of steps */
   int64_t micro_batches; /* of a window, at most; 0: not decided yet, for WINDOW is the last facet that is asked about the model */
   const galley_target* target;
-  uint64_t flags; /* GALLEY_RUN_… */
+  uint64_t flags;    /* GALLEY_RUN_… */
+  const char* model; /* the file or folder that the model's weights come from; "": it begins with random numbers */
 } galley_run_info;
 #define GALLEY_RUN_INFO_MIN_SIZE 56u
 
@@ -194,6 +197,8 @@ typedef struct galley_graph_reader {
   galley_node (*node_next)(galley_graph*, uint32_t segment, galley_node);
   /* Describes the run: a claim may depend on the target's memory classes, a schedule on the number of steps. */
   galley_status (*run)(galley_graph*, galley_run_info* out, galley_error*);
+  /* Hands out a key of the model's config.json, as JSON text that lives as long as the graph. `json` is NULL if there is no such key. */
+  galley_status (*config)(galley_graph*, const char* key, const char** json, galley_error*);
 } galley_graph_reader;
 #define GALLEY_GRAPH_READER_MIN_SIZE 40u
 
@@ -237,11 +242,14 @@ typedef struct galley_graph_verbs {
   galley_status (*begin_as)(galley_graph*, galley_tensor tensor, uint32_t component, galley_tensor value, galley_error*);
   /* While exporting. Writes a text file beside the tensors: adapter_config.json. It lies in a folder into which tensors are saved. */
   galley_status (*document)(galley_graph*, const char* file, const char* text, galley_error*);
-  /* While exporting. Saves `value` under the parameter's name instead of the parameter itself (merging). */
+  /* While exporting. Saves `value` under the parameter's name instead of the parameter itself (merging). It has the parameter's shape,
+   * unless the parameter is saved in a file of its own, of which only the strategy knows what it holds. */
   galley_status (*export_as)(galley_graph*, galley_tensor parameter, galley_tensor value, galley_error*);
-  /* While exporting. Saves the stored components of the parameter instead of its numbers. */
+  /* While exporting. Saves the stored components of the parameter instead of its numbers, unless something has been merged into the model
+   * (GALLEY_EXPORT_MODEL): a merged model is saved as numbers, without what export_tensor adds, and without the keys of config.json that
+   * the strategy's manifest lists. */
   galley_status (*export_stored)(galley_graph*, galley_tensor parameter, galley_error*);
-  /* While exporting. One of GALLEY_EXPORT_…; if never called, GALLEY_EXPORT_BOTH. */
+  /* While exporting. One of GALLEY_EXPORT_…; if never called, GALLEY_EXPORT_BOTH. Of what several strategies say, the highest holds. */
   galley_status (*export_model)(galley_graph*, uint32_t what, galley_error*);
   /* While exporting. Sets a key of config.json; `json` is its value as JSON text. */
   galley_status (*config)(galley_graph*, const char* key, const char* json, galley_error*);
@@ -251,6 +259,11 @@ typedef struct galley_graph_verbs {
   /* While building an update. Ends the run after a step in which `flag`, an I32 tensor of one element, is not 0 after the update. The run's
    * error says "step N: " and `cause`, and then `hint`, which may be NULL. */
   galley_status (*stop_if)(galley_graph*, galley_tensor flag, const char* cause, const char* hint, galley_error*);
+  /* While exporting. Hands out component `index` of the format in which a parameter is stored, as a tensor that nodes can read. */
+  galley_status (*component)(galley_graph*, galley_tensor parameter, uint32_t index, galley_tensor* out, galley_error*);
+  /* While exporting. Saves a tensor beside the model's, in their file, where the model is saved: what others need to read a format. It
+   * keeps its dtype. */
+  galley_status (*export_tensor)(galley_graph*, const char* name, galley_tensor value, galley_error*);
 } galley_graph_verbs;
 #define GALLEY_GRAPH_VERBS_MIN_SIZE 160u
 

@@ -86,7 +86,11 @@ typedef struct galley_attr_rule {
 #define GALLEY_OP_LOW 16ull  /* pays in 16 bit: matrix products, attention, look-ups in a table */
 #define GALLEY_OP_FULL 32ull /* computes in F32 whatever its operands are: norms, losses. With neither: it follows its inputs */
 
-#define GALLEY_OP_KNOWN 63ull /* all of them */
+/* A hint: it rounds its inputs to few values, and its gradient takes the rounding for the identity. So finite differences of the reference
+ * do not measure the gradient. */
+#define GALLEY_OP_ROUNDS (1ull << 32)
+
+#define GALLEY_OP_KNOWN 63ull /* all that have to be understood */
 
 /* Grain of an update op: the smallest part that can be computed by itself. */
 #define GALLEY_GRAIN_NONE 0u

@@ -9,6 +9,7 @@
 // Components: codes, U8, of the tensor's shape; absmax, F32, one for each block. Option: "signed", 1 or 0.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -24,11 +25,17 @@ GALLEY_ANYWHERE int64_t blocks(int64_t numbers) { return (numbers + kBlock - 1) 
 namespace detail {
 
 /// 10^(d − 6), without an array: a GPU would have it in local memory.
-GALLEY_ANYWHERE double power(int d) {
-  return d == 0 ? 1e-6 : d == 1 ? 1e-5 : d == 2 ? 1e-4 : d == 3 ? 1e-3 : d == 4 ? 1e-2 : d == 5 ? 1e-1 : 1.0;
+GALLEY_ANYWHERE float power(int d) {
+  return d == 0 ? 1e-6f : d == 1 ? 1e-5f : d == 2 ? 1e-4f : d == 3 ? 1e-3f : d == 4 ? 1e-2f : d == 5 ? 1e-1f : 1.0f;
 }
 
-/// The magnitude of an entry, by its rank among those of its sign: 0 for 0.
+/// Where the i-th of n equal parts of [.1, 1] begins, as PyTorch's linspace has it: counted from the nearer end, rounded once.
+GALLEY_ANYWHERE float part(int i, int n) {
+  const float each = (1.0f - 0.1f) / static_cast<float>(n);
+  return 2 * i < n + 1 ? fmaf(each, static_cast<float>(i), 0.1f) : fmaf(-each, static_cast<float>(n - i), 1.0f);
+}
+
+/// The magnitude of an entry, by its rank among those of its sign: 0 for 0. With the bits of bitsandbytes.
 GALLEY_ANYWHERE float magnitude(int rank, bool is_signed) {
   const int ones = is_signed ? 128 : 255;  // the rank of 1
   if (rank == 0) return 0;
@@ -39,7 +46,7 @@ GALLEY_ANYWHERE float magnitude(int rank, bool is_signed) {
     n *= 2;
     ++decade;
   }
-  return static_cast<float>(power(decade) * (0.1 + 0.9 * (at - n + 0.5) / n));
+  return power(decade) * ((part(at - n, n) + part(at - n + 1, n)) / 2);
 }
 
 /// The rank of the entry nearest to t, 0 ≤ t.

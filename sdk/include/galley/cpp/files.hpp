@@ -2,6 +2,7 @@
 #pragma once
 
 #include <exception>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,24 @@ inline std::vector<FileTensor> read_tensors(const std::string& path) {
           const galley_file_tensor t = read(shown);
           out.push_back({t.name, t.dtype, {t.extents, t.extents + t.rank}, t.bytes});
         });
+      },
+      &seen, &error);
+  return seen.take(status, error);
+}
+
+/// What each tensor holds, by name, whose name matches the pattern and which has at most `limit` bytes. Throws Failure with the path and
+/// the cause.
+inline std::map<std::string, std::string> read_contents(const std::string& path, const char* pattern, uint64_t limit) {
+  using Contents = std::map<std::string, std::string>;
+  detail::Seen<Contents> seen;
+  galley_error error = GALLEY_ERROR_INIT;
+  const galley_files files = detail::files();
+  if (!files.contents) unsupported("this host's service " GALLEY_FILES " does not show what tensors hold");
+  const galley_status status = files.contents(
+      host()->context, path.c_str(), pattern, limit,
+      [](void* context, const char* name, const void* data, uint64_t bytes) {
+        static_cast<detail::Seen<Contents>*>(context)->add(
+            [&](Contents& out) { out.emplace(name, std::string(static_cast<const char*>(data), bytes)); });
       },
       &seen, &error);
   return seen.take(status, error);

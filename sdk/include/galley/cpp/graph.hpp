@@ -43,6 +43,13 @@ class GraphReader {
     check([&](galley_error* e) { return reader_->run(graph_, &out, e); });
     return out;
   }
+  /// A key of the model's config.json as JSON text, which lives as long as the graph; nullptr if there is no such key.
+  const char* config_of(const char* key) const {
+    if (!GALLEY_HAS(reader_, galley_graph_reader, config)) unsupported("this Galley does not show the model's configuration");
+    const char* json = nullptr;
+    check([&](galley_error* e) { return reader_->config(graph_, key, &json, e); });
+    return json;
+  }
 
  protected:
   template <class Call>
@@ -189,6 +196,17 @@ class Graph : public GraphReader {
   }
   void export_stored(galley_tensor parameter) {
     check([&](galley_error* e) { return verbs_->export_stored(graph_, parameter, e); });
+  }
+  /// Component `index` of the format in which a parameter is stored, for nodes to read.
+  galley_tensor component(galley_tensor parameter, uint32_t index) {
+    if (!GALLEY_HAS(verbs_, galley_graph_verbs, component)) unsupported("this Galley does not hand out components");
+    galley_tensor out = 0;
+    check([&](galley_error* e) { return verbs_->component(graph_, parameter, index, &out, e); });
+    return out;
+  }
+  void export_tensor(const std::string& name, galley_tensor value) {
+    if (!GALLEY_HAS(verbs_, galley_graph_verbs, export_tensor)) unsupported("this Galley saves parameters only");
+    check([&](galley_error* e) { return verbs_->export_tensor(graph_, name.c_str(), value, e); });
   }
   void export_model(uint32_t what) {
     check([&](galley_error* e) { return verbs_->export_model(graph_, what, e); });

@@ -1,0 +1,147 @@
+// x as linear_int8 multiplies it, on CUDA: three launches find the columns of outliers, list them in order, and make codes and scales of
+// rows, or x̂ in F32.
+#pragma once
+
+#include "cuda/workspace.hpp"
+#include "galley/cpp/int8_rows.hpp"
+#include "galley/cuda/kernel.hpp"
+#include "galley/cuda/reduce.hpp"
+
+namespace galley::cuda::linear_int8_op {
+
+namespace int8_rows = sdk::int8_rows;
+
+struct Shape {
+  explicit Shape(const Node& n) : R(rows(n.in(0))), K(columns(n.in(0))), N(columns(n.out(0))) {}
+  int64_t R, K, N;
+};
+
+/// Parts of a workspace, each at a multiple of kWorkspaceAlignment.
+class Room {
+ public:
+  explicit Room(void* workspace) : begin_(reinterpret_cast<uintptr_t>(aligned_workspace(workspace))) {}
+  template <class T>
+  T* take(int64_t count) {
+    T* const out = reinterpret_cast<T*>(begin_ + static_cast<uintptr_t>(used_));
+    used_ += blocks_of(count * static_cast<int64_t>(sizeof(T)), kWorkspaceAlignment) * kWorkspaceAlignment;
+    return out;
+  }
+  /// What has been taken, wherever the workspace will lie.
+  int64_t bytes() const { return used_ + kWorkspaceAlignment; }
+
+ private:
+  uintptr_t begin_;
+  int64_t used_ = 0;
+};
+
+/// The columns of outliers, as kernels see them: passed by value.
+struct Outliers {
+  int32_t* count = nullptr;
+  int32_t* columns = nullptr;  ///< in order
+  uint8_t* mask = nullptr;     ///< of each column, 1 for an outlier; null where none can be one
+};
+
+inline constexpr int kRowThreads = 256, kStrip = 32;
+
+__device__ inline float in_f16(float x) { return rounded(x, GALLEY_F16); }
+
+/// A block takes 32 columns.
+template <int threads>
+__global__ void __launch_bounds__(threads) find_outliers(Reader x, int64_t rows, int64_t columns, float threshold, uint8_t* mask) {
+  constexpr int rows_at_once = threads / kStrip;
+  GALLEY_SHARED(uint32_t, largest, threads);
+  const int lane = static_cast<int>(threadIdx.x) % kStrip, first = static_cast<int>(threadIdx.x) / kStrip;
+  const int64_t k = static_cast<int64_t>(blockIdx.x) * kStrip + lane;
+  uint32_t most = 0;
+  if (k < columns)
+    for (int64_t r = first; r < rows; r += rows_at_once) most = Max()(most, int8_rows::magnitude_bits(in_f16(x.at(r * columns + k))));
+  largest[threadIdx.x] = most;
+  __syncthreads();
+  if (first != 0 || k >= columns) return;
+#pragma unroll
+  for (int i = 1; i < rows_at_once; ++i) most = Max()(most, largest[i * kStrip + lane]);
+  mask[k] = int8_rows::magnitude(most) >= threshold;
+}
+
+/// One block. A warp takes 32 columns; those of its outliers that lie before a lane's are counted by a vote.
+template <int threads>
+__global__ void __launch_bounds__(threads) list_outliers(Outliers outliers, int64_t columns) {
+  GALLEY_SHARED(int, of_warp, threads / kWarpSize);
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize, warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  int before = 0;
+  if (outliers.mask)
+    for (int64_t begin = 0; begin < columns; begin += threads) {
+      const int64_t k = begin + threadIdx.x;
+      const bool mine = k < columns && outliers.mask[k];
+      const unsigned votes = __ballot_sync(kAllLanes, mine);
+      if (lane == 0) of_warp[warp] = __popc(votes);
+      __syncthreads();
+      int at = before + __popc(votes & ((1u << lane) - 1u));
+      for (int w = 0; w < threads / kWarpSize; ++w) {
+        if (w < warp) at += of_warp[w];
+        before += of_warp[w];
+      }
+      if (mine) outliers.columns[at] = static_cast<int32_t>(k);
+      __syncthreads();
+    }
+  if (threadIdx.x == 0) *outliers.count = before;
+}
+
+/// A block takes a row: codes and a scale, or x̂ where `numbers` is not null.
+template <int threads>
+__global__ void __launch_bounds__(threads)
+    code_rows(Reader x, Outliers outliers, int64_t columns, int8_t* codes, float* scales, float* numbers) {
+  const int64_t begin = static_cast<int64_t>(blockIdx.x) * columns;
+  const int thread = static_cast<int>(threadIdx.x);
+  uint32_t most = 0;
+  for (int64_t k = thread; k < columns; k += threads)
+    if (!outliers.mask || !outliers.mask[k]) most = Max()(most, int8_rows::magnitude_bits(in_f16(x.at(begin + k))));
+  const float scale = int8_rows::magnitude(block_reduce<threads>(most, 0u, Max())), by = int8_rows::inverse(scale);
+  for (int64_t k = thread; k < columns; k += threads) {
+    const bool outlier = outliers.mask && outliers.mask[k];
+    const float number = in_f16(x.at(begin + k));
+    const int8_t code = outlier ? int8_t{0} : int8_rows::code(number, by);
+    if (numbers) numbers[begin + k] = outlier ? number : int8_rows::value(code, int8_rows::unit(scale));
+    else codes[begin + k] = code;
+  }
+  if (thread == 0 && scales) scales[blockIdx.x] = int8_rows::unit(scale);
+}
+
+/// The launches, and where they write.
+class Rows {
+ public:
+  enum class Makes { Codes, Numbers };
+  Rows(const Node& node, Makes makes, Room& room) : x_(node, 0), shape_(node), threshold_(static_cast<float>(node.f("threshold", 6))) {
+    outliers_.count = room.take<int32_t>(1);
+    outliers_.columns = room.take<int32_t>(shape_.K);
+    if (threshold_ > 0) outliers_.mask = room.take<uint8_t>(shape_.K);
+    if (makes == Makes::Numbers) {
+      numbers_ = room.take<float>(shape_.R * shape_.K);
+    } else {
+      codes_ = room.take<int8_t>(shape_.R * shape_.K);
+      scales_ = room.take<float>(shape_.R);
+    }
+  }
+  void run(galley_queue* queue) const {
+    if (threshold_ > 0)
+      launch(find_outliers<kRowThreads>, {blocks_of(shape_.K, kStrip), kRowThreads}, queue, x_, shape_.R, shape_.K, threshold_,
+             outliers_.mask);
+    launch(list_outliers<kRowThreads>, {1, kRowThreads}, queue, outliers_, shape_.K);
+    launch(code_rows<kRowThreads>, {shape_.R, kRowThreads}, queue, x_, outliers_, shape_.K, codes_, scales_, numbers_);
+  }
+  const Reader& x() const { return x_; }
+  const Outliers& outliers() const { return outliers_; }
+  const int8_t* codes() const { return codes_; }
+  const float* scales() const { return scales_; }  ///< what a code of 1 of each row stands for
+  const float* numbers() const { return numbers_; }
+
+ private:
+  Reader x_;
+  Shape shape_;
+  float threshold_;
+  Outliers outliers_;
+  int8_t* codes_ = nullptr;
+  float *scales_ = nullptr, *numbers_ = nullptr;
+};
+
+}  // namespace galley::cuda::linear_int8_op

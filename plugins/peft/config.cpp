@@ -1,0 +1,129 @@
+#include "peft/config.hpp"
+
+#include <algorithm>
+
+namespace galley::peft {
+namespace {
+
+using nlohmann::json;
+
+// What does not change what an adapter computes.
+constexpr const char* kWithoutMeaning[] = {"auto_mapping",
+                                           "base_model_name_or_path",
+                                           "ensure_weight_tying",
+                                           "fan_in_fan_out",
+                                           "inference_mode",
+                                           "layers_pattern",
+                                           "megatron_core",
+                                           "peft_type",
+                                           "peft_version",
+                                           "qalora_group_size",
+                                           "revision",
+                                           "runtime_config",
+                                           "task_type"};
+
+// null, false, an empty list or object: how PEFT writes what is not used.
+bool unused(const json& value) { return value.is_null() || value == false || ((value.is_array() || value.is_object()) && value.empty()); }
+
+}  // namespace
+
+Key::Key(const json& config, const std::string& path, const char* name) : path_(path), name_(name) {
+  const auto found = config.find(name);
+  if (found != config.end() && !found->is_null()) value_ = &*found;
+}
+
+void Key::wrong(const std::string& what) const { sdk::invalid(place() + " " + what + (value_ ? ", not " + value_->dump() : "")); }
+
+double Key::number(double otherwise) const {
+  if (!value_) return otherwise;
+  if (!value_->is_number()) wrong("has to be a number");
+  return value_->get<double>();
+}
+
+bool Key::boolean(bool otherwise) const {
+  if (!value_) return otherwise;
+  if (!value_->is_boolean()) wrong("has to be true or false");
+  return value_->get<bool>();
+}
+
+std::string Key::string(const char* otherwise) const {
+  if (!value_) return otherwise;
+  if (!value_->is_string()) wrong("has to be a string");
+  return value_->get<std::string>();
+}
+
+std::vector<ByModule> Key::numbers() const {
+  std::vector<ByModule> out;
+  if (!value_) return out;
+  if (!value_->is_object()) wrong("has to be an object");
+  for (const auto& [text, number] : value_->items()) {
+    if (!number.is_number()) wrong("has to hold numbers");
+    const Pattern pattern("(?:.*\\.)?(?:" + text + ")", place());
+    out.push_back({[pattern](const Module& m) { return pattern.matches(m.name); }, number.get<double>()});
+  }
+  return out;
+}
+
+Meant Key::meant() const {
+  Meant out;
+  if (!value_) return out;
+  if (value_->is_string() && *value_ != "") {
+    out.pattern.emplace(value_->get<std::string>(), place());
+    return out;
+  }
+  if (!value_->is_array()) wrong("has to be a string or a list of strings");
+  out.list = list();
+  return out;
+}
+
+std::vector<std::string> Key::list() const {
+  std::vector<std::string> out;
+  if (!value_) return out;
+  if (!value_->is_array()) wrong("has to be a list of strings");
+  for (const json& name : *value_) {
+    if (!name.is_string()) wrong("has to be a string or a list of strings");
+    out.push_back(name.get<std::string>());
+  }
+  return out;
+}
+
+json read_config(const std::string& path, const std::string& text, const char* peft_type) {
+  json config;
+  try {
+    config = json::parse(text);
+  } catch (const json::exception& wrong) {
+    sdk::invalid(path + " is not a JSON object: " + wrong.what());
+  }
+  if (!config.is_object()) sdk::invalid(path + " is not a JSON object");
+  const Key type(config, path, "peft_type");
+  if (type.string(peft_type) != peft_type) type.wrong("has to be \"" + std::string(peft_type) + "\"");
+  return config;
+}
+
+void refuse_unknown(const json& config, const std::string& path, const std::vector<const char*>& read, const char* strategy) {
+  for (const auto& [name, value] : config.items()) {
+    const auto is = [n = name](const char* known) { return n == known; };
+    if (!std::any_of(read.begin(), read.end(), is) && std::none_of(std::begin(kWithoutMeaning), std::end(kWithoutMeaning), is) &&
+        !unused(value))
+      Key(config, path, name.c_str())
+          .wrong("changes what the adapter computes, and " + std::string(strategy) + " does not do that; it has to be null or false");
+  }
+}
+
+json new_config(const char* peft_type, const std::vector<std::string>& targets) {
+  json out;
+  for (const char* key : {"auto_mapping", "base_model_name_or_path", "modules_to_save", "revision"}) out[key] = nullptr;
+  out["peft_type"] = peft_type;
+  out["task_type"] = "CAUSAL_LM";
+  out["inference_mode"] = true;
+  out["target_modules"] = targets;
+  return out;
+}
+
+std::string config_text(json config, const sdk::GraphReader& graph) {
+  const galley_run_info run = graph.run();
+  if (json& base = config["base_model_name_or_path"]; base.is_null() && run.model && *run.model) base = run.model;
+  return config.dump(2) + "\n";
+}
+
+}  // namespace galley::peft

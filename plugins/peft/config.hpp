@@ -1,0 +1,47 @@
+// adapter_config.json as PEFT writes it.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "peft/selection.hpp"
+
+namespace galley::peft {
+
+/// One key of a configuration, of the type that is asked for. Functions throw sdk::Failure with one line that names the file and the key.
+class Key {
+ public:
+  Key(const nlohmann::json& config, const std::string& path, const char* name);
+  explicit operator bool() const { return value_ != nullptr; }
+  const nlohmann::json& value() const { return *value_; }
+  [[noreturn]] void wrong(const std::string& what) const;
+  double number(double otherwise) const;
+  bool boolean(bool otherwise = false) const;
+  std::string string(const char* otherwise) const;
+  /// By regular expressions, which PEFT takes for the end of a module's name, behind a dot or whole.
+  std::vector<ByModule> numbers() const;
+  /// A regular expression, or a list of names.
+  Meant meant() const;
+  std::vector<std::string> list() const;
+
+ private:
+  std::string place() const { return path_ + ": '" + name_ + "'"; }
+  const std::string& path_;
+  const char* name_;
+  const nlohmann::json* value_ = nullptr;
+};
+
+/// The file's text as an object, of this `peft_type`.
+nlohmann::json read_config(const std::string& path, const std::string& text, const char* peft_type);
+
+/// Refuses keys that are neither among `read` nor without meaning for what an adapter computes, unless they are null, false or empty.
+/// `strategy`: who reads the file.
+void refuse_unknown(const nlohmann::json& config, const std::string& path, const std::vector<const char*>& read, const char* strategy);
+
+/// What every configuration has.
+nlohmann::json new_config(const char* peft_type, const std::vector<std::string>& targets);
+/// As text, with the folder of the base model where nothing else stands.
+std::string config_text(nlohmann::json config, const sdk::GraphReader& graph);
+
+}  // namespace galley::peft

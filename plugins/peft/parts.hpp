@@ -1,0 +1,72 @@
+// The parameters of an adapter, and what it trains of the model itself: biases, and whole modules. They lie in one file, under PEFT's
+// names.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "peft/modules.hpp"
+
+namespace galley::peft {
+
+/// The header of an adapter_model.safetensors. Throws sdk::Failure with one line that names the file.
+struct AdapterFile {
+  AdapterFile() = default;
+  explicit AdapterFile(const std::string& path);
+  bool there() const { return !tensors.empty(); }
+  std::string path;
+  std::map<std::string, std::vector<int64_t>> tensors;  ///< their shapes
+};
+
+/// How a parameter begins where no file says it: as what `op` makes of `from`, or as zeros.
+struct Begin {
+  const char* op = nullptr;
+  std::vector<galley_tensor> from = {};
+  sdk::Attrs attrs = {};
+};
+
+/// While the model is rewritten.
+class Parts {
+ public:
+  /// `saved_with` says by which module that is trained whole a module is saved: the name of the outermost, or "".
+  Parts(sdk::Graph& graph, const AdapterFile& file, std::function<std::string(const std::string&)> saved_with)
+      : graph_(graph), file_(file), saved_with_(std::move(saved_with)) {}
+
+  /// A parameter of this name, from the adapter's file where there is one. One with a gradient that is zero at first has it at once then.
+  galley_tensor make(const std::string& name, const std::vector<int64_t>& shape, uint64_t flags, const Begin& begin);
+  /// Whole modules that are trained: parameters of the adapter's own in the place of the model's, which begin as these. Returns the names
+  /// of the modules, and in `all` those of every module.
+  std::vector<std::string> take_modules(std::vector<std::string>* all);
+  /// Biases that are trained, likewise: of the modules that are adapted, or all.
+  enum class Biases { Adapted, All };
+  void take_biases(const std::vector<const Module*>& adapted, Biases which);
+  /// What the file may hold and is made anew.
+  void leave(const std::string& name);
+  /// What is left over in the file would be lost. PEFT puts the weight of an adapted head into it; that one is the model's own as long as
+  /// nobody has resized it.
+  void check_all_used(const std::vector<Module>& modules, const char* strategy);
+
+ private:
+  galley_tensor own(const std::string& name, galley_tensor of, uint64_t flags);
+  void replace_tied(const Owned& o, galley_tensor taken);
+
+  sdk::Graph& graph_;
+  const AdapterFile& file_;
+  std::function<std::string(const std::string&)> saved_with_;
+  std::set<std::string> used_;
+};
+
+/// Whether a parameter belongs to another adapter than the strategy's own, which must not be there: a folder holds one. Each adapter claims
+/// that what another trains is frozen, so that the host names both.
+bool is_foreign(const galley_subject& subject, const char* strategy);
+/// While exporting: the adapter alone, or with the model where more of it is trained.
+void save(sdk::Graph& graph);
+/// While exporting one model: what `take_modules` and `take_biases` have made goes into the model's own parameters. `own`: words between
+/// dots that the adapter's other parameters have in their names.
+void merge_taken(sdk::Graph& graph, const std::vector<const char*>& own);
+[[noreturn]] void refuse_tied(const std::string& what);
+
+}  // namespace galley::peft

@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Folders that bitsandbytes has quantized to 4 and 8 bit: read, trained on, saved again with the same bytes, merged; and what is wrong with broken ones."""
+import json
+import pathlib
+import shutil
+
+from galley_test import batch_of, check, error, finish, fixtures, fresh_folder, from_folder, gradients, load, recipe, run, save, train, use
+
+fresh_folder()
+quantized = fixtures / 'quantized'
+batch = batch_of(quantized / 'batch.safetensors')
+lora, adamw = use('lora', rank=2, alpha=4), use('adamw', lr=1e-2)
+
+
+def made(name, folder, *uses, **entries):
+    return recipe(f'{name}.lua', from_folder(folder), batch, *uses, **dict(dict(steps=2, seed=3), **entries))
+
+
+def tensors(folder):
+    return load(pathlib.Path(folder) / 'model.safetensors')
+
+
+def parsed(state):
+    return json.loads(bytes(state[2]))
+
+
+kinds = {'nf4': {}, 'fp4-double': dict(type='fp4', double=True)}
+for kind, options in kinds.items():
+    folder, theirs = quantized / kind, tensors(quantized / kind)
+    # What they give, whether the recipe says how they are quantized or not.
+    for name, more in (('follows', {}), ('says', options)):
+        got = gradients(made(f'{kind}-{name}', folder, use('quantize-nf4', **more), lora, adamw), f'{kind}-{name}.safetensors', '--logits')
+        off = error(got['logits'][2], load(folder / 'expect.safetensors')['logits'][2])
+        check(off < 1e-5, f'{kind}, {name}: logits are off by {off}')
+    # Out again, with the bytes that came in.
+    run('export', made(f'{kind}-again', folder, use('quantize-nf4')), '--out', f'{kind}-again', '--reference')
+    again = tensors(f'{kind}-again')
+    check(set(again) == set(theirs), f'{kind}: saved {sorted(set(again) ^ set(theirs))}')
+    for name, (dtype, shape, numbers) in theirs.items():
+        if 'quant_state' in name:
+            a, b = parsed(again[name]), parsed(theirs[name])
+            check(a.keys() == b.keys() and all(a[k] == b[k] for k in a if k not in ('nested_offset', 'dtype')), f'{kind}: {name}: {a}, not {b}')
+            check('nested_offset' not in b or abs(a['nested_offset'] - b['nested_offset']) < 2e-12 * b['nested_offset'], f'{kind}: {name}: {a}, not {b}')
+        else:
+            check(again[name] == (dtype, shape, numbers), f'{kind}: {name} is not what was read')
+    said, config = (json.loads((x / 'config.json').read_text())['quantization_config'] for x in (pathlib.Path(f'{kind}-again'), folder))
+    check(said.keys() == config.keys() and all(said[k] == config[k] for k in said if k != 'llm_int8_skip_modules'), f'{kind}: config.json: {said}, not {config}')
+    check(said['llm_int8_skip_modules'] == ['lm_head'], f'{kind}: skipped {said["llm_int8_skip_modules"]}')
+    # Quantized here, a model has the same bytes; but of absmax in 8 bit, bitsandbytes' kernel for the CPU takes another code than the nearest now and then.
+    run('export', made(f'{kind}-own', quantized / 'plain', use('quantize-nf4', **options)), '--out', f'{kind}-own')
+    own = tensors(f'{kind}-own')
+    for name, (dtype, shape, numbers) in theirs.items():
+        if name.endswith('proj.weight') or 'absmax' in name or 'quant_map' in name:
+            apart = [abs(a - b) for a, b in zip(own[name][2], numbers)]
+            check(own[name][:2] == (dtype, shape) and (max(apart) == 0 or dtype == 'U8' and 'absmax' in name and max(apart) <= 4 and sum(x > 0 for x in apart) < 6), f'{kind}: {name} differs: {apart}')
+    # An adapter is trained, and evaluated, resumed, merged; the base is saved where that is asked for.
+    one = train(made(f'{kind}-train', folder, use('quantize-nf4', save=True), lora, adamw, steps=4, save=dict(every=2)), f'{kind}-train')
+    one.check_memory(kind)
+    check(one.steps[-1][0] < one.steps[0][0], f'{kind}: the loss does not fall: {one.steps}')
+    check(all(tensors(one.path / 'model')[name][2] == x[2] for name, x in theirs.items() if 'quant_state' not in name), f'{kind}: the base that is saved is not what was read')
+    shutil.copytree(one.path, f'{kind}-resumed')
+    for gone in ('state/step-00000004', 'model', 'adapter'):
+        shutil.rmtree(f'{kind}-resumed/{gone}')
+    run('resume', f'{kind}-resumed')
+    adapter = 'adapter/adapter_model.safetensors'
+    check((one.path / adapter).read_bytes() == pathlib.Path(f'{kind}-resumed', adapter).read_bytes(), f'{kind}: resumed to other bytes')
+    run('export', one.path, '--merge', '--out', f'{kind}-merged')
+    merged = tensors(f'{kind}-merged')
+    config = json.loads(pathlib.Path(f'{kind}-merged/config.json').read_text())
+    check(not any('absmax' in x or 'quant' in x for x in merged) and 'quantization_config' not in config, f'{kind}: merged: {sorted(merged)}')
+    after = [gradients(made(f'{kind}-{name}', base, *uses), f'{kind}-{name}.safetensors', '--logits')['logits'][2]
+             for name, base, uses in (('beside', folder, (use('quantize-nf4'), use('lora', path=one.path.resolve() / 'adapter'), adamw)), ('merged', f'{kind}-merged', (adamw,)))]
+    check(error(*after) < 1e-5, f'{kind}: merged logits are off by {error(*after)}')
+
+# In 8 bit: codes and scales are read, made and saved as they are there.
+eight = quantized / 'int8'
+for how in ('quantize-int8', 'quantize-llm-int8'):
+    for name, folder in (('again', eight), ('own', quantized / 'plain')):
+        run('export', made(f'{how}-{name}', folder, use(how)), '--out', f'{how}-{name}')
+        check(tensors(f'{how}-{name}') == tensors(eight), f'{how}, {name}: not the tensors that transformers saves')
+        said = json.loads(pathlib.Path(f'{how}-{name}/config.json').read_text())['quantization_config']
+        check(said['load_in_8bit'] and said['quant_method'] == 'bitsandbytes' and said['llm_int8_skip_modules'] == ['lm_head'], f'{how}: config.json: {said}')
+    got = gradients(made(f'{how}-gives', eight, use(how), lora, adamw), f'{how}.safetensors', '--logits')['logits'][2]
+    off = error(got, load(eight / 'expect.safetensors')['logits'][2])  # LLM.int8() rounds inputs, too
+    check(off < (1e-5 if how == 'quantize-int8' else 0.02), f'{how}: logits are off by {off}')
+    one = train(made(f'{how}-train', eight, use(how), lora, adamw, steps=4), f'{how}-train')
+    check(one.steps[-1][0] < one.steps[0][0], f'{how}: the loss does not fall: {one.steps}')
+    run('export', one.path, '--merge', '--out', f'{how}-merged')
+    check(not any('SCB' in x or 'format' in x for x in tensors(f'{how}-merged')), f'{how}: merged: {sorted(tensors(f"{how}-merged"))}')
+said = run('plan', made('four-of-eight', eight, use('quantize-nf4'), lora, adamw), code=2).stderr
+check('not quantized to 4 bit' in said and 'quantize-int8' in said, f'4 bit of 8: {said}')
+
+# What trains beside frozen layers is saved with them.
+half = train(made('half', quantized / 'nf4', use('freeze', patterns=['*_proj.weight']), use('quantize-nf4'), adamw, steps=2, save=dict(every=2)), 'half')
+saved, before = tensors(half.path / 'model'), tensors(quantized / 'nf4')
+check(all(saved[x] == before[x] for x in before if 'proj' in x and 'quant_state' not in x) and saved['model.norm.weight'] != before['model.norm.weight'], 'half: what is saved')
+
+# ---- What is refused ---------------------------------------------------------------------------------------------------------------------
+
+
+def broken(name, change, kind='nf4'):
+    """A copy of a folder with a change to its tensors and its configuration."""
+    shutil.rmtree(name, ignore_errors=True)
+    shutil.copytree(quantized / kind, name)
+    content, config = tensors(name), json.loads(pathlib.Path(name, 'config.json').read_text())
+    change(content, config)
+    save(pathlib.Path(name, 'model.safetensors'), content)
+    pathlib.Path(name, 'config.json').write_text(json.dumps(config))
+    return name
+
+
+weight = 'model.layers.0.mlp.up_proj.weight'
+state = f'{weight}.quant_state.bitsandbytes__nf4'
+
+
+def text(content, **changes):
+    content[state] = ('U8', [0], list(json.dumps({**parsed(content[state]), **changes}).encode()))
+    content[state] = ('U8', [len(content[state][2])], content[state][2])
+
+
+def put(name, value):
+    return lambda content, config: content.__setitem__(name, value)
+
+
+refusals = {
+    'cut': (put(state, ('U8', [9], list(b'{"quant_t'))), (state, 'is not JSON')),
+    'list': (put(state, ('U8', [2], list(b'[]'))), (state, 'not a JSON object')),
+    'type': (lambda t, c: text(t, quant_type='int4'), (state, "'quant_type' is 'int4'")),
+    'block': (lambda t, c: text(t, blocksize=128), (state, 'in blocks of 128', 'in one way')),
+    'no-block': (lambda t, c: text(t, blocksize='64'), (state, "'blocksize' has to be a whole number")),
+    'shape': (lambda t, c: text(t, shape=[64, 128]), (weight, '(64, 128)', '(128, 64)')),
+    'negative': (lambda t, c: text(t, shape=[-1, 64]), (state, "'shape' has to hold whole numbers")),
+    'doubled': (lambda t, c: text(t, nested_blocksize=256, nested_offset=1.0), (state, 'with double quantization')),
+    'long': (put(state, ('U8', [5000], [32] * 5000)), (state, '5000 bytes')),
+    'book': (put(f'{weight}.quant_map', ('F32', [16], [0.1] * 16)), (f'{weight}.quant_map', 'another code book')),
+    'no-absmax': (lambda t, c: t.pop(f'{weight}.absmax'), (f'{weight}.absmax', 'missing')),
+    'absmax': (put(f'{weight}.absmax', ('F32', [3], [1.0] * 3)), (f'{weight}.absmax', 'F32 (3)')),
+    'nan': (lambda t, c: t[f'{weight}.absmax'][2].__setitem__(5, float('nan')), (f'{weight}.absmax', 'NaN')),
+    'no-codes': (lambda t, c: t.pop(weight), (weight, 'missing')),
+    'extra': (put('model.extra', ('F32', [1], [1.0])), ('model.extra', 'unknown')),
+    'none': (lambda t, c: [t.pop(x) for x in list(t) if 'quant_state' in x], ('no tensor is called', 'quantization_config')),
+    'gptq': (lambda t, c: c['quantization_config'].update(quant_method='gptq'), ("quantized by 'gptq'", 'config.json')),
+    'storage': (lambda t, c: c['quantization_config'].update(bnb_4bit_quant_storage='bfloat16'), ("stored as 'bfloat16'", 'config.json')),
+    'eight': (lambda t, c: c['quantization_config'].update(load_in_4bit=False, load_in_8bit=True), ('not quantized to 4 bit', 'quantize-int8')),
+    'text': (lambda t, c: c.update(quantization_config='nf4'), ('quantization_config', 'not a JSON object')),
+}
+for name, (change, words) in refusals.items():
+    said = run('train', made(f'refused-{name}', broken(name, change), use('quantize-nf4'), lora, adamw), '--out', f'refused-{name}', code=2).stderr
+    check(all(w in said for w in words), f'{name}: {said}')
+    check(not pathlib.Path(f'refused-{name}').exists(), f'{name}: a run was begun')
+for name, uses, words in (('nobody', (lora, adamw), ("key 'quantization_config'", 'use "quantize-nf4"')), ('other', (use('quantize-nf4', double=True), lora, adamw), ('double = false', 'leave')),
+                          ('skip', (use('quantize-nf4', skip=['*.up_proj']), lora, adamw), ("leave 'skip' out",)), ('full', (use('quantize-nf4'), adamw), ('all linear layers are trained', 'lora'))):
+    said = run('plan', made(f'plan-{name}', quantized / 'nf4', *uses), code=2).stderr
+    check(all(w in said for w in words), f'{name}: {said}')
+finish()

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Adapters beside PEFT, by hand: in an environment with torch, transformers, peft and safetensors.
+
+tests/readback/adapters.py record            makes the cases of tests/fixtures/lora that PEFT defines: on the bases that lie there, what PEFT
+                                             computes of each kind of adapter in float64
+tests/readback/adapters.py read GALLEY       trains every kind of adapter with GALLEY, loads what it saved with PEFT on the same base, and
+                                             compares the loss of both; and that of the merged model
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import peft
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+fixtures = pathlib.Path(__file__).resolve().parents[1] / 'fixtures' / 'lora'
+lora, vera, ia3 = peft.LoraConfig, peft.VeraConfig, peft.IA3Config
+
+# Name of the case: the case whose base it stands on, and what PEFT is asked for.
+CASES = {
+    'dora': ('qv', lora, dict(r=4, lora_alpha=6, target_modules=['q_proj', 'k_proj', 'down_proj'], use_dora=True)),
+    'dora-conv1d': ('gpt2-conv1d', lora, dict(r=4, lora_alpha=8, target_modules=['c_attn', 'c_proj'], use_dora=True, fan_in_fan_out=True)),
+    'everything': ('gpt2-conv1d', lora, dict(r=4, lora_alpha=8, target_modules=r'transformer\.h\.\d\.(attn|mlp)\.c_.*', exclude_modules=['h.1.mlp.c_fc'],
+                                             bias='all', rank_pattern={r'h\.0\.attn\.c_attn': 2}, alpha_pattern={'c_proj': 3}, use_rslora=True,
+                                             modules_to_save=['ln_f', 'wpe'], fan_in_fan_out=True)),
+    'whole-head': ('qv', lora, dict(r=2, lora_alpha=2, target_modules=['v_proj'], modules_to_save=['lm_head'])),
+    'pissa': ('lm-head', lora, dict(r=4, lora_alpha=8, target_modules=['q_proj', 'down_proj'], init_lora_weights='pissa')),
+    'pissa-conv1d': ('gpt2-conv1d', lora, dict(r=4, lora_alpha=2, target_modules=['c_attn'], init_lora_weights='pissa', fan_in_fan_out=True)),
+    'olora': ('lm-head', lora, dict(r=4, lora_alpha=4, target_modules=['q_proj', 'gate_proj'], init_lora_weights='olora')),
+    'vera': ('qv', vera, dict(r=8, target_modules=['q_proj', 'v_proj', 'down_proj'], projection_prng_key=7)),
+    'vera-drawn': ('gpt2-conv1d', vera, dict(r=8, target_modules=['c_attn', 'c_proj'], projection_prng_key=11, save_projection=False, bias='vera_only',
+                                             fan_in_fan_out=True)),
+    'ia3': ('qv', ia3, dict(target_modules=['k_proj', 'v_proj', 'down_proj'], feedforward_modules=['down_proj'])),
+    'ia3-conv1d': ('gpt2-conv1d', ia3, dict(target_modules=['c_attn', 'mlp.c_proj'], feedforward_modules=['mlp.c_proj'], fan_in_fan_out=True)),
+}
+
+
+def base_model(case):
+    return transformers.AutoModelForCausalLM.from_pretrained(fixtures / case / 'base', dtype=torch.float32)
+
+
+def loss_of(model, batch):
+    logits = model(input_ids=batch['input_ids'].long()).logits
+    labels = batch['labels'].long()[:, 1:]
+    return torch.nn.functional.cross_entropy(logits[:, :-1].reshape(-1, logits.shape[-1]), labels.reshape(-1)), logits
+
+
+def record():
+    for k, (name, (base, config, options)) in enumerate(CASES.items()):
+        torch.manual_seed(5 + k)
+        generator = torch.Generator().manual_seed(41 + k)
+        model = peft.get_peft_model(base_model(base), config(task_type='CAUSAL_LM', **options))
+        trained = {n: w for n, w in model.named_parameters() if w.requires_grad}
+        with torch.no_grad():
+            for n, w in trained.items():
+                w += torch.randn(w.shape, generator=generator) * (0.05 if 'lora_' in n or 'vera' in n or 'ia3' in n else 0.01)
+        folder = fixtures / name
+        model.save_pretrained(folder / 'adapter', safe_serialization=True)
+        (folder / 'adapter' / 'README.md').unlink(missing_ok=True)
+        file = folder / 'adapter' / 'adapter_config.json'
+        file.write_text(json.dumps(json.loads(file.read_text()) | {'base_model_name_or_path': None}, indent=2) + '\n')
+        batch = load_file(fixtures / base / 'batch.safetensors')
+        model = model.double()
+        trained = {n: w for n, w in model.named_parameters() if w.requires_grad}
+        loss, logits = loss_of(model, batch)
+        loss.backward()
+        gradients = {'grad.' + n.replace('.modules_to_save.default', ''): w.grad.float() for n, w in trained.items()}
+        model.zero_grad()
+        optimizer = torch.optim.AdamW(trained.values(), lr=1e-2, betas=(0.9, 0.999), weight_decay=0.0)
+        losses = []
+        for _ in range(5):
+            step, _ = loss_of(model, batch)
+            step.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(step.item())
+        save_file({'logits': logits.float().detach().contiguous(), **gradients}, folder / 'expect.safetensors')
+        expect = dict(loss=loss.item(), on=base, trainable=sum(w.numel() for w in trained.values()),
+                      adamw=dict(lr=1e-2, betas=[0.9, 0.999], weight_decay=0.0, losses=losses))
+        (folder / 'expect.json').write_text(json.dumps(expect, indent=1) + '\n')
+        print(name, expect['loss'], expect['trainable'], flush=True)
+
+
+# What a recipe says of each kind of adapter.
+RECIPES = {
+    'lora': 'use "lora" { rank = 4, alpha = 8, targets = "attention", bias = "all", modules_to_save = "LAST" }',
+    'patterns': 'use "lora" { rank = 4, rslora = true, exclude = "re:.*0.*", rank_pattern = { { match = "re:.*[1].*", rank = 3 } } }',
+    'dora': 'use "lora" { rank = 4, alpha = 2, dora = true }',
+    'pissa': 'use "lora" { rank = 4, alpha = 8, init = "pissa", rslora = true }',
+    'pissa_niter': 'use "lora" { rank = 4, init = "pissa_niter_4", dora = true }',
+    'olora': 'use "lora" { rank = 4, alpha = 2, init = "olora" }',
+    'vera': 'use "vera" { rank = 8, seed = 3 }',
+    'vera-drawn': 'use "vera" { rank = 8, seed = 3, save_projection = false }',
+    'ia3': 'use "ia3" { targets = { "attention", "FEEDFORWARD" }, feedforward = "FEEDFORWARD" }',
+}
+
+
+def read(galley):
+    worst = 0
+    for base, last, feedforward in (('qv', 'model.norm', 'down_proj'), ('gpt2-conv1d', 'ln_f', 'mlp.c_proj')):
+        batch = load_file(fixtures / base / 'batch.safetensors')
+        for name, uses in RECIPES.items():
+            with tempfile.TemporaryDirectory() as folder:
+                folder = pathlib.Path(folder)
+                recipe = folder / 'recipe.lua'
+
+                def run(*words):
+                    r = subprocess.run([galley, *map(str, words)], capture_output=True, text=True)
+                    if r.returncode:
+                        sys.exit(f'{base} {name}: {r.stderr or r.stdout}')
+
+                recipe.write_text(f'''return recipe {{ model = model {{ path = "{fixtures / base / 'base'}" }}, data = data.batch {{ path = "{fixtures / base / 'batch.safetensors'}" }},
+  steps = 5, seed = 1, {uses.replace('LAST', last).replace('FEEDFORWARD', feedforward)}, use "adamw" {{ lr = 1e-2 }} }}''')
+                run('train', recipe, '--out', folder / 'run')
+                again = folder / 'again.lua'
+                kind = json.loads((folder / 'run/adapter/adapter_config.json').read_text())['peft_type'].lower()
+                again.write_text(recipe.read_text().replace(uses.replace('LAST', last).replace('FEEDFORWARD', feedforward),
+                                                            f'use "{kind}" {{ path = "{folder / "run/adapter"}" }}'))
+                run('gradients', again, '--out', folder / 'ours.safetensors')
+                ours = float(load_file(folder / 'ours.safetensors')['loss'].flatten()[0])
+                run('export', folder / 'run', '--merge', '--out', folder / 'merged')
+                with torch.no_grad():
+                    model = peft.PeftModel.from_pretrained(base_model(base), folder / 'run/adapter')
+                    theirs = loss_of(model.double(), batch)[0].item()
+                    merged = transformers.AutoModelForCausalLM.from_pretrained(folder / 'merged', dtype=torch.float32)
+                    whole = loss_of(merged.double(), batch)[0].item()
+                error = max(abs(ours - theirs), abs(whole - theirs)) / theirs
+                worst = max(worst, error)
+                print(f'{base:12} {name:12} galley {ours:.7f}  PEFT {theirs:.7f}  merged {whole:.7f}  {"ok" if error < 1e-5 else "FAILED"}', flush=True)
+    sys.exit(worst >= 1e-5)
+
+
+if sys.argv[1:] == ['record']:
+    record()
+elif len(sys.argv) == 3 and sys.argv[1] == 'read':
+    read(sys.argv[2])
+else:
+    sys.exit(__doc__)
