@@ -180,18 +180,11 @@ class Weights {
  private:
   static bool trains(const GraphReader& graph) { return graph.run().flags & GALLEY_RUN_TRAINS; }
 
-  /// What a weight's layer is called: "model.layers.0.mlp.up_proj".
-  static std::string module_of(const std::string& parameter) {
-    const std::string end = ".weight";
-    const bool ends = parameter.size() > end.size() && parameter.compare(parameter.size() - end.size(), end.size(), end) == 0;
-    return ends ? parameter.substr(0, parameter.size() - end.size()) : parameter;
-  }
-
   /// A linear layer of the model that is not stored in 8 bit.
   void leave(const GraphReader& graph, const galley_node_info& node) {
     const galley_tensor_info w = graph.info(node.inputs[1]);
     if (w.kind != GALLEY_KIND_PARAMETER) return;
-    left_.insert(w.flags & GALLEY_TENSOR_EMBEDDING ? std::string(node.name) : module_of(w.name));  // of a tied head, the head
+    left_.insert(module_of(node, w));
   }
 
   void find(const GraphReader& graph) {

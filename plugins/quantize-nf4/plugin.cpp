@@ -5,7 +5,6 @@
 // Products read the codes themselves (models/ops/linear); the format has ops of its own for whatever else reads numbers, and for loading,
 // where a weight is packed as soon as it is there.
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <set>
 
@@ -155,14 +154,6 @@ void components(const std::vector<int64_t>& shape, const FormatOptions& given, C
 
 // ---- The strategy -------------------------------------------------------------------------------------------------------------------
 
-constexpr const char* kWeight = ".weight";
-
-/// What a weight's layer is called: "model.layers.0.mlp.up_proj".
-std::string module_of(const std::string& parameter) {
-  const size_t at = parameter.rfind(kWeight);
-  return at != std::string::npos && at + std::strlen(kWeight) == parameter.size() ? parameter.substr(0, at) : parameter;
-}
-
 class QuantizeNf4 {
  public:
   /// What is saved is made behind adapters, which say whether the model is.
@@ -239,7 +230,7 @@ class QuantizeNf4 {
       }
       if (folder_) skipped = !folder_->find(w.source_name);
       if (skipped) {
-        left_.insert(w.flags & GALLEY_TENSOR_EMBEDDING ? std::string(node.name) : module_of(w.name));  // of a tied head, the head
+        left_.insert(module_of(node, w));
         continue;
       }
       if (folder_) check_shape(w);

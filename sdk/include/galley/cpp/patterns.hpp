@@ -48,4 +48,15 @@ inline bool is_first_parameter(const GraphReader& graph, galley_tensor asked) {
   return false;
 }
 
+/// What a weight's layer is called, by the weight's name: "model.layers.0.mlp.up_proj".
+inline std::string module_of(const std::string& parameter) {
+  const std::string end = ".weight";
+  const bool ends = parameter.size() > end.size() && parameter.compare(parameter.size() - end.size(), end.size(), end) == 0;
+  return ends ? parameter.substr(0, parameter.size() - end.size()) : parameter;
+}
+/// The same of a linear node and its weight, which may be an embedding's table as well: then the node's own name.
+inline std::string module_of(const galley_node_info& node, const galley_tensor_info& weight) {
+  return weight.flags & GALLEY_TENSOR_EMBEDDING ? node.name : module_of(weight.name);
+}
+
 }  // namespace galley::sdk
