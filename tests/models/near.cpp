@@ -43,12 +43,9 @@ struct Margins {
 };
 Margins margins;
 
-}  // namespace
-
-void compares_results_of(const char* kernel) { margins.kernel = kernel; }
-
-void expect_near(const std::vector<double>& got, const std::vector<double>& expected, uint32_t dtype, const std::string& what,
-                 const Rounded& before) {
+/// `results`: how many of the two were computed and rounded.
+void expect_within(int results, const std::vector<double>& got, const std::vector<double>& expected, uint32_t dtype,
+                   const std::string& what, const Rounded& before) {
   ASSERT_EQ(got.size(), expected.size());
   double squares = 0;
   for (const double v : expected) squares += std::isfinite(v) ? v * v : 0;
@@ -59,7 +56,7 @@ void expect_near(const std::vector<double>& got, const std::vector<double>& expe
   for (size_t i = 0; i < got.size(); ++i) {
     if (got[i] == expected[i]) continue;  // also an infinity
     const double error = std::fabs(got[i] - expected[i]);
-    double bound = tolerance(dtype) * (std::fabs(expected[i]) + size) + (dtype == GALLEY_F16 ? 0x1p-25 : 0);
+    double bound = results * tolerance(dtype) * (std::fabs(expected[i]) + size) + (dtype == GALLEY_F16 ? results * 0x1p-25 : 0);
     if (!before.sizes.empty()) bound += tolerance(before.dtype) * before.times * before.sizes[i];
     if (!(error <= margin * bound)) margin = bound > 0 ? error / bound : HUGE_VAL;
     if (std::isfinite(error) && error <= bound) continue;
@@ -68,6 +65,19 @@ void expect_near(const std::vector<double>& got, const std::vector<double>& expe
   margins.add(dtype, margin);
   EXPECT_EQ(wrong, 0) << what << ": element " << worst << " is " << got[worst] << ", not " << expected[worst] << " (typical size " << size
                       << ")";
+}
+
+}  // namespace
+
+void compares_results_of(const char* kernel) { margins.kernel = kernel; }
+
+void expect_near(const std::vector<double>& got, const std::vector<double>& expected, uint32_t dtype, const std::string& what,
+                 const Rounded& before) {
+  expect_within(1, got, expected, dtype, what, before);
+}
+
+void expect_alike(const std::vector<double>& got, const std::vector<double>& other, uint32_t dtype, const std::string& what) {
+  expect_within(2, got, other, dtype, what, {});
 }
 
 }  // namespace galley::test

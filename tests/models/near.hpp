@@ -25,4 +25,7 @@ void compares_results_of(const char* kernel);
 void expect_near(const std::vector<double>& got, const std::vector<double>& expected, uint32_t dtype, const std::string& what,
                  const Rounded& before = {});
 
+/// Two results of one problem: each may lie as far from the right numbers as `expect_near` lets it, so the two may lie twice as far apart.
+void expect_alike(const std::vector<double>& got, const std::vector<double>& other, uint32_t dtype, const std::string& what);
+
 }  // namespace galley::test
