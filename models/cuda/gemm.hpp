@@ -43,6 +43,7 @@ struct Matmul {
   uint32_t dtype = GALLEY_F32, c_dtype = GALLEY_F32;
   Compute compute = Compute::F32;
   bool adds = false;  ///< to what C holds
+  float alpha = 1;    ///< the product is multiplied by this before anything is added
   bool has_bias = false;
   uint32_t bias_dtype = GALLEY_F32;
   Epilogue epilogue = Epilogue::None;
@@ -124,7 +125,7 @@ class Gemm {
   static const char* refusal(const Matmul& p, const galley_target& target) {
     if (!library_version(target, "cublaslt")) return "the target lists no library cublaslt";
     if (p.compute == Compute::I32) {
-      if (p.dtype != GALLEY_I8 || p.c_dtype != GALLEY_I32 || p.adds || p.has_bias || p.epilogue != Epilogue::None)
+      if (p.dtype != GALLEY_I8 || p.c_dtype != GALLEY_I32 || p.adds || p.alpha != 1 || p.has_bias || p.epilogue != Epilogue::None)
         return "dtypes: cublaslt makes I32 of I8, and nothing behind it";
       if (p.a_transposed || !p.b_transposed || p.n % 4 != 0 || p.k % 4 != 0)
         return "cublaslt multiplies I8 in rows of multiples of 4, A (m, k) by B stored (n, k)";
@@ -143,7 +144,7 @@ class Gemm {
   static bool batches(const Matmul& p) { return !p.has_bias && p.epilogue == Epilogue::None; }
   static bool same_form(const Matmul& p, const Matmul& q) {
     return p.m == q.m && p.n == q.n && p.k == q.k && p.a_transposed == q.a_transposed && p.b_transposed == q.b_transposed &&
-           p.dtype == q.dtype && p.c_dtype == q.c_dtype && p.compute == q.compute && p.adds == q.adds;
+           p.dtype == q.dtype && p.c_dtype == q.c_dtype && p.compute == q.compute && p.adds == q.adds && p.alpha == q.alpha;
   }
   /// `products`: one, or several of one form that batches, which do not depend on each other. Fails if cuBLASLt cannot be
   /// opened, or has no algorithm.

@@ -112,10 +112,10 @@ class GemmEngine {
   }
 
   void call(const detail::LtLayouts& layouts, const void* first, const void* second, const void* c, galley_queue* queue) const {
-    const float one = 1.0f, beta = form().adds ? 1.0f : 0.0f;
+    const float times = form().alpha, beta = form().adds ? 1.0f : 0.0f;
     const int32_t one_i = 1, beta_i = 0;
     const bool integers = form().compute == Compute::I32;
-    const void* const alpha = integers ? static_cast<const void*>(&one_i) : &one;
+    const void* const alpha = integers ? static_cast<const void*>(&one_i) : &times;
     const void* const held = integers ? static_cast<const void*>(&beta_i) : &beta;
     void* const out = const_cast<void*>(c);
     const cublasStatus_t status = lt_.matmul(lt_.handle(), made_, alpha, first, layouts.first.made, second, layouts.second.made, held, out,

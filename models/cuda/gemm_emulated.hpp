@@ -82,7 +82,7 @@ class GemmEngine {
     held.dtype = product.dtype = p.c_dtype;
     for (int64_t j = 0; j < p.n; ++j) {
       const int64_t at = row * p.n + j;
-      double sum = sums[j];
+      double sum = static_cast<double>(p.alpha) * sums[j];
       if (p.adds) sum += static_cast<double>(held.at(at));
       if (p.has_bias) sum += static_cast<double>(bias.at(j));
       auto y = static_cast<float>(sum);

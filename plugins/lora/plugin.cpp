@@ -156,12 +156,10 @@ class Lora {
     return out;
   }
 
-  /// scaling · B·A·x. The scaling is on the side of the rank, where it takes no time.
+  /// scaling · B·A·x. The scaling is part of the product with A, where it takes no time.
   galley_tensor product(Graph& graph, const Module& m, galley_tensor x, galley_tensor a, galley_tensor b) const {
     const std::string prefix = prefixed(m.name);
-    galley_tensor ax = graph.node("linear", (prefix + ".lora_A").c_str(), {x, a})[0];
-    if (const double scaling = adapter_.scaling(m); scaling != 1)
-      ax = graph.node("scale", (prefix + ".lora_scale").c_str(), {ax}, Attrs().f("alpha", scaling))[0];
+    const galley_tensor ax = graph.node("linear", (prefix + ".lora_A").c_str(), {x, a}, Attrs().f("alpha", adapter_.scaling(m)))[0];
     return graph.node("linear", (prefix + ".lora_B").c_str(), {ax, b})[0];
   }
 

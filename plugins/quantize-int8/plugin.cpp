@@ -112,6 +112,13 @@ void components(const std::vector<int64_t>& shape, const FormatOptions& options,
 
 // ---- The strategies -----------------------------------------------------------------------------------------------------------------
 
+/// Whether the product is multiplied by a number, as an adapter's is: linear_int8 cannot.
+bool is_multiple(const galley_node_info& node) {
+  for (uint32_t i = 0; i < node.n_attrs; ++i)
+    if (galley_same_text(node.attrs[i]->name, "alpha") && *static_cast<const double*>(node.attrs[i]->data) != 1) return true;
+  return false;
+}
+
 bool transposed(const galley_node_info& node) {
   for (uint32_t i = 0; i < node.n_attrs; ++i)
     if (galley_same_text(node.attrs[i]->name, "transposed") && node.attrs[i]->type == GALLEY_ATTR_I64)
@@ -257,7 +264,7 @@ class QuantizeLlmInt8 {
     std::vector<galley_node> replaced;
     for (galley_node n = graph.next_node(0, GALLEY_SEGMENT_MODEL); n; n = graph.next_node(n, GALLEY_SEGMENT_MODEL)) {
       const galley_node_info node = graph.node(n);
-      if (galley_same_text(node.op, "linear") && weights_.takes(graph, node)) replaced.push_back(n);
+      if (galley_same_text(node.op, "linear") && !is_multiple(node) && weights_.takes(graph, node)) replaced.push_back(n);
     }
     if (replaced.empty()) invalid("the model has no linear layer whose weight could be stored in 8 bit");
     for (const galley_node n : replaced) {

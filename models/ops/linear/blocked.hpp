@@ -29,10 +29,13 @@ struct Multiply {
   void* c;           ///< (m, n); null where an activation takes it
   const void* bias;  ///< (n), or null
   bool add;
+  float alpha;     ///< the product is multiplied by this before the bias and what C holds are added
   uint32_t dtype;  ///< of A and B
   uint32_t c_dtype, bias_dtype;
   const void* addend;  ///< (m, n) in the dtype of C: the product, rounded to it, is added to this; null: it is not (pairs.hpp)
   bool copies_a() const { return a_step != 1 || dtype != GALLEY_F32; }
+  /// Whether alpha multiplies what is copied of A; else what is copied of B.
+  bool scales_a() const { return copies_a() && m < n; }
 };
 
 /// How a product is cut: blocks of C of `rows` × `columns`, all of k in steps of `depth`. A task is a run of blocks, down a column first:

@@ -230,6 +230,7 @@ class OneDnn : public Product {
     if (!all_f32(node)) return {"F32 only"};
     if (!reads_weight(node)) return {"another format"};
     const Multiply p = product_of(node);
+    if (p.alpha != 1.0f) return {"a multiple of the product"};
     // Its tasks are blocks of rows, each of which would make the same numbers of codes.
     if (p.coded) return {"the blocked product reads codes once"};
     // Rows of B that are whole multiples of 4 KiB meet in one set of the cache.

@@ -48,6 +48,12 @@ void copy_rows_of_b(const Multiply& p, int64_t at, int64_t row, int64_t rows, in
   for (int64_t r = 0; r < rows; ++r) p.coded.load(p.dtype, at + r * row, columns, to + r * to_row);
 }
 
+void times_alpha(const Multiply& p, float* block, int64_t row, int64_t rows, int64_t columns) {
+  if (p.alpha == 1.0f) return;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c) block[r * row + c] *= p.alpha;
+}
+
 // Block of B as rows of `cut.columns` numbers, those beyond n zero.
 void pack_b(const Multiply& p, int64_t k0, int64_t depth, int64_t j0, int64_t columns, int64_t ld, float* to) {
   const int64_t whole = round_up(columns, tile::width), at = k0 * p.b_row + j0 * p.b_step;
@@ -65,6 +71,7 @@ void pack_b(const Multiply& p, int64_t k0, int64_t depth, int64_t j0, int64_t co
   }
   if (whole != columns)
     for (int64_t k = 0; k < depth; ++k) std::fill(to + k * ld + columns, to + k * ld + whole, 0.0f);
+  if (!p.scales_a()) times_alpha(p, to, ld, depth, columns);
 }
 
 // What a task is at: columns j0 … j0 + columns − 1 and numbers k0 … k0 + depth − 1 of each sum.
@@ -94,9 +101,11 @@ tile::Strided pack_a(const Multiply& p, int64_t i0, int64_t rows, const Panel& a
   const int64_t from = i0 * p.a_row + at.k0 * p.a_step;
   if (p.a_step == 1) {
     copy_rows(p.a, p.dtype, from, p.a_row, rows, at.depth, to, cut.depth);
+    if (p.scales_a()) times_alpha(p, to, cut.depth, rows, at.depth);
     return {to, cut.depth, 1};
   }
   copy_rows(p.a, p.dtype, from, p.a_step, at.depth, rows, to, cut.rows);
+  if (p.scales_a()) times_alpha(p, to, cut.rows, at.depth, rows);
   return {to, 1, cut.rows};
 }
 

@@ -128,18 +128,20 @@ inline void widen_32(__m512i bits, __m512& low, __m512& high) {
   high = (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(bits, 1)), 16);
 }
 
-// C's numbers from (i, j) on, where there are any: sums and bias, added to what was there, or to another matrix, or not. Numbers below the
-// smallest normal one become 0 in BF16: these instructions take them for that anyway.
+// C's numbers from (i, j) on, where there are any: sums times alpha and bias, added to what was there, or to another matrix, or not.
+// Numbers below the smallest normal one become 0 in BF16: these instructions take them for that anyway.
 __attribute__((target("avx512bf16"))) void finish(const Multiply& p, int64_t i, int64_t j, const float* sums) {
   const int64_t rows = std::min(strip, p.m - i), columns = std::min(strip, p.n - j);
   alignas(64) float bias[strip] = {};
   if (p.bias) load(p.bias, p.bias_dtype, j, columns, bias);
+  const __m512 alpha = _mm512_set1_ps(p.alpha);
   const __m512 bias_left = _mm512_load_ps(bias), bias_right = _mm512_load_ps(bias + 16);
   const __mmask32 some = first_of(columns);
   const auto some_left = static_cast<__mmask16>(some), some_right = static_cast<__mmask16>(some >> 16);
   for (int64_t r = 0; r < rows; ++r, sums += strip) {
     const int64_t at = (i + r) * p.n + j;
-    __m512 left = _mm512_add_ps(_mm512_load_ps(sums), bias_left), right = _mm512_add_ps(_mm512_load_ps(sums + 16), bias_right);
+    __m512 left = _mm512_fmadd_ps(_mm512_load_ps(sums), alpha, bias_left),
+           right = _mm512_fmadd_ps(_mm512_load_ps(sums + 16), alpha, bias_right);
     const bool adds = p.add || p.addend;
     if (p.c_dtype == GALLEY_F32) {
       float* const c = static_cast<float*>(p.c) + at;

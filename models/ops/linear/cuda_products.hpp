@@ -1,5 +1,5 @@
-// The three products of a linear layer as products of matrices on CUDA: y = x·Wᵀ (+ b), dx = dy·W, dW = dyᵀ·x. A weight is stored (N, K),
-// or with the attribute `transposed` (K, N); nothing is copied for either.
+// The three products of a linear layer as products of matrices on CUDA: y = α·x·Wᵀ (+ b), dx = α·dy·W, dW = α·dyᵀ·x. A weight is
+// stored (N, K), or with the attribute `transposed` (K, N); nothing is copied for either.
 #pragma once
 
 #include <algorithm>
@@ -30,6 +30,7 @@ inline Matmul product_of(const Node& node) {
   p.c_dtype = out.dtype;
   p.compute = compute_type(node);
   p.adds = node.accumulates(0);
+  p.alpha = static_cast<float>(node.f("alpha", 1));
   p.c = out.data;
   if (op == "linear_dw") {  // dy (rows, N), x (rows, K); dW is (N, K), transposed (K, N)
     const galley_operand &a = transposed ? second : first, &b = transposed ? first : second;

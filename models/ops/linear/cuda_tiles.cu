@@ -1,4 +1,4 @@
-// Products without cuBLASLt: C (m, n) = or += A (m, k) · B (k, n) + bias, each stored either way, in F32, BF16 or F16 each. For what
+// Products without cuBLASLt: C (m, n) = or += α · A (m, k) · B (k, n) + bias, each stored either way, in F32, BF16 or F16 each. For what
 // cuBLASLt does not take, such as F32 into BF16, and for targets that do not have it.
 //
 // A block of 128 threads makes 64 × 64 numbers of C, a thread 4 × 8 of them. In steps of 16 of k, tiles of A and B lie in shared memory in
@@ -21,6 +21,7 @@ struct Product {
   Reader a, b, bias;
   Writer c;
   int64_t m, n, k, tiles_across;
+  float alpha;
 };
 
 /// A matrix (k, extent), or stored (extent, k): a thread's part of the tile from (k0, first) on.
@@ -107,7 +108,7 @@ __global__ void __launch_bounds__(kThreads) multiply(Product p) {
     const int64_t r = first_row + row + i;
     if (r >= p.m) return;
 #pragma unroll
-    for (int j = 0; j < kColumns; ++j) sums[i][j] += bias[j];
+    for (int j = 0; j < kColumns; ++j) sums[i][j] = fmaf(p.alpha, sums[i][j], bias[j]);
     p.c.store(r * p.n + at, count, sums[i]);
   }
 }
@@ -122,7 +123,8 @@ Reader reader(const void* data, uint32_t dtype) {
 }  // namespace
 
 void multiply_by_tiles(const Matmul& m, galley_queue* queue) {
-  Product p = {reader(m.a, m.dtype), reader(m.b, m.dtype), reader(m.bias, m.bias_dtype), {}, m.m, m.n, m.k, (m.n + kTile - 1) / kTile};
+  Product p = {reader(m.a, m.dtype), reader(m.b, m.dtype), reader(m.bias, m.bias_dtype), {}, m.m, m.n, m.k, (m.n + kTile - 1) / kTile,
+               m.alpha};
   p.c.data = m.c;
   p.c.dtype = m.c_dtype;
   p.c.adds = m.adds;

@@ -1,5 +1,5 @@
-// The three products of a linear layer as products of matrices: y = x·Wᵀ (+ b), dx = dy·W, dW = dyᵀ·x. A weight is stored (N, K), or with
-// the attribute `transposed` (K, N); nothing is copied for either, only strides differ.
+// The three products of a linear layer as products of matrices: y = α·x·Wᵀ (+ b), dx = α·dy·W, dW = α·dyᵀ·x. A weight is stored (N, K), or
+// with the attribute `transposed` (K, N); nothing is copied for either, only strides differ.
 #pragma once
 
 #include <string_view>
@@ -18,6 +18,7 @@ inline Multiply product_of(const sdk::Node& node) {
   Multiply p = {};
   p.c = node.write<char>(0);
   p.add = node.accumulates(0);
+  p.alpha = static_cast<float>(node.f("alpha", 1));
   p.dtype = node.in(0).dtype;
   p.c_dtype = node.out(0).dtype;
   p.bias_dtype = GALLEY_F32;
