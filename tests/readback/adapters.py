@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Adapters beside PEFT, by hand: in an environment with torch, transformers, peft and safetensors.
 
-tests/readback/adapters.py record            makes the cases of tests/fixtures/lora that PEFT defines: on the bases that lie there, what PEFT
+tests/readback/adapters.py record [CASE …]   makes the cases of tests/fixtures/lora that PEFT defines: on the bases that lie there, what PEFT
                                              computes of each kind of adapter in float64
 tests/readback/adapters.py read GALLEY       trains every kind of adapter with GALLEY, loads what it saved with PEFT on the same base, and
                                              compares the loss of both; and that of the merged model
@@ -36,6 +36,10 @@ CASES = {
                                              fan_in_fan_out=True)),
     'ia3': ('qv', ia3, dict(target_modules=['k_proj', 'v_proj', 'down_proj'], feedforward_modules=['down_proj'])),
     'ia3-conv1d': ('gpt2-conv1d', ia3, dict(target_modules=['c_attn', 'mlp.c_proj'], feedforward_modules=['mlp.c_proj'], fan_in_fan_out=True)),
+    # A whole name is meant whatever its layer's number is.
+    'layers': ('qv', lora, dict(r=4, lora_alpha=8, target_modules=['q_proj', 'down_proj', 'model.layers.0.self_attn.v_proj'], layers_to_transform=[1],
+                                layers_pattern=['blocks', 'layers'])),
+    'layers-vera': ('gpt2-conv1d', vera, dict(r=8, target_modules=['c_attn', 'c_fc'], projection_prng_key=7, layers_to_transform=0, fan_in_fan_out=True)),
 }
 
 
@@ -49,8 +53,10 @@ def loss_of(model, batch):
     return torch.nn.functional.cross_entropy(logits[:, :-1].reshape(-1, logits.shape[-1]), labels.reshape(-1)), logits
 
 
-def record():
+def record(names):
     for k, (name, (base, config, options)) in enumerate(CASES.items()):
+        if names and name not in names:
+            continue
         torch.manual_seed(5 + k)
         generator = torch.Generator().manual_seed(41 + k)
         model = peft.get_peft_model(base_model(base), config(task_type='CAUSAL_LM', **options))
@@ -134,8 +140,8 @@ def read(galley):
     sys.exit(worst >= 1e-5)
 
 
-if sys.argv[1:] == ['record']:
-    record()
+if sys.argv[1:2] == ['record']:
+    record(sys.argv[2:])
 elif len(sys.argv) == 3 and sys.argv[1] == 'read':
     read(sys.argv[2])
 else:
