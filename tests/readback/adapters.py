@@ -5,7 +5,9 @@ tests/readback/adapters.py record [CASE …]   makes the cases of tests/fixtures
                                              computes of each kind of adapter in float64
 tests/readback/adapters.py read GALLEY       trains every kind of adapter with GALLEY, loads what it saved with PEFT on the same base, and
                                              compares the loss of both; and that of the merged model
+tests/readback/adapters.py loftq GALLEY      the error of W − (Q + B·A) under LoftQ, beside that of plain NF4 and of PEFT's own loftq_init
 """
+import inspect
 import json
 import pathlib
 import subprocess
@@ -140,9 +142,44 @@ def read(galley):
     sys.exit(worst >= 1e-5)
 
 
+@torch.no_grad()
+def loftq(galley):
+    """PEFT's function runs as it stands, but for the device that it asks for: bitsandbytes computes on the processor, too."""
+    import bitsandbytes
+    from peft.utils import loftq_utils
+    source = inspect.getsource(loftq_utils.loftq_init).replace('else "cuda"', 'else "cpu"')
+    theirs = {}
+    exec(source.replace('@torch.no_grad()\n', ''), vars(loftq_utils), theirs)
+    base, rank, good = fixtures / 'qv' / 'base', 8, True
+    weights = {n: w for n, w in base_model('qv').state_dict().items() if n.endswith(('q_proj.weight', 'o_proj.weight', 'gate_proj.weight'))}  # rows of whole blocks
+    for times in (1, 2, 5):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            (folder / 'recipe.lua').write_text(f'''return recipe {{ model = model {{ path = "{base}" }}, data = data.random {{}}, batch = 1, length = 8, steps = 1, seed = 1,
+  use "quantize-nf4" {{}}, use "lora" {{ rank = {rank}, init = "loftq", loftq_iter = {times}, targets = {{ "q_proj", "o_proj", "gate_proj" }} }}, use "sgd" {{ lr = 1e-30 }} }}''')
+            for words in (('train', folder / 'recipe.lua', '--out', folder / 'run'), ('export', folder / 'run', '--merge', '--out', folder / 'merged')):
+                r = subprocess.run([galley, *map(str, words)], capture_output=True, text=True)
+                if r.returncode:
+                    sys.exit(r.stderr)
+            ours = load_file(folder / 'merged' / 'model.safetensors')
+        errors = []
+        for n, w in weights.items():
+            codes, state = bitsandbytes.functional.quantize_4bit(w, quant_type='nf4')
+            plain = bitsandbytes.functional.dequantize_4bit(codes, state)
+            q, a, b = theirs['loftq_init'](w, num_bits=4, reduced_rank=rank, num_iter=times)
+            errors.append([((w - x).norm() / w.norm()).item() for x in (plain, q + b @ a, ours[n])])
+        mean = torch.tensor(errors).mean(0).tolist()
+        worst = max(abs(x[2] / x[1] - 1) for x in errors)
+        good = good and worst < 1e-3 and all(x[2] < x[0] for x in errors)
+        print(f'{len(errors)} weights, rank {rank}, {times} iterations: NF4 {mean[0]:.5f}  PEFT {mean[1]:.5f}  galley {mean[2]:.5f}, apart by {worst:.1e} at most', flush=True)
+    sys.exit(not good)
+
+
 if sys.argv[1:2] == ['record']:
     record(sys.argv[2:])
 elif len(sys.argv) == 3 and sys.argv[1] == 'read':
     read(sys.argv[2])
+elif len(sys.argv) == 3 and sys.argv[1] == 'loftq':
+    loftq(sys.argv[2])
 else:
     sys.exit(__doc__)
