@@ -239,6 +239,7 @@ std::vector<CommandSpec> all_commands() {
         {"--merge", "", "merge what was trained beside the model's weights into them"},
         {"--dtype", "DTYPE", "round the numbers to f32, bf16 or f16"},
         {"--base", "DIR", "with an adapter's folder: its base model, if it is not where adapter_config.json says"},
+        {"--json", "", "print the result as JSON: what rounding has taken from each tensor"},
         memory_flag,
         plugin_path_flag,
         reference_flag,

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "host/base/json.hpp"
 #include "host/base/log.hpp"
 #include "host/base/new_file.hpp"
 #include "host/base/units.hpp"
@@ -13,6 +14,7 @@
 #include "host/report/plan_report.hpp"
 #include "host/report/profile.hpp"
 #include "host/report/progress.hpp"
+#include "host/report/rounding_report.hpp"
 #include "host/report/tensorboard.hpp"
 #include "host/session/export_folder.hpp"
 #include "host/session/folder_study.hpp"
@@ -212,8 +214,13 @@ Status command_export(const CommandLine& a) {
   ReferenceShown reference = TRY(ReferenceShown::open(a));
   const auto session = TRY(folder.open(reference.options()));
   TRY_STATUS(reference.finish(export_folder(*session, out)));
-  std::printf("exported: %s, %s on disk\n", out.c_str(),
-              bytes_text(disk_use(folder.study->program, folder.study->recipe).exported).c_str());
+  const int64_t bytes = disk_use(folder.study->program, folder.study->recipe).exported;
+  if (a.has("--json"))
+    std::printf(
+        "%s\n",
+        to_json(Value(Table{{"exported", Value(out.string())}, {"bytes", Value(bytes)}, {"rounded", rounding_json(session->rounded())}}), 2)
+            .c_str());
+  else std::printf("exported: %s, %s on disk\n%s", out.c_str(), bytes_text(bytes).c_str(), rounding_text(session->rounded()).c_str());
   return ok();
 }
 

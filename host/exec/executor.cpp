@@ -315,6 +315,7 @@ Status Executor::export_model(const std::filesystem::path& run_directory) {
   TRY_STATUS(run_segment(SegmentKind::Export, false, &exporter));
   TRY_STATUS(synchronize());
   TRY_STATUS(exporter.finish());
+  rounded_ = exporter.rounded();
   return reference_ ? reference_->exported(run_directory) : ok();
 }
 

@@ -86,6 +86,8 @@ class Executor {
   Status run(SegmentKind kind);
   /// Runs `export` and leaves its files and documents below `run_directory`.
   Status export_model(const std::filesystem::path& run_directory);
+  /// What the last export has rounded.
+  const std::vector<Rounded>& rounded() const { return rounded_; }
   /// Returns when all enqueued work is done; its errors come out here at the latest.
   Status synchronize();
 
@@ -157,6 +159,7 @@ class Executor {
   Scalars scalars_;
   std::unique_ptr<Poisoner> poisoner_;
   std::unique_ptr<Reference> reference_;
+  std::vector<Rounded> rounded_;
   Choices* const choices_;  ///< null: kernels do not measure
   const TimedSegment timed_;
   const std::function<Status(int64_t done, int64_t all)> loading_;

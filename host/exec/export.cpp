@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -53,6 +54,32 @@ Status Exporter::add(const std::string& file, const std::vector<const Instructio
   return ok();
 }
 
+namespace {
+
+/// Adds up what conversion takes from numbers.
+class Loss {
+ public:
+  void add(const std::byte* before, uint32_t from, const std::byte* after, uint32_t to, int64_t count) {
+    constexpr int64_t kAtOnce = 1024;
+    std::array<double, kAtOnce> x, y;
+    for (int64_t at = 0; at < count; at += kAtOnce) {
+      const int64_t n = std::min(kAtOnce, count - at);
+      convert(x.data(), GALLEY_F64, before + at * galley_dtype_bytes(from), from, n);
+      convert(y.data(), GALLEY_F64, after + at * galley_dtype_bytes(to), to, n);
+      for (int64_t i = 0; i < n; ++i) {
+        all_ += x[i] * x[i];
+        lost_ += (x[i] - y[i]) * (x[i] - y[i]);
+      }
+    }
+  }
+  double relative() const { return lost_ > 0 ? std::sqrt(lost_ / all_) : 0; }
+
+ private:
+  double all_ = 0, lost_ = 0;
+};
+
+}  // namespace
+
 Status Exporter::write(const Instruction& code) {
   const auto file = outputs_.find(code.file);
   if (file == outputs_.end()) return plugin_error(code.file + " was not announced by an instruction of the export segment");
@@ -68,6 +95,7 @@ Status Exporter::write(const Instruction& code) {
   const uint32_t from = operand.dtype, to = code.file_dtype;
   const int64_t from_bytes = galley_dtype_bytes(from), to_bytes = galley_dtype_bytes(to);
   int64_t done = 0;
+  Loss loss;
   TRY_STATUS(machine_->show(operand.tensor, operand.offset, operand.bytes(), [&](std::span<const std::byte> bytes) -> Status {
     if (from == to) return put_all(bytes);
     while (!bytes.empty()) {
@@ -82,6 +110,7 @@ Status Exporter::write(const Instruction& code) {
                              " does not fit " + dtype_name(to),
                          "save it in bf16 or f32: `galley export RUN --dtype bf16 --out DIR` does so for a run that is over");
       }
+      loss.add(bytes.data(), from, converted.data(), to, count);
       TRY_STATUS(put_all(std::span(converted).first(static_cast<size_t>(count * to_bytes))));
       done += count;
       bytes = bytes.subspan(static_cast<size_t>(count * from_bytes));
@@ -89,6 +118,7 @@ Status Exporter::write(const Instruction& code) {
     return ok();
   }));
   slot.written = true;
+  if (to_bytes < from_bytes) rounded_.push_back({code.file, code.entry, to, done, loss.relative()});
   return ok();
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "host/base/new_file.hpp"
 #include "host/base/result.hpp"
@@ -12,6 +13,14 @@
 #include "host/plan/program.hpp"
 
 namespace galley {
+
+/// What rounding has taken from a tensor that was written in fewer bits than it is computed in.
+struct Rounded {
+  std::string file, entry;  ///< where it was written, and its name there
+  uint32_t dtype = 0;       ///< in which it was written
+  int64_t numbers = 0;
+  double error = 0;  ///< the norm of what was taken over that of the numbers before: the relative root mean square
+};
 
 /// Files are written aside (NewFile) and renamed when all of them are complete and synced, so that each is the old one or the new one
 /// whatever happens. Documents come first and tensors last: whoever finds the tensors finds what describes them. What a killed export left
@@ -30,6 +39,8 @@ class Exporter {
   Status write(const Instruction& code);
   /// An error if a tensor is missing. Afterwards everything is there, under its name and on the disk.
   Status finish();
+  /// Of the tensors that have been written, those that were rounded, in that order.
+  const std::vector<Rounded>& rounded() const { return rounded_; }
 
  private:
   struct Slot {
@@ -49,6 +60,7 @@ class Exporter {
   Machine* machine_;
   std::filesystem::path run_directory_;
   std::map<std::string, Output> outputs_;  ///< by Instruction::file
+  std::vector<Rounded> rounded_;
 };
 
 }  // namespace galley

@@ -329,6 +329,8 @@ class Graph {
   std::function<Result<ScalarSlot>(int use, const std::string& option)> option_slot;
   /// Describes a component of a tensor that is in a format: its shape and dtype. Likewise.
   std::function<Result<GraphTensor>(const GraphTensor& of, uint32_t index)> describe_component;
+  /// Appends nodes that pack a value into the format of a tensor and unpack it again. Likewise.
+  std::function<Result<galley_tensor>(galley_tensor of, galley_tensor value)> pack_and_unpack;
 
   RunOf run;
   HeadMarks marks;

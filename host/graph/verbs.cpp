@@ -451,6 +451,21 @@ galley_status export_tensor(galley_graph* g, const char* name, galley_tensor val
   });
 }
 
+galley_status pack_and_unpack(galley_graph* g, galley_tensor parameter, galley_tensor value, galley_tensor* out, galley_error* error) {
+  return hand_out(g, out, error, [&]() -> Result<galley_tensor> {
+    Graph& graph = graph_of(g);
+    if (!graph.has(parameter) || !graph.tensor(parameter).parameter_kind()) return plugin_error("pack_and_unpack: no such parameter");
+    if (!graph.has(value)) return plugin_error("pack_and_unpack: no such tensor");
+    const GraphTensor &x = graph.tensor(parameter), &v = graph.tensor(value);
+    if (graph.author.section != Section::Load)
+      return plugin_error("pack_and_unpack: " + quoted(x.name) + " outside of GALLEY_SEGMENT_LOAD");
+    if (x.storage.format.empty()) return plugin_error("pack_and_unpack: " + quoted(x.name) + " is in no format");
+    if (type_text(x) != type_text(v))
+      return plugin_error("pack_and_unpack: " + quoted(v.name) + " is " + type_text(v) + ", and " + quoted(x.name) + " is " + type_text(x));
+    return graph.pack_and_unpack(parameter, value);
+  });
+}
+
 constexpr galley_graph_reader reader_table = {
     sizeof(galley_graph_reader), 1, tensor_get, tensor_find, node_get, tensor_next, node_next, run, config_get};
 constexpr galley_graph_verbs table = {sizeof(galley_graph_verbs),
@@ -475,7 +490,8 @@ constexpr galley_graph_verbs table = {sizeof(galley_graph_verbs),
                                       ignore,
                                       stop_if,
                                       component,
-                                      export_tensor};
+                                      export_tensor,
+                                      pack_and_unpack};
 
 }  // namespace
 

@@ -113,6 +113,7 @@ Result<Program> compile(Graph& graph, Strategies strategies, Plugins& plugins, c
     out.shape = components[index].shape;
     return out;
   };
+  graph.pack_and_unpack = [&graph, &plugins](galley_tensor of, galley_tensor value) { return pack_and_unpack(graph, plugins, of, value); };
   graph.run.steps = options.steps;
   graph.run.trains = options.purpose == Purpose::Train;
   graph.run.target.emplace(target);

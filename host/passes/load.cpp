@@ -9,6 +9,7 @@
 #include "galley/rewrite.h"
 #include "host/passes/constants.hpp"
 #include "host/passes/makers.hpp"
+#include "host/passes/packed.hpp"
 #include "host/passes/passes.hpp"
 #include "host/passes/place/components.hpp"
 #include "host/passes/rewrite.hpp"
@@ -148,6 +149,12 @@ void read_begun(Graph& graph, galley_tensor from, galley_tensor to) {
   for (galley_tensor t = 1; t <= graph.tensor_count(); ++t) std::ranges::replace(graph.tensor(t).initial.inputs, from, to);
 }
 
+/// Whether the first value of a tensor is more than what is stored of it: then it is read once, and the tensor begins as that.
+Result<bool> loses(Compilation& c, const GraphTensor& t) {
+  if (t.storage.format.empty()) return t.storage.kept_dtype != 0;
+  return t.source.path.empty() || !TRY(PackedFiles().hold(t, TRY(components_of(c.plugins, t, t.shape))));
+}
+
 /// Where the first value of a tensor is not what lies in its place, and where it has none: a tensor of the load part.
 Status part(Compilation& c, const Needs& needs, galley_tensor t) {
   Graph& graph = c.graph;
@@ -155,9 +162,10 @@ Status part(Compilation& c, const Needs& needs, galley_tensor t) {
   const bool has_values = values != graph.beginnings.end();
   const bool whole = has_values && values->second.contains(GALLEY_BEGIN_NUMBERS);
   const bool begun = needs.begun(t), kept = needs.by_run(t) || (begun && has_values && !whole);
-  const bool first = needs.first(t) && (has_values || !kept);
+  const bool first = needs.first(t) && (has_values || !kept || TRY(loses(c, graph.tensor(t))));
   const galley_tensor value = first || (begun && !kept && !has_values) ? TRY(first_value(c, t)) : 0;
   if (first) read_first(graph, t, value);
+  if (first && kept && !has_values) graph.beginnings[t][GALLEY_BEGIN_NUMBERS] = {value, graph.tensor(t).use};
   if (begun && !kept) read_begun(graph, t, has_values ? values->second.at(GALLEY_BEGIN_NUMBERS).value : value);
   graph.tensor(t).unused = !kept;
   return ok();

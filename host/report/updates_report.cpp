@@ -16,19 +16,6 @@ struct Updates {
   std::vector<std::string> names;  ///< each kind once
 };
 
-/// "h.*.ln_1.weight" of "h.11.ln_1.weight".
-std::string without_numbers(const std::string& name) {
-  std::string out;
-  for (size_t begin = 0; begin <= name.size();) {
-    const size_t dot = std::min(name.find('.', begin), name.size());
-    const std::string part = name.substr(begin, dot - begin);
-    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
-    out += (begin ? "." : "") + (number ? "*" : part);
-    begin = dot + 1;
-  }
-  return out;
-}
-
 void add(std::vector<Updates>& all, const std::string& by, const std::string& name, int64_t numbers) {
   auto at = std::find_if(all.begin(), all.end(), [&](const Updates& u) { return u.by == by; });
   if (at == all.end()) at = all.insert(all.end(), Updates{by, 0, 0, {}});
@@ -96,6 +83,18 @@ std::vector<Besides> beside_the_model(const Program& program) {
 }
 
 }  // namespace
+
+std::string without_numbers(const std::string& name) {
+  std::string out;
+  for (size_t begin = 0; begin <= name.size();) {
+    const size_t dot = std::min(name.find('.', begin), name.size());
+    const std::string part = name.substr(begin, dot - begin);
+    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
+    out += (begin ? "." : "") + (number ? "*" : part);
+    begin = dot + 1;
+  }
+  return out;
+}
 
 std::string apart_text(const Program& program, int columns) {
   std::string out;

@@ -8,6 +8,9 @@
 
 namespace galley {
 
+/// A kind of names: "h.*.ln_1.weight" of "h.11.ln_1.weight".
+std::string without_numbers(const std::string& name);
+
 /// Lines of the plan's table; "" where nothing is trained. `columns`: width of the terminal.
 std::string updates_text(const Program& program, int columns);
 

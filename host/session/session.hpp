@@ -73,6 +73,8 @@ class Session {
   std::vector<std::string> warnings() const;
   const Proof& proof() const { return *proof_; }
   Status export_model(const std::filesystem::path& directory) { return executor_->export_model(directory); }
+  /// What that has rounded.
+  const std::vector<Rounded>& rounded() const { return executor_->rounded(); }
 
   int64_t steps_done() const { return info_.attempted; }
   int64_t steps_enqueued() const { return info_.attempted + static_cast<int64_t>(under_way_.size()); }

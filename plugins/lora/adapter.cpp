@@ -16,17 +16,18 @@ using peft::Key;
 using sdk::invalid;
 
 // What `read_config` takes.
-const std::vector<const char*> kRead = {"alpha_pattern", "bias",      "exclude_modules", "init_lora_weights", "lora_alpha",
-                                        "lora_dropout",  "r",         "rank_pattern",    "target_modules",    "modules_to_save",
-                                        "use_dora",      "use_rslora"};
+const std::vector<const char*> kRead = {"alpha_pattern", "bias",     "exclude_modules", "init_lora_weights", "lora_alpha",
+                                        "lora_dropout",  "r",        "rank_pattern",    "target_modules",    "modules_to_save",
+                                        "loftq_config",  "use_dora", "use_rslora",      "layers_pattern",    "layers_to_transform"};
 
 bool is_scale(double alpha) { return std::isfinite(alpha) && alpha > 0; }
-bool whole_rank(double rank) { return rank >= 1 && rank <= 65536 && std::floor(rank) == rank; }
+bool whole_number(double x, double most) { return x >= 1 && x <= most && std::floor(x) == x; }
+bool whole_rank(double rank) { return whole_number(rank, 65536); }
 
 /// Fails where PEFT would not know it either.
 bool read_init(const std::string& text, Init* out) {
   *out = {text, 0};
-  if (text == "true" || text == "gaussian" || text == "orthogonal" || text == "pissa" || text == "olora") return true;
+  if (text == "true" || text == "gaussian" || text == "orthogonal" || text == "pissa" || text == "olora" || text == "loftq") return true;
   const std::string fast = "pissa_niter_";
   if (text.rfind(fast, 0) != 0 || text.size() == fast.size() || text.size() > fast.size() + 4) return false;
   if (text.find_first_not_of("0123456789", fast.size()) != std::string::npos) return false;
@@ -67,8 +68,8 @@ json patterns(const std::vector<Module>& modules, const std::vector<const Module
 
 Adapter::Adapter(const sdk::Options& options) {
   if (options.given("path")) {
-    for (const char* name :
-         {"rank", "alpha", "targets", "exclude", "rslora", "dora", "init", "bias", "rank_pattern", "alpha_pattern", "modules_to_save"})
+    for (const char* name : {"rank", "alpha", "targets", "exclude", "layers_to_transform", "layers_pattern", "rslora", "dora", "init",
+                             "loftq_iter", "bias", "rank_pattern", "alpha_pattern", "modules_to_save"})
       if (options.given(name))
         invalid(std::string("'") + name + "' cannot stand beside 'path': the adapter's own configuration decides it");
     read_folder(options.string("path"));
@@ -89,11 +90,14 @@ void Adapter::take_options(const sdk::Options& options) {
   const std::string init = options.string("init", "default");
   if (init == "true" || !read_init(init == "default" ? "true" : init, &init_))
     invalid("init = \"" + init + "\"",
-            "it has to be \"default\", \"gaussian\", \"orthogonal\", \"pissa\", \"pissa_niter_16\" or \"olora\"");
+            "it has to be \"default\", \"gaussian\", \"orthogonal\", \"pissa\", \"pissa_niter_16\", \"olora\" or \"loftq\"");
+  if (options.given("loftq_iter") && !init_.loftq()) invalid("'loftq_iter' belongs to init = \"loftq\"");
+  if (init_.loftq()) init_.iterations = options.integer("loftq_iter", 1);
   std::vector<std::string> targets = options.strings("targets");
   if (targets.empty()) targets = {"all-linear"};
   targets_ = peft::words_of(targets, "targets");
   exclude_ = peft::words_of(options.strings("exclude"), "exclude");
+  layers_ = peft::layers_of(options);
   to_save_ = peft::words_of(options.strings("modules_to_save"), "modules_to_save");
   ranks_ = by_module(options, "rank_pattern", "rank", &pattern_words_);
   alphas_ = by_module(options, "alpha_pattern", "alpha", &pattern_words_);
@@ -114,7 +118,15 @@ void Adapter::read_config(const std::string& path) {
   if (!read_init(how, &init_))
     init.wrong(
         "changes the base weights in a way that lora does not know; it has to be true, false, \"gaussian\", \"orthogonal\", \"pissa\", "
-        "\"pissa_niter_N\" or \"olora\"");
+        "\"pissa_niter_N\", \"olora\" or \"loftq\"");
+  if (init_.loftq()) {
+    const Key loftq = key("loftq_config");
+    if (!loftq || !loftq.value().is_object()) loftq.wrong("has to be an object, since init_lora_weights is \"loftq\"");
+    const double bits = Key(loftq.value(), path, "loftq_bits").number(4), times = Key(loftq.value(), path, "loftq_iter").number(1);
+    if (bits != 4) loftq.wrong("has to have \"loftq_bits\": 4");
+    if (!whole_number(times, 100)) loftq.wrong("has to have a whole number from 1 to 100 as \"loftq_iter\"");
+    init_.iterations = static_cast<int64_t>(times);
+  }
 
   const double rank = key("r").number(8);
   if (!whole_rank(rank)) key("r").wrong("has to be a whole number from 1 on");
@@ -137,11 +149,13 @@ void Adapter::read_config(const std::string& path) {
   all_linear_ = key("target_modules") && key("target_modules").value() == "all-linear";
   if (!all_linear_) target_modules_ = key("target_modules").meant();
   exclude_modules_ = key("exclude_modules").meant();
+  layers_ = peft::read_layers(config, path, target_modules_);
   if (!all_linear_ && target_modules_.empty()) key("target_modules").wrong("names no modules");
 }
 
 std::vector<const Module*> Adapter::choose(const std::vector<Module>& modules) const {
   std::vector<const Module*> out = from_file() ? choose_by_file(modules) : peft::choose(modules, targets_, exclude_);
+  if (!from_file()) peft::keep(layers_, &out);
   std::erase_if(out, [&](const Module* m) { return !saved_with(m->name).empty(); });
   for (const peft::Word& word : pattern_words_)
     if (std::none_of(out.begin(), out.end(), [&](const Module* m) { return word.means(*m); })) {
@@ -158,7 +172,7 @@ std::vector<const Module*> Adapter::choose_by_file(const std::vector<Module>& mo
   if (modules.empty()) invalid("the model has no linear layer to adapt");
   std::vector<const Module*> out;
   for (const Module& m : modules)
-    if (!exclude_modules_.targets(m.name) && (all_linear_ ? !m.head : target_modules_.targets(m.name))) out.push_back(&m);
+    if (!exclude_modules_.targets(m.name) && (all_linear_ ? !m.head : peft::means(target_modules_, layers_, m.name))) out.push_back(&m);
   return out;
 }
 
@@ -193,6 +207,10 @@ json Adapter::new_config(const std::vector<Module>& modules, const std::vector<c
 json Adapter::config(const std::vector<Module>& modules, const std::vector<const Module*>& chosen, std::vector<std::string> saved) const {
   json out = from_file() ? json::parse(text_) : new_config(modules, chosen, std::move(saved));
   out["lora_dropout"] = dropout_;
+  if (init_.loftq() && !from_file() && init_.iterations > 1) {  // the weight does not begin as what is stored of it
+    out["init_lora_weights"] = "loftq";
+    out["loftq_config"] = {{"loftq_bits", 4}, {"loftq_iter", init_.iterations}};
+  }
   if (!init_.principal()) return out;
   // Twice the rank, with the same scaling.
   const double of_alpha = rslora_ ? std::sqrt(2.0) : 2;

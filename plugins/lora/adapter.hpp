@@ -13,11 +13,13 @@ namespace galley::lora {
 
 using peft::Module;
 
-/// How A and B begin. `principal`: of a weight, and the weight without it begins in the weight's place.
+/// How A and B begin. `principal`: of a weight, and the weight without it begins in the weight's place. `loftq`: of what a weight loses in
+/// the format in which it is stored.
 struct Init {
-  std::string text;        // as PEFT says it in init_lora_weights: "true", "gaussian", "orthogonal", "pissa", "pissa_niter_16", "olora"
-  int64_t iterations = 0;  // of "pissa_niter_N"
+  std::string text;  // as PEFT says it in init_lora_weights: "true", "gaussian", "orthogonal", "pissa", "pissa_niter_16", "olora", "loftq"
+  int64_t iterations = 0;  // of "pissa_niter_N", and of "loftq"
   bool principal() const { return text.rfind("pissa", 0) == 0 || text == "olora"; }
+  bool loftq() const { return text == "loftq"; }
 };
 
 /// Throws sdk::Failure with one line that names the file and the key.
@@ -65,7 +67,8 @@ class Adapter {
   std::vector<peft::ByModule> ranks_, alphas_;
   std::vector<peft::Word> targets_, exclude_, to_save_, pattern_words_;  // of a recipe
   peft::Meant target_modules_, exclude_modules_;                         // of a configuration
-  std::vector<std::string> modules_to_save_;                             // likewise
+  peft::Layers layers_;
+  std::vector<std::string> modules_to_save_;  // likewise
   peft::AdapterFile file_;
   std::string text_;  // of adapter_config.json
 };

@@ -9,7 +9,10 @@ using namespace galley::lora;
 void run_principal(const Node& node, void*) {
   const int64_t n = node.out(0).shape[0], k = node.out(1).shape[1];
   by_dtype(node.in(0), [&](const auto* numbers) {
-    begin(node, Weight(numbers, n, k, node.i("transposed", 0) != 0), node.write<float>(0), node.write<float>(1));
+    const bool transposed = node.i("transposed", 0) != 0;
+    const Weight w(numbers, n, k, transposed);
+    if (node.has(1)) begin(node, Rest(w, Weight(node.read<float>(1), n, k, transposed)), node.write<float>(0), node.write<float>(1));
+    else begin(node, w, node.write<float>(0), node.write<float>(1));
   });
 }
 bool of_numbers(const Node& node) {

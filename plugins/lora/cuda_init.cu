@@ -14,6 +14,7 @@ constexpr int kThreads = 256, kWarps = kThreads / kWarpSize;
 
 struct Task {
   Reader w;
+  const float* less;  // of the shape of w; null: none
   float *b, *a;
   double* memory;
   int64_t out, in, rank, iterations, steps;
@@ -123,6 +124,10 @@ class Work {
 
   // ---- Products with W -------------------------------------------------------------------------------------------------------------
 
+  __device__ double number(int64_t i) const {
+    const auto w = static_cast<double>(t.w.at(i));
+    return t.less ? w - static_cast<double>(t.less[i]) : w;
+  }
   __device__ void times(const double* from, double* to) const {
     if (t.transposed) by_columns(t.in, t.out, from, to);
     else by_rows(t.out, t.in, from, to);
@@ -136,8 +141,7 @@ class Work {
       const int64_t r = first + thread / kWarpSize;
       double sum = 0;
       if (r < rows)
-        for (int64_t c = thread % kWarpSize; c < columns; c += kWarpSize)
-          sum = fma(static_cast<double>(t.w.at(r * columns + c)), from[c], sum);
+        for (int64_t c = thread % kWarpSize; c < columns; c += kWarpSize) sum = fma(number(r * columns + c), from[c], sum);
       sum = warp_sum(sum);
       if (r < rows && thread % kWarpSize == 0) to[r] = sum;
     }
@@ -146,7 +150,7 @@ class Work {
   __device__ void by_columns(int64_t rows, int64_t columns, const double* from, double* to) const {
     for (int64_t c = thread; c < columns; c += kThreads) {
       double sum = 0;
-      for (int64_t r = 0; r < rows; ++r) sum = fma(static_cast<double>(t.w.at(r * columns + c)), from[r], sum);
+      for (int64_t r = 0; r < rows; ++r) sum = fma(number(r * columns + c), from[r], sum);
       to[c] = sum;
     }
     __syncthreads();
@@ -189,7 +193,7 @@ class Work {
 
   __device__ void factorize() const {
     for (int64_t i = 0; i < t.rank; ++i) {
-      for (int64_t r = thread; r < t.out; r += kThreads) x()[r] = static_cast<double>(t.w.at(t.transposed ? i * t.out + r : r * t.in + i));
+      for (int64_t r = thread; r < t.out; r += kThreads) x()[r] = number(t.transposed ? i * t.out + r : r * t.in + i);
       __syncthreads();
       extend(left(0), i, t.out, x(), 1e-300);
       transposed_times(left(i), right(i));
@@ -387,6 +391,7 @@ class Principal {
   static Task task(const Node& node, const galley_target& target) {
     Task t = {};
     t.w = Reader(node, 0);
+    t.less = node.has(1) ? node.read<float>(1) : nullptr;
     t.b = node.write<float>(0);
     t.a = node.write<float>(1);
     t.out = node.out(0).shape[0];

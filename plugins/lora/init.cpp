@@ -3,6 +3,9 @@
 // PiSSA (Meng, Wang, Zhang 2024, arXiv:2404.02948): B·A is what the largest singular values of W make, and W begins without it:
 //   W ≈ U S Vᵀ, B = U √(S / scale), A = √(S / scale) Vᵀ, W begins as W − scale · B·A
 // OLoRA (Büyükakyüz 2024, arXiv:2406.01775): the same with the first columns of Q and rows of R of W = Q·R.
+// LoftQ (Li, Yu, Liang, He, Karampatziakis, Chen, Zhao 2023, arXiv:2310.08659): B·A is the principal part of what a weight loses where it
+// is stored in few bits, and the weight begins as Q. From B·A = 0 on, several times:
+//   Q = stored(W − scale · B·A), scale · B·A = the principal part of W − Q
 #include "init.hpp"
 
 namespace {
@@ -16,6 +19,9 @@ void principal_shape(const Node& node, Shapes& out) {
   if (w.dtype != GALLEY_F32 && w.dtype != GALLEY_BF16 && w.dtype != GALLEY_F16)
     invalid(std::string(node.name()) + ": w has to hold numbers");
   if (w.rank != 2) invalid(std::string(node.name()) + ": w is " + shape_text(w) + "; it has to be a matrix");
+  if (node.has(1) && (shape_text(node.in(1)) != shape_text(w) || node.in(1).dtype != GALLEY_F32))
+    invalid(std::string(node.name()) + ": less is " + shape_text(node.in(1)) + "; it has to be F32 and have the shape of w, " +
+            shape_text(w));
   const bool transposed = node.i("transposed", 0) != 0;
   const int64_t n = w.shape[transposed ? 1 : 0], k = w.shape[transposed ? 0 : 1];
   if (rank < 1 || rank > std::min(n, k))
@@ -27,15 +33,20 @@ void principal_shape(const Node& node, Shapes& out) {
 
 void principal_reference(const Node& node) {
   const galley_operand &b = node.out(0), &a = node.out(1);
-  begin(node, Weight<double>(node.read<double>(0), b.shape[0], a.shape[1], node.i("transposed", 0) != 0), node.write<double>(0),
-        node.write<double>(1));
+  const auto weight = [&](uint32_t i) {
+    return Weight<double>(node.read<double>(i), b.shape[0], a.shape[1], node.i("transposed", 0) != 0);
+  };
+  const Weight<double> w = weight(0);
+  if (node.has(1)) begin(node, Rest(w, weight(1)), node.write<double>(0), node.write<double>(1));
+  else begin(node, w, node.write<double>(0), node.write<double>(1));
 }
 
 constexpr uint32_t F = GALLEY_F32;
 
-Op lora_principal("lora_principal", "B (N, rank), A (rank, K): the principal part of W (N, K) or transposed (K, N)");
+Op lora_principal("lora_principal", "B (N, rank), A (rank, K): the principal part of W, or of W − less, (N, K) or transposed (K, N)");
 const bool principal_added =
     add(lora_principal.input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT | GALLEY_OPERAND_ANY_DTYPE)
+            .input("less", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT | GALLEY_OPERAND_OPTIONAL)
             .output("b", GALLEY_ROLE_WHOLE)
             .output("a", GALLEY_ROLE_WHOLE)
             .attr("rank", GALLEY_ATTR_I64, GALLEY_ATTR_REQUIRED, "how many singular values, or columns of Q")
@@ -46,13 +57,15 @@ const bool principal_added =
             .attr("stream", GALLEY_ATTR_STRING, 0, "keys the random numbers of the fast one; without it, the node's name does")
             .infer<principal_shape>()
             .reference<principal_reference>()
-            .test("svd", {{F, {13, 9}}}, Attrs().i("rank", 3).f("scale", 2))
-            .test("svd transposed", {{F, {9, 33}}}, Attrs().i("rank", 2).i("transposed", 1))
-            .test("svd wide", {{F, {40, 200}}}, Attrs().i("rank", 5))
-            .test("all of it", {{F, {7, 5}}}, Attrs().i("rank", 5))
-            .test("qr", {{F, {13, 9}}}, Attrs().i("rank", 4).s("how", "qr"))
-            .test("qr transposed", {{F, {33, 70}}}, Attrs().i("rank", 4).s("how", "qr").i("transposed", 1))
-            .test("fast", {{F, {40, 60}}}, Attrs().i("rank", 4).i("iterations", 4)));
+            .test("svd", {{F, {13, 9}}, {0, {}}}, Attrs().i("rank", 3).f("scale", 2))
+            .test("svd transposed", {{F, {9, 33}}, {0, {}}}, Attrs().i("rank", 2).i("transposed", 1))
+            .test("svd wide", {{F, {40, 200}}, {0, {}}}, Attrs().i("rank", 5))
+            .test("all of it", {{F, {7, 5}}, {0, {}}}, Attrs().i("rank", 5))
+            .test("qr", {{F, {13, 9}}, {0, {}}}, Attrs().i("rank", 4).s("how", "qr"))
+            .test("qr transposed", {{F, {33, 70}}, {0, {}}}, Attrs().i("rank", 4).s("how", "qr").i("transposed", 1))
+            .test("a rest", {{F, {13, 9}}, {F, {13, 9}, -.3, .3}}, Attrs().i("rank", 3).f("scale", 2))
+            .test("a rest, transposed", {{F, {33, 70}}, {F, {33, 70}}}, Attrs().i("rank", 4).i("transposed", 1))
+            .test("fast", {{F, {40, 60}}, {0, {}}}, Attrs().i("rank", 4).i("iterations", 4)));
 
 // ---- What is saved ---------------------------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "galley/cpp/half.hpp"
 #include "galley/cpp/plugin.hpp"
@@ -64,6 +65,24 @@ class Weight : public Factor {
 
   const T* numbers_;
   bool transposed_;
+};
+
+/// What is left of a weight behind another one.
+class Rest : public Factor {
+ public:
+  Rest(const Factor& weight, const Factor& less) : weight_(weight), less_(less) { out = weight.out, in = weight.in; }
+  void times(const double* x, double* y) const override { subtract(x, y, out, &Factor::times); }
+  void transposed_times(const double* x, double* y) const override { subtract(x, y, in, &Factor::transposed_times); }
+
+ private:
+  using Times = void (Factor::*)(const double*, double*) const;
+  void subtract(const double* x, double* y, int64_t n, Times product) const {
+    std::vector<double> less(static_cast<size_t>(n));
+    (weight_.*product)(x, y);
+    (less_.*product)(x, less.data());
+    for (int64_t i = 0; i < n; ++i) y[i] -= less[static_cast<size_t>(i)];
+  }
+  const Factor &weight_, &less_;
 };
 
 /// B (out, rank) and A (rank, in).

@@ -1,12 +1,13 @@
 // LoRA (Hu et al. 2021, "LoRA: Low-rank adaptation of large language models", arXiv:2106.09685): y + scaling · B·A·dropout(x) beside each
 // linear node that is meant, A (rank, in), B (out, rank). With rslora (Kalajdzievski 2023, arXiv:2312.03732) the scaling is alpha / √rank.
 // LoRA+ (Hayou et al. 2024, arXiv:2402.12354) trains B with a higher rate than A. DoRA (columns.cpp) trains the length of each row of the
-// adapted weight apart from its direction. PiSSA and OLoRA (init.cpp) begin with parts of the weight.
+// adapted weight apart from its direction. PiSSA, OLoRA and LoftQ (init.cpp) begin with parts of the weight.
 // Parameters, files and the choice of layers are PEFT's, so that an adapter goes from here to there and back.
 #include <algorithm>
 #include <cmath>
 
 #include "adapter.hpp"
+#include "galley/cpp/four_bit.hpp"
 #include "galley/cpp/strategy.hpp"
 #include "peft/parts.hpp"
 
@@ -27,6 +28,7 @@ class Lora {
     if (segment == GALLEY_SEGMENT_MODEL) adapt(graph);
     if (segment == GALLEY_SEGMENT_WINDOW && adapter_.dora()) measure(graph);
     if (segment == GALLEY_SEGMENT_LOAD && adapter_.init().principal()) split(graph);
+    if (segment == GALLEY_SEGMENT_LOAD && adapter_.init().loftq()) begin_as_stored(graph);
     if (segment == GALLEY_SEGMENT_EXPORT) save(graph);
     if (segment == GALLEY_SEGMENT_EXPORT ? merge_ : segment == GALLEY_SEGMENT_MERGE && !merge_) merge(graph);
   }
@@ -61,10 +63,11 @@ class Lora {
   void add_beside(Graph& graph, Parts& parts, const Module& m) const {
     const int64_t rank = adapter_.rank(m);
     const std::string prefix = prefixed(m.name);
-    const bool principal = adapter_.init().principal();
-    const galley_tensor a = parts.make(prefix + ".lora_A.weight", {rank, m.in}, principal ? 0 : GALLEY_TENSOR_LATE_GRADIENT,
-                                       principal ? Begin() : begin_of_a(m));
+    const bool principal = adapter_.init().principal(), random = !principal && !adapter_.init().loftq();
+    const galley_tensor a =
+        parts.make(prefix + ".lora_A.weight", {rank, m.in}, random ? GALLEY_TENSOR_LATE_GRADIENT : 0, random ? begin_of_a(m) : Begin());
     const galley_tensor b = parts.make(prefix + ".lora_B.weight", {m.out, rank}, 0, {});
+    if (!random) check_rank(m, rank);
     if (principal) keep_first(graph, m, a, b);
     if (b_lr_factor_ != 1) graph.scale_rate(b, b_lr_factor_);
     galley_tensor x = m.x;
@@ -76,12 +79,14 @@ class Lora {
     graph.replace(m.y, y);
   }
 
+  static void check_rank(const Module& m, int64_t rank) {
+    if (const int64_t most = std::min(m.in, m.out); rank > most)
+      invalid("'init': rank " + std::to_string(rank) + " is more than " + std::to_string(most) + ", the rank of the weight of " + m.name,
+              "take a smaller rank, or leave that layer out");
+  }
   /// What A and B begin with, where the weight begins without it: what is saved belongs to the weight as it was.
   static void keep_first(Graph& graph, const Module& m, galley_tensor a, galley_tensor b) {
     if (m.tied) invalid("'init' would change the embedding too: " + m.name + " shares its weight with it; leave out 'init', or the target");
-    if (const int64_t rank = graph.info(a).shape[0], most = std::min(m.in, m.out); rank > most)
-      invalid("'init': rank " + std::to_string(rank) + " is more than " + std::to_string(most) + ", the rank of the weight of " + m.name,
-              "take a smaller rank, or leave that layer out");
     for (const galley_tensor of : {a, b}) {
       const galley_tensor_info info = graph.info(of);
       const std::vector<int64_t> shape(info.shape, info.shape + info.rank);
@@ -108,6 +113,39 @@ class Lora {
       }
       const galley_tensor delta = product(graph, m, made[1], made[0], part);
       graph.begin_as(m.weight, graph.node("add", nullptr, {m.weight, delta}, Attrs().f("alpha", -adapter_.scaling(m)))[0]);
+    }
+  }
+
+  /// While loading: A and B begin as the principal part of what a weight loses in 4 bit, and with several iterations the weight as what 4
+  /// bits keep of W − scaling · B·A. There are two matrices of one weight at a time: W, and what is taken from it.
+  void begin_as_stored(Graph& graph) const {
+    // A folder that is quantized holds what the weights begin as; nothing says what they have lost.
+    const bool lost = graph.config_of("quantization_config") != nullptr;
+    if (lost && adapter_.from_file()) return;
+    if (lost) invalid("init = \"loftq\": the model's weights are quantized already", "take its folder from before, or leave 'init' out");
+    const int64_t iterations = adapter_.init().iterations;
+    for (const auto& [m, name] : adapted(graph)) {
+      if (!galley_same_text(graph.info(m.weight).format, galley::sdk::four_bit::kName))
+        invalid("init = \"loftq\": the weight of " + m.name + " is not stored in 4 bit, so nothing of it is lost",
+                "add use \"quantize-nf4\", or leave that layer out of 'targets'");
+      Attrs attrs = layout(m);
+      attrs.i("rank", adapter_.rank(m)).f("scale", adapter_.scaling(m));
+      galley_tensor begins = m.weight;
+      for (int64_t i = 1; i <= iterations; ++i) {
+        if (adapter_.from_file() && i == iterations) break;
+        const std::string part = name + ".loftq" + std::to_string(i);
+        const std::vector<galley_tensor> made =
+            graph.node("lora_principal", part.c_str(), {m.weight, graph.pack_and_unpack(m.weight, begins)}, attrs, {0, 0});
+        if (i == iterations) {
+          graph.begin_as(graph.find(name + ".lora_B.weight"), made[0]);
+          graph.begin_as(graph.find(name + ".lora_A.weight"), made[1]);
+          break;
+        }
+        // The sum takes the place of the product, which is of W's size; so the factor is A's.
+        const galley_tensor less = graph.node("scale", (part + ".less").c_str(), {made[1]}, Attrs().f("alpha", -adapter_.scaling(m)))[0];
+        begins = graph.node("add", (part + ".begins").c_str(), {product(graph, m, less, made[0], part), m.weight})[0];
+      }
+      if (begins != m.weight) graph.begin_as(m.weight, begins);
     }
   }
 

@@ -21,6 +21,10 @@ struct Dense {
   Dense(int64_t rows_, int64_t columns_) : rows(rows_), columns(columns_), numbers(static_cast<size_t>(rows_ * columns_)) {}
   double* row(int64_t i) { return numbers.data() + i * columns; }
   const double* row(int64_t i) const { return numbers.data() + i * columns; }
+  void grow(int64_t rows_) {
+    rows = rows_;
+    numbers.resize(static_cast<size_t>(rows * columns));
+  }
   int64_t rows, columns;
   std::vector<double> numbers;
 };
@@ -184,12 +188,18 @@ inline void fix_signs(Principal& p) {
 /// Throws sdk::Failure if W holds what is no number.
 inline Principal principal(const Factor& w, int64_t rank) {
   const int64_t most = std::min(w.out, w.in);
-  Dense u(most, w.out), v(most, w.in);
+  Dense u(0, w.out), v(0, w.in);
+  const auto room = [&](int64_t count) {
+    u.grow(count);
+    v.grow(std::min(most, count + 1));
+  };
+  int64_t next = std::min(most, rank + 32);
+  room(next);
   std::vector<double> alpha, beta, x(static_cast<size_t>(std::max(w.out, w.in)));
   detail::any_direction(x.data(), w.in, 1);
   detail::extend(v, 0, x.data(), 0);
   double largest = 0;
-  for (int64_t count = 1, next = std::min(most, rank + 32);; ++count) {
+  for (int64_t count = 1;; ++count) {
     // W·v_k = β_(k−1) u_(k−1) + α_k u_k
     w.times(v.row(count - 1), x.data());
     alpha.push_back(detail::extend(u, count - 1, x.data(), largest));
@@ -227,6 +237,7 @@ inline Principal principal(const Factor& w, int64_t rank) {
         return out;
       }
       next = std::min(most, count + count / 2 + 1);
+      room(next);
     }
     beta.push_back(left_over);
   }

@@ -8,19 +8,12 @@ namespace {
 using nlohmann::json;
 
 // What does not change what an adapter computes.
-constexpr const char* kWithoutMeaning[] = {"auto_mapping",
-                                           "base_model_name_or_path",
-                                           "ensure_weight_tying",
-                                           "fan_in_fan_out",
-                                           "inference_mode",
-                                           "layers_pattern",
-                                           "megatron_core",
-                                           "peft_type",
-                                           "peft_version",
-                                           "qalora_group_size",
-                                           "revision",
-                                           "runtime_config",
-                                           "task_type"};
+constexpr const char* kWithoutMeaning[] = {"auto_mapping",        "base_model_name_or_path",
+                                           "ensure_weight_tying", "fan_in_fan_out",
+                                           "inference_mode",      "megatron_core",
+                                           "peft_type",           "peft_version",
+                                           "qalora_group_size",   "revision",
+                                           "runtime_config",      "task_type"};
 
 // null, false, an empty list or object: how PEFT writes what is not used.
 bool unused(const json& value) { return value.is_null() || value == false || ((value.is_array() || value.is_object()) && value.empty()); }
@@ -87,6 +80,19 @@ std::vector<std::string> Key::list() const {
   return out;
 }
 
+std::vector<int64_t> Key::indices() const {
+  std::vector<int64_t> out;
+  if (!value_) return out;
+  const auto add = [&](const json& number) {
+    if (!number.is_number_integer() || number < 0 || number > 1000000) wrong("has to hold whole numbers from 0 on");
+    out.push_back(number.get<int64_t>());
+  };
+  if (value_->is_array())
+    for (const json& number : *value_) add(number);
+  else add(*value_);
+  return out;
+}
+
 json read_config(const std::string& path, const std::string& text, const char* peft_type) {
   json config;
   try {
@@ -108,6 +114,25 @@ void refuse_unknown(const json& config, const std::string& path, const std::vect
       Key(config, path, name.c_str())
           .wrong("changes what the adapter computes, and " + std::string(strategy) + " does not do that; it has to be null or false");
   }
+}
+
+Layers read_layers(const json& config, const std::string& path, const Meant& targets) {
+  const Key numbers(config, path, "layers_to_transform"), before(config, path, "layers_pattern");
+  Layers out;
+  out.numbers = numbers.indices();
+  if (out.numbers.empty()) return out;
+  if (targets.list.empty()) numbers.wrong("stands beside 'target_modules' that are no list of names, which PEFT refuses");
+  std::vector<std::string> texts;
+  if (before && before.value().is_string()) texts = {before.value().get<std::string>()};
+  else texts = before.list();
+  for (const std::string& text : texts)
+    if (!text.empty()) out.before.push_back(before_number(text, path + ": 'layers_pattern'"));
+  return out;
+}
+
+bool means(const Meant& targets, const Layers& layers, const std::string& module) {
+  if (!targets.targets(module)) return false;
+  return layers.mean(module) || std::find(targets.list.begin(), targets.list.end(), module) != targets.list.end();
 }
 
 json new_config(const char* peft_type, const std::vector<std::string>& targets) {

@@ -24,6 +24,8 @@ class Key {
   /// A regular expression, or a list of names.
   Meant meant() const;
   std::vector<std::string> list() const;
+  /// Whole numbers from 0 on: one, or a list.
+  std::vector<int64_t> indices() const;
 
  private:
   std::string place() const { return path_ + ": '" + name_ + "'"; }
@@ -38,6 +40,11 @@ nlohmann::json read_config(const std::string& path, const std::string& text, con
 /// Refuses keys that are neither among `read` nor without meaning for what an adapter computes, unless they are null, false or empty.
 /// `strategy`: who reads the file.
 void refuse_unknown(const nlohmann::json& config, const std::string& path, const std::vector<const char*>& read, const char* strategy);
+
+/// `layers_to_transform` and `layers_pattern`. `targets` are its target_modules, which have to be a list of names beside them.
+Layers read_layers(const nlohmann::json& config, const std::string& path, const Meant& targets);
+/// Whether a configuration means a module: PEFT asks for the layer's number unless `targets` has the module's whole name.
+bool means(const Meant& targets, const Layers& layers, const std::string& module);
 
 /// What every configuration has.
 nlohmann::json new_config(const char* peft_type, const std::vector<std::string>& targets);

@@ -1,6 +1,7 @@
 #include "peft/selection.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "galley/cpp/glob.hpp"
@@ -55,6 +56,51 @@ double look_up(const std::vector<ByModule>& values, const Module& m, double othe
 bool Meant::targets(const std::string& module) const {
   if (pattern) return pattern->matches(module);
   return std::any_of(list.begin(), list.end(), [&](const std::string& name) { return module == name || ends_with(module, "." + name); });
+}
+
+int64_t Layers::number_of(const std::string& module) const {
+  for (size_t dot = module.find('.'); dot != std::string::npos; dot = module.find('.', dot + 1)) {
+    const size_t end = module.find_first_not_of("0123456789", dot + 1);
+    if (end == dot + 1 || end == std::string::npos || module[end] != '.' || end - dot > 9) continue;
+    const std::string begin = module.substr(0, dot);
+    const bool found = before.empty() ? begin.find('.') != std::string::npos
+                                      : std::any_of(before.begin(), before.end(), [&](const Pattern& p) { return p.matches(begin); });
+    if (found) return std::stoll(module.substr(dot + 1, end - dot - 1));
+  }
+  return -1;
+}
+
+bool Layers::mean(const std::string& module) const {
+  if (numbers.empty()) return true;
+  const int64_t number = number_of(module);
+  return number >= 0 && std::find(numbers.begin(), numbers.end(), number) != numbers.end();
+}
+
+Layers layers_of(const sdk::Options& options) {
+  Layers out;
+  for (const double number : options.numbers("layers_to_transform")) {
+    if (!(number >= 0 && number < 1e6) || std::floor(number) != number)
+      sdk::invalid("'layers_to_transform' has to hold whole numbers from 0 on");
+    out.numbers.push_back(static_cast<int64_t>(number));
+  }
+  for (const std::string& text : options.strings("layers_pattern")) out.before.push_back(before_number(text, "'layers_pattern'"));
+  if (out.numbers.empty() && !out.before.empty())
+    sdk::invalid("'layers_pattern' says what stands before the numbers of 'layers_to_transform'");
+  return out;
+}
+
+Pattern before_number(const std::string& text, const std::string& where) { return {"(?:.*\\.)?(?:" + text + ")", where}; }
+
+void keep(const Layers& layers, std::vector<const Module*>* modules) {
+  for (const int64_t number : layers.numbers)
+    if (std::none_of(modules->begin(), modules->end(), [&](const Module* m) { return layers.number_of(m->name) == number; })) {
+      int64_t last = -1;
+      for (const Module* m : *modules) last = std::max(last, layers.number_of(m->name));
+      sdk::invalid("'layers_to_transform': no linear layer of 'targets' is in layer " + std::to_string(number),
+                   last < 0 ? "no name of them has a number" + std::string(layers.before.empty() ? "" : " behind 'layers_pattern'")
+                            : "the last one is " + std::to_string(last) + ", and the first is 0");
+    }
+  std::erase_if(*modules, [&](const Module* m) { return !layers.mean(m->name); });
 }
 
 std::string whole_module(const std::string& module, const std::vector<std::string>& names, const std::vector<Word>& words) {

@@ -52,6 +52,21 @@ struct Meant {
   bool targets(const std::string& module) const;
 };
 
+/// Of the layers that are repeated in a model, those that an adapter adapts: PEFT's layers_to_transform and layers_pattern.
+struct Layers {
+  std::vector<int64_t> numbers;  ///< from 0 on; none: all
+  std::vector<Pattern> before;   ///< what stands before a layer's number, behind a dot or from the beginning; none: any two words
+  /// The number of the layer that a module is a part of; -1: it is part of none.
+  int64_t number_of(const std::string& module) const;
+  bool mean(const std::string& module) const;
+};
+/// Of a recipe: the options layers_to_transform and layers_pattern.
+Layers layers_of(const sdk::Options& options);
+/// A regular expression for what stands before a layer's number.
+Pattern before_number(const std::string& text, const std::string& where);
+/// Leaves of the modules that a recipe means those of its layers. Each number has to be that of a module's layer.
+void keep(const Layers& layers, std::vector<const Module*>* modules);
+
 /// By which of these modules, that are trained and saved whole, a module is saved: itself or one that it is a part of; "": by none. `names`
 /// are those of a configuration, of which PEFT looks for the ends.
 std::string whole_module(const std::string& module, const std::vector<std::string>& names, const std::vector<Word>& words);

@@ -5,6 +5,7 @@
 //
 // Neither trains a weight that it stores: a step is smaller than what a code stands for. So something else is trained, such as an adapter.
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <set>
 #include <string>
@@ -212,7 +213,19 @@ class Weights {
     for (const std::string& pattern : skip_)
       if (std::none_of(modules.begin(), modules.end(), [&](const std::string& module) { return glob_match_suffix(pattern, module); }))
         invalid("'skip': no linear layer is called '" + pattern + "'; " + nearest_names(pattern, modules));
+    check_folder(graph);
     if (by_column_.empty()) invalid("no weight is left to store in 8 bit: 'skip' names all linear layers");
+  }
+
+  /// A folder that is quantized already has no weight as GPT-2 has them.
+  void check_folder(const GraphReader& graph) const {
+    const char* config = graph.config_of("quantization_config");
+    if (!config || !std::strstr(config, "bitsandbytes")) return;
+    for (const auto& [weight, columns] : by_column_)
+      if (columns)
+        invalid(std::string(graph.run().model) + ": '" + graph.info(weight).source_name +
+                    "' is quantized as (outputs, inputs), and the model has (inputs, outputs): bitsandbytes turns layers of GPT-2 around",
+                "take the folder that was quantized, and use this strategy on that");
   }
 
   /// A weight that is trained stays as it is, as long as others are frozen and nothing multiplies it as integers.

@@ -152,6 +152,13 @@ void components(const std::vector<int64_t>& shape, const FormatOptions& given, C
   out.add(".nested_offset", GALLEY_F32, {1}, 0, "");
 }
 
+bool is_transposed(const galley_node_info& node) {
+  for (uint32_t i = 0; i < node.n_attrs; ++i)
+    if (galley_same_text(node.attrs[i]->name, "transposed") && node.attrs[i]->type == GALLEY_ATTR_I64)
+      return *static_cast<const int64_t*>(node.attrs[i]->data) != 0;
+  return false;
+}
+
 // ---- The strategy -------------------------------------------------------------------------------------------------------------------
 
 class QuantizeNf4 {
@@ -212,6 +219,7 @@ class QuantizeNf4 {
   void choose(const GraphReader& graph) const {
     chosen_.clear();
     left_.clear();
+    transposed_.clear();
     if ((folder_ = Folder::read(graph))) follow(*folder_);
     std::vector<std::string> modules;
     std::vector<bool> used(skip_.size());
@@ -233,8 +241,12 @@ class QuantizeNf4 {
         left_.insert(module_of(node, w));
         continue;
       }
-      if (folder_) check_shape(w);
+      if (folder_) check_read(node, w);
       chosen_.insert(node.inputs[1]);
+      if (is_transposed(node)) {
+        transposed_.insert(node.inputs[1]);
+        left_.insert(module_of(node, w));
+      }
       frozen = frozen || !(w.flags & GALLEY_TENSOR_TRAINABLE);
     }
     for (size_t i = 0; i < skip_.size(); ++i)
@@ -249,7 +261,12 @@ class QuantizeNf4 {
               "train an adapter beside it, use \"lora\" { rank = 16 }, or use \"freeze\" for the layers to store in 4 bit");
   }
 
-  void check_shape(const galley_tensor_info& w) const {
+  void check_read(const galley_node_info& node, const galley_tensor_info& w) const {
+    if (is_transposed(node))
+      invalid(folder_->path() + ": '" + w.source_name +
+                  "' is quantized as (outputs, inputs), and the model has (inputs, outputs): bitsandbytes turns layers of GPT-2 around, so "
+                  "that its blocks are others than those of the weight",
+              "take the folder that was quantized, and use \"quantize-nf4\" {} on that");
     const std::vector<int64_t> shape(w.shape, w.shape + w.rank);
     const four_bit_folder::QuantState& state = *folder_->find(w.source_name);
     if (state.shape != shape)
@@ -298,6 +315,7 @@ class QuantizeNf4 {
     };
     each_stored(graph, [&](galley_tensor t, const galley_tensor_info& info) {
       const std::string name = info.name;
+      if (transposed_.count(t)) return;  // transformers would take its codes for those of the weight turned around: it is saved as numbers
       if (!book) book = table("four_bit.quant_map", four_bit_folder::code_book(type_));
       if (!nested && doubled_) nested = table("four_bit.nested_quant_map", four_bit_folder::nested_code_book());
       const Attrs text = Attrs().s("text", four_bit_folder::state_text(type_, block_, doubled_, {info.shape, info.shape + info.rank}));
@@ -321,8 +339,9 @@ class QuantizeNf4 {
   mutable Attrs format_;
   mutable std::optional<Folder> folder_;
   mutable std::set<galley_tensor> chosen_;
-  mutable std::set<std::string> left_;  // modules whose weights are not chosen
-  mutable bool all_ = false;            // also those that nobody has frozen
+  mutable std::set<galley_tensor> transposed_;  // of these, those that lie as (in, out)
+  mutable std::set<std::string> left_;          // modules whose weights are saved as numbers
+  mutable bool all_ = false;                    // also those that nobody has frozen
 };
 
 const bool registered = add(pack()) && add(unpack()) && four_bit_folder::add_ops() &&

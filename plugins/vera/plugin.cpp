@@ -17,14 +17,16 @@ using namespace galley::sdk;
 using namespace galley::peft;
 using nlohmann::json;
 
-const std::vector<const char*> kRead = {"bias", "d_initial",       "init_weights",   "modules_to_save", "projection_prng_key",
-                                        "r",    "save_projection", "target_modules", "exclude_modules", "vera_dropout"};
+const std::vector<const char*> kRead = {
+    "bias",           "d_initial",       "init_weights", "modules_to_save", "projection_prng_key", "r", "save_projection",
+    "target_modules", "exclude_modules", "vera_dropout", "layers_pattern",  "layers_to_transform"};
 
 class Vera {
  public:
   explicit Vera(const Options& options) : merge_(options.boolean("merge")) {
     if (options.given("path")) {
-      for (const char* name : {"rank", "targets", "exclude", "d_initial", "seed", "save_projection", "bias", "modules_to_save"})
+      for (const char* name : {"rank", "targets", "exclude", "layers_to_transform", "layers_pattern", "d_initial", "seed",
+                               "save_projection", "bias", "modules_to_save"})
         if (options.given(name))
           invalid(std::string("'") + name + "' cannot stand beside 'path': the adapter's own configuration decides it");
       read(options.string("path"));
@@ -42,6 +44,7 @@ class Vera {
     if (targets.empty()) targets = {"all-linear"};
     targets_ = words_of(targets, "targets");
     exclude_ = words_of(options.strings("exclude"), "exclude");
+    layers_ = layers_of(options);
     to_save_ = words_of(options.strings("modules_to_save"), "modules_to_save");
   }
 
@@ -84,6 +87,7 @@ class Vera {
     all_linear_ = key("target_modules") && key("target_modules").value() == "all-linear";
     if (!all_linear_) target_modules_ = key("target_modules").meant();
     exclude_modules_ = key("exclude_modules").meant();
+    layers_ = read_layers(config, path, target_modules_);
     if (!all_linear_ && target_modules_.empty()) key("target_modules").wrong("names no modules");
     file_ = AdapterFile(folder + "/adapter_model.safetensors");
   }
@@ -94,9 +98,10 @@ class Vera {
     std::vector<const Module*> out;
     if (file_.there()) {
       for (const Module& m : modules)
-        if (!exclude_modules_.targets(m.name) && (all_linear_ ? !m.head : target_modules_.targets(m.name))) out.push_back(&m);
+        if (!exclude_modules_.targets(m.name) && (all_linear_ ? !m.head : means(target_modules_, layers_, m.name))) out.push_back(&m);
     } else {
       out = galley::peft::choose(modules, targets_, exclude_);
+      keep(layers_, &out);
     }
     std::erase_if(out, [&](const Module* m) { return !saved_with(m->name).empty(); });
     if (out.empty())
@@ -233,6 +238,7 @@ class Vera {
   std::string bias_ = "none", text_;
   std::vector<Word> targets_, exclude_, to_save_;
   Meant target_modules_, exclude_modules_;
+  Layers layers_;
   std::vector<std::string> modules_to_save_;
   AdapterFile file_;
 };

@@ -476,6 +476,36 @@ TEST_F(Verbs, BeginAsWhatTheLoadPartMakes) {
   });
 }
 
+TEST_F(Verbs, WhatIsStoredIsAskedWhileLoading) {
+  const auto pack_and_unpack = [&](galley_tensor of, galley_tensor value) {
+    return handing_out(
+        [&, of, value](galley_tensor* out, galley_error* e) { return verbs.pack_and_unpack(graph.handle(), of, value, out, e); });
+  };
+  galley_tensor asked_of = 0, asked_for = 0;
+  graph.pack_and_unpack = [&](galley_tensor of, galley_tensor value) -> Result<galley_tensor> {
+    asked_of = of, asked_for = value;
+    return input;
+  };
+  graph.tensor(parameter).storage.format = "pair";
+  expect_refused({{"too early", pack_and_unpack(parameter, parameter), "pack_and_unpack: 'p' outside of GALLEY_SEGMENT_LOAD"}});
+  const Graph::As as(graph, {Section::Load, 0});
+  expect_refused({
+      {"of none", pack_and_unpack(0, parameter), "pack_and_unpack: no such parameter"},
+      {"of what is not there", pack_and_unpack(nowhere, parameter), "pack_and_unpack: no such parameter"},
+      {"of a state", pack_and_unpack(number, number), "pack_and_unpack: no such parameter"},
+      {"nothing", pack_and_unpack(parameter, 0), "pack_and_unpack: no such tensor"},
+      {"another shape", pack_and_unpack(parameter, number), "pack_and_unpack: 'n' is f32(1), and 'p' is f32(4)"},
+  });
+  EXPECT_EQ(asked_of, 0u);
+  galley_tensor out = 0;
+  galley_error error = GALLEY_ERROR_INIT;
+  EXPECT_EQ(verbs.pack_and_unpack(graph.handle(), parameter, parameter, &out, &error), GALLEY_OK) << error.text;
+  EXPECT_EQ(out, input);
+  EXPECT_TRUE(asked_of == parameter && asked_for == parameter);
+  graph.tensor(parameter).storage.format.clear();
+  expect_refused({{"of what is in no format", pack_and_unpack(parameter, parameter), "pack_and_unpack: 'p' is in no format"}});
+}
+
 TEST_F(Verbs, FilesAreReadWhileLoading) {
   using Desc = galley_tensor_desc;
   const auto file = [](Desc& d) { d.kind = GALLEY_KIND_FILE, d.source_name = "f", d.source = "other.safetensors"; };

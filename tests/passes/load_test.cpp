@@ -1,4 +1,5 @@
 // What a run begins with: values that nodes make of files and first values, and nothing that nobody reads.
+#include "host/passes/place/components.hpp"
 #include "tests/passes/hand.hpp"
 
 namespace galley::hand {
@@ -86,6 +87,27 @@ TEST_F(Load, WhatCanBeginDoesAtOnce) {
             "load[4] copy 'begin w': r rest f32(4) -> w w f32(4)\n");
 }
 
+TEST_F(Load, WhatIsMadeOfTheSameComesNext) {
+  const galley_tensor v = parameter("v"), of_w = parameter("of w"), of_v = parameter("of v");
+  from_file(v);
+  model(node("sum", "add", {node("one", "add", {w, of_w}), node("two", "add", {v, of_v})}));
+  begins(of_w, made("part of w", "add", {w, w}));
+  begins(w, made("less of w", "mul", {w, w}));
+  begins(of_v, made("part of v", "add", {v, v}));
+  begins(v, made("less of v", "mul", {v, v}));
+  EXPECT_EQ(loaded(),
+            "load[0] fill 'init w' -> w first w f32(4)\n"
+            "load[1] mul 'less of w': r first w f32(4), r first w f32(4) -> w less of w f32(4)\n"
+            "load[2] copy 'begin w': r less of w f32(4) -> w w f32(4)\n"
+            "load[3] add 'part of w': r first w f32(4), r first w f32(4) -> w part of w f32(4)\n"
+            "load[4] copy 'begin of w': r part of w f32(4) -> w of w f32(4)\n"
+            "load[5] read 'read first v' entry 'v' -> w first v f32(4), w staging u8(1048576)\n"
+            "load[6] mul 'less of v': r first v f32(4), r first v f32(4) -> w less of v f32(4)\n"
+            "load[7] copy 'begin v': r less of v f32(4) -> w v f32(4)\n"
+            "load[8] add 'part of v': r first v f32(4), r first v f32(4) -> w part of v f32(4)\n"
+            "load[9] copy 'begin of v': r part of v f32(4) -> w of v f32(4)\n");
+}
+
 TEST_F(Load, WhatOnlyLoadingReadsHasNoMemoryAfterwards) {
   from_file(w);
   const galley_tensor v = initialized("v", GALLEY_KIND_PARAMETER, w);
@@ -167,8 +189,38 @@ TEST_F(LoadPacked, ItsNumbersArePacked) {
   EXPECT_EQ(loaded(),
             "load[0] fill 'init w' -> w first w f32(4)\n"
             "load[1] add 'twice': r first w f32(4), r first w f32(4) -> w twice f32(4)\n"
-            "load[2] copy 'begin w': r twice f32(4) -> w unpacked w f32(4)\n"
-            "load[3] pair_pack 'pack w': r unpacked w f32(4) -> w w.halves i16(4), w w.scale f32(1)\n");
+            "load[2] pair_pack 'pack w': r twice f32(4) -> w w.halves i16(4), w w.scale f32(1)\n");
+}
+
+/// What 16 bits keep of a number is not what nodes read of the tensor: that is its first value.
+TEST_F(LoadPacked, NodesReadTheFirstValue) {
+  const galley_tensor v = parameter("v");
+  model(node("sum", "add", {w, v}));
+  begins(v, made("twice", "add", {w, w}));
+  EXPECT_EQ(loaded(),
+            "load[0] fill 'init w' -> w first w f32(4)\n"
+            "load[1] pair_pack 'pack w': r first w f32(4) -> w w.halves i16(4), w w.scale f32(1)\n"
+            "load[2] add 'twice': r first w f32(4), r first w f32(4) -> w twice f32(4)\n"
+            "load[3] copy 'begin v': r twice f32(4) -> w v f32(4)\n");
+}
+
+TEST_F(LoadPacked, WhatIsLeftOfAValue) {
+  const galley_tensor v = parameter("v");
+  model(node("sum", "add", {w, v}));
+  const galley_tensor twice = made("twice", "add", {w, w});
+  const Result<galley_tensor> left = [&] {
+    const Graph::As as(graph, {Section::Load});
+    return pack_and_unpack(graph, *plugins, w, twice);
+  }();
+  ASSERT_TRUE(left.ok()) << left.error().cause;
+  begins(v, *left);
+  EXPECT_EQ(loaded(),
+            "load[0] fill 'init w' -> w first w f32(4)\n"
+            "load[1] pair_pack 'pack w': r first w f32(4) -> w w.halves i16(4), w w.scale f32(1)\n"
+            "load[2] add 'twice': r first w f32(4), r first w f32(4) -> w twice f32(4)\n"
+            "load[3] pair_pack 'pack twice': r twice f32(4) -> w packed twice.halves i16(4), w packed twice.scale f32(1)\n"
+            "load[4] pair_unpack 'unpack w': r packed twice.halves i16(4), r packed twice.scale f32(1) -> w stored twice f32(4)\n"
+            "load[5] copy 'begin v': r stored twice f32(4) -> w v f32(4)\n");
 }
 
 TEST_F(LoadPacked, AllOfThem) {

@@ -158,6 +158,30 @@ def rates():
         check(norm(x) > 0 and e < 1e-6, f'rates: {name} is off by {e:.1e}')
 
 
+def some_layers():
+    """Adapters on layers by their numbers: those have parameters, and the folder that is saved is read as it was."""
+    for family, (case, _, _) in bases.items():
+        base, data = from_folder(case / 'base'), batch_of(case / 'batch.safetensors')
+        for kind, options in (('lora', dict(rank=2, targets='attention')), ('vera', dict(rank=4))):
+            name = f'layer-{family}-{kind}'
+            before = 'layers' if family == 'llama' else 'h'
+            made = train(recipe(f'{name}.lua', base, data, use(kind, layers_to_transform=[1], layers_pattern=before, **options), sgd, steps=2), name)
+            file = load(made.path / 'adapter/adapter_model.safetensors')
+            numbers = {x.split('.')[4] for x in file if f'.{before}.' in x}
+            check(numbers == {'1'}, f'{name}: adapters on layers {numbers}')
+            again = train(recipe(f'{name}-on.lua', base, data, use(kind, path=made.path.resolve() / 'adapter'), sgd, steps=1), f'{name}-on')
+            longer = train(recipe(f'{name}-3.lua', base, data, use(kind, layers_to_transform=[1], **options), sgd, steps=3), f'{name}-3')
+            check(again.steps == longer.steps[2:], f'{name}: it goes on at {again.steps}, not {longer.steps[2:]}')
+    config = json.loads((cases / 'layers/adapter/adapter_config.json').read_text())
+    for change, text in ((dict(layers_to_transform=[-1]), "'layers_to_transform' has to hold whole numbers"), (dict(layers_to_transform='1'), 'whole numbers'),
+                         (dict(target_modules='.*q_proj'), 'which PEFT refuses'), (dict(layers_pattern=['(']), 'the regular expression')):
+        shutil.copytree(cases / 'layers/adapter', 'wrong-layers', dirs_exist_ok=True)
+        pathlib.Path('wrong-layers/adapter_config.json').write_text(json.dumps({**config, **change}))
+        said = run('plan', recipe('wrong-layers.lua', from_folder(cases / 'qv/base'), 'data.random {}', use('lora', path=pathlib.Path('wrong-layers')), sgd, batch=1, length=8,
+                                  steps=1), code=2).stderr
+        check('adapter_config.json' in said and text in said, f'{change}: {said}')
+
+
 def wrong_words():
     """Refused with the place and what would do."""
     base = from_folder(cases / 'qv' / 'base')
@@ -173,6 +197,10 @@ def wrong_words():
             ('lora', dict(rank=2, exclude='all-linear'), ["'exclude' leaves no linear layer of 'targets' to adapt"]),
             ('lora', dict(rank=2, modules_to_save='model.norms'), ["no module is called 'model.norms'", "'model.norm'"]),
             ('lora', dict(rank=2, alpha_pattern=[dict(match='lm_head', alpha=3)]), ["'alpha_pattern': no adapted layer is called 'lm_head'"]),
+            ('lora', dict(rank=2, layers_to_transform=[0, 2]), ["no linear layer of 'targets' is in layer 2", 'the last one is 1']),
+            ('lora', dict(rank=2, layers_to_transform=[0.5]), ["'layers_to_transform' has to hold whole numbers from 0 on"]),
+            ('lora', dict(rank=2, layers_pattern='layers'), ["'layers_pattern' says what stands before the numbers"]),
+            ('vera', dict(rank=2, layers_to_transform=[1], layers_pattern='h'), ["is in layer 1", "no name of them has a number behind 'layers_pattern'"]),
             ('lora', dict(rank=2, init='pisa'), ['init = "pisa"', '"pissa_niter_16"']),
             ('lora', dict(rank=60, init='pissa'), ["'init': rank 60 is more than 32, the rank of the weight of model.layers.0.self_attn.k_proj"]),
             ('lora', dict(rank=2, init='olora', targets='lm_head'), ["'init' would change the embedding too: lm_head"]),
@@ -184,7 +212,7 @@ def wrong_words():
         check(all(x in text for x in texts), f'{strategy} {options}: {text}')
 
 
-for test in (merged_and_continued, wrong_words, dora_beside, what_it_takes, rates):
+for test in (merged_and_continued, some_layers, wrong_words, dora_beside, what_it_takes, rates):
     test()
     print(test.__name__, flush=True)
 finish()

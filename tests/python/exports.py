@@ -102,6 +102,30 @@ check(dtypes('alone/model/model.safetensors') == {'BF16'}, 'weights that are kep
 partly = train(recipe('partly.lua', from_folder(gpt2), batch_of(gpt2 / 'batch.safetensors'), use('amp'), use('freeze', patterns=['*mlp*', '*attn*', '*wte*']), sgd, steps=2), 'partly')
 check(dtypes('partly/model/model.safetensors') == {'F32'}, 'a master in F32 is rounded, because others are frozen')
 
+# ---- What rounding takes is said for each tensor: of what was merged into few bits, too ---------------------------------------------------
+on_codes = recipe('on-codes.lua', from_folder(llama), batch_of(llama / 'batch.safetensors'), use('quantize-nf4'), use('lora', rank=rank, alpha=alpha, targets='all-linear'), sgd,
+                  steps=3)
+train(on_codes, 'on-codes')
+told = json.loads(run('export', 'on-codes', '--merge', '--dtype', 'f32', '--out', 'codes-f32', '--json').stdout)
+check(told['rounded'] == [] and told['exported'] == 'codes-f32' and told['bytes'] > 0, f'merged in F32: {told}')
+exact = load('codes-f32/model.safetensors')
+for dtype in ('BF16', 'F16'):
+    told = json.loads(run('export', 'on-codes', '--merge', '--dtype', dtype.lower(), '--out', f'codes-{dtype}', '--json').stdout)['rounded']
+    check({x['tensor'] for x in told} == exact.keys() and {(x['file'], x['dtype']) for x in told} == {('model/model.safetensors', dtype.lower())}, f'{dtype}: {told}')
+    for x in told:
+        numbers = exact[x['tensor']][2]
+        expected = error([rounded(v, dtype) for v in numbers], numbers)
+        check(abs(x['error'] - expected) <= 1e-6 * expected and x['numbers'] == len(numbers), f'{dtype}: {x}, not {expected}')
+    merged = [x['error'] for x in told if '_proj.' in x['tensor']]
+    least, most = (1e-3, 2.5e-3) if dtype == 'BF16' else (1e-4, 3e-4)  # a uniform error of up to half a place
+    check(merged and least < min(merged) and max(merged) < most, f'{dtype}: errors of {merged}')
+    text = run('export', 'on-codes', '--merge', '--dtype', dtype.lower(), '--out', f'codes-{dtype}-again').stdout
+    some = [x['error'] for x in told if x['tensor'].endswith('.mlp.up_proj.weight')]
+    line = f'  {min(some):.2e} to {max(some):.2e} in {len(some)} tensors\n'
+    check('\nrounded, ' in text and f'model.layers.*.mlp.up_proj.weight' in text and line in text, f'{dtype}: {text}, not {line}')
+    nothing = run('export', f'codes-{dtype}', '--out', f'codes-{dtype}-same').stdout
+    check('rounded' not in nothing, f'a folder in {dtype} that stays so: {nothing}')
+
 # ---- A run that has not ended, a run whose states are gone, a model, an adapter ------------------------------------------------------------
 adapter = pathlib.Path('gpt2-packed-f32/adapter')
 run('export', 'gpt2-packed-f32', '--out', 'adapter')

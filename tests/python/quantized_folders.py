@@ -95,6 +95,38 @@ half = train(made('half', quantized / 'nf4', use('freeze', patterns=['*_proj.wei
 saved, before = tensors(half.path / 'model'), tensors(quantized / 'nf4')
 check(all(saved[x] == before[x] for x in before if 'proj' in x and 'quant_state' not in x) and saved['model.norm.weight'] != before['model.norm.weight'], 'half: what is saved')
 
+# GPT-2's layers lie as (inputs, outputs). transformers puts others in their place to quantize them, which lie as (outputs, inputs); so blocks of 4 bits and scales of 8
+# are others, and neither program can read what the other one stores, also where a matrix is square.
+gpt2 = fixtures / 'lora' / 'gpt2-conv1d' / 'base'
+for how, bits in (('quantize-nf4', 4), ('quantize-int8', 8), ('quantize-llm-int8', 8)):
+    for layer, (rows, columns) in (('attn.c_attn', (192, 64)), ('attn.c_proj', (64, 64))):
+        folder = pathlib.Path(f'gpt2-{bits}-{layer}')
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(gpt2, folder)
+        content, config = tensors(folder), json.loads((folder / 'config.json').read_text())
+        weight = next(x for x in content if x.endswith(f'h.0.{layer}.weight'))
+        n = rows * columns
+        if bits == 4:
+            content[weight] = ('U8', [n // 2, 1], [7 * i % 256 for i in range(n // 2)])
+            content[f'{weight}.absmax'] = ('F32', [n // 64], [0.1] * (n // 64))
+            content[f'{weight}.quant_map'] = tensors(quantized / 'nf4')['model.layers.0.mlp.up_proj.weight.quant_map']
+            text_of = json.dumps(dict(quant_type='nf4', blocksize=64, dtype='float32', shape=[rows, columns])).encode()
+            content[f'{weight}.quant_state.bitsandbytes__nf4'] = ('U8', [len(text_of)], list(text_of))
+        else:
+            content[weight] = ('I8', [rows, columns], [7 * i % 255 - 127 for i in range(n)])
+            content[weight.replace('.weight', '.SCB')] = ('F32', [rows], [0.1] * rows)
+            content[weight.replace('.weight', '.weight_format')] = ('U8', [], [0])
+        config['quantization_config'] = json.loads((quantized / ('nf4' if bits == 4 else 'int8') / 'config.json').read_text())['quantization_config']
+        (folder / 'config.json').write_text(json.dumps(config))
+        save(folder / 'model.safetensors', content)
+        said = run('plan', made('gpt2', folder, use(how), lora, adamw), code=2).stderr
+        check(all(x in said for x in (how, str(folder), weight if bits == 4 else '.weight', '(outputs, inputs)', 'take the folder that was quantized')), f'{how}, {layer}: {said}')
+    run('export', made('gpt2-out', gpt2, use(how)), '--out', f'gpt2-{how}')
+    said = json.loads(pathlib.Path(f'gpt2-{how}/config.json').read_text())
+    check('quantization_config' not in said and {x[0] for x in tensors(f'gpt2-{how}').values()} == {'F32'}, f'{how}: GPT-2 is saved as {said.get("quantization_config")}')
+    off = {n: error(x[2], tensors(gpt2)[n][2]) for n, x in tensors(f'gpt2-{how}').items() if '.c_' in n and n.endswith('weight')}
+    check(all(0.001 < x < 0.2 for x in off.values()), f'{how}: of GPT-2 the numbers that are kept are saved: {off}')
+
 # ---- What is refused ---------------------------------------------------------------------------------------------------------------------
 
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Adapters beside PEFT, by hand: in an environment with torch, transformers, peft and safetensors.
 
-tests/readback/adapters.py record            makes the cases of tests/fixtures/lora that PEFT defines: on the bases that lie there, what PEFT
+tests/readback/adapters.py record [CASE …]   makes the cases of tests/fixtures/lora that PEFT defines: on the bases that lie there, what PEFT
                                              computes of each kind of adapter in float64
 tests/readback/adapters.py read GALLEY       trains every kind of adapter with GALLEY, loads what it saved with PEFT on the same base, and
                                              compares the loss of both; and that of the merged model
+tests/readback/adapters.py loftq GALLEY      the error of W − (Q + B·A) under LoftQ, beside that of plain NF4 and of PEFT's own loftq_init
 """
+import inspect
 import json
 import pathlib
 import subprocess
@@ -36,6 +38,10 @@ CASES = {
                                              fan_in_fan_out=True)),
     'ia3': ('qv', ia3, dict(target_modules=['k_proj', 'v_proj', 'down_proj'], feedforward_modules=['down_proj'])),
     'ia3-conv1d': ('gpt2-conv1d', ia3, dict(target_modules=['c_attn', 'mlp.c_proj'], feedforward_modules=['mlp.c_proj'], fan_in_fan_out=True)),
+    # A whole name is meant whatever its layer's number is.
+    'layers': ('qv', lora, dict(r=4, lora_alpha=8, target_modules=['q_proj', 'down_proj', 'model.layers.0.self_attn.v_proj'], layers_to_transform=[1],
+                                layers_pattern=['blocks', 'layers'])),
+    'layers-vera': ('gpt2-conv1d', vera, dict(r=8, target_modules=['c_attn', 'c_fc'], projection_prng_key=7, layers_to_transform=0, fan_in_fan_out=True)),
 }
 
 
@@ -49,8 +55,10 @@ def loss_of(model, batch):
     return torch.nn.functional.cross_entropy(logits[:, :-1].reshape(-1, logits.shape[-1]), labels.reshape(-1)), logits
 
 
-def record():
+def record(names):
     for k, (name, (base, config, options)) in enumerate(CASES.items()):
+        if names and name not in names:
+            continue
         torch.manual_seed(5 + k)
         generator = torch.Generator().manual_seed(41 + k)
         model = peft.get_peft_model(base_model(base), config(task_type='CAUSAL_LM', **options))
@@ -134,9 +142,44 @@ def read(galley):
     sys.exit(worst >= 1e-5)
 
 
-if sys.argv[1:] == ['record']:
-    record()
+@torch.no_grad()
+def loftq(galley):
+    """PEFT's function runs as it stands, but for the device that it asks for: bitsandbytes computes on the processor, too."""
+    import bitsandbytes
+    from peft.utils import loftq_utils
+    source = inspect.getsource(loftq_utils.loftq_init).replace('else "cuda"', 'else "cpu"')
+    theirs = {}
+    exec(source.replace('@torch.no_grad()\n', ''), vars(loftq_utils), theirs)
+    base, rank, good = fixtures / 'qv' / 'base', 8, True
+    weights = {n: w for n, w in base_model('qv').state_dict().items() if n.endswith(('q_proj.weight', 'o_proj.weight', 'gate_proj.weight'))}  # rows of whole blocks
+    for times in (1, 2, 5):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            (folder / 'recipe.lua').write_text(f'''return recipe {{ model = model {{ path = "{base}" }}, data = data.random {{}}, batch = 1, length = 8, steps = 1, seed = 1,
+  use "quantize-nf4" {{}}, use "lora" {{ rank = {rank}, init = "loftq", loftq_iter = {times}, targets = {{ "q_proj", "o_proj", "gate_proj" }} }}, use "sgd" {{ lr = 1e-30 }} }}''')
+            for words in (('train', folder / 'recipe.lua', '--out', folder / 'run'), ('export', folder / 'run', '--merge', '--out', folder / 'merged')):
+                r = subprocess.run([galley, *map(str, words)], capture_output=True, text=True)
+                if r.returncode:
+                    sys.exit(r.stderr)
+            ours = load_file(folder / 'merged' / 'model.safetensors')
+        errors = []
+        for n, w in weights.items():
+            codes, state = bitsandbytes.functional.quantize_4bit(w, quant_type='nf4')
+            plain = bitsandbytes.functional.dequantize_4bit(codes, state)
+            q, a, b = theirs['loftq_init'](w, num_bits=4, reduced_rank=rank, num_iter=times)
+            errors.append([((w - x).norm() / w.norm()).item() for x in (plain, q + b @ a, ours[n])])
+        mean = torch.tensor(errors).mean(0).tolist()
+        worst = max(abs(x[2] / x[1] - 1) for x in errors)
+        good = good and worst < 1e-3 and all(x[2] < x[0] for x in errors)
+        print(f'{len(errors)} weights, rank {rank}, {times} iterations: NF4 {mean[0]:.5f}  PEFT {mean[1]:.5f}  galley {mean[2]:.5f}, apart by {worst:.1e} at most', flush=True)
+    sys.exit(not good)
+
+
+if sys.argv[1:2] == ['record']:
+    record(sys.argv[2:])
 elif len(sys.argv) == 3 and sys.argv[1] == 'read':
     read(sys.argv[2])
+elif len(sys.argv) == 3 and sys.argv[1] == 'loftq':
+    loftq(sys.argv[2])
 else:
     sys.exit(__doc__)

@@ -18,6 +18,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 NO_LABEL = -100
+# What a run may use that is not used where only the numbers of a folder are evaluated.
+NUMBERS_ONLY = 'lora', 'vera', 'ia3', 'amp', 'quantize-nf4', 'quantize-int8', 'quantize-llm-int8'
 
 
 def galley(*words, cwd=None):
@@ -91,7 +93,7 @@ def changed(run, recipe, scratch, uses, model=None):
     """The run's recipe with other options of strategies, or without them, and with another model: the words that a command takes. `uses`: in Lua, by name."""
     path = scratch / 'changed.lua'
     path.write_text('local plain_use, plain_model = use, model\n'
-                    f'local own = {{ {", ".join(f"{k} = {v}" for k, v in uses.items())} }}\n'
+                    f'local own = {{ {", ".join(f"[{json.dumps(k)}] = {v}" for k, v in uses.items())} }}\n'
                     'local function use(name) return function(x) if own[name] == false then return false end return plain_use(name)(own[name] or x) end end\n'
                     + (f'local function model() return plain_model {{ path = {json.dumps(str(model))} }} end\n' if model else '')
                     + (run / 'recipe.lua').read_text())
@@ -188,7 +190,7 @@ def read_back(run):
             loss = loss_of(load(), documents)
             good = line(what, loss, bound and max(bound, least)) and good
             if folder:  # what galley says of the same folder, in F32
-                own = loss_by_galley(run, record['recipe'], pathlib.Path(scratch), {'lora': 'false', 'amp': 'false'}, folder)
+                own = loss_by_galley(run, record['recipe'], pathlib.Path(scratch), dict.fromkeys(NUMBERS_ONLY, 'false'), folder)
                 print(f'  {"  galley eval of this folder, in F32":36} {own:11.6f} {own - loss:+11.2e} {2e-5:8.0e}{"" if abs(own - loss) <= 2e-5 else "   ABOVE ITS BOUND"}')
                 good = abs(own - loss) <= 2e-5 and good
     return good

@@ -72,4 +72,27 @@ Result<const galley_op*> op_named(Plugins& plugins, const std::string& name, con
   return plugin_error("no plugin provides the op '" + name + "' that '" + needed_by + "' needs");
 }
 
+Result<galley_tensor> pack_and_unpack(Graph& graph, Plugins& plugins, galley_tensor of, galley_tensor value) {
+  const galley_format& format = *plugins.format(graph.tensor(of).storage.format).table;
+  AttrList attrs = graph.tensor(of).storage.attrs;
+  GraphTensor numbers;
+  numbers.name = "stored " + graph.tensor(value).name;
+  numbers.dtype = graph.tensor(of).dtype;
+  numbers.shape = graph.tensor(of).shape;
+  const std::string name = graph.tensor(of).name;
+  std::vector<galley_tensor> packed;
+  for (const Component& component : TRY(components_of(plugins, graph.tensor(of), numbers.shape))) {
+    GraphTensor t;
+    t.name = "packed " + graph.tensor(value).name + component.suffix;
+    t.dtype = component.dtype;
+    t.shape = component.shape;
+    packed.push_back(TRY(graph.make(std::move(t))));
+  }
+  TRY(graph.append(TRY(op_named(plugins, format.pack_op, name)), "pack " + graph.tensor(value).name, {value}, attrs, &packed));
+  attrs.set("dtype", dtype_text(numbers.dtype));
+  std::vector<galley_tensor> out = {TRY(graph.make(std::move(numbers)))};
+  TRY(graph.append(TRY(op_named(plugins, format.unpack_op, name)), "unpack " + name, std::move(packed), std::move(attrs), &out));
+  return out[0];
+}
+
 }  // namespace galley

@@ -28,4 +28,7 @@ Result<std::vector<Component>> components_of(Plugins& plugins, const GraphTensor
 /// The op of this name; exit code Plugin names `needed_by` where no plugin has it.
 Result<const galley_op*> op_named(Plugins& plugins, const std::string& name, const std::string& needed_by);
 
+/// What is left of `value` in the format of `of`, which has its shape and dtype: a tensor that two new nodes make.
+Result<galley_tensor> pack_and_unpack(Graph& graph, Plugins& plugins, galley_tensor of, galley_tensor value);
+
 }  // namespace galley

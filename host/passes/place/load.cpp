@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <set>
 
@@ -59,12 +60,42 @@ class Loading {
   Loading(Compilation& c, const Homes& homes)
       : c_(c), graph_(c.graph), homes_(homes), emitter_(c, homes, SegmentKind::Load), makers_(graph_, {Section::Load}) {
     for (const auto& [t, values] : graph_.beginnings)
-      for (const auto& [component, beginning] : values) begun_by_[beginning.value].push_back(t);
+      for (const auto& [component, beginning] : values) {
+        begun_by_[beginning.value].push_back(t);
+        std::vector<galley_tensor> read;
+        for (const galley_node n : makers_.of(beginning.value, {}, &read)) needs_node_[n].push_back(t);
+        for (const galley_tensor in : read) needs_file_[in].push_back(t);
+      }
   }
 
   SegmentCode& code() { return emitter_.code(); }
 
-  /// A parameter, state or constant.
+  /// A parameter, state or constant, and whatever begins as what is made of the same: so that nothing is kept until its turn.
+  Status with_others(galley_tensor t) {
+    TRY_STATUS(tensor(t));
+    while (!others_.empty()) {
+      const galley_tensor next = others_.front();
+      others_.pop_front();
+      TRY_STATUS(tensor(next));
+    }
+    return ok();
+  }
+
+  /// What is in a file that is read, and nobody needs.
+  Status know_unread() {
+    for (galley_tensor t = 1; t <= graph_.tensor_count(); ++t) {
+      const GraphTensor& x = graph_.tensor(t);
+      if (!x.unused || x.source.path.empty()) continue;
+      Program::Unread known = {x.source.path, source_names(x)};
+      if (!x.storage.format.empty())
+        for (const Component& component : TRY(components_of(c_.plugins, x, x.shape)))
+          for (const std::string& name : source_names(x)) known.names.push_back(name_in_file(component, name));
+      c_.program.unread.push_back(std::move(known));
+    }
+    return ok();
+  }
+
+ private:
   Status tensor(galley_tensor t) {
     const GraphTensor& x = graph_.tensor(t);
     if (!lasts(x.kind) || x.slice.of || x.unused || done_.contains(t)) return ok();
@@ -84,21 +115,6 @@ class Loading {
     return ok();
   }
 
-  /// What is in a file that is read, and nobody needs.
-  Status know_unread() {
-    for (galley_tensor t = 1; t <= graph_.tensor_count(); ++t) {
-      const GraphTensor& x = graph_.tensor(t);
-      if (!x.unused || x.source.path.empty()) continue;
-      Program::Unread known = {x.source.path, source_names(x)};
-      if (!x.storage.format.empty())
-        for (const Component& component : TRY(components_of(c_.plugins, x, x.shape)))
-          for (const std::string& name : source_names(x)) known.names.push_back(name_in_file(component, name));
-      c_.program.unread.push_back(std::move(known));
-    }
-    return ok();
-  }
-
- private:
   /// The numbers of a tensor that is there when the run begins, or of the load part.
   Result<Operand> numbers(galley_tensor t) {
     if (!lasts(graph_.tensor(t).kind)) {
@@ -125,6 +141,7 @@ class Loading {
       if (in && graph_.tensor(in).kind == GALLEY_KIND_FILE) TRY_STATUS(file(in));
     TRY_STATUS(emitter_.item(whole(node)));
     if (node.inputs.empty()) add_random(c_, node.name, &code().last().attrs);
+    also(needs_node_, node.id);
     // What can begin now does, so that nothing is kept until its turn.
     for (const galley_tensor t : node.outputs) {
       if (!t || !made_.insert(t).second) continue;
@@ -139,7 +156,14 @@ class Loading {
   Status file(galley_tensor t) {
     if (!made_.insert(t).second) return ok();
     code().add(read_file(c_, code(), graph_.tensor(t), {}, emitter_.operand(t)));
+    also(needs_file_, t);
     return ok();
+  }
+
+  /// What begins as something that is made of this comes next.
+  void also(const std::map<uint64_t, std::vector<galley_tensor>>& needs, uint64_t made) {
+    if (const auto found = needs.find(made); found != needs.end())
+      others_.insert(others_.end(), found->second.begin(), found->second.end());
   }
 
   /// Puts the values that a tensor begins with in its place, once they are all there.
@@ -149,9 +173,9 @@ class Loading {
     if (!done_.insert(t).second) return ok();
     const std::vector<Operand> components = TRY(emitter_.staging().bring(t, {}, For::Writing));
     if (values.contains(GALLEY_BEGIN_NUMBERS)) {
-      const Operand to = TRY(emitter_.staging().numbers(t, {}, components, For::Writing));
-      TRY_STATUS(copy(t, emitter_.operand(values.at(GALLEY_BEGIN_NUMBERS).value), to));
-      TRY_STATUS(emitter_.staging().pack(t, {}, to, components));
+      const Operand from = emitter_.operand(values.at(GALLEY_BEGIN_NUMBERS).value);
+      if (homes_.unpacks(t)) TRY_STATUS(emitter_.staging().pack(t, {}, from, components));
+      else TRY_STATUS(copy(t, from, components.front()));
     } else {
       for (const auto& [component, beginning] : values) TRY_STATUS(copy(t, emitter_.operand(beginning.value), components[component]));
     }
@@ -186,7 +210,9 @@ class Loading {
   Emitter emitter_;
   const Makers makers_;
   PackedFiles files_;
-  std::map<galley_tensor, std::vector<galley_tensor>> begun_by_;  ///< by value
+  std::map<galley_tensor, std::vector<galley_tensor>> begun_by_;            ///< by value
+  std::map<uint64_t, std::vector<galley_tensor>> needs_node_, needs_file_;  ///< by node, and by tensor of a file: see `also`
+  std::deque<galley_tensor> others_;
   std::set<galley_tensor> under_way_, done_, made_;
   std::set<galley_node> emitted_;
 };
@@ -195,7 +221,7 @@ class Loading {
 
 Status place_load(Compilation& c, const Homes& homes) {
   Loading loading(c, homes);
-  for (galley_tensor t = 1; t <= c.graph.tensor_count(); ++t) TRY_STATUS(loading.tensor(t));
+  for (galley_tensor t = 1; t <= c.graph.tensor_count(); ++t) TRY_STATUS(loading.with_others(t));
   TRY_STATUS(loading.know_unread());
   if (!c.steps()) return ok();
   AttrList zero;

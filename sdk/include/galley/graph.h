@@ -264,6 +264,9 @@ typedef struct galley_graph_verbs {
   /* While exporting. Saves a tensor beside the model's, in their file, where the model is saved: what others need to read a format. It
    * keeps its dtype. */
   galley_status (*export_tensor)(galley_graph*, const char* name, galley_tensor value, galley_error*);
+  /* While building GALLEY_SEGMENT_LOAD. Hands out what is left of `value` when it is stored in the format of a parameter of its shape and
+   * dtype: packed, and unpacked again (LoftQ). What the parameter begins as in numbers is packed in the same way. */
+  galley_status (*pack_and_unpack)(galley_graph*, galley_tensor parameter, galley_tensor value, galley_tensor* out, galley_error*);
 } galley_graph_verbs;
 #define GALLEY_GRAPH_VERBS_MIN_SIZE 160u
 

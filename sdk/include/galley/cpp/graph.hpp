@@ -163,6 +163,13 @@ class Graph : public GraphReader {
   void begin_as(galley_tensor tensor, galley_tensor value, uint32_t component = GALLEY_BEGIN_NUMBERS) {
     check([&](galley_error* e) { return verbs_->begin_as(graph_, tensor, component, value, e); });
   }
+  /// While loading. What is left of `value` in the format in which the parameter is stored.
+  galley_tensor pack_and_unpack(galley_tensor parameter, galley_tensor value) {
+    if (!GALLEY_HAS(verbs_, galley_graph_verbs, pack_and_unpack)) unsupported("this Galley does not pack while loading");
+    galley_tensor out = 0;
+    check([&](galley_error* e) { return verbs_->pack_and_unpack(graph_, parameter, value, &out, e); });
+    return out;
+  }
   galley_tensor scalar(uint32_t which) {
     galley_tensor out = 0;
     check([&](galley_error* e) { return verbs_->scalar(graph_, which, &out, e); });
