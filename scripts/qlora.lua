@@ -14,7 +14,7 @@
 -- Tokens: a step is 16 micro-batches of 1 row of 512 tokens, 8,192 in all; 200 steps see 1.6 M.
 -- Bytes: a weight of a linear layer takes 4.127 bits, .52 bytes: 4 bits, and for 64 weights a scale of 8 bits, whose own scale 256 of them
 -- share. The embedding and the head take 2 bytes a weight. At rank 16 a layer of 4,096 x 4,096 trains 16 * (4,096 + 4,096) = 131,072
--- numbers, each with 4 bytes, 2 of a copy in BF16, 4 of gradient and 2 of states. So a model of 7 B parameters takes 3.3 GiB for its linear
+-- numbers, each with 4 bytes, 2 of a copy in BF16, 4 of gradient and 2 of states. So a model of 7 B parameters takes 3.1 GiB for its linear
 -- layers, .5 for embedding and head and .5 for the adapter; recomputation keeps one tensor of (512, 4,096) for each of 32 blocks, 128 MiB.
 -- Weights are packed as they are read, one after the other: loading takes no more than training.
 local chat = arg("chat", "") ~= ""

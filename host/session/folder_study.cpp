@@ -12,11 +12,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// `format`: the strategy that reads weights as the model's folder stores them; "": they are numbers.
 constexpr const char* kModelRecipe =
-    "return recipe { model = model { path = arg('model') }, data = data.random {}, batch = 1, length = arg('length', 512), steps = 1 }";
+    "return recipe { model = model { path = arg('model') }, data = data.random {}, batch = 1, length = arg('length', 512), steps = 1,\n"
+    "  arg('format', '') ~= '' and use(arg('format', '')) {} }";
 constexpr const char* kAdapterRecipe =
     "return recipe { model = model { path = arg('model') }, data = data.random {}, batch = 1, length = arg('length', 512), steps = 1,\n"
-    "  use(arg('strategy')) { path = arg('adapter') } }";
+    "  arg('format', '') ~= '' and use(arg('format', '')) {}, use(arg('strategy')) { path = arg('adapter') } }";
 
 bool is_there(const fs::path& path) {
   std::error_code error;
@@ -62,11 +64,42 @@ Result<fs::path> base_of(const fs::path& folder, const AdapterConfig& config, co
                       "name its folder with --base DIR; " + missing_folder_hint(base));
 }
 
+/// Strategies that understand a key of the model's config.json that plain weights do not have.
+std::vector<std::string> formats_of(const fs::path& model, const StudyOptions& options) {
+  std::vector<std::string> out;
+  const Result<Value> config = read_json(model / "config.json");
+  const auto* keys = config ? config->as<Table>() : nullptr;
+  if (!keys) return out;
+  const fs::path built_in[] = {options.installation.plugins};
+  const auto plugins = Plugins::scan(plugin_search_path(built_in, options.plugin_path), [](const std::string&) {});
+  for (const auto& plugin : plugins->all())
+    for (const StrategySpec& strategy : plugin->manifest.strategies)
+      if (std::any_of(strategy.config.begin(), strategy.config.end(), [&](const std::string& key) { return keys->contains(key); }))
+        out.push_back(strategy.name);
+  return out;
+}
+
+/// The recipe on weights as numbers; where that cannot be, with the first strategy that can read them as they are stored. An error is what
+/// was wrong without any.
+Result<std::unique_ptr<Study>> study_stored(const fs::path& recipe, const fs::path& model, const StudyOptions& options) {
+  Result<std::unique_ptr<Study>> out = study(recipe, options);
+  if (out || out.error().exit != Exit::Recipe) return out;
+  for (const std::string& format : formats_of(model, options)) {
+    StudyOptions with = options;
+    with.sets["format"] = format;
+    Result<std::unique_ptr<Study>> made = study(recipe, with);
+    if (made) return made;
+    // What it says of the folder itself is worth more than that something is needed.
+    if (made.error().cause.find(model.string()) != std::string::npos && made.error().exit == Exit::Recipe) out = std::move(made);
+  }
+  return out;
+}
+
 Result<std::unique_ptr<Study>> study_model(const fs::path& folder, int64_t length, StudyOptions options) {
   options.recipe_text = kModelRecipe;
   options.sets = {{"model", folder.string()}, {"length", length_text(folder, length)}};
   options.single_row = true;
-  return study("model.lua", options);
+  return study_stored("model.lua", folder, options);
 }
 
 Result<std::unique_ptr<Study>> study_adapter(const fs::path& folder, const FolderOptions& given, StudyOptions options) {
@@ -76,7 +109,7 @@ Result<std::unique_ptr<Study>> study_adapter(const fs::path& folder, const Folde
   options.sets = {
       {"model", base.string()}, {"length", length_text(base, given.length)}, {"adapter", folder.string()}, {"strategy", config.strategy}};
   options.single_row = true;
-  return study("adapter.lua", options);
+  return study_stored("adapter.lua", base, options);
 }
 
 }  // namespace

@@ -155,6 +155,14 @@ class Lora {
     return graph.node("linear", (name + ".delta").c_str(), {graph.node("transpose", (name + ".a").c_str(), {a})[0], b})[0];
   }
 
+  /// W·x as the layer makes it, which another strategy may have given another op; without the bias.
+  static galley_tensor base_product(Graph& graph, const Module& m, galley_tensor x, const std::string& name) {
+    const galley_node_info made = graph.node(m.node);
+    Attrs attrs;
+    for (uint32_t i = 0; i < made.n_attrs; ++i) attrs.copy(*made.attrs[i]);
+    return graph.node(made.op, name.c_str(), {x, m.weight}, attrs)[0];
+  }
+
   /// m / n ∘ (W·x + scaling · B·A·x) + bias. With dropout, as PEFT has it, of the input that some numbers are dropped from, and what the
   /// layer itself makes of them is put in the place of that:
   /// y + m / n ∘ (W·dropped + scaling · B·A·dropped) − W·dropped.
@@ -165,7 +173,7 @@ class Lora {
     const std::vector<int64_t> shape = {m.out};
     const std::string name = prefix + ".lora_norm";
     const galley_tensor norm = graph.make(Graph::described(name, GALLEY_KIND_TRANSIENT, GALLEY_F32, shape));
-    const galley_tensor wx = graph.node("linear", (prefix + ".base_layer").c_str(), {x, m.weight}, layout(m))[0];
+    const galley_tensor wx = base_product(graph, m, x, prefix + ".base_layer");
     const galley_tensor u = graph.node("add", (prefix + ".lora").c_str(), {wx, product(graph, m, x, a, b)})[0];
     if (x == m.x) return graph.node("scale_columns", (prefix + ".dora").c_str(), {u, magnitude, norm, m.bias})[0];
     const galley_tensor rest = graph.node("add", (prefix + ".rest").c_str(), {m.y, wx}, Attrs().f("alpha", -1))[0];

@@ -66,6 +66,7 @@ std::vector<Module> linear_modules(const GraphReader& graph) {
                 node.inputs[1],
                 node.n_inputs > 2 ? node.inputs[2] : 0,
                 node.outputs[0],
+                n,
                 w.shape[transposed ? 0 : 1],
                 w.shape[transposed ? 1 : 0],
                 transposed,

@@ -12,6 +12,7 @@ namespace galley::peft {
 struct Module {
   std::string name;  // as transformers calls it: "model.layers.0.self_attn.q_proj"
   galley_tensor x, weight, bias, y;
+  galley_node node;  // that makes y
   int64_t in, out;
   bool transposed;
   bool tied;       // its weight is the embedding's table

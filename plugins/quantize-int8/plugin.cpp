@@ -4,12 +4,19 @@
 // linear_int8 takes the place of linear.
 //
 // Neither trains a weight that it stores: a step is smaller than what a code stands for. So something else is trained, such as an adapter.
+//
+// Folders that bitsandbytes has quantized to 8 bit are read as they are, and written with the tensors and the configuration that
+// transformers reads.
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
+#include "bitsandbytes/config.hpp"
+#include "galley/cpp/files.hpp"
 #include "galley/cpp/glob.hpp"
 #include "galley/cpp/int8_rows.hpp"
 #include "galley/cpp/patterns.hpp"
@@ -18,6 +25,7 @@
 namespace {
 
 using namespace galley::sdk;
+namespace bitsandbytes = galley::bitsandbytes;
 
 // ---- The format ---------------------------------------------------------------------------------------------------------------------
 
@@ -128,34 +136,54 @@ bool transposed(const galley_node_info& node) {
 }
 
 /// Which weights are stored in 8 bit: those of the model's linear layers, but for the head, for tables of embeddings, and for what the
-/// recipe skips.
+/// recipe skips. Of a folder that is quantized already, those that it holds so.
 class Weights {
  public:
-  explicit Weights(const Options& options) : skip_(options.strings("skip")) {
+  explicit Weights(const Options& options) : skip_(options.strings("skip")), skips_(options.given("skip")) {
     rows_.i("columns", 0);
     columns_.i("columns", 1);
   }
 
+  /// Reads what the model's folder says of itself, if it is quantized already.
+  void read_folder(const GraphReader& graph) {
+    folder_ = bitsandbytes::Config::read(graph);
+    in_folder_.clear();
+    if (!folder_) return;
+    if (folder_->four_bit)
+      invalid(folder_->place + ": the folder is quantized to 4 bit, not to 8", "it is read with use \"quantize-nf4\" {}");
+    if (skips_) invalid(folder_->model + " is quantized already, and says which layers are not", "leave 'skip' out");
+    std::error_code error;
+    const auto there = [&](const char* file) { return std::filesystem::exists(folder_->model + "/" + file, error); };
+    if (!there("model.safetensors") && !there("model.safetensors.index.json")) return;  // enough for a plan
+    constexpr const char* layout = "*.weight_format";
+    constexpr uint64_t bytes = 16;
+    for (const auto& [name, data] : read_contents(folder_->model, layout, bytes)) {
+      if (std::any_of(data.begin(), data.end(), [](char c) { return c != 0; }))
+        invalid(folder_->model + ": tensor '" + name + "' says that codes lie in another order than row by row, which is not read here",
+                "save the folder anew with bitsandbytes 0.43 or later");
+      in_folder_.insert(name.substr(0, name.size() - std::strlen(layout) + 1));
+    }
+  }
+  const std::optional<bitsandbytes::Config>& folder() const { return folder_; }
+
   bool takes(const GraphReader& graph, const galley_node_info& node) const {
     if (!(node.op_flags & GALLEY_OP_LINEAR) || node.n_inputs < 2) return false;
     const galley_tensor_info w = graph.info(node.inputs[1]);
-    if (w.kind != GALLEY_KIND_PARAMETER || w.rank != 2 || w.flags & (GALLEY_TENSOR_EMBEDDING | GALLEY_TENSOR_HEAD)) return false;
+    if (w.kind != GALLEY_KIND_PARAMETER || w.rank != 2 || w.flags & GALLEY_TENSOR_EMBEDDING) return false;
     const std::string module = module_of(w.name);
+    if (!in_folder_.empty()) return in_folder_.count(module_of(w.source_name)) != 0;
+    if (w.flags & GALLEY_TENSOR_HEAD) return false;
     return std::none_of(skip_.begin(), skip_.end(), [&](const std::string& pattern) { return glob_match_suffix(pattern, module); });
   }
 
-  /// Stored are those that are frozen. Where nothing is trained at all, as in an evaluation, all of them are.
+  /// Stored are those that are frozen. Where nothing is trained, as in an evaluation, those that a run would not train; all, if there are
+  /// no such.
   void claim(const GraphReader& graph, const galley_subject& subject, Claim& out, const char* strategy) {
-    if (subject.kind != GALLEY_SUBJECT_PARAMETER || *subject.owner) return;
-    if (subject.facet != GALLEY_FACET_TRAINABLE && subject.facet != GALLEY_FACET_STORAGE) return;
+    if (subject.kind != GALLEY_SUBJECT_PARAMETER || *subject.owner || subject.facet != GALLEY_FACET_STORAGE) return;
     if (is_first_parameter(graph, subject.tensor)) find(graph);
     const auto at = by_column_.find(subject.tensor);
     if (at == by_column_.end()) return;
-    if (subject.facet == GALLEY_FACET_TRAINABLE) {
-      if (!trains(graph)) out.weak(0);
-      return;
-    }
-    if (subject.trainable) return refuse_or_leave(graph, subject, strategy);
+    if (subject.trainable && !all_) return refuse_or_leave(graph, subject, strategy);
     out.weak(0, int8_rows::kName);
     out.with(at->second ? columns_ : rows_);
   }
@@ -173,21 +201,27 @@ class Weights {
       graph.export_tensor(module_of(info.name) + ".weight_format", layout);
     }
     if (!layout) return;
-    std::string skipped;
-    for (const std::string& module : left_) skipped += (skipped.empty() ? "\"" : ", \"") + module + "\"";
-    graph.config(
-        "quantization_config",
-        R"({"quant_method": "bitsandbytes", "load_in_8bit": true, "load_in_4bit": false, "_load_in_8bit": true, "_load_in_4bit": false, )"
-        R"("llm_int8_enable_fp32_cpu_offload": false, "llm_int8_has_fp16_weight": false, "llm_int8_threshold": )" +
-            std::to_string(threshold) + R"(, "llm_int8_skip_modules": [)" + skipped + "]}");
+    // Weights that were trained beside them, and GPT-2's, are numbers, too.
+    std::set<std::string> left = left_;
+    for (const auto& [t, columns] : by_column_)
+      if (const galley_tensor_info info = graph.info(t); columns || !galley_same_text(info.format, int8_rows::kName))
+        left.insert(module_of(info.name));
+    graph.config(bitsandbytes::kConfigKey, nlohmann::json{{"quant_method", "bitsandbytes"},
+                                                          {"load_in_8bit", true},
+                                                          {"load_in_4bit", false},
+                                                          {"_load_in_8bit", true},
+                                                          {"_load_in_4bit", false},
+                                                          {"llm_int8_enable_fp32_cpu_offload", false},
+                                                          {"llm_int8_has_fp16_weight", false},
+                                                          {"llm_int8_threshold", threshold},
+                                                          {"llm_int8_skip_modules", left}}
+                                               .dump());
   }
 
   /// Weights in 8 bit that other programs have saved have beside them how their codes lie: row by row.
   static void ignore_layouts(Graph& graph) { graph.ignore("*.weight_format"); }
 
  private:
-  static bool trains(const GraphReader& graph) { return graph.run().flags & GALLEY_RUN_TRAINS; }
-
   /// A linear layer of the model that is not stored in 8 bit.
   void leave(const GraphReader& graph, const galley_node_info& node) {
     const galley_tensor_info w = graph.info(node.inputs[1]);
@@ -199,6 +233,8 @@ class Weights {
     by_column_.clear();
     computed_.clear();
     left_.clear();
+    read_folder(graph);
+    bool frozen = false;
     std::vector<std::string> modules;
     for (galley_node n = graph.next_node(0, GALLEY_SEGMENT_MODEL); n; n = graph.next_node(n, GALLEY_SEGMENT_MODEL)) {
       const galley_node_info node = graph.node(n);
@@ -208,19 +244,20 @@ class Weights {
         continue;
       }
       by_column_[node.inputs[1]] = transposed(node);
+      frozen = frozen || !(graph.info(node.inputs[1]).flags & GALLEY_TENSOR_TRAINABLE);
       if (galley_same_text(node.op, "linear_int8")) computed_[node.inputs[1]] = true;
     }
     for (const std::string& pattern : skip_)
       if (std::none_of(modules.begin(), modules.end(), [&](const std::string& module) { return glob_match_suffix(pattern, module); }))
         invalid("'skip': no linear layer is called '" + pattern + "'; " + nearest_names(pattern, modules));
+    all_ = !frozen && !(graph.run().flags & GALLEY_RUN_TRAINS);
     check_folder(graph);
     if (by_column_.empty()) invalid("no weight is left to store in 8 bit: 'skip' names all linear layers");
   }
 
   /// A folder that is quantized already has no weight as GPT-2 has them.
   void check_folder(const GraphReader& graph) const {
-    const char* config = graph.config_of("quantization_config");
-    if (!config || !std::strstr(config, "bitsandbytes")) return;
+    if (!folder_) return;
     for (const auto& [weight, columns] : by_column_)
       if (columns)
         invalid(std::string(graph.run().model) + ": '" + graph.info(weight).source_name +
@@ -241,6 +278,10 @@ class Weights {
   }
 
   std::vector<std::string> skip_;
+  bool skips_;  ///< the recipe says so
+  std::optional<bitsandbytes::Config> folder_;
+  std::set<std::string> in_folder_;  ///< modules that the folder holds in 8 bit
+  bool all_ = false;                 ///< also those that nobody has frozen
   Attrs rows_, columns_;
   std::map<galley_tensor, bool> by_column_;  ///< the weights that are meant, of the graph that is being asked about
   std::map<galley_tensor, bool> computed_;   ///< those that linear_int8 multiplies
@@ -254,7 +295,8 @@ class QuantizeInt8 {
 
   void rewrite(Graph& graph, uint32_t segment) const {
     if (segment == GALLEY_SEGMENT_MODEL) Weights::ignore_layouts(graph);
-    if (segment == GALLEY_SEGMENT_EXPORT) weights_.save(graph, 0);
+    // transformers rounds inputs, too, and without a threshold outliers among them would take the others' places.
+    if (segment == GALLEY_SEGMENT_EXPORT) weights_.save(graph, 6);
   }
   void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const {
     weights_.claim(graph, subject, out, "quantize-int8");
@@ -267,13 +309,16 @@ class QuantizeInt8 {
 class QuantizeLlmInt8 {
  public:
   static constexpr uint32_t phase = GALLEY_PHASE_REPLACE;
-  explicit QuantizeLlmInt8(const Options& options) : weights_(options), threshold_(options.number("threshold")) {}
+  explicit QuantizeLlmInt8(const Options& options)
+      : weights_(options), given_(options.given("threshold")), threshold_(given_ ? options.number("threshold") : 6) {}
 
   /// linear_int8 in the place of linear.
   void rewrite(Graph& graph, uint32_t segment) const {
     if (segment == GALLEY_SEGMENT_EXPORT) weights_.save(graph, threshold_);
     if (segment != GALLEY_SEGMENT_MODEL) return;
     Weights::ignore_layouts(graph);
+    weights_.read_folder(graph);
+    if (weights_.folder() && !given_) threshold_ = weights_.folder()->threshold();
     std::vector<galley_node> replaced;
     for (galley_node n = graph.next_node(0, GALLEY_SEGMENT_MODEL); n; n = graph.next_node(n, GALLEY_SEGMENT_MODEL)) {
       const galley_node_info node = graph.node(n);
@@ -296,7 +341,8 @@ class QuantizeLlmInt8 {
 
  private:
   mutable Weights weights_;
-  double threshold_;
+  bool given_;
+  mutable double threshold_;
 };
 
 const bool registered = add(pack()) && add(unpack()) &&

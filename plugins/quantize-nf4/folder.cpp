@@ -1,12 +1,15 @@
 #include "folder.hpp"
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "galley/cpp/dynamic8.hpp"
 #include "galley/cpp/files.hpp"
+#include "galley/cpp/glob.hpp"
 #include "galley/cpp/op.hpp"
 #include "state_number.hpp"
 
@@ -14,41 +17,18 @@ namespace galley::four_bit_folder {
 namespace {
 
 using namespace sdk;
+using bitsandbytes::field;
+using bitsandbytes::text_of;
 using nlohmann::json;
 
 constexpr const char* kStates = "*.quant_state.bitsandbytes__*";
 constexpr const char* kInState = ".quant_state.bitsandbytes__";
 constexpr uint64_t kMostStateBytes = 4096;
 
-json parsed(const std::string& text, const std::string& place) {
-  json out;
-  try {
-    out = json::parse(text);
-  } catch (const json::exception&) {
-    invalid(place + " is not JSON");
-  }
-  if (!out.is_object()) invalid(place + " is not a JSON object");
-  return out;
-}
-
-const json* field(const json& of, const char* name) {
-  const auto at = of.find(name);
-  return at == of.end() || at->is_null() ? nullptr : &*at;
-}
-
-bool is_true(const json& of, const char* name) {
-  const json* value = field(of, name);
-  return value && value->is_boolean() && value->get<bool>();
-}
-
-std::string text_of(const json& of, const char* name, const std::string& otherwise) {
-  const json* value = field(of, name);
-  return value && value->is_string() ? value->get<std::string>() : otherwise;
-}
-
 int64_t whole_of(const json& of, const char* name, const std::string& place) {
   const json* value = field(of, name);
-  if (!value || !value->is_number_integer()) invalid(place + ": '" + name + "' has to be a whole number");
+  const bool fits = value && value->is_number_integer() && (!value->is_number_unsigned() || value->get<uint64_t>() <= INT64_MAX);
+  if (!fits) invalid(place + ": '" + name + "' has to be a whole number");
   return value->get<int64_t>();
 }
 
@@ -57,38 +37,57 @@ const char* name_of(four_bit::Type type) { return type == four_bit::kNf4 ? "nf4"
 }  // namespace
 
 std::optional<Folder> Folder::read(const GraphReader& graph) {
-  const char* config = graph.config_of(kConfigKey);
-  const std::string model = graph.run().model;
-  if (!config || model.empty()) return {};
-  const std::string place = model + "/config.json: '" + kConfigKey + "'";
-  const json said = parsed(config, place);
-  const std::string method = text_of(said, "quant_method", "");
-  if (method != "bitsandbytes")
-    invalid(place + ": the folder is quantized by '" + method + "', which is not read here", "bitsandbytes in 4 or 8 bit is");
-  if (!is_true(said, "load_in_4bit"))
-    invalid(place + ": the folder is not quantized to 4 bit", "one in 8 bit is read with use \"quantize-int8\" {}");
-  if (const std::string storage = text_of(said, "bnb_4bit_quant_storage", "uint8"); storage != "uint8")
-    invalid(place + ": codes are stored as '" + storage + "', which is not read here", "save it with bnb_4bit_quant_storage = uint8");
+  const std::optional<bitsandbytes::Config> config = bitsandbytes::Config::read(graph);
+  if (!config) return {};
+  if (!config->four_bit)
+    invalid(config->place + ": the folder is not quantized to 4 bit", "one in 8 bit is read with use \"quantize-int8\" {}");
+  if (const std::string storage = text_of(config->said, "bnb_4bit_quant_storage", "uint8"); storage != "uint8")
+    invalid(config->place + ": codes are stored as '" + storage + "', which is not read here", "save it with bnb_4bit_quant_storage = uint8");
   Folder out;
-  out.path_ = model;
-  for (const auto& [name, text] : read_contents(model, kStates, kMostStateBytes)) out.read_state(name, text);
+  out.path_ = config->model;
+  std::error_code error;
+  const auto there = [&](const char* file) { return std::filesystem::exists(out.path_ + "/" + file, error); };
+  out.has_weights_ = there("model.safetensors") || there("model.safetensors.index.json");
+  if (!out.has_weights_) {
+    out.follow_config(*config);
+    return out;
+  }
+  for (const auto& [name, text] : read_contents(out.path_, kStates, kMostStateBytes)) out.read_state(name, text);
   if (out.states_.empty())
-    invalid(model + ": config.json says that the folder is quantized, and no tensor is called " + kStates,
-            "leave '" + std::string(kConfigKey) + "' out of config.json if the weights are numbers");
+    invalid(out.path_ + ": config.json says that the folder is quantized, and no tensor is called " + kStates,
+            "leave '" + std::string(bitsandbytes::kConfigKey) + "' out of config.json if the weights are numbers");
   out.check_book("*.weight.quant_map", code_book(out.type_));
   if (out.doubled_) out.check_book("*.weight.nested_quant_map", nested_code_book());
   return out;
 }
 
+void Folder::follow_config(const bitsandbytes::Config& config) {
+  const std::string type = text_of(config.said, "bnb_4bit_quant_type", "fp4");  // transformers' default
+  if (type != "nf4" && type != "fp4") invalid(config.place + ": 'bnb_4bit_quant_type' is '" + type + "'; nf4 and fp4 are read");
+  type_ = type == "nf4" ? four_bit::kNf4 : four_bit::kFp4;
+  block_ = 64;
+  doubled_ = bitsandbytes::is_true(config.said, "bnb_4bit_use_double_quant");
+  skipped_ = config.skipped();
+}
+
+void Folder::check_known(const std::set<std::string>& weights) const {
+  for (const auto& [weight, state] : states_)
+    if (!weights.count(weight))
+      invalid(path_ + ": '" + weight + "' is quantized, and no linear layer of the model has such a weight",
+              "the file belongs to another model");
+}
+
 void Folder::read_state(const std::string& tensor, const std::string& text) {
   const std::string place = path_ + ": tensor '" + tensor + "'";
-  const json said = parsed(text, place);
+  const json said = bitsandbytes::object_of(text, place);
   const size_t at = tensor.find(kInState);
   const std::string weight = tensor.substr(0, at), named = tensor.substr(at + std::strlen(kInState)),
                     type = text_of(said, "quant_type", "");
   if (type != named || (type != "nf4" && type != "fp4")) invalid(place + ": 'quant_type' is '" + type + "'; nf4 and fp4 are read");
   const bool doubled = field(said, "nested_blocksize") || field(said, "nested_offset");
   const int64_t block = whole_of(said, "blocksize", place);
+  if (block < 32 || block > 4096 || (block & (block - 1)))
+    invalid(place + ": 'blocksize' is " + std::to_string(block) + "; 32, 64, 128, … and 4096 are read");
   if (states_.empty()) {
     type_ = type == "nf4" ? four_bit::kNf4 : four_bit::kFp4;
     block_ = block;
@@ -109,8 +108,9 @@ void Folder::read_state(const std::string& tensor, const std::string& text) {
     if (whole_of(said, "nested_blocksize", place) != four_bit::kNested)
       invalid(place + ": 'nested_blocksize' has to be " + std::to_string(four_bit::kNested));
     const json* offset = field(said, "nested_offset");
-    if (!offset || !offset->is_number() || !std::isfinite(offset->get<double>())) invalid(place + ": 'nested_offset' has to be a number");
-    state.offset = offset->get<double>();
+    state.offset = offset && offset->is_number() ? offset->get<double>() : -1;
+    if (!(state.offset >= 0 && state.offset <= static_cast<double>(FLT_MAX)))
+      invalid(place + ": 'nested_offset' has to be a number of at least 0, a mean of magnitudes");
   }
   states_[weight] = std::move(state);
 }
@@ -124,7 +124,10 @@ void Folder::check_book(const char* pattern, const std::vector<float>& book) con
 
 const QuantState* Folder::find(const std::string& weight) const {
   const auto at = states_.find(weight);
-  return at == states_.end() ? nullptr : &at->second;
+  if (has_weights_) return at == states_.end() ? nullptr : &at->second;
+  const std::string module = weight.substr(0, weight.rfind('.'));
+  return std::any_of(skipped_.begin(), skipped_.end(), [&](const std::string& name) { return glob_match_suffix(name, module); }) ? nullptr
+                                                                                                                                  : &any_;
 }
 
 std::vector<float> code_book(four_bit::Type type) {
@@ -155,8 +158,7 @@ std::string config_text(four_bit::Type type, bool doubled, const std::vector<std
               {"llm_int8_enable_fp32_cpu_offload", false},
               {"llm_int8_has_fp16_weight", false},
               {"llm_int8_threshold", 6.0},
-              {"llm_int8_skip_modules", nullptr}};
-  if (!skipped.empty()) out["llm_int8_skip_modules"] = skipped;
+              {"llm_int8_skip_modules", skipped}};  // without it, transformers leaves out the head
   return out.dump();
 }
 

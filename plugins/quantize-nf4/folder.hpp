@@ -6,15 +6,15 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "bitsandbytes/config.hpp"
 #include "galley/cpp/four_bit.hpp"
 #include "galley/cpp/graph.hpp"
 
 namespace galley::four_bit_folder {
-
-inline constexpr const char* kConfigKey = "quantization_config";
 
 /// How a weight is stored.
 struct QuantState {
@@ -31,12 +31,18 @@ class Folder {
   /// Of a weight by its name in the file; nullptr: the folder has its numbers.
   const QuantState* find(const std::string& weight) const;
   const std::string& path() const { return path_; }
+  /// Whether there are weights at all. Where there is only a config.json, which is enough for a plan, it says how they are stored: in blocks
+  /// of 64, and which modules are not.
+  bool has_weights() const { return has_weights_; }
+  /// Throws for what lies in 4 bit and is none of these weights.
+  void check_known(const std::set<std::string>& weights) const;
   sdk::four_bit::Type type() const { return type_; }
   int64_t block() const { return block_; }
   bool doubled() const { return doubled_; }
 
  private:
   void read_state(const std::string& tensor, const std::string& text);
+  void follow_config(const bitsandbytes::Config& config);
   void check_book(const char* pattern, const std::vector<float>& book) const;
 
   std::string path_;
@@ -44,6 +50,9 @@ class Folder {
   int64_t block_ = 0;
   bool doubled_ = false;
   std::map<std::string, QuantState> states_;
+  bool has_weights_ = true;
+  std::vector<std::string> skipped_;  ///< without weights: modules that stay numbers
+  QuantState any_;                    ///< likewise: of the others
 };
 
 /// The code book of a type by code, and that of nested absmax.

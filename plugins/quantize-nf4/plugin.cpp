@@ -223,6 +223,7 @@ class QuantizeNf4 {
     if ((folder_ = Folder::read(graph))) follow(*folder_);
     std::vector<std::string> modules;
     std::vector<bool> used(skip_.size());
+    std::set<std::string> read;
     bool frozen = false;
     for (galley_node n = graph.next_node(0, GALLEY_SEGMENT_MODEL); n; n = graph.next_node(n, GALLEY_SEGMENT_MODEL)) {
       const galley_node_info node = graph.node(n);
@@ -242,6 +243,7 @@ class QuantizeNf4 {
         continue;
       }
       if (folder_) check_read(node, w);
+      read.insert(w.source_name);
       chosen_.insert(node.inputs[1]);
       if (is_transposed(node)) {
         transposed_.insert(node.inputs[1]);
@@ -249,6 +251,7 @@ class QuantizeNf4 {
       }
       frozen = frozen || !(w.flags & GALLEY_TENSOR_TRAINABLE);
     }
+    if (folder_) folder_->check_known(read);
     for (size_t i = 0; i < skip_.size(); ++i)
       if (!used[i]) invalid("'skip': no linear layer is called '" + skip_[i] + "'; " + nearest_names(skip_[i], modules));
     if (chosen_.empty())
@@ -269,7 +272,7 @@ class QuantizeNf4 {
               "take the folder that was quantized, and use \"quantize-nf4\" {} on that");
     const std::vector<int64_t> shape(w.shape, w.shape + w.rank);
     const four_bit_folder::QuantState& state = *folder_->find(w.source_name);
-    if (state.shape != shape)
+    if (folder_->has_weights() && state.shape != shape)
       invalid(folder_->path() + ": '" + std::string(w.source_name) + "' is quantized as " + shape_text(state.shape) + "; the model has " +
                   shape_text(shape),
               "the file belongs to another configuration");
@@ -326,7 +329,12 @@ class QuantizeNf4 {
       if (doubled_) graph.export_tensor(name + ".nested_quant_map", nested);
       graph.export_tensor(name + ".quant_state.bitsandbytes__" + (type_ == four_bit::kFp4 ? "fp4" : "nf4"), state);
     });
-    if (book) graph.config(four_bit_folder::kConfigKey, four_bit_folder::config_text(type_, doubled_, {left_.begin(), left_.end()}));
+    if (!book) return;
+    // Weights that were trained beside them are numbers, too.
+    std::set<std::string> left = left_;
+    for (const galley_tensor t : chosen_)
+      if (const galley_tensor_info info = graph.info(t); !galley_same_text(info.format, four_bit::kName)) left.insert(module_of(info.name));
+    graph.config(galley::bitsandbytes::kConfigKey, four_bit_folder::config_text(type_, doubled_, {left.begin(), left.end()}));
   }
 
   bool skips_head_, saves_;

@@ -153,7 +153,8 @@ for family, model in (('llama', from_config('llama', **llama)), ('gpt2', from_co
     shutil.copytree(start.path / 'model', f'codes-{family}')
     save(f'codes-{family}/model.safetensors', packed)
     config = json.loads(pathlib.Path(f'codes-{family}/config.json').read_text())
-    config['quantization_config'] = dict(load_in_8bit=True, quant_method='bitsandbytes')
+    if family != 'gpt2':  # whose layers bitsandbytes turns around: tests/python/quantized_folders.py
+        config['quantization_config'] = dict(load_in_8bit=True, quant_method='bitsandbytes')
     pathlib.Path(f'codes-{family}/config.json').write_text(json.dumps(config))
     for name in strategies:
         runs = {what: made(f'{name}-{family}-from-{what}', use(name), lora, adamw, model=from_folder(f'{what}-{family}' if what == 'codes' else start.path / 'model'))

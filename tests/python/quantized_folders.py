@@ -20,6 +20,9 @@ def tensors(folder):
     return load(pathlib.Path(folder) / 'model.safetensors')
 
 
+weight_of_both = 'model.layers.0.mlp.up_proj.weight'
+
+
 def parsed(state):
     return json.loads(bytes(state[2]))
 
@@ -95,6 +98,82 @@ half = train(made('half', quantized / 'nf4', use('freeze', patterns=['*_proj.wei
 saved, before = tensors(half.path / 'model'), tensors(quantized / 'nf4')
 check(all(saved[x] == before[x] for x in before if 'proj' in x and 'quant_state' not in x) and saved['model.norm.weight'] != before['model.norm.weight'], 'half: what is saved')
 
+for how, path in (('quantize-nf4', half.path), ('quantize-int8', None)):
+    if not path:
+        path = train(made('half-int8', eight, use('freeze', patterns=['*_proj.weight']), use(how), adamw, steps=2, save=dict(every=2)), 'half-int8').path
+    said = json.loads((path / 'model/config.json').read_text())['quantization_config']
+    check(said['llm_int8_skip_modules'] == ['lm_head'], f'half, {how}: {said}')
+
+# A run that has trained some of the weights beside others in few bits: what it evaluates, samples from and exports is what it trained.
+for how in ('quantize-nf4', 'quantize-int8'):
+    some = made(f'{how}-some', quantized / 'plain', use('freeze', patterns=['*.mlp.*']), use(how), adamw, steps=3, save=dict(every=3))
+    one = train(some, f'{how}-some')
+    run('export', one.path, '--out', f'{how}-some-out')
+    check(tensors(f'{how}-some-out') == tensors(one.path / 'model'), f'{how}: exported is not what the run saved')
+    said = json.loads(pathlib.Path(f'{how}-some-out/config.json').read_text())['quantization_config']
+    trained = {x.removesuffix('.weight') for x, (dtype, _, _) in tensors(f'{how}-some-out').items() if x.endswith('proj.weight') and dtype == 'F32'}
+    check(trained and trained < set(said['llm_int8_skip_modules']), f'{how}: {said["llm_int8_skip_modules"]} are left out, and {sorted(trained)} are numbers')
+    off = [gradients(made(f'{how}-some-{n}', f, *uses), f'{how}-some-{n}.safetensors', '--logits')['logits'][2]
+           for n, f, uses in (('beside', quantized / 'plain', (use('freeze', patterns=['*.mlp.*']), use(how), adamw)), ('alone', quantized / 'plain', (use(how), lora, adamw)))]
+    check(error(*off) > 0, f'{how}: weights that a run would train are packed')
+
+# Commands that take a folder find out by themselves how its weights are stored; an adapter's too.
+for how, folder, options in (('quantize-nf4', quantized / 'nf4', {}), ('quantize-int8', eight, {})):
+    kept = train(made(f'{how}-kept', folder, use(how), lora, adamw), f'{how}-kept')
+    run('export', folder, '--out', f'{how}-copied')
+    run('export', kept.path / 'adapter', '--base', folder, '--merge', '--out', f'{how}-both')
+    check(tensors(f'{how}-copied')[weight_of_both] == tensors(folder)[weight_of_both], f'{how}: a copy has other codes')
+    check(tensors(f'{how}-both')[weight_of_both][0] == 'F32', f'{how}: what is merged has codes')
+
+# A plan needs no weights.
+for kind, how in (('nf4', 'quantize-nf4'), ('fp4-double', 'quantize-nf4'), ('int8', 'quantize-int8')):
+    pathlib.Path(f'bare-{kind}').mkdir(exist_ok=True)
+    shutil.copy(quantized / kind / 'config.json', f'bare-{kind}/config.json')
+    bare, whole = (json.loads(run('plan', made(f'{name}-{kind}', f, use(how), lora, adamw), '--json').stdout)['classes']['host']['planned'] for name, f in (('bare', f'bare-{kind}'), ('whole', quantized / kind)))
+    check(abs(bare - whole) < 0.02 * whole, f'{kind}: {bare} bytes planned without weights, {whole} with them')  # whose dtypes are known then
+
+# A head that the folder has in 8 bit is read so. What bitsandbytes says of outliers is followed, and said again; so is that nothing is left out.
+def head(content, config):
+    _, (rows, columns), numbers = content['model.embed_tokens.weight']
+    scales = [max(abs(x) for x in numbers[r * columns:(r + 1) * columns]) for r in range(rows)]
+    content['lm_head.weight'] = ('I8', [rows, columns], [round(127 * x / scales[i // columns]) for i, x in enumerate(numbers)])
+    config['tie_word_embeddings'] = False
+    content['lm_head.SCB'], content['lm_head.weight_format'] = ('F32', [rows], scales), ('U8', [], [0])
+    config['quantization_config'].update(llm_int8_skip_modules=[], llm_int8_threshold=1e-7)
+
+
+def broken(name, change, kind='nf4'):
+    """A copy of a folder with a change to its tensors and its configuration."""
+    shutil.rmtree(name, ignore_errors=True)
+    shutil.copytree(quantized / kind, name)
+    content, config = tensors(name), json.loads(pathlib.Path(name, 'config.json').read_text())
+    change(content, config)
+    save(pathlib.Path(name, 'model.safetensors'), content)
+    pathlib.Path(name, 'config.json').write_text(json.dumps(config))
+    return name
+
+
+broken('head', head, 'int8')
+run('export', made('head', 'head', use('quantize-llm-int8')), '--out', 'head-again')
+check(tensors('head-again') == tensors('head'), 'a head in 8 bit is not what was read')
+said = json.loads(pathlib.Path('head-again/config.json').read_text())['quantization_config']
+check(said['llm_int8_skip_modules'] == [] and said['llm_int8_threshold'] == 1e-7, f'a head in 8 bit: {said}')
+
+
+def untie(content, config):
+    content['lm_head.weight'] = content['model.embed_tokens.weight']
+    config['tie_word_embeddings'] = False
+
+
+run('export', made('all', broken('untied', untie, 'plain'), use('quantize-nf4', skip=[])), '--out', 'all')
+check(json.loads(pathlib.Path('all/config.json').read_text())['quantization_config']['llm_int8_skip_modules'] == [], 'nothing is left out, and config.json does not say so')
+said = json.loads(pathlib.Path('quantize-int8-own/config.json').read_text())['quantization_config']
+check(said['llm_int8_threshold'] == 6, f'quantize-int8: inputs that transformers rounds have no outliers: {said}')
+
+# DoRA's own product of the layer is made as the layer makes it.
+said = run('plan', made('dora', quantized / 'plain', use('quantize-llm-int8'), use('lora', rank=2, alpha=4, dora=True), adamw), '--dump', 'rewrite').stdout
+check('base_layer: linear_int8(' in said and 'base_layer: linear(' not in said, 'DoRA multiplies the weight as a linear layer does, and not as LLM.int8()')
+
 # GPT-2's layers lie as (inputs, outputs). transformers puts others in their place to quantize them, which lie as (outputs, inputs); so blocks of 4 bits and scales of 8
 # are others, and neither program can read what the other one stores, also where a matrix is square.
 gpt2 = fixtures / 'lora' / 'gpt2-conv1d' / 'base'
@@ -129,18 +208,6 @@ for how, bits in (('quantize-nf4', 4), ('quantize-int8', 8), ('quantize-llm-int8
 
 # ---- What is refused ---------------------------------------------------------------------------------------------------------------------
 
-
-def broken(name, change, kind='nf4'):
-    """A copy of a folder with a change to its tensors and its configuration."""
-    shutil.rmtree(name, ignore_errors=True)
-    shutil.copytree(quantized / kind, name)
-    content, config = tensors(name), json.loads(pathlib.Path(name, 'config.json').read_text())
-    change(content, config)
-    save(pathlib.Path(name, 'model.safetensors'), content)
-    pathlib.Path(name, 'config.json').write_text(json.dumps(config))
-    return name
-
-
 weight = 'model.layers.0.mlp.up_proj.weight'
 state = f'{weight}.quant_state.bitsandbytes__nf4'
 
@@ -163,6 +230,9 @@ refusals = {
     'shape': (lambda t, c: text(t, shape=[64, 128]), (weight, '(64, 128)', '(128, 64)')),
     'negative': (lambda t, c: text(t, shape=[-1, 64]), (state, "'shape' has to hold whole numbers")),
     'doubled': (lambda t, c: text(t, nested_blocksize=256, nested_offset=1.0), (state, 'with double quantization')),
+    'no-power': (lambda t, c: text(t, blocksize=48), (state, "'blocksize' is 48; 32, 64, 128")),
+    'huge': (lambda t, c: text(t, blocksize=2**63 + 64), (state, "'blocksize' has to be a whole number")),
+    'orphan': (lambda t, c: t.__setitem__('model.layers.9.mlp.up_proj.weight.quant_state.bitsandbytes__nf4', t[state]), ('model.layers.9.mlp.up_proj.weight', 'no linear layer of the model')),
     'long': (put(state, ('U8', [5000], [32] * 5000)), (state, '5000 bytes')),
     'book': (put(f'{weight}.quant_map', ('F32', [16], [0.1] * 16)), (f'{weight}.quant_map', 'another code book')),
     'no-absmax': (lambda t, c: t.pop(f'{weight}.absmax'), (f'{weight}.absmax', 'missing')),
@@ -176,6 +246,26 @@ refusals = {
     'eight': (lambda t, c: c['quantization_config'].update(load_in_4bit=False, load_in_8bit=True), ('not quantized to 4 bit', 'quantize-int8')),
     'text': (lambda t, c: c.update(quantization_config='nf4'), ('quantization_config', 'not a JSON object')),
 }
+eights = {
+    'int8-gptq': (lambda t, c: c['quantization_config'].update(quant_method='gptq'), ("quantized by 'gptq'", 'config.json')),
+    'int8-text': (lambda t, c: c.update(quantization_config='int8'), ('quantization_config', 'not a JSON object')),
+    'int8-order': (put('model.layers.0.mlp.up_proj.weight_format', ('U8', [], [2])), ('model.layers.0.mlp.up_proj.weight_format', 'another order than row by row')),
+    'int8-none': (lambda t, c: c['quantization_config'].update(load_in_8bit=False), ('neither load_in_4bit nor load_in_8bit',)),
+    'int8-far': (lambda t, c: c['quantization_config'].update(llm_int8_threshold='x'), ("'llm_int8_threshold' has to be a number",)),
+    'int8-four': (lambda t, c: c['quantization_config'].update(load_in_8bit=False, load_in_4bit=True), ('quantized to 4 bit, not to 8', 'quantize-nf4')),
+}
+for name, (change, words) in eights.items():
+    said = run('plan', made(f'refused-{name}', broken(name, change, 'int8'), use('quantize-llm-int8'), lora, adamw), code=2).stderr
+    check(all(w in said for w in words), f'{name}: {said}')
+doubled = state.replace('nf4', 'fp4')
+for offset in (-1.0, 1e300, 'x', None):
+    def offsets(content, config):
+        said = list(json.dumps({**parsed(content[doubled]), 'nested_offset': offset}).encode())
+        content[doubled] = ('U8', [len(said)], said)
+    said = run('plan', made('offset', broken('offset', offsets, 'fp4-double'), use('quantize-nf4'), lora, adamw), code=2).stderr
+    check(doubled in said and "'nested_offset' has to be a number of at least 0" in said, f'offset {offset}: {said}')
+said = run('plan', made('int8-skip', eight, use('quantize-int8', skip=['up_proj']), lora, adamw), code=2).stderr
+check("leave 'skip' out" in said, said)
 for name, (change, words) in refusals.items():
     said = run('train', made(f'refused-{name}', broken(name, change), use('quantize-nf4'), lora, adamw), '--out', f'refused-{name}', code=2).stderr
     check(all(w in said for w in words), f'{name}: {said}')

@@ -1,0 +1,1 @@
+list(APPEND ARG_INCLUDES ${PROJECT_SOURCE_DIR}/plugins) # bitsandbytes/config.hpp
