@@ -161,6 +161,7 @@ check(said['llm_int8_skip_modules'] == [] and said['llm_int8_threshold'] == 1e-7
 
 
 def untie(content, config):
+    content.update({name: ('F32', shape, numbers) for name, (_, shape, numbers) in content.items()})
     content['lm_head.weight'] = content['model.embed_tokens.weight']
     config['tie_word_embeddings'] = False
 
