@@ -11,6 +11,7 @@
 #include "folder.hpp"
 #include "galley/cpp/four_bit_codes.hpp"
 #include "galley/cpp/glob.hpp"
+#include "galley/cpp/int8_rows.hpp"
 #include "galley/cpp/patterns.hpp"
 #include "galley/cpp/strategy.hpp"
 
@@ -312,6 +313,9 @@ class QuantizeNf4 {
   /// As transformers saves such a folder, where the model is saved.
   void save(Graph& graph) const {
     if (saves_) graph.export_model(GALLEY_EXPORT_BOTH);
+    // A folder of bitsandbytes has one kind of codes. Beside weights in 8 bit, those in 4 are saved as numbers.
+    for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t))
+      if (galley_same_text(graph.info(t).format, int8_rows::kName)) return;
     galley_tensor book = 0, nested = 0;
     const auto table = [&](const char* name, const std::vector<float>& values) {
       return graph.node("four_bit_table", name, {}, Attrs().numbers("values", {values.begin(), values.end()}))[0];

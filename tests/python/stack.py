@@ -89,6 +89,25 @@ def refused():
             check("decide 'storage' of 'model.layers.0.self_attn.q_proj.weight'" in said and 'two.lua:8' in said and 'two.lua:9' in said, f'{uses}: {said}')
 
 
+def side_by_side():
+    """Some layers in 4 bit and others in 8: trained beside, and saved as transformers can read it, with one kind of codes."""
+    uses = [use('quantize-nf4', skip=['self_attn.*', 'lm_head']), use('quantize-llm-int8', skip=['mlp.*'])]
+    code = run('plan', recipe('apart.lua', base_of(False), 'data.random {}', *uses, lora, adamw, **entries), '--dump', 'plan').stdout
+    for layer, dtype in (('mlp.up_proj', 'u8'), ('self_attn.q_proj', 'i8')):
+        check(f' model.layers.0.{layer}.weight {dtype}(' in code, f'{layer} is not in {dtype}')
+    made = train('apart.lua', 'apart')
+    made.check_memory('apart')
+    run('export', recipe('apart-saved.lua', base_of(False), 'data.random {}', *uses, **entries), '--out', 'apart-saved')
+    saved = {n: x[0] for n, x in load('apart-saved/model.safetensors').items()}
+    config = json.loads(pathlib.Path('apart-saved/config.json').read_text())['quantization_config']
+    check(config['load_in_8bit'] and 'model.layers.1.mlp.up_proj' in config['llm_int8_skip_modules'], f'apart: {config}')
+    check(saved['model.layers.0.self_attn.q_proj.weight'] == 'I8' and saved['model.layers.0.mlp.up_proj.weight'] == 'F32' and not any('quant_state' in n for n in saved),
+          f'apart: saved as {saved}')
+    again = gradients(recipe('apart-read.lua', from_folder('apart-saved'), 'data.random {}', use('quantize-llm-int8'), lora, adamw, **entries), 'read.safetensors')
+    first = gradients('apart.lua', 'first.safetensors')
+    check(abs(again['loss'][2][0] - first['loss'][2][0]) < 2e-4, f'apart: {again["loss"][2][0]} of what was saved, {first["loss"][2][0]} before')
+
+
 def merged():
     """W + scaling · B·A of the numbers that are kept, whether the recipe says so or the command; and no word of quantization."""
     for quantizer in quantizers:
@@ -164,7 +183,7 @@ def gradient_bytes():
             check(grads == 4 * planned['trainable'], f'{quantizer}, {adapter}: {grads} bytes of gradients of {planned["trainable"]} numbers, at {memory["peak_at"]}')
 
 
-for test in (dora_through_a_skip, either_order, refused, merged, tied, prepared, gradient_bytes):
+for test in (dora_through_a_skip, either_order, refused, side_by_side, merged, tied, prepared, gradient_bytes):
     test()
     print(test.__name__, flush=True)
 finish()

@@ -346,10 +346,11 @@ TEST_F(Lora, ConfigurationsThatMeanSomethingElse) {
   EXPECT_EQ(said(R"("peft_type": "IA3")"), begin + "'peft_type' has to be \"LORA\", not \"IA3\"");
   EXPECT_EQ(said(R"("r": 0)"), begin + "'r' has to be a whole number from 1 on, not 0");
   EXPECT_EQ(said(R"("bias": "some")"), begin + "'bias' has to be \"none\", \"lora_only\" or \"all\", not \"some\"");
-  EXPECT_EQ(said(R"("init_lora_weights": "loftq")"),
+  EXPECT_EQ(said(R"("init_lora_weights": "corda")"),
             begin +
                 "'init_lora_weights' changes the base weights in a way that lora does not know; it has to be true, false, \"gaussian\", "
-                "\"orthogonal\", \"pissa\", \"pissa_niter_N\" or \"olora\", not \"loftq\"");
+                "\"orthogonal\", \"pissa\", \"pissa_niter_N\", \"olora\" or \"loftq\", not \"corda\"");
+  EXPECT_EQ(said(R"("init_lora_weights": "loftq")"), begin + "'loftq_config' has to be an object, since init_lora_weights is \"loftq\"");
   EXPECT_EQ(said(R"("target_modules": "(q_proj")"),
             begin + "'target_modules': the regular expression '(q_proj' cannot be used: missing closing parenthesis");
   EXPECT_EQ(said(R"("use_qalora": false, "qalora_group_size": 16, "loftq_config": {}, "revision": null)"), "");
