@@ -18,6 +18,7 @@
 #include "galley/galley.h"
 #include "host/base/result.hpp"
 #include "host/base/schedule.hpp"
+#include "host/base/tensor_files.hpp"
 
 namespace galley {
 
@@ -165,11 +166,12 @@ struct Instruction {
   int64_t block = -1;  ///< of the model's repeated blocks; -1: none
   uint32_t queue = 0;
   uint32_t event = 0;                ///< Copy, Record, Wait: numbered from 1; 0: none
-  std::string file;                  ///< Read: absolute path of a safetensors file or model folder; Write: path below the run directory
+  std::string file;                  ///< Read: absolute path as tensor_files.hpp reads it; Write: path below the run directory
   std::string entry;                 ///< the name in that file
   uint32_t file_dtype = 0;           ///< Write: of the numbers in the file, to which the operand's are rounded
   std::vector<std::string> aliases;  ///< Read: other names of the same tensor in that file
   std::string hint;                  ///< Read: the next step where the file has none of the names, or has several and they differ
+  tensor_files::RowOrder row_order;  ///< Read: in which the file has the tensor's rows
   double flops = 0;
   bool recomputed = false;  ///< a clone that runs forward again for backward
 };

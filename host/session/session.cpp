@@ -8,6 +8,7 @@
 #include <set>
 
 #include "host/base/ordered.hpp"
+#include "host/base/safetensors.hpp"
 #include "host/exec/convert.hpp"
 #include "host/exec/weight_checksums.hpp"
 #include "host/plugins/host_table.hpp"
@@ -137,8 +138,8 @@ Status Session::check_base(const std::filesystem::path& state) {
 std::string Session::place_of(const std::string& weight) const {
   for (const Instruction& code : study_.program.segment(SegmentKind::Load).code) {
     if (code.action != Action::Read || !weight.starts_with(code.name.substr(std::strlen("read ")))) continue;
-    const auto reader = safetensors::Reader::open(code.file);
-    const safetensors::Entry* entry = reader ? reader->find(code.entry) : nullptr;
+    const auto reader = tensor_files::Reader::open(code.file);
+    const tensor_files::Entry* entry = reader ? reader->find(code.entry) : nullptr;
     return entry ? reader->files()[entry->file].path().string() + ": tensor '" + entry->name + "'"
                  : code.file + ": tensor '" + weight + "'";
   }

@@ -13,6 +13,9 @@
 namespace galley::safetensors {
 namespace {
 
+using tensor_files::Entry;
+using tensor_files::Reader;
+
 std::string number(uint64_t value) { return std::string(reinterpret_cast<const char*>(&value), sizeof value); }
 
 /// A file with this header, `data` bytes behind it.
