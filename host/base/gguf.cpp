@@ -26,14 +26,14 @@ struct TypeRow {
   const char* name;
   std::optional<Dtype> dtype;  ///< none: not read
 };
-constexpr TypeRow kTypes[] = {
-    {0, "F32", Dtype::F32},    {1, "F16", Dtype::F16},    {30, "BF16", Dtype::BF16}, {28, "F64", Dtype::F64},   {24, "I8", Dtype::I8},
-    {25, "I16", Dtype::I16},   {26, "I32", Dtype::I32},   {27, "I64", Dtype::I64},   {2, "Q4_0", Dtype::Q4_0},  {3, "Q4_1", Dtype::Q4_1},
-    {6, "Q5_0", Dtype::Q5_0},  {7, "Q5_1", Dtype::Q5_1},  {8, "Q8_0", Dtype::Q8_0},  {12, "Q4_K", Dtype::Q4_K}, {13, "Q5_K", Dtype::Q5_K},
-    {14, "Q6_K", Dtype::Q6_K}, {9, "Q8_1", {}},           {10, "Q2_K", {}},          {11, "Q3_K", {}},          {15, "Q8_K", {}},
-    {16, "IQ2_XXS", {}},       {17, "IQ2_XS", {}},        {18, "IQ3_XXS", {}},       {19, "IQ1_S", {}},         {20, "IQ4_NL", {}},
-    {21, "IQ3_S", {}},         {22, "IQ2_S", {}},         {23, "IQ4_XS", {}},        {29, "IQ1_M", {}},         {34, "TQ1_0", {}},
-    {35, "TQ2_0", {}},         {39, "MXFP4", {}}};
+constexpr TypeRow kTypes[] = {{0, "F32", Dtype::F32},   {1, "F16", Dtype::F16},    {30, "BF16", Dtype::BF16}, {28, "F64", Dtype::F64},
+                              {24, "I8", Dtype::I8},    {25, "I16", Dtype::I16},   {26, "I32", Dtype::I32},   {27, "I64", Dtype::I64},
+                              {2, "Q4_0", Dtype::Q4_0}, {3, "Q4_1", Dtype::Q4_1},  {6, "Q5_0", Dtype::Q5_0},  {7, "Q5_1", Dtype::Q5_1},
+                              {8, "Q8_0", Dtype::Q8_0}, {12, "Q4_K", Dtype::Q4_K}, {13, "Q5_K", Dtype::Q5_K}, {14, "Q6_K", Dtype::Q6_K},
+                              {9, "Q8_1", {}},          {10, "Q2_K", {}},          {11, "Q3_K", {}},          {15, "Q8_K", {}},
+                              {16, "IQ2_XXS", {}},      {17, "IQ2_XS", {}},        {18, "IQ3_XXS", {}},       {19, "IQ1_S", {}},
+                              {20, "IQ4_NL", {}},       {21, "IQ3_S", {}},         {22, "IQ2_S", {}},         {23, "IQ4_XS", {}},
+                              {29, "IQ1_M", {}},        {34, "TQ1_0", {}},         {35, "TQ2_0", {}},         {39, "MXFP4", {}}};
 
 /// Types of values, in the order of their numbers.
 enum class Type : uint32_t { U8, I8, U16, I16, U32, I32, F32, Bool, String, Array, U64, I64, F64 };
@@ -41,6 +41,11 @@ constexpr const char* kTypeNames[] = {"U8", "I8", "U16", "I16", "U32", "I32", "F
 constexpr uint64_t kTypeBytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
 std::string named(const std::string& text) { return "'" + printable(text.substr(0, 200), Lines::Escape) + "'"; }
+
+/// Whose the cause is, in front of it: "key 'a' is …", "key 'a': its text takes …".
+Error of(const std::string& whose, const Error& error) {
+  return recipe_error(whose + (error.cause.starts_with("it") ? ": " : " ") + error.cause, error.hint);
+}
 
 /// The header's bytes from the first to the last, through a window.
 class Cursor {
@@ -164,8 +169,8 @@ Result<Value> array(Cursor& from) {
   if (type == Type::Array) return recipe_error("is an array of arrays, which is not read");
   const uint64_t least = type == Type::String ? sizeof(uint64_t) : kTypeBytes[static_cast<size_t>(type)];
   if (length > from.left() / least)
-    return recipe_error("is an array of " + std::to_string(length) + " entries of type " + kTypeNames[static_cast<size_t>(type)] + ", and " +
-                            std::to_string(from.left()) + " bytes are left in the file",
+    return recipe_error("is an array of " + std::to_string(length) + " entries of type " + kTypeNames[static_cast<size_t>(type)] +
+                            ", and " + std::to_string(from.left()) + " bytes are left in the file",
                         "the file is truncated, it seems: fetch it again");
   if (length > kLongestArray) {
     if (type != Type::String) TRY_STATUS(from.skip(length * least, "it"));
@@ -180,13 +185,14 @@ Result<Value> array(Cursor& from) {
 Status read_metadata(Cursor& from, uint64_t keys, Table* out) {
   for (uint64_t i = 0; i < keys; ++i) {
     Result<std::string> key = from.text(UINT16_MAX, "the name of a key");
-    if (!key) return recipe_error("key " + std::to_string(i + 1) + " of " + std::to_string(keys) + ": " + key.error().cause, key.error().hint);
+    if (!key)
+      return recipe_error("key " + std::to_string(i + 1) + " of " + std::to_string(keys) + ": " + key.error().cause, key.error().hint);
     if (out->contains(*key)) return recipe_error("key " + named(*key) + " is there twice");
     const auto value = [&]() -> Result<Value> {
       const Type type = TRY(type_of(TRY(from.number<uint32_t>("its type"))));
       return type == Type::Array ? array(from) : scalar(from, type);
     }();
-    if (!value) return recipe_error("key " + named(*key) + ": " + value.error().cause, value.error().hint);
+    if (!value) return of("key " + named(*key), value.error());
     out->emplace(*std::move(key), *value);
   }
   return ok();
@@ -232,9 +238,9 @@ Status read_tensors(Cursor& from, uint64_t tensors, uint64_t alignment, std::vec
       return recipe_error("tensor " + std::to_string(i + 1) + " of " + std::to_string(tensors) + ": " + name.error().cause,
                           name.error().hint);
     entry.name = *std::move(name);
-    const std::string place = "tensor " + named(entry.name) + " ";
-    if (!names.insert(entry.name).second) return recipe_error(place + "is there twice");
-    if (Status read = read_tensor(from, alignment, &entry); !read) return recipe_error(place + read.error().cause, read.error().hint);
+    const std::string place = "tensor " + named(entry.name);
+    if (!names.insert(entry.name).second) return recipe_error(place + " is there twice");
+    if (Status read = read_tensor(from, alignment, &entry); !read) return of(place, read.error());
     out->push_back(std::move(entry));
   }
   return ok();
@@ -257,8 +263,8 @@ Status check_places(const std::vector<Entry>& entries, uint64_t data_bytes) {
     order.push_back(&entry);
     if (entry.offset > data_bytes || entry.bytes > data_bytes - entry.offset)
       return recipe_error("tensor " + named(entry.name) + " is " + tensor_files::describe(entry.dtype, entry.shape) + ", " +
-                              std::to_string(entry.bytes) + " bytes from byte " + std::to_string(entry.offset) + " of the data on, and the file has " +
-                              std::to_string(data_bytes),
+                              std::to_string(entry.bytes) + " bytes from byte " + std::to_string(entry.offset) +
+                              " of the data on, and the file has " + std::to_string(data_bytes),
                           "the file is truncated, it seems: fetch it again");
   }
   std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) { return a->offset < b->offset; });
@@ -278,12 +284,13 @@ Status read_header(Header* out) {
   if (std::memcmp(magic, "GGUF", sizeof magic) != 0) return recipe_error("not a GGUF file: it does not begin with 'GGUF'");
   const auto version = TRY(from.number<uint32_t>("the version"));
   if (version == 0x02000000 || version == 0x03000000) return recipe_error("the file is big-endian, and little-endian ones are read");
-  if (version != 2 && version != 3)
-    return recipe_error("the file has version " + std::to_string(version) + " of GGUF; 2 and 3 are read");
+  if (version != 2 && version != 3) return recipe_error("the file has version " + std::to_string(version) + " of GGUF; 2 and 3 are read");
   const auto tensors = TRY(from.number<uint64_t>("the number of tensors")), keys = TRY(from.number<uint64_t>("the number of keys"));
-  if (keys > kMostKeys) return recipe_error("the file is said to have " + std::to_string(keys) + " keys; at most " + std::to_string(kMostKeys) + " are read");
+  if (keys > kMostKeys)
+    return recipe_error("the file is said to have " + std::to_string(keys) + " keys; at most " + std::to_string(kMostKeys) + " are read");
   if (tensors > kMostTensors)
-    return recipe_error("the file is said to have " + std::to_string(tensors) + " tensors; at most " + std::to_string(kMostTensors) + " are read");
+    return recipe_error("the file is said to have " + std::to_string(tensors) + " tensors; at most " + std::to_string(kMostTensors) +
+                        " are read");
   TRY_STATUS(read_metadata(from, keys, &out->metadata));
   const uint64_t alignment = TRY(alignment_of(out->metadata));
   if (const auto at = out->metadata.find("split.count"); at != out->metadata.end())

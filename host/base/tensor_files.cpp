@@ -19,10 +19,24 @@ struct DtypeRow {
   uint64_t scale = 0, scales = 0;  // of a block: where its numbers in F16 lie, and how many there are
 };
 // In the order of the enumeration.
-constexpr DtypeRow kDtypes[] = {{"BOOL", 1, 1},   {"U8", 1, 1},     {"I8", 1, 1},     {"I16", 2, 1},     {"I32", 4, 1},    {"I64", 8, 1},
-                                {"F16", 2, 1},    {"BF16", 2, 1},   {"F32", 4, 1},    {"F64", 8, 1},
-                                {"Q4_0", 18, 32, 0, 1},   {"Q4_1", 20, 32, 0, 2},   {"Q5_0", 22, 32, 0, 1},     {"Q5_1", 24, 32, 0, 2},
-                                {"Q8_0", 34, 32, 0, 1},   {"Q4_K", 144, 256, 0, 2}, {"Q5_K", 176, 256, 0, 2},   {"Q6_K", 210, 256, 208, 1}};
+constexpr DtypeRow kDtypes[] = {{"BOOL", 1, 1},
+                                {"U8", 1, 1},
+                                {"I8", 1, 1},
+                                {"I16", 2, 1},
+                                {"I32", 4, 1},
+                                {"I64", 8, 1},
+                                {"F16", 2, 1},
+                                {"BF16", 2, 1},
+                                {"F32", 4, 1},
+                                {"F64", 8, 1},
+                                {"Q4_0", 18, 32, 0, 1},
+                                {"Q4_1", 20, 32, 0, 2},
+                                {"Q5_0", 22, 32, 0, 1},
+                                {"Q5_1", 24, 32, 0, 2},
+                                {"Q8_0", 34, 32, 0, 1},
+                                {"Q4_K", 144, 256, 0, 2},
+                                {"Q5_K", 176, 256, 0, 2},
+                                {"Q6_K", 210, 256, 208, 1}};
 
 std::vector<std::filesystem::path> gguf_files(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> out;
@@ -73,9 +87,7 @@ std::string numbers_text(std::span<const int64_t> values) {
   for (const int64_t value : values) text += (text.empty() ? "" : ", ") + std::to_string(value);
   return text;
 }
-std::string describe(Dtype dtype, std::span<const int64_t> shape) {
-  return std::string(name_of(dtype)) + " (" + numbers_text(shape) + ")";
-}
+std::string describe(Dtype dtype, std::span<const int64_t> shape) { return std::string(name_of(dtype)) + " (" + numbers_text(shape) + ")"; }
 Error tensor_error(const std::string& place, const std::string& name, const std::string& cause, std::string hint) {
   return recipe_error(place + "tensor '" + name + "' " + cause, std::move(hint));
 }

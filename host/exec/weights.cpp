@@ -199,8 +199,7 @@ Status WeightFiles::read(const Instruction& code) {
     if (source != target) convert(target, to, source, from, part);
     // What is finite in the file and not here does not fit; what is not finite there is not here either.
     if (const int64_t bad = first_not_finite(target, to, part); bad >= 0) {
-      const std::string place =
-          reader.place_of(*entry) + ", element " + index_text(done + bad, operand.shape) + ": ";
+      const std::string place = reader.place_of(*entry) + ", element " + index_text(done + bad, operand.shape) + ": ";
       const double value = number_at(source, from, bad);
       if (first_not_finite(source, from, part) == bad)
         return recipe_error(place + (value != value ? "NaN"

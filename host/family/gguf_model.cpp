@@ -39,8 +39,9 @@ Result<Family> find_architecture(const std::string& architecture, const FamilyFo
       known.push_back(name);
     }
   }
-  return recipe_error(origin + ": 'general.architecture' is '" + printable(architecture, Lines::Escape) + "', which is not read from GGUF files",
-                      "supported: " + listed(known, 20, 400));
+  return recipe_error(
+      origin + ": 'general.architecture' is '" + printable(architecture, Lines::Escape) + "', which is not read from GGUF files",
+      "supported: " + listed(known, 20, 400));
 }
 
 /// What a GGUF file says of its model, in the words of config.json.

@@ -73,7 +73,7 @@ Result<std::unique_ptr<Session>> Session::open(const Study& study, std::unique_p
   executor.reference = {options.reference, [&study](const std::string& name) -> FormatOps {
                           const auto found = study.plugins->format(name);
                           if (!found) return {};
-                          const auto op = [&](const char* text) { return study.plugins->op(text).table; };
+                          const auto op = [&](const char* text) { return text ? study.plugins->op(text).table : nullptr; };
                           const bool nearest = !(found.table->flags & GALLEY_FORMAT_STOCHASTIC);
                           return {nearest ? op(found.table->pack_op) : nullptr, op(found.table->unpack_op)};
                         }};

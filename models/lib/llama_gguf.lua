@@ -5,7 +5,8 @@ local prefix = "llama."
 
 -- By key: the name in config.json. What has none is read below, or says nothing of the model's mathematics.
 local keys = {
-  vocab_size = "vocab_size", context_length = "max_position_embeddings", embedding_length = "hidden_size", block_count = "num_hidden_layers",
+  vocab_size = "vocab_size", context_length = "max_position_embeddings", embedding_length = "hidden_size",
+  block_count = "num_hidden_layers",
   feed_forward_length = "intermediate_size", ["attention.head_count"] = "num_attention_heads",
   ["attention.head_count_kv"] = "num_key_value_heads", ["attention.layer_norm_rms_epsilon"] = "rms_norm_eps",
   ["rope.freq_base"] = "rope_theta", ["attention.key_length"] = "head_dim", ["attention.value_length"] = false,
@@ -33,15 +34,15 @@ local function config(about, shapes)
       if name then out[name] = value end
     end
   end
-  for _, key in ipairs { "embedding_length", "block_count", "feed_forward_length", "attention.head_count", "attention.layer_norm_rms_epsilon",
-    "context_length" } do
+  for _, key in ipairs { "embedding_length", "block_count", "feed_forward_length", "context_length", "attention.head_count",
+    "attention.layer_norm_rms_epsilon" } do
     if get(key) == nil then fail("there is no key '%s'", prefix .. key) end
   end
   if (get("expert_count") or 0) ~= 0 then fail("the model has experts ('%sexpert_count'), which is not supported", prefix) end
   local whole = math.type(out.hidden_size) == "integer" and math.type(out.num_attention_heads) == "integer" and out.num_attention_heads > 0
   local head_dim = out.head_dim or whole and out.hidden_size // out.num_attention_heads
   for _, key in ipairs { "rope.dimension_count", "attention.value_length" } do
-    if get(key) and get(key) ~= head_dim then fail("key '%s' = %s is not the size of a head, %s", prefix .. key, get(key), head_dim) end
+    if head_dim and get(key) and get(key) ~= head_dim then fail("key '%s' = %s is not the size of a head, %s", prefix .. key, get(key), head_dim) end
   end
   local scaling, factor = get("rope.scaling.type") or "none", get("rope.scaling.factor")
   if scaling == "linear" then out.rope_scaling = { rope_type = "linear", factor = factor }
