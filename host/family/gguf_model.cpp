@@ -1,6 +1,8 @@
 #include "host/family/gguf_model.hpp"
 
+#include <cmath>
 #include <set>
+#include <span>
 
 #include "host/base/gguf.hpp"
 #include "host/base/listed.hpp"
@@ -44,12 +46,30 @@ Result<Family> find_architecture(const std::string& architecture, const FamilyFo
       "supported: " + listed(known, 20, 400));
 }
 
+/// The numbers of vectors in F32 that are no longer than a head, by name.
+Result<Table> short_vectors(const gguf::Header& header) {
+  constexpr int64_t longest = 256;
+  Table out;
+  for (const tensor_files::Entry& entry : header.entries) {
+    if (entry.dtype != tensor_files::Dtype::F32 || entry.shape.size() != 1 || entry.shape[0] > longest) continue;
+    float numbers[longest];
+    const std::span<float> some(numbers, static_cast<size_t>(entry.shape[0]));
+    TRY_STATUS(header.file.read_at(std::as_writable_bytes(some), entry.offset));
+    // What is no number is none that anything expects.
+    List list;
+    for (const float x : some) list.emplace_back(std::isfinite(x) ? static_cast<double>(x) : 0.0);
+    out.emplace(entry.name, std::move(list));
+  }
+  return out;
+}
+
 /// What a GGUF file says of its model, in the words of config.json.
 Result<Table> gguf_config(Family& family, const gguf::Header& header, const std::string& origin) {
   struct Ask {
     const gguf::Header& header;
+    const Table short_vectors;
     Value config;
-  } ask = {header, {}};
+  } ask = {header, TRY(short_vectors(header)), {}};
   const Status asked = family.lua->protect(
       [](lua_State* L) -> int {
         auto* a = static_cast<Ask*>(lua_touserdata(L, 1));
@@ -63,7 +83,8 @@ Result<Table> gguf_config(Family& family, const gguf::Header& header, const std:
           push_value(L, Value(std::move(shape)));
           lua_rawset(L, -3);
         }
-        lua_call(L, 2, 1);
+        push_value(L, Value(a->short_vectors));
+        lua_call(L, 3, 1);
         a->config = to_value(L, -1);
         return 0;
       },
@@ -122,6 +143,8 @@ Status name_in_gguf(Sandbox& lua, const ModelConfig& model, Graph& graph) {
           for (std::string& alias : x.source.aliases) alias = name(alias, &heads);
           x.source.hint.clear();
         }
+        push_gguf(L, "ignored");
+        for (const std::string& pattern : texts_in(to_value(L, -1))) a->graph.ignored_files.push_back(pattern);
         return 0;
       },
       &ask);

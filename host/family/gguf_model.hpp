@@ -1,5 +1,5 @@
 // A model that lies in a GGUF file. What the file's keys mean, and what it calls a parameter, is the family's to say: its field `gguf`, a
-// table { architectures, config(keys, shapes), tensor(name, config) }.
+// table { architectures, config(keys, shapes, short), tensor(name, config), ignored }.
 #pragma once
 
 #include "host/family/family.hpp"

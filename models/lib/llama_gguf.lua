@@ -16,8 +16,27 @@ local keys = {
 
 local function fail(text, ...) error(text:format(...), 0) end
 
--- `about`: the file's keys. `shapes`: those of its tensors by name, as {rows, columns}.
-local function config(about, shapes)
+-- Llama 3's RoPE: what the file divides the frequencies by, as numbers of a tensor. Its parameters are those of all models of the kind,
+-- but for the factor, which is that of the lowest frequency.
+local freqs = "rope_freqs.weight"
+local function llama3(divisors, theta, head_dim)
+  local out = { rope_type = "llama3", factor = 1.0, low_freq_factor = 1.0, high_freq_factor = 4.0, original_max_position_embeddings = 8192 }
+  for _, x in ipairs(divisors) do out.factor = math.max(out.factor, x) end
+  if out.factor == 1 then return nil end
+  local low, high = out.low_freq_factor, out.high_freq_factor
+  for i = 1, head_dim // 2 do
+    local turns = out.original_max_position_embeddings * theta ^ (-2 * (i - 1) / head_dim) / (2 * math.pi)
+    local share = math.min(math.max((turns - low) / (high - low), 0), 1)
+    local expected = 1 / ((1 - share) / out.factor + share)
+    if not divisors[i] or math.abs(divisors[i] - expected) > 1e-4 * expected then
+      fail("tensor '%s' is not of Llama 3's RoPE: number %d is %s, not %s", freqs, i, divisors[i], expected)
+    end
+  end
+  return out
+end
+
+-- `about`: the file's keys. `shapes`: those of its tensors by name, as {rows, columns}. `short`: the numbers of short vectors, by name.
+local function config(about, shapes, short)
   local function get(key) return about[prefix .. key] end
   local out = { model_type = "llama" }
   for key, value in pairs(about) do
@@ -47,6 +66,11 @@ local function config(about, shapes)
   local scaling, factor = get("rope.scaling.type") or "none", get("rope.scaling.factor")
   if scaling == "linear" then out.rope_scaling = { rope_type = "linear", factor = factor }
   elseif scaling ~= "none" then fail("RoPE of type '%s' ('%srope.scaling.type') is not supported (none, linear)", scaling, prefix) end
+  if shapes[freqs] then
+    if not short[freqs] or not head_dim then fail("tensor '%s' is not a short vector in F32", freqs) end
+    if out.rope_scaling then fail("both '%srope.scaling.type' and tensor '%s' change RoPE", prefix, freqs) end
+    out.rope_scaling = llama3(short[freqs], out.rope_theta or 10000.0, head_dim)
+  end
   local table_ = shapes["token_embd.weight"]
   if not table_ or #table_ ~= 2 then fail("there is no tensor 'token_embd.weight' with rows and columns") end
   out.vocab_size = out.vocab_size or table_[1]
@@ -76,4 +100,4 @@ local function tensor(name, config)
   return ("%s.%s"):format(called, part), heads or 0
 end
 
-return { architectures = { "llama" }, config = config, tensor = tensor }
+return { architectures = { "llama" }, config = config, tensor = tensor, ignored = { freqs } }

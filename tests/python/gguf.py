@@ -9,7 +9,7 @@ import shutil
 import gguf_kit
 from galley_test import batch_of, binary, check, error, finish, fixtures, fresh_folder, from_folder, gradients, load, plan, recipe, run, save, train, use
 from discrete_kit import discrete, same
-from gguf_kit import bytes_of, coded, keys_of, make, name_of, shapes_of, types, write
+from gguf_kit import bytes_of, coded, divisors, keys_of, make, name_of, shapes_of, types, write
 
 fresh_folder()
 config = dict(vocab_size=96, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
@@ -42,6 +42,13 @@ for kind in ('F32', 'F16', 'BF16'):
         make(name, dict(config, tie_word_embeddings=tied), lambda tensor, shape: 'F32' if len(shape) == 1 else kind)
         compare(name, f'{name}/model.gguf', f'{name}/plain')
         compare(f'{name}-lora', f'{name}/model.gguf', f'{name}/plain', beside=(lora, adamw))
+# RoPE's parameters: scaled frequencies, and those of Llama 3, which are numbers of a tensor.
+for name, keys, scaling in (('linear', {'llama.rope.scaling.type': ('STR', 'linear'), 'llama.rope.scaling.factor': ('F32', 2.5)}, dict(rope_type='linear', factor=2.5)),
+                            ('llama3', {}, dict(rope_type='llama3', factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192))):
+    make(name, config, lambda tensor, shape: 'F32', freqs=divisors(scaling, 16, 10000.0) if name == 'llama3' else None, **keys)
+    said = json.loads(pathlib.Path(name, 'plain', 'config.json').read_text())
+    pathlib.Path(name, 'plain', 'config.json').write_text(json.dumps(dict(said, rope_scaling=scaling)))
+    compare(name, f'{name}/model.gguf', f'{name}/plain')
 # A folder with one GGUF file is that model; what is exported is one that transformers reads.
 folder = pathlib.Path('F32-False')
 (folder / 'alone').mkdir()
@@ -82,6 +89,8 @@ for name, kind_of in cases.items():
         # What is kept is what the file has, byte for byte; nothing else differs from weights in F32.
         saved = sum(count * 4 - count // types[kind][1] * types[kind][2] for kind, count in kinds(kind_of, shape))
         of_blocks, of_numbers = (plan(made(f'{label}-plan', path, *more, lora, adamw))['classes']['host'] for path, more in ((model, (blocks,)), (plain, ())))
+        said = run('plan', made(f'{label}-plan', model, blocks, lora, adamw)).stdout
+        check(all(f'gguf-blocks, type = {kind}' in said for kind, _ in kinds(kind_of, shape) if kind != 'F32'), f'{label}: {said}')
         check(of_numbers['owners']['weights'] - of_blocks['owners']['weights'] == saved, f'{label}: {of_blocks}, beside {of_numbers}: {saved} bytes less were to be kept')
         one = train(made(f'{label}-train', model, blocks, lora, adamw, steps=4), f'{label}-train')
         one.check_memory(label)
@@ -160,7 +169,11 @@ refusals = {
     'width': (put('llama.feed_forward_length', ('U32', 64)), ('blk.0.ffn_gate.weight', 'Q8_0 (128, 64)', '(64, 68)')),
     'missing': (gone('blk.0.attn_v.weight'), ('blk.0.attn_v.weight', 'missing')),
     'table': (gone('token_embd.weight'), ("no tensor 'token_embd.weight'",)),
-    'extra': (put('rope_freqs.weight', ('F32', [8], bytes_of('F32', [1.0] * 8))), ('rope_freqs.weight', 'unknown to the model')),
+    'extra': (put('blk.0.extra.weight', ('F32', [8], bytes_of('F32', [1.0] * 8))), ('blk.0.extra.weight', 'unknown to the model')),
+    'freqs': (put('rope_freqs.weight', ('F32', [8], bytes_of('F32', [1.0] * 7 + [8.0]))), ("'rope_freqs.weight' is not of Llama 3's RoPE", 'number 7 is 1.0')),
+    'no-freqs': (put('rope_freqs.weight', ('F16', [8], bytes_of('F16', [1.0] * 8))), ("'rope_freqs.weight' is not a short vector in F32",)),
+    'both-ropes': (lambda keys, tensors: (put('rope_freqs.weight', ('F32', [8], bytes_of('F32', [1.0] * 8)))(keys, tensors), put('llama.rope.scaling.type', ('STR', 'linear'))(keys, tensors),
+                                          put('llama.rope.scaling.factor', ('F32', 2.0))(keys, tensors)), ("'llama.rope.scaling.type'", 'both')),
     'nan': (broken, ("'blk.0.ffn_up.weight', block 5", 'scale is NaN')),
 }
 for name, (change, words) in refusals.items():

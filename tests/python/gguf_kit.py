@@ -1,6 +1,7 @@
 """What the tests of GGUF share: a writer of such files, blocks of its types made and read number by number, and a small model as file and as folder. Sources:
 ggml/docs/gguf.md and ggml-common.h of https://github.com/ggml-org/ggml. The standard library only."""
 import json
+import math
 import pathlib
 import random
 import struct
@@ -185,7 +186,18 @@ def shapes_of(config):
     return out
 
 
-def make(folder, config, kind_of, seed=1, **more):
+def divisors(scaling, head, theta):
+    """By what Llama 3's RoPE divides the frequencies of a head."""
+    out = []
+    for i in range(head // 2):
+        turns = scaling['original_max_position_embeddings'] * theta ** (-2 * i / head) / (2 * math.pi)
+        low, high = scaling['low_freq_factor'], scaling['high_freq_factor']
+        share = min(max((turns - low) / (high - low), 0), 1)
+        out.append(1 / ((1 - share) / scaling['factor'] + share))
+    return out
+
+
+def make(folder, config, kind_of, seed=1, freqs=None, **more):
     """A model of random numbers: folder/model.gguf with each parameter in the type that kind_of(name, shape) says, and folder/plain, the same numbers in F32 as
     transformers has them. Returns {name of the parameter: its numbers}."""
     generator, folder = random.Random(seed), pathlib.Path(folder)
@@ -205,6 +217,8 @@ def make(folder, config, kind_of, seed=1, **more):
         if heads:
             numbers = [x for line in turned_back(rows(numbers, shape), heads) for x in line]
         plain[name] = ('F32', shape, numbers)
+    if freqs:
+        packed['rope_freqs.weight'] = ('F32', [len(freqs)], bytes_of('F32', freqs))
     write(folder / 'model.gguf', keys_of(config, **more), packed)
     galley_test.save(folder / 'plain' / 'model.safetensors', plain)
     (folder / 'plain' / 'config.json').write_text(json.dumps(dict(config, model_type='llama', architectures=['LlamaForCausalLM'], hidden_act='silu')))
