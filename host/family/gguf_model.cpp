@@ -41,9 +41,9 @@ Result<Family> find_architecture(const std::string& architecture, const FamilyFo
       known.push_back(name);
     }
   }
-  return recipe_error(
-      origin + ": 'general.architecture' is '" + printable(architecture, Lines::Escape) + "', which is not read from GGUF files",
-      "supported: " + listed(known, 20, 400));
+  return recipe_error(origin + ": 'general.architecture' is '" + printable(architecture.substr(0, 100), Lines::Escape) +
+                          "', which is not read from GGUF files",
+                      "supported: " + listed(known, 20, 400));
 }
 
 /// The numbers of vectors in F32 that are no longer than a head, by name.

@@ -44,10 +44,10 @@ std::string format_text(const Storage& storage) {
   return out;
 }
 
-void add_stored(Program& p, const GraphTensor& t, const Homes& homes) {
+void add_format(Program& p, const GraphTensor& t, const Homes& homes) {
   const std::string format = format_text(t.storage);
-  auto at = std::ranges::find(p.stored, format, &StoredIn::format);
-  if (at == p.stored.end()) at = p.stored.insert(at, {format, 0, 0, 0});
+  auto at = std::ranges::find(p.in_formats, format, &InFormat::format);
+  if (at == p.in_formats.end()) at = p.in_formats.insert(at, {format, 0, 0, 0});
   ++at->tensors;
   at->count += t.count();
   for (const TensorId component : homes.components(t.id)) at->bytes += p.tensors[static_cast<size_t>(component)].bytes;
@@ -74,7 +74,7 @@ Status describe(Compilation& c, const Homes& homes) {
     }
     const bool kept = (x.parameter_kind() && x.changes()) || x.kind == GALLEY_KIND_STATE;
     if (!kept && !x.parameter_kind()) continue;
-    if (!kept && !x.storage.format.empty()) add_stored(p, x, homes);
+    if (!kept && !x.storage.format.empty()) add_format(p, x, homes);
     for (const TensorId component : homes.components(t)) {
       if (!kept) {
         p.frozen.push_back(component);

@@ -235,7 +235,7 @@ struct Apart {
 };
 
 /// What lies in memory in one format with the same options.
-struct StoredIn {
+struct InFormat {
   std::string format;  ///< "four-bit, block = 64, type = nf4"
   int64_t tensors = 0, count = 0, bytes = 0;
 };
@@ -293,7 +293,7 @@ struct Program {
   std::vector<int64_t> frozen_numbers;
   /// Trained or not: what strategies save beside the model.
   std::vector<Apart> apart;
-  std::vector<StoredIn> stored;  ///< frozen parameters in formats, in the order of their first tensors
+  std::vector<InFormat> in_formats;  ///< frozen parameters in formats, in the order of their first tensors
   /// Checksums: a row, I32 (2), for each of `frozen`, then for each of `trained`. The segments of their names make those of what lies
   /// where kernels compute; the others are for the host to make.
   TensorId checksums = no_tensor;

@@ -142,9 +142,9 @@ std::string updates_text(const Program& program, int columns) {
   return out.empty() ? out : "  updates\n" + out + "\n";
 }
 
-std::string stored_text(const Program& program) {
+std::string formats_text(const Program& program) {
   std::string out;
-  for (const StoredIn& s : program.stored) {
+  for (const InFormat& s : program.in_formats) {
     char line[256];
     std::snprintf(line, sizeof line, "    %-40s %10s in %lld tensor%s, %s, %.3g bits each\n", s.format.substr(0, 100).c_str(),
                   count_text(static_cast<double>(s.count)).c_str(), static_cast<long long>(s.tensors), s.tensors == 1 ? "" : "s",

@@ -128,6 +128,13 @@ for name, kind, more in (('runs', 'mixed', ()), ('runs-bf16', 'Q4_0', (use('amp'
         numbers, plain = load(f'{name}-{head}-numbers/model.safetensors'), load(f'{kind}-{head}/plain/model.safetensors')
         check({k: x[1:] for k, x in numbers.items()} == {k: x[1:] for k, x in plain.items()}, f'{name}-{head}: exported: other numbers')
 
+# What lies in no blocks may be trained beside them; a folder with a file is a model to every command that takes one.
+norms = train(made('norms', 'Q4_0-head/model.gguf', blocks, use('freeze', **{'except': ['*norm.weight']}), adamw, steps=3), 'norms')
+norms.check_memory('norms')
+check(norms.steps[-1][0] < norms.steps[0][0], f'norms: the loss does not fall: {norms.steps}')
+run('export', folder / 'alone', '--out', 'by-path')
+check(load('by-path/model.safetensors').keys() == load(folder / 'plain' / 'model.safetensors').keys(), 'export of a folder: other tensors')
+
 # ---- What is refused -----------------------------------------------------------------------------------------------------------------------
 shape, tensors = dict(config, num_hidden_layers=1), {}
 make('refused', shape, lambda name, extents: 'F32' if len(extents) == 1 else 'Q8_0')
