@@ -6,6 +6,8 @@
 --   galley sample runs/qlora --chat
 --   galley train  scripts/qlora.lua --set model=DIR --set text=PATH --out runs/qlora-text
 --
+-- A GGUF file of Llama, with tokenizer.json beside it, stays in its blocks by --set type=gguf --set model=FILE.gguf.
+--
 -- DIR holds config.json, model.safetensors, tokenizer.json, and for conversations tokenizer_config.json with the model's chat template. The
 -- run leaves adapter/ in PEFT's format. To get one model of both afterwards, in 16 bit:
 --   galley export runs/qlora --merge --dtype bf16 --out NEW
@@ -26,7 +28,7 @@ return recipe {
   batch = arg("batch", 1), length = arg("length", 512), steps = arg("steps", 200), seed = 1,
   validate = { every = arg("validate", 50), start = true }, save = { every = 100, keep = 1 },
   arg("precision", "bf16") ~= "fp32" and use "amp" { compute = arg("precision", "bf16") },
-  use "quantize-nf4" { type = arg("type", "nf4"), double = true },
+  arg("type", "nf4") == "gguf" and use "quantize-gguf" {} or use "quantize-nf4" { type = arg("type", "nf4"), double = true },
   use "lora"       { rank = arg("rank", 16), alpha = 32, dropout = arg("dropout", 0.05), targets = "all-linear" },
   arg("recompute", true) and use "recompute" { every = 1 },
   use "accumulate" { steps = arg("accumulate", 16) },

@@ -1,4 +1,4 @@
-// Tensors' sizes and the reader; the writer is in safetensors_writer.cpp.
+// The reader; the writer is in safetensors_writer.cpp.
 #include "host/base/safetensors.hpp"
 
 #include <algorithm>
@@ -12,24 +12,10 @@
 namespace galley::safetensors {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "the format is little-endian, and data is read as it is");
+using namespace tensor_files;
 
 // The library's own limit: a header larger than this is not a header.
 constexpr uint64_t kLargestHeader = 100'000'000;
-
-struct DtypeRow {
-  const char* name;
-  uint64_t bytes;
-};
-// In the order of the enumeration.
-constexpr DtypeRow kDtypes[] = {{"BOOL", 1}, {"U8", 1},  {"I8", 1},   {"I16", 2}, {"I32", 4},
-                                {"I64", 8},  {"F16", 2}, {"BF16", 2}, {"F32", 4}, {"F64", 8}};
-
-std::string numbers(std::span<const int64_t> values) {
-  std::string text;
-  for (const int64_t value : values) text += (text.empty() ? "" : ", ") + std::to_string(value);
-  return text;
-}
 
 // A list of integers that are not negative, as shape and data_offsets are.
 bool read_sizes(const Value& value, std::vector<int64_t>* sizes) {
@@ -58,14 +44,14 @@ Result<Entry> read_entry(const std::string& name, const Value& value, uint64_t d
 
   const Value& dtype = table->at("dtype");
   const auto* dtype_name = dtype.as<std::string>();
-  const auto* row =
-      std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const DtypeRow& r) { return dtype_name && *dtype_name == r.name; });
-  if (row == std::end(kDtypes)) {
-    std::string known;
-    for (const DtypeRow& r : kDtypes) known += (known.empty() ? "" : ", ") + std::string(r.name);
-    return recipe_error("has the unknown dtype " + to_json(dtype) + " (known: " + known + ")");
+  size_t known = 0;
+  while (known < kPlainDtypes && (!dtype_name || *dtype_name != name_of(static_cast<Dtype>(known)))) ++known;
+  if (known == kPlainDtypes) {
+    std::string list;
+    for (size_t k = 0; k < kPlainDtypes; ++k) list += (list.empty() ? "" : ", ") + std::string(name_of(static_cast<Dtype>(k)));
+    return recipe_error("has the unknown dtype " + to_json(dtype) + " (known: " + list + ")");
   }
-  entry.dtype = static_cast<Dtype>(row - std::begin(kDtypes));
+  entry.dtype = static_cast<Dtype>(known);
 
   if (!read_sizes(table->at("shape"), &entry.shape)) {
     return recipe_error("has the shape " + to_json(table->at("shape")) + ", which is not a list of integers from 0 on");
@@ -77,7 +63,7 @@ Result<Entry> read_entry(const std::string& name, const Value& value, uint64_t d
   }
   if (static_cast<uint64_t>(offsets[1]) > data_bytes) {
     return recipe_error(
-        "has the data_offsets [" + numbers(offsets) + "], beyond the " + std::to_string(data_bytes) + " bytes of data in the file",
+        "has the data_offsets [" + numbers_text(offsets) + "], beyond the " + std::to_string(data_bytes) + " bytes of data in the file",
         "the file is truncated, it seems: fetch it again");
   }
   entry.offset = static_cast<uint64_t>(offsets[0]);
@@ -85,7 +71,7 @@ Result<Entry> read_entry(const std::string& name, const Value& value, uint64_t d
   const uint64_t needed = TRY(tensor_bytes(entry.dtype, entry.shape));
   if (needed != entry.bytes) {
     return recipe_error("is " + describe(entry.dtype, entry.shape) + ", which takes " + std::to_string(needed) +
-                        " bytes, but its data_offsets [" + numbers(offsets) + "] span " + std::to_string(entry.bytes));
+                        " bytes, but its data_offsets [" + numbers_text(offsets) + "] span " + std::to_string(entry.bytes));
   }
   return entry;
 }
@@ -116,43 +102,12 @@ Status check_cover(std::vector<const Entry*> entries, uint64_t data_bytes) {
   return ok();
 }
 
-// "<place>tensor '<name>' <cause>"
-Error tensor_error(const std::string& place, const std::string& name, const std::string& cause, std::string hint = {}) {
-  return recipe_error(place + "tensor '" + name + "' " + cause, std::move(hint));
-}
-
 Error metadata_error(const std::string& place, const std::string& key) {
   return recipe_error(place + "__metadata__: '" + key + "' is not a string");
 }
 
-// Errors of the file system while opening are the recipe's too: it names the file.
-Error as_recipe(Error error) {
-  error.exit = Exit::Recipe;
-  return error;
-}
-
-}  // namespace
-
-uint64_t size_of(Dtype dtype) { return kDtypes[static_cast<size_t>(dtype)].bytes; }
-const char* name_of(Dtype dtype) { return kDtypes[static_cast<size_t>(dtype)].name; }
-
-std::string describe(Dtype dtype, std::span<const int64_t> shape) { return std::string(name_of(dtype)) + " (" + numbers(shape) + ")"; }
-
-Result<uint64_t> tensor_bytes(Dtype dtype, std::span<const int64_t> shape) {
-  uint64_t bytes = size_of(dtype);
-  bool overflow = false, empty = false;
-  for (const int64_t size : shape) {
-    if (size < 0) return recipe_error("has the shape (" + numbers(shape) + "), with a negative size");
-    empty |= size == 0;
-    overflow |= __builtin_mul_overflow(bytes, static_cast<uint64_t>(size), &bytes);
-  }
-  if (empty) return uint64_t{0};
-  // Offsets in files and in memory are signed somewhere below: half the range is the limit.
-  if (overflow || bytes > INT64_MAX) return recipe_error("is " + describe(dtype, shape) + ", more bytes than 63 bits count");
-  return bytes;
-}
-
-Status Reader::add_file(const std::filesystem::path& path, std::vector<Entry>* entries) {
+// Adds a file and its tensors, those of an index to `entries`.
+Status add_file(const std::filesystem::path& path, Contents* out, std::vector<Entry>* entries) {
   Result<File> opened = File::open_read(path);
   if (!opened.ok()) return as_recipe(std::move(opened).error());
   File& file = *opened;
@@ -194,7 +149,7 @@ Status Reader::add_file(const std::filesystem::path& path, std::vector<Entry>* e
     }
     Result<Entry> entry = read_entry(name, value, data_bytes);
     if (!entry.ok()) return tensor_error(place, name, entry.error().cause, entry.error().hint);
-    entry->file = files_.size();
+    entry->file = out->files.size();
     entries->push_back(std::move(*entry));
   }
   std::vector<const Entry*> added;
@@ -202,12 +157,12 @@ Status Reader::add_file(const std::filesystem::path& path, std::vector<Entry>* e
   if (Status covered = check_cover(std::move(added), data_bytes); !covered.ok()) return recipe_error(place + covered.error().cause);
   for (size_t i = first; i < entries->size(); ++i) (*entries)[i].offset += data_begin;
 
-  if (files_.empty()) metadata_ = std::move(metadata);
-  files_.push_back(std::move(file));
+  if (out->files.empty()) out->metadata = std::move(metadata);
+  out->files.push_back(std::move(file));
   return ok();
 }
 
-Result<Reader> Reader::open_index(const std::filesystem::path& index) {
+Result<Contents> read_index(const std::filesystem::path& index) {
   Result<Value> parsed = read_json(index);
   if (!parsed.ok()) return as_recipe(std::move(parsed).error());
   const Value& json = *parsed;
@@ -226,7 +181,7 @@ Result<Reader> Reader::open_index(const std::filesystem::path& index) {
     shards.insert(*shard);
   }
 
-  Reader reader;
+  Contents out;
   std::vector<std::string> missing;
   for (const std::string& shard : shards) {
     std::error_code error;
@@ -240,66 +195,29 @@ Result<Reader> Reader::open_index(const std::filesystem::path& index) {
                         "download the missing files into the same folder");
   }
   std::vector<Entry> found;
-  for (const std::string& shard : shards) TRY_STATUS(reader.add_file(index.parent_path() / shard, &found));
+  for (const std::string& shard : shards) TRY_STATUS(add_file(index.parent_path() / shard, &out, &found));
   std::set<std::string> seen;
   for (Entry& entry : found) {
     const auto listed = weights->find(entry.name);
-    const std::filesystem::path shard = reader.files_[entry.file].path().filename();
+    const std::filesystem::path shard = out.files[entry.file].path().filename();
     if (listed == weights->end() || *listed->second.as<std::string>() != shard.string()) continue;
     seen.insert(entry.name);
-    reader.entries_.push_back(std::move(entry));
+    out.entries.push_back(std::move(entry));
   }
   for (const auto& [name, shard] : *weights) {
     if (seen.contains(name)) continue;
     return tensor_error(place, name, "is said to lie in '" + *shard.as<std::string>() + "', which does not have it");
   }
-  return reader;
+  return out;
 }
 
-std::filesystem::path Reader::file_of(const std::filesystem::path& path) {
-  std::error_code error;
-  if (!std::filesystem::is_directory(path, error)) return path;
-  for (const char* name : {"model.safetensors", "model.safetensors.index.json"})
-    if (std::filesystem::exists(path / name, error)) return path / name;
-  return {};
-}
+}  // namespace
 
-Result<Reader> Reader::open(const std::filesystem::path& path) {
-  std::error_code error;
-  const std::filesystem::path file = file_of(path);
-  if (file.empty()) {
-    const bool pickled =
-        std::filesystem::exists(path / "pytorch_model.bin", error) || std::filesystem::exists(path / "pytorch_model.bin.index.json", error);
-    return recipe_error(path.string() + ": neither model.safetensors nor model.safetensors.index.json is there",
-                        pickled ? "pytorch_model.bin is; save the model as safetensors once" : "");
-  }
-  const bool index = file.filename().string().ends_with(".index.json");
-  Reader reader = index ? TRY(open_index(file)) : Reader();
-  if (!index) TRY_STATUS(reader.add_file(file, &reader.entries_));
-  std::sort(reader.entries_.begin(), reader.entries_.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
-  return reader;
-}
-
-const Entry* Reader::find(std::string_view name) const {
-  const auto at =
-      std::lower_bound(entries_.begin(), entries_.end(), name, [](const Entry& entry, std::string_view n) { return entry.name < n; });
-  return at != entries_.end() && at->name == name ? &*at : nullptr;
-}
-
-Status Reader::read_bytes(const Entry& entry, uint64_t offset, std::span<std::byte> bytes) const {
-  if (offset > entry.bytes || bytes.size() > entry.bytes - offset) {
-    return run_error(files_[entry.file].path().string() + ": " + std::to_string(bytes.size()) + " bytes from byte " +
-                     std::to_string(offset) + " on were asked of tensor '" + entry.name + "', which has " + std::to_string(entry.bytes));
-  }
-  return files_[entry.file].read_at(bytes, entry.offset + offset);
-}
-
-Status Reader::read(const Entry& entry, std::span<std::byte> bytes) const {
-  if (bytes.size() != entry.bytes) {
-    return run_error(files_[entry.file].path().string() + ": tensor '" + entry.name + "' has " + std::to_string(entry.bytes) +
-                     " bytes, the memory for it " + std::to_string(bytes.size()));
-  }
-  return read_bytes(entry, 0, bytes);
+Result<Contents> read(const std::filesystem::path& file) {
+  if (file.filename().string().ends_with(".index.json")) return read_index(file);
+  Contents out;
+  TRY_STATUS(add_file(file, &out, &out.entries));
+  return out;
 }
 
 }  // namespace galley::safetensors

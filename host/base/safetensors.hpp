@@ -1,9 +1,7 @@
 // safetensors: named tensors in a file. 8 bytes little-endian: the header's size; the header: JSON {name: {dtype, shape, data_offsets:
 // [begin, end)}}, offsets counted from the header's end; then the data, row-major, without holes.
 //
-// Headers are read and checked at once, data only when asked for, with pread into the caller's memory: nothing is mapped and nothing
-// as large as a tensor is allocated. What is wrong with a file is an error with the file, the tensor and the values in it: exit code
-// Recipe when it is opened (the recipe names it), Failed when it cannot be read later.
+// What is wrong with a file is an error with the file, the tensor and the values in it: exit code Recipe.
 #pragma once
 
 #include <array>
@@ -18,63 +16,18 @@
 
 #include "host/base/file.hpp"
 #include "host/base/result.hpp"
+#include "host/base/tensor_files.hpp"
 
 namespace galley::safetensors {
 
-enum class Dtype : uint8_t { Bool, U8, I8, I16, I32, I64, F16, BF16, F32, F64 };
+using tensor_files::describe;
+using tensor_files::Dtype;
+using tensor_files::name_of;
+using tensor_files::size_of;
+using tensor_files::tensor_bytes;
 
-/// Bytes of one element.
-uint64_t size_of(Dtype dtype);
-/// As the header writes it: "BF16".
-const char* name_of(Dtype dtype);
-
-/// What the header says of one tensor.
-struct Entry {
-  std::string name;
-  Dtype dtype = Dtype::F32;
-  std::vector<int64_t> shape;  ///< () is a scalar: one element
-  uint64_t bytes = 0;          ///< elements · size_of(dtype)
-  uint64_t offset = 0;         ///< of its first byte in the file
-  size_t file = 0;             ///< index into Reader::files()
-};
-
-/// The bytes of a tensor, or an error where a dimension is negative or the product does not fit 64 bits.
-Result<uint64_t> tensor_bytes(Dtype dtype, std::span<const int64_t> shape);
-
-/// "F32 (3, 4)": for messages.
-std::string describe(Dtype dtype, std::span<const int64_t> shape);
-
-/// One file, or several that an index ties together. Immutable once open; every function is [thread-safe].
-class Reader {
- public:
-  /// `path` is a file, an index (*.index.json), or a folder with model.safetensors or model.safetensors.index.json (the single file
-  /// goes first). Of a set only the tensors that its index names are there. Holds its files open.
-  static Result<Reader> open(const std::filesystem::path& path);
-  /// Which file that is; empty: a folder has none of them.
-  static std::filesystem::path file_of(const std::filesystem::path& path);
-
-  /// All tensors, by name.
-  std::span<const Entry> entries() const { return entries_; }
-  /// Null when there is none of that name. Lives as long as the reader.
-  const Entry* find(std::string_view name) const;
-  std::span<const File> files() const { return files_; }
-  /// "__metadata__" of the single file or of the first shard.
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
-
-  /// bytes.size() bytes of the tensor's data from byte `offset` of it on; reaching beyond its end is an error.
-  Status read_bytes(const Entry& entry, uint64_t offset, std::span<std::byte> bytes) const;
-  /// The whole tensor; `bytes` has exactly its size.
-  Status read(const Entry& entry, std::span<std::byte> bytes) const;
-
- private:
-  Reader() = default;
-  Status add_file(const std::filesystem::path& path, std::vector<Entry>* entries);
-  static Result<Reader> open_index(const std::filesystem::path& index);
-
-  std::vector<File> files_;
-  std::vector<Entry> entries_;
-  std::map<std::string, std::string> metadata_;
-};
+/// The headers of a file, or of all files of an index (*.index.json): of these only the tensors that the index names.
+Result<tensor_files::Contents> read(const std::filesystem::path& file);
 
 /// One tensor of a file that is to be written.
 struct Item {

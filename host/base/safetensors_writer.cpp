@@ -21,8 +21,8 @@ int rank(Dtype dtype) {
     case Dtype::I8: return 7;
     case Dtype::U8: return 8;
     case Dtype::Bool: return 9;
+    default: return 10;
   }
-  return 10;
 }
 
 struct Layout {

@@ -82,7 +82,7 @@ Value contract(const galley_op& op) {
 Value format(const galley_format& f) {
   Table out;
   out["name"] = std::string(f.name);
-  out["pack_op"] = std::string(f.pack_op);
+  if (f.pack_op) out["pack_op"] = std::string(f.pack_op);
   out["unpack_op"] = std::string(f.unpack_op);
   out["exact"] = f.exact != 0;
   out["trainable"] = f.trainable != 0;

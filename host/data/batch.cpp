@@ -17,11 +17,11 @@ namespace galley {
 namespace {
 
 using safetensors::Dtype;
-using safetensors::Entry;
+using tensor_files::Entry;
 
 // The open file, and its tensors by their role (null: absent).
 struct BatchFile {
-  safetensors::Reader reader;
+  tensor_files::Reader reader;
   std::string path;
   const Entry* input_ids = nullptr;
   const Entry* labels = nullptr;
@@ -35,7 +35,7 @@ Result<BatchFile> open_file(const DataSpec& spec) {
   TRY_STATUS(options_of(spec).only({"path"}));
   const std::string path = TRY(options_of(spec).text("path")).value_or("");
   if (path.empty()) return options_of(spec).missing("path", "name a safetensors file with input_ids and labels");
-  Result<safetensors::Reader> opened = safetensors::Reader::open(path);
+  Result<tensor_files::Reader> opened = tensor_files::Reader::open(path);
   if (!opened.ok()) return data_error(spec, opened.error().cause, opened.error().hint);
   BatchFile file{std::move(*opened), path};
 
@@ -57,18 +57,18 @@ Result<BatchFile> open_file(const DataSpec& spec) {
       return data_error(spec, what + "belongs to models with token types, which are not there yet", "take it out of the file");
     if (std::find(names.begin(), names.end(), entry.name) == names.end())
       return data_error(spec, what + "has no meaning in a batch", did_you_mean(entry.name, names));
-    const std::string found = "is " + safetensors::describe(entry.dtype, entry.shape);
+    const std::string found = "is " + tensor_files::describe(entry.dtype, entry.shape);
     if (entry.dtype != Dtype::I32 && entry.dtype != Dtype::I64) return data_error(spec, what + found + "; it must be I32 or I64");
     if (entry.shape.size() != 2) return data_error(spec, what + found + "; it must have two dimensions, rows and positions");
     if (entry.shape != file.input_ids->shape) {
-      return data_error(spec, what + found + ", but input_ids is " + safetensors::describe(file.input_ids->dtype, file.input_ids->shape));
+      return data_error(spec, what + found + ", but input_ids is " + tensor_files::describe(file.input_ids->dtype, file.input_ids->shape));
     }
   }
   file.rows = file.input_ids->shape[0];
   file.length = file.input_ids->shape[1];
   if (file.rows == 0 || file.length == 0)
     return data_error(
-        spec, path + ": input_ids is " + safetensors::describe(file.input_ids->dtype, file.input_ids->shape) + ": there is no token");
+        spec, path + ": input_ids is " + tensor_files::describe(file.input_ids->dtype, file.input_ids->shape) + ": there is no token");
   return file;
 }
 

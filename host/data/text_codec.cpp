@@ -77,8 +77,11 @@ const DataSpec& text_data(const Recipe& recipe) { return recipe.data.parts.empty
 Result<fs::path> tokenizer_file(const DataSpec& spec, const Recipe& recipe) {
   const std::string which = TRY(options_of(spec).text("tokenizer")).value_or("model");
   if (which == "bytes" || (which == "model" && recipe.model.path.empty())) return fs::path();
-  if (which == "model") return recipe.model.path / "tokenizer.json";
   std::error_code error;
+  if (which == "model") {
+    const fs::path& model = recipe.model.path;  // a folder, or a file in one
+    return (fs::is_regular_file(model, error) ? model.parent_path() : model) / "tokenizer.json";
+  }
   return fs::is_directory(which, error) ? fs::path(which) / "tokenizer.json" : fs::path(which);
 }
 
@@ -95,7 +98,7 @@ Result<TextCodec> TextCodec::open(const DataSpec& spec, const Recipe& recipe) {
   std::error_code error;
   if (!fs::exists(path, error)) {
     return data_error(spec, "there is no " + path.string(),
-                      of_model ? "copy the model's tokenizer.json there, or write tokenizer = \"bytes\""
+                      of_model ? "copy the model's tokenizer.json there (that of a GGUF file is not read), or write tokenizer = \"bytes\""
                                : "tokenizer is \"model\", \"bytes\" or the path of a tokenizer.json");
   }
   Result<std::string> text = read_text(path, uint64_t{256} << 20);

@@ -43,10 +43,10 @@ Status Exporter::add(const std::string& file, const std::vector<const Instructio
     ordered.assign(writer.items().begin(), writer.items().end());
   }
   uint64_t data = 0;
-  for (const safetensors::Item& item : ordered) data += TRY(safetensors::tensor_bytes(item.dtype, item.shape));
+  for (const safetensors::Item& item : ordered) data += TRY(tensor_files::tensor_bytes(item.dtype, item.shape));
   uint64_t at = TRY(safetensors::Writer::file_bytes(ordered)) - data;
   for (const safetensors::Item& item : ordered) {
-    const uint64_t bytes = TRY(safetensors::tensor_bytes(item.dtype, item.shape));
+    const uint64_t bytes = TRY(tensor_files::tensor_bytes(item.dtype, item.shape));
     output.slots[item.name] = {at, bytes, bytes == 0};
     at += bytes;
   }

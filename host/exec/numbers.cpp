@@ -207,6 +207,12 @@ Result<Numbers> unpacked(const Instruction& code, const Operand& operand, int64_
   AttrList attrs = format.attrs;
   attrs.set("dtype", dtype_text(operand.dtype));
   TRY_STATUS(call(op, code.name, attrs, 0, 0, length, -1, inputs, outputs));
+  // What reads 16 bits reads them rounded, wherever they are unpacked.
+  if (operand.dtype == GALLEY_BF16 || operand.dtype == GALLEY_F16) {
+    std::vector<uint16_t> rounded(out.floats.size());
+    convert(rounded.data(), operand.dtype, out.floats.data(), GALLEY_F64, out.count());
+    convert(out.floats.data(), GALLEY_F64, rounded.data(), operand.dtype, out.count());
+  }
   return out;
 }
 

@@ -270,12 +270,12 @@ Status Reference::after(SegmentKind kind, size_t index, bool later) {
 /// What the file says, rounded once.
 Status Reference::after_read(const Instruction& code, SegmentKind kind, size_t index) {
   const Operand& to = code.outputs[0];
-  const safetensors::Reader reader = TRY(safetensors::Reader::open(code.file));
-  const safetensors::Entry* entry = reader.find(code.entry);
+  const tensor_files::Reader reader = TRY(tensor_files::Reader::open(code.file));
+  const tensor_files::Entry* entry = reader.find(code.entry);
   for (size_t i = 0; !entry && i < code.aliases.size(); ++i) entry = reader.find(code.aliases[i]);
   if (!entry) return plugin_error("the file has no '" + code.entry + "'");
   std::vector<std::byte> in_file(entry->bytes);
-  TRY_STATUS(reader.read(*entry, in_file));
+  TRY_STATUS(reader.read(*entry, in_file, code.row_order));
   const std::vector<std::byte> wanted = in_dtype(std::move(in_file), dtype_of(entry->dtype), to.dtype, elements(to.shape));
   const std::vector<std::byte> now = TRY(peek(to));
   if (now != wanted) return plugin_error("'" + tensor(to.tensor).name + "' is not what '" + code.entry + "' of the file is");
@@ -417,8 +417,8 @@ Status Reference::fed(TensorId input, int64_t offset) {
 
 Status Reference::exported(const std::filesystem::path& directory) {
   for (const auto& [code, bytes] : exported_) {
-    const safetensors::Reader reader = TRY(safetensors::Reader::open(directory / code->file));
-    const safetensors::Entry* entry = reader.find(code->entry);
+    const tensor_files::Reader reader = TRY(tensor_files::Reader::open(directory / code->file));
+    const tensor_files::Entry* entry = reader.find(code->entry);
     std::vector<std::byte> found(entry ? entry->bytes : 0);
     if (entry) TRY_STATUS(reader.read(*entry, found));
     if (!entry || dtype_of(entry->dtype) != code->file_dtype || found != bytes)

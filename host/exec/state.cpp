@@ -164,9 +164,9 @@ Status load_state(const fs::path& state, const Program& program, Machine& machin
   const std::string lines = TRY(read_text(state / kText));
   const StateText text = TRY(parse_state(lines, state / kText));
   const fs::path file = state / kTensors;
-  Result<safetensors::Reader> opened = safetensors::Reader::open(file);
+  Result<tensor_files::Reader> opened = tensor_files::Reader::open(file);
   if (!opened.ok()) return damaged(state, opened.error().cause);
-  const safetensors::Reader& reader = *opened;
+  const tensor_files::Reader& reader = *opened;
   if (tensors == StateTensors::All && reader.entries().size() != program.resume.size()) {
     return run_error(file.string() + ": has " + std::to_string(reader.entries().size()) + " tensors, the run keeps " +
                          std::to_string(program.resume.size()),
@@ -174,14 +174,14 @@ Status load_state(const fs::path& state, const Program& program, Machine& machin
   }
   for (const auto& [name, id] : program.resume) {
     const ProgramTensor& tensor = tensor_of(program, id);
-    const safetensors::Entry* entry = reader.find(name);
+    const tensor_files::Entry* entry = reader.find(name);
     if (!entry)
       return run_error(file.string() + ": tensor '" + name + "' is missing",
                        "the state belongs to another recipe or to another version of its plugins");
     const safetensors::Dtype dtype = state_dtype(tensor.dtype);
     if (entry->shape != tensor.shape || entry->dtype != dtype) {
-      return run_error(file.string() + ": tensor '" + name + "' is " + safetensors::describe(entry->dtype, entry->shape) +
-                       ", the run has " + safetensors::describe(dtype, tensor.shape));
+      return run_error(file.string() + ": tensor '" + name + "' is " + tensor_files::describe(entry->dtype, entry->shape) +
+                       ", the run has " + tensor_files::describe(dtype, tensor.shape));
     }
     Checksum sum;
     uint64_t at = 0;

@@ -14,8 +14,8 @@
 namespace galley {
 namespace {
 
-using safetensors::Entry;
-using safetensors::Reader;
+using tensor_files::Entry;
+using tensor_files::Reader;
 
 /// The tensors that a Read instruction means: those that are there, under its names in their order.
 std::vector<const Entry*> find_entries(const Reader& reader, const Instruction& code) {
@@ -29,8 +29,6 @@ std::vector<const Entry*> find_entries(const Reader& reader, const Instruction& 
 /// A name in a file may have as many megabytes as its header.
 std::string listed_briefly(const std::vector<std::string>& names) { return listed(names, 3, 200); }
 
-std::string file_of(const Reader& reader, const Entry& entry) { return reader.files()[entry.file].path().string(); }
-
 std::string described(const Operand& operand) {
   std::string text = std::string(dtype_name(operand.dtype)) + " (";
   for (size_t i = 0; i < operand.shape.size(); ++i) text += (i ? ", " : "") + std::to_string(operand.shape[i]);
@@ -38,10 +36,12 @@ std::string described(const Operand& operand) {
 }
 
 Status check_entry(const Reader& reader, const Entry& entry, const Operand& wanted) {
-  const std::string place = file_of(reader, entry) + ": tensor '" + entry.name + "' is " + safetensors::describe(entry.dtype, entry.shape);
-  if (entry.shape != wanted.shape)
+  const std::string place = reader.place_of(entry) + " is " + tensor_files::describe(entry.dtype, entry.shape);
+  const bool as_bytes = tensor_files::in_blocks(entry.dtype) && wanted.dtype == GALLEY_U8;
+  if ((as_bytes ? tensor_files::block_shape(entry) : entry.shape) != wanted.shape)
     return recipe_error(place + ", the model has " + described(wanted), "the file belongs to another configuration");
-  if (!convertible(dtype_of(entry.dtype), wanted.dtype))
+  // Blocks are bytes where a format's component is wanted, and no numbers.
+  if (tensor_files::in_blocks(entry.dtype) != as_bytes || !convertible(dtype_of(entry.dtype), wanted.dtype))
     return recipe_error(place + ", which cannot be read as " + dtype_name(wanted.dtype));
   return ok();
 }
@@ -72,7 +72,8 @@ Status check_same(const Reader& reader, const Entry& a, const Entry& b, const In
   constexpr int64_t most = int64_t{1} << 16;
   const uint32_t types[] = {dtype_of(a.dtype), dtype_of(b.dtype)};
   const Entry* const entries[] = {&a, &b};
-  const int64_t count = elements(a.shape);
+  const bool blocks = tensor_files::in_blocks(a.dtype) || tensor_files::in_blocks(b.dtype);
+  const int64_t count = blocks ? static_cast<int64_t>(std::min(a.bytes, b.bytes)) : elements(a.shape);
   std::vector<std::byte> bytes[2];
   std::vector<double> numbers[2];
   for (int64_t done = 0; done < count; done += most) {
@@ -80,9 +81,9 @@ Status check_same(const Reader& reader, const Entry& a, const Entry& b, const In
     for (size_t i = 0; i < 2; ++i) {
       const int64_t width = galley_dtype_bytes(types[i]);
       bytes[i].resize(static_cast<size_t>(part * width));
-      TRY_STATUS(reader.read_bytes(*entries[i], static_cast<uint64_t>(done * width), bytes[i]));
+      TRY_STATUS(reader.read_bytes(*entries[i], static_cast<uint64_t>(done * width), bytes[i], code.row_order));
     }
-    if (types[0] == types[1] && bytes[0] == bytes[1]) continue;
+    if (types[0] == types[1] && bytes[0] == bytes[1] && (!blocks || a.dtype == b.dtype)) continue;
     std::string where;
     if (is_floating(types[0]) && is_floating(types[1])) {
       for (size_t i = 0; i < 2; ++i) {
@@ -179,7 +180,10 @@ Status WeightFiles::read(const Instruction& code) {
   const int64_t room = buffer ? staging.bytes() : 0;
   const bool straight = direct && from == to;
   const int64_t per_element = from_bytes + (direct ? 0 : to_bytes);
-  const int64_t most = straight ? count : room / per_element;
+  // Blocks are read whole: they are checked.
+  const bool blocks = tensor_files::in_blocks(entry->dtype);
+  const int64_t block = blocks ? static_cast<int64_t>(tensor_files::size_of(entry->dtype)) : 1;
+  const int64_t most = straight ? count : room / per_element / block * block;
   if (most == 0 && count > 0)
     return plugin_error("the plan's staging buffer of " + std::to_string(room) + " bytes is too small to read '" + entry->name + "'");
 
@@ -187,12 +191,15 @@ Status WeightFiles::read(const Instruction& code) {
     const int64_t part = std::min(most, count - done);
     std::byte* const source = straight ? direct + done * to_bytes : buffer;
     std::byte* const target = direct ? direct + done * to_bytes : buffer + most * from_bytes;
-    TRY_STATUS(reader.read_bytes(*entry, static_cast<uint64_t>(done * from_bytes), {source, static_cast<size_t>(part * from_bytes)}));
+    const std::span<std::byte> read = {source, static_cast<size_t>(part * from_bytes)};
+    TRY_STATUS(reader.read_bytes(*entry, static_cast<uint64_t>(done * from_bytes), read, code.row_order));
+    if (const int64_t bad = blocks ? tensor_files::first_broken_block(entry->dtype, read) : -1; bad >= 0)
+      return recipe_error(reader.place_of(*entry) + ", block " + std::to_string(done / block + bad) + ": a scale is NaN or infinite",
+                          "these weights are broken; training would only spread it");
     if (source != target) convert(target, to, source, from, part);
     // What is finite in the file and not here does not fit; what is not finite there is not here either.
     if (const int64_t bad = first_not_finite(target, to, part); bad >= 0) {
-      const std::string place =
-          file_of(reader, *entry) + ": tensor '" + entry->name + "', element " + index_text(done + bad, operand.shape) + ": ";
+      const std::string place = reader.place_of(*entry) + ", element " + index_text(done + bad, operand.shape) + ": ";
       const double value = number_at(source, from, bad);
       if (first_not_finite(source, from, part) == bad)
         return recipe_error(place + (value != value ? "NaN"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "host/base/result.hpp"
-#include "host/base/safetensors.hpp"
+#include "host/base/tensor_files.hpp"
 #include "host/exec/machine.hpp"
 #include "host/plan/program.hpp"
 
@@ -30,10 +30,10 @@ class WeightFiles {
   Status read(const Instruction& code);
 
  private:
-  Result<const safetensors::Reader*> open(const std::string& file);
+  Result<const tensor_files::Reader*> open(const std::string& file);
   const Program& program_;
   Machine& machine_;
-  std::map<std::string, safetensors::Reader> readers_;
+  std::map<std::string, tensor_files::Reader> readers_;
 };
 
 }  // namespace galley

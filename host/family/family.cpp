@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <set>
 
+#include "host/base/gguf.hpp"
 #include "host/base/json.hpp"
 #include "host/base/nearest.hpp"
+#include "host/family/gguf_model.hpp"
+#include "host/family/lua_file.hpp"
 #include "host/lua/convert.hpp"
-#include "host/lua/sandbox.hpp"
 
 namespace galley {
 namespace {
@@ -109,14 +111,6 @@ void initializer(lua_State* L, int table, GraphTensor* t) {
   if (const std::string op = string_field(L, table, "op"); !op.empty()) t->initial.op = op;
 }
 
-std::vector<std::string> strings(const Value& value) {
-  std::vector<std::string> out;
-  if (const auto* list = value.as<List>())
-    for (const Value& v : *list)
-      if (const auto* s = v.as<std::string>()) out.push_back(*s);
-  return out;
-}
-
 // g:parameter { name, shape, init, decay = true, embedding = false, zero_gradient = false, aliases = {…}, hint = "…" }: `aliases` are other
 // names of the same tensor in the model's file, `hint` the next step where the file has none of its names, or several and they differ.
 int make_parameter(lua_State* L) {
@@ -135,7 +129,7 @@ int make_parameter(lua_State* L) {
     t.source.path = b.model->folder.string();
     t.source.name = t.name;
     lua_getfield(L, 2, "aliases");
-    t.source.aliases = strings(to_value(L, -1));
+    t.source.aliases = texts_in(to_value(L, -1));
     lua_pop(L, 1);
     t.source.hint = string_field(L, 2, "hint");
   }
@@ -289,58 +283,10 @@ int push_arguments(lua_State* L) {
   return 2;
 }
 
-struct Family {
-  std::unique_ptr<Sandbox> lua;  // the family's table lies in its registry, under kFamily
-  std::vector<std::string> model_types;
-};
-
-constexpr char kFamily = 0;
-
-/// A field of the family's table as data, or of the library that all families share; functions in it are not asked for.
-Result<Value> field(Sandbox& lua, const char* key, const char* module = nullptr) {
-  struct Ask {
-    const char *key, *module;
-    Value value;
-  } ask = {key, module, {}};
-  TRY_STATUS(lua.protect(
-      [](lua_State* L) -> int {
-        auto* a = static_cast<Ask*>(lua_touserdata(L, 1));
-        if (a->module) Sandbox::of(L).require(L, a->module);
-        else lua_rawgetp(L, LUA_REGISTRYINDEX, &kFamily);
-        lua_getfield(L, -1, a->key);
-        a->value = to_value(L, -1);
-        return 0;
-      },
-      &ask));
-  return ask.value;
-}
-
-Result<Family> open_family(const std::filesystem::path& file, const FamilyFolders& folders) {
-  Family family;
-  family.lua = TRY(Sandbox::create(LuaLimits{}, {folders.library}));
-  lua_State* L = family.lua->state();
-  lua_pushcfunction(L, [](lua_State* S) -> int {
-    lua_rawsetp(S, LUA_REGISTRYINDEX, &kFamily);
-    return 0;
-  });
-  TRY_STATUS(family.lua->run_file(file, file.filename().string(), 1));
-  if (!lua_istable(L, -1))
-    return recipe_error(file.filename().string() + ": a family returns a table { model_types, architecture, harmless, build }");
-  TRY_STATUS(family.lua->call(1, 0));
-  family.model_types = strings(TRY(field(*family.lua, "model_types")));
-  return family;
-}
-
 /// The family that knows a model_type; an error lists all of them.
 Result<Family> find_family(const std::string& model_type, const FamilyFolders& folders, const std::string& origin) {
-  std::vector<std::filesystem::path> files;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folders.families, error))
-    if (entry.path().extension() == ".lua") files.push_back(entry.path());
-  if (error) return run_error("cannot read the families in " + folders.families.string() + ": " + error.message());
-  std::sort(files.begin(), files.end());
   std::vector<std::string> known;
-  for (const auto& file : files) {
+  for (const auto& file : TRY(family_files(folders))) {
     Family family = TRY(open_family(file, folders));
     for (const std::string& type : family.model_types)
       if (type == model_type) return family;
@@ -362,13 +308,19 @@ Result<ModelConfig> read_model_config(const Recipe& recipe, const FamilyFolders&
     out.model_type = recipe.model.family;
     out.config["model_type"] = Value(out.model_type);
     out.random = true;
+  } else if (const std::filesystem::path weights = tensor_files::Reader::file_of(recipe.model.path); gguf::is_gguf(weights)) {
+    TRY_STATUS(read_gguf_model(weights, folders, &out));
+    out.folder = recipe.model.path;
+    out.model_type = Value(out.config).text_field("model_type");
+    out.random = recipe.model.random;
+    if (out.random) out.config.erase(kGgufTypes);
   } else {
     const std::filesystem::path file = recipe.model.path / "config.json";
     std::error_code error;
     if (!std::filesystem::exists(file, error))
       return recipe_error(recipe.model.place.text() + ": no config.json in " + recipe.model.path.string(),
-                          "a model is a local folder with config.json and model.safetensors; `hf download ORG/NAME --local-dir DIR` gets "
-                          "one from the Hugging Face hub");
+                          "a model is a local folder with config.json and model.safetensors, or a GGUF file; `hf download ORG/NAME "
+                          "--local-dir DIR` gets one from the Hugging Face hub");
     Result<Value> value = read_json(file);
     if (!value) {  // the recipe names it
       Error unreadable = std::move(value).error();
@@ -400,7 +352,7 @@ Status build_family(ModelConfig& model, const FamilyFolders& folders, RowDocumen
   lua_State* L = lua.state();
   TRY_STATUS(lua.protect(
       [](lua_State* S) -> int {
-        lua_rawgetp(S, LUA_REGISTRYINDEX, &kFamily);
+        push_family(S);
         lua_getfield(S, -1, "build");
         if (!lua_isfunction(S, -1)) luaL_error(S, "a family has a function 'build'");
         return 1;
@@ -416,8 +368,12 @@ Status build_family(ModelConfig& model, const FamilyFolders& folders, RowDocumen
     error.cause = model.origin + ": " + error.cause;
     return error;
   }
-  std::vector<std::string> harmless = strings(TRY(field(lua, "harmless")));
-  for (std::string& key : strings(TRY(field(lua, "harmless", "config")))) harmless.push_back(std::move(key));
+  if (model.gguf && !model.random) {
+    for (auto& [key, value] : b.resolved) model.config[key] = value;
+    TRY_STATUS(name_in_gguf(lua, model, graph));
+  }
+  std::vector<std::string> harmless = texts_in(TRY(family_field(lua, "harmless")));
+  for (std::string& key : texts_in(TRY(family_field(lua, "harmless", "config")))) harmless.push_back(std::move(key));
   for (const auto& [key, value] : model.config) {
     const bool off = value.is_nil() || (value.as<bool>() && !*value.as<bool>());
     if (off || b.read.contains(key) || std::find(harmless.begin(), harmless.end(), key) != harmless.end()) continue;
@@ -429,7 +385,7 @@ Status build_family(ModelConfig& model, const FamilyFolders& folders, RowDocumen
   for (auto& [key, value] : b.resolved) model.config[key] = std::move(value);
   model.config["model_type"] = Value(model.model_type);
   // Whatever class the weights were saved by, what Galley trains and saves is this one. Code that came with the folder is not saved.
-  Value architecture = TRY(field(lua, "architecture"));
+  Value architecture = TRY(family_field(lua, "architecture"));
   if (const auto* by_type = architecture.as<Table>())
     if (const auto it = by_type->find(model.model_type); it != by_type->end()) architecture = Value(it->second);
   model.config["architectures"] = Value(List{architecture});

@@ -20,14 +20,18 @@ struct FamilyFolders {
 
 struct ModelConfig {
   Table config;
-  std::filesystem::path folder;  ///< the model's, with its weights; empty when the recipe gives the configuration itself
-  std::string origin;            ///< "DIR/config.json" or "recipe.lua:3": for messages
+  std::filesystem::path folder;  ///< the model's, with its weights, or its GGUF file; empty when the recipe gives the configuration itself
+  std::string origin;            ///< "DIR/config.json", "FILE.gguf" or "recipe.lua:3": for messages
   std::string model_type;
   bool random = false;  ///< initialize instead of loading
+  bool gguf = false;    ///< the weights and all that is known of them lie in a GGUF file
 };
 
-/// The configuration that a recipe names: reads config.json, opens no weights. A model_type that no family knows is an error that lists
-/// those there are.
+/// The key of a configuration made from a GGUF file that has weights in blocks: the list of their types.
+inline constexpr const char* kGgufTypes = "gguf_types";
+
+/// The configuration that a recipe names: reads config.json, or the keys of a GGUF file, and no weights. A model_type or an architecture
+/// that no family knows is an error that lists those there are.
 Result<ModelConfig> read_model_config(const Recipe& recipe, const FamilyFolders& folders);
 
 /// What a row of a micro-batch may hold. Where it is one document, the loader's input "first_key" would be 0 throughout: the model is

@@ -36,10 +36,11 @@ struct Initial {
 
 /// The file that a tensor's first bytes are read from.
 struct SourceFile {
-  std::string path;                  ///< a safetensors file or model folder; "": they are made
+  std::string path;                  ///< a file or folder as tensor_files.hpp reads them; "": they are made
   std::string name;                  ///< in the file
   std::vector<std::string> aliases;  ///< other names that it may have there
   std::string hint;                  ///< the next step where the file has none of the names, or has several and they differ
+  tensor_files::RowOrder order;      ///< in which the file has its rows
 };
 
 /// Where the model is saved, below the run's folder.

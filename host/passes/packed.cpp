@@ -7,15 +7,16 @@
 namespace galley {
 namespace {
 
-using safetensors::Entry;
+using tensor_files::Entry;
 
 std::string described(const Component& component) {
-  if (const auto dtype = safetensors_dtype(component.dtype)) return safetensors::describe(*dtype, component.shape);
+  if (const auto dtype = safetensors_dtype(component.dtype)) return tensor_files::describe(*dtype, component.shape);
   return dtype_name(component.dtype) + (" " + shape_text(component.shape));
 }
 
 bool fits(const Entry& entry, const Component& component) {
-  return dtype_of(entry.dtype) == component.dtype && entry.shape == component.shape;
+  return dtype_of(entry.dtype) == component.dtype &&
+         (tensor_files::in_blocks(entry.dtype) ? tensor_files::block_shape(entry) : entry.shape) == component.shape;
 }
 
 }  // namespace
@@ -27,10 +28,10 @@ std::vector<std::string> source_names(const GraphTensor& t) {
 }
 
 Result<bool> PackedFiles::hold(const GraphTensor& t, std::span<const Component> components) {
-  if (safetensors::Reader::file_of(t.source.path).empty()) return false;
+  if (tensor_files::Reader::file_of(t.source.path).empty()) return false;
   auto at = readers_.find(t.source.path);
-  if (at == readers_.end()) at = readers_.emplace(t.source.path, TRY(safetensors::Reader::open(t.source.path))).first;
-  const safetensors::Reader& reader = at->second;
+  if (at == readers_.end()) at = readers_.emplace(t.source.path, TRY(tensor_files::Reader::open(t.source.path))).first;
+  const tensor_files::Reader& reader = at->second;
   if (!std::ranges::all_of(components, &Component::in_files)) return false;
   const std::vector<std::string> names = source_names(t);
 
@@ -56,7 +57,7 @@ Result<bool> PackedFiles::hold(const GraphTensor& t, std::span<const Component> 
                           "a file has to hold all components of a tensor, or its numbers under the name '" + names[0] + "'");
     if (!fits(*entries[k], components[k]))
       return recipe_error(reader.files()[entries[k]->file].path().string() + ": tensor '" + entries[k]->name + "' is " +
-                              safetensors::describe(entries[k]->dtype, entries[k]->shape) + ", but in format '" + t.storage.format +
+                              tensor_files::describe(entries[k]->dtype, entries[k]->shape) + ", but in format '" + t.storage.format +
                               "' it is " + described(components[k]),
                           "the file may have been packed with other options of the format; the recipe has to use the same ones");
   }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "host/base/safetensors.hpp"
+#include "host/base/tensor_files.hpp"
 #include "host/graph/graph.hpp"
 #include "host/passes/place/components.hpp"
 
@@ -21,7 +21,7 @@ class PackedFiles {
   Result<bool> hold(const GraphTensor& t, std::span<const Component> components);
 
  private:
-  std::map<std::string, safetensors::Reader> readers_;
+  std::map<std::string, tensor_files::Reader> readers_;
 };
 
 /// The names that a tensor may have in its file, the first one first.

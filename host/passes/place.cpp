@@ -32,6 +32,27 @@ int64_t parameter_count(const Graph& graph, bool trainable_only) {
 }
 
 /// What the run must know about the program beside its code.
+/// A format with its options.
+std::string format_text(const Storage& storage) {
+  std::string out = storage.format;
+  for (const galley_attr* a : storage.attrs.view()) {
+    out += ", " + std::string(a->name) + " = ";
+    if (a->type == GALLEY_ATTR_STRING) out += static_cast<const char*>(a->data);
+    else if (a->type == GALLEY_ATTR_I64 && a->count == 1) out += std::to_string(*static_cast<const int64_t*>(a->data));
+    else out += "…";
+  }
+  return out;
+}
+
+void add_format(Program& p, const GraphTensor& t, const Homes& homes) {
+  const std::string format = format_text(t.storage);
+  auto at = std::ranges::find(p.in_formats, format, &InFormat::format);
+  if (at == p.in_formats.end()) at = p.in_formats.insert(at, {format, 0, 0, 0});
+  ++at->tensors;
+  at->count += t.count();
+  for (const TensorId component : homes.components(t.id)) at->bytes += p.tensors[static_cast<size_t>(component)].bytes;
+}
+
 Status describe(Compilation& c, const Homes& homes) {
   const Graph& graph = c.graph;
   Program& p = c.program;
@@ -53,6 +74,7 @@ Status describe(Compilation& c, const Homes& homes) {
     }
     const bool kept = (x.parameter_kind() && x.changes()) || x.kind == GALLEY_KIND_STATE;
     if (!kept && !x.parameter_kind()) continue;
+    if (!kept && !x.storage.format.empty()) add_format(p, x, homes);
     for (const TensorId component : homes.components(t)) {
       if (!kept) {
         p.frozen.push_back(component);

@@ -12,8 +12,8 @@ const char* dtype_name(uint32_t dtype) {
 
 bool is_floating(uint32_t dtype) { return dtype >= GALLEY_F64 && dtype <= GALLEY_BF16; }
 
-uint32_t dtype_of(safetensors::Dtype dtype) {
-  using safetensors::Dtype;
+uint32_t dtype_of(tensor_files::Dtype dtype) {
+  using tensor_files::Dtype;
   switch (dtype) {
     case Dtype::Bool:
     case Dtype::U8: return GALLEY_U8;
@@ -25,12 +25,12 @@ uint32_t dtype_of(safetensors::Dtype dtype) {
     case Dtype::BF16: return GALLEY_BF16;
     case Dtype::F32: return GALLEY_F32;
     case Dtype::F64: return GALLEY_F64;
+    default: return GALLEY_U8;
   }
-  return 0;
 }
 
-std::optional<safetensors::Dtype> safetensors_dtype(uint32_t dtype) {
-  using safetensors::Dtype;
+std::optional<tensor_files::Dtype> safetensors_dtype(uint32_t dtype) {
+  using tensor_files::Dtype;
   switch (dtype) {
     case GALLEY_F64: return Dtype::F64;
     case GALLEY_F32: return Dtype::F32;

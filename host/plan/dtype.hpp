@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "galley/tensor.h"
-#include "host/base/safetensors.hpp"
+#include "host/base/tensor_files.hpp"
 
 namespace galley {
 
@@ -15,9 +15,10 @@ const char* dtype_name(uint32_t dtype);
 bool is_floating(uint32_t dtype);
 
 /// The dtype as GALLEY_…; Bool is U8.
-uint32_t dtype_of(safetensors::Dtype dtype);
+/// What is in blocks is bytes.
+uint32_t dtype_of(tensor_files::Dtype dtype);
 /// As it is written to a file; nullopt for dtypes that safetensors does not have (U16, U32).
-std::optional<safetensors::Dtype> safetensors_dtype(uint32_t dtype);
+std::optional<tensor_files::Dtype> safetensors_dtype(uint32_t dtype);
 
 /// Whether a tensor of a file can be read into an operand: both floating, or both the same.
 bool convertible(uint32_t from, uint32_t to);

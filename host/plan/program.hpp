@@ -18,6 +18,7 @@
 #include "galley/galley.h"
 #include "host/base/result.hpp"
 #include "host/base/schedule.hpp"
+#include "host/base/tensor_files.hpp"
 
 namespace galley {
 
@@ -165,11 +166,12 @@ struct Instruction {
   int64_t block = -1;  ///< of the model's repeated blocks; -1: none
   uint32_t queue = 0;
   uint32_t event = 0;                ///< Copy, Record, Wait: numbered from 1; 0: none
-  std::string file;                  ///< Read: absolute path of a safetensors file or model folder; Write: path below the run directory
+  std::string file;                  ///< Read: absolute path as tensor_files.hpp reads it; Write: path below the run directory
   std::string entry;                 ///< the name in that file
   uint32_t file_dtype = 0;           ///< Write: of the numbers in the file, to which the operand's are rounded
   std::vector<std::string> aliases;  ///< Read: other names of the same tensor in that file
   std::string hint;                  ///< Read: the next step where the file has none of the names, or has several and they differ
+  tensor_files::RowOrder row_order;  ///< Read: in which the file has the tensor's rows
   double flops = 0;
   bool recomputed = false;  ///< a clone that runs forward again for backward
 };
@@ -232,6 +234,12 @@ struct Apart {
   int64_t count = 0, bytes = 0;
 };
 
+/// What lies in memory in one format with the same options.
+struct InFormat {
+  std::string format;  ///< "four-bit, block = 64, type = nf4"
+  int64_t tensors = 0, count = 0, bytes = 0;
+};
+
 /// A text file that export writes beside the tensors.
 struct Document {
   std::string file;  ///< path below the run directory
@@ -285,6 +293,7 @@ struct Program {
   std::vector<int64_t> frozen_numbers;
   /// Trained or not: what strategies save beside the model.
   std::vector<Apart> apart;
+  std::vector<InFormat> in_formats;  ///< frozen parameters in formats, in the order of their first tensors
   /// Checksums: a row, I32 (2), for each of `frozen`, then for each of `trained`. The segments of their names make those of what lies
   /// where kernels compute; the others are for the host to make.
   TensorId checksums = no_tensor;

@@ -4,7 +4,7 @@
 
 #include "host/base/glob.hpp"
 #include "host/base/ordered.hpp"
-#include "host/base/safetensors.hpp"
+#include "host/base/tensor_files.hpp"
 #include "host/plugins/abi.hpp"
 
 namespace galley {
@@ -37,11 +37,11 @@ galley_status text(void*, const char* path, uint64_t limit, void (*see)(void*, c
 galley_status tensors(void*, const char* path, void (*see)(void*, const galley_file_tensor*), void* context, galley_error* error) {
   return answer(error, [&]() -> Status {
     if (!path || !see) return plugin_error("galley.files/1: tensors() was called without a path or a function");
-    const safetensors::Reader reader = TRY(safetensors::Reader::open(path));
-    for (const safetensors::Entry& entry : reader.entries()) {
+    const tensor_files::Reader reader = TRY(tensor_files::Reader::open(path));
+    for (const tensor_files::Entry& entry : reader.entries()) {
       auto t = new_struct<galley_file_tensor>();
       t.name = entry.name.c_str();
-      t.dtype = safetensors::name_of(entry.dtype);
+      t.dtype = tensor_files::name_of(entry.dtype);
       t.extents = entry.shape.data();
       t.bytes = entry.bytes;
       t.rank = static_cast<uint32_t>(entry.shape.size());
@@ -55,9 +55,9 @@ galley_status contents(void*, const char* path, const char* pattern, uint64_t li
                        void* context, galley_error* error) {
   return answer(error, [&]() -> Status {
     if (!path || !pattern || !see) return plugin_error("galley.files/1: contents() was called without a path, a pattern or a function");
-    const safetensors::Reader reader = TRY(safetensors::Reader::open(path));
+    const tensor_files::Reader reader = TRY(tensor_files::Reader::open(path));
     std::vector<std::byte> data;
-    for (const safetensors::Entry& entry : reader.entries()) {
+    for (const tensor_files::Entry& entry : reader.entries()) {
       if (!glob_matches(pattern, entry.name)) continue;
       if (entry.bytes > limit)
         return recipe_error(reader.files()[entry.file].path().string() + ": tensor '" + entry.name + "' has " +

@@ -63,7 +63,7 @@ const char* missing_of(const galley_kernel& k) {
   return !k.query ? "query" : !k.prepare ? "prepare" : !k.enqueue ? "enqueue" : !k.release ? "release" : nullptr;
 }
 const char* missing_of(const galley_format& f) {
-  return !f.name ? "name" : !f.pack_op ? "pack op" : !f.unpack_op ? "unpack op" : !f.components ? "components" : nullptr;
+  return !f.name ? "name" : !f.unpack_op ? "unpack op" : !f.components ? "components" : nullptr;
 }
 const char* missing_of(const galley_device& d) {
   if (!d.kind) return "kind";

@@ -159,8 +159,8 @@ const Declared& declared_model() {
   static const Declared out = {
       "model",
       "model = model { path = \"DIR\" }, or model { family = \"llama\", config = { … } }",
-      "a folder in Hugging Face's format, or a new model of a family",
-      {{.name = "path", .description = "the folder: config.json and model.safetensors", .type = Type::Path},
+      "a folder in Hugging Face's format, a GGUF file, or a new model of a family",
+      {{.name = "path", .description = "the folder: config.json and model.safetensors; or a GGUF file", .type = Type::Path},
        {.name = "init",
         .description = "take the weights of the folder, or draw new ones of its shape",
         .type = Type::Choice,

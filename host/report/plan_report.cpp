@@ -329,6 +329,7 @@ std::string plan_table(const Program& program, const Plan& plan, const Target& t
   TableText out;
   add_step(program, target, disk, out);
   out.text += updates_text(program, columns);
+  out.text += formats_text(program);
   out.text += apart_text(program, columns);
   for (size_t i = 0; i < plan.classes.size(); ++i)
     if (plan.classes[i].planned) add_class(program, plan, target, i, columns, out);

@@ -141,6 +141,18 @@ std::string updates_text(const Program& program, int columns) {
   return out.empty() ? out : "  updates\n" + out + "\n";
 }
 
+std::string formats_text(const Program& program) {
+  std::string out;
+  for (const InFormat& s : program.in_formats) {
+    char line[256];
+    std::snprintf(line, sizeof line, "    %-40s %10s in %lld tensor%s, %s, %.3g bits each\n", s.format.substr(0, 100).c_str(),
+                  count_text(static_cast<double>(s.count)).c_str(), static_cast<long long>(s.tensors), s.tensors == 1 ? "" : "s",
+                  bytes_text(s.bytes).c_str(), 8 * static_cast<double>(s.bytes) / static_cast<double>(std::max<int64_t>(s.count, 1)));
+    out += line;
+  }
+  return out.empty() ? out : "  stored in formats\n" + out + "\n";
+}
+
 Value updates_json(const Program& program) {
   List out;
   for (const Updates& u : updates_of(program)) {

@@ -18,6 +18,9 @@ std::string updates_text(const Program& program, int columns);
 /// `by` of frozen ones is nil.
 Value updates_json(const Program& program);
 
+/// Frozen parameters in formats: lines of the plan's table.
+std::string formats_text(const Program& program);
+
 /// What strategies save in files of their own, such as an adapter: lines of the plan's table, and `beside_the_model` of `plan --json`, a
 /// list of {by, file, parameters, numbers, bytes, names}.
 std::string apart_text(const Program& program, int columns);

@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "host/base/file.hpp"
+#include "host/base/gguf.hpp"
 #include "host/base/json.hpp"
 #include "host/session/run.hpp"
 
@@ -127,6 +128,7 @@ Result<FolderKind> kind_of_folder(const fs::path& folder) {
   if (is_there(folder / "run.toml")) return FolderKind::Run;
   if (is_there(folder / "adapter_config.json")) return FolderKind::Adapter;
   if (is_there(folder / "config.json")) return FolderKind::Model;
+  if (const fs::path weights = tensor_files::Reader::file_of(folder); gguf::is_gguf(weights) && is_there(weights)) return FolderKind::Model;
   if (!fs::is_directory(folder, error)) return recipe_error(folder.string() + ": there is no such folder", missing_folder_hint(folder));
   return recipe_error(folder.string() + " has no run.toml, config.json or adapter_config.json",
                       "name a run's directory, or the folder of a model or an adapter");

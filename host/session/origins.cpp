@@ -137,6 +137,12 @@ Result<std::vector<RunRecord::PluginUsed>> plugins_of(const Study& study) {
 Result<std::vector<Origin>> origins_of(const Study& study) {
   std::vector<Origin> out;
   if (!study.model.folder.empty()) TRY_STATUS(add_file("model", study.model.folder / "config.json", &out));
+  // Not the file: its tensors are compared as they lie in memory.
+  if (study.model.gguf) {
+    KeyHash hash;
+    for (const auto& [key, json] : study.graph->config) hash.add(key + json);
+    out.push_back({"model", study.model.origin, hash.digits()});
+  }
   const fs::path tokenizer = TRY(tokenizer_file(text_data(study.recipe), study.recipe));
   TRY_STATUS(add_file("tokenizer", tokenizer, &out));
   if (!tokenizer.empty()) TRY_STATUS(add_file("tokenizer", tokenizer.parent_path() / "tokenizer_config.json", &out));

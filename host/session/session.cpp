@@ -8,6 +8,7 @@
 #include <set>
 
 #include "host/base/ordered.hpp"
+#include "host/base/safetensors.hpp"
 #include "host/exec/convert.hpp"
 #include "host/exec/weight_checksums.hpp"
 #include "host/plugins/host_table.hpp"
@@ -72,7 +73,7 @@ Result<std::unique_ptr<Session>> Session::open(const Study& study, std::unique_p
   executor.reference = {options.reference, [&study](const std::string& name) -> FormatOps {
                           const auto found = study.plugins->format(name);
                           if (!found) return {};
-                          const auto op = [&](const char* text) { return study.plugins->op(text).table; };
+                          const auto op = [&](const char* text) { return text ? study.plugins->op(text).table : nullptr; };
                           const bool nearest = !(found.table->flags & GALLEY_FORMAT_STOCHASTIC);
                           return {nearest ? op(found.table->pack_op) : nullptr, op(found.table->unpack_op)};
                         }};
@@ -137,8 +138,8 @@ Status Session::check_base(const std::filesystem::path& state) {
 std::string Session::place_of(const std::string& weight) const {
   for (const Instruction& code : study_.program.segment(SegmentKind::Load).code) {
     if (code.action != Action::Read || !weight.starts_with(code.name.substr(std::strlen("read ")))) continue;
-    const auto reader = safetensors::Reader::open(code.file);
-    const safetensors::Entry* entry = reader ? reader->find(code.entry) : nullptr;
+    const auto reader = tensor_files::Reader::open(code.file);
+    const tensor_files::Entry* entry = reader ? reader->find(code.entry) : nullptr;
     return entry ? reader->files()[entry->file].path().string() + ": tensor '" + entry->name + "'"
                  : code.file + ": tensor '" + weight + "'";
   }

@@ -8,6 +8,7 @@
 
 #include "cpu/number.hpp"
 #include "galley/cpp/four_bit_codes.hpp"
+#include "galley/cpp/gguf_codes.hpp"
 #include "galley/cpp/int8_rows.hpp"
 
 namespace galley::cpu {
@@ -29,10 +30,12 @@ class Coded {
   explicit Coded(const galley_operand& operand) {
     if (sdk::four_bit::Coded::holds(operand)) from_ = sdk::four_bit::Coded(operand);
     else if (sdk::int8_rows::Coded::holds(operand)) from_ = sdk::int8_rows::Coded(operand);
+    else if (sdk::gguf_blocks::Coded::holds(operand)) from_ = sdk::gguf_blocks::Coded(operand);
   }
   /// Whether numbers of the operand can be read: as they lie, or through its format.
   static bool reads(const galley_operand& operand) {
-    return !operand.format || sdk::four_bit::Coded::holds(operand) || sdk::int8_rows::Coded::holds(operand);
+    return !operand.format || sdk::four_bit::Coded::holds(operand) || sdk::int8_rows::Coded::holds(operand) ||
+           sdk::gguf_blocks::Coded::holds(operand);
   }
 
   explicit operator bool() const { return from_.index() != 0; }
@@ -65,10 +68,10 @@ class Coded {
     });
   }
 
-  std::variant<std::monostate, sdk::four_bit::Coded, sdk::int8_rows::Coded> from_;
+  std::variant<std::monostate, sdk::four_bit::Coded, sdk::int8_rows::Coded, sdk::gguf_blocks::Coded> from_;
 };
 
-/// Whether a product can read the node's weight, input 1; nothing else may be in a format.
+/// Whether a kernel can read the node's weight or table, input 1; nothing else may be in a format.
 inline bool reads_weight(const sdk::Node& node) {
   const galley_node_view& v = *node.view();
   for (uint32_t i = 0; i < v.n_inputs; ++i)

@@ -8,6 +8,7 @@
 
 #include "cuda/workspace.hpp"
 #include "galley/cuda/four_bit.hpp"
+#include "galley/cuda/gguf_blocks.hpp"
 #include "galley/cuda/int8_rows.hpp"
 
 namespace galley::cuda {
@@ -19,10 +20,12 @@ class Coded {
   explicit Coded(const galley_operand& operand) : dtype_(operand.dtype), count_(count(operand)) {
     if (sdk::four_bit::Coded::holds(operand)) from_ = sdk::four_bit::Coded(operand);
     else if (sdk::int8_rows::Coded::holds(operand)) from_ = sdk::int8_rows::Coded(operand);
+    else if (sdk::gguf_blocks::Coded::holds(operand)) from_ = sdk::gguf_blocks::Coded(operand);
   }
   /// Whether numbers of the operand can be read: as they lie, or through its format.
   static bool reads(const galley_operand& operand) {
-    return !operand.format || sdk::four_bit::Coded::holds(operand) || sdk::int8_rows::Coded::holds(operand);
+    return !operand.format || sdk::four_bit::Coded::holds(operand) || sdk::int8_rows::Coded::holds(operand) ||
+           sdk::gguf_blocks::Coded::holds(operand);
   }
 
   explicit operator bool() const { return from_.index() != 0; }
@@ -35,12 +38,13 @@ class Coded {
   void unpack(void* to, galley_queue* queue) const {
     if (const auto* four_bit = std::get_if<sdk::four_bit::Coded>(&from_)) cuda::unpack(*four_bit, to, dtype_, count_, queue);
     if (const auto* int8_rows = std::get_if<sdk::int8_rows::Coded>(&from_)) cuda::unpack(*int8_rows, to, dtype_, count_, queue);
+    if (const auto* blocks = std::get_if<sdk::gguf_blocks::Coded>(&from_)) cuda::unpack(*blocks, to, dtype_, count_, queue);
   }
 
  private:
   uint32_t dtype_ = GALLEY_F32;
   int64_t count_ = 0;
-  std::variant<std::monostate, sdk::four_bit::Coded, sdk::int8_rows::Coded> from_;
+  std::variant<std::monostate, sdk::four_bit::Coded, sdk::int8_rows::Coded, sdk::gguf_blocks::Coded> from_;
 };
 
 /// Throws where a product cannot read what the node has in formats: anything but its weight, input 1, or another format.

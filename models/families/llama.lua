@@ -213,5 +213,6 @@ return {
   model_types = { "llama", "mistral", "qwen2", "qwen3" },
   architecture = { llama = "LlamaForCausalLM", mistral = "MistralForCausalLM", qwen2 = "Qwen2ForCausalLM", qwen3 = "Qwen3ForCausalLM" },
   harmless = {},
+  gguf = require "llama_gguf",
   build = build,
 }

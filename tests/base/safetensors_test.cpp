@@ -13,6 +13,9 @@
 namespace galley::safetensors {
 namespace {
 
+using tensor_files::Entry;
+using tensor_files::Reader;
+
 std::string number(uint64_t value) { return std::string(reinterpret_cast<const char*>(&value), sizeof value); }
 
 /// A file with this header, `data` bytes behind it.
@@ -300,7 +303,7 @@ TEST_F(Shards, ASingleFileGoesFirst) {
 TEST(Safetensors, AFolderWithoutWeightsSaysSo) {
   const Folder folder;
   EXPECT_EQ(Reader::open(folder.path()).error().cause,
-            folder.path().string() + ": neither model.safetensors nor model.safetensors.index.json is there");
+            folder.path().string() + ": neither model.safetensors nor model.safetensors.index.json is there, nor a GGUF file");
   folder.put("pytorch_model.bin", "x");
   EXPECT_NE(Reader::open(folder.path()).error().hint.find("pytorch_model.bin"), std::string::npos);
   EXPECT_EQ(Reader::open(folder / "none.safetensors").error().exit, Exit::Recipe);

@@ -184,7 +184,7 @@ TEST_F(BatchTest, TensorsThatCannotBe) {
     safetensors::Writer writer =
         safetensors::Writer::create(path(), {{"input_ids", dtype, input_ids}, {"labels", Dtype::I32, labels}}).value();
     for (const auto& item : writer.items())
-      EXPECT_TRUE(writer.write(item.name, std::vector<std::byte>(*safetensors::tensor_bytes(item.dtype, item.shape))).ok());
+      EXPECT_TRUE(writer.write(item.name, std::vector<std::byte>(*tensor_files::tensor_bytes(item.dtype, item.shape))).ok());
     EXPECT_TRUE(writer.finish().ok());
     return error_of(spec());
   };

@@ -44,9 +44,9 @@ Builder model() {
 }
 
 Floats entry(const fs::path& file, const std::string& name) {
-  auto reader = safetensors::Reader::open(file);
+  auto reader = tensor_files::Reader::open(file);
   EXPECT_TRUE(reader.ok());
-  const safetensors::Entry* found = reader->find(name);
+  const tensor_files::Entry* found = reader->find(name);
   if (!found) return {};
   Floats out(found->bytes / 4);
   EXPECT_TRUE(reader->read(*found, std::as_writable_bytes(std::span(out))).ok());
@@ -133,9 +133,9 @@ TEST(Export, RoundsOnceToTheFilesDtype) {
     Running r(b, lazy);
     ASSERT_TRUE(r.executor->load().ok());
     ASSERT_TRUE(r.executor->export_model(run).ok());
-    auto reader = safetensors::Reader::open(run / "model/model.safetensors");
+    auto reader = tensor_files::Reader::open(run / "model/model.safetensors");
     ASSERT_TRUE(reader.ok());
-    const safetensors::Entry* found = reader->find("w");
+    const tensor_files::Entry* found = reader->find("w");
     ASSERT_TRUE(found && found->dtype == safetensors::Dtype::BF16);
     std::vector<uint16_t> saved(many);
     ASSERT_TRUE(reader->read(*found, std::as_writable_bytes(std::span(saved))).ok());

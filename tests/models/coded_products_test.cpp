@@ -8,6 +8,7 @@
 #include <deque>
 
 #include "galley/cpp/four_bit_codes.hpp"
+#include "galley/cpp/gguf_blocks.hpp"
 #include "galley/cpp/int8_rows.hpp"
 #include "galley/cpp/node.hpp"
 #include "tests/models/together.hpp"
@@ -16,6 +17,7 @@ namespace galley::test {
 namespace {
 
 namespace four_bit = sdk::four_bit;
+namespace gguf_blocks = sdk::gguf_blocks;
 
 struct FourBit {
   const char* type;
@@ -33,6 +35,10 @@ class CodedWeight {
       : numbers(draw(dtype, shape, random)) {
     if (format.type == kInt8) {
       make_int8(format.block != 0);
+      return;
+    }
+    if (const gguf_blocks::Type type = gguf_blocks::type_named(format.type); type != gguf_blocks::kTypes) {
+      make_blocks(type, random);
       return;
     }
     attrs_.s("type", format.type).i("block", format.block).i("double", format.doubled);
@@ -93,6 +99,26 @@ class CodedWeight {
       double& number = numbers.values[static_cast<size_t>(i)];
       const int8_t code = at<int8_t>(0)[i] = int8_rows::code(static_cast<float>(number), int8_rows::inverse(scale_of(i)));
       number = rounded(int8_rows::value(code, int8_rows::unit(scale_of(i))), numbers.dtype);
+    }
+    for (const galley_operand& c : components_) pointers_.push_back(&c);
+  }
+  /// Of random bytes, but for scales: every bit of a code occurs.
+  void make_blocks(gguf_blocks::Type type, std::mt19937_64& random) {
+    name_ = gguf_blocks::kName;
+    attrs_.s("type", gguf_blocks::kTypeNames[type]);
+    const int64_t n = numbers.count(), of_block = gguf_blocks::numbers_of(type), bytes = gguf_blocks::bytes_of(type);
+    add(GALLEY_U8, {numbers.shape[0], numbers.shape[1] / of_block * bytes});
+    uint8_t* const blocks = at<uint8_t>(0);
+    for (int64_t i = 0; i < n / of_block * bytes; ++i) blocks[i] = static_cast<uint8_t>(random());
+    for (int64_t b = 0; b < n / of_block; ++b) {
+      uint8_t* const block = blocks + b * bytes;
+      // F16 from 2⁻¹¹ to 2⁻⁹, of either sign.
+      const auto scale = [&](int64_t where) { block[where + 1] = static_cast<uint8_t>((random() & 0x80) | 0x10 | (random() & 7)); };
+      scale(type == gguf_blocks::kQ6_K ? 208 : 0);
+      if (type == gguf_blocks::kQ4_1 || type == gguf_blocks::kQ5_1 || type == gguf_blocks::kQ4_K || type == gguf_blocks::kQ5_K) scale(2);
+      for (int i = 0; i < of_block; ++i)
+        numbers.values[static_cast<size_t>(b * of_block + i)] =
+            rounded(gguf_blocks::value(gguf_blocks::scale_of(type, block, i), gguf_blocks::code_of(type, block, i)), numbers.dtype);
     }
     for (const galley_operand& c : components_) pointers_.push_back(&c);
   }
@@ -173,8 +199,6 @@ bool same_as_plain(const galley_kernel* kernel, const Level& level, const CodedN
 struct Layer {
   int64_t rows, K, N;
 };
-// Rows that no block divides, blocks that begin within a row and at odd numbers, several pieces, a few columns.
-constexpr Layer layers[] = {{5, 64, 64}, {37, 67, 129}, {130, 192, 320}, {9, 1030, 70}, {65, 130, 600}, {1, 33, 17}, {300, 40, 70}};
 
 Problem problem_of(const char* op, const Layer& s, const CodedWeight& weight, const sdk::Attrs& attrs, bool bias, std::mt19937_64& random) {
   Problem p;
@@ -190,16 +214,17 @@ Problem problem_of(const char* op, const Layer& s, const CodedWeight& weight, co
   return p;
 }
 
-TEST(CodedProducts, HaveTheBytesOfTheNumbers) {
+/// Of each op, in each dtype and both ways that a weight may lie.
+void compare_with_plain(const std::vector<Layer>& layers, const std::vector<FourBit>& formats) {
   std::mt19937_64 random(seed());
   on_all_levels([&](const Level& level, bool only_bf16) {
     for (const char* op : {"linear", "linear_dx"})
       for (const uint32_t dtype : {GALLEY_F32, GALLEY_BF16, GALLEY_F16})
         for (const bool transposed : {false, true}) {
           if (only_bf16 && dtype != GALLEY_BF16) continue;
-          for (const Layer& s : layers) {
-            const auto number = static_cast<size_t>(&s - layers);
-            const FourBit& format = four_bits[(number + transposed) % std::size(four_bits)];
+          for (size_t number = 0; number < layers.size(); ++number) {
+            const Layer& s = layers[number];
+            const FourBit& format = formats[(number + transposed) % formats.size()];
             sdk::Attrs attrs;
             attrs.i("transposed", transposed);
             const bool adds = number % 3 == 1;
@@ -227,6 +252,19 @@ TEST(CodedProducts, HaveTheBytesOfTheNumbers) {
           }
         }
   });
+}
+
+// Rows that no block divides, blocks that begin within a row and at odd numbers, several pieces, a few columns.
+TEST(CodedProducts, HaveTheBytesOfTheNumbers) {
+  compare_with_plain({{5, 64, 64}, {37, 67, 129}, {130, 192, 320}, {9, 1030, 70}, {65, 130, 600}, {1, 33, 17}, {300, 40, 70}},
+                     {std::begin(four_bits), std::end(four_bits)});
+}
+
+// Rows are whole blocks, of 32 numbers or of 256.
+TEST(CodedProducts, OfBlocksHaveTheBytesOfTheNumbers) {
+  compare_with_plain({{5, 64, 96}, {37, 96, 160}, {130, 192, 320}, {9, 1056, 64}, {1, 32, 32}},
+                     {{"Q4_0", 0, false}, {"Q4_1", 0, false}, {"Q5_0", 0, false}, {"Q5_1", 0, false}, {"Q8_0", 0, false}});
+  compare_with_plain({{37, 256, 512}, {130, 512, 256}, {3, 768, 256}}, {{"Q4_K", 0, false}, {"Q5_K", 0, false}, {"Q6_K", 0, false}});
 }
 
 TEST(CodedProducts, InGroupsHaveTheBytesThatTheyHaveAlone) {

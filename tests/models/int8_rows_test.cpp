@@ -26,9 +26,9 @@ std::filesystem::path int8_fixture(const std::string& file) {
 
 /// A tensor of a file, as numbers.
 Tensor int8_stored(const std::string& file, const std::string& name) {
-  const auto reader = safetensors::Reader::open(int8_fixture(file));
+  const auto reader = tensor_files::Reader::open(int8_fixture(file));
   EXPECT_TRUE(reader.ok()) << reader.error().cause;
-  const safetensors::Entry* entry = reader->find(name);
+  const tensor_files::Entry* entry = reader->find(name);
   EXPECT_TRUE(entry) << name;
   std::vector<std::byte> bytes(static_cast<size_t>(entry->bytes));
   EXPECT_TRUE(reader->read(*entry, bytes).ok());

@@ -385,7 +385,7 @@ TEST_F(Place, AFileThatIsPackedIsReadAsItIs) {
   const auto load = [&](std::vector<safetensors::Item> items) {
     auto writer = safetensors::Writer::create(file, items);
     for (const safetensors::Item& item : writer->items()) {
-      const std::vector<std::byte> zeros(*safetensors::tensor_bytes(item.dtype, item.shape));
+      const std::vector<std::byte> zeros(*tensor_files::tensor_bytes(item.dtype, item.shape));
       EXPECT_TRUE(writer->write(item.name, zeros).ok());
     }
     EXPECT_TRUE(writer->finish().ok());

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "host/base/safetensors.hpp"
+#include "host/base/tensor_files.hpp"
 #include "tests/strategies/kept.hpp"
 #include "tests/strategies/support.hpp"
 
@@ -18,9 +18,9 @@ namespace dynamic8 = sdk::dynamic8;
 template <class T>
 std::vector<T> eight_bit(const std::string& name) {
   const char* source = std::getenv("GALLEY_SOURCE");
-  const auto reader = safetensors::Reader::open(fs::path(source ? source : ".") / "tests/fixtures/eight-bit/eight-bit.safetensors");
+  const auto reader = tensor_files::Reader::open(fs::path(source ? source : ".") / "tests/fixtures/eight-bit/eight-bit.safetensors");
   EXPECT_TRUE(reader.ok()) << reader.error().cause;
-  const safetensors::Entry* entry = reader->find(name);
+  const tensor_files::Entry* entry = reader->find(name);
   EXPECT_TRUE(entry) << name;
   std::vector<T> values(static_cast<size_t>(entry->bytes) / sizeof(T));
   EXPECT_TRUE(reader->read(*entry, std::as_writable_bytes(std::span(values))).ok());

@@ -8,16 +8,16 @@
 #include <string>
 #include <vector>
 
-#include "host/base/safetensors.hpp"
+#include "host/base/tensor_files.hpp"
 
 namespace galley::test {
 
 inline std::vector<double> optimizer_fixture(const std::string& file, const std::string& name) {
   const char* source = std::getenv("GALLEY_SOURCE");
   const std::filesystem::path folder = source ? source : ".";
-  const auto reader = safetensors::Reader::open(folder / "tests/fixtures/optimizers" / (file + ".safetensors"));
+  const auto reader = tensor_files::Reader::open(folder / "tests/fixtures/optimizers" / (file + ".safetensors"));
   EXPECT_TRUE(reader.ok()) << reader.error().cause;
-  const safetensors::Entry* entry = reader->find(name);
+  const tensor_files::Entry* entry = reader->find(name);
   EXPECT_TRUE(entry) << name;
   std::vector<float> values(entry->bytes / sizeof(float));
   EXPECT_TRUE(reader->read(*entry, std::as_writable_bytes(std::span(values))).ok());

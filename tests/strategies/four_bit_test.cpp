@@ -6,7 +6,7 @@
 #include <random>
 
 #include "galley/cpp/four_bit_codes.hpp"
-#include "host/base/safetensors.hpp"
+#include "host/base/tensor_files.hpp"
 #include "host/passes/place/components.hpp"
 #include "tests/strategies/support.hpp"
 
@@ -19,9 +19,9 @@ namespace dynamic8 = sdk::dynamic8;
 template <class T>
 std::vector<T> fixture(const std::string& file, const std::string& name) {
   const char* source = std::getenv("GALLEY_SOURCE");
-  const auto reader = safetensors::Reader::open(fs::path(source ? source : ".") / "tests/fixtures/four-bit" / (file + ".safetensors"));
+  const auto reader = tensor_files::Reader::open(fs::path(source ? source : ".") / "tests/fixtures/four-bit" / (file + ".safetensors"));
   EXPECT_TRUE(reader.ok()) << reader.error().cause;
-  const safetensors::Entry* entry = reader->find(name);
+  const tensor_files::Entry* entry = reader->find(name);
   EXPECT_TRUE(entry) << file << ": " << name;
   std::vector<T> values(static_cast<size_t>(entry->bytes) / sizeof(T));
   EXPECT_TRUE(reader->read(*entry, std::as_writable_bytes(std::span(values))).ok());

@@ -61,7 +61,7 @@ class Lora : public GraphFixture {
     std::ofstream(folder / "adapter_config.json") << config_text;
     auto writer = safetensors::Writer::create(folder / "adapter_model.safetensors", items).value();
     for (const auto& item : writer.items()) {
-      std::vector<std::byte> bytes(safetensors::tensor_bytes(item.dtype, item.shape).value());
+      std::vector<std::byte> bytes(tensor_files::tensor_bytes(item.dtype, item.shape).value());
       EXPECT_TRUE(writer.write(item.name, bytes).ok());
     }
     EXPECT_TRUE(writer.finish().ok());

@@ -33,6 +33,7 @@ Instruction read_file(const Compilation& c, const SegmentCode& code, const Graph
   i.entry = i.aliases.front();
   i.aliases.erase(i.aliases.begin());
   i.hint = t.source.hint;
+  i.row_order = t.source.order;
   return i;
 }
 

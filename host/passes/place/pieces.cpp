@@ -41,6 +41,7 @@ int64_t grain_of(const galley_op* op, const Shape& shape) {
 Result<bool> splits(Compilation& c, const GraphTensor& of, int64_t numbers, bool rows) {
   if (of.storage.format.empty()) return true;
   const galley_format& format = *c.plugins.format(of.storage.format).table;
+  if (!format.pack_op) return false;
   const galley_operand_rule* packed = input_rule(TRY(op_named(c.plugins, format.pack_op, of.name)), 0);
   if (format.flags & GALLEY_FORMAT_STOCHASTIC && (!packed || packed->role != GALLEY_ROLE_ROWS)) return false;
   const std::vector<Component> whole = TRY(components_of(c.plugins, of, of.shape));

@@ -58,6 +58,10 @@ Status Staging::pack(galley_tensor id, const Piece& piece, const Operand& number
     return code_.op(c_.roles.copy, name, {numbers}, components, attrs);
   }
   const galley_format& format = *c_.plugins.format(t.storage.format).table;
+  if (!format.pack_op)
+    return recipe_error("'" + t.name + "' is to be stored in format '" + t.storage.format +
+                            "', which packs nothing, and it does not lie in its file in this format",
+                        "take the file that has it so, or leave the strategy out");
   std::vector<Operand> inputs = {numbers};
   AttrList attrs = t.storage.attrs;
   // Random numbers are those of a step: what is loaded is rounded to nearest.

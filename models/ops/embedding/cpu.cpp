@@ -1,10 +1,10 @@
-// embedding: a copy of C elements a row, as F32. embedding_grad: each piece of work owns 64 columns of the table and adds the rows of dy to
-// them in order, so that no two pieces write the same place and the sum does not depend on who runs first. Both move each byte of dy or y
-// once.
+// embedding: a copy of C elements a row, as F32; of a table in a format, the numbers of the rows that are looked up. embedding_grad: each
+// piece of work owns 64 columns of the table and adds the rows of dy to them in order, so that no two pieces write the same place and the
+// sum does not depend on who runs first. Both move each byte of dy or y once.
 #include <algorithm>
 #include <cstring>
 
-#include "cpu/number.hpp"
+#include "cpu/coded.hpp"
 
 namespace {
 
@@ -28,7 +28,9 @@ void embedding(const Node& n, void*) {
   float* y = n.write<float>(0);  // (R, C)
   const int64_t R = count(n.in(0)), C = columns(n.in(1));
   check_ids(n, ids, R, n.in(1).shape[0]);
-  cpu::over_rows(R, C, [=](int64_t r) { table.copy(ids[r] * C, C, y + r * C); });
+  const cpu::Coded coded(n.in(1));
+  if (coded) cpu::over_rows(R, C, [&, dtype = n.in(1).dtype](int64_t r) { coded.load(dtype, ids[r] * C, C, y + r * C); });
+  else cpu::over_rows(R, C, [=](int64_t r) { table.copy(ids[r] * C, C, y + r * C); });
 }
 
 constexpr int64_t piece = 64;  // columns
@@ -88,9 +90,9 @@ int64_t embedding_grad_workspace(const Node& n, const galley_target&) {
   return n.out(0).dtype == GALLEY_F32 ? 0 : count(n.in(1)) * static_cast<int64_t>(sizeof(int64_t));
 }
 
-bool rows_in_f32(const Node& n) { return cpu::all_numbers(n) && n.out(0).dtype == GALLEY_F32; }
+bool rows_in_f32(const Node& n) { return cpu::all_numbers(n) && cpu::reads_weight(n) && n.out(0).dtype == GALLEY_F32; }
 
-const bool added = add(kernel<embedding, rows_in_f32>("embedding.cpu", "embedding")) &&
+const bool added = add(kernel<embedding, rows_in_f32>("embedding.cpu", "embedding", GALLEY_KERNEL_DEVICE, GALLEY_KERNEL_FORMATS)) &&
                    add(kernel<embedding_grad, cpu::all_numbers, embedding_grad_workspace>("embedding_grad.cpu", "embedding_grad"));
 
 }  // namespace

@@ -55,7 +55,7 @@ typedef struct galley_format {
   /* Inputs: the tensor; outputs: the components, in order, with the shapes and dtypes that `components` says; the last ones may be
    * optional, where other options make fewer. The role of the input says whether a tensor can be packed in parts with random bits, see
    * GALLEY_FORMAT_STOCHASTIC; the host looks at no other role of the two ops: what can be unpacked and packed by parts follows from
-   * galley_component.numbers. */
+   * galley_component.numbers. NULL: nothing is packed, and a tensor in this format lies in its file so. */
   const char* pack_op;
   /* Inputs: the components; output: the tensor, with GALLEY_OPERAND_ANY_DTYPE, in the dtype that the attribute "dtype" names. */
   const char* unpack_op;

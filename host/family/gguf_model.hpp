@@ -1,0 +1,18 @@
+// A model that lies in a GGUF file. What the file's keys mean, and what it calls a parameter, is the family's to say: its field `gguf`, a
+// table { architectures, config(keys, shapes, short), tensor(name, config), ignored }.
+#pragma once
+
+#include "host/family/family.hpp"
+
+namespace galley {
+
+class Sandbox;
+
+/// Makes the configuration of the file's keys, in the words of config.json, with kGgufTypes where weights are in blocks.
+Status read_gguf_model(const std::filesystem::path& file, const FamilyFolders& folders, ModelConfig* out);
+
+/// Parameters are looked for under the names that they have in a GGUF file, and their rows in the order that they have there. `lua` is the
+/// family's.
+Status name_in_gguf(Sandbox& lua, const ModelConfig& model, Graph& graph);
+
+}  // namespace galley

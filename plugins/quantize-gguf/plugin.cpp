@@ -1,0 +1,124 @@
+// Frozen weights as a GGUF file holds them (galley/cpp/gguf_blocks.hpp): claims that a parameter whose tensor lies in blocks in the model's
+// file is stored so. What trains beside them, an adapter, is another strategy's business.
+//
+// Products and embeddings read the blocks themselves (models/ops); the op of the format is for whatever else reads numbers.
+#include <map>
+
+#include "galley/cpp/files.hpp"
+#include "galley/cpp/gguf_blocks.hpp"
+#include "galley/cpp/patterns.hpp"
+#include "galley/cpp/strategy.hpp"
+
+namespace {
+
+using namespace galley::sdk;
+
+// ---- The format ---------------------------------------------------------------------------------------------------------------------
+
+gguf_blocks::Type type_of(const Node& node) { return gguf_blocks::type_of(node.view()->attrs, node.view()->n_attrs); }
+
+/// The shape does not follow from the bytes where they are not rows: it is that of the tensor that is there.
+void unpack_shape(const Node& node, Shapes& out) {
+  const gguf_blocks::Type type = type_of(node);
+  const galley_operand& blocks = node.in(0);
+  const int64_t bytes = gguf_blocks::bytes_of(type), numbers = gguf_blocks::numbers_of(type);
+  if (blocks.dtype != GALLEY_U8 || blocks.rank != 2 || blocks.shape[1] % bytes)
+    invalid(std::string(node.name()) + ": blocks of " + gguf_blocks::kTypeNames[type] + " have to be U8 (rows, a multiple of " +
+            std::to_string(bytes) + "), and are " + shape_text(blocks));
+  const uint32_t dtype = node.dtype(GALLEY_F32);
+  if (!node.has_out(0)) return out.set(0, dtype, {blocks.shape[0], blocks.shape[1] / bytes * numbers});
+  if (count(node.out(0)) != count(blocks) / bytes * numbers)
+    invalid(std::string(node.name()) + ": blocks " + shape_text(blocks) + " are " + std::to_string(count(blocks) / bytes * numbers) +
+            " numbers, and not " + shape_text(node.out(0)));
+  out.set(0, dtype, node.out(0).shape, node.out(0).rank);
+}
+
+void unpack_reference(const Node& node) {
+  const gguf_blocks::Type type = type_of(node);
+  const int64_t numbers = gguf_blocks::numbers_of(type);
+  for (int64_t i = 0; i < count(node.out(0)); ++i) {
+    const uint8_t* const block = node.read<uint8_t>(0) + i / numbers * gguf_blocks::bytes_of(type);
+    const int within = static_cast<int>(i % numbers);
+    const gguf_blocks::Scale of = gguf_blocks::scale_of(type, block, within);
+    node.write<double>(0)[i] = static_cast<double>(of.scale) * gguf_blocks::code_of(type, block, within) - static_cast<double>(of.less);
+  }
+}
+
+Op& unpack() {
+  static Op op("gguf_blocks_unpack", "x = scale · code − minimum, by blocks");
+  op.input("blocks", GALLEY_ROLE_WHOLE)
+      .output("x", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_ANY_DTYPE)
+      .attr("type", GALLEY_ATTR_STRING, GALLEY_ATTR_REQUIRED, "Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K or Q6_K")
+      .infer<unpack_shape>()
+      .reference<unpack_reference>();
+  // Bytes up to 122 make no scale that is infinite or NaN.
+  for (uint32_t type = 0; type < gguf_blocks::kTypes; ++type) {
+    static const char* const names[] = {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"};
+    static const char* const dtypes[] = {"f32", "bf16", "f16"};
+    const int64_t row = 3 * gguf_blocks::bytes_of(static_cast<gguf_blocks::Type>(type));
+    op.test(names[type], {{GALLEY_U8, {5, row}, 0, 59}}, Attrs().s("type", gguf_blocks::kTypeNames[type]).s("dtype", dtypes[type % 3]));
+  }
+  return op;
+}
+
+void components(const std::vector<int64_t>& shape, const FormatOptions& options, Components& out) {
+  const gguf_blocks::Type type = gguf_blocks::type_of(options.data(), static_cast<uint32_t>(options.size()));
+  const int64_t numbers = gguf_blocks::numbers_of(type);
+  if (shape.empty() || shape.back() % numbers)
+    invalid(std::string(gguf_blocks::kTypeNames[type]) + " stores rows of whole blocks of " + std::to_string(numbers) + " numbers");
+  int64_t rows = 1;
+  for (size_t k = 0; k + 1 < shape.size(); ++k) rows *= shape[k];
+  out.add("", GALLEY_U8, {rows, shape.back() / numbers * gguf_blocks::bytes_of(type)}, 0);
+}
+
+// ---- The strategy -------------------------------------------------------------------------------------------------------------------
+
+class QuantizeGguf {
+ public:
+  static constexpr uint32_t phase = GALLEY_PHASE_READ;
+
+  explicit QuantizeGguf(const Options&) {
+    for (uint32_t type = 0; type < gguf_blocks::kTypes; ++type) formats_[type].s("type", gguf_blocks::kTypeNames[type]);
+  }
+
+  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const {
+    if (subject.kind != GALLEY_SUBJECT_PARAMETER || *subject.owner) return;
+    if (subject.facet != GALLEY_FACET_TRAINABLE && subject.facet != GALLEY_FACET_STORAGE) return;
+    if (is_first_parameter(graph, subject.tensor)) find(graph);
+    const galley_tensor_info info = graph.info(subject.tensor);
+    const auto at = types_.find(info.source_name);
+    if (at == types_.end()) return;
+    if (subject.facet == GALLEY_FACET_TRAINABLE) {
+      // What is only evaluated, sampled from or exported trains nothing.
+      if (!(graph.run().flags & GALLEY_RUN_TRAINS)) out.weak(0);
+      return;
+    }
+    if (subject.trainable)
+      invalid(std::string("'") + subject.name + "' lies in blocks of " + gguf_blocks::kTypeNames[at->second] + " in " + graph.run().model +
+                  " and is to be trained; a step is smaller than what its codes can tell apart",
+              "train an adapter beside it, use \"lora\" { rank = 16 }, or freeze it");
+    out.weak(0, gguf_blocks::kName);
+    out.with(formats_[at->second]);
+  }
+
+ private:
+  /// Which tensors of the model's file lie in blocks.
+  void find(const GraphReader& graph) const {
+    types_.clear();
+    const std::string model = graph.run().model;
+    if (model.empty() || !graph.config_of("gguf_types")) return;
+    for (const FileTensor& tensor : read_tensors(model))
+      if (const gguf_blocks::Type type = gguf_blocks::type_named(tensor.dtype.c_str()); type != gguf_blocks::kTypes)
+        types_[tensor.name] = type;
+  }
+
+  Attrs formats_[gguf_blocks::kTypes];
+  mutable std::map<std::string, gguf_blocks::Type> types_;
+};
+
+const bool registered = add(unpack()) && add(format<components>(gguf_blocks::kName, nullptr, "gguf_blocks_unpack", false, false)) &&
+                        add(strategy<QuantizeGguf>("quantize-gguf"));
+
+}  // namespace
+
+GALLEY_PLUGIN("quantize-gguf", "1.0.0");
