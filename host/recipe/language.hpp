@@ -17,11 +17,11 @@ namespace galley {
 
 /// One thing that a recipe made.
 struct Entry {
-  enum class Kind { Use, Model, Data, Schedule, Function, Recipe } kind = Kind::Use;
+  enum class Kind { Use, Model, Data, Schedule, Function, Recipe, Compare } kind = Kind::Use;
   size_t number = 0;  ///< its place among all entries
   std::string name;   ///< of a strategy, a kind of data, or "cosine", "linear", "constant"
   Table options;
-  std::map<int64_t, Value> items;  ///< of a recipe or a mix: its positional entries
+  std::map<int64_t, Value> items;  ///< of a recipe, a variant or a mix: its positional entries
   Place place;
   int function = LUA_NOREF;       ///< of a Function: its key in Lua's registry
   const char* kind_name() const;  ///< "a strategy", "a model", …
@@ -50,7 +50,7 @@ class Language {
   Language& operator=(const Language&) = delete;
 
   Status open();
-  /// Runs the text and gives the recipe that it returned.
+  /// Runs the text and gives what it returned: a recipe, or a comparison, whose option "variants" is a table of recipes.
   Result<const Entry*> run(std::string_view text, const std::string& name);
   const Entry& entry(size_t number) const { return entries_[number]; }
   /// The values of a function of the step, at 1 … steps. `option` is how messages call it, `place` where it was given.

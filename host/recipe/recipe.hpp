@@ -79,6 +79,7 @@ struct Recipe {
   double epochs = 0;              ///< 0: the recipe says steps
   Place epochs_place;             ///< where it says epochs
   uint64_t seed = 1;
+  bool control = false;  ///< the same run with other rounding errors: gradients are computed at three times the loss, and divided by it
   Validation validate;
   Saving save;
   bool deterministic = true;         ///< false: kernels may be faster and have other bytes in another run
@@ -114,6 +115,18 @@ inline constexpr int64_t kMostSteps = 10'000'000;
 /// known.
 /// [main-thread]
 Result<Recipe> read_recipe(const std::filesystem::path& path, const RecipeOptions& options);
+
+/// A recipe file that returns compare { … }.
+struct CompareSpec {
+  std::vector<std::string> variants;  ///< by name, the baseline first
+  std::vector<int64_t> seeds;         ///< each once
+  int64_t turns = 1;
+};
+
+/// What the file compares; nothing where it returns one recipe. read_recipe() gives a variant of it by the argument "variant", and one of
+/// the seeds by the argument "seed", which any recipe takes.
+/// [main-thread]
+Result<std::optional<CompareSpec>> read_compare(const std::filesystem::path& path, const RecipeOptions& options);
 
 /// What data there is, by name: "batch", "chat", …
 const std::vector<std::string>& data_kinds();

@@ -24,8 +24,11 @@ Result<std::unique_ptr<RecipeScript>> RecipeScript::run(const Recipe& recipe, co
 
   Result<const Entry*> made = script->language_.run(recipe.text, recipe.name);
   // Missing arguments stand as "", which may well be what went wrong.
-  if (made.ok() || script->arguments_.missing())
-    TRY_STATUS(script->arguments_.finish(recipe.name, SourceMap(recipe.text).names_asked("arg")));
+  if (made.ok() || script->arguments_.missing()) {
+    std::vector<std::string> always = {"seed", "control"};
+    if (!made.ok() || (*made)->kind == Entry::Kind::Compare) always.emplace_back("variant");
+    TRY_STATUS(script->arguments_.finish(recipe.name, SourceMap(recipe.text).names_asked("arg"), always));
+  }
   if (!made) {
     Error error = std::move(made).error();
     if (error.exit == Exit::Recipe && !has_place(error.cause) && !error.cause.starts_with(recipe.name))
