@@ -118,6 +118,8 @@ Status command_plan(const CommandLine& a) {
     return ok();
   }
   TRY_STATUS(check_dump(dump));
+  if (dump.empty() && !a.has("--json") && !options.sets.contains("variant") && TRY(is_comparison(a.positional[0], options)))
+    return print_plans(a.positional[0], options);
   if (!dump.empty()) options.watch = [&](const PassInfo& pass, const auto& text) { print_dump(dump, pass, text); };
   const auto s = TRY(study(a.positional[0], options));
   if (!dump.empty()) return ok();

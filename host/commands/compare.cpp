@@ -97,6 +97,17 @@ Result<std::vector<RunResult>> results_of(const fs::path& out, const Arm& arm, c
 
 }  // namespace
 
+Result<bool> is_comparison(const std::string& recipe, const StudyOptions& options) {
+  return TRY(read_compare(recipe, recipe_options(options))).has_value();
+}
+
+Status print_plans(const std::string& recipe, const StudyOptions& options) {
+  const Comparison comparison = TRY(read_comparison({recipe}, {options, {}, 0}, Refused::Kept));
+  std::fputs(compare_plans(comparison).c_str(), stdout);
+  std::printf("galley plan %s --set variant=%s shows all of one\n", recipe.c_str(), comparison.arms.front().name.c_str());
+  return ok();
+}
+
 Status command_compare(const CommandLine& a) {
   CompareOptions options;
   options.study = TRY(study_options(a));

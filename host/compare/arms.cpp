@@ -20,6 +20,8 @@ std::string name_of(const std::filesystem::path& recipe) {
   return out;
 }
 
+}  // namespace
+
 RecipeOptions recipe_options(const StudyOptions& options) {
   RecipeOptions out;
   out.sets = options.sets;
@@ -28,9 +30,7 @@ RecipeOptions recipe_options(const StudyOptions& options) {
   return out;
 }
 
-}  // namespace
-
-Result<Comparison> read_comparison(const std::vector<std::string>& recipes, const CompareOptions& options) {
+Result<Comparison> read_comparison(const std::vector<std::string>& recipes, const CompareOptions& options, Refused refused) {
   Comparison out;
   out.seeds = {1, 2, 3, 4, 5};
   out.turns = 4;
@@ -41,7 +41,7 @@ Result<Comparison> read_comparison(const std::vector<std::string>& recipes, cons
   for (const std::string& recipe : recipes) {
     const auto spec = TRY(read_compare(recipe, recipe_options(options.study)));
     if (!spec) {
-      out.arms.push_back({name_of(recipe), recipe, options.study.sets, nullptr});
+      out.arms.push_back({name_of(recipe), recipe, options.study.sets, nullptr, {}});
       continue;
     }
     if (recipes.size() > 1)
@@ -50,7 +50,7 @@ Result<Comparison> read_comparison(const std::vector<std::string>& recipes, cons
     out.seeds = spec->seeds;
     out.turns = spec->turns;
     for (const std::string& variant : spec->variants) {
-      out.arms.push_back({variant, recipe, options.study.sets, nullptr});
+      out.arms.push_back({variant, recipe, options.study.sets, nullptr, {}});
       out.arms.back().sets["variant"] = variant;
     }
   }
@@ -68,8 +68,13 @@ Result<Comparison> read_comparison(const std::vector<std::string>& recipes, cons
     study_options.sets = arm.sets;
     study_options.sets["seed"] = std::to_string(out.seeds.front());
     Result<std::unique_ptr<Study>> made = study(arm.recipe, study_options);
-    if (!made) return of_arm(arm.name, made.error());
+    if (!made && refused == Refused::Error) return of_arm(arm.name, made.error());
+    if (!made) {
+      arm.refusal = made.error().cause;
+      continue;
+    }
     arm.study = std::move(*made);
+    if (refused == Refused::Kept) continue;
     const Recipe& recipe = arm.study->recipe;
     if (recipe.epochs > 0)
       return recipe_error("arm '" + arm.name + "': " + recipe.epochs_place.text() + ": a comparison needs the number of steps",

@@ -17,7 +17,8 @@ struct Arm {
   std::string name;              ///< of a variant, or of a recipe's file without its ending; also the name of a folder
   std::filesystem::path recipe;  ///< as the user typed it
   std::map<std::string, std::string> sets;
-  std::shared_ptr<const Study> study;  ///< with the first seed
+  std::shared_ptr<const Study> study;  ///< with the first seed; none of an arm that cannot work
+  std::string refusal;                 ///< why it cannot
 };
 
 struct Comparison {
@@ -33,8 +34,12 @@ struct CompareOptions {
 };
 
 /// The arms of a recipe that returns compare { … }, or of several that each return recipe { … }; each one is planned. An arm that cannot
-/// work is an error that names it.
-Result<Comparison> read_comparison(const std::vector<std::string>& recipes, const CompareOptions& options);
+/// work is an error that names it; or, with `Refused::Kept`, has no study but a refusal.
+enum class Refused : uint8_t { Error, Kept };
+Result<Comparison> read_comparison(const std::vector<std::string>& recipes, const CompareOptions& options, Refused refused = Refused::Error);
+
+/// What reads a recipe as a study with these options does.
+RecipeOptions recipe_options(const StudyOptions& options);
 
 /// Where an arm's run with a seed lies, below the comparison's directory.
 std::filesystem::path run_of(const std::filesystem::path& directory, const Arm& arm, int64_t seed);

@@ -52,6 +52,10 @@ std::string compare_plans(const Comparison& comparison) {
   const auto width = static_cast<int>(name_width(comparison));
   std::string out = printed("%-*s %12s %12s %12s %12s %12s\n", width, "arm", "planned", "weights", "states", "activations", "at best");
   for (const Arm& arm : comparison.arms) {
+    if (!arm.study) {
+      out += printed("%-*.*s ", width, width, arm.name.c_str()) + "refused: " + arm.refusal + "\n";
+      continue;
+    }
     const Study& s = *arm.study;
     std::map<std::string, int64_t> owners;
     for (const ClassPlan& c : s.plan.classes)

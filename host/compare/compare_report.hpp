@@ -15,7 +15,7 @@ std::string compare_table(const Comparison& comparison, const std::vector<ArmVer
 std::string compare_json(const Comparison& comparison, const std::vector<std::vector<RunResult>>& results,
                          const std::vector<ArmVerdict>& verdicts);
 
-/// The plans of all arms, beside each other.
+/// The plans of all arms, beside each other; of one that cannot work, the reason.
 std::string compare_plans(const Comparison& comparison);
 
 /// A condition that --expect gave, such as "lean: memory <= 0.5 plain".

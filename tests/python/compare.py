@@ -126,11 +126,16 @@ for words, said in (
         ([compares('unsaved', f'plain = {{ {adamw} }}, b = {{ save = {{ final = false }}, {adamw} }}')], 'needs the model that the last step leaves')):
     r = run('compare', *words, '--out', 'refused', code=2)
     check(said in r.stderr, f'{words}: {r.stderr}')
-r = run('plan', known, code=2)
+r = run('data', known, code=2)
 check("this recipe compares 'plain', 'halves', 'recomputed', 'worse'" in r.stderr, r.stderr)
 other = compares('other', f'plain = {{ {adamw} }}, worse = {{ {adamw} }}', more='seeds = { 7, 8 },')
 r = run('compare', other, '--out', 'few', code=2)
 check('this is the run of another recipe' in r.stderr, r.stderr)
+
+# Plans of all variants, with the reason of one that cannot work.
+r = run('plan', 'wrong.lua')
+rows = r.stdout.splitlines()
+check(rows[1].startswith('plain ') and 'MiB' in rows[1] and rows[2].startswith('b ') and 'refused: gradients are to be used' in rows[2], r.stdout)
 
 # An arm that fails names itself, and the others' runs stay.
 failing = compares('failing', f'plain = {{ {adamw} }}, wild = {{ use "sgd" {{ lr = 1e30 }} }}', more='seeds = { 1 },')
