@@ -5,6 +5,7 @@
 #include "host/base/ordered.hpp"
 #include "host/commands/cli.hpp"
 #include "host/commands/compare.hpp"
+#include "host/commands/fit.hpp"
 #include "host/commands/inspect.hpp"
 #include "host/commands/listing.hpp"
 #include "host/commands/run_commands.hpp"
@@ -237,6 +238,20 @@ std::vector<CommandSpec> all_commands() {
         device_flag,
         plugin_path_flag},
        command_compare},
+      {"fit",
+       "RECIPE",
+       "plan all that a recipe offers by one_of { … }: what fits, how fast, how exact",
+       "Opens no device. Prints what no other combination beats in memory, estimated speed and exactness; --write writes the fastest that\n"
+       "fits as a recipe of its own. Other commands take the first of each one_of. Example:\n"
+       "  galley fit scripts/fit.lua --set model=DIR --set data=FILE --memory 6GiB --target rtx4060 --write mine.lua\n",
+       {{"--memory", "BYTES", "the memory that there is, e.g. 6GiB", false, true},
+        {"--write", "FILE", "write the fastest recipe that fits"},
+        set_flag,
+        confine_flag,
+        target_flag,
+        device_flag,
+        plugin_path_flag},
+       command_fit},
       {"eval",
        "RECIPE|DIR",
        "compute the loss of a recipe's or a run's model on the validation data",

@@ -219,6 +219,26 @@ struct LanguageFunctions {
     return push(L, entry);
   }
 
+  // one_of { a, b, … }
+  static int one_of(lua_State* L) {
+    const bool list = lua_gettop(L) == 1 && lua_istable(L, 1) && lua_rawlen(L, 1) > 0;
+    if (!list) raise(L, recipe_error("one_of takes what there is to choose from, in braces", "write batch = one_of { 1, 2, 4, 8 }"));
+    Language& made = language(L);
+    const Place place = here(L);
+    const size_t count = lua_rawlen(L, 1);
+    const auto asked = std::find_if(made.offers_.begin(), made.offers_.end(), [&](const Offer& o) { return o.place.text() == place.text(); });
+    if (asked != made.offers_.end() && asked->count != count)
+      raise(L, recipe_error("one_of offers " + std::to_string(asked->count) + " and " + std::to_string(count) + " in the same line",
+                            "write each one_of in a line of its own"));
+    const auto chosen = place.file == made.name_ ? made.choices_.find(place.line) : made.choices_.end();
+    const size_t index = chosen == made.choices_.end() ? 1 : chosen->second;
+    if (index < 1 || index > count)
+      raise(L, recipe_error("one_of offers " + std::to_string(count) + ", and the choice is number " + std::to_string(index)));
+    if (asked == made.offers_.end()) made.offers_.push_back({place, count, index});
+    lua_rawgeti(L, 1, static_cast<lua_Integer>(index));
+    return 1;
+  }
+
   /// It becomes the name of a folder.
   static bool is_variant_name(const std::string& name) {
     return !name.empty() && name.size() <= 60 &&
@@ -243,7 +263,7 @@ struct LanguageFunctions {
       lua_pop(L, 1);
     }
     lua_pushglobaltable(L);
-    const luaL_Reg functions[] = {{"use", use}, {"model", model}, {"arg", arg}, {"recipe", recipe}, {"compare", compare}};
+    const luaL_Reg functions[] = {{"use", use}, {"model", model}, {"arg", arg}, {"recipe", recipe}, {"compare", compare}, {"one_of", one_of}};
     for (const luaL_Reg& function : functions) define(L, made, function.name, function.func);
     for (const Declared& one : declared_schedules()) define(L, made, one.name.c_str(), one.name == "constant" ? constant : schedule);
 
@@ -285,6 +305,7 @@ Result<const Entry*> Language::run(std::string_view text, const std::string& nam
     const Entry* recipe;
   };
   Context context{*this, text, name, nullptr};
+  name_ = name;
   TRY_STATUS(sandbox_.protect(
       [](lua_State* L) {
         auto& c = *static_cast<Context*>(lua_touserdata(L, 1));

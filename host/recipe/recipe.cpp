@@ -487,6 +487,7 @@ Result<Recipe> read_recipe(const std::filesystem::path& path, const RecipeOption
                         options.confine);
   TRY_STATUS(
       Reader(script->language(), paths, script->sandbox(), recipe.name, recipe.text, options.steps).read(script->returned(), &recipe));
+  recipe.offers = script->language().offers();
   for (const LuaSource& source : script->sandbox().sources()) {
     recipe.modules.emplace(source.path.string(), source.text);
     if (!source.module.empty()) recipe.required.emplace(source.module, source.path.string());

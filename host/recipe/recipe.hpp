@@ -67,6 +67,12 @@ struct Saving {
   std::string dtype;  ///< "f32", "bf16" or "f16", of the model or adapter; "": that in which its numbers are kept
 };
 
+/// one_of { … } in a recipe, and which of what it offers was taken.
+struct Offer {
+  Place place;
+  size_t count = 0, chosen = 1;
+};
+
 struct Recipe {
   std::filesystem::path path;               ///< absolute
   std::string text;                         ///< the file's bytes, copied into the run directory
@@ -93,7 +99,11 @@ struct Recipe {
   std::map<std::string, std::string> modules;   ///< the files it required, by their real path: a run can tell when they change
   std::vector<std::string> warnings;            ///< what is legal and may not be meant, with the line
   std::map<std::string, std::string> required;  ///< their real paths by what they were required as: "lib/common.lua"
+  std::vector<Offer> offers;                    ///< in the order in which they were asked for
 };
+
+/// "3:2,7:1", as --set choices gives it: by the line of a one_of, which of what it offers is taken, from 1.
+std::string choices_text(const std::map<int, size_t>& choices);
 
 struct RecipeOptions {
   std::map<std::string, std::string> sets = {};                    ///< --set name=value

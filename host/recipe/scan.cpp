@@ -106,6 +106,36 @@ std::map<std::string, int> SourceMap::entries(int line, std::string_view callee)
   return lines;
 }
 
+std::vector<SourceMap::Call> SourceMap::calls(std::string_view callee) const {
+  std::vector<Call> out;
+  const auto text = [](const char* begin, const char* end) {
+    std::string_view all(begin, static_cast<size_t>(end - begin));
+    const size_t first = all.find_first_not_of(" \t\r\n");
+    if (first == std::string_view::npos) return std::string_view();
+    return all.substr(first, all.find_last_not_of(" \t\r\n") - first + 1);
+  };
+  for (size_t i = 0; i + 1 < tokens_.size(); ++i) {
+    if (tokens_[i].kind != Token::Kind::Name || tokens_[i].text != callee || !tokens_[i + 1].is("{")) continue;
+    Call& call = out.emplace_back();
+    call.line = tokens_[i].line;
+    if (i >= 2 && tokens_[i - 1].is("=") && tokens_[i - 2].kind == Token::Kind::Name) call.name = tokens_[i - 2].text;
+    const char* begin = tokens_[i + 1].text.data() + 1;
+    int depth = 1;
+    for (size_t t = i + 2; depth > 0 && tokens_[t].kind != Token::Kind::End; ++t) {
+      const Token& token = tokens_[t];
+      if (token.is("{") || token.is("(") || token.is("[")) ++depth;
+      if (token.is("}") || token.is(")") || token.is("]")) --depth;
+      if (depth == 0 || (depth == 1 && (token.is(",") || token.is(";")))) {
+        if (const auto item = text(begin, token.text.data()); !item.empty()) call.items.push_back(item);
+        begin = token.text.data() + 1;
+      }
+      if (depth == 0) call.text = {tokens_[i].text.data(), static_cast<size_t>(begin - tokens_[i].text.data())};
+    }
+    if (call.text.empty()) out.pop_back();  // it has no end
+  }
+  return out;
+}
+
 std::vector<std::string> SourceMap::names_asked(std::string_view callee) const {
   std::vector<std::string> names;
   for (size_t i = 0; i + 1 < tokens_.size() && names.size() < kMostNames; ++i) {
