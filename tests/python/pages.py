@@ -90,7 +90,7 @@ lua = {'_G', '_VERSION', 'assert', 'error', 'getmetatable', 'ipairs', 'math', 'n
        'setmetatable', 'string', 'table', 'tonumber', 'tostring', 'type'}
 functions = [x for x in names if x not in kinds and x not in lua]
 same('Functions', first_cells(recipes['Functions']), functions)
-schedules = sorted(set(functions) - {'recipe', 'compare', 'model', 'data', 'use', 'arg', 'require'})
+schedules = sorted(set(functions) - {'recipe', 'compare', 'one_of', 'model', 'data', 'use', 'arg', 'require'})
 same('galley recipe', [x for x in blocks if x not in headings], kinds + schedules)
 same('headings', [x for x in recipes if x.startswith('data.') or x in functions], kinds + schedules)
 
