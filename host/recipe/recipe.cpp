@@ -391,7 +391,11 @@ Status Reader::read(const Entry& entry, Recipe* recipe) {
     const auto wanted = recipe->sets.find("variant");
     const Entry variant =
         TRY(variant_of(entry, TRY(compare_spec(entry)), wanted == recipe->sets.end() ? std::string() : wanted->second));
-    return read(variant, recipe);
+    TRY_STATUS(read(variant, recipe));
+    // A seed that a variant says is added to the comparison's: its runs draw other numbers than the others'.
+    const auto own = variant.options.find("seed");
+    if (own != variant.options.end() && recipe->sets.contains("seed")) recipe->seed += static_cast<uint64_t>(*own->second.as<int64_t>());
+    return ok();
   }
   const Fields fields = fields_of(entry, "the recipe");
   TRY_STATUS(fields.only(declared_recipe().options));

@@ -102,6 +102,12 @@ _, killed = compare(slow, 'killed')
 check(kills >= 2, f'only {kills} kills hit a comparison')
 check(timeless(killed) == whole, 'a comparison that was killed says something else')
 
+# ---- A variant with seeds of its own: the same recipe, other numbers
+shifted = compares('shifted', f'plain = {{ {adamw} }}, again = {{ seed = 1, {adamw} }}', more='seeds = { 7, 8 }, turns = 2,')
+_, drawn = compare(shifted, 'shifted')
+losses = [[r['loss'] for r in a['runs']] for a in drawn['arms']]
+check(losses[1][0] == losses[0][1] and losses[1][1] not in losses[0] and drawn['differ'] == ['seed'], f'seeds 7, 8 and 8, 9: {losses}')
+
 # ---- Several recipes
 plain, lean = pathlib.Path('plain.lua'), pathlib.Path('lean.lua')
 for path, strategies in ((plain, adamw), (lean, f'use "recompute" {{}}, {adamw}')):
