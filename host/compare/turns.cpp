@@ -22,6 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int kNotStarted = 127;
+
 /// A process whose output goes behind what the file holds. It dies with this one.
 class Process {
  public:
@@ -35,9 +37,9 @@ class Process {
     if (pid == 0) {  // only calls that a signal handler may make
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       const int nothing = ::open("/dev/null", O_RDONLY);
-      if (nothing < 0 || ::dup2(nothing, 0) < 0 || ::dup2(out, 1) < 0 || ::dup2(out, 2) < 0) ::_exit(127);
+      if (nothing < 0 || ::dup2(nothing, 0) < 0 || ::dup2(out, 1) < 0 || ::dup2(out, 2) < 0) ::_exit(kNotStarted);
       ::execv(arguments[0], arguments.data());
-      ::_exit(127);
+      ::_exit(kNotStarted);
     }
     const int error = errno;
     ::close(out);
@@ -129,7 +131,8 @@ Status train_turn(const Arm& arm, int64_t seed, const fs::path& run, int64_t unt
   if (code == static_cast<int>(Exit::Interrupted) || options.stop())
     return Error{Exit::Interrupted, "interrupted in arm '" + arm.name + "', seed " + std::to_string(seed), "start the same command again"};
   const std::string cause =
-      code > 128 ? "it was ended by signal " + std::to_string(code - 128) : last_words(log, error ? 0 : static_cast<uint64_t>(before));
+      code == kNotStarted ? "cannot start " + options.program.string() + "; was it replaced meanwhile?"
+      : code > 128        ? "it was ended by signal " + std::to_string(code - 128) : last_words(log, error ? 0 : static_cast<uint64_t>(before));
   const bool known = code == static_cast<int>(Exit::Recipe) || code == static_cast<int>(Exit::DoesNotFit) ||
                      code == static_cast<int>(Exit::Plugin);
   return Error{known ? static_cast<Exit>(code) : Exit::Failed, "arm '" + arm.name + "', seed " + std::to_string(seed) + ": " + cause,
