@@ -34,7 +34,7 @@ struct CommandLine {
 
 struct CommandSpec {
   std::string name;
-  std::string positional;  ///< "RECIPE", "[NAME]", "" for none
+  std::string positional;  ///< "RECIPE", "[NAME]", "RECIPE…" for one or more, "" for none
   std::string summary;     ///< one line
   std::string details;     ///< paragraphs and examples for --help
   std::vector<FlagSpec> flags;

@@ -4,6 +4,8 @@
 #include "host/base/nearest.hpp"
 #include "host/base/ordered.hpp"
 #include "host/commands/cli.hpp"
+#include "host/commands/compare.hpp"
+#include "host/commands/fit.hpp"
 #include "host/commands/inspect.hpp"
 #include "host/commands/listing.hpp"
 #include "host/commands/run_commands.hpp"
@@ -37,6 +39,8 @@ const FlagSpec profile_flag = {"--profile", "",
                                false, false};
 const FlagSpec trace_flag = {"--trace", "FILE", "write what runs when in steps 2 to 4, for chrome://tracing or ui.perfetto.dev", false,
                              false};
+
+const FlagSpec until_flag = {"--until", "STEP", "save and end behind this step; `galley resume` goes on from it", false, false};
 
 FlagSpec target_flag_for(const std::filesystem::path& shipped) {
   std::string names;
@@ -115,6 +119,8 @@ Status command_plan(const CommandLine& a) {
     return ok();
   }
   TRY_STATUS(check_dump(dump));
+  if (dump.empty() && !a.has("--json") && !options.sets.contains("variant") && TRY(is_comparison(a.positional[0], options)))
+    return print_plans(a.positional[0], options);
   if (!dump.empty()) options.watch = [&](const PassInfo& pass, const auto& text) { print_dump(dump, pass, text); };
   const auto s = TRY(study(a.positional[0], options));
   if (!dump.empty()) return ok();
@@ -189,6 +195,7 @@ std::vector<CommandSpec> all_commands() {
         target_flag,
         device_flag,
         plugin_path_flag,
+        until_flag,
         profile_flag,
         trace_flag,
         poison_flag,
@@ -203,6 +210,7 @@ std::vector<CommandSpec> all_commands() {
        "data, base model or plugins), the run is not resumed; the error says what has changed.\n",
        {{"--recorded", "", "use the recipe and modules that the run recorded, even if their files have changed"},
         plugin_path_flag,
+        until_flag,
         profile_flag,
         trace_flag,
         poison_flag,
@@ -210,6 +218,40 @@ std::vector<CommandSpec> all_commands() {
         reference_out_flag},
        command_resume,
        false},
+      {"compare",
+       "RECIPE…",
+       "train recipes side by side, with the same seeds, and say how they differ",
+       "RECIPE returns compare { … }; or several recipes are given, the first of which is what the others are held against.\n"
+       "Arms take turns, so that a noisy machine is fair to all; what is interrupted goes on when the command is started again. Each arm's\n"
+       "runs are ordinary run directories below DIR/arms. DIR/compare.json says all for programs. Examples:\n"
+       "  galley compare scripts/compare.lua --set text=book.txt --out lean\n"
+       "  galley compare plain.lua lean.lua --out both --expect 'lean: memory <= 0.5 plain' --expect 'lean: rounding'\n",
+       {{"--out", "DIR", "the comparison's directory; what it holds already is taken over", false, true},
+        {"--seeds", "N,N,…", "train each arm with each of these seeds (those of the recipe, or 1,2,3,4,5)"},
+        {"--turns", "N", "cut each run into N parts (those of the recipe, or 4)"},
+        {"--expect", "CONDITION",
+         "exit code 1 if it does not hold: 'ARM: identical', 'ARM: rounding', 'ARM: same', 'ARM: memory <= 0.5 OTHER'", true, false},
+        set_flag,
+        confine_flag,
+        memory_flag,
+        target_flag,
+        device_flag,
+        plugin_path_flag},
+       command_compare},
+      {"fit",
+       "RECIPE",
+       "plan all that a recipe offers by one_of { … }: what fits, how fast, how exact",
+       "Opens no device. Prints what no other combination beats in memory, estimated speed and exactness; --write writes the fastest that\n"
+       "fits as a recipe of its own. Other commands take the first of each one_of. Example:\n"
+       "  galley fit scripts/fit.lua --set model=DIR --set data=FILE --memory 6GiB --target rtx4060 --write mine.lua\n",
+       {{"--memory", "BYTES", "the memory that there is, e.g. 6GiB", false, true},
+        {"--write", "FILE", "write the fastest recipe that fits"},
+        set_flag,
+        confine_flag,
+        target_flag,
+        device_flag,
+        plugin_path_flag},
+       command_fit},
       {"eval",
        "RECIPE|DIR",
        "compute the loss of a recipe's or a run's model on the validation data",

@@ -48,6 +48,7 @@ Status train_shown(const CommandLine& a, const Study& study, const OpenSource& o
     };
   options.observers = {&memory, &metrics, &events, &progress, &signals};
   options.stop = StopSignals::asked;
+  options.until = TRY(a.integer("--until", 0, 1));
   Status trained = reference.finish(train(study, open, directory, options));
   if (a.has("--profile")) std::fputs(profile.text().c_str(), stdout);
   // Of a run that was interrupted or failed, too: what it did up to there is worth a look.

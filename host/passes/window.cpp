@@ -79,6 +79,7 @@ Status window(Compilation& c) {
     AttrList attrs;
     attrs.set("seed", static_cast<int64_t>(c.options.seed));
     attrs.set("rows", graph.rows());
+    if (c.options.loss_scale != 1) attrs.set("loss_scale", c.options.loss_scale);
     TRY_STATUS(append(
         c, c.roles.step_begin, "window.begin", {scalar(GALLEY_SCALAR_ATTEMPTED_STEP), c.applied}, std::move(attrs),
         {scalar(GALLEY_SCALAR_APPLIED_STEP), scalar(GALLEY_SCALAR_APPLY), scalar(GALLEY_SCALAR_LOSS_SCALE), scalar(GALLEY_SCALAR_RANDOM)}));

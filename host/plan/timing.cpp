@@ -60,4 +60,10 @@ double segment_seconds(const Program& program, SegmentKind kind, const Target& t
   return *std::max_element(clocks.begin(), clocks.end());
 }
 
+double step_seconds(const Program& program, const Target& target) {
+  if (program.segment(SegmentKind::Update).code.empty()) return 0;
+  return static_cast<double>(program.micro_batches) * segment_seconds(program, SegmentKind::Micro, target) +
+         segment_seconds(program, SegmentKind::Window, target) + segment_seconds(program, SegmentKind::Update, target);
+}
+
 }  // namespace galley

@@ -22,6 +22,9 @@ double instruction_seconds(const Program& program, const Instruction& code, cons
 /// queue go on when the work before the event is over. [plan-time] Pure.
 double segment_seconds(const Program& program, SegmentKind kind, const Target& target);
 
+/// A step: its window, micro-batches and update; 0 of a program without an update. [plan-time] Pure.
+double step_seconds(const Program& program, const Target& target);
+
 /// All FLOPs of a segment by the peaks of their arithmetics. [plan-time] Pure.
 double arithmetic_seconds(const Program& program, SegmentKind kind, const Target& target);
 

@@ -101,6 +101,31 @@ const OptionSpec& Declared::operator[](std::string_view option) const {
   return *at;
 }
 
+const Declared& declared_compare() {
+  static const Declared out = {
+      "compare",
+      "return compare { model = …, data = …, steps = 100, seeds = { 1, 2, 3, 4, 5 }, variants = { plain = { … }, lean = { … } } }",
+      "several recipes side by side: what a recipe says, for all variants, and what each variant says instead or in addition",
+      {{.name = "variants",
+        .description = "the recipes that are compared, by name: each one's strategies come behind the common ones, its named entries "
+                       "replace common ones",
+        .required = true,
+        .wanted = "a table such as { plain = { use \"adamw\" { … } }, lean = { … } }"},
+       {.name = "baseline",
+        .description = "the variant that the others are held against; without it, the one that is called 'plain' or 'baseline'",
+        .type = Type::String},
+       {.name = "seeds",
+        .description = "each variant is trained once with each of these seeds; from five on there is a verdict on losses",
+        .type = Type::Numbers,
+        .fallback = Value(List{Value(int64_t{1}), Value(int64_t{2}), Value(int64_t{3}), Value(int64_t{4}), Value(int64_t{5})})},
+       {.name = "turns",
+        .description = "into how many parts each run is cut: variants take turns, so that a noisy machine is fair to all",
+        .type = Type::Integer,
+        .fallback = Value(int64_t{4}),
+        .range = from(1, 1000)}}};
+  return out;
+}
+
 const Declared& declared_recipe() {
   static const Declared out = {
       "recipe",

@@ -21,6 +21,7 @@ struct Declared {
 };
 
 const Declared& declared_recipe();
+const Declared& declared_compare();  ///< beside what a recipe takes
 const Declared& declared_model();
 const Declared& declared_validate();
 const Declared& declared_save();

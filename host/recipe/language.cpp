@@ -1,5 +1,7 @@
 #include "host/recipe/language.hpp"
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "host/base/nearest.hpp"
@@ -10,7 +12,7 @@ namespace galley {
 namespace {
 
 /// Metatables of the userdata that stand for entries; each holds the entry's number.
-constexpr const char* kMetatables[] = {"use", "model", "data", "schedule", "function", "recipe"};
+constexpr const char* kMetatables[] = {"use", "model", "data", "schedule", "function", "recipe", "compare"};
 
 const char* metatable_of(Entry::Kind kind) { return kMetatables[static_cast<size_t>(kind)]; }
 
@@ -29,7 +31,7 @@ Place here(lua_State* L) {
 }  // namespace
 
 const char* Entry::kind_name() const {
-  static constexpr const char* names[] = {"a strategy", "a model", "data", "a schedule", "a function", "a recipe"};
+  static constexpr const char* names[] = {"a strategy", "a model", "data", "a schedule", "a function", "a recipe", "a comparison"};
   return names[static_cast<size_t>(kind)];
 }
 
@@ -158,19 +160,20 @@ struct LanguageFunctions {
     return 1;
   }
 
-  /// The named and the positional entries of a table.
-  static void read_all(lua_State* L, int index, const char* owner, Entry* out) {
+  /// The named and the positional entries of a table, but for the one called `read_elsewhere`.
+  static void read_all(lua_State* L, int index, const std::string& owner, Entry* out, std::string_view read_elsewhere = {}) {
     Language& made = language(L);
     for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
       if (lua_type(L, -2) == LUA_TSTRING) {
         std::string name = text_at(L, -2);
+        if (!read_elsewhere.empty() && name == read_elsewhere) continue;
         Value value = made.converter_.read(-1, name);
         out->options.emplace(std::move(name), std::move(value));
       } else if (lua_isinteger(L, -2)) {
         const int64_t position = lua_tointeger(L, -2);
         out->items.emplace(position, made.converter_.read(-1, "entry " + std::to_string(position)));
       } else {
-        raise(L, recipe_error(std::string("an entry of ") + owner + " has a " + luaL_typename(L, -2) + " as its name"));
+        raise(L, recipe_error("an entry of " + owner + " has a " + luaL_typename(L, -2) + " as its name"));
       }
     }
   }
@@ -184,6 +187,62 @@ struct LanguageFunctions {
     entry.options = std::move(read.options);
     entry.items = std::move(read.items);
     return push(L, entry);
+  }
+
+  // compare { …, variants = { NAME = { … }, … } }: a variant is written as a recipe is, and its name is told apart from others'.
+  static int compare(lua_State* L) {
+    if (lua_gettop(L) != 1 || !lua_istable(L, 1))
+      raise(L, recipe_error("compare takes a table in braces", std::string("write return ") + declared_compare().written));
+    Entry read;
+    read_all(L, 1, "the comparison", &read, "variants");
+    Table variants;
+    if (lua_getfield(L, 1, "variants") != LUA_TNIL) {
+      const int index = lua_gettop(L);
+      if (!lua_istable(L, index)) raise(L, recipe_error("'variants' of the comparison must be a table of variants by name"));
+      for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
+        const std::string name = lua_type(L, -2) == LUA_TSTRING ? text_at(L, -2) : std::string();
+        if (!is_variant_name(name) || !lua_istable(L, -1))
+          raise(L, recipe_error("'variants' of the comparison must be a table of variants by name, in letters, digits, '-' and '_'",
+                                "write variants = { plain = { use \"adamw\" { … } }, lean = { … } }"));
+        Entry one;
+        read_all(L, lua_gettop(L), "variant '" + name + "'", &one);
+        Entry& variant = add(L, Entry::Kind::Recipe, name);
+        variant.options = std::move(one.options);
+        variant.items = std::move(one.items);
+        variants.emplace(name, EntryReference(variant));
+      }
+    }
+    Entry& entry = add(L, Entry::Kind::Compare, "compare");
+    entry.options = std::move(read.options);
+    entry.items = std::move(read.items);
+    entry.options.emplace("variants", Value(std::move(variants)));
+    return push(L, entry);
+  }
+
+  // one_of { a, b, … }
+  static int one_of(lua_State* L) {
+    const bool list = lua_gettop(L) == 1 && lua_istable(L, 1) && lua_rawlen(L, 1) > 0;
+    if (!list) raise(L, recipe_error("one_of takes what there is to choose from, in braces", "write batch = one_of { 1, 2, 4, 8 }"));
+    Language& made = language(L);
+    const Place place = here(L);
+    const size_t count = lua_rawlen(L, 1);
+    const auto asked = std::find_if(made.offers_.begin(), made.offers_.end(), [&](const Offer& o) { return o.place.text() == place.text(); });
+    if (asked != made.offers_.end() && asked->count != count)
+      raise(L, recipe_error("one_of offers " + std::to_string(asked->count) + " and " + std::to_string(count) + " in the same line",
+                            "write each one_of in a line of its own"));
+    const auto chosen = place.file == made.name_ ? made.choices_.find(place.line) : made.choices_.end();
+    const size_t index = chosen == made.choices_.end() ? 1 : chosen->second;
+    if (index < 1 || index > count)
+      raise(L, recipe_error("one_of offers " + std::to_string(count) + ", and the choice is number " + std::to_string(index)));
+    if (asked == made.offers_.end()) made.offers_.push_back({place, count, index});
+    lua_rawgeti(L, 1, static_cast<lua_Integer>(index));
+    return 1;
+  }
+
+  /// It becomes the name of a folder.
+  static bool is_variant_name(const std::string& name) {
+    return !name.empty() && name.size() <= 60 &&
+           std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_'; });
   }
 
   /// The functions under their names, the second upvalue being the name. The table is on top.
@@ -204,7 +263,7 @@ struct LanguageFunctions {
       lua_pop(L, 1);
     }
     lua_pushglobaltable(L);
-    const luaL_Reg functions[] = {{"use", use}, {"model", model}, {"arg", arg}, {"recipe", recipe}};
+    const luaL_Reg functions[] = {{"use", use}, {"model", model}, {"arg", arg}, {"recipe", recipe}, {"compare", compare}, {"one_of", one_of}};
     for (const luaL_Reg& function : functions) define(L, made, function.name, function.func);
     for (const Declared& one : declared_schedules()) define(L, made, one.name.c_str(), one.name == "constant" ? constant : schedule);
 
@@ -246,13 +305,15 @@ Result<const Entry*> Language::run(std::string_view text, const std::string& nam
     const Entry* recipe;
   };
   Context context{*this, text, name, nullptr};
+  name_ = name;
   TRY_STATUS(sandbox_.protect(
       [](lua_State* L) {
         auto& c = *static_cast<Context*>(lua_touserdata(L, 1));
         c.language.sandbox_.load(L, c.text, c.name);
         lua_call(L, 0, 1);
-        const auto* number = static_cast<const size_t*>(luaL_testudata(L, -1, metatable_of(Entry::Kind::Recipe)));
-        if (number) c.recipe = &c.language.entries_[*number];
+        for (const auto kind : {Entry::Kind::Recipe, Entry::Kind::Compare})
+          if (const auto* number = static_cast<const size_t*>(luaL_testudata(L, -1, metatable_of(kind))))
+            c.recipe = &c.language.entries_[*number];
         return 0;
       },
       &context));

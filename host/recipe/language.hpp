@@ -12,16 +12,17 @@
 #include "host/lua/convert.hpp"
 #include "host/lua/sandbox.hpp"
 #include "host/recipe/arguments.hpp"
+#include "host/recipe/recipe.hpp"
 
 namespace galley {
 
 /// One thing that a recipe made.
 struct Entry {
-  enum class Kind { Use, Model, Data, Schedule, Function, Recipe } kind = Kind::Use;
+  enum class Kind { Use, Model, Data, Schedule, Function, Recipe, Compare } kind = Kind::Use;
   size_t number = 0;  ///< its place among all entries
   std::string name;   ///< of a strategy, a kind of data, or "cosine", "linear", "constant"
   Table options;
-  std::map<int64_t, Value> items;  ///< of a recipe or a mix: its positional entries
+  std::map<int64_t, Value> items;  ///< of a recipe, a variant or a mix: its positional entries
   Place place;
   int function = LUA_NOREF;       ///< of a Function: its key in Lua's registry
   const char* kind_name() const;  ///< "a strategy", "a model", …
@@ -50,8 +51,12 @@ class Language {
   Language& operator=(const Language&) = delete;
 
   Status open();
-  /// Runs the text and gives the recipe that it returned.
+  /// Runs the text and gives what it returned: a recipe, or a comparison, whose option "variants" is a table of recipes.
   Result<const Entry*> run(std::string_view text, const std::string& name);
+  /// What one_of { … } takes where it stands, from 1, by its line in the recipe's own file; without it, the first.
+  void choose(std::map<int, size_t> choices) { choices_ = std::move(choices); }
+  /// What was offered, in the order in which it was asked for.
+  const std::vector<Offer>& offers() const { return offers_; }
   const Entry& entry(size_t number) const { return entries_[number]; }
   /// The values of a function of the step, at 1 … steps. `option` is how messages call it, `place` where it was given.
   Result<Schedule> tabulate(const Entry& function, int64_t steps, const std::string& option, const Place& place);
@@ -64,6 +69,9 @@ class Language {
   Arguments& arguments_;
   Converter converter_;  // one for all, since it bounds the sum of what a recipe says
   std::deque<Entry> entries_;
+  std::string name_;  ///< of the recipe's own file
+  std::map<int, size_t> choices_;
+  std::vector<Offer> offers_;
 };
 
 }  // namespace galley

@@ -16,6 +16,7 @@
 #include "host/recipe/paths.hpp"
 #include "host/recipe/scan.hpp"
 #include "host/recipe/script.hpp"
+#include "host/recipe/variants.hpp"
 
 namespace galley {
 namespace {
@@ -40,6 +41,7 @@ class Reader {
   }
 
   Status read(const Entry& entry, Recipe* recipe);
+  Result<CompareSpec> compare_spec(const Entry& entry) { return galley::compare_spec(entry, fields_of(entry, "the comparison")); }
 
  private:
   const EntryLines& lines_of(const Place& place, const std::string& callee);
@@ -385,12 +387,34 @@ Status Reader::read_uses(const Entry& entry, Recipe* recipe) {
 }
 
 Status Reader::read(const Entry& entry, Recipe* recipe) {
+  if (entry.kind == Entry::Kind::Compare) {
+    const auto wanted = recipe->sets.find("variant");
+    const Entry variant =
+        TRY(variant_of(entry, TRY(compare_spec(entry)), wanted == recipe->sets.end() ? std::string() : wanted->second));
+    TRY_STATUS(read(variant, recipe));
+    // A seed that a variant says is added to the comparison's: its runs draw other numbers than the others'.
+    const auto own = variant.options.find("seed");
+    if (own != variant.options.end() && recipe->sets.contains("seed")) recipe->seed += static_cast<uint64_t>(*own->second.as<int64_t>());
+    return ok();
+  }
   const Fields fields = fields_of(entry, "the recipe");
   TRY_STATUS(fields.only(declared_recipe().options));
   TRY_STATUS(read_model(*TRY(entry_of(fields, "model", Entry::Kind::Model, "model { path = … }")), &recipe->model));
   TRY_STATUS(read_data(*TRY(entry_of(fields, "data", Entry::Kind::Data, "data.text { files = { … } }")), &recipe->data));
   TRY_STATUS(read_numbers(fields, recipe));
   TRY_STATUS(read_uses(entry, recipe));
+  if (const auto seed = recipe->sets.find("seed"); seed != recipe->sets.end()) {
+    const OptionSpec& spec = declared_recipe()["seed"];
+    const auto value = parse_json(seed->second, "--set seed");
+    if (!value || !value->as<int64_t>() || !spec.range.contains(static_cast<double>(*value->as<int64_t>())))
+      return recipe_error("--set seed=" + seed->second + ": " + spec.expects());
+    recipe->seed = static_cast<uint64_t>(*value->as<int64_t>());
+  }
+  if (const auto control = recipe->sets.find("control"); control != recipe->sets.end()) {
+    if (control->second != "true" && control->second != "false")
+      return recipe_error("--set control=" + control->second + ": true or false");
+    recipe->control = control->second == "true";
+  }
   recipe->warnings = std::move(warnings_);
   return ok();
 }
@@ -418,14 +442,24 @@ const std::vector<std::string>& data_kinds() {
   return kinds;
 }
 
-Result<Recipe> read_recipe(const std::filesystem::path& path, const RecipeOptions& options) {
+namespace {
+
+/// A recipe whose Lua has run, and the rules for its paths.
+struct Opened {
   Recipe recipe;
+  std::unique_ptr<RecipeScript> script;
+  std::filesystem::path here;
+};
+
+Result<Opened> open_recipe(const std::filesystem::path& path, const RecipeOptions& options) {
+  Opened out;
+  Recipe& recipe = out.recipe;
   recipe.name = path.string();
   std::error_code error;
-  const std::filesystem::path here = std::filesystem::current_path(error);
+  out.here = std::filesystem::current_path(error);
   if (error && (path.is_relative() || options.directory.empty()))
     return run_error("the current directory cannot be found: " + error.message(), "go to one that exists");
-  recipe.path = (here / path).lexically_normal();
+  recipe.path = (out.here / path).lexically_normal();
   recipe.text = TRY(recipe_text(path, options, LuaLimits().source));
   recipe.sets = options.sets;
   recipe.library = options.library;
@@ -435,17 +469,34 @@ Result<Recipe> read_recipe(const std::filesystem::path& path, const RecipeOption
   LuaLimits limits;
   limits.seconds = options.seconds;
   limits.bytes = options.bytes;
-  const std::unique_ptr<RecipeScript> script = TRY(RecipeScript::run(recipe, limits));
+  out.script = TRY(RecipeScript::run(recipe, limits));
+  return out;
+}
 
-  const PathRules paths(folder_of(path), options.directory.empty() ? here : options.directory, script->arguments().given_texts(),
+}  // namespace
+
+Result<std::optional<CompareSpec>> read_compare(const std::filesystem::path& path, const RecipeOptions& options) {
+  const Opened opened = TRY(open_recipe(path, options));
+  if (opened.script->returned().kind != Entry::Kind::Compare) return std::optional<CompareSpec>();
+  const PathRules paths(folder_of(path), opened.here, {}, options.confine);
+  Reader reader(opened.script->language(), paths, opened.script->sandbox(), opened.recipe.name, opened.recipe.text, 0);
+  return std::optional(TRY(reader.compare_spec(opened.script->returned())));
+}
+
+Result<Recipe> read_recipe(const std::filesystem::path& path, const RecipeOptions& options) {
+  Opened opened = TRY(open_recipe(path, options));
+  Recipe& recipe = opened.recipe;
+  RecipeScript* const script = opened.script.get();
+  const PathRules paths(folder_of(path), options.directory.empty() ? opened.here : options.directory, script->arguments().given_texts(),
                         options.confine);
   TRY_STATUS(
       Reader(script->language(), paths, script->sandbox(), recipe.name, recipe.text, options.steps).read(script->returned(), &recipe));
+  recipe.offers = script->language().offers();
   for (const LuaSource& source : script->sandbox().sources()) {
     recipe.modules.emplace(source.path.string(), source.text);
     if (!source.module.empty()) recipe.required.emplace(source.module, source.path.string());
   }
-  return recipe;
+  return std::move(recipe);
 }
 
 }  // namespace galley

@@ -67,6 +67,12 @@ struct Saving {
   std::string dtype;  ///< "f32", "bf16" or "f16", of the model or adapter; "": that in which its numbers are kept
 };
 
+/// one_of { … } in a recipe, and which of what it offers was taken.
+struct Offer {
+  Place place;
+  size_t count = 0, chosen = 1;
+};
+
 struct Recipe {
   std::filesystem::path path;               ///< absolute
   std::string text;                         ///< the file's bytes, copied into the run directory
@@ -79,6 +85,7 @@ struct Recipe {
   double epochs = 0;              ///< 0: the recipe says steps
   Place epochs_place;             ///< where it says epochs
   uint64_t seed = 1;
+  bool control = false;  ///< the same run with other rounding errors: gradients are computed at three times the loss, and divided by it
   Validation validate;
   Saving save;
   bool deterministic = true;         ///< false: kernels may be faster and have other bytes in another run
@@ -92,7 +99,11 @@ struct Recipe {
   std::map<std::string, std::string> modules;   ///< the files it required, by their real path: a run can tell when they change
   std::vector<std::string> warnings;            ///< what is legal and may not be meant, with the line
   std::map<std::string, std::string> required;  ///< their real paths by what they were required as: "lib/common.lua"
+  std::vector<Offer> offers;                    ///< in the order in which they were asked for
 };
+
+/// "3:2,7:1", as --set choices gives it: by the line of a one_of, which of what it offers is taken, from 1.
+std::string choices_text(const std::map<int, size_t>& choices);
 
 struct RecipeOptions {
   std::map<std::string, std::string> sets = {};                    ///< --set name=value
@@ -114,6 +125,18 @@ inline constexpr int64_t kMostSteps = 10'000'000;
 /// known.
 /// [main-thread]
 Result<Recipe> read_recipe(const std::filesystem::path& path, const RecipeOptions& options);
+
+/// A recipe file that returns compare { … }.
+struct CompareSpec {
+  std::vector<std::string> variants;  ///< by name, the baseline first
+  std::vector<int64_t> seeds;         ///< each once
+  int64_t turns = 1;
+};
+
+/// What the file compares; nothing where it returns one recipe. read_recipe() gives a variant of it by the argument "variant", and one of
+/// the seeds by the argument "seed", which any recipe takes.
+/// [main-thread]
+Result<std::optional<CompareSpec>> read_compare(const std::filesystem::path& path, const RecipeOptions& options);
 
 /// What data there is, by name: "batch", "chat", …
 const std::vector<std::string>& data_kinds();

@@ -21,8 +21,9 @@ class Lexer {
       at_ += 2;
       if (!long_bracket(nullptr)) advance(std::min(text_.find('\n', at_), text_.size()));
     }
-    Token token{Token::Kind::End, {}, line_};
+    Token token{Token::Kind::End, {}, {}, line_};
     if (at_ >= text_.size()) return token;
+    const size_t begin = at_;
     const char c = text_[at_];
     if (is_name(c)) {
       size_t end = at_;
@@ -45,6 +46,7 @@ class Lexer {
       token.text = text_.substr(at_, comparison ? 2 : 1);
       at_ += token.text.size();
     }
+    token.whole = text_.substr(begin, at_ - begin);
     return token;
   }
 
@@ -104,6 +106,33 @@ std::map<std::string, int> SourceMap::entries(int line, std::string_view callee)
     }
   }
   return lines;
+}
+
+std::vector<SourceMap::Call> SourceMap::calls(std::string_view callee) const {
+  std::vector<Call> out;
+  const auto text = [](const Token& first, const Token& last) {
+    return std::string_view(first.whole.data(), static_cast<size_t>(last.whole.data() + last.whole.size() - first.whole.data()));
+  };
+  for (size_t i = 0; i + 1 < tokens_.size(); ++i) {
+    if (tokens_[i].kind != Token::Kind::Name || tokens_[i].text != callee || !tokens_[i + 1].is("{")) continue;
+    Call& call = out.emplace_back();
+    call.line = tokens_[i].line;
+    if (i >= 2 && tokens_[i - 1].is("=") && tokens_[i - 2].kind == Token::Kind::Name) call.name = tokens_[i - 2].text;
+    size_t begin = i + 2;  // of an item
+    int depth = 1;
+    for (size_t t = i + 2; depth > 0 && tokens_[t].kind != Token::Kind::End; ++t) {
+      const Token& token = tokens_[t];
+      if (token.is("{") || token.is("(") || token.is("[")) ++depth;
+      if (token.is("}") || token.is(")") || token.is("]")) --depth;
+      if (depth == 0 || (depth == 1 && (token.is(",") || token.is(";")))) {
+        if (begin < t) call.items.push_back(text(tokens_[begin], tokens_[t - 1]));
+        begin = t + 1;
+      }
+      if (depth == 0) call.text = text(tokens_[i], token);
+    }
+    if (call.text.empty()) out.pop_back();  // it has no end
+  }
+  return out;
 }
 
 std::vector<std::string> SourceMap::names_asked(std::string_view callee) const {

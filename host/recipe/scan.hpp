@@ -20,9 +20,20 @@ class SourceMap {
   /// The first argument of every call `callee("name"…)` or `callee "name"`, where it is a plain string; each once.
   std::vector<std::string> names_asked(std::string_view callee) const;
 
+  /// A call `callee { a, b, … }`. The texts are parts of the whole one.
+  struct Call {
+    int line = 0;
+    std::string name;                     ///< of the entry that it is the value of, as in `name = callee { … }`; "": it is none
+    std::string_view text;                ///< from the callee's name to the closing brace
+    std::vector<std::string_view> items;  ///< what stands between the commas, without blanks and comments around it
+  };
+  /// Every such call, in the order of the text.
+  std::vector<Call> calls(std::string_view callee) const;
+
   struct Token {
     enum class Kind { End, Name, String, Symbol } kind = Kind::End;  ///< a number is a Name
     std::string_view text;                                           ///< of a string: what is between its quotes
+    std::string_view whole = {};                                     ///< with its quotes
     int line = 0;
     bool is(std::string_view symbol) const { return kind == Kind::Symbol && text == symbol; }
   };

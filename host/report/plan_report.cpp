@@ -88,13 +88,6 @@ Launches launches_of(const Program& program) {
 /// Positions of a step; with windows by tokens, of the largest.
 int64_t positions_a_step(const Program& program) { return program.rows * program.length * program.micro_batches; }
 
-/// What a step takes if each launch reaches the target's peak or bandwidth.
-double step_seconds(const Program& program, const Target& target) {
-  if (program.segment(SegmentKind::Update).code.empty()) return 0;
-  return static_cast<double>(program.micro_batches) * segment_seconds(program, SegmentKind::Micro, target) +
-         segment_seconds(program, SegmentKind::Window, target) + segment_seconds(program, SegmentKind::Update, target);
-}
-
 /// The share of a step's arithmetic that runs forward again.
 double recomputed_share(const Program& program) {
   const double per_micro = program.flops_per_token * static_cast<double>(program.rows * program.length);

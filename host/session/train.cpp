@@ -143,6 +143,8 @@ class Loop {
  public:
   Loop(const Study& study, Session& session, const fs::path& directory, const TrainOptions& options, int64_t last)
       : recipe_(study.recipe), session_(session), directory_(directory), options_(options), last_(last) {}
+  /// Whether the steps that were asked for are done.
+  bool reached() const { return session_.steps_done() >= last_ || pauses(session_.steps_done()); }
 
   bool stop() const { return options_.stop && options_.stop(); }
   /// Before the first step of a run, if the recipe wants it. Nothing is lost if it is interrupted.
@@ -151,14 +153,14 @@ class Loop {
     Status first = validate(0);
     return first || first.error().exit == Exit::Interrupted ? ok() : std::move(first);
   }
-  /// Up to the last step, or to one after which the run is saved because it is to stop; says whether it has come to the last one.
+  /// Up to the last step, or to one behind which the run is saved because it is to stop; says whether it has come to the last one.
   Result<bool> run() {
     while (session_.steps_done() < last_) {
       while (runs_ahead(session_.steps_enqueued())) TRY_STATUS(session_.enqueue());
       const StepEvent event = TRY(session_.finished());
       TRY_STATUS(tell(options_, [&](Observer& o) { return o.step(event); }));
       if (validated(event.step)) TRY_STATUS(validate_step(event.step));
-      const bool stopping = stop() && event.step < last_ && session_.steps_enqueued() == event.step;
+      const bool stopping = (stop() || pauses(event.step)) && event.step < last_ && session_.steps_enqueued() == event.step;
       if (event.step == last_) TRY_STATUS(session_.finish());
       if (scheduled(recipe_, event.step, last_) || stopping) TRY_STATUS(save(event.step));
       if (stopping) return false;
@@ -170,7 +172,8 @@ class Loop {
   bool validates() const { return recipe_.validate.every > 0 && session_.evaluates(); }
   bool validated(int64_t step) const { return validates() && step % recipe_.validate.every == 0; }
   /// What a step is followed by has to find it done.
-  bool followed(int64_t step) const { return scheduled(recipe_, step, last_) || validated(step); }
+  bool followed(int64_t step) const { return scheduled(recipe_, step, last_) || validated(step) || pauses(step); }
+  bool pauses(int64_t step) const { return options_.until > 0 && step >= options_.until; }
   bool runs_ahead(int64_t enqueued) const {
     const int64_t ahead = enqueued - session_.steps_done();
     return enqueued < last_ && (ahead == 0 || (ahead < session_.depth() && !followed(enqueued) && !stop()));
@@ -228,6 +231,11 @@ Status tell_notes(const Session& session, const TrainOptions& options) {
 
 }  // namespace
 
+Result<bool> is_complete(const Study& study, const fs::path& directory) {
+  const auto latest = TRY(find_latest(directory / "state"));
+  return latest && step_of(*latest) >= study.recipe.steps && exported(study.program, directory);
+}
+
 Status train(const Study& study, const OpenSource& open, const fs::path& directory, const TrainOptions& options) {
   const Recipe& recipe = study.recipe;
   const fs::path states = directory / "state";
@@ -246,6 +254,7 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
     return tell(options, [&](Observer& o) { return o.note("nothing left to do: all " + std::to_string(last) + " steps are done"); });
   }
 
+  if (options.until > 0 && done >= options.until && done < last) return ok();
   SessionOptions session_options = options.session;
   Choices choices;
   if (recipe.tune) {
@@ -267,6 +276,7 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
   getrusage(RUSAGE_SELF, &usage);
   const EndEvent end = {start, TRY(session->executor().usage()), int64_t{usage.ru_maxrss} * 1024};
   TRY_STATUS(tell(options, [&](Observer& o) { return o.ended(end); }));
+  if (!complete && loop.reached()) return ok();
   if (!complete) return interrupted("after step " + std::to_string(session->steps_done()) + ", which is saved", directory);
   TRY_STATUS(tell_notes(*session, options));
   TRY_STATUS(tell(options, [](Observer& o) { return o.saving(); }));

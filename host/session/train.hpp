@@ -14,12 +14,17 @@ struct TrainOptions {
   SessionOptions session = {};
   std::vector<Observer*> observers = {};  ///< told in this order
   std::function<bool()> stop = {};        ///< asked between steps; true: save and end with exit code Interrupted
+  int64_t until = 0;                      ///< save and end behind this step, as if it had been interrupted there; 0: the last one
 };
 
 /// Opens the data. Called at most once, and not where nothing is left to do.
 using OpenSource = std::function<Result<std::unique_ptr<Source>>()>;
 
-/// Trains from where the directory's newest state is, or from the beginning, to the recipe's last step, saves and exports.
+/// Trains from where the directory's newest state is, or from the beginning, to the recipe's last step, saves and exports. With `until`
+/// before the last step it saves there and is done; where that has been reached, it does nothing.
 Status train(const Study& study, const OpenSource& open, const std::filesystem::path& directory, const TrainOptions& options);
+
+/// Whether a run of this study, which saves at the end and does not stop early, has done all steps and is exported.
+Result<bool> is_complete(const Study& study, const std::filesystem::path& directory);
 
 }  // namespace galley

@@ -70,7 +70,7 @@ def declared():
 
 
 blocks = declared()
-headings = dict(recipe='Keys of a recipe', model='Model', validate='Validation', save='Saving')
+headings = dict(recipe='Keys of a recipe', compare='Comparison', model='Model', validate='Validation', save='Saving')
 text = page('docs/recipes.md')
 for name, block in blocks.items():
     heading = headings.get(name, name)
@@ -90,7 +90,7 @@ lua = {'_G', '_VERSION', 'assert', 'error', 'getmetatable', 'ipairs', 'math', 'n
        'setmetatable', 'string', 'table', 'tonumber', 'tostring', 'type'}
 functions = [x for x in names if x not in kinds and x not in lua]
 same('Functions', first_cells(recipes['Functions']), functions)
-schedules = sorted(set(functions) - {'recipe', 'model', 'data', 'use', 'arg', 'require'})
+schedules = sorted(set(functions) - {'recipe', 'compare', 'one_of', 'model', 'data', 'use', 'arg', 'require'})
 same('galley recipe', [x for x in blocks if x not in headings], kinds + schedules)
 same('headings', [x for x in recipes if x.startswith('data.') or x in functions], kinds + schedules)
 
@@ -182,7 +182,7 @@ def check_line(where, line):
             at += known.get(flag, False) and not value and len(words) > at + 1
         positional += not flag.startswith('--')
         at += 1
-    return check(positional <= 1, f'{where}: more than one argument: {line}')
+    return check(positional <= 1 or words[1] == 'compare', f'{where}: more than one argument: {line}')
 
 
 count = 0

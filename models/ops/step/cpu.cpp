@@ -10,7 +10,7 @@ using namespace galley::sdk;
 void step_begin(const Node& n, void*) {
   *n.write<int64_t>(0) = *n.read<int64_t>(1) + 1;
   *n.write<int32_t>(1) = 1;
-  *n.write<float>(2) = 1;
+  *n.write<float>(2) = static_cast<float>(n.f("loss_scale", 1));
   int64_t* random = n.write<int64_t>(3);
   random[0] = n.i("seed", 0);
   random[1] = *n.read<int64_t>(0) - 1;

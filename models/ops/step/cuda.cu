@@ -7,10 +7,10 @@ namespace galley::cuda::step_op {
 namespace {
 
 __global__ void begin_step(const int64_t* attempted, const int64_t* applied, int64_t* applied_step, int32_t* apply, float* loss_scale,
-                           int64_t* random, int64_t seed, int64_t rows) {
+                           int64_t* random, int64_t seed, int64_t rows, float scale) {
   *applied_step = *applied + 1;
   *apply = 1;
-  *loss_scale = 1;
+  *loss_scale = scale;
   random[0] = seed;
   random[1] = *attempted - 1;
   random[2] = -rows;
@@ -18,7 +18,7 @@ __global__ void begin_step(const int64_t* attempted, const int64_t* applied, int
 }
 void step_begin(const Node& n, void*, galley_queue* queue) {
   launch(begin_step, {1, 1}, queue, n.read<int64_t>(0), n.read<int64_t>(1), n.write<int64_t>(0), n.write<int32_t>(1), n.write<float>(2),
-         n.write<int64_t>(3), n.i("seed", 0), n.i("rows", 0));
+         n.write<int64_t>(3), n.i("seed", 0), n.i("rows", 0), static_cast<float>(n.f("loss_scale", 1)));
 }
 
 __global__ void begin_loss(double* loss) { *loss = 0; }

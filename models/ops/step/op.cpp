@@ -26,7 +26,7 @@ void begin_shape(const Node& n, Shapes& out) {
 void begin_reference(const Node& n) {
   *n.write<int64_t>(0) = *n.read<int64_t>(1) + 1;
   *n.write<int32_t>(1) = 1;
-  *n.write<double>(2) = 1;
+  *n.write<double>(2) = n.f("loss_scale", 1);
   int64_t* random = n.write<int64_t>(3);
   random[0] = n.i("seed", 0);
   random[1] = *n.read<int64_t>(0) - 1;
@@ -35,7 +35,7 @@ void begin_reference(const Node& n) {
 }
 Op step_begin(
     "step_begin",
-    "applied_step = applied + 1, apply = 1, loss_scale = 1, random = (seed, attempted - 1, -rows, 0): before the first micro-batch");
+    "applied_step = applied + 1, apply = 1, loss_scale as its attribute says, random = (seed, attempted - 1, -rows, 0): before the first micro-batch");
 const bool begin_added =
     add(step_begin.input("attempted", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
             .input("applied", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
@@ -44,6 +44,7 @@ const bool begin_added =
             .output("loss_scale", GALLEY_ROLE_WHOLE)
             .output("random", GALLEY_ROLE_WHOLE)
             .integer("seed", 0, "the run's")
+            .number("loss_scale", 1, "what gradients are multiplied by until they are used")
             .attr("rows", GALLEY_ATTR_I64, GALLEY_ATTR_REQUIRED, "of a micro-batch")
             .infer<begin_shape>()
             .reference<begin_reference>()

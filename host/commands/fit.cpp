@@ -1,0 +1,36 @@
+#include "host/commands/fit.hpp"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "host/base/new_file.hpp"
+#include "host/base/units.hpp"
+#include "host/commands/run_commands.hpp"
+#include "host/compare/fit.hpp"
+
+namespace galley {
+
+Status command_fit(const CommandLine& a) {
+  const std::filesystem::path recipe = a.positional[0];
+  StudyOptions options = TRY(study_options(a));
+  options.warn = {};
+  const int64_t memory = options.memory_limit;  // of the table: a plan that needs more is one of its rows
+  options.memory_limit = 0;
+  std::optional<NewFile> file;  // opened first, so that one that cannot be written is found before the work
+  if (a.has("--write")) file.emplace(TRY(NewFile::named(a.get("--write"))));
+  const bool terminal = isatty(2) == 1;
+  const FitResult result = TRY(fit(recipe, options, memory, [&](size_t done, size_t all) {
+    if (terminal) std::fprintf(stderr, done < all ? "\r\033[Kplanned %zu of %zu" : "\r\033[K", done, all);
+  }));
+  std::fputs(fit_table(result, memory).c_str(), stdout);
+  if (!file) return ok();
+  if (result.chosen == SIZE_MAX)
+    return {Error{Exit::DoesNotFit, "nothing that " + recipe.string() + " offers fits " + bytes_text(memory), "--write wrote nothing"}};
+  TRY_STATUS(file->file().write(TRY(fitted_recipe(recipe, result.variants[result.chosen], memory))));
+  TRY_STATUS(file->finish());
+  std::printf("written: %s\n", a.get("--write").c_str());
+  return ok();
+}
+
+}  // namespace galley

@@ -1,0 +1,93 @@
+#include "host/compare/arms.hpp"
+
+#include <algorithm>
+
+#include "host/recipe/recipe.hpp"
+
+namespace galley {
+namespace {
+
+Error of_arm(const std::string& name, Error error) {
+  error.cause = "arm '" + name + "': " + error.cause;
+  return error;
+}
+
+/// The name of the file, with what a folder's name cannot hold replaced.
+std::string name_of(const std::filesystem::path& recipe) {
+  std::string out = recipe.stem().string().substr(0, 60);
+  for (char& c : out)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '_') c = '-';
+  return out;
+}
+
+}  // namespace
+
+RecipeOptions recipe_options(const StudyOptions& options) {
+  RecipeOptions out;
+  out.sets = options.sets;
+  out.confine = options.confine;
+  out.library = options.installation.families.library;
+  return out;
+}
+
+Result<Comparison> read_comparison(const std::vector<std::string>& recipes, const CompareOptions& options, Refused refused) {
+  Comparison out;
+  out.seeds = {1, 2, 3, 4, 5};
+  out.turns = 4;
+  for (const char* name : {"seed", "variant"})
+    if (options.study.sets.contains(name))
+      return recipe_error(std::string("galley compare: --set ") + name + " is what differs between the runs of a comparison",
+                          name == std::string("seed") ? "give the seeds: --seeds 1,2,3,4,5" : "it trains all variants");
+  for (const std::string& recipe : recipes) {
+    const auto spec = TRY(read_compare(recipe, recipe_options(options.study)));
+    if (!spec) {
+      out.arms.push_back({name_of(recipe), recipe, options.study.sets, nullptr, {}});
+      continue;
+    }
+    if (recipes.size() > 1)
+      return recipe_error("galley compare: " + recipe + " is a comparison itself, and cannot be an arm of another one",
+                          "give it alone, or several recipes that each return recipe { … }");
+    out.seeds = spec->seeds;
+    out.turns = spec->turns;
+    for (const std::string& variant : spec->variants) {
+      out.arms.push_back({variant, recipe, options.study.sets, nullptr, {}});
+      out.arms.back().sets["variant"] = variant;
+    }
+  }
+  if (out.arms.size() < 2)
+    return recipe_error("galley compare: " + recipes.front() + " is one recipe, and there is nothing to compare it with",
+                        "give a second recipe, or one that returns compare { … }; galley recipe compare shows how it is written");
+  if (!options.seeds.empty()) out.seeds = options.seeds;
+  if (options.turns > 0) out.turns = options.turns;
+  for (size_t i = 0; i < out.arms.size(); ++i) {
+    Arm& arm = out.arms[i];
+    for (size_t j = 0; j < i; ++j)
+      if (out.arms[j].name == arm.name)
+        return recipe_error("galley compare: two arms are called '" + arm.name + "'", "give the recipes' files different names");
+    StudyOptions study_options = options.study;
+    study_options.sets = arm.sets;
+    study_options.sets["seed"] = std::to_string(out.seeds.front());
+    Result<std::unique_ptr<Study>> made = study(arm.recipe, study_options);
+    if (!made && refused == Refused::Error) return of_arm(arm.name, made.error());
+    if (!made) {
+      arm.refusal = made.error().cause;
+      continue;
+    }
+    arm.study = std::move(*made);
+    if (refused == Refused::Kept) continue;
+    const Recipe& recipe = arm.study->recipe;
+    if (recipe.epochs > 0)
+      return recipe_error("arm '" + arm.name + "': " + recipe.epochs_place.text() + ": a comparison needs the number of steps",
+                          "write steps = N instead of epochs");
+    if (!recipe.save.final || recipe.validate.patience > 0)
+      return recipe_error("arm '" + arm.name + "': " + recipe.name + ": a comparison needs the model that the last step leaves",
+                          recipe.save.final ? "leave out validate.patience" : "leave out save.final = false");
+  }
+  return out;
+}
+
+std::filesystem::path run_of(const std::filesystem::path& directory, const Arm& arm, int64_t seed) {
+  return directory / "arms" / arm.name / ("seed-" + std::to_string(seed));
+}
+
+}  // namespace galley

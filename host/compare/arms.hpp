@@ -1,0 +1,52 @@
+// What is compared: the arms, each of them a recipe, and with which seeds.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "host/base/result.hpp"
+#include "host/session/study.hpp"
+
+namespace galley {
+
+struct Arm {
+  std::string name;              ///< of a variant, or of a recipe's file without its ending; also the name of a folder
+  std::filesystem::path recipe;  ///< as the user typed it
+  std::map<std::string, std::string> sets;
+  std::shared_ptr<const Study> study;  ///< with the first seed; none of an arm that cannot work
+  std::string refusal;                 ///< why it cannot
+};
+
+struct Comparison {
+  std::vector<Arm> arms;  ///< the baseline first
+  std::vector<int64_t> seeds;
+  int64_t turns = 1;  ///< into how many parts each run is cut
+};
+
+struct CompareOptions {
+  StudyOptions study;
+  std::vector<int64_t> seeds;  ///< --seeds; none: what the recipe says, or 1 to 5
+  int64_t turns = 0;           ///< --turns; 0: what the recipe says, or 4
+};
+
+/// The arms of a recipe that returns compare { … }, or of several that each return recipe { … }; each one is planned. An arm that cannot
+/// work is an error that names it; or, with `Refused::Kept`, has no study but a refusal.
+enum class Refused : uint8_t { Error, Kept };
+Result<Comparison> read_comparison(const std::vector<std::string>& recipes, const CompareOptions& options, Refused refused = Refused::Error);
+
+/// What reads a recipe as a study with these options does.
+RecipeOptions recipe_options(const StudyOptions& options);
+
+/// Where an arm's run with a seed lies, below the comparison's directory.
+std::filesystem::path run_of(const std::filesystem::path& directory, const Arm& arm, int64_t seed);
+
+/// The steps of an arm's run. An arm of epochs has none yet: it is refused.
+inline int64_t steps_of(const Arm& arm) { return arm.study->recipe.steps; }
+/// The step behind which turn `turn` of `turns` ends, turns from 0.
+inline int64_t end_of_turn(int64_t steps, int64_t turn, int64_t turns) { return steps * (turn + 1) / turns; }
+
+}  // namespace galley

@@ -1,0 +1,214 @@
+#include "host/compare/compare_report.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "host/base/json.hpp"
+#include "host/base/nearest.hpp"
+#include "host/base/units.hpp"
+#include "host/compare/printed.hpp"
+#include "host/plan/timing.hpp"
+
+namespace galley {
+namespace {
+
+int64_t name_width(const Comparison& comparison) {
+  size_t width = 8;
+  for (const Arm& arm : comparison.arms) width = std::max(width, std::min<size_t>(arm.name.size(), 20));
+  return static_cast<int64_t>(width);
+}
+
+Value interval(const std::optional<Interval>& x) {
+  if (!x) return {};
+  return Value(Table{{"mean", Value(x->mean)}, {"low", Value(x->low())}, {"high", Value(x->high())}});
+}
+Value number(const std::optional<double>& x) { return x ? Value(*x) : Value(); }
+
+/// The step's time as a factor of the baseline's.
+std::string ratio_text(const ArmVerdict& v) {
+  if (v.verdict == Verdict::Baseline || !v.ratio) return v.verdict == Verdict::Baseline ? "1" : "-";
+  return printed("%.2f ± %.2f", std::exp(v.ratio->mean), (std::exp(v.ratio->high()) - std::exp(v.ratio->low())) / 2);
+}
+
+/// Entries of the arms' recipes that are not the same, beside strategies.
+std::vector<std::string> entries_that_differ(const Comparison& comparison) {
+  std::vector<std::string> out;
+  const auto differs = [&](const char* name, const auto& of) {
+    const Recipe& first = comparison.arms.front().study->recipe;
+    if (std::any_of(comparison.arms.begin(), comparison.arms.end(), [&](const Arm& arm) { return of(arm.study->recipe) != of(first); }))
+      out.emplace_back(name);
+  };
+  differs("model", [](const Recipe& r) { return std::make_pair(r.model.path.string() + r.model.family, to_json(Value(r.model.config))); });
+  differs("data", [](const Recipe& r) { return r.data.kind + to_json(Value(r.data.options)); });
+  differs("batch", [](const Recipe& r) { return r.batch; });
+  differs("length", [](const Recipe& r) { return r.length; });
+  differs("seed", [](const Recipe& r) { return r.seed; });
+  differs("steps", [](const Recipe& r) { return r.steps; });
+  return out;
+}
+
+}  // namespace
+
+std::string compare_plans(const Comparison& comparison) {
+  const auto width = static_cast<int>(name_width(comparison));
+  std::string out = printed("%-*s %12s %12s %12s %12s %12s\n", width, "arm", "planned", "weights", "states", "activations", "at best");
+  for (const Arm& arm : comparison.arms) {
+    if (!arm.study) {
+      out += printed("%-*.*s ", width, width, arm.name.c_str()) + "refused: " + arm.refusal + "\n";
+      continue;
+    }
+    const Study& s = *arm.study;
+    std::map<std::string, int64_t> owners;
+    for (const ClassPlan& c : s.plan.classes)
+      for (size_t o = 0; o < owner_names.size(); ++o) owners[owner_names[o]] += c.owners[o];
+    const int64_t activations = owners["activations"] + owners["saved"] + owners["gradients"];
+    out += printed("%-*.*s %12s %12s %12s %12s %9.3g ms\n", width, width, arm.name.c_str(), bytes_text(s.peak_memory()).c_str(),
+                   bytes_text(owners["weights"]).c_str(), bytes_text(owners["states"]).c_str(), bytes_text(activations).c_str(),
+                   1e3 * step_seconds(s.program, s.target));
+  }
+  return out;
+}
+
+std::string compare_table(const Comparison& comparison, const std::vector<ArmVerdict>& verdicts) {
+  const auto width = static_cast<int>(name_width(comparison));
+  std::string out = printed("%-*s %10s %10s %11s %11s %15s\n", width, "arm", "loss", "validation", "planned", "resident", "time of a step");
+  for (size_t a = 0; a < verdicts.size(); ++a) {
+    const ArmVerdict& v = verdicts[a];
+    out += printed("%-*.*s %10.4f %10s %11s %11s %15s\n", width, width, comparison.arms[a].name.c_str(), v.loss,
+                   v.validation ? printed("%.4f", *v.validation).c_str() : "-", bytes_text(v.planned).c_str(),
+                   v.resident ? bytes_text(v.resident).c_str() : "-", ratio_text(v).c_str());
+  }
+  for (size_t a = 1; a < verdicts.size(); ++a)
+    out += comparison.arms[a].name + ": " + verdicts[a].sentence +
+           (verdicts[a].skipped ? printed("; %lld steps were not applied", static_cast<long long>(verdicts[a].skipped)) : "") + "\n";
+  if (const auto differ = entries_that_differ(comparison); !differ.empty()) {
+    out += "beside strategies, arms differ in ";
+    for (size_t i = 0; i < differ.size(); ++i) out += (i == 0 ? "" : ", ") + differ[i];
+    out += "\n";
+  }
+  return out;
+}
+
+std::string compare_json(const Comparison& comparison, const std::vector<std::vector<RunResult>>& results,
+                         const std::vector<ArmVerdict>& verdicts) {
+  List arms, seeds, differ;
+  for (const int64_t seed : comparison.seeds) seeds.emplace_back(seed);
+  for (const std::string& name : entries_that_differ(comparison)) differ.emplace_back(name);
+  for (size_t a = 0; a < verdicts.size(); ++a) {
+    const Arm& arm = comparison.arms[a];
+    const ArmVerdict& v = verdicts[a];
+    List runs, strategies;
+    for (size_t s = 0; s < results[a].size(); ++s) {
+      const RunResult& run = results[a][s];
+      List validation;
+      for (const auto& [step, loss] : run.validation) validation.push_back(Value(List{Value(step), Value(loss)}));
+      runs.push_back(Value(Table{{"seed", Value(comparison.seeds[s])},
+                                 {"directory", Value("arms/" + arm.name + "/seed-" + std::to_string(comparison.seeds[s]))},
+                                 {"loss", Value(run.final_loss())},
+                                 {"validation", Value(std::move(validation))},
+                                 {"steps", Value(static_cast<int64_t>(run.losses.size()))},
+                                 {"skipped", Value(run.skipped)}}));
+    }
+    for (const auto& strategy : arm.study->loaded) strategies.emplace_back(strategy->name());
+    arms.push_back(Value(Table{{"name", Value(arm.name)},
+                               {"verdict", Value(std::string(verdict_name(v.verdict)))},
+                               {"sentence", Value(v.sentence)},
+                               {"strategies", Value(std::move(strategies))},
+                               {"loss", Value(v.loss)},
+                               {"validation", number(v.validation)},
+                               {"loss_difference", interval(v.loss_difference)},
+                               {"validation_difference", interval(v.validation_difference)},
+                               {"first_step", Value(v.first_step)},
+                               {"outside_band", Value(v.outside)},
+                               {"largest_loss_difference", Value(v.largest_loss)},
+                               {"largest_tensor_difference", Value(v.largest_tensor)},
+                               {"tensor", Value(v.tensor)},
+                               {"planned", Value(v.planned)},
+                               {"resident", Value(v.resident)},
+                               {"seconds", number(v.seconds)},
+                               {"ratio", interval(v.ratio)},
+                               {"flops_per_position", Value(arm.study->program.flops_per_token)},
+                               {"runs", Value(std::move(runs))}}));
+  }
+  return to_json(Value(Table{{"arms", Value(std::move(arms))},
+                             {"seeds", Value(std::move(seeds))},
+                             {"turns", Value(comparison.turns)},
+                             {"differ", Value(std::move(differ))},
+                             {"confidence", Value(0.95)},
+                             {"test", Value(std::string("paired t-test over seeds"))}}),
+                 2) +
+         "\n";
+}
+
+namespace {
+
+size_t index_of(const Comparison& comparison, const std::string& arm) {
+  size_t i = 0;
+  while (i < comparison.arms.size() && comparison.arms[i].name != arm) ++i;
+  return i;
+}
+
+std::optional<double> measured(const ArmVerdict& v, const std::string& what) {
+  if (what == "memory") return static_cast<double>(v.planned);
+  if (what == "resident") return v.resident ? std::optional(static_cast<double>(v.resident)) : std::nullopt;
+  if (what == "seconds") return v.seconds;
+  if (what == "loss") return v.loss;
+  return v.validation;
+}
+
+}  // namespace
+
+Result<Expectation> parse_expectation(const std::string& text, const Comparison& comparison) {
+  const Error wrong = recipe_error("--expect '" + text + "': not a condition",
+                                   "write 'ARM: identical', 'ARM: rounding', 'ARM: same' or 'ARM: memory <= 0.5 OTHER', also with >=; for "
+                                   "memory: resident, seconds, loss, validation");
+  Expectation out;
+  out.text = text;
+  const size_t colon = text.find(':');
+  if (colon == std::string::npos) return wrong;
+  out.arm = text.substr(0, colon);
+  std::vector<std::string> words;
+  for (size_t at = colon + 1; at < text.size();) {
+    const size_t begin = text.find_first_not_of(' ', at), end = std::min(text.find(' ', begin), text.size());
+    if (begin == std::string::npos) break;
+    words.push_back(text.substr(begin, end - begin));
+    at = end;
+  }
+  const auto unknown = [&](const std::string& arm) {
+    std::vector<std::string> names;
+    for (const Arm& one : comparison.arms) names.push_back(one.name);
+    const std::string near = did_you_mean(arm, names);
+    return recipe_error("--expect '" + text + "': there is no arm '" + arm + "'" + (near.empty() ? "" : "; " + near));
+  };
+  if (index_of(comparison, out.arm) == comparison.arms.size()) return unknown(out.arm);
+  if (words.size() == 1 && (words[0] == "identical" || words[0] == "rounding" || words[0] == "same")) {
+    out.what = words[0];
+    return out;
+  }
+  if (words.size() < 3 || words.size() > 4 || (words[1] != "<=" && words[1] != ">=")) return wrong;
+  for (const char* known : {"memory", "resident", "seconds", "loss", "validation"})
+    if (words[0] == known) out.what = known;
+  const auto factor = parse_json(words[2], "--expect");
+  if (out.what.empty() || !factor || !factor->number(&out.factor)) return wrong;
+  out.at_most = words[1] == "<=";
+  if (words.size() == 4) out.other = words[3];
+  if (!out.other.empty() && index_of(comparison, out.other) == comparison.arms.size()) return unknown(out.other);
+  return out;
+}
+
+std::string unmet(const Expectation& e, const Comparison& comparison, const std::vector<ArmVerdict>& verdicts) {
+  const ArmVerdict& v = verdicts[index_of(comparison, e.arm)];
+  const Verdict verdict = v.verdict;
+  const auto is = [&](std::initializer_list<Verdict> any) { return std::find(any.begin(), any.end(), verdict) != any.end(); };
+  if (e.what == "identical") return is({Verdict::Identical, Verdict::Baseline}) ? "" : v.sentence;
+  if (e.what == "rounding") return is({Verdict::Identical, Verdict::Baseline, Verdict::Rounding}) ? "" : v.sentence;
+  if (e.what == "same") return is({Verdict::Identical, Verdict::Baseline, Verdict::Rounding, Verdict::Alike}) ? "" : v.sentence;
+  const auto own = measured(v, e.what);
+  const auto other = e.other.empty() ? std::optional(1.0) : measured(verdicts[index_of(comparison, e.other)], e.what);
+  if (!own || !other) return e.what + " was not measured";
+  const double bound = e.factor * *other;
+  // A number that is not finite meets nothing.
+  return (e.at_most ? *own <= bound : *own >= bound) ? "" : printed("%s is %.6g, the bound %.6g", e.what.c_str(), *own, bound);
+}
+
+}  // namespace galley

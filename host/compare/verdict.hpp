@@ -1,0 +1,50 @@
+// What a comparison says of each arm, beside the first one.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "host/compare/arms.hpp"
+#include "host/compare/results.hpp"
+#include "host/compare/statistics.hpp"
+
+namespace galley {
+
+/// Losses of two arms that differ by rounding alone stay within so many times the control's difference; see Verdict::Rounding.
+inline constexpr double kBandSlack = 4;
+/// A relative difference of losses that any other order of sums in F32 makes.
+inline constexpr double kBandFloor = 1e-6;
+
+enum class Verdict {
+  Baseline,
+  Identical,  ///< with every seed: all losses, and all that is exported, to the byte
+  /// With every seed and at every step, losses differ by no more than kBandSlack times what the control's did up to there, and tensors by
+  /// no more than kBandSlack times what its did at the end. The control is the baseline with other rounding errors (Recipe::control).
+  Rounding,
+  Different,  ///< the interval of the loss's difference does not hold 0
+  Alike,      ///< it does: no difference was found
+  Numbers,    ///< fewer than kFewestPairs seeds, or a loss that is not finite: no verdict
+};
+const char* verdict_name(Verdict verdict);
+
+struct ArmVerdict {
+  Verdict verdict = Verdict::Numbers;
+  std::string sentence;
+  double loss = 0;                       ///< final training loss, mean over the seeds
+  std::optional<double> validation;      ///< last validation loss, mean over the seeds
+  std::optional<Interval> loss_difference, validation_difference;  ///< to the baseline, paired by seed
+  int64_t first_step = 0, outside = 0;   ///< the first step of any seed whose bits differ, and that is outside the band; 0: none
+  double largest_loss = 0, largest_tensor = 0;
+  std::string tensor;
+  std::optional<double> seconds;   ///< of a step, median
+  std::optional<Interval> ratio;   ///< of the logarithm of its time to the baseline's, paired by turn
+  int64_t planned = 0, resident = 0;  ///< bytes
+  int64_t skipped = 0;                ///< steps that were not applied, of all seeds
+};
+
+/// `results`: of each arm, by seed. `control`: of the control, by seed; none: there is no band.
+Result<std::vector<ArmVerdict>> judge(const Comparison& comparison, const std::vector<std::vector<RunResult>>& results,
+                                      const std::vector<RunResult>& control);
+
+}  // namespace galley

@@ -1,0 +1,82 @@
+#include "host/recipe/variants.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "host/base/listed.hpp"
+#include "host/base/nearest.hpp"
+#include "host/recipe/declared.hpp"
+
+namespace galley {
+namespace {
+
+constexpr size_t kMostSeeds = 1000, kMostVariants = 1000;
+
+const Table& variants_of(const Entry& comparison) { return *comparison.options.at("variants").as<Table>(); }
+
+Error no_variant(const std::string& name, const std::vector<std::string>& variants, const Place& place) {
+  const std::string near = did_you_mean(name, variants);
+  return recipe_error(place.text() + ": there is no variant '" + name + "'" + (near.empty() ? "" : "; " + near),
+                      "the variants: " + listed(variants, variants.size()));
+}
+
+}  // namespace
+
+Result<CompareSpec> compare_spec(const Entry& comparison, const Fields& fields) {
+  const Declared& declared = declared_compare();
+  std::vector<OptionSpec> known = declared_recipe().options;
+  known.insert(known.end(), declared.options.begin(), declared.options.end());
+  TRY_STATUS(fields.only(known));
+  CompareSpec out;
+  for (const auto& [name, variant] : variants_of(comparison)) out.variants.push_back(name);
+  if (out.variants.size() < 2 || out.variants.size() > kMostVariants)
+    return fields.error("variants", "a comparison has at least two variants, not " + std::to_string(out.variants.size()),
+                        "write " + declared.written);
+  auto first = out.variants.end();
+  const auto find = [&](const std::string& name) { first = std::find(out.variants.begin(), out.variants.end(), name); };
+  if (const auto baseline = TRY(fields.text("baseline"))) {
+    find(*baseline);
+    if (first == out.variants.end()) return no_variant(*baseline, out.variants, fields.place_of("baseline"));
+  } else {
+    find("plain");
+    if (first == out.variants.end()) find("baseline");
+    if (first == out.variants.end())
+      return fields.missing("baseline", "say which variant the others are held against: baseline = \"" + out.variants.front() + "\"");
+  }
+  std::rotate(out.variants.begin(), first, first + 1);
+  const Value seeds = TRY(fields.take(declared["seeds"]));
+  for (const Value& seed : *seeds.as<List>()) {
+    double number = -1;
+    seed.number(&number);
+    if (!(number >= 0 && number <= 9e15) || std::floor(number) != number)
+      return fields.wrong("seeds", "whole numbers of at least 0, each once");
+    out.seeds.push_back(static_cast<int64_t>(number));
+    if (std::count(out.seeds.begin(), out.seeds.end(), out.seeds.back()) > 1)
+      return fields.wrong("seeds", "whole numbers of at least 0, each once");
+  }
+  if (out.seeds.empty() || out.seeds.size() > kMostSeeds)
+    return fields.wrong("seeds", "between 1 and " + std::to_string(kMostSeeds) + " whole numbers");
+  const Value turns = TRY(fields.take(declared["turns"]));
+  out.turns = *turns.as<int64_t>();
+  return out;
+}
+
+Result<Entry> variant_of(const Entry& comparison, const CompareSpec& spec, const std::string& variant) {
+  if (variant.empty())
+    return recipe_error(comparison.place.text() + ": this recipe compares " + listed(spec.variants, spec.variants.size()) +
+                            "; here one of them is wanted",
+                        "name it: --set variant=" + spec.variants.front() + "; galley compare trains all of them side by side");
+  const Table& variants = variants_of(comparison);
+  const auto found = variants.find(variant);
+  if (found == variants.end()) return no_variant(variant, spec.variants, comparison.place);
+  Entry out = comparison;
+  out.kind = Entry::Kind::Recipe;
+  for (const OptionSpec& own : declared_compare().options) out.options.erase(own.name);
+  const Entry& own = *find_entry(found->second);
+  for (const auto& [name, value] : own.options) out.options.insert_or_assign(name, value);
+  const int64_t behind = comparison.items.empty() ? 0 : std::max<int64_t>(0, comparison.items.rbegin()->first);
+  for (const auto& [position, value] : own.items) out.items.emplace(behind + position, value);
+  return out;
+}
+
+}  // namespace galley
