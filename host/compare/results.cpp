@@ -6,6 +6,7 @@
 #include <set>
 
 #include "host/base/json.hpp"
+#include "host/base/tensor_files.hpp"
 #include "host/exec/convert.hpp"
 #include "host/plan/dtype.hpp"
 
@@ -38,22 +39,22 @@ std::vector<fs::path> exported_files(const fs::path& run) {
 }
 
 struct Tensor {
-  const safetensors::Reader* file;
-  const safetensors::Entry* entry;
+  const tensor_files::Reader* file;
+  const tensor_files::Entry* entry;
 };
 
 /// All tensors of a run by name; `files` owns what they are read from.
-Result<std::map<std::string, Tensor>> tensors_of(const fs::path& run, std::vector<safetensors::Reader>& files) {
-  for (const fs::path& file : exported_files(run)) files.push_back(TRY(safetensors::Reader::open(run / file)));
+Result<std::map<std::string, Tensor>> tensors_of(const fs::path& run, std::vector<tensor_files::Reader>& files) {
+  for (const fs::path& file : exported_files(run)) files.push_back(TRY(tensor_files::Reader::open(run / file)));
   std::map<std::string, Tensor> out;
-  for (const safetensors::Reader& file : files)
-    for (const safetensors::Entry& entry : file.entries()) out[entry.name] = {&file, &entry};
+  for (const tensor_files::Reader& file : files)
+    for (const tensor_files::Entry& entry : file.entries()) out[entry.name] = {&file, &entry};
   return out;
 }
 
 /// ‖a − b‖ / ‖b‖, and whether the two are the same bytes.
 Result<double> distance(const Tensor& a, const Tensor& b, bool* alike) {
-  const uint64_t size_a = safetensors::size_of(a.entry->dtype), size_b = safetensors::size_of(b.entry->dtype);
+  const uint64_t size_a = tensor_files::size_of(a.entry->dtype), size_b = tensor_files::size_of(b.entry->dtype);
   const auto count = static_cast<int64_t>(b.entry->bytes / size_b);
   *alike = a.entry->dtype == b.entry->dtype;
   double difference = 0, whole = 0;
@@ -127,7 +128,7 @@ Result<Difference> difference_of(const RunResult& a, const RunResult& b) {
     const double difference = std::fabs(a.losses[i] - b.losses[i]) / std::fabs(b.losses[i]);
     out.largest_loss = std::max(out.largest_loss, std::isfinite(difference) ? difference : HUGE_VAL);
   }
-  std::vector<safetensors::Reader> files_a, files_b;
+  std::vector<tensor_files::Reader> files_a, files_b;
   const auto of_a = TRY(tensors_of(a.directory, files_a)), of_b = TRY(tensors_of(b.directory, files_b));
   for (const auto& [name, one] : of_a) {
     const auto other = of_b.find(name);
