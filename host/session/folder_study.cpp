@@ -65,11 +65,12 @@ Result<fs::path> base_of(const fs::path& folder, const AdapterConfig& config, co
                       "name its folder with --base DIR; " + missing_folder_hint(base));
 }
 
-/// Strategies that understand a key of the model's config.json that plain weights do not have.
+/// Strategies that understand a key of the model's configuration that plain weights do not have.
 std::vector<std::string> formats_of(const fs::path& model, const StudyOptions& options) {
   std::vector<std::string> out;
   const Result<Value> config = read_json(model / "config.json");
-  const auto* keys = config ? config->as<Table>() : nullptr;
+  const Table of_gguf = {{kGgufTypes, Value()}};
+  const auto* keys = config ? config->as<Table>() : tensor_files::Reader::file_of(model).extension() == ".gguf" ? &of_gguf : nullptr;
   if (!keys) return out;
   const fs::path built_in[] = {options.installation.plugins};
   const auto plugins = Plugins::scan(plugin_search_path(built_in, options.plugin_path), [](const std::string&) {});
