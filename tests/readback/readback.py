@@ -129,15 +129,16 @@ def logits_apart(run, recipe, scratch):
     return of_galley, of_peft, largest
 
 
-def forms(run, scratch, narrow):
+def forms(run, scratch, narrow, quantized):
     """What the run is exported as: a name, how it is loaded, how far its loss may be from that of the run where this computes in F32, and the folder, where it holds a
     model. There is no bound for what rounding takes back of what a short run has changed: of weights that all were trained, and of a run that computed in F32."""
     f32, bf16 = torch.float32, torch.bfloat16
     galley('export', run, '--out', scratch / 'own')
     adapter = (scratch / 'own' / 'adapter_config.json').exists()
     if adapter:
-        yield 'adapter in PEFT, computed in F32', lambda: load_adapter(scratch / 'own', f32), 2e-5, None
-        yield 'adapter in PEFT, computed in BF16', lambda: load_adapter(scratch / 'own', bf16), 3e-2 if narrow else None, None
+        # Of a base that the run has in fewer bits, PEFT reads all.
+        yield 'adapter in PEFT, computed in F32', lambda: load_adapter(scratch / 'own', f32), None if quantized else 2e-5, None
+        yield 'adapter in PEFT, computed in BF16', lambda: load_adapter(scratch / 'own', bf16), 3e-2 if narrow and not quantized else None, None
     what, flags = ('merged', ['--merge']) if adapter else ('model', [])
     for dtype, bound in (('f32', 2e-5 if adapter or not narrow else None), ('bf16', 3e-2 if adapter and narrow else None), ('f16', 2e-3 if adapter and narrow else None)):
         folder = scratch / dtype
@@ -153,6 +154,7 @@ def read_back(run):
     record = tomllib.loads((run / 'run.toml').read_text())
     strategies = {x['name']: json.loads(x['options']) for x in record['strategies']}
     narrow = next((o['compute'] for o in strategies.values() if o.get('compute') in ('bf16', 'fp16')), None)
+    quantized = any(name.startswith('quantize-') for name in strategies)
     least = {'bf16': 3e-2, 'fp16': 3e-3, None: 0}[narrow]  # of the run's own 16 bit
     wanted = json.loads(galley('eval', run, '--json'))['validation_loss']
     metrics = [json.loads(x) for x in (run / 'metrics.jsonl').read_text().splitlines()]
@@ -173,7 +175,7 @@ def read_back(run):
             recipe = record['recipe']
             without = {'lora': f'{{ path = {json.dumps(str(run / "adapter"))}, dropout = 0 }}'}
             good = line("the adapter's folder, dropout 0", loss_by_galley(run, recipe, pathlib.Path(scratch), without), 0) and good
-            if not narrow:
+            if not narrow and not quantized:
                 apart, theirs, largest = logits_apart(run, recipe, pathlib.Path(scratch))
                 bound = max(1e-4, 1e-5 * largest)
                 print(f'  logits up to {largest:.1f}, the adapter opened by path: {apart:.2e} from PEFT in float64 at most (PEFT in F32: {theirs:.2e}), '
@@ -186,7 +188,7 @@ def read_back(run):
                 galley('export', run, '--dtype', 'f32', '--out', pathlib.Path(scratch) / 'cast')
                 model = load_model(pathlib.Path(scratch) / 'cast', torch.float32)
             good = line('in F32, under autocast to BF16', loss_of(model, documents, autocast=True), 3e-2) and good
-        for what, load, bound, folder in forms(run, pathlib.Path(scratch), narrow):
+        for what, load, bound, folder in forms(run, pathlib.Path(scratch), narrow, quantized):
             loss = loss_of(load(), documents)
             good = line(what, loss, bound and max(bound, least)) and good
             if folder:  # what galley says of the same folder, in F32
