@@ -36,7 +36,8 @@ struct CompareOptions {
 /// The arms of a recipe that returns compare { … }, or of several that each return recipe { … }; each one is planned. An arm that cannot
 /// work is an error that names it; or, with `Refused::Kept`, has no study but a refusal.
 enum class Refused : uint8_t { Error, Kept };
-Result<Comparison> read_comparison(const std::vector<std::string>& recipes, const CompareOptions& options, Refused refused = Refused::Error);
+Result<Comparison> read_comparison(const std::vector<std::string>& recipes, const CompareOptions& options,
+                                   Refused refused = Refused::Error);
 
 /// What reads a recipe as a study with these options does.
 RecipeOptions recipe_options(const StudyOptions& options);

@@ -93,9 +93,7 @@ void plan(const fs::path& recipe, StudyOptions options, int64_t memory, FitVaria
   v.fits = v.bytes <= memory;
 }
 
-bool as_good(const FitVariant& a, const FitVariant& b) {
-  return a.bytes <= b.bytes && a.speed >= b.speed && a.exactness <= b.exactness;
-}
+bool as_good(const FitVariant& a, const FitVariant& b) { return a.bytes <= b.bytes && a.speed >= b.speed && a.exactness <= b.exactness; }
 
 /// Sorted by bytes: marks what nothing else beats.
 void mark_front(std::vector<FitVariant>& variants) {
@@ -108,7 +106,7 @@ void mark_front(std::vector<FitVariant>& variants) {
   }
 }
 
-/// The name of the strategy that an item is, as in use "lora" { … }.
+/// The name of the strategy that an item is, as in use "NAME" { … }.
 std::string strategy_of(std::string_view item) {
   if (!item.starts_with("use")) return "";
   const size_t begin = item.find_first_of("\"'"), end = begin == std::string_view::npos ? begin : item.find(item[begin], begin + 1);
@@ -138,7 +136,8 @@ Shown shown(const SourceMap::Call& call) {
     else if (strategies.empty()) out.items.emplace_back(item);
     else if (some == 1) out.items.emplace_back("yes");
     else if (strategies.size() == some) out.items.push_back(strategy_of(item));
-    else if (brace != std::string_view::npos) out.items.push_back((strategies.size() > 1 ? strategy_of(item) + " " : "") + std::string(item.substr(brace)));
+    else if (brace != std::string_view::npos)
+      out.items.push_back((strategies.size() > 1 ? strategy_of(item) + " " : "") + std::string(item.substr(brace)));
     else out.items.push_back(strategy_of(item));
   }
   if (!call.name.empty()) out.name = call.name;
@@ -146,9 +145,7 @@ Shown shown(const SourceMap::Call& call) {
   return out;
 }
 
-const char* exactness_text(Exactness e) {
-  return e == Exactness::Bits ? "bits" : e == Exactness::Rounding ? "rounding" : "approximate";
-}
+const char* exactness_text(Exactness e) { return e == Exactness::Bits ? "bits" : e == Exactness::Rounding ? "rounding" : "approximate"; }
 
 }  // namespace
 
@@ -260,14 +257,18 @@ std::string fit_table(const FitResult& result, int64_t memory) {
       ++worse;
       continue;
     }
-    std::string line = printed(" %c %10s %12.4g  %-11s", i == result.chosen ? '>' : v.fits ? '+' : '-', bytes_text(v.bytes).c_str(), v.speed,
-                               exactness_text(v.exactness));
+    std::string line = printed(" %c %10s %12.4g  %-11s",
+                               i == result.chosen ? '>'
+                               : v.fits           ? '+'
+                                                  : '-',
+                               bytes_text(v.bytes).c_str(), v.speed, exactness_text(v.exactness));
     for (size_t o = 0; o < v.said.size(); ++o)
       line += printed("  %-*.*s", static_cast<int>(widths[o]), static_cast<int>(widths[o]), v.said[o].empty() ? "-" : v.said[o].c_str());
     line.erase(line.find_last_not_of(' ') + 1);
     out += line + "\n";
   }
-  out += printed("%zu combinations: > the fastest that fits %s, + others that fit, - does not; ", result.variants.size(), bytes_text(memory).c_str());
+  out += printed("%zu combinations: > the fastest that fits %s, + others that fit, - does not; ", result.variants.size(),
+                 bytes_text(memory).c_str());
   out += printed("%zu need more, %zu are in nothing better than one above", over, worse);
   out += refused ? printed(", %zu cannot work:\n", refused) : "\n";
   constexpr size_t most_reasons = 5;
@@ -281,8 +282,9 @@ std::string fit_table(const FitResult& result, int64_t memory) {
 
 Result<std::string> fitted_recipe(const fs::path& recipe, const FitVariant& variant, int64_t memory) {
   const std::string text = TRY(read_text(recipe, kMostText));
-  std::string out = printed("-- Chosen by galley fit for %s: %s planned, %.4g positions a second by the target's figures; exactness: %s.\n-- ",
-                            bytes_text(memory).c_str(), bytes_text(variant.bytes).c_str(), variant.speed, exactness_text(variant.exactness));
+  std::string out =
+      printed("-- Chosen by galley fit for %s: %s planned, %.4g positions a second by the target's figures; exactness: %s.\n-- ",
+              bytes_text(memory).c_str(), bytes_text(variant.bytes).c_str(), variant.speed, exactness_text(variant.exactness));
   bool first = true;
   for (const auto& [owner, bytes] : variant.owners) {
     if (bytes == 0) continue;
@@ -296,7 +298,8 @@ Result<std::string> fitted_recipe(const fs::path& recipe, const FitVariant& vari
     if (begin < at) continue;  // inside of another one, and written with it
     const auto chosen = variant.choices.find(call.line);
     const size_t index = chosen == variant.choices.end() ? 1 : chosen->second;
-    if (index > call.items.size()) return recipe_error(recipe.string() + ":" + std::to_string(call.line) + ": one_of is not a list of values");
+    if (index > call.items.size())
+      return recipe_error(recipe.string() + ":" + std::to_string(call.line) + ": one_of is not a list of values");
     out += text.substr(at, begin - at);
     out += call.items[index - 1];
     at = begin + call.text.size();

@@ -16,17 +16,17 @@ namespace galley {
 
 /// One way to choose.
 struct FitVariant {
-  std::map<int, size_t> choices;      ///< see choices_text()
-  std::vector<std::string> said;      ///< what is chosen, as it is written, one for each one_of of FitResult::offers; "": it is not asked for
-  std::string refusal;                ///< why it cannot work; "": it can
-  bool too_large = false;             ///< for the target itself: nothing more is known of it
-  int64_t bytes = 0;                  ///< planned, of the memory that computes
+  std::map<int, size_t> choices;  ///< see choices_text()
+  std::vector<std::string> said;  ///< what is chosen, as it is written, one for each one_of of FitResult::offers; "": it is not asked for
+  std::string refusal;            ///< why it cannot work; "": it can
+  bool too_large = false;         ///< for the target itself: nothing more is known of it
+  int64_t bytes = 0;              ///< planned, of the memory that computes
   std::map<std::string, int64_t> owners;  ///< of these, at the peak: weights, states, …
-  double seconds = 0;                 ///< of a step, as the target says
-  double speed = 0;                   ///< positions a second
+  double seconds = 0;                     ///< of a step, as the target says
+  double speed = 0;                       ///< positions a second
   Exactness exactness = Exactness::Bits;  ///< the least exact of its strategies
-  bool fits = false;                  ///< it can work, and takes no more than the memory
-  bool best = false;                  ///< on the Pareto front: no other one is as good in all of bytes, speed and exactness
+  bool fits = false;                      ///< it can work, and takes no more than the memory
+  bool best = false;                      ///< on the Pareto front: no other one is as good in all of bytes, speed and exactness
 };
 
 struct FitResult {

@@ -28,11 +28,11 @@ Result<RunResult> read_result(const std::filesystem::path& run);
 
 /// How one run differs from another with the same seed.
 struct Difference {
-  bool identical = false;        ///< all losses and all that is exported, to the byte
-  int64_t first_step = 0;        ///< whose losses are not the same bits; 0: none
-  double largest_loss = 0;       ///< |a − b| / |b| over the steps that both have
-  double largest_tensor = 0;     ///< ‖a − b‖ / ‖b‖ over the tensors that both export
-  std::string tensor;            ///< which one that is; "": none differs
+  bool identical = false;                     ///< all losses and all that is exported, to the byte
+  int64_t first_step = 0;                     ///< whose losses are not the same bits; 0: none
+  double largest_loss = 0;                    ///< |a − b| / |b| over the steps that both have
+  double largest_tensor = 0;                  ///< ‖a − b‖ / ‖b‖ over the tensors that both export
+  std::string tensor;                         ///< which one that is; "": none differs
   int64_t tensors = 0, alike = 0, alone = 0;  ///< that both export; of these, to the byte; that one exports only
 };
 

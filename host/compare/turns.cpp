@@ -130,11 +130,11 @@ Status train_turn(const Arm& arm, int64_t seed, const fs::path& run, int64_t unt
   if (code == 0) return ok();
   if (code == static_cast<int>(Exit::Interrupted) || options.stop())
     return Error{Exit::Interrupted, "interrupted in arm '" + arm.name + "', seed " + std::to_string(seed), "start the same command again"};
-  const std::string cause =
-      code == kNotStarted ? "cannot start " + options.program.string() + "; was it replaced meanwhile?"
-      : code > 128        ? "it was ended by signal " + std::to_string(code - 128) : last_words(log, error ? 0 : static_cast<uint64_t>(before));
-  const bool known = code == static_cast<int>(Exit::Recipe) || code == static_cast<int>(Exit::DoesNotFit) ||
-                     code == static_cast<int>(Exit::Plugin);
+  const std::string cause = code == kNotStarted ? "cannot start " + options.program.string() + "; was it replaced meanwhile?"
+                            : code > 128        ? "it was ended by signal " + std::to_string(code - 128)
+                                                : last_words(log, error ? 0 : static_cast<uint64_t>(before));
+  const bool known =
+      code == static_cast<int>(Exit::Recipe) || code == static_cast<int>(Exit::DoesNotFit) || code == static_cast<int>(Exit::Plugin);
   return Error{known ? static_cast<Exit>(code) : Exit::Failed, "arm '" + arm.name + "', seed " + std::to_string(seed) + ": " + cause,
                "its output is in " + log.string()};
 }

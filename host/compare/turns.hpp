@@ -13,7 +13,7 @@
 namespace galley {
 
 struct TurnOptions {
-  std::filesystem::path program;        ///< this one
+  std::filesystem::path program;         ///< this one
   std::vector<std::string> train_words;  ///< options of `galley train` that all arms have: --device cpu, …
   std::vector<std::string> resume_words;
   std::function<bool()> stop = [] { return false; };  ///< asked while a process runs; true: it is told to save and end

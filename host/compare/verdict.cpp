@@ -51,8 +51,9 @@ std::vector<std::optional<double>> turns_of(const Comparison& comparison, const 
   int64_t begin = 0;
   for (int64_t turn = 0; turn < comparison.turns; ++turn) {
     const int64_t end = end_of_turn(steps, turn, comparison.turns);
-    out.push_back(end - begin > 1 ? median(std::span(run.seconds).subspan(static_cast<size_t>(begin) + 1, static_cast<size_t>(end - begin - 1)))
-                                  : std::nullopt);
+    out.push_back(end - begin > 1
+                      ? median(std::span(run.seconds).subspan(static_cast<size_t>(begin) + 1, static_cast<size_t>(end - begin - 1)))
+                      : std::nullopt);
     begin = end;
   }
   return out;
@@ -101,8 +102,8 @@ std::string bits_text(const ArmVerdict& v) {
 void conclude(const std::vector<Difference>& differences, const Band& band, size_t seeds, ArmVerdict& out) {
   if (std::all_of(differences.begin(), differences.end(), [](const Difference& d) { return d.identical; })) {
     out.verdict = Verdict::Identical;
-    out.sentence = printed("identical to the byte: all losses and %lld tensors, with %zu %s", static_cast<long long>(differences[0].tensors),
-                           seeds, seeds == 1 ? "seed" : "seeds");
+    out.sentence = printed("identical to the byte: all losses and %lld tensors, with %zu %s",
+                           static_cast<long long>(differences[0].tensors), seeds, seeds == 1 ? "seed" : "seeds");
     return;
   }
   const bool alone = std::any_of(differences.begin(), differences.end(), [](const Difference& d) { return d.alone > 0 || d.tensors == 0; });

@@ -31,14 +31,14 @@ const char* verdict_name(Verdict verdict);
 struct ArmVerdict {
   Verdict verdict = Verdict::Numbers;
   std::string sentence;
-  double loss = 0;                       ///< final training loss, mean over the seeds
-  std::optional<double> validation;      ///< last validation loss, mean over the seeds
+  double loss = 0;                                                 ///< final training loss, mean over the seeds
+  std::optional<double> validation;                                ///< last validation loss, mean over the seeds
   std::optional<Interval> loss_difference, validation_difference;  ///< to the baseline, paired by seed
-  int64_t first_step = 0, outside = 0;   ///< the first step of any seed whose bits differ, and that is outside the band; 0: none
+  int64_t first_step = 0, outside = 0;  ///< the first step of any seed whose bits differ, and that is outside the band; 0: none
   double largest_loss = 0, largest_tensor = 0;
   std::string tensor;
-  std::optional<double> seconds;   ///< of a step, median
-  std::optional<Interval> ratio;   ///< of the logarithm of its time to the baseline's, paired by turn
+  std::optional<double> seconds;      ///< of a step, median
+  std::optional<Interval> ratio;      ///< of the logarithm of its time to the baseline's, paired by turn
   int64_t planned = 0, resident = 0;  ///< bytes
   int64_t skipped = 0;                ///< steps that were not applied, of all seeds
 };

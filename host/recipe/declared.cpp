@@ -110,7 +110,7 @@ const Declared& declared_compare() {
         .description = "the recipes that are compared, by name: each one's strategies come behind the common ones, its named entries "
                        "replace common ones",
         .required = true,
-        .wanted = "a table such as { plain = { use \"adamw\" { … } }, lean = { … } }"},
+        .wanted = "a table such as { plain = { use \"NAME\" { … } }, lean = { … } }"},
        {.name = "baseline",
         .description = "the variant that the others are held against; without it, the one that is called 'plain' or 'baseline'",
         .type = Type::String},

@@ -203,7 +203,7 @@ struct LanguageFunctions {
         const std::string name = lua_type(L, -2) == LUA_TSTRING ? text_at(L, -2) : std::string();
         if (!is_variant_name(name) || !lua_istable(L, -1))
           raise(L, recipe_error("'variants' of the comparison must be a table of variants by name, in letters, digits, '-' and '_'",
-                                "write variants = { plain = { use \"adamw\" { … } }, lean = { … } }"));
+                                "write variants = { plain = { use \"NAME\" { … } }, lean = { … } }"));
         Entry one;
         read_all(L, lua_gettop(L), "variant '" + name + "'", &one);
         Entry& variant = add(L, Entry::Kind::Recipe, name);
@@ -226,7 +226,8 @@ struct LanguageFunctions {
     Language& made = language(L);
     const Place place = here(L);
     const size_t count = lua_rawlen(L, 1);
-    const auto asked = std::find_if(made.offers_.begin(), made.offers_.end(), [&](const Offer& o) { return o.place.text() == place.text(); });
+    const auto asked =
+        std::find_if(made.offers_.begin(), made.offers_.end(), [&](const Offer& o) { return o.place.text() == place.text(); });
     if (asked != made.offers_.end() && asked->count != count)
       raise(L, recipe_error("one_of offers " + std::to_string(asked->count) + " and " + std::to_string(count) + " in the same line",
                             "write each one_of in a line of its own"));
@@ -263,7 +264,8 @@ struct LanguageFunctions {
       lua_pop(L, 1);
     }
     lua_pushglobaltable(L);
-    const luaL_Reg functions[] = {{"use", use}, {"model", model}, {"arg", arg}, {"recipe", recipe}, {"compare", compare}, {"one_of", one_of}};
+    const luaL_Reg functions[] = {{"use", use},       {"model", model},     {"arg", arg},
+                                  {"recipe", recipe}, {"compare", compare}, {"one_of", one_of}};
     for (const luaL_Reg& function : functions) define(L, made, function.name, function.func);
     for (const Declared& one : declared_schedules()) define(L, made, one.name.c_str(), one.name == "constant" ? constant : schedule);
 

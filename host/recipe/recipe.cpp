@@ -389,8 +389,7 @@ Status Reader::read_uses(const Entry& entry, Recipe* recipe) {
 Status Reader::read(const Entry& entry, Recipe* recipe) {
   if (entry.kind == Entry::Kind::Compare) {
     const auto wanted = recipe->sets.find("variant");
-    const Entry variant =
-        TRY(variant_of(entry, TRY(compare_spec(entry)), wanted == recipe->sets.end() ? std::string() : wanted->second));
+    const Entry variant = TRY(variant_of(entry, TRY(compare_spec(entry)), wanted == recipe->sets.end() ? std::string() : wanted->second));
     TRY_STATUS(read(variant, recipe));
     // A seed that a variant says is added to the comparison's: its runs draw other numbers than the others'.
     const auto own = variant.options.find("seed");

@@ -63,9 +63,9 @@ Result<CompareSpec> compare_spec(const Entry& comparison, const Fields& fields) 
 
 Result<Entry> variant_of(const Entry& comparison, const CompareSpec& spec, const std::string& variant) {
   if (variant.empty())
-    return recipe_error(comparison.place.text() + ": this recipe compares " + listed(spec.variants, spec.variants.size()) +
-                            "; here one of them is wanted",
-                        "name it: --set variant=" + spec.variants.front() + "; galley compare trains all of them side by side");
+    return recipe_error(
+        comparison.place.text() + ": this recipe compares " + listed(spec.variants, spec.variants.size()) + "; here one of them is wanted",
+        "name it: --set variant=" + spec.variants.front() + "; galley compare trains all of them side by side");
   const Table& variants = variants_of(comparison);
   const auto found = variants.find(variant);
   if (found == variants.end()) return no_variant(variant, spec.variants, comparison.place);

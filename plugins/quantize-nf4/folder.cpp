@@ -42,7 +42,8 @@ std::optional<Folder> Folder::read(const GraphReader& graph) {
   if (!config->four_bit)
     invalid(config->place + ": the folder is not quantized to 4 bit", "one in 8 bit is read with use \"quantize-int8\" {}");
   if (const std::string storage = text_of(config->said, "bnb_4bit_quant_storage", "uint8"); storage != "uint8")
-    invalid(config->place + ": codes are stored as '" + storage + "', which is not read here", "save it with bnb_4bit_quant_storage = uint8");
+    invalid(config->place + ": codes are stored as '" + storage + "', which is not read here",
+            "save it with bnb_4bit_quant_storage = uint8");
   Folder out;
   out.path_ = config->model;
   std::error_code error;
@@ -127,7 +128,7 @@ const QuantState* Folder::find(const std::string& weight) const {
   if (has_weights_) return at == states_.end() ? nullptr : &at->second;
   const std::string module = weight.substr(0, weight.rfind('.'));
   return std::any_of(skipped_.begin(), skipped_.end(), [&](const std::string& name) { return glob_match_suffix(name, module); }) ? nullptr
-                                                                                                                                  : &any_;
+                                                                                                                                 : &any_;
 }
 
 std::vector<float> code_book(four_bit::Type type) {

@@ -55,7 +55,8 @@ double found(size_t n, double effect, std::mt19937_64& random) {
 TEST(Statistics, ExperimentsFindWhatTheArithmeticSays) {
   std::mt19937_64 random(20261124);
   for (const size_t n : {5, 8})
-    for (const double effect : {0.0, 0.7, 1.5}) EXPECT_NEAR(found(n, effect, random), paired_power(n, effect), 0.012) << n << ", " << effect;
+    for (const double effect : {0.0, 0.7, 1.5})
+      EXPECT_NEAR(found(n, effect, random), paired_power(n, effect), 0.012) << n << ", " << effect;
 }
 
 TEST(Statistics, Median) {

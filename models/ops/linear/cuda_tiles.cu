@@ -123,8 +123,8 @@ Reader reader(const void* data, uint32_t dtype) {
 }  // namespace
 
 void multiply_by_tiles(const Matmul& m, galley_queue* queue) {
-  Product p = {reader(m.a, m.dtype), reader(m.b, m.dtype), reader(m.bias, m.bias_dtype), {}, m.m, m.n, m.k, (m.n + kTile - 1) / kTile,
-               m.alpha};
+  Product p = {
+      reader(m.a, m.dtype), reader(m.b, m.dtype), reader(m.bias, m.bias_dtype), {}, m.m, m.n, m.k, (m.n + kTile - 1) / kTile, m.alpha};
   p.c.data = m.c;
   p.c.dtype = m.c_dtype;
   p.c.adds = m.adds;

@@ -33,9 +33,9 @@ void begin_reference(const Node& n) {
   random[2] = -n.i("rows", 0);
   random[3] = 0;
 }
-Op step_begin(
-    "step_begin",
-    "applied_step = applied + 1, apply = 1, loss_scale as its attribute says, random = (seed, attempted - 1, -rows, 0): before the first micro-batch");
+Op step_begin("step_begin",
+              "applied_step = applied + 1, apply = 1, loss_scale as its attribute says, random = (seed, attempted - 1, -rows, 0): before "
+              "the first micro-batch");
 const bool begin_added =
     add(step_begin.input("attempted", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
             .input("applied", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
