@@ -16,6 +16,7 @@
 #include "host/report/data_report.hpp"
 #include "host/report/plan_report.hpp"
 #include "host/report/progress.hpp"
+#include "host/report/tensors.hpp"
 #include "host/session/study.hpp"
 
 namespace galley {
@@ -112,6 +113,7 @@ std::string proved_text(const Study& s) {
 Status command_plan(const CommandLine& a) {
   StudyOptions options = TRY(study_options(a));
   options.runs = false;
+  if (a.has("--tensors") && !a.has("--json")) return recipe_error("galley plan: --tensors requires --json");
   const std::string dump = a.get("--dump");
   if (dump == "help") {
     for (const PassInfo& pass : pass_list()) std::printf("%-14s %s\n", pass.name, pass.does);
@@ -131,7 +133,9 @@ Status command_plan(const CommandLine& a) {
   }
   const DiskUse disk = disk_use(s->program, s->recipe);
   if (a.has("--json")) {
-    std::fputs(plan_json(s->program, s->plan, s->target, disk, {}).c_str(), stdout);
+    Table document = plan_document(s->program, s->plan, s->target, disk, {});
+    if (a.has("--tensors")) document.merge(tensors_json(s->program, s->plan, s->target));
+    std::fputs(plan_json(std::move(document)).c_str(), stdout);
     return ok();
   }
   const bool host = s->target.memories[0].host_access;
@@ -178,6 +182,7 @@ std::vector<CommandSpec> all_commands() {
         device_flag,
         plugin_path_flag,
         {"--json", "", "print the plan as JSON"},
+        {"--tensors", "", "with --json: also each tensor, with its bytes, owner, offset and life"},
         {"--check", "",
          "also prove the plan, with stamps in the place of numbers: each operand holds what it should when it is read; kernels do not run"},
         {"--dump", "PASS", "print the result of a compiler pass; `all` prints every pass, `help` lists them"}},
