@@ -63,11 +63,14 @@ Result<RunMetrics> read_run_metrics(const std::filesystem::path& run, size_t mos
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = text.find('\n', begin);
     if (end == std::string::npos) break;
-    const Value line = TRY(parse_json(std::string_view(text).substr(begin, end - begin), path.string() + ":" + std::to_string(++number)));
+    const auto parsed = parse_json(std::string_view(text).substr(begin, end - begin), path.string());
     begin = end + 1;
+    ++number;
+    if (!parsed || !parsed->field<int64_t>("step"))
+      return run_error(path.string() + ":" + std::to_string(number) + ": " + (parsed ? "the line has no step" : "the line is no JSON"),
+                       "the file is not as Galley wrote it: remove what is behind the last good line, or report another run");
+    const Value& line = *parsed;
     const auto* entries = line.as<Table>();
-    if (!line.field<int64_t>("step"))
-      return run_error(path.string() + ":" + std::to_string(number) + ": a line has no step", "the file is not one that Galley wrote");
     if (const auto loss = entries->find("validation_loss"); loss != entries->end()) {
       double x = kAbsent;
       loss->second.number(&x);

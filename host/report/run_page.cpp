@@ -150,7 +150,8 @@ Result<Value> comparison_page(const fs::path& directory, const StudyOptions& opt
       map = ReportData::Map::No;
     }
   }
-  return data.finish("comparison", "Comparison of " + names, directory.string(), std::move(comparison));
+  std::error_code error;
+  return data.finish("comparison", "Comparison of " + names, fs::absolute(directory, error).lexically_normal().string(), std::move(comparison));
 }
 
 }  // namespace

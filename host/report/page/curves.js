@@ -11,6 +11,15 @@ const curveDefinitions = [
   { key: 'speed', title: 'Speed', about: 'positions a second' },
 ];
 
+/** Numbers of a step that have no curve of their own, or have one above. */
+const noCurve = new Set(['step', 'epoch', 'tokens', 'positions', 'seconds', ...curveDefinitions.map((d) => d.key)]);
+
+/** The curves of these runs: those above, and what strategies report besides. */
+function definitionsOf(runs) {
+  const others = new Set(runs.flatMap((run) => Object.keys(run.metrics.columns)).filter((key) => !noCurve.has(key)));
+  return [...curveDefinitions, ...[...others].sort().slice(0, 24).map((key) => ({ key, title: key, about: '' }))];
+}
+
 /** Steps and values of a run for a curve, or null where it has none. A run keeps columns as metrics.jsonl names them. */
 function valuesOf(run, key) {
   const c = run.metrics.columns;
@@ -46,7 +55,7 @@ class Curves {
     this.grid = element('div.columns');
     this.section.append(this.grid);
     parent.append(this.section); // before the charts, which measure their place
-    for (const definition of curveDefinitions) this.addChart(definition);
+    for (const definition of definitionsOf(runs)) this.addChart(definition);
     withTheme(() => this.restyle());
   }
 

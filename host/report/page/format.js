@@ -49,10 +49,10 @@ function secondsText(s) {
 
 /** A table within an element that scrolls sideways. `columns`: {title, number?, cell(row) → text or element, value?(row) → the number as it is}. */
 function tableOf(columns, rows) {
-  const head = element('tr', {}, ...columns.map((c) => element(c.number ? 'th.number' : 'th', { scope: 'col' }, c.title)));
+  const head = element('tr', {}, ...columns.map((c) => element('th', { scope: 'col', className: (c.number ? 'number ' : '') + ((c.kind || '').includes('wide') ? 'wide' : '') }, c.title)));
   const body = rows.map((row) =>
     element('tr', {}, ...columns.map((c) => {
-      const cell = element('td', { className: c.number ? 'number' : c.kind || '' }, c.cell(row));
+      const cell = element('td', { className: c.number ? 'number' : c.kind || '', 'data-title': c.title }, c.cell(row));
       if (c.key) cell.dataset.key = c.key;
       if (c.value) cell.dataset.value = JSON.stringify(c.value(row) ?? null);
       return cell;

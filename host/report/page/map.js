@@ -1,7 +1,8 @@
 // The memory map's picture: time across, addresses up, every tensor a rectangle.
 //
 // Rectangles of one memory class do not overlap, so that painting all of them touches no pixel much more often than once: they are painted
-// by hand into the pixels of the canvas, and 10^5 cost little more than 10^2. What is narrower than a pixel is painted as one.
+// by hand into the pixels of the canvas, and 10^5 cost little more than 10^2. What is narrower or lower than a pixel is painted as one: of
+// many in one column or row of pixels, each only where those before it (the order is that of addresses) have left room.
 'use strict';
 
 const ownerNames = ['weights', 'gradients', 'states', 'saved', 'activations', 'workspace', 'data'];
@@ -103,32 +104,80 @@ class MapPainter {
   /** `marks`: {peak: moment or null, chosen: number or -1, segments: [{name, begin, count}]}. */
   paint(data, view, marks) {
     this.resize();
-    const { width, height, pixels } = this;
-    pixels.fill(this.back);
+    const { width, height } = this;
+    this.pixels.fill(this.back);
     const sx = width / (view.x1 - view.x0);
     const sy = height / (view.y1 - view.y0);
     const labels = [];
-    for (let k = 0; k < data.count; ++k) {
-      // Outside of what is seen: left, right, below, above.
-      if (data.x1[k] <= view.x0 || data.x0[k] >= view.x1 || data.y1[k] <= view.y0 || data.y0[k] >= view.y1) continue;
-      const left = Math.max(0, Math.floor((data.x0[k] - view.x0) * sx));
-      const right = Math.min(width, Math.max(left + 1, Math.floor((data.x1[k] - view.x0) * sx)));
-      const top = Math.max(0, Math.floor(height - (data.y1[k] - view.y0) * sy));
-      const bottom = Math.min(height, Math.max(top + 1, Math.floor(height - (data.y0[k] - view.y0) * sy)));
-      const owner = data.owner[k];
-      const bright = data.found[k] === 1;
-      const colour = bright ? this.fill[owner] : this.dim[owner];
-      for (let row = top, at = top * width; row < bottom; ++row, at += width) pixels.fill(colour, at + left, at + right);
-      if (right - left > 3 && bottom - top > 3) {
-        const edge = bright ? this.edge[owner] : this.dimEdge[owner];
-        pixels.fill(edge, top * width + left, top * width + right);
-        for (let row = top, at = top * width; row < bottom; ++row, at += width) pixels[at + left] = edge;
-        if (bright && right - left > 70 * this.scale && bottom - top > 15 * this.scale && labels.length < 400) labels.push([k, left, right, top, bottom]);
-      }
-    }
+    // What was found comes last: it must not be hidden.
+    for (const found of data.searched ? [0, 1] : [1]) this.paintRectangles(data, view, found, sx, sy, labels);
     this.context.putImageData(this.image, 0, 0);
     this.paintLabels(data, labels);
     this.paintMarks(data, view, marks, sx, sy);
+  }
+
+  paintRectangles(data, view, found, sx, sy, labels) {
+    const { width, height, pixels } = this;
+    const fill = found ? this.fill : this.dim;
+    const edges = found ? this.edge : this.dimEdge;
+    // Of each column of pixels, the rows that were painted last.
+    const paintedTop = new Int32Array(width).fill(height);
+    const paintedBottom = new Int32Array(width).fill(height);
+    // The same of each row.
+    const paintedLeft = new Int32Array(height);
+    const paintedRight = new Int32Array(height);
+    for (let k = 0; k < data.count; ++k) {
+      if (data.found[k] !== found) continue;
+      // Outside of what is seen: left, right, below, above.
+      if (data.x1[k] <= view.x0 || data.x0[k] >= view.x1 || data.y1[k] <= view.y0 || data.y0[k] >= view.y1) continue;
+      const left = Math.max(0, (data.x0[k] - view.x0) * sx) | 0;
+      const right = Math.max(left + 1, Math.min(width, (data.x1[k] - view.x0) * sx) | 0);
+      const top = Math.max(0, height - (data.y1[k] - view.y0) * sy) | 0;
+      const bottom = Math.max(top + 1, Math.min(height, height - (data.y0[k] - view.y0) * sy) | 0);
+      const owner = data.owner[k];
+      const colour = fill[owner];
+      if (right - left === 1) {
+        const a = paintedTop[left];
+        const b = paintedBottom[left];
+        const meets = top <= b && bottom >= a;
+        for (let row = top, at = top * width + left; row < bottom; ++row, at += width) {
+          if (meets && row >= a && row < b) {
+            at += (b - 1 - row) * width;
+            row = b - 1;
+          } else {
+            pixels[at] = colour;
+          }
+        }
+        paintedTop[left] = meets ? Math.min(top, a) : top;
+        paintedBottom[left] = meets ? Math.max(bottom, b) : bottom;
+        continue;
+      }
+      if (bottom - top === 1) {
+        const a = paintedLeft[top];
+        const b = paintedRight[top];
+        const at = top * width;
+        if (left <= b && right >= a) {
+          if (left < a) pixels.fill(colour, at + left, at + a);
+          if (right > b) pixels.fill(colour, at + b, at + right);
+          paintedLeft[top] = Math.min(left, a);
+          paintedRight[top] = Math.max(right, b);
+        } else {
+          pixels.fill(colour, at + left, at + right);
+          paintedLeft[top] = left;
+          paintedRight[top] = right;
+        }
+        continue;
+      }
+      const narrow = right - left < 32; // a call costs more than so many pixels
+      for (let row = top, at = top * width; row < bottom; ++row, at += width) {
+        if (narrow) for (let i = at + left; i < at + right; ++i) pixels[i] = colour;
+        else pixels.fill(colour, at + left, at + right);
+      }
+      if (right - left <= 3 || bottom - top <= 3) continue;
+      pixels.fill(edges[owner], top * width + left, top * width + right);
+      for (let row = top, at = top * width; row < bottom; ++row, at += width) pixels[at + left] = edges[owner];
+      if (found && right - left > 70 * this.scale && bottom - top > 15 * this.scale) labels.push([k, left, right, top, bottom]);
+    }
   }
 
   paintLabels(data, labels) {
@@ -138,6 +187,8 @@ class MapPainter {
     c.textBaseline = 'middle';
     c.fillStyle = '#10151a';
     const wide = c.measureText('m').width * 0.68;
+    const area = ([, left, right, top, bottom]) => (right - left) * (bottom - top);
+    if (labels.length > 150) labels = labels.sort((a, b) => area(b) - area(a)).slice(0, 150); // text costs more than rectangles
     for (const [k, left, right, top, bottom] of labels) {
       const fits = Math.floor((right - left - 8 * this.scale) / wide);
       const name = data.name(k);
@@ -163,9 +214,11 @@ class MapPainter {
       }
       const text = c.measureText(s.name).width + 8 * scale;
       const from = Math.max(x, 0);
-      if (from < free || text > end - from && marks.segments.length > 1 && end < width) continue;
-      this.tag(s.name, from, 0, text, this.ink);
-      free = from + text;
+      if (from < free || (text > end - from && end < width)) continue;
+      const place = Math.min(from, width - text);
+      if (place < free) continue;
+      this.tag(s.name, place, 0, text, this.ink);
+      free = place + text;
     }
     if (marks.peak !== null) {
       const x = (marks.peak + 0.5 - view.x0) * sx;

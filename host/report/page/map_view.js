@@ -212,7 +212,9 @@ class MapView {
     const k = (this.chosen = this.matches[this.match]);
     const d = this.data;
     const [w, h] = [d.x1[k] - d.x0[k], d.y1[k] - d.y0[k]];
-    this.view = { x0: d.x0[k] - w * 0.5, x1: d.x1[k] + w * 0.5, y0: d.y0[k] - h * 2, y1: d.y1[k] + h * 2 };
+    const always = this.map.tensors.life[d.index[k]] === 0; // then the time that is seen is as good as any
+    const [x0, x1] = always ? [this.view.x0, this.view.x1] : [d.x0[k] - w * 0.5, d.x1[k] + w * 0.5];
+    this.view = { x0, x1, y0: d.y0[k] - h * 2, y1: d.y1[k] + h * 2 };
     this.tell();
     this.moved();
   }

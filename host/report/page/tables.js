@@ -13,14 +13,14 @@ function comparisonSection(compare, groups) {
       swatch.style.background = groups.get(row.name) || 'transparent';
       return element('span', {}, swatch, row.name);
     }, key: 'name', value: (row) => row.name },
-    { title: 'verdict', cell: (row) => element('span', { className: row.verdict === 'different' ? 'bad' : row.verdict === 'identical' ? 'good' : '' }, row.verdict), key: 'verdict', value: (row) => row.verdict },
+    { title: 'verdict', kind: 'short', cell: (row) => element('span', { className: row.verdict === 'different' ? 'bad' : row.verdict === 'identical' ? 'good' : '' }, row.verdict), key: 'verdict', value: (row) => row.verdict },
     numeric('loss', 'loss', (x) => numberText(x, 5)),
     numeric('validation', 'validation', (x) => numberText(x, 5)),
     numeric('planned', 'planned', bytesText),
     numeric('resident', 'resident', (x) => (x ? bytesText(x) : '–')),
     numeric('a step', 'seconds', (x) => (x === null ? '–' : secondsText(x))),
     { title: 'time, of the first', number: true, key: 'ratio', value: (row) => row.ratio,
-      cell: (row) => (row.ratio ? `× ${numberText(Math.exp(row.ratio.mean), 3)} [${numberText(Math.exp(row.ratio.low), 3)}, ${numberText(Math.exp(row.ratio.high), 3)}]` : '–') },
+      cell: (row) => (row.verdict === 'baseline' ? '1' : row.ratio ? `× ${numberText(Math.exp(row.ratio.mean), 3)} [${numberText(Math.exp(row.ratio.low), 3)}, ${numberText(Math.exp(row.ratio.high), 3)}]` : '–') },
     { title: 'what was seen', kind: 'sentence', cell: (row) => row.sentence, key: 'sentence', value: (row) => row.sentence },
   ];
   const differences = [
@@ -35,13 +35,14 @@ function comparisonSection(compare, groups) {
   ];
   const dataset = (table, name) => {
     table.dataset.table = name;
+    table.classList.add('stacks');
     return table;
   };
   const seeds = compare.seeds.length;
   out.append(
     dataset(tableOf(columns, compare.arms), 'verdicts'),
     element('h3', {}, 'Differences from the first arm'),
-    dataset(tableOf(differences, compare.arms), 'differences'),
+    dataset(tableOf(differences, compare.arms.filter((arm) => arm.verdict !== 'baseline')), 'differences'),
     element('p.note', {}, `${seeds} seed${seeds === 1 ? '' : 's'}, in ${compare.turns} turn${compare.turns === 1 ? '' : 's'}. Intervals are of ${100 * compare.confidence} %: ${compare.test}. ` +
       'Differences “of losses” and “of tensors” are relative; a first step is the first whose bits differ.'));
   if (compare.differ.length) out.append(element('p.note', {}, 'Beside strategies, arms differ in ' + compare.differ.join(', ') + '.'));
@@ -69,7 +70,8 @@ function runsSection(runs) {
   const out = element('section', { id: 'runs' }, element('h2', {}, runs.length > 1 ? 'Runs' : 'The run'));
   const table = tableOf(columns, runs);
   table.dataset.table = 'runs';
-  out.append(table, element('p.note', {}, 'Speed is the median of the steps behind the first, with the 10th and the 90th percentile; validation and saving are not in it.'));
+  table.classList.add('stacks');
+  out.append(runs.length > 8 ? element('details', {}, element('summary', {}, `${runs.length} runs, one by one`), table) : table, element('p.note', {}, 'Speed is the median of the steps behind the first, with the 10th and the 90th percentile; validation and saving are not in it.'));
   if (runs.some((r) => r.metrics.every > 1)) out.append(element('p.note', {}, 'Of long runs, each point of a curve is the mean of several steps.'));
   return out;
 }
@@ -88,7 +90,7 @@ function peakTables(map, memory) {
   const owners = ownerNames.map((name, i) => ({ name, i, bytes: c.owners[name] || 0 })).filter((o) => o.bytes);
   const share = (bytes) => bytes / Math.max(1, c.lower_bound);
   const ownerTable = tableOf([
-    { title: 'owner', cell: (o) => {
+    { title: 'owner', kind: 'short', cell: (o) => {
       const swatch = element('span.swatch');
       swatch.style.background = ownerColours[o.i];
       return element('span', {}, swatch, o.name);
@@ -110,13 +112,13 @@ function peakTables(map, memory) {
   const strategy = (i) => (t.strategy[i] < 0 ? '' : `${map.strategies[t.strategy[i]].name} (${map.strategies[t.strategy[i]].place})`);
   const largest = tableOf([
     { title: 'bytes', number: true, cell: (i) => bytesText(t.bytes[i]) },
-    { title: 'owner', cell: (i) => ownerNames[t.owner[i]] },
+    { title: 'owner', kind: 'short', cell: (i) => ownerNames[t.owner[i]] },
     { title: 'tensor', kind: 'name', cell: (i) => t.name[i] },
-    { title: '', cell: (i) => map.shapes[t.shape[i]] },
-    { title: 'asked for by', cell: strategy },
+    { title: 'shape', kind: 'short wide', cell: (i) => map.shapes[t.shape[i]] },
+    { title: 'asked for by', kind: 'wide', cell: strategy },
   ], live.slice(0, 12));
   const strategies = Object.entries(c.strategies).sort((a, b) => b[1] - a[1]);
-  const left = element('div', {}, ownerTable);
+  const left = element('div', {}, element('h3', {}, 'by owner'), ownerTable);
   if (strategies.length) left.append(element('h3', {}, 'of which asked for by'),
     tableOf([{ title: 'strategy', kind: 'name', cell: (s) => s[0] }, { title: 'bytes', number: true, cell: (s) => bytesText(s[1]) }], strategies));
   out.append(element('div.columns', {}, left, element('div', {}, element('h3', {}, `the largest of ${grouped(live.length)} tensors`), largest)));
