@@ -45,7 +45,9 @@ Value speed_of(const Columns& columns) {
     if (const double speed = positions->second[i] / seconds->second[i]; std::isfinite(speed)) speeds.push_back(speed);
   if (speeds.empty()) return {};
   std::sort(speeds.begin(), speeds.end());
-  const auto at = [&](double share) { return Value(speeds[static_cast<size_t>(std::lround(share * static_cast<double>(speeds.size() - 1)))]); };
+  const auto at = [&](double share) {
+    return Value(speeds[static_cast<size_t>(std::lround(share * static_cast<double>(speeds.size() - 1)))]);
+  };
   return Value(Table{{"median", at(0.5)}, {"low", at(0.1)}, {"high", at(0.9)}});
 }
 

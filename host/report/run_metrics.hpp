@@ -16,8 +16,8 @@ struct RunMetrics {
   Table validation;
 };
 
-/// Of more than `most` steps, columns have the means of `every` steps in a row, at the last of them. A last line that is not complete, as of a
-/// run that is under way, is left out; no step at all is exit code Recipe, a line that cannot be read exit code Failed.
+/// Of more than `most` steps, columns have the means of `every` steps in a row, at the last of them. A last line that is not complete, as
+/// of a run that is under way, is left out; no step at all is exit code Recipe, a line that cannot be read exit code Failed.
 Result<RunMetrics> read_run_metrics(const std::filesystem::path& run, size_t most);
 
 }  // namespace galley

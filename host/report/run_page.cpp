@@ -151,7 +151,8 @@ Result<Value> comparison_page(const fs::path& directory, const StudyOptions& opt
     }
   }
   std::error_code error;
-  return data.finish("comparison", "Comparison of " + names, fs::absolute(directory, error).lexically_normal().string(), std::move(comparison));
+  return data.finish("comparison", "Comparison of " + names, fs::absolute(directory, error).lexically_normal().string(),
+                     std::move(comparison));
 }
 
 }  // namespace
@@ -192,7 +193,8 @@ Result<Value> report_page(const std::vector<fs::path>& directories, const StudyO
       return recipe_error(directory.string() + " is a comparison, which has a page of its own", "galley report " + directory.string());
     return comparison_page(directory, options);
   }
-  const bool short_names = endings.size() == directories.size() && !endings.contains("") && !endings.contains(".") && !endings.contains("..");
+  const bool short_names =
+      endings.size() == directories.size() && !endings.contains("") && !endings.contains(".") && !endings.contains("..");
   ReportData data(options);
   std::string names;
   for (const fs::path& directory : directories) {

@@ -98,7 +98,8 @@ Table tensor_columns(const Program& program, const Plan& plan) {
       }
       strategy = at->second;
     }
-    const auto [shape, added] = shape_index.try_emplace(dtype_text(x.dtype) + " " + shape_text(x.shape), static_cast<int64_t>(shapes.size()));
+    const auto [shape, added] =
+        shape_index.try_emplace(dtype_text(x.dtype) + " " + shape_text(x.shape), static_cast<int64_t>(shapes.size()));
     if (added) shapes.emplace_back(shape->first);
     columns["name"].emplace_back(x.name);
     columns["bytes"].emplace_back(x.bytes);
@@ -113,8 +114,9 @@ Table tensor_columns(const Program& program, const Plan& plan) {
   }
   Table tensors;
   for (auto& [name, column] : columns) tensors[name] = Value(std::move(column));
-  return {{"segments", Value(std::move(segments))},     {"end", Value(int64_t{plan.end})},       {"instructions", Value(std::move(instructions))},
-          {"strategies", Value(std::move(strategies))}, {"shapes", Value(std::move(shapes))}, {"tensors", Value(std::move(tensors))}};
+  return {
+      {"segments", Value(std::move(segments))},     {"end", Value(int64_t{plan.end})},    {"instructions", Value(std::move(instructions))},
+      {"strategies", Value(std::move(strategies))}, {"shapes", Value(std::move(shapes))}, {"tensors", Value(std::move(tensors))}};
 }
 
 }  // namespace galley

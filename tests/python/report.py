@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import shutil
+import time
 
 from browser_kit import Browser, chromium
 from galley_test import check, finish, fresh_folder, lua, program, run, source
@@ -380,6 +381,27 @@ def in_browser():
         b.touch('touchEnd')
         check(b.run('document.querySelector(".map canvas").style.touchAction') == 'none', 'two fingers do not zoom')
         check(b.complaints() == [], f'on a phone the map says {b.complaints()}')
+
+        # One finger scrolls the page over curves and the map; two zoom curves.
+        b.open('first/report.html', 390, 844, touch=True)
+        for place in ('.plot', '.map'):
+            b.run(f'document.querySelector("{place}").scrollIntoView()')
+            before = b.run('scrollY')
+            b.touch('touchStart', (200, 250))
+            for i in range(1, 12):
+                b.touch('touchMove', (200, 250 - 15 * i))
+                time.sleep(0.02)
+            b.touch('touchEnd')
+            time.sleep(0.3)
+            check(b.run('scrollY') > before + 60, f'{place} keeps a finger from scrolling the page: {before} to {b.run("scrollY")}')
+        b.run('document.querySelector(".plot").scrollIntoView()')
+        before = b.run(labels)
+        b.touch('touchStart', (180, 100), (220, 100))
+        for i in range(1, 6):
+            b.touch('touchMove', (180 - 15 * i, 100), (220 + 15 * i, 100))
+        b.touch('touchEnd')
+        b.until(f'{labels} !== {json.dumps(before)}', 10)
+        check(b.complaints() == [], f'on a phone the curves say {b.complaints()}')
 
         # Without its plan, a run has its curves. Printed, a dark page is light.
         b.open('gone/report.html', 1280, 900)

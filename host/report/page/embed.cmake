@@ -1,5 +1,6 @@
 # Writes a .cpp with the page's files as bytes, for host/report/page.cpp.
-# Usage: cmake -D OUTPUT=page_bytes.cpp -D PAGE=host/report/page -D SCRIPTS=a.js,b.js -D LIBRARY=dygraph.min.js -D LIBRARY_CSS=dygraph.min.css -P embed.cmake
+# Usage: cmake -D OUTPUT=page_bytes.cpp -D PAGE=host/report/page -D SCRIPTS=a.js,b.js -D LIBRARY=dygraph.min.js
+#              -D LIBRARY_CSS=dygraph.min.css -P embed.cmake
 cmake_minimum_required(VERSION 3.25)
 set(code "// Written by host/report/page/embed.cmake.\n#include \"host/report/page.hpp\"\n\nnamespace galley::page_files {\n")
 

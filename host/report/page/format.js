@@ -47,23 +47,30 @@ function secondsText(s) {
   return minutes < 120 ? minutes + ' min' : (minutes / 60).toFixed(1) + ' h';
 }
 
-/** A table within an element that scrolls sideways. `columns`: {title, number?, cell(row) → text or element, value?(row) → the number as it is}. */
+/**
+ * A table within an element that scrolls sideways. `columns`: {title, number?, kind?, cell(row) → text or
+ * element, key?, value?(row) → the number as it is}.
+ */
 function tableOf(columns, rows) {
-  const head = element('tr', {}, ...columns.map((c) => element('th', { scope: 'col', className: (c.number ? 'number ' : '') + ((c.kind || '').includes('wide') ? 'wide' : '') }, c.title)));
-  const body = rows.map((row) =>
-    element('tr', {}, ...columns.map((c) => {
-      const cell = element('td', { className: c.number ? 'number' : c.kind || '', 'data-title': c.title }, c.cell(row));
-      if (c.key) cell.dataset.key = c.key;
-      if (c.value) cell.dataset.value = JSON.stringify(c.value(row) ?? null);
-      return cell;
-    })));
+  const head = element(
+      'tr', {},
+      ...columns.map(
+          (c) => element(
+              'th', {scope: 'col', className: (c.number ? 'number ' : '') + ((c.kind || '').includes('wide') ? 'wide' : '')}, c.title)));
+  const body = rows.map((row) => element('tr', {}, ...columns.map((c) => {
+                          const cell = element('td', {className: c.number ? 'number' : c.kind || '', 'data-title': c.title}, c.cell(row));
+                          if (c.key) cell.dataset.key = c.key;
+                          if (c.value) cell.dataset.value = JSON.stringify(c.value(row) ?? null);
+                          return cell;
+                        })));
   return element('div.scrolls', {}, element('table', {}, element('thead', {}, head), element('tbody', {}, ...body)));
 }
 
 /** [[name, text or element], …] as a list of definitions; what has no value is left out. */
 function factsOf(pairs) {
   const out = element('dl.facts');
-  for (const [name, value] of pairs) if (value !== null && value !== undefined && value !== '') out.append(element('dt', {}, name), element('dd', {}, value));
+  for (const [name, value] of pairs)
+    if (value !== null && value !== undefined && value !== '') out.append(element('dt', {}, name), element('dd', {}, value));
   return out;
 }
 

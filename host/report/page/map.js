@@ -21,7 +21,8 @@ class MapData {
     this.map = map;
     const t = map.tensors;
     this.index = [];
-    for (let i = 0; i < t.name.length; ++i) if (t.memory[i] === memory) this.index.push(i);
+    for (let i = 0; i < t.name.length; ++i)
+      if (t.memory[i] === memory) this.index.push(i);
     // By address, then time: those beside each other are painted one after the other.
     this.index.sort((a, b) => t.offset[a] - t.offset[b] || t.first[a] - t.first[b]);
     const n = this.index.length;
@@ -46,7 +47,8 @@ class MapData {
 
   /** The rectangle at a moment and an address; -1: none. */
   at(x, y) {
-    for (let k = 0; k < this.count; ++k) if (x >= this.x0[k] && x < this.x1[k] && y >= this.y0[k] && y < this.y1[k]) return k;
+    for (let k = 0; k < this.count; ++k)
+      if (x >= this.x0[k] && x < this.x1[k] && y >= this.y0[k] && y < this.y1[k]) return k;
     return -1;
   }
 
@@ -60,7 +62,7 @@ class MapData {
       const i = this.index[k];
       const s = t.strategy[i] < 0 ? null : this.map.strategies[t.strategy[i]];
       const holds = !wanted || t.name[i].toLowerCase().includes(wanted) || ownerNames[t.owner[i]].startsWith(wanted) ||
-        (s !== null && (s.name.toLowerCase().includes(wanted) || s.place.toLowerCase().includes(wanted)));
+          (s !== null && (s.name.toLowerCase().includes(wanted) || s.place.toLowerCase().includes(wanted)));
       this.found[k] = holds ? 1 : 0;
       if (holds && this.searched) hits.push(k);
     }
@@ -72,7 +74,7 @@ class MapData {
 class MapPainter {
   constructor(canvas) {
     this.canvas = canvas;
-    this.context = canvas.getContext('2d', { alpha: false });
+    this.context = canvas.getContext('2d', {alpha: false});
     this.width = this.height = 0;
     this.restyle();
   }
@@ -91,7 +93,7 @@ class MapPainter {
 
   resize() {
     const box = this.canvas.getBoundingClientRect();
-    this.scale = Math.min(window.devicePixelRatio || 1, 2); // finer than that nobody sees, and each pixel costs
+    this.scale = Math.min(window.devicePixelRatio || 1, 2);  // finer than that nobody sees, and each pixel costs
     const width = Math.max(1, Math.round(box.width * this.scale));
     const height = Math.max(1, Math.round(box.height * this.scale));
     if (width === this.width && height === this.height) return;
@@ -104,7 +106,7 @@ class MapPainter {
   /** `marks`: {peak: moment or null, chosen: number or -1, segments: [{name, begin, count}]}. */
   paint(data, view, marks) {
     this.resize();
-    const { width, height } = this;
+    const {width, height} = this;
     this.pixels.fill(this.back);
     const sx = width / (view.x1 - view.x0);
     const sy = height / (view.y1 - view.y0);
@@ -117,7 +119,7 @@ class MapPainter {
   }
 
   paintRectangles(data, view, found, sx, sy, labels) {
-    const { width, height, pixels } = this;
+    const {width, height, pixels} = this;
     const fill = found ? this.fill : this.dim;
     const edges = found ? this.edge : this.dimEdge;
     // Of each column of pixels, the rows that were painted last.
@@ -168,9 +170,10 @@ class MapPainter {
         }
         continue;
       }
-      const narrow = right - left < 32; // a call costs more than so many pixels
+      const narrow = right - left < 32;  // a call costs more than so many pixels
       for (let row = top, at = top * width; row < bottom; ++row, at += width) {
-        if (narrow) for (let i = at + left; i < at + right; ++i) pixels[i] = colour;
+        if (narrow)
+          for (let i = at + left; i < at + right; ++i) pixels[i] = colour;
         else pixels.fill(colour, at + left, at + right);
       }
       if (right - left <= 3 || bottom - top <= 3) continue;
@@ -188,20 +191,25 @@ class MapPainter {
     c.fillStyle = '#10151a';
     const wide = c.measureText('m').width * 0.68;
     const area = ([, left, right, top, bottom]) => (right - left) * (bottom - top);
-    if (labels.length > 150) labels = labels.sort((a, b) => area(b) - area(a)).slice(0, 150); // text costs more than rectangles
+    if (labels.length > 150) labels = labels.sort((a, b) => area(b) - area(a)).slice(0, 150);  // text costs more than rectangles
     for (const [k, left, right, top, bottom] of labels) {
+      let middle = (top + bottom) / 2;
+      if (middle < 26 * this.scale) middle = 26 * this.scale;  // behind the names of segments
+      if (middle > bottom - 6 * this.scale) continue;
       const fits = Math.floor((right - left - 8 * this.scale) / wide);
       const name = data.name(k);
-      c.fillText(name.length <= fits ? name : name.slice(0, Math.max(1, fits - 1)) + '…', left + 5 * this.scale, (top + bottom) / 2, right - left - 6 * this.scale);
+      c.fillText(
+          name.length <= fits ? name : name.slice(0, Math.max(1, fits - 1)) + '…', left + 5 * this.scale, middle,
+          right - left - 6 * this.scale);
     }
   }
 
   paintMarks(data, view, marks, sx, sy) {
     const c = this.context;
-    const { width, height, scale } = this;
+    const {width, height, scale} = this;
     c.font = `${11 * scale}px system-ui, "DejaVu Sans", sans-serif`;
     c.textBaseline = 'top';
-    let free = -1; // names of segments stand along the top, as far as there is room
+    let free = -1;  // names of segments stand along the top, as far as there is room
     for (const s of marks.segments) {
       const x = (s.begin - view.x0) * sx;
       const end = (s.begin + s.count - view.x0) * sx;

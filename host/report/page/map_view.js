@@ -8,9 +8,10 @@ class MapView {
     this.class = Math.max(0, map.classes.findIndex((c) => c.planned > 0));
     this.chosen = -1;
     this.pointers = new Map();
-    this.canvas = element('canvas', { tabIndex: 0, role: 'img', 'aria-label': 'Memory map: time across, addresses up, each rectangle a tensor' });
+    this.canvas =
+        element('canvas', {tabIndex: 0, role: 'img', 'aria-label': 'Memory map: time across, addresses up, each rectangle a tensor'});
     this.about = element('div.chosen');
-    this.hits = element('span.note', { 'aria-live': 'polite' });
+    this.hits = element('span.note', {'aria-live': 'polite'});
     this.parent = parent;
     parent.append(this.controls(), this.legend(), element('div.map', {}, this.canvas), this.about);
     this.painter = new MapPainter(this.canvas);
@@ -24,23 +25,31 @@ class MapView {
 
   controls() {
     const button = (text, title, act) => {
-      const out = element('button', { type: 'button', title, 'aria-label': title }, text);
+      const out = element('button', {type: 'button', title, 'aria-label': title}, text);
       out.addEventListener('click', act);
       return out;
     };
-    this.search = element('input', { type: 'search', placeholder: 'tensor, owner or strategy', 'aria-label': 'search tensors' });
+    this.search = element('input', {type: 'search', placeholder: 'tensor, owner or strategy', 'aria-label': 'search tensors'});
     this.search.addEventListener('input', () => this.find());
-    this.search.addEventListener('keydown', (e) => { if (e.key === 'Enter') this.next(); });
+    this.search.addEventListener('keydown', (e) => {
+      if (e.key === 'Enter') this.next();
+    });
     const out = element('div.controls', {});
     if (this.map.classes.length > 1) {
-      const select = element('select', { 'aria-label': 'memory' }, ...this.map.classes.map((c, i) =>
-        element('option', { value: String(i), disabled: !c.planned, selected: i === this.class }, `memory '${c.name}', ${bytesText(c.planned)}`)));
+      const select = element(
+          'select', {'aria-label': 'memory'},
+          ...this.map.classes.map(
+              (c, i) => element(
+                  'option', {value: String(i), disabled: !c.planned, selected: i === this.class},
+                  `memory '${c.name}', ${bytesText(c.planned)}`)));
       select.addEventListener('change', () => this.show(Number(select.value)));
       out.append(select);
     }
-    out.append(this.search, button('next', 'go to the next tensor found', () => this.next()), button('a step', 'show one step', () => this.home('step')),
-      button('all', 'show the whole run', () => this.home('run')), button('peak', 'go to the peak', () => this.toPeak()),
-      button('+', 'zoom in', () => this.zoom(1 / 1.6)), button('−', 'zoom out', () => this.zoom(1.6)), this.hits);
+    out.append(
+        this.search, button('next', 'go to the next tensor found', () => this.next()),
+        button('a step', 'show one step', () => this.home('step')), button('all', 'show the whole run', () => this.home('run')),
+        button('peak', 'go to the peak', () => this.toPeak()), button('+', 'zoom in', () => this.zoom(1 / 1.6)),
+        button('−', 'zoom out', () => this.zoom(1.6)), this.hits);
     return out;
   }
 
@@ -73,15 +82,15 @@ class MapView {
   home(what) {
     const [x0, x1] = what === 'step' ? this.stepRange() : [0, Math.max(1, this.map.end)];
     this.top = Math.max(1, this.map.classes[this.class].planned) * 1.02;
-    this.view = { x0, x1, y0: 0, y1: this.top };
-    this.home_ = { ...this.view };
+    this.view = {x0, x1, y0: 0, y1: this.top};
+    this.home_ = {...this.view};
     this.moved();
   }
 
   toPeak() {
     const peak = this.map.classes[this.class].peak;
     const wide = Math.max(8, (this.view.x1 - this.view.x0) / 4);
-    Object.assign(this.view, { x0: peak + 0.5 - wide / 2, x1: peak + 0.5 + wide / 2, y0: 0, y1: this.top });
+    Object.assign(this.view, {x0: peak + 0.5 - wide / 2, x1: peak + 0.5 + wide / 2, y0: 0, y1: this.top});
     this.moved();
   }
 
@@ -100,12 +109,14 @@ class MapView {
     if (!this.frame) this.frame = requestAnimationFrame(() => this.draw());
   }
 
-  whole() { return this.view.y1 - this.view.y0 >= this.top * 0.999 && this.view.x1 - this.view.x0 >= (this.home_.x1 - this.home_.x0) * 0.999; }
+  whole() {
+    return this.view.y1 - this.view.y0 >= this.top * 0.999 && this.view.x1 - this.view.x0 >= (this.home_.x1 - this.home_.x0) * 0.999;
+  }
 
   draw() {
     cancelAnimationFrame(this.frame);
     this.frame = 0;
-    this.painter.paint(this.data, this.view, { peak: this.map.classes[this.class].peak, chosen: this.chosen, segments: this.map.segments });
+    this.painter.paint(this.data, this.view, {peak: this.map.classes[this.class].peak, chosen: this.chosen, segments: this.map.segments});
   }
 
   /** Around a point of the canvas, given as shares of it. */
@@ -113,7 +124,8 @@ class MapView {
     const v = this.view;
     const cx = v.x0 + (v.x1 - v.x0) * x;
     const cy = v.y1 - (v.y1 - v.y0) * y;
-    this.view = { x0: cx - (cx - v.x0) * factor, x1: cx + (v.x1 - cx) * factor, y0: cy - (cy - v.y0) * factorY, y1: cy + (v.y1 - cy) * factorY };
+    this.view =
+        {x0: cx - (cx - v.x0) * factor, x1: cx + (v.x1 - cx) * factor, y0: cy - (cy - v.y0) * factorY, y1: cy + (v.y1 - cy) * factorY};
     this.moved();
   }
 
@@ -123,13 +135,13 @@ class MapView {
     const y = (v.y1 - v.y0) * dy;
     const limit = (a, b, move, high) => Math.min(Math.max(move, -a), high - b);
     const [mx, my] = [limit(v.x0, v.x1, x, Math.max(1, this.map.end)), limit(v.y0, v.y1, y, this.top)];
-    this.view = { x0: v.x0 + mx, x1: v.x1 + mx, y0: v.y0 + my, y1: v.y1 + my };
+    this.view = {x0: v.x0 + mx, x1: v.x1 + mx, y0: v.y0 + my, y1: v.y1 + my};
     this.moved();
   }
 
   place(event) {
     const box = this.canvas.getBoundingClientRect();
-    return { x: (event.clientX - box.left) / box.width, y: (event.clientY - box.top) / box.height };
+    return {x: (event.clientX - box.left) / box.width, y: (event.clientY - box.top) / box.height};
   }
 
   choose(place) {
@@ -176,18 +188,18 @@ class MapView {
     c.addEventListener('pointerup', up);
     c.addEventListener('pointercancel', up);
     c.addEventListener('wheel', (e) => {
-      if (e.deltaY > 0 && this.whole()) return; // nothing more to see: the page scrolls
+      if (e.deltaY > 0 && this.whole()) return;  // nothing more to see: the page scrolls
       e.preventDefault();
       const p = this.place(e);
       const factor = Math.exp(Math.max(-60, Math.min(60, e.deltaY * (e.deltaMode ? 30 : 1))) * 0.004);
       this.zoom(e.altKey ? 1 : factor, p.x, p.y, e.shiftKey ? 1 : factor);
-    }, { passive: false });
+    }, {passive: false});
     c.addEventListener('dblclick', (e) => {
       const p = this.place(e);
       this.zoom(0.4, p.x, p.y);
     });
     c.addEventListener('keydown', (e) => {
-      const act = { ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0], ArrowUp: [0, 0.1], ArrowDown: [0, -0.1] }[e.key];
+      const act = {ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0], ArrowUp: [0, 0.1], ArrowDown: [0, -0.1]}[e.key];
       if (act) this.pan(...act);
       else if (e.key === '+' || e.key === '=') this.zoom(1 / 1.6);
       else if (e.key === '-') this.zoom(1.6);
@@ -202,7 +214,9 @@ class MapView {
     this.matches = this.data.search(this.search.value);
     this.match = -1;
     const bytes = this.matches.reduce((sum, k) => sum + this.data.y1[k] - this.data.y0[k], 0);
-    this.hits.textContent = this.data.searched ? `${grouped(this.matches.length)} of ${grouped(this.data.count)} tensors, ${bytesText(bytes)} in all` : `${grouped(this.data.count)} tensors`;
+    this.hits.textContent = this.data.searched ?
+        `${grouped(this.matches.length)} of ${grouped(this.data.count)} tensors, ${bytesText(bytes)} in all` :
+        `${grouped(this.data.count)} tensors`;
     this.moved();
   }
 
@@ -212,9 +226,9 @@ class MapView {
     const k = (this.chosen = this.matches[this.match]);
     const d = this.data;
     const [w, h] = [d.x1[k] - d.x0[k], d.y1[k] - d.y0[k]];
-    const always = this.map.tensors.life[d.index[k]] === 0; // then the time that is seen is as good as any
+    const always = this.map.tensors.life[d.index[k]] === 0;  // then the time that is seen is as good as any
     const [x0, x1] = always ? [this.view.x0, this.view.x1] : [d.x0[k] - w * 0.5, d.x1[k] + w * 0.5];
-    this.view = { x0, x1, y0: d.y0[k] - h * 2, y1: d.y1[k] + h * 2 };
+    this.view = {x0, x1, y0: d.y0[k] - h * 2, y1: d.y1[k] + h * 2};
     this.tell();
     this.moved();
   }
@@ -228,7 +242,10 @@ class MapView {
   tell() {
     this.about.replaceChildren();
     if (this.chosen < 0) {
-      this.about.append(element('p.note', {}, 'Point at a rectangle, or tap it. Drag to move; the wheel, two fingers or + and − zoom: with Shift only in time, with Alt only in addresses.'));
+      this.about.append(element(
+          'p.note', {},
+          'Point at a rectangle, or tap it. Drag to move; the wheel, two fingers or + and − zoom: with Shift only in time, ' +
+              'with Alt only in addresses.'));
       return;
     }
     const t = this.map.tensors;

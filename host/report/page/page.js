@@ -1,22 +1,28 @@
 // What the page shows of its data, in order: verdicts, runs, curves, the memory map, recipes and versions.
 //
-// The data: {kind: "plan", "runs" or "comparison", title, galley, runs: […], comparison, maps: […]}, as host/report/run_page.cpp makes it.
+// The data: {kind: "plan", "runs" or "comparison", title, galley, runs: […], comparison, maps: […]}; host/report/run_page.cpp makes it.
 'use strict';
 
 /** The section of the memory maps: one is seen at a time. */
 class MapSection {
   constructor(data, parent) {
     this.data = data;
-    this.section = element('section', { id: 'memory' }, element('h2', {}, 'Memory map'));
+    this.section = element('section', {id: 'memory'}, element('h2', {}, 'Memory map'));
     parent.append(this.section);
     for (const run of data.runs) {
-      if (run.map_error) this.section.append(element('p', { className: 'bad map-error' }, `${data.runs.length > 1 ? run.name + ': the' : 'The'} plan could not be made again, so there is no map: ${run.map_error}`));
+      if (run.map_error)
+        this.section.append(element(
+            'p', {className: 'bad map-error'},
+            `${data.runs.length > 1 ? run.name + ': the' : 'The'} plan could not be made again, so there is no map: ${run.map_error}`));
       if (run.map_note) this.section.append(element('p.note', {}, run.map_note));
     }
     if (!data.maps.length) return;
-    this.section.append(element('p.note', {}, 'Time runs from left to right, an instruction a unit; addresses run upwards. Each rectangle is a tensor: from when to when its bytes belong to it.'));
+    this.section.append(element(
+        'p.note', {},
+        'Time runs from left to right, an instruction a unit; addresses run upwards. Each rectangle is a tensor: from when to when ' +
+            'its bytes belong to it.'));
     if (data.maps.length > 1) {
-      const select = element('select', { 'aria-label': 'plan' }, ...data.maps.map((m, i) => element('option', { value: String(i) }, m.title)));
+      const select = element('select', {'aria-label': 'plan'}, ...data.maps.map((m, i) => element('option', {value: String(i)}, m.title)));
       select.addEventListener('change', () => this.show(Number(select.value)));
       this.section.append(element('div.controls', {}, element('label', {}, 'plan of', select)));
     }
@@ -31,7 +37,9 @@ class MapSection {
     this.place.replaceChildren();
     const map = this.data.maps[i];
     this.view = new MapView(map, this.place);
-    map.classes.forEach((c, memory) => { if (c.planned) this.place.append(peakTables(map, memory)); });
+    map.classes.forEach((c, memory) => {
+      if (c.planned) this.place.append(peakTables(map, memory));
+    });
   }
 }
 
@@ -55,9 +63,18 @@ function measure(view, began, drawn) {
       return;
     }
     costs.sort((a, b) => a - b);
-    const result = { rectangles: view.data.count, first_draw_ms: drawn - began, load_ms: drawn, frames, frames_per_second: 1e3 * (times.length - 1) / (times[times.length - 1] - times[0]), frame_ms_median: costs[frames / 2], frame_ms_worst: costs[frames - 1],
-      width: view.painter.width, height: view.painter.height };
-    document.body.append(element('pre', { id: 'measured' }, JSON.stringify(result)));
+    const result = {
+      rectangles: view.data.count,
+      first_draw_ms: drawn - began,
+      load_ms: drawn,
+      frames,
+      frames_per_second: 1e3 * (times.length - 1) / (times[times.length - 1] - times[0]),
+      frame_ms_median: costs[frames / 2],
+      frame_ms_worst: costs[frames - 1],
+      width: view.painter.width,
+      height: view.painter.height
+    };
+    document.body.append(element('pre', {id: 'measured'}, JSON.stringify(result)));
   };
   requestAnimationFrame(step);
 }
@@ -84,7 +101,7 @@ function main() {
   }
   const maps = new MapSection(data, place);
   if (data.runs.length) {
-    const origins = element('section', { id: 'origins' }, element('h2', {}, 'Recipe and versions'));
+    const origins = element('section', {id: 'origins'}, element('h2', {}, 'Recipe and versions'));
     const seen = data.comparison ? [...groups.keys()].map((g) => data.runs.find((r) => r.group === g)) : data.runs;
     origins.append(...seen.map((run) => originSection(run, data.runs.length === 1)));
     place.append(origins);
