@@ -25,7 +25,7 @@ constexpr const char* action_name(Action action) {
 /// What a person calls an instruction: its node, or what it does.
 std::string instruction_name(const Instruction& i) { return i.name.empty() ? action_name(i.action) : i.name; }
 
-/// "adamw (recipe.lua:9)" in two; a strategy's name has no space.
+/// "NAME (recipe.lua:9)" in two; a strategy's name has no space.
 std::pair<std::string, std::string> strategy_and_place(const std::string& text) {
   const size_t at = text.find(" (");
   if (at == std::string::npos || !text.ends_with(')')) return {text, ""};

@@ -63,14 +63,14 @@ function comparisonSection(compare, groups) {
       value: (row) => row.loss_difference
     },
     {
-      title: 'of validation',
+      title: 'difference of validation',
       number: true,
       key: 'validation_difference',
       cell: (row) => interval(row.validation_difference),
       value: (row) => row.validation_difference
     },
     numeric('largest, of losses', 'largest_loss_difference', (x) => numberText(x, 3)),
-    numeric('of tensors', 'largest_tensor_difference', (x) => numberText(x, 3)),
+    numeric('largest, of tensors', 'largest_tensor_difference', (x) => numberText(x, 3)),
     {title: 'which', kind: 'name', cell: (row) => row.tensor || '–', key: 'tensor', value: (row) => row.tensor},
     numeric('first step', 'first_step', (x) => (x ? grouped(x) : '–')),
     numeric('outside the band', 'outside_band', (x) => (x ? grouped(x) : '–')),
