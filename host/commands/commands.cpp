@@ -1,21 +1,27 @@
 // What each command does: a table.
 #include <cstdio>
+#include <optional>
 
 #include "host/base/nearest.hpp"
+#include "host/base/new_file.hpp"
 #include "host/base/ordered.hpp"
 #include "host/commands/cli.hpp"
 #include "host/commands/compare.hpp"
 #include "host/commands/fit.hpp"
 #include "host/commands/inspect.hpp"
 #include "host/commands/listing.hpp"
+#include "host/commands/report.hpp"
 #include "host/commands/run_commands.hpp"
 #include "host/commands/sample.hpp"
 #include "host/commands/tokenize.hpp"
 #include "host/commands/train_tokenizer.hpp"
 #include "host/plan/shadow.hpp"
 #include "host/report/data_report.hpp"
+#include "host/report/page.hpp"
 #include "host/report/plan_report.hpp"
 #include "host/report/progress.hpp"
+#include "host/report/run_page.hpp"
+#include "host/report/tensors.hpp"
 #include "host/session/study.hpp"
 
 namespace galley {
@@ -112,6 +118,7 @@ std::string proved_text(const Study& s) {
 Status command_plan(const CommandLine& a) {
   StudyOptions options = TRY(study_options(a));
   options.runs = false;
+  if (a.has("--tensors") && !a.has("--json")) return recipe_error("galley plan: --tensors requires --json");
   const std::string dump = a.get("--dump");
   if (dump == "help") {
     for (const PassInfo& pass : pass_list()) std::printf("%-14s %s\n", pass.name, pass.does);
@@ -119,7 +126,9 @@ Status command_plan(const CommandLine& a) {
     return ok();
   }
   TRY_STATUS(check_dump(dump));
-  if (dump.empty() && !a.has("--json") && !options.sets.contains("variant") && TRY(is_comparison(a.positional[0], options)))
+  std::optional<NewFile> page;  // opened first, so that one that cannot be written is found before the work
+  if (a.has("--html")) page.emplace(TRY(NewFile::named(a.get("--html"))));
+  if (dump.empty() && !a.has("--json") && !page && !options.sets.contains("variant") && TRY(is_comparison(a.positional[0], options)))
     return print_plans(a.positional[0], options);
   if (!dump.empty()) options.watch = [&](const PassInfo& pass, const auto& text) { print_dump(dump, pass, text); };
   const auto s = TRY(study(a.positional[0], options));
@@ -130,8 +139,14 @@ Status command_plan(const CommandLine& a) {
     if (!a.has("--json")) std::fputs(proved_text(*s).c_str(), stdout);
   }
   const DiskUse disk = disk_use(s->program, s->recipe);
+  if (page) {
+    TRY_STATUS(page->file().write(page_html(plan_page(*s, a.positional[0]))));
+    TRY_STATUS(page->finish());
+  }
   if (a.has("--json")) {
-    std::fputs(plan_json(s->program, s->plan, s->target, disk, {}).c_str(), stdout);
+    Table document = plan_document(s->program, s->plan, s->target, disk, {});
+    if (a.has("--tensors")) document.merge(tensors_json(s->program, s->plan, s->target));
+    std::fputs(plan_json(std::move(document)).c_str(), stdout);
     return ok();
   }
   const bool host = s->target.memories[0].host_access;
@@ -143,6 +158,7 @@ Status command_plan(const CommandLine& a) {
     std::printf("  --memory        %s; it counts tensors and workspace, not the process or a driver's context\n",
                 fit_text(s->peak_memory(), options.memory_limit).c_str());
   std::fputs(plan_table(s->program, s->plan, s->target, disk, terminal_columns()).c_str(), stdout);
+  if (page) std::printf("\nwritten: %s\n", a.get("--html").c_str());
   return ok();
 }
 
@@ -178,6 +194,8 @@ std::vector<CommandSpec> all_commands() {
         device_flag,
         plugin_path_flag,
         {"--json", "", "print the plan as JSON"},
+        {"--tensors", "", "with --json: also each tensor, with its bytes, owner, offset and life"},
+        {"--html", "FILE", "write a page with a map of the memory: every tensor, where and when; for a browser, without network"},
         {"--check", "",
          "also prove the plan, with stamps in the place of numbers: each operand holds what it should when it is read; kernels do not run"},
         {"--dump", "PASS", "print the result of a compiler pass; `all` prints every pass, `help` lists them"}},
@@ -253,6 +271,16 @@ std::vector<CommandSpec> all_commands() {
         device_flag,
         plugin_path_flag},
        command_fit},
+      {"report",
+       "DIR…",
+       "write a page about a run, several runs or a comparison: curves, speed, memory, verdicts",
+       "DIR is a run's directory, or that of a comparison that has ended. Writes report.html into the first one: a single file that loads\n"
+       "nothing, for any browser. Opens no device; runs are planned again, to show their memory. Examples:\n"
+       "  galley report runs/first\n"
+       "  galley report runs/plain runs/lean\n",
+       {plugin_path_flag},
+       command_report,
+       false},
       {"eval",
        "RECIPE|DIR",
        "compute the loss of a recipe's or a run's model on the validation data",

@@ -138,8 +138,10 @@ DiskUse disk_use(const Program& program, const Recipe& recipe) {
   return out;
 }
 
-std::string plan_json(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk,
-                      const std::vector<int64_t>& allocated) {
+std::string plan_json(Table document) { return to_json(Value(std::move(document)), 2) + "\n"; }
+
+Table plan_document(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk,
+                    const std::vector<int64_t>& allocated) {
   Table classes;
   for (size_t i = 0; i < plan.classes.size(); ++i) {
     const ClassPlan& c = plan.classes[i];
@@ -170,23 +172,22 @@ std::string plan_json(const Program& program, const Plan& plan, const Target& ta
                         {"tokens", program.window_tokens > 0 ? Value(program.window_tokens) : Value()},
                         {"seconds_at_best", seconds > 0 ? Value(seconds) : Value()},
                         {"recomputed", Value(recomputed_share(program))}};
-  const Table out = {{"classes", Value(std::move(classes))},
-                     {"step", Value(a_step)},
-                     {"kernels", Value(std::move(kernels))},
-                     {"launches", Value(launches)},
-                     {"parameters", Value(program.parameters)},
-                     {"trainable", Value(program.trainable)},
-                     {"updates", updates_json(program)},
-                     {"beside_the_model", apart_json(program)},
-                     {"flops_per_token", Value(program.flops_per_token)},
-                     {"disk", Value(disk.total())}};
-  return to_json(Value(out), 2) + "\n";
+  return {{"classes", Value(std::move(classes))},
+          {"step", Value(a_step)},
+          {"kernels", Value(std::move(kernels))},
+          {"launches", Value(launches)},
+          {"parameters", Value(program.parameters)},
+          {"trainable", Value(program.trainable)},
+          {"updates", updates_json(program)},
+          {"beside_the_model", apart_json(program)},
+          {"flops_per_token", Value(program.flops_per_token)},
+          {"disk", Value(disk.total())}};
 }
 
 Status MemoryFile::started(const StartEvent& start) {
   const Study& s = start.study;
   return write_atomic(start.directory / "memory.json",
-                      plan_json(s.program, s.plan, s.target, disk_use(s.program, s.recipe), start.allocated));
+                      plan_json(plan_document(s.program, s.plan, s.target, disk_use(s.program, s.recipe), start.allocated)));
 }
 
 Status MemoryFile::ended(const EndEvent& end) {

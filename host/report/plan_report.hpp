@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "host/base/units.hpp"
+#include "host/base/value.hpp"
 #include "host/plan/plan.hpp"
 #include "host/recipe/recipe.hpp"
 #include "host/session/events.hpp"
@@ -21,8 +22,10 @@ struct DiskUse {
 DiskUse disk_use(const Program& program, const Recipe& recipe);
 
 /// The document of `plan --json` and memory.json; see the run directory's contract. `allocated`: one a class, for runs; empty for plans.
-std::string plan_json(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk,
-                      const std::vector<int64_t>& allocated);
+Table plan_document(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk,
+                    const std::vector<int64_t>& allocated);
+/// As text.
+std::string plan_json(Table document);
 
 /// Writes a run's memory.json: what was planned and what the device gave; and when it ends its usage.json: what the system says, of the
 /// class that computes `taken` and `capacity`, of the process `resident_peak`, in bytes. That differs from run to run.

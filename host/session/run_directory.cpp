@@ -117,7 +117,7 @@ void discard_run(const std::filesystem::path& directory) {
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
     const std::string name = entry.path().filename().string();
     const bool ours = name == "run.toml" || name == "recipe.lua" || name == "memory.json" || name == "metrics.jsonl" ||
-                      name == "choices.json" || name == "usage.json" || name.starts_with("events.out.tfevents.");
+                      name == "choices.json" || name == "usage.json" || name == "report.html" || name.starts_with("events.out.tfevents.");
     if (ours) std::filesystem::remove(entry.path(), error);
   }
   std::filesystem::remove(directory, error);  // only if nothing else is in it
@@ -168,6 +168,7 @@ Result<RunRecord> open_run(const std::filesystem::path& directory) {
   rows(t, "plugins", [&](const auto& text, const toml::table& row) {
     out.plugins.push_back({text("id"), text("version"), row["state_version"].value_or<int64_t>(1), text("folder"), text("hash")});
   });
+  rows(t, "strategies", [&](const auto& text, const toml::table&) { out.strategies.push_back({text("name"), text("options")}); });
   rows(t, "origins", [&](const auto& text, const toml::table&) { out.origins.push_back({text("kind"), text("name"), text("hash")}); });
   if (!std::filesystem::exists(directory / "recipe.lua", error)) TRY_STATUS(write_atomic(directory / "recipe.lua", out.recipe_text));
   return out;

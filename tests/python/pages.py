@@ -182,7 +182,7 @@ def check_line(where, line):
             at += known.get(flag, False) and not value and len(words) > at + 1
         positional += not flag.startswith('--')
         at += 1
-    return check(positional <= 1 or words[1] == 'compare', f'{where}: more than one argument: {line}')
+    return check(positional <= 1 or words[1] in ('compare', 'report'), f'{where}: more than one argument: {line}')
 
 
 count = 0

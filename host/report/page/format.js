@@ -1,0 +1,91 @@
+// Numbers and elements. All that comes from a recipe or a plan is set as text, never as HTML: it may be a stranger's.
+'use strict';
+
+/** An element with a class, children (elements or texts) and properties; `data-…` and ARIA go by attribute. */
+function element(tag, settings, ...children) {
+  const [name, ...classes] = tag.split('.');
+  const out = document.createElement(name);
+  if (classes.length) out.className = classes.join(' ');
+  for (const [key, value] of Object.entries(settings || {})) {
+    if (value === undefined || value === null) continue;
+    if (key in out && !key.includes('-')) out[key] = value;
+    else out.setAttribute(key, value);
+  }
+  out.append(...children.filter((x) => x !== null && x !== undefined));
+  return out;
+}
+
+function bytesText(bytes) {
+  if (!Number.isFinite(bytes)) return '–';
+  const units = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB'];
+  let unit = 0;
+  let value = bytes;
+  while (Math.abs(value) >= 1024 && unit < 4) {
+    value /= 1024;
+    unit += 1;
+  }
+  return (unit ? value.toFixed(2) : String(value)) + ' ' + units[unit];
+}
+
+const grouped = (n) => Math.round(n).toString().replace(/\B(?=(\d{3})+$)/g, ' ');
+
+/** A number with `digits` significant digits, and no exponent where it can be read without. */
+function numberText(x, digits = 5) {
+  if (x === null || x === undefined || !Number.isFinite(x)) return '–';
+  if (x === 0) return '0';
+  const size = Math.abs(x);
+  if (size >= 1e7 || size < 1e-4) return x.toExponential(Math.min(digits, 4) - 1);
+  if (Number.isInteger(x)) return grouped(x);
+  return Number(x.toPrecision(digits)).toString();
+}
+
+function secondsText(s) {
+  if (!Number.isFinite(s)) return '–';
+  if (s < 1) return numberText(1e3 * s, 4) + ' ms';
+  if (s < 120) return numberText(s, 4) + ' s';
+  const minutes = Math.round(s / 60);
+  return minutes < 120 ? minutes + ' min' : (minutes / 60).toFixed(1) + ' h';
+}
+
+/**
+ * A table within an element that scrolls sideways. `columns`: {title, number?, kind?, cell(row) → text or
+ * element, key?, value?(row) → the number as it is}.
+ */
+function tableOf(columns, rows) {
+  const head = element(
+      'tr', {},
+      ...columns.map(
+          (c) => element(
+              'th', {scope: 'col', className: (c.number ? 'number ' : '') + ((c.kind || '').includes('wide') ? 'wide' : '')}, c.title)));
+  const body = rows.map((row) => element('tr', {}, ...columns.map((c) => {
+                          const cell = element('td', {className: c.number ? 'number' : c.kind || '', 'data-title': c.title}, c.cell(row));
+                          if (c.key) cell.dataset.key = c.key;
+                          if (c.value) cell.dataset.value = JSON.stringify(c.value(row) ?? null);
+                          return cell;
+                        })));
+  return element('div.scrolls', {}, element('table', {}, element('thead', {}, head), element('tbody', {}, ...body)));
+}
+
+/** [[name, text or element], …] as a list of definitions; what has no value is left out. */
+function factsOf(pairs) {
+  const out = element('dl.facts');
+  for (const [name, value] of pairs)
+    if (value !== null && value !== undefined && value !== '') out.append(element('dt', {}, name), element('dd', {}, value));
+  return out;
+}
+
+const themeListeners = [];
+const colourOf = (name) => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
+
+/** Calls `draw` now, and again when colours change: another scheme, or printing. */
+function withTheme(draw) {
+  themeListeners.push(draw);
+  draw();
+}
+function themeChanged() {
+  for (const draw of themeListeners) draw();
+}
+
+/** Colours of runs: the first ten by hand, which tell apart on white and on black; more by the golden angle. */
+const runColours = ['#3f7fc1', '#e8811a', '#d64550', '#2f9e9a', '#4c9f38', '#a865b5', '#c79a12', '#e06a9f', '#96704f', '#7b8794'];
+const colourOfRun = (i) => (i < runColours.length ? runColours[i] : `hsl(${(i * 137.508) % 360} 55% 52%)`);

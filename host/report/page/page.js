@@ -1,0 +1,124 @@
+// What the page shows of its data, in order: verdicts, runs, curves, the memory map, recipes and versions.
+//
+// The data: {kind: "plan", "runs" or "comparison", title, galley, runs: […], comparison, maps: […]}; host/report/run_page.cpp makes it.
+'use strict';
+
+/** The section of the memory maps: one is seen at a time. */
+class MapSection {
+  constructor(data, parent) {
+    this.data = data;
+    this.section = element('section', {id: 'memory'}, element('h2', {}, 'Memory map'));
+    parent.append(this.section);
+    for (const run of data.runs) {
+      if (run.map_error)
+        this.section.append(element(
+            'p', {className: 'bad map-error'},
+            `${data.runs.length > 1 ? run.name + ': the' : 'The'} plan could not be made again, so there is no map: ${run.map_error}`));
+      if (run.map_note) this.section.append(element('p.note', {}, run.map_note));
+    }
+    if (!data.maps.length) return;
+    this.section.append(element(
+        'p.note', {},
+        'Time runs from left to right, an instruction a unit; addresses run upwards. Each rectangle is a tensor: from when to when ' +
+            'its bytes belong to it.'));
+    if (data.maps.length > 1) {
+      const select = element('select', {'aria-label': 'plan'}, ...data.maps.map((m, i) => element('option', {value: String(i)}, m.title)));
+      select.addEventListener('change', () => this.show(Number(select.value)));
+      this.section.append(element('div.controls', {}, element('label', {}, 'plan of', select)));
+    }
+    this.place = element('div');
+    this.section.append(this.place);
+    this.show(0);
+  }
+
+  show(i) {
+    themeListeners.length = Math.min(themeListeners.length, this.listeners ?? themeListeners.length);
+    this.listeners = themeListeners.length;
+    this.place.replaceChildren();
+    const map = this.data.maps[i];
+    this.view = new MapView(map, this.place);
+    map.classes.forEach((c, memory) => {
+      if (c.planned) this.place.append(peakTables(map, memory));
+    });
+  }
+}
+
+/** For tests and measurements, by the page's address: `#measure` times the first drawing, and 120 frames that pan and zoom. */
+function measure(view, began, drawn) {
+  const frames = 120;
+  const costs = [];
+  const times = [];
+  let i = 0;
+  view.home('run');
+  view.zoom(0.5);
+  const step = (now) => {
+    times.push(now);
+    if (i++ < frames) {
+      const before = performance.now();
+      view.pan(0.02 * Math.sin(i / 9), 0.02 * Math.cos(i / 7));
+      if (i % 10 === 0) view.zoom(i % 20 ? 0.8 : 1.25);
+      view.draw();
+      costs.push(performance.now() - before);
+      requestAnimationFrame(step);
+      return;
+    }
+    costs.sort((a, b) => a - b);
+    const result = {
+      rectangles: view.data.count,
+      first_draw_ms: drawn - began,
+      load_ms: drawn,
+      frames,
+      frames_per_second: 1e3 * (times.length - 1) / (times[times.length - 1] - times[0]),
+      frame_ms_median: costs[frames / 2],
+      frame_ms_worst: costs[frames - 1],
+      width: view.painter.width,
+      height: view.painter.height
+    };
+    document.body.append(element('pre', {id: 'measured'}, JSON.stringify(result)));
+  };
+  requestAnimationFrame(step);
+}
+
+function main() {
+  const began = performance.now();
+  const data = JSON.parse(document.getElementById('data').textContent);
+  document.title = data.title;
+  document.getElementById('title').textContent = data.title;
+  document.getElementById('subtitle').textContent = data.subtitle;
+  document.getElementById('made').textContent = `Made by Galley ${data.galley}. The page is one file and loads nothing.`;
+  const place = document.getElementById('main');
+  const groups = new Map();
+  for (const run of data.runs) {
+    run.group = run.arm ?? run.name;
+    if (!groups.has(run.group)) groups.set(run.group, colourOfRun(groups.size));
+    run.colour = groups.get(run.group);
+  }
+  if (data.comparison) place.append(comparisonSection(data.comparison, groups));
+  const trained = data.runs.filter((run) => run.metrics);
+  if (trained.length) {
+    place.append(runsSection(trained));
+    new Curves(trained, place);
+  }
+  const maps = new MapSection(data, place);
+  if (data.runs.length) {
+    const origins = element('section', {id: 'origins'}, element('h2', {}, 'Recipe and versions'));
+    const seen = data.comparison ? [...groups.keys()].map((g) => data.runs.find((r) => r.group === g)) : data.runs;
+    origins.append(...seen.map((run) => originSection(run, data.runs.length === 1)));
+    place.append(origins);
+  }
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', themeChanged);
+  const print = (on) => {
+    if (on) document.documentElement.dataset.theme = 'light';
+    else delete document.documentElement.dataset.theme;
+    themeChanged();
+  };
+  addEventListener('beforeprint', () => print(true));
+  addEventListener('afterprint', () => print(false));
+  document.body.dataset.ready = 'yes';
+  if (location.hash === '#measure' && maps.view) {
+    maps.view.draw();
+    measure(maps.view, began, performance.now());
+  }
+}
+
+main();

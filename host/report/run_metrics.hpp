@@ -1,0 +1,23 @@
+// metrics.jsonl as columns, for a page.
+#pragma once
+
+#include <filesystem>
+
+#include "host/base/result.hpp"
+#include "host/base/value.hpp"
+
+namespace galley {
+
+struct RunMetrics {
+  /// {steps, every, last_loss, skipped, speed: {median, low, high} in positions a second, columns: {step: [], loss: [], …}}. Each number
+  /// that any step has is a column; nil where a step has none.
+  Table steps;
+  /// {step: [], loss: []}
+  Table validation;
+};
+
+/// Of more than `most` steps, columns have the means of `every` steps in a row, at the last of them. A last line that is not complete, as
+/// of a run that is under way, is left out; no step at all is exit code Recipe, a line that cannot be read exit code Failed.
+Result<RunMetrics> read_run_metrics(const std::filesystem::path& run, size_t most);
+
+}  // namespace galley

@@ -1,0 +1,209 @@
+#include "host/report/run_page.hpp"
+
+#include <set>
+
+#include "host/base/json.hpp"
+#include "host/report/plan_report.hpp"
+#include "host/report/run_metrics.hpp"
+#include "host/report/tensors.hpp"
+#include "host/session/run.hpp"
+
+namespace galley {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A plan as the memory map shows it. `classes`: as in the document of `plan --json`, in the target's order, with name and peak.
+Table map_of(const Study& s, std::string title) {
+  Table document = plan_document(s.program, s.plan, s.target, disk_use(s.program, s.recipe), {});
+  List classes;
+  for (size_t i = 0; i < s.plan.classes.size(); ++i) {
+    const Moment at = s.plan.classes[i].peak_at;
+    Table entry = std::get<Table>(std::get<Table>(document["classes"])[s.target.memories[i].name]);
+    entry["name"] = Value(s.target.memories[i].name);
+    entry["peak"] = Value(int64_t{s.plan.segment_begin[static_cast<size_t>(at.segment)] + at.index});
+    classes.push_back(Value(std::move(entry)));
+  }
+  Table out = tensor_columns(s.program, s.plan);
+  out["title"] = Value(std::move(title));
+  out["classes"] = Value(std::move(classes));
+  return out;
+}
+
+Table sets_of(const std::map<std::string, std::string>& sets) {
+  Table out;
+  for (const auto& [name, value] : sets) out[name] = Value(value);
+  return out;
+}
+
+Table record_json(const RunRecord& r) {
+  List plugins, strategies;
+  for (const auto& p : r.plugins) plugins.push_back(Value(Table{{"id", Value(p.id)}, {"version", Value(p.version)}}));
+  for (const auto& s : r.strategies) strategies.push_back(Value(s.name + " " + s.options));
+  return {{"galley", Value(r.version)},
+          {"recipe", Value(r.recipe.string())},
+          {"text", Value(r.recipe_text)},
+          {"sets", Value(sets_of(r.sets))},
+          {"device", Value(r.device)},
+          {"machine", Value(r.machine)},
+          {"seed", Value(static_cast<int64_t>(r.seed))},
+          {"steps", Value(r.steps)},
+          {"plugins", Value(std::move(plugins))},
+          {"strategies", Value(std::move(strategies))}};
+}
+
+/// A file of a run that may be absent or broken: nil then.
+Value optional_json(const fs::path& path) {
+  auto read = read_json(path);
+  return read ? std::move(read).value() : Value();
+}
+
+/// Where the plan that was made again is not the one that the run had.
+std::string differs_text(const Value& memory, const Study& s) {
+  const auto* classes = memory.field<Table>("classes");
+  for (size_t i = 0; classes && i < s.plan.classes.size(); ++i) {
+    const auto found = classes->find(s.target.memories[i].name);
+    const auto* planned = found == classes->end() ? nullptr : found->second.field<int64_t>("planned");
+    if (planned && *planned != s.plan.classes[i].planned)
+      return "made again by this Galley, the plan has " + std::to_string(s.plan.classes[i].planned) + " bytes of '" +
+             s.target.memories[i].name + "'; the run had " + std::to_string(*planned) + ".";
+  }
+  return {};
+}
+
+/// The page's data as it grows.
+class ReportData {
+ public:
+  explicit ReportData(const StudyOptions& options) : options_(options) { options_.runs = false; }
+
+  enum class Map : uint8_t { Yes, No };
+  Status add_run(const fs::path& directory, const std::string& name, const std::string& arm, Map wanted) {
+    const RunRecord record = TRY(open_run(directory));
+    RunMetrics metrics = TRY(read_run_metrics(directory, kMostPoints));
+    Value memory = optional_json(directory / "memory.json"), usage = optional_json(directory / "usage.json");
+    if (!memory.field<Table>("classes")) memory = Value();
+    Table run = {{"name", Value(name)},
+                 {"directory", Value(directory.string())},
+                 {"record", Value(record_json(record))},
+                 {"metrics", Value(std::move(metrics.steps))},
+                 {"validation", Value(std::move(metrics.validation))},
+                 {"memory", memory},
+                 {"usage", std::move(usage)}};
+    if (!arm.empty()) run["arm"] = Value(arm);
+    if (wanted == Map::Yes) add_map(directory, arm.empty() ? name : arm, memory, run);
+    runs_.push_back(Value(std::move(run)));
+    return ok();
+  }
+
+  Value finish(const char* kind, std::string title, std::string subtitle, Value comparison = {}) {
+    return Value(Table{{"kind", Value(std::string(kind))},
+                       {"title", Value(std::move(title))},
+                       {"subtitle", Value(std::move(subtitle))},
+                       {"galley", Value(std::string(GALLEY_VERSION))},
+                       {"runs", Value(std::move(runs_))},
+                       {"comparison", std::move(comparison)},
+                       {"maps", Value(std::move(maps_))}});
+  }
+
+ private:
+  void add_map(const fs::path& directory, const std::string& title, const Value& memory, Table& run) {
+    const Result<Run> again = study_run(directory, options_);
+    if (!again) {
+      run["map_error"] = Value(again.error().cause + (again.error().hint.empty() ? "" : " (" + again.error().hint + ")"));
+      return;
+    }
+    if (const std::string note = differs_text(memory, *again->study); !note.empty()) run["map_note"] = Value(title + ": " + note);
+    maps_.push_back(Value(map_of(*again->study, title)));
+  }
+
+  StudyOptions options_;
+  List runs_, maps_;
+};
+
+/// The path of a run below a comparison's directory; a file by a stranger must not lead out of it.
+Result<fs::path> run_below(const fs::path& directory, const std::string& relative) {
+  const fs::path path = relative;
+  for (const fs::path& part : path)
+    if (path.is_absolute() || part == "..")
+      return run_error((directory / "compare.json").string() + ": the run '" + relative + "' does not lie below the comparison",
+                       "the file is not one that Galley wrote");
+  return directory / path;
+}
+
+Result<Value> comparison_page(const fs::path& directory, const StudyOptions& options) {
+  const fs::path file = directory / "compare.json";
+  Value comparison = TRY(read_json(file));
+  const auto* arms = comparison.field<List>("arms");
+  if (!arms || !comparison.field<List>("seeds") || !comparison.field<List>("differ"))
+    return run_error(file.string() + ": no 'arms', 'seeds' or 'differ'", "the file is not one that Galley wrote");
+  ReportData data(options);
+  std::string names;
+  for (const Value& arm : *arms) {
+    const std::string name = arm.text_field("name");
+    names += (names.empty() ? "" : ", ") + name;
+    const auto* runs = arm.field<List>("runs");
+    auto map = ReportData::Map::Yes;  // plans of other seeds are the same
+    for (const Value& run : runs ? *runs : List()) {
+      const auto* seed = run.field<int64_t>("seed");
+      TRY_STATUS(data.add_run(TRY(run_below(directory, run.text_field("directory"))),
+                              name + ", seed " + (seed ? std::to_string(*seed) : "?"), name, map));
+      map = ReportData::Map::No;
+    }
+  }
+  std::error_code error;
+  return data.finish("comparison", "Comparison of " + names, fs::absolute(directory, error).lexically_normal().string(),
+                     std::move(comparison));
+}
+
+}  // namespace
+
+Value plan_page(const Study& study, const fs::path& recipe) {
+  List strategies;
+  for (const auto& s : study.loaded) strategies.push_back(Value(s->name() + " " + to_json(Value(s->options().values()))));
+  const Table record = {{"galley", Value(std::string(GALLEY_VERSION))},
+                        {"recipe", Value(recipe.string())},
+                        {"text", Value(study.recipe.text)},
+                        {"sets", Value(sets_of(study.recipe.sets))},
+                        {"device", Value(study.target.device)},
+                        {"machine", Value(study.target.isa)},
+                        {"seed", Value(static_cast<int64_t>(study.recipe.seed))},
+                        {"steps", Value(study.recipe.steps)},
+                        {"strategies", Value(std::move(strategies))}};
+  const std::string name = recipe.filename().string();
+  return Value(Table{{"kind", Value(std::string("plan"))},
+                     {"title", Value("Plan of " + name)},
+                     {"subtitle", Value(study.model.model_type + ", for " + study.target.device + " (" + study.target.isa + ")")},
+                     {"galley", Value(std::string(GALLEY_VERSION))},
+                     {"runs", Value(List{Value(Table{{"name", Value(name)}, {"record", Value(record)}})})},
+                     {"comparison", Value()},
+                     {"maps", Value(List{Value(map_of(study, name))})}});
+}
+
+Result<Value> report_page(const std::vector<fs::path>& directories, const StudyOptions& options) {
+  std::error_code error;
+  std::set<std::string> endings;
+  for (const fs::path& directory : directories) {
+    if (!fs::is_directory(directory, error)) return recipe_error(directory.string() + ": there is no such directory");
+    endings.insert(directory.lexically_normal().filename().string());
+    if (fs::exists(directory / "run.toml", error)) continue;
+    if (!fs::exists(directory / "compare.json", error))
+      return recipe_error(directory.string() + " is neither a run nor a comparison: it has no run.toml and no compare.json",
+                          "galley train RECIPE --out DIR makes a run; galley compare RECIPE --out DIR a comparison, when it has ended");
+    if (directories.size() > 1)
+      return recipe_error(directory.string() + " is a comparison, which has a page of its own", "galley report " + directory.string());
+    return comparison_page(directory, options);
+  }
+  const bool short_names =
+      endings.size() == directories.size() && !endings.contains("") && !endings.contains(".") && !endings.contains("..");
+  ReportData data(options);
+  std::string names;
+  for (const fs::path& directory : directories) {
+    const std::string name = short_names ? directory.lexically_normal().filename().string() : directory.string();
+    names += (names.empty() ? "" : ", ") + name;
+    TRY_STATUS(data.add_run(directory, name, "", ReportData::Map::Yes));
+  }
+  if (directories.size() == 1) return data.finish("runs", "Run " + names, fs::absolute(directories[0], error).lexically_normal().string());
+  return data.finish("runs", std::to_string(directories.size()) + " runs", names);
+}
+
+}  // namespace galley

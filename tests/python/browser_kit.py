@@ -1,0 +1,133 @@
+"""Chromium without a screen, for tests of pages: opens files in it, as a phone or a desk, looks at what they log, points and types. It speaks the DevTools protocol
+over two pipes; the standard library only. `chromium()` is None where it is not installed."""
+import base64
+import itertools
+import json
+import os
+import select
+import shutil
+import subprocess
+import tempfile
+import time
+
+
+def chromium():
+    return next((path for name in ('chromium', 'chromium-browser', 'google-chrome') if (path := shutil.which(name))), None)
+
+
+class Browser:
+    """One page at a time. `with Browser() as b: b.open(path, 1280, 900); b.run('1 + 1')`."""
+
+    def __enter__(self):
+        self.folder = tempfile.mkdtemp(prefix='browser-')
+        to_read, to_write = os.pipe()
+        from_read, from_write = os.pipe()
+
+        def place():  # the browser reads commands from descriptor 3 and answers on 4
+            os.dup2(to_read, 10)
+            os.dup2(from_write, 11)
+            os.dup2(10, 3)
+            os.dup2(11, 4)
+
+        self.process = subprocess.Popen(
+            [chromium(), '--headless=new', '--no-sandbox', '--disable-gpu', '--hide-scrollbars', '--disable-dev-shm-usage', '--no-first-run', '--disable-background-networking',
+             f'--user-data-dir={self.folder}', '--remote-debugging-pipe', 'about:blank'], preexec_fn=place, close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        os.close(to_read)
+        os.close(from_write)
+        self.out, self.inn, self.rest = to_write, from_read, b''
+        self.numbers, self.events = itertools.count(1), []
+        self.session = None
+        target = self.call('Target.createTarget', url='about:blank')['targetId']
+        self.session = self.call('Target.attachToTarget', targetId=target, flatten=True)['sessionId']
+        for domain in ('Page', 'Runtime', 'Log', 'Network'):
+            self.call(f'{domain}.enable')
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+        os.close(self.out)
+        os.close(self.inn)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def read(self, limit):
+        """The next message, or None if there is none for so many seconds."""
+        end = time.monotonic() + limit
+        while b'\0' not in self.rest:
+            if not select.select([self.inn], [], [], max(0, end - time.monotonic()))[0]:
+                return None
+            piece = os.read(self.inn, 1 << 20)
+            if not piece:
+                raise RuntimeError('the browser has ended')
+            self.rest += piece
+        line, self.rest = self.rest.split(b'\0', 1)
+        return json.loads(line)
+
+    def call(self, method, **params):
+        number = next(self.numbers)
+        message = dict(id=number, method=method, params=params, **({'sessionId': self.session} if self.session else {}))
+        data = json.dumps(message).encode() + b'\0'
+        while data:
+            data = data[os.write(self.out, data):]
+        while True:
+            answer = self.read(120)
+            if answer is None:
+                raise RuntimeError(f'{method}: no answer')
+            if answer.get('id') == number:
+                if 'error' in answer:
+                    raise RuntimeError(f'{method}: {answer["error"]}')
+                return answer['result']
+            self.events.append(answer)
+
+    def open(self, path, width=1280, height=900, scheme='light', touch=False, fragment=''):
+        """Opens a file and waits until it says that it is ready."""
+        self.call('Emulation.setDeviceMetricsOverride', width=width, height=height, deviceScaleFactor=1, mobile=touch)
+        self.call('Emulation.setTouchEmulationEnabled', enabled=touch, maxTouchPoints=2 if touch else 1)
+        self.call('Emulation.setEmulatedMedia', media='', features=[{'name': 'prefers-color-scheme', 'value': scheme}])
+        self.call('Page.navigate', url='about:blank')
+        self.events = []
+        self.call('Page.navigate', url=f'file://{os.path.realpath(path)}{fragment}')
+        self.until('document.body && document.body.dataset.ready === "yes"')
+
+    def until(self, expression, limit=60):
+        end = time.monotonic() + limit
+        while not self.run(expression):
+            if time.monotonic() > end:
+                raise RuntimeError(f'never true: {expression}; the page said {self.complaints()}')
+            time.sleep(0.02)
+
+    def run(self, expression):
+        """The value of an expression in the page."""
+        answer = self.call('Runtime.evaluate', expression=expression, returnByValue=True, awaitPromise=True)
+        if 'exceptionDetails' in answer:
+            raise RuntimeError(f'{expression}: {answer["exceptionDetails"]}')
+        return answer['result'].get('value')
+
+    def complaints(self):
+        """What the page has logged, thrown or asked the network for since it was opened."""
+        self.run('0')
+        out = []
+        for event in self.events:
+            method, params = event.get('method'), event.get('params', {})
+            if method == 'Runtime.exceptionThrown':
+                details = params['exceptionDetails']
+                out.append(details.get('exception', {}).get('description') or details['text'])
+            elif method == 'Runtime.consoleAPICalled':
+                out.append(f'console.{params["type"]}: {params["args"]}')
+            elif method == 'Log.entryAdded':
+                out.append(params['entry']['text'])
+            elif method == 'Network.requestWillBeSent' and params['documentURL'] != params['request']['url']:
+                out.append(f'asked for {params["request"]["url"]}')
+        return out
+
+    def mouse(self, kind, x, y, **more):
+        self.call('Input.dispatchMouseEvent', type=kind, x=x, y=y, **more)
+
+    def touch(self, kind, *points):
+        self.call('Input.dispatchTouchEvent', type=kind, touchPoints=[{'x': x, 'y': y, 'id': i} for i, (x, y) in enumerate(points)])
+
+    def picture(self, path, whole=True):
+        """A screenshot of the whole page."""
+        data = self.call('Page.captureScreenshot', format='png', captureBeyondViewport=whole)['data']
+        with open(path, 'wb') as f:
+            f.write(base64.b64decode(data))
