@@ -123,15 +123,14 @@ TEST_F(Lora, StandsBesideLinearNodes) {
   EXPECT_EQ(a.saved.file, "adapter/adapter_model.safetensors");
   EXPECT_EQ(a.saved.name, prefix + ".lora_A.weight");
 
-  // Reader ← add ← (q_proj, B ← scale ← A ← dropout ← x).
+  // Reader ← add ← (q_proj, B ← alpha · A ← dropout ← x).
   const GraphNode& sum = producer(graph.find("model.layers.1.self_attn.sum"));
   const GraphNode& added = producer(sum.inputs[1]);
   EXPECT_EQ(added.name, prefix + ".lora");
   EXPECT_EQ(added.attrs.find("alpha"), nullptr);
   EXPECT_EQ(producer(added.inputs[0]).name, "model.layers.1.self_attn.q_proj");
-  const GraphNode &times_b = producer(added.inputs[1]), &scaled = producer(times_b.inputs[0]), &times_a = producer(scaled.inputs[0]),
-                  &dropped = producer(times_a.inputs[0]);
-  EXPECT_EQ(alpha_of(scaled), 4.0);
+  const GraphNode &times_b = producer(added.inputs[1]), &times_a = producer(times_b.inputs[0]), &dropped = producer(times_a.inputs[0]);
+  EXPECT_EQ(alpha_of(times_a), 4.0);
   EXPECT_EQ(times_b.inputs[1], b.id);
   EXPECT_EQ(times_a.inputs[1], a.id);
   EXPECT_STREQ(dropped.op->name, "dropout");
@@ -160,7 +159,7 @@ TEST_F(Lora, RankStabilizedScaling) {
       rewrite(*strategy(
           "lora", {{"rank", Value(int64_t{4})}, {"alpha", Value(6.0)}, {"rslora", Value(true)}, {"targets", Value("layers.0.*.q_*")}})),
       "");
-  EXPECT_EQ(alpha_of(producer(graph.find("base_model.model.model.layers.0.self_attn.q_proj.lora_scale"))), 3.0);
+  EXPECT_EQ(alpha_of(producer(graph.find("base_model.model.model.layers.0.self_attn.q_proj.lora_A"))), 3.0);
   // Only one of two q_proj: the configuration has to name it whole.
   EXPECT_EQ(at(config(), "target_modules"), list({"model.layers.0.self_attn.q_proj"}));
 }
@@ -214,7 +213,7 @@ TEST_F(Lora, GoesOnWithAnAdapter) {
   EXPECT_TRUE(a.source.path.ends_with("/adapter_model.safetensors"));
   EXPECT_EQ(a.source.name, prefix + "lora_A.weight");
   EXPECT_EQ(a.flags, 0u);  // B is not zero: A has a gradient at once
-  EXPECT_EQ(alpha_of(producer(graph.find(prefix + "lora_scale"))), 4.0);
+  EXPECT_EQ(alpha_of(producer(graph.find(prefix + "lora_A"))), 4.0);
   EXPECT_EQ(at(config(), "lora_dropout"), Value(0.25));
   EXPECT_EQ(at(config(), "target_modules"), list({"q_proj"}));
 }
@@ -272,7 +271,7 @@ TEST_F(Lora, RanksAndAlphasByPattern) {
                               items)),
             "");
   const auto alpha = [&](const char* block) {
-    return alpha_of(producer(graph.find(std::string("base_model.model.model.layers.") + block + ".self_attn.q_proj.lora_scale")));
+    return alpha_of(producer(graph.find(std::string("base_model.model.model.layers.") + block + ".self_attn.q_proj.lora_A")));
   };
   EXPECT_EQ(alpha("0"), 5.0);
   EXPECT_EQ(alpha("1"), 4.0);
@@ -346,10 +345,11 @@ TEST_F(Lora, ConfigurationsThatMeanSomethingElse) {
   EXPECT_EQ(said(R"("peft_type": "IA3")"), begin + "'peft_type' has to be \"LORA\", not \"IA3\"");
   EXPECT_EQ(said(R"("r": 0)"), begin + "'r' has to be a whole number from 1 on, not 0");
   EXPECT_EQ(said(R"("bias": "some")"), begin + "'bias' has to be \"none\", \"lora_only\" or \"all\", not \"some\"");
-  EXPECT_EQ(said(R"("init_lora_weights": "loftq")"),
+  EXPECT_EQ(said(R"("init_lora_weights": "corda")"),
             begin +
                 "'init_lora_weights' changes the base weights in a way that lora does not know; it has to be true, false, \"gaussian\", "
-                "\"orthogonal\", \"pissa\", \"pissa_niter_N\" or \"olora\", not \"loftq\"");
+                "\"orthogonal\", \"pissa\", \"olora\", \"eva\" or \"loftq\", not \"corda\"");
+  EXPECT_EQ(said(R"("init_lora_weights": "loftq")"), begin + "'loftq_config' has to be an object, since init_lora_weights is \"loftq\"");
   EXPECT_EQ(said(R"("target_modules": "(q_proj")"),
             begin + "'target_modules': the regular expression '(q_proj' cannot be used: missing closing parenthesis");
   EXPECT_EQ(said(R"("use_qalora": false, "qalora_group_size": 16, "loftq_config": {}, "revision": null)"), "");
@@ -388,8 +388,8 @@ TEST_F(Lora, RanksAndAlphasOfRecipes) {
             "");
   const std::string prefix = "base_model.model.model.layers.1.self_attn.";
   EXPECT_EQ(graph.tensor(graph.find(prefix + "v_proj.lora_A.weight")).shape, (Shape{4, 4}));
-  EXPECT_EQ(alpha_of(producer(graph.find(prefix + "v_proj.lora_scale"))), 2.0);
-  EXPECT_EQ(alpha_of(producer(graph.find(prefix + "q_proj.lora_scale"))), 1.5);
+  EXPECT_EQ(alpha_of(producer(graph.find(prefix + "v_proj.lora_A"))), 2.0);
+  EXPECT_EQ(alpha_of(producer(graph.find(prefix + "q_proj.lora_A"))), 1.5);
   EXPECT_EQ(at(config(), "rank_pattern"), Value(Table{{"v_proj", Value(int64_t{4})}}));
   EXPECT_EQ(at(config(), "alpha_pattern"), Value(Table{{"model.layers.1.self_attn.q_proj", Value(int64_t{3})}}));
 }
