@@ -365,7 +365,11 @@ galley_status document(galley_graph* g, const char* file, const char* text, gall
     if (!text) return refuse(g, error, "document " + quoted(path) + " has no text");
     if (const std::string wrong = saved_file_problem(path, Saved::Document); !wrong.empty())
       return refuse(g, error, "document " + shown(path) + " " + wrong);
-    graph_of(g).exports.documents.push_back({path, text, graph_of(g).author.use});
+    const int use = graph_of(g).author.use;
+    std::vector<Document>& documents = graph_of(g).exports.documents;
+    // What a strategy says later holds.
+    std::erase_if(documents, [&](const Document& d) { return d.file == path && d.use == use && use != no_use; });
+    documents.push_back({path, text, use});
     return GALLEY_OK;
   });
 }

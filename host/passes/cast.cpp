@@ -247,6 +247,8 @@ class Caster {
     if (!fresh) return at->second;
     GraphTensor x = same(of, dtype);
     x.name = graph_.tensor(of).name + "." + dtype_text(dtype);
+    // Sections are cast in turns: an earlier one may read the same view.
+    if (const galley_tensor there = graph_.find(x.name); there && graph_.tensor(there).storage.numbers_of == of) return at->second = there;
     x.storage.numbers_of = of;
     return at->second = TRY(graph_.make(std::move(x)));
   }

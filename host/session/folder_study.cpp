@@ -57,6 +57,9 @@ Result<fs::path> base_of(const fs::path& folder, const AdapterConfig& config, co
   std::error_code error;
   const fs::path base = given.empty() ? fs::path(config.base) : given;
   const std::string who = (folder / "adapter_config.json").string();
+  // A run that has trained more of the model than the adapter saves both beside each other.
+  const fs::path beside = fs::absolute(folder).lexically_normal() / ".." / "model";
+  if (base.empty() && is_there(beside / "config.json")) return fs::canonical(beside, error);
   if (base.empty())
     return recipe_error(who + ": 'base_model_name_or_path' is not set", "name the folder of the adapter's base model: --base DIR");
   if (fs::is_directory(base, error)) return base;

@@ -57,8 +57,9 @@ Status add_small_files(const fs::path& path, std::vector<Origin>* out) {
   return ok();
 }
 
-Error changed(const fs::path& directory, const std::string& what, const std::string& how, std::string hint) {
-  return recipe_error(directory.string() + ": cannot resume: " + what + " " + how + " since the run began", std::move(hint));
+/// `doing`: what cannot be done then.
+Error changed(const fs::path& directory, const std::string& what, const std::string& how, std::string hint, const char* doing = "resume") {
+  return recipe_error(directory.string() + ": cannot " + doing + ": " + what + " " + how + " since the run began", std::move(hint));
 }
 
 struct Kind {
@@ -77,10 +78,10 @@ const Kind& kind_of(const std::string& name) {
   return found == std::end(kinds) ? *std::prev(std::end(kinds)) : *found;
 }
 
-Status compare(const std::vector<Origin>& then, const std::vector<Origin>& now, const fs::path& directory) {
+Status compare(const std::vector<Origin>& then, const std::vector<Origin>& now, const fs::path& directory, const char* doing = "resume") {
   const auto error = [&](const Origin& o, const char* how) {
     const Kind& kind = kind_of(o.kind);
-    return changed(directory, std::string(kind.noun) + " '" + o.name + "'", how, kind.hint);
+    return changed(directory, std::string(kind.noun) + " '" + o.name + "'", how, kind.hint, doing);
   };
   std::map<std::pair<std::string, std::string>, std::string> today;
   for (const Origin& o : now) today[{o.kind, o.name}] = o.hash;
@@ -92,6 +93,24 @@ Status compare(const std::vector<Origin>& then, const std::vector<Origin>& now, 
   }
   for (const Origin& o : now)
     if (today.contains({o.kind, o.name})) return error(o, "has come");
+  return ok();
+}
+
+/// What decides which model a run trains: its configuration, and small files that strategies read.
+Status add_files_of_model(const Study& study, std::vector<Origin>* out) {
+  if (!study.model.folder.empty()) TRY_STATUS(add_file("model", study.model.folder / "config.json", out));
+  // Not the file: its tensors are compared as they lie in memory.
+  if (study.model.gguf) {
+    KeyHash hash;
+    for (const auto& [key, json] : study.graph->config) hash.add(key + json);
+    out->push_back({"model", study.model.origin, hash.digits()});
+  }
+  for (const auto& strategy : study.loaded) {
+    for (const auto& [name, value] : strategy->options().values()) {
+      const auto* path = value.as<std::string>();
+      if (path && (name == "path" || name.ends_with("_path"))) TRY_STATUS(add_small_files(*path, out));
+    }
+  }
   return ok();
 }
 
@@ -136,22 +155,10 @@ Result<std::vector<RunRecord::PluginUsed>> plugins_of(const Study& study) {
 
 Result<std::vector<Origin>> origins_of(const Study& study) {
   std::vector<Origin> out;
-  if (!study.model.folder.empty()) TRY_STATUS(add_file("model", study.model.folder / "config.json", &out));
-  // Not the file: its tensors are compared as they lie in memory.
-  if (study.model.gguf) {
-    KeyHash hash;
-    for (const auto& [key, json] : study.graph->config) hash.add(key + json);
-    out.push_back({"model", study.model.origin, hash.digits()});
-  }
+  TRY_STATUS(add_files_of_model(study, &out));
   const fs::path tokenizer = TRY(tokenizer_file(text_data(study.recipe), study.recipe));
   TRY_STATUS(add_file("tokenizer", tokenizer, &out));
   if (!tokenizer.empty()) TRY_STATUS(add_file("tokenizer", tokenizer.parent_path() / "tokenizer_config.json", &out));
-  for (const auto& strategy : study.loaded) {
-    for (const auto& [name, value] : strategy->options().values()) {
-      const auto* path = value.as<std::string>();
-      if (path && (name == "path" || name.ends_with("_path"))) TRY_STATUS(add_small_files(*path, &out));
-    }
-  }
   KeyHash hash;
   for (const fs::path& folder : {study.installation.families.families, study.installation.families.library}) {
     for (const fs::path& file : files_in<fs::recursive_directory_iterator>(folder, ".lua")) {
@@ -219,6 +226,14 @@ Status check_origins(const RunRecord& record, const Study& study, const fs::path
     return changed(directory, "the plugin '" + plugins.begin()->first + "' in " + plugins.begin()->second.folder, "has come",
                    "take it off the plugin path, or begin a new run");
   return compare(of_kinds(record.origins, false), TRY(origins_of(study)), directory);
+}
+
+Status check_files_of_model(const RunRecord& record, const Study& study, const fs::path& directory, const char* doing) {
+  std::vector<Origin> then, now;
+  for (const Origin& o : record.origins)
+    if (o.kind == "model" || o.kind == "file") then.push_back(o);
+  TRY_STATUS(add_files_of_model(study, &now));
+  return compare(then, now, directory, doing);
 }
 
 Status check_data_files(const RunRecord& record, const Study& study, const Source& source, const fs::path& directory) {

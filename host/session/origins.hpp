@@ -27,6 +27,9 @@ Result<std::vector<Origin>> origins_of(const Study& study, const Source& source)
 Status check_recipe(const RunRecord& record, const std::filesystem::path& directory);
 /// Galley, the machine, the plugins, and what origins_of(study) says.
 Status check_origins(const RunRecord& record, const Study& study, const std::filesystem::path& directory);
+/// Of these, the model's configuration and the small files that strategies read: for commands that use a run without continuing it. `doing`
+/// is what they do: "export".
+Status check_files_of_model(const RunRecord& record, const Study& study, const std::filesystem::path& directory, const char* doing);
 /// The data.
 Status check_data_files(const RunRecord& record, const Study& study, const Source& source, const std::filesystem::path& directory);
 

@@ -31,6 +31,20 @@ Result<RunRecord> record_of(const Study& study, const std::string& device, const
   return out;
 }
 
+namespace {
+
+/// What a command does with a run that it does not continue.
+const char* doing(Purpose purpose) {
+  switch (purpose) {
+    case Purpose::Evaluate: return "evaluate";
+    case Purpose::Sample: return "sample";
+    case Purpose::Export: return "export";
+    default: return nullptr;
+  }
+}
+
+}  // namespace
+
 Result<Run> study_run(const std::filesystem::path& directory, StudyOptions options) {
   Run run;
   run.record = TRY(open_run(directory));
@@ -56,6 +70,7 @@ Result<Run> study_run(const std::filesystem::path& directory, StudyOptions optio
   options.steps = record.steps;
   options.single_row = options.purpose == Purpose::Sample || options.purpose == Purpose::Export;
   run.study = TRY(study(record.recipe, options));
+  if (const char* what = doing(options.purpose)) TRY_STATUS(check_files_of_model(record, *run.study, directory, what));
   return run;
 }
 

@@ -20,6 +20,7 @@ struct Run {
 
 /// Studies a run with its own recipe text, modules, arguments, device and target, so that the same program comes out. Of `options` count
 /// the plugin path, the purpose, and who is warned. A plugin is taken from where it was only if check_plugin_folder() (origins.hpp) agrees.
+/// Unless the run is to be continued, which checks more, the files that decide which model it trains have to be as they were.
 Result<Run> study_run(const std::filesystem::path& directory, StudyOptions options);
 
 /// The state whose weights stand for the run: its best one where the recipe keeps it, else its newest; none where it has saved nothing.

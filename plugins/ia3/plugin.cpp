@@ -11,7 +11,7 @@ namespace {
 
 using namespace galley::sdk;
 using namespace galley::peft;
-using nlohmann::json;
+using json = Json;
 
 const std::vector<const char*> kRead = {"exclude_modules", "feedforward_modules", "init_ia3_weights", "modules_to_save", "target_modules"};
 
@@ -37,6 +37,7 @@ class Ia3 {
   void rewrite(Graph& graph, uint32_t segment) const {
     if (segment == GALLEY_SEGMENT_MODEL) adapt(graph);
     if (segment == GALLEY_SEGMENT_EXPORT) save(graph);
+    if (segment == GALLEY_SEGMENT_EXPORT) document_trained(graph, config_);
     if (segment == GALLEY_SEGMENT_EXPORT ? merge_ : segment == GALLEY_SEGMENT_MERGE && !merge_) merge(graph);
   }
 
@@ -50,11 +51,11 @@ class Ia3 {
  private:
   void read(const std::string& folder) {
     const std::string path = folder + "/adapter_config.json";
-    text_ = read_text(path);
+    text_ = read_folder_text(folder);
     const json config = read_config(path, text_, "IA3");
     refuse_unknown(config, path, kRead, "ia3");
     const auto key = [&](const char* name) { return Key(config, path, name); };
-    all_linear_ = key("target_modules") && key("target_modules").value() == "all-linear";
+    all_linear_ = is_all_linear(key("target_modules"));
     if (!all_linear_) target_modules_ = key("target_modules").meant();
     exclude_modules_ = key("exclude_modules").meant();
     feedforward_modules_ = key("feedforward_modules").meant();
@@ -93,11 +94,11 @@ class Ia3 {
 
   void adapt(Graph& graph) const {
     const std::vector<Module> modules = linear_modules(graph);
+    if (has_own(graph, ".ia3_l")) invalid("the recipe uses \"ia3\" twice", "name all layers in one");
     const std::vector<const Module*> chosen = choose(modules);
     Parts parts(graph, file_, [this](const std::string& module) { return saved_with(module); });
     for (const Module* m : chosen) {
       const std::string name = prefixed(m->name) + ".ia3_l";
-      if (graph.find(name)) invalid("'" + m->name + "' has an adapter already: another \"ia3\" of this recipe made it");
       const bool input = is_feedforward(*m);
       const std::vector<int64_t> shape = input ? std::vector<int64_t>{1, m->in} : std::vector<int64_t>{m->out, 1};
       const galley_tensor l = parts.make(name, shape, GALLEY_TENSOR_NO_DECAY, {"fill", {}, Attrs().f("value", 1)});
@@ -109,7 +110,8 @@ class Ia3 {
     const std::vector<std::string> saved = parts.take_modules(&all);
     check_whole(to_save_, all);
     parts.check_all_used(modules, "ia3");
-    graph.document("adapter/adapter_config.json", config_text(config(modules, chosen, saved), graph));
+    config_ = config(modules, chosen, saved);
+    document(graph, config_);
   }
 
   json config(const std::vector<Module>& modules, const std::vector<const Module*>& chosen, std::vector<std::string> saved) const {
@@ -154,6 +156,7 @@ class Ia3 {
   Meant target_modules_, exclude_modules_, feedforward_modules_;
   std::vector<std::string> modules_to_save_;
   AdapterFile file_;
+  mutable Json config_;  ///< of the model that is compiled now: from its rewriting to its export
 };
 
 const bool registered = add(strategy<Ia3>("ia3"));

@@ -11,14 +11,15 @@
 namespace galley::lora {
 namespace {
 
-using nlohmann::json;
+using json = peft::Json;
 using peft::Key;
 using sdk::invalid;
 
 // What `read_config` takes.
-const std::vector<const char*> kRead = {"alpha_pattern", "bias",     "exclude_modules", "init_lora_weights", "lora_alpha",
-                                        "lora_dropout",  "r",        "rank_pattern",    "target_modules",    "modules_to_save",
-                                        "loftq_config",  "use_dora", "use_rslora",      "layers_pattern",    "layers_to_transform"};
+const std::vector<const char*> kRead = {"alpha_pattern", "bias",       "exclude_modules", "init_lora_weights", "lora_alpha",
+                                        "lora_dropout",  "r",          "rank_pattern",    "target_modules",    "modules_to_save",
+                                        "loftq_config",  "use_dora",   "use_rslora",      "layers_pattern",    "layers_to_transform",
+                                        "corda_config",  "eva_config", "lora_ga_config"};  // of an init_lora_weights that is no other
 
 bool is_scale(double alpha) { return std::isfinite(alpha) && alpha > 0; }
 bool whole_number(double x, double most) { return x >= 1 && x <= most && std::floor(x) == x; }
@@ -45,6 +46,11 @@ std::vector<peft::ByModule> by_module(const sdk::Options& options, const char* o
                    std::string(name) == "rank" ? static_cast<double>(entry.integer(name)) : entry.number(name)});
   }
   return out;
+}
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
 }
 
 json number(double x) {
@@ -104,21 +110,30 @@ void Adapter::take_options(const sdk::Options& options) {
 }
 
 void Adapter::read_folder(const std::string& folder) {
+  text_ = peft::read_folder_text(folder);
   read_config(folder + "/adapter_config.json");
   file_ = peft::AdapterFile(folder + "/adapter_model.safetensors");
 }
 
 void Adapter::read_config(const std::string& path) {
-  text_ = sdk::read_text(path);
   const json config = peft::read_config(path, text_, "LORA");
   const auto key = [&](const char* name) { return Key(config, path, name); };
   peft::refuse_unknown(config, path, kRead, "lora");
   const Key init = key("init_lora_weights");
-  const std::string how = !init || init.value().is_boolean() ? "true" : init.string("true");
+  std::string how = !init || init.value().is_boolean() ? "true" : init.string("true");
+  const std::string word = lower(how);
+  if (word == "gaussian" || word == "olora") how = word;
+  if (how == "eva") how = "true";  // A began as data said; the weights are what they were
+  if (word == "mica") init.wrong("trains A alone, since B holds singular vectors of the weight, and lora trains both");
+  if (how.rfind("pissa_niter_", 0) == 0)
+    init.wrong(
+        "begins with random numbers that are not in the folder, so that nobody can say what the weights are without A and B; save the "
+        "adapter "
+        "with path_initial_model_for_weight_conversion in PEFT, which makes one for the weights as they were");
   if (!read_init(how, &init_))
     init.wrong(
         "changes the base weights in a way that lora does not know; it has to be true, false, \"gaussian\", \"orthogonal\", \"pissa\", "
-        "\"pissa_niter_N\", \"olora\" or \"loftq\"");
+        "\"olora\", \"eva\" or \"loftq\"");
   if (init_.loftq()) {
     const Key loftq = key("loftq_config");
     if (!loftq || !loftq.value().is_object()) loftq.wrong("has to be an object, since init_lora_weights is \"loftq\"");
@@ -146,7 +161,7 @@ void Adapter::read_config(const std::string& path) {
   bias_ = key("bias").string("none");
   if (bias_ != "none" && bias_ != "lora_only" && bias_ != "all") key("bias").wrong("has to be \"none\", \"lora_only\" or \"all\"");
   modules_to_save_ = key("modules_to_save").list();
-  all_linear_ = key("target_modules") && key("target_modules").value() == "all-linear";
+  all_linear_ = peft::is_all_linear(key("target_modules"));
   if (!all_linear_) target_modules_ = key("target_modules").meant();
   exclude_modules_ = key("exclude_modules").meant();
   layers_ = peft::read_layers(config, path, target_modules_);

@@ -49,15 +49,14 @@ class Adapter {
 
   /// adapter_config.json for these modules, and for the modules of the model that are saved whole. One that was read comes out as it went
   /// in, but for its dropout, and for its rank where the file that is saved has twice as many (see Init).
-  nlohmann::json config(const std::vector<Module>& modules, const std::vector<const Module*>& chosen, std::vector<std::string> saved) const;
+  peft::Json config(const std::vector<Module>& modules, const std::vector<const Module*>& chosen, std::vector<std::string> saved) const;
 
  private:
   void take_options(const sdk::Options& options);
   void read_folder(const std::string& folder);
   void read_config(const std::string& path);
   std::vector<const Module*> choose_by_file(const std::vector<Module>& modules) const;
-  nlohmann::json new_config(const std::vector<Module>& modules, const std::vector<const Module*>& chosen,
-                            std::vector<std::string> saved) const;
+  peft::Json new_config(const std::vector<Module>& modules, const std::vector<const Module*>& chosen, std::vector<std::string> saved) const;
 
   int64_t rank_ = 0;
   double alpha_ = 0, dropout_ = 0;

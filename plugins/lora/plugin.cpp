@@ -43,21 +43,19 @@ class Lora {
 
  private:
   void adapt(Graph& graph) const {
+    if (has_own(graph, ".lora_A.weight"))
+      invalid("the recipe uses \"lora\" twice", "name all layers in one; rank_pattern and alpha_pattern give them values of their own");
     const std::vector<Module> modules = linear_modules(graph);
     const std::vector<const Module*> chosen = adapter_.choose(modules);
     Parts parts(graph, adapter_.file(), [this](const std::string& module) { return adapter_.saved_with(module); });
-    for (const Module* m : chosen) {
-      if (graph.find(prefixed(m->name) + ".lora_A.weight"))
-        invalid("'" + m->name +
-                "' has an adapter already: another \"lora\" of this recipe made it; give each layers of its own in `targets`");
-      add_beside(graph, parts, *m);
-    }
+    for (const Module* m : chosen) add_beside(graph, parts, *m);
     std::vector<std::string> all;
     const std::vector<std::string> saved = parts.take_modules(&all);
     adapter_.check_saved(all);
     if (adapter_.bias() != "none") parts.take_biases(chosen, adapter_.bias() == "all" ? Parts::Biases::All : Parts::Biases::Adapted);
     parts.check_all_used(modules, "lora");
-    graph.document("adapter/adapter_config.json", config_text(adapter_.config(modules, chosen, saved), graph));
+    config_ = adapter_.config(modules, chosen, saved);
+    document(graph, config_);
   }
 
   void add_beside(Graph& graph, Parts& parts, const Module& m) const {
@@ -98,9 +96,17 @@ class Lora {
   }
   static std::string first_of(const std::string& parameter) { return parameter + ".first"; }
 
+  /// What is trained is stored(W − scaling · B₀·A₀) + scaling · B·A; the adapter that is saved is read beside stored(W).
+  [[noreturn]] void refuse_stored(const Module& m, const std::string& format) const {
+    invalid("init = \"" + adapter_.init().text + "\": the weight of " + m.name + " is stored as '" + format +
+                "', so that an adapter that is saved for the weight as it was would be another model than the one that was trained",
+            "take init = \"loftq\", which begins with what 4 bits lose; or merge = true, which saves one model");
+  }
+
   /// While loading: A and B begin as a part of the weight, and the weight without it.
   void split(Graph& graph) const {
     for (const auto& [m, name] : adapted(graph)) {
+      if (const std::string format = graph.info(m.weight).format; !format.empty() && !merge_) refuse_stored(m, format);
       Attrs attrs = layout(m);
       attrs.i("rank", adapter_.rank(m)).f("scale", adapter_.scaling(m)).i("iterations", adapter_.init().iterations);
       if (adapter_.init().text == "olora") attrs.s("how", "qr");
@@ -217,6 +223,7 @@ class Lora {
 
   void save(Graph& graph) const {
     galley::peft::save(graph);
+    document_trained(graph, config_);
     if (!adapter_.init().principal() || merge_) return;
     // scaling · (B·A − B₀·A₀) beside the weight as it was: an adapter of twice the rank (see Adapter::config).
     for (const auto& [m, name] : adapted(graph)) {
@@ -258,6 +265,7 @@ class Lora {
   Adapter adapter_;
   bool merge_;
   double b_lr_factor_;
+  mutable Json config_;  ///< of the model that is compiled now: from its rewriting to its export
 };
 
 const bool registered = add(strategy<Lora>("lora"));

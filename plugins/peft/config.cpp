@@ -1,26 +1,25 @@
 #include "peft/config.hpp"
 
 #include <algorithm>
+#include <filesystem>
+
+#include "galley/cpp/files.hpp"
+#include "peft/parts.hpp"
 
 namespace galley::peft {
 namespace {
 
-using nlohmann::json;
-
 // What does not change what an adapter computes.
-constexpr const char* kWithoutMeaning[] = {"auto_mapping",        "base_model_name_or_path",
-                                           "ensure_weight_tying", "fan_in_fan_out",
-                                           "inference_mode",      "megatron_core",
-                                           "peft_type",           "peft_version",
-                                           "qalora_group_size",   "revision",
-                                           "runtime_config",      "task_type"};
+constexpr const char* kWithoutMeaning[] = {
+    "auto_mapping", "base_model_name_or_path", "fan_in_fan_out", "inference_mode", "megatron_core", "peft_type",
+    "peft_version", "qalora_group_size",       "revision",       "runtime_config", "task_type"};
 
 // null, false, an empty list or object: how PEFT writes what is not used.
-bool unused(const json& value) { return value.is_null() || value == false || ((value.is_array() || value.is_object()) && value.empty()); }
+bool unused(const Json& value) { return value.is_null() || value == false || ((value.is_array() || value.is_object()) && value.empty()); }
 
 }  // namespace
 
-Key::Key(const json& config, const std::string& path, const char* name) : path_(path), name_(name) {
+Key::Key(const Json& config, const std::string& path, const char* name) : path_(path), name_(name) {
   const auto found = config.find(name);
   if (found != config.end() && !found->is_null()) value_ = &*found;
 }
@@ -73,7 +72,7 @@ std::vector<std::string> Key::list() const {
   std::vector<std::string> out;
   if (!value_) return out;
   if (!value_->is_array()) wrong("has to be a list of strings");
-  for (const json& name : *value_) {
+  for (const Json& name : *value_) {
     if (!name.is_string()) wrong("has to be a string or a list of strings");
     out.push_back(name.get<std::string>());
   }
@@ -83,21 +82,33 @@ std::vector<std::string> Key::list() const {
 std::vector<int64_t> Key::indices() const {
   std::vector<int64_t> out;
   if (!value_) return out;
-  const auto add = [&](const json& number) {
+  const auto add = [&](const Json& number) {
     if (!number.is_number_integer() || number < 0 || number > 1000000) wrong("has to hold whole numbers from 0 on");
     out.push_back(number.get<int64_t>());
   };
   if (value_->is_array())
-    for (const json& number : *value_) add(number);
+    for (const Json& number : *value_) add(number);
   else add(*value_);
   return out;
 }
 
-json read_config(const std::string& path, const std::string& text, const char* peft_type) {
-  json config;
+std::string read_folder_text(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path at(folder), below = at / "adapter";
+  if (!fs::exists(at / "adapter_config.json", error) && fs::exists(below / "adapter_config.json", error))
+    sdk::invalid("'path': '" + folder + "' is a run's folder, and no adapter's", "its adapter is '" + below.string() + "'");
+  if (!fs::exists(at / "adapter_model.safetensors", error) && fs::exists(at / "adapter_model.bin", error))
+    sdk::invalid("'path': '" + folder + "' has adapter_model.bin, which is not read here, since reading it would run what is in it",
+                 "load it in PEFT, and save it with safe_serialization=True");
+  return sdk::read_text(folder + "/adapter_config.json");
+}
+
+Json read_config(const std::string& path, const std::string& text, const char* peft_type) {
+  Json config;
   try {
-    config = json::parse(text);
-  } catch (const json::exception& wrong) {
+    config = Json::parse(text);
+  } catch (const Json::exception& wrong) {
     sdk::invalid(path + " is not a JSON object: " + wrong.what());
   }
   if (!config.is_object()) sdk::invalid(path + " is not a JSON object");
@@ -106,7 +117,7 @@ json read_config(const std::string& path, const std::string& text, const char* p
   return config;
 }
 
-void refuse_unknown(const json& config, const std::string& path, const std::vector<const char*>& read, const char* strategy) {
+void refuse_unknown(const Json& config, const std::string& path, const std::vector<const char*>& read, const char* strategy) {
   for (const auto& [name, value] : config.items()) {
     const auto is = [n = name](const char* known) { return n == known; };
     if (!std::any_of(read.begin(), read.end(), is) && std::none_of(std::begin(kWithoutMeaning), std::end(kWithoutMeaning), is) &&
@@ -116,7 +127,7 @@ void refuse_unknown(const json& config, const std::string& path, const std::vect
   }
 }
 
-Layers read_layers(const json& config, const std::string& path, const Meant& targets) {
+Layers read_layers(const Json& config, const std::string& path, const Meant& targets) {
   const Key numbers(config, path, "layers_to_transform"), before(config, path, "layers_pattern");
   Layers out;
   out.numbers = numbers.indices();
@@ -135,8 +146,8 @@ bool means(const Meant& targets, const Layers& layers, const std::string& module
   return layers.mean(module) || std::find(targets.list.begin(), targets.list.end(), module) != targets.list.end();
 }
 
-json new_config(const char* peft_type, const std::vector<std::string>& targets) {
-  json out;
+Json new_config(const char* peft_type, const std::vector<std::string>& targets) {
+  Json out;
   for (const char* key : {"auto_mapping", "base_model_name_or_path", "modules_to_save", "revision"}) out[key] = nullptr;
   out["peft_type"] = peft_type;
   out["task_type"] = "CAUSAL_LM";
@@ -145,10 +156,23 @@ json new_config(const char* peft_type, const std::vector<std::string>& targets) 
   return out;
 }
 
-std::string config_text(json config, const sdk::GraphReader& graph) {
+void document(sdk::Graph& graph, Json config) {
   const galley_run_info run = graph.run();
-  if (json& base = config["base_model_name_or_path"]; base.is_null() && run.model && *run.model) base = run.model;
-  return config.dump(2) + "\n";
+  if (Json& base = config["base_model_name_or_path"]; base.is_null() && run.model && *run.model) base = run.model;
+  graph.document(kConfigFile, config.dump(2) + "\n");
+}
+
+void document_trained(sdk::Graph& graph, Json config) {
+  if (!trains_model(graph)) return;
+  config["base_model_name_or_path"] = nullptr;
+  graph.document(kConfigFile, config.dump(2) + "\n");
+}
+
+bool is_all_linear(const Key& targets) {
+  if (!targets || !targets.value().is_string()) return false;
+  std::string word = targets.value().get<std::string>();
+  std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return word == "all-linear";
 }
 
 }  // namespace galley::peft

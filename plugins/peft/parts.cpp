@@ -1,8 +1,11 @@
 #include "peft/parts.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 
 #include "galley/cpp/files.hpp"
+#include "galley/cpp/half.hpp"
 
 namespace galley::peft {
 namespace {
@@ -16,6 +19,42 @@ constexpr uint64_t kTable = GALLEY_TENSOR_EMBEDDING, kHead = GALLEY_TENSOR_HEAD;
 std::string without_word(std::string name, const std::string& word) {
   const size_t at = name.find(word);
   return at == std::string::npos ? "" : name.replace(at, word.size(), ".");
+}
+
+/// A tensor's numbers, and what they are rounded to.
+struct Numbers {
+  std::string dtype, bytes;
+  size_t count() const { return bytes.size() / (dtype == "F32" ? 4 : 2); }
+  float at(size_t i) const {
+    if (dtype == "F32") return number<float>(i);
+    return dtype == "BF16" ? to_float(number<Bf16>(i)) : to_float(number<F16>(i));
+  }
+  template <class T>
+  T number(size_t i) const {
+    T out;
+    std::memcpy(&out, bytes.data() + i * sizeof(T), sizeof(T));
+    return out;
+  }
+};
+
+/// Of a file or of a model's folder, which may leave out the first words of a name; without bytes if it is not there, or holds no numbers.
+Numbers numbers_in(const std::string& path, const std::string& name) {
+  for (const FileTensor& t : read_tensors(path))
+    if ((t.name == name || ends_with(name, "." + t.name)) && (t.dtype == "F32" || t.dtype == "BF16" || t.dtype == "F16")) {
+      std::map<std::string, std::string> found = read_contents(path, t.name.c_str(), t.bytes);
+      return {t.dtype, std::move(found[t.name])};
+    }
+  return {};
+}
+
+/// But for the rounding of the narrower one of two dtypes. What cannot be compared is the same.
+bool same_numbers(const std::string& path, const std::string& name, const std::string& model, const std::string& parameter) {
+  const Numbers a = numbers_in(path, name), b = numbers_in(model, parameter);
+  if (a.bytes.empty() || b.bytes.empty() || a.count() != b.count()) return true;
+  if (a.dtype == b.dtype) return a.bytes == b.bytes;
+  for (size_t i = 0; i < a.count(); ++i)
+    if (const float x = a.at(i), y = b.at(i); !(std::abs(x - y) <= 0x1p-8f * std::max(std::abs(x), std::abs(y)) + 0x1p-24f)) return false;
+  return true;
 }
 
 bool is_tied(uint64_t flags) { return (flags & (kTable | kHead)) == (kTable | kHead); }
@@ -32,7 +71,7 @@ galley_tensor Parts::make(const std::string& name, const std::vector<int64_t>& s
   d.file = kFile;
   d.file_name = name.c_str();
   d.flags = flags;
-  if (file_.there()) {
+  if (file_.there() && !(begin.optional && !file_.tensors.count(name))) {
     const auto stored = file_.tensors.find(name);
     if (stored == file_.tensors.end()) invalid("'" + file_.path + "' has no '" + name + "'");
     if (stored->second != shape)
@@ -51,9 +90,9 @@ galley_tensor Parts::make(const std::string& name, const std::vector<int64_t>& s
   return graph_.make(d);
 }
 
-galley_tensor Parts::own(const std::string& name, galley_tensor of, uint64_t flags) {
+galley_tensor Parts::own(const std::string& name, galley_tensor of, uint64_t flags, bool optional) {
   const galley_tensor_info info = graph_.info(of);
-  return make(name, {info.shape, info.shape + info.rank}, flags, {"copy", {of}, {}});
+  return make(name, {info.shape, info.shape + info.rank}, flags, {"copy", {of}, {}, optional});
 }
 
 std::vector<std::string> Parts::take_modules(std::vector<std::string>* all) {
@@ -94,7 +133,8 @@ void Parts::take_biases(const std::vector<const Module*>& adapted, Biases which)
         saved_with_(name.substr(0, name.size() - 5)).empty())
       taken[t] = prefixed(name);
   }
-  for (const auto& [bias, name] : taken) graph_.replace(bias, own(name, bias, graph_.info(bias).flags));
+  // With "lora_only", files of some versions of PEFT have no biases: they are the model's.
+  for (const auto& [bias, name] : taken) graph_.replace(bias, own(name, bias, graph_.info(bias).flags, which == Biases::Adapted));
 }
 
 void Parts::leave(const std::string& name) {
@@ -110,31 +150,59 @@ void Parts::check_all_used(const std::vector<Module>& modules, const char* strat
       graph_.ignore(name);
       continue;
     }
-    const auto base =
-        std::find_if(modules.begin(), modules.end(), [n = name](const Module& m) { return n == prefixed(m.name) + ".base_layer.weight"; });
-    if (base == modules.end()) invalid("'" + file_.path + "' has '" + name + "', which " + strategy + " does not use");
-    const galley_tensor_info w = graph_.info(base->weight);
-    const std::vector<int64_t> expected(w.shape, w.shape + w.rank);
-    if (stored != expected)
-      invalid("'" + file_.path + "': '" + name + "' is " + shape_text(stored) + ", but the model's is " + shape_text(expected) +
-              "; the adapter belongs to a model with another vocabulary");
+    if (!is_left_model(name, stored, modules)) refuse_left(name, "which " + std::string(strategy) + " does not use", "");
     graph_.ignore(name);
   }
+}
+
+void Parts::refuse_left(const std::string& name, const std::string& why, const std::string& hint) const {
+  invalid("'" + file_.path + "' has '" + name + "', " + why, hint.c_str());
+}
+
+/// Whether a tensor of the file is one of the model's, as PEFT saves embeddings and heads beside an adapter, with the same numbers.
+bool Parts::is_left_model(const std::string& name, const std::vector<int64_t>& stored, const std::vector<Module>& modules) {
+  galley_tensor weight = 0;
+  for (const Module& m : modules)
+    if (name == prefixed(m.name) + ".base_layer.weight" || (m.head && name == prefixed(m.name) + ".weight")) weight = m.weight;
+  for (const Owned& o : weight ? std::vector<Owned>() : owned_parameters(graph_))
+    if (prefixed(o.name) == name && graph_.info(o.parameter).flags & (kTable | kHead)) weight = o.parameter;
+  if (!weight) return false;
+  const galley_tensor_info w = graph_.info(weight);
+  const std::vector<int64_t> expected(w.shape, w.shape + w.rank);
+  if (stored != expected)
+    invalid("'" + file_.path + "': '" + name + "' is " + shape_text(stored) + ", but the model's is " + shape_text(expected) +
+            "; the adapter belongs to a model with another vocabulary");
+  const galley_run_info run = graph_.run();
+  if (run.model && *run.model && !same_numbers(file_.path, name, run.model, w.name))
+    refuse_left(name, "and its numbers are not those of '" + std::string(w.name) + "' in the model '" + run.model + "'",
+                "an adapter that was saved with a changed embedding or head belongs to a model with it: save that model with PEFT's "
+                "get_base_model() and name it; or if nothing of it was trained, save the adapter with save_embedding_layers=False");
+  return true;
 }
 
 bool is_foreign(const galley_subject& subject, const char* strategy) {
   return std::string(subject.name).rfind("base_model.", 0) == 0 && !galley_same_text(subject.owner, strategy);
 }
 
-void save(Graph& graph) {
-  bool trained = false;  // of the model itself, beside the adapter
+bool has_own(const GraphReader& graph, const std::string& end) {
+  for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t))
+    if (const galley_tensor_info info = graph.info(t);
+        info.kind == GALLEY_KIND_PARAMETER && ends_with(info.name, end) && !without_prefix(info.name).empty())
+      return true;
+  return false;
+}
+
+bool trains_model(const GraphReader& graph) {
+  bool trained = false;
   for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) {
     const galley_tensor_info info = graph.info(t);
     trained = trained || (info.kind == GALLEY_KIND_PARAMETER && info.flags & GALLEY_TENSOR_TRAINABLE &&
                           std::string(info.name).rfind("base_model.", 0) != 0);
   }
-  graph.export_model(trained ? GALLEY_EXPORT_BOTH : GALLEY_EXPORT_OWN);
+  return trained;
 }
+
+void save(Graph& graph) { graph.export_model(trains_model(graph) ? GALLEY_EXPORT_BOTH : GALLEY_EXPORT_OWN); }
 
 void merge_taken(Graph& graph, const std::vector<const char*>& own) {
   for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) {

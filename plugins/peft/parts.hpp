@@ -26,6 +26,7 @@ struct Begin {
   const char* op = nullptr;
   std::vector<galley_tensor> from = {};
   sdk::Attrs attrs = {};
+  bool optional = false;  ///< a file need not hold it
 };
 
 /// While the model is rewritten.
@@ -45,12 +46,14 @@ class Parts {
   void take_biases(const std::vector<const Module*>& adapted, Biases which);
   /// What the file may hold and is made anew.
   void leave(const std::string& name);
-  /// What is left over in the file would be lost. PEFT puts the weight of an adapted head into it; that one is the model's own as long as
-  /// nobody has resized it.
+  /// What is left over in the file would be lost. PEFT puts the weight of an adapted head into it, and embeddings if it was asked to; such
+  /// a tensor has to hold the model's own numbers, since what is saved here leaves it out.
   void check_all_used(const std::vector<Module>& modules, const char* strategy);
 
  private:
-  galley_tensor own(const std::string& name, galley_tensor of, uint64_t flags);
+  [[noreturn]] void refuse_left(const std::string& name, const std::string& why, const std::string& hint) const;
+  bool is_left_model(const std::string& name, const std::vector<int64_t>& stored, const std::vector<Module>& modules);
+  galley_tensor own(const std::string& name, galley_tensor of, uint64_t flags, bool optional = false);
   void replace_tied(const Owned& o, galley_tensor taken);
 
   sdk::Graph& graph_;
@@ -62,6 +65,10 @@ class Parts {
 /// Whether a parameter belongs to another adapter than the strategy's own, which must not be there: a folder holds one. Each adapter claims
 /// that what another trains is frozen, so that the host names both.
 bool is_foreign(const galley_subject& subject, const char* strategy);
+/// Whether a parameter of the model itself is trained.
+bool trains_model(const sdk::GraphReader& graph);
+/// Whether there is a parameter of an adapter whose name ends so.
+bool has_own(const sdk::GraphReader& graph, const std::string& end);
 /// While exporting: the adapter alone, or with the model where more of it is trained.
 void save(sdk::Graph& graph);
 /// While exporting one model: what `take_modules` and `take_biases` have made goes into the model's own parameters. `own`: words between

@@ -15,7 +15,7 @@ namespace {
 
 using namespace galley::sdk;
 using namespace galley::peft;
-using nlohmann::json;
+using json = Json;
 
 const std::vector<const char*> kRead = {
     "bias",           "d_initial",       "init_weights", "modules_to_save", "projection_prng_key", "r", "save_projection",
@@ -51,6 +51,7 @@ class Vera {
   void rewrite(Graph& graph, uint32_t segment) const {
     if (segment == GALLEY_SEGMENT_MODEL) adapt(graph);
     if (segment == GALLEY_SEGMENT_EXPORT) save(graph);
+    if (segment == GALLEY_SEGMENT_EXPORT) document_trained(graph, config_);
     if (segment == GALLEY_SEGMENT_EXPORT ? merge_ : segment == GALLEY_SEGMENT_MERGE && !merge_) merge(graph);
   }
 
@@ -67,7 +68,7 @@ class Vera {
 
   void read(const std::string& folder) {
     const std::string path = folder + "/adapter_config.json";
-    text_ = read_text(path);
+    text_ = read_folder_text(folder);
     const json config = read_config(path, text_, "VERA");
     refuse_unknown(config, path, kRead, "vera");
     const auto key = [&](const char* name) { return Key(config, path, name); };
@@ -76,15 +77,15 @@ class Vera {
     rank_ = static_cast<int64_t>(rank);
     dropout_ = key("vera_dropout").number(0);
     if (!(dropout_ >= 0 && dropout_ < 1)) key("vera_dropout").wrong("has to lie in [0, 1)");
-    const double seed = key("projection_prng_key").number(0);
-    if (seed < 0 || seed > 4294967295.0 || std::floor(seed) != seed)
-      key("projection_prng_key").wrong("has to be a whole number of 32 bits");
-    seed_ = static_cast<int64_t>(seed);
+    if (const Key seed = key("projection_prng_key")) {
+      if (!seed.value().is_number_unsigned()) seed.wrong("has to be a whole number from 0 on");
+      seed_ = static_cast<int64_t>(seed.value().get<uint64_t>() & 0xFFFFFFFFu);  // PyTorch's generator takes no more of it
+    }
     save_projection_ = key("save_projection").boolean(true);
     bias_ = key("bias").string("none");
     if (bias_ != "none" && bias_ != "vera_only" && bias_ != "all") key("bias").wrong("has to be \"none\", \"vera_only\" or \"all\"");
     modules_to_save_ = key("modules_to_save").list();
-    all_linear_ = key("target_modules") && key("target_modules").value() == "all-linear";
+    all_linear_ = is_all_linear(key("target_modules"));
     if (!all_linear_) target_modules_ = key("target_modules").meant();
     exclude_modules_ = key("exclude_modules").meant();
     layers_ = read_layers(config, path, target_modules_);
@@ -189,7 +190,8 @@ class Vera {
     if (!save_projection_)
       for (const char* name : {kA, kB}) parts.leave(name);
     parts.check_all_used(modules, "vera");
-    graph.document("adapter/adapter_config.json", config_text(config(modules, chosen, saved), graph));
+    config_ = config(modules, chosen, saved);
+    document(graph, config_);
   }
 
   json config(const std::vector<Module>& modules, const std::vector<const Module*>& chosen, std::vector<std::string> saved) const {
@@ -241,6 +243,7 @@ class Vera {
   Layers layers_;
   std::vector<std::string> modules_to_save_;
   AdapterFile file_;
+  mutable Json config_;  ///< of the model that is compiled now: from its rewriting to its export
 };
 
 const bool registered = add(strategy<Vera>("vera"));

@@ -169,7 +169,7 @@ def targets_that_make_no_sense():
 @case
 def lora_twice():
     folder = with_recipe("lora-twice", "  use", '  use "lora" { rank = 2 },\n  use "lora" { rank = 2 },\n  use')
-    refused(folder, 2, "recipe.lua", "has an adapter already", command="plan")
+    refused(folder, 2, "recipe.lua", "the recipe uses \"lora\" twice", command="plan")
 
 
 @case

@@ -348,7 +348,7 @@ TEST_F(Lora, ConfigurationsThatMeanSomethingElse) {
   EXPECT_EQ(said(R"("init_lora_weights": "corda")"),
             begin +
                 "'init_lora_weights' changes the base weights in a way that lora does not know; it has to be true, false, \"gaussian\", "
-                "\"orthogonal\", \"pissa\", \"pissa_niter_N\", \"olora\" or \"loftq\", not \"corda\"");
+                "\"orthogonal\", \"pissa\", \"olora\", \"eva\" or \"loftq\", not \"corda\"");
   EXPECT_EQ(said(R"("init_lora_weights": "loftq")"), begin + "'loftq_config' has to be an object, since init_lora_weights is \"loftq\"");
   EXPECT_EQ(said(R"("target_modules": "(q_proj")"),
             begin + "'target_modules': the regular expression '(q_proj' cannot be used: missing closing parenthesis");

@@ -23,7 +23,16 @@ Result<uint32_t> kept_dtype(const Compilation& c, const GraphTensor& t) {
 /// One dtype for all that a file holds, so that config.json can name it. A master is never rounded by itself: where a trained parameter is
 /// kept in F32, so is the file. Else it is the 16-bit dtype in which more than half of the numbers are kept; a norm or an embedding that is
 /// kept in F32 beside them came from a file in 16 bit, as a rule.
-Result<uint32_t> file_dtype(const Compilation& c, const std::vector<galley_tensor>& saved) {
+///
+/// Beside the model, a strategy may save a matrix of another shape in the place of a tensor: an adapter as the difference of two, each of
+/// which is large. Rounding it by itself would take most of what was trained; so that file stays in F32.
+Result<uint32_t> file_dtype(const Compilation& c, const std::string& file, const std::vector<galley_tensor>& saved,
+                            const std::map<galley_tensor, galley_tensor>& values) {
+  const auto is_other = [&](galley_tensor id) {
+    const auto value = values.find(id);
+    return value != values.end() && c.graph.tensor(value->second).shape != c.graph.tensor(id).shape;
+  };
+  if (file != kModelFile && std::ranges::any_of(saved, is_other)) return uint32_t{GALLEY_F32};
   if (c.options.export_dtype) return c.options.export_dtype;
   std::map<uint32_t, int64_t> numbers;
   int64_t all = 0;
@@ -82,6 +91,8 @@ class Values {
   /// Whether another tensor's value is saved in the place of the tensor.
   bool contains(galley_tensor t) const { return values_.contains(t); }
 
+  const std::map<galley_tensor, galley_tensor>& all() const { return values_; }
+
   /// The numbers to save of a tensor, after the nodes that make them.
   Result<Operand> of(galley_tensor id) {
     const auto it = values_.find(id);
@@ -137,7 +148,7 @@ Status place_export(Compilation& c, const Homes& homes) {
   std::map<std::string, std::vector<galley_tensor>> files;
   for (const galley_tensor id : graph.saved()) files[graph.file_of(id)].push_back(id);
   std::map<std::string, uint32_t> dtypes;
-  for (const auto& [file, saved] : files) dtypes[file] = TRY(file_dtype(c, saved));
+  for (const auto& [file, saved] : files) dtypes[file] = TRY(file_dtype(c, file, saved, values.all()));
   for (const galley_tensor id : graph.saved()) {
     const GraphTensor& t = graph.tensor(id);
     const std::string file = graph.file_of(id), entry = t.saved.name.empty() ? t.name : t.saved.name;
