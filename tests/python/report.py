@@ -165,7 +165,8 @@ for shown, folder in zip(data['runs'], runs):
     check(shown['record']['text'] == pathlib.Path(folder, 'recipe.lua').read_text() and shown['record']['sets']['lr'] in ('1e-3', '1e-4'), f'{folder}: the recipe')
     check([s.split(' ')[0] for s in shown['record']['strategies']] == ['clip', 'adamw'], f'{folder}: {shown["record"]["strategies"]}')
     check('map_error' not in shown and 'map_note' not in shown, f'{folder}: {shown.get("map_error")} {shown.get("map_note")}')
-check([m['classes'][0]['planned'] for m in data['maps']] == [x['memory']['classes']['host']['planned'] for x in data['runs']], 'the plan made again is another one')
+check([x['title'] for x in data['maps']] == [', '.join(runs)], 'two runs with one plan have not one map')
+check({x['memory']['classes']['host']['planned'] for x in data['runs']} == {data['maps'][0]['classes'][0]['planned']}, 'the plan made again is another one')
 placeless = lambda tensors: [{k: v for k, v in t.items() if k != 'place'} for t in tensors]  # noqa: E731
 check(placeless(tensors_of(data['maps'][0])) == placeless(plan['tensors']) and all(t['place'] in (None, f'{plain.resolve()}:{line}') for t in tensors_of(data['maps'][0])), "the map of a run is not that of its recipe's plan")
 
