@@ -240,8 +240,7 @@ std::vector<CommandSpec> all_commands() {
        "RECIPE…",
        "train recipes side by side, with the same seeds, and say how they differ",
        "RECIPE returns compare { … }; or several recipes are given, the first of which is what the others are held against.\n"
-       "Arms take turns, so that a noisy machine is fair to all; what is interrupted goes on when the command is started again. Each "
-       "arm's\n"
+       "Arms take turns, so that a noisy machine is fair to all; what is interrupted goes on when the command is started again. Each arm's\n"
        "runs are ordinary run directories below DIR/arms. DIR/compare.json says all for programs. Examples:\n"
        "  galley compare scripts/compare.lua --set text=book.txt --out lean\n"
        "  galley compare plain.lua lean.lua --out both --expect 'lean: memory <= 0.5 plain' --expect 'lean: rounding'\n",
