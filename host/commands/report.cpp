@@ -1,7 +1,6 @@
 #include "host/commands/report.hpp"
 
 #include <cstdio>
-#include <optional>
 
 #include "host/base/new_file.hpp"
 #include "host/commands/run_commands.hpp"

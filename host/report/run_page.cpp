@@ -1,5 +1,6 @@
 #include "host/report/run_page.hpp"
 
+#include <algorithm>
 #include <set>
 
 #include "host/base/json.hpp"
@@ -14,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// A plan as the memory map shows it. `classes`: as in the document of `plan --json`, in the target's order, with name and peak.
-Table map_of(const Study& s, std::string title) {
+Table map_of(const Study& s) {
   Table document = plan_document(s.program, s.plan, s.target, disk_use(s.program, s.recipe), {});
   List classes;
   for (size_t i = 0; i < s.plan.classes.size(); ++i) {
@@ -25,7 +26,6 @@ Table map_of(const Study& s, std::string title) {
     classes.push_back(Value(std::move(entry)));
   }
   Table out = tensor_columns(s.program, s.plan);
-  out["title"] = Value(std::move(title));
   out["classes"] = Value(std::move(classes));
   return out;
 }
@@ -96,13 +96,18 @@ class ReportData {
   }
 
   Value finish(const char* kind, std::string title, std::string subtitle, Value comparison = {}) {
+    List maps;
+    for (size_t i = 0; i < maps_.size(); ++i) {
+      maps_[i]["title"] = Value(titles_[i]);
+      maps.push_back(Value(std::move(maps_[i])));
+    }
     return Value(Table{{"kind", Value(std::string(kind))},
                        {"title", Value(std::move(title))},
                        {"subtitle", Value(std::move(subtitle))},
                        {"galley", Value(std::string(GALLEY_VERSION))},
                        {"runs", Value(std::move(runs_))},
                        {"comparison", std::move(comparison)},
-                       {"maps", Value(std::move(maps_))}});
+                       {"maps", Value(std::move(maps))}});
   }
 
  private:
@@ -113,11 +118,23 @@ class ReportData {
       return;
     }
     if (const std::string note = differs_text(memory, *again->study); !note.empty()) run["map_note"] = Value(title + ": " + note);
-    maps_.push_back(Value(map_of(*again->study, title)));
+    Table map = map_of(*again->study);
+    // Runs that differ in a rate or a seed have one plan: it is shown once, under all their names.
+    const std::string text = to_json(Value(map));
+    const auto same = std::find(texts_.begin(), texts_.end(), text);
+    if (same == texts_.end()) {
+      texts_.push_back(text);
+      titles_.push_back(title);
+      maps_.push_back(std::move(map));
+    } else {
+      titles_[static_cast<size_t>(same - texts_.begin())] += ", " + title;
+    }
   }
 
   StudyOptions options_;
-  List runs_, maps_;
+  List runs_;
+  std::vector<Table> maps_;
+  std::vector<std::string> texts_, titles_;  ///< of them
 };
 
 /// The path of a run below a comparison's directory; a file by a stranger must not lead out of it.
@@ -170,13 +187,15 @@ Value plan_page(const Study& study, const fs::path& recipe) {
                         {"steps", Value(study.recipe.steps)},
                         {"strategies", Value(std::move(strategies))}};
   const std::string name = recipe.filename().string();
+  Table map = map_of(study);
+  map["title"] = Value(name);
   return Value(Table{{"kind", Value(std::string("plan"))},
                      {"title", Value("Plan of " + name)},
                      {"subtitle", Value(study.model.model_type + ", for " + study.target.device + " (" + study.target.isa + ")")},
                      {"galley", Value(std::string(GALLEY_VERSION))},
                      {"runs", Value(List{Value(Table{{"name", Value(name)}, {"record", Value(record)}})})},
                      {"comparison", Value()},
-                     {"maps", Value(List{Value(map_of(study, name))})}});
+                     {"maps", Value(List{Value(std::move(map))})}});
 }
 
 Result<Value> report_page(const std::vector<fs::path>& directories, const StudyOptions& options) {

@@ -150,7 +150,7 @@ class Curves {
       },
     });
     const positive = lines.every((l) => l.values.every((v) => v === null || v > 0));
-    this.charts.push({definition, lines, graph, positive});
+    this.charts.push({definition, lines, graph, positive, plot});
   }
 
   /** All curves show the same steps. */
@@ -164,6 +164,18 @@ class Curves {
       c.graph.updateOptions(graph.isZoomed('x') ? {dateWindow: [from, to]} : {dateWindow: null});
     }
     this.following = false;
+  }
+
+  /** For paper, all curves have a width that it has, before it is known what it is. */
+  print(on) {
+    for (const c of this.charts) {
+      if (on) {
+        c.graph.resize(620, 220);
+        continue;
+      }
+      c.plot.style.width = c.plot.style.height = '';
+      c.graph.resize();
+    }
   }
 
   restyle() {

@@ -36,7 +36,8 @@ function numberText(x, digits = 5) {
   const size = Math.abs(x);
   if (size >= 1e7 || size < 1e-4) return x.toExponential(Math.min(digits, 4) - 1);
   if (Number.isInteger(x)) return grouped(x);
-  return Number(x.toPrecision(digits)).toString();
+  const rounded = Number(x.toPrecision(digits));
+  return Number.isInteger(rounded) ? grouped(rounded) : rounded.toString();
 }
 
 function secondsText(s) {

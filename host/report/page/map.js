@@ -213,7 +213,7 @@ class MapPainter {
     for (const s of marks.segments) {
       const x = (s.begin - view.x0) * sx;
       const end = (s.begin + s.count - view.x0) * sx;
-      if (!s.count || end <= 0 || x >= width) continue;
+      if (!s.count || end <= 1 || x >= width - 1) continue;
       if (x > 0) {
         c.fillStyle = this.ink;
         c.globalAlpha = 0.55;
@@ -222,7 +222,7 @@ class MapPainter {
       }
       const text = c.measureText(s.name).width + 8 * scale;
       const from = Math.max(x, 0);
-      if (from < free || (text > end - from && end < width)) continue;
+      if (from < free || (text > end - from && end < width - 1)) continue;
       const place = Math.min(from, width - text);
       if (place < free) continue;
       this.tag(s.name, place, 0, text, this.ink);

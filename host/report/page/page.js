@@ -95,9 +95,10 @@ function main() {
   }
   if (data.comparison) place.append(comparisonSection(data.comparison, groups));
   const trained = data.runs.filter((run) => run.metrics);
+  let curves = null;
   if (trained.length) {
     place.append(runsSection(trained));
-    new Curves(trained, place);
+    curves = new Curves(trained, place);
   }
   const maps = new MapSection(data, place);
   if (data.runs.length) {
@@ -111,6 +112,7 @@ function main() {
     if (on) document.documentElement.dataset.theme = 'light';
     else delete document.documentElement.dataset.theme;
     themeChanged();
+    if (curves) curves.print(on);
   };
   addEventListener('beforeprint', () => print(true));
   addEventListener('afterprint', () => print(false));
