@@ -126,10 +126,9 @@ void Adapter::read_config(const std::string& path) {
   if (how == "eva") how = "true";  // A began as data said; the weights are what they were
   if (word == "mica") init.wrong("trains A alone, since B holds singular vectors of the weight, and lora trains both");
   if (how.rfind("pissa_niter_", 0) == 0)
-    init.wrong(
-        "begins with random numbers that are not in the folder, so that nobody can say what the weights are without A and B; save the "
-        "adapter "
-        "with path_initial_model_for_weight_conversion in PEFT, which makes one for the weights as they were");
+    invalid(path + ": 'init_lora_weights' is \"" + how +
+                "\", which begins with random numbers that are in no file: what the weights are beside A and B cannot be found again",
+            "save the adapter from PEFT with path_initial_model_for_weight_conversion, which makes one for the weights as they were");
   if (!read_init(how, &init_))
     init.wrong(
         "changes the base weights in a way that lora does not know; it has to be true, false, \"gaussian\", \"orthogonal\", \"pissa\", "
