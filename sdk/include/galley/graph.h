@@ -240,7 +240,8 @@ typedef struct galley_graph_verbs {
    * the shape and dtype of that, and every component gets a value in this way. Nodes that read the tensor itself in this segment read what
    * its file or initializer says; where nothing does, its file is not read. */
   galley_status (*begin_as)(galley_graph*, galley_tensor tensor, uint32_t component, galley_tensor value, galley_error*);
-  /* While exporting. Writes a text file beside the tensors: adapter_config.json. It lies in a folder into which tensors are saved. */
+  /* While exporting. Writes a text file beside the tensors: adapter_config.json. It lies in a folder into which tensors are saved. A second
+   * text for the same file by the same strategy takes the place of the first. */
   galley_status (*document)(galley_graph*, const char* file, const char* text, galley_error*);
   /* While exporting. Saves `value` under the parameter's name instead of the parameter itself (merging). It has the parameter's shape,
    * unless the parameter is saved in a file of its own, of which only the strategy knows what it holds. */
