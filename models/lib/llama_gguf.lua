@@ -61,7 +61,8 @@ local function config(about, shapes, short)
   local whole = math.type(out.hidden_size) == "integer" and math.type(out.num_attention_heads) == "integer" and out.num_attention_heads > 0
   local head_dim = out.head_dim or whole and out.hidden_size // out.num_attention_heads
   for _, key in ipairs { "rope.dimension_count", "attention.value_length" } do
-    if head_dim and get(key) and get(key) ~= head_dim then fail("key '%s' = %s is not the size of a head, %s", prefix .. key, get(key), head_dim) end
+    local size = get(key)
+    if head_dim and size and size ~= head_dim then fail("key '%s' = %s is not the size of a head, %s", prefix .. key, size, head_dim) end
   end
   local scaling, factor = get("rope.scaling.type") or "none", get("rope.scaling.factor")
   if scaling == "linear" then out.rope_scaling = { rope_type = "linear", factor = factor }

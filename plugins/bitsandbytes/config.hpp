@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -56,6 +57,13 @@ struct Config {
     out.four_bit = is_true(out.said, "load_in_4bit");
     if (!out.four_bit && !is_true(out.said, "load_in_8bit")) sdk::invalid(out.place + ": it says neither load_in_4bit nor load_in_8bit");
     return out;
+  }
+
+  /// Whether the folder has weights, or only says how they are stored, which is enough for a plan.
+  bool has_weights() const {
+    std::error_code error;
+    const auto there = [&](const char* file) { return std::filesystem::exists(model + "/" + file, error); };
+    return there("model.safetensors") || there("model.safetensors.index.json");
   }
 
   /// Modules that are not quantized, as patterns of the ends of their names.

@@ -9,7 +9,6 @@
 // transformers reads.
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -152,9 +151,7 @@ class Weights {
     if (folder_->four_bit)
       invalid(folder_->place + ": the folder is quantized to 4 bit, not to 8", "it is read with use \"quantize-nf4\" {}");
     if (skips_) invalid(folder_->model + " is quantized already, and says which layers are not", "leave 'skip' out");
-    std::error_code error;
-    const auto there = [&](const char* file) { return std::filesystem::exists(folder_->model + "/" + file, error); };
-    if (!there("model.safetensors") && !there("model.safetensors.index.json")) return;  // enough for a plan
+    if (!folder_->has_weights()) return;
     constexpr const char* layout = "*.weight_format";
     constexpr uint64_t bytes = 16;
     for (const auto& [name, data] : read_contents(folder_->model, layout, bytes)) {

@@ -4,7 +4,6 @@
 #include <cfloat>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "galley/cpp/dynamic8.hpp"
@@ -46,9 +45,7 @@ std::optional<Folder> Folder::read(const GraphReader& graph) {
             "save it with bnb_4bit_quant_storage = uint8");
   Folder out;
   out.path_ = config->model;
-  std::error_code error;
-  const auto there = [&](const char* file) { return std::filesystem::exists(out.path_ + "/" + file, error); };
-  out.has_weights_ = there("model.safetensors") || there("model.safetensors.index.json");
+  out.has_weights_ = config->has_weights();
   if (!out.has_weights_) {
     out.follow_config(*config);
     return out;

@@ -31,8 +31,8 @@ class Folder {
   /// Of a weight by its name in the file; nullptr: the folder has its numbers.
   const QuantState* find(const std::string& weight) const;
   const std::string& path() const { return path_; }
-  /// Whether there are weights at all. Where there is only a config.json, which is enough for a plan, it says how they are stored: in blocks
-  /// of 64, and which modules are not.
+  /// Whether there are weights at all. Where there are none, config.json says how they would be stored, and which modules are numbers;
+  /// blocks are then of 64.
   bool has_weights() const { return has_weights_; }
   /// Throws for what lies in 4 bit and is none of these weights.
   void check_known(const std::set<std::string>& weights) const;
