@@ -111,7 +111,7 @@ Value strategy(const StrategySpec& s) {
   out["name"] = s.name;
   out["summary"] = s.summary;
   out["source"] = s.source;
-  out["exactness"] = std::string(s.exactness == Exactness::Bits ? "bits" : s.exactness == Exactness::Rounding ? "rounding" : "approximate");
+  out["exactness"] = std::string(exactness_name(s.exactness));
   List options;
   for (const OptionSpec& o : s.options) options.push_back(option(o));
   out["options"] = std::move(options);

@@ -145,8 +145,6 @@ Shown shown(const SourceMap::Call& call) {
   return out;
 }
 
-const char* exactness_text(Exactness e) { return e == Exactness::Bits ? "bits" : e == Exactness::Rounding ? "rounding" : "approximate"; }
-
 }  // namespace
 
 Result<FitResult> fit(const fs::path& recipe, const StudyOptions& options, int64_t memory,
@@ -261,7 +259,7 @@ std::string fit_table(const FitResult& result, int64_t memory) {
                                i == result.chosen ? '>'
                                : v.fits           ? '+'
                                                   : '-',
-                               bytes_text(v.bytes).c_str(), v.speed, exactness_text(v.exactness));
+                               bytes_text(v.bytes).c_str(), v.speed, exactness_name(v.exactness));
     for (size_t o = 0; o < v.said.size(); ++o)
       line += printed("  %-*.*s", static_cast<int>(widths[o]), static_cast<int>(widths[o]), v.said[o].empty() ? "-" : v.said[o].c_str());
     line.erase(line.find_last_not_of(' ') + 1);
@@ -284,7 +282,7 @@ Result<std::string> fitted_recipe(const fs::path& recipe, const FitVariant& vari
   const std::string text = TRY(read_text(recipe, kMostText));
   std::string out =
       printed("-- Chosen by galley fit for %s: %s planned, %.4g positions a second by the target's figures; exactness: %s.\n-- ",
-              bytes_text(memory).c_str(), bytes_text(variant.bytes).c_str(), variant.speed, exactness_text(variant.exactness));
+              bytes_text(memory).c_str(), bytes_text(variant.bytes).c_str(), variant.speed, exactness_name(variant.exactness));
   bool first = true;
   for (const auto& [owner, bytes] : variant.owners) {
     if (bytes == 0) continue;

@@ -53,6 +53,10 @@
 namespace galley {
 
 enum class Exactness { Bits, Rounding, Approximate };
+/// As manifests write it.
+inline const char* exactness_name(Exactness e) {
+  return e == Exactness::Bits ? "bits" : e == Exactness::Rounding ? "rounding" : "approximate";
+}
 
 /// A facet that a strategy decides or relies on, while its options have one of the values in `when`.
 struct FacetRule {
