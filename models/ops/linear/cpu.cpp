@@ -68,7 +68,7 @@ struct Cut {
   Cut(const Multiply& p, Links links) : columns(p.n), pieces(a_transposed(p) ? divide_up(p.k, piece_rows) : 1) {
     if (a_transposed(p)) {
       rows = p.m >= 256 ? 64 : 96;
-    } else if (p.n <= wide && p.k <= 512 && p.m >= 256) {
+    } else if (p.n <= wide && p.m >= 256 && (p.k <= 512 || !b_transposed(p))) {
       rows = p.m >= 1024 ? 256 : 64;
     } else {
       columns = std::min<int64_t>(p.n, 64);

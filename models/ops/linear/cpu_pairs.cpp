@@ -180,26 +180,23 @@ Ahead ahead_of(const Multiply& p, int64_t j0, int64_t j1, int64_t k0, int64_t de
 
 }  // namespace
 
-Cut cut(const Multiply& p, int64_t threads) {
+Cut cut(const Multiply& p, int64_t threads, const Costs& costs) {
   threads = std::max<int64_t>(threads, 1);
   Cut out = {};
-  const int64_t most = p.k <= most_depth ? most_depth : good_depth;
+  const int64_t most = p.k <= costs.most_depth ? costs.most_depth : costs.good_depth;
   out.depth = round_up(divide_up(p.k, divide_up(p.k, most)), step);
   out.pieces = divide_up(p.k, out.depth);
-  // Rows of A that are far apart by large powers of two would share a few sets of the cache.
-  out.copies_a = p.a_step != 1 || p.a_row % 1024 == 0;
+  out.copies_a = p.a_step != 1 || (costs.shared_row > 0 && p.a_row % costs.shared_row == 0);
   out.decodes_b = static_cast<bool>(p.coded);
-  // Seconds of one core, roughly, as measured (cpu_bf16.cpp).
-  constexpr double of_operation = 0.5e-12, of_copied_number = 0.06e-9, of_far_number = 0.08e-9, of_near_number = 0.02e-9,
-                   of_decoded_number = 0.1e-9;
   const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
   const bool a_stays_near = p.m * p.k * 2 <= 1 << 20;
   double best = 0;
   for (const int64_t most_rows : {64, 128, 256, 512, 1024})
     for (const int64_t most_columns : {64, 96, 128, 192, 256, 384, 512, 768}) {
       Cut now = out;
-      now.rows = std::min<int64_t>(most_rows, round_up(p.m, strip));
-      now.columns = std::min<int64_t>(most_columns, round_up(p.n, strip));
+      // Blocks of about one size: threads are done at about the same time.
+      now.rows = round_up(divide_up(p.m, divide_up(p.m, most_rows)), strip);
+      now.columns = round_up(divide_up(p.n, divide_up(p.n, most_columns)), strip);
       now.row_blocks = divide_up(p.m, now.rows);
       now.column_blocks = divide_up(p.n, now.columns);
       // Several a thread, so that none waits long for another's last one.
@@ -208,12 +205,12 @@ Cut cut(const Multiply& p, int64_t threads) {
       const auto times_a = static_cast<double>(now.column_blocks);
       const auto times_b = static_cast<double>(now.pieces > 1 ? now.row_blocks : std::min(now.row_blocks, now.tasks));
       const double a = m * k *
-                       ((out.copies_a ? times_a * of_copied_number : 0) +
-                        (a_stays_near ? of_far_number + times_a * of_near_number : times_a * of_far_number));
-      const double b = k * n * times_b * (of_copied_number + (out.decodes_b ? of_decoded_number : of_far_number));
-      const double share = static_cast<double>(divide_up(now.blocks(), threads)) / static_cast<double>(now.blocks());
-      const double few = now.tasks < 4 * threads ? 1.2 : 1.0;  // another program may take a thread's time
-      const double cost = (2 * m * n * k * of_operation + a + b) * share * few;
+                       ((out.copies_a ? times_a * costs.of_copied_number : 0) +
+                        (a_stays_near ? costs.of_far_number + times_a * costs.of_near_number : times_a * costs.of_far_number));
+      const double b = k * n * times_b * (costs.of_copied_number + (out.decodes_b ? costs.of_decoded_number : costs.of_far_number));
+      const double share = static_cast<double>(divide_up(now.tasks, threads)) / static_cast<double>(now.tasks);
+      const double few = now.tasks < 4 * threads ? costs.of_few_tasks : 1.0;  // another program may take a thread's time
+      const double cost = (2 * m * n * k * costs.of_operation + a + b) * share * few;
       if (best != 0 && cost >= best) continue;
       best = cost;
       out = now;

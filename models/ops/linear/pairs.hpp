@@ -14,8 +14,14 @@ inline constexpr int64_t strip = 32;         // rows or columns of C at a time
 inline constexpr int64_t step = 32;          // numbers of k in a tile
 inline constexpr int64_t tile_bytes = 1024;  // 16 rows of 64
 
-/// Numbers of k at a time, whose strips of A and B stay in the first-level cache; up to `most_depth` are not worth two pieces.
-inline constexpr int64_t good_depth = 256, most_depth = 512;
+/// What decides how a product is cut, of one kind of instructions: seconds of one core, roughly, as measured (cpu_bf16.cpp).
+struct Costs {
+  double of_operation;  ///< all operands near
+  double of_copied_number, of_far_number, of_near_number, of_decoded_number;
+  double of_few_tasks;             ///< a factor, where tasks are so few that a thread may wait for another one
+  int64_t good_depth, most_depth;  ///< numbers of k at a time, whose strips stay in near caches; up to the most are not worth two pieces
+  int64_t shared_row;  ///< rows of A that are multiples of so many numbers apart share a few sets of the cache: they are copied; 0: none
+};
 
 /// How a product is cut: blocks of C, each made in pieces of k. For each piece a panel of B is copied, which stays in the second-level
 /// cache, and A is taken strip by strip. Sums that have more than one piece are held in F32. A task is a run of blocks, down a column
@@ -33,7 +39,7 @@ struct Cut {
   int64_t lane_bytes() const { return panel_bytes() + strip_bytes() + sums_bytes() + decoded_bytes(); }
 };
 
-Cut cut(const Multiply& p, int64_t threads);
+Cut cut(const Multiply& p, int64_t threads, const Costs& costs);
 
 /// A strip of A: two tiles, the second `below` bytes behind the first, rows `row` bytes apart; the next numbers of k `next` bytes behind.
 struct Strip {
