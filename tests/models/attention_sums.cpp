@@ -46,6 +46,11 @@ void sums_of_gradients(const sdk::Node& n) {
 
 }  // namespace
 
+bool rounds_probabilities(std::string_view kernel) {
+  return kernel.starts_with("attention") &&
+         (kernel.ends_with(".cudnn") || kernel.ends_with(".cuda_mma") || kernel.ends_with(".avx512_bf16"));
+}
+
 std::vector<std::vector<double>> attention_sums(const Problem& problem) {
   Problem p = problem;
   with_f64(p, [&](const galley_node_view* view) {

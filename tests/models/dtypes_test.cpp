@@ -45,9 +45,8 @@ class Dtypes : public testing::TestWithParam<Case> {
         const Execution r = execute(kernel, level.isa, problem);
         ASSERT_EQ(r.status, GALLEY_OK) << r.text;
         ASSERT_TRUE(r.intact()) << "wrote outside of an operand or of the workspace";
-        const std::string_view name = kernel->name;
         std::vector<std::vector<double>> sums(problem.outputs.size());
-        if (name.starts_with("attention") && (name.ends_with(".cudnn") || name.ends_with(".cuda_mma"))) sums = attention_sums(problem);
+        if (rounds_probabilities(kernel->name)) sums = attention_sums(problem);
         const uint32_t compute = problem.inputs.empty() || !problem.inputs[0] ? GALLEY_F32 : problem.inputs[0]->dtype;
         for (size_t i = 0; i < problem.outputs.size(); ++i) {
           const auto& t = problem.outputs[i];

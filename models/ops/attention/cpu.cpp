@@ -7,7 +7,11 @@
 // Bits. A task's result depends on nothing but its inputs, so any number of threads gives the same bytes; so do a batch of 8 and 8 batches
 // of 1, and a row of one document with first_key and without.
 //
+// The two products of a block are made in F32, or by words of BF16 (pairs.hpp), which have half of q's numbers and 16·D words of values and
+// 32·64 of probabilities.
+//
 // Measured: see cpu_grad.cpp.
+#include "ops/attention/pairs.hpp"
 #include "ops/attention/relative.hpp"
 
 namespace galley::cpu {
@@ -19,16 +23,82 @@ using namespace models::attention_input;
 
 constexpr float lowest = -1e30f;  // a maximum before any score: finite, so that e^(−∞ − lowest) is 0 and e^(lowest − lowest) is 1
 
+/// The products of a block, in F32. Has what a lane needs for them.
+class InF32 {
+ public:
+  static constexpr int64_t priority = 0;
+  static void check(const Node&, const galley_target&) {}
+  static void check_processor(const Node&) {}
+
+  InF32(const Node& node, const AttentionExtents& e, Cut& cut) : e_(e), q_(cut.take(e.D * side)) {
+    if (reads_16_bit(node)) rows_ = cut.take(side * e.D);
+  }
+  /// `buffer` (64, D).
+  void load(const Queries& q, const Numbers& from, float* buffer) {
+    load_columns(q, e_.D, rows_of(from, e_.q_row(), q.n, e_.D, buffer), static_cast<float>(e_.scale), q_);
+  }
+  void scores_of(const Queries& q, const Bounds& bounds, int64_t key, int64_t keys, const Numbers& k, float* out) {
+    scores(q, bounds, key, keys, e_.D, rows_of(k, e_.kv_row(), keys, e_.D, rows_), q_, out);
+  }
+  void add_values(const Queries& q, const Bounds& bounds, int64_t key, int64_t keys, const Numbers& v, const float* p, float* out) {
+    combine(q, bounds, key, keys, e_.D, rows_of(v, e_.kv_row(), keys, e_.D, rows_), p, out);
+  }
+  /// (64, D): q is no longer needed.
+  float* buffer() { return q_; }
+
+ private:
+  const AttentionExtents& e_;
+  float* q_;               // (D, 64): scale·q in columns
+  float* rows_ = nullptr;  // (64, D): keys or values
+};
+
+#if defined(GALLEY_CPU_LEVEL) && GALLEY_CPU_LEVEL >= 4
+/// The same by words of BF16.
+class InWords {
+ public:
+  static constexpr int64_t priority = 1;
+  static void check(const Node& node, const galley_target& target) { words::check(node, target, {Q, K, V}); }
+  static void check_processor(const Node& node) { words::check_processor(node); }
+
+  InWords(const Node&, const AttentionExtents& e, Cut& cut)
+      : e_(e),
+        q_(cut.take<uint32_t>(e.D * side)),
+        values_(cut.take<uint32_t>(side / 2 * width())),
+        weights_(cut.take<uint32_t>(side / 2 * side)) {}
+  void load(const Queries& q, const Numbers& from, float*) { words::load_columns(q, e_.D, words::rows_of(from, e_.q_row()), q_); }
+  void scores_of(const Queries& q, const Bounds& bounds, int64_t key, int64_t keys, const Numbers& k, float* out) {
+    words::scores(q, bounds, key, keys, e_.D, words::rows_of(k, e_.kv_row()), static_cast<float>(e_.scale), q_, out);
+  }
+  void add_values(const Queries& q, const Bounds& bounds, int64_t key, int64_t keys, const Numbers& v, const float* p, float* out) {
+    words::pair_rows(v, e_.kv_row(), keys, e_.D, width(), values_);
+    words::round_down(p, keys, q.columns(), 1.0f, weights_);
+    words::combine(q, bounds, key, keys, e_.D, values_, width(), weights_, out);
+  }
+  float* buffer() { return reinterpret_cast<float*>(q_); }
+
+ private:
+  int64_t width() const { return round_up(e_.D, tile::width); }
+  const AttentionExtents& e_;
+  uint32_t* q_;                  // (D / 2, 64) of room for (64, D)
+  uint32_t *values_, *weights_;  // (32, D rounded up), (32, 64)
+};
+#endif
+
+template <class Products>
 class Forward {
  public:
   static void query(const Node& node, const galley_target& target, galley_kernel_plan& plan) {
+    Products::check(node, target);
+    plan.priority = Products::priority;
     const AttentionExtents e = attention_extents(node);
     const int64_t floats = lanes(e, target) * Lane(node, e, nullptr).floats + Relative::table_ints(e);
     plan.workspace_bytes = floats * static_cast<int64_t>(sizeof(float)) + 64;
   }
 
   Forward(const Node& node, const galley_kernel_setup& setup)
-      : node_(node), e_(attention_extents(node)), lanes_(lanes(e_, *setup.target)), workspace_(on_a_line(setup.workspace)) {}
+      : node_(node), e_(attention_extents(node)), lanes_(lanes(e_, *setup.target)), workspace_(on_a_line(setup.workspace)) {
+    Products::check_processor(node);
+  }
 
   void run() const {
     const int64_t floats = Lane(node_, e_, nullptr).floats;
@@ -46,9 +116,8 @@ class Forward {
 
  private:
   struct Lane {
-    Lane(const Node& node, const AttentionExtents& e, float* at) {
-      Cut cut(at);
-      q = cut.take(e.D * side);
+    Lane(const Node& node, const AttentionExtents& e, float* at) : Lane(node, e, Cut(at)) {}
+    Lane(const Node& node, const AttentionExtents& e, Cut cut) : products(node, e, cut) {
       o = cut.take(e.D * side);
       p = cut.take(side * side);
       largest = cut.take(side);
@@ -56,14 +125,13 @@ class Forward {
       sum = cut.take(side);
       int32_t* first = cut.take<int32_t>(side);
       bounds = Bounds(first, cut.take<int32_t>(side));
-      if (reads_16_bit(node)) rows = cut.take(side * e.D);
       if (node.has(Slopes) || node.has(Bias)) line = cut.take(Relative::line_floats);
       if (e.dropout > 0) factors = cut.take(side * side);
       floats = cut.taken();
     }
-    float *q, *o, *p;               // (D, 64), (D, 64), (keys, 64)
+    Products products;
+    float *o, *p;                   // (D, 64), (keys, 64)
     float *largest, *before, *sum;  // (64)
-    float* rows = nullptr;          // (64, D): keys or values
     float* line = nullptr;          // of Relative
     float* factors = nullptr;       // (keys, 64)
     Bounds bounds{nullptr, nullptr};
@@ -77,15 +145,14 @@ class Forward {
     const AttentionOperands<Numbers> in = operands_of(e_, &node_.in(Q), node_.view()->inputs[K], node_.view()->inputs[V]);
     const int64_t D = e_.D, row = e_.kv_row(), columns = q.columns();
     const int64_t heads = q.b * e_.Sk * row + q.head / e_.group() * D;
-    const Numbers from = in.q.from((q.b * e_.Sq + q.first) * e_.q_row() + q.head * D);
-    load_columns(q, D, rows_of(from, e_.q_row(), q.n, D, l.o), static_cast<float>(e_.scale), l.q);
+    l.products.load(q, in.q.from((q.b * e_.Sq + q.first) * e_.q_row() + q.head * D), l.o);
     l.bounds.set(e_, q, node_.read<int32_t>(FirstKey), node_.read<int32_t>(LastKey));
     std::fill_n(l.o, D * side, 0.0f);
     std::fill_n(l.largest, side, lowest);
     std::fill_n(l.sum, side, 0.0f);
     for (int64_t key = l.bounds.begin(); key < l.bounds.end(); key += side) {
       const int64_t keys = std::min(side, l.bounds.end() - key);
-      scores(q, l.bounds, key, keys, D, rows_of(in.k.from(heads + key * row), row, keys, D, l.rows), l.q, l.p);
+      l.products.scores_of(q, l.bounds, key, keys, in.k.from(heads + key * row), l.p);
       if (e_.softcap > 0) cap(keys, columns, l);
       if (relative.acts()) relative.add(q, key, keys, l.p, l.line);
       if (l.bounds.masks(key, keys)) l.bounds.mask(q, key, keys, -__builtin_inff(), l.p);
@@ -95,7 +162,7 @@ class Forward {
         for (int64_t j = 0; j < keys; ++j)
           for (int64_t c = 0; c < columns; ++c) l.p[j * side + c] *= l.factors[j * side + c];
       }
-      combine(q, l.bounds, key, keys, D, rows_of(in.v.from(heads + key * row), row, keys, D, l.rows), l.p, l.o);
+      l.products.add_values(q, l.bounds, key, keys, in.v.from(heads + key * row), l.p, l.o);
     }
     finish(q, l);
   }
@@ -145,7 +212,7 @@ class Forward {
     for (int64_t d = 0; d < e_.D; ++d)
       for (int64_t c = 0; c < q.columns(); ++c) l.o[d * side + c] *= l.before[c];
     const Numbers o = numbers_of(&node_.out(0)).from((q.b * e_.Sq + q.first) * e_.q_columns() + q.head * e_.D);
-    store_columns(q, e_.D, l.o, o, e_.q_columns(), l.q);
+    store_columns(q, e_.D, l.o, o, e_.q_columns(), l.products.buffer());
   }
 
   Node node_;
@@ -154,7 +221,10 @@ class Forward {
   float* workspace_;
 };
 
-const bool added = add(kernel_of<Forward>("attention.blocks", "attention"));
+const bool added = add(kernel_of<Forward<InF32>>("attention.blocks", "attention"));
+#if defined(GALLEY_CPU_LEVEL) && GALLEY_CPU_LEVEL >= 4
+const bool added_words = add(kernel_of<Forward<InWords>>("attention.avx512_bf16", "attention"));
+#endif
 
 }  // namespace
 }  // namespace galley::cpu

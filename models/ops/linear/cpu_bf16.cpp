@@ -51,6 +51,7 @@
 
 #include <string>
 
+#include "cpu/peaks.hpp"
 #include "ops/linear/pairs.hpp"
 #include "ops/linear/products.hpp"
 
@@ -134,15 +135,9 @@ bool tiles_allowed() {
   return allowed;
 }
 
-double peak(const galley_target& target, const char* name) {
-  for (uint32_t i = 0; i < target.n_peaks; ++i)
-    if (galley_same_text(target.peaks[i]->name, name)) return target.peaks[i]->flops;
-  return 0;
-}
-
 // What the two kinds of instructions differ in.
 struct Amx {
-  static constexpr double least = 8;  // operations for each of F32 that a target with it has
+  static constexpr double least = least_of_tiles;
   static constexpr pairs::Costs costs = {.of_operation = 0.5e-12,
                                          .of_copied_number = 0.06e-9,
                                          .of_far_number = 0.08e-9,
@@ -161,7 +156,7 @@ struct Amx {
   Amx& operator=(const Amx&) = delete;
 };
 struct Avx512 {
-  static constexpr double least = 1.5;
+  static constexpr double least = least_of_pairs;
   static constexpr pairs::Costs costs = {.of_operation = 5e-12,
                                          .of_copied_number = 0.12e-9,
                                          .of_far_number = 0.18e-9,
@@ -182,8 +177,7 @@ class Pairs : public Product {
   static Offer offer(const Node& node, const galley_target& target, Links links) {
     if (!all_numbers(node) || node.in(0).dtype != GALLEY_BF16 || node.in(1).dtype != GALLEY_BF16) return {"operands in BF16 only"};
     if (!reads_weight(node)) return {"another format"};
-    if (peak(target, "bf16") < Instructions::least * peak(target, "f32") || target.n_peaks == 0)
-      return {"the target's peak of bf16 says that it has no such instructions"};
+    if (bf16_per_f32(target) < Instructions::least) return {"the target's peak of bf16 says that it has no such instructions"};
     if (links == Links::Two) return {"apart is as fast"};
     if (links == Links::Sum && node.out(0).dtype == GALLEY_F16) return {"a sum in F16"};
     const pairs::Cut cut = pairs::cut(product_of(node), target.threads, Instructions::costs);
