@@ -189,12 +189,7 @@ function peakTables(map, memory) {
         {
           title: '',
           kind: 'bars',
-          cell: (o) => {
-            const bar = element('span.bar');
-            bar.style.width = (100 * share(o.bytes)).toFixed(2) + '%';
-            bar.style.background = ownerColours[o.i];
-            return bar;
-          }
+          cell: (o) => barOf(share(o.bytes), ownerColours[o.i])
         },
       ],
       owners);
