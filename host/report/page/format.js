@@ -61,7 +61,8 @@ function tableOf(columns, rows, sorts = false) {
     return out;
   });
   const body = rows.map((row) => element('tr', {}, ...columns.map((c) => {
-                          const cell = element('td', {className: c.number ? 'number' : c.kind || '', 'data-title': c.title}, c.cell(row));
+                          const cell = element(
+                              'td', {className: c.number ? 'number ' + (c.kind || '') : c.kind || '', 'data-title': c.title}, c.cell(row));
                           if (c.key) cell.dataset.key = c.key;
                           if (c.value) cell.dataset.value = JSON.stringify(c.value(row) ?? null);
                           return cell;

@@ -4,12 +4,13 @@
 /** One table of a profile: of its ops, each by kernel, or of its strategies. On a phone it scrolls sideways, what matters most first. */
 function profileTable(profile, rows, names) {
   const rate = (amount, seconds) => (seconds > 0 ? amount / seconds : null);
+  const most = Math.max(1e-9, ...rows.map((r) => r.share));
   const ofPeak = (share) => (share > 0 && share <= 1 ? `${(100 * share).toFixed(0)} %` : '–');
   const columns = [
     {title: names[0], kind: 'name', key: names[0], cell: (r) => r[names[0]], value: (r) => r[names[0]]},
     {title: 'time a step', number: true, key: 'seconds', cell: (r) => secondsText(r.seconds), value: (r) => r.seconds},
     {title: 'share', number: true, key: 'share', cell: (r) => (100 * r.share).toFixed(1) + ' %', value: (r) => r.share},
-    {title: '', kind: 'bars wide', cell: (r) => barOf(r.share, 'var(--accent)')},
+    {title: '', kind: 'bars wide', cell: (r) => barOf(r.share / most, 'var(--accent)')},
     {title: 'launches a step', number: true, key: 'launches', cell: (r) => numberText(r.launches, 4), value: (r) => r.launches},
     ...names.slice(1).map((key) => ({title: key, kind: 'name', key, cell: (r) => r[key] || '–', value: (r) => r[key]})),
     {
@@ -34,7 +35,7 @@ function profileTable(profile, rows, names) {
     },
   ];
   const out = tableOf(columns, rows, true);
-  out.classList.add('named');
+  out.classList.add('named', 'dense');
   if (rows.length > 20) out.classList.add('tall');
   return out;
 }

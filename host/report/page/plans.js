@@ -21,7 +21,7 @@ function changeSection(change, go) {
     for (const name of ownerNames)
       if (c.owners[name].bytes || c.owners[name].was) owners.push({name, ...c.owners[name]});
   }
-  const most = Math.max(1, ...owners.map((o) => Math.max(o.bytes, o.was)));
+  const most = Math.max(1, ...owners.map((o) => Math.abs(o.bytes - o.was)));
   const byOwner = tableOf(
       [
         {
@@ -32,16 +32,17 @@ function changeSection(change, go) {
           value: (o) => o.name
         },
         {title: 'now', number: true, key: 'bytes', cell: (o) => bytesText(o.bytes), value: (o) => o.bytes},
-        {title: 'locked', number: true, key: 'was', cell: (o) => bytesText(o.was), value: (o) => o.was},
+        {title: 'locked', number: true, kind: 'wide', key: 'was', cell: (o) => bytesText(o.was), value: (o) => o.was},
         {title: 'change', number: true, key: 'change', cell: (o) => changeCell(o.bytes - o.was), value: (o) => o.bytes - o.was},
         {
           title: '',
           kind: 'bars wide',
-          cell: (o) => barOf(Math.abs(o.bytes - o.was) / most, o.bytes > o.was ? 'var(--bad)' : 'var(--good)')
+          cell: (o) => (o.bytes === o.was ? '' : barOf(Math.abs(o.bytes - o.was) / most, o.bytes > o.was ? 'var(--bad)' : 'var(--good)'))
         },
       ],
       owners);
   byOwner.dataset.table = 'change';
+  byOwner.classList.add('dense');
   out.append(
       element(
           'p.note', {},
@@ -126,14 +127,14 @@ function variantsSection(variants, choose) {
                     cell: (v) => (v.owners[name] ? bytesText(v.owners[name]) : '–')
                   })),
     {
-      title: 'a step, at best',
+      title: 'step, at best',
       number: true,
       key: 'seconds',
       value: (v) => v.seconds,
       cell: (v) => (v.seconds === null ? '–' : secondsText(v.seconds))
     },
     {
-      title: 'positions a second',
+      title: 'positions/s',
       number: true,
       key: 'speed',
       value: (v) => (v.seconds ? v.positions / v.seconds : null),

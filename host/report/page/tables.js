@@ -78,6 +78,7 @@ function comparisonSection(compare, groups) {
   const dataset = (table, name) => {
     table.dataset.table = name;
     table.classList.add('stacks');
+    if (name === 'differences') table.classList.add('dense');
     return table;
   };
   const seeds = compare.seeds.length;
