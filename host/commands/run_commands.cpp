@@ -52,7 +52,7 @@ Status train_shown(const CommandLine& a, const Study& study, const OpenSource& o
   options.until = TRY(a.integer("--until", 0, 1));
   Status trained = reference.finish(train(study, open, directory, options));
   // Of a run that was interrupted or failed, too: what it did up to there is worth a look.
-  if (a.has("--profile")) print_lines(profile.text(terminal_columns()));
+  if (a.has("--profile")) print_lines(profile.text(prose_columns()));
   if (const std::string json = a.has("--profile") ? profile.json() : ""; !json.empty())
     if (Status written = write_atomic(directory / "profile.json", json); trained.ok() && !written.ok()) return written;
   if (trace)
@@ -226,7 +226,7 @@ Status command_export(const CommandLine& a) {
             .c_str());
   else
     print_lines("exported: %s, %s on disk\n%s", out.c_str(), bytes_text(bytes).c_str(),
-                rounding_text(session->rounded(), terminal_columns()).c_str());
+                rounding_text(session->rounded(), prose_columns()).c_str());
   return ok();
 }
 

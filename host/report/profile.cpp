@@ -92,13 +92,13 @@ std::string Profile::table(const char* title, const Totals& totals, size_t colum
 
 bool Profile::above(const Total& total) const { return total.seconds > 0 && total.bytes > target_.bandwidth() * total.seconds; }
 
-std::string Profile::text(int columns) const {
+std::string Profile::text(size_t columns) const {
   if (steps_ == 0) return "";
   const int64_t steps = counted_steps();
   return line(
              "profile: %.3f ms a step on the device, mean of %lld steps%s; launched one by one, so small steps take longer than in a run\n",
              1e3 * seconds_ / static_cast<double>(steps), static_cast<long long>(steps), steps_ > 1 ? " (without the first)" : "") +
-         table("op", ops_, static_cast<size_t>(columns)) + table("strategy", strategies_, static_cast<size_t>(columns)) + notes();
+         table("op", ops_, columns) + table("strategy", strategies_, columns) + notes();
 }
 
 Table Profile::total_json(const Total& total) const {

@@ -24,7 +24,7 @@ class Profile {
   void add(std::span<const TimedInstruction> timed);
   /// Tables of time, arithmetic and traffic beside what the target can do; "" if nothing ran. Validations are not in it. In
   /// tables of `columns` names are cut.
-  std::string text(int columns) const;
+  std::string text(size_t columns) const;
   /// profile.json: {steps, seconds, peak_bandwidth, ops: [{op, kernel, …}], strategies: [{strategy, …}]}, the longest first. Each has, a
   /// step: launches, seconds, share (of the step's seconds), flops, bytes (of operands), and peak_seconds, which the arithmetic takes at the
   /// target's peak. "" if nothing ran.

@@ -25,7 +25,7 @@ std::string line(const Kind& kind, size_t width) {
 
 }  // namespace
 
-std::string rounding_text(std::span<const Rounded> rounded, int columns) {
+std::string rounding_text(std::span<const Rounded> rounded, size_t columns) {
   std::vector<Kind> kinds;
   for (const Rounded& r : rounded) {
     if (r.error == 0) continue;
@@ -38,7 +38,7 @@ std::string rounding_text(std::span<const Rounded> rounded, int columns) {
   }
   if (kinds.empty()) return "";
   const size_t widest = std::ranges::max(kinds, {}, [](const Kind& k) { return k.name.size(); }).name.size();
-  const size_t width = std::min(widest, static_cast<size_t>(std::max(columns - 50, 20)));
+  const size_t width = std::min(widest, std::max<size_t>(columns, 70) - 50);
   std::string out = "rounded, with the norm of what that took over the norm of the numbers:\n";
   for (const Kind& kind : kinds) out += line(kind, width);
   return out;

@@ -9,7 +9,8 @@ namespace galley {
 
 /// The width of the terminal that a descriptor is; 80 where it is none, or does not say.
 int terminal_columns(int descriptor = 1);
-/// Where lines of prose on the standard output are broken: at the width of the terminal; nowhere if it is none, as programs read lines.
+/// Where lines on the standard output are broken, and names in tables cut: at the width of the terminal; nowhere if it is none, as
+/// programs read lines.
 size_t prose_columns();
 /// Prints a text on the standard output, its lines broken there by wrapped_lines().
 void print_lines(const std::string& text);
