@@ -136,7 +136,7 @@ turns = [x for drawn in screen.drawn for x in drawn if x.startswith('turn ')]
 check(len(turns) >= 8 and len({x.index('seed') for x in turns}) == 1 and not any(x.startswith('turn ') for x in screen.lines), f'{turns}')
 on_terminal('fit', 'fit', offers, '--memory', '1MiB')
 for words in (('plugins',), ('plugins', 'adamw'), ('plugins', 'lora'), ('data', plain, '--rows', '0'), ('eval', long / 'run'), ('export', long / 'run', '--out', 'exported', '--dtype', 'bf16'),
-              ('recipe', 'save'), ('report', 'both')):
+              ('recipe', 'save'), ('recipe',), ('report', 'both'), ('plan', '--help'), ('compare', '--help'), ('--help',)):
     on_terminal(' '.join(map(str, words[:2])), *words)
 
 finish()
