@@ -146,8 +146,8 @@ std::string formats_text(const Program& program, int columns) {
   std::string out;
   for (const InFormat& s : program.in_formats) {
     char line[256];
-    std::snprintf(line, sizeof line, "    %s %9s in %lld tensor%s, %s, %.3g bits each\n",
-                  left_in(s.format, static_cast<size_t>(std::clamp(columns - 60, 20, 40))).c_str(),
+    std::snprintf(line, sizeof line, "    %s %8s in %lld tensor%s, %s, %.3g bits each\n",
+                  left_in(s.format, static_cast<size_t>(std::clamp(columns - 56, 24, 40))).c_str(),
                   count_text(static_cast<double>(s.count)).c_str(), static_cast<long long>(s.tensors), s.tensors == 1 ? "" : "s",
                   bytes_text(s.bytes).c_str(), 8 * static_cast<double>(s.bytes) / static_cast<double>(std::max<int64_t>(s.count, 1)));
     out += line;
