@@ -11,6 +11,7 @@
 #include "host/base/log.hpp"
 #include "host/base/nearest.hpp"
 #include "host/base/printable.hpp"
+#include "host/report/terminal.hpp"
 
 namespace galley {
 namespace {
@@ -135,7 +136,7 @@ int fail(const Error& error) {
 int run_words(const std::vector<std::string>& words, Stdout out) {
   const std::vector<CommandSpec> commands = all_commands();
   if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
-    std::fputs(program_help(commands).c_str(), stdout);
+    print_lines(program_help(commands));
     return words.empty() ? static_cast<int>(Exit::Recipe) : 0;
   }
   if (words[0] == "--version") {
@@ -152,7 +153,7 @@ int run_words(const std::vector<std::string>& words, Stdout out) {
   }
   const std::vector<std::string> rest(words.begin() + 1, words.end());
   if (std::any_of(rest.begin(), rest.end(), [](const std::string& w) { return w == "--help" || w == "-h"; })) {
-    std::fputs(command_help(*command).c_str(), stdout);
+    print_lines(command_help(*command));
     return 0;
   }
   const auto arguments = parse_command_line(*command, rest);

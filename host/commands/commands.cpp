@@ -5,6 +5,7 @@
 #include "host/base/nearest.hpp"
 #include "host/base/new_file.hpp"
 #include "host/base/ordered.hpp"
+#include "host/base/units.hpp"
 #include "host/commands/cli.hpp"
 #include "host/commands/compare.hpp"
 #include "host/commands/fit.hpp"
@@ -17,11 +18,12 @@
 #include "host/commands/train_tokenizer.hpp"
 #include "host/plan/shadow.hpp"
 #include "host/report/data_report.hpp"
+#include "host/report/locked_plan.hpp"
 #include "host/report/page.hpp"
 #include "host/report/plan_report.hpp"
-#include "host/report/progress.hpp"
 #include "host/report/run_page.hpp"
 #include "host/report/tensors.hpp"
+#include "host/report/terminal.hpp"
 #include "host/session/study.hpp"
 
 namespace galley {
@@ -115,6 +117,17 @@ std::string proved_text(const Study& s) {
          " tensors lie within their memories, apart while they are in use\n";
 }
 
+/// A plan that needs more than the locked one is an error, for scripts: it has been shown what grew.
+Status grown(const std::optional<PlanChange>& change, const std::string& file) {
+  if (!change || !change->grew()) return ok();
+  std::string what;
+  for (const auto& [now, was] : change->classes)
+    if (now.planned > was.planned)
+      what += (what.empty() ? "" : ", ") + std::string("'") + now.name + "' has " + bytes_text(now.planned) + " (" +
+              std::to_string(now.planned) + " bytes), " + std::to_string(now.planned - was.planned) + " bytes more";
+  return run_error("the plan has grown against " + file + ": " + what, "if that is meant, lock it: galley plan RECIPE --lock " + file);
+}
+
 Status command_plan(const CommandLine& a) {
   StudyOptions options = TRY(study_options(a));
   options.runs = false;
@@ -128,8 +141,15 @@ Status command_plan(const CommandLine& a) {
   TRY_STATUS(check_dump(dump));
   std::optional<NewFile> page;  // opened first, so that one that cannot be written is found before the work
   if (a.has("--html")) page.emplace(TRY(NewFile::named(a.get("--html"))));
-  if (dump.empty() && !a.has("--json") && !page && !options.sets.contains("variant") && TRY(is_comparison(a.positional[0], options)))
-    return print_plans(a.positional[0], options);
+  if (a.has("--lock") && a.has("--against"))
+    return recipe_error("galley plan: --lock and --against are two commands", "hold the plan against the old one first, then lock it");
+  if (dump.empty() && !a.has("--json") && !a.has("--check") && !a.has("--lock") && !a.has("--against") &&
+      !options.sets.contains("variant") && TRY(is_comparison(a.positional[0], options)))
+    return print_plans(a.positional[0], options, page ? &*page : nullptr);
+  std::optional<LockedPlan> locked;
+  if (a.has("--against")) locked = TRY(read_lock(a.get("--against")));
+  std::optional<NewFile> lock;
+  if (a.has("--lock")) lock.emplace(TRY(NewFile::named(a.get("--lock"))));
   if (!dump.empty()) options.watch = [&](const PassInfo& pass, const auto& text) { print_dump(dump, pass, text); };
   const auto s = TRY(study(a.positional[0], options));
   if (!dump.empty()) return ok();
@@ -139,27 +159,36 @@ Status command_plan(const CommandLine& a) {
     if (!a.has("--json")) std::fputs(proved_text(*s).c_str(), stdout);
   }
   const DiskUse disk = disk_use(s->program, s->recipe);
+  std::optional<PlanChange> change;
+  if (locked) change = change_of(locked_plan(*s), *locked);
   if (page) {
-    TRY_STATUS(page->file().write(page_html(plan_page(*s, a.positional[0]))));
+    TRY_STATUS(page->file().write(page_html(plan_page(*s, a.positional[0], change ? change_json(*change, a.get("--against")) : Value()))));
     TRY_STATUS(page->finish());
+  }
+  if (lock) {
+    TRY_STATUS(lock->file().write(lock_text(locked_plan(*s))));
+    TRY_STATUS(lock->finish());
   }
   if (a.has("--json")) {
     Table document = plan_document(s->program, s->plan, s->target, disk, {});
     if (a.has("--tensors")) document.merge(tensors_json(s->program, s->plan, s->target));
+    if (change) document["against"] = change_json(*change, a.get("--against"));
     std::fputs(plan_json(std::move(document)).c_str(), stdout);
-    return ok();
+    return grown(change, a.get("--against"));
   }
   const bool host = s->target.memories[0].host_access;
-  std::printf("plan of %s: %s, for %s (%s, %lld %s)\n", a.positional[0].c_str(), s->model.model_type.c_str(), s->target.device.c_str(),
+  print_lines("plan of %s: %s, for %s (%s, %lld %s)\n", a.positional[0].c_str(), s->model.model_type.c_str(), s->target.device.c_str(),
               s->target.isa.c_str(), static_cast<long long>(s->target.threads), host ? "threads" : "multiprocessors");
-  std::printf("  data            %s\n", s->data.summary.c_str());
-  std::printf("  length          %s\n", length_text(s->recipe).c_str());
+  print_lines("  data            %s\n", s->data.summary.c_str());
+  print_lines("  length          %s\n", length_text(s->recipe).c_str());
   if (options.memory_limit > 0)
-    std::printf("  --memory        %s; it counts tensors and workspace, not the process or a driver's context\n",
+    print_lines("  --memory        %s; it counts tensors and workspace, not the process or a driver's context\n",
                 fit_text(s->peak_memory(), options.memory_limit).c_str());
-  std::fputs(plan_table(s->program, s->plan, s->target, disk, terminal_columns()).c_str(), stdout);
-  if (page) std::printf("\nwritten: %s\n", a.get("--html").c_str());
-  return ok();
+  print_lines(plan_table(s->program, s->plan, s->target, disk, terminal_columns()));
+  if (change) std::printf("\n%s", change_text(*change, a.get("--against"), static_cast<size_t>(terminal_columns())).c_str());
+  for (const char* written : {"--html", "--lock"})
+    if (a.has(written)) std::printf("\nwritten: %s\n", a.get(written).c_str());
+  return grown(change, a.get("--against"));
 }
 
 Status command_data(const CommandLine& a) {
@@ -196,6 +225,8 @@ std::vector<CommandSpec> all_commands() {
         {"--json", "", "print the plan as JSON"},
         {"--tensors", "", "with --json: also each tensor, with its bytes, owner, offset and life"},
         {"--html", "FILE", "write a page with a map of the memory: every tensor, where and when; for a browser, without network"},
+        {"--lock", "FILE", "write what the plan takes, by tensor, for --against"},
+        {"--against", "FILE", "say what has grown, shrunk, come and gone since --lock wrote FILE; exit code 1 if a memory needs more"},
         {"--check", "",
          "also prove the plan, with stamps in the place of numbers: each operand holds what it should when it is read; kernels do not run"},
         {"--dump", "PASS", "print the result of a compiler pass; `all` prints every pass, `help` lists them"}},

@@ -4,11 +4,16 @@
 
 #include <cstdio>
 
+#include "host/base/columns.hpp"
 #include "host/base/new_file.hpp"
 #include "host/commands/run_commands.hpp"
 #include "host/commands/stop_signals.hpp"
 #include "host/compare/compare_report.hpp"
 #include "host/compare/turns.hpp"
+#include "host/report/live_line.hpp"
+#include "host/report/page.hpp"
+#include "host/report/run_page.hpp"
+#include "host/report/terminal.hpp"
 #include "host/session/run_lock.hpp"
 
 namespace galley {
@@ -49,22 +54,26 @@ std::vector<std::string> words_of(const CommandLine& a, std::initializer_list<co
 /// One line that keeps still on a terminal, lines elsewhere.
 class Shown {
  public:
+  explicit Shown(const Comparison& comparison) {
+    for (const Arm& arm : comparison.arms) width_ = std::max(width_, std::min<size_t>(display_width(arm.name), 30));
+  }
   void begins(int64_t done, int64_t all, const Arm& arm, int64_t seed) {
     const double now = seconds();
     if (first_ < 0) first_ = now, from_ = done;
     const int64_t of_this = done - from_;
-    const double left = of_this > 0 ? (now - first_) / static_cast<double>(of_this) * static_cast<double>(all - done) : 0;
-    char text[200];
-    std::snprintf(text, sizeof text, "turn %lld of %lld: %s, seed %lld%s", static_cast<long long>(done + 1), static_cast<long long>(all),
-                  arm.name.substr(0, 40).c_str(), static_cast<long long>(seed),
-                  of_this > 0 ? ("  ETA " + std::to_string(static_cast<long long>(left + 0.5)) + " s").c_str() : "");
-    if (terminal_) std::printf("\r\033[K%s", text);
-    else if (now - last_ >= 5 || done == from_) std::printf("%s\n", text), last_ = now;
-    std::fflush(stdout);
+    char left[24] = "", text[200];
+    if (of_this > 0) duration_text(left, (now - first_) / static_cast<double>(of_this) * static_cast<double>(all - done));
+    const std::string of = std::to_string(all);
+    std::snprintf(text, sizeof text, "turn %*lld of %s: %s, seed %lld%s%8s", static_cast<int>(of.size()), static_cast<long long>(done + 1),
+                  of.c_str(), left_in(arm.name, width_).c_str(), static_cast<long long>(seed), of_this > 0 ? "  ETA " : "", left);
+    if (live_.terminal()) {
+      live_.show(text);
+    } else if (live_.due(5)) {
+      std::printf("%s\n", text);
+      std::fflush(stdout);
+    }
   }
-  void end() const {
-    if (terminal_) std::printf("\r\033[K");
-  }
+  void end() { live_.clear(); }
 
  private:
   static double seconds() {
@@ -72,8 +81,9 @@ class Shown {
     clock_gettime(CLOCK_MONOTONIC, &t);
     return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
   }
-  bool terminal_ = isatty(1) == 1;
-  double first_ = -1, last_ = -1e9;
+  LiveLine live_{1};
+  size_t width_ = 1;
+  double first_ = -1;
   int64_t from_ = 0;
 };
 
@@ -101,10 +111,17 @@ Result<bool> is_comparison(const std::string& recipe, const StudyOptions& option
   return TRY(read_compare(recipe, recipe_options(options))).has_value();
 }
 
-Status print_plans(const std::string& recipe, const StudyOptions& options) {
+Status print_plans(const std::string& recipe, const StudyOptions& options, NewFile* page) {
   const Comparison comparison = TRY(read_comparison({recipe}, {options, {}, 0}, Refused::Kept));
-  std::fputs(compare_plans(comparison).c_str(), stdout);
-  std::printf("galley plan %s --set variant=%s shows all of one\n", recipe.c_str(), comparison.arms.front().name.c_str());
+  if (page) {
+    std::vector<PlannedVariant> variants;
+    for (const Arm& arm : comparison.arms) variants.push_back({arm.name, arm.study.get(), arm.refusal});
+    TRY_STATUS(page->file().write(page_html(variants_page(variants, recipe))));
+    TRY_STATUS(page->finish());
+  }
+  print_lines(compare_plans(comparison));
+  print_lines("galley plan %s --set variant=%s shows all of one\n", recipe.c_str(), comparison.arms.front().name.c_str());
+  if (page) print_lines("written: %s\n", page->file().path().c_str());
   return ok();
 }
 
@@ -123,7 +140,7 @@ Status command_compare(const CommandLine& a) {
   fs::create_directories(out / "arms", error);
   if (error) return recipe_error("--out " + out.string() + ": cannot be created: " + error.message());
   const RunLock lock = TRY(RunLock::take(out));
-  std::fputs(compare_plans(comparison).c_str(), stdout);
+  print_lines(compare_plans(comparison));
   std::fflush(stdout);
 
   const Arm control = TRY(control_of(comparison, options.study));
@@ -131,7 +148,7 @@ Status command_compare(const CommandLine& a) {
   all.arms.push_back(control);
   StopSignals signals;
   signals.install();
-  Shown shown;
+  Shown shown(all);
   TurnOptions turns;
   turns.program = fs::read_symlink("/proc/self/exe", error);
   if (error) return run_error("/proc/self/exe: " + error.message());
@@ -147,7 +164,7 @@ Status command_compare(const CommandLine& a) {
   for (const Arm& arm : comparison.arms) results.push_back(TRY(results_of(out, arm, comparison.seeds)));
   const std::vector<ArmVerdict> verdicts = TRY(judge(comparison, results, TRY(results_of(out, control, comparison.seeds))));
   TRY_STATUS(write_atomic(out / "compare.json", compare_json(comparison, results, verdicts)));
-  std::printf("\n%s", compare_table(comparison, verdicts).c_str());
+  print_lines("\n%s", compare_table(comparison, verdicts).c_str());
   std::printf("done: %s\n", (out / "compare.json").c_str());
   for (const Expectation& e : expectations)
     if (const std::string seen = unmet(e, comparison, verdicts); !seen.empty())

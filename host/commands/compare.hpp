@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "host/base/new_file.hpp"
 #include "host/commands/cli.hpp"
 #include "host/session/study.hpp"
 
@@ -12,7 +13,7 @@ Status command_compare(const CommandLine& a);
 
 /// Whether the file returns compare { … }.
 Result<bool> is_comparison(const std::string& recipe, const StudyOptions& options);
-/// `galley plan` of such a file: a row a variant.
-Status print_plans(const std::string& recipe, const StudyOptions& options);
+/// `galley plan` of such a file: a row a variant; and the page of --html, or null.
+Status print_plans(const std::string& recipe, const StudyOptions& options, NewFile* page);
 
 }  // namespace galley

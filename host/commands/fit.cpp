@@ -1,13 +1,13 @@
 #include "host/commands/fit.hpp"
 
-#include <unistd.h>
-
 #include <cstdio>
 
 #include "host/base/new_file.hpp"
 #include "host/base/units.hpp"
 #include "host/commands/run_commands.hpp"
 #include "host/compare/fit.hpp"
+#include "host/report/live_line.hpp"
+#include "host/report/terminal.hpp"
 
 namespace galley {
 
@@ -19,11 +19,15 @@ Status command_fit(const CommandLine& a) {
   options.memory_limit = 0;
   std::optional<NewFile> file;  // opened first, so that one that cannot be written is found before the work
   if (a.has("--write")) file.emplace(TRY(NewFile::named(a.get("--write"))));
-  const bool terminal = isatty(2) == 1;
+  LiveLine live(2);
   const FitResult result = TRY(fit(recipe, options, memory, [&](size_t done, size_t all) {
-    if (terminal) std::fprintf(stderr, done < all ? "\r\033[Kplanned %zu of %zu" : "\r\033[K", done, all);
+    const std::string of = std::to_string(all);
+    char text[96];
+    std::snprintf(text, sizeof text, "planned %*zu of %s combinations", static_cast<int>(of.size()), done, of.c_str());
+    if (done == all) live.clear();
+    else if (live.due(0.1)) live.show(text);
   }));
-  std::fputs(fit_table(result, memory).c_str(), stdout);
+  print_lines(fit_table(result, memory, prose_columns()));
   if (!file) return ok();
   if (result.chosen == SIZE_MAX)
     return {Error{Exit::DoesNotFit, "nothing that " + recipe.string() + " offers fits " + bytes_text(memory), "--write wrote nothing"}};

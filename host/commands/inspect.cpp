@@ -12,6 +12,7 @@
 #include "host/commands/run_commands.hpp"
 #include "host/data/text_codec.hpp"
 #include "host/report/data_report.hpp"
+#include "host/report/terminal.hpp"
 
 namespace galley {
 namespace {
@@ -27,7 +28,7 @@ Marks marks() {
 }
 
 void print_facts(const DataReport& report) {
-  const auto line = [](const char* what, const std::string& value) { std::printf("  %-22s %s\n", what, value.c_str()); };
+  const auto line = [](const char* what, const std::string& value) { print_lines("  %-22s %s\n", what, value.c_str()); };
   const auto percent = [](double share) {
     char text[32];
     std::snprintf(text, sizeof text, "%.2f %%", share);
@@ -124,11 +125,11 @@ Status show_data(Study& study, int64_t rows, DataForm form, Split split, const s
   TRY_STATUS(source->load(memory));
   const std::vector<DataReport> reports = source->reports();
   if (form == DataForm::Json) std::printf("%s\n", json_of(reports, study, *source).c_str());
-  else if (reports.empty()) std::printf("data.%s: %s\n", recipe.data.kind.c_str(), study.data.summary.c_str());
+  else if (reports.empty()) print_lines("data.%s: %s\n", recipe.data.kind.c_str(), study.data.summary.c_str());
   for (const DataReport& report : reports)
     if (form == DataForm::Text) print_facts(report);
   if (const std::string epochs = epochs_of(study, *source); form == DataForm::Text && !epochs.empty())
-    std::printf("  %-22s %s\n", "the run", epochs.c_str());
+    print_lines("  %-22s %s\n", "the run", epochs.c_str());
   const DataSpec& spec = text_data(recipe);
   std::optional<TextCodec> codec;
   if (!reports.empty() && spec.kind != "tokens") codec.emplace(TRY(TextCodec::open(spec, recipe)));

@@ -13,6 +13,7 @@
 #include "host/plugins/attributes.hpp"
 #include "host/plugins/loader.hpp"
 #include "host/recipe/declared.hpp"
+#include "host/report/terminal.hpp"
 #include "host/session/study.hpp"
 
 namespace galley {
@@ -34,21 +35,21 @@ void print_options(const std::vector<OptionSpec>& options, int indent = 4) {
   for (const OptionSpec& o : options) {
     const std::string fallback = o.required ? "required" : o.fallback.is_nil() ? "optional" : "default " + value_text(o.fallback);
     const int name = static_cast<int>(width);
-    std::printf("%*s%-*s  %s\n%*s%-*s  %s; %s\n", indent, "", name, o.name.c_str(), o.description.c_str(), indent, "", name, "",
+    print_lines("%*s%-*s  %s\n%*s%-*s  %s; %s\n", indent, "", name, o.name.c_str(), o.description.c_str(), indent, "", name, "",
                 o.expects().c_str(), fallback.c_str());
     print_options(o.fields, indent + name + 2);
   }
 }
 
 void print_strategy(const Plugin& plugin, const StrategySpec& s) {
-  std::printf("%s - %s\n", s.name.c_str(), s.summary.c_str());
-  if (!s.source.empty()) std::printf("  source     %s\n", s.source.c_str());
-  std::printf("  result     %s\n  plugin     %s %s, %s\n", exactness_text(s.exactness), plugin.manifest.id.c_str(),
+  print_lines("%s - %s\n", s.name.c_str(), s.summary.c_str());
+  if (!s.source.empty()) print_lines("  source     %s\n", s.source.c_str());
+  print_lines("  result     %s\n  plugin     %s %s, %s\n", exactness_text(s.exactness), plugin.manifest.id.c_str(),
               plugin.manifest.version.c_str(), plugin.manifest.folder().c_str());
   if (s.options.empty()) return;
-  std::printf("\n  use \"%s\" { … }\n", s.name.c_str());
+  print_lines("\n  use \"%s\" { … }\n", s.name.c_str());
   print_options(s.options);
-  std::printf("\n");
+  print_lines("\n");
 }
 
 void print_operands(const char* title, const galley_operand_rule* const* rules, uint32_t n) {
@@ -60,7 +61,7 @@ void print_operands(const char* title, const galley_operand_rule* const* rules, 
     if (r.flags & GALLEY_OPERAND_INOUT) traits += ", updated in place";
     if (r.flags & GALLEY_OPERAND_ACCUMULATES) traits += ", may be added to";
     if (r.flags & GALLEY_OPERAND_NO_GRADIENT) traits += ", no gradient";
-    std::printf("    %-6s %u  %-18s %s%s%s\n", title, i, r.name, traits.c_str(), r.summary ? "; " : "", r.summary ? r.summary : "");
+    print_lines("    %-6s %u  %-18s %s%s%s\n", title, i, r.name, traits.c_str(), r.summary ? "; " : "", r.summary ? r.summary : "");
   }
 }
 
@@ -69,7 +70,7 @@ void print_attributes(const galley_op& op) {
     std::string traits = attr_type_text(*rule);
     if (rule->flags & GALLEY_ATTR_REQUIRED) traits += ", required";
     if (rule->otherwise) traits += ", default " + attr_text(*rule->otherwise);
-    std::printf("    attribute  %-18s %s%s%s\n", rule->name, traits.c_str(), rule->summary ? "; " : "", rule->summary ? rule->summary : "");
+    print_lines("    attribute  %-18s %s%s%s\n", rule->name, traits.c_str(), rule->summary ? "; " : "", rule->summary ? rule->summary : "");
   }
 }
 
@@ -107,17 +108,17 @@ std::string priority_of(const galley_op& op, const Registered<galley_kernel>& ke
 /// What authors of other plugins ask: which ops there are, what they take, and which kernels do them on the processor.
 void print_ops(Plugins& plugins, const Plugin& plugin, const Target& target) {
   if (plugin.library->ops.empty()) return;
-  std::printf("  ops\n");
+  print_lines("  ops\n");
   for (const galley_op* op : plugin.library->ops) {
-    std::printf("\n  %s  %s\n", op->name, op->summary ? op->summary : "");
+    print_lines("\n  %s  %s\n", op->name, op->summary ? op->summary : "");
     print_operands("input", op->inputs, op->n_inputs);
     print_operands("output", op->outputs, op->n_outputs);
     print_attributes(*op);
     for (const auto& kernel : plugins.kernels(op->name, "cpu", target.isa))
-      std::printf("    kernel %s of plugin %s%s\n", kernel.table->name, kernel.plugin->manifest.id.c_str(),
+      print_lines("    kernel %s of plugin %s%s\n", kernel.table->name, kernel.plugin->manifest.id.c_str(),
                   priority_of(*op, kernel, target).c_str());
   }
-  std::printf("\n");
+  print_lines("\n");
 }
 
 /// Kernels that stand beside no op above: of chains, and of other plugins' ops; for the processor, and what the library itself has.
@@ -136,11 +137,11 @@ void print_kernels(Plugins& plugins, const Plugin& plugin, const Target& target)
   };
   list(plugin.library);
   for (const auto& [device, opened] : plugin.kernels) list(opened.library);
-  if (!lines.empty()) std::printf("  kernels of chains (op>op) and of other plugins' ops\n");
-  for (const std::string& line : lines) std::printf("%s\n", line.c_str());
-  if (!plugin.manifest.kernel_libraries.empty()) std::printf("  libraries of kernels\n");
+  if (!lines.empty()) print_lines("  kernels of chains (op>op) and of other plugins' ops\n");
+  for (const std::string& line : lines) print_lines("%s\n", line.c_str());
+  if (!plugin.manifest.kernel_libraries.empty()) print_lines("  libraries of kernels\n");
   for (const KernelLibrary& library : plugin.manifest.kernel_libraries)
-    std::printf("    %s  device %s%s%s\n", library.library.c_str(), library.device.c_str(), library.isa.empty() ? "" : ", ",
+    print_lines("    %s  device %s%s%s\n", library.library.c_str(), library.device.c_str(), library.isa.empty() ? "" : ", ",
                 library.isa.c_str());
 }
 
@@ -173,14 +174,14 @@ Status print_plugins(const std::vector<std::filesystem::path>& plugin_path, cons
                      "keep the program beside its folder 'plugins', or give --plugin-path");
   if (json) return print_plugins_json(*plugins, name);
   if (name.empty()) {
-    std::printf("%-16s %-9s %s\n", "strategy", "plugin", "what it does");
+    print_lines("%-16s %-9s %s\n", "strategy", "plugin", "what it does");
     for (const auto& p : plugins->all())
       for (const StrategySpec& s : p->manifest.strategies)
-        std::printf("%-16s %-9s %s\n", s.name.c_str(), p->manifest.version.c_str(), s.summary.c_str());
-    std::printf("\n%-16s %-9s %s\n", "plugin", "version", "folder");
+        print_lines("%-16s %-9s %s\n", s.name.c_str(), p->manifest.version.c_str(), s.summary.c_str());
+    print_lines("\n%-16s %-9s %s\n", "plugin", "version", "folder");
     for (const auto& p : plugins->all())
-      std::printf("%-16s %-9s %s\n", p->manifest.id.c_str(), p->manifest.version.c_str(), p->manifest.folder().c_str());
-    std::printf("\ngalley plugins NAME shows the options of a strategy, and the ops and kernels of a plugin.\n");
+      print_lines("%-16s %-9s %s\n", p->manifest.id.c_str(), p->manifest.version.c_str(), p->manifest.folder().c_str());
+    print_lines("\ngalley plugins NAME shows the options of a strategy, and the ops and kernels of a plugin.\n");
     return ok();
   }
   std::vector<std::string> names;
@@ -194,7 +195,7 @@ Status print_plugins(const std::vector<std::filesystem::path>& plugin_path, cons
       found = true;
     }
     if (p->manifest.id == name && p->manifest.strategies.empty()) {
-      std::printf("%s %s - %s\n  folder     %s\n", p->manifest.id.c_str(), p->manifest.version.c_str(), p->manifest.summary.c_str(),
+      print_lines("%s %s - %s\n  folder     %s\n", p->manifest.id.c_str(), p->manifest.version.c_str(), p->manifest.summary.c_str(),
                   p->manifest.folder().c_str());
       found = true;
     }
@@ -219,15 +220,15 @@ Status print_recipe(const std::string& name) {
   bool found = false;
   for (const Named& one : all) {
     if (!name.empty() && one.name != name) continue;
-    if (name.empty() && std::string_view(title) != one.title) std::printf("%s%s\n\n", found ? "\n" : "", title = one.title);
-    std::printf("  %s - %s\n    %s\n", one.name.c_str(), one.declared->summary.c_str(), one.declared->written.c_str());
-    if (!one.declared->options.empty()) std::printf("\n");
+    if (name.empty() && std::string_view(title) != one.title) print_lines("%s%s\n\n", found ? "\n" : "", title = one.title);
+    print_lines("  %s - %s\n    %s\n", one.name.c_str(), one.declared->summary.c_str(), one.declared->written.c_str());
+    if (!one.declared->options.empty()) print_lines("\n");
     print_options(one.declared->options);
-    std::printf("\n");
+    print_lines("\n");
     found = true;
   }
   if (name.empty())
-    std::printf(
+    print_lines(
         "An option that may be a schedule takes one of these, or a function of the step (from 1) and the number of steps that returns a "
         "number.\narg(NAME, DEFAULT) is set by --set NAME=VALUE. galley plugins NAME shows the options of a strategy.\n");
   if (found) return ok();

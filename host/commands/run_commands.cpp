@@ -16,6 +16,7 @@
 #include "host/report/progress.hpp"
 #include "host/report/rounding_report.hpp"
 #include "host/report/tensorboard.hpp"
+#include "host/report/terminal.hpp"
 #include "host/session/export_folder.hpp"
 #include "host/session/folder_study.hpp"
 #include "host/session/origins.hpp"
@@ -50,8 +51,10 @@ Status train_shown(const CommandLine& a, const Study& study, const OpenSource& o
   options.stop = StopSignals::asked;
   options.until = TRY(a.integer("--until", 0, 1));
   Status trained = reference.finish(train(study, open, directory, options));
-  if (a.has("--profile")) std::fputs(profile.text().c_str(), stdout);
   // Of a run that was interrupted or failed, too: what it did up to there is worth a look.
+  if (a.has("--profile")) print_lines(profile.text(prose_columns()));
+  if (const std::string json = a.has("--profile") ? profile.json() : ""; !json.empty())
+    if (Status written = write_atomic(directory / "profile.json", json); trained.ok() && !written.ok()) return written;
   if (trace)
     if (Status written = trace->finish(); trained.ok()) return written;
   return trained;
@@ -132,12 +135,12 @@ Status command_train(const CommandLine& a) {
   std::vector<RunRecord::DataUsed> found;
   for (const DataReport& report : source->reports()) found.push_back({report.kind, facts_of(report)});
   TRY_STATUS(create_run(out, TRY(record_of(*s, options.device, *source, std::move(found)))));
-  std::printf("training %s: %s parameters, %s of them trained, %s planned\n", s->model.model_type.c_str(),
+  print_lines("training %s: %s parameters, %s of them trained, %s planned\n", s->model.model_type.c_str(),
               count_text(static_cast<double>(s->program.parameters)).c_str(), count_text(static_cast<double>(s->program.trainable)).c_str(),
               bytes_text(s->peak_memory()).c_str());
-  for (const DataReport& report : source->reports()) std::fputs(data_line(report).c_str(), stdout);
+  for (const DataReport& report : source->reports()) print_lines(data_line(report));
   const std::string epochs = epochs_of(*s, *source);
-  if (!epochs.empty()) std::printf("  %s\n", epochs.c_str());
+  if (!epochs.empty()) print_lines("  %s\n", epochs.c_str());
   std::fflush(stdout);
   Status trained = train_shown(
       a, *s, [&] { return std::move(source); }, out);
@@ -221,7 +224,9 @@ Status command_export(const CommandLine& a) {
         "%s\n",
         to_json(Value(Table{{"exported", Value(out.string())}, {"bytes", Value(bytes)}, {"rounded", rounding_json(session->rounded())}}), 2)
             .c_str());
-  else std::printf("exported: %s, %s on disk\n%s", out.c_str(), bytes_text(bytes).c_str(), rounding_text(session->rounded()).c_str());
+  else
+    print_lines("exported: %s, %s on disk\n%s", out.c_str(), bytes_text(bytes).c_str(),
+                rounding_text(session->rounded(), prose_columns()).c_str());
   return ok();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "host/base/columns.hpp"
 #include "host/base/json.hpp"
 #include "host/base/nearest.hpp"
 #include "host/base/units.hpp"
@@ -12,10 +13,11 @@
 namespace galley {
 namespace {
 
-int64_t name_width(const Comparison& comparison) {
+/// Both tables have 62 columns behind the names.
+size_t name_width(const Comparison& comparison) {
   size_t width = 8;
-  for (const Arm& arm : comparison.arms) width = std::max(width, std::min<size_t>(arm.name.size(), 20));
-  return static_cast<int64_t>(width);
+  for (const Arm& arm : comparison.arms) width = std::max(width, std::min<size_t>(display_width(arm.name), 18));
+  return width;
 }
 
 Value interval(const std::optional<Interval>& x) {
@@ -50,11 +52,12 @@ std::vector<std::string> entries_that_differ(const Comparison& comparison) {
 }  // namespace
 
 std::string compare_plans(const Comparison& comparison) {
-  const auto width = static_cast<int>(name_width(comparison));
-  std::string out = printed("%-*s %12s %12s %12s %12s %12s\n", width, "arm", "planned", "weights", "states", "activations", "at best");
+  const size_t width = name_width(comparison);
+  std::string out =
+      left_in("arm", width) + printed(" %11s %11s %11s %11s %12s\n", "planned", "weights", "states", "activations", "at best");
   for (const Arm& arm : comparison.arms) {
     if (!arm.study) {
-      out += printed("%-*.*s ", width, width, arm.name.c_str()) + "refused: " + arm.refusal + "\n";
+      out += left_in(arm.name, width) + "  refused: " + arm.refusal + "\n";
       continue;
     }
     const Study& s = *arm.study;
@@ -62,21 +65,23 @@ std::string compare_plans(const Comparison& comparison) {
     for (const ClassPlan& c : s.plan.classes)
       for (size_t o = 0; o < owner_names.size(); ++o) owners[owner_names[o]] += c.owners[o];
     const int64_t activations = owners["activations"] + owners["saved"] + owners["gradients"];
-    out += printed("%-*.*s %12s %12s %12s %12s %9.3g ms\n", width, width, arm.name.c_str(), bytes_text(s.peak_memory()).c_str(),
-                   bytes_text(owners["weights"]).c_str(), bytes_text(owners["states"]).c_str(), bytes_text(activations).c_str(),
-                   1e3 * step_seconds(s.program, s.target));
+    out += left_in(arm.name, width) + printed(" %11s %11s %11s %11s %9.3g ms\n", bytes_text(s.peak_memory()).c_str(),
+                                              bytes_text(owners["weights"]).c_str(), bytes_text(owners["states"]).c_str(),
+                                              bytes_text(activations).c_str(), 1e3 * step_seconds(s.program, s.target));
   }
   return out;
 }
 
 std::string compare_table(const Comparison& comparison, const std::vector<ArmVerdict>& verdicts) {
-  const auto width = static_cast<int>(name_width(comparison));
-  std::string out = printed("%-*s %10s %10s %11s %11s %15s\n", width, "arm", "loss", "validation", "planned", "resident", "time of a step");
+  const size_t width = name_width(comparison);
+  std::string out =
+      left_in("arm", width) + printed(" %9s %10s %11s %11s %15s\n", "loss", "validation", "planned", "resident", "time of a step");
   for (size_t a = 0; a < verdicts.size(); ++a) {
     const ArmVerdict& v = verdicts[a];
-    out += printed("%-*.*s %10.4f %10s %11s %11s %15s\n", width, width, comparison.arms[a].name.c_str(), v.loss,
-                   v.validation ? printed("%.4f", *v.validation).c_str() : "-", bytes_text(v.planned).c_str(),
-                   v.resident ? bytes_text(v.resident).c_str() : "-", ratio_text(v).c_str());
+    out += left_in(comparison.arms[a].name, width) +
+           printed(" %9.4f %10s %11s %11s ", v.loss, v.validation ? printed("%.4f", *v.validation).c_str() : "-",
+                   bytes_text(v.planned).c_str(), v.resident ? bytes_text(v.resident).c_str() : "-") +
+           right_in(ratio_text(v), 15) + "\n";
   }
   for (size_t a = 1; a < verdicts.size(); ++a)
     out += comparison.arms[a].name + ": " + verdicts[a].sentence +

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <mutex>
+#include <numeric>
 #include <set>
 
+#include "host/base/columns.hpp"
 #include "host/base/file.hpp"
 #include "host/base/ordered.hpp"
 #include "host/base/pool.hpp"
@@ -229,16 +231,32 @@ Result<FitResult> fit(const fs::path& recipe, const StudyOptions& options, int64
   return out;
 }
 
-std::string fit_table(const FitResult& result, int64_t memory) {
-  std::vector<size_t> widths;
-  std::string out = printed("   %10s %12s  %-11s", "memory", "positions/s", "exactness");
+namespace {
+
+/// Columns of what is chosen from each offer: what it needs, and where there is not so much room, the widest have less.
+std::vector<size_t> widths_of(const FitResult& result, size_t room) {
+  std::vector<size_t> out;
   for (size_t o = 0; o < result.offers.size(); ++o) {
-    size_t width = result.offers[o].size();
+    size_t width = display_width(result.offers[o]);
     for (const FitVariant& v : result.variants)
-      if (v.best) width = std::max(width, std::min<size_t>(v.said[o].size(), 36));
-    widths.push_back(width);
-    out += printed("  %-*s", static_cast<int>(width), result.offers[o].c_str());
+      if (v.best) width = std::max(width, std::min<size_t>(display_width(v.said[o]), 36));
+    out.push_back(width);
   }
+  const auto taken = [&] { return std::accumulate(out.begin(), out.end(), 2 * out.size()); };
+  constexpr size_t least = 4;
+  for (auto widest = std::max_element(out.begin(), out.end()); widest != out.end() && taken() > room && *widest > least;
+       widest = std::max_element(out.begin(), out.end()))
+    --*widest;
+  return out;
+}
+
+}  // namespace
+
+std::string fit_table(const FitResult& result, int64_t memory, size_t columns) {
+  constexpr size_t numbers = 38;  // columns before what is chosen
+  const std::vector<size_t> widths = widths_of(result, std::max(columns, numbers + 20) - numbers);
+  std::string out = printed("   %10s %11s  %-11s", "memory", "positions/s", "exactness");
+  for (size_t o = 0; o < result.offers.size(); ++o) out += "  " + left_in(result.offers[o], widths[o]);
   out.erase(out.find_last_not_of(' ') + 1);
   out += "\n";
   size_t refused = 0, worse = 0, over = 0;
@@ -255,13 +273,12 @@ std::string fit_table(const FitResult& result, int64_t memory) {
       ++worse;
       continue;
     }
-    std::string line = printed(" %c %10s %12.4g  %-11s",
+    std::string line = printed(" %c %10s %11.4g  %-11s",
                                i == result.chosen ? '>'
                                : v.fits           ? '+'
                                                   : '-',
                                bytes_text(v.bytes).c_str(), v.speed, exactness_name(v.exactness));
-    for (size_t o = 0; o < v.said.size(); ++o)
-      line += printed("  %-*.*s", static_cast<int>(widths[o]), static_cast<int>(widths[o]), v.said[o].empty() ? "-" : v.said[o].c_str());
+    for (size_t o = 0; o < v.said.size(); ++o) line += "  " + left_in(v.said[o].empty() ? "-" : v.said[o], widths[o]);
     line.erase(line.find_last_not_of(' ') + 1);
     out += line + "\n";
   }

@@ -40,8 +40,8 @@ struct FitResult {
 Result<FitResult> fit(const std::filesystem::path& recipe, const StudyOptions& options, int64_t memory,
                       const std::function<void(size_t done, size_t all)>& after = {});
 
-/// A table of the Pareto front, and what was left out.
-std::string fit_table(const FitResult& result, int64_t memory);
+/// A table of the Pareto front, in lines of at most `columns` where there are not too many offers, and what was left out.
+std::string fit_table(const FitResult& result, int64_t memory, size_t columns);
 
 /// The recipe with what was chosen written in the place of every one_of, under a comment that says what it takes.
 Result<std::string> fitted_recipe(const std::filesystem::path& recipe, const FitVariant& variant, int64_t memory);

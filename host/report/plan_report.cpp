@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "host/base/columns.hpp"
 #include "host/base/json.hpp"
 #include "host/base/new_file.hpp"
 #include "host/plan/timing.hpp"
@@ -286,7 +287,11 @@ void add_class(const Program& program, const Plan& plan, const Target& target, s
   }
   const std::map<std::string, int64_t> strategies = asked_for(program, plan, i);
   if (!strategies.empty()) out.text += "  of which asked for by\n";
-  for (const auto& [name, bytes] : strategies) out.add("    %-40s %12s\n", name.c_str(), bytes_text(bytes).c_str());
+  const auto wide = static_cast<size_t>(std::max(columns - 22, 40));
+  for (const auto& [name, bytes] : strategies) {
+    const size_t name_columns = std::min(std::max<size_t>(display_width(name), 40), wide);
+    out.add("    %s %12s\n", left_in(name, name_columns).c_str(), bytes_text(bytes).c_str());
+  }
 
   const auto live = live_bytes(program, plan, target, i);
   const auto begin = static_cast<size_t>(plan.segment_begin[static_cast<size_t>(SegmentKind::Micro)]),
@@ -298,7 +303,7 @@ void add_class(const Program& program, const Plan& plan, const Target& target, s
 }
 
 /// The largest tensors at the peak of the first class.
-void add_largest(const Program& program, const Plan& plan, TableText& out) {
+void add_largest(const Program& program, const Plan& plan, int columns, TableText& out) {
   const ClassPlan& c = plan.classes[0];
   const int32_t peak = plan.segment_begin[static_cast<size_t>(c.peak_at.segment)] + c.peak_at.index;
   std::vector<size_t> order;
@@ -307,13 +312,22 @@ void add_largest(const Program& program, const Plan& plan, TableText& out) {
         peak <= plan.placements[t].last)
       order.push_back(t);
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return program.tensors[a].bytes > program.tensors[b].bytes; });
+  order.resize(std::min<size_t>(order.size(), 8));
+  std::vector<std::string> shapes;
+  size_t shape_columns = 0, name_columns = 0;
+  for (const size_t k : order) {
+    std::string& shape = shapes.emplace_back();
+    for (const int64_t e : program.tensors[k].shape) shape += (shape.empty() ? "" : " x ") + std::to_string(e);
+    shape_columns = std::max(shape_columns, shape.size());
+    name_columns = std::max(name_columns, display_width(program.tensors[k].name));
+  }
+  const auto left = std::max<int64_t>(columns - 32 - static_cast<int64_t>(shape_columns), 16);
+  name_columns = std::min(name_columns, static_cast<size_t>(left));
   out.text += "  largest at the peak\n";
-  for (size_t k = 0; k < std::min<size_t>(order.size(), 8); ++k) {
+  for (size_t k = 0; k < order.size(); ++k) {
     const ProgramTensor& t = program.tensors[order[k]];
-    std::string shape;
-    for (const int64_t e : t.shape) shape += (shape.empty() ? "" : " x ") + std::to_string(e);
-    out.add("    %12s  %-11s %-48s %s\n", bytes_text(t.bytes).c_str(), owner_names[static_cast<size_t>(t.owner)], t.name.c_str(),
-            shape.c_str());
+    out.add("    %11s  %-11s  %s  %s\n", bytes_text(t.bytes).c_str(), owner_names[static_cast<size_t>(t.owner)],
+            left_in(t.name, name_columns).c_str(), shapes[k].c_str());
   }
 }
 
@@ -323,11 +337,11 @@ std::string plan_table(const Program& program, const Plan& plan, const Target& t
   TableText out;
   add_step(program, target, disk, out);
   out.text += updates_text(program, columns);
-  out.text += formats_text(program);
+  out.text += formats_text(program, columns);
   out.text += apart_text(program, columns);
   for (size_t i = 0; i < plan.classes.size(); ++i)
     if (plan.classes[i].planned) add_class(program, plan, target, i, columns, out);
-  if (!plan.classes.empty() && plan.classes[0].planned) add_largest(program, plan, out);
+  if (!plan.classes.empty() && plan.classes[0].planned) add_largest(program, plan, columns, out);
   return out.text;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "host/base/columns.hpp"
 #include "host/base/json.hpp"
 #include "host/plan/timing.hpp"
 
@@ -38,15 +39,16 @@ std::string whose(const Instruction& i, SegmentKind segment) {
   return segment == SegmentKind::Micro ? "the model" : "the host";
 }
 
-std::string percent(double share) { return share > 0 ? line("%.1f %%", 100 * share) : "-"; }
+std::string percent(double share) { return share > 0 ? line("%.1f", 100 * share) : "-"; }
 
 }  // namespace
 
 void Profile::add(std::span<const TimedInstruction> timed) {
-  if (timed.empty()) return;
+  if (timed.empty() || timed.front().segment == SegmentKind::Eval) return;
   if (timed.front().segment == SegmentKind::Window && ++steps_ == 2) {
     ops_.clear();
     strategies_.clear();
+    kernels_.clear();
     seconds_ = 0;
   }
   double end = 0;
@@ -55,7 +57,8 @@ void Profile::add(std::span<const TimedInstruction> timed) {
     const double seconds = instruction.end - instruction.begin, bytes = bytes_of(i);
     end = std::max(end, instruction.end);
     const std::string op = i.action == Action::Copy ? "copies between memories" : op_text(i);
-    for (Total* total : {&ops_[op], &strategies_[whose(i, instruction.segment)]}) {
+    Total& kernel = kernels_[{op, i.kernel ? i.kernel->name : ""}];
+    for (Total* total : {&ops_[op], &kernel, &strategies_[whose(i, instruction.segment)]}) {
       ++total->launches;
       total->seconds += seconds;
       total->flops += i.flops;
@@ -66,18 +69,20 @@ void Profile::add(std::span<const TimedInstruction> timed) {
   seconds_ += end;
 }
 
-std::string Profile::table(const char* title, const Totals& totals) const {
+std::string Profile::table(const char* title, const Totals& totals, size_t columns) const {
   std::vector<std::pair<std::string, Total>> rows(totals.begin(), totals.end());
   std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
   size_t width = std::char_traits<char>::length(title);
-  for (const auto& [name, total] : rows) width = std::max(width, name.size());
-  const auto steps = static_cast<double>(std::max<int64_t>(1, steps_ - 1));
-  std::string out = line("  %-*s %9s %10s %8s %9s %8s %8s %8s\n", static_cast<int>(width), title, "launches", "ms", "time", "GFLOP/s",
-                         "of peak", "GB/s", "of peak");
+  for (const auto& [name, total] : rows) width = std::max(width, display_width(name));
+  constexpr size_t numbers = 60;  // columns of those behind the name
+  width = std::min(width, std::max<size_t>(columns, numbers + 18) - numbers);
+  const auto steps = static_cast<double>(counted_steps());
+  std::string out = "  " + left_in(title, width) +
+                    line(" %8s %9s %6s %8s %6s %6s %8s\n", "launches", "ms", "time %", "GFLOP/s", "peak %", "GB/s", "peak %");
   for (const auto& [name, total] : rows) {
     const bool timed = total.seconds > 0;
-    out += line("  %-*s %9.4g %10.3f %8s %9.1f %8s %8.1f %8s\n", static_cast<int>(width), name.c_str(),
-                static_cast<double>(total.launches) / steps, 1e3 * total.seconds / steps,
+    out += "  " + left_in(name, width) +
+           line(" %8.4g %9.3f %6s %8.1f %6s %6.1f %8s\n", static_cast<double>(total.launches) / steps, 1e3 * total.seconds / steps,
                 percent(seconds_ > 0 ? total.seconds / seconds_ : 0).c_str(), timed ? 1e-9 * total.flops / total.seconds : 0,
                 percent(timed ? total.ideal_flops_seconds / total.seconds : 0).c_str(), timed ? 1e-9 * total.bytes / total.seconds : 0,
                 (percent(timed ? total.bytes / target_.bandwidth() / total.seconds : 0) + (above(total) ? "*" : "")).c_str());
@@ -87,13 +92,51 @@ std::string Profile::table(const char* title, const Totals& totals) const {
 
 bool Profile::above(const Total& total) const { return total.seconds > 0 && total.bytes > target_.bandwidth() * total.seconds; }
 
-std::string Profile::text() const {
+std::string Profile::text(size_t columns) const {
   if (steps_ == 0) return "";
-  const int64_t steps = std::max<int64_t>(1, steps_ - 1);
+  const int64_t steps = counted_steps();
   return line(
              "profile: %.3f ms a step on the device, mean of %lld steps%s; launched one by one, so small steps take longer than in a run\n",
              1e3 * seconds_ / static_cast<double>(steps), static_cast<long long>(steps), steps_ > 1 ? " (without the first)" : "") +
-         table("op", ops_) + table("strategy", strategies_) + notes();
+         table("op", ops_, columns) + table("strategy", strategies_, columns) + notes();
+}
+
+Table Profile::total_json(const Total& total) const {
+  const auto steps = static_cast<double>(counted_steps());
+  return {{"launches", Value(static_cast<double>(total.launches) / steps)},
+          {"seconds", Value(total.seconds / steps)},
+          {"share", Value(seconds_ > 0 ? total.seconds / seconds_ : 0)},
+          {"flops", Value(total.flops / steps)},
+          {"bytes", Value(total.bytes / steps)},
+          {"peak_seconds", Value(total.ideal_flops_seconds / steps)}};
+}
+
+std::string Profile::json() const {
+  if (steps_ == 0) return "";
+  const auto sorted = [](std::vector<Table> rows) {
+    std::stable_sort(rows.begin(), rows.end(),
+                     [](const Table& a, const Table& b) { return std::get<double>(a.at("seconds")) > std::get<double>(b.at("seconds")); });
+    List out;
+    for (Table& row : rows) out.emplace_back(std::move(row));
+    return Value(std::move(out));
+  };
+  std::vector<Table> ops, strategies;
+  for (const auto& [name, total] : kernels_) {
+    ops.push_back(total_json(total));
+    ops.back()["op"] = Value(name.first);
+    ops.back()["kernel"] = Value(name.second);
+  }
+  for (const auto& [name, total] : strategies_) {
+    strategies.push_back(total_json(total));
+    strategies.back()["strategy"] = Value(name);
+  }
+  return to_json(Value(Table{{"steps", Value(counted_steps())},
+                             {"seconds", Value(seconds_ / static_cast<double>(counted_steps()))},
+                             {"peak_bandwidth", Value(target_.bandwidth())},
+                             {"ops", sorted(std::move(ops))},
+                             {"strategies", sorted(std::move(strategies))}}),
+                 2) +
+         "\n";
 }
 
 std::string Profile::notes() const {

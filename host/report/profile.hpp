@@ -1,12 +1,14 @@
 // Where the time of a run goes (--profile), and a picture of it (--trace).
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <span>
 #include <string>
 
 #include "host/base/new_file.hpp"
 #include "host/base/result.hpp"
+#include "host/base/value.hpp"
 #include "host/exec/executor.hpp"
 #include "host/plan/program.hpp"
 #include "host/plan/target.hpp"
@@ -20,8 +22,13 @@ class Profile {
   /// Both outlive it.
   Profile(const Program& program, const Target& target) : program_(program), target_(target) {}
   void add(std::span<const TimedInstruction> timed);
-  /// Tables of time, arithmetic and traffic beside what the target can do; "" if nothing ran.
-  std::string text() const;
+  /// Tables of time, arithmetic and traffic beside what the target can do; "" if nothing ran. Validations are not in it. In
+  /// tables of `columns` names are cut.
+  std::string text(size_t columns) const;
+  /// profile.json: {steps, seconds, peak_bandwidth, ops: [{op, kernel, …}], strategies: [{strategy, …}]}, the longest first. Each has, a
+  /// step: launches, seconds, share (of the step's seconds), flops, bytes (of operands), and peak_seconds, which the arithmetic takes at the
+  /// target's peak. "" if nothing ran.
+  std::string json() const;
 
  private:
   struct Total {
@@ -31,7 +38,11 @@ class Profile {
     double ideal_flops_seconds = 0;  ///< that the arithmetic takes at the peak of its dtype
   };
   using Totals = std::map<std::string, Total>;
-  std::string table(const char* title, const Totals& totals) const;
+  /// By op, and for each of them by kernel.
+  using Kernels = std::map<std::pair<std::string, std::string>, Total>;
+  int64_t counted_steps() const { return std::max<int64_t>(1, steps_ - 1); }
+  Table total_json(const Total& total) const;
+  std::string table(const char* title, const Totals& totals, size_t columns) const;
   /// Whether it moved more bytes than the target's memory can.
   bool above(const Total& total) const;
   std::string notes() const;
@@ -39,6 +50,7 @@ class Profile {
   const Program& program_;
   const Target& target_;
   Totals ops_, strategies_;
+  Kernels kernels_;
   int64_t steps_ = 0;  ///< that have begun
   double seconds_ = 0;
 };

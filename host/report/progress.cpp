@@ -1,16 +1,18 @@
 #include "host/report/progress.hpp"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 
+#include "host/base/columns.hpp"
 #include "host/base/units.hpp"
 #include "host/plan/timing.hpp"
+#include "host/report/loss_curve.hpp"
 #include "host/report/plan_report.hpp"
+#include "host/report/run_metrics.hpp"
+#include "host/report/terminal.hpp"
 #include "host/session/study.hpp"
 
 namespace galley {
@@ -18,21 +20,20 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-/// "1:02:03", "2:03", "4 s" into a caller's buffer: the step loop allocates nothing.
-const char* duration(char (&text)[24], double seconds) {
-  const auto s = std::llround(seconds);
-  if (s >= 3600) std::snprintf(text, sizeof text, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
-  else if (s >= 60) std::snprintf(text, sizeof text, "%lld:%02lld", s / 60, s % 60);
-  else std::snprintf(text, sizeof text, "%lld s", s);
-  return text;
-}
-
 /// "12.3 k", with a unit to follow.
 void scaled(char (&text)[24], double value) {
   static constexpr const char* prefixes[] = {"", "k", "M", "G", "T"};
   size_t p = 0;
   for (; p < 4 && value >= 999.5; ++p) value /= 1000;
   std::snprintf(text, sizeof text, "%.3g %s", value, prefixes[p]);
+}
+
+/// "12.3k", " 999 ": always five columns.
+void in_columns(char (&text)[24], double value) {
+  static constexpr char prefixes[] = {' ', 'k', 'M', 'G', 'T'};
+  size_t p = 0;
+  for (; p < 4 && value >= 999.5; ++p) value /= 1000;
+  std::snprintf(text, sizeof text, "%4.*f%c", value < 9.995 ? 2 : value < 99.95 ? 1 : 0, value, prefixes[p]);
 }
 
 /// "  37 % of peak", or nothing where the target's peak is evidently none.
@@ -53,14 +54,27 @@ void rates(char (&text)[80], double positions, double tokens, double seconds) {
 }
 
 constexpr double plain_interval = 5;  // seconds between lines where nobody watches
-constexpr double drawn_interval = 0.2;
+constexpr double drawn_interval = 0.1;
+constexpr double shown_after = 0.2;  // of what takes less, nothing is shown
+
+/// The losses of all steps of the run, those of earlier processes too; "" where there is nothing to see.
+std::string curve_of(const std::filesystem::path& run) {
+  const Result<RunMetrics> read = read_run_metrics(run, 4096);
+  if (!read) return "";
+  const auto& columns = std::get<Table>(read->steps.at("columns"));
+  const auto step = columns.find("step"), loss = columns.find("loss");
+  if (step == columns.end() || loss == columns.end()) return "";
+  std::vector<double> steps, losses;
+  for (const auto& [column, out] : {std::pair(&step->second, &steps), std::pair(&loss->second, &losses)})
+    for (const Value& value : std::get<List>(*column)) {
+      double x = std::numeric_limits<double>::quiet_NaN();
+      value.number(&x);
+      out->push_back(x);
+    }
+  return loss_curve(steps, losses, terminal_columns(), utf8_locale() ? Characters::Braille : Characters::Ascii);
+}
 
 }  // namespace
-
-int terminal_columns() {
-  winsize size = {};
-  return isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
 
 void Progress::Work::add(const StepEvent& m, double ideal_seconds) {
   ideal += ideal_seconds;
@@ -69,18 +83,18 @@ void Progress::Work::add(const StepEvent& m, double ideal_seconds) {
   seconds += std::max(m.seconds, 1e-9);
 }
 
-Progress::Progress() : terminal_(isatty(STDOUT_FILENO)) {}
-
 void Progress::show(const char* what, int64_t done, int64_t all) {
   const double t = now();
   if (shown_ < 0) shown_ = t;
-  if (t - shown_ < (terminal_ ? drawn_interval : plain_interval) || done == all) return;
-  shown_ = t;
+  if (t - shown_ < (live_.terminal() ? shown_after : plain_interval) || done == all) return;
+  shown_ = t - (live_.terminal() ? shown_after - drawn_interval : 0);
   char text[128];
-  std::snprintf(text, sizeof text, "%s%s %lld of %lld", terminal_ ? "  " : "", what, static_cast<long long>(done),
+  int digits = 1;
+  for (int64_t rest = all; rest >= 10; rest /= 10) ++digits;
+  std::snprintf(text, sizeof text, "%s%s %*lld of %lld", live_.terminal() ? "  " : "", what, digits, static_cast<long long>(done),
                 static_cast<long long>(all));
-  if (terminal_) {
-    draw(text);
+  if (live_.terminal()) {
+    live_.show(text);
   } else {
     std::printf("%s\n", text);
     std::fflush(stdout);
@@ -93,7 +107,7 @@ Status Progress::loading(int64_t done, int64_t all) {
 }
 
 Status Progress::started(const StartEvent& start) {
-  clear();
+  live_.clear();
   shown_ = -1;
   const Program& program = start.study.program;
   steps_ = start.study.recipe.steps;
@@ -101,16 +115,36 @@ Status Progress::started(const StartEvent& start) {
   return ok();
 }
 
-void Progress::clear() {
-  if (drawn_) std::fputs("\r\x1b[K", stdout);
-  drawn_ = false;
-}
-
-void Progress::draw(const char* text) {
-  const int columns = terminal_columns();  // a terminal may be resized at any time
-  std::printf("\r\x1b[K%.*s", std::max(columns - 1, 1), text);
-  std::fflush(stdout);
-  drawn_ = true;
+void Progress::draw(const StepEvent& m, double ideal, double seconds_left) {
+  char left[24], tokens[24], positions[24], count[48], epoch[24] = "", share[24] = "", rate[64], bar[40] = "";
+  duration_text(left, seconds_left);
+  in_columns(tokens, static_cast<double>(m.tokens) / smoothed_);
+  in_columns(positions, static_cast<double>(m.positions) / smoothed_);
+  const int digits = std::snprintf(count, sizeof count, "%lld", static_cast<long long>(steps_));
+  std::snprintf(count, sizeof count, "%*lld/%lld", digits, static_cast<long long>(m.step), static_cast<long long>(steps_));
+  if (m.epoch > 0) std::snprintf(epoch, sizeof epoch, "  epoch %5.2f", m.epoch);
+  if (ideal > 0) {
+    // A target whose peak is evidently none keeps its place.
+    const double of_peak = 100 * ideal / smoothed_;
+    std::snprintf(share, sizeof share, of_peak <= 100 ? "  %3.0f %% of peak" : "               ", of_peak);
+  }
+  std::snprintf(rate, sizeof rate, m.positions == m.tokens ? "%s" : "%s pos/s  %s", m.positions == m.tokens ? tokens : positions, tokens);
+  const int columns = live_.columns();
+  const auto line = [&] {
+    return std::snprintf(drawn_, sizeof drawn_, "  %s%s%s  loss %7.4f  %s tok/s%s  ETA %8s", bar, count, epoch, m.loss, rate, share, left);
+  };
+  // What is needed least goes first where there is no room; a bar takes what the rest leaves.
+  for (char* part : {share, epoch}) {
+    if (line() <= columns) break;
+    part[0] = '\0';
+  }
+  if (line() > columns && m.positions != m.tokens) std::snprintf(rate, sizeof rate, "%s", tokens);
+  if (const int width = std::min(columns - line() - 3, 24); width >= 6) {
+    const auto filled = static_cast<int>(m.step * width / std::max<int64_t>(steps_, 1));
+    std::snprintf(bar, sizeof bar, "[%.*s%*s] ", filled, "========================", width - filled, "");
+  }
+  line();
+  if (live_.due(drawn_interval) || m.step == steps_) live_.show(drawn_);
 }
 
 Status Progress::step(const StepEvent& m) {
@@ -123,29 +157,17 @@ Status Progress::step(const StepEvent& m) {
   const double ideal = ideal_a_micro_batch_ * static_cast<double>(m.micro_batches);
   line_.add(m, ideal);
   all_.add(m, ideal);
-  char eta[24], share[32], rate[80], epoch[32] = "";
-  duration(eta, (smoothed_ + aside_ / static_cast<double>(seen_)) * static_cast<double>(steps_ - m.step));
-  if (m.epoch > 0) std::snprintf(epoch, sizeof epoch, "  epoch %.2f", m.epoch);
-  if (terminal_) {
-    char text[256], bar[32] = "";
-    rates(rate, static_cast<double>(m.positions), static_cast<double>(m.tokens), smoothed_);
-    const auto line = [&] {
-      return std::snprintf(text, sizeof text, "  %s%lld/%lld%s  loss %.4f  %s%s  ETA %s", bar, static_cast<long long>(m.step),
-                           static_cast<long long>(steps_), epoch, m.loss, rate, share_of_peak(share, ideal, smoothed_), eta);
-    };
-    // The bar takes what the rest leaves.
-    const int width = std::min(terminal_columns() - line() - 4, 24);
-    if (width >= 6) {
-      const auto filled = static_cast<int>(m.step * width / std::max<int64_t>(steps_, 1));
-      std::snprintf(bar, sizeof bar, "[%.*s%*s] ", filled, "========================", width - filled, "");
-      line();
-    }
-    draw(text);
+  const double seconds_left = (smoothed_ + aside_ / static_cast<double>(seen_)) * static_cast<double>(steps_ - m.step);
+  if (live_.terminal()) {
+    draw(m, ideal, seconds_left);
     return ok();
   }
   const double t = now();
   if (m.step != 1 && m.step != steps_ && t - last_line_ < plain_interval) return ok();
   last_line_ = t;
+  char eta[24], share[32], rate[80], epoch[32] = "";
+  duration_text(eta, seconds_left);
+  if (m.epoch > 0) std::snprintf(epoch, sizeof epoch, "  epoch %.2f", m.epoch);
   rates(rate, line_.positions, line_.tokens, line_.seconds);
   share_of_peak(share, line_.ideal, line_.seconds);
   line_ = {};
@@ -163,7 +185,7 @@ Status Progress::validating(const ValidatingEvent& v) {
 }
 
 Status Progress::validated(const ValidationEvent& v) {
-  clear();
+  live_.clear();
   shown_ = -1;
   std::printf("step %lld/%lld  validation loss %.4f\n", static_cast<long long>(v.step), static_cast<long long>(steps_), v.loss);
   std::fflush(stdout);
@@ -171,49 +193,43 @@ Status Progress::validated(const ValidationEvent& v) {
 }
 
 Status Progress::note(const std::string& text) {
-  clear();
+  live_.clear();
   std::printf("%s\n", text.c_str());
   std::fflush(stdout);
   return ok();
 }
 
 Status Progress::ended(const EndEvent& end) {
-  if (drawn_) std::fputs("\n", stdout);
-  drawn_ = false;
+  if (drawn_[0]) live_.show(drawn_);
+  live_.keep();
+  if (live_.terminal()) std::fputs(curve_of(end.start.directory).c_str(), stdout);
   if (all_.seconds > 0) {
     char rate[80];
     rates(rate, all_.positions, all_.tokens, all_.seconds);
-    std::printf("%lld steps in this process: %s, without validation and saving\n", static_cast<long long>(seen_), rate);
+    print_lines("%lld steps in this process: %s, without validation and saving\n", static_cast<long long>(seen_), rate);
   }
-  for (const std::string& line : memory_lines(end)) std::printf("%s\n", line.c_str());
+  for (const std::string& line : memory_lines(end)) print_lines(line + "\n");
   std::fflush(stdout);
   return ok();
 }
 
-BytesProgress::BytesProgress(std::string what) : what_(std::move(what)), terminal_(isatty(STDERR_FILENO)), begin_(now()), last_(begin_) {}
-
-BytesProgress::~BytesProgress() {
-  if (drawn_ && terminal_) std::fputs("\r\x1b[K", stderr);
-}
+BytesProgress::BytesProgress(std::string what) : what_(std::move(what)), begin_(now()), last_(begin_) {}
 
 void BytesProgress::update(uint64_t done, uint64_t total) {
-  const double t = now(), interval = terminal_ ? drawn_interval : plain_interval;
+  const double t = now(), interval = live_.terminal() ? drawn_interval : plain_interval;
   if (t - begin_ < 1 || t - last_ < interval || total == 0) return;
   last_ = t;
-  drawn_ = true;
   const double share = std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
   const double rate = static_cast<double>(done) / (t - begin_);
-  char eta[24];
-  duration(eta, static_cast<double>(total - std::min(done, total)) / std::max(rate, 1.0));
-  constexpr int width = 24;
+  char eta[24], text[200], bar[40] = "";
+  duration_text(eta, static_cast<double>(total - std::min(done, total)) / std::max(rate, 1.0));
+  constexpr int width = 16;
   const auto filled = static_cast<int>(share * width);
-  if (terminal_)
-    std::fprintf(stderr, "\r\x1b[K  %s [%.*s%.*s]", what_.c_str(), filled, "========================", width - filled,
-                 "                        ");
-  else std::fprintf(stderr, "%s:", what_.c_str());
-  std::fprintf(stderr, " %.0f %%  %.1f of %.1f MB  %.1f MB/s  ETA %s%s", 100 * share, 1e-6 * static_cast<double>(done),
-               1e-6 * static_cast<double>(total), 1e-6 * rate, eta, terminal_ ? "" : "\n");
-  std::fflush(stderr);
+  if (live_.terminal()) std::snprintf(bar, sizeof bar, "[%.*s%*s] ", filled, "================", width - filled, "");
+  std::snprintf(text, sizeof text, "%s%s %s%3.0f %%  %.0f of %.0f MB  %.1f MB/s  ETA %s", live_.terminal() ? "  " : "", what_.c_str(), bar,
+                100 * share, 1e-6 * static_cast<double>(done), 1e-6 * static_cast<double>(total), 1e-6 * rate, eta);
+  if (live_.terminal()) live_.show(text);
+  else std::fprintf(stderr, "%s\n", text);
 }
 
 }  // namespace galley

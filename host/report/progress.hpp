@@ -1,20 +1,16 @@
-// What a person sees of a run: a bar on a terminal, plain lines elsewhere.
+// What a person sees of a run: a line that keeps still on a terminal, and a curve of the loss at its end; plain lines elsewhere.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
+#include "host/report/live_line.hpp"
 #include "host/session/events.hpp"
 
 namespace galley {
 
-/// The width of the terminal that is stdout; 80 where it is none.
-int terminal_columns();
-
 class Progress final : public Observer {
  public:
-  /// Decides by isatty(stdout).
-  Progress();
   Status loading(int64_t done, int64_t all) override;
   Status started(const StartEvent& start) override;
   Status step(const StepEvent& m) override;
@@ -30,17 +26,16 @@ class Progress final : public Observer {
     double ideal = 0, positions = 0, tokens = 0, seconds = 0;
     void add(const StepEvent& m, double ideal_seconds);
   };
-  void clear();
   /// Shows how far loading or a validation is, if it takes a while.
   void show(const char* what, int64_t done, int64_t all);
-  /// Draws a line over the last one, cut to the terminal's width.
-  void draw(const char* text);
+  /// The line of a step, as much of it as the terminal has room for.
+  void draw(const StepEvent& m, double ideal, double seconds_left);
+  LiveLine live_{1};
+  char drawn_[256] = "";  ///< the line of the newest step, shown or not
   int64_t steps_ = 0;
   double ideal_a_micro_batch_ = 0;  ///< seconds that its arithmetic takes at the target's peaks
-  bool terminal_;
-  bool drawn_ = false;
-  double smoothed_ = 0;  ///< seconds a step
-  double aside_ = 0;     ///< seconds of validation and saving so far
+  double smoothed_ = 0;             ///< seconds a step
+  double aside_ = 0;                ///< seconds of validation and saving so far
   int64_t seen_ = 0;
   Work line_;             ///< since the last plain line
   Work all_;              ///< without the first step of the process, once there is another
@@ -52,14 +47,11 @@ class Progress final : public Observer {
 class BytesProgress {
  public:
   explicit BytesProgress(std::string what);
-  ~BytesProgress();
-  BytesProgress(const BytesProgress&) = delete;
-  BytesProgress& operator=(const BytesProgress&) = delete;
   void update(uint64_t done, uint64_t total);
 
  private:
   std::string what_;
-  bool terminal_, drawn_ = false;
+  LiveLine live_{2};
   double begin_, last_;  ///< seconds of a steady clock: when it began, when something was last shown
 };
 

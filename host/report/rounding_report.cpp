@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "host/base/columns.hpp"
 #include "host/report/updates_report.hpp"
 
 namespace galley {
@@ -19,12 +20,12 @@ std::string line(const Kind& kind, size_t width) {
   char text[96];
   if (kind.tensors == 1) std::snprintf(text, sizeof text, "  %s  %.2e", kind.dtype.c_str(), kind.most);
   else std::snprintf(text, sizeof text, "  %s  %.2e to %.2e in %d tensors", kind.dtype.c_str(), kind.least, kind.most, kind.tensors);
-  return "  " + kind.name + std::string(width - kind.name.size(), ' ') + text + "\n";
+  return "  " + left_in(kind.name, width) + text + "\n";
 }
 
 }  // namespace
 
-std::string rounding_text(std::span<const Rounded> rounded) {
+std::string rounding_text(std::span<const Rounded> rounded, size_t columns) {
   std::vector<Kind> kinds;
   for (const Rounded& r : rounded) {
     if (r.error == 0) continue;
@@ -36,7 +37,8 @@ std::string rounding_text(std::span<const Rounded> rounded) {
     at->most = std::max(at->most, r.error);
   }
   if (kinds.empty()) return "";
-  const size_t width = std::ranges::max(kinds, {}, [](const Kind& k) { return k.name.size(); }).name.size();
+  const size_t widest = std::ranges::max(kinds, {}, [](const Kind& k) { return k.name.size(); }).name.size();
+  const size_t width = std::min(widest, std::max<size_t>(columns, 70) - 50);
   std::string out = "rounded, with the norm of what that took over the norm of the numbers:\n";
   for (const Kind& kind : kinds) out += line(kind, width);
   return out;

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "host/base/json.hpp"
+#include "host/plan/timing.hpp"
 #include "host/report/plan_report.hpp"
 #include "host/report/run_metrics.hpp"
 #include "host/report/tensors.hpp"
@@ -27,6 +28,8 @@ Table map_of(const Study& s) {
   }
   Table out = tensor_columns(s.program, s.plan);
   out["classes"] = Value(std::move(classes));
+  // What no strategy has asked for is there because the recipe names a model and data.
+  out["places"] = Value(Table{{"model", Value(s.recipe.model.place.text())}, {"data", Value(s.recipe.data.place.text())}});
   return out;
 }
 
@@ -80,7 +83,9 @@ class ReportData {
   Status add_run(const fs::path& directory, const std::string& name, const std::string& arm, Map wanted) {
     const RunRecord record = TRY(open_run(directory));
     RunMetrics metrics = TRY(read_run_metrics(directory, kMostPoints));
-    Value memory = optional_json(directory / "memory.json"), usage = optional_json(directory / "usage.json");
+    Value memory = optional_json(directory / "memory.json"), usage = optional_json(directory / "usage.json"),
+          profile = optional_json(directory / "profile.json");
+    if (!profile.field<List>("ops") || !profile.field<List>("strategies")) profile = Value();
     if (!memory.field<Table>("classes")) memory = Value();
     Table run = {{"name", Value(name)},
                  {"directory", Value(directory.string())},
@@ -88,7 +93,8 @@ class ReportData {
                  {"metrics", Value(std::move(metrics.steps))},
                  {"validation", Value(std::move(metrics.validation))},
                  {"memory", memory},
-                 {"usage", std::move(usage)}};
+                 {"usage", std::move(usage)},
+                 {"profile", std::move(profile)}};
     if (!arm.empty()) run["arm"] = Value(arm);
     if (wanted == Map::Yes) add_map(directory, arm.empty() ? name : arm, memory, run);
     runs_.push_back(Value(std::move(run)));
@@ -172,30 +178,82 @@ Result<Value> comparison_page(const fs::path& directory, const StudyOptions& opt
                      std::move(comparison));
 }
 
+std::string machine_text(const Study& s) { return s.model.model_type + ", for " + s.target.device + " (" + s.target.isa + ")"; }
+
+/// A plan in the place of a run: what it comes from.
+Value planned_json(const Study& study, const fs::path& recipe, const std::string& name) {
+  List strategies, plugins;
+  for (const auto& s : study.loaded) strategies.push_back(Value(s->name() + " " + to_json(Value(s->options().values()))));
+  for (const auto& p : study.plugins->all())
+    if (p->library) plugins.push_back(Value(Table{{"id", Value(p->manifest.id)}, {"version", Value(p->manifest.version)}}));
+  Table record = {{"galley", Value(std::string(GALLEY_VERSION))},
+                  {"recipe", Value(recipe.string())},
+                  {"text", Value(study.recipe.text)},
+                  {"sets", Value(sets_of(study.recipe.sets))},
+                  {"device", Value(study.target.device)},
+                  {"machine", Value(study.target.isa)},
+                  {"seed", Value(static_cast<int64_t>(study.recipe.seed))},
+                  {"steps", Value(study.recipe.steps)},
+                  {"plugins", Value(std::move(plugins))},
+                  {"strategies", Value(std::move(strategies))}};
+  return Value(Table{{"name", Value(name)}, {"record", Value(std::move(record))}});
+}
+
+Value page_of_plans(std::string title, std::string subtitle, List runs, List maps, Value variants) {
+  return Value(Table{{"kind", Value(std::string("plan"))},
+                     {"title", Value(std::move(title))},
+                     {"subtitle", Value(std::move(subtitle))},
+                     {"galley", Value(std::string(GALLEY_VERSION))},
+                     {"runs", Value(std::move(runs))},
+                     {"comparison", Value()},
+                     {"variants", std::move(variants)},
+                     {"maps", Value(std::move(maps))}});
+}
+
 }  // namespace
 
-Value plan_page(const Study& study, const fs::path& recipe) {
-  List strategies;
-  for (const auto& s : study.loaded) strategies.push_back(Value(s->name() + " " + to_json(Value(s->options().values()))));
-  const Table record = {{"galley", Value(std::string(GALLEY_VERSION))},
-                        {"recipe", Value(recipe.string())},
-                        {"text", Value(study.recipe.text)},
-                        {"sets", Value(sets_of(study.recipe.sets))},
-                        {"device", Value(study.target.device)},
-                        {"machine", Value(study.target.isa)},
-                        {"seed", Value(static_cast<int64_t>(study.recipe.seed))},
-                        {"steps", Value(study.recipe.steps)},
-                        {"strategies", Value(std::move(strategies))}};
+Value plan_page(const Study& study, const fs::path& recipe, Value change) {
   const std::string name = recipe.filename().string();
   Table map = map_of(study);
   map["title"] = Value(name);
-  return Value(Table{{"kind", Value(std::string("plan"))},
-                     {"title", Value("Plan of " + name)},
-                     {"subtitle", Value(study.model.model_type + ", for " + study.target.device + " (" + study.target.isa + ")")},
-                     {"galley", Value(std::string(GALLEY_VERSION))},
-                     {"runs", Value(List{Value(Table{{"name", Value(name)}, {"record", Value(record)}})})},
-                     {"comparison", Value()},
-                     {"maps", Value(List{Value(std::move(map))})}});
+  if (!change.is_nil()) map["change"] = std::move(change);
+  return page_of_plans("Plan of " + name, machine_text(study), {planned_json(study, recipe, name)}, {Value(std::move(map))}, {});
+}
+
+Value variants_page(const std::vector<PlannedVariant>& variants, const fs::path& recipe) {
+  List runs, maps, rows;
+  std::string subtitle;
+  for (const PlannedVariant& v : variants) {
+    Table row = {{"name", Value(v.name)}};
+    if (!v.study) {
+      row["refusal"] = Value(v.refusal);
+      rows.push_back(Value(std::move(row)));
+      continue;
+    }
+    const Study& s = *v.study;
+    if (subtitle.empty()) subtitle = machine_text(s);
+    Table owners, planned;
+    for (size_t i = 0; i < s.plan.classes.size(); ++i) {
+      if (s.plan.classes[i].planned) planned[s.target.memories[i].name] = Value(s.plan.classes[i].planned);
+      for (size_t o = 0; o < owner_names.size(); ++o) {
+        Value& sum = owners.try_emplace(owner_names[o], Value(int64_t{0})).first->second;
+        sum = Value(*sum.as<int64_t>() + s.plan.classes[i].owners[o]);
+      }
+    }
+    const double seconds = step_seconds(s.program, s.target);
+    row["bytes"] = Value(s.peak_memory());
+    row["planned"] = Value(std::move(planned));
+    row["owners"] = Value(std::move(owners));
+    row["seconds"] = seconds > 0 ? Value(seconds) : Value();
+    row["positions"] = Value(s.program.micro_batches * s.program.rows * s.program.length);
+    row["flops_per_position"] = Value(s.program.flops_per_token);
+    rows.push_back(Value(std::move(row)));
+    runs.push_back(planned_json(s, recipe, v.name));
+    Table map = map_of(s);
+    map["title"] = Value(v.name);
+    maps.push_back(Value(std::move(map)));
+  }
+  return page_of_plans("Plans of " + recipe.filename().string(), subtitle, std::move(runs), std::move(maps), Value(std::move(rows)));
 }
 
 Result<Value> report_page(const std::vector<fs::path>& directories, const StudyOptions& options) {

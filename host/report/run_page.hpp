@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "host/base/result.hpp"
@@ -13,8 +14,17 @@ namespace galley {
 /// The most points that a curve of a run has in a page; of a longer run each is the mean of several steps.
 inline constexpr size_t kMostPoints = 20000;
 
-/// What `galley plan --html` shows. `recipe` as the user typed it.
-Value plan_page(const Study& study, const std::filesystem::path& recipe);
+/// What `galley plan --html` shows. `recipe` as the user typed it. `change`: what change_json() says of a locked plan, or nil.
+Value plan_page(const Study& study, const std::filesystem::path& recipe, Value change);
+
+/// A variant of a comparison: its plan, or why there is none.
+struct PlannedVariant {
+  std::string name;
+  const Study* study = nullptr;
+  std::string refusal;
+};
+/// The same of a recipe's variants, the baseline first: what each takes, and a map of each that has a plan.
+Value variants_page(const std::vector<PlannedVariant>& variants, const std::filesystem::path& recipe);
 
 /// What `galley report` shows of the directories of runs, or of a single comparison's. A directory that is neither, a comparison beside
 /// others, and a run without steps are exit code Recipe; a file of a run that is broken is exit code Failed. Runs are planned again as

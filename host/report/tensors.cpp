@@ -5,9 +5,6 @@
 namespace galley {
 namespace {
 
-/// Whether the tensor takes bytes at any time.
-bool placed(const Program& program, const Plan& plan, size_t t) { return program.tensors[t].bytes > 0 && plan.placements[t].first >= 0; }
-
 constexpr const char* life_name(Life life) { return life == Life::Run ? "run" : life == Life::Window ? "window" : "segment"; }
 
 constexpr const char* action_name(Action action) {
@@ -33,9 +30,7 @@ std::pair<std::string, std::string> strategy_and_place(const std::string& text) 
 }
 
 Value moment_json(const Program& program, const Plan& plan, int32_t moment) {
-  size_t s = 0;  // the last segment that has begun and is not empty
-  for (size_t i = 0; i < segment_count; ++i)
-    if (plan.segment_begin[i] <= moment && !program.segments[i].code.empty()) s = i;
+  const size_t s = segment_at(program, plan, moment);
   const int32_t index = moment - plan.segment_begin[s];
   return Value(Table{{"segment", Value(std::string(segment_names[s]))},
                      {"instruction", Value(int64_t{index})},
@@ -46,13 +41,22 @@ Value text_or_nil(std::string text) { return text.empty() ? Value() : Value(std:
 
 }  // namespace
 
+bool has_place(const Program& program, const Plan& plan, size_t t) { return program.tensors[t].bytes > 0 && plan.placements[t].first >= 0; }
+
+size_t segment_at(const Program& program, const Plan& plan, int32_t moment) {
+  size_t s = 0;  // the last one that has begun and is not empty
+  for (size_t i = 0; i < segment_count; ++i)
+    if (plan.segment_begin[i] <= moment && !program.segments[i].code.empty()) s = i;
+  return s;
+}
+
 Table tensors_json(const Program& program, const Plan& plan, const Target& target) {
   List timeline, tensors;
   for (size_t s = 0; s < segment_count; ++s)
     timeline.push_back(Value(Table{{"segment", Value(std::string(segment_names[s]))},
                                    {"instructions", Value(static_cast<int64_t>(program.segments[s].code.size()))}}));
   for (size_t t = 0; t < program.tensors.size(); ++t) {
-    if (!placed(program, plan, t)) continue;
+    if (!has_place(program, plan, t)) continue;
     const ProgramTensor& x = program.tensors[t];
     const Placement& p = plan.placements[t];
     List shape;
@@ -86,7 +90,7 @@ Table tensor_columns(const Program& program, const Plan& plan) {
   std::map<std::string, List> columns;
   for (const char* name : {"name", "bytes", "offset", "memory", "owner", "first", "last", "life", "strategy", "shape"}) columns[name];
   for (size_t t = 0; t < program.tensors.size(); ++t) {
-    if (!placed(program, plan, t)) continue;
+    if (!has_place(program, plan, t)) continue;
     const ProgramTensor& x = program.tensors[t];
     const Placement& p = plan.placements[t];
     int64_t strategy = -1;

@@ -6,6 +6,11 @@
 
 namespace galley {
 
+/// Whether the tensor takes bytes at any time.
+bool has_place(const Program& program, const Plan& plan, size_t tensor);
+/// The segment of a moment, counted from the begin of the timeline.
+size_t segment_at(const Program& program, const Plan& plan, int32_t moment);
+
 /// What `plan --json --tensors` adds to the plan's document: "timeline", the segments in order with their instructions, and "tensors", each
 /// that has bytes and a life. Bytes and offsets count from the begin of the memory class's arena; moments are instructions of a segment,
 /// both included.

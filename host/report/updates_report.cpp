@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "host/base/columns.hpp"
 #include "host/base/units.hpp"
 
 namespace galley {
@@ -124,12 +125,12 @@ std::string updates_text(const Program& program, int columns) {
   std::string out;
   const std::vector<Updates> all = updates_of(program);
   size_t width = 40;
-  for (const Updates& u : all) width = std::max(width, u.by.size());
+  for (const Updates& u : all) width = std::max(width, display_width(u.by));
+  width = std::min(width, static_cast<size_t>(std::max(columns - 40, 40)));
   for (const Updates& u : all) {
     char head[256];
-    std::snprintf(head, sizeof head, "    %-*s %10s in %lld tensor%s", static_cast<int>(std::min<size_t>(width, 100)),
-                  u.by.empty() ? "frozen" : u.by.c_str(), count_text(static_cast<double>(u.numbers)).c_str(),
-                  static_cast<long long>(u.parameters), u.parameters == 1 ? "" : "s");
+    std::snprintf(head, sizeof head, "    %s %10s in %lld tensor%s", left_in(u.by.empty() ? "frozen" : u.by, width).c_str(),
+                  count_text(static_cast<double>(u.numbers)).c_str(), static_cast<long long>(u.parameters), u.parameters == 1 ? "" : "s");
     out += head;
     if (u.by.empty()) {
       const auto [gradients, states] = bytes_a_number(program);
@@ -141,11 +142,12 @@ std::string updates_text(const Program& program, int columns) {
   return out.empty() ? out : "  updates\n" + out + "\n";
 }
 
-std::string formats_text(const Program& program) {
+std::string formats_text(const Program& program, int columns) {
   std::string out;
   for (const InFormat& s : program.in_formats) {
     char line[256];
-    std::snprintf(line, sizeof line, "    %-40s %10s in %lld tensor%s, %s, %.3g bits each\n", s.format.substr(0, 100).c_str(),
+    std::snprintf(line, sizeof line, "    %s %8s in %lld tensor%s, %s, %.3g bits each\n",
+                  left_in(s.format, static_cast<size_t>(std::clamp(columns - 56, 24, 40))).c_str(),
                   count_text(static_cast<double>(s.count)).c_str(), static_cast<long long>(s.tensors), s.tensors == 1 ? "" : "s",
                   bytes_text(s.bytes).c_str(), 8 * static_cast<double>(s.bytes) / static_cast<double>(std::max<int64_t>(s.count, 1)));
     out += line;

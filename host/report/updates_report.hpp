@@ -19,7 +19,7 @@ std::string updates_text(const Program& program, int columns);
 Value updates_json(const Program& program);
 
 /// Frozen parameters in formats: lines of the plan's table.
-std::string formats_text(const Program& program);
+std::string formats_text(const Program& program, int columns);
 
 /// What strategies save in files of their own, such as an adapter: lines of the plan's table, and `beside_the_model` of `plan --json`, a
 /// list of {by, file, parameters, numbers, bytes, names}.

@@ -8,9 +8,9 @@ Rounds go through all optimizers in turn; the table has the fastest of each. GB/
 """
 import concurrent.futures
 import ctypes
+import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
@@ -69,9 +69,10 @@ with tempfile.TemporaryDirectory() as scratch:
             if said.returncode:
                 sys.exit(said.stderr)
             begins = rows.get(name, name.split(',')[0] + ' (')
-            row = next(x.strip().removeprefix(begins) for x in said.stdout.splitlines() if x.startswith('  ' + begins))
-            numbers = [float(x) for x in re.findall(r'[\d.]+', row.split(')')[-1])]
-            best[name] = min(best.get(name, (1e9,)), (numbers[1], numbers[0], numbers[-2]))
+            profile = json.loads(pathlib.Path(f'{name}{k}', 'profile.json').read_text())
+            mine = [x for x in profile['ops'] + profile['strategies'] if (x.get('op', '') + x.get('strategy', '')).startswith(begins)]
+            seconds, launches, moved = (sum(x[key] for x in mine) for key in ('seconds', 'launches', 'bytes'))
+            best[name] = min(best.get(name, (1e9,)), (1e3 * seconds, launches, 1e-9 * moved / seconds))
 print('| | ms | ns a parameter | GB/s | launches |\n|---|---|---|---|---|')
 for name, (ms, launches, gbs) in best.items():
     print(f'| {name} | {ms:.1f} | {ms * 1e6 / 76.3e6:.2f} | {gbs:.0f} | {launches:g} |')

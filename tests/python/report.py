@@ -141,9 +141,77 @@ check(states and all(t['strategy'] == 'adamw' and t['place'] == f'{plain}:{line}
 r = run('plan', plain, '--html', 'again.html', '--set', 'lr=1e-3')
 check(pathlib.Path('again.html').read_bytes() == pathlib.Path('plan.html').read_bytes() and 'written: again.html' in r.stdout and 'memory ' in r.stdout, 'a page of the same plan is another one')
 
+# ---- Against a locked plan: what changed is what two documents of `plan --json --tensors` say
+r = run('plan', plain, '--lock', 'plan.lock')
+check('written: plan.lock' in r.stdout, r.stdout[-80:])
+r = run('plan', plain, '--against', 'plan.lock')
+check('no tensor has changed' in r.stdout, r.stdout[-300:])
+layers = pathlib.Path('layers.lua')
+layers.write_text(plain.read_text().replace('n_layer = 2', 'n_layer = 3').replace('batch = 2', 'batch = 1'))
+r = run('plan', layers, '--against', 'plan.lock', '--json', '--tensors', '--html', 'against.html', code=1)
+now = json.loads(r.stdout)
+change = now['against']
+planned = {name: (c['planned'], plan['classes'][name]['planned']) for name, c in now['classes'].items()}
+check(planned['host'][0] > planned['host'][1] and f'{planned["host"][0] - planned["host"][1]} bytes more' in r.stderr and '--lock plan.lock' in r.stderr, r.stderr)
+check({c['name']: (c['planned'], c['was']) for c in change['classes']} == planned, f'{change["classes"]}')
+for c in change['classes']:
+    for owner, x in c['owners'].items():
+        check(x == dict(bytes=now['classes'][c['name']]['owners'][owner], was=plan['classes'][c['name']]['owners'][owner]), f'{owner}: {x}')
+
+
+def by_key(document):
+    out = {}
+    for t in document['tensors']:
+        key = (t['memory'], t['life'] if t['life'] != 'segment' else t['first']['segment'], t['name'])
+        check(key not in out, f'{key} comes twice')
+        out[key] = t
+    return out
+
+
+before, after = by_key(plan), by_key(now)
+want = sorted((k[2], 'new' if k not in before else 'gone' if k not in after else '', after.get(k, dict(bytes=0))['bytes'], before[k]['bytes'] if k in before else None)
+              for k in before.keys() | after.keys() if before.get(k, dict(bytes=-1))['bytes'] != after.get(k, dict(bytes=-1))['bytes'])
+got = sorted((t['name'], t['kind'] if t['kind'] in ('new', 'gone') else '', t['bytes'], t['was']) for t in change['tensors'] if t['bytes'] != t['was'])
+check(got == want, f'{len(got)} changes, not {len(want)}: {[x for x in got if x not in want][:3]} {[x for x in want if x not in got][:3]}')
+check({x[1] for x in want} >= {'new', ''} and any(t['kind'] == 'shrank' for t in change['tensors']), f'{sorted({t["kind"] for t in change["tensors"]})}')
+at_peak = [abs(t['at_peak']) for t in change['tensors']]
+check(at_peak == sorted(at_peak, reverse=True), 'changes are not in order')
+spare = sum(sum(x['bytes'] - x['was'] for x in c['owners'].values()) for c in change['classes'])
+check(abs(sum(t['at_peak'] for t in change['tensors']) - spare) <= 64 * len(change['tensors']), f'changes at the peak do not add up to {spare}')
+r = run('plan', plain, '--set', 'lr=1', '--against', 'plan.lock', '--json')
+check(json.loads(r.stdout)['against']['tensors'] == [], 'another rate changes the plan')
+against = sealed(Page('against.html'))
+check(against['maps'][0]['change'] == change, 'the page says another change')
+check(all(t['column'] is None or against['maps'][0]['tensors']['name'][t['column']] == t['name'] for t in change['tensors']), 'columns of changes')
+pathlib.Path('no.lock').write_text('{"classes": {}}')
+for words, said in ((['--against', 'nowhere.lock'], 'nowhere.lock: there is no such file'), (['--against', 'no.lock'], 'no.lock: this is not a plan that'),
+                    (['--lock', 'x', '--against', 'plan.lock'], '--lock and --against are two commands')):
+    r = run('plan', plain, *words, code=2)
+    check(said in r.stderr, f'{words}: {r.stderr}')
+
+# ---- A plan of a comparison: a row and a map a variant
+variants = pathlib.Path('variants.lua')
+variants.write_text(f'''-- {hostile}
+return compare {{{shared} steps = 12, variants = {{ plain = {{ use "adamw" {{ lr = 1e-3 }} }}, large = {{ batch = 4, use "sgd" {{ lr = 1e-3 }} }},
+  impossible = {{ use "lora" {{ rank = 2, targets = {{ "nothing" }} }}, use "sgd" {{ lr = 1e-3 }} }} }} }}
+''')
+r = run('plan', variants, '--html', 'variants.html')
+check('refused: ' in r.stdout and 'written: ' in r.stdout, r.stdout)
+data_of_variants = sealed(Page('variants.html'))
+check([x['name'] for x in data_of_variants['variants']] == ['plain', 'impossible', 'large'] and [x['title'] for x in data_of_variants['maps']] == ['plain', 'large'], 'variants')
+for row in data_of_variants['variants']:
+    if row['name'] == 'impossible':
+        check("no linear layer is called 'nothing'" in row['refusal'], f'{row}')
+        continue
+    alone = json.loads(run('plan', variants, '--set', f'variant={row["name"]}', '--json', '--tensors').stdout)
+    owners = {k: sum(c['owners'][k] for c in alone['classes'].values()) for k in row['owners']}
+    check(row['owners'] == owners and row['bytes'] == alone['classes']['host']['planned'] and row['seconds'] == alone['step']['seconds_at_best'] and
+          row['positions'] == alone['step']['positions'], f'{row}')
+    check(tensors_of(next(x for x in data_of_variants['maps'] if x['title'] == row['name'])) == alone['tensors'], f'{row["name"]}: another map')
+
 # ---- Runs
 for name, rate in (('first', '1e-3'), (f'second {evil}', '1e-4')):
-    run('train', plain, '--out', name, '--set', f'lr={rate}')
+    run('train', plain, '--out', name, '--set', f'lr={rate}', *(['--profile'] if name == 'first' else []))
 runs = ['first', f'second {evil}']
 r = run('report', *runs)
 check(r.stdout == 'written: first/report.html\n' and not pathlib.Path(runs[1], 'report.html').exists(), r.stdout)
@@ -164,11 +232,26 @@ for shown, folder in zip(data['runs'], runs):
     check(shown['usage'] == json.loads(pathlib.Path(folder, 'usage.json').read_text()), f'{folder}: usage.json')
     check(shown['record']['text'] == pathlib.Path(folder, 'recipe.lua').read_text() and shown['record']['sets']['lr'] in ('1e-3', '1e-4'), f'{folder}: the recipe')
     check([s.split(' ')[0] for s in shown['record']['strategies']] == ['clip', 'adamw'], f'{folder}: {shown["record"]["strategies"]}')
+    kept = pathlib.Path(folder, 'profile.json')
+    check(shown['profile'] == (json.loads(kept.read_text()) if kept.exists() else None) and kept.exists() == (folder == 'first'), f'{folder}: profile.json')
     check('map_error' not in shown and 'map_note' not in shown, f'{folder}: {shown.get("map_error")} {shown.get("map_note")}')
 check([x['title'] for x in data['maps']] == [', '.join(runs)], 'two runs with one plan have not one map')
 check({x['memory']['classes']['host']['planned'] for x in data['runs']} == {data['maps'][0]['classes'][0]['planned']}, 'the plan made again is another one')
 placeless = lambda tensors: [{k: v for k, v in t.items() if k != 'place'} for t in tensors]  # noqa: E731
 check(placeless(tensors_of(data['maps'][0])) == placeless(plan['tensors']) and all(t['place'] in (None, f'{plain.resolve()}:{line}') for t in tensors_of(data['maps'][0])), "the map of a run is not that of its recipe's plan")
+
+# A profile: the parts of a step add up, by op as by strategy, and its arithmetic is the plan's.
+profile = json.loads(pathlib.Path('first/profile.json').read_text())
+check(profile['steps'] == 11 and {'linear', 'adamw_step', 'attention'} <= {x['op'] for x in profile['ops']} and all(x['kernel'] for x in profile['ops'] if 'copies' not in x['op']), f'{profile["ops"][:2]}')
+for part in ('ops', 'strategies'):
+    rows = profile[part]
+    check(all(a['seconds'] >= b['seconds'] for a, b in zip(rows, rows[1:])), f'{part} are not in order')
+    check(0.2 < sum(x['share'] for x in rows) <= 1 + 1e-9 and all(abs(x['share'] - x['seconds'] / profile['seconds']) < 1e-9 for x in rows), f'{part}: shares')
+    for key in ('launches', 'flops', 'bytes', 'seconds'):
+        check(math.isclose(sum(x[key] for x in rows), sum(x[key] for x in profile['ops']), rel_tol=1e-9), f'{part}: {key}')
+launches = sum(x['launches'] for x in profile['ops'] if x['kernel'])
+check(abs(launches - plan['launches']['a_step']) < 1, f'{launches} launches a step, not {plan["launches"]["a_step"]}')
+check(math.isclose(sum(x['flops'] for x in profile['ops']), plan['flops_per_token'] * plan['step']['positions'], rel_tol=1e-3), 'FLOPs of a step')
 
 # A page in a run's folder is in nobody's way: the run goes on, and is reported again.
 run('train', plain, '--out', 'half', '--until', '6')
@@ -341,6 +424,72 @@ def in_browser():
         zoomed = [sorted({x for x in steps if x}) for steps in json.loads(b.run(labels))]
         check(len(zoomed) == 5 and zoomed[0] and all(x == zoomed[0] for x in zoomed), f'curves show different steps: {zoomed}')
 
+        # Ops by time: a row a kernel, as profile.json has it; tapping a head orders.
+        rows = b.run(cells % 'ops')
+        check([(x['op'][0], x['kernel'][0], x['launches'][0], x['seconds'][0], x['share'][0]) for x in rows] ==
+              [(x['op'], x['kernel'], x['launches'], x['seconds'], x['share']) for x in profile['ops']], 'the table of ops is not profile.json')
+        for x in rows:
+            check(near(number(x['seconds'][1]) * (1e-3 if 'ms' in x['seconds'][1] else 1), x['seconds'][0]) and abs(float(x['share'][1].split(' ')[0]) - 100 * x['share'][0]) < 0.06, f'{x}')
+        b.run('document.querySelector("[data-table=ops] th[data-key=op] button").click()')
+        names = [x['op'][0] for x in b.run(cells % 'ops')]
+        check(b.run('document.querySelector("[data-table=ops] th[data-key=op]").getAttribute("aria-sort")') == 'ascending' and len(names) == len(rows) and
+              names[0].startswith('a') and names != [x['op'][0] for x in rows], f'ordered by op: {names}')
+        b.run('document.querySelector("[data-table=ops] th[data-key=launches] button").click()')
+        counts = [x['launches'][0] for x in b.run(cells % 'ops')]
+        check(counts == sorted(counts, reverse=True), f'ordered by launches: {counts}')
+        check(b.run('document.querySelectorAll("[data-table=strategies] tbody tr").length') == len(profile['strategies']) and b.complaints() == [], f'{b.complaints()}')
+
+        # A locked plan: owners and tensors as `--json` says them; what changed is marked; a name leads to its rectangle.
+        for width in (390, 1280, 1920):
+            b.open('against.html', width, 900, 'dark' if width == 1280 else 'light', touch=width == 390)
+            check(b.complaints() == [] and b.run('document.documentElement.scrollWidth') <= width, f'against.html at {width}: {b.complaints()}')
+        shown = b.run(cells % 'change')
+        want = [(f"memory '{c['name']}'", c['planned'], c['was']) for c in change['classes'] if c['planned']]
+        check([(x['owner'][0], x['bytes'][0], x['was'][0]) for x in shown if 'memory' in x['owner'][0]] == want, f'{shown[:2]}')
+        check({x['owner'][0]: (x['bytes'][0], x['was'][0]) for x in shown if 'memory' not in x['owner'][0]} ==
+              {k: (x['bytes'], x['was']) for k, x in next(c for c in change['classes'] if c['planned'])['owners'].items() if x['bytes'] or x['was']}, 'owners that changed')
+        shown = b.run(cells % 'changed')
+        check([(x['name'][0], x['kind'][0], x['bytes'][0], x['was'][0], x['at_peak'][0]) for x in shown] ==
+              [(t['name'], t['kind'], t['bytes'], t['was'], t['at_peak']) for t in change['tensors'][:200]], 'tensors that changed')
+        first = next(t for t in change['tensors'] if t['column'] is not None)
+        b.run('document.querySelector("[data-table=changed] button.link").click()')
+        told = b.run('document.querySelector(".chosen").textContent')
+        check(first['name'] in told and 'locked plan' in told and ('new' in told or 'was' in told), f'a tensor that changed: {told}')
+        b.run('(() => { const box = document.querySelector("#memory .controls input[type=checkbox]"); box.click(); })()')
+        hit = sum(t['column'] is not None for t in change['tensors'])
+        check(f'{hit} of ' in b.run('document.querySelector("#memory .controls").textContent'), f'not {hit} tensors that changed are found')
+        b.run('[...document.querySelectorAll("#memory .controls button")].find((x) => x.textContent === "all").click()')
+        reds = """(() => { const c = document.querySelector(".map canvas"); const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data; let n = 0;
+                  for (let i = 0; i < d.length; i += 4) n += d[i] === 180 && d[i + 1] === 35 && d[i + 2] === 24; return n; })()"""
+        b.run('new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))')
+        check(b.run(reds) > 100, 'the map does not mark what grew')
+
+        # A comparison's plans: the table, the refusals, a map each at the same scale.
+        for width in (390, 1280, 1920):
+            b.open('variants.html', width, 900, 'dark' if width == 390 else 'light', touch=width == 390)
+            check(b.complaints() == [] and b.run('document.documentElement.scrollWidth') <= width, f'variants.html at {width}: {b.complaints()}')
+        rows = {x['name'][0]: x for x in b.run(cells % 'variants')}
+        for v in data_of_variants['variants']:
+            if 'refusal' in v:
+                check([(x['name'][0], x['refusal'][1]) for x in b.run(cells % 'refused')] == [(v['name'], v['refusal'])], 'the reason of a refusal')
+                continue
+            row = rows[v['name']]
+            check(row['bytes'][0] == v['bytes'] and row['seconds'][0] == v['seconds'] and all(row[k][0] == n for k, n in v['owners'].items() if n), f'{row}')
+            amount, unit = row['bytes'][1].split(' ')
+            check(abs(float(amount) * units[unit] / v['bytes'] - 1) < 6e-3, f'{row["bytes"]}')
+        tops = []
+        for name in ('plain', 'large'):
+            b.run(f'[...document.querySelectorAll("[data-table=variants] button.link")].find((x) => x.textContent === "{name}").click()')
+            check(b.run('document.querySelector("#memory button[aria-pressed=true]").textContent') == name, f'{name} is not the map that is shown')
+            b.run('new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))')
+            # The lowest row of pixels in which there is nothing but the map's ground, as a share of the height.
+            tops.append(b.run("""(() => { const c = document.querySelector(".map canvas"); const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+                let row = 0; const colours = new Set([107179090, 230198069, 168132104, 95184176]);
+                for (; row < c.height; ++row) { let n = 0; for (let x = 0; x < c.width; ++x) { const i = 4 * (row * c.width + x);
+                    n += colours.has(d[i] * 1000000 + d[i + 1] * 1000 + d[i + 2]); } if (n > 3) break; } return 1 - row / c.height; })()"""))
+        want = [next(v['bytes'] for v in data_of_variants['variants'] if v['name'] == x) for x in ('plain', 'large')]
+        check(abs(tops[0] / tops[1] - want[0] / want[1]) < 0.05, f'heights {tops} of plans of {want} bytes')
+
         # The map: pointing says what is there; the wheel zooms; searching finds.
         b.open('plan.html', 1280, 900)
         b.run('document.querySelector(".map").scrollIntoView()')
@@ -373,6 +522,12 @@ def in_browser():
         b.run('[...document.querySelectorAll(".controls button")].find((x) => x.textContent === "next").click()')
         told = b.run(chosen)
         check(f'asked for byadamwrecipe line{plain}:{line}' in told, f'the next tensor found: {told}')
+        # Every rectangle has a line: what no strategy asks for, that of the model or of the data.
+        lines = {x: next(i for i, row in enumerate(plain.read_text().splitlines(), 1) if f'{x} = ' in row) for x in ('model', 'data')}
+        for name, of in (('transformer.wte.weight', 'model'), ('staging', 'data')):
+            b.run(f'(() => {{ const s = document.querySelector("input[type=search]"); s.value = "{name}"; s.dispatchEvent(new Event("input")); }})()')
+            b.run('[...document.querySelectorAll(".controls button")].find((x) => x.textContent === "next").click()')
+            check(f'recipe line{plain}:{lines[of]}' in b.run(chosen), f'{name}: {b.run(chosen)}')
         check(b.complaints() == [], f'the map says {b.complaints()}')
 
         # A phone: a tap chooses, two fingers zoom.

@@ -120,6 +120,8 @@ class Curves {
     this.grid.append(element('div.chart', {}, element('h3', {}, definition.title, read), plot));
     // dygraphs puts labels of lines into HTML: it is given numbers, and names are shown here.
     const graph = new Dygraph(plot, rows, {
+      xlabel: 'step',
+      xLabelHeight: 16,
       labels: ['step', ...lines.map((_, i) => 'line ' + i)],
       colors: lines.map((l) => l.colour),
       legend: 'never',

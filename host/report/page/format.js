@@ -50,21 +50,40 @@ function secondsText(s) {
 
 /**
  * A table within an element that scrolls sideways. `columns`: {title, number?, kind?, cell(row) → text or
- * element, key?, value?(row) → the number as it is}.
+ * element, key?, value?(row) → the number as it is}. With `sorts`, tapping the head of a column that has value() orders rows by it.
  */
-function tableOf(columns, rows) {
-  const head = element(
-      'tr', {},
-      ...columns.map(
-          (c) => element(
-              'th', {scope: 'col', className: (c.number ? 'number ' : '') + ((c.kind || '').includes('wide') ? 'wide' : '')}, c.title)));
+function tableOf(columns, rows, sorts = false) {
+  const heads = columns.map((c) => {
+    const out = element(
+        'th', {scope: 'col', className: (c.number ? 'number ' : '') + ((c.kind || '').includes('wide') ? 'wide' : '')},
+        sorts && c.value ? element('button.sort', {type: 'button', title: 'order by ' + c.title}, c.title) : c.title);
+    if (c.key) out.dataset.key = c.key;
+    return out;
+  });
   const body = rows.map((row) => element('tr', {}, ...columns.map((c) => {
-                          const cell = element('td', {className: c.number ? 'number' : c.kind || '', 'data-title': c.title}, c.cell(row));
+                          const cell = element(
+                              'td', {className: c.number ? 'number ' + (c.kind || '') : c.kind || '', 'data-title': c.title}, c.cell(row));
                           if (c.key) cell.dataset.key = c.key;
                           if (c.value) cell.dataset.value = JSON.stringify(c.value(row) ?? null);
                           return cell;
                         })));
-  return element('div.scrolls', {}, element('table', {}, element('thead', {}, head), element('tbody', {}, ...body)));
+  const within = element('tbody', {}, ...body);
+  if (sorts)
+    columns.forEach((c, i) => {
+      if (c.value) heads[i].firstChild.addEventListener('click', () => sortBy(heads, i, within, rows.map(c.value), body, c.number));
+    });
+  return element('div.scrolls', {}, element('table', {}, element('thead', {}, element('tr', {}, ...heads)), within));
+}
+
+/** Orders the rows of a table: numbers first from the largest, names from A, and the other way when tapped again. */
+function sortBy(heads, column, place, values, rows, number) {
+  const now = heads[column].getAttribute('aria-sort');
+  const down = now ? now === 'ascending' : Boolean(number);
+  heads.forEach((h) => h.removeAttribute('aria-sort'));
+  heads[column].setAttribute('aria-sort', down ? 'descending' : 'ascending');
+  const compare = (a, b) => (typeof a === 'string' || typeof b === 'string' ? String(a).localeCompare(String(b)) : (a ?? -1) - (b ?? -1));
+  const order = rows.map((_, i) => i).sort((a, b) => (down ? -1 : 1) * compare(values[a], values[b]) || a - b);
+  place.replaceChildren(...order.map((i) => rows[i]));
 }
 
 /** [[name, text or element], …] as a list of definitions; what has no value is left out. */
@@ -73,6 +92,23 @@ function factsOf(pairs) {
   for (const [name, value] of pairs)
     if (value !== null && value !== undefined && value !== '') out.append(element('dt', {}, name), element('dd', {}, value));
   return out;
+}
+
+/** A bar of a share, from 0 to 1, for a cell of the kind 'bars'. */
+function barOf(share, colour) {
+  const bar = element('span.bar');
+  bar.style.width = (100 * Math.max(0, Math.min(1, share))).toFixed(2) + '%';
+  bar.style.background = colour;
+  return bar;
+}
+
+/** A number a second with its prefix, as "12.3 GFLOP/s". */
+function rateText(value, unit) {
+  if (!Number.isFinite(value) || value <= 0) return '–';
+  const prefixes = ['', 'k', 'M', 'G', 'T', 'P'];
+  let p = 0;
+  for (; p < 5 && value >= 999.5; ++p) value /= 1000;
+  return `${numberText(value, 3)} ${prefixes[p]}${unit}`;
 }
 
 const themeListeners = [];

@@ -33,6 +33,13 @@ class MapData {
     this.y1 = new Float64Array(n);
     this.owner = new Uint8Array(n);
     this.found = new Uint8Array(n).fill(1);
+    this.changed = map.change ? new Uint8Array(n) : null;  // since the plan was locked: 1 new or more, 2 less
+    if (map.change) {
+      const at = new Map(this.index.map((i, k) => [i, k]));
+      for (const c of map.change.tensors)
+        if (c.column !== null && at.has(c.column))
+          this.changed[at.get(c.column)] = c.was === null || c.bytes > c.was || c.at_peak > 0 ? 1 : 2;
+    }
     this.index.forEach((i, k) => {
       this.x0[k] = t.first[i];
       this.x1[k] = t.last[i] + 1;
@@ -52,17 +59,18 @@ class MapData {
     return -1;
   }
 
-  /** Marks those whose name, owner or strategy holds the text; returns their numbers. */
-  search(text) {
+  /** Marks those whose name, owner or strategy holds the text, of those that changed if `only` they are wanted; returns their numbers. */
+  search(text, only) {
     const wanted = text.trim().toLowerCase();
-    this.searched = wanted !== '';
+    this.searched = wanted !== '' || only;
     const t = this.map.tensors;
     const hits = [];
     for (let k = 0; k < this.count; ++k) {
       const i = this.index[k];
       const s = t.strategy[i] < 0 ? null : this.map.strategies[t.strategy[i]];
-      const holds = !wanted || t.name[i].toLowerCase().includes(wanted) || ownerNames[t.owner[i]].startsWith(wanted) ||
-          (s !== null && (s.name.toLowerCase().includes(wanted) || s.place.toLowerCase().includes(wanted)));
+      const has = (text) => text.toLowerCase().includes(wanted);
+      const says = !wanted || has(t.name[i]) || ownerNames[t.owner[i]].startsWith(wanted) || (s !== null && (has(s.name) || has(s.place)));
+      const holds = says && (!only || this.changed[k] > 0);
       this.found[k] = holds ? 1 : 0;
       if (holds && this.searched) hits.push(k);
     }
@@ -86,6 +94,7 @@ class MapPainter {
     this.edge = new Uint32Array(ownerColours.map((c) => packed(c, '#000000', 0.3)));
     this.dim = new Uint32Array(ownerColours.map((c) => packed(c, back, 0.8)));
     this.dimEdge = new Uint32Array(ownerColours.map((c) => packed(c, back, 0.68)));
+    this.mark = [0, packed(colourOf('bad')), packed(colourOf('good'))];
     this.ink = colourOf('ink');
     this.peak = colourOf('peak');
     this.page = colourOf('page');
@@ -179,7 +188,23 @@ class MapPainter {
       if (right - left <= 3 || bottom - top <= 3) continue;
       pixels.fill(edges[owner], top * width + left, top * width + right);
       for (let row = top, at = top * width; row < bottom; ++row, at += width) pixels[at + left] = edges[owner];
+      if (found && data.changed && data.changed[k])
+        this.paintEdge(left, right, top, bottom, this.mark[data.changed[k]]);
       if (found && right - left > 70 * this.scale && bottom - top > 15 * this.scale) labels.push([k, left, right, top, bottom]);
+    }
+  }
+
+  paintEdge(left, right, top, bottom, colour) {
+    const {width, pixels} = this;
+    const least = Math.min(right - left, bottom - top);
+    const wide = least < 8 ? 1 : Math.round(2 * this.scale);
+    for (let row = top; row < bottom; ++row) {
+      const at = row * width;
+      if (row < top + wide || row >= bottom - wide) {
+        pixels.fill(colour, at + left, at + right);
+        continue;
+      }
+      for (let i = 0; i < wide; ++i) pixels[at + left + i] = pixels[at + right - 1 - i] = colour;
     }
   }
 
@@ -228,6 +253,7 @@ class MapPainter {
       this.tag(s.name, place, 0, text, this.ink);
       free = place + text;
     }
+    this.paintAxes(view, sx, sy);
     if (marks.peak !== null) {
       const x = (marks.peak + 0.5 - view.x0) * sx;
       if (x >= 0 && x <= width) {
@@ -248,6 +274,40 @@ class MapPainter {
       c.strokeRect(x - scale, y - scale, right - x + 2 * scale, bottom - y + 2 * scale);
       c.strokeStyle = this.ink;
       c.strokeRect(x, y, right - x, bottom - y);
+    }
+  }
+
+  /** Addresses along the left edge, instructions along the lower one. */
+  paintAxes(view, sx, sy) {
+    const c = this.context;
+    const {width, height, scale} = this;
+    const line = 17 * scale;
+    const label = (text, x, y) => this.tag(text, x, y, c.measureText(text).width + 8 * scale, this.ink);
+    let bytes = 1;
+    while (bytes * sy < Math.max(64 * scale, height / 7)) bytes *= 2;
+    for (let at = Math.max(bytes, Math.ceil(view.y0 / bytes) * bytes); at < view.y1; at += bytes) {
+      const y = height - (at - view.y0) * sy;
+      if (y < 2.4 * line || y > height - 1.6 * line) continue;
+      c.fillStyle = this.ink;
+      c.globalAlpha = 0.35;
+      c.fillRect(0, Math.round(y), width, scale);
+      c.globalAlpha = 1;
+      label(bytesText(at).replace(/\.00 /, ' '), 0, y - line / 2);
+    }
+    let moments = 1;
+    const factors = [2, 2.5, 2];
+    for (let i = 0; moments * sx < 110 * scale; ++i) moments *= factors[i % 3];
+    moments = Math.max(1, Math.round(moments));
+    let first = true;
+    for (let at = Math.ceil(view.x0 / moments) * moments; at < view.x1; at += moments) {
+      const x = (at - view.x0) * sx;
+      const text = first ? `instruction ${grouped(at)}` : grouped(at);
+      const wide = c.measureText(text).width + 8 * scale;
+      if (x + wide > width) break;
+      c.fillStyle = this.ink;
+      c.fillRect(Math.round(x), height - 5 * scale, scale, 5 * scale);
+      label(text, x + scale, height - line);
+      first = false;
     }
   }
 

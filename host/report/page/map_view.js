@@ -1,10 +1,20 @@
 // The memory map on the page: what is seen of it, chosen and searched, by mouse, wheel, touch and keys.
 'use strict';
 
+/** The moments of a step: from the first forward to the last update. Eval and export come behind it, load before. */
+function stepRangeOf(map) {
+  const of = (name) => map.segments.find((s) => s.name === name);
+  const [from, to] = [of('window'), of('update')];
+  if (!of('micro') || !of('micro').count) return [0, Math.max(1, map.end)];
+  return [from.begin, to.begin + to.count];
+}
+
 class MapView {
-  /** `map`: of the page's data. */
-  constructor(map, parent) {
+  /** `map`: of the page's data. `scale`: of several maps (scaleOf), or null. */
+  constructor(map, parent, scale) {
     this.map = map;
+    this.scale = scale;
+    this.right = Math.max(1, map.end, scale ? stepRangeOf(map)[0] + scale.step : 0);
     this.class = Math.max(0, map.classes.findIndex((c) => c.planned > 0));
     this.chosen = -1;
     this.pointers = new Map();
@@ -45,6 +55,11 @@ class MapView {
       select.addEventListener('change', () => this.show(Number(select.value)));
       out.append(select);
     }
+    if (this.map.change) {
+      this.only = element('input', {type: 'checkbox'});
+      this.only.addEventListener('change', () => this.find());
+      out.append(element('label', {}, this.only, 'only what changed'));
+    }
     out.append(
         this.search, button('next', 'go to the next tensor found', () => this.next()),
         button('a step', 'show one step', () => this.home('step')), button('all', 'show the whole run', () => this.home('run')),
@@ -54,11 +69,18 @@ class MapView {
   }
 
   legend() {
-    return element('ul.legend', {}, ...ownerNames.map((name, i) => {
+    const out = element('ul.legend', {}, ...ownerNames.map((name, i) => {
       const swatch = element('span.swatch');
       swatch.style.background = ownerColours[i];
-      return element('li', {}, element('label', {}, swatch, name));
+      return element('li', {}, element('span', {}, swatch, name));
     }));
+    if (this.map.change)
+      for (const [name, colour] of [['new, or takes more', 'bad'], ['takes less', 'good']]) {
+        const swatch = element('span.swatch.edge');
+        swatch.style.borderColor = `var(--${colour})`;
+        out.append(element('li', {}, element('span', {}, swatch, name)));
+      }
+    return out;
   }
 
   /** Another memory class. */
@@ -71,17 +93,11 @@ class MapView {
     this.tell();
   }
 
-  /** The moments of a step: from the first forward to the last update. Eval and export come behind it, load before. */
-  stepRange() {
-    const of = (name) => this.map.segments.find((s) => s.name === name);
-    const [from, to] = [of('window'), of('update')];
-    if (!of('micro') || !of('micro').count) return [0, Math.max(1, this.map.end)];
-    return [from.begin, to.begin + to.count];
-  }
-
   home(what) {
-    const [x0, x1] = what === 'step' ? this.stepRange() : [0, Math.max(1, this.map.end)];
-    this.top = Math.max(1, this.map.classes[this.class].planned) * 1.02;
+    let [x0, x1] = what === 'step' ? stepRangeOf(this.map) : [0, this.right];
+    if (what === 'step' && this.scale) x1 = x0 + this.scale.step;
+    const c = this.map.classes[this.class];
+    this.top = Math.max(1, c.planned, this.scale ? this.scale.planned[c.name] : 0) * 1.02;
     this.view = {x0, x1, y0: 0, y1: this.top};
     this.home_ = {...this.view};
     this.moved();
@@ -102,7 +118,7 @@ class MapView {
       const from = Math.min(Math.max(a + (b - a - size) / 2, low), high - size);
       return [from, from + size];
     };
-    [v.x0, v.x1] = fit(v.x0, v.x1, 0, Math.max(1, this.map.end), Math.min(2, Math.max(1, this.map.end)));
+    [v.x0, v.x1] = fit(v.x0, v.x1, 0, this.right, Math.min(2, this.right));
     [v.y0, v.y1] = fit(v.y0, v.y1, 0, this.top, Math.min(64, this.top));
     // One finger scrolls the page as long as all of the map is seen.
     this.canvas.style.touchAction = this.whole() ? 'pan-y' : 'none';
@@ -134,7 +150,7 @@ class MapView {
     const x = (v.x1 - v.x0) * dx;
     const y = (v.y1 - v.y0) * dy;
     const limit = (a, b, move, high) => Math.min(Math.max(move, -a), high - b);
-    const [mx, my] = [limit(v.x0, v.x1, x, Math.max(1, this.map.end)), limit(v.y0, v.y1, y, this.top)];
+    const [mx, my] = [limit(v.x0, v.x1, x, this.right), limit(v.y0, v.y1, y, this.top)];
     this.view = {x0: v.x0 + mx, x1: v.x1 + mx, y0: v.y0 + my, y1: v.y1 + my};
     this.moved();
   }
@@ -211,7 +227,7 @@ class MapView {
   }
 
   find() {
-    this.matches = this.data.search(this.search.value);
+    this.matches = this.data.search(this.search.value, Boolean(this.only && this.only.checked));
     this.match = -1;
     const bytes = this.matches.reduce((sum, k) => sum + this.data.y1[k] - this.data.y0[k], 0);
     this.hits.textContent = this.data.searched ?
@@ -223,7 +239,18 @@ class MapView {
   next() {
     if (!this.matches.length) return;
     this.match = (this.match + 1) % this.matches.length;
-    const k = (this.chosen = this.matches[this.match]);
+    this.goTo(this.matches[this.match]);
+  }
+
+  /** A tensor of the plan, by its column. */
+  showTensor(column) {
+    const memory = this.map.tensors.memory[column];
+    if (memory !== this.class) this.show(memory);
+    this.goTo(this.data.index.indexOf(column));
+  }
+
+  goTo(k) {
+    this.chosen = k;
     const d = this.data;
     const [w, h] = [d.x1[k] - d.x0[k], d.y1[k] - d.y0[k]];
     const always = this.map.tensors.life[d.index[k]] === 0;  // then the time that is seen is as good as any
@@ -236,6 +263,14 @@ class MapView {
   momentText(moment) {
     const s = [...this.map.segments].reverse().find((x) => x.count && x.begin <= moment);
     return s ? `${s.name} ${moment - s.begin}, ${this.map.instructions[moment]}` : String(moment);
+  }
+
+  /** What has changed of a tensor since the plan was locked. */
+  changeText(column) {
+    const t = this.map.change.tensors.find((x) => x.column === column);
+    if (!t) return 'the same';
+    if (t.was === null) return 'new';
+    return t.bytes === t.was ? t.kind : `${t.kind}: was ${bytesText(t.was)} (${changeText(t.bytes - t.was)})`;
   }
 
   /** What is chosen, below the map. */
@@ -259,8 +294,9 @@ class MapView {
       ['bytes', `${bytesText(t.bytes[i])} (${grouped(t.bytes[i])}), ${this.map.shapes[t.shape[i]]}, at ${grouped(t.offset[i])}`],
       ['owner', element('span', {}, swatch, ownerNames[t.owner[i]])],
       ['life', t.life[i] === 0 ? whole : `${whole}from ${this.momentText(t.first[i])} to ${this.momentText(t.last[i])}`],
-      ['asked for by', s ? s.name : 'the model itself'],
-      ['recipe line', s ? s.place : '–'],
+      ['asked for by', s ? s.name : ownerNames[t.owner[i]] === 'data' ? 'the data and the host' : 'the model itself'],
+      ['recipe line', s ? s.place : this.map.places[ownerNames[t.owner[i]] === 'data' ? 'data' : 'model'] || '–'],
+      ['locked plan', this.map.change ? this.changeText(i) : ''],
     ]));
   }
 }

@@ -1,7 +1,19 @@
-// What the page shows of its data, in order: verdicts, runs, curves, the memory map, recipes and versions.
+// What the page shows of its data, in order: verdicts, runs, curves, ops by time, the memory map, recipes and versions.
 //
 // The data: {kind: "plan", "runs" or "comparison", title, galley, runs: […], comparison, maps: […]}; host/report/run_page.cpp makes it.
 'use strict';
+
+/** What maps of several plans share, so that one can be held against another: addresses up to the largest, steps as long as the longest. */
+function scaleOf(maps) {
+  const planned = {};
+  let step = 1;
+  for (const map of maps) {
+    for (const c of map.classes) planned[c.name] = Math.max(planned[c.name] || 0, c.planned);
+    const [from, to] = stepRangeOf(map);
+    step = Math.max(step, to - from);
+  }
+  return {planned, step};
+}
 
 /** The section of the memory maps: one is seen at a time. */
 class MapSection {
@@ -21,22 +33,47 @@ class MapSection {
         'p.note', {},
         'Time runs from left to right, an instruction a unit; addresses run upwards. Each rectangle is a tensor: from when to when ' +
             'its bytes belong to it.'));
-    if (data.maps.length > 1) {
-      const select = element('select', {'aria-label': 'plan'}, ...data.maps.map((m, i) => element('option', {value: String(i)}, m.title)));
-      select.addEventListener('change', () => this.show(Number(select.value)));
-      this.section.append(element('div.controls', {}, element('label', {}, 'plan of', select)));
-    }
+    this.scale = data.maps.length > 1 ? scaleOf(data.maps) : null;
+    if (data.maps.length > 1) this.section.append(this.chooser());
     this.place = element('div');
     this.section.append(this.place);
     this.show(0);
   }
 
+  /** Buttons, or a list where there are many. */
+  chooser() {
+    const maps = this.data.maps;
+    this.chosen = (i) => {};
+    if (maps.length > 12) {
+      const select = element('select', {'aria-label': 'plan'}, ...maps.map((m, i) => element('option', {value: String(i)}, m.title)));
+      select.addEventListener('change', () => this.show(Number(select.value)));
+      this.chosen = (i) => (select.value = String(i));
+      return element('div.controls', {}, element('label', {}, 'plan of', select));
+    }
+    const buttons = maps.map((m, i) => {
+      const out = element('button.choice', {type: 'button'}, m.title);
+      out.addEventListener('click', () => this.show(i));
+      return out;
+    });
+    this.chosen = (i) => buttons.forEach((b, k) => b.setAttribute('aria-pressed', String(k === i)));
+    return element('div.controls', {role: 'group', 'aria-label': 'plan'}, element('span', {}, 'plan of'), ...buttons);
+  }
+
+  /** The map with this title. */
+  showNamed(title) {
+    const i = this.data.maps.findIndex((m) => m.title.split(', ').includes(title));
+    if (i < 0) return;
+    this.show(i);
+    this.section.scrollIntoView({block: 'start'});
+  }
+
   show(i) {
+    if (this.chosen) this.chosen(i);
     themeListeners.length = Math.min(themeListeners.length, this.listeners ?? themeListeners.length);
     this.listeners = themeListeners.length;
     this.place.replaceChildren();
     const map = this.data.maps[i];
-    this.view = new MapView(map, this.place);
+    this.view = new MapView(map, this.place, this.scale);
     map.classes.forEach((c, memory) => {
       if (c.planned) this.place.append(peakTables(map, memory));
     });
@@ -100,7 +137,19 @@ function main() {
     place.append(runsSection(trained));
     curves = new Curves(trained, place);
   }
+  const profiled = data.runs.filter((run) => run.profile);
+  if (profiled.length) place.append(profileSection(profiled));
+  // What leads to the map comes before it on the page, and is made behind it.
+  const before = place.childNodes.length;
   const maps = new MapSection(data, place);
+  const lead = [];
+  if (data.variants) lead.push(variantsSection(data.variants, (name) => maps.showNamed(name)));
+  if (data.maps.length && data.maps[0].change)
+    lead.push(changeSection(data.maps[0].change, (column) => {
+      maps.view.showTensor(column);
+      maps.section.scrollIntoView({block: 'start'});
+    }));
+  for (const section of lead.reverse()) place.insertBefore(section, place.childNodes[before]);
   if (data.runs.length) {
     const origins = element('section', {id: 'origins'}, element('h2', {}, 'Recipe and versions'));
     const seen = data.comparison ? [...groups.keys()].map((g) => data.runs.find((r) => r.group === g)) : data.runs;

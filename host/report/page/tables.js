@@ -78,6 +78,7 @@ function comparisonSection(compare, groups) {
   const dataset = (table, name) => {
     table.dataset.table = name;
     table.classList.add('stacks');
+    if (name === 'differences') table.classList.add('dense');
     return table;
   };
   const seeds = compare.seeds.length;
@@ -189,12 +190,7 @@ function peakTables(map, memory) {
         {
           title: '',
           kind: 'bars',
-          cell: (o) => {
-            const bar = element('span.bar');
-            bar.style.width = (100 * share(o.bytes)).toFixed(2) + '%';
-            bar.style.background = ownerColours[o.i];
-            return bar;
-          }
+          cell: (o) => barOf(share(o.bytes), ownerColours[o.i])
         },
       ],
       owners);

@@ -1,0 +1,40 @@
+// A line on a terminal that shows how far something is, and keeps still: it is drawn over itself.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace galley {
+
+/// "1:02:03", "2:03", "4 s", right-aligned in 8 columns at most. Allocates nothing.
+const char* duration_text(char (&text)[24], double seconds);
+
+class LiveLine {
+ public:
+  /// On the standard output or the standard error.
+  explicit LiveLine(int descriptor);
+  ~LiveLine() { clear(); }
+  LiveLine(const LiveLine&) = delete;
+  LiveLine& operator=(const LiveLine&) = delete;
+
+  bool terminal() const { return terminal_; }
+  /// Columns that a line can have: one less than the terminal, in whose last one the cursor stays. It may be resized at any time.
+  int columns() const;
+  /// Puts the text in the place of the line before, cut to the terminal's width, in one write: what is there is overwritten, not erased
+  /// first. Nothing is written if nothing changes. Only on a terminal; allocates nothing.
+  void show(const char* text);
+  /// Removes the line, so that others can be printed in its place.
+  void clear();
+  /// Leaves the line as it is and begins the next one.
+  void keep();
+  /// Whether `interval` seconds have passed since this last said so; the first time it does.
+  bool due(double interval);
+
+ private:
+  int descriptor_;
+  bool terminal_;
+  char drawn_[512] = "";
+  double last_ = -1e18;  ///< of a steady clock
+};
+
+}  // namespace galley

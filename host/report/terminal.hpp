@@ -1,0 +1,25 @@
+// Text on the terminal, as wide as it is.
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+#include <string>
+
+namespace galley {
+
+/// The width of the terminal that a descriptor is; 80 where it is none, or does not say.
+int terminal_columns(int descriptor = 1);
+/// Where lines on the standard output are broken, and names in tables cut: at the width of the terminal; nowhere if it is none, as
+/// programs read lines.
+size_t prose_columns();
+/// Prints a text on the standard output, its lines broken there by wrapped_lines().
+void print_lines(const std::string& text);
+/// The same of what printf would print.
+template <class First, class... Rest>
+void print_lines(const char* format, First first, Rest... rest) {
+  std::string text(static_cast<size_t>(std::snprintf(nullptr, 0, format, first, rest...)), '\0');
+  std::snprintf(text.data(), text.size() + 1, format, first, rest...);
+  print_lines(text);
+}
+
+}  // namespace galley
