@@ -2,12 +2,15 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <optional>
 
 #include "host/base/columns.hpp"
 #include "host/base/new_file.hpp"
 #include "host/commands/run_commands.hpp"
 #include "host/commands/stop_signals.hpp"
+#include "host/compare/budget.hpp"
 #include "host/compare/compare_report.hpp"
 #include "host/compare/turns.hpp"
 #include "host/report/live_line.hpp"
@@ -89,21 +92,33 @@ class Shown {
 
 /// The baseline with other rounding errors, as an arm of its own; its name cannot be a variant's.
 Result<Arm> control_of(const Comparison& comparison, const StudyOptions& options) {
-  Arm out = comparison.arms.front();
+  Arm out = TRY(planned_arm(comparison.arms.front(), {{"control", "true"}}, comparison.seeds.front(), options));
   out.name += ".control";
-  out.sets["control"] = "true";
-  StudyOptions of_control = options;
-  of_control.sets = out.sets;
-  of_control.sets["seed"] = std::to_string(comparison.seeds.front());
-  out.study = TRY(study(out.recipe, of_control));
   return out;
 }
 
-Result<std::vector<RunResult>> results_of(const fs::path& out, const Arm& arm, const std::vector<int64_t>& seeds) {
-  std::vector<RunResult> results;
-  for (const int64_t seed : seeds) results.push_back(TRY(read_result(run_of(out, arm, seed))));
-  return results;
-}
+/// What the runs say that are there, up to a seed, and the verdicts.
+struct Judged {
+  Comparison comparison;  ///< with the seeds that were used
+  std::vector<std::vector<RunResult>> results;
+  std::vector<RunResult> control;
+  std::vector<ArmVerdict> verdicts;
+
+  /// The first `seeds` of the comparison's; what was read before is not read again.
+  Status look(const Comparison& all, const Arm& control_arm, const fs::path& out, size_t seeds) {
+    comparison = all;
+    comparison.seeds.resize(seeds);
+    results.resize(all.arms.size());
+    const auto read = [&](const Arm& arm, std::vector<RunResult>& runs) -> Status {
+      while (runs.size() < seeds) runs.push_back(TRY(read_result(run_of(out, arm, all.seeds[runs.size()]))));
+      return ok();
+    };
+    for (size_t a = 0; a < results.size(); ++a) TRY_STATUS(read(all.arms[a], results[a]));
+    TRY_STATUS(read(control_arm, control));
+    verdicts = TRY(judge(comparison, results, control));
+    return ok();
+  }
+};
 
 }  // namespace
 
@@ -143,31 +158,44 @@ Status command_compare(const CommandLine& a) {
   print_lines(compare_plans(comparison));
   std::fflush(stdout);
 
-  const Arm control = TRY(control_of(comparison, options.study));
-  Comparison all = comparison;
-  all.arms.push_back(control);
   StopSignals signals;
   signals.install();
-  Shown shown(all);
+  std::optional<Shown> shown(comparison);
   TurnOptions turns;
   turns.program = fs::read_symlink("/proc/self/exe", error);
   if (error) return run_error("/proc/self/exe: " + error.message());
   turns.train_words = words_of(a, {"--plugin-path", "--device", "--target", "--memory", "--confine"});
   turns.resume_words = words_of(a, {"--plugin-path"});
   turns.stop = StopSignals::asked;
-  turns.begins = [&](int64_t done, int64_t of, const Arm& arm, int64_t seed) { shown.begins(done, of, arm, seed); };
+  turns.begins = [&](int64_t done, int64_t of, const Arm& arm, int64_t seed) { shown->begins(done, of, arm, seed); };
+  const Status settled = settle_budget(comparison, out, options.study, turns);
+  shown->end();
+  TRY_STATUS(settled);
+  print_lines(budget_text(comparison));
+  std::fflush(stdout);
+
+  const Arm control = TRY(control_of(comparison, options.study));
+  Comparison all = comparison;
+  all.arms.push_back(control);
+  Judged judged;
+  turns.decided = [&](size_t seeds) -> Result<bool> {
+    if (!comparison.sequential || seeds < kFewestPairs) return false;
+    TRY_STATUS(judged.look(comparison, control, out, seeds));
+    return std::all_of(judged.verdicts.begin(), judged.verdicts.end(), [](const ArmVerdict& v) { return v.decided(); });
+  };
+  shown.emplace(all);
   const Status ran = run_turns(all, out, turns);
-  shown.end();
+  shown->end();
   TRY_STATUS(ran);
 
-  std::vector<std::vector<RunResult>> results;
-  for (const Arm& arm : comparison.arms) results.push_back(TRY(results_of(out, arm, comparison.seeds)));
-  const std::vector<ArmVerdict> verdicts = TRY(judge(comparison, results, TRY(results_of(out, control, comparison.seeds))));
-  TRY_STATUS(write_atomic(out / "compare.json", compare_json(comparison, results, verdicts)));
-  print_lines("\n%s", compare_table(comparison, verdicts).c_str());
+  // A comparison that looks after each seed has looked behind the last one.
+  if (judged.verdicts.empty()) TRY_STATUS(judged.look(comparison, control, out, comparison.seeds.size()));
+  TRY_STATUS(write_atomic(out / "compare.json", compare_json(judged.comparison, judged.results, judged.verdicts)));
+  print_lines("\n%s", compare_table(judged.comparison, judged.verdicts).c_str());
+  if (comparison.sequential) print_lines(looks_text(judged.comparison.seeds.size(), comparison.seeds.size()));
   std::printf("done: %s\n", (out / "compare.json").c_str());
   for (const Expectation& e : expectations)
-    if (const std::string seen = unmet(e, comparison, verdicts); !seen.empty())
+    if (const std::string seen = unmet(e, judged.comparison, judged.verdicts); !seen.empty())
       return run_error("--expect '" + e.text + "' does not hold: " + seen);
   return ok();
 }

@@ -158,7 +158,8 @@ std::vector<Named> declared_names() {
                             {"model", "an entry of a recipe", "Entries of a recipe", &declared_model()},
                             {"validate", "an entry of a recipe", "Entries of a recipe", &declared_validate()},
                             {"save", "an entry of a recipe", "Entries of a recipe", &declared_save()},
-                            {"compare", "several recipes in one", "Entries of a recipe", &declared_compare()}};
+                            {"compare", "several recipes in one", "Entries of a recipe", &declared_compare()},
+                            {"budget", "an entry of a comparison", "Entries of a recipe", &declared_budget()}};
   for (const Declared& one : declared_data()) out.push_back({"data." + one.name, "a kind of data", "Data", &one});
   for (const Declared& one : declared_schedules()) out.push_back({one.name, "a schedule", "Schedules", &one});
   return out;

@@ -1,6 +1,7 @@
 #include "host/compare/arms.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "host/recipe/recipe.hpp"
 
@@ -20,7 +21,32 @@ std::string name_of(const std::filesystem::path& recipe) {
   return out;
 }
 
+/// With as many steps as see the budget's tokens, or, where seconds are to be measured, with one.
+Result<Arm> of_budget(const Arm& arm, const Budget& budget, int64_t seed, StudyOptions options) {
+  const auto warn = std::exchange(options.warn, {});  // schedules of a run of one step
+  Arm out = TRY(planned_arm(arm, {{"budget", "1"}}, seed, options));
+  const Program& program = out.study->program;
+  if (budget.tokens == 0) return out;
+  const int64_t a_step = program.window_tokens > 0 ? program.window_tokens : program.rows * program.length * program.micro_batches;
+  const int64_t steps = budget.tokens / a_step + (budget.tokens % a_step > 0);
+  if (steps > kMostSteps)
+    return recipe_error(out.study->recipe.name + ": " + std::to_string(budget.tokens) + " tokens are " + std::to_string(steps) +
+                        " steps, and a run has at most " + std::to_string(kMostSteps));
+  options.warn = warn;
+  return planned_arm(arm, {{"budget", std::to_string(steps)}}, seed, options);
+}
+
 }  // namespace
+
+Result<Arm> planned_arm(const Arm& arm, const std::map<std::string, std::string>& sets, int64_t seed, const StudyOptions& options) {
+  Arm out = arm;
+  for (const auto& [name, value] : sets) out.sets[name] = value;
+  StudyOptions of_arm = options;
+  of_arm.sets = out.sets;
+  of_arm.sets["seed"] = std::to_string(seed);
+  out.study = TRY(study(out.recipe, of_arm));
+  return out;
+}
 
 RecipeOptions recipe_options(const StudyOptions& options) {
   RecipeOptions out;
@@ -34,10 +60,12 @@ Result<Comparison> read_comparison(const std::vector<std::string>& recipes, cons
   Comparison out;
   out.seeds = {1, 2, 3, 4, 5};
   out.turns = 4;
-  for (const char* name : {"seed", "variant"})
+  for (const auto& [name, instead] :
+       {std::pair("seed", "give the seeds: --seeds 1,2,3,4,5"), std::pair("variant", "it trains all variants"),
+        std::pair("budget", "write budget = { tokens = 1e6 } into the recipe"),
+        std::pair("trial", "write budget = { seconds = 60 } into the recipe")})
     if (options.study.sets.contains(name))
-      return recipe_error(std::string("galley compare: --set ") + name + " is what differs between the runs of a comparison",
-                          name == std::string("seed") ? "give the seeds: --seeds 1,2,3,4,5" : "it trains all variants");
+      return recipe_error(std::string("galley compare: --set ") + name + " is what differs between the runs of a comparison", instead);
   for (const std::string& recipe : recipes) {
     const auto spec = TRY(read_compare(recipe, recipe_options(options.study)));
     if (!spec) {
@@ -49,6 +77,8 @@ Result<Comparison> read_comparison(const std::vector<std::string>& recipes, cons
                           "give it alone, or several recipes that each return recipe { … }");
     out.seeds = spec->seeds;
     out.turns = spec->turns;
+    out.sequential = spec->sequential;
+    out.budget = spec->budget;
     for (const std::string& variant : spec->variants) {
       out.arms.push_back({variant, recipe, options.study.sets, nullptr, {}});
       out.arms.back().sets["variant"] = variant;
@@ -64,16 +94,14 @@ Result<Comparison> read_comparison(const std::vector<std::string>& recipes, cons
     for (size_t j = 0; j < i; ++j)
       if (out.arms[j].name == arm.name)
         return recipe_error("galley compare: two arms are called '" + arm.name + "'", "give the recipes' files different names");
-    StudyOptions study_options = options.study;
-    study_options.sets = arm.sets;
-    study_options.sets["seed"] = std::to_string(out.seeds.front());
-    Result<std::unique_ptr<Study>> made = study(arm.recipe, study_options);
+    Result<Arm> made =
+        out.budget ? of_budget(arm, *out.budget, out.seeds.front(), options.study) : planned_arm(arm, {}, out.seeds.front(), options.study);
     if (!made && refused == Refused::Error) return of_arm(arm.name, made.error());
     if (!made) {
       arm.refusal = made.error().cause;
       continue;
     }
-    arm.study = std::move(*made);
+    arm = std::move(*made);
     if (refused == Refused::Kept) continue;
     const Recipe& recipe = arm.study->recipe;
     if (recipe.epochs > 0)

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct Comparison {
   std::vector<Arm> arms;  ///< the baseline first
   std::vector<int64_t> seeds;
   int64_t turns = 1;  ///< into how many parts each run is cut
+  bool sequential = false;
+  std::optional<Budget> budget;  ///< of seconds: arms are planned with one step until settle_budget() knows how many there are
 };
 
 struct CompareOptions {
@@ -38,6 +41,9 @@ struct CompareOptions {
 enum class Refused : uint8_t { Error, Kept };
 Result<Comparison> read_comparison(const std::vector<std::string>& recipes, const CompareOptions& options,
                                    Refused refused = Refused::Error);
+
+/// The arm with the first of the seeds, and `sets` added to its own. `options`: those of the comparison.
+Result<Arm> planned_arm(const Arm& arm, const std::map<std::string, std::string>& sets, int64_t seed, const StudyOptions& options);
 
 /// What reads a recipe as a study with these options does.
 RecipeOptions recipe_options(const StudyOptions& options);

@@ -26,6 +26,12 @@ Value interval(const std::optional<Interval>& x) {
 }
 Value number(const std::optional<double>& x) { return x ? Value(*x) : Value(); }
 
+Value budget_of(const Comparison& comparison) {
+  if (!comparison.budget) return {};
+  const bool tokens = comparison.budget->tokens > 0;
+  return Value(Table{{tokens ? "tokens" : "seconds", tokens ? Value(comparison.budget->tokens) : Value(comparison.budget->seconds)}});
+}
+
 /// The step's time as a factor of the baseline's.
 std::string ratio_text(const ArmVerdict& v) {
   if (v.verdict == Verdict::Baseline || !v.ratio) return v.verdict == Verdict::Baseline ? "1" : "-";
@@ -72,6 +78,19 @@ std::string compare_plans(const Comparison& comparison) {
   return out;
 }
 
+std::string budget_text(const Comparison& comparison) {
+  if (!comparison.budget) return "";
+  std::string out = comparison.budget->tokens > 0 ? printed("budget: %lld tokens", static_cast<long long>(comparison.budget->tokens))
+                                                  : printed("budget: %.6g s", comparison.budget->seconds);
+  for (const Arm& arm : comparison.arms)
+    out += (&arm == comparison.arms.data() ? ": " : ", ") + arm.name + printed(" %lld steps", static_cast<long long>(steps_of(arm)));
+  return out + "\n";
+}
+
+std::string looks_text(size_t used, size_t all) {
+  return printed("%zu of %zu seeds: ", used, all) + (used < all ? "each arm is decided" : "no other is left") + "\n";
+}
+
 std::string compare_table(const Comparison& comparison, const std::vector<ArmVerdict>& verdicts) {
   const size_t width = name_width(comparison);
   std::string out =
@@ -97,12 +116,14 @@ std::string compare_table(const Comparison& comparison, const std::vector<ArmVer
 std::string compare_json(const Comparison& comparison, const std::vector<std::vector<RunResult>>& results,
                          const std::vector<ArmVerdict>& verdicts) {
   List arms, seeds, differ;
+  const bool looks = comparison.sequential && comparison.seeds.size() >= kFewestPairs;
   for (const int64_t seed : comparison.seeds) seeds.emplace_back(seed);
   for (const std::string& name : entries_that_differ(comparison)) differ.emplace_back(name);
   for (size_t a = 0; a < verdicts.size(); ++a) {
     const Arm& arm = comparison.arms[a];
     const ArmVerdict& v = verdicts[a];
     List runs, strategies;
+    const auto by_step = [&](Value value) { return v.other_steps > 0 ? Value() : value; };
     for (size_t s = 0; s < results[a].size(); ++s) {
       const RunResult& run = results[a][s];
       List validation;
@@ -112,7 +133,9 @@ std::string compare_json(const Comparison& comparison, const std::vector<std::ve
                                  {"loss", Value(run.final_loss())},
                                  {"validation", Value(std::move(validation))},
                                  {"steps", Value(static_cast<int64_t>(run.losses.size()))},
-                                 {"skipped", Value(run.skipped)}}));
+                                 {"positions", Value(run.positions)},
+                                 {"tokens", Value(run.tokens)},
+                                 {"skipped", Value(static_cast<int64_t>(run.skipped.size()))}}));
     }
     for (const auto& strategy : arm.study->loaded) strategies.emplace_back(strategy->name());
     arms.push_back(Value(Table{{"name", Value(arm.name)},
@@ -123,11 +146,12 @@ std::string compare_json(const Comparison& comparison, const std::vector<std::ve
                                {"validation", number(v.validation)},
                                {"loss_difference", interval(v.loss_difference)},
                                {"validation_difference", interval(v.validation_difference)},
-                               {"first_step", Value(v.first_step)},
-                               {"outside_band", Value(v.outside)},
-                               {"largest_loss_difference", Value(v.largest_loss)},
-                               {"largest_tensor_difference", Value(v.largest_tensor)},
-                               {"tensor", Value(v.tensor)},
+                               {"steps", Value(steps_of(arm))},
+                               {"first_step", by_step(Value(v.first_step))},
+                               {"outside_band", by_step(Value(v.outside))},
+                               {"largest_loss_difference", by_step(Value(v.largest_loss))},
+                               {"largest_tensor_difference", by_step(Value(v.largest_tensor))},
+                               {"tensor", by_step(Value(v.tensor))},
                                {"planned", Value(v.planned)},
                                {"resident", Value(v.resident)},
                                {"seconds", number(v.seconds)},
@@ -140,7 +164,10 @@ std::string compare_json(const Comparison& comparison, const std::vector<std::ve
                              {"turns", Value(comparison.turns)},
                              {"differ", Value(std::move(differ))},
                              {"confidence", Value(0.95)},
-                             {"test", Value(std::string("paired t-test over seeds"))}}),
+                             {"budget", budget_of(comparison)},
+                             {"sequential", Value(comparison.sequential)},
+                             {"seeds_used", Value(static_cast<int64_t>(comparison.seeds.size()))},
+                             {"test", Value(std::string(looks ? "paired t confidence sequence over seeds" : "paired t-test over seeds"))}}),
                  2) +
          "\n";
 }

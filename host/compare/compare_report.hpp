@@ -11,6 +11,11 @@ namespace galley {
 /// A table of 80 columns at most, and a sentence for each arm.
 std::string compare_table(const Comparison& comparison, const std::vector<ArmVerdict>& verdicts);
 
+/// Under a budget: the steps of each arm, in a line. "" without one.
+std::string budget_text(const Comparison& comparison);
+/// What ended a comparison that looks after each seed, in a line.
+std::string looks_text(size_t used, size_t all);
+
 /// compare.json. All but "seconds", "ratio" and "resident" is the same whenever and however often the runs were interrupted.
 std::string compare_json(const Comparison& comparison, const std::vector<std::vector<RunResult>>& results,
                          const std::vector<ArmVerdict>& verdicts);

@@ -7,6 +7,7 @@
 
 #include "host/base/json.hpp"
 #include "host/base/tensor_files.hpp"
+#include "host/compare/statistics.hpp"
 #include "host/exec/convert.hpp"
 #include "host/plan/dtype.hpp"
 
@@ -93,6 +94,18 @@ double RunResult::final_loss() const {
   return losses.empty() ? std::nan("") : sum / static_cast<double>(std::min(n, losses.size()));
 }
 
+std::vector<std::optional<double>> RunResult::turn_seconds(int64_t turns) const {
+  std::vector<std::optional<double>> out;
+  int64_t begin = 0;
+  for (int64_t turn = 0; turn < turns; ++turn) {
+    const int64_t end = end_of_turn(static_cast<int64_t>(seconds.size()), turn, turns);
+    out.push_back(end - begin > 1 ? median(std::span(seconds).subspan(static_cast<size_t>(begin) + 1, static_cast<size_t>(end - begin - 1)))
+                                  : std::nullopt);
+    begin = end;
+  }
+  return out;
+}
+
 Result<RunResult> read_result(const fs::path& run) {
   RunResult out;
   out.directory = run;
@@ -110,7 +123,9 @@ Result<RunResult> read_result(const fs::path& run) {
     }
     out.losses.push_back(TRY(number_of(line, "loss")));
     out.seconds.push_back(TRY(number_of(line, "seconds")));
-    out.skipped += line.as<Table>()->contains("skipped");
+    if (line.as<Table>()->contains("skipped")) out.skipped.push_back(*step);
+    for (const auto& [name, sum] : {std::pair("positions", &out.positions), std::pair("tokens", &out.tokens)})
+      if (const auto* count = line.field<int64_t>(name)) *sum += *count;
   }
   const auto usage = read_json(run / "usage.json");
   if (const auto* process = usage ? usage->field<Table>("process") : nullptr)
@@ -120,6 +135,7 @@ Result<RunResult> read_result(const fs::path& run) {
 }
 
 Result<Difference> difference_of(const RunResult& a, const RunResult& b) {
+  if (a.known && a.known->first == b.directory) return a.known->second;
   Difference out;
   const size_t steps = std::min(a.losses.size(), b.losses.size());
   for (size_t i = 0; i < steps; ++i) {
@@ -151,6 +167,7 @@ Result<Difference> difference_of(const RunResult& a, const RunResult& b) {
     validations = validations && other != b.validation.end() && same_bits(loss, other->second);
   }
   out.identical = out.first_step == 0 && a.losses.size() == b.losses.size() && validations && out.alone == 0 && out.alike == out.tensors;
+  a.known.emplace(b.directory, out);
   return out;
 }
 

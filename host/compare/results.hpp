@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,20 +12,6 @@
 #include "host/compare/arms.hpp"
 
 namespace galley {
-
-struct RunResult {
-  std::filesystem::path directory;
-  std::vector<double> losses;            ///< of the steps, from the first on
-  std::vector<double> seconds;           ///< that each of them took
-  std::map<int64_t, double> validation;  ///< losses, by step; 0: before the first one
-  int64_t resident = 0;                  ///< the most bytes that the process of its last turn had
-  int64_t skipped = 0;                   ///< steps that were not applied
-
-  /// The mean loss of the last tenth of the steps, at least one.
-  double final_loss() const;
-};
-
-Result<RunResult> read_result(const std::filesystem::path& run);
 
 /// How one run differs from another with the same seed.
 struct Difference {
@@ -36,6 +23,27 @@ struct Difference {
   int64_t tensors = 0, alike = 0, alone = 0;  ///< that both export; of these, to the byte; that one exports only
 };
 
+struct RunResult {
+  std::filesystem::path directory;
+  std::vector<double> losses;            ///< of the steps, from the first on
+  std::vector<double> seconds;           ///< that each of them took
+  std::map<int64_t, double> validation;  ///< losses, by step; 0: before the first one
+  int64_t resident = 0;                  ///< the most bytes that the process of its last turn had
+  std::vector<int64_t> skipped;          ///< steps that were not applied
+  int64_t positions = 0;                 ///< of all steps: what a budget of tokens counts
+  int64_t tokens = 0;                    ///< of these, that count in the loss
+  /// What difference_of() has found, and of which other run: comparisons that look after each seed ask again.
+  mutable std::optional<std::pair<std::filesystem::path, Difference>> known = {};
+
+  /// The mean loss of the last tenth of the steps, at least one.
+  double final_loss() const;
+  /// The median time of a step in each of `turns` turns, without the turn's first one; nothing of a turn that has no other.
+  std::vector<std::optional<double>> turn_seconds(int64_t turns) const;
+};
+
+Result<RunResult> read_result(const std::filesystem::path& run);
+
+/// Reads the tensors of both, once: `a` keeps what it found.
 Result<Difference> difference_of(const RunResult& a, const RunResult& b);
 
 }  // namespace galley

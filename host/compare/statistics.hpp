@@ -22,6 +22,23 @@ inline constexpr size_t kFewestPairs = 5;
 /// fewer than two, or where one is not finite. Differences that are all the same have an interval of width 0.
 std::optional<Interval> paired_interval(std::span<const double> differences, double confidence = 0.95);
 
+/// The mean and an interval that may be looked at after every difference: in at most 1 − confidence of all series does any of the intervals
+/// of 2, 3, 4, … differences leave out the true mean, however many there will be and whenever one stops. So a series may end as soon as
+/// its interval leaves out 0. It is wider than paired_interval(); infinitely so of the first few.
+///
+/// A confidence sequence of a normal mean with unknown deviation: the numbers for which the e-value of the t statistic, with the effect μ/σ
+/// drawn from N(0, kEffect²) and the deviation from its right Haar measure, stays below 1 / (1 − confidence). Under the null that e-value is a
+/// martingale that begins with 1, so that Ville's inequality bounds the error over all looks. Lai, "On Confidence Sequences", Annals of
+/// Statistics 4, 1976; Pérez-Ortiz, Lardy, de Heide, Grünwald, "E-Statistics, Group Invariance and Anytime Valid Testing", 2022,
+/// arXiv:2208.07610; Wang, Ramdas, "Anytime-valid t-tests and confidence sequences for Gaussian means with unknown variance", 2023,
+/// arXiv:2310.03722. Nothing where paired_interval() has nothing.
+std::optional<Interval> sequential_interval(std::span<const double> differences, double confidence = 0.95);
+/// Effects of this size, in standard deviations of the differences, are found soonest. Over 5 to 50 differences, 2 is within 12 % of the
+/// narrowest interval that any size gives.
+inline constexpr double kEffect = 2;
+/// How many standard errors of the mean sequential_interval() of n differences reaches to either side; may be infinite.
+double sequential_reach(size_t n, double confidence = 0.95);
+
 /// How often a paired t-test of n pairs at 1 − confidence finds a difference of `effect` standard deviations of the differences: its
 /// power, from the noncentral t distribution.
 double paired_power(size_t n, double effect, double confidence = 0.95);

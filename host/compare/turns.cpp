@@ -144,6 +144,7 @@ Status train_turn(const Arm& arm, int64_t seed, const fs::path& run, int64_t unt
 Status run_turns(const Comparison& comparison, const fs::path& directory, const TurnOptions& options) {
   const int64_t all = static_cast<int64_t>(comparison.arms.size() * comparison.seeds.size()) * comparison.turns;
   int64_t done = 0;
+  size_t complete = 0;
   for (const int64_t seed : comparison.seeds) {
     std::vector<int64_t> steps;
     for (const Arm& arm : comparison.arms) {
@@ -165,6 +166,7 @@ Status run_turns(const Comparison& comparison, const fs::path& directory, const 
         TRY_STATUS(train_turn(arm, seed, run, until, options));
         steps[a] = until;
       }
+    if (TRY(options.decided(++complete))) break;
   }
   return ok();
 }

@@ -18,6 +18,7 @@ struct Band {
   std::vector<double> losses;
   double tensors = 0;
   bool there = false;  ///< the control's bits differ from the baseline's
+  bool skips = false;  ///< it has skipped other steps: how far it is from the baseline is then no matter of rounding
 };
 
 Result<Band> band_of(const std::vector<RunResult>& baseline, const std::vector<RunResult>& control) {
@@ -25,11 +26,13 @@ Result<Band> band_of(const std::vector<RunResult>& baseline, const std::vector<R
   for (size_t s = 0; s < control.size(); ++s) {
     const Difference d = TRY(difference_of(control[s], baseline[s]));
     out.there = out.there || !d.identical;
+    out.skips = out.skips || control[s].skipped != baseline[s].skipped;
     out.tensors = std::max(out.tensors, kBandSlack * d.largest_tensor);
     out.losses.resize(std::max(out.losses.size(), baseline[s].losses.size()), kBandFloor);
     for (size_t i = 0; i < std::min(control[s].losses.size(), baseline[s].losses.size()); ++i)
       out.losses[i] = std::max(out.losses[i], kBandSlack * relative(control[s].losses[i], baseline[s].losses[i]));
   }
+  if (out.skips) out.there = false;
   for (size_t i = 1; i < out.losses.size(); ++i) out.losses[i] = std::max(out.losses[i], out.losses[i - 1]);
   return out;
 }
@@ -44,25 +47,10 @@ double mean(const std::vector<double>& values) {
   return sum / static_cast<double>(values.size());
 }
 
-/// The median time of a step in each turn, without the turn's first one.
-std::vector<std::optional<double>> turns_of(const Comparison& comparison, const RunResult& run) {
-  std::vector<std::optional<double>> out;
-  const auto steps = static_cast<int64_t>(run.seconds.size());
-  int64_t begin = 0;
-  for (int64_t turn = 0; turn < comparison.turns; ++turn) {
-    const int64_t end = end_of_turn(steps, turn, comparison.turns);
-    out.push_back(end - begin > 1
-                      ? median(std::span(run.seconds).subspan(static_cast<size_t>(begin) + 1, static_cast<size_t>(end - begin - 1)))
-                      : std::nullopt);
-    begin = end;
-  }
-  return out;
-}
-
 void time(const Comparison& comparison, const std::vector<RunResult>& runs, const std::vector<RunResult>& baseline, ArmVerdict& out) {
   std::vector<double> all, ratios;
   for (size_t s = 0; s < runs.size(); ++s) {
-    const auto own = turns_of(comparison, runs[s]), other = turns_of(comparison, baseline[s]);
+    const auto own = runs[s].turn_seconds(comparison.turns), other = baseline[s].turn_seconds(comparison.turns);
     for (size_t t = 0; t < own.size(); ++t) {
       if (own[t]) all.push_back(*own[t]);
       if (own[t] && other[t] && *own[t] > 0 && *other[t] > 0) ratios.push_back(std::log(*own[t] / *other[t]));
@@ -72,13 +60,18 @@ void time(const Comparison& comparison, const std::vector<RunResult>& runs, cons
   out.ratio = paired_interval(ratios);
 }
 
-std::string difference_text(const char* what, const Interval& difference, size_t seeds) {
-  return printed("the %s loss is %.4g ± %.2g %s (95 %%, paired t-test, %zu seeds)", what, std::fabs(difference.mean), difference.half,
-                 difference.mean < 0 ? "lower" : "higher", seeds);
+/// Whether intervals are those of a comparison that looks after each seed.
+bool looks(const Comparison& comparison, size_t seeds) { return comparison.sequential && seeds >= kFewestPairs; }
+
+std::string difference_text(const Comparison& comparison, const char* what, const Interval& difference, size_t seeds) {
+  return printed("the %s loss is %.4g ± %.2g %s (95 %%, %s, %zu seeds)", what, std::fabs(difference.mean), difference.half,
+                 difference.mean < 0 ? "lower" : "higher", looks(comparison, seeds) ? "paired, valid at every look" : "paired t-test",
+                 seeds);
 }
 
 /// Losses, and the verdict on them.
-void judge_losses(const std::vector<RunResult>& runs, const std::vector<RunResult>& baseline, ArmVerdict& out) {
+void judge_losses(const Comparison& comparison, const std::vector<RunResult>& runs, const std::vector<RunResult>& baseline,
+                  ArmVerdict& out) {
   std::vector<double> losses, validations, loss_differences, validation_differences;
   for (size_t s = 0; s < runs.size(); ++s) {
     losses.push_back(runs[s].final_loss());
@@ -90,8 +83,11 @@ void judge_losses(const std::vector<RunResult>& runs, const std::vector<RunResul
   }
   out.loss = mean(losses);
   if (validations.size() == runs.size()) out.validation = mean(validations);
-  out.loss_difference = paired_interval(loss_differences);
-  if (validation_differences.size() == runs.size()) out.validation_difference = paired_interval(validation_differences);
+  const auto interval = [&](const std::vector<double>& differences) {
+    return looks(comparison, runs.size()) ? sequential_interval(differences) : paired_interval(differences);
+  };
+  out.loss_difference = interval(loss_differences);
+  if (validation_differences.size() == runs.size()) out.validation_difference = interval(validation_differences);
 }
 
 std::string bits_text(const ArmVerdict& v) {
@@ -99,15 +95,15 @@ std::string bits_text(const ArmVerdict& v) {
          (v.tensor.empty() ? "" : printed("; tensors by up to %.1e (%s)", v.largest_tensor, v.tensor.substr(0, 120).c_str()));
 }
 
-void conclude(const std::vector<Difference>& differences, const Band& band, size_t seeds, ArmVerdict& out) {
-  if (std::all_of(differences.begin(), differences.end(), [](const Difference& d) { return d.identical; })) {
+void conclude(const Comparison& comparison, const std::vector<Difference>& differences, const Band& band, size_t seeds, ArmVerdict& out) {
+  if (out.other_steps == 0 && std::all_of(differences.begin(), differences.end(), [](const Difference& d) { return d.identical; })) {
     out.verdict = Verdict::Identical;
     out.sentence = printed("identical to the byte: all losses and %lld tensors, with %zu %s",
                            static_cast<long long>(differences[0].tensors), seeds, seeds == 1 ? "seed" : "seeds");
     return;
   }
   const bool alone = std::any_of(differences.begin(), differences.end(), [](const Difference& d) { return d.alone > 0 || d.tensors == 0; });
-  if (band.there && !alone && out.outside == 0 && out.largest_tensor <= band.tensors) {
+  if (out.other_steps == 0 && band.there && !alone && out.outside == 0 && out.largest_tensor <= band.tensors) {
     out.verdict = Verdict::Rounding;
     out.sentence = "the same to rounding: " + bits_text(out);
     return;
@@ -116,13 +112,14 @@ void conclude(const std::vector<Difference>& differences, const Band& band, size
   const char* const what = out.validation_difference ? "validation" : "training";
   if (seeds < kFewestPairs || !difference) {
     out.sentence = "no verdict, only numbers: " +
-                   (difference ? difference_text(what, *difference, seeds)
+                   (difference ? difference_text(comparison, what, *difference, seeds)
                                : printed("the %s losses are %.4g beside the baseline", what, out.validation.value_or(out.loss))) +
                    (seeds < kFewestPairs ? "; a verdict takes " + std::to_string(kFewestPairs) + " seeds" : "; a loss is not finite");
     return;
   }
   out.verdict = difference->holds(0) ? Verdict::Alike : Verdict::Different;
-  out.sentence = (out.verdict == Verdict::Alike ? "no difference found: " : "different: ") + difference_text(what, *difference, seeds);
+  out.sentence =
+      (out.verdict == Verdict::Alike ? "no difference found: " : "different: ") + difference_text(comparison, what, *difference, seeds);
 }
 
 }  // namespace
@@ -150,9 +147,9 @@ Result<std::vector<ArmVerdict>> judge(const Comparison& comparison, const std::v
     v.planned = comparison.arms[a].study->peak_memory();
     for (const RunResult& run : runs) {
       v.resident = std::max(v.resident, run.resident);
-      v.skipped += run.skipped;
+      v.skipped += static_cast<int64_t>(run.skipped.size());
     }
-    judge_losses(runs, baseline, v);
+    judge_losses(comparison, runs, baseline, v);
     time(comparison, runs, baseline, v);
     if (a == 0) {
       v.verdict = Verdict::Baseline;
@@ -161,6 +158,10 @@ Result<std::vector<ArmVerdict>> judge(const Comparison& comparison, const std::v
     }
     std::vector<Difference> differences;
     for (size_t s = 0; s < runs.size(); ++s) {
+      if (runs[s].losses.size() != baseline[s].losses.size()) {  // step by step, nothing is comparable
+        v.other_steps = static_cast<int64_t>(runs[s].losses.size());
+        continue;
+      }
       const Difference d = TRY(difference_of(runs[s], baseline[s]));
       if (d.first_step > 0 && (v.first_step == 0 || d.first_step < v.first_step)) v.first_step = d.first_step;
       v.largest_loss = std::max(v.largest_loss, d.largest_loss);
@@ -176,9 +177,8 @@ Result<std::vector<ArmVerdict>> judge(const Comparison& comparison, const std::v
         v.outside = v.outside == 0 ? step : std::min(v.outside, step);
         break;
       }
-      if (runs[s].losses.size() != baseline[s].losses.size()) v.outside = std::max<int64_t>(v.outside, 1);
     }
-    conclude(differences, band, runs.size(), v);
+    conclude(comparison, differences, band, runs.size(), v);
   }
   return out;
 }

@@ -37,10 +37,14 @@ struct ArmVerdict {
   int64_t first_step = 0, outside = 0;  ///< the first step of any seed whose bits differ, and that is outside the band; 0: none
   double largest_loss = 0, largest_tensor = 0;
   std::string tensor;
+  int64_t other_steps = 0;            ///< the steps of a run, where the baseline's has another number: then none of these five is known
   std::optional<double> seconds;      ///< of a step, median
   std::optional<Interval> ratio;      ///< of the logarithm of its time to the baseline's, paired by turn
   int64_t planned = 0, resident = 0;  ///< bytes
   int64_t skipped = 0;                ///< steps that were not applied, of all seeds
+
+  /// Of which a comparison that looks after each seed is sure: it is different, or the same to the byte or to rounding.
+  bool decided() const { return verdict != Verdict::Alike && verdict != Verdict::Numbers; }
 };
 
 /// `results`: of each arm, by seed. `control`: of the control, by seed; none: there is no band.

@@ -33,7 +33,7 @@ struct CompileOptions {
   int64_t head_rows = 0;      ///< rows of a chunk of the head and loss; 0: chosen
   bool least_head = false;    ///< chosen: as few as products can do with
   uint64_t seed = 1;          ///< for initializers
-  double loss_scale = 1;      ///< of the loss's gradients, where no strategy chooses another one
+  double loss_factor = 1;     ///< by which the loss scale is multiplied, whoever chose it
   int64_t steps = 0;          ///< of the run; 0: by epochs
   int64_t micro_batches = 0;  ///< > 0 overrides what strategies claim
   int64_t memory_limit = 0;   ///< bytes that the memory which computes may take; 0: not limited

@@ -19,6 +19,7 @@ struct Roles {
   const galley_op* take_rows = nullptr;    ///< the position to sample from
   const galley_op* step_begin = nullptr;   ///< step scalars before the first micro-batch
   const galley_op* loss_begin = nullptr;   ///< the loss, 0
+  const galley_op* scale_loss = nullptr;   ///< multiplies the loss scale
   const galley_op* loss_seed = nullptr;    ///< from loss scale and tokens
   const galley_op* scheduled = nullptr;    ///< an option's value at the applied step
   const galley_op* next_rows = nullptr;    ///< the random numbers' row in each micro-batch

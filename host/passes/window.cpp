@@ -79,7 +79,6 @@ Status window(Compilation& c) {
     AttrList attrs;
     attrs.set("seed", static_cast<int64_t>(c.options.seed));
     attrs.set("rows", graph.rows());
-    if (c.options.loss_scale != 1) attrs.set("loss_scale", c.options.loss_scale);
     TRY_STATUS(append(
         c, c.roles.step_begin, "window.begin", {scalar(GALLEY_SCALAR_ATTEMPTED_STEP), c.applied}, std::move(attrs),
         {scalar(GALLEY_SCALAR_APPLIED_STEP), scalar(GALLEY_SCALAR_APPLY), scalar(GALLEY_SCALAR_LOSS_SCALE), scalar(GALLEY_SCALAR_RANDOM)}));
@@ -87,6 +86,11 @@ Status window(Compilation& c) {
   }
   TRY_STATUS(rewrite_segment(c, GALLEY_SEGMENT_WINDOW, Section::Window, "window."));
   const Graph::As as(graph, {Section::Window});
+  if (c.options.loss_factor != 1) {  // behind what strategies choose
+    AttrList attrs;
+    attrs.set("factor", c.options.loss_factor);
+    TRY_STATUS(append(c, c.roles.scale_loss, "window.factor", {scalar(GALLEY_SCALAR_LOSS_SCALE)}, std::move(attrs), {}));
+  }
   TRY_STATUS(append(c, c.roles.loss_seed, "window.seed", {scalar(GALLEY_SCALAR_LOSS_SCALE), scalar(GALLEY_SCALAR_WINDOW_TOKENS)}, {},
                     {scalar(GALLEY_SCALAR_LOSS_SEED), scalar(GALLEY_SCALAR_GRADIENT_FACTOR)}));
   TRY_STATUS(schedules(c));

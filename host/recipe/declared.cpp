@@ -122,7 +122,28 @@ const Declared& declared_compare() {
         .description = "into how many parts each run is cut: variants take turns, so that a noisy machine is fair to all",
         .type = Type::Integer,
         .fallback = Value(int64_t{4}),
-        .range = from(1, 1000)}}};
+        .range = from(1, 1000)},
+       {.name = "budget",
+        .description = "instead of steps: so many tokens or seconds for each run; see below",
+        .wanted = "{ tokens = 1e6 } or { seconds = 60 }"},
+       {.name = "sequential",
+        .description = "true: one seed after the other, until each variant is decided or no seed is left",
+        .type = Type::Boolean,
+        .fallback = Value(false)}}};
+  return out;
+}
+
+const Declared& declared_budget() {
+  static const Declared out = {"budget",
+                               "budget = { tokens = 1e6 }",
+                               "how long the runs of a comparison are, in tokens or in seconds of their steps",
+                               {{.name = "tokens",
+                                 .description = "each run has the fewest steps that see so many positions of rows",
+                                 .range = from(1, 9e15),
+                                 .wanted = "a whole number of at least 1"},
+                                {.name = "seconds",
+                                 .description = "each variant has so many steps as take that long; trial runs measure a step once",
+                                 .range = above(0, 1e9)}}};
   return out;
 }
 

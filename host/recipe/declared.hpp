@@ -22,6 +22,7 @@ struct Declared {
 
 const Declared& declared_recipe();
 const Declared& declared_compare();  ///< beside what a recipe takes
+const Declared& declared_budget();   ///< of a comparison
 const Declared& declared_model();
 const Declared& declared_validate();
 const Declared& declared_save();

@@ -389,8 +389,11 @@ Status Reader::read_uses(const Entry& entry, Recipe* recipe) {
 Status Reader::read(const Entry& entry, Recipe* recipe) {
   if (entry.kind == Entry::Kind::Compare) {
     const auto wanted = recipe->sets.find("variant");
-    const Entry variant = TRY(variant_of(entry, TRY(compare_spec(entry)), wanted == recipe->sets.end() ? std::string() : wanted->second));
+    const CompareSpec spec = TRY(compare_spec(entry));
+    Entry variant = TRY(variant_of(entry, spec, wanted == recipe->sets.end() ? std::string() : wanted->second));
+    TRY_STATUS(set_budget(variant, spec, recipe->sets));
     TRY_STATUS(read(variant, recipe));
+    recipe->validate.end = spec.budget && recipe->validate.every > 0 && !recipe->sets.contains("trial");
     // A seed that a variant says is added to the comparison's: its runs draw other numbers than the others'.
     const auto own = variant.options.find("seed");
     if (own != variant.options.end() && recipe->sets.contains("seed")) recipe->seed += static_cast<uint64_t>(*own->second.as<int64_t>());

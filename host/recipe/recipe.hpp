@@ -54,6 +54,7 @@ struct DataSpec {
 struct Validation {
   int64_t every = 0;     ///< steps; 0: never
   bool start = false;    ///< before the first step too
+  bool end = false;      ///< behind the last step, whatever `every` says: of a run whose steps follow from a budget
   int64_t patience = 0;  ///< the run ends after so many validations without a loss that is lower by more than min_delta; 0: it does not
   double min_delta = 0;
 };
@@ -85,7 +86,7 @@ struct Recipe {
   double epochs = 0;              ///< 0: the recipe says steps
   Place epochs_place;             ///< where it says epochs
   uint64_t seed = 1;
-  bool control = false;  ///< the same run with other rounding errors: gradients are computed at three times the loss, and divided by it
+  bool control = false;  ///< the same run with other rounding errors: gradients are computed at 3/4 of the loss, and divided by it
   Validation validate;
   Saving save;
   bool deterministic = true;         ///< false: kernels may be faster and have other bytes in another run
@@ -126,15 +127,26 @@ inline constexpr int64_t kMostSteps = 10'000'000;
 /// [main-thread]
 Result<Recipe> read_recipe(const std::filesystem::path& path, const RecipeOptions& options);
 
+/// How long the runs of a comparison are, where it does not say steps: one of the two.
+struct Budget {
+  int64_t tokens = 0;  ///< that each run has seen: positions of rows, padding included
+  double seconds = 0;  ///< that the steps of each run take
+
+  bool operator==(const Budget&) const = default;
+};
+
 /// A recipe file that returns compare { … }.
 struct CompareSpec {
   std::vector<std::string> variants;  ///< by name, the baseline first
   std::vector<int64_t> seeds;         ///< each once
   int64_t turns = 1;
+  bool sequential = false;
+  std::optional<Budget> budget;  ///< none: the recipe says steps
 };
 
 /// What the file compares; nothing where it returns one recipe. read_recipe() gives a variant of it by the argument "variant", and one of
-/// the seeds by the argument "seed", which any recipe takes.
+/// the seeds by the argument "seed", which any recipe takes. Under a budget the argument "budget" is the number of steps; "trial" is that
+/// of a run for its time alone, which neither validates nor saves a model.
 /// [main-thread]
 Result<std::optional<CompareSpec>> read_compare(const std::filesystem::path& path, const RecipeOptions& options);
 

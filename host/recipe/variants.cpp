@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "host/base/json.hpp"
 #include "host/base/listed.hpp"
 #include "host/base/nearest.hpp"
 #include "host/recipe/declared.hpp"
@@ -18,6 +19,25 @@ Error no_variant(const std::string& name, const std::vector<std::string>& varian
   const std::string near = did_you_mean(name, variants);
   return recipe_error(place.text() + ": there is no variant '" + name + "'" + (near.empty() ? "" : "; " + near),
                       "the variants: " + listed(variants, variants.size()));
+}
+
+/// budget = { tokens = N } or { seconds = N }; nothing where there is none. Then no steps may be given, neither here nor by a variant.
+Result<std::optional<Budget>> budget_of(const Fields& fields) {
+  const auto budget = TRY(fields.table("budget", declared_compare()["budget"].expects()));
+  if (!budget) return std::optional<Budget>();
+  const Declared& declared = declared_budget();
+  TRY_STATUS(budget->only(declared.options));
+  const char* const write = "write budget = { tokens = 1e6 }, or budget = { seconds = 60 }";
+  double tokens = 0, seconds = 0;
+  const bool of_tokens = TRY(budget->take(declared["tokens"])).number(&tokens);
+  const bool of_seconds = TRY(budget->take(declared["seconds"])).number(&seconds);
+  if (of_tokens == of_seconds) return fields.error("budget", "a budget is either tokens or seconds", write);
+  if (std::floor(tokens) != tokens) return budget->wrong("tokens", declared["tokens"].expects());
+  for (const char* length : {"steps", "epochs"})
+    if (fields.find(length))
+      return fields.error(length, "the comparison says both '" + std::string(length) + "' and 'budget'",
+                          "either says how long the runs are: leave one of them out");
+  return std::optional(Budget{static_cast<int64_t>(tokens), seconds});
 }
 
 }  // namespace
@@ -58,7 +78,40 @@ Result<CompareSpec> compare_spec(const Entry& comparison, const Fields& fields) 
     return fields.wrong("seeds", "between 1 and " + std::to_string(kMostSeeds) + " whole numbers");
   const Value turns = TRY(fields.take(declared["turns"]));
   out.turns = *turns.as<int64_t>();
+  out.sequential = *TRY(fields.take(declared["sequential"])).as<bool>();
+  out.budget = TRY(budget_of(fields));
   return out;
+}
+
+Status set_budget(Entry& variant, const CompareSpec& spec, const std::map<std::string, std::string>& sets) {
+  const auto given = [&](const char* name) {
+    const auto at = sets.find(name);
+    return at == sets.end() ? std::string() : at->second;
+  };
+  const bool trial = !given("trial").empty();
+  const char* const name = trial ? "trial" : "budget";
+  const std::string text = given(name);
+  if (!spec.budget) {
+    if (text.empty()) return ok();
+    return recipe_error("--set " + std::string(name) + "=" + text + ": the comparison has no budget", "it says how many steps there are");
+  }
+  for (const char* length : {"steps", "epochs"})
+    if (variant.options.contains(length))
+      return recipe_error(variant.place.text() + ": a variant says '" + length + "', which follows from the comparison's budget",
+                          "leave it out, or the budget");
+  if (text.empty())
+    return recipe_error(variant.place.text() + ": how many steps a run has follows from the comparison's budget",
+                        "galley compare finds it; here give it: --set budget=100");
+  const OptionSpec& spec_of_steps = declared_recipe()["steps"];
+  const auto value = parse_json(text, "--set " + std::string(name));
+  if (!value || !value->as<int64_t>() || !spec_of_steps.range.contains(static_cast<double>(*value->as<int64_t>())))
+    return recipe_error("--set " + std::string(name) + "=" + text + ": " + spec_of_steps.expects());
+  variant.options.insert_or_assign("steps", *value);
+  if (!trial) return ok();
+  // What is held out stays so: the data are those of the runs.
+  if (variant.options.contains("validate")) variant.options.insert_or_assign("validate", Value(Table{{"every", Value(kMostSteps)}}));
+  variant.options.insert_or_assign("save", Value(Table{{"final", Value(false)}}));
+  return ok();
 }
 
 Result<Entry> variant_of(const Entry& comparison, const CompareSpec& spec, const std::string& variant) {

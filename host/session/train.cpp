@@ -170,7 +170,9 @@ class Loop {
 
  private:
   bool validates() const { return recipe_.validate.every > 0 && session_.evaluates(); }
-  bool validated(int64_t step) const { return validates() && step % recipe_.validate.every == 0; }
+  bool validated(int64_t step) const {
+    return validates() && (step % recipe_.validate.every == 0 || (recipe_.validate.end && step == last_));
+  }
   /// What a step is followed by has to find it done.
   bool followed(int64_t step) const { return scheduled(recipe_, step, last_) || validated(step) || pauses(step); }
   bool pauses(int64_t step) const { return options_.until > 0 && step >= options_.until; }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <boost/math/distributions/non_central_t.hpp>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -57,6 +58,73 @@ TEST(Statistics, ExperimentsFindWhatTheArithmeticSays) {
   for (const size_t n : {5, 8})
     for (const double effect : {0.0, 0.7, 1.5})
       EXPECT_NEAR(found(n, effect, random), paired_power(n, effect), 0.012) << n << ", " << effect;
+}
+
+TEST(Statistics, SequentialReachIsWhereTheEvidenceIsTwenty) {
+  // The e-value as its authors write it, of a sample with this t statistic: squares of n numbers with mean m and Σ (x − m)² = 1.
+  for (const size_t n : {4, 5, 8, 20, 100}) {
+    const double reach = sequential_reach(n), size = static_cast<double>(n), c = 1 / (kEffect * kEffect);
+    const double m = reach / std::sqrt(size * (size - 1)), sum = size * m, squares = 1 + size * m * m;
+    EXPECT_NEAR(std::sqrt(c / (size + c)) * std::pow(squares / (squares - sum * sum / (size + c)), size / 2), 20, 1e-6) << n;
+  }
+  EXPECT_TRUE(std::isinf(sequential_reach(2)));
+  EXPECT_GT(sequential_reach(5), 2.776445);
+  EXPECT_GT(sequential_reach(5, 0.99), sequential_reach(5));
+  const std::vector<double> differences = {1, 2, 3, 4, 5};
+  EXPECT_NEAR(sequential_interval(differences)->half, sequential_reach(5) * std::sqrt(2.5 / 5), 1e-12);
+  EXPECT_EQ(sequential_interval(std::vector<double>{2, 2})->half, 0);
+  EXPECT_FALSE(sequential_interval(std::vector<double>{1, HUGE_VAL, 2}));
+}
+
+using Rule = std::optional<Interval> (*)(std::span<const double>, double);
+
+/// How often a series that is looked at behind each difference from the fifth to the last is stopped for leaving out 0, and behind how many
+/// on average it ends.
+struct Series {
+  double stopped = 0, length = 0;
+};
+Series looked_at(size_t last, double effect, std::mt19937_64& random, Rule rule = sequential_interval) {
+  constexpr int experiments = 5000;
+  std::normal_distribution<double> normal(effect, 1);
+  Series out;
+  for (int i = 0; i < experiments; ++i) {
+    std::vector<double> differences;
+    bool excluded = false;
+    while (differences.size() < last && !excluded) {
+      differences.push_back(normal(random));
+      excluded = differences.size() >= kFewestPairs && !rule(differences, 0.95)->holds(0);
+    }
+    out.stopped += excluded;
+    out.length += static_cast<double>(differences.size());
+  }
+  return {out.stopped / experiments, out.length / experiments};
+}
+
+/// How often a t statistic of n differences is beyond a bound: from the noncentral t distribution, of which paired_power() is a case.
+double beyond(size_t n, double bound, double effect) {
+  const boost::math::non_central_t t(static_cast<double>(n - 1), effect * std::sqrt(static_cast<double>(n)));
+  return boost::math::cdf(boost::math::complement(t, bound)) + boost::math::cdf(t, -bound);
+}
+
+TEST(Statistics, LooksBehindEverySeedKeepTheError) {
+  std::mt19937_64 random(20261125);
+  // Student's intervals are for one look.
+  EXPECT_GT(looked_at(50, 0, random, paired_interval).stopped, 0.2);
+  EXPECT_LT(looked_at(50, 0, random).stopped, 0.05);
+  EXPECT_LT(looked_at(10, 0, random).stopped, 0.05);
+  // One look: as often as the arithmetic says. More looks: at least as often as the last one alone, and at most as all of them together.
+  for (const double effect : {1.0, 2.0, 4.0}) {
+    EXPECT_NEAR(looked_at(5, effect, random).stopped, beyond(5, sequential_reach(5), effect), 0.02) << effect;
+    const Series ten = looked_at(10, effect, random);
+    double sum = 0;
+    for (size_t n = 5; n <= 10; ++n) sum += beyond(n, sequential_reach(n), effect);
+    EXPECT_GT(ten.stopped, beyond(10, sequential_reach(10), effect) - 0.015) << effect;
+    EXPECT_LT(ten.stopped, std::min(1.0, sum) + 0.015) << effect;
+  }
+  // A difference of four deviations takes hardly more than the least seeds.
+  const Series clear = looked_at(20, 4, random);
+  EXPECT_GT(clear.stopped, 0.999);
+  EXPECT_LT(clear.length, 6);
 }
 
 TEST(Statistics, Median) {

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Recipes side by side: verdicts of which the truth is known, runs that are killed on the way, conditions, and what is refused."""
 import json
+import math
 import os
 import pathlib
 import random
@@ -102,6 +103,67 @@ _, killed = compare(slow, 'killed')
 check(kills >= 2, f'only {kills} kills hit a comparison')
 check(timeless(killed) == whole, 'a comparison that was killed says something else')
 
+# ---- FP16, where a strategy scales the loss: the control's scale is another one, and there is a band
+halves = f'halves = {{ batch = 1, use "accumulate" {{ steps = 2 }}, {adamw} }}'
+half = compares('half', f'plain = {{ {adamw} }}, {halves}, less = {{ use "adamw" {{ lr = 9e-4 }} }}', steps=4, more='use "amp" { compute = "fp16" }, turns = 1,')
+_, seen = compare(half, 'half')
+arms = {arm['name']: arm for arm in seen['arms']}
+check(arms['halves']['verdict'] == 'rounding' and arms['halves']['first_step'] > 0, f"fp16: {arms['halves']['sentence']}")
+check(arms['less']['verdict'] == 'different', f"fp16: {arms['less']['sentence']}")
+scales = [json.loads(pathlib.Path(f'half/arms/{arm}/seed-1/metrics.jsonl').read_text().splitlines()[0])['loss_scale'] for arm in ('plain', 'plain.control')]
+check(scales[0] == scales[1] > 1, f'loss scales that amp reports: {scales}')
+
+# ---- One seed after the other, until each arm is decided
+sure = compares('sure', f'plain = {{ {adamw} }}, worse = {{ use "adamw" {{ lr = 1e-5 }} }}, same = {{ use "recompute" {{}}, {adamw} }}', steps=6,
+                more='sequential = true, seeds = { 1, 2, 3, 4, 5, 6, 7, 8 }, turns = 1,')
+said, seen = compare(sure, 'sure')
+check(seen['seeds_used'] == 5 and seen['seeds'] == [1, 2, 3, 4, 5] and seen['sequential'], f'seeds {seen["seeds"]}')
+check('5 of 8 seeds: each arm is decided' in said.stdout and 'valid at every look' in said.stdout, said.stdout)
+check(not pathlib.Path('sure/arms/plain/seed-6').exists(), 'a seed was trained behind the last one that was needed')
+# The interval of the e-value that its authors give, of an effect of 2 deviations, with five differences.
+differences = [a['validation'][-1][1] - b['validation'][-1][1] for a, b in zip(*([arm['runs'] for arm in seen['arms'] if arm['name'] == n][0] for n in ('worse', 'plain')))]
+mean = sum(differences) / 5
+half_width = 5.3582 * (sum((d - mean) ** 2 for d in differences) / 4 / 5) ** 0.5
+interval = [arm for arm in seen['arms'] if arm['name'] == 'worse'][0]['validation_difference']
+check(abs(interval['high'] - mean - half_width) < 1e-3 * half_width, f'interval {interval}, not {mean} ± {half_width}')
+unsure = compares('unsure', f'plain = {{ {adamw} }}, again = {{ seed = 100, {adamw} }}', steps=2, more='sequential = true, seeds = { 1, 2, 3, 4, 5, 6 }, turns = 1,')
+said, seen = compare(unsure, 'unsure')
+check(seen['seeds_used'] == 6 and seen['arms'][1]['verdict'] == 'no difference found' and '6 of 6 seeds: no other is left' in said.stdout, said.stdout)
+check(timeless(compare(unsure, 'unsure')[1]) == timeless(seen), 'a sequential comparison says something else when it is started again')
+
+# ---- A budget of tokens: arms see as many, in steps of their own
+counted = compares('counted', f'plain = {{ {adamw} }}, same = {{ use "recompute" {{}}, {adamw} }}, {halves}, wide = {{ batch = 5, {adamw} }}', more='budget = { tokens = 1000 }, turns = 2,')
+counted.write_text(counted.read_text().replace(' steps = 12,', ''))
+said, seen = compare(counted, 'counted')
+arms = {arm['name']: arm for arm in seen['arms']}
+check(seen['budget'] == {'tokens': 1000} and {n: a['steps'] for n, a in arms.items()} == {'plain': 16, 'same': 16, 'halves': 16, 'wide': 7}, said.stdout)
+check(all(r['positions'] == (1120 if n == 'wide' else 1024) and r['steps'] == a['steps'] for n, a in arms.items() for r in a['runs']), f'{arms}')
+check(all(r['validation'][-1][0] == a['steps'] for a in arms.values() for r in a['runs']), 'the last validation is not behind the last step')
+check((arms['same']['verdict'], arms['halves']['verdict'], arms['wide']['verdict']) == ('identical', 'rounding', 'different'), said.stdout)
+check(arms['wide']['first_step'] is None and arms['wide']['largest_loss_difference'] is None and arms['same']['first_step'] == 0, f"{arms['wide']}")
+check('budget: 1000 tokens: plain 16 steps' in said.stdout and seen['differ'] == ['batch', 'steps'], said.stdout)
+
+# ---- A budget of seconds: steps are measured once, and stay; schedules end with them
+timed = compares('timed', f'plain = {{ use "adamw" {{ lr = linear {{ peak = 1e-3 }} }} }}, wide = {{ batch = 8, {adamw} }}', more='budget = { seconds = 0.05 }, seeds = { 1, 2 }, turns = 2,')
+timed.write_text(timed.read_text().replace(' steps = 12,', ''))
+killed = False
+for wait in (0.6, 0.9, 1.2, 0.4):
+    process = subprocess.Popen([program, 'compare', str(timed), '--out', 'timed'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(wait)
+    process.send_signal(signal.SIGKILL)
+    killed = process.wait() != 0 or killed
+_, seen = compare(timed, 'timed')
+times = json.loads(pathlib.Path('timed/budget.json').read_text())['seconds_of_a_step']
+for arm in seen['arms']:
+    check(arm['steps'] == max(1, math.ceil(0.05 / times[arm['name']])), f"{arm['name']}: {arm['steps']} steps of {times[arm['name']]} s")
+    check(all(r['steps'] == arm['steps'] for r in arm['runs']), 'runs have other steps')
+check(killed and timeless(compare(timed, 'timed')[1]) == timeless(seen), 'a comparison in seconds says something else when it is started again')
+rates = [json.loads(x).get('lr') for x in pathlib.Path('timed/arms/plain/seed-1/metrics.jsonl').read_text().splitlines()]
+steps = seen['arms'][0]['steps']
+rates = [x for x in rates if x is not None]
+check(abs(rates[-1] - 1e-3 / steps) < 1e-9, f'the last of {steps} rates is {rates[-1]}')
+check(pathlib.Path('timed/trial').is_dir() and not list(pathlib.Path('timed/trial').rglob('model/*.safetensors')), 'a trial run has left a model')
+
 # ---- A variant with seeds of its own: the same recipe, other numbers
 shifted = compares('shifted', f'plain = {{ {adamw} }}, again = {{ seed = 1, {adamw} }}', more='seeds = { 7, 8 }, turns = 2,')
 _, drawn = compare(shifted, 'shifted')
@@ -129,11 +191,24 @@ for words, said in (
         ([compares('stray', f'plain = {{ {adamw} }}, b = {{ {adamw} }}', more='sedes = { 1 },')], "did you mean 'seeds'"),
         ([compares('inner', f'plain = {{ {adamw} }}, b = {{ btach = 1, {adamw} }}')], "arm 'b'"),
         ([compares('wrong', f'plain = {{ {adamw} }}, b = {{ use "accumulate" {{ steps = 2 }}, use "update-in-backward" {{}}, use "sgd" {{ lr = 1 }} }}')], "arm 'b'"),
+        ([compares('both', f'plain = {{ {adamw} }}, b = {{ {adamw} }}', more='budget = { tokens = 100 },')], "says both 'steps' and 'budget'"),
+        ([compares('neither', f'plain = {{ {adamw} }}, b = {{ {adamw} }}', more='budget = { },')], 'a budget is either tokens or seconds'),
+        ([compares('twice', f'plain = {{ {adamw} }}, b = {{ {adamw} }}', more='budget = { tokens = 1, seconds = 1 },')], 'a budget is either tokens or seconds'),
+        ([compares('part', f'plain = {{ {adamw} }}, b = {{ {adamw} }}', more='budget = { tokens = 1.5 },')], "'budget.tokens'"),
+        ([compares('negative', f'plain = {{ {adamw} }}, b = {{ {adamw} }}', more='budget = { seconds = 0 },')], "'budget.seconds'"),
+        ([counted, '--set', 'budget=3'], '--set budget is what differs'),
         ([compares('unsaved', f'plain = {{ {adamw} }}, b = {{ save = {{ final = false }}, {adamw} }}')], 'needs the model that the last step leaves')):
     r = run('compare', *words, '--out', 'refused', code=2)
     check(said in r.stderr, f'{words}: {r.stderr}')
 r = run('data', known, code=2)
 check("this recipe compares 'plain', 'halves', 'recomputed', 'worse'" in r.stderr, r.stderr)
+r = run('plan', counted, '--set', 'variant=wide', code=2)
+check("follows from the comparison's budget" in r.stderr and '--set budget=100' in r.stderr, r.stderr)
+check(' 7 steps' in run('plan', counted, '--set', 'variant=wide', '--set', 'budget=7').stdout, 'a plan of a variant has other steps')
+own = compares('own', f'plain = {{ {adamw} }}, b = {{ steps = 3, {adamw} }}', more='budget = { tokens = 100 },')
+own.write_text(own.read_text().replace(' steps = 12,', ''))
+r = run('compare', own, '--out', 'refused', code=2)
+check("a variant says 'steps'" in r.stderr, r.stderr)
 other = compares('other', f'plain = {{ {adamw} }}, worse = {{ {adamw} }}', more='seeds = { 7, 8 },')
 r = run('compare', other, '--out', 'few', code=2)
 check('this is the run of another recipe' in r.stderr, r.stderr)

@@ -84,6 +84,17 @@ depends = offers('depends', '''  batch = 1, length = 32, wide and use "lora" { r
 said = run('fit', depends, '--memory', '1GiB').stdout
 check('4 combinations' in said, said)
 
+# Budgets of recomputation: what is planned keeps to each.
+lean = offers('lean', '''  batch = one_of { 1, 4 },
+  length = 64,
+  one_of { use "recompute" { budget = "1MiB" }, use "recompute" { budget = "3700KiB" }, use "recompute" { budget = "4700KiB" } },
+  use "adamw" { lr = 1e-3 },
+''')
+said = run('fit', lean, '--memory', '1GiB').stdout
+check('6 combinations' in said and 'the plan takes at least' in said, said)
+rows = [x for x in said.splitlines() if re.match(r' [>+-] ', x)]
+check(rows and all(float(re.search(r'([\d.]+) MiB', x)[1]) * 1024 <= float(re.search(r'"(\d+)KiB"', x)[1]) for x in rows), said)
+
 # Combinations that cannot work are counted, with the reason.
 never = offers('never', '''  batch = 1, length = 32,
   one_of { false, use "update-in-backward" {} },

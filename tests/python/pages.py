@@ -70,7 +70,7 @@ def declared():
 
 
 blocks = declared()
-headings = dict(recipe='Keys of a recipe', compare='Comparison', model='Model', validate='Validation', save='Saving')
+headings = dict(recipe='Keys of a recipe', compare='Comparison', model='Model', validate='Validation', save='Saving', budget='Budget')
 text = page('docs/recipes.md')
 for name, block in blocks.items():
     heading = headings.get(name, name)

@@ -189,7 +189,8 @@ TEST(Recipe, WhatIsDeclaredIsWhatIsRead) {
           << schedule.name << "." << option.name;
     }
   }
-  for (const Declared* group : {&declared_recipe(), &declared_model(), &declared_validate(), &declared_save()})
+  for (const Declared* group :
+       {&declared_recipe(), &declared_model(), &declared_validate(), &declared_save(), &declared_compare(), &declared_budget()})
     for (const OptionSpec& option : group->options) EXPECT_FALSE(option.description.empty()) << group->name << "." << option.name;
   for (const Declared& kind : declared_data()) EXPECT_EQ(kind.written.rfind("data = data." + kind.name, 0), 0u) << kind.name;
 }

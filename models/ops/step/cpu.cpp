@@ -10,13 +10,15 @@ using namespace galley::sdk;
 void step_begin(const Node& n, void*) {
   *n.write<int64_t>(0) = *n.read<int64_t>(1) + 1;
   *n.write<int32_t>(1) = 1;
-  *n.write<float>(2) = static_cast<float>(n.f("loss_scale", 1));
+  *n.write<float>(2) = 1;
   int64_t* random = n.write<int64_t>(3);
   random[0] = n.i("seed", 0);
   random[1] = *n.read<int64_t>(0) - 1;
   random[2] = -n.i("rows", 0);
   random[3] = 0;
 }
+
+void scale_loss(const Node& n, void*) { *n.update<float>(0) *= static_cast<float>(n.f("factor", 1)); }
 
 void loss_begin(const Node& n, void*) { *n.write<double>(0) = 0; }
 
@@ -50,7 +52,8 @@ bool any(const Node&) { return true; }
 
 const bool added =
     add(kernel<step_begin, any>("step_begin.cpu", "step_begin")) && add(kernel<loss_begin, any>("loss_begin.cpu", "loss_begin")) &&
-    add(kernel<loss_seed, any>("loss_seed.cpu", "loss_seed")) && add(nodes_kernel<Scheduled>("scheduled.cpu", "scheduled")) &&
-    add(kernel<next_rows, any>("next_rows.cpu", "next_rows")) && add(kernel<step_end, any>("step_end.cpu", "step_end"));
+    add(kernel<scale_loss, any>("scale_loss.cpu", "scale_loss")) && add(kernel<loss_seed, any>("loss_seed.cpu", "loss_seed")) &&
+    add(nodes_kernel<Scheduled>("scheduled.cpu", "scheduled")) && add(kernel<next_rows, any>("next_rows.cpu", "next_rows")) &&
+    add(kernel<step_end, any>("step_end.cpu", "step_end"));
 
 }  // namespace

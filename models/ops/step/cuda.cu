@@ -7,10 +7,10 @@ namespace galley::cuda::step_op {
 namespace {
 
 __global__ void begin_step(const int64_t* attempted, const int64_t* applied, int64_t* applied_step, int32_t* apply, float* loss_scale,
-                           int64_t* random, int64_t seed, int64_t rows, float scale) {
+                           int64_t* random, int64_t seed, int64_t rows) {
   *applied_step = *applied + 1;
   *apply = 1;
-  *loss_scale = scale;
+  *loss_scale = 1;
   random[0] = seed;
   random[1] = *attempted - 1;
   random[2] = -rows;
@@ -18,7 +18,12 @@ __global__ void begin_step(const int64_t* attempted, const int64_t* applied, int
 }
 void step_begin(const Node& n, void*, galley_queue* queue) {
   launch(begin_step, {1, 1}, queue, n.read<int64_t>(0), n.read<int64_t>(1), n.write<int64_t>(0), n.write<int32_t>(1), n.write<float>(2),
-         n.write<int64_t>(3), n.i("seed", 0), n.i("rows", 0), static_cast<float>(n.f("loss_scale", 1)));
+         n.write<int64_t>(3), n.i("seed", 0), n.i("rows", 0));
+}
+
+__global__ void multiply_scale(float* loss_scale, float factor) { *loss_scale *= factor; }
+void scale_loss(const Node& n, void*, galley_queue* queue) {
+  launch(multiply_scale, {1, 1}, queue, n.update<float>(0), static_cast<float>(n.f("factor", 1)));
 }
 
 __global__ void begin_loss(double* loss) { *loss = 0; }
@@ -70,8 +75,9 @@ bool any(const Node&) { return true; }
 
 const bool added =
     add(kernel<step_begin, any>("step_begin.cuda", "step_begin")) && add(kernel<loss_begin, any>("loss_begin.cuda", "loss_begin")) &&
-    add(kernel<loss_seed, any>("loss_seed.cuda", "loss_seed")) && add(nodes_kernel<Scheduled>("scheduled.cuda", "scheduled")) &&
-    add(kernel<next_rows, any>("next_rows.cuda", "next_rows")) && add(kernel<step_end, any>("step_end.cuda", "step_end"));
+    add(kernel<scale_loss, any>("scale_loss.cuda", "scale_loss")) && add(kernel<loss_seed, any>("loss_seed.cuda", "loss_seed")) &&
+    add(nodes_kernel<Scheduled>("scheduled.cuda", "scheduled")) && add(kernel<next_rows, any>("next_rows.cuda", "next_rows")) &&
+    add(kernel<step_end, any>("step_end.cuda", "step_end"));
 
 }  // namespace
 }  // namespace galley::cuda::step_op

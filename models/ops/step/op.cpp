@@ -26,7 +26,7 @@ void begin_shape(const Node& n, Shapes& out) {
 void begin_reference(const Node& n) {
   *n.write<int64_t>(0) = *n.read<int64_t>(1) + 1;
   *n.write<int32_t>(1) = 1;
-  *n.write<double>(2) = n.f("loss_scale", 1);
+  *n.write<double>(2) = 1;
   int64_t* random = n.write<int64_t>(3);
   random[0] = n.i("seed", 0);
   random[1] = *n.read<int64_t>(0) - 1;
@@ -34,8 +34,8 @@ void begin_reference(const Node& n) {
   random[3] = 0;
 }
 Op step_begin("step_begin",
-              "applied_step = applied + 1, apply = 1, loss_scale as its attribute says, random = (seed, attempted - 1, -rows, 0): before "
-              "the first micro-batch");
+              "applied_step = applied + 1, apply = 1, loss_scale = 1, random = (seed, attempted - 1, -rows, 0): before the first "
+              "micro-batch");
 const bool begin_added =
     add(step_begin.input("attempted", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
             .input("applied", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
@@ -44,11 +44,22 @@ const bool begin_added =
             .output("loss_scale", GALLEY_ROLE_WHOLE)
             .output("random", GALLEY_ROLE_WHOLE)
             .integer("seed", 0, "the run's")
-            .number("loss_scale", 1, "what gradients are multiplied by until they are used")
             .attr("rows", GALLEY_ATTR_I64, GALLEY_ATTR_REQUIRED, "of a micro-batch")
             .infer<begin_shape>()
             .reference<begin_reference>()
             .test("step", {{GALLEY_I64, {1}, 1, 1000}, {GALLEY_I64, {1}, 0, 1000}}, Attrs().i("seed", 7).i("rows", 4)));
+
+void scale_shape(const Node& n, Shapes&) {
+  single(n, 0, "loss_scale");
+  in_f32(n, 0, "loss_scale");
+}
+void scale_reference(const Node& n) { *n.update<double>(0) *= n.f("factor", 1); }
+Op scale_loss("scale_loss", "loss_scale *= factor: gradients are the same numbers, rounded otherwise");
+const bool scale_added = add(scale_loss.input("loss_scale", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT)
+                                 .attr("factor", GALLEY_ATTR_F64, GALLEY_ATTR_REQUIRED, "by which it is multiplied")
+                                 .infer<scale_shape>()
+                                 .reference<scale_reference>()
+                                 .test("some", {{GALLEY_F32, {1}, 1, 70000}}, Attrs().f("factor", 0.75)));
 
 void loss_shape(const Node&, Shapes& out) { out.set(0, GALLEY_F64, {1}); }
 void loss_reference(const Node& n) { *n.write<double>(0) = 0; }
