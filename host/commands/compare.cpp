@@ -147,7 +147,8 @@ Status command_compare(const CommandLine& a) {
   for (const Arm& arm : comparison.arms) results.push_back(TRY(results_of(out, arm, comparison.seeds)));
   const std::vector<ArmVerdict> verdicts = TRY(judge(comparison, results, TRY(results_of(out, control, comparison.seeds))));
   TRY_STATUS(write_atomic(out / "compare.json", compare_json(comparison, results, verdicts)));
-  std::printf("\n%s", compare_table(comparison, verdicts).c_str());
+  const bool terminal = isatty(1) == 1;
+  std::printf("\n%s", compare_table(comparison, verdicts, terminal ? "\x1b[1;31m" : "", terminal ? "\x1b[0m" : "").c_str());
   std::printf("done: %s\n", (out / "compare.json").c_str());
   for (const Expectation& e : expectations)
     if (const std::string seen = unmet(e, comparison, verdicts); !seen.empty())

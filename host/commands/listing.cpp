@@ -43,8 +43,9 @@ void print_options(const std::vector<OptionSpec>& options, int indent = 4) {
 void print_strategy(const Plugin& plugin, const StrategySpec& s) {
   std::printf("%s - %s\n", s.name.c_str(), s.summary.c_str());
   if (!s.source.empty()) std::printf("  source     %s\n", s.source.c_str());
-  std::printf("  result     %s\n  plugin     %s %s, %s\n", exactness_text(s.exactness), plugin.manifest.id.c_str(),
-              plugin.manifest.version.c_str(), plugin.manifest.folder().c_str());
+  std::printf("  result     %s\n", exactness_text(s.exactness));
+  if (const std::string against = s.against.text(); !against.empty()) std::printf("  against    %s\n", against.c_str());
+  std::printf("  plugin     %s %s, %s\n", plugin.manifest.id.c_str(), plugin.manifest.version.c_str(), plugin.manifest.folder().c_str());
   if (s.options.empty()) return;
   std::printf("\n  use \"%s\" { … }\n", s.name.c_str());
   print_options(s.options);

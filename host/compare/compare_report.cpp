@@ -69,7 +69,7 @@ std::string compare_plans(const Comparison& comparison) {
   return out;
 }
 
-std::string compare_table(const Comparison& comparison, const std::vector<ArmVerdict>& verdicts) {
+std::string compare_table(const Comparison& comparison, const std::vector<ArmVerdict>& verdicts, const char* red, const char* plain) {
   const auto width = static_cast<int>(name_width(comparison));
   std::string out = printed("%-*s %10s %10s %11s %11s %15s\n", width, "arm", "loss", "validation", "planned", "resident", "time of a step");
   for (size_t a = 0; a < verdicts.size(); ++a) {
@@ -79,7 +79,7 @@ std::string compare_table(const Comparison& comparison, const std::vector<ArmVer
                    v.resident ? bytes_text(v.resident).c_str() : "-", ratio_text(v).c_str());
   }
   for (size_t a = 1; a < verdicts.size(); ++a)
-    out += comparison.arms[a].name + ": " + verdicts[a].sentence +
+    out += comparison.arms[a].name + ": " + (verdicts[a].breach.empty() ? verdicts[a].sentence : red + verdicts[a].sentence + plain) +
            (verdicts[a].skipped ? printed("; %lld steps were not applied", static_cast<long long>(verdicts[a].skipped)) : "") + "\n";
   if (const auto differ = entries_that_differ(comparison); !differ.empty()) {
     out += "beside strategies, arms differ in ";
@@ -113,6 +113,7 @@ std::string compare_json(const Comparison& comparison, const std::vector<std::ve
     arms.push_back(Value(Table{{"name", Value(arm.name)},
                                {"verdict", Value(std::string(verdict_name(v.verdict)))},
                                {"sentence", Value(v.sentence)},
+                               {"breach", v.breach.empty() ? Value() : Value(v.breach)},
                                {"strategies", Value(std::move(strategies))},
                                {"loss", Value(v.loss)},
                                {"validation", number(v.validation)},

@@ -8,8 +8,9 @@
 
 namespace galley {
 
-/// A table of 80 columns at most, and a sentence for each arm.
-std::string compare_table(const Comparison& comparison, const std::vector<ArmVerdict>& verdicts);
+/// A table of 80 columns at most, and a sentence for each arm; that of a breach in `red` … `plain`.
+std::string compare_table(const Comparison& comparison, const std::vector<ArmVerdict>& verdicts, const char* red = "",
+                          const char* plain = "");
 
 /// compare.json. All but "seconds", "ratio" and "resident" is the same whenever and however often the runs were interrupted.
 std::string compare_json(const Comparison& comparison, const std::vector<std::vector<RunResult>>& results,

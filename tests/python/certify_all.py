@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+# label: all
+"""galley certify over every strategy that comes with Galley: what it declares holds, on a small model of both families, and in the recipes in scripts/."""
+import json
+import pathlib
+
+from discrete_kit import discrete
+from galley_test import check, finish, fresh_folder, from_config, recipe, run, source, strategies, use
+
+fresh_folder()
+uses, beside = strategies()
+models = {'gpt2': from_config('gpt2', vocab_size=61, n_positions=32, n_embd=32, n_layer=3, n_head=4),
+          'llama': from_config('llama', vocab_size=61, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                               max_position_embeddings=32)}
+uses['freeze'] = 'use "freeze" { blocks = 1 }'
+uses['lora'] = 'use "lora" { rank = 4, alpha = 8, targets = "all-linear", dropout = 0.1 }'
+# Held by their ops alone: what they compute is their own.
+by_references = {'adafactor', 'adam', 'adamw', 'lion', 'muon', 'sgd', 'ema'}
+adamw = use('adamw', lr=1e-3, weight_decay=0.1)
+
+
+def certify(name, path, *words):
+    r = run('certify', path, '--json', f'{name}.json', *words)
+    said = json.loads(pathlib.Path(f'{name}.json').read_text())
+    check(not any(x['verdict'] == 'BREACH' for x in said['strategies']) and not said['fault'], f'{name}: {r.stdout}')
+    return {x['strategy']: x for x in said['strategies']}
+
+
+held = {}
+for family, model in models.items():
+    for name in uses:
+        if name == 'quantize-gguf':  # nothing without such a file
+            continue
+        names = [*beside.get(name, [])[:1], name]
+        said = None
+        for optimizer in ([], [adamw]):
+            path = recipe(f'{family}-{name}.lua', model, 'data.random {}', *(uses[n] for n in names), *optimizer, batch=2, length=16, steps=3, seed=9)
+            try:
+                run('plan', path, *discrete)
+            except SystemExit:
+                continue
+            said = certify(f'{family}-{name}', path, *discrete)
+            break
+        check(said and said[name]['verdict'] == 'holds', f'{family}, {name}: {said and said[name]}')
+        if said:
+            held[name] = said[name]
+            check((said[name]['against'] == 'references') == (name in by_references), f'{name} is held against {said[name]["against"]}')
+for name, x in sorted(held.items()):
+    print(f'{name:20} {x["declared"]:12} {x["against"]:12}', *(f'{x[k]["largest"]:9.1e}' if x[k] else f'{"-":>9}' for k in ('loss', 'gradients', 'updates')))
+check(len(held) == len(uses) - 1, f'strategies without a certificate: {sorted(set(uses) - set(held))}')
+finish()
