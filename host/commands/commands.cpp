@@ -264,7 +264,7 @@ std::vector<CommandSpec> all_commands() {
        "Two updates on the recipe's own model and data, with each strategy off or replaced by the one that it stands for, and once under\n"
        "the references of all ops. Shows the largest relative difference of losses, gradients and updates by tensor beside what the\n"
        "strategy's manifest declares: bits, rounding or approximate. Exit code 4 if a declaration does not hold. Example:\n"
-       "  galley certify scripts/lora.lua --set model=DIR --set data=FILE\n",
+       "  galley certify scripts/finetune.lua --set model=DIR --set text=book.txt\n",
        {{"--json", "FILE", "write all of it for programs"},
         {"--out", "DIR", "keep gradients and weights of all arms here; DIR must be new or empty"},
         {"--no-references", "", "leave out the run under the ops' references, which takes the longest"},

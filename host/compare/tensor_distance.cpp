@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Numbers of a tensor at a time.
-constexpr int64_t kPart = 1 << 16;
+constexpr int64_t kAtOnce = 1 << 16;
 
 struct StoredTensor {
   const tensor_files::Reader* file = nullptr;
@@ -47,9 +47,9 @@ class TensorFolder {
 };
 
 /// Numbers [at, at + n) of a tensor.
-class TensorPart {
+class StoredNumbers {
  public:
-  explicit TensorPart(const StoredTensor& tensor) : tensor_(tensor), dtype_(dtype_of(tensor.entry->dtype)) {}
+  explicit StoredNumbers(const StoredTensor& tensor) : tensor_(tensor), dtype_(dtype_of(tensor.entry->dtype)) {}
   bool numbers() const { return convertible(dtype_, GALLEY_F64); }
   Status read(int64_t at, int64_t n) {
     const uint64_t size = tensor_files::size_of(tensor_.entry->dtype);
@@ -68,14 +68,14 @@ class TensorPart {
 };
 
 Result<TensorDistance> distance_between(const StoredTensor& of_a, const StoredTensor& of_b, const StoredTensor& of_origin) {
-  TensorPart a(of_a), b(of_b);
-  std::optional<TensorPart> origin;
+  StoredNumbers a(of_a), b(of_b);
+  std::optional<StoredNumbers> origin;
   if (of_origin.file) origin.emplace(of_origin);
   const auto count = static_cast<int64_t>(of_b.entry->bytes / tensor_files::size_of(of_b.entry->dtype));
   TensorDistance out;
   out.alike = of_a.entry->dtype == of_b.entry->dtype;
-  for (int64_t at = 0; at < count; at += kPart) {
-    const int64_t n = std::min(kPart, count - at);
+  for (int64_t at = 0; at < count; at += kAtOnce) {
+    const int64_t n = std::min(kAtOnce, count - at);
     TRY_STATUS(a.read(at, n));
     TRY_STATUS(b.read(at, n));
     if (origin) TRY_STATUS(origin->read(at, n));

@@ -450,7 +450,8 @@ std::string Against::text() const {
     out += ", if `" + name + "` is ";
     for (size_t i = 0; i < any.size(); ++i) out += (i == 0 ? "" : " or ") + to_json(any[i]);
   }
-  for (size_t i = 0; i < unless.size(); ++i) out += (i == 0 ? ", without `" : i + 1 < unless.size() ? ", `" : " and `") + unless[i] + "`";
+  for (size_t i = 0; i < unless.size(); ++i) out += (i == 0 ? ", unless `" : " or `") + unless[i] + "`";
+  if (!unless.empty()) out += " is given";
   return out;
 }
 

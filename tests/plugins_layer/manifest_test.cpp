@@ -102,7 +102,7 @@ description = "Elements."
   EXPECT_FALSE(s->against.holds({{"kind", Value("af4")}}, {}));
   EXPECT_FALSE(s->against.holds({{"kind", Value("nf4")}}, {{"betas", Value(List{})}}));
   EXPECT_EQ(s->against.text(),
-            "the same recipe without it, whose batch is `block` times as large, within 0.5, if `kind` is \"nf4\", without `betas`");
+            "the same recipe without it, whose batch is `block` times as large, within 0.5, if `kind` is \"nf4\", unless `betas` is given");
   EXPECT_EQ(s->option("betas")->fallback, Value(List{Value(0.0), Value(0.5)}));
   EXPECT_EQ(s->option("betas")->expects(), "a list of 2 numbers in [0, 1)");
   EXPECT_EQ(s->option("block")->expects(), "a whole number in [32, 4096], or a schedule");

@@ -69,6 +69,27 @@ path = recipe('none.lua', model, 'data.random {}', batch=2, length=16, steps=2)
 r = run('certify', path, code=2)
 check('update' in r.stderr or 'no strategy' in r.stderr, r.stderr)
 
+# ---- A comparison's verdict is held against the same declarations
+same_but = f'model = {model}, data = data.random {{}}, batch = 2, length = 16, steps = 4, turns = 1'
+pathlib.Path('arms.lua').write_text(f"""return compare {{ {same_but},
+  variants = {{
+    plain = {{ {use('adamw', lr=1e-2, weight_decay=0.1)} }},
+    rounded = {{ {use('rounds-activations')}, {use('adamw', lr=1e-2, weight_decay=0.1)} }},
+    copied = {{ {use('copies')}, {use('adamw', lr=1e-2, weight_decay=0.1)} }},
+    halves = {{ batch = 1, {use('accumulate', steps=2)}, {use('adamw', lr=1e-2, weight_decay=0.1)} }},
+    wild = {{ {use('decays-wrongly', lr=1e-2, weight_decay=0.1, factor=300)} }},
+    other = {{ {use('decays-wrongly', lr=1e-2, weight_decay=0.2, factor=300)} }},
+  }} }}
+""")
+r = run('compare', 'arms.lua', '--out', 'arms', *breaches)
+arms = {x['name']: x for x in json.loads(pathlib.Path('arms/compare.json').read_text())['arms']}
+check({k: bool(x['breach']) for k, x in arms.items()} == dict(plain=False, rounded=True, copied=False, halves=False, wild=True, other=False),
+      {k: (x['verdict'], x['breach']) for k, x in arms.items()})
+check("'rounds-activations' (arms.lua:4), plugin 'breaches', declares the same bytes" in arms['rounded']['breach'], arms['rounded'])
+check("declares to be 'adamw'" in arms['wild']['breach'] and arms['wild']['sentence'].endswith('; BREACH: ' + arms['wild']['breach']), arms['wild'])
+check(arms['copied']['verdict'] == 'identical' and arms['halves']['verdict'] == 'rounding', arms)
+check(r.stdout.count('BREACH: ') == 2, r.stdout)
+
 # ---- Where it writes: nothing is left of it, or all of it where that is wanted
 os.mkdir('scratch')
 os.environ['TMPDIR'] = str(pathlib.Path('scratch').resolve())
