@@ -80,7 +80,8 @@ Result<Certified> certify_shown(const CommandLine& a, CertifyOptions& options) {
 Status command_certify(const CommandLine& a) {
   CertifyOptions options;
   options.study = TRY(study_options(a));
-  options.references = !a.has("--no-references");
+  using References = CertifyOptions::References;
+  options.references = a.has("--no-references") ? References::No : a.has("--references") ? References::Yes : References::Small;
   options.keep = a.has("--out");
   options.stop = StopSignals::asked;
   std::optional<NewFile> json;

@@ -18,10 +18,13 @@ using Edit = std::function<void(Recipe&)>;
 
 /// Schedules are made for so many steps where the recipe says epochs: only the first of them are made.
 constexpr int64_t kStandIn = 1000;
-/// Rows and positions of the run under references, which compute in double precision and slowly: fewer find the same mistakes.
-constexpr int64_t kReferenceRows = 1, kReferenceLength = 64;
+/// Rows and positions of the run under references, which compute in double precision and slowly: fewer find the same mistakes. A model of
+/// more parameters than this takes minutes.
+constexpr int64_t kReferenceRows = 1, kReferenceLength = 16, kReferenceParameters = 20'000'000;
 /// Relative differences that any other order of sums in F32 makes: of a gradient, and of a weight, which every update rounds.
 constexpr double kGradientFloor = 1e-5, kWeightFloor = 0x1p-22;
+/// Of an update whose gradients differ: some optimizers compute in BF16, and make steps of half a percent of what differs by 1e-7.
+constexpr double kFollowFloor = 0x1p-6;
 /// A tensor's difference is relative to its own norm, or to this share of all tensors' where that is larger: what is zero but for rounding,
 /// as the gradient of a key's bias is, differs by as much as it is.
 constexpr double kLeastShare = 1e-3;
@@ -76,7 +79,7 @@ class Certifier {
     const LoadedStrategy* loaded = nullptr;
     int64_t factor = 1;  ///< of the batch
     std::string label;   ///< as messages of the executor name it
-    int64_t own = 0;     ///< instructions of its own
+    int64_t own = 0;     ///< instructions that compute its ops, or read a format of its plugin
   };
 
   Result<std::unique_ptr<Study>> study_of(const Edit& edit, Purpose purpose, bool frozen = false) const;
@@ -171,8 +174,11 @@ void Certifier::look(const Study& whole) {
     Use& use = uses_.emplace_back();
     use.loaded = &loaded;
     use.label = loaded.name() + " (" + loaded.place().text() + ")";
+    const std::vector<std::string>& formats = loaded.plugin().manifest.formats;
+    const auto in_format = [&](const Operand& o) { return o.format && std::ranges::find(formats, o.format->name) != formats.end(); };
     for (const Segment& segment : whole.program.segments)
-      for (const Instruction& code : segment.code) use.own += code.action == Action::Kernel && code.strategy == use.label;
+      for (const Instruction& code : segment.code)
+        use.own += code.action == Action::Kernel && (code.strategy == use.label || std::ranges::any_of(code.inputs, in_format));
     Certificate& c = out_.strategies.emplace_back();
     c.strategy = loaded.name();
     c.place = loaded.place().text();
@@ -260,6 +266,8 @@ bool Certifier::judge_tensors(const Measured& other, const char* folder, const U
   double all = 0;
   for (const auto& [name, d] : seen->tensors) all += name == "loss" ? 0 : measure(d) * measure(d);
   const double least = kLeastShare * std::sqrt(all);
+  // An update magnifies what gradients differ by, and then says little of the strategy.
+  const bool follows = weights && out.gradients.largest.value_or(0) > 0;
   SeenDifference& largest = weights ? out.updates : out.gradients;
   largest.largest = 0;
   // The tensor that is furthest beyond what is allowed.
@@ -276,10 +284,9 @@ bool Certifier::judge_tensors(const Measured& other, const char* folder, const U
     double allowed = 0;  // of the difference
     if (out.declared == Exactness::Rounding) {
       allowed = name == "loss" ? kBandFloor * d.norm : weights ? kWeightFloor * d.norm : kGradientFloor * size;
+      if (follows) allowed = std::max(allowed, kFollowFloor * size);
       if (const auto found = control.find(name); found != control.end()) allowed = std::max(allowed, kBandSlack * found->second.difference);
     } else if (out.declared == Exactness::Approximate) {
-      // An update by the root of squares magnifies what gradients differ by: then it says nothing of the strategy.
-      const bool follows = weights && out.gradients.largest.value_or(0) > 0;
       allowed = follows || !within ? HUGE_VAL : *within * size;
     }
     const double beyond = d.difference <= allowed && (out.declared != Exactness::Bits || d.alike) ? 0
@@ -395,6 +402,9 @@ Result<Certified> Certifier::run() {
   whole_study_ = TRY(study_of({}, Purpose::Train));
   look(*whole_study_);
   if (uses_.empty()) return recipe_error(recipe_.string() + ": the recipe uses no strategy, and nothing can be held");
+  using References = CertifyOptions::References;
+  const bool references = options_.references == References::Yes ||
+                          (options_.references == References::Small && whole_study_->program.parameters <= kReferenceParameters);
   Wanted wanted;
   bool band = false;
   int64_t runs = 0;
@@ -405,7 +415,7 @@ Result<Certified> Certifier::run() {
     runs += one.runs();
   }
   const Wanted of_control = {false, wanted.gradients, wanted.updates, false};
-  all_ = runs + wanted.runs() + (band ? of_control.runs() : 0) + int64_t{options_.references};
+  all_ = runs + wanted.runs() + (band ? of_control.runs() : 0) + int64_t{references};
   out_.steps = std::min(kCertifySteps, whole_study_->recipe.steps);
   whole_ = TRY(measure("whole", {}, wanted, false));
   if (band) {
@@ -417,11 +427,13 @@ Result<Certified> Certifier::run() {
   }
   for (size_t i = 0; i < uses_.size(); ++i) TRY_STATUS(hold(i));
   remove(whole_);
-  if (options_.references) {
+  if (references) {
     TRY_STATUS(refer());
   } else {
     for (Certificate& c : out_.strategies)
-      if (c.against == "references") note_of(c) += "left out: --no-references";
+      if (c.against == "references")
+        note_of(c) +=
+            options_.references == References::No ? "left out: --no-references" : "left out for a model of this size: --references";
   }
   return std::move(out_);
 }

@@ -17,10 +17,11 @@ inline constexpr int64_t kCertifySteps = 2;
 
 struct CertifyOptions {
   StudyOptions study;
-  std::filesystem::path directory;                    ///< where arms write what is compared; there, and empty
-  bool keep = false;                                  ///< what they have written; else an arm's folder goes once it has been compared
-  bool references = true;                             ///< the run under the ops' references, which takes the longest
-  std::function<bool()> stop = [] { return false; };  ///< asked between runs; true: exit code Interrupted
+  std::filesystem::path directory;  ///< where arms write what is compared; there, and empty
+  bool keep = false;                ///< what they have written; else an arm's folder goes once it has been compared
+  /// The run under the ops' references, which takes minutes with a model of hundreds of millions of parameters.
+  enum class References : uint8_t { No, Small, Yes } references = References::Small;  ///< Small: of a model that is small enough
+  std::function<bool()> stop = [] { return false; };                                  ///< asked between runs; true: exit code Interrupted
   /// Before each run of an arm: how many runs are done, of how many.
   std::function<void(int64_t done, int64_t all, const std::string& what)> begins = {};
 };
