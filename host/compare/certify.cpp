@@ -23,6 +23,8 @@ constexpr int64_t kStandIn = 1000;
 constexpr int64_t kReferenceRows = 1, kReferenceLength = 16, kReferenceParameters = 20'000'000;
 /// Relative differences that any other order of sums in F32 makes: of a gradient, and of a weight, which every update rounds.
 constexpr double kGradientFloor = 1e-5, kWeightFloor = 0x1p-22;
+/// The same of a loss and a gradient where some numbers are kept in 16 bit, whose rounding is coarser.
+constexpr double kLossFloor16 = 0x1p-12, kGradientFloor16 = 0x1p-7;
 /// Of an update whose gradients differ: some optimizers compute in BF16, and make steps of half a percent of what differs by 1e-7.
 constexpr double kFollowFloor = 0x1p-6;
 /// A tensor's difference is relative to its own norm, or to this share of all tensors' where that is larger: what is zero but for rounding,
@@ -108,6 +110,7 @@ class Certifier {
   Distances control_gradients_, control_weights_;
   Certified out_;
   int64_t done_ = 0, all_ = 0;
+  double loss_floor_ = kBandFloor, gradient_floor_ = kGradientFloor;
 };
 
 Result<std::unique_ptr<Study>> Certifier::study_of(const Edit& edit, Purpose purpose, bool frozen) const {
@@ -234,7 +237,7 @@ bool note(bool holds, const std::string& text, Certificate& out) {
 
 bool Certifier::judge_losses(const Measured& other, const Use& use, Certificate& out) const {
   const auto allowed = [&](size_t step) {
-    double band = kBandFloor;
+    double band = loss_floor_;
     for (size_t i = 0; control_ && i <= step && i < control_->losses.size(); ++i)
       band = std::max(band, kBandSlack * relative_loss(control_->losses[i], whole_.losses[i]));
     return out.declared == Exactness::Bits       ? 0
@@ -283,7 +286,7 @@ bool Certifier::judge_tensors(const Measured& other, const char* folder, const U
     }
     double allowed = 0;  // of the difference
     if (out.declared == Exactness::Rounding) {
-      allowed = name == "loss" ? kBandFloor * d.norm : weights ? kWeightFloor * d.norm : kGradientFloor * size;
+      allowed = name == "loss" ? loss_floor_ * d.norm : weights ? kWeightFloor * d.norm : gradient_floor_ * size;
       if (follows) allowed = std::max(allowed, kFollowFloor * size);
       if (const auto found = control.find(name); found != control.end()) allowed = std::max(allowed, kBandSlack * found->second.difference);
     } else if (out.declared == Exactness::Approximate) {
@@ -401,6 +404,10 @@ Status Certifier::refer() {
 Result<Certified> Certifier::run() {
   whole_study_ = TRY(study_of({}, Purpose::Train));
   look(*whole_study_);
+  if (std::ranges::any_of(whole_study_->program.tensors, [](const auto& t) { return t.dtype == GALLEY_BF16 || t.dtype == GALLEY_F16; })) {
+    loss_floor_ = kLossFloor16;
+    gradient_floor_ = kGradientFloor16;
+  }
   if (uses_.empty()) return recipe_error(recipe_.string() + ": the recipe uses no strategy, and nothing can be held");
   using References = CertifyOptions::References;
   const bool references = options_.references == References::Yes ||

@@ -81,7 +81,7 @@ for script in sorted((source / 'scripts').glob('*.lua')):
     header = re.match(r'(?:--.*\n)+', script.read_text()).group(0)
     for line in re.findall(r'^--   (galley train +scripts/.*?)(?: {6,}.*)?$', header, re.M):
         line = line.replace('FILE', 'chat.jsonl' if script.name in ('chat.lua', 'qlora.lua') else 'prompts.jsonl')
-        for place, stands in {'DIR': 'base/model', 'PATH': 'books', 'text=.': 'text=books', '50304': '320'}.items():
+        for place, stands in {'DIR': 'base/model', 'PATH': 'books', 'text=.': 'text=books', '50304': '320', 'tokenizer=tokenizer': 'tokenizer=bpe'}.items():
             line = line.replace(place, stands)
         words = shlex.split(re.sub(r' --out \S+| --device cuda', '', line))[3:]
         words += [x for name, value in small.items() if f'arg("{name}"' in script.read_text() for x in ('--set', f'{name}={value}')]
