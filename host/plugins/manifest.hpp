@@ -30,10 +30,11 @@
 //                                     # "without": the same recipe without it, by losses, gradients and updated weights;
 //                                     # "gradients": the same, by the first window's loss and the gradients that both have;
 //                                     # "start": the same, by the loss before the first update, with nothing else trained;
-//                                     # or a table: { arm = "without" } for these, or { instead = "other" } for the recipe with that strategy
-//                                     # in its place, and the options that both have. More of its keys:
+//                                     # or a table: { arm = "without" } for these, or { instead = "other" } for the recipe with that
+//                                     # strategy in its place, and the options that both have. More of its keys:
 //                                     #   batch = "steps"           the other recipe's batch is so many times as large, as this option says
-//                                     #   within = 0.1              of "approximate": the most that losses and gradients may differ, and updates by the same gradients
+//                                     #   within = 0.1              of "approximate": the most that losses and gradients may differ,
+//                                     #                             and updates where gradients are the same
 //                                     #   when = { option = [1] }   only then; unless = ["path"]: only where these options are not given
 //   provides = [{ facet = "window", value = "micro-batches", when = { steps = [2, 3] } }]   # `when` is optional: any of these values
 //   needs = [{ facet = "update" }]    # what another strategy of the recipe has to provide; with `value`: this one
