@@ -6,6 +6,7 @@
 #include "host/base/new_file.hpp"
 #include "host/base/ordered.hpp"
 #include "host/base/units.hpp"
+#include "host/commands/certify.hpp"
 #include "host/commands/cli.hpp"
 #include "host/commands/compare.hpp"
 #include "host/commands/fit.hpp"
@@ -288,6 +289,24 @@ std::vector<CommandSpec> all_commands() {
         device_flag,
         plugin_path_flag},
        command_compare},
+      {"certify",
+       "RECIPE",
+       "hold what a recipe's strategies declare against what they do: each one off and on",
+       "Two updates on the recipe's own model and data, with each strategy off or replaced by the one that it stands for, and once under\n"
+       "the references of all ops. Shows the largest relative difference of losses, gradients and updates by tensor beside what the\n"
+       "strategy's manifest declares: bits, rounding or approximate. Exit code 4 if a declaration does not hold. Example:\n"
+       "  galley certify scripts/finetune.lua --set model=DIR --set text=book.txt\n",
+       {{"--json", "FILE", "write all of it for programs"},
+        {"--out", "DIR", "keep gradients and weights of all arms here; DIR must be new or empty"},
+        {"--references", "", "run under the ops' references whatever the model's size; above 20 M parameters it takes minutes"},
+        {"--no-references", "", "leave out the run under the ops' references"},
+        set_flag,
+        confine_flag,
+        memory_flag,
+        target_flag,
+        device_flag,
+        plugin_path_flag},
+       command_certify},
       {"fit",
        "RECIPE",
        "plan all that a recipe offers by one_of { … }: what fits, how fast, how exact",

@@ -191,7 +191,8 @@ Status command_compare(const CommandLine& a) {
   // A comparison that looks after each seed has looked behind the last one.
   if (judged.verdicts.empty()) TRY_STATUS(judged.look(comparison, control, out, comparison.seeds.size()));
   TRY_STATUS(write_atomic(out / "compare.json", compare_json(judged.comparison, judged.results, judged.verdicts)));
-  print_lines("\n%s", compare_table(judged.comparison, judged.verdicts).c_str());
+  const bool terminal = isatty(1) == 1;
+  print_lines("\n%s", compare_table(judged.comparison, judged.verdicts, terminal ? "\x1b[1;31m" : "", terminal ? "\x1b[0m" : "").c_str());
   if (comparison.sequential) print_lines(looks_text(judged.comparison.seeds.size(), comparison.seeds.size()));
   std::printf("done: %s\n", (out / "compare.json").c_str());
   for (const Expectation& e : expectations)

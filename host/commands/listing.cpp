@@ -44,8 +44,9 @@ void print_options(const std::vector<OptionSpec>& options, int indent = 4) {
 void print_strategy(const Plugin& plugin, const StrategySpec& s) {
   print_lines("%s - %s\n", s.name.c_str(), s.summary.c_str());
   if (!s.source.empty()) print_lines("  source     %s\n", s.source.c_str());
-  print_lines("  result     %s\n  plugin     %s %s, %s\n", exactness_text(s.exactness), plugin.manifest.id.c_str(),
-              plugin.manifest.version.c_str(), plugin.manifest.folder().c_str());
+  print_lines("  result     %s\n", exactness_text(s.exactness));
+  if (const std::string against = s.against.text(); !against.empty()) print_lines("  against    %s\n", against.c_str());
+  print_lines("  plugin     %s %s, %s\n", plugin.manifest.id.c_str(), plugin.manifest.version.c_str(), plugin.manifest.folder().c_str());
   if (s.options.empty()) return;
   print_lines("\n  use \"%s\" { … }\n", s.name.c_str());
   print_options(s.options);

@@ -112,6 +112,7 @@ Value strategy(const StrategySpec& s) {
   out["summary"] = s.summary;
   out["source"] = s.source;
   out["exactness"] = std::string(exactness_name(s.exactness));
+  if (const std::string against = s.against.text(); !against.empty()) out["against"] = against;
   List options;
   for (const OptionSpec& o : s.options) options.push_back(option(o));
   out["options"] = std::move(options);

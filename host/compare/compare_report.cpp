@@ -91,7 +91,7 @@ std::string looks_text(size_t used, size_t all) {
   return printed("%zu of %zu seeds: ", used, all) + (used < all ? "each arm is decided" : "no other is left") + "\n";
 }
 
-std::string compare_table(const Comparison& comparison, const std::vector<ArmVerdict>& verdicts) {
+std::string compare_table(const Comparison& comparison, const std::vector<ArmVerdict>& verdicts, const char* red, const char* plain) {
   const size_t width = name_width(comparison);
   std::string out =
       left_in("arm", width) + printed(" %9s %10s %11s %11s %15s\n", "loss", "validation", "planned", "resident", "time of a step");
@@ -103,7 +103,7 @@ std::string compare_table(const Comparison& comparison, const std::vector<ArmVer
            right_in(ratio_text(v), 15) + "\n";
   }
   for (size_t a = 1; a < verdicts.size(); ++a)
-    out += comparison.arms[a].name + ": " + verdicts[a].sentence +
+    out += comparison.arms[a].name + ": " + (verdicts[a].breach.empty() ? verdicts[a].sentence : red + verdicts[a].sentence + plain) +
            (verdicts[a].skipped ? printed("; %lld steps were not applied", static_cast<long long>(verdicts[a].skipped)) : "") + "\n";
   if (const auto differ = entries_that_differ(comparison); !differ.empty()) {
     out += "beside strategies, arms differ in ";
@@ -141,6 +141,7 @@ std::string compare_json(const Comparison& comparison, const std::vector<std::ve
     arms.push_back(Value(Table{{"name", Value(arm.name)},
                                {"verdict", Value(std::string(verdict_name(v.verdict)))},
                                {"sentence", Value(v.sentence)},
+                               {"breach", v.breach.empty() ? Value() : Value(v.breach)},
                                {"strategies", Value(std::move(strategies))},
                                {"loss", Value(v.loss)},
                                {"validation", number(v.validation)},

@@ -8,8 +8,9 @@
 
 namespace galley {
 
-/// A table of 80 columns at most, and a sentence for each arm.
-std::string compare_table(const Comparison& comparison, const std::vector<ArmVerdict>& verdicts);
+/// A table of 80 columns at most, and a sentence for each arm; that of a breach in `red` … `plain`.
+std::string compare_table(const Comparison& comparison, const std::vector<ArmVerdict>& verdicts, const char* red = "",
+                          const char* plain = "");
 
 /// Under a budget: the steps of each arm, in a line. "" without one.
 std::string budget_text(const Comparison& comparison);

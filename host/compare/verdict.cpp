@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "host/compare/breach.hpp"
 #include "host/compare/printed.hpp"
 
 namespace galley {
@@ -179,6 +180,8 @@ Result<std::vector<ArmVerdict>> judge(const Comparison& comparison, const std::v
       }
     }
     conclude(comparison, differences, band, runs.size(), v);
+    v.breach = breach_of(*comparison.arms.front().study, *comparison.arms[a].study, v.verdict);
+    if (!v.breach.empty()) v.sentence += kBreach + v.breach;
   }
   return out;
 }

@@ -16,6 +16,9 @@ inline constexpr double kBandSlack = 4;
 /// A relative difference of losses that any other order of sums in F32 makes.
 inline constexpr double kBandFloor = 1e-6;
 
+/// Between what was seen and the declaration that it denies.
+inline constexpr const char* kBreach = "; BREACH: ";
+
 enum class Verdict {
   Baseline,
   Identical,  ///< with every seed: all losses, and all that is exported, to the byte
@@ -31,6 +34,7 @@ const char* verdict_name(Verdict verdict);
 struct ArmVerdict {
   Verdict verdict = Verdict::Numbers;
   std::string sentence;
+  std::string breach;                                              ///< see breach_of(); the sentence ends with kBreach and this
   double loss = 0;                                                 ///< final training loss, mean over the seeds
   std::optional<double> validation;                                ///< last validation loss, mean over the seeds
   std::optional<Interval> loss_difference, validation_difference;  ///< to the baseline, paired by seed

@@ -29,6 +29,7 @@ struct CompileOptions {
   bool evaluates = true;      ///< Train: a validation segment is wanted
   bool exports = true;        ///< Train: an export segment is wanted
   bool merges = false;        ///< what strategies have added to the model is saved as part of its weights
+  bool frozen = false;        ///< Evaluate: no parameter is trainable, whatever is claimed
   uint32_t export_dtype = 0;  ///< of the numbers in the files that it writes; 0: that in which they are kept
   int64_t head_rows = 0;      ///< rows of a chunk of the head and loss; 0: chosen
   bool least_head = false;    ///< chosen: as few as products can do with

@@ -27,6 +27,7 @@ struct Answer {
 };
 
 Status take_trainable(const Answer& a) {
+  if (a.c.options.frozen) return ok();
   if (a.said.claimed && !a.said.number) return ok();
   if (a.said.claimed && a.said.number == GALLEY_TRAINABLE_WRITTEN) {
     a.tensor().flags |= GALLEY_TENSOR_WRITTEN;

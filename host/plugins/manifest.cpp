@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <functional>
 #include <initializer_list>
 #include <optional>
@@ -11,6 +12,7 @@
 
 #include "galley/abi.h"
 #include "host/base/file.hpp"
+#include "host/base/json.hpp"
 #include "host/base/nearest.hpp"
 #include "host/base/toml.hpp"
 
@@ -141,6 +143,8 @@ class Reader {
   OptionSpec read_option(const toml::table& table, const char* header, const std::string& of);
   void read_range(const toml::table& table, OptionSpec* out);
   std::vector<FacetRule> read_facets(const toml::table& table, const char* key, const StrategySpec& strategy);
+  std::map<std::string, List> read_when(const toml::table& table, const StrategySpec& strategy);
+  Against read_against(const toml::table& table, const StrategySpec& strategy);
 
   std::filesystem::path file_;
   std::optional<Error> error_;
@@ -222,7 +226,7 @@ StrategySpec Reader::read_strategy(const toml::table& table) {
   if (!is_name(out.name, "._-"))
     fail(*table.get("name"), "'name' must be lower-case letters, digits, '.', '_' and '-', not '" + out.name + "'");
   const std::string where = "strategy '" + out.name + "'";
-  only(table, where, {"name", "summary", "source", "exactness", "option", "provides", "needs", "config"});
+  only(table, where, {"name", "summary", "source", "exactness", "against", "option", "provides", "needs", "config"});
   out.summary = string(table, "summary", where, true);
   out.source = string(table, "source", where);
   const std::string exactness = string(table, "exactness", where, true);
@@ -237,6 +241,7 @@ StrategySpec Reader::read_strategy(const toml::table& table) {
   });
   out.provides = read_facets(table, "provides", out);
   out.needs = read_facets(table, "needs", out);
+  out.against = read_against(table, out);
   out.config = strings(table, "config");
   return out;
 }
@@ -329,26 +334,79 @@ std::vector<FacetRule> Reader::read_facets(const toml::table& table, const char*
     else if (std::string_view(key) == "provides") fail(entry, where + " has no 'value'");
     if (rule.value.as<List>() || rule.value.as<Table>() || rule.value.as<double>())
       fail(*value, "the value of a facet is a string, a whole number or a boolean");
-    if (const toml::node* when = entry.get("when")) {
-      const auto* conditions = when->as_table();
-      if (!conditions) return fail(*when, "'when' must be a table: { option = value }");
-      for (const auto& [name, wanted] : *conditions) {
-        const OptionSpec* option = strategy.option(name.str());
-        if (!option) {
-          fail(wanted, "'when' names '" + std::string(name.str()) + "', which is no option of " + strategy.name);
-          continue;
-        }
-        const Value given = toml_value(wanted);
-        List& any = rule.when[option->name];
-        for (const Value& element : given.as<List>() ? *given.as<List>() : List{given}) {
-          const Result<Value> accepted = option->accept(element);
-          if (accepted) any.push_back(*accepted);
-          else fail(wanted, "'when': '" + option->name + "' " + accepted.error().cause);
-        }
-      }
-    }
+    rule.when = read_when(entry, strategy);
     out.push_back(std::move(rule));
   });
+  return out;
+}
+
+std::map<std::string, List> Reader::read_when(const toml::table& table, const StrategySpec& strategy) {
+  std::map<std::string, List> out;
+  const toml::node* when = table.get("when");
+  if (!when) return out;
+  const auto* conditions = when->as_table();
+  if (!conditions) {
+    fail(*when, "'when' must be a table: { option = value }");
+    return out;
+  }
+  for (const auto& [name, wanted] : *conditions) {
+    const OptionSpec* option = strategy.option(name.str());
+    if (!option) {
+      fail(wanted, "'when' names '" + std::string(name.str()) + "', which is no option of " + strategy.name);
+      continue;
+    }
+    const Value given = toml_value(wanted);
+    List& any = out[option->name];
+    for (const Value& element : given.as<List>() ? *given.as<List>() : List{given}) {
+      const Result<Value> accepted = option->accept(element);
+      if (accepted) any.push_back(*accepted);
+      else fail(wanted, "'when': '" + option->name + "' " + accepted.error().cause);
+    }
+  }
+  return out;
+}
+
+Against Reader::read_against(const toml::table& table, const StrategySpec& strategy) {
+  Against out;
+  const toml::node* node = table.get("against");
+  if (!node) return out;
+  const std::string where = "'against' of " + strategy.name;
+  const auto arm = [&](const toml::node& at) {
+    const std::string text = at.value_exact<std::string>().value_or("");
+    if (text == "without") out.arm = Against::Arm::Without;
+    else if (text == "gradients") out.arm = Against::Arm::Gradients;
+    else if (text == "start") out.arm = Against::Arm::Start;
+    else fail(at, where + " must be 'without', 'gradients' or 'start'" + (text.empty() ? ", or a table" : ", not '" + text + "'"));
+  };
+  const auto* entry = node->as_table();
+  if (!entry) {
+    arm(*node);
+    return out;
+  }
+  only(*entry, where, {"arm", "instead", "batch", "within", "when", "unless"});
+  if (static_cast<bool>(entry->get("arm")) == static_cast<bool>(entry->get("instead"))) {
+    fail(*node, where + " has either an 'arm' or an 'instead'");
+    return out;
+  }
+  if (const toml::node* given = entry->get("arm")) arm(*given);
+  out.strategy = string(*entry, "instead", where);
+  if (!out.strategy.empty()) out.arm = Against::Arm::Instead;
+  out.batch = string(*entry, "batch", where);
+  if (!out.batch.empty()) {
+    const OptionSpec* option = strategy.option(out.batch);
+    if (!option || option->type != OptionType::Integer)
+      fail(*entry->get("batch"), "'batch' names '" + out.batch + "', which is no integer option of " + strategy.name);
+  }
+  if (const toml::node* within = entry->get("within")) {
+    double bound = 0;
+    if (!toml_value(*within).number(&bound) || !(bound > 0)) fail(*within, "'within' must be a number above 0");
+    else if (strategy.exactness != Exactness::Approximate) fail(*within, "'within' is of strategies that are 'approximate'");
+    out.within = bound;
+  }
+  out.when = read_when(*entry, strategy);
+  out.unless = strings(*entry, "unless");
+  for (const std::string& name : out.unless)
+    if (!strategy.option(name)) fail(*entry->get("unless"), "'unless' names '" + name + "', which is no option of " + strategy.name);
   return out;
 }
 
@@ -356,11 +414,45 @@ std::vector<FacetRule> Reader::read_facets(const toml::table& table, const char*
 
 bool Requirement::met_by(const std::string& version) const { return numbers_of_version(version) >= least; }
 
-bool FacetRule::holds(const Table& options) const {
+namespace {
+
+bool fulfilled(const std::map<std::string, List>& when, const Table& options) {
   return std::all_of(when.begin(), when.end(), [&](const auto& condition) {
     const auto found = options.find(condition.first);
     return found != options.end() && std::find(condition.second.begin(), condition.second.end(), found->second) != condition.second.end();
   });
+}
+
+}  // namespace
+
+bool FacetRule::holds(const Table& options) const { return fulfilled(when, options); }
+
+bool Against::holds(const Table& options, const Table& given) const {
+  return fulfilled(when, options) && std::none_of(unless.begin(), unless.end(), [&](const auto& name) { return given.contains(name); });
+}
+
+std::string Against::text() const {
+  std::string out;
+  switch (arm) {
+    case Arm::None: return out;
+    case Arm::Without: out = "the same recipe without it"; break;
+    case Arm::Gradients: out = "the loss and the gradients of the same recipe without it"; break;
+    case Arm::Start: out = "the loss of the model without it, before the first update"; break;
+    case Arm::Instead: out = "the same recipe with " + strategy; break;
+  }
+  if (!batch.empty()) out += ", whose batch is `" + batch + "` times as large";
+  if (within) {
+    char number[32];
+    std::snprintf(number, sizeof number, "%g", *within);
+    out += std::string(", within ") + number;
+  }
+  for (const auto& [name, any] : when) {
+    out += ", if `" + name + "` is ";
+    for (size_t i = 0; i < any.size(); ++i) out += (i == 0 ? "" : " or ") + to_json(any[i]);
+  }
+  for (size_t i = 0; i < unless.size(); ++i) out += (i == 0 ? ", unless `" : " or `") + unless[i] + "`";
+  if (!unless.empty()) out += " is given";
+  return out;
 }
 
 const OptionSpec* StrategySpec::option(std::string_view option_name) const {

@@ -26,6 +26,16 @@
 //   summary = "A step against the gradient"
 //   source = "Loshchilov, Hutter 2019, arXiv:1711.05101"
 //   exactness = "rounding"            # beside the definition: "bits", "rounding" or "approximate"
+//   against = "without"               # optional: what `galley certify` holds that against, beside the ops' references:
+//                                     # "without": the same recipe without it, by losses, gradients and updated weights;
+//                                     # "gradients": the same, by the first window's loss and the gradients that both have;
+//                                     # "start": the same, by the loss before the first update, with nothing else trained;
+//                                     # or a table: { arm = "without" } for these, or { instead = "other" } for the recipe with that
+//                                     # strategy in its place, and the options that both have. More of its keys:
+//                                     #   batch = "steps"           the other recipe's batch is so many times as large, as this option says
+//                                     #   within = 0.1              of "approximate": the most that losses and gradients may differ,
+//                                     #                             and updates where gradients are the same
+//                                     #   when = { option = [1] }   only then; unless = ["path"]: only where these options are not given
 //   provides = [{ facet = "window", value = "micro-batches", when = { steps = [2, 3] } }]   # `when` is optional: any of these values
 //   needs = [{ facet = "update" }]    # what another strategy of the recipe has to provide; with `value`: this one
 //   config = ["quantization_config"]  # keys of a model's config.json that describe what this strategy has saved
@@ -44,6 +54,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -68,11 +79,28 @@ struct FacetRule {
   bool holds(const Table& options) const;
 };
 
+/// What a strategy's exactness is held against, beside its ops' references.
+struct Against {
+  enum class Arm : uint8_t { None, Without, Gradients, Start, Instead };
+  Arm arm = Arm::None;
+  std::string strategy;              ///< Instead: the other one
+  std::string batch;                 ///< the option by which the other recipe's batch is multiplied; "": none
+  std::optional<double> within;      ///< the most that losses, gradients and updates may differ, relatively; none: not bounded
+  std::map<std::string, List> when;  ///< as a facet's
+  std::vector<std::string> unless;   ///< options that are not given
+
+  /// `options`: every option with its value, defaults included; `given`: those of the recipe.
+  bool holds(const Table& options, const Table& given) const;
+  /// "the same recipe without it", to which conditions are added; "": Arm::None.
+  std::string text() const;
+};
+
 struct StrategySpec {
   std::string name;
   std::string summary;
   std::string source;  ///< the paper, or the implementation that defines it
   Exactness exactness = Exactness::Bits;
+  Against against;
   std::vector<OptionSpec> options;
   std::vector<FacetRule> provides, needs;
   std::vector<std::string> config;  ///< keys of a model's config.json that a run with this strategy understands

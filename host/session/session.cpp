@@ -355,6 +355,20 @@ Result<double> Session::evaluate(const std::function<Status(int64_t, int64_t)>& 
   return tokens ? loss / static_cast<double>(tokens) : 0.0;
 }
 
+Result<double> Session::first_loss() {
+  WindowBuffer window = {layout_of(study_.program), bytes_of(study_.program.window), -1, 0, 0, 0};
+  TRY_STATUS(source_->fill(0, window));
+  double loss = 0;
+  for (int64_t m = 0; m < window.micro_batches; ++m) {
+    executor_->tell({1, window.valid_tokens});
+    TRY_STATUS(feed(window, m));
+    TRY_STATUS(executor_->run(SegmentKind::Eval));
+    TRY_STATUS(executor_->read_back());
+    loss += executor_->scalar(GALLEY_SCALAR_LOSS);
+  }
+  return window.valid_tokens ? loss / static_cast<double>(window.valid_tokens) : 0.0;
+}
+
 Status Session::save(const std::filesystem::path& states, int64_t keep) {
   const double begin = now();
   info_.without_gradient = proof_->without_gradient();

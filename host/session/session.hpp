@@ -59,6 +59,9 @@ class Session {
   std::span<std::byte> bytes_of(TensorId tensor) const;
   /// The mean loss over the validation data. `after` is told after each batch how many of them are done; its error ends the evaluation.
   Result<double> evaluate(const std::function<Status(int64_t done, int64_t batches)>& after = {});
+  /// The mean loss over the first window of the training data, as evaluation computes it: without dropout. Of a study for
+  /// Purpose::Evaluate, before anything else.
+  Result<double> first_loss();
   /// Whether there is validation data.
   bool evaluates() const { return source_ && source_->validation_batches() > 0; }
   /// Forward and backward of the first window, without an update; its mean loss. The gradients then lie in their tensors.

@@ -233,6 +233,7 @@ Status read_inputs(Study& s, const std::filesystem::path& recipe, const StudyOpt
   s.recipe = TRY(read_recipe(recipe, recipe_options(options)));
   if (options.warn)
     for (const std::string& warning : s.recipe.warnings) options.warn(warning);
+  if (options.edit) options.edit(s.recipe);
   s.model = TRY(read_model_config(s.recipe, s.installation.families));
   if (!reads_data(options) && s.recipe.length) s.data.layout = {1, *s.recipe.length};
   else s.data = TRY(describe_data(s.recipe.data, s.recipe));
@@ -307,6 +308,7 @@ CompileOptions compile_options(const Study& s, const StudyOptions& options, bool
   out.evaluates = s.recipe.validate.every > 0 && s.data.validation;
   out.exports = s.recipe.save.final;
   out.merges = options.merges;
+  out.frozen = options.frozen;
   out.export_dtype = dtype_named(options.export_dtype.empty() ? s.recipe.save.dtype : options.export_dtype);
   out.head_rows = options.head_rows > 0 ? options.head_rows : s.recipe.head_rows;
   out.least_head = least_head;

@@ -51,7 +51,9 @@ struct StudyOptions {
   Installation installation = find_installation();
   /// Is told of every pass of the compiler, and of the plan behind them; the text prints what it made.
   std::function<void(const PassInfo& pass, const std::function<std::string()>& text)> watch;
-  std::filesystem::path directory;  ///< what relative paths in `sets` start from; "": the current directory
+  std::filesystem::path directory;    ///< what relative paths in `sets` start from; "": the current directory
+  std::function<void(Recipe&)> edit;  ///< changes the recipe once it has been read; it then says steps and no epochs
+  bool frozen = false;                ///< Evaluate: as if no parameter were to be trained
 };
 
 /// Owns all of it. Nothing in it moves once made.

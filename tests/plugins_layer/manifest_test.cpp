@@ -40,6 +40,7 @@ exactness = "approximate"
 provides = [{ facet = "storage", value = "nf4", when = { kind = ["nf4", "fp4"], double = true } }]
 needs = [{ facet = "window", value = 1 }]
 config = ["quantization_config"]
+against = { arm = "without", batch = "block", within = 0.5, when = { kind = "nf4" }, unless = ["betas"] }
 [[strategy.option]]
 name = "kind"
 type = "choice"
@@ -94,6 +95,14 @@ description = "Elements."
   ASSERT_EQ(s->needs.size(), 1u);
   EXPECT_TRUE(s->needs[0].holds({}));
   EXPECT_EQ(s->config, std::vector<std::string>{"quantization_config"});
+  EXPECT_EQ(s->against.arm, Against::Arm::Without);
+  EXPECT_EQ(s->against.batch, "block");
+  EXPECT_EQ(s->against.within, 0.5);
+  EXPECT_TRUE(s->against.holds({{"kind", Value("nf4")}, {"betas", Value(List{})}}, {}));
+  EXPECT_FALSE(s->against.holds({{"kind", Value("af4")}}, {}));
+  EXPECT_FALSE(s->against.holds({{"kind", Value("nf4")}}, {{"betas", Value(List{})}}));
+  EXPECT_EQ(s->against.text(),
+            "the same recipe without it, whose batch is `block` times as large, within 0.5, if `kind` is \"nf4\", unless `betas` is given");
   EXPECT_EQ(s->option("betas")->fallback, Value(List{Value(0.0), Value(0.5)}));
   EXPECT_EQ(s->option("betas")->expects(), "a list of 2 numbers in [0, 1)");
   EXPECT_EQ(s->option("block")->expects(), "a whole number in [32, 4096], or a schedule");
@@ -191,6 +200,29 @@ TEST(Manifest, WhatIsWrong) {
             "plugin.toml:8: the value of a facet is a string, a whole number or a boolean");
   EXPECT_EQ(cause(option + "type = \"boolean\"\n[[strategy]]\nname = \"t\"\nsummary = \"x\"\nexactness = \"bits\"\nneeds = [1]\n"),
             "plugin.toml:16: 'needs' must be a list of tables: [[needs]]");
+}
+
+TEST(Manifest, WhatStrategiesAreHeldAgainst) {
+  const auto against = [](const std::string& text) {
+    const auto made = parse_manifest(strategy + "against = " + text + "\n", "plugin.toml");
+    EXPECT_TRUE(made.ok()) << made.error().cause;
+    return made.ok() ? made->strategies.at(0).against.text() : "";
+  };
+  EXPECT_EQ(against("\"without\""), "the same recipe without it");
+  EXPECT_EQ(against("\"gradients\""), "the loss and the gradients of the same recipe without it");
+  EXPECT_EQ(against("{ arm = \"start\" }"), "the loss of the model without it, before the first update");
+  EXPECT_EQ(against("{ instead = \"adamw\" }"), "the same recipe with adamw");
+  const auto wrong = [](const std::string& text) { return cause(strategy + "against = " + text + "\n"); };
+  EXPECT_EQ(wrong("\"with\""), "plugin.toml:8: 'against' of s must be 'without', 'gradients' or 'start', not 'with'");
+  EXPECT_EQ(wrong("5"), "plugin.toml:8: 'against' of s must be 'without', 'gradients' or 'start', or a table");
+  EXPECT_EQ(wrong("{ }"), "plugin.toml:8: 'against' of s has either an 'arm' or an 'instead'");
+  EXPECT_EQ(wrong("{ arm = \"start\", instead = \"adamw\" }"), "plugin.toml:8: 'against' of s has either an 'arm' or an 'instead'");
+  EXPECT_EQ(wrong("{ arm = \"start\", whithin = 1 }"), "plugin.toml:8: unknown key 'whithin' in 'against' of s; did you mean 'within'?");
+  EXPECT_EQ(wrong("{ arm = \"start\", within = 1 }"), "plugin.toml:8: 'within' is of strategies that are 'approximate'");
+  EXPECT_EQ(wrong("{ arm = \"start\", within = 0 }"), "plugin.toml:8: 'within' must be a number above 0");
+  EXPECT_EQ(wrong("{ arm = \"without\", batch = \"o\" }"), "plugin.toml:8: 'batch' names 'o', which is no integer option of s");
+  EXPECT_EQ(wrong("{ arm = \"without\", unless = [\"o\"] }"), "plugin.toml:8: 'unless' names 'o', which is no option of s");
+  EXPECT_EQ(wrong("{ arm = \"without\", when = { o = 1 } }"), "plugin.toml:8: 'when' names 'o', which is no option of s");
 }
 
 TEST(Manifest, WhatIsNoToml) {

@@ -2,6 +2,7 @@
 """What the pages say is what the program does: every key of a recipe, every data source and schedule, every command and flag, the strategies' exactness, links, and
 the command lines in README.md and docs/. `tests/python/pages.py --update`, with the variables of galley_test.py, writes docs/strategies.md and the tables of
 docs/recipes.md anew."""
+import json
 import os
 import pathlib
 import re
@@ -136,15 +137,21 @@ def option_row(o):
     return f'| `{o["name"]}` | {kind} | {default} | {o["description"]} |\n' + fields
 
 
+def against(strategy):
+    text = held.get(strategy['name'])
+    return f'- Held against: {text}.\n' if text else ''
+
+
 def strategies_page(strategies):
     text = ('# Strategies\n\nA recipe uses a strategy by `use "NAME" { option = value, … }`. `galley plugins NAME` prints the same. This page is written from the '
-            'manifests in\n`plugins/` by `tests/python/pages.py --update`. *Exactness* compares the result with the strategy\'s definition.\n')
+            'manifests in\n`plugins/` by `tests/python/pages.py --update`. *Exactness* compares the result with the strategy\'s definition;\n[galley certify](certify.md) holds it against a recipe.\n')
     for name, x in strategies:
-        text += f'\n## {name}\n\n{x["summary"]}.\n\n- Exactness: {said[x["exactness"]]}.\n- Source: {x["source"]}.\n\n'
+        text += f'\n## {name}\n\n{x["summary"]}.\n\n- Exactness: {said[x["exactness"]]}.\n{against(x)}- Source: {x["source"]}.\n\n'
         text += '| option | type | default | meaning |\n|---|---|---|---|\n' + ''.join(map(option_row, x.get('option', [])))
     return text
 
 
+held = {x['name']: x.get('against') for plugin in json.loads(galley('plugins', '--json')[1]) for x in plugin.get('strategies', [])}
 strategies = sorted((x['name'], x) for manifest in (source / 'plugins').glob('*/plugin.toml') for x in tomllib.loads(manifest.read_text()).get('strategy', []))
 if '--update' in sys.argv:
     (source / 'docs/strategies.md').write_text(strategies_page(strategies))

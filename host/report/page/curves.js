@@ -1,4 +1,5 @@
-// Curves over steps: loss, validation, learning rate, norm of the gradient, speed. They are drawn by dygraphs; here is what they show.
+// Curves over steps, or tokens seen: loss, validation, learning rate, norm of the gradient, speed. They are drawn by dygraphs; here is what
+// they show.
 //
 // A *line* is a run: {name, colour, group, steps: [], values: []}. Lines of one group share a colour and an entry of the legend.
 'use strict';
@@ -20,15 +21,28 @@ function definitionsOf(runs) {
   return [...curveDefinitions, ...[...others].sort().slice(0, 24).map((key) => ({key, title: key, about: ''}))];
 }
 
-/** Steps and values of a run for a curve, or null where it has none. A run keeps columns as metrics.jsonl names them. */
-function valuesOf(run, key) {
+/** How far along a run its steps are: their own numbers, or, of a comparison under a budget, the tokens that it has seen by then. */
+function alongOf(run, steps, byTokens) {
   const c = run.metrics.columns;
-  if (key === 'validation') return run.validation.step.length ? {steps: run.validation.step, values: run.validation.loss} : null;
+  if (!byTokens || !c.positions) return steps;
+  // An entry may stand for several steps, up to its own: it has their mean.
+  let sum = 0, at = 0, before = 0;
+  return steps.map((step) => {
+    for (; at < c.step.length && c.step[at] <= step; before = c.step[at++]) sum += c.positions[at] * (c.step[at] - before);
+    return sum + (at < c.step.length && step > before ? c.positions[at] * (step - before) : 0);
+  });
+}
+
+/** Values of a run for a curve, and how far along it they are, or null where it has none. A run keeps columns as metrics.jsonl names them. */
+function valuesOf(run, key, byTokens) {
+  const c = run.metrics.columns;
+  const at = (steps, values) => ({steps: alongOf(run, steps, byTokens), values});
+  if (key === 'validation') return run.validation.step.length ? at(run.validation.step, run.validation.loss) : null;
   if (key === 'speed') {
     if (!c.positions || !c.seconds) return null;
-    return {steps: c.step, values: c.positions.map((n, i) => (c.seconds[i] > 0 ? n / c.seconds[i] : null))};
+    return at(c.step, c.positions.map((n, i) => (c.seconds[i] > 0 ? n / c.seconds[i] : null)));
   }
-  return c[key] ? {steps: c.step, values: c[key]} : null;
+  return c[key] ? at(c.step, c[key]) : null;
 }
 
 /** The rows that dygraphs takes: [step, value of line 1, …], null where a line has no such step. */
@@ -64,9 +78,11 @@ function interactionOf() {
 }
 
 class Curves {
-  /** `runs`: of the page's data; each has `colour` and `group`. */
-  constructor(runs, parent) {
+  /** `runs`: of the page's data; each has `colour` and `group`. `byTokens`: curves are over tokens seen and not over steps. */
+  constructor(runs, parent, byTokens) {
     this.runs = runs;
+    this.byTokens = byTokens;
+    this.along = byTokens ? 'tokens' : 'step';
     this.charts = [];
     this.hidden = new Set();
     this.section = element('section', {}, element('h2', {}, 'Curves'));
@@ -90,7 +106,7 @@ class Curves {
       for (const c of this.charts)
         if (c.positive) c.graph.updateOptions({logscale: log.checked});
     });
-    const reset = element('button', {type: 'button'}, 'All steps');
+    const reset = element('button', {type: 'button'}, this.byTokens ? 'All tokens' : 'All steps');
     reset.addEventListener('click', () => this.charts.forEach((c) => c.graph.resetZoom()));
     this.section.append(
         element('div.controls', {}, reset, element('label', {}, 'mean of', roll, 'steps'), element('label', {}, log, 'logarithmic')),
@@ -111,7 +127,7 @@ class Curves {
   }
 
   addChart(definition) {
-    const lines = this.runs.map((run) => ({run, name: run.name, colour: run.colour, group: run.group, ...valuesOf(run, definition.key)}))
+    const lines = this.runs.map((run) => ({run, name: run.name, colour: run.colour, group: run.group, ...valuesOf(run, definition.key, this.byTokens)}))
                       .filter((l) => l.steps);
     const rows = rowsOf(lines);
     if (!rows.length) return;
@@ -120,9 +136,9 @@ class Curves {
     this.grid.append(element('div.chart', {}, element('h3', {}, definition.title, read), plot));
     // dygraphs puts labels of lines into HTML: it is given numbers, and names are shown here.
     const graph = new Dygraph(plot, rows, {
-      xlabel: 'step',
+      xlabel: this.along,
       xLabelHeight: 16,
-      labels: ['step', ...lines.map((_, i) => 'line ' + i)],
+      labels: [this.along, ...lines.map((_, i) => 'line ' + i)],
       colors: lines.map((l) => l.colour),
       legend: 'never',
       connectSeparatedPoints: true,
@@ -142,7 +158,7 @@ class Curves {
         const point = points.find((p) => p.name === name) || points[0];
         if (!point) return;
         const line = lines[Number(point.name.slice(5))];
-        read.textContent = `${lines.length > 1 ? line.name + ', ' : ''}step ${grouped(x)}: ${numberText(point.yval, 6)}`;
+        read.textContent = `${lines.length > 1 ? line.name + ', ' : ''}${this.along} ${grouped(x)}: ${numberText(point.yval, 6)}`;
       },
       unhighlightCallback: () => {
         read.textContent = definition.about;

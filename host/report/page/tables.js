@@ -11,6 +11,13 @@ function ratioText(row) {
   return `× ${mean} [${low}, ${high}]`;
 }
 
+/** What was seen of an arm; of a declaration that it denies, in red. */
+function seenText(row) {
+  if (!row.breach) return row.sentence;
+  const end = row.sentence.length - row.breach.length;
+  return element('span', {}, row.sentence.slice(0, end), element('span.bad', {}, row.breach));
+}
+
 /** compare.json, with its own figures: each cell carries the number as it is there. */
 function comparisonSection(compare, groups) {
   const out = element('section', {id: 'comparison'}, element('h2', {}, 'Verdicts'));
@@ -51,7 +58,7 @@ function comparisonSection(compare, groups) {
       value: (row) => row.ratio,
       cell: ratioText
     },
-    {title: 'what was seen', kind: 'sentence', cell: (row) => row.sentence, key: 'sentence', value: (row) => row.sentence},
+    {title: 'what was seen', kind: 'sentence', cell: seenText, key: 'sentence', value: (row) => row.sentence},
   ];
   const differences = [
     {title: 'arm', kind: 'name', cell: (row) => row.name, key: 'name', value: (row) => row.name},

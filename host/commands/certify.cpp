@@ -1,0 +1,113 @@
+#include "host/commands/certify.hpp"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "host/base/columns.hpp"
+#include "host/base/new_file.hpp"
+#include "host/commands/run_commands.hpp"
+#include "host/commands/stop_signals.hpp"
+#include "host/compare/certify.hpp"
+#include "host/report/live_line.hpp"
+#include "host/report/terminal.hpp"
+#include "host/session/run_directory.hpp"
+
+namespace galley {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder for what is compared, which is gone behind the command.
+class Scratch {
+ public:
+  static Result<Scratch> create() {
+    std::error_code error;
+    std::string path = (fs::temp_directory_path(error) / "galley-certify-XXXXXX").string();
+    if (error || !::mkdtemp(path.data()))
+      return run_error("cannot create a folder in " + fs::path(path).parent_path().string(), "name one where there is room: --out DIR");
+    return Scratch(path);
+  }
+  Scratch(Scratch&& other) noexcept : path_(std::move(other.path_)) { other.path_.clear(); }
+  Scratch& operator=(Scratch&&) = delete;
+  ~Scratch() {
+    std::error_code error;
+    if (!path_.empty()) fs::remove_all(path_, error);
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  explicit Scratch(fs::path path) : path_(std::move(path)) {}
+  fs::path path_;
+};
+
+/// One line on a terminal, and lines now and then elsewhere.
+class ArmsShown {
+ public:
+  void begins(int64_t done, int64_t all, const std::string& what) {
+    const auto now = std::chrono::steady_clock::now();
+    if (done == 0) first_ = now;
+    char left[24] = "", text[200];
+    if (done > 0)
+      duration_text(left,
+                    std::chrono::duration<double>(now - first_).count() / static_cast<double>(done) * static_cast<double>(all - done));
+    std::snprintf(text, sizeof text, "%lld of %lld: %s%s%s", static_cast<long long>(done + 1), static_cast<long long>(all),
+                  cut_middle(what, 48).c_str(), done > 0 ? "  ETA " : "", left);
+    if (live_.terminal()) live_.show(text);
+    else if (live_.due(5)) std::fprintf(stderr, "%s\n", text);
+  }
+
+ private:
+  LiveLine live_{STDERR_FILENO};
+  std::chrono::steady_clock::time_point first_;
+};
+
+Result<Certified> certify_shown(const CommandLine& a, CertifyOptions& options) {
+  ArmsShown shown;
+  options.begins = [&](int64_t done, int64_t all, const std::string& what) { shown.begins(done, all, what); };
+  return certify(a.positional[0], options);
+}
+
+}  // namespace
+
+Status command_certify(const CommandLine& a) {
+  CertifyOptions options;
+  options.study = TRY(study_options(a));
+  using References = CertifyOptions::References;
+  options.references = a.has("--no-references") ? References::No : a.has("--references") ? References::Yes : References::Small;
+  options.keep = a.has("--out");
+  options.stop = StopSignals::asked;
+  std::optional<NewFile> json;
+  if (a.has("--json")) json.emplace(TRY(NewFile::named(a.get("--json"))));
+  std::optional<Scratch> scratch;
+  if (options.keep) TRY_STATUS(check_vacant(a.get("--out")));
+  else scratch.emplace(TRY(Scratch::create()));
+  options.directory = options.keep ? fs::path(a.get("--out")) : scratch->path();
+  StopSignals signals;
+  signals.install();
+  const Certified certified = TRY(certify_shown(a, options));
+
+  const bool terminal = isatty(STDOUT_FILENO) == 1;
+  print_lines(certify_table(certified, terminal ? "\x1b[1;31m" : "", terminal ? "\x1b[0m" : ""));
+  if (json) {
+    TRY_STATUS(json->file().write(certify_json(certified)));
+    TRY_STATUS(json->finish());
+  }
+  std::string list;
+  const Certificate* first = nullptr;
+  for (const Certificate& c : certified.strategies) {
+    if (c.verdict != Certificate::Verdict::Breach) continue;
+    if (!first) first = &c;
+    list += (list.empty() ? "'" : ", '") + c.strategy + "'";
+  }
+  if (first)
+    return plugin_error(list + (list.find(',') == std::string::npos ? " does" : " do") + " not do what " +
+                            (list.find(',') == std::string::npos ? "it declares" : "they declare") + ": " + first->strategy + " (" +
+                            first->place + "), plugin '" + first->plugin + "': " + first->sentence,
+                        "report it to the plugin's author, with the recipe");
+  if (!certified.fault.empty()) return plugin_error(certified.fault, "report it to the author of the kernel's plugin, with the recipe");
+  return ok();
+}
+
+}  // namespace galley

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""galley certify: strategies that do what they declare, and five planted breaches that are each named; what cannot be held is said. Each breach has a counterpart
+that differs in nothing but that and has to pass."""
+import json
+import os
+import pathlib
+
+from galley_test import binary, check, finish, fresh_folder, from_config, recipe, run, use
+
+fresh_folder()
+model = from_config('gpt2', vocab_size=61, n_positions=32, n_embd=32, n_layer=2, n_head=4)
+breaches = ['--plugin-path', binary / 'tests/plugins/breaches']
+adamw = use('adamw', lr=1e-3)
+
+
+def certify(name, *uses, code=0, words=(), more=model, **entries):
+    path = recipe(name + '.lua', more, 'data.random {}', *uses, **{**dict(batch=2, length=16, steps=3, seed=9), **entries})
+    r = run('certify', path, '--json', f'{name}.json', *breaches, *words, code=code)
+    said = json.loads(pathlib.Path(f'{name}.json').read_text())
+    check(all(len(line) <= 80 for line in r.stdout.splitlines()[:1 + len(said['strategies'])]), r.stdout)
+    return r, {x['strategy']: x for x in said['strategies']}, said
+
+
+# ---- What holds
+r, seen, said = certify('stack', use('accumulate', steps=2), use('recompute'), use('clip', norm=0.3), adamw)
+check({k: (x['against'], x['verdict']) for k, x in seen.items()} == {
+    'accumulate': ('batch x 2', 'holds'), 'recompute': ('without', 'holds'), 'clip': ('gradients', 'holds'), 'adamw': ('references', 'holds')}, seen)
+check(seen['recompute']['updates']['largest'] == 0 and seen['recompute']['gradients']['largest'] == 0, seen['recompute'])
+check(0 < seen['accumulate']['gradients']['largest'] < 1e-5 and 0 < seen['accumulate']['updates']['largest'] < 1e-2, seen['accumulate'])
+check(said['reference_outputs'] > 100 and said['steps'] == 2 and not said['fault'], said)
+check('holds' in r.stdout and 'BREACH' not in r.stdout, r.stdout)
+
+_, seen, _ = certify('eight', use('amp'), use('adamw8bit', lr=1e-3, min_size=1), words=['--no-references'])
+check(seen['adamw8bit']['against'] == 'adamw' and seen['adamw8bit']['verdict'] == 'holds', seen)
+check(seen['adamw8bit']['gradients']['largest'] == 0 < seen['adamw8bit']['updates']['largest'] < 0.1, seen['adamw8bit'])
+check(1e-4 < seen['amp']['gradients']['largest'] < 0.1, seen['amp'])
+
+# An adapter begins as the model, of weights in few bits too: beside it these are held, as nothing else of the model is trained.
+_, seen, _ = certify('adapter', use('quantize-nf4'), use('lora', rank=4), adamw, words=['--no-references'])
+check(seen['lora']['against'] == 'start' and seen['lora']['verdict'] == 'holds' and seen['lora']['loss']['largest'] < 1e-6, seen)
+check(seen['quantize-nf4']['verdict'] == 'holds' and seen['quantize-nf4']['gradients']['largest'] > 1e-2, seen)
+check(seen['adamw']['verdict'] == 'not held', seen)
+
+# ---- Breaches, each beside what differs in nothing but that
+for name, breach, counterpart, words in (
+        ('twice', use('adds-twice'), None, ["'adds-twice' does not do what it declares", 'breach_add', 'its op is not what its reference computes']),
+        ('dropped', use('drops-gradient'), use('copies'), ["'drops-gradient' does not do what it declares", 'the gradient of ']),
+        ('rounded', use('rounds-activations'), use('copies'), ["'rounds-activations' does not do what it declares", 'the loss of step 1 is ']),
+        ('elsewhere', use('starts-elsewhere'), use('starts-elsewhere', begin=1), ["'starts-elsewhere' does not do what it declares", 'the loss before the first update is '])):
+    r, seen, _ = certify(name, breach, adamw, code=4)
+    own = breach.split('"')[1]
+    check(seen[own]['verdict'] == 'BREACH' and sum(x['verdict'] == 'BREACH' for x in seen.values()) == 1, f'{name}: {seen}')
+    for word in (*words, f"plugin 'breaches'", f'{own} (' + name + '.lua:'):
+        check(word in r.stderr, f'{name}: no {word!r} in {r.stderr}')
+    if counterpart:
+        _, seen, _ = certify(name + '-right', counterpart, adamw, words=['--no-references'])
+        check(seen[counterpart.split('"')[1]]['verdict'] == 'holds', f'{name}: {seen}')
+decay = dict(lr=1e-3, weight_decay=0.1)
+r, seen, _ = certify('decay', use('decays-wrongly', **decay), code=4, words=['--no-references'])
+check("'decays-wrongly' does not do what it declares" in r.stderr and 'the update of ' in r.stderr and 'rounding by ' in r.stderr, r.stderr)
+check(seen['decays-wrongly']['gradients']['largest'] == 0, seen)
+_, seen, _ = certify('decay-right', use('decays-wrongly', factor=1, **decay), words=['--no-references'])
+check(seen['decays-wrongly']['verdict'] == 'holds', seen)
+
+# ---- What cannot be held
+_, seen, _ = certify('tokens', use('accumulate', tokens=48), adamw, words=['--no-references'])
+check(seen['accumulate']['against'] == 'references' and seen['accumulate']['verdict'] == 'not held', seen)
+path = recipe('none.lua', model, 'data.random {}', batch=2, length=16, steps=2)
+r = run('certify', path, code=2)
+check('update' in r.stderr or 'no strategy' in r.stderr, r.stderr)
+
+# ---- A comparison's verdict is held against the same declarations
+same_but = f'model = {model}, data = data.random {{}}, batch = 2, length = 16, steps = 4, turns = 1'
+pathlib.Path('arms.lua').write_text(f"""return compare {{ {same_but},
+  variants = {{
+    plain = {{ {use('adamw', lr=1e-2, weight_decay=0.1)} }},
+    rounded = {{ {use('rounds-activations')}, {use('adamw', lr=1e-2, weight_decay=0.1)} }},
+    copied = {{ {use('copies')}, {use('adamw', lr=1e-2, weight_decay=0.1)} }},
+    halves = {{ batch = 1, {use('accumulate', steps=2)}, {use('adamw', lr=1e-2, weight_decay=0.1)} }},
+    wild = {{ {use('decays-wrongly', lr=1e-2, weight_decay=0.1, factor=300)} }},
+    other = {{ {use('decays-wrongly', lr=1e-2, weight_decay=0.2, factor=300)} }},
+  }} }}
+""")
+r = run('compare', 'arms.lua', '--out', 'arms', *breaches)
+arms = {x['name']: x for x in json.loads(pathlib.Path('arms/compare.json').read_text())['arms']}
+check({k: bool(x['breach']) for k, x in arms.items()} == dict(plain=False, rounded=True, copied=False, halves=False, wild=True, other=False),
+      {k: (x['verdict'], x['breach']) for k, x in arms.items()})
+check("'rounds-activations' (arms.lua:4), plugin 'breaches', declares the same bytes" in arms['rounded']['breach'], arms['rounded'])
+check("declares to be 'adamw'" in arms['wild']['breach'] and arms['wild']['sentence'].endswith('; BREACH: ' + arms['wild']['breach']), arms['wild'])
+check(arms['copied']['verdict'] == 'identical' and arms['halves']['verdict'] == 'rounding', arms)
+check(r.stdout.count('BREACH: ') == 2, r.stdout)
+
+# ---- Where it writes: nothing is left of it, or all of it where that is wanted
+os.mkdir('scratch')
+os.environ['TMPDIR'] = str(pathlib.Path('scratch').resolve())
+certify('left', use('recompute'), adamw, words=['--no-references'])
+check(not list(pathlib.Path('scratch').iterdir()), 'certify has left a temporary folder')
+certify('kept', use('recompute'), adamw, words=['--no-references', '--out', 'kept'])
+check(len(list(pathlib.Path('kept').rglob('*.safetensors'))) == 5, sorted(pathlib.Path('kept').rglob('*')))
+r = run('certify', 'kept.lua', '--out', 'kept', code=2)
+check('kept' in r.stderr, r.stderr)
+finish()

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+# label: all
+"""galley certify over every strategy that comes with Galley: what it declares holds, on a small model of both families, of a GGUF file, and in the recipes in
+scripts/, as their headers train them."""
+import json
+import pathlib
+import re
+import shlex
+
+import gguf_kit
+from discrete_kit import discrete
+from galley_test import check, finish, fresh_folder, from_config, lua, recipe, run, source, strategies, use
+
+fresh_folder()
+uses, beside = strategies()
+models = {'gpt2': from_config('gpt2', vocab_size=61, n_positions=32, n_embd=32, n_layer=3, n_head=4),
+          'llama': from_config('llama', vocab_size=61, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                               max_position_embeddings=32)}
+uses['freeze'] = 'use "freeze" { blocks = 1 }'
+uses['lora'] = 'use "lora" { rank = 4, alpha = 8, targets = "all-linear", dropout = 0.1 }'
+# Held by their ops alone: what they compute is their own.
+by_references = {'adafactor', 'adam', 'adamw', 'lion', 'muon', 'sgd', 'ema'}
+adamw = use('adamw', lr=1e-3, weight_decay=0.1)
+
+
+def certify(name, path, *words):
+    r = run('certify', path, '--json', f'{name}.json', *words)
+    said = json.loads(pathlib.Path(f'{name}.json').read_text())
+    check(not any(x['verdict'] == 'BREACH' for x in said['strategies']) and not said['fault'], f'{name}: {r.stdout}')
+    return {x['strategy']: x for x in said['strategies']}
+
+
+held = {}
+for family, model in models.items():
+    for name in uses:
+        if name == 'quantize-gguf':  # which is nothing without such a file, below
+            continue
+        names = [*beside.get(name, [])[:1], name]
+        said = None
+        for optimizer in ([], [adamw]):
+            path = recipe(f'{family}-{name}.lua', model, 'data.random {}', *(uses[n] for n in names), *optimizer, batch=2, length=16, steps=3, seed=9)
+            try:
+                run('plan', path, *discrete)
+            except SystemExit:
+                continue
+            said = certify(f'{family}-{name}', path, *discrete)
+            break
+        check(said and said[name]['verdict'] == 'holds', f'{family}, {name}: {said and said[name]}')
+        if said:
+            held[name] = said[name]
+            check((said[name]['against'] == 'references') == (name in by_references), f'{name} is held against {said[name]["against"]}')
+llama = dict(model_type='llama', vocab_size=61, hidden_size=256, intermediate_size=512, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2,
+             max_position_embeddings=32, rms_norm_eps=1e-5, rope_theta=10000.0, tie_word_embeddings=False)
+gguf_kit.make('blocks', llama, lambda name, shape: 'F32' if len(shape) == 1 else 'Q8_0')
+path = recipe('gguf.lua', f'model {{ path = {lua(pathlib.Path("blocks/model.gguf"))} }}', 'data.random {}', use('quantize-gguf'), uses['lora'], adamw,
+              batch=2, length=16, steps=3)
+held.update({k: x for k, x in certify('gguf', path).items() if k == 'quantize-gguf'})
+check(held['quantize-gguf']['verdict'] == 'holds', held['quantize-gguf'])
+
+# ---- The recipes in scripts/: each strategy holds, or its row says why it is not held
+text = ''.join(f'It was day {i}, and the galley sailed on. The cook counted {i * 7 % 40} loaves.\n' for i in range(300))
+pathlib.Path('books').mkdir()
+for i in range(6):
+    (pathlib.Path('books') / f'{i}.txt').write_text(text[i * 3000:i * 3000 + 3000])
+pairs = [(f'How many loaves on day {i}?', f'The cook counted {i * 7 % 40} loaves.') for i in range(60)]
+pathlib.Path('prompts.jsonl').write_text(''.join(json.dumps(dict(prompt=p, answer=a)) + '\n' for p, a in pairs))
+pathlib.Path('chat.jsonl').write_text(''.join(
+    json.dumps(dict(messages=[dict(role='user', content=p), dict(role='assistant', content=a)])) + '\n' for p, a in pairs))
+run('tokenize', '--train', 'books/*.txt', '--vocab', 320, '--out', 'bpe')
+base = recipe('base.lua', 'model { family = "llama", config = { vocab_size = 400, hidden_size = 32, intermediate_size = 48, num_hidden_layers = 2, '
+              'num_attention_heads = 2, max_position_embeddings = 512, tie_word_embeddings = true } }',
+              'data.text { files = "books", tokenizer = "bpe" }', use('sgd', lr=0.0), batch=1, length=16, steps=1)
+run('train', base, '--out', 'base')
+settings = pathlib.Path('base/model/tokenizer_config.json')
+settings.write_text(json.dumps(dict(json.loads(settings.read_text()), chat_template=(
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"))))
+small = dict(steps=2, length=64, layers=1, width=32, heads=2, vocab=400, accumulate=2, least=1)
+certified = 0
+for script in sorted((source / 'scripts').glob('*.lua')):
+    header = re.match(r'(?:--.*\n)+', script.read_text()).group(0)
+    for line in re.findall(r'^--   (galley train +scripts/.*?)(?: {6,}.*)?$', header, re.M):
+        line = line.replace('FILE', 'chat.jsonl' if script.name in ('chat.lua', 'qlora.lua') else 'prompts.jsonl')
+        for place, stands in {'DIR': 'base/model', 'PATH': 'books', 'text=.': 'text=books', '50304': '320', 'tokenizer=tokenizer': 'tokenizer=bpe'}.items():
+            line = line.replace(place, stands)
+        words = shlex.split(re.sub(r' --out \S+| --device cuda', '', line))[3:]
+        words += [x for name, value in small.items() if f'arg("{name}"' in script.read_text() for x in ('--set', f'{name}={value}')]
+        if '--device cuda' in line:
+            words += discrete
+        seen = certify(script.stem, script, *map(str, words))
+        check(all(x['verdict'] == 'holds' or x['sentence'] for x in seen.values()), f'{script.name}: {seen}')
+        certified += 1
+        for x in seen.values():
+            if x['verdict'] != 'holds':
+                print(f'{script.name}: {x["strategy"]} is not held: {x["sentence"]}')
+check(certified >= 12, f'{certified} command lines')
+
+for name, x in sorted(held.items()):
+    print(f'{name:20} {x["declared"]:12} {x["against"]:12}', *(f'{x[k]["largest"]:9.1e}' if x[k] else f'{"-":>9}' for k in ('loss', 'gradients', 'updates')))
+check(len(held) == len(uses), f'strategies without a certificate: {sorted(set(uses) - set(held))}')
+finish()
