@@ -439,6 +439,17 @@ def in_browser():
         check(counts == sorted(counts, reverse=True), f'ordered by launches: {counts}')
         check(b.run('document.querySelectorAll("[data-table=strategies] tbody tr").length') == len(profile['strategies']) and b.complaints() == [], f'{b.complaints()}')
 
+        # Under a budget, curves are over the tokens that a run has seen; an entry of a thinned run stands for several steps.
+        start, end = Page('known/report.html').text.split('id="data">')
+        text, end = end.split('</script>', 1)
+        data = json.loads(text)
+        data['comparison']['budget'] = {'tokens': 1}
+        pathlib.Path('tokens.html').write_text(f'{start}id="data">{json.dumps(data).replace("<", chr(92) + "u003c")}</script>{end}')
+        b.open('tokens.html', 1280, 900)
+        axes = b.run('JSON.stringify([...document.querySelectorAll(".dygraph-xlabel")].map((x) => x.textContent))')
+        ends = json.loads(b.run('JSON.stringify(alongOf({metrics: {columns: {step: [3, 6, 7], positions: [10, 20, 40]}}}, [0, 1, 3, 5, 7], true))'))
+        check(set(json.loads(axes)) == {'tokens'} and ends == [0, 10, 30, 70, 130] and b.complaints() == [], f'over tokens: {axes}, {ends}, {b.complaints()}')
+
         # A locked plan: owners and tensors as `--json` says them; what changed is marked; a name leads to its rectangle.
         for width in (390, 1280, 1920):
             b.open('against.html', width, 900, 'dark' if width == 1280 else 'light', touch=width == 390)
