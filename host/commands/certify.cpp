@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 
 #include "host/base/columns.hpp"
@@ -42,30 +41,9 @@ class Scratch {
   fs::path path_;
 };
 
-/// One line on a terminal, and lines now and then elsewhere.
-class ArmsShown {
- public:
-  void begins(int64_t done, int64_t all, const std::string& what) {
-    const auto now = std::chrono::steady_clock::now();
-    if (done == 0) first_ = now;
-    char left[24] = "", text[200];
-    if (done > 0)
-      duration_text(left,
-                    std::chrono::duration<double>(now - first_).count() / static_cast<double>(done) * static_cast<double>(all - done));
-    std::snprintf(text, sizeof text, "%lld of %lld: %s%s%s", static_cast<long long>(done + 1), static_cast<long long>(all),
-                  cut_middle(what, 48).c_str(), done > 0 ? "  ETA " : "", left);
-    if (live_.terminal()) live_.show(text);
-    else if (live_.due(5)) std::fprintf(stderr, "%s\n", text);
-  }
-
- private:
-  LiveLine live_{STDERR_FILENO};
-  std::chrono::steady_clock::time_point first_;
-};
-
 Result<Certified> certify_shown(const CommandLine& a, CertifyOptions& options) {
-  ArmsShown shown;
-  options.begins = [&](int64_t done, int64_t all, const std::string& what) { shown.begins(done, all, what); };
+  PartsLine shown(STDERR_FILENO);
+  options.begins = [&](int64_t done, int64_t all, const std::string& what) { shown.begins(done, all, cut_middle(what, 48)); };
   return certify(a.positional[0], options);
 }
 
@@ -88,8 +66,8 @@ Status command_certify(const CommandLine& a) {
   signals.install();
   const Certified certified = TRY(certify_shown(a, options));
 
-  const bool terminal = isatty(STDOUT_FILENO) == 1;
-  print_lines(certify_table(certified, terminal ? "\x1b[1;31m" : "", terminal ? "\x1b[0m" : ""));
+  const RedMarks red = red_marks();
+  print_lines(certify_table(certified, red.begin, red.end));
   if (json) {
     TRY_STATUS(json->file().write(certify_json(certified)));
     TRY_STATUS(json->finish());

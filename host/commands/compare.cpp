@@ -54,41 +54,12 @@ std::vector<std::string> words_of(const CommandLine& a, std::initializer_list<co
   return out;
 }
 
-/// One line that keeps still on a terminal, lines elsewhere.
-class Shown {
- public:
-  explicit Shown(const Comparison& comparison) {
-    for (const Arm& arm : comparison.arms) width_ = std::max(width_, std::min<size_t>(display_width(arm.name), 30));
-  }
-  void begins(int64_t done, int64_t all, const Arm& arm, int64_t seed) {
-    const double now = seconds();
-    if (first_ < 0) first_ = now, from_ = done;
-    const int64_t of_this = done - from_;
-    char left[24] = "", text[200];
-    if (of_this > 0) duration_text(left, (now - first_) / static_cast<double>(of_this) * static_cast<double>(all - done));
-    const std::string of = std::to_string(all);
-    std::snprintf(text, sizeof text, "turn %*lld of %s: %s, seed %lld%s%8s", static_cast<int>(of.size()), static_cast<long long>(done + 1),
-                  of.c_str(), left_in(arm.name, width_).c_str(), static_cast<long long>(seed), of_this > 0 ? "  ETA " : "", left);
-    if (live_.terminal()) {
-      live_.show(text);
-    } else if (live_.due(5)) {
-      std::printf("%s\n", text);
-      std::fflush(stdout);
-    }
-  }
-  void end() { live_.clear(); }
-
- private:
-  static double seconds() {
-    timespec t{};
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-  }
-  LiveLine live_{1};
-  size_t width_ = 1;
-  double first_ = -1;
-  int64_t from_ = 0;
-};
+/// Columns of the arms' names in the line that shows which of them has its turn.
+size_t width_of(const std::vector<Arm>& arms) {
+  size_t out = 1;
+  for (const Arm& arm : arms) out = std::max(out, std::min<size_t>(display_width(arm.name), 30));
+  return out;
+}
 
 /// The baseline with other rounding errors, as an arm of its own; its name cannot be a variant's.
 Result<Arm> control_of(const Comparison& comparison, const StudyOptions& options) {
@@ -160,16 +131,19 @@ Status command_compare(const CommandLine& a) {
 
   StopSignals signals;
   signals.install();
-  std::optional<Shown> shown(comparison);
+  std::optional<PartsLine> shown(std::in_place, STDOUT_FILENO, "turn ");
+  size_t width = width_of(comparison.arms);
   TurnOptions turns;
   turns.program = fs::read_symlink("/proc/self/exe", error);
   if (error) return run_error("/proc/self/exe: " + error.message());
   turns.train_words = words_of(a, {"--plugin-path", "--device", "--target", "--memory", "--confine"});
   turns.resume_words = words_of(a, {"--plugin-path"});
   turns.stop = StopSignals::asked;
-  turns.begins = [&](int64_t done, int64_t of, const Arm& arm, int64_t seed) { shown->begins(done, of, arm, seed); };
+  turns.begins = [&](int64_t done, int64_t of, const Arm& arm, int64_t seed) {
+    shown->begins(done, of, left_in(arm.name, width) + ", seed " + std::to_string(seed));
+  };
   const Status settled = settle_budget(comparison, out, options.study, turns);
-  shown->end();
+  shown->clear();
   TRY_STATUS(settled);
   print_lines(budget_text(comparison));
   std::fflush(stdout);
@@ -183,16 +157,17 @@ Status command_compare(const CommandLine& a) {
     TRY_STATUS(judged.look(comparison, control, out, seeds));
     return std::all_of(judged.verdicts.begin(), judged.verdicts.end(), [](const ArmVerdict& v) { return v.decided(); });
   };
-  shown.emplace(all);
+  shown.emplace(STDOUT_FILENO, "turn ");
+  width = width_of(all.arms);
   const Status ran = run_turns(all, out, turns);
-  shown->end();
+  shown->clear();
   TRY_STATUS(ran);
 
   // A comparison that looks after each seed has looked behind the last one.
   if (judged.verdicts.empty()) TRY_STATUS(judged.look(comparison, control, out, comparison.seeds.size()));
   TRY_STATUS(write_atomic(out / "compare.json", compare_json(judged.comparison, judged.results, judged.verdicts)));
-  const bool terminal = isatty(1) == 1;
-  print_lines("\n%s", compare_table(judged.comparison, judged.verdicts, terminal ? "\x1b[1;31m" : "", terminal ? "\x1b[0m" : "").c_str());
+  const RedMarks red = red_marks();
+  print_lines("\n%s", compare_table(judged.comparison, judged.verdicts, red.begin, red.end).c_str());
   if (comparison.sequential) print_lines(looks_text(judged.comparison.seeds.size(), comparison.seeds.size()));
   std::printf("done: %s\n", (out / "compare.json").c_str());
   for (const Expectation& e : expectations)

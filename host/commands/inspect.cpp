@@ -22,8 +22,7 @@ struct Marks {
 };
 
 Marks marks() {
-  const char* plain = std::getenv("NO_COLOR");
-  if (isatty(STDOUT_FILENO) && !(plain && *plain)) return {"\x1b[1;32m", "\x1b[2m", "\x1b[0m", "\x1b[36m"};
+  if (terminal_has_colours()) return {"\x1b[1;32m", "\x1b[2m", "\x1b[0m", "\x1b[36m"};
   return {"‹", "", "", ""};
 }
 

@@ -7,8 +7,8 @@
 
 namespace galley {
 
-/// What of the declarations of the strategies by which two arms differ the verdict on the second one denies: "'NAME' (lean.lua:4), plugin 'ID',
-/// declares the same bytes"; "": nothing, or nothing that can be said. It is said only of arms whose recipes differ in nothing but
+/// Two arms differ by strategies: which of their declarations the verdict on the second arm denies, as "'NAME' (lean.lua:4), plugin 'ID',
+/// declares the same bytes". "": none, or nothing can be said. It is said only of arms whose recipes differ in nothing but
 /// strategies that one of them has in addition, all of which declare bits or rounding beside the recipe without them; or in one that stands
 /// in the place of another one and declares to equal it. A declaration of bits is denied by any other byte, one of rounding by a difference
 /// of losses that Verdict::Different calls one.

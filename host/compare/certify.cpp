@@ -64,10 +64,12 @@ Status make_folder(const fs::path& folder) {
   return error ? Status(run_error("cannot create " + folder.string() + ": " + error.message())) : ok();
 }
 
-bool equal_bits(double a, double b) { return !std::memcmp(&a, &b, sizeof a) || (std::isnan(a) && std::isnan(b)); }
-double relative_loss(double a, double b) {
-  const double out = std::fabs(a - b) / std::fabs(b);
-  return equal_bits(a, b) || a == b ? 0 : std::isfinite(out) ? out : HUGE_VAL;
+double relative_loss(double a, double b) { return same_bits(a, b) ? 0 : relative_difference(a, b); }
+
+/// Of what two arms have written into a folder of theirs.
+Result<Distances> distances_of(const fs::path& a, const fs::path& b, const fs::path& origin = {}) {
+  return tensor_distances(TRY(tensor_files_below(a)), TRY(tensor_files_below(b)),
+                          origin.empty() ? TensorFiles() : TRY(tensor_files_below(origin)));
 }
 
 class Certifier {
@@ -247,7 +249,7 @@ bool Certifier::judge_losses(const Measured& other, const Use& use, Certificate&
   const auto hold = [&](const std::string& what, double a, double b, size_t step) {
     const double difference = relative_loss(a, b);
     out.loss.largest = std::max(out.loss.largest.value_or(0), difference);
-    const bool holds = out.declared == Exactness::Bits ? equal_bits(a, b) : difference <= allowed(step);
+    const bool holds = out.declared == Exactness::Bits ? same_bits(a, b) : difference <= allowed(step);
     return note(holds, printed("the loss %s is %.9g, and %.9g without", what.c_str(), a, b), out);
   };
   if (other.start) return hold("before the first update", *whole_.start, *other.start, 0);
@@ -260,7 +262,7 @@ bool Certifier::judge_losses(const Measured& other, const Use& use, Certificate&
 bool Certifier::judge_tensors(const Measured& other, const char* folder, const Use& use, Certificate& out) const {
   const bool weights = !std::strcmp(folder, "weights");
   const Result<Distances> seen =
-      tensor_distances(whole_.folder / folder, other.folder / folder, weights ? whole_.folder / "origin" : fs::path());
+      distances_of(whole_.folder / folder, other.folder / folder, weights ? whole_.folder / "origin" : fs::path());
   if (!seen) return note(false, seen.error().cause, out);
   const std::optional<double> within = use.loaded->spec().against.within;
   const auto& control = (weights ? control_weights_ : control_gradients_).tensors;
@@ -428,8 +430,8 @@ Result<Certified> Certifier::run() {
   if (band) {
     control_ = TRY(measure(
         "control", [](Recipe& recipe) { recipe.control = true; }, of_control, false));
-    if (wanted.gradients) control_gradients_ = TRY(tensor_distances(control_->folder / "gradients", whole_.folder / "gradients"));
-    if (wanted.updates) control_weights_ = TRY(tensor_distances(control_->folder / "weights", whole_.folder / "weights"));
+    if (wanted.gradients) control_gradients_ = TRY(distances_of(control_->folder / "gradients", whole_.folder / "gradients"));
+    if (wanted.updates) control_weights_ = TRY(distances_of(control_->folder / "weights", whole_.folder / "weights"));
     remove(*control_);
   }
   for (size_t i = 0; i < uses_.size(); ++i) TRY_STATUS(hold(i));

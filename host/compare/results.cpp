@@ -6,18 +6,13 @@
 #include <set>
 
 #include "host/base/json.hpp"
-#include "host/base/tensor_files.hpp"
 #include "host/compare/statistics.hpp"
-#include "host/exec/convert.hpp"
-#include "host/plan/dtype.hpp"
+#include "host/compare/tensor_distance.hpp"
 
 namespace galley {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Numbers of two tensors at a time.
-constexpr int64_t kPiece = 1 << 16;
 
 Result<double> number_of(const Value& line, const char* name) {
   const auto* table = line.as<Table>();
@@ -27,65 +22,26 @@ Result<double> number_of(const Value& line, const char* name) {
   return out;
 }
 
-/// The files of tensors that a run exports, relative to its directory.
-std::vector<fs::path> exported_files(const fs::path& run) {
-  std::vector<fs::path> out;
+/// The files of tensors that a run exports.
+TensorFiles exported_files(const fs::path& run) {
+  TensorFiles out;
   for (const char* folder : {"model", "adapter"}) {
     std::error_code error;
     for (fs::directory_iterator at(run / folder, error), end; !error && at != end; at.increment(error))
-      if (at->path().extension() == ".safetensors") out.push_back(fs::path(folder) / at->path().filename());
+      if (at->path().extension() == ".safetensors") out.push_back(at->path());
   }
   std::sort(out.begin(), out.end());
   return out;
 }
 
-struct Tensor {
-  const tensor_files::Reader* file;
-  const tensor_files::Entry* entry;
-};
-
-/// All tensors of a run by name; `files` owns what they are read from.
-Result<std::map<std::string, Tensor>> tensors_of(const fs::path& run, std::vector<tensor_files::Reader>& files) {
-  for (const fs::path& file : exported_files(run)) files.push_back(TRY(tensor_files::Reader::open(run / file)));
-  std::map<std::string, Tensor> out;
-  for (const tensor_files::Reader& file : files)
-    for (const tensor_files::Entry& entry : file.entries()) out[entry.name] = {&file, &entry};
-  return out;
-}
-
-/// ‖a − b‖ / ‖b‖, and whether the two are the same bytes.
-Result<double> distance(const Tensor& a, const Tensor& b, bool* alike) {
-  const uint64_t size_a = tensor_files::size_of(a.entry->dtype), size_b = tensor_files::size_of(b.entry->dtype);
-  const auto count = static_cast<int64_t>(b.entry->bytes / size_b);
-  *alike = a.entry->dtype == b.entry->dtype;
-  double difference = 0, whole = 0;
-  std::vector<std::byte> bytes_a, bytes_b;
-  std::vector<double> x, y;
-  for (int64_t at = 0; at < count; at += kPiece) {
-    const auto n = static_cast<size_t>(std::min(kPiece, count - at));
-    bytes_a.resize(n * size_a);
-    bytes_b.resize(n * size_b);
-    TRY_STATUS(a.file->read_bytes(*a.entry, static_cast<uint64_t>(at) * size_a, bytes_a));
-    TRY_STATUS(b.file->read_bytes(*b.entry, static_cast<uint64_t>(at) * size_b, bytes_b));
-    *alike = *alike && !std::memcmp(bytes_a.data(), bytes_b.data(), bytes_b.size());
-    x.resize(n);
-    y.resize(n);
-    const uint32_t from_a = dtype_of(a.entry->dtype), from_b = dtype_of(b.entry->dtype);
-    if (!convertible(from_a, GALLEY_F64) || !convertible(from_b, GALLEY_F64)) continue;  // codes: only their bytes are compared
-    convert(x.data(), GALLEY_F64, bytes_a.data(), from_a, static_cast<int64_t>(n));
-    convert(y.data(), GALLEY_F64, bytes_b.data(), from_b, static_cast<int64_t>(n));
-    for (size_t i = 0; i < n; ++i) {
-      difference += (x[i] - y[i]) * (x[i] - y[i]);
-      whole += y[i] * y[i];
-    }
-  }
-  if (difference == 0) return 0.0;
-  return whole > 0 ? std::sqrt(difference / whole) : HUGE_VAL;
-}
+}  // namespace
 
 bool same_bits(double a, double b) { return !std::memcmp(&a, &b, sizeof a) || (std::isnan(a) && std::isnan(b)); }
 
-}  // namespace
+double relative_difference(double a, double b) {
+  const double out = std::fabs(a - b) / std::fabs(b);
+  return a == b ? 0 : std::isfinite(out) ? out : HUGE_VAL;
+}
 
 double RunResult::final_loss() const {
   const size_t n = std::max<size_t>(1, losses.size() / 10);
@@ -141,32 +97,25 @@ Result<Difference> difference_of(const RunResult& a, const RunResult& b) {
   for (size_t i = 0; i < steps; ++i) {
     if (same_bits(a.losses[i], b.losses[i])) continue;
     if (out.first_step == 0) out.first_step = static_cast<int64_t>(i) + 1;
-    const double difference = std::fabs(a.losses[i] - b.losses[i]) / std::fabs(b.losses[i]);
-    out.largest_loss = std::max(out.largest_loss, std::isfinite(difference) ? difference : HUGE_VAL);
+    out.largest_loss = std::max(out.largest_loss, relative_difference(a.losses[i], b.losses[i]));
   }
-  std::vector<tensor_files::Reader> files_a, files_b;
-  const auto of_a = TRY(tensors_of(a.directory, files_a)), of_b = TRY(tensors_of(b.directory, files_b));
-  for (const auto& [name, one] : of_a) {
-    const auto other = of_b.find(name);
-    if (other == of_b.end() || other->second.entry->shape != one.entry->shape) {
-      ++out.alone;
-      continue;
-    }
+  const Distances distances = TRY(tensor_distances(exported_files(a.directory), exported_files(b.directory)));
+  out.alone = !distances.alone.empty();
+  for (const auto& [name, d] : distances.tensors) {
     ++out.tensors;
-    bool alike = false;
-    const double distance_of = TRY(distance(one, other->second, &alike));
-    out.alike += alike;
-    if (distance_of <= out.largest_tensor) continue;
-    out.largest_tensor = distance_of;
+    out.alike += d.alike;
+    // Of codes only the bytes are compared.
+    const double relative = !d.numbers || d.difference == 0 ? 0 : d.norm > 0 ? d.difference / d.norm : HUGE_VAL;
+    if (relative <= out.largest_tensor) continue;
+    out.largest_tensor = relative;
     out.tensor = name;
   }
-  for (const auto& [name, one] : of_b) out.alone += !of_a.contains(name);
   bool validations = a.validation.size() == b.validation.size();
   for (const auto& [step, loss] : a.validation) {
     const auto other = b.validation.find(step);
     validations = validations && other != b.validation.end() && same_bits(loss, other->second);
   }
-  out.identical = out.first_step == 0 && a.losses.size() == b.losses.size() && validations && out.alone == 0 && out.alike == out.tensors;
+  out.identical = out.first_step == 0 && a.losses.size() == b.losses.size() && validations && !out.alone && out.alike == out.tensors;
   a.known.emplace(b.directory, out);
   return out;
 }

@@ -15,12 +15,13 @@ namespace galley {
 
 /// How one run differs from another with the same seed.
 struct Difference {
-  bool identical = false;                     ///< all losses and all that is exported, to the byte
-  int64_t first_step = 0;                     ///< whose losses are not the same bits; 0: none
-  double largest_loss = 0;                    ///< |a − b| / |b| over the steps that both have
-  double largest_tensor = 0;                  ///< ‖a − b‖ / ‖b‖ over the tensors that both export
-  std::string tensor;                         ///< which one that is; "": none differs
-  int64_t tensors = 0, alike = 0, alone = 0;  ///< that both export; of these, to the byte; that one exports only
+  bool identical = false;          ///< all losses and all that is exported, to the byte
+  int64_t first_step = 0;          ///< whose losses are not the same bits; 0: none
+  double largest_loss = 0;         ///< |a − b| / |b| over the steps that both have
+  double largest_tensor = 0;       ///< ‖a − b‖ / ‖b‖ over the tensors that both export
+  std::string tensor;              ///< which one that is; "": none differs
+  int64_t tensors = 0, alike = 0;  ///< that both export; of these, to the byte
+  bool alone = false;              ///< there are tensors that one exports only
 };
 
 struct RunResult {
@@ -40,6 +41,11 @@ struct RunResult {
   /// The median time of a step in each of `turns` turns, without the turn's first one; nothing of a turn that has no other.
   std::vector<std::optional<double>> turn_seconds(int64_t turns) const;
 };
+
+/// Also of two that are no numbers.
+bool same_bits(double a, double b);
+/// |a − b| / |b|; 0 where they are equal, infinite where that is not finite.
+double relative_difference(double a, double b);
 
 Result<RunResult> read_result(const std::filesystem::path& run);
 

@@ -23,16 +23,13 @@ struct StoredTensor {
   const tensor_files::Entry* entry = nullptr;
 };
 
-class TensorFolder {
+class StoredTensors {
  public:
-  Status open(const fs::path& folder) {
-    std::error_code error;
-    for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-      if (at->path().extension() != ".safetensors") continue;
-      files_.push_back(TRY(tensor_files::Reader::open(at->path())));
+  Status open(const TensorFiles& files) {
+    for (const fs::path& file : files) {
+      files_.push_back(TRY(tensor_files::Reader::open(file)));
       for (const tensor_files::Entry& entry : files_.back().entries()) tensors_[entry.name] = {&files_.back(), &entry};
     }
-    if (error) return run_error("cannot read " + folder.string() + ": " + error.message());
     return ok();
   }
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
@@ -90,18 +87,28 @@ Result<TensorDistance> distance_between(const StoredTensor& of_a, const StoredTe
   out.difference = std::sqrt(out.difference);
   out.norm = std::sqrt(out.norm);
   out.moved = std::sqrt(out.moved);
-  if (!out.alike && (!std::isfinite(out.difference) || !a.numbers() || !b.numbers())) out.difference = HUGE_VAL;
+  out.numbers = a.numbers() && b.numbers();
+  if (!out.alike && (!std::isfinite(out.difference) || !out.numbers)) out.difference = HUGE_VAL;
   if (out.alike) out.difference = 0;
   return out;
 }
 
 }  // namespace
 
-Result<Distances> tensor_distances(const fs::path& a, const fs::path& b, const fs::path& origin) {
-  TensorFolder of_a, of_b, of_origin;
+Result<TensorFiles> tensor_files_below(const fs::path& folder) {
+  TensorFiles out;
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    if (at->path().extension() == ".safetensors") out.push_back(at->path());
+  if (error) return run_error("cannot read " + folder.string() + ": " + error.message());
+  return out;
+}
+
+Result<Distances> tensor_distances(const TensorFiles& a, const TensorFiles& b, const TensorFiles& origin) {
+  StoredTensors of_a, of_b, of_origin;
   TRY_STATUS(of_a.open(a));
   TRY_STATUS(of_b.open(b));
-  if (!origin.empty()) TRY_STATUS(of_origin.open(origin));
+  TRY_STATUS(of_origin.open(origin));
   Distances out;
   for (const auto& [name, one] : of_b.tensors())
     if (!of_a.find(name, one.entry->shape).file) out.alone = name;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "host/base/result.hpp"
 
@@ -11,10 +12,11 @@ namespace galley {
 
 /// Of a tensor a beside a tensor b of the same name and shape. All norms are Euclidean, in F64.
 struct TensorDistance {
-  double difference = 0;  ///< ‖a − b‖; infinite where they are no numbers (codes) and other bytes, or not finite
+  double difference = 0;  ///< ‖a − b‖; infinite where they are no numbers and other bytes, or not finite
   double norm = 0;        ///< ‖b‖
   double moved = 0;       ///< ‖b − o‖, of the origin's tensor; 0 without one
   bool alike = false;     ///< the same dtype and bytes
+  bool numbers = true;    ///< of both; false: codes
 };
 
 struct Distances {
@@ -22,8 +24,11 @@ struct Distances {
   std::string alone;                              ///< one that only a or only b has; "": there is none
 };
 
-/// Of all safetensors files in or below folder `a`, beside those of `b`; `origin`: what both began from, "" for nothing.
-Result<Distances> tensor_distances(const std::filesystem::path& a, const std::filesystem::path& b,
-                                   const std::filesystem::path& origin = {});
+using TensorFiles = std::vector<std::filesystem::path>;
+/// All safetensors files in or below a folder.
+Result<TensorFiles> tensor_files_below(const std::filesystem::path& folder);
+
+/// Of all tensors in the files `a`, beside those in `b`; `origin`: what both began from.
+Result<Distances> tensor_distances(const TensorFiles& a, const TensorFiles& b, const TensorFiles& origin = {});
 
 }  // namespace galley

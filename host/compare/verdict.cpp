@@ -9,11 +9,6 @@
 namespace galley {
 namespace {
 
-double relative(double a, double b) {
-  const double out = std::fabs(a - b) / std::fabs(b);
-  return a == b ? 0 : std::isfinite(out) ? out : HUGE_VAL;
-}
-
 /// How far losses may be from the baseline's at each step, and tensors at the end, if all that differs is rounding.
 struct Band {
   std::vector<double> losses;
@@ -31,7 +26,7 @@ Result<Band> band_of(const std::vector<RunResult>& baseline, const std::vector<R
     out.tensors = std::max(out.tensors, kBandSlack * d.largest_tensor);
     out.losses.resize(std::max(out.losses.size(), baseline[s].losses.size()), kBandFloor);
     for (size_t i = 0; i < std::min(control[s].losses.size(), baseline[s].losses.size()); ++i)
-      out.losses[i] = std::max(out.losses[i], kBandSlack * relative(control[s].losses[i], baseline[s].losses[i]));
+      out.losses[i] = std::max(out.losses[i], kBandSlack * relative_difference(control[s].losses[i], baseline[s].losses[i]));
   }
   if (out.skips) out.there = false;
   for (size_t i = 1; i < out.losses.size(); ++i) out.losses[i] = std::max(out.losses[i], out.losses[i - 1]);
@@ -103,7 +98,7 @@ void conclude(const Comparison& comparison, const std::vector<Difference>& diffe
                            static_cast<long long>(differences[0].tensors), seeds, seeds == 1 ? "seed" : "seeds");
     return;
   }
-  const bool alone = std::any_of(differences.begin(), differences.end(), [](const Difference& d) { return d.alone > 0 || d.tensors == 0; });
+  const bool alone = std::any_of(differences.begin(), differences.end(), [](const Difference& d) { return d.alone || d.tensors == 0; });
   if (out.other_steps == 0 && band.there && !alone && out.outside == 0 && out.largest_tensor <= band.tensors) {
     out.verdict = Verdict::Rounding;
     out.sentence = "the same to rounding: " + bits_text(out);
@@ -173,7 +168,7 @@ Result<std::vector<ArmVerdict>> judge(const Comparison& comparison, const std::v
       differences.push_back(d);
       const size_t steps = std::min(runs[s].losses.size(), baseline[s].losses.size());
       for (size_t i = 0; band.there && i < steps; ++i) {
-        if (relative(runs[s].losses[i], baseline[s].losses[i]) <= band.losses[i]) continue;
+        if (relative_difference(runs[s].losses[i], baseline[s].losses[i]) <= band.losses[i]) continue;
         const auto step = static_cast<int64_t>(i) + 1;
         v.outside = v.outside == 0 ? step : std::min(v.outside, step);
         break;

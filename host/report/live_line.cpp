@@ -12,6 +12,12 @@
 #include "host/report/terminal.hpp"
 
 namespace galley {
+namespace {
+
+/// Seconds of a steady clock.
+double now_in_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
 
 const char* duration_text(char (&text)[24], double seconds) {
   const auto s = std::llround(std::min(std::max(seconds, 0.0), 1e9));
@@ -55,10 +61,26 @@ void LiveLine::keep() {
 }
 
 bool LiveLine::due(double interval) {
-  const double now = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  const double now = now_in_seconds();
   if (now - last_ < interval) return false;
   last_ = now;
   return true;
+}
+
+void PartsLine::begins(int64_t done, int64_t all, const std::string& what) {
+  const double now = now_in_seconds();
+  if (first_ < 0) first_ = now, from_ = done;
+  const int64_t of_these = done - from_;
+  char left[24] = "", text[200];
+  if (of_these > 0) duration_text(left, (now - first_) / static_cast<double>(of_these) * static_cast<double>(all - done));
+  const std::string of = std::to_string(all);
+  std::snprintf(text, sizeof text, "%s%*lld of %s: %s%s%8s", prefix_, static_cast<int>(of.size()), static_cast<long long>(done + 1),
+                of.c_str(), what.c_str(), of_these > 0 ? "  ETA " : "", left);
+  if (live_.terminal()) return live_.show(text);
+  if (!live_.due(5)) return;
+  std::FILE* out = descriptor_ == STDERR_FILENO ? stderr : stdout;
+  std::fprintf(out, "%s\n", text);
+  std::fflush(out);
 }
 
 }  // namespace galley

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace galley {
@@ -35,6 +36,23 @@ class LiveLine {
   bool terminal_;
   char drawn_[512] = "";
   double last_ = -1e18;  ///< of a steady clock
+};
+
+/// "3 of 12: what  ETA 1:02" before each of several parts that take about as long: a line that keeps still on a terminal, lines now and then
+/// elsewhere. The time that is left follows from the parts since the first that it was told of.
+class PartsLine {
+ public:
+  /// On the standard output or the standard error. `prefix` stands before the numbers: "turn ".
+  explicit PartsLine(int descriptor, const char* prefix = "") : live_(descriptor), descriptor_(descriptor), prefix_(prefix) {}
+  void begins(int64_t done, int64_t all, const std::string& what);
+  void clear() { live_.clear(); }
+
+ private:
+  LiveLine live_;
+  int descriptor_;
+  const char* prefix_;
+  double first_ = -1;
+  int64_t from_ = 0;
 };
 
 }  // namespace galley

@@ -25,9 +25,9 @@ class Profile {
   /// Tables of time, arithmetic and traffic beside what the target can do; "" if nothing ran. Validations are not in it. In
   /// tables of `columns` names are cut.
   std::string text(size_t columns) const;
-  /// profile.json: {steps, seconds, peak_bandwidth, ops: [{op, kernel, …}], strategies: [{strategy, …}]}, the longest first. Each has, a
-  /// step: launches, seconds, share (of the step's seconds), flops, bytes (of operands), and peak_seconds, which the arithmetic takes at the
-  /// target's peak. "" if nothing ran.
+  /// profile.json: {steps, seconds, peak_bandwidth, ops: [{op, kernel, …}], strategies: [{strategy, …}]}, the longest first. Each has, of
+  /// a step: launches, seconds, share (of the step's seconds), flops, bytes (of operands), and peak_seconds, which the arithmetic takes at
+  /// the target's peak. "" if nothing ran.
   std::string json() const;
 
  private:

@@ -12,6 +12,13 @@ int terminal_columns(int descriptor = 1);
 /// Where lines on the standard output are broken, and names in tables cut: at the width of the terminal; nowhere if it is none, as
 /// programs read lines.
 size_t prose_columns();
+/// The standard output is a terminal, and the environment's NO_COLOR is empty.
+bool terminal_has_colours();
+/// What begins and ends a text that is to be red; nothing where there are no colours.
+struct RedMarks {
+  const char *begin = "", *end = "";
+};
+RedMarks red_marks();
 /// Prints a text on the standard output, its lines broken there by wrapped_lines().
 void print_lines(const std::string& text);
 /// The same of what printf would print.

@@ -1,6 +1,8 @@
 // What a target's peaks say about a processor's instructions, so that a plan does not depend on the machine that makes it.
 #pragma once
 
+#include <string>
+
 #include "galley/cpp/plugin.hpp"
 
 namespace galley::cpu {
@@ -20,5 +22,12 @@ inline double bf16_per_f32(const galley_target& target) {
 
 /// From so many on there are instructions that multiply pairs of BF16 numbers, and tiles.
 inline constexpr double least_of_pairs = 1.5, least_of_tiles = 8;
+
+/// Where a kernel is made that a target's peaks have asked for: whether this processor has its instructions is `here`.
+inline void check_processor(const sdk::Node& node, bool here) {
+  if (!here)
+    throw sdk::Failure(GALLEY_FAILED,
+                       std::string(node.name()) + ": the plan is for a processor with instructions for BF16; this one has none");
+}
 
 }  // namespace galley::cpu

@@ -8,8 +8,9 @@ import re
 import shlex
 
 import gguf_kit
+import scripts_kit
 from discrete_kit import discrete
-from galley_test import check, finish, fresh_folder, from_config, lua, recipe, run, source, strategies, use
+from galley_test import check, finish, fresh_folder, from_config, lua, recipe, run, strategies, use
 
 fresh_folder()
 uses, beside = strategies()
@@ -58,33 +59,14 @@ held.update({k: x for k, x in certify('gguf', path).items() if k == 'quantize-gg
 check(held['quantize-gguf']['verdict'] == 'holds', held['quantize-gguf'])
 
 # ---- The recipes in scripts/: each strategy holds, or its row says why it is not held
-text = ''.join(f'It was day {i}, and the galley sailed on. The cook counted {i * 7 % 40} loaves.\n' for i in range(300))
-pathlib.Path('books').mkdir()
-for i in range(6):
-    (pathlib.Path('books') / f'{i}.txt').write_text(text[i * 3000:i * 3000 + 3000])
-pairs = [(f'How many loaves on day {i}?', f'The cook counted {i * 7 % 40} loaves.') for i in range(60)]
-pathlib.Path('prompts.jsonl').write_text(''.join(json.dumps(dict(prompt=p, answer=a)) + '\n' for p, a in pairs))
-pathlib.Path('chat.jsonl').write_text(''.join(
-    json.dumps(dict(messages=[dict(role='user', content=p), dict(role='assistant', content=a)])) + '\n' for p, a in pairs))
-run('tokenize', '--train', 'books/*.txt', '--vocab', 320, '--out', 'bpe')
-base = recipe('base.lua', 'model { family = "llama", config = { vocab_size = 400, hidden_size = 32, intermediate_size = 48, num_hidden_layers = 2, '
-              'num_attention_heads = 2, max_position_embeddings = 512, tie_word_embeddings = true } }',
-              'data.text { files = "books", tokenizer = "bpe" }', use('sgd', lr=0.0), batch=1, length=16, steps=1)
-run('train', base, '--out', 'base')
-settings = pathlib.Path('base/model/tokenizer_config.json')
-settings.write_text(json.dumps(dict(json.loads(settings.read_text()), chat_template=(
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"))))
-small = dict(steps=2, length=64, layers=1, width=32, heads=2, vocab=400, accumulate=2, least=1)
+scripts_kit.make()
 certified = 0
-for script in sorted((source / 'scripts').glob('*.lua')):
-    header = re.match(r'(?:--.*\n)+', script.read_text()).group(0)
-    for line in re.findall(r'^--   (galley train +scripts/.*?)(?: {6,}.*)?$', header, re.M):
-        line = line.replace('FILE', 'chat.jsonl' if script.name in ('chat.lua', 'qlora.lua') else 'prompts.jsonl')
-        for place, stands in {'DIR': 'base/model', 'PATH': 'books', 'text=.': 'text=books', '50304': '320', 'tokenizer=tokenizer': 'tokenizer=bpe'}.items():
-            line = line.replace(place, stands)
-        words = shlex.split(re.sub(r' --out \S+| --device cuda', '', line))[3:]
-        words += [x for name, value in small.items() if f'arg("{name}"' in script.read_text() for x in ('--set', f'{name}={value}')]
+for script, header in scripts_kit.scripts():
+    for line in scripts_kit.commands(header):
+        if not line.startswith('galley train '):
+            continue
+        line = scripts_kit.filled(script, line, **{'tokenizer=tokenizer': 'tokenizer=bpe'})
+        words = shlex.split(re.sub(r' --out \S+| --device cuda', '', line))[3:] + scripts_kit.sizes(script)
         if '--device cuda' in line:
             words += discrete
         seen = certify(script.stem, script, *map(str, words))

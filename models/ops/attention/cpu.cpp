@@ -58,7 +58,7 @@ class InWords {
  public:
   static constexpr int64_t priority = 1;
   static void check(const Node& node, const galley_target& target) { words::check(node, target, {Q, K, V}); }
-  static void check_processor(const Node& node) { words::check_processor(node); }
+  static void check_processor(const Node& node) { cpu::check_processor(node, __builtin_cpu_supports("avx512bf16")); }
 
   InWords(const Node&, const AttentionExtents& e, Cut& cut)
       : e_(e),

@@ -1,5 +1,5 @@
-// Blocked attention by instructions that multiply pairs of BF16 numbers and add in F32 (AVX512-BF16): block.hpp's two products, and those of
-// the gradient, with twice the operations a cycle. A word is a pair of BF16 numbers that stand behind each other in a sum, the first of
+// Blocked attention by instructions that multiply pairs of BF16 numbers and add in F32 (AVX512-BF16): block.hpp's two products, and those
+// of the gradient, with twice the operations a cycle. A word is a pair of BF16 numbers that stand behind each other in a sum, the first of
 // them below. Keys, values, queries and their gradients are BF16 as they lie; probabilities and the gradients of scores are rounded to
 // BF16, as on tensor cores. The instructions take numbers below the smallest normal one for 0.
 //
@@ -7,7 +7,6 @@
 #pragma once
 
 #include <initializer_list>
-#include <string>
 
 #include "cpu/peaks.hpp"
 #include "ops/attention/block.hpp"
@@ -28,13 +27,6 @@ inline void check(const sdk::Node& node, const galley_target& target, std::initi
   for (const uint32_t i : inputs)
     if (node.has(i) && node.in(i).dtype != GALLEY_BF16) sdk::unsupported("operands in BF16 only");
   if (models::attention_extents(node).D % 2) sdk::unsupported("an even head_dim only");
-}
-
-/// Where the kernel is made.
-inline void check_processor(const sdk::Node& node) {
-  if (!__builtin_cpu_supports("avx512bf16"))
-    throw sdk::Failure(GALLEY_FAILED,
-                       std::string(node.name()) + ": the plan is for a processor with instructions for BF16; this one has none");
 }
 
 /// A(r, k) = data[r · row + k · step].

@@ -1,6 +1,6 @@
 // Rows of heads in F32, BF16 or F16, as F32 and back. Blocks compute in F32: 16-bit rows are converted into a lane's buffer when a block
-// is loaded, which is a few percent of its products. Where a processor multiplies pairs of BF16 faster, pairs.hpp does; on the Intel core of
-// cpu_grad.cpp that does half of what F32's multiply-add does (110 | 225 GF).
+// is loaded, which is a few percent of its products. pairs.hpp serves processors that multiply pairs of BF16 faster; on the Intel core
+// of cpu_grad.cpp that does half of what F32's multiply-add does (110 | 225 GF).
 #pragma once
 
 #include <algorithm>

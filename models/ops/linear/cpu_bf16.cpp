@@ -58,7 +58,6 @@
 namespace galley::cpu {
 namespace {
 
-using sdk::Failure;
 using sdk::Node;
 
 struct alignas(64) TileShapes {
@@ -189,9 +188,7 @@ class Pairs : public Product {
       product_.addend = sum->addend();
       product_.c = sum->sum();
     }
-    if (!Instructions::here())
-      throw Failure(GALLEY_FAILED,
-                    std::string(node.name()) + ": the plan is for a processor with instructions for BF16; this one has none");
+    check_processor(node, Instructions::here());
   }
   void task(int64_t task, int64_t, void* memory) const override {
     [[maybe_unused]] const Instructions begun;
