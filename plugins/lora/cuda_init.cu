@@ -69,6 +69,9 @@ class Work {
   __device__ double* x() const { return t.memory + at.x; }
 
   // ---- Vectors ---------------------------------------------------------------------------------------------------------------------
+  //
+  // Element i of a vector belongs to thread i mod kThreads, which alone reads and writes it. Whoever reads another's waits first: products
+  // do, and what by_rows() has written is awaited there.
 
   __device__ double dot(const double* p, const double* q, int64_t n) const {
     double sum = 0;
@@ -79,7 +82,6 @@ class Work {
     const double length = sqrt(dot(p, p, n));
     if (length > 0)
       for (int64_t i = thread; i < n; i += kThreads) p[i] /= length;
-    __syncthreads();
     return length;
   }
   __device__ void orthogonalize(double* p, const double* rows, int64_t count, int64_t n) const {
@@ -87,7 +89,6 @@ class Work {
       const double* const row = rows + k % count * n;
       const double part = dot(row, p, n);
       for (int64_t i = thread; i < n; i += kThreads) p[i] -= part * row[i];
-      __syncthreads();
     }
   }
   __device__ void any_direction(double* p, int64_t n, uint64_t stream) const {
@@ -103,13 +104,11 @@ class Work {
       }
       p[i] = sum - 6;
     }
-    __syncthreads();
   }
   /// As extend() of principal.hpp.
   __device__ double extend(double* rows, int64_t count, int64_t n, const double* from, double of) const {
     double* const to = rows + count * n;
     for (int64_t i = thread; i < n; i += kThreads) to[i] = from[i];
-    __syncthreads();
     orthogonalize(to, rows, count, n);
     const double length = normalize(to, n);
     if (length > 1e-13 * of) return length;
@@ -137,6 +136,7 @@ class Work {
     else by_columns(t.out, t.in, from, to);
   }
   __device__ void by_rows(int64_t rows, int64_t columns, const double* from, double* to) const {
+    __syncthreads();
     for (int64_t first = 0; first < rows; first += kWarps) {
       const int64_t r = first + thread / kWarpSize;
       double sum = 0;
@@ -148,12 +148,12 @@ class Work {
     __syncthreads();
   }
   __device__ void by_columns(int64_t rows, int64_t columns, const double* from, double* to) const {
+    __syncthreads();
     for (int64_t c = thread; c < columns; c += kThreads) {
       double sum = 0;
       for (int64_t r = 0; r < rows; ++r) sum = fma(number(r * columns + c), from[r], sum);
       to[c] = sum;
     }
-    __syncthreads();
   }
 
   // ---- What is written -------------------------------------------------------------------------------------------------------------
@@ -194,11 +194,9 @@ class Work {
   __device__ void factorize() const {
     for (int64_t i = 0; i < t.rank; ++i) {
       for (int64_t r = thread; r < t.out; r += kThreads) x()[r] = number(t.transposed ? i * t.out + r : r * t.in + i);
-      __syncthreads();
       extend(left(0), i, t.out, x(), 1e-300);
       transposed_times(left(i), right(i));
       for (int64_t k = thread; k < i; k += kThreads) right(i)[k] = 0;
-      __syncthreads();
       put(i, 1, 1);
     }
   }
@@ -228,7 +226,6 @@ class Work {
           const double c = 1 / sqrt(1 + turn * turn), s = c * turn;
           rotate(a, b, t.in, c, s);
           rotate(left(p), left(q), t.out, c, s);
-          __syncthreads();
         }
       if (worst < 1e-13) break;
     }
@@ -237,7 +234,6 @@ class Work {
       const double length = normalize(right(i), t.in);
       if (thread == 0) values[i] = length;
     }
-    __syncthreads();
     sort(values, t.rank);
     for (int64_t i = 0; i < t.rank; ++i) {
       const auto from = static_cast<int64_t>(t.memory[at.order + i]);
@@ -282,7 +278,6 @@ class Work {
         next = count + count / 2 + 1 < t.steps ? count + count / 2 + 1 : t.steps;
       }
       if (thread == 0) beta[count - 1] = left_over;
-      __syncthreads();
     }
   }
 
@@ -302,7 +297,6 @@ class Work {
         for (int64_t j = 0; j < count; ++j) sum = fma(y[j], v(j)[k], sum);
         right(i)[k] = sum;
       }
-      __syncthreads();
       put_singular(i, i, value);
     }
   }

@@ -40,7 +40,6 @@ __global__ void __launch_bounds__(kThreads) draw(uint32_t key, int64_t before, f
       y ^= y >> 18;
       to[at] = static_cast<float>(galley::vera::uniform(y, bound));
     }
-    __syncthreads();
   }
 }
 

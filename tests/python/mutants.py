@@ -53,7 +53,7 @@ def notices(site):
     cases = ':'.join(f'{test}/{op}_*' for op in ops for test in tests_of)
     environment = dict(os.environ, GALLEY_TEST_LEVEL='emulated', GALLEY_TEST_SEED='1', **({'GALLEY_CUDA_MUTANT': site} if site else {}))
     try:
-        done = subprocess.run([tests, f'--gtest_filter={cases}:Groups*:Reduce*', '--gtest_brief=1'], env=environment, capture_output=True, text=True, timeout=300)
+        done = subprocess.run([tests, f'--gtest_filter={cases}:Groups*:Reduce*:StoredSteps*', '--gtest_brief=1', '--gtest_fail_fast'], env=environment, capture_output=True, text=True, timeout=300)
     except subprocess.TimeoutExpired:
         return True
     if 'ran. (0 ms total)' in done.stdout or ' 0 tests' in done.stdout:
