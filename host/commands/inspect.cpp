@@ -50,52 +50,86 @@ void print_facts(const DataReport& report) {
   for (const std::string& left : left_out(report)) line("", left);
 }
 
-/// One row: a block for each document in it.
-void print_row(const BatchRow& row, int64_t number, const TextCodec* codec) {
+std::string text_of(std::span<const TokenId> ids, const TextCodec* codec) {
+  if (codec) return codec->decode(ids);
+  std::string out;
+  for (size_t i = 0; i < ids.size(); ++i) out += (i ? " " : "") + std::to_string(ids[i]);
+  return out;
+}
+
+/// Runs of tokens that count and that do not.
+void print_tokens(const std::vector<TokenId>& ids, const std::vector<bool>& counts, const TextCodec* codec) {
   const Marks mark = marks();
-  const size_t length = row.input_ids.size();
+  for (size_t from = 0; from < ids.size();) {
+    size_t to = from + 1;
+    while (to < ids.size() && counts[to] == counts[from]) ++to;
+    std::fputs(counts[from] ? mark.counted : mark.other, stdout);
+    std::fputs(printable(text_of(std::span(ids).subspan(from, to - from), codec), Lines::Keep).c_str(), stdout);
+    std::fputs(counts[from] && !*mark.end ? "›" : mark.end, stdout);
+    from = to;
+  }
+  std::putchar('\n');
+}
+
+/// What is learned of a row beside its text: its target, its labels, what was masked.
+void print_labels(const BatchRow& row, Fill labels, const TextCodec* codec) {
+  const Marks mark = marks();
+  std::vector<TokenId> counted;
+  for (const int32_t label : row[labels])
+    if (label != kNoLabel) counted.push_back(label);
+  const bool tokens = labels == Fill::TargetLabels || labels == Fill::MaskedTokens;
+  std::printf("%s── %s: %zu count %s\n", mark.border, info_of(labels).name, counted.size(), mark.end);
+  std::fputs(mark.counted, stdout);
+  std::fputs(printable(text_of(counted, tokens ? codec : nullptr), Lines::Keep).c_str(), stdout);
+  std::printf("%s\n", *mark.end ? mark.end : "›");
+}
+
+/// One row: a block for each document in it.
+void print_row(const BatchRow& row, Fill labels, int64_t number, const TextCodec* codec) {
+  const Marks mark = marks();
+  const size_t length = row.length();
+  const bool next = labels == Fill::NextTokens;
   const auto is_padding = [&](size_t s) {
-    return row.labels[s] == kNoLabel && row.first_key[s] == static_cast<int32_t>(s) && row.input_ids[s] == 0;
+    return row.next()[s] == kNoLabel && row.first_key()[s] == static_cast<int32_t>(s) && row.tokens()[s] == 0;
   };
   size_t end = length;
   while (end > 0 && is_padding(end - 1)) --end;
   std::printf("\nrow %lld: %zu positions, %zu of padding\n", static_cast<long long>(number), end, length - end);
   for (size_t begin = 0; begin < end;) {
     size_t stop = begin + 1;
-    while (stop < end && row.first_key[stop] == static_cast<int32_t>(begin)) ++stop;
-    // The token behind the last position is a label only.
-    std::vector<TokenId> ids(row.input_ids.begin() + static_cast<std::ptrdiff_t>(begin),
-                             row.input_ids.begin() + static_cast<std::ptrdiff_t>(stop));
-    std::vector<bool> counts = {false};
-    for (size_t s = begin; s < stop; ++s) counts.push_back(row.labels[s] != kNoLabel);
-    if (counts.back()) ids.push_back(row.labels[stop - 1]);
-    else counts.pop_back();
+    while (stop < end && row.first_key()[stop] == static_cast<int32_t>(begin)) ++stop;
+    std::vector<TokenId> ids(row.tokens().begin() + static_cast<std::ptrdiff_t>(begin),
+                             row.tokens().begin() + static_cast<std::ptrdiff_t>(stop));
+    std::vector<bool> counts;
+    if (next) {
+      // The token behind the last position is a label only.
+      counts.push_back(false);
+      for (size_t s = begin; s < stop; ++s) counts.push_back(row.next()[s] != kNoLabel);
+      if (counts.back()) ids.push_back(row.next()[stop - 1]);
+      else counts.pop_back();
+    } else {
+      const std::span<const int32_t> of_token = row[labels];
+      const bool each = info_of(labels).extent == FillExtent::Row;
+      for (size_t s = begin; s < stop; ++s) counts.push_back(each && of_token[s] != kNoLabel);
+    }
     const auto counted = std::count(counts.begin(), counts.end(), true);
     std::printf("%s── %zu tokens, %lld count %s\n", mark.border, ids.size(), static_cast<long long>(counted), mark.end);
-    for (size_t from = 0; from < ids.size();) {
-      size_t to = from + 1;
-      while (to < ids.size() && counts[to] == counts[from]) ++to;
-      const std::span<const TokenId> run = std::span(ids).subspan(from, to - from);
-      std::string text;
-      if (codec) text = codec->decode(run);
-      for (size_t i = 0; !codec && i < run.size(); ++i) text += (i ? " " : "") + std::to_string(run[i]);
-      std::fputs(counts[from] ? mark.counted : mark.other, stdout);
-      std::fputs(printable(text, Lines::Keep).c_str(), stdout);
-      std::fputs(counts[from] && !*mark.end ? "›" : mark.end, stdout);
-      from = to;
-    }
-    std::putchar('\n');
+    print_tokens(ids, counts, codec);
     begin = stop;
   }
+  if (!next) print_labels(row, labels, codec);
 }
 
-std::string json_of(const BatchRow& row) {
+/// By the names of the model's inputs; "labels" are those that count in the loss.
+std::string json_of(const BatchRow& row, Fill labels) {
   Table out;
-  const std::span<const int32_t> tensors[] = {row.input_ids, row.labels, row.position_ids, row.first_key};
-  for (size_t t = 0; t < kBatchTensorCount; ++t) {
+  for (size_t f = 0; f < kFills; ++f) {
+    const auto fill = static_cast<Fill>(f);
+    const FillInfo& info = info_of(fill);
+    if (row[fill].empty() || (info.labels && fill != labels)) continue;
     List numbers;
-    for (const int32_t number : tensors[t]) numbers.emplace_back(static_cast<int64_t>(number));
-    out.emplace(kBatchTensors[t], std::move(numbers));
+    for (const int32_t number : row[fill]) numbers.emplace_back(static_cast<int64_t>(number));
+    out.emplace(fill == labels ? "labels" : info.input, std::move(numbers));
   }
   return to_json(Value(std::move(out)));
 }
@@ -120,7 +154,7 @@ Status show_data(Study& study, int64_t rows, DataForm form, Split split, const s
   const auto source = TRY(open_source_shown(study));
   TRY_STATUS(settle_steps(study, *source, warn));
   warn_of(*source, warn);
-  std::vector<std::byte> memory(study.data.bytes + BatchLayout::kAlignment);
+  std::vector<std::byte> memory(study.data.bytes() + BatchLayout::kAlignment);
   TRY_STATUS(source->load(memory));
   const std::vector<DataReport> reports = source->reports();
   if (form == DataForm::Json) std::printf("%s\n", json_of(reports, study, *source).c_str());
@@ -133,15 +167,16 @@ Status show_data(Study& study, int64_t rows, DataForm form, Split split, const s
   std::optional<TextCodec> codec;
   if (!reports.empty() && spec.kind != "tokens") codec.emplace(TRY(TextCodec::open(spec, recipe)));
 
-  const BatchLayout layout = {study.program.rows, study.program.length};
+  const BatchLayout& layout = study.data.layout;
+  const Fill labels = layout.counted();
   std::vector<std::byte> window_memory(window_bytes(layout, study.program.micro_batches) + BatchLayout::kAlignment);
   WindowBuffer window = {layout, window_memory, -1, 0, 0};
   int64_t shown = 0;
   const auto show = [&] {
     for (int64_t r = 0; r < window.rows() && shown < rows; ++r) {
       ++shown;
-      if (form == DataForm::Json) std::printf("%s\n", json_of(window.row(r)).c_str());
-      else print_row(window.row(r), shown, codec ? &*codec : nullptr);
+      if (form == DataForm::Json) std::printf("%s\n", json_of(window.row(r), labels).c_str());
+      else print_row(window.row(r), labels, shown, codec ? &*codec : nullptr);
     }
   };
   if (split == Split::Train) {

@@ -50,6 +50,7 @@ std::vector<std::string> entries_that_differ(const Comparison& comparison) {
   differs("data", [](const Recipe& r) { return r.data.kind + to_json(Value(r.data.options)); });
   differs("batch", [](const Recipe& r) { return r.batch; });
   differs("length", [](const Recipe& r) { return r.length; });
+  differs("target_length", [](const Recipe& r) { return r.target_length; });
   differs("seed", [](const Recipe& r) { return r.seed; });
   differs("steps", [](const Recipe& r) { return r.steps; });
   return out;

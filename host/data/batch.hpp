@@ -1,8 +1,9 @@
 // data.batch { path = "batch.safetensors" }: one fixed batch, the same in every window. The file's tensors are I32 or I64 (rows, S):
 //
 //   input_ids
-//   labels          as transformers takes them, NOT shifted: the label of position s is labels[s + 1], and none where that belongs to
-//                   another document
+//   labels          as transformers takes them. Next tokens are NOT shifted: the label of position s is labels[s + 1], and none where that
+//                   belongs to another document. Masked tokens and labels of tokens are those of their own position; labels of rows are
+//                   (rows), or (rows, labels) of 0 and 1; targets are (rows, T)
 //   position_ids    0 … S − 1 where it is absent, also with documents and padding, as in transformers
 //   document_ids    neighbours with equal numbers are a document; no attention across. A number that comes back later in the row is an
 //                   error
@@ -10,7 +11,10 @@
 //                   are errors: the one cannot be said with first_key, and what transformers computes for the other depends on its
 //                   attention kernel
 //
-// Any other tensor (token_type_ids, too) is an error by name. A recipe without `batch` takes all rows as one micro-batch; with it, the
+//   token_type_ids     0 where it is absent
+//   decoder_input_ids  (rows, T); where it is absent, the targets behind the token that begins one
+//
+// The last two belong to models that read them. Any other tensor is an error by name. A recipe without `batch` takes all rows as one micro-batch; with it, the
 // rows fill micro-batch after micro-batch of the window, and what is left of the window is padding. A recipe's `length` may be above S.
 #pragma once
 

@@ -5,6 +5,7 @@
 
 #include "host/base/random.hpp"
 #include "host/data/document_encoder.hpp"
+#include "host/data/shape.hpp"
 #include "host/data/spec.hpp"
 #include "host/data/text_codec.hpp"
 #include "host/recipe/declared.hpp"
@@ -20,7 +21,11 @@ struct CorpusOptions {
   int64_t separator_id = -1;  // tokens
   uint64_t token_bytes = 2;   // tokens
   bool skip_bad = false;
+  double mask = 0.15;
 };
+
+/// Positions of a row that holds a document of several parts.
+constexpr uint64_t kDocumentRow = uint64_t{1} << 30;
 
 FileKind kind_of_files(const DataSpec& spec) {
   return spec.kind == "text" ? FileKind::Text : spec.kind == "tokens" ? FileKind::Tokens : FileKind::Lines;
@@ -73,9 +78,21 @@ Result<CorpusOptions> read_corpus_options(const DataSpec& spec, const Recipe& re
   const auto files = TRY(options.texts("files"));
   if (!files) return options.missing("files", "name files, folders or patterns: files = { \"text/*.txt\" }");
   const BatchLayout layout = TRY(recipe_layout(spec, recipe));
+  const Fill labels = recipe.learning.labels;
   out.rows.pack.length = static_cast<uint64_t>(layout.length);
   out.rows.pack.packing = static_cast<Packing>(*TRY(options.choice(declared["packing"])));
   out.rows.pack.overlong = TRY(read_overlong(options, declared));
+  if (has_parts(labels)) {
+    if (options.find("packing") && out.rows.pack.packing != Packing::None)
+      return options.wrong("packing", "\"none\"", "a row holds one text where the model learns its labels or its target");
+    out.rows.pack.packing = Packing::None;
+    out.rows.pack.length = kDocumentRow;  // the encoder cuts what is too long
+  }
+  if (labels == Fill::MaskedTokens) {
+    if (spec.kind == "tokens" || spec.kind == "prompts" || spec.kind == "chat")
+      return data_error(spec, "the model's task '" + recipe.learning.task + "' masks texts", "write data.text or data.jsonl { … }");
+    out.mask = TRY(options.number("mask", declared["mask"].range)).value_or(0.15);
+  }
   out.rows.pack.by_length = TRY(options.boolean("group_by_length")).value_or(false);
   if (out.rows.pack.by_length && out.rows.pack.packing != Packing::None)
     return data_error(spec, "group_by_length groups rows of one document", "write packing = \"none\" beside it");
@@ -101,8 +118,16 @@ bool lone_document(const DataSpec& spec, const CorpusOptions& options) {
 
 class Corpus final : public RowStream {
  public:
-  Corpus(std::string kind, TokenStore store, RowFile rows, const RowOptions& options, int64_t batch)
-      : kind_(std::move(kind)), store_(std::move(store)), rows_(std::move(rows)), options_(options), batch_(static_cast<uint64_t>(batch)) {}
+  Corpus(std::string kind, TokenStore store, RowFile rows, const RowOptions& options, const Recipe& recipe, std::optional<Masking> masking)
+      : kind_(std::move(kind)),
+        store_(std::move(store)),
+        rows_(std::move(rows)),
+        options_(options),
+        batch_(static_cast<uint64_t>(*recipe.batch)),
+        length_(static_cast<uint64_t>(*recipe.length)),
+        labels_(recipe.learning.labels),
+        start_(recipe.learning.start),
+        masking_(std::move(masking)) {}
 
   void set_validation(TokenStore store, RowFile rows) {
     other_store_.emplace(std::move(store));
@@ -115,8 +140,8 @@ class Corpus final : public RowStream {
   }
   Status write(uint64_t row, const BatchRow& out) const override {
     const uint64_t index = place(row);
-    if (index < rows_.count(Split::Train)) return write_row(store_, rows_, Split::Train, index, out);
-    out.pad(0, out.input_ids.size());
+    if (index < rows_.count(Split::Train)) return write_row(store_, rows_, Split::Train, index, {row, false}, out);
+    pad_row(out);
     return ok();
   }
   Result<uint64_t> counted(uint64_t row) const override {
@@ -126,14 +151,14 @@ class Corpus final : public RowStream {
   }
   uint64_t validation_rows() const override { return validation_file().count(validation_split()); }
   Status write_validation(uint64_t row, const BatchRow& out) const override {
-    return write_row(other_store_ ? *other_store_ : store_, validation_file(), validation_split(), row, out);
+    return write_row(other_store_ ? *other_store_ : store_, validation_file(), validation_split(), row, {row, true}, out);
   }
   uint64_t fingerprint() const override {
     const std::string keys = store_.key() + (other_store_ ? other_store_->key() : "");
     return galley_name_hash(keys.c_str());
   }
   std::vector<DataReport> reports() const override {
-    return {{kind_, store_.facts(), rows_.facts(Split::Train), validation_file().facts(validation_split()), options_.pack.length}};
+    return {{kind_, store_.facts(), rows_.facts(Split::Train), validation_file().facts(validation_split()), length_}};
   }
   std::vector<DataFile> files() const override {
     std::vector<DataFile> out = store_.files();
@@ -154,25 +179,27 @@ class Corpus final : public RowStream {
     return order(index / unit) * unit + index % unit;
   }
 
-  static Status write_row(const TokenStore& store, const RowFile& rows, Split split, uint64_t index, const BatchRow& out) {
+  Status write_row(const TokenStore& store, const RowFile& rows, Split split, uint64_t index, RowNumber number, const BatchRow& out) const {
     const RowFile::Row row = TRY(rows.row(split, index));
     size_t at = 0;
     for (uint64_t p = 0; p < row.pieces; ++p) {
       Piece piece;
       TRY_STATUS(rows.read_pieces(split, row.first + p, std::span(&piece, 1)));
+      if (has_parts(labels_)) return write_document(store, piece.begin, uint64_t{piece.length} + 1, labels_, start_, out);
       const auto words = [&](std::span<int32_t> to) { return std::span(reinterpret_cast<uint32_t*>(to.data() + at), piece.length); };
-      const std::span<uint32_t> ids = words(out.input_ids), labels = words(out.labels);
+      const std::span<uint32_t> ids = words(out.tokens()), labels = words(out.next());
       TRY_STATUS(store.read_tokens(piece.begin, ids));
       TRY_STATUS(store.read_tokens(piece.begin + 1, labels));
       for (size_t i = 0; i < piece.length; ++i) {
         ids[i] &= ~kUncounted;
-        if (labels[i] & kUncounted) out.labels[at + i] = kNoLabel;
-        out.position_ids[at + i] = static_cast<int32_t>(i);
-        out.first_key[at + i] = static_cast<int32_t>(at);
+        if (labels[i] & kUncounted) out.next()[at + i] = kNoLabel;
+        out.positions()[at + i] = static_cast<int32_t>(i);
+        out.first_key()[at + i] = static_cast<int32_t>(at);
       }
       at += piece.length;
     }
-    out.pad(at, out.input_ids.size());
+    out.pad(at, out.length());
+    complete_row(out, 0, at, masking_ ? &*masking_ : nullptr, number);
     return ok();
   }
 
@@ -180,7 +207,10 @@ class Corpus final : public RowStream {
   TokenStore store_;
   RowFile rows_;
   RowOptions options_;
-  uint64_t batch_;
+  uint64_t batch_, length_;
+  Fill labels_;
+  int32_t start_;
+  std::optional<Masking> masking_;
   std::optional<TokenStore> other_store_;  // validation files of its own
   std::optional<RowFile> other_rows_;
 };
@@ -194,6 +224,15 @@ Status check_ids(const DataSpec& spec, const TokenStore& store, const TextCodec*
                     "its tokens have ids up to " + std::to_string(largest) + name + ", but the model's embedding has " +
                         std::to_string(vocabulary) + " rows",
                     "the tokenizer is not the model's, or tokens were added to it and not to the model");
+}
+
+/// How the tokens of a text are masked.
+Result<Masking> masking_of(const DataSpec& spec, const Recipe& recipe, const TextCodec& codec, double share, int64_t vocabulary) {
+  Masking out = {codec.find(codec.model().mask), share, vocabulary, codec.special(), recipe.seed};
+  if (out.mask < 0)
+    return data_error(spec, "the model learns masked tokens, but its tokenizer has no mask",
+                      "name one in tokenizer_config.json beside tokenizer.json: \"mask_token\": \"[MASK]\"");
+  return out;
 }
 
 /// Something has to train.
@@ -276,7 +315,9 @@ Result<std::unique_ptr<RowStream>> open_corpus(const DataSpec& spec, const Recip
   TRY_STATUS(check_ids(spec, store, codec ? &*codec : nullptr, vocabulary));
   RowFile rows = TRY(pack_documents(store, corpus.rows));
   TRY_STATUS(check_rows(spec, store, rows, corpus.rows));
-  auto out = std::make_unique<Corpus>(spec.kind, std::move(store), std::move(rows), corpus.rows, *recipe.batch);
+  std::optional<Masking> masking;
+  if (recipe.learning.labels == Fill::MaskedTokens) masking = TRY(masking_of(spec, recipe, *codec, corpus.mask, vocabulary));
+  auto out = std::make_unique<Corpus>(spec.kind, std::move(store), std::move(rows), corpus.rows, recipe, std::move(masking));
   if (!corpus.validation_files.files.empty()) {
     TokenStore other = TRY(prepare(corpus.validation_files));
     TRY_STATUS(check_ids(spec, other, codec ? &*codec : nullptr, vocabulary));

@@ -4,6 +4,7 @@
 
 #include "host/base/json.hpp"
 #include "host/data/cache.hpp"
+#include "host/data/shape.hpp"
 #include "host/data/spec.hpp"
 #include "host/recipe/declared.hpp"
 #include "host/text/unicode.hpp"
@@ -26,6 +27,13 @@ Result<DocumentEncoder> DocumentEncoder::create(const DataSpec& spec, const Reci
     out.first_ = TRY(options.text("messages")).value_or("");
     out.chat_ = TRY(choose_chat(spec, recipe, codec.model()));
   }
+  out.learning_ = recipe.learning;
+  TRY_STATUS(out.check_learning(spec));
+  if (has_parts(out.learning_.labels)) {
+    out.length_ = static_cast<uint64_t>(recipe.length.value_or(0));
+    out.target_length_ = static_cast<uint64_t>(recipe.target_length.value_or(recipe.length.value_or(0)));
+    if (out.kind_ == Kind::Jsonl) out.label_ = TRY(options.text("label")).value_or("label");
+  }
   if (out.kind_ != Kind::Chat && TRY(options.boolean("eos")).value_or(true)) out.eos_ = codec.eos();
   if (out.kind_ == Kind::Prompts || out.kind_ == Kind::Chat) out.all_ = *TRY(options.choice(declared_data(spec.kind)["train_on"])) == 1;
   KeyHash hash;
@@ -33,6 +41,17 @@ Result<DocumentEncoder> DocumentEncoder::create(const DataSpec& spec, const Reci
     hash.add(text);
   hash.add(static_cast<uint64_t>(static_cast<int64_t>(out.eos_)));
   hash.add(static_cast<uint64_t>(out.all_));
+  if (out.learning_.labels != Fill::NextTokens) {
+    hash.add(std::string(info_of(out.learning_.labels).name));
+    hash.add(out.label_);
+    for (const auto& [name, id] : out.learning_.names) {
+      hash.add(name);
+      hash.add(static_cast<uint64_t>(id));
+    }
+    for (const uint64_t number :
+         {out.length_, out.target_length_, static_cast<uint64_t>(out.learning_.classes), static_cast<uint64_t>(out.learning_.several)})
+      hash.add(number);
+  }
   out.identity_ = hash.digits();
   return out;
 }
@@ -43,13 +62,123 @@ Result<std::unique_ptr<DocumentEncoder::Work>> DocumentEncoder::open() const {
   return work;
 }
 
+/// Which data a model can learn from.
+Status DocumentEncoder::check_learning(const DataSpec& spec) const {
+  const Fill labels = learning_.labels;
+  const std::string task = "the model's task '" + learning_.task + "' learns ";
+  if (labels == Fill::TargetLabels && kind_ != Kind::Prompts)
+    return data_error(spec, task + "targets of sources, which data." + spec.kind + " does not have",
+                      "write data.prompts { files = …, prompt = \"FIELD\", answer = \"FIELD\" }");
+  if ((labels == Fill::RowLabels || labels == Fill::TokenLabels) && kind_ != Kind::Jsonl)
+    return data_error(spec, task + "labels, which data." + spec.kind + " does not have",
+                      "write data.jsonl { files = …, text = \"FIELD\", label = \"FIELD\" }");
+  return ok();
+}
+
+std::vector<TokenId> DocumentEncoder::behind() const {
+  std::vector<TokenId> out(codec_->behind().begin(), codec_->behind().end());
+  if (out.empty() && eos_ >= 0) out.push_back(eos_);
+  return out;
+}
+
+/// A text with what the tokenizer puts around it, at most `most` tokens in all: the text is cut.
+Status DocumentEncoder::encode_whole(std::string_view text, uint64_t most, bool counts, Work& work, std::vector<uint32_t>* out) const {
+  const std::vector<TokenId> behind = this->behind();
+  work.ids.assign(codec_->before().begin(), codec_->before().end());
+  TRY_STATUS(codec_->encode(text, work.codec, &work.ids));
+  if (const size_t room = most > behind.size() ? static_cast<size_t>(most) - behind.size() : 0; work.ids.size() > room)
+    work.ids.resize(room);
+  work.ids.insert(work.ids.end(), behind.begin(), behind.end());
+  work.ids.resize(std::min<size_t>(work.ids.size(), most));
+  for (const TokenId id : work.ids) out->push_back(static_cast<uint32_t>(id) | (counts ? 0 : kUncounted));
+  return ok();
+}
+
+Status DocumentEncoder::encode_pair(const Table& record, Work& work, std::vector<uint32_t>* out) const {
+  const std::string source = TRY(field(record, first_)), target = TRY(field(record, second_));
+  if (target.empty()) return recipe_error("field '" + second_ + "' is empty");
+  TRY_STATUS(encode_whole(source, length_, false, work, out));
+  return encode_whole(target, target_length_, true, work, out);
+}
+
+/// A number, or one of the model's names.
+Result<uint32_t> DocumentEncoder::label_of(const Value& value) const {
+  const auto* number = value.as<int64_t>();
+  if (const auto* name = value.as<std::string>()) {
+    const auto known = learning_.names.find(*name);
+    if (known != learning_.names.end()) number = &known->second;
+  }
+  if (number && *number >= 0 && *number < learning_.classes) return static_cast<uint32_t>(*number);
+  std::string names;
+  for (const auto& [name, id] : learning_.names)
+    if (names.size() < 200) names += (names.empty() ? ", or one of " : ", ") + name;
+  return recipe_error("label " + value_text(value) + " is none of the model's: 0 to " + std::to_string(learning_.classes - 1) + names,
+                      "write labels = N in model { … }, and numbers from 0 on in the data");
+}
+
+Result<const Value*> DocumentEncoder::value_in(const Table& record, const std::string& name, const char* option) const {
+  const auto it = record.find(name);
+  if (it != record.end()) return &it->second;
+  return recipe_error("there is no field '" + name + "'; the line has " + names_in(record),
+                      std::string("say which field it is: data.jsonl { …, ") + option + " = \"NAME\" }");
+}
+
+Status DocumentEncoder::encode_labels(const Table& record, std::vector<uint32_t>* out) const {
+  const Value& labels = *TRY(value_in(record, label_, "label"));
+  if (!learning_.several) {
+    out->push_back(TRY(label_of(labels)));
+    return ok();
+  }
+  const auto* list = labels.as<List>();
+  if (!list) return recipe_error("field '" + label_ + "' is " + labels.type_name() + " where a list of labels belongs");
+  for (const Value& label : *list) out->push_back(TRY(label_of(label)));
+  if (list->empty()) out->push_back(static_cast<uint32_t>(learning_.classes));  // none of them
+  return ok();
+}
+
+/// Words with a label each: that of the word's first token, as transformers' examples have it; its others have none.
+Status DocumentEncoder::encode_words(const Table& record, Work& work, std::vector<uint32_t>* out) const {
+  const Value &texts = *TRY(value_in(record, first_, "text")), &labels = *TRY(value_in(record, label_, "label"));
+  const auto *words = texts.as<List>(), *list = labels.as<List>();
+  if (!words || !list || words->size() != list->size())
+    return recipe_error("fields '" + first_ + "' and '" + label_ + "' have to be lists of as many words as labels");
+  const std::vector<TokenId> behind = this->behind();
+  work.ids.assign(codec_->before().begin(), codec_->before().end());
+  std::vector<uint32_t> of_token(work.ids.size(), kUncounted);
+  for (size_t i = 0; i < words->size(); ++i) {
+    const auto* word = (*words)[i].as<std::string>();
+    if (!word) return recipe_error("field '" + first_ + "' has " + (*words)[i].type_name() + " where a word belongs");
+    const size_t begin = work.ids.size();
+    TRY_STATUS(codec_->encode(*word, work.codec, &work.ids));
+    const auto* none = (*list)[i].as<int64_t>();
+    const bool counts = work.ids.size() > begin && !(none && *none == kNoLabel);
+    of_token.resize(work.ids.size(), kUncounted);
+    if (counts) of_token[begin] = TRY(label_of((*list)[i]));
+  }
+  const size_t most = length_ > behind.size() ? static_cast<size_t>(length_) - behind.size() : 0;
+  work.ids.resize(std::min(work.ids.size(), most));
+  work.ids.insert(work.ids.end(), behind.begin(), behind.end());
+  of_token.resize(work.ids.size(), kUncounted);
+  for (const TokenId id : work.ids) out->push_back(static_cast<uint32_t>(id) | kUncounted);
+  out->insert(out->end(), of_token.begin(), of_token.end());
+  return std::ranges::any_of(of_token, [](uint32_t label) { return !(label & kUncounted); }) ? ok()
+                                                                                             : recipe_error("nothing in it has a label");
+}
+
 Status DocumentEncoder::encode_text(std::string_view text, Position position, Work& work, std::vector<uint32_t>* out) const {
   const bool begins = position == Position::Only || position == Position::First;
   if (begins) out->insert(out->end(), codec_->before().begin(), codec_->before().end());
   work.ids.clear();
   TRY_STATUS(codec_->encode(text, work.codec, &work.ids, begins ? Normalizer::Begin::Here : Normalizer::Begin::Before));
   out->insert(out->end(), work.ids.begin(), work.ids.end());
-  if ((position == Position::Only || position == Position::Last) && eos_ >= 0) out->push_back(static_cast<uint32_t>(eos_));
+  if (position != Position::Only && position != Position::Last) return ok();
+  if (learning_.labels == Fill::MaskedTokens) {
+    // The last token of a document is a label only.
+    out->insert(out->end(), codec_->behind().begin(), codec_->behind().end());
+    out->push_back(0);
+  } else if (eos_ >= 0) {
+    out->push_back(static_cast<uint32_t>(eos_));
+  }
   return ok();
 }
 
@@ -97,6 +226,12 @@ Status DocumentEncoder::encode(std::string_view record, const std::string& place
   const auto convert = [&]() -> Status {
     const Table* table = value.as<Table>();
     if (!table) return recipe_error(std::string("a line has to be an object, this is ") + value.type_name());
+    if (learning_.labels == Fill::TokenLabels) return encode_words(*table, work, out);
+    if (learning_.labels == Fill::RowLabels) {
+      TRY_STATUS(encode_whole(TRY(field(*table, first_)), length_, false, work, out));
+      return encode_labels(*table, out);
+    }
+    if (learning_.labels == Fill::TargetLabels) return encode_pair(*table, work, out);
     if (kind_ == Kind::Jsonl) return encode_text(TRY(field(*table, first_)), Position::Only, work, out);
     if (kind_ == Kind::Prompts) {
       const std::string prompt = TRY(field(*table, first_)), answer = TRY(field(*table, second_));

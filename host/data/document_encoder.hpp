@@ -5,6 +5,9 @@
 //   prompts  { "prompt": …, "answer": … }  both, one behind the other, and eos; the answer and eos count
 //   chat     { "messages": [ … ] } or { "conversations": [ … ] }  what the chat template makes of them; the assistant's turns count
 //
+// Where the model learns something else than the next token, documents are what shape.hpp says: texts with what the tokenizer puts around
+// them, prompts as source and target, each cut to what a row holds of it, texts of jsonl with their labels.
+//
 // `train_on = "all"` lets everything count. What the tokenizer puts before a text (<s>) goes before all but conversations, whose
 // templates write it themselves. `eos = false` leaves it out.
 #pragma once
@@ -55,7 +58,7 @@ class DocumentEncoder {
   /// Documents are lines of JSON.
   bool by_lines() const { return kind_ != Kind::Text; }
   /// No token is marked kUncounted.
-  bool everything_counts() const { return all_ || kind_ == Kind::Text || kind_ == Kind::Jsonl; }
+  bool everything_counts() const { return learning_.labels == Fill::NextTokens && (all_ || kind_ == Kind::Text || kind_ == Kind::Jsonl); }
   /// Of everything that decides what becomes of a record.
   const std::string& identity() const { return identity_; }
   const TextCodec& codec() const { return *codec_; }
@@ -65,14 +68,25 @@ class DocumentEncoder {
   DocumentEncoder() = default;
   Status encode_segments(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<uint32_t>* out) const;
   Result<std::string> field(const Table& record, const std::string& name) const;
+  std::vector<TokenId> behind() const;
+  Status check_learning(const DataSpec& spec) const;
+  Status encode_whole(std::string_view text, uint64_t most, bool counts, Work& work, std::vector<uint32_t>* out) const;
+  Status encode_pair(const Table& record, Work& work, std::vector<uint32_t>* out) const;
+  Status encode_labels(const Table& record, std::vector<uint32_t>* out) const;
+  Status encode_words(const Table& record, Work& work, std::vector<uint32_t>* out) const;
+  Result<const Value*> value_in(const Table& record, const std::string& name, const char* option) const;
+  Result<uint32_t> label_of(const Value& value) const;
   Table::const_iterator conversation_in(const Table& line) const;
 
   Kind kind_ = Kind::Text;
   const TextCodec* codec_ = nullptr;
   std::optional<ChatChoice> chat_;
   std::string first_, second_;  // names of fields; of a conversation "": one of the usual
-  bool all_ = false;            // everything counts
-  TokenId eos_ = -1;            // −1: none is put
+  std::string label_;           // likewise
+  Learning learning_;
+  uint64_t length_ = 0, target_length_ = 0;  // where a document is cut to them
+  bool all_ = false;                         // everything counts
+  TokenId eos_ = -1;                         // −1: none is put
   std::string identity_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "host/base/random.hpp"
+#include "host/data/shape.hpp"
 #include "host/data/spec.hpp"
 
 namespace galley {
@@ -10,8 +11,11 @@ namespace {
 
 class RandomSource final : public Source {
  public:
-  RandomSource(const Windows& windows, uint64_t seed, int64_t vocabulary)
-      : windows_(windows), seed_(seed), vocabulary_(static_cast<uint64_t>(vocabulary)) {}
+  RandomSource(const Windows& windows, const Recipe& recipe, int64_t vocabulary)
+      : windows_(windows),
+        seed_(recipe.seed),
+        vocabulary_(static_cast<uint64_t>(vocabulary)),
+        classes_(recipe.learning.classes > 0 ? static_cast<uint64_t>(recipe.learning.classes) : vocabulary_) {}
 
   Status fill(int64_t window, WindowBuffer& buffer) const override {
     buffer.window = window;
@@ -21,30 +25,42 @@ class RandomSource final : public Source {
     const int64_t random[2] = {static_cast<int64_t>(seed_), window};
     const uint64_t key = galley_random_key(random, galley_name_hash("data.random"));
     for (int64_t r = 0; r < buffer.rows(); ++r) draw_row(key, r, buffer.row(r));
-    buffer.valid_tokens = buffer.rows() * buffer.layout.length;
+    buffer.valid_tokens = buffer.count_valid();
     return ok();
   }
 
  private:
   // Token s is half s % 2 of block s / 2.
   void draw_row(uint64_t key, int64_t r, const BatchRow& row) const {
-    const size_t length = row.input_ids.size();
+    const size_t length = row.length();
     for (size_t s = 0; s <= length; s += 2) {
       const galley_philox_block block = galley_random_block(key, r, 0, static_cast<int64_t>(s / 2));
       for (size_t half = 0; half < 2 && s + half <= length; ++half) {
         const auto token = static_cast<int32_t>(below(bits64(block, half), vocabulary_));
-        if (s + half < length) row.input_ids[s + half] = token;
-        if (s + half > 0) row.labels[s + half - 1] = token;
+        if (s + half < length) row.tokens()[s + half] = token;
+        if (s + half > 0) row.next()[s + half - 1] = token;
       }
     }
     for (size_t s = 0; s < length; ++s) {
-      row.position_ids[s] = static_cast<int32_t>(s);
-      row.first_key[s] = 0;
+      row.positions()[s] = static_cast<int32_t>(s);
+      row.first_key()[s] = 0;
     }
+    complete_row(row, 0, length, nullptr, {});
+    draw_numbers(key, r, row, Fill::MaskedTokens, vocabulary_);
+    draw_numbers(key, r, row, Fill::TokenLabels, classes_);
+    draw_numbers(key, r, row, Fill::RowLabels, row[Fill::RowLabels].size() > 1 ? 2 : classes_);
+    draw_numbers(key, r, row, Fill::TargetTokens, vocabulary_);
+    draw_numbers(key, r, row, Fill::TargetLabels, vocabulary_);
+  }
+  static void draw_numbers(uint64_t key, int64_t r, const BatchRow& row, Fill fill, uint64_t bound) {
+    const std::span<int32_t> to = row[fill];
+    for (size_t i = 0; i < to.size(); ++i)
+      to[i] = static_cast<int32_t>(
+          below(bits64(galley_random_block(key, r, 1 + static_cast<int64_t>(fill), static_cast<int64_t>(i)), 0), bound));
   }
 
   Windows windows_;
-  uint64_t seed_, vocabulary_;
+  uint64_t seed_, vocabulary_, classes_;
 };
 
 }  // namespace
@@ -60,7 +76,7 @@ Result<DataInfo> describe_random(const DataSpec& spec, const Recipe& recipe) {
 
 Result<std::unique_ptr<Source>> open_random(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const Windows& windows) {
   TRY(describe_random(spec, recipe));
-  return std::unique_ptr<Source>(std::make_unique<RandomSource>(windows, recipe.seed, vocabulary));
+  return std::unique_ptr<Source>(std::make_unique<RandomSource>(windows, recipe, vocabulary));
 }
 
 }  // namespace galley

@@ -9,6 +9,7 @@
 #include "host/data/batch.hpp"
 #include "host/data/corpus.hpp"
 #include "host/data/random_tokens.hpp"
+#include "host/data/shape.hpp"
 #include "host/data/spec.hpp"
 
 namespace galley {
@@ -88,7 +89,7 @@ class StreamSource final : public Source {
     for (int64_t r = 0; r < buffer.rows(); ++r) {
       const int64_t row = extent.first * layout_.rows + r;
       if (row < end_) TRY_STATUS(rows_->write(static_cast<uint64_t>(row), buffer.row(r)));
-      else buffer.row(r).pad(0, static_cast<size_t>(layout_.length));
+      else pad_row(buffer.row(r));
     }
     buffer.valid_tokens = buffer.count_valid();
     buffer.rows_done = std::min(end_, (extent.first + extent.micro_batches) * layout_.rows);
@@ -113,7 +114,7 @@ class StreamSource final : public Source {
     for (int64_t r = 0; r < layout_.rows; ++r) {
       const auto at = static_cast<uint64_t>(batch * layout_.rows + r);
       if (at < rows_->validation_rows()) TRY_STATUS(rows_->write_validation(at, buffer.row(r)));
-      else buffer.row(r).pad(0, static_cast<size_t>(layout_.length));
+      else pad_row(buffer.row(r));
     }
     buffer.valid_tokens = buffer.count_valid();
     return ok();

@@ -21,14 +21,20 @@ namespace galley {
 
 /// What is known of the data before anything is read.
 struct DataInfo {
-  BatchLayout layout;       ///< B and S of every micro-batch
+  BatchLayout layout;       ///< of every micro-batch: B, S and T; the fills that the model reads are added when it is built
   int64_t vocabulary = 0;   ///< every id is below this; 0: not known, or whatever the model has
   int64_t window_rows = 0;  ///< rows that a window must have room for (data.batch); 0: any
-  uint64_t bytes = 0;       ///< memory that Source::load() is to be given; owner "data" of the plan. The window buffers are not in it
+  int64_t kept_rows = 0;    ///< of the data, in memory
   bool validation = false;  ///< there are to be validation batches
   /// Every row is a document, or a piece of one, from its first position on, and padding behind it: first_key says nothing, as no label
   /// counts in padding. Known from the recipe and from what it names, not from what is in it.
   bool one_document = false;
+  /// Memory that Source::load() is to be given; owner "data" of the plan. The window buffers are not in it.
+  uint64_t bytes() const {
+    BatchLayout kept = layout;
+    kept.rows = kept_rows;
+    return kept_rows > 0 ? window_bytes(kept, 1) : 0;
+  }
   std::string summary;  ///< "12 documents, 48213 bytes; 5% of them held out": for the report
 };
 
@@ -37,7 +43,7 @@ class Source {
  public:
   virtual ~Source() = default;
 
-  /// Reads what the source keeps in memory: DataInfo::bytes, aligned to BatchLayout::kAlignment, which stay the caller's and outlive the
+  /// Reads what the source keeps in memory: DataInfo::bytes(), aligned to BatchLayout::kAlignment, which stay the caller's and outlive the
   /// source.
   /// Before anything else.
   virtual Status load(std::span<std::byte> memory);

@@ -64,6 +64,9 @@ Result<ModelTokens> read_model_tokens(const fs::path& folder) {
   ModelTokens out;
   out.bos = token_text(about, "bos_token");
   out.eos = token_text(about, "eos_token");
+  out.mask = token_text(about, "mask_token");
+  for (const char* name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"})
+    if (std::string token = token_text(about, name); !token.empty()) out.special.push_back(std::move(token));
   out.eos_ids = ids_in(config, "eos_token_id");
   out.stops = ids_in(generation, "eos_token_id");
   out.chat_template = template_in(about);
@@ -135,6 +138,18 @@ Status TextCodec::encode(std::span<const Tokenizer::Segment> segments, Work& wor
     counts->resize(ids->size(), segment.counts);
   }
   return ok();
+}
+
+std::vector<bool> TextCodec::special() const {
+  std::vector<bool> out;
+  const auto add = [&](TokenId id) {
+    if (id < 0) return;
+    if (out.size() <= static_cast<size_t>(id)) out.resize(static_cast<size_t>(id) + 1);
+    out[static_cast<size_t>(id)] = true;
+  };
+  for (const std::string& token : model_.special) add(find(token));
+  for (const std::span<const TokenId> around : {before(), behind()}) std::ranges::for_each(around, add);
+  return out;
 }
 
 std::string TextCodec::decode(std::span<const TokenId> ids) const {

@@ -16,10 +16,12 @@ namespace galley {
 
 /// What a model's folder says of its tokens beside tokenizer.json.
 struct ModelTokens {
-  std::string bos, eos;          ///< bos_token and eos_token of tokenizer_config.json; "": not there
-  std::vector<TokenId> eos_ids;  ///< eos_token_id of config.json
-  std::vector<TokenId> stops;    ///< and of generation_config.json
-  std::string chat_template;     ///< in Jinja: chat_template.jinja, else that of tokenizer_config.json; "": not there
+  std::string bos, eos;              ///< bos_token and eos_token of tokenizer_config.json; "": not there
+  std::string mask;                  ///< mask_token, likewise
+  std::vector<std::string> special;  ///< all tokens that tokenizer_config.json gives a part to, these among them
+  std::vector<TokenId> eos_ids;      ///< eos_token_id of config.json
+  std::vector<TokenId> stops;        ///< and of generation_config.json
+  std::string chat_template;         ///< in Jinja: chat_template.jinja, else that of tokenizer_config.json; "": not there
 };
 Result<ModelTokens> read_model_tokens(const std::filesystem::path& folder);
 
@@ -60,6 +62,10 @@ class TextCodec {
   int64_t vocabulary() const { return tokenizer_ ? tokenizer_->vocabulary() : 256; }
   /// What the tokenizer puts before a text (<s>).
   std::span<const TokenId> before() const { return tokenizer_ ? tokenizer_->before() : std::span<const TokenId>(); }
+  /// What it puts behind one (</s>, [SEP]).
+  std::span<const TokenId> behind() const { return tokenizer_ ? tokenizer_->behind() : std::span<const TokenId>(); }
+  /// By id: which are special, as far as ids go up to the largest that is.
+  std::vector<bool> special() const;
   TokenId eos() const { return eos_; }  ///< −1: there is none
   /// Everything that ends a text: eos, and what generation_config.json names.
   const std::vector<TokenId>& stops() const { return stops_; }

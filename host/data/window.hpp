@@ -1,43 +1,51 @@
 // Where a batch lies in memory, and which rows make a window.
 //
-// A micro-batch is B rows of S positions, as four I32 tensors (B, S), each aligned, one behind the other:
-//   input_ids     the tokens
-//   labels        ALREADY SHIFTED: the token that position s is to predict (the next one of its document), or −100: none
-//   position_ids  counted from the start of the document (or of the piece of it that is in the row); always below S
+// A micro-batch is B rows of S positions, and of T in its targets where it has some. It is as many I32 tensors as its model reads, each
+// aligned, one behind the other, in the order of Fill. The first four are always there, (B, S):
+//   tokens        the tokens
+//   next_tokens   ALREADY SHIFTED: the token that position s is to predict (the next one of its document), or −100: none
+//   positions     counted from the start of the document (or of the piece of it that is in the row); always below S
 //   first_key     the index in the row of the first position that this one may attend to; it attends to [first_key, s]. What an
 //                 attention layer's sliding window takes off is the model's affair
-// Padding has label −100, input id 0, position 0 and its own index as first_key: it sees itself and nobody sees it. A model whose rows are
-// one document each (DataInfo::one_document) does not read first_key.
+// Padding has labels −100, token 0, position 0 and its own index as first_key and last_key: it sees itself and nobody sees it. Padding of a
+// target sees the source that its row has. A model whose rows are one document each (DataInfo::one_document) does not read first_key.
 //
 // A window is the micro-batches between two updates. Windows are counted from 0 by attempted steps: step n of the metrics is window
 // n − 1.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
+#include "host/base/fill.hpp"
+
 namespace galley {
 
 inline constexpr int32_t kNoLabel = -100;
 
-/// The tensors of a micro-batch, in their order in memory.
-inline constexpr const char* kBatchTensors[] = {"input_ids", "labels", "position_ids", "first_key"};
-inline constexpr size_t kBatchTensorCount = 4;
-
-/// One row: spans of S, into a window's memory.
+/// One row: for each fill its numbers in a window's memory; none where the model does not read it.
 struct BatchRow {
-  std::span<int32_t> input_ids, labels, position_ids, first_key;
+  std::array<std::span<int32_t>, kFills> fills;
+  int32_t first = 0;  ///< position of the row's first token in the micro-batch
 
-  /// Makes positions [begin, end) padding.
+  std::span<int32_t> operator[](Fill fill) const { return fills[static_cast<size_t>(fill)]; }
+  std::span<int32_t> tokens() const { return (*this)[Fill::Tokens]; }
+  std::span<int32_t> next() const { return (*this)[Fill::NextTokens]; }
+  std::span<int32_t> positions() const { return (*this)[Fill::Positions]; }
+  std::span<int32_t> first_key() const { return (*this)[Fill::FirstKey]; }
+  size_t length() const { return tokens().size(); }
+
+  /// Makes positions [begin, end) padding, of the four fills that are always there.
   void pad(size_t begin, size_t end) const {
     for (size_t s = begin; s < end; ++s) {
-      input_ids[s] = 0;
-      labels[s] = kNoLabel;
-      position_ids[s] = 0;
-      first_key[s] = static_cast<int32_t>(s);
+      tokens()[s] = 0;
+      next()[s] = kNoLabel;
+      positions()[s] = 0;
+      first_key()[s] = static_cast<int32_t>(s);
     }
   }
 };
@@ -46,17 +54,37 @@ struct BatchRow {
 struct BatchLayout {
   static constexpr uint64_t kAlignment = 64;
 
-  int64_t rows = 0;    ///< B
-  int64_t length = 0;  ///< S
+  int64_t rows = 0;           ///< B
+  int64_t length = 0;         ///< S
+  int64_t target_length = 0;  ///< T; 0: rows have no targets
+  int64_t labels = 1;         ///< of a row, where rows have labels
+  Fills fills = {};           ///< that are there
 
-  uint64_t tensor_bytes() const { return static_cast<uint64_t>(rows) * static_cast<uint64_t>(length) * sizeof(int32_t); }
+  /// Numbers of a fill in a row.
+  int64_t extent(Fill fill) const {
+    const FillExtent extent = info_of(fill).extent;
+    return extent == FillExtent::Row ? length : extent == FillExtent::Target ? target_length : extent == FillExtent::One ? 1 : labels;
+  }
+  uint64_t tensor_bytes(Fill fill = Fill::Tokens) const {
+    return static_cast<uint64_t>(rows) * static_cast<uint64_t>(extent(fill)) * sizeof(int32_t);
+  }
   /// Of the tensor's first byte from the micro-batch's first.
-  uint64_t offset(size_t tensor) const { return tensor * stride(); }
-  uint64_t bytes() const { return kBatchTensorCount * stride(); }
+  uint64_t offset(Fill fill) const {
+    uint64_t out = 0;
+    for (size_t f = 0; f < static_cast<size_t>(fill); ++f) out += stride(static_cast<Fill>(f));
+    return out;
+  }
+  uint64_t bytes() const { return offset(static_cast<Fill>(kFills)); }
+  /// The labels that count in the loss.
+  Fill counted() const {
+    for (size_t f = kFills; f-- > kPlainFills;)
+      if (kFillInfo[f].labels && fills.has(static_cast<Fill>(f))) return static_cast<Fill>(f);
+    return Fill::NextTokens;
+  }
   friend bool operator==(const BatchLayout&, const BatchLayout&) = default;
 
  private:
-  uint64_t stride() const { return (tensor_bytes() + kAlignment - 1) / kAlignment * kAlignment; }
+  uint64_t stride(Fill fill) const { return fills.has(fill) ? (tensor_bytes(fill) + kAlignment - 1) / kAlignment * kAlignment : 0; }
 };
 
 /// How many micro-batches a window has: always the same number, or as many as come closest to a number of tokens that count.
@@ -81,23 +109,29 @@ struct WindowBuffer {
 
   int64_t rows() const { return micro_batches * layout.rows; }
 
-  /// Tensor `tensor` (B, S) of a micro-batch.
-  std::span<int32_t> tensor(int64_t micro_batch, size_t tensor) const {
-    std::byte* at = memory.data() + static_cast<uint64_t>(micro_batch) * layout.bytes() + layout.offset(tensor);
-    return {reinterpret_cast<int32_t*>(at), static_cast<size_t>(layout.rows * layout.length)};
+  /// A fill of a micro-batch; nothing where the layout does not have it.
+  std::span<int32_t> tensor(int64_t micro_batch, Fill fill) const {
+    if (!layout.fills.has(fill)) return {};
+    std::byte* at = memory.data() + static_cast<uint64_t>(micro_batch) * layout.bytes() + layout.offset(fill);
+    return {reinterpret_cast<int32_t*>(at), static_cast<size_t>(layout.rows * layout.extent(fill))};
   }
   /// Row `row` of the window: row % B of micro-batch row / B.
   BatchRow row(int64_t row) const {
-    const auto length = static_cast<size_t>(layout.length);
-    const auto first = static_cast<size_t>(row % layout.rows) * length;
-    const auto of = [&](size_t t) { return tensor(row / layout.rows, t).subspan(first, length); };
-    return {of(0), of(1), of(2), of(3)};
+    BatchRow out;
+    out.first = static_cast<int32_t>(row % layout.rows * layout.length);
+    for (size_t f = 0; f < kFills; ++f) {
+      const auto fill = static_cast<Fill>(f);
+      if (!layout.fills.has(fill)) continue;
+      const auto extent = static_cast<size_t>(layout.extent(fill));
+      out.fills[f] = tensor(row / layout.rows, fill).subspan(static_cast<size_t>(row % layout.rows) * extent, extent);
+    }
+    return out;
   }
   /// Labels that count in rows [0, micro_batches · B).
   int64_t count_valid() const {
     int64_t valid = 0;
     for (int64_t m = 0; m < micro_batches; ++m) {
-      const std::span<const int32_t> labels = tensor(m, 1);
+      const std::span<const int32_t> labels = tensor(m, layout.counted());
       valid += static_cast<int64_t>(labels.size()) - std::count(labels.begin(), labels.end(), kNoLabel);
     }
     return valid;

@@ -300,7 +300,7 @@ Status Executor::copy_inputs(std::span<const int64_t> offsets) {
     return run_error("the program takes " + std::to_string(program_.inputs.size()) + " inputs, " + std::to_string(offsets.size()) +
                      " were given");
   for (size_t i = 0; i < offsets.size(); ++i) {
-    const TensorId tensor = program_.inputs[i].second;
+    const TensorId tensor = program_.inputs[i].tensor;
     TRY_STATUS(machine_->copy(tensor, 0, program_.window, offsets[i], program_.tensors[static_cast<size_t>(tensor)].bytes));
     if (reference_) TRY_STATUS(reference_->fed(tensor, offsets[i]));
   }

@@ -43,7 +43,7 @@ Reference::Reference(const Program& program, const Plan& plan, Machine& machine,
     if (t != no_tensor) host_writes_[static_cast<size_t>(t)] = true;
   };
   for (const TensorId t : {program.step_image, program.window, program.corpus, program.staging, program.sample_position}) host(t);
-  for (const auto& [name, t] : program.inputs) host(t);
+  for (const Program::Input& input : program.inputs) host(input.tensor);
   for (const Trained& t : program.trained) parameters_.insert(t.parameter);
   for (const Instruction& code : program.segment(SegmentKind::Micro).code)
     if (code.recomputed && code.op)
@@ -131,7 +131,7 @@ Status Reference::begin(SegmentKind kind) {
   }
   if (kind == SegmentKind::Window || kind == SegmentKind::Eval || kind == SegmentKind::Sample) TRY_STATUS(take_host(program_.step_image));
   if (kind == SegmentKind::Micro || kind == SegmentKind::Eval || kind == SegmentKind::Sample)
-    for (const auto& [name, t] : program_.inputs) TRY_STATUS(take_host(t));
+    for (const Program::Input& input : program_.inputs) TRY_STATUS(take_host(input.tensor));
   if (kind == SegmentKind::Sample) TRY_STATUS(take_host(program_.sample_position));
   if (kind == SegmentKind::Refresh)  // a state has been loaded
     for (const auto& [name, t] : program_.resume) TRY_STATUS(take_host(t));

@@ -1,13 +1,16 @@
 #include "host/family/family.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "host/base/gguf.hpp"
 #include "host/base/json.hpp"
 #include "host/base/nearest.hpp"
+#include "host/base/tensor_files.hpp"
 #include "host/family/gguf_model.hpp"
 #include "host/family/lua_file.hpp"
+#include "host/family/task.hpp"
 #include "host/lua/convert.hpp"
 
 namespace galley {
@@ -18,8 +21,10 @@ struct Building {
   Graph* graph = nullptr;
   const ModelConfig* model = nullptr;
   RowDocuments documents = RowDocuments::Several;
-  std::set<std::string> read;  // keys of the configuration
-  Table resolved;              // what the family has written back
+  std::optional<tensor_files::Reader> files;  // of the model, once a parameter may be missing in them
+  std::vector<std::string> fresh;             // parameters that the model's files do not have
+  std::set<std::string> read;                 // keys of the configuration
+  Table resolved;                             // what the family has written back
 };
 
 Building& building(lua_State* L) { return *static_cast<Building*>(lua_touserdata(L, lua_upvalueindex(1))); }
@@ -72,7 +77,21 @@ bool flag_field(lua_State* L, int table, const char* key, bool otherwise) {
   return out;
 }
 
-/// Attributes from a table of numbers and strings, in the order of their keys.
+/// A list of integers, or of numbers.
+void set_list(lua_State* L, const std::string& key, const List& list, AttrList* out) {
+  std::vector<int64_t> whole;
+  std::vector<double> numbers;
+  for (const Value& v : list) {
+    double x = 0;
+    if (!v.number(&x)) luaL_error(L, "attribute '%s' has a %s in its list", key.c_str(), v.type_name());
+    numbers.push_back(x);
+    if (const auto* i = v.as<int64_t>()) whole.push_back(*i);
+  }
+  if (whole.size() == numbers.size()) out->set(key, std::move(whole));
+  else out->set(key, std::move(numbers));
+}
+
+/// Attributes from a table of numbers, booleans, strings and lists of numbers, in the order of their keys.
 AttrList attributes(lua_State* L, int index) {
   AttrList out;
   if (lua_isnoneornil(L, index)) return out;
@@ -83,6 +102,8 @@ AttrList attributes(lua_State* L, int index) {
     if (const auto* i = v.as<int64_t>()) out.set(key, *i);
     else if (const auto* d = v.as<double>()) out.set(key, *d);
     else if (const auto* s = v.as<std::string>()) out.set(key, *s);
+    else if (const auto* b = v.as<bool>()) out.set(key, static_cast<int64_t>(*b));
+    else if (const auto* list = v.as<List>()) set_list(L, key, *list, &out);
     else luaL_error(L, "attribute '%s' is a %s", key.c_str(), v.type_name());
   }
   return out;
@@ -96,26 +117,40 @@ void initializer(lua_State* L, int table, GraphTensor* t) {
     lua_rawgeti(L, init, 1);
     if (lua_isstring(L, -1)) t->initial.op = lua_tostring(L, -1);
     lua_pop(L, 1);
+    lua_newtable(L);  // what has a name
     lua_pushnil(L);
     while (lua_next(L, init)) {
       if (lua_type(L, -2) == LUA_TSTRING) {
-        const std::string key = lua_tostring(L, -2);
-        if (lua_isinteger(L, -1)) t->initial.attrs.set(key, static_cast<int64_t>(lua_tointeger(L, -1)));
-        else if (lua_type(L, -1) == LUA_TNUMBER) t->initial.attrs.set(key, static_cast<double>(lua_tonumber(L, -1)));
-        else if (lua_isstring(L, -1)) t->initial.attrs.set(key, std::string(lua_tostring(L, -1)));
+        lua_pushvalue(L, -2);
+        lua_pushvalue(L, -2);
+        lua_rawset(L, init + 1);
       }
       lua_pop(L, 1);
     }
+    t->initial.attrs = attributes(L, init + 1);
+    lua_pop(L, 1);
   }
   lua_pop(L, 1);
   if (const std::string op = string_field(L, table, "op"); !op.empty()) t->initial.op = op;
 }
 
-// g:parameter { name, shape, init, decay = true, embedding = false, zero_gradient = false, aliases = {…}, hint = "…" }: `aliases` are other
-// names of the same tensor in the model's file, `hint` the next step where the file has none of its names, or several and they differ.
+/// Whether the model's files have a tensor, by any of its names.
+bool in_files(lua_State* L, const SourceFile& source) {
+  Building& b = building(L);
+  if (!b.files) {
+    Result<tensor_files::Reader> opened = tensor_files::Reader::open(b.model->folder);
+    if (!opened) raise(L, opened.error());
+    b.files.emplace(std::move(*opened));
+  }
+  return b.files->find(source.name) || std::ranges::any_of(source.aliases, [&](const std::string& alias) { return b.files->find(alias); });
+}
+
+// g:parameter { name, shape, init, decay = true, embedding = false, zero_gradient = false, aliases = {…}, hint = "…", fresh = false }:
+// `aliases` are other names of the same tensor in the model's file, `hint` the next step where the file has none of its names, or several
+// and they differ. Where the file has none of them, a parameter that is `fresh` begins with `init`: the head of a new task.
 int make_parameter(lua_State* L) {
   luaL_checktype(L, 2, LUA_TTABLE);
-  const Building& b = building(L);
+  Building& b = building(L);
   GraphTensor t;
   t.name = string_field(L, 2, "name");
   t.kind = GALLEY_KIND_PARAMETER;
@@ -132,6 +167,11 @@ int make_parameter(lua_State* L) {
     t.source.aliases = texts_in(to_value(L, -1));
     lua_pop(L, 1);
     t.source.hint = string_field(L, 2, "hint");
+    if (flag_field(L, 2, "fresh", false) && !in_files(L, t.source)) {
+      b.fresh.push_back(t.name);
+      t.source = {};
+      initializer(L, 2, &t);
+    }
   }
   return push_tensor(L, b.graph->make(std::move(t)));
 }
@@ -147,10 +187,32 @@ int make_constant(lua_State* L) {
   return push_tensor(L, building(L).graph->make(std::move(t)));
 }
 
-// g:input(name): a (B, S) I32 tensor that the loader fills for each micro-batch; false for "first_key" where a row is one document
+/// What the data puts into an input: what its table says, or what an input of that name has.
+Fill fill_of(lua_State* L, const std::string& name, const std::string& given) {
+  if (given.empty() && name == "labels") return building(L).model->learning.labels;
+  size_t fill = fill_named(given);
+  std::string known;
+  for (size_t i = 0; i < kFills; ++i) {
+    if (given.empty() && name == kFillInfo[i].input) fill = i;
+    const char* word = given.empty() ? kFillInfo[i].input : kFillInfo[i].name;
+    if (*word) known += std::string(known.empty() ? "" : ", ") + word;
+  }
+  if (fill == kFills)
+    luaL_error(L,
+               given.empty() ? "no data fills an input '%s'; say with what: fill = …, or call it one of %s"
+                             : "no data fills inputs with '%s'; known are %s",
+               given.empty() ? name.c_str() : given.c_str(), known.c_str());
+  return static_cast<Fill>(fill);
+}
+
+// g:input(name), or g:input { name, fill, shape, below }: an I32 tensor that the loader fills for each micro-batch, with what `fill` names
+// (host/base/fill.hpp). Its numbers are `below` that. false for "first_key" where a row is one document.
 int make_input(lua_State* L) {
-  const std::string name = luaL_checkstring(L, 2);
-  if (name == "first_key" && building(L).documents == RowDocuments::One) {
+  const bool table = lua_istable(L, 2);
+  const std::string name = table ? string_field(L, 2, "name") : luaL_checkstring(L, 2);
+  if (name.empty()) luaL_error(L, "an input has no name");
+  const Fill fill = fill_of(L, name, table ? string_field(L, 2, "fill") : "");
+  if (fill == Fill::FirstKey && building(L).documents == RowDocuments::One) {
     lua_pushboolean(L, 0);
     return 1;
   }
@@ -160,7 +222,24 @@ int make_input(lua_State* L) {
   t.name = name;
   t.kind = GALLEY_KIND_INPUT;
   t.dtype = GALLEY_I32;
-  t.shape = {graph.rows(), graph.length()};
+  t.fill = fill;
+  const Extents& e = graph.extents();
+  const FillExtent extent = info_of(fill).extent;
+  t.shape = {e.rows};
+  if (extent == FillExtent::Row) t.shape.push_back(e.length);
+  if (extent == FillExtent::Target) t.shape.push_back(e.target_length);
+  if (extent == FillExtent::Labels && building(L).model->learning.several) t.shape.push_back(building(L).model->learning.classes);
+  if (extent == FillExtent::Target && e.target_length == 0)
+    luaL_error(L, "input '%s' is of a target, and this task has none", name.c_str());
+  if (table) {
+    lua_getfield(L, 2, "below");
+    t.below = lua_isinteger(L, -1) ? lua_tointeger(L, -1) : 0;
+    lua_getfield(L, 2, "shape");
+    const bool shaped = !lua_isnil(L, -1);
+    lua_pop(L, 2);
+    if (shaped && shape_field(L, 2) != t.shape)
+      luaL_error(L, "input '%s' is filled with '%s', which has another shape", name.c_str(), info_of(fill).name);
+  }
   return push_tensor(L, graph.make(std::move(t)));
 }
 
@@ -216,11 +295,20 @@ int mark_hidden(lua_State* L) {
   building(L).graph->marks.hidden = tensor_argument(L, 2);
   return 0;
 }
+int mark_output(lua_State* L) {
+  building(L).graph->marks.output = tensor_argument(L, 2);
+  return 0;
+}
+// The head is the weight of the last product in front of the logits.
 int mark_logits(lua_State* L) {
   Graph& graph = *building(L).graph;
   graph.marks.logits = tensor_argument(L, 2);
-  const galley_node made = graph.tensor(graph.marks.logits).producer;
-  if (made && graph.node(made).op->flags & GALLEY_OP_LINEAR) graph.tensor(graph.node(made).inputs[1]).flags |= GALLEY_TENSOR_HEAD;
+  for (galley_node made = graph.tensor(graph.marks.logits).producer; made;) {
+    const GraphNode& node = graph.node(made);
+    const bool product = node.op->flags & GALLEY_OP_LINEAR;
+    if (product) graph.tensor(node.inputs[1]).flags |= GALLEY_TENSOR_HEAD;
+    made = product ? 0 : graph.tensor(node.inputs[0]).producer;
+  }
   return 0;
 }
 int ignore(lua_State* L) {
@@ -269,10 +357,19 @@ int push_arguments(lua_State* L) {
   lua_setmetatable(L, config);
   lua_settop(L, config);
 
-  static constexpr luaL_Reg verbs[] = {
-      {"parameter", make_parameter}, {"constant", make_constant},  {"input", make_input}, {"scalar", get_scalar},
-      {"node", make_node},           {"loss", make_loss},          {"block", set_block},  {"mark_block_input", mark_block_input},
-      {"mark_hidden", mark_hidden},  {"mark_logits", mark_logits}, {"ignore", ignore},    {nullptr, nullptr}};
+  static constexpr luaL_Reg verbs[] = {{"parameter", make_parameter},
+                                       {"constant", make_constant},
+                                       {"input", make_input},
+                                       {"scalar", get_scalar},
+                                       {"node", make_node},
+                                       {"loss", make_loss},
+                                       {"block", set_block},
+                                       {"mark_block_input", mark_block_input},
+                                       {"mark_hidden", mark_hidden},
+                                       {"mark_logits", mark_logits},
+                                       {"mark_output", mark_output},
+                                       {"ignore", ignore},
+                                       {nullptr, nullptr}};
   lua_newtable(L);
   lua_pushlightuserdata(L, b);
   luaL_setfuncs(L, verbs, 1);
@@ -280,22 +377,13 @@ int push_arguments(lua_State* L) {
   lua_setfield(L, -2, "rows");
   lua_pushinteger(L, b->graph->length());
   lua_setfield(L, -2, "length");
+  lua_pushinteger(L, b->graph->extents().target_length);
+  lua_setfield(L, -2, "target_length");
+  lua_pushstring(L, b->model->learning.task.c_str());
+  lua_setfield(L, -2, "task");
+  lua_pushinteger(L, b->model->learning.classes);
+  lua_setfield(L, -2, "labels");
   return 2;
-}
-
-/// The family that knows a model_type; an error lists all of them.
-Result<Family> find_family(const std::string& model_type, const FamilyFolders& folders, const std::string& origin) {
-  std::vector<std::string> known;
-  for (const auto& file : TRY(family_files(folders))) {
-    Family family = TRY(open_family(file, folders));
-    for (const std::string& type : family.model_types)
-      if (type == model_type) return family;
-    known.insert(known.end(), family.model_types.begin(), family.model_types.end());
-  }
-  std::string list;
-  for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
-  const std::string guess = did_you_mean(model_type, known);
-  return recipe_error(origin + ": no family for model_type '" + model_type + "'", (guess.empty() ? "" : guess + " ") + "known: " + list);
 }
 
 }  // namespace
@@ -337,7 +425,10 @@ Result<ModelConfig> read_model_config(const Recipe& recipe, const FamilyFolders&
     out.model_type = type ? *type : recipe.model.family;
     out.random = recipe.model.random;
   }
-  (void)TRY(find_family(out.model_type, folders, out.origin));
+  Family family = TRY(find_family(out.model_type, folders, out.origin));
+  const Task task = TRY(choose_task(family, recipe, out));
+  out.architecture = task.architecture;
+  out.learning = TRY(learning_of(task, recipe, out.config));
   return out;
 }
 
@@ -385,10 +476,8 @@ Status build_family(ModelConfig& model, const FamilyFolders& folders, RowDocumen
   for (auto& [key, value] : b.resolved) model.config[key] = std::move(value);
   model.config["model_type"] = Value(model.model_type);
   // Whatever class the weights were saved by, what Galley trains and saves is this one. Code that came with the folder is not saved.
-  Value architecture = TRY(family_field(lua, "architecture"));
-  if (const auto* by_type = architecture.as<Table>())
-    if (const auto it = by_type->find(model.model_type); it != by_type->end()) architecture = Value(it->second);
-  model.config["architectures"] = Value(List{architecture});
+  model.config["architectures"] = Value(List{Value(model.architecture)});
+  model.fresh = std::move(b.fresh);
   model.config.erase("auto_map");
   // transformers has ids of its own for what is not said, whatever the vocabulary.
   if (model.folder.empty())

@@ -23,8 +23,11 @@ struct ModelConfig {
   std::filesystem::path folder;  ///< the model's, with its weights, or its GGUF file; empty when the recipe gives the configuration itself
   std::string origin;            ///< "DIR/config.json", "FILE.gguf" or "recipe.lua:3": for messages
   std::string model_type;
-  bool random = false;  ///< initialize instead of loading
-  bool gguf = false;    ///< the weights and all that is known of them lie in a GGUF file
+  bool random = false;                  ///< initialize instead of loading
+  Learning learning;                    ///< by the family's task
+  std::string architecture = {};        ///< the class of transformers that it is saved as
+  std::vector<std::string> fresh = {};  ///< parameters that the files do not have and that begin as of a new model; by build_family()
+  bool gguf = false;                    ///< the weights and all that is known of them lie in a GGUF file
 };
 
 /// The key of a configuration made from a GGUF file that has weights in blocks: the list of their types.

@@ -36,8 +36,8 @@ constexpr int64_t slot_stride = 64;
 
 }  // namespace
 
-Graph::Graph(OpLookup ops, std::function<std::vector<std::string>()> op_names, int64_t rows, int64_t length)
-    : ops_(std::move(ops)), op_names_(std::move(op_names)), rows_(rows), length_(length) {
+Graph::Graph(OpLookup ops, std::function<std::vector<std::string>()> op_names, const Extents& extents)
+    : ops_(std::move(ops)), op_names_(std::move(op_names)), extents_(extents) {
   GraphTensor all;
   all.name = "step scalars";
   all.dtype = GALLEY_U8;
@@ -164,7 +164,7 @@ Result<galley_node> Graph::append(const galley_op* op, std::string name, std::ve
   for (size_t i = 0; i < op->n_outputs; ++i) infer = infer || !(*outputs)[i];
   if (infer) {
     if (!op->infer) return plugin_error(op_name + " has no shape rule");
-    const NodeDescription description(op, name, tensors(inputs), attrs, {}, {}, length_);
+    const NodeDescription description(op, name, tensors(inputs), attrs, {}, {}, extents_.length);
     const std::vector<galley_shape> shapes = TRY(infer_shapes(op, description.view()));
     for (size_t i = 0; i < op->n_outputs; ++i) {
       if ((*outputs)[i] || !shapes[i].dtype) continue;
@@ -255,6 +255,7 @@ Status Graph::replace(galley_tensor from, galley_tensor to) {
   }
   if (marks.logits == from) marks.logits = to;
   if (marks.hidden == from) marks.hidden = to;
+  if (marks.output == from) marks.output = to;
   if (tensor(from).flags & GALLEY_TENSOR_BLOCK_INPUT) {
     tensor(from).flags &= ~static_cast<uint64_t>(GALLEY_TENSOR_BLOCK_INPUT);
     tensor(to).flags |= GALLEY_TENSOR_BLOCK_INPUT;
@@ -307,7 +308,7 @@ bool Graph::has_readers(galley_tensor t) const {
 
 /// Whether somebody other than a node reads a transient.
 bool Graph::is_marked(galley_tensor t) const {
-  if (t == marks.logits || t == marks.hidden) return true;
+  if (t == marks.logits || t == marks.hidden || t == marks.output) return true;
   return std::any_of(signals.reports.begin(), signals.reports.end(), [&](const Reported& r) { return r.tensor == t; }) ||
          std::any_of(signals.stops.begin(), signals.stops.end(), [&](const Stop& s) { return s.tensor == t; });
 }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "galley/galley.h"
+#include "host/base/fill.hpp"
 #include "host/base/result.hpp"
 #include "host/plan/program.hpp"
 #include "host/plan/target.hpp"
@@ -93,6 +94,8 @@ struct GraphTensor {
   SavedAs saved;
   Storage storage;
   Slice slice;
+  Fill fill = Fill::Tokens;  ///< of an input: what the data puts into it
+  int64_t below = 0;         ///< of an input: its numbers are below this; 0: nobody has said
 
   int64_t count() const { return elements(shape); }
   int64_t bytes() const { return count() * galley_dtype_bytes(dtype); }
@@ -236,6 +239,7 @@ struct HeadMarks {
   galley_tensor logits = 0;    ///< marked by the family
   galley_tensor hidden = 0;    ///< likewise, the last hidden state: where the head begins
   galley_tensor position = 0;  ///< written by the host: the row to sample from
+  galley_tensor output = 0;    ///< what `galley embed` shows; where the family marks none, `hidden`
 };
 
 /// What the graph is made for, as far as strategies see it.
@@ -246,10 +250,17 @@ struct RunOf {
   std::optional<TargetView> target;
 };
 
+/// Of a micro-batch.
+struct Extents {
+  int64_t rows = 0;           ///< B
+  int64_t length = 0;         ///< S
+  int64_t target_length = 0;  ///< T; 0: there are no targets
+};
+
 class Graph {
  public:
-  /// rows × length: the shape of a micro-batch. `ops` lives as long as the graph.
-  Graph(OpLookup ops, std::function<std::vector<std::string>()> op_names, int64_t rows, int64_t length);
+  /// The shape of a micro-batch. `ops` lives as long as the graph.
+  Graph(OpLookup ops, std::function<std::vector<std::string>()> op_names, const Extents& extents);
 
   Result<galley_tensor> make(GraphTensor tensor);
   /// Output shapes come from the op's rule; `outputs` as in galley_node_desc. Appended to the author's section.
@@ -310,8 +321,9 @@ class Graph {
   std::map<galley_tensor, galley_tensor> saved_values() const;
   std::string file_of(galley_tensor parameter) const;
 
-  int64_t rows() const { return rows_; }
-  int64_t length() const { return length_; }
+  int64_t rows() const { return extents_.rows; }
+  int64_t length() const { return extents_.length; }
+  const Extents& extents() const { return extents_; }
 
   /// Sets the author for a scope.
   class As {
@@ -386,8 +398,7 @@ class Graph {
 
   OpLookup ops_;
   std::function<std::vector<std::string>()> op_names_;
-  int64_t rows_ = 0;
-  int64_t length_ = 0;
+  Extents extents_;
   std::deque<GraphTensor> tensors_;  // deques: pointers handed to plugins stay good
   std::deque<GraphNode> nodes_;
   std::array<std::vector<galley_node>, section_names.size()> sections_;

@@ -66,7 +66,8 @@ Status describe(Compilation& c, const Homes& homes) {
   std::map<std::string, const GraphTensor*> named;
   for (galley_tensor t = 1; t <= graph.tensor_count(); ++t) {
     const GraphTensor& x = graph.tensor(t);
-    if (x.kind == GALLEY_KIND_INPUT && t != graph.marks.position) p.inputs.emplace_back(x.name, homes.home(t));
+    if (x.kind == GALLEY_KIND_INPUT && t != graph.marks.position) p.inputs.push_back({x.name, homes.home(t), x.fill});
+    if (x.kind == GALLEY_KIND_INPUT && x.fill == Fill::Tokens && x.below > 0) p.vocabulary = x.below;
     if (x.unused) continue;
     if (x.parameter_kind() && !x.saved.file.empty() && x.use != no_use) {
       const LoadedStrategy& s = *c.strategies[static_cast<size_t>(x.use)];
@@ -112,6 +113,7 @@ Status begin(Compilation& c, Homes& homes) {
   const int64_t micro_batches = c.options.micro_batches > 0 ? c.options.micro_batches : c.backward() ? c.decisions.micro_batches : 1;
   p.rows = c.graph.rows();
   p.length = c.graph.length();
+  p.target_length = c.graph.extents().target_length;
   p.micro_batches = micro_batches;
   p.window_tokens = micro_batches == c.decisions.micro_batches ? c.decisions.window_tokens : 0;
   TRY_STATUS(homes.make());
@@ -158,7 +160,10 @@ Status place_micro(Compilation& c, Homes& homes) {
   c.micro.forward = orders.forward.size();
   c.micro.head = orders.head.size();
   c.micro.tensors = micro.transients();
-  if (logits) c.program.logits = micro.operand(logits).tensor;
+  if (logits) {
+    c.program.logits = micro.operand(logits).tensor;
+    c.program.logits_shape = c.graph.tensor(logits).shape;
+  }
   return ok();
 }
 

@@ -68,7 +68,7 @@ class ProgramCheck {
                                                              {"corpus", program_.corpus},
                                                              {"staging", program_.staging},
                                                              {"sample position", program_.sample_position}};
-    for (const auto& [name, id] : program_.inputs) by_host.emplace_back(name.c_str(), id);
+    for (const Program::Input& input : program_.inputs) by_host.emplace_back(input.name.c_str(), input.tensor);
     for (const auto& [what, id] : by_host) {
       if (id == no_tensor) continue;
       if (!exists(id)) return plan_error(std::string(what) + " is tensor " + std::to_string(id) + ", which does not exist");

@@ -18,7 +18,7 @@ void visit_ids(Program& p, Visit&& visit) {
   for (TensorId* id : {&p.scalars, &p.step_image, &p.readback, &p.window, &p.corpus, &p.staging, &p.logits, &p.sample_logits,
                        &p.sample_position, &p.checksums})
     visit(*id);
-  for (auto& [name, id] : p.inputs) visit(id);
+  for (auto& input : p.inputs) visit(input.tensor);
   for (auto& [name, id] : p.resume) visit(id);
   for (TensorId& id : p.frozen) visit(id);
   for (Trained& t : p.trained) {

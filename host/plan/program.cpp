@@ -67,6 +67,14 @@ void AttrList::set(const std::string& name, std::vector<double> values) {
   put(std::move(item));
 }
 
+void AttrList::set(const std::string& name, std::vector<int64_t> values) {
+  auto item = std::make_shared<Item>();
+  item->name = name;
+  item->integers = std::move(values);
+  item->attr.type = GALLEY_ATTR_I64;
+  put(std::move(item));
+}
+
 void AttrList::set(const std::string& name, double value) {
   auto item = std::make_shared<Item>();
   item->name = name;

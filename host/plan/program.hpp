@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "galley/galley.h"
+#include "host/base/fill.hpp"
 #include "host/base/result.hpp"
 #include "host/base/schedule.hpp"
 #include "host/base/tensor_files.hpp"
@@ -65,6 +66,7 @@ class AttrList {
   void set(const std::string& name, double value);
   void set(const std::string& name, const std::string& value);
   void set(const std::string& name, std::vector<double> values);
+  void set(const std::string& name, std::vector<int64_t> values);
   void set(const galley_attr& attr);  ///< copies
   /// Copies what a plugin gives; a name, type or value that makes no sense is exit code Plugin.
   Status add(const galley_attr* const* attrs, uint32_t n);
@@ -264,6 +266,7 @@ struct Program {
   std::array<Segment, segment_count> segments;  ///< indexed by SegmentKind; a segment that does not occur is empty
   int64_t rows = 0;                             ///< B
   int64_t length = 0;                           ///< S
+  int64_t target_length = 0;                    ///< T; 0: there are no targets
   int64_t head_rows = 0;                        ///< of a chunk of the head and loss, at most: sums depend on it; 0: there is no head
   int64_t micro_batches = 1;                    ///< of a window
   /// > 0: windows have as many micro-batches as come closest to so many tokens that count, micro_batches at most.
@@ -275,12 +278,18 @@ struct Program {
   std::vector<ScalarSlot> slots;
   int64_t scheduled_from = -1;   ///< bytes in the block, I64: the applied step of the first of ScalarSlot::values; -1: there are none
   int64_t scheduled_values = 0;  ///< how many of them the host gives: applied steps that a step can be while others are under way
-  /// The loader's inputs of a micro-batch, by name: "input_ids", "labels", "position_ids", "first_key"; (B, S) I32, Life::Run.
-  std::vector<std::pair<std::string, TensorId>> inputs;
+  /// The loader's inputs of a micro-batch: I32, Life::Run.
+  struct Input {
+    std::string name;
+    TensorId tensor = no_tensor;
+    Fill fill = Fill::Tokens;
+  };
+  std::vector<Input> inputs;
   TensorId window = no_tensor;           ///< the loader's two window buffers, U8
   TensorId corpus = no_tensor;           ///< what the data source keeps in memory, U8; no_tensor when it keeps nothing
   TensorId staging = no_tensor;          ///< for Read and Write, U8
-  TensorId logits = no_tensor;           ///< (B, S, V) when asked for (gradients --logits), else no_tensor
+  TensorId logits = no_tensor;           ///< when asked for (gradients --logits), else no_tensor
+  Shape logits_shape;                    ///< (B, S, V), or as the model has it
   TensorId sample_logits = no_tensor;    ///< (1, V): logits of one position, in the segment Sample
   TensorId sample_position = no_tensor;  ///< I32, one element: which position
 
@@ -315,7 +324,7 @@ struct Program {
 
   int64_t parameters = 0;  ///< elements of all parameters, a tied tensor once
   int64_t trainable = 0;
-  int64_t vocabulary = 0;
+  int64_t vocabulary = 0;  ///< ids of tokens are below this
   double flops_per_token = 0;   ///< forward and backward as executed, recomputation included
   double recomputed_flops = 0;  ///< of it, by clones, per micro-batch
 

@@ -44,6 +44,16 @@ const OptionSpec eos_spec = {.name = "eos",
                              .description = "put the tokenizer's end-of-text token behind each document",
                              .type = Type::Boolean,
                              .fallback = Value(true)};
+const OptionSpec mask_spec = {.name = "mask",
+                              .description = "the share of tokens that a masked language model has to tell; for others it means nothing",
+                              .fallback = Value(0.15),
+                              .range = above(0, 1),
+                              .aliases = {"mlm_probability"}};
+const OptionSpec label_spec = {.name = "label",
+                               .description = "the field of a line that holds its label, a number or a name, or a list of them; for models "
+                                              "that learn labels",
+                               .type = Type::String,
+                               .fallback = Value(std::string("label"))};
 const OptionSpec skip_bad_spec = {.name = "skip_bad",
                                   .description = "leave out lines that are no documents, and count them, instead of refusing them",
                                   .type = Type::Boolean,
@@ -163,6 +173,11 @@ const Declared& declared_recipe() {
         .type = Type::Integer,
         .range = from(1, kMostRows),
         .aliases = {"max_length", "max_seq_length", "sequence_length", "seq_len", "block_size"}},
+       {.name = "target_length",
+        .description = "positions of a target, for models that have an encoder and a decoder; without it as many as 'length'",
+        .type = Type::Integer,
+        .range = from(1, kMostRows),
+        .aliases = {"max_target_length"}},
        {.name = "steps",
         .description = "updates that the run makes; either this or 'epochs'",
         .type = Type::Integer,
@@ -215,7 +230,16 @@ const Declared& declared_model() {
        {.name = "family",
         .description = "which family it is of; beside a path only where config.json has no model_type",
         .type = Type::String},
-       {.name = "config", .description = "the keys of config.json, for a new model", .wanted = "a table such as { n_layer = 2 }"}}};
+       {.name = "config", .description = "the keys of config.json, for a new model", .wanted = "a table such as { n_layer = 2 }"},
+       {.name = "task",
+        .description = "what the model is to do, such as \"masked-lm\" or \"sequence-classification\"; without it what its config.json "
+                       "says; `galley data` lists the tasks of a family",
+        .type = Type::String},
+       {.name = "labels",
+        .description = "among how many labels it chooses, where the task has labels; without it what config.json says, or 2",
+        .type = Type::Integer,
+        .range = from(1, INT32_MAX),
+        .aliases = {"num_labels"}}}};
   return out;
 }
 
@@ -310,7 +334,7 @@ const std::vector<Declared>& declared_data() {
        "data = data.jsonl { files = { \"text.jsonl\" } }",
        "a document a line: { \"text\": … }",
        {files_spec, tokenizer_spec, validation_spec, packing_spec, split_spec, group_by_length_spec, eos_spec, skip_bad_spec,
-        field("text", "the document")}},
+        field("text", "the document"), mask_spec, label_spec}},
       {"mix",
        "data = data.mix { data.text { … }, data.chat { … }, weights = { 1, 2 } }",
        "rows of several data; an epoch ends when each of them has been seen once",
@@ -334,6 +358,7 @@ const std::vector<Declared>& declared_data() {
         split_spec,
         group_by_length_spec,
         eos_spec,
+        mask_spec,
         {.name = "separator",
          .description = "what ends a document within a file; without it a file is one document",
          .type = Type::String}}},

@@ -141,6 +141,8 @@ Status Reader::read_model(const Entry& entry, ModelSpec* model) {
   const auto path = TRY(fields.text("path"));
   const auto init = TRY(fields.choice(declared["init"]));
   model->family = TRY(fields.text("family")).value_or("");
+  model->task = TRY(fields.text("task")).value_or("");
+  model->labels = TRY(fields.integer("labels", 1, INT32_MAX)).value_or(0);
 
   const Value* config = fields.find("config");
   if (path) {
@@ -236,6 +238,7 @@ Status Reader::read_numbers(const Fields& fields, Recipe* recipe) {
   recipe->steps = steps_;
   recipe->batch = TRY(whole(fields, declared["batch"]));
   recipe->length = TRY(whole(fields, declared["length"]));
+  recipe->target_length = TRY(whole(fields, declared["target_length"]));
   recipe->seed = static_cast<uint64_t>(*TRY(whole(fields, declared["seed"])));
   if (const Value* kernels = fields.find("kernels")) {
     const List* list = kernels->as<List>();

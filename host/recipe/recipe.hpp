@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "host/base/fill.hpp"
 #include "host/base/result.hpp"
 #include "host/base/schedule.hpp"
 #include "host/base/value.hpp"
@@ -33,8 +34,20 @@ struct ModelSpec {
   std::filesystem::path path;  ///< empty when a family and a configuration are given; resolved, absolute
   std::string family;          ///< beside a path: for a config.json without model_type; may be empty then
   Table config;                ///< the configuration given in the recipe
+  std::string task;            ///< what the model is to do, in the family's words; "": what its config.json says
+  int64_t labels = 0;          ///< among how many it chooses, where it has labels; 0: what its config.json says
   bool random = false;         ///< initialize instead of loading
   Place place;
+};
+
+/// What the model learns from, in the words of data: made of the family's task and the model's configuration.
+struct Learning {
+  std::string task;                      ///< "causal-lm"
+  Fill labels = Fill::NextTokens;        ///< those that count in the loss
+  int64_t classes = 0;                   ///< labels of tokens and rows are below this
+  bool several = false;                  ///< a row may have several labels
+  std::map<std::string, int64_t> names;  ///< of labels
+  int32_t start = 0, padding = 0;        ///< the tokens that begin a target, and stand behind it
 };
 
 /// Whether a recipe may name any file that its author can read, or files of its own folder only, and those that --set gives.
@@ -82,6 +95,8 @@ struct Recipe {
   DataSpec data;
   std::optional<int64_t> batch;   ///< rows of a micro-batch; data.batch brings its own
   std::optional<int64_t> length;  ///< positions of a row
+  std::optional<int64_t> target_length;  ///< of the target, where the model has one; none: as many as `length`
+  Learning learning;              ///< set by who has read the model's configuration
   int64_t steps = 0;              ///< 0: so many as `epochs` are, which is known when the data has been prepared
   double epochs = 0;              ///< 0: the recipe says steps
   Place epochs_place;             ///< where it says epochs

@@ -41,9 +41,10 @@ int32_t draw_token(std::span<const float> logits, const Draw& how, uint32_t rand
 
 Generator::Generator(Session& session) : session_(session) {
   const Program& program = session.study().program;
-  window_ = {{1, program.length}, {}, 0, 1, 0};
+  window_ = {session.study().data.layout, {}, 0, 1, 0};
+  window_.layout.rows = 1;
   window_.memory = session.bytes_of(program.window);
-  logits_.resize(static_cast<size_t>(program.vocabulary));
+  logits_.resize(static_cast<size_t>(program.tensors[static_cast<size_t>(program.sample_logits)].shape.back()));
 }
 
 Result<std::span<const float>> Generator::logits(std::span<const int32_t> tokens) {
@@ -54,9 +55,9 @@ Result<std::span<const float>> Generator::logits(std::span<const int32_t> tokens
   const BatchRow row = window_.row(0);
   row.pad(0, most);
   for (size_t i = 0; i < shown; ++i) {
-    row.input_ids[i] = tokens[first + i];
-    row.position_ids[i] = static_cast<int32_t>(i);
-    row.first_key[i] = 0;
+    row.tokens()[i] = tokens[first + i];
+    row.positions()[i] = static_cast<int32_t>(i);
+    row.first_key()[i] = 0;
   }
   executor.tell({1, 1});
   TRY_STATUS(session_.feed(window_, 0));

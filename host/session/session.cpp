@@ -18,7 +18,11 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-BatchLayout layout_of(const Program& program) { return {program.rows, program.length}; }
+BatchLayout layout_of(const Study& study) {
+  BatchLayout out = study.data.layout;
+  out.rows = study.program.rows;
+  return out;
+}
 
 StateInfo state_info(const Study& study, const Source* source) {
   StateInfo info;
@@ -92,13 +96,10 @@ std::span<std::byte> Session::bytes_of(TensorId tensor) const {
 
 Status Session::feed(const WindowBuffer& window, int64_t micro_batch) {
   const std::byte* const begin = bytes_of(study_.program.window).data();
-  std::array<int64_t, kBatchTensorCount> offsets = {};
+  std::array<int64_t, kFills> offsets = {};
   size_t n = 0;
-  for (const auto& [name, tensor] : study_.program.inputs) {
-    const auto* const at = std::find(std::begin(kBatchTensors), std::end(kBatchTensors), name);
-    if (at == std::end(kBatchTensors)) return plugin_error("the model reads an input '" + name + "' that no data source makes");
-    offsets[n++] = std::as_bytes(window.tensor(micro_batch, static_cast<size_t>(at - kBatchTensors))).data() - begin;
-  }
+  for (const Program::Input& input : study_.program.inputs)
+    offsets[n++] = std::as_bytes(window.tensor(micro_batch, input.fill)).data() - begin;
   return executor_->copy_inputs({offsets.data(), n});
 }
 
@@ -173,7 +174,7 @@ Status Session::enqueue() {
   const Program& program = study_.program;
   if (!loader_) {
     const int64_t held = study_.target.steps_under_way();
-    loader_ = TRY(Loader::start(*source_, layout_of(program), program.micro_batches, info_.next_window, study_.recipe.steps,
+    loader_ = TRY(Loader::start(*source_, layout_of(study_), program.micro_batches, info_.next_window, study_.recipe.steps,
                                 bytes_of(program.window), held));
     under_way_.reserve(static_cast<size_t>(held));
     last_ = now();
@@ -211,7 +212,7 @@ Result<StepEvent> Session::finished() {
   out.step = step.attempted;
   out.tokens = step.window_tokens;
   out.micro_batches = done.micro_batches;
-  out.positions = done.micro_batches * study_.program.rows * study_.program.length;
+  out.positions = done.micro_batches * study_.program.rows * (study_.program.length + study_.program.target_length);
   const uint64_t epoch = source_->epoch();
   out.epoch = epoch > 0 ? static_cast<double>(done.rows_done) / static_cast<double>(epoch) : 0;
   read_reported(step.applied);
@@ -337,7 +338,7 @@ Result<double> Session::evaluate(const std::function<Status(int64_t, int64_t)>& 
                         "hold some out: data.text { …, validation = 0.05 }");
   // Once the loader runs, the window at hand has been used up, and the other one is being filled.
   const std::span<std::byte> memory = window_ ? window_->memory : bytes_of(study_.program.window);
-  WindowBuffer buffer = {layout_of(study_.program), memory, -1, 0, 0, 0};
+  WindowBuffer buffer = {layout_of(study_), memory, -1, 0, 0, 0};
   int64_t tokens = 0;
   TRY_STATUS(executor_->synchronize());
   double loss = 0;
@@ -356,7 +357,7 @@ Result<double> Session::evaluate(const std::function<Status(int64_t, int64_t)>& 
 }
 
 Result<double> Session::first_loss() {
-  WindowBuffer window = {layout_of(study_.program), bytes_of(study_.program.window), -1, 0, 0, 0};
+  WindowBuffer window = {layout_of(study_), bytes_of(study_.program.window), -1, 0, 0, 0};
   TRY_STATUS(source_->fill(0, window));
   double loss = 0;
   for (int64_t m = 0; m < window.micro_batches; ++m) {
@@ -380,7 +381,7 @@ Status Session::save(const std::filesystem::path& states, int64_t keep) {
 
 Result<double> Session::gradients() {
   const Program& program = study_.program;
-  WindowBuffer window = {layout_of(program), bytes_of(program.window), -1, 0, 0, 0};
+  WindowBuffer window = {layout_of(study_), bytes_of(program.window), -1, 0, 0, 0};
   TRY_STATUS(source_->fill(0, window));
   TRY_STATUS(executor_->begin_step({1, window.valid_tokens}));
   for (int64_t m = 0; m < window.micro_batches; ++m) {
@@ -402,7 +403,7 @@ Status write_gradients(Session& session, NewFile& file) {
   std::vector<safetensors::Item> items = {{"loss", safetensors::Dtype::F64, {1}}};
   for (const auto& [name, id] : tensors) {
     Shape shape = program.tensors[static_cast<size_t>(id)].shape;
-    if (name == "logits") shape = {program.rows, program.length, program.vocabulary};
+    if (name == "logits") shape = program.logits_shape;
     items.push_back({name, safetensors::Dtype::F32, shape});
   }
   const auto scale = static_cast<float>(session.executor().scalar(GALLEY_SCALAR_LOSS_SCALE));

@@ -235,7 +235,10 @@ Status read_inputs(Study& s, const std::filesystem::path& recipe, const StudyOpt
     for (const std::string& warning : s.recipe.warnings) options.warn(warning);
   if (options.edit) options.edit(s.recipe);
   s.model = TRY(read_model_config(s.recipe, s.installation.families));
-  if (!reads_data(options) && s.recipe.length) s.data.layout = {1, *s.recipe.length};
+  s.recipe.learning = s.model.learning;
+  if (!reads_data(options) && s.recipe.length)
+    s.data.layout = {1, *s.recipe.length,
+                     s.recipe.learning.labels == Fill::TargetLabels ? s.recipe.target_length.value_or(*s.recipe.length) : 0};
   else s.data = TRY(describe_data(s.recipe.data, s.recipe));
   if (!reads_data(options)) s.data.one_document = true;
   return ok();
@@ -253,7 +256,9 @@ Status load_plugins(Study& s, const StudyOptions& options) {
 }
 
 BatchLayout layout_of(const Study& s, const StudyOptions& options) {
-  return {options.single_row ? 1 : s.data.layout.rows, s.data.layout.length};
+  BatchLayout out = s.data.layout;
+  if (options.single_row) out.rows = 1;
+  return out;
 }
 
 /// A key of config.json that says how weights are stored needs one of the strategies that know it.
@@ -280,12 +285,21 @@ Status build_model(Study& s, const BatchLayout& layout) {
   TRY_STATUS(check_stored(s));
   Plugins& plugins = *s.plugins;
   s.graph = std::make_unique<Graph>([&plugins](std::string_view name) { return plugins.op(name).table; },
-                                    [&plugins] { return plugins.op_names(); }, layout.rows, layout.length);
+                                    [&plugins] { return plugins.op_names(); },
+                                    Extents{layout.rows, layout.length, layout.target_length});
   for (const auto& [key, value] : s.model.config) s.graph->config[key] = to_json(value);
   // What a strategy has written into config.json is for it to know, and to write again.
   for (const auto& strategy : s.loaded)
     for (const std::string& key : strategy->spec().config) s.model.config.erase(key);
-  return build_family(s.model, s.installation.families, s.data.one_document ? RowDocuments::One : RowDocuments::Several, *s.graph);
+  TRY_STATUS(
+      build_family(s.model, s.installation.families, s.data.one_document ? RowDocuments::One : RowDocuments::Several, *s.graph));
+  for (galley_tensor t = 1; t <= s.graph->tensor_count(); ++t) {
+    const GraphTensor& x = s.graph->tensor(t);
+    if (x.kind != GALLEY_KIND_INPUT) continue;
+    s.data.layout.fills.add(x.fill);
+    if (x.fill == Fill::RowLabels) s.data.layout.labels = x.shape.size() > 1 ? x.shape[1] : 1;
+  }
+  return ok();
 }
 
 /// Loads the plugins whose kernels the recipe asks for.
@@ -318,7 +332,7 @@ CompileOptions compile_options(const Study& s, const StudyOptions& options, bool
   if (s.recipe.control) out.loss_factor = 0.75;
   out.steps = s.recipe.epochs > 0 ? 0 : s.recipe.steps;  // a resumed run knows how many the epochs are
   out.memory_limit = options.memory_limit > 0 ? options.memory_limit : s.target.memory_limit;
-  out.corpus_bytes = reads_data(options) ? static_cast<int64_t>(s.data.bytes) : 0;
+  out.corpus_bytes = reads_data(options) ? static_cast<int64_t>(s.data.bytes()) : 0;
   out.window_bytes = [layout = layout_of(s, options), held = s.target.steps_under_way()](int64_t micro_batches) {
     return static_cast<int64_t>(Loader::bytes(layout, micro_batches, held));
   };

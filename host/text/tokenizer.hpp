@@ -51,6 +51,8 @@ class Tokenizer {
 
   /// The ids that the post-processor puts before a text.
   std::span<const TokenId> before() const { return before_; }
+  /// And behind it.
+  std::span<const TokenId> behind() const { return behind_; }
   /// The id of a token, as decode() would write it; -1: there is none.
   TokenId find(std::string_view token) const;
   /// The token of an id below vocabulary(), as the file writes it.

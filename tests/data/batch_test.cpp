@@ -174,7 +174,7 @@ TEST_F(BatchTest, TensorsThatCannotBe) {
   EXPECT_EQ(error_of(put(1, 2, {{"input_ids", ids}})), "has no tensor 'labels'");
   EXPECT_EQ(error_of(put(1, 2, {{"labels", ids}})), "has no tensor 'input_ids'");
   EXPECT_EQ(error_of(put(1, 2, {{"input_ids", ids}, {"labels", ids}, {"token_type_ids", ids}})),
-            "tensor 'token_type_ids' belongs to models with token types, which are not there yet");
+            "tensor 'token_type_ids' belongs to models with token types");
   EXPECT_EQ(error_of(put(1, 2, {{"input_ids", ids}, {"labels", ids}, {"position_id", ids}})),
             "tensor 'position_id' has no meaning in a batch");
   EXPECT_EQ(error_of(put(0, 2, {{"input_ids", {}}, {"labels", {}}})), "input_ids is I32 (0, 2): there is no token");

@@ -27,8 +27,8 @@ class Counting final : public Source {
     buffer.window = window;
     buffer.micro_batches = micro_batches_[static_cast<size_t>(window) % micro_batches_.size()];
     for (int64_t m = 0; m < buffer.micro_batches; ++m) {
-      for (size_t t = 0; t < kBatchTensorCount; ++t) {
-        for (int32_t& number : buffer.tensor(m, t)) number = static_cast<int32_t>(window);
+      for (size_t f = 0; f < kPlainFills; ++f) {
+        for (int32_t& number : buffer.tensor(m, static_cast<Fill>(f))) number = static_cast<int32_t>(window);
       }
     }
     buffer.valid_tokens = buffer.count_valid();
@@ -48,8 +48,8 @@ void expect_window(const WindowBuffer& buffer, int64_t window, int64_t micro_bat
   EXPECT_EQ(buffer.micro_batches, micro_batches);
   EXPECT_EQ(buffer.valid_tokens, micro_batches * 16);
   for (int64_t m = 0; m < micro_batches; ++m) {
-    for (size_t t = 0; t < kBatchTensorCount; ++t) {
-      for (const int32_t number : buffer.tensor(m, t)) ASSERT_EQ(number, window);
+    for (size_t f = 0; f < kPlainFills; ++f) {
+      for (const int32_t number : buffer.tensor(m, static_cast<Fill>(f))) ASSERT_EQ(number, window);
     }
   }
 }

@@ -16,7 +16,7 @@ Opened open(const Recipe& recipe, int64_t vocabulary, const Windows& windows) {
 
 TEST(RandomTokens, EveryPositionCountsAndPredictsTheNext) {
   const Opened random = open(recipe_of(3, 7), 50, {2});
-  EXPECT_EQ(random.info.bytes, 0u);
+  EXPECT_EQ(random.info.bytes(), 0u);
   EXPECT_EQ(random.info.vocabulary, 0);
   int64_t valid = 0;
   for (const RowCopy& row : random.window(4, 2, &valid)) {

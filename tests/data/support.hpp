@@ -57,7 +57,7 @@ struct RowCopy {
 inline RowCopy copy_row(const WindowBuffer& buffer, int64_t row) {
   const BatchRow r = buffer.row(row);
   const auto copy = [](std::span<int32_t> s) { return std::vector<int32_t>(s.begin(), s.end()); };
-  return {copy(r.input_ids), copy(r.labels), copy(r.position_ids), copy(r.first_key)};
+  return {copy(r.tokens()), copy(r.next()), copy(r.positions()), copy(r.first_key())};
 }
 
 inline std::vector<RowCopy> copy_rows(const WindowBuffer& buffer) {
@@ -117,7 +117,7 @@ inline Result<Opened> try_open(const DataSpec& spec, const Recipe& recipe, int64
   use_own_cache();
   Opened opened;
   opened.info = TRY(describe_data(spec, recipe));
-  opened.memory = std::make_unique<Memory>(opened.info.bytes);
+  opened.memory = std::make_unique<Memory>(opened.info.bytes());
   opened.source = TRY(open_data(opened.info, spec, recipe, vocabulary, windows, {.threads = 2}));
   TRY_STATUS(opened.source->load(opened.memory->span()));
   return opened;

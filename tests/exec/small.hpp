@@ -101,7 +101,7 @@ struct Running {
     const int64_t offset = m * numbers() * 4;
     return executor->copy_inputs({&offset, 1});
   }
-  int64_t numbers() const { return builder.program.tensors[static_cast<size_t>(builder.program.inputs[0].second)].bytes / 4; }
+  int64_t numbers() const { return builder.program.tensors[static_cast<size_t>(builder.program.inputs[0].tensor)].bytes / 4; }
 
   /// The tensor's elements; synchronizes.
   template <class T = float>

@@ -29,7 +29,7 @@ class Family : public testing::Test {
               "return { model_types = { 'little' }, architecture = { little = 'LittleForCausalLM' }, harmless = { 'own' }, "
               "build = function(config, g)\n" +
                   body + "\nend }");
-    graph_ = std::make_unique<Graph>([](std::string_view) { return nullptr; }, [] { return std::vector<std::string>(); }, 1, 8);
+    graph_ = std::make_unique<Graph>([](std::string_view) { return nullptr; }, [] { return std::vector<std::string>(); }, Extents{1, 8});
     const Status status = build_family(model_, {root_ / "families", root_ / "lib"}, documents_, *graph_);
     return status ? "" : status.error().cause;
   }

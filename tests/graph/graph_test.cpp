@@ -50,7 +50,7 @@ class Graphs : public testing::Test {
             [] {
               return std::vector<std::string>{"join", "bare"};
             },
-            2, 4) {}
+            Extents{2, 4}) {}
   galley_tensor input(const std::string& name) {
     GraphTensor t;
     t.name = name;

@@ -58,7 +58,7 @@ class Verbs : public testing::Test {
             [] {
               return std::vector<std::string>{"join", "bare"};
             },
-            2, 4) {
+            Extents{2, 4}) {
     parameter = tensor("p", {4}, GALLEY_KIND_PARAMETER);
     input = tensor("x", {2, 4}, GALLEY_KIND_INPUT);
     number = tensor("n", {1}, GALLEY_KIND_STATE);

@@ -227,7 +227,7 @@ Hand::Hand()
             for (const galley_op* o : ops()) names.emplace_back(o->name);
             return names;
           },
-          1, 4) {
+          Extents{1, 4}) {
   target.device = "hand";
   target.isa = "any";
   target.memories = {{"host"}, {"spill"}};

@@ -68,7 +68,7 @@ void Builder::d_linear(const std::string& name, TensorId dy, TensorId dx, bool a
 
 TensorId Builder::embed() {
   const TensorId x = active(again ? "x.again" : "x", {tokens(), s.width}, Owner::Saved);
-  op("embed", {in(p.inputs[0].second), in(weights.at("embed.weight"))}, {out(x)});
+  op("embed", {in(p.inputs[0].tensor), in(weights.at("embed.weight"))}, {out(x)});
   return x;
 }
 
@@ -88,15 +88,15 @@ TensorId Builder::layer(int64_t l, TensorId x, Forward* f) {
   if (s.gated) {
     f->q = wide("q_rope", s.width);
     f->k = wide("k_rope", s.kv_width);
-    op(at(l, "rope_q"), {in(q), in(p.inputs[1].second)}, {out(f->q)});
-    op(at(l, "rope_k"), {in(k), in(p.inputs[1].second)}, {out(f->k)});
+    op(at(l, "rope_q"), {in(q), in(p.inputs[1].tensor)}, {out(f->q)});
+    op(at(l, "rope_k"), {in(k), in(p.inputs[1].tensor)}, {out(f->k)});
   } else {
     f->q = q;
     f->k = k;
   }
   f->o = wide("o", s.width);
   f->lse = number("lse", s.heads);
-  op(at(l, "attention"), {in(f->q), in(f->k), in(f->v), in(p.inputs[3].second)}, {out(f->o), out(f->lse)}, n * s.heads * 8);
+  op(at(l, "attention"), {in(f->q), in(f->k), in(f->v), in(p.inputs[3].tensor)}, {out(f->o), out(f->lse)}, n * s.heads * 8);
   const TensorId proj = wide("proj", s.width, Owner::Activations);
   linear(at(l, "o_proj"), f->o, proj, weight_at(l, "o"));
   f->x2 = wide("x2", s.width);
@@ -187,8 +187,8 @@ void Builder::backward(int64_t l, Forward f, TensorId* dx) {
   d_linear(at(l, "o"), dx2, d_o, false, f.o, weight_at(l, "o"));
   op(at(l, "attention.d"), {in(d_o), in(f.q), in(f.k), in(f.v), in(f.o), in(f.lse)}, {out(dq), out(dk), out(dv)}, n * s.heads * 16);
   if (s.gated) {
-    op(at(l, "rope_q.d"), {inout(dq), in(p.inputs[1].second)}, {});
-    op(at(l, "rope_k.d"), {inout(dk), in(p.inputs[1].second)}, {});
+    op(at(l, "rope_q.d"), {inout(dq), in(p.inputs[1].tensor)}, {});
+    op(at(l, "rope_k.d"), {inout(dk), in(p.inputs[1].tensor)}, {});
   }
   if (offloads_saved()) wait(spilled.at(f.n1).second);
   d_linear(at(l, "q"), dq, dn1, false, f.n1, weight_at(l, "q"));
@@ -220,7 +220,7 @@ void Builder::micro() {
                    lse = tensor("loss.lse" + suffix, {count}, GALLEY_F32, Owner::Saved, Life::Segment);
     TensorId matrix = used(head);
     op("head" + suffix, {rows(nf, begin, count, GALLEY_READ), in(matrix)}, {out(logits)}, count * 64);
-    op("loss" + suffix, {in(logits), rows(p.inputs[2].second, begin, count, GALLEY_READ)}, {out(lse), scalar(2, GALLEY_ACCUMULATE)});
+    op("loss" + suffix, {in(logits), rows(p.inputs[2].tensor, begin, count, GALLEY_READ)}, {out(lse), scalar(2, GALLEY_ACCUMULATE)});
     op("loss.d" + suffix, {inout(logits), in(lse), scalar(3)}, {});
     matrix = used(head);
     op("head.dx" + suffix, {in(logits), in(matrix)}, {rows(dnf, begin, count, GALLEY_WRITE)}, count * 32);
@@ -230,7 +230,7 @@ void Builder::micro() {
   op("norm.d", {in(dnf), in(x), in(rf)}, {out(dx)});
   contribute("norm.dw", {in(dnf), in(x), in(rf)}, "norm.weight");
   for (int64_t l = s.layers; l-- > 0;) backward(l, kept[static_cast<size_t>(l)], &dx);
-  contribute("embed.d", {in(dx), in(p.inputs[0].second)}, "embed.weight");
+  contribute("embed.d", {in(dx), in(p.inputs[0].tensor)}, "embed.weight");
 }
 
 void Builder::forward_only(SegmentKind kind) {
@@ -247,7 +247,7 @@ void Builder::forward_only(SegmentKind kind) {
   const TensorId logits = active("logits", {tokens() / s.chunks, s.vocabulary});
   for (int64_t c = 0; c < s.chunks; ++c) {
     op("head", {rows(nf, c * (tokens() / s.chunks), tokens() / s.chunks, GALLEY_READ), in(weights.at("embed.weight"))}, {out(logits)});
-    op("loss", {in(logits), in(p.inputs[2].second)}, {scalar(2, GALLEY_ACCUMULATE)});
+    op("loss", {in(logits), in(p.inputs[2].tensor)}, {scalar(2, GALLEY_ACCUMULATE)});
   }
 }
 

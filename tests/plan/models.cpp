@@ -154,7 +154,7 @@ Program Builder::run() {
     p.slots.push_back(slot);
   }
   for (const char* name : {"input_ids", "position_ids", "labels", "first_key"})
-    p.inputs.emplace_back(name, tensor(name, {tokens()}, GALLEY_I32, Owner::Data, Life::Run));
+    p.inputs.push_back({name, tensor(name, {tokens()}, GALLEY_I32, Owner::Data, Life::Run)});
   p.window = tensor("window", {2 * s.micro_batches * tokens() * 4}, GALLEY_U8, Owner::Data, Life::Run);
   p.corpus = tensor("corpus", {0}, GALLEY_U8, Owner::Data, Life::Run);
   p.staging = tensor("staging", {1 << 16}, GALLEY_U8, Owner::Data, Life::Run);

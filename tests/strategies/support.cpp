@@ -236,7 +236,7 @@ void NodeRun::run_kernel(const std::string& op, const std::vector<NodeRun*>& nod
 // ---- GraphFixture -----------------------------------------------------------------------------------------------------------------
 
 GraphFixture::GraphFixture()
-    : graph([](std::string_view name) { return plugins().op(name).table; }, [] { return plugins().op_names(); }, 2, 8) {
+    : graph([](std::string_view name) { return plugins().op(name).table; }, [] { return plugins().op_names(); }, Extents{2, 8}) {
   graph.option_slot = [](int, const std::string& name) -> Result<ScalarSlot> {
     ScalarSlot slot;
     slot.option = name;

@@ -32,6 +32,12 @@ bool fill_supports(const Node& n) {
   return t == GALLEY_F64 || t == GALLEY_F32 || t == GALLEY_I64 || t == GALLEY_I32 || t == GALLEY_U8;
 }
 
+void values(const Node& n, void*) {
+  const galley_attr* a = galley_attr_find(n.view(), "values");
+  float* y = n.write<float>(0);
+  for (int64_t i = 0; i < count(n.out(0)); ++i) y[i] = static_cast<float>(static_cast<const double*>(a->data)[i]);
+}
+
 void random_normal(const Node& n, void*) {
   const galley::models::Draws draws(n);
   const double mean = n.f("mean", 0), deviation = n.f("std", 1);
@@ -50,7 +56,7 @@ void random_uniform(const Node& n, void*) {
   });
 }
 
-const bool added = add(kernel<fill, fill_supports>("fill.cpu", "fill")) &&
+const bool added = add(kernel<fill, fill_supports>("fill.cpu", "fill")) && add(kernel<values, cpu::all_f32>("values.cpu", "values")) &&
                    add(kernel<random_normal, cpu::all_f32>("random_normal.cpu", "random_normal")) &&
                    add(kernel<random_uniform, cpu::all_f32>("random_uniform.cpu", "random_uniform"));
 

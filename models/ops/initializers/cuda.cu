@@ -1,6 +1,7 @@
 // Initializers run once. fill: 16 bytes a thread, at the bandwidth of the output. random_normal and random_uniform: eight elements a
 // thread, from two blocks of Philox, in F64 and rounded to F32 at the end: the CPU's draws, and but for the last place of F64 its
 // logarithms, sines and cosines.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -48,6 +49,29 @@ void fill(const Node& n, void*, galley_queue* queue) {
 bool fill_supports(const Node& n) {
   const uint32_t t = n.out(0).dtype;
   return t == GALLEY_F64 || t == GALLEY_F32 || t == GALLEY_I64 || t == GALLEY_I32 || t == GALLEY_U8;
+}
+
+// ---- values -------------------------------------------------------------------------------------------------------------------------
+
+/// As many numbers as go with the arguments of one launch.
+struct Listed {
+  static constexpr int kMost = 512;
+  float at[kMost];
+};
+
+__global__ void __launch_bounds__(kMapThreads) put_values(float* y, Listed values, int count) {
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += kMapThreads) y[i] = values.at[i];
+}
+
+void values(const Node& n, void*, galley_queue* queue) {
+  const auto* from = static_cast<const double*>(galley_attr_find(n.view(), "values")->data);
+  const int64_t size = count(n.out(0));
+  for (int64_t first = 0; first < size; first += Listed::kMost) {
+    const auto some = static_cast<int>(std::min<int64_t>(size - first, Listed::kMost));
+    Listed values = {};
+    for (int i = 0; i < some; ++i) values.at[i] = static_cast<float>(from[first + i]);
+    launch(put_values, {1, kMapThreads}, queue, n.write<float>(0) + first, values, some);
+  }
 }
 
 // ---- Random numbers -----------------------------------------------------------------------------------------------------------------

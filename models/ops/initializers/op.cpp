@@ -56,6 +56,26 @@ const bool fill_added = add(fill.output("y", GALLEY_ROLE_WHOLE)
                                 .test("zeros", {}, Attrs().list("shape", {37, 671}))
                                 .test("number", {}, Attrs().list("shape", {}).i("value", 3)));
 
+void values_reference(const Node& n) {
+  const galley_attr* a = galley_attr_find(n.view(), "values");
+  for (int64_t i = 0; i < count(n.out(0)); ++i) n.write<double>(0)[i] = static_cast<const double*>(a->data)[i];
+}
+
+void values_shape(const Node& n, Shapes& out) {
+  shape(n, out);
+  const galley_attr* a = galley_attr_find(n.view(), "values");
+  if (a && n.has_out(0) && a->count != count(n.out(0)))
+    wrong(n, std::to_string(a->count) + " values for " + std::to_string(count(n.out(0))) + " elements");
+}
+
+Op values("values", "the numbers of a list, in order");
+const bool values_added = add(values.output("y", GALLEY_ROLE_WHOLE)
+                                  .attr("shape", GALLEY_ATTR_I64, GALLEY_ATTR_LIST, "of y; without it, that of the tensor to fill")
+                                  .attr("values", GALLEY_ATTR_F64, GALLEY_ATTR_LIST | GALLEY_ATTR_REQUIRED, "of the elements")
+                                  .infer<values_shape>()
+                                  .reference<values_reference>()
+                                  .test("small", {}, Attrs().list("shape", {2, 3}).numbers("values", {0.5, -1, 2, 0.25, 1e-8, 3e9})));
+
 Op random_normal("random_normal", "normal numbers of this mean and std, from seed and stream");
 const bool normal_added =
     add(random_normal.output("y", GALLEY_ROLE_WHOLE)

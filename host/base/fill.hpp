@@ -1,0 +1,84 @@
+// What a source of data puts into the inputs of a model. A family names one for each of its inputs; whether it can be had depends on the
+// data and on the labels that the model learns from.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace galley {
+
+/// All are I32. In their order in a micro-batch's memory.
+enum class Fill : uint8_t {
+  Tokens,
+  NextTokens,
+  Positions,
+  FirstKey,
+  LastKey,
+  TokenTypes,
+  MaskedTokens,
+  TokenLabels,
+  FirstToken,
+  LastToken,
+  RowLabels,
+  TargetTokens,
+  TargetLabels,
+  TargetPositions,
+  SourceFirst,
+  SourceLast,
+};
+inline constexpr size_t kFills = 16;
+/// These are always there, whether the model reads them or not: data comes as them.
+inline constexpr size_t kPlainFills = 4;
+
+/// How many numbers a row has of it: S, T, one, or as many as there are labels of a row.
+enum class FillExtent : uint8_t { Row, Target, One, Labels };
+
+struct FillInfo {
+  const char* name;   ///< as families write it
+  const char* input;  ///< the input of a model that has it unless the family says otherwise; "": none
+  FillExtent extent;
+  bool labels;  ///< those that count in the loss: every number of at least 0 is one
+  const char* says;
+};
+inline constexpr std::array<FillInfo, kFills> kFillInfo = {{
+    {"tokens", "input_ids", FillExtent::Row, false, "the tokens; with masked_tokens, some of them masked"},
+    {"next_tokens", "", FillExtent::Row, true, "the token that follows in its document"},
+    {"positions", "position_ids", FillExtent::Row, false, "counted from the begin of the document"},
+    {"first_key", "first_key", FillExtent::Row, false, "where the document begins in the row"},
+    {"last_key", "last_key", FillExtent::Row, false, "where the document ends in the row"},
+    {"token_types", "token_type_ids", FillExtent::Row, false, "which of two texts a token belongs to: 0 or 1"},
+    {"masked_tokens", "", FillExtent::Row, true, "of a token that is masked, what it was"},
+    {"token_labels", "", FillExtent::Row, true, "the label of each token"},
+    {"first_token", "first_token", FillExtent::One, false, "the row's first token, counted in the micro-batch"},
+    {"last_token", "last_token", FillExtent::One, false, "the row's last token, counted in the micro-batch"},
+    {"row_labels", "", FillExtent::Labels, true, "the label of the row; of several, 1 for each that it has and 0 for the others"},
+    {"target_tokens", "decoder_input_ids", FillExtent::Target, false, "the target, behind the token that begins one"},
+    {"target_labels", "", FillExtent::Target, true, "the target"},
+    {"target_positions", "decoder_position_ids", FillExtent::Target, false, "0, 1, 2 …"},
+    {"source_first", "source_first", FillExtent::Target, false, "where the source begins in its row"},
+    {"source_last", "source_last", FillExtent::Target, false, "where the source ends in its row"},
+}};
+inline constexpr const FillInfo& info_of(Fill fill) { return kFillInfo[static_cast<size_t>(fill)]; }
+
+/// kFills: there is none of that name.
+inline constexpr size_t fill_named(std::string_view name) {
+  size_t i = 0;
+  while (i < kFills && name != kFillInfo[i].name) ++i;
+  return i;
+}
+
+/// A choice of fills.
+class Fills {
+ public:
+  constexpr Fills() = default;
+  constexpr bool has(Fill fill) const { return bits_ >> static_cast<unsigned>(fill) & 1u; }
+  constexpr void add(Fill fill) { bits_ |= 1u << static_cast<unsigned>(fill); }
+  friend constexpr bool operator==(const Fills&, const Fills&) = default;
+
+ private:
+  uint32_t bits_ = (1u << kPlainFills) - 1;
+};
+
+}  // namespace galley

@@ -1,0 +1,145 @@
+#include "host/family/task.hpp"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "host/base/nearest.hpp"
+
+namespace galley {
+namespace {
+
+/// Which family knows which model_type, by the folder of families: read once, as the files are those of the program.
+struct KnownTypes {
+  std::vector<std::string> all;  // in the order of the files
+  std::map<std::string, std::filesystem::path> files;
+};
+Result<KnownTypes> known_types(const FamilyFolders& folders) {
+  static std::mutex mutex;
+  static std::map<std::filesystem::path, KnownTypes> by_folder;
+  const std::lock_guard lock(mutex);
+  if (const auto found = by_folder.find(folders.families); found != by_folder.end()) return found->second;
+  KnownTypes out;
+  for (const auto& file : TRY(family_files(folders)))
+    for (const std::string& type : TRY(open_family(file, folders)).model_types) {
+      out.files.emplace(type, file);
+      out.all.push_back(type);
+    }
+  return by_folder[folders.families] = std::move(out);
+}
+
+}  // namespace
+
+Result<Family> find_family(const std::string& model_type, const FamilyFolders& folders, const std::string& origin) {
+  const KnownTypes known = TRY(known_types(folders));
+  if (const auto found = known.files.find(model_type); found != known.files.end()) return open_family(found->second, folders);
+  std::string list;
+  for (const std::string& k : known.all) list += (list.empty() ? "" : ", ") + k;
+  const std::string guess = did_you_mean(model_type, known.all);
+  return recipe_error(origin + ": no family for model_type '" + model_type + "'", (guess.empty() ? "" : guess + " ") + "known: " + list);
+}
+
+Result<std::vector<Task>> family_tasks(Family& family, const std::string& model_type) {
+  const auto by_type = [&](const Value& value) {
+    const auto* table = value.as<Table>();
+    const auto* text = value.as<std::string>();
+    if (text) return *text;
+    return table ? value.text_field(model_type) : std::string();
+  };
+  const Value tasks = TRY(family_field(*family.lua, "tasks"));
+  const auto* list = tasks.as<List>();
+  if (!list || list->empty())
+    return std::vector<Task>{{"causal-lm", by_type(TRY(family_field(*family.lua, "architecture"))), Fill::NextTokens, true, false}};
+  std::vector<Task> out;
+  for (const Value& entry : *list) {
+    const auto* table = entry.as<Table>();
+    if (!table) return recipe_error("a family's 'tasks' is a list of tables { name, labels, architecture }");
+    Task task;
+    task.name = entry.text_field("name");
+    if (const auto it = table->find("architecture"); it != table->end()) task.architecture = by_type(it->second);
+    const std::string labels = entry.text_field("labels");
+    const size_t fill = fill_named(labels);
+    task.learns = !labels.empty();
+    if (task.learns && (fill == kFills || !kFillInfo[fill].labels))
+      return recipe_error("task '" + task.name + "': there are no labels '" + labels + "'");
+    if (task.learns) task.labels = static_cast<Fill>(fill);
+    const auto* several = entry.field<bool>("several");
+    task.several = several && *several;
+    out.push_back(std::move(task));
+  }
+  return out;
+}
+
+namespace {
+
+/// The token that a key of the configuration names; the first of several.
+std::optional<int64_t> token_in(const Table& config, const char* key) {
+  const auto it = config.find(key);
+  if (it == config.end()) return std::nullopt;
+  const auto* list = it->second.as<List>();
+  const auto* id = list && !list->empty() ? list->front().as<int64_t>() : it->second.as<int64_t>();
+  return id ? std::optional(*id) : std::nullopt;
+}
+
+}  // namespace
+
+Result<Task> choose_task(Family& family, const Recipe& recipe, const ModelConfig& model) {
+  const std::vector<Task> tasks = TRY(family_tasks(family, model.model_type));
+  std::string list;
+  std::vector<std::string> names;
+  for (const Task& task : tasks) {
+    list += (list.empty() ? "" : ", ") + task.name;
+    names.push_back(task.name);
+    if (task.name == recipe.model.task) return task;
+  }
+  if (!recipe.model.task.empty())
+    return recipe_error(
+        recipe.model.place.text() + ": 'task' = '" + recipe.model.task + "' is none that models of type '" + model.model_type + "' have",
+        did_you_mean(recipe.model.task, names) + " known: " + list);
+  const auto saved = model.config.find("architectures");
+  const std::vector<std::string> architectures = saved == model.config.end() ? std::vector<std::string>() : texts_in(saved->second);
+  for (const Task& task : tasks)
+    if (!task.architecture.empty() && std::ranges::find(architectures, task.architecture) != architectures.end()) return task;
+  return tasks.front();
+}
+
+Result<Learning> learning_of(const Task& task, const Recipe& recipe, Table& config) {
+  Learning out;
+  out.task = task.name;
+  out.labels = task.labels;
+  out.several = task.several;
+  const auto table = [&](const char* key) -> const Table* {
+    const auto it = config.find(key);
+    return it == config.end() ? nullptr : it->second.as<Table>();
+  };
+  const bool has_labels = task.labels == Fill::RowLabels || task.labels == Fill::TokenLabels;
+  if (recipe.model.labels > 0 && !has_labels)
+    return recipe_error(recipe.model.place.text() + ": 'labels' = " + std::to_string(recipe.model.labels) + ", but the task '" + task.name +
+                            "' has no labels",
+                        "take it out, or say which task: task = \"sequence-classification\"");
+  if (has_labels) {
+    const Table* names = table("id2label");
+    const auto said = token_in(config, "num_labels");
+    out.classes = names ? static_cast<int64_t>(names->size()) : said.value_or(2);
+    if (recipe.model.labels > 0 && recipe.model.labels != out.classes) {
+      out.classes = recipe.model.labels;
+      Table ids, labels;
+      for (int64_t i = 0; i < out.classes; ++i) {
+        ids.emplace(std::to_string(i), "LABEL_" + std::to_string(i));
+        labels.emplace("LABEL_" + std::to_string(i), i);
+      }
+      config["id2label"] = Value(std::move(ids));
+      config["label2id"] = Value(std::move(labels));
+    }
+    if (const Table* ids = table("label2id"))
+      for (const auto& [name, id] : *ids)
+        if (const auto* number = id.as<int64_t>()) out.names.emplace(name, *number);
+  }
+  const int64_t padding = token_in(config, "pad_token_id").value_or(0);
+  out.padding = static_cast<int32_t>(padding);
+  out.start = static_cast<int32_t>(token_in(config, "decoder_start_token_id").value_or(padding));
+  return out;
+}
+
+}  // namespace galley
