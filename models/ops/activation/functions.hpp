@@ -20,6 +20,20 @@ inline float gelu_erf(float x) { return 0.5f * x * (1.0f + erf(x * root_half)); 
 inline float gelu_erf_slope(float x) { return fma(x * density, exp(-0.5f * x * x), 0.5f * (1.0f + erf(x * root_half))); }
 inline float relu(float x) { return x > 0.0f ? x : 0.0f; }
 inline float relu_slope(float x) { return x > 0.0f ? 1.0f : 0.0f; }
+inline float relu2(float x) { return x > 0.0f ? x * x : 0.0f; }
+inline float relu2_slope(float x) { return x > 0.0f ? 2.0f * x : 0.0f; }
+inline constexpr float quick = 1.702f;
+inline float quick_gelu(float x) { return x / (1.0f + exp(-quick * x)); }
+inline float quick_gelu_slope(float x) {
+  const float s = sigmoid(quick * x);
+  return fma(quick * x * s, 1.0f - s, s);
+}
+// σ(x)·σ(−x) and 1 − tanh²x by e^−|x|, so that nothing cancels far from 0.
+inline float sigmoid_slope(float x) {
+  const float e = exp(-absolute(x)), sum = 1.0f + e;
+  return e / (sum * sum);
+}
+inline float tanh_slope(float x) { return 4.0f * sigmoid_slope(2.0f * x); }
 inline float swiglu(float gate, float up) { return silu(gate) * up; }
 
 }  // namespace galley::cpu
