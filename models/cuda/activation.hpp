@@ -72,9 +72,28 @@ struct Tanh {
   /// 1 − tanh²x.
   __device__ static float slope(float x) { return 4.0f * Sigmoid::slope(2.0f * x); }
 };
-struct Swiglu {
-  __device__ float operator()(float gate, float up) const { return Silu()(gate) * up; }
+
+/// A gate's activation: its value alone, and with its slope.
+template <class Activation>
+struct Gated {
+  __device__ float operator()(float gate, float up) const { return Activation()(gate) * up; }
+  __device__ static void both(float x, float& value, float& slope) {
+    value = Activation()(x);
+    slope = Activation::slope(x);
+  }
 };
+template <>
+__device__ inline void Gated<Silu>::both(float x, float& value, float& slope) {
+  const float s = sigmoid(x);
+  value = x * s;
+  slope = fmaf(value, 1.0f - s, s);
+}
+template <>
+__device__ inline void Gated<GeluTanh>::both(float x, float& value, float& slope) {
+  const float s = detail::half_tanh(x);
+  value = x * s;
+  slope = fmaf(value * (1.0f - s), 2 * detail::kRoot2OverPi * fmaf(3 * detail::kCubic * x, x, 1.0f), s);
+}
 
 /// dx from dy and x.
 template <class Activation>
