@@ -47,9 +47,53 @@ struct Relu {
   __device__ float operator()(float x) const { return x > 0.0f ? x : 0.0f; }
   __device__ static float slope(float x) { return x > 0.0f ? 1.0f : 0.0f; }
 };
-struct Swiglu {
-  __device__ float operator()(float gate, float up) const { return Silu()(gate) * up; }
+struct Relu2 {
+  __device__ float operator()(float x) const { return x > 0.0f ? x * x : 0.0f; }
+  __device__ static float slope(float x) { return x > 0.0f ? 2.0f * x : 0.0f; }
 };
+struct QuickGelu {
+  static constexpr float kQuick = 1.702f;
+  __device__ float operator()(float x) const { return __fdividef(x, 1.0f + expf(-kQuick * x)); }
+  __device__ static float slope(float x) {
+    const float s = sigmoid(kQuick * x);
+    return fmaf(kQuick * x * s, 1.0f - s, s);
+  }
+};
+struct Sigmoid {
+  __device__ float operator()(float x) const { return sigmoid(x); }
+  /// σ(x)·σ(−x) by e^−|x|, so that nothing cancels far from 0.
+  __device__ static float slope(float x) {
+    const float e = expf(-fabsf(x)), sum = 1.0f + e;
+    return __fdividef(e, sum * sum);
+  }
+};
+struct Tanh {
+  __device__ float operator()(float x) const { return tanhf(x); }
+  /// 1 − tanh²x.
+  __device__ static float slope(float x) { return 4.0f * Sigmoid::slope(2.0f * x); }
+};
+
+/// A gate's activation: its value alone, and with its slope.
+template <class Activation>
+struct Gated {
+  __device__ float operator()(float gate, float up) const { return Activation()(gate) * up; }
+  __device__ static void both(float x, float& value, float& slope) {
+    value = Activation()(x);
+    slope = Activation::slope(x);
+  }
+};
+template <>
+__device__ inline void Gated<Silu>::both(float x, float& value, float& slope) {
+  const float s = sigmoid(x);
+  value = x * s;
+  slope = fmaf(value, 1.0f - s, s);
+}
+template <>
+__device__ inline void Gated<GeluTanh>::both(float x, float& value, float& slope) {
+  const float s = detail::half_tanh(x);
+  value = x * s;
+  slope = fmaf(value * (1.0f - s), 2 * detail::kRoot2OverPi * fmaf(3 * detail::kCubic * x, x, 1.0f), s);
+}
 
 /// dx from dy and x.
 template <class Activation>

@@ -252,8 +252,9 @@ Problem activation(const std::string& op, const Problem& product, size_t place, 
 
 TEST(Chains, OfProductAndActivationHaveTheBytesOfTheirLinks) {
   std::mt19937_64 random(seed());
-  sdk::Attrs none, by_tanh, to_f32, to_bf16;
+  sdk::Attrs none, by_tanh, to_f32, to_bf16, gelu_gate;
   by_tanh.s("approximate", "tanh");
+  gelu_gate.s("activation", "gelu_tanh");
   to_f32.s("dtype", "f32");
   to_bf16.s("dtype", "bf16");
   struct Kind {
@@ -261,9 +262,9 @@ TEST(Chains, OfProductAndActivationHaveTheBytesOfTheirLinks) {
     size_t place;
     const sdk::Attrs* attrs;
   };
-  const std::vector<Kind> kinds = {{"gelu", 0, &none},     {"gelu", 0, &by_tanh}, {"silu", 0, &none},   {"relu", 0, &to_f32},
-                                   {"swiglu", 0, &none},   {"swiglu", 1, &none},  {"gelu", 0, &to_f32}, {"silu", 0, &to_bf16},
-                                   {"swiglu", 1, &to_f32}, {"relu", 0, &none}};
+  const std::vector<Kind> kinds = {{"gelu", 0, &none},     {"gelu", 0, &by_tanh}, {"silu", 0, &none},       {"relu", 0, &to_f32},
+                                   {"swiglu", 0, &none},   {"swiglu", 1, &none},  {"gelu", 0, &to_f32},     {"silu", 0, &to_bf16},
+                                   {"swiglu", 1, &to_f32}, {"relu", 0, &none},    {"swiglu", 0, &gelu_gate}};
   size_t next = 0;
   on_all_levels([&](const Level& level, bool only_bf16) {
     // A kind for each product, and all of them in turn.
@@ -285,6 +286,31 @@ TEST(Chains, OfProductAndActivationHaveTheBytesOfTheirLinks) {
           for (const Problem& product : products({"linear", dtype, transposed, true}, s, attrs, random)) one_of(product);
       }
   });
+}
+
+// A gate and what it multiplies in one product: the chain passes blocks of columns on, and does not have both.
+TEST(Chains, OfAProductTakeNoGateBesideWhatItMultiplies) {
+  std::mt19937_64 random(seed());
+  const sdk::Attrs none;
+  int refused = 0;
+  for (const Level& level : models().levels) {
+    const galley_kernel* const chain = level.kernel("linear>swiglu");
+    if (!chain) continue;
+    Problem product, gated;
+    product.op = models().op("linear");
+    product.name = "product";
+    product.inputs = {draw(GALLEY_F32, {12, 40}, random), draw(GALLEY_F32, {96, 40}, random), std::nullopt};
+    product.infer();
+    gated.op = models().op("swiglu");
+    gated.name = "gated";
+    gated.inputs = {draw(GALLEY_F32, {12, 96}, random), std::nullopt};
+    gated.infer();
+    const Launch ran = Linked(product, gated, 0, Linked::Between::NoMemory).run(chain, level.isa);
+    EXPECT_EQ(ran.status, GALLEY_UNSUPPORTED);
+    EXPECT_EQ(ran.text, "a gate beside what it multiplies, in one product");
+    ++refused;
+  }
+  EXPECT_GT(refused, 0);
 }
 
 }  // namespace

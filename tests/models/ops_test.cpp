@@ -135,6 +135,29 @@ TEST(Ops, RefuseWrongDtypesWithNodeAndNames) {
   EXPECT_EQ(refusal("gelu", {f32({2, 4})}, {&dtype}), "h.0.node: dtype = 'f64'; it has to be f32, bf16 or f16");
 }
 
+// A text as an attribute.
+struct Text {
+  Text(const char* name, const char* value)
+      : attr{sizeof(galley_attr), 1, name, value, GALLEY_ATTR_STRING, static_cast<uint32_t>(std::string_view(value).size()), 0} {}
+  galley_attr attr;
+};
+
+TEST(Ops, RefuseWrongAttributesByName) {
+  const Number heads("heads", 6), head_dim("head_dim", 2), cycle("cycle", 4), turning("turning", 2), positions("positions", 3);
+  EXPECT_EQ(refusal("rope", {f32({2, 12}), i32({2}), f32({5, 2})}, {&heads.attr, &head_dim.attr, &cycle.attr, &turning.attr}),
+            "h.0.node: rope: of each 4 of 6 heads 2 turn; cycle has to divide heads, and turning to be 1 to cycle");
+  const Text longrope("type", "longrope"), other("type", "ntk"), softplus("activation", "softplus");
+  EXPECT_EQ(refusal("rope_table", {}, {&positions.attr, &head_dim.attr, &longrope.attr}),
+            "h.0.node: rope_table: 0 factors; there has to be one for each of the 1 pairs");
+  EXPECT_EQ(refusal("rope_table", {}, {&positions.attr, &head_dim.attr, &other.attr}),
+            "h.0.node: rope_table: type = 'ntk'; known are 'default', 'linear', 'llama3', 'yarn', 'longrope' and 'dynamic'");
+  EXPECT_EQ(refusal("swiglu", {f32({2, 4}), f32({2, 4})}, {&softplus.attr}),
+            "h.0.node: swiglu: activation = 'softplus'; known are 'silu', 'gelu', 'gelu_tanh', 'relu' and 'sigmoid'");
+  EXPECT_EQ(refusal("swiglu", {f32({2, 5}), {}}),
+            "h.0.node: swiglu: gate is (2, 5); without up, its last extent has to be even: gate and up side by side");
+  EXPECT_EQ(refusal("softcap", {f32({2, 5})}), "h.0.node: softcap: cap = 0.000000; it has to be above 0");
+}
+
 // The text with which a kernel refuses what its operands hold.
 std::string failure(Problem p) {
   set_threads(2);
@@ -209,6 +232,42 @@ TEST(Ops, RopeTableStretchesAsLlama3Does) {
   EXPECT_NEAR(angle(15), 0.129054792821, 1e-9);
   EXPECT_NEAR(angle(16), 0.0429556796559, 1e-9);
   EXPECT_NEAR(angle(24), 0.00016619674678, 1e-9);
+}
+
+// Angles and the size of cos and sin, as transformers' modeling_rope_utils.py has them for head_dim 64 and theta 10,000.
+TEST(Ops, RopeTableStretchesAsOthersDo) {
+  std::vector<double> factors;
+  for (int i = 0; i < 32; ++i) factors.push_back(1 + i);
+  const auto expect = [](sdk::Attrs attrs, double size, std::vector<double> angles) {
+    attrs.i("positions", 2).i("head_dim", 64);
+    Problem p;
+    p.op = models().op("rope_table");
+    p.name = "table";
+    p.attrs = attrs.data();
+    p.n_attrs = attrs.count();
+    p.infer();
+    run_reference(p);
+    const double* const row = p.outputs[0]->values.data() + 64;  // position 1
+    for (const size_t pair : {size_t{1}, size_t{10}, size_t{20}, size_t{31}}) {
+      EXPECT_NEAR(std::hypot(row[pair], row[32 + pair]), size, 1e-12) << pair;
+      EXPECT_NEAR(std::atan2(row[32 + pair], row[pair]) / angles.front(), 1, 3e-7) << pair;  // theirs are F32
+      angles.erase(angles.begin());
+    }
+  };
+  expect(sdk::Attrs().s("type", "yarn").f("factor", 16).i("original_max_position", 4096), 1.2772588722239782,
+         {0.7498942017555237, 0.05623412877321243, 0.0008817889611236751, 8.33450940262992e-06});
+  expect(sdk::Attrs()
+             .s("type", "yarn")
+             .f("factor", 40)
+             .i("original_max_position", 4096)
+             .f("mscale", 0.7)
+             .f("mscale_all_dim", 1)
+             .i("truncate", 0),
+         0.9191559952044436, {0.7498942017555237, 0.05623412877321243, 0.0007226381567306817, 3.3338035336782923e-06});
+  expect(sdk::Attrs().s("type", "dynamic").f("factor", 2).i("original_max_position", 2048).i("seq_len", 6000), 1,
+         {0.7126105427742004, 0.033769331872463226, 0.0011403677053749561, 2.7442241844255477e-05});
+  expect(sdk::Attrs().s("type", "longrope").f("factor", 32).i("original_max_position", 4096).numbers("factors", factors),
+         1.1902380714238083, {0.37494710087776184, 0.005112193524837494, 0.0001505846594227478, 4.16725470131496e-06});
 }
 
 }  // namespace

@@ -29,6 +29,14 @@ const bool added = add(kernel<gelu, cpu::all_numbers>("gelu.cpu", "gelu")) &&
                    add(kernel<forward<cpu::silu>, cpu::all_numbers>("silu.cpu", "silu")) &&
                    add(kernel<backward<cpu::silu_slope>, cpu::all_numbers>("silu_grad.cpu", "silu_grad")) &&
                    add(kernel<forward<cpu::relu>, cpu::all_numbers>("relu.cpu", "relu")) &&
-                   add(kernel<backward<cpu::relu_slope>, cpu::all_numbers>("relu_grad.cpu", "relu_grad"));
+                   add(kernel<backward<cpu::relu_slope>, cpu::all_numbers>("relu_grad.cpu", "relu_grad")) &&
+                   add(kernel<forward<cpu::relu2>, cpu::all_numbers>("relu2.cpu", "relu2")) &&
+                   add(kernel<backward<cpu::relu2_slope>, cpu::all_numbers>("relu2_grad.cpu", "relu2_grad")) &&
+                   add(kernel<forward<cpu::quick_gelu>, cpu::all_numbers>("quick_gelu.cpu", "quick_gelu")) &&
+                   add(kernel<backward<cpu::quick_gelu_slope>, cpu::all_numbers>("quick_gelu_grad.cpu", "quick_gelu_grad")) &&
+                   add(kernel<forward<cpu::sigmoid>, cpu::all_numbers>("sigmoid.cpu", "sigmoid")) &&
+                   add(kernel<backward<cpu::sigmoid_slope>, cpu::all_numbers>("sigmoid_grad.cpu", "sigmoid_grad")) &&
+                   add(kernel<forward<cpu::tanh>, cpu::all_numbers>("tanh.cpu", "tanh")) &&
+                   add(kernel<backward<cpu::tanh_slope>, cpu::all_numbers>("tanh_grad.cpu", "tanh_grad"));
 
 }  // namespace

@@ -24,7 +24,13 @@ void gelu_grad(const Node& n, void* workspace, galley_queue* queue) {
 
 const bool added = add(kernel<gelu>("gelu.cuda", "gelu")) && add(kernel<gelu_grad>("gelu_grad.cuda", "gelu_grad")) &&
                    add(kernel<forward<Silu>>("silu.cuda", "silu")) && add(kernel<backward<Silu>>("silu_grad.cuda", "silu_grad")) &&
-                   add(kernel<forward<Relu>>("relu.cuda", "relu")) && add(kernel<backward<Relu>>("relu_grad.cuda", "relu_grad"));
+                   add(kernel<forward<Relu>>("relu.cuda", "relu")) && add(kernel<backward<Relu>>("relu_grad.cuda", "relu_grad")) &&
+                   add(kernel<forward<Relu2>>("relu2.cuda", "relu2")) && add(kernel<backward<Relu2>>("relu2_grad.cuda", "relu2_grad")) &&
+                   add(kernel<forward<QuickGelu>>("quick_gelu.cuda", "quick_gelu")) &&
+                   add(kernel<backward<QuickGelu>>("quick_gelu_grad.cuda", "quick_gelu_grad")) &&
+                   add(kernel<forward<Sigmoid>>("sigmoid.cuda", "sigmoid")) &&
+                   add(kernel<backward<Sigmoid>>("sigmoid_grad.cuda", "sigmoid_grad")) && add(kernel<forward<Tanh>>("tanh.cuda", "tanh")) &&
+                   add(kernel<backward<Tanh>>("tanh_grad.cuda", "tanh_grad"));
 
 }  // namespace
 }  // namespace galley::cuda::activation_op

@@ -2,7 +2,8 @@
 //
 // GELU: Hendrycks, Gimpel: "Gaussian Error Linear Units", 2016, arXiv:1606.08415: x·Φ(x), as approximate = "none", or with
 // Φ(x) ≈ (1 + tanh(√(2/π)·(x + 0.044715·x³))) / 2, as approximate = "tanh" (GPT-2's).
-// SiLU (x·σ(x)) is from the same paper. ReLU: Nair, Hinton, ICML 2010.
+// SiLU (x·σ(x)) is from the same paper, and so is x·σ(1.702·x), which transformers calls "quick_gelu". ReLU: Nair, Hinton, ICML 2010.
+// Squared ReLU: So et al.: "Primer: Searching for Efficient Transformers for Language Modeling", 2021, arXiv:2109.08668.
 #include <cmath>
 
 #include "ops/check.hpp"
@@ -53,6 +54,14 @@ double silu_slope(double x) {
 }
 double relu(double x) { return x > 0 ? x : 0; }
 double relu_slope(double x) { return x > 0 ? 1 : 0; }
+double relu2(double x) { return x > 0 ? x * x : 0; }
+double relu2_slope(double x) { return x > 0 ? 2 * x : 0; }
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double sigmoid_slope(double x) { return sigmoid(x) * sigmoid(-x); }
+double quick_gelu(double x) { return x * sigmoid(1.702 * x); }
+double quick_gelu_slope(double x) { return sigmoid(1.702 * x) + 1.702 * x * sigmoid_slope(1.702 * x); }
+double tanh_slope(double x) { return 4 * sigmoid_slope(2 * x); }
+double tanh_of(double x) { return std::tanh(x); }
 
 using Function = double (*)(double);
 template <Function f>
@@ -124,6 +133,26 @@ Op relu_op("relu", "y = max(x, 0)");
 Op relu_grad("relu_grad", "dx = dy where x > 0, else 0");
 const bool relu_added = add(forward_cases(forward(relu_op).infer<like_x>().reference<apply<relu>>())) &&
                         add(backward_cases(backward(relu_grad).infer<like_dy>().reference<apply_slope<relu_slope>>()));
+
+Op relu2_op("relu2", "y = max(x, 0)²");
+Op relu2_grad("relu2_grad", "dx = 2 dy · max(x, 0)");
+const bool relu2_added = add(forward_cases(forward(relu2_op).infer<like_x>().reference<apply<relu2>>())) &&
+                         add(backward_cases(backward(relu2_grad).infer<like_dy>().reference<apply_slope<relu2_slope>>()));
+
+Op quick_gelu_op("quick_gelu", "y = x / (1 + exp(-1.702 x))");
+Op quick_gelu_grad("quick_gelu_grad", "dx = dy · d(x / (1 + exp(-1.702 x)))/dx");
+const bool quick_gelu_added = add(forward_cases(forward(quick_gelu_op).infer<like_x>().reference<apply<quick_gelu>>())) &&
+                              add(backward_cases(backward(quick_gelu_grad).infer<like_dy>().reference<apply_slope<quick_gelu_slope>>()));
+
+Op sigmoid_op("sigmoid", "y = 1 / (1 + exp(-x))");
+Op sigmoid_grad("sigmoid_grad", "dx = dy · σ(x) · σ(-x)");
+const bool sigmoid_added = add(forward_cases(forward(sigmoid_op).infer<like_x>().reference<apply<sigmoid>>())) &&
+                           add(backward_cases(backward(sigmoid_grad).infer<like_dy>().reference<apply_slope<sigmoid_slope>>()));
+
+Op tanh_op("tanh", "y = tanh x");
+Op tanh_grad("tanh_grad", "dx = dy · (1 - tanh²x)");
+const bool tanh_added = add(forward_cases(forward(tanh_op).infer<like_x>().reference<apply<tanh_of>>())) &&
+                        add(backward_cases(backward(tanh_grad).infer<like_dy>().reference<apply_slope<tanh_slope>>()));
 
 }  // namespace
 }  // namespace galley::models::activation_op

@@ -20,6 +20,7 @@ class Activation {
     const bool first = sdk::same_operand(product.out(0), link.in(0));
     const bool second = link.has(1) && sdk::same_operand(product.out(0), link.in(1));
     if (first == second) sdk::unsupported("the activation of something else than the product");
+    if (is_gated(link) && !link.has(1)) sdk::unsupported("a gate beside what it multiplies, in one product");
     if (!is_sum(link)) return;
     if (link.f("alpha", 1) != 1) sdk::unsupported("a multiple of the product");
     if (!is_thin(product)) sdk::unsupported("only thin products go into a sum");
@@ -32,6 +33,7 @@ class Activation {
     const int64_t terms = sdk::columns(product.in(0));
     return terms <= 256 && 2 * terms <= sdk::columns(product.out(0));
   }
+  static bool is_gated(const sdk::Node& link) { return std::string_view(link.view()->op) == "swiglu"; }
   static bool is_sum(const sdk::Node& link) { return std::string_view(link.view()->op) == "add"; }
 
   Activation(const sdk::Node& product, const sdk::Node& link)
@@ -88,7 +90,7 @@ class Activation {
     if (op == "silu") return one<silu>;
     if (op == "relu") return one<relu>;
     if (op == "add") return two<plus>;
-    return two<swiglu>;
+    return by_gate(link, [](auto gate) -> Function { return two<gated<decltype(gate)>>; });
   }
 
   uint32_t place_, dtype_;  ///< which operand the product is, and its dtype

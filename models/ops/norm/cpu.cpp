@@ -222,6 +222,7 @@ void rms_norm_of(const Node& n, const X& x) {
   float* rstd = n.write<float>(1);
   const int64_t G = n.i("group", w ? count(n.in(1)) : columns(n.in(0))), R = count(n.in(0)) / G, run = cpu::run_over(x, w, y);
   const double eps = n.f("eps", 1e-6);
+  const float offset = static_cast<float>(n.f("offset", 0));
   cpu::over_rows(R, G, [=](int64_t r) {
     const int64_t group = r * G;
     x.make(group, G);
@@ -239,7 +240,7 @@ void rms_norm_of(const Node& n, const X& x) {
       if (w) {
         const float* weight = w.read(at, size, buffers[2]);
         GALLEY_INDEPENDENT
-        for (int64_t c = 0; c < size; ++c) to[c] = from[c] * s * weight[c];
+        for (int64_t c = 0; c < size; ++c) to[c] = from[c] * s * (offset + weight[c]);
       } else {
         GALLEY_INDEPENDENT
         for (int64_t c = 0; c < size; ++c) to[c] = from[c] * s;
@@ -254,6 +255,7 @@ void rms_norm(const Node& n, void*) { rms_norm_of(n, Given(n, 0)); }
 void rms_norm_dx(const Node& n, void*) {
   const cpu::Input dy(n, 0), x(n, 1), w(n, 2);
   const float* rstd = n.read<float>(3);
+  const float offset = static_cast<float>(n.f("offset", 0));
   const cpu::Output dx(n, 0);
   const int64_t R = count(n.in(3)), G = count(n.in(1)) / R, run = cpu::run_over(dy, x, w, dx);
   by_weight(dx, w, [&](auto add, auto weighted) {
@@ -261,13 +263,13 @@ void rms_norm_dx(const Node& n, void*) {
       const int64_t group = r * G;
       const float s = rstd[r];
       cpu::Buffer buffers[4];
-      // body(at, size, g, from): a run with g = dy·w as a function of the column, and x.
+      // body(at, size, g, from): a run with g = dy·(offset + w) as a function of the column, and x.
       const auto runs = [&](const auto& body) {
         cpu::in_runs(0, G, run, [&](int64_t at, int64_t size) {
           const float *d = dy.read(group + at, size, buffers[0]), *from = x.read(group + at, size, buffers[1]);
           const float* weight = decltype(weighted)::value ? w.read(at, size, buffers[2]) : nullptr;
           body(
-              at, size, [=](int64_t c) { return decltype(weighted)::value ? d[c] * weight[c] : d[c]; }, from);
+              at, size, [=](int64_t c) { return decltype(weighted)::value ? d[c] * (offset + weight[c]) : d[c]; }, from);
         });
       };
       cpu::LaneSum<> dot;

@@ -12,7 +12,7 @@ using galley::models::Summed;
 
 template <int packs, class X>
 __global__ void __launch_bounds__(kRowThreads<packs>)
-    rms_norm_rows(X x, Reader w, Writer y, float* rstd, int64_t R, int G, float eps, int lanes) {
+    rms_norm_rows(X x, Reader w, Writer y, float* rstd, int64_t R, int G, float eps, float offset, int lanes) {
   const Team<packs> team(lanes);
   Row<packs, X> row(x, team, R, G);
   float squares[1] = {};
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kRowThreads<packs>)
     if (w.there()) {
       w.load(c, n, weight);
 #pragma unroll
-      for (int i = 0; i < kPack; ++i) to[i] *= weight[i];
+      for (int i = 0; i < kPack; ++i) to[i] *= offset + weight[i];
     }
     y.store(row.begin() + c, n, to);
   });
@@ -43,12 +43,12 @@ void rms_norm_of(const Node& n, const X& x, galley_queue* queue) {
   const int64_t G = group_of(n), R = count(n.in(0)) / G;
   by_length(R, G, [&](auto packs, const Grid& grid, int lanes) {
     launch(rms_norm_rows<packs(), X>, grid, queue, x, Reader(n, 1), Writer(n, 0), n.write<float>(1), R, static_cast<int>(G),
-           static_cast<float>(n.f("eps", 1e-6)), lanes);
+           static_cast<float>(n.f("eps", 1e-6)), static_cast<float>(n.f("offset", 0)), lanes);
   });
 }
 void rms_norm(const Node& n, void*, galley_queue* queue) { rms_norm_of(n, Given{Reader(n, 0)}, queue); }
 
-// ---- dx = rstd·(g − x̂·mean(g·x̂)), g = dy·w, x̂ = x·rstd -------------------------------------------------------------------------------
+// ---- dx = rstd·(g − x̂·mean(g·x̂)), g = dy·(offset + w), x̂ = x·rstd -------------------------------------------------------------------------------
 
 template <int packs>
 __global__ void __launch_bounds__(kRowThreads<packs>)

@@ -1,4 +1,4 @@
-// What the gradients of norms read on CUDA: g = dy·w and x of a row.
+// What the gradients of norms read on CUDA: g = dy·(offset + w), of layer_norm with offset 0, and x of a row.
 #pragma once
 
 #include "cuda/rows.hpp"
@@ -11,8 +11,9 @@ struct NormGradient {
     cuda::Packed dy, x;
   };
   cuda::Reader dy, x, w;
+  float offset;
 
-  explicit NormGradient(const sdk::Node& n) : dy(n, 0), x(n, 1), w(n, 2) {}
+  explicit NormGradient(const sdk::Node& n) : dy(n, 0), x(n, 1), w(n, 2), offset(static_cast<float>(n.f("offset", 0))) {}
 
   template <bool again>
   __device__ void fetch(int64_t at, int n, Raw& raw) const {
@@ -27,7 +28,7 @@ struct NormGradient {
     float weight[cuda::kPack];
     w.load(column, n, weight);
 #pragma unroll
-    for (int i = 0; i < cuda::kPack; ++i) to[0][i] *= weight[i];
+    for (int i = 0; i < cuda::kPack; ++i) to[0][i] *= offset + weight[i];
   }
 };
 

@@ -21,6 +21,7 @@ void rope(const Node& n, void*) {
   const int32_t* ids = n.read<int32_t>(1);
   const cpu::Output y(n, 0);
   const int64_t R = rows(n.in(0)), H = n.i("heads", 0), D = n.i("head_dim", 0), T = columns(n.in(2)), half = T / 2;
+  const int64_t cycle = n.i("cycle", 1), turning = n.i("turning", 1);
   const float sign = n.i("inverse", 0) ? -1.0f : 1.0f;
   check_positions(n, ids, R, n.in(2).shape[0]);
   const int64_t run = cpu::run_over(x, y);
@@ -28,9 +29,9 @@ void rope(const Node& n, void*) {
     cpu::over_rows(R, H * D, [=](int64_t r) {
       const float *cos = table + ids[r] * T, *sin = cos + half;
       for (int64_t h = 0; h < H; ++h) {
-        const int64_t head = (r * H + h) * D;
+        const int64_t head = (r * H + h) * D, turned = h % cycle < turning ? T : 0;
         cpu::Buffer buffers[4];
-        cpu::in_runs(0, half, run, [&](int64_t first, int64_t size) {
+        cpu::in_runs(0, turned / 2, run, [&](int64_t first, int64_t size) {
           const int64_t left = head + first, right = left + half;
           const float *from_a = x.read(left, size, buffers[0]), *from_b = x.read(right, size, buffers[1]);
           float *const to_a = y.open(left, size, buffers[2]), *const to_b = y.open(right, size, buffers[3]);
@@ -43,7 +44,7 @@ void rope(const Node& n, void*) {
           y.close(left, size, to_a);
           y.close(right, size, to_b);
         });
-        cpu::in_runs(head + T, head + D, run, [&](int64_t first, int64_t size) {
+        cpu::in_runs(head + turned, head + D, run, [&](int64_t first, int64_t size) {
           const float* from = x.read(first, size, buffers[0]);
           float* const to = y.open(first, size, buffers[1]);
           GALLEY_INDEPENDENT
@@ -63,8 +64,8 @@ void rope_table(const Node& n, void*) {
   cpu::over_rows(P, D, [&](int64_t p) {
     for (int64_t i = 0; i < D / 2; ++i) {
       const double angle = static_cast<double>(p) * angles(i);
-      table[p * D + i] = static_cast<float>(std::cos(angle));
-      table[p * D + D / 2 + i] = static_cast<float>(std::sin(angle));
+      table[p * D + i] = static_cast<float>(angles.size * std::cos(angle));
+      table[p * D + D / 2 + i] = static_cast<float>(angles.size * std::sin(angle));
     }
   });
 }

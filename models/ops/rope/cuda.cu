@@ -1,5 +1,5 @@
 // rope: x (R, H·D) turned by cos and sin from row position_ids[r] of the table (P, T) in F32; pairs are (i, i + T/2) of a head, columns
-// from T on are copied. A thread turns eight pairs of up to four heads, for which it reads cos and sin once; the table comes from the
+// from T on are copied, and so are heads that do not turn. A thread turns eight pairs of up to four heads, for which it reads cos and sin once; the table comes from the
 // cache. Both halves of a pair are read before either is written: in place is legal. Bound by memory. A position that the table does not
 // have fails the launch.
 //
@@ -21,6 +21,7 @@ struct Rope {
   Writer y;
   int64_t R, P, units;              // units: threads of a row
   int heads, D, T, turning, packs;  // packs of a head: those that turn, all
+  int cycle, turns;                 // of each `cycle` heads, the first `turns` turn
   float sign;
 
   /// Pairs c … c + n of the heads from `head` on, of row r.
@@ -47,8 +48,10 @@ struct Rope {
         float a[kPack], b[kPack];
         unpack(left[k], x.dtype, a);
         unpack(right[k], x.dtype, b);
+        const bool turned = (h + k) % cycle < turns;
 #pragma unroll
         for (int i = 0; i < kPack; ++i) {
+          if (!turned) continue;
           const float first = a[i], second = b[i];
           a[i] = fmaf(first, cos[i], -(second * sin[i]));
           b[i] = fmaf(second, cos[i], first * sin[i]);
@@ -91,6 +94,8 @@ void rope(const Node& n, void*, galley_queue* queue) {
   rope.turning = static_cast<int>(blocks_of(rope.T / 2, kPack));
   rope.packs = rope.turning + static_cast<int>(blocks_of(rope.D - rope.T, kPack));
   rope.units = blocks_of(rope.heads, kHeads) * rope.packs;
+  rope.cycle = static_cast<int>(n.i("cycle", 1));
+  rope.turns = static_cast<int>(n.i("turning", 1));
   rope.sign = n.i("inverse", 0) ? -1.0f : 1.0f;
   launch(rope_rows, {blocks_of(rope.R * rope.units, kThreads), kThreads}, queue, rope);
 }
@@ -129,14 +134,15 @@ struct Turns {
 };
 
 /// Pairs first … first + pairs of each row of the table (P, 2·half).
-__global__ void __launch_bounds__(kThreads) fill_table(float* table, Turns turns, int64_t P, int64_t half, int64_t first, int pairs) {
+__global__ void __launch_bounds__(kThreads)
+    fill_table(float* table, Turns turns, int64_t P, int64_t half, int64_t first, int pairs, double size) {
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, p = thread / pairs;
   if (p >= P) return;
   const int i = static_cast<int>(thread % pairs);
   double cos, sin;
   cos_and_sin(static_cast<double>(p) * turns.of[i], cos, sin);
-  table[2 * p * half + first + i] = static_cast<float>(cos);
-  table[(2 * p + 1) * half + first + i] = static_cast<float>(sin);
+  table[2 * p * half + first + i] = static_cast<float>(size * cos);
+  table[(2 * p + 1) * half + first + i] = static_cast<float>(size * sin);
 }
 
 void rope_table(const Node& n, void*, galley_queue* queue) {
@@ -146,7 +152,7 @@ void rope_table(const Node& n, void*, galley_queue* queue) {
     const auto pairs = static_cast<int>(std::min<int64_t>(half - first, Turns::kMost));
     Turns turns = {};
     for (int i = 0; i < pairs; ++i) turns.of[i] = angles(first + i) / 6.283185307179586477;
-    launch(fill_table, {blocks_of(P * pairs, kThreads), kThreads}, queue, n.write<float>(0), turns, P, half, first, pairs);
+    launch(fill_table, {blocks_of(P * pairs, kThreads), kThreads}, queue, n.write<float>(0), turns, P, half, first, pairs, angles.size);
   }
 }
 
