@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 
-
 namespace galley {
 
 /// Bytes in pieces. One thread. Allocates nothing.

@@ -1,7 +1,7 @@
 #include "host/exec/choices.hpp"
 
-#include "host/base/new_file.hpp"
 #include "host/base/json.hpp"
+#include "host/base/new_file.hpp"
 #include "host/plugins/abi.hpp"
 
 namespace galley {

@@ -324,7 +324,7 @@ struct Program {
 
   int64_t parameters = 0;  ///< elements of all parameters, a tied tensor once
   int64_t trainable = 0;
-  int64_t vocabulary = 0;  ///< ids of tokens are below this
+  int64_t vocabulary = 0;       ///< ids of tokens are below this
   double flops_per_token = 0;   ///< forward and backward as executed, recomputation included
   double recomputed_flops = 0;  ///< of it, by clones, per micro-batch
 

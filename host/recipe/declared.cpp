@@ -50,8 +50,9 @@ const OptionSpec mask_spec = {.name = "mask",
                               .range = above(0, 1),
                               .aliases = {"mlm_probability"}};
 const OptionSpec label_spec = {.name = "label",
-                               .description = "the field of a line that holds its label, a number or a name, or a list of them; for models "
-                                              "that learn labels",
+                               .description =
+                                   "the field of a line that holds its label, a number or a name, or a list of them; for models "
+                                   "that learn labels",
                                .type = Type::String,
                                .fallback = Value(std::string("label"))};
 const OptionSpec skip_bad_spec = {.name = "skip_bad",

@@ -93,13 +93,13 @@ struct Recipe {
   std::map<std::string, std::string> sets;  ///< --set name=value as given, needed to read the recipe again on resume
   ModelSpec model;
   DataSpec data;
-  std::optional<int64_t> batch;   ///< rows of a micro-batch; data.batch brings its own
-  std::optional<int64_t> length;  ///< positions of a row
+  std::optional<int64_t> batch;          ///< rows of a micro-batch; data.batch brings its own
+  std::optional<int64_t> length;         ///< positions of a row
   std::optional<int64_t> target_length;  ///< of the target, where the model has one; none: as many as `length`
-  Learning learning;              ///< set by who has read the model's configuration
-  int64_t steps = 0;              ///< 0: so many as `epochs` are, which is known when the data has been prepared
-  double epochs = 0;              ///< 0: the recipe says steps
-  Place epochs_place;             ///< where it says epochs
+  Learning learning;                     ///< set by who has read the model's configuration
+  int64_t steps = 0;                     ///< 0: so many as `epochs` are, which is known when the data has been prepared
+  double epochs = 0;                     ///< 0: the recipe says steps
+  Place epochs_place;                    ///< where it says epochs
   uint64_t seed = 1;
   bool control = false;  ///< the same run with other rounding errors: gradients are computed at 3/4 of the loss, and divided by it
   Validation validate;

@@ -285,14 +285,12 @@ Status build_model(Study& s, const BatchLayout& layout) {
   TRY_STATUS(check_stored(s));
   Plugins& plugins = *s.plugins;
   s.graph = std::make_unique<Graph>([&plugins](std::string_view name) { return plugins.op(name).table; },
-                                    [&plugins] { return plugins.op_names(); },
-                                    Extents{layout.rows, layout.length, layout.target_length});
+                                    [&plugins] { return plugins.op_names(); }, Extents{layout.rows, layout.length, layout.target_length});
   for (const auto& [key, value] : s.model.config) s.graph->config[key] = to_json(value);
   // What a strategy has written into config.json is for it to know, and to write again.
   for (const auto& strategy : s.loaded)
     for (const std::string& key : strategy->spec().config) s.model.config.erase(key);
-  TRY_STATUS(
-      build_family(s.model, s.installation.families, s.data.one_document ? RowDocuments::One : RowDocuments::Several, *s.graph));
+  TRY_STATUS(build_family(s.model, s.installation.families, s.data.one_document ? RowDocuments::One : RowDocuments::Several, *s.graph));
   for (galley_tensor t = 1; t <= s.graph->tensor_count(); ++t) {
     const GraphTensor& x = s.graph->tensor(t);
     if (x.kind != GALLEY_KIND_INPUT) continue;

@@ -1,7 +1,7 @@
 -- Llama and its kin: Touvron et al.: "LLaMA", arXiv:2302.13971, and "Llama 2", arXiv:2307.09288; grouped queries (Ainslie et al.,
 -- arXiv:2305.13245); Mistral's sliding window (Jiang et al., arXiv:2310.06825); Qwen2's biases (arXiv:2407.10671); Qwen3's q/k norms
 -- (arXiv:2505.09388). Parameters as transformers names them.
-local lib = require "config"
+local lib, ropes = require "config", require "rope"
 
 -- What transformers takes where a configuration says nothing; which layers have a sliding window, and which biases it reads, if any.
 local defaults = {
@@ -12,113 +12,20 @@ local defaults = {
     head_dim = 128, attention_bias = false },
 }
 
--- The numbers that each type of RoPE reads; Su et al., arXiv:2104.09864.
-local rope_types = {
-  default = {}, linear = { "factor" },
-  llama3 = { "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings" },
-}
-local positions_key = "original_max_position_embeddings"
-
--- One table of RoPE's parameters as transformers reads it, with all that it takes from elsewhere filled in; nil where there is none.
-local function rope_parameters(config, name)
-  local given, out = config[name], {}
-  if given == nil then return nil end
-  if type(given) ~= "table" then error(("config: '%s' must be a table, got %s"):format(name, tostring(given)), 0) end
-  if next(given) == nil then return nil end
-  local function fail(text, ...) error(("config: '%s': " .. text):format(name, ...), 0) end
-  if given.rope_type ~= nil and given.type ~= nil and given.rope_type ~= given.type then
-    fail("'rope_type' and 'type' differ: '%s' and '%s'", tostring(given.rope_type), tostring(given.type))
-  end
-  local kind = given.rope_type
-  if kind == nil then kind = given.type end
-  if kind == nil then kind = "default" end
-  local reads = rope_types[kind] or fail("RoPE of type '%s' is not supported (default, linear, llama3)", tostring(kind))
-  local known = { rope_type = true, type = true }
-  local function number(key, default)
-    known[key] = true
-    local v = given[key]
-    if v == nil then v = default end
-    if v == nil then fail("RoPE of type '%s' needs '%s'", kind, key) end
-    if type(v) ~= "number" or v ~= v or v <= 0 or v == math.huge then fail("'%s' must be a positive number, got %s", key, tostring(v)) end
-    out[key] = v
-  end
-  out.rope_type = kind
-  number("rope_theta", config.rope_theta or 10000.0)
-  if given.rope_theta ~= nil and config.rope_theta ~= nil and given.rope_theta ~= config.rope_theta then
-    fail("its 'rope_theta' = %s is not the 'rope_theta' = %s beside it", tostring(given.rope_theta), tostring(config.rope_theta))
-  end
-  for _, key in ipairs(reads) do number(key, key == positions_key and config.max_position_embeddings or nil) end
-  if kind == "llama3" and out.high_freq_factor <= out.low_freq_factor then
-    fail("'high_freq_factor' = %s must be larger than 'low_freq_factor' = %s", out.high_freq_factor, out.low_freq_factor)
-  end
-  for key, value in pairs(given) do
-    local nothing = kind == "default" and key == "factor" and value == 1.0
-    if not known[key] and not nothing then fail("RoPE of type '%s' does not read '%s'", kind, key) end
-  end
-  out.rope_theta = out.rope_theta + 0.0
-  return out
-end
-
--- RoPE as old ("rope_theta", "rope_scaling") and new ("rope_parameters") configurations say it. Where both are there transformers reads
--- "rope_scaling" alone, and others "rope_parameters".
-local function rope(config)
-  if config.rope_theta ~= nil then lib.positive(config, "rope_theta") end
-  local old, new = rope_parameters(config, "rope_scaling"), rope_parameters(config, "rope_parameters")
-  for _, key in ipairs { "rope_type", "rope_theta", table.unpack(rope_types.llama3) } do
-    if old and new and old[key] ~= new[key] then
-      error(("config: 'rope_scaling' and 'rope_parameters' differ in '%s': %s and %s"):format(key, old[key], new[key]), 0)
-    end
-  end
-  if not old and not new then return { rope_type = "default", rope_theta = lib.positive(config, "rope_theta", 10000.0) } end
-  if new then config.rope_parameters = new end
-  if old then
-    config.rope_scaling = old
-    config.rope_theta = old.rope_theta   -- where older programs look for it
-  end
-  return old or new
-end
-
-local function rope_attributes(rope, head_dim, positions)
-  local attrs = { positions = positions, head_dim = head_dim, theta = rope.rope_theta, type = rope.rope_type }
-  for _, key in ipairs(rope_types[rope.rope_type]) do
-    attrs[key == positions_key and "original_max_position" or key] = rope[key] + 0.0
-  end
-  return attrs
-end
-
 -- Per layer, how many positions back a query may look; nil: all.
 local function windows(config, which, layers)
-  local out = {}
   if which == "all" then
-    local size = lib.optional_integer(config, "sliding_window", 4096)
+    local size, out = lib.optional_integer(config, "sliding_window", 4096), {}
     for i = 1, layers do out[i] = size end
+    return out
   elseif which == "some" then
     local use, size = lib.boolean(config, "use_sliding_window", false), config.sliding_window
     size = use and lib.optional_integer(config, "sliding_window", 4096) or nil
-    local first = lib.count(config, "max_window_layers", 28)
-    local types = config.layer_types
-    if types == nil then
-      types = {}
-      for i = 1, layers do types[i] = size and i > first and "sliding_attention" or "full_attention" end
-    end
-    local entries = type(types) == "table" and #types or -1
-    if entries ~= layers then
-      error(("config: 'layer_types' has to be a list of num_hidden_layers = %d entries, and has %s"):format(layers,
-        entries < 0 and tostring(types) or entries), 0)
-    end
-    for i = 1, layers do
-      if types[i] == "sliding_attention" then
-        if not size then
-          error("config: 'layer_types' asks for sliding windows, but there is no size in use ('sliding_window', 'use_sliding_window')", 0)
-        end
-        out[i] = size
-      elseif types[i] ~= "full_attention" then
-        error(("config: layer_types[%d] = '%s' is not supported (full_attention, sliding_attention)"):format(i, tostring(types[i])), 0)
-      end
-    end
-    config.layer_types = types
+    local first, types = lib.count(config, "max_window_layers", 28), {}
+    for i = 1, layers do types[i] = size and i > first and "sliding_attention" or "full_attention" end
+    return lib.windows(config, layers, size, types)
   end
-  return out
+  return {}
 end
 
 local function build(config, g)
@@ -136,9 +43,7 @@ local function build(config, g)
   local qwen = kind == "qwen2"
   local attention_bias = d.attention_bias ~= nil and lib.boolean(config, "attention_bias", d.attention_bias)
   local mlp_bias = d.mlp_bias ~= nil and lib.boolean(config, "mlp_bias", d.mlp_bias)
-  local act = config.hidden_act
-  if act == nil then act = "silu" end
-  if act ~= "silu" then error(("config: 'hidden_act' = '%s' is not supported (silu)"):format(tostring(act)), 0) end
+  local act = lib.gate(config, "hidden_act", "silu")
   if heads % kv_heads ~= 0 then
     error(("config: num_attention_heads = %d does not divide by num_key_value_heads = %d%s"):format(heads, kv_heads,
       not config:has("num_key_value_heads") and ", which is what " .. kind .. " has where the configuration says nothing" or ""), 0)
@@ -149,7 +54,7 @@ local function build(config, g)
   end
   D = D or C // heads
   if D % 2 ~= 0 then error(("config: head_dim = %d is odd, RoPE turns pairs"):format(D), 0) end
-  config.num_key_value_heads, config.head_dim, config.hidden_act = kv_heads, D, act
+  config.num_key_value_heads, config.head_dim = kv_heads, D
   lib.check_length(g, positions, "max_position_embeddings")
   local window = windows(config, d.windows, layers)
 
@@ -168,11 +73,8 @@ local function build(config, g)
 
   local embed = g:parameter { name = "model.embed_tokens.weight", shape = { vocabulary, C }, init = { "random_normal", std = std },
     embedding = true, aliases = { tied and "lm_head.weight" or nil }, hint = tied and lib.tied_hint or nil }
-  local ids = g:input("position_ids")
   -- Positions restart with each document: none is beyond the length of a row.
-  local angles = rope_attributes(rope(config), D, g.length)
-  local table_ = g:constant { name = "rope table", shape = { g.length, D }, init = angles, op = "rope_table" }
-  local function turn(x, name, n) return g:node("rope", name, { x, ids, table_ }, { heads = n, head_dim = D }) end
+  local turn = ropes.turner(g, ropes.read(config), D, positions)
 
   local x = g:node("embedding", "model.embed_tokens", { g:input("input_ids"), embed })
   for i = 0, layers - 1 do
@@ -195,7 +97,7 @@ local function build(config, g)
     x = g:node("add", p .. "residual_attention", { x, linear(a, attn .. "o_proj", heads * D, C, attention_bias) })
     h = norm(x, p .. "post_attention_layernorm", C)
     local gate, up = linear(h, p .. "mlp.gate_proj", C, F, mlp_bias), linear(h, p .. "mlp.up_proj", C, F, mlp_bias)
-    up = g:node("swiglu", p .. "mlp.act_fn", { gate, up })
+    up = g:node("swiglu", p .. "mlp.act_fn", { gate, up }, act ~= "silu" and { activation = act } or nil)
     x = g:node("add", p .. "residual_mlp", { x, linear(up, p .. "mlp.down_proj", F, C, mlp_bias) })
   end
   g:block(-1)

@@ -6,7 +6,7 @@ local M = {}
 M.harmless = {
   "_name_or_path", "architectures", "model_type", "transformers_version", "torch_dtype", "dtype", "use_cache", "auto_map",
   "_attn_implementation",
-  "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id", "tokenizer_class", "prefix", "unk_token_id",
+  "bos_token_id", "eos_token_id", "pad_token_id", "add_bos_token", "add_eos_token", "sep_token_id", "decoder_start_token_id", "tokenizer_class", "prefix", "unk_token_id",
   "task_specific_params", "problem_type", "finetuning_task", "id2label", "label2id", "num_labels", "classifier_dropout",
   "initializer_range", "pretraining_tp", "is_decoder", "is_encoder_decoder", "output_attentions", "output_hidden_states", "return_dict",
   "gradient_checkpointing", "keys_to_ignore_at_inference", "max_length", "min_length", "do_sample", "early_stopping", "num_beams",
@@ -76,16 +76,89 @@ function M.boolean(config, key, default)
   return take(config, key, default, function(v) return type(v) == "boolean" end, "true or false")
 end
 
--- The names of transformers' activations, as op and attributes.
+-- The names of transformers' activations, as op and attributes; and as that of a gate, where there are gates of it.
 local activations = {
-  gelu = { "gelu", { approximate = "none" } }, gelu_new = { "gelu", { approximate = "tanh" } },
-  gelu_fast = { "gelu", { approximate = "tanh" } },
-  gelu_pytorch_tanh = { "gelu", { approximate = "tanh" } },
+  gelu = { "gelu", { approximate = "none" }, "gelu" }, gelu_python = { "gelu", { approximate = "none" }, "gelu" },
+  gelu_new = { "gelu", { approximate = "tanh" }, "gelu_tanh" }, gelu_fast = { "gelu", { approximate = "tanh" }, "gelu_tanh" },
+  gelu_pytorch_tanh = { "gelu", { approximate = "tanh" }, "gelu_tanh" }, quick_gelu = { "quick_gelu", {} },
+  relu = { "relu", {}, "relu" }, relu2 = { "relu2", {} }, silu = { "silu", {}, "silu" }, swish = { "silu", {}, "silu" },
+  sigmoid = { "sigmoid", {}, "sigmoid" }, tanh = { "tanh", {} },
 }
+local function names_of(right)
+  local out = {}
+  for name, a in pairs(activations) do if right(a) then out[#out + 1] = name end end
+  table.sort(out)
+  return table.concat(out, ", ")
+end
 
 function M.activation(config, key, default)
-  local name = take(config, key, default, function(v) return activations[v] ~= nil end, "gelu, gelu_new, gelu_fast or gelu_pytorch_tanh")
-  return table.unpack(activations[name])
+  local name = take(config, key, default, function(v) return activations[v] ~= nil end, "one of " .. names_of(function() return true end))
+  return activations[name][1], activations[name][2]
+end
+
+-- The attribute `activation` of gated units.
+function M.gate(config, key, default)
+  local function gates(a) return a[3] ~= nil end
+  local name = take(config, key, default, function(v) return activations[v] ~= nil and gates(activations[v]) end, "one of " .. names_of(gates))
+  return activations[name][3]
+end
+
+-- One of some words.
+function M.choice(config, key, default, words)
+  local function right(v)
+    for _, word in ipairs(words) do if v == word then return true end end
+    return false
+  end
+  return take(config, key, default, right, "one of " .. table.concat(words, ", "))
+end
+
+-- A number, or null, which is returned as nil; 0 is none, too.
+function M.optional_positive(config, key, default)
+  if config[key] == nil and (config:has(key) or default == nil) then return nil end
+  local v = M.number(config, key, default)
+  return v > 0 and v or nil
+end
+
+-- Per layer, how many positions back a query may look, from `layer_types`; nil: all. `default`: the list where there is none.
+function M.windows(config, layers, size, default)
+  local types, out = config.layer_types, {}
+  if types == nil then types = default end
+  local entries = type(types) == "table" and #types or -1
+  if entries ~= layers then
+    error(("config: 'layer_types' has to be a list of num_hidden_layers = %d entries, and has %s"):format(layers,
+      entries < 0 and tostring(types) or entries), 0)
+  end
+  for i = 1, layers do
+    if types[i] == "sliding_attention" then
+      if not size then
+        error("config: 'layer_types' asks for sliding windows, but there is no size in use ('sliding_window', 'use_sliding_window')", 0)
+      end
+      out[i] = size
+    elseif types[i] ~= "full_attention" then
+      error(("config: layer_types[%d] = '%s' is not supported (full_attention, sliding_attention)"):format(i, tostring(types[i])), 0)
+    end
+  end
+  config.layer_types = types
+  return out, types
+end
+
+-- What a key must be for the model to be one that is computed here.
+function M.must_be(config, key, value, why)
+  local v = config[key]
+  if v ~= nil and v ~= value then error(("config: '%s' = %s: %s"):format(key, tostring(v), why), 0) end
+end
+
+-- The head of a causal model: logits of x by the embedding where it is tied, and the loss. `more`: { name, bias, cap, scale }
+function M.causal_head(g, L, x, embedding, C, vocabulary, tied, more)
+  more = more or {}
+  local name = more.name or "lm_head"
+  g:mark_hidden(x)
+  if more.scale then x = g:node("scale", name .. ".scale", { x }, { alpha = more.scale }) end
+  local head = tied and embedding or L.weight(name, vocabulary, C, { whole = true, hint = M.untied_hint, fresh = more.fresh })
+  local logits = g:node("linear", name, { x, head, more.bias or nil }, { transposed = 0 })
+  if more.cap then logits = g:node("softcap", name .. ".softcap", { logits }, { cap = more.cap }) end
+  g:mark_logits(logits)
+  g:loss("cross_entropy", "loss", { logits, g:input("labels") })
 end
 
 -- What to do when a model's file has another head than the configuration says.

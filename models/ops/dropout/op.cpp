@@ -26,7 +26,7 @@ void reference(const Node& n) {
   const double *x = n.read<double>(0), p = n.f("p", 0.5);
   const int64_t* random = n.read<int64_t>(1);
   double* y = n.write<double>(0);
-  const int64_t R = rows(n.in(0)), C = columns(n.in(0)), S = n.view()->length;
+  const int64_t R = rows(n.in(0)), C = columns(n.in(0)), S = n.i("length", n.view()->length);
   const uint64_t key = galley_random_key(random, n.stream());
   for (int64_t r = 0; r < R; ++r) {
     const int64_t row = n.view()->first_row + r;
@@ -40,9 +40,10 @@ void reference(const Node& n) {
 
 void gradient(Backward& b) {
   if (!b.needs(0)) return;
-  const galley_attr *p = b.attr("p"), *stream = b.attr("stream");
+  const galley_attr *p = b.attr("p"), *stream = b.attr("stream"), *length = b.attr("length");
   Attrs attrs;
   if (p) attrs.copy(*p);
+  if (length) attrs.copy(*length);
   if (stream) attrs.copy(*stream);
   else attrs.s("stream", b.node.name);
   const std::string name = std::string(b.node.name) + ".grad";
@@ -55,6 +56,7 @@ const bool added = add(dropout.input("x", GALLEY_ROLE_ROWS, GALLEY_OPERAND_COMPU
                            .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_ANY_DTYPE, 0)
                            .flags(GALLEY_OP_RANDOM | GALLEY_OP_TRAINING_ONLY)
                            .number("p", 0.5, "the probability of dropping an element")
+                           .attr("length", GALLEY_ATTR_I64, 0, "positions of a row of the batch; without it, those of the recipe")
                            .infer<shape>()
                            .gradient<gradient>()
                            .reference<reference>()

@@ -130,6 +130,7 @@ void random_uniform(const Node& n, void*, galley_queue* queue) {
 bool in_f32(const Node& n) { return n.out(0).dtype == GALLEY_F32; }
 
 const bool added = add(kernel<fill, fill_supports>("fill.cuda", "fill")) &&
+                   add(kernel<values, in_f32>("values.cuda", "values")) &&
                    add(kernel<random_normal, in_f32>("random_normal.cuda", "random_normal")) &&
                    add(kernel<random_uniform, in_f32>("random_uniform.cuda", "random_uniform"));
 
