@@ -36,7 +36,8 @@ std::string properties_of(const Gpu& gpu) {
 TEST(CudnnPieces, BackwardRunsInPiecesThatKeepTheGpuBusyWithinTheBudget) {
   constexpr int64_t budget = int64_t{256} << 20;
   const auto piece = [](int64_t B, int64_t heads, int64_t kv_heads, int64_t S, int64_t bytes, bool deterministic = true) {
-    const FusedForm whole = {B, heads, kv_heads, S, 128, heads * 128, kv_heads * 128, heads * 128, heads, GALLEY_BF16, 1.0f, deterministic};
+    const FusedForm whole = {B,           heads, kv_heads, S,     128,         heads * 128, kv_heads * 128,
+                             heads * 128, 128,   128,      heads, GALLEY_BF16, 1.0f,        deterministic};
     const FusedForm of = models::fused_piece_within(whole, 90, 132, bytes);
     EXPECT_EQ(of.heads, of.kv_heads * (heads / kv_heads));
     EXPECT_EQ(of.lse_heads, heads);
@@ -86,11 +87,12 @@ class Cudnn : public testing::Test {
 
 // Each takes a second of its planner; without GALLEY_TEST_ALL, the oldest GPU's and the newest one's are made.
 TEST_F(Cudnn, TakesItsGraphsWithinTheirMemory) {
-  const FusedForm packed = {2, 12, 12, 256, 64, 3 * 768, 3 * 768, 768, 12, GALLEY_BF16, 0.125f, true},
-                  grouped = {1, 8, 2, 384, 128, 1024, 256, 1024, 32, GALLEY_F16, 0.125f, true};
+  const FusedForm packed = {2, 12, 12, 256, 64, 3 * 768, 3 * 768, 768, 64, 64, 12, GALLEY_BF16, 0.125f, true},
+                  by_head = {2, 12, 12, 256, 64, 3 * 768, 3 * 768, 768, 3 * 64, 3 * 64, 12, GALLEY_BF16, 0.125f, true},
+                  grouped = {1, 8, 2, 384, 128, 1024, 256, 1024, 128, 128, 32, GALLEY_F16, 0.125f, true};
   for (const Gpu& gpu : kGpus) {
     if (!std::getenv("GALLEY_TEST_ALL") && &gpu != std::begin(kGpus) && &gpu != std::end(kGpus) - 1) continue;
-    for (FusedForm form : {packed, grouped})
+    for (FusedForm form : {packed, by_head, grouped})
       for (const auto& [backward, deterministic] : {std::pair(false, true), std::pair(true, true), std::pair(true, false)}) {
         SCOPED_TRACE(std::string(gpu.name) + (backward ? deterministic ? ", backward" : ", backward by atomics" : ", forward"));
         form.deterministic = deterministic;
@@ -118,7 +120,8 @@ TEST_F(Cudnn, TakesTheShapesOfModelsWithAnyNumberOfSequences) {
         if (!std::getenv("GALLEY_TEST_ALL") && turn++ % 97 != 0) continue;
         const int64_t width = m.heads * m.D, q_row = m.packed ? 3 * width : width, kv_row = m.packed ? q_row : m.kv_heads * m.D;
         for (const bool deterministic : {true, false}) {
-          const FusedForm whole = {B, m.heads, m.kv_heads, m.S, m.D, q_row, kv_row, width, m.heads, GALLEY_BF16, 0.125f, deterministic};
+          const FusedForm whole = {B,     m.heads, m.kv_heads, m.S,     m.D,         q_row,  kv_row,
+                                   width, m.D,     m.D,        m.heads, GALLEY_BF16, 0.125f, deterministic};
           SCOPED_TRACE(std::string(gpu.name) + ", " + m.name + ", " + std::to_string(B) + " sequences" +
                        (deterministic ? "" : ", by atomics"));
           if (deterministic) needed_and_given(gpu, whole, false);

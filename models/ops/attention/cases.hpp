@@ -20,6 +20,7 @@ struct AttentionCase {
   int64_t buckets = 0;
   double range = 1;  ///< of q and k
   uint32_t dtype = GALLEY_F32;
+  bool by_head = false;
 };
 
 /// The case of the forward op and, as o, lse and do are free inputs of backward, of attention_grad with the same inputs.
@@ -43,6 +44,7 @@ void attention_case(sdk::Op& forward, sdk::Op& backward, const char* name, const
   const auto attrs = [&] {
     sdk::Attrs a;
     a.i("heads", c.heads).i("kv_heads", c.kv_heads).i("head_dim", c.D).s("stream", "model.attention");
+    if (c.by_head) a.i("by_head", 1);
     more(a);
     return a;
   };
@@ -84,6 +86,15 @@ inline void attention_cases(sdk::Op& forward, sdk::Op& backward) {
   // More keys than queries, fewer, and no causality.
   both("more keys", {2, 40, 105, 2, 1, 10});
   both("fewer keys", {1, 105, 40, 2, 2, 10});
+  // q, k and v of each head beside each other.
+  const auto by_head = [](AttentionCase c) {
+    c.packed = c.by_head = true;
+    return c;
+  };
+  both("by head", by_head({2, 9, 9, 3, 3, 5}));
+  both("by head over blocks", by_head({1, 90, 90, 2, 2, 20, false, Range{0, 60}}));
+  both("by head with slopes", by_head({1, 70, 70, 3, 3, 8, false, Range{0, 40}, {}, true}));
+  with("by head, everything", by_head({1, 40, 40, 2, 2, 33, false, {}, Range{20, 39}}), everything);
   with("everything", {1, 70, 70, 2, 1, 16, true}, everything);
   with("everything of another", {2, 37, 130, 4, 2, 8}, everything);
   with("window both ways", {1, 140, 140, 2, 2, 8}, [](Attrs& a) { a.i("causal", 0).i("window", 9); });
@@ -91,6 +102,19 @@ inline void attention_cases(sdk::Op& forward, sdk::Op& backward) {
   with("padding", {2, 30, 67, 2, 2, 8, false, Range{0, 9}, Range{50, 66}}, everything);
   // What is done to scores.
   with("steep", {1, 100, 100, 1, 1, 16, false, Range{0, 30}, {}, false, 0, 1.5}, [](Attrs& a) { a.f("scale", 1.0); });
+  // What several features make together: ALiBi in documents and with padding; T5's biases without a scale, of a decoder and of an encoder
+  // with padding; a decoder's look at the padded source; local layers that do not look ahead, and that do; Gemma 2's local layers.
+  both("slopes in documents", {1, 80, 80, 3, 3, 7, false, Range{0, 60}, {}, true});
+  with("slopes and padding", {2, 40, 40, 2, 2, 8, false, Range{0, 9}, Range{20, 39}, true}, everything);
+  with("biases without a scale", {2, 40, 40, 2, 2, 8, false, Range{0, 30}, {}, false, 32}, [](Attrs& a) { a.f("scale", 1); });
+  with("biases of an encoder", {1, 70, 70, 3, 3, 5, false, {}, Range{40, 69}, false, 32},
+       [](Attrs& a) { a.i("causal", 0).f("scale", 1).i("bidirectional", 1); });
+  with("a padded source", {2, 21, 75, 2, 2, 8, false, {}, Range{-1, 74}}, [](Attrs& a) { a.i("causal", 0).f("scale", 1); });
+  with("local without a scale", {1, 100, 100, 2, 2, 12, false, Range{0, 50}}, [](Attrs& a) { a.i("window", 33).f("scale", 1); });
+  with("local both ways and padding", {1, 80, 80, 2, 1, 8, false, Range{0, 5}, Range{50, 79}},
+       [](Attrs& a) { a.i("causal", 0).i("window", 17); });
+  with("cap and window", {1, 90, 90, 2, 1, 16, false, Range{0, 60}, {}, false, 0, 3},
+       [](Attrs& a) { a.f("softcap", 2.5).i("window", 40).f("scale", 0.3); });
   both("slopes", {2, 100, 100, 4, 2, 8, false, {}, {}, true});
   with("slopes both ways", {1, 30, 70, 2, 2, 8, false, {}, {}, true}, everything);
   both("biases", {2, 90, 90, 2, 1, 8, false, {}, {}, false, 32});
@@ -110,6 +134,10 @@ inline void attention_cases(sdk::Op& forward, sdk::Op& backward) {
     both(b ? "blocks, bf16" : "blocks, f16", {1, 140, 140, 2, 1, 64, true, Range{0, 90}, {}, false, 0, 1, dtype});
     with(b ? "everything, bf16" : "everything, f16", {1, 70, 100, 2, 2, 24, false, {}, {}, false, 0, 1, dtype}, everything);
     with(b ? "all at once, bf16" : "all at once, f16", {2, 80, 110, 4, 2, 9, false, Range{0, 70}, Range{20, 120}, true, 10, 1, dtype}, all);
+    with(b ? "by head, bf16" : "by head, f16", by_head({1, 80, 80, 2, 2, 24, false, Range{0, 50}, {}, true, 0, 1, dtype}), everything);
+    both(b ? "odd by head, bf16" : "odd by head, f16", by_head({1, 40, 40, 3, 3, 7, false, {}, {}, false, 0, 1, dtype}));
+    with(b ? "cap and window, bf16" : "cap and window, f16", {1, 90, 90, 2, 1, 16, false, Range{0, 60}, {}, false, 0, 3, dtype},
+         [](Attrs& a) { a.f("softcap", 2.5).i("window", 40).f("scale", 0.3); });
     both(b ? "heads of 96, bf16" : "heads of 96, f16", {1, 80, 80, 2, 1, 96, true, {}, {}, false, 0, 1, dtype});
     both(b ? "heads of 128, bf16" : "heads of 128, f16", {1, 150, 150, 2, 1, 128, false, {}, {}, false, 0, 1, dtype});
     both(b ? "heads of 256, bf16" : "heads of 256, f16", {1, 70, 70, 2, 1, 256, false, {}, {}, false, 0, 1, dtype});
@@ -118,6 +146,7 @@ inline void attention_cases(sdk::Op& forward, sdk::Op& backward) {
   // Rows of one document, of lengths that a library's fused engines take.
   both("whole blocks", {3, 128, 128, 8, 4, 8, false, {}, {}, false, 0, 1, GALLEY_BF16});
   both("whole blocks packed", {1, 128, 128, 16, 2, 8, true, {}, {}, false, 0, 1, GALLEY_F16});
+  both("whole blocks by head", by_head({1, 128, 128, 2, 2, 8, false, {}, {}, false, 0, 1, GALLEY_BF16}));
   with("f32 to bf16", {1, 20, 20, 2, 1, 16}, [](Attrs& a) { a.s("dtype", "bf16"); });
 }
 

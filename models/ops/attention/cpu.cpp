@@ -144,8 +144,8 @@ class Forward {
   void block(const Queries& q, const Dropout& dropout, const Relative& relative, Lane& l) const {
     const AttentionOperands<Numbers> in = operands_of(e_, &node_.in(Q), node_.view()->inputs[K], node_.view()->inputs[V]);
     const int64_t D = e_.D, row = e_.kv_row(), columns = q.columns();
-    const int64_t heads = q.b * e_.Sk * row + q.head / e_.group() * D;
-    l.products.load(q, in.q.from((q.b * e_.Sq + q.first) * e_.q_row() + q.head * D), l.o);
+    const int64_t heads = e_.kv_at(q.b, q.head / e_.group(), 0);
+    l.products.load(q, in.q.from(e_.q_at(q.b, q.head, q.first)), l.o);
     l.bounds.set(e_, q, node_.read<int32_t>(FirstKey), node_.read<int32_t>(LastKey));
     std::fill_n(l.o, D * side, 0.0f);
     std::fill_n(l.largest, side, lowest);
@@ -211,7 +211,7 @@ class Forward {
     for (int64_t c = 0; c < q.columns(); ++c) l.before[c] = l.sum[c] == 0.0f ? 0.0f : 1.0f / l.sum[c];
     for (int64_t d = 0; d < e_.D; ++d)
       for (int64_t c = 0; c < q.columns(); ++c) l.o[d * side + c] *= l.before[c];
-    const Numbers o = numbers_of(&node_.out(0)).from((q.b * e_.Sq + q.first) * e_.q_columns() + q.head * e_.D);
+    const Numbers o = numbers_of(&node_.out(0)).from(e_.o_at(q.b, q.head, q.first));
     store_columns(q, e_.D, l.o, o, e_.q_columns(), l.products.buffer());
   }
 

@@ -284,8 +284,8 @@ class Gradient {
   }
 
   void load(const Queries& q, Lane& l) const {
-    const int64_t D = e_.D, at = (q.b * e_.Sq + q.first) * e_.q_columns() + q.head * D;
-    const Numbers from = numbers_of(&node_.in(Q)).from((q.b * e_.Sq + q.first) * e_.q_row() + q.head * D);
+    const int64_t D = e_.D, at = e_.o_at(q.b, q.head, q.first);
+    const Numbers from = numbers_of(&node_.in(Q)).from(e_.q_at(q.b, q.head, q.first));
     const float* lse = node_.read<float>(Lse) + (q.b * e_.heads + q.head) * e_.Sq + q.first;
     l.products.load(q, from, numbers_of(&node_.in(DO)).from(at));
     const Rows o = rows_of(numbers_of(&node_.in(O)).from(at), e_.q_columns(), q.n, D, l.dq);
@@ -306,7 +306,7 @@ class Gradient {
   void block(const Queries& q, const Dropout& dropout, Lane& l, float* dk, float* dv) const {
     const AttentionOperands<Numbers> in = operands_of(e_, &node_.in(Q), node_.view()->inputs[K], node_.view()->inputs[V]);
     const int64_t D = e_.D, row = e_.kv_row(), columns = q.columns();
-    const int64_t heads = q.b * e_.Sk * row + q.head / e_.group() * D;
+    const int64_t heads = e_.kv_at(q.b, q.head / e_.group(), 0);
     load(q, l);
     for (int64_t key = l.bounds.begin(); key < l.bounds.end(); key += side) {
       const int64_t keys = std::min(side, l.bounds.end() - key);
@@ -330,8 +330,7 @@ class Gradient {
     const float factor = l.products.dq_factor();
     for (int64_t d = 0; d < D; ++d)
       for (int64_t c = 0; c < columns; ++c) l.dq[d * side + c] *= factor;
-    store_columns(q, D, l.dq, numbers_of(&node_.out(DQ)).from((q.b * e_.Sq + q.first) * e_.q_row() + q.head * D), e_.q_row(),
-                  l.products.buffer());
+    store_columns(q, D, l.dq, numbers_of(&node_.out(DQ)).from(e_.q_at(q.b, q.head, q.first)), e_.q_row(), l.products.buffer());
   }
 
   // Scores become capped ones, `slope` their derivative.
@@ -373,7 +372,7 @@ class Gradient {
     const auto outputs = node_.view()->outputs;
     const AttentionOperands<Numbers> out = operands_of(e_, outputs[DQ], outputs[DK], outputs[DV]);
     const int64_t b = head / e_.kv_heads, kv_head = head % e_.kv_heads, row = e_.kv_row(), W = stride(e_);
-    const int64_t to = (b * e_.Sk + first) * row + kv_head * e_.D;
+    const int64_t to = e_.kv_at(b, kv_head, first);
     store_rows(sums + first * W, W, last - first, e_.D, out.k.from(to), row);
     store_rows(sums + (e_.Sk + first) * W, W, last - first, e_.D, out.v.from(to), row);
   }

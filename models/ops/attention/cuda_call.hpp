@@ -28,6 +28,7 @@ struct Call {
   const int64_t* random = nullptr;
   uint64_t stream = 0;
   int64_t q_row = 0, kv_row = 0, o_row = 0;  // distances of rows
+  int64_t q_head = 0, kv_head = 0;           // of heads in a row of q, and of k and v; those of o lie side by side
   int32_t B = 0, Sq = 0, Sk = 0, heads = 0, group = 0, D = 0, window = 0, reach = 0, buckets = 0;
   uint32_t threshold = 0;  // of dropout; 0: none
   float scale = 0, softcap = 0, kept = 1;
@@ -63,7 +64,7 @@ Operand behind(Operand x, int64_t n) {
 template <class Operand>
 models::AttentionOperands<Operand> parts(const AttentionExtents& e, const Operand& q, const Operand& k, const Operand& v) {
   if (!e.packed) return {q, k, v};
-  return {q, behind(q, e.q_columns()), behind(q, e.q_columns() + e.kv_columns())};
+  return {q, behind(q, e.k_begin()), behind(q, e.v_begin())};
 }
 
 inline Call call_of(const Node& n, const AttentionExtents& e, const void* constants) {
@@ -76,6 +77,7 @@ inline Call call_of(const Node& n, const AttentionExtents& e, const void* consta
   c.random = n.read<int64_t>(Random);
   c.stream = n.stream();
   c.q_row = e.q_row(), c.kv_row = e.kv_row(), c.o_row = e.q_columns();
+  c.q_head = e.q_head(), c.kv_head = e.kv_head();
   c.B = i32(e.B), c.Sq = i32(e.Sq), c.Sk = i32(e.Sk), c.heads = i32(e.heads), c.group = i32(e.group()), c.D = i32(e.D);
   c.window = i32(std::min(e.window, e.Sq + e.Sk)), c.reach = i32(e.buckets ? reach_of(e) : 0), c.buckets = i32(e.buckets);
   c.threshold = models::attention_threshold(e.dropout);
@@ -148,10 +150,10 @@ __device__ inline Piece piece_of_keys(const Call& a, int size) {
 }
 /// Indices of a head's first number at a position: in q, in k and v, in o, in lse.
 __device__ inline int64_t q_at(const Call& a, int b, int head, int i) {
-  return (static_cast<int64_t>(b) * a.Sq + i) * a.q_row + static_cast<int64_t>(head) * a.D;
+  return (static_cast<int64_t>(b) * a.Sq + i) * a.q_row + head * a.q_head;
 }
 __device__ inline int64_t kv_at(const Call& a, int b, int kv_head, int j) {
-  return (static_cast<int64_t>(b) * a.Sk + j) * a.kv_row + static_cast<int64_t>(kv_head) * a.D;
+  return (static_cast<int64_t>(b) * a.Sk + j) * a.kv_row + kv_head * a.kv_head;
 }
 __device__ inline int64_t o_at(const Call& a, int b, int head, int i) {
   return (static_cast<int64_t>(b) * a.Sq + i) * a.o_row + static_cast<int64_t>(head) * a.D;

@@ -156,8 +156,8 @@ class FusedGradient {
     const auto out = parts(e, Writer(node, DQ), Writer(node, DK), Writer(node, DV));
     for (int64_t b = 0; b < e.B; b += piece.B)
       for (int64_t g = 0; g < e.kv_heads; g += piece.kv_heads) {
-        const int64_t q = b * e.Sq * e.q_row() + g * group * e.D, kv = b * e.Sq * e.kv_row() + g * e.D,
-                      o = b * e.Sq * e.q_columns() + g * group * e.D, lse = (b * e.heads + g * group) * e.Sq;
+        const int64_t q = e.q_at(b, g * group, 0), kv = e.kv_at(b, g, 0), o = e.o_at(b, g * group, 0),
+                      lse = (b * e.heads + g * group) * e.Sq;
         const FusedOperands operands = {behind(in.q, q).data,
                                         behind(in.k, kv).data,
                                         behind(in.v, kv).data,

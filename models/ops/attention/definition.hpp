@@ -14,7 +14,7 @@ using sdk::Node;
 
 template <class T>
 AttentionOperands<T*> attention_operands(const AttentionExtents& e, T* q, T* k, T* v) {
-  return e.packed ? AttentionOperands<T*>{q, q + e.q_columns(), q + e.q_columns() + e.kv_columns()} : AttentionOperands<T*>{q, k, v};
+  return e.packed ? AttentionOperands<T*>{q, q + e.k_begin(), q + e.v_begin()} : AttentionOperands<T*>{q, k, v};
 }
 
 /// The node of either op, its operands in F64.
@@ -45,11 +45,11 @@ class AttentionDefinition {
           body(Row{b, h, i, s.first, s.last});
         }
   }
-  const double* q(const Row& r) const { return in.q + (r.b * e.Sq + r.i) * e.q_row() + r.h * e.D; }
+  const double* q(const Row& r) const { return in.q + e.q_at(r.b, r.h, r.i); }
   const double* k(const Row& r, int64_t j) const { return in.k + kv(r, j); }
   const double* v(const Row& r, int64_t j) const { return in.v + kv(r, j); }
-  int64_t kv(const Row& r, int64_t j) const { return (r.b * e.Sk + j) * e.kv_row() + r.h / e.group() * e.D; }
-  int64_t o(const Row& r) const { return (r.b * e.Sq + r.i) * e.q_columns() + r.h * e.D; }
+  int64_t kv(const Row& r, int64_t j) const { return e.kv_at(r.b, r.h / e.group(), j); }
+  int64_t o(const Row& r) const { return e.o_at(r.b, r.h, r.i); }
   int64_t lse(const Row& r) const { return (r.b * e.heads + r.h) * e.Sq + r.i; }
   double dot(const double* a, const double* b) const {
     double sum = 0;

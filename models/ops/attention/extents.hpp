@@ -20,10 +20,11 @@ namespace attention_output {
 enum : uint32_t { DQ, DK, DV, DBias };
 }
 
-/// q (B, Sq, heads·D), k and v (B, Sk, kv_heads·D); packed: one operand (B, S, (heads + 2·kv_heads)·D) that holds q, then k, then v.
+/// q (B, Sq, heads·D), k and v (B, Sk, kv_heads·D); packed: one operand (B, S, (heads + 2·kv_heads)·D) that holds q, then k, then
+/// v, or, by_head, (B, S, heads, 3, D): q, k and v of each head.
 struct AttentionExtents {
   int64_t B, Sq, Sk, heads, kv_heads, D;
-  bool packed, causal;
+  bool packed, by_head, causal;
   double scale, softcap;  ///< softcap 0: none
   int64_t window;         ///< 0: none
   double dropout;         ///< 0 outside training
@@ -37,6 +38,16 @@ struct AttentionExtents {
   /// Distance of rows of q, and of k and v.
   int64_t q_row() const { return packed ? q_columns() + 2 * kv_columns() : q_columns(); }
   int64_t kv_row() const { return packed ? q_row() : kv_columns(); }
+  /// Distance of heads in a row of q, and of k and v; those of o lie side by side.
+  int64_t q_head() const { return by_head ? 3 * D : D; }
+  int64_t kv_head() const { return q_head(); }
+  /// Of a packed row: where the first heads of k and of v begin.
+  int64_t k_begin() const { return by_head ? D : q_columns(); }
+  int64_t v_begin() const { return by_head ? 2 * D : q_columns() + kv_columns(); }
+  /// The numbers before a head at a position: in q, of query head h; in k and v, of key head h, behind k_begin() and v_begin(); in o.
+  int64_t q_at(int64_t b, int64_t h, int64_t i) const { return (b * Sq + i) * q_row() + h * q_head(); }
+  int64_t kv_at(int64_t b, int64_t h, int64_t j) const { return (b * Sk + j) * kv_row() + h * kv_head(); }
+  int64_t o_at(int64_t b, int64_t h, int64_t i) const { return (b * Sq + i) * q_columns() + h * D; }
 
   /// Query i stands at key i + shift(): the last query at the last key.
   int64_t shift() const { return Sk - Sq; }
@@ -99,6 +110,10 @@ inline AttentionExtents attention_extents(const sdk::Node& n) {
     wrong(n,
           "heads = " + std::to_string(e.heads) + ", kv_heads = " + std::to_string(e.kv_heads) + "; heads has to be a multiple of kv_heads");
   e.packed = !n.has(K) && !n.has(V);
+  e.by_head = n.i("by_head", 0) != 0;
+  if (e.by_head && !e.packed) wrong(n, "by_head is for q, k and v in one operand");
+  if (e.by_head && e.heads != e.kv_heads)
+    wrong(n, "heads = " + std::to_string(e.heads) + ", kv_heads = " + std::to_string(e.kv_heads) + "; by_head, each head has a key head");
   e.Sk = n.has(K) && n.in(K).rank == 3 ? n.in(K).shape[1] : e.Sq;
   const int64_t slots = e.packed ? e.heads + 2 * e.kv_heads : e.heads;
   e.D = n.i("head_dim", sdk::columns(q) / slots);

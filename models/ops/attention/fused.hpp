@@ -21,6 +21,7 @@ namespace galley::models {
 struct FusedForm {
   int64_t B, heads, kv_heads, S, D;
   int64_t q_row, kv_row, o_row;  ///< distance of rows, in numbers
+  int64_t q_head, kv_head;       ///< of heads in a row of q, and of k and v; those of o lie side by side
   int64_t lse_heads;             ///< heads that a sequence has in lse
   uint32_t dtype;
   float scale;
@@ -81,6 +82,8 @@ inline FusedForm fused_form(const sdk::Node& n, const AttentionExtents& e, bool 
           e.q_row(),
           e.kv_row(),
           e.q_columns(),
+          e.q_head(),
+          e.kv_head(),
           e.heads,
           n.in(attention_input::Q).dtype,
           static_cast<float>(e.scale),

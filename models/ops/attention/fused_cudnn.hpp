@@ -69,8 +69,11 @@ class FusedGraph {
   struct Shape {
     int64_t sizes[4], strides[4];
   };
-  /// (B, heads, S, D) in rows of `row` numbers.
-  Shape rows(int64_t heads, int64_t row) const { return {{form_.B, heads, form_.S, form_.D}, {form_.S * row, form_.D, row, 1}}; }
+  /// (B, heads, S, D) in rows of `row` numbers, heads `head` apart.
+  Shape rows(int64_t heads, int64_t row, int64_t head) const { return {{form_.B, heads, form_.S, form_.D}, {form_.S * row, head, row, 1}}; }
+  Shape of_q() const { return rows(form_.heads, form_.q_row, form_.q_head); }
+  Shape of_kv() const { return rows(form_.kv_heads, form_.kv_row, form_.kv_head); }
+  Shape of_o() const { return rows(form_.heads, form_.o_row, form_.D); }
   /// The last two dimensions exchanged.
   static Shape turned(Shape s) {
     std::swap(s.sizes[2], s.sizes[3]);
@@ -173,9 +176,9 @@ class FusedGraph {
 
   void add_forward() {
     using namespace cuda::dnn;
-    const Tensor q = stored(Q, half(), rows(form_.heads, form_.q_row));
-    const Tensor k = stored(K, half(), turned(rows(form_.kv_heads, form_.kv_row)));
-    const Tensor v = stored(V, half(), rows(form_.kv_heads, form_.kv_row));
+    const Tensor q = stored(Q, half(), of_q());
+    const Tensor k = stored(K, half(), turned(of_kv()));
+    const Tensor v = stored(V, half(), of_kv());
     Tensor s = product(q, k, numbers(scores()));
     s = masked(pointwise(CUDNN_POINTWISE_MUL, s, value(Scale), numbers(scores())));
     const Tensor largest = reduction(CUDNN_REDUCE_TENSOR_MAX, s, numbers(a_query()));
@@ -185,13 +188,12 @@ class FusedGraph {
     const Tensor log = pointwise(CUDNN_POINTWISE_LOG, sum, nullptr, numbers(a_query()));
     pointwise(CUDNN_POINTWISE_ADD, largest, log, lse());
     const Tensor softmax = pointwise(CUDNN_POINTWISE_DIV, p, sum, between(half(), scores()));
-    product(softmax, v, stored(O, half(), rows(form_.heads, form_.o_row)));
+    product(softmax, v, stored(O, half(), of_o()));
   }
 
   void add_backward() {
     using namespace cuda::dnn;
-    const Shape q_rows = rows(form_.heads, form_.q_row), kv_rows = rows(form_.kv_heads, form_.kv_row),
-                o_rows = rows(form_.heads, form_.o_row);
+    const Shape q_rows = of_q(), kv_rows = of_kv(), o_rows = of_o();
     const Tensor q = stored(Q, half(), q_rows), k = stored(K, half(), turned(kv_rows)), v = stored(V, half(), turned(kv_rows)),
                  o = stored(O, half(), o_rows), go = stored(Go, half(), o_rows), scale = value(Scale);
     // Σ do·o of each query.

@@ -73,9 +73,9 @@ class FusedLoops {
     for (int64_t i = 0; i < count; ++i) body(i);
   }
   // Indices of a head's first number at a position; `head`: of all sequences.
-  int64_t q(int64_t head, int64_t i) const { return (head / f_.heads * f_.S + i) * f_.q_row + head % f_.heads * f_.D; }
+  int64_t q(int64_t head, int64_t i) const { return (head / f_.heads * f_.S + i) * f_.q_row + head % f_.heads * f_.q_head; }
   int64_t kv(int64_t head, int64_t j) const {
-    return (head / f_.heads * f_.S + j) * f_.kv_row + head % f_.heads / (f_.heads / f_.kv_heads) * f_.D;
+    return (head / f_.heads * f_.S + j) * f_.kv_row + head % f_.heads / (f_.heads / f_.kv_heads) * f_.kv_head;
   }
   int64_t o_at(int64_t head, int64_t i) const { return (head / f_.heads * f_.S + i) * f_.o_row + head % f_.heads * f_.D; }
   int64_t lse(int64_t head, int64_t i) const { return (head / f_.heads * f_.lse_heads + head % f_.heads) * f_.S + i; }

@@ -1,7 +1,8 @@
 // Attention: o = softmax(s) · v over the keys that a query sees, one contract for every model and every device.
 //
 // Operands. q (B, Sq, heads·D), k and v (B, Sk, kv_heads·D); query head h reads key head h / (heads / kv_heads) (Ainslie et al., "GQA",
-// arXiv:2305.13245). With k and v absent, q holds all three, (B, S, (heads + 2·kv_heads)·D), as GPT-2's c_attn makes them. A head's D
+// arXiv:2305.13245). With k and v absent, q holds all three, (B, S, (heads + 2·kv_heads)·D), as GPT-2's c_attn makes them, or, with
+// by_head = 1, (B, S, heads, 3, D), the three of each head beside each other, as BLOOM and GPT-NeoX store query_key_value. A head's D
 // numbers lie side by side and heads in a row, as linear layers write them: kernels take the distance of rows as a stride (as cuDNN and
 // FlashAttention do), and those that want a head's rows together copy a block at a time, which conversion from 16 bit does anyway. Heads
 // before rows, (B, heads, S, D), would save that copy and cost two transpositions of o and its gradient.
@@ -201,6 +202,7 @@ bool registered() {
         .attr("heads", GALLEY_ATTR_I64, GALLEY_ATTR_REQUIRED, "of q")
         .attr("kv_heads", GALLEY_ATTR_I64, 0, "of k and v; without it, heads")
         .attr("head_dim", GALLEY_ATTR_I64, 0, "elements of a head; without it, what the columns of q leave for each")
+        .integer("by_head", 0, "1: packed, q holds q, k and v of each head beside each other")
         .integer("causal", 1, "1: a query sees no later keys")
         .attr("scale", GALLEY_ATTR_F64, 0, "of scores; without it, 1 / √head_dim")
         .number("softcap", 0, "scores are softcap · tanh(score / softcap); 0: they are not")

@@ -31,7 +31,7 @@ inline bool reads_16_bit(const sdk::Node& node) {
 inline models::AttentionOperands<Numbers> operands_of(const models::AttentionExtents& e, const galley_operand* q, const galley_operand* k,
                                                       const galley_operand* v) {
   const Numbers all = numbers_of(q);
-  if (e.packed) return {all, all.from(e.q_columns()), all.from(e.q_columns() + e.kv_columns())};
+  if (e.packed) return {all, all.from(e.k_begin()), all.from(e.v_begin())};
   return {all, numbers_of(k), numbers_of(v)};
 }
 

@@ -1,4 +1,5 @@
-// embedding: a copy of C elements a row, as F32; of a table in a format, the numbers of the rows that are looked up. embedding_grad: each
+// embedding: a copy of C elements a row, as F32; of a table in a format, the numbers of the rows that are looked up. embedding_grad, and
+// take_rows_grad with an index: each
 // piece of work owns 64 columns of the table and adds the rows of dy to them in order, so that no two pieces write the same place and the
 // sum does not depend on who runs first. Both move each byte of dy or y once.
 #include <algorithm>
@@ -77,7 +78,7 @@ void add_ids(const Node& n, const int32_t* ids, int64_t* order) {
 void embedding_grad(const Node& n, void* workspace) {
   const int32_t* ids = n.read<int32_t>(1);
   const galley_operand& dtable = n.out(0);
-  check_ids(n, ids, count(n.in(1)), dtable.shape[0]);
+  check_ids(n, ids, count(n.in(1)), rows(dtable));
   if (!n.accumulates(0))
     cpu::in_blocks(galley_operand_bytes(&dtable), 4 * cpu::block_elements, [bytes = n.write<char>(0)](int64_t first, int64_t last) {
       std::memset(bytes + first, 0, static_cast<size_t>(last - first));
@@ -92,7 +93,10 @@ int64_t embedding_grad_workspace(const Node& n, const galley_target&) {
 
 bool rows_in_f32(const Node& n) { return cpu::all_numbers(n) && cpu::reads_weight(n) && n.out(0).dtype == GALLEY_F32; }
 
+bool by_index(const Node& n) { return cpu::all_numbers(n) && n.has(1); }
+
 const bool added = add(kernel<embedding, rows_in_f32>("embedding.cpu", "embedding", GALLEY_KERNEL_DEVICE, GALLEY_KERNEL_FORMATS)) &&
-                   add(kernel<embedding_grad, cpu::all_numbers, embedding_grad_workspace>("embedding_grad.cpu", "embedding_grad"));
+                   add(kernel<embedding_grad, cpu::all_numbers, embedding_grad_workspace>("embedding_grad.cpu", "embedding_grad")) &&
+                   add(kernel<embedding_grad, by_index, embedding_grad_workspace>("take_rows_grad.cpu", "take_rows_grad"));
 
 }  // namespace

@@ -1,4 +1,4 @@
-// embedding_grad: dtable[ids[r]] += dy[r]; dy (R, C), ids (R) I32, dtable (V, C). Without atomics: ids are sorted (sort.hpp), so that the
+// embedding_grad, and take_rows_grad with an index: dtable[ids[r]] += dy[r]; dy (R, C), ids (R) I32, dtable (V, C). Without atomics: ids are sorted (sort.hpp), so that the
 // rows of dy that belong to one row of the table form a run, in their order.
 //
 //   sum_runs     a block of 8 warps takes a piece of the sorted rows and 256 columns; each warp sums a part of the piece, run by run. Runs
@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(kThreads) clear_rows(Sorted rows, Writer dtabl
 /// How rows are divided, by shape alone: about 8192 warps, of 8 to 256 rows each.
 struct Plan {
   explicit Plan(const Node& node)
-      : C(columns(node.in(0))), V(node.out(0).shape[0]), tiles(blocks_of(C, kColumns)), sort(count(node.in(1)), V) {
+      : C(columns(node.in(0))), V(rows(node.out(0))), tiles(blocks_of(C, kColumns)), sort(count(node.in(1)), V) {
     while (part < 256 && part * int64_t{8192} < sort.n * tiles) part *= 2;
     pieces = blocks_of(sort.n, int64_t{kWarps} * part);
     at = blocks_of(sort.bytes, 256) * 256;
@@ -213,11 +213,12 @@ void embedding_grad(const Node& n, void* workspace, galley_queue* queue) {
 }
 
 bool supported(const Node& n) {
-  return all_numbers(n) && count(n.in(1)) <= kMostKeys && n.out(0).shape[0] <= int64_t{1} << 31 && count(n.in(1)) > 0;
+  return n.has(1) && all_numbers(n) && count(n.in(1)) <= kMostKeys && rows(n.out(0)) <= int64_t{1} << 31 && count(n.in(1)) > 0;
 }
 int64_t workspace_of(const Node& n, const galley_target&) { return Plan(n).bytes; }
 
-const bool added = add(kernel<embedding_grad, supported, workspace_of>("embedding_grad.cuda", "embedding_grad"));
+const bool added = add(kernel<embedding_grad, supported, workspace_of>("embedding_grad.cuda", "embedding_grad")) &&
+                   add(kernel<embedding_grad, supported, workspace_of>("take_rows_grad.cuda", "take_rows_grad"));
 
 }  // namespace
 }  // namespace galley::cuda::embedding_grad_op
