@@ -91,18 +91,27 @@ std::string valid_utf8(std::string_view text, int64_t* broken) {
   return out;
 }
 
-std::string nfc(std::string_view text) {
-  // Below U+0300 nothing composes or is composed: most text is as it should be.
-  const bool plain = std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0xCC; });
+std::string normalized(std::string_view text, NormalForm form) {
+  // Below U+0300 nothing composes or is composed, in ASCII nothing is changed at all: most text is as it should be.
+  const uint8_t least = form == NormalForm::C ? 0xCC : 0x80;
+  const bool plain = std::all_of(text.begin(), text.end(), [&](char c) { return static_cast<uint8_t>(c) < least; });
   if (plain) return std::string(text);
-  utf8proc_uint8_t* composed = nullptr;
+  const bool composes = form == NormalForm::C || form == NormalForm::KC, compatible = form == NormalForm::KC || form == NormalForm::KD;
+  const int options = UTF8PROC_STABLE | (composes ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) | (compatible ? UTF8PROC_COMPAT : 0);
+  utf8proc_uint8_t* made = nullptr;
   const utf8proc_ssize_t size =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()), &composed,
-                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()), &made,
+                   static_cast<utf8proc_option_t>(options));
   if (size < 0) return std::string(text);
-  std::string out(reinterpret_cast<const char*>(composed), static_cast<size_t>(size));
-  std::free(composed);  // NOLINT(cppcoreguidelines-no-malloc): utf8proc's own way
+  std::string out(reinterpret_cast<const char*>(made), static_cast<size_t>(size));
+  std::free(made);  // NOLINT(cppcoreguidelines-no-malloc): utf8proc's own way
   return out;
+}
+
+void append_lower(char32_t c, std::string* out) {
+  if (c == 0x130) *out += "i\xCC\x87";  // the only one that becomes two
+  else if (c < 0x80) out->push_back(static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c));
+  else append_utf8(static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))), out);
 }
 
 bool is_numeric(char32_t c) {
@@ -139,5 +148,23 @@ bool is_word(char32_t c) {
     default: return c == 0x200C || c == 0x200D;
   }
 }
+
+bool is_combining_mark(char32_t c) {
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC || category == UTF8PROC_CATEGORY_ME;
+}
+
+bool is_bert_punctuation(char32_t c) {
+  if (c < 0x80) return c > 0x20 && c < 0x7F && !(c >= '0' && c <= '9') && !(c >= 'A' && c <= 'Z') && !(c >= 'a' && c <= 'z');
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
+}
+
+bool is_bert_control(char32_t c) {
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return category >= UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CN;
+}
+
+bool is_bert_accent(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)) == UTF8PROC_CATEGORY_MN; }
 
 }  // namespace galley
