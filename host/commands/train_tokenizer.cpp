@@ -10,6 +10,8 @@
 #include "host/report/data_report.hpp"
 #include "host/report/progress.hpp"
 #include "host/text/bpe_trainer.hpp"
+#include "host/text/byte_alphabet.hpp"
+#include "host/text/pre_tokenizer.hpp"
 #include "host/text/unicode.hpp"
 
 namespace galley {
@@ -49,7 +51,7 @@ Result<WordCounts> count_words(const Documents& documents, size_t threads) {
       [&](TextPiece& piece, size_t thread) {
         Counter& counter = *counters[thread];
         const std::string text = valid_utf8(piece.text, nullptr);
-        return cutter.cut(text, counter.work, [&](std::string_view word) {
+        return cutter.cut(text, PreTokenizer::Start::Inside, counter.work, [&](std::string_view word) {
           const auto it = counter.words.find(word);
           if (it != counter.words.end()) ++it->second;
           else counter.words.emplace(word, 1);

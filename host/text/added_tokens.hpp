@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "host/text/bpe.hpp"
+#include "host/text/word_ids.hpp"
 
 namespace galley {
 

@@ -1,7 +1,5 @@
 #include "host/text/bpe.hpp"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstdio>
@@ -11,9 +9,6 @@
 namespace galley {
 namespace {
 
-constexpr size_t kCached = 1 << 15;  // words
-constexpr size_t kLongest = 128;     // bytes of a word that is worth caching
-
 /// Never 0.
 uint64_t key_of(TokenId left, TokenId right) {
   return (static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right)) + 1;
@@ -21,10 +16,6 @@ uint64_t key_of(TokenId left, TokenId right) {
 size_t slot_of(uint64_t key) { return static_cast<size_t>((key * 0x9E3779B97F4A7C15ull) >> 20); }
 
 }  // namespace
-
-size_t TextHash::operator()(std::string_view text) const { return XXH3_64bits(text.data(), text.size()); }
-
-Bpe::Cache::Cache() : entries_(kCached) {}
 
 Result<Bpe> Bpe::create(Vocabulary vocabulary, const std::vector<std::pair<std::string, std::string>>& merges, BpeOptions options) {
   Bpe out;
@@ -49,14 +40,17 @@ Result<Bpe> Bpe::create(Vocabulary vocabulary, const std::vector<std::pair<std::
   }
   out.slots_.resize(std::bit_ceil(2 * merges.size() + 2));
   const size_t mask = out.slots_.size() - 1;
+  const auto unprefixed = [&](const std::string& token) {
+    return token.substr(std::min(token.size(), out.options_.continuing.size()));
+  };
   uint32_t rank = 0;
   for (const auto& [left, right] : merges) {
-    const TokenId a = id(left), b = id(right), made = id(left + right);
+    const TokenId a = id(left), b = id(right), made = id(left + unprefixed(right));
     if (a < 0 || b < 0 || made < 0)
       return recipe_error("merge " + std::to_string(rank + 1) + ", '" + left + "' and '" + right + "': '" +
                           (a < 0   ? left
                            : b < 0 ? right
-                                   : left + right) +
+                                   : left + unprefixed(right)) +
                           "' is not in the vocabulary");
     const uint64_t key = key_of(a, b);
     size_t at = slot_of(key) & mask;
@@ -76,21 +70,27 @@ const Bpe::Merge* Bpe::find(TokenId left, TokenId right) const {
 }
 
 /// The word as characters, or as what stands for them.
-void Bpe::split(std::string_view word, Cache& cache) const {
-  auto& symbols = cache.symbols_;
+void Bpe::split(std::string_view word, Room& room) const {
+  auto& symbols = room.symbols_;
   symbols.clear();
   const auto add = [&](TokenId id, uint32_t bytes) {
     const auto at = static_cast<int32_t>(symbols.size());
     symbols.push_back({id, at - 1, at + 1, bytes});
   };
   uint32_t unknown = 0;  // bytes of unknown characters that have not been added yet
+  const bool affixed = !options_.continuing.empty() || !options_.ending.empty();
+  std::string spelled;  // a character as the vocabulary spells it at its place
   for (size_t at = 0; at < word.size();) {
     const bool single = options_.by_bytes || static_cast<uint8_t>(word[at]) < 0x80;
     const uint32_t length = single ? 1 : next_code_point(word.substr(at)).bytes;
-    const std::string_view c = word.substr(at, length);
+    std::string_view c = word.substr(at, length);
+    if (affixed) {
+      spelled.assign(at > 0 ? options_.continuing : "").append(c).append(at + length == word.size() ? options_.ending : "");
+      c = spelled;
+    }
     at += length;
     TokenId id = -1;
-    if (single) id = single_[static_cast<uint8_t>(c[0])];
+    if (single && !affixed) id = single_[static_cast<uint8_t>(c[0])];
     else if (const auto it = vocabulary_.find(c); it != vocabulary_.end()) id = it->second;
     if (id >= 0) {
       if (unknown) add(unknown_, unknown);
@@ -113,13 +113,13 @@ void Bpe::split(std::string_view word, Cache& cache) const {
   if (!symbols.empty()) symbols.back().next = -1;
 }
 
-void Bpe::merge(std::string_view word, Cache& cache, std::vector<TokenId>* out) const {
-  split(word, cache);
-  auto& symbols = cache.symbols_;
-  auto& heap = cache.heap_;
+void Bpe::merge(std::string_view word, Room& room, WordIds* out) const {
+  split(word, room);
+  auto& symbols = room.symbols_;
+  auto& heap = room.heap_;
   heap.clear();
   // The best merge first: the lowest rank, of equals the leftmost.
-  const auto worse = [](const Cache::Candidate& a, const Cache::Candidate& b) {
+  const auto worse = [](const Room::Candidate& a, const Room::Candidate& b) {
     return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
   };
   const auto consider = [&](int32_t left) {
@@ -134,12 +134,12 @@ void Bpe::merge(std::string_view word, Cache& cache, std::vector<TokenId>* out) 
   std::make_heap(heap.begin(), heap.end(), worse);
   while (!heap.empty()) {
     std::pop_heap(heap.begin(), heap.end(), worse);
-    const Cache::Candidate best = heap.back();
+    const Room::Candidate best = heap.back();
     heap.pop_back();
-    Cache::Symbol& left = symbols[static_cast<size_t>(best.position)];
+    Room::Symbol& left = symbols[static_cast<size_t>(best.position)];
     // What it was found for may be gone by now: merged to the left (no bytes), or changed.
     if (left.bytes == 0 || left.next < 0 || left.id != best.left || symbols[static_cast<size_t>(left.next)].id != best.right) continue;
-    Cache::Symbol& right = symbols[static_cast<size_t>(left.next)];
+    Room::Symbol& right = symbols[static_cast<size_t>(left.next)];
     left.id = best.made;
     left.bytes += right.bytes;
     left.next = right.next;
@@ -149,27 +149,14 @@ void Bpe::merge(std::string_view word, Cache& cache, std::vector<TokenId>* out) 
     if (consider(best.position)) std::push_heap(heap.begin(), heap.end(), worse);
   }
   if (symbols.empty()) return;
-  for (int32_t i = 0; i >= 0; i = symbols[static_cast<size_t>(i)].next) out->push_back(symbols[static_cast<size_t>(i)].id);
+  for (int32_t i = 0; i >= 0; i = symbols[static_cast<size_t>(i)].next)
+    out->add(symbols[static_cast<size_t>(i)].id, symbols[static_cast<size_t>(i)].bytes);
 }
 
-void Bpe::encode(std::string_view word, Cache& cache, std::vector<TokenId>* out) const {
-  if (word.empty()) return;
-  if (word.size() > kLongest) {
-    if (options_.ignore_merges)
-      if (const auto it = vocabulary_.find(word); it != vocabulary_.end()) return out->push_back(it->second);
-    return merge(word, cache, out);
-  }
-  const uint64_t hash = XXH3_64bits(word.data(), word.size());
-  Cache::Entry& entry = cache.entries_[hash % kCached];
-  if (entry.hash != hash || entry.word != word) {
-    entry.hash = hash;
-    entry.word = word;
-    entry.ids.clear();
-    const auto whole = options_.ignore_merges ? vocabulary_.find(word) : vocabulary_.end();
-    if (whole != vocabulary_.end()) entry.ids.push_back(whole->second);
-    else merge(word, cache, &entry.ids);
-  }
-  out->insert(out->end(), entry.ids.begin(), entry.ids.end());
+void Bpe::encode(std::string_view word, Room& room, WordIds* out) const {
+  if (options_.ignore_merges)
+    if (const auto it = vocabulary_.find(word); it != vocabulary_.end()) return out->add(it->second, word.size());
+  merge(word, room, out);
 }
 
 }  // namespace galley

@@ -5,21 +5,13 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "host/base/result.hpp"
+#include "host/text/word_ids.hpp"
 
 namespace galley {
-
-using TokenId = int32_t;
-
-/// Lets maps keyed by std::string be asked with a std::string_view.
-struct TextHash {
-  using is_transparent = void;
-  size_t operator()(std::string_view text) const;
-};
-using Vocabulary = std::unordered_map<std::string, TokenId, TextHash, std::equal_to<>>;
 
 struct BpeOptions {
   bool by_bytes = false;       ///< words begin as bytes; else as characters
@@ -27,27 +19,19 @@ struct BpeOptions {
   bool fuse_unknown = false;   ///< several in a row become one
   bool byte_fallback = false;  ///< a character without a token becomes the tokens <0x00> … <0xFF> of its bytes, where all are there
   bool ignore_merges = false;  ///< a word that is a token is that token, whatever the merges say
+  std::string continuing;      ///< tokens that do not begin a word begin with it; merges leave out that of their right side
+  std::string ending;          ///< tokens that end a word end with it
 };
 
-/// Immutable. [thread-safe], with a Cache a thread.
+/// Immutable. [thread-safe], with a Room a thread.
 class Bpe {
  public:
   /// `merges`: pairs of tokens, the earlier the better. A merge whose tokens or result are not in the vocabulary is an error.
   static Result<Bpe> create(Vocabulary vocabulary, const std::vector<std::pair<std::string, std::string>>& merges, BpeOptions options);
 
-  /// Ids of the words seen last, and room for the work: one a thread. Bounded.
-  class Cache {
-   public:
-    Cache();
-
-   private:
+  /// For the work: one a thread.
+  class Room {
     friend class Bpe;
-    struct Entry {
-      uint64_t hash = 0;
-      std::string word;
-      std::vector<TokenId> ids;
-    };
-    std::vector<Entry> entries_;
     struct Symbol {
       TokenId id;
       int32_t previous, next;
@@ -63,17 +47,16 @@ class Bpe {
   };
 
   /// Appends the ids of a word, in the vocabulary's own alphabet. An empty one has none.
-  void encode(std::string_view word, Cache& cache, std::vector<TokenId>* out) const;
-
-  const Vocabulary& vocabulary() const { return vocabulary_; }
+  void encode(std::string_view word, Room& room, WordIds* out) const;
+  TokenId unknown() const { return unknown_; }
 
  private:
   struct Merge {
     uint32_t rank;
     TokenId made;
   };
-  void merge(std::string_view word, Cache& cache, std::vector<TokenId>* out) const;
-  void split(std::string_view word, Cache& cache) const;
+  void merge(std::string_view word, Room& room, WordIds* out) const;
+  void split(std::string_view word, Room& room) const;
   const Merge* find(TokenId left, TokenId right) const;
 
   Vocabulary vocabulary_;

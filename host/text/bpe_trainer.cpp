@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <queue>
 
-#include "host/text/stages.hpp"
+#include "host/text/byte_alphabet.hpp"
 
 namespace galley {
 namespace {

@@ -1,5 +1,7 @@
 #include "host/text/fields.hpp"
 
+#include "host/text/unicode.hpp"
+
 namespace galley {
 
 Error JsonObject::wrong(const std::string& what) const { return recipe_error(where_ + ": " + what); }
@@ -34,6 +36,12 @@ Result<std::string> JsonObject::text(const std::string& name) const {
   return *TRY(options().take({.name = name, .type = OptionType::String, .required = true})).as<std::string>();
 }
 
+Result<std::string> JsonObject::character(const std::string& name) const {
+  std::string out = TRY(text(name));
+  if (out.empty() || next_code_point(out).bytes != out.size()) return wrong("'" + name + "' has to be one character");
+  return out;
+}
+
 Result<bool> JsonObject::flag(const std::string& name, bool otherwise) const { return TRY(options().boolean(name)).value_or(otherwise); }
 
 Result<int64_t> JsonObject::integer(const std::string& name, int64_t otherwise) const {
@@ -54,6 +62,12 @@ Result<const List*> JsonObject::list(const std::string& name) const {
   const Value* value = field(name);
   if (!value || !value->as<List>()) return wrong("'" + name + "' has to be a list");
   return value->as<List>();
+}
+
+Status JsonObject::each(const std::string& name, const std::function<Status(const Value&, const std::string&)>& add) const {
+  const List& values = *TRY(list(name));
+  for (size_t i = 0; i < values.size(); ++i) TRY_STATUS(add(values[i], where_ + "." + name + "[" + std::to_string(i) + "]"));
+  return ok();
 }
 
 Result<const Table*> JsonObject::table(const std::string& name) const {

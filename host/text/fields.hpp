@@ -1,6 +1,7 @@
 // Reading the objects of a tokenizer.json: a field of another type than it should have is an error that names it and its place.
 #pragma once
 
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -24,6 +25,8 @@ class JsonObject {
   /// The value of a field; null when it is absent or null.
   const Value* field(const std::string& name) const;
   Result<std::string> text(const std::string& name) const;
+  /// A string of one character.
+  Result<std::string> character(const std::string& name) const;
   Result<bool> flag(const std::string& name, bool otherwise) const;
   Result<int64_t> integer(const std::string& name, int64_t otherwise) const;
   /// { "String": … } or { "Regex": … }; a string as a regular expression that matches just it.
@@ -34,6 +37,8 @@ class JsonObject {
   Result<Pattern> pattern(const std::string& name) const;
   Result<const List*> list(const std::string& name) const;
   Result<const Table*> table(const std::string& name) const;
+  /// Calls `add` with each element of a list, and its place.
+  Status each(const std::string& name, const std::function<Status(const Value&, const std::string&)>& add) const;
 
   Error wrong(const std::string& what) const;
   Error unsupported(std::initializer_list<const char*> known) const;

@@ -42,18 +42,19 @@ class Tokenizer::TextEncoder {
   struct Piece {
     std::string_view text;
     std::vector<TextSpan> plain, counting;
-    size_t at = 0;  ///< behind the ids so far
+    PreTokenizer::Start start = PreTokenizer::Start::Inside;
   };
 
   Status encode_piece(std::string_view text, size_t begin, size_t end) {
     if (begin == end) return ok();
     Piece piece = {text.substr(begin, end - begin), {}, {}};
+    const Normalizer::Begin how = begin == 0 ? how_.begin : Normalizer::Begin::Here;
+    piece.start = begin > 0 ? PreTokenizer::Start::Inside : how == Normalizer::Begin::Here ? PreTokenizer::Start::Text : PreTokenizer::Start::Cut;
     std::string normalized;
-    if (!tokenizer_.normalizer_.empty())
-      piece.text = normalized = tokenizer_.normalizer_.apply(piece.text, begin == 0 ? how_.begin : Normalizer::Begin::Here);
+    if (!tokenizer_.normalizer_.empty()) piece.text = normalized = TRY(tokenizer_.normalizer_.apply(piece.text, how));
     if (counts_) {
-      piece.counting = moved(counting_, text.substr(begin, end - begin), begin, piece.text.size());
-      if (tokenizer_.normalized_.has_special()) piece.plain = moved(plain_, text.substr(begin, end - begin), begin, piece.text.size());
+      piece.counting = TRY(moved(counting_, text.substr(begin, end - begin), begin, piece.text.size()));
+      if (tokenizer_.normalized_.has_special()) piece.plain = TRY(moved(plain_, text.substr(begin, end - begin), begin, piece.text.size()));
     }
     size_t done = 0;
     for (AddedTokens::Found found; tokenizer_.normalized_.find(piece.text, done, how_.special, piece.plain, &found); done = found.end) {
@@ -63,12 +64,19 @@ class Tokenizer::TextEncoder {
     return encode_stretch(piece.text.substr(done), piece);
   }
 
-  Status encode_stretch(std::string_view stretch, Piece& piece) {
-    return tokenizer_.pre_.cut(stretch, work_.steps_, [&](std::string_view word) {
-      const size_t first = ids_->size();
-      tokenizer_.model_.encode(word, work_.cache_, ids_);
-      if (counts_) count(word, first, piece);
-    });
+  Status encode_stretch(std::string_view stretch, const Piece& piece) {
+    const PreTokenizer::Start start = stretch.data() == piece.text.data() ? piece.start : PreTokenizer::Start::Inside;
+    bool known = true;
+    TRY_STATUS(tokenizer_.pre_.cut(stretch, start, work_.steps_, [&](std::string_view word) {
+      const WordIds* made = known ? tokenizer_.model_.encode(word, work_.model_) : nullptr;
+      known = made != nullptr;
+      if (!known) return;
+      ids_->insert(ids_->end(), made->ids.begin(), made->ids.end());
+      if (counts_) count(word, *made, piece);
+    }));
+    if (known) return ok();
+    return recipe_error("model: the text has a character that no token stands for, and there is no token for the unknown",
+                        "set 'unk_id' to the id of a token");
   }
 
   void add(const AddedToken& token, std::span<const TextSpan> counting, const AddedTokens::Found& found) {
@@ -77,28 +85,31 @@ class Tokenizer::TextEncoder {
   }
 
   /// The bits of a word's ids, which stand in it one behind the other.
-  void count(std::string_view word, size_t first, Piece& piece) {
-    // Words are parts of the piece, but for a space put before one.
-    const std::string_view text = piece.text;
-    if (word.data() >= text.data() && word.data() < text.data() + text.size()) piece.at = static_cast<size_t>(word.data() - text.data());
-    for (size_t i = first; i < ids_->size(); ++i) {
-      const size_t end = piece.at + tokenizer_.bytes_of((*ids_)[i]);
-      counts_->push_back(touches(piece.counting, piece.at, end));
-      piece.at = end;
+  void count(std::string_view word, const WordIds& made, const Piece& piece) {
+    const auto place = [&](size_t at) {
+      return static_cast<size_t>(work_.steps_.source(word.data() + std::min(at, word.size())) - piece.text.data());
+    };
+    size_t at = 0, begin = place(0);
+    for (const uint32_t bytes : made.bytes) {
+      at += bytes;
+      const size_t end = place(at);
+      counts_->push_back(touches(piece.counting, begin, end));
+      begin = end;
     }
   }
 
   /// Spans of the text that touch a piece of it, as spans of what the normalizer makes of the piece: a border comes to lie behind as much
   /// as the text before it becomes.
-  std::vector<TextSpan> moved(std::span<const TextSpan> spans, std::string_view piece, size_t begin, size_t normalized) const {
+  Result<std::vector<TextSpan>> moved(std::span<const TextSpan> spans, std::string_view piece, size_t begin, size_t normalized) const {
     const Normalizer& normalizer = tokenizer_.normalizer_;
-    const auto place = [&](size_t at) {
+    const auto place = [&](size_t at) -> Result<size_t> {
       const size_t inside = at <= begin ? 0 : std::min(at - begin, piece.size());
-      return normalizer.empty() ? inside : inside == piece.size() ? normalized : normalizer.apply(piece.substr(0, inside)).size();
+      if (normalizer.empty()) return inside;
+      return inside == piece.size() ? normalized : TRY(normalizer.apply(piece.substr(0, inside))).size();
     };
     std::vector<TextSpan> out;
     for (const TextSpan& span : spans)
-      if (span.begin < begin + piece.size() && span.end > begin) out.push_back({place(span.begin), place(span.end)});
+      if (span.begin < begin + piece.size() && span.end > begin) out.push_back({TRY(place(span.begin)), TRY(place(span.end))});
     return out;
   }
 

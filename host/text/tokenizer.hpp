@@ -9,8 +9,10 @@
 
 #include "host/base/result.hpp"
 #include "host/text/added_tokens.hpp"
-#include "host/text/bpe.hpp"
-#include "host/text/stages.hpp"
+#include "host/text/decoder.hpp"
+#include "host/text/model.hpp"
+#include "host/text/normalizer.hpp"
+#include "host/text/pre_tokenizer.hpp"
 
 namespace galley {
 
@@ -28,7 +30,7 @@ class Tokenizer {
    private:
     friend class Tokenizer;
     PreTokenizer::Work steps_;
-    Bpe::Cache cache_;
+    Model::Work model_;
   };
 
   enum class Around : uint8_t { Nothing, Template };  ///< Template: the tokens that the post-processor puts around a text
@@ -37,7 +39,8 @@ class Tokenizer {
     AddedTokens::Special special = AddedTokens::Special::Token;
     Normalizer::Begin begin = Normalizer::Begin::Here;  ///< Before: the text goes on with one that was cut
   };
-  /// Appends the ids of `text`, which is UTF-8. An error where a regular expression of the file gives up on it; `out` is of no use then.
+  /// Appends the ids of `text`, which is UTF-8. An error where a regular expression of the file gives up on it,
+  /// or a character is unknown and no token stands for such; `out` is of no use then.
   Status encode(std::string_view text, Encoding how, Work& work, std::vector<TokenId>* out) const;
 
   /// A part of a document: a template's own text, or somebody's, in which special tokens are text and not control.
@@ -49,10 +52,13 @@ class Tokenizer {
   /// Appends the ids of the segments' texts together, as of one text, and for each whether a part of it lies in a segment that counts.
   Status encode(std::span<const Segment> segments, Work& work, std::vector<TokenId>* ids, std::vector<bool>* counts) const;
 
-  /// The ids that the post-processor puts before a text.
+  /// The ids that the post-processor puts before a text, and behind it.
   std::span<const TokenId> before() const { return before_; }
-  /// And behind it.
   std::span<const TokenId> behind() const { return behind_; }
+  /// Added tokens that are special: control, and not text.
+  std::span<const TokenId> specials() const { return specials_; }
+  /// The model's token for what it does not know; -1: there is none.
+  TokenId unknown() const { return model_.unknown(); }
   /// The id of a token, as decode() would write it; -1: there is none.
   TokenId find(std::string_view token) const;
   /// The token of an id below vocabulary(), as the file writes it.
@@ -66,23 +72,21 @@ class Tokenizer {
 
  private:
   Status read_root(const Value& root);
-  Status read_model(const Value& spec);
   Status read_added(const List& list);
   void name_token(TokenId id, const std::string& text);
   Status read_post(const Value& spec, const std::string& where);
   Status read_template(const Value& spec, const std::string& where);
   class TextEncoder;
   Status placed(Status status) const;
-  uint32_t bytes_of(TokenId id) const { return static_cast<size_t>(id) < bytes_.size() ? bytes_[static_cast<size_t>(id)] : 0; }
 
   std::string origin_;  // begins the text of errors
   Normalizer normalizer_;
   PreTokenizer pre_;
-  Bpe model_;
+  Model model_;
   Decoder decoder_;
   AddedTokens raw_, normalized_;
   std::vector<std::string> tokens_;       // by id, as the file writes them; "" where there is none
-  std::vector<uint32_t> bytes_;           // by id, of the text that it stands for
+  std::vector<TokenId> specials_;         // added tokens that are special, in the file's order
   std::vector<TokenId> before_, behind_;  // what the template puts around one text
 };
 

@@ -8,6 +8,8 @@
 #include <iterator>
 #include <utility>
 
+#include "host/text/unicode_tables.hpp"
+
 namespace galley {
 namespace {
 
@@ -20,6 +22,21 @@ std::pair<uint8_t, uint8_t> second_byte(uint8_t lead) {
     case 0xF4: return {0x80, 0x8F};
     default: return {0x80, 0xBF};
   }
+}
+
+void append_normalized(std::string_view text, NormalForm form, std::string* out) {
+  const bool composes = form == NormalForm::C || form == NormalForm::KC, compatible = form == NormalForm::KC || form == NormalForm::KD;
+  const int options = UTF8PROC_STABLE | (composes ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) | (compatible ? UTF8PROC_COMPAT : 0);
+  utf8proc_uint8_t* made = nullptr;
+  const utf8proc_ssize_t size =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()), &made,
+                   static_cast<utf8proc_option_t>(options));
+  if (size < 0) {
+    *out += text;
+    return;
+  }
+  out->append(reinterpret_cast<const char*>(made), static_cast<size_t>(size));
+  std::free(made);  // NOLINT(cppcoreguidelines-no-malloc): utf8proc's own way
 }
 
 }  // namespace
@@ -91,18 +108,40 @@ std::string valid_utf8(std::string_view text, int64_t* broken) {
   return out;
 }
 
-std::string nfc(std::string_view text) {
-  // Below U+0300 nothing composes or is composed: most text is as it should be.
-  const bool plain = std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0xCC; });
+std::string normalized(std::string_view text, NormalForm form) {
+  // Below U+0300 nothing composes or is composed, in ASCII nothing is changed at all: most text is as it should be.
+  const uint8_t least = form == NormalForm::C ? 0xCC : 0x80;
+  const bool plain = std::all_of(text.begin(), text.end(), [&](char c) { return static_cast<uint8_t>(c) < least; });
   if (plain) return std::string(text);
-  utf8proc_uint8_t* composed = nullptr;
-  const utf8proc_ssize_t size =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()), &composed,
-                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-  if (size < 0) return std::string(text);
-  std::string out(reinterpret_cast<const char*>(composed), static_cast<size_t>(size));
-  std::free(composed);  // NOLINT(cppcoreguidelines-no-malloc): utf8proc's own way
+  std::string out;
+  out.reserve(text.size());
+  // What the library does not normalize stands between texts that are normalized by themselves: nothing is moved over it or composed with it.
+  size_t done = 0;
+  for (size_t at = 0; at < text.size();) {
+    if (static_cast<uint8_t>(text[at]) < 0x80) {
+      ++at;
+      continue;
+    }
+    const CodePoint c = next_code_point(text.substr(at));
+    if (is_in(kNotNormalized, c.value)) {
+      append_normalized(text.substr(done, at - done), form, &out);
+      out += text.substr(at, c.bytes);
+      done = at + c.bytes;
+    }
+    at += c.bytes;
+  }
+  append_normalized(text.substr(done), form, &out);
   return out;
+}
+
+void append_lower(char32_t c, std::string* out) {
+  if (c == 0x130) *out += "i\xCC\x87";  // the only one that becomes two
+  else if (c < 0x80) out->push_back(static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c));
+  else {
+    const auto later = std::find_if(std::begin(kLower), std::end(kLower), [c](const LowerRange& l) { return is_in({&l.range, 1}, c); });
+    const auto code = static_cast<utf8proc_int32_t>(c);
+    append_utf8(static_cast<char32_t>(later != std::end(kLower) ? code + later->distance : utf8proc_tolower(code)), out);
+  }
 }
 
 bool is_numeric(char32_t c) {
@@ -136,8 +175,27 @@ bool is_word(char32_t c) {
     case UTF8PROC_CATEGORY_ME:
     case UTF8PROC_CATEGORY_ND:
     case UTF8PROC_CATEGORY_PC: return true;
-    default: return c == 0x200C || c == 0x200D;
+    default: return c == 0x200C || c == 0x200D || is_in(kLaterWords, c);
   }
+}
+
+bool is_combining_mark(char32_t c) {
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME ? !is_in(kNoMarks, c) : c == 0x1CF2 || c == 0x1CF3;
+}
+
+bool is_bert_punctuation(char32_t c) {
+  if (c < 0x80) return c > 0x20 && c < 0x7F && !(c >= '0' && c <= '9') && !(c >= 'A' && c <= 'Z') && !(c >= 'a' && c <= 'z');
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return (category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO && !is_in(kNoPunctuation, c)) || c == 0x166D || c == 0x111C9;
+}
+
+bool is_bert_control(char32_t c) {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(c)) >= UTF8PROC_CATEGORY_CC && !is_in(kNoControl, c);
+}
+
+bool is_bert_accent(char32_t c) {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(c)) == UTF8PROC_CATEGORY_MN ? !is_in(kNoAccents, c) : c == 0x1734;
 }
 
 }  // namespace galley

@@ -25,8 +25,12 @@ void append_utf8(char32_t c, std::string* out);
 std::string valid_utf8(std::string_view text, int64_t* broken);
 bool is_utf8(std::string_view text);
 
-/// Canonical composition (NFC, Unicode Standard Annex 15). `text` is UTF-8.
-std::string nfc(std::string_view text);
+/// The normalization forms of Unicode Standard Annex 15. `text` is UTF-8.
+enum class NormalForm : uint8_t { C, D, KC, KD };
+std::string normalized(std::string_view text, NormalForm form);
+
+/// The lower case of a character, which may be several, whatever stands around it.
+void append_lower(char32_t c, std::string* out);
 
 /// General categories Nd, Nl, No.
 bool is_numeric(char32_t c);
@@ -34,5 +38,13 @@ bool is_numeric(char32_t c);
 bool is_space(char32_t c);
 /// Alphabetic, a mark, a decimal digit, a connector or a joiner: what \w means (Unicode Technical Standard 18).
 bool is_word(char32_t c);
+
+/// General categories Mn, Mc, Me.
+bool is_combining_mark(char32_t c);
+/// What BertNormalizer and BertPreTokenizer take for punctuation (also Punctuation), control characters and accents: ASCII's punctuation and
+/// categories Pc … Ps; C…; Mn.
+bool is_bert_punctuation(char32_t c);
+bool is_bert_control(char32_t c);
+bool is_bert_accent(char32_t c);
 
 }  // namespace galley

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "host/text/oniguruma.hpp"
-#include "host/text/stages.hpp"
+#include "host/text/byte_alphabet.hpp"
 
 namespace galley {
 namespace {

@@ -33,11 +33,11 @@ TEST(Unicode, CodePointsComeBack) {
 }
 
 TEST(Unicode, Composes) {
-  EXPECT_EQ(nfc("e\xCC\x81"), "\xC3\xA9");
-  EXPECT_EQ(nfc("plain"), "plain");
-  EXPECT_EQ(nfc("\xE2\x84\xAB"), "\xC3\x85");                                        // Å of physics
-  EXPECT_EQ(nfc("\xE1\x84\x80\xE1\x85\xA1\xE1\x86\xA8"), "\xEA\xB0\x81");            // Hangul
-  EXPECT_EQ(nfc(std::string("a\0e\xCC\x81", 5)), std::string("a\0\xC3\xA9", 4));     // a NUL is a character
+  EXPECT_EQ(normalized("e\xCC\x81", NormalForm::C), "\xC3\xA9");
+  EXPECT_EQ(normalized("plain", NormalForm::C), "plain");
+  EXPECT_EQ(normalized("\xE2\x84\xAB", NormalForm::C), "\xC3\x85");                                        // Å of physics
+  EXPECT_EQ(normalized("\xE1\x84\x80\xE1\x85\xA1\xE1\x86\xA8", NormalForm::C), "\xEA\xB0\x81");            // Hangul
+  EXPECT_EQ(normalized(std::string("a\0e\xCC\x81", 5), NormalForm::C), std::string("a\0\xC3\xA9", 4));     // a NUL is a character
 }
 
 TEST(Unicode, Classes) {

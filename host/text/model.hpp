@@ -1,0 +1,46 @@
+// What turns words into ids: one of the models of a tokenizer.json.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "host/base/result.hpp"
+#include "host/base/value.hpp"
+#include "host/text/bpe.hpp"
+#include "host/text/unigram.hpp"
+#include "host/text/word_ids.hpp"
+#include "host/text/wordpiece.hpp"
+
+namespace galley {
+
+/// BPE, Unigram or WordPiece. Immutable. [thread-safe], with a Work a thread.
+class Model {
+ public:
+  using Named = std::function<void(TokenId, const std::string&)>;  ///< a token of the vocabulary
+  /// `spec`: the value of "model". `byte_level`: words are bytes, which the file writes in GPT-2's alphabet. Calls `named` with all tokens.
+  static Result<Model> read(const Value& spec, bool byte_level, const Named& named);
+
+  class Work {
+    friend class Model;
+    WordCache cache_;
+    Bpe::Room bpe_;
+    Unigram::Room unigram_;
+  };
+  /// The ids of a word, which is not empty; null: it has a character that nothing stands for. Valid until the next call.
+  const WordIds* encode(std::string_view word, Work& work) const;
+  /// The token of what no other token covers; -1: there is none.
+  TokenId unknown() const { return unknown_; }
+
+ private:
+  std::variant<Bpe, Unigram, WordPiece> model_;
+  TokenId unknown_ = -1;
+};
+
+/// An id of the file: an integer in [0, 2^24).
+Result<TokenId> token_id(const Value* value, const std::string& where);
+
+}  // namespace galley

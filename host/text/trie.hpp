@@ -1,0 +1,50 @@
+// A set of strings with a number each, asked for all that a text begins with.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace galley {
+
+/// Immutable. [thread-safe]
+class Trie {
+ public:
+  Trie() : nodes_(1) {}
+  /// Keys and their numbers, which are not negative. Of two equal keys the later counts; an empty one is never found.
+  explicit Trie(std::vector<std::pair<std::string_view, int32_t>> keys);
+
+  static constexpr uint32_t kRoot = 0;
+  /// The node behind another by one byte; kRoot: there is none.
+  uint32_t next(uint32_t node, uint8_t byte) const {
+    if (node == kRoot) return first_.empty() ? kRoot : first_[byte];
+    const Node& of = nodes_[node];
+    uint32_t low = of.children, high = of.children + of.count;
+    while (high - low > 8) {
+      const uint32_t middle = low + (high - low) / 2;
+      (nodes_[middle].byte <= byte ? low : high) = middle;
+    }
+    for (; low < high; ++low)
+      if (nodes_[low].byte == byte) return low;
+    return kRoot;
+  }
+  /// The number of the key that ends at a node; -1: none does.
+  int32_t value(uint32_t node) const { return nodes_[node].value; }
+  /// The number of a key; -1: it is none.
+  int32_t find(std::string_view key) const;
+
+ private:
+  struct Node {
+    uint32_t children = 0;  // the first of them: they stand together, by their bytes
+    int32_t value = -1;
+    uint16_t count = 0;
+    uint8_t byte = 0;
+  };
+  std::vector<Node> nodes_;
+  std::vector<uint32_t> first_;  // by byte, the children of the root
+};
+
+}  // namespace galley
