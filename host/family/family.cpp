@@ -145,6 +145,14 @@ bool in_files(lua_State* L, const SourceFile& source) {
   return b.files->find(source.name) || std::ranges::any_of(source.aliases, [&](const std::string& alias) { return b.files->find(alias); });
 }
 
+// g:has(name): whether the model's files have a tensor of that name
+int has_tensor(lua_State* L) {
+  SourceFile source;
+  source.name = luaL_checkstring(L, 2);
+  lua_pushboolean(L, !building(L).model->random && in_files(L, source));
+  return 1;
+}
+
 // g:parameter { name, shape, init, decay = true, embedding = false, zero_gradient = false, aliases = {…}, hint = "…", fresh = false }:
 // `aliases` are other names of the same tensor in the model's file, `hint` the next step where the file has none of its names, or several
 // and they differ. Where the file has none of them, a parameter that is `fresh` begins with `init`: the head of a new task.
@@ -357,7 +365,8 @@ int push_arguments(lua_State* L) {
   lua_setmetatable(L, config);
   lua_settop(L, config);
 
-  static constexpr luaL_Reg verbs[] = {{"parameter", make_parameter},
+  static constexpr luaL_Reg verbs[] = {{"has", has_tensor},
+                                       {"parameter", make_parameter},
                                        {"constant", make_constant},
                                        {"input", make_input},
                                        {"scalar", get_scalar},

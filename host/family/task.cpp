@@ -99,9 +99,13 @@ Result<Task> choose_task(Family& family, const Recipe& recipe, const ModelConfig
         did_you_mean(recipe.model.task, names) + " known: " + list);
   const auto saved = model.config.find("architectures");
   const std::vector<std::string> architectures = saved == model.config.end() ? std::vector<std::string>() : texts_in(saved->second);
+  const std::string problem = Value(model.config).text_field("problem_type");
+  const Task* out = nullptr;
   for (const Task& task : tasks)
-    if (!task.architecture.empty() && std::ranges::find(architectures, task.architecture) != architectures.end()) return task;
-  return tasks.front();
+    if (!task.architecture.empty() && std::ranges::find(architectures, task.architecture) != architectures.end() &&
+        (!out || task.several == (problem == "multi_label_classification")))
+      out = &task;
+  return out ? *out : tasks.front();
 }
 
 Result<Learning> learning_of(const Task& task, const Recipe& recipe, Table& config) {
@@ -122,6 +126,13 @@ Result<Learning> learning_of(const Task& task, const Recipe& recipe, Table& conf
     const Table* names = table("id2label");
     const auto said = token_in(config, "num_labels");
     out.classes = names ? static_cast<int64_t>(names->size()) : said.value_or(2);
+    if (task.labels == Fill::RowLabels) {
+      if (Value(config).text_field("problem_type") == "regression")
+        return recipe_error("config: 'problem_type' = 'regression' is not supported",
+                            "known: single_label_classification, "
+                            "multi_label_classification");
+      config["problem_type"] = Value(std::string(task.several ? "multi_label_classification" : "single_label_classification"));
+    }
     if (recipe.model.labels > 0 && recipe.model.labels != out.classes) {
       out.classes = recipe.model.labels;
       Table ids, labels;

@@ -148,6 +148,14 @@ function M.must_be(config, key, value, why)
   if v ~= nil and v ~= value then error(("config: '%s' = %s: %s"):format(key, tostring(v), why), 0) end
 end
 
+-- A classifier of what x has a row of, and its loss: one label of several, or each of them or not.
+function M.classify(g, L, x, C, name)
+  local several = g.task == "multi-label-classification"
+  local logits = L.linear(x, name, C, g.labels, { bias = true, fresh = true, whole = true })
+  g:mark_logits(logits)
+  g:loss(several and "binary_cross_entropy" or "cross_entropy", "loss", { logits, g:input("labels") })
+end
+
 -- The head of a causal model: logits of x by the embedding where it is tied, and the loss. `more`: { name, bias, cap, scale }
 function M.causal_head(g, L, x, embedding, C, vocabulary, tied, more)
   more = more or {}

@@ -19,6 +19,7 @@ function M.new(g, options)
       decay = more.decay ~= false, embedding = more.embedding, fresh = more.fresh }
   end
 
+  function L.at(name) return prefix .. name end   -- of a node
   local function at(name, more) return (more and more.whole and "" or prefix) .. name end
   local function number(name, n, value, more)
     return L.parameter(name, { n }, { "fill", value = value }, { decay = false, whole = more and more.whole, fresh = more and more.fresh })
