@@ -9,20 +9,24 @@ namespace {
 
 constexpr size_t kMostPrepended = 1024;  // bytes, to each piece of a text
 
-/// Each character to what `make(c, &out)` makes of it.
+/// Each character to what `make(c, &out)` makes of it. Sets `*front` where that is nothing for the first one.
 template <class Make>
-std::string by_characters(std::string_view text, Make&& make) {
+std::string by_characters(std::string_view text, bool* front, Make&& make) {
   std::string out;
   out.reserve(text.size());
-  while (!text.empty()) {
-    const CodePoint c = next_code_point(text);
+  for (size_t at = 0; at < text.size();) {
+    const CodePoint c = next_code_point(text.substr(at));
     make(c.value, &out);
-    text.remove_prefix(c.bytes);
+    if (at == 0) *front |= out.empty();
+    at += c.bytes;
   }
   return out;
 }
 
-std::string lowered(std::string_view text) { return by_characters(text, append_lower); }
+std::string lowered(std::string_view text) {
+  bool front = false;
+  return by_characters(text, &front, append_lower);
+}
 
 /// What BERT takes for Chinese, with its own code's slip: U+2B820 … U+2B91F are not among them.
 bool is_chinese(char32_t c) {
@@ -111,17 +115,17 @@ Status Normalizer::add(const Value& spec, const std::string& where) {
   return ok();
 }
 
-std::string Normalizer::bert(std::string_view text, const Bert& how) {
+std::string Normalizer::bert(std::string_view text, const Bert& how, bool* front) {
   std::string out(text);
   if (how.cleans) {
-    out = by_characters(out, [](char32_t c, std::string* to) {
+    out = by_characters(out, front, [](char32_t c, std::string* to) {
       if (c == '\t' || c == '\n' || c == '\r') return to->push_back(' ');
       if (c == 0 || c == 0xFFFD || is_bert_control(c)) return;
       append_utf8(is_space(c) ? ' ' : c, to);
     });
   }
   if (how.spaces_chinese) {
-    out = by_characters(out, [](char32_t c, std::string* to) {
+    out = by_characters(out, front, [](char32_t c, std::string* to) {
       const bool chinese = is_chinese(c);
       if (chinese) to->push_back(' ');
       append_utf8(c, to);
@@ -129,14 +133,16 @@ std::string Normalizer::bert(std::string_view text, const Bert& how) {
     });
   }
   if (how.strips_accents) {
-    out = by_characters(normalized(out, NormalForm::D), [](char32_t c, std::string* to) {
+    out = by_characters(normalized(out, NormalForm::D), front, [](char32_t c, std::string* to) {
       if (!is_bert_accent(c)) append_utf8(c, to);
     });
   }
   return how.lowers ? lowered(out) : out;
 }
 
-Result<std::string> Normalizer::apply(std::string_view text, Begin begin) const {
+Result<std::string> Normalizer::apply(std::string_view text, Begin begin, bool* front) const {
+  bool unasked = false;
+  if (!front) front = &unasked;
   std::string out(text);
   for (const auto& stage : stages_) {
     if (const auto* compose = std::get_if<Compose>(&stage)) {
@@ -150,13 +156,15 @@ Result<std::string> Normalizer::apply(std::string_view text, Begin begin) const 
     } else if (const auto* map = std::get_if<std::shared_ptr<const Precompiled>>(&stage)) {
       out = (*map)->apply(out);
     } else if (const auto* strip = std::get_if<Strip>(&stage)) {
-      out = std::string(stripped(out, strip->left && begin == Begin::Here, strip->right));
+      const std::string_view rest = stripped(out, strip->left && begin == Begin::Here, strip->right);
+      *front |= rest.data() != out.data();
+      out = std::string(rest);
     } else if (const auto* how = std::get_if<Bert>(&stage)) {
-      out = bert(out, *how);
+      out = bert(out, *how, front);
     } else if (const auto* simple = std::get_if<Simple>(&stage)) {
       if (*simple == Simple::Lowercase) out = lowered(out);
-      else if (*simple == Simple::Nmt) out = by_characters(out, append_nmt);
-      else out = by_characters(out, [](char32_t c, std::string* to) {
+      else if (*simple == Simple::Nmt) out = by_characters(out, front, append_nmt);
+      else out = by_characters(out, front, [](char32_t c, std::string* to) {
           if (!is_combining_mark(c)) append_utf8(c, to);
         });
     }

@@ -24,8 +24,9 @@ class Normalizer {
   static Result<Normalizer> read(const Value* spec, const std::string& where);
   bool empty() const { return stages_.empty(); }
   enum class Begin : uint8_t { Here, Before };  ///< Before: nothing is put or stripped there, the text goes on with another
-  /// `text` is UTF-8. An error where a regular expression gives up.
-  Result<std::string> apply(std::string_view text, Begin begin = Begin::Here) const;
+  /// `text` is UTF-8. An error where a regular expression gives up. Sets `*front`, which may be null, where characters that the text began
+  /// with were left out.
+  Result<std::string> apply(std::string_view text, Begin begin = Begin::Here, bool* front = nullptr) const;
 
  private:
   struct Compose {
@@ -46,7 +47,7 @@ class Normalizer {
   };
   enum class Simple : uint8_t { Lowercase, StripAccents, Nmt };
   Status add(const Value& spec, const std::string& where);
-  static std::string bert(std::string_view text, const Bert& how);
+  static std::string bert(std::string_view text, const Bert& how, bool* front);
   std::vector<std::variant<Compose, Prepend, Rule, Strip, Bert, Simple, std::shared_ptr<const Precompiled>>> stages_;
   Growth growth_;
 };

@@ -49,9 +49,12 @@ class Tokenizer::TextEncoder {
     if (begin == end) return ok();
     Piece piece = {text.substr(begin, end - begin), {}, {}};
     const Normalizer::Begin how = begin == 0 ? how_.begin : Normalizer::Begin::Here;
-    piece.start = begin > 0 ? PreTokenizer::Start::Inside : how == Normalizer::Begin::Here ? PreTokenizer::Start::Text : PreTokenizer::Start::Cut;
     std::string normalized;
-    if (!tokenizer_.normalizer_.empty()) piece.text = normalized = TRY(tokenizer_.normalizer_.apply(piece.text, how));
+    bool front = false;
+    if (!tokenizer_.normalizer_.empty()) piece.text = normalized = TRY(tokenizer_.normalizer_.apply(piece.text, how, &front));
+    // What follows left out characters does not begin the text, to the library.
+    if (how == Normalizer::Begin::Before) piece.start = PreTokenizer::Start::Cut;
+    else if (begin == 0 && !front) piece.start = PreTokenizer::Start::Text;
     if (counts_) {
       piece.counting = TRY(moved(counting_, text.substr(begin, end - begin), begin, piece.text.size()));
       if (tokenizer_.normalized_.has_special()) piece.plain = TRY(moved(plain_, text.substr(begin, end - begin), begin, piece.text.size()));
