@@ -34,8 +34,9 @@ struct Multiply {
   uint32_t c_dtype, bias_dtype;
   const void* addend;  ///< (m, n) in the dtype of C: the product, rounded to it, is added to this; null: it is not (pairs.hpp)
   bool copies_a() const { return a_step != 1 || dtype != GALLEY_F32; }
-  /// Whether alpha multiplies what is copied of A; else what is copied of B.
-  bool scales_a() const { return copies_a() && m < n; }
+  /// Whether alpha multiplies what is copied of A; else what is copied of B. It must not depend on how many rows there are: a row has the
+  /// same bytes in a chunk.
+  bool scales_a() const { return copies_a(); }
 };
 
 /// How a product is cut: blocks of C of `rows` × `columns`, all of k in steps of `depth`. A task is a run of blocks, down a column first:
