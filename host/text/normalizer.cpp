@@ -86,8 +86,6 @@ Status Normalizer::add(const Value& spec, const std::string& where) {
     TRY_STATUS(growth_.add(object, replacement.growth()));
     stages_.emplace_back(Rule{std::move(replacement), where});
   } else if (type == "Precompiled") {
-    // Marian's and others' files have an empty one where there is nothing to replace.
-    if (!object.field("precompiled_charsmap")) return ok();
     Result<Precompiled> map = Precompiled::read(TRY(object.text("precompiled_charsmap")));
     if (!map) return object.wrong(map.error().cause);
     TRY_STATUS(growth_.add(object, map->growth()));
