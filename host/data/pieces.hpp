@@ -21,9 +21,9 @@ struct TextPiece {
   uint64_t number = 0;  ///< of the document in its file
 };
 
-/// Reads the files from begin to end. A document of more than kMost bytes is given out in parts. They are cut behind or before a line's end between
-/// two lines that neither end nor begin with white space, or behind some character; at the last such place where the tokenizer makes the
-/// same tokens of both sides as of the whole, if there is one. One thread at a time.
+/// Reads the files from begin to end. A document of more than kMost bytes is given out in parts. They are cut behind a line's end, or
+/// before it, between two lines that neither end nor begin with white space, or behind some character; at the last such place where the
+/// tokenizer makes the same tokens of both sides as of the whole, if there is one. One thread at a time.
 class TextPieces {
  public:
   static constexpr size_t kMost = size_t{2} << 20;

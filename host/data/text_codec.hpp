@@ -16,11 +16,11 @@ namespace galley {
 
 /// What a model's folder says of its tokens beside tokenizer.json.
 struct ModelTokens {
-  std::string bos, eos;          ///< bos_token and eos_token of tokenizer_config.json, else of special_tokens_map.json; "": not there
+  std::string bos, eos;  ///< bos_token and eos_token of tokenizer_config.json, else of special_tokens_map.json; "": not there
   std::string mask, pad, cls, sep, unk;  ///< and mask_token and so on
-  std::vector<TokenId> eos_ids;  ///< eos_token_id of config.json
-  std::vector<TokenId> stops;    ///< and of generation_config.json
-  std::string chat_template;     ///< in Jinja: chat_template.jinja, else that of tokenizer_config.json; "": not there
+  std::vector<TokenId> eos_ids;          ///< eos_token_id of config.json
+  std::vector<TokenId> stops;            ///< and of generation_config.json
+  std::string chat_template;             ///< in Jinja: chat_template.jinja, else that of tokenizer_config.json; "": not there
 };
 Result<ModelTokens> read_model_tokens(const std::filesystem::path& folder);
 

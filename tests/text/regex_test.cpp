@@ -39,7 +39,8 @@ std::string cut(const std::string& pattern, const std::string& text) {
   if (!steps) return steps.error().cause;
   PreTokenizer::Work work(*steps);
   std::string out;
-  const Status status = steps->cut(text, PreTokenizer::Start::Text, work, [&](std::string_view word) { out += (out.empty() ? "" : "|") + std::string(word); });
+  const Status status = steps->cut(text, PreTokenizer::Start::Text, work,
+                                   [&](std::string_view word) { out += (out.empty() ? "" : "|") + std::string(word); });
   return status ? out : status.error().cause;
 }
 
