@@ -9,6 +9,7 @@
 #include "host/commands/certify.hpp"
 #include "host/commands/cli.hpp"
 #include "host/commands/compare.hpp"
+#include "host/commands/embed.hpp"
 #include "host/commands/fit.hpp"
 #include "host/commands/inspect.hpp"
 #include "host/commands/listing.hpp"
@@ -391,6 +392,21 @@ std::vector<CommandSpec> all_commands() {
         reference_flag,
         reference_out_flag},
        command_sample},
+      {"embed",
+       "DIR",
+       "the vectors that a model has of texts, or its hidden states",
+       "DIR is as for `galley sample`. Reads a line {\"text\": …} or a JSON string from stdin for each text, with the tokens that the\n"
+       "tokenizer puts around one, and writes a line {\"embedding\": […]} for each, in order. Examples:\n"
+       "  echo '{\"text\": \"A sentence.\"}' | galley embed model --normalize\n"
+       "  galley embed model --pool none < texts.jsonl > states.jsonl\n",
+       {{"--pool", "HOW", "mean of the hidden states (the default), that of the first or last token, or none: {\"states\": [[…], …]}"},
+        {"--normalize", "", "divide each vector by its length", false, false},
+        {"--length", "N", "with a model's or an adapter's folder: tokens that are read of a text (512, or the model's own)"},
+        {"--base", "DIR", "with an adapter's folder: its base model, if it is not where adapter_config.json says"},
+        plugin_path_flag,
+        reference_flag,
+        reference_out_flag},
+       command_embed},
       {"data",
        "RECIPE",
        "show what the model will see: documents, tokens, padding, a few rows",

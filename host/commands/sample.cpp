@@ -33,6 +33,9 @@ class Talker {
  public:
   static Result<std::unique_ptr<Talker>> open(const CommandLine& a, Session& session) {
     const Study& study = session.study();
+    if (const Learning& learning = study.recipe.learning; learning.labels != Fill::NextTokens && learning.labels != Fill::TargetLabels)
+      return recipe_error("galley sample: a model whose task is '" + learning.task + "' generates no text",
+                          "`galley embed` shows what it makes of texts");
     std::unique_ptr<Talker> out(new Talker(session, TRY(TextCodec::open(text_spec(study.recipe), study.recipe))));
     out->most_ = TRY(a.integer("--tokens", 200, 1));
     out->draw_.temperature = TRY(a.number("--temperature", 0.8, 0, 1e300));
@@ -62,6 +65,12 @@ class Talker {
   Status go_on(const std::string& prompt) {
     std::vector<int32_t> tokens(codec_.before().begin(), codec_.before().end());
     TRY_STATUS(codec_.encode(prompt, work_, &tokens));
+    if (generator_.has_source()) {
+      tokens.insert(tokens.end(), codec_.behind().begin(), codec_.behind().end());
+      TRY(reply(target_of(tokens)));
+      std::putchar('\n');
+      return ok();
+    }
     if (tokens.empty()) tokens.push_back(codec_.eos() >= 0 ? codec_.eos() : '\n');
     if (static_cast<int64_t>(tokens.size()) > generator_.length())
       log(LogLevel::Warning, "the prompt has " + std::to_string(tokens.size()) + " tokens, but the model sees only the last " +
@@ -82,13 +91,24 @@ class Talker {
       return recipe_error(
           "the conversation has " + std::to_string(tokens.size()) + " tokens; the model sees only " + std::to_string(generator_.length()),
           "for a model's folder, --length sets a longer context");
+    if (generator_.has_source()) tokens = target_of(tokens);
     std::string text = TRY(reply(std::move(tokens)));
     std::putchar('\n');
     return text;
   }
 
  private:
-  Talker(Session& session, TextCodec codec) : generator_(session), codec_(std::move(codec)), work_(codec_) {}
+  Talker(Session& session, TextCodec codec)
+      : generator_(session), codec_(std::move(codec)), work_(codec_), start_(session.study().recipe.learning.start) {}
+
+  /// The begin of what an encoder's reader says of a source.
+  std::vector<int32_t> target_of(std::span<const int32_t> source) {
+    if (static_cast<int64_t>(source.size()) > generator_.length())
+      log(LogLevel::Warning, "the prompt has " + std::to_string(source.size()) + " tokens, but the model sees only the first " +
+                                 std::to_string(generator_.length()));
+    generator_.read_source(source);
+    return {start_};
+  }
 
   /// Samples and prints tokens until one ends the text. Returns what was printed.
   Result<std::string> reply(std::vector<int32_t> tokens) {
@@ -135,6 +155,7 @@ class Talker {
   Generator generator_;
   TextCodec codec_;
   TextCodec::Work work_;
+  int32_t start_;
   std::unique_ptr<ChatTemplate> chat_;
   Draw draw_;
   int64_t most_ = 0, drawn_ = 0;

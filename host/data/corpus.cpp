@@ -228,7 +228,11 @@ Status check_ids(const DataSpec& spec, const TokenStore& store, const TextCodec*
 
 /// How the tokens of a text are masked.
 Result<Masking> masking_of(const DataSpec& spec, const Recipe& recipe, const TextCodec& codec, double share, int64_t vocabulary) {
-  Masking out = {codec.find(codec.model().mask), share, vocabulary, codec.special(), recipe.seed};
+  Masking out = {codec.special().mask, share, vocabulary, {}, recipe.seed};
+  for (const TokenId id : codec.special().all) {
+    out.special.resize(std::max(out.special.size(), static_cast<size_t>(id) + 1));
+    out.special[static_cast<size_t>(id)] = true;
+  }
   if (out.mask < 0)
     return data_error(spec, "the model learns masked tokens, but its tokenizer has no mask",
                       "name one in tokenizer_config.json beside tokenizer.json: \"mask_token\": \"[MASK]\"");

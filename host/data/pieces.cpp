@@ -36,6 +36,8 @@ Result<size_t> TextPieces::cut_of(std::string_view text) const {
     const size_t before = begin_of_last(text, at);
     if (is_space(next_code_point(text.substr(before)).value) || is_space(next_code_point(text.substr(at + 1)).value)) continue;
     if (TRY(good(at + 1))) return at + 1;
+    // Where a line's end is the white space before the next word, as in SentencePiece's tokenizers, it belongs to that.
+    if (separate_ && TRY(good(at))) return at;
     if (line == 0) line = at + 1;
     if (tries == kTries) break;
   }

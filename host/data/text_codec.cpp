@@ -62,16 +62,47 @@ Result<ModelTokens> read_model_tokens(const fs::path& folder) {
   const Table about = TRY(object_in(folder / "tokenizer_config.json")), config = TRY(object_in(folder / "config.json")),
               generation = TRY(object_in(folder / "generation_config.json"));
   ModelTokens out;
-  out.bos = token_text(about, "bos_token");
-  out.eos = token_text(about, "eos_token");
-  out.mask = token_text(about, "mask_token");
-  for (const char* name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"})
-    if (std::string token = token_text(about, name); !token.empty()) out.special.push_back(std::move(token));
+  const Table map = TRY(object_in(folder / "special_tokens_map.json"));
+  const auto token = [&](const char* name) {
+    std::string text = token_text(about, name);
+    return text.empty() ? token_text(map, name) : text;
+  };
+  out.bos = token("bos_token");
+  out.eos = token("eos_token");
+  out.mask = token("mask_token");
+  out.pad = token("pad_token");
+  out.cls = token("cls_token");
+  out.sep = token("sep_token");
+  out.unk = token("unk_token");
   out.eos_ids = ids_in(config, "eos_token_id");
   out.stops = ids_in(generation, "eos_token_id");
   out.chat_template = template_in(about);
   std::error_code error;
   if (const fs::path jinja = folder / "chat_template.jinja"; fs::exists(jinja, error)) out.chat_template = TRY(read_text(jinja));
+  return out;
+}
+
+SpecialTokens special_tokens(const Tokenizer& tokenizer, const ModelTokens& model) {
+  const std::span<const TokenId> specials = tokenizer.specials();
+  const auto id = [&](const std::string& name, std::initializer_list<const char*> usual) {
+    if (!name.empty()) return tokenizer.find(name);
+    for (const char* token : usual)
+      if (const auto it = std::find_if(specials.begin(), specials.end(), [&](TokenId s) { return tokenizer.name(s) == token; });
+          it != specials.end())
+        return *it;
+    return TokenId{-1};
+  };
+  SpecialTokens out;
+  out.mask = id(model.mask, {"[MASK]", "<mask>"});
+  out.pad = id(model.pad, {"[PAD]", "<pad>"});
+  out.cls = id(model.cls, {"[CLS]"});
+  out.sep = id(model.sep, {"[SEP]"});
+  out.unk = model.unk.empty() ? tokenizer.unknown() : tokenizer.find(model.unk);
+  out.all.assign(specials.begin(), specials.end());
+  for (const TokenId one : {out.mask, out.pad, out.cls, out.sep, out.unk, tokenizer.find(model.bos), tokenizer.find(model.eos)})
+    if (one >= 0) out.all.push_back(one);
+  std::sort(out.all.begin(), out.all.end());
+  out.all.erase(std::unique(out.all.begin(), out.all.end()), out.all.end());
   return out;
 }
 
@@ -112,6 +143,8 @@ Result<TextCodec> TextCodec::open(const DataSpec& spec, const Recipe& recipe) {
   out.model_ = TRY(read_model_tokens(path.parent_path()));
   out.eos_ = out.tokenizer_->find(out.model_.eos);
   if (out.eos_ < 0 && !out.model_.eos_ids.empty() && out.model_.eos_ids[0] < out.vocabulary()) out.eos_ = out.model_.eos_ids[0];
+  if (const auto behind = out.tokenizer_->behind(); out.eos_ < 0 && behind.size() == 1) out.eos_ = behind[0];
+  out.special_ = special_tokens(*out.tokenizer_, out.model_);
   out.stops_ = out.model_.stops;
   out.stops_.insert(out.stops_.end(), out.model_.eos_ids.begin(), out.model_.eos_ids.end());
   if (out.eos_ >= 0) out.stops_.push_back(out.eos_);
@@ -138,18 +171,6 @@ Status TextCodec::encode(std::span<const Tokenizer::Segment> segments, Work& wor
     counts->resize(ids->size(), segment.counts);
   }
   return ok();
-}
-
-std::vector<bool> TextCodec::special() const {
-  std::vector<bool> out;
-  const auto add = [&](TokenId id) {
-    if (id < 0) return;
-    if (out.size() <= static_cast<size_t>(id)) out.resize(static_cast<size_t>(id) + 1);
-    out[static_cast<size_t>(id)] = true;
-  };
-  for (const std::string& token : model_.special) add(find(token));
-  for (const std::span<const TokenId> around : {before(), behind()}) std::ranges::for_each(around, add);
-  return out;
 }
 
 std::string TextCodec::decode(std::span<const TokenId> ids) const {

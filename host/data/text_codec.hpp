@@ -16,14 +16,21 @@ namespace galley {
 
 /// What a model's folder says of its tokens beside tokenizer.json.
 struct ModelTokens {
-  std::string bos, eos;              ///< bos_token and eos_token of tokenizer_config.json; "": not there
-  std::string mask;                  ///< mask_token, likewise
-  std::vector<std::string> special;  ///< all tokens that tokenizer_config.json gives a part to, these among them
-  std::vector<TokenId> eos_ids;      ///< eos_token_id of config.json
-  std::vector<TokenId> stops;        ///< and of generation_config.json
-  std::string chat_template;         ///< in Jinja: chat_template.jinja, else that of tokenizer_config.json; "": not there
+  std::string bos, eos;  ///< bos_token and eos_token of tokenizer_config.json, else of special_tokens_map.json; "": not there
+  std::string mask, pad, cls, sep, unk;  ///< and mask_token and so on
+  std::vector<TokenId> eos_ids;          ///< eos_token_id of config.json
+  std::vector<TokenId> stops;            ///< and of generation_config.json
+  std::string chat_template;             ///< in Jinja: chat_template.jinja, else that of tokenizer_config.json; "": not there
 };
 Result<ModelTokens> read_model_tokens(const std::filesystem::path& folder);
+
+/// Tokens with a meaning of their own, by id; -1: there is none.
+struct SpecialTokens {
+  TokenId mask = -1, pad = -1, cls = -1, sep = -1, unk = -1;
+  std::vector<TokenId> all;  ///< these, eos and bos, and every other that tokenizer.json calls special; sorted
+};
+
+SpecialTokens special_tokens(const Tokenizer& tokenizer, const ModelTokens& model);
 
 /// The data that says how the model reads text: the recipe's, of a mix the first.
 const DataSpec& text_data(const Recipe& recipe);
@@ -35,7 +42,8 @@ class TextCodec {
  public:
   /// By the option `tokenizer` of the data: "bytes" (a token is a byte, ids 0 … 255), "model" (tokenizer.json of the model's folder; the
   /// default) or the path of a tokenizer.json, or of its folder. Tokens that begin and end texts are those that the model's folder names:
-  /// eos_token and bos_token of tokenizer_config.json, else eos_token_id and bos_token_id of config.json.
+  /// eos_token and bos_token of tokenizer_config.json or special_tokens_map.json, else eos_token_id and bos_token_id of config.json; where
+  /// there is no eos, the one token that the tokenizer puts behind a text ([SEP]).
   static Result<TextCodec> open(const DataSpec& spec, const Recipe& recipe);
 
   class Work {
@@ -64,9 +72,9 @@ class TextCodec {
   std::span<const TokenId> before() const { return tokenizer_ ? tokenizer_->before() : std::span<const TokenId>(); }
   /// What it puts behind one (</s>, [SEP]).
   std::span<const TokenId> behind() const { return tokenizer_ ? tokenizer_->behind() : std::span<const TokenId>(); }
-  /// By id: which are special, as far as ids go up to the largest that is.
-  std::vector<bool> special() const;
   TokenId eos() const { return eos_; }  ///< −1: there is none
+  /// By the names that the model's folder gives; where it has none, by [MASK] or <mask> and so on among tokenizer.json's special tokens.
+  const SpecialTokens& special() const { return special_; }
   /// Everything that ends a text: eos, and what generation_config.json names.
   const std::vector<TokenId>& stops() const { return stops_; }
   const ModelTokens& model() const { return model_; }
@@ -78,6 +86,7 @@ class TextCodec {
 
   std::optional<Tokenizer> tokenizer_;
   TokenId eos_ = -1;
+  SpecialTokens special_;
   ModelTokens model_;
   std::string identity_ = "bytes";
   std::vector<TokenId> stops_;

@@ -132,7 +132,7 @@ Status Reference::begin(SegmentKind kind) {
   if (kind == SegmentKind::Window || kind == SegmentKind::Eval || kind == SegmentKind::Sample) TRY_STATUS(take_host(program_.step_image));
   if (kind == SegmentKind::Micro || kind == SegmentKind::Eval || kind == SegmentKind::Sample)
     for (const Program::Input& input : program_.inputs) TRY_STATUS(take_host(input.tensor));
-  if (kind == SegmentKind::Sample) TRY_STATUS(take_host(program_.sample_position));
+  if (kind == SegmentKind::Sample && program_.sample_position != no_tensor) TRY_STATUS(take_host(program_.sample_position));
   if (kind == SegmentKind::Refresh)  // a state has been loaded
     for (const auto& [name, t] : program_.resume) TRY_STATUS(take_host(t));
   if (kind == SegmentKind::Micro) originals_.clear();

@@ -15,6 +15,7 @@ enum class Purpose : uint8_t {
   Gradients,  ///< load, micro with every gradient kept and without dropout
   Evaluate,   ///< load, eval
   Sample,     ///< load, sample
+  Embed,      ///< load, sample: the hidden state of each position instead of the logits of one
   Export,     ///< load, export: of the tensors that export reads
 };
 

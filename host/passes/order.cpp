@@ -336,6 +336,19 @@ std::vector<Item> before_inference(const Graph& graph, const Roles& roles, const
   return out;
 }
 
+/// The items that make a tensor.
+std::vector<Item> makers_of(const std::vector<Item>& items, galley_tensor t) {
+  std::set<galley_tensor> read = {t};
+  std::vector<Item> out;
+  for (auto item = items.rbegin(); item != items.rend(); ++item) {
+    if (std::ranges::none_of(item->outputs, [&](const Ref& r) { return r.tensor && read.contains(r.tensor); })) continue;
+    for (const Ref& r : item->inputs) read.insert(r.tensor);
+    out.push_back(*item);
+  }
+  std::ranges::reverse(out);
+  return out;
+}
+
 }  // namespace
 
 Status order(Compilation& c) {
@@ -352,6 +365,10 @@ Status order(Compilation& c) {
   if (purpose == Purpose::Sample) {
     out.inference = body;
     for (Item& item : sample_head(graph, head, out, &c.sample_logits)) out.inference.push_back(std::move(item));
+  } else if (purpose == Purpose::Embed) {
+    c.sample_logits = graph.marks.output ? graph.marks.output : graph.marks.hidden;
+    if (!c.sample_logits) return recipe_error("this model marks no hidden state to show");
+    out.inference = makers_of(body, c.sample_logits);
   } else if (purpose == Purpose::Evaluate || (purpose == Purpose::Train && c.options.evaluates)) {
     out.inference = body;
     Head evaluated(graph, out, false);

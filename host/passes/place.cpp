@@ -189,7 +189,7 @@ Status place_inference(Compilation& c, const Homes& homes) {
   TRY_STATUS(emitter.items(c.orders.inference));
   if (c.sample_logits) {
     c.program.sample_logits = emitter.operand(c.sample_logits).tensor;
-    c.program.sample_position = emitter.operand(c.graph.marks.position).tensor;
+    if (c.graph.marks.position) c.program.sample_position = emitter.operand(c.graph.marks.position).tensor;
   } else {
     read_back(c, emitter.code());
   }

@@ -304,7 +304,7 @@ class Replay {
     if (kind == SegmentKind::Eval || kind == SegmentKind::Sample) write_by_host(program_.step_image);
     if (kind == SegmentKind::Micro || kind == SegmentKind::Eval || kind == SegmentKind::Sample)
       for (const auto& input : program_.inputs) write_by_host(input.tensor);
-    if (kind == SegmentKind::Sample) write_by_host(program_.sample_position);
+    if (kind == SegmentKind::Sample && program_.sample_position != no_tensor) write_by_host(program_.sample_position);
     if (kind == SegmentKind::Load || kind == SegmentKind::Export) write_by_host(program_.staging);
 
     for (index_ = 0; index_ < size_of(kind); ++index_) {

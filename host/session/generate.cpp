@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "host/base/random.hpp"
+#include "host/data/shape.hpp"
 
 namespace galley {
 
@@ -47,17 +48,30 @@ Generator::Generator(Session& session) : session_(session) {
   logits_.resize(static_cast<size_t>(program.tensors[static_cast<size_t>(program.sample_logits)].shape.back()));
 }
 
+void Generator::read_source(std::span<const int32_t> tokens) {
+  const BatchRow row = window_.row(0);
+  const size_t n = std::min(tokens.size(), row.length());
+  row.pad(n, row.length());
+  for (size_t i = 0; i < n; ++i) {
+    row.tokens()[i] = tokens[i];
+    row.positions()[i] = static_cast<int32_t>(i);
+    row.first_key()[i] = 0;
+  }
+  complete_row(row, 0, n, nullptr, {});
+}
+
 Result<std::span<const float>> Generator::logits(std::span<const int32_t> tokens) {
   Executor& executor = session_.executor();
   const Program& program = session_.study().program;
-  const auto most = static_cast<size_t>(program.length);
-  const size_t shown = std::min(tokens.size(), most), first = tokens.size() - shown;
   const BatchRow row = window_.row(0);
-  row.pad(0, most);
-  for (size_t i = 0; i < shown; ++i) {
-    row.tokens()[i] = tokens[first + i];
-    row.positions()[i] = static_cast<int32_t>(i);
-    row.first_key()[i] = 0;
+  const std::span<int32_t> target = row[Fill::TargetTokens];
+  const size_t most = has_source() ? target.size() : row.length();
+  const size_t shown = std::min(tokens.size(), most), first = tokens.size() - shown;
+  if (has_source()) {
+    std::ranges::fill(target, 0);
+    std::ranges::copy(tokens.subspan(first), target.begin());
+  } else {
+    read_source(tokens.subspan(first));
   }
   executor.tell({1, 1});
   TRY_STATUS(session_.feed(window_, 0));

@@ -38,6 +38,7 @@ const char* doing(Purpose purpose) {
   switch (purpose) {
     case Purpose::Evaluate: return "evaluate";
     case Purpose::Sample: return "sample";
+    case Purpose::Embed: return "embed with";
     case Purpose::Export: return "export";
     default: return nullptr;
   }
@@ -68,7 +69,7 @@ Result<Run> study_run(const std::filesystem::path& directory, StudyOptions optio
   }
   options.directory = record.working_directory;
   options.steps = record.steps;
-  options.single_row = options.purpose == Purpose::Sample || options.purpose == Purpose::Export;
+  options.single_row = options.purpose == Purpose::Sample || options.purpose == Purpose::Embed || options.purpose == Purpose::Export;
   run.study = TRY(study(record.recipe, options));
   if (const char* what = doing(options.purpose)) TRY_STATUS(check_files_of_model(record, *run.study, directory, what));
   return run;

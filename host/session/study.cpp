@@ -226,7 +226,9 @@ RecipeOptions recipe_options(const StudyOptions& options) {
 }
 
 /// Sampling and exporting need no data, which may be gone by now, where the recipe itself says how long a row is.
-bool reads_data(const StudyOptions& options) { return options.purpose != Purpose::Sample && options.purpose != Purpose::Export; }
+bool reads_data(const StudyOptions& options) {
+  return options.purpose != Purpose::Sample && options.purpose != Purpose::Embed && options.purpose != Purpose::Export;
+}
 
 /// The recipe, and the files that it names: the model's configuration, and what the data is.
 Status read_inputs(Study& s, const std::filesystem::path& recipe, const StudyOptions& options) {
@@ -240,7 +242,8 @@ Status read_inputs(Study& s, const std::filesystem::path& recipe, const StudyOpt
     s.data.layout = {1, *s.recipe.length,
                      s.recipe.learning.labels == Fill::TargetLabels ? s.recipe.target_length.value_or(*s.recipe.length) : 0};
   else s.data = TRY(describe_data(s.recipe.data, s.recipe));
-  if (!reads_data(options)) s.data.one_document = true;
+  // Texts to embed lie beside each other in a row.
+  if (!reads_data(options)) s.data.one_document = options.purpose != Purpose::Embed;
   return ok();
 }
 

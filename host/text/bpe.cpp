@@ -40,9 +40,7 @@ Result<Bpe> Bpe::create(Vocabulary vocabulary, const std::vector<std::pair<std::
   }
   out.slots_.resize(std::bit_ceil(2 * merges.size() + 2));
   const size_t mask = out.slots_.size() - 1;
-  const auto unprefixed = [&](const std::string& token) {
-    return token.substr(std::min(token.size(), out.options_.continuing.size()));
-  };
+  const auto unprefixed = [&](const std::string& token) { return token.substr(std::min(token.size(), out.options_.continuing.size())); };
   uint32_t rank = 0;
   for (const auto& [left, right] : merges) {
     const TokenId a = id(left), b = id(right), made = id(left + unprefixed(right));

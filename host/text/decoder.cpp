@@ -58,9 +58,9 @@ std::string replaced(std::string text, std::string_view what, std::string_view b
 
 /// What BERT's own code does to English text; " do not" is its slip, kept for the same text.
 std::string cleaned(std::string text) {
-  static constexpr std::pair<const char*, const char*> rules[] = {
-      {" .", "."},     {" ?", "?"},   {" !", "!"},           {" ,", ","},   {" ' ", "'"},  {" n't", "n't"},
-      {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  static constexpr std::pair<const char*, const char*> rules[] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+                                                                  {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+                                                                  {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
   for (const auto& [what, by] : rules) text = replaced(std::move(text), what, by);
   return text;
 }
@@ -108,7 +108,8 @@ Status Decoder::add(const Value& spec, const std::string& where) {
   } else if (type == "BPEDecoder") {
     stages_.emplace_back(EndOfWord{object.field("suffix") ? TRY(object.text("suffix")) : std::string("</w>")});
   } else {
-    return object.unsupported({"BPEDecoder", "ByteFallback", "ByteLevel", "Fuse", "Metaspace", "Replace", "Sequence", "Strip", "WordPiece"});
+    return object.unsupported(
+        {"BPEDecoder", "ByteFallback", "ByteLevel", "Fuse", "Metaspace", "Replace", "Sequence", "Strip", "WordPiece"});
   }
   return ok();
 }
@@ -140,7 +141,8 @@ std::string Decoder::join(std::vector<std::string> tokens) const {
         if (words->cleans) tokens[i] = cleaned(std::move(tokens[i]));
       }
     } else if (const auto* ends = std::get_if<EndOfWord>(&stage)) {
-      for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = replaced(std::move(tokens[i]), ends->suffix, i + 1 == tokens.size() ? "" : " ");
+      for (size_t i = 0; i < tokens.size(); ++i)
+        tokens[i] = replaced(std::move(tokens[i]), ends->suffix, i + 1 == tokens.size() ? "" : " ");
     }
   }
   return joined(tokens, none_ ? " " : "");

@@ -36,7 +36,8 @@ template <class IsMatch, class Part>
 Status each_character(std::string_view text, IsMatch&& is_match, Part&& part) {
   size_t done = 0;
   for (size_t at = 0; at < text.size();) {
-    const CodePoint c = static_cast<uint8_t>(text[at]) < 0x80 ? CodePoint{static_cast<uint8_t>(text[at]), 1, true} : next_code_point(text.substr(at));
+    const CodePoint c =
+        static_cast<uint8_t>(text[at]) < 0x80 ? CodePoint{static_cast<uint8_t>(text[at]), 1, true} : next_code_point(text.substr(at));
     if (is_match(c.value)) {
       if (done < at) TRY_STATUS(part(done, at, false));
       TRY_STATUS(part(at, at + c.bytes, true));

@@ -118,8 +118,8 @@ Result<TokenId> token_id(const Value* value, const std::string& where) {
 Result<Model> Model::read(const Value& spec, bool byte_level, const Named& named) {
   const JsonObject object = TRY(JsonObject::plain(spec, "model"));
   // Old files do not say the type of their BPE or WordPiece.
-  const std::string type = !object.type().empty() ? object.type()
-                           : object.field("merges") ? "BPE"
+  const std::string type = !object.type().empty()                     ? object.type()
+                           : object.field("merges")                   ? "BPE"
                            : object.field("max_input_chars_per_word") ? "WordPiece"
                                                                       : "";
   Model out;

@@ -30,8 +30,9 @@ std::string lowered(std::string_view text) {
 
 /// What BERT takes for Chinese, with its own code's slip: U+2B820 … U+2B91F are not among them.
 bool is_chinese(char32_t c) {
-  static constexpr std::pair<char32_t, char32_t> ranges[] = {{0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFAFF},   {0x20000, 0x2A6DF},
-                                                             {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F}, {0x2B920, 0x2CEAF}, {0x2F800, 0x2FA1F}};
+  static constexpr std::pair<char32_t, char32_t> ranges[] = {{0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFAFF},
+                                                             {0x20000, 0x2A6DF}, {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F},
+                                                             {0x2B920, 0x2CEAF}, {0x2F800, 0x2FA1F}};
   return c >= 0x3400 && std::any_of(std::begin(ranges), std::end(ranges), [c](const auto& r) { return c >= r.first && c <= r.second; });
 }
 
@@ -86,8 +87,6 @@ Status Normalizer::add(const Value& spec, const std::string& where) {
     TRY_STATUS(growth_.add(object, replacement.growth()));
     stages_.emplace_back(Rule{std::move(replacement), where});
   } else if (type == "Precompiled") {
-    // Marian's and others' files have an empty one where there is nothing to replace.
-    if (!object.field("precompiled_charsmap")) return ok();
     Result<Precompiled> map = Precompiled::read(TRY(object.text("precompiled_charsmap")));
     if (!map) return object.wrong(map.error().cause);
     TRY_STATUS(growth_.add(object, map->growth()));
@@ -164,7 +163,8 @@ Result<std::string> Normalizer::apply(std::string_view text, Begin begin, bool* 
     } else if (const auto* simple = std::get_if<Simple>(&stage)) {
       if (*simple == Simple::Lowercase) out = lowered(out);
       else if (*simple == Simple::Nmt) out = by_characters(out, front, append_nmt);
-      else out = by_characters(out, front, [](char32_t c, std::string* to) {
+      else
+        out = by_characters(out, front, [](char32_t c, std::string* to) {
           if (!is_combining_mark(c)) append_utf8(c, to);
         });
     }

@@ -100,8 +100,8 @@ Status PreTokenizer::add(const Value& spec, const std::string& where) {
     if (TRY(object.flag("add_prefix_space", true))) TRY_STATUS(put(Kind::Prefix, Behavior::Isolated));
     return TRY(object.flag("use_regex", true)) ? add_regex(object, kWords, {}) : ok();
   }
-  return object.unsupported({"BertPreTokenizer", "ByteLevel", "CharDelimiterSplit", "Digits", "Metaspace", "Punctuation", "Sequence", "Split",
-                             "Whitespace", "WhitespaceSplit"});
+  return object.unsupported({"BertPreTokenizer", "ByteLevel", "CharDelimiterSplit", "Digits", "Metaspace", "Punctuation", "Sequence",
+                             "Split", "Whitespace", "WhitespaceSplit"});
 }
 
 // ---- Cutting --------------------------------------------------------------------------------------------------------------------
@@ -204,8 +204,8 @@ Status PreTokenizer::metaspace(size_t at, std::string_view text, Start start, Wo
   const Stage& stage = stages_[at];
   Work::Written& written = work.written_[at];
   const bool begins = text.front() == ' ' || text.starts_with(stage.text);
-  const bool puts = !begins && (stage.prepend == Prepend::Always ? start != Start::Cut
-                                                                : stage.prepend == Prepend::First && start == Start::Text);
+  const bool puts =
+      !begins && (stage.prepend == Prepend::Always ? start != Start::Cut : stage.prepend == Prepend::First && start == Start::Text);
   written.text = puts ? stage.text : "";
   for (const char c : text) {
     if (c == ' ') written.text += stage.text;
@@ -219,7 +219,8 @@ Status PreTokenizer::metaspace(size_t at, std::string_view text, Start start, Wo
   if (!stage.splits) return cut(at + 1, made, start, work, word);
   // Each one with what follows it up to the next; of several in a row all but the last are alone.
   for (size_t begin = 0; begin < made.size();) {
-    const size_t end = std::min(made.find(stage.text, begin == 0 && !made.starts_with(stage.text) ? 0 : begin + stage.text.size()), made.size());
+    const size_t end =
+        std::min(made.find(stage.text, begin == 0 && !made.starts_with(stage.text) ? 0 : begin + stage.text.size()), made.size());
     TRY_STATUS(cut(at + 1, made.substr(begin, end - begin), begin == 0 ? start : Start::Inside, work, word));
     begin = end;
   }
@@ -247,7 +248,8 @@ Status PreTokenizer::split(size_t at, std::string_view text, Start start, Work& 
     case Kind::Digits: TRY_STATUS(each_character(text, is_numeric, part)); break;
     case Kind::Delimiter: {
       const char32_t delimiter = next_code_point(stage.text).value;
-      TRY_STATUS(each_character(text, [&](char32_t c) { return c == delimiter; }, part));
+      TRY_STATUS(each_character(
+          text, [&](char32_t c) { return c == delimiter; }, part));
       break;
     }
     default: {  // words, and what is neither word nor space

@@ -34,8 +34,8 @@ class PreTokenizer {
     struct Written {
       std::string text;
       std::string_view of;
-      size_t put = 0;    // bytes before it
-      size_t space = 1;  // bytes of a space of `of`
+      size_t put = 0;           // bytes before it
+      size_t space = 1;         // bytes of a space of `of`
       size_t at = 0, from = 0;  // found last: places in both
       size_t source(size_t place);
     };

@@ -13,7 +13,8 @@ constexpr uint64_t kLargestFile = uint64_t{256} << 20;
 Result<TokenId> named_id(const JsonObject& object, const char* name) {
   const Value* value = object.field(name);
   const auto* pair = value ? value->as<List>() : nullptr;
-  if (!pair || pair->size() != 2 || !(*pair)[0].as<std::string>()) return object.wrong("'" + std::string(name) + "' has to be a token and its id");
+  if (!pair || pair->size() != 2 || !(*pair)[0].as<std::string>())
+    return object.wrong("'" + std::string(name) + "' has to be a token and its id");
   return token_id(&(*pair)[1], object.where() + "." + name);
 }
 

@@ -28,9 +28,8 @@ void append_normalized(std::string_view text, NormalForm form, std::string* out)
   const bool composes = form == NormalForm::C || form == NormalForm::KC, compatible = form == NormalForm::KC || form == NormalForm::KD;
   const int options = UTF8PROC_STABLE | (composes ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) | (compatible ? UTF8PROC_COMPAT : 0);
   utf8proc_uint8_t* made = nullptr;
-  const utf8proc_ssize_t size =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()), &made,
-                   static_cast<utf8proc_option_t>(options));
+  const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                             static_cast<utf8proc_ssize_t>(text.size()), &made, static_cast<utf8proc_option_t>(options));
   if (size < 0) {
     *out += text;
     return;
@@ -115,7 +114,7 @@ std::string normalized(std::string_view text, NormalForm form) {
   if (plain) return std::string(text);
   std::string out;
   out.reserve(text.size());
-  // What the library does not normalize stands between texts that are normalized by themselves: nothing is moved over it or composed with it.
+  // What the library does not normalize stands between texts that are normalized by themselves: nothing moves over it or composes with it.
   size_t done = 0;
   for (size_t at = 0; at < text.size();) {
     if (static_cast<uint8_t>(text[at]) < 0x80) {

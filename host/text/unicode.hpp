@@ -41,8 +41,8 @@ bool is_word(char32_t c);
 
 /// General categories Mn, Mc, Me.
 bool is_combining_mark(char32_t c);
-/// What BertNormalizer and BertPreTokenizer take for punctuation (also Punctuation), control characters and accents: ASCII's punctuation and
-/// categories Pc … Ps; C…; Mn.
+/// What BertPreTokenizer and Punctuation take for punctuation, and BertNormalizer for control characters and accents: that of ASCII and
+/// general categories Pc … Ps; Cc, Cf, Co; Mn.
 bool is_bert_punctuation(char32_t c);
 bool is_bert_control(char32_t c);
 bool is_bert_accent(char32_t c);

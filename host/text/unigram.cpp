@@ -26,7 +26,8 @@ Result<Unigram> Unigram::create(Pieces pieces, UnigramOptions options) {
   double least = std::numeric_limits<double>::infinity();
   for (size_t id = 0; id < pieces.size(); ++id) {
     const auto& [piece, score] = pieces[id];
-    if (!std::isfinite(score)) return recipe_error("the score of piece " + std::to_string(id) + ", '" + piece + "', is not a finite number");
+    if (!std::isfinite(score))
+      return recipe_error("the score of piece " + std::to_string(id) + ", '" + piece + "', is not a finite number");
     least = std::min(least, score);
     keys.emplace_back(piece, static_cast<int32_t>(id));
     out.scores_.push_back(score);

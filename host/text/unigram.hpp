@@ -33,7 +33,7 @@ class Unigram {
       size_t begin;  // of the last piece
       TokenId id;
     };
-    std::vector<Best> best_;           // by byte of the word, of the paths that end there
+    std::vector<Best> best_;                        // by byte of the word, of the paths that end there
     std::vector<std::pair<size_t, TokenId>> path_;  // pieces from the last to the first: where each begins
   };
 

@@ -12,9 +12,9 @@
 namespace galley {
 
 struct WordPieceOptions {
-  std::string unknown = "[UNK]";   ///< the token for a word that tokens do not cover
-  std::string continuing = "##";   ///< what tokens begin with that do not begin a word
-  int64_t most_characters = 100;   ///< a longer word is unknown
+  std::string unknown = "[UNK]";  ///< the token for a word that tokens do not cover
+  std::string continuing = "##";  ///< what tokens begin with that do not begin a word
+  int64_t most_characters = 100;  ///< a longer word is unknown
 };
 
 /// Immutable. [thread-safe]

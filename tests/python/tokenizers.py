@@ -4,10 +4,12 @@
 tests/fixtures/tokenizers has a tokenizer.json a kind, the texts, and what the library computes of them, compressed; GALLEY_TEST_TOKENIZERS names
 another such folder, compressed or not.
 """
+import base64
 import gzip
 import json
 import os
 import pathlib
+import struct
 import subprocess
 
 from galley_test import check, finish, fixtures, fresh_folder, load, program
@@ -38,8 +40,8 @@ def tokenize(*words, text, code=0):
     return r.stderr if code else r.stdout if code is None else [json.loads(line) for line in r.stdout.split('\n')[:-1]]
 
 
-kinds = [x for x in ('gpt2', 'llama3', 'qwen2', 'smollm', 'llama2') if (folder / x).exists()]
-check(len(kinds) == 5, f'only {kinds} are in {folder}')
+kinds = [x for x in ('gpt2', 'llama3', 'qwen2', 'smollm', 'llama2', 't5', 'bert') if (folder / x).exists()]
+check(len(kinds) == 7, f'only {kinds} are in {folder}')
 for kind in kinds:
     file = tokenizer(folder / kind)
     expected = load(folder / kind / 'expect.safetensors')
@@ -75,11 +77,11 @@ def refused(change, *parts):
         check(part in said, f"'{part}' is not in: {said}")
 
 
-refused(lambda t: t.update(model=dict(type='Unigram', vocab=[], unk_id=0)), "'Unigram'", 'BPE')
-refused(lambda t: t.update(normalizer=dict(type='Precompiled')), 'normalizer', "'Precompiled'", 'NFC')
-refused(lambda t: t.update(pre_tokenizer=dict(type='Sequence', pretokenizers=[dict(type='Metaspace')])), 'pre_tokenizer.pretokenizers[0]', "'Metaspace'")
-refused(lambda t: t.update(post_processor=dict(type='BertProcessing')), 'post_processor', "'BertProcessing'")
-refused(lambda t: t.update(decoder=dict(type='WordPiece')), 'decoder', "'WordPiece'")
+refused(lambda t: t.update(model=dict(type='WordLevel', vocab={}, unk_token='')), "'WordLevel'", 'BPE, Unigram, WordPiece')
+refused(lambda t: t.update(normalizer=dict(type='ByteLevel')), 'normalizer', "'ByteLevel'", 'NFC')
+refused(lambda t: t.update(pre_tokenizer=dict(type='Sequence', pretokenizers=[dict(type='UnicodeScripts')])), 'pre_tokenizer.pretokenizers[0]', "'UnicodeScripts'")
+refused(lambda t: t.update(post_processor=dict(type='Post')), 'post_processor', "'Post'", 'BertProcessing')
+refused(lambda t: t.update(decoder=dict(type='CTC')), 'decoder', "'CTC'")
 refused(lambda t: t.update(pre_tokenizer=dict(type='Split', pattern=dict(Regex='('), behavior='Isolated')), 'pre_tokenizer', "'('")
 refused(lambda t: t['model']['merges'].append('never seen'), "'never'")
 refused(lambda t: t['model']['merges'].append('one'), 'merges[')
@@ -89,12 +91,62 @@ refused(lambda t: t['added_tokens'].append(dict(id='7', content='<x>')), 'added_
 refused(lambda t: t.pop('model'), "'model'")
 refused(lambda t: t['model'].update(vocab=[]), "model: 'vocab' has to be an object")
 refused(lambda t: t['model']['merges'].append('a \u4e00'), '] has a character that stands for no byte')
-for name in ('continuing_subword_prefix', 'end_of_word_suffix'):
-    refused(lambda t: t['model'].update({name: '##'}), f"model: '{name}' is not supported")
 for value in (0.1, '0'):
     refused(lambda t: t['model'].update(dropout=value), "model: 'dropout' is not supported")
-for name in ('truncation', 'padding'):
-    refused(lambda t: t.update({name: {}}), f'{name} is not supported', 'set it to null')
+for name in ('sep', 'cls'):
+    refused(lambda t: t.update(post_processor={'type': 'RobertaProcessing', 'sep': ['</s>', 2], 'cls': ['<s>', 0], name: ['x', 'y']}), f'post_processor.{name}')
+
+
+def broken(model, *parts, **others):
+    """The same of a file without the words of ByteLevel."""
+    refused(lambda t: t.update(dict(pre_tokenizer=None, added_tokens=[], model=model), **others), *parts)
+
+
+pieces = [['<unk>', 0.0], ['a', -1.0]]
+broken(dict(type='Unigram', vocab=[], unk_id=0), "'vocab' is empty")
+broken(dict(type='Unigram', vocab=pieces, unk_id=2), "'unk_id' = 2, but the vocabulary has 2 pieces")
+broken(dict(type='Unigram', vocab=pieces, unk_id=-1), "'unk_id'")
+broken(dict(type='Unigram', vocab=[*pieces, ['b', 'c']]), 'model.vocab[2] is not a piece and its score')
+broken(dict(type='Unigram', vocab=[*pieces, ['b', float('nan')]]), 'tokenizer.json:1:')
+broken(dict(type='Unigram', vocab=[*pieces, ['b', float('inf')]]), 'tokenizer.json:1:')
+broken(dict(type='WordPiece', vocab={}, unk_token='[UNK]'), "'[UNK]' is not in the vocabulary")
+broken(dict(type='WordPiece', vocab={'[UNK]': 0}, max_input_chars_per_word=-1), "'max_input_chars_per_word'")
+refused(lambda t: t.update(model=dict(type='WordPiece', vocab={'[UNK]': 0})), "'WordPiece' over the words of ByteLevel")
+unigram = dict(type='Unigram', vocab=pieces, unk_id=0)
+for map_, part in (('****', 'is not in base64'), ('', 'has 0 bytes'), ('AAAA', 'has 3 bytes'), ('/////wAA', 'has 6 bytes')):
+    broken(unigram, 'normalizer: ', part, normalizer=dict(type='Precompiled', precompiled_charsmap=map_))
+
+
+def charsmap(*units, blob=b''):
+    return base64.b64encode(struct.pack(f'<{1 + len(units)}I', 4 * len(units), *units) + blob).decode()
+
+
+# From unit 0 by an 'a' to one of which the value lies behind the table; a value that lies behind the replacements; replacements that are no UTF-8.
+table = [0] * 256
+for value, target, part in ((1 << 20, 0, 'unit 97 of its table of 256 leads outside'), (1, 0x80000063, 'unit 97 of its table of 256 leads outside')):
+    table[97], table[96] = 97 | 1 << 8 | value << 10, target
+    broken(unigram, part, normalizer=dict(type='Precompiled', precompiled_charsmap=charsmap(*table)))
+broken(unigram, 'not UTF-8', normalizer=dict(type='Precompiled', precompiled_charsmap=charsmap(0, blob=b'\xff')))
+table[97], table[96] = 97 | 1 << 8 | 1 << 10, 0x80000000
+broken(unigram, 'this Precompiled can make a text 100 times as long', normalizer=dict(type='Precompiled', precompiled_charsmap=charsmap(*table, blob=b'x' * 100)))
+# Units that lead to each other without end: 97 of 'a' and 98 of 'b' have themselves and each other behind them.
+table[97], table[98], table[96] = 97 | 97 << 10, 98 | 98 << 10, 0
+pathlib.Path('cycle.json').write_text(json.dumps(dict(model=unigram, normalizer=dict(type='Precompiled', precompiled_charsmap=charsmap(*table)))))
+cycle = tokenize('cycle.json', text=json.dumps(dict(text='ab' * 50)) + '\n')
+check(cycle == [{'ids': [1, 0] * 50}], f'a table that leads to itself: {cycle}')
+broken(unigram, "'content'", decoder=dict(type='Replace', pattern=dict(String='x')))
+broken(unigram, "'replacement' has to be one character", pre_tokenizer=dict(type='Metaspace', replacement='ab'))
+broken(unigram, "prepend_scheme 'x' is not known", pre_tokenizer=dict(type='Metaspace', replacement='_', prepend_scheme='x'))
+broken(unigram, "behavior 'x' is not known", pre_tokenizer=dict(type='Punctuation', behavior='x'))
+pathlib.Path('unknown.json').write_text(json.dumps(dict(model=dict(type='Unigram', vocab=pieces))))
+said = tokenize('unknown.json', text='{"text": "a"}\n{"text": "ab"}\n', code=2)
+check("stdin:2: unknown.json: model: the text has a character that no token stands for" in said, said)
+
+# A line of a MB without spaces takes time in proportion, whatever the model.
+for kind in ('t5', 'bert', 'llama2'):
+    line = json.dumps(dict(text='abcdefghij' * 100000)) + '\n'
+    long = tokenize(tokenizer(folder / kind), text=line)
+    check(len(long[0]['ids']) == 1 if kind == 'bert' else len(long[0]['ids']) > 100000, f'{kind}: {len(long[0]["ids"])} ids of a MB')
 start, text = dict(SpecialToken=dict(id='<s>')), dict(Sequence=dict(id='A'))
 for single, part in (([text, text], "'single' has to be special tokens around one sequence"), ([{}], "'single' has to be special tokens"),
                      ([start, text], "'special_tokens' does not say the ids of '<s>'"), ([], "'single' has no sequence")):

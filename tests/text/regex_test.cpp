@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "host/text/oniguruma.hpp"
-#include "host/text/byte_alphabet.hpp"
+#include "host/text/pre_tokenizer.hpp"
 
 namespace galley {
 namespace {
@@ -39,7 +39,8 @@ std::string cut(const std::string& pattern, const std::string& text) {
   if (!steps) return steps.error().cause;
   PreTokenizer::Work work(*steps);
   std::string out;
-  const Status status = steps->cut(text, work, [&](std::string_view word) { out += (out.empty() ? "" : "|") + std::string(word); });
+  const Status status = steps->cut(text, PreTokenizer::Start::Text, work,
+                                   [&](std::string_view word) { out += (out.empty() ? "" : "|") + std::string(word); });
   return status ? out : status.error().cause;
 }
 

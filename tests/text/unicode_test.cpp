@@ -14,9 +14,9 @@ TEST(Unicode, BrokenBytesBecomeOneCharacterAPart) {
   // The table of the Unicode Standard, section 3.9: a part that could have gone on is one.
   EXPECT_EQ(valid_utf8("\xF1\x80\x80\xE1\x80\xC2 b", nullptr), fffd + fffd + fffd + " b");
   EXPECT_EQ(valid_utf8("\xC0\xAF\xE0\x80\xBF\xF0\x81\x82 c", nullptr), fffd + fffd + fffd + fffd + fffd + fffd + fffd + fffd + " c");
-  EXPECT_EQ(valid_utf8("\xED\xA0\x80", nullptr), fffd + fffd + fffd);                // a surrogate
-  EXPECT_EQ(valid_utf8("\xF4\x90\x80\x80", nullptr), fffd + fffd + fffd + fffd);     // beyond U+10FFFF
-  EXPECT_EQ(valid_utf8("\xE2\x82", nullptr), fffd);                                  // cut off
+  EXPECT_EQ(valid_utf8("\xED\xA0\x80", nullptr), fffd + fffd + fffd);             // a surrogate
+  EXPECT_EQ(valid_utf8("\xF4\x90\x80\x80", nullptr), fffd + fffd + fffd + fffd);  // beyond U+10FFFF
+  EXPECT_EQ(valid_utf8("\xE2\x82", nullptr), fffd);                               // cut off
   EXPECT_FALSE(is_utf8("\xE2\x82"));
   EXPECT_TRUE(is_utf8(fffd));
 }
@@ -35,9 +35,9 @@ TEST(Unicode, CodePointsComeBack) {
 TEST(Unicode, Composes) {
   EXPECT_EQ(normalized("e\xCC\x81", NormalForm::C), "\xC3\xA9");
   EXPECT_EQ(normalized("plain", NormalForm::C), "plain");
-  EXPECT_EQ(normalized("\xE2\x84\xAB", NormalForm::C), "\xC3\x85");                                        // Å of physics
-  EXPECT_EQ(normalized("\xE1\x84\x80\xE1\x85\xA1\xE1\x86\xA8", NormalForm::C), "\xEA\xB0\x81");            // Hangul
-  EXPECT_EQ(normalized(std::string("a\0e\xCC\x81", 5), NormalForm::C), std::string("a\0\xC3\xA9", 4));     // a NUL is a character
+  EXPECT_EQ(normalized("\xE2\x84\xAB", NormalForm::C), "\xC3\x85");                                     // Å of physics
+  EXPECT_EQ(normalized("\xE1\x84\x80\xE1\x85\xA1\xE1\x86\xA8", NormalForm::C), "\xEA\xB0\x81");         // Hangul
+  EXPECT_EQ(normalized(std::string("a\0e\xCC\x81", 5), NormalForm::C), std::string("a\0\xC3\xA9", 4));  // a NUL is a character
 }
 
 TEST(Unicode, Classes) {

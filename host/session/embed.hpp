@@ -1,0 +1,45 @@
+// The hidden states that a model has of texts, from a study that was planned to embed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "host/session/session.hpp"
+
+namespace galley {
+
+/// Puts texts beside each other into rows, as many as fit, none of which sees another; so what a text has does not depend on its
+/// neighbours. Refers to the session. One thread.
+class Embedder {
+ public:
+  /// The hidden states of text number `text`, in order: (tokens, width), in F32. Valid during the call.
+  using Take = std::function<Status(int64_t text, std::span<const float> states)>;
+
+  Embedder(Session& session, Take take);
+
+  /// At least one token, and at most length().
+  Status add(std::span<const int32_t> tokens);
+  /// Runs the model on what has been added and not been taken yet.
+  Status finish();
+  /// The most tokens that a text may have.
+  int64_t length() const { return session_.study().program.length; }
+  /// Numbers of the hidden state of a position.
+  int64_t width() const { return width_; }
+
+ private:
+  struct Piece {
+    int64_t begin, tokens;
+  };
+  Session& session_;
+  Take take_;
+  WindowBuffer window_;
+  int64_t width_ = 0;
+  int64_t filled_ = 0, taken_ = 0;
+  std::vector<Piece> pieces_;
+  std::vector<std::byte> bytes_;
+  std::vector<float> states_;
+};
+
+}  // namespace galley
