@@ -398,7 +398,7 @@ std::vector<CommandSpec> all_commands() {
        "DIR is as for `galley sample`. Reads a line {\"text\": …} or a JSON string from stdin for each text, with the tokens that the\n"
        "tokenizer puts around one, and writes a line {\"embedding\": […]} for each, in order. Examples:\n"
        "  echo '{\"text\": \"A sentence.\"}' | galley embed model --normalize\n"
-       "  galley embed model --pool none < texts.jsonl > states.jsonl\n",
+       "  cat texts.jsonl | galley embed model --pool none\n",
        {{"--pool", "HOW", "mean of the hidden states (the default), that of the first or last token, or none: {\"states\": [[…], …]}"},
         {"--normalize", "", "divide each vector by its length", false, false},
         {"--length", "N", "with a model's or an adapter's folder: tokens that are read of a text (512, or the model's own)"},

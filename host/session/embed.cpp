@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "host/data/shape.hpp"
-#include "host/plan/dtype.hpp"
+#include "host/exec/convert.hpp"
 
 namespace galley {
 

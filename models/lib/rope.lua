@@ -155,10 +155,9 @@ end
 
 -- A function that turns the heads of x: turn(x, name, heads, { cycle, turning }).
 function M.turner(g, rope, head_dim, positions, name)
-  local dim = M.turning(rope, head_dim)
+  local dim, ids = M.turning(rope, head_dim), g:input("position_ids")
   local table_ = g:constant { name = name or "rope table", shape = { g.length, dim }, init = M.attributes(g, rope, dim, positions),
     op = "rope_table" }
-  local ids = g:input("position_ids")
   return function(x, node, heads, more)
     local attrs = { heads = heads, head_dim = head_dim }
     for key, value in pairs(more or {}) do attrs[key] = value end

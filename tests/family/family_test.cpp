@@ -19,6 +19,7 @@ class Family : public testing::Test {
     root_.put("lib/config.lua", "return { harmless = { 'model_type', 'architectures', 'shared' } }");
     model_.config = {{"model_type", Value(std::string("little"))}};
     model_.model_type = "little";
+    model_.architecture = "LittleForCausalLM";
     model_.origin = "config.json";
     model_.folder = root_ / "model";
   }
