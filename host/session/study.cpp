@@ -290,6 +290,7 @@ Status build_model(Study& s, const BatchLayout& layout) {
   s.graph = std::make_unique<Graph>([&plugins](std::string_view name) { return plugins.op(name).table; },
                                     [&plugins] { return plugins.op_names(); }, Extents{layout.rows, layout.length, layout.target_length});
   for (const auto& [key, value] : s.model.config) s.graph->config[key] = to_json(value);
+  s.graph->config["architectures"] = to_json(Value(List{Value(s.model.architecture)}));  // which it is saved as
   // What a strategy has written into config.json is for it to know, and to write again.
   for (const auto& strategy : s.loaded)
     for (const std::string& key : strategy->spec().config) s.model.config.erase(key);

@@ -87,4 +87,11 @@ inline void like_rows(sdk::Shapes& shapes, uint32_t output, uint32_t dtype, cons
   shapes.set(output, dtype, t.shape, t.rank ? t.rank - 1 : 0);
 }
 
+/// Positions of a row of the batch, where random draws belong to rows and positions: the attribute, else what x (B, positions, C) says, else
+/// the recipe's.
+inline int64_t row_length(const sdk::Node& n) {
+  const galley_operand& x = n.in(0);
+  return n.i("length", x.rank == 3 ? x.shape[1] : n.view()->length);
+}
+
 }  // namespace galley::models

@@ -64,9 +64,12 @@ class Ia3 {
     file_ = AdapterFile(folder + "/adapter_model.safetensors");
   }
 
-  std::string saved_with(const std::string& module) const { return whole_module(module, modules_to_save_, to_save_); }
+  std::string saved_with(const Graph& graph, const std::string& module) const {
+    const std::string head = task_module(graph, module);
+    return head.empty() ? whole_module(module, modules_to_save_, to_save_) : head;
+  }
 
-  std::vector<const Module*> choose(const std::vector<Module>& modules) const {
+  std::vector<const Module*> choose(const Graph& graph, const std::vector<Module>& modules) const {
     std::vector<const Module*> out;
     if (file_.there()) {
       for (const Module& m : modules)
@@ -74,7 +77,7 @@ class Ia3 {
     } else {
       out = galley::peft::choose(modules, targets_, exclude_);
     }
-    std::erase_if(out, [&](const Module* m) { return !saved_with(m->name).empty(); });
+    std::erase_if(out, [&](const Module* m) { return !saved_with(graph, m->name).empty(); });
     for (const Word& word : feedforward_)
       if (std::none_of(out.begin(), out.end(), [&](const Module* m) { return word.means(*m); }))
         invalid("'feedforward': no adapted layer is called '" + word.text() + "'", "name it in 'targets', too");
@@ -95,8 +98,8 @@ class Ia3 {
   void adapt(Graph& graph) const {
     const std::vector<Module> modules = linear_modules(graph);
     if (has_own(graph, ".ia3_l")) invalid("the recipe uses \"ia3\" twice", "name all layers in one");
-    const std::vector<const Module*> chosen = choose(modules);
-    Parts parts(graph, file_, [this](const std::string& module) { return saved_with(module); });
+    const std::vector<const Module*> chosen = choose(graph, modules);
+    Parts parts(graph, file_, [&](const std::string& module) { return saved_with(graph, module); });
     for (const Module* m : chosen) {
       const std::string name = prefixed(m->name) + ".ia3_l";
       const bool input = is_feedforward(*m);
@@ -133,7 +136,7 @@ class Ia3 {
   void merge(Graph& graph) const {
     graph.export_model(GALLEY_EXPORT_MODEL);
     const std::vector<Module> modules = linear_modules(graph);
-    for (const Module* m : choose(modules)) {
+    for (const Module* m : choose(graph, modules)) {
       if (m->tied) refuse_tied(m->name);
       const std::string name = prefixed(m->name);
       const galley_tensor l = graph.find(name + ".ia3_l");

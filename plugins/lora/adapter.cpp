@@ -167,10 +167,10 @@ void Adapter::read_config(const std::string& path) {
   if (!all_linear_ && target_modules_.empty()) key("target_modules").wrong("names no modules");
 }
 
-std::vector<const Module*> Adapter::choose(const std::vector<Module>& modules) const {
+std::vector<const Module*> Adapter::choose(const sdk::Graph& graph, const std::vector<Module>& modules) const {
   std::vector<const Module*> out = from_file() ? choose_by_file(modules) : peft::choose(modules, targets_, exclude_);
   if (!from_file()) peft::keep(layers_, &out);
-  std::erase_if(out, [&](const Module* m) { return !saved_with(m->name).empty(); });
+  std::erase_if(out, [&](const Module* m) { return !saved_with(graph, m->name).empty(); });
   for (const peft::Word& word : pattern_words_)
     if (std::none_of(out.begin(), out.end(), [&](const Module* m) { return word.means(*m); })) {
       std::vector<std::string> names;
@@ -197,7 +197,10 @@ double Adapter::scaling(const Module& m) const {
   return alpha / (rslora_ ? std::sqrt(r) : r);
 }
 
-std::string Adapter::saved_with(const std::string& module) const { return peft::whole_module(module, modules_to_save_, to_save_); }
+std::string Adapter::saved_with(const sdk::Graph& graph, const std::string& module) const {
+  const std::string head = peft::task_module(graph, module);
+  return head.empty() ? peft::whole_module(module, modules_to_save_, to_save_) : head;
+}
 
 void Adapter::check_saved(const std::vector<std::string>& modules) const { peft::check_whole(to_save_, modules); }
 

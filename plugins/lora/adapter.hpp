@@ -30,13 +30,13 @@ class Adapter {
   explicit Adapter(const sdk::Options& options);
 
   /// The modules that are adapted, in order.
-  std::vector<const Module*> choose(const std::vector<Module>& modules) const;
+  std::vector<const Module*> choose(const sdk::Graph& graph, const std::vector<Module>& modules) const;
   int64_t rank(const Module& m) const;
   /// What B·A·x is multiplied by.
   double scaling(const Module& m) const;
   /// Whether a module of the model, or one that it is a part of, is trained and saved whole beside the adapter: the name of the outermost
   /// one; or "".
-  std::string saved_with(const std::string& module) const;
+  std::string saved_with(const sdk::Graph& graph, const std::string& module) const;
   /// Each word for such modules has to mean one of these.
   void check_saved(const std::vector<std::string>& modules) const;
 

@@ -46,8 +46,8 @@ class Lora {
     if (has_own(graph, ".lora_A.weight"))
       invalid("the recipe uses \"lora\" twice", "name all layers in one; rank_pattern and alpha_pattern give them values of their own");
     const std::vector<Module> modules = linear_modules(graph);
-    const std::vector<const Module*> chosen = adapter_.choose(modules);
-    Parts parts(graph, adapter_.file(), [this](const std::string& module) { return adapter_.saved_with(module); });
+    const std::vector<const Module*> chosen = adapter_.choose(graph, modules);
+    Parts parts(graph, adapter_.file(), [&](const std::string& module) { return adapter_.saved_with(graph, module); });
     for (const Module* m : chosen) add_beside(graph, parts, *m);
     std::vector<std::string> all;
     const std::vector<std::string> saved = parts.take_modules(&all);
@@ -204,7 +204,7 @@ class Lora {
   std::vector<std::pair<Module, std::string>> adapted(const Graph& graph) const {
     std::vector<std::pair<Module, std::string>> out;
     const std::vector<Module> modules = linear_modules(graph);
-    for (const Module* m : adapter_.choose(modules)) out.emplace_back(*m, prefixed(m->name));
+    for (const Module* m : adapter_.choose(graph, modules)) out.emplace_back(*m, prefixed(m->name));
     return out;
   }
 

@@ -150,13 +150,35 @@ Json new_config(const char* peft_type, const std::vector<std::string>& targets) 
   Json out;
   for (const char* key : {"auto_mapping", "base_model_name_or_path", "modules_to_save", "revision"}) out[key] = nullptr;
   out["peft_type"] = peft_type;
-  out["task_type"] = "CAUSAL_LM";
+  out["task_type"] = "";  // document() knows
   out["inference_mode"] = true;
   out["target_modules"] = targets;
   return out;
 }
 
+Json task_type(const sdk::Graph& graph) {
+  const char* json = graph.config_of("architectures");
+  const std::string text = json ? json : "";
+  const std::pair<const char*, const char*> kinds[] = {{"ForSequenceClassification", "SEQ_CLS"},
+                                                       {"ForTokenClassification", "TOKEN_CLS"},
+                                                       {"ForConditionalGeneration", "SEQ_2_SEQ_LM"},
+                                                       {"ForMaskedLM", ""},
+                                                       {"ForCausalLM", "CAUSAL_LM"},
+                                                       {"LMHeadModel", "CAUSAL_LM"},
+                                                       {"Model", "FEATURE_EXTRACTION"}};
+  for (const auto& [ending, type] : kinds)
+    if (text.find(std::string(ending) + "\"") != std::string::npos) return *type ? Json(type) : Json(nullptr);
+  return "CAUSAL_LM";
+}
+
+std::string task_module(const sdk::Graph& graph, const std::string& module) {
+  const Json task = task_type(graph);
+  if (task != "SEQ_CLS" && task != "TOKEN_CLS") return "";
+  return whole_module(module, {"classifier", "score"}, {});
+}
+
 void document(sdk::Graph& graph, Json config) {
+  if (Json& task = config["task_type"]; task == "") task = task_type(graph);
   const galley_run_info run = graph.run();
   if (Json& base = config["base_model_name_or_path"]; base.is_null() && run.model && *run.model) base = run.model;
   graph.document(kConfigFile, config.dump(2) + "\n");

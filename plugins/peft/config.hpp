@@ -56,6 +56,10 @@ bool means(const Meant& targets, const Layers& layers, const std::string& module
 
 /// What every configuration has.
 Json new_config(const char* peft_type, const std::vector<std::string>& targets);
+/// What PEFT calls the model's task, by its class of transformers: "CAUSAL_LM", "SEQ_CLS", …; null where it has no name.
+Json task_type(const sdk::Graph& graph);
+/// The classifier that a module is or is a part of, which PEFT trains and saves whole where the task is to classify; "": none.
+std::string task_module(const sdk::Graph& graph, const std::string& module);
 /// Writes it, with the folder of the base model where nothing else stands.
 void document(sdk::Graph& graph, Json config);
 /// The same while exporting: where more of the model is trained than the adapter, it belongs to no model that was there before, and names

@@ -93,9 +93,12 @@ class Vera {
     file_ = AdapterFile(folder + "/adapter_model.safetensors");
   }
 
-  std::string saved_with(const std::string& module) const { return whole_module(module, modules_to_save_, to_save_); }
+  std::string saved_with(const Graph& graph, const std::string& module) const {
+    const std::string head = task_module(graph, module);
+    return head.empty() ? whole_module(module, modules_to_save_, to_save_) : head;
+  }
 
-  std::vector<const Module*> choose(const std::vector<Module>& modules) const {
+  std::vector<const Module*> choose(const Graph& graph, const std::vector<Module>& modules) const {
     std::vector<const Module*> out;
     if (file_.there()) {
       for (const Module& m : modules)
@@ -104,7 +107,7 @@ class Vera {
       out = galley::peft::choose(modules, targets_, exclude_);
       keep(layers_, &out);
     }
-    std::erase_if(out, [&](const Module* m) { return !saved_with(m->name).empty(); });
+    std::erase_if(out, [&](const Module* m) { return !saved_with(graph, m->name).empty(); });
     if (out.empty())
       invalid(file_.there() ? "none of the modules that '" + file_.path + "' was made for is a linear layer of this model"
                             : "'modules_to_save' leaves no linear layer of 'targets' to adapt");
@@ -165,8 +168,8 @@ class Vera {
   void adapt(Graph& graph) const {
     if (graph.find(kA)) invalid("the recipe uses \"vera\" twice; name all layers in one");
     const std::vector<Module> modules = linear_modules(graph);
-    const std::vector<const Module*> chosen = choose(modules);
-    Parts parts(graph, file_, [this](const std::string& module) { return saved_with(module); });
+    const std::vector<const Module*> chosen = choose(graph, modules);
+    Parts parts(graph, file_, [&](const std::string& module) { return saved_with(graph, module); });
     Projections projections(graph, parts, *this, chosen);
     for (const Module* m : chosen) {
       const std::string prefix = prefixed(m->name);
@@ -213,7 +216,7 @@ class Vera {
   void merge(Graph& graph) const {
     graph.export_model(GALLEY_EXPORT_MODEL);
     const std::vector<Module> modules = linear_modules(graph);
-    for (const Module* m : choose(modules)) {
+    for (const Module* m : choose(graph, modules)) {
       if (m->tied) refuse_tied(m->name);
       const std::string prefix = prefixed(m->name), name = prefix + ".merged";
       const auto part = [&](const char* of, int64_t size, const char* suffix) {

@@ -4,6 +4,7 @@
 
 #include "cpu/number.hpp"
 #include "galley/cpp/philox.hpp"
+#include "ops/check.hpp"
 
 namespace {
 
@@ -18,7 +19,7 @@ void dropout(const Node& n, void*) {
   const float factor = p < 1 ? static_cast<float>(1 / (1 - p)) : 0.0f;
   // galley_uniform(word) ≥ p, in integers.
   const uint32_t threshold = static_cast<uint32_t>(std::ceil(p * 16777216.0));
-  const int64_t R = rows(n.in(0)), C = columns(n.in(0)), S = n.i("length", n.view()->length), first_row = n.view()->first_row;
+  const int64_t R = rows(n.in(0)), C = columns(n.in(0)), S = galley::models::row_length(n), first_row = n.view()->first_row;
   const uint64_t key = galley_random_key(random, n.stream());
   const int64_t first_sequence = random[2];
   if (threshold == 0) return cpu::map(n, [](float value) { return value; });

@@ -5,6 +5,7 @@
 
 #include "galley/cuda/elementwise.hpp"
 #include "galley/cuda/reduce.hpp"
+#include "ops/check.hpp"
 
 namespace galley::cuda::dropout_op {
 namespace {
@@ -49,7 +50,7 @@ void dropout(const Node& n, void*, galley_queue* queue) {
   // galley_uniform(word) ≥ p, in integers.
   const auto threshold = static_cast<uint32_t>(std::ceil(p * 16777216.0));
   if (threshold == 0) return map(n, queue, Unchanged());
-  const Mask mask = {n.stream(), n.view()->first_row, n.i("length", n.view()->length), threshold, p < 1 ? static_cast<float>(1 / (1 - p)) : 0.0f};
+  const Mask mask = {n.stream(), n.view()->first_row, models::row_length(n), threshold, p < 1 ? static_cast<float>(1 / (1 - p)) : 0.0f};
   const int64_t R = rows(n.in(0)), C = columns(n.in(0));
   launch(drop, {blocks_of(R, kRows), kRows * kWarpSize}, queue, Reader(n, 0), n.read<int64_t>(1), Writer(n, 0), R, C, mask);
 }

@@ -26,7 +26,7 @@ void reference(const Node& n) {
   const double *x = n.read<double>(0), p = n.f("p", 0.5);
   const int64_t* random = n.read<int64_t>(1);
   double* y = n.write<double>(0);
-  const int64_t R = rows(n.in(0)), C = columns(n.in(0)), S = n.i("length", n.view()->length);
+  const int64_t R = rows(n.in(0)), C = columns(n.in(0)), S = row_length(n);
   const uint64_t key = galley_random_key(random, n.stream());
   for (int64_t r = 0; r < R; ++r) {
     const int64_t row = n.view()->first_row + r;
@@ -51,24 +51,25 @@ void gradient(Backward& b) {
 }
 
 Op dropout("dropout", "y = x / (1 - p) where a draw keeps the element, else 0; x (…, C), random I64 (4)");
-const bool added = add(dropout.input("x", GALLEY_ROLE_ROWS, GALLEY_OPERAND_COMPUTE)
-                           .input("random", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
-                           .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_ANY_DTYPE, 0)
-                           .flags(GALLEY_OP_RANDOM | GALLEY_OP_TRAINING_ONLY)
-                           .number("p", 0.5, "the probability of dropping an element")
-                           .attr("length", GALLEY_ATTR_I64, 0, "positions of a row of the batch; without it, those of the recipe")
-                           .infer<shape>()
-                           .gradient<gradient>()
-                           .reference<reference>()
-                           .test("small", {{GALLEY_F32, {2, 3, 5}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().f("p", 0.5), 3)
-                           .test("odd", {{GALLEY_F32, {4, 9, 67}}, {GALLEY_I64, {4}, 0, 1000000}}, Attrs().f("p", 0.1), 9)
-                           .test("wide", {{GALLEY_F32, {3, 1031}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().f("p", 0.9).s("stream", "another"))
-                           .test("none", {{GALLEY_F32, {3, 40}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().f("p", 0.0))
-                           .test("evaluation", {{GALLEY_F32, {3, 40}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().f("p", 0.5), 0, 0)
-                           .test("bf16", {{GALLEY_BF16, {4, 9, 667}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().f("p", 0.1), 9)
-                           .test("f16", {{GALLEY_F16, {4, 9, 67}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().f("p", 0.1), 9)
-                           .test("bf16_f32", {{GALLEY_BF16, {3, 40}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().f("p", 0.2).s("dtype", "f32"))
-                           .test("bf16_none", {{GALLEY_BF16, {3, 40}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().f("p", 0.0)));
+const bool added =
+    add(dropout.input("x", GALLEY_ROLE_ROWS, GALLEY_OPERAND_COMPUTE)
+            .input("random", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+            .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_ANY_DTYPE, 0)
+            .flags(GALLEY_OP_RANDOM | GALLEY_OP_TRAINING_ONLY)
+            .number("p", 0.5, "the probability of dropping an element")
+            .attr("length", GALLEY_ATTR_I64, 0, "positions of a row of the batch; without it, what x (B, positions, C) says, or the recipe")
+            .infer<shape>()
+            .gradient<gradient>()
+            .reference<reference>()
+            .test("small", {{GALLEY_F32, {2, 3, 5}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().f("p", 0.5), 3)
+            .test("odd", {{GALLEY_F32, {4, 9, 67}}, {GALLEY_I64, {4}, 0, 1000000}}, Attrs().f("p", 0.1), 9)
+            .test("wide", {{GALLEY_F32, {3, 1031}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().f("p", 0.9).s("stream", "another"))
+            .test("none", {{GALLEY_F32, {3, 40}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().f("p", 0.0))
+            .test("evaluation", {{GALLEY_F32, {3, 40}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().f("p", 0.5), 0, 0)
+            .test("bf16", {{GALLEY_BF16, {4, 9, 667}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().f("p", 0.1), 9)
+            .test("f16", {{GALLEY_F16, {4, 9, 67}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().f("p", 0.1), 9)
+            .test("bf16_f32", {{GALLEY_BF16, {3, 40}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().f("p", 0.2).s("dtype", "f32"))
+            .test("bf16_none", {{GALLEY_BF16, {3, 40}}, {GALLEY_I64, {4}, 0, 1000}}, Attrs().f("p", 0.0)));
 
 }  // namespace
 }  // namespace galley::models::dropout_op
