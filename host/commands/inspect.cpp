@@ -77,7 +77,12 @@ void print_row(const BatchRow& row, int64_t number, const TextCodec* codec) {
       while (to < ids.size() && counts[to] == counts[from]) ++to;
       const std::span<const TokenId> run = std::span(ids).subspan(from, to - from);
       std::string text;
-      if (codec) text = codec->decode(run);
+      if (codec) {
+        // As it stands in the whole: a decoder may leave out the space before a text's first word.
+        const std::string before = codec->decode(std::span(ids).first(from));
+        text = codec->decode(std::span(ids).first(to));
+        text = from > 0 && text.starts_with(before) ? text.substr(before.size()) : codec->decode(run);
+      }
       for (size_t i = 0; !codec && i < run.size(); ++i) text += (i ? " " : "") + std::to_string(run[i]);
       std::fputs(counts[from] ? mark.counted : mark.other, stdout);
       std::fputs(printable(text, Lines::Keep).c_str(), stdout);
