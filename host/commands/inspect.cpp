@@ -63,8 +63,12 @@ void print_tokens(const std::vector<TokenId>& ids, const std::vector<bool>& coun
   for (size_t from = 0; from < ids.size();) {
     size_t to = from + 1;
     while (to < ids.size() && counts[to] == counts[from]) ++to;
+    // As it stands in the whole: a decoder may leave out the space before a text's first word.
+    const std::string before = text_of(std::span(ids).first(from), codec), until = text_of(std::span(ids).first(to), codec);
+    const bool goes_on = codec && from > 0 && until.starts_with(before);
+    const std::string text = goes_on ? until.substr(before.size()) : text_of(std::span(ids).subspan(from, to - from), codec);
     std::fputs(counts[from] ? mark.counted : mark.other, stdout);
-    std::fputs(printable(text_of(std::span(ids).subspan(from, to - from), codec), Lines::Keep).c_str(), stdout);
+    std::fputs(printable(text, Lines::Keep).c_str(), stdout);
     std::fputs(counts[from] && !*mark.end ? "›" : mark.end, stdout);
     from = to;
   }

@@ -126,7 +126,8 @@ class Talker {
       const int32_t token = draw_token(logits, draw_, random);
       if (std::find(stops_.begin(), stops_.end(), token) != stops_.end()) break;
       tokens.push_back(token);
-      text = codec_.decode(tokens).substr(begin);
+      text = codec_.decode(tokens);
+      text.erase(0, std::min(begin, text.size()));
       size_t end = text.size();
       for (const std::string& stop : stop_texts_) end = std::min(end, text.find(stop));
       if (end < text.size()) {

@@ -149,7 +149,7 @@ Result<std::string> Normalizer::apply(std::string_view text, Begin begin, bool* 
     } else if (const auto* prepend = std::get_if<Prepend>(&stage)) {
       if (!out.empty() && begin == Begin::Here) out.insert(0, prepend->text);
     } else if (const auto* rule = std::get_if<Rule>(&stage)) {
-      Result<std::string> replaced = rule->replacement.apply(out);
+      Result<std::string> replaced = rule->replacement.apply(out, front);
       if (!replaced) return recipe_error(rule->where + ": " + replaced.error().cause);
       out = std::move(*replaced);
     } else if (const auto* map = std::get_if<std::shared_ptr<const Precompiled>>(&stage)) {

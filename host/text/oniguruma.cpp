@@ -105,17 +105,31 @@ class Translation {
   }
 
   /// Sets are written in Oniguruma as classes inside classes and with &&; Rust's syntax has -- and ~~ besides. PCRE2 takes all of them for
-  /// characters.
+  /// characters. A class in a class adds its characters to those around it: they are written there.
   Status char_class() {
     copy(sees("[^") ? 2 : 1);
     if (sees("]")) {
       out_ += '\\';
       copy(1);
     }
-    while (at_ < pattern_.size() && !sees("]")) {
+    size_t inner = 0;
+    while (at_ < pattern_.size() && (inner > 0 || !sees("]"))) {
+      if (sees("]")) {
+        if (pattern_[at_ - 1] == '-' || pattern_.substr(at_ + 1).starts_with('-')) return unsupported("]", " beside '-' inside a class");
+        --inner;
+        ++at_;
+        continue;
+      }
       for (const char* set : {"&&", "--", "~~"})
         if (sees(set)) return unsupported(set, " inside a class, which computes with sets of characters,");
-      if (sees("[")) return unsupported(pattern_.substr(at_, sees("[:") ? 2 : 1), " inside a class (for the character write '\\[')");
+      if (sees("[")) {
+        for (const char* other : {"[:", "[^", "[]", "[-"})
+          if (sees(other)) return unsupported(other, " inside a class (for the character '[' write '\\[')");
+        if (pattern_[at_ - 1] == '-') return unsupported("-[", " inside a class");
+        ++inner;
+        ++at_;
+        continue;
+      }
       if (sees("\\")) TRY_STATUS(escape(Within::Class));
       else copy(1);
     }

@@ -18,12 +18,17 @@ Result<Replacement> Replacement::read(const JsonObject& object) {
   return out;
 }
 
-Result<std::string> Replacement::apply(std::string_view text) const {
+Result<std::string> Replacement::apply(std::string_view text, bool* front) const {
   std::string out;
+  const auto replace = [&](size_t begin, size_t end) {
+    if (front && begin == 0 && end > 0) *front |= by_.empty() || end > next_code_point(text).bytes;
+    out += by_;
+  };
   if (regex_) {
     Regex::Matches matches(*regex_);
     TRY_STATUS(each_match(*regex_, text, matches, [&](size_t begin, size_t end, bool is_match) {
-      out.append(is_match ? std::string_view(by_) : text.substr(begin, end - begin));
+      if (is_match) replace(begin, end);
+      else out.append(text.substr(begin, end - begin));
       return ok();
     }));
     return out;
@@ -32,7 +37,7 @@ Result<std::string> Replacement::apply(std::string_view text) const {
     const size_t found = what_.empty() ? std::string_view::npos : text.find(what_, at);
     out.append(text.substr(at, found == std::string_view::npos ? found : found - at));
     if (found == std::string_view::npos) break;
-    out += by_;
+    replace(found, found + what_.size());
     at = found + what_.size();
   }
   return out;

@@ -14,8 +14,9 @@ namespace galley {
 class Replacement {
  public:
   static Result<Replacement> read(const JsonObject& object);
-  /// An error where the regular expression gives up.
-  Result<std::string> apply(std::string_view text) const;
+  /// An error where the regular expression gives up. Sets `*front`, which may be null, where the text's first character was left out, or
+  /// became one with others.
+  Result<std::string> apply(std::string_view text, bool* front = nullptr) const;
   /// How many times as long it can make a text.
   double growth() const { return growth_; }
 

@@ -13,6 +13,9 @@ namespace galley {
 /// Immutable. [thread-safe]
 class Trie {
  public:
+  /// What tokens of models are held to: a text is looked up from each of its characters on, as far as a token may reach.
+  static constexpr size_t kLongestToken = 16384;
+
   Trie() : nodes_(1) {}
   /// Keys and their numbers, which are not negative. Of two equal keys the later counts; an empty one is never found.
   explicit Trie(std::vector<std::pair<std::string_view, int32_t>> keys);

@@ -28,6 +28,8 @@ Result<Unigram> Unigram::create(Pieces pieces, UnigramOptions options) {
     const auto& [piece, score] = pieces[id];
     if (!std::isfinite(score))
       return recipe_error("the score of piece " + std::to_string(id) + ", '" + piece + "', is not a finite number");
+    if (piece.size() > Trie::kLongestToken)
+      return recipe_error("piece " + std::to_string(id) + " has " + std::to_string(piece.size()) + " bytes; 16384 are the most");
     least = std::min(least, score);
     keys.emplace_back(piece, static_cast<int32_t>(id));
     out.scores_.push_back(score);

@@ -14,6 +14,8 @@ Result<WordPiece> WordPiece::create(const Vocabulary& vocabulary, WordPieceOptio
   out.most_characters_ = options.most_characters;
   std::vector<std::pair<std::string_view, int32_t>> begins, continues;
   for (const auto& [token, id] : vocabulary) {
+    if (token.size() > Trie::kLongestToken)
+      return recipe_error("token " + std::to_string(id) + " has " + std::to_string(token.size()) + " bytes; 16384 are the most");
     begins.emplace_back(token, id);
     if (token.starts_with(options.continuing)) continues.emplace_back(std::string_view(token).substr(options.continuing.size()), id);
   }

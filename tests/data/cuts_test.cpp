@@ -87,7 +87,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Cuts, testing::ValuesIn(kKinds), [](const auto& 
 TEST(SpecialTokens, AreThoseThatTheFolderNames) {
   Folder folder;
   const std::string tokenizer = std::string(R"({"added_tokens": [{"id": 20, "content": "<mask>", "special": true, "lstrip": true},
-      {"id": 21, "content": "[SEP]", "special": true}, {"id": 22, "content": "<x>", "special": false}, {"id": 23, "content": "<p>", "special": true}],
+      {"id": 21, "content": "[SEP]", "special": true}, {"id": 22, "content": "<x>", "special": false},
+      {"id": 23, "content": "<p>", "special": true}],
       "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 21], "cls": ["a", 1]}, "model": {)") +
                                 kWords + "}}";
   DataSpec spec = text_of({folder.put("text.txt", "a").string()});

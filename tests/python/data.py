@@ -466,6 +466,15 @@ pathlib.Path('wild.json').write_text(json.dumps(dict(tokenizer, pre_tokenizer=sp
 pathlib.Path('wild.txt').write_text('a' * 60 + '!')
 refused('data.text { files = "wild.txt", tokenizer = "wild.json" }',
         f"wild.txt: {os.path.abspath('wild.json')}: pre_tokenizer: the regular expression '(?:a|aa)+$' gives up")
+
+# Tokenizers of SentencePiece and of BERT: text stands in rows as in the document, and ends with eos or what the tokenizer puts behind a text.
+write_lines('answers.jsonl', [dict(prompt='what is bgxb', answer=' an answer')])
+for kind, row in (('t5', 'what is bgxb‹ an answer</s>›'), ('bert', '[CLS] what is bgxb‹ an answer [SEP]›')):
+    folder = pathlib.Path(kind)
+    folder.mkdir()
+    (folder / 'tokenizer.json').write_bytes(gzip.decompress((fixtures / f'tokenizers/{kind}/tokenizer.json.gz').read_bytes()))
+    said = galley('data', recipe(f'data.prompts {{ files = "answers.jsonl", tokenizer = "{kind}" }}'), '--rows', 1)
+    check(row in said, f"'{row}' is not in: {said[-200:]}")
 os.environ['GALLEY_CACHE'] = os.path.abspath('added.json') + '/cache'
 check('name another folder for prepared data: GALLEY_CACHE=DIR' in galley('data', recipe(data), code=1), 'a cache that cannot be made is said')
 finish()

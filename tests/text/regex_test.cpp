@@ -50,6 +50,12 @@ TEST(Regex, Finds) {
   EXPECT_EQ(all(R"( ?\p{L}+|\s+(?!\S)|\s+)", "one  two   "), "[one][ ][ two][   ]");
 }
 
+// BLOOM's words have one.
+TEST(Regex, AClassInAClassAddsToIt) {
+  EXPECT_EQ(all(R"( ?[^(\s|[.,!])]+)", "ab (c|d), e[f]!"), "[ab][c][d][ e[f]]");
+  EXPECT_EQ(all(R"([x[a-c]y[\]]]+)", "-xay]b-d"), "[xay]b]");
+}
+
 TEST(Regex, SpacesAreThoseOfUnicode) {
   EXPECT_EQ(all(R"(\s)", "a\xC2\xA0\xE1\xA0\x8E"), "[\xC2\xA0]");  // U+180E has not been one since Unicode 6.3
   EXPECT_EQ(all(R"(\S+)",
@@ -116,7 +122,9 @@ TEST(Regex, WhatIsReadOtherwiseIsRefusedByName) {
            {R"([\p{L}&&[^\p{Han}]]+)", "'&&' inside a class"},
            {R"([\p{L}--\p{Han}])", "'--' inside a class"},
            {R"([\p{L}~~\p{Han}])", "'~~' inside a class"},
-           {R"([a[bc]])", "'[' inside a class"},
+           {R"([a[^bc]])", "'[^' inside a class"},
+           {R"([a-[bc]])", "'-[' inside a class"},
+           {R"([[a]-c])", "']' beside '-' inside a class"},
            {R"([[:punct:]])", "'[:' inside a class"},
            {R"([\P{L}x])", R"('\P{L}' inside a class)"},
            {R"([\Sx])", R"('\S' inside a class)"},
