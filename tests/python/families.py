@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Models that are not decoders of next tokens alone, with strategies: encoders, an encoder with a decoder, ALiBi, windows, gates, fused weights. Each is trained,
+validated, sampled from or embedded with, merged and saved under the references of its ops (families_all.py: with every strategy and in every dtype). Recomputation
+keeps the bytes, accumulated rows are those of one batch, a run that is resumed is the same to the bit."""
+import gzip
+import json
+import pathlib
+import sys
+
+import galley_test
+from galley_test import Run, check, error, finish, fixtures, fresh_folder, from_config, lua, recipe, run, train, use
+
+fresh_folder()
+import reference_kit as kit  # noqa: E402
+
+everything = 'all' in sys.argv
+pathlib.Path('bert').mkdir()
+tokenizer = json.loads(gzip.decompress((fixtures / 'tokenizers' / 'bert' / 'tokenizer.json.gz').read_bytes()))
+pathlib.Path('bert', 'tokenizer.json').write_text(json.dumps(tokenizer))
+words = 1 + max(tokenizer['model']['vocab'].values())
+
+# Texts of two kinds, with labels; sources and targets.
+lines = [dict(text=f'{"the cat sat on mat" if i % 2 else "one two three four"} {i}', label=i % 2, labels=[i % 2, 2][: i % 3], prompt=f'say {i % 7} again',
+              answer=f'{i % 7} {i % 7}', words=['a', str(i), 'bc'], tags=[i % 2, -100, 1]) for i in range(40)]
+pathlib.Path('lines.jsonl').write_text(''.join(json.dumps(x) + '\n' for x in lines))
+bytes_of = 'tokenizer = "bytes", validation = 0.2'
+of_lines = 'files = { "lines.jsonl" }'
+next_data = f'data.jsonl {{ {of_lines}, {bytes_of} }}'
+small = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2)
+llama = dict(small, vocab_size=256, intermediate_size=24, num_key_value_heads=1, max_position_embeddings=32)
+bert = dict(small, vocab_size=256, intermediate_size=24, max_position_embeddings=32)
+roberta = dict(bert, max_position_embeddings=34, type_vocab_size=1, pad_token_id=1)
+distil = dict(vocab_size=256, dim=16, hidden_dim=24, n_layers=2, n_heads=2, max_position_embeddings=32)
+t5 = dict(vocab_size=256, d_model=16, d_kv=8, d_ff=24, num_layers=2, num_heads=2, decoder_start_token_id=0)
+
+
+def of(family, config, task=None, **more):
+    text = from_config(family, **config)
+    for key, value in dict(more, task=task).items():
+        if value is not None:
+            text = text[:-2] + f', {key} = {lua(value)} }}'
+    return text
+
+
+labels = f'data.jsonl {{ {of_lines}, {bytes_of}'
+cases = {
+    'opt': (of('opt', dict(small, vocab_size=256, ffn_dim=24, max_position_embeddings=32, word_embed_proj_dim=8, do_layer_norm_before=False)), next_data),
+    'gpt-neo': (of('gpt_neo', dict(vocab_size=256, hidden_size=16, num_layers=2, num_heads=2, attention_types=[[['global', 'local'], 1]], window_size=5,
+                                   max_position_embeddings=32)), next_data),
+    'bloom': (of('bloom', dict(vocab_size=256, hidden_size=18, n_layer=2, n_head=3)), next_data),
+    'gpt-neox': (of('gpt_neox', dict(small, vocab_size=256, intermediate_size=24, max_position_embeddings=32)), next_data),
+    'gemma': (of('gemma', dict(llama, head_dim=8)), next_data),
+    'gemma2': (of('gemma2', dict(llama, head_dim=8, sliding_window=5)), next_data),
+    'gemma3': (of('gemma3_text', dict(llama, head_dim=8, sliding_window=5, layer_types=['sliding_attention', 'full_attention'])), next_data),
+    'phi3': (of('phi3', llama), next_data),
+    'masked': (of('bert', dict(bert, vocab_size=words), 'masked-lm'),
+               f'data.jsonl {{ {of_lines}, tokenizer = {lua(pathlib.Path("bert", "tokenizer.json"))}, validation = 0.2 }}'),
+    'rows': (of('bert', bert, 'sequence-classification', labels=2), labels + ' }'),
+    'several': (of('distilbert', distil, 'multi-label-classification', labels=3), labels + ', label = "labels" }'),
+    'tokens': (of('roberta', roberta, 'token-classification', labels=2), labels + ', text = "words", label = "tags" }'),
+    't5': (of('t5', t5), f'data.prompts {{ {of_lines}, {bytes_of} }}'),
+    't5-gated': (of('t5', dict(t5, feed_forward_proj='gated-gelu', num_decoder_layers=1)), f'data.prompts {{ {of_lines}, {bytes_of} }}'),
+}
+generates = {'opt', 'gpt-neo', 'bloom', 'gpt-neox', 'gemma', 'gemma2', 'gemma3', 'phi3', 't5', 't5-gated'}
+adamw, clip, recompute = use('adamw', lr=1e-3), use('clip', norm=1.0), use('recompute')
+lora = use('lora', rank=2, alpha=4, targets='all-linear', dropout=0.1)
+
+
+def entries(case, **more):
+    out = dict(batch=2, length=24, steps=2, seed=9, validate=dict(every=1))
+    if case.startswith('t5'):
+        out['target_length'] = 10
+    return {**out, **more}
+
+
+def under_reference(case, label, *uses, also=(), flags=(), **more):
+    model, data = cases[case]
+    name = f'{case}-{label}'
+    path = recipe(f'{name}.lua', model, data, *uses, **entries(case, **more))
+    arguments = [x for a, p in sorted(galley_test._arguments.items()) if f'arg("{a}")' in pathlib.Path(path).read_text()
+                 for x in ('--set', f'{a}={p}')]
+    kit.command(name, 'train', path, '--out', name, *arguments, *flags, *also)
+    if not pathlib.Path(name, 'state').exists():
+        return
+    kit.command(name, 'eval', name, *also)
+    if case in generates:
+        kit.command(name, 'sample', name, '--prompt', 'one two', '--tokens', 2, *also)
+    if 'use "lora"' in ' '.join(uses):
+        kit.command(name, 'export', name, '--merge', '--out', f'{name}-merged', *also)
+
+
+stacks = {
+    'whole': [clip, recompute, use('accumulate', steps=2), adamw],
+    'qlora': [use('quantize-nf4'), lora, recompute, use('amp', compute='bf16'), use('adamw8bit', lr=1e-3)],
+}
+for k, case in enumerate(cases):
+    for s, (label, uses) in enumerate(stacks.items()):
+        if everything or (k + s) % 2 == 0:
+            under_reference(case, label, *uses)
+if everything:
+    for case in cases:
+        for name in kit.uses:
+            if name in kit.optimizers or kit.planned([name, kit.optimizers[0]]):
+                names = kit.complete([name] if name in kit.optimizers else [name, kit.optimizers[0]])
+                lines_of = [use('ia3', targets='attention') if n == 'ia3' else kit.use_of(n, 'any', 'bf16').replace('"model.layers.0.*"', '"*.0.*"').replace('{ "*.q_proj", "*.down_proj" }', '"all-linear"')
+                            for n in names]
+                under_reference(case, name, *lines_of)
+        for compute in ('bf16', 'fp16'):
+            under_reference(case, compute, clip, recompute, kit.use_of('amp', 'any', compute), adamw)
+        for device in (kit.discrete, kit.gpu):
+            under_reference(case, device['where'], clip, recompute, lora, adamw, flags=device['train'], also=device['also'])
+for case in ('rows', 't5', 'gemma2') if not everything else cases:
+    device = kit.discrete
+    placed = kit.rests('pinned')[1:]
+    under_reference(case, 'offload', clip, adamw, *placed, flags=device['train'], also=device['also'])
+
+# Without the references: what must be the same.
+for case in ('masked', 'rows', 't5', 'bloom') if not everything else cases:
+    model, data = cases[case]
+
+    def trained(label, *uses, flags=(), **more):
+        path = recipe(f'{case}-{label}.lua', model, data, *uses, adamw, **entries(case, **dict(dict(steps=4, batch=4), **more)))
+        return train(path, f'{case}-{label}', *flags)
+    plain, lean = trained('plain'), trained('lean', recompute)
+    plain.check_memory(case)
+    lean.check_memory(case)
+    check(plain.steps == lean.steps and plain.bytes() == lean.bytes(), f'{case}: recomputation changes a run')
+    parts = trained('parts', use('accumulate', steps=2), batch=2)
+    for (loss, _), (other, _) in zip(plain.steps, parts.steps):
+        check(error([other], [loss]) <= 1e-4, f'{case}: accumulated rows have the loss {other}, those of one batch {loss}')
+    trained('resumed', flags=('--until', 2))
+    run('resume', f'{case}-resumed')
+    resumed = Run(f'{case}-resumed')
+    check(resumed.steps == plain.steps and resumed.bytes() == plain.bytes(), f'{case}: a run that was resumed is another one')
+
+# What data and tasks do not go together is refused by name.
+for case, other, says in (('rows', 't5', "data.prompts: the model's task 'sequence-classification' learns labels"), ('t5', 'rows', "the model's task 'seq2seq-lm' learns targets"),
+                          ('masked', 't5', "the model's task 'masked-lm' masks texts"), ('opt', 't5', None)):
+    path = recipe('refused.lua', cases[case][0], cases[other][1], adamw, **entries(case))
+    said = run('plan', path, code=2 if says else 0).stderr
+    check(not says or says in said, f'{case} with the data of {other}: {said}')
+path = recipe('task.lua', cases['rows'][0].replace('sequence-classification', 'classification'), cases['rows'][1], adamw, **entries('rows'))
+check("'task' = 'classification' is none" in run('plan', path, code=2).stderr, 'an unknown task is not refused by name')
+bad = pathlib.Path('bad.jsonl')
+bad.write_text(json.dumps(dict(text='a text', label=7)) + '\n' + json.dumps(dict(text='another', label=0)) + '\n')
+path = recipe('label.lua', cases['rows'][0], cases['rows'][1].replace('lines.jsonl', 'bad.jsonl'), adamw, **entries('rows'))
+said = run('data', path, code=2).stderr
+check('bad.jsonl:1' in said and 'label 7' in said, f'a label that the model does not have: {said}')
+finish()
