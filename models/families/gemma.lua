@@ -104,6 +104,6 @@ end
 return {
   model_types = { "gemma", "gemma2", "gemma3_text" },
   architecture = { gemma = "GemmaForCausalLM", gemma2 = "Gemma2ForCausalLM", gemma3_text = "Gemma3ForCausalLM" },
-  harmless = { "hidden_act", "cache_implementation" },
+  harmless = { "hidden_act", "cache_implementation", "sliding_window_size" },
   build = build,
 }

@@ -52,4 +52,4 @@ local function build(config, g)
   lib.causal_head(g, L, x, embedding, narrow, vocabulary, tied)
 end
 
-return { model_types = { "opt" }, architecture = "OPTForCausalLM", harmless = {}, build = build }
+return { model_types = { "opt" }, architecture = "OPTForCausalLM", harmless = { "activation_dropout" }, build = build }
