@@ -138,6 +138,16 @@ std::string json_of(const BatchRow& row, Fill labels) {
   return to_json(Value(std::move(out)));
 }
 
+/// "input_ids (tokens), labels (next_tokens)": the model's inputs, and what the data fills them with.
+std::string inputs_text(const Program& program) {
+  std::string out;
+  for (const Program::Input& input : program.inputs) {
+    const std::string fill = info_of(input.fill).name;
+    out += (out.empty() ? "" : ", ") + input.name + (fill == input.name ? "" : " (" + fill + ")");
+  }
+  return out;
+}
+
 std::string json_of(const std::vector<DataReport>& reports, const Study& study, const Source& source) {
   List list;
   for (const DataReport& report : reports) {
@@ -145,7 +155,9 @@ std::string json_of(const std::vector<DataReport>& reports, const Study& study, 
     for (const auto& [name, number] : facts_of(report)) facts.emplace(name, number);
     list.emplace_back(std::move(facts));
   }
-  Table out = {{"data", Value(std::move(list))}, {"steps", Value(study.recipe.steps)}};
+  Table inputs;
+  for (const Program::Input& input : study.program.inputs) inputs.emplace(input.name, std::string(info_of(input.fill).name));
+  Table out = {{"data", Value(std::move(list))}, {"inputs", Value(std::move(inputs))}, {"steps", Value(study.recipe.steps)}};
   if (source.epoch() > 0) out.emplace("rows_an_epoch", static_cast<int64_t>(source.epoch()));
   if (study.recipe.epochs > 0) out.emplace("epochs", study.recipe.epochs);
   return to_json(Value(std::move(out)));
@@ -167,6 +179,7 @@ Status show_data(Study& study, int64_t rows, DataForm form, Split split, const s
     if (form == DataForm::Text) print_facts(report);
   if (const std::string epochs = epochs_of(study, *source); form == DataForm::Text && !epochs.empty())
     print_lines("  %-22s %s\n", "the run", epochs.c_str());
+  if (form == DataForm::Text) print_lines("  %-22s %s\n", "the model reads", inputs_text(study.program).c_str());
   const DataSpec& spec = text_data(recipe);
   std::optional<TextCodec> codec;
   if (!reports.empty() && spec.kind != "tokens") codec.emplace(TRY(TextCodec::open(spec, recipe)));

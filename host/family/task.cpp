@@ -111,6 +111,7 @@ Result<Task> choose_task(Family& family, const Recipe& recipe, const ModelConfig
 Result<Learning> learning_of(const Task& task, const Recipe& recipe, Table& config) {
   Learning out;
   out.task = task.name;
+  out.learns = task.learns;
   out.labels = task.labels;
   out.several = task.several;
   const auto table = [&](const char* key) -> const Table* {

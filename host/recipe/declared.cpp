@@ -234,7 +234,7 @@ const Declared& declared_model() {
        {.name = "config", .description = "the keys of config.json, for a new model", .wanted = "a table such as { n_layer = 2 }"},
        {.name = "task",
         .description = "what the model is to do, such as \"masked-lm\" or \"sequence-classification\"; without it what its config.json "
-                       "says; `galley data` lists the tasks of a family",
+                       "says",
         .type = Type::String},
        {.name = "labels",
         .description = "among how many labels it chooses, where the task has labels; without it what config.json says, or 2",

@@ -43,7 +43,8 @@ struct ModelSpec {
 /// What the model learns from, in the words of data: made of the family's task and the model's configuration.
 struct Learning {
   std::string task;                      ///< "causal-lm"
-  Fill labels = Fill::NextTokens;        ///< those that count in the loss
+  bool learns = true;                    ///< false: there is no loss
+  Fill labels = Fill::NextTokens;        ///< those that count in it
   int64_t classes = 0;                   ///< labels of tokens and rows are below this
   bool several = false;                  ///< a row may have several labels
   std::map<std::string, int64_t> names;  ///< of labels

@@ -238,6 +238,9 @@ Status read_inputs(Study& s, const std::filesystem::path& recipe, const StudyOpt
   if (options.edit) options.edit(s.recipe);
   s.model = TRY(read_model_config(s.recipe, s.installation.families));
   s.recipe.learning = s.model.learning;
+  if (reads_data(options) && !s.recipe.learning.learns)
+    return recipe_error(s.recipe.model.place.text() + ": the model's task is '" + s.recipe.learning.task + "', by which nothing is learned",
+                        "say what it is to learn: model { …, task = \"masked-lm\" }; docs/families.md has the tasks");
   if (!reads_data(options) && s.recipe.length)
     s.data.layout = {1, *s.recipe.length,
                      s.recipe.learning.labels == Fill::TargetLabels ? s.recipe.target_length.value_or(*s.recipe.length) : 0};
@@ -284,7 +287,7 @@ Status check_stored(const Study& s) {
   return ok();
 }
 
-Status build_model(Study& s, const BatchLayout& layout) {
+Status build_model(Study& s, const BatchLayout& layout, const std::function<void(const std::string&)>& warn) {
   TRY_STATUS(check_stored(s));
   Plugins& plugins = *s.plugins;
   s.graph = std::make_unique<Graph>([&plugins](std::string_view name) { return plugins.op(name).table; },
@@ -301,6 +304,9 @@ Status build_model(Study& s, const BatchLayout& layout) {
     s.data.layout.fills.add(x.fill);
     if (x.fill == Fill::RowLabels) s.data.layout.labels = x.shape.size() > 1 ? x.shape[1] : 1;
   }
+  if (warn && !s.model.fresh.empty())
+    warn(s.model.origin + ": the model's files do not have " + listed(s.model.fresh, 4, 200) + ": " +
+         (s.model.fresh.size() == 1 ? "it begins" : "they begin") + " with random numbers, as in a new model");
   return ok();
 }
 
@@ -380,7 +386,7 @@ Result<std::unique_ptr<Study>> make_study(const std::filesystem::path& recipe, c
   TRY_STATUS(choose_target(s, options));
   if (!options.target.empty()) TRY_STATUS(check_isa(s.target, "--target " + options.target, s.machine, *s.plugins, s.installation.targets));
   s.target.deterministic = s.recipe.deterministic;
-  TRY_STATUS(build_model(s, layout_of(s, options)));
+  TRY_STATUS(build_model(s, layout_of(s, options), options.warn));
   TRY_STATUS(load_kernels(s));
   s.program = TRY(compile(*s.graph, s.loaded, *s.plugins, s.target, compile_options(s, options, least_head)));
   warn_of_unused_kernels(s, options);
