@@ -71,7 +71,9 @@ local function build(config, g)
   end
   local L = layers.new(g, { prefix = alone and "" or names.prefix, std = std, aliases = others })
   local H = layers.new(g, { std = std })   -- heads
-  for _, buffer in ipairs { "*position_ids", "*token_type_ids", "cls.seq_relationship.*" } do g:ignore(buffer) end
+  -- Buffers, and the heads of other tasks.
+  for _, other in ipairs { "*position_ids", "*token_type_ids", "cls.*", "lm_head.*", "vocab_transform.*", "vocab_layer_norm.*",
+    "vocab_projector.*", "classifier.*", "pre_classifier.*", "qa_outputs.*" } do g:ignore(other) end
 
   local decoder = names.decoder .. ".weight"
   local x, words = L.embedding(g:input { name = "input_ids", below = vocabulary }, "embeddings.word_embeddings", vocabulary, C,

@@ -18,7 +18,7 @@ scripts_kit.make()
 on_two_memories = {'--device cuda': f'--device discrete --plugin-path {shlex.quote(str(binary / "tests" / "plugins" / "discrete"))}'}
 for script, header in scripts_kit.scripts():
     lines = scripts_kit.commands(header)
-    check(len(lines) >= 2 and any(' train ' in x for x in lines) and any(' sample ' in x for x in lines), f'{script.name}: its header says {lines}')
+    check(len(lines) >= 2 and any(' train ' in x for x in lines) and any(x in y for y in lines for x in (' sample ', ' eval ')), f'{script.name}: its header says {lines}')
     check(re.search(r'\btokens\b|\bbytes\b', header) and re.search(r'[Bb]ytes', header), f'{script.name}: no arithmetic of tokens and bytes in its header')
     for line in lines:
         words = shlex.split(scripts_kit.filled(script, line, **on_two_memories))

@@ -6,7 +6,7 @@ import re
 
 from galley_test import recipe, run, source, use
 
-small = dict(steps=2, length=64, layers=1, width=32, heads=2, vocab=400, accumulate=2, least=1)
+small = dict(steps=2, epochs=1, target=16, length=64, layers=1, width=32, heads=2, vocab=400, accumulate=2, least=1)
 
 
 def make():
@@ -29,6 +29,17 @@ def make():
         "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"))))
 
 
+    # An encoder, and one with a decoder.
+    pathlib.Path('labelled.jsonl').write_text(''.join(json.dumps(dict(text=p, label=i % 2)) + '\n' for i, (p, _) in enumerate(pairs)))
+    sizes = dict(batch=1, length=16, steps=1)
+    for name, model, data in (('encoder', 'bert", task = "masked-lm", config = { hidden_size = 32, intermediate_size = 48, num_hidden_layers = 2, num_attention_heads = 2, ',
+                               'data.random {}'),
+                              ('decoder', 't5", config = { d_model = 32, d_kv = 16, d_ff = 48, num_layers = 2, num_heads = 2, eos_token_id = 0, ', 'data.random {}')):
+        run('train', recipe(f'{name}.lua', f'model {{ family = "{model}vocab_size = 400 }} }}', data, use('sgd', lr=0.0), **sizes), '--out', name)
+        for file in pathlib.Path('bpe').iterdir():
+            (pathlib.Path(name) / 'model' / file.name).write_bytes(file.read_bytes())
+
+
 def scripts():
     """Each script and its header."""
     for script in sorted((source / 'scripts').glob('*.lua')):
@@ -42,8 +53,10 @@ def commands(header):
 
 def filled(script, line, **places):
     """A command with what make() has made; `places`: more of what stands in it, and what replaces that."""
-    line = re.sub(r'  +', ' ', line).replace('FILE', 'chat.jsonl' if script.name in ('chat.lua', 'qlora.lua') else 'prompts.jsonl')
-    for place, stands in {'DIR': 'base/model', 'PATH': 'books', 'text=.': 'text=books', '50304': '320', **places}.items():
+    data = {'chat.lua': 'chat.jsonl', 'qlora.lua': 'chat.jsonl', 'classify.lua': 'labelled.jsonl'}.get(script.name, 'prompts.jsonl')
+    base = {'classify.lua': 'encoder/model', 'seq2seq.lua': 'decoder/model'}.get(script.name, 'base/model')
+    line = re.sub(r'  +', ' ', line).replace('FILE', data).replace('DIR', base)
+    for place, stands in {'PATH': 'books', 'text=.': 'text=books', '50304': '320', **places}.items():
         line = line.replace(place, stands)
     return line
 
