@@ -48,7 +48,8 @@ TEST_P(Cuts, AreWhereTheTokensAreThoseOfTheWhole) {
   std::string text;
   const size_t most = TextPieces::kMost + (size_t{1} << 19);
   for (uint64_t i = 0; text.size() < most; ++i) {
-    const auto random = galley_philox(3, i, 0).word;
+    const galley_philox_block block = galley_philox(3, i, 0);
+    const auto& random = block.word;
     for (uint32_t c = 0; c < 1 + random[0] % 7; ++c) text += "abcABd.a"[(random[1] >> (3 * c)) & 7];
     if (random[2] % 4 == 0) text += "\xC3\xA9";
     text += random[3] % 9 == 0 ? "\n" : random[3] % 40 == 1 ? "  " : " ";

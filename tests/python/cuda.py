@@ -143,6 +143,15 @@ def scripts():
         "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"))))
     with open('text.txt', 'w') as file:
         file.write('Some text for a small model to read.\n' * 60)
+    # An encoder, and one with a decoder.
+    pathlib.Path('labelled.jsonl').write_text(''.join(json.dumps(dict(text=says[i % 2]['content'], label=i % 2)) + '\n' for i in range(40)))
+    for folder, of in (('encoder', dict(model_type='bert', hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=2, max_position_embeddings=96)),
+                       ('decoder', dict(model_type='t5', d_model=32, d_kv=16, d_ff=48, num_layers=1, num_heads=2, decoder_start_token_id=0))):
+        pathlib.Path(folder).mkdir()
+        (pathlib.Path(folder) / 'config.json').write_text(json.dumps(dict(of, vocab_size=320)))
+        for file in pathlib.Path('tokenizer').iterdir():
+            shutil.copy(file, folder)
+    others = {'classify.lua': dict(model='encoder', data='labelled.jsonl', batch='18', epochs='1'), 'seq2seq.lua': dict(model='decoder', target='16')}
     sets = {'model': 'model', 'text': 'text.txt', 'data': 'prompts.jsonl', 'chat': 'chat.jsonl', 'steps': '2', 'length': '96', 'accumulate': '1', 'batch': '1',
             'layers': '1', 'width': '32', 'heads': '2', 'vocab': '320'}
     names = sorted(x.name for x in (source / 'scripts').glob('*.lua'))
@@ -150,12 +159,12 @@ def scripts():
     turns = itertools.cycle(targets)
     for name, precision in [(x, p) for x in names for p in ('fp32', 'bf16') if p == 'fp32' or x == 'finetune.lua']:
         text = (source / 'scripts' / name).read_text()
-        words = [y for x, v in sets.items() if f'arg("{x}"' in text for y in ('--set', f'{x}={v}')]
+        words = [y for x, v in {**sets, **others.get(name, {})}.items() if f'arg("{x}"' in text for y in ('--set', f'{x}={v}')]
         words += ['--set', f'precision={precision}'] if 'arg("precision"' in text else []
         words += ['--set', 'tokenizer=tokenizer'] if 'arg("tokenizer")' in text else []
         words += ['--set', 'variant=nf4'] if name == 'compare.lua' else []
         path = pathlib.Path(name)
-        text = text.replace('arg("model") }', 'arg("model"), init = "random" }')
+        text = text.replace('path = arg("model")', 'path = arg("model"), init = "random"')
         if device != 'cuda':  # a step of 2 M parameters takes the emulation ten seconds
             text = text.replace('hidden_size = 192, intermediate_size = 512', 'hidden_size = 48, intermediate_size = 128').replace('batch = 4', 'batch = 1').replace('16 // batch', '2')
         path.write_text(text)
