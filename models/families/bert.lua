@@ -77,7 +77,7 @@ local function build(config, g)
 
   local decoder = names.decoder .. ".weight"
   local x, words = L.embedding(g:input { name = "input_ids", below = vocabulary }, "embeddings.word_embeddings", vocabulary, C,
-    { aliases = { tied and decoder or nil }, hint = tied and lib.tied_hint or nil })
+    lib.tied_to(decoder, tied))
   local ids = g:input("position_ids")
   if skipped > 0 then ids = g:node("shift", "positions", { ids }, { by = skipped }) end
   if names.types then

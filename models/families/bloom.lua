@@ -26,7 +26,7 @@ local function build(config, g)
   local L = layers.new(g, { prefix = "transformer.", std = std, bare = true })
   local slopes = g:constant { name = "alibi slopes", shape = { heads }, init = { "values", values = slopes_of(heads) } }
   local x, embedding = L.embedding(g:input("input_ids"), "word_embeddings", vocabulary, C,
-    { aliases = { tied and "lm_head.weight" or nil }, hint = tied and lib.tied_hint or nil })
+    lib.tied_to("lm_head.weight", tied))
   x = L.layer_norm(x, "word_embeddings_layernorm", C, eps)
   for i = 0, n_layers - 1 do
     local at = ("h.%d."):format(i)

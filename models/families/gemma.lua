@@ -71,7 +71,7 @@ local function build(config, g)
   if third then whole, near = two_ropes(config, D, positions, g) else whole = ropes.turner(g, ropes.read(config), D, positions) end
   local function norm(x, name, n, group) return L.rms_norm(x, name, n, eps, { offset = 1, group = group }) end
   local x, embedding = L.embedding(g:input("input_ids"), "embed_tokens", vocabulary, C,
-    { aliases = { tied and "lm_head.weight" or nil }, hint = tied and lib.tied_hint or nil })
+    lib.tied_to("lm_head.weight", tied))
   x = g:node("scale", "model.embed_scale", { x }, { alpha = math.sqrt(C) })
   for i = 0, n_layers - 1 do
     local at, size = ("layers.%d."):format(i), window[i + 1]

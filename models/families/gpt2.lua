@@ -1,10 +1,10 @@
 -- GPT-2: Radford, Wu, Child, Luan, Amodei, Sutskever: "Language models are unsupervised multitask learners", 2019. Parameters as
 -- transformers' GPT2LMHeadModel names them; linear weights are stored (in, out) ("Conv1D").
-local lib = require "config"
+local lib, layers = require "config", require "layers"
 
 local function build(config, g)
   local C = lib.integer(config, "n_embd", 768)
-  local layers, heads = lib.integer(config, "n_layer", 12), lib.integer(config, "n_head", 12)
+  local n_layers, heads = lib.integer(config, "n_layer", 12), lib.integer(config, "n_head", 12)
   local vocabulary, positions = lib.integer(config, "vocab_size", 50257), lib.integer(config, "n_positions", 1024)
   local inner = lib.optional_integer(config, "n_inner") or 4 * C
   local eps = lib.number(config, "layer_norm_epsilon", 1e-5)
@@ -19,6 +19,7 @@ local function build(config, g)
   if C % heads ~= 0 then error(("config: n_embd = %d does not divide by n_head = %d"):format(C, heads), 0) end
   lib.check_length(g, positions, "n_positions")
 
+  local L = layers.new(g, { prefix = "transformer." })
   -- Files made from GPT2Model lack the prefix, and old ones carry the causal mask as a buffer.
   local function parameter(name, shape, init, options)
     options = options or {}
@@ -44,24 +45,24 @@ local function build(config, g)
   local x = g:node("add", "transformer.embeddings",
     { g:node("embedding", "transformer.wte", { g:input("input_ids"), wte }),
       g:node("embedding", "transformer.wpe", { g:input("position_ids"), wpe }) })
-  x = lib.dropout(g, x, embd_p, "transformer.drop")
+  x = L.dropout(x, embd_p, "drop")
 
   local by_layer = lib.boolean(config, "scale_attn_by_inverse_layer_idx", false)
   local scaled = lib.boolean(config, "scale_attn_weights", true)
-  for i = 0, layers - 1 do
+  for i = 0, n_layers - 1 do
     local p = ("h.%d."):format(i)
     g:block(i)
     g:mark_block_input(x)
     local scale = (scaled and 1 / math.sqrt(C // heads) or 1.0) / (by_layer and i + 1 or 1)
     local qkv = conv1d(norm(x, p .. "ln_1"), p .. "attn.c_attn", C, 3 * C, std)
-    local a = lib.attention(g, "transformer." .. p .. "attn", { qkv },
+    local a = L.attention(p .. "attn", { q = qkv, first = g:input("first_key") },
       { heads = heads, kv_heads = heads, head_dim = C // heads, scale = scale, dropout = attn_p })
-    a = conv1d(a, p .. "attn.c_proj", C, C, std / math.sqrt(2 * layers))
-    a = lib.dropout(g, a, resid_p, "transformer." .. p .. "attn.resid_dropout")
+    a = conv1d(a, p .. "attn.c_proj", C, C, std / math.sqrt(2 * n_layers))
+    a = L.dropout(a, resid_p, p .. "attn.resid_dropout")
     x = g:node("add", "transformer." .. p .. "residual_attention", { x, a })
     local m = conv1d(norm(x, p .. "ln_2"), p .. "mlp.c_fc", C, inner, std)
-    m = conv1d(g:node(act, "transformer." .. p .. "mlp.act", { m }, act_attrs), p .. "mlp.c_proj", inner, C, std / math.sqrt(2 * layers))
-    m = lib.dropout(g, m, resid_p, "transformer." .. p .. "mlp.dropout")
+    m = conv1d(g:node(act, "transformer." .. p .. "mlp.act", { m }, act_attrs), p .. "mlp.c_proj", inner, C, std / math.sqrt(2 * n_layers))
+    m = L.dropout(m, resid_p, p .. "mlp.dropout")
     x = g:node("add", "transformer." .. p .. "residual_mlp", { x, m })
   end
   g:block(-1)

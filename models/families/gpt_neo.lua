@@ -5,11 +5,12 @@ local lib, layers = require "config", require "layers"
 -- "global" or "local" for each layer, from [[["global", "local"], 12]].
 local function kinds_of(config, n_layers)
   local given, out = config.attention_types, {}
+  local function fail() error("config: 'attention_types' has to be a list such as [[[\"global\", \"local\"], 12]]", 0) end
   if given == nil then given = { { { "global", "local" }, 12 } } end
-  if type(given) ~= "table" then error("config: 'attention_types' has to be a list such as [[[\"global\", \"local\"], 12]]", 0) end
+  if type(given) ~= "table" then fail() end
   for _, run in ipairs(given) do
     if type(run) ~= "table" or type(run[1]) ~= "table" or math.type(run[2]) ~= "integer" then
-      error("config: 'attention_types' has to be a list such as [[[\"global\", \"local\"], 12]]", 0)
+      fail()
     end
     for _ = 1, run[2] do
       for _, kind in ipairs(run[1]) do
@@ -39,7 +40,7 @@ local function build(config, g)
   local L = layers.new(g, { prefix = "transformer.", std = std, bare = true })
   g:ignore("*.attn.attention.bias"); g:ignore("*.attn.attention.masked_bias")
   local x, embedding = L.embedding(g:input("input_ids"), "wte", vocabulary, C,
-    { aliases = { tied and "lm_head.weight" or nil }, hint = tied and lib.tied_hint or nil })
+    lib.tied_to("lm_head.weight", tied))
   x = L.add(x, L.embedding(g:input("position_ids"), "wpe", positions, C), "embeddings")
   x = L.dropout(x, embed_p, "drop")
   for i = 0, n_layers - 1 do

@@ -21,7 +21,7 @@ local function build(config, g)
   local L = layers.new(g, { prefix = "gpt_neox.", std = std, bare = true })
   g:ignore("*.attention.bias"); g:ignore("*.attention.masked_bias"); g:ignore("*.rotary_emb.inv_freq")
   local x, embedding = L.embedding(g:input("input_ids"), "embed_in", vocabulary, C,
-    { aliases = { tied and "embed_out.weight" or nil }, hint = tied and lib.tied_hint or nil })
+    lib.tied_to("embed_out.weight", tied))
   x = L.dropout(x, p, "emb_dropout")
   for i = 0, n_layers - 1 do
     local at = ("layers.%d."):format(i)

@@ -1,7 +1,7 @@
 -- Llama and its kin: Touvron et al.: "LLaMA", arXiv:2302.13971, and "Llama 2", arXiv:2307.09288; grouped queries (Ainslie et al.,
 -- arXiv:2305.13245); Mistral's sliding window (Jiang et al., arXiv:2310.06825); Qwen2's biases (arXiv:2407.10671); Qwen3's q/k norms
 -- (arXiv:2505.09388). Parameters as transformers names them.
-local lib, ropes = require "config", require "rope"
+local lib, layers, ropes = require "config", require "layers", require "rope"
 
 -- What transformers takes where a configuration says nothing; which layers have a sliding window, and which biases it reads, if any.
 local defaults = {
@@ -32,7 +32,7 @@ local function build(config, g)
   local kind = config.model_type
   local d = defaults[kind]
   local C, F = lib.integer(config, "hidden_size", 4096), lib.integer(config, "intermediate_size", d.intermediate_size)
-  local layers, heads = lib.integer(config, "num_hidden_layers", 32), lib.integer(config, "num_attention_heads", 32)
+  local n_layers, heads = lib.integer(config, "num_hidden_layers", 32), lib.integer(config, "num_attention_heads", 32)
   local kv_heads = lib.optional_integer(config, "num_key_value_heads", d.num_key_value_heads) or heads
   local D = lib.optional_integer(config, "head_dim", d.head_dim)
   local vocabulary = lib.integer(config, "vocab_size", d.vocab_size)
@@ -56,20 +56,12 @@ local function build(config, g)
   if D % 2 ~= 0 then error(("config: head_dim = %d is odd, RoPE turns pairs"):format(D), 0) end
   config.num_key_value_heads, config.head_dim = kv_heads, D
   lib.check_length(g, positions, "max_position_embeddings")
-  local window = windows(config, d.windows, layers)
+  local window = windows(config, d.windows, n_layers)
 
   g:ignore("*.rotary_emb.inv_freq")
-  local function parameter(name, shape, init, no_decay)
-    return g:parameter { name = name, shape = shape, init = init, decay = not no_decay }
-  end
-  local function norm(x, name, n, group)
-    return g:node("rms_norm", name, { x, parameter(name .. ".weight", { n }, { "fill", value = 1.0 }, true) }, { eps = eps, group = group })
-  end
-  local function linear(x, name, n_in, n_out, bias)
-    local w = parameter(name .. ".weight", { n_out, n_in }, { "random_normal", std = std })
-    local b = bias and parameter(name .. ".bias", { n_out }, { "fill", value = 0.0 }, true)
-    return g:node("linear", name, { x, w, b or nil }, { transposed = 0 })
-  end
+  local L = layers.new(g, { std = std })
+  local function norm(x, name, n, group) return L.rms_norm(x, name, n, eps, { group = group }) end
+  local function linear(x, name, n_in, n_out, bias) return L.linear(x, name, n_in, n_out, { bias = bias }) end
 
   local embed = g:parameter { name = "model.embed_tokens.weight", shape = { vocabulary, C }, init = { "random_normal", std = std },
     embedding = true, aliases = { tied and "lm_head.weight" or nil }, hint = tied and lib.tied_hint or nil }
@@ -77,7 +69,7 @@ local function build(config, g)
   local turn = ropes.turner(g, ropes.read(config), D, positions)
 
   local x = g:node("embedding", "model.embed_tokens", { g:input("input_ids"), embed })
-  for i = 0, layers - 1 do
+  for i = 0, n_layers - 1 do
     local size = window[i + 1]
     local p = ("model.layers.%d."):format(i)
     local attn = p .. "self_attn."
@@ -92,7 +84,7 @@ local function build(config, g)
       k = norm(k, attn .. "k_norm", D, D)
     end
     q, k = turn(q, attn .. "q_rope", heads), turn(k, attn .. "k_rope", kv_heads)
-    local a = lib.attention(g, p .. "self_attn", { q, k, v },
+    local a = L.attention(p .. "self_attn", { q = q, k = k, v = v, first = g:input("first_key") },
       { heads = heads, kv_heads = kv_heads, head_dim = D, dropout = attn_p, window = size and size < g.length and size or 0 })
     x = g:node("add", p .. "residual_attention", { x, linear(a, attn .. "o_proj", heads * D, C, attention_bias) })
     h = norm(x, p .. "post_attention_layernorm", C)
@@ -103,12 +95,7 @@ local function build(config, g)
   g:block(-1)
   g:mark_block_input(x)
   x = norm(x, "model.norm", C)
-  g:mark_hidden(x)
-  local head = tied and embed
-    or g:parameter { name = "lm_head.weight", shape = { vocabulary, C }, init = { "random_normal", std = std }, hint = lib.untied_hint }
-  local logits = g:node("linear", "lm_head", { x, head }, { transposed = 0 })
-  g:mark_logits(logits)
-  g:loss("cross_entropy", "loss", { logits, g:input("labels") })
+  lib.causal_head(g, L, x, embed, C, vocabulary, tied)
 end
 
 return {

@@ -1,5 +1,5 @@
--- OPT: Zhang et al.: "OPT: Open Pre-trained Transformer Language Models", arXiv:2205.01068. Parameters as transformers' OPTForCausalLM names
--- them. The 350m normalizes behind each part and has an embedding that is narrower than the model.
+-- OPT: Zhang et al.: "OPT: Open Pre-trained Transformer Language Models", arXiv:2205.01068. Parameters as transformers' OPTForCausalLM
+-- names them. The 350m normalizes behind each part and has an embedding that is narrower than the model.
 local lib, layers = require "config", require "layers"
 
 local function build(config, g)
@@ -10,17 +10,20 @@ local function build(config, g)
   local before, bias = lib.boolean(config, "do_layer_norm_before", true), lib.boolean(config, "enable_bias", true)
   local no_last_norm, tied = lib.boolean(config, "_remove_final_layer_norm", false), lib.boolean(config, "tie_word_embeddings", true)
   local act, act_attrs = lib.activation(config, "activation_function", "relu")
-  local p, attn_p, std = lib.share(config, "dropout", 0.1), lib.share(config, "attention_dropout", 0.0), lib.number(config, "init_std", 0.02)
+  local p, attn_p = lib.share(config, "dropout", 0.1), lib.share(config, "attention_dropout", 0.0)
+  local std = lib.number(config, "init_std", 0.02)
   if C % heads ~= 0 then error(("config: hidden_size = %d does not divide by num_attention_heads = %d"):format(C, heads), 0) end
   lib.must_be(config, "layer_norm_elementwise_affine", true, "norms without weights are not supported")
-  if lib.share(config, "layerdrop", 0.0) > 0 then error("config: 'layerdrop' leaves out whole layers, which is not supported; set it to 0", 0) end
+  if lib.share(config, "layerdrop", 0.0) > 0 then
+    error("config: 'layerdrop' leaves out whole layers, which is not supported; set it to 0", 0)
+  end
   lib.check_length(g, positions, "max_position_embeddings")
   config.word_embed_proj_dim = narrow
 
   -- Files made from OPTModel lack the prefix.
   local L = layers.new(g, { prefix = "model.decoder.", std = std, aliases = function(name) return { "decoder." .. name } end })
   local x, embedding = L.embedding(g:input("input_ids"), "embed_tokens", vocabulary, narrow,
-    { aliases = { tied and "lm_head.weight" or nil }, hint = tied and lib.tied_hint or nil })
+    lib.tied_to("lm_head.weight", tied))
   if narrow ~= C then x = L.linear(x, "project_in", narrow, C) end
   -- The first two rows belong to no position.
   local ids = g:node("shift", "model.decoder.positions", { g:input("position_ids") }, { by = 2 })

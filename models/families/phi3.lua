@@ -26,7 +26,7 @@ local function build(config, g)
   local L = layers.new(g, { prefix = "model.", std = std, bare = true })
   g:ignore("*.rotary_emb.inv_freq")
   local x, embedding = L.embedding(g:input("input_ids"), "embed_tokens", vocabulary, C,
-    { aliases = { tied and "lm_head.weight" or nil }, hint = tied and lib.tied_hint or nil })
+    lib.tied_to("lm_head.weight", tied))
   for i = 0, n_layers - 1 do
     local at = ("layers.%d."):format(i)
     g:block(i)

@@ -105,7 +105,8 @@ end
 return {
   model_types = { "t5", "mt5" },
   tasks = {
-    { name = "seq2seq-lm", labels = "target_labels", architecture = { t5 = "T5ForConditionalGeneration", mt5 = "MT5ForConditionalGeneration" } },
+    { name = "seq2seq-lm", labels = "target_labels",
+      architecture = { t5 = "T5ForConditionalGeneration", mt5 = "MT5ForConditionalGeneration" } },
     { name = "feature-extraction", architecture = { t5 = "T5EncoderModel", mt5 = "MT5EncoderModel" } },
   },
   harmless = { "n_positions", "classifier_dropout", "is_gated_act", "dense_act_fn", "output_past" },

@@ -6,7 +6,8 @@ local M = {}
 M.harmless = {
   "_name_or_path", "architectures", "model_type", "transformers_version", "torch_dtype", "dtype", "use_cache", "auto_map",
   "_attn_implementation",
-  "bos_token_id", "eos_token_id", "pad_token_id", "add_bos_token", "add_eos_token", "sep_token_id", "decoder_start_token_id", "tokenizer_class", "prefix", "unk_token_id",
+  "bos_token_id", "eos_token_id", "pad_token_id", "add_bos_token", "add_eos_token", "sep_token_id", "decoder_start_token_id",
+  "tokenizer_class", "prefix", "unk_token_id",
   "task_specific_params", "problem_type", "finetuning_task", "id2label", "label2id", "num_labels", "classifier_dropout",
   "initializer_range", "pretraining_tp", "is_decoder", "is_encoder_decoder", "output_attentions", "output_hidden_states", "return_dict",
   "gradient_checkpointing", "keys_to_ignore_at_inference", "max_length", "min_length", "do_sample", "early_stopping", "num_beams",
@@ -99,7 +100,8 @@ end
 -- The attribute `activation` of gated units.
 function M.gate(config, key, default)
   local function gates(a) return a[3] ~= nil end
-  local name = take(config, key, default, function(v) return activations[v] ~= nil and gates(activations[v]) end, "one of " .. names_of(gates))
+  local function right(v) return activations[v] ~= nil and gates(activations[v]) end
+  local name = take(config, key, default, right, "one of " .. names_of(gates))
   return activations[name][3]
 end
 
@@ -173,24 +175,16 @@ end
 M.tied_hint = "set tie_word_embeddings = false in config.json for a model whose head is not its embedding"
 M.untied_hint = "set tie_word_embeddings = true in config.json for a model whose head is its embedding"
 
+-- Of an embedding, for its maker in layers.lua: where it is the head, too, files may have it under the head's name.
+function M.tied_to(head, tied)
+  return tied and { aliases = { head }, hint = M.tied_hint } or {}
+end
+
 -- The length of the recipe against the positions that the model knows.
 function M.check_length(g, positions, key)
   if g.length > positions then
     error(("length = %d is longer than the model's %d positions (%s)"):format(g.length, positions, key), 0)
   end
-end
-
--- Dropout where it does something.
-function M.dropout(g, x, p, name)
-  if p == 0 then return x end
-  return g:node("dropout", name, { x, g:scalar("random") }, { p = p })
-end
-
--- Causal attention within documents. `operands`: q, k and v, or one that holds all three. `attrs`: those of the op, with dropout.
-function M.attention(g, name, operands, attrs)
-  local q, k, v = table.unpack(operands)
-  local random = attrs.dropout > 0 and g:scalar("random")
-  return g:node("attention", name, { q, k or false, v or false, g:input("first_key"), false, false, false, random }, attrs)
 end
 
 return M

@@ -1,6 +1,7 @@
 -- Layers that families share. layers.new(g, options) gives their makers:
 --   options.std       of the normal numbers that weights begin with in a new model
 --   options.prefix    before the names of parameters and nodes: "transformer."
+--   options.bare      true: files may have the parameters without the prefix, too
 --   options.aliases   function(name) → other names that a parameter without the prefix may have in a file
 local M = {}
 
@@ -30,11 +31,11 @@ function M.new(g, options)
       { whole = more and more.whole, fresh = more and more.fresh, aliases = more and more.aliases, hint = more and more.hint })
   end
 
-  -- `more`: { bias = true, std = …, whole = …, fresh = …, node = "the node's name" }
+  -- `more`: { bias = true, std = …, whole = …, fresh = … }
   function L.linear(x, name, n_in, n_out, more)
     local w = L.weight(name, n_out, n_in, more)
     local b = more and more.bias and number(name .. ".bias", n_out, 0.0, more)
-    return g:node("linear", at(more and more.node or name, more), { x, w, b or nil }, { transposed = 0 })
+    return g:node("linear", at(name, more), { x, w, b or nil }, { transposed = 0 })
   end
 
   function L.embedding(ids, name, n, columns, more)

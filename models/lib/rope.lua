@@ -16,6 +16,8 @@ local known_types = "default, linear, dynamic, llama3, yarn, longrope"
 local keys = { "rope_type", "rope_theta", "factor", "low_freq_factor", "high_freq_factor", positions_key, "attention_factor", "beta_fast",
   "beta_slow", "mscale", "mscale_all_dim", "truncate", "partial_rotary_factor" }
 
+local function positive(v) return type(v) == "number" and v == v and v > 0 and v ~= math.huge end
+
 -- One table of RoPE's parameters with all that is taken from elsewhere filled in. `name`: what messages call it; `d`: defaults { theta,
 -- partial, beside }, `beside`: the theta that stands beside the table and has to be the same.
 local function parameters(config, given, name, d)
@@ -39,7 +41,7 @@ local function parameters(config, given, name, d)
       if optional then return end
       fail("RoPE of type '%s' needs '%s'", kind, key)
     end
-    if type(v) ~= "number" or v ~= v or v <= 0 or v == math.huge then fail("'%s' must be a positive number, got %s", key, tostring(v)) end
+    if not positive(v) then fail("'%s' must be a positive number, got %s", key, tostring(v)) end
     out[key] = v
   end
   out.rope_type = kind
@@ -71,7 +73,7 @@ local function parameters(config, given, name, d)
     local list = given[key]
     if type(list) ~= "table" or #list == 0 then fail("RoPE of type '%s' needs '%s', a list of numbers", kind, key) end
     for i, v in ipairs(list) do
-      if type(v) ~= "number" or v ~= v or v <= 0 or v == math.huge then fail("%s[%d] must be a positive number, got %s", key, i, tostring(v)) end
+      if not positive(v) then fail("%s[%d] must be a positive number, got %s", key, i, tostring(v)) end
     end
     out[key] = list
   end
@@ -103,7 +105,8 @@ function M.read(config, options)
   local old, new = table_of("rope_scaling"), table_of("rope_parameters")
   for _, key in ipairs(keys) do
     if old and new and old[key] ~= new[key] then
-      error(("config: 'rope_scaling' and 'rope_parameters' differ in '%s': %s and %s"):format(key, tostring(old[key]), tostring(new[key])), 0)
+      error(("config: 'rope_scaling' and 'rope_parameters' differ in '%s': %s and %s"):format(key, tostring(old[key]),
+        tostring(new[key])), 0)
     end
   end
   if not old and not new then
