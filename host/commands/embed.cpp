@@ -104,10 +104,7 @@ Status command_embed(const CommandLine& a) {
   ReferenceShown reference = TRY(ReferenceShown::open(a));
   const auto session = TRY(folder.open(reference.options()));
   const Recipe& recipe = session->study().recipe;
-  const DataSpec& data = text_data(recipe);
-  DataSpec spec = data;
-  if (data.kind == "random" || data.kind == "batch" || data.kind == "tokens") spec.options.clear();
-  const TextCodec codec = TRY(TextCodec::open(spec, recipe));
+  const TextCodec codec = TRY(TextCodec::open(text_spec(recipe), recipe));
   TextCodec::Work work(codec);
 
   size_t width = 0;
@@ -121,15 +118,7 @@ Status command_embed(const CommandLine& a) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     const std::string place = "stdin:" + std::to_string(number);
     const std::string text = TRY(text_of(line, place));
-    ids.assign(codec.before().begin(), codec.before().end());
-    TRY_STATUS(codec.encode(valid_utf8(text, nullptr), work, &ids));
-    const std::span<const TokenId> behind = codec.behind();
-    if (const size_t room = most > behind.size() ? most - behind.size() : 0; ids.size() > room) {
-      ids.resize(room);
-      ++cut;
-    }
-    ids.insert(ids.end(), behind.begin(), behind.end());
-    ids.resize(std::min(ids.size(), most));
+    cut += TRY(codec.encode_whole(valid_utf8(text, nullptr), codec.behind(), most, work, &ids));
     if (ids.empty()) return recipe_error(place + ": the text has no tokens");
     TRY_STATUS(embedder.add(ids));
   }

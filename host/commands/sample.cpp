@@ -20,14 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The data source that defines how the model reads text; without options if it is not a text source.
-DataSpec text_spec(const Recipe& recipe) {
-  DataSpec spec = text_data(recipe);
-  const bool has_text = spec.kind != "random" && spec.kind != "batch" && spec.kind != "tokens";
-  if (!has_text) spec.options.clear();
-  return spec;
-}
-
 /// Translates between a person's text and the model.
 class Talker {
  public:

@@ -83,13 +83,7 @@ std::vector<TokenId> DocumentEncoder::behind() const {
 
 /// A text with what the tokenizer puts around it, at most `most` tokens in all: the text is cut.
 Status DocumentEncoder::encode_whole(std::string_view text, uint64_t most, bool counts, Work& work, std::vector<uint32_t>* out) const {
-  const std::vector<TokenId> behind = this->behind();
-  work.ids.assign(codec_->before().begin(), codec_->before().end());
-  TRY_STATUS(codec_->encode(text, work.codec, &work.ids));
-  if (const size_t room = most > behind.size() ? static_cast<size_t>(most) - behind.size() : 0; work.ids.size() > room)
-    work.ids.resize(room);
-  work.ids.insert(work.ids.end(), behind.begin(), behind.end());
-  work.ids.resize(std::min<size_t>(work.ids.size(), most));
+  TRY(codec_->encode_whole(text, behind(), static_cast<size_t>(most), work.codec, &work.ids));
   for (const TokenId id : work.ids) out->push_back(static_cast<uint32_t>(id) | (counts ? 0 : kUncounted));
   return ok();
 }
@@ -114,13 +108,6 @@ Result<uint32_t> DocumentEncoder::label_of(const Value& value) const {
     if (names.size() < 200) names += (names.empty() ? ", or one of " : ", ") + name;
   return recipe_error("label " + value_text(value) + " is none of the model's: 0 to " + std::to_string(learning_.classes - 1) + names,
                       "write labels = N in model { … }, and numbers from 0 on in the data");
-}
-
-Result<const Value*> DocumentEncoder::value_in(const Table& record, const std::string& name, const char* option) const {
-  const auto it = record.find(name);
-  if (it != record.end()) return &it->second;
-  return recipe_error("there is no field '" + name + "'; the line has " + names_in(record),
-                      std::string("say which field it is: data.jsonl { …, ") + option + " = \"NAME\" }");
 }
 
 Status DocumentEncoder::encode_labels(const Table& record, std::vector<uint32_t>* out) const {
@@ -210,14 +197,18 @@ Table::const_iterator DocumentEncoder::conversation_in(const Table& line) const 
   return messages == line.end() ? line.find("conversations") : messages;
 }
 
-Result<std::string> DocumentEncoder::field(const Table& record, const std::string& name) const {
+Result<const Value*> DocumentEncoder::value_in(const Table& record, const std::string& name, const char* option) const {
   const auto it = record.find(name);
-  if (it == record.end())
-    return recipe_error("there is no field '" + name + "'; the line has " + names_in(record),
-                        "say which field it is, such as data." +
-                            std::string(kind_ == Kind::Jsonl ? "jsonl { …, text" : "prompts { …, prompt") + " = \"NAME\" }");
-  const auto* text = it->second.as<std::string>();
-  if (!text) return recipe_error("field '" + name + "' is " + it->second.type_name() + " where a string belongs");
+  if (it != record.end()) return &it->second;
+  return recipe_error("there is no field '" + name + "'; the line has " + names_in(record),
+                      "say which field it is, such as data." + std::string(kind_ == Kind::Jsonl ? "jsonl" : "prompts") + " { …, " + option +
+                          " = \"NAME\" }");
+}
+
+Result<std::string> DocumentEncoder::field(const Table& record, const std::string& name) const {
+  const Value& value = *TRY(value_in(record, name, kind_ == Kind::Jsonl ? "text" : "prompt"));
+  const auto* text = value.as<std::string>();
+  if (!text) return recipe_error("field '" + name + "' is " + value.type_name() + " where a string belongs");
   return *text;
 }
 

@@ -108,6 +108,12 @@ SpecialTokens special_tokens(const Tokenizer& tokenizer, const ModelTokens& mode
 
 const DataSpec& text_data(const Recipe& recipe) { return recipe.data.parts.empty() ? recipe.data : recipe.data.parts.front(); }
 
+DataSpec text_spec(const Recipe& recipe) {
+  DataSpec spec = text_data(recipe);
+  if (spec.kind == "random" || spec.kind == "batch" || spec.kind == "tokens") spec.options.clear();
+  return spec;
+}
+
 Result<fs::path> tokenizer_file(const DataSpec& spec, const Recipe& recipe) {
   const std::string which = TRY(options_of(spec).text("tokenizer")).value_or("model");
   if (which == "bytes" || (which == "model" && recipe.model.path.empty())) return fs::path();
@@ -171,6 +177,18 @@ Status TextCodec::encode(std::span<const Tokenizer::Segment> segments, Work& wor
     counts->resize(ids->size(), segment.counts);
   }
   return ok();
+}
+
+Result<bool> TextCodec::encode_whole(std::string_view text, std::span<const TokenId> behind, size_t most, Work& work,
+                                     std::vector<TokenId>* ids) const {
+  ids->assign(before().begin(), before().end());
+  TRY_STATUS(encode(text, work, ids));
+  const size_t room = most > behind.size() ? most - behind.size() : 0;
+  const bool cut = ids->size() > room;
+  if (cut) ids->resize(room);
+  ids->insert(ids->end(), behind.begin(), behind.end());
+  ids->resize(std::min(ids->size(), most));
+  return cut;
 }
 
 std::string TextCodec::decode(std::span<const TokenId> ids) const {

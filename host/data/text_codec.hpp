@@ -34,6 +34,8 @@ SpecialTokens special_tokens(const Tokenizer& tokenizer, const ModelTokens& mode
 
 /// The data that says how the model reads text: the recipe's, of a mix the first.
 const DataSpec& text_data(const Recipe& recipe);
+/// The same without its options where it has no text: how such a model reads one is the usual.
+DataSpec text_spec(const Recipe& recipe);
 /// The tokenizer.json that the data's option `tokenizer` means, whether it is there or not; "": bytes, or the model has no folder.
 Result<std::filesystem::path> tokenizer_file(const DataSpec& spec, const Recipe& recipe);
 
@@ -60,6 +62,9 @@ class TextCodec {
   /// Appends the ids of a text, in which special tokens are text. An error where a regular expression of the tokenizer gives up on it.
   Status encode(std::string_view text, Work& work, std::vector<TokenId>* ids, Normalizer::Begin begin = Normalizer::Begin::Here) const;
   Status encode(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<TokenId>* ids, std::vector<bool>* counts) const;
+  /// The ids of a text between what the tokenizer puts before one and `behind`, at most `most` in all: the text is cut. Whether it was.
+  Result<bool> encode_whole(std::string_view text, std::span<const TokenId> behind, size_t most, Work& work,
+                            std::vector<TokenId>* ids) const;
   std::string decode(std::span<const TokenId> ids) const;
   /// The id of a token by its name; −1: there is none.
   TokenId find(std::string_view token) const { return tokenizer_ ? tokenizer_->find(token) : -1; }

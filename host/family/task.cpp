@@ -40,6 +40,9 @@ Result<Family> find_family(const std::string& model_type, const FamilyFolders& f
   return recipe_error(origin + ": no family for model_type '" + model_type + "'", (guess.empty() ? "" : guess + " ") + "known: " + list);
 }
 
+namespace {
+
+/// What models of a type do, the usual first.
 Result<std::vector<Task>> family_tasks(Family& family, const std::string& model_type) {
   const auto by_type = [&](const Value& value) {
     const auto* table = value.as<Table>();
@@ -70,8 +73,6 @@ Result<std::vector<Task>> family_tasks(Family& family, const std::string& model_
   }
   return out;
 }
-
-namespace {
 
 /// The token that a key of the configuration names; the first of several.
 std::optional<int64_t> token_in(const Table& config, const char* key) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "host/family/lua_file.hpp"
 
@@ -19,9 +18,6 @@ struct Task {
   bool learns = true;    ///< false: there are no labels
   bool several = false;  ///< a row may have several labels
 };
-
-/// What models of a type do, the usual first.
-Result<std::vector<Task>> family_tasks(Family& family, const std::string& model_type);
 
 /// What the recipe says, else what the configuration was saved for, else the usual.
 Result<Task> choose_task(Family& family, const Recipe& recipe, const ModelConfig& model);
