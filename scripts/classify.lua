@@ -1,22 +1,25 @@
--- Trains an encoder, such as BERT, RoBERTa, DistilBERT or a sentence model, to tell texts of several kinds apart.
+-- Trains a model to tell texts of several kinds apart: an encoder, such as BERT, RoBERTa, DistilBERT or a sentence model, or a decoder.
 --
 --   galley data   scripts/classify.lua --set model=DIR --set data=FILE
 --   galley train  scripts/classify.lua --set model=DIR --set data=FILE --out runs/classify
 --   galley train  scripts/classify.lua --set model=DIR --set data=FILE --set adapter=true --out runs/classify-lora
+--   galley train  scripts/classify.lua --set model=DIR --set data=FILE --set pair=text2 --out runs/pairs
+--   galley train  scripts/classify.lua --set model=DIR --set data=FILE --set task=regression --set labels=1 --out runs/score
 --   galley eval   runs/classify
 --
 -- DIR holds config.json, model.safetensors and tokenizer.json. FILE has a line { "text": …, "label": … } for each text; labels are numbers
--- from 0 on, below `labels`. The classifier is new: its weights begin as random numbers. What is saved, transformers reads as
--- …ForSequenceClassification, and PEFT an adapter as one of task type SEQ_CLS.
+-- from 0 on, below `labels`. With pair=FIELD a line has two texts, such as a question and an answer. With task=regression a label is any
+-- number, and with task=multi-label-classification a list of labels. The classifier is new: its weights begin as random numbers. What is
+-- saved, transformers reads as …ForSequenceClassification, and PEFT an adapter as one of task type SEQ_CLS.
 --
 -- Tokens: a step is 16 rows of at most 128 tokens, one text a row; 3 epochs see each text three times.
 -- Bytes: a parameter takes 16: its weight, its gradient and two moments of 4 bytes each. An encoder of 22 M parameters takes 0.35 GB, one of
 -- 110 M 1.8 GB. With --set adapter=true, all but the classifier is frozen and takes 4 bytes a parameter.
-local adapter = arg("adapter", false)
+local adapter, pair = arg("adapter", false), arg("pair", "")
 
 return recipe {
-  model = model { path = arg("model"), task = "sequence-classification", labels = arg("labels", 2) },
-  data  = data.jsonl { files = { arg("data") }, validation = 0.1 },
+  model = model { path = arg("model"), task = arg("task", "sequence-classification"), labels = arg("labels", 2) },
+  data  = data.jsonl { files = { arg("data") }, pair = pair ~= "" and pair or nil, validation = 0.1 },
   batch = arg("batch", 16), length = arg("length", 128), epochs = arg("epochs", 3), seed = 1,
   validate = { every = 50 },
   adapter and use "lora" { rank = 16, alpha = 32, targets = "attention" },

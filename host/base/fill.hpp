@@ -9,7 +9,7 @@
 
 namespace galley {
 
-/// All are I32. In their order in a micro-batch's memory.
+/// All are I32 but RowValues, which is F32. In their order in a micro-batch's memory.
 enum class Fill : uint8_t {
   Tokens,
   NextTokens,
@@ -22,13 +22,14 @@ enum class Fill : uint8_t {
   FirstToken,
   LastToken,
   RowLabels,
+  RowValues,
   TargetTokens,
   TargetLabels,
   TargetPositions,
   SourceFirst,
   SourceLast,
 };
-inline constexpr size_t kFills = 16;
+inline constexpr size_t kFills = 17;
 /// These are always there, whether the model reads them or not: data comes as them.
 inline constexpr size_t kPlainFills = 4;
 
@@ -39,7 +40,7 @@ struct FillInfo {
   const char* name;   ///< as families write it
   const char* input;  ///< the input of a model that has it unless the family says otherwise; "": none
   FillExtent extent;
-  bool labels;  ///< those that count in the loss: every number of at least 0 is one
+  bool labels;  ///< those that count in the loss: all but −100; of F32, all that are numbers
   const char* says;
 };
 inline constexpr std::array<FillInfo, kFills> kFillInfo = {{
@@ -54,6 +55,7 @@ inline constexpr std::array<FillInfo, kFills> kFillInfo = {{
     {"first_token", "first_token", FillExtent::One, false, "the row's first token, counted in the micro-batch"},
     {"last_token", "last_token", FillExtent::One, false, "the row's last token, counted in the micro-batch"},
     {"row_labels", "", FillExtent::Labels, true, "the label of the row; of several, 1 for each that it has and 0 for the others"},
+    {"row_values", "", FillExtent::Labels, true, "the number of the row, or several"},
     {"target_tokens", "decoder_input_ids", FillExtent::Target, false, "the target, behind the token that begins one"},
     {"target_labels", "", FillExtent::Target, true, "the target"},
     {"target_positions", "decoder_position_ids", FillExtent::Target, false, "0, 1, 2 …"},
@@ -61,6 +63,8 @@ inline constexpr std::array<FillInfo, kFills> kFillInfo = {{
     {"source_last", "source_last", FillExtent::Target, false, "where the source ends in its row"},
 }};
 inline constexpr const FillInfo& info_of(Fill fill) { return kFillInfo[static_cast<size_t>(fill)]; }
+/// Whether a row has labels of its own, not its tokens.
+inline constexpr bool of_rows(Fill labels) { return labels == Fill::RowLabels || labels == Fill::RowValues; }
 
 /// kFills: there is none of that name.
 inline constexpr size_t fill_named(std::string_view name) {

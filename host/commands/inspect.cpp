@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -81,10 +82,17 @@ void print_labels(const BatchRow& row, Fill labels, const TextCodec* codec) {
   std::vector<TokenId> counted;
   for (const int32_t label : row[labels])
     if (label != kNoLabel) counted.push_back(label);
+  std::string values;
+  for (const int32_t value : counted) {
+    char digits[32];
+    std::snprintf(digits, sizeof digits, "%s%.7g", values.empty() ? "" : " ", static_cast<double>(std::bit_cast<float>(value)));
+    values += digits;
+  }
   const bool tokens = labels == Fill::TargetLabels || labels == Fill::MaskedTokens;
   std::printf("%s── %s: %zu count %s\n", mark.border, info_of(labels).name, counted.size(), mark.end);
   std::fputs(mark.counted, stdout);
-  std::fputs(printable(text_of(counted, tokens ? codec : nullptr), Lines::Keep).c_str(), stdout);
+  std::fputs(labels == Fill::RowValues ? values.c_str() : printable(text_of(counted, tokens ? codec : nullptr), Lines::Keep).c_str(),
+             stdout);
   std::printf("%s\n", *mark.end ? mark.end : "›");
 }
 
@@ -132,7 +140,9 @@ std::string json_of(const BatchRow& row, Fill labels) {
     const FillInfo& info = info_of(fill);
     if (row[fill].empty() || (info.labels && fill != labels)) continue;
     List numbers;
-    for (const int32_t number : row[fill]) numbers.emplace_back(static_cast<int64_t>(number));
+    for (const int32_t number : row[fill])
+      numbers.push_back(fill == Fill::RowValues ? Value(static_cast<double>(std::bit_cast<float>(number)))
+                                                : Value(static_cast<int64_t>(number)));
     out.emplace(fill == labels ? "labels" : info.input, std::move(numbers));
   }
   return to_json(Value(std::move(out)));

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
 #include <optional>
 #include <set>
 #include <string>
@@ -43,16 +45,16 @@ std::string describe(const Entry& entry) { return "is " + tensor_files::describe
 std::string shape_problem(const BatchFile& file, InFile role, Fill learns) {
   const Entry& entry = *file[role];
   const bool target = learns == Fill::TargetLabels && (role == Labels || role == DecoderInputIds);
-  const bool of_rows = learns == Fill::RowLabels && role == Labels;
-  if (of_rows && entry.shape.size() == 1 && entry.shape[0] == file[InputIds]->shape[0]) return "";
+  const bool by_row = of_rows(learns) && role == Labels;
+  if (by_row && entry.shape.size() == 1 && entry.shape[0] == file[InputIds]->shape[0]) return "";
   if (entry.shape.size() != 2)
-    return of_rows ? "; it must have one number a row, or one for each label" : "; it must have two dimensions, rows and positions";
+    return by_row ? "; it must have one number a row, or one for each label" : "; it must have two dimensions, rows and positions";
   const std::string beside = ", but ";
   if (target && entry.shape[0] == file[InputIds]->shape[0]) {
     if (entry.shape == file[Labels]->shape && entry.shape[1] > 0) return "";
     return beside + "labels " + describe(*file[Labels]);
   }
-  if (of_rows && entry.shape[0] == file[InputIds]->shape[0] && entry.shape[1] > 0) return "";
+  if (by_row && entry.shape[0] == file[InputIds]->shape[0] && entry.shape[1] > 0) return "";
   return entry.shape == file[InputIds]->shape ? "" : beside + "input_ids " + describe(*file[InputIds]);
 }
 
@@ -75,7 +77,11 @@ Result<BatchFile> open_file(const DataSpec& spec, const Recipe& recipe) {
     if (role == kTensors) return data_error(spec, what + "has no meaning in a batch", did_you_mean(entry.name, names));
     if (role == DecoderInputIds && learns != Fill::TargetLabels)
       return data_error(spec, what + "belongs to models with an encoder and a decoder", "take it out of the file");
-    if (entry.dtype != Dtype::I32 && entry.dtype != Dtype::I64) return data_error(spec, what + describe(entry) + "; it must be I32 or I64");
+    if (role == Labels && learns == Fill::RowValues) {
+      if (entry.dtype != Dtype::F32) return data_error(spec, what + describe(entry) + "; values must be F32");
+    } else if (entry.dtype != Dtype::I32 && entry.dtype != Dtype::I64) {
+      return data_error(spec, what + describe(entry) + "; it must be I32 or I64");
+    }
     if (const std::string problem = shape_problem(file, role, learns); !problem.empty())
       return data_error(spec, what + describe(entry) + problem);
   }
@@ -106,7 +112,7 @@ Result<BatchLayout> layout_of(const DataSpec& spec, const Recipe& recipe, const 
   return layout;
 }
 
-// One row of the file as it is read; empty where the tensor is absent.
+// One row of the file as it is read, of F32 the bits; empty where the tensor is absent.
 using RawRow = std::array<std::vector<int64_t>, kTensors>;
 
 Status read_row(const BatchFile& file, const Entry* entry, int64_t row, std::vector<int64_t>* out) {
@@ -270,6 +276,13 @@ class BatchSource final : public Source {
       return recipe_error("labels has " + std::to_string(raw[Labels].size()) + " numbers a row; the model takes " +
                           std::to_string(to.size()));
     std::ranges::fill(to, kNoLabel);
+    if (learning_.labels == Fill::RowValues) {
+      for (size_t s = 0; s < raw[Labels].size(); ++s) {
+        to[s] = static_cast<int32_t>(raw[Labels][s]);
+        if (!std::isfinite(std::bit_cast<float>(to[s]))) return recipe_error("labels[" + std::to_string(s) + "] is no finite number");
+      }
+      return ok();
+    }
     for (size_t s = 0; s < raw[Labels].size(); ++s) {
       const int64_t label = raw[Labels][s];
       if (label == kNoLabel) continue;

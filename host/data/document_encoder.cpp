@@ -1,6 +1,7 @@
 #include "host/data/document_encoder.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "host/base/json.hpp"
 #include "host/data/cache.hpp"
@@ -34,6 +35,8 @@ Result<DocumentEncoder> DocumentEncoder::create(const DataSpec& spec, const Reci
     out.target_length_ = static_cast<uint64_t>(recipe.target_length.value_or(recipe.length.value_or(0)));
     if (out.kind_ == Kind::Jsonl) out.label_ = TRY(options.text("label")).value_or("label");
   }
+  if (out.kind_ == Kind::Jsonl) out.pair_ = TRY(options.text("pair")).value_or("");
+  if (!out.pair_.empty()) TRY_STATUS(out.check_pair(spec));
   if (out.kind_ != Kind::Chat && TRY(options.boolean("eos")).value_or(true)) out.eos_ = codec.eos();
   if (out.kind_ == Kind::Prompts || out.kind_ == Kind::Chat) out.all_ = *TRY(options.choice(declared_data(spec.kind)["train_on"])) == 1;
   KeyHash hash;
@@ -44,6 +47,7 @@ Result<DocumentEncoder> DocumentEncoder::create(const DataSpec& spec, const Reci
   if (out.learning_.labels != Fill::NextTokens) {
     hash.add(std::string(info_of(out.learning_.labels).name));
     hash.add(out.label_);
+    hash.add(out.pair_);
     for (const auto& [name, id] : out.learning_.names) {
       hash.add(name);
       hash.add(static_cast<uint64_t>(id));
@@ -69,15 +73,25 @@ Status DocumentEncoder::check_learning(const DataSpec& spec) const {
   if (labels == Fill::TargetLabels && kind_ != Kind::Prompts)
     return data_error(spec, task + "targets of sources, which data." + spec.kind + " does not have",
                       "write data.prompts { files = …, prompt = \"FIELD\", answer = \"FIELD\" }");
-  if ((labels == Fill::RowLabels || labels == Fill::TokenLabels) && kind_ != Kind::Jsonl)
+  if ((of_rows(labels) || labels == Fill::TokenLabels) && kind_ != Kind::Jsonl)
     return data_error(spec, task + "labels, which data." + spec.kind + " does not have",
                       "write data.jsonl { files = …, text = \"FIELD\", label = \"FIELD\" }");
   return ok();
 }
 
+Status DocumentEncoder::check_pair(const DataSpec& spec) const {
+  if (!of_rows(learning_.labels))
+    return data_error(spec, "'pair' = \"" + pair_ + "\" is a second text of a row, and the model's task '" + learning_.task + "' reads one",
+                      "take it out, or say which task: model { task = \"sequence-classification\" }");
+  if (codec_->joins_pairs()) return ok();
+  return data_error(spec, "the tokenizer does not say how it joins two texts",
+                    "take 'pair' out, and write both into one field of each line");
+}
+
+/// A target ends with a token even where the tokenizer puts none.
 std::vector<TokenId> DocumentEncoder::behind() const {
   std::vector<TokenId> out(codec_->behind().begin(), codec_->behind().end());
-  if (out.empty() && eos_ >= 0) out.push_back(eos_);
+  if (out.empty() && eos_ >= 0 && learning_.labels == Fill::TargetLabels) out.push_back(eos_);
   return out;
 }
 
@@ -88,8 +102,8 @@ Status DocumentEncoder::encode_whole(std::string_view text, uint64_t most, bool 
   return ok();
 }
 
-Status DocumentEncoder::encode_pair(const Table& record, Work& work, std::vector<uint32_t>* out) const {
-  const std::string source = TRY(field(record, first_)), target = TRY(field(record, second_));
+Status DocumentEncoder::encode_target(const Table& record, Work& work, std::vector<uint32_t>* out) const {
+  const std::string source = TRY(field(record, first_, "prompt")), target = TRY(field(record, second_, "answer"));
   if (target.empty()) return recipe_error("field '" + second_ + "' is empty");
   TRY_STATUS(encode_whole(source, length_, false, work, out));
   return encode_whole(target, target_length_, true, work, out);
@@ -112,6 +126,7 @@ Result<uint32_t> DocumentEncoder::label_of(const Value& value) const {
 
 Status DocumentEncoder::encode_labels(const Table& record, std::vector<uint32_t>* out) const {
   const Value& labels = *TRY(value_in(record, label_, "label"));
+  if (learning_.labels == Fill::RowValues) return encode_values(labels, out);
   if (!learning_.several) {
     out->push_back(TRY(label_of(labels)));
     return ok();
@@ -121,6 +136,39 @@ Status DocumentEncoder::encode_labels(const Table& record, std::vector<uint32_t>
   for (const Value& label : *list) out->push_back(TRY(label_of(label)));
   if (list->empty()) out->push_back(static_cast<uint32_t>(learning_.classes));  // none of them
   return ok();
+}
+
+/// A number, or a list of as many as the model tells.
+Status DocumentEncoder::encode_values(const Value& values, std::vector<uint32_t>* out) const {
+  const List one = {values};
+  const List& list = values.as<List>() ? *values.as<List>() : one;
+  if (list.size() != static_cast<size_t>(learning_.classes))
+    return recipe_error("field '" + label_ + "' has " + std::to_string(list.size()) + (list.size() == 1 ? " value" : " values") +
+                            ", and the model tells " + std::to_string(learning_.classes),
+                        "write labels = " + std::to_string(list.size()) + " in model { … }");
+  for (const Value& value : list) {
+    const auto* real = value.as<double>();
+    const auto* whole = value.as<int64_t>();
+    const double number = real ? *real : whole ? static_cast<double>(*whole) : NAN;
+    if (!std::isfinite(static_cast<float>(number)))
+      return recipe_error("field '" + label_ + "' is " + value_text(value) + " where a number belongs");
+    for (const uint32_t half : halves_of(static_cast<float>(number))) out->push_back(half);
+  }
+  return ok();
+}
+
+/// One text, or two, and what the row has of labels.
+Status DocumentEncoder::encode_row(const Table& record, Work& work, std::vector<uint32_t>* out) const {
+  const std::string text = TRY(field(record, first_, "text"));
+  if (pair_.empty()) {
+    TRY_STATUS(encode_whole(text, length_, false, work, out));
+  } else {
+    const size_t second =
+        TRY(codec_->encode_pair(text, TRY(field(record, pair_, "pair")), static_cast<size_t>(length_), work.codec, &work.ids));
+    for (size_t i = 0; i < work.ids.size(); ++i)
+      out->push_back(static_cast<uint32_t>(work.ids[i]) | kUncounted | (i < second ? 0 : kSecond));
+  }
+  return encode_labels(record, out);
 }
 
 /// Words with a label each: that of the word's first token, as transformers' examples have it; its others have none.
@@ -205,8 +253,8 @@ Result<const Value*> DocumentEncoder::value_in(const Table& record, const std::s
                           " = \"NAME\" }");
 }
 
-Result<std::string> DocumentEncoder::field(const Table& record, const std::string& name) const {
-  const Value& value = *TRY(value_in(record, name, kind_ == Kind::Jsonl ? "text" : "prompt"));
+Result<std::string> DocumentEncoder::field(const Table& record, const std::string& name, const char* option) const {
+  const Value& value = *TRY(value_in(record, name, option));
   const auto* text = value.as<std::string>();
   if (!text) return recipe_error("field '" + name + "' is " + value.type_name() + " where a string belongs");
   return *text;
@@ -218,14 +266,11 @@ Status DocumentEncoder::encode(std::string_view record, const std::string& place
     const Table* table = value.as<Table>();
     if (!table) return recipe_error(std::string("a line has to be an object, this is ") + value.type_name());
     if (learning_.labels == Fill::TokenLabels) return encode_words(*table, work, out);
-    if (learning_.labels == Fill::RowLabels) {
-      TRY_STATUS(encode_whole(TRY(field(*table, first_)), length_, false, work, out));
-      return encode_labels(*table, out);
-    }
-    if (learning_.labels == Fill::TargetLabels) return encode_pair(*table, work, out);
-    if (kind_ == Kind::Jsonl) return encode_text(TRY(field(*table, first_)), Position::Only, work, out);
+    if (of_rows(learning_.labels)) return encode_row(*table, work, out);
+    if (learning_.labels == Fill::TargetLabels) return encode_target(*table, work, out);
+    if (kind_ == Kind::Jsonl) return encode_text(TRY(field(*table, first_, "text")), Position::Only, work, out);
     if (kind_ == Kind::Prompts) {
-      const std::string prompt = TRY(field(*table, first_)), answer = TRY(field(*table, second_));
+      const std::string prompt = TRY(field(*table, first_, "prompt")), answer = TRY(field(*table, second_, "answer"));
       const Tokenizer::Segment parts[] = {{prompt, false, false}, {answer, false, true}};
       if (answer.empty()) return recipe_error("field '" + second_ + "' is empty");
       for (const TokenId id : codec_->before()) out->push_back(static_cast<uint32_t>(id) | (all_ ? 0 : kUncounted));

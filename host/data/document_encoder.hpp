@@ -6,7 +6,7 @@
 //   chat     { "messages": [ … ] } or { "conversations": [ … ] }  what the chat template makes of them; the assistant's turns count
 //
 // Where the model learns something else than the next token, documents are what shape.hpp says: texts with what the tokenizer puts around
-// them, prompts as source and target, each cut to what a row holds of it, texts of jsonl with their labels.
+// them, prompts as source and target, each cut to what a row holds of it, texts of jsonl, or pairs of them, with their labels.
 //
 // `train_on = "all"` lets everything count. What the tokenizer puts before a text (<s>) goes before all but conversations, whose
 // templates write it themselves. `eos = false` leaves it out.
@@ -26,8 +26,11 @@
 
 namespace galley {
 
-/// A token on disk: its id, and this bit where it does not count in the loss.
-inline constexpr uint32_t kUncounted = uint32_t{1} << 31;
+/// A token on disk: its id, and these bits. kUncounted: it does not count in the loss. kSecond, beside it: it is of the second of two
+/// texts.
+inline constexpr uint32_t kUncounted = uint32_t{1} << 31, kSecond = uint32_t{1} << 30, kTokenBits = kSecond - 1;
+/// Without kUncounted it is no token, but 16 bits of a value.
+inline constexpr uint32_t kHalf = kSecond;
 
 /// Immutable. [thread-safe], with a Work a thread.
 class DocumentEncoder {
@@ -67,12 +70,15 @@ class DocumentEncoder {
   enum class Kind : uint8_t { Text, Jsonl, Prompts, Chat };
   DocumentEncoder() = default;
   Status encode_segments(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<uint32_t>* out) const;
-  Result<std::string> field(const Table& record, const std::string& name) const;
+  Result<std::string> field(const Table& record, const std::string& name, const char* option) const;
   std::vector<TokenId> behind() const;
   Status check_learning(const DataSpec& spec) const;
+  Status check_pair(const DataSpec& spec) const;
   Status encode_whole(std::string_view text, uint64_t most, bool counts, Work& work, std::vector<uint32_t>* out) const;
-  Status encode_pair(const Table& record, Work& work, std::vector<uint32_t>* out) const;
+  Status encode_target(const Table& record, Work& work, std::vector<uint32_t>* out) const;
+  Status encode_row(const Table& record, Work& work, std::vector<uint32_t>* out) const;
   Status encode_labels(const Table& record, std::vector<uint32_t>* out) const;
+  Status encode_values(const Value& values, std::vector<uint32_t>* out) const;
   Status encode_words(const Table& record, Work& work, std::vector<uint32_t>* out) const;
   Result<const Value*> value_in(const Table& record, const std::string& name, const char* option) const;
   Result<uint32_t> label_of(const Value& value) const;
@@ -82,7 +88,7 @@ class DocumentEncoder {
   const TextCodec* codec_ = nullptr;
   std::optional<ChatChoice> chat_;
   std::string first_, second_;  // names of fields; of a conversation "": one of the usual
-  std::string label_;           // likewise
+  std::string label_, pair_;    // likewise; pair_ "": there is one text
   Learning learning_;
   uint64_t length_ = 0, target_length_ = 0;  // where a document is cut to them
   bool all_ = false;                         // everything counts

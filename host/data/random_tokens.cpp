@@ -1,6 +1,7 @@
 #include "host/data/random_tokens.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "host/base/random.hpp"
 #include "host/data/shape.hpp"
@@ -49,6 +50,7 @@ class RandomSource final : public Source {
     draw_numbers(key, r, row, Fill::MaskedTokens, vocabulary_);
     draw_numbers(key, r, row, Fill::TokenLabels, classes_);
     draw_numbers(key, r, row, Fill::RowLabels, row[Fill::RowLabels].size() > 1 ? 2 : classes_);
+    draw_values(key, r, row);
     draw_numbers(key, r, row, Fill::TargetTokens, vocabulary_);
     draw_numbers(key, r, row, Fill::TargetLabels, vocabulary_);
   }
@@ -57,6 +59,13 @@ class RandomSource final : public Source {
     for (size_t i = 0; i < to.size(); ++i)
       to[i] = static_cast<int32_t>(
           below(bits64(galley_random_block(key, r, 1 + static_cast<int64_t>(fill), static_cast<int64_t>(i)), 0), bound));
+  }
+
+  /// Uniform in [0, 1).
+  static void draw_values(uint64_t key, int64_t r, const BatchRow& row) {
+    for (int64_t i = 0; int32_t & value : row[Fill::RowValues])
+      value = std::bit_cast<int32_t>(
+          static_cast<float>(galley_uniform(galley_random_block(key, r, 1 + static_cast<int64_t>(Fill::RowValues), i++).word[0])));
   }
 
   Windows windows_;

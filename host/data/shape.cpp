@@ -1,6 +1,7 @@
 #include "host/data/shape.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <string>
 
 #include "host/base/random.hpp"
@@ -68,9 +69,15 @@ void complete_row(const BatchRow& row, size_t begin, size_t end, const Masking* 
 
 void pad_row(const BatchRow& row) {
   row.pad(0, row.length());
-  for (const Fill labels : {Fill::TokenLabels, Fill::RowLabels, Fill::TargetLabels}) std::ranges::fill(row[labels], kNoLabel);
+  for (const Fill labels : {Fill::TokenLabels, Fill::RowLabels, Fill::RowValues, Fill::TargetLabels})
+    std::ranges::fill(row[labels], kNoLabel);
   std::ranges::fill(row[Fill::TargetTokens], 0);
   complete_row(row, 0, 0, nullptr, {});
+}
+
+std::array<uint32_t, 2> halves_of(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  return {kHalf | bits >> 16, kHalf | (bits & 0xffff)};
 }
 
 Status write_document(const TokenStore& store, uint64_t begin, uint64_t tokens, Fill labels, int32_t start, const BatchRow& row) {
@@ -82,15 +89,23 @@ Status write_document(const TokenStore& store, uint64_t begin, uint64_t tokens, 
   const std::span<int32_t> to = row[labels];
   if (text > row.length()) return run_error("a prepared document is longer than a row", "remove the cache of prepared data");
   row.pad(0, row.length());
+  uint64_t second = text;  // where the second text begins, if there is one
   for (uint64_t s = 0; s < text; ++s) {
-    row.tokens()[s] = static_cast<int32_t>(TRY(in.at(begin + s)) & ~kUncounted);
+    const uint32_t token = TRY(in.at(begin + s));
+    if (token & kSecond) second = std::min(second, s);
+    row.tokens()[s] = static_cast<int32_t>(token & kTokenBits);
     row.positions()[s] = static_cast<int32_t>(s);
     row.first_key()[s] = 0;
   }
   std::ranges::fill(to, kNoLabel);
   std::ranges::fill(row[Fill::TargetTokens], 0);
   const uint64_t rest = tokens - text;
-  if (labels == Fill::RowLabels && to.size() > 1) {
+  if (labels == Fill::RowValues) {
+    for (uint64_t i = 0; i < std::min<uint64_t>(rest / 2, to.size()); ++i) {
+      const uint32_t high = TRY(in.at(begin + text + 2 * i)), low = TRY(in.at(begin + text + 2 * i + 1));
+      to[i] = std::bit_cast<int32_t>((high & 0xffff) << 16 | (low & 0xffff));
+    }
+  } else if (labels == Fill::RowLabels && to.size() > 1) {
     std::ranges::fill(to, 0);
     for (uint64_t i = 0; i < rest; ++i)
       if (const uint32_t label = TRY(in.at(begin + text + i)); label < to.size()) to[label] = 1;
@@ -105,6 +120,8 @@ Status write_document(const TokenStore& store, uint64_t begin, uint64_t tokens, 
     for (size_t i = 1; i < std::min<size_t>(rest, shifted.size()); ++i) shifted[i] = to[i - 1];
   }
   complete_row(row, 0, text, nullptr, {});
+  if (const std::span<int32_t> types = row[Fill::TokenTypes]; !types.empty())
+    std::fill(types.begin() + static_cast<std::ptrdiff_t>(second), types.begin() + static_cast<std::ptrdiff_t>(text), 1);
   return ok();
 }
 

@@ -4,9 +4,11 @@
 //   masked_tokens  the text, and one token that is never seen: a row has all tokens of its text, and not one less
 //   token_labels   the text, and a label for each of its tokens
 //   row_labels     the text, and the label of the row, or each one that it has
+//   row_values     the text, and two halves of each value
 //   target_labels  the source, and the target
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -34,11 +36,15 @@ struct RowNumber {
   bool validation = false;
 };
 
-/// Fills in what follows from the plain fills of a row whose content is [begin, end): bounds, types, masks. Allocates nothing.
+/// Fills in what follows from the plain fills of a row whose content is [begin, end): bounds, masks, the type of one text. Allocates
+/// nothing.
 void complete_row(const BatchRow& row, size_t begin, size_t end, const Masking* masking, RowNumber number);
 
 /// Whether documents are more than text under these labels: such a row holds one document, and write_document() writes it.
-inline bool has_parts(Fill labels) { return labels == Fill::TokenLabels || labels == Fill::RowLabels || labels == Fill::TargetLabels; }
+inline bool has_parts(Fill labels) { return labels == Fill::TokenLabels || of_rows(labels) || labels == Fill::TargetLabels; }
+
+/// A number as two halves that a store keeps, and back.
+std::array<uint32_t, 2> halves_of(float value);
 
 /// Writes the document of tokens [begin, begin + tokens) as a row. `start`: the token that begins a target. Allocates nothing unless it fails.
 Status write_document(const TokenStore& store, uint64_t begin, uint64_t tokens, Fill labels, int32_t start, const BatchRow& row);

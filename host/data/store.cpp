@@ -135,7 +135,8 @@ class StoreBuilder {
   }
 
   Status add(std::span<const uint32_t> tokens) {
-    for (const uint32_t token : tokens) facts_.largest = std::max<uint64_t>(facts_.largest, token & ~kUncounted);
+    for (const uint32_t token : tokens)
+      if ((token & ~kTokenBits) != kHalf) facts_.largest = std::max<uint64_t>(facts_.largest, token & kTokenBits);
     return writer_->append(TokenStore::kTokens, tokens);
   }
 

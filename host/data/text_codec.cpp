@@ -191,6 +191,34 @@ Result<bool> TextCodec::encode_whole(std::string_view text, std::span<const Toke
   return cut;
 }
 
+Result<size_t> TextCodec::encode_pair(std::string_view first, std::string_view second, size_t most, Work& work,
+                                      std::vector<TokenId>* ids) const {
+  std::vector<TokenId> texts[2];
+  TRY_STATUS(encode(first, work, &texts[0]));
+  TRY_STATUS(encode(second, work, &texts[1]));
+  size_t specials = 0;
+  for (const Tokenizer::PairPiece& piece : tokenizer_->pair()) specials += piece.text < 0;
+  // LongestFirst.
+  const size_t room = most > specials ? most - specials : 0;
+  const bool swapped = texts[0].size() > texts[1].size();
+  std::vector<TokenId>&shorter = texts[swapped ? 1 : 0], &longer = texts[swapped ? 0 : 1];
+  if (shorter.size() + longer.size() > room) {
+    const size_t less = shorter.size(), kept = less > room ? less : std::max(less, room - less);
+    const bool halves = less + kept > room;
+    shorter.resize(halves ? room / 2 : less);
+    longer.resize(halves ? room / 2 + room % 2 : kept);
+  }
+  ids->clear();
+  std::optional<size_t> begin;
+  for (const Tokenizer::PairPiece& piece : tokenizer_->pair()) {
+    if (piece.type > 0 && !begin) begin = ids->size();
+    if (piece.text < 0) ids->push_back(piece.id);
+    else ids->insert(ids->end(), texts[piece.text].begin(), texts[piece.text].end());
+  }
+  ids->resize(std::min(ids->size(), most));
+  return std::min(begin.value_or(ids->size()), ids->size());
+}
+
 std::string TextCodec::decode(std::span<const TokenId> ids) const {
   if (tokenizer_) return tokenizer_->decode(ids);
   std::string out;

@@ -65,6 +65,11 @@ class TextCodec {
   /// The ids of a text between what the tokenizer puts before one and `behind`, at most `most` in all: the text is cut. Whether it was.
   Result<bool> encode_whole(std::string_view text, std::span<const TokenId> behind, size_t most, Work& work,
                             std::vector<TokenId>* ids) const;
+  /// Whether encode_pair() can.
+  bool joins_pairs() const { return tokenizer_ && !tokenizer_->pair().empty(); }
+  /// The ids of two texts as the tokenizer joins them, at most `most`: the longer text is cut first, as the `tokenizers` library does it.
+  /// Which of them is the first of the second type (token_type_ids).
+  Result<size_t> encode_pair(std::string_view first, std::string_view second, size_t most, Work& work, std::vector<TokenId>* ids) const;
   std::string decode(std::span<const TokenId> ids) const;
   /// The id of a token by its name; −1: there is none.
   TokenId find(std::string_view token) const { return tokenizer_ ? tokenizer_->find(token) : -1; }

@@ -1,6 +1,6 @@
 // Where a batch lies in memory, and which rows make a window.
 //
-// A micro-batch is B rows of S positions, and of T in its targets where it has some. It is as many I32 tensors as its model reads, each
+// A micro-batch is B rows of S positions, and of T in its targets where it has some. It is as many tensors as its model reads, each
 // aligned, one behind the other, in the order of Fill. The first four are always there, (B, S):
 //   tokens        the tokens
 //   next_tokens   ALREADY SHIFTED: the token that position s is to predict (the next one of its document), or −100: none
@@ -25,6 +25,7 @@
 
 namespace galley {
 
+/// As F32, which RowValues are, it is no number.
 inline constexpr int32_t kNoLabel = -100;
 
 /// One row: for each fill its numbers in a window's memory; none where the model does not read it.

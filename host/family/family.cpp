@@ -213,8 +213,8 @@ Fill fill_of(lua_State* L, const std::string& name, const std::string& given) {
   return static_cast<Fill>(fill);
 }
 
-// g:input(name), or g:input { name, fill, shape, below }: an I32 tensor that the loader fills for each micro-batch, with what `fill` names
-// (host/base/fill.hpp). Its numbers are `below` that. false for "first_key" where a row is one document.
+// g:input(name), or g:input { name, fill, shape, below }: a tensor that the loader fills for each micro-batch, with what `fill` names
+// (host/base/fill.hpp); of I32, but F32 of values. Its numbers are `below` that. false for "first_key" where a row is one document.
 int make_input(lua_State* L) {
   const bool table = lua_istable(L, 2);
   const std::string name = table ? string_field(L, 2, "name") : luaL_checkstring(L, 2);
@@ -229,14 +229,15 @@ int make_input(lua_State* L) {
   GraphTensor t;
   t.name = name;
   t.kind = GALLEY_KIND_INPUT;
-  t.dtype = GALLEY_I32;
+  t.dtype = fill == Fill::RowValues ? GALLEY_F32 : GALLEY_I32;
   t.fill = fill;
   const Extents& e = graph.extents();
   const FillExtent extent = info_of(fill).extent;
   t.shape = {e.rows};
   if (extent == FillExtent::Row) t.shape.push_back(e.length);
   if (extent == FillExtent::Target) t.shape.push_back(e.target_length);
-  if (extent == FillExtent::Labels && building(L).model->learning.several) t.shape.push_back(building(L).model->learning.classes);
+  const Learning& learning = building(L).model->learning;
+  if (extent == FillExtent::Labels && (learning.several || fill == Fill::RowValues)) t.shape.push_back(learning.classes);
   if (extent == FillExtent::Target && e.target_length == 0)
     luaL_error(L, "input '%s' is of a target, and this task has none", name.c_str());
   if (table) {

@@ -83,6 +83,13 @@ std::optional<int64_t> token_in(const Table& config, const char* key) {
   return id ? std::optional(*id) : std::nullopt;
 }
 
+/// Among how many labels the configuration says that a model chooses; 0: it does not.
+int64_t classes_in(const Table& config) {
+  const auto names = config.find("id2label");
+  const auto* table = names == config.end() ? nullptr : names->second.as<Table>();
+  return table ? static_cast<int64_t>(table->size()) : token_in(config, "num_labels").value_or(0);
+}
+
 }  // namespace
 
 Result<Task> choose_task(Family& family, const Recipe& recipe, const ModelConfig& model) {
@@ -101,11 +108,12 @@ Result<Task> choose_task(Family& family, const Recipe& recipe, const ModelConfig
   const auto saved = model.config.find("architectures");
   const std::vector<std::string> architectures = saved == model.config.end() ? std::vector<std::string>() : texts_in(saved->second);
   const std::string problem = Value(model.config).text_field("problem_type");
+  const bool real = problem.empty() ? classes_in(model.config) == 1 : problem == "regression";
   const Task* out = nullptr;
-  for (const Task& task : tasks)
-    if (!task.architecture.empty() && std::ranges::find(architectures, task.architecture) != architectures.end() &&
-        (!out || task.several == (problem == "multi_label_classification")))
-      out = &task;
+  for (const Task& task : tasks) {
+    if (task.architecture.empty() || std::ranges::find(architectures, task.architecture) == architectures.end()) continue;
+    if (!out || (task.several == (problem == "multi_label_classification") && (task.labels == Fill::RowValues) == real)) out = &task;
+  }
   return out ? *out : tasks.front();
 }
 
@@ -119,24 +127,22 @@ Result<Learning> learning_of(const Task& task, const Recipe& recipe, Table& conf
     const auto it = config.find(key);
     return it == config.end() ? nullptr : it->second.as<Table>();
   };
-  const bool has_labels = task.labels == Fill::RowLabels || task.labels == Fill::TokenLabels;
+  const bool real = task.labels == Fill::RowValues, has_labels = of_rows(task.labels) || task.labels == Fill::TokenLabels;
   if (recipe.model.labels > 0 && !has_labels)
     return recipe_error(recipe.model.place.text() + ": 'labels' = " + std::to_string(recipe.model.labels) + ", but the task '" + task.name +
                             "' has no labels",
                         "take it out, or say which task: task = \"sequence-classification\"");
   if (has_labels) {
-    const Table* names = table("id2label");
-    const auto said = token_in(config, "num_labels");
-    out.classes = names ? static_cast<int64_t>(names->size()) : said.value_or(2);
-    if (task.labels == Fill::RowLabels) {
-      if (Value(config).text_field("problem_type") == "regression")
-        return recipe_error("config: 'problem_type' = 'regression' is not supported",
-                            "known: single_label_classification, "
-                            "multi_label_classification");
-      config["problem_type"] = Value(std::string(task.several ? "multi_label_classification" : "single_label_classification"));
-    }
-    if (recipe.model.labels > 0 && recipe.model.labels != out.classes) {
-      out.classes = recipe.model.labels;
+    // What transformers takes where the file says nothing.
+    constexpr int64_t usual = 2;
+    const int64_t said = classes_in(config);
+    const bool saved_for_it = Value(config).text_field("problem_type") == "regression";
+    out.classes = recipe.model.labels > 0 ? recipe.model.labels : said > 0 ? said : real && !saved_for_it ? 1 : usual;
+    if (of_rows(task.labels))
+      config["problem_type"] = Value(std::string(real           ? "regression"
+                                                 : task.several ? "multi_label_classification"
+                                                                : "single_label_classification"));
+    if (out.classes != (said > 0 ? said : usual)) {
       Table ids, labels;
       for (int64_t i = 0; i < out.classes; ++i) {
         ids.emplace(std::to_string(i), "LABEL_" + std::to_string(i));

@@ -49,10 +49,15 @@ const OptionSpec mask_spec = {.name = "mask",
                               .fallback = Value(0.15),
                               .range = above(0, 1),
                               .aliases = {"mlm_probability"}};
+const OptionSpec pair_spec = {.name = "pair",
+                              .description =
+                                  "the field of a line that holds a second text, for models that tell something of two; without it "
+                                  "there is one",
+                              .type = Type::String};
 const OptionSpec label_spec = {.name = "label",
                                .description =
                                    "the field of a line that holds its label, a number or a name, or a list of them; for models "
-                                   "that learn labels",
+                                   "that learn labels or values",
                                .type = Type::String,
                                .fallback = Value(std::string("label"))};
 const OptionSpec skip_bad_spec = {.name = "skip_bad",
@@ -237,7 +242,8 @@ const Declared& declared_model() {
                        "says",
         .type = Type::String},
        {.name = "labels",
-        .description = "among how many labels it chooses, where the task has labels; without it what config.json says, or 2",
+        .description = "among how many labels it chooses, where the task has labels, or how many values it tells; without it what "
+                       "config.json says, or 2 labels, or 1 value",
         .type = Type::Integer,
         .range = from(1, INT32_MAX),
         .aliases = {"num_labels"}}}};
@@ -335,7 +341,7 @@ const std::vector<Declared>& declared_data() {
        "data = data.jsonl { files = { \"text.jsonl\" } }",
        "a document a line: { \"text\": … }",
        {files_spec, tokenizer_spec, validation_spec, packing_spec, split_spec, group_by_length_spec, eos_spec, skip_bad_spec,
-        field("text", "the document"), mask_spec, label_spec}},
+        field("text", "the document"), pair_spec, mask_spec, label_spec}},
       {"mix",
        "data = data.mix { data.text { … }, data.chat { … }, weights = { 1, 2 } }",
        "rows of several data; an epoch ends when each of them has been seen once",

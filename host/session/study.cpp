@@ -302,7 +302,7 @@ Status build_model(Study& s, const BatchLayout& layout, const std::function<void
     const GraphTensor& x = s.graph->tensor(t);
     if (x.kind != GALLEY_KIND_INPUT) continue;
     s.data.layout.fills.add(x.fill);
-    if (x.fill == Fill::RowLabels) s.data.layout.labels = x.shape.size() > 1 ? x.shape[1] : 1;
+    if (of_rows(x.fill)) s.data.layout.labels = x.shape.size() > 1 ? x.shape[1] : 1;
   }
   if (warn && !s.model.fresh.empty())
     warn(s.model.origin + ": the model's files do not have " + listed(s.model.fresh, 4, 200) + ": " +

@@ -16,6 +16,8 @@
 
 namespace galley {
 
+class JsonObject;
+
 /// Immutable. [thread-safe], with a Work a thread.
 class Tokenizer {
  public:
@@ -55,6 +57,14 @@ class Tokenizer {
   /// The ids that the post-processor puts before a text, and behind it.
   std::span<const TokenId> before() const { return before_; }
   std::span<const TokenId> behind() const { return behind_; }
+  /// How two texts are joined: pieces in order, of which one is each text. Types are 0, and from some piece on 1. Empty: the file does not
+  /// say, or says it in a way that is not supported.
+  struct PairPiece {
+    int8_t text = -1;  ///< 0, 1: that text; −1: a token
+    int8_t type = 0;   ///< token_type_ids
+    TokenId id = -1;
+  };
+  std::span<const PairPiece> pair() const { return pair_; }
   /// Added tokens that are special: control, and not text.
   std::span<const TokenId> specials() const { return specials_; }
   /// The model's token for what it does not know; -1: there is none.
@@ -76,6 +86,8 @@ class Tokenizer {
   void name_token(TokenId id, const std::string& text);
   Status read_post(const Value& spec, const std::string& where);
   Status read_template(const Value& spec, const std::string& where);
+  Status read_pair(const JsonObject& object);
+  void set_pair(std::vector<PairPiece> pair);
   class TextEncoder;
   Status placed(Status status) const;
 
@@ -88,6 +100,8 @@ class Tokenizer {
   std::vector<std::string> tokens_;       // by id, as the file writes them; "" where there is none
   std::vector<TokenId> specials_;         // added tokens that are special, in the file's order
   std::vector<TokenId> before_, behind_;  // what the template puts around one text
+  std::vector<PairPiece> pair_ = {{0, 0, -1}, {1, 1, -1}};
+  bool templated_ = false;  // a template has said how
 };
 
 }  // namespace galley

@@ -18,6 +18,17 @@ Result<TokenId> named_id(const JsonObject& object, const char* name) {
   return token_id(&(*pair)[1], object.where() + "." + name);
 }
 
+/// The ids of { "SpecialToken": { "id": NAME } } in a template, whose "special_tokens" says them.
+Status append_special(const JsonObject& piece, const JsonObject& object, std::vector<TokenId>* ids) {
+  const std::string name = TRY(TRY(JsonObject::plain(*piece.field("SpecialToken"), piece.where())).text("id"));
+  const Table& specials = *TRY(object.table("special_tokens"));
+  const auto special = specials.find(name);
+  if (special == specials.end()) return object.wrong("'special_tokens' does not say the ids of '" + name + "'");
+  const JsonObject entry = TRY(JsonObject::plain(special->second, object.where() + ".special_tokens['" + name + "']"));
+  for (const Value& id : *TRY(entry.list("ids"))) ids->push_back(TRY(token_id(&id, entry.where())));
+  return ok();
+}
+
 }  // namespace
 
 Result<Tokenizer> Tokenizer::read(const std::filesystem::path& path) {
@@ -81,15 +92,19 @@ Status Tokenizer::read_post(const Value& spec, const std::string& where) {
     return ok();
   }
   if (object.type() == "BertProcessing" || object.type() == "RobertaProcessing") {
-    before_.insert(before_.begin(), TRY(named_id(object, "cls")));
-    behind_.push_back(TRY(named_id(object, "sep")));
+    const TokenId cls = TRY(named_id(object, "cls")), sep = TRY(named_id(object, "sep"));
+    before_.insert(before_.begin(), cls);
+    behind_.push_back(sep);
+    constexpr PairPiece first = {0, 0, -1};
+    if (object.type() == "BertProcessing") set_pair({{-1, 0, cls}, first, {-1, 0, sep}, {1, 1, -1}, {-1, 1, sep}});
+    else set_pair({{-1, 0, cls}, first, {-1, 0, sep}, {-1, 0, sep}, {1, 0, -1}, {-1, 0, sep}});
     return ok();
   }
   if (object.type() == "TemplateProcessing") return read_template(spec, where);
   return object.unsupported({"BertProcessing", "ByteLevel", "RobertaProcessing", "Sequence", "TemplateProcessing"});
 }
 
-/// "single": special tokens around { "Sequence": … }, each { "SpecialToken": { "id": NAME } }; "special_tokens" has the ids of a name.
+/// "single": special tokens around { "Sequence": … }; "pair": such around two.
 Status Tokenizer::read_template(const Value& spec, const std::string& where) {
   const JsonObject object = TRY(JsonObject::of(spec, where));
   std::vector<TokenId> before, behind;
@@ -101,18 +116,47 @@ Status Tokenizer::read_template(const Value& spec, const std::string& where) {
       continue;
     }
     if (!piece.field("SpecialToken")) return object.wrong("'single' has to be special tokens around one sequence");
-    const std::string name = TRY(TRY(JsonObject::plain(*piece.field("SpecialToken"), piece.where())).text("id"));
-    const Table& specials = *TRY(object.table("special_tokens"));
-    const auto special = specials.find(name);
-    if (special == specials.end()) return object.wrong("'special_tokens' does not say the ids of '" + name + "'");
-    const JsonObject entry = TRY(JsonObject::plain(special->second, where + ".special_tokens['" + name + "']"));
-    for (const Value& id : *TRY(entry.list("ids"))) (seen ? behind : before).push_back(TRY(token_id(&id, entry.where())));
+    TRY_STATUS(append_special(piece, object, seen ? &behind : &before));
   }
   if (!seen) return object.wrong("'single' has no sequence");
   // Of several templates, each goes around what the one before it made.
   before_.insert(before_.begin(), before.begin(), before.end());
   behind_.insert(behind_.end(), behind.begin(), behind.end());
+  return read_pair(object);
+}
+
+Status Tokenizer::read_pair(const JsonObject& object) {
+  if (!object.field("pair")) {
+    set_pair({});
+    return ok();
+  }
+  std::vector<PairPiece> pair;
+  size_t seen[2] = {0, 0};
+  bool usual = true;
+  for (const Value& value : *TRY(object.list("pair"))) {
+    const JsonObject piece = TRY(JsonObject::plain(value, object.where() + ".pair"));
+    const bool text = piece.field("Sequence") != nullptr;
+    if (!text && !piece.field("SpecialToken")) return object.wrong("'pair' has to be special tokens around two sequences");
+    const JsonObject what = TRY(JsonObject::plain(*piece.field(text ? "Sequence" : "SpecialToken"), piece.where()));
+    const int64_t type = TRY(what.integer("type_id", 0));
+    usual &= (type == 0 || type == 1) && (pair.empty() || type >= pair.back().type);
+    std::vector<TokenId> ids;
+    if (text) {
+      const bool second = TRY(what.text("id")) == "B";
+      ++seen[second];
+      pair.push_back({static_cast<int8_t>(second), static_cast<int8_t>(type), -1});
+    } else {
+      TRY_STATUS(append_special(piece, object, &ids));
+    }
+    for (const TokenId id : ids) pair.push_back({-1, static_cast<int8_t>(type), id});
+  }
+  set_pair(usual && seen[0] == 1 && seen[1] == 1 ? std::move(pair) : std::vector<PairPiece>());
   return ok();
+}
+
+void Tokenizer::set_pair(std::vector<PairPiece> pair) {
+  pair_ = templated_ ? std::vector<PairPiece>() : std::move(pair);
+  templated_ = true;
 }
 
 }  // namespace galley

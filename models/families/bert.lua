@@ -105,7 +105,7 @@ local function build(config, g)
   g:mark_block_input(x)
   g:mark_output(x)
 
-  if alone or not names.pooler or g.task ~= "sequence-classification" and g.task ~= "multi-label-classification" then
+  if alone or not names.pooler or g.task == "masked-lm" or g.task == "token-classification" then
     g:ignore("*pooler.*")
   end
   if alone then
@@ -149,10 +149,9 @@ return {
   model_types = { "bert", "roberta", "distilbert" },
   tasks = {
     { name = "masked-lm", labels = "masked_tokens", architecture = class "ForMaskedLM" },
-    { name = "sequence-classification", labels = "row_labels", architecture = class "ForSequenceClassification" },
-    { name = "multi-label-classification", labels = "row_labels", several = true, architecture = class "ForSequenceClassification" },
     { name = "token-classification", labels = "token_labels", architecture = class "ForTokenClassification" },
     { name = "feature-extraction", architecture = class "Model" },
+    lib.row_tasks(class "ForSequenceClassification"),
   },
   harmless = { "qa_dropout", "gradient_checkpointing", "directionality", "pooler_fc_size", "pooler_num_attention_heads",
     "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type", "output_past", "seq_classif_dropout", "position_embedding_type",

@@ -25,7 +25,7 @@ local function build(config, g)
   -- Files made from BloomModel lack the prefix.
   local L = layers.new(g, { prefix = "transformer.", std = std, bare = true })
   local slopes = g:constant { name = "alibi slopes", shape = { heads }, init = { "values", values = slopes_of(heads) } }
-  local x, embedding = L.embedding(g:input("input_ids"), "word_embeddings", vocabulary, C,
+  local x, embedding = L.embedding(g:input { name = "input_ids", below = vocabulary }, "word_embeddings", vocabulary, C,
     lib.tied_to("lm_head.weight", tied))
   x = L.layer_norm(x, "word_embeddings_layernorm", C, eps)
   for i = 0, n_layers - 1 do
@@ -51,6 +51,6 @@ local function build(config, g)
 end
 
 -- What only says how others compute the same.
-return { model_types = { "bloom" }, architecture = "BloomForCausalLM", harmless = { "slow_but_exact", "masked_softmax_fusion",
+return { model_types = { "bloom" }, tasks = lib.decoder_tasks "Bloom", harmless = { "slow_but_exact", "masked_softmax_fusion",
   "bias_dropout_fusion", "attention_softmax_in_fp32", "unk_token_id", "offset_alibi", "skip_bias_add", "skip_bias_add_qkv", "seq_length",
   "n_inner" }, build = build }

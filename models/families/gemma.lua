@@ -70,7 +70,7 @@ local function build(config, g)
   local whole, near
   if third then whole, near = two_ropes(config, D, positions, g) else whole = ropes.turner(g, ropes.read(config), D, positions) end
   local function norm(x, name, n, group) return L.rms_norm(x, name, n, eps, { offset = 1, group = group }) end
-  local x, embedding = L.embedding(g:input("input_ids"), "embed_tokens", vocabulary, C,
+  local x, embedding = L.embedding(g:input { name = "input_ids", below = vocabulary }, "embed_tokens", vocabulary, C,
     lib.tied_to("lm_head.weight", tied))
   x = g:node("scale", "model.embed_scale", { x }, { alpha = math.sqrt(C) })
   for i = 0, n_layers - 1 do
@@ -101,9 +101,12 @@ local function build(config, g)
   lib.causal_head(g, L, norm(x, "norm", C), embedding, C, vocabulary, tied, { cap = cap })
 end
 
+local tasks = lib.decoder_tasks { gemma = "Gemma", gemma2 = "Gemma2", gemma3_text = "Gemma3Text" }
+tasks[1].architecture.gemma3_text = "Gemma3ForCausalLM"
+
 return {
   model_types = { "gemma", "gemma2", "gemma3_text" },
-  architecture = { gemma = "GemmaForCausalLM", gemma2 = "Gemma2ForCausalLM", gemma3_text = "Gemma3ForCausalLM" },
+  tasks = tasks,
   harmless = { "hidden_act", "cache_implementation", "sliding_window_size" },
   build = build,
 }

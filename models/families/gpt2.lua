@@ -19,7 +19,7 @@ local function build(config, g)
   if C % heads ~= 0 then error(("config: n_embd = %d does not divide by n_head = %d"):format(C, heads), 0) end
   lib.check_length(g, positions, "n_positions")
 
-  local L = layers.new(g, { prefix = "transformer." })
+  local L = layers.new(g, { prefix = "transformer.", std = std })
   -- Files made from GPT2Model lack the prefix, and old ones carry the causal mask as a buffer.
   local function parameter(name, shape, init, options)
     options = options or {}
@@ -43,7 +43,7 @@ local function build(config, g)
     { embedding = true, alias = tied and "lm_head.weight" or nil, hint = tied and lib.tied_hint or nil })
   local wpe = parameter("wpe.weight", { positions, C }, { "random_normal", std = std }, { embedding = true })
   local x = g:node("add", "transformer.embeddings",
-    { g:node("embedding", "transformer.wte", { g:input("input_ids"), wte }),
+    { g:node("embedding", "transformer.wte", { g:input { name = "input_ids", below = vocabulary }, wte }),
       g:node("embedding", "transformer.wpe", { g:input("position_ids"), wpe }) })
   x = L.dropout(x, embd_p, "drop")
 
@@ -67,18 +67,12 @@ local function build(config, g)
   end
   g:block(-1)
   g:mark_block_input(x)
-  x = norm(x, "ln_f")
-  g:mark_hidden(x)
-  local head = tied and wte
-    or g:parameter { name = "lm_head.weight", shape = { vocabulary, C }, init = { "random_normal", std = std }, hint = lib.untied_hint }
-  local logits = g:node("linear", "lm_head", { x, head }, { transposed = 0 })
-  g:mark_logits(logits)
-  g:loss("cross_entropy", "loss", { logits, g:input("labels") })
+  lib.causal_head(g, L, norm(x, "ln_f"), wte, C, vocabulary, tied)
 end
 
 return {
   model_types = { "gpt2" },
-  architecture = "GPT2LMHeadModel",
+  tasks = lib.decoder_tasks("GPT2", "LMHeadModel"),
   -- The head of GPT2DoubleHeadsModel and what only rounds differently.
   harmless = { "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj", "n_ctx",
     "reorder_and_upcast_attn" },

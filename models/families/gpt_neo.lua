@@ -39,7 +39,7 @@ local function build(config, g)
   -- Files made from GPTNeoModel lack the prefix, and old ones carry the masks as buffers.
   local L = layers.new(g, { prefix = "transformer.", std = std, bare = true })
   g:ignore("*.attn.attention.bias"); g:ignore("*.attn.attention.masked_bias")
-  local x, embedding = L.embedding(g:input("input_ids"), "wte", vocabulary, C,
+  local x, embedding = L.embedding(g:input { name = "input_ids", below = vocabulary }, "wte", vocabulary, C,
     lib.tied_to("lm_head.weight", tied))
   x = L.add(x, L.embedding(g:input("position_ids"), "wpe", positions, C), "embeddings")
   x = L.dropout(x, embed_p, "drop")
@@ -64,5 +64,5 @@ local function build(config, g)
   lib.causal_head(g, L, x, embedding, C, vocabulary, tied)
 end
 
-return { model_types = { "gpt_neo" }, architecture = "GPTNeoForCausalLM", harmless = { "summary_activation", "summary_first_dropout",
+return { model_types = { "gpt_neo" }, tasks = lib.decoder_tasks "GPTNeo", harmless = { "summary_activation", "summary_first_dropout",
   "summary_proj_to_labels", "summary_type", "summary_use_proj", "attention_layers" }, build = build }

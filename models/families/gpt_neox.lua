@@ -20,7 +20,7 @@ local function build(config, g)
 
   local L = layers.new(g, { prefix = "gpt_neox.", std = std, bare = true })
   g:ignore("*.attention.bias"); g:ignore("*.attention.masked_bias"); g:ignore("*.rotary_emb.inv_freq")
-  local x, embedding = L.embedding(g:input("input_ids"), "embed_in", vocabulary, C,
+  local x, embedding = L.embedding(g:input { name = "input_ids", below = vocabulary }, "embed_in", vocabulary, C,
     lib.tied_to("embed_out.weight", tied))
   x = L.dropout(x, p, "emb_dropout")
   for i = 0, n_layers - 1 do
@@ -44,4 +44,4 @@ local function build(config, g)
   lib.causal_head(g, L, x, embedding, C, vocabulary, tied, { name = "embed_out" })
 end
 
-return { model_types = { "gpt_neox" }, architecture = "GPTNeoXForCausalLM", harmless = {}, build = build }
+return { model_types = { "gpt_neox" }, tasks = lib.decoder_tasks "GPTNeoX", harmless = {}, build = build }

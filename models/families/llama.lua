@@ -68,7 +68,7 @@ local function build(config, g)
   -- Positions restart with each document: none is beyond the length of a row.
   local turn = ropes.turner(g, ropes.read(config), D, positions)
 
-  local x = g:node("embedding", "model.embed_tokens", { g:input("input_ids"), embed })
+  local x = g:node("embedding", "model.embed_tokens", { g:input { name = "input_ids", below = vocabulary }, embed })
   for i = 0, n_layers - 1 do
     local size = window[i + 1]
     local p = ("model.layers.%d."):format(i)
@@ -100,7 +100,7 @@ end
 
 return {
   model_types = { "llama", "mistral", "qwen2", "qwen3" },
-  architecture = { llama = "LlamaForCausalLM", mistral = "MistralForCausalLM", qwen2 = "Qwen2ForCausalLM", qwen3 = "Qwen3ForCausalLM" },
+  tasks = lib.decoder_tasks { llama = "Llama", mistral = "Mistral", qwen2 = "Qwen2", qwen3 = "Qwen3" },
   harmless = {},
   gguf = require "llama_gguf",
   build = build,

@@ -22,7 +22,7 @@ local function build(config, g)
 
   -- Files made from OPTModel lack the prefix.
   local L = layers.new(g, { prefix = "model.decoder.", std = std, aliases = function(name) return { "decoder." .. name } end })
-  local x, embedding = L.embedding(g:input("input_ids"), "embed_tokens", vocabulary, narrow,
+  local x, embedding = L.embedding(g:input { name = "input_ids", below = vocabulary }, "embed_tokens", vocabulary, narrow,
     lib.tied_to("lm_head.weight", tied))
   if narrow ~= C then x = L.linear(x, "project_in", narrow, C) end
   -- The first two rows belong to no position.
@@ -55,4 +55,4 @@ local function build(config, g)
   lib.causal_head(g, L, x, embedding, narrow, vocabulary, tied)
 end
 
-return { model_types = { "opt" }, architecture = "OPTForCausalLM", harmless = { "activation_dropout" }, build = build }
+return { model_types = { "opt" }, tasks = lib.decoder_tasks "OPT", harmless = { "activation_dropout" }, build = build }

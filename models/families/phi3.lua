@@ -25,7 +25,7 @@ local function build(config, g)
 
   local L = layers.new(g, { prefix = "model.", std = std, bare = true })
   g:ignore("*.rotary_emb.inv_freq")
-  local x, embedding = L.embedding(g:input("input_ids"), "embed_tokens", vocabulary, C,
+  local x, embedding = L.embedding(g:input { name = "input_ids", below = vocabulary }, "embed_tokens", vocabulary, C,
     lib.tied_to("lm_head.weight", tied))
   for i = 0, n_layers - 1 do
     local at = ("layers.%d."):format(i)
@@ -47,4 +47,4 @@ local function build(config, g)
 end
 
 -- transformers reads embd_pdrop and drops nothing by it.
-return { model_types = { "phi3" }, architecture = "Phi3ForCausalLM", harmless = { "embd_pdrop" }, build = build }
+return { model_types = { "phi3" }, tasks = lib.decoder_tasks "Phi3", harmless = { "embd_pdrop" }, build = build }

@@ -150,18 +150,49 @@ function M.must_be(config, key, value, why)
   if v ~= nil and v ~= value then error(("config: '%s' = %s: %s"):format(key, tostring(v), why), 0) end
 end
 
--- A classifier of what x has a row of, and its loss: one label of several, or each of them or not.
-function M.classify(g, L, x, C, name)
-  local several = g.task == "multi-label-classification"
-  local logits = L.linear(x, name, C, g.labels, { bias = true, fresh = true, whole = true })
+-- The losses of tasks that are not of tokens: one label of several, each of several or not, numbers.
+local losses = { ["multi-label-classification"] = "binary_cross_entropy", regression = "squared_error" }
+
+-- A classifier of what x has a row of, and its loss. `more`: { bias = false }
+function M.classify(g, L, x, C, name, more)
+  local logits = L.linear(x, name, C, g.labels, { bias = not more or more.bias, fresh = true, whole = true })
   g:mark_logits(logits)
-  g:loss(several and "binary_cross_entropy" or "cross_entropy", "loss", { logits, g:input("labels") })
+  g:loss(losses[g.task] or "cross_entropy", "loss", { logits, g:input("labels") })
 end
 
--- The head of a causal model: logits of x by the embedding where it is tied, and the loss. `more`: { name, bias, cap, scale }
+-- What reads a whole row: entries of a family's `tasks`. `architecture`: as theirs.
+function M.row_tasks(architecture)
+  return { name = "sequence-classification", labels = "row_labels", architecture = architecture },
+    { name = "multi-label-classification", labels = "row_labels", several = true, architecture = architecture },
+    { name = "regression", labels = "row_values", architecture = architecture }
+end
+
+-- What decoders do: continue a text, or classify it by what its last token sees. `stems`: of transformers' classes, a name or a table from
+-- model type to name; `causal`: the ending of those that continue texts.
+function M.decoder_tasks(stems, causal)
+  local function class(ending)
+    if type(stems) == "string" then return stems .. ending end
+    local out = {}
+    for kind, stem in pairs(stems) do out[kind] = stem .. ending end
+    return out
+  end
+  return { { name = "causal-lm", labels = "next_tokens", architecture = class(causal or "ForCausalLM") },
+    M.row_tasks(class "ForSequenceClassification") }
+end
+
+-- The head of a decoder. Of tokens: logits of x by the embedding where it is tied, and the loss. Of a row: transformers' "score".
+-- `more`: { name, bias, cap, scale }
 function M.causal_head(g, L, x, embedding, C, vocabulary, tied, more)
   more = more or {}
   local name = more.name or "lm_head"
+  if g.task ~= "causal-lm" and g.task ~= "seq2seq-lm" then
+    g:ignore(name .. ".*")
+    g:mark_output(x)
+    x = g:node("take_rows", "last", { x, g:input("last_token") })
+    g:mark_hidden(x)
+    return M.classify(g, L, x, C, "score", { bias = false })
+  end
+  g:ignore("score.*")
   g:mark_hidden(x)
   if more.scale then x = g:node("scale", name .. ".scale", { x }, { alpha = more.scale }) end
   local head = tied and embedding or L.weight(name, vocabulary, C, { whole = true, hint = M.untied_hint, fresh = more.fresh })

@@ -1,6 +1,10 @@
 // What rows have beside the four fills that data comes as.
 #include "host/data/shape.hpp"
 
+#include <bit>
+#include <cmath>
+
+#include "host/data/document_encoder.hpp"
 #include "tests/data/support.hpp"
 
 namespace galley {
@@ -103,6 +107,27 @@ TEST(Shape, ARowWithoutADocumentCountsNothing) {
   EXPECT_EQ(window.buffer.count_valid(), 0);
   EXPECT_EQ(numbers(row[Fill::TargetLabels]), (std::vector<int32_t>(4, kNoLabel)));
   EXPECT_EQ(numbers(row[Fill::SourceLast]), (std::vector<int32_t>(4, 0)));
+}
+
+TEST(Shape, ValuesOfARowThatHasNoneAreNoNumbers) {
+  BatchLayout layout = layout_with({Fill::RowValues}, 2);
+  layout.labels = 3;
+  OwnedWindow window(layout, 1);
+  window.buffer.micro_batches = 1;
+  const BatchRow row = window.buffer.row(1);
+  ASSERT_EQ(row[Fill::RowValues].size(), 3u);
+  pad_row(window.buffer.row(0));
+  for (int32_t& value : row[Fill::RowValues]) value = std::bit_cast<int32_t>(-0.0f);
+  EXPECT_EQ(window.buffer.count_valid(), 3);
+  for (const int32_t value : window.buffer.row(0)[Fill::RowValues]) EXPECT_TRUE(std::isnan(std::bit_cast<float>(value)));
+}
+
+TEST(Shape, HalvesOfAValueAreNoTokens) {
+  for (const float value : {-1.5f, 0.0f, -0.0f, 3e38f, 1e-42f}) {
+    const auto [high, low] = halves_of(value);
+    for (const uint32_t half : {high, low}) EXPECT_EQ(half & ~kTokenBits, kHalf);
+    EXPECT_EQ((high & 0xffff) << 16 | (low & 0xffff), std::bit_cast<uint32_t>(value));
+  }
 }
 
 }  // namespace

@@ -144,7 +144,7 @@ def scripts():
     with open('text.txt', 'w') as file:
         file.write('Some text for a small model to read.\n' * 60)
     # An encoder, and one with a decoder.
-    pathlib.Path('labelled.jsonl').write_text(''.join(json.dumps(dict(text=says[i % 2]['content'], label=i % 2)) + '\n' for i in range(40)))
+    pathlib.Path('labelled.jsonl').write_text(''.join(json.dumps(dict(text=says[i % 2]['content'], text2=says[1]['content'], label=i % 2)) + '\n' for i in range(40)))
     for folder, of in (('encoder', dict(model_type='bert', hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=2, max_position_embeddings=96)),
                        ('decoder', dict(model_type='t5', d_model=32, d_kv=16, d_ff=48, num_layers=1, num_heads=2, decoder_start_token_id=0))):
         pathlib.Path(folder).mkdir()

@@ -21,7 +21,7 @@ words = 1 + max(tokenizer['model']['vocab'].values())
 
 # Texts of two kinds, with labels; sources and targets.
 lines = [dict(text=f'{"the cat sat on mat" if i % 2 else "one two three four"} {i}', label=i % 2, labels=[i % 2, 2][: i % 3], prompt=f'say {i % 7} again',
-              answer=f'{i % 7} {i % 7}', words=['a', str(i), 'bc'], tags=[i % 2, -100, 1]) for i in range(40)]
+              answer=f'{i % 7} {i % 7}', words=['a', str(i), 'bc'], tags=[i % 2, -100, 1], score=i % 7 / 2 - 1, scores=[i / 8, -i]) for i in range(40)]
 pathlib.Path('lines.jsonl').write_text(''.join(json.dumps(x) + '\n' for x in lines))
 bytes_of = 'tokenizer = "bytes", validation = 0.2'
 of_lines = 'files = { "lines.jsonl" }'
@@ -58,6 +58,11 @@ cases = {
     'rows': (of('bert', bert, 'sequence-classification', labels=2), labels + ' }'),
     'several': (of('distilbert', distil, 'multi-label-classification', labels=3), labels + ', label = "labels" }'),
     'tokens': (of('roberta', roberta, 'token-classification', labels=2), labels + ', text = "words", label = "tags" }'),
+    'pairs': (of('bert', dict(bert, vocab_size=words), 'sequence-classification', labels=2),
+              f'data.jsonl {{ {of_lines}, tokenizer = {lua(pathlib.Path("bert", "tokenizer.json"))}, validation = 0.2, pair = "answer" }}'),
+    'values': (of('bert', bert, 'regression'), labels + ', label = "score" }'),
+    'decoder-rows': (of('llama', llama, 'sequence-classification', labels=2), labels + ' }'),
+    'decoder-values': (of('gpt2', dict(vocab_size=256, n_positions=32, n_embd=16, n_layer=2, n_head=2), 'regression', labels=2), labels + ', label = "scores" }'),
     't5': (of('t5', t5), f'data.prompts {{ {of_lines}, {bytes_of} }}'),
     't5-gated': (of('t5', dict(t5, feed_forward_proj='gated-gelu', num_decoder_layers=1)), f'data.prompts {{ {of_lines}, {bytes_of} }}'),
 }
@@ -115,7 +120,7 @@ for case in ('rows', 't5', 'gemma2') if not everything else cases:
     under_reference(case, 'offload', clip, adamw, *placed, flags=device['train'], also=device['also'])
 
 # Without the references: what must be the same.
-for case in ('masked', 'rows', 't5', 'bloom') if not everything else cases:
+for case in ('masked', 'rows', 'decoder-values', 't5', 'bloom') if not everything else cases:
     model, data = cases[case]
 
     def trained(label, *uses, flags=(), **more):
@@ -141,6 +146,26 @@ for case, other, says in (('rows', 't5', "data.prompts: the model's task 'sequen
     check(not says or says in said, f'{case} with the data of {other}: {said}')
 path = recipe('task.lua', cases['rows'][0].replace('sequence-classification', 'classification'), cases['rows'][1], adamw, **entries('rows'))
 check("'task' = 'classification' is none" in run('plan', path, code=2).stderr, 'an unknown task is not refused by name')
+
+# Two texts as the tokenizer joins them, the longer cut first; and a number of a row.
+pathlib.Path('two.jsonl').write_text(json.dumps(dict(text='a b c d e f', answer='g h', label=1)) + '\n' + json.dumps(
+    dict(text='g', answer='a b', label=0)) + '\n')
+pair_data = cases['pairs'][1].replace('lines.jsonl', 'two.jsonl').replace('validation = 0.2', 'validation = 0')
+path = recipe('pairs.lua', cases['pairs'][0], pair_data, adamw, batch=2, length=8, steps=2)
+vocabulary = tokenizer['model']['vocab']
+rows = [json.loads(x) for x in run('data', path, '--json', '--rows', 2).stdout.splitlines()[1:]]
+for row, want in zip(sorted(rows, key=lambda row: -row['labels'][0]), (['[CLS]', *'abc', '[SEP]', *'gh', '[SEP]'], ['[CLS]', 'g', '[SEP]', *'ab', '[SEP]'])):
+    begin, end = want.index('[SEP]') + 1, len(want)
+    check(row['input_ids'][:end] == [vocabulary[w] for w in want] and set(row['input_ids'][end:]) <= {0}, f'a pair is {row["input_ids"]}, not {want}')
+    check(row['token_type_ids'] == [0] * begin + [1] * (end - begin) + [0] * (8 - end), f'the types of a pair are {row["token_type_ids"]}')
+path = recipe('numbers.lua', cases['decoder-values'][0], cases['decoder-values'][1], adamw, **entries('decoder-values'))
+rows = [json.loads(x)['labels'] for x in run('data', path, '--json', '--rows', 3).stdout.splitlines()[1:]]
+check(len(rows) == 2 and all(b == -8 * a for a, b in rows), f'the numbers of rows are {rows}')
+for case, text, says in (('masked', ', pair = "answer" }', "'pair' = \"answer\" is a second text"), ('decoder-values', ', label = "score" }', "has 1 value, and the model tells 2"),
+                         ('values', ', label = "text" }', "where a number belongs"), ('rows', ', pair = "answer" }', 'does not say how it joins two texts')):
+    data = cases[case][1].removesuffix(' }').split(', label = ')[0] + text
+    said = run('data', recipe('refused.lua', cases[case][0], data, adamw, **entries(case)), code=2).stderr
+    check(says in said, f'{case}{text}: {said}')
 bad = pathlib.Path('bad.jsonl')
 bad.write_text(json.dumps(dict(text='a text', label=7)) + '\n' + json.dumps(dict(text='another', label=0)) + '\n')
 path = recipe('label.lua', cases['rows'][0], cases['rows'][1].replace('lines.jsonl', 'bad.jsonl'), adamw, **entries('rows'))

@@ -30,7 +30,7 @@ def make():
 
 
     # An encoder, and one with a decoder.
-    pathlib.Path('labelled.jsonl').write_text(''.join(json.dumps(dict(text=p, label=i % 2)) + '\n' for i, (p, _) in enumerate(pairs)))
+    pathlib.Path('labelled.jsonl').write_text(''.join(json.dumps(dict(text=p, text2=a, label=i % 2)) + '\n' for i, (p, a) in enumerate(pairs)))
     sizes = dict(batch=1, length=16, steps=1)
     for name, model, data in (('encoder', 'bert", task = "masked-lm", config = { hidden_size = 32, intermediate_size = 48, num_hidden_layers = 2, num_attention_heads = 2, ',
                                'data.random {}'),

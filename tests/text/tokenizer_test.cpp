@@ -48,6 +48,49 @@ TEST(Counts, FollowTheWords) {
   EXPECT_EQ(counted(words, "abbb [x]yz \xC3\x89[,A]"), "a ##bb ##b ?- e ,- a-");
 }
 
+/// How a post-processor joins two texts: "A" and "B", tokens by id, "|" before what is of the second type.
+std::string joined(const std::string& post) {
+  const std::string json =
+      R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]},"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false},)"
+      R"("post_processor":)" +
+      post + "}";
+  const Result<Tokenizer> tokenizer = Tokenizer::parse(json, "tokenizer.json");
+  if (!tokenizer) return tokenizer.error().cause;
+  std::string out;
+  int8_t type = 0;
+  for (const Tokenizer::PairPiece& piece : tokenizer->pair()) {
+    if (piece.type != type) out += "|";
+    type = piece.type;
+    out += piece.text < 0 ? std::to_string(piece.id) : piece.text ? "B" : "A";
+  }
+  return out;
+}
+
+TEST(Pairs, AreJoinedAsTheFileSays) {
+  const auto pair = [](const std::string& pieces) {
+    return R"({"type":"TemplateProcessing","single":[{"Sequence":{"id":"A","type_id":0}}],"pair":[)" + pieces +
+           R"(],"special_tokens":{"x":{"id":"x","ids":[7],"tokens":["x"]}}})";
+  };
+  const auto text = [](const char* id, int type) {
+    return R"({"Sequence":{"id":")" + std::string(id) + R"(","type_id":)" + std::to_string(type) + "}}";
+  };
+  const auto token = [](int type) { return R"({"SpecialToken":{"id":"x","type_id":)" + std::to_string(type) + "}}"; };
+  EXPECT_EQ(joined("null"), "A|B");
+  EXPECT_EQ(joined(R"({"type":"ByteLevel"})"), "A|B");
+  EXPECT_EQ(joined(R"({"type":"BertProcessing","sep":["s",3],"cls":["c",2]})"), "2A3|B3");
+  EXPECT_EQ(joined(R"({"type":"RobertaProcessing","sep":["s",3],"cls":["c",2]})"), "2A33B3");
+  EXPECT_EQ(joined(pair(token(0) + "," + text("A", 0) + "," + text("B", 1) + "," + token(1))), "7A|B7");
+  EXPECT_EQ(joined(pair(text("B", 0) + "," + token(0) + "," + text("A", 0))), "B7A");
+  // Not supported: no way of joining.
+  EXPECT_EQ(joined(pair(text("A", 1) + "," + text("B", 0))), "");
+  EXPECT_EQ(joined(pair(text("A", 0) + "," + text("B", 2))), "");
+  EXPECT_EQ(joined(pair(text("A", 0) + "," + text("A", 1))), "");
+  EXPECT_EQ(joined(R"({"type":"Sequence","processors":[)" + pair(text("A", 0) + "," + text("B", 1)) + "," +
+                   pair(text("A", 0) + "," + text("B", 1)) + "]}"),
+            "");
+  EXPECT_EQ(joined(R"({"type":"Sequence","processors":[{"type":"ByteLevel"},)" + pair(text("A", 0) + "," + text("B", 1)) + "]}"), "A|B");
+}
+
 TEST(Trie, FindsAllThatATextBeginsWith) {
   std::vector<std::string> words;
   for (int i = 0; i < 256; ++i) words.push_back({'k', static_cast<char>(i)});

@@ -25,8 +25,8 @@ struct Binary {
 };
 struct Squared {
   using Other = float;
-  static float loss(float x, float t) { return (x - t) * (x - t); }
-  static float slope(float x, float t) { return 2.0f * (x - t); }
+  static float loss(float x, float t) { return t != t ? 0.0f : (x - t) * (x - t); }
+  static float slope(float x, float t) { return t != t ? 0.0f : 2.0f * (x - t); }
   static void check(const Node&) {}
 };
 

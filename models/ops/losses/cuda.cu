@@ -22,8 +22,8 @@ struct Binary {
 };
 struct Squared {
   using Other = float;
-  __device__ static float loss(float x, float t) { return (x - t) * (x - t); }
-  __device__ static float slope(float x, float t) { return 2.0f * (x - t); }
+  __device__ static float loss(float x, float t) { return t != t ? 0.0f : (x - t) * (x - t); }
+  __device__ static float slope(float x, float t) { return t != t ? 0.0f : 2.0f * (x - t); }
 };
 
 constexpr int kThreads = 256, kRows = kThreads / kWarpSize, kSumThreads = 1024;

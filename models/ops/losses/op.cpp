@@ -1,7 +1,7 @@
 // Losses of one number at a time: the sum over all numbers that count. Dividing by how many there are is in the seed, as in cross_entropy.
 //
 // binary_cross_entropy, of any number of labels a row that each are true or not: −log σ(x) where the label is 1, −log σ(−x) where it is 0,
-// nothing where it is negative. squared_error, of regression: (prediction − target)².
+// nothing where it is negative. squared_error, of regression: (prediction − target)²; nothing where the target is no number.
 #include <cmath>
 
 #include "ops/check.hpp"
@@ -50,12 +50,12 @@ void binary_grad_reference(const Node& n) {
 void squared_reference(const Node& n) {
   const double *x = n.read<double>(0), *t = n.read<double>(1);
   double sum = 0;
-  for (int64_t i = 0; i < count(n.in(0)); ++i) sum += (x[i] - t[i]) * (x[i] - t[i]);
+  for (int64_t i = 0; i < count(n.in(0)); ++i) sum += std::isnan(t[i]) ? 0 : (x[i] - t[i]) * (x[i] - t[i]);
   *n.write<double>(0) = sum;
 }
 void squared_grad_reference(const Node& n) {
   const double *x = n.read<double>(0), *t = n.read<double>(1), seed = *n.read<double>(2);
-  for (int64_t i = 0; i < count(n.in(0)); ++i) n.write<double>(0)[i] = 2 * (x[i] - t[i]) * seed;
+  for (int64_t i = 0; i < count(n.in(0)); ++i) n.write<double>(0)[i] = std::isnan(t[i]) ? 0 : 2 * (x[i] - t[i]) * seed;
 }
 
 // Differentiation starts here: the seed stands for the gradient of the loss.
@@ -101,8 +101,9 @@ void cases(Op& forward, Op& backward, uint32_t dtype, const std::vector<Numbers>
 Op binary("binary_cross_entropy",
           "loss = Σ over labels ≥ 0 of log(1 + exp(logit)) - label · logit; logits (…, n), labels (…, n) I32: 0 or 1, loss F64 (1)");
 Op binary_grad("binary_cross_entropy_grad", "dlogits = (σ(logits) - labels) · seed, 0 where label < 0");
-Op squared("squared_error", "loss = Σ (prediction - targets)²; prediction (…, n), targets (…, n) F32, loss F64 (1)");
-Op squared_grad("squared_error_grad", "dprediction = 2 (prediction - targets) · seed");
+Op squared("squared_error",
+           "loss = Σ over targets that are numbers of (prediction - target)²; prediction (…, n), targets (…, n) F32, loss F64 (1)");
+Op squared_grad("squared_error_grad", "dprediction = 2 (prediction - targets) · seed, 0 where target is no number");
 
 bool registered() {
   cases(binary, binary_grad, GALLEY_I32,
