@@ -3,7 +3,9 @@
 // rest from them, n blocks at a time.
 //
 // With no more than the input of the first block kept ("input"), each block is recomputed from there and dropped when backward has left it:
-// the memory of one block, in time that grows with the square of the depth. With a budget, search.hpp chooses tensor by tensor.
+// the memory of one block, in time that grows with the square of the depth. What takes no product ("cheap": norms, activations, gates,
+// dropout) is recomputed in next to no time, which is the first thing that the paper proposes (section 4.2). With a budget, search.hpp
+// chooses tensor by tensor.
 #include <algorithm>
 #include <cmath>
 
@@ -31,6 +33,15 @@ class Recompute {
       return;
     }
     if (policy_ == "none") return;
+    if (policy_ == "cheap") {
+      // Products and attention take hundreds of operations a byte; elementwise work counts as none, or few.
+      for (uint64_t i = 0; i < set.n_items; ++i)
+        if (const galley_saved_item& item = *set.items[i]; item.block >= 0 && item.flags & GALLEY_SAVED_RECOMPUTABLE &&
+                                                           !(item.flags & GALLEY_SAVED_BLOCK_INPUT) &&
+                                                           item.flops <= static_cast<double>(item.bytes) && choices[i] == GALLEY_KEEP)
+          choices[i] = GALLEY_RECOMPUTE;
+      return;
+    }
     const bool input = policy_ == "input";
     const int64_t n = policy_ == "sqrt" ? std::max<int64_t>(1, std::llround(std::sqrt(static_cast<double>(set.blocks))))
                       : input           ? std::max<int64_t>(1, set.blocks)

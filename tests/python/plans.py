@@ -33,7 +33,7 @@ def random_recipe(r, path):
     elif r.random() < 0.3:
         uses.append(use('freeze', **r.choice([{'except': [last]}, {'patterns': [embedding]}])))
     if r.random() < 0.5:
-        uses.append(use('recompute', **r.choice([dict(every=1), dict(every=2), dict(every=9), dict(policy='sqrt'), dict(policy='none')])))
+        uses.append(use('recompute', **r.choice([dict(every=1), dict(every=2), dict(every=9), dict(policy='sqrt'), dict(policy='cheap'), dict(policy='none')])))
     if r.random() < 0.5:
         uses.append(use('accumulate', steps=r.randint(1, 5)))
     if r.random() < 0.5:

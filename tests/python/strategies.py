@@ -26,17 +26,18 @@ def same(a, b, who):
 def recompute():
     runs, saved = {}, {}
     for name, options in {'none': dict(policy='none'), 'every-1': dict(every=1), 'every-2': dict(every=2), 'sqrt': dict(policy='sqrt'),
-                          'input': dict(policy='input')}.items():
+                          'input': dict(policy='input'), 'cheap': dict(policy='cheap')}.items():
         path = recipe(f'recompute-{name}.lua', small_gpt2(layers=6), 'data.random {}', use('recompute', **options), use('adamw', lr=1e-3), use('clip', norm=1.0),
                       batch=4, length=32, steps=4, seed=3)
         runs[name] = train(path, f'recompute-{name}')
         runs[name].check_memory(f'recompute {name}')
         host = plan(path)['classes']['host']
         saved[name] = (host['owners']['saved'], host['planned'])
-    for name in ('every-1', 'every-2', 'sqrt', 'input'):
+    for name in ('every-1', 'every-2', 'sqrt', 'input', 'cheap'):
         same(runs['none'], runs[name], f'recompute {name}')
         for less, all_of_it, what in zip(saved[name], saved['none'], ('saves', 'plans')):
             check(less < all_of_it, f'recompute {name} {what} {less} bytes, {all_of_it} without')
+    check(saved['every-1'] < saved['cheap'], f'recompute cheap saves less than every block: {saved}')
     check(len(runs['none'].steps) == 4, 'recompute: there are not four steps')
 
 

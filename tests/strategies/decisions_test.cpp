@@ -273,6 +273,18 @@ TEST(Recompute, KeepsTheModelsInputAlone) {
             "k");
 }
 
+TEST(Recompute, CheapIsWhatTakesNoProduct) {
+  std::vector<galley_saved_item> items = saved_of(2);
+  items[1].flops = 1e6;  // of the first block; a tensor of the second takes none
+  EXPECT_EQ(decided({{"policy", Value("cheap")}}, items, 2),
+            "k"
+            "kkk"
+            "rkk"
+            "k");
+  EXPECT_EQ(decided({{"policy", Value("cheap")}}, items, 2, {GALLEY_KEEP, GALLEY_KEEP, GALLEY_KEEP, GALLEY_KEEP, GALLEY_OFFLOAD_TO(1)}),
+            "kkkkokkk");
+}
+
 TEST(Recompute, LeavesWhatOthersHaveDecided) { EXPECT_EQ(decided({}, saved_of(1), 1, {GALLEY_KEEP, GALLEY_OFFLOAD_TO(1)}), "kokkk"); }
 
 TEST(Recompute, ABudgetIsMetByWhatTakesLeastTime) {

@@ -1,8 +1,8 @@
 // A general product of matrices after Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", ACM TOMS 34(3), 2008),
 // for any strides: C (m × n, dense) = or += A · B (+ bias). Blocks of B and, where its columns are contiguous, of A are copied into cache,
-// and asked for ahead of that while the block before is multiplied; tile.hpp does the rest. It multiplies and adds in F32: operands in
-// BF16 and F16 are converted as they are copied, and a C in 16 bit is held in F32 until it is done. A B in a format becomes numbers where
-// it is copied.
+// in the order in which tile.hpp reads them: strips of as many columns of B, or rows of A, as a tile has. They are asked for ahead of that
+// while the block before is multiplied. It multiplies and adds in F32: operands in BF16 and F16 are converted as they are copied, and a C
+// in 16 bit is held in F32 until it is done. A B in a format becomes numbers where it is copied.
 //
 // Bits. Each element of C is a sum of chains of at most 512 fused multiply-adds in the order of k, on top of what C held and the bias.
 // Where a chain ends depends on k alone; blocks and tasks cut the work, not the chains: the result is the same for any number of threads,
@@ -45,7 +45,7 @@ struct Blocking {
   int64_t rows, columns, depth, row_blocks, column_blocks, tasks;
   bool holds_c;  ///< has room for sums in F32
   int64_t blocks() const { return row_blocks * column_blocks; }
-  int64_t packed_a() const { return rows * depth; }
+  int64_t packed_a() const { return (rows + tile::most_rows - 1) / tile::most_rows * tile::most_rows * depth; }
   int64_t packed_b() const { return columns * depth; }
   int64_t edge() const { return rows * tile::width; }
   int64_t held_c() const { return holds_c ? std::min(row_blocks, (blocks() + tasks - 1) / tasks) * rows * columns : 0; }
@@ -59,13 +59,13 @@ inline float* on_a_line(void* p) {
   return reinterpret_cast<float*>(static_cast<char*>(p) + (64 - reinterpret_cast<uintptr_t>(p) % 64) % 64);
 }
 
-inline constexpr int64_t most_columns = 256, most_depth = 512;
+inline constexpr int64_t most_rows = 96, most_columns = 256, most_depth = 512;
 
 inline Blocking block(const Multiply& p, int64_t threads, bool holds_c) {
   Blocking out = {};
   const int64_t steps = std::max<int64_t>(1, (p.k + most_depth - 1) / most_depth);
   out.depth = (p.k + steps - 1) / steps;
-  out.rows = std::min<int64_t>(p.m, p.copies_a() ? 48 : 96);
+  out.rows = std::min<int64_t>(p.m, p.copies_a() ? 48 : most_rows);
   out.row_blocks = (p.m + out.rows - 1) / out.rows;
   threads = std::max<int64_t>(threads, 1);
   // Where A is copied too, wide blocks do that seldom; narrow ones leave enough tasks for all threads.

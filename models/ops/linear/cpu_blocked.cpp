@@ -9,6 +9,8 @@
 //     3072 → 768, T      – | 144     161 | 143     153 | 144
 //     576 → 1536       167 | 146     164 | 151     159 | 142
 //     768 → 50304      147 | 131       – | 114     136 | 127
+// With 256-bit vectors this is all there is. On two threads of a Zen 3 core at 512 rows, 576 → 1536, of the peak of 200 GF: y .77, dx .80,
+// dW .74; one thread .88, .88, .82.
 // In BF16 and F16 it is as fast to within 5 %, but for a dx with a transposed weight (.8), whose columns are converted and then transposed.
 #include "ops/linear/products.hpp"
 

@@ -54,24 +54,49 @@ void times_alpha(const Multiply& p, float* block, int64_t row, int64_t rows, int
     for (int64_t c = 0; c < columns; ++c) block[r * row + c] *= p.alpha;
 }
 
-// Block of B as rows of `cut.columns` numbers, those beyond n zero.
-void pack_b(const Multiply& p, int64_t k0, int64_t depth, int64_t j0, int64_t columns, int64_t ld, float* to) {
-  const int64_t whole = round_up(columns, tile::width), at = k0 * p.b_row + j0 * p.b_step;
+constexpr int64_t across = tile::most_groups * tile::width;
+
+// A block of B in memory: strips of `across` columns one behind the other, the last one as wide as whole vectors of it are.
+struct Strips {
+  float* data;
+  int64_t columns, depth;  // columns: in whole vectors
+  int64_t width_at(int64_t j) const { return std::min(across, columns - j / across * across); }
+  float* at(int64_t j) const { return data + j / across * across * depth + j % across; }
+};
+
+// A row of numbers into the strips' row k.
+inline void spread(const float* from, int64_t columns, const Strips& to, int64_t k) {
+  int64_t j = 0;
+  for (; j + across <= columns; j += across) std::memcpy(to.data + j * to.depth + k * across, from + j, across * sizeof(float));
+  if (j < columns) std::memcpy(to.data + j * to.depth + k * to.width_at(j), from + j, static_cast<size_t>(columns - j) * sizeof(float));
+}
+
+// Block of B; columns beyond n are zero.
+Strips pack_b(const Multiply& p, int64_t k0, int64_t depth, int64_t j0, int64_t columns, float* memory) {
+  const Strips to{memory, round_up(columns, tile::width), depth};
+  const int64_t at = k0 * p.b_row + j0 * p.b_step;
+  const bool plain = p.dtype == GALLEY_F32 && !p.coded;
   if (p.b_step == 1) {
-    copy_rows_of_b(p, at, p.b_row, depth, columns, to, ld);
-  } else if (p.dtype == GALLEY_F32 && !p.coded) {
-    transpose(static_cast<const float*>(p.b) + at, p.b_step, columns, depth, to, ld);
+    alignas(64) float numbers[most_columns];
+    for (int64_t k = 0; k < depth; ++k) {
+      if (!plain) copy_rows_of_b(p, at + k * p.b_row, p.b_row, 1, columns, numbers, 0);
+      spread(plain ? static_cast<const float*>(p.b) + at + k * p.b_row : numbers, columns, to, k);
+    }
   } else {
     alignas(64) float few[8 * most_depth];
-    for (int64_t j = 0; j < columns; j += 8) {
-      const int64_t n = std::min<int64_t>(8, columns - j);
-      copy_rows_of_b(p, at + j * p.b_step, p.b_step, n, depth, few, most_depth);
-      transpose(few, most_depth, n, depth, to + j, ld);
+    const int64_t run = plain ? across : 8;
+    for (int64_t j = 0; j < columns; j += run) {
+      const int64_t n = std::min(run, columns - j);
+      if (!plain) copy_rows_of_b(p, at + j * p.b_step, p.b_step, n, depth, few, most_depth);
+      if (plain) transpose(static_cast<const float*>(p.b) + at + j * p.b_step, p.b_step, n, depth, to.at(j), to.width_at(j));
+      else transpose(few, most_depth, n, depth, to.at(j), to.width_at(j));
     }
   }
-  if (whole != columns)
-    for (int64_t k = 0; k < depth; ++k) std::fill(to + k * ld + columns, to + k * ld + whole, 0.0f);
-  if (!p.scales_a()) times_alpha(p, to, ld, depth, columns);
+  if (to.columns != columns)
+    for (int64_t k = 0; k < depth; ++k)
+      for (int64_t j = columns; j < to.columns; ++j) to.at(j)[k * to.width_at(j)] = 0.0f;
+  if (!p.scales_a()) times_alpha(p, memory, to.columns, depth, to.columns);
+  return to;
 }
 
 // What a task is at: columns j0 … j0 + columns − 1 and numbers k0 … k0 + depth − 1 of each sum.
@@ -85,7 +110,6 @@ Panel panel_of(const Multiply& p, const Blocking& cut, int64_t j0, int64_t k0) {
 
 // Corners that a block of `rows` takes.
 int64_t corners(const Panel& at, int64_t rows) {
-  constexpr int64_t across = tile::most_groups * tile::width;
   return std::max<int64_t>(1, (rows + tile::most_rows - 1) / tile::most_rows * (at.columns / across));
 }
 
@@ -96,17 +120,35 @@ Ahead ahead_of_b(const Multiply& p, const Panel& next, int64_t calls) {
                        : Ahead(p.b, p.dtype, at, p.b_step, next.depth, next.columns, calls);
 }
 
-// A's rows i0 … i0 + rows − 1, copied so that they lie near each other: in the order in which they lie.
-tile::Strided pack_a(const Multiply& p, int64_t i0, int64_t rows, const Panel& at, const Blocking& cut, float* to) {
+// Rows of A: tile r / most_rows of them begins `tile` numbers behind the one before it for each of its rows.
+struct Rows {
+  tile::Strided a;
+  int64_t tile;
+  tile::Strided from(int64_t r) const { return {a.data + r * tile, a.row, a.step}; }
+};
+
+// A's rows i0 … i0 + rows − 1, copied so that they lie near each other: rows as they are, columns in strips of as many rows as a tile has.
+Rows pack_a(const Multiply& p, int64_t i0, int64_t rows, const Panel& at, const Blocking& cut, float* to) {
   const int64_t from = i0 * p.a_row + at.k0 * p.a_step;
   if (p.a_step == 1) {
     copy_rows(p.a, p.dtype, from, p.a_row, rows, at.depth, to, cut.depth);
     if (p.scales_a()) times_alpha(p, to, cut.depth, rows, at.depth);
-    return {to, cut.depth, 1};
+    return {{to, cut.depth, 1}, cut.depth};
   }
-  copy_rows(p.a, p.dtype, from, p.a_step, at.depth, rows, to, cut.rows);
-  if (p.scales_a()) times_alpha(p, to, cut.rows, at.depth, rows);
-  return {to, 1, cut.rows};
+  constexpr int64_t high = tile::most_rows;
+  const bool plain = p.dtype == GALLEY_F32 && p.alpha == 1.0f;
+  alignas(64) float numbers[most_rows];
+  for (int64_t k = 0; k < at.depth; ++k) {
+    if (!plain) {
+      load(p.a, p.dtype, from + k * p.a_step, rows, numbers);
+      times_alpha(p, numbers, 0, 1, rows);
+    }
+    const float* const row = plain ? static_cast<const float*>(p.a) + from + k * p.a_step : numbers;
+    int64_t r = 0;
+    for (; r + high <= rows; r += high) std::memcpy(to + r * at.depth + k * high, row + r, high * sizeof(float));
+    for (int64_t i = r; i < rows; ++i) to[r * at.depth + k * high + i - r] = row[i];
+  }
+  return {{to, 1, high}, at.depth};
 }
 
 Ahead ahead_of_a(const Multiply& p, int64_t i0, int64_t rows, const Panel& at, int64_t calls) {
@@ -122,8 +164,8 @@ Ahead ahead_of_a(const Multiply& p, int64_t i0, int64_t rows, const Panel& at, i
   tile::product(rows, groups, depth, a, b, ldb, c, ldc, onto);
 }
 
-// One block of C, which lies at `c` in rows of `ldc`. `a` is where A's block lies.
-void block_of(const Multiply& p, int64_t rows, const Panel& at, tile::Strided a, float* c, int64_t ldc, const Lane& lane, int64_t ld,
+// One block of C, which lies at `c` in rows of `ldc`.
+void block_of(const Multiply& p, int64_t rows, const Panel& at, const Rows& a, const Strips& b, float* c, int64_t ldc, float* edge,
               Ahead& next_b, Ahead& next_a) {
   const int64_t groups = at.columns / tile::width, rest = at.columns % tile::width;
   const bool first = at.k0 == 0;
@@ -139,16 +181,18 @@ void block_of(const Multiply& p, int64_t rows, const Panel& at, tile::Strided a,
     for (int64_t r = 0; r < rows; r += tile::most_rows) {
       next_b.some();
       next_a.some();
-      tiles(std::min<int64_t>(tile::most_rows, rows - r), std::min<int64_t>(tile::most_groups, groups - g), at.depth,
-            {a.data + r * a.row, a.row, a.step}, lane.b + g * tile::width, ld, c + r * ldc + g * tile::width, ldc, onto);
+      tiles(std::min<int64_t>(tile::most_rows, rows - r), std::min<int64_t>(tile::most_groups, groups - g), at.depth, a.from(r),
+            b.at(g * tile::width), b.width_at(g * tile::width), c + r * ldc + g * tile::width, ldc, onto);
     }
   if (rest) {  // the row ends within a vector: through a buffer
     c += groups * tile::width;
     for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < rest; ++j) lane.edge[i * tile::width + j] = c[i * ldc + j];
-    tiles(rows, 1, at.depth, a, lane.b + groups * tile::width, ld, lane.edge, tile::width, onto);
+      for (int64_t j = 0; j < rest; ++j) edge[i * tile::width + j] = c[i * ldc + j];
+    for (int64_t r = 0; r < rows; r += tile::most_rows)
+      tiles(std::min<int64_t>(tile::most_rows, rows - r), 1, at.depth, a.from(r), b.at(groups * tile::width),
+            b.width_at(groups * tile::width), edge + r * tile::width, tile::width, onto);
     for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < rest; ++j) c[i * ldc + j] = lane.edge[i * tile::width + j];
+      for (int64_t j = 0; j < rest; ++j) c[i * ldc + j] = edge[i * tile::width + j];
   }
 }
 
@@ -190,20 +234,20 @@ void multiply(const Multiply& p, const Blocking& cut, int64_t index, void* memor
     if (cut.holds_c && p.add) copy_rows(p.c, p.c_dtype, top * p.n + j0, p.n, rows_of_all, columns, c, ldc);
     for (int64_t k0 = 0; k0 == 0 || k0 < p.k; k0 += cut.depth) {
       const Panel at = panel_of(p, cut, j0, k0);
-      pack_b(p, at.k0, at.depth, at.j0, at.columns, cut.columns, lane.b);
+      const Strips b = pack_b(p, at.k0, at.depth, at.j0, at.columns, lane.b);
       const int64_t calls = corners(at, rows_of_all);
       Ahead next_b, next_a;
       if (k0 + cut.depth < p.k) next_b = ahead_of_b(p, panel_of(p, cut, j0, k0 + cut.depth), calls);
       else if (t < end) next_b = ahead_of_b(p, panel_of(p, cut, j0 + cut.columns, 0), calls);
       for (int64_t i0 = top; i0 < top + rows_of_all; i0 += cut.rows) {
         const int64_t rows = std::min(cut.rows, p.m - i0), below = std::min(cut.rows, top + rows_of_all - i0 - rows);
-        tile::Strided a{static_cast<const float*>(p.a) + i0 * p.a_row + k0 * p.a_step, p.a_row, p.a_step};
+        Rows a{{static_cast<const float*>(p.a) + i0 * p.a_row + k0 * p.a_step, p.a_row, p.a_step}, p.a_row};
         if (p.copies_a()) {
           a = pack_a(p, i0, rows, at, cut, lane.a);
           if (below > 0) next_a = ahead_of_a(p, i0 + rows, below, at, corners(at, rows));
         }
         float* const made = c + (i0 - top) * ldc;
-        block_of(p, rows, at, a, made, ldc, lane, cut.columns, next_b, next_a);
+        block_of(p, rows, at, a, b, made, ldc, lane.edge, next_b, next_a);
         if (cut.holds_c && k0 + cut.depth >= p.k) finish(p, i0, rows, at, made, ldc, activation);
       }
     }
