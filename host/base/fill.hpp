@@ -41,26 +41,25 @@ struct FillInfo {
   const char* input;  ///< the input of a model that has it unless the family says otherwise; "": none
   FillExtent extent;
   bool labels;  ///< those that count in the loss: all but −100; of F32, all that are numbers
-  const char* says;
 };
 inline constexpr std::array<FillInfo, kFills> kFillInfo = {{
-    {"tokens", "input_ids", FillExtent::Row, false, "the tokens; with masked_tokens, some of them masked"},
-    {"next_tokens", "", FillExtent::Row, true, "the token that follows in its document"},
-    {"positions", "position_ids", FillExtent::Row, false, "counted from the begin of the document"},
-    {"first_key", "first_key", FillExtent::Row, false, "where the document begins in the row"},
-    {"last_key", "last_key", FillExtent::Row, false, "where the document ends in the row"},
-    {"token_types", "token_type_ids", FillExtent::Row, false, "which of two texts a token belongs to: 0 or 1"},
-    {"masked_tokens", "", FillExtent::Row, true, "of a token that is masked, what it was"},
-    {"token_labels", "", FillExtent::Row, true, "the label of each token"},
-    {"first_token", "first_token", FillExtent::One, false, "the row's first token, counted in the micro-batch"},
-    {"last_token", "last_token", FillExtent::One, false, "the row's last token, counted in the micro-batch"},
-    {"row_labels", "", FillExtent::Labels, true, "the label of the row; of several, 1 for each that it has and 0 for the others"},
-    {"row_values", "", FillExtent::Labels, true, "the number of the row, or several"},
-    {"target_tokens", "decoder_input_ids", FillExtent::Target, false, "the target, behind the token that begins one"},
-    {"target_labels", "", FillExtent::Target, true, "the target"},
-    {"target_positions", "decoder_position_ids", FillExtent::Target, false, "0, 1, 2 …"},
-    {"source_first", "source_first", FillExtent::Target, false, "where the source begins in its row"},
-    {"source_last", "source_last", FillExtent::Target, false, "where the source ends in its row"},
+    {"tokens", "input_ids", FillExtent::Row, false},            // the tokens; with masked_tokens, some of them masked
+    {"next_tokens", "", FillExtent::Row, true},                 // the token that follows in its document
+    {"positions", "position_ids", FillExtent::Row, false},      // counted from the begin of the document
+    {"first_key", "first_key", FillExtent::Row, false},         // where the document begins in the row
+    {"last_key", "last_key", FillExtent::Row, false},           // where the document ends in the row
+    {"token_types", "token_type_ids", FillExtent::Row, false},  // which of two texts a token belongs to: 0 or 1
+    {"masked_tokens", "", FillExtent::Row, true},               // of a token that is masked, what it was
+    {"token_labels", "", FillExtent::Row, true},                // the label of each token
+    {"first_token", "first_token", FillExtent::One, false},     // the row's first token, counted in the micro-batch
+    {"last_token", "last_token", FillExtent::One, false},       // the row's last token, counted in the micro-batch
+    {"row_labels", "", FillExtent::Labels, true},  // the label of the row; of several, 1 for each that it has and 0 for the others
+    {"row_values", "", FillExtent::Labels, true},  // the number of the row, or several
+    {"target_tokens", "decoder_input_ids", FillExtent::Target, false},        // the target, behind the token that begins one
+    {"target_labels", "", FillExtent::Target, true},                          // the target
+    {"target_positions", "decoder_position_ids", FillExtent::Target, false},  // 0, 1, 2 …
+    {"source_first", "source_first", FillExtent::Target, false},              // where the source begins in its row
+    {"source_last", "source_last", FillExtent::Target, false},                // where the source ends in its row
 }};
 inline constexpr const FillInfo& info_of(Fill fill) { return kFillInfo[static_cast<size_t>(fill)]; }
 /// Whether a row has labels of its own, not its tokens.

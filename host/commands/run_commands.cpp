@@ -60,6 +60,15 @@ Status train_shown(const CommandLine& a, const Study& study, const OpenSource& o
   return trained;
 }
 
+/// Of a validation: with its unit, and of tokens what it means.
+std::string loss_text(double loss, Fill labels) {
+  char text[96];
+  const bool tokens = labels != Fill::TokenLabels && !of_rows(labels);
+  if (tokens) std::snprintf(text, sizeof text, "%.4f nats a token, perplexity %.3f", loss, std::exp(loss));
+  else std::snprintf(text, sizeof text, labels == Fill::RowValues ? "%.4f, the mean squared error" : "%.4f nats a label", loss);
+  return text;
+}
+
 }  // namespace
 
 Result<ReferenceShown> ReferenceShown::open(const CommandLine& a) {
@@ -189,7 +198,7 @@ Status command_eval(const CommandLine& a) {
   if (run) TRY_STATUS(load_weights_of_run(*session, what));
   const double loss = TRY(session->evaluate());
   if (a.has("--json")) std::printf("{\"validation_loss\": %.17g}\n", loss);
-  else std::printf("validation loss %.4f nats a token, perplexity %.3f\n", loss, std::exp(loss));
+  else std::printf("validation loss %s\n", loss_text(loss, s->recipe.learning.labels).c_str());
   return reference.finish(ok());
 }
 

@@ -66,6 +66,7 @@ cases = {
     't5': (of('t5', t5), f'data.prompts {{ {of_lines}, {bytes_of} }}'),
     't5-gated': (of('t5', dict(t5, feed_forward_proj='gated-gelu', num_decoder_layers=1)), f'data.prompts {{ {of_lines}, {bytes_of} }}'),
 }
+units = {'pairs': 'nats a label', 'tokens': 'nats a label', 'decoder-rows': 'nats a label', 'values': 'the mean squared error'}
 generates = {'opt', 'gpt-neo', 'bloom', 'gpt-neox', 'gemma', 'gemma2', 'gemma3', 'phi3', 't5', 't5-gated'}
 adamw, clip, recompute = use('adamw', lr=1e-3), use('clip', norm=1.0), use('recompute')
 lora = use('lora', rank=2, alpha=4, targets='all-linear', dropout=0.1)
@@ -88,6 +89,9 @@ def under_reference(case, label, *uses, also=(), flags=(), **more):
     if not pathlib.Path(name, 'state').exists():
         return
     kit.command(name, 'eval', name, *also)
+    if case in units and label == 'whole':
+        said = run('eval', name, *also).stdout
+        check(units[case] in said and 'token' not in said, f'{name}: {said}')
     if case in generates:
         kit.command(name, 'sample', name, '--prompt', 'one two', '--tokens', 2, *also)
     if 'use "lora"' in ' '.join(uses):
