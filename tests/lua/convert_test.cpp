@@ -23,7 +23,7 @@ Status convert(Sandbox& box, const std::string& text, Converted* out) {
 
 std::string conversion_error(const std::string& text) {
   Converted out;
-  const auto box = sandbox();
+  const auto box = sandbox({.seconds = 60});  // sanitizers are slow
   const Status status = convert(*box, text, &out);
   return status.ok() ? "no error" : status.error().cause;
 }
