@@ -43,9 +43,9 @@ struct Multiply {
 /// what is copied of B serves those below each other. Lanes do tasks, each with buffers of its own.
 struct Blocking {
   int64_t rows, columns, depth, row_blocks, column_blocks, tasks;
-  bool holds_c;  ///< has room for sums in F32
+  bool copies_a, holds_c;  ///< has room for blocks of A, for sums in F32
   int64_t blocks() const { return row_blocks * column_blocks; }
-  int64_t packed_a() const { return (rows + tile::most_rows - 1) / tile::most_rows * tile::most_rows * depth; }
+  int64_t packed_a() const { return copies_a ? (rows + tile::most_rows - 1) / tile::most_rows * tile::most_rows * depth : 0; }
   int64_t packed_b() const { return columns * depth; }
   int64_t edge() const { return rows * tile::width; }
   int64_t held_c() const { return holds_c ? std::min(row_blocks, (blocks() + tasks - 1) / tasks) * rows * columns : 0; }
@@ -75,6 +75,7 @@ inline Blocking block(const Multiply& p, int64_t threads, bool holds_c) {
   out.column_blocks = (p.n + out.columns - 1) / out.columns;
   // Several a thread, so that none waits long for another's last one; whole columns, if they are as many.
   out.tasks = std::min(out.blocks(), out.column_blocks >= 4 * threads ? out.column_blocks : 8 * threads);
+  out.copies_a = p.copies_a();
   out.holds_c = holds_c;
   return out;
 }
