@@ -80,6 +80,8 @@ std::array<uint32_t, 2> halves_of(float value) {
   return {kHalf | bits >> 16, kHalf | (bits & 0xffff)};
 }
 
+int32_t bits_of(uint32_t high, uint32_t low) { return std::bit_cast<int32_t>((high & 0xffff) << 16 | (low & 0xffff)); }
+
 Status write_document(const TokenStore& store, uint64_t begin, uint64_t tokens, Fill labels, int32_t start, const BatchRow& row) {
   Reading in(store, begin + tokens);
   // The text ends where something counts.
@@ -103,7 +105,7 @@ Status write_document(const TokenStore& store, uint64_t begin, uint64_t tokens, 
   if (labels == Fill::RowValues) {
     for (uint64_t i = 0; i < std::min<uint64_t>(rest / 2, to.size()); ++i) {
       const uint32_t high = TRY(in.at(begin + text + 2 * i)), low = TRY(in.at(begin + text + 2 * i + 1));
-      to[i] = std::bit_cast<int32_t>((high & 0xffff) << 16 | (low & 0xffff));
+      to[i] = bits_of(high, low);
     }
   } else if (labels == Fill::RowLabels && to.size() > 1) {
     std::ranges::fill(to, 0);

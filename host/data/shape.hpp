@@ -43,8 +43,9 @@ void complete_row(const BatchRow& row, size_t begin, size_t end, const Masking* 
 /// Whether documents are more than text under these labels: such a row holds one document, and write_document() writes it.
 inline bool has_parts(Fill labels) { return labels == Fill::TokenLabels || of_rows(labels) || labels == Fill::TargetLabels; }
 
-/// A number as two halves that a store keeps, and back.
+/// A value as the two halves that a store keeps, and its bits again.
 std::array<uint32_t, 2> halves_of(float value);
+int32_t bits_of(uint32_t high, uint32_t low);
 
 /// Writes the document of tokens [begin, begin + tokens) as a row. `start`: the token that begins a target. Allocates nothing unless it fails.
 Status write_document(const TokenStore& store, uint64_t begin, uint64_t tokens, Fill labels, int32_t start, const BatchRow& row);

@@ -33,23 +33,16 @@ class Recompute {
       return;
     }
     if (policy_ == "none") return;
-    if (policy_ == "cheap") {
-      // Products and attention take hundreds of operations a byte; elementwise work counts as none, or few.
-      for (uint64_t i = 0; i < set.n_items; ++i)
-        if (const galley_saved_item& item = *set.items[i]; item.block >= 0 && item.flags & GALLEY_SAVED_RECOMPUTABLE &&
-                                                           !(item.flags & GALLEY_SAVED_BLOCK_INPUT) &&
-                                                           item.flops <= static_cast<double>(item.bytes) && choices[i] == GALLEY_KEEP)
-          choices[i] = GALLEY_RECOMPUTE;
-      return;
-    }
-    const bool input = policy_ == "input";
+    const bool input = policy_ == "input", cheap = policy_ == "cheap";
     const int64_t n = policy_ == "sqrt" ? std::max<int64_t>(1, std::llround(std::sqrt(static_cast<double>(set.blocks))))
                       : input           ? std::max<int64_t>(1, set.blocks)
                                         : every_;
     for (uint64_t i = 0; i < set.n_items; ++i) {
       const galley_saved_item& item = *set.items[i];
       const int64_t enters = item.block + 1;  // a block's input is made by the block before it
-      const bool stays = item.flags & GALLEY_SAVED_BLOCK_INPUT && (enters % n == 0 || enters == set.blocks);
+      const bool joins = item.flags & GALLEY_SAVED_BLOCK_INPUT;
+      // Products and attention take hundreds of operations a byte; elementwise work counts as none, or few.
+      const bool stays = cheap ? joins || item.flops > static_cast<double>(item.bytes) : joins && (enters % n == 0 || enters == set.blocks);
       if (item.block >= 0 && !stays && item.flags & GALLEY_SAVED_RECOMPUTABLE && choices[i] == GALLEY_KEEP)
         choices[i] = input ? GALLEY_RECOMPUTE_EACH : GALLEY_RECOMPUTE;
     }

@@ -56,31 +56,31 @@ void times_alpha(const Multiply& p, float* block, int64_t row, int64_t rows, int
 
 constexpr int64_t across = tile::most_groups * tile::width;
 
-// A block of B in memory: strips of `across` columns one behind the other, the last one as wide as whole vectors of it are.
+// A block in memory, `depth` rows of `columns` numbers: strips of `most` columns one behind the other, the last one of what is left.
+template <int64_t most>
 struct Strips {
   float* data;
-  int64_t columns, depth;  // columns: in whole vectors
-  int64_t width_at(int64_t j) const { return std::min(across, columns - j / across * across); }
-  float* at(int64_t j) const { return data + j / across * across * depth + j % across; }
+  int64_t columns, depth;
+  int64_t width_at(int64_t j) const { return std::min(most, columns - j / most * most); }
+  float* at(int64_t j) const { return data + j / most * most * depth + j % most; }
+  // The first n numbers of row k.
+  void put(int64_t k, const float* from, int64_t n) const {
+    int64_t j = 0;
+    for (; j + most <= n; j += most) std::memcpy(data + j * depth + k * most, from + j, most * sizeof(float));
+    if (j < n) std::memcpy(at(j) + k * width_at(j), from + j, static_cast<size_t>(n - j) * sizeof(float));
+  }
 };
 
-// A row of numbers into the strips' row k.
-inline void spread(const float* from, int64_t columns, const Strips& to, int64_t k) {
-  int64_t j = 0;
-  for (; j + across <= columns; j += across) std::memcpy(to.data + j * to.depth + k * across, from + j, across * sizeof(float));
-  if (j < columns) std::memcpy(to.data + j * to.depth + k * to.width_at(j), from + j, static_cast<size_t>(columns - j) * sizeof(float));
-}
-
-// Block of B; columns beyond n are zero.
-Strips pack_b(const Multiply& p, int64_t k0, int64_t depth, int64_t j0, int64_t columns, float* memory) {
-  const Strips to{memory, round_up(columns, tile::width), depth};
+// Block of B, in whole vectors: columns beyond n are zero.
+Strips<across> pack_b(const Multiply& p, int64_t k0, int64_t depth, int64_t j0, int64_t columns, float* memory) {
+  const Strips<across> to{memory, round_up(columns, tile::width), depth};
   const int64_t at = k0 * p.b_row + j0 * p.b_step;
   const bool plain = p.dtype == GALLEY_F32 && !p.coded;
   if (p.b_step == 1) {
     alignas(64) float numbers[most_columns];
     for (int64_t k = 0; k < depth; ++k) {
       if (!plain) copy_rows_of_b(p, at + k * p.b_row, p.b_row, 1, columns, numbers, 0);
-      spread(plain ? static_cast<const float*>(p.b) + at + k * p.b_row : numbers, columns, to, k);
+      to.put(k, plain ? static_cast<const float*>(p.b) + at + k * p.b_row : numbers, columns);
     }
   } else {
     alignas(64) float few[8 * most_depth];
@@ -136,6 +136,7 @@ Rows pack_a(const Multiply& p, int64_t i0, int64_t rows, const Panel& at, const 
     return {{to, cut.depth, 1}, cut.depth};
   }
   constexpr int64_t high = tile::most_rows;
+  const Strips<high> strips{to, round_up(rows, high), at.depth};
   const bool plain = p.dtype == GALLEY_F32 && p.alpha == 1.0f;
   alignas(64) float numbers[most_rows];
   for (int64_t k = 0; k < at.depth; ++k) {
@@ -143,10 +144,7 @@ Rows pack_a(const Multiply& p, int64_t i0, int64_t rows, const Panel& at, const 
       load(p.a, p.dtype, from + k * p.a_step, rows, numbers);
       times_alpha(p, numbers, 0, 1, rows);
     }
-    const float* const row = plain ? static_cast<const float*>(p.a) + from + k * p.a_step : numbers;
-    int64_t r = 0;
-    for (; r + high <= rows; r += high) std::memcpy(to + r * at.depth + k * high, row + r, high * sizeof(float));
-    for (int64_t i = r; i < rows; ++i) to[r * at.depth + k * high + i - r] = row[i];
+    strips.put(k, plain ? static_cast<const float*>(p.a) + from + k * p.a_step : numbers, rows);
   }
   return {{to, 1, high}, at.depth};
 }
@@ -165,7 +163,7 @@ Ahead ahead_of_a(const Multiply& p, int64_t i0, int64_t rows, const Panel& at, i
 }
 
 // One block of C, which lies at `c` in rows of `ldc`.
-void block_of(const Multiply& p, int64_t rows, const Panel& at, const Rows& a, const Strips& b, float* c, int64_t ldc, float* edge,
+void block_of(const Multiply& p, int64_t rows, const Panel& at, const Rows& a, const Strips<across>& b, float* c, int64_t ldc, float* edge,
               Ahead& next_b, Ahead& next_a) {
   const int64_t groups = at.columns / tile::width, rest = at.columns % tile::width;
   const bool first = at.k0 == 0;
@@ -234,7 +232,7 @@ void multiply(const Multiply& p, const Blocking& cut, int64_t index, void* memor
     if (cut.holds_c && p.add) copy_rows(p.c, p.c_dtype, top * p.n + j0, p.n, rows_of_all, columns, c, ldc);
     for (int64_t k0 = 0; k0 == 0 || k0 < p.k; k0 += cut.depth) {
       const Panel at = panel_of(p, cut, j0, k0);
-      const Strips b = pack_b(p, at.k0, at.depth, at.j0, at.columns, lane.b);
+      const Strips<across> b = pack_b(p, at.k0, at.depth, at.j0, at.columns, lane.b);
       const int64_t calls = corners(at, rows_of_all);
       Ahead next_b, next_a;
       if (k0 + cut.depth < p.k) next_b = ahead_of_b(p, panel_of(p, cut, j0, k0 + cut.depth), calls);
