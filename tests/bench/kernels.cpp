@@ -387,6 +387,16 @@ void several(Bench& bench, uint32_t dtype, const char* name, int64_t rows) {
   bench.together(label + " 576 -> 576, 192, 192", "linear_dw", all(gradient(576, 576), gradient(576, 192), gradient(576, 192)));
   bench.together(label + " 576 -> 1536, 1536", "linear_dw", all(gradient(576, 1536), gradient(576, 1536)));
   bench.together(label + " 576 -> 3 of 8", "linear_dw", all(gradient(576, 8), gradient(576, 8), gradient(576, 8)));
+  // An adapter of rank 16: A, B into the base's output, and their gradients.
+  for (const auto& [K, N] : {std::pair<int64_t, int64_t>(576, 1536), {1536, 576}, {576, 192}}) {
+    const std::string shape = ", adapter " + std::to_string(K) + " -> " + std::to_string(N);
+    bench.run(label + shape, "linear", {x(K), {dtype, {16, K}}}, T(0));
+    bench.together(label + shape, "linear>add", all(product(16, N, 0), Bench::Link{"add", {x(N), x(N)}, {}, false, -1, 0}), false);
+    bench.run(label + shape, "linear_dx", {x(N), {dtype, {N, 16}}}, T(0));
+    bench.run(label + shape, "linear_dx", {x(16), {dtype, {16, K}}}, T(0), true);
+    bench.run(label + shape, "linear_dw", {x(N), x(16)}, T(0), true);
+    bench.run(label + shape, "linear_dw", {x(16), x(K)}, T(0), true);
+  }
 }
 
 // What stands between the products, with data in `dtype`; weights of norms and logits are F32.

@@ -32,7 +32,7 @@ struct Multiply {
   float alpha;     ///< the product is multiplied by this before the bias and what C holds are added
   uint32_t dtype;  ///< of A and B
   uint32_t c_dtype, bias_dtype;
-  const void* addend;  ///< (m, n) in the dtype of C: the product, rounded to it, is added to this; null: it is not (pairs.hpp)
+  const void* addend;  ///< (m, n) in the dtype of C: the product, rounded to it, is added to this; null: it is not
   bool copies_a() const { return a_step != 1 || dtype != GALLEY_F32; }
   /// Whether alpha multiplies what is copied of A; else what is copied of B. It must not depend on how many rows there are: a row has the
   /// same bytes in a chunk.
@@ -61,20 +61,42 @@ inline float* on_a_line(void* p) {
 
 inline constexpr int64_t most_rows = 96, most_columns = 256, most_depth = 512;
 
+/// Columns of a block where A is not copied: as many as keep the threads busy for the same time, the widest of those that do.
+inline int64_t even_columns(int64_t n, int64_t widest, int64_t threads) {
+  constexpr int64_t unit = tile::most_groups * tile::width;
+  const int64_t least = std::max<int64_t>(unit, 48);
+  int64_t best = least, load = n + 1;
+  for (int64_t columns = std::max(widest, least); columns >= least; columns -= unit) {
+    const int64_t blocks = (n + columns - 1) / columns, longest = std::min(n, (blocks + threads - 1) / threads * columns);
+    if (blocks < 4 * threads || longest >= load) continue;
+    best = columns;
+    load = longest;
+  }
+  return best;
+}
+
 inline Blocking block(const Multiply& p, int64_t threads, bool holds_c) {
   Blocking out = {};
+  threads = std::max<int64_t>(threads, 1);
   const int64_t steps = std::max<int64_t>(1, (p.k + most_depth - 1) / most_depth);
   out.depth = (p.k + steps - 1) / steps;
   out.rows = std::min<int64_t>(p.m, p.copies_a() ? 48 : most_rows);
   out.row_blocks = (p.m + out.rows - 1) / out.rows;
-  threads = std::max<int64_t>(threads, 1);
-  // Where A is copied too, wide blocks do that seldom; narrow ones leave enough tasks for all threads.
-  for (out.columns = p.copies_a() ? most_columns : 128; out.columns > 64; out.columns /= 2)
-    if ((p.copies_a() ? out.row_blocks : 1) * ((p.n + out.columns - 1) / out.columns) >= 4 * threads) break;
+  if (p.copies_a()) {
+    // Wide blocks copy A seldom; narrow ones leave enough tasks for all threads.
+    for (out.columns = most_columns; out.columns > 64; out.columns /= 2)
+      if (out.row_blocks * ((p.n + out.columns - 1) / out.columns) >= 4 * threads) break;
+    const int64_t blocks = (p.n + out.columns - 1) / out.columns;
+    out.columns = round_up((p.n + blocks - 1) / blocks, tile::most_groups * tile::width);
+  } else {
+    out.columns = even_columns(p.n, 128, threads);
+  }
   out.columns = std::min(out.columns, round_up(p.n, tile::width));
   out.column_blocks = (p.n + out.columns - 1) / out.columns;
-  // Several a thread, so that none waits long for another's last one; whole columns, if they are as many.
-  out.tasks = std::min(out.blocks(), out.column_blocks >= 4 * threads ? out.column_blocks : 8 * threads);
+  // Several a thread, so that none waits long for another's last one, and as many for each; parts of columns, if those are fewer.
+  int64_t parts = 1;
+  while (parts < out.row_blocks && (parts * out.column_blocks < 4 * threads || parts * out.column_blocks % threads != 0)) ++parts;
+  out.tasks = parts * out.column_blocks;
   out.copies_a = p.copies_a();
   out.holds_c = holds_c;
   return out;

@@ -91,11 +91,15 @@ struct Strided {
 /// What is done with what C held before.
 enum class Onto { Write, Add };
 
+// `base`, in rows as those of C: what the product is added to; null: nothing.
 template <int R, int G>
-inline void corner(int64_t depth, Strided a, const float* b, int64_t ldb, float* c, int64_t ldc, Onto onto) {
+inline void corner(int64_t depth, Strided a, const float* b, int64_t ldb, float* c, int64_t ldc, const float* base) {
   Lanes sum[R][G];
   for (int r = 0; r < R; ++r)
-    for (int g = 0; g < G; ++g) sum[r][g] = Lanes::zero();
+    for (int g = 0; g < G; ++g) {
+      sum[r][g] = Lanes::zero();
+      __builtin_prefetch((base ? base : c) + r * ldc + g * width);  // it comes while k runs
+    }
   for (int64_t k = 0; k < depth; ++k, b += ldb, a.data += a.step) {
     Lanes row[G];
     for (int g = 0; g < G; ++g) row[g] = Lanes::load(b + g * width);
@@ -106,41 +110,48 @@ inline void corner(int64_t depth, Strided a, const float* b, int64_t ldb, float*
   }
   for (int r = 0; r < R; ++r)
     for (int g = 0; g < G; ++g) {
-      float* to = c + r * ldc + g * width;
-      if (onto == Onto::Add) sum[r][g] = add(Lanes::load(to), sum[r][g]);
-      sum[r][g].store(to);
+      const int64_t at = r * ldc + g * width;
+      if (base) sum[r][g] = add(Lanes::load(base + at), sum[r][g]);
+      sum[r][g].store(c + at);
     }
 }
 
 template <int G>
-inline void strip(int64_t rows, int64_t depth, Strided a, const float* b, int64_t ldb, float* c, int64_t ldc, Onto onto) {
+inline void strip(int64_t rows, int64_t depth, Strided a, const float* b, int64_t ldb, float* c, int64_t ldc, const float* base) {
   int64_t r = 0;
   for (; r + most_rows <= rows; r += most_rows)
-    corner<most_rows, G>(depth, {a.data + r * a.row, a.row, a.step}, b, ldb, c + r * ldc, ldc, onto);
+    corner<most_rows, G>(depth, {a.data + r * a.row, a.row, a.step}, b, ldb, c + r * ldc, ldc, base ? base + r * ldc : nullptr);
   const Strided rest{a.data + r * a.row, a.row, a.step};
   c += r * ldc;
+  if (base) base += r * ldc;
   switch (rows - r) {
-    case 1: return corner<1, G>(depth, rest, b, ldb, c, ldc, onto);
-    case 2: return corner<2, G>(depth, rest, b, ldb, c, ldc, onto);
-    case 3: return corner<3, G>(depth, rest, b, ldb, c, ldc, onto);
-    case 4: return corner<4, G>(depth, rest, b, ldb, c, ldc, onto);
-    case 5: return corner<5, G>(depth, rest, b, ldb, c, ldc, onto);
+    case 1: return corner<1, G>(depth, rest, b, ldb, c, ldc, base);
+    case 2: return corner<2, G>(depth, rest, b, ldb, c, ldc, base);
+    case 3: return corner<3, G>(depth, rest, b, ldb, c, ldc, base);
+    case 4: return corner<4, G>(depth, rest, b, ldb, c, ldc, base);
+    case 5: return corner<5, G>(depth, rest, b, ldb, c, ldc, base);
     default: return;
   }
 }
 
-/// C (rows × groups·16) from A (rows × depth) and B (depth × groups·16); ldb and ldc are their rows' distances.
-inline void product(int64_t rows, int64_t groups, int64_t depth, Strided a, const float* b, int64_t ldb, float* c, int64_t ldc, Onto onto) {
-  for (; groups >= most_groups; groups -= most_groups, b += most_groups * width, c += most_groups * width)
-    strip<most_groups>(rows, depth, a, b, ldb, c, ldc, onto);
+/// C (rows × groups·16) from A (rows × depth) and B (depth × groups·16), added to `base` unless that is null; ldb is the distance of B's
+/// rows, ldc that of C's and base's, which may be the same memory.
+inline void product(int64_t rows, int64_t groups, int64_t depth, Strided a, const float* b, int64_t ldb, float* c, int64_t ldc,
+                    const float* base) {
+  constexpr int64_t run = most_groups * width;
+  for (; groups >= most_groups; groups -= most_groups, b += run, c += run, base = base ? base + run : nullptr)
+    strip<most_groups>(rows, depth, a, b, ldb, c, ldc, base);
   if constexpr (most_groups > 1) {
     switch (groups) {
-      case 1: return strip<1>(rows, depth, a, b, ldb, c, ldc, onto);
-      case 2: return strip<2>(rows, depth, a, b, ldb, c, ldc, onto);
-      case 3: return strip<3>(rows, depth, a, b, ldb, c, ldc, onto);
+      case 1: return strip<1>(rows, depth, a, b, ldb, c, ldc, base);
+      case 2: return strip<2>(rows, depth, a, b, ldb, c, ldc, base);
+      case 3: return strip<3>(rows, depth, a, b, ldb, c, ldc, base);
       default: return;
     }
   }
+}
+inline void product(int64_t rows, int64_t groups, int64_t depth, Strided a, const float* b, int64_t ldb, float* c, int64_t ldc, Onto onto) {
+  product(rows, groups, depth, a, b, ldb, c, ldc, onto == Onto::Add ? c : nullptr);
 }
 
 }  // namespace galley::cpu::tile
