@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # label: all
-"""tests/python/pairs.py plans each pair of strategies in one order: here is the other one."""
+"""tests/python/pairs.py has strategies in one order: here is the other one."""
 import os
 import pathlib
 import sys

@@ -52,22 +52,28 @@ struct Blocking {
   int64_t lane_bytes() const { return (packed_a() + packed_b() + edge() + held_c()) * static_cast<int64_t>(sizeof(float)); }
 };
 
-inline int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+inline int64_t round_up(int64_t n, int64_t to) { return divide_up(n, to) * to; }
 
 /// The first float at or behind `p` that begins a cache line.
 inline float* on_a_line(void* p) {
   return reinterpret_cast<float*>(static_cast<char*>(p) + (64 - reinterpret_cast<uintptr_t>(p) % 64) % 64);
 }
 
-inline constexpr int64_t most_rows = 96, most_columns = 256, most_depth = 512;
+inline constexpr int64_t most_rows = 96, most_columns = 576, most_depth = 512;
+
+/// How many tasks a column is cut into: several a thread, so that none waits long for another's last one, and as many for each.
+inline int64_t parts_of_column(int64_t row_blocks, int64_t column_blocks, int64_t threads) {
+  int64_t parts = 1;
+  while (parts < row_blocks && (parts * column_blocks < 4 * threads || parts * column_blocks % threads != 0)) ++parts;
+  return parts;
+}
 
 /// Columns of a block where A is not copied: as many as keep the threads busy for the same time, the widest of those that do.
-inline int64_t even_columns(int64_t n, int64_t widest, int64_t threads) {
-  constexpr int64_t unit = tile::most_groups * tile::width;
-  const int64_t least = std::max<int64_t>(unit, 48);
+inline int64_t even_columns(int64_t n, int64_t threads) {
+  constexpr int64_t unit = tile::most_groups * tile::width, least = std::max<int64_t>(unit, 48);
   int64_t best = least, load = n + 1;
-  for (int64_t columns = std::max(widest, least); columns >= least; columns -= unit) {
-    const int64_t blocks = (n + columns - 1) / columns, longest = std::min(n, (blocks + threads - 1) / threads * columns);
+  for (int64_t columns = std::max<int64_t>(unit, 128); columns >= least; columns -= unit) {
+    const int64_t blocks = divide_up(n, columns), longest = std::min(n, divide_up(blocks, threads) * columns);
     if (blocks < 4 * threads || longest >= load) continue;
     best = columns;
     load = longest;
@@ -75,28 +81,29 @@ inline int64_t even_columns(int64_t n, int64_t widest, int64_t threads) {
   return best;
 }
 
+/// Where it is: wide blocks copy A seldom, and B often, as they are cut into several tasks. The least of both that is enough tasks.
+inline int64_t copying_columns(const Multiply& p, int64_t row_blocks, int64_t threads) {
+  constexpr int64_t unit = tile::most_groups * tile::width;
+  int64_t best = 64, copies = INT64_MAX;
+  for (int64_t blocks = divide_up(p.n, most_columns); divide_up(p.n, blocks) >= 64; ++blocks) {
+    const int64_t all = parts_of_column(row_blocks, blocks, threads) * p.n + blocks * p.m;
+    if (blocks * row_blocks < 4 * threads || all >= copies) continue;
+    best = round_up(divide_up(p.n, blocks), unit);
+    copies = all;
+  }
+  return best;
+}
+
 inline Blocking block(const Multiply& p, int64_t threads, bool holds_c) {
   Blocking out = {};
   threads = std::max<int64_t>(threads, 1);
-  const int64_t steps = std::max<int64_t>(1, (p.k + most_depth - 1) / most_depth);
-  out.depth = (p.k + steps - 1) / steps;
+  out.depth = divide_up(p.k, std::max<int64_t>(1, divide_up(p.k, most_depth)));
   out.rows = std::min<int64_t>(p.m, p.copies_a() ? 48 : most_rows);
-  out.row_blocks = (p.m + out.rows - 1) / out.rows;
-  if (p.copies_a()) {
-    // Wide blocks copy A seldom; narrow ones leave enough tasks for all threads.
-    for (out.columns = most_columns; out.columns > 64; out.columns /= 2)
-      if (out.row_blocks * ((p.n + out.columns - 1) / out.columns) >= 4 * threads) break;
-    const int64_t blocks = (p.n + out.columns - 1) / out.columns;
-    out.columns = round_up((p.n + blocks - 1) / blocks, tile::most_groups * tile::width);
-  } else {
-    out.columns = even_columns(p.n, 128, threads);
-  }
+  out.row_blocks = divide_up(p.m, out.rows);
+  out.columns = p.copies_a() ? copying_columns(p, out.row_blocks, threads) : even_columns(p.n, threads);
   out.columns = std::min(out.columns, round_up(p.n, tile::width));
-  out.column_blocks = (p.n + out.columns - 1) / out.columns;
-  // Several a thread, so that none waits long for another's last one, and as many for each; parts of columns, if those are fewer.
-  int64_t parts = 1;
-  while (parts < out.row_blocks && (parts * out.column_blocks < 4 * threads || parts * out.column_blocks % threads != 0)) ++parts;
-  out.tasks = parts * out.column_blocks;
+  out.column_blocks = divide_up(p.n, out.columns);
+  out.tasks = parts_of_column(out.row_blocks, out.column_blocks, threads) * out.column_blocks;
   out.copies_a = p.copies_a();
   out.holds_c = holds_c;
   return out;
