@@ -10,7 +10,7 @@
 //     576 → 1536       167 | 146     164 | 151     159 | 142
 //     768 → 50304      147 | 131       – | 114     136 | 127
 // With 256-bit vectors this is all there is. On two threads of a Zen 3 core at 512 rows, 576 → 1536, of the peak of 200 GF: y .89, dx .90,
-// dW .84, as on one thread; MKL .69, .73, .72. Best of many runs: beside other work on the same machine a step sees four fifths of that.
+// dW .84, as on one thread; MKL .71, .76, .74. Best of many runs: beside other work on the same machine a step sees four fifths of that.
 // In BF16 and F16 it is as fast to within 5 %, but for a dx with a transposed weight (.8), whose columns are converted and then transposed.
 #include "ops/linear/products.hpp"
 
