@@ -202,11 +202,7 @@ bool trains_model(const GraphReader& graph) {
   return trained;
 }
 
-void save(Graph& graph) {
-  const galley_run_info run = graph.run();
-  const bool has_folder = run.model && *run.model;
-  graph.export_model(has_folder && !trains_model(graph) ? GALLEY_EXPORT_OWN : GALLEY_EXPORT_BOTH);
-}
+void save(Graph& graph) { graph.export_model(trains_model(graph) ? GALLEY_EXPORT_BOTH : GALLEY_EXPORT_OWN); }
 
 void merge_taken(Graph& graph, const std::vector<const char*>& own) {
   for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) {

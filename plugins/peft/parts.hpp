@@ -69,7 +69,7 @@ bool is_foreign(const galley_subject& subject, const char* strategy);
 bool trains_model(const sdk::GraphReader& graph);
 /// Whether there is a parameter of an adapter whose name ends so.
 bool has_own(const sdk::GraphReader& graph, const std::string& end);
-/// While exporting: the adapter alone, or with the model where more of it is trained, or where no folder has it: it began with random numbers.
+/// While exporting: the adapter alone, or with the model where more of it is trained.
 void save(sdk::Graph& graph);
 /// While exporting one model: what `take_modules` and `take_biases` have made goes into the model's own parameters. `own`: words between
 /// dots that the adapter's other parameters have in their names.

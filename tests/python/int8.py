@@ -82,8 +82,8 @@ for name in strategies:
         evaluated = json.loads(run('eval', label, '--json').stdout)['validation_loss']
         check(evaluated == validated[-1], f'{label}: eval says {evaluated}, the last validation {validated[-1]}')
         check(run('sample', label, '--prompt', 'one two', '--tokens', 3).stdout, f'{label}: no text')
-        run('export', label, '--out', f'{label}-adapter')  # and the model, which no other folder has
-        check(set(load(pathlib.Path(f'{label}-adapter/adapter/adapter_model.safetensors'))), f'{label}: no adapter')
+        run('export', label, '--out', f'{label}-adapter')
+        check(set(load(pathlib.Path(f'{label}-adapter/adapter_model.safetensors'))), f'{label}: no adapter')
 
     # What evaluates alone needs no adapter.
     alone = recipe('alone.lua', from_config('llama', **llama), data, use(name), batch=2, length=16, steps=1, seed=5)

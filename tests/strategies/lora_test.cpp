@@ -487,7 +487,6 @@ TEST_F(Lora, FoldersThatHoldNoAdapter) {
 
 TEST_F(Lora, SavesTheAdapterAlone) {
   make_model();
-  graph.model_files = "a folder";
   const auto s = strategy("lora", {{"rank", Value(int64_t{2})}});
   ASSERT_EQ(rewrite(*s), "");
   ASSERT_EQ(rewrite(*s, GALLEY_SEGMENT_EXPORT), "");
@@ -495,14 +494,6 @@ TEST_F(Lora, SavesTheAdapterAlone) {
   EXPECT_TRUE(graph.exports.values.empty());
   // Unless something of the model is trained beside it.
   graph.tensor(graph.find("lm_head.weight")).flags |= GALLEY_TENSOR_TRAINABLE;
-  ASSERT_EQ(rewrite(*s, GALLEY_SEGMENT_EXPORT), "");
-  EXPECT_EQ(graph.exports.model, GALLEY_EXPORT_BOTH);
-}
-
-TEST_F(Lora, SavesTheModelThatNoFolderHas) {
-  make_model();
-  const auto s = strategy("lora", {{"rank", Value(int64_t{2})}});
-  ASSERT_EQ(rewrite(*s), "");
   ASSERT_EQ(rewrite(*s, GALLEY_SEGMENT_EXPORT), "");
   EXPECT_EQ(graph.exports.model, GALLEY_EXPORT_BOTH);
 }
