@@ -18,6 +18,11 @@
 
 namespace galley::cpu {
 
+/// Columns of the widest tile.
+inline constexpr int64_t across = tile::most_groups * tile::width;
+
+inline int64_t round_up(int64_t n, int64_t to) { return divide_up(n, to) * to; }
+
 /// A(i, k) = a[i·a_row + k·a_step], B(k, j) = b[k·b_row + j·b_step]; one of each pair of strides is 1.
 struct Multiply {
   int64_t m, n, k;
@@ -45,14 +50,12 @@ struct Blocking {
   int64_t rows, columns, depth, row_blocks, column_blocks, tasks;
   bool copies_a, holds_c;  ///< has room for blocks of A, for sums in F32
   int64_t blocks() const { return row_blocks * column_blocks; }
-  int64_t packed_a() const { return copies_a ? (rows + tile::most_rows - 1) / tile::most_rows * tile::most_rows * depth : 0; }
+  int64_t packed_a() const { return copies_a ? round_up(rows, tile::most_rows) * depth : 0; }
   int64_t packed_b() const { return columns * depth; }
   int64_t edge() const { return rows * tile::width; }
-  int64_t held_c() const { return holds_c ? std::min(row_blocks, (blocks() + tasks - 1) / tasks) * rows * columns : 0; }
+  int64_t held_c() const { return holds_c ? std::min(row_blocks, divide_up(blocks(), tasks)) * rows * columns : 0; }
   int64_t lane_bytes() const { return (packed_a() + packed_b() + edge() + held_c()) * static_cast<int64_t>(sizeof(float)); }
 };
-
-inline int64_t round_up(int64_t n, int64_t to) { return divide_up(n, to) * to; }
 
 /// The first float at or behind `p` that begins a cache line.
 inline float* on_a_line(void* p) {
@@ -70,9 +73,9 @@ inline int64_t parts_of_column(int64_t row_blocks, int64_t column_blocks, int64_
 
 /// Columns of a block where A is not copied: as many as keep the threads busy for the same time, the widest of those that do.
 inline int64_t even_columns(int64_t n, int64_t threads) {
-  constexpr int64_t unit = tile::most_groups * tile::width, least = std::max<int64_t>(unit, 48);
+  constexpr int64_t least = std::max<int64_t>(across, 48);
   int64_t best = least, load = n + 1;
-  for (int64_t columns = std::max<int64_t>(unit, 128); columns >= least; columns -= unit) {
+  for (int64_t columns = 128; columns >= least; columns -= across) {
     const int64_t blocks = divide_up(n, columns), longest = std::min(n, divide_up(blocks, threads) * columns);
     if (blocks < 4 * threads || longest >= load) continue;
     best = columns;
@@ -81,14 +84,14 @@ inline int64_t even_columns(int64_t n, int64_t threads) {
   return best;
 }
 
-/// Where it is: wide blocks copy A seldom, and B often, as they are cut into several tasks. The least of both that is enough tasks.
+/// Columns of a block where A is copied. Wide blocks copy A seldom, and B often, as they are cut into several tasks: the least of both that
+/// is enough tasks.
 inline int64_t copying_columns(const Multiply& p, int64_t row_blocks, int64_t threads) {
-  constexpr int64_t unit = tile::most_groups * tile::width;
   int64_t best = 64, copies = INT64_MAX;
   for (int64_t blocks = divide_up(p.n, most_columns); divide_up(p.n, blocks) >= 64; ++blocks) {
     const int64_t all = parts_of_column(row_blocks, blocks, threads) * p.n + blocks * p.m;
     if (blocks * row_blocks < 4 * threads || all >= copies) continue;
-    best = round_up(divide_up(p.n, blocks), unit);
+    best = round_up(divide_up(p.n, blocks), across);
     copies = all;
   }
   return best;

@@ -54,8 +54,6 @@ void times_alpha(const Multiply& p, float* block, int64_t row, int64_t rows, int
     for (int64_t c = 0; c < columns; ++c) block[r * row + c] *= p.alpha;
 }
 
-constexpr int64_t across = tile::most_groups * tile::width;
-
 // A block in memory, `depth` rows of `columns` numbers: strips of `most` columns one behind the other, the last one of what is left.
 template <int64_t most>
 struct Strips {
@@ -109,9 +107,7 @@ Panel panel_of(const Multiply& p, const Blocking& cut, int64_t j0, int64_t k0) {
 }
 
 // Corners that a block of `rows` takes.
-int64_t corners(const Panel& at, int64_t rows) {
-  return std::max<int64_t>(1, (rows + tile::most_rows - 1) / tile::most_rows * (at.columns / across));
-}
+int64_t corners(const Panel& at, int64_t rows) { return std::max<int64_t>(1, divide_up(rows, tile::most_rows) * (at.columns / across)); }
 
 Ahead ahead_of_b(const Multiply& p, const Panel& next, int64_t calls) {
   if (p.coded) return {};  // a fraction of the bytes, read in order
@@ -125,7 +121,6 @@ struct Rows {
   tile::Strided a;
   int64_t tile;
   tile::Strided from(int64_t r) const { return {a.data + r * tile, a.row, a.step}; }
-  bool even() const { return tile == a.row; }
 };
 
 // A's rows i0 … i0 + rows − 1, copied so that they lie near each other: rows as they are, columns in strips of as many rows as a tile has.
@@ -179,7 +174,7 @@ void block_of(const Multiply& p, int64_t rows, const Panel& at, const Rows& a, c
       for (int64_t j = 0; j < at.columns; ++j) c[i * ldc + j] = (p.add ? c[i * ldc + j] : 0.0f) + bias[j];
   }
   const float* const base = !first || p.add || p.bias ? c : addend;
-  const int64_t high = at.depth <= few_terms && a.even() ? rows : tile::most_rows;
+  const int64_t high = at.depth <= few_terms && p.a_step == 1 ? rows : tile::most_rows;
   // Strip by strip, so that a strip of B is read from near cache by all rows.
   for (int64_t g = 0; g < groups; g += tile::most_groups)
     for (int64_t r = 0; r < rows; r += high) {
