@@ -81,6 +81,17 @@ class Bounds {
       for (int64_t c = 0; c < q.columns(); ++c) row[c] = (at >= first[c]) & (at <= last[c]) ? row[c] : value;
     }
   }
+  /// Scores of queries that see one key only become 0: a softmax of one number is 1 whatever the number is, so its gradient is exactly 0,
+  /// and what two sums of the same products leave would be noise in its place.
+  void clear_alone(int64_t key, int64_t keys, float* scores) const {
+    if (plain_) {
+      if (key == 0 && end_ == 1) std::fill_n(scores, side, 0.0f);
+      else if (key == 0 && diagonal_ == 0) scores[0] = 0;
+      return;
+    }
+    for (int64_t c = 0; alone_ && c < side; ++c)
+      if (first_[c] == last_[c] && first_[c] >= key && first_[c] < key + keys) scores[(first_[c] - key) * side + c] = 0;
+  }
   /// body(key, keys, group): all keys of a block and all groups of queries; on the diagonal 16 keys and the groups from the one on that
   /// sees the first of them.
   template <class Body>
@@ -95,6 +106,8 @@ class Bounds {
     begin_ = e.Sk;
     end_ = from_ = 0;
     to_ = e.Sk - 1;
+    alone_ = false;
+    std::fill(first_ + q.columns(), first_ + side, -1), std::fill(last_ + q.columns(), last_ + side, -1);
     for (int64_t c = 0; c < q.columns(); ++c) {  // beyond the last query: as the last one
       const int64_t i = std::min(q.first + c, q.last()), at = q.b * e.Sq + i;
       const AttentionExtents::Seen seen = e.seen(i, first_key ? first_key + at : nullptr, last_key ? last_key + at : nullptr);
@@ -102,6 +115,7 @@ class Bounds {
       last_[c] = static_cast<int32_t>(seen.last);
       from_ = std::max(from_, seen.first);
       to_ = std::min(to_, seen.last);
+      alone_ |= seen.first == seen.last;
       if (seen.first > seen.last) continue;
       begin_ = std::min(begin_, seen.first);
       end_ = std::max(end_, seen.last + 1);
@@ -113,7 +127,7 @@ class Bounds {
   int64_t begin_ = 0, end_ = 0;
   int64_t from_ = 0, to_ = 0;  // keys that every query sees
   int64_t diagonal_ = 0;       // the first query sees no key behind this one, the next query one more
-  bool plain_ = true;
+  bool plain_ = true, alone_ = false;  // alone_: some query sees one key only
 };
 
 /// out[j][c] = Σ_d rows[j][d] · columns[d][c], where a query of column c may see the key of row j.

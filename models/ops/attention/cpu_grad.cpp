@@ -321,6 +321,7 @@ class Gradient {
       }
       if (dropout.acts()) dropout.fill(q, key, keys, l.factors);
       differentiate(keys, columns, dropout.acts(), l);
+      l.bounds.clear_alone(key, keys, l.ds);
       if (l.by_distance) relative_.sum(q, key, keys, l.ds, l.line, l.by_distance);
       if (e_.softcap > 0)
         for (int64_t j = 0; j < keys; ++j)

@@ -98,10 +98,14 @@ __global__ void __launch_bounds__(kThreads, 2) attention_grad_tiles(GradCall cal
           slope = 1.0f - t * t;
         }
         if (a.relative()) s += line[on_line<kQ>(qi, kj)];
-        if (masked && (key + kj < first[qi] || key + kj > last[qi])) s = -INFINITY;
+        bool alone = false;  // one key only: the gradient of its score is exactly 0, not what two sums of the same products leave
+        if (masked) {
+          alone = first[qi] == last[qi];
+          if (key + kj < first[qi] || key + kj > last[qi]) s = -INFINITY;
+        }
         const float probability = expf(s - lse[qi]), m = a.threshold ? kept_of<kK>(a, kept, qi, kj) : 1.0f;
         p[r][c] = probability * m;
-        ds[r][c] = probability * (ds[r][c] * m - delta[qi]);
+        ds[r][c] = alone ? 0.0f : probability * (ds[r][c] * m - delta[qi]);
         dx[r][c] = slope * ds[r][c];
       }
     if constexpr (kOfKeys) {

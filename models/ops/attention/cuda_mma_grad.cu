@@ -110,10 +110,15 @@ __global__ void __launch_bounds__(kThreads, 2) attention_grad_mma(GradCall call)
           slope = 1.0f - t * t;
         }
         if (a.relative()) s += line[stage * kLine + on_line<kQ>(qi, kj)];
-        if (masked && (key + kj < first[of_queries + qi] || key + kj > last[of_queries + qi])) s = -INFINITY;
+        bool alone = false;  // one key only: the gradient of its score is exactly 0, not what two sums of the same products leave
+        if (masked) {
+          const int least = first[of_queries + qi], most = last[of_queries + qi];
+          alone = least == most;
+          if (key + kj < least || key + kj > most) s = -INFINITY;
+        }
         const float probability = exp2f(s - lse[of_queries + qi]);
         const float m = a.threshold ? kept_of<kK>(a, kept + stage * kKept, qi, kj) : 1.0f;
-        const float x = probability * (dx[0][j][e] * m - delta[of_queries + qi]);
+        const float x = alone ? 0.0f : probability * (dx[0][j][e] * m - delta[of_queries + qi]);
         if (!kOfKeys && biases) ds[qi * Size::kStride + kj] = x;
         p[0][j][e] = probability * m;
         dx[0][j][e] = slope * x;

@@ -133,7 +133,7 @@ void gradient(Backward& b) {
 void cost(const Node& n, galley_cost& out) { cost_of(attention_extents(n), 2, out); }
 
 // ---- Backward: with P = exp(s − lse) and M what dropout makes of 1,
-//      dV = (P∘M)ᵀ·dO,  dP = (dO·Vᵀ)∘M,  dS = P∘(dP − Σ dO∘O),  dbias[bucket] = Σ dS,
+//      dV = (P∘M)ᵀ·dO,  dP = (dO·Vᵀ)∘M,  dS = P∘(dP − Σ dO∘O), exactly 0 where a query sees one key,  dbias[bucket] = Σ dS,
 //      dX = scale·(1 − tanh²)∘dS (the second factor with a softcap),  dQ = dX·K,  dK = dXᵀ·Q ----
 
 void grad_shape(const Node& n, Shapes& out) {
