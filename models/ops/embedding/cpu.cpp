@@ -40,10 +40,11 @@ constexpr int64_t piece = 64;  // columns
 void add_rows(const Node& n, const int32_t* ids) {
   const cpu::Input dy(n, 0);          // (R, C)
   float* dtable = n.write<float>(0);  // (V, C)
-  const int64_t R = count(n.in(1)), C = columns(n.in(0));
+  const int64_t R = count(n.in(1)), C = columns(n.in(0)), padding = n.i("padding", -1);
   cpu::in_blocks(C, piece, [=](int64_t first, int64_t last) {
     cpu::Buffer buffer;
     for (int64_t r = 0; r < R; ++r) {
+      if (ids[r] == padding) continue;
       const float* from = dy.read(r * C + first, last - first, buffer);
       float* to = dtable + ids[r] * C + first;
       GALLEY_INDEPENDENT
@@ -56,7 +57,7 @@ void add_rows(const Node& n, const int32_t* ids) {
 void add_ids(const Node& n, const int32_t* ids, int64_t* order) {
   const cpu::Input dy(n, 0);
   const cpu::Output dtable(n, 0);
-  const int64_t R = count(n.in(1)), C = columns(n.in(0));
+  const int64_t R = count(n.in(1)), C = columns(n.in(0)), padding = n.i("padding", -1);
   for (int64_t r = 0; r < R; ++r) order[r] = static_cast<int64_t>(ids[r]) << 32 | r;
   std::sort(order, order + R);
   cpu::in_blocks(C, piece, [=](int64_t first, int64_t last) {
@@ -68,7 +69,7 @@ void add_ids(const Node& n, const int32_t* ids, int64_t* order) {
       if (!dtable.adds()) std::fill(to, to + size, 0.0f);
       for (; k < R && order[k] >> 32 == id; ++k) {
         const float* from = dy.read((order[k] & 0xFFFFFFFF) * C + first, size, read);
-        for (int64_t c = 0; c < size; ++c) to[c] += from[c];
+        for (int64_t c = 0; c < size && id != padding; ++c) to[c] += from[c];
       }
       dtable.close(at, size, to);
     }

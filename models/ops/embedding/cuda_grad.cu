@@ -28,11 +28,18 @@ struct Runs {
   Writer dtable;
   float* partial;  // (pieces, 2, C): what a piece has of the run that it is entered by, of the one that it is left by
   int64_t C, tiles;
-  int part;  // sorted rows that a warp sums
+  int part;     // sorted rows that a warp sums
+  int padding;  // the row of the table to which nothing is added; -1: none
 
   __device__ int64_t piece() const { return int64_t{kWarps} * part; }
   /// Whether rows k − 1 and k are of one run.
   __device__ bool joined(int64_t k) const { return k > 0 && k < rows.n && rows.keys[k - 1] == rows.keys[k]; }
+  /// The sum of all rows of one id.
+  __device__ void store(int32_t id, int64_t c, int n, const float (&sum)[kPack]) const {
+    const float zeros[kPack] = {};
+    if (id == padding) dtable.store(id * C + c, n, zeros);
+    else dtable.store(id * C + c, n, sum);
+  }
 };
 
 /// What the warps of a block have of runs that cross their borders.
@@ -80,7 +87,7 @@ __device__ __forceinline__ void sum_part(const Runs& runs, const Borders& border
       if (!last && ids.at[j] == (j + 1 < kAhead ? ids.at[(j + 1) % kAhead] : next)) continue;
       if (entered) borders.put(kEntered, warp, sum);
       else if (last && left) borders.put(kLeft, warp, sum);
-      else runs.dtable.store(ids.at[j] * runs.C + c, n, sum);
+      else runs.store(ids.at[j], c, n, sum);
       entered = false;
 #pragma unroll
       for (int i = 0; i < kPack; ++i) sum[i] = 0;
@@ -119,7 +126,7 @@ __global__ void __launch_bounds__(kThreads, 2) sum_runs(Runs runs) {
   collect(id, warp + 1, sum);
   const int64_t behind = first + runs.piece();
   if (runs.joined(behind) && runs.rows.keys[behind] == id) partial.store((block * 2 + kLeft) * runs.C + c, n, sum);
-  else runs.dtable.store(id * runs.C + c, n, sum);
+  else runs.store(id, c, n, sum);
 }
 
 __global__ void __launch_bounds__(kThreads) join_runs(Runs runs, int64_t pieces) {
@@ -161,7 +168,7 @@ __global__ void __launch_bounds__(kThreads) join_runs(Runs runs, int64_t pieces)
   if (warp != 0 || n <= 0) return;
   partial.load((block * 2 + kLeft) * runs.C + c, n, sum);
   for (int w = 0; w < kWarps; ++w) borders.add(kEntered, w, sum);
-  runs.dtable.store(id * runs.C + c, n, sum);
+  runs.store(id, c, n, sum);
 }
 
 /// A warp looks for as many rows of the table as it has lanes, each among the sorted ids; then the warps of the block clear those that do
@@ -207,6 +214,7 @@ void embedding_grad(const Node& n, void* workspace, galley_queue* queue) {
   runs.C = plan.C;
   runs.tiles = plan.tiles;
   runs.part = plan.part;
+  runs.padding = static_cast<int>(n.i("padding", -1));
   launch(sum_runs, {plan.pieces * plan.tiles, kThreads}, queue, runs);
   if (plan.pieces > 1) launch(join_runs, {(plan.pieces - 1) * plan.tiles, kThreads}, queue, runs, plan.pieces);
   if (!dtable.adds) launch(clear_rows, {blocks_of(plan.V, kWarpSize), kThreads}, queue, runs.rows, dtable, plan.V, plan.C);

@@ -1,4 +1,5 @@
-// Rows of a table by id, and the gradient that adds rows of dy back into the table.
+// Rows of a table by id, and the gradient that adds rows of dy back into the table. A row that stands for padding may be looked up like any
+// other, and gets no gradient from that.
 #include "ops/check.hpp"
 
 namespace galley::models::embedding_op {
@@ -29,9 +30,11 @@ void embedding_reference(const Node& n) {
 
 void embedding_gradient(Backward& b) {
   if (!b.needs(1)) return;
-  const galley_tensor table = b.node.inputs[1];
-  b.d_inputs[1] = b.graph.node("embedding_grad", nullptr, {b.d_outputs[0], b.node.inputs[0]},
-                               Attrs().i("rows", b.graph.info(table).shape[0]), {b.d_inputs[1]}, {b.adds(1)})[0];
+  Attrs attrs;
+  attrs.i("rows", b.graph.info(b.node.inputs[1]).shape[0]);
+  if (const galley_attr* padding = b.attr("padding")) attrs.copy(*padding);
+  b.d_inputs[1] =
+      b.graph.node("embedding_grad", nullptr, {b.d_outputs[0], b.node.inputs[0]}, attrs, {b.d_inputs[1]}, {b.adds(1)})[0];
 }
 
 // Only the rows that are looked up are read.
@@ -45,6 +48,7 @@ const bool embedding_added = add(embedding.input("ids", GALLEY_ROLE_ROWS, GALLEY
                                      .input("table", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_ANY_DTYPE)
                                      .output("y", GALLEY_ROLE_ROWS)
                                      .flags(GALLEY_OP_LOW)
+                                     .integer("padding", -1, "the row of the table that gets no gradient; -1: none")
                                      .infer<embedding_shape>()
                                      .gradient<embedding_gradient>()
                                      .cost<embedding_cost>()
@@ -74,10 +78,10 @@ void embedding_grad_reference(const Node& n) {
   const double* dy = n.read<double>(0);
   const int32_t* ids = n.read<int32_t>(1);
   double* dtable = n.write<double>(0);
-  const int64_t C = columns(n.in(0));
+  const int64_t C = columns(n.in(0)), padding = n.i("padding", -1);
   for (int64_t i = 0; i < count(n.out(0)); ++i) dtable[i] = 0;
   for (int64_t r = 0; r < count(n.in(1)); ++r)
-    for (int64_t c = 0; c < C; ++c) dtable[ids[r] * C + c] += dy[r * C + c];
+    for (int64_t c = 0; c < C && ids[r] != padding; ++c) dtable[ids[r] * C + c] += dy[r * C + c];
 }
 
 void embedding_grad_cost(const Node& n, galley_cost& cost) {
@@ -95,6 +99,7 @@ const bool embedding_grad_added =
             .output("dtable", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_ANY_DTYPE)
             .flags(GALLEY_OP_LOW)
             .attr("rows", GALLEY_ATTR_I64, GALLEY_ATTR_REQUIRED, "of the table")
+            .integer("padding", -1, "the row of the table to which nothing is added; -1: none")
             .infer<embedding_grad_shape>()
             .cost<embedding_grad_cost>()
             .reference<embedding_grad_reference>()
@@ -105,6 +110,10 @@ const bool embedding_grad_added =
             .test("bf16", {{GALLEY_BF16, {3, 50, 130}}, {GALLEY_I32, {3, 50}, 0, 2}}, Attrs().i("rows", 4))
             .test("f16_f16", {{GALLEY_F16, {3, 50, 130}}, {GALLEY_I32, {3, 50}, 0, 2}}, Attrs().i("rows", 4).s("dtype", "f16"))
             .test("f32_bf16", {{GALLEY_F32, {2, 9, 513}}, {GALLEY_I32, {2, 9}, 0, 299}}, Attrs().i("rows", 300).s("dtype", "bf16"))
+            .test("no_padding", {{GALLEY_F32, {3, 50, 130}}, {GALLEY_I32, {3, 50}, 0, 2}}, Attrs().i("rows", 4).i("padding", 1))
+            .test("no_padding_bf16", {{GALLEY_BF16, {37, 67}}, {GALLEY_I32, {37}, 0, 10}},
+                  Attrs().i("rows", 11).i("padding", 0).s("dtype", "bf16"))
+            .test("all_padding", {{GALLEY_F32, {2600, 16}}, {GALLEY_I32, {2600}, 2, 2}}, Attrs().i("rows", 70).i("padding", 2))
             // Long runs of one id; more ids than rows, of several digits.
             .test("padding", {{GALLEY_BF16, {2600, 16}}, {GALLEY_I32, {2600}, 2, 2}}, Attrs().i("rows", 70))
             .test("runs", {{GALLEY_F32, {1500, 24}}, {GALLEY_I32, {1500}, 0, 2}}, Attrs().i("rows", 3).s("dtype", "bf16"))

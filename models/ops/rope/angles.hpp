@@ -17,7 +17,8 @@ namespace galley::models {
 ///   yarn      divided by factor behind the pair that turns beta_slow times in original_max_position positions, kept before the one that
 ///             turns beta_fast times, and in between, pair by pair, from one to the other (Peng, Quesnelle, Fan, Shippole: "YaRN", 2023,
 ///             arXiv:2309.00071); `truncate`: these two are whole pairs;
-///   longrope  each divided by its own of `factors` (Ding et al.: "LongRoPE", 2024, arXiv:2402.13753);
+///   longrope  each divided by its own of `factors` (Ding et al.: "LongRoPE", 2024, arXiv:2402.13753); with `long_factors` the second half
+///             of the table has the angles of these;
 ///   dynamic   with a larger theta for rows of seq_len > original_max_position positions: theta · (factor · seq_len /
 ///             original_max_position − (factor − 1))^(head_dim / (head_dim − 2)) ("dynamic NTK").
 /// cos and sin are multiplied by `size`: the attribute attention_factor; without it, m(mscale) / m(mscale_all_dim) of yarn with
@@ -29,7 +30,8 @@ struct Angles {
   int64_t D;
   enum { plain, linear, llama3, yarn, longrope } type;
 
-  static Angles of(const sdk::Node& n) {
+  /// `list`: the attribute with the factors of longrope.
+  static Angles of(const sdk::Node& n, const char* list = "factors") {
     Angles a;
     a.theta = n.f("theta", 10000);
     a.factor = n.f("factor", 1);
@@ -45,7 +47,7 @@ struct Angles {
     else if (name == "linear") a.type = linear;
     else if (name == "llama3") a.set_llama3(n);
     else if (name == "yarn") a.set_yarn(n);
-    else if (name == "longrope") a.set_longrope(n);
+    else if (name == "longrope") a.set_longrope(n, list);
     else if (name == "dynamic") a.set_dynamic(n);
     else wrong(n, "type = '" + name + "'; known are 'default', 'linear', 'llama3', 'yarn', 'longrope' and 'dynamic'");
     a.size = n.f("attention_factor", a.size);
@@ -91,16 +93,16 @@ struct Angles {
     const double scale = n.f("mscale", 0), all = n.f("mscale_all_dim", 0);
     size = scale != 0 && all != 0 ? m(scale) / m(all) : m(1);
   }
-  void set_longrope(const sdk::Node& n) {
+  void set_longrope(const sdk::Node& n, const char* called) {
     type = longrope;
-    const galley_attr* const list = galley_attr_find(n.view(), "factors");
+    const galley_attr* const list = galley_attr_find(n.view(), called);
     for (uint32_t k = 0; list && k < list->count; ++k)
       factors.push_back(list->type == GALLEY_ATTR_I64 ? static_cast<double>(static_cast<const int64_t*>(list->data)[k])
                                                       : static_cast<const double*>(list->data)[k]);
     if (factors.size() != static_cast<size_t>(D / 2))
-      wrong(n, std::to_string(factors.size()) + " factors; there has to be one for each of the " + std::to_string(D / 2) + " pairs");
+      wrong(n, std::to_string(factors.size()) + " numbers in '" + called + "'; there has to be one for each of the " + std::to_string(D / 2) + " pairs");
     for (const double f : factors)
-      if (!(f > 0)) wrong(n, "factors have to be positive, not " + std::to_string(f));
+      if (!(f > 0)) wrong(n, std::string("'") + called + "' have to be positive, not " + std::to_string(f));
     if (factor > 1 && original > 1) size = std::sqrt(1 + std::log(factor) / std::log(original));
   }
   void set_dynamic(const sdk::Node& n) {
@@ -110,5 +112,15 @@ struct Angles {
     theta *= std::pow(factor * longer - (factor - 1), d / (d - 2));
   }
 };
+
+/// The tables that stand one after the other in the output of `rope_table`: body(angles, first row, rows).
+template <class Body>
+void rope_tables(const sdk::Node& n, const Body& body) {
+  const int64_t P = n.i("positions", 0);
+  const bool two = galley_attr_find(n.view(), "long_factors") != nullptr;
+  if (two && P % 2) wrong(n, "positions = " + std::to_string(P) + "; of two tables it has to be even");
+  body(Angles::of(n), int64_t{0}, two ? P / 2 : P);
+  if (two) body(Angles::of(n, "long_factors"), P / 2, P / 2);
+}
 
 }  // namespace galley::models

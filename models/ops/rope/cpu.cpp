@@ -58,15 +58,16 @@ void rope(const Node& n, void*) {
 
 // In double: at position 100,000 an F32 product would be off by 0.004 radians.
 void rope_table(const Node& n, void*) {
-  const auto angles = galley::models::Angles::of(n);
-  const int64_t P = n.out(0).shape[0], D = angles.D;
-  float* table = n.write<float>(0);
-  cpu::over_rows(P, D, [&](int64_t p) {
-    for (int64_t i = 0; i < D / 2; ++i) {
-      const double angle = static_cast<double>(p) * angles(i);
-      table[p * D + i] = static_cast<float>(angles.size * std::cos(angle));
-      table[p * D + D / 2 + i] = static_cast<float>(angles.size * std::sin(angle));
-    }
+  galley::models::rope_tables(n, [&](const galley::models::Angles& angles, int64_t first, int64_t count) {
+    const int64_t D = angles.D;
+    float* table = n.write<float>(0) + first * D;
+    cpu::over_rows(count, D, [&](int64_t p) {
+      for (int64_t i = 0; i < D / 2; ++i) {
+        const double angle = static_cast<double>(p) * angles(i);
+        table[p * D + i] = static_cast<float>(angles.size * std::cos(angle));
+        table[p * D + D / 2 + i] = static_cast<float>(angles.size * std::sin(angle));
+      }
+    });
   });
 }
 

@@ -146,14 +146,16 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 void rope_table(const Node& n, void*, galley_queue* queue) {
-  const auto angles = galley::models::Angles::of(n);
-  const int64_t P = n.out(0).shape[0], half = angles.D / 2;
-  for (int64_t first = 0; first < half; first += Turns::kMost) {
-    const auto pairs = static_cast<int>(std::min<int64_t>(half - first, Turns::kMost));
-    Turns turns = {};
-    for (int i = 0; i < pairs; ++i) turns.of[i] = angles(first + i) / 6.283185307179586477;
-    launch(fill_table, {blocks_of(P * pairs, kThreads), kThreads}, queue, n.write<float>(0), turns, P, half, first, pairs, angles.size);
-  }
+  galley::models::rope_tables(n, [&](const galley::models::Angles& angles, int64_t row, int64_t P) {
+    const int64_t half = angles.D / 2;
+    float* const table = n.write<float>(0) + row * angles.D;
+    for (int64_t first = 0; first < half; first += Turns::kMost) {
+      const auto pairs = static_cast<int>(std::min<int64_t>(half - first, Turns::kMost));
+      Turns turns = {};
+      for (int i = 0; i < pairs; ++i) turns.of[i] = angles(first + i) / 6.283185307179586477;
+      launch(fill_table, {blocks_of(P * pairs, kThreads), kThreads}, queue, table, turns, P, half, first, pairs, angles.size);
+    }
+  });
 }
 
 bool table_supported(const Node& n) { return n.out(0).dtype == GALLEY_F32; }

@@ -108,20 +108,21 @@ const bool rope_added = add(
 // ---- The table ------------------------------------------------------------------------------------------------------------------
 
 void table_shape(const Node& n, Shapes& out) {
-  const Angles angles = Angles::of(n);
   const int64_t P = n.i("positions", 0);
   if (P <= 0) wrong(n, "positions = " + std::to_string(P) + "; it has to be positive");
-  out.set(0, GALLEY_F32, {P, angles.D});
+  rope_tables(n, [&](const Angles& angles, int64_t, int64_t) { out.set(0, GALLEY_F32, {P, angles.D}); });
 }
 
 void table_reference(const Node& n) {
-  const Angles angles = Angles::of(n);
-  const int64_t P = n.out(0).shape[0], D = angles.D;
-  for (int64_t p = 0; p < P; ++p)
-    for (int64_t i = 0; i < D / 2; ++i) {
-      n.write<double>(0)[p * D + i] = angles.size * std::cos(static_cast<double>(p) * angles(i));
-      n.write<double>(0)[p * D + D / 2 + i] = angles.size * std::sin(static_cast<double>(p) * angles(i));
-    }
+  rope_tables(n, [&](const Angles& angles, int64_t first, int64_t rows) {
+    const int64_t D = angles.D;
+    double* to = n.write<double>(0) + first * D;
+    for (int64_t p = 0; p < rows; ++p, to += D)
+      for (int64_t i = 0; i < D / 2; ++i) {
+        to[i] = angles.size * std::cos(static_cast<double>(p) * angles(i));
+        to[D / 2 + i] = angles.size * std::sin(static_cast<double>(p) * angles(i));
+      }
+  });
 }
 
 Op rope_table("rope_table",
@@ -144,6 +145,8 @@ const bool rope_table_added = add(
         .number("mscale_all_dim", 0, "of yarn: likewise")
         .integer("truncate", 1, "of yarn: 1: angles change between whole pairs")
         .attr("factors", GALLEY_ATTR_F64, GALLEY_ATTR_LIST, "of longrope: what each of head_dim / 2 angles is divided by")
+        .attr("long_factors", GALLEY_ATTR_F64, GALLEY_ATTR_LIST,
+              "of longrope: the second half of the rows is a table of its own, by these instead of factors")
         .integer("seq_len", 0, "of dynamic: positions of a row")
         .infer<table_shape>()
         .reference<table_reference>()
@@ -174,6 +177,15 @@ const bool rope_table_added = add(
         .test(
             "longrope", {},
             Attrs().i("positions", 77).i("head_dim", 6).s("type", "longrope").numbers("factors", {1, 1.25, 40}).f("attention_factor", 1.19))
+        .test("longrope_both", {},
+              Attrs()
+                  .i("positions", 154)
+                  .i("head_dim", 6)
+                  .s("type", "longrope")
+                  .numbers("factors", {1, 1.25, 40})
+                  .numbers("long_factors", {2, 3.5, 70})
+                  .f("factor", 8)
+                  .f("original_max_position", 40))
         .test("dynamic", {},
               Attrs()
                   .i("positions", 300)
