@@ -1,5 +1,9 @@
 #include "host/text/model.hpp"
 
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+
 #include "host/text/byte_alphabet.hpp"
 #include "host/text/fields.hpp"
 
@@ -74,6 +78,24 @@ Result<Bpe> read_bpe(const JsonObject& model, bool byte_level, const Model::Name
   return Bpe::create(std::move(vocabulary), pairs, std::move(options));
 }
 
+/// A score as the `tokenizers` library reads it from the file: its digits as a whole number, divided by a power of ten, each rounded. That
+/// may be the number beside the nearest one, and of two cuts whose scores add up to nearly the same the library takes another then.
+double score_of(double exact) {
+  char text[32];
+  const char* const end = std::to_chars(text, text + sizeof text, std::fabs(exact), std::chars_format::scientific).ptr;
+  uint64_t digits = 0;
+  int64_t exponent = 0;
+  const char* c = text;
+  for (bool fraction = false; c < end && *c != 'e'; ++c) {
+    if (*c == '.') fraction = true;
+    else digits = digits * 10 + static_cast<uint64_t>(*c - '0'), exponent -= fraction;
+  }
+  if (c < end) exponent += std::atoll(std::string(c + 1, end).c_str());
+  if (std::abs(exponent) > 308) return exact;
+  const double power = std::strtod(("1e" + std::to_string(std::abs(exponent))).c_str(), nullptr), whole = static_cast<double>(digits);
+  return std::copysign(exponent < 0 ? whole / power : whole * power, exact);
+}
+
 Result<Unigram> read_unigram(const JsonObject& model, const Model::Named& named) {
   UnigramOptions options;
   options.byte_fallback = TRY(model.flag("byte_fallback", false));
@@ -88,7 +110,7 @@ Result<Unigram> read_unigram(const JsonObject& model, const Model::Named& named)
     double score = 0;
     if (!piece || !(*pair)[1].number(&score)) return recipe_error("model.vocab[" + std::to_string(i) + "] is not a piece and its score");
     named(static_cast<TokenId>(i), *piece);
-    pieces.emplace_back(*piece, score);
+    pieces.emplace_back(*piece, score_of(score));
   }
   Result<Unigram> out = Unigram::create(std::move(pieces), options);
   if (!out) return model.wrong(out.error().cause);
@@ -104,6 +126,11 @@ Result<WordPiece> read_wordpiece(const JsonObject& model, const Model::Named& na
   Result<WordPiece> out = WordPiece::create(vocabulary, std::move(options));
   if (!out) return model.wrong(out.error().cause);
   return out;
+}
+
+Result<WordLevel> read_wordlevel(const JsonObject& model, const Model::Named& named) {
+  return WordLevel(TRY(vocabulary_of(model, named, [](const std::string& token) { return std::optional(token); })),
+                   TRY(model.text("unk_token")));
 }
 
 }  // namespace
@@ -129,12 +156,17 @@ Result<Model> Model::read(const Value& spec, bool byte_level, const Named& named
     out.model_ = std::move(bpe);
     return out;
   }
-  if (type != "Unigram" && type != "WordPiece") return object.unsupported({"BPE", "Unigram", "WordPiece"});
+  if (type != "Unigram" && type != "WordPiece" && type != "WordLevel")
+    return object.unsupported({"BPE", "Unigram", "WordPiece", "WordLevel"});
   if (byte_level) return object.wrong("type '" + type + "' over the words of ByteLevel is not supported");
   if (type == "Unigram") {
     Unigram unigram = TRY(read_unigram(object, named));
     out.unknown_ = unigram.unknown();
     out.model_ = std::move(unigram);
+  } else if (type == "WordLevel") {
+    WordLevel words = TRY(read_wordlevel(object, named));
+    out.unknown_ = words.unknown();
+    out.model_ = std::move(words);
   } else {
     WordPiece words = TRY(read_wordpiece(object, named));
     out.unknown_ = words.unknown();
@@ -146,6 +178,7 @@ Result<Model> Model::read(const Value& spec, bool byte_level, const Named& named
 const WordIds* Model::encode(std::string_view word, Work& work) const {
   return work.cache_.get(word, [&](WordIds* out) {
     if (const auto* unigram = std::get_if<Unigram>(&model_)) return unigram->encode(word, work.unigram_, out);
+    if (const auto* words = std::get_if<WordLevel>(&model_)) return words->encode(word, out);
     if (const auto* bpe = std::get_if<Bpe>(&model_)) bpe->encode(word, work.bpe_, out);
     else std::get<WordPiece>(model_).encode(word, out);
     return true;

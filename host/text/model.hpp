@@ -13,11 +13,12 @@
 #include "host/text/bpe.hpp"
 #include "host/text/unigram.hpp"
 #include "host/text/word_ids.hpp"
+#include "host/text/word_level.hpp"
 #include "host/text/wordpiece.hpp"
 
 namespace galley {
 
-/// BPE, Unigram or WordPiece. Immutable. [thread-safe], with a Work a thread.
+/// BPE, Unigram, WordPiece or WordLevel. Immutable. [thread-safe], with a Work a thread.
 class Model {
  public:
   using Named = std::function<void(TokenId, const std::string&)>;  ///< a token of the vocabulary
@@ -36,7 +37,7 @@ class Model {
   TokenId unknown() const { return unknown_; }
 
  private:
-  std::variant<Bpe, Unigram, WordPiece> model_;
+  std::variant<Bpe, Unigram, WordPiece, WordLevel> model_;
   TokenId unknown_ = -1;
 };
 
